@@ -29,7 +29,7 @@ int main(void)
 	uint64_t *words = snd_mr_buffer(mr);
 	snd_window_descriptor mine, all[2];
 	must(snd_mr_query(mr, &mine));
-	must(snd_job_exchange(job, &mine, sizeof mine, all, 30 * SECOND));
+	must(snd_job_exchange_windows(job, &mine, all, 30 * SECOND));
 
 	must(snd_cq_create(snd_job_adapter(job), 16, &cq));
 	snd_endpoint_config config = {0};
@@ -41,7 +41,8 @@ int main(void)
 	snd_result result;
 	uint32_t n;
 	must(snd_cq_wait(cq, &result, 1, 30 * SECOND, &n));
-	must(result.status);
+	if (result.status != SND_SUCCESS)
+		must(snd_endpoint_error(ep)); /* why the request has failed */
 	must(snd_job_barrier(job, 30 * SECOND));
 	printf("rank %u has %lu\n", rank, (unsigned long)words[1]);
 	must(snd_job_close(job));

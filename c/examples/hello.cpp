@@ -15,7 +15,7 @@ static int run()
 	const std::uint32_t rank = job.rank(), other = 1 - rank;
 	softnd::region memory = softnd::region::allocate(job.adapter(), 4096, SND_ALLOW_LOCAL_WRITE | SND_ALLOW_REMOTE_WRITE);
 	softnd::span<std::uint64_t> words = memory.as<std::uint64_t>();
-	const auto all = job.exchange(memory.descriptor(), limit);
+	const auto all = job.exchange_windows(memory.descriptor(), limit);
 
 	softnd::completion_queue cq = softnd::completion_queue::create(job.adapter(), 16);
 	snd_endpoint_config config{};
@@ -25,7 +25,7 @@ static int run()
 	const snd_sge sge = memory.sge(0, 8);
 	ep.write(1, {&sge, 1}, all[other].address + 8, all[other].token);
 	snd_result result[1];
-	softnd::check_result(cq.wait(result, limit)[0]);
+	softnd::check_result(cq.wait(result, limit)[0], ep);
 	job.barrier(limit);
 	std::cout << "rank " << rank << " has " << words[1] << std::endl;
 	return 0;

@@ -5,7 +5,7 @@ program hello
   implicit none
   integer(c_int64_t), parameter :: limit = 30000000000_c_int64_t
   type(c_ptr) :: job, adapter, mr, cq, endpoint
-  type(snd_window_descriptor), target :: mine, all(0:1)
+  type(snd_window_descriptor) :: mine, all(0:1)
   type(snd_endpoint_config) :: config
   type(snd_sge) :: sge(1)
   type(snd_result) :: results(1)
@@ -20,7 +20,7 @@ program hello
   call snd_check(snd_mr_allocate(adapter, 4096_c_int64_t, ior(snd_allow_local_write, snd_allow_remote_write), mr))
   call c_f_pointer(snd_mr_buffer(mr), words, [512])
   call snd_check(snd_mr_query(mr, mine))
-  call snd_check(snd_job_exchange(job, c_loc(mine), c_sizeof(mine), c_loc(all), limit))
+  call snd_check(snd_job_exchange_windows(job, mine, all, limit))
 
   call snd_check(snd_cq_create(adapter, 16, cq))
   config%receive_cq = cq
@@ -30,7 +30,7 @@ program hello
   sge(1) = snd_sge(c_loc(words(1)), 8, snd_mr_local_token(mr))
   call snd_check(snd_endpoint_write(endpoint, 1_c_int64_t, sge, 1, all(other)%address + 8, all(other)%token, 0))
   call snd_check(snd_cq_wait(cq, results, 1, limit, taken))
-  call snd_check(results(1)%status)
+  if (results(1)%status /= snd_success) call snd_check(snd_endpoint_error(endpoint))
   call snd_check(snd_job_barrier(job, limit))
   print '(a, i0, a, i0)', 'rank ', rank, ' has ', words(2)
   call snd_check(snd_job_close(job))

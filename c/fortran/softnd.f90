@@ -767,6 +767,14 @@ module softnd
       integer(c_int64_t), value :: timeout
       integer(snd_status) :: r
     end function
+    function snd_job_exchange_windows(job, mine, all, timeout) result(r) bind(c)
+      import
+      type(c_ptr), value :: job
+      type(snd_window_descriptor), intent(in) :: mine
+      type(snd_window_descriptor), intent(inout) :: all(*)
+      integer(c_int64_t), value :: timeout
+      integer(snd_status) :: r
+    end function
     function snd_job_connect(job, peer, config, timeout, endpoint) result(r) bind(c)
       import
       type(c_ptr), value :: job

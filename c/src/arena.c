@@ -236,7 +236,7 @@ snd_status snd_arena_create(struct snd_arena *a, uint32_t ranks, uint64_t size, 
 		return snd_fail(SND_INVALID_PARAMETER, "%s: %" PRIu64 " bytes, at most %" PRIu64, op, size, MAX_SIZE);
 	size = size == 0 ? default_size() : round_up(size, SNDL_CHUNK_SIZE);
 	if (!place(a, size))
-		return snd_fail(SND_INVALID_PARAMETER, "%s: %" PRIu64 " bytes are too few for the tables", op, size);
+		return snd_fail(SND_INVALID_PARAMETER, "%s: an arena of %" PRIu64 " bytes is too small for its tables: ask for more, or raise ulimit -v and -f, which limit the default", op, size);
 	struct rlimit files;
 	if (getrlimit(RLIMIT_FSIZE, &files) == 0 && files.rlim_cur != RLIM_INFINITY && size > files.rlim_cur) /* the signal of a too long file ends the process */
 		return snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: an arena of %" PRIu64 " bytes, but files of this process have at most %" PRIu64 ": raise ulimit -f, or ask for less",

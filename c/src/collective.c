@@ -111,6 +111,12 @@ snd_status snd_job_barrier(snd_job *job, int64_t timeout)
 	return snd_leave_with(job->fabric, snd_barrier(job, timeout, op));
 }
 
+/* is_window_pair reports whether one length is that of a descriptor in memory, and the other that of an encoded one. */
+static bool is_window_pair(uint64_t a, uint64_t b)
+{
+	return (a == sizeof(snd_window_descriptor) && b == SND_WINDOW_DESCRIPTOR_SIZE) || (b == sizeof(snd_window_descriptor) && a == SND_WINDOW_DESCRIPTOR_SIZE);
+}
+
 /* collect copies the bytes that a rank has published for the last barrier. */
 static snd_status collect(struct snd_job *j, uint32_t rank, uint64_t length, unsigned char *to, const char *op)
 {
@@ -126,7 +132,8 @@ static snd_status collect(struct snd_job *j, uint32_t rank, uint64_t length, uns
 		return snd_fail(SND_INVALID_DEVICE_STATE, "%s: rank %" PRIu32 " makes another collective call", op, rank);
 	}
 	if (n != length)
-		return snd_fail(SND_INVALID_BUFFER_SIZE, "%s: rank %" PRIu32 " passes %" PRIu64 " bytes, this rank %" PRIu64, op, rank, n, length);
+		return snd_fail(SND_INVALID_BUFFER_SIZE, "%s: rank %" PRIu32 " passes %" PRIu64 " bytes, this rank %" PRIu64 ": pass the same length on all ranks%s", op,
+			rank, n, length, is_window_pair(n, length) ? ", and window descriptors with snd_job_exchange_windows" : "");
 	if (n == 0)
 		return SND_SUCCESS;
 	if (!snd_peer_owns(j->fabric, &p, offset, n))
@@ -169,3 +176,20 @@ snd_status snd_job_exchange(snd_job *job, const void *mine, uint64_t length, voi
 	return snd_leave_with(f, s);
 }
 
+snd_status snd_job_exchange_windows(snd_job *job, const snd_window_descriptor *mine, snd_window_descriptor *all, int64_t timeout)
+{
+	SND_KEEP_ERRNO;
+	const char *op = "exchange windows";
+	SND_CHECK(job, SND_TYPE_JOB, op);
+	if (mine == NULL || all == NULL)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: %s is NULL", op, mine == NULL ? "mine" : "all");
+	uint8_t bytes[SND_WINDOW_DESCRIPTOR_SIZE];
+	snd_window_descriptor_encode(mine, bytes);
+	snd_status s = snd_job_exchange(job, bytes, sizeof bytes, all, timeout);
+	/* The encoded descriptors are the shorter ones: the last can be decoded in place first. */
+	for (uint32_t rank = s == SND_SUCCESS ? snd_job_size(job) : 0; rank-- > 0;) {
+		memcpy(bytes, (unsigned char *)all + (size_t)rank * sizeof bytes, sizeof bytes);
+		snd_window_descriptor_decode(bytes, &all[rank]);
+	}
+	return s;
+}

@@ -19,12 +19,16 @@ static snd_status check_options(const snd_fabric_options *o, const char *op)
 {
 	if (o == NULL)
 		return SND_SUCCESS;
-	if ((o->threading != SND_THREAD_DOMAIN && o->threading != SND_THREAD_SAFE) || (o->executor != SND_EXECUTOR_AUTO && o->executor != SND_EXECUTOR_TARGET))
-		return snd_fail(SND_INVALID_PARAMETER, "%s: unknown threading or executor in the options", op);
+	if (o->threading != SND_THREAD_DOMAIN && o->threading != SND_THREAD_SAFE)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: threading %d of the options: pass SND_THREAD_DOMAIN or SND_THREAD_SAFE", op, (int)o->threading);
 	if (o->progress != SND_PROGRESS_MANUAL && o->progress != SND_PROGRESS_AUTO)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: unknown progress model in the options", op);
-	if (o->receive_timeout < SND_RECEIVE_TIMEOUT_AT_ONCE || o->disconnect_timeout < 0)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: negative time-out in the options", op);
+		return snd_fail(SND_INVALID_PARAMETER, "%s: progress %d of the options: pass SND_PROGRESS_MANUAL or SND_PROGRESS_AUTO", op, (int)o->progress);
+	if (o->executor != SND_EXECUTOR_AUTO && o->executor != SND_EXECUTOR_TARGET)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: executor %d of the options: pass SND_EXECUTOR_AUTO or SND_EXECUTOR_TARGET", op, (int)o->executor);
+	if (o->receive_timeout < SND_RECEIVE_TIMEOUT_AT_ONCE)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: receive_timeout %" PRId64 " of the options: pass nanoseconds, SND_FOREVER or SND_RECEIVE_TIMEOUT_AT_ONCE", op, o->receive_timeout);
+	if (o->disconnect_timeout < 0)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: disconnect_timeout %" PRId64 " of the options is negative", op, o->disconnect_timeout);
 	return SND_SUCCESS;
 }
 

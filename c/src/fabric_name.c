@@ -79,8 +79,10 @@ static snd_status ask(const char *at, int fds[2], uint64_t id[2], const char *op
 	int s = snd_unix_dial(at, TIMEOUT_MS);
 	if (s < 0 && (errno == EMFILE || errno == ENFILE))
 		return snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: socket: %s: raise ulimit -n", op, strerror(errno));
+	if (s < 0 && errno == ECONNREFUSED)
+		return SND_HOST_UNREACHABLE; /* not a failure: find creates the fabric */
 	if (s < 0)
-		return snd_fail(errno == ECONNREFUSED ? SND_HOST_UNREACHABLE : SND_IO_TIMEOUT, "%s: connect to a member: %s", op, strerror(errno));
+		return snd_fail(SND_IO_TIMEOUT, "%s: connect to a member: %s", op, strerror(errno));
 	if (!snd_unix_peer_is_us(s)) {
 		snd_fork_close(s);
 		return snd_fail(SND_CONNECTION_REFUSED, "%s: the name belongs to another user", op);
@@ -230,7 +232,7 @@ static snd_status find(struct snd_fabric *f, const char *name, uint32_t ranks, u
 			return s;
 		}
 		if (snd_clock() >= deadline)
-			return s;
+			return s == SND_HOST_UNREACHABLE ? snd_fail(s, "%s: the processes that take the name end before they answer", op) : s;
 		nanosleep(&(struct timespec){0, 2000000}, NULL);
 	}
 }

@@ -3,9 +3,11 @@
 
 const char *snd_fault_text(enum snd_fault f)
 {
-	static const char *const text[] = {"none", "the token is not valid", "the token was revoked during the transfer",
-		"the token is valid on another connection only", "the token does not grant this right", "the range is outside the granted memory",
-		"the memory is private to its owner", "the connection has ended"};
+	static const char *const text[] = {"none",
+		"the token is not valid: its window or region was invalidated or closed, or a local token was passed for a remote one, or the reverse",
+		"the token was revoked during the transfer", "the token is valid on another connection only",
+		"the token does not grant this right: add it to the flags of the region or of the bind",
+		"the range is outside the granted memory: compare it with the descriptor", "the memory is private to its owner", "the connection has ended"};
 	return text[f];
 }
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "error.h"
 #include "job.h"
@@ -19,7 +20,9 @@ static snd_status join_group(struct snd_job *j, const char *op)
 		uint64_t old = snd_load(&r->member);
 		struct snd_peer holder;
 		if (snd_peer_of(f, old, &holder) && snd_check_alive(f, &holder))
-			return snd_fail(SND_SHARING_VIOLATION, "%s: rank %" PRIu32 " belongs to another process; %s", op, j->rank, j->place.taken);
+			return snd_relaxed32(&holder.record->pid) == (uint32_t)getpid()
+				? snd_fail(SND_SHARING_VIOLATION, "%s: this process is rank %" PRIu32 " already: use its open job, or close that first", op, j->rank)
+				: snd_fail(SND_SHARING_VIOLATION, "%s: rank %" PRIu32 " belongs to another process; %s", op, j->rank, j->place.taken);
 		if (atomic_compare_exchange_strong(&r->member, &old, f->id)) /* ORDER rank-taken: pairs with the load in snd_member_of_rank */
 			break;
 	}

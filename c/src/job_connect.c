@@ -142,7 +142,7 @@ snd_status snd_job_connect(snd_job *job, uint32_t peer, const snd_endpoint_confi
 	struct snd_fabric *f = j->fabric;
 	struct snd_peer p;
 	if (peer >= j->size || peer == j->rank)
-		return snd_leave_with(f, snd_fail(SND_INVALID_PARAMETER, "%s: rank %" PRIu32 ": this is rank %" PRIu32 " of %" PRIu32, op, peer, j->rank, j->size));
+		return snd_leave_with(f, snd_fail(SND_INVALID_PARAMETER, "%s: rank %" PRIu32 ", but this is rank %" PRIu32 " of %" PRIu32 ": pass another rank of the job", op, peer, j->rank, j->size));
 	if (!snd_member_of_rank(j, peer, &p))
 		return snd_leave_with(f, snd_fail(SND_HOST_UNREACHABLE, "%s: rank %" PRIu32 " has not joined the job", op, peer));
 	char name[20];

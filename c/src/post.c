@@ -92,7 +92,7 @@ static snd_status post_transfer(struct snd_endpoint *ep, const char *op, uint32_
 		if (sge[i].length > 0 && sge[i].buffer == NULL)
 			return snd_fail(SND_INVALID_PARAMETER, "%s: buffer of entry %" PRIu32 " is NULL", op, i);
 		if (in_line && total > ep->inline_size)
-			return snd_fail(SND_BUFFER_OVERFLOW, "%s: more than the granted inline_size of %" PRIu32 " bytes: raise it, or post without SND_INLINE", op, ep->inline_size);
+			return snd_fail(SND_BUFFER_OVERFLOW, "%s: %" PRIu64 " bytes with SND_INLINE, but inline_size of the endpoint is %" PRIu32 ": raise it in snd_endpoint_config, or post without SND_INLINE", op, total, ep->inline_size);
 	}
 	if (total > SND_MAX_TRANSFER)
 		return snd_fail(SND_BUFFER_OVERFLOW, "%s: %" PRIu64 " bytes, at most %" PRIu64 ": split the request", op, total, SND_MAX_TRANSFER);
@@ -316,8 +316,10 @@ snd_status snd_endpoint_bind(snd_endpoint *endpoint, uint64_t context, snd_mr *m
 	if (s == SND_SUCCESS)
 		s = new_request(endpoint, op, SND_REQUEST_BIND, flags, context, &r);
 	uint32_t rights = ((flags & SND_ALLOW_READ) ? SNDL_RIGHT_READ : 0) | ((flags & SND_ALLOW_WRITE) ? SNDL_RIGHT_WRITE : 0);
+	if (s == SND_SUCCESS && (flags & SND_ALLOW_WRITE) != 0 && (mr->region.flags & SND_ALLOW_LOCAL_WRITE) == 0)
+		s = snd_fail(SND_ACCESS_VIOLATION, "%s: SND_ALLOW_WRITE, but the region has no SND_ALLOW_LOCAL_WRITE: make the region with this flag", op);
 	if (s == SND_SUCCESS && !snd_prepare(window, &mr->region, buffer, length, rights, endpoint->number, (flags & SND_THIS_ENDPOINT_ONLY) != 0, &r->binding))
-		s = snd_fail(SND_ACCESS_VIOLATION, "%s: %" PRIu64 " bytes at %p are not within the region, or SND_ALLOW_WRITE without SND_ALLOW_LOCAL_WRITE", op, length, buffer);
+		s = snd_fail(SND_ACCESS_VIOLATION, "%s: %" PRIu64 " bytes at %p: pass at least 1 byte within the %" PRIu64 " of the region at %p", op, length, buffer, mr->region.length, (void *)mr->region.memory);
 	if (s == SND_SUCCESS)
 		post_about(endpoint, r, &window->i);
 	return snd_leave_with(f, submit_on_error(endpoint, s));

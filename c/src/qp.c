@@ -106,8 +106,10 @@ static snd_status limit(uint32_t *value, uint32_t otherwise, uint32_t most, cons
 static snd_status check_config(struct snd_adapter *a, snd_endpoint_config *c, const char *op)
 {
 	struct snd_fabric *f = a->object.fabric;
-	if (!snd_belongs(f, c->receive_cq, SND_TYPE_CQ) || c->receive_cq->adapter != a || !snd_belongs(f, c->initiator_cq, SND_TYPE_CQ) || c->initiator_cq->adapter != a)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: no open completion queue of this adapter for receives or requests", op);
+	snd_cq *const queues[] = {c->receive_cq, c->initiator_cq};
+	for (int i = 0; i < 2; i++)
+		if (!snd_belongs(f, queues[i], SND_TYPE_CQ) || queues[i]->adapter != a)
+			return snd_fail(SND_INVALID_PARAMETER, "%s: %s of the configuration is NULL, closed or of another adapter: pass an open completion queue", op, i == 0 ? "receive_cq" : "initiator_cq");
 	if (c->srq != NULL) {
 		if (!snd_belongs(f, c->srq, SND_TYPE_SRQ) || c->srq->adapter != a)
 			return snd_fail(SND_INVALID_PARAMETER, "%s: no open shared receive queue of this adapter", op);

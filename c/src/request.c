@@ -40,12 +40,16 @@ enum snd_outcome snd_reject(struct snd_endpoint *ep, struct snd_send_request *r,
 
 enum snd_outcome snd_reject_local(struct snd_endpoint *ep, struct snd_send_request *r, const struct snd_entry *e, enum snd_fault f)
 {
-	return snd_reject(ep, r, SND_ACCESS_VIOLATION, "scatter/gather entry of %" PRIu32 " bytes at %#" PRIx64 ": %s", e->length, e->address, snd_fault_text(f));
+	return snd_reject(ep, r, SND_ACCESS_VIOLATION, "scatter/gather entry of %" PRIu32 " bytes at %#" PRIx64 " with local token(...%02x): %s",
+		e->length, e->address, e->token & 0xff, snd_fault_text(f));
 }
 
 static enum snd_outcome reject_remote(struct snd_endpoint *ep, struct snd_send_request *r, enum snd_fault f)
 {
-	return snd_reject(ep, r, SND_ACCESS_VIOLATION, "%" PRIu64 " bytes at %#" PRIx64 " of the peer: %s", r->total, r->remote_address, snd_fault_text(f));
+	char peer[64];
+	snd_peer_name(&ep->conn->peer, peer, sizeof peer);
+	return snd_reject(ep, r, SND_ACCESS_VIOLATION, "%" PRIu64 " bytes at %#" PRIx64 " of %s with remote token(...%02x): %s",
+		r->total, r->remote_address, peer, r->remote_token & 0xff, snd_fault_text(f));
 }
 
 void snd_set_operand(struct snd_send_request *r, struct snd_operand *o, const struct snd_entry *e, uint32_t rights)

@@ -82,7 +82,8 @@ static enum snd_outcome await_receive(struct snd_endpoint *ep, struct snd_send_r
 		r->deadline = limit == SND_RECEIVE_TIMEOUT_AT_ONCE ? now : snd_deadline(limit);
 	if (limit != SND_RECEIVE_TIMEOUT_AT_ONCE && now < r->deadline)
 		return SND_BLOCKED;
-	return snd_reject(ep, r, SND_IO_TIMEOUT, "the peer has posted no receive in time");
+	return snd_reject(ep, r, SND_IO_TIMEOUT, "the peer has posted no receive for %" PRId64 " ms: post receives before the peer sends, or raise receive_timeout",
+		limit == SND_RECEIVE_TIMEOUT_AT_ONCE ? 0 : limit / 1000000);
 }
 
 /* complete_if_open completes a Send whose entry is in the ring, if the peer is sure to consume it. A side that ends

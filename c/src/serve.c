@@ -1,5 +1,6 @@
 /* Serving the peer's ring entries, in order. Every word of an entry is loaded once, and the copy is checked. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cq.h"
@@ -272,7 +273,15 @@ static enum snd_outcome serve_send_fragment(struct snd_endpoint *ep, struct snd_
 	return finish_send(ep, r, ep->message_received);
 }
 
-static const char *access_text(uint32_t kind) { return kind == SNDL_KIND_READ_FRAGMENT ? "the peer was refused a read" : "the peer was refused a write"; }
+/* refuse_access fails the connection because a Read or Write of the peer may not access o. */
+static void refuse_access(struct snd_endpoint *ep, const struct snd_operand *o, uint64_t n, enum snd_fault f)
+{
+	char why[SND_REASON];
+	snprintf(why, sizeof why, "the peer was refused a %s of %" PRIu64 " bytes at %#" PRIx64 " %swith token(...%02x): %s",
+		ep->in_entry.kind == SNDL_KIND_READ_FRAGMENT ? "read" : "write", n, o->address,
+		o->peers ? "of its own memory " : "", o->token & 0xff, snd_fault_text(f));
+	fail_serving(ep, SND_ACCESS_VIOLATION, SND_CONNECTION_ABORTED, why);
+}
 
 /* serve_fragment runs a fragment of the peer's Read or Write on local memory. */
 static enum snd_outcome serve_fragment(struct snd_endpoint *ep, uint64_t *budget)
@@ -285,9 +294,12 @@ static enum snd_outcome serve_fragment(struct snd_endpoint *ep, uint64_t *budget
 	uint64_t whole = length;
 	if ((ep->in_entry.flags & SNDL_FLAG_FIRST) != 0 && ep->in_entry.request_length > whole)
 		whole = ep->in_entry.request_length;
-	if (ep->in_entry.copied == 0 && whole > (length < *budget ? length : *budget) && snd_check_operand(ep, &local, whole) != SND_NO_FAULT) {
-		fail_serving(ep, SND_ACCESS_VIOLATION, SND_CONNECTION_ABORTED, access_text(ep->in_entry.kind));
-		return SND_EXECUTED;
+	if (ep->in_entry.copied == 0 && whole > (length < *budget ? length : *budget)) {
+		enum snd_fault f = snd_check_operand(ep, &local, whole);
+		if (f != SND_NO_FAULT) {
+			refuse_access(ep, &local, whole, f);
+			return SND_EXECUTED;
+		}
 	}
 	while (ep->in_entry.copied < length) {
 		if (*budget == 0)
@@ -296,12 +308,12 @@ static enum snd_outcome serve_fragment(struct snd_endpoint *ep, uint64_t *budget
 		local.address = ep->in_entry.receiver_address + ep->in_entry.copied;
 		struct snd_operand remote = {.token = ep->in_entry.sender_token, .rights = SNDL_RIGHT_LOCAL | (read ? SNDL_RIGHT_WRITE : SNDL_RIGHT_READ),
 			.address = ep->in_entry.sender_address + ep->in_entry.copied, .peers = true, .bind = &ep->remote_bind};
-		enum snd_fault sink, source;
-		snd_copy(ep, read ? &remote : &local, read ? &local : &remote, n, &sink, &source);
-		if (sink == SND_FAULT_DISCONNECTED || source == SND_FAULT_DISCONNECTED)
+		enum snd_fault here, there;
+		snd_copy(ep, read ? &remote : &local, read ? &local : &remote, n, read ? &there : &here, read ? &here : &there);
+		if (there == SND_FAULT_DISCONNECTED)
 			return SND_BLOCKED;
-		if (sink != SND_NO_FAULT || source != SND_NO_FAULT) {
-			fail_serving(ep, SND_ACCESS_VIOLATION, SND_CONNECTION_ABORTED, access_text(ep->in_entry.kind));
+		if (here != SND_NO_FAULT || there != SND_NO_FAULT) {
+			refuse_access(ep, here != SND_NO_FAULT ? &local : &remote, length, here != SND_NO_FAULT ? here : there);
 			return SND_EXECUTED;
 		}
 		ep->in_entry.copied += n;
@@ -316,7 +328,7 @@ static enum snd_outcome serve_write_in_entry(struct snd_endpoint *ep)
 		.rights = SNDL_RIGHT_REMOTE | SNDL_RIGHT_WRITE, .address = ep->in_entry.receiver_address, .endpoint = ep->number};
 	enum snd_fault sink_fault, source_fault;
 	if (!snd_copy(ep, &sink, &source, ep->in_entry.payload_length, &sink_fault, &source_fault))
-		fail_serving(ep, SND_ACCESS_VIOLATION, SND_CONNECTION_ABORTED, access_text(ep->in_entry.kind));
+		refuse_access(ep, &sink, ep->in_entry.payload_length, sink_fault); /* the payload is in the entry, so only the sink can fail */
 	return SND_EXECUTED;
 }
 

@@ -105,12 +105,10 @@ static snd_sge sge_of(snd_mr *mr, uint64_t offset, uint32_t n)
 /* theirs exchanges the descriptors of both ranks and returns the peer's. */
 static snd_window_descriptor theirs(snd_window_descriptor mine)
 {
-	uint8_t b[SND_WINDOW_DESCRIPTOR_SIZE], all[2 * SND_WINDOW_DESCRIPTOR_SIZE];
-	snd_window_descriptor d;
-	snd_window_descriptor_encode(&mine, b);
-	OK(snd_job_exchange(job, b, sizeof b, all, SECONDS(20)));
-	snd_window_descriptor_decode(all + (1 - rank) * SND_WINDOW_DESCRIPTOR_SIZE, &d);
-	return d;
+	snd_window_descriptor all[2];
+	OK(snd_job_exchange_windows(job, &mine, all, SECONDS(20)));
+	CHECK(memcmp(&all[rank], &mine, sizeof mine) == 0);
+	return all[1 - rank];
 }
 
 static snd_window_descriptor descriptor(snd_mr *mr)

@@ -34,7 +34,7 @@ static uint64_t all[4];
 static uint16_t group;
 static snd_address address;
 static snd_adapter_info info;
-static snd_window_descriptor descriptor;
+static snd_window_descriptor descriptor, windows[2];
 static snd_request request;
 static int fd;
 static void *out;
@@ -121,6 +121,7 @@ ROW(snd_job_fabric, VALUE(snd_job_fabric(h) == NULL))
 ROW(snd_job_adapter, VALUE(snd_job_adapter(h) == NULL))
 ROW(snd_job_barrier, snd_job_barrier(h, 0))
 ROW(snd_job_exchange, snd_job_exchange(h, &n, sizeof n, all, 0))
+ROW(snd_job_exchange_windows, snd_job_exchange_windows(h, &descriptor, windows, 0))
 ROW(snd_job_connect, snd_job_connect(h, 0, &(snd_endpoint_config){0}, 0, (snd_endpoint **)&out))
 ROW(snd_job_close, snd_job_close(h))
 
@@ -160,7 +161,7 @@ static const struct row rows[] = {
 	CONNECTOR(snd_connector_bind), CONNECTOR(snd_connector_connect), CONNECTOR(snd_connector_complete), CONNECTOR(snd_connector_accept),
 	CONNECTOR(snd_connector_reject), CONNECTOR(snd_connector_private_data), CONNECTOR(snd_connector_read_limits), CONNECTOR(snd_connector_local_address),
 	CONNECTOR(snd_connector_peer_address), CONNECTOR(snd_connector_disconnect), CONNECTOR(snd_connector_wait_disconnect), CONNECTOR(snd_connector_cancel), CONNECTOR(snd_connector_close),
-	JOB(snd_job_rank), JOB(snd_job_size), JOB(snd_job_fabric), JOB(snd_job_adapter), JOB(snd_job_barrier), JOB(snd_job_exchange), JOB(snd_job_connect),
+	JOB(snd_job_rank), JOB(snd_job_size), JOB(snd_job_fabric), JOB(snd_job_adapter), JOB(snd_job_barrier), JOB(snd_job_exchange), JOB(snd_job_exchange_windows), JOB(snd_job_connect),
 	JOB(snd_job_close),
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
@@ -307,7 +308,10 @@ static void test_others(void)
 	/* A named fabric of this process alone. */
 	char name[40];
 	snprintf(name, sizeof name, "softnd-table-test-%d", (int)getpid());
+	char before[512];
+	snprintf(before, sizeof before, "%s", snd_last_error());
 	OK(snd_fabric_open(name, 0, UINT64_C(1) << 28, -1, NULL, &f));
+	CHECK(strcmp(snd_last_error(), before) == 0); /* a call that succeeds leaves the text */
 	OK(snd_fabric_progress(f));
 	OK(snd_fabric_close(f));
 	CHECK(snd_job_init(NULL, 0, NULL) == SND_INVALID_PARAMETER);
@@ -339,7 +343,11 @@ static void test_arguments(void)
 	CHECK(snd_endpoint_create(adapter, &bad, &ep) == SND_INVALID_PARAMETER);
 	bad = good;
 	bad.receive_cq = (snd_cq *)(void *)mr;
-	CHECK(snd_endpoint_create(adapter, &bad, &ep) == SND_INVALID_PARAMETER && snd_endpoint_create(adapter, NULL, &ep) == SND_INVALID_PARAMETER);
+	CHECK(snd_endpoint_create(adapter, &bad, &ep) == SND_INVALID_PARAMETER && strstr(snd_last_error(), "receive_cq") != NULL);
+	bad = good;
+	bad.initiator_cq = NULL;
+	CHECK(snd_endpoint_create(adapter, &bad, &ep) == SND_INVALID_PARAMETER && strstr(snd_last_error(), "initiator_cq") != NULL);
+	CHECK(snd_endpoint_create(adapter, NULL, &ep) == SND_INVALID_PARAMETER);
 	CHECK(snd_adapter_close(adapter) == SND_DEVICE_BUSY);
 	CHECK(snd_cq_resize(cq, 0) == SND_INVALID_PARAMETER && snd_cq_notify(cq, 9, 0) == SND_INVALID_PARAMETER && snd_cq_notify(cq, SND_NOTIFY_ANY, 0) == SND_IO_TIMEOUT);
 	OK(snd_cq_resize(cq, 200));
@@ -385,6 +393,10 @@ static void test_arguments(void)
 	CHECK(snd_job_connect(job, 0, &good, 0, &ep) == SND_INVALID_PARAMETER && snd_job_exchange(job, NULL, 1, all, 0) == SND_INVALID_PARAMETER);
 	OK(snd_job_exchange(job, "abc", 3, all, SECOND));
 	CHECK(memcmp(all, "abc", 3) == 0);
+	snd_window_descriptor d = {0x123456789a, 77, 5, 0}, copy = {0};
+	OK(snd_job_exchange_windows(job, &d, &copy, SECOND));
+	CHECK(copy.address == d.address && copy.length == 77 && copy.token == 5);
+	CHECK(snd_job_exchange_windows(job, NULL, &copy, 0) == SND_INVALID_PARAMETER && snd_job_exchange_windows(job, &d, NULL, 0) == SND_INVALID_PARAMETER);
 	OK(snd_job_barrier(job, SECOND));
 }
 

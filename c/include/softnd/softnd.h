@@ -89,7 +89,8 @@ typedef uint32_t snd_status;
 SND_API const char *snd_status_name(snd_status status);
 
 /* snd_last_error returns the text of the latest failure of a call in this thread, and "" before the
- * first. The text stays valid until the next failure in this thread. */
+ * first. The text stays valid until the next failure in this thread. A failed result is no failure of a
+ * call: snd_endpoint_error returns its cause. */
 SND_API const char *snd_last_error(void);
 
 /* snd_version returns the version of the library, such as "0.1.0". */
@@ -282,13 +283,15 @@ typedef struct snd_fast_registration {
 #define SND_REQUEST_RECEIVE_AND_INVALIDATE 0x8001u
 #define SND_REQUEST_FAST_REGISTER 0x8002u
 
+/* snd_result is the end of a request. If it has failed, so has its endpoint: the results of later requests are
+ * SND_CANCELED, and snd_endpoint_error returns the cause in words. */
 typedef struct snd_result {
 	snd_status status;
-	uint32_t bytes;
-	uint64_t endpoint_context;
-	uint64_t request_context;
-	uint32_t type;
-	uint32_t invalidated_token;
+	uint32_t bytes; /* of the message, Read or Write */
+	uint64_t endpoint_context; /* of snd_endpoint_config */
+	uint64_t request_context;  /* of the post */
+	uint32_t type;             /* SND_REQUEST_RECEIVE and so on */
+	uint32_t invalidated_token; /* of SND_REQUEST_RECEIVE_AND_INVALIDATE */
 } snd_result;
 
 /* Types of results that end snd_cq_notify. */
@@ -367,7 +370,9 @@ SND_API snd_status snd_srq_modify(snd_srq *srq, uint32_t depth, uint32_t thresho
 /* snd_srq_close ends all waits and refuses further receives. Posted ones still serve the endpoints. */
 SND_API snd_status snd_srq_close(snd_srq *srq);
 
-/* Endpoints: queue pairs. */
+/* Endpoints: queue pairs. The posts return at once. A list of entries can be reused then. The buffers belong to the
+ * request until its result was taken, except with SND_INLINE. Requests of an endpoint start in the order of the
+ * posts, and their results arrive in this order. */
 
 /* Flags of requests. */
 #define SND_SILENT_SUCCESS 0x1u /* no result if the request succeeds */
@@ -375,7 +380,7 @@ SND_API snd_status snd_srq_close(snd_srq *srq);
 #define SND_SOLICIT_EVENT 0x4u /* the peer's result ends calls that wait for SND_NOTIFY_SOLICITED */
 #define SND_ALLOW_READ 0x8u /* of a bind: peers may read */
 #define SND_ALLOW_WRITE 0x10u /* of a bind: peers may write */
-#define SND_INLINE 0x20u /* the post copies the data; the buffers need no registration */
+#define SND_INLINE 0x20u /* the post copies the data, up to inline_size; the buffers need no registration */
 #define SND_READ_LOCAL_INVALIDATE 0x100u /* of a Read: its success ends the fast registration of its first entry */
 #define SND_DEFER 0x200u /* the request may wait for the next post without this flag */
 #define SND_THIS_ENDPOINT_ONLY 0x10000u /* of a bind: only the peer of this endpoint may use the window */
@@ -386,11 +391,11 @@ typedef struct snd_endpoint_config {
 	snd_cq *initiator_cq;
 	snd_srq *srq; /* NULL: receives are posted to the endpoint */
 	uint64_t context; /* in each result of the endpoint */
-	uint32_t receive_depth;
-	uint32_t initiator_depth;
-	uint32_t max_receive_sge;
-	uint32_t max_initiator_sge;
-	uint32_t inline_size;
+	uint32_t receive_depth; /* receives whose results were not taken; default 64 */
+	uint32_t initiator_depth; /* requests whose results were not taken; default 64 */
+	uint32_t max_receive_sge; /* default 4, at most 16 */
+	uint32_t max_initiator_sge; /* default 4, at most 16 */
+	uint32_t inline_size; /* bytes of a request with SND_INLINE: default 0, at most 1024 */
 	uint32_t reserved;
 } snd_endpoint_config;
 
@@ -416,11 +421,13 @@ SND_API snd_status snd_endpoint_write(snd_endpoint *endpoint, uint64_t context, 
  * are SND_SILENT_SUCCESS, SND_READ_FENCE, SND_READ_LOCAL_INVALIDATE and SND_DEFER. */
 SND_API snd_status snd_endpoint_read(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address,
 	uint32_t token, uint32_t flags);
-/* snd_endpoint_bind binds a window to length bytes at buffer, a part of mr. */
+/* snd_endpoint_bind binds a window to length bytes at buffer, a part of mr. flags are SND_ALLOW_READ,
+ * SND_ALLOW_WRITE, SND_THIS_ENDPOINT_ONLY, SND_SILENT_SUCCESS, SND_READ_FENCE and SND_DEFER. When the call returns,
+ * snd_window_query has the new token, which a later request of this endpoint may carry to the peer. */
 SND_API snd_status snd_endpoint_bind(snd_endpoint *endpoint, uint64_t context, snd_mr *mr, snd_window *window, void *buffer,
 	uint64_t length, uint32_t flags);
 /* snd_endpoint_invalidate ends the access through a window. When its result is in the queue, no process
- * accesses the memory through the window. */
+ * accesses the memory through the window. flags are SND_SILENT_SUCCESS, SND_READ_FENCE and SND_DEFER. */
 SND_API snd_status snd_endpoint_invalidate(snd_endpoint *endpoint, uint64_t context, snd_window *window, uint32_t flags);
 /* snd_endpoint_fast_register registers pages in mr, of snd_mr_create_fast. The region has new tokens when the call
  * returns, for later requests of this endpoint. They are valid on every connection of the adapter. The registration
@@ -531,8 +538,11 @@ SND_API snd_adapter *snd_job_adapter(snd_job *job);
  * later calls fail. */
 SND_API snd_status snd_job_barrier(snd_job *job, int64_t timeout);
 /* snd_job_exchange gives every rank the bytes of all ranks: length bytes of each, in the order of the
- * ranks. All ranks pass the same length. */
+ * ranks. All ranks pass the same length, and together at most 256 MiB. */
 SND_API snd_status snd_job_exchange(snd_job *job, const void *mine, uint64_t length, void *all, int64_t timeout);
+/* snd_job_exchange_windows is snd_job_exchange for descriptors: all has room for one of each rank. It passes 20
+ * bytes, as ExchangeWindows of Go does, so ranks of both languages can call it together. */
+SND_API snd_status snd_job_exchange_windows(snd_job *job, const snd_window_descriptor *mine, snd_window_descriptor *all, int64_t timeout);
 /* snd_job_connect makes an endpoint that is connected with one of rank peer, which must call it too. */
 SND_API snd_status snd_job_connect(snd_job *job, uint32_t peer, const snd_endpoint_config *config, int64_t timeout,
 	snd_endpoint **endpoint);

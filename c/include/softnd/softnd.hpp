@@ -57,6 +57,13 @@ inline void check_result(const snd_result &result)
 		throw error(result.status, std::string("request: ") + snd_status_name(result.status));
 }
 
+/* check_result throws an error that also has the cause of the endpoint's failure, if a request of the endpoint has failed. */
+inline void check_result(const snd_result &result, snd_endpoint *endpoint)
+{
+	if (result.status != SND_SUCCESS)
+		throw error(result.status, snd_endpoint_error(endpoint) != SND_SUCCESS ? snd_last_error() : snd_status_name(result.status));
+}
+
 /* span is a view of count elements. It converts from anything that has data() and size(), and from
  * arrays; std::span of C++20 converts to it and from it. */
 template <class T> class span {
@@ -511,6 +518,13 @@ public:
 		static_assert(std::is_trivially_copyable<T>::value, "exchange copies bytes");
 		std::vector<T> all(size());
 		check(snd_job_exchange(get(), &mine, sizeof mine, all.data(), timeout));
+		return all;
+	}
+	/* exchange_windows exchanges descriptors with ranks in any language. */
+	std::vector<snd_window_descriptor> exchange_windows(const snd_window_descriptor &mine, std::int64_t timeout = SND_FOREVER) const
+	{
+		std::vector<snd_window_descriptor> all(size());
+		check(snd_job_exchange_windows(get(), &mine, all.data(), timeout));
 		return all;
 	}
 	endpoint connect(std::uint32_t peer, const snd_endpoint_config &config, std::int64_t timeout = SND_FOREVER) const
