@@ -155,7 +155,11 @@ func (j *Job) Exchange(ctx context.Context, blob []byte) ([][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("softnd: exchange: %w", err)
 	}
-	defer heap.Free(off)
+	defer func() {
+		if j.broken == nil { // else a rank that is late may still copy from there; there is no further exchange
+			heap.Free(off)
+		}
+	}()
 	mem, err := j.arena.Bytes(off, uint64(len(blob)))
 	if err != nil {
 		return nil, fmt.Errorf("softnd: exchange: %w", err)

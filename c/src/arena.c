@@ -92,21 +92,7 @@ static snd_status map_all(struct snd_arena *a, const char *op)
 	return SND_SUCCESS;
 }
 
-static bool identify(struct snd_arena *a)
-{
-	struct stat st;
-	if (fstat(a->fd, &st) != 0)
-		return false;
-	a->device = st.st_dev;
-	a->inode = st.st_ino;
-	return true;
-}
-
-bool snd_arena_is_ours(const struct snd_arena *a)
-{
-	struct stat st;
-	return fstat(a->fd, &st) == 0 && st.st_dev == a->device && st.st_ino == a->inode;
-}
+bool snd_arena_is_ours(const struct snd_arena *a) { return snd_is_still(a->fd, &a->identity); }
 
 /* constants are a private copy of the header's fields that do not change. */
 struct constants {
@@ -199,7 +185,7 @@ snd_status snd_arena_attach(struct snd_arena *a, int fd, int64_t deadline, const
 		s = check_header(a, first, (uint64_t)st.st_size, deadline, op);
 		munmap(first, SNDL_HEADER_PAGE);
 	}
-	if (s == SND_SUCCESS && !identify(a))
+	if (s == SND_SUCCESS && !snd_identify(a->fd, &a->identity))
 		s = snd_fail(SND_UNSUCCESSFUL, "%s: fstat: %s", op, strerror(errno));
 	if (s == SND_SUCCESS)
 		s = map_all(a, op);
@@ -248,7 +234,7 @@ snd_status snd_arena_create(struct snd_arena *a, uint32_t ranks, uint64_t size, 
 	if (a->fd < 0)
 		return snd_fail(SND_UNSUCCESSFUL, "%s: memfd_create: %s", op, strerror(errno));
 	snd_status s = SND_SUCCESS;
-	if (ftruncate(a->fd, (off_t)size) != 0 || fcntl(a->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0 || !identify(a))
+	if (ftruncate(a->fd, (off_t)size) != 0 || fcntl(a->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0 || !snd_identify(a->fd, &a->identity))
 		s = snd_fail(SND_UNSUCCESSFUL, "%s: prepare a file of %" PRIu64 " bytes: %s", op, size, strerror(errno));
 	uint64_t random[4];
 	if (s == SND_SUCCESS && getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
@@ -295,15 +281,20 @@ void snd_arena_close(struct snd_arena *a)
 	if (a->base != NULL)
 		munmap(a->base, a->size);
 	if (a->fd >= 0)
-		close(a->fd);
+		snd_close_still(a->fd, &a->identity);
 	a->base = NULL;
 	a->fd = -1;
+}
+
+snd_status snd_arena_lost(const struct snd_arena *a, const char *op)
+{
+	return snd_fail(SND_DEVICE_REMOVED, "%s: descriptor %d is not the arena: the program has closed it: close only descriptors that the program has opened", op, a->fd);
 }
 
 snd_status snd_reserve(struct snd_arena *a, uint64_t offset, uint64_t length, const char *op)
 {
 	if (!snd_arena_is_ours(a))
-		return snd_fail(SND_DEVICE_REMOVED, "%s: descriptor %d is not the arena: the program has closed it: close only descriptors that the program has opened", op, a->fd);
+		return snd_arena_lost(a, op);
 	for (uint64_t done = 0; done < length;) {
 		uint64_t left = snd_memory_available();
 		if (length - done > left)

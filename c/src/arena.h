@@ -8,6 +8,7 @@
 
 #include "softnd/softnd.h"
 
+#include "descriptor.h"
 #include "shared.h"
 
 struct snd_arena {
@@ -23,8 +24,7 @@ struct snd_arena {
 	uint32_t ranks;
 	int fd; /* with an open file description of its own */
 	bool dumped; /* core dumps contain the arena */
-	dev_t device;
-	ino_t inode;
+	struct snd_identity identity; /* of fd */
 };
 
 snd_status snd_arena_create(struct snd_arena *a, uint32_t ranks, uint64_t size, const char *op);
@@ -41,6 +41,8 @@ bool snd_own_process_only(const struct snd_arena *a, void *at, uint64_t size);
 
 /* snd_arena_is_ours reports whether the descriptor still refers to the arena. */
 bool snd_arena_is_ours(const struct snd_arena *a);
+/* snd_arena_lost fails because it does not. */
+snd_status snd_arena_lost(const struct snd_arena *a, const char *op);
 /* snd_reserve allocates the pages of a range, so that an access cannot fail. snd_release returns them. */
 snd_status snd_reserve(struct snd_arena *a, uint64_t offset, uint64_t length, const char *op);
 bool snd_release_pages(struct snd_arena *a, uint64_t offset, uint64_t length);
@@ -102,6 +104,13 @@ static inline int64_t snd_deadline(int64_t timeout)
 {
 	const int64_t now = snd_clock();
 	return timeout > INT64_MAX - now ? INT64_MAX : now + timeout;
+}
+
+/* snd_time_left returns the time until a deadline, SND_FOREVER if that is negative: none. */
+static inline int64_t snd_time_left(int64_t deadline)
+{
+	const int64_t now = snd_clock();
+	return deadline < 0 ? SND_FOREVER : deadline > now ? deadline - now : 0;
 }
 
 #endif

@@ -135,9 +135,9 @@ snd_status snd_place_find(struct snd_place *p, const snd_fabric_options *o, int6
 		s = snd_fail(SND_NOT_SUPPORTED, "%s: the launcher offers PMI over the network only (PMI_PORT), which softnd does not support; "
 			"start the program with a launcher that sets PMI_FD, such as mpiexec.hydra without -pmi-port", op);
 	else if (is_set(snd_open_mpi.rank))
-		s = snd_place_in_variables(p, &snd_open_mpi, o, fabric, op);
+		s = snd_place_in_variables(p, &snd_open_mpi, o, deadline, fabric, op);
 	else if (is_set(snd_slurm.rank) && is_set(snd_slurm.job[0]))
-		s = snd_place_in_variables(p, &snd_slurm, o, fabric, op);
+		s = snd_place_in_variables(p, &snd_slurm, o, deadline, fabric, op);
 	else if (is_set("SOFTND_RANK") || is_set("SOFTND_SIZE"))
 		s = snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_RANK or SOFTND_SIZE is set, but neither SOFTND_ARENA_FD nor SOFTND_FABRIC, which refer to the shared memory of the job: "
 			"start the program with ndrun, or unset both to run it alone", op);

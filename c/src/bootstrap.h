@@ -38,7 +38,7 @@ extern const struct snd_launcher_variables {
 	const char *one_host;    /* how to ask for one host */
 	const char *prefix;      /* of the fabric's name */
 } snd_open_mpi, snd_slurm;
-snd_status snd_place_in_variables(struct snd_place *p, const struct snd_launcher_variables *v, const snd_fabric_options *o, snd_fabric **fabric, const char *op);
+snd_status snd_place_in_variables(struct snd_place *p, const struct snd_launcher_variables *v, const snd_fabric_options *o, int64_t deadline, snd_fabric **fabric, const char *op);
 snd_status snd_place_over_pmi(struct snd_place *p, const snd_fabric_options *o, int64_t deadline, snd_fabric **fabric, const char *op);
 
 #endif

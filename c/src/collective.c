@@ -170,7 +170,8 @@ snd_status snd_job_exchange(snd_job *job, const void *mine, uint64_t length, voi
 			bad = collect(j, rank, length, (unsigned char *)all + rank * length, op);
 		if (s == SND_SUCCESS && !j->broken)
 			s = snd_barrier(j, timeout, op); /* the ranks stay in step even if the lengths differ */
-		snd_free(&f->heap, offset);
+		if (!j->broken) /* else a rank that is late may still copy from there; there is no further exchange */
+			snd_free(&f->heap, offset);
 		s = s == SND_SUCCESS ? bad : s;
 	}
 	return snd_leave_with(f, s);

@@ -166,6 +166,8 @@ static snd_status start_connect(struct snd_connector *c, struct snd_endpoint *ep
 		return snd_fail(SND_HOST_UNREACHABLE, "%s: no process has the address %#" PRIx32 ": retry when the peer has started", op, address.host);
 	if (ep->state != SND_QP_IDLE)
 		return snd_fail(SND_CONNECTION_ACTIVE, "%s: the endpoint is not idle: connect an idle endpoint", op);
+	if (ep->overrun)
+		return snd_fail(SND_INTERNAL_ERROR, "%s: a completion queue of the endpoint overran and lost results: create a deeper queue and another endpoint", op);
 	bool bound_here = false;
 	if (!c->owns_port) {
 		if ((s = snd_bind_port(f, (snd_address){0, 0, 0}, &c->local, op)) != SND_SUCCESS)
@@ -372,7 +374,7 @@ static snd_status start_accept(struct snd_connector *c, struct snd_endpoint *ep,
 	}
 	c->phase = SND_PHASE_ENDED;
 	snd_terminate(ep, SND_CONNECTION_ABORTED, "%s: the active side has withdrawn or is gone", op);
-	snd_detach(conn);
+	snd_refuse(conn); /* if the active side still waits */
 	return snd_fail(SND_CONNECTION_ABORTED, "%s: the active side has withdrawn, is gone, or its memory is damaged", op);
 }
 

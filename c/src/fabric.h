@@ -105,6 +105,7 @@ struct snd_fabric {
 
 	/* Of a named fabric. */
 	int socket; /* that listens; -1 = none */
+	struct snd_identity socket_identity;
 	struct snd_joiner joiners[SND_JOINERS];
 
 	/* The engine: a thread that makes progress when the program does not. */
@@ -266,6 +267,9 @@ static inline void snd_ring_peer(struct snd_fabric *f, const struct snd_peer *p)
 }
 
 /* fabric_name.c */
+/* snd_fabric_join is snd_fabric_open with a deadline; a negative one is none. */
+snd_status snd_fabric_join(const char *name, uint32_t ranks, uint64_t size, int32_t rank, const snd_fabric_options *options, int64_t deadline,
+	snd_fabric **fabric, const char *op);
 /* snd_serve_joiners answers processes that join the fabric, and reports whether some have connected. Any member may
  * answer. It never blocks. */
 bool snd_serve_joiners(struct snd_fabric *f, int64_t now);

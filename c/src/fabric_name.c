@@ -15,6 +15,7 @@
 #include "unix_socket.h"
 
 enum { RECORD = 64, HELLO = 1, WELCOME = 2, WRONG_VERSION = 3, WRONG_USER = 4, PROTOCOL = 1, TIMEOUT_MS = 500 };
+#define OPEN_TIMEOUT INT64_C(10000000000)
 #define FABRIC_MAGIC UINT64_C(0x4246444e54464f53) /* "SOFTNDFB" in memory order */
 
 static void put(unsigned char *to, uint64_t v, int bytes)
@@ -149,6 +150,8 @@ static bool reply(struct snd_fabric *f, int s)
 	} control = {{0}};
 	struct iovec data = {b, RECORD};
 	struct msghdr m = {.msg_iov = &data, .msg_iovlen = 1};
+	if (status == WELCOME && !(snd_arena_is_ours(&f->arena) && snd_is_still(f->socket, &f->socket_identity)))
+		return true; /* the program has closed them; the joiner asks another member */
 	if (status == WELCOME) {
 		put(b + 32, f->arena.id[0], 8);
 		put(b + 40, f->arena.id[1], 8);
@@ -169,9 +172,10 @@ bool snd_serve_joiners(struct snd_fabric *f, int64_t now)
 	bool any = false;
 	if (f->socket < 0)
 		return false;
+	const bool listens = snd_is_still(f->socket, &f->socket_identity);
 	for (int i = 0; i < SND_JOINERS; i++) {
 		struct snd_joiner *j = &f->joiners[i];
-		if (j->socket < 0) {
+		if (j->socket < 0 && listens) {
 			j->socket = accept4(f->socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 			j->deadline = now + INT64_C(2000000000);
 		}
@@ -198,11 +202,10 @@ void snd_stop_serving(struct snd_fabric *f)
 }
 
 /* find opens or creates the arena of a name. */
-static snd_status find(struct snd_fabric *f, const char *name, uint32_t ranks, uint64_t size, const char *op)
+static snd_status find(struct snd_fabric *f, const char *name, uint32_t ranks, uint64_t size, int64_t deadline, const char *op)
 {
 	char at[100];
 	snprintf(at, sizeof at, "softnd-fabric-%lu-%s", (unsigned long)geteuid(), name);
-	const int64_t deadline = snd_clock() + INT64_C(10000000000);
 	snd_status s;
 	for (;;) {
 		int fds[2];
@@ -217,6 +220,7 @@ static snd_status find(struct snd_fabric *f, const char *name, uint32_t ranks, u
 				s = snd_fail(SND_INVALID_PARAMETER, "%s: the fabric has %" PRIu32 " ranks, not %" PRIu32, op, f->arena.ranks, ranks);
 			if (s == SND_SUCCESS) {
 				f->socket = fds[1];
+				(void)snd_identify(f->socket, &f->socket_identity);
 				(void)fcntl(f->socket, F_SETFL, O_NONBLOCK);
 			} else {
 				snd_fork_close(fds[1]);
@@ -224,28 +228,33 @@ static snd_status find(struct snd_fabric *f, const char *name, uint32_t ranks, u
 			return s;
 		}
 		if (s == SND_HOST_UNREACHABLE) {
-			if ((f->socket = listen_as(at)) >= 0)
+			if ((f->socket = listen_as(at)) >= 0 && snd_identify(f->socket, &f->socket_identity))
 				return snd_arena_create(&f->arena, ranks, size, op);
 			if (errno != EADDRINUSE) /* else another process was faster */
 				return snd_fail(errno == ENOMEM ? SND_NO_MEMORY : SND_UNSUCCESSFUL, "%s: take the name: %s", op, strerror(errno));
 		} else if (s != SND_IO_TIMEOUT) {
 			return s;
 		}
-		if (snd_clock() >= deadline)
+		if (snd_time_left(deadline) == 0)
 			return s == SND_HOST_UNREACHABLE ? snd_fail(s, "%s: the processes that take the name end before they answer", op) : s;
 		nanosleep(&(struct timespec){0, 2000000}, NULL);
 	}
 }
 
-snd_status snd_fabric_open(const char *name, uint32_t ranks, uint64_t size, int32_t rank, const snd_fabric_options *options, snd_fabric **fabric)
+snd_status snd_fabric_join(const char *name, uint32_t ranks, uint64_t size, int32_t rank, const snd_fabric_options *options, int64_t deadline,
+	snd_fabric **fabric, const char *op)
 {
-	SND_KEEP_ERRNO;
-	const char *op = "open fabric";
 	struct snd_fabric *f;
 	if (name == NULL || !is_valid_name(name))
 		return snd_fail(SND_INVALID_PARAMETER, "%s: want a name of 1 to 64 of A-Z a-z 0-9 . _ -", op);
 	snd_status s = snd_fabric_begin(options, fabric, &f, op);
 	if (s != SND_SUCCESS)
 		return s;
-	return snd_fabric_finish(f, find(f, name, ranks, size, op), rank, fabric, op);
+	return snd_fabric_finish(f, find(f, name, ranks, size, deadline, op), rank, fabric, op);
+}
+
+snd_status snd_fabric_open(const char *name, uint32_t ranks, uint64_t size, int32_t rank, const snd_fabric_options *options, snd_fabric **fabric)
+{
+	SND_KEEP_ERRNO;
+	return snd_fabric_join(name, ranks, size, rank, options, snd_deadline(OPEN_TIMEOUT), fabric, "open fabric");
 }

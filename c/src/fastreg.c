@@ -60,6 +60,10 @@ static bool map_alias(struct snd_registration *g, const struct snd_arena *a, con
 		if (mmap((unsigned char *)at + i * SND_PAGE_SIZE, n * SND_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, a->fd, (off_t)pages[i]) == MAP_FAILED)
 			return false;
 	}
+	if (!snd_arena_is_ours(a)) { /* after the calls: they may have mapped a file of the program */
+		errno = EBADF;
+		return false;
+	}
 	return snd_own_process_only(a, at, g->alias_length);
 }
 
@@ -69,7 +73,8 @@ static snd_status find_memory(struct snd_registration *g, const struct snd_arena
 	for (uint64_t i = 0; i <= last - first; i++) {
 		if (pages[i] != pages[0] + i * SND_PAGE_SIZE) {
 			if (!map_alias(g, a, pages, last - first + 1))
-				return snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: mmap of scattered pages: %s (too many mappings? see vm.max_map_count)", op, strerror(errno));
+				return errno == EBADF ? snd_arena_lost(a, op)
+					: snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: mmap of scattered pages: %s (too many mappings? see vm.max_map_count)", op, strerror(errno));
 			g->memory = (unsigned char *)g->alias + p->offset % SND_PAGE_SIZE;
 			return SND_SUCCESS;
 		}

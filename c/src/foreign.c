@@ -75,7 +75,7 @@ static snd_status name_of_job(const struct snd_launcher_variables *v, char name[
 	return SND_SUCCESS;
 }
 
-snd_status snd_place_in_variables(struct snd_place *p, const struct snd_launcher_variables *v, const snd_fabric_options *o, snd_fabric **fabric, const char *op)
+snd_status snd_place_in_variables(struct snd_place *p, const struct snd_launcher_variables *v, const snd_fabric_options *o, int64_t deadline, snd_fabric **fabric, const char *op)
 {
 	int64_t rank, size, local, all;
 	char name[FABRIC_NAME + 1];
@@ -97,7 +97,7 @@ snd_status snd_place_in_variables(struct snd_place *p, const struct snd_launcher
 		return s;
 	p->rank = (uint32_t)rank;
 	snprintf(p->launcher, sizeof p->launcher, "started by %s, meeting as %s", v->name, name);
-	return snd_fabric_open(name, (uint32_t)size, 0, (int32_t)rank, o, fabric);
+	return snd_fabric_join(name, (uint32_t)size, 0, (int32_t)rank, o, deadline, fabric, op);
 }
 
 /* host says where a process runs, as far as that decides whether two processes can open the same fabric. */
@@ -290,5 +290,5 @@ snd_status snd_place_over_pmi(struct snd_place *p, const snd_fabric_options *o, 
 	p->rank = p->pmi.rank;
 	p->mute = true;
 	snprintf(p->launcher, sizeof p->launcher, "started by a launcher that speaks PMI (job %s), meeting as %s", p->pmi.name, name);
-	return snd_fabric_open(name, p->pmi.size, 0, (int32_t)p->rank, o, fabric);
+	return snd_fabric_join(name, p->pmi.size, 0, (int32_t)p->rank, o, deadline, fabric, op);
 }

@@ -3,11 +3,15 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <unistd.h>
+
+#include "descriptor.h"
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static sigset_t signals; /* the mask of the thread that holds the mutex */
-static int *closed;      /* descriptors that children close */
+static struct descriptor {
+	int fd;
+	struct snd_identity identity;
+} *closed; /* descriptors that children close */
 static size_t count, capacity;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -16,10 +20,16 @@ static bool prepared;
 static void before(void) { pthread_mutex_lock(&mutex); }
 static void in_parent(void) { pthread_mutex_unlock(&mutex); }
 
+static void close_last(void)
+{
+	count--;
+	snd_close_still(closed[count].fd, &closed[count].identity);
+}
+
 static void in_child(void)
 {
 	while (count > 0)
-		(void)close(closed[--count]);
+		close_last();
 	pthread_mutex_unlock(&mutex);
 }
 
@@ -50,27 +60,35 @@ void snd_fork_release(void)
 
 bool snd_fork_closes(int fd)
 {
+	size_t i = 0;
+	while (i < count && closed[i].fd != fd)
+		i++;
+	if (i < count) /* the program has closed that one */
+		return snd_identify(fd, &closed[i].identity);
 	if (count == capacity) {
 		size_t larger = capacity == 0 ? 8 : capacity * 2;
-		int *list = realloc(closed, larger * sizeof *list);
+		struct descriptor *list = realloc(closed, larger * sizeof *list);
 		if (list == NULL)
 			return false;
 		closed = list;
 		capacity = larger;
 	}
-	closed[count++] = fd;
-	return true;
+	closed[count].fd = fd;
+	return snd_identify(fd, &closed[count++].identity);
 }
 
 void snd_fork_close(int fd)
 {
 	snd_fork_hold();
 	size_t i = 0;
-	while (i < count && closed[i] != fd)
+	while (i < count && closed[i].fd != fd)
 		i++;
-	if (i < count)
-		closed[i] = closed[--count];
-	(void)close(fd);
+	if (i < count) {
+		const struct descriptor d = closed[i];
+		closed[i] = closed[count - 1];
+		closed[count - 1] = d;
+		close_last();
+	}
 	if (count == 0) { /* nothing stays when the library is unloaded */
 		free(closed);
 		closed = NULL;

@@ -80,8 +80,7 @@ static snd_status start(struct snd_job *j, snd_fabric *f, snd_status s, int64_t 
 		s = snd_listener_listen(j->listener, 0);
 	if (s == SND_SUCCESS) {
 		snd_lock(f);
-		const int64_t now = snd_clock();
-		s = snd_barrier(j, deadline < 0 ? SND_FOREVER : deadline > now ? deadline - now : 0, op);
+		s = snd_barrier(j, snd_time_left(deadline), op);
 		if (s == SND_IO_TIMEOUT)
 			s = name_missing(j, s);
 		snd_unlock(f);
@@ -149,7 +148,7 @@ snd_status snd_job_join(const char *name, uint32_t rank, uint32_t size, const sn
 	if (size < 1 || rank >= size)
 		s = snd_fail(SND_INVALID_PARAMETER, "%s: rank %" PRIu32 " of %" PRIu32 ": want a rank from 0 to size-1", op, rank, size);
 	else
-		s = snd_fabric_open(name, size, 0, (int32_t)rank, &o, &f);
+		s = snd_fabric_join(name, size, 0, (int32_t)rank, &o, deadline, &f, op);
 	return start(j, f, s, deadline, job, op);
 }
 

@@ -87,21 +87,22 @@ static snd_status dial(struct snd_job *j, const struct snd_peer *p, snd_endpoint
 
 static snd_status answer(struct snd_job *j, uint32_t rank, const struct snd_peer *p, snd_endpoint *ep, int64_t timeout, snd_connector **connector, const char *op)
 {
-	int64_t deadline = timeout < 0 ? -1 : snd_deadline(timeout);
-	while ((*connector = take_kept(j, rank)) == NULL) {
-		snd_connector *c;
-		int64_t left = deadline < 0 ? CHECK_INTERVAL : deadline - snd_clock();
-		if (left < 0)
+	const int64_t deadline = timeout < 0 ? -1 : snd_deadline(timeout);
+	for (bool last = false; (*connector = take_kept(j, rank)) == NULL;) {
+		if (last)
 			return snd_fail(SND_IO_TIMEOUT, "%s: rank %" PRIu32 " has not called connect in time", op, rank);
-		snd_status s = snd_listener_request(j->listener, left < CHECK_INTERVAL ? left : CHECK_INTERVAL, &c);
+		snd_connector *c;
+		const int64_t left = snd_time_left(deadline), step = left < 0 || left > CHECK_INTERVAL ? CHECK_INTERVAL : left;
+		snd_status s = snd_listener_request(j->listener, step, &c);
 		if (s == SND_SUCCESS)
 			keep(j, c);
 		else if (s != SND_IO_TIMEOUT)
 			return s;
 		else if (snd_peer_gone(p))
 			return snd_fail(SND_HOST_UNREACHABLE, "%s: rank %" PRIu32 " has died or left", op, rank);
+		last = left == 0;
 	}
-	return snd_connector_accept(*connector, ep, &no_limits, timeout);
+	return snd_connector_accept(*connector, ep, &no_limits, snd_time_left(deadline));
 }
 
 /* connect_rank makes an endpoint and connects it. */

@@ -9,18 +9,21 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "error.h"
 #include "thread.h"
 
-enum { MAX_PIDFDS = 64 /* most descriptors are the program's */, TEST_INTERVAL_MS = 100, JOIN_INTERVAL_MS = 20, EVENTS = 16, BELL = -1, SOCKET = -2 };
+enum { MAX_PIDFDS = 64 /* most descriptors are the program's */, TEST_INTERVAL_MS = 100, JOIN_INTERVAL_MS = 20,
+	IDLE_INTERVAL_MS = 2000 /* if the program has closed the bell, nothing else wakes the thread */, EVENTS = 16, BELL = -1, SOCKET = -2 };
 
 static const char name_of_thread[] = "softnd-watch";
 
 struct target {
 	uint64_t id;
 	int pidfd;   /* -1 = none */
+	struct snd_identity identity; /* of pidfd */
 	bool tested; /* its lock is tested, because no event reports its end */
 };
 
@@ -28,6 +31,7 @@ struct snd_watch {
 	struct snd_fabric *fabric;
 	pthread_t thread;
 	int epoll, bell;
+	struct snd_identity identity; /* of both */
 	snd_half quit;
 	pthread_mutex_t mutex; /* guards the next two, which only holders of the fabric's lock change */
 	uint64_t wanted[SNDL_MEMBERS];
@@ -42,7 +46,7 @@ struct snd_watch {
 static void ring(struct snd_watch *w)
 {
 	const uint64_t one = 1;
-	if (write(w->bell, &one, sizeof one) < 0) { /* only at the maximal count, when it is readable */
+	if (snd_is_still(w->bell, &w->identity) && write(w->bell, &one, sizeof one) < 0) { /* only at the maximal count, when it is readable */
 	}
 }
 
@@ -58,7 +62,7 @@ static void close_pidfd(struct snd_watch *w, struct target *t)
 	if (t->pidfd < 0)
 		return;
 	(void)epoll_ctl(w->epoll, EPOLL_CTL_DEL, t->pidfd, NULL);
-	(void)close(t->pidfd);
+	snd_close_still(t->pidfd, &t->identity);
 	t->pidfd = -1;
 	w->pidfds--;
 }
@@ -75,7 +79,7 @@ static void open_pidfd(struct snd_watch *w, struct target *t, const struct snd_p
 	if (w->pidfds == MAX_PIDFDS || w->pid_namespace == 0 || snd_relaxed(&p->record->pid_ns) != w->pid_namespace || pid == 0 || pid > INT32_MAX)
 		return;
 	t->pidfd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
-	if (t->pidfd < 0)
+	if (t->pidfd < 0 || !snd_identify(t->pidfd, &t->identity))
 		return;
 	w->pidfds++;
 	if (add(w, t->pidfd, (int64_t)t->id, 0))
@@ -108,7 +112,7 @@ static void update(struct snd_watch *w)
 		struct snd_peer p;
 		if (wanted[k] == 0 || !snd_peer_of(w->fabric, wanted[k], &p))
 			continue;
-		struct target t = {wanted[k], -1, false};
+		struct target t = {.id = wanted[k], .pidfd = -1};
 		open_pidfd(w, &t, &p);
 		if (snd_check_alive(w->fabric, &p))
 			w->targets[w->count++] = t;
@@ -150,7 +154,7 @@ static void handle(struct snd_watch *w, int64_t data)
 {
 	uint64_t ignored;
 	if (data == BELL) {
-		if (read(w->bell, &ignored, sizeof ignored) < 0) { /* it was not rung */
+		if (snd_is_still(w->bell, &w->identity) && read(w->bell, &ignored, sizeof ignored) < 0) { /* it was not rung */
 		}
 		update(w);
 	} else if (data >= 0) {
@@ -165,10 +169,14 @@ static void *run(void *arg)
 	while (snd_load32(&w->quit) == 0) {
 		/* Joiners that have connected say something at once, or are slow, or want to disturb. */
 		const bool tested = test(w), joining = snd_serve_joiners(w->fabric, snd_clock());
-		const int wait = joining ? JOIN_INTERVAL_MS : tested ? w->wait_ms : -1;
+		const int wait = joining ? JOIN_INTERVAL_MS : tested ? w->wait_ms : IDLE_INTERVAL_MS;
 		w->wait_ms = w->wait_ms * 2 < TEST_INTERVAL_MS ? w->wait_ms * 2 : TEST_INTERVAL_MS;
 		struct epoll_event events[EVENTS];
 		int n = epoll_wait(w->epoll, events, EVENTS, wait);
+		if (n < 0 && errno != EINTR) { /* the program has closed the descriptor */
+			nanosleep(&(struct timespec){0, TEST_INTERVAL_MS * 1000000L}, NULL);
+			update(w);
+		}
 		for (int i = 0; i < n; i++)
 			handle(w, (int64_t)events[i].data.u64);
 	}
@@ -180,9 +188,9 @@ static void free_watch(struct snd_watch *w)
 	for (uint32_t i = 0; i < w->count; i++)
 		close_pidfd(w, &w->targets[i]);
 	if (w->epoll >= 0)
-		(void)close(w->epoll);
+		snd_close_still(w->epoll, &w->identity);
 	if (w->bell >= 0)
-		(void)close(w->bell);
+		snd_close_still(w->bell, &w->identity);
 	pthread_mutex_destroy(&w->mutex);
 	free(w);
 }
@@ -200,7 +208,7 @@ snd_status snd_watch_start(struct snd_fabric *f, const char *op)
 	w->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	snd_status s = SND_SUCCESS;
 	/* All members have the socket. A joiner wakes one or a few of them, once: a socket whose joiners must wait stays readable. */
-	if (w->epoll < 0 || w->bell < 0 || !add(w, w->bell, BELL, 0) || (f->socket >= 0 && !add(w, f->socket, SOCKET, EPOLLET | EPOLLEXCLUSIVE)))
+	if (w->epoll < 0 || !snd_identify(w->epoll, &w->identity) || w->bell < 0 || !add(w, w->bell, BELL, 0) || (f->socket >= 0 && !add(w, f->socket, SOCKET, EPOLLET | EPOLLEXCLUSIVE)))
 		s = snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: make the descriptors of the progress threads: %s: raise ulimit -n, or use SND_PROGRESS_MANUAL", op, strerror(errno));
 	else
 		s = snd_thread_start(&w->thread, run, w, name_of_thread, op);

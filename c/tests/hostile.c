@@ -1,4 +1,5 @@
 /* A hostile member fills shared tables with as much as they hold. No call of another member takes long because of it. */
+#include <pthread.h>
 #include <string.h>
 #include <time.h>
 
@@ -24,6 +25,21 @@ static void within(const char *what, double began, double limit)
 		fprintf(stderr, "%s takes %.3f s, at most %.3f are allowed\n", what, took, limit);
 		exit(1);
 	}
+}
+
+/* connecting is a Connect in a thread of its own. */
+struct connecting {
+	snd_connector *connector;
+	snd_endpoint *endpoint;
+	snd_address to;
+	snd_status status;
+};
+
+static void *connect_one(void *arg)
+{
+	struct connecting *c = arg;
+	c->status = snd_connector_connect(c->connector, c->endpoint, c->to, NULL, SECONDS(30));
+	return NULL;
 }
 
 static void join_both(struct snd_fabric **victim, struct snd_fabric **liar)
@@ -87,8 +103,43 @@ static void crowd(uint32_t status)
 	OK(snd_fabric_close(victim));
 }
 
+/* damage overwrites the queue-pair state of a member that connects. The other side refuses it, so its call does not wait until
+ * its time is over. */
+static void damage(void)
+{
+	struct snd_fabric *active, *passive;
+	snd_adapter *a, *p;
+	snd_cq *cq, *other;
+	snd_listener *l;
+	snd_connector *request;
+	snd_endpoint *ep;
+	struct connecting c;
+	pthread_t thread;
+	join_both(&active, &passive);
+	OK(snd_adapter_open(active, &a));
+	OK(snd_adapter_open(passive, &p));
+	OK(snd_cq_create(a, 16, &cq));
+	OK(snd_cq_create(p, 16, &other));
+	OK(snd_endpoint_create(a, &(snd_endpoint_config){.receive_cq = cq, .initiator_cq = cq}, &c.endpoint));
+	OK(snd_endpoint_create(p, &(snd_endpoint_config){.receive_cq = other, .initiator_cq = other}, &ep));
+	OK(snd_listener_create(p, &l));
+	OK(snd_listener_bind(l, (snd_address){0, 0, 0}));
+	OK(snd_listener_listen(l, 0));
+	OK(snd_listener_address(l, &c.to));
+	OK(snd_connector_create(a, &c.connector));
+	snd_set(&c.endpoint->local_qp->ring_slots, 3);
+	CHECK(pthread_create(&thread, NULL, connect_one, &c) == 0);
+	OK(snd_listener_request(l, SECONDS(10), &request));
+	CHECK(snd_connector_accept(request, ep, NULL, SECONDS(10)) == SND_CONNECTION_ABORTED);
+	CHECK(pthread_join(thread, NULL) == 0);
+	CHECK(c.status == SND_CONNECTION_REFUSED);
+	OK(snd_fabric_close(active));
+	OK(snd_fabric_close(passive));
+}
+
 int main(void)
 {
+	damage();
 	crowd(SNDL_STATUS_LIVE);
 	crowd(SNDL_STATUS_DEAD);
 	flood(0);
