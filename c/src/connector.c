@@ -50,7 +50,7 @@ static snd_status check_params(struct snd_connector *c, struct snd_endpoint *ep,
 		return snd_fail(SND_INVALID_BUFFER_SIZE, "%s: %" PRIu32 " bytes of private data, at most %u", op, params->private_data_length, SND_MAX_PRIVATE_DATA);
 	if (params != NULL && params->private_data_length > 0 && params->private_data == NULL)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: private_data is NULL", op);
-	return SND_SUCCESS;
+	return params == NULL ? SND_SUCCESS : snd_check_reserved(params, op);
 }
 
 /* fill_record fills in this side's part of the record. */

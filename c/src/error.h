@@ -14,6 +14,8 @@ static inline void snd_restore_errno(const int *kept) { errno = *kept; }
 /* snd_fail records the text of a failure; its value is the status. It is a macro so that compilers and analysers see the
  * status at the call, and know that a failure has no result. */
 #define snd_fail(status, ...) (snd_record_failure(__VA_ARGS__), (snd_status)(status))
+/* snd_check_reserved refuses a structure whose reserved member is not 0, so that a later version can give it a meaning. */
+#define snd_check_reserved(p, op) ((p)->reserved == 0 ? SND_SUCCESS : snd_fail(SND_INVALID_PARAMETER, "%s: reserved is not 0: set all members that the program does not use to 0", op))
 void snd_record_failure(const char *format, ...) __attribute__((format(printf, 1, 2), cold));
 
 #endif

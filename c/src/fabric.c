@@ -29,7 +29,7 @@ static snd_status check_options(const snd_fabric_options *o, const char *op)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: receive_timeout %" PRId64 " of the options: pass nanoseconds, SND_FOREVER or SND_RECEIVE_TIMEOUT_AT_ONCE", op, o->receive_timeout);
 	if (o->disconnect_timeout < 0)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: disconnect_timeout %" PRId64 " of the options is negative", op, o->disconnect_timeout);
-	return SND_SUCCESS;
+	return snd_check_reserved(o, op);
 }
 
 snd_status snd_fabric_begin(const snd_fabric_options *options, snd_fabric **handle, struct snd_fabric **fabric, const char *op)
@@ -277,6 +277,8 @@ snd_status snd_adapter_close(snd_adapter *adapter)
 	if (adapter->objects > 0) {
 		s = snd_fail(SND_DEVICE_BUSY, "%s: %" PRIu32 " of its objects are open: close them first", op, adapter->objects);
 	} else {
+		if (adapter->privileged != 0)
+			snd_give_back(&f->table, adapter->privileged_entry);
 		snd_list_remove(&adapter->link);
 		snd_object_free(&adapter->object);
 	}

@@ -98,7 +98,7 @@ static snd_status check(const struct snd_mr *mr, const snd_fast_registration *p,
 		return snd_fail(SND_INVALID_PARAMETER, "%s: unknown rights %#" PRIx32, op, p->rights);
 	if ((p->rights & ~SND_ALLOW_LOCAL_WRITE) != 0 && !mr->fast_remote)
 		return snd_fail(SND_ACCESS_VIOLATION, "%s: rights %#" PRIx32 " for a region without remote access: create it with remote", op, p->rights);
-	return SND_SUCCESS;
+	return snd_check_reserved(p, op);
 }
 
 snd_status snd_prepare_registration(struct snd_endpoint *ep, struct snd_mr *mr, const snd_fast_registration *p, struct snd_registration **registration, const char *op)

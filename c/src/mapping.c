@@ -43,10 +43,9 @@ snd_status snd_adapter_privileged_token(snd_adapter *adapter, uint32_t *token)
 	struct snd_fabric *f = adapter->object.fabric;
 	snd_status s = SND_SUCCESS;
 	if (adapter->privileged == 0) {
-		struct snd_own_entry *e; /* never valid, and not used for anything else */
 		uint32_t bind;
-		if ((s = snd_take_entry(&f->table, &e, op)) == SND_SUCCESS)
-			adapter->privileged = snd_next_token(e, &bind);
+		if ((s = snd_take_entry(&f->table, &adapter->privileged_entry, op)) == SND_SUCCESS) /* never valid, and not used for anything else */
+			adapter->privileged = snd_next_token(adapter->privileged_entry, &bind);
 	}
 	*token = adapter->privileged;
 	return snd_leave_with(f, s);

@@ -116,7 +116,9 @@ static snd_status check_config(struct snd_adapter *a, snd_endpoint_config *c, co
 		c->receive_depth = 1; /* for the one that a message has taken */
 		c->max_receive_sge = c->srq->max_sge;
 	}
-	snd_status s = limit(&c->receive_depth, SND_DEFAULT_QUEUE_DEPTH, SND_MAX_QUEUE_DEPTH, "receive_depth", op);
+	snd_status s = snd_check_reserved(c, op);
+	if (s == SND_SUCCESS)
+		s = limit(&c->receive_depth, SND_DEFAULT_QUEUE_DEPTH, SND_MAX_QUEUE_DEPTH, "receive_depth", op);
 	if (s == SND_SUCCESS)
 		s = limit(&c->initiator_depth, SND_DEFAULT_QUEUE_DEPTH, SND_MAX_QUEUE_DEPTH, "initiator_depth", op);
 	if (s == SND_SUCCESS)

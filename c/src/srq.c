@@ -76,10 +76,12 @@ snd_status snd_srq_create(snd_adapter *adapter, const snd_srq_config *config, sn
 	if (depth > SND_MAX_QUEUE_DEPTH || sge > SNDL_MAX_SGE || config->threshold > depth)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: depth %" PRIu32 ", at most %d; max_sge %" PRIu32 ", at most %u; threshold %" PRIu32 ", at most the depth", op,
 			depth, SND_MAX_QUEUE_DEPTH, config->max_sge, SNDL_MAX_SGE, config->threshold);
+	snd_status s = snd_check_reserved(config, op);
+	if (s != SND_SUCCESS)
+		return s;
 	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
 	struct snd_fabric *f = adapter->object.fabric;
 	struct snd_srq *q = snd_new(f, SND_TYPE_SRQ, sizeof *q);
-	snd_status s = SND_SUCCESS;
 	if (q != NULL) {
 		q->max_sge = sge;
 		q->threshold = config->threshold;

@@ -24,9 +24,9 @@ struct snd_adapter {
 	struct snd_link connections; /* attached ones: their peers' hazards can name tokens of this adapter */
 	struct snd_link mappings;
 	uint32_t privileged;         /* local token for the memory of the mappings; 0 = not made yet */
+	struct snd_own_entry *privileged_entry;
 	uint64_t number;             /* unique in the arena */
 	uint32_t objects;            /* that still use it */
-	bool closed;
 };
 
 /* snd_invalidatable is what an Invalidate ends: a bound window, or a region that a request has registered. It is part of

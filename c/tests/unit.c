@@ -212,8 +212,25 @@ static void test_no_memory(void)
 	OK(snd_fabric_close(f));
 }
 
+/* An adapter that is closed gives the entry of its privileged token back. */
+static void test_privileged(void)
+{
+	snd_fabric *f;
+	OK(snd_fabric_create(0, UINT64_C(256) << 20, NULL, &f));
+	for (int i = 0; i < 2000; i++) {
+		snd_adapter *a;
+		uint32_t token;
+		OK(snd_adapter_open(f, &a));
+		OK(snd_adapter_privileged_token(a, &token));
+		OK(snd_adapter_close(a));
+	}
+	CHECK(f->table.entries <= 2 * SNDL_WINDOW_BLOCK_ENTRIES);
+	OK(snd_fabric_close(f));
+}
+
 int main(void)
 {
+	test_privileged();
 	test_no_memory();
 	test_hash();
 	test_sha256();

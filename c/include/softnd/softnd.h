@@ -28,6 +28,8 @@
  * descriptor of the library is closed on exec.
  *
  * Times are in nanoseconds. SND_FOREVER is no limit, 0 only checks.
+ *
+ * Members named reserved are 0. Calls refuse structures in which they are not.
  */
 #ifndef SOFTND_SOFTND_H
 #define SOFTND_SOFTND_H
