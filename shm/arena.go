@@ -23,6 +23,10 @@ import (
 type Config struct {
 	Ranks int    // number of ranks in the group, 0 to MaxRanks
 	Size  uint64 // bytes of address space; 0: the size of the machine's memory, within the process's limits
+
+	// FaultRules is the number of fault rules of the job, 0 to 128. The creator writes them to
+	// Info.FaultRules before it starts other processes.
+	FaultRules int
 }
 
 // Arena is a sparse memory file that several processes map. It has no name in any file system, so
@@ -39,6 +43,7 @@ type Arena struct {
 	reaping sync.Mutex // held during reap
 
 	ranks  int
+	rules  int // number of fault rules
 	secret [2]uint64
 	refs   atomic.Int32 // number of members joined through this mapping
 	closed atomic.Bool  // mem holds empty pages
@@ -51,6 +56,9 @@ type Arena struct {
 func Create(cfg Config) (*Arena, error) {
 	if cfg.Ranks < 0 || cfg.Ranks > MaxRanks {
 		return nil, fmt.Errorf("shm: create arena: %d ranks: want 0 to %d", cfg.Ranks, MaxRanks)
+	}
+	if cfg.FaultRules < 0 || cfg.FaultRules > maxFaultRules {
+		return nil, fmt.Errorf("shm: create arena: %d fault rules: want 0 to %d", cfg.FaultRules, maxFaultRules)
 	}
 	size, err := arenaSize(cfg.Size)
 	if err != nil {
@@ -68,7 +76,7 @@ func Create(cfg Config) (*Arena, error) {
 		return nil, fmt.Errorf("shm: create arena: memfd_create: %w", fileError(err))
 	}
 	file := os.NewFile(uintptr(fd), "softnd-arena")
-	a, err := create(file, geo, cfg.Ranks)
+	a, err := create(file, geo, cfg)
 	if err != nil {
 		file.Close()
 		return nil, fmt.Errorf("shm: create arena of %d bytes: %w", size, err)
@@ -76,7 +84,7 @@ func Create(cfg Config) (*Arena, error) {
 	return a, nil
 }
 
-func create(file *os.File, geo geometry, ranks int) (*Arena, error) {
+func create(file *os.File, geo geometry, cfg Config) (*Arena, error) {
 	fd := int(file.Fd())
 	if err := unix.Ftruncate(fd, int64(geo.size)); err != nil {
 		return nil, fmt.Errorf("ftruncate: %w", err)
@@ -88,7 +96,7 @@ func create(file *os.File, geo geometry, ranks int) (*Arena, error) {
 	if err != nil {
 		return nil, fmt.Errorf("fstat: %w", err)
 	}
-	a := &Arena{file: file, geo: geo, ranks: ranks, node: node}
+	a := &Arena{file: file, geo: geo, ranks: cfg.Ranks, rules: cfg.FaultRules, node: node}
 	// The small tables are reserved as a whole. Status pages and window blocks are reserved when a
 	// member claims them.
 	for _, r := range []struct {
@@ -97,8 +105,9 @@ func create(file *os.File, geo geometry, ranks int) (*Arena, error) {
 	}{
 		{0, headerSize},
 		{geo.memberTable, maxMembers * memberStride},
-		{geo.rankRecords, uint64(ranks) * rankRecordStride},
+		{geo.rankRecords, uint64(cfg.Ranks) * rankRecordStride},
 		{geo.windowOwners, windowBlocks * 4},
+		{geo.faultRules, uint64(cfg.FaultRules) * faultRuleSize},
 		{geo.chunkOwners, geo.chunks * 4},
 	} {
 		if err := a.reserve(r.off, r.n); err != nil {
@@ -118,7 +127,8 @@ func create(file *os.File, geo geometry, ranks int) (*Arena, error) {
 		a.secret[i] = binary.NativeEndian.Uint64(random[8*i:])
 		a.id[i] = binary.NativeEndian.Uint64(random[16+8*i:])
 	}
-	h.magic, h.ranks, h.layout, h.size = arenaMagic, uint32(ranks), layout.Hash(), geo.size
+	h.magic, h.ranks, h.layout, h.size = arenaMagic, uint32(cfg.Ranks), layout.Hash(), geo.size
+	h.rules = uint32(cfg.FaultRules)
 	h.secret, h.id = a.secret, a.id
 	h.checksum = h.constants().sum()
 	copy(h.build[:], build.Name())
@@ -130,16 +140,16 @@ func create(file *os.File, geo geometry, ranks int) (*Arena, error) {
 // are those that are used.
 type constants struct {
 	magic, layout, size, checksum uint64
-	ranks                         uint32
+	ranks, rules                  uint32
 	secret, id                    [2]uint64
 }
 
 func (h *header) constants() constants {
-	return constants{h.magic, h.layout, h.size, h.checksum, h.ranks, h.secret, h.id}
+	return constants{h.magic, h.layout, h.size, h.checksum, h.ranks, h.rules, h.secret, h.id}
 }
 
 func (c constants) sum() uint64 {
-	words := [...]uint64{c.magic, uint64(c.ranks), c.layout, c.size, c.secret[0], c.secret[1], c.id[0], c.id[1]}
+	words := [...]uint64{c.magic, uint64(c.ranks) | uint64(c.rules)<<32, c.layout, c.size, c.secret[0], c.secret[1], c.id[0], c.id[1]}
 	var b []byte
 	for _, w := range words {
 		b = binary.LittleEndian.AppendUint64(b, w)
@@ -197,7 +207,7 @@ func attach(ctx context.Context, file *os.File, size uint64) (*Arena, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("fstat: %w", err), mem.Unmap())
 	}
-	return &Arena{file: file, mem: mem, geo: geo, node: node, ranks: int(c.ranks), id: c.id, secret: c.secret}, nil
+	return &Arena{file: file, mem: mem, geo: geo, node: node, ranks: int(c.ranks), rules: int(c.rules), id: c.id, secret: c.secret}, nil
 }
 
 // mapWhole maps the whole file. Neither forked children nor core dumps contain the mapping.
@@ -316,6 +326,9 @@ func readHeader(ctx context.Context, h *header, fileSize uint64) (c constants, g
 	if c.ranks > MaxRanks {
 		return c, geo, fmt.Errorf("the header claims %d ranks: %w", c.ranks, ErrDamaged)
 	}
+	if c.rules > maxFaultRules {
+		return c, geo, fmt.Errorf("the header claims %d fault rules: %w", c.rules, ErrDamaged)
+	}
 	if geo, err = geometryFor(c.size); err != nil {
 		return c, geo, fmt.Errorf("the header says %d bytes: %w: %w", c.size, err, ErrDamaged)
 	}
@@ -342,13 +355,18 @@ type Info struct {
 	// internal/statuspage defines them. They are reserved when a member joins, and hold what its predecessor stored.
 	StatusPages Offset
 
+	// FaultRules is the offset of the fault rules, and FaultRuleCount their number, 0 if the job has no fault plan.
+	// Package internal/faultplan defines them.
+	FaultRules     Offset
+	FaultRuleCount int
+
 	// HeapStart is the offset of the heap, which extends to the end of the arena.
 	HeapStart Offset
 }
 
 // Info returns the identity and the geometry of the arena.
 func (a *Arena) Info() Info {
-	return Info{ID: a.id, Secret: a.secret, Size: a.geo.size, WindowTable: a.geo.windowTable, StatusPages: a.geo.statusPages, HeapStart: a.geo.heap}
+	return Info{ID: a.id, Secret: a.secret, Size: a.geo.size, WindowTable: a.geo.windowTable, StatusPages: a.geo.statusPages, FaultRules: a.geo.faultRules, FaultRuleCount: a.rules, HeapStart: a.geo.heap}
 }
 
 // Close closes the arena and releases its memory. Every [Member] that joined through it must have

@@ -145,6 +145,8 @@ func TestAttachRefusesOtherFiles(t *testing.T) {
 		{"with a damaged rank count", image(damaged(12), testSize, sealed), ErrDamaged, "checksum"},
 		{"with too many ranks", image(crafted(func(h *header) { h.ranks = MaxRanks + 1 }), testSize, sealed), ErrDamaged, "1025 ranks"},
 		{"with very many ranks", image(crafted(func(h *header) { h.ranks = 1 << 31 }), testSize, sealed), ErrDamaged, "ranks"},
+		{"with a damaged count of fault rules", image(damaged(136), testSize, sealed), ErrDamaged, "checksum"},
+		{"with too many fault rules", image(crafted(func(h *header) { h.rules = maxFaultRules + 1 }), testSize, sealed), ErrDamaged, "129 fault rules"},
 		{"too small for its tables", image(headerPage(chunkSize, nil), chunkSize, sealed), ErrDamaged, "tables"},
 		{"not of whole chunks", image(headerPage(testSize+pageSize, nil), testSize+pageSize, sealed), ErrDamaged, "multiple"},
 	} {
@@ -367,4 +369,35 @@ func FuzzAttachHeader(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
+}
+
+func TestFaultRulesAreInTheArena(t *testing.T) {
+	for _, n := range []int{-1, maxFaultRules + 1} {
+		if _, err := Create(Config{Size: testSize, FaultRules: n}); err == nil {
+			t.Errorf("%d rules are accepted", n)
+		}
+	}
+	reserved := func(rules int) (blocks int64) {
+		a, err := Create(Config{Size: testSize, FaultRules: rules})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Close()
+		b, err := Attach(t.Context(), a.File())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		if i := b.Info(); i.FaultRuleCount != rules || i.FaultRules != b.geo.faultRules {
+			t.Errorf("%d rules at %#x", i.FaultRuleCount, i.FaultRules)
+		}
+		var st unix.Stat_t
+		if err := unix.Fstat(int(a.File().Fd()), &st); err != nil {
+			t.Fatal(err)
+		}
+		return st.Blocks * 512
+	}
+	if without, with := reserved(0), reserved(maxFaultRules); with-without != maxFaultRules*faultRuleSize {
+		t.Errorf("%d bytes are reserved for the rules", with-without)
+	}
 }

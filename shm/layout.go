@@ -28,6 +28,10 @@ const (
 	// StatusPageSize is the size of a member's status page, in bytes.
 	StatusPageSize = 8192
 
+	// maxFaultRules is the number of records for fault rules, of faultRuleSize bytes each.
+	maxFaultRules = 128
+	faultRuleSize = 512
+
 	pageSize         = 4096
 	headerSize       = pageSize
 	memberStride     = 512
@@ -50,6 +54,7 @@ type geometry struct {
 	statusPages  Offset // one per member record
 	windowOwners Offset // one 32-bit word per block of window entries
 	windowTable  Offset
+	faultRules   Offset
 	chunkOwners  Offset // one 32-bit word per chunk
 	heap         Offset
 	chunks       uint64
@@ -74,6 +79,7 @@ func geometryFor(size uint64) (geometry, error) {
 	g.statusPages = table(maxMembers * StatusPageSize)
 	g.windowOwners = table(windowBlocks * 4)
 	g.windowTable = table(WindowEntries * WindowEntrySize)
+	g.faultRules = table(maxFaultRules * faultRuleSize)
 	g.chunkOwners = table(size / chunkSize * 4) // a few words more than chunks
 	at = roundUp(at, chunkSize)
 	if at+minHeap > size {

@@ -30,6 +30,7 @@ func TestLayoutDescribesTheFile(t *testing.T) {
 		fmt.Sprintf("status pages %d x %d", maxMembers, StatusPageSize),
 		fmt.Sprintf("window block words %d x 4 owner of each block of %d", windowBlocks, WindowBlockEntries),
 		fmt.Sprintf("window entries %d x %d", WindowEntries, WindowEntrySize),
+		fmt.Sprintf("fault rules %d x %d", maxFaultRules, faultRuleSize),
 		fmt.Sprintf("chunk words (size / %d) x 4", chunkSize),
 		fmt.Sprintf("rounded up to %d: the heap, in chunks of %d", chunkSize, chunkSize),
 	} {
@@ -72,6 +73,7 @@ func TestGeometryPlacesTables(t *testing.T) {
 			{"rank records", g.rankRecords, MaxRanks * rankRecordStride, pageSize},
 			{"window block words", g.windowOwners, windowBlocks * 4, pageSize},
 			{"window entries", g.windowTable, WindowEntries * WindowEntrySize, pageSize},
+			{"fault rules", g.faultRules, maxFaultRules * faultRuleSize, pageSize},
 			{"chunk words", g.chunkOwners, g.chunks * 4, pageSize},
 			{"heap", g.heap, g.chunks * chunkSize, chunkSize},
 		}
@@ -105,7 +107,7 @@ func TestHeaderHoldsLayoutHash(t *testing.T) {
 	// The checksum covers each constant of the header.
 	for i, change := range []func(*constants){
 		func(c *constants) { c.magic++ }, func(c *constants) { c.layout++ }, func(c *constants) { c.size++ },
-		func(c *constants) { c.ranks++ }, func(c *constants) { c.secret[0]++ }, func(c *constants) { c.secret[1]++ },
+		func(c *constants) { c.ranks++ }, func(c *constants) { c.rules++ }, func(c *constants) { c.secret[0]++ }, func(c *constants) { c.secret[1]++ },
 		func(c *constants) { c.id[0]++ }, func(c *constants) { c.id[1]++ },
 	} {
 		c := h.constants()

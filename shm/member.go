@@ -289,6 +289,16 @@ func (p *Peer) Name() string {
 	return p.id.String()
 }
 
+// RankOf returns the rank of a member, and NoRank if it has none.
+func (a *Arena) RankOf(id MemberID) int {
+	if p, err := a.Peer(id); err == nil {
+		if r := p.rec.rank.Load(); r >= 1 && r <= MaxRanks {
+			return int(r) - 1
+		}
+	}
+	return NoRank
+}
+
 // lockOf returns the offset of the byte on which the member in a slot holds its lock: the first byte
 // of its record.
 func (a *Arena) lockOf(slot int) Offset { return a.geo.memberTable + Offset(slot)*memberStride }

@@ -22,7 +22,8 @@ type header struct {
 	checksum uint64
 	build    [56]byte      // name of the creator's build, for messages; at this offset in all versions
 	deaths   atomic.Uint64 // number of deaths and departures so far
-	_        [120]byte
+	rules    uint32        // number of fault rules; written by Create, before version
+	_        [116]byte
 	arrived  atomic.Uint64 // barrier: number of arrivals so far, in all rounds; two ranks use rankRecord.round instead
 	_        [120]byte
 	opened   atomic.Uint64 // barrier: number of arrivals that belong to complete rounds

@@ -53,6 +53,8 @@ static bool place(struct snd_arena *a, uint64_t size)
 	at = round_up(at + (uint64_t)SNDL_WINDOW_BLOCKS * 4, SNDL_TABLE_ALIGN);
 	a->window_table = at;
 	at = round_up(at + (uint64_t)SNDL_WINDOW_ENTRIES * SNDL_WINDOW_ENTRY_SIZE, SNDL_TABLE_ALIGN);
+	a->fault_rules = at;
+	at = round_up(at + (uint64_t)SNDL_FAULT_RULES * SNDL_FAULT_RULE_SIZE, SNDL_TABLE_ALIGN);
 	uint64_t chunks = at;
 	at = round_up(at + size / SNDL_CHUNK_SIZE * 4, SNDL_TABLE_ALIGN);
 	at = round_up(at, SNDL_CHUNK_SIZE);
@@ -97,19 +99,19 @@ bool snd_arena_is_ours(const struct snd_arena *a) { return snd_is_still(a->fd, &
 /* constants are a private copy of the header's fields that do not change. */
 struct constants {
 	uint64_t magic, layout, size, secret[2], id[2], checksum;
-	uint32_t ranks;
+	uint32_t ranks, rules;
 };
 
 static struct constants constants_of(const struct snd_header *h)
 {
 	return (struct constants){snd_relaxed(&h->magic), snd_relaxed(&h->layout), snd_relaxed(&h->size),
 		{snd_relaxed(&h->secret[0]), snd_relaxed(&h->secret[1])}, {snd_relaxed(&h->id[0]), snd_relaxed(&h->id[1])},
-		snd_relaxed(&h->checksum), snd_relaxed32(&h->ranks)};
+		snd_relaxed(&h->checksum), snd_relaxed32(&h->ranks), snd_relaxed32(&h->rules)};
 }
 
 static uint64_t checksum_of(const struct constants *c)
 {
-	uint64_t words[] = {c->magic, c->ranks, c->layout, c->size, c->secret[0], c->secret[1], c->id[0], c->id[1]};
+	uint64_t words[] = {c->magic, c->ranks | (uint64_t)c->rules << 32, c->layout, c->size, c->secret[0], c->secret[1], c->id[0], c->id[1]};
 	unsigned char bytes[sizeof words];
 	for (size_t i = 0; i < sizeof words; i++)
 		bytes[i] = (unsigned char)(words[i / 8] >> (8 * (i % 8)));
@@ -157,10 +159,11 @@ static snd_status check_header(struct snd_arena *a, const struct snd_header *h, 
 			snprintf(why, sizeof why, "the arena's layout has hash %#" PRIx64 ", this program's %#" PRIx64, c.layout, (uint64_t)SNDL_LAYOUT_HASH);
 		return snd_other_version("the arena was made by", h->build, sizeof h->build, why, op);
 	}
-	if (c.checksum != checksum_of(&c) || c.size != file_size || c.ranks > SNDL_RANKS || !place(a, c.size))
+	if (c.checksum != checksum_of(&c) || c.size != file_size || c.ranks > SNDL_RANKS || c.rules > SNDL_FAULT_RULES || !place(a, c.size))
 		return snd_fail(SND_INVALID_PARAMETER, "%s: the arena's header is damaged, or its file is truncated (%" PRIu64 " of %" PRIu64 " bytes)",
 			op, file_size, c.size);
 	a->ranks = c.ranks;
+	a->rules = c.rules;
 	memcpy(a->secret, c.secret, sizeof a->secret);
 	memcpy(a->id, c.id, sizeof a->id);
 	return SND_SUCCESS;
@@ -260,7 +263,7 @@ snd_status snd_arena_create(struct snd_arena *a, uint32_t ranks, uint64_t size, 
 	struct snd_header *h = snd_header(a);
 	memcpy(a->secret, random, sizeof a->secret);
 	memcpy(a->id, random + 2, sizeof a->id);
-	struct constants c = {SND_MAGIC, SNDL_LAYOUT_HASH, size, {a->secret[0], a->secret[1]}, {a->id[0], a->id[1]}, 0, ranks};
+	struct constants c = {SND_MAGIC, SNDL_LAYOUT_HASH, size, {a->secret[0], a->secret[1]}, {a->id[0], a->id[1]}, 0, ranks, 0};
 	c.checksum = checksum_of(&c);
 	snd_set(&h->magic, c.magic);
 	snd_set32(&h->ranks, ranks);

@@ -19,9 +19,9 @@ struct snd_arena {
 	snd_half *chunk_owners;
 	snd_half *block_owners;
 	uint64_t chunks;
-	uint64_t member_table, rank_records, status_pages, window_table;
+	uint64_t member_table, rank_records, status_pages, window_table, fault_rules;
 	uint64_t secret[2], id[2];
-	uint32_t ranks;
+	uint32_t ranks, rules; /* fault rules */
 	int fd; /* with an open file description of its own */
 	bool dumped; /* core dumps contain the arena */
 	struct snd_identity identity; /* of fd */

@@ -95,6 +95,8 @@ static void free_fabric(struct snd_fabric *f)
 snd_status snd_fabric_finish(struct snd_fabric *f, snd_status s, int32_t rank, snd_fabric **fabric, const char *op)
 {
 	if (s == SND_SUCCESS)
+		s = snd_check_faults(&f->arena, rank, op);
+	if (s == SND_SUCCESS)
 		s = snd_join(f, rank, op);
 	if (s != SND_SUCCESS) {
 		free_fabric(f);

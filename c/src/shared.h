@@ -19,11 +19,45 @@ struct snd_header {
 	snd_word checksum;
 	char build[56];
 	snd_word deaths;
-	char pad1[120];
+	snd_half rules; /* fault rules of the job; written by the creator, before version */
+	char pad1[116];
 	snd_word arrived;
 	char pad2[120];
 	snd_word opened;
 	char pad3[120];
+};
+
+struct snd_fault_rule {
+	snd_word operations;
+	snd_word endpoint;
+	snd_word window;
+	snd_word min_size;
+	snd_word max_size;
+	snd_word nth;
+	snd_word every;
+	snd_word threshold;
+	snd_word times;
+	snd_word seed;
+	snd_word after;
+	snd_word delay;
+	snd_word offset;
+	snd_half status;
+	snd_half phase;
+	snd_half action;
+	snd_half flip;
+	snd_half reserved[2];
+	snd_word ranks[16]; /* bits; none = all */
+	snd_word peers[16];
+	char name[64];
+};
+
+struct snd_fault_record {
+	struct snd_fault_rule rule; /* written by the creator of the arena */
+	struct {
+		snd_word matched;
+		snd_word fired;
+	} counters;
+	char pad[48];
 };
 
 struct snd_doorbell {

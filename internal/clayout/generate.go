@@ -24,6 +24,8 @@ var structures = map[string]string{
 	"window.accessEntry":    "access_entry",
 	"wire.SharedQP":         "shared_qp",
 	"wire.ConnectionRecord": "connection_record",
+	"faultplan.Rule":        "fault_rule",
+	"faultplan.Record":      "fault_record",
 }
 
 // bitFields names the fields of packed words: section, and first word of a line's text.
@@ -50,6 +52,13 @@ var values = []valueLine{
 	{"word wire.ConnectionRecord.State, 32 bits", regexp.MustCompile(`^  (1 requested.*)`),
 		[]string{"CONN_REQUESTED", "CONN_ACCEPTED", "CONN_ESTABLISHED", "CONN_REFUSED", "CONN_WITHDRAWN", "CONN_ABORTED"}},
 	{"word wire.ConnectionRecord.Detached, 32 bits", regexp.MustCompile(`^  (1 no longer.*)`), []string{"DETACHED_QP", "DETACHED_RECORD"}},
+	{"word faultplan.Rule.Operations, 64 bits", regexp.MustCompile(`bits: (.*)`), []string{
+		"FAULT_SEND", "FAULT_SEND_AND_INVALIDATE", "FAULT_RECEIVE", "FAULT_READ", "FAULT_WRITE", "FAULT_BIND", "FAULT_INVALIDATE", "FAULT_INVALIDATE_REGION",
+		"FAULT_FAST_REGISTER", "FAULT_CONNECT", "FAULT_COMPLETE_CONNECT", "FAULT_ACCEPT", "FAULT_DISCONNECT", "FAULT_LISTEN", "FAULT_CONNECTION_REQUEST",
+		"FAULT_NOTIFY", "FAULT_ALLOCATE", "FAULT_REGISTER", "FAULT_CREATE_WINDOW", "FAULT_CREATE_QUEUE", "FAULT_CREATE_ENDPOINT"}},
+	{"word faultplan.Rule.Phase, 32 bits", regexp.MustCompile(`^  (1 post.*)`), []string{"FAULT_AT_POST", "FAULT_AT_EXECUTE", "FAULT_AT_COMPLETE"}},
+	{"word faultplan.Rule.Action, 32 bits", regexp.MustCompile(`^  (1 fail.*)`), []string{"FAULT_FAIL", "FAULT_DELAY", "FAULT_CORRUPT", "FAULT_STOP", "FAULT_KILL",
+		"FAULT_DROP", "FAULT_INVALIDATE_NOW", "FAULT_OVERRUN", "FAULT_REFUSE", "FAULT_EXHAUST"}},
 	{"word wire.Entry.0, 64 bits", regexp.MustCompile(`flags: (.*)`), []string{"FLAG_FIRST", "FLAG_LAST", "FLAG_INVALIDATE", "FLAG_ACK_REQUEST", "FLAG_SOLICITED"}},
 }
 
@@ -72,6 +81,7 @@ var fileNumbers = []struct {
 	{`status pages +(\d+) x (\d+)`, []string{"STATUS_PAGES", "STATUS_STRIDE"}},
 	{`window block words +(\d+) x 4 +owner of each block of (\d+)`, []string{"WINDOW_BLOCKS", "WINDOW_BLOCK_ENTRIES"}},
 	{`window entries +(\d+) x (\d+)`, []string{"WINDOW_ENTRIES", "WINDOW_ENTRY_SIZE"}},
+	{`fault rules +(\d+) x (\d+)`, []string{"FAULT_RULES", "FAULT_RULE_SIZE"}},
 	{`the heap, in chunks of (\d+)`, []string{"CHUNK_SIZE"}},
 	{`number of entries, at most (\d+)`, []string{"MAX_SGE"}},
 	{`SendInEntry 1\.\.6 payload, at most (\d+) bytes`, []string{"MAX_SEND_IN_ENTRY"}},
