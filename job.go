@@ -34,7 +34,7 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// Names of environment variables. ndrun sets the first five, and EnvTerminal. Users set EnvExec,
+// Names of environment variables. ndrun sets the first five, EnvFaults, and EnvTerminal. Users set EnvExec,
 // EnvReceiveTimeout and EnvDebug.
 const (
 	EnvRank    = bootstrap.EnvRank    // SOFTND_RANK: number of the rank, 0 to size-1
@@ -48,6 +48,9 @@ const (
 	// EnvReceiveTimeout limits how long a Send waits for the peer to post a Receive. The value is a
 	// duration such as 500ms, 0, or unlimited. See WithReceiveTimeout.
 	EnvReceiveTimeout = "SOFTND_RECEIVE_TIMEOUT"
+
+	// EnvFaults identifies the fault plan of ndrun --faults, which sets it.
+	EnvFaults = "SOFTND_FAULTS"
 
 	// EnvTerminal is 1 if ndrun forwards the rank's output, which is a pipe, to a terminal. ndrun then
 	// also shows lines that end with a carriage return.
@@ -131,6 +134,9 @@ func newJob(arena *shm.Arena, detach func() error) *Job {
 // the caller closes the job.
 func (j *Job) start(ctx context.Context, rank int, s settings) (err error) {
 	j.exchangeLimit = s.exchange
+	if err := s.loadFaults(j.arena); err != nil {
+		return err
+	}
 	if j.member, err = j.arena.Join(rank); err != nil {
 		return err
 	}

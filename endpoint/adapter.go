@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/softnd/softnd/endpoint/internal/wire"
+	"github.com/softnd/softnd/internal/faultplan"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 	"github.com/softnd/softnd/window"
@@ -87,6 +88,9 @@ func (a *adapter) CreateCompletionQueue(ctx context.Context, depth int) (nd.Comp
 	if depth < 1 || depth > maxCQDepth {
 		return nil, a.opError(op, nd.InvalidParameter3, fmt.Sprintf("depth %d, allowed 1 to %d", depth, maxCQDepth), "choose a depth within the limits")
 	}
+	if err := a.faultInCreation(ctx, op, faultplan.CreateQueue, 0); err != nil {
+		return nil, err
+	}
 	return newCompletionQueue(a, depth), nil
 }
 
@@ -136,6 +140,9 @@ func (a *adapter) Allocate(ctx context.Context, size int, flags nd.RegionFlags) 
 	case flags&^nd.AllRegionFlags != 0:
 		return nil, a.opError(op, nd.InvalidParameter3, unknownFlags(flags), useRegionFlags)
 	}
+	if err := a.faultInCreation(ctx, op, faultplan.Allocate, uint64(size)); err != nil {
+		return nil, err
+	}
 	if err := a.beginCall(ctx, op); err != nil {
 		return nil, err
 	}
@@ -152,7 +159,7 @@ func (a *adapter) Allocate(ctx context.Context, size int, flags nd.RegionFlags) 
 	}
 	buf, err := a.provider.arena.Bytes(mr.offset, uint64(size))
 	if err == nil {
-		err = mr.Register(ctx, buf, flags)
+		err = mr.register(ctx, buf, flags)
 	}
 	if err != nil {
 		mr.Close()
@@ -164,6 +171,9 @@ func (a *adapter) Allocate(ctx context.Context, size int, flags nd.RegionFlags) 
 // CreateMemoryWindow makes a window that is not bound.
 func (a *adapter) CreateMemoryWindow(ctx context.Context) (nd.MemoryWindow, error) {
 	const op = "create memory window"
+	if err := a.faultInCreation(ctx, op, faultplan.CreateWindow, 0); err != nil {
+		return nil, err
+	}
 	if err := a.beginCall(ctx, op); err != nil {
 		return nil, err
 	}

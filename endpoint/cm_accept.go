@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/softnd/softnd/endpoint/internal/wire"
+	"github.com/softnd/softnd/internal/faultplan"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 )
@@ -33,6 +34,9 @@ func (c *connector) Accept(ctx context.Context, endpoint nd.Endpoint, params nd.
 	const op = "accept"
 	ep, err := c.checkParams(op, endpoint, params)
 	if err != nil {
+		return err
+	}
+	if err := c.faultInPhase(ctx, op, faultplan.Accept, phaseRequested, func() { c.conn.refuse(); c.phase = phaseEnded }); err != nil {
 		return err
 	}
 	p := c.adapter.provider

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/softnd/softnd/endpoint/internal/wire"
+	"github.com/softnd/softnd/internal/faultplan"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
@@ -20,6 +21,9 @@ func (c *connector) Connect(ctx context.Context, endpoint nd.Endpoint, addr neti
 func (c *connector) connect(ctx context.Context, endpoint nd.Endpoint, from *sharedAddress, addr netip.AddrPort, params nd.ConnectParams) error {
 	const op = "connect"
 	p := c.adapter.provider
+	if err := c.faultInConnect(ctx, op, endpoint, addr); err != nil {
+		return err
+	}
 	if !p.waiters.BeginCall() { // Provider.Close blocks until the call ends
 		return canceled(ctx, errClosed, op, "connector")
 	}
@@ -242,6 +246,9 @@ func (c *connector) CompleteConnect(ctx context.Context) error {
 	const op = "complete connect"
 	if ctx.Err() != nil {
 		return nd.CanceledError(ctx, op, "connector")
+	}
+	if err := c.faultInPhase(ctx, op, faultplan.CompleteConnect, phaseAccepted, func() { c.withdraw(nil) }); err != nil {
+		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/softnd/softnd/internal/faultplan"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 )
@@ -40,6 +41,9 @@ func (c *connector) NotifyDisconnect(ctx context.Context) error {
 // Disconnect, and fails with nd.IOTimeout after Options.disconnectTimeout.
 func (c *connector) Disconnect(ctx context.Context) error {
 	const op = "disconnect"
+	if err := c.faultInPhase(ctx, op, faultplan.Disconnect, phaseConnected, func() { c.ep.abortForFault(op) }); err != nil {
+		return err
+	}
 	c.mu.Lock()
 	ep, conn := c.ep, c.conn
 	if err := c.checkOpen(op); err != nil {

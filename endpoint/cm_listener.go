@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/softnd/softnd/endpoint/internal/wire"
+	"github.com/softnd/softnd/internal/faultplan"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
@@ -64,6 +65,9 @@ func (l *listener) Bind(addr netip.AddrPort) error {
 // Listen starts to accept requests. backlog is how many requests may wait for a
 // GetConnectionRequest; 0 means any number.
 func (l *listener) Listen(backlog int) error {
+	if err := l.adapter.provider.faultInCall(context.Background(), "listen", "listener", faultplan.Event{Operation: faultplan.Listen, Peer: shm.NoRank}); err != nil {
+		return err
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.state != listenerBound {
@@ -273,7 +277,7 @@ func (p *Provider) handleRequest(r *wire.ConnectionRecord, off shm.Offset) {
 	c := &connection{provider: p, record: r, offset: off, side: passive, peer: peer}
 	p.track(c)
 	l := p.ports.listener(uint16(r.Port[passive]))
-	if l == nil || !l.enqueue(c) {
+	if l == nil || p.faultRefuses(c) || !l.enqueue(c) {
 		c.refuse()
 	}
 	p.waiters.Wake()

@@ -4,8 +4,10 @@ import (
 	"context"
 	"sync"
 
+	"github.com/softnd/softnd/internal/faultplan"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
 )
 
 // notifier is the state of a completion queue for calls of Notify. It names a result by its
@@ -35,6 +37,9 @@ func (q *completionQueue) Notify(ctx context.Context, t nd.NotifyType) error {
 	const op = "notify"
 	if t > nd.NotifySolicited {
 		return q.opError(op, nd.InvalidParameter1, t.String(), "ask for NotifyAny, NotifySolicited or NotifyErrors")
+	}
+	if err := q.provider.faultInCall(ctx, op, "completion queue", faultplan.Event{Operation: faultplan.Notify, Peer: shm.NoRank}); err != nil {
+		return err
 	}
 	w := &notifyCall{kind: t}
 	err := q.addNotify(op, w)

@@ -94,6 +94,9 @@ func (ep *queuePair) postFastRegister(reqCtx uint64, mr nd.MemoryRegion, pages [
 	}
 	r.object = &region.region.Invalidatable
 	r.binding = region.region.PrepareFastRegister(held.bytes, baseAddress, rights, ep.number, held.release)
+	if err := ep.faultAtPost(r); err != nil {
+		return err
+	}
 	ep.enqueue(r)
 	return nil
 }
@@ -211,6 +214,7 @@ func (ep *queuePair) invalidateSink(r *request) outcome {
 	case r.needsAck && !ep.conn.out.IsReleased(r.endEntry):
 		return blocked
 	}
+	ep.corruptSink(r)
 	r.finished = false
 	return ep.executeInvalidate(r)
 }

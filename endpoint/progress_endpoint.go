@@ -121,7 +121,7 @@ func (ep *queuePair) needsPolling() bool {
 	}
 	defer ep.mu.Unlock()
 	switch {
-	case ep.state() == disconnecting:
+	case ep.state() == disconnecting, ep.isDelayed():
 		return true
 	case ep.req.next == ep.req.submitted:
 		return ep.resp.invalidating != nil

@@ -16,6 +16,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/softnd/softnd/endpoint/internal/waiter"
+	"github.com/softnd/softnd/internal/faultplan"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
@@ -71,6 +72,9 @@ type Options struct {
 	// completion queue, under the queue's lock.
 	CountOperations bool
 
+	// Faults returns the fault rules of a rank, as faultplan.Plan.For does; nil means none.
+	Faults func(rank int) *faultplan.Injector
+
 	// EventHandler gets the events of connections and queues; see eventLog. nil means none.
 	EventHandler slog.Handler
 }
@@ -95,7 +99,8 @@ type Provider struct {
 	arena  *shm.Arena
 	table  *window.Table
 	status *statuspage.Reporter
-	events *eventLog // nil = no handler
+	events *eventLog           // nil = no handler
+	faults *faultplan.Injector // nil = no fault rule names this member
 
 	deferredMu sync.Mutex // held while deferred work runs
 
@@ -142,6 +147,9 @@ func New(m *shm.Member, o Options) (*Provider, error) {
 		conns:    make(map[*connection]struct{}),
 		requests: make(map[requestKey]struct{}),
 		watched:  make(map[shm.MemberID]chan struct{}),
+	}
+	if o.Faults != nil {
+		p.faults = o.Faults(p.arena.RankOf(m.ID()))
 	}
 	p.endpoints.Store(new([]*queuePair))
 	p.mappings.list.Store(new([]*logicalMapping))

@@ -10,6 +10,7 @@ import (
 	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/asym"
+	"github.com/softnd/softnd/internal/faultplan"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 	"github.com/softnd/softnd/window"
@@ -37,6 +38,10 @@ func (s qpState) String() string { return stateText[s] }
 // shares a word with the state so that the fast path checks both with one comparison.
 const overrunBit = 1 << 8
 
+// faultBit of queuePair.stateWord says that a fault plan has rules for this member. It keeps requests and
+// messages from the fast path in the same way.
+const faultBit = 1 << 9
+
 // queuePair is a queue pair. It is safe for concurrent use. Requests posted concurrently are ordered
 // arbitrarily.
 type queuePair struct {
@@ -44,7 +49,7 @@ type queuePair struct {
 	// many endpoints alternately, and the nearest cache holds few of their lines. The allocator puts
 	// 8 bytes before the first field. TestHotFieldsOfEndpointStayTogether guards the order.
 
-	stateWord       atomic.Uint32    // the qpState, which changes under mu, and overrunBit
+	stateWord       atomic.Uint32    // the qpState, which changes under mu, overrunBit and faultBit
 	uncompleted     atomic.Uint32    // requests that are not completed; see hasWork
 	requesterCopies bool             // this process copies the data of its requests where it can
 	batching        bool             // posts are deferred until SubmitRequestBatch
@@ -161,6 +166,9 @@ type responder struct {
 	invalidatedToken nd.Token
 
 	result [1]nd.Result // see serveSendFast
+
+	fault      *pendingFault // rule that acts on the current message; nil = none
+	faultAsked bool          // the fault plan has been asked about that message
 }
 
 // lifecycle describes how an endpoint came into the connected state and out of it.
@@ -229,6 +237,9 @@ func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 			*l.value = l.ifZero
 		}
 	}
+	if err := a.faultInCreation(ctx, op, faultplan.CreateEndpoint, 0); err != nil {
+		return nil, err
+	}
 	ep := &queuePair{
 		provider: a.provider, adapter: a, srq: shared,
 		number:          a.provider.endpointsCreated.Add(1),
@@ -237,6 +248,9 @@ func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 		rq:              recvQueue{cq: receiveCQ, depth: uint64(cfg.ReceiveDepth), slots: slotCounter{context: cfg.Context}},
 		limits:          queueLimits{max(cfg.MaxReceiveSGE, minSGE), max(cfg.MaxInitiatorSGE, minSGE), cfg.InlineSize},
 		life:            lifecycle{done: make(chan struct{})},
+	}
+	if a.provider.faults != nil {
+		ep.stateWord.Store(faultBit)
 	}
 	if a.provider.options.CountOperations {
 		ep.counters.operations = new(nd.OperationStats)
@@ -333,7 +347,7 @@ func (ep *queuePair) makeSharedQP() error {
 	return err
 }
 
-func (ep *queuePair) state() qpState { return qpState(ep.stateWord.Load() &^ overrunBit) }
+func (ep *queuePair) state() qpState { return qpState(ep.stateWord.Load() &^ (overrunBit | faultBit)) }
 
 func (ep *queuePair) hasOverrun() bool { return ep.stateWord.Load()&overrunBit != 0 }
 
@@ -343,7 +357,7 @@ func (ep *queuePair) setState(s qpState) {
 	if s == connected && ep.state() != connected {
 		ep.logConnected()
 	}
-	for was := ep.stateWord.Load(); !ep.stateWord.CompareAndSwap(was, uint32(s)|was&overrunBit); was = ep.stateWord.Load() {
+	for was := ep.stateWord.Load(); !ep.stateWord.CompareAndSwap(was, uint32(s)|was&(overrunBit|faultBit)); was = ep.stateWord.Load() {
 	}
 	if s >= peerDisconnected && !isClosed(ep.life.done) {
 		close(ep.life.done)

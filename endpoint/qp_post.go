@@ -131,6 +131,9 @@ func (ep *queuePair) postTransfer(op string, kind nd.RequestType, reqCtx uint64,
 		ep.adapter.resolvePrivileged(r.sges) // entries with the privileged token get that of their region
 	}
 	r.remoteAddress, r.remoteToken, r.invalidate = remoteAddress, remoteToken, invalidate
+	if err := ep.faultAtPost(r); err != nil {
+		return err
+	}
 	ep.enqueue(r)
 	return nil
 }
@@ -284,6 +287,9 @@ func (ep *queuePair) postBind(reqCtx uint64, mr nd.MemoryRegion, mw nd.MemoryWin
 			"pass a part of mr.Bytes(); AllowWrite needs a region with AllowLocalWrite")
 	}
 	r.binding = binding
+	if err := ep.faultAtPost(r); err != nil {
+		return err
+	}
 	ep.enqueue(r)
 	return nil
 }
@@ -327,6 +333,9 @@ func (ep *queuePair) postInvalidation(op string, object *window.Invalidatable, r
 		return err
 	}
 	r.object = object
+	if err := ep.faultAtPost(r); err != nil {
+		return err
+	}
 	ep.enqueue(r)
 	return nil
 }

@@ -45,6 +45,11 @@ type request struct {
 	endEntry   uint64 // number after its last ring entry; 0 = none
 	status     nd.Status
 	finished   bool // status is final
+
+	// Fault plan.
+	fault       *pendingFault // rule that acts on the request; nil = none
+	faultWindow uint64        // number of the window or token for rules; 0 = none, or no rule asks for it
+	faultPhases uint8         // a bit for each phase in which the plan has been asked
 }
 
 // reset clears a request for its next use. It keeps the allocated capacities.

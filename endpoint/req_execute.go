@@ -117,7 +117,7 @@ func (ep *queuePair) copyOneSided(r *request, budget *uint64) outcome {
 		local, remote, right = &ep.sink, &ep.source, window.Read
 	}
 	*remote = window.Operand{Token: r.remoteToken, Rights: window.Remote | right, Peer: &ep.conn.guardPeer, BindCheck: &r.remoteBindCheck}
-	if r.transferred == 0 && (len(r.sges) > 1 || r.total > *budget) {
+	if r.transferred == 0 && (len(r.sges) > 1 || r.total > *budget || r.hasFaultWithin()) {
 		// The whole range is checked before the first byte is copied.
 		remote.Address = r.remoteAddress
 		switch f := ep.guard.Check(remote, r.total); f {
@@ -129,11 +129,11 @@ func (ep *queuePair) copyOneSided(r *request, budget *uint64) outcome {
 		}
 	}
 	for r.transferred < r.total {
-		if *budget == 0 {
+		e := sgeAt(r.sges, r.transferred)
+		n := r.untilFault(min(uint64(e.Length), *budget))
+		if n == 0 {
 			return partial
 		}
-		e := sgeAt(r.sges, r.transferred)
-		n := min(uint64(e.Length), *budget)
 		// e is a range of the program's memory, or of the bytes that the post copied (Inline).
 		if write {
 			r.setOperand(local, e, window.Read)

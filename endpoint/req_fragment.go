@@ -13,7 +13,7 @@ import (
 func (ep *queuePair) sendFragments(r *request, budget *uint64) outcome {
 	c := ep.conn
 	r.needsAck = true // the request completes when the peer has released its last entry
-	if r.kind == nd.RequestWrite && r.total <= wire.MaxWriteInEntry {
+	if r.kind == nd.RequestWrite && r.total <= wire.MaxWriteInEntry && !r.hasFaultWithin() {
 		return ep.pushWriteInEntry(r)
 	}
 	for {
@@ -25,14 +25,15 @@ func (ep *queuePair) sendFragments(r *request, budget *uint64) outcome {
 		if r.finished || r.transferred == r.total {
 			return executed
 		}
-		if *budget == 0 {
+		if r.untilFault(*budget) == 0 {
 			return partial
 		}
 		if r.kind == nd.RequestRead && r.transferred == 0 && c.hasReadsInFlight(uint64(ep.req.readLimit)) {
 			return ep.stall(r, stallOrder)
 		}
 		e := sgeAt(r.sges, r.transferred) // transferred counts the bytes that earlier fragments name
-		right := window.Read              // that the local token must grant
+		e.Length = uint32(r.untilFault(uint64(e.Length)))
+		right := window.Read // that the local token must grant
 		if r.kind == nd.RequestRead {
 			right = window.Write
 		}

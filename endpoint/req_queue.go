@@ -26,7 +26,13 @@ func (ep *queuePair) runRequests(budget *uint64) (progressed bool) {
 			return progressed
 		}
 		before := r.transferred
-		out := ep.execute(r, budget)
+		out, handled := executed, false
+		if ep.faults() != nil {
+			out, handled = ep.faultBeforeExecute(r)
+		}
+		if !handled {
+			out = ep.execute(r, budget)
+		}
 		if r.flags.Has(nd.ReadLocalInvalidate) && out == executed {
 			out = ep.invalidateSink(r)
 		}
@@ -50,11 +56,16 @@ func (r *request) finish(s nd.Status) { r.finished, r.status = true, s }
 
 // cancel finishes a request that is never executed.
 func (r *request) cancel() {
+	r.cancelBinding()
+	r.finish(nd.Canceled)
+}
+
+// cancelBinding gives the tokens of a Bind or FastRegister back that is not executed.
+func (r *request) cancelBinding() {
 	if r.binding != nil {
 		r.binding.Cancel()
 		r.binding = nil
 	}
-	r.finish(nd.Canceled)
 }
 
 // completeRequests completes executed requests in the order of posting.
@@ -67,6 +78,9 @@ func (ep *queuePair) completeRequests() (progressed bool) {
 				return progressed
 			}
 			r.finish(nd.Success)
+		}
+		if ep.faults() != nil && !r.postedAfterEnd && !ep.faultBeforeComplete(r) {
+			return progressed
 		}
 		ep.sq.completed++
 		ep.completeRequest(r)

@@ -142,11 +142,11 @@ func (ep *queuePair) gatherPayload(r *request) (payload []byte, ok bool) {
 func (ep *queuePair) copyToReceive(r *request, budget *uint64) outcome {
 	c := ep.conn
 	for r.transferred < r.total {
-		if *budget == 0 {
+		if r.untilFault(*budget) == 0 {
 			return partial
 		}
 		from, to := sgeAt(r.sges, r.transferred), sgeAt(ep.req.peerReceiveSGEs, r.transferred)
-		n := min(uint64(from.Length), uint64(to.Length), *budget)
+		n := min(uint64(from.Length), uint64(to.Length), r.untilFault(*budget))
 		if n == 0 {
 			return ep.rejectReceive(r, nd.AccessViolation, "the entries of the posted receive hold less than its %d bytes", ep.req.peerReceiveCapacity)
 		}

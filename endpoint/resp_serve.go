@@ -115,6 +115,11 @@ func (ep *queuePair) serveEntry(entry *wire.Entry, budget *uint64) outcome {
 		return blocked
 	}
 	r := ep.receiveAt(ep.rq.completed)
+	if ep.faults() != nil {
+		if out, handled := ep.faultBeforeReceive(entry, r); handled {
+			return out
+		}
+	}
 	switch entry.Kind {
 	case wire.SendPlaced:
 		ep.completeReceive(r, nd.Success, min(entry.RequestLength, r.capacity), 0)
@@ -130,6 +135,9 @@ func (ep *queuePair) serveEntry(entry *wire.Entry, budget *uint64) outcome {
 // completeReceive completes the oldest receive. invalidated is the token that the message has
 // invalidated, or 0.
 func (ep *queuePair) completeReceive(r *receive, s nd.Status, bytes uint64, invalidated nd.Token) {
+	if ep.faults() != nil {
+		ep.corruptMessage(r, s, bytes)
+	}
 	ep.result = nd.Result{Status: s, RequestContext: r.context, RequestType: nd.RequestReceive}
 	if s == nd.Success {
 		ep.result.BytesTransferred = uint32(bytes)

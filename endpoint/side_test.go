@@ -10,6 +10,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/softnd/softnd/internal/faultplan"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -111,9 +112,10 @@ const (
 // sideOptions configure a side.
 type sideOptions struct {
 	Options
-	DisconnectTimeout time.Duration // becomes Options.disconnectTimeout, which gob does not send to other processes
-	Private           bool          // of the first region
-	Size              int           // of the first region, bytes; 0 = 256 KiB
+	DisconnectTimeout time.Duration    // becomes Options.disconnectTimeout, which gob does not send to other processes
+	FaultRules        []faultplan.Rule // become Options.Faults, likewise
+	Private           bool             // of the first region
+	Size              int              // of the first region, bytes; 0 = 256 KiB
 	ReceiveDepth      int
 	InitiatorDepth    int
 	QueueDepth        int  // of the completion queues; 0 = 1024
@@ -146,6 +148,7 @@ const edgeByte = 0xa5
 type side struct {
 	ctx      context.Context
 	options  sideOptions
+	plan     *faultplan.Plan // nil = none
 	member   *shm.Member
 	provider *Provider
 	adapter  nd.Adapter
@@ -169,6 +172,10 @@ func newSide(ctx context.Context, arena *shm.Arena, o sideOptions) (*side, error
 	}
 	s := &side{ctx: ctx, options: o, member: member}
 	o.Options.disconnectTimeout = o.DisconnectTimeout
+	if o.FaultRules != nil {
+		s.plan = faultplan.New(o.FaultRules)
+		o.Options.Faults = s.plan.For
+	}
 	if s.provider, err = New(member, o.Options); err != nil {
 		return nil, errors.Join(err, member.Leave())
 	}

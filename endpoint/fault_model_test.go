@@ -1,0 +1,69 @@
+package endpoint
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/softnd/softnd/faults"
+	"github.com/softnd/softnd/internal/faultplan"
+	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/nd/ndtest"
+	"github.com/softnd/softnd/shm"
+)
+
+// delays are rules that hold requests, results and messages back at random, which no program may notice but
+// by the time.
+func delays() []faults.Rule {
+	requests := []string{"send", "send-and-invalidate", "read", "write", "bind", "invalidate", "invalidate-region", "fast-register"}
+	delay := faults.Rule{Probability: 0.05, Action: "delay", Delay: 200 * time.Microsecond}
+	execute, complete, arrival := delay, delay, delay
+	execute.Operations, complete.Operations, arrival.Operations = requests, requests, []string{"receive"}
+	complete.Phase = "complete"
+	return []faults.Rule{execute, complete, arrival}
+}
+
+// TestConformanceUnderDelays: an endpoint with a fault plan, which never takes the fast path, keeps every promise
+// of the model.
+func TestConformanceUnderDelays(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	plan, err := faults.New(seed, delays()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // after the runs, which are parallel
+		if err := plan.Check(); err != nil {
+			t.Error(err)
+		}
+	})
+	for name, e := range map[string]Executor{"auto": Auto, "target": Target} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			arena := newArena(t)
+			ndtest.Run(t, ndtest.Config{PrivateMemory: e == Target, ReceiveTimeout: conformanceTimeout, DisconnectTimeout: conformanceTimeout, Open: func() (nd.Provider, error) {
+				member, err := arena.Join(shm.NoRank)
+				if err != nil {
+					return nil, err
+				}
+				p, err := New(member, Options{Executor: e, ReceiveTimeout: conformanceTimeout, disconnectTimeout: conformanceTimeout, Faults: (*faultplan.Plan)(plan).For})
+				return hosted{p, member}, err
+			}})
+		})
+	}
+}
+
+// TestOracleUnderDelays is TestOracle with such a plan at both ends.
+func TestOracleUnderDelays(t *testing.T) {
+	rules := rulesOf(t, delays()...)
+	for _, e := range []Executor{Auto, Target} {
+		s := setup{Executors: [2]Executor{e, e}, Unwired: true, Both: sideOptions{Options: Options{ReceiveTimeout: proctest.Timeout}, FaultRules: rules}}
+		t.Run(s.String(), func(t *testing.T) {
+			o := newOracle(t, newPair(t, s))
+			for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
+				o.try(rand.Uint64())
+			}
+		})
+	}
+}
