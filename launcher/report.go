@@ -44,6 +44,7 @@ type Report struct {
 	Abort         *Abort         // abort that ended the job; nil if none did
 	victims       []int          // ranks that failed before First did, and because of it, see Config.Causes
 	leftover      []process      // processes that outlived the ranks of a job that was not stopped
+	Faults        any            // outcome of the fault plan, for the JSON report only; nil if there was none
 	LimitsReached []string       // messages about limits that a failed job has reached
 	stuck         []process      // processes of the job that could not be killed
 	began         time.Time      // when Run was called

@@ -23,6 +23,7 @@ type jsonReport struct {
 	Hang         []string      `json:"hang,omitempty"`
 	Abort        *jsonAbort    `json:"abort"`
 	Errors       []string      `json:"errors"`
+	Faults       any           `json:"faults,omitempty"`
 	Ranks        []jsonRank    `json:"ranks"`
 	Leftover     []jsonProcess `json:"leftover"`
 	Stuck        []jsonProcess `json:"stuck"`
@@ -69,6 +70,7 @@ func (r *Report) WriteJSON(w io.Writer, status int, err error) error {
 		TimedOut:    r.TimedOut,
 		Hang:        r.Hang,
 		Errors:      []string{},
+		Faults:      r.Faults,
 		Ranks:       []jsonRank{},
 		Leftover:    processes(r.leftover),
 		Stuck:       processes(r.stuck),

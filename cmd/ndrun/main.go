@@ -19,8 +19,8 @@
 // The exit status is 0 if every rank exited with 0. Otherwise it is the code of the rank that
 // failed first; a rank killed by signal n counts as 128 + n. If signal n to ndrun ended the job
 // before any rank failed, it is 128 + n. It is 124 if --timeout ended the job, 1 if ndrun itself
-// failed, and 2 if the command line is invalid. A rank that aborts the job (softnd.Abort,
-// MPI_Abort) has failed with the given code. A rank that exits with 0 after PMI init without PMI
+// failed, 2 if the command line is invalid, and 3 if a rule of --faults never acted. A rank that
+// aborts the job (softnd.Abort, MPI_Abort) has failed with the given code. A rank that exits with 0 after PMI init without PMI
 // finalize has failed with 1.
 //
 // When a rank fails, the others and all processes that they have started get SIGTERM and shortly
@@ -37,6 +37,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -53,6 +54,8 @@ const reportTimeout = 5 * time.Second
 const (
 	exitFailure = 1
 	exitUsage   = 2
+
+	exitUnusedFault = 3 // a rule of the fault plan never acted
 )
 
 func main() {
@@ -80,6 +83,11 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 		printError(err)
 		return exitUsage
 	}
+	injected, err := cmd.faults.load(len(p.ranks))
+	if err != nil {
+		printError(err)
+		return exitUsage
+	}
 	if cmd.dryRun {
 		p.print(stdout)
 		return 0
@@ -103,7 +111,7 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 	}
 	job := launcher.Prepare(len(p.ranks))
 	defer job.Close()
-	arena, err := createArena(len(p.ranks), cmd.arenaSize)
+	arena, err := createArena(len(p.ranks), cmd.arenaSize, injected)
 	if err != nil {
 		printError(err)
 		return exitFailure
@@ -136,7 +144,9 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 		printError(err)
 		return exitFailure
 	}
-	cfg.RankEnv = func(rank int) []string { return append(services.env(rank, len(cfg.Files)), p.rankEnv(rank)...) }
+	cfg.RankEnv = func(rank int) []string {
+		return slices.Concat(services.env(rank, len(cfg.Files)), p.rankEnv(rank), injected.env())
+	}
 	if cmd.binding.to != "" {
 		cfg.CPUs = func(rank int) []int { return p.ranks[rank].place.cpus }
 	}
@@ -157,12 +167,18 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 	if err != nil && status == 0 {
 		status = exitFailure
 	}
+	if unused := injected.report(report); unused != nil {
+		err = errors.Join(err, unused)
+		if status == 0 {
+			status = exitUnusedFault
+		}
+	}
 	if report != nil && (report.Signal != 0 || report.TimedOut) {
 		// If no process reads the messages, they do not delay the end of a stopped job.
 		late := time.AfterFunc(reportTimeout, func() { os.Exit(status) })
 		defer late.Stop()
 	}
-	more := services.end(report)
+	more := slices.Concat(services.end(report), injected.lines())
 	if report != nil && report.Signal == syscall.SIGQUIT {
 		more = append(more, report.Hang...) // again, below the output of the ranks about the signal
 	}

@@ -44,6 +44,8 @@ func init() { // not at the declaration: printHelp, which it refers to, reads it
 			{"--hang-after", "D", "report the cause if no rank makes progress for D; the job keeps running", setHangAfter, ""},
 			{"--grace", "D", "time from SIGTERM to SIGKILL (default 250ms; 5s after a signal to ndrun)", setGrace, ""},
 			{"--arena-size", "SIZE", "limit of the ranks' shared memory, such as 512M (default: the machine's)", setArenaSize, ""},
+			{"--faults", "FILE", "make the job fail on purpose, as FILE says (see docs/faults.md)", setFaults, ""},
+			{"--faults-seed", "N", "seed of the random faults (default: that of FILE, or a random one)", setFaultsSeed, ""},
 			{"--bind-to", "WHERE", "none (default), core, socket, or list:CPUS such as list:0,2-3", setBinding, "none core socket list:"},
 			{"--report-bindings", "", "report on which processors each rank may run", setReportBindings, ""},
 			{"--dry-run", "", "print what would be started as each rank, and exit", setDryRun, ""},
@@ -63,8 +65,7 @@ func init() { // not at the declaration: printHelp, which it refers to, reads it
 			{"--stop-at-start", "RANKS", "stop these ranks before their first instruction, to attach a debugger", setStopped, "all"},
 		}},
 		{"Other options:", false, []option{
-			{"--oversubscribe", "", "accepted for compatibility: more ranks than processors are allowed", acceptSilently, ""},
-			{"--allow-run-as-root", "", "accepted for compatibility: root may run ndrun", acceptSilently, ""},
+			{"--oversubscribe, --allow-run-as-root", "", "accepted for compatibility: both are allowed anyway", acceptSilently, ""},
 			{"--completion", "SHELL", "print a completion script for bash, zsh or fish", printCompletion, "bash zsh fish"},
 			{"--man", "", "print the manual page", printManual, ""},
 			{"-V, --version", "", "print the version", printVersion, ""},
@@ -87,6 +88,7 @@ type command struct {
 	wraps      []wrap
 	stopped    rankSet
 	output     outputOptions
+	faults     faultOptions
 
 	reportBindings, dryRun bool
 }
