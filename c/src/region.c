@@ -1,4 +1,7 @@
+#include <errno.h>
 #include <inttypes.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "endpoint.h"
 #include "error.h"
@@ -146,6 +149,19 @@ snd_status snd_mr_allocate(snd_adapter *adapter, uint64_t length, uint32_t flags
 	return snd_leave_with(f, s);
 }
 
+/* is_mapped reports whether the process has memory in all pages of a range. */
+static bool is_mapped(void *buffer, uint64_t length)
+{
+	unsigned char resident[4096]; /* unused: the error of mincore is the answer */
+	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), end = (uint64_t)(uintptr_t)buffer + length;
+	for (uint64_t at = (uint64_t)(uintptr_t)buffer / page * page; at < end; at += page * sizeof resident) {
+		uint64_t n = end - at < page * sizeof resident ? end - at : page * sizeof resident;
+		if (mincore((void *)(uintptr_t)at, n, resident) != 0 && errno == ENOMEM)
+			return false;
+	}
+	return true;
+}
+
 snd_status snd_mr_register(snd_adapter *adapter, void *buffer, uint64_t length, uint32_t flags, snd_mr **mr)
 {
 	SND_KEEP_ERRNO;
@@ -156,6 +172,8 @@ snd_status snd_mr_register(snd_adapter *adapter, void *buffer, uint64_t length, 
 	*mr = NULL;
 	if (length > UINTPTR_MAX - (uintptr_t)buffer)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: %" PRIu64 " bytes reach beyond the end of the address space", op, length);
+	if (length <= SND_MAX_REGISTRATION && !is_mapped(buffer, length)) /* begin_mr refuses longer ones */
+		return snd_fail(SND_ACCESS_VIOLATION, "%s: %" PRIu64 " bytes at %p are not all memory of this process: check address and length", op, length, buffer);
 	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
 	struct snd_fabric *f = adapter->object.fabric;
 	struct snd_mr *m = NULL;

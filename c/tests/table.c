@@ -2,6 +2,7 @@
  * message, never a crash. The test fails if a call of the header is not in the table. */
 #include <ctype.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -336,6 +337,14 @@ static void test_arguments(void)
 	CHECK(snd_mr_allocate(adapter, 0, 0, &r) == SND_INVALID_BUFFER_SIZE && snd_mr_allocate(adapter, 10, 0, NULL) == SND_INVALID_PARAMETER);
 	CHECK(snd_mr_allocate(adapter, UINT64_MAX, 0, &r) == SND_INVALID_PARAMETER && snd_mr_allocate(adapter, 10, 0x40, &r) == SND_INVALID_PARAMETER);
 	CHECK(snd_mr_register(adapter, NULL, 10, 0, &r) == SND_INVALID_PARAMETER && snd_mr_register(adapter, (void *)(UINTPTR_MAX - 5), 10, 0, &r) == SND_INVALID_PARAMETER);
+	/* The last page of three is not mapped. */
+	unsigned char *pages = mmap(NULL, 3 << 16, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(pages != MAP_FAILED && munmap(pages + (2 << 16), 1 << 16) == 0);
+	OK(snd_mr_register(adapter, pages + 1, (2 << 16) - 1, 0, &r));
+	OK(snd_mr_close(r, SECOND));
+	errno = 4711;
+	CHECK(snd_mr_register(adapter, pages + 1, 2 << 16, 0, &r) == SND_ACCESS_VIOLATION && r == NULL && errno == 4711);
+	CHECK(munmap(pages, 2 << 16) == 0);
 	CHECK(snd_cq_create(adapter, 0, &q) == SND_INVALID_PARAMETER && snd_cq_create(adapter, 1 << 30, &q) == SND_INVALID_PARAMETER);
 	CHECK(snd_cq_poll(cq, NULL, 1) == 0 && snd_cq_wait(cq, results, 0, 0, &n) == SND_INVALID_PARAMETER);
 	CHECK(snd_cq_wait(cq, results, 1, 0, &n) == SND_IO_TIMEOUT && n == 0);

@@ -196,7 +196,8 @@ SND_API snd_status snd_adapter_close(snd_adapter *adapter);
 
 /* snd_mr_allocate makes a region of arena memory, which peers reach with one copy. */
 SND_API snd_status snd_mr_allocate(snd_adapter *adapter, uint64_t length, uint32_t flags, snd_mr **mr);
-/* snd_mr_register makes a region of any memory of the process. Only this process can copy to or from it. */
+/* snd_mr_register makes a region of any memory of the process. Only this process can copy to or from it. The call
+ * fails with SND_ACCESS_VIOLATION if a page of the buffer is not mapped. The pages stay mapped until snd_mr_close. */
 SND_API snd_status snd_mr_register(snd_adapter *adapter, void *buffer, uint64_t length, uint32_t flags, snd_mr **mr);
 /* snd_mr_buffer returns the first byte of a region, NULL for a bad handle. */
 SND_API void *snd_mr_buffer(snd_mr *mr);
