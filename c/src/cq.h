@@ -75,8 +75,6 @@ snd_status snd_cq_wait_status(const struct snd_cq *q, snd_status s, const char *
 void snd_cq_signal(struct snd_cq *q);
 /* snd_cq_event ends calls of notify that the latest result satisfies, and makes the event descriptor readable. */
 void snd_cq_event(struct snd_cq *q, bool failed, bool solicited);
-/* snd_cq_signal makes the event descriptor readable if it is not. */
-void snd_cq_signal(struct snd_cq *q);
 
 /* snd_cq_push adds a result of the endpoint that slots belongs to. */
 static inline void snd_cq_push(struct snd_cq *q, struct snd_slots *slots, snd_status status, uint32_t type, uint64_t context,

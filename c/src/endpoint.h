@@ -160,7 +160,6 @@ struct snd_endpoint {
 	enum snd_qp_state state;
 	bool overrun; /* a completion queue has overrun */
 	bool requester_copies;
-	bool batching; /* reserved for request batches */
 	bool wakeup_requested;
 	bool serving; /* in_entry is decoded and not finished */
 	struct snd_connection *conn;
@@ -181,7 +180,6 @@ struct snd_endpoint {
 	struct snd_receive *receives;
 	uint64_t *descriptors; /* in the arena */
 	uint64_t stride;       /* words */
-
 
 	uint64_t small_end, small_bytes;
 	struct snd_srq *srq;      /* where receives come from; NULL = they are posted to the endpoint */

@@ -79,7 +79,6 @@ struct snd_fabric {
 	uint64_t deaths;        /* arena's number at the last liveness check */
 	uint32_t liveness_seen; /* requests at the last liveness check */
 	uint32_t last_checked;  /* slot */
-	int64_t next_check;
 	int64_t last_housekeeping;
 	uint32_t processes; /* that share the cores */
 	uint32_t cores;
