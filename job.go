@@ -35,7 +35,7 @@ import (
 )
 
 // Names of environment variables. ndrun sets the first five, EnvFaults, and EnvTerminal. Users set EnvExec,
-// EnvReceiveTimeout and EnvDebug.
+// EnvReceiveTimeout, EnvWeakOrder and EnvDebug.
 const (
 	EnvRank    = bootstrap.EnvRank    // SOFTND_RANK: number of the rank, 0 to size-1
 	EnvSize    = bootstrap.EnvSize    // SOFTND_SIZE: number of ranks
@@ -51,6 +51,9 @@ const (
 
 	// EnvFaults identifies the fault plan of ndrun --faults, which sets it.
 	EnvFaults = "SOFTND_FAULTS"
+
+	// EnvWeakOrder is the seed of a weak order, a number. See WithWeakOrder. ndrun --weak-order sets it too.
+	EnvWeakOrder = "SOFTND_WEAK_ORDER"
 
 	// EnvTerminal is 1 if ndrun forwards the rank's output, which is a pipe, to a terminal. ndrun then
 	// also shows lines that end with a carriage return.

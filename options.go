@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/softnd/softnd/endpoint"
@@ -152,6 +153,20 @@ func WithStats() Option {
 	}
 }
 
+// WithWeakOrder makes this rank's adapter as weak as the model allows. Requests run late. Later requests overtake Reads that
+// have no fence. The bytes of a transfer are stored in any order. Results and notifications are late, and the limits are
+// those of a small card. Programs that rely on more than the model promises fail, as they could on RDMA hardware. The
+// seed selects the delays. A deterministic program fails in the same way each time with the same seed. The page
+// docs/weak-order.md lists the delays, and the orders that remain.
+//
+// The environment variable is [EnvWeakOrder].
+func WithWeakOrder(seed uint64) Option {
+	return func(s *settings) error {
+		s.provider.WeakOrder = &seed
+		return nil
+	}
+}
+
 // readSettings applies the environment, and then the options.
 func readSettings(options []Option) (s settings, err error) {
 	s.exchange = defaultExchangeLimit
@@ -166,6 +181,13 @@ func readSettings(options []Option) (s settings, err error) {
 		if err != nil {
 			return s, fmt.Errorf("%s: %w", EnvReceiveTimeout, err)
 		}
+	}
+	if text := os.Getenv(EnvWeakOrder); text != "" {
+		seed, err := strconv.ParseUint(text, 0, 64)
+		if err != nil {
+			return s, fmt.Errorf("%s: seed %q: want a number from 0 to 2^64-1", EnvWeakOrder, text)
+		}
+		s.provider.WeakOrder = &seed
 	}
 	for _, set := range options {
 		if err := set(&s); err != nil {

@@ -89,6 +89,31 @@ func TestReceiveTimeoutRefuses(t *testing.T) {
 	}
 }
 
+func TestWeakOrderReachesTheProvider(t *testing.T) {
+	for _, c := range []struct {
+		variable string
+		options  []Option
+		want     uint64
+	}{
+		{"7", nil, 7},
+		{"0x10", nil, 16},
+		{"7", []Option{WithWeakOrder(0)}, 0},
+	} {
+		t.Setenv(EnvWeakOrder, c.variable)
+		if s, err := readSettings(c.options); err != nil || s.provider.WeakOrder == nil || *s.provider.WeakOrder != c.want {
+			t.Errorf("%q: %v, %v, want seed %d", c.variable, s.provider.WeakOrder, err, c.want)
+		}
+	}
+	t.Setenv(EnvWeakOrder, "")
+	if s, err := readSettings(nil); err != nil || s.provider.WeakOrder != nil {
+		t.Errorf("without a seed: %v, %v", s.provider.WeakOrder, err)
+	}
+	t.Setenv(EnvWeakOrder, "-1")
+	if _, err := readSettings(nil); err == nil || err.Error() != EnvWeakOrder+`: seed "-1": want a number from 0 to 2^64-1` {
+		t.Error(err)
+	}
+}
+
 func TestExecutorAndSpinBudgetReachTheProvider(t *testing.T) {
 	t.Setenv(EnvExec, "target")
 	for _, c := range []struct {

@@ -20,12 +20,39 @@ const (
 	maxRegistration   = 64 << 30
 	maxTransfer       = 1 << 30
 	maxSGE            = 16
-	minSGE            = 4 // granted even if fewer are requested
+	minSGE            = 4 // granted if fewer are requested, see adapterLimits
 	maxQueueDepth     = 4096
 	maxSharedDepth    = 4096
 	defaultQueueDepth = 64
 	maxCQDepth        = 65536
 	maxReads          = 128
+)
+
+// adapterLimits are the limits in which a small card differs from a large one.
+type adapterLimits struct {
+	sge         int
+	leastSGE    int // granted even if fewer are requested
+	inline      int
+	queueDepth  int
+	sharedDepth int
+	cqDepth     int
+	reads       int
+	privateData int // of Connect, Accept and Reject
+	flags       nd.AdapterFlags
+}
+
+// largeLimits has the limits of softnd, smallLimits those with a weak order: little hardware has less.
+var (
+	largeLimits = adapterLimits{
+		sge: maxSGE, leastSGE: minSGE, inline: maxInline, queueDepth: maxQueueDepth,
+		sharedDepth: maxSharedDepth, cqDepth: maxCQDepth, reads: maxReads, privateData: wire.MaxPrivateData,
+		flags: adapterFlags,
+	}
+	smallLimits = adapterLimits{
+		sge: 4, leastSGE: 1, inline: 96, queueDepth: 256,
+		sharedDepth: 256, cqDepth: 4096, reads: 16, privateData: 56,
+		flags: adapterFlags &^ nd.InOrderDMASupported,
+	}
 )
 
 const adapterFlags = nd.InOrderDMASupported | nd.MultiEngineSupported | nd.LoopbackConnectionsSupported |
@@ -46,28 +73,29 @@ func (a *adapter) Query(version uint32) (nd.AdapterInfo, error) {
 	if version != nd.InfoVersion1 && version != nd.InfoVersion2 {
 		return nd.AdapterInfo{}, a.opError("query", nd.InvalidParameter, fmt.Sprintf("structure version %#x", version), "ask for nd.InfoVersion2")
 	}
+	c := a.provider.limits
 	return nd.AdapterInfo{
 		InfoVersion:             version,
 		AdapterID:               a.provider.adapterID(),
 		MaxRegistrationSize:     maxRegistration,
 		MaxWindowSize:           maxRegistration,
-		MaxInitiatorSGE:         maxSGE,
-		MaxReceiveSGE:           maxSGE,
-		MaxReadSGE:              maxSGE,
+		MaxInitiatorSGE:         uint32(c.sge),
+		MaxReceiveSGE:           uint32(c.sge),
+		MaxReadSGE:              uint32(c.sge),
 		MaxTransferLength:       maxTransfer,
-		MaxInlineDataSize:       maxInline,
-		MaxInboundReadLimit:     maxReads,
-		MaxOutboundReadLimit:    maxReads,
-		MaxReceiveQueueDepth:    maxQueueDepth,
-		MaxInitiatorQueueDepth:  maxQueueDepth,
-		MaxCompletionQueueDepth: maxCQDepth,
-		InlineRequestThreshold:  inlineThreshold,
+		MaxInlineDataSize:       uint32(c.inline),
+		MaxInboundReadLimit:     uint32(c.reads),
+		MaxOutboundReadLimit:    uint32(c.reads),
+		MaxReceiveQueueDepth:    uint32(c.queueDepth),
+		MaxInitiatorQueueDepth:  uint32(c.queueDepth),
+		MaxCompletionQueueDepth: uint32(c.cqDepth),
+		InlineRequestThreshold:  uint32(min(inlineThreshold, c.inline)),
 		LargeRequestThreshold:   wire.MaxSendInEntry,
-		MaxCallerData:           wire.MaxPrivateData,
-		MaxCalleeData:           wire.MaxPrivateData,
-		AdapterFlags:            adapterFlags,
+		MaxCallerData:           uint32(c.privateData),
+		MaxCalleeData:           uint32(c.privateData),
+		AdapterFlags:            c.flags,
 
-		MaxSharedReceiveQueueDepth: maxSharedDepth,
+		MaxSharedReceiveQueueDepth: uint32(c.sharedDepth),
 	}, nil
 }
 
@@ -85,8 +113,8 @@ func (a *adapter) CreateCompletionQueue(ctx context.Context, depth int) (nd.Comp
 	if err := a.checkUsable(ctx, op); err != nil {
 		return nil, err
 	}
-	if depth < 1 || depth > maxCQDepth {
-		return nil, a.opError(op, nd.InvalidParameter3, fmt.Sprintf("depth %d, allowed 1 to %d", depth, maxCQDepth), "choose a depth within the limits")
+	if most := a.provider.limits.cqDepth; depth < 1 || depth > most {
+		return nil, a.opError(op, nd.InvalidParameter3, fmt.Sprintf("depth %d, allowed 1 to %d", depth, most), "choose a depth within the limits")
 	}
 	if err := a.faultInCreation(ctx, op, faultplan.CreateQueue, 0); err != nil {
 		return nil, err

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/faultplan"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
@@ -23,8 +22,8 @@ func (c *connector) takeRequest(conn *connection, local netip.AddrPort) error {
 	c.conn, c.phase, c.local = conn, phaseRequested, local
 	c.remote = netip.AddrPortFrom(Address(conn.peer.ID()), uint16(conn.record.Port[active]))
 	c.privateData = conn.privateData(active)
-	c.inboundReads = int(min(conn.record.ReadOut[active], maxReads))
-	c.outboundReads = int(min(conn.record.ReadIn[active], maxReads))
+	c.inboundReads = int(min(conn.record.ReadOut[active], uint32(conn.provider.limits.reads)))
+	c.outboundReads = int(min(conn.record.ReadIn[active], uint32(conn.provider.limits.reads)))
 	return nil
 }
 
@@ -121,8 +120,8 @@ func (c *connector) startAccept(ep *queuePair, params nd.ConnectParams) (*connec
 	if err == nil {
 		conn.writeRecord(func() { conn.fillRecord(ep, params) })
 		// Accept's limits, cut to those that the active side requested.
-		c.inboundReads = int(min(clampReads(params.InboundReadLimit), uint32(c.inboundReads)))
-		c.outboundReads = int(min(clampReads(params.OutboundReadLimit), uint32(c.outboundReads)))
+		c.inboundReads = min(conn.clampReads(params.InboundReadLimit), c.inboundReads)
+		c.outboundReads = min(conn.clampReads(params.OutboundReadLimit), c.outboundReads)
 		ep.req.readLimit = c.outboundReads
 		if conn.transition(connAccepted, connRequested) {
 			c.phase = phaseAccepting
@@ -138,8 +137,8 @@ func (c *connector) startAccept(ep *queuePair, params nd.ConnectParams) (*connec
 // Reject refuses a connection, instead of Accept or CompleteConnect.
 func (c *connector) Reject(private []byte) error {
 	const op = "reject"
-	if len(private) > wire.MaxPrivateData {
-		return c.opError(op, nd.InvalidBufferSize, fmt.Sprintf("%d bytes of private data, at most %d", len(private), wire.MaxPrivateData), "")
+	if most := c.adapter.provider.limits.privateData; len(private) > most {
+		return c.opError(op, nd.InvalidBufferSize, fmt.Sprintf("%d bytes of private data, at most %d", len(private), most), "")
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -165,11 +165,11 @@ func (c *connection) sendRequest(local, remote uint16, ep *queuePair, params nd.
 func (c *connection) fillRecord(ep *queuePair, params nd.ConnectParams) {
 	r, i := c.record, c.side
 	r.Adapter[i], r.QP[i] = ep.adapter.domain.Adapter, uint64(ep.localQPOffset)
-	r.ReadIn[i], r.ReadOut[i] = clampReads(params.InboundReadLimit), clampReads(params.OutboundReadLimit)
+	r.ReadIn[i], r.ReadOut[i] = uint32(c.clampReads(params.InboundReadLimit)), uint32(c.clampReads(params.OutboundReadLimit))
 	r.DataLen[i] = uint32(copy(r.Data[i][:], params.PrivateData))
 }
 
-func clampReads(n int) uint32 { return uint32(min(max(n, 0), maxReads)) }
+func (c *connection) clampReads(n int) int { return min(max(n, 0), c.provider.limits.reads) }
 
 // privateData returns a copy of one side's private data.
 func (c *connection) privateData(side int) []byte {
@@ -234,8 +234,8 @@ func (c *connector) handleAccepted(conn *connection) error {
 		return &nd.OpError{Op: "connect", Object: "connector", Status: nd.ConnectionAborted, Err: err}
 	}
 	c.privateData = conn.privateData(passive)
-	c.inboundReads = int(min(conn.record.ReadIn[active], conn.record.ReadOut[passive], maxReads))
-	c.outboundReads = int(min(conn.record.ReadOut[active], conn.record.ReadIn[passive], maxReads))
+	c.inboundReads = int(min(conn.record.ReadIn[active], conn.record.ReadOut[passive], uint32(conn.provider.limits.reads)))
+	c.outboundReads = int(min(conn.record.ReadOut[active], conn.record.ReadIn[passive], uint32(conn.provider.limits.reads)))
 	c.phase = phaseAccepted
 	return nil
 }

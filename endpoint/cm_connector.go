@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"sync"
 
-	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -98,8 +97,8 @@ func (c *connector) checkParams(op string, endpoint nd.Endpoint, params nd.Conne
 	if !ok || ep == nil || ep.adapter != c.adapter {
 		return nil, c.opError(op, nd.InvalidParameter1, "the endpoint is not of this adapter", "create it with the connector's adapter")
 	}
-	if len(params.PrivateData) > wire.MaxPrivateData {
-		return nil, c.opError(op, nd.InvalidBufferSize, fmt.Sprintf("%d bytes of private data, at most %d", len(params.PrivateData), wire.MaxPrivateData), "send the rest with a Send")
+	if most := c.adapter.provider.limits.privateData; len(params.PrivateData) > most {
+		return nil, c.opError(op, nd.InvalidBufferSize, fmt.Sprintf("%d bytes of private data, at most %d", len(params.PrivateData), most), "send the rest with a Send")
 	}
 	return ep, nil
 }

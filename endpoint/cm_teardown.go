@@ -57,11 +57,12 @@ func (ep *queuePair) completeBlamed() {
 	c := ep.conn
 	for ep.sq.completed != ep.sq.posted {
 		r := ep.requestAt(ep.sq.completed)
+		isExecuted := ep.sq.completed != ep.req.next && !ep.weak.isAside(ep.sq.completed)
 		switch {
 		case r.finished:
-		case ep.sq.completed == ep.req.next && (!r.needsAck || r.endEntry == 0):
+		case !isExecuted && (!r.needsAck || r.endEntry == 0):
 			return
-		case ep.sq.completed != ep.req.next && c.out.IsReleased(r.endEntry):
+		case isExecuted && c.out.IsReleased(r.endEntry):
 			r.finish(nd.Success)
 		case c.fault().concerns(r):
 			r.finish(c.fault().status)
@@ -214,6 +215,7 @@ func (ep *queuePair) flushRequests() bool {
 		ep.completeRequest(r)
 	}
 	ep.req.next, ep.req.submitted, ep.req.hasFailed = ep.sq.posted, ep.sq.posted, false
+	ep.weak.dropReads()
 	return true
 }
 

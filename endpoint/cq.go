@@ -27,12 +27,13 @@ type completionQueue struct {
 
 	mu         asym.BiasedMutex // guards the fields below
 	entries    []completion     // a ring; its size is a power of two
+	limit      uint64           // of results, if mustLock is set; else that of entries holds
 	firstIndex uint64           // number of the result in entries[0]; see prepareSlot
 	head       atomic.Uint64    // number of the next result to take; approximate for readers without the lock
 	tail       atomic.Uint64    // number of the next result to add
 	hasOverrun bool
 	closed     bool
-	mustLock   atomic.Bool // results are added under mu only: hasOverrun, closed, or operations != nil
+	mustLock   atomic.Bool // results are added under mu only: hasOverrun, closed, operations != nil, or a weak order
 
 	polls           atomic.Uint64 // number of polls; approximate
 	lastMessagePoll atomic.Uint64 // number of the latest poll that took messages; approximate
@@ -98,16 +99,17 @@ type slotCounter struct {
 func (a *slotCounter) add(n uint64) { asym.StoreRelease(&a.freed, a.freed.Load()+n) }
 
 // newCompletionQueue allocates twice the depth. A program that counts on exactly its depth then
-// never overruns the queue.
+// never overruns the queue. With a weak order, the queue holds exactly its depth.
 func newCompletionQueue(a *adapter, depth int) *completionQueue {
-	q := &completionQueue{adapter: a, provider: a.provider, number: a.provider.queuesCreated.Add(1), entries: makeRing(depth), eventDescriptor: eventDescriptor{fd: noDescriptor}}
+	q := &completionQueue{adapter: a, provider: a.provider, number: a.provider.queuesCreated.Add(1), eventDescriptor: eventDescriptor{fd: noDescriptor}}
+	q.setEntries(makeRing(depth), depth)
 	q.endpoints.Store(new([]*queuePair))
 	q.callEnded.L = &q.mu
 	q.timer = q.checkModeration
 	if a.provider.options.CountOperations {
 		q.operations = new(nd.OperationStats)
-		q.mustLock.Store(true)
 	}
+	q.mustLock.Store(q.operations != nil || a.provider.weak != nil)
 	return q
 }
 
@@ -115,6 +117,14 @@ func (q *completionQueue) isOpen() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return !q.closed
+}
+
+// setEntries sets the ring of a queue of a depth.
+func (q *completionQueue) setEntries(entries []completion, depth int) {
+	q.entries, q.limit = entries, uint64(len(entries))
+	if q.provider.weak != nil {
+		q.limit = uint64(depth)
+	}
 }
 
 func makeRing(depth int) []completion { return make([]completion, 1<<bits.Len(uint(2*depth-1))) }
@@ -343,7 +353,7 @@ func (q *completionQueue) makeShared() {
 // reserveSlot returns the slot of the next result, nil if the queue is closed or full.
 func (q *completionQueue) reserveSlot(a *slotCounter) *completion {
 	tail, head := q.tail.Load(), q.head.Load()
-	if q.closed || q.hasOverrun || tail-head == uint64(len(q.entries)) {
+	if q.closed || q.hasOverrun || tail-head == q.limit {
 		q.overrun()
 		return nil
 	}
@@ -412,14 +422,14 @@ func (q *completionQueue) failureLocked(op string) error {
 func (q *completionQueue) capacity() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.entries)
+	return int(q.limit)
 }
 
 // Resize changes the depth. Queued results and their order are kept.
 func (q *completionQueue) Resize(depth int) error {
 	const op = "resize"
-	if depth < 1 || depth > maxCQDepth {
-		return q.opError(op, nd.InvalidParameter, fmt.Sprintf("depth %d, allowed 1 to %d", depth, maxCQDepth), "choose a depth within the limits")
+	if most := q.provider.limits.cqDepth; depth < 1 || depth > most {
+		return q.opError(op, nd.InvalidParameter, fmt.Sprintf("depth %d, allowed 1 to %d", depth, most), "choose a depth within the limits")
 	}
 	entries := makeRing(depth)
 	q.makeShared()
@@ -435,7 +445,7 @@ func (q *completionQueue) Resize(depth int) error {
 	for i := head; i != tail; i++ {
 		entries[(i-q.firstIndex)&uint64(len(entries)-1)] = *q.slot(i)
 	}
-	q.entries = entries
+	q.setEntries(entries, depth)
 	return nil
 }
 

@@ -54,6 +54,7 @@ func (q *completionQueue) Notify(ctx context.Context, t nd.NotifyType) error {
 	if werr != nil {
 		return canceled(ctx, werr, op, "completion queue")
 	}
+	q.provider.weak.delayEvent()
 	return err
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// If a fault plan has rules for this member, all its endpoints have faultBit in their state word, and so
+// If a fault plan has rules for this member, all its endpoints have slowBit in their state word, and so
 // take the slow path only. There, three places ask the plan about a request: its post, the moment before
 // it runs, and the moment before its result is queued. A message is looked up before it is stored into
 // its receive. Each place asks once for a request, however often the request is tried.

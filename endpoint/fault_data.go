@@ -57,7 +57,6 @@ func (ep *queuePair) faultAtReceivePost(r *receive) error {
 	if ep.faults() == nil {
 		return nil
 	}
-	r.isSingle = false // serveSendsFast leaves such a receive to the slow path
 	f, ok := ep.nextReceiveFault(faultplan.Post, r.capacity)
 	if !ok {
 		return nil

@@ -43,6 +43,9 @@ func (ep *queuePair) progressInto(q *completionQueue, room []nd.Result) (n int, 
 	if !ep.mu.LockBiased() && !ep.mu.TryLock() {
 		return 0, contended
 	}
+	if ep.weak != nil {
+		ep.weak.clock++
+	}
 	// Results of messages bypass the queue if nothing else is to be done before them and q has no earlier result.
 	if q == ep.rq.cq && ep.stateWord.Load() == uint32(connected) && ep.sq.completed == ep.sq.posted && !ep.serving && q.canBypass() && ep.conn.guardPeer.Connected() {
 		in, polls := ep.conn.in, q.polls.Load()
@@ -121,7 +124,7 @@ func (ep *queuePair) needsPolling() bool {
 	}
 	defer ep.mu.Unlock()
 	switch {
-	case ep.state() == disconnecting, ep.isDelayed():
+	case ep.state() == disconnecting, ep.isDelayed(), ep.weak.isBusy():
 		return true
 	case ep.req.next == ep.req.submitted:
 		return ep.resp.invalidating != nil

@@ -75,6 +75,10 @@ type Options struct {
 	// Faults returns the fault rules of a rank, as faultplan.Plan.For does; nil means none.
 	Faults func(rank int) *faultplan.Injector
 
+	// WeakOrder is the seed of a weak order: the provider delays and reorders what the model leaves open.
+	// nil means none.
+	WeakOrder *uint64
+
 	// EventHandler gets the events of connections and queues; see eventLog. nil means none.
 	EventHandler slog.Handler
 }
@@ -101,6 +105,8 @@ type Provider struct {
 	status *statuspage.Reporter
 	events *eventLog           // nil = no handler
 	faults *faultplan.Injector // nil = no fault rule names this member
+	limits *adapterLimits
+	weak   *weakOrder // nil = none
 
 	deferredMu sync.Mutex // held while deferred work runs
 
@@ -150,6 +156,10 @@ func New(m *shm.Member, o Options) (*Provider, error) {
 	}
 	if o.Faults != nil {
 		p.faults = o.Faults(p.arena.RankOf(m.ID()))
+	}
+	p.limits = &largeLimits
+	if o.WeakOrder != nil {
+		p.limits, p.weak = &smallLimits, newWeakOrder(*o.WeakOrder, m.ID())
 	}
 	p.endpoints.Store(new([]*queuePair))
 	p.mappings.list.Store(new([]*logicalMapping))

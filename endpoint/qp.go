@@ -38,9 +38,12 @@ func (s qpState) String() string { return stateText[s] }
 // shares a word with the state so that the fast path checks both with one comparison.
 const overrunBit = 1 << 8
 
-// faultBit of queuePair.stateWord says that a fault plan has rules for this member. It keeps requests and
-// messages from the fast path in the same way.
-const faultBit = 1 << 9
+// slowBit of queuePair.stateWord keeps requests and messages from the fast path in the same way. It is set
+// permanently if a provider has an option that only the slow path implements.
+const slowBit = 1 << 9
+
+// stateFlags are the bits of queuePair.stateWord that are no part of the state.
+const stateFlags = overrunBit | slowBit
 
 // queuePair is a queue pair. It is safe for concurrent use. Requests posted concurrently are ordered
 // arbitrarily.
@@ -49,7 +52,7 @@ type queuePair struct {
 	// many endpoints alternately, and the nearest cache holds few of their lines. The allocator puts
 	// 8 bytes before the first field. TestHotFieldsOfEndpointStayTogether guards the order.
 
-	stateWord       atomic.Uint32    // the qpState, which changes under mu, overrunBit and faultBit
+	stateWord       atomic.Uint32    // the qpState, which changes under mu, and stateFlags
 	uncompleted     atomic.Uint32    // requests that are not completed; see hasWork
 	requesterCopies bool             // this process copies the data of its requests where it can
 	batching        bool             // posts are deferred until SubmitRequestBatch
@@ -92,6 +95,8 @@ type queuePair struct {
 
 	counters endpointCounters
 	waiting  waitObserver // of the housekeeper
+
+	weak *weakEndpoint // nil = none
 }
 
 // sendQueue holds the counters of the initiator queue that every request changes. Requests of the
@@ -214,17 +219,18 @@ func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 	if err != nil {
 		return nil, err
 	}
+	most := a.provider.limits
 	for _, l := range []struct {
 		name           string
 		value          *int
 		ifZero, atMost int
 		status         nd.Status
 	}{
-		{"ReceiveDepth", &cfg.ReceiveDepth, defaultQueueDepth, maxQueueDepth, nd.InvalidParameter5},
-		{"InitiatorDepth", &cfg.InitiatorDepth, defaultQueueDepth, maxQueueDepth, nd.InvalidParameter6},
-		{"MaxReceiveSGE", &cfg.MaxReceiveSGE, minSGE, maxSGE, nd.InvalidParameter7},
-		{"MaxInitiatorSGE", &cfg.MaxInitiatorSGE, minSGE, maxSGE, nd.InvalidParameter8},
-		{"InlineSize", &cfg.InlineSize, 0, maxInline, nd.InvalidParameter9},
+		{"ReceiveDepth", &cfg.ReceiveDepth, defaultQueueDepth, most.queueDepth, nd.InvalidParameter5},
+		{"InitiatorDepth", &cfg.InitiatorDepth, defaultQueueDepth, most.queueDepth, nd.InvalidParameter6},
+		{"MaxReceiveSGE", &cfg.MaxReceiveSGE, minSGE, most.sge, nd.InvalidParameter7},
+		{"MaxInitiatorSGE", &cfg.MaxInitiatorSGE, minSGE, most.sge, nd.InvalidParameter8},
+		{"InlineSize", &cfg.InlineSize, 0, most.inline, nd.InvalidParameter9},
 	} {
 		if *l.value < 0 || *l.value > l.atMost {
 			if shared != nil && l.status > nd.InvalidParameter6 {
@@ -246,11 +252,8 @@ func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 		requesterCopies: a.provider.options.Executor != Target,
 		sq:              sendQueue{cq: initiatorCQ, depth: uint64(cfg.InitiatorDepth), slots: slotCounter{context: cfg.Context}},
 		rq:              recvQueue{cq: receiveCQ, depth: uint64(cfg.ReceiveDepth), slots: slotCounter{context: cfg.Context}},
-		limits:          queueLimits{max(cfg.MaxReceiveSGE, minSGE), max(cfg.MaxInitiatorSGE, minSGE), cfg.InlineSize},
+		limits:          queueLimits{max(cfg.MaxReceiveSGE, most.leastSGE), max(cfg.MaxInitiatorSGE, most.leastSGE), cfg.InlineSize},
 		life:            lifecycle{done: make(chan struct{})},
-	}
-	if a.provider.faults != nil {
-		ep.stateWord.Store(faultBit)
 	}
 	if a.provider.options.CountOperations {
 		ep.counters.operations = new(nd.OperationStats)
@@ -261,6 +264,12 @@ func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 	ep.errReceiveFull = ep.opError("receive", nd.NoMoreEntries, fmt.Sprintf("all %d receives of ReceiveDepth are outstanding", cfg.ReceiveDepth), "poll for results, then retry, or create the endpoint with a greater ReceiveDepth")
 	ep.errInitiatorFull = ep.opError("post", nd.NoMoreEntries, fmt.Sprintf("all %d requests of InitiatorDepth are outstanding", cfg.InitiatorDepth), "poll for results, then retry, or create the endpoint with a greater InitiatorDepth")
 	ep.allocateQueues()
+	if a.provider.weak != nil {
+		ep.weak = newWeakEndpoint(ep)
+	}
+	if a.provider.weak != nil || a.provider.faults != nil {
+		ep.stateWord.Store(slowBit)
+	}
 	if err := ep.makeSharedQP(); err != nil {
 		return nil, a.allocError(op, err)
 	}
@@ -347,7 +356,7 @@ func (ep *queuePair) makeSharedQP() error {
 	return err
 }
 
-func (ep *queuePair) state() qpState { return qpState(ep.stateWord.Load() &^ (overrunBit | faultBit)) }
+func (ep *queuePair) state() qpState { return qpState(ep.stateWord.Load() &^ stateFlags) }
 
 func (ep *queuePair) hasOverrun() bool { return ep.stateWord.Load()&overrunBit != 0 }
 
@@ -357,7 +366,7 @@ func (ep *queuePair) setState(s qpState) {
 	if s == connected && ep.state() != connected {
 		ep.logConnected()
 	}
-	for was := ep.stateWord.Load(); !ep.stateWord.CompareAndSwap(was, uint32(s)|was&(overrunBit|faultBit)); was = ep.stateWord.Load() {
+	for was := ep.stateWord.Load(); !ep.stateWord.CompareAndSwap(was, uint32(s)|was&stateFlags); was = ep.stateWord.Load() {
 	}
 	if s >= peerDisconnected && !isClosed(ep.life.done) {
 		close(ep.life.done)

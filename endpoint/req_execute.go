@@ -11,7 +11,7 @@ import (
 // execute runs or continues request r, the oldest that is not executed. It transfers at most *budget
 // bytes and subtracts them.
 func (ep *queuePair) execute(r *request, budget *uint64) outcome {
-	if r.flags.Has(nd.ReadFence) && ep.conn.hasReadsInFlight(1) {
+	if r.flags.Has(nd.ReadFence) && (ep.conn.hasReadsInFlight(1) || ep.weak.hasReads()) {
 		return ep.stall(r, stallOrder)
 	}
 	if r.draining {
@@ -63,7 +63,7 @@ func (ep *queuePair) executeBind(r *request) outcome {
 func (ep *queuePair) executeInvalidate(r *request) outcome {
 	done := false
 	if !r.draining {
-		if r.object.IsRegion() && ep.conn.hasUnexecutedRequests() {
+		if r.object.IsRegion() && (ep.conn.hasUnexecutedRequests() || ep.weak.hasReads()) {
 			return ep.stall(r, stallOrder) // the peer has not run all requests that may name the region's local token
 		}
 		var ok bool
@@ -117,7 +117,7 @@ func (ep *queuePair) copyOneSided(r *request, budget *uint64) outcome {
 		local, remote, right = &ep.sink, &ep.source, window.Read
 	}
 	*remote = window.Operand{Token: r.remoteToken, Rights: window.Remote | right, Peer: &ep.conn.guardPeer, BindCheck: &r.remoteBindCheck}
-	if r.transferred == 0 && (len(r.sges) > 1 || r.total > *budget || r.hasFaultWithin()) {
+	if r.transferred == 0 && (len(r.sges) > 1 || r.total > *budget || r.hasFaultWithin() || ep.weak != nil) {
 		// The whole range is checked before the first byte is copied.
 		remote.Address = r.remoteAddress
 		switch f := ep.guard.Check(remote, r.total); f {
@@ -129,18 +129,22 @@ func (ep *queuePair) copyOneSided(r *request, budget *uint64) outcome {
 		}
 	}
 	for r.transferred < r.total {
-		e := sgeAt(r.sges, r.transferred)
-		n := r.untilFault(min(uint64(e.Length), *budget))
-		if n == 0 {
+		if r.untilFault(*budget) == 0 {
 			return partial
 		}
+		at, n := ep.nextBytes(r, *budget)
+		if n == 0 {
+			return blocked
+		}
+		e := sgeAt(r.sges, at)
+		n = r.untilFault(min(n, uint64(e.Length)))
 		// e is a range of the program's memory, or of the bytes that the post copied (Inline).
 		if write {
 			r.setOperand(local, e, window.Read)
 		} else {
 			r.setOperand(local, e, window.Write)
 		}
-		remote.Address = r.remoteAddress + r.transferred
+		remote.Address = r.remoteAddress + at
 		_, sinkFault, sourceFault := ep.guard.Copy(&ep.sink, &ep.source, n)
 		remoteFault, localFault := sinkFault, sourceFault
 		if !write {
@@ -159,6 +163,7 @@ func (ep *queuePair) copyOneSided(r *request, budget *uint64) outcome {
 		}
 		r.transferred += n
 		*budget -= n
+		ep.weak.advanceRequest(r, n)
 	}
 	r.finish(nd.Success)
 	return executed

@@ -12,6 +12,9 @@ import (
 func (ep *queuePair) runRequests(budget *uint64) (progressed bool) {
 	for {
 		progressed = ep.completeRequests() || progressed
+		if ep.weak.hasReads() {
+			progressed = ep.weak.runReads(budget) || progressed
+		}
 		if ep.req.next == ep.req.submitted || ep.req.hasFailed {
 			return progressed
 		}
@@ -29,6 +32,9 @@ func (ep *queuePair) runRequests(budget *uint64) (progressed bool) {
 		out, handled := executed, false
 		if ep.faults() != nil {
 			out, handled = ep.faultBeforeExecute(r)
+		}
+		if ep.weak != nil && !handled {
+			out, handled = ep.weak.beforeExecute(r)
 		}
 		if !handled {
 			out = ep.execute(r, budget)
@@ -74,12 +80,15 @@ func (ep *queuePair) completeRequests() (progressed bool) {
 		r := ep.requestAt(ep.sq.completed)
 		if !r.finished {
 			// Executed but not finished: the request completes when the peer has released its last entry.
-			if ep.life.remoteReleased || !ep.conn.out.IsReleased(r.endEntry) {
+			if ep.life.remoteReleased || ep.weak.isAside(ep.sq.completed) || !ep.conn.out.IsReleased(r.endEntry) {
 				return progressed
 			}
 			r.finish(nd.Success)
 		}
 		if ep.faults() != nil && !r.postedAfterEnd && !ep.faultBeforeComplete(r) {
+			return progressed
+		}
+		if ep.weak != nil && !ep.weak.resultIsDue(r, ep.sq.completed) {
 			return progressed
 		}
 		ep.sq.completed++

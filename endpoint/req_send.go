@@ -145,8 +145,12 @@ func (ep *queuePair) copyToReceive(r *request, budget *uint64) outcome {
 		if r.untilFault(*budget) == 0 {
 			return partial
 		}
-		from, to := sgeAt(r.sges, r.transferred), sgeAt(ep.req.peerReceiveSGEs, r.transferred)
-		n := min(uint64(from.Length), uint64(to.Length), r.untilFault(*budget))
+		at, n := ep.nextBytes(r, *budget)
+		if n == 0 {
+			return blocked
+		}
+		from, to := sgeAt(r.sges, at), sgeAt(ep.req.peerReceiveSGEs, at)
+		n = r.untilFault(min(n, uint64(from.Length), uint64(to.Length)))
 		if n == 0 {
 			return ep.rejectReceive(r, nd.AccessViolation, "the entries of the posted receive hold less than its %d bytes", ep.req.peerReceiveCapacity)
 		}
@@ -166,6 +170,7 @@ func (ep *queuePair) copyToReceive(r *request, budget *uint64) outcome {
 		}
 		r.transferred += n
 		*budget -= n
+		ep.weak.advanceRequest(r, n)
 	}
 	entry := ring.Words{wire.Header(wire.SendPlaced, wire.FlagFirst|wire.FlagLast|r.entryFlags(), 0, 0), r.total}
 	if !ep.pushEntry(r, &entry, true) {

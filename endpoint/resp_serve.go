@@ -14,13 +14,14 @@ import (
 func (ep *queuePair) serveRing(budget *uint64) (progressed bool) {
 	c := ep.conn
 	entry := &ep.resp.entry
+	fast := ep.stateWord.Load()&slowBit == 0
 	for *budget > 0 {
 		if !ep.serving { // else resp.entry is served in part: its data exceeds a budget, or it waits
 			slot := c.in.Front() // loaded once: a faulty peer may withdraw the entry
 			if slot == nil {
 				break
 			}
-			if ep.serveSendFast(slot) || ep.serveWriteFast(slot) {
+			if fast && (ep.serveSendFast(slot) || ep.serveWriteFast(slot)) {
 				progressed = true
 				*budget -= min(*budget, ring.SlotSize)
 				continue
@@ -32,7 +33,14 @@ func (ep *queuePair) serveRing(budget *uint64) (progressed bool) {
 			ep.serving = true // from here on the slot is not read again: the peer can overwrite it
 		}
 		before := ep.resp.fragmentCopied
-		switch ep.serveEntry(entry, budget) {
+		out, handled := executed, false
+		if ep.weak != nil {
+			out, handled = ep.weak.beforeServe(entry)
+		}
+		if !handled {
+			out = ep.serveEntry(entry, budget)
+		}
+		switch out {
 		case blocked:
 			return progressed || ep.resp.fragmentCopied != before
 		case partial:
@@ -338,7 +346,7 @@ func (ep *queuePair) serveFragment(entry *wire.Entry, budget *uint64) outcome {
 	if entry.Flags&wire.FlagFirst != 0 {
 		whole = max(entry.FragmentLength, entry.RequestLength)
 	}
-	if ep.resp.fragmentCopied == 0 && whole > min(entry.FragmentLength, *budget) {
+	if ep.resp.fragmentCopied == 0 && (whole > min(entry.FragmentLength, *budget) || ep.weak != nil) {
 		if f := ep.guard.Check(local, whole); f != window.NoFault {
 			ep.failAccess(entry, local, whole, f)
 			return executed
@@ -348,9 +356,15 @@ func (ep *queuePair) serveFragment(entry *wire.Entry, budget *uint64) outcome {
 		if *budget == 0 {
 			return partial
 		}
-		n := min(entry.FragmentLength-ep.resp.fragmentCopied, *budget)
-		local.Address = entry.ReceiverAddress + ep.resp.fragmentCopied
-		*remote = window.Operand{Token: entry.SenderToken, Rights: window.Local | remoteRight, Address: entry.SenderAddress + ep.resp.fragmentCopied, Peer: &ep.conn.guardPeer, BindCheck: &ep.resp.remoteBindCheck}
+		at, n := ep.resp.fragmentCopied, entry.FragmentLength-ep.resp.fragmentCopied
+		if ep.weak != nil {
+			if at, n = ep.weak.fragmentPart(entry); n == 0 {
+				return blocked
+			}
+		}
+		n = min(n, *budget)
+		local.Address = entry.ReceiverAddress + at
+		*remote = window.Operand{Token: entry.SenderToken, Rights: window.Local | remoteRight, Address: entry.SenderAddress + at, Peer: &ep.conn.guardPeer, BindCheck: &ep.resp.remoteBindCheck}
 		_, sinkFault, sourceFault := ep.guard.Copy(&ep.sink, &ep.source, n)
 		switch f := sinkFault | sourceFault; f {
 		case window.NoFault:
@@ -366,12 +380,16 @@ func (ep *queuePair) serveFragment(entry *wire.Entry, budget *uint64) outcome {
 		}
 		ep.resp.fragmentCopied += n
 		*budget -= n
+		ep.weak.advanceFragment(n)
 	}
 	return executed
 }
 
 // serveWriteInEntry runs a Write whose data is in the ring entry.
 func (ep *queuePair) serveWriteInEntry(entry *wire.Entry) outcome {
+	if ep.weak != nil {
+		return ep.weak.placeWriteInEntry(entry)
+	}
 	ep.sink = window.Operand{Token: entry.Token, Rights: window.Remote | window.Write, Address: entry.ReceiverAddress, Endpoint: ep.number}
 	ep.source = window.Operand{Mem: entry.Payload[:entry.PayloadLength]}
 	n := uint64(entry.PayloadLength)

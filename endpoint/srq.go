@@ -36,15 +36,16 @@ func (a *adapter) CreateSharedReceiveQueue(ctx context.Context, cfg nd.SharedRec
 	if err := a.checkUsable(ctx, op); err != nil {
 		return nil, err
 	}
-	depth, sge := cfg.Depth, max(cfg.MaxSGE, minSGE)
+	most := a.provider.limits
+	depth, sge := cfg.Depth, max(cfg.MaxSGE, most.leastSGE)
 	if depth == 0 {
 		depth = defaultQueueDepth
 	}
 	switch {
-	case depth < 0 || depth > maxSharedDepth:
-		return nil, a.opError(op, nd.InvalidParameter3, fmt.Sprintf("Depth %d, at most %d", depth, maxSharedDepth), "see Adapter.Query for the limits")
-	case cfg.MaxSGE < 0 || cfg.MaxSGE > maxSGE:
-		return nil, a.opError(op, nd.InvalidParameter4, fmt.Sprintf("MaxSGE %d, at most %d", cfg.MaxSGE, maxSGE), "see Adapter.Query for the limits")
+	case depth < 0 || depth > most.sharedDepth:
+		return nil, a.opError(op, nd.InvalidParameter3, fmt.Sprintf("Depth %d, at most %d", depth, most.sharedDepth), "see Adapter.Query for the limits")
+	case cfg.MaxSGE < 0 || cfg.MaxSGE > most.sge:
+		return nil, a.opError(op, nd.InvalidParameter4, fmt.Sprintf("MaxSGE %d, at most %d", cfg.MaxSGE, most.sge), "see Adapter.Query for the limits")
 	case cfg.Threshold < 0 || cfg.Threshold > depth:
 		return nil, a.opError(op, nd.InvalidParameter5, fmt.Sprintf("Threshold %d, at most the depth of %d", cfg.Threshold, depth), "choose a threshold of at most the depth")
 	}
@@ -218,8 +219,8 @@ func (q *sharedReceiveQueue) Modify(depth, threshold int) error {
 	switch {
 	case q.closed:
 		return q.opError(op, nd.InvalidHandle, "the queue is closed", "create another")
-	case depth < 0 || depth > maxSharedDepth:
-		return q.opError(op, nd.InvalidParameter, fmt.Sprintf("depth %d, at most %d", depth, maxSharedDepth), "see Adapter.Query for the limits")
+	case depth < 0 || depth > q.adapter.provider.limits.sharedDepth:
+		return q.opError(op, nd.InvalidParameter, fmt.Sprintf("depth %d, at most %d", depth, q.adapter.provider.limits.sharedDepth), "see Adapter.Query for the limits")
 	case uint64(depth) < q.outstanding():
 		return q.opError(op, nd.BufferOverflow, fmt.Sprintf("depth %d, and %d receives are outstanding", depth, q.outstanding()), "retry when messages have taken some")
 	case threshold < 0 || threshold > depth:

@@ -116,7 +116,7 @@ func TestThisMachine(t *testing.T) {
 
 // The ranks of the trial job check the variables that users set.
 func TestVariablesAreChecked(t *testing.T) {
-	for _, name := range []string{softnd.EnvExec, softnd.EnvReceiveTimeout, softnd.EnvDebug} {
+	for _, name := range []string{softnd.EnvExec, softnd.EnvReceiveTimeout, softnd.EnvWeakOrder, softnd.EnvDebug} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv(name, "nonsense")
 			r, exit := ndinfo(t, "none", nil)

@@ -17,7 +17,6 @@ var examples = []example{
 	{"ndrun -n 1 ./master : -n 3 ./worker", "rank 0 runs one program, ranks 1 to 3 another"},
 	{"ndrun -n 8 --timeout 10m --bind-to core ./heat", "stop after 10 minutes; bind each rank to a core"},
 	{"ndrun -n 4 --wrap 2:valgrind ./heat", "run rank 2 under valgrind"},
-	{"ndrun -n 4 --stop-at-start 0,2 ./heat", "stop ranks 0 and 2 for a debugger"},
 }
 
 func printHelp(*command, string) error {

@@ -46,6 +46,7 @@ func init() { // not at the declaration: printHelp, which it refers to, reads it
 			{"--arena-size", "SIZE", "limit of the ranks' shared memory, such as 512M (default: the machine's)", setArenaSize, ""},
 			{"--faults", "FILE", "make the job fail on purpose, as FILE says (see docs/faults.md)", setFaults, ""},
 			{"--faults-seed", "N", "seed of the random faults (default: that of FILE, or a random one)", setFaultsSeed, ""},
+			{"--weak-order", "SEED", "delay and reorder requests as hardware may; SEED is a number, or random", setWeakOrder, "random"},
 			{"--bind-to", "WHERE", "none (default), core, socket, or list:CPUS such as list:0,2-3", setBinding, "none core socket list:"},
 			{"--report-bindings", "", "report on which processors each rank may run", setReportBindings, ""},
 			{"--dry-run", "", "print what would be started as each rank, and exit", setDryRun, ""},
@@ -84,6 +85,7 @@ type command struct {
 	hangAfter  time.Duration // 0 means never
 	grace      time.Duration // 0 means the launcher's default
 	arenaSize  uint64        // bytes; 0 means the default
+	weakOrder  string        // seed, a decimal number; "" means none
 	binding    binding
 	wraps      []wrap
 	stopped    rankSet

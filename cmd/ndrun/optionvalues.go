@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/docker/go-units"
 
+	"github.com/softnd/softnd"
 	"github.com/softnd/softnd/shm"
 )
 
@@ -156,6 +158,19 @@ func setArenaSize(c *command, s string) error {
 	}
 	c.arenaSize = uint64(size)
 	return nil
+}
+
+// setWeakOrder also sets the variable that the ranks read, behind what -genv may have set.
+func setWeakOrder(c *command, s string) error {
+	seed, err := strconv.ParseUint(s, 0, 64)
+	if s == "random" {
+		seed, err = uint64(rand.Uint32()), nil // short enough to be typed
+	}
+	if err != nil {
+		return errors.New("want a number from 0 to 2^64-1, or random")
+	}
+	c.weakOrder = strconv.FormatUint(seed, 10)
+	return setGlobalEnv(c, softnd.EnvWeakOrder+"="+c.weakOrder)
 }
 
 func setReportBindings(c *command, _ string) error {

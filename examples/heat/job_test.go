@@ -51,6 +51,21 @@ func TestJob(t *testing.T) {
 		}
 	}
 
+	t.Run("weak order", func(t *testing.T) {
+		seeds := 2
+		if os.Getenv("SOFTND_STRESS") == "1" {
+			seeds = 100
+		}
+		for seed := range seeds {
+			for _, executor := range []string{"auto", "target"} {
+				t.Setenv("SOFTND_EXEC", executor)
+				if out, ok := run(4, "SOFTND_WEAK_ORDER="+strconv.Itoa(seed), "-steps", "10", "-verify"); !ok || !strings.Contains(out, identical) {
+					t.Errorf("seed %d, %s: %v\n%s", seed, executor, ok, out)
+				}
+			}
+		}
+	})
+
 	t.Run("thin", func(t *testing.T) { // a row per rank, and nothing that changes
 		name := filepath.Join(t.TempDir(), "thin.png")
 		if err := os.WriteFile(name, encodePNG(t, image.NewGray(image.Rect(0, 0, 1, 5))), 0o666); err != nil {

@@ -50,6 +50,16 @@ func TestJob(t *testing.T) {
 			t.Errorf("%+v: exit 0 is %v\n%s", tc, ok, out)
 		}
 	}
+	seeds := 1
+	if os.Getenv("SOFTND_STRESS") == "1" {
+		seeds = 100
+	}
+	for seed := range seeds {
+		out, ok := run(3, "SOFTND_WEAK_ORDER="+strconv.Itoa(seed), "-seconds", "1")
+		if !ok || strings.Count(out, "; 0 bytes changed after an invalidation completed") != 1 {
+			t.Errorf("weak order with seed %d: exit 0 is %v\n%s", seed, ok, out)
+		}
+	}
 	out, ok := run(1, "")
 	if ok || !strings.Contains(out, "revoke: needs at least 2 ranks") {
 		t.Errorf("alone: exit 0 is %v\n%s", ok, out)

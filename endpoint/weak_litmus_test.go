@@ -1,0 +1,391 @@
+package endpoint
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
+)
+
+// The litmus tests of one-sided communication. Initiators A and B have two endpoints each, all connected with
+// target C, whose memory holds the locations x, y and z. Every outcome that the model allows must occur with some seed, and
+// no other outcome with any.
+
+// act is an action of one initiator.
+type act struct {
+	read     bool // else a Write of value
+	send     bool // else a message, whose receipt lets C look at its memory
+	endpoint int
+	location int
+	value    byte
+	flags    nd.OpFlags
+	wait     bool // for the results of all earlier requests, before the action
+	long     bool // of wordsOfLong words, each with the value
+}
+
+func write(location int, value byte) act { return act{location: location, value: value} }
+func read(location int) act              { return act{read: true, location: location} }
+
+func (a act) on(endpoint int) act { a.endpoint = endpoint; return a }
+func (a act) fenced() act         { a.flags |= nd.ReadFence; return a }
+func (a act) waiting() act        { a.wait = true; return a }
+
+const (
+	x, y, z     = 0, 1, 2
+	wordsOfLong = 16
+	spacing     = 256 // bytes between two locations
+)
+
+// litmus is one test. Its outcome begins with the values that Reads have returned. Then follow what C has seen, the final
+// values of the locations in final, and, if results is set, the order of results.
+type litmus struct {
+	name     string
+	initiate [2][]act
+	observe  func(at func(location, word int) byte) string // what C sees; "" = not yet
+	final    []int
+	results  bool   // "r" is that of the message
+	counted  bool   // how many results there are when C sees something
+	early    bool   // look at the sink of the only Read right after its post
+	allowed  string // outcomes
+}
+
+// seesInOrder lets C poll until second is set, and then look at first.
+func seesInOrder(first, firstWord, second, secondWord int) func(func(int, int) byte) string {
+	return func(at func(int, int) byte) string {
+		if at(second, secondWord) == 0 {
+			return ""
+		}
+		return fmt.Sprint(at(first, firstWord))
+	}
+}
+
+var litmusTests = []litmus{
+	{name: "store buffering", allowed: "01 10 11",
+		initiate: [2][]act{{write(x, 1), read(y)}, {write(y, 1), read(x)}}},
+	{name: "store buffering, two endpoints", allowed: "00 01 10 11",
+		initiate: [2][]act{{write(x, 1), read(y).on(1)}, {write(y, 1), read(x).on(1)}}},
+	{name: "store buffering, two endpoints, fence", allowed: "00 01 10 11", // a fence is about Reads of its endpoint
+		initiate: [2][]act{{write(x, 1), read(y).on(1).fenced()}, {write(y, 1), read(x).on(1).fenced()}}},
+	{name: "store buffering, two endpoints, completion", allowed: "01 10 11",
+		initiate: [2][]act{{write(x, 1), read(y).on(1).waiting()}, {write(y, 1), read(x).on(1).waiting()}}},
+
+	{name: "message passing", allowed: "00 01 10 11", // y, then x
+		initiate: [2][]act{{write(x, 1), write(y, 1)}, {read(y), read(x)}}},
+	{name: "message passing, fence", allowed: "00 01 11",
+		initiate: [2][]act{{write(x, 1), write(y, 1)}, {read(y), read(x).fenced()}}},
+	{name: "message passing, completion", allowed: "00 01 11",
+		initiate: [2][]act{{write(x, 1), write(y, 1)}, {read(y), read(x).waiting()}}},
+	{name: "message passing, two endpoints, fence", allowed: "00 01 10 11",
+		initiate: [2][]act{{write(x, 1), write(y, 1).on(1)}, {read(y), read(x).fenced()}}},
+	{name: "message passing, two endpoints, completion", allowed: "00 01 11",
+		initiate: [2][]act{{write(x, 1), write(y, 1).on(1).waiting()}, {read(y), read(x).waiting()}}},
+	{name: "message passing, polled", allowed: "1",
+		initiate: [2][]act{{write(x, 1), write(y, 1)}}, observe: seesInOrder(x, 0, y, 0)},
+	{name: "message passing, polled, two endpoints", allowed: "0 1",
+		initiate: [2][]act{{write(x, 1), write(y, 1).on(1)}}, observe: seesInOrder(x, 0, y, 0)},
+	{name: "message passing, polled, two endpoints, completion", allowed: "1",
+		initiate: [2][]act{{write(x, 1), write(y, 1).on(1).waiting()}}, observe: seesInOrder(x, 0, y, 0)},
+
+	{name: "load buffering", allowed: "00 01 10 11",
+		initiate: [2][]act{{read(x), write(y, 1)}, {read(y), write(x, 1)}}},
+	{name: "load buffering, fence", allowed: "00 01 10",
+		initiate: [2][]act{{read(x), write(y, 1).fenced()}, {read(y), write(x, 1).fenced()}}},
+	{name: "load buffering, completion", allowed: "00 01 10",
+		initiate: [2][]act{{read(x), write(y, 1).waiting()}, {read(y), write(x, 1).waiting()}}},
+
+	{name: "own Write, then Read", allowed: "1", initiate: [2][]act{{write(x, 1), read(x)}}},
+	{name: "own Read, then Write", allowed: "0 1", initiate: [2][]act{{read(x), write(x, 1)}}},
+	{name: "own Read, then Write, fence", allowed: "0", initiate: [2][]act{{read(x), write(x, 1).fenced()}}},
+	{name: "own Read, then Write, completion", allowed: "0", initiate: [2][]act{{read(x), write(x, 1).waiting()}}},
+	{name: "two Writes", allowed: "2", final: []int{x}, initiate: [2][]act{{write(x, 1), write(x, 2)}}},
+	{name: "two Writes, two endpoints", allowed: "1 2", final: []int{x}, initiate: [2][]act{{write(x, 1), write(x, 2).on(1)}}},
+	{name: "two Writes, two endpoints, completion", allowed: "2", final: []int{x}, initiate: [2][]act{{write(x, 1), write(x, 2).on(1).waiting()}}},
+
+	{name: "last word of a Write", allowed: "0 1",
+		initiate: [2][]act{{{location: x, value: 1, long: true}}}, observe: seesInOrder(x, 0, x, wordsOfLong-1)},
+	{name: "first word of a Write", allowed: "0 1",
+		initiate: [2][]act{{{location: x, value: 1, long: true}}}, observe: seesInOrder(x, wordsOfLong-1, x, 0)},
+	{name: "a Write, then a message", allowed: "1",
+		initiate: [2][]act{{{location: x, value: 1, long: true}, {send: true}}}, observe: nil},
+	{name: "sink of a Read, before its result", allowed: "0 1", early: true,
+		initiate: [2][]act{{write(x, 1), read(x).waiting()}}},
+	{name: "a Write, and then its result", allowed: "10 11", counted: true,
+		initiate: [2][]act{{write(x, 1)}}, observe: seesInOrder(x, 0, x, 0)},
+	{name: "results of a Send and its Receive", allowed: "00r 0r0", results: true, initiate: [2][]act{{{send: true}}}},
+	{name: "results of one endpoint", allowed: "01", results: true, initiate: [2][]act{{write(x, 1), write(y, 1)}}},
+	{name: "results of two endpoints", allowed: "01 10", results: true, initiate: [2][]act{{write(x, 1), write(y, 1).on(1)}}},
+}
+
+// stage has the sides of the litmus tests.
+type stage struct {
+	t          testing.TB
+	initiators [2]*side
+	target     *side
+	far        nd.WindowDescriptor
+	random     *rand.Rand
+}
+
+func newStage(t testing.TB, arena *shm.Arena, seed uint64) *stage {
+	t.Helper()
+	ctx := proctest.Context(t)
+	o := sideOptions{Options: Options{Executor: Executor(seed % 2), WeakOrder: &seed}, Size: 4096, OneQueue: true, Private: seed/2%2 == 1}
+	s := &stage{t: t, random: rand.New(rand.NewPCG(seed, 1))}
+	for _, to := range []**side{&s.target, &s.initiators[0], &s.initiators[1]} {
+		side, err := newSide(ctx, arena, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		*to = side
+	}
+	s.far = s.target.obey(order{Do: doRegionInfo}).Far
+	at := s.obey(s.target, order{Do: doListen}).Addr
+	for i := range 4 {
+		if i > 0 {
+			s.obey(s.target, order{Do: doEndpoint})
+		}
+		initiator := s.initiators[i/2]
+		if i%2 > 0 {
+			s.obey(initiator, order{Do: doEndpoint})
+		}
+		accepted := make(chan reply, 1)
+		go func() { accepted <- s.target.obey(order{Do: doAccept, Endpoint: i, In: 16, Out: 16}) }()
+		s.obey(initiator, order{Do: doConnect, Endpoint: i % 2, Addr: at, In: 16, Out: 16})
+		s.obey(initiator, order{Do: doComplete, Endpoint: i % 2})
+		if r := <-accepted; r.Status != nd.Success {
+			t.Fatal(r.Text)
+		}
+	}
+	return s
+}
+
+func (s *stage) obey(side *side, o order) reply {
+	s.t.Helper()
+	r := side.obey(o)
+	if r.Status != nd.Success {
+		s.t.Fatal(r.Text)
+	}
+	return r
+}
+
+func (s *stage) close() {
+	for _, side := range []*side{s.initiators[0], s.initiators[1], s.target} {
+		if err := side.leave(); err != nil {
+			s.t.Error(err)
+		}
+	}
+}
+
+// play runs one test, in one goroutine, and returns its outcome. The random numbers decide which side acts next.
+func (s *stage) play(l *litmus) string {
+	memory := s.target.region(0).bytes()
+	clear(memory)
+	var (
+		posted, done [2]int
+		seen, order  string
+		results      [8]nd.Result
+	)
+	look := func(location, word int) byte { return memory[spacing*location+8*word] }
+	sends := slices.ContainsFunc(l.initiate[0], func(a act) bool { return a.send })
+	if sends {
+		s.obey(s.target, orderOf(doReceive))
+	}
+	for step := 0; ; step++ {
+		if step > 1e6 {
+			s.t.Fatalf("%s: no end: posted %v, done %v", l.name, posted, done)
+		}
+		i := s.random.IntN(len(l.initiate))
+		acts, me := l.initiate[i], s.initiators[i]
+		buffers := me.region(0).bytes()
+		if n := posted[i]; n < len(acts) && !(acts[n].wait && done[i] < n) && s.random.IntN(2) == 0 {
+			s.post(me, &acts[n], n)
+			posted[i]++
+			if l.early && acts[n].read {
+				seen = fmt.Sprint(buffers[spacing*n])
+			}
+		}
+		for _, r := range results[:me.queues[0].Poll(results[:])] {
+			if r.Status != nd.Success {
+				s.t.Fatalf("%s: %v", l.name, r)
+			}
+			done[i]++
+			order += fmt.Sprint(r.RequestContext)
+		}
+		if l.observe != nil && seen == "" {
+			if seen = l.observe(look); seen != "" && l.counted {
+				seen += fmt.Sprint(done[0])
+			}
+		}
+		if n := s.target.queues[0].Poll(results[:]); n > 0 {
+			seen = fmt.Sprint(look(x, s.random.IntN(wordsOfLong)))
+			order += "r"
+			sends = false
+		}
+		if done[0] == len(l.initiate[0]) && done[1] == len(l.initiate[1]) && !sends && (l.observe == nil || seen != "") {
+			break
+		}
+	}
+	var outcome strings.Builder
+	for i, acts := range l.initiate {
+		for n, a := range acts {
+			if a.read && !l.early {
+				outcome.WriteString(fmt.Sprint(s.initiators[i].region(0).bytes()[spacing*n]))
+			}
+		}
+	}
+	outcome.WriteString(seen)
+	for _, location := range l.final {
+		outcome.WriteString(fmt.Sprint(look(location, 0)))
+	}
+	if l.results {
+		outcome.WriteString(order)
+	}
+	return outcome.String()
+}
+
+func orderOf(v verb) order { return order{Do: v} }
+
+// post posts an action. Its number is the request's context, and its place in the initiator's memory.
+func (s *stage) post(me *side, a *act, n int) {
+	s.t.Helper()
+	o := order{Do: doWrite, Endpoint: a.endpoint, Context: uint64(n), Far: at(s.far, spacing*a.location), Flags: a.flags, Parts: mine(spacing*n, 8)}
+	if a.long {
+		o.Parts[0].Len = 8 * wordsOfLong
+	}
+	value := a.value
+	switch {
+	case a.read:
+		o.Do = doRead
+	case a.send:
+		o.Do, o.Parts = doSend, nil
+	}
+	for i := range me.region(0).bytes()[spacing*n:][:8*wordsOfLong] {
+		me.region(0).bytes()[spacing*n+i] = value
+	}
+	s.obey(me, o)
+}
+
+// TestLitmus runs 300 seeds, and 10,000 with SOFTND_STRESS=1.
+func TestLitmus(t *testing.T) {
+	outcomes := make([]map[string]int, len(litmusTests))
+	for i := range outcomes {
+		outcomes[i] = map[string]int{}
+	}
+	arena := newArena(t)
+	for seed := range uint64(weakSeeds(300, 10_000)) {
+		s := newStage(t, arena, seed)
+		for i := range litmusTests {
+			l := &litmusTests[i]
+			outcome := s.play(l)
+			if !slices.Contains(strings.Fields(l.allowed), outcome) {
+				t.Errorf("%s: seed %d: outcome %s, allowed are %s", l.name, seed, outcome, l.allowed)
+			}
+			outcomes[i][outcome]++
+		}
+		s.close()
+	}
+	for i, l := range litmusTests {
+		t.Logf("%-52s %v", l.name, outcomes[i])
+		for _, outcome := range strings.Fields(l.allowed) {
+			if outcomes[i][outcome] == 0 {
+				t.Errorf("%s: outcome %s is allowed, but no seed has it", l.name, outcome)
+			}
+		}
+	}
+}
+
+// The same seed and program have the same outcomes.
+func TestWeakOrderReplays(t *testing.T) {
+	run := func(seed uint64) (all []string) {
+		s := newStage(t, newArena(t), seed)
+		defer s.close()
+		for i := range litmusTests {
+			all = append(all, s.play(&litmusTests[i]))
+		}
+		return all
+	}
+	different := map[string]bool{}
+	for seed := range uint64(8) {
+		first := run(seed)
+		for range 3 {
+			if again := run(seed); !slices.Equal(first, again) {
+				t.Errorf("seed %d: %v, and then %v", seed, first, again)
+			}
+		}
+		different[fmt.Sprint(first)] = true
+	}
+	if len(different) < 2 {
+		t.Errorf("all seeds have the same outcomes: %v", slices.Collect(maps.Keys(different)))
+	}
+}
+
+// A small card grants what the program asks for, and no more.
+func TestWeakOrderHasSmallLimits(t *testing.T) {
+	seed := uint64(1)
+	p := newPair(t, setup{Both: sideOptions{Options: Options{WeakOrder: &seed}, SGE: 1, QueueDepth: 3, InitiatorDepth: 8}})
+	info, err := p.a.local.adapter.Query(nd.InfoVersion2)
+	if err != nil || info.AdapterFlags.Has(nd.InOrderDMASupported) || info.MaxInitiatorSGE != 4 || info.MaxInlineDataSize != 96 || info.MaxOutboundReadLimit != 16 {
+		t.Errorf("%v, %+v", err, info)
+	}
+	p.a.refuse(nd.DataOverrun, order{Do: doWrite, Far: p.b.memory, Parts: append(mine(0, 8), mine(8, 8)...)})
+	for i := range uint64(4) {
+		p.a.must(order{Do: doWrite, Context: i, Far: p.b.memory, Parts: mine(0, 8)})
+	}
+	q := p.a.local.queues[initiatorQueue].(*completionQueue)
+	for !p.a.local.endpoint(0).(*queuePair).hasOverrun() {
+		q.progressAll()
+	}
+	if n := q.tail.Load(); n != 3 {
+		t.Errorf("the queue of depth 3 has overrun with %d results", n)
+	}
+}
+
+// Notify returns late.
+func TestWeakOrderDelaysNotify(t *testing.T) {
+	seed := uint64(1)
+	p := newPair(t, setup{Both: sideOptions{Options: Options{WeakOrder: &seed}}})
+	p.a.must(order{Do: doWrite, Far: p.b.memory, Parts: mine(0, 8)})
+	q := p.a.local.queues[initiatorQueue].(*completionQueue)
+	if err := q.Notify(t.Context(), nd.NotifyAny); err != nil || p.a.local.provider.weak.events.Load() != 1 {
+		t.Errorf("%v, %d events were delayed, want 1", err, p.a.local.provider.weak.events.Load())
+	}
+}
+
+// Writes are in memory at some time after their post, messages at some time before their result.
+func TestWeakOrderDelaysEffects(t *testing.T) {
+	const rounds = 64
+	seed := uint64(1)
+	p := newPair(t, setup{Both: sideOptions{Options: Options{WeakOrder: &seed}}})
+	source, sink := p.a.local.region(0).bytes(), p.b.local.region(0).bytes()
+	written, unserved, placed := 0, 0, 0
+	for i := range byte(rounds) {
+		source[0] = i + 1
+		p.a.must(order{Do: doWrite, Far: p.b.memory, Parts: mine(0, 8)})
+		if sink[0] == i+1 {
+			written++
+		}
+		p.a.results(initiatorQueue, 1)
+
+		p.b.must(order{Do: doReceive, Parts: mine(8, 8)})
+		p.a.must(order{Do: doSend, Parts: mine(0, 8)})
+		p.a.results(initiatorQueue, 1)
+		for len(p.b.must(order{Do: doPoll, Queue: receiveQueue, N: 1}).Results) == 0 {
+			if sink[8] == i+1 {
+				placed++
+			} else {
+				unserved++
+			}
+		}
+	}
+	if written == 0 || written == rounds {
+		t.Errorf("%d of %d Writes were in memory after their post", written, rounds)
+	}
+	if unserved == 0 || placed == 0 {
+		t.Errorf("%d polls before a message was in memory, %d polls after that", unserved, placed)
+	}
+}

@@ -1,0 +1,67 @@
+package endpoint
+
+import (
+	"slices"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// A Read may be set aside: later requests run before its data arrives. Its result still comes before
+// theirs, because requests complete in the order of posting.
+
+// mayOvertake reports whether later requests may overtake Read r.
+func (w *weakEndpoint) mayOvertake(r *request) bool {
+	return r.kind == nd.RequestRead && r.total > 0 && !r.flags.Has(nd.ReadFence) && !r.flags.Has(nd.ReadLocalInvalidate) &&
+		r.fault == nil && len(w.reads) < w.ep.req.readLimit
+}
+
+// hasReads reports whether Reads are set aside.
+func (w *weakEndpoint) hasReads() bool { return w != nil && len(w.reads) > 0 }
+
+// isAside reports whether a request is a Read that is set aside.
+func (w *weakEndpoint) isAside(number uint64) bool {
+	return w != nil && slices.Contains(w.reads, number)
+}
+
+// runReads runs the Reads that were set aside and are due, in any order. It transfers at most *budget bytes.
+// A Read that has begun goes on first: it may hold a bounce buffer.
+func (w *weakEndpoint) runReads(budget *uint64) (progressed bool) {
+	ep := w.ep
+	if ep.state() != connected {
+		return false
+	}
+	if ep.req.next != ep.req.submitted && ep.requestAt(ep.req.next).transferred > 0 {
+		return false // the entries of a message are consecutive
+	}
+	for at := 0; at < len(w.reads) && *budget > 0; {
+		number := w.reads[at]
+		r := ep.requestAt(number)
+		if !w.begun && !w.isDue(&w.request(number).read, w.draw(ofReads, number)>>1%64) {
+			at++
+			continue
+		}
+		before := r.transferred
+		out := ep.execute(r, budget)
+		progressed = progressed || out != blocked || r.transferred != before
+		w.begun = out != executed && (r.transferred > 0 || r.bounceIndex >= 0)
+		switch {
+		case out == executed:
+			w.reads = slices.Delete(w.reads, at, at+1)
+			ep.req.hasFailed = ep.req.hasFailed || r.finished && r.status != nd.Success
+			at = 0
+		case w.begun:
+			w.reads = slices.Insert(slices.Delete(w.reads, at, at+1), 0, number)
+			return progressed
+		default:
+			at++
+		}
+	}
+	return progressed
+}
+
+// dropReads forgets the Reads that are set aside, because all requests are canceled.
+func (w *weakEndpoint) dropReads() {
+	if w != nil {
+		w.reads, w.begun = w.reads[:0], false
+	}
+}
