@@ -27,7 +27,7 @@ type completionQueue struct {
 
 	mu         asym.BiasedMutex // guards the fields below
 	entries    []completion     // a ring; its size is a power of two
-	limit      uint64           // of results, if mustLock is set; else that of entries holds
+	limit      uint64           // results that the queue holds; len(entries) unless mustLock is set
 	firstIndex uint64           // number of the result in entries[0]; see prepareSlot
 	head       atomic.Uint64    // number of the next result to take; approximate for readers without the lock
 	tail       atomic.Uint64    // number of the next result to add

@@ -14,6 +14,9 @@ func (ep *queuePair) runRequests(budget *uint64) (progressed bool) {
 		progressed = ep.completeRequests() || progressed
 		if ep.weak.hasReads() {
 			progressed = ep.weak.runReads(budget) || progressed
+			if ep.weak.begun {
+				return progressed
+			}
 		}
 		if ep.req.next == ep.req.submitted || ep.req.hasFailed {
 			return progressed

@@ -67,8 +67,8 @@ type weakEndpoint struct {
 	order    *weakOrder
 	clock    uint64        // steps so far
 	requests []weakRequest // parallel to requester.requests
-	reads    []uint64      // numbers of the Reads that are set aside, see setAside
-	begun    bool          // the first of them has copied some bytes: it goes on before all others
+	reads    []uint64      // numbers of the Reads that are set aside, see weak_reads.go
+	begun    bool          // the first of them has copied some bytes: no other request runs before its end
 	message  weakMessage
 
 	idleRounds int // of the engine, since the program last drove the endpoint

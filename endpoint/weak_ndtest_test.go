@@ -19,7 +19,37 @@ var lenient = []string{
 	"C119", "C120", "C121", // nd.InOrderDMASupported
 }
 
-// TestWeakOrderConforms runs the scenarios of the model with several seeds.
+// weakSeeds returns the number of seeds of a test: few, or full with SOFTND_STRESS=1.
+func weakSeeds(few, full int) int {
+	switch {
+	case os.Getenv("SOFTND_STRESS") == "1":
+		return full
+	case raceDetector:
+		return min(few, 10)
+	}
+	return few
+}
+
+// weakConfig returns the configuration of the suite for a seed.
+func weakConfig(t *testing.T, seed uint64) ndtest.Config {
+	arena := newArena(t)
+	open := func() (nd.Provider, error) {
+		member, err := arena.Join(shm.NoRank)
+		if err != nil {
+			return nil, err
+		}
+		p, err := New(member, Options{
+			Executor: Executor(seed % 2), ReceiveTimeout: conformanceTimeout, disconnectTimeout: conformanceTimeout, WeakOrder: &seed,
+		})
+		if err != nil {
+			return nil, errors.Join(err, member.Leave())
+		}
+		return hosted{p, member}, nil
+	}
+	return ndtest.Config{Open: open, PrivateMemory: seed/2%2 == 1, ReceiveTimeout: conformanceTimeout, DisconnectTimeout: conformanceTimeout}
+}
+
+// TestWeakOrderConforms runs the scenarios of the model.
 func TestWeakOrderConforms(t *testing.T) {
 	var only []string
 	for _, sc := range ndtest.Scenarios() {
@@ -28,31 +58,18 @@ func TestWeakOrderConforms(t *testing.T) {
 		}
 	}
 	for seed := range uint64(weakSeeds(4, 100)) {
-		executor := []Executor{Auto, Target}[seed%2]
-		private := seed%4 >= 2
-		t.Run(fmt.Sprintf("%d/%v/%v", seed, executor, private), func(t *testing.T) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel() // a run sleeps most of the time
-			arena := newArena(t)
-			open := func() (nd.Provider, error) {
-				member, err := arena.Join(shm.NoRank)
-				if err != nil {
-					return nil, err
-				}
-				p, err := New(member, Options{Executor: executor, ReceiveTimeout: conformanceTimeout, disconnectTimeout: conformanceTimeout, WeakOrder: &seed})
-				if err != nil {
-					return nil, errors.Join(err, member.Leave())
-				}
-				return hosted{p, member}, nil
-			}
-			ndtest.Run(t, ndtest.Config{Open: open, PrivateMemory: private, ReceiveTimeout: conformanceTimeout, DisconnectTimeout: conformanceTimeout, Only: only})
+			cfg := weakConfig(t, seed)
+			cfg.Only = only
+			ndtest.Run(t, cfg)
 		})
 	}
 }
 
-// weakSeeds returns the number of seeds of a test: few, or full if SOFTND_STRESS is set.
-func weakSeeds(few, full int) int {
-	if os.Getenv("SOFTND_STRESS") != "" {
-		return full
+// TestWeakOrderStress runs the stress test of the suite, which checks the bytes of each transfer.
+func TestWeakOrderStress(t *testing.T) {
+	for seed := range uint64(weakSeeds(4, 100)) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { ndtest.Stress(t, weakConfig(t, seed), seed, 3) })
 	}
-	return few
 }

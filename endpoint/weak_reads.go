@@ -24,7 +24,7 @@ func (w *weakEndpoint) isAside(number uint64) bool {
 }
 
 // runReads runs the Reads that were set aside and are due, in any order. It transfers at most *budget bytes.
-// A Read that has begun goes on first: it may hold a bounce buffer.
+// A Read that has begun holds a bounce buffer, perhaps, so no other request runs before its end.
 func (w *weakEndpoint) runReads(budget *uint64) (progressed bool) {
 	ep := w.ep
 	if ep.state() != connected {
