@@ -47,8 +47,9 @@ func init() {
 
 // plays are further roles of ranks.
 var plays = map[string]func(args []string) error{
-	"lines": playLines,
-	"hash":  playHash,
+	"lines":   playLines,
+	"hash":    playHash,
+	"working": playWorking,
 }
 
 // rank prints its job's variables and ends as its first argument says.
