@@ -78,13 +78,17 @@ func fileError(err error) error {
 	return err
 }
 
-// mmapError is the error of an mmap of size bytes, with the remedy.
+// mmapError is the error of an mmap of size bytes. The kernel says ENOMEM if the address space limit does not allow them.
+//
+// Errors: [NoMemoryError].
 func mmapError(size uint64, err error) error {
-	err = fmt.Errorf("mmap of %d bytes: %w", size, err)
-	if errors.Is(err, unix.ENOMEM) {
-		return fmt.Errorf("%w: raise the address space limit (ulimit -v), or use a smaller arena (ndrun --arena-size)", err)
+	var lim unix.Rlimit
+	if !errors.Is(err, unix.ENOMEM) || unix.Getrlimit(unix.RLIMIT_AS, &lim) != nil || lim.Cur == unix.RLIM_INFINITY {
+		return fmt.Errorf("mmap of %d bytes: %w (too many mappings? see vm.max_map_count)", size, err)
 	}
-	return err
+	left := lim.Cur - min(lim.Cur, syslimit.AddressSpaceInUse())
+	return &NoMemoryError{Requested: size, Available: min(left, size-1), Limit: "the address space limit (ulimit -v)",
+		Hint: "raise the limit, or use a smaller arena (ndrun --arena-size)"}
 }
 
 // reserveStep is how many bytes one fallocate reserves. A signal interrupts a fallocate and undoes

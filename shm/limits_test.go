@@ -113,7 +113,7 @@ var roleAddressSpaceLimit = proctest.Role("limit address space", func(self *proc
 		return err
 	}
 	_, err = mapWhole(small.File(), 2*limit)
-	if err == nil || !strings.HasSuffix(err.Error(), "cannot allocate memory: raise the address space limit (ulimit -v), or use a smaller arena (ndrun --arena-size)") {
+	if err == nil || checkShortage(err, 2*limit) != nil || !strings.Contains(err.Error(), "the address space limit (ulimit -v)") {
 		return fmt.Errorf("mmap beyond the limit: %w", err)
 	}
 	return small.Close()
@@ -215,8 +215,8 @@ var roleCgroup = proctest.Role("limit by cgroup", func(self *proctest.Self) erro
 	return m.Leave()
 })
 
-// ownCgroup creates a memory cgroup below this process's, or returns why it cannot.
-func ownCgroup(t *testing.T) (dir string, limitFile string, err error) {
+// ownCgroup creates a memory cgroup with a limit in bytes below this process's, or returns why it cannot.
+func ownCgroup(t *testing.T, bytes uint64) (dir string, limitFile string, err error) {
 	err = errors.New("no memory controller")
 	for _, parent := range cgroup.Dirs("memory") {
 		dir := filepath.Join(parent, fmt.Sprintf("softnd-shm-test-%d", os.Getpid()))
@@ -228,7 +228,7 @@ func ownCgroup(t *testing.T) (dir string, limitFile string, err error) {
 			proctest.Eventually(t, "the cgroup is empty and removed", func() bool { return unix.Rmdir(dir) == nil })
 		})
 		for _, limit := range []string{"memory.max", "memory.limit_in_bytes"} { // of versions 2 and 1
-			if err = os.WriteFile(filepath.Join(dir, limit), []byte(fmt.Sprint(cgroupLimit)), 0); err == nil {
+			if err = os.WriteFile(filepath.Join(dir, limit), []byte(fmt.Sprint(bytes)), 0); err == nil {
 				return dir, limit, nil
 			}
 		}
@@ -237,7 +237,7 @@ func ownCgroup(t *testing.T) (dir string, limitFile string, err error) {
 }
 
 func TestMemoryCgroupLimitIsReported(t *testing.T) {
-	dir, limit, err := ownCgroup(t)
+	dir, limit, err := ownCgroup(t, cgroupLimit)
 	if err != nil {
 		t.Skipf("no memory cgroup can be made here: %v", err)
 	}

@@ -36,6 +36,18 @@ func TotalMemory() (bytes uint64, ok bool) {
 	return memoryLine(meminfo, "MemTotal")
 }
 
+// AddressSpaceInUse returns the size of this process's mappings in bytes, which the address space limit counts. It
+// returns 0 if /proc does not show it.
+func AddressSpaceInUse() (bytes uint64) {
+	statm, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0
+	}
+	first, _, _ := strings.Cut(string(statm), " ")
+	pages, _ := strconv.ParseUint(first, 10, 64) // 0 if the kernel writes anything else
+	return pages * uint64(os.Getpagesize())
+}
+
 // memoryMargin returns the part of a limit that arenas must not reserve. The processes need it:
 // their stacks and heaps grow, and the kernel needs page tables for them. Without a margin, the
 // kernel would kill a process soon after an arena has reserved everything. Processes that reserve at

@@ -16,6 +16,9 @@ func TestMemoryIsKnown(t *testing.T) {
 	if _, ok := memoryLine([]byte("MemTotal: 1 kB\n"), "NoSuchLine"); ok {
 		t.Error("/proc/meminfo has NoSuchLine")
 	}
+	if n := AddressSpaceInUse(); n < 1<<20 || n > 1<<47 {
+		t.Errorf("the address space of this process has %d bytes", n)
+	}
 }
 
 func TestCgroupFilesAreParsed(t *testing.T) {

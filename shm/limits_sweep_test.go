@@ -1,0 +1,156 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/syslimit"
+)
+
+// Under every limit from 1 MiB to 2 GiB, an allocation either succeeds or fails with an error. After a success, all its
+// bytes can be written: a page that is not there would raise SIGBUS, which ends the role. The error says how much was
+// wanted, how much there is, and which limit it was.
+
+// sweepFill is how many bytes one process writes at most. More would only take longer.
+const sweepFill = 48 << 20
+
+// sweepLimits are the limits that a process can have, by the name of the case.
+var sweepLimits = map[string]func(bytes uint64) error{
+	"arena size": func(uint64) error { return nil }, // the role asks for that size
+	"file size":  func(n uint64) error { return unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: n, Max: n}) },
+	"address space": func(n uint64) error { // in addition to what the Go runtime has and needs
+		n += syslimit.AddressSpaceInUse() + 64<<20
+		return unix.Setrlimit(unix.RLIMIT_AS, &unix.Rlimit{Cur: n, Max: n})
+	},
+	"memory cgroup": func(uint64) error { return nil }, // the test has moved the process
+}
+
+var roleSweep = proctest.Role("limits", playSweep)
+
+func playSweep(self *proctest.Self) error {
+	kind := self.Args[0]
+	limit, err := strconv.ParseUint(self.Args[1], 10, 64)
+	if err != nil {
+		return err
+	}
+	if _, err := self.Hear(); err != nil {
+		return err
+	}
+	if err := sweepLimits[kind](limit); err != nil {
+		return err
+	}
+	asked := uint64(0)
+	if kind == "arena size" {
+		asked = limit
+	}
+	return errors.Join(sweep(self, asked), sweepTooLarge(limit, asked))
+}
+
+// sweepTooLarge creates an arena that is larger than the limit, if the limit applies to it.
+func sweepTooLarge(limit, asked uint64) error {
+	a, err := Create(Config{Size: max(asked, 2*limit)})
+	if err == nil {
+		return a.Close()
+	}
+	return checkShortage(err, 0)
+}
+
+// sweep creates an arena of the default size, or of asked bytes, and allocates.
+func sweep(self *proctest.Self, asked uint64) error {
+	a, err := Create(Config{Size: asked})
+	if err != nil {
+		self.Say("%v", err)
+		return checkShortage(err, 0)
+	}
+	m, err := a.Join(NoRank)
+	if err != nil {
+		self.Say("%v", err)
+		return errors.Join(checkShortage(err, 0), a.Close())
+	}
+	r := rand.New(rand.NewPCG(asked, 1))
+	var held []Offset
+	written := 0
+	said := "no allocation failed"
+	for range 200 {
+		n := 1 + r.Uint64N(1<<(6+r.IntN(20)))
+		if r.IntN(10) == 0 {
+			n = a.geo.size * uint64(1+r.IntN(4)) / 2
+			if r.IntN(2) == 0 { // more than any limit
+				n += 1 << 40
+			}
+		}
+		if off, err := m.Alloc(n); err != nil {
+			said = err.Error()
+			if err := checkShortage(err, n); err != nil {
+				return err
+			}
+		} else if b, err := a.Bytes(off, n); err != nil {
+			return err
+		} else if written += int(min(n, sweepFill)); written < sweepFill {
+			fill(b, byte(n))
+			held = append(held, off)
+		} else {
+			held = append(held, off)
+			b[0], b[n-1] = 1, 1
+		}
+		if len(held) > 0 && (r.IntN(4) == 0 || written > sweepFill) {
+			if err := m.Free(held[0]); err != nil {
+				return err
+			}
+			held, written = held[1:], min(written, sweepFill)
+		}
+	}
+	self.Say("%s", said)
+	return errors.Join(m.Leave(), a.Close())
+}
+
+// checkShortage checks an error of an allocation of n bytes; 0 = it does not know how many.
+func checkShortage(err error, n uint64) error {
+	short, ok := errors.AsType[*NoMemoryError](err)
+	switch {
+	case !ok && strings.Contains(err.Error(), "arena size: want at least ") && strings.Contains(err.Error(), "(asked "):
+		return nil // an arena of that size holds nothing
+	case !ok:
+		return fmt.Errorf("no NoMemoryError: %w", err)
+	case short.Requested < n || short.Requested == 0 || short.Available >= short.Requested || short.Limit == "" || short.Hint == "":
+		return fmt.Errorf("wanted %d, left %d, limit %q, hint %q: %w", short.Requested, short.Available, short.Limit, short.Hint, err)
+	}
+	return nil
+}
+
+func TestEveryLimit(t *testing.T) {
+	for kind := range sweepLimits {
+		for mib := uint64(1); mib <= 2048; mib *= 2 {
+			t.Run(fmt.Sprintf("%s/%d MiB", kind, mib), func(t *testing.T) {
+				if raceEnabled && kind != "arena size" && kind != "file size" {
+					t.Skip("the race detector itself needs more memory")
+				}
+				p := proctest.Start(t, proctest.Command(roleSweep, kind, strconv.FormatUint(mib<<20, 10)))
+				if kind == "memory cgroup" {
+					if mib < 64 { // the process itself needs some
+						t.Skip("no Go process runs in so little memory")
+					}
+					dir, _, err := ownCgroup(t, mib<<20)
+					if err == nil {
+						err = os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(p.PID())), 0)
+					}
+					if err != nil {
+						t.Skipf("no memory cgroup can be made here: %v", err)
+					}
+				}
+				p.Say("go")
+				p.Wait()
+				t.Log(p.Out.String())
+			})
+		}
+	}
+}
