@@ -31,11 +31,19 @@ func (j *Job) Barrier(ctx context.Context) error {
 	return j.barrier(ctx, "barrier")
 }
 
+// inStep returns an error if an earlier collective call has failed. The caller holds j.collective.
+func (j *Job) inStep() error {
+	if j.broken == nil {
+		return nil
+	}
+	return &nd.OpError{Op: "barrier", Object: "job", Status: nd.InvalidDeviceState, Err: j.broken,
+		Detail: "an earlier barrier of this rank has failed, and the ranks are no longer in step", Next: "start the job again"}
+}
+
 // barrier is Barrier, called by op. The caller holds j.collective.
 func (j *Job) barrier(ctx context.Context, op string) error {
-	if j.broken != nil {
-		return &nd.OpError{Op: "barrier", Object: "job", Status: nd.InvalidDeviceState, Err: j.broken,
-			Detail: "an earlier barrier of this rank has failed, and the ranks are no longer in step", Next: "start the job again"}
+	if err := j.inStep(); err != nil {
+		return err
 	}
 	ticket := j.group.Arrive()
 	if j.spin(ticket) {
@@ -150,6 +158,9 @@ func (j *Job) Exchange(ctx context.Context, blob []byte) ([][]byte, error) {
 	if err := j.usable("exchange"); err != nil {
 		return nil, err
 	}
+	if err := j.inStep(); err != nil {
+		return nil, err
+	}
 	heap := j.member
 	off, err := heap.Alloc(uint64(max(len(blob), 1)))
 	if err != nil {
@@ -184,7 +195,8 @@ func (j *Job) Exchange(ctx context.Context, blob []byte) ([][]byte, error) {
 				Detail: fmt.Sprintf("the blobs of all ranks together have more than %d bytes", j.exchangeLimit), Next: "raise the limit with WithExchangeLimit in all ranks, or transfer the bytes with Write or Read"}
 			break
 		}
-		if err != nil {
+		if err != nil { // and this rank does not reach the next barrier
+			j.broken = err
 			return nil, fmt.Errorf("softnd: exchange: %w", err)
 		}
 		left -= uint64(len(all[rank]))

@@ -57,7 +57,8 @@ func newScribbler(t *testing.T, a *shm.Arena, r *rand.Rand) *scribbler {
 	}
 	// As LAYOUT.txt has it; of each table the part that so few ranks use.
 	entries, heap := uint64(a.Info().WindowTable), uint64(a.Info().HeapStart)
-	chunks := entries + shm.WindowEntries*shm.WindowEntrySize
+	const faultRules = 64 << 10
+	chunks := entries + shm.WindowEntries*shm.WindowEntrySize + faultRules
 	const header, record, rankRecord, statusPage = 4096, 512, 64, 8192
 	rankRecords := uint64(header + maxMembers*record)
 	statusPages := rankRecords + shm.MaxRanks*rankRecord

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/softnd/softnd/endpoint/internal/wire"
+	"github.com/softnd/softnd/internal/failpoint"
 	"github.com/softnd/softnd/internal/faultplan"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
@@ -143,6 +144,7 @@ func (c *connector) newRecord(op string, peer *shm.Peer) (*connection, error) {
 	if err != nil {
 		return nil, c.adapter.allocError(op, err)
 	}
+	failpoint.Reach(failpoint.RecordAllocated)
 	rec, err := shm.At[wire.ConnectionRecord](p.arena, off)
 	if err != nil {
 		return nil, c.adapter.allocError(op, err)
@@ -157,6 +159,7 @@ func (c *connection) sendRequest(local, remote uint16, ep *queuePair, params nd.
 	rec.Port[active], rec.Port[passive] = uint32(local), uint32(remote)
 	c.fillRecord(ep, params)
 	rec.State.Store(uint32(connRequested))
+	failpoint.Reach(failpoint.RecordFilled)
 	p.track(c)
 	_ = c.peer.SendMail(c.offset, &rec.Link) // if the peer is gone by now, the wait notices
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/asym"
+	"github.com/softnd/softnd/internal/failpoint"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 	"github.com/softnd/softnd/window"
@@ -104,7 +105,9 @@ func (c *connection) transition(to connState, from ...connState) (moved bool) {
 		}
 	})
 	if moved {
+		failpoint.Reach(failpoint.StateChanged)
 		c.peer.Wake()
+		failpoint.Reach(failpoint.PeerRung)
 	}
 	return moved
 }
@@ -182,6 +185,7 @@ func (c *connection) attach(ep *queuePair) error {
 	ep.adapter.domain.AddHazard(c.hazard, c.peer)
 	c.attached = true
 	ep.inbound.Store(c.in)
+	failpoint.Reach(failpoint.RequestAttached)
 	return nil
 }
 
@@ -230,6 +234,7 @@ func (c *connection) hasReceive() bool {
 	posted := c.peerQP.Posted.Load()                       // ORDER receive-posted: pairs with the stores in queuePair.publishPosted
 	smallReceivesEnd := c.peerQP.SmallReceivesEnd.Load()   // ORDER receive-limit: after posted; pairs with the store in queuePair.publishSmallReceive
 	smallReceiveBytes := c.peerQP.SmallReceiveBytes.Load() // ORDER receive-room: after smallReceivesEnd; pairs with the store in queuePair.publishSmallReceive
+	failpoint.Reach(failpoint.CreditRefreshed)
 	return c.credit.refresh(pushed, posted, c.receiveCount, smallReceivesEnd, smallReceiveBytes)
 }
 
@@ -285,6 +290,7 @@ func (c *connection) detach() {
 	}
 	defer c.provider.waiters.EndCall()
 	c.writeRecord(func() { c.record.Detached[c.side].Store(wire.DetachedQP) }) // ORDER detached: pairs with the load in release
+	failpoint.Reach(failpoint.Detached)
 	c.peer.Wake()
 	c.provider.runOrDefer(c.release)
 }
@@ -318,10 +324,12 @@ func (c *connection) release() bool {
 	}
 	c.mu.Unlock()
 	p.mu.Unlock()
+	failpoint.Reach(failpoint.RecordDetached)
 	c.peer.Wake()
 	if c.side == active {
 		// The record is allocated memory of this member; see memoryRegion.finishClose for what Free may report.
 		_ = p.member.Free(c.offset)
+		failpoint.Reach(failpoint.RecordFreed)
 	}
 	return true
 }

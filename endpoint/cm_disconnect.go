@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/softnd/softnd/internal/failpoint"
 	"github.com/softnd/softnd/internal/faultplan"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
@@ -96,6 +97,7 @@ func (ep *queuePair) beginDisconnect() bool {
 	}
 	ep.life.disconnectDeadline = time.Now().Add(ep.provider.options.disconnectTimeout)
 	c.writeRecord(func() { c.record.Disconnected[c.side].Swap(1) }) // ORDER disconnected: pairs with the load in queuePair.progressLocked; ORDER hazard: then the load in releasePeerState
+	failpoint.Reach(failpoint.Disconnected)
 	c.peer.Wake()
 	ep.tearDown()
 	if peerWasFirst && ep.state() == disconnecting {

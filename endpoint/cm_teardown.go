@@ -6,6 +6,7 @@ import (
 
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/asym"
+	"github.com/softnd/softnd/internal/failpoint"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/window"
@@ -167,6 +168,7 @@ func (ep *queuePair) releasePeerState() bool {
 			ep.completeBlamed()
 		}
 	}
+	failpoint.Reach(failpoint.LastEntriesRead)
 	ep.life.remoteReleased = true
 	ep.cancelReceives()
 	if ep.resp.invalidating != nil {

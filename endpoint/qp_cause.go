@@ -6,6 +6,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/softnd/softnd/internal/failpoint"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -20,6 +21,7 @@ func (ep *queuePair) publishReason() {
 	if errors.As(ep.life.cause, &why) {
 		n := copy(ep.localQP.Reason[:], why.Op+": "+why.Detail)
 		ep.localQP.ReasonLength.Store(uint32(n)) // ORDER reason: before the swap in transition; pairs with the load in connection.reason
+		failpoint.Reach(failpoint.ReasonStored)
 	}
 }
 

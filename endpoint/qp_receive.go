@@ -5,6 +5,7 @@ import (
 
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/asym"
+	"github.com/softnd/softnd/internal/failpoint"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 	"github.com/softnd/softnd/window"
@@ -140,6 +141,7 @@ func (ep *queuePair) publishPosted(room uint64) {
 	} else {
 		ep.localQP.Posted.Swap(ep.rq.posted) // ORDER receive-posted: pairs with the load in connection.hasReceive
 	}
+	failpoint.Reach(failpoint.ReceivePosted)
 	if c.peerQP.NeedWakeup.Load() != 0 { // ORDER need-wakeup: after Posted; pairs with the swap and the barrier in requestWakeup
 		c.peer.Wake()
 	}
@@ -152,8 +154,10 @@ func (ep *queuePair) publishSmallReceive(room uint64) {
 		room = min(room, ep.smallReceives.capacity)
 	}
 	ep.smallReceives.end, ep.smallReceives.capacity = ep.rq.posted, room
-	asym.StoreRelease(&ep.localQP.SmallReceiveBytes, room)                // ORDER receive-room: before SmallReceivesEnd; pairs with the load in connection.hasReceive
+	asym.StoreRelease(&ep.localQP.SmallReceiveBytes, room) // ORDER receive-room: before SmallReceivesEnd; pairs with the load in connection.hasReceive
+	failpoint.Reach(failpoint.RoomStored)
 	asym.StoreRelease(&ep.localQP.SmallReceivesEnd, ep.smallReceives.end) // ORDER receive-limit: before Posted; pairs with the load in connection.hasReceive
+	failpoint.Reach(failpoint.LimitStored)
 }
 
 // canFill reports whether the token of e allows a message to be stored in e at this moment.

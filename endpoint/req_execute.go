@@ -4,6 +4,7 @@ import (
 	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/asym"
+	"github.com/softnd/softnd/internal/failpoint"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/window"
 )
@@ -221,7 +222,8 @@ func (ep *queuePair) requestWakeup() {
 	if !ep.wakeupRequested && ep.provider.hasArmedDoorbell() {
 		ep.wakeupRequested = true
 		ep.localQP.NeedWakeup.Swap(1) // ORDER need-wakeup: pairs with the loads in queuePair.publishPosted and queuePair.releaseEntries
-		asym.HeavyGlobal()            // for peers that store without a barrier; see ring.NewProducer
+		failpoint.Reach(failpoint.WakeupRequested)
+		asym.HeavyGlobal() // for peers that store without a barrier; see ring.NewProducer
 	}
 }
 

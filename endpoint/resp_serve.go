@@ -5,6 +5,7 @@ import (
 
 	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
+	"github.com/softnd/softnd/internal/failpoint"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/window"
 )
@@ -92,6 +93,7 @@ func (ep *queuePair) releaseEntries(alwaysWake bool) {
 	} else {
 		c.in.ReleaseFenced()
 	}
+	failpoint.Reach(failpoint.SlotsReleased)
 	if alwaysWake || c.peerQP.NeedWakeup.Load() != 0 { // ORDER need-wakeup: after the release; pairs with the swap and the barrier in requestWakeup
 		c.peer.Wake()
 	}
@@ -231,7 +233,9 @@ func (ep *queuePair) failServing(status nd.Status, cause error) {
 	in := ep.conn.in
 	in.Release()
 	ep.localQP.FaultStatus.Store(uint32(status))
-	ep.localQP.Fault.Store(in.Consumed() + 1)            // ORDER fault: before the abort, whose reader loads it
+	failpoint.Reach(failpoint.FaultStatusStored)
+	ep.localQP.Fault.Store(in.Consumed() + 1) // ORDER fault: before the abort, whose reader loads it
+	failpoint.Reach(failpoint.FaultStored)
 	in.Advance()                                         // not released: else the peer would complete the request with success
 	ep.conn.inboundFailed = true                         // deliverRemaining delivers no later message
 	ep.provider.member.RecordLostPeer(ep.conn.peer.ID()) // for the launcher's report of how the job ended

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd/internal/build"
+	"github.com/softnd/softnd/internal/failpoint"
 	"github.com/softnd/softnd/internal/layout"
 )
 
@@ -132,7 +133,9 @@ func create(file *os.File, geo geometry, cfg Config) (*Arena, error) {
 	h.secret, h.id = a.secret, a.id
 	h.checksum = h.constants().sum()
 	copy(h.build[:], build.Name())
+	failpoint.Reach(failpoint.HeaderFilled)
 	h.version.Store(layout.Version) // ORDER arena-ready: pairs with the load in readHeader
+	failpoint.Reach(failpoint.ArenaReady)
 	return a, nil
 }
 

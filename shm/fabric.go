@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softnd/softnd/internal/failpoint"
 	"github.com/softnd/softnd/internal/peeruser"
 	"github.com/softnd/softnd/internal/unixsock"
 )
@@ -150,11 +151,13 @@ func (f *Fabric) create(at string, cfg Config) (again bool, err error) {
 	if err != nil {
 		return errors.Is(err, unix.EADDRINUSE), err // in use: another process was faster
 	}
+	failpoint.Reach(failpoint.NameBound)
 	a, err := Create(cfg)
 	if err != nil {
 		l.Close()
 		return false, err
 	}
+	failpoint.Reach(failpoint.FabricCreated)
 	f.created, f.Arena, f.listener = true, a, l
 	return false, nil
 }
@@ -184,11 +187,13 @@ func (f *Fabric) join(ctx context.Context, at string, try time.Duration) (again 
 	if _, err := conn.Write(hello.encode()); err != nil {
 		return isTransient(err), err
 	}
+	failpoint.Reach(failpoint.HelloSent)
 	record, files, err := readFabric(conn)
 	defer closeAll(files)
 	if err != nil {
 		return isTransient(err), err
 	}
+	failpoint.Reach(failpoint.WelcomeReceived)
 	id, err := f.local.checkReply(record, len(files))
 	if err != nil {
 		return false, err
@@ -284,6 +289,7 @@ func (f *Fabric) serve() {
 }
 
 func (f *Fabric) reply(c *unixsock.Conn) error {
+	failpoint.Reach(failpoint.JoinerAccepted)
 	if err := c.SetDeadline(time.Now().Add(fabricReplyTimeout)); err != nil {
 		return err
 	}
@@ -297,6 +303,7 @@ func (f *Fabric) reply(c *unixsock.Conn) error {
 	if err != nil {
 		return err
 	}
+	failpoint.Reach(failpoint.HelloReceived)
 	r, ok := f.local.answer(b[:n], user)
 	if !ok {
 		return nil
@@ -312,6 +319,7 @@ func (f *Fabric) reply(c *unixsock.Conn) error {
 	ctlErr := raw.Control(func(socket uintptr) {
 		_, err = c.Send(r.encode(), unix.UnixRights(int(f.Arena.File().Fd()), int(socket)))
 	})
+	failpoint.Reach(failpoint.WelcomeSent)
 	return errors.Join(ctlErr, err)
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/softnd/softnd/internal/asym"
+	"github.com/softnd/softnd/internal/failpoint"
 )
 
 // Group is the rank group of an arena, as one of its members uses it: which ranks have joined, a
@@ -36,6 +37,7 @@ func (m *Member) JoinGroup() (*Group, error) {
 			return nil, fmt.Errorf("shm: join group: rank %d belongs to %v, %v: %w", rank, peer.id, peer, ErrTaken)
 		}
 		if r.member.CompareAndSwap(uint64(old), uint64(m.id)) { // ORDER rank-taken: pairs with the load in MemberOf
+			failpoint.Reach(failpoint.RankTaken)
 			r.length.Store(0)
 			r.publishedRound.Store(0)
 			r.lostPeerAt.Store(0)
@@ -74,10 +76,12 @@ func (g *Group) Arrive() (ticket uint64) {
 	}
 	h, ranks := g.member.arena.header(), uint64(g.size())
 	n := h.arrived.Add(1) // ORDER barrier-arrived: pairs with itself in the last rank
+	failpoint.Reach(failpoint.BarrierArrived)
 	ticket = (n + ranks - 1) / ranks * ranks
 	g.round = ticket / ranks
 	if n == ticket {
 		h.opened.Store(ticket) // ORDER barrier-open: pairs with the load in Passed
+		failpoint.Reach(failpoint.BarrierOpened)
 		g.wakeOthers()
 	}
 	return ticket
@@ -96,6 +100,7 @@ func (g *Group) arrivePair() (ticket uint64) {
 	} else {
 		g.mine.round.Swap(g.round) // ORDER barrier-round: pairs with the load in Passed
 	}
+	failpoint.Reach(failpoint.RoundStored)
 	// ORDER barrier-round: this load comes after the store; pairs with the other rank's store and
 	// the barrier in Doorbell.Arm, before it sleeps
 	if g.other.round.Load() >= g.round {
@@ -159,6 +164,7 @@ func (g *Group) Publish(off Offset, length uint64) {
 	r.blob.Store(uint64(off))
 	r.length.Store(length)
 	r.publishedRound.Store(g.round + 1)
+	failpoint.Reach(failpoint.BlobPublished)
 }
 
 // Published returns a copy of the bytes that a rank published for the last barrier.
@@ -188,5 +194,7 @@ func (g *Group) Published(rank int, limit uint64) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shm: bytes published by rank %d: %w", rank, err)
 	}
-	return append([]byte(nil), b...), nil
+	blob := append([]byte(nil), b...)
+	failpoint.Reach(failpoint.BlobCopied)
+	return blob, nil
 }

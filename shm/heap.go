@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/softnd/softnd/internal/failpoint"
 	"github.com/softnd/softnd/internal/sched"
 )
 
@@ -203,6 +204,7 @@ func (h *heap) claim(chunks uint64) (first uint64, err error) {
 	if err := h.arena.reserve(h.chunkOffset(first), chunks*chunkSize); err != nil {
 		return 0, errors.Join(err, h.unclaim(first, chunks))
 	}
+	failpoint.Reach(failpoint.PagesReserved)
 	h.hint = first + chunks
 	return first, nil
 }

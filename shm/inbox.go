@@ -3,6 +3,8 @@ package shm
 import (
 	"fmt"
 	"sync/atomic"
+
+	"github.com/softnd/softnd/internal/failpoint"
 )
 
 // maxMail bounds the list that TakeMail follows. A hostile peer can link a list to itself.
@@ -27,10 +29,12 @@ func (p *Peer) SendMail(off Offset, link *atomic.Uint64) error {
 	for {
 		head := p.rec.inbox.Load()
 		link.Store(head)
+		failpoint.Reach(failpoint.MailLinked)
 		if p.rec.inbox.CompareAndSwap(head, uint64(off)) { // ORDER mail: pairs with the swap in TakeMail
 			break
 		}
 	}
+	failpoint.Reach(failpoint.MailSent)
 	if p.Gone() {
 		return fmt.Errorf("shm: send mail to %v: %w", p, errGone)
 	}
@@ -51,6 +55,7 @@ func (m *Member) HasMail() bool { return m.rec.inbox.Load() != 0 }
 // acknowledgement the dead member's memory is cleared, and mail linked behind its own is lost.
 func (m *Member) TakeMail(linkOf func(Offset) (*atomic.Uint64, error)) ([]Offset, error) {
 	at := Offset(m.rec.inbox.Swap(0)) // ORDER mail: pairs with the swap in SendMail
+	failpoint.Reach(failpoint.MailTaken)
 	var list []Offset
 	var err error
 	for at != 0 {

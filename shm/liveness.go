@@ -4,6 +4,8 @@ import (
 	"math"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/internal/failpoint"
 )
 
 // The members handle a death in four steps. Any member can take steps 1, 2 and 4; if it dies in the
@@ -23,8 +25,12 @@ import (
 func (a *Arena) markRecordDead(slot int, id MemberID) bool {
 	rec := a.member(slot)
 	s := memberState(rec.state.Load())
-	return s.status() == statusLive && memberID(slot, s.incarnation()) == id &&
-		rec.state.CompareAndSwap(uint64(s), uint64(stateOf(statusDead, s.incarnation()))) // ORDER member-dead: pairs with the load in Gone
+	if s.status() != statusLive || memberID(slot, s.incarnation()) != id {
+		return false
+	}
+	marked := rec.state.CompareAndSwap(uint64(s), uint64(stateOf(statusDead, s.incarnation()))) // ORDER member-dead: pairs with the load in Gone
+	failpoint.Reach(failpoint.MemberMarked)
+	return marked
 }
 
 // notCounted is the deathEpoch of a record whose death is not counted yet. It includes the
@@ -47,8 +53,10 @@ func (a *Arena) numberDeath(slot int, first bool) bool {
 		return false
 	}
 	// Two processes may count one death twice: that wastes a number and does no other harm.
-	n := a.header().deaths.Add(1)           // ORDER death-count: after the mark; pairs with the load in Deaths
+	n := a.header().deaths.Add(1) // ORDER death-count: after the mark; pairs with the load in Deaths
+	failpoint.Reach(failpoint.DeathCounted)
 	rec.deathEpoch.CompareAndSwap(epoch, n) // ORDER death-epoch: pairs with the load in reapDead
+	failpoint.Reach(failpoint.DeathNumbered)
 	return true
 }
 
@@ -136,12 +144,14 @@ func (m *Member) acknowledge(drop func(MemberID)) {
 			drop(memberID(slot, s.incarnation()))
 		}
 	}
+	failpoint.Reach(failpoint.DeathDropped)
 	// A death that was counted during this loop has a higher number than seen.
 	for noted := m.rec.deathsSeen.Load(); noted < seen; noted = m.rec.deathsSeen.Load() {
 		if m.rec.deathsSeen.CompareAndSwap(noted, seen) { // ORDER death-seen: pairs with the load in acknowledged
 			break
 		}
 	}
+	failpoint.Reach(failpoint.DeathSeen)
 	m.reapDead()
 }
 
@@ -181,8 +191,10 @@ func (a *Arena) reap(slot int, s memberState) {
 			return err // the member is not dead, or another process reaps the record
 		}
 		defer unlockRecord(fd, at)
+		failpoint.Reach(failpoint.RecordLocked)
 		rec := a.member(slot)
 		if memberState(rec.state.Load()) == s && a.reclaim(slot) == nil {
+			failpoint.Reach(failpoint.RecordReclaimed)
 			rec.state.CompareAndSwap(uint64(s), uint64(stateOf(statusFree, s.incarnation())))
 		}
 		return nil
@@ -212,6 +224,7 @@ func (a *Arena) reclaim(slot int) (err error) {
 		}
 		chunks.releaseRun(first, n)
 	})
+	failpoint.Reach(failpoint.ChunksFreed)
 	blocks := ownerMap{a.words(a.geo.windowOwners, windowBlocks), self}
 	blocks.releaseRun(0, windowBlocks)
 	return err

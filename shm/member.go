@@ -11,6 +11,7 @@ import (
 
 	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/internal/doorbell"
+	"github.com/softnd/softnd/internal/failpoint"
 )
 
 // MemberID identifies a member: the slot of its record and the incarnation of that slot. An arena
@@ -130,6 +131,7 @@ func (m *Member) take(fd int) (bool, error) {
 	if ok, err := lockRecord(fd, at); !ok || err != nil {
 		return false, err
 	}
+	failpoint.Reach(failpoint.MemberLocked)
 	s := memberState(m.rec.state.Load())
 	if s.status() != statusFree {
 		return false, unlockRecord(fd, at)
@@ -151,8 +153,10 @@ func (m *Member) take(fd int) (bool, error) {
 	rec.engine.Disarm()
 	rec.deathEpoch.Store(notCounted(s.incarnation() + 1))
 	rec.deathsSeen.Store(a.header().deaths.Load()) // before the record is live: this member must acknowledge later deaths
+	failpoint.Reach(failpoint.MemberFilled)
 	live := stateOf(statusLive, s.incarnation()+1)
 	rec.state.Swap(uint64(live)) // ORDER member-live: pairs with the load in Gone
+	failpoint.Reach(failpoint.MemberLive)
 	m.id = memberID(m.slot, live.incarnation())
 	m.lastChecked = m.slot
 	m.requestLivenessChecks()
@@ -170,6 +174,7 @@ func (m *Member) Leave() error {
 	m.watches.Lock()
 	defer m.watches.Unlock()
 	err := m.lock.unmap() // before the mark: no process reaps a record whose lock is held
+	failpoint.Reach(failpoint.MemberUnlocked)
 	m.unwatch()
 	m.announceLeave()
 	m.arena.refs.Add(-1)

@@ -1,6 +1,10 @@
 package shm
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/softnd/softnd/internal/failpoint"
+)
 
 // ownerMap is a shared table with one word for each chunk, or for each block of window entries.
 // A word names the owner: the slot of the member plus one, or 0 if there is none. Members claim
@@ -14,6 +18,7 @@ type ownerMap struct {
 func (m ownerMap) releaseRun(first, n uint64) {
 	for i := range n {
 		m.words[first+i].CompareAndSwap(m.self, 0) // ORDER owned: after the last use; pairs with the swap in claimMap.claim
+		failpoint.Reach(failpoint.WordFreed)
 	}
 }
 
@@ -81,6 +86,7 @@ func (h claimMap) claimRun(hint, n uint64) (first uint64, ok bool) {
 			}
 			if run == n {
 				h.hold(at, n)
+				failpoint.Reach(failpoint.RunClaimed)
 				return at, true
 			}
 			h.releaseRun(at, run)
@@ -93,8 +99,11 @@ func (h claimMap) claimRun(hint, n uint64) (first uint64, ok bool) {
 // claim claims one word and reports whether it was free. A held word that a peer has cleared was
 // not free; claim restores the member's number in it.
 func (h claimMap) claim(i uint64) bool {
-	return h.words[i].Load() == 0 && h.words[i].CompareAndSwap(0, h.self) && // ORDER owned: pairs with the swap in releaseRun
-		!h.holds(i)
+	if h.words[i].Load() != 0 || !h.words[i].CompareAndSwap(0, h.self) { // ORDER owned: pairs with the swap in releaseRun
+		return false
+	}
+	failpoint.Reach(failpoint.WordClaimed)
+	return !h.holds(i)
 }
 
 func (h claimMap) holds(i uint64) bool { return h.held[i/64]>>(i%64)&1 != 0 }
@@ -120,6 +129,7 @@ func (h claimMap) free(first, n uint64, clean func(first, n uint64) error) (free
 			h.hold(first, n)
 			return
 		}
+		failpoint.Reach(failpoint.PagesReleased)
 		h.releaseRun(first, n)
 		freed += n
 	})

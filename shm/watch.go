@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softnd/softnd/internal/failpoint"
 	"github.com/softnd/softnd/internal/pproflabel"
 )
 
@@ -145,6 +146,7 @@ func (m *Member) requestLivenessChecks() {
 // requestLivenessCheck asks the peer to call CheckLiveness.
 func (p *Peer) requestLivenessCheck() {
 	p.rec.livenessRequests.Add(1) // ORDER liveness-request: before Wake; pairs with the load in LivenessCheckDue
+	failpoint.Reach(failpoint.LivenessRequested)
 	p.Wake()
 }
 

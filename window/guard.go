@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/softnd/softnd/internal/asym"
+	"github.com/softnd/softnd/internal/failpoint"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -68,9 +69,11 @@ func (g *Guard) Copy(sink, source *Operand, n uint64) (moved uint64, sinkFault, 
 		g.clearHazard()
 		return 0, sinkFault, sourceFault
 	}
+	failpoint.Reach(failpoint.EntryChecked)
 	for {
 		chunk := min(n-moved, ChunkSize)
 		copyOrdered(to.mem[moved:moved+chunk], from.mem[moved:moved+chunk]) // COPY
+		failpoint.Reach(failpoint.ChunkCopied)
 		if !to.isUnchanged() {
 			sinkFault = faultRevoked
 			break
@@ -79,6 +82,7 @@ func (g *Guard) Copy(sink, source *Operand, n uint64) (moved uint64, sinkFault, 
 			sourceFault = faultRevoked
 			break
 		}
+		failpoint.Reach(failpoint.EntryRechecked)
 		if moved += chunk; moved == n {
 			break
 		}
@@ -94,12 +98,18 @@ func (g *Guard) publishHazard(hazard uint64) {
 	// the hazard, or we see that the token is invalid.
 	asym.StoreRelease(&g.privateHazard, hazard)
 	g.sharedHazard.Swap(hazard)
+	if failpoint.Enabled {
+		failpoint.Reach(failpoint.HazardPublished)
+	}
 }
 
 // clearHazard is HAZARD-CLEAR.
 func (g *Guard) clearHazard() {
 	// ORDER hazard-clear: after the last copy; pairs with the load in Domain.drained
 	asym.StoreRelease(g.sharedHazard, 0)
+	if failpoint.Enabled {
+		failpoint.Reach(failpoint.HazardCleared)
+	}
 	asym.StoreRelease(&g.privateHazard, 0)
 }
 

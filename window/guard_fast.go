@@ -2,6 +2,7 @@ package window
 
 import (
 	"github.com/softnd/softnd/internal/asym"
+	"github.com/softnd/softnd/internal/failpoint"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -58,12 +59,21 @@ func (g *Guard) putOrGet(peer *Peer, sge *nd.SGE, remoteAddress uint64, remoteTo
 			if rights&Write == 0 {
 				to, from = buf, mem
 			}
+			if failpoint.Enabled {
+				failpoint.Reach(failpoint.EntryChecked)
+			}
 			if !copyWord(to, from) { // COPY: copyWord stores 8 aligned bytes at once
 				copyOrdered(to, from)
+			}
+			if failpoint.Enabled {
+				failpoint.Reach(failpoint.ChunkCopied)
 			}
 			// ENTRY-RECHECK. ORDER entry-recheck: after the copy; pairs with the exchange in ownEntry.revoke
 			if e.word.Load() == word && g.lastEntry.permissions.Load() == p {
 				f = NoFault
+				if failpoint.Enabled {
+					failpoint.Reach(failpoint.EntryRechecked)
+				}
 			}
 		}
 	}
@@ -83,14 +93,17 @@ func (g *Guard) CopyToEntry(entry []byte, sge *nd.SGE) (ok bool) {
 	// ORDER local-hazard: between the store of the hazard and the load of permissions; pairs with
 	// Heavy in ownEntry.revoke
 	asym.Light()
+	failpoint.Reach(failpoint.LocalHazardPublished)
 	p, word := g.lastEntry.load()
 	if p.allows(word, localToken, Local|Read, shm.AddressOf(buf), uint64(len(buf))) {
 		if entry = entry[:len(buf)]; !copyWord(entry, buf) { // COPY: copyWord stores 8 aligned bytes at once
 			copy(entry, buf)
 		}
+		failpoint.Reach(failpoint.LocalCopied)
 		ok = g.lastEntry.permissions.Load() == p // ENTRY-RECHECK
 	}
 	asym.StoreRelease(&g.privateHazard, 0) // HAZARD-CLEAR; ORDER hazard-clear: as in clearHazard
+	failpoint.Reach(failpoint.LocalHazardCleared)
 	return ok
 }
 
@@ -104,14 +117,17 @@ func (g *Guard) DeliverSend(address uint64, localToken nd.Token, data []byte) (o
 	// ORDER local-hazard: between the store of the hazard and the load of permissions; pairs with
 	// Heavy in ownEntry.revoke
 	asym.Light()
+	failpoint.Reach(failpoint.LocalHazardPublished)
 	p, word := g.lastEntry.load()
 	if p.allows(word, localToken, Local|Write, address, uint64(len(data))) {
 		if at := p.mem[address-p.base:][:len(data)]; !copyWord(at, data) { // COPY: copyWord stores 8 aligned bytes at once
 			copyOrdered(at, data)
 		}
+		failpoint.Reach(failpoint.LocalCopied)
 		ok = g.lastEntry.permissions.Load() == p // ENTRY-RECHECK
 	}
 	asym.StoreRelease(&g.privateHazard, 0) // HAZARD-CLEAR; ORDER hazard-clear: as in clearHazard
+	failpoint.Reach(failpoint.LocalHazardCleared)
 	return ok
 }
 
@@ -130,6 +146,7 @@ func (g *Guard) CanDeliverSend(address uint64, localToken nd.Token, n uint64) bo
 func (g *Guard) DeliverWrite(address uint64, remoteToken nd.Token, data []byte, endpoint uint64) (ok bool) {
 	// HAZARD-PUBLISH. ORDER hazard: as in publishHazard; only this process invalidates the token
 	g.privateHazard.Swap(makeHazard(remoteToken, 0))
+	failpoint.Reach(failpoint.LocalHazardPublished)
 	if !g.lastEntry.hasToken(remoteToken) {
 		g.findEntry(remoteToken)
 	}
@@ -138,9 +155,11 @@ func (g *Guard) DeliverWrite(address uint64, remoteToken nd.Token, data []byte, 
 		if at := p.mem[address-p.base:][:len(data)]; !copyWord(at, data) { // COPY: copyWord stores 8 aligned bytes at once
 			copyOrdered(at, data)
 		}
+		failpoint.Reach(failpoint.LocalCopied)
 		ok = g.lastEntry.permissions.Load() == p // ENTRY-RECHECK
 	}
 	asym.StoreRelease(&g.privateHazard, 0) // HAZARD-CLEAR; ORDER hazard-clear: as in clearHazard
+	failpoint.Reach(failpoint.LocalHazardCleared)
 	return ok
 }
 

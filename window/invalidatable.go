@@ -2,6 +2,7 @@ package window
 
 import (
 	"github.com/softnd/softnd/internal/asym"
+	"github.com/softnd/softnd/internal/failpoint"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -115,6 +116,7 @@ func (i *Invalidatable) release() bool {
 	if !i.domain.drained(i.revokedRemote) || i.IsRegion() && !i.domain.drained(i.revokedLocal) {
 		return false
 	}
+	failpoint.Reach(failpoint.EntryDrained)
 	i.state = unbound
 	i.released()
 	return true

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/softnd/softnd/internal/asym"
+	"github.com/softnd/softnd/internal/failpoint"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -143,6 +144,7 @@ func (e *ownEntry) hasToken(token nd.Token) bool { return entryWord(e.word.Load(
 func (e *ownEntry) nextToken() (token nd.Token, bind uint32) {
 	binds := e.entry.binds.Load() + 1
 	asym.StoreRelease32(&e.entry.binds, binds)
+	failpoint.Reach(failpoint.EntryReserved)
 	bind = e.bindBase + binds
 	return makeToken(e.index, bind), bind
 }
@@ -158,8 +160,10 @@ func (e *ownEntry) bind(p *permissions) {
 	// ORDER own-permissions: before the permissions; pairs with the load in ownEntry.load
 	asym.StoreRelease(&e.word, uint64(word))
 	asym.StoreReleasePointer(&e.permissions, p)
+	failpoint.Reach(failpoint.EntryFilled)
 	// ORDER entry-valid: pairs with the loads in Guard.checkPeer and Guard.putOrGet
 	asym.StoreRelease(&s.word, uint64(word|validBit))
+	failpoint.Reach(failpoint.EntryBound)
 }
 
 // revoke makes a valid token invalid and returns it. The memory may be in use until the token is
@@ -167,10 +171,12 @@ func (e *ownEntry) bind(p *permissions) {
 func (e *ownEntry) revoke() nd.Token {
 	p := e.permissions.Load()
 	asym.StoreReleasePointer(&e.permissions, nil) // before the exchange, which is a full fence
+	failpoint.Reach(failpoint.PermissionsRevoked)
 	// ENTRY-INVALIDATE. ORDER hazard: this exchange, then the loads of Domain.drained;
 	// pairs with the exchange of Guard.publishHazard and the loads that follow it.
 	// ORDER entry-recheck: pairs with the loads in checkedRange.isUnchanged and Guard.putOrGet
 	e.entry.word.Swap(uint64(boundWord(e.index, p.bindNumber, 0)))
+	failpoint.Reach(failpoint.EntryInvalidated)
 	if p.rights&Local != 0 {
 		// ORDER local-hazard: between the store to permissions and the loads of hazards;
 		// pairs with Guard.CopyToEntry and Guard.DeliverSend

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/internal/asym"
+	"github.com/softnd/softnd/internal/failpoint"
 )
 
 // Doorbell wakes its waiters, which may be in several processes. A waiter arms the doorbell, checks
@@ -38,7 +39,8 @@ var mark = rand.Uint32() | 2
 func (d *Doorbell) Arm() (ticket uint32) {
 	ticket = d.seq.Load()
 	d.armed.Swap(armed) // ORDER doorbell-armed: pairs with the load in Doorbell.Armed
-	asym.HeavyGlobal()  // for ringers whose stores are no full barriers
+	failpoint.Reach(failpoint.DoorbellArmed)
+	asym.HeavyGlobal() // for ringers whose stores are no full barriers
 	return ticket
 }
 
@@ -70,7 +72,9 @@ func (d *Doorbell) ring() bool {
 	if !ok {
 		return false
 	}
+	failpoint.Reach(failpoint.DoorbellMarked)
 	d.WakeAll()
+	failpoint.Reach(failpoint.WaitersWoken)
 	d.settle(left)
 	return true
 }

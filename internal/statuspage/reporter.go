@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 
+	"github.com/softnd/softnd/internal/failpoint"
 	"github.com/softnd/softnd/internal/hostclock"
 	"github.com/softnd/softnd/shm"
 )
@@ -50,6 +51,7 @@ func (r *Reporter) Write(p Page) { r.page.write(p.encode()) }
 // write replaces the text of the page, of at most maxText bytes.
 func (s *sharedPage) write(text []byte) {
 	s.seq.Add(1) // ORDER status-odd: before the words; pairs with the second load in sharedPage.read
+	failpoint.Reach(failpoint.StatusOdd)
 	for i := 0; 8*i < len(text); i++ {
 		var word [8]byte
 		copy(word[:], text[8*i:])
@@ -57,7 +59,9 @@ func (s *sharedPage) write(text []byte) {
 	}
 	s.length.Store(uint64(len(text)))
 	s.writtenAt.Store(uint64(hostclock.Now()))
+	failpoint.Reach(failpoint.StatusWritten)
 	s.seq.Add(1) // ORDER status-even: after the words; pairs with the first load in sharedPage.read
+	failpoint.Reach(failpoint.StatusEven)
 }
 
 // StacksRequested reports whether an observer waits for the member's stacks. It costs two loads.
@@ -87,6 +91,8 @@ func (r *Reporter) PublishStacks(stacks []byte) error {
 		s.stacks.Store(uint64(r.stacks))
 		s.stacksLength.Store(uint64(len(stacks)))
 	}
+	failpoint.Reach(failpoint.StacksStored)
 	s.answered.Store(request) // ORDER stacks-answered: after the stacks; pairs with the load in Observer.Stacks
+	failpoint.Reach(failpoint.StacksAnswered)
 	return errors.Join(err, shortage)
 }

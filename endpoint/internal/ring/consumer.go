@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/softnd/softnd/internal/asym"
+	"github.com/softnd/softnd/internal/failpoint"
 )
 
 // Consumer is the receiving side of a ring. It is not safe for concurrent use, except for
@@ -47,6 +48,7 @@ func (c *Consumer) HasEntry() bool {
 func (c *Consumer) Advance() (number uint64) {
 	number = c.next.Load()
 	asym.StoreRelease(&c.next, number+1)
+	failpoint.Reach(failpoint.SlotConsumed)
 	return number
 }
 

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/softnd/softnd/internal/asym"
+	"github.com/softnd/softnd/internal/failpoint"
 )
 
 // Producer is the sending side of a ring. It is not safe for concurrent use.
@@ -51,12 +52,18 @@ func (p *Producer) NextEntry() *Words { return &p.slots[p.next&uint64(len(p.slot
 // number afterwards.
 func (p *Producer) Publish() {
 	slot := &p.slots[p.next&uint64(len(p.slots)-1)]
+	if failpoint.Enabled {
+		failpoint.Reach(failpoint.SlotFilled)
+	}
 	raceRelease()
 	p.next++
 	if p.fenced {
 		slot.seq.Store(p.next) // ORDER slot-full: pairs with the load in Front
 	} else {
 		asym.StoreRelease(&slot.seq, p.next) // ORDER slot-full: pairs with the load in Front
+	}
+	if failpoint.Enabled {
+		failpoint.Reach(failpoint.SlotPublished)
 	}
 }
 

@@ -1,0 +1,81 @@
+//go:build failpoints
+
+package shm
+
+import (
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/softnd/softnd/internal/failpoint"
+	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/unixsock"
+)
+
+// A process dies at each step of creating, joining or serving a named fabric. Another process that wants to join
+// meanwhile gets the same fabric as a third one that comes later.
+func TestKillFabric(t *testing.T) {
+	repeats := 1
+	if text := os.Getenv("SOFTND_KILLS"); text != "" {
+		var err error
+		if repeats, err = strconv.Atoi(text); err != nil {
+			t.Fatalf("SOFTND_KILLS: %v", err)
+		}
+	}
+	for i, step := range failpoint.Steps {
+		if step.Scene != failpoint.Fabric {
+			continue
+		}
+		t.Run(step.Name, func(t *testing.T) {
+			t.Parallel()
+			point := failpoint.Point(i)
+			for n := range repeats {
+				killInFabric(t, fabricName(t)+strconv.Itoa(n), step.Name, point == failpoint.HelloSent || point == failpoint.WelcomeReceived,
+					point == failpoint.JoinerAccepted || point == failpoint.HelloReceived || point == failpoint.WelcomeSent)
+			}
+		})
+	}
+}
+
+// killInFabric lets a process die at a point. isJoiner says that it joins a fabric that exists, isMember that it serves a
+// joiner.
+func killInFabric(t *testing.T, name, point string, isJoiner, isMember bool) {
+	t.Helper()
+	var member *Fabric
+	if isJoiner {
+		member = openTest(t, name)
+	}
+	cmd := proctest.Command(roleFabric, name)
+	cmd.Env = append(cmd.Env, failpoint.Env+"="+point+":1")
+	victim := proctest.Start(t, cmd)
+	victim.Expect("ready")
+	victim.Say("open")
+	if isMember {
+		opened(t, victim)
+	}
+	ends := proctest.Watch(t, victim.PID())
+	proctest.Eventually(t, "the fabric has a member", func() bool {
+		c, err := unixsock.Dial(fabricAddress(uint32(os.Geteuid()), name))
+		if err == nil {
+			c.Close()
+		}
+		return err == nil || ends.Ended(0)
+	})
+	first := openTest(t, name) // most often before the death; also makes a member serve
+	victim.WaitKilled()
+	second := openTest(t, name)
+	if idOf(first) != idOf(second) || member != nil && idOf(member) != idOf(first) {
+		t.Error("two processes have different arenas")
+	}
+	m, err := second.Arena.Join(NoRank)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Alloc(chunkSize); err != nil {
+		t.Error(err)
+	}
+	m.CheckLiveness(func(MemberID) {})
+	if err := m.Leave(); err != nil {
+		t.Error(err)
+	}
+}
