@@ -1,0 +1,195 @@
+package ndcheck
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// connector watches a connector.
+type connector struct {
+	nd.Connector
+	*checker
+	adapter *adapter
+	id      uint32
+	ep      *endpoint    // that it connects; guarded by checker.mu
+	outer   nd.Connector // that the program has
+}
+
+func (c *connector) name() string     { return fmt.Sprintf("connector %d", c.id) }
+func (c *connector) self() *connector { return c }
+
+// sharedConnector is a connector that is an nd.SharedAddressConnector too.
+type sharedConnector struct {
+	*connector
+	shared nd.SharedAddressConnector
+}
+
+func (c *sharedConnector) ConnectFrom(ctx context.Context, ep nd.Endpoint, from nd.SharedAddress, addr netip.AddrPort, p nd.ConnectParams) error {
+	defer c.waitFor(addr.Addr(), here(), false)()
+	c.connects(ep, addr)
+	return c.shared.ConnectFrom(ctx, unwrap(ep), from, addr, p)
+}
+
+// connects notes the endpoint that the connector is about to connect.
+func (c *connector) connects(ep nd.Endpoint, peer netip.AddrPort) {
+	if e, ok := ep.(checkedEndpoint); ok {
+		c.mu.Lock()
+		c.ep = e.self()
+		c.ep.peer = peer.Addr().Unmap()
+		c.ep.connectors[c.Connector] = c.outer
+		c.mu.Unlock()
+	}
+}
+
+func (c *connector) Connect(ctx context.Context, ep nd.Endpoint, addr netip.AddrPort, p nd.ConnectParams) error {
+	defer c.waitFor(addr.Addr(), here(), false)()
+	c.connects(ep, addr)
+	return c.Connector.Connect(ctx, unwrap(ep), addr, p)
+}
+
+func (c *connector) Accept(ctx context.Context, ep nd.Endpoint, p nd.ConnectParams) error {
+	peer, _ := c.Connector.PeerAddress() // Accept reports the error
+	c.connects(ep, peer)
+	return c.Connector.Accept(ctx, unwrap(ep), p)
+}
+
+// endpoint returns the endpoint that the connector connects, nil if there is none.
+func (c *connector) endpoint() *endpoint {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ep
+}
+
+func (c *connector) NotifyDisconnect(ctx context.Context) error {
+	err := c.Connector.NotifyDisconnect(ctx)
+	if ep := c.endpoint(); ep != nil && err == nil {
+		ep.mu.Lock()
+		ep.ending = true // the peer has ended the connection
+		ep.mu.Unlock()
+	}
+	c.synchronised()
+	return err
+}
+
+func (c *connector) Disconnect(ctx context.Context) error {
+	site := here()
+	ep := c.endpoint()
+	if ep != nil {
+		ep.end("Disconnect", site)
+	}
+	err := c.Connector.Disconnect(ctx)
+	if ep != nil {
+		ep.ended(site)
+	}
+	c.synchronised()
+	return err
+}
+
+func (c *connector) Close() error {
+	site := here()
+	if ep := c.endpoint(); ep != nil {
+		ep.end("Close", site)
+		defer ep.ended(site)
+	}
+	err := c.Connector.Close()
+	c.adapter.closed(c)
+	return err
+}
+
+// listener watches a listener.
+type listener struct {
+	nd.Listener
+	*checker
+	adapter *adapter
+	id      uint32
+}
+
+func (l *listener) name() string { return fmt.Sprintf("listener %d", l.id) }
+
+func (l *listener) GetConnectionRequest(ctx context.Context, c nd.Connector) error {
+	if w, ok := c.(interface{ self() *connector }); ok {
+		c = w.self().Connector
+	}
+	l.mu.Lock()
+	l.accepts = true
+	l.mu.Unlock()
+	return l.Listener.GetConnectionRequest(ctx, c)
+}
+
+func (l *listener) Close() error {
+	err := l.Listener.Close()
+	l.adapter.closed(l)
+	return err
+}
+
+// waits are the calls of a process that wait for another one to connect.
+type waits struct {
+	n     int
+	peer  netip.Addr
+	mixed bool // they are for several peers, so other goroutines run
+}
+
+// WaitFor tells the checker that the process waits until the process with address peer connects or accepts. The
+// result ends the wait. Connect does the same by itself.
+func (p *Provider) WaitFor(peer netip.Addr) (done func()) { return p.waitFor(peer, here(), true) }
+
+// waitFor watches a wait for a peer. If it is not mutual, it ends when the peer accepts.
+func (c *checker) waitFor(peer netip.Addr, site string, mutual bool) (done func()) {
+	w := wait{to: peer.Unmap(), mutual: mutual, since: now(), site: site}
+	c.mu.Lock()
+	c.waits.n++
+	first := c.waits.n == 1 // the outermost of nested waits counts
+	if first {
+		c.waits = waits{n: 1, peer: w.to}
+	}
+	mixed := c.waits.peer != w.to
+	c.waits.mixed = c.waits.mixed || mixed
+	accepts := c.accepts && !mutual // another goroutine may accept
+	c.mu.Unlock()
+	switch {
+	case mixed:
+		c.journal.setWait(c.rank, wait{})
+	case first && !accepts:
+		c.journal.setWait(c.rank, w)
+	}
+	timer := time.AfterFunc(waitLimit, func() { c.checkCycle(site) })
+	return func() {
+		timer.Stop()
+		c.mu.Lock()
+		c.waits.n--
+		last := c.waits.n == 0
+		c.mu.Unlock()
+		if last {
+			c.journal.setWait(c.rank, wait{})
+		}
+	}
+}
+
+// checkCycle reports that the ranks wait for each other, if this process is one of them.
+func (c *checker) checkCycle(site string) {
+	chain := c.journal.cycle(c.rank)
+	if len(chain) == 0 || len(chain) == 2 && chain[0].wait.mutual && chain[1].wait.mutual {
+		return
+	}
+	latest := chain[0].wait.since
+	for _, l := range chain {
+		latest = max(latest, l.wait.since)
+	}
+	if rest := waitLimit/2 - time.Duration(now()-latest); rest > 0 { // one of them may still end
+		time.AfterFunc(min(rest, waitLimit), func() { c.checkCycle(site) })
+		return
+	}
+	text := "waits"
+	for _, l := range chain[1:] {
+		text += fmt.Sprintf(" for rank %d, which waits", l.rank)
+	}
+	f := Finding{Rule: connectCycle, Site: site, What: text + fmt.Sprintf(" for rank %d", c.rank)}
+	if len(chain) > 1 {
+		f.OtherRank, f.Other, f.OtherSite = chain[1].rank, "waits too", chain[1].wait.site
+	}
+	c.found(f)
+}

@@ -1,0 +1,161 @@
+package ndcheck
+
+import (
+	"context"
+	"fmt"
+)
+
+// end notes that the program ends the connection by a call. It reports what that call gives up.
+func (ep *endpoint) end(call, site string) {
+	ep.mu.Lock()
+	first := !ep.ending && !ep.hasFailed
+	ep.ending = true
+	deferred := ep.deferred
+	ep.deferred = nil
+	var left *request
+	n := 0
+	for _, q := range ep.initiator {
+		if !q.silent() && !q.answered {
+			if n++; left == nil {
+				left = q
+			}
+		}
+	}
+	ep.mu.Unlock()
+	if deferred != nil && first {
+		ep.found(Finding{Rule: neverSubmitted, Site: deferred.site, What: deferred.name() + " was deferred", OtherRank: ep.rank, Other: ep.name() + " ended: " + call, OtherSite: site})
+	} else if left != nil && first && call == "Close" {
+		ep.found(Finding{Rule: endpointInUse, Site: site, What: fmt.Sprintf("closes %s with %d requests whose result was not taken", ep.name(), n),
+			OtherRank: ep.rank, Other: "the first is " + left.name(), OtherSite: left.site})
+	}
+}
+
+// ended notes that the connection has ended: its windows are invalid, and its accesses are over.
+func (ep *endpoint) ended(site string) {
+	var ended []*window
+	var accesses []uint32
+	ep.mu.Lock()
+	for w := range ep.windows {
+		if w.boundOn == ep {
+			ended = append(ended, w)
+		}
+	}
+	for _, q := range ep.initiator {
+		accesses = append(accesses, q.access)
+		q.access = 0
+	}
+	ep.mu.Unlock()
+	ep.journal.close(accesses...)
+	for _, w := range ended {
+		ep.journal.cutOff(w.unbound(site))
+	}
+}
+
+// leave forgets the endpoint if it is closed and no result of it can follow. The caller holds checker.mu.
+func (ep *endpoint) leave() {
+	if !ep.closed || ep.pending > 0 || ep.shared != nil && !ep.receiveQueue.isClosed() {
+		return
+	}
+	delete(ep.endpoints, uint64(ep.id))
+	if ep.shared != nil {
+		ep.shared.leave()
+	}
+}
+
+// dropped forgets the requests of a queue that has dropped their results.
+func (q *queue) dropped() {
+	var accesses []uint32
+	q.mu.Lock()
+	q.closed = true
+	for _, r := range q.requests {
+		ep, ok := r.owner.(*endpoint)
+		if ok && (r.kind.Initiator() && ep.initiatorQueue == q || !r.kind.Initiator() && ep.receiveQueue == q) {
+			accesses = append(accesses, ep.untrack(r))
+		}
+	}
+	for _, ep := range q.endpoints {
+		ep.leave()
+	}
+	q.mu.Unlock()
+	q.journal.close(accesses...)
+}
+
+// invalidatedByPeer notes that a message has invalidated a token of this process.
+func (c *checker) invalidatedByPeer(r *request) {
+	token := r.invalidated
+	c.mu.Lock()
+	var ended *window
+	for w := range c.windows {
+		if w.token == token {
+			ended = w
+		}
+	}
+	var m *region
+	for _, r := range c.regions {
+		if r.remote == token {
+			m = r
+		}
+	}
+	c.mu.Unlock()
+	switch {
+	case ended != nil:
+		ended.unbound(r.site)
+	case m != nil:
+		m.ended(r.site)
+	}
+}
+
+func (ep *endpoint) Flush() error {
+	site := here()
+	ep.end("Flush", site)
+	err := ep.Endpoint.Flush()
+	ep.ended(site)
+	return err
+}
+
+func (ep *endpoint) FlushContext(ctx context.Context) error {
+	site := here()
+	ep.end("Flush", site)
+	err := ep.Endpoint.FlushContext(ctx)
+	ep.ended(site)
+	return err
+}
+
+func (ep *endpoint) Close() error {
+	site := here()
+	ep.end("Close", site)
+	err := ep.Endpoint.Close()
+	ep.ended(site)
+	ep.adapter.closed(ep)
+	ep.mu.Lock()
+	ep.closed = true
+	ep.leave()
+	for _, c := range ep.connectors {
+		if c, ok := c.(interface{ self() *connector }); ok {
+			delete(ep.adapter.open, c.self()) // it ends with its endpoint
+		}
+	}
+	ep.mu.Unlock()
+	return err
+}
+
+// End reports the objects that the program has left behind, and ends the watch of this process. Close calls it.
+func (p *Provider) End() {
+	var accesses []uint32
+	p.mu.Lock()
+	adapters := p.adapters
+	p.adapters = nil
+	for _, r := range p.requests {
+		accesses = append(accesses, r.access)
+		r.access = 0
+	}
+	p.mu.Unlock()
+	p.journal.close(accesses...)
+	p.journal.setWait(p.rank, wait{})
+	for _, a := range adapters {
+		a.leaks()
+	}
+	p.mu.Lock()
+	p.over = true
+	p.mu.Unlock()
+}

@@ -1,0 +1,173 @@
+package ndcheck
+
+import (
+	"fmt"
+	"net/netip"
+	"sync"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// endpoint watches an endpoint. checker.mu guards what may change.
+type endpoint struct {
+	nd.Endpoint
+	*checker
+	adapter                      *adapter
+	id                           uint32
+	context                      uint64 // that the program has chosen
+	receiveQueue, initiatorQueue *queue // nil: not made by the checker
+	shared                       *sharedQueue
+	connectors                   map[nd.Connector]nd.Connector // those of the program, by those below
+
+	order     sync.Mutex // held during a post, so that initiator has the provider's order; taken before checker.mu
+	peer      netip.Addr // once it is known
+	depth     int        // of the initiator queue
+	initiator []*request // posted, result not taken
+	pending   int        // initiator requests and Receives whose result was not taken
+	deferred  *request   // the first that nothing has submitted
+	batching  bool
+	hasFailed bool // the program has taken a failed result
+	ignored   int  // posts since then
+	ending    bool // disconnected, flushed or closed
+	closed    bool
+}
+
+func (ep *endpoint) name() string { return fmt.Sprintf("endpoint %d", ep.id) }
+
+// Connector returns the connector of the program.
+func (ep *endpoint) Connector() nd.Connector {
+	inner := ep.Endpoint.Connector()
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if outer := ep.connectors[inner]; outer != nil {
+		return outer
+	}
+	return inner
+}
+
+// checkedEndpoint is an endpoint with the optional interface of the one below.
+type checkedEndpoint interface{ self() *endpoint }
+
+func (ep *endpoint) self() *endpoint { return ep }
+
+type countingEndpoint struct {
+	*endpoint
+	nd.CountingEndpoint
+}
+
+func (ep *endpoint) withOptions() nd.Endpoint {
+	if c, ok := ep.Endpoint.(nd.CountingEndpoint); ok {
+		return &countingEndpoint{ep, c}
+	}
+	return ep
+}
+
+// unwrap returns the endpoint of the provider below.
+func unwrap(ep nd.Endpoint) nd.Endpoint {
+	if c, ok := ep.(checkedEndpoint); ok {
+		return c.self().Endpoint
+	}
+	return ep
+}
+
+func (ep *endpoint) Send(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
+	r := ep.newRequest(nd.RequestSend, reqCtx, sge, flags)
+	return ep.post(r, func() error { return ep.Endpoint.Send(r.id, sge, flags) })
+}
+
+func (ep *endpoint) SendAndInvalidate(reqCtx uint64, sge []nd.SGE, remoteToken nd.Token, flags nd.OpFlags) error {
+	r := ep.newRequest(nd.RequestSend, reqCtx, sge, flags)
+	r.token, r.invalidate = remoteToken, true
+	return ep.post(r, func() error { return ep.Endpoint.SendAndInvalidate(r.id, sge, remoteToken, flags) })
+}
+
+func (ep *endpoint) Read(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, remoteToken nd.Token, flags nd.OpFlags) error {
+	r := ep.newRequest(nd.RequestRead, reqCtx, sge, flags)
+	r.address, r.token = remoteAddress, remoteToken
+	return ep.post(r, func() error { return ep.Endpoint.Read(r.id, sge, remoteAddress, remoteToken, flags) })
+}
+
+func (ep *endpoint) Write(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, remoteToken nd.Token, flags nd.OpFlags) error {
+	r := ep.newRequest(nd.RequestWrite, reqCtx, sge, flags)
+	r.address, r.token = remoteAddress, remoteToken
+	return ep.post(r, func() error { return ep.Endpoint.Write(r.id, sge, remoteAddress, remoteToken, flags) })
+}
+
+func (ep *endpoint) Bind(reqCtx uint64, mr nd.MemoryRegion, mw nd.MemoryWindow, buf []byte, flags nd.OpFlags) error {
+	m, ok1 := mr.(*region)
+	w, ok2 := mw.(*window)
+	if !ok1 || !ok2 {
+		return ep.Endpoint.Bind(reqCtx, mr, mw, buf, flags) // it refuses objects that are not its own
+	}
+	r := ep.newRequest(nd.RequestBind, reqCtx, nil, flags)
+	r.window, r.region = w, m
+	err := ep.post(r, func() error { return ep.Endpoint.Bind(r.id, m.MemoryRegion, w.MemoryWindow, buf, flags) })
+	if err == nil {
+		w.bound(ep, m, buf, flags, r.site)
+	}
+	return err
+}
+
+func (ep *endpoint) Invalidate(reqCtx uint64, mw nd.MemoryWindow, flags nd.OpFlags) error {
+	w, ok := mw.(*window)
+	if !ok {
+		return ep.Endpoint.Invalidate(reqCtx, mw, flags)
+	}
+	r := ep.newRequest(nd.RequestInvalidate, reqCtx, nil, flags)
+	r.window = w
+	// The token is noted as invalid before the post: a peer may fail at once.
+	w.mu.Lock()
+	bound := *w
+	w.mu.Unlock()
+	w.unbound(r.site)
+	err := ep.post(r, func() error { return ep.Endpoint.Invalidate(r.id, w.MemoryWindow, flags) })
+	if err != nil && bound.token != 0 { // the post has changed nothing
+		w.mu.Lock()
+		w.token, w.bytes, w.boundOn = bound.token, bound.bytes, bound.boundOn
+		w.windows[w] = struct{}{}
+		w.mu.Unlock()
+		w.journal.change(bound.token, func(t *tokenRecord) { t.live, t.ended = true, 0 })
+	}
+	return err
+}
+
+func (ep *endpoint) InvalidateRegion(reqCtx uint64, mr nd.MemoryRegion, flags nd.OpFlags) error {
+	m, ok := mr.(*region)
+	if !ok {
+		return ep.Endpoint.InvalidateRegion(reqCtx, mr, flags)
+	}
+	r := ep.newRequest(nd.RequestInvalidate, reqCtx, nil, flags)
+	r.region = m
+	return ep.post(r, func() error { return ep.Endpoint.InvalidateRegion(r.id, m.MemoryRegion, flags) })
+}
+
+func (ep *endpoint) FastRegister(reqCtx uint64, mr nd.MemoryRegion, pages []nd.LogicalPage, offset, length int, baseAddress uint64, rights nd.RegionFlags, flags nd.OpFlags) error {
+	m, ok := mr.(*region)
+	if !ok {
+		return ep.Endpoint.FastRegister(reqCtx, mr, pages, offset, length, baseAddress, rights, flags)
+	}
+	r := ep.newRequest(nd.RequestFastRegister, reqCtx, nil, flags)
+	r.region = m
+	err := ep.post(r, func() error {
+		return ep.Endpoint.FastRegister(r.id, m.MemoryRegion, pages, offset, length, baseAddress, rights, flags)
+	})
+	if err == nil {
+		inner := m.MemoryRegion
+		m.registeredAs(rights, r.site, inner.LocalToken(), inner.RemoteToken(), inner.Bytes(), baseAddress, uint64(length))
+	}
+	return err
+}
+
+func (ep *endpoint) StartRequestBatch() {
+	ep.mu.Lock()
+	ep.batching = true
+	ep.mu.Unlock()
+	ep.Endpoint.StartRequestBatch()
+}
+
+func (ep *endpoint) SubmitRequestBatch() {
+	ep.mu.Lock()
+	ep.batching, ep.deferred = false, nil
+	ep.mu.Unlock()
+	ep.Endpoint.SubmitRequestBatch()
+}

@@ -1,0 +1,146 @@
+package ndcheck
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// wait is a wait of a process for another one.
+type wait struct {
+	to     netip.Addr // invalid = it does not wait
+	mutual bool       // it ends when the other waits for this process, too
+	since  int64      // when it began
+	site   string
+}
+
+// Rank record: 0 valid, 4 to 20 address, 20 to 36 address that the process waits for, 40 mutual, 48 since, 96 site.
+
+func (j *Journal) rankSlot(rank int) []byte {
+	if rank < 0 || rank >= maxRanks {
+		return nil
+	}
+	return j.memory[ranksAt+rank*rankSize:][:rankSize]
+}
+
+// enter stores the address of a rank. If an earlier process was the rank, its tokens and accesses end.
+func (j *Journal) enter(rank int, addr netip.Addr) {
+	if j.lock != nil {
+		j.lock.Enter(rank)
+	}
+	j.update(func() {
+		b := j.rankSlot(rank)
+		if b == nil {
+			return
+		}
+		if b[0] != 0 {
+			j.forget(rank)
+		}
+		clear(b)
+		a := addr.As16()
+		b[0] = 1
+		copy(b[4:20], a[:])
+	})
+}
+
+// forget ends the tokens and accesses of a rank.
+func (j *Journal) forget(rank int) {
+	for i := range uint32(maxAccesses) {
+		if b := j.accessSlot(i); b[0] != 0 && int32(binary.LittleEndian.Uint32(b[4:])) == int32(rank) {
+			b[0] = 0
+		}
+	}
+	for i := range maxTokens {
+		b := j.memory[tokensAt+i*tokenSize:][:tokenSize]
+		if nd.Token(binary.LittleEndian.Uint32(b)) != 0 && int32(binary.LittleEndian.Uint32(b[8:])) == int32(rank) {
+			b[5] = 0
+			binary.LittleEndian.PutUint64(b[48:], uint64(now()))
+			binary.LittleEndian.PutUint32(b[60:], uint32(rank))
+		}
+	}
+}
+
+// Watched returns how many ranks have used the journal.
+func (j *Journal) Watched() int {
+	if j.begin() {
+		defer j.end()
+	} // else a byte of each rank is read without the lock
+	n := 0
+	for rank := range maxRanks {
+		if j.rankSlot(rank)[0] != 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// rankOf returns the rank with an address, -1 if there is none.
+func (j *Journal) rankOf(addr netip.Addr) int {
+	if !addr.IsValid() || !j.begin() {
+		return -1
+	}
+	defer j.end()
+	return j.rankAt(addr.As16())
+}
+
+func (j *Journal) rankAt(addr [16]byte) int {
+	if addr == ([16]byte{}) {
+		return -1
+	}
+	for i := range maxRanks {
+		if b := j.rankSlot(i); b[0] != 0 && [16]byte(b[4:20]) == addr {
+			return i
+		}
+	}
+	return -1
+}
+
+// setWait stores whom a rank waits for; an invalid address means no process.
+func (j *Journal) setWait(rank int, w wait) {
+	j.update(func() {
+		b := j.rankSlot(rank)
+		if b == nil {
+			return
+		}
+		var a [16]byte
+		if w.to.IsValid() {
+			a = w.to.As16()
+		}
+		copy(b[20:36], a[:])
+		b[40] = 0
+		if w.mutual {
+			b[40] = 1
+		}
+		binary.LittleEndian.PutUint64(b[48:], uint64(w.since))
+		putString(b[96:], w.site)
+	})
+}
+
+// link is one element of a chain of ranks that wait for each other.
+type link struct {
+	rank int
+	wait wait
+}
+
+// cycle returns the chain of ranks that begins at rank and ends there, if each waits for the next.
+func (j *Journal) cycle(rank int) []link {
+	if !j.begin() {
+		return nil
+	}
+	defer j.end()
+	var chain []link
+	for at := rank; len(chain) < maxRanks; {
+		b := j.rankSlot(at)
+		if b == nil || b[0] == 0 {
+			return nil
+		}
+		to := [16]byte(b[20:36])
+		since := int64(binary.LittleEndian.Uint64(b[48:]))
+		chain = append(chain, link{at, wait{to: netip.AddrFrom16(to).Unmap(), mutual: b[40] != 0, since: since, site: getString(b[96:])}})
+		if at = j.rankAt(to); at == rank {
+			return chain
+		}
+	}
+	return nil
+}

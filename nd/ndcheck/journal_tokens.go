@@ -1,0 +1,183 @@
+package ndcheck
+
+import (
+	"encoding/binary"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// kind is the kind of object that issued a token.
+type kind uint8
+
+const (
+	localToken  kind = iota + 1 // of a region, for scatter/gather entries
+	regionToken                 // of a region, for peers
+	windowToken
+)
+
+func (k kind) String() string {
+	return [...]string{"unknown token", "local token", "remote token of a region", "token of a window"}[k&3]
+}
+
+// tokenRecord describes a token to all processes.
+type tokenRecord struct {
+	token         nd.Token
+	kind          kind
+	live          bool
+	cut           bool // it ended together with its connection
+	read, write   bool // the access that it grants
+	rank          int
+	object        uint32 // number of the region or window in its process
+	endpoint      uint32 // the only endpoint that it is valid on; 0 = any
+	adapter       uint32
+	base, length  uint64 // as peers name the bytes
+	memory        uint64 // address of the first byte in the owner; 0 = the bytes are not contiguous
+	issued, ended int64
+	endRank       int    // of the process that ended it
+	writes        uint32 // Writes of peers so far
+	firstWrite    int64  // when it was posted
+	site, endSite string
+}
+
+func (r *tokenRecord) decode(b []byte) {
+	le := binary.LittleEndian
+	*r = tokenRecord{
+		token: nd.Token(le.Uint32(b)), kind: kind(b[4]), live: b[5] == 1, cut: b[5] == 2, read: b[6] != 0, write: b[7] != 0,
+		rank: int(int32(le.Uint32(b[8:]))), object: le.Uint32(b[12:]), endpoint: le.Uint32(b[16:]), adapter: le.Uint32(b[20:]),
+		base: le.Uint64(b[24:]), length: le.Uint64(b[32:]), issued: int64(le.Uint64(b[40:])), ended: int64(le.Uint64(b[48:])), writes: le.Uint32(b[56:]), endRank: int(int32(le.Uint32(b[60:]))),
+		firstWrite: int64(le.Uint64(b[64:])), memory: le.Uint64(b[72:]),
+		site: getString(b[80 : 80+siteSize]), endSite: getString(b[80+siteSize : tokenSize]),
+	}
+}
+
+func (r *tokenRecord) encode(b []byte) {
+	le := binary.LittleEndian
+	flag := func(v bool) byte {
+		if v {
+			return 1
+		}
+		return 0
+	}
+	le.PutUint32(b, uint32(r.token))
+	b[4], b[5], b[6], b[7] = byte(r.kind), flag(r.live), flag(r.read), flag(r.write)
+	if r.cut {
+		b[5] = 2
+	}
+	le.PutUint32(b[8:], uint32(r.rank))
+	le.PutUint32(b[12:], r.object)
+	le.PutUint32(b[16:], r.endpoint)
+	le.PutUint32(b[20:], r.adapter)
+	le.PutUint64(b[24:], r.base)
+	le.PutUint64(b[32:], r.length)
+	le.PutUint64(b[40:], uint64(r.issued))
+	le.PutUint64(b[48:], uint64(r.ended))
+	le.PutUint32(b[56:], r.writes)
+	le.PutUint32(b[60:], uint32(r.endRank))
+	le.PutUint64(b[64:], uint64(r.firstWrite))
+	le.PutUint64(b[72:], r.memory)
+	putString(b[80:80+siteSize], r.site)
+	putString(b[80+siteSize:tokenSize], r.endSite)
+}
+
+// probes is how many records a token may be stored in. If all are taken by others, the oldest is forgotten.
+const probes = 8
+
+func (j *Journal) tokenSlot(token nd.Token, i int) []byte {
+	at := (uint32(token)*2654435761>>8 + uint32(i)) % maxTokens
+	return j.memory[tokensAt+int(at)*tokenSize:][:tokenSize]
+}
+
+// findToken returns the record of the latest issue of a token. certain is false if there is none although the token
+// may exist.
+func (j *Journal) findToken(token nd.Token) (r tokenRecord, ok, certain bool) {
+	if !j.begin() {
+		return r, false, false
+	}
+	defer j.end()
+	_, r, ok = j.lookUp(token)
+	return r, ok, ok || j.field(tokensDropped) == 0
+}
+
+func (j *Journal) lookUp(token nd.Token) (slot []byte, r tokenRecord, ok bool) {
+	for i := range probes {
+		slot = j.tokenSlot(token, i)
+		if nd.Token(binary.LittleEndian.Uint32(slot)) == token {
+			r.decode(slot)
+			return slot, r, token != 0
+		}
+	}
+	return nil, r, false
+}
+
+// issue stores the record of a token that has just been issued.
+func (j *Journal) issue(r tokenRecord) {
+	if r.token == 0 {
+		return
+	}
+	r.live, r.issued = true, now()
+	j.update(func() {
+		if slot, _, ok := j.lookUp(r.token); ok {
+			r.encode(slot)
+			return
+		}
+		slot, oldest := j.tokenSlot(r.token, 0), tokenRecord{}
+		for i := range probes {
+			var other tokenRecord
+			b := j.tokenSlot(r.token, i)
+			if other.decode(b); other.token == 0 {
+				slot, oldest = b, other
+				break
+			}
+			if i == 0 || oldest.live && !other.live || oldest.live == other.live && other.issued < oldest.issued {
+				slot, oldest = b, other
+			}
+		}
+		if oldest.token != 0 {
+			j.setField(tokensDropped, j.field(tokensDropped)+1)
+		}
+		r.encode(slot)
+	})
+}
+
+// change applies f to the record of a token, if there is one.
+func (j *Journal) change(token nd.Token, f func(r *tokenRecord)) {
+	j.update(func() {
+		if slot, r, ok := j.lookUp(token); ok {
+			f(&r)
+			r.encode(slot)
+		}
+	})
+}
+
+// withdraw notes that a process has made a token invalid, at site. An announcement has named the reason before.
+func (j *Journal) withdraw(token nd.Token, rank int, site string, at int64) {
+	j.change(token, func(r *tokenRecord) {
+		if r.live && r.ended == 0 {
+			r.ended, r.endRank, r.endSite = at, rank, site
+		}
+		r.live, r.cut = false, false
+	})
+}
+
+// cutOff notes that a token has ended together with its connection.
+func (j *Journal) cutOff(token nd.Token) {
+	j.change(token, func(r *tokenRecord) { r.cut = true })
+}
+
+// announce notes that a process is about to make a token invalid by a message.
+func (j *Journal) announce(token nd.Token, rank int, site string, at int64) {
+	j.change(token, func(r *tokenRecord) {
+		if r.live && r.ended == 0 {
+			r.ended, r.endRank, r.endSite = at, rank, site
+		}
+	})
+}
+
+// wrote counts a Write of a peer.
+func (j *Journal) wrote(token nd.Token, posted int64) {
+	j.change(token, func(r *tokenRecord) {
+		if r.writes++; r.writes == 1 {
+			r.firstWrite = posted
+		}
+	})
+}

@@ -1,0 +1,221 @@
+package ndcheck
+
+import (
+	"context"
+	"fmt"
+	"unsafe"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// addressOf returns the address of a buffer as peers name it.
+func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
+
+func isWithin(at, n, base, length uint64) bool {
+	return at >= base && n <= length && at-base <= length-n
+}
+
+// region watches a memory region. checker.mu guards what may change.
+type region struct {
+	nd.MemoryRegion
+	*checker
+	adapter *adapter
+	id      uint32
+	site    string // that created it
+
+	flags        nd.RegionFlags
+	bytes        []byte
+	local        nd.Token
+	remote       nd.Token
+	registeredAt string
+	uses         int // requests since the registration
+}
+
+func (r *region) name() string { return fmt.Sprintf("region %d", r.id) }
+
+// registered notes a registration that has just been made.
+func (r *region) registered(flags nd.RegionFlags, site string) {
+	local, remote, bytes, base := r.MemoryRegion.LocalToken(), r.MemoryRegion.RemoteToken(), r.MemoryRegion.Bytes(), r.MemoryRegion.Address()
+	r.registeredAs(flags, site, local, remote, bytes, base, uint64(len(bytes)))
+}
+
+func (r *region) registeredAs(flags nd.RegionFlags, site string, local, remote nd.Token, bytes []byte, base, length uint64) {
+	r.mu.Lock()
+	r.flags, r.bytes, r.local, r.remote, r.registeredAt, r.uses = flags, bytes, local, remote, site, 0
+	r.regions[local] = r
+	r.mu.Unlock()
+	t := tokenRecord{token: local, kind: localToken, rank: r.rank, object: r.id, adapter: r.adapter.id, base: addressOf(bytes), length: uint64(len(bytes)), memory: addressOf(bytes),
+		read: true, write: flags.LocalWrite(), site: site}
+	r.journal.issue(t)
+	if remote != local {
+		t.token, t.kind, t.base, t.length, t.read, t.write = remote, regionToken, base, length, flags.RemoteRead(), flags.RemoteWrite()
+		r.journal.issue(t)
+	}
+}
+
+// ended notes that the registration has ended, by a call at site.
+func (r *region) ended(site string) {
+	r.mu.Lock()
+	local, remote, once, at := r.local, r.remote, r.uses == 1, r.registeredAt
+	if r.regions[local] == r {
+		delete(r.regions, local)
+	}
+	r.local, r.remote, r.bytes = 0, 0, nil
+	churned := false
+	if once && local != 0 && !r.flags.RemoteRead() && !r.flags.RemoteWrite() { // else peers may have used it often
+		r.churn[at]++
+		churned = r.churn[at] == churnLimit
+	}
+	r.mu.Unlock()
+	if local == 0 {
+		return
+	}
+	if churned {
+		r.found(Finding{Rule: registrationChurn, Site: at, What: fmt.Sprintf("%d registrations served one request each", churnLimit), OtherRank: r.rank, Other: "ended", OtherSite: site})
+	}
+	for _, token := range []nd.Token{local, remote} {
+		r.endToken(token, site)
+	}
+}
+
+// churnLimit is how many registrations for one request make a finding.
+const churnLimit = 100
+
+// endToken notes the end of a token of this process, and reports Writes through it that nothing announced.
+func (c *checker) endToken(token nd.Token, site string) {
+	if t, ok, _ := c.journal.findToken(token); ok && t.live && t.writes > 0 {
+		c.mu.Lock()
+		synced := c.syncedAt > t.firstWrite
+		c.mu.Unlock()
+		if !synced {
+			c.found(Finding{Rule: neverSynchronised, Site: t.site, What: fmt.Sprintf("peers wrote %d times to the memory that was granted here", t.writes), Address: t.base, Length: t.length})
+		}
+	}
+	c.journal.withdraw(token, c.rank, site, now())
+}
+
+// inUse reports the requests in flight that use the region, which a call is about to end.
+func (r *region) inUse(what, site string) {
+	r.mu.Lock()
+	var users []*request
+	for _, q := range r.requests {
+		// If the connection has ended, the program has given the requests up.
+		if ep, ok := q.owner.(*endpoint); ok && !ep.ending && !ep.hasFailed && q.kind != nd.RequestReceive && !q.answered && q.uses(r.local) {
+			users = append(users, q)
+		}
+	}
+	r.mu.Unlock()
+	for _, q := range users {
+		r.found(Finding{Rule: closedInUse, Site: site, What: what + " " + r.name(), OtherRank: r.rank, Other: q.name() + " is in flight", OtherSite: q.site})
+	}
+}
+
+func (r *region) Register(ctx context.Context, buf []byte, flags nd.RegionFlags) error {
+	err := r.MemoryRegion.Register(ctx, buf, flags)
+	if err == nil {
+		r.registered(flags, here())
+	}
+	return err
+}
+
+func (r *region) Deregister(ctx context.Context) error {
+	site := here()
+	r.inUse("deregisters", site)
+	err := r.MemoryRegion.Deregister(ctx)
+	if err == nil || nd.StatusOf(err) == nd.Canceled {
+		r.ended(site)
+	}
+	return err
+}
+
+func (r *region) Close() error {
+	site := here()
+	r.inUse("closes", site)
+	err := r.MemoryRegion.Close()
+	r.ended(site)
+	r.adapter.closed(r)
+	return err
+}
+
+func (r *region) CloseContext(ctx context.Context) error {
+	site := here()
+	r.inUse("closes", site)
+	err := r.MemoryRegion.CloseContext(ctx)
+	r.ended(site)
+	r.adapter.closed(r)
+	return err
+}
+
+// window watches a memory window. checker.mu guards what may change.
+type window struct {
+	nd.MemoryWindow
+	*checker
+	adapter *adapter
+	id      uint32
+
+	token   nd.Token // of the bind, 0 = not bound
+	bytes   []byte
+	write   bool
+	boundOn *endpoint
+	boundAt string
+}
+
+func (w *window) name() string { return fmt.Sprintf("window %d", w.id) }
+
+// bound notes a Bind whose post has just returned.
+func (w *window) bound(ep *endpoint, r *region, buf []byte, flags nd.OpFlags, site string) {
+	d := w.MemoryWindow.Descriptor()
+	t := tokenRecord{token: d.Token, kind: windowToken, rank: w.rank, object: w.id, adapter: w.adapter.id, base: d.Address, length: d.Length, memory: addressOf(buf),
+		read: flags.Has(nd.AllowRead), write: flags.Has(nd.AllowWrite), site: site}
+	if flags.Has(nd.ThisEndpointOnly) {
+		t.endpoint = ep.id
+	}
+	w.journal.issue(t)
+	at, n := addressOf(buf), uint64(len(buf))
+	var others []window
+	w.mu.Lock()
+	for other := range w.windows {
+		if other != w && other.boundOn.peer != ep.peer && (t.write || other.write) && overlaps(at, n, addressOf(other.bytes), uint64(len(other.bytes))) {
+			others = append(others, *other)
+		}
+	}
+	w.windows[w] = struct{}{}
+	w.token, w.bytes, w.write, w.boundOn, w.boundAt = d.Token, buf, t.write, ep, site
+	flagged, registeredAt := r.flags, r.registeredAt
+	w.mu.Unlock()
+	for i := range others {
+		w.found(Finding{Rule: grantedTwice, Site: site, What: fmt.Sprintf("%s binds %s to %d bytes", ep.name(), w.name(), n), Address: at, Length: n,
+			OtherRank: w.rank, Other: fmt.Sprintf("%s has bound %s to some of them for another peer", others[i].boundOn.name(), others[i].name()), OtherSite: others[i].boundAt})
+	}
+	if flagged.RemoteRead() || flagged.RemoteWrite() {
+		w.found(Finding{Rule: wholeRegionGranted, Site: registeredAt, What: fmt.Sprintf("%s is registered with %v", r.name(), flagged),
+			OtherRank: w.rank, Other: w.name() + " limits access to a part of it", OtherSite: site})
+	}
+}
+
+// unbound notes that the window is invalid, by a call at site. It returns the token.
+func (w *window) unbound(site string) nd.Token {
+	w.mu.Lock()
+	token := w.token
+	w.token, w.bytes, w.boundOn = 0, nil, nil
+	delete(w.windows, w)
+	w.mu.Unlock()
+	if token != 0 {
+		w.endToken(token, site)
+	}
+	return token
+}
+
+func (w *window) Close() error {
+	err := w.MemoryWindow.Close()
+	w.unbound(here())
+	w.adapter.closed(w)
+	return err
+}
+
+func (w *window) CloseContext(ctx context.Context) error {
+	err := w.MemoryWindow.CloseContext(ctx)
+	w.unbound(here())
+	w.adapter.closed(w)
+	return err
+}

@@ -1,0 +1,245 @@
+package ndcheck
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/softnd/softnd/nd"
+)
+
+func (ep *endpoint) Receive(reqCtx uint64, sge []nd.SGE) error {
+	r := ep.newRequest(nd.RequestReceive, reqCtx, sge, 0)
+	r.snapshot()
+	ep.mu.Lock()
+	ep.track(r)
+	ep.mu.Unlock()
+	load := ep.overload(r, ep.receiveQueue)
+	if err := ep.Endpoint.Receive(r.id, sge); err != nil {
+		ep.mu.Lock()
+		ep.untrack(r)
+		ep.mu.Unlock()
+		return err
+	}
+	ep.foundAll(load)
+	return nil
+}
+
+// post posts an initiator request. Its record exists before the post, because the result may be taken before the
+// post has returned. Findings are reported after it.
+func (ep *endpoint) post(r *request, call func() error) error {
+	r.snapshot()
+	ep.order.Lock()
+	ep.mu.Lock()
+	found := ep.checkBuffers(r)
+	ep.track(r)
+	ordered := ep.orderedBy(r)
+	ep.mu.Unlock()
+	ep.journal.close(ordered...) // before the peer can see the message
+	found = append(found, ep.overload(r, ep.initiatorQueue)...)
+	found = append(found, ep.openAccess(r)...)
+	if r.invalidate {
+		ep.journal.announce(r.token, ep.rank, r.site, r.posted)
+	}
+	err := call()
+	ep.order.Unlock()
+	if err != nil {
+		ep.postFailed(r, err)
+		return err
+	}
+	ep.foundAll(append(found, ep.posted(r)...))
+	return nil
+}
+
+func (c *checker) foundAll(found []Finding) {
+	for _, f := range found {
+		c.found(f)
+	}
+}
+
+// checkBuffers checks a request that is about to be posted against those before it. The caller holds checker.mu.
+func (ep *endpoint) checkBuffers(r *request) (found []Finding) {
+	if r.flags.Has(nd.ReadFence) && !slices.ContainsFunc(ep.initiator, func(q *request) bool { return q.kind == nd.RequestRead }) {
+		found = append(found, Finding{Rule: uselessFence, Site: r.site, What: r.name() + " has ReadFence"})
+	}
+	unfenced := ep.unfenced(r)
+	for _, q := range unfenced {
+		if r.invalidate && q.token == r.token {
+			found = append(found, Finding{Rule: overtaken, Site: r.site, What: r.name() + " may invalidate the token first", OtherRank: ep.rank, Other: q.name() + " is in flight", OtherSite: q.site})
+			break
+		}
+	}
+	if r.kind != nd.RequestSend && r.kind != nd.RequestWrite {
+		return found
+	}
+	for q := range ep.sinks {
+		if at, n := commonBytes(r, q, r.size); n > 0 {
+			if q.kind == nd.RequestRead && q.owner == ep && !r.inline() && !slices.Contains(unfenced, q) { // Inline takes the bytes at the post
+				r.answered = true // its bytes are those of the Read, which change after this post
+				continue
+			}
+			f := Finding{Rule: receiveUsed, Site: r.site, What: r.name() + " takes its bytes", Address: at, Length: n,
+				OtherRank: ep.rank, Other: q.name() + " may still store into them", OtherSite: q.site}
+			if q.kind == nd.RequestRead {
+				f.Rule = readUsed
+			}
+			return append(found, f)
+		}
+	}
+	return found
+}
+
+// unfenced returns the Reads in flight that r need not wait for. The caller holds checker.mu.
+func (ep *endpoint) unfenced(r *request) (reads []*request) {
+	if r.flags.Has(nd.ReadFence) {
+		return nil
+	}
+	for _, q := range ep.initiator {
+		if q.flags.Has(nd.ReadFence) {
+			reads = nil // later requests wait, too
+		}
+		if q.kind == nd.RequestRead && q != r {
+			reads = append(reads, q)
+		}
+	}
+	return reads
+}
+
+// orderedBy returns the accesses that a Send orders: the peer may learn from the message that the Writes before it
+// are done. The caller holds checker.mu.
+func (ep *endpoint) orderedBy(r *request) (numbers []uint32) {
+	if r.kind != nd.RequestSend {
+		return nil
+	}
+	for _, q := range ep.initiator {
+		if q.kind == nd.RequestWrite && q.access != 0 {
+			numbers = append(numbers, q.access)
+			q.access = 0
+		}
+	}
+	return numbers
+}
+
+// overload reports a queue that cannot hold the results of all requests in flight.
+func (ep *endpoint) overload(r *request, q *queue) []Finding {
+	if q == nil || r.silent() {
+		return nil
+	}
+	ep.mu.Lock()
+	load, depth := q.load+q.receives, q.depth
+	ep.mu.Unlock()
+	if load <= depth {
+		return nil
+	}
+	return []Finding{{Rule: overrunAhead, Site: r.site, What: fmt.Sprintf("%s is result %d of %s, whose depth is %d", r.name(), load, q.name(), depth),
+		OtherRank: ep.rank, Other: "created the queue", OtherSite: q.site}}
+}
+
+// openAccess notes a Read or Write in flight, and returns those that conflict with it.
+func (ep *endpoint) openAccess(r *request) (found []Finding) {
+	if r.kind != nd.RequestRead && r.kind != nd.RequestWrite || r.size == 0 {
+		return nil
+	}
+	t, ok, _ := ep.journal.findToken(r.token)
+	if !ok || t.kind == localToken || t.memory == 0 || !isWithin(r.address, r.size, t.base, t.length) {
+		return nil
+	}
+	// Two tokens may name the same bytes by different addresses.
+	a := access{write: r.kind == nd.RequestWrite, rank: ep.rank, owner: t.rank, endpoint: ep.id, address: r.address - t.base + t.memory, size: r.size, site: r.site}
+	number, conflicts := ep.journal.open(a)
+	ep.mu.Lock()
+	r.access, r.target = number, a.address
+	for _, q := range ep.unfenced(r) {
+		if a.write && q.target != 0 && overlaps(a.address, a.size, q.target, q.size) {
+			found = append(found, Finding{Rule: overtaken, Site: r.site, What: r.name() + " may store first", Address: a.address, Length: a.size, OtherRank: ep.rank, Other: q.name() + " reads some of the bytes", OtherSite: q.site})
+			break
+		}
+	}
+	ep.mu.Unlock()
+	for _, other := range conflicts {
+		if isFlag(a, other) {
+			continue
+		}
+		from := max(a.address, other.address)
+		f := Finding{Rule: conflict, Site: r.site, What: r.name() + " has no order", Address: from, Length: min(a.address+a.size, other.address+other.size) - from,
+			OtherRank: other.rank, Other: fmt.Sprintf("%s of %d bytes on endpoint %d is in flight", accessName(other), other.size, other.endpoint), OtherSite: other.site}
+		if other.rank == ep.rank && a.write != other.write {
+			f.Rule = readBesideWrite
+		}
+		found = append(found, f)
+	}
+	return found
+}
+
+// isFlag reports whether two accesses are a Write of a word and a Read that polls it.
+func isFlag(a, b access) bool {
+	return a.write != b.write && a.address == b.address && a.size == b.size && (a.size == 1 || a.size == 2 || a.size == 4 || a.size == 8) && a.address%a.size == 0
+}
+
+func accessName(a access) string {
+	if a.write {
+		return "a Write"
+	}
+	return "a Read"
+}
+
+// posted checks a request that has just been posted.
+func (ep *endpoint) posted(r *request) (found []Finding) {
+	ep.mu.Lock()
+	if !r.flags.Has(nd.Defer) && !ep.batching {
+		ep.deferred = nil
+	} else if ep.deferred == nil {
+		ep.deferred = r
+	}
+	if ep.hasFailed {
+		ep.ignored++
+	}
+	ignored := ep.ignored
+	surplus, first := ep.surplus()
+	ep.mu.Unlock()
+	ep.journal.close(surplus)
+	if first {
+		found = append(found, Finding{Rule: silentSurplus, Site: r.site, What: fmt.Sprintf("%s is more than %d requests after the last one whose result was taken", r.name(), ep.depth)})
+	}
+	if threshold := uint64(ep.adapter.info.InlineRequestThreshold); r.inline() && threshold > 0 && r.size > threshold {
+		found = append(found, Finding{Rule: slowInline, Site: r.site, What: fmt.Sprintf("%s has Inline, and the threshold is %d", r.name(), threshold)})
+	}
+	if ignored == ignoreLimit {
+		found = append(found, Finding{Rule: failedIgnored, Site: r.site, What: fmt.Sprintf("%s is post %d since the program took a failed result", r.name(), ignored)})
+	}
+	return found
+}
+
+// ignoreLimit is how many posts on a failed endpoint make a finding: a few may already be on their way.
+const ignoreLimit = 3
+
+// surplus reports whether the endpoint has more requests than its queue holds. If there are more than any queue holds,
+// it forgets the first silent one, which the provider must have executed, and returns its access. The caller holds
+// checker.mu.
+func (ep *endpoint) surplus() (access uint32, found bool) {
+	if len(ep.initiator) <= ep.depth || ep.hasFailed || ep.ending {
+		return 0, false
+	}
+	if len(ep.initiator) > int(ep.adapter.info.MaxInitiatorQueueDepth) {
+		if i := slices.IndexFunc(ep.initiator, (*request).silent); i >= 0 {
+			access = ep.untrack(ep.initiator[i])
+		}
+	}
+	return access, true
+}
+
+// postFailed forgets a request that the provider has refused. Such a post submits the deferred requests.
+func (ep *endpoint) postFailed(r *request, err error) {
+	ep.mu.Lock()
+	access := ep.untrack(r)
+	ep.deferred = nil
+	silent := len(ep.initiator) > 0
+	for _, q := range ep.initiator {
+		silent = silent && q.silent()
+	}
+	n := len(ep.initiator)
+	ep.mu.Unlock()
+	ep.journal.close(access)
+	if nd.StatusOf(err) == nd.NoMoreEntries && silent {
+		ep.found(Finding{Rule: onlySilent, Site: r.site, What: fmt.Sprintf("%s was refused: the last %d requests are silent", r.name(), n)})
+	}
+}

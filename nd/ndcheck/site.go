@@ -1,0 +1,59 @@
+package ndcheck
+
+import (
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// sites caches the text of each program counter: the same lines post again and again.
+var sites sync.Map // uintptr to string
+
+// own are the packages whose frames are not the program's.
+var own = []string{"github.com/softnd/softnd.", "github.com/softnd/softnd/nd.", "github.com/softnd/softnd/nd/ndcheck.", "github.com/softnd/softnd/nd/ndcompat.",
+	"github.com/softnd/softnd/endpoint.", "github.com/softnd/softnd/internal/"}
+
+// here returns the line of the program that has called into the checker, such as "rank.go:42 (main.send)".
+func here() string {
+	var pcs [32]uintptr
+	n := runtime.Callers(2, pcs[:])
+	for i, pc := range pcs[:n] {
+		text, ok := sites.Load(pc)
+		if !ok {
+			text = describe(pcs[i : i+1])
+			sites.Store(pc, text)
+		}
+		if text != "" {
+			return text.(string)
+		}
+	}
+	return ""
+}
+
+// describe returns the text of a frame, and "" for one that is not the program's.
+func describe(pc []uintptr) string {
+	frames := runtime.CallersFrames(pc)
+	for {
+		f, more := frames.Next() // several if calls were inlined
+		if f.Function != "" && !isOwn(f) {
+			return filepath.Base(f.File) + ":" + strconv.Itoa(f.Line) + " (" + f.Function[strings.LastIndexByte(f.Function, '/')+1:] + ")"
+		}
+		if !more {
+			return ""
+		}
+	}
+}
+
+func isOwn(f runtime.Frame) bool {
+	if strings.HasSuffix(f.File, "_test.go") {
+		return false
+	}
+	for _, prefix := range own {
+		if strings.HasPrefix(f.Function, prefix) {
+			return true
+		}
+	}
+	return false
+}
