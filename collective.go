@@ -28,7 +28,11 @@ func (j *Job) Barrier(ctx context.Context) error {
 	if err := j.usable("barrier"); err != nil {
 		return err
 	}
-	return j.barrier(ctx, "barrier")
+	err := j.barrier(ctx, "barrier")
+	if err == nil {
+		j.synchronised()
+	}
+	return err
 }
 
 // inStep returns an error if an earlier collective call has failed. The caller holds j.collective.
@@ -180,6 +184,7 @@ func (j *Job) Exchange(ctx context.Context, blob []byte) ([][]byte, error) {
 	if err := j.barrier(ctx, "exchange"); err != nil {
 		return nil, err
 	}
+	j.synchronised()
 	all := make([][]byte, j.Size())
 	left := j.exchangeLimit
 	var tooLong error

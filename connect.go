@@ -62,6 +62,7 @@ func (j *Job) connectWith(ctx context.Context, op string, peer int, cfg nd.Endpo
 	if err != nil {
 		return nil, err
 	}
+	defer j.waitFor(peer)()
 	if err := connect(ep); err != nil {
 		if errors.Is(err, nd.HostUnreachable) || errors.Is(err, nd.ConnectionAborted) {
 			j.blame(peer)

@@ -31,6 +31,7 @@ import (
 	"github.com/softnd/softnd/internal/bootstrap"
 	"github.com/softnd/softnd/internal/panicking"
 	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/nd/ndcheck"
 	"github.com/softnd/softnd/shm"
 )
 
@@ -48,6 +49,11 @@ const (
 	// EnvReceiveTimeout limits how long a Send waits for the peer to post a Receive. The value is a
 	// duration such as 500ms, 0, or unlimited. See WithReceiveTimeout.
 	EnvReceiveTimeout = "SOFTND_RECEIVE_TIMEOUT"
+
+	// EnvCheck is 1 if the checker watches the program: see WithChecker. ndrun --check sets it. It also sets
+	// EnvCheckFD, the number of the inherited descriptor of the ranks' journal.
+	EnvCheck   = "SOFTND_CHECK"
+	EnvCheckFD = "SOFTND_CHECK_FD"
 
 	// EnvFaults identifies the fault plan of ndrun --faults, which sets it.
 	EnvFaults = "SOFTND_FAULTS"
@@ -76,6 +82,7 @@ type Job struct {
 	member   *shm.Member
 	group    *shm.Group
 	provider *endpoint.Provider
+	checker  *ndcheck.Provider // watches the provider; nil = it does not
 	adapter  nd.Adapter
 	listener nd.Listener
 
@@ -109,6 +116,9 @@ type Job struct {
 //   - the launcher has started a rank on another host; the error names the rank.
 func Init(ctx context.Context, options ...Option) (*Job, error) {
 	s, err := readSettings(options)
+	if err == nil {
+		err = s.shareJournal()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("softnd: init: %w", err)
 	}
@@ -156,7 +166,13 @@ func (j *Job) start(ctx context.Context, rank int, s settings) (err error) {
 	if err != nil {
 		return err
 	}
-	if j.adapter, err = j.provider.OpenAdapter(ctx, id); err != nil {
+	var provider nd.Provider = j.provider
+	if s.check != nil {
+		s.check.Rank = rank
+		j.checker = ndcheck.Wrap(j.provider, *s.check)
+		provider = j.checker
+	}
+	if j.adapter, err = provider.OpenAdapter(ctx, id); err != nil {
 		return err
 	}
 	if j.listener, err = j.listen(ctx, connectPort); err != nil {
@@ -224,6 +240,9 @@ func (j *Job) Close() error {
 	var errs []error
 	if j.listener != nil {
 		errs = append(errs, j.listener.Close())
+	}
+	if j.checker != nil {
+		j.checker.End()
 	}
 	if j.provider != nil {
 		errs = append(errs, j.provider.Close())

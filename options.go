@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/endpoint"
+	"github.com/softnd/softnd/nd/ndcheck"
 )
 
 // Option is a setting of [Init] or [Join]. An option takes precedence over the environment variable
@@ -21,8 +22,9 @@ const NoLimit = endpoint.NoLimit
 // settings are the values that options and environment set.
 type settings struct {
 	provider endpoint.Options
-	logger   *slog.Logger // nil = none
-	exchange uint64       // limit of an Exchange, in bytes
+	logger   *slog.Logger     // nil = none
+	exchange uint64           // limit of an Exchange, in bytes
+	check    *ndcheck.Options // nil = the program is not watched
 }
 
 // defaultExchangeLimit is the limit of an Exchange without WithExchangeLimit.
@@ -153,6 +155,17 @@ func WithStats() Option {
 	}
 }
 
+// WithChecker watches how the program uses this rank's adapter, and reports its mistakes: see package
+// ndcheck. The number of the rank replaces o.Rank. The environment variable is [EnvCheck]. A program
+// that is watched runs much slower.
+func WithChecker(o ndcheck.Options) Option {
+	return func(s *settings) error {
+		own := o // several ranks may have the same option
+		s.check = &own
+		return nil
+	}
+}
+
 // WithWeakOrder makes this rank's adapter as weak as the model allows. Requests run late. Later requests overtake Reads that
 // have no fence. The bytes of a transfer are stored in any order. Results and notifications are late, and the limits are
 // those of a small card. Programs that rely on more than the model promises fail, as they could on RDMA hardware. The
@@ -181,6 +194,9 @@ func readSettings(options []Option) (s settings, err error) {
 		if err != nil {
 			return s, fmt.Errorf("%s: %w", EnvReceiveTimeout, err)
 		}
+	}
+	if s.check, err = checkerFromEnvironment(); err != nil {
+		return s, err
 	}
 	if text := os.Getenv(EnvWeakOrder); text != "" {
 		seed, err := strconv.ParseUint(text, 0, 64)

@@ -1,0 +1,62 @@
+package softnd
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+
+	"github.com/softnd/softnd/endpoint"
+	"github.com/softnd/softnd/internal/checkjournal"
+	"github.com/softnd/softnd/nd/ndcheck"
+)
+
+// checkerFromEnvironment returns the options of the checker, nil if the environment does not ask for it.
+func checkerFromEnvironment() (*ndcheck.Options, error) {
+	switch v := os.Getenv(EnvCheck); v {
+	case "", "0":
+		return nil, nil
+	case "1":
+		return &ndcheck.Options{}, nil
+	default:
+		return nil, fmt.Errorf("%s: invalid value %q: want 0 or 1", EnvCheck, v)
+	}
+}
+
+// shareJournal lets the checker use the journal of the launcher's job, if there is one. Without it, the checker knows
+// this process only.
+func (s *settings) shareJournal() error {
+	text, ok := os.LookupEnv(EnvCheckFD)
+	if !ok || s.check == nil || s.check.Journal != nil {
+		return nil
+	}
+	fd, err := strconv.Atoi(text)
+	if err != nil || fd < 0 {
+		return fmt.Errorf("%s=%q: not a descriptor number", EnvCheckFD, text)
+	}
+	s.check.Journal, err = checkjournal.Open(fd)
+	if errors.Is(err, checkjournal.ErrNone) {
+		return nil // sudo and some other wrappers close the descriptors of the rank
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", EnvCheckFD, err)
+	}
+	return nil
+}
+
+// synchronised tells the checker, if there is one, that this rank has met the others.
+func (j *Job) synchronised() {
+	if j.checker != nil {
+		j.checker.Synchronised()
+	}
+}
+
+// waitFor tells the checker, if there is one, that this rank waits for rank peer. The result ends the wait.
+func (j *Job) waitFor(peer int) (done func()) {
+	if j.checker != nil {
+		if id, ok := j.arena.MemberOf(peer); ok {
+			return j.checker.WaitFor(endpoint.Address(id))
+		}
+	}
+	return func() {}
+}
