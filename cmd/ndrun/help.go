@@ -16,7 +16,6 @@ var examples = []example{
 	{"ndrun -n 4 ./heat -verify", "4 ranks of an executable or a Go package"},
 	{"ndrun -n 1 ./master : -n 3 ./worker", "rank 0 runs one program, ranks 1 to 3 another"},
 	{"ndrun -n 8 --timeout 10m --bind-to core ./heat", "stop after 10 minutes; bind each rank to a core"},
-	{"ndrun -n 4 --wrap 2:valgrind ./heat", "run rank 2 under valgrind"},
 }
 
 func printHelp(*command, string) error {
@@ -36,7 +35,12 @@ func printHelp(*command, string) error {
 }
 
 // usage returns the option with its placeholder, as the help shows it.
-func (o *option) usage() string { return strings.TrimSpace(o.names + " " + o.value) }
+func (o *option) usage() string {
+	if o.value == "" && o.choices != "" {
+		return o.names + "[=" + strings.ReplaceAll(o.choices, " ", "|") + "|FILE]"
+	}
+	return strings.TrimSpace(o.names + " " + o.value)
+}
 
 // printVersion prints the version of softnd of which this ndrun is a part.
 func printVersion(*command, string) error {

@@ -19,9 +19,10 @@
 // The exit status is 0 if every rank exited with 0. Otherwise it is the code of the rank that
 // failed first; a rank killed by signal n counts as 128 + n. If signal n to ndrun ended the job
 // before any rank failed, it is 128 + n. It is 124 if --timeout ended the job, 1 if ndrun itself
-// failed, 2 if the command line is invalid, and 3 if a rule of --faults never acted. A rank that
-// aborts the job (softnd.Abort, MPI_Abort) has failed with the given code. A rank that exits with 0 after PMI init without PMI
-// finalize has failed with 1.
+// failed, and 2 if the command line is invalid. If all else has succeeded, it is 3 if a rule of
+// --faults never acted, and 4 if --check has found an error. A rank that aborts the job
+// (softnd.Abort, MPI_Abort) has failed with the given code. A rank that exits with 0 after PMI init
+// without PMI finalize has failed with 1.
 //
 // When a rank fails, the others and all processes that they have started get SIGTERM and shortly
 // afterwards SIGKILL. SIGINT, SIGTERM, SIGHUP and SIGQUIT to ndrun are forwarded; the ranks are
@@ -97,6 +98,11 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 		printError(err)
 		return exitUsage
 	}
+	checkReport, err := cmd.openCheckReport(stdout)
+	if err != nil {
+		printError(err)
+		return exitUsage
+	}
 	defer p.close()
 	stopDefaultActions()
 	err = p.build(stderr, signals)
@@ -142,13 +148,18 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 		Signals:     signals,
 	}
 	cmd.output.apply(&cfg, len(p.ranks))
+	check, err := startChecker(cmd, &cfg, len(p.ranks), checkReport)
+	if err != nil {
+		printError(err)
+		return exitFailure
+	}
 	services, err := startRankServices(p, &cfg, arena, reporter.ended)
 	if err != nil {
 		printError(err)
 		return exitFailure
 	}
 	cfg.RankEnv = func(rank int) []string {
-		return slices.Concat(services.env(rank, len(cfg.Files)), p.rankEnv(rank), injected.env())
+		return slices.Concat(services.env(rank, len(cfg.Files)), p.rankEnv(rank), injected.env(), check.env(len(cfg.Files)))
 	}
 	if cmd.binding.to != "" {
 		cfg.CPUs = func(rank int) []int { return p.ranks[rank].place.cpus }
@@ -178,16 +189,30 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 	}
 	if report != nil && (report.Signal != 0 || report.TimedOut) {
 		// If no process reads the messages, they do not delay the end of a stopped job.
-		late := time.AfterFunc(reportTimeout, func() { os.Exit(status) })
+		code := status
+		late := time.AfterFunc(reportTimeout, func() { os.Exit(code) })
 		defer late.Stop()
 	}
 	more := slices.Concat(services.end(report), injected.lines())
 	if report != nil && report.Signal == syscall.SIGQUIT {
 		more = append(more, report.Hang...) // again, below the output of the ranks about the signal
 	}
+	lines, wrong, checkErr := check.end()
+	more = append(more, lines...)
+	if checkErr != nil {
+		printError(checkErr)
+	}
+	if status == 0 {
+		switch {
+		case checkErr != nil:
+			status = exitFailure
+		case wrong:
+			status = exitCheck
+		}
+	}
 	if err := cmd.output.reportOutcome(report, more, status, err, reportFile, printError); err != nil {
 		printError(err)
-		if status == 0 {
+		if status == 0 || status == exitCheck {
 			status = exitFailure
 		}
 	}

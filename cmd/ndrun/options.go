@@ -16,7 +16,7 @@ type option struct {
 	value   string // placeholder in the help; "" for a switch; two words also accept NAME=VALUE
 	help    string
 	set     func(c *command, value string) error
-	choices string // values for completion
+	choices string // values for completion; a switch with choices also accepts one of them, or a file, behind "="
 }
 
 // section is a group of options in the help.
@@ -63,6 +63,7 @@ func init() { // not at the declaration: printHelp, which it refers to, reads it
 		}},
 		{"Debugging (RANKS is a list such as 0-3,5, or all):", false, []option{
 			{"--wrap", "RANKS:COMMAND", "run these ranks under COMMAND, such as 'gdb --args'", addWrap, "all:"},
+			{"--check", "", "report mistakes in the use of softnd; status 4 if one is an error", setCheck, "json sarif"},
 			{"--stop-at-start", "RANKS", "stop these ranks before their first instruction, to attach a debugger", setStopped, "all"},
 		}},
 		{"Other options:", false, []option{
@@ -93,6 +94,10 @@ type command struct {
 	faults     faultOptions
 
 	reportBindings, dryRun bool
+
+	watch       bool   // watch the ranks
+	checkReport string // the file of the findings, "" = none, "-" = standard output
+	checkSARIF  bool
 }
 
 // app is a program with its options.

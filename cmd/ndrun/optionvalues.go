@@ -190,3 +190,21 @@ func setStopped(c *command, s string) (err error) {
 
 // acceptSilently accepts an option that asks for default behaviour.
 func acceptSilently(*command, string) error { return nil }
+
+// setCheck takes the format of the findings on standard output, or a file whose ending is the format.
+func setCheck(c *command, to string) error {
+	c.watch = true
+	if to == "" {
+		return nil
+	}
+	c.checkReport = to
+	switch format := strings.TrimPrefix(filepath.Ext(to), "."); {
+	case to == "json" || to == "sarif":
+		c.checkReport, c.checkSARIF = "-", to == "sarif"
+	case format == "json" || format == "sarif":
+		c.checkSARIF = format == "sarif"
+	default:
+		return errors.New("want json, sarif, or a file with the ending .json or .sarif")
+	}
+	return nil
+}

@@ -102,7 +102,7 @@ func (c *command) readOption(words []string) (used int, err error) {
 	}
 	used = 1
 	switch {
-	case o.value == "" && joined:
+	case o.value == "" && joined && o.choices == "":
 		return 0, fmt.Errorf("option %s: unexpected value %q: remove it", name, value)
 	case o.value != "" && !joined:
 		if len(words) < 2 {

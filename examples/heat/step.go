@@ -48,7 +48,8 @@ func (b *block) spread(g, y int) {
 }
 
 // sendRow writes row y of a generation into the neighbour's window at offset. It then sends an empty
-// message, which arrives after the row. With SilentSuccess, requests have a result only if they fail.
+// message, which arrives after the row. With SilentSuccess, the Write has a result only if it fails. The
+// Send has a result, which frees the places of both in the queue of a card.
 func (b *block) sendRow(to *border, generation, y, offset int) error {
 	if to.ep == nil {
 		return nil
@@ -62,7 +63,7 @@ func (b *block) sendRow(to *border, generation, y, offset int) error {
 		return err
 	}
 	b.moved += uint64(len(row.Buffer))
-	return to.ep.Send(0, nil, nd.SilentSuccess)
+	return to.ep.Send(0, nil, 0)
 }
 
 // waitForNeighbours waits until the rows of a generation beyond the edges have arrived.
@@ -77,7 +78,7 @@ func (b *block) waitForNeighbours(ctx context.Context, generation int) error {
 	return nil
 }
 
-// waitForOne waits for the only outstanding request that is not a receive.
+// waitForOne waits for the only outstanding request that is neither a Receive nor a Send.
 func (b *block) waitForOne(ctx context.Context) error {
 	for b.done == 0 {
 		if err := b.handleResults(ctx); err != nil {
@@ -100,6 +101,8 @@ func (b *block) handleResults(ctx context.Context) error {
 		switch {
 		case r.Status.Failed():
 			return fmt.Errorf("connection with rank %d: %w", peer, r.Err(ep))
+		case r.RequestType == nd.RequestSend:
+			continue
 		case r.RequestType != nd.RequestReceive:
 			b.done++
 			continue

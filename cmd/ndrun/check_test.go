@@ -1,0 +1,253 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/softnd/softnd"
+	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/nd/ndcheck"
+)
+
+func init() { plays["check"] = playCheck }
+
+// playCheck is a rank that rank 0 gives a window. Rank 1 writes to it. The argument is the mistake, if any.
+func playCheck(args []string) error {
+	ctx := context.Background()
+	job, err := softnd.Init(ctx)
+	if err != nil {
+		return err
+	}
+	how := args[0]
+	if how == "fail" && job.Rank() == 1 {
+		os.Exit(9)
+	}
+	q, err := job.Adapter().CreateCompletionQueue(ctx, 16)
+	if err != nil {
+		return err
+	}
+	mr, err := job.Adapter().Allocate(ctx, 4096, nd.AllowLocalWrite)
+	if err != nil {
+		return err
+	}
+	ep, err := job.Connect(ctx, 1-job.Rank(), nd.EndpointConfig{Receive: q, Initiator: q})
+	if err != nil {
+		return err
+	}
+	result := func() (r [1]nd.Result, err error) {
+		_, err = q.Wait(ctx, r[:])
+		return r, err
+	}
+	if job.Rank() == 0 {
+		err = grant(ctx, job, ep, mr, how, result)
+	} else {
+		err = use(ctx, job, ep, mr, result)
+	}
+	if err != nil {
+		return err
+	}
+	if err := job.Barrier(ctx); err != nil {
+		return err
+	}
+	return job.Close()
+}
+
+func grant(ctx context.Context, job *softnd.Job, ep nd.Endpoint, mr nd.MemoryRegion, how string, result func() ([1]nd.Result, error)) error {
+	w, err := job.Adapter().CreateMemoryWindow(ctx)
+	if err != nil {
+		return err
+	}
+	if err := ep.Bind(1, mr, w, mr.Bytes()[:64], nd.AllowWrite); err != nil {
+		return err
+	}
+	if _, err := result(); err != nil {
+		return err
+	}
+	if _, err := job.ExchangeWindows(ctx, w.Descriptor()); err != nil {
+		return err
+	}
+	if how == "invalidate" {
+		if err := ep.Invalidate(2, w, 0); err != nil {
+			return err
+		}
+		if _, err := result(); err != nil {
+			return err
+		}
+	}
+	return job.Barrier(ctx)
+}
+
+func use(ctx context.Context, job *softnd.Job, ep nd.Endpoint, mr nd.MemoryRegion, result func() ([1]nd.Result, error)) error {
+	all, err := job.ExchangeWindows(ctx, nd.WindowDescriptor{})
+	if err != nil {
+		return err
+	}
+	if err := job.Barrier(ctx); err != nil {
+		return err
+	}
+	if err := nd.WriteTo(ep, 7, []nd.SGE{nd.SGEOf(mr, 0, 8)}, all[0], 0); err != nil {
+		return err
+	}
+	_, err = result()
+	return err
+}
+
+func validate(t *testing.T, report []byte) {
+	t.Helper()
+	schema, err := jsonschema.NewCompiler().Compile("../../nd/ndcheck/findings.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(report))
+	if err != nil {
+		t.Fatalf("%v: %s", err, report)
+	}
+	if err := schema.Validate(doc); err != nil {
+		t.Error(err)
+	}
+}
+
+// A finding about two processes names both lines, and sets the exit status.
+func TestCheckNamesBothLines(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "findings.json")
+	status, out, errOut := proctest.Run(t, ndrun(t, "-n", "2", "--check="+file, testBinary(t), "check", "invalidate"))
+	if status != exitCheck {
+		t.Errorf("exit status %d, want %d\n%s%s", status, exitCheck, out, errOut)
+	}
+	for _, want := range []string{"[1] softnd check: N101 error: ", "[1]   rank 0: ended the token", "ndrun: check: 1 finding: N101 (1)\n"} {
+		if !strings.Contains(errOut, want) {
+			t.Errorf("no %q in\n%s", want, errOut)
+		}
+	}
+	report, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	validate(t, report)
+	var r struct{ Findings []ndcheck.Finding }
+	if err := json.Unmarshal(report, &r); err != nil || len(r.Findings) != 1 {
+		t.Fatalf("%v: %s", err, report)
+	}
+	f := r.Findings[0]
+	if f.Rule.ID != "N101" || f.Rank != 1 || f.OtherRank != 0 || !strings.Contains(f.Site, "(ndrun.use)") || !strings.Contains(f.OtherSite, "(ndrun.grant)") || f.Length != 8 {
+		t.Errorf("%s", report)
+	}
+}
+
+func TestCheckWithoutFindings(t *testing.T) {
+	status, out, errOut := proctest.Run(t, ndrun(t, "-n", "2", "--check=json", testBinary(t), "check", "correct"))
+	if status != 0 || errOut != "ndrun: check: no findings\n" {
+		t.Errorf("exit status %d\n%s", status, errOut)
+	}
+	validate(t, []byte(out))
+}
+
+// If the job fails by itself, its own status counts.
+func TestCheckKeepsTheStatusOfTheJob(t *testing.T) {
+	status, _, errOut := proctest.Run(t, ndrun(t, "-n", "2", "--check", testBinary(t), "check", "fail"))
+	if status != 9 || !strings.Contains(errOut, "check: ") {
+		t.Errorf("exit status %d\n%s", status, errOut)
+	}
+}
+
+func TestCheckCountsTheWatchedRanks(t *testing.T) {
+	status, _, errOut := proctest.Run(t, ndrun(t, "--check", "-n", "1", "true"))
+	if status != 0 || !strings.Contains(errOut, "only 0 of 1 ranks were watched") {
+		t.Errorf("exit status %d\n%s", status, errOut)
+	}
+}
+
+func TestCheckReportMustBeWritable(t *testing.T) {
+	full := filepath.Join(t.TempDir(), "full.json")
+	if err := os.Symlink("/dev/full", full); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		file   string
+		status int
+		want   string
+	}{
+		{"/nowhere/f.json", exitUsage, "change --check"},
+		{"findings", exitUsage, "invalid value \"findings\": want json, sarif, or a file"},
+		{full, exitFailure, "write the report of the checker"}, // the job has run
+	} {
+		status, out, errOut := proctest.Run(t, ndrun(t, "-n", "2", "--check="+tc.file, testBinary(t), "check", "invalidate"))
+		if status != tc.status || !strings.Contains(errOut, tc.want) {
+			t.Errorf("%s: exit status %d\n%s%s", tc.file, status, out, errOut)
+		}
+	}
+}
+
+// A wrapper that closes the rank's descriptors costs knowledge about other ranks, and nothing else.
+func TestCheckWithoutJournal(t *testing.T) {
+	script := fmt.Sprintf("eval \"exec $SOFTND_CHECK_FD>&-\"; exec %s check correct", testBinary(t))
+	status, _, errOut := proctest.Run(t, ndrun(t, "-n", "2", "--check", "bash", "-c", script))
+	if status != 0 || !strings.Contains(errOut, "only 0 of 2 ranks were watched") {
+		t.Errorf("exit status %d\n%s", status, errOut)
+	}
+}
+
+// The SARIF report has what version 2.1.0 of the schema requires, and what code hosts show.
+func TestCheckReportSARIF(t *testing.T) {
+	status, out, errOut := proctest.Run(t, ndrun(t, "-n", "2", "--check=sarif", testBinary(t), "check", "invalidate"))
+	if status != exitCheck {
+		t.Fatalf("exit status %d\n%s%s", status, out, errOut)
+	}
+	var log struct {
+		Schema  string `json:"$schema"`
+		Version string
+		Runs    []struct {
+			Tool struct {
+				Driver struct {
+					Name  string
+					Rules []struct {
+						ID               string
+						ShortDescription struct{ Text string }
+					}
+				}
+			}
+			Results []struct {
+				RuleID    string
+				Level     string
+				Message   struct{ Text string }
+				Locations []struct {
+					PhysicalLocation struct {
+						ArtifactLocation struct{ URI string }
+						Region           struct{ StartLine int }
+					}
+				}
+				RelatedLocations []struct{ Message struct{ Text string } }
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &log); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if log.Version != "2.1.0" || !strings.Contains(log.Schema, "sarif") || len(log.Runs) != 1 || log.Runs[0].Tool.Driver.Name != "softnd" {
+		t.Fatal(out)
+	}
+	known := make(map[string]bool)
+	for _, r := range log.Runs[0].Tool.Driver.Rules {
+		known[r.ID] = r.ID != "" && r.ShortDescription.Text != ""
+	}
+	if len(known) != len(ndcheck.Rules()) || len(log.Runs[0].Results) != 1 {
+		t.Fatal(out)
+	}
+	r := log.Runs[0].Results[0]
+	if !known[r.RuleID] || r.Level != "error" || r.Message.Text == "" || len(r.Locations) != 1 || len(r.RelatedLocations) != 1 || r.RelatedLocations[0].Message.Text == "" {
+		t.Fatal(out)
+	}
+	at := r.Locations[0].PhysicalLocation
+	if at.ArtifactLocation.URI != "check_test.go" || at.Region.StartLine == 0 {
+		t.Error(out)
+	}
+}
