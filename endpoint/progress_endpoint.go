@@ -43,7 +43,7 @@ func (ep *queuePair) progressInto(q *completionQueue, room []nd.Result) (n int, 
 	if !ep.mu.LockBiased() && !ep.mu.TryLock() {
 		return 0, contended
 	}
-	if ep.weak != nil {
+	if ep.stateWord.Load()&slowBit != 0 && ep.weak != nil { // slowBit first: its cache line is in use anyway
 		ep.weak.clock++
 	}
 	// Results of messages bypass the queue if nothing else is to be done before them and q has no earlier result.

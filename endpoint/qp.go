@@ -84,6 +84,7 @@ type queuePair struct {
 
 	smallReceives smallReceives
 
+	weak *weakEndpoint // nil = none; next to what else the slow path reads of each request
 	req  requester
 	resp responder
 	life lifecycle
@@ -95,8 +96,6 @@ type queuePair struct {
 
 	counters endpointCounters
 	waiting  waitObserver // of the housekeeper
-
-	weak *weakEndpoint // nil = none
 }
 
 // sendQueue holds the counters of the initiator queue that every request changes. Requests of the
