@@ -21,8 +21,9 @@ import (
 
 // weakOrder is the weak order of a provider; nil = none.
 type weakOrder struct {
-	seed   uint64 // of this member
-	events atomic.Uint64
+	seed         uint64        // of this member
+	events       atomic.Uint64 // calls of delayEvent
+	engineRounds atomic.Uint64 // how often the engine has driven an endpoint: if it has, the time has a part in the order
 }
 
 // choice is a kind of decision.
@@ -162,12 +163,16 @@ func (w *weakEndpoint) isBusy() bool {
 // engineMayDrive reports whether the engine drives the endpoint. While the program does, the engine does not:
 // its rounds depend on the time. scanned says that the program has done so since the last round.
 func (w *weakEndpoint) engineMayDrive(scanned bool) bool {
-	const rounds = 4
+	const rounds = 10
 	if w == nil {
 		return true
 	}
 	if w.idleRounds++; scanned {
 		w.idleRounds = 0
 	}
-	return w.idleRounds >= rounds
+	if w.idleRounds < rounds {
+		return false
+	}
+	w.order.engineRounds.Add(1)
+	return true
 }
