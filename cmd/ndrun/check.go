@@ -26,6 +26,7 @@ type checker struct {
 	journal *ndcheck.Journal
 	report  io.WriteCloser // nil = none
 	sarif   bool
+	lines   bool // the report is one line, as those of --json-lines
 	ranks   int
 }
 
@@ -54,7 +55,7 @@ func startChecker(cmd *command, cfg *launcher.Config, ranks int, report io.Write
 	if !cmd.watch {
 		return nil, nil
 	}
-	c := &checker{ranks: ranks, sarif: cmd.checkSARIF, report: report}
+	c := &checker{ranks: ranks, sarif: cmd.checkSARIF, lines: cmd.output.jsonLines && cmd.checkReport == "-", report: report}
 	var err error
 	if c.file, err = checkjournal.Create(); err != nil {
 		return nil, err
@@ -117,7 +118,9 @@ const reportVersion = 1
 
 func (c *checker) write(found []ndcheck.Finding) error {
 	e := json.NewEncoder(c.report)
-	e.SetIndent("", "  ")
+	if !c.lines {
+		e.SetIndent("", "  ")
+	}
 	if c.sarif {
 		return e.Encode(sarifOf(found))
 	}

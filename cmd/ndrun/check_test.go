@@ -151,6 +151,18 @@ func TestCheckWithoutFindings(t *testing.T) {
 	validate(t, []byte(out))
 }
 
+// With --json-lines, the findings are one more line.
+func TestCheckJSONLines(t *testing.T) {
+	_, out, _ := proctest.Run(t, ndrun(t, "-n", "2", "--check=json", "--json-lines", testBinary(t), "check", "invalidate"))
+	lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
+	for _, line := range lines {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("not JSON: %s", line)
+		}
+	}
+	validate(t, []byte(lines[len(lines)-1]))
+}
+
 // If the job fails by itself, its own status counts.
 func TestCheckKeepsTheStatusOfTheJob(t *testing.T) {
 	status, _, errOut := proctest.Run(t, ndrun(t, "-n", "2", "--check", testBinary(t), "check", "fail"))

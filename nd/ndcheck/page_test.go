@@ -64,6 +64,7 @@ program has taken the result of a later request of the same endpoint. There are 
   reads more, and detects a mixture of old and new bytes by a checksum, may ignore the report.
 - A process that synchronises by other means than messages, barriers and disconnections, such as TCP, may ignore N303.
 - A wait is hopeless (N703) only if no other goroutine is about to post. The checker reports it if none has posted for 0.5 s.
+- It cannot know what is on purpose. The example ` + "`revoke`" + ` revokes access that its peers use, so it breaks N101, N107, N303 and N506.
 - Accesses of a process that has died are forgotten. If a stopped process keeps the journal of the job locked, the
   others go on after 1 s, and report less until it continues.
 - A rank that writes over the journal can cause wrong findings, but no failure.

@@ -42,6 +42,18 @@ var correct = map[string]struct {
 	"a Send orders Writes": {roles: [2]func(s *side){
 		func(s *side) { s.bounce(s.bind(0, 64, nd.AllowWrite).Descriptor(), true) },
 		func(s *side) { s.bounce(nd.WindowDescriptor{}, false) }}},
+	// A Write of a word, and a Read that polls it.
+	"a flag": {roles: [2]func(s *side){
+		func(s *side) { s.give(s.bind(0, 64, nd.AllowRead|nd.AllowWrite).Descriptor()); s.second(); s.barrier() },
+		func(s *side) {
+			d := s.get()
+			ep := s.second()
+			s.must(nd.WriteTo(s.ep, 1, s.sge(0, 8), d, 0))
+			s.must(ep.Read(2, s.sge(64, 8), d.Address, d.Token, 0))
+			s.done()
+			s.done()
+			s.barrier()
+		}}},
 	// The number of a bind returns after 4,096 binds.
 	"tokens return": {roles: [2]func(s *side){
 		func(s *side) {

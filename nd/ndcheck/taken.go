@@ -42,9 +42,8 @@ func (c *checker) taken(res *nd.Result) {
 		c.syncedAt = now()
 		ep.answered()
 	}
-	if res.Status != nd.Success {
-		ep.hasFailed = true
-	}
+	isBroken := res.Status != nd.Success && !ep.hasFailed
+	ep.hasFailed = ep.hasFailed || isBroken
 	ep.leave()
 	c.mu.Unlock()
 	c.journal.close(accesses...)
@@ -59,7 +58,7 @@ func (c *checker) taken(res *nd.Result) {
 	case res.Status != nd.Canceled:
 		c.failed(ep, r, *res)
 	}
-	if res.Status != nd.Success {
+	if isBroken {
 		ep.ended(here())
 	}
 }
