@@ -99,6 +99,9 @@ func (r *region) inUse(what, site string) {
 	r.mu.Lock()
 	var users []*request
 	for _, q := range r.requests {
+		if q.uses(r.local) {
+			q.isGone = true // the program may unmap the memory
+		}
 		// If the connection has ended, the program has given the requests up.
 		if ep, ok := q.owner.(*endpoint); ok && !ep.ending && !ep.hasFailed && q.kind != nd.RequestReceive && !q.answered && q.uses(r.local) {
 			users = append(users, q)

@@ -29,6 +29,7 @@ type request struct {
 	invalidated nd.Token // by the message that a Receive got
 	target      uint64   // first byte of a Read or Write, in addresses of the owner, 0 = unknown; guarded by checker.mu
 	access      uint32   // number in the journal; guarded by checker.mu
+	isGone      bool     // its memory may not be read; guarded by checker.mu
 	answered    bool     // the peer may have told the program that it is complete; guarded by checker.mu
 
 	hash  uint64   // of the bytes that a Send or Write takes

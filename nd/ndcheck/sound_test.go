@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/softnd/softnd/endpoint"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/nd/ndcheck"
@@ -357,6 +359,7 @@ func TestNothingStays(t *testing.T) {
 		}
 		must(active.Send(0, nil, nd.SilentSuccess))
 		must(active.Send(0, nil, 0))
+		must(active.Send(0, nil, nd.SilentSuccess)) // no result tells that it has succeeded
 		if i%2 == 0 {
 			must(active.Flush())
 		}
@@ -379,7 +382,7 @@ func TestNothingStays(t *testing.T) {
 	must(mr.Close())
 	must(q.Close())
 	must(l.Close())
-	if endpoints, requests, objects := p.Sizes(); endpoints+requests+objects != 0 {
+	if endpoints, requests, objects := p.Sizes(); endpoints+requests+objects != 0 { // a closed queue has no results
 		t.Errorf("%d endpoints, %d requests, %d objects are left", endpoints, requests, objects)
 	}
 	must(a.Close())
@@ -401,6 +404,34 @@ func TestUnknownProcess(t *testing.T) {
 		s.barrier()
 	}})
 	if len(found) != 0 {
+		t.Error(found)
+	}
+}
+
+// The checker does not read memory that the program has unmapped.
+func TestUnmappedMemory(t *testing.T) {
+	found := watch(t, nd.EndpointConfig{}, 64, func(s *side) {
+		s.must(s.ep.Receive(1, s.sge(0, 64)))
+		s.must(s.ep.Receive(2, nil))
+		s.barrier()
+		s.received()
+		s.received()
+		s.barrier()
+	}, func(s *side) {
+		s.barrier()
+		mem, err := unix.Mmap(-1, 0, memory, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+		s.must(err)
+		mr, err := s.job.Adapter().Register(s.ctx, mem, 0)
+		s.must(err)
+		s.must(s.ep.Send(1, []nd.SGE{nd.SGEOf(mr, 0, 64)}, nd.SilentSuccess))
+		s.must(s.ep.Send(2, nil, 0))
+		time.Sleep(50 * time.Millisecond) // until the messages have arrived
+		s.must(mr.Close())
+		s.must(unix.Munmap(mem))
+		s.done()
+		s.barrier()
+	})
+	if len(found) != 1 || found[0].Rule.ID != "N402" {
 		t.Error(found)
 	}
 }

@@ -93,6 +93,7 @@ func (ep *endpoint) answered() {
 // succeeded checks a request that has succeeded.
 func (c *checker) succeeded(ep *endpoint, r *request, res nd.Result, answered bool) {
 	switch {
+	case r.isGone: // it is not in flight, so the field does not change
 	case r.isSource() && !answered && r.hash != r.sum():
 		c.found(Finding{Rule: sourceChanged, Site: r.site, What: r.name() + ": its bytes are not those of the post", Address: firstAddress(r.sge), Length: r.size})
 	case r.isSink():
