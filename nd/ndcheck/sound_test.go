@@ -56,6 +56,25 @@ var correct = map[string]struct {
 			s.done()
 			s.barrier()
 		}}},
+	// The answer of the peer says that the Send is complete, before its result is taken.
+	"an answer": {roles: [2]func(s *side){
+		func(s *side) {
+			s.must(s.ep.Receive(1, s.sge(0, 64)))
+			s.barrier()
+			s.received()
+			s.must(s.ep.Send(2, nil, 0))
+			s.done()
+			s.close()
+		},
+		func(s *side) {
+			s.must(s.ep.Receive(1, nil))
+			s.barrier()
+			s.must(s.ep.Send(2, s.sge(64, 64), 0))
+			s.received()
+			s.mr.Bytes()[64]++
+			s.done()
+			s.close()
+		}}},
 	// The number of a bind returns after 4,096 binds.
 	"tokens return": {roles: [2]func(s *side){
 		func(s *side) {
@@ -432,6 +451,21 @@ func TestUnmappedMemory(t *testing.T) {
 		s.barrier()
 	})
 	if len(found) != 1 || found[0].Rule.ID != "N402" {
+		t.Error(found)
+	}
+}
+
+// A buffer without the right to store into it is named, too.
+func TestLocalRight(t *testing.T) {
+	found := watch(t, nd.EndpointConfig{}, 64, func(s *side) { s.give(s.bind(0, 64, nd.AllowRead).Descriptor()); s.barrier() }, func(s *side) {
+		d := s.get()
+		mr, err := s.job.Adapter().Allocate(s.ctx, 64, 0)
+		s.must(err)
+		s.must(s.ep.Read(1, []nd.SGE{nd.SGEOf(mr, 0, 64)}, d.Address, d.Token, 0))
+		s.result(s.init)
+		s.barrier()
+	})
+	if len(found) != 1 || found[0].Rule.ID != "N103" || found[0].OtherRank != 1 {
 		t.Error(found)
 	}
 }
