@@ -378,7 +378,7 @@ func TestNothingStays(t *testing.T) {
 		}
 		must(active.Send(0, nil, nd.SilentSuccess))
 		must(active.Send(0, nil, 0))
-		must(active.Send(0, nil, nd.SilentSuccess)) // no result tells that it has succeeded
+		must(active.Send(0, nil, nd.SilentSuccess)) // its success has no result
 		if i%2 == 0 {
 			must(active.Flush())
 		}
