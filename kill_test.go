@@ -355,7 +355,7 @@ func (w *killWork) mustEnd(died int64, report *killReport) {
 			return // ended before, for another reason
 		}
 		last = max(last, at)
-		ownEnd := errors.Is(err, nd.ConnectionDisconnected) || errors.Is(err, nd.BufferOverflow) // see killSession.receive
+		ownEnd := errors.Is(err, nd.ConnectionDisconnected) || errors.Is(err, nd.BufferOverflow) || errors.Is(err, nd.RemoteError) // of a receive that is too small
 		if err != nil && !ownEnd && !strings.Contains(err.Error(), name) {
 			w.t.Errorf("%s: the error does not name %s: %v", what, name, err)
 		}
