@@ -27,7 +27,9 @@ type killLink struct {
 	posts bool         // this side posts Sends, Writes and Reads; each side describes its memory to the other
 	done  atomic.Int64 // requests that have succeeded
 
-	last atomic.Pointer[error] // how the last connection ended
+	revoked atomic.Int64          // Invalidates that have succeeded
+	refused atomic.Int64          // requests that used a window too late
+	last    atomic.Pointer[error] // how the last connection ended
 
 	// Valid after run.
 	endedAt int64 // when the last call and the last request of this side had ended
@@ -85,7 +87,7 @@ func (l *killLink) session(ctx context.Context) {
 	s := &killSession{killLink: l, ctx: ctx}
 	err := s.open()
 	if err == nil {
-		for range 5 + s.IntN(60) {
+		for range 10 + s.IntN(120) {
 			if s.step(); s.ep.Err() != nil {
 				break
 			}
@@ -122,7 +124,7 @@ func (s *killSession) open() (err error) {
 	if s.window, err = a.CreateMemoryWindow(s.ctx); err != nil {
 		return err
 	}
-	if s.ep, err = a.CreateEndpoint(s.ctx, nd.EndpointConfig{Receive: s.cq, Initiator: s.cq, ReceiveDepth: killDepth, InitiatorDepth: killDepth}); err != nil {
+	if s.ep, err = a.CreateEndpoint(s.ctx, nd.EndpointConfig{Receive: s.cq, Initiator: s.cq, ReceiveDepth: killDepth, InitiatorDepth: killDepth, InlineSize: 64}); err != nil {
 		return err
 	}
 	if err := s.connect(); err != nil {
@@ -173,9 +175,9 @@ func (s *killSession) step() {
 	switch k := s.IntN(20); {
 	case k < 2:
 		s.wait(time.Millisecond)
-	case k < 8 || s.outstanding > killDepth/2:
+	case k < 6 || s.outstanding > killDepth/2:
 		s.take(s.cq.Poll(s.results[:]))
-	case k < 10:
+	case k < 12:
 		s.useWindow()
 	case s.posts:
 		s.post()
@@ -219,7 +221,10 @@ func (s *killSession) post() {
 	if k := s.IntN(3); k == 0 || len(s.far) == 0 {
 		err = s.ep.Send(killRequest, sge, 0)
 	} else {
-		far := s.far[s.IntN(len(s.far))]
+		far := s.far[len(s.far)-1] // the window, if the peer has described it
+		if s.IntN(3) == 0 {
+			far = s.far[s.IntN(len(s.far))]
+		}
 		at := far.Address + 2*killPart + s.Uint64N(killPart)
 		if k == 1 {
 			err = s.ep.Write(killRequest, sge, at, far.Token, 0)
@@ -255,13 +260,17 @@ func (s *killSession) tell(d nd.WindowDescriptor) {
 // take takes the first n results.
 func (s *killSession) take(n int) {
 	for _, r := range s.results[:n] {
-		if r.Status == nd.Success {
+		switch r.Status {
+		case nd.Success:
 			s.done.Add(1)
+		case nd.AccessViolation:
+			s.refused.Add(1)
 		}
 		if r.RequestType != nd.RequestReceive {
 			s.outstanding--
 			if r.RequestContext == killRevoke && r.Status == nd.Success {
 				s.bound, s.revoking = false, false
+				s.revoked.Add(1)
 				s.guard()
 			}
 			continue

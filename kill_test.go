@@ -127,6 +127,8 @@ func joinAndLeave(ctx context.Context, j *Job) {
 type killReport struct {
 	mu        sync.Mutex
 	cases     int
+	revoked   int64           // Invalidates that have succeeded
+	refused   int64           // requests that came too late for a window
 	latencies []time.Duration // from each death to the end of the last request or call of a survivor
 }
 
@@ -139,6 +141,10 @@ func (r *killReport) log(t *testing.T) {
 		}
 	}
 	if n := len(r.latencies); n > 0 {
+		t.Logf("%d Invalidates; %d requests came too late for a window", r.revoked, r.refused)
+		if n >= 100 && (r.revoked == 0 || r.refused == 0) {
+			t.Error("no request tries a window after its Invalidate")
+		}
 		t.Logf("%d deaths; all work of the survivors had ended after %v at most, 99%% after %v, half after %v; later than %v: %d",
 			r.cases, r.latencies[n-1], r.latencies[n*99/100], r.latencies[n/2], promised, late)
 	}
@@ -276,7 +282,7 @@ func killedAt(p *proctest.Process, point failpoint.Point) (at int64) {
 // killOnce runs one job.
 func killOnce(t *testing.T, point failpoint.Point, role killRole, executor string, r *rand.Rand, report *killReport) {
 	t.Helper()
-	k := startKillJob(t, killRanks, executor, victimRank, roleDoomed, point.Name(), strconv.Itoa(1+r.IntN(6)), string(failpoint.Kill), string(role), fmt.Sprint(r.Uint64()))
+	k := startKillJob(t, killRanks, executor, victimRank, roleDoomed, point.Name(), strconv.Itoa(1+r.IntN(20)), string(failpoint.Kill), string(role), fmt.Sprint(r.Uint64()))
 	w := k.work(role, r)
 	k.victim.Expect("armed")
 	died := k.diesAt(point)
@@ -355,7 +361,7 @@ func (w *killWork) mustEnd(died int64, report *killReport) {
 			return // ended before, for another reason
 		}
 		last = max(last, at)
-		ownEnd := errors.Is(err, nd.ConnectionDisconnected) || errors.Is(err, nd.BufferOverflow) || errors.Is(err, nd.RemoteError) // of a receive that is too small
+		ownEnd := errors.Is(err, nd.ConnectionDisconnected) || errors.Is(err, nd.BufferOverflow) || errors.Is(err, nd.RemoteError) || errors.Is(err, nd.AccessViolation) // of a receive that is too small, or of a window
 		if err != nil && !ownEnd && !strings.Contains(err.Error(), name) {
 			w.t.Errorf("%s: the error does not name %s: %v", what, name, err)
 		}
@@ -373,6 +379,10 @@ func (w *killWork) mustEnd(died int64, report *killReport) {
 	report.mu.Lock()
 	defer report.mu.Unlock()
 	report.cases++
+	for _, l := range append(w.touching, w.between) {
+		report.revoked += l.revoked.Load()
+		report.refused += l.refused.Load()
+	}
 	report.latencies = append(report.latencies, time.Duration(last-died))
 }
 
@@ -380,7 +390,7 @@ func (w *killWork) mustEnd(died int64, report *killReport) {
 func (w *killWork) mustContinue() {
 	w.t.Helper()
 	before := w.between.done.Load()
-	proctest.Eventually(w.t, "the survivors go on with each other", func() bool { return w.between.done.Load() > before+20 })
+	proctest.Eventually(w.t, "the survivors go on with each other", func() bool { return w.between.done.Load() > before+100 })
 }
 
 // mustReclaim checks that nothing of the victim is left in the arena, and that the arena can be used.
