@@ -41,7 +41,7 @@ func (j *Job) inStep() error {
 		return nil
 	}
 	return &nd.OpError{Op: "barrier", Object: "job", Status: nd.InvalidDeviceState, Err: j.broken,
-		Detail: "an earlier barrier of this rank has failed, and the ranks are no longer in step", Next: "start the job again"}
+		Detail: "an earlier collective call of this rank has failed, and the ranks are no longer in step", Next: "start the job again"}
 }
 
 // barrier is Barrier, called by op. The caller holds j.collective.
@@ -202,6 +202,10 @@ func (j *Job) Exchange(ctx context.Context, blob []byte) ([][]byte, error) {
 		}
 		if err != nil { // and this rank does not reach the next barrier
 			j.broken = err
+			if gone := j.missing(); gone != nil { // the blob of a dead rank may be reclaimed already
+				j.broken = gone
+				return nil, &nd.OpError{Op: "exchange", Object: "job", Status: nd.ConnectionAborted, Err: gone}
+			}
 			return nil, fmt.Errorf("softnd: exchange: %w", err)
 		}
 		left -= uint64(len(all[rank]))
