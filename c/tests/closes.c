@@ -1,5 +1,6 @@
 /* With SND_THREAD_SAFE a handle may be closed while another thread waits in a call on it, and so may the fabric. The call
  * returns SND_CANCELED. Of several calls that close one handle at once, one succeeds. */
+#include <sys/syscall.h>
 #include <pthread.h>
 #include <string.h>
 #include <time.h>
@@ -162,12 +163,25 @@ struct call {
 static void *run(void *arg)
 {
 	struct call *c = arg;
-	snd_store_full32(&c->entered, 1);
+	snd_store_full32(&c->entered, (uint32_t)syscall(SYS_gettid));
 	c->status = c->wait();
 	return NULL;
 }
 
-/* start returns when the call waits. */
+/* sleeps reports whether a thread of this process sleeps in the kernel. */
+static bool sleeps(uint32_t thread)
+{
+	char path[64], state = 0;
+	(void)snprintf(path, sizeof path, "/proc/self/task/%u/stat", thread);
+	FILE *f = fopen(path, "r");
+	if (f == NULL)
+		return false;
+	(void)fscanf(f, "%*d (%*[^)]) %c", &state);
+	fclose(f);
+	return state == 'S';
+}
+
+/* start returns when the call waits: it has slept three times in a row. */
 static void start(struct call *c, snd_status (*wait)(void))
 {
 	c->wait = wait;
@@ -175,7 +189,8 @@ static void start(struct call *c, snd_status (*wait)(void))
 	pthread_create(&c->thread, NULL, run, c);
 	while (!snd_load32(&c->entered))
 		nanosleep(&(struct timespec){0, 100000}, NULL);
-	nanosleep(&(struct timespec){0, 3000000}, NULL);
+	for (int asleep = 0; asleep < 3; asleep = sleeps(snd_load32(&c->entered)) ? asleep + 1 : 0)
+		nanosleep(&(struct timespec){0, 1000000}, NULL);
 }
 
 static void want(struct call *c, snd_status status, const char *name)
