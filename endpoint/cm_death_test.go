@@ -298,7 +298,7 @@ func TestPeerDeathWhileConnecting(t *testing.T) {
 			p.b.start(order{Do: doAccept})
 			p.a.must(order{Do: doConnect, Addr: addr})
 			p.b.puppet.kill()
-			proctest.Eventually(t, "the death is known", func() bool { return p.arena.Deaths() == 1 })
+			proctest.Eventually(t, "the death is known", func() bool { return p.arena.Deaths() != 0 })
 			p.a.refuse(nd.ConnectionAborted, order{Do: doComplete})
 		},
 		"in Accept": func(t *testing.T, p *pair) {
@@ -440,7 +440,7 @@ func TestConnectRequestBehindDeadPeer(t *testing.T) {
 	dying.start(order{Do: doConnect, Addr: addr})
 	time.Sleep(20 * time.Millisecond) // so that the second request precedes it in the list
 	dying.puppet.kill()
-	proctest.Eventually(t, "the death is known", func() bool { return arena.Deaths() == 1 })
+	proctest.Eventually(t, "the death is known", func() bool { return arena.Deaths() != 0 })
 	time.Sleep(2 * busyInterval) // the dead member's memory would be reclaimed by now
 	unlock()
 	accepted := a.start(order{Do: doAccept})

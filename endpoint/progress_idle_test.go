@@ -42,6 +42,6 @@ func TestManyIdleMembers(t *testing.T) {
 	t.Logf("%d idle members take %.2f %% of a core", members, 100*(processorTime(t)-used).Seconds()/idle.Seconds())
 	victim.puppet.kill()
 	killed := time.Now()
-	proctest.Eventually(t, "the death is counted", func() bool { return arena.Deaths() == 1 })
+	proctest.Eventually(t, "the death is counted", func() bool { return arena.Deaths() != 0 })
 	t.Logf("the death is found within %v", time.Since(killed))
 }

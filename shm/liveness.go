@@ -87,7 +87,8 @@ func (a *Arena) locked(slot int) bool {
 	return l.Type != unix.F_UNLCK
 }
 
-// Deaths returns how many members have died or left so far.
+// Deaths returns a number that grows with each death or leave of a member. Two members that notice a
+// death at the same time may count it twice.
 func (a *Arena) Deaths() uint64 {
 	return a.header().deaths.Load() // ORDER death-count: before the records are read; pairs with the addition in numberDeath
 }
