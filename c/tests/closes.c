@@ -181,7 +181,7 @@ static bool sleeps(uint32_t thread)
 	return state == 'S';
 }
 
-/* start returns when the call waits: it has slept three times in a row. */
+/* start returns when the call waits: three consecutive looks found it asleep. */
 static void start(struct call *c, snd_status (*wait)(void))
 {
 	c->wait = wait;
