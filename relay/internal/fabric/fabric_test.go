@@ -1,0 +1,228 @@
+package fabric
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// watchdog bounds every wait of the tests. No test measures a time.
+const watchdog = 60 * time.Second
+
+var providers = []string{"tcp", "tcp;ofi_rxm"}
+
+func open(t testing.TB, provider string, receives, sends int) *Endpoint {
+	t.Helper()
+	e, err := Open(Config{Provider: provider, Node: "127.0.0.1", Size: 4096, Receives: receives, Sends: sends})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	return e
+}
+
+// peerOf makes other known to e.
+func peerOf(t testing.TB, e, other *Endpoint) Peer {
+	t.Helper()
+	address, err := other.Address()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := e.AddPeer(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// side sends numbered messages, and checks those that arrive.
+type side struct {
+	t              testing.TB
+	e              *Endpoint
+	peer           Peer
+	sent, received uint64
+	room           [16]Received
+}
+
+// lengthOf returns the length of a message: below and above the limit of fi_inject, and that of the buffer.
+func lengthOf(number uint64) int { return []int{8, 64, 65, 1000, 4096}[number%5] }
+
+func (s *side) send() bool {
+	buffer, ok := s.e.TakeBuffer()
+	if !ok {
+		return false
+	}
+	n := lengthOf(s.sent)
+	b := s.e.Bytes(buffer)[:n]
+	for i := range b {
+		b[i] = byte(s.sent)
+	}
+	binary.LittleEndian.PutUint64(b, s.sent)
+	switch err := s.e.Send(s.peer, buffer, n); {
+	case errors.Is(err, ErrBusy):
+		s.e.FreeBuffer(buffer)
+		return false
+	case err != nil:
+		s.t.Fatal(err)
+	}
+	s.sent++
+	return true
+}
+
+func (s *side) poll() {
+	n, err := s.e.Poll(s.room[:])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, r := range s.room[:n] {
+		want := bytes.Repeat([]byte{byte(s.received)}, lengthOf(s.received))
+		binary.LittleEndian.PutUint64(want, s.received)
+		if !bytes.Equal(r.Message, want) {
+			s.t.Fatalf("message %d has %d bytes, and they are not those sent", s.received, len(r.Message))
+		}
+		s.received++
+		if err := s.e.Repost(r.Buffer); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// Messages arrive in order, in both directions, with all lengths, and with as many on the way as there are buffers.
+func TestMessages(t *testing.T) {
+	for _, provider := range providers {
+		t.Run(provider, func(t *testing.T) {
+			const credits, total = 32, 5000
+			a, b := open(t, provider, credits, 8), open(t, provider, credits, 8)
+			x, y := &side{t: t, e: a, peer: peerOf(t, a, b)}, &side{t: t, e: b, peer: peerOf(t, b, a)}
+			start := time.Now()
+			for x.received < total || y.received < total {
+				for _, p := range [][2]*side{{x, y}, {y, x}} {
+					for p[0].sent < total && p[0].sent-p[1].received < credits && p[0].send() {
+					}
+					p[0].poll()
+				}
+				if time.Since(start) > watchdog {
+					t.Fatalf("%d and %d of %d messages have arrived", x.received, y.received, total)
+				}
+			}
+			for x.e.FreeBuffers() < 8 || y.e.FreeBuffers() < 8 {
+				x.poll()
+				y.poll()
+				if time.Since(start) > watchdog {
+					t.Fatal("a send buffer is never freed")
+				}
+			}
+		})
+	}
+}
+
+// A receiver that sleeps on the descriptor whenever it may misses no message.
+func TestSleep(t *testing.T) {
+	for _, provider := range providers {
+		t.Run(provider, func(t *testing.T) {
+			a, b := open(t, provider, 8, 8), open(t, provider, 8, 8)
+			x, y := &side{t: t, e: a, peer: peerOf(t, a, b)}, &side{t: t, e: b, peer: peerOf(t, b, a)}
+			const total = 300
+			done := make(chan struct{})
+			go func() { // answers each message
+				defer close(done)
+				for y.received < total {
+					y.sleep()
+					before := y.received
+					y.poll()
+					for range y.received - before {
+						for !y.send() {
+							y.poll()
+						}
+					}
+				}
+				for y.e.FreeBuffers() < 8 {
+					y.poll()
+				}
+			}()
+			for x.received < total {
+				if x.sent == x.received {
+					for !x.send() {
+						x.poll()
+					}
+				}
+				x.sleep()
+				x.poll()
+			}
+			<-done
+		})
+	}
+}
+
+// sleep waits until there may be something to poll.
+func (s *side) sleep() {
+	fd, err := s.e.WaitDescriptor()
+	if err != nil {
+		s.t.Error(err)
+		return
+	}
+	for start := time.Now(); s.e.MaySleep(); {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 1000)
+		if n > 0 || err != nil && err != unix.EINTR {
+			return
+		}
+		if time.Since(start) > watchdog {
+			s.t.Error("no message wakes the receiver")
+			return
+		}
+	}
+}
+
+func TestErrors(t *testing.T) {
+	if _, err := Open(Config{Provider: "no such provider", Size: 1, Receives: 1, Sends: 1}); err == nil {
+		t.Error("a provider that does not exist was opened")
+	}
+	if _, err := Open(Config{Provider: "tcp", Node: "192.0.2.200", Size: 1, Receives: 1, Sends: 1}); err == nil {
+		t.Error("an address of another host was opened")
+	}
+	if _, err := Open(Config{Provider: "tcp"}); err == nil {
+		t.Error("an endpoint without buffers was opened")
+	}
+	if _, err := open(t, "tcp", 1, 1).AddPeer([]byte("short")); err == nil {
+		t.Error("a damaged address was accepted")
+	}
+}
+
+// Garbage on the port of the endpoint does not disturb it.
+func TestGarbageOnThePort(t *testing.T) {
+	for _, provider := range providers {
+		t.Run(provider, func(t *testing.T) {
+			a, b := open(t, provider, 8, 8), open(t, provider, 8, 8)
+			x, y := &side{t: t, e: a, peer: peerOf(t, a, b)}, &side{t: t, e: b, peer: peerOf(t, b, a)}
+			address, err := b.Address()
+			if err != nil {
+				t.Fatal(err)
+			}
+			port := int(binary.BigEndian.Uint16(address[2:])) // a sockaddr_in
+			for i := range 200 {
+				conn, err := net.DialTCP("tcp", nil, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer conn.Close()
+				_, _ = conn.Write(bytes.Repeat([]byte{byte(i)}, i*7))
+			}
+			start := time.Now()
+			for y.received < 100 {
+				if x.sent-y.received < 8 {
+					x.send()
+				}
+				x.poll()
+				y.poll()
+				if time.Since(start) > watchdog {
+					t.Fatalf("%d of 100 messages have arrived", y.received)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,152 @@
+#include "shim.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
+
+enum { page = 4096, batch = 32 };
+
+static uint64_t count(const struct sndr_endpoint *e) { return (uint64_t)e->receives + e->sends; }
+
+static struct fi_info *hints_for(const char *provider)
+{
+	struct fi_info *h = fi_allocinfo();
+	if (h == NULL)
+		return NULL;
+	h->caps = FI_MSG;
+	h->mode = FI_CONTEXT | FI_CONTEXT2;
+	h->ep_attr->type = FI_EP_RDM;
+	h->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_ALLOCATED | FI_MR_VIRT_ADDR | FI_MR_PROV_KEY;
+	h->domain_attr->threading = FI_THREAD_DOMAIN;
+	h->domain_attr->resource_mgmt = FI_RM_ENABLED;
+	h->tx_attr->msg_order = h->rx_attr->msg_order = FI_ORDER_SAS;
+	h->fabric_attr->prov_name = strdup(provider);
+	return h;
+}
+
+// sndr_open fills in e, which is zero. It returns NULL, or the name of the call that has failed; the caller closes e in
+// both cases.
+const char *sndr_open(struct sndr_endpoint *e, const char *provider, const char *node, uint32_t size, uint32_t receives, uint32_t sends, int *error)
+{
+	struct fi_info *hints = hints_for(provider);
+	if (hints == NULL) {
+		*error = -FI_ENOMEM;
+		return "fi_allocinfo";
+	}
+	*error = fi_getinfo(FI_VERSION(1, 11), node, NULL, FI_SOURCE, hints, &e->info);
+	fi_freeinfo(hints);
+	if (*error != 0)
+		return "fi_getinfo";
+	e->size = size;
+	e->receives = receives;
+	e->sends = sends;
+	if ((*error = fi_fabric(e->info->fabric_attr, &e->fabric, NULL)) != 0)
+		return "fi_fabric";
+	if ((*error = fi_domain(e->fabric, e->info, &e->domain, NULL)) != 0)
+		return "fi_domain";
+	struct fi_av_attr av = {.type = FI_AV_TABLE};
+	if ((*error = fi_av_open(e->domain, &av, &e->av, NULL)) != 0)
+		return "fi_av_open";
+	struct fi_cq_attr cq = {.size = count(e), .format = FI_CQ_FORMAT_MSG, .wait_obj = FI_WAIT_FD};
+	*error = fi_cq_open(e->domain, &cq, &e->cq, NULL);
+	if (*error != 0) { // EFA and others have nothing to wait for
+		cq.wait_obj = FI_WAIT_NONE;
+		if ((*error = fi_cq_open(e->domain, &cq, &e->cq, NULL)) != 0)
+			return "fi_cq_open";
+	}
+	if ((*error = fi_endpoint(e->domain, e->info, &e->ep, NULL)) != 0)
+		return "fi_endpoint";
+	if ((*error = fi_ep_bind(e->ep, &e->av->fid, 0)) != 0 || (*error = fi_ep_bind(e->ep, &e->cq->fid, FI_TRANSMIT | FI_RECV)) != 0)
+		return "fi_ep_bind";
+	if ((*error = fi_enable(e->ep)) != 0)
+		return "fi_enable";
+
+	e->contexts = calloc(count(e), sizeof *e->contexts);
+	if (e->contexts == NULL || posix_memalign((void **)&e->buffers, page, count(e) * size) != 0) {
+		*error = -FI_ENOMEM;
+		return "malloc";
+	}
+	memset(e->buffers, 0, count(e) * size);
+	if (e->info->domain_attr->mr_mode & FI_MR_LOCAL) {
+		if ((*error = fi_mr_reg(e->domain, e->buffers, count(e) * size, FI_SEND | FI_RECV, 0, 0, 0, &e->mr, NULL)) != 0)
+			return "fi_mr_reg";
+		e->desc = fi_mr_desc(e->mr);
+	}
+	for (uint32_t i = 0; i < receives; i++)
+		if ((*error = sndr_post_receive(e, i)) != 0)
+			return "fi_recv";
+	return NULL;
+}
+
+void sndr_close(struct sndr_endpoint *e)
+{
+	struct fid *all[] = {e->ep ? &e->ep->fid : NULL, e->mr ? &e->mr->fid : NULL, e->cq ? &e->cq->fid : NULL, e->av ? &e->av->fid : NULL,
+		e->domain ? &e->domain->fid : NULL, e->fabric ? &e->fabric->fid : NULL};
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+		if (all[i] != NULL)
+			fi_close(all[i]);
+	if (e->info != NULL)
+		fi_freeinfo(e->info);
+	free(e->buffers);
+	free(e->contexts);
+}
+
+int sndr_name(struct sndr_endpoint *e, void *to, size_t *length) { return fi_getname(&e->ep->fid, to, length); }
+
+int sndr_insert(struct sndr_endpoint *e, const void *address, fi_addr_t *peer)
+{
+	int n = fi_av_insert(e->av, address, 1, peer, 0, NULL);
+	return n == 1 ? 0 : n < 0 ? n : -FI_EINVAL;
+}
+
+int sndr_post_receive(struct sndr_endpoint *e, uint32_t buffer)
+{
+	return (int)fi_recv(e->ep, e->buffers + (uint64_t)buffer * e->size, e->size, e->desc, FI_ADDR_UNSPEC, &e->contexts[buffer]);
+}
+
+int sndr_send(struct sndr_endpoint *e, fi_addr_t peer, uint32_t buffer, uint32_t length)
+{
+	const char *from = e->buffers + (uint64_t)buffer * e->size;
+	if (length <= e->info->tx_attr->inject_size) {
+		ssize_t n = fi_inject(e->ep, from, length, peer);
+		return n == 0 ? 1 : (int)n;
+	}
+	return (int)fi_send(e->ep, from, length, e->desc, peer, &e->contexts[buffer]);
+}
+
+static int64_t index_of(const struct sndr_endpoint *e, void *context)
+{
+	struct fi_context2 *c = context;
+	return c >= e->contexts && c < e->contexts + count(e) ? c - e->contexts : -1;
+}
+
+// sndr_poll stores completions in events, and returns their number, or an error of the queue itself.
+int sndr_poll(struct sndr_endpoint *e, struct sndr_event *events, int room)
+{
+	struct fi_cq_msg_entry done[batch];
+	ssize_t n = fi_cq_read(e->cq, done, room < batch ? (size_t)room : batch);
+	if (n == -FI_EAGAIN || n == 0)
+		return 0;
+	if (n == -FI_EAVAIL) {
+		struct fi_cq_err_entry failed = {0};
+		n = fi_cq_readerr(e->cq, &failed, 0);
+		if (n != 1)
+			return n == -FI_EAGAIN ? 0 : (int)n;
+		events[0] = (struct sndr_event){index_of(e, failed.op_context), 0, failed.err, failed.prov_errno};
+		return 1;
+	}
+	for (ssize_t i = 0; i < n; i++)
+		events[i] = (struct sndr_event){index_of(e, done[i].op_context), done[i].len, 0, 0};
+	return (int)n;
+}
+
+int sndr_wait_fd(struct sndr_endpoint *e, int *fd) { return fi_control(&e->cq->fid, FI_GETWAIT, fd); }
+
+int sndr_try_wait(struct sndr_endpoint *e)
+{
+	struct fid *fids[] = {&e->cq->fid};
+	return fi_trywait(e->fabric, fids, 1);
+}

@@ -1,0 +1,222 @@
+// Package frame encodes and decodes the messages that two relays exchange. It knows what a frame looks like, and
+// not what it makes a relay do.
+//
+// Decode takes bytes of an untrusted sender. It accepts only frames that a correct relay sends: known kinds and flags,
+// lengths that fit, and zeros where the kind has no field. Neither direction allocates memory.
+package frame
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// Kind says what a frame asks of its receiver, or answers.
+type Kind uint8
+
+// The kinds of frames. docs/hosts.md has the exchange.
+const (
+	Hello       Kind = 1 + iota // first frame of a link
+	Credit                      // returns credits, and nothing else
+	Ping                        // asks for a Pong
+	Pong                        // answers a Ping
+	Open                        // asks for a connection; the payload is a Connect
+	Accept                      // accepts it; the payload is a Connect
+	Refuse                      // refuses it; the payload is private data
+	Established                 // completes it
+	Send                        // message of a Send, or a part of it
+	Write                       // data of a Write, or a part of it
+	Read                        // asks for Total bytes
+	Data                        // part of the answer to a Read
+	Done                        // all requests up to Request are complete
+	Fail                        // request Request has failed with Status
+	Disconnect                  // graceful end of this direction
+	Abort                       // end of the connection by force; the payload says why
+
+	lastKind = Abort
+)
+
+var names = [...]string{Hello: "Hello", Credit: "Credit", Ping: "Ping", Pong: "Pong", Open: "Open", Accept: "Accept", Refuse: "Refuse",
+	Established: "Established", Send: "Send", Write: "Write", Read: "Read", Data: "Data", Done: "Done", Fail: "Fail",
+	Disconnect: "Disconnect", Abort: "Abort"}
+
+// String returns the name of the kind.
+func (k Kind) String() string {
+	if k == 0 || k > lastKind {
+		return fmt.Sprintf("kind %d", uint8(k))
+	}
+	return names[k]
+}
+
+// Flags of a frame.
+const (
+	First      uint8 = 1 << iota // first ring entry of its request
+	Last                         // last ring entry of its request
+	Invalidate                   // of a Send: the receiver invalidates Token
+	Solicited                    // of a Send: its Receive completes with a solicited event
+)
+
+// Sizes in bytes.
+const (
+	HeaderSize = 56
+	MaxTotal   = 1 << 30 // of a request
+	MaxText    = 376     // of the payload of an Abort or a Fail, which is text for people
+	MaxRefusal = 512     // of the payload of a Refuse, which is private data
+)
+
+// Frame is a decoded frame. The fields that its kind does not have are 0.
+type Frame struct {
+	Session uint64 // of the link and this direction
+	Kind    Kind
+	Flags   uint8
+	Credits uint16 // frames that the sender has freed since it last said so
+	Tunnel  uint32 // number of the tunnel at the receiver; 0 for frames of the link
+	Request uint64 // number of a ring entry
+	Address uint64 // remote address
+	Token   uint32 // remote token, or the token to invalidate
+	Status  uint32 // of a Fail or an Abort
+	Total   uint32 // bytes of the whole ring entry
+	Offset  uint32 // of the payload in these bytes
+	Payload []byte // part of the encoded frame
+}
+
+// Errors of Decode.
+var (
+	ErrShort  = errors.New("shorter than its header says")
+	ErrKind   = errors.New("unknown kind")
+	ErrFlags  = errors.New("flags that its kind does not have")
+	ErrField  = errors.New("a field that its kind does not have")
+	ErrLength = errors.New("a length out of range")
+)
+
+// Positions of the fields.
+const (
+	atSession, atKind, atFlags, atCredits, atTunnel = 0, 8, 9, 10, 12
+	atRequest, atAddress, atToken, atStatus         = 16, 24, 32, 36
+	atTotal, atOffset, atLength, atReserved         = 40, 44, 48, 52
+)
+
+// PutHeader stores the header of f, whose payload has length bytes, at the start of b.
+func (f *Frame) PutHeader(b []byte, length int) {
+	_ = b[HeaderSize-1]
+	binary.LittleEndian.PutUint64(b[atSession:], f.Session)
+	b[atKind], b[atFlags] = byte(f.Kind), f.Flags
+	binary.LittleEndian.PutUint16(b[atCredits:], f.Credits)
+	binary.LittleEndian.PutUint32(b[atTunnel:], f.Tunnel)
+	binary.LittleEndian.PutUint64(b[atRequest:], f.Request)
+	binary.LittleEndian.PutUint64(b[atAddress:], f.Address)
+	binary.LittleEndian.PutUint32(b[atToken:], f.Token)
+	binary.LittleEndian.PutUint32(b[atStatus:], f.Status)
+	binary.LittleEndian.PutUint32(b[atTotal:], f.Total)
+	binary.LittleEndian.PutUint32(b[atOffset:], f.Offset)
+	binary.LittleEndian.PutUint32(b[atLength:], uint32(length))
+	binary.LittleEndian.PutUint32(b[atReserved:], 0)
+}
+
+// Encode stores f and its payload at the start of b, which has room for them, and returns their length.
+func (f *Frame) Encode(b []byte) int {
+	f.PutHeader(b, len(f.Payload))
+	return HeaderSize + copy(b[HeaderSize:], f.Payload)
+}
+
+// field is a bit for each field that a kind may have.
+type field uint16
+
+const (
+	hasTunnel field = 1 << iota
+	hasRequest
+	hasAddress
+	hasToken
+	hasStatus
+	hasParts   // Total, Offset, and a payload within them
+	hasTotal   // Total alone
+	hasPayload // a payload of at most maxPayload
+)
+
+// shape is what the frames of one kind have.
+type shape struct {
+	fields     field
+	flags      uint8
+	maxPayload uint32
+}
+
+var shapes = [lastKind + 1]shape{
+	Hello:       {},
+	Credit:      {},
+	Ping:        {fields: hasRequest},
+	Pong:        {fields: hasRequest},
+	Open:        {fields: hasPayload, maxPayload: maxConnect},
+	Accept:      {fields: hasTunnel | hasPayload, maxPayload: maxConnect},
+	Refuse:      {fields: hasTunnel | hasPayload, maxPayload: MaxRefusal},
+	Established: {fields: hasTunnel},
+	Send:        {fields: hasTunnel | hasRequest | hasToken | hasParts, flags: First | Last | Invalidate | Solicited},
+	Write:       {fields: hasTunnel | hasRequest | hasAddress | hasToken | hasParts, flags: First | Last},
+	Read:        {fields: hasTunnel | hasRequest | hasAddress | hasToken | hasTotal, flags: First | Last},
+	Data:        {fields: hasTunnel | hasRequest | hasParts},
+	Done:        {fields: hasTunnel | hasRequest},
+	Fail:        {fields: hasTunnel | hasRequest | hasStatus | hasPayload, maxPayload: MaxText},
+	Disconnect:  {fields: hasTunnel},
+	Abort:       {fields: hasTunnel | hasStatus | hasPayload, maxPayload: MaxText},
+}
+
+// Decode decodes the frame that fills b. The payload is a part of b. After an error only Kind is meaningful.
+func (f *Frame) Decode(b []byte) error {
+	if len(b) < HeaderSize {
+		f.Kind = 0
+		return ErrShort
+	}
+	*f = Frame{
+		Session: binary.LittleEndian.Uint64(b[atSession:]),
+		Kind:    Kind(b[atKind]),
+		Flags:   b[atFlags],
+		Credits: binary.LittleEndian.Uint16(b[atCredits:]),
+		Tunnel:  binary.LittleEndian.Uint32(b[atTunnel:]),
+		Request: binary.LittleEndian.Uint64(b[atRequest:]),
+		Address: binary.LittleEndian.Uint64(b[atAddress:]),
+		Token:   binary.LittleEndian.Uint32(b[atToken:]),
+		Status:  binary.LittleEndian.Uint32(b[atStatus:]),
+		Total:   binary.LittleEndian.Uint32(b[atTotal:]),
+		Offset:  binary.LittleEndian.Uint32(b[atOffset:]),
+	}
+	if f.Kind == 0 || f.Kind > lastKind {
+		return ErrKind
+	}
+	length := binary.LittleEndian.Uint32(b[atLength:])
+	if uint64(length) != uint64(len(b)-HeaderSize) {
+		return ErrShort
+	}
+	f.Payload = b[HeaderSize:]
+	s := &shapes[f.Kind]
+	if f.Flags&^s.flags != 0 || f.Flags&Invalidate == 0 && f.Kind == Send && f.Token != 0 {
+		return ErrFlags
+	}
+	if s.lacks(hasTunnel) != (f.Tunnel == 0) || s.lacks(hasRequest) && f.Request != 0 || s.lacks(hasAddress) && f.Address != 0 ||
+		s.lacks(hasToken) && f.Token != 0 || s.lacks(hasStatus) && f.Status != 0 || binary.LittleEndian.Uint32(b[atReserved:]) != 0 {
+		return ErrField
+	}
+	return f.checkLengths(s, length)
+}
+
+func (s *shape) lacks(x field) bool { return s.fields&x == 0 }
+
+// checkLengths checks Total, Offset and the length of the payload.
+func (f *Frame) checkLengths(s *shape, length uint32) error {
+	switch {
+	case s.fields&hasParts != 0:
+		if f.Total > MaxTotal || f.Offset > f.Total || length > f.Total-f.Offset || length == 0 && f.Total != 0 {
+			return ErrLength
+		}
+	case s.fields&hasTotal != 0:
+		if f.Total > MaxTotal || f.Total == 0 || f.Offset != 0 || length != 0 {
+			return ErrLength
+		}
+	default:
+		if f.Total != 0 || f.Offset != 0 {
+			return ErrField
+		}
+		if length > s.maxPayload {
+			return ErrLength
+		}
+	}
+	return nil
+}
