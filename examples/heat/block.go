@@ -57,6 +57,7 @@ type border struct {
 	window  nd.MemoryWindow     // the neighbour writes the two rows beyond the edge through it
 	remote  nd.WindowDescriptor // the neighbour's two rows beyond its edge
 	arrived int                 // the rows of generations 1 to arrived have arrived
+	sending int                 // the Sends without a result so far
 }
 
 // sheet is the whole grid, at rank 0: the initial temperatures, later the result.

@@ -22,10 +22,10 @@ func (b *block) compute(ctx context.Context, steps int, after func(step int)) er
 			b.spread(g, b.rows-1)
 		}
 		if g+1 < steps {
-			if err := b.sendRow(&b.above, g+1, 0, b.rowSize()*((g+1)&1)); err != nil {
+			if err := b.sendRow(ctx, &b.above, g+1, 0, b.rowSize()*((g+1)&1)); err != nil {
 				return err
 			}
-			if err := b.sendRow(&b.below, g+1, b.rows-1, b.rowSize()*((g+1)&1)); err != nil {
+			if err := b.sendRow(ctx, &b.below, g+1, b.rows-1, b.rowSize()*((g+1)&1)); err != nil {
 				return err
 			}
 		}
@@ -49,10 +49,16 @@ func (b *block) spread(g, y int) {
 
 // sendRow writes row y of a generation into the neighbour's window at offset. It then sends an empty
 // message, which arrives after the row. With SilentSuccess, the Write has a result only if it fails. The
-// Send has a result, which frees the places of both in the queue of a card.
-func (b *block) sendRow(to *border, generation, y, offset int) error {
+// Send has a result, which frees the places of both in the queue. The result can come later than the
+// neighbour's next rows, so sendRow waits for a place. It leaves places for one other request.
+func (b *block) sendRow(ctx context.Context, to *border, generation, y, offset int) error {
 	if to.ep == nil {
 		return nil
+	}
+	for to.sending == initiatorDepth/2-1 {
+		if err := b.handleResults(ctx); err != nil {
+			return err
+		}
 	}
 	row := nd.SGEOf(b.region, b.rowIndex(generation, y)*b.rowSize(), b.rowSize())
 	target, err := to.remote.Slice(offset, b.rowSize())
@@ -63,6 +69,7 @@ func (b *block) sendRow(to *border, generation, y, offset int) error {
 		return err
 	}
 	b.moved += uint64(len(row.Buffer))
+	to.sending++
 	return to.ep.Send(0, nil, 0)
 }
 
@@ -101,7 +108,11 @@ func (b *block) handleResults(ctx context.Context) error {
 		switch {
 		case r.Status.Failed():
 			return fmt.Errorf("connection with rank %d: %w", peer, r.Err(ep))
+		case r.RequestType == nd.RequestSend && peer < b.job.Rank():
+			b.above.sending--
+			continue
 		case r.RequestType == nd.RequestSend:
+			b.below.sending--
 			continue
 		case r.RequestType != nd.RequestReceive:
 			b.done++
