@@ -102,6 +102,7 @@ const allRuns = 2 * 2 * 2
 // TestConformance runs the suite with every executor and memory, and checks that the conformance
 // page shows the same.
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	runs := make([]modelpage.Run, 0, allRuns)
 	t.Cleanup(func() { checkPage(t, runs) }) // after the runs, which are parallel
 	for _, e := range []string{"auto", "target"} {

@@ -27,6 +27,7 @@ func delays() []faults.Rule {
 // TestConformanceUnderDelays: an endpoint with a fault plan, which never takes the fast path, keeps every promise
 // of the model.
 func TestConformanceUnderDelays(t *testing.T) {
+	t.Parallel()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	plan, err := faults.New(seed, delays()...)

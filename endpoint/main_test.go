@@ -13,7 +13,7 @@ func TestMain(m *testing.M) {
 	proctest.Main()
 	flag.Parse()
 	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
-		_ = f.Value.Set("12") // parallel tests mostly wait
+		_ = f.Value.Set("16") // parallel tests mostly wait
 	}
 	proctest.Exit(m.Run(), func() []string { return append(openArenas(), strayGoroutines()...) })
 }

@@ -57,7 +57,7 @@ func (o *oracle) withinBudget() func() bool {
 	if n := numberFrom(o.t, oracleOps); n != 0 {
 		return func() bool { return o.ops < int(n) }
 	}
-	limit := 10 * time.Second
+	limit := 4 * time.Second
 	if testing.Short() {
 		limit = 2 * time.Second
 	}

@@ -48,6 +48,7 @@ func weakConfig(t *testing.T, seed uint64) ndtest.Config {
 
 // TestWeakOrderConforms runs the scenarios of the model.
 func TestWeakOrderConforms(t *testing.T) {
+	t.Parallel() // with the other runs of the suite
 	var only []string
 	for _, sc := range ndtest.Scenarios() {
 		if !slices.Contains(lenient, sc.ID) {

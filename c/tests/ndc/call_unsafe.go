@@ -35,11 +35,14 @@ func refuse(op string, s nd.Status, why string) error {
 	return &nd.OpError{Op: op, Status: s, Detail: why}
 }
 
-const slice = time.Millisecond
+// The first part of a repeated call, and the longest one.
+const firstSlice, longestSlice = time.Millisecond, 128 * time.Millisecond
 
-// repeat repeats a call that may time out until ctx ends. The calls have no effect when they time out.
+// repeat repeats a call that may time out until ctx ends. The calls have no effect when they time out. Each takes twice as
+// long as the one before. A short wait therefore ends soon after ctx. A long one is seldom outside the library, where it would
+// miss an event that ends several calls.
 func repeat(ctx context.Context, op string, f func(timeout C.int64_t) C.snd_status) error {
-	for {
+	for slice := firstSlice; ; slice = min(2*slice, longestSlice) {
 		err := status(op, func() C.snd_status { return f(C.int64_t(slice)) })
 		if nd.StatusOf(err) != nd.IOTimeout {
 			return err

@@ -123,7 +123,7 @@ func each(t *testing.T, f func(t *testing.T, name string, cfg ndtest.Config)) {
 							t.Fatal(err)
 						}
 						opened := 0
-						cfg := ndtest.Config{PrivateMemory: memory == "private", ReceiveTimeout: timeout, DisconnectTimeout: timeout, Watchdog: 20 * time.Second,
+						cfg := ndtest.Config{PrivateMemory: memory == "private", ReceiveTimeout: timeout, DisconnectTimeout: timeout,
 							Open: func() (nd.Provider, error) {
 								language := pair[0]
 								if where == "threads" {

@@ -159,7 +159,7 @@ func (r *region) CloseContext(ctx context.Context) error {
 				return
 			}
 			r.mu.Unlock()
-			time.Sleep(slice)
+			time.Sleep(firstSlice)
 		}
 	}()
 	return nil
