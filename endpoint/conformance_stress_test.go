@@ -35,7 +35,7 @@ func TestConformanceStress(t *testing.T) {
 					cfg := ndtest.Config{Open: openersIn(arena, here, there), PrivateMemory: private}
 					if processes {
 						cfg.Open = openersIn(arena, here)
-						cfg.Spawn = func() (io.ReadWriteCloser, error) { return startConformance(t, arena, there) }
+						cfg.Spawn = func() (io.ReadWriteCloser, error) { return startConformance(t, arena, there, nil) }
 					}
 					seed := *stressSeed
 					if seed == 0 {
@@ -58,6 +58,6 @@ func openersIn(arena *shm.Arena, executors ...string) func() (nd.Provider, error
 			return nil, err
 		}
 		opened++
-		return openerIn(arena, e)()
+		return openerIn(arena, e, nil)()
 	}
 }

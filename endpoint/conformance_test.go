@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -38,14 +39,14 @@ type hosted struct {
 
 func (h hosted) Close() error { return errors.Join(h.Provider.Close(), h.member.Leave()) }
 
-// openerIn returns a function that opens providers in an arena.
-func openerIn(arena *shm.Arena, e Executor) func() (nd.Provider, error) {
+// openerIn returns a function that opens providers in an arena. weakOrder is nil or the seed of a weak order.
+func openerIn(arena *shm.Arena, e Executor, weakOrder *uint64) func() (nd.Provider, error) {
 	return func() (nd.Provider, error) {
 		member, err := arena.Join(shm.NoRank)
 		if err != nil {
 			return nil, err
 		}
-		p, err := New(member, Options{Executor: e, ReceiveTimeout: conformanceTimeout, disconnectTimeout: conformanceTimeout})
+		p, err := New(member, Options{Executor: e, ReceiveTimeout: conformanceTimeout, disconnectTimeout: conformanceTimeout, WeakOrder: weakOrder})
 		if err != nil {
 			return nil, errors.Join(err, member.Leave())
 		}
@@ -55,8 +56,8 @@ func openerIn(arena *shm.Arena, e Executor) func() (nd.Provider, error) {
 
 var roleConformance = proctest.Role("conformance", playConformance)
 
-// playConformance is the other process of a run. The arena is descriptor 3, the executor is in
-// the environment.
+// playConformance is the other process of a run. The arena is descriptor 3. The executor, and the seed of a weak
+// order, if any, are in the environment.
 func playConformance(self *proctest.Self) error {
 	file := self.File(0)
 	arena, err := shm.Attach(self.Ctx, file)
@@ -68,14 +69,25 @@ func playConformance(self *proctest.Self) error {
 	if err != nil {
 		return err
 	}
+	var weakOrder *uint64
+	if text, ok := os.LookupEnv(weakOrderVariable); ok {
+		seed, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			return err
+		}
+		weakOrder = &seed
+	}
 	err = ndtest.Serve(struct {
 		io.Reader
 		io.WriteCloser
-	}{os.Stdin, os.Stdout}, ndtest.Config{Open: openerIn(arena, e)})
+	}{os.Stdin, os.Stdout}, ndtest.Config{Open: openerIn(arena, e, weakOrder)})
 	return errors.Join(err, arena.Close())
 }
 
-const executorVariable = "ENDPOINT_TEST_EXECUTOR"
+const (
+	executorVariable  = "ENDPOINT_TEST_EXECUTOR"
+	weakOrderVariable = "ENDPOINT_TEST_WEAK_ORDER"
+)
 
 // otherProcess is the stream to it. Close ends the process and waits for it.
 type otherProcess struct {
@@ -170,19 +182,22 @@ func testConformance(t *testing.T, executor string, private, processes bool) *nd
 		t.Fatal(err)
 	}
 	cfg := ndtest.Config{
-		Open: openerIn(arena, e), PrivateMemory: private,
+		Open: openerIn(arena, e, nil), PrivateMemory: private,
 		ReceiveTimeout: conformanceTimeout, DisconnectTimeout: conformanceTimeout,
 	}
 	if processes {
-		cfg.Spawn = func() (io.ReadWriteCloser, error) { return startConformance(t, arena, executor) }
+		cfg.Spawn = func() (io.ReadWriteCloser, error) { return startConformance(t, arena, executor, nil) }
 	}
 	return ndtest.Run(t, cfg)
 }
 
 // startConformance starts the other process of a run.
-func startConformance(t testing.TB, arena *shm.Arena, executor string) (io.ReadWriteCloser, error) {
+func startConformance(t testing.TB, arena *shm.Arena, executor string, weakOrder *uint64) (io.ReadWriteCloser, error) {
 	cmd := proctest.Command(roleConformance)
 	cmd.Env = append(cmd.Env, executorVariable+"="+executor)
+	if weakOrder != nil {
+		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%d", weakOrderVariable, *weakOrder))
+	}
 	cmd.ExtraFiles = []*os.File{arena.File()}
 	in, err := cmd.StdinPipe()
 	if err != nil {

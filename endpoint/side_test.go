@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -81,6 +82,7 @@ const (
 	doFillByte      verb = "fill with byte N"
 	doLongestRun    verb = "find the longest run of byte N"
 	doSum           verb = "sum"
+	doPeek          verb = "peek"   // the bytes themselves
 	doGather        verb = "sum up" // of Parts
 	doEdges         verb = "check the edges"
 	doRegion        verb = "register"
@@ -263,6 +265,10 @@ func (s *side) try(o order, r *reply) (err error) {
 	case doSum:
 		s.showRaceDetector()
 		r.Sum = xxhash.Sum64(s.memory(o))
+		s.showRaceDetector()
+	case doPeek:
+		s.showRaceDetector()
+		r.Data = slices.Clone(s.memory(o))
 		s.showRaceDetector()
 	case doGather:
 		s.showRaceDetector()

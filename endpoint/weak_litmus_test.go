@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -69,6 +68,10 @@ func seesInOrder(first, firstWord, second, secondWord int) func(func(int, int) b
 var litmusTests = []litmus{
 	{name: "store buffering", allowed: "01 10 11",
 		initiate: [2][]act{{write(x, 1), read(y)}, {write(y, 1), read(x)}}},
+	{name: "store buffering, fence", allowed: "01 10 11",
+		initiate: [2][]act{{write(x, 1), read(y).fenced()}, {write(y, 1), read(x).fenced()}}},
+	{name: "store buffering, completion", allowed: "01 10 11",
+		initiate: [2][]act{{write(x, 1), read(y).waiting()}, {write(y, 1), read(x).waiting()}}},
 	{name: "store buffering, two endpoints", allowed: "00 01 10 11",
 		initiate: [2][]act{{write(x, 1), read(y).on(1)}, {write(y, 1), read(x).on(1)}}},
 	{name: "store buffering, two endpoints, fence", allowed: "00 01 10 11", // a fence is about Reads of its endpoint
@@ -120,44 +123,41 @@ var litmusTests = []litmus{
 		initiate: [2][]act{{write(x, 1)}}, observe: seesInOrder(x, 0, x, 0)},
 	{name: "results of a Send and its Receive", allowed: "00r 0r0", results: true, initiate: [2][]act{{{send: true}}}},
 	{name: "results of one endpoint", allowed: "01", results: true, initiate: [2][]act{{write(x, 1), write(y, 1)}}},
+	{name: "results of a Read and a Write", allowed: "001", results: true, initiate: [2][]act{{read(x), write(y, 1)}}},
 	{name: "results of two endpoints", allowed: "01 10", results: true, initiate: [2][]act{{write(x, 1), write(y, 1).on(1)}}},
 }
 
-// stage has the sides of the litmus tests.
+// stage has the parties of the litmus tests.
 type stage struct {
 	t          testing.TB
-	initiators [2]*side
-	target     *side
+	initiators [2]*party
+	target     *party // in this process
 	far        nd.WindowDescriptor
 	random     *rand.Rand
 }
 
-func newStage(t testing.TB, arena *shm.Arena, seed uint64) *stage {
+// newStage connects the parties. The initiators are processes of their own if processes is set.
+func newStage(t testing.TB, arena *shm.Arena, seed uint64, processes bool) *stage {
 	t.Helper()
-	ctx := proctest.Context(t)
 	o := sideOptions{Options: Options{Executor: Executor(seed % 2), WeakOrder: &seed}, Size: 4096, OneQueue: true, Private: seed/2%2 == 1}
 	s := &stage{t: t, random: rand.New(rand.NewPCG(seed, 1))}
-	for _, to := range []**side{&s.target, &s.initiators[0], &s.initiators[1]} {
-		side, err := newSide(ctx, arena, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		*to = side
+	s.target = newParty(t, arena, "target", o, false)
+	for i := range s.initiators {
+		s.initiators[i] = newParty(t, arena, fmt.Sprint("initiator ", i), o, processes)
 	}
-	s.far = s.target.obey(order{Do: doRegionInfo}).Far
-	at := s.obey(s.target, order{Do: doListen}).Addr
+	s.far = s.target.region(0)
+	at := s.target.must(order{Do: doListen}).Addr
 	for i := range 4 {
 		if i > 0 {
-			s.obey(s.target, order{Do: doEndpoint})
+			s.target.must(order{Do: doEndpoint})
 		}
 		initiator := s.initiators[i/2]
 		if i%2 > 0 {
-			s.obey(initiator, order{Do: doEndpoint})
+			initiator.must(order{Do: doEndpoint})
 		}
-		accepted := make(chan reply, 1)
-		go func() { accepted <- s.target.obey(order{Do: doAccept, Endpoint: i, In: 16, Out: 16}) }()
-		s.obey(initiator, order{Do: doConnect, Endpoint: i % 2, Addr: at, In: 16, Out: 16})
-		s.obey(initiator, order{Do: doComplete, Endpoint: i % 2})
+		accepted := s.target.start(order{Do: doAccept, Endpoint: i, In: 16, Out: 16})
+		initiator.must(order{Do: doConnect, Endpoint: i % 2, Addr: at, In: 16, Out: 16})
+		initiator.must(order{Do: doComplete, Endpoint: i % 2})
 		if r := <-accepted; r.Status != nd.Success {
 			t.Fatal(r.Text)
 		}
@@ -165,26 +165,9 @@ func newStage(t testing.TB, arena *shm.Arena, seed uint64) *stage {
 	return s
 }
 
-func (s *stage) obey(side *side, o order) reply {
-	s.t.Helper()
-	r := side.obey(o)
-	if r.Status != nd.Success {
-		s.t.Fatal(r.Text)
-	}
-	return r
-}
-
-func (s *stage) close() {
-	for _, side := range []*side{s.initiators[0], s.initiators[1], s.target} {
-		if err := side.leave(); err != nil {
-			s.t.Error(err)
-		}
-	}
-}
-
 // play runs one test, in one goroutine, and returns its outcome. The random numbers decide which side acts next.
 func (s *stage) play(l *litmus) string {
-	memory := s.target.region(0).bytes()
+	memory := s.target.local.region(0).bytes()
 	clear(memory)
 	var (
 		posted, done [2]int
@@ -194,7 +177,7 @@ func (s *stage) play(l *litmus) string {
 	look := func(location, word int) byte { return memory[spacing*location+8*word] }
 	sends := slices.ContainsFunc(l.initiate[0], func(a act) bool { return a.send })
 	if sends {
-		s.obey(s.target, orderOf(doReceive))
+		s.target.must(orderOf(doReceive))
 	}
 	for step := 0; ; step++ {
 		if step > 1e6 {
@@ -202,15 +185,14 @@ func (s *stage) play(l *litmus) string {
 		}
 		i := s.random.IntN(len(l.initiate))
 		acts, me := l.initiate[i], s.initiators[i]
-		buffers := me.region(0).bytes()
 		if n := posted[i]; n < len(acts) && !(acts[n].wait && done[i] < n) && s.random.IntN(2) == 0 {
 			s.post(me, &acts[n], n)
 			posted[i]++
 			if l.early && acts[n].read {
-				seen = fmt.Sprint(buffers[spacing*n])
+				seen = fmt.Sprint(me.peek(spacing * n))
 			}
 		}
-		for _, r := range results[:me.queues[0].Poll(results[:])] {
+		for _, r := range me.poll(results[:]) {
 			if r.Status != nd.Success {
 				s.t.Fatalf("%s: %v", l.name, r)
 			}
@@ -222,7 +204,7 @@ func (s *stage) play(l *litmus) string {
 				seen += fmt.Sprint(done[0])
 			}
 		}
-		if n := s.target.queues[0].Poll(results[:]); n > 0 {
+		if len(s.target.poll(results[:])) > 0 {
 			seen = fmt.Sprint(look(x, s.random.IntN(wordsOfLong)))
 			order += "r"
 			sends = false
@@ -235,7 +217,7 @@ func (s *stage) play(l *litmus) string {
 	for i, acts := range l.initiate {
 		for n, a := range acts {
 			if a.read && !l.early {
-				outcome.WriteString(fmt.Sprint(s.initiators[i].region(0).bytes()[spacing*n]))
+				outcome.WriteString(fmt.Sprint(s.initiators[i].peek(spacing * n)))
 			}
 		}
 	}
@@ -249,61 +231,84 @@ func (s *stage) play(l *litmus) string {
 	return outcome.String()
 }
 
+// poll polls the only queue of a party once. A party in this process stores the results in room.
+func (p *party) poll(room []nd.Result) []nd.Result {
+	p.t.Helper()
+	if p.local != nil {
+		return room[:p.local.queues[0].Poll(room)]
+	}
+	return p.must(order{Do: doPoll, N: len(room)}).Results
+}
+
+// peek returns a byte of a party's first region.
+func (p *party) peek(off int) byte {
+	p.t.Helper()
+	return p.must(order{Do: doPeek, Off: off, Len: 1}).Data[0]
+}
+
 func orderOf(v verb) order { return order{Do: v} }
 
 // post posts an action. Its number is the request's context, and its place in the initiator's memory.
-func (s *stage) post(me *side, a *act, n int) {
+func (s *stage) post(me *party, a *act, n int) {
 	s.t.Helper()
 	o := order{Do: doWrite, Endpoint: a.endpoint, Context: uint64(n), Far: at(s.far, spacing*a.location), Flags: a.flags, Parts: mine(spacing*n, 8)}
 	if a.long {
 		o.Parts[0].Len = 8 * wordsOfLong
 	}
-	value := a.value
 	switch {
 	case a.read:
 		o.Do = doRead
 	case a.send:
 		o.Do, o.Parts = doSend, nil
 	}
-	for i := range me.region(0).bytes()[spacing*n:][:8*wordsOfLong] {
-		me.region(0).bytes()[spacing*n+i] = value
-	}
-	s.obey(me, o)
+	me.must(order{Do: doFillByte, Off: spacing * n, Len: 8 * wordsOfLong, N: int(a.value)})
+	me.must(o)
 }
 
-// TestLitmus runs 300 seeds, and 10,000 with SOFTND_STRESS=1.
+// TestLitmus runs 300 seeds in one process and 20 between processes, and 10,000 of each with SOFTND_STRESS=1.
 func TestLitmus(t *testing.T) {
+	t.Run("one process", func(t *testing.T) { testLitmus(t, weakSeeds(300, 10_000), false) })
+	t.Run("processes", func(t *testing.T) { testLitmus(t, weakSeeds(20, 10_000), true) })
+}
+
+func testLitmus(t *testing.T, seeds int, processes bool) {
 	outcomes := make([]map[string]int, len(litmusTests))
 	for i := range outcomes {
 		outcomes[i] = map[string]int{}
 	}
 	arena := newArena(t)
-	for seed := range uint64(weakSeeds(300, 10_000)) {
-		s := newStage(t, arena, seed)
-		for i := range litmusTests {
-			l := &litmusTests[i]
-			outcome := s.play(l)
-			if !slices.Contains(strings.Fields(l.allowed), outcome) {
-				t.Errorf("%s: seed %d: outcome %s, allowed are %s", l.name, seed, outcome, l.allowed)
+	played := 0
+	for seed := range uint64(seeds) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { // the parties leave at its end
+			s := newStage(t, arena, seed, processes)
+			for i := range litmusTests {
+				l := &litmusTests[i]
+				outcome := s.play(l)
+				if !slices.Contains(strings.Fields(l.allowed), outcome) {
+					t.Errorf("%s: outcome %s, allowed are %s", l.name, outcome, l.allowed)
+				}
+				outcomes[i][outcome]++
 			}
-			outcomes[i][outcome]++
-		}
-		s.close()
+			played++
+		})
 	}
 	for i, l := range litmusTests {
 		t.Logf("%-52s %v", l.name, outcomes[i])
 		for _, outcome := range strings.Fields(l.allowed) {
-			if outcomes[i][outcome] == 0 {
+			if outcomes[i][outcome] == 0 && played >= enoughSeeds {
 				t.Errorf("%s: outcome %s is allowed, but no seed has it", l.name, outcome)
 			}
 		}
 	}
 }
 
+// enoughSeeds show each outcome that is allowed. With fewer, the rarest may be missing.
+const enoughSeeds = 300
+
 // engineRounds returns how often the engines of all sides have driven an endpoint.
 func (s *stage) engineRounds() (n uint64) {
-	for _, side := range []*side{s.initiators[0], s.initiators[1], s.target} {
-		n += side.provider.weak.engineRounds.Load()
+	for _, p := range []*party{s.initiators[0], s.initiators[1], s.target} {
+		n += p.local.provider.weak.engineRounds.Load()
 	}
 	return n
 }
@@ -312,18 +317,20 @@ func (s *stage) engineRounds() (n uint64) {
 // endpoints, so such a run does not count.
 func TestWeakOrderReplays(t *testing.T) {
 	try := func(seed uint64) (all []string, counts bool) {
-		s := newStage(t, newArena(t), seed) // in a new arena, the sides have the same slots each time
-		defer s.close()
-		var results [8]nd.Result
-		for _, side := range []*side{s.initiators[0], s.initiators[1], s.target} {
-			side.queues[0].Poll(results[:])
-		}
-		time.Sleep(5 * time.Millisecond) // the engines see the polls
-		before := s.engineRounds()
-		for i := range litmusTests {
-			all = append(all, s.play(&litmusTests[i]))
-		}
-		return all, s.engineRounds() == before
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			s := newStage(t, newArena(t), seed, false) // in a new arena, the sides have the same slots each time
+			var results [8]nd.Result
+			for _, p := range []*party{s.initiators[0], s.initiators[1], s.target} {
+				p.poll(results[:])
+			}
+			time.Sleep(5 * time.Millisecond) // the engines see the polls
+			before := s.engineRounds()
+			for i := range litmusTests {
+				all = append(all, s.play(&litmusTests[i]))
+			}
+			counts = s.engineRounds() == before
+		})
+		return all, counts
 	}
 	run := func(seed uint64) []string {
 		for range 100 {

@@ -1,15 +1,13 @@
 package endpoint
 
 import (
-	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"testing"
 
-	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/nd/ndtest"
-	"github.com/softnd/softnd/shm"
 )
 
 // lenient are the scenarios that need more than the model promises. A weak order takes it away.
@@ -28,22 +26,35 @@ func weakSeeds(few, full int) int {
 }
 
 // weakConfig returns the configuration of the suite for a seed.
-func weakConfig(t *testing.T, seed uint64) ndtest.Config {
+func weakConfig(t *testing.T, seed uint64, processes bool) ndtest.Config {
 	arena := newArena(t)
-	open := func() (nd.Provider, error) {
-		member, err := arena.Join(shm.NoRank)
-		if err != nil {
-			return nil, err
-		}
-		p, err := New(member, Options{
-			Executor: Executor(seed % 2), ReceiveTimeout: conformanceTimeout, disconnectTimeout: conformanceTimeout, WeakOrder: &seed,
-		})
-		if err != nil {
-			return nil, errors.Join(err, member.Leave())
-		}
-		return hosted{p, member}, nil
+	executor := [...]string{"auto", "target"}[seed%2]
+	e, err := ParseExecutor(executor)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return ndtest.Config{Open: open, PrivateMemory: seed/2%2 == 1, ReceiveTimeout: conformanceTimeout, DisconnectTimeout: conformanceTimeout}
+	cfg := ndtest.Config{
+		Open: openerIn(arena, e, &seed), PrivateMemory: seed/2%2 == 1,
+		ReceiveTimeout: conformanceTimeout, DisconnectTimeout: conformanceTimeout,
+	}
+	if processes {
+		cfg.Spawn = func() (io.ReadWriteCloser, error) { return startConformance(t, arena, executor, &seed) }
+	}
+	return cfg
+}
+
+// onWeakSeeds runs a test with seeds, in one process and between two: few seeds, or 100 with SOFTND_STRESS=1.
+func onWeakSeeds(t *testing.T, few int, test func(t *testing.T, seed uint64, processes bool)) {
+	if raceDetector {
+		few = 1
+	}
+	for _, processes := range []bool{false, true} {
+		t.Run(choose(processes, "processes", "goroutines"), func(t *testing.T) {
+			for seed := range uint64(weakSeeds(few, 100)) {
+				t.Run(fmt.Sprint(seed), func(t *testing.T) { test(t, seed, processes) })
+			}
+		})
+	}
 }
 
 // TestWeakOrderConforms runs the scenarios of the model.
@@ -55,23 +66,17 @@ func TestWeakOrderConforms(t *testing.T) {
 			only = append(only, sc.ID)
 		}
 	}
-	few := 4
-	if raceDetector {
-		few = 1
-	}
-	for seed := range uint64(weakSeeds(few, 100)) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel() // a run sleeps most of the time
-			cfg := weakConfig(t, seed)
-			cfg.Only = only
-			ndtest.Run(t, cfg)
-		})
-	}
+	onWeakSeeds(t, 4, func(t *testing.T, seed uint64, processes bool) {
+		t.Parallel() // a run sleeps most of the time
+		cfg := weakConfig(t, seed, processes)
+		cfg.Only = only
+		ndtest.Run(t, cfg)
+	})
 }
 
 // TestWeakOrderStress runs the stress test of the suite, which checks the bytes of each transfer.
 func TestWeakOrderStress(t *testing.T) {
-	for seed := range uint64(weakSeeds(4, 100)) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { ndtest.Stress(t, weakConfig(t, seed), seed, 3) })
-	}
+	onWeakSeeds(t, 4, func(t *testing.T, seed uint64, processes bool) {
+		ndtest.Stress(t, weakConfig(t, seed, processes), seed, 3)
+	})
 }

@@ -194,6 +194,9 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 		defer late.Stop()
 	}
 	more := slices.Concat(services.end(report), injected.lines())
+	if cmd.weakOrder != "" && status != 0 {
+		more = append(more, fmt.Sprintf("the job failed with a weak order; --weak-order %s repeats it; docs/weak-order.md lists the mistakes that it shows", cmd.weakOrder))
+	}
 	if report != nil && report.Signal == syscall.SIGQUIT {
 		more = append(more, report.Hang...) // again, below the output of the ranks about the signal
 	}

@@ -40,7 +40,7 @@ var roleNdrun = proctest.Role("ndrun", func(self *proctest.Self) error {
 })
 
 func init() {
-	for name, play := range map[string]func() error{"rank": rank, "pmi": playPMI, "job": playJob, "cause": playCause, "hang": playHang, "wrapper": playWrapper, "faulty": playFaulty} {
+	for name, play := range map[string]func() error{"rank": rank, "pmi": playPMI, "job": playJob, "cause": playCause, "hang": playHang, "wrapper": playWrapper, "faulty": playFaulty, "leaning": playLeaning} {
 		proctest.Role(name, func(*proctest.Self) error { return play() })
 	}
 }
