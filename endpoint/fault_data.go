@@ -4,6 +4,7 @@ import (
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/faultplan"
 	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
 	"github.com/softnd/softnd/window"
 )
 
@@ -65,6 +66,24 @@ func (ep *queuePair) faultAtReceivePost(r *receive) error {
 		return ep.opError("receive", nd.Status(f.Status), f.String(), atFaultRule)
 	}
 	ep.disrupt(f, "receive", ep.rq.cq)
+	return nil
+}
+
+// faultAtPost asks the plan about the post of a receive of size bytes. The event has no endpoint, so no rule that ends a
+// connection or overruns a queue acts here. It returns the error of the post, or nil.
+func (q *sharedReceiveQueue) faultAtPost(size uint64) error {
+	injector := q.adapter.provider.faults
+	if injector == nil {
+		return nil
+	}
+	f, ok := injector.Next(faultplan.Event{Operation: faultplan.Receive, Phase: faultplan.Post, Peer: shm.NoRank, Size: size})
+	if !ok {
+		return nil
+	}
+	if f.Action == uint32(faultplan.Fail) {
+		return q.opError("receive", nd.Status(f.Status), f.String(), atFaultRule)
+	}
+	signalSelf(f)
 	return nil
 }
 

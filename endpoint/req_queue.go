@@ -91,7 +91,7 @@ func (ep *queuePair) completeRequests() (progressed bool) {
 		if ep.faults() != nil && !r.postedAfterEnd && !ep.faultBeforeComplete(r) {
 			return progressed
 		}
-		if ep.weak != nil && !ep.weak.resultIsDue(r, ep.sq.completed) {
+		if ep.weak != nil && !ep.weak.resultIsDue(ep.sq.completed) {
 			return progressed
 		}
 		ep.sq.completed++

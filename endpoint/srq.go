@@ -113,6 +113,10 @@ func (q *sharedReceiveQueue) Receive(reqCtx uint64, sge []nd.SGE) error {
 		defer q.mu.Unlock()
 		return q.opError(op, nd.BufferOverflow, fmt.Sprintf("%d bytes, at most %d", r.capacity, maxTransfer), "post smaller buffers")
 	}
+	if err := q.faultAtPost(r.capacity); err != nil {
+		q.mu.Unlock()
+		return err
+	}
 	q.adapter.resolvePrivileged(r.sges())
 	q.tail++
 	wanted := len(q.waiting) > 0

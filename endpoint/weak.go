@@ -133,7 +133,7 @@ func (w *weakEndpoint) beforeExecute(r *request) (out outcome, handled bool) {
 	number := w.ep.req.next
 	s := w.request(number)
 	switch {
-	case r.draining || r.transferred > 0:
+	case r.transferred > 0:
 		return 0, false
 	case !w.isDue(&s.start, w.steps(ofStart, number)):
 		return blocked, true
@@ -148,8 +148,8 @@ func (w *weakEndpoint) beforeExecute(r *request) (out outcome, handled bool) {
 
 // resultIsDue reports whether the result of a finished request may be queued. After the end of a connection
 // no result is delayed.
-func (w *weakEndpoint) resultIsDue(r *request, number uint64) bool {
-	if s := w.ep.state(); r.postedAfterEnd || s != connected && s != peerDisconnected {
+func (w *weakEndpoint) resultIsDue(number uint64) bool {
+	if s := w.ep.state(); s != connected && s != peerDisconnected {
 		return true
 	}
 	return w.isDue(&w.request(number).result, w.steps(ofResult, number))

@@ -162,7 +162,7 @@ func (w *weakEndpoint) beforeServe(entry *wire.Entry) (out outcome, handled bool
 		return blocked, true
 	}
 	n := uint64(entry.PayloadLength)
-	if entry.Kind != wire.SendInEntry || entry.Flags&wire.FlagInvalidate != 0 || ep.srq != nil || ep.rq.completed == ep.rq.posted {
+	if entry.Kind != wire.SendInEntry || entry.Flags&wire.FlagInvalidate != 0 || ep.rq.completed == ep.rq.posted {
 		return 0, false
 	}
 	r := ep.receiveAt(ep.rq.completed)

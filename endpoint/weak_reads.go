@@ -43,7 +43,7 @@ func (w *weakEndpoint) runReads(budget *uint64) (progressed bool) {
 		before := r.transferred
 		out := ep.execute(r, budget)
 		progressed = progressed || out != blocked || r.transferred != before
-		w.begun = out != executed && (r.transferred > 0 || r.bounceIndex >= 0)
+		w.begun = out != executed && r.transferred > 0
 		switch {
 		case out == executed:
 			w.reads = slices.Delete(w.reads, at, at+1)

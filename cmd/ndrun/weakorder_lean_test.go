@@ -35,7 +35,7 @@ var leaningPrograms = []struct {
 const (
 	leaningRounds = 100
 	leaningWords  = 64
-	leaningHalf   = 8 * leaningWords // the memory of a rank has two halves of so many bytes
+	leaningPart   = 8 * leaningWords // the memory of a rank has two parts of so many bytes
 )
 
 // leaning is a rank of such a program.
@@ -58,7 +58,7 @@ func playLeaning() error {
 	}
 	defer job.Close()
 	l := &leaning{ctx: ctx, job: job}
-	if l.mr, err = job.Adapter().Allocate(ctx, 2*leaningHalf, nd.AllowLocalWrite|nd.AllowRemoteRead|nd.AllowRemoteWrite); err != nil {
+	if l.mr, err = job.Adapter().Allocate(ctx, 2*leaningPart, nd.AllowLocalWrite|nd.AllowRemoteRead|nd.AllowRemoteWrite); err != nil {
 		return err
 	}
 	windows, err := job.ExchangeWindows(ctx, nd.DescriptorOf(l.mr))
@@ -83,12 +83,12 @@ func playLeaning() error {
 	return fmt.Errorf("unknown program %q", os.Args[1])
 }
 
-// words returns one half of the memory. Both ranks may access it at the same time.
-func (l *leaning) words(half int) ([]uint64, error) {
-	return nd.View[uint64](l.mr.Bytes()[half*leaningHalf:][:leaningHalf])
+// words returns one part of the memory. Both ranks may access it at the same time.
+func (l *leaning) words(part int) ([]uint64, error) {
+	return nd.View[uint64](l.mr.Bytes()[part*leaningPart:][:leaningPart])
 }
 
-func (l *leaning) half(half, n int) []nd.SGE { return []nd.SGE{nd.SGEOf(l.mr, half*leaningHalf, n)} }
+func (l *leaning) part(part, n int) []nd.SGE { return []nd.SGE{nd.SGEOf(l.mr, part*leaningPart, n)} }
 
 // finish waits for the results of posts, which must be successful.
 func (l *leaning) finish(posts ...error) error {
@@ -113,7 +113,7 @@ func pollLastWord(l *leaning) error {
 			for i := range words {
 				words[i] = round + 1
 			}
-			if err := l.finish(nd.WriteTo(l.ep, 0, l.half(0, leaningHalf), l.peer, 0)); err != nil {
+			if err := l.finish(nd.WriteTo(l.ep, 0, l.part(0, leaningPart), l.peer, 0)); err != nil {
 				return err
 			}
 		} else {
@@ -143,9 +143,9 @@ func overwriteSource(l *leaning) error {
 	}
 	mem := l.mr.Bytes()
 	for round := range uint64(leaningRounds) {
-		binary.NativeEndian.PutUint64(mem[leaningHalf:], round+1)
-		read := nd.ReadFrom(l.ep, 0, l.half(0, 8), l.peer, 0)
-		write := nd.WriteTo(l.ep, 0, l.half(1, 8), l.peer, 0)
+		binary.NativeEndian.PutUint64(mem[leaningPart:], round+1)
+		read := nd.ReadFrom(l.ep, 0, l.part(0, 8), l.peer, 0)
+		write := nd.WriteTo(l.ep, 0, l.part(1, 8), l.peer, 0)
 		if err := l.finish(read, write); err != nil {
 			return err
 		}
@@ -171,11 +171,11 @@ func expectReadsInOrder(l *leaning) error {
 		return err
 	}
 	for round := range leaningRounds {
-		err := l.finish(nd.ReadFrom(l.ep, 0, l.half(1, 8), l.peer, 0), nd.ReadFrom(l.ep, 0, l.half(1, 8), second, 0))
+		err := l.finish(nd.ReadFrom(l.ep, 0, l.part(1, 8), l.peer, 0), nd.ReadFrom(l.ep, 0, l.part(1, 8), second, 0))
 		if err != nil {
 			return err
 		}
-		if got := binary.NativeEndian.Uint64(l.mr.Bytes()[leaningHalf:]); got != 2 {
+		if got := binary.NativeEndian.Uint64(l.mr.Bytes()[leaningPart:]); got != 2 {
 			return fmt.Errorf("round %d: the first Read has overwritten the second", round)
 		}
 	}
@@ -191,7 +191,7 @@ func sendSink(l *leaning) error {
 	}
 	for round := range leaningRounds {
 		if l.job.Rank() == 1 {
-			if err := l.ep.Receive(0, l.half(1, 8)); err != nil {
+			if err := l.ep.Receive(0, l.part(1, 8)); err != nil {
 				return err
 			}
 		} else {
@@ -201,15 +201,15 @@ func sendSink(l *leaning) error {
 			return err
 		}
 		if l.job.Rank() == 0 {
-			if err := l.finish(nd.ReadFrom(l.ep, 0, l.half(0, 8), l.peer, 0), l.ep.Send(0, l.half(0, 8), 0)); err != nil {
+			if err := l.finish(nd.ReadFrom(l.ep, 0, l.part(0, 8), l.peer, 0), l.ep.Send(0, l.part(0, 8), 0)); err != nil {
 				return err
 			}
 		} else {
 			if _, err := nd.WaitOne(l.ctx, l.cq, l.ep); err != nil {
 				return err
 			}
-			if !bytes.Equal(mem[leaningHalf:][:8], want) {
-				return fmt.Errorf("round %d: %x was sent before the Read has stored its data", round, mem[leaningHalf:][:8])
+			if !bytes.Equal(mem[leaningPart:][:8], want) {
+				return fmt.Errorf("round %d: %x was sent before the Read has stored its data", round, mem[leaningPart:][:8])
 			}
 		}
 		if err := l.job.Barrier(l.ctx); err != nil {
@@ -224,7 +224,7 @@ func useMoreEntries(l *leaning) error {
 	if l.job.Rank() != 0 {
 		return nil
 	}
-	return l.finish(nd.WriteTo(l.ep, 0, append(l.half(0, 8), l.half(1, 8)...), l.peer, 0))
+	return l.finish(nd.WriteTo(l.ep, 0, append(l.part(0, 8), l.part(1, 8)...), l.peer, 0))
 }
 
 // A program that relies on more than the model promises is successful, and fails with a weak order. ndrun names the

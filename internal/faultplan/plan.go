@@ -171,8 +171,11 @@ func (in *Injector) WindowNumber(token uint32, window any) uint64 {
 	return number
 }
 
-// describes reports whether the rule is about an event.
+// describes reports whether the rule is about an event. The end of a connection and the overrun of a queue need an endpoint.
 func (r *Rule) describes(e *Event) bool {
+	if e.Endpoint == 0 && (r.Action == uint32(Drop) || r.Action == uint32(Overrun)) {
+		return false
+	}
 	return r.Operations&e.Operation.Set() != 0 && r.Phase == uint32(e.Phase) &&
 		(r.Endpoint == 0 || r.Endpoint == e.Endpoint) && (r.Window == 0 || r.Window == e.Window) &&
 		e.Size >= r.MinSize && e.Size <= r.MaxSize && r.Peers.has(e.Peer)

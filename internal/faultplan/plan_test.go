@@ -20,7 +20,7 @@ func rule(change func(*Rule)) Rule {
 	return r
 }
 
-var write = Event{Operation: Write, Phase: Execute, Peer: shm.NoRank}
+var write = Event{Operation: Write, Phase: Execute, Peer: shm.NoRank, Endpoint: 1}
 
 // firings returns at which of the first n events rule number 1 fires.
 func firings(in *Injector, n int) (at []int) {
@@ -71,6 +71,9 @@ func TestRuleDescribesOperations(t *testing.T) {
 		"phase":         {func(*Rule) {}, func(e *Event) { e.Phase = Post }, false},
 		"endpoint":      {func(r *Rule) { r.Endpoint = 2 }, func(e *Event) { e.Endpoint = 2 }, true},
 		"not endpoint":  {func(r *Rule) { r.Endpoint = 2 }, func(e *Event) { e.Endpoint = 1 }, false},
+		"drop":          {func(*Rule) {}, func(e *Event) { e.Endpoint = 0 }, false},
+		"overrun":       {func(r *Rule) { r.Action = uint32(Overrun) }, func(e *Event) { e.Endpoint = 0 }, false},
+		"kill":          {func(r *Rule) { r.Action = uint32(Kill) }, func(e *Event) { e.Endpoint = 0 }, true},
 		"window":        {func(r *Rule) { r.Window = 2 }, func(e *Event) { e.Window = 2 }, true},
 		"not window":    {func(r *Rule) { r.Window = 2 }, func(*Event) {}, false},
 		"peer":          {func(r *Rule) { r.Peers.Add(1023) }, func(e *Event) { e.Peer = 1023 }, true},

@@ -1,0 +1,86 @@
+package endpoint
+
+import (
+	"testing"
+	"time"
+
+	"github.com/softnd/softnd/faults"
+	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/nd"
+)
+
+// traces are what an invalidation in the middle of a transfer leaves at both sides.
+type traces struct {
+	Initiator, Receive   nd.Status // of the results
+	InitiatorErr, Err    nd.Status // of both endpoints
+	HeadCopied, TailSame bool
+	OldToken             nd.Status // of a Write with it, on another endpoint
+	Rebind               nd.Status // of the window, on another endpoint
+}
+
+// TestFaultInvalidateLooksLikeInvalidate compares the action invalidate with an Invalidate of the target at the same byte.
+func TestFaultInvalidateLooksLikeInvalidate(t *testing.T) {
+	const n, k = 200_000, 100_003
+	for _, operation := range []string{"write", "read"} {
+		t.Run(operation, func(t *testing.T) {
+			runEach(t, faultSetups(), func(t *testing.T, s setup) {
+				real := tracesOf(t, s, operation, n, k, faults.Rule{Action: "delay", Delay: time.Hour})
+				emulated := tracesOf(t, s, operation, n, k, faults.Rule{Action: "invalidate"})
+				if real != emulated || real.Initiator != nd.AccessViolation || !real.HeadCopied || !real.TailSame {
+					t.Errorf("Invalidate:\n%+v\nthe action:\n%+v", real, emulated)
+				}
+			})
+		})
+	}
+}
+
+// tracesOf posts a transfer of n bytes and invalidates its window after k bytes. If the rule is a delay, the target does so.
+func tracesOf(t *testing.T, s setup, operation string, n, k int, rule faults.Rule) (seen traces) {
+	t.Helper()
+	rule.After = uint64(k)
+	s.Unwired = true
+	p := newFaultyPair(t, s, []faults.Rule{on(operation, rule)}, nil)
+	at := p.b.listening(t)
+	p.connect(at)
+	other := p.addEndpoints(at)
+	from, to := p.a, p.b
+	if operation == "read" {
+		from, to = p.b, p.a
+	}
+	from.fill(0, 0, n, 1)
+	to.fill(0, 0, n, 2)
+	tail := to.sum(0, k, n-k)
+	window := p.b.must(order{Do: doWindow}).N
+	far := p.b.must(order{Do: doBind, Window: window, Len: n, Flags: nd.AllowRead | nd.AllowWrite}).Far
+	p.b.expect(initiatorQueue, success(nd.RequestBind, 0, 0))
+	p.b.must(order{Do: doReceive, Parts: mine(0, 8)})
+
+	do := map[string]verb{"write": doWrite, "read": doRead}[operation]
+	p.a.must(order{Do: do, Parts: mine(0, n), Far: far})
+	if rule.Action == "delay" {
+		ep := p.a.local.endpoint(0).(*queuePair)
+		proctest.Eventually(t, "the transfer pauses", func() bool {
+			p.a.nothing(initiatorQueue) // drives it
+			p.b.nothing(initiatorQueue)
+			return to.sum(0, 0, k) == from.sum(0, 0, k)
+		})
+		p.b.must(order{Do: doInvalidate, Window: window})
+		p.b.expect(initiatorQueue, success(nd.RequestInvalidate, 0, 0))
+		ep.mu.Lock()
+		ep.requestAt(ep.req.next).fault.until = time.Now()
+		ep.mu.Unlock()
+	}
+	seen.Initiator = p.a.results(initiatorQueue, 1)[0].Status
+	seen.Receive = p.b.results(receiveQueue, 1)[0].Status
+	for _, side := range []*party{p.a, p.b} {
+		proctest.Eventually(t, side.name+" has ended", func() bool { return isClosed(side.local.endpoint(0).Done()) })
+	}
+	seen.InitiatorErr, seen.Err = p.a.do(order{Do: doWhy}).Status, p.b.do(order{Do: doWhy}).Status
+	seen.HeadCopied = to.sum(0, 0, k) == from.sum(0, 0, k)
+	seen.TailSame = to.sum(0, k, n-k) == tail
+	p.b.must(order{Do: doBind, Endpoint: other, Window: window, Len: 8, Flags: nd.AllowWrite})
+	seen.Rebind = p.b.results(initiatorQueue, 1)[0].Status
+	p.a.must(order{Do: doWrite, Endpoint: other, Parts: mine(0, 8), Far: far})
+	seen.OldToken = p.a.results(initiatorQueue, 1)[0].Status
+	return seen
+}

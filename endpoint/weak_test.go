@@ -1,0 +1,382 @@
+package endpoint
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/softnd/softnd/faults"
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
+)
+
+// onWeakPairs runs a test with some seeds, and each of them with different code that copies.
+func onWeakPairs(t *testing.T, seeds int, s setup, test func(t *testing.T, p *pair)) {
+	t.Helper()
+	for seed := range uint64(seeds) {
+		s.Executors = [2]Executor{Executor(seed % 2), Executor(seed % 2)}
+		s.Private = [2]bool{seed/2%2 == 1, seed/2%2 == 1}
+		s.Both.WeakOrder = &seed
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { test(t, newPair(t, s)) })
+	}
+}
+
+// Each number has a part in each decision.
+func TestWeakOrderDecisions(t *testing.T) {
+	arena := newArena(t)
+	var members []shm.MemberID
+	for range 2 {
+		members = append(members, newParty(t, arena, "", sideOptions{}, false).member)
+	}
+	first := newWeakOrder(1, members[0])
+	drawn := map[uint64]string{first.draw(ofStart, 1, 1): "the first"}
+	for what, x := range map[string]uint64{
+		"seed": newWeakOrder(2, members[0]).draw(ofStart, 1, 1), "member": newWeakOrder(1, members[1]).draw(ofStart, 1, 1),
+		"kind": first.draw(ofResult, 1, 1), "endpoint": first.draw(ofStart, 2, 1), "request": first.draw(ofStart, 1, 2),
+	} {
+		if other, ok := drawn[x]; ok {
+			t.Errorf("another %s draws the same number as %s", what, other)
+		}
+		drawn[x] = "another " + what
+	}
+	if again := newWeakOrder(1, members[0]).draw(ofStart, 1, 1); drawn[again] != "the first" {
+		t.Error("the same numbers draw another one")
+	}
+}
+
+// The engine drives an endpoint when the program has not done so for 10 rounds.
+func TestWeakOrderLetsTheProgramDrive(t *testing.T) {
+	seed := uint64(1)
+	p := newPair(t, setup{Unwired: true, Both: sideOptions{Options: Options{WeakOrder: &seed}}})
+	w := newWeakEndpoint(p.a.local.endpoint(0).(*queuePair))
+	for range 2 {
+		for round := 1; round < 12; round++ {
+			if may := w.engineMayDrive(false); may != (round >= 10) {
+				t.Errorf("round %d: %v", round, may)
+			}
+		}
+		if w.engineMayDrive(true) {
+			t.Error("right after the program")
+		}
+		w.idleRounds = 0
+	}
+	if w = nil; !w.engineMayDrive(true) {
+		t.Error("not without a weak order")
+	}
+}
+
+// A small card grants what the program asks for, and no more.
+func TestWeakOrderHasSmallLimits(t *testing.T) {
+	seed := uint64(1)
+	p := newPair(t, setup{Both: sideOptions{Options: Options{WeakOrder: &seed}, SGE: 1, QueueDepth: 3, InitiatorDepth: 8}})
+	info, err := p.a.local.adapter.Query(nd.InfoVersion2)
+	if err != nil || info.AdapterFlags.Has(nd.InOrderDMASupported) || info.MaxInitiatorSGE != 4 || info.MaxInlineDataSize != 96 || info.MaxOutboundReadLimit != 16 {
+		t.Errorf("%v, %+v", err, info)
+	}
+	p.a.refuse(nd.DataOverrun, order{Do: doWrite, Far: p.b.memory, Parts: append(mine(0, 8), mine(8, 8)...)})
+	for i := range uint64(4) {
+		p.a.must(order{Do: doWrite, Context: i, Far: p.b.memory, Parts: mine(0, 8)})
+	}
+	q := p.a.local.queues[initiatorQueue].(*completionQueue)
+	for !p.a.local.endpoint(0).(*queuePair).hasOverrun() {
+		q.progressAll()
+	}
+	if n := q.tail.Load(); n != 3 {
+		t.Errorf("the queue of depth 3 has overrun with %d results", n)
+	}
+}
+
+// Notify returns late.
+func TestWeakOrderDelaysNotify(t *testing.T) {
+	seed := uint64(1)
+	p := newPair(t, setup{Both: sideOptions{Options: Options{WeakOrder: &seed}}})
+	p.a.must(order{Do: doWrite, Far: p.b.memory, Parts: mine(0, 8)})
+	q := p.a.local.queues[initiatorQueue].(*completionQueue)
+	if err := q.Notify(t.Context(), nd.NotifyAny); err != nil || p.a.local.provider.weak.events.Load() != 1 {
+		t.Errorf("%v, %d events were delayed, want 1", err, p.a.local.provider.weak.events.Load())
+	}
+}
+
+// Writes are in memory at some time after their post, messages at some time before their result, also when the
+// places of requests are used again.
+func TestWeakOrderDelaysEffects(t *testing.T) {
+	const rounds = 64
+	seed := uint64(1)
+	p := newPair(t, setup{Both: sideOptions{Options: Options{WeakOrder: &seed}, InitiatorDepth: 4, ReceiveDepth: 4}})
+	source, sink := p.a.local.region(0).bytes(), p.b.local.region(0).bytes()
+	for turn := range byte(2) {
+		written, unserved, placed := 0, 0, 0
+		for i := range byte(rounds) {
+			value := turn*rounds + i + 1
+			source[0] = value
+			p.a.must(order{Do: doWrite, Far: p.b.memory, Parts: mine(0, 8)})
+			if sink[0] == value {
+				written++
+			}
+			p.a.results(initiatorQueue, 1)
+
+			p.b.must(order{Do: doReceive, Parts: mine(8, 8)})
+			p.a.must(order{Do: doSend, Parts: mine(0, 8)})
+			p.a.results(initiatorQueue, 1)
+			for len(p.b.must(order{Do: doPoll, Queue: receiveQueue, N: 1}).Results) == 0 {
+				if sink[8] == value {
+					placed++
+				} else {
+					unserved++
+				}
+			}
+		}
+		if written == 0 || written == rounds {
+			t.Errorf("%d of %d Writes were in memory after their post", written, rounds)
+		}
+		if unserved == 0 || placed == 0 {
+			t.Errorf("%d polls before a message was in memory, %d polls after that", unserved, placed)
+		}
+	}
+}
+
+// A Send to a shared receive queue waits for a Receive without limit. An earlier Read does not wait for it.
+func TestWeakOrderReadBeforeSharedReceive(t *testing.T) {
+	for seed := range uint64(16) {
+		both := sideOptions{Options: Options{WeakOrder: &seed}}
+		r := newStar(t, setup{Executors: [2]Executor{Executor(seed % 2), Executor(seed % 2)}, Both: both}, nd.SharedReceiveQueueConfig{}, 1)
+		p := r.peers[0]
+		p.must(order{Do: doRead, Context: 1, Parts: mine(0, 8), Far: r.owner.memory})
+		p.must(order{Do: doSend, Context: 2, Parts: mine(8, 8)})
+		p.expect(initiatorQueue, success(nd.RequestRead, 1, 8))
+		p.nothing(initiatorQueue)
+		r.owner.must(order{Do: doReceive, Context: 3, Parts: mine(0, 8)})
+		p.expect(initiatorQueue, success(nd.RequestSend, 2, 8))
+		r.owner.expect(receiveQueue, success(nd.RequestReceive, 3, 8))
+	}
+}
+
+// A Read stores its data before its sink is invalid: by ReadLocalInvalidate, or by a later InvalidateRegion.
+func TestWeakOrderInvalidatesSink(t *testing.T) {
+	for _, flags := range []nd.OpFlags{nd.ReadLocalInvalidate, 0} {
+		onWeakPairs(t, 16, setup{}, func(t *testing.T, p *pair) {
+			const n = 5000
+			r := p.b.fastRegion(n)
+			d := p.b.register(r, 0, n)
+			p.a.fill(0, 0, n, 1)
+			p.b.must(order{Do: doRead, Parts: []part{{Region: r, Len: n}}, Far: p.a.memory, Flags: flags})
+			want := []nd.Result{success(nd.RequestRead, 0, n)}
+			if flags == 0 {
+				p.b.must(order{Do: doInvalidateRegion, Context: 1, Region: r})
+				want = append(want, success(nd.RequestInvalidate, 1, 0))
+			}
+			p.b.expect(initiatorQueue, want...)
+			if p.b.sum(r, 0, n) != p.a.sum(0, 0, n) {
+				t.Error("the data differ")
+			}
+			p.a.must(order{Do: doWrite, Parts: mine(0, 8), Far: d})
+			p.a.expect(initiatorQueue, failure(nd.RequestWrite, 0, nd.AccessViolation))
+		})
+	}
+}
+
+// A message changes no memory before it has a Receive, and none if it fails.
+func TestWeakOrderPlacesMessagesInTheirReceives(t *testing.T) {
+	t.Run("shared", func(t *testing.T) {
+		for seed := range uint64(16) {
+			r := newStar(t, setup{Both: sideOptions{Options: Options{WeakOrder: &seed}}}, nd.SharedReceiveQueueConfig{}, 1)
+			r.owner.must(order{Do: doReceive, Parts: mine(0, 8)})
+			r.peers[0].must(order{Do: doSend, Parts: mine(0, 8)})
+			r.owner.expect(receiveQueue, success(nd.RequestReceive, 0, 8))
+			r.owner.must(order{Do: doFillByte, Len: 8, N: 7})
+			r.peers[0].must(order{Do: doSend, Parts: mine(0, 8)})
+			for range 200 { // more than the longest delay
+				r.peers[0].must(order{Do: doPoll, N: 2})
+				r.owner.nothing(receiveQueue)
+			}
+			if r.owner.must(order{Do: doLongestRun, Len: 8, N: 7}).N != 8 {
+				t.Error("the second message is in the buffer of the first")
+			}
+		}
+	})
+	for name, tc := range map[string]struct {
+		do   order
+		size int
+		want nd.Status
+	}{
+		"too long":  {order{Do: doSend, Parts: mine(0, 40)}, 16, nd.BufferOverflow},
+		"bad token": {order{Do: doSendRevoking, Parts: mine(0, 8)}, 16, nd.InvalidDeviceRequest},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onWeakPairs(t, 16, setup{}, func(t *testing.T, p *pair) {
+				p.b.must(order{Do: doFillByte, Len: 64, N: 7})
+				p.b.must(order{Do: doReceive, Parts: mine(0, tc.size)})
+				p.a.must(tc.do)
+				p.b.expect(receiveQueue, failure(nd.RequestReceive, 0, tc.want))
+				if p.b.must(order{Do: doLongestRun, Len: 64, N: 7}).N != 64 {
+					t.Error("the buffer has changed")
+				}
+			})
+		})
+	}
+}
+
+// Flush completes all requests at once. Their results are not delayed.
+func TestWeakOrderDoesNotDelayFlush(t *testing.T) {
+	onWeakPairs(t, 16, setup{}, func(t *testing.T, p *pair) {
+		for range 3 {
+			p.a.must(order{Do: doSend, Parts: mine(0, 8)}) // there is no Receive
+		}
+		p.a.must(order{Do: doFlush})
+		if got := p.a.must(order{Do: doPoll, N: 4}).Results; len(got) != 3 || got[2].Status != nd.Canceled {
+			t.Errorf("the results are %v", got)
+		}
+		for i := range uint64(4) {
+			p.a.must(order{Do: doWrite, Context: i, Parts: mine(0, 8), Far: p.b.memory})
+			if got := p.a.must(order{Do: doPoll, N: 4}).Results; len(got) != 1 || got[0].Status != nd.Canceled {
+				t.Errorf("after the end the results are %v", got)
+			}
+		}
+	})
+}
+
+// A fault rule about a Read acts, also if it acts between two bytes.
+func TestWeakOrderWithFaults(t *testing.T) {
+	for _, after := range []uint64{0, 1000} {
+		rule := on("read", faults.Rule{Nth: 2, After: after, Action: "fail", Status: nd.IOTimeout})
+		onWeakPairs(t, 16, setup{Both: sideOptions{FaultRules: rulesOf(t, rule)}}, func(t *testing.T, p *pair) {
+			for i := range uint64(3) {
+				p.a.must(order{Do: doRead, Context: i, Parts: mine(0, 5000), Far: p.b.memory})
+			}
+			// The Read before it may be late, and is canceled then.
+			got := p.a.results(initiatorQueue, 3)
+			if first := got[0].Status; first != nd.Success && first != nd.Canceled || got[2].Status != nd.Canceled {
+				t.Errorf("%v", got)
+			}
+			if err := p.a.local.endpoint(0).Err(); !errors.Is(err, nd.IOTimeout) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+// No more Reads are in progress than the connection grants. The data of all of them is right, also if they need bounce
+// buffers and Writes run meanwhile.
+func TestWeakOrderReadLimit(t *testing.T) {
+	const limit, reads = 2, 6
+	most := 0
+	for _, n := range []int{8, 70_000} {
+		onWeakPairs(t, 16, setup{ReadLimit: limit, Both: sideOptions{Size: reads * 2 * 70_000}}, func(t *testing.T, p *pair) {
+			ep := p.a.local.endpoint(0).(*queuePair)
+			p.a.fill(0, reads*n, reads*n, 1)
+			p.b.fill(0, 0, reads*n, 2)
+			for i := range reads {
+				p.a.must(order{Do: doRead, Parts: mine(i*n, n), Far: at(p.b.memory, i*n)})
+				p.a.must(order{Do: doWrite, Parts: mine((reads+i)*n, n), Far: at(p.b.memory, (reads+i)*n)})
+			}
+			for done := 0; done < 2*reads; {
+				done += len(p.a.must(order{Do: doPoll, N: 12}).Results)
+				p.b.nothing(initiatorQueue)
+				ep.mu.Lock()
+				most = max(most, len(ep.weak.reads))
+				ep.mu.Unlock()
+			}
+			if p.a.sum(0, 0, 2*reads*n) != p.b.sum(0, 0, 2*reads*n) {
+				t.Errorf("%d bytes: the data differ", n)
+			}
+		})
+	}
+	if most != limit {
+		t.Errorf("%d Reads were set aside at most, the limit is %d", most, limit)
+	}
+}
+
+// While a request or a message is delayed, no process sleeps until a peer rings.
+func TestWeakOrderNeedsPolling(t *testing.T) {
+	delayed, unserved := 0, 0
+	onWeakPairs(t, 16, setup{}, func(t *testing.T, p *pair) {
+		a, b := p.a.local.endpoint(0).(*queuePair), p.b.local.endpoint(0).(*queuePair)
+		check := func(ep *queuePair) (isBusy bool) {
+			ep.mu.Lock()
+			isBusy = ep.sq.completed != ep.req.submitted || ep.serving
+			ep.mu.Unlock()
+			if isBusy && !ep.needsPolling() {
+				ep.mu.Lock()
+				defer ep.mu.Unlock()
+				if ep.sq.completed != ep.req.submitted || ep.serving { // else the engine has completed it meanwhile
+					t.Errorf("%d of %d requests are complete, a message waits: %v", ep.sq.completed, ep.req.submitted, ep.serving)
+				}
+			}
+			return isBusy
+		}
+		p.b.must(order{Do: doReceive, Parts: mine(0, 8)})
+		p.a.must(order{Do: doSend, Parts: mine(0, 8)})
+		for sent, received := 0, 0; sent+received < 2; {
+			if check(a) {
+				delayed++
+			}
+			if check(b) {
+				unserved++
+			}
+			sent += len(p.a.must(order{Do: doPoll, N: 1}).Results)
+			received += len(p.b.must(order{Do: doPoll, Queue: receiveQueue, N: 1}).Results)
+		}
+	})
+	if delayed == 0 || unserved == 0 {
+		t.Errorf("%d delays of requests, %d of messages", delayed, unserved)
+	}
+}
+
+// Bytes arrive where they belong, from and to addresses that are no multiples of 8, and a request that overtakes a Read has
+// parts of its own. An aligned word is stored at once.
+func TestWeakOrderParts(t *testing.T) {
+	torn := 0
+	onWeakPairs(t, 32, setup{}, func(t *testing.T, p *pair) {
+		mine, far := p.a.local.region(0).bytes(), p.b.local.region(0).bytes()
+		for _, n := range []int{9, 32, 64, 1000} {
+			clear(mine)
+			clear(far)
+			written, read := bytes.Repeat([]byte{1}, n), bytes.Repeat([]byte{2}, n)
+			copy(mine[3:], written)
+			copy(far[20_005:], read)
+			words := func() { // of the two sinks
+				for _, sink := range [][]byte{far[16:][:8], mine[20_016:][:8]} {
+					if w := binary.NativeEndian.Uint64(sink); n >= 32 && w != 0 && w != 0x0101010101010101 && w != 0x0202020202020202 {
+						t.Errorf("%d bytes: a word of %#x", n, w)
+					} else if w == 0 {
+						torn++
+					}
+				}
+			}
+			p.a.must(order{Do: doRead, Parts: []part{{Off: 20_001, Len: n}}, Far: at(p.b.memory, 20_005)})
+			p.a.must(order{Do: doWrite, Context: 1, Parts: []part{{Off: 3, Len: n}}, Far: at(p.b.memory, 6)})
+			for done := 0; done < 2; words() {
+				done += len(p.a.must(order{Do: doPoll, N: 2}).Results)
+				words()
+				p.b.nothing(initiatorQueue)
+			}
+			if !bytes.Equal(mine[20_001:][:n], read) || !bytes.Equal(far[6:][:n], written) || mine[20_000]|mine[20_001+n]|far[5]|far[6+n] != 0 {
+				t.Fatalf("%d bytes: the data differ", n)
+			}
+		}
+	})
+	if torn == 0 {
+		t.Error("no word was late")
+	}
+}
+
+// A Write of which a part is allowed writes nothing.
+func TestWeakOrderRefusesWholeWrites(t *testing.T) {
+	for _, n := range []int{32, 1000} {
+		onWeakPairs(t, 16, setup{}, func(t *testing.T, p *pair) {
+			p.a.fill(0, 0, n, 1)
+			p.b.fill(0, 0, n, 2)
+			before := p.b.sum(0, 0, n)
+			window := p.b.must(order{Do: doWindow}).N
+			far := p.b.must(order{Do: doBind, Window: window, Len: n - 8, Flags: nd.AllowWrite}).Far
+			p.b.results(initiatorQueue, 1)
+			p.a.must(order{Do: doWrite, Parts: mine(0, n), Far: far})
+			p.a.expect(initiatorQueue, failure(nd.RequestWrite, 0, nd.AccessViolation))
+			if p.b.sum(0, 0, n) != before {
+				t.Error("it has written")
+			}
+		})
+	}
+}
