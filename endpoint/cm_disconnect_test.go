@@ -278,6 +278,7 @@ func TestDisconnectCanceled(t *testing.T) {
 func TestDisconnectCanceledStillTimesOut(t *testing.T) {
 	p := newPair(t, setup{Both: sideOptions{DisconnectTimeout: 30 * time.Millisecond}})
 	p.b.must(order{Do: doReceive, Context: 1})
+	awaitEngineSleeps(t, p.a)
 	// On a slow machine the time-out can end before the context's end is noticed.
 	if r := p.a.do(order{Do: doDisconnect, Timeout: time.Millisecond}); r.Status != nd.Canceled && r.Status != nd.IOTimeout {
 		t.Errorf("disconnect returns %v (%s), want canceled or an I/O timeout", r.Status, r.Text)

@@ -315,6 +315,7 @@ func TestFaultDelays(t *testing.T) {
 func TestFaultDelayEndsWithoutPolls(t *testing.T) {
 	rules := []faults.Rule{on("write", faults.Rule{Phase: "complete", Action: "delay", Delay: 10 * time.Millisecond})}
 	onFaulty(t, rules, func(t *testing.T, p *pair) {
+		awaitEngineSleeps(t, p.a)
 		p.a.must(order{Do: doWrite, Parts: mine(0, 8), Far: p.b.memory})
 		q := p.a.local.queues[initiatorQueue].(*completionQueue)
 		proctest.Eventually(t, "the engine completes the request", func() bool { return !q.isEmpty() })

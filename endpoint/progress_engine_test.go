@@ -4,8 +4,10 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/softnd/softnd/endpoint/internal/wire"
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -107,4 +109,11 @@ func rounds(n int) int {
 		return n / 50
 	}
 	return n
+}
+
+// awaitEngineSleeps returns when the engine of a side in this process sleeps, or is about to.
+func awaitEngineSleeps(t *testing.T, p *party) {
+	t.Helper()
+	proctest.Eventually(t, "the engine sleeps", p.local.provider.engine.bell.Armed)
+	time.Sleep(20 * time.Millisecond) // it arms its doorbell before it sleeps
 }

@@ -25,15 +25,16 @@ const (
 	// A wait that spins for longer than this many rounds, about a millisecond, is listed while it
 	// spins.
 	maxSpinsBeforeListing = 1 << 16
-	// A sleeping wait wakes up after maxSleep even if its doorbell is not rung. Correctness does
-	// not depend on it. It is long because a blocking system call is expensive in the Go
-	// runtime.
-	maxSleep = 5 * time.Second
 	// A wait sleeps for pollInterval at most while there is work that no doorbell announces, or
 	// when it has yielded maxYieldsToHolder times to a goroutine that holds an endpoint.
 	pollInterval      = time.Millisecond
 	maxYieldsToHolder = 64
 )
+
+// A sleeping wait wakes up after maxSleep even if its doorbell is not rung. Correctness does
+// not depend on it: in tests it never passes. It is long because a blocking system call is
+// expensive in the Go runtime.
+var maxSleep = 5 * time.Second
 
 // errClosed is the error of a wait that Provider.Close ended.
 var errClosed = errors.New("the provider is closed")
@@ -75,6 +76,9 @@ func (p *Provider) wait(ctx context.Context, call statuspage.Call, drive func(),
 			c = p.waiters.List(call)
 		}
 		err = p.park(ctx, ready)
+	}
+	if (err != nil || !over) && p.needsPolling() {
+		p.wakeProgress() // this wait has polled instead of the engine, or of another wait that sleeps for long
 	}
 	if c != nil {
 		p.waiters.Unlist(c)

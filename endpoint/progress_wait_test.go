@@ -24,13 +24,9 @@ func TestSleepingWaitSeesPosts(t *testing.T) {
 		result := p.a.start(order{Do: doWait, Queue: initiatorQueue, N: 1})
 		proctest.Eventually(t, "the wait sleeps", func() bool { return p.a.local.provider.waiters.Sleeping() == 1 })
 		time.Sleep(20 * time.Millisecond) // it arms its doorbell before it sleeps
-		began := time.Now()
 		p.a.must(test.post)
 		if r := <-result; len(r.Results) != 1 || r.Results[0].Status != test.want {
 			t.Errorf("%s ended with %+v", test.name, r)
-		}
-		if took := time.Since(began); took > maxSleep/2 {
-			t.Errorf("%s ended after %v, when the sleep of the wait ended by itself", test.name, took)
 		}
 	}
 }

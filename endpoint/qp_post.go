@@ -219,8 +219,8 @@ func (ep *queuePair) submit() {
 	}
 	budget := uint64(quantum) // bytes to transfer before other endpoints get a turn
 	ep.runRequests(&budget)
-	if ep.req.next != ep.sq.posted {
-		ep.provider.wakeProgress() // the next request waits, perhaps for a time-out that no ring announces
+	if ep.req.next != ep.sq.posted || ep.isDelayed() {
+		ep.provider.wakeProgress() // a request waits, perhaps for a time-out that no ring announces
 	}
 }
 
