@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -39,14 +40,20 @@ type hosted struct {
 
 func (h hosted) Close() error { return errors.Join(h.Provider.Close(), h.member.Leave()) }
 
-// openerIn returns a function that opens providers in an arena. weakOrder is nil or the seed of a weak order.
-func openerIn(arena *shm.Arena, e Executor, weakOrder *uint64) func() (nd.Provider, error) {
+// openerIn returns a function that opens providers in an arena. kind is that of parseKind. weakOrder is nil or the seed
+// of a weak order.
+func openerIn(arena *shm.Arena, kind string, weakOrder *uint64) func() (nd.Provider, error) {
 	return func() (nd.Provider, error) {
 		member, err := arena.Join(shm.NoRank)
 		if err != nil {
 			return nil, err
 		}
-		p, err := New(member, Options{Executor: e, ReceiveTimeout: conformanceTimeout, disconnectTimeout: conformanceTimeout, WeakOrder: weakOrder})
+		o, err := parseKind(kind)
+		if err != nil {
+			return nil, errors.Join(err, member.Leave())
+		}
+		o.WeakOrder = weakOrder
+		p, err := New(member, o)
 		if err != nil {
 			return nil, errors.Join(err, member.Leave())
 		}
@@ -54,10 +61,20 @@ func openerIn(arena *shm.Arena, e Executor, weakOrder *uint64) func() (nd.Provid
 	}
 }
 
+// parseKind returns the options of a kind of provider: the name of an executor, and checked if payloads are checked.
+func parseKind(kind string) (o Options, err error) {
+	executor, isChecked := strings.CutSuffix(kind, checked)
+	o = Options{ReceiveTimeout: conformanceTimeout, disconnectTimeout: conformanceTimeout, CheckPayloads: isChecked}
+	o.Executor, err = ParseExecutor(executor)
+	return o, err
+}
+
+const checked = " checked"
+
 var roleConformance = proctest.Role("conformance", playConformance)
 
-// playConformance is the other process of a run. The arena is descriptor 3. The executor, and the seed of a weak
-// order, if any, are in the environment.
+// playConformance is the other process of a run. The arena is descriptor 3. The kind of its provider, and the
+// seed of a weak order, if any, are in the environment.
 func playConformance(self *proctest.Self) error {
 	file := self.File(0)
 	arena, err := shm.Attach(self.Ctx, file)
@@ -65,10 +82,6 @@ func playConformance(self *proctest.Self) error {
 		return err
 	}
 	file.Close()
-	e, err := ParseExecutor(os.Getenv(executorVariable))
-	if err != nil {
-		return err
-	}
 	var weakOrder *uint64
 	if text, ok := os.LookupEnv(weakOrderVariable); ok {
 		seed, err := strconv.ParseUint(text, 10, 64)
@@ -80,12 +93,12 @@ func playConformance(self *proctest.Self) error {
 	err = ndtest.Serve(struct {
 		io.Reader
 		io.WriteCloser
-	}{os.Stdin, os.Stdout}, ndtest.Config{Open: openerIn(arena, e, weakOrder)})
+	}{os.Stdin, os.Stdout}, ndtest.Config{Open: openerIn(arena, os.Getenv(kindVariable), weakOrder)})
 	return errors.Join(err, arena.Close())
 }
 
 const (
-	executorVariable  = "ENDPOINT_TEST_EXECUTOR"
+	kindVariable      = "ENDPOINT_TEST_KIND"
 	weakOrderVariable = "ENDPOINT_TEST_WEAK_ORDER"
 )
 
@@ -174,27 +187,23 @@ func checkPage(t *testing.T, runs []modelpage.Run) {
 	}
 }
 
-func testConformance(t *testing.T, executor string, private, processes bool) *ndtest.Report {
+func testConformance(t *testing.T, kind string, private, processes bool) *ndtest.Report {
 	t.Helper()
 	arena := newArena(t)
-	e, err := ParseExecutor(executor)
-	if err != nil {
-		t.Fatal(err)
-	}
 	cfg := ndtest.Config{
-		Open: openerIn(arena, e, nil), PrivateMemory: private,
+		Open: openerIn(arena, kind, nil), PrivateMemory: private,
 		ReceiveTimeout: conformanceTimeout, DisconnectTimeout: conformanceTimeout,
 	}
 	if processes {
-		cfg.Spawn = func() (io.ReadWriteCloser, error) { return startConformance(t, arena, executor, nil) }
+		cfg.Spawn = func() (io.ReadWriteCloser, error) { return startConformance(t, arena, kind, nil) }
 	}
 	return ndtest.Run(t, cfg)
 }
 
 // startConformance starts the other process of a run.
-func startConformance(t testing.TB, arena *shm.Arena, executor string, weakOrder *uint64) (io.ReadWriteCloser, error) {
+func startConformance(t testing.TB, arena *shm.Arena, kind string, weakOrder *uint64) (io.ReadWriteCloser, error) {
 	cmd := proctest.Command(roleConformance)
-	cmd.Env = append(cmd.Env, executorVariable+"="+executor)
+	cmd.Env = append(cmd.Env, kindVariable+"="+kind)
 	if weakOrder != nil {
 		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%d", weakOrderVariable, *weakOrder))
 	}

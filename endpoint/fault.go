@@ -151,7 +151,7 @@ func (r *request) untilFault(n uint64) uint64 {
 	if f == nil || f.done || r.kind == nd.RequestRead && f.is(faultplan.Corrupt) { // corruptSink acts when the data has arrived
 		return n
 	}
-	if r.kind == nd.RequestSend && r.total <= wire.MaxSendInEntry {
+	if r.kind == nd.RequestSend && r.fitsEntry(wire.SendInEntry) {
 		return 0
 	}
 	return min(n, f.After-min(f.After, r.transferred))

@@ -124,11 +124,10 @@ func (ep *queuePair) faultBeforeReceive(entry *wire.Entry, r *receive) (out outc
 	return blocked, ep.state() == failed || ep.hasOverrun()
 }
 
-// corruptMessage changes a byte of the message of length bytes that r has received, if a rule asks for
-// it, and ends the rules of this message.
+// corruptMessage changes a byte of the message of length bytes that r has received, if a rule asks for it.
 func (ep *queuePair) corruptMessage(r *receive, s nd.Status, bytes uint64) {
-	if f := ep.resp.fault; f.is(faultplan.Corrupt) && s == nd.Success && f.Offset < bytes {
+	if f := ep.resp.fault; f.is(faultplan.Corrupt) && !f.done && s == nd.Success && f.Offset < bytes {
+		f.done = true
 		ep.corrupt(r.sges(), f)
 	}
-	ep.resp.fault, ep.resp.faultAsked = nil, false
 }

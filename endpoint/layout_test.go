@@ -32,9 +32,13 @@ func TestLayout(t *testing.T) {
 			maxSGE, descriptorHeader/8, descriptorEntry/8, descriptorHeader/8+1, descriptorEntry/8),
 		"word wire.Entry.0, 64 bits\n"+
 			layouttest.Bits(wire.Header(0xff, 0, 0, 0), "kind")+
-			layouttest.Bits(wire.Header(0, 0xff, 0, 0), fmt.Sprintf("flags: %d first, %d last, %d invalidate, %d ack request, %d solicited", wire.FlagFirst, wire.FlagLast, wire.FlagInvalidate, wire.FlagAckRequest, wire.FlagSolicited))+
+			layouttest.Bits(wire.Header(0, 0xff, 0, 0), fmt.Sprintf("flags: %d first, %d last, %d invalidate, %d ack request, %d solicited, %d hashed", wire.FlagFirst, wire.FlagLast, wire.FlagInvalidate, wire.FlagAckRequest, wire.FlagSolicited, wire.FlagHashed))+
 			layouttest.Bits(wire.Header(0, 0, 0xffff, 0), "length of the payload")+
 			layouttest.Bits(wire.Header(0, 0, 0, token), "token"),
+		fmt.Sprintf("word wire.Entry.%d, 64 bits, with flag %d\n"+
+			"  of a Send or Write: XXH64 of the data of the whole request; kinds %d and %d hold %d bytes less\n"+
+			"  of a Read: index in wire.SharedQP.ReadHashes of the receiver, which stores the XXH64 of the data there\n",
+			wire.HashWord, wire.FlagHashed, wire.SendInEntry, wire.WriteInEntry, wire.MaxSendInEntry-wire.Room(wire.SendInEntry, true)),
 		fmt.Sprintf("wire.Entry, words of ring.Slot.words by kind\n"+
 			"  %d SendInEntry 1..%d payload, at most %d bytes\n"+
 			"  %d SendPlaced  1 bytes that lie in the receive already\n"+

@@ -79,6 +79,9 @@ type Options struct {
 	// nil means none.
 	WeakOrder *uint64
 
+	// CheckPayloads makes all endpoints check the payloads of their requests, as nd.EndpointConfig.CheckPayloads does.
+	CheckPayloads bool
+
 	// EventHandler gets the events of connections and queues; see eventLog. nil means none.
 	EventHandler slog.Handler
 }

@@ -89,7 +89,8 @@ type queuePair struct {
 	resp responder
 	life lifecycle
 
-	bound boundSet
+	bound  boundSet
+	checks payloadChecks
 
 	sink, source window.Operand // of the copy in progress; here to avoid an allocation
 	result       nd.Result      // likewise, for a completion
@@ -266,7 +267,10 @@ func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 	if a.provider.weak != nil {
 		ep.weak = newWeakEndpoint(ep)
 	}
-	if a.provider.weak != nil || a.provider.faults != nil {
+	if cfg.CheckPayloads || a.provider.options.CheckPayloads {
+		ep.checkPayloads()
+	}
+	if a.provider.weak != nil || a.provider.faults != nil || ep.checksPayloads() {
 		ep.stateWord.Store(slowBit)
 	}
 	if err := ep.makeSharedQP(); err != nil {

@@ -57,7 +57,7 @@ func (c *connection) fault() *peerFault {
 		return f
 	}
 	*f = peerFault{true, c.peerQP.Fault.Load(), nd.Status(c.peerQP.FaultStatus.Load())} // ORDER fault: after the abort, before which it was stored
-	if f.status != nd.RemoteError && f.status != nd.AccessViolation {
+	if f.status != nd.RemoteError && f.status != nd.AccessViolation && f.status != nd.DataChecksumError {
 		f.status = nd.InternalError // no correct peer stores another status
 	}
 	return f

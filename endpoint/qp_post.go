@@ -134,6 +134,9 @@ func (ep *queuePair) postTransfer(op string, kind nd.RequestType, reqCtx uint64,
 	if err := ep.faultAtPost(r); err != nil {
 		return err
 	}
+	if ep.checksPayloads() && r.total > 0 {
+		ep.hashPosted(r)
+	}
 	ep.enqueue(r)
 	return nil
 }

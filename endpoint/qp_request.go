@@ -22,6 +22,7 @@ type request struct {
 	remoteAddress uint64
 	remoteToken   nd.Token              // remote token, or the token to invalidate at the peer
 	invalidate    bool                  // SendAndInvalidate
+	sum           *payloadSum           // nil = the payload is not checked, or no longer
 	binding       window.Prepared       // Bind and FastRegister
 	object        *window.Invalidatable // window or region to bind, register or invalidate
 
@@ -61,7 +62,7 @@ func (r *request) reset(k nd.RequestType, flags nd.OpFlags, context uint64) {
 }
 
 // entryFlags returns the flags of a ring entry that depend on the flags of the request. Every request that uses
-// the ring calls it, but the flags that exist so far are those of a Send: invalidate and solicited.
+// the ring calls it. The flags of a Send alone are invalidate and solicited.
 func (r *request) entryFlags() (flags uint8) {
 	if r.invalidate {
 		flags |= wire.FlagInvalidate
@@ -69,8 +70,14 @@ func (r *request) entryFlags() (flags uint8) {
 	if r.flags.Has(nd.SendAndSolicitEvent) {
 		flags |= wire.FlagSolicited
 	}
+	if r.sum != nil {
+		flags |= wire.FlagHashed
+	}
 	return flags
 }
+
+// fitsEntry reports whether the data of r fits a ring entry of a kind.
+func (r *request) fitsEntry(k wire.Kind) bool { return r.total <= wire.Room(k, r.sum != nil) }
 
 // appendSGEs appends the entries of sge that are not empty. It also returns their length in bytes.
 func appendSGEs(to []wire.SGE, sge []nd.SGE) ([]wire.SGE, uint64) {

@@ -12,9 +12,6 @@ import (
 // execute runs or continues request r, the oldest that is not executed. It transfers at most *budget
 // bytes and subtracts them.
 func (ep *queuePair) execute(r *request, budget *uint64) outcome {
-	if r.flags.Has(nd.ReadFence) && (ep.conn.hasReadsInFlight(1) || ep.weak.hasReads()) {
-		return ep.stall(r, stallOrder)
-	}
 	if r.draining {
 		return ep.executeInvalidate(r)
 	}
@@ -118,7 +115,7 @@ func (ep *queuePair) copyOneSided(r *request, budget *uint64) outcome {
 		local, remote, right = &ep.sink, &ep.source, window.Read
 	}
 	*remote = window.Operand{Token: r.remoteToken, Rights: window.Remote | right, Peer: &ep.conn.guardPeer, BindCheck: &r.remoteBindCheck}
-	if r.transferred == 0 && (len(r.sges) > 1 || r.total > *budget || r.hasFaultWithin() || ep.weak != nil) {
+	if r.transferred == 0 && (len(r.sges) > 1 || r.total > *budget || r.hasFaultWithin() || r.sum != nil || ep.weak != nil) {
 		// The whole range is checked before the first byte is copied.
 		remote.Address = r.remoteAddress
 		switch f := ep.guard.Check(remote, r.total); f {
@@ -146,7 +143,7 @@ func (ep *queuePair) copyOneSided(r *request, budget *uint64) outcome {
 			r.setOperand(local, e, window.Write)
 		}
 		remote.Address = r.remoteAddress + at
-		_, sinkFault, sourceFault := ep.guard.Copy(&ep.sink, &ep.source, n)
+		matches, sinkFault, sourceFault := ep.copyRequest(r, n)
 		remoteFault, localFault := sinkFault, sourceFault
 		if !write {
 			remoteFault, localFault = sourceFault, sinkFault
@@ -161,10 +158,15 @@ func (ep *queuePair) copyOneSided(r *request, budget *uint64) outcome {
 			return ep.rejectRemote(r, remoteFault)
 		case localFault != window.NoFault:
 			return ep.rejectLocal(r, e, localFault)
+		case !matches:
+			return ep.rejectHash(r)
 		}
 		r.transferred += n
 		*budget -= n
 		ep.weak.advanceRequest(r, n)
+	}
+	if r.sum != nil && !write {
+		r.sum.want = r.sum.digest.Sum64() // of what the Read has found; checkRead compares
 	}
 	r.finish(nd.Success)
 	return executed
@@ -186,6 +188,7 @@ func (ep *queuePair) rejectLocal(r *request, e wire.SGE, f window.Fault) outcome
 // ring is full; the peer then rings when it has released slots.
 func (ep *queuePair) pushEntry(r *request, entry *ring.Words, takesReceive bool) bool {
 	c := ep.conn
+	r.addHash(entry)
 	number := c.out.Published()
 	if !c.out.Push(entry) {
 		if ep.requestWakeup(); !c.out.Push(entry) {

@@ -13,7 +13,7 @@ import (
 func (ep *queuePair) sendFragments(r *request, budget *uint64) outcome {
 	c := ep.conn
 	r.needsAck = true // the request completes when the peer has released its last entry
-	if r.kind == nd.RequestWrite && r.total <= wire.MaxWriteInEntry && !r.hasFaultWithin() {
+	if r.kind == nd.RequestWrite && r.fitsEntry(wire.WriteInEntry) && !r.hasFaultWithin() {
 		return ep.pushWriteInEntry(r)
 	}
 	for {
@@ -28,7 +28,8 @@ func (ep *queuePair) sendFragments(r *request, budget *uint64) outcome {
 		if r.untilFault(*budget) == 0 {
 			return partial
 		}
-		if r.kind == nd.RequestRead && r.transferred == 0 && c.hasReadsInFlight(uint64(ep.req.readLimit)) {
+		if r.kind == nd.RequestRead && r.transferred == 0 &&
+			(c.hasReadsInFlight(uint64(ep.req.readLimit)) || r.sum != nil && !ep.takeReadPlace(r)) {
 			return ep.stall(r, stallOrder)
 		}
 		e := sgeAt(r.sges, r.transferred) // transferred counts the bytes that earlier fragments name

@@ -32,13 +32,7 @@ func (ep *queuePair) runRequests(budget *uint64) (progressed bool) {
 			return progressed
 		}
 		before := r.transferred
-		out, handled := executed, false
-		if ep.faults() != nil {
-			out, handled = ep.faultBeforeExecute(r)
-		}
-		if ep.weak != nil && !handled {
-			out, handled = ep.weak.beforeExecute(r)
-		}
+		out, handled := ep.beforeExecute(r)
 		if !handled {
 			out = ep.execute(r, budget)
 		}
@@ -58,6 +52,24 @@ func (ep *queuePair) runRequests(budget *uint64) (progressed bool) {
 		ep.req.next++
 		progressed = true
 	}
+}
+
+// beforeExecute makes request r, the next to run, wait for earlier Reads and for its options of the slow path. If
+// it reports true, out replaces the outcome of execute.
+func (ep *queuePair) beforeExecute(r *request) (out outcome, handled bool) {
+	if r.flags.Has(nd.ReadFence) && (ep.conn.hasReadsInFlight(1) || ep.weak.hasReads()) {
+		return ep.stall(r, stallOrder), true
+	}
+	if !ep.hashLate(r) {
+		return executed, true
+	}
+	if ep.faults() != nil {
+		out, handled = ep.faultBeforeExecute(r)
+	}
+	if ep.weak != nil && !handled {
+		out, handled = ep.weak.beforeExecute(r)
+	}
+	return out, handled
 }
 
 // finish sets the final status of a request. completeRequests adds its result to the queue.
@@ -107,6 +119,9 @@ func (ep *queuePair) completeRequests() (progressed bool) {
 
 // completeRequest adds the result of a finished request to the completion queue.
 func (ep *queuePair) completeRequest(r *request) {
+	if r.sum != nil && r.kind == nd.RequestRead && r.status == nd.Success {
+		ep.checkRead(r)
+	}
 	if r.status == nd.Success && r.flags.Has(nd.SilentSuccess) {
 		ep.completeSilently(r)
 		return

@@ -26,8 +26,9 @@ func (ep *queuePair) executeSend(r *request, budget *uint64) outcome {
 		ep.cancelWakeup()
 		r.hasReceive = true // the receive is for r, because Sends are executed in order
 		// The message must not overtake entries that the peer has yet to copy: an earlier message
-		// or Write may store to the same bytes, or fail.
-		r.responderCopies = r.invalidate || ep.provider.options.Executor == Target || c.copyWouldOvertake()
+		// or Write may store to the same bytes, or fail. A later message could change the bytes of a
+		// hashed one before the peer has checked them.
+		r.responderCopies = r.invalidate || r.sum != nil || ep.provider.options.Executor == Target || c.copyWouldOvertake()
 		if r.total > wire.MaxSendInEntry && !r.responderCopies {
 			ep.req.peerReceiveSGEs, ep.req.peerReceiveCapacity = c.nextReceive(&ep.req.peerReceiveBuffer)
 			if r.total > ep.req.peerReceiveCapacity {
@@ -41,7 +42,7 @@ func (ep *queuePair) executeSend(r *request, budget *uint64) outcome {
 		}
 	}
 	switch {
-	case r.total <= wire.MaxSendInEntry:
+	case r.fitsEntry(wire.SendInEntry):
 		return ep.pushSendInEntry(r)
 	case r.responderCopies:
 		return ep.sendFragments(r, budget)
@@ -103,8 +104,9 @@ func (ep *queuePair) pushSendInEntry(r *request) outcome {
 		return executed
 	}
 	flags := wire.FlagFirst | wire.FlagLast | r.entryFlags()
-	// Unless the next receive can certainly hold the message, only the peer knows whether it did.
-	if r.invalidate || r.needsAck || !c.credit.fits(c.out.Published(), r.total) {
+	// Unless the next receive can certainly hold the message, only the peer knows whether it did. Only the peer
+	// checks the hash.
+	if r.invalidate || r.sum != nil || r.needsAck || !c.credit.fits(c.out.Published(), r.total) {
 		r.needsAck = true
 		flags |= wire.FlagAckRequest
 	}

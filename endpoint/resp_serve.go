@@ -3,6 +3,8 @@ package endpoint
 import (
 	"fmt"
 
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/failpoint"
@@ -147,6 +149,7 @@ func (ep *queuePair) serveEntry(entry *wire.Entry, budget *uint64) outcome {
 func (ep *queuePair) completeReceive(r *receive, s nd.Status, bytes uint64, invalidated nd.Token) {
 	if ep.faults() != nil {
 		ep.corruptMessage(r, s, bytes)
+		ep.resp.fault, ep.resp.faultAsked = nil, false
 	}
 	ep.result = nd.Result{Status: s, RequestContext: r.context, RequestType: nd.RequestReceive}
 	if s == nd.Success {
@@ -208,11 +211,7 @@ func (ep *queuePair) fillReceive(r *receive, at, n uint64) bool {
 				fmt.Sprintf("the sender's memory, %s: %v", ep.describeAccess(&ep.source, part), remoteFault), ""))
 			return false
 		}
-		if ep.source.Mem != nil {
-			ep.source.Mem = ep.source.Mem[part:]
-		} else {
-			ep.source.Address += part
-		}
+		advance(&ep.source, part)
 		at += part
 		n -= part
 	}
@@ -255,6 +254,9 @@ func (ep *queuePair) checkInvalidate(entry *wire.Entry, r *receive) bool {
 // finishSend invalidates the window or region that the message names, if any, and then completes the
 // receive. When the program takes the result, no copy uses the token.
 func (ep *queuePair) finishSend(entry *wire.Entry, r *receive, total uint64) outcome {
+	if entry.Flags&wire.FlagHashed != 0 && ep.resp.invalidating == nil && !ep.checkMessage(entry, r, total) {
+		return executed
+	}
 	if entry.Flags&wire.FlagInvalidate == 0 {
 		ep.completeReceive(r, nd.Success, total, 0)
 		return executed
@@ -350,7 +352,7 @@ func (ep *queuePair) serveFragment(entry *wire.Entry, budget *uint64) outcome {
 	if entry.Flags&wire.FlagFirst != 0 {
 		whole = max(entry.FragmentLength, entry.RequestLength)
 	}
-	if ep.resp.fragmentCopied == 0 && (whole > min(entry.FragmentLength, *budget) || ep.weak != nil) {
+	if ep.resp.fragmentCopied == 0 && (whole > min(entry.FragmentLength, *budget) || ep.weak != nil || entry.Flags&wire.FlagHashed != 0) {
 		if f := ep.guard.Check(local, whole); f != window.NoFault {
 			ep.failAccess(entry, local, whole, f)
 			return executed
@@ -369,9 +371,13 @@ func (ep *queuePair) serveFragment(entry *wire.Entry, budget *uint64) outcome {
 		n = min(n, *budget)
 		local.Address = entry.ReceiverAddress + at
 		*remote = window.Operand{Token: entry.SenderToken, Rights: window.Local | remoteRight, Address: entry.SenderAddress + at, Peer: &ep.conn.guardPeer, BindCheck: &ep.resp.remoteBindCheck}
-		_, sinkFault, sourceFault := ep.guard.Copy(&ep.sink, &ep.source, n)
+		matches, sinkFault, sourceFault := ep.copyServed(entry, n)
 		switch f := sinkFault | sourceFault; f {
 		case window.NoFault:
+			if !matches {
+				ep.failHash(entry.RequestLength)
+				return executed
+			}
 		case window.FaultDisconnected:
 			return blocked
 		default:
@@ -384,13 +390,17 @@ func (ep *queuePair) serveFragment(entry *wire.Entry, budget *uint64) outcome {
 		}
 		ep.resp.fragmentCopied += n
 		*budget -= n
-		ep.weak.advanceFragment(n)
+		ep.weak.advanceFragment(entry, n)
 	}
 	return executed
 }
 
 // serveWriteInEntry runs a Write whose data is in the ring entry.
 func (ep *queuePair) serveWriteInEntry(entry *wire.Entry) outcome {
+	if entry.Flags&wire.FlagHashed != 0 && xxhash.Sum64(entry.Payload[:entry.PayloadLength]) != entry.Hash {
+		ep.failHash(uint64(entry.PayloadLength))
+		return executed
+	}
 	if ep.weak != nil {
 		return ep.weak.placeWriteInEntry(entry)
 	}

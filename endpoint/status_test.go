@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softnd/softnd/faults"
 	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/nd/ndcompat"
@@ -37,6 +38,12 @@ var producers = map[string]func(t *testing.T) error{
 	"AccessViolation": func(t *testing.T) error {
 		p := newPair(t, setup{})
 		p.a.must(order{Do: doWrite, Parts: mine(0, 8), Far: nd.WindowDescriptor{Address: p.b.memory.Address}})
+		return p.a.results(initiatorQueue, 1)[0].Status
+	},
+	"DataChecksumError": func(t *testing.T) error {
+		corrupt := on("write", faults.Rule{Action: "corrupt", Nth: 1})
+		p := newFaultyPair(t, setup{Both: checkedPayloads}, []faults.Rule{corrupt}, nil)
+		p.a.must(order{Do: doWrite, Parts: mine(0, 8), Far: p.b.memory})
 		return p.a.results(initiatorQueue, 1)[0].Status
 	},
 	"Canceled": func(t *testing.T) error {

@@ -25,20 +25,16 @@ func weakSeeds(few, full int) int {
 	return few
 }
 
-// weakConfig returns the configuration of the suite for a seed.
-func weakConfig(t *testing.T, seed uint64, processes bool) ndtest.Config {
+// weakConfig returns the configuration of the suite for a seed. suffix is a part of the kind of the providers.
+func weakConfig(t *testing.T, seed uint64, processes bool, suffix string) ndtest.Config {
 	arena := newArena(t)
-	executor := [...]string{"auto", "target"}[seed%2]
-	e, err := ParseExecutor(executor)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kind := [...]string{"auto", "target"}[seed%2] + suffix
 	cfg := ndtest.Config{
-		Open: openerIn(arena, e, &seed), PrivateMemory: seed/2%2 == 1,
+		Open: openerIn(arena, kind, &seed), PrivateMemory: seed/2%2 == 1,
 		ReceiveTimeout: conformanceTimeout, DisconnectTimeout: conformanceTimeout,
 	}
 	if processes {
-		cfg.Spawn = func() (io.ReadWriteCloser, error) { return startConformance(t, arena, executor, &seed) }
+		cfg.Spawn = func() (io.ReadWriteCloser, error) { return startConformance(t, arena, kind, &seed) }
 	}
 	return cfg
 }
@@ -68,7 +64,7 @@ func TestWeakOrderConforms(t *testing.T) {
 	}
 	onWeakSeeds(t, 4, func(t *testing.T, seed uint64, processes bool) {
 		t.Parallel() // a run sleeps most of the time
-		cfg := weakConfig(t, seed, processes)
+		cfg := weakConfig(t, seed, processes, "")
 		cfg.Only = only
 		ndtest.Run(t, cfg)
 	})
@@ -77,6 +73,6 @@ func TestWeakOrderConforms(t *testing.T) {
 // TestWeakOrderStress runs the stress test of the suite, which checks the bytes of each transfer.
 func TestWeakOrderStress(t *testing.T) {
 	onWeakSeeds(t, 4, func(t *testing.T, seed uint64, processes bool) {
-		ndtest.Stress(t, weakConfig(t, seed, processes), seed, 3)
+		ndtest.Stress(t, weakConfig(t, seed, processes, ""), seed, 3)
 	})
 }

@@ -74,7 +74,7 @@ func (w *weakEndpoint) nextPart(p *placement, number, address, total uint64) (at
 // are delayed.
 func (ep *queuePair) nextBytes(r *request, budget uint64) (at, n uint64) {
 	w := ep.weak
-	if w == nil {
+	if w == nil || r.sum != nil { // a hash needs the bytes in order
 		return r.transferred, budget
 	}
 	number, address := w.numberOf(r), r.remoteAddress
@@ -86,7 +86,7 @@ func (ep *queuePair) nextBytes(r *request, budget uint64) (at, n uint64) {
 }
 
 func (w *weakEndpoint) advanceRequest(r *request, n uint64) {
-	if w != nil {
+	if w != nil && r.sum == nil {
 		w.request(w.numberOf(r)).placement.advance(n)
 	}
 }
@@ -112,6 +112,9 @@ func (w *weakEndpoint) messageState() (s *weakMessage, number uint64) {
 
 // fragmentPart is nextPart for the entry of a Read or Write of the peer. The sink of a Write is memory of this process.
 func (w *weakEndpoint) fragmentPart(entry *wire.Entry) (at, n uint64) {
+	if done := w.ep.resp.fragmentCopied; entry.Flags&wire.FlagHashed != 0 { // in order, as in nextBytes
+		return done, entry.FragmentLength - done
+	}
 	s, number := w.messageState()
 	address := entry.ReceiverAddress
 	if entry.Kind == wire.ReadFragment {
@@ -120,8 +123,8 @@ func (w *weakEndpoint) fragmentPart(entry *wire.Entry) (at, n uint64) {
 	return w.nextPart(&s.placement, number, address, entry.FragmentLength)
 }
 
-func (w *weakEndpoint) advanceFragment(n uint64) {
-	if w != nil {
+func (w *weakEndpoint) advanceFragment(entry *wire.Entry, n uint64) {
+	if w != nil && entry.Flags&wire.FlagHashed == 0 {
 		w.message.placement.advance(n)
 	}
 }

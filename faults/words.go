@@ -95,11 +95,11 @@ func wordsOf(s uint64) (names []string) {
 // resultStatuses lists the failures that the result of a request may have, according to [nd.Endpoint].
 // A test compares it with the comments there.
 var resultStatuses = map[faultplan.Operation][]nd.Status{
-	faultplan.Send:              {nd.IOTimeout, nd.RemoteError, nd.AccessViolation, nd.DataOverrun},
-	faultplan.SendAndInvalidate: {nd.IOTimeout, nd.RemoteError, nd.AccessViolation, nd.DataOverrun},
-	faultplan.Receive:           {nd.BufferOverflow, nd.AccessViolation, nd.IOTimeout, nd.RemoteError},
-	faultplan.Read:              {nd.AccessViolation, nd.DataOverrun, nd.IOTimeout, nd.RemoteError},
-	faultplan.Write:             {nd.AccessViolation, nd.DataOverrun, nd.IOTimeout, nd.RemoteError},
+	faultplan.Send:              {nd.IOTimeout, nd.RemoteError, nd.AccessViolation, nd.DataOverrun, nd.DataChecksumError},
+	faultplan.SendAndInvalidate: {nd.IOTimeout, nd.RemoteError, nd.AccessViolation, nd.DataOverrun, nd.DataChecksumError},
+	faultplan.Receive:           {nd.BufferOverflow, nd.AccessViolation, nd.IOTimeout, nd.RemoteError, nd.DataChecksumError},
+	faultplan.Read:              {nd.AccessViolation, nd.DataOverrun, nd.IOTimeout, nd.RemoteError, nd.DataChecksumError},
+	faultplan.Write:             {nd.AccessViolation, nd.DataOverrun, nd.IOTimeout, nd.RemoteError, nd.DataChecksumError},
 }
 
 // everyResult lists the failures that the result of any request may have.

@@ -54,6 +54,7 @@ type Endpoint interface {
 	//   - [RemoteError]: the peer's Receive was too small or invalid.
 	//   - [AccessViolation]: the local token of an entry does not cover its buffer.
 	//   - [DataOverrun]: the message has more data than the adapter can send.
+	//   - [DataChecksumError]: the data changed in flight; see [EndpointConfig].
 	//
 	// Source: IND2QueuePair::Send, NdkSend.
 	Send(reqCtx uint64, sge []SGE, flags OpFlags) error
@@ -96,6 +97,7 @@ type Endpoint interface {
 	//   - [BufferOverflow]: the message was larger than the buffers.
 	//   - [AccessViolation]: the local token of an entry does not cover its buffer, or lacks
 	//     [AllowLocalWrite].
+	//   - [DataChecksumError]: the data changed in flight; see [EndpointConfig].
 	//   - [IOTimeout], [RemoteError]: with some providers.
 	//
 	// Source: IND2QueuePair::Receive, NdkReceive.
@@ -209,6 +211,7 @@ type Endpoint interface {
 	//   - [AccessViolation]: the remote token is not valid, does not allow reading, or does not cover
 	//     the range. Or the local token of an entry does not cover its buffer, or lacks
 	//     [AllowLocalWrite].
+	//   - [DataChecksumError]: the data changed in flight; see [EndpointConfig].
 	//   - [DataOverrun], [IOTimeout], [RemoteError]: with some providers.
 	//
 	// If a Read fails, the peer gets no result, but its connection ends.

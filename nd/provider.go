@@ -179,6 +179,12 @@ type EndpointConfig struct {
 	// InlineSize is the largest number of bytes of a request with [Inline]. With 0, only a request
 	// without bytes can have Inline.
 	InlineSize int
+
+	// CheckPayloads makes this side's Sends, Writes and Reads carry a hash of their data. If the data changes
+	// in flight, the request fails with [DataChecksumError], and so does the Receive of a Send. The peer checks
+	// too, whether or not it has set the field. The program must not change a buffer before its request is
+	// complete, and the checks take time. CreateEndpoint fails with [NotSupported] if the provider has none.
+	CheckPayloads bool
 }
 
 // SharedReceiveQueueConfig has the limits of a shared receive queue.

@@ -71,12 +71,13 @@ const (
 
 // Errors of requests. As the status of a result, they end the connection.
 const (
-	AccessViolation Status = 0xC0000005 // see Status
-	DataOverrun     Status = 0xC000003C // see Status
-	DataError       Status = 0xC000003E // on some hardware: a Send was too long for its Receive. Source: STATUS_DATA_ERROR.
-	IOTimeout       Status = 0xC00000B5 // the peer did not answer, or posted no Receive
-	Canceled        Status = 0xC0000120 // of a request: flushed before it succeeded; of a call: its context ended, or its object was closed
-	RemoteError     Status = 0xC000013D // the request failed at the peer; see also Endpoint.Read
+	AccessViolation   Status = 0xC0000005 // see Status
+	DataOverrun       Status = 0xC000003C // see Status
+	DataError         Status = 0xC000003E // on some hardware: a Send was too long for its Receive. Source: STATUS_DATA_ERROR.
+	IOTimeout         Status = 0xC00000B5 // the peer did not answer, or posted no Receive
+	Canceled          Status = 0xC0000120 // of a request: flushed before it succeeded; of a call: its context ended, or its object was closed
+	RemoteError       Status = 0xC000013D // the request failed at the peer; see also Endpoint.Read
+	DataChecksumError Status = 0xC0000470 // the data changed in flight; see EndpointConfig. Source: STATUS_DATA_CHECKSUM_ERROR.
 )
 
 // Errors of addresses and connections.
@@ -119,6 +120,7 @@ var statusTexts = map[Status]struct{ name, words string }{
 	InvalidParameterMix:      {"InvalidParameterMix", "invalid mix of parameters"},
 	DataOverrun:              {"DataOverrun", "data overrun"},
 	DataError:                {"DataError", "data error"},
+	DataChecksumError:        {"DataChecksumError", "data checksum error"},
 	SharingViolation:         {"SharingViolation", "sharing violation"},
 	InsufficientResources:    {"InsufficientResources", "insufficient resources"},
 	DeviceNotReady:           {"DeviceNotReady", "device not ready"},

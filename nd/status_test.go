@@ -25,6 +25,7 @@ func TestStatusNumbers(t *testing.T) {
 		InvalidParameterMix:      0xC0000030,
 		DataOverrun:              0xC000003C,
 		DataError:                0xC000003E,
+		DataChecksumError:        0xC0000470,
 		SharingViolation:         0xC0000043,
 		InsufficientResources:    0xC000009A,
 		DeviceNotReady:           0xC00000A3,

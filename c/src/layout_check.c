@@ -183,6 +183,8 @@ _Static_assert(offsetof(struct snd_shared_qp, fault) == SNDL_AT_SHARED_QP_FAULT,
 _Static_assert(sizeof(((struct snd_shared_qp *)0)->fault) == 8, "size of Fault");
 _Static_assert(offsetof(struct snd_shared_qp, fault_status) == SNDL_AT_SHARED_QP_FAULT_STATUS, "offset of FaultStatus");
 _Static_assert(sizeof(((struct snd_shared_qp *)0)->fault_status) == 4, "size of FaultStatus");
+_Static_assert(offsetof(struct snd_shared_qp, read_hashes) == SNDL_AT_SHARED_QP_READ_HASHES, "offset of ReadHashes");
+_Static_assert(sizeof(((struct snd_shared_qp *)0)->read_hashes) == 64, "size of ReadHashes");
 _Static_assert(offsetof(struct snd_shared_qp, posted) == SNDL_AT_SHARED_QP_POSTED, "offset of Posted");
 _Static_assert(sizeof(((struct snd_shared_qp *)0)->posted) == 8, "size of Posted");
 _Static_assert(offsetof(struct snd_shared_qp, small_receives_end) == SNDL_AT_SHARED_QP_SMALL_RECEIVES_END, "offset of SmallReceivesEnd");

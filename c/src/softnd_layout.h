@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#define SNDL_LAYOUT_HASH                        UINT64_C(0x491a75b84214d11b)
+#define SNDL_LAYOUT_HASH                        UINT64_C(0x365ed369397967ea)
 #define SNDL_LAYOUT_VERSION                     1u
 #define SNDL_HEADER_PAGE                        4096u
 #define SNDL_TABLE_ALIGN                        4096u
@@ -22,6 +22,8 @@
 #define SNDL_FAULT_RULE_SIZE                    512u
 #define SNDL_CHUNK_SIZE                         65536u
 #define SNDL_MAX_SGE                            16u
+#define SNDL_HASH_WORD                          6u
+#define SNDL_HASH_SIZE                          8u
 #define SNDL_MAX_SEND_IN_ENTRY                  48u
 #define SNDL_MAX_WRITE_IN_ENTRY                 40u
 #define SNDL_SIZEOF_HEADER                      512u
@@ -184,6 +186,7 @@
 #define SNDL_AT_SHARED_QP_RELEASED              128u
 #define SNDL_AT_SHARED_QP_FAULT                 136u
 #define SNDL_AT_SHARED_QP_FAULT_STATUS          144u
+#define SNDL_AT_SHARED_QP_READ_HASHES           192u
 #define SNDL_AT_SHARED_QP_POSTED                256u
 #define SNDL_AT_SHARED_QP_SMALL_RECEIVES_END    264u
 #define SNDL_AT_SHARED_QP_SMALL_RECEIVE_BYTES   272u
@@ -230,6 +233,7 @@
 #define SNDL_FLAG_INVALIDATE                    4u
 #define SNDL_FLAG_ACK_REQUEST                   8u
 #define SNDL_FLAG_SOLICITED                     16u
+#define SNDL_FLAG_HASHED                        32u
 #define SNDL_KIND_SEND_IN_ENTRY                 1u
 #define SNDL_KIND_SEND_PLACED                   2u
 #define SNDL_KIND_SEND_FAILED                   3u

@@ -59,7 +59,7 @@ var values = []valueLine{
 	{"word faultplan.Rule.Phase, 32 bits", regexp.MustCompile(`^  (1 post.*)`), []string{"FAULT_AT_POST", "FAULT_AT_EXECUTE", "FAULT_AT_COMPLETE"}},
 	{"word faultplan.Rule.Action, 32 bits", regexp.MustCompile(`^  (1 fail.*)`), []string{"FAULT_FAIL", "FAULT_DELAY", "FAULT_CORRUPT", "FAULT_STOP", "FAULT_KILL",
 		"FAULT_DROP", "FAULT_INVALIDATE_NOW", "FAULT_OVERRUN", "FAULT_REFUSE", "FAULT_EXHAUST"}},
-	{"word wire.Entry.0, 64 bits", regexp.MustCompile(`flags: (.*)`), []string{"FLAG_FIRST", "FLAG_LAST", "FLAG_INVALIDATE", "FLAG_ACK_REQUEST", "FLAG_SOLICITED"}},
+	{"word wire.Entry.0, 64 bits", regexp.MustCompile(`flags: (.*)`), []string{"FLAG_FIRST", "FLAG_LAST", "FLAG_INVALIDATE", "FLAG_ACK_REQUEST", "FLAG_SOLICITED", "FLAG_HASHED"}},
 }
 
 // kinds names the kinds of ring entries.
@@ -84,6 +84,8 @@ var fileNumbers = []struct {
 	{`fault rules +(\d+) x (\d+)`, []string{"FAULT_RULES", "FAULT_RULE_SIZE"}},
 	{`the heap, in chunks of (\d+)`, []string{"CHUNK_SIZE"}},
 	{`number of entries, at most (\d+)`, []string{"MAX_SGE"}},
+	{`wire\.Entry\.(\d+), 64 bits, with flag 32`, []string{"HASH_WORD"}},
+	{`kinds 1 and 7 hold (\d+) bytes less`, []string{"HASH_SIZE"}},
 	{`SendInEntry 1\.\.6 payload, at most (\d+) bytes`, []string{"MAX_SEND_IN_ENTRY"}},
 	{`WriteInEntry 1 receiver's address, 2\.\.6 payload, at most (\d+) bytes`, []string{"MAX_WRITE_IN_ENTRY"}},
 }
@@ -125,7 +127,7 @@ func generate(text string) (header, asserts []byte, err error) {
 			err = bits(define, title, body)
 		case strings.HasPrefix(title, "wire.Entry, words"):
 			err = entryKinds(define, body)
-		case strings.HasPrefix(title, "softnd arena"), title == "file", strings.HasPrefix(title, "endpoint.descriptor"):
+		case strings.HasPrefix(title, "softnd arena"), title == "file", strings.HasPrefix(title, "endpoint.descriptor"), strings.HasPrefix(title, "word wire.Entry.6"):
 		case slices.ContainsFunc(values, func(v valueLine) bool { return v.section == title }):
 		default:
 			err = fmt.Errorf("unknown section %q", title)

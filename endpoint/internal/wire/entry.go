@@ -38,13 +38,32 @@ const (
 	FlagInvalidate                   // of a Send: the receiver invalidates the token in the header
 	FlagAckRequest                   // the sender's request completes when this entry has been released
 	FlagSolicited                    // of a Send: its receive completes with a solicited event
+	FlagHashed                       // the word HashWord has a hash, XXH64 with seed 0, or says where to store it
 )
+
+// HashWord is the index of the word that FlagHashed is about. For a Send or Write it is the hash of the whole
+// request's data. For a Read it is an index in [SharedQP].ReadHashes of the receiver, which stores the hash of
+// the data there.
+const HashWord = 6
 
 // Limits of the data that a ring entry can carry, in bytes.
 const (
 	MaxSendInEntry  = ring.SlotSize - 2*8 // of a Send; the slot also holds the sequence number and the header
 	MaxWriteInEntry = ring.SlotSize - 3*8 // of a Write; the slot also holds these two and the address
+	hashSize        = 8                   // by which FlagHashed lowers both
 )
+
+// Room returns the limit of the data in an entry that carries a whole Send or Write.
+func Room(k Kind, hashed bool) uint64 {
+	n := uint64(MaxSendInEntry)
+	if k == WriteInEntry {
+		n = MaxWriteInEntry
+	}
+	if hashed {
+		n -= hashSize
+	}
+	return n
+}
 
 // Header packs word 0 of an entry: the kind (bits 0..7), the flags (8..15), the length of the
 // payload in bytes (16..31) and a token (32..63).
@@ -113,6 +132,7 @@ type Entry struct {
 	ReceiverAddress uint64   // of a Write or Read
 	FragmentLength  uint64   // bytes
 	RequestLength   uint64   // bytes of the whole request or message
+	Hash            uint64   // the word HashWord; with FlagHashed only
 	status          uint64   // see ReceiveStatus
 	Payload         [MaxSendInEntry]byte
 }
@@ -122,11 +142,14 @@ type Entry struct {
 func (e *Entry) Decode(w *ring.Words) bool {
 	e.Kind, e.Flags = Kind(w[0]), Flags(w[0])
 	e.PayloadLength, e.Token = int(PayloadLength(w[0])), Token(w[0])
-	first, limit := 1, MaxSendInEntry // first word of the payload, and the limit of its length
+	if e.Hash = 0; e.Flags&FlagHashed != 0 {
+		e.Hash = w[HashWord]
+	}
+	first := 1 // word of the payload
 	switch e.Kind {
 	case SendInEntry:
 	case WriteInEntry:
-		first, limit = 2, MaxWriteInEntry
+		first = 2
 		e.ReceiverAddress = w[1]
 	case SendPlaced:
 		e.RequestLength = w[1]
@@ -141,7 +164,7 @@ func (e *Entry) Decode(w *ring.Words) bool {
 	default:
 		return false
 	}
-	if e.PayloadLength > limit {
+	if uint64(e.PayloadLength) > Room(e.Kind, e.Flags&FlagHashed != 0) {
 		return false
 	}
 	for i := 0; i < e.PayloadLength; i += 8 {

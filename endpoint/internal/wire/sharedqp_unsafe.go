@@ -27,7 +27,9 @@ type SharedQP struct {
 	Released    atomic.Uint64 // number of entries of the peer's ring that this side has released; see ring.Consumer.Release
 	Fault       atomic.Uint64 // number of the entry that failed here, plus one; stored before the abort
 	FaultStatus atomic.Uint32 // status of the peer's request that the entry belongs to
-	_           [108]byte
+	_           [44]byte
+
+	ReadHashes [8]atomic.Uint64 // hashes of data that the peer has read; see FlagHashed
 
 	Posted            atomic.Uint64 // receives posted so far
 	SmallReceivesEnd  atomic.Uint64 // number after the last receive that may be smaller than MaxSendInEntry
@@ -51,7 +53,8 @@ const SharedQPSize = 1024
 
 func _() { // a constant or index error here means that the shared layout has moved
 	var at [1]struct{}
-	_, _ = at[unsafe.Offsetof(SharedQP{}.Released)-128], at[unsafe.Offsetof(SharedQP{}.Posted)-256]
+	_, _ = at[unsafe.Offsetof(SharedQP{}.Released)-128], at[unsafe.Offsetof(SharedQP{}.ReadHashes)-192]
+	_ = at[unsafe.Offsetof(SharedQP{}.Posted)-256]
 	_, _ = at[unsafe.Offsetof(SharedQP{}.Hazard)-384], at[unsafe.Offsetof(SharedQP{}.NeedWakeup)-512]
 	_, _ = at[unsafe.Offsetof(SharedQP{}.ReceiveStatus)-640], at[unsafe.Sizeof(SharedQP{})-SharedQPSize]
 }
