@@ -45,6 +45,7 @@ module softnd
   integer(snd_status), parameter :: snd_host_unreachable = -1073741251_snd_status
   integer(snd_status), parameter :: snd_connection_aborted = -1073741247_snd_status
   integer(snd_status), parameter :: snd_device_removed = -1073741130_snd_status
+  integer(snd_status), parameter :: snd_data_checksum_error = -1073740688_snd_status
 
   integer(c_int32_t), parameter :: snd_allow_local_write = 1
   integer(c_int32_t), parameter :: snd_allow_remote_read = 2
@@ -88,7 +89,7 @@ module softnd
     integer(c_int) :: threading = 0
     integer(c_int) :: progress = 0
     integer(c_int) :: executor = 0
-    integer(c_int32_t) :: reserved = 0
+    integer(c_int32_t) :: check_payloads = 0
     integer(c_int64_t) :: receive_timeout = 0
     integer(c_int64_t) :: disconnect_timeout = 0
   end type
@@ -155,7 +156,7 @@ module softnd
     integer(c_int32_t) :: max_receive_sge = 0
     integer(c_int32_t) :: max_initiator_sge = 0
     integer(c_int32_t) :: inline_size = 0
-    integer(c_int32_t) :: reserved = 0
+    integer(c_int32_t) :: check_payloads = 0
   end type
 
   type, bind(c) :: snd_request

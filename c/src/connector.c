@@ -70,7 +70,7 @@ static void fill_record(struct snd_connection *conn, struct snd_endpoint *ep, co
 
 bool snd_begin_connecting(struct snd_endpoint *ep, struct snd_connection *c, struct snd_connector *by)
 {
-	if (ep->state != SND_QP_IDLE || ep->overrun)
+	if (ep->state != SND_QP_IDLE || snd_has_overrun(ep))
 		return false;
 	ep->conn = c;
 	c->users++;
@@ -166,7 +166,7 @@ static snd_status start_connect(struct snd_connector *c, struct snd_endpoint *ep
 		return snd_fail(SND_HOST_UNREACHABLE, "%s: no process has the address %#" PRIx32 ": retry when the peer has started", op, address.host);
 	if (ep->state != SND_QP_IDLE)
 		return snd_fail(SND_CONNECTION_ACTIVE, "%s: the endpoint is not idle: connect an idle endpoint", op);
-	if (ep->overrun)
+	if (snd_has_overrun(ep))
 		return snd_fail(SND_INTERNAL_ERROR, "%s: a completion queue of the endpoint overran and lost results: create a deeper queue and another endpoint", op);
 	bool bound_here = false;
 	if (!c->owns_port) {

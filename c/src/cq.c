@@ -65,7 +65,7 @@ bool snd_cq_attach(struct snd_cq *q, struct snd_endpoint *ep)
 	}
 	q->endpoints[q->users++] = ep;
 	if (q->overrun)
-		ep->overrun = true;
+		ep->slow |= SND_SLOW_OVERRUN;
 	return true;
 }
 
@@ -90,7 +90,7 @@ void snd_cq_overrun(struct snd_cq *q)
 		return;
 	q->overrun = true;
 	for (uint32_t i = 0; i < q->users; i++)
-		q->endpoints[i]->overrun = true; /* each fails when it is driven next */
+		q->endpoints[i]->slow |= SND_SLOW_OVERRUN; /* each fails when it is driven next */
 	snd_cq_signal(q);
 	snd_wake_progress(q->object.fabric);
 }
@@ -112,7 +112,7 @@ static uint32_t pop(struct snd_cq *q, snd_result *results, uint32_t count)
 
 static inline bool has_work(const struct snd_endpoint *ep)
 {
-	return ep->state != SND_QP_CONNECTED || ep->overrun || ep->completed != ep->posted || snd_front(&ep->conn->in) != NULL;
+	return ep->state != SND_QP_CONNECTED || snd_has_overrun(ep) || ep->completed != ep->posted || snd_front(&ep->conn->in) != NULL;
 }
 
 /* scan drives endpoints that have work until there is a result. */

@@ -104,7 +104,7 @@ static inline bool snd_has_queue_slot(const struct snd_endpoint *ep)
 /* snd_can_run_fast reports whether a request may run now, within its post. */
 static inline bool snd_can_run_fast(const struct snd_endpoint *ep)
 {
-	return ep->state == SND_QP_CONNECTED && !ep->overrun && ep->completed == ep->posted && snd_has_queue_slot(ep);
+	return ep->state == SND_QP_CONNECTED && ep->slow == 0 && ep->completed == ep->posted && snd_has_queue_slot(ep);
 }
 
 /* snd_complete_fast completes a request of the fast path with success. */

@@ -5,6 +5,7 @@
 #include "credit.h"
 #include "fabric.h"
 #include "ring.h"
+#include "xxh64.h"
 #include "window.h"
 
 enum snd_qp_state {
@@ -32,6 +33,11 @@ struct snd_slots {
 };
 
 enum { SND_ACTIVE = 0, SND_PASSIVE = 1 };
+
+enum {
+	SND_SLOW_OVERRUN = 1, /* a completion queue has overrun */
+	SND_SLOW_CHECKS = 4,  /* the endpoint asks for payload checks */
+};
 
 struct snd_connection {
 	/* What small requests and messages need comes first. */
@@ -110,6 +116,7 @@ struct snd_send_request {
 	struct snd_binding binding;
 	struct snd_registration *registration; /* of a fast registration that is not executed */
 	struct snd_entry bounce_entry;
+	struct snd_payload_sum *sum; /* NULL = the payload is not checked, or no longer */
 	int bounce_index; /* bounce buffer that receives the data of a Read; -1 = none */
 	bool invalidate;
 	bool must_cancel;
@@ -129,7 +136,7 @@ struct snd_receive {
 	uint32_t count;
 };
 
-enum { SND_BOUNCE_COUNT = 2, SND_REASON = 376 };
+enum { SND_BOUNCE_COUNT = 2, SND_REASON = 376, SND_READ_HASHES = 8 };
 
 /* snd_fault says why a copy was refused. */
 enum snd_fault {
@@ -158,7 +165,7 @@ struct snd_endpoint {
 	struct snd_object object;
 
 	enum snd_qp_state state;
-	bool overrun; /* a completion queue has overrun */
+	uint8_t slow; /* bits: why the fast path does not run */
 	bool requester_copies;
 	bool wakeup_requested;
 	bool serving; /* in_entry is decoded and not finished */
@@ -209,7 +216,7 @@ struct snd_endpoint {
 	/* Responder. */
 	struct {
 		uint32_t kind, flags, payload_length, token, sender_token;
-		uint64_t sender_address, receiver_address, fragment_length, request_length, status;
+		uint64_t sender_address, receiver_address, fragment_length, request_length, status, hash;
 		unsigned char payload[SNDL_MAX_SEND_IN_ENTRY];
 		uint64_t copied;
 	} in_entry;
@@ -217,6 +224,11 @@ struct snd_endpoint {
 	uint64_t next_fragment; /* number of the entry that alone may continue that message */
 	uint64_t local_bind, remote_bind;
 	struct snd_invalidatable *invalidating;
+
+	/* Payload checks. */
+	struct snd_payload_sum *sums; /* of the requests; NULL = this side does not ask for checks */
+	struct snd_hash served;       /* of the peer's request that is being served */
+	struct snd_send_request *hashed_reads[SND_READ_HASHES]; /* Reads that wait for a hash in the peer's word of that index */
 
 	/* Life. */
 	struct snd_connector *connector;
@@ -249,6 +261,7 @@ const char *snd_fault_text(enum snd_fault f);
 static inline struct snd_send_request *snd_request_at(struct snd_endpoint *ep, uint64_t number) { return &ep->requests[number & ep->request_mask]; }
 static inline struct snd_receive *snd_receive_at(struct snd_endpoint *ep, uint64_t number) { return &ep->receives[number & ep->receive_mask]; }
 static inline const struct snd_entry *snd_entries_of(const struct snd_receive *r) { return r->count == 1 ? &r->single : r->list; }
+static inline bool snd_has_overrun(const struct snd_endpoint *ep) { return (ep->slow & SND_SLOW_OVERRUN) != 0; }
 struct snd_entry snd_entry_at(const struct snd_entry *entries, uint32_t count, uint64_t at);
 void snd_set_state(struct snd_endpoint *ep, enum snd_qp_state s);
 void snd_close_endpoint(struct snd_endpoint *ep);
@@ -304,6 +317,8 @@ bool snd_decode_entry(struct snd_endpoint *ep, const struct snd_slot *slot);
 bool snd_fill_receive(struct snd_endpoint *ep, struct snd_receive *r, uint64_t at, struct snd_operand *source, uint64_t n);
 void snd_release_entries(struct snd_endpoint *ep, bool always_ring);
 snd_status snd_receive_status(const struct snd_endpoint *ep);
+/* snd_fail_serving fails the connection because of the entry being served. status is that of the peer's request. */
+void snd_fail_serving(struct snd_endpoint *ep, snd_status status, snd_status cause, const char *why);
 
 /* srq.c */
 /* snd_assign_receive gives the oldest receive of the shared queue to an endpoint at which a message has begun. It returns

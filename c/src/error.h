@@ -16,6 +16,8 @@ static inline void snd_restore_errno(const int *kept) { errno = *kept; }
 #define snd_fail(status, ...) (snd_record_failure(__VA_ARGS__), (snd_status)(status))
 /* snd_check_reserved refuses a structure whose reserved member is not 0, so that a later version can give it a meaning. */
 #define snd_check_reserved(p, op) ((p)->reserved == 0 ? SND_SUCCESS : snd_fail(SND_INVALID_PARAMETER, "%s: reserved is not 0: set all members that the program does not use to 0", op))
+/* snd_check_switch refuses a member of a structure that is neither 0 nor 1. */
+#define snd_check_switch(value, name, op) ((value) <= 1 ? SND_SUCCESS : snd_fail(SND_INVALID_PARAMETER, "%s: %s is %" PRIu32 ": pass 0 or 1", op, name, value))
 void snd_record_failure(const char *format, ...) __attribute__((format(printf, 1, 2), cold));
 
 #endif

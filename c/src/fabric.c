@@ -29,7 +29,7 @@ static snd_status check_options(const snd_fabric_options *o, const char *op)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: receive_timeout %" PRId64 " of the options: pass nanoseconds, SND_FOREVER or SND_RECEIVE_TIMEOUT_AT_ONCE", op, o->receive_timeout);
 	if (o->disconnect_timeout < 0)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: disconnect_timeout %" PRId64 " of the options is negative", op, o->disconnect_timeout);
-	return snd_check_reserved(o, op);
+	return snd_check_switch(o->check_payloads, "check_payloads", op);
 }
 
 snd_status snd_fabric_begin(const snd_fabric_options *options, snd_fabric **handle, struct snd_fabric **fabric, const char *op)
@@ -58,6 +58,7 @@ snd_status snd_fabric_begin(const snd_fabric_options *options, snd_fabric **hand
 	if (options != NULL) {
 		f->has_engine = options->progress == SND_PROGRESS_AUTO;
 		f->target = options->executor == SND_EXECUTOR_TARGET;
+		f->check_payloads = options->check_payloads != 0;
 		if (options->receive_timeout != 0)
 			f->receive_timeout = options->receive_timeout;
 		if (options->disconnect_timeout != 0)

@@ -30,7 +30,7 @@ struct snd_joiner {
 	int socket; /* -1 = none */
 	int64_t deadline;
 };
-enum { SND_JOINERS = 8, SND_REQUEST_LISTS = 1024 };
+enum { SND_JOINERS = 8, SND_REQUEST_LISTS = 1024, SND_STAGING = 16 << 10 };
 
 /* snd_call is a call that waits. Observers see it. */
 struct snd_call {
@@ -57,6 +57,7 @@ struct snd_fabric {
 	bool of_job;       /* snd_job_close closes it */
 	bool marked_dead;  /* a peer has marked this live member dead */
 	bool target;       /* the responder copies */
+	bool check_payloads; /* of all endpoints */
 	int64_t receive_timeout;
 	int64_t disconnect_timeout;
 	struct snd_arena arena;
@@ -101,6 +102,8 @@ struct snd_fabric {
 	uint64_t endpoints_created, queues_created;
 	unsigned char *ports; /* a bit for each port in use */
 	uint16_t next_port;
+
+	unsigned char staging[SND_STAGING]; /* see integrity.c */
 
 	/* Of a named fabric. */
 	int socket; /* that listens; -1 = none */

@@ -6,6 +6,7 @@
 #include "cq.h"
 #include "error.h"
 #include "guard.h"
+#include "integrity.h"
 
 static bool can_post(const struct snd_endpoint *ep)
 {
@@ -17,7 +18,7 @@ static snd_status new_request(struct snd_endpoint *ep, const char *op, uint32_t 
 {
 	if (!can_post(ep))
 		return snd_fail(SND_CONNECTION_INVALID, "%s: the endpoint is not connected%s", op, ep->was_connected ? " any more" : " yet");
-	if (ep->overrun)
+	if (snd_has_overrun(ep))
 		return snd_fail(SND_INTERNAL_ERROR, "%s: a completion queue of the endpoint overran and lost results: create a deeper queue, and connect a new endpoint", op);
 	if (!snd_has_queue_slot(ep))
 		return snd_fail(SND_NO_MORE_ENTRIES, "%s: all %" PRIu64 " requests of initiator_depth are outstanding: poll for results, then retry", op, ep->initiator_depth);
@@ -120,6 +121,7 @@ static snd_status post_transfer(struct snd_endpoint *ep, const char *op, uint32_
 	r->remote_address = address;
 	r->remote_token = token;
 	r->invalidate = invalidate;
+	snd_hash_posted(ep, r);
 	enqueue(ep, r);
 	return SND_SUCCESS;
 }

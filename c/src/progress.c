@@ -6,7 +6,7 @@
 bool snd_progress(struct snd_endpoint *ep)
 {
 	bool progressed = false;
-	if (ep->overrun && ep->state != SND_QP_FAILED && ep->state != SND_QP_CLOSED) {
+	if (snd_has_overrun(ep) && ep->state != SND_QP_FAILED && ep->state != SND_QP_CLOSED) {
 		snd_terminate(ep, SND_INTERNAL_ERROR, "a completion queue of the endpoint overran and lost results: create a deeper queue, and connect a new endpoint");
 		return true;
 	}
@@ -52,7 +52,7 @@ bool snd_progress(struct snd_endpoint *ep)
 uint32_t snd_progress_into(struct snd_endpoint *ep, struct snd_cq *q, snd_result *results, uint32_t room)
 {
 	/* Results of messages bypass the queue if nothing else is to be done before them. */
-	if (snd_likely(q == ep->receive_cq && ep->state == SND_QP_CONNECTED && ep->completed == ep->posted && !ep->serving && !ep->overrun &&
+	if (snd_likely(q == ep->receive_cq && ep->state == SND_QP_CONNECTED && ep->completed == ep->posted && !ep->serving && ep->slow == 0 &&
 		q->head == q->tail && snd_is_open(ep->conn))) {
 		struct snd_consumer *in = &ep->conn->in;
 		uint64_t most = (in->mask + 1) / 4;

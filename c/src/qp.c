@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "cq.h"
-#include "endpoint.h"
 #include "error.h"
+#include "integrity.h"
 #include "srq.h"
 
 static struct snd_own_entry no_entry; /* never valid */
@@ -46,6 +46,8 @@ static bool allocate_queues(struct snd_endpoint *ep)
 	ep->inline_memory = malloc(requests * ep->inline_size + 1);
 	ep->receives = calloc(receives, sizeof *ep->receives);
 	ep->receive_entries = calloc(receives * ep->max_receive_sge, sizeof *ep->receive_entries);
+	if ((ep->slow & SND_SLOW_CHECKS) != 0 && (ep->sums = calloc(requests, sizeof *ep->sums)) == NULL)
+		return false;
 	if (ep->requests == NULL || ep->request_entries == NULL || ep->inline_memory == NULL || ep->receives == NULL || ep->receive_entries == NULL)
 		return false;
 	for (size_t i = 0; i < requests; i++) {
@@ -64,6 +66,7 @@ static void free_queues(struct snd_endpoint *ep)
 	free(ep->inline_memory);
 	free(ep->receives);
 	free(ep->receive_entries);
+	free(ep->sums);
 }
 
 /* make_shared_qp allocates the shared queue-pair state, followed by the outbound ring and the receive descriptors. */
@@ -116,7 +119,7 @@ static snd_status check_config(struct snd_adapter *a, snd_endpoint_config *c, co
 		c->receive_depth = 1; /* for the one that a message has taken */
 		c->max_receive_sge = c->srq->max_sge;
 	}
-	snd_status s = snd_check_reserved(c, op);
+	snd_status s = snd_check_switch(c->check_payloads, "check_payloads", op);
 	if (s == SND_SUCCESS)
 		s = limit(&c->receive_depth, SND_DEFAULT_QUEUE_DEPTH, SND_MAX_QUEUE_DEPTH, "receive_depth", op);
 	if (s == SND_SUCCESS)
@@ -151,6 +154,8 @@ snd_status snd_endpoint_create(snd_adapter *adapter, const snd_endpoint_config *
 	ep->adapter_number = adapter->number;
 	ep->number = ++f->endpoints_created;
 	ep->requester_copies = !f->target;
+	if (f->check_payloads || c.check_payloads != 0)
+		ep->slow |= SND_SLOW_CHECKS;
 	ep->initiator_cq = c.initiator_cq;
 	ep->receive_cq = c.receive_cq;
 	ep->initiator_depth = c.initiator_depth;
@@ -268,7 +273,7 @@ snd_status snd_endpoint_error(snd_endpoint *endpoint)
 {
 	SND_KEEP_ERRNO;
 	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, "error of endpoint");
-	if (endpoint->overrun)
+	if (snd_has_overrun(endpoint))
 		snd_progress(endpoint);
 	snd_status s = SND_SUCCESS;
 	if (endpoint->state != SND_QP_CONNECTED && endpoint->cause != SND_SUCCESS)

@@ -93,7 +93,7 @@ snd_status snd_post_receive(struct snd_endpoint *ep, uint64_t context, const snd
 	const char *op = "receive";
 	if (snd_unlikely(ep->srq != NULL))
 		return snd_fail(SND_INVALID_DEVICE_REQUEST, "%s: the endpoint takes its receives from a shared receive queue: post to that queue", op);
-	if (snd_unlikely(ep->overrun))
+	if (snd_unlikely(ep->slow != 0) && snd_has_overrun(ep))
 		return snd_fail(SND_INTERNAL_ERROR, "%s: a completion queue of the endpoint overran and lost results", op);
 	struct snd_receive *r = snd_receive_at(ep, ep->rposted);
 	if (snd_unlikely(ep->rposted - ep->receive_slots.freed >= ep->receive_depth)) {

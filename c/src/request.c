@@ -7,6 +7,7 @@
 #include "cq.h"
 #include "error.h"
 #include "guard.h"
+#include "integrity.h"
 
 const char *snd_request_name(const struct snd_send_request *r)
 {
@@ -62,7 +63,8 @@ void snd_set_operand(struct snd_send_request *r, struct snd_operand *o, const st
 
 uint32_t snd_entry_flags(const struct snd_send_request *r)
 {
-	return (r->invalidate ? SNDL_FLAG_INVALIDATE : 0) | ((r->flags & SND_SOLICIT_EVENT) ? SNDL_FLAG_SOLICITED : 0);
+	return (r->invalidate ? SNDL_FLAG_INVALIDATE : 0) | ((r->flags & SND_SOLICIT_EVENT) ? SNDL_FLAG_SOLICITED : 0) |
+		(r->sum != NULL ? SNDL_FLAG_HASHED : 0);
 }
 
 /* snd_enqueue_pushed queues a request for the entry that the fast path has just pushed. It completes when the
@@ -151,6 +153,8 @@ static enum snd_outcome push_write_in_entry(struct snd_endpoint *ep, struct snd_
 		return SND_EXECUTED;
 	words[0] = header_of(SNDL_KIND_WRITE_IN_ENTRY, SNDL_FLAG_FIRST | SNDL_FLAG_LAST | SNDL_FLAG_ACK_REQUEST | snd_entry_flags(r), r->total, r->remote_token);
 	words[1] = r->remote_address;
+	if (r->sum != NULL)
+		words[SNDL_HASH_WORD] = snd_hash_word(r);
 	snd_push_entry(ep, r, words);
 	snd_ring_peer(ep->object.fabric, &ep->conn->peer);
 	return SND_EXECUTED;
@@ -230,7 +234,7 @@ enum snd_outcome snd_send_fragments(struct snd_endpoint *ep, struct snd_send_req
 	struct snd_connection *c = ep->conn;
 	const bool read = r->kind == SND_REQUEST_READ;
 	r->needs_ack = true;
-	if (r->kind == SND_REQUEST_WRITE && r->total <= SNDL_MAX_WRITE_IN_ENTRY)
+	if (r->kind == SND_REQUEST_WRITE && r->total <= snd_room(r))
 		return push_write_in_entry(ep, r);
 	for (;;) {
 		if (r->bounce_index >= 0) {
@@ -242,7 +246,7 @@ enum snd_outcome snd_send_fragments(struct snd_endpoint *ep, struct snd_send_req
 			return SND_EXECUTED;
 		if (*budget == 0)
 			return SND_PARTIAL;
-		if (read && r->transferred == 0 && has_reads_in_flight(c, ep->read_limit))
+		if (read && r->transferred == 0 && (has_reads_in_flight(c, ep->read_limit) || (r->sum != NULL && !snd_take_read_place(ep, r))))
 			return SND_BLOCKED;
 		struct snd_entry e = snd_entry_at(r->entries, r->count, r->transferred);
 		struct snd_operand local;
@@ -265,7 +269,7 @@ enum snd_outcome snd_send_fragments(struct snd_endpoint *ep, struct snd_send_req
 			(r->transferred + n == r->total ? SNDL_FLAG_LAST : 0);
 		uint32_t kind = read ? SNDL_KIND_READ_FRAGMENT : r->kind == SND_REQUEST_WRITE ? SNDL_KIND_WRITE_FRAGMENT : SNDL_KIND_SEND_FRAGMENT;
 		const uint64_t words[7] = {header_of(kind, flags, 0, r->remote_token), e.address, (uint64_t)e.length | (uint64_t)e.token << 32,
-			r->remote_address + r->transferred, r->total};
+			r->remote_address + r->transferred, r->total, 0, snd_hash_word(r)};
 		snd_push_entry(ep, r, words);
 		if (r->transferred == 0 && r->kind == SND_REQUEST_SEND)
 			snd_credit_take_receive(&c->credit);
@@ -290,7 +294,7 @@ static enum snd_outcome copy_one_sided(struct snd_endpoint *ep, struct snd_send_
 	const bool write = r->kind == SND_REQUEST_WRITE;
 	struct snd_operand local, remote = {.token = r->remote_token, .rights = SNDL_RIGHT_REMOTE | (write ? SNDL_RIGHT_WRITE : SNDL_RIGHT_READ),
 		.peers = true, .bind = &r->remote_bind, .address = r->remote_address};
-	if (r->transferred == 0 && (r->count > 1 || r->total > *budget)) {
+	if (r->transferred == 0 && (r->count > 1 || r->total > *budget || r->sum != NULL)) {
 		/* The whole range is checked before the first byte is copied. */
 		enum snd_fault f = snd_check_operand(ep, &remote, r->total);
 		if (f == SND_FAULT_DISCONNECTED)
@@ -306,10 +310,8 @@ static enum snd_outcome copy_one_sided(struct snd_endpoint *ep, struct snd_send_
 		enum snd_fault local_fault, remote_fault;
 		snd_set_operand(r, &local, &e, write ? SNDL_RIGHT_READ : SNDL_RIGHT_WRITE);
 		remote.address = r->remote_address + r->transferred;
-		if (write)
-			snd_copy(ep, &remote, &local, n, &remote_fault, &local_fault);
-		else
-			snd_copy(ep, &local, &remote, n, &local_fault, &remote_fault);
+		const bool matches = write ? snd_copy_request(ep, r, &remote, &local, n, &remote_fault, &local_fault)
+			: snd_copy_request(ep, r, &local, &remote, n, &local_fault, &remote_fault);
 		if (remote_fault == SND_FAULT_DISCONNECTED)
 			return SND_BLOCKED; /* the next check of the connection notices the end too */
 		if (remote_fault == SND_FAULT_UNREACHABLE && r->transferred == 0) {
@@ -320,6 +322,8 @@ static enum snd_outcome copy_one_sided(struct snd_endpoint *ep, struct snd_send_
 			return reject_remote(ep, r, remote_fault);
 		if (local_fault != SND_NO_FAULT)
 			return snd_reject_local(ep, r, &e, local_fault);
+		if (!matches)
+			return snd_reject_hash(ep, r);
 		r->transferred += n;
 		*budget -= n;
 	}
@@ -332,6 +336,8 @@ static enum snd_outcome execute(struct snd_endpoint *ep, struct snd_send_request
 {
 	if ((r->flags & SND_READ_FENCE) != 0 && has_reads_in_flight(ep->conn, 1))
 		return SND_BLOCKED;
+	if (!snd_hash_late(ep, r))
+		return SND_EXECUTED;
 	if (r->draining)
 		return snd_execute_invalidate(ep, r);
 	switch (r->kind) {
@@ -376,6 +382,8 @@ void snd_drop_request(struct snd_send_request *r)
 /* snd_complete_request adds the result of a finished request to the completion queue. */
 void snd_complete_request(struct snd_endpoint *ep, struct snd_send_request *r)
 {
+	if (r->sum != NULL && r->kind == SND_REQUEST_READ && r->status == SND_SUCCESS)
+		snd_check_read(ep, r);
 	if (r->object != NULL)
 		snd_unreference(r->object);
 	if (r->status == SND_SUCCESS && (r->flags & SND_SILENT_SUCCESS) != 0) {
@@ -398,8 +406,8 @@ static bool complete_requests(struct snd_endpoint *ep)
 			snd_finish(r, SND_SUCCESS);
 		}
 		ep->completed++;
-		bool failed = r->status != SND_SUCCESS && !r->must_cancel;
 		snd_complete_request(ep, r);
+		bool failed = r->status != SND_SUCCESS && !r->must_cancel;
 		progressed = true;
 		if (failed) {
 			snd_terminate(ep, SND_UNSUCCESSFUL, "a request has failed"); /* its cause is set already */

@@ -3,6 +3,7 @@
 
 #include "error.h"
 #include "guard.h"
+#include "integrity.h"
 
 bool snd_has_receive(struct snd_connection *c)
 {
@@ -108,12 +109,14 @@ static enum snd_outcome push_send_in_entry(struct snd_endpoint *ep, struct snd_s
 		return SND_EXECUTED;
 	uint32_t flags = SNDL_FLAG_FIRST | SNDL_FLAG_LAST | snd_entry_flags(r);
 	/* Unless the next receive can certainly hold the message, only the peer knows whether it did. */
-	if (r->invalidate || r->needs_ack || !snd_credit_fits(&c->credit, c->out.next, r->total)) {
+	if (r->invalidate || r->sum != NULL || r->needs_ack || !snd_credit_fits(&c->credit, c->out.next, r->total)) {
 		r->needs_ack = true;
 		flags |= SNDL_FLAG_ACK_REQUEST;
 	}
 	words[0] = SNDL_KIND_SEND_IN_ENTRY | (uint64_t)flags << SNDL_ENTRY_FLAGS_SHIFT | r->total << SNDL_ENTRY_LENGTH_SHIFT |
 		(uint64_t)r->remote_token << SNDL_ENTRY_TOKEN_SHIFT;
+	if (r->sum != NULL)
+		words[SNDL_HASH_WORD] = snd_hash_word(r);
 	snd_push_entry(ep, r, words);
 	c->credit.slow_payload_end = r->end_entry;
 	snd_credit_take_receive(&c->credit);
@@ -178,8 +181,9 @@ enum snd_outcome snd_execute_send(struct snd_endpoint *ep, struct snd_send_reque
 		}
 		snd_cancel_wakeup(ep);
 		r->has_receive = true;
-		/* The message must not overtake entries that the peer has yet to copy. */
-		r->responder_copies = r->invalidate || ep->object.fabric->target || snd_must_not_overtake(c);
+		/* The message must not overtake entries that the peer has yet to copy. A later message could change the
+		 * bytes of a hashed one before the peer has checked them. */
+		r->responder_copies = r->invalidate || r->sum != NULL || ep->object.fabric->target || snd_must_not_overtake(c);
 		if (r->total > SNDL_MAX_SEND_IN_ENTRY && !r->responder_copies) {
 			next_receive(ep);
 			if (r->total > ep->remote_capacity) {
@@ -191,7 +195,7 @@ enum snd_outcome snd_execute_send(struct snd_endpoint *ep, struct snd_send_reque
 			r->responder_copies = needs_peer_copy(ep);
 		}
 	}
-	if (r->total <= SNDL_MAX_SEND_IN_ENTRY)
+	if (r->total <= snd_room(r))
 		return push_send_in_entry(ep, r);
 	if (r->responder_copies)
 		return snd_send_fragments(ep, r, budget);

@@ -5,6 +5,7 @@
 
 #include "cq.h"
 #include "guard.h"
+#include "integrity.h"
 
 #define PLAIN_SEND (SNDL_KIND_SEND_IN_ENTRY | (uint64_t)(SNDL_FLAG_FIRST | SNDL_FLAG_LAST) << SNDL_ENTRY_FLAGS_SHIFT)
 #define PLAIN_WRITE (SNDL_KIND_WRITE_IN_ENTRY | (uint64_t)(SNDL_FLAG_FIRST | SNDL_FLAG_LAST | SNDL_FLAG_ACK_REQUEST) << SNDL_ENTRY_FLAGS_SHIFT)
@@ -89,15 +90,17 @@ bool snd_decode_entry(struct snd_endpoint *ep, const struct snd_slot *slot)
 	ep->remote_bind = 0;
 	if (ep->in_entry.flags & SNDL_FLAG_FIRST)
 		ep->local_bind = 0;
-	uint32_t length = ep->in_entry.payload_length;
+	const bool hashed = (ep->in_entry.flags & SNDL_FLAG_HASHED) != 0;
+	ep->in_entry.hash = hashed ? w[SNDL_HASH_WORD] : 0;
+	uint32_t length = ep->in_entry.payload_length, less = hashed ? SNDL_HASH_SIZE : 0;
 	switch (ep->in_entry.kind) {
 	case SNDL_KIND_SEND_IN_ENTRY:
-		if (length > SNDL_MAX_SEND_IN_ENTRY)
+		if (length > SNDL_MAX_SEND_IN_ENTRY - less)
 			return false;
 		memcpy(ep->in_entry.payload, w + 1, length);
 		return true;
 	case SNDL_KIND_WRITE_IN_ENTRY:
-		if (length > SNDL_MAX_WRITE_IN_ENTRY)
+		if (length > SNDL_MAX_WRITE_IN_ENTRY - less)
 			return false;
 		ep->in_entry.receiver_address = w[1];
 		memcpy(ep->in_entry.payload, w + 2, length);
@@ -137,8 +140,7 @@ static enum snd_outcome protocol_error(struct snd_endpoint *ep, const char *what
 	return SND_EXECUTED;
 }
 
-/* fail_serving fails the connection because of the entry being served. status is that of the peer's request. */
-static void fail_serving(struct snd_endpoint *ep, snd_status status, snd_status cause, const char *why)
+void snd_fail_serving(struct snd_endpoint *ep, snd_status status, snd_status cause, const char *why)
 {
 	struct snd_consumer *in = &ep->conn->in;
 	snd_release_slots(in);
@@ -153,7 +155,7 @@ static void fail_serving(struct snd_endpoint *ep, snd_status status, snd_status 
 static enum snd_outcome fail_too_long(struct snd_endpoint *ep, struct snd_receive *r)
 {
 	snd_complete_receive(ep, r, SND_BUFFER_OVERFLOW, 0, 0);
-	fail_serving(ep, SND_REMOTE_ERROR, SND_BUFFER_OVERFLOW, "a message is longer than its receive: post larger receives");
+	snd_fail_serving(ep, SND_REMOTE_ERROR, SND_BUFFER_OVERFLOW, "a message is longer than its receive: post larger receives");
 	return SND_EXECUTED;
 }
 
@@ -171,13 +173,13 @@ bool snd_fill_receive(struct snd_endpoint *ep, struct snd_receive *r, uint64_t a
 		snd_copy(ep, &sink, source, part, &local, &remote);
 		if (local != SND_NO_FAULT) {
 			snd_complete_receive(ep, r, SND_ACCESS_VIOLATION, 0, 0);
-			fail_serving(ep, SND_REMOTE_ERROR, SND_ACCESS_VIOLATION, snd_fault_text(local));
+			snd_fail_serving(ep, SND_REMOTE_ERROR, SND_ACCESS_VIOLATION, snd_fault_text(local));
 			return false;
 		}
 		if (remote == SND_FAULT_DISCONNECTED)
 			return false; /* the next check of the connection notices the end too */
 		if (remote != SND_NO_FAULT) {
-			fail_serving(ep, SND_ACCESS_VIOLATION, SND_REMOTE_ERROR, "the sender's memory cannot be read");
+			snd_fail_serving(ep, SND_ACCESS_VIOLATION, SND_REMOTE_ERROR, "the sender's memory cannot be read");
 			return false;
 		}
 		if (source->memory != NULL)
@@ -193,7 +195,7 @@ bool snd_fill_receive(struct snd_endpoint *ep, struct snd_receive *r, uint64_t a
 static enum snd_outcome fail_invalidate(struct snd_endpoint *ep, struct snd_receive *r)
 {
 	snd_complete_receive(ep, r, SND_INVALID_DEVICE_REQUEST, 0, 0);
-	fail_serving(ep, SND_REMOTE_ERROR, SND_INVALID_DEVICE_REQUEST, "the peer asked to invalidate a token that names no bound window of this endpoint");
+	snd_fail_serving(ep, SND_REMOTE_ERROR, SND_INVALID_DEVICE_REQUEST, "the peer asked to invalidate a token that names no bound window of this endpoint");
 	return SND_EXECUTED;
 }
 
@@ -201,6 +203,8 @@ static enum snd_outcome fail_invalidate(struct snd_endpoint *ep, struct snd_rece
  * takes the result, no copy uses the token. */
 static enum snd_outcome finish_send(struct snd_endpoint *ep, struct snd_receive *r, uint64_t total)
 {
+	if ((ep->in_entry.flags & SNDL_FLAG_HASHED) != 0 && ep->invalidating == NULL && !snd_check_message(ep, r, total))
+		return SND_EXECUTED;
 	if ((ep->in_entry.flags & SNDL_FLAG_INVALIDATE) == 0) {
 		snd_complete_receive(ep, r, SND_SUCCESS, total, 0);
 		return SND_EXECUTED;
@@ -280,7 +284,7 @@ static void refuse_access(struct snd_endpoint *ep, const struct snd_operand *o, 
 	snprintf(why, sizeof why, "the peer was refused a %s of %" PRIu64 " bytes at %#" PRIx64 " %swith token(...%02x): %s",
 		ep->in_entry.kind == SNDL_KIND_READ_FRAGMENT ? "read" : "write", n, o->address,
 		o->peers ? "of its own memory " : "", o->token & 0xff, snd_fault_text(f));
-	fail_serving(ep, SND_ACCESS_VIOLATION, SND_CONNECTION_ABORTED, why);
+	snd_fail_serving(ep, SND_ACCESS_VIOLATION, SND_CONNECTION_ABORTED, why);
 }
 
 /* serve_fragment runs a fragment of the peer's Read or Write on local memory. */
@@ -294,7 +298,7 @@ static enum snd_outcome serve_fragment(struct snd_endpoint *ep, uint64_t *budget
 	uint64_t whole = length;
 	if ((ep->in_entry.flags & SNDL_FLAG_FIRST) != 0 && ep->in_entry.request_length > whole)
 		whole = ep->in_entry.request_length;
-	if (ep->in_entry.copied == 0 && whole > (length < *budget ? length : *budget)) {
+	if (ep->in_entry.copied == 0 && (whole > (length < *budget ? length : *budget) || (ep->in_entry.flags & SNDL_FLAG_HASHED) != 0)) {
 		enum snd_fault f = snd_check_operand(ep, &local, whole);
 		if (f != SND_NO_FAULT) {
 			refuse_access(ep, &local, whole, f);
@@ -309,11 +313,15 @@ static enum snd_outcome serve_fragment(struct snd_endpoint *ep, uint64_t *budget
 		struct snd_operand remote = {.token = ep->in_entry.sender_token, .rights = SNDL_RIGHT_LOCAL | (read ? SNDL_RIGHT_WRITE : SNDL_RIGHT_READ),
 			.address = ep->in_entry.sender_address + ep->in_entry.copied, .peers = true, .bind = &ep->remote_bind};
 		enum snd_fault here, there;
-		snd_copy(ep, read ? &remote : &local, read ? &local : &remote, n, read ? &there : &here, read ? &here : &there);
+		const bool matches = snd_copy_served(ep, read ? &remote : &local, read ? &local : &remote, n, read ? &there : &here, read ? &here : &there);
 		if (there == SND_FAULT_DISCONNECTED)
 			return SND_BLOCKED;
 		if (here != SND_NO_FAULT || there != SND_NO_FAULT) {
 			refuse_access(ep, here != SND_NO_FAULT ? &local : &remote, length, here != SND_NO_FAULT ? here : there);
+			return SND_EXECUTED;
+		}
+		if (!matches) {
+			snd_fail_hash(ep, ep->in_entry.request_length);
 			return SND_EXECUTED;
 		}
 		ep->in_entry.copied += n;
@@ -327,6 +335,10 @@ static enum snd_outcome serve_write_in_entry(struct snd_endpoint *ep)
 	struct snd_operand source = {.memory = ep->in_entry.payload}, sink = {.token = ep->in_entry.token,
 		.rights = SNDL_RIGHT_REMOTE | SNDL_RIGHT_WRITE, .address = ep->in_entry.receiver_address, .endpoint = ep->number};
 	enum snd_fault sink_fault, source_fault;
+	if ((ep->in_entry.flags & SNDL_FLAG_HASHED) != 0 && snd_xxh64(ep->in_entry.payload, ep->in_entry.payload_length) != ep->in_entry.hash) {
+		snd_fail_hash(ep, ep->in_entry.payload_length);
+		return SND_EXECUTED;
+	}
 	if (!snd_copy(ep, &sink, &source, ep->in_entry.payload_length, &sink_fault, &source_fault))
 		refuse_access(ep, &sink, ep->in_entry.payload_length, sink_fault); /* the payload is in the entry, so only the sink can fail */
 	return SND_EXECUTED;

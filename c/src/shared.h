@@ -136,7 +136,8 @@ struct snd_shared_qp {
 	snd_word released;
 	snd_word fault;
 	snd_half fault_status;
-	char pad2[108];
+	char pad2[44];
+	snd_word read_hashes[8];
 	snd_word posted;
 	snd_word small_receives_end;
 	snd_word small_receive_bytes;

@@ -59,7 +59,7 @@ static void read_fault(struct snd_connection *c)
 	c->fault.read = true;
 	c->fault.entry = snd_acquire(&c->peer_qp->fault); /* ORDER fault: after the abort, before which it was stored */
 	c->fault.status = snd_relaxed32(&c->peer_qp->fault_status);
-	if (c->fault.status != SND_REMOTE_ERROR && c->fault.status != SND_ACCESS_VIOLATION)
+	if (c->fault.status != SND_REMOTE_ERROR && c->fault.status != SND_ACCESS_VIOLATION && c->fault.status != SND_DATA_CHECKSUM_ERROR)
 		c->fault.status = SND_INTERNAL_ERROR; /* no correct peer stores another status */
 }
 
@@ -133,8 +133,8 @@ static void complete_blamed(struct snd_endpoint *ep)
 		struct snd_send_request *r = snd_request_at(ep, ep->completed);
 		if (!settle(ep, r))
 			return;
-		snd_status s = r->status;
 		snd_complete_request(ep, r);
+		snd_status s = r->status;
 		ep->completed++;
 		if ((int64_t)(ep->completed - ep->next) > 0)
 			ep->next = ep->completed;

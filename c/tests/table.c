@@ -302,7 +302,7 @@ static void test_others(void)
 	CHECK(snd_fabric_create(0, 1000, NULL, &f) == SND_INVALID_PARAMETER && snd_fabric_create(0, UINT64_MAX, NULL, &f) == SND_INVALID_PARAMETER);
 	CHECK(snd_fabric_create(0, 0, &(snd_fabric_options){.progress = (snd_progress_model)7}, &f) == SND_INVALID_PARAMETER);
 	CHECK(snd_fabric_create(0, 0, &(snd_fabric_options){.disconnect_timeout = -7}, &f) == SND_INVALID_PARAMETER);
-	CHECK(snd_fabric_create(0, 0, &(snd_fabric_options){.reserved = 1}, &f) == SND_INVALID_PARAMETER);
+	CHECK(snd_fabric_create(0, 0, &(snd_fabric_options){.check_payloads = 2}, &f) == SND_INVALID_PARAMETER);
 	CHECK(snd_fabric_attach(-1, 0, NULL, &f) != SND_SUCCESS && snd_fabric_attach(0, 0, NULL, &f) != SND_SUCCESS && f == NULL);
 	CHECK(snd_fabric_attach(snd_fabric_descriptor(fabric), 7, NULL, &f) == SND_INVALID_PARAMETER);
 	CHECK(snd_fabric_open(NULL, 0, 0, -1, NULL, &f) == SND_INVALID_PARAMETER && snd_fabric_open("a b", 0, 0, -1, NULL, &f) == SND_INVALID_PARAMETER);
@@ -321,7 +321,7 @@ static void test_others(void)
 	snd_window_descriptor_decode(NULL, NULL);
 	CHECK(snd_srq_create(adapter, &(snd_srq_config){.threshold = 100}, (snd_srq **)&out) == SND_INVALID_PARAMETER && out == NULL);
 	CHECK(snd_srq_create(adapter, &(snd_srq_config){.reserved = 1}, (snd_srq **)&out) == SND_INVALID_PARAMETER && out == NULL);
-	CHECK(snd_endpoint_create(adapter, &(snd_endpoint_config){.receive_cq = cq, .initiator_cq = cq, .reserved = 1}, (snd_endpoint **)&out) == SND_INVALID_PARAMETER && out == NULL);
+	CHECK(snd_endpoint_create(adapter, &(snd_endpoint_config){.receive_cq = cq, .initiator_cq = cq, .check_payloads = 2}, (snd_endpoint **)&out) == SND_INVALID_PARAMETER && out == NULL);
 	CHECK(snd_connector_connect(connector, endpoint, snd_fabric_address(fabric), &(snd_connect_params){.reserved = 1}, 0) == SND_INVALID_PARAMETER);
 	CHECK(snd_srq_modify(srq, 1 << 20, 0) == SND_INVALID_PARAMETER && snd_srq_notify(srq, 0) == SND_IO_TIMEOUT);
 	CHECK(strcmp(snd_status_name(12345), "unknown status") == 0 && snd_version()[0] != 0);

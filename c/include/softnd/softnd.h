@@ -86,6 +86,7 @@ typedef uint32_t snd_status;
 #define SND_HOST_UNREACHABLE ((snd_status)0xC000023D)
 #define SND_CONNECTION_ABORTED ((snd_status)0xC0000241)
 #define SND_DEVICE_REMOVED ((snd_status)0xC00002B6)
+#define SND_DATA_CHECKSUM_ERROR ((snd_status)0xC0000470)
 
 /* snd_status_name returns the name of a status, such as "access violation". It never returns NULL. */
 SND_API const char *snd_status_name(snd_status status);
@@ -139,7 +140,7 @@ typedef struct snd_fabric_options {
 	snd_threading threading;
 	snd_progress_model progress;
 	snd_executor executor;
-	uint32_t reserved;
+	uint32_t check_payloads; /* 1: all endpoints have check_payloads */
 	int64_t receive_timeout; /* of a Send without a Receive; 0: 2 s, SND_FOREVER, SND_RECEIVE_TIMEOUT_AT_ONCE */
 	int64_t disconnect_timeout; /* 0: 2 s */
 } snd_fabric_options;
@@ -399,7 +400,7 @@ typedef struct snd_endpoint_config {
 	uint32_t max_receive_sge; /* default 4, at most 16 */
 	uint32_t max_initiator_sge; /* default 4, at most 16 */
 	uint32_t inline_size; /* bytes of a request with SND_INLINE: default 0, at most 1024 */
-	uint32_t reserved;
+	uint32_t check_payloads; /* 1: Sends, Writes and Reads carry a hash; changed data ends in SND_DATA_CHECKSUM_ERROR */
 } snd_endpoint_config;
 
 /* snd_endpoint_create makes an endpoint that is not connected. */

@@ -10,13 +10,13 @@ LIMIT = c.c_int64(30_000_000_000)
 
 
 class Options(c.Structure):
-    _fields_ = [("threading", c.c_int), ("progress", c.c_int), ("executor", c.c_int), ("reserved", c.c_uint32),
+    _fields_ = [("threading", c.c_int), ("progress", c.c_int), ("executor", c.c_int), ("check_payloads", c.c_uint32),
                 ("receive_timeout", c.c_int64), ("disconnect_timeout", c.c_int64)]
 
 
 class Config(c.Structure):
     _fields_ = [("receive_cq", c.c_void_p), ("initiator_cq", c.c_void_p), ("srq", c.c_void_p), ("context", c.c_uint64)] + \
-               [(n, c.c_uint32) for n in ("receive_depth", "initiator_depth", "max_receive_sge", "max_initiator_sge", "inline_size", "reserved")]
+               [(n, c.c_uint32) for n in ("receive_depth", "initiator_depth", "max_receive_sge", "max_initiator_sge", "inline_size", "check_payloads")]
 
 
 class Descriptor(c.Structure):

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -51,10 +52,11 @@ type hosted struct {
 
 func (h hosted) Close() error { return errors.Join(h.Provider.Close(), h.member.Leave()) }
 
-// open opens a provider in a language.
+// open opens a provider in a language, with an executor. After checked, it checks payloads.
 func open(arena *shm.Arena, language, executor string) (nd.Provider, error) {
+	executor, isChecked := strings.CutSuffix(executor, checked)
 	if language == "C" {
-		return Open(int(arena.File().Fd()), Options{Target: executor == "target", Receive: timeout, Disconnect: timeout})
+		return Open(int(arena.File().Fd()), Options{Target: executor == "target", CheckPayloads: isChecked, Receive: timeout, Disconnect: timeout})
 	}
 	member, err := arena.Join(shm.NoRank)
 	if err != nil {
@@ -64,9 +66,11 @@ func open(arena *shm.Arena, language, executor string) (nd.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := goside.New(member, goside.Options{Executor: e, ReceiveTimeout: timeout})
+	p, err := goside.New(member, goside.Options{Executor: e, CheckPayloads: isChecked, ReceiveTimeout: timeout})
 	return hosted{p, member}, err
 }
+
+const checked = " checked"
 
 // otherProcess is the stream to the other process.
 type otherProcess struct {
@@ -106,10 +110,12 @@ func spawn(t testing.TB, arena *shm.Arena, language, executor string) func() (io
 // pairings are the languages of the sides. With threads, the providers of a run alternate between the two.
 var pairings = [][2]string{{"C", "C"}, {"C", "Go"}, {"Go", "C"}}
 
+var executors = []string{"auto", "target"}
+
 // each runs f for each pairing, executor, kind of memory, in one process and in two.
-func each(t *testing.T, f func(t *testing.T, name string, cfg ndtest.Config)) {
+func each(t *testing.T, executors []string, f func(t *testing.T, name string, cfg ndtest.Config)) {
 	for _, pair := range pairings {
-		for _, executor := range []string{"auto", "target"} {
+		for _, executor := range executors {
 			for _, memory := range []string{"arena", "private"} {
 				for _, where := range []string{"threads", "processes"} {
 					if where == "threads" && pair[0] == "Go" {
@@ -150,7 +156,7 @@ func each(t *testing.T, f func(t *testing.T, name string, cfg ndtest.Config)) {
 func TestConformance(t *testing.T) {
 	var runs results
 	t.Cleanup(func() { runs.check(t) }) // after the runs, which are parallel
-	each(t, func(t *testing.T, name string, cfg ndtest.Config) { runs.add(name, ndtest.Run(t, cfg)) })
+	each(t, executors, func(t *testing.T, name string, cfg ndtest.Config) { runs.add(name, ndtest.Run(t, cfg)) })
 }
 
 // TestStress makes random requests, and compares results and memory with a model. NDC_SEED is the first seed, NDC_SEEDS
@@ -163,10 +169,15 @@ func TestStress(t *testing.T) {
 		return otherwise
 	}
 	first, seeds := number("NDC_SEED", 1), number("NDC_SEEDS", 1)
-	each(t, func(t *testing.T, _ string, cfg ndtest.Config) {
+	each(t, append(executors, "auto"+checked, "target"+checked), func(t *testing.T, _ string, cfg ndtest.Config) {
 		cfg.Watchdog = 2 * time.Minute
 		for seed := range seeds {
 			ndtest.Stress(t, cfg, uint64(first+seed), 20)
 		}
 	})
+}
+
+// TestChecksConform runs the suite where both sides check payloads.
+func TestChecksConform(t *testing.T) {
+	each(t, []string{"auto" + checked, "target" + checked}, func(t *testing.T, _ string, cfg ndtest.Config) { ndtest.Run(t, cfg) })
 }

@@ -24,6 +24,7 @@ type Provider struct {
 // Options are those of the fabric.
 type Options struct {
 	Target              bool
+	CheckPayloads       bool
 	Receive, Disconnect time.Duration // time-outs
 }
 
@@ -33,6 +34,9 @@ func Open(fd int, o Options) (*Provider, error) {
 		receive_timeout: C.int64_t(o.Receive), disconnect_timeout: C.int64_t(o.Disconnect)}
 	if o.Target {
 		c.executor = C.SND_EXECUTOR_TARGET
+	}
+	if o.CheckPayloads {
+		c.check_payloads = 1
 	}
 	p := new(Provider)
 	if err := status("attach fabric", func() C.snd_status { return C.snd_fabric_attach(C.int(fd), -1, &c, &p.fabric) }); err != nil {
@@ -224,6 +228,9 @@ func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 		max_receive_sge: C.uint32_t(cfg.MaxReceiveSGE), max_initiator_sge: C.uint32_t(cfg.MaxInitiatorSGE), inline_size: C.uint32_t(cfg.InlineSize)}
 	if sok {
 		c.srq = shared.c
+	}
+	if cfg.CheckPayloads {
+		c.check_payloads = 1
 	}
 	e := &endpoint{adapter: a, inline: cfg.InlineSize}
 	return e, status(op, func() C.snd_status { return C.snd_endpoint_create(a.c, &c, &e.c) })
