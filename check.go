@@ -13,14 +13,11 @@ import (
 
 // checkerFromEnvironment returns the options of the checker, nil if the environment does not ask for it.
 func checkerFromEnvironment() (*ndcheck.Options, error) {
-	switch v := os.Getenv(EnvCheck); v {
-	case "", "0":
-		return nil, nil
-	case "1":
-		return &ndcheck.Options{}, nil
-	default:
-		return nil, fmt.Errorf("%s: invalid value %q: want 0 or 1", EnvCheck, v)
+	on, err := readSwitch(EnvCheck)
+	if !on {
+		return nil, err
 	}
+	return &ndcheck.Options{}, nil
 }
 
 // shareJournal lets the checker use the journal of the launcher's job, if there is one. Without it, the checker knows

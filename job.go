@@ -36,7 +36,7 @@ import (
 )
 
 // Names of environment variables. ndrun sets the first five, EnvFaults, and EnvTerminal. Users set EnvExec,
-// EnvReceiveTimeout, EnvWeakOrder and EnvDebug.
+// EnvReceiveTimeout, EnvIntegrity, EnvWeakOrder and EnvDebug.
 const (
 	EnvRank    = bootstrap.EnvRank    // SOFTND_RANK: number of the rank, 0 to size-1
 	EnvSize    = bootstrap.EnvSize    // SOFTND_SIZE: number of ranks
@@ -60,6 +60,9 @@ const (
 
 	// EnvWeakOrder is the seed of a weak order, a number. See WithWeakOrder. ndrun --weak-order sets it too.
 	EnvWeakOrder = "SOFTND_WEAK_ORDER"
+
+	// EnvIntegrity is 1 if all endpoints check payloads. See WithIntegrity. ndrun --integrity sets it too.
+	EnvIntegrity = "SOFTND_INTEGRITY"
 
 	// EnvTerminal is 1 if ndrun forwards the rank's output, which is a pipe, to a terminal. ndrun then
 	// also shows lines that end with a carriage return.

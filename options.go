@@ -180,6 +180,27 @@ func WithWeakOrder(seed uint64) Option {
 	}
 }
 
+// WithIntegrity makes all endpoints of this rank check the payloads of their requests: see the field CheckPayloads of
+// [nd.EndpointConfig]. The page docs/integrity.md says which changes are found. The environment variable is [EnvIntegrity].
+func WithIntegrity() Option {
+	return func(s *settings) error {
+		s.provider.CheckPayloads = true
+		return nil
+	}
+}
+
+// readSwitch reads an environment variable that is 0 or 1.
+func readSwitch(name string) (bool, error) {
+	switch v := os.Getenv(name); v {
+	case "", "0":
+		return false, nil
+	case "1":
+		return true, nil
+	default:
+		return false, fmt.Errorf("%s: invalid value %q: want 0 or 1", name, v)
+	}
+}
+
 // readSettings applies the environment, and then the options.
 func readSettings(options []Option) (s settings, err error) {
 	s.exchange = defaultExchangeLimit
@@ -196,6 +217,9 @@ func readSettings(options []Option) (s settings, err error) {
 		}
 	}
 	if s.check, err = checkerFromEnvironment(); err != nil {
+		return s, err
+	}
+	if s.provider.CheckPayloads, err = readSwitch(EnvIntegrity); err != nil {
 		return s, err
 	}
 	if text := os.Getenv(EnvWeakOrder); text != "" {

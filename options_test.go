@@ -114,6 +114,28 @@ func TestWeakOrderReachesTheProvider(t *testing.T) {
 	}
 }
 
+func TestIntegrityReachesTheProvider(t *testing.T) {
+	for _, c := range []struct {
+		variable string
+		options  []Option
+		want     bool
+	}{
+		{"", nil, false},
+		{"0", nil, false},
+		{"1", nil, true},
+		{"0", []Option{WithIntegrity()}, true},
+	} {
+		t.Setenv(EnvIntegrity, c.variable)
+		if s, err := readSettings(c.options); err != nil || s.provider.CheckPayloads != c.want {
+			t.Errorf("%q: %v, %v, want %v", c.variable, s.provider.CheckPayloads, err, c.want)
+		}
+	}
+	t.Setenv(EnvIntegrity, "yes")
+	if _, err := readSettings(nil); err == nil || err.Error() != EnvIntegrity+`: invalid value "yes": want 0 or 1` {
+		t.Error(err)
+	}
+}
+
 func TestExecutorAndSpinBudgetReachTheProvider(t *testing.T) {
 	t.Setenv(EnvExec, "target")
 	for _, c := range []struct {

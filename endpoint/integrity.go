@@ -11,17 +11,18 @@ import (
 	"github.com/softnd/softnd/window"
 )
 
-// An endpoint that checks payloads gives each of its requests a hash, and the transfer fails with
+// An endpoint that checks payloads gives each of its requests a hash. The transfer fails with
 // nd.DataChecksumError if the bytes are not those that were hashed. docs/integrity.md says between which two
-// moments a change is found. slowBit keeps such an endpoint on the slow path, and wire.FlagHashed keeps its
-// entries from the fast path of the peer. So an endpoint without the checks does not pay for them.
+// moments a change is found.
 //
-//   - Send: the post hashes the message. The receiver hashes the filled receive before it completes.
-//   - Write: the post hashes the data. The executor hashes each byte that it stores, and stores the last
-//     bytes only if the hash agrees. It does not read the target memory back: a program may poll that
-//     memory and change it before the Write is complete.
-//   - Read: the executor hashes each byte that it stores. The requester hashes the filled buffers before
-//     the Read completes.
+// The post of a Send hashes the message. The receiver hashes the filled receive before it completes. The post of
+// a Write hashes the data. The executor hashes each byte that it stores, and stores the last bytes only if the
+// hash agrees. It does not read the target memory back: a program may poll that memory, and change it before the
+// Write is complete. The executor of a Read hashes each byte that it stores. The requester hashes the filled
+// buffers before the Read completes.
+//
+// slowBit keeps such an endpoint on the slow path. wire.FlagHashed keeps its entries from the fast path of the
+// peer. So an endpoint without the checks does not pay for them.
 
 // stagingSize is the number of bytes that are copied and hashed at a time. They fit into the nearest cache.
 const stagingSize = 16 << 10

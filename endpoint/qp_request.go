@@ -22,7 +22,7 @@ type request struct {
 	remoteAddress uint64
 	remoteToken   nd.Token              // remote token, or the token to invalidate at the peer
 	invalidate    bool                  // SendAndInvalidate
-	sum           *payloadSum           // nil = the payload is not checked, or no longer
+	sum           *payloadSum           // nil = the payload is not checked, or has been
 	binding       window.Prepared       // Bind and FastRegister
 	object        *window.Invalidatable // window or region to bind, register or invalidate
 

@@ -116,7 +116,7 @@ struct snd_send_request {
 	struct snd_binding binding;
 	struct snd_registration *registration; /* of a fast registration that is not executed */
 	struct snd_entry bounce_entry;
-	struct snd_payload_sum *sum; /* NULL = the payload is not checked, or no longer */
+	struct snd_payload_sum *sum; /* NULL = the payload is not checked, or has been */
 	int bounce_index; /* bounce buffer that receives the data of a Read; -1 = none */
 	bool invalidate;
 	bool must_cancel;

@@ -87,12 +87,22 @@ static snd_status read_receive_timeout(const char *text, snd_fabric_options *o, 
 	return SND_SUCCESS;
 }
 
+static snd_status read_integrity(const char *text, snd_fabric_options *o, const char *op)
+{
+	if (strcmp(text, "1") == 0)
+		o->check_payloads = 1;
+	else if (strcmp(text, "0") != 0)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_INTEGRITY: invalid value \"%s\": want 0 or 1", op, text);
+	return SND_SUCCESS;
+}
+
 static const struct setting {
 	const char *name;
 	snd_status (*read)(const char *text, snd_fabric_options *o, const char *op);
 } settings[] = {
 	{"SOFTND_EXEC", read_executor},
 	{"SOFTND_RECEIVE_TIMEOUT", read_receive_timeout},
+	{"SOFTND_INTEGRITY", read_integrity},
 };
 
 snd_status snd_apply_environment(snd_fabric_options *o, const char *op)

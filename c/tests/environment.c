@@ -33,6 +33,7 @@ static const struct {
 	{{{"SOFTND_RANK", "0"}, {"SOFTND_ARENA_FD", "x"}}, "SOFTND_ARENA_FD=\"x\" is not a descriptor number"},
 	{{{"SOFTND_RANK", "0"}, {"SOFTND_ARENA_FD", "0"}}, "did a wrapper close or replace it?"},
 	{{{"SOFTND_EXEC", "peer"}}, "SOFTND_EXEC: unknown executor \"peer\": want auto or target"},
+	{{{"SOFTND_INTEGRITY", "yes"}}, "SOFTND_INTEGRITY: invalid value \"yes\": want 0 or 1"},
 	{{{"SOFTND_RECEIVE_TIMEOUT", "500"}}, "SOFTND_RECEIVE_TIMEOUT: time-out \"500\": want a duration such as 500ms or 10s, 0, or unlimited"},
 	{{{"SOFTND_RECEIVE_TIMEOUT", "-1s"}}, "SOFTND_RECEIVE_TIMEOUT: receive time-out of -1s: want 0 or more"},
 };
@@ -213,7 +214,10 @@ static void test_durations(void)
 	CHECK(setenv("SOFTND_RECEIVE_TIMEOUT", "", 1) == 0 && setenv("SOFTND_EXEC", "", 1) == 0);
 	o = (snd_fabric_options){0};
 	OK(snd_apply_environment(&o, "test"));
-	CHECK(o.receive_timeout == 0 && o.executor == SND_EXECUTOR_AUTO);
+	CHECK(o.receive_timeout == 0 && o.executor == SND_EXECUTOR_AUTO && o.check_payloads == 0);
+	CHECK(setenv("SOFTND_INTEGRITY", "1", 1) == 0);
+	OK(snd_apply_environment(&o, "test"));
+	CHECK(o.check_payloads == 1);
 }
 
 int main(void)

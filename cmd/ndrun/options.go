@@ -47,6 +47,7 @@ func init() { // not at the declaration: printHelp, which it refers to, reads it
 			{"--faults", "FILE", "make the job fail on purpose, as FILE says (see docs/faults.md)", setFaults, ""},
 			{"--faults-seed", "N", "seed of the random faults (default: that of FILE, or a random one)", setFaultsSeed, ""},
 			{"--weak-order", "SEED", "delay and reorder requests as hardware may; SEED is a number, or random", setWeakOrder, "random"},
+			{"--integrity", "", "check the bytes of each transfer (see docs/integrity.md)", setIntegrity, ""},
 			{"--bind-to", "WHERE", "none (default), core, socket, or list:CPUS such as list:0,2-3", setBinding, "none core socket list:"},
 			{"--report-bindings", "", "report on which processors each rank may run", setReportBindings, ""},
 			{"--dry-run", "", "print what would be started as each rank, and exit", setDryRun, ""},

@@ -160,6 +160,9 @@ func setArenaSize(c *command, s string) error {
 	return nil
 }
 
+// setIntegrity sets the variable that the ranks read, behind what -genv may have set.
+func setIntegrity(c *command, _ string) error { return setGlobalEnv(c, softnd.EnvIntegrity+"=1") }
+
 // setWeakOrder also sets the variable that the ranks read, behind what -genv may have set.
 func setWeakOrder(c *command, s string) error {
 	seed, err := strconv.ParseUint(s, 0, 64)
