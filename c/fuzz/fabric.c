@@ -76,7 +76,8 @@ static void make_side(int rank)
 	memset(s->memory, CANARY, sizeof s->memory);
 	char text[2] = {(char)('0' + rank), 0};
 	setenv("SOFTND_RANK", text, 1);
-	snd_fabric_options o = {.executor = fuzz_byte(script) & 1 ? SND_EXECUTOR_TARGET : SND_EXECUTOR_AUTO, .receive_timeout = MILLISECOND, .disconnect_timeout = MILLISECOND};
+	const uint8_t mode = fuzz_byte(script);
+	snd_fabric_options o = {.executor = mode & 1 ? SND_EXECUTOR_TARGET : SND_EXECUTOR_AUTO, .check_payloads = mode >> 1 & 1, .receive_timeout = MILLISECOND, .disconnect_timeout = MILLISECOND};
 	EXPECT(snd_job_init(&o, 50 * MILLISECOND, &s->job) == SND_SUCCESS);
 	s->f = snd_job_fabric(s->job);
 	s->a = snd_job_adapter(s->job);

@@ -163,7 +163,7 @@ void forge(struct input *in)
 	struct snd_connection *c = ep->conn;
 	struct snd_slot *slot = &c->out.slots[c->out.next & c->out.mask];
 	uint64_t token = (uint32_t)known(in), length = fuzz_byte(in) & 63;
-	slot->words[0] = (which >> 2 & 7) | (uint64_t)(flags & 31) << SNDL_ENTRY_FLAGS_SHIFT | length << SNDL_ENTRY_LENGTH_SHIFT | token << SNDL_ENTRY_TOKEN_SHIFT;
+	slot->words[0] = (which >> 2 & 7) | (uint64_t)(flags & 63) << SNDL_ENTRY_FLAGS_SHIFT | length << SNDL_ENTRY_LENGTH_SHIFT | token << SNDL_ENTRY_TOKEN_SHIFT;
 	for (int i = 1; i < 7; i++)
 		slot->words[i] = which & 0x20 ? known(in) : value(in, slot->words[i]);
 	if (which & 0x40)

@@ -19,6 +19,7 @@ struct side {
 };
 static struct side a, b;
 static snd_listener *listener;
+static uint32_t check_payloads; /* of the endpoints that connect_members makes */
 
 static inline void open_members(snd_executor executor)
 {
@@ -55,8 +56,8 @@ static inline void connect_members(snd_srq *srq)
 	pthread_t thread;
 	OK(snd_cq_create(a.adapter, 64, &a.cq));
 	OK(snd_cq_create(b.adapter, 64, &b.cq));
-	OK(snd_endpoint_create(a.adapter, &(snd_endpoint_config){.receive_cq = a.cq, .initiator_cq = a.cq}, &a.ep));
-	OK(snd_endpoint_create(b.adapter, &(snd_endpoint_config){.receive_cq = b.cq, .initiator_cq = b.cq, .srq = srq}, &b.ep));
+	OK(snd_endpoint_create(a.adapter, &(snd_endpoint_config){.receive_cq = a.cq, .initiator_cq = a.cq, .check_payloads = check_payloads}, &a.ep));
+	OK(snd_endpoint_create(b.adapter, &(snd_endpoint_config){.receive_cq = b.cq, .initiator_cq = b.cq, .srq = srq, .check_payloads = check_payloads}, &b.ep));
 	OK(snd_listener_address(listener, &to));
 	OK(snd_connector_create(a.adapter, &a.connector));
 	CHECK(pthread_create(&thread, NULL, accept_one, NULL) == 0);

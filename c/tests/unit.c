@@ -20,6 +20,14 @@ static void test_hash(void)
 	CHECK(snd_xxh64(text, n) == SNDL_LAYOUT_HASH);
 	CHECK(snd_xxh64("", 0) == UINT64_C(0xef46db3751d8e999));
 	CHECK(snd_xxh64("abc", 3) == UINT64_C(0x44bc2cf5ad770999));
+	/* In parts of any size, the hash is the same. */
+	for (size_t part = 1; part < 100; part++) {
+		struct snd_hash h;
+		snd_hash_begin(&h);
+		for (size_t at = 0; at < n; at += part)
+			snd_hash_add(&h, text + at, part < n - at ? part : n - at);
+		CHECK(snd_hash_sum(&h) == SNDL_LAYOUT_HASH);
+	}
 }
 
 /* The examples of FIPS 180-4, and lengths around the padding. */
