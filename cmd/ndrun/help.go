@@ -13,9 +13,8 @@ const synopsis = "ndrun [option]... program [argument]... [: [option]... program
 type example struct{ line, does string }
 
 var examples = []example{
-	{"ndrun -n 4 ./heat -verify", "4 ranks of an executable or a Go package"},
+	{"ndrun -n 4 --timeout 10m ./heat -verify", "4 ranks of an executable or a Go package"},
 	{"ndrun -n 1 ./master : -n 3 ./worker", "rank 0 runs one program, ranks 1 to 3 another"},
-	{"ndrun -n 8 --timeout 10m --bind-to core ./heat", "stop after 10 minutes; bind each rank to a core"},
 }
 
 func printHelp(*command, string) error {
