@@ -16,6 +16,7 @@ type traces struct {
 	HeadCopied, TailSame bool
 	OldToken             nd.Status // of a Write with it, on another endpoint
 	Rebind               nd.Status // of the window, on another endpoint
+	Refused              uint64    // accesses, as the initiator counts them; the responder counts only those that it runs itself
 }
 
 // TestFaultInvalidateLooksLikeInvalidate compares the action invalidate with an Invalidate of the target at the same byte.
@@ -82,5 +83,6 @@ func tracesOf(t *testing.T, s setup, operation string, n, k int, rule faults.Rul
 	seen.Rebind = p.b.results(initiatorQueue, 1)[0].Status
 	p.a.must(order{Do: doWrite, Endpoint: other, Parts: mine(0, 8), Far: far})
 	seen.OldToken = p.a.results(initiatorQueue, 1)[0].Status
+	seen.Refused = p.a.local.endpoint(0).(*queuePair).Stats().AccessesRefused
 	return seen
 }

@@ -128,6 +128,15 @@ func TestDrawnRules(t *testing.T) {
 	if slices.Equal(drawn(2, 0), first) || slices.Equal(drawn(1, 1), first) {
 		t.Error("another seed, or another rank, draws the same numbers")
 	}
+	random := rule(func(r *Rule) { r.Threshold, r.Seed = 1<<62, 1 })
+	in, acted := New([]Rule{random, random}).For(0), map[int]bool{}
+	for range 100 {
+		f, _ := in.Next(write)
+		acted[f.Number] = true
+	}
+	if !acted[1] || !acted[2] {
+		t.Errorf("of two rules that are alike, %v have acted: the second draws the same numbers", acted)
+	}
 }
 
 // Decisions use private counters. A peer that overwrites those in the arena changes the report only.

@@ -1,0 +1,105 @@
+package endpoint
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/softnd/softnd/faults"
+	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/nd"
+)
+
+// unmatched checks that no rule of a side has matched an operation.
+func (p *party) unmatched() {
+	p.t.Helper()
+	for i := range p.local.plan.Rules() {
+		if n, _ := p.local.plan.Counts(i); n != 0 {
+			p.t.Errorf("rule %d of %s matched %d operations, want none", i+1, p.name, n)
+		}
+	}
+}
+
+// TestFaultOnlyAfterSuccess: a request that fails by itself has no phase complete.
+func TestFaultOnlyAfterSuccess(t *testing.T) {
+	rule := on("write", faults.Rule{Phase: "complete", Action: "fail", Status: nd.IOTimeout})
+	runEach(t, faultSetups(), func(t *testing.T, s setup) {
+		p := newFaultyPair(t, s, []faults.Rule{rule}, nil)
+		far := p.b.memory
+		far.Token++
+		p.a.must(order{Do: doWrite, Parts: mine(0, 100), Far: far})
+		p.a.expect(initiatorQueue, failure(nd.RequestWrite, 0, nd.AccessViolation))
+		p.a.unmatched()
+	})
+}
+
+// TestFaultOverrunMovesNothing: a rule that overruns the queue before a Write prevents the transfer.
+func TestFaultOverrunMovesNothing(t *testing.T) {
+	onFaulty(t, []faults.Rule{on("write", faults.Rule{Action: "overrun"})}, func(t *testing.T, p *pair) {
+		p.a.must(order{Do: doFillByte, Len: 8, N: 1})
+		p.b.must(order{Do: doFillByte, Len: 8, N: 7})
+		p.a.must(order{Do: doWrite, Parts: mine(0, 8), Far: p.b.memory})
+		p.ended(nd.InternalError)
+		if p.b.must(order{Do: doLongestRun, Len: 8, N: 7}).N != 8 {
+			t.Error("it has written")
+		}
+	})
+}
+
+// TestFaultCorruptsNoFailedRead: the sink of a Read that fails does not change.
+func TestFaultCorruptsNoFailedRead(t *testing.T) {
+	runEach(t, faultSetups(), func(t *testing.T, s setup) {
+		p := newFaultyPair(t, s, []faults.Rule{on("read", faults.Rule{Action: "corrupt"})}, nil)
+		p.a.must(order{Do: doFillByte, Len: 8, N: 7})
+		far := p.b.memory
+		far.Token++
+		p.a.must(order{Do: doRead, Parts: mine(0, 8), Far: far})
+		p.a.expect(initiatorQueue, failure(nd.RequestRead, 0, nd.AccessViolation))
+		if p.a.must(order{Do: doLongestRun, Len: 8, N: 7}).N != 8 {
+			t.Error("the sink has changed")
+		}
+	})
+}
+
+// TestFaultNeedsMessage: a Receive that fails because the message is too long has received none.
+func TestFaultNeedsMessage(t *testing.T) {
+	p := newFaultyPair(t, setup{}, nil, []faults.Rule{on("receive", faults.Rule{Action: "fail", Status: nd.IOTimeout})})
+	p.b.must(order{Do: doReceive, Parts: mine(0, 8)})
+	p.a.must(order{Do: doSend, Parts: mine(0, 1000)})
+	p.b.expect(receiveQueue, failure(nd.RequestReceive, 0, nd.BufferOverflow))
+	p.b.unmatched()
+}
+
+// TestFaultNeedsConnection: a call that fails because there is no connection meets no rule.
+func TestFaultNeedsConnection(t *testing.T) {
+	rule := faults.Rule{Operations: []string{"complete-connect", "accept", "disconnect"}, Action: "fail", Status: nd.IOTimeout}
+	p := newFaultyPair(t, setup{Unwired: true}, []faults.Rule{rule}, nil)
+	c, ep := p.a.local.connector(0), p.a.local.endpoint(0)
+	for what, err := range map[string]error{
+		"complete connect": c.CompleteConnect(t.Context()), "accept": c.Accept(t.Context(), ep, nd.ConnectParams{}), "disconnect": c.Disconnect(t.Context()),
+	} {
+		if s := nd.StatusOf(err); s == nd.Success || s == nd.IOTimeout {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	p.a.unmatched()
+}
+
+// TestFaultDelayOfCallIsCanceled: the context of a call ends its delay.
+func TestFaultDelayOfCallIsCanceled(t *testing.T) {
+	p := newFaultyPair(t, setup{Unwired: true}, []faults.Rule{on("create-window", faults.Rule{Action: "delay", Delay: time.Hour})}, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	result := make(chan error, 1)
+	go func() {
+		_, err := p.a.local.adapter.CreateMemoryWindow(ctx)
+		result <- err
+	}()
+	proctest.Eventually(t, "the delay begins", func() bool {
+		_, fired := p.a.local.plan.Counts(0)
+		return fired == 1
+	})
+	cancel()
+	if err := proctest.Receive(t, "the call returns", result); nd.StatusOf(err) != nd.Canceled {
+		t.Errorf("%v", err)
+	}
+}
