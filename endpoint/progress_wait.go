@@ -170,8 +170,8 @@ func (p *Provider) park(ctx context.Context, ready func() bool) error {
 			p.housekeeper.wakeIfQuiet()
 		}
 		done = done || ready()
-		if left == contended && (done || err != nil) {
-			p.engine.wake() // because this wait does not check again
+		if left != noProgress && (done || err != nil) {
+			p.engine.wake() // this wait does not check again, and a long transfer may be in progress
 		}
 		switch {
 		case done:
