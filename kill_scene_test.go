@@ -104,7 +104,7 @@ func TestKillPair(t *testing.T) {
 					k := startKillJob(t, 2, "auto", victim, roleBarriers, point.Name(), strconv.Itoa(1+r.IntN(50)))
 					k.mustAbort(victim)
 					k.diesAt(point)
-					k.mustReclaim()
+					k.mustReclaim().mustKeep(t)
 					k.close()
 				}
 			})
@@ -131,7 +131,7 @@ func TestKillIdle(t *testing.T) {
 				if err := proctest.Receive(t, "the observer returns", observed); err != nil {
 					t.Error(err)
 				}
-				k.mustReclaim()
+				k.mustReclaim().mustKeep(t)
 				k.close()
 			}
 		})
@@ -191,8 +191,9 @@ func TestStoppedIsNotDead(t *testing.T) {
 		failpoint.StateChanged, failpoint.DoorbellMarked, failpoint.RunClaimed, failpoint.DeathCounted} {
 		t.Run(point.Name(), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, uint64(i)))
-			k := startKillJob(t, killRanks, "auto", victimRank, roleDoomed, point.Name(), "1", string(failpoint.Stop), string(initiator), fmt.Sprint(r.Uint64()))
+			k := startKillJob(t, killRanks, "auto", victimRank, roleDoomed, doomed(initiator, r, point, 1, failpoint.Stop)...)
 			w := k.work(initiator, r)
+			w.meet(r)
 			k.victim.Expect("armed")
 			proctest.Watch(t, k.victim.PID()).AwaitState('T')
 			time.Sleep(2 * promised)
@@ -219,8 +220,9 @@ func TestStoppedIsNotDead(t *testing.T) {
 			var report killReport
 			w.mustEnd(hostclock.Now(), &report)
 			w.mustContinue()
-			k.mustReclaim()
+			heir := k.mustReclaim()
 			w.stop()
+			heir.mustKeep(t)
 			k.close()
 		})
 	}

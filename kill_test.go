@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softnd/softnd/endpoint"
 	"github.com/softnd/softnd/internal/failpoint"
 	"github.com/softnd/softnd/internal/hostclock"
 	"github.com/softnd/softnd/internal/proctest"
@@ -58,30 +57,36 @@ const (
 
 var roleDoomed = proctest.Role("doomed", playDoomed)
 
-// playDoomed is a rank that dies at a point.
+// playDoomed is a rank that dies at a point, or is killed. Its arguments are its role, a seed, and the value of
+// SOFTND_FAILPOINT that it arms when it works, or "".
 func playDoomed(s *proctest.Self) error {
-	point, ok := failpoint.Named(s.Args[0])
-	n, err1 := strconv.ParseInt(s.Args[1], 10, 64)
-	seed, err2 := strconv.ParseUint(s.Args[4], 10, 64)
-	if err := errors.Join(err1, err2); err != nil || !ok {
-		return fmt.Errorf("point %q: %w", s.Args[0], err)
+	seed, err := strconv.ParseUint(s.Args[1], 10, 64)
+	if err != nil {
+		return err
 	}
 	j, err := Init(s.Ctx)
 	if err != nil {
 		return err
 	}
 	random := func(i uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, i)) }
-	for i, l := range victimLinks(killRole(s.Args[3])) {
+	for i, l := range victimLinks(killRole(s.Args[0])) {
 		link := killLink{Rand: random(uint64(i)), job: j, peer: l.peer, posts: l.victimPosts}
 		go link.run(s.Ctx)
 	}
 	go honestMemory(s.Ctx, j, random(100), new(work))
-	go collect(s.Ctx, j)
+	go collect(s.Ctx, j, victimLag)
 	go joinAndLeave(s.Ctx, j)
-	failpoint.Arm(point, n, failpoint.Action(s.Args[2]))
+	if err := failpoint.ArmFrom(s.Args[2]); err != nil {
+		return err
+	}
 	s.Say("armed")
 	<-s.Ctx.Done()
-	return errors.New("the point was not reached")
+	return errors.New("nothing has killed this rank")
+}
+
+// doomed returns the arguments of playDoomed for a victim that reaches a point n times and then acts.
+func doomed(role killRole, r *rand.Rand, point failpoint.Point, n int, action failpoint.Action) []string {
+	return []string{string(role), fmt.Sprint(r.Uint64()), fmt.Sprintf("%s:%d:%s", point.Name(), n, action)}
 }
 
 // victimLink is a connection of the victim.
@@ -98,10 +103,16 @@ func victimLinks(r killRole) []victimLink {
 	return links
 }
 
-// collect makes collective calls until one fails.
-func collect(ctx context.Context, j *Job) (err error) {
+// victimLag makes the victim the last rank in some barriers, although the machine is slow.
+const victimLag = 20 * time.Millisecond
+
+// collect makes collective calls until one fails. Before one Barrier in four it waits for lag.
+func collect(ctx context.Context, j *Job, lag time.Duration) (err error) {
 	for i := 0; err == nil; i++ {
 		if _, err = j.Exchange(ctx, make([]byte, 1+i*100%killBlob)); err == nil {
+			if i%4 == 3 {
+				time.Sleep(lag)
+			}
 			err = j.Barrier(ctx)
 		}
 		time.Sleep(time.Millisecond)
@@ -129,11 +140,11 @@ type killReport struct {
 	cases     int
 	revoked   int64           // Invalidates that have succeeded
 	refused   int64           // requests that came too late for a window
-	latencies []time.Duration // from each death to the end of the last request or call of a survivor
+	latencies []time.Duration // from each signal to the end of the last request or call of a survivor
+	kernel    []time.Duration // from each signal to the end of the process
 }
 
 func (r *killReport) log(t *testing.T) {
-	slices.Sort(r.latencies)
 	late := 0
 	for _, d := range r.latencies {
 		if d > promised {
@@ -145,9 +156,19 @@ func (r *killReport) log(t *testing.T) {
 		if n >= 100 && (r.revoked == 0 || r.refused == 0) {
 			t.Error("no request tries a window after its Invalidate")
 		}
-		t.Logf("%d deaths; all work of the survivors had ended after %v at most, 99%% after %v, half after %v; later than %v: %d",
-			r.cases, r.latencies[n-1], r.latencies[n*99/100], r.latencies[n/2], promised, late)
+		t.Logf("%d deaths; the process had ended %s; all work of the survivors had ended %s; later than %v: %d",
+			r.cases, spread(r.kernel), spread(r.latencies), promised, late)
 	}
+}
+
+// spread describes times after a signal.
+func spread(all []time.Duration) string {
+	slices.Sort(all)
+	n := len(all)
+	if n == 0 {
+		return "at an unknown time"
+	}
+	return fmt.Sprintf("after %v at most, 99%% after %v, half after %v", all[n-1], all[n*99/100], all[n/2])
 }
 
 // kills returns how often each case runs, and the seed.
@@ -201,106 +222,32 @@ func TestKillMatrix(t *testing.T) {
 	}
 }
 
-// killJob is a job with a victim.
-type killJob struct {
-	t         *testing.T
-	arena     *shm.Arena
-	survivors map[int]*Job
-	victim    *proctest.Process
-	inUse     map[int]uint64
-}
-
-// startKillJob starts the victim in a process, and the other ranks in this one.
-func startKillJob(t *testing.T, ranks int, executor string, victim int, role string, args ...string) *killJob {
-	t.Helper()
-	arena, err := shm.Create(shm.Config{Ranks: ranks, Size: 192 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	k := &killJob{t: t, arena: arena, survivors: make(map[int]*Job), inUse: make(map[int]uint64)}
-	cmd := rankCommand(arena, role, victim, ranks, args...)
-	cmd.Env = append(cmd.Env, EnvExec+"="+executor)
-	k.victim = proctest.Start(t, cmd)
-	var started sync.WaitGroup
-	for rank := range ranks {
-		if rank == victim {
-			continue
-		}
-		a, err := shm.Attach(proctest.Context(t), arena.File())
-		if err != nil {
-			t.Fatal(err)
-		}
-		j := newJob(a, a.Close)
-		k.survivors[rank] = j
-		started.Go(func() {
-			s := settings{exchange: defaultExchangeLimit}
-			var err error
-			s.provider.Executor, err = endpoint.ParseExecutor(executor)
-			if err := errors.Join(err, j.start(proctest.Context(t), rank, s)); err != nil {
-				t.Errorf("rank %d: %v", rank, err)
-			}
-		})
-	}
-	if started.Wait(); t.Failed() {
-		t.FailNow()
-	}
-	for rank, j := range k.survivors {
-		k.inUse[rank] = j.member.InUse()
-	}
-	return k
-}
-
-// diesAt waits for the death of the victim, and returns its time.
-func (k *killJob) diesAt(point failpoint.Point) (at int64) {
-	k.t.Helper()
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = k.victim.End()
-	}()
-	select {
-	case <-ended:
-	case <-time.After(killLimit):
-		k.victim.Kill()
-		<-ended
-	}
-	if at = killedAt(k.victim, point); at == 0 {
-		k.t.Errorf("the victim has not reached the point\n%s", k.victim.Err)
-	}
-	return at
-}
-
-// killedAt returns the time at which a process said that it dies at a point; 0 if it did not.
-func killedAt(p *proctest.Process, point failpoint.Point) (at int64) {
-	if _, said, ok := strings.Cut(p.Err.String(), "failpoint "+point.Name()+" "); ok {
-		var action string
-		fmt.Sscanf(said, "%s at %d", &action, &at)
-	}
-	return at
-}
-
 // killOnce runs one job.
 func killOnce(t *testing.T, point failpoint.Point, role killRole, executor string, r *rand.Rand, report *killReport) {
 	t.Helper()
-	k := startKillJob(t, killRanks, executor, victimRank, roleDoomed, point.Name(), strconv.Itoa(1+r.IntN(20)), string(failpoint.Kill), string(role), fmt.Sprint(r.Uint64()))
+	k := startKillJob(t, killRanks, executor, victimRank, roleDoomed, doomed(role, r, point, 1+r.IntN(20), failpoint.Kill)...)
 	w := k.work(role, r)
+	w.meet(r)
 	k.victim.Expect("armed")
 	died := k.diesAt(point)
 	w.mustEnd(died, report)
 	w.mustContinue()
-	k.mustReclaim()
+	heir := k.mustReclaim()
 	w.stop()
+	heir.mustKeep(t)
 	k.close()
 }
 
 // killWork is what the survivors do.
 type killWork struct {
 	*killJob
+	ctx      context.Context
 	stop     func()
-	touching []*killLink // links with the victim
-	between  *killLink   // of the ranks low and high
+	touching []*killLink  // links with the victim
+	between  [2]*killLink // of the ranks low and high
 	calls    []collected
-	ended    sync.WaitGroup
+	ended    sync.WaitGroup // of all work with the victim
+	others   sync.WaitGroup
 }
 
 // collected is the end of the collective calls of a rank.
@@ -309,41 +256,44 @@ type collected struct {
 	err error
 }
 
-// work starts the traffic.
+func (w *killWork) newLink(r *rand.Rand, rank, peer int, posts bool) *killLink {
+	return &killLink{Rand: rand.New(rand.NewPCG(r.Uint64(), uint64(rank))), job: w.survivors[rank], peer: peer, posts: posts}
+}
+
+// work starts the traffic with the victim.
 func (k *killJob) work(role killRole, r *rand.Rand) *killWork {
 	ctx, cancel := context.WithCancel(proctest.Context(k.t))
-	w := &killWork{killJob: k, calls: make([]collected, killRanks)}
-	newLink := func(rank, peer int, posts bool) *killLink {
-		return &killLink{Rand: rand.New(rand.NewPCG(r.Uint64(), uint64(rank))), job: k.survivors[rank], peer: peer, posts: posts}
-	}
+	w := &killWork{killJob: k, ctx: ctx, calls: make([]collected, killRanks)}
 	for _, l := range victimLinks(role) {
-		w.touching = append(w.touching, newLink(l.peer, victimRank, l.otherPosts))
+		w.touching = append(w.touching, w.newLink(r, l.peer, victimRank, l.otherPosts))
 	}
-	w.between = newLink(low, high, true)
-	back := newLink(high, low, true)
 	for _, l := range w.touching {
 		w.ended.Go(func() { l.run(ctx) })
 	}
 	for rank, j := range k.survivors {
 		w.ended.Go(func() {
-			w.calls[rank].err = collect(ctx, j)
+			w.calls[rank].err = collect(ctx, j, 0)
 			w.calls[rank].at.Store(hostclock.Now())
 		})
 	}
-	var others sync.WaitGroup
-	for _, l := range []*killLink{w.between, back} {
-		others.Go(func() { l.run(ctx) })
-	}
 	w.stop = func() {
 		cancel()
-		others.Wait()
-		for _, l := range []*killLink{w.between, back} {
+		w.others.Wait()
+		for _, l := range w.between {
 			if l.broken != nil {
 				k.t.Error(l.broken)
 			}
 		}
 	}
 	return w
+}
+
+// meet starts the traffic of the ranks low and high with each other.
+func (w *killWork) meet(r *rand.Rand) {
+	w.between = [2]*killLink{w.newLink(r, low, high, true), w.newLink(r, high, low, true)}
+	for _, l := range w.between {
+		w.others.Go(func() { l.run(w.ctx) })
+	}
 }
 
 // mustEnd checks that all work with the victim ends, and how.
@@ -379,101 +329,21 @@ func (w *killWork) mustEnd(died int64, report *killReport) {
 	report.mu.Lock()
 	defer report.mu.Unlock()
 	report.cases++
-	for _, l := range append(w.touching, w.between) {
-		report.revoked += l.revoked.Load()
-		report.refused += l.refused.Load()
+	for _, l := range append(w.touching, w.between[:]...) {
+		if l != nil {
+			report.revoked += l.revoked.Load()
+			report.refused += l.refused.Load()
+		}
 	}
 	report.latencies = append(report.latencies, time.Duration(last-died))
+	if at := w.endedAt.Load(); at > died {
+		report.kernel = append(report.kernel, time.Duration(at-died))
+	}
 }
 
 // mustContinue checks that the ranks low and high still work with each other.
 func (w *killWork) mustContinue() {
 	w.t.Helper()
-	before := w.between.done.Load()
-	proctest.Eventually(w.t, "the survivors go on with each other", func() bool { return w.between.done.Load() > before+100 })
-}
-
-// mustReclaim checks that nothing of the victim is left in the arena, and that the arena can be used.
-func (k *killJob) mustReclaim() {
-	k.t.Helper()
-	var left []string
-	proctest.Eventually(k.t, "the memory of the dead is reclaimed", func() bool {
-		left = leftInArena(k.t, k.arena, k.survivors)
-		return len(left) == 0
-	}, &left)
-	m, err := k.arena.Join(shm.NoRank)
-	if err != nil {
-		k.t.Fatal(err)
-	}
-	if _, err := m.Alloc(1 << 20); err != nil {
-		k.t.Error(err)
-	}
-	if err := m.Leave(); err != nil {
-		k.t.Error(err)
-	}
-}
-
-// leftInArena lists the records, chunks and blocks of members other than the survivors.
-func leftInArena(t *testing.T, a *shm.Arena, survivors map[int]*Job) (left []string) {
-	t.Helper()
-	words, err := shm.Slice[atomic.Uint32](a, 0, a.Info().Size/4)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lives := map[uint32]bool{0: true}
-	for _, j := range survivors {
-		lives[uint32(j.member.ID().Slot())+1] = true
-	}
-	// As docs/shared-memory.md has it.
-	for slot := range uint32(maxMembers) {
-		if state := words[(recordsAt+slot*recordSize)/4].Load(); state&0xff != 0 && !lives[slot+1] {
-			left = append(left, fmt.Sprintf("record %d in state %#x", slot, state))
-		}
-	}
-	const blocksAt, blocks, chunksAt = 0x1111000, 4096, 0x5125000
-	chunks := (a.Info().Size - uint64(a.Info().HeapStart)) / chunkSize
-	table := func(name string, at, n uint64) {
-		for i := range n {
-			if owner := words[at/4+i].Load(); !lives[owner] {
-				left = append(left, fmt.Sprintf("%s %d of member %d", name, i, owner-1))
-			}
-		}
-	}
-	table("block", blocksAt, blocks)
-	table("chunk", chunksAt, chunks)
-	return left
-}
-
-// close ends the job, and checks that the survivors have freed everything but the blob of the failed Exchange.
-func (k *killJob) close() {
-	k.t.Helper()
-	var held []string
-	proctest.Eventually(k.t, "the survivors free their memory", func() bool {
-		held = nil
-		for rank, j := range k.survivors {
-			dropRequests(j)
-			if n := j.member.InUse(); n > k.inUse[rank]+killBlob {
-				held = append(held, fmt.Sprintf("rank %d holds %d bytes, before %d", rank, n, k.inUse[rank]))
-			}
-		}
-		return len(held) == 0
-	}, &held)
-	for rank, j := range k.survivors {
-		if err := j.Close(); err != nil {
-			k.t.Errorf("rank %d: %v", rank, err)
-		}
-	}
-	if err := k.arena.Close(); err != nil {
-		k.t.Error(err)
-	}
-}
-
-// dropRequests refuses the requests that no link has answered: until then their memory is in use.
-func dropRequests(j *Job) {
-	j.sortRequests()
-	for peer := range j.Size() {
-		for c := j.requestFrom(peer); c != nil; c = j.requestFrom(peer) {
-			c.Close()
-		}
-	}
+	before := w.between[0].done.Load()
+	proctest.Eventually(w.t, "the survivors go on with each other", func() bool { return w.between[0].done.Load() > before+100 })
 }

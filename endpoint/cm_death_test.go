@@ -20,6 +20,11 @@ func (p *pair) settledAfterDeath(t *testing.T, before uint64) {
 	t.Helper()
 	s := p.a.local
 	proctest.Eventually(t, "the survivor's memory for the connection is free", func() bool { return s.member.InUse() <= before })
+	p.reclaimedAfterDeath(t)
+}
+
+func (p *pair) reclaimedAfterDeath(t *testing.T) {
+	t.Helper()
 	proctest.Eventually(t, "the dead member's memory is reclaimed", func() bool {
 		// A member's record is reused when all that it owned is freed.
 		m, err := p.arena.Join(shm.NoRank)
@@ -299,7 +304,10 @@ func TestPeerDeathWhileConnecting(t *testing.T) {
 			p.a.must(order{Do: doConnect, Addr: addr})
 			p.b.puppet.kill()
 			proctest.Eventually(t, "the death is known", func() bool { return p.arena.Deaths() != 0 })
-			p.a.refuse(nd.ConnectionAborted, order{Do: doComplete})
+			want := fmt.Sprintf("%v (pid %d) has died or left", p.b.member, p.b.puppet.PID())
+			if r := p.a.refuse(nd.ConnectionAborted, order{Do: doComplete}); !strings.Contains(r.Text, want) {
+				t.Errorf("the error is %q, want %q", r.Text, want)
+			}
 		},
 		"in Accept": func(t *testing.T, p *pair) {
 			addr := p.a.must(order{Do: doListen}).Addr
@@ -332,6 +340,40 @@ func TestPeerDeathWhileConnecting(t *testing.T) {
 			test(t, p)
 			p.a.must(order{Do: doCloseEndpoint})
 			p.settledAfterDeath(t, before)
+		})
+	}
+}
+
+// TestPeerDeathWithoutProgress: when the dead peer's memory is reclaimed, the endpoint has ended although
+// nothing has driven it. The next post would use that memory otherwise.
+func TestPeerDeathWithoutProgress(t *testing.T) {
+	for _, at := range []qpState{accepted, connected, failed} {
+		t.Run(at.String(), func(t *testing.T) {
+			p := newPair(t, setup{Processes: true, Unwired: true, Both: sideOptions{Size: 1 << 20}})
+			ep := p.a.local.endpoint(0).(*queuePair)
+			addr := p.b.must(order{Do: doListen}).Addr
+			p.b.start(order{Do: doAccept})
+			p.a.must(order{Do: doConnect, Addr: addr})
+			if at != accepted {
+				p.a.must(order{Do: doComplete})
+			}
+			if at == failed { // and the peer is in the middle of a copy
+				p.b.start(repeat(doWrite, 1<<20, p.a.memory))
+				p.stopInMidCopy(t, p.a.memory.Token)
+			}
+			p.a.local.provider.engine.stop()
+			if at == failed {
+				ep.mu.Lock()
+				ep.terminate(ep.opError("test", nd.Canceled, "ended by the test", ""))
+				ep.mu.Unlock()
+			}
+			p.b.puppet.kill()
+			p.reclaimedAfterDeath(t)
+			ep.mu.Lock()
+			defer ep.mu.Unlock()
+			if s := ep.state(); s != failed || !ep.life.remoteReleased {
+				t.Errorf("the endpoint is %v and may use the memory", s)
+			}
 		})
 	}
 }

@@ -7,7 +7,7 @@
 //
 // The environment variable SOFTND_FAILPOINT arms one point: name:n or name:n:action. The action happens the n-th time
 // that the process reaches the point. It is "kill" (the default), which is SIGKILL, or "stop", which is SIGSTOP. [Arm]
-// does the same in a running process.
+// does the same in a running process, and [ArmFunc] runs a function of the test.
 package failpoint
 
 // Env names the environment variable that arms a point.

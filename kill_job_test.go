@@ -1,0 +1,260 @@
+//go:build failpoints
+
+package softnd
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/endpoint"
+	"github.com/softnd/softnd/internal/failpoint"
+	"github.com/softnd/softnd/internal/hostclock"
+	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/shm"
+)
+
+// killJob is a job with a victim.
+type killJob struct {
+	t         *testing.T
+	arena     *shm.Arena
+	survivors map[int]*Job
+	victim    *proctest.Process
+	slot      uint64       // of the victim's record
+	live      uint64       // state word of that record while the victim lives
+	endedAt   atomic.Int64 // when the kernel had ended the victim; 0 = not yet, or unknown
+	inUse     map[int]uint64
+}
+
+// startKillJob starts the victim in a process, and the other ranks in this one.
+func startKillJob(t *testing.T, ranks int, executor string, victim int, role string, args ...string) *killJob {
+	t.Helper()
+	arena, err := shm.Create(shm.Config{Ranks: ranks, Size: 192 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &killJob{t: t, arena: arena, survivors: make(map[int]*Job), inUse: make(map[int]uint64)}
+	cmd := rankCommand(arena, role, victim, ranks, args...)
+	cmd.Env = append(cmd.Env, EnvExec+"="+executor)
+	k.victim = proctest.Start(t, cmd)
+	go k.noteEnd()
+	var started sync.WaitGroup
+	for rank := range ranks {
+		if rank == victim {
+			continue
+		}
+		a, err := shm.Attach(proctest.Context(t), arena.File())
+		if err != nil {
+			t.Fatal(err)
+		}
+		j := newJob(a, a.Close)
+		k.survivors[rank] = j
+		started.Go(func() {
+			s := settings{exchange: defaultExchangeLimit}
+			var err error
+			s.provider.Executor, err = endpoint.ParseExecutor(executor)
+			if err := errors.Join(err, j.start(proctest.Context(t), rank, s)); err != nil {
+				t.Errorf("rank %d: %v", rank, err)
+			}
+		})
+	}
+	if started.Wait(); t.Failed() {
+		t.FailNow()
+	}
+	for rank, j := range k.survivors {
+		k.inUse[rank] = j.member.InUse()
+	}
+	id, _ := arena.MemberOf(victim)
+	k.slot = uint64(id.Slot())
+	k.live = k.victimRecord()
+	return k
+}
+
+// noteEnd notes when the kernel has ended the victim. It blocks in a system call, so that no other goroutine delays it.
+func (k *killJob) noteEnd() {
+	fd, err := unix.PidfdOpen(k.victim.PID(), 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	for n := 0; n == 0; {
+		n, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1) // a signal may interrupt it
+	}
+	k.endedAt.Store(hostclock.Now())
+}
+
+// diesAt waits for the death of the victim, and returns its time.
+func (k *killJob) diesAt(point failpoint.Point) (at int64) {
+	k.t.Helper()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = k.victim.End()
+	}()
+	select {
+	case <-ended:
+	case <-time.After(killLimit):
+		k.victim.Kill()
+		<-ended
+	}
+	if at = killedAt(k.victim, point); at == 0 {
+		k.t.Errorf("the victim has not reached the point\n%s", k.victim.Err)
+	}
+	return at
+}
+
+// killedAt returns the time at which a process said that it dies at a point; 0 if it did not.
+func killedAt(p *proctest.Process, point failpoint.Point) (at int64) {
+	if _, said, ok := strings.Cut(p.Err.String(), "failpoint "+point.Name()+" "); ok {
+		var action string
+		fmt.Sscanf(said, "%s at %d", &action, &at)
+	}
+	return at
+}
+
+// mustReclaim checks that nothing of the victim is left in the arena, and that the arena can be used.
+func (k *killJob) mustReclaim() *heir {
+	k.t.Helper()
+	var left []string
+	proctest.Eventually(k.t, "the memory of the dead is reclaimed", func() bool {
+		left = leftInArena(k.t, k.arena, k.survivors)
+		return len(left) == 0
+	}, &left)
+	return k.newHeir()
+}
+
+// victimRecord returns the state word of the victim's record, as docs/shared-memory.md has it.
+func (k *killJob) victimRecord() uint64 {
+	words, err := shm.Slice[atomic.Uint64](k.arena, shm.Offset(recordsAt+k.slot*recordSize), 1)
+	if err != nil {
+		k.t.Error(err)
+		return 0
+	}
+	return words[0].Load()
+}
+
+// isVictimDead reports whether the victim counts as dead, and isReclaimed whether its memory may have another owner.
+func (k *killJob) isVictimDead() bool { return k.victimRecord() != k.live }
+func (k *killJob) isReclaimed() bool {
+	const fromLiveToDead = 1
+	return k.isVictimDead() && k.victimRecord() != k.live+fromLiveToDead
+}
+
+// heir is a member that has the memory of the dead.
+type heir struct {
+	*shm.Member
+	memory [][]byte
+}
+
+var heirPattern = bytes.Repeat([]byte{0xe1}, chunkSize)
+
+// newHeir allocates the first free chunks of the arena, which must be cleared, and fills them.
+func (k *killJob) newHeir() *heir {
+	k.t.Helper()
+	m, err := k.arena.Join(shm.NoRank)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	h := &heir{Member: m}
+	for range 32 {
+		at, err := m.Alloc(chunkSize)
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		b, err := k.arena.Bytes(at, chunkSize)
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		if !bytes.Equal(b, make([]byte, chunkSize)) {
+			k.t.Errorf("memory at %#x of the arena is not cleared", uint64(at))
+		}
+		copy(b, heirPattern)
+		h.memory = append(h.memory, b)
+	}
+	return h
+}
+
+// mustKeep checks that nobody has changed the memory, and frees it.
+func (h *heir) mustKeep(t *testing.T) {
+	t.Helper()
+	for i, b := range h.memory {
+		if !bytes.Equal(b, heirPattern) {
+			t.Errorf("chunk %d of the heir of the dead has changed", i)
+		}
+	}
+	if err := h.Leave(); err != nil {
+		t.Error(err)
+	}
+}
+
+// leftInArena lists the records, chunks and blocks of members other than the survivors.
+func leftInArena(t *testing.T, a *shm.Arena, survivors map[int]*Job) (left []string) {
+	t.Helper()
+	words, err := shm.Slice[atomic.Uint32](a, 0, a.Info().Size/4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lives := map[uint32]bool{0: true}
+	for _, j := range survivors {
+		lives[uint32(j.member.ID().Slot())+1] = true
+	}
+	// As docs/shared-memory.md has it.
+	for slot := range uint32(maxMembers) {
+		if state := words[(recordsAt+slot*recordSize)/4].Load(); state&0xff != 0 && !lives[slot+1] {
+			left = append(left, fmt.Sprintf("record %d in state %#x", slot, state))
+		}
+	}
+	const blocksAt, blocks, chunksAt = 0x1111000, 4096, 0x5125000
+	chunks := (a.Info().Size - uint64(a.Info().HeapStart)) / chunkSize
+	table := func(name string, at, n uint64) {
+		for i := range n {
+			if owner := words[at/4+i].Load(); !lives[owner] {
+				left = append(left, fmt.Sprintf("%s %d of member %d", name, i, owner-1))
+			}
+		}
+	}
+	table("block", blocksAt, blocks)
+	table("chunk", chunksAt, chunks)
+	return left
+}
+
+// close ends the job, and checks that the survivors have freed everything but the blob of the failed Exchange.
+func (k *killJob) close() {
+	k.t.Helper()
+	var held []string
+	proctest.Eventually(k.t, "the survivors free their memory", func() bool {
+		held = nil
+		for rank, j := range k.survivors {
+			dropRequests(j)
+			if n := j.member.InUse(); n > k.inUse[rank]+killBlob {
+				held = append(held, fmt.Sprintf("rank %d holds %d bytes, before %d", rank, n, k.inUse[rank]))
+			}
+		}
+		return len(held) == 0
+	}, &held)
+	for rank, j := range k.survivors {
+		if err := j.Close(); err != nil {
+			k.t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+	if err := k.arena.Close(); err != nil {
+		k.t.Error(err)
+	}
+}
+
+// dropRequests refuses the requests that no link has answered: until then their memory is in use.
+func dropRequests(j *Job) {
+	j.sortRequests()
+	for peer := range j.Size() {
+		for c := j.requestFrom(peer); c != nil; c = j.requestFrom(peer) {
+			c.Close()
+		}
+	}
+}
