@@ -77,16 +77,18 @@ func (c *connector) Accept(ctx context.Context, endpoint nd.Endpoint, params nd.
 	if s == connWithdrawn {
 		c.privateData = conn.privateData(active)
 	}
-	ep.terminate(ep.opError(op, nd.ConnectionAborted, "the active side has withdrawn or is gone", ""))
+	status, why := nd.ConnectionAborted, "the endpoint was flushed or closed during the call"
 	switch {
-	case s == connWithdrawn:
-		return c.opError(op, nd.ConnectionRefused, "the active side rejected or closed the connection", "")
+	case s == connWithdrawn, werr == nil && conn.isPeerGone(): // a dead peer has not completed, as far as this process can know: the record's memory may be reused by now
+		status, why = nd.ConnectionRefused, conn.whyEnded()
 	case werr != nil:
-		return canceled(ctx, werr, op, "connector")
-	case conn.isPeerGone(): // and has not completed, as far as this process can know: the record's memory may be reused by now
-		return c.opError(op, nd.ConnectionRefused, conn.peer.String()+" has died or left", "")
+		why = "the call was canceled"
 	}
-	return c.opError(op, nd.ConnectionAborted, "the endpoint was flushed or closed during the call", "")
+	ep.terminate(ep.opError(op, nd.ConnectionAborted, why, ""))
+	if werr != nil && s != connWithdrawn {
+		return canceled(ctx, werr, op, "connector")
+	}
+	return c.opError(op, status, why, "")
 }
 
 // startAccept checks the state, attaches to the peer and answers the request.
@@ -108,7 +110,7 @@ func (c *connector) startAccept(ep *queuePair, params nd.ConnectParams) (*connec
 	if conn.isPeerGone() || conn.state() != connRequested {
 		c.phase = phaseEnded
 		conn.detach()
-		return nil, c.opError(op, nd.ConnectionAborted, "the active side has withdrawn or is gone", "")
+		return nil, c.opError(op, nd.ConnectionAborted, conn.whyEnded(), "")
 	}
 	if !ep.beginConnecting(conn, c) {
 		return nil, c.opError(op, nd.ConnectionActive, "the endpoint is "+ep.state().String(), "accept with an idle endpoint")
@@ -129,9 +131,13 @@ func (c *connector) startAccept(ep *queuePair, params nd.ConnectParams) (*connec
 		}
 	}
 	c.phase = phaseEnded
-	ep.terminate(ep.opError(op, nd.ConnectionAborted, "the active side has withdrawn or is gone", ""))
+	why := conn.whyEnded()
+	if err != nil && !conn.isPeerGone() {
+		why = "the active side's memory is damaged"
+	}
+	ep.terminate(ep.opError(op, nd.ConnectionAborted, why, ""))
 	conn.detach()
-	return nil, &nd.OpError{Op: op, Object: "connector", Status: nd.ConnectionAborted, Detail: "the active side has withdrawn or is gone", Err: err}
+	return nil, &nd.OpError{Op: op, Object: "connector", Status: nd.ConnectionAborted, Detail: why, Err: err}
 }
 
 // Reject refuses a connection, instead of Accept or CompleteConnect.
@@ -153,12 +159,12 @@ func (c *connector) Reject(private []byte) error {
 		ok := conn.transition(connRefused, connRequested)
 		conn.detach()
 		if !ok || conn.isPeerGone() {
-			return c.opError(op, nd.ConnectionAborted, "the active side has withdrawn or is gone", "")
+			return c.opError(op, nd.ConnectionAborted, conn.whyEnded(), "")
 		}
 		return nil
 	case phaseAccepted:
 		if !c.withdraw(private) || conn.isPeerGone() {
-			return c.opError(op, nd.ConnectionAborted, "the passive side has ended the connection or is gone", "")
+			return c.opError(op, nd.ConnectionAborted, conn.whyEnded(), "")
 		}
 		return nil
 	}

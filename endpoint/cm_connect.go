@@ -56,7 +56,7 @@ func (c *connector) connect(ctx context.Context, endpoint nd.Endpoint, from *sha
 	}
 	c.undoConnect(conn)
 	c.releaseAddress()
-	return c.opError(op, nd.HostUnreachable, conn.peer.String()+" has died or left", "")
+	return c.opError(op, nd.HostUnreachable, conn.whyEnded(), "")
 }
 
 // startConnect checks the arguments and sends the connection request.
@@ -266,8 +266,9 @@ func (c *connector) CompleteConnect(ctx context.Context) error {
 	defer ep.mu.Unlock()
 	if ep.state() != accepted || c.conn.isPeerGone() || !c.conn.transition(connEstablished, connAccepted) {
 		c.phase = phaseEnded
-		ep.terminate(ep.opError(op, nd.ConnectionAborted, "the passive side is gone", ""))
-		return c.opError(op, nd.ConnectionAborted, "the passive side has ended the connection or is gone", "connect again with a new connector and endpoint")
+		why := c.conn.whyEnded()
+		ep.terminate(ep.opError(op, nd.ConnectionAborted, why, ""))
+		return c.opError(op, nd.ConnectionAborted, why, "connect again with a new connector and endpoint")
 	}
 	ep.req.readLimit = c.outboundReads
 	c.phase = phaseConnected

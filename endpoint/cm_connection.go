@@ -151,6 +151,14 @@ func (c *connection) peerDied() {
 // isPeerGone reports whether the other process has died or left.
 func (c *connection) isPeerGone() bool { return c.peerDead.Load() || c.peer.Gone() }
 
+// whyEnded says, for messages, why the other side does not go on with the connection.
+func (c *connection) whyEnded() string {
+	if c.isPeerGone() {
+		return c.peer.String() + " has died or left"
+	}
+	return "the " + [...]string{"active", "passive"}[1-c.side] + " side, " + c.peer.String() + ", has rejected or closed the connection"
+}
+
 // attach checks the peer's shared queue-pair state and makes the rings, the hazards and the view
 // of the peer's receives. It is called before the connection is established, because from then
 // on the peer may use this side's tokens.

@@ -164,7 +164,7 @@ func fakeMember(a *Arena, slot, rank int) *Member {
 	rec.rank.Store(uint32(rank + 1))
 	rec.deathEpoch.Store(notCounted(incarnation))
 	rec.state.Store(uint64(stateOf(statusLive, incarnation)))
-	return &Member{Peer: Peer{a, memberID(slot, incarnation), rec}, slot: slot, rank: rank, heap: newHeap(a, slot)}
+	return &Member{Peer: *newPeer(a, memberID(slot, incarnation), rec), slot: slot, rank: rank, heap: newHeap(a, slot)}
 }
 
 // isNoMemory reports whether err is a [NoMemoryError].

@@ -145,9 +145,10 @@ func (m *Member) take(fd int) (bool, error) {
 	}
 	m.lock = page
 	rec := m.rec
-	rec.pid.Store(uint32(os.Getpid()))
+	m.rankWord, m.pid = uint32(m.rank+1), uint32(os.Getpid())
+	rec.pid.Store(m.pid)
 	rec.pidNS.Store(pidNamespace())
-	rec.rank.Store(uint32(m.rank + 1))
+	rec.rank.Store(m.rankWord)
 	rec.inbox.Store(0)
 	rec.waiters.Disarm()
 	rec.engine.Disarm()
@@ -210,9 +211,19 @@ func (m *Member) EngineDoorbell() *doorbell.Doorbell { return &m.rec.engine }
 // Peer refers to a member of the arena. It stays valid after the member's death. Safe for concurrent
 // use.
 type Peer struct {
-	arena *Arena
-	id    MemberID
-	rec   *memberRecord
+	arena    *Arena
+	id       MemberID
+	rec      *memberRecord
+	rankWord uint32 // these two as in the record, which may have another owner later; 0 if it has one already
+	pid      uint32
+}
+
+func newPeer(a *Arena, id MemberID, rec *memberRecord) *Peer {
+	p := &Peer{arena: a, id: id, rec: rec, rankWord: rec.rank.Load(), pid: rec.pid.Load()}
+	if s := memberState(rec.state.Load()); s.status() == statusFree || memberID(id.Slot(), s.incarnation()) != id {
+		p.rankWord, p.pid = 0, 0
+	}
+	return p
 }
 
 // Peer returns the peer with the given identity, which may be dead.
@@ -223,7 +234,7 @@ func (a *Arena) Peer(id MemberID) (*Peer, error) {
 	if slot < maxMembers {
 		rec := a.member(slot)
 		if known := memberState(rec.state.Load()).incarnation(); incarnation != 0 && incarnation <= uint64(known) {
-			return &Peer{a, id, rec}, nil
+			return newPeer(a, id, rec), nil
 		}
 	}
 	return nil, fmt.Errorf("shm: peer %v: no member has had this identity: %w", id, ErrDamaged)
@@ -246,7 +257,7 @@ func (a *Arena) livePeer(slot int) *Peer {
 	if s.status() != statusLive {
 		return nil
 	}
-	return &Peer{a, memberID(slot, s.incarnation()), rec}
+	return newPeer(a, memberID(slot, s.incarnation()), rec)
 }
 
 // ID returns the peer's identity.
@@ -282,14 +293,20 @@ func (rec *memberRecord) wake() {
 	}
 }
 
-// String returns the peer's name and process number, for messages.
-func (p *Peer) String() string { return fmt.Sprintf("%s (pid %d)", p.Name(), p.rec.pid.Load()) }
+// String returns the peer's name and process number, for messages. They are those of the time at which
+// this Peer was made.
+func (p *Peer) String() string {
+	if p.pid == 0 {
+		return p.Name()
+	}
+	return fmt.Sprintf("%s (pid %d)", p.Name(), p.pid)
+}
 
 // Name returns "rank 3" for a member that has rank 3, and the member's identity for one without a
 // rank.
 func (p *Peer) Name() string {
-	if r := p.rec.rank.Load(); r != 0 {
-		return fmt.Sprintf("rank %d", r-1)
+	if p.rankWord != 0 {
+		return fmt.Sprintf("rank %d", p.rankWord-1)
 	}
 	return p.id.String()
 }
@@ -297,7 +314,7 @@ func (p *Peer) Name() string {
 // RankOf returns the rank of a member, and NoRank if it has none.
 func (a *Arena) RankOf(id MemberID) int {
 	if p, err := a.Peer(id); err == nil {
-		if r := p.rec.rank.Load(); r >= 1 && r <= MaxRanks {
+		if r := p.rankWord; r >= 1 && r <= MaxRanks {
 			return int(r) - 1
 		}
 	}

@@ -278,3 +278,24 @@ func TestInheritedDescriptorSharesNoLock(t *testing.T) {
 	heir.Say("leave")
 	heir.Wait()
 }
+
+// TestPeerKeepsName: the name of a dead member in messages is its own, also if its record has another owner.
+func TestPeerKeepsName(t *testing.T) {
+	a := fakeArena(8)
+	dead := fakeMember(a, 3, 5).ID()
+	before, err := a.Peer(dead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fakeMember(a, 3, 6)
+	if name := before.Name(); name != "rank 5" {
+		t.Errorf("the dead member is now called %q", name)
+	}
+	after, err := a.Peer(dead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if name := after.Name(); name == "rank 6" {
+		t.Error("the dead member has the name of the next owner of its record")
+	}
+}
