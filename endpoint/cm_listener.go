@@ -15,6 +15,9 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
+// maxBacklog limits the requests that wait at any listener: each takes private memory, and peers make them.
+const maxBacklog = 4096
+
 // listener accepts connection requests for one port. Safe for concurrent use.
 type listener struct {
 	adapter *adapter
@@ -23,7 +26,8 @@ type listener struct {
 	addr    netip.AddrPort
 	state   listenerState
 	paused  bool
-	backlog int            // 0 = unlimited
+	backlog int
+	refused int            // requests that came to a full queue
 	queue   []*connection  // requests that no call has taken
 	calls   []*requestCall // pending calls of GetConnectionRequest, oldest first
 }
@@ -63,7 +67,7 @@ func (l *listener) Bind(addr netip.AddrPort) error {
 }
 
 // Listen starts to accept requests. backlog is how many requests may wait for a
-// GetConnectionRequest; 0 means any number.
+// GetConnectionRequest, maxBacklog if it is 0 or more than that.
 func (l *listener) Listen(backlog int) error {
 	if err := l.adapter.provider.faultInCall(context.Background(), "listen", "listener", faultplan.Event{Operation: faultplan.Listen, Peer: shm.NoRank}); err != nil {
 		return err
@@ -75,6 +79,9 @@ func (l *listener) Listen(backlog int) error {
 	}
 	if backlog < 0 {
 		return l.opError("listen", nd.InvalidParameter1, "negative backlog", "pass 0 for no limit")
+	}
+	if backlog == 0 || backlog > maxBacklog {
+		backlog = maxBacklog
 	}
 	l.backlog, l.state = backlog, listening
 	l.adapter.provider.ports.setListener(l.addr.Port(), l)
@@ -159,7 +166,12 @@ func (l *listener) enqueue(c *connection) bool {
 	if l.state != listening {
 		return false
 	}
-	if l.isFull() || len(l.queue) == cap(l.queue) { // not on each call: the queue may be long
+	search := len(l.queue) == cap(l.queue) // not on each call: the queue may be long
+	if l.isFull() {
+		search = l.refused%l.backlog == 0
+		l.refused++
+	}
+	if search {
 		l.dropAbandoned()
 	}
 	if l.isFull() {
@@ -171,7 +183,7 @@ func (l *listener) enqueue(c *connection) bool {
 }
 
 func (l *listener) isFull() bool {
-	return l.backlog > 0 && len(l.queue) >= l.backlog
+	return len(l.queue) >= l.backlog
 }
 
 // dropAbandoned removes requests whose other side has withdrawn them or is gone.

@@ -38,7 +38,7 @@ struct snd_listener {
 	struct snd_adapter *adapter;
 	snd_address address;
 	uint32_t backlog; /* 0: no limit */
-	uint32_t queued;
+	uint32_t queued, refused; /* refused: requests that came to a full queue */
 	bool bound, listening;
 	bool paused; /* no call takes a request */
 };

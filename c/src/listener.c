@@ -4,6 +4,8 @@
 #include "connector.h"
 #include "error.h"
 
+enum { MAX_BACKLOG = 4096 }; /* each request that waits takes private memory, so peers must not make them without a limit */
+
 snd_status snd_listener_create(snd_adapter *adapter, snd_listener **listener)
 {
 	SND_KEEP_ERRNO;
@@ -46,7 +48,7 @@ snd_status snd_listener_listen(snd_listener *listener, uint32_t backlog)
 	if (!listener->bound || listener->listening) {
 		s = snd_fail(SND_INVALID_DEVICE_STATE, "listen: the listener is not bound, or is listening already");
 	} else {
-		listener->backlog = backlog;
+		listener->backlog = backlog == 0 || backlog > MAX_BACKLOG ? MAX_BACKLOG : backlog;
 		listener->listening = true;
 	}
 	return snd_leave_with(listener->object.fabric, s);
@@ -98,9 +100,9 @@ bool snd_listener_enqueue(struct snd_fabric *f, struct snd_connection *c, uint16
 		struct snd_listener *l = SND_OF(i, struct snd_listener, link);
 		if (!l->listening || l->address.port != port)
 			continue;
-		if (l->backlog > 0 && l->queued >= l->backlog)
+		if (l->queued >= l->backlog && l->refused++ % l->backlog == 0) /* not for each of a flood of requests */
 			drop_abandoned(l);
-		if (l->backlog > 0 && l->queued >= l->backlog)
+		if (l->queued >= l->backlog)
 			return false;
 		c->users++;
 		snd_list_append(&l->queue, &c->queue_link);
