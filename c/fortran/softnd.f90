@@ -243,10 +243,11 @@ module softnd
       type(c_ptr), intent(out) :: adapter
       integer(snd_status) :: r
     end function
-    function snd_adapter_query(adapter, info) result(r) bind(c)
+    function snd_adapter_query(adapter, info, size) result(r) bind(c)
       import
       type(c_ptr), value :: adapter
       type(snd_adapter_info), intent(out) :: info
+      integer(c_int64_t), value :: size
       integer(snd_status) :: r
     end function
     function snd_adapter_close(adapter) result(r) bind(c)

@@ -84,11 +84,20 @@ static bool barrier_ready(void *arg)
 	return false;
 }
 
+/* in_step fails if an earlier collective call has failed. */
+static snd_status in_step(const struct snd_job *j, const char *op)
+{
+	if (j->broken)
+		return snd_fail(SND_INVALID_DEVICE_STATE, "%s: an earlier barrier of this rank has failed, and the ranks are out of step: start the job again", op);
+	return SND_SUCCESS;
+}
+
 snd_status snd_barrier(struct snd_job *j, int64_t timeout, const char *op)
 {
 	struct snd_fabric *f = j->fabric;
-	if (j->broken)
-		return snd_fail(SND_INVALID_DEVICE_STATE, "%s: an earlier barrier of this rank has failed, and the ranks are out of step: start the job again", op);
+	snd_status step = in_step(j, op);
+	if (step != SND_SUCCESS)
+		return step;
 	struct barrier_wait w = {j, arrive(j), 0};
 	if (f->processes <= f->cores) /* the others are often close */
 		for (int i = 0; i < SPINS; i++)
@@ -156,7 +165,9 @@ snd_status snd_job_exchange(snd_job *job, const void *mine, uint64_t length, voi
 	if (length > MAX_EXCHANGE / j->size)
 		return snd_leave_with(f,
 			snd_fail(SND_INVALID_BUFFER_SIZE, "%s: %" PRIu64 " bytes of each rank, at most %" PRIu64 " of all together", op, length, MAX_EXCHANGE));
-	snd_status s = snd_alloc(&f->heap, length > 0 ? length : 1, false, &offset, op);
+	snd_status s = in_step(j, op); /* else each call would keep a blob */
+	if (s == SND_SUCCESS)
+		s = snd_alloc(&f->heap, length > 0 ? length : 1, false, &offset, op);
 	if (s == SND_SUCCESS) {
 		struct snd_rank_record *r = snd_rank(&f->arena, j->rank);
 		if (length > 0)

@@ -259,13 +259,15 @@ snd_status snd_adapter_open(snd_fabric *fabric, snd_adapter **adapter)
 	return snd_leave_with(fabric, s);
 }
 
-snd_status snd_adapter_query(snd_adapter *adapter, snd_adapter_info *info)
+snd_status snd_adapter_query(snd_adapter *adapter, snd_adapter_info *info, uint64_t size)
 {
 	SND_CHECK(adapter, SND_TYPE_ADAPTER, "query adapter");
-	if (info == NULL)
-		return snd_fail(SND_INVALID_PARAMETER, "query adapter: info is NULL");
-	*info = (snd_adapter_info){SND_MAX_REGISTRATION, SND_MAX_TRANSFER, SNDL_MAX_SGE, SNDL_MAX_SGE, SND_MAX_INLINE, SND_MAX_READS,
+	if (info == NULL || size == 0)
+		return snd_fail(SND_INVALID_PARAMETER, "query adapter: %s", info == NULL ? "info is NULL" : "size is 0: pass sizeof *info");
+	const snd_adapter_info known = {SND_MAX_REGISTRATION, SND_MAX_TRANSFER, SNDL_MAX_SGE, SNDL_MAX_SGE, SND_MAX_INLINE, SND_MAX_READS,
 		SND_MAX_QUEUE_DEPTH, SND_MAX_CQ_DEPTH, SND_MAX_PRIVATE_DATA, SND_INLINE_THRESHOLD};
+	memset(info, 0, size);
+	memcpy(info, &known, size < sizeof known ? size : sizeof known);
 	return SND_SUCCESS;
 }
 

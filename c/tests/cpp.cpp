@@ -195,6 +195,7 @@ int main()
 	j.barrier(second);
 	auto all = j.exchange(17.5, second);
 	CHECK(all.size() == 1 && all[0] == 17.5);
+	CHECK(j.exchange(true, second) == std::vector<bool>{true});
 	ownership(j.adapter());
 	CHECK(status_of([&] { (void)j.connect(0, snd_endpoint_config{}, second); }) == SND_INVALID_PARAMETER);
 	return 0;

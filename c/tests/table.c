@@ -45,7 +45,7 @@ ROW(snd_fabric_address, VALUE(snd_fabric_address(h).host == 0))
 ROW(snd_fabric_progress, snd_fabric_progress(h))
 ROW(snd_fabric_close, snd_fabric_close(h))
 ROW(snd_adapter_open, snd_adapter_open(h, (snd_adapter **)&out))
-ROW(snd_adapter_query, snd_adapter_query(h, &info))
+ROW(snd_adapter_query, snd_adapter_query(h, &info, sizeof info))
 ROW(snd_adapter_close, snd_adapter_close(h))
 ROW(snd_mr_allocate, snd_mr_allocate(h, 10, 0, (snd_mr **)&out))
 ROW(snd_mr_register, snd_mr_register(h, &n, sizeof n, 0, (snd_mr **)&out))
@@ -227,6 +227,21 @@ static void open_all(void)
 	OK(snd_endpoint_create(adapter, &(snd_endpoint_config){.receive_cq = cq, .initiator_cq = cq}, &endpoint));
 	OK(snd_connector_create(adapter, &connector));
 	OK(snd_listener_create(adapter, &listener));
+}
+
+/* Programs that were compiled with another version of the structure. */
+static void test_query(void)
+{
+	snd_adapter_info infos[2];
+	const unsigned char *at = (const unsigned char *)infos;
+	memset(infos, 0xff, sizeof infos);
+	OK(snd_adapter_query(adapter, infos, sizeof infos[0].max_registration));
+	CHECK(infos[0].max_registration != UINT64_MAX && infos[0].max_transfer == UINT64_MAX);
+	OK(snd_adapter_query(adapter, infos, sizeof infos));
+	CHECK(infos[0].inline_threshold > 0 && infos[0].inline_threshold < UINT32_MAX);
+	for (size_t i = sizeof infos[0]; i < sizeof infos; i++)
+		CHECK(at[i] == 0);
+	CHECK(snd_adapter_query(adapter, infos, 0) == SND_INVALID_PARAMETER);
 }
 
 static void test_handles(void)
@@ -457,6 +472,7 @@ int main(void)
 	for (int round = 0; round < 3; round++) {
 		open_all();
 		test_handles();
+	test_query();
 		test_forked();
 		test_others();
 		test_arguments();

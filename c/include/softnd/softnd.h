@@ -182,8 +182,9 @@ typedef struct snd_adapter_info {
 
 /* snd_adapter_open opens an adapter of a fabric. All other objects are made from an adapter. */
 SND_API snd_status snd_adapter_open(snd_fabric *fabric, snd_adapter **adapter);
-/* snd_adapter_query stores the limits of an adapter. */
-SND_API snd_status snd_adapter_query(snd_adapter *adapter, snd_adapter_info *info);
+/* snd_adapter_query stores the limits of an adapter. size is sizeof *info. A later version may append members, and stores
+ * only those that fit. Members that the library does not know become 0. */
+SND_API snd_status snd_adapter_query(snd_adapter *adapter, snd_adapter_info *info, uint64_t size);
 /* snd_adapter_close closes an adapter. It fails with SND_DEVICE_BUSY while an object of the adapter is
  * open. */
 SND_API snd_status snd_adapter_close(snd_adapter *adapter);
@@ -468,7 +469,7 @@ typedef struct snd_connect_params {
 SND_API snd_status snd_listener_create(snd_adapter *adapter, snd_listener **listener);
 /* snd_listener_bind gives the listener an address; host and port may be 0. */
 SND_API snd_status snd_listener_bind(snd_listener *listener, snd_address address);
-/* snd_listener_listen starts to accept requests; backlog 0 is no limit. */
+/* snd_listener_listen starts to accept requests. At most backlog of them wait, or 4096 if backlog is 0 or more than that. */
 SND_API snd_status snd_listener_listen(snd_listener *listener, uint32_t backlog);
 /* snd_listener_address stores the address of a bound listener, for connectors. */
 SND_API snd_status snd_listener_address(snd_listener *listener, snd_address *address);

@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #ifdef __cpp_lib_span
 #include <span>
 #endif
@@ -183,7 +184,7 @@ public:
 	snd_adapter_info query() const
 	{
 		snd_adapter_info info{};
-		check(snd_adapter_query(get(), &info));
+		check(snd_adapter_query(get(), &info, sizeof info));
 		return info;
 	}
 	std::uint32_t privileged_token() const
@@ -516,9 +517,9 @@ public:
 	template <class T> std::vector<T> exchange(const T &mine, std::int64_t timeout = SND_FOREVER) const
 	{
 		static_assert(std::is_trivially_copyable<T>::value, "exchange copies bytes");
-		std::vector<T> all(size());
-		check(snd_job_exchange(get(), &mine, sizeof mine, all.data(), timeout));
-		return all;
+		std::unique_ptr<T[]> all(new T[size()]); // a vector of bool has no bytes to copy into
+		check(snd_job_exchange(get(), &mine, sizeof mine, all.get(), timeout));
+		return std::vector<T>(all.get(), all.get() + size());
 	}
 	/* exchange_windows exchanges descriptors with ranks in any language. */
 	std::vector<snd_window_descriptor> exchange_windows(const snd_window_descriptor &mine, std::int64_t timeout = SND_FOREVER) const

@@ -121,7 +121,7 @@ func (a *adapter) Query(version uint32) (nd.AdapterInfo, error) {
 		return nd.AdapterInfo{}, refuse(op, nd.InvalidParameter, "unknown version")
 	}
 	var i C.snd_adapter_info
-	if err := status(op, func() C.snd_status { return C.snd_adapter_query(a.c, &i) }); err != nil {
+	if err := status(op, func() C.snd_status { return C.snd_adapter_query(a.c, &i, C.sizeof_snd_adapter_info) }); err != nil {
 		return nd.AdapterInfo{}, err
 	}
 	return nd.AdapterInfo{
