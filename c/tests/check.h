@@ -2,6 +2,7 @@
 #ifndef SND_CHECK_TEST_H
 #define SND_CHECK_TEST_H
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,6 +37,18 @@ static inline const snd_fabric_options *test_options(void)
 	o.progress = progress != NULL && progress[0] == 'a' ? SND_PROGRESS_AUTO : SND_PROGRESS_MANUAL;
 	o.threading = threads != NULL && threads[0] == 's' ? SND_THREAD_SAFE : SND_THREAD_DOMAIN;
 	return &o;
+}
+
+/* descriptors returns the number of open descriptors, and a constant. */
+static inline int descriptors(void)
+{
+	int n = 0;
+	DIR *d = opendir("/proc/self/fd");
+	CHECK(d != NULL);
+	while (readdir(d) != NULL)
+		n++;
+	closedir(d);
+	return n;
 }
 
 #endif

@@ -1,6 +1,5 @@
 /* The n-th allocation of private memory fails, for each n. Every call works, or fails with a status that says so. Nothing is
  * lost: the address sanitizer reports leaks, and the test counts descriptors. */
-#include <dirent.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -45,16 +44,6 @@ static uint32_t checked(snd_status s, const char *call, int line)
 	return s == SND_SUCCESS;
 }
 #define WORKS(call) (errno = 4711, checked((call), #call, __LINE__))
-
-static int descriptors(void)
-{
-	int n = 0;
-	DIR *d = opendir("/proc/self/fd");
-	while (readdir(d) != NULL)
-		n++;
-	closedir(d);
-	return n;
-}
 
 /* side is one end of a connection. */
 struct side {

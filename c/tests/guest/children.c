@@ -1,6 +1,5 @@
 /* A program starts children in every way and at any time, while other threads open fabrics and move data. Children inherit no
  * descriptor of the library. Those that only fork get a documented status from each call, and have no memory of the arena. */
-#include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -18,16 +17,6 @@ static char program[4096], inherited[20];
 static atomic_int over, rounds, opens;
 static struct two pair[2];
 static void *memory; /* of the arena */
-
-static int descriptors(void)
-{
-	int n = 0;
-	DIR *d = opendir("/proc/self/fd");
-	while (readdir(d) != NULL)
-		n++;
-	closedir(d);
-	return n;
-}
 
 static void *move(void *arg)
 {
