@@ -17,7 +17,13 @@ func checkerFromEnvironment() (*ndcheck.Options, error) {
 	if !on {
 		return nil, err
 	}
-	return &ndcheck.Options{}, nil
+	o := &ndcheck.Options{}
+	if list := os.Getenv(EnvCheckIgnore); list != "" {
+		if o.Ignore, err = ndcheck.ParseRules(list); err != nil {
+			return nil, fmt.Errorf("%s: %w", EnvCheckIgnore, err)
+		}
+	}
+	return o, nil
 }
 
 // shareJournal lets the checker use the journal of the launcher's job, if there is one. Without it, the checker knows
@@ -41,10 +47,14 @@ func (s *settings) shareJournal() error {
 	return nil
 }
 
-// synchronised tells the checker, if there is one, that this rank has met the others.
-func (j *Job) synchronised() {
-	if j.checker != nil {
+// met tells the checker, if there is one, how a collective call of this rank has ended.
+func (j *Job) met(err error) {
+	switch {
+	case j.checker == nil:
+	case err == nil:
 		j.checker.Synchronised()
+	default:
+		j.checker.InTrouble()
 	}
 }
 

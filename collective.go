@@ -29,9 +29,7 @@ func (j *Job) Barrier(ctx context.Context) error {
 		return err
 	}
 	err := j.barrier(ctx, "barrier")
-	if err == nil {
-		j.synchronised()
-	}
+	j.met(err)
 	return err
 }
 
@@ -181,10 +179,11 @@ func (j *Job) Exchange(ctx context.Context, blob []byte) ([][]byte, error) {
 	}
 	copy(mem, blob)
 	j.group.Publish(off, uint64(len(blob)))
-	if err := j.barrier(ctx, "exchange"); err != nil {
+	err = j.barrier(ctx, "exchange")
+	j.met(err)
+	if err != nil {
 		return nil, err
 	}
-	j.synchronised()
 	all := make([][]byte, j.Size())
 	left := j.exchangeLimit
 	var tooLong error

@@ -51,9 +51,11 @@ const (
 	EnvReceiveTimeout = "SOFTND_RECEIVE_TIMEOUT"
 
 	// EnvCheck is 1 if the checker watches the program: see WithChecker. ndrun --check sets it. It also sets
-	// EnvCheckFD, the number of the inherited descriptor of the ranks' journal.
-	EnvCheck   = "SOFTND_CHECK"
-	EnvCheckFD = "SOFTND_CHECK_FD"
+	// EnvCheckFD, the number of the inherited descriptor of the ranks' journal. EnvCheckIgnore has the rules that are
+	// not reported, as ndrun --check-ignore.
+	EnvCheck       = "SOFTND_CHECK"
+	EnvCheckFD     = "SOFTND_CHECK_FD"
+	EnvCheckIgnore = "SOFTND_CHECK_IGNORE"
 
 	// EnvFaults identifies the fault plan of ndrun --faults, which sets it.
 	EnvFaults = "SOFTND_FAULTS"
@@ -171,7 +173,7 @@ func (j *Job) start(ctx context.Context, rank int, s settings) (err error) {
 	}
 	var provider nd.Provider = j.provider
 	if s.check != nil {
-		s.check.Rank = rank
+		s.check.Rank, s.check.Faults = rank, s.provider.Faults != nil
 		j.checker = ndcheck.Wrap(j.provider, *s.check)
 		provider = j.checker
 	}

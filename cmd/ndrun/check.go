@@ -28,6 +28,7 @@ type checker struct {
 	sarif   bool
 	lines   bool // the report is one line, as those of --json-lines
 	ranks   int
+	ignored []*ndcheck.Rule
 }
 
 // openCheckReport creates the file of the findings before the job starts, so that a wrong path is reported before the
@@ -55,7 +56,7 @@ func startChecker(cmd *command, cfg *launcher.Config, ranks int, report io.Write
 	if !cmd.watch {
 		return nil, nil
 	}
-	c := &checker{ranks: ranks, sarif: cmd.checkSARIF, lines: cmd.output.jsonLines && cmd.checkReport == "-", report: report}
+	c := &checker{ranks: ranks, ignored: cmd.checkIgnore, sarif: cmd.checkSARIF, lines: cmd.output.jsonLines && cmd.checkReport == "-", report: report}
 	var err error
 	if c.file, err = checkjournal.Create(); err != nil {
 		return nil, err
@@ -75,32 +76,38 @@ func (c *checker) env(files int) []string {
 	return []string{softnd.EnvCheck + "=1", softnd.EnvCheckFD + "=" + strconv.Itoa(launcher.FirstFile+files-1)}
 }
 
-// end writes the report. It returns lines about the findings, and whether one of them is an error.
-func (c *checker) end() (lines []string, failed bool, err error) {
+// end writes the report. It returns lines about the findings, and whether one of them is an error. If complete, the
+// program has run to its end, so its expectations must be met.
+func (c *checker) end(complete bool) (lines []string, failed bool, err error) {
 	if c == nil {
 		return nil, false, nil
 	}
 	found, lost := c.journal.Findings()
-	counts := make(map[string]int)
+	if complete {
+		for _, f := range c.journal.Unmet() {
+			if !slices.Contains(c.ignored, f.Rule) {
+				found = append(found, f)
+				lines = append(lines, fmt.Sprintf("check: %s %s: rank %d %s, at %s", f.Rule.ID, f.Rule.Severity, f.Rank, f.What, f.Site))
+			}
+		}
+	}
+	counts, expected := make(map[string]int), make(map[string]int)
 	for _, f := range found {
+		if f.Expected != nil {
+			expected[f.Rule.ID]++
+			continue
+		}
 		counts[f.Rule.ID]++
 		failed = failed || f.Rule.Severity == ndcheck.Error
 	}
-	var parts []string
-	for _, id := range slices.Sorted(maps.Keys(counts)) {
-		parts = append(parts, fmt.Sprintf("%s (%d)", id, counts[id]))
+	line := "check: " + summary(counts, "finding", "findings")
+	if len(expected) > 0 {
+		line += "; " + summary(expected, "expected", "expected")
 	}
-	list := strings.Join(parts, ", ")
-	switch n := len(found); {
-	case lost > 0:
-		lines = append(lines, fmt.Sprintf("check: %d findings, and %d that did not fit into the report: %s", n, lost, list))
-	case n == 1:
-		lines = append(lines, "check: 1 finding: "+list)
-	case n > 1:
-		lines = append(lines, fmt.Sprintf("check: %d findings: %s", n, list))
-	default:
-		lines = append(lines, "check: no findings")
+	if lost > 0 {
+		line += fmt.Sprintf("; %d did not fit into the report", lost)
 	}
+	lines = append(lines, line)
 	if n := c.journal.Watched(); n < c.ranks {
 		lines = append(lines, fmt.Sprintf("check: only %d of %d ranks were watched: programs in C, and programs that do not call softnd.Init, are not", n, c.ranks))
 	}
@@ -111,6 +118,23 @@ func (c *checker) end() (lines []string, failed bool, err error) {
 		err = fmt.Errorf("write the report of the checker: %w", err)
 	}
 	return lines, failed, errors.Join(err, c.file.Close())
+}
+
+// summary returns how many findings there are of each rule, such as "3 findings: N101 (2), N303 (1)".
+func summary(counts map[string]int, one, several string) string {
+	n := 0
+	var parts []string
+	for _, id := range slices.Sorted(maps.Keys(counts)) {
+		n += counts[id]
+		parts = append(parts, fmt.Sprintf("%s (%d)", id, counts[id]))
+	}
+	switch n {
+	case 0:
+		return "no " + several
+	case 1:
+		return "1 " + one + ": " + parts[0]
+	}
+	return fmt.Sprintf("%d %s: %s", n, several, strings.Join(parts, ", "))
 }
 
 // reportVersion is the version of the JSON report. A reader may ignore fields that it does not know.

@@ -36,11 +36,16 @@ type (
 		Text string `json:"text"`
 	}
 	sarifResult struct {
-		RuleID           string          `json:"ruleId"`
-		Level            string          `json:"level"`
-		Message          sarifText       `json:"message"`
-		Locations        []sarifLocation `json:"locations,omitempty"`
-		RelatedLocations []sarifLocation `json:"relatedLocations,omitempty"`
+		RuleID           string             `json:"ruleId"`
+		Level            string             `json:"level"`
+		Message          sarifText          `json:"message"`
+		Locations        []sarifLocation    `json:"locations,omitempty"`
+		RelatedLocations []sarifLocation    `json:"relatedLocations,omitempty"`
+		Suppressions     []sarifSuppression `json:"suppressions,omitempty"`
+	}
+	sarifSuppression struct {
+		Kind          string `json:"kind"`
+		Justification string `json:"justification"`
 	}
 	sarifLocation struct {
 		Message  *sarifText `json:"message,omitempty"`
@@ -68,6 +73,9 @@ func sarifOf(found []ndcheck.Finding) sarifLog {
 		}
 		if at, ok := sarifLocationOf(f.OtherSite, fmt.Sprintf("rank %d: %s", f.OtherRank, f.Other)); ok && f.Other != "" {
 			result.RelatedLocations = append(result.RelatedLocations, at)
+		}
+		if f.Expected != nil {
+			result.Suppressions = []sarifSuppression{{"inSource", f.Expected.Reason}}
 		}
 		run.Results = append(run.Results, result)
 	}

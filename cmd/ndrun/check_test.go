@@ -50,6 +50,10 @@ func playCheck(args []string) error {
 	if job.Rank() == 0 {
 		err = grant(ctx, job, ep, mr, how, result)
 	} else {
+		switch how {
+		case "expect", "expect in vain":
+			nd.Expect(ep, "the test wants it", "N101", "N107")
+		}
 		err = use(ctx, job, ep, mr, result)
 	}
 	if err != nil {
@@ -75,7 +79,7 @@ func grant(ctx context.Context, job *softnd.Job, ep nd.Endpoint, mr nd.MemoryReg
 	if _, err := job.ExchangeWindows(ctx, w.Descriptor()); err != nil {
 		return err
 	}
-	if how == "invalidate" {
+	if how == "invalidate" || how == "expect" {
 		if err := ep.Invalidate(2, w, 0); err != nil {
 			return err
 		}
@@ -149,6 +153,48 @@ func TestCheckWithoutFindings(t *testing.T) {
 		t.Errorf("exit status %d\n%s", status, errOut)
 	}
 	validate(t, []byte(out))
+}
+
+// Expected findings are counted apart, in each format. An expectation that was not met is reported.
+func TestCheckExpectations(t *testing.T) {
+	status, out, errOut := proctest.Run(t, ndrun(t, "-n", "2", "--check=json", testBinary(t), "check", "expect"))
+	if status != 0 || errOut != "ndrun: check: no findings; 1 expected: N101 (1)\n" {
+		t.Errorf("exit status %d\n%s", status, errOut)
+	}
+	validate(t, []byte(out))
+	if !strings.Contains(out, `"reason": "the test wants it"`) {
+		t.Error(out)
+	}
+	_, out, _ = proctest.Run(t, ndrun(t, "-n", "2", "--check=sarif", testBinary(t), "check", "expect"))
+	if !strings.Contains(out, `"kind": "inSource"`) || !strings.Contains(out, `"justification": "the test wants it"`) {
+		t.Error(out)
+	}
+	status, out, errOut = proctest.Run(t, ndrun(t, "-n", "2", "--check=json", testBinary(t), "check", "expect in vain"))
+	if status != 0 || strings.Count(errOut, "N901 note: rank 1 expects N101 or N107 (the test wants it), which did not occur, at check_test.go:") != 1 || !strings.Contains(errOut, "check: 1 finding: N901 (1)\n") {
+		t.Errorf("exit status %d\n%s", status, errOut)
+	}
+	validate(t, []byte(out))
+	status, _, errOut = proctest.Run(t, ndrun(t, "-n", "2", "--check", "--check-ignore", "N901", testBinary(t), "check", "expect in vain"))
+	if status != 0 || errOut != "ndrun: check: no findings\n" {
+		t.Errorf("exit status %d\n%s", status, errOut)
+	}
+}
+
+func TestCheckIgnore(t *testing.T) {
+	status, _, errOut := proctest.Run(t, ndrun(t, "-n", "2", "--check", "--check-ignore", "N303,N101", testBinary(t), "check", "invalidate"))
+	if status != 0 || errOut != "ndrun: check: no findings\n" {
+		t.Errorf("exit status %d\n%s", status, errOut)
+	}
+	for list, want := range map[string]string{"N999": `no rule has the identifier "N999"`, "": "no rule has the identifier"} {
+		status, _, errOut := proctest.Run(t, ndrun(t, "--check", "--check-ignore", list, "true"))
+		if status != exitUsage || !strings.Contains(errOut, want) {
+			t.Errorf("%q: exit status %d\n%s", list, status, errOut)
+		}
+	}
+	status, _, errOut = proctest.Run(t, ndrun(t, "--check-ignore", "N101", "true"))
+	if status != exitUsage || !strings.Contains(errOut, "add --check") {
+		t.Errorf("exit status %d\n%s", status, errOut)
+	}
 }
 
 // With --json-lines, the findings are one more line.

@@ -200,7 +200,7 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 	if report != nil && report.Signal == syscall.SIGQUIT {
 		more = append(more, report.Hang...) // again, below the output of the ranks about the signal
 	}
-	lines, wrong, checkErr := check.end()
+	lines, wrong, checkErr := check.end(status == 0)
 	more = append(more, lines...)
 	if checkErr != nil {
 		printError(checkErr)

@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"time"
+
+	"github.com/softnd/softnd/nd/ndcheck"
 )
 
 // option is a row of the table from which the command line parser, the help, the manual page and
@@ -65,6 +67,7 @@ func init() { // not at the declaration: printHelp, which it refers to, reads it
 		{"Debugging (RANKS is a list such as 0-3,5, or all):", false, []option{
 			{"--wrap", "RANKS:COMMAND", "run these ranks under COMMAND, such as 'gdb --args'", addWrap, "all:"},
 			{"--check", "", "report mistakes in the use of softnd; status 4 if one is an error", setCheck, "json sarif"},
+			{"--check-ignore", "RULES", "with --check, do not report these rules, such as N303,N801", setCheckIgnore, ""},
 			{"--stop-at-start", "RANKS", "stop these ranks before their first instruction, to attach a debugger", setStopped, "all"},
 		}},
 		{"Other options:", false, []option{
@@ -99,6 +102,7 @@ type command struct {
 	watch       bool   // watch the ranks
 	checkReport string // the file of the findings, "" = none, "-" = standard output
 	checkSARIF  bool
+	checkIgnore []*ndcheck.Rule
 }
 
 // app is a program with its options.

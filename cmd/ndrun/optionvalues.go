@@ -15,6 +15,7 @@ import (
 	"github.com/docker/go-units"
 
 	"github.com/softnd/softnd"
+	"github.com/softnd/softnd/nd/ndcheck"
 	"github.com/softnd/softnd/shm"
 )
 
@@ -210,4 +211,12 @@ func setCheck(c *command, to string) error {
 		return errors.New("want json, sarif, or a file with the ending .json or .sarif")
 	}
 	return nil
+}
+
+// setCheckIgnore also sets the variable that the ranks read.
+func setCheckIgnore(c *command, list string) (err error) {
+	if c.checkIgnore, err = ndcheck.ParseRules(list); err != nil {
+		return err
+	}
+	return setGlobalEnv(c, softnd.EnvCheckIgnore+"="+list)
 }

@@ -206,6 +206,9 @@ func (c *command) check() error {
 	if err := c.output.check(c.size()); err != nil {
 		return err
 	}
+	if c.checkIgnore != nil && !c.watch {
+		return errors.New("option --check-ignore has no effect without --check: add --check")
+	}
 	for _, p := range c.apps {
 		if p.dir != "" {
 			// Shells and Go programs take the name of their working directory from PWD.

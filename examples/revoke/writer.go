@@ -52,6 +52,7 @@ func write(ctx context.Context, job *softnd.Job, set settings) error {
 		if err != nil {
 			return err
 		}
+		nd.Expect(ep, "the owner invalidates the window while this rank writes through it", "N101", "N107")
 		r, err := flood(ctx, ep, cq, region, a, newPlan(set, job.Rank(), a.round))
 		ep.Close()
 		if err != nil {

@@ -17,12 +17,19 @@ type adapter struct {
 	info nd.AdapterInfo
 
 	// Guarded by checker.mu.
-	open     map[object]string // the objects that are not closed yet, with the lines that created them
-	closedAt string            // the line that closed the adapter
+	open      map[object]string // the objects that are not closed yet, with the lines that created them
+	closedAt  string            // the line that closed the adapter
+	inTrouble bool              // the program has seen a failure: it may give up its objects in any state
 }
 
-// object is anything that an adapter creates.
-type object interface{ name() string }
+// object is an adapter, or anything that an adapter creates.
+type object interface {
+	name() string
+	home() *adapter
+}
+
+func (a *adapter) name() string   { return fmt.Sprintf("adapter %d", a.id) }
+func (a *adapter) home() *adapter { return a }
 
 // ndkAdapter is an adapter that is an nd.NDKAdapter too.
 type ndkAdapter struct {
@@ -198,7 +205,7 @@ func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 	a.opened(ep, site)
 	if cfg.MaxInitiatorSGE > commonSGE || cfg.MaxReceiveSGE > commonSGE || cfg.InlineSize > commonInline {
 		a.found(Finding{Rule: beyondHardware, Site: site, What: fmt.Sprintf("%s takes %d and %d scatter/gather entries and %d bytes inline; common are %d entries and %d bytes",
-			ep.name(), cfg.MaxInitiatorSGE, cfg.MaxReceiveSGE, cfg.InlineSize, commonSGE, commonInline)})
+			ep.name(), cfg.MaxInitiatorSGE, cfg.MaxReceiveSGE, cfg.InlineSize, commonSGE, commonInline)}, ep)
 	}
 	return ep.withOptions(), nil
 }
@@ -212,6 +219,9 @@ func (a *adapter) opened(o object, site string) {
 func (a *adapter) closed(o object) {
 	a.mu.Lock()
 	delete(a.open, o)
+	if _, ok := o.(*endpoint); !ok { // results of a closed endpoint may follow
+		delete(a.expected, o.name())
+	}
 	a.mu.Unlock()
 }
 
@@ -227,6 +237,9 @@ func (a *adapter) Close() error {
 func (a *adapter) leaks() {
 	a.mu.Lock()
 	site := a.closedAt
+	if a.inTrouble {
+		site = ""
+	}
 	var left []string
 	for o, site := range a.open {
 		left = append(left, o.name()+" of "+site)
@@ -234,6 +247,6 @@ func (a *adapter) leaks() {
 	a.mu.Unlock()
 	if n := len(left); n > 0 && site != "" {
 		slices.Sort(left)
-		a.found(Finding{Rule: leaked, Site: site, What: fmt.Sprintf("closed adapter %d, but never %d of its objects, such as %s", a.id, n, left[0])})
+		a.found(Finding{Rule: leaked, Site: site, What: fmt.Sprintf("closed adapter %d, but never %d of its objects, such as %s", a.id, n, left[0])}, a)
 	}
 }

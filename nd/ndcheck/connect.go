@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/softnd/softnd/nd"
 )
 
@@ -20,6 +22,7 @@ type connector struct {
 }
 
 func (c *connector) name() string     { return fmt.Sprintf("connector %d", c.id) }
+func (c *connector) home() *adapter   { return c.adapter }
 func (c *connector) self() *connector { return c }
 
 // sharedConnector is a connector that is an nd.SharedAddressConnector too.
@@ -31,7 +34,11 @@ type sharedConnector struct {
 func (c *sharedConnector) ConnectFrom(ctx context.Context, ep nd.Endpoint, from nd.SharedAddress, addr netip.AddrPort, p nd.ConnectParams) error {
 	defer c.waitFor(addr.Addr(), here(), false)()
 	c.connects(ep, addr)
-	return c.shared.ConnectFrom(ctx, unwrap(ep), from, addr, p)
+	err := c.shared.ConnectFrom(ctx, unwrap(ep), from, addr, p)
+	if err == nil {
+		c.connected(addr)
+	}
+	return err
 }
 
 // connects notes the endpoint that the connector is about to connect.
@@ -42,18 +49,39 @@ func (c *connector) connects(ep nd.Endpoint, peer netip.AddrPort) {
 		c.ep.peer = peer.Addr().Unmap()
 		c.ep.connectors[c.Connector] = c.outer
 		c.mu.Unlock()
+		e.self().peerRank.Store(int32(c.journal.rankOf(peer.Addr().Unmap()) + 1))
 	}
+}
+
+// connected notes the addresses of the connection, which identify it.
+func (c *connector) connected(peer netip.AddrPort) {
+	local, err := c.Connector.LocalAddress()
+	ep := c.endpoint()
+	if err != nil || ep == nil {
+		return // it stays unknown
+	}
+	if local.Compare(peer) > 0 {
+		local, peer = peer, local
+	}
+	ep.mu.Lock()
+	ep.link = xxhash.Sum64String(local.String() + peer.String())
+	ep.mu.Unlock()
 }
 
 func (c *connector) Connect(ctx context.Context, ep nd.Endpoint, addr netip.AddrPort, p nd.ConnectParams) error {
 	defer c.waitFor(addr.Addr(), here(), false)()
 	c.connects(ep, addr)
-	return c.Connector.Connect(ctx, unwrap(ep), addr, p)
+	err := c.Connector.Connect(ctx, unwrap(ep), addr, p)
+	if err == nil {
+		c.connected(addr)
+	}
+	return err
 }
 
 func (c *connector) Accept(ctx context.Context, ep nd.Endpoint, p nd.ConnectParams) error {
 	peer, _ := c.Connector.PeerAddress() // Accept reports the error
 	c.connects(ep, peer)
+	c.connected(peer)
 	return c.Connector.Accept(ctx, unwrap(ep), p)
 }
 
@@ -66,10 +94,11 @@ func (c *connector) endpoint() *endpoint {
 
 func (c *connector) NotifyDisconnect(ctx context.Context) error {
 	err := c.Connector.NotifyDisconnect(ctx)
-	if ep := c.endpoint(); ep != nil && err == nil {
+	if ep := c.endpoint(); ep != nil && err == nil { // the peer has ended the connection
 		ep.mu.Lock()
-		ep.ending = true // the peer has ended the connection
+		ep.ending = true
 		ep.mu.Unlock()
+		ep.ended(here())
 	}
 	c.synchronised()
 	return err
@@ -108,7 +137,8 @@ type listener struct {
 	id      uint32
 }
 
-func (l *listener) name() string { return fmt.Sprintf("listener %d", l.id) }
+func (l *listener) name() string   { return fmt.Sprintf("listener %d", l.id) }
+func (l *listener) home() *adapter { return l.adapter }
 
 func (l *listener) GetConnectionRequest(ctx context.Context, c nd.Connector) error {
 	if w, ok := c.(interface{ self() *connector }); ok {

@@ -11,6 +11,8 @@
 //
 // A request is in flight from its post until the program has taken its result. A request with
 // [nd.SilentSuccess] is in flight until the program has taken the result of a later request of the same
-// endpoint. A message of the peer may say that earlier requests are complete. So when the program takes the
-// result of a Receive, the buffers of these requests may change.
+// endpoint. A message may say that earlier requests are complete. So when the program learns something about other
+// processes, the buffers of its earlier requests may change.
+//
+// A program that breaks a rule on purpose announces that with [nd.Expect].
 package ndcheck

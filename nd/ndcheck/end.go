@@ -3,12 +3,17 @@ package ndcheck
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/softnd/softnd/nd"
 )
 
 // end notes that the program ends the connection by a call. It reports what that call gives up.
 func (ep *endpoint) end(call, site string) {
+	hasEnded := ep.Err() != nil // the peer may have died
 	ep.mu.Lock()
-	first := !ep.ending && !ep.hasFailed
+	first := !ep.ending && !ep.hasFailed && !ep.adapter.inTrouble && !hasEnded
 	ep.ending = true
 	deferred := ep.deferred
 	ep.deferred = nil
@@ -23,14 +28,15 @@ func (ep *endpoint) end(call, site string) {
 	}
 	ep.mu.Unlock()
 	if deferred != nil && first {
-		ep.found(Finding{Rule: neverSubmitted, Site: deferred.site, What: deferred.name() + " was deferred", OtherRank: ep.rank, Other: ep.name() + " ended: " + call, OtherSite: site})
+		ep.found(Finding{Rule: neverSubmitted, Site: deferred.site, What: deferred.name() + " was deferred", OtherRank: ep.rank, Other: ep.name() + " ended: " + call, OtherSite: site}, ep)
 	} else if left != nil && first && call == "Close" {
 		ep.found(Finding{Rule: endpointInUse, Site: site, What: fmt.Sprintf("closes %s with %d requests whose result was not taken", ep.name(), n),
-			OtherRank: ep.rank, Other: "the first is " + left.name(), OtherSite: left.site})
+			OtherRank: ep.rank, Other: "the first is " + left.name(), OtherSite: left.site}, ep)
 	}
 }
 
-// ended notes that the connection has ended: its windows are invalid, and its accesses are over.
+// ended notes that the connection has ended: its windows are invalid, and its accesses are over. The program may use
+// the buffers of its requests, although it has not taken their results.
 func (ep *endpoint) ended(site string) {
 	var ended []*window
 	var accesses []uint32
@@ -40,9 +46,12 @@ func (ep *endpoint) ended(site string) {
 			ended = append(ended, w)
 		}
 	}
-	for _, q := range ep.initiator {
-		accesses = append(accesses, q.access)
-		q.access = 0
+	for _, q := range ep.requests {
+		if q.owner == ep {
+			accesses = append(accesses, q.access)
+			q.access, q.isUnchecked = 0, true
+			delete(ep.sinks, q)
+		}
 	}
 	ep.mu.Unlock()
 	ep.journal.close(accesses...)
@@ -57,6 +66,7 @@ func (ep *endpoint) leave() {
 		return
 	}
 	delete(ep.endpoints, uint64(ep.id))
+	delete(ep.expected, ep.name())
 	if ep.shared != nil {
 		ep.shared.leave()
 	}
@@ -81,8 +91,7 @@ func (q *queue) dropped() {
 }
 
 // invalidatedByPeer notes that a message has invalidated a token of this process.
-func (c *checker) invalidatedByPeer(r *request) {
-	token := r.invalidated
+func (c *checker) invalidatedByPeer(r *request, token nd.Token) {
 	c.mu.Lock()
 	var ended *window
 	for w := range c.windows {
@@ -126,6 +135,7 @@ func (ep *endpoint) Close() error {
 	ep.end("Close", site)
 	err := ep.Endpoint.Close()
 	ep.ended(site)
+	ep.reportFences()
 	ep.adapter.closed(ep)
 	ep.mu.Lock()
 	ep.closed = true
@@ -143,8 +153,14 @@ func (ep *endpoint) Close() error {
 func (p *Provider) End() {
 	var accesses []uint32
 	p.mu.Lock()
+	if p.isEnding {
+		p.mu.Unlock()
+		return
+	}
+	p.isEnding = true
 	adapters := p.adapters
-	p.adapters = nil
+	left := slices.Collect(maps.Values(p.endpoints))
+	open := slices.Collect(maps.Values(p.regions))
 	for _, r := range p.requests {
 		accesses = append(accesses, r.access)
 		r.access = 0
@@ -155,7 +171,34 @@ func (p *Provider) End() {
 	for _, a := range adapters {
 		a.leaks()
 	}
+	for _, ep := range left {
+		ep.reportFences()
+	}
+	for _, m := range open {
+		m.reportUnheard()
+	}
+	if p.journal.use(-1) {
+		for _, f := range p.journal.Unmet() {
+			if !slices.Contains(p.ignored, f.Rule) {
+				p.report(f)
+			}
+		}
+	}
 	p.mu.Lock()
 	p.over = true
 	p.mu.Unlock()
+}
+
+// reportFences reports fences that have had nothing to wait for. The endpoint is closed, or the job ends.
+func (ep *endpoint) reportFences() {
+	ep.mu.Lock()
+	fenced := ep.fenced
+	if ep.reads > 0 {
+		fenced = nil
+	}
+	ep.fenced = nil
+	ep.mu.Unlock()
+	if fenced != nil {
+		ep.found(Finding{Rule: uselessFence, Site: fenced.site, What: fenced.name() + " has ReadFence, and the endpoint has posted no Read"}, ep)
+	}
 }

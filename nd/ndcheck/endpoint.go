@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 
 	"github.com/softnd/softnd/nd"
 )
@@ -19,20 +20,35 @@ type endpoint struct {
 	shared                       *sharedQueue
 	connectors                   map[nd.Connector]nd.Connector // those of the program, by those below
 
-	order     sync.Mutex // held during a post, so that initiator has the provider's order; taken before checker.mu
-	peer      netip.Addr // once it is known
-	depth     int        // of the initiator queue
-	initiator []*request // posted, result not taken
-	pending   int        // initiator requests and Receives whose result was not taken
-	deferred  *request   // the first that nothing has submitted
-	batching  bool
-	hasFailed bool // the program has taken a failed result
-	ignored   int  // posts since then
-	ending    bool // disconnected, flushed or closed
-	closed    bool
+	order      sync.Mutex   // held during a post, so that initiator has the provider's order; taken before checker.mu
+	peer       netip.Addr   // once it is known
+	peerRank   atomic.Int32 // its rank + 1, 0 = not known, or not watched
+	depth      int          // of the initiator queue
+	initiator  []*request   // posted, result not taken
+	pending    int          // initiator requests and Receives whose result was not taken
+	deferred   *request     // the first that nothing has submitted
+	batching   bool
+	hasFailed  bool     // the program has taken a failed result
+	failedOn   *queue   // from which it took it,
+	failedPoll uint64   // in this call
+	ignored    int      // posts since the call after that
+	fenced     *request // the first with ReadFence
+	reads      int      // posted so far
+	link       uint64   // identifies the connection on both sides, 0 = unknown
+	ending     bool     // disconnected, flushed or closed
+	closed     bool
 }
 
-func (ep *endpoint) name() string { return fmt.Sprintf("endpoint %d", ep.id) }
+// label is the name with the peer.
+func (ep *endpoint) label() string {
+	if rank := ep.peerRank.Load() - 1; rank >= 0 {
+		return fmt.Sprintf("%s to rank %d", ep.name(), rank)
+	}
+	return ep.name()
+}
+
+func (ep *endpoint) name() string   { return fmt.Sprintf("endpoint %d", ep.id) }
+func (ep *endpoint) home() *adapter { return ep.adapter }
 
 // Connector returns the connector of the program.
 func (ep *endpoint) Connector() nd.Connector {
@@ -101,11 +117,16 @@ func (ep *endpoint) Bind(reqCtx uint64, mr nd.MemoryRegion, mw nd.MemoryWindow, 
 	}
 	r := ep.newRequest(nd.RequestBind, reqCtx, nil, flags)
 	r.window, r.region = w, m
-	err := ep.post(r, func() error { return ep.Endpoint.Bind(r.id, m.MemoryRegion, w.MemoryWindow, buf, flags) })
-	if err == nil {
-		w.bound(ep, m, buf, flags, r.site)
-	}
-	return err
+	return ep.post(r, func() error {
+		w.mu.Lock()
+		r.isMisuse = w.token != 0
+		w.mu.Unlock()
+		err := ep.Endpoint.Bind(r.id, m.MemoryRegion, w.MemoryWindow, buf, flags)
+		if err == nil && !r.isMisuse {
+			w.bound(ep, m, buf, flags, r.site)
+		}
+		return err
+	})
 }
 
 func (ep *endpoint) Invalidate(reqCtx uint64, mw nd.MemoryWindow, flags nd.OpFlags) error {
@@ -115,20 +136,25 @@ func (ep *endpoint) Invalidate(reqCtx uint64, mw nd.MemoryWindow, flags nd.OpFla
 	}
 	r := ep.newRequest(nd.RequestInvalidate, reqCtx, nil, flags)
 	r.window = w
-	// The token is noted as invalid before the post: a peer may fail at once.
-	w.mu.Lock()
-	bound := *w
-	w.mu.Unlock()
-	w.unbound(r.site)
-	err := ep.post(r, func() error { return ep.Endpoint.Invalidate(r.id, w.MemoryWindow, flags) })
-	if err != nil && bound.token != 0 { // the post has changed nothing
+	return ep.post(r, func() error {
 		w.mu.Lock()
-		w.token, w.bytes, w.boundOn = bound.token, bound.bytes, bound.boundOn
-		w.windows[w] = struct{}{}
+		bound := *w
+		r.isMisuse = w.boundOn != ep
 		w.mu.Unlock()
-		w.journal.change(bound.token, func(t *tokenRecord) { t.live, t.ended = true, 0 })
-	}
-	return err
+		if r.isMisuse {
+			return ep.Endpoint.Invalidate(r.id, w.MemoryWindow, flags)
+		}
+		w.unbound(r.site) // before the post: a peer may fail at once
+		err := ep.Endpoint.Invalidate(r.id, w.MemoryWindow, flags)
+		if err != nil { // the post has changed nothing
+			w.mu.Lock()
+			w.token, w.bytes, w.boundOn = bound.token, bound.bytes, bound.boundOn
+			w.windows[w] = struct{}{}
+			w.mu.Unlock()
+			w.journal.change(bound.token, func(t *tokenRecord) { t.live, t.ended = true, 0 })
+		}
+		return err
+	})
 }
 
 func (ep *endpoint) InvalidateRegion(reqCtx uint64, mr nd.MemoryRegion, flags nd.OpFlags) error {
@@ -148,17 +174,19 @@ func (ep *endpoint) FastRegister(reqCtx uint64, mr nd.MemoryRegion, pages []nd.L
 	}
 	r := ep.newRequest(nd.RequestFastRegister, reqCtx, nil, flags)
 	r.region = m
-	err := ep.post(r, func() error {
-		return ep.Endpoint.FastRegister(r.id, m.MemoryRegion, pages, offset, length, baseAddress, rights, flags)
-	})
-	if err == nil {
+	return ep.post(r, func() error {
 		inner := m.MemoryRegion
-		m.registeredAs(rights, r.site, inner.LocalToken(), inner.RemoteToken(), inner.Bytes(), baseAddress, uint64(length))
-	}
-	return err
+		err := ep.Endpoint.FastRegister(r.id, inner, pages, offset, length, baseAddress, rights, flags)
+		if err == nil {
+			m.registeredAs(rights, r.site, inner.LocalToken(), inner.RemoteToken(), inner.Bytes(), baseAddress, uint64(length))
+		}
+		return err
+	})
 }
 
 func (ep *endpoint) StartRequestBatch() {
+	ep.order.Lock()
+	defer ep.order.Unlock()
 	ep.mu.Lock()
 	ep.batching = true
 	ep.mu.Unlock()
@@ -166,6 +194,8 @@ func (ep *endpoint) StartRequestBatch() {
 }
 
 func (ep *endpoint) SubmitRequestBatch() {
+	ep.order.Lock()
+	defer ep.order.Unlock()
 	ep.mu.Lock()
 	ep.batching, ep.deferred = false, nil
 	ep.mu.Unlock()

@@ -11,26 +11,30 @@ import (
 // failed explains why a request has failed, as far as the program is the reason.
 func (c *checker) failed(ep *endpoint, r *request, res nd.Result) {
 	status := strings.TrimPrefix(res.Status.Error(), "nd: ")
+	about := []object{ep}
+	if r.window != nil {
+		about = append(about, r.window)
+	}
 	f := Finding{Site: r.site, What: fmt.Sprintf("%s failed: %s", r.name(), status)}
 	switch {
 	case res.Status == nd.AccessViolation:
 		if c.explainLocal(&f, r) || c.explainRemote(&f, ep, r) {
-			c.found(f)
+			c.found(f, about...)
 		}
 	case res.Status == nd.RemoteError && r.invalidate:
 		if c.explainRemote(&f, ep, r) {
-			c.found(f)
+			c.found(f, about...)
 		}
-	case res.Status == nd.IOTimeout && r.kind == nd.RequestSend:
+	case res.Status == nd.IOTimeout && r.kind == nd.RequestSend && !c.faults:
 		f.Rule = noReceive
-		c.found(f)
-	case res.Status == nd.BufferOverflow && r.kind == nd.RequestReceive:
+		c.found(f, about...)
+	case res.Status == nd.BufferOverflow && r.kind == nd.RequestReceive && !c.faults:
 		f.Rule = tooLong
-		c.found(f)
-	case res.Status == nd.InvalidDeviceRequest && r.window != nil:
+		c.found(f, about...)
+	case res.Status == nd.InvalidDeviceRequest && r.isMisuse:
 		f.Rule = boundTwice
 		f.What = fmt.Sprintf("%s of %s on %s failed: %s", typeName(r.kind), r.window.name(), ep.name(), status)
-		c.found(f)
+		c.found(f, about...)
 	}
 }
 
@@ -46,7 +50,7 @@ func (c *checker) explainLocal(f *Finding, r *request) bool {
 		t, ok, certain := c.journal.findToken(e.Token)
 		at, n := addressOf(e.Buffer), uint64(len(e.Buffer))
 		f.Address, f.Length = at, n
-		entry := fmt.Sprintf("%s: entry %d has the %v %v", f.What, i, t.kind, e.Token)
+		entry := fmt.Sprintf("%s: entry %d has the %v", f.What, i, t)
 		switch {
 		case !ok && !certain:
 			continue
@@ -64,6 +68,9 @@ func (c *checker) explainLocal(f *Finding, r *request) bool {
 		case r.isSink() && !t.write:
 			f.Rule, f.What = missingRight, entry+", which lacks AllowLocalWrite"
 			f.setOther(t, fmt.Sprintf("registered region %d", t.object))
+		case t.adapter != r.owner.home().id:
+			f.Rule, f.What = foreignToken, entry+fmt.Sprintf(" of adapter %d", t.adapter)
+			f.setOther(t, fmt.Sprintf("registered region %d", t.object))
 		default:
 			continue
 		}
@@ -79,12 +86,15 @@ func (c *checker) explainRemote(f *Finding, ep *endpoint, r *request) bool {
 		return false
 	}
 	t, ok, certain := c.journal.findToken(r.token)
+	peer := int(ep.peerRank.Load()) - 1
 	c.mu.Lock()
-	addr := ep.peer
+	link := ep.link
 	c.mu.Unlock()
-	peer := c.journal.rankOf(addr)
 	f.Address, f.Length = r.address, r.size
-	with := fmt.Sprintf("%s: it used the %v %v", f.What, t.kind, r.token)
+	with := fmt.Sprintf("%s: it used the %v", f.What, t)
+	if !r.invalidate {
+		with += fmt.Sprintf(" at offset %d", int64(r.address-t.base))
+	}
 	switch {
 	case !ok && (!certain || peer < 0):
 		return false // a process that is not watched may have issued it
@@ -105,15 +115,15 @@ func (c *checker) explainRemote(f *Finding, ep *endpoint, r *request) bool {
 	case r.invalidate:
 		return false // the Receive may be the reason
 	case !isWithin(r.address, r.size, t.base, t.length):
-		f.Rule, f.What = outsideRange, with+fmt.Sprintf(" at offset %d, and %d bytes are granted", int64(r.address-t.base), t.length)
-		f.setOther(t, fmt.Sprintf("granted the memory, with the %v", t.kind))
+		f.Rule, f.What = outsideRange, with+fmt.Sprintf(", where %d bytes are granted", t.length)
+		f.setOther(t, "granted the memory")
 	case r.kind == nd.RequestRead && !t.read || r.kind == nd.RequestWrite && !t.write:
 		f.Rule, f.What = missingRight, with
-		f.setOther(t, fmt.Sprintf("granted read %v, write %v", t.read, t.write))
+		f.setOther(t, "granted "+rightsText(t))
 	case !t.live && !t.cut: // if it ended with the connection, the failure was the reason and not the effect
 		f.Rule, f.What = revokedInFlight, with
 		f.setEnd(t)
-	case t.endpoint == 0 && t.rank == peer:
+	case t.rank == peer && (t.link == 0 || link == 0 || t.link == link):
 		return false
 	default: // valid, but not here
 		f.Rule, f.What = foreignToken, with
@@ -122,15 +132,23 @@ func (c *checker) explainRemote(f *Finding, ep *endpoint, r *request) bool {
 	return true
 }
 
+func rightsText(t tokenRecord) string {
+	switch {
+	case t.read && t.write:
+		return "reading and writing"
+	case t.read:
+		return "reading only"
+	case t.write:
+		return "writing only"
+	}
+	return "no right"
+}
+
 func (f *Finding) setOther(t tokenRecord, what string) {
 	f.Other, f.OtherRank, f.OtherSite = what, t.rank, t.site
 }
 
 // setEnd says who ended the token of t, and when.
 func (f *Finding) setEnd(t tokenRecord) {
-	object := "window"
-	if t.kind != windowToken {
-		object = "region"
-	}
-	f.Other, f.OtherRank, f.OtherSite = fmt.Sprintf("ended the token of %s %d of rank %d, %v before this report", object, t.object, t.rank, time.Duration(now()-t.ended).Round(time.Microsecond)), t.endRank, t.endSite
+	f.Other, f.OtherRank, f.OtherSite = fmt.Sprintf("ended the %v, %v before this report", t, time.Duration(now()-t.ended).Round(time.Microsecond)), t.endRank, t.endSite
 }

@@ -19,9 +19,12 @@ type Finding struct {
 	// Address and Length are the bytes concerned, in addresses of their owner. Length is 0 if there are none.
 	Address uint64 `json:"address,omitempty"`
 	Length  uint64 `json:"length,omitempty"`
+	// Expected is the call of [nd.Expect] that has announced the finding; nil = none.
+	Expected *Expectation `json:"expected,omitempty"`
 }
 
-// String returns the report: a line for the rule, a line for each act, and a line with the change that repairs it.
+// String returns the report: a line for the rule, a line for each act, one for the bytes, and one with the change that
+// repairs it.
 func (f Finding) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s: %s\n", f.Rule.ID, f.Rule.Severity, f.Rule.Title)
@@ -36,6 +39,9 @@ func (f Finding) String() string {
 	line(f.Rank, f.What, f.Site)
 	if f.Other != "" {
 		line(f.OtherRank, f.Other, f.OtherSite)
+	}
+	if f.Length > 0 {
+		fmt.Fprintf(&b, "  bytes: %d at %#x\n", f.Length, f.Address)
 	}
 	fmt.Fprintf(&b, "  fix: %s\n", f.Rule.Fix)
 	return b.String()

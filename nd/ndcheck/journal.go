@@ -18,6 +18,7 @@ type Journal struct {
 	lock   Lock // nil = the journal belongs to this process
 	memory []byte
 	late   []func() // changes that wait for the lock
+	users  int      // providers of this process that use it
 }
 
 // Lock is the lock of a journal between processes. The process that dies with it releases it.
@@ -36,21 +37,24 @@ const JournalSize = findingsAt + findingsSize
 
 // The memory: a header, then three tables. Numbers are little-endian.
 const (
-	journalMagic = "ndcheck2"
+	journalMagic = "ndcheck3"
 	maxRanks     = 1024
 	maxTokens    = 1 << 15
 	maxAccesses  = 1 << 13
 	siteSize     = 96
 
-	headerSize = 64 // 0 magic, 8 number of access records in use, 12 bytes of findings, 16 findings that did not fit, 20 forgotten tokens
-	rankSize   = 192
-	tokenSize  = 80 + 2*siteSize
-	accessSize = 64 + siteSize
+	headerSize    = 64      // 0 magic, 8 number of access records in use, 12 bytes of findings, 16 findings that did not fit
+	forgottenSize = 1 << 14 // 1<<17 bits: see forgottenBit
+	rankSize      = 192
+	tokenHeader   = 88
+	tokenSize     = tokenHeader + 2*siteSize
+	accessSize    = 64 + siteSize
 
-	ranksAt    = headerSize
-	tokensAt   = ranksAt + maxRanks*rankSize
-	accessesAt = tokensAt + maxTokens*tokenSize
-	findingsAt = accessesAt + maxAccesses*accessSize
+	forgottenAt = headerSize
+	ranksAt     = forgottenAt + forgottenSize
+	tokensAt    = ranksAt + maxRanks*rankSize
+	accessesAt  = tokensAt + maxTokens*tokenSize
+	findingsAt  = accessesAt + maxAccesses*accessSize
 
 	findingsSize = 1 << 20 // lines of JSON
 )
@@ -98,6 +102,15 @@ func (j *Journal) end() {
 	j.mu.Unlock()
 }
 
+// use counts the providers of this process that use the journal. It reports whether there are none left, and no other
+// process uses it.
+func (j *Journal) use(change int) (isUnused bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.users += change
+	return j.users == 0 && j.lock == nil
+}
+
 // maxLate limits the changes that wait for the lock. Further changes are forgotten.
 const maxLate = 1 << 16
 
@@ -125,10 +138,9 @@ func (j *Journal) setField(at int, v uint32) { binary.LittleEndian.PutUint32(j.m
 
 // The fields of the header.
 const (
-	accessesUsed  = 8
-	findingsUsed  = 12
-	findingsLost  = 16
-	tokensDropped = 20
+	accessesUsed = 8
+	findingsUsed = 12
+	findingsLost = 16
 )
 
 func getString(b []byte) string {
@@ -142,11 +154,17 @@ func putString(b []byte, s string) {
 	copy(b[1:], s[:n])
 }
 
-// add appends a finding.
-func (j *Journal) add(f Finding) {
-	line, err := json.Marshal(f)
+// record is a line of the journal: one of the two.
+type record struct {
+	Finding *Finding     `json:"finding,omitempty"`
+	Expect  *Expectation `json:"expect,omitempty"`
+}
+
+// add appends a record.
+func (j *Journal) add(r record) {
+	line, err := json.Marshal(r)
 	if err != nil {
-		return // cannot happen: a finding has only numbers and text
+		return // cannot happen: a record has only numbers and text
 	}
 	line = append(line, '\n')
 	j.update(func() {
@@ -163,19 +181,35 @@ func (j *Journal) add(f Finding) {
 // Findings returns the findings of all processes so far, and how many are lost: they did not fit into the journal,
 // or a process has scribbled over them.
 func (j *Journal) Findings() (found []Finding, lost int) {
+	records, lost := j.records()
+	for _, r := range records {
+		if r.Finding != nil {
+			found = append(found, *r.Finding)
+		}
+	}
+	return found, lost
+}
+
+func (j *Journal) records() (all []record, lost int) {
 	if j.begin() {
 		defer j.end()
 	} // else the process that keeps the lock is not in the way: it may be stopped, and lines are checked below
 	text := bytes.Clone(j.memory[findingsAt:][:min(j.field(findingsUsed), findingsSize)])
 	lost = int(j.field(findingsLost))
 	for line := range bytes.Lines(text) {
-		var f Finding
-		if json.Unmarshal(line, &f) != nil || f.Rule == nil || byID(f.Rule.ID) == nil {
+		var r record
+		if json.Unmarshal(line, &r) != nil || r.Finding == nil && r.Expect == nil {
 			lost++
 			continue
 		}
-		f.Rule = byID(f.Rule.ID)
-		found = append(found, f)
+		if f := r.Finding; f != nil {
+			if f.Rule == nil || byID(f.Rule.ID) == nil {
+				lost++
+				continue
+			}
+			f.Rule = byID(f.Rule.ID)
+		}
+		all = append(all, r)
 	}
-	return found, lost
+	return all, lost
 }

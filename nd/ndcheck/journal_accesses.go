@@ -1,6 +1,10 @@
 package ndcheck
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/softnd/softnd/nd"
+)
 
 // access is a Read or Write in flight on the memory of another process, or of this one.
 type access struct {
@@ -9,13 +13,14 @@ type access struct {
 	owner         int // rank of the owner of the memory
 	endpoint      uint32
 	address, size uint64
+	posted        int64 // when
 	site          string
 }
 
 func (a *access) decode(b []byte) {
 	le := binary.LittleEndian
 	*a = access{write: b[1] != 0, rank: int(int32(le.Uint32(b[4:]))), owner: int(int32(le.Uint32(b[8:]))), endpoint: le.Uint32(b[12:]),
-		address: le.Uint64(b[16:]), size: le.Uint64(b[24:]), site: getString(b[64:accessSize])}
+		address: le.Uint64(b[16:]), size: le.Uint64(b[24:]), posted: int64(le.Uint64(b[32:])), site: getString(b[64:accessSize])}
 }
 
 func (a *access) encode(b []byte) {
@@ -29,6 +34,7 @@ func (a *access) encode(b []byte) {
 	le.PutUint32(b[12:], a.endpoint)
 	le.PutUint64(b[16:], a.address)
 	le.PutUint64(b[24:], a.size)
+	le.PutUint64(b[32:], uint64(a.posted))
 	putString(b[64:accessSize], a.site)
 }
 
@@ -37,13 +43,35 @@ func overlaps(a, n, b, m uint64) bool { return n > 0 && m > 0 && a < b+m && b < 
 // maxConflicts is how many accesses open returns at most: one is enough for a report.
 const maxConflicts = 4
 
-// open stores an access, and returns its number and accesses in flight that conflict with it. If the table is
-// full, the number is 0, and the access is not known to later ones.
-func (j *Journal) open(a access) (number uint32, conflicts []access) {
+// openRemote stores an access that is about to be posted with a token. It replaces the address by that of the owner:
+// two tokens may name the same bytes by different addresses. It also returns when a peer has last posted a Write to the
+// memory of the process that posts. The number is 0 if the token does not allow the access, or if the table is full.
+func (j *Journal) openRemote(token nd.Token, a *access) (number uint32, conflicts []access, lastWrite int64) {
 	if !j.begin() {
-		return 0, nil
+		return 0, nil, 0
 	}
 	defer j.end()
+	slot, ok := j.tokenSlotOf(token)
+	if !ok {
+		return 0, nil, 0
+	}
+	le := binary.LittleEndian
+	base, length, memory := le.Uint64(slot[24:]), le.Uint64(slot[32:]), le.Uint64(slot[72:])
+	if kind(slot[4]) == localToken || memory == 0 || !isWithin(a.address, a.size, base, length) {
+		return 0, nil, 0
+	}
+	a.owner = int(int32(le.Uint32(slot[8:])))
+	a.address += memory - base
+	if a.write {
+		j.setLastWrite(a.owner, a.posted)
+	}
+	number, conflicts = j.open(*a)
+	return number, conflicts, j.lastWriteOf(a.rank)
+}
+
+// open stores an access, and returns its number and accesses in flight that conflict with it. If the table is
+// full, the number is 0, and the access is not known to later ones. The caller has the lock.
+func (j *Journal) open(a access) (number uint32, conflicts []access) {
 	used := min(j.field(accessesUsed), maxAccesses)
 	free := used
 	for i := range used {
@@ -89,16 +117,18 @@ func (j *Journal) close(numbers ...uint32) {
 	if len(numbers) == 0 || len(numbers) == 1 && numbers[0] == 0 {
 		return
 	}
-	j.update(func() {
-		for _, number := range numbers {
-			if number != 0 {
-				j.accessSlot(number - 1)[0] = 0
-			}
+	j.update(func() { j.closeAll(numbers) })
+}
+
+func (j *Journal) closeAll(numbers []uint32) {
+	for _, number := range numbers {
+		if number != 0 {
+			j.accessSlot(number - 1)[0] = 0
 		}
-		used := min(j.field(accessesUsed), maxAccesses)
-		for used > 0 && j.accessSlot(used - 1)[0] == 0 {
-			used--
-		}
-		j.setField(accessesUsed, used)
-	})
+	}
+	used := min(j.field(accessesUsed), maxAccesses)
+	for used > 0 && j.accessSlot(used - 1)[0] == 0 {
+		used--
+	}
+	j.setField(accessesUsed, used)
 }

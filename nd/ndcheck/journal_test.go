@@ -103,8 +103,26 @@ func TestFullTables(t *testing.T) {
 	if _, ok, _ := j.findToken(2 * maxTokens); !ok {
 		t.Error("the newest token is not known")
 	}
-	if _, _, certain := j.findToken(1 << 31); certain {
-		t.Error("the journal claims to know all tokens")
+	forgotten := 0
+	for i := range uint32(2 * maxTokens) {
+		if _, ok, certain := j.findToken(nd.Token(i + 1)); !ok {
+			forgotten++
+			if certain {
+				t.Fatalf("the journal claims that token %d was never issued", i+1)
+			}
+		}
+	}
+	if forgotten < maxTokens {
+		t.Errorf("%d tokens are forgotten, and there is room for %d", forgotten, maxTokens)
+	}
+	certain := 0
+	for i := range uint32(1000) {
+		if _, _, isCertain := j.findToken(nd.Token(1<<31 + i)); isCertain {
+			certain++
+		}
+	}
+	if certain < 500 {
+		t.Errorf("the journal is certain about %d of 1000 tokens that were never issued", certain)
 	}
 	var numbers []uint32
 	for i := range maxAccesses + 1 {
@@ -125,7 +143,8 @@ func FuzzJournal(f *testing.F) {
 	f.Add(uint32(0), uint32(0), []byte{})
 	f.Add(uint32(accessesUsed), uint32(7), []byte{255, 255, 255, 255, 255, 255, 255, 255})
 	f.Add(uint32(ranksAt), uint32(5), []byte{1, 0, 0, 0, 127, 0, 0, 1})
-	f.Add(uint32(findingsAt), uint32(9), []byte("{\"rule\":{\"id\":\"N101\"}}\n"))
+	f.Add(uint32(findingsAt), uint32(9), []byte("{\"finding\":{\"rule\":{\"id\":\"N101\"}}}\n"))
+	f.Add(uint32(findingsAt), uint32(9), []byte("{\"expect\":{\"rules\":[\"N101\"]}}\n"))
 	memory := make([]byte, JournalSize)
 	f.Fuzz(func(t *testing.T, at, token uint32, scribble []byte) {
 		clear(memory)
@@ -136,7 +155,7 @@ func FuzzJournal(f *testing.F) {
 		j.enter(0, addressAt(0))
 		j.issue(tokenRecord{token: nd.Token(token)})
 		number, _ := j.open(access{rank: 0, owner: 0, endpoint: 1, address: 1, size: 8})
-		j.add(Finding{Rule: conflict, What: "x"})
+		j.add(record{Finding: &Finding{Rule: conflict, What: "x"}})
 		for i := 0; len(scribble) > 0 && i < 1<<12; i++ { // over the header and the beginning of each table
 			for _, table := range []int{0, ranksAt, tokensAt, accessesAt, findingsAt} {
 				memory[table+(int(at)+i)%(1<<12)] = scribble[i%len(scribble)]
@@ -150,16 +169,20 @@ func FuzzJournal(f *testing.F) {
 		j.enter(1, addressAt(1))
 		j.findToken(nd.Token(token))
 		j.issue(tokenRecord{token: nd.Token(token + 1)})
-		j.wrote(nd.Token(token), 1)
+		j.finish(batch{wrote: []wrote{{nd.Token(token), 1}}})
 		j.announce(nd.Token(token), 1, "x", 1)
 		j.withdraw(nd.Token(token), 1, "x", 1)
 		j.open(access{write: true, rank: 1, owner: 0, endpoint: 1, address: 1, size: 1 << 40})
+		j.openRemote(nd.Token(token), &access{write: true, rank: 1, endpoint: 1, address: 1, size: 1 << 40})
 		j.close(number)
 		j.setWait(0, wait{to: addressAt(1)})
 		j.setWait(1, wait{to: addressAt(0)})
 		j.cycle(0)
 		j.rankOf(addressAt(1))
-		j.add(Finding{Rule: conflict, What: "y"})
+		j.add(record{Finding: &Finding{Rule: conflict, What: "y"}})
+		j.add(record{Expect: &Expectation{Rules: []string{"N1"}}})
+		j.Unmet()
+		j.lastWriteTo(0)
 		for _, f := range mustFind(j) {
 			_ = f.String()
 		}

@@ -2,6 +2,8 @@ package ndcheck
 
 import (
 	"encoding/binary"
+	"fmt"
+	"slices"
 
 	"github.com/softnd/softnd/nd"
 )
@@ -15,10 +17,6 @@ const (
 	windowToken
 )
 
-func (k kind) String() string {
-	return [...]string{"unknown token", "local token", "remote token of a region", "token of a window"}[k&3]
-}
-
 // tokenRecord describes a token to all processes.
 type tokenRecord struct {
 	token         nd.Token
@@ -28,8 +26,8 @@ type tokenRecord struct {
 	read, write   bool // the access that it grants
 	rank          int
 	object        uint32 // number of the region or window in its process
-	endpoint      uint32 // the only endpoint that it is valid on; 0 = any
 	adapter       uint32
+	link          uint64 // the only connection that it is valid on; 0 = any
 	base, length  uint64 // as peers name the bytes
 	memory        uint64 // address of the first byte in the owner; 0 = the bytes are not contiguous
 	issued, ended int64
@@ -39,14 +37,20 @@ type tokenRecord struct {
 	site, endSite string
 }
 
+// String names the token for a report.
+func (r tokenRecord) String() string {
+	object := [...]string{"unknown token of object", "local token of region", "remote token of region", "token of window"}[r.kind&3]
+	return fmt.Sprintf("%s %d of rank %d", object, r.object, r.rank)
+}
+
 func (r *tokenRecord) decode(b []byte) {
 	le := binary.LittleEndian
 	*r = tokenRecord{
 		token: nd.Token(le.Uint32(b)), kind: kind(b[4]), live: b[5] == 1, cut: b[5] == 2, read: b[6] != 0, write: b[7] != 0,
-		rank: int(int32(le.Uint32(b[8:]))), object: le.Uint32(b[12:]), endpoint: le.Uint32(b[16:]), adapter: le.Uint32(b[20:]),
+		rank: int(int32(le.Uint32(b[8:]))), object: le.Uint32(b[12:]), adapter: le.Uint32(b[16:]),
 		base: le.Uint64(b[24:]), length: le.Uint64(b[32:]), issued: int64(le.Uint64(b[40:])), ended: int64(le.Uint64(b[48:])), writes: le.Uint32(b[56:]), endRank: int(int32(le.Uint32(b[60:]))),
-		firstWrite: int64(le.Uint64(b[64:])), memory: le.Uint64(b[72:]),
-		site: getString(b[80 : 80+siteSize]), endSite: getString(b[80+siteSize : tokenSize]),
+		firstWrite: int64(le.Uint64(b[64:])), memory: le.Uint64(b[72:]), link: le.Uint64(b[80:]),
+		site: getString(b[tokenHeader : tokenHeader+siteSize]), endSite: getString(b[tokenHeader+siteSize : tokenSize]),
 	}
 }
 
@@ -65,8 +69,7 @@ func (r *tokenRecord) encode(b []byte) {
 	}
 	le.PutUint32(b[8:], uint32(r.rank))
 	le.PutUint32(b[12:], r.object)
-	le.PutUint32(b[16:], r.endpoint)
-	le.PutUint32(b[20:], r.adapter)
+	le.PutUint32(b[16:], r.adapter)
 	le.PutUint64(b[24:], r.base)
 	le.PutUint64(b[32:], r.length)
 	le.PutUint64(b[40:], uint64(r.issued))
@@ -75,15 +78,19 @@ func (r *tokenRecord) encode(b []byte) {
 	le.PutUint32(b[60:], uint32(r.endRank))
 	le.PutUint64(b[64:], uint64(r.firstWrite))
 	le.PutUint64(b[72:], r.memory)
-	putString(b[80:80+siteSize], r.site)
-	putString(b[80+siteSize:tokenSize], r.endSite)
+	le.PutUint64(b[80:], r.link)
+	putString(b[tokenHeader:tokenHeader+siteSize], r.site)
+	putString(b[tokenHeader+siteSize:tokenSize], r.endSite)
 }
 
 // probes is how many records a token may be stored in. If all are taken by others, the oldest is forgotten.
 const probes = 8
 
+// hash returns a number whose upper bits depend on all bits of the token.
+func hash(token nd.Token) uint32 { return uint32(token) * 2654435761 }
+
 func (j *Journal) tokenSlot(token nd.Token, i int) []byte {
-	at := (uint32(token)*2654435761>>8 + uint32(i)) % maxTokens
+	at := (hash(token)>>(32-15) + uint32(i)) % maxTokens
 	return j.memory[tokensAt+int(at)*tokenSize:][:tokenSize]
 }
 
@@ -95,18 +102,36 @@ func (j *Journal) findToken(token nd.Token) (r tokenRecord, ok, certain bool) {
 	}
 	defer j.end()
 	_, r, ok = j.lookUp(token)
-	return r, ok, ok || j.field(tokensDropped) == 0
+	return r, ok, ok || !j.mayBeForgotten(token)
+}
+
+// forgottenBit returns the bit that says that the record of a token, or of another one, was forgotten.
+func (j *Journal) forgottenBit(token nd.Token) (b *byte, bit byte) {
+	n := hash(token) >> (32 - 17) % (8 * forgottenSize)
+	return &j.memory[forgottenAt+int(n/8)], 1 << (n % 8)
+}
+
+func (j *Journal) mayBeForgotten(token nd.Token) bool {
+	b, bit := j.forgottenBit(token)
+	return *b&bit != 0
 }
 
 func (j *Journal) lookUp(token nd.Token) (slot []byte, r tokenRecord, ok bool) {
+	slot, ok = j.tokenSlotOf(token)
+	if ok {
+		r.decode(slot)
+	}
+	return slot, r, ok
+}
+
+func (j *Journal) tokenSlotOf(token nd.Token) (slot []byte, ok bool) {
 	for i := range probes {
 		slot = j.tokenSlot(token, i)
 		if nd.Token(binary.LittleEndian.Uint32(slot)) == token {
-			r.decode(slot)
-			return slot, r, token != 0
+			return slot, token != 0
 		}
 	}
-	return nil, r, false
+	return nil, false
 }
 
 // issue stores the record of a token that has just been issued.
@@ -133,7 +158,8 @@ func (j *Journal) issue(r tokenRecord) {
 			}
 		}
 		if oldest.token != 0 {
-			j.setField(tokensDropped, j.field(tokensDropped)+1)
+			b, bit := j.forgottenBit(oldest.token)
+			*b |= bit
 		}
 		r.encode(slot)
 	})
@@ -149,14 +175,17 @@ func (j *Journal) change(token nd.Token, f func(r *tokenRecord)) {
 	})
 }
 
-// withdraw notes that a process has made a token invalid, at site. An announcement has named the reason before.
-func (j *Journal) withdraw(token nd.Token, rank int, site string, at int64) {
+// withdraw notes that a process has made a token invalid, at site. An announcement has named the reason before. It
+// returns what the record was before, if it is known.
+func (j *Journal) withdraw(token nd.Token, rank int, site string, at int64) (before tokenRecord, ok bool) {
 	j.change(token, func(r *tokenRecord) {
+		before, ok = *r, true
 		if r.live && r.ended == 0 {
 			r.ended, r.endRank, r.endSite = at, rank, site
 		}
 		r.live, r.cut = false, false
 	})
+	return before, ok
 }
 
 // cutOff notes that a token has ended together with its connection.
@@ -173,11 +202,27 @@ func (j *Journal) announce(token nd.Token, rank int, site string, at int64) {
 	})
 }
 
-// wrote counts a Write of a peer.
-func (j *Journal) wrote(token nd.Token, posted int64) {
-	j.change(token, func(r *tokenRecord) {
-		if r.writes++; r.writes == 1 {
-			r.firstWrite = posted
+// wrote is a Write that has succeeded.
+type wrote struct {
+	token  nd.Token
+	posted int64
+}
+
+// finish notes that requests are complete.
+func (j *Journal) finish(b batch) {
+	b.closed = slices.DeleteFunc(b.closed, func(n uint32) bool { return n == 0 })
+	if len(b.closed)+len(b.wrote) == 0 {
+		return
+	}
+	j.update(func() {
+		j.closeAll(b.closed)
+		for _, w := range b.wrote {
+			if slot, ok := j.tokenSlotOf(w.token); ok {
+				le := binary.LittleEndian
+				if le.PutUint32(slot[56:], le.Uint32(slot[56:])+1); le.Uint32(slot[56:]) == 1 {
+					le.PutUint64(slot[64:], uint64(w.posted))
+				}
+			}
 		}
 	})
 }

@@ -28,10 +28,12 @@ type region struct {
 	local        nd.Token
 	remote       nd.Token
 	registeredAt string
-	uses         int // requests since the registration
+	uses         int          // requests since the registration
+	unheard      *tokenRecord // of the first token to which peers wrote, and which ended before the program has heard of it
 }
 
-func (r *region) name() string { return fmt.Sprintf("region %d", r.id) }
+func (r *region) name() string   { return fmt.Sprintf("region %d", r.id) }
+func (r *region) home() *adapter { return r.adapter }
 
 // registered notes a registration that has just been made.
 func (r *region) registered(flags nd.RegionFlags, site string) {
@@ -71,27 +73,41 @@ func (r *region) ended(site string) {
 		return
 	}
 	if churned {
-		r.found(Finding{Rule: registrationChurn, Site: at, What: fmt.Sprintf("%d registrations served one request each", churnLimit), OtherRank: r.rank, Other: "ended", OtherSite: site})
+		r.found(Finding{Rule: registrationChurn, Site: at, What: fmt.Sprintf("%d registrations served one request each", churnLimit), OtherRank: r.rank, Other: "ended", OtherSite: site}, r)
 	}
 	for _, token := range []nd.Token{local, remote} {
 		r.endToken(token, site)
 	}
+	r.reportUnheard()
 }
 
 // churnLimit is how many registrations for one request make a finding.
 const churnLimit = 100
 
-// endToken notes the end of a token of this process, and reports Writes through it that nothing announced.
-func (c *checker) endToken(token nd.Token, site string) {
-	if t, ok, _ := c.journal.findToken(token); ok && t.live && t.writes > 0 {
-		c.mu.Lock()
-		synced := c.syncedAt > t.firstWrite
-		c.mu.Unlock()
-		if !synced {
-			c.found(Finding{Rule: neverSynchronised, Site: t.site, What: fmt.Sprintf("peers wrote %d times to the memory that was granted here", t.writes), Address: t.base, Length: t.length})
+// endToken notes the end of a token for memory of the region.
+func (r *region) endToken(token nd.Token, site string) {
+	t, ok := r.journal.withdraw(token, r.rank, site, now())
+	if ok && t.live && t.writes > 0 {
+		r.mu.Lock()
+		if r.unheard == nil {
+			r.unheard = &t
 		}
+		r.mu.Unlock()
 	}
-	c.journal.withdraw(token, c.rank, site, now())
+}
+
+// reportUnheard reports Writes of peers if the program has learned nothing since. The registration ends, or the job.
+func (r *region) reportUnheard() {
+	r.mu.Lock()
+	t := r.unheard
+	r.unheard = nil
+	if t != nil && r.learnedAt > t.firstWrite {
+		t = nil
+	}
+	r.mu.Unlock()
+	if t != nil {
+		r.found(Finding{Rule: neverSynchronised, Site: t.site, What: fmt.Sprintf("granted memory, to which peers wrote (%d Writes)", t.writes), Address: t.base, Length: t.length}, r)
+	}
 }
 
 // inUse reports the requests in flight that use the region, which a call is about to end.
@@ -100,7 +116,7 @@ func (r *region) inUse(what, site string) {
 	var users []*request
 	for _, q := range r.requests {
 		if q.uses(r.local) {
-			q.isGone = true // the program may unmap the memory
+			q.isUnchecked = true // the program may unmap the memory
 		}
 		// If the connection has ended, the program has given the requests up.
 		if ep, ok := q.owner.(*endpoint); ok && !ep.ending && !ep.hasFailed && q.kind != nd.RequestReceive && !q.answered && q.uses(r.local) {
@@ -109,7 +125,7 @@ func (r *region) inUse(what, site string) {
 	}
 	r.mu.Unlock()
 	for _, q := range users {
-		r.found(Finding{Rule: closedInUse, Site: site, What: what + " " + r.name(), OtherRank: r.rank, Other: q.name() + " is in flight", OtherSite: q.site})
+		r.found(Finding{Rule: closedInUse, Site: site, What: what + " " + r.name(), OtherRank: r.rank, Other: q.name() + " is in flight", OtherSite: q.site}, r, q.owner)
 	}
 }
 
@@ -160,10 +176,12 @@ type window struct {
 	bytes   []byte
 	write   bool
 	boundOn *endpoint
+	region  *region
 	boundAt string
 }
 
-func (w *window) name() string { return fmt.Sprintf("window %d", w.id) }
+func (w *window) name() string   { return fmt.Sprintf("window %d", w.id) }
+func (w *window) home() *adapter { return w.adapter }
 
 // bound notes a Bind whose post has just returned.
 func (w *window) bound(ep *endpoint, r *region, buf []byte, flags nd.OpFlags, site string) {
@@ -171,7 +189,9 @@ func (w *window) bound(ep *endpoint, r *region, buf []byte, flags nd.OpFlags, si
 	t := tokenRecord{token: d.Token, kind: windowToken, rank: w.rank, object: w.id, adapter: w.adapter.id, base: d.Address, length: d.Length, memory: addressOf(buf),
 		read: flags.Has(nd.AllowRead), write: flags.Has(nd.AllowWrite), site: site}
 	if flags.Has(nd.ThisEndpointOnly) {
-		t.endpoint = ep.id
+		w.mu.Lock()
+		t.link = ep.link
+		w.mu.Unlock()
 	}
 	w.journal.issue(t)
 	at, n := addressOf(buf), uint64(len(buf))
@@ -183,28 +203,31 @@ func (w *window) bound(ep *endpoint, r *region, buf []byte, flags nd.OpFlags, si
 		}
 	}
 	w.windows[w] = struct{}{}
-	w.token, w.bytes, w.write, w.boundOn, w.boundAt = d.Token, buf, t.write, ep, site
+	w.token, w.bytes, w.write, w.boundOn, w.region, w.boundAt = d.Token, buf, t.write, ep, r, site
 	flagged, registeredAt := r.flags, r.registeredAt
 	w.mu.Unlock()
 	for i := range others {
+		if others[i].boundOn.Err() != nil {
+			continue // the peer has ended the connection, and with it the window
+		}
 		w.found(Finding{Rule: grantedTwice, Site: site, What: fmt.Sprintf("%s binds %s to %d bytes", ep.name(), w.name(), n), Address: at, Length: n,
-			OtherRank: w.rank, Other: fmt.Sprintf("%s has bound %s to some of them for another peer", others[i].boundOn.name(), others[i].name()), OtherSite: others[i].boundAt})
+			OtherRank: w.rank, Other: fmt.Sprintf("%s has bound %s to some of them for another peer", others[i].boundOn.name(), others[i].name()), OtherSite: others[i].boundAt}, w, ep)
 	}
-	if flagged.RemoteRead() || flagged.RemoteWrite() {
+	if flagged.RemoteRead() && t.read || flagged.RemoteWrite() && t.write { // else the window gives the peer more
 		w.found(Finding{Rule: wholeRegionGranted, Site: registeredAt, What: fmt.Sprintf("%s is registered with %v", r.name(), flagged),
-			OtherRank: w.rank, Other: w.name() + " limits access to a part of it", OtherSite: site})
+			OtherRank: w.rank, Other: w.name() + " limits access to a part of it", OtherSite: site}, w, r)
 	}
 }
 
 // unbound notes that the window is invalid, by a call at site. It returns the token.
 func (w *window) unbound(site string) nd.Token {
 	w.mu.Lock()
-	token := w.token
+	token, r := w.token, w.region
 	w.token, w.bytes, w.boundOn = 0, nil, nil
 	delete(w.windows, w)
 	w.mu.Unlock()
 	if token != 0 {
-		w.endToken(token, site)
+		r.endToken(token, site)
 	}
 	return token
 }

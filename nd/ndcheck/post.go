@@ -41,6 +41,9 @@ func (ep *endpoint) post(r *request, call func() error) error {
 		ep.journal.announce(r.token, ep.rank, r.site, r.posted)
 	}
 	err := call()
+	if err == nil {
+		ep.noteDeferred(r)
+	}
 	ep.order.Unlock()
 	if err != nil {
 		ep.postFailed(r, err)
@@ -50,16 +53,37 @@ func (ep *endpoint) post(r *request, call func() error) error {
 	return nil
 }
 
-func (c *checker) foundAll(found []Finding) {
+// foundAll reports findings about a post.
+func (ep *endpoint) foundAll(found []Finding) {
 	for _, f := range found {
-		c.found(f)
+		about := []object{ep}
+		for _, q := range []*queue{ep.receiveQueue, ep.initiatorQueue} {
+			if q != nil && f.Rule == overrunAhead {
+				about = append(about, q)
+			}
+		}
+		ep.found(f, about...)
+	}
+}
+
+// noteDeferred keeps the first request that the provider may keep. The caller holds ep.order.
+func (ep *endpoint) noteDeferred(r *request) {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if !r.flags.Has(nd.Defer) && !ep.batching {
+		ep.deferred = nil
+	} else if ep.deferred == nil {
+		ep.deferred = r
 	}
 }
 
 // checkBuffers checks a request that is about to be posted against those before it. The caller holds checker.mu.
 func (ep *endpoint) checkBuffers(r *request) (found []Finding) {
-	if r.flags.Has(nd.ReadFence) && !slices.ContainsFunc(ep.initiator, func(q *request) bool { return q.kind == nd.RequestRead }) {
-		found = append(found, Finding{Rule: uselessFence, Site: r.site, What: r.name() + " has ReadFence"})
+	if r.flags.Has(nd.ReadFence) && ep.fenced == nil {
+		ep.fenced = r
+	}
+	if r.kind == nd.RequestRead {
+		ep.reads++
 	}
 	unfenced := ep.unfenced(r)
 	for _, q := range unfenced {
@@ -73,8 +97,9 @@ func (ep *endpoint) checkBuffers(r *request) (found []Finding) {
 	}
 	for q := range ep.sinks {
 		if at, n := commonBytes(r, q, r.size); n > 0 {
-			if q.kind == nd.RequestRead && q.owner == ep && !r.inline() && !slices.Contains(unfenced, q) { // Inline takes the bytes at the post
-				r.answered = true // its bytes are those of the Read, which change after this post
+			r.isUnchecked = true                                                                                   // its bytes may change after this post
+			isOrdered := q.kind == nd.RequestRead && q.owner == ep && !r.inline() && !slices.Contains(unfenced, q) // Inline takes the bytes at the post
+			if isOrdered || q.answered {
 				continue
 			}
 			f := Finding{Rule: receiveUsed, Site: r.site, What: r.name() + " takes its bytes", Address: at, Length: n,
@@ -97,7 +122,7 @@ func (ep *endpoint) unfenced(r *request) (reads []*request) {
 		if q.flags.Has(nd.ReadFence) {
 			reads = nil // later requests wait, too
 		}
-		if q.kind == nd.RequestRead && q != r {
+		if q.kind == nd.RequestRead && q != r && !q.answered {
 			reads = append(reads, q)
 		}
 	}
@@ -105,13 +130,14 @@ func (ep *endpoint) unfenced(r *request) (reads []*request) {
 }
 
 // orderedBy returns the accesses that a Send orders: the peer may learn from the message that the Writes before it
-// are done. The caller holds checker.mu.
+// are done, and the Reads that it waits for. The caller holds checker.mu.
 func (ep *endpoint) orderedBy(r *request) (numbers []uint32) {
 	if r.kind != nd.RequestSend {
 		return nil
 	}
+	unfenced := ep.unfenced(r)
 	for _, q := range ep.initiator {
-		if q.kind == nd.RequestWrite && q.access != 0 {
+		if q.access != 0 && !slices.Contains(unfenced, q) {
 			numbers = append(numbers, q.access)
 			q.access = 0
 		}
@@ -139,14 +165,13 @@ func (ep *endpoint) openAccess(r *request) (found []Finding) {
 	if r.kind != nd.RequestRead && r.kind != nd.RequestWrite || r.size == 0 {
 		return nil
 	}
-	t, ok, _ := ep.journal.findToken(r.token)
-	if !ok || t.kind == localToken || t.memory == 0 || !isWithin(r.address, r.size, t.base, t.length) {
+	a := access{write: r.kind == nd.RequestWrite, rank: ep.rank, endpoint: ep.id, address: r.address, size: r.size, posted: r.posted, site: r.site}
+	number, conflicts, lastWrite := ep.journal.openRemote(r.token, &a)
+	if number == 0 {
 		return nil
 	}
-	// Two tokens may name the same bytes by different addresses.
-	a := access{write: r.kind == nd.RequestWrite, rank: ep.rank, owner: t.rank, endpoint: ep.id, address: r.address - t.base + t.memory, size: r.size, site: r.site}
-	number, conflicts := ep.journal.open(a)
 	ep.mu.Lock()
+	learnedAt := ep.learnedAt
 	r.access, r.target = number, a.address
 	for _, q := range ep.unfenced(r) {
 		if a.write && q.target != 0 && overlaps(a.address, a.size, q.target, q.size) {
@@ -156,7 +181,8 @@ func (ep *endpoint) openAccess(r *request) (found []Finding) {
 	}
 	ep.mu.Unlock()
 	for _, other := range conflicts {
-		if isFlag(a, other) {
+		// The program may have learned that the other access is complete.
+		if isFlag(a, other) || learnedAt >= other.posted || ep.peersMayHaveWritten(other.posted, lastWrite) {
 			continue
 		}
 		from := max(a.address, other.address)
@@ -185,12 +211,7 @@ func accessName(a access) string {
 // posted checks a request that has just been posted.
 func (ep *endpoint) posted(r *request) (found []Finding) {
 	ep.mu.Lock()
-	if !r.flags.Has(nd.Defer) && !ep.batching {
-		ep.deferred = nil
-	} else if ep.deferred == nil {
-		ep.deferred = r
-	}
-	if ep.hasFailed {
+	if ep.hasFailed && ep.failedOn.polls.Load() > ep.failedPoll { // before, the program may still read its results
 		ep.ignored++
 	}
 	ignored := ep.ignored
@@ -203,14 +224,11 @@ func (ep *endpoint) posted(r *request) (found []Finding) {
 	if threshold := uint64(ep.adapter.info.InlineRequestThreshold); r.inline() && threshold > 0 && r.size > threshold {
 		found = append(found, Finding{Rule: slowInline, Site: r.site, What: fmt.Sprintf("%s has Inline, and the threshold is %d", r.name(), threshold)})
 	}
-	if ignored == ignoreLimit {
+	if ignored == ep.depth { // another goroutine may still read its results, and post for each that is a success
 		found = append(found, Finding{Rule: failedIgnored, Site: r.site, What: fmt.Sprintf("%s is post %d since the program took a failed result", r.name(), ignored)})
 	}
 	return found
 }
-
-// ignoreLimit is how many posts on a failed endpoint make a finding: a few may already be on their way.
-const ignoreLimit = 3
 
 // surplus reports whether the endpoint has more requests than its queue holds. If there are more than any queue holds,
 // it forgets the first silent one, which the provider must have executed, and returns its access. The caller holds
@@ -232,7 +250,7 @@ func (ep *endpoint) postFailed(r *request, err error) {
 	ep.mu.Lock()
 	access := ep.untrack(r)
 	ep.deferred = nil
-	silent := len(ep.initiator) > 0
+	silent := len(ep.initiator) >= ep.depth // else the queue was full of other requests, whose results were taken just now
 	for _, q := range ep.initiator {
 		silent = silent && q.silent()
 	}
@@ -240,6 +258,6 @@ func (ep *endpoint) postFailed(r *request, err error) {
 	ep.mu.Unlock()
 	ep.journal.close(access)
 	if nd.StatusOf(err) == nd.NoMoreEntries && silent {
-		ep.found(Finding{Rule: onlySilent, Site: r.site, What: fmt.Sprintf("%s was refused: the last %d requests are silent", r.name(), n)})
+		ep.found(Finding{Rule: onlySilent, Site: r.site, What: fmt.Sprintf("%s was refused: the last %d requests are silent", r.name(), n)}, ep)
 	}
 }

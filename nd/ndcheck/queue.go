@@ -3,6 +3,7 @@ package ndcheck
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/softnd/softnd/nd"
@@ -24,6 +25,8 @@ type queue struct {
 	shared   bool // an endpoint with a shared receive queue uses it
 	posts    int  // requests so far
 	closed   bool
+
+	polls atomic.Uint64 // calls that take results
 }
 
 // counter returns the number that a request counts in.
@@ -39,8 +42,9 @@ func (q *queue) counter(r *request) *int {
 
 func (q *queue) isClosed() bool { return q != nil && q.closed }
 
-func (q *queue) name() string { return fmt.Sprintf("completion queue %d", q.id) }
-func (q *queue) self() *queue { return q }
+func (q *queue) name() string   { return fmt.Sprintf("completion queue %d", q.id) }
+func (q *queue) home() *adapter { return q.adapter }
+func (q *queue) self() *queue   { return q }
 
 // checkedQueue is a queue with the optional interfaces of the one below.
 type checkedQueue interface{ self() *queue }
@@ -76,15 +80,18 @@ func (q *queue) withOptions() nd.CompletionQueue {
 }
 
 func (q *queue) Poll(results []nd.Result) int {
+	q.polls.Add(1)
 	n := q.CompletionQueue.Poll(results)
 	q.take(results[:n])
 	return n
 }
 
 func (q *queue) Wait(ctx context.Context, results []nd.Result) (int, error) {
+	q.polls.Add(1)
 	defer q.watchWait("Wait")()
 	n, err := q.CompletionQueue.Wait(ctx, results)
 	q.take(results[:n])
+	q.ended(err)
 	return n, err
 }
 
@@ -92,7 +99,18 @@ func (q *queue) Notify(ctx context.Context, t nd.NotifyType) error {
 	if t == nd.NotifyAny {
 		defer q.watchWait("Notify")()
 	}
-	return q.CompletionQueue.Notify(ctx, t)
+	err := q.CompletionQueue.Notify(ctx, t)
+	q.ended(err)
+	return err
+}
+
+// ended notes the error of a wait, after which the program may give up.
+func (q *queue) ended(err error) {
+	if err != nil {
+		q.mu.Lock()
+		q.adapter.inTrouble = true
+		q.mu.Unlock()
+	}
 }
 
 // waitLimit is the time after which the checker looks for the reason of a wait.
@@ -106,11 +124,10 @@ func (q *queue) watchWait(call string) func() {
 	q.mu.Unlock()
 	timer := time.AfterFunc(waitLimit, func() {
 		q.mu.Lock()
-		// If other goroutines post meanwhile, the wait may be for their results.
 		hopeless, silent := q.load == 0 && q.receives == 0 && q.silent > 0 && !q.shared && q.posts == posts, q.silent
 		q.mu.Unlock()
-		if hopeless {
-			q.found(Finding{Rule: waitForSilence, Site: site, What: fmt.Sprintf("%s of %s, whose %d requests are all silent", call, q.name(), silent)})
+		if hopeless && isAlone() { // else another goroutine may post
+			q.found(Finding{Rule: waitForSilence, Site: site, What: fmt.Sprintf("%s of %s, whose %d requests are all silent", call, q.name(), silent)}, q)
 		}
 	})
 	return func() { timer.Stop() }
@@ -128,32 +145,46 @@ func (q *queue) Resize(depth int) error {
 
 // Close counts the results that the program has not taken, which the queue then drops.
 func (q *queue) Close() error {
+	q.mu.Lock()
+	inTrouble := q.adapter.inTrouble // before the results below are taken
+	q.mu.Unlock()
 	var results [16]nd.Result
 	var left int
 	var first nd.Result
 	for {
 		n := q.CompletionQueue.Poll(results[:])
+		missed := q.missed(results[:n])
 		q.take(results[:n])
-		for _, r := range results[:n] {
-			if r.Status == nd.Canceled {
-				continue // a flush: the program knows about it
+		for _, i := range missed {
+			if left++; left == 1 {
+				first = results[i]
 			}
-			if left == 0 {
-				first = r
-			}
-			left++
 		}
 		if n < len(results) {
 			break
 		}
 	}
-	if left > 0 {
-		q.found(Finding{Rule: neverTaken, Site: here(), What: fmt.Sprintf("closes %s with %d results, the first of %s %d: %v", q.name(), left, typeName(first.RequestType), first.RequestContext, first.Status)})
+	if left > 0 && !inTrouble {
+		q.found(Finding{Rule: neverTaken, Site: here(), What: fmt.Sprintf("closes %s with %d results, the first of %s %d: %v", q.name(), left, typeName(first.RequestType), first.RequestContext, first.Status)}, q)
 	}
 	err := q.CompletionQueue.Close()
 	q.dropped()
 	q.adapter.closed(q)
 	return err
+}
+
+// missed returns the indices of results that the program needs. It knows about flushed requests, and about requests that a
+// message has answered.
+func (q *queue) missed(results []nd.Result) (missed []int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i, res := range results {
+		r := q.requests[res.RequestContext]
+		if res.Status != nd.Canceled && !(r != nil && r.answered && res.Status == nd.Success) {
+			missed = append(missed, i)
+		}
+	}
+	return missed
 }
 
 // sharedQueue watches a shared receive queue.
@@ -166,7 +197,8 @@ type sharedQueue struct {
 	closed bool // guarded by checker.mu
 }
 
-func (q *sharedQueue) name() string { return fmt.Sprintf("shared receive queue %d", q.id) }
+func (q *sharedQueue) name() string   { return fmt.Sprintf("shared receive queue %d", q.id) }
+func (q *sharedQueue) home() *adapter { return q.adapter }
 
 func (q *sharedQueue) Receive(reqCtx uint64, sge []nd.SGE) error {
 	r := q.newRequest(q, nd.RequestReceive, reqCtx, sge, 0)

@@ -26,17 +26,17 @@ type request struct {
 	address     uint64   // of a Read or Write
 	token       nd.Token // of a Read, a Write or a SendAndInvalidate
 	invalidate  bool     // a SendAndInvalidate
-	invalidated nd.Token // by the message that a Receive got
 	target      uint64   // first byte of a Read or Write, in addresses of the owner, 0 = unknown; guarded by checker.mu
 	access      uint32   // number in the journal; guarded by checker.mu
-	isGone      bool     // its memory may not be read; guarded by checker.mu
+	isUnchecked bool     // its bytes are not compared; guarded by checker.mu
 	answered    bool     // the peer may have told the program that it is complete; guarded by checker.mu
 
 	hash  uint64   // of the bytes that a Send or Write takes
 	image [][]byte // of a Receive: the last bytes of its buffers at the post
 
-	window *window // of a Bind or Invalidate
-	region *region // of a Bind, FastRegister or InvalidateRegion
+	window   *window // of a Bind or Invalidate
+	region   *region // of a Bind, FastRegister or InvalidateRegion
+	isMisuse bool    // of a Bind or Invalidate: the window was not as it must be
 }
 
 func (c *checker) newRequest(owner object, kind nd.RequestType, ctx uint64, sge []nd.SGE, flags nd.OpFlags) *request {
@@ -52,9 +52,13 @@ func (ep *endpoint) newRequest(kind nd.RequestType, ctx uint64, sge []nd.SGE, fl
 }
 
 func (r *request) name() string {
-	text := fmt.Sprintf("%s %d of %s", typeName(r.kind), r.ctx, r.owner.name())
+	owner := r.owner.name()
+	if ep, ok := r.owner.(*endpoint); ok {
+		owner = ep.label()
+	}
+	text := fmt.Sprintf("%s %d on %s", typeName(r.kind), r.ctx, owner)
 	if r.size > 0 {
-		text += fmt.Sprintf(", %d bytes", r.size)
+		text += fmt.Sprintf(" (%d bytes)", r.size)
 	}
 	return text
 }
@@ -138,6 +142,9 @@ func commonBytes(r, other *request, limit uint64) (address, length uint64) {
 // track stores a request that is about to be posted. The caller holds checker.mu.
 func (c *checker) track(r *request) {
 	c.requests[r.id] = r
+	if r.kind.Initiator() {
+		c.unanswered[r] = struct{}{}
+	}
 	if r.isSink() {
 		c.sinks[r] = struct{}{}
 	}
@@ -171,6 +178,7 @@ func (c *checker) untrack(r *request) (access uint32) {
 		return 0
 	}
 	delete(c.requests, r.id)
+	delete(c.unanswered, r)
 	delete(c.sinks, r)
 	access, r.access = r.access, 0
 	ep, ok := r.owner.(*endpoint)

@@ -1,5 +1,10 @@
 package ndcheck
 
+import (
+	"fmt"
+	"strings"
+)
+
 // Severity says how certain a finding is to be a mistake.
 type Severity string
 
@@ -40,7 +45,7 @@ var (
 		"use the endpoint that is connected to the window's endpoint, or bind without ThisEndpointOnly")
 	revokedInFlight = rule("N107", Warning, "token invalidated while a request used it",
 		"The access may have moved a part of its bytes. It fails with an access violation and ends the connection.",
-		"wait until the peer says that it has finished, before you invalidate; ignore this if you revoke access on purpose")
+		"wait until the peer says that it has finished, before you invalidate; if you revoke access on purpose, call nd.Expect")
 	sourceChanged = rule("N201", Error, "buffer changed while a request sends it",
 		"The peer gets the old bytes, the new ones, or a mixture.",
 		"take the result of the request before you change its buffer, or post with Inline")
@@ -110,7 +115,7 @@ var (
 	connectCycle = rule("N603", Error, "connects that wait for each other",
 		"Each of the ranks waits in Connect until the other accepts, and none of them accepts.",
 		"accept in another goroutine, or connect in ascending order of the ranks, as ConnectAll does")
-	uselessFence = rule("N701", Note, "ReadFence without a Read in flight",
+	uselessFence = rule("N701", Note, "ReadFence on an endpoint without Reads",
 		"The flag has no effect. It orders a request behind earlier Reads of the same endpoint only.",
 		"remove the flag, or set it on the request that uses the data of the Read")
 	slowInline = rule("N702", Note, "Inline above the threshold of the adapter",
@@ -128,6 +133,9 @@ var (
 	silentSurplus = rule("N803", Note, "more silent requests than the queue holds",
 		"softnd frees the place of a silent request when it has executed it. A card frees it when the program takes the result of a later request.",
 		"post every n-th request without SilentSuccess, with n less than InitiatorDepth, and take its result")
+	expectedInVain = rule("N901", Note, "expected finding that did not occur",
+		"The program calls Expect for a rule that it does not break, or for the wrong object.",
+		"remove the call of Expect, or make it earlier, in the rank that breaks the rule, for the object that the finding names")
 )
 
 var rules []*Rule
@@ -140,6 +148,18 @@ func rule(id string, s Severity, title, why, fix string) *Rule {
 
 // Rules returns all rules in the order of their IDs.
 func Rules() []*Rule { return append([]*Rule(nil), rules...) }
+
+// ParseRules returns the rules of a list of identifiers with commas between them.
+func ParseRules(list string) (selected []*Rule, err error) {
+	for id := range strings.SplitSeq(list, ",") {
+		r := byID(id)
+		if r == nil {
+			return nil, fmt.Errorf("no rule has the identifier %q: want identifiers such as N303, with commas between them", id)
+		}
+		selected = append(selected, r)
+	}
+	return selected, nil
+}
 
 // byID returns a rule, nil if there is none.
 func byID(id string) *Rule {

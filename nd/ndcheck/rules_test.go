@@ -99,17 +99,23 @@ func (s *side) close() {
 
 // watch runs the roles as ranks with the checker, and returns its findings. Each role gets its side; a role that ends
 // early leaves the rest to the end of the job. Ranks 0 and 1 are connected.
-func watch(t *testing.T, cfg nd.EndpointConfig, depth int, roles ...func(s *side)) []ndcheck.Finding {
+func watch(t *testing.T, cfg nd.EndpointConfig, depth int, first, second func(s *side), more ...softnd.Option) []ndcheck.Finding {
+	t.Helper()
+	return watchAll(t, cfg, depth, []func(s *side){first, second}, more...)
+}
+
+// watchAll is watch for any number of roles.
+func watchAll(t *testing.T, cfg nd.EndpointConfig, depth int, roles []func(s *side), more ...softnd.Option) []ndcheck.Finding {
 	t.Helper()
 	journal, err := ndcheck.NewJournal(make([]byte, ndcheck.JournalSize), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return watchWith(t, journal, cfg, depth, roles)
+	return watchWith(t, journal, cfg, depth, roles, more...)
 }
 
-// watchWith is watch with a journal, nil = each rank has its own.
-func watchWith(t *testing.T, journal *ndcheck.Journal, cfg nd.EndpointConfig, depth int, roles []func(s *side)) []ndcheck.Finding {
+// watchWith is watchAll with a journal, nil = each rank has its own.
+func watchWith(t *testing.T, journal *ndcheck.Journal, cfg nd.EndpointConfig, depth int, roles []func(s *side), more ...softnd.Option) []ndcheck.Finding {
 	t.Helper()
 	var mu sync.Mutex
 	var found []ndcheck.Finding
@@ -118,35 +124,37 @@ func watchWith(t *testing.T, journal *ndcheck.Journal, cfg nd.EndpointConfig, de
 		defer mu.Unlock()
 		found = append(found, f)
 	}})
-	softndtest.Run(t, len(roles), func(ctx context.Context, job *softnd.Job) (err error) {
-		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-		defer cancel()
-		defer func() {
-			switch f := recover().(type) {
-			case nil:
-			case failure:
-				err = f.err
-			default:
-				panic(f)
-			}
-		}()
-		s := &side{t: t, ctx: ctx, job: job}
-		a := job.Adapter()
-		s.recv, err = a.CreateCompletionQueue(ctx, depth)
-		s.must(err)
-		s.init, err = a.CreateCompletionQueue(ctx, depth)
-		s.must(err)
-		s.mr, err = a.Allocate(ctx, memory, nd.AllowLocalWrite)
-		s.must(err)
-		cfg := cfg
-		cfg.Receive, cfg.Initiator = s.recv, s.init
-		if job.Rank() < 2 {
-			s.ep, err = job.Connect(ctx, 1-job.Rank(), cfg)
+	t.Run("ranks", func(t *testing.T) { // whose end closes the jobs
+		softndtest.Run(t, len(roles), func(ctx context.Context, job *softnd.Job) (err error) {
+			ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+			defer cancel()
+			defer func() {
+				switch f := recover().(type) {
+				case nil:
+				case failure:
+					err = f.err
+				default:
+					panic(f)
+				}
+			}()
+			s := &side{t: t, ctx: ctx, job: job}
+			a := job.Adapter()
+			s.recv, err = a.CreateCompletionQueue(ctx, depth)
 			s.must(err)
-		}
-		roles[job.Rank()](s)
-		return nil
-	}, options, softnd.WithReceiveTimeout(200*time.Millisecond))
+			s.init, err = a.CreateCompletionQueue(ctx, depth)
+			s.must(err)
+			s.mr, err = a.Allocate(ctx, memory, nd.AllowLocalWrite)
+			s.must(err)
+			cfg := cfg
+			cfg.Receive, cfg.Initiator = s.recv, s.init
+			if job.Rank() < 2 {
+				s.ep, err = job.Connect(ctx, 1-job.Rank(), cfg)
+				s.must(err)
+			}
+			roles[job.Rank()](s)
+			return nil
+		}, append(more, options, softnd.WithReceiveTimeout(200*time.Millisecond))...)
+	})
 	mu.Lock()
 	defer mu.Unlock()
 	return found
@@ -651,19 +659,20 @@ var programs = []struct {
 			func(s *side) { s.close() }}},
 	{rule: "N501", other: -1,
 		broken: [2]func(s *side){
-			func(s *side) { s.must(s.ep.Receive(1, nil)); s.barrier(); s.received(); s.barrier() },
+			func(s *side) { s.barrier() },
 			func(s *side) {
-				s.barrier()
-				s.must(s.ep.Send(1, nil, 0))
-				s.barrier()
+				w, err := s.job.Adapter().CreateMemoryWindow(s.ctx)
+				s.must(err)
+				s.must(s.ep.Bind(1, s.mr, w, s.mr.Bytes(), nd.AllowRead))
 				s.must(s.init.Close())
+				s.barrier()
 			}},
 		clean: [2]func(s *side){
-			func(s *side) { s.must(s.ep.Receive(1, nil)); s.barrier(); s.received(); s.close() },
+			func(s *side) { s.must(s.ep.Receive(1, nil)); s.barrier(); s.received(); s.barrier(); s.close() },
 			func(s *side) {
 				s.barrier()
 				s.must(s.ep.Send(1, nil, 0))
-				s.done()
+				s.barrier()                  // which says that the message has arrived
 				s.must(s.ep.Receive(2, nil)) // canceled by the end
 				s.close()
 			}}},
@@ -779,14 +788,15 @@ var programs = []struct {
 				s.done()
 				s.close()
 			}}},
-	{rule: "N506", other: -1,
+	{rule: "N506", other: -1, cfg: nd.EndpointConfig{InitiatorDepth: 4},
 		broken: [2]func(s *side){
 			func(s *side) { s.barrier() },
 			func(s *side) {
 				s.must(s.ep.Flush())
 				s.must(s.ep.Receive(1, nil))
 				s.result(s.recv)
-				for i := range 3 {
+				for i := range 5 {
+					_ = s.recv.Poll(make([]nd.Result, 1))
 					_ = s.ep.Send(uint64(i), nil, 0)
 				}
 				s.barrier()
@@ -797,6 +807,9 @@ var programs = []struct {
 				s.must(s.ep.Flush())
 				s.must(s.ep.Receive(1, nil))
 				s.result(s.recv)
+				for i := range 5 { // as if it had not read all of its results yet
+					_ = s.ep.Send(uint64(i), nil, 0)
+				}
 				s.must(s.ep.Close())
 				s.barrier()
 			}}},
@@ -859,32 +872,6 @@ var programs = []struct {
 			func(s *side) {
 				s.barrier()
 				s.must(nd.SendInline(s.ep, 1, make([]byte, s.inlineThreshold()), 0))
-				s.done()
-				s.close()
-			}}},
-	{rule: "N703", other: -1,
-		broken: [2]func(s *side){
-			func(s *side) { s.barrier() },
-			func(s *side) {
-				s.must(s.ep.Send(1, nil, nd.SilentSuccess|nd.Defer))
-				ctx, cancel := context.WithTimeout(s.ctx, time.Second)
-				defer cancel()
-				_ = s.init.Notify(ctx, nd.NotifyAny)
-				s.barrier()
-			}},
-		clean: [2]func(s *side){
-			func(s *side) {
-				s.must(s.ep.Receive(1, nil))
-				s.must(s.ep.Receive(2, nil))
-				s.barrier()
-				s.received()
-				s.received()
-				s.close()
-			},
-			func(s *side) {
-				s.barrier()
-				s.must(s.ep.Send(1, nil, nd.SilentSuccess))
-				s.must(s.ep.Send(2, nil, 0))
 				s.done()
 				s.close()
 			}}},
@@ -1046,7 +1033,7 @@ func TestConnectCycle(t *testing.T) {
 }
 
 func TestRules(t *testing.T) {
-	tested := map[string]bool{"N603": true} // TestConnectCycle
+	tested := map[string]bool{"N603": true, "N703": true, "N901": true} // TestConnectCycle, TestWaitForSilence, TestExpect
 	for _, p := range programs {
 		tested[p.rule] = true
 		if p.depth == 0 {
@@ -1058,7 +1045,7 @@ func TestRules(t *testing.T) {
 		}
 		t.Run(p.rule, func(t *testing.T) {
 			t.Run("broken", func(t *testing.T) {
-				found := except(p.also, watch(t, p.cfg, p.depth, append(p.broken[:2:2], third...)...))
+				found := except(p.also, watchAll(t, p.cfg, p.depth, append(p.broken[:2:2], third...)))
 				if len(found) != 1 || found[0].Rule.ID != p.rule {
 					t.Fatalf("%d findings, want one of %s:\n%v", len(found), p.rule, found)
 				}
@@ -1072,7 +1059,7 @@ func TestRules(t *testing.T) {
 				t.Log(f)
 			})
 			t.Run("clean", func(t *testing.T) {
-				if found := except(p.also, watch(t, p.cfg, p.depth, append(p.clean[:2:2], third...)...)); len(found) != 0 {
+				if found := except(p.also, watchAll(t, p.cfg, p.depth, append(p.clean[:2:2], third...))); len(found) != 0 {
 					t.Errorf("%d findings:\n%v", len(found), found)
 				}
 			})

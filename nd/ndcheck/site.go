@@ -3,6 +3,7 @@ package ndcheck
 import (
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,7 +14,7 @@ var sites sync.Map // uintptr to string
 
 // own are the packages whose frames are not the program's.
 var own = []string{"github.com/softnd/softnd.", "github.com/softnd/softnd/nd.", "github.com/softnd/softnd/nd/ndcheck.", "github.com/softnd/softnd/nd/ndcompat.",
-	"github.com/softnd/softnd/endpoint.", "github.com/softnd/softnd/internal/"}
+	"github.com/softnd/softnd/endpoint.", "github.com/softnd/softnd/endpoint/", "github.com/softnd/softnd/window.", "github.com/softnd/softnd/shm.", "github.com/softnd/softnd/internal/"}
 
 // here returns the line of the program that has called into the checker, such as "rank.go:42 (main.send)".
 func here() string {
@@ -37,7 +38,7 @@ func describe(pc []uintptr) string {
 	frames := runtime.CallersFrames(pc)
 	for {
 		f, more := frames.Next() // several if calls were inlined
-		if f.Function != "" && !isOwn(f) {
+		if f.Function != "" && (strings.HasSuffix(f.File, "_test.go") || !isOwn(f.Function)) {
 			return filepath.Base(f.File) + ":" + strconv.Itoa(f.Line) + " (" + f.Function[strings.LastIndexByte(f.Function, '/')+1:] + ")"
 		}
 		if !more {
@@ -46,14 +47,6 @@ func describe(pc []uintptr) string {
 	}
 }
 
-func isOwn(f runtime.Frame) bool {
-	if strings.HasSuffix(f.File, "_test.go") {
-		return false
-	}
-	for _, prefix := range own {
-		if strings.HasPrefix(f.Function, prefix) {
-			return true
-		}
-	}
-	return false
+func isOwn(function string) bool {
+	return slices.ContainsFunc(own, func(prefix string) bool { return strings.HasPrefix(function, prefix) })
 }

@@ -7,14 +7,25 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// take notes that the program takes results, and gives them the program's contexts.
-func (q *queue) take(results []nd.Result) {
-	for i := range results {
-		q.taken(&results[i])
-	}
+// batch is what the results of one call mean for the journal, which is told once.
+type batch struct {
+	closed []uint32 // accesses
+	wrote  []wrote
 }
 
-func (c *checker) taken(res *nd.Result) {
+// take notes that the program takes results, and gives them the program's contexts.
+func (q *queue) take(results []nd.Result) {
+	var b batch
+	for i := range results {
+		q.taken(&results[i], &b)
+	}
+	q.journal.finish(b)
+}
+
+// taken checks the bytes of the requests that a result completes, before another goroutine can know about them: until
+// then, it holds checker.mu.
+func (q *queue) taken(res *nd.Result, b *batch) {
+	c := q.checker
 	c.mu.Lock()
 	ep := c.endpoints[res.EndpointContext]
 	if ep == nil {
@@ -22,46 +33,60 @@ func (c *checker) taken(res *nd.Result) {
 		return // of an endpoint that was not made by the checker
 	}
 	res.EndpointContext = ep.context
-	var done []*request // silent requests before it, which have succeeded
+	var done []*request // that have succeeded: silent requests before it, and itself
 	r := c.requests[res.RequestContext]
 	if r != nil {
 		res.RequestContext = r.ctx
 		if r.kind.Initiator() {
 			done = ep.silentBefore(r)
 		}
+		if res.Status == nd.Success {
+			done = append(done, r)
+		}
 	}
-	var accesses []uint32
-	for _, q := range done {
-		accesses = append(accesses, c.untrack(q))
+	for _, d := range done {
+		b.closed = append(b.closed, c.untrack(d))
 	}
 	if r != nil {
-		accesses = append(accesses, c.untrack(r))
+		b.closed = append(b.closed, c.untrack(r))
 	}
-	answered := r != nil && r.answered
-	if res.Status == nd.Success && !res.RequestType.Initiator() {
-		c.syncedAt = now()
-		ep.answered()
+	var suspect []suspicion
+	for _, d := range done {
+		switch d.kind {
+		case nd.RequestReceive:
+			suspect = append(suspect, c.checkSink(d, uint64(res.BytesTransferred))...)
+		case nd.RequestRead:
+			suspect = append(suspect, c.checkSink(d, d.size)...)
+		default:
+			suspect = append(suspect, c.checkSource(d)...)
+		}
+	}
+	if res.Status != nd.Success || !slices.Contains(silentTypes, res.RequestType) {
+		suspect = append(suspect, c.learned()...)
 	}
 	isBroken := res.Status != nd.Success && !ep.hasFailed
-	ep.hasFailed = ep.hasFailed || isBroken
+	if isBroken {
+		ep.hasFailed, ep.failedOn, ep.failedPoll = true, q, q.polls.Load()
+	}
+	if res.Status != nd.Success {
+		ep.adapter.inTrouble = true
+	}
 	ep.leave()
 	c.mu.Unlock()
-	c.journal.close(accesses...)
-	for _, q := range done {
-		c.succeeded(ep, q, nd.Result{Status: nd.Success, BytesTransferred: uint32(q.size)}, q.answered)
+	c.reportChanges(suspect)
+	for _, d := range done {
+		c.succeeded(ep, d, *res, b)
 	}
-	switch {
-	case r == nil:
-	case res.Status == nd.Success:
-		r.invalidated = res.InvalidatedToken
-		c.succeeded(ep, r, *res, answered)
-	case res.Status != nd.Canceled:
+	if r != nil && res.Status != nd.Success && res.Status != nd.Canceled {
 		c.failed(ep, r, *res)
 	}
 	if isBroken {
 		ep.ended(here())
 	}
 }
+
+// silentTypes are requests whose success says nothing about what the peer has done.
+var silentTypes = []nd.RequestType{nd.RequestSend, nd.RequestWrite, nd.RequestBind, nd.RequestFastRegister}
 
 // silentBefore returns the silent requests before r. The caller holds checker.mu.
 func (ep *endpoint) silentBefore(r *request) (before []*request) {
@@ -76,32 +101,73 @@ func (ep *endpoint) silentBefore(r *request) (before []*request) {
 	return before
 }
 
-// answered notes that a message of the peer has arrived. It may be the answer to the last Send, and then all
-// requests up to that Send are complete. The caller holds checker.mu.
-func (ep *endpoint) answered() {
-	last := -1
-	for i, q := range ep.initiator {
-		if q.kind == nd.RequestSend {
-			last = i
+// learned notes that the program is about to learn something about other processes. It may be that requests in flight
+// are complete. So this compares their bytes, which may change from now on. The caller holds checker.mu.
+func (c *checker) learned() (suspect []suspicion) {
+	c.learnedAt = now()
+	for r := range c.unanswered {
+		if r.kind == nd.RequestRead && !r.isFencedOff() {
+			continue // its sink may still change
 		}
+		suspect = append(suspect, c.checkSource(r)...)
+		r.answered = true
+		delete(c.unanswered, r)
 	}
-	for _, q := range ep.initiator[:last+1] {
-		q.answered = true
+	return suspect
+}
+
+// isFencedOff reports whether a later request waits for a Read. The caller holds checker.mu.
+func (r *request) isFencedOff() bool {
+	ep, ok := r.owner.(*endpoint)
+	if !ok {
+		return false
+	}
+	i := slices.Index(ep.initiator, r)
+	return i >= 0 && slices.ContainsFunc(ep.initiator[i+1:], func(q *request) bool { return q.flags.Has(nd.ReadFence) })
+}
+
+// suspicion is a finding that a Write of a peer may explain.
+type suspicion struct {
+	Finding
+	request *request
+}
+
+// reportChanges reports changes of bytes, unless a peer may have made them.
+func (c *checker) reportChanges(suspect []suspicion) {
+	for _, s := range suspect {
+		if s.Rule == sinksOverlap || !c.peersMayHaveWritten(s.request.posted, c.journal.lastWriteTo(c.rank)) {
+			c.found(s.Finding, s.request.owner)
+		}
 	}
 }
 
-// succeeded checks a request that has succeeded.
-func (c *checker) succeeded(ep *endpoint, r *request, res nd.Result, answered bool) {
-	switch {
-	case r.isGone: // it is not in flight, so the field does not change
-	case r.isSource() && !answered && r.hash != r.sum():
-		c.found(Finding{Rule: sourceChanged, Site: r.site, What: r.name() + ": its bytes are not those of the post", Address: firstAddress(r.sge), Length: r.size})
-	case r.isSink():
-		c.checkSink(r, uint64(res.BytesTransferred))
+// peersMayHaveWritten reports whether a peer may have written to the memory of this process since a time. last is the
+// last Write that the journal knows.
+func (c *checker) peersMayHaveWritten(since, last int64) bool {
+	if last >= since {
+		return true
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	granted := false
+	for _, m := range c.regions {
+		granted = granted || m.flags.RemoteWrite()
+	}
+	for w := range c.windows {
+		granted = granted || w.write
+	}
+	unwatched := false
+	for _, ep := range c.endpoints {
+		unwatched = unwatched || ep.peer.IsValid() && ep.peerRank.Load() == 0
+	}
+	return granted && unwatched
+}
+
+// succeeded notes the effects of a request that has succeeded. res is the result that says so.
+func (c *checker) succeeded(ep *endpoint, r *request, res nd.Result, b *batch) {
 	switch {
 	case r.kind == nd.RequestWrite:
-		c.journal.wrote(r.token, r.posted)
+		b.wrote = append(b.wrote, wrote{r.token, r.posted})
 	case r.invalidate:
 		c.journal.withdraw(r.token, c.rank, r.site, r.posted)
 	case r.kind == nd.RequestInvalidate && r.region != nil:
@@ -115,38 +181,41 @@ func (c *checker) succeeded(ep *endpoint, r *request, res nd.Result, answered bo
 				region.ended(r.site)
 			}
 		}
-	case res.RequestType == nd.RequestReceiveAndInvalidate:
-		c.invalidatedByPeer(r)
+	case r.kind == nd.RequestReceive && res.RequestType == nd.RequestReceiveAndInvalidate:
+		c.invalidatedByPeer(r, res.InvalidatedToken)
 	}
 }
 
-// checkSink reports bytes that another request stores too, and bytes that the program has changed.
-func (c *checker) checkSink(r *request, n uint64) {
-	if r.kind == nd.RequestRead {
-		n = r.size
+// checkSource reports a source whose bytes the program has changed. The caller holds checker.mu.
+func (c *checker) checkSource(r *request) []suspicion {
+	if !r.isSource() || r.answered || r.isUnchecked || r.hash == r.sum() {
+		return nil
 	}
-	var other *request
-	var at, length uint64
-	c.mu.Lock()
+	return []suspicion{{Finding{Rule: sourceChanged, Site: r.site, What: r.name() + ": its bytes are not those of the post",
+		Address: firstAddress(r.sge), Length: r.size}, r}}
+}
+
+// checkSink reports bytes that another request stores too, and bytes that the program has changed. The caller holds
+// checker.mu.
+func (c *checker) checkSink(r *request, n uint64) []suspicion {
+	if r.isUnchecked {
+		return nil
+	}
 	for q := range c.sinks {
-		if at, length = commonBytes(r, q, n); length > 0 {
-			other = q
-			break
+		if at, length := commonBytes(r, q, n); length > 0 && !q.answered {
+			return []suspicion{{Finding{Rule: sinksOverlap, Site: r.site, What: r.name() + " has stored data", Address: at, Length: length,
+				OtherRank: c.rank, Other: q.name() + " is in flight for the same bytes", OtherSite: q.site}, r}}
 		}
 	}
-	c.mu.Unlock()
-	if other != nil {
-		c.found(Finding{Rule: sinksOverlap, Site: r.site, What: r.name() + " has stored data", Address: at, Length: length,
-			OtherRank: c.rank, Other: other.name() + " is in flight for the same bytes", OtherSite: other.site})
-		return
-	}
 	if r.kind != nd.RequestReceive || n == 0 { // a message without bytes tells something about other bytes
-		return
+		return nil
 	}
-	if entry, index, changed := r.changedBehind(n); changed {
-		c.found(Finding{Rule: receiveUsed, Site: r.site, What: fmt.Sprintf("%s: byte %d of entry %d, behind the message of %d bytes, has changed since the post", r.name(), index, entry, n),
-			Address: addressOf(r.sge[entry].Buffer) + uint64(index), Length: 1})
+	entry, index, changed := r.changedBehind(n)
+	if !changed {
+		return nil
 	}
+	what := fmt.Sprintf("%s: byte %d of entry %d, behind the message of %d bytes, has changed since the post", r.name(), index, entry, n)
+	return []suspicion{{Finding{Rule: receiveUsed, Site: r.site, What: what, Address: addressOf(r.sge[entry].Buffer) + uint64(index), Length: 1}, r}}
 }
 
 func firstAddress(sge []nd.SGE) uint64 {

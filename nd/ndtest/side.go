@@ -19,6 +19,7 @@ import (
 type side struct {
 	role
 	settings
+	scenario  scenario
 	ctx       context.Context // ends when the other side fails, or after Watchdog
 	provider  nd.Provider
 	ad        nd.Adapter
@@ -72,6 +73,7 @@ func (s *side) openAdapter() nd.Adapter {
 	ad, err := nd.OpenAddress(s.ctx, s.provider, list[0])
 	s.must(err)
 	s.cleanup(func() { ad.Close() })
+	s.expectMisuse(ad)
 	return ad
 }
 

@@ -53,7 +53,7 @@ func stacks() string {
 func play(ctx context.Context, h *providers, sc scenario, part role, l *link, t settings) (v sideResult) {
 	ctx, cancel := context.WithTimeout(ctx, t.Watchdog)
 	defer cancel()
-	s := &side{role: part, ctx: ctx, settings: t, link: l, stash: make(map[nd.CompletionQueue][]nd.Result)}
+	s := &side{role: part, scenario: sc, ctx: ctx, settings: t, link: l, stash: make(map[nd.CompletionQueue][]nd.Result)}
 	defer func() {
 		s.runCleanups()
 		v.Failures, v.Notes = s.failures, s.notes

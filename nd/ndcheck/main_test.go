@@ -1,0 +1,15 @@
+//go:build linux
+
+package ndcheck_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/softnd/softnd/internal/proctest"
+)
+
+func TestMain(m *testing.M) {
+	proctest.Main()
+	os.Exit(m.Run())
+}

@@ -1,0 +1,468 @@
+//go:build linux
+
+package ndcheck_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/softnd/softnd"
+	"github.com/softnd/softnd/faults"
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/nd/ndcheck"
+	"github.com/softnd/softnd/softndtest"
+)
+
+// unusual are correct programs that take their knowledge from other places than the results of their requests.
+var unusual = map[string][2]func(s *side){
+	// The peer answers into the source of a Write, and its message arrives before the result of the Write is taken.
+	"an exchange in place": {
+		func(s *side) {
+			s.must(s.ep.Receive(1, nil))
+			all, err := s.job.ExchangeWindows(s.ctx, s.bind(0, 64, nd.AllowWrite).Descriptor())
+			s.must(err)
+			s.received()
+			s.mr.Bytes()[0] = 7
+			s.must(nd.WriteTo(s.ep, 1, s.sge(0, 64), all[1], 0))
+			s.done()
+			s.barrier()
+			s.close()
+		},
+		func(s *side) {
+			all, err := s.job.ExchangeWindows(s.ctx, s.bind(0, 64, nd.AllowWrite).Descriptor())
+			s.must(err)
+			s.must(nd.WriteTo(s.ep, 1, s.sge(0, 64), all[0], 0))
+			s.must(s.ep.Send(2, nil, 0))
+			for s.mr.Bytes()[0] != 7 && s.ctx.Err() == nil {
+				time.Sleep(time.Millisecond)
+			}
+			s.done()
+			s.done()
+			s.barrier()
+			s.close()
+		}},
+	// The answer to a message comes over another connection.
+	"an answer elsewhere": {
+		func(s *side) {
+			ep := s.second()
+			s.must(s.ep.Receive(1, s.sge(0, 64)))
+			s.barrier()
+			s.received()
+			s.must(ep.Send(2, nil, 0))
+			s.done()
+			s.barrier()
+			s.must(ep.Close())
+			s.close()
+		},
+		func(s *side) {
+			ep := s.second()
+			s.must(ep.Receive(1, nil))
+			s.barrier()
+			s.must(s.ep.Send(2, s.sge(64, 64), 0))
+			s.received()
+			s.mr.Bytes()[64]++
+			s.done()
+			s.barrier()
+			s.must(ep.Close())
+			s.close()
+		}},
+	// The owner writes to bytes that a Read has taken, as the message behind the Read tells it.
+	"a fenced message": {
+		func(s *side) {
+			s.must(s.ep.Receive(1, nil))
+			all, err := s.job.ExchangeWindows(s.ctx, s.bind(0, 64, nd.AllowRead|nd.AllowWrite).Descriptor())
+			s.must(err)
+			ep := s.loopback()
+			s.received()
+			s.must(nd.WriteTo(ep, 1, s.sge(64, 64), all[0], 0))
+			s.done()
+			s.barrier()
+			s.must(ep.Close())
+			s.close()
+		},
+		func(s *side) {
+			d := s.get()
+			s.must(nd.ReadFrom(s.ep, 1, s.sge(0, 64), d, 0))
+			s.must(s.ep.Send(2, nil, nd.ReadFence))
+			s.barrier()
+			s.done()
+			s.done()
+			s.close()
+		}},
+	// The owner revokes the access, and hears of the Writes later.
+	"revoked, then told": {
+		func(s *side) {
+			s.must(s.ep.Receive(1, nil))
+			w := s.bind(0, 64, nd.AllowWrite)
+			s.give(w.Descriptor())
+			for s.mr.Bytes()[63] == 0 && s.ctx.Err() == nil {
+				time.Sleep(time.Millisecond)
+			}
+			time.Sleep(20 * time.Millisecond)
+			s.must(w.Close())
+			s.received()
+			s.close()
+		},
+		func(s *side) {
+			d := s.get()
+			s.mr.Bytes()[63] = 1
+			s.must(nd.WriteTo(s.ep, 1, s.sge(0, 64), d, 0))
+			s.done()
+			time.Sleep(100 * time.Millisecond)
+			s.must(s.ep.Send(2, nil, 0))
+			s.done()
+			s.close()
+		}},
+	// After the end of a connection, its buffers are free, although its results are still in the queue.
+	"buffers of an ended connection": {
+		func(s *side) {
+			s.must(s.ep.Receive(1, s.sge(0, 64)))
+			ep := s.second()
+			s.must(ep.Receive(2, s.sge(64, 64)))
+			s.barrier()
+			s.received()
+			s.received()
+			s.barrier()
+			s.must(ep.Close())
+			s.close()
+		},
+		func(s *side) {
+			ep := s.second()
+			s.must(s.ep.Receive(1, s.sge(64, 64)))
+			s.barrier()
+			s.must(s.ep.Send(2, s.sge(0, 64), 0))
+			time.Sleep(50 * time.Millisecond) // until the message has arrived
+			s.must(s.ep.Flush())
+			clear(s.mr.Bytes())
+			s.mr.Bytes()[0], s.mr.Bytes()[64] = 1, 1
+			s.must(ep.Send(3, s.sge(64, 64), 0))
+			s.done()
+			s.done()
+			s.result(s.recv)
+			s.barrier()
+			s.must(ep.Close())
+			s.close()
+		}},
+	// The peer ends its connection. Its memory is then granted to a connection with another process.
+	"the next peer": {
+		func(s *side) {
+			s.bind(0, 64, nd.AllowWrite)
+			s.barrier()
+			for s.ep.Err() == nil && s.ctx.Err() == nil {
+				time.Sleep(time.Millisecond)
+			}
+			s.ep = s.loopback()
+			s.bind(0, 64, nd.AllowWrite)
+			s.close()
+		},
+		func(s *side) { s.barrier(); s.must(s.ep.Close()); s.ep = s.loopback(); s.close() }},
+	// The peer has closed its side, so requests in flight are no mistake of this one.
+	"a peer that ends": {
+		func(s *side) { s.barrier(); s.must(s.ep.Close()); s.barrier(); s.barrier() },
+		func(s *side) {
+			s.must(s.ep.Send(1, s.sge(0, 64), 0))
+			s.must(s.ep.Send(2, s.sge(0, 64), 0))
+			s.barrier()
+			s.barrier()
+			for s.ep.Err() == nil && s.ctx.Err() == nil {
+				time.Sleep(time.Millisecond)
+			}
+			s.must(s.ep.Close())
+			s.must(s.init.Close())
+			s.barrier()
+		}},
+	// A program that gives up may close its objects in any order.
+	"a canceled wait": {
+		func(s *side) { s.barrier(); s.barrier() },
+		func(s *side) {
+			s.must(s.ep.Send(1, s.sge(0, 64), 0))
+			s.barrier()
+			ctx, cancel := context.WithTimeout(s.ctx, 10*time.Millisecond)
+			defer cancel()
+			if _, err := s.init.Wait(ctx, make([]nd.Result, 1)); err == nil {
+				s.must(errors.New("the Send has a result"))
+			}
+			s.must(s.ep.Send(2, nil, nd.Defer))
+			s.must(s.ep.Close())
+			s.must(s.init.Close())
+			s.barrier()
+		}},
+	// Another goroutine takes the result of a Bind, and the window is invalidated before Bind has returned to its caller.
+	"results of another goroutine": {
+		func(s *side) { s.barrier() },
+		func(s *side) {
+			w, err := s.job.Adapter().CreateMemoryWindow(s.ctx)
+			s.must(err)
+			for range 300 {
+				taken := make(chan error)
+				go func() {
+					var r [1]nd.Result
+					_, err := s.init.Wait(s.ctx, r[:])
+					if err == nil {
+						err = s.ep.Invalidate(0, w, 0)
+					}
+					taken <- err
+				}()
+				s.must(s.ep.Bind(0, s.mr, w, s.mr.Bytes(), nd.AllowWrite))
+				s.must(<-taken)
+				s.done()
+			}
+			s.barrier()
+			s.must(w.Close())
+		}},
+	// A library that sets ReadFence on every message, and Reads come later.
+	"fences first": {
+		func(s *side) {
+			s.must(s.ep.Receive(1, nil))
+			s.give(s.bind(0, 64, nd.AllowRead).Descriptor())
+			s.received()
+			s.close()
+		},
+		func(s *side) {
+			d := s.get()
+			s.must(s.ep.Send(2, nil, nd.ReadFence))
+			s.done()
+			s.must(nd.ReadFrom(s.ep, 1, s.sge(0, 64), d, 0))
+			s.done()
+			s.close()
+		}},
+	// The region gives every peer the right to read, and the window gives one the right to write.
+	"a window with another right": {
+		func(s *side) {
+			s.open(nd.AllowRemoteRead | nd.AllowLocalWrite)
+			s.bind(0, 64, nd.AllowWrite)
+			s.barrier()
+			s.close()
+		},
+		func(s *side) { s.barrier(); s.close() }},
+}
+
+func TestUnusualPrograms(t *testing.T) {
+	for name, roles := range unusual {
+		t.Run(name, func(t *testing.T) {
+			for _, f := range watch(t, nd.EndpointConfig{}, 64, roles[0], roles[1]) {
+				t.Error(f)
+			}
+		})
+	}
+}
+
+// Correct programs stay clean in a weak order.
+func TestWeakOrder(t *testing.T) {
+	for seed := range uint64(3) {
+		for name, p := range correct {
+			t.Run(fmt.Sprint(name, seed), func(t *testing.T) {
+				for _, f := range watch(t, p.cfg, 64, p.roles[0], p.roles[1], softnd.WithWeakOrder(seed)) {
+					t.Error(f)
+				}
+			})
+		}
+	}
+}
+
+// Failures that a fault plan has made up have no reason in the program.
+func TestFaults(t *testing.T) {
+	for _, status := range []nd.Status{nd.IOTimeout, nd.AccessViolation, nd.RemoteError, nd.InvalidDeviceRequest, nd.BufferOverflow} {
+		for _, op := range []string{"send", "write", "read", "bind", "invalidate", "receive"} {
+			plan, err := faults.New(1, faults.Rule{Operations: []string{op}, Ranks: []int{1}, Nth: 1, Action: "fail", Status: status})
+			if err != nil {
+				continue // not every request can have every status
+			}
+			t.Run(fmt.Sprint(op, status), func(t *testing.T) {
+				for _, f := range watch(t, nd.EndpointConfig{}, 64, func(s *side) {
+					s.must(s.ep.Receive(1, s.sge(0, 64)))
+					s.give(s.bind(64, 64, nd.AllowRead|nd.AllowWrite|nd.ThisEndpointOnly).Descriptor())
+					_ = s.ep.Send(2, nil, 0)
+					s.barrier()
+				}, (*side).useAll, softnd.WithFaults(plan)) {
+					t.Error(f)
+				}
+				if err := plan.Check(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+// useAll makes requests of each kind, one after the other, until one of them fails.
+func (s *side) useAll() {
+	s.must(s.ep.Receive(1, s.sge(64, 64)))
+	d := s.get()
+	w, err := s.job.Adapter().CreateMemoryWindow(s.ctx)
+	s.must(err)
+	for _, post := range []func() error{
+		func() error { return nd.WriteTo(s.ep, 1, s.sge(0, 64), d, 0) },
+		func() error { return s.ep.Bind(2, s.mr, w, s.mr.Bytes(), nd.AllowRead) },
+		func() error { return nd.ReadFrom(s.ep, 3, s.sge(0, 64), d, 0) },
+		func() error { return s.ep.Invalidate(4, w, 0) },
+		func() error { return s.ep.Send(5, s.sge(0, 64), 0) },
+	} {
+		if post() != nil || s.result(s.init).Status != nd.Success {
+			break
+		}
+	}
+	s.result(s.recv)
+	s.barrier()
+}
+
+// TestManyThreads has several goroutines that post on their endpoints, with shared queues, silent requests and a shared
+// receive queue. Others take the results.
+func TestManyThreads(t *testing.T) {
+	journal, err := ndcheck.NewJournal(make([]byte, ndcheck.JournalSize), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := softnd.WithChecker(ndcheck.Options{Journal: journal, Report: func(f ndcheck.Finding) { t.Error(f) }})
+	softndtest.Run(t, 2, func(ctx context.Context, job *softnd.Job) error {
+		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+		defer cancel()
+		return postMany(ctx, job)
+	}, check)
+}
+
+const (
+	posters  = 4
+	messages = 300
+	slot     = 64
+)
+
+// poster is one connection of postMany.
+type poster struct {
+	ep   nd.Endpoint
+	free chan int // slots whose messages are complete
+	to   nd.WindowDescriptor
+}
+
+func postMany(ctx context.Context, job *softnd.Job) error {
+	a := job.Adapter()
+	mr, err := a.Allocate(ctx, 4*posters*8*slot, nd.AllowLocalWrite|nd.AllowRemoteWrite)
+	if err != nil {
+		return err
+	}
+	q, err := a.CreateCompletionQueue(ctx, 1024)
+	if err != nil {
+		return err
+	}
+	if m, ok := q.(nd.InterruptModerator); ok {
+		if err := m.ModerateInterrupts(time.Millisecond, 8); err != nil && !errors.Is(err, nd.NotSupported) {
+			return err
+		}
+	}
+	shared, err := a.CreateSharedReceiveQueue(ctx, nd.SharedReceiveQueueConfig{})
+	if err != nil {
+		return err
+	}
+	receiveAt := func(i int) []nd.SGE { return []nd.SGE{nd.SGEOf(mr, (posters*8+i)*slot, slot)} }
+	for i := range 2 * posters * 8 {
+		if err := shared.Receive(uint64(1000+i), receiveAt(i)); err != nil {
+			return err
+		}
+	}
+	all, err := job.ExchangeWindows(ctx, nd.DescriptorOf(mr))
+	if err != nil {
+		return err
+	}
+	list := make([]*poster, posters)
+	for i := range list {
+		ep, err := job.Connect(ctx, 1-job.Rank(), nd.EndpointConfig{Receive: q, Initiator: q, SharedReceive: shared, Context: uint64(i)})
+		if err != nil {
+			return err
+		}
+		p := &poster{ep: ep, free: make(chan int, 8)}
+		if p.to, err = all[1-job.Rank()].Slice((3*posters*8+i*8)*slot, 8*slot); err != nil {
+			return err
+		}
+		for k := range 8 {
+			p.free <- k
+		}
+		list[i] = p
+	}
+	if err := job.Barrier(ctx); err != nil {
+		return err
+	}
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	var work, posting sync.WaitGroup
+	received := make(chan struct{}, 2*posters*messages)
+	stop, end := context.WithCancel(ctx)
+	for range 3 { // takers
+		work.Go(func() {
+			var results [5]nd.Result
+			for {
+				n, err := q.Wait(stop, results[:])
+				if err != nil {
+					if stop.Err() == nil {
+						fail(err)
+					}
+					return
+				}
+				for _, r := range results[:n] {
+					p := list[r.EndpointContext]
+					switch {
+					case r.Status != nd.Success:
+						fail(r.Err(p.ep))
+					case r.RequestType == nd.RequestReceive:
+						i := int(r.RequestContext - 1000)
+						clear(receiveAt(i)[0].Buffer)
+						if err := shared.Receive(r.RequestContext, receiveAt(i)); err != nil {
+							fail(err)
+						}
+						received <- struct{}{}
+					default: // it completes the silent Write before it, too
+						k := int(r.RequestContext)
+						mr.Bytes()[(int(r.EndpointContext)*8+k)*slot]++
+						p.free <- k
+					}
+				}
+			}
+		})
+	}
+	for i, p := range list {
+		posting.Go(func() {
+			for range messages {
+				var k int
+				select {
+				case k = <-p.free:
+				case <-ctx.Done():
+					return
+				}
+				sge := []nd.SGE{nd.SGEOf(mr, (i*8+k)*slot, slot)}
+				to, err := p.to.Slice(k*slot, slot)
+				if err == nil {
+					err = nd.WriteTo(p.ep, uint64(k), sge, to, nd.SilentSuccess)
+				}
+				if err == nil {
+					err = p.ep.Send(uint64(k), sge, 0)
+				}
+				if err != nil {
+					fail(err)
+					return
+				}
+			}
+		})
+	}
+	for range posters * messages {
+		select {
+		case <-received:
+		case <-ctx.Done():
+			end()
+			work.Wait()
+			return context.Cause(ctx)
+		}
+	}
+	posting.Wait()
+	for _, p := range list {
+		for range 8 {
+			<-p.free
+		}
+	}
+	err = job.Barrier(ctx)
+	end()
+	work.Wait()
+	return err
+}

@@ -1,0 +1,113 @@
+package ndtest
+
+import (
+	"strings"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// misuse lists the scenarios that break rules of a checker: see [nd.Expect]. Some test how a provider reacts to a mistake.
+// Others do not care about the data: several of their requests use the same bytes, or they close objects without
+// taking every result. The timing may decide which of its rules a scenario breaks.
+var misuse = map[string]string{
+	"C050": "N501 N507",
+	"C051": "N501 N507",
+	"C052": "N203 N507",
+	"C069": "N502",
+	"C079": "N101",
+	"C080": "N205",
+	"C081": "N101",
+	"C082": "N101",
+	"C090": "N103",
+	"C095": "N102",
+	"C096": "N102",
+	"C100": "N503",
+	"C101": "N503",
+	"C102": "N103",
+	"C103": "N103",
+	"C107": "N201 N202 N203",
+	"C109": "N202",
+	"C111": "N202 N203 N502",
+	"C112": "N202 N204 N304",
+	"C120": "N501 N602",
+	"C121": "N501 N602",
+	"C130": "N101",
+	"C131": "N404",
+	"C132": "N101",
+	"C133": "N103",
+	"C134": "N106",
+	"C135": "N101 N107",
+	"C136": "N101 N107",
+	"C137": "N101 N107",
+	"C138": "N404",
+	"C139": "N404",
+	"C140": "N104 N204",
+	"C142": "N101",
+	"C143": "N101",
+	"C146": "N101",
+	"C148": "N101",
+	"C150": "N404",
+	"C153": "N105",
+	"C154": "N101",
+	"C156": "N106",
+	"C159": "N507",
+	"C164": "N105",
+	"C168": "N101 N507",
+	"C169": "N101",
+	"C176": "N102",
+	"C177": "N103",
+	"C178": "N103",
+	"C179": "N404",
+	"C180": "N101",
+	"C185": "N105",
+	"C189": "N102",
+	"C191": "N502",
+	"C192": "N502",
+	"C208": "N105",
+	"C209": "N103",
+	"C210": "N103",
+	"C211": "N103",
+	"C212": "N103",
+	"C213": "N105",
+	"C218": "N602",
+	"C227": "N202 N204 N304",
+	"C236": "N103",
+	"C239": "N106",
+	"C240": "N105",
+	"R001": "N101",
+	"R002": "N101",
+	"R003": "N101",
+	"R004": "N101",
+	"R005": "N101",
+	"R006": "N101 N107",
+	"R007": "N101 N107",
+	"R008": "N101 N107",
+	"R009": "N101 N107",
+	"R010": "N101 N107",
+	"R011": "N101 N107",
+	"R012": "N101 N107",
+	"R013": "N101 N107",
+	"R014": "N101 N107",
+	"R015": "N101 N107",
+	"R016": "N101",
+	"R017": "N101",
+	"R018": "N101",
+	"R019": "N101",
+	"R020": "N101",
+	"R021": "N404",
+	"R022": "N105",
+	"R026": "N102 N404",
+	"R027": "N101 N102",
+	"R030": "N102",
+	"R033": "N101",
+	"R034": "N101",
+	"R035": "N101",
+}
+
+// expectMisuse tells a checker which rules the scenario breaks on an adapter.
+func (s *side) expectMisuse(ad nd.Adapter) {
+	nd.Expect(ad, "the suite tests all limits and rights, and its sides do not talk over the provider", "N303", "N403", "N801")
+	if rules, ok := misuse[s.scenario.id]; ok {
+		nd.Expect(ad, s.scenario.id+": "+s.scenario.title, strings.Fields(rules)...)
+	}
+}
