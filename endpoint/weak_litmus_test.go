@@ -274,8 +274,8 @@ func (s *stage) post(me *party, a *act, n int) {
 
 // TestLitmus runs 300 seeds in one process and 20 between processes, and 10,000 of each with SOFTND_STRESS=1.
 func TestLitmus(t *testing.T) {
-	t.Run("one process", func(t *testing.T) { testLitmus(t, weakSeeds(300, 10_000), false) })
-	t.Run("processes", func(t *testing.T) { testLitmus(t, weakSeeds(20, 10_000), true) })
+	t.Run("one process", func(t *testing.T) { testLitmus(t, weakSeeds(fewer(300), 10_000), false) })
+	t.Run("processes", func(t *testing.T) { testLitmus(t, weakSeeds(fewer(20), 10_000), true) })
 }
 
 func testLitmus(t *testing.T, seeds int, processes bool) {

@@ -25,6 +25,14 @@ func weakSeeds(few, full int) int {
 	return few
 }
 
+// fewer returns how many of n seeds a test has that takes seconds with the race detector.
+func fewer(n int) int {
+	if testing.Short() {
+		return n / 5
+	}
+	return n
+}
+
 // weakConfig returns the configuration of the suite for a seed. suffix is a part of the kind of the providers.
 func weakConfig(t *testing.T, seed uint64, processes bool, suffix string) ndtest.Config {
 	arena := newArena(t)

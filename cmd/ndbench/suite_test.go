@@ -55,6 +55,9 @@ func TestSuiteArguments(t *testing.T) {
 // TestSuiteMeasuresEveryBar runs the suite with few operations, and checks that each bar
 // has a figure.
 func TestSuiteMeasuresEveryBar(t *testing.T) {
+	if testing.Short() {
+		t.Skip("each test of the suite has processes of its own, which takes seconds")
+	}
 	var found []report.Result
 	for _, r := range suiteRuns(t, true) {
 		o := &r.Options

@@ -21,6 +21,9 @@ func allPassed(name string) Run {
 
 func render(t *testing.T, runs ...Run) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("it checks the types of all packages, which takes seconds")
+	}
 	text, err := Render(root, runs, []Table{
 		{Test: "endpoint.TestTable", Names: []string{"NoMemory", "Canceled"}, Without: map[string]string{"DataError": "not | here"}},
 	})
