@@ -19,7 +19,7 @@ var examples = []example{
 
 func printHelp(*command, string) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "usage: %s\n\n", synopsis)
+	fmt.Fprintf(&b, "usage: %s\n", synopsis)
 	for _, e := range examples {
 		fmt.Fprintf(&b, "  %-48s%s\n", e.line, e.does)
 	}
