@@ -58,6 +58,7 @@ type connection struct {
 	peerQP     *wire.SharedQP // the peer's shared queue-pair state
 	in         *ring.Consumer // the ring of the peer's requests
 	peerHasSRQ bool           // the peer's receives come from a shared queue, and this side does not see them
+	peerCopies bool           // only the peer copies: every request of this side goes through the ring
 	peerFences bool           // the peer's process issues the barriers that this side's stores omit; see ring.NewProducer
 
 	provider *Provider
@@ -176,6 +177,7 @@ func (c *connection) attach(ep *queuePair) error {
 	if err := c.attachReceives(peerQP); err != nil {
 		return err
 	}
+	c.peerCopies = peerQP.ResponderCopies != 0
 	if err := c.attachRing(ep, peerQP); err != nil {
 		return err
 	}
@@ -192,6 +194,7 @@ func (c *connection) attach(ep *queuePair) error {
 	c.hazard = &peerQP.Hazard
 	ep.adapter.domain.AddHazard(c.hazard, c.peer)
 	c.attached = true
+	ep.requesterCopies = !ep.mustPeerCopy()
 	ep.inbound.Store(c.in)
 	failpoint.Reach(failpoint.RequestAttached)
 	return nil

@@ -81,9 +81,9 @@ func (ep *queuePair) completeBlamed() {
 }
 
 // deliverRemaining delivers messages in the ring that their sender has completed already. There
-// are none if the receives are in a shared queue.
+// are none if the receives are in a shared queue, or a relay takes the messages.
 func (ep *queuePair) deliverRemaining() {
-	if ep.srq != nil {
+	if ep.srq != nil || ep.forwards() {
 		return
 	}
 	c := ep.conn

@@ -105,7 +105,9 @@ func (ep *queuePair) progressLocked() (progressed bool) {
 	}
 	in, out := uint64(quantum), uint64(quantum) // one each, so that neither direction delays the other
 	if s := ep.state(); s == connected || s == peerDisconnected {
-		progressed = ep.serveRing(&in) || progressed
+		if !ep.forwards() {
+			progressed = ep.serveRing(&in) || progressed
+		}
 		progressed = ep.runRequests(&out) || progressed
 	}
 	asym.StoreRelease32(&ep.uncompleted, uint32(ep.sq.posted-ep.sq.completed))

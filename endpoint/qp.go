@@ -347,6 +347,9 @@ func (ep *queuePair) makeSharedQP() error {
 	if asym.HasHeavyGlobal() {
 		h.Membarrier = 1
 	}
+	if ep.provider.options.Forward {
+		h.ResponderCopies, h.SharedReceive = 1, 1
+	}
 	if ep.outboundSlots, err = shm.Slice[ring.Slot](arena, shm.Offset(h.Ring), slots); err != nil {
 		return err
 	}

@@ -57,7 +57,10 @@ func (c *connection) fault() *peerFault {
 		return f
 	}
 	*f = peerFault{true, c.peerQP.Fault.Load(), nd.Status(c.peerQP.FaultStatus.Load())} // ORDER fault: after the abort, before which it was stored
-	if f.status != nd.RemoteError && f.status != nd.AccessViolation && f.status != nd.DataChecksumError {
+	switch f.status {
+	case nd.RemoteError, nd.AccessViolation, nd.DataChecksumError:
+	case nd.IOTimeout, nd.NotSupported: // of a relay
+	default:
 		f.status = nd.InternalError // no correct peer stores another status
 	}
 	return f

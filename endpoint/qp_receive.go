@@ -13,7 +13,7 @@ import (
 
 // Receive posts the buffers of sge for one message.
 func (ep *queuePair) Receive(reqCtx uint64, sge []nd.SGE) error {
-	if len(sge) != 1 || uint64(len(sge[0].Buffer))-1 >= maxTransfer || ep.srq != nil { // also for length 0
+	if len(sge) != 1 || uint64(len(sge[0].Buffer))-1 >= maxTransfer || ep.srq != nil || ep.forwards() { // also for length 0
 		return ep.postReceive(reqCtx, sge)
 	}
 	if !ep.mu.LockBiased() { // Lock does the same, with one more call
@@ -40,6 +40,9 @@ func (ep *queuePair) postReceive(reqCtx uint64, sge []nd.SGE) error {
 	const op = "receive"
 	if ep.srq != nil {
 		return ep.opError(op, nd.InvalidDeviceRequest, "the endpoint takes its receives from a shared receive queue", "post to that queue")
+	}
+	if ep.forwards() {
+		return ep.opError(op, nd.InvalidDeviceRequest, "the endpoint is a relay's, which has no receives", "take messages with forward.Endpoint")
 	}
 	if len(sge) > ep.limits.receiveSGE {
 		return ep.opError(op, nd.DataOverrun, fmt.Sprintf("%d scatter/gather entries, granted %d", len(sge), ep.limits.receiveSGE), "raise MaxReceiveSGE or post fewer entries")

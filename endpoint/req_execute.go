@@ -37,12 +37,17 @@ func (ep *queuePair) execute(r *request, budget *uint64) outcome {
 		}
 	}
 	if !r.responderCopies && r.transferred == 0 {
-		r.responderCopies = ep.provider.options.Executor == Target || ep.conn.copyWouldOvertake()
+		r.responderCopies = ep.mustPeerCopy() || ep.conn.copyWouldOvertake()
 	}
 	if r.responderCopies {
 		return ep.sendFragments(r, budget)
 	}
 	return ep.copyOneSided(r, budget)
+}
+
+// mustPeerCopy reports whether the peer copies the data of all requests, even where this process can.
+func (ep *queuePair) mustPeerCopy() bool {
+	return ep.provider.options.Executor == Target || ep.conn.peerCopies
 }
 
 // executeBind applies the binding that postBind has prepared, or the registration of FastRegister.

@@ -28,7 +28,7 @@ func (ep *queuePair) executeSend(r *request, budget *uint64) outcome {
 		// The message must not overtake entries that the peer has yet to copy: an earlier message
 		// or Write may store to the same bytes, or fail. A later message could change the bytes of a
 		// hashed one before the peer has checked them.
-		r.responderCopies = r.invalidate || r.sum != nil || ep.provider.options.Executor == Target || c.copyWouldOvertake()
+		r.responderCopies = r.invalidate || r.sum != nil || ep.mustPeerCopy() || c.copyWouldOvertake()
 		if r.total > wire.MaxSendInEntry && !r.responderCopies {
 			ep.req.peerReceiveSGEs, ep.req.peerReceiveCapacity = c.nextReceive(&ep.req.peerReceiveBuffer)
 			if r.total > ep.req.peerReceiveCapacity {

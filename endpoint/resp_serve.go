@@ -228,14 +228,21 @@ func (ep *queuePair) failTooLong(r *receive, total uint64) outcome {
 // failServing fails the connection because of the entry being served. status is that of the peer's
 // request.
 func (ep *queuePair) failServing(status nd.Status, cause error) {
-	ep.counters.accessRefused++
 	in := ep.conn.in
 	in.Release()
+	number := in.Consumed()
+	in.Advance() // not released: else the peer would complete the request with success
+	ep.failEntry(number, status, cause)
+}
+
+// failEntry fails the connection because of a ring entry of the peer, which is not released. status is that of the
+// peer's request.
+func (ep *queuePair) failEntry(number uint64, status nd.Status, cause error) {
+	ep.counters.accessRefused++
 	ep.localQP.FaultStatus.Store(uint32(status))
 	failpoint.Reach(failpoint.FaultStatusStored)
-	ep.localQP.Fault.Store(in.Consumed() + 1) // ORDER fault: before the abort, whose reader loads it
+	ep.localQP.Fault.Store(number + 1) // ORDER fault: before the abort, whose reader loads it
 	failpoint.Reach(failpoint.FaultStored)
-	in.Advance()                                         // not released: else the peer would complete the request with success
 	ep.conn.inboundFailed = true                         // deliverRemaining delivers no later message
 	ep.provider.member.RecordLostPeer(ep.conn.peer.ID()) // for the launcher's report of how the job ended
 	ep.terminate(cause)

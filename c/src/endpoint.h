@@ -50,6 +50,7 @@ struct snd_connection {
 	uint64_t peer_adapter, peer_endpoint;
 	struct snd_peer peer;
 	bool peer_has_srq;
+	bool peer_copies; /* only the peer copies: every request of this side goes through the ring */
 
 	bool attached;
 	bool peer_dead; /* its death was handled: its memory may be reused */

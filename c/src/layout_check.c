@@ -177,6 +177,8 @@ _Static_assert(offsetof(struct snd_shared_qp, shared_receive) == SNDL_AT_SHARED_
 _Static_assert(sizeof(((struct snd_shared_qp *)0)->shared_receive) == 8, "size of SharedReceive");
 _Static_assert(offsetof(struct snd_shared_qp, membarrier) == SNDL_AT_SHARED_QP_MEMBARRIER, "offset of Membarrier");
 _Static_assert(sizeof(((struct snd_shared_qp *)0)->membarrier) == 8, "size of Membarrier");
+_Static_assert(offsetof(struct snd_shared_qp, responder_copies) == SNDL_AT_SHARED_QP_RESPONDER_COPIES, "offset of ResponderCopies");
+_Static_assert(sizeof(((struct snd_shared_qp *)0)->responder_copies) == 8, "size of ResponderCopies");
 _Static_assert(offsetof(struct snd_shared_qp, released) == SNDL_AT_SHARED_QP_RELEASED, "offset of Released");
 _Static_assert(sizeof(((struct snd_shared_qp *)0)->released) == 8, "size of Released");
 _Static_assert(offsetof(struct snd_shared_qp, fault) == SNDL_AT_SHARED_QP_FAULT, "offset of Fault");

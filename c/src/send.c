@@ -183,7 +183,7 @@ enum snd_outcome snd_execute_send(struct snd_endpoint *ep, struct snd_send_reque
 		r->has_receive = true;
 		/* The message must not overtake entries that the peer has yet to copy. A later message could change the
 		 * bytes of a hashed one before the peer has checked them. */
-		r->responder_copies = r->invalidate || r->sum != NULL || ep->object.fabric->target || snd_must_not_overtake(c);
+		r->responder_copies = r->invalidate || r->sum != NULL || ep->object.fabric->target || c->peer_copies || snd_must_not_overtake(c);
 		if (r->total > SNDL_MAX_SEND_IN_ENTRY && !r->responder_copies) {
 			next_receive(ep);
 			if (r->total > ep->remote_capacity) {

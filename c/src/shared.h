@@ -132,7 +132,8 @@ struct snd_shared_qp {
 	snd_word endpoint;
 	snd_word shared_receive;
 	snd_word membarrier;
-	char pad1[64];
+	snd_word responder_copies;
+	char pad1[56];
 	snd_word released;
 	snd_word fault;
 	snd_half fault_status;

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#define SNDL_LAYOUT_HASH                        UINT64_C(0x365ed369397967ea)
+#define SNDL_LAYOUT_HASH                        UINT64_C(0xdef9b6f192a48ecc)
 #define SNDL_LAYOUT_VERSION                     1u
 #define SNDL_HEADER_PAGE                        4096u
 #define SNDL_TABLE_ALIGN                        4096u
@@ -183,6 +183,7 @@
 #define SNDL_AT_SHARED_QP_ENDPOINT              40u
 #define SNDL_AT_SHARED_QP_SHARED_RECEIVE        48u
 #define SNDL_AT_SHARED_QP_MEMBARRIER            56u
+#define SNDL_AT_SHARED_QP_RESPONDER_COPIES      64u
 #define SNDL_AT_SHARED_QP_RELEASED              128u
 #define SNDL_AT_SHARED_QP_FAULT                 136u
 #define SNDL_AT_SHARED_QP_FAULT_STATUS          144u

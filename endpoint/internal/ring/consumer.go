@@ -74,6 +74,17 @@ func (c *Consumer) Release() {
 	asym.StoreRelease(c.releasedWord, c.released) // ORDER slot-free: pairs with the load in LoadReleased
 }
 
+// ReleaseTo is ReleaseFenced for the entries before number end, some of those that have been consumed. It ignores
+// a number that releases nothing.
+func (c *Consumer) ReleaseTo(end uint64) {
+	if end-c.released-1 >= c.next.Load()-c.released { // also if end is less than released
+		return
+	}
+	raceRelease()
+	c.released = end
+	c.releasedWord.Swap(end) // ORDER slot-free: pairs with the load in LoadReleased
+}
+
 // ReleaseFenced is Release with a full barrier: no later load overtakes the store. Use it before a
 // check whether the producer waits for free slots.
 func (c *Consumer) ReleaseFenced() {

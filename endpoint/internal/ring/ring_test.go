@@ -340,3 +340,20 @@ func FuzzRing(f *testing.F) {
 		}
 	})
 }
+
+// ReleaseTo releases some of the consumed entries, and ignores a number that releases nothing or too much.
+func TestReleaseTo(t *testing.T) {
+	p, c, released := newRing(t, 4)
+	for i := range 3 {
+		push(t, p, uint64(i), true)
+		if c.Front() == nil {
+			t.Fatal("no entry")
+		}
+		c.Advance()
+	}
+	for _, s := range []struct{ end, want uint64 }{{0, 0}, {2, 2}, {1, 2}, {2, 2}, {4, 2}, {1<<64 - 1, 2}, {3, 3}} {
+		if c.ReleaseTo(s.end); released.Load() != s.want {
+			t.Errorf("after ReleaseTo(%d): %d, want %d", s.end, released.Load(), s.want)
+		}
+	}
+}

@@ -22,7 +22,9 @@ type SharedQP struct {
 	Endpoint      uint64 // the endpoint's number in its process
 	SharedReceive uint64 // 1: the endpoint takes receives from a shared receive queue and describes none here
 	Membarrier    uint64 // 1: its process calls asym.HeavyGlobal where others rely on that; see ring.NewProducer
-	_             [64]byte
+
+	ResponderCopies uint64 // 1: the peer copies nothing itself, and sends every request through the ring
+	_               [56]byte
 
 	Released    atomic.Uint64 // number of entries of the peer's ring that this side has released; see ring.Consumer.Release
 	Fault       atomic.Uint64 // number of the entry that failed here, plus one; stored before the abort

@@ -45,7 +45,7 @@ type Endpoint struct {
 // Peer is an address that messages can be sent to.
 type Peer C.fi_addr_t
 
-// ErrBusy: the provider cannot take the message now. Poll, and send again.
+// ErrBusy is the error of a message that the provider cannot take now. Poll, and try again.
 var ErrBusy = errors.New("the provider is busy")
 
 // Error is a failed call or operation of libfabric.

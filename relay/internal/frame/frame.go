@@ -50,9 +50,7 @@ func (k Kind) String() string {
 
 // Flags of a frame.
 const (
-	First      uint8 = 1 << iota // first ring entry of its request
-	Last                         // last ring entry of its request
-	Invalidate                   // of a Send: the receiver invalidates Token
+	Invalidate uint8 = 1 << iota // of a Send: the receiver invalidates Token
 	Solicited                    // of a Send: its Receive completes with a solicited event
 )
 
@@ -71,11 +69,11 @@ type Frame struct {
 	Flags   uint8
 	Credits uint16 // frames that the sender has freed since it last said so
 	Tunnel  uint32 // number of the tunnel at the receiver; 0 for frames of the link
-	Request uint64 // number of a ring entry
+	Request uint64 // number of a request in its direction of the tunnel
 	Address uint64 // remote address
 	Token   uint32 // remote token, or the token to invalidate
 	Status  uint32 // of a Fail or an Abort
-	Total   uint32 // bytes of the whole ring entry
+	Total   uint32 // bytes of the request
 	Offset  uint32 // of the payload in these bytes
 	Payload []byte // part of the encoded frame
 }
@@ -149,9 +147,9 @@ var shapes = [lastKind + 1]shape{
 	Accept:      {fields: hasTunnel | hasPayload, maxPayload: maxConnect},
 	Refuse:      {fields: hasTunnel | hasPayload, maxPayload: MaxRefusal},
 	Established: {fields: hasTunnel},
-	Send:        {fields: hasTunnel | hasRequest | hasToken | hasParts, flags: First | Last | Invalidate | Solicited},
-	Write:       {fields: hasTunnel | hasRequest | hasAddress | hasToken | hasParts, flags: First | Last},
-	Read:        {fields: hasTunnel | hasRequest | hasAddress | hasToken | hasTotal, flags: First | Last},
+	Send:        {fields: hasTunnel | hasRequest | hasToken | hasParts, flags: Invalidate | Solicited},
+	Write:       {fields: hasTunnel | hasRequest | hasAddress | hasToken | hasParts},
+	Read:        {fields: hasTunnel | hasRequest | hasAddress | hasToken | hasTotal},
 	Data:        {fields: hasTunnel | hasRequest | hasParts},
 	Done:        {fields: hasTunnel | hasRequest},
 	Fail:        {fields: hasTunnel | hasRequest | hasStatus | hasPayload, maxPayload: MaxText},

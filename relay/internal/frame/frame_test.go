@@ -19,10 +19,10 @@ func examples() []Frame {
 		{Kind: Accept, Tunnel: 7, Payload: connect},
 		{Kind: Refuse, Tunnel: 7, Payload: []byte("no")},
 		{Kind: Established, Tunnel: 1<<32 - 1, Payload: []byte{}},
-		{Kind: Send, Tunnel: 7, Flags: First | Last | Invalidate | Solicited, Request: 1 << 40, Token: 5, Total: 3, Payload: []byte("abc")},
-		{Kind: Send, Tunnel: 7, Flags: First | Last, Payload: []byte{}},
-		{Kind: Write, Tunnel: 7, Flags: Last, Request: 2, Address: 1<<64 - 1, Token: 5, Total: 8, Offset: 5, Payload: []byte("abc")},
-		{Kind: Read, Tunnel: 7, Flags: First, Request: 2, Address: 3, Token: 5, Total: MaxTotal, Payload: []byte{}},
+		{Kind: Send, Tunnel: 7, Flags: Invalidate | Solicited, Request: 1 << 40, Token: 5, Total: 3, Payload: []byte("abc")},
+		{Kind: Send, Tunnel: 7, Payload: []byte{}},
+		{Kind: Write, Tunnel: 7, Request: 2, Address: 1<<64 - 1, Token: 5, Total: 8, Offset: 5, Payload: []byte("abc")},
+		{Kind: Read, Tunnel: 7, Request: 2, Address: 3, Token: 5, Total: MaxTotal, Payload: []byte{}},
 		{Kind: Data, Tunnel: 7, Request: 2, Total: 8, Offset: 5, Payload: []byte("abc")},
 		{Kind: Done, Tunnel: 7, Request: 2, Payload: []byte{}},
 		{Kind: Fail, Tunnel: 7, Request: 2, Status: 0xC0000005, Payload: []byte("out of range")},
@@ -78,8 +78,8 @@ func TestDecodeRefuses(t *testing.T) {
 		"kind 0":                {Frame{}, nil, ErrKind},
 		"kind after the last":   {Frame{Kind: lastKind + 1}, nil, ErrKind},
 		"flags of a Read":       {Frame{Kind: Read, Tunnel: 1, Flags: Invalidate, Total: 1}, nil, ErrFlags},
-		"unknown flag":          {Frame{Kind: Send, Tunnel: 1, Flags: 16}, nil, ErrFlags},
-		"token of a plain Send": {Frame{Kind: Send, Tunnel: 1, Flags: First, Token: 5}, nil, ErrFlags},
+		"unknown flag":          {Frame{Kind: Send, Tunnel: 1, Flags: 4}, nil, ErrFlags},
+		"token of a plain Send": {Frame{Kind: Send, Tunnel: 1, Token: 5}, nil, ErrFlags},
 		"no tunnel":             {Frame{Kind: Done}, nil, ErrField},
 		"tunnel of a Ping":      {Frame{Kind: Ping, Tunnel: 1}, nil, ErrField},
 		"request of a Hello":    {Frame{Kind: Hello, Request: 1}, nil, ErrField},
@@ -129,7 +129,7 @@ func TestNoAllocation(t *testing.T) {
 	b := make([]byte, 700)
 	payload := []byte("abc")
 	if n := testing.AllocsPerRun(100, func() {
-		f := Frame{Kind: Send, Tunnel: 1, Flags: First | Last, Total: 3, Payload: payload}
+		f := Frame{Kind: Send, Tunnel: 1, Total: 3, Payload: payload}
 		n := f.Encode(b)
 		if f.Decode(b[:n]) != nil {
 			t.Error("the frame is not accepted")

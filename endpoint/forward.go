@@ -1,0 +1,146 @@
+package endpoint
+
+import (
+	"github.com/softnd/softnd/endpoint/internal/wire"
+	"github.com/softnd/softnd/internal/failpoint"
+	"github.com/softnd/softnd/internal/forward"
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/window"
+)
+
+// The endpoints of a relay, see package forward. Requests of the peer stay in the ring until the program has taken
+// them, and their entries are released when it says so. Everything else is as for any endpoint: serveRing is the only
+// part of the engine that leaves such an endpoint alone.
+
+var _ forward.Endpoint = (*queuePair)(nil)
+
+// forwards reports whether the program executes the peer's requests.
+func (ep *queuePair) forwards() bool { return ep.provider.options.Forward }
+
+// HasNext reports, approximately, whether the ring has an entry that Next has not returned.
+func (ep *queuePair) HasNext() bool {
+	in := ep.inbound.Load()
+	return in != nil && ep.forwards() && in.HasEntry()
+}
+
+// Next takes the peer's oldest ring entry.
+func (ep *queuePair) Next(r *forward.Request) bool {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if !ep.forwards() || ep.state() != connected {
+		return false
+	}
+	c, e := ep.conn, &ep.resp.entry
+	slot := c.in.Front()
+	if slot == nil {
+		return false
+	}
+	words := *slot // the peer can overwrite the slot
+	if !e.Decode(&words) || !isForwarded(e) {
+		ep.terminate(ep.protocolError("a ring entry of kind %d, flags %#x and length %d to a relay", e.Kind, e.Flags, e.PayloadLength))
+		return false
+	}
+	*r = forward.Request{
+		Number: c.in.Advance(), Kind: forwardKind(e.Kind),
+		First: e.Flags&wire.FlagFirst != 0, Last: e.Flags&wire.FlagLast != 0,
+		Invalidate: e.Flags&wire.FlagInvalidate != 0, Solicited: e.Flags&wire.FlagSolicited != 0,
+		Token: e.Token, Address: e.ReceiverAddress, Length: e.FragmentLength, Total: e.RequestLength,
+		LocalAddress: e.SenderAddress, LocalToken: e.SenderToken,
+	}
+	if e.Kind == wire.SendInEntry || e.Kind == wire.WriteInEntry {
+		r.InEntry, r.Data = true, e.Payload
+		r.Length, r.Total = uint64(e.PayloadLength), uint64(e.PayloadLength)
+	}
+	return true
+}
+
+// isForwarded reports whether an entry is one that a correct peer sends to a relay: it needs an acknowledgement, and
+// does not report data that the peer has placed itself.
+func isForwarded(e *wire.Entry) bool {
+	return e.Kind != wire.SendPlaced && e.Kind != wire.SendFailed && e.Flags&wire.FlagAckRequest != 0
+}
+
+func forwardKind(k wire.Kind) forward.Kind {
+	switch k {
+	case wire.WriteFragment, wire.WriteInEntry:
+		return forward.Write
+	case wire.ReadFragment:
+		return forward.Read
+	}
+	return forward.Send
+}
+
+// Fetch copies bytes of a request from the peer's memory.
+func (ep *queuePair) Fetch(r *forward.Request, at uint64, to []byte) nd.Status {
+	if at > r.Length || uint64(len(to)) > r.Length-at {
+		return nd.AccessViolation
+	}
+	if r.InEntry {
+		copy(to, r.Data[at:])
+		return nd.Success
+	}
+	return ep.copyForwarded(r, at, to, window.Read, &ep.source, &ep.sink)
+}
+
+// Store copies bytes of a Read to the peer's memory.
+func (ep *queuePair) Store(r *forward.Request, at uint64, from []byte) nd.Status {
+	if at > r.Length || uint64(len(from)) > r.Length-at {
+		return nd.AccessViolation
+	}
+	return ep.copyForwarded(r, at, from, window.Write, &ep.sink, &ep.source)
+}
+
+// copyForwarded copies between the peer's memory and own memory that needs no token. peer is the operand for the
+// peer's memory, whose token has to grant the right.
+func (ep *queuePair) copyForwarded(r *forward.Request, at uint64, own []byte, right window.Rights, peer, local *window.Operand) nd.Status {
+	if len(own) == 0 {
+		return nd.Success
+	}
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if ep.state() != connected {
+		return nd.ConnectionAborted
+	}
+	*peer = window.Operand{Token: r.LocalToken, Rights: window.Local | right, Address: r.LocalAddress + at, Peer: &ep.conn.guardPeer, BindCheck: &r.BindCheck}
+	*local = window.Operand{Mem: own}
+	_, sinkFault, sourceFault := ep.guard.Copy(&ep.sink, &ep.source, uint64(len(own)))
+	local.Mem = nil // it is the caller's
+	switch sinkFault | sourceFault {
+	case window.NoFault:
+		return nd.Success
+	case window.FaultDisconnected:
+		return nd.ConnectionAborted
+	}
+	return nd.AccessViolation
+}
+
+// Complete completes the peer's requests before ring entry number end.
+func (ep *queuePair) Complete(end uint64) {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if !ep.forwards() || ep.state() != connected {
+		return // after an end, a release would tell the peer that later requests have succeeded
+	}
+	c := ep.conn
+	c.in.ReleaseTo(end)
+	failpoint.Reach(failpoint.SlotsReleased)
+	c.peer.Wake()
+}
+
+// Fail fails the peer's request with a ring entry, and ends the connection.
+func (ep *queuePair) Fail(number uint64, status nd.Status, why string) {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if !ep.forwards() || ep.state() != connected {
+		return
+	}
+	ep.conn.in.ReleaseTo(number)
+	ep.failEntry(number, status, ep.opError("relay", nd.ConnectionAborted, why, ""))
+}
+
+// Abort ends the connection.
+func (ep *queuePair) Abort(why string) {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	ep.terminate(ep.opError("relay", nd.ConnectionAborted, why, ""))
+}
