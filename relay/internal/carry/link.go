@@ -1,0 +1,198 @@
+package carry
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/relay/internal/fabric"
+	"github.com/softnd/softnd/relay/internal/frame"
+	"github.com/softnd/softnd/relay/internal/handshake"
+)
+
+// link is the exchange of frames with one other relay.
+type link struct {
+	relay   *Relay
+	session *handshake.Session
+	conn    net.Conn // control connection: its end is that of the link
+	peer    fabric.Peer
+	credits credits
+	failed  error
+	heard   time.Time // when the last frame arrived; exact to the checks
+	silent  bool      // no frame has arrived since the last check
+	pings   uint64
+	pong    uint64   // number of a Ping to be answered; 0 = none
+	unsent  []unsent // messages that the provider could not take
+	tunnels []*tunnel
+	turn    int // tunnel that is served first
+}
+
+type unsent struct{ buffer, n int }
+
+// Errors of a link.
+var (
+	errCredits = errors.New("more frames or credits than agreed")
+	errTunnel  = errors.New("a tunnel that does not exist, or not in this state")
+	errOrder   = errors.New("a request out of order")
+	errRoom    = errors.New("a request without room in the staging buffer")
+)
+
+func (r *Relay) addLink(conn net.Conn, session *handshake.Session) {
+	l := &link{relay: r, session: session, conn: conn, credits: newCredits(linkWindow), heard: time.Now()}
+	if len(r.links) == maxLinks {
+		l.fail(fmt.Errorf("%d links, the maximum", maxLinks))
+		return
+	}
+	var err error
+	if l.peer, err = r.fabric.AddPeer(session.Address); err != nil {
+		l.fail(err)
+		return
+	}
+	r.links[session.Inbound] = l
+	l.send(&frame.Frame{Kind: frame.Hello}, nil)
+	r.calls.Go(func() {
+		_, err := io.ReadFull(conn, make([]byte, 1)) // nothing is sent
+		r.do(func() { l.fail(fmt.Errorf("control connection: %w", err)) })
+	})
+}
+
+// fail ends the link and all its tunnels.
+func (l *link) fail(err error) {
+	if l.failed != nil {
+		return
+	}
+	l.failed = err
+	delete(l.relay.links, l.session.Inbound)
+	l.conn.Close()
+	l.relay.config.Logf("relay: link to host %d: %v", l.session.Host, err)
+	for _, t := range l.tunnels {
+		t.end(nd.ConnectionAborted, fmt.Sprintf("the link to host %d has failed: %v", l.session.Host, err))
+		t.release()
+	}
+	l.tunnels = nil
+}
+
+// hasRoom reports whether a frame can be sent now.
+func (l *link) hasRoom() bool {
+	return l.failed == nil && l.credits.canSend() && len(l.unsent) == 0 && l.relay.fabric.FreeBuffers() > 0
+}
+
+// begin takes a buffer for a frame; send does the rest of what hasRoom has allowed.
+func (l *link) begin() (buffer int, payload []byte) {
+	buffer, _ = l.relay.fabric.TakeBuffer()
+	return buffer, l.relay.fabric.Bytes(buffer)[frame.HeaderSize:]
+}
+
+// commit sends a frame whose payload is in its buffer already.
+func (l *link) commit(buffer int, f *frame.Frame, length int) {
+	f.Session, f.Credits = l.session.Outbound, l.credits.sent()
+	f.PutHeader(l.relay.fabric.Bytes(buffer), length)
+	l.transmit(unsent{buffer, frame.HeaderSize + length})
+}
+
+// send sends a frame. hasRoom has allowed it.
+func (l *link) send(f *frame.Frame, payload []byte) {
+	buffer, to := l.begin()
+	l.commit(buffer, f, copy(to, payload))
+}
+
+func (l *link) transmit(u unsent) {
+	switch err := l.relay.fabric.Send(l.peer, u.buffer, u.n); {
+	case errors.Is(err, fabric.ErrBusy):
+		l.unsent = append(l.unsent, u)
+	case err != nil:
+		l.relay.fabric.FreeBuffer(u.buffer)
+		l.fail(err)
+	}
+}
+
+// handle handles a frame of the other relay. An error means that no correct relay sends it.
+func (l *link) handle(f *frame.Frame) error {
+	l.silent = false
+	if !l.credits.received(f.Credits) {
+		return errCredits
+	}
+	switch f.Kind {
+	case frame.Hello, frame.Credit, frame.Pong:
+		return nil
+	case frame.Ping:
+		l.pong = f.Request
+		return nil
+	case frame.Open:
+		return l.open(f)
+	}
+	if f.Tunnel > maxTunnels {
+		return errTunnel
+	}
+	t := l.relay.tunnels[f.Tunnel-1]
+	if t == nil || t.link != l {
+		return errTunnel
+	}
+	return t.handle(f)
+}
+
+// step sends what can be sent, and reports whether it has sent anything.
+func (l *link) step() (worked bool) {
+	for len(l.unsent) > 0 && l.failed == nil {
+		u := l.unsent[0]
+		l.unsent = l.unsent[:copy(l.unsent, l.unsent[1:])]
+		before := len(l.unsent)
+		if l.transmit(u); len(l.unsent) > before { // appended again: there is one, and the order is kept because nothing else is sent
+			copy(l.unsent[1:], l.unsent[:before])
+			l.unsent[0] = u
+			return worked
+		}
+		worked = true
+	}
+	if l.pong != 0 && l.hasRoom() {
+		l.send(&frame.Frame{Kind: frame.Pong, Request: l.pong}, nil)
+		l.pong, worked = 0, true
+	}
+	for i := range l.tunnels {
+		if l.failed != nil {
+			return true
+		}
+		t := l.tunnels[(l.turn+i)%len(l.tunnels)]
+		worked = t.step() || worked
+	}
+	l.turn++
+	l.dropEnded()
+	if l.failed == nil && l.credits.mustReturn() && len(l.unsent) == 0 && l.relay.fabric.FreeBuffers() > 0 {
+		l.send(&frame.Frame{Kind: frame.Credit}, nil)
+		worked = true
+	}
+	return worked
+}
+
+// dropEnded removes the tunnels that have ended.
+func (l *link) dropEnded() {
+	kept := l.tunnels[:0]
+	for _, t := range l.tunnels {
+		if t.isOver() {
+			t.release()
+			continue
+		}
+		kept = append(kept, t)
+	}
+	clear(l.tunnels[len(kept):])
+	l.tunnels = kept
+}
+
+// checkAlive ends the link if the other relay is silent.
+func (l *link) checkAlive(now time.Time) {
+	if !l.silent {
+		l.heard, l.silent = now, true
+		return
+	}
+	if limit := l.relay.config.Keepalive; now.Sub(l.heard) > limit {
+		l.fail(fmt.Errorf("no frame for %v", limit))
+		return
+	}
+	if l.hasRoom() {
+		l.pings++
+		l.send(&frame.Frame{Kind: frame.Ping, Request: l.pings}, nil)
+	}
+}

@@ -1,0 +1,235 @@
+package carry
+
+import (
+	"fmt"
+
+	"github.com/softnd/softnd/internal/forward"
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/relay/internal/frame"
+)
+
+// outbound carries the requests of the local process to the other relay.
+type outbound struct {
+	room  staging    // of the staging buffer at the other relay
+	begun uint64     // number of the last request that has room there
+	done  uint64     // number of the last request that is done
+	sent  []departed // the requests after it that were sent, in order
+
+	entry    forward.Request // ring entry being carried
+	hasEntry bool
+	hasRoom  bool   // the request of entry has room at the other relay
+	fetched  uint64 // bytes of entry that were sent
+
+	message   forward.Request // first entry of the Send or Write in progress
+	inMessage bool
+	carried   uint64 // bytes of it in the entries before entry
+	fetchedTo uint64 // number after its last entry that was fetched
+
+	refused *refusal // the request that cannot be carried; nothing behind it is
+}
+
+// departed is a request that was sent and is not done.
+type departed struct {
+	read   forward.Request // of a Read, its entry
+	isRead bool
+	last   uint64 // number of its last ring entry
+	stored uint64 // bytes of a Read that have arrived
+}
+
+// refusal is a request that fails when all requests before it are done.
+type refusal struct {
+	number uint64 // of a ring entry
+	status nd.Status
+	why    string
+}
+
+// forward takes entries out of the ring and sends their data. It reports whether it has done anything.
+func (t *tunnel) forward() (worked bool) {
+	o := &t.out
+	for range entriesATurn {
+		if o.refused != nil || !t.link.hasRoom() {
+			return worked
+		}
+		if !o.hasEntry {
+			if !t.ep.HasNext() || !t.ep.Next(&o.entry) {
+				return worked
+			}
+			o.hasEntry, o.fetched, worked = true, 0, true
+			if !t.checkEntry() {
+				return true
+			}
+		}
+		if !o.hasRoom {
+			n := o.entry.Total
+			if o.entry.Kind == forward.Read {
+				n = o.entry.Length
+			}
+			if len(o.sent) == tunnelDepth {
+				return worked
+			}
+			if _, o.hasRoom = o.room.take(n); !o.hasRoom {
+				return worked
+			}
+			o.begun++
+		}
+		if !t.sendEntry() {
+			return true
+		}
+		worked = true
+	}
+	return worked
+}
+
+// checkEntry checks a new entry. It reports false if the entry is not carried.
+func (t *tunnel) checkEntry() bool {
+	o, e := &t.out, &t.out.entry
+	size := e.Total
+	if e.Kind == forward.Read {
+		size = e.Length
+	}
+	switch {
+	case size > stagingSize:
+		t.refuse(e.Number, nd.NotSupported, fmt.Sprintf("a request of %d bytes between hosts, at most %d are supported yet: split the request", size, stagingSize))
+		return false
+	case e.Kind == forward.Read && size > 0 && !o.inMessage:
+		o.hasRoom = false
+		return true
+	case e.Kind != forward.Read && e.First != o.inMessage:
+		if e.First {
+			o.message, o.inMessage, o.carried, o.hasRoom = *e, true, 0, false
+		}
+		m := &o.message
+		if e.Kind == m.Kind && e.Total == m.Total && e.Length <= m.Total-o.carried && e.Last == (e.Length == m.Total-o.carried) {
+			return true
+		}
+	}
+	t.end(nd.ConnectionAborted, fmt.Sprintf("ring entry %d is none that a correct process writes", e.Number))
+	return false
+}
+
+// refuse makes a request fail when those before it are done.
+func (t *tunnel) refuse(number uint64, status nd.Status, why string) {
+	if t.out.refused == nil {
+		t.out.refused = &refusal{number, status, why}
+		t.failRefused()
+	}
+}
+
+func (t *tunnel) failRefused() {
+	o := &t.out
+	if o.refused != nil && len(o.sent) == 0 {
+		t.ep.Fail(o.refused.number, o.refused.status, o.refused.why)
+		t.end(nd.ConnectionAborted, o.refused.why)
+	}
+}
+
+// sendEntry sends frames with the rest of the entry. It reports false if it could not send all.
+func (t *tunnel) sendEntry() bool {
+	o, e, l := &t.out, &t.out.entry, t.link
+	f := frame.Frame{Tunnel: t.remote, Request: o.begun}
+	if e.Kind == forward.Read {
+		f.Kind, f.Address, f.Token, f.Total = frame.Read, e.Address, uint32(e.Token), uint32(e.Length)
+		l.send(&f, nil)
+		o.sent = append(o.sent, departed{read: *e, isRead: true, last: e.Number})
+		o.hasEntry = false
+		return true
+	}
+	f.Kind, f.Total = frame.Send, uint32(o.message.Total)
+	if o.message.Kind == forward.Write {
+		f.Kind, f.Address, f.Token = frame.Write, o.message.Address, uint32(o.message.Token)
+	}
+	if o.message.Invalidate {
+		f.Flags, f.Token = frame.Invalidate, uint32(o.message.Token)
+	}
+	if o.message.Solicited {
+		f.Flags |= frame.Solicited
+	}
+	for isFirst := true; o.fetched < e.Length || isFirst; isFirst = false {
+		if !l.hasRoom() {
+			return false
+		}
+		buffer, payload := l.begin()
+		n := min(e.Length-o.fetched, maxPayload)
+		if s := t.ep.Fetch(e, o.fetched, payload[:n]); s != nd.Success {
+			l.relay.fabric.FreeBuffer(buffer)
+			if s == nd.AccessViolation {
+				t.refuse(e.Number, s, "the request names memory of its own process that its token does not allow")
+			}
+			o.hasEntry = false // of an ended connection nothing more is carried
+			return false
+		}
+		f.Offset = uint32(o.carried + o.fetched)
+		l.commit(buffer, &f, int(n))
+		o.fetched += n
+	}
+	o.hasEntry, o.carried, o.fetchedTo = false, o.carried+e.Length, e.Number+1
+	if e.Last {
+		o.inMessage = false
+		o.sent = append(o.sent, departed{last: e.Number})
+		return true
+	}
+	t.releaseFetched()
+	return true
+}
+
+// releaseFetched releases the fetched entries of the message in progress, if all requests before it are done. The local
+// process may need the entries, or the buffer to which they refer, for the rest of the message.
+func (t *tunnel) releaseFetched() {
+	if t.out.inMessage && len(t.out.sent) == 0 && t.out.carried > 0 {
+		t.ep.Complete(t.out.fetchedTo)
+	}
+}
+
+// done handles Done: all requests up to a number are complete.
+func (t *tunnel) done(number uint64) error {
+	o := &t.out
+	if number <= o.done || number-o.done > uint64(len(o.sent)) {
+		return errOrder
+	}
+	n := int(number - o.done)
+	for i := range o.sent[:n] {
+		if d := &o.sent[i]; d.isRead && d.stored != d.read.Length {
+			return errOrder
+		}
+		o.room.free()
+	}
+	t.ep.Complete(o.sent[n-1].last + 1)
+	o.sent = o.sent[:copy(o.sent, o.sent[n:])]
+	o.done = number
+	t.releaseFetched()
+	t.failRefused()
+	return nil
+}
+
+// store handles the data of a Read.
+func (t *tunnel) store(f *frame.Frame) error {
+	i := f.Request - t.out.done - 1
+	if i >= uint64(len(t.out.sent)) {
+		return errOrder
+	}
+	d := &t.out.sent[i]
+	if !d.isRead || uint64(f.Total) != d.read.Length || uint64(f.Offset) != d.stored {
+		return errOrder
+	}
+	if s := t.ep.Store(&d.read, d.stored, f.Payload); s == nd.AccessViolation {
+		t.refuseRead(d.last)
+	}
+	d.stored += uint64(len(f.Payload))
+	return nil
+}
+
+// refuseRead makes a Read fail whose data cannot be stored, and everything behind it.
+func (t *tunnel) refuseRead(number uint64) {
+	t.ep.Fail(number, nd.AccessViolation, "a Read names memory of its own process that its token does not allow")
+	t.end(nd.ConnectionAborted, "a Read of the other process has failed there")
+}
+
+// fail handles Fail: the oldest request has failed.
+func (t *tunnel) fail(f *frame.Frame) error {
+	if f.Kind != frame.Fail || len(t.out.sent) == 0 || f.Request != t.out.done+1 {
+		return errOrder
+	}
+	t.ep.Fail(t.out.sent[0].last, nd.Status(f.Status), string(f.Payload))
+	t.end(nd.ConnectionAborted, "a request has failed")
+	return nil
+}

@@ -1,0 +1,394 @@
+package carry
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/softnd/softnd/endpoint"
+	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/relay/internal/handshake"
+	"github.com/softnd/softnd/shm"
+)
+
+const port = 7 // of the listener of the rank at host 2
+
+// host is one host: an arena with a relay and a rank.
+type host struct {
+	t     testing.TB
+	ctx   context.Context
+	arena *shm.Arena
+	relay *Relay
+	rank  *rank
+}
+
+// rank is a local process.
+type rank struct {
+	ctx     context.Context
+	address netip.Addr
+	adapter nd.Adapter
+	queue   nd.CompletionQueue
+	memory  nd.MemoryRegion
+	private bool
+	member  *shm.Member
+	leave   func() error
+}
+
+const memorySize = 2 << 20
+
+func newRank(t testing.TB, ctx context.Context, arena *shm.Arena, o endpoint.Options, private bool) *rank {
+	t.Helper()
+	n := &rank{ctx: ctx, private: private}
+	var err error
+	if n.member, err = arena.Join(shm.NoRank); err != nil {
+		t.Fatal(err)
+	}
+	provider, err := endpoint.New(n.member, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.leave = sync.OnceValue(func() error { return errors.Join(provider.Close(), n.member.Leave()) })
+	t.Cleanup(func() {
+		if err := n.leave(); err != nil {
+			t.Error(err)
+		}
+	})
+	n.address = endpoint.Address(n.member.ID())
+	id, err := provider.ResolveAddress(n.address)
+	if err == nil {
+		n.adapter, err = provider.OpenAdapter(ctx, id)
+	}
+	if err == nil {
+		n.queue, err = n.adapter.CreateCompletionQueue(ctx, 1024)
+	}
+	if err == nil {
+		n.memory = n.region(t, memorySize)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func (n *rank) region(t testing.TB, size int) (r nd.MemoryRegion) {
+	t.Helper()
+	const rights = nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite
+	var err error
+	if n.private {
+		r, err = n.adapter.Register(n.ctx, make([]byte, size), rights)
+	} else {
+		r, err = n.adapter.Allocate(n.ctx, size, rights)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// sge names a part of the rank's memory.
+func (n *rank) sge(at, size int) []nd.SGE { return []nd.SGE{nd.SGEOf(n.memory, at, size)} }
+
+// result waits for a result.
+func (n *rank) result(t testing.TB) nd.Result {
+	t.Helper()
+	var results [1]nd.Result
+	if _, err := n.queue.Wait(n.ctx, results[:]); err != nil {
+		t.Fatal(err)
+	}
+	return results[0]
+}
+
+// settings of a pair of hosts.
+type settings struct {
+	executor  endpoint.Executor
+	private   bool
+	keepalive time.Duration
+	timeout   time.Duration // of a Send without a Receive, at the relays
+	provider  string
+}
+
+// newHost makes host number with a relay and a rank. Host 2 delivers connections to its rank.
+func newHost(t testing.TB, number uint16, s settings) *host {
+	t.Helper()
+	h := &host{t: t, ctx: proctest.Context(t)}
+	var err error
+	if h.arena, err = shm.Create(shm.Config{Size: 256 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.arena.Close() })
+	h.rank = newRank(t, h.ctx, h.arena, endpoint.Options{Executor: s.executor}, s.private)
+	if s.provider == "" {
+		s.provider = "tcp"
+	}
+	h.relay, err = New(context.Background(), Config{Arena: h.arena, Provider: s.provider, Node: "127.0.0.1", Keepalive: s.keepalive, ReceiveTimeout: s.timeout,
+		Handshake: handshake.Config{Secret: [32]byte{1}, Job: [16]byte{2}, Host: number},
+		Logf:      t.Logf, Deliver: func(p uint16) (netip.AddrPort, bool) { return netip.AddrPortFrom(h.rank.address, p), p != 99 }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- h.relay.Run() }()
+	t.Cleanup(func() {
+		h.relay.cancel()
+		<-done
+		if err := h.relay.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return h
+}
+
+// newHosts makes two hosts whose relays are linked.
+func newHosts(t testing.TB, s settings) (a, b *host) {
+	t.Helper()
+	a, b = newHost(t, 1, s), newHost(t, 2, s)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener := handshake.Listen(l, b.relay.HandshakeConfig(), b.relay.Link, t.Logf)
+	t.Cleanup(func() { listener.Close() })
+	conn, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	session, err := handshake.Dial(conn, a.relay.HandshakeConfig(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.relay.Link(conn, session)
+	for _, p := range []uint16{port, 98, 99} {
+		if err := a.relay.ForwardPort(p, 2); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return a, b
+}
+
+// wire is a connection between the ranks of two hosts.
+type wire struct {
+	t      testing.TB
+	a, b   *rank
+	x, y   nd.Endpoint
+	cx, cy nd.Connector
+	far    nd.WindowDescriptor // of b's memory
+	near   nd.WindowDescriptor // of a's memory
+	linkA  *host
+}
+
+// connect connects the ranks through the relays.
+func connect(t testing.TB, a, b *host, cfg nd.EndpointConfig) *wire {
+	t.Helper()
+	w := &wire{t: t, a: a.rank, b: b.rank, linkA: a, far: nd.DescriptorOf(b.rank.memory), near: nd.DescriptorOf(a.rank.memory)}
+	l, err := w.b.adapter.CreateListener(w.b.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(l.Bind(netip.AddrPortFrom(w.b.address, port)), l.Listen(0)); err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	done := make(chan error, 1)
+	go func() { done <- w.dial(a.relay.Address(), cfg) }()
+	if w.cy, err = w.b.adapter.CreateConnector(w.b.ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.GetConnectionRequest(w.b.ctx, w.cy); err != nil {
+		t.Fatal(err)
+	}
+	private := make([]byte, 100)
+	if n, err := w.cy.GetPrivateData(private); err != nil || string(private[:n]) != "from a" {
+		t.Fatalf("private data %q, %v", private[:n], err)
+	}
+	cfgB := cfg
+	cfgB.Receive, cfgB.Initiator = w.b.queue, w.b.queue
+	if w.y, err = w.b.adapter.CreateEndpoint(w.b.ctx, cfgB); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.cy.Accept(w.b.ctx, w.y, nd.ConnectParams{InboundReadLimit: 3, OutboundReadLimit: 9, PrivateData: []byte("from b")}); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func (w *wire) dial(to netip.Addr, cfg nd.EndpointConfig) (err error) {
+	n := w.a
+	cfg.Receive, cfg.Initiator, cfg.SharedReceive = n.queue, n.queue, nil
+	if w.x, err = n.adapter.CreateEndpoint(n.ctx, cfg); err != nil {
+		return err
+	}
+	if w.cx, err = n.adapter.CreateConnector(n.ctx); err != nil {
+		return err
+	}
+	if err = w.cx.Connect(n.ctx, w.x, netip.AddrPortFrom(to, port), nd.ConnectParams{InboundReadLimit: 7, OutboundReadLimit: 5, PrivateData: []byte("from a")}); err != nil {
+		return err
+	}
+	private := make([]byte, 100)
+	if k, err := w.cx.GetPrivateData(private); err != nil || string(private[:k]) != "from b" {
+		return fmt.Errorf("private data %q, %v", private[:k], err)
+	}
+	return w.cx.CompleteConnect(n.ctx)
+}
+
+// forEach runs a test with each place of memory and each executor of the ranks.
+func forEach(t *testing.T, test func(t *testing.T, w *wire)) {
+	for _, s := range []settings{{}, {private: true}, {executor: endpoint.Target}, {provider: "tcp;ofi_rxm", private: true, executor: endpoint.Target}} {
+		t.Run(fmt.Sprintf("executor %d, private %t", s.executor, s.private), func(t *testing.T) {
+			a, b := newHosts(t, s)
+			test(t, connect(t, a, b, nd.EndpointConfig{InitiatorDepth: 64, ReceiveDepth: 64}))
+		})
+	}
+}
+
+func TestReadLimits(t *testing.T) {
+	a, b := newHosts(t, settings{})
+	w := connect(t, a, b, nd.EndpointConfig{})
+	in, out, err := w.cx.ReadLimits()
+	if err != nil || in != 7 || out != 3 {
+		t.Errorf("active side: %d, %d, %v, want 7, 3", in, out, err)
+	}
+	if in, out, err = w.cy.ReadLimits(); err != nil || in != 3 || out != 7 {
+		t.Errorf("passive side: %d, %d, %v, want 3, 7", in, out, err)
+	}
+}
+
+var sizes = []int{0, 1, 8, 40, 48, 49, 4096, 16 << 10, 65537, 1 << 20}
+
+func pattern(b []byte, seed int) {
+	for i := range b {
+		b[i] = byte(i*7 + i>>8 + seed)
+	}
+}
+
+// Messages of all sizes arrive in both directions, and complete with the statuses of one host.
+func TestSend(t *testing.T) {
+	forEach(t, func(t *testing.T, w *wire) {
+		for _, d := range []struct {
+			from, to *rank
+			x, y     nd.Endpoint
+		}{{w.a, w.b, w.x, w.y}, {w.b, w.a, w.y, w.x}} {
+			for i, n := range sizes {
+				pattern(d.from.memory.Bytes()[:n], i)
+				clear(d.to.memory.Bytes())
+				if err := d.y.Receive(uint64(i), d.to.sge(100, n)); err != nil {
+					t.Fatal(err)
+				}
+				parts := append(d.from.sge(0, n/3), d.from.sge(n/3, n-n/3)...)
+				if err := d.x.Send(uint64(1000+i), parts, 0); err != nil {
+					t.Fatal(err)
+				}
+				if r := d.to.result(t); r.Status != nd.Success || r.RequestContext != uint64(i) || int(r.BytesTransferred) != n || r.RequestType != nd.RequestReceive {
+					t.Fatalf("%d bytes: receive %+v: %v", n, r, d.y.Err())
+				}
+				if r := d.from.result(t); r.Status != nd.Success || r.RequestContext != uint64(1000+i) || int(r.BytesTransferred) != n || r.RequestType != nd.RequestSend {
+					t.Fatalf("%d bytes: send %+v: %v", n, r, d.x.Err())
+				}
+				if !bytes.Equal(d.from.memory.Bytes()[:n], d.to.memory.Bytes()[100:100+n]) || d.to.memory.Bytes()[100+n] != 0 {
+					t.Fatalf("a message of %d bytes arrives damaged", n)
+				}
+			}
+		}
+	})
+}
+
+// Writes and Reads reach memory of the other host.
+func TestWriteAndRead(t *testing.T) {
+	forEach(t, func(t *testing.T, w *wire) {
+		for _, d := range []struct {
+			from, to *rank
+			x        nd.Endpoint
+			far      nd.WindowDescriptor
+		}{{w.a, w.b, w.x, w.far}, {w.b, w.a, w.y, w.near}} {
+			for i, n := range sizes {
+				mine, theirs := d.from.memory.Bytes(), d.to.memory.Bytes()
+				pattern(mine[:n], i)
+				clear(theirs)
+				to, err := d.far.Slice(100, n)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := nd.WriteTo(d.x, 1, append(d.from.sge(0, n/3), d.from.sge(n/3, n-n/3)...), to, 0); err != nil {
+					t.Fatal(err)
+				}
+				if r := d.from.result(t); r.Status != nd.Success || r.RequestType != nd.RequestWrite || int(r.BytesTransferred) != n {
+					t.Fatalf("%d bytes: %+v: %v", n, r, d.x.Err())
+				}
+				if !bytes.Equal(mine[:n], theirs[100:100+n]) || theirs[100+n] != 0 || theirs[99] != 0 {
+					t.Fatalf("a Write of %d bytes arrives damaged", n)
+				}
+				pattern(theirs[100:100+n], i+1)
+				if err := nd.ReadFrom(d.x, 2, append(d.from.sge(0, n/3), d.from.sge(n/3, n-n/3)...), to, 0); err != nil {
+					t.Fatal(err)
+				}
+				if r := d.from.result(t); r.Status != nd.Success || r.RequestType != nd.RequestRead || int(r.BytesTransferred) != n {
+					t.Fatalf("%d bytes: %+v: %v", n, r, d.x.Err())
+				}
+				if !bytes.Equal(mine[:n], theirs[100:100+n]) {
+					t.Fatalf("a Read of %d bytes arrives damaged", n)
+				}
+			}
+		}
+	})
+}
+
+// Requests that fail at the other host have the status of one host, and those before and after them, too.
+func TestFailures(t *testing.T) {
+	for name, c := range map[string]struct {
+		post    func(w *wire) error
+		want    nd.Status
+		receive nd.Status // of a Receive at the other host; 0 = Canceled
+		text    string
+	}{
+		"unknown token":  {func(w *wire) error { return w.x.Write(1, w.a.sge(0, 100), w.far.Address, 0x5_0000, 0) }, nd.AccessViolation, nd.Canceled, "token"},
+		"beyond the end": {func(w *wire) error { return w.x.Write(1, w.a.sge(0, 100), w.far.Address+memorySize-99, w.far.Token, 0) }, nd.AccessViolation, nd.Canceled, ""},
+		"read beyond":    {func(w *wire) error { return w.x.Read(1, w.a.sge(0, 100), w.far.Address+memorySize-99, w.far.Token, 0) }, nd.AccessViolation, nd.Canceled, ""},
+		"long message":   {func(w *wire) error { return w.x.Send(1, w.a.sge(0, 101), 0) }, nd.RemoteError, nd.BufferOverflow, ""},
+		"bad invalidate": {func(w *wire) error { return w.x.SendAndInvalidate(1, w.a.sge(0, 10), w.far.Token, 0) }, nd.RemoteError, nd.InvalidDeviceRequest, ""},
+		"too large":      {func(w *wire) error { return w.x.Write(1, w.a.sge(0, 1<<20+1), w.far.Address, w.far.Token, 0) }, nd.NotSupported, nd.Canceled, "split the request"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			forEach(t, func(t *testing.T, w *wire) {
+				if err := w.y.Receive(9, w.b.sge(0, 100)); err != nil {
+					t.Fatal(err)
+				}
+				if err := errors.Join(w.x.Write(0, w.a.sge(0, 8), w.far.Address, w.far.Token, 0), c.post(w), w.x.Write(2, w.a.sge(0, 8), w.far.Address, w.far.Token, 0)); err != nil {
+					t.Fatal(err)
+				}
+				for i, want := range []nd.Status{nd.Success, c.want, nd.Canceled} {
+					if r := w.a.result(t); r.Status != want || r.RequestContext != uint64(i) {
+						t.Errorf("request %d: %+v, want %v: %v", i, r, want, w.x.Err())
+					}
+				}
+				if err := w.x.Err(); nd.StatusOf(err) != c.want || !strings.Contains(err.Error(), c.text) {
+					t.Errorf("error %v, want status %v and %q", err, c.want, c.text)
+				}
+				if r := w.b.result(t); r.Status != c.receive {
+					t.Errorf("receive: %+v, want %v", r, c.receive)
+				}
+			})
+		})
+	}
+}
+
+// A Send waits for a Receive, and fails when the time-out of the relay has passed.
+func TestNoReceive(t *testing.T) {
+	a, b := newHosts(t, settings{timeout: 50 * time.Millisecond})
+	w := connect(t, a, b, nd.EndpointConfig{})
+	if err := w.x.Send(1, w.a.sge(0, 8), 0); err != nil {
+		t.Fatal(err)
+	}
+	if r := w.a.result(t); r.Status != nd.IOTimeout {
+		t.Errorf("%+v, want %v", r, nd.IOTimeout)
+	}
+}

@@ -1,0 +1,253 @@
+package carry
+
+import (
+	"context"
+
+	"github.com/softnd/softnd/internal/forward"
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/relay/internal/frame"
+)
+
+// tunnel is this relay's end of a connection that it carries: a connection to a local process, and a number at each of
+// two relays.
+//
+// A tunnel ends with an Abort in each direction. After that no frame for it is on the way, and its number is free.
+type tunnel struct {
+	link   *link
+	number uint32 // here
+	id     uint64 // of all tunnels that had or have the number
+	remote uint32 // at the other relay; 0 = not known yet
+
+	ep        forward.Endpoint
+	connector nd.Connector
+	stop      context.CancelFunc // ends calls of the connector
+	open      bool               // requests may be carried
+	isPassive bool               // a local process has asked for the connection
+
+	outbox       []note // frames without data, to be sent before others
+	localEnded   bool   // the local connection has ended
+	disconnected bool   // Disconnect is sent
+	answering    bool   // the answer to the Disconnect of the local process is on its way
+	ended        bool   // nothing is carried; Abort is in the outbox or sent, unless remote is 0
+	aborted      bool   // the other relay has sent Abort, or does not know the tunnel
+
+	out outbound
+	in  inbound
+}
+
+// note is a frame that waits for room on the link.
+type note struct {
+	kind    frame.Kind
+	request uint64
+	status  nd.Status
+	payload []byte
+}
+
+// newTunnel adds a tunnel to the link. It returns nil if there are too many.
+func (l *link) newTunnel() *tunnel {
+	for i, other := range &l.relay.tunnels {
+		if other == nil {
+			l.relay.made++
+			t := &tunnel{link: l, number: uint32(i + 1), id: l.relay.made*maxTunnels + uint64(i), stop: func() {}}
+			t.out.room.size, t.in.staging.size = stagingSize, stagingSize
+			l.relay.tunnels[i] = t
+			l.tunnels = append(l.tunnels, t)
+			return t
+		}
+	}
+	return nil
+}
+
+// setUp creates the endpoint and the staging buffer of a tunnel.
+func (t *tunnel) setUp(ctx context.Context) error {
+	r := t.link.relay
+	ep, err := r.adapter.CreateEndpoint(ctx, nd.EndpointConfig{Receive: r.unused, Initiator: r.results, InitiatorDepth: tunnelDepth,
+		Context: t.id})
+	if err != nil {
+		return err
+	}
+	t.ep = ep.(forward.Endpoint)
+	t.in.region, err = r.adapter.Allocate(ctx, stagingSize, nd.AllowLocalWrite)
+	return err
+}
+
+// watch makes the tunnel notice the end of the local connection.
+func (t *tunnel) watch() {
+	r, ep := t.link.relay, t.ep
+	r.calls.Go(func() {
+		select {
+		case <-ep.Done():
+			r.do(func() { t.localEnded = true })
+		case <-r.ctx.Done():
+		}
+	})
+}
+
+// passOnEnd tells the other relay that the local connection has ended. After an end by force it first waits for the results
+// of all requests: one of them may be the cause.
+func (t *tunnel) passOnEnd() {
+	err := t.ep.Err()
+	if nd.StatusOf(err) == nd.ConnectionDisconnected {
+		t.tellDisconnect()
+		return
+	}
+	if !t.in.isSettled() {
+		return
+	}
+	why := "the connection has ended"
+	if err != nil {
+		why = err.Error()
+	}
+	t.end(nd.ConnectionAborted, why)
+}
+
+// tellDisconnect passes on that the local process has disconnected gracefully.
+func (t *tunnel) tellDisconnect() {
+	if !t.disconnected {
+		t.disconnected = true
+		t.post(note{kind: frame.Disconnect})
+	}
+}
+
+// disconnect ends the local connection gracefully, because the other process has done so.
+func (t *tunnel) disconnect() {
+	r, c := t.link.relay, t.connector
+	r.calls.Go(func() {
+		err := c.Disconnect(r.ctx)
+		r.do(func() {
+			switch {
+			case t.ended:
+			case err != nil:
+				t.end(nd.StatusOf(err), err.Error())
+			default:
+				t.tellDisconnect() // the other relay ends the tunnel when its process knows
+			}
+		})
+	})
+}
+
+// end ends the local connection, and tells the other relay.
+func (t *tunnel) end(status nd.Status, why string) {
+	if t.ended {
+		return
+	}
+	t.ended, t.open = true, false
+	t.stop()
+	if t.ep != nil {
+		t.ep.Abort(why)
+	}
+	if t.remote != 0 {
+		t.post(note{kind: frame.Abort, status: status, payload: text(why)})
+	}
+}
+
+// text returns the payload of a frame for a text.
+func text(why string) []byte { return []byte(why[:min(len(why), frame.MaxText)]) }
+
+// isOver reports whether the other relay has ended the tunnel too, and everything is sent.
+func (t *tunnel) isOver() bool { return t.ended && t.aborted && len(t.outbox) == 0 }
+
+// release frees the objects of a tunnel that has ended.
+func (t *tunnel) release() {
+	r := t.link.relay
+	r.tunnels[t.number-1] = nil
+	ep, connector, region := t.ep, t.connector, t.in.region
+	r.calls.Go(func() { // these calls may wait for a copy of the local process
+		if ep != nil {
+			_ = ep.Close()
+		}
+		if connector != nil {
+			_ = connector.Close()
+		}
+		if region != nil {
+			_ = region.Close()
+		}
+	})
+}
+
+func (t *tunnel) post(n note) { t.outbox = append(t.outbox, n) }
+
+// step sends the frames that the tunnel has to send. It reports whether it has sent any.
+func (t *tunnel) step() (worked bool) {
+	l := t.link
+	if t.open {
+		worked = t.answer()
+	}
+	if t.open && t.localEnded {
+		t.passOnEnd()
+	}
+	for len(t.outbox) > 0 && l.hasRoom() {
+		n := t.outbox[0]
+		t.outbox = t.outbox[:copy(t.outbox, t.outbox[1:])]
+		tunnel := t.remote
+		if n.kind == frame.Open {
+			tunnel = 0
+		}
+		l.send(&frame.Frame{Kind: n.kind, Tunnel: tunnel, Request: n.request, Status: uint32(n.status)}, n.payload)
+		worked = true
+	}
+	if t.open && len(t.outbox) == 0 {
+		worked = t.forward() || worked
+	}
+	return worked
+}
+
+// handle handles a frame of the other relay.
+func (t *tunnel) handle(f *frame.Frame) error {
+	switch f.Kind {
+	case frame.Accept, frame.Refuse:
+		return t.opened(f)
+	case frame.Abort:
+		if t.aborted || t.remote == 0 {
+			return errTunnel
+		}
+		t.aborted = true
+		if !t.answering { // else the tunnel ends when the local process has its answer
+			t.end(nd.ConnectionAborted, string(f.Payload))
+		}
+		return nil
+	case frame.Established:
+		return t.established()
+	}
+	if t.remote == 0 || t.aborted {
+		return errTunnel
+	}
+	if t.ended {
+		return nil // the other relay did not know yet
+	}
+	if !t.open {
+		return errTunnel
+	}
+	switch f.Kind {
+	case frame.Disconnect:
+		if t.disconnected {
+			t.acknowledgeDisconnect()
+		} else {
+			t.disconnect()
+		}
+		return nil
+	case frame.Send, frame.Write, frame.Read:
+		return t.accept(f)
+	case frame.Data:
+		return t.store(f)
+	case frame.Done:
+		return t.done(f.Request)
+	}
+	return t.fail(f)
+}
+
+// acknowledgeDisconnect completes a graceful end that the local process has begun.
+func (t *tunnel) acknowledgeDisconnect() {
+	r, c := t.link.relay, t.connector
+	t.answering = true
+	r.calls.Go(func() {
+		err := c.Disconnect(r.ctx)
+		r.do(func() {
+			why := "disconnected"
+			if err != nil {
+				why = err.Error()
+			}
+			t.end(nd.ConnectionDisconnected, why)
+		})
+	})
+}

@@ -1,0 +1,108 @@
+package carry
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// Two sides that send whenever they may never stop both, whatever the order of sending and receiving is.
+func TestCreditsNeverRunOut(t *testing.T) {
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		window := 2 + random.IntN(8)*2
+		sides := [2]credits{newCredits(window), newCredits(window)}
+		var wires [2][]uint16 // frames on their way to each side: the credits that they carry
+		wants := [2]int{2000, 2000}
+		if seed%2 == 0 {
+			wants[1] = 0 // one side has nothing to send but credits
+		}
+		for idle := 0; wants[0]+wants[1] > 0; {
+			i := random.IntN(2)
+			c := &sides[i]
+			switch {
+			case random.IntN(2) == 0 && len(wires[i]) > 0:
+				if !c.received(wires[i][0]) {
+					t.Fatalf("seed %d: a correct side is refused: %+v", seed, *c)
+				}
+				wires[i] = wires[i][1:]
+			case wants[i] > 0 && c.canSend():
+				wants[i]--
+				wires[1-i] = append(wires[1-i], c.sent())
+			case c.mustReturn():
+				wires[1-i] = append(wires[1-i], c.sent())
+			default:
+				if idle++; idle > 10000 {
+					t.Fatalf("seed %d: no side sends: %+v", seed, sides)
+				}
+				continue
+			}
+			idle = 0
+			if len(wires[0]) > window || len(wires[1]) > window {
+				t.Fatalf("seed %d: more frames are on their way than there are buffers", seed)
+			}
+		}
+	}
+}
+
+func TestCreditsRefuse(t *testing.T) {
+	c := newCredits(4)
+	if c.received(1) {
+		t.Error("a credit that was not due")
+	}
+	c = newCredits(4)
+	for range 4 {
+		if !c.received(0) {
+			t.Error("a frame within the window is refused")
+		}
+	}
+	if c.received(0) {
+		t.Error("a frame beyond the window is accepted")
+	}
+}
+
+// Requests in the buffer never overlap, and the side that frees late never finds room that the other does not have.
+func TestStaging(t *testing.T) {
+	for seed := range uint64(100) {
+		random := rand.New(rand.NewPCG(seed, 2))
+		const size = 4096
+		late, early := staging{size: size}, staging{size: size}
+		type span struct{ at, n uint64 }
+		var live []span // of the late side
+		ahead := 0      // requests that only the early side has freed
+		for range 3000 {
+			n := random.Uint64N(1500)
+			if random.IntN(20) == 0 {
+				n = size
+			}
+			at, ok := late.take(n)
+			if !ok {
+				switch {
+				case len(live) == 0:
+					t.Fatalf("seed %d: no room for %d bytes in an empty buffer", seed, n)
+				case ahead < len(live) && (ahead == 0 || random.IntN(2) == 0):
+					early.free()
+					ahead++
+				default:
+					late.free()
+					live, ahead = live[1:], ahead-1
+				}
+				continue
+			}
+			if other, ok := early.take(n); !ok || other != at {
+				t.Fatalf("seed %d: %d bytes at %d, and at %d, %t on the other side", seed, n, at, other, ok)
+			}
+			if at+n > size {
+				t.Fatalf("seed %d: %d bytes at %d", seed, n, at)
+			}
+			for _, s := range live {
+				if at < s.at+s.n && s.at < at+n {
+					t.Fatalf("seed %d: %d bytes at %d overlap %d bytes at %d", seed, n, at, s.n, s.at)
+				}
+			}
+			live = append(live, span{at, n})
+		}
+	}
+	if _, ok := (&staging{size: 64}).take(65); ok {
+		t.Error("more than the buffer")
+	}
+}
