@@ -28,6 +28,7 @@ type host struct {
 	arena *shm.Arena
 	relay *Relay
 	rank  *rank
+	close func() error
 }
 
 // rank is a local process.
@@ -44,53 +45,34 @@ type rank struct {
 
 const memorySize = 2 << 20
 
-func newRank(t testing.TB, ctx context.Context, arena *shm.Arena, o endpoint.Options, private bool) *rank {
-	t.Helper()
-	n := &rank{ctx: ctx, private: private}
-	var err error
+func openRank(ctx context.Context, arena *shm.Arena, o endpoint.Options, private bool) (n *rank, err error) {
+	n = &rank{ctx: ctx, private: private}
 	if n.member, err = arena.Join(shm.NoRank); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	provider, err := endpoint.New(n.member, o)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	n.leave = sync.OnceValue(func() error { return errors.Join(provider.Close(), n.member.Leave()) })
-	t.Cleanup(func() {
-		if err := n.leave(); err != nil {
-			t.Error(err)
-		}
-	})
 	n.address = endpoint.Address(n.member.ID())
 	id, err := provider.ResolveAddress(n.address)
-	if err == nil {
-		n.adapter, err = provider.OpenAdapter(ctx, id)
-	}
-	if err == nil {
-		n.queue, err = n.adapter.CreateCompletionQueue(ctx, 1024)
-	}
-	if err == nil {
-		n.memory = n.region(t, memorySize)
-	}
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	return n
-}
-
-func (n *rank) region(t testing.TB, size int) (r nd.MemoryRegion) {
-	t.Helper()
+	if n.adapter, err = provider.OpenAdapter(ctx, id); err != nil {
+		return nil, err
+	}
+	if n.queue, err = n.adapter.CreateCompletionQueue(ctx, 1024); err != nil {
+		return nil, err
+	}
 	const rights = nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite
-	var err error
-	if n.private {
-		r, err = n.adapter.Register(n.ctx, make([]byte, size), rights)
+	if private {
+		n.memory, err = n.adapter.Register(ctx, make([]byte, memorySize), rights)
 	} else {
-		r, err = n.adapter.Allocate(n.ctx, size, rights)
+		n.memory, err = n.adapter.Allocate(ctx, memorySize, rights)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return n, err
 }
 
 // sge names a part of the rank's memory.
@@ -115,35 +97,66 @@ type settings struct {
 	provider  string
 }
 
-// newHost makes host number with a relay and a rank. Host 2 delivers connections to its rank.
-func newHost(t testing.TB, number uint16, s settings) *host {
-	t.Helper()
-	h := &host{t: t, ctx: proctest.Context(t)}
-	var err error
+// openHost makes host number with a relay and a rank. A host delivers connections to its rank.
+func openHost(ctx context.Context, number uint16, node string, s settings, logf func(string, ...any)) (h *host, err error) {
+	h = &host{ctx: ctx}
 	if h.arena, err = shm.Create(shm.Config{Size: 256 << 20}); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	t.Cleanup(func() { h.arena.Close() })
-	h.rank = newRank(t, h.ctx, h.arena, endpoint.Options{Executor: s.executor}, s.private)
+	if h.rank, err = openRank(ctx, h.arena, endpoint.Options{Executor: s.executor}, s.private); err != nil {
+		return nil, err
+	}
 	if s.provider == "" {
 		s.provider = "tcp"
 	}
-	h.relay, err = New(context.Background(), Config{Arena: h.arena, Provider: s.provider, Node: "127.0.0.1", Keepalive: s.keepalive, ReceiveTimeout: s.timeout,
+	h.relay, err = New(context.Background(), Config{Arena: h.arena, Provider: s.provider, Node: node, Keepalive: s.keepalive, ReceiveTimeout: s.timeout,
 		Handshake: handshake.Config{Secret: [32]byte{1}, Job: [16]byte{2}, Host: number},
-		Logf:      t.Logf, Deliver: func(p uint16) (netip.AddrPort, bool) { return netip.AddrPortFrom(h.rank.address, p), p != 99 }})
+		Logf:      logf, Deliver: func(p uint16) (netip.AddrPort, bool) { return netip.AddrPortFrom(h.rank.address, p), p != 99 }})
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	done := make(chan error, 1)
 	go func() { done <- h.relay.Run() }()
-	t.Cleanup(func() {
+	h.close = func() error {
 		h.relay.cancel()
 		<-done
-		if err := h.relay.Close(); err != nil {
+		return errors.Join(h.relay.Close(), h.rank.leave(), h.arena.Close())
+	}
+	return h, nil
+}
+
+func newHost(t testing.TB, number uint16, s settings) *host {
+	t.Helper()
+	h, err := openHost(proctest.Context(t), number, "127.0.0.1", s, t.Logf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.t = t
+	t.Cleanup(func() {
+		if err := h.close(); err != nil {
 			t.Error(err)
 		}
 	})
 	return h
+}
+
+// join links the relay to that of host 2, whose control connections arrive at an address.
+func (h *host) join(address string) error {
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		return err
+	}
+	session, err := handshake.Dial(conn, h.relay.HandshakeConfig(), 2)
+	if err != nil {
+		return err
+	}
+	h.relay.Link(conn, session)
+	for _, p := range []uint16{port, 98, 99} {
+		if err := h.relay.ForwardPort(p, 2); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // newHosts makes two hosts whose relays are linked.
@@ -156,19 +169,8 @@ func newHosts(t testing.TB, s settings) (a, b *host) {
 	}
 	listener := handshake.Listen(l, b.relay.HandshakeConfig(), b.relay.Link, t.Logf)
 	t.Cleanup(func() { listener.Close() })
-	conn, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
+	if err := a.join(l.Addr().String()); err != nil {
 		t.Fatal(err)
-	}
-	session, err := handshake.Dial(conn, a.relay.HandshakeConfig(), 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a.relay.Link(conn, session)
-	for _, p := range []uint16{port, 98, 99} {
-		if err := a.relay.ForwardPort(p, 2); err != nil {
-			t.Fatal(err)
-		}
 	}
 	return a, b
 }
