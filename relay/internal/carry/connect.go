@@ -80,9 +80,15 @@ func (t *tunnel) opened(f *frame.Frame) error {
 	}
 	r, c := t.link.relay, t.connector
 	if f.Kind == frame.Refuse {
+		t.aborted = true
+		if t.ended {
+			return nil
+		}
 		private := append([]byte(nil), f.Payload...)
-		t.aborted, t.ended = true, true
-		r.calls.Go(func() { _ = c.Reject(private) })
+		r.calls.Go(func() {
+			_ = c.Reject(private)
+			r.do(func() { t.ended = true }) // which closes the connector, so not before
+		})
 		return nil
 	}
 	var answer frame.Connect
