@@ -43,7 +43,7 @@ func (ep *queuePair) Next(r *forward.Request) bool {
 	*r = forward.Request{
 		Number: c.in.Advance(), Kind: forwardKind(e.Kind),
 		First: e.Flags&wire.FlagFirst != 0, Last: e.Flags&wire.FlagLast != 0,
-		Invalidate: e.Flags&wire.FlagInvalidate != 0, Solicited: e.Flags&wire.FlagSolicited != 0,
+		Invalidate: e.Flags&wire.FlagInvalidate != 0, Solicited: e.Flags&wire.FlagSolicited != 0, Hashed: e.Flags&wire.FlagHashed != 0,
 		Token: e.Token, Address: e.ReceiverAddress, Length: e.FragmentLength, Total: e.RequestLength,
 		LocalAddress: e.SenderAddress, LocalToken: e.SenderToken,
 	}

@@ -30,6 +30,7 @@ type Request struct {
 	Last       bool     // last entry of a request
 	Invalidate bool     // of a Send: the receiver invalidates Token
 	Solicited  bool     // of a Send: its Receive completes with a solicited event
+	Hashed     bool     // the peer asks for a check of the payload, which a relay cannot make yet
 	Token      nd.Token // remote token, or the token to invalidate
 	Address    uint64   // remote address of a Read or Write
 	Length     uint64   // bytes of this entry

@@ -95,6 +95,7 @@ type settings struct {
 	keepalive time.Duration
 	timeout   time.Duration // of a Send without a Receive, at the relays
 	provider  string
+	check     bool // payload checks of the ranks
 }
 
 // openHost makes host number with a relay and a rank. A host delivers connections to its rank.
@@ -103,7 +104,7 @@ func openHost(ctx context.Context, number uint16, node string, s settings, logf 
 	if h.arena, err = shm.Create(shm.Config{Size: 256 << 20}); err != nil {
 		return nil, err
 	}
-	if h.rank, err = openRank(ctx, h.arena, endpoint.Options{Executor: s.executor}, s.private); err != nil {
+	if h.rank, err = openRank(ctx, h.arena, endpoint.Options{Executor: s.executor, CheckPayloads: s.check}, s.private); err != nil {
 		return nil, err
 	}
 	if s.provider == "" {
@@ -380,6 +381,18 @@ func TestFailures(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// Payload checks are refused by name.
+func TestPayloadChecksAreNotSupported(t *testing.T) {
+	a, b := newHosts(t, settings{check: true})
+	w := connect(t, a, b, nd.EndpointConfig{})
+	if err := w.x.Write(1, w.a.sge(0, 8), w.far.Address, w.far.Token, 0); err != nil {
+		t.Fatal(err)
+	}
+	if r := w.a.result(t); r.Status != nd.NotSupported || !strings.Contains(w.x.Err().Error(), "CheckPayloads") {
+		t.Errorf("%+v, %v", r, w.x.Err())
 	}
 }
 
