@@ -136,7 +136,7 @@ func (c *connector) startAccept(ep *queuePair, params nd.ConnectParams) (*connec
 		why = "the active side's memory is damaged"
 	}
 	ep.terminate(ep.opError(op, nd.ConnectionAborted, why, ""))
-	conn.detach()
+	conn.refuse() // if the active side still waits
 	return nil, &nd.OpError{Op: op, Object: "connector", Status: nd.ConnectionAborted, Detail: why, Err: err}
 }
 

@@ -188,3 +188,13 @@ func TestCreateEndpointDuringProviderClose(t *testing.T) {
 		}
 	}
 }
+
+// TestAcceptRefusesDamagedMemory: an active side whose memory is damaged gets an answer.
+func TestAcceptRefusesDamagedMemory(t *testing.T) {
+	a, b, addr := strangersPair(t)
+	dialed := soon(func() error { return a.connector().Connect(a.ctx, a.endpoint(), addr, nd.ConnectParams{}) })
+	cb := b.request()
+	cb.(*connector).conn.record.QP[active] = 0
+	wantStatus(t, cb.Accept(b.ctx, b.endpoint(), nd.ConnectParams{}), nd.ConnectionAborted)
+	wantStatus(t, <-dialed, nd.ConnectionRefused)
+}
