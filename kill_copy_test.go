@@ -29,7 +29,7 @@ const (
 var roleCopier = proctest.Role("copier", playCopier)
 
 // playCopier writes into the window that the owner describes, or waits while the owner reads its memory. Its
-// arguments are the number of bytes to write, and what it arms.
+// arguments are the number of bytes to write, and the failpoint to arm.
 func playCopier(s *proctest.Self) error {
 	n, err := strconv.Atoi(s.Args[0])
 	if err != nil {

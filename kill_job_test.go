@@ -181,7 +181,7 @@ func (k *killJob) newHeir() *heir {
 	return h
 }
 
-// mustKeep checks that nobody has changed the memory, and frees it.
+// mustKeep checks that no process has changed the memory, and frees it.
 func (h *heir) mustKeep(t *testing.T) {
 	t.Helper()
 	for i, b := range h.memory {

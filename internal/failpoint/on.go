@@ -84,8 +84,8 @@ func Named(name string) (Point, bool) {
 }
 
 // Arm makes the action happen the n-th time from now that the process reaches p. It replaces what was armed before.
-// Every second time before that, the step is slow, as if the thread had lost its core there: so other goroutines
-// and processes meet it in the middle of the step.
+// Every second time before that, the step is slow, as if the thread had lost its core there. Other goroutines
+// and processes then meet it in the middle of the step.
 func Arm(p Point, n int64, action Action) {
 	arm(p, n, &plan{slow: true, act: func() { signal(p, action) }})
 }
