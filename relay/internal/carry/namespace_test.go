@@ -302,3 +302,38 @@ func TestTwoNamespaces(t *testing.T) {
 		p.Wait()
 	}
 }
+
+// TestMeasure prints how long messages and Writes take between two hosts, and fi_pingpong over the same link.
+// It asserts nothing.
+func TestMeasure(t *testing.T) {
+	if os.Getenv("SOFTND_MEASURE") == "" {
+		t.Skip("SOFTND_MEASURE=1 measures, on an idle machine")
+	}
+	a, b := newNamespaces(t)
+	far := b.do(hostCommand{Do: "start", Number: 2}).Far
+	a.do(hostCommand{Do: "start", Number: 1})
+	a.do(hostCommand{Do: "connect"})
+	for range 3 {
+		a.do(hostCommand{Do: "ping", Number: 200, Size: 8})
+		t.Logf("Send of 8 bytes: half a round trip takes %.1f µs", a.do(hostCommand{Do: "ping", Number: 2000, Size: 8}).Micros/2)
+		for _, kind := range []string{"rdm", "msg"} {
+			server := b.inside("fi_pingpong", "-p", "tcp", "-e", kind, "-S", "8", "-I", "2000")
+			if err := server.Start(); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second) // it says nothing when it listens
+			out, err := a.inside("fi_pingpong", "-p", "tcp", "-e", kind, "-S", "8", "-I", "2000", addressB).CombinedOutput()
+			if err != nil {
+				_ = server.Process.Kill()
+			}
+			t.Logf("fi_pingpong -p tcp -e %s: %v\n%s", kind, err, out)
+			_ = server.Wait()
+		}
+		micros := a.do(hostCommand{Do: "write", Number: 300, Size: 1 << 20, Far: far}).Micros
+		t.Logf("Write of 1 MiB: %.0f MB/s", float64(1<<20)/micros)
+	}
+	for _, p := range []hostProcess{a, b} {
+		p.Say(`{"Do":"quit"}`)
+		p.Wait()
+	}
+}

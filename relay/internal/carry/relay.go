@@ -37,6 +37,7 @@ const (
 	stagingSize  = 1 << 20 // of a tunnel and direction; the limit of a request, too
 	tunnelDepth  = 256     // requests in flight in each direction of a tunnel: the ring of a peer has no more entries
 	maxTunnels   = 65536 / tunnelDepth
+	spinBudget   = 16 // rounds before Run yields; each polls libfabric, which takes microseconds
 	entriesATurn = 16 // ring entries that one tunnel forwards before the next has its turn
 )
 
@@ -121,7 +122,7 @@ func New(ctx context.Context, config Config) (r *Relay, err error) {
 	if r.self, err = config.Arena.Peer(r.member.ID()); err != nil {
 		return nil, err
 	}
-	if r.provider, err = endpoint.New(r.member, endpoint.Options{Forward: true, ReceiveTimeout: config.ReceiveTimeout}); err != nil {
+	if r.provider, err = endpoint.New(r.member, endpoint.Options{Forward: true, ReceiveTimeout: config.ReceiveTimeout, SpinBudget: spinBudget}); err != nil {
 		return nil, err
 	}
 	id, err := r.provider.ResolveAddress(r.Address())
