@@ -150,7 +150,19 @@ func newJob(arena *shm.Arena, detach func() error) *Job {
 
 // start makes this process a rank of the arena's job, and waits for the other ranks. If it fails,
 // the caller closes the job.
-func (j *Job) start(ctx context.Context, rank int, s settings) (err error) {
+func (j *Job) start(ctx context.Context, rank int, s settings) error {
+	if err := j.enter(ctx, rank, s); err != nil {
+		return err
+	}
+	err := j.barrier(ctx, "init") // without the lock: no other goroutine has this job yet
+	if absent := j.absent(); errors.Is(err, nd.Canceled) && absent != "" {
+		err = fmt.Errorf("%w; missing: %s", err, absent)
+	}
+	return err
+}
+
+// enter is start without the wait for the other ranks.
+func (j *Job) enter(ctx context.Context, rank int, s settings) (err error) {
 	j.exchangeLimit = s.exchange
 	if err := s.loadFaults(j.arena); err != nil {
 		return err
@@ -180,13 +192,7 @@ func (j *Job) start(ctx context.Context, rank int, s settings) (err error) {
 	if j.adapter, err = provider.OpenAdapter(ctx, id); err != nil {
 		return err
 	}
-	if j.listener, err = j.listen(ctx, connectPort); err != nil {
-		return err
-	}
-	err = j.barrier(ctx, "init") // without the lock: no other goroutine has this job yet
-	if absent := j.absent(); errors.Is(err, nd.Canceled) && absent != "" {
-		err = fmt.Errorf("%w; missing: %s", err, absent)
-	}
+	j.listener, err = j.listen(ctx, connectPort)
 	return err
 }
 

@@ -124,7 +124,7 @@ func (k *killJob) mustReclaim() *heir {
 	k.t.Helper()
 	var left []string
 	proctest.Eventually(k.t, "the memory of the dead is reclaimed", func() bool {
-		left = leftInArena(k.t, k.arena, k.survivors)
+		left = leftInArena(k.t, k.arena, k.lives)
 		return len(left) == 0
 	}, &left)
 	return k.newHeir()
@@ -194,35 +194,14 @@ func (h *heir) mustKeep(t *testing.T) {
 	}
 }
 
-// leftInArena lists the records, chunks and blocks of members other than the survivors.
-func leftInArena(t *testing.T, a *shm.Arena, survivors map[int]*Job) (left []string) {
-	t.Helper()
-	words, err := shm.Slice[atomic.Uint32](a, 0, a.Info().Size/4)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lives := map[uint32]bool{0: true}
-	for _, j := range survivors {
-		lives[uint32(j.member.ID().Slot())+1] = true
-	}
-	// As docs/shared-memory.md has it.
-	for slot := range uint32(maxMembers) {
-		if state := words[(recordsAt+slot*recordSize)/4].Load(); state&0xff != 0 && !lives[slot+1] {
-			left = append(left, fmt.Sprintf("record %d in state %#x", slot, state))
+// lives reports whether the member in a slot is a survivor.
+func (k *killJob) lives(slot int) bool {
+	for _, j := range k.survivors {
+		if j.member.ID().Slot() == slot {
+			return true
 		}
 	}
-	const blocksAt, blocks, chunksAt = 0x1111000, 4096, 0x5125000
-	chunks := (a.Info().Size - uint64(a.Info().HeapStart)) / chunkSize
-	table := func(name string, at, n uint64) {
-		for i := range n {
-			if owner := words[at/4+i].Load(); !lives[owner] {
-				left = append(left, fmt.Sprintf("%s %d of member %d", name, i, owner-1))
-			}
-		}
-	}
-	table("block", blocksAt, blocks)
-	table("chunk", chunksAt, chunks)
-	return left
+	return false
 }
 
 // close ends the job, and checks that the survivors have freed everything but the blob of the failed Exchange.
@@ -246,15 +225,5 @@ func (k *killJob) close() {
 	}
 	if err := k.arena.Close(); err != nil {
 		k.t.Error(err)
-	}
-}
-
-// dropRequests refuses the requests that no link has answered: until then their memory is in use.
-func dropRequests(j *Job) {
-	j.sortRequests()
-	for peer := range j.Size() {
-		for c := j.requestFrom(peer); c != nil; c = j.requestFrom(peer) {
-			c.Close()
-		}
 	}
 }
