@@ -23,6 +23,7 @@ const (
 	mRevoke                  // revokeMessage: end the use of the grant
 	mStopped                 // revokeMessage: the use has ended
 	mTrap                    // trapMessage
+	mBurns                   // the trap has been used
 )
 
 // helloMessage is the first message.
@@ -230,6 +231,8 @@ func (s *soakSession) hear(b []byte, token nd.Token) {
 		}
 	case mStopped:
 		s.endGrant(decode[revokeMessage](s, body).Number)
+	case mBurns:
+		s.trap.burns = true
 	case mTrap:
 		m := decode[trapMessage](s, body)
 		s.fail(s.far.trap.UnmarshalBinary(m.Desc[:]))

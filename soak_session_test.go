@@ -88,6 +88,7 @@ type soakRequest struct {
 	kind    nd.RequestType
 	bytes   int
 	silent  bool
+	loud    bool // it has no flags, and its result comes at once
 	mayFail bool // it uses memory that the peer may take away
 	done    func(ok bool)
 }
@@ -255,7 +256,10 @@ func (s *soakSession) ended() bool { return s.ep.Err() != nil }
 
 // post posts a request. Its result is checked when it is taken.
 func (s *soakSession) post(q soakRequest, flags nd.OpFlags, call func(x uint64, f nd.OpFlags) error) bool {
-	f := flags | s.flags(q.kind)
+	f := flags
+	if !q.loud {
+		f |= s.flags(q.kind)
+	}
 	q.context, q.silent = s.next, f.Has(nd.SilentSuccess)
 	if err := call(q.context, f); err != nil {
 		if !s.ended() {

@@ -18,6 +18,13 @@ func (s *soakSession) step() {
 	if s.IntN(8) == 0 {
 		s.checkTrap()
 	}
+	if s.far.fire && s.IntN(8) > 0 {
+		if len(s.pending) <= soakDepth/2 {
+			s.fire()
+		}
+		s.take(s.cq.Poll(s.results[:])) // which copies
+		return
+	}
 	switch k := s.IntN(40); {
 	case k == 0:
 		s.wait()
@@ -53,9 +60,6 @@ func (s *soakSession) wait() {
 func (s *soakSession) act() bool {
 	if s.said[0] == 0 {
 		return s.sendNext()
-	}
-	if s.far.fire && s.IntN(2) == 0 {
-		return s.fire()
 	}
 	switch k := s.IntN(40); {
 	case k < 8:
@@ -107,8 +111,10 @@ type soakFar struct {
 	desc nd.WindowDescriptor
 	busy [len(soakSlotSizes)]bool // slots that the peer has not acknowledged
 
-	fire bool // to use the trap without a pause
-	trap nd.WindowDescriptor
+	fire  bool // to use the trap without a pause
+	trap  nd.WindowDescriptor
+	shots [2]*soakCargo // what is written to the trap, and what is read from it
+	burns bool          // a shot has succeeded
 }
 
 // Shared memory: the slots that the peer writes, then a pattern that it reads.
@@ -277,34 +283,35 @@ func (s *soakSession) transferNothing() bool {
 	return s.post(soakRequest{kind: nd.RequestWrite, done: func(bool) {}}, 0, func(x uint64, f nd.OpFlags) error { return s.ep.Write(x, nil, 0, 0, f) })
 }
 
-// fire uses the trap of the peer, which ends the access at any time.
+// fire uses the trap of the peer, which ends the access at any time. It prepares its memory once, so that a copy is
+// under way most of the time.
 func (s *soakSession) fire() bool {
-	n := 1 + s.IntN(soakGuardSize)
-	c := s.blocks.load(s.Rand, n)
-	if c == nil {
-		return false
-	}
-	address := s.far.trap.Address + uint64(s.IntN(soakGuardSize-n+1))
-	q := soakRequest{kind: nd.RequestWrite, bytes: n, mayFail: true, done: func(bool) { c.drop() }}
-	if s.IntN(2) == 0 {
-		c.set(soakFired)
-		if s.post(q, 0, func(x uint64, f nd.OpFlags) error { return s.ep.Write(x, c.sge, address, s.far.trap.Token, f) }) {
-			return true
+	if s.far.shots[1] == nil {
+		for i, content := range []byte{soakFired, soakCleared} {
+			if s.far.shots[i] == nil {
+				if s.far.shots[i] = s.blocks.load(s.Rand, soakGuardSize); s.far.shots[i] == nil {
+					return false
+				}
+				s.far.shots[i].set(content)
+			}
 		}
-	} else {
-		c.set(soakCleared)
+	}
+	call, c := s.ep.Write, s.far.shots[0]
+	q := soakRequest{kind: nd.RequestWrite, bytes: soakGuardSize, mayFail: true, done: func(ok bool) {
+		if ok && !s.far.burns {
+			s.far.burns = true
+			s.say(mBurns, revokeMessage{}, 0)
+		}
+	}}
+	if s.far.burns && s.IntN(2) == 0 {
+		call, c = s.ep.Read, s.far.shots[1]
 		q.kind, q.done = nd.RequestRead, func(ok bool) {
 			if c.has(soakPoison) || ok && c.has(soakCleared) {
-				s.fail(fmt.Errorf("a Read of %d bytes, success %t, returned bytes of memory that was no longer granted", n, ok))
+				s.fail(fmt.Errorf("a Read, success %t, returned bytes of memory that was no longer granted", ok))
 			}
-			c.drop()
-		}
-		if s.post(q, 0, func(x uint64, f nd.OpFlags) error { return s.ep.Read(x, c.sge, address, s.far.trap.Token, f) }) {
-			return true
 		}
 	}
-	c.drop()
-	return false
+	return s.post(q, 0, func(x uint64, f nd.OpFlags) error { return call(x, c.sge, s.far.trap.Address, s.far.trap.Token, f) })
 }
 
 // ---- Access to own memory ----
@@ -316,7 +323,9 @@ type soakTrap struct {
 	sealed   bool // nobody has access: the memory is poisoned, and must stay so
 	region   bool // access is by the region's own token
 	gone     bool // the region is not registered
-	fired    bool // the peer was told to go on without a pause
+	fire     bool // the peer was told to go on without a pause
+	fired    bool // the same, also of an earlier access
+	burns    bool // the peer does so
 }
 
 // useTrap grants access to the guarded memory, or ends it.
@@ -325,12 +334,12 @@ func (s *soakSession) useTrap() {
 	switch {
 	case t.revoking:
 	case t.open:
-		if s.IntN(2) == 0 {
+		if s.IntN(2) == 0 && (!t.fire || t.burns || s.IntN(20) == 0) {
 			s.revokeTrap()
 		}
 	default:
 		s.checkTrap()
-		fire := s.IntN(4) == 0
+		fire := s.IntN(3) == 0
 		t.sealed = false
 		if t.gone {
 			s.fail(s.guard.Register(context.Background(), s.guard0, soakAnything))
@@ -351,7 +360,7 @@ func (s *soakSession) useTrap() {
 			s.rank.count(soakBinds)
 			desc = s.guardWindow.Descriptor()
 		}
-		t.open, t.fired = true, t.fired || fire
+		t.open, t.fire, t.fired = true, fire, t.fired || fire
 		s.say(mTrap, trapMessage{Fire: fire, Desc: encode(desc)}, 0)
 	}
 }
@@ -371,11 +380,17 @@ func (s *soakSession) revokeTrap() {
 		ended()
 		return
 	}
-	s.trap.revoking = s.post(soakRequest{kind: nd.RequestInvalidate, done: func(ok bool) {
+	s.trap.revoking = s.post(soakRequest{kind: nd.RequestInvalidate, loud: true, done: func(ok bool) {
 		if ok {
 			ended()
 		}
 	}}, 0, func(x uint64, f nd.OpFlags) error { return s.ep.Invalidate(x, s.guardWindow, f) })
+	for range 1000 { // a copy that is still under way must meet the poison
+		if !s.trap.revoking {
+			break
+		}
+		s.take(s.cq.Poll(s.results[:1]))
+	}
 }
 
 // checkTrap checks that no byte has changed since the access ended.

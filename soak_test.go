@@ -104,16 +104,19 @@ func (j *soakJob) start(rank int) {
 	j.ranks[rank].Say("work")
 }
 
-// work lets the ranks work, and kills some.
+// work lets the ranks work. It stops some for a moment, often in the middle of a copy, and kills some.
 func (j *soakJob) work(d time.Duration) {
 	for end := time.Now().Add(d); time.Now().Before(end); {
-		time.Sleep(min(time.Until(end), time.Duration(100+j.IntN(1400))*time.Millisecond))
+		time.Sleep(min(time.Until(end), time.Duration(5+j.IntN(100))*time.Millisecond))
 		victim := j.IntN(soakRanks)
-		if victim == j.immortal {
+		p := j.ranks[victim]
+		if j.IntN(12) > 0 || victim == j.immortal {
+			p.Signal(syscall.SIGSTOP)
+			time.Sleep(time.Duration(1+j.IntN(20)) * time.Millisecond)
+			p.Signal(syscall.SIGCONT)
 			continue
 		}
-		p := j.ranks[victim]
-		p.Signal(9)
+		p.Signal(syscall.SIGKILL)
 		p.WaitKilled() // not ended before, by an error
 		j.deaths++
 		time.Sleep(time.Duration(j.IntN(20)) * time.Millisecond)

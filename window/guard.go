@@ -67,7 +67,7 @@ func (g *Guard) Copy(sink, source *Operand, n uint64) (moved uint64, sinkFault, 
 	}
 	if sinkFault|sourceFault != NoFault {
 		g.clearHazard()
-		return 0, sinkFault, sourceFault
+		return 0, sink.refused(sinkFault), source.refused(sourceFault)
 	}
 	failpoint.Reach(failpoint.EntryChecked)
 	for {
@@ -88,7 +88,7 @@ func (g *Guard) Copy(sink, source *Operand, n uint64) (moved uint64, sinkFault, 
 		}
 	}
 	g.clearHazard()
-	return moved, sinkFault, sourceFault
+	return moved, sink.refused(sinkFault), source.refused(sourceFault)
 }
 
 // publishHazard is HAZARD-PUBLISH.
@@ -233,7 +233,7 @@ func (g *Guard) Check(o *Operand, n uint64) Fault {
 	var r checkedRange
 	g.publishHazard(makeHazard(o.Token, 0))
 	defer g.clearHazard()
-	return g.check(&r, o, n)
+	return o.refused(g.check(&r, o, n))
 }
 
 // IsPrivate reports whether o, memory of this domain, is private memory that no peer can reach. o is

@@ -17,6 +17,17 @@ type Operand struct {
 	BindCheck *BindCheck // nil for a request of a single part
 }
 
+// refused returns the fault of an access to o that was refused because of f. If the connection has ended, that is the
+// reason: its end revokes the tokens that were bound on it.
+func (o *Operand) refused(f Fault) Fault {
+	// ORDER end-revoke: after the load of the token's word in the access entry; pairs with the revocation after the end in
+	// queuePair.revokeBound of package endpoint
+	if f != NoFault && o.Peer != nil && !o.Peer.Connected() {
+		return FaultDisconnected
+	}
+	return f
+}
+
 // Peer is the other end of a connection: whose tokens an executor may use, and whether the
 // connection is open.
 //

@@ -203,7 +203,7 @@ func (c *copier) copyOnce(k *known) (Fault, error) {
 	switch {
 	case g != NoFault:
 		return f, fmt.Errorf("the local operand: %v", g)
-	case f == NoFault && moved != n || moved > n || f != NoFault && f != faultRevoked && moved != 0:
+	case f == NoFault && moved != n || moved > n || f != NoFault && f != faultRevoked && f != FaultDisconnected && moved != 0:
 		return f, fmt.Errorf("moved %d of %d bytes, %v", moved, n, f)
 	case f == FaultDisconnected:
 	case k.bind != c.latest:

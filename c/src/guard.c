@@ -133,6 +133,17 @@ static bool is_unchanged(const struct checked *r)
 	return r->entry == NULL || snd_load(&r->entry->word) == r->word; /* ORDER entry-recheck: after the copy; pairs with the store in snd_revoke */
 }
 
+/* refused returns the fault of an access to o that was refused because of f. If the connection has ended, that is the
+ * reason: its end revokes the tokens that were bound on it. */
+static enum snd_fault refused(const struct snd_endpoint *ep, const struct snd_operand *o, enum snd_fault f)
+{
+	/* ORDER end-revoke: after the load of the token's word in the access entry, an acquire; pairs with the revocation after
+	 * the end in snd_tear_down. */
+	if (f != SND_NO_FAULT && o->peers && !snd_is_open(ep->conn))
+		return SND_FAULT_DISCONNECTED;
+	return f;
+}
+
 bool snd_copy(struct snd_endpoint *ep, const struct snd_operand *sink, const struct snd_operand *source, uint64_t n,
 	enum snd_fault *sink_fault, enum snd_fault *source_fault)
 {
@@ -162,6 +173,8 @@ bool snd_copy(struct snd_endpoint *ep, const struct snd_operand *sink, const str
 	}
 	if (shared)
 		snd_clear_hazard(ep);
+	*sink_fault = refused(ep, sink, *sink_fault);
+	*source_fault = refused(ep, source, *source_fault);
 	return *sink_fault == SND_NO_FAULT && *source_fault == SND_NO_FAULT;
 }
 
@@ -173,7 +186,7 @@ enum snd_fault snd_check_operand(struct snd_endpoint *ep, const struct snd_opera
 	snd_publish_hazard(ep, o->token, 0);
 	enum snd_fault f = check(ep, &r, o, n);
 	snd_clear_hazard(ep);
-	return f;
+	return refused(ep, o, f);
 }
 
 bool snd_is_private(struct snd_endpoint *ep, const struct snd_operand *o, uint64_t n, enum snd_fault *fault)

@@ -258,7 +258,7 @@ static bool run_teardown(struct snd_work *work)
 void snd_tear_down(struct snd_endpoint *ep)
 {
 	snd_remove_waiter(ep);
-	while (!snd_list_is_empty(&ep->bound)) {
+	while (!snd_list_is_empty(&ep->bound)) { /* ORDER end-revoke: after the change of state; pairs with refused */
 		struct snd_invalidatable *i = SND_OF(ep->bound.next, struct snd_invalidatable, bound_link);
 		snd_invalidate(i, ep->number, true); /* leaves the list */
 		i->references++;
