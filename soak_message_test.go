@@ -3,6 +3,7 @@ package softnd
 import (
 	"encoding/binary"
 	"fmt"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -233,6 +234,7 @@ func (s *soakSession) hear(b []byte, token nd.Token) {
 		s.endGrant(decode[revokeMessage](s, body).Number)
 	case mBurns:
 		s.trap.burns = true
+		s.trap.until = time.Now().Add(time.Duration(s.IntN(4000)) * time.Microsecond)
 	case mTrap:
 		m := decode[trapMessage](s, body)
 		s.fail(s.far.trap.UnmarshalBinary(m.Desc[:]))

@@ -48,6 +48,7 @@ type soakSession struct {
 	ep     nd.Endpoint
 	cq     nd.CompletionQueue
 	inline int
+	duel   bool // this side hardly does anything but to end the access while the peer uses it
 
 	local  [2]nd.MemoryRegion // from Allocate, and private
 	blocks soakPool           // of local
@@ -164,7 +165,11 @@ func (s *soakSession) open() (err error) {
 		}
 	}
 	s.shared = region(s.memory(soakSharedSize, soakAnything))
-	s.guard = region(s.memory(soakGuardSize, soakAnything))
+	if s.duel = s.IntN(3) == 0; s.duel && s.IntN(2) == 0 {
+		s.guard = region(s.memoryOf(0, soakGuardSize, soakAnything)) // the peer can copy itself
+	} else {
+		s.guard = region(s.memory(soakGuardSize, soakAnything))
+	}
 	s.window, e = a.CreateMemoryWindow(ctx)
 	must(e)
 	s.guardWindow, e = a.CreateMemoryWindow(ctx)

@@ -25,6 +25,9 @@ func (s *soakSession) step() {
 		s.take(s.cq.Poll(s.results[:])) // which copies
 		return
 	}
+	if s.duel && s.said[0] > 0 {
+		s.useTrap()
+	}
 	switch k := s.IntN(40); {
 	case k == 0:
 		s.wait()
@@ -41,6 +44,7 @@ func (s *soakSession) step() {
 		}
 	case k < 24 && len(s.outbox) > 0:
 		s.sendNext()
+	case s.duel && k < 38:
 	default:
 		if !s.act() {
 			s.wait()
@@ -318,28 +322,29 @@ func (s *soakSession) fire() bool {
 
 // soakTrap is memory whose access ends while the peer uses it.
 type soakTrap struct {
-	open     bool // the peer has access
-	revoking bool // an Invalidate runs
-	sealed   bool // nobody has access: the memory is poisoned, and must stay so
-	region   bool // access is by the region's own token
-	gone     bool // the region is not registered
-	fire     bool // the peer was told to go on without a pause
-	fired    bool // the same, also of an earlier access
-	burns    bool // the peer does so
+	open     bool      // the peer has access
+	revoking bool      // an Invalidate runs
+	sealed   bool      // nobody has access: the memory is poisoned, and must stay so
+	region   bool      // access is by the region's own token
+	gone     bool      // the region is not registered
+	fire     bool      // the peer was told to go on without a pause
+	fired    bool      // the same, also of an earlier access
+	burns    bool      // the peer does so
+	until    time.Time // the access ends then, so that its end has nothing to do with the peer's messages
 }
 
 // useTrap grants access to the guarded memory, or ends it.
 func (s *soakSession) useTrap() {
 	t := &s.trap
 	switch {
-	case t.revoking:
+	case t.revoking || t.burns && !t.open: // the next shot of the peer ends the connection
 	case t.open:
-		if s.IntN(2) == 0 && (!t.fire || t.burns || s.IntN(20) == 0) {
+		if !t.fire || t.burns && time.Now().After(t.until) {
 			s.revokeTrap()
 		}
 	default:
 		s.checkTrap()
-		fire := s.IntN(3) == 0
+		fire := s.duel || s.IntN(6) == 0
 		t.sealed = false
 		if t.gone {
 			s.fail(s.guard.Register(context.Background(), s.guard0, soakAnything))
