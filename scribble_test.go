@@ -63,14 +63,17 @@ func newScribbler(t *testing.T, a *shm.Arena, r *rand.Rand) *scribbler {
 	rankRecords := uint64(header + maxMembers*record)
 	statusPages := rankRecords + shm.MaxRanks*rankRecord
 	blocks := statusPages + maxMembers*statusPage
+	const tableBlocks = shm.WindowEntries / shm.WindowBlockEntries
+	first := a.Info().Secret[0] % tableBlocks // that rank 0 takes
+	last := min(first+2*scribbleRanks, tableBlocks)
 	return &scribbler{Rand: r, words: words, owners: words[chunks/4 : heap/4], heap: heap, areas: []area{
 		{"header", 0, 640},
 		{"member records", header, header + 2*scribbleRanks*record},
 		{"rank records", rankRecords, rankRecords + scribbleRanks*rankRecord},
 		{"status pages", statusPages, statusPages + scribbleRanks*statusPage},
 		// lasting
-		{"block words", blocks, blocks + 4*4*scribbleRanks},
-		{"window entries", entries, entries + 2*scribbleRanks*shm.WindowBlockEntries*shm.WindowEntrySize},
+		{"block words", blocks + 4*first, blocks + 4*last},
+		{"window entries", entries + first*shm.WindowBlockEntries*shm.WindowEntrySize, entries + last*shm.WindowBlockEntries*shm.WindowEntrySize},
 		{"chunk words", chunks, chunks + 4*256},
 	}}
 }

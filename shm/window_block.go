@@ -2,6 +2,13 @@ package shm
 
 import "fmt"
 
+// firstWindowBlock returns the block at which the member in a slot starts its search. It is different for each member, so
+// that members rarely compete for a word, and depends on the secret: the index in a token of another arena is most
+// likely in a block that nobody owns here.
+func (a *Arena) firstWindowBlock(slot int) uint64 {
+	return (a.secret[0]%windowBlocks + uint64(slot)*2) % windowBlocks
+}
+
 // ClaimWindowBlock makes the member the owner of a free block of window entries, reserves its
 // pages, and returns the index of the block. The entries hold what their previous owner stored.
 // Safe for concurrent use.
@@ -11,8 +18,7 @@ func (m *Member) ClaimWindowBlock() (block int, err error) {
 	a := m.arena
 	m.blocksMu.Lock()
 	defer m.blocksMu.Unlock()
-	// Each member starts at a different block, so that members rarely compete for a word.
-	first, ok := m.blocks.claimRun(uint64(m.slot)*2%windowBlocks, 1)
+	first, ok := m.blocks.claimRun(a.firstWindowBlock(m.slot), 1)
 	if !ok {
 		return 0, fmt.Errorf("shm: claim window block: all %d window entries are taken: %w", WindowEntries, ErrFull)
 	}

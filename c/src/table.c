@@ -66,8 +66,10 @@ static snd_status claim_block(struct snd_table *t, const char *op)
 		return snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
 	uint64_t block;
 	snd_status s = SND_SUCCESS;
-	/* Each member starts at a different block, so that members rarely compete for a word. */
-	if (!snd_claim_run(&t->blocks, (uint64_t)(t->blocks.self - 1) * 2 % SNDL_WINDOW_BLOCKS, 1, &block))
+	/* Each member starts at a different block, so that members rarely compete for a word. The secret decides which: the index
+	 * in a token of another arena is most likely in a block that nobody owns here. */
+	const uint64_t first = (t->arena->secret[0] % SNDL_WINDOW_BLOCKS + (uint64_t)(t->blocks.self - 1) * 2) % SNDL_WINDOW_BLOCKS;
+	if (!snd_claim_run(&t->blocks, first, 1, &block))
 		s = snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: all window entries are taken: close unused regions and windows", op);
 	else if ((s = snd_reserve(t->arena, t->arena->window_table + block * bytes, bytes, op)) != SND_SUCCESS)
 		snd_unclaim_run(&t->blocks, block, 1);
