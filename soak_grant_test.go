@@ -25,7 +25,7 @@ type soakGrant struct {
 	number uint32
 	kind   grantKind
 	token  nd.Token
-	seal   uint64 // hash of the slots while nobody has access
+	seal   uint64 // hash of the slots while the peer has no access
 }
 
 // useGrant grants access, or asks the peer to stop its use.
@@ -118,7 +118,7 @@ func (s *soakSession) grantTaken(token nd.Token) {
 	s.grantEnded()
 }
 
-// grantEnded notes that nobody has access.
+// grantEnded notes that the peer has no access.
 func (s *soakSession) grantEnded() {
 	g := &s.grant
 	g.live, g.asked, g.ending = false, false, false

@@ -30,13 +30,13 @@ const (
 // helloMessage is the first message.
 type helloMessage struct{ Nonce uint64 }
 
-// wroteMessage tells that a Write was posted before.
+// wroteMessage describes a Write that was posted before.
 type wroteMessage struct {
 	Slot, At, N uint32
 	Sum         uint64
 }
 
-// ackMessage tells that the data in a slot was right, so that the peer may write it again.
+// ackMessage is sent when the data in a slot was right: the peer may write the slot again.
 type ackMessage struct{ Slot uint32 }
 
 // grantMessage grants access to shared memory.

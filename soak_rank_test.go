@@ -20,7 +20,7 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// What a rank counts.
+// Numbers of the counters of a rank.
 const (
 	soakSessions = iota
 	soakSends

@@ -18,7 +18,7 @@ type soakLink struct {
 	*rand.Rand
 	rank    *soakRank
 	peer    int
-	private [][]byte // private memory of the last session, which nobody may change any longer
+	private [][]byte // private memory of the last session, which must stay as it is
 }
 
 // run connects again and again, until ctx ends.
@@ -420,7 +420,7 @@ func (s *soakSession) owes() bool {
 	return false
 }
 
-// close closes all objects. Nobody may change the memory afterwards.
+// close closes all objects. Their memory must not change afterwards.
 func (s *soakSession) close() {
 	closed := func(c interface{ Close() error }) {
 		if err := c.Close(); err != nil {
@@ -436,7 +436,7 @@ func (s *soakSession) close() {
 	if s.trap.region && s.trap.open {
 		s.fail(s.guard.Deregister(context.Background()))
 	}
-	setAll(s.guard0, soakPoison) // nobody has access
+	setAll(s.guard0, soakPoison) // no window and no token is left
 	s.trap.sealed = true
 	time.Sleep(100 * time.Microsecond)
 	s.checkTrap()

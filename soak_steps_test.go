@@ -98,7 +98,7 @@ func (s *soakSession) size(limit int) int {
 	case 1:
 		return min(limit, 1+s.IntN(8))
 	case 2:
-		return min(limit, 41+s.IntN(16)) // what just fits into a ring entry, and what does not
+		return min(limit, 41+s.IntN(16)) // near the limits of ring entries
 	}
 	return min(limit, 1+s.IntN(4000))
 }
@@ -117,7 +117,7 @@ type soakFar struct {
 
 	fire  bool // to use the trap without a pause
 	trap  nd.WindowDescriptor
-	shots [2]*soakCargo // what is written to the trap, and what is read from it
+	shots [2]*soakCargo // the source of Writes to the trap, and the sink of Reads
 	burns bool          // a shot has succeeded
 }
 
@@ -324,7 +324,7 @@ func (s *soakSession) fire() bool {
 type soakTrap struct {
 	open     bool      // the peer has access
 	revoking bool      // an Invalidate runs
-	sealed   bool      // nobody has access: the memory is poisoned, and must stay so
+	sealed   bool      // no peer has access: the memory is poisoned, and must stay so
 	region   bool      // access is by the region's own token
 	gone     bool      // the region is not registered
 	fire     bool      // the peer was told to go on without a pause

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -806,11 +808,49 @@ var roleAlien = proctest.Role("alien", func(self *proctest.Self) error {
 })
 
 func TestFabricRefusesOtherUsers(t *testing.T) {
+	name := fabricName(t)
+	f := openTest(t, name)
+	refuseOtherUser(t, name, func(name string) error {
+		g, err := OpenFabric(proctest.Context(t), name, smallFabric)
+		if err == nil {
+			return g.Close()
+		}
+		if !errors.Is(err, errUser) || !strings.Contains(err.Error(), "user 65534") || !strings.Contains(err.Error(), "user 0") {
+			t.Errorf("%s: %v", name, err)
+		}
+		return err
+	})
+	if f.Arena.LiveMemberCount() != 0 {
+		t.Error("a process has joined")
+	}
+}
+
+// The same with processes that use the C library, if the environment names its programs.
+func TestCFabricRefusesOtherUsers(t *testing.T) {
+	program := filepath.Join(os.Getenv("SOFTND_C_TESTS"), "test_users")
+	if program == "test_users" {
+		t.Skip("SOFTND_C_TESTS does not name the built programs of c/tests")
+	}
+	name := fabricName(t)
+	member := proctest.Start(t, exec.Command(program, "member", name))
+	member.Expect("member")
+	refuseOtherUser(t, name, func(name string) error {
+		status, out, errs := proctest.Run(t, exec.Command(program, "join", name))
+		if status != 0 || !strings.Contains(out, "belongs to another user") {
+			t.Errorf("%s: exit status %d: %s%s", name, status, out, errs)
+		}
+		return errors.New(out)
+	})
+	member.Wait()
+}
+
+// refuseOtherUser starts a process of another user that tries to join the fabric, and takes other names of this user.
+// join must fail there.
+func refuseOtherUser(t *testing.T, name string, join func(name string) error) {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skipf("only root can start a process of another user, this is user %d", os.Geteuid())
 	}
-	name := fabricName(t)
-	f := openTest(t, name)
 	// Only this user can reach the test binary's path, so the child starts through a
 	// descriptor.
 	self, err := os.Executable()
@@ -825,21 +865,12 @@ func TestFabricRefusesOtherUsers(t *testing.T) {
 	c := proctest.Start(t, cmd)
 	c.Expect("taken")
 	for _, taken := range []string{"-taken", "-trap"} {
-		g, err := OpenFabric(proctest.Context(t), name+taken, smallFabric)
-		if err == nil {
-			g.Close()
+		if join(name+taken) == nil {
 			t.Errorf("%s: root has joined another user's fabric", taken)
-			continue
-		}
-		if !errors.Is(err, errUser) || !strings.Contains(err.Error(), "user 65534") || !strings.Contains(err.Error(), "user 0") {
-			t.Errorf("%s: %v", taken, err)
 		}
 	}
 	c.Say("go")
 	c.Wait()
-	if f.Arena.LiveMemberCount() != 0 {
-		t.Error("a process has joined")
-	}
 }
 
 var roleFewDescriptors = proctest.Role("few descriptors", func(self *proctest.Self) error {

@@ -2,9 +2,9 @@ package shm
 
 import "fmt"
 
-// firstWindowBlock returns the block at which the member in a slot starts its search. It is different for each member, so
-// that members rarely compete for a word, and depends on the secret: the index in a token of another arena is most
-// likely in a block that nobody owns here.
+// firstWindowBlock returns the block at which the member in a slot starts its search. Each member starts at a different
+// block, so that members rarely compete for a word. The secret decides which: the index in a token of another arena is
+// most likely in a block that no member owns here.
 func (a *Arena) firstWindowBlock(slot int) uint64 {
 	return (a.secret[0]%windowBlocks + uint64(slot)*2) % windowBlocks
 }

@@ -67,7 +67,7 @@ static snd_status claim_block(struct snd_table *t, const char *op)
 	uint64_t block;
 	snd_status s = SND_SUCCESS;
 	/* Each member starts at a different block, so that members rarely compete for a word. The secret decides which: the index
-	 * in a token of another arena is most likely in a block that nobody owns here. */
+	 * in a token of another arena is most likely in a block that no member owns here. */
 	const uint64_t first = (t->arena->secret[0] % SNDL_WINDOW_BLOCKS + (uint64_t)(t->blocks.self - 1) * 2) % SNDL_WINDOW_BLOCKS;
 	if (!snd_claim_run(&t->blocks, first, 1, &block))
 		s = snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: all window entries are taken: close unused regions and windows", op);

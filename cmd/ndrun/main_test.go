@@ -50,6 +50,7 @@ var plays = map[string]func(args []string) error{
 	"lines":   playLines,
 	"hash":    playHash,
 	"working": playWorking,
+	"shared":  playShared,
 }
 
 // rank prints its job's variables and ends as its first argument says.
