@@ -101,6 +101,14 @@ func fuzzMessages(f *testing.F, shared bool) {
 	f.Add([]byte{}, slotsOf(move(wire.ReadFragment, from(inArena, small, ^uint32(0)), remote(v, inArena, forPeers), ^uint64(0))), uint16(0))
 	f.Add([]byte{}, slotsOf(move(wire.WriteFragment, wire.SGE{Address: address(v, inArena, local, 0), Length: 64, Token: localOf(v, inArena, local)}, remote(v, inArena, small), address(v, inArena, small, 0))), uint16(0))
 	f.Add([]byte{5}, slotsOf(move(wire.ReadFragment, from(inArena, vast, quantum), remote(v, private, vast), address(v, private, vast, 0)), inline(whole, 8, 0)), one(hangingUp))
+	hashed := whole | wire.FlagAckRequest | wire.FlagHashed
+	f.Add([]byte{0, 1}, slotsOf(inline(hashed, 40, 0), inline(hashed, 41, 0)), uint16(0))
+	f.Add([]byte{}, slotsOf(ring.Words{wire.Header(wire.WriteInEntry, hashed, 32, remote(v, inArena, small)), address(v, inArena, small, 0), 1, 2, 3, 4, 5}), uint16(0))
+	for _, k := range []wire.Kind{wire.SendFragment, wire.WriteFragment, wire.ReadFragment} {
+		e := wire.Fragment(k, hashed, remote(v, inArena, small), from(inArena, small, 60), address(v, inArena, small, 0), 60)
+		e[wire.HashWord] = 99 // no index, and no hash of anything
+		f.Add([]byte{1}, slotsOf(e), one(busyVictim))
+	}
 	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 0}, slotsOf(ring.Words{}, ring.Words{8}, ring.Words{^uint64(0)}), one(overrunning))
 
 	f.Fuzz(func(t *testing.T, receives, slots []byte, choices uint16) {

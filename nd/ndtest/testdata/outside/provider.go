@@ -131,7 +131,7 @@ func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 		bad    bool
 		status nd.Status
 	}{
-		{cfg.SharedReceive != nil, nd.NotSupported},
+		{cfg.SharedReceive != nil || cfg.CheckPayloads, nd.NotSupported},
 		{!rok || rq.adapter != a, nd.InvalidParameter2},
 		{!iok || iq.adapter != a, nd.InvalidParameter3},
 		{!choose(&cfg.ReceiveDepth, maxDepth, 64), nd.InvalidParameter5},
