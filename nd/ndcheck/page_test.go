@@ -71,13 +71,14 @@ The example ` + "`revoke`" + ` shows its use. To leave a rule out in a whole run
 
 | | 8 B, off | on | 4 KiB, off | on | 1 MiB, off | on |
 |---|---|---|---|---|---|---|
-| ` + "`posted`" + `: a Write and its result | 0.03 µs | 6.6 µs | 0.06 µs | 7.4 µs | 25 µs | 146 µs |
-| ` + "`write_lat`" + ` | 0.3 µs | 31 µs | 0.5 µs | 30 µs | 60 µs | 85 µs |
-| ` + "`send_lat`" + ` | 0.3 µs | 6.7 µs | 0.5 µs | 7.8 µs | 300 µs | 92 µs |
+| ` + "`posted`" + `: a Write and its result | 0.02 µs | 5.1 µs | 0.05 µs | 5.4 µs | 21 µs | 124 µs |
+| ` + "`write_lat`" + ` | 0.07 µs | 4.7 µs | 0.12 µs | 5.0 µs | 21 µs | 77 µs |
+| ` + "`send_lat`" + ` | 0.09 µs | 5.9 µs | 0.45 µs | 6.4 µs | 22 µs | 83 µs |
 
-The example ` + "`heat`" + ` (` + "`ndrun -n 2 heat`" + `) makes 20,900 steps/s, and 13,900 with the checker. Each figure is the best of several, on two processors
-of an AMD EPYC, in November 2026. A checked Write takes the lock of the journal twice: at its post, and when its result is taken. The
-checker reads the buffers of a Send or Write twice. Both ranks wait for the same lock, so the latencies vary.
+The example ` + "`heat`" + ` with two ranks makes 23,400 steps/s, and 14,600 with the checker. Each figure is the best of nine repeats, on two
+processors of an AMD EPYC that had other work, in November 2026. On such a machine, most repeats of the latencies with the checker took up to ten times
+as long, because both ranks wait for one lock. A checked Write takes it twice: at its post, and when its result is taken. The checker
+reads the buffers of a Send or Write twice.
 
 Programs without the checker pay nothing, because the checker is a wrapper around the adapter. In eight alternating runs, ` + "`posted`" + `
 took 25 to 32 ns with the last version before the checker, and 24 to 28 ns with this one.

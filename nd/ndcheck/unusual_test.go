@@ -93,6 +93,30 @@ var unusual = map[string][2]func(s *side){
 			s.done()
 			s.close()
 		}},
+	// The answer to a fenced message says that the Read before it is complete, so its buffer may get the next message.
+	"an answer to a fence": {
+		func(s *side) {
+			s.must(s.ep.Receive(1, nil))
+			s.give(s.bind(0, 64, nd.AllowRead).Descriptor())
+			s.received()
+			s.must(s.ep.Send(2, nil, 0))
+			s.must(s.ep.Send(3, s.sge(64, 64), 0))
+			s.done()
+			s.done()
+			s.close()
+		},
+		func(s *side) {
+			s.must(s.ep.Receive(1, nil))
+			d := s.get()
+			s.must(nd.ReadFrom(s.ep, 2, s.sge(0, 64), d, 0))
+			s.must(s.ep.Send(3, nil, nd.ReadFence))
+			s.received()
+			s.must(s.ep.Receive(4, s.sge(0, 64)))
+			s.received()
+			s.done()
+			s.done()
+			s.close()
+		}},
 	// The owner revokes the access, and hears of the Writes later.
 	"revoked, then told": {
 		func(s *side) {
@@ -248,6 +272,28 @@ func TestUnusualPrograms(t *testing.T) {
 				t.Error(f)
 			}
 		})
+	}
+}
+
+// A peer that may write to the memory of the process can be the reason for a change. It is not if it is watched, and has not
+// written.
+func TestChangesByPeers(t *testing.T) {
+	roles := []func(s *side){
+		func(s *side) { s.must(s.ep.Receive(1, s.sge(0, 64))); s.barrier(); s.received(); s.barrier() },
+		func(s *side) {
+			s.bind(0, 64, nd.AllowWrite)
+			s.barrier()
+			s.must(s.ep.Send(1, s.sge(0, 64), 0))
+			s.mr.Bytes()[5]++
+			s.done()
+			s.barrier()
+		},
+	}
+	if found := watch(t, nd.EndpointConfig{}, 64, roles[0], roles[1]); len(found) != 1 || found[0].Rule.ID != "N201" {
+		t.Errorf("with a journal: %v", found)
+	}
+	if found := watchWith(t, nil, nd.EndpointConfig{}, 64, roles); len(found) != 0 {
+		t.Errorf("without: %v", found)
 	}
 }
 
