@@ -449,6 +449,7 @@ var programs = []struct {
 			}},
 		clean: [2]func(s *side){
 			func(s *side) {
+				s.mr.Bytes()[5] = 7 // so that the Read changes the source of the Send
 				s.must(s.ep.Receive(1, s.sge(64, 64)))
 				s.give(s.bind(0, 64, nd.AllowRead).Descriptor())
 				s.received()

@@ -97,9 +97,11 @@ var unusual = map[string][2]func(s *side){
 	"an answer to a fence": {
 		func(s *side) {
 			s.must(s.ep.Receive(1, nil))
+			s.must(s.ep.Receive(1, s.sge(128, 64)))
 			s.give(s.bind(0, 64, nd.AllowRead).Descriptor())
 			s.received()
 			s.must(s.ep.Send(2, nil, 0))
+			s.received()
 			s.must(s.ep.Send(3, s.sge(64, 64), 0))
 			s.done()
 			s.done()
@@ -111,10 +113,12 @@ var unusual = map[string][2]func(s *side){
 			s.must(nd.ReadFrom(s.ep, 2, s.sge(0, 64), d, 0))
 			s.must(s.ep.Send(3, nil, nd.ReadFence))
 			s.received()
+			s.must(s.ep.Send(5, s.sge(0, 64), 0))
 			s.must(s.ep.Receive(4, s.sge(0, 64)))
 			s.received()
-			s.done()
-			s.done()
+			for range 3 {
+				s.done()
+			}
 			s.close()
 		}},
 	// The owner revokes the access, and hears of the Writes later.
@@ -169,6 +173,29 @@ var unusual = map[string][2]func(s *side){
 			s.result(s.recv)
 			s.barrier()
 			s.must(ep.Close())
+			s.close()
+		}},
+	// The message has arrived before the connection ends, and the program does not know it yet.
+	"a message before the end": {
+		func(s *side) { s.barrier(); s.must(s.ep.Send(1, s.sge(0, 16), 0)); s.barrier(); s.barrier() },
+		func(s *side) {
+			s.must(s.ep.Receive(1, s.sge(64, 64)))
+			s.barrier()
+			s.must(s.recv.Notify(s.ctx, nd.NotifyAny))
+			s.must(s.ep.Flush())
+			s.mr.Bytes()[127] = 1
+			s.received()
+			s.barrier()
+			s.barrier()
+		}},
+	// A message without bytes tells nothing about its buffer.
+	"no bytes": {
+		func(s *side) { s.barrier(); s.must(s.ep.Send(1, nil, 0)); s.done(); s.close() },
+		func(s *side) {
+			s.must(s.ep.Receive(1, s.sge(64, 64)))
+			s.mr.Bytes()[64] = 1
+			s.barrier()
+			s.received()
 			s.close()
 		}},
 	// The peer ends its connection. Its memory is then granted to a connection with another process.
