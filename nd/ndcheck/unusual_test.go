@@ -175,6 +175,47 @@ var unusual = map[string][2]func(s *side){
 			s.must(ep.Close())
 			s.close()
 		}},
+	// A barrier may have told the program that the first Write is complete.
+	"two Writes and a barrier": {
+		func(s *side) { s.give(s.bind(0, 64, nd.AllowWrite).Descriptor()); s.second(); s.barrier(); s.barrier() },
+		func(s *side) {
+			d := s.get()
+			ep := s.second()
+			s.must(nd.WriteTo(s.ep, 1, s.sge(0, 64), d, 0))
+			s.barrier()
+			s.must(nd.WriteTo(ep, 2, s.sge(0, 64), d, 0))
+			s.done()
+			s.done()
+			s.barrier()
+		}},
+	// A flag that the peer writes may have told it.
+	"two Writes and a flag": {
+		func(s *side) {
+			all, err := s.job.ExchangeWindows(s.ctx, s.bind(0, 64, nd.AllowWrite).Descriptor())
+			s.must(err)
+			s.second()
+			for s.mr.Bytes()[63] != 7 && s.ctx.Err() == nil {
+				time.Sleep(time.Millisecond)
+			}
+			s.mr.Bytes()[64] = 7
+			s.must(nd.WriteTo(s.ep, 1, s.sge(64, 64), all[1], 0))
+			s.done()
+			s.barrier()
+		},
+		func(s *side) {
+			all, err := s.job.ExchangeWindows(s.ctx, s.bind(64, 64, nd.AllowWrite).Descriptor())
+			s.must(err)
+			ep := s.second()
+			s.mr.Bytes()[63] = 7
+			s.must(nd.WriteTo(s.ep, 1, s.sge(0, 64), all[0], 0))
+			for s.mr.Bytes()[64] != 7 && s.ctx.Err() == nil {
+				time.Sleep(time.Millisecond)
+			}
+			s.must(nd.WriteTo(ep, 2, s.sge(0, 64), all[0], 0))
+			s.done()
+			s.done()
+			s.barrier()
+		}},
 	// The message has arrived before the connection ends, and the program does not know it yet.
 	"a message before the end": {
 		func(s *side) { s.barrier(); s.must(s.ep.Send(1, s.sge(0, 16), 0)); s.barrier(); s.barrier() },
