@@ -35,7 +35,7 @@ func (c *connector) Accept(ctx context.Context, endpoint nd.Endpoint, params nd.
 	if err != nil {
 		return err
 	}
-	if err := c.faultInPhase(ctx, op, faultplan.Accept, phaseRequested, func() { c.conn.refuse(); c.phase = phaseEnded }); err != nil {
+	if err := c.faultInPhase(ctx, op, faultplan.Accept, phaseRequested, ep, func() { c.conn.refuse(); c.phase = phaseEnded }); err != nil {
 		return err
 	}
 	p := c.adapter.provider

@@ -250,7 +250,7 @@ func (c *connector) CompleteConnect(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nd.CanceledError(ctx, op, "connector")
 	}
-	if err := c.faultInPhase(ctx, op, faultplan.CompleteConnect, phaseAccepted, func() { c.withdraw(nil) }); err != nil {
+	if err := c.faultInPhase(ctx, op, faultplan.CompleteConnect, phaseAccepted, nil, func() { c.withdraw(nil) }); err != nil {
 		return err
 	}
 	c.mu.Lock()

@@ -42,7 +42,7 @@ func (c *connector) NotifyDisconnect(ctx context.Context) error {
 // Disconnect, and fails with nd.IOTimeout after Options.disconnectTimeout.
 func (c *connector) Disconnect(ctx context.Context) error {
 	const op = "disconnect"
-	if err := c.faultInPhase(ctx, op, faultplan.Disconnect, phaseConnected, func() { c.ep.abortForFault(op) }); err != nil {
+	if err := c.faultInPhase(ctx, op, faultplan.Disconnect, phaseConnected, nil, func() { c.ep.abortForFault(op) }); err != nil {
 		return err
 	}
 	c.mu.Lock()

@@ -82,14 +82,17 @@ func (c *connector) faultInConnect(ctx context.Context, op string, endpoint nd.E
 	return err
 }
 
-// faultInPhase is faultInConnection for a call about the connection of c, which must be in a phase. If the
-// status is one after which the connector cannot be used again, end ends the connection.
-func (c *connector) faultInPhase(ctx context.Context, op string, o faultplan.Operation, want phase, end func()) error {
+// faultInPhase is faultInConnection for a call about the connection of c, which must be in a phase. ep is nil if c
+// has its endpoint already. If the status is one after which the connector cannot be used again, end ends the connection.
+func (c *connector) faultInPhase(ctx context.Context, op string, o faultplan.Operation, want phase, ep *queuePair, end func()) error {
 	if c.adapter.provider.faults == nil {
 		return nil
 	}
 	c.mu.Lock()
-	ep, peer, fits := c.ep, shm.NoRank, c.phase == want && !c.closed
+	peer, fits := shm.NoRank, c.phase == want && !c.closed
+	if ep == nil {
+		ep = c.ep
+	}
 	if fits {
 		peer = c.adapter.provider.arena.RankOf(c.conn.peer.ID())
 	}

@@ -46,11 +46,16 @@ func (a *adapter) BuildLogicalAddressMapping(ctx context.Context, buf []byte) (n
 	case !ok || !p.member.Owns(start, uint64(len(buf))):
 		return nil, a.opError(op, nd.InvalidParameter, fmt.Sprintf("%d bytes outside the adapter's memory", len(buf)), "map memory from Adapter.Allocate")
 	}
-	region, err := a.Register(ctx, buf, nd.AllowLocalWrite)
+	created, err := a.CreateMemoryRegion(ctx)
 	if err != nil {
 		return nil, err
 	}
-	m := &logicalMapping{adapter: a, start: start, end: start + shm.Offset(len(buf)), region: region.(*memoryRegion)}
+	region := created.(*memoryRegion)
+	if err := region.register(ctx, buf, nd.AllowLocalWrite); err != nil { // not Register: the program does not register memory
+		region.Close()
+		return nil, err
+	}
+	m := &logicalMapping{adapter: a, start: start, end: start + shm.Offset(len(buf)), region: region}
 	for page := start - start%shm.PageSize; page < m.end; page += shm.PageSize {
 		m.pages = append(m.pages, nd.LogicalPage(page))
 	}

@@ -243,7 +243,8 @@ func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 			*l.value = l.ifZero
 		}
 	}
-	if err := a.faultInCreation(ctx, op, faultplan.CreateEndpoint, 0); err != nil {
+	next := faultplan.Event{Operation: faultplan.CreateEndpoint, Peer: shm.NoRank, Endpoint: a.provider.endpointsCreated.Load() + 1}
+	if err := a.provider.faultInCall(ctx, op, "adapter", next); err != nil {
 		return nil, err
 	}
 	ep := &queuePair{
