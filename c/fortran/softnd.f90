@@ -24,6 +24,7 @@ module softnd
   integer(snd_status), parameter :: snd_invalid_device_request = -1073741808_snd_status
   integer(snd_status), parameter :: snd_no_memory = -1073741801_snd_status
   integer(snd_status), parameter :: snd_data_overrun = -1073741764_snd_status
+  integer(snd_status), parameter :: snd_data_error = -1073741762_snd_status
   integer(snd_status), parameter :: snd_sharing_violation = -1073741757_snd_status
   integer(snd_status), parameter :: snd_insufficient_resources = -1073741670_snd_status
   integer(snd_status), parameter :: snd_io_timeout = -1073741643_snd_status

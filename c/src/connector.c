@@ -5,8 +5,9 @@
 #include "connector.h"
 #include "cq.h"
 #include "error.h"
+#include "faults.h"
 
-static void release_address(struct snd_connector *c)
+void snd_release_address(struct snd_connector *c)
 {
 	if (c->owns_port)
 		snd_release_port(c->object.fabric, c->local.port);
@@ -116,7 +117,7 @@ snd_status snd_connector_bind(snd_connector *connector, snd_address address)
 	if (connector->phase != SND_PHASE_NEW) {
 		s = snd_fail(SND_ADDRESS_ALREADY_ASSOCIATED, "%s: the connector is connecting or connected", op);
 	} else if ((s = snd_bind_port(f, address, &bound, op)) == SND_SUCCESS) {
-		release_address(connector);
+		snd_release_address(connector);
 		connector->local = bound;
 		connector->owns_port = true;
 	}
@@ -144,7 +145,7 @@ static void undo_connect(struct snd_connector *c)
 	c->ep = NULL;
 	c->phase = c->closed ? SND_PHASE_ENDED : SND_PHASE_NEW;
 	if (c->closed)
-		release_address(c);
+		snd_release_address(c);
 }
 
 /* start_connect checks the arguments and sends the connection request. */
@@ -187,7 +188,7 @@ static snd_status start_connect(struct snd_connector *c, struct snd_endpoint *ep
 	}
 	if (s != SND_SUCCESS) {
 		if (bound_here)
-			release_address(c);
+			snd_release_address(c);
 		return s;
 	}
 	struct snd_connection_record *r = conn->record;
@@ -278,7 +279,9 @@ snd_status snd_connector_connect(snd_connector *connector, snd_endpoint *endpoin
 	SND_ENTER(connector, SND_TYPE_CONNECTOR, op);
 	struct snd_connector *c = connector;
 	struct snd_fabric *f = c->object.fabric;
-	snd_status s = start_connect(c, endpoint, address, params, op);
+	snd_status s = snd_fault_in_connect(c, op, endpoint, address, &timeout);
+	if (s == SND_SUCCESS)
+		s = start_connect(c, endpoint, address, params, op);
 	if (s != SND_SUCCESS)
 		return snd_leave_with(f, s);
 	snd_status waited = wait_for(c, timeout, is_answered, op);
@@ -291,14 +294,14 @@ snd_status snd_connector_connect(snd_connector *connector, snd_endpoint *endpoin
 	} else if (state == SNDL_CONN_REFUSED) {
 		copy_private_data(c, SND_PASSIVE);
 		undo_connect(c);
-		release_address(c);
+		snd_release_address(c);
 		s = snd_fail(SND_CONNECTION_REFUSED, "%s: no listener at port %u, its backlog is full, or it rejected the request", op, (unsigned)address.port);
 	} else if (state == SNDL_CONN_WITHDRAWN) {
 		undo_connect(c);
 		s = waited == SND_IO_TIMEOUT ? snd_fail(waited, "%s: no answer in time", op) : snd_fail(SND_CANCELED, "%s: the call was cancelled, or the connector or the fabric was closed", op);
 	} else {
 		undo_connect(c);
-		release_address(c);
+		snd_release_address(c);
 		s = snd_fail(SND_HOST_UNREACHABLE, "%s: the peer has died or left", op);
 	}
 	end_wait(c);
@@ -311,7 +314,9 @@ snd_status snd_connector_complete(snd_connector *connector)
 	const char *op = "complete connect";
 	SND_ENTER(connector, SND_TYPE_CONNECTOR, op);
 	struct snd_fabric *f = connector->object.fabric;
-	snd_status s = SND_SUCCESS;
+	snd_status s = snd_fault_in_phase(connector, op, SNDL_FAULT_COMPLETE_CONNECT, connector->ep, NULL);
+	if (s != SND_SUCCESS)
+		return snd_leave_with(f, s);
 	struct snd_endpoint *ep = connector->ep;
 	if (connector->phase != SND_PHASE_ACCEPTED) {
 		s = snd_fail(SND_CONNECTION_INVALID, "%s: no Connect has been accepted: call snd_connector_connect first", op);
@@ -385,7 +390,9 @@ snd_status snd_connector_accept(snd_connector *connector, snd_endpoint *endpoint
 	SND_ENTER(connector, SND_TYPE_CONNECTOR, op);
 	struct snd_connector *c = connector;
 	struct snd_fabric *f = c->object.fabric;
-	snd_status s = start_accept(c, endpoint, params, op);
+	snd_status s = snd_fault_in_phase(c, op, SNDL_FAULT_ACCEPT, endpoint, &timeout);
+	if (s == SND_SUCCESS)
+		s = start_accept(c, endpoint, params, op);
 	if (s != SND_SUCCESS)
 		return snd_leave_with(f, s);
 	snd_status waited = wait_for(c, timeout, is_completed, op);
@@ -426,8 +433,7 @@ snd_status snd_connector_accept(snd_connector *connector, snd_endpoint *endpoint
 	return snd_leave_with(f, s);
 }
 
-/* withdraw ends an accepted Connect that is not going to be completed. */
-static bool withdraw(struct snd_connector *c, const void *data, uint32_t length)
+bool snd_withdraw(struct snd_connector *c, const void *data, uint32_t length)
 {
 	struct snd_connection *conn = c->conn;
 	c->phase = SND_PHASE_ENDED;
@@ -467,7 +473,7 @@ snd_status snd_connector_reject(snd_connector *connector, const void *private_da
 		snd_detach(conn);
 		break;
 	case SND_PHASE_ACCEPTED:
-		ok = withdraw(connector, private_data == NULL ? "" : private_data, length) && !snd_is_peer_gone(conn);
+		ok = snd_withdraw(connector, private_data == NULL ? "" : private_data, length) && !snd_is_peer_gone(conn);
 		break;
 	default:
 		ok = true;
@@ -576,7 +582,9 @@ snd_status snd_connector_disconnect(snd_connector *connector, int64_t timeout)
 	SND_ENTER(connector, SND_TYPE_CONNECTOR, op);
 	struct snd_connector *c = connector;
 	struct snd_fabric *f = c->object.fabric;
-	snd_status s;
+	snd_status s = snd_fault_in_phase(c, op, SNDL_FAULT_DISCONNECT, c->ep, &timeout);
+	if (s != SND_SUCCESS)
+		return snd_leave_with(f, s);
 	if (c->phase != SND_PHASE_CONNECTED || c->disconnect_called) {
 		s = snd_fail(SND_CONNECTION_INVALID, "%s: not connected", op);
 	} else if (c->ep == NULL || !snd_begin_disconnect(c->ep)) {
@@ -606,7 +614,7 @@ void snd_endpoint_closed(struct snd_connector *c)
 {
 	c->ep = NULL;
 	if (c->phase == SND_PHASE_CONNECTED || c->phase == SND_PHASE_ENDED)
-		release_address(c);
+		snd_release_address(c);
 	if (c->owned && c->waits == 0)
 		snd_forget_connector(c);
 }
@@ -651,7 +659,7 @@ snd_status snd_connector_close(snd_connector *connector)
 			snd_transition(c->conn, SNDL_CONN_WITHDRAWN, SNDL_CONN_ACCEPTED);
 		break;
 	case SND_PHASE_ACCEPTED:
-		withdraw(c, NULL, 0);
+		snd_withdraw(c, NULL, 0);
 		break;
 	case SND_PHASE_REQUESTED:
 		snd_refuse(c->conn);
@@ -668,7 +676,7 @@ snd_status snd_connector_close(snd_connector *connector)
 	}
 	snd_wake(f);
 	if (c->phase != SND_PHASE_CONNECTING && c->phase != SND_PHASE_ACCEPTING) {
-		release_address(c);
+		snd_release_address(c);
 		c->phase = SND_PHASE_ENDED;
 	}
 	if (c->waits == 0)

@@ -47,6 +47,10 @@ struct snd_listener {
 struct snd_connector *snd_connector_new(struct snd_adapter *a);
 /* snd_give_to_endpoint makes the endpoint free the connector with itself. */
 void snd_give_to_endpoint(struct snd_connector *c);
+/* snd_release_address unbinds a connector. */
+void snd_release_address(struct snd_connector *c);
+/* snd_withdraw ends an accepted Connect that is not going to be completed. */
+bool snd_withdraw(struct snd_connector *c, const void *data, uint32_t length);
 void snd_take_request(struct snd_connector *c, struct snd_connection *conn, snd_address local);
 
 #endif

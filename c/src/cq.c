@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "error.h"
+#include "faults.h"
 
 /* One poll in THOROUGH drives some endpoints even without visible work, because a peer may have disconnected or
  * died, reads the inbox, and does the periodic work of the process. */
@@ -32,6 +33,9 @@ snd_status snd_cq_create(snd_adapter *adapter, uint32_t depth, snd_cq **cq)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: depth %" PRIu32 ", allowed 1 to %d", op, depth, SND_MAX_CQ_DEPTH);
 	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
 	struct snd_fabric *f = adapter->object.fabric;
+	snd_status s = snd_fault_in_call(&adapter->object, op, (struct snd_fault_event){.operation = SNDL_FAULT_CREATE_QUEUE, .peer = -1}, NULL);
+	if (s != SND_SUCCESS)
+		return snd_leave_with(f, s);
 	uint64_t size = ring_size(depth);
 	struct snd_cq *q = snd_new(f, SND_TYPE_CQ, sizeof *q);
 	if (q == NULL || (q->entries = calloc((size_t)size, sizeof *q->entries)) == NULL) {
@@ -88,7 +92,7 @@ void snd_cq_overrun(struct snd_cq *q)
 {
 	if (q->closed || q->overrun)
 		return;
-	q->overrun = true;
+	q->overrun = q->ended = true;
 	for (uint32_t i = 0; i < q->users; i++)
 		q->endpoints[i]->slow |= SND_SLOW_OVERRUN; /* each fails when it is driven next */
 	snd_cq_signal(q);
@@ -271,7 +275,7 @@ snd_status snd_cq_close(snd_cq *cq)
 	SND_KEEP_ERRNO;
 	SND_ENTER(cq, SND_TYPE_CQ, "close completion queue");
 	struct snd_fabric *f = cq->object.fabric;
-	cq->closed = true;
+	cq->closed = cq->ended = true;
 	cq->head = cq->tail;
 	if (cq->has_timer)
 		snd_list_remove(&cq->timer.link);

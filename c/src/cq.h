@@ -42,6 +42,7 @@ struct snd_cq {
 	int64_t polled_at;       /* time of an update that found polls; 0 = none did */
 	uint32_t references; /* of endpoints that are not freed */
 	bool overrun, closed;
+	bool ended; /* it is closed or has overrun: it takes no further result */
 
 	/* Events. A result is named by its number plus one, counted from the first of the queue. */
 	bool watched;                        /* a call of notify waits, there is an event descriptor, or events are delayed */
@@ -84,7 +85,7 @@ static inline void snd_cq_push(struct snd_cq *q, struct snd_slots *slots, snd_st
 		q->base += q->tail;
 		q->head = q->tail = 0;
 	}
-	if (snd_unlikely(q->tail - q->head > q->mask || q->closed)) {
+	if (snd_unlikely(q->tail - q->head > q->mask || q->ended)) {
 		snd_cq_overrun(q);
 		return;
 	}

@@ -5,6 +5,7 @@
 
 #include "cq.h"
 #include "error.h"
+#include "faults.h"
 
 /* A call of notify. An event ends all calls that wait, of whatever type: a queue waits for the widest of their types. */
 struct notification {
@@ -147,6 +148,9 @@ snd_status snd_cq_notify(snd_cq *cq, uint32_t type, int64_t timeout)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: unknown type %u", op, (unsigned)type);
 	SND_ENTER(cq, SND_TYPE_CQ, op);
 	struct snd_fabric *f = cq->object.fabric;
+	snd_status s = snd_fault_in_call(&cq->object, op, (struct snd_fault_event){.operation = SNDL_FAULT_NOTIFY, .peer = -1}, &timeout);
+	if (s != SND_SUCCESS)
+		return snd_leave_with(f, s);
 	if (cq->overrun)
 		return snd_leave_with(f, snd_cq_wait_status(cq, SND_SUCCESS, op, ""));
 	struct notify_wait w = {cq, {{NULL, NULL}, type, false}};
@@ -154,7 +158,7 @@ snd_status snd_cq_notify(snd_cq *cq, uint32_t type, int64_t timeout)
 	update_watched(cq);
 	release_notifications(cq);
 	snd_hold(&cq->object);
-	snd_status s = snd_wait(f, timeout, is_notified, drive, &w, &(struct snd_call){.op = op, .object = kinds[type], .queue = cq->number});
+	s = snd_wait(f, timeout, is_notified, drive, &w, &(struct snd_call){.op = op, .object = kinds[type], .queue = cq->number});
 	snd_list_remove(&w.n.link);
 	update_watched(cq);
 	s = w.n.released ? SND_SUCCESS : snd_cq_wait_status(cq, s, op, "no such result in time");

@@ -36,6 +36,7 @@ enum { SND_ACTIVE = 0, SND_PASSIVE = 1 };
 
 enum {
 	SND_SLOW_OVERRUN = 1, /* a completion queue has overrun */
+	SND_SLOW_FAULTS = 2,  /* the fault plan has rules for this member */
 	SND_SLOW_CHECKS = 4,  /* the endpoint asks for payload checks */
 };
 
@@ -139,6 +140,27 @@ struct snd_receive {
 
 enum { SND_BOUNCE_COUNT = 2, SND_REASON = 376, SND_READ_HASHES = 8 };
 
+/* snd_fired is a rule of the fault plan that acts, see faults.h. */
+struct snd_fired {
+	const struct snd_fault_rule *rule; /* NULL = none */
+	uint32_t number;                   /* in the plan, from 1 */
+};
+
+/* snd_pending_fault is a rule that acts on a request or a message. */
+struct snd_pending_fault {
+	struct snd_fired fired;
+	int64_t until; /* of a delay */
+	bool done;     /* the action is complete */
+};
+
+/* snd_request_fault is what the fault plan has to do with a request. */
+struct snd_request_fault {
+	struct snd_pending_fault pending;
+	uint64_t window;     /* number of the window or token for rules; 0 = none, or no rule asks for it */
+	unsigned char *copy; /* of the data, with a wrong byte */
+	uint8_t asked;       /* a bit for each phase in which the plan has been asked */
+};
+
 /* snd_fault says why a copy was refused. */
 enum snd_fault {
 	SND_NO_FAULT,
@@ -231,6 +253,11 @@ struct snd_endpoint {
 	struct snd_hash served;       /* of the peer's request that is being served */
 	struct snd_send_request *hashed_reads[SND_READ_HASHES]; /* Reads that wait for a hash in the peer's word of that index */
 
+	/* Fault plan. */
+	struct snd_request_fault *faults; /* of the requests; NULL = the plan has no rules for this member */
+	struct snd_pending_fault message_fault;
+	bool message_asked; /* the plan has been asked about the current message */
+
 	/* Life. */
 	struct snd_connector *connector;
 	bool was_connected, flushed, remote_released, disconnect_timed_out, both_disconnected, close_called, freeing;
@@ -273,9 +300,11 @@ const char *snd_request_name(const struct snd_send_request *r);
 struct snd_send_request *snd_enqueue_pushed(struct snd_endpoint *ep, uint32_t kind, uint64_t context);
 bool snd_run_requests(struct snd_endpoint *ep, uint64_t *budget);
 void snd_complete_request(struct snd_endpoint *ep, struct snd_send_request *r);
+/* snd_cancel_preparation undoes what the post of a bind or fast registration has prepared. */
+void snd_cancel_preparation(struct snd_send_request *r);
 void snd_cancel_request(struct snd_send_request *r);
 /* snd_drop_request drops what a request refers to, without a result. */
-void snd_drop_request(struct snd_send_request *r);
+void snd_drop_request(struct snd_endpoint *ep, struct snd_send_request *r);
 void snd_finish(struct snd_send_request *r, snd_status s);
 enum snd_outcome snd_reject(struct snd_endpoint *ep, struct snd_send_request *r, snd_status s, const char *format, ...) __attribute__((format(printf, 4, 5)));
 enum snd_outcome snd_reject_local(struct snd_endpoint *ep, struct snd_send_request *r, const struct snd_entry *e, enum snd_fault f);
@@ -290,7 +319,7 @@ static inline void snd_cancel_wakeup(struct snd_endpoint *ep)
 }
 bool snd_has_free_entry(struct snd_endpoint *ep);
 bool snd_push_entry(struct snd_endpoint *ep, struct snd_send_request *r, const uint64_t words[7]);
-bool snd_gather_payload(struct snd_endpoint *ep, struct snd_send_request *r, uint64_t *words);
+bool snd_gather_payload(struct snd_endpoint *ep, struct snd_send_request *r, void *to);
 enum snd_outcome snd_send_fragments(struct snd_endpoint *ep, struct snd_send_request *r, uint64_t *budget);
 uint32_t snd_entry_flags(const struct snd_send_request *r);
 
@@ -320,6 +349,20 @@ void snd_release_entries(struct snd_endpoint *ep, bool always_ring);
 snd_status snd_receive_status(const struct snd_endpoint *ep);
 /* snd_fail_serving fails the connection because of the entry being served. status is that of the peer's request. */
 void snd_fail_serving(struct snd_endpoint *ep, snd_status status, snd_status cause, const char *why);
+
+/* faults.c */
+uint64_t snd_until_rule(struct snd_endpoint *ep, const struct snd_send_request *r, uint64_t n);
+bool snd_has_rule_within(struct snd_endpoint *ep, const struct snd_send_request *r);
+/* snd_until_fault limits n, the next bytes of r, to those that come before the action of a fault rule. */
+static inline uint64_t snd_until_fault(struct snd_endpoint *ep, const struct snd_send_request *r, uint64_t n)
+{
+	return snd_likely(ep->faults == NULL) ? n : snd_until_rule(ep, r, n);
+}
+/* snd_has_fault_within reports whether a fault rule acts between two bytes of r. */
+static inline bool snd_has_fault_within(struct snd_endpoint *ep, const struct snd_send_request *r)
+{
+	return snd_unlikely(ep->faults != NULL) && snd_has_rule_within(ep, r);
+}
 
 /* srq.c */
 /* snd_assign_receive gives the oldest receive of the shared queue to an endpoint at which a message has begun. It returns

@@ -32,6 +32,7 @@ const char *snd_status_name(snd_status status)
 	case SND_INVALID_DEVICE_REQUEST: return "invalid device request";
 	case SND_NO_MEMORY: return "no memory";
 	case SND_DATA_OVERRUN: return "data overrun";
+	case SND_DATA_ERROR: return "data error";
 	case SND_DATA_CHECKSUM_ERROR: return "data checksum error";
 	case SND_SHARING_VIOLATION: return "sharing violation";
 	case SND_INSUFFICIENT_RESOURCES: return "insufficient resources";

@@ -10,6 +10,7 @@
 #include "connector.h"
 #include "cq.h"
 #include "error.h"
+#include "faults.h"
 #include "srq.h"
 #include "watch.h"
 
@@ -86,6 +87,7 @@ snd_status snd_fabric_begin(const snd_fabric_options *options, snd_fabric **hand
 static void free_fabric(struct snd_fabric *f)
 {
 	snd_stop_serving(f);
+	snd_free_faults(f);
 	snd_arena_close(&f->arena);
 	free(f->ports);
 	snd_object_free(&f->object);
@@ -96,7 +98,7 @@ static void free_fabric(struct snd_fabric *f)
 snd_status snd_fabric_finish(struct snd_fabric *f, snd_status s, int32_t rank, snd_fabric **fabric, const char *op)
 {
 	if (s == SND_SUCCESS)
-		s = snd_check_faults(&f->arena, rank, op);
+		s = snd_load_faults(f, rank, op);
 	if (s == SND_SUCCESS)
 		s = snd_join(f, rank, op);
 	if (s != SND_SUCCESS) {
@@ -182,7 +184,7 @@ static void free_objects(struct snd_fabric *f)
 	}
 	while (!snd_list_is_empty(&f->queues)) {
 		struct snd_cq *q = SND_OF(f->queues.next, struct snd_cq, link);
-		q->closed = true;
+		q->closed = q->ended = true;
 		if (q->fd >= 0)
 			close(q->fd);
 		snd_cq_release(q); /* no object refers to it */

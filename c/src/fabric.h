@@ -99,9 +99,11 @@ struct snd_fabric {
 	struct snd_link work;
 	struct snd_link requests[SND_REQUEST_LISTS]; /* connections that peers have requested, by the place of the record */
 	uint32_t adapters_opened;
-	uint64_t endpoints_created, queues_created;
+	uint64_t endpoints_created, queues_created, invalidatables_created;
 	unsigned char *ports; /* a bit for each port in use */
 	uint16_t next_port;
+
+	struct snd_faults *faults; /* rules of the fault plan about this member; NULL = none */
 
 	unsigned char staging[SND_STAGING]; /* see integrity.c */
 
@@ -216,8 +218,6 @@ static inline void *snd_new(struct snd_fabric *f, enum snd_type type, size_t siz
 /* snd_fabric_begin makes a fabric that has no arena, and stores NULL into the program's handle. */
 snd_status snd_fabric_begin(const snd_fabric_options *options, snd_fabric **handle, struct snd_fabric **fabric, const char *op);
 void snd_close_fabric(struct snd_fabric *f);
-/* snd_check_faults fails if a rule of the job's fault plan is about a rank; -1 = a member that is no rank. */
-snd_status snd_check_faults(const struct snd_arena *a, int32_t rank, const char *op);
 snd_status snd_fabric_finish(struct snd_fabric *f, snd_status s, int32_t rank, snd_fabric **fabric, const char *op);
 
 /* member.c */

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "fabric.h"
+#include "faults.h"
 
 #define CHANGED "the %" PRIu64 " bytes of the transfer have changed in flight: do not change a buffer before its request is complete"
 
@@ -184,6 +185,8 @@ bool snd_check_message(struct snd_endpoint *ep, struct snd_receive *r, uint64_t 
 {
 	struct snd_entry bad;
 	char why[SND_REASON];
+	if (ep->faults != NULL)
+		snd_corrupt_message(ep, r, total);
 	enum snd_fault f = hash_entries(ep, &ep->served, NULL, snd_entries_of(r), r->count, total, &bad);
 	if (f != SND_NO_FAULT) {
 		snd_complete_receive(ep, r, SND_ACCESS_VIOLATION, 0, 0);

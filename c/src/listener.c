@@ -3,6 +3,7 @@
 
 #include "connector.h"
 #include "error.h"
+#include "faults.h"
 
 enum { MAX_BACKLOG = 4096 }; /* each request that waits takes private memory, so peers must not make them without a limit */
 
@@ -44,14 +45,17 @@ snd_status snd_listener_listen(snd_listener *listener, uint32_t backlog)
 {
 	SND_KEEP_ERRNO;
 	SND_ENTER(listener, SND_TYPE_LISTENER, "listen");
-	snd_status s = SND_SUCCESS;
+	struct snd_fabric *f = listener->object.fabric;
+	snd_status s = snd_fault_in_call(&listener->object, "listen", (struct snd_fault_event){.operation = SNDL_FAULT_LISTEN, .peer = -1}, NULL);
+	if (s != SND_SUCCESS)
+		return snd_leave_with(f, s);
 	if (!listener->bound || listener->listening) {
 		s = snd_fail(SND_INVALID_DEVICE_STATE, "listen: the listener is not bound, or is listening already");
 	} else {
 		listener->backlog = backlog == 0 || backlog > MAX_BACKLOG ? MAX_BACKLOG : backlog;
 		listener->listening = true;
 	}
-	return snd_leave_with(listener->object.fabric, s);
+	return snd_leave_with(f, s);
 }
 
 snd_status snd_listener_address(snd_listener *listener, snd_address *address)
@@ -100,6 +104,8 @@ bool snd_listener_enqueue(struct snd_fabric *f, struct snd_connection *c, uint16
 		struct snd_listener *l = SND_OF(i, struct snd_listener, link);
 		if (!l->listening || l->address.port != port)
 			continue;
+		if (snd_fault_refuses(c))
+			return false;
 		if (l->queued >= l->backlog && l->refused++ % l->backlog == 0) /* not for each of a flood of requests */
 			drop_abandoned(l);
 		if (l->queued >= l->backlog)

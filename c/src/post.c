@@ -5,6 +5,7 @@
 
 #include "cq.h"
 #include "error.h"
+#include "faults.h"
 #include "guard.h"
 #include "integrity.h"
 
@@ -48,12 +49,16 @@ static void submit(struct snd_endpoint *ep)
 		snd_wake_progress(ep->object.fabric); /* the next request waits, perhaps for a time-out that no ring announces */
 }
 
-static void enqueue(struct snd_endpoint *ep, const struct snd_send_request *r)
+/* enqueue queues the next request. It fails only if the fault plan asks for it. */
+static snd_status enqueue(struct snd_endpoint *ep, struct snd_send_request *r)
 {
+	snd_status s;
+	if (snd_unlikely(ep->faults != NULL) && (s = snd_fault_at_post(ep, r)) != SND_SUCCESS)
+		return s;
 	ep->posted++;
-	if ((r->flags & SND_DEFER) != 0 && ep->state == SND_QP_CONNECTED)
-		return;
-	submit(ep);
+	if ((r->flags & SND_DEFER) == 0 || ep->state != SND_QP_CONNECTED)
+		submit(ep);
+	return SND_SUCCESS;
 }
 
 static uint32_t allowed_flags(uint32_t kind)
@@ -122,8 +127,7 @@ static snd_status post_transfer(struct snd_endpoint *ep, const char *op, uint32_
 	r->remote_token = token;
 	r->invalidate = invalidate;
 	snd_hash_posted(ep, r);
-	enqueue(ep, r);
-	return SND_SUCCESS;
+	return enqueue(ep, r);
 }
 
 /* submit_on_error submits the deferred requests if a post has failed: the program may never post again. */
@@ -297,11 +301,14 @@ snd_status snd_endpoint_post(snd_endpoint *endpoint, const snd_request *requests
 }
 
 /* post_about posts a request that refers to a window or region. */
-static void post_about(struct snd_endpoint *ep, struct snd_send_request *r, struct snd_invalidatable *object)
+static snd_status post_about(struct snd_endpoint *ep, struct snd_send_request *r, struct snd_invalidatable *object)
 {
 	r->object = object;
 	object->references++;
-	enqueue(ep, r);
+	snd_status s = enqueue(ep, r);
+	if (s != SND_SUCCESS)
+		snd_unreference(object);
+	return s;
 }
 
 snd_status snd_endpoint_bind(snd_endpoint *endpoint, uint64_t context, snd_mr *mr, snd_window *window, void *buffer, uint64_t length, uint32_t flags)
@@ -323,7 +330,7 @@ snd_status snd_endpoint_bind(snd_endpoint *endpoint, uint64_t context, snd_mr *m
 	if (s == SND_SUCCESS && !snd_prepare(window, &mr->region, buffer, length, rights, endpoint->number, (flags & SND_THIS_ENDPOINT_ONLY) != 0, &r->binding))
 		s = snd_fail(SND_ACCESS_VIOLATION, "%s: %" PRIu64 " bytes at %p: pass at least 1 byte within the %" PRIu64 " of the region at %p", op, length, buffer, mr->region.length, (void *)mr->region.memory);
 	if (s == SND_SUCCESS)
-		post_about(endpoint, r, &window->i);
+		s = post_about(endpoint, r, &window->i);
 	return snd_leave_with(f, submit_on_error(endpoint, s));
 }
 
@@ -345,7 +352,7 @@ snd_status snd_endpoint_fast_register(snd_endpoint *endpoint, uint64_t context, 
 	if (s == SND_SUCCESS && (s = new_request(endpoint, op, SND_REQUEST_FAST_REGISTER, flags, context, &r)) == SND_SUCCESS)
 		s = snd_prepare_registration(endpoint, mr, registration, &r->registration, op);
 	if (s == SND_SUCCESS)
-		post_about(endpoint, r, &mr->region.i);
+		s = post_about(endpoint, r, &mr->region.i);
 	return snd_leave_with(f, submit_on_error(endpoint, s));
 }
 
@@ -356,7 +363,7 @@ static snd_status post_invalidation(struct snd_endpoint *ep, const char *op, uin
 	struct snd_send_request *r = NULL;
 	snd_status s = check_flags(op, SND_REQUEST_INVALIDATE, flags);
 	if (s == SND_SUCCESS && (s = new_request(ep, op, SND_REQUEST_INVALIDATE, flags, context, &r)) == SND_SUCCESS)
-		post_about(ep, r, object);
+		s = post_about(ep, r, object);
 	return submit_on_error(ep, s);
 }
 

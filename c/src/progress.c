@@ -1,6 +1,6 @@
 /* Progress of endpoints, and deferred work. */
 #include "cq.h"
-#include "endpoint.h"
+#include "faults.h"
 
 /* progress runs the requests and serves the ring entries that can proceed. */
 bool snd_progress(struct snd_endpoint *ep)
@@ -98,6 +98,8 @@ bool snd_needs_polling(struct snd_fabric *f)
 	for (struct snd_link *l = f->endpoints.next; l != &f->endpoints; l = l->next) {
 		struct snd_endpoint *ep = SND_OF(l, struct snd_endpoint, link);
 		if (ep->state == SND_QP_DISCONNECTING || ep->invalidating != NULL)
+			return true;
+		if (ep->faults != NULL && (ep->state == SND_QP_CONNECTED || ep->state == SND_QP_PEER_DISCONNECTED) && snd_is_delayed(ep))
 			return true;
 		if ((ep->state == SND_QP_CONNECTED || ep->state == SND_QP_PEER_DISCONNECTED) && ep->next != ep->submitted) {
 			struct snd_send_request *r = snd_request_at(ep, ep->next);

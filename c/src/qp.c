@@ -5,6 +5,7 @@
 
 #include "cq.h"
 #include "error.h"
+#include "faults.h"
 #include "integrity.h"
 #include "srq.h"
 
@@ -48,6 +49,11 @@ static bool allocate_queues(struct snd_endpoint *ep)
 	ep->receive_entries = calloc(receives * ep->max_receive_sge, sizeof *ep->receive_entries);
 	if ((ep->slow & SND_SLOW_CHECKS) != 0 && (ep->sums = calloc(requests, sizeof *ep->sums)) == NULL)
 		return false;
+	if (ep->object.fabric->faults != NULL) {
+		ep->slow |= SND_SLOW_FAULTS;
+		if ((ep->faults = calloc(requests, sizeof *ep->faults)) == NULL)
+			return false;
+	}
 	if (ep->requests == NULL || ep->request_entries == NULL || ep->inline_memory == NULL || ep->receives == NULL || ep->receive_entries == NULL)
 		return false;
 	for (size_t i = 0; i < requests; i++) {
@@ -67,6 +73,7 @@ static void free_queues(struct snd_endpoint *ep)
 	free(ep->receives);
 	free(ep->receive_entries);
 	free(ep->sums);
+	free(ep->faults);
 }
 
 /* make_shared_qp allocates the shared queue-pair state, followed by the outbound ring and the receive descriptors. */
@@ -145,6 +152,11 @@ snd_status snd_endpoint_create(snd_adapter *adapter, const snd_endpoint_config *
 	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
 	struct snd_fabric *f = adapter->object.fabric;
 	snd_status s = check_config(adapter, &c, op);
+	if (s == SND_SUCCESS && f->faults != NULL) {
+		s = snd_fault_in_call(&adapter->object, op, (struct snd_fault_event){.operation = SNDL_FAULT_CREATE_ENDPOINT, .peer = -1, .endpoint = f->endpoints_created + 1}, NULL);
+		if (s == SND_SUCCESS)
+			s = check_config(adapter, &c, op); /* another thread may have closed a queue meanwhile */
+	}
 	struct snd_endpoint *ep = NULL;
 	if (s == SND_SUCCESS && (ep = snd_new(f, SND_TYPE_ENDPOINT, sizeof *ep)) == NULL)
 		s = snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
@@ -237,7 +249,7 @@ void snd_forget_endpoint(struct snd_endpoint *ep)
 		snd_unuse(ep->conn);
 	}
 	for (; ep->completed != ep->posted; ep->completed++) /* when the fabric is closed before the endpoint was flushed */
-		snd_drop_request(snd_request_at(ep, ep->completed));
+		snd_drop_request(ep, snd_request_at(ep, ep->completed));
 	if (ep->invalidating != NULL)
 		snd_unreference(ep->invalidating);
 	free_queues(ep);

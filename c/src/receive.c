@@ -3,10 +3,13 @@
 
 #include "cq.h"
 #include "error.h"
+#include "faults.h"
 #include "guard.h"
 
 void snd_complete_receive(struct snd_endpoint *ep, struct snd_receive *r, snd_status s, uint64_t bytes, uint32_t invalidated)
 {
+	if (snd_unlikely(ep->faults != NULL))
+		snd_fault_at_receive_end(ep, r, s, bytes);
 	ep->rcompleted++;
 	ep->message_received = 0;
 	snd_cq_push(ep->receive_cq, &ep->receive_slots, s, invalidated != 0 ? SND_REQUEST_RECEIVE_AND_INVALIDATE : SND_REQUEST_RECEIVE,
@@ -109,6 +112,11 @@ snd_status snd_post_receive(struct snd_endpoint *ep, uint64_t context, const snd
 		r->single = (struct snd_entry){(uint64_t)(uintptr_t)sge->buffer, sge->length, sge->token};
 	} else {
 		snd_status s = snd_set_receive(r, context, sge, count, ep->max_receive_sge, op);
+		if (s != SND_SUCCESS)
+			return s;
+	}
+	if (snd_unlikely(ep->faults != NULL)) {
+		snd_status s = snd_fault_at_receive(ep, r);
 		if (s != SND_SUCCESS)
 			return s;
 	}

@@ -5,11 +5,12 @@
 
 #include "endpoint.h"
 #include "error.h"
+#include "faults.h"
 #include "window.h"
 
 snd_status snd_region_init(struct snd_region *r, struct snd_adapter *a, const char *op)
 {
-	*r = (struct snd_region){.i.adapter = a};
+	*r = (struct snd_region){.i.adapter = a, .i.number = ++a->object.fabric->invalidatables_created};
 	snd_list_init(&r->i.bound_link);
 	struct snd_table *t = &a->object.fabric->table;
 	snd_status s = snd_take_entry(t, &r->i.local, op);
@@ -104,7 +105,8 @@ static void add_mr(struct snd_mr *m)
 	m->region.i.adapter->objects++;
 }
 
-static snd_status begin_mr(struct snd_adapter *a, uint64_t length, uint32_t flags, struct snd_mr **mr, const char *op)
+/* begin_mr makes a region for a call that operation names in fault plans. */
+static snd_status begin_mr(struct snd_adapter *a, uint32_t operation, uint64_t length, uint32_t flags, struct snd_mr **mr, const char *op)
 {
 	if (length == 0)
 		return snd_fail(SND_INVALID_BUFFER_SIZE, "%s: 0 bytes: register at least 1 byte", op);
@@ -112,8 +114,8 @@ static snd_status begin_mr(struct snd_adapter *a, uint64_t length, uint32_t flag
 		return snd_fail(SND_INVALID_PARAMETER, "%s: %" PRIu64 " bytes, at most %" PRIu64 ": use several regions", op, length, SND_MAX_REGISTRATION);
 	if ((flags & ~(SND_ALLOW_LOCAL_WRITE | SND_ALLOW_REMOTE_READ | SND_ALLOW_REMOTE_WRITE)) != 0)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: unknown flags %#" PRIx32, op, flags);
-	snd_status s = new_mr(a, mr, op);
-	if (s == SND_SUCCESS)
+	snd_status s = snd_fault_in_call(&a->object, op, (struct snd_fault_event){.operation = operation, .peer = -1, .size = length}, NULL);
+	if (s == SND_SUCCESS && (s = new_mr(a, mr, op)) == SND_SUCCESS)
 		(*mr)->length = length;
 	return s;
 }
@@ -137,7 +139,7 @@ snd_status snd_mr_allocate(snd_adapter *adapter, uint64_t length, uint32_t flags
 	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
 	struct snd_fabric *f = adapter->object.fabric;
 	struct snd_mr *m = NULL;
-	snd_status s = begin_mr(adapter, length, flags, &m, op);
+	snd_status s = begin_mr(adapter, SNDL_FAULT_ALLOCATE, length, flags, &m, op);
 	if (s == SND_SUCCESS && (s = snd_alloc(&f->heap, length, false, &m->offset, op)) != SND_SUCCESS) {
 		snd_region_end(&m->region);
 		snd_object_free(&m->object);
@@ -177,7 +179,7 @@ snd_status snd_mr_register(snd_adapter *adapter, void *buffer, uint64_t length, 
 	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
 	struct snd_fabric *f = adapter->object.fabric;
 	struct snd_mr *m = NULL;
-	snd_status s = begin_mr(adapter, length, flags, &m, op);
+	snd_status s = begin_mr(adapter, SNDL_FAULT_REGISTER, length, flags, &m, op);
 	if (s == SND_SUCCESS) {
 		complete_mr(m, buffer, flags);
 		*mr = m;

@@ -6,6 +6,7 @@
 
 #include "cq.h"
 #include "error.h"
+#include "faults.h"
 #include "guard.h"
 #include "integrity.h"
 
@@ -126,10 +127,10 @@ static uint64_t header_of(uint32_t kind, uint32_t flags, uint64_t length, uint32
 	return kind | (uint64_t)flags << SNDL_ENTRY_FLAGS_SHIFT | length << SNDL_ENTRY_LENGTH_SHIFT | (uint64_t)token << SNDL_ENTRY_TOKEN_SHIFT;
 }
 
-/* snd_gather_payload copies the data of a small Send or Write into words. It returns false if it has rejected r. */
-bool snd_gather_payload(struct snd_endpoint *ep, struct snd_send_request *r, uint64_t *words)
+/* snd_gather_payload copies the data of a Send or Write together. It returns false if it has rejected r. */
+bool snd_gather_payload(struct snd_endpoint *ep, struct snd_send_request *r, void *payload)
 {
-	unsigned char *to = (unsigned char *)words;
+	unsigned char *to = payload;
 	for (uint32_t i = 0; i < r->count; i++) {
 		struct snd_operand source, sink = {.memory = to};
 		enum snd_fault sink_fault, source_fault;
@@ -234,7 +235,7 @@ enum snd_outcome snd_send_fragments(struct snd_endpoint *ep, struct snd_send_req
 	struct snd_connection *c = ep->conn;
 	const bool read = r->kind == SND_REQUEST_READ;
 	r->needs_ack = true;
-	if (r->kind == SND_REQUEST_WRITE && r->total <= snd_room(r))
+	if (r->kind == SND_REQUEST_WRITE && r->total <= snd_room(r) && !snd_has_fault_within(ep, r))
 		return push_write_in_entry(ep, r);
 	for (;;) {
 		if (r->bounce_index >= 0) {
@@ -244,11 +245,12 @@ enum snd_outcome snd_send_fragments(struct snd_endpoint *ep, struct snd_send_req
 		}
 		if (r->finished || r->transferred == r->total)
 			return SND_EXECUTED;
-		if (*budget == 0)
+		if (snd_until_fault(ep, r, *budget) == 0)
 			return SND_PARTIAL;
 		if (read && r->transferred == 0 && (has_reads_in_flight(c, ep->read_limit) || (r->sum != NULL && !snd_take_read_place(ep, r))))
 			return SND_BLOCKED;
 		struct snd_entry e = snd_entry_at(r->entries, r->count, r->transferred);
+		e.length = (uint32_t)snd_until_fault(ep, r, e.length);
 		struct snd_operand local;
 		enum snd_fault fault;
 		snd_set_operand(r, &local, &e, read ? SNDL_RIGHT_WRITE : SNDL_RIGHT_READ);
@@ -294,7 +296,7 @@ static enum snd_outcome copy_one_sided(struct snd_endpoint *ep, struct snd_send_
 	const bool write = r->kind == SND_REQUEST_WRITE;
 	struct snd_operand local, remote = {.token = r->remote_token, .rights = SNDL_RIGHT_REMOTE | (write ? SNDL_RIGHT_WRITE : SNDL_RIGHT_READ),
 		.peers = true, .bind = &r->remote_bind, .address = r->remote_address};
-	if (r->transferred == 0 && (r->count > 1 || r->total > *budget || r->sum != NULL)) {
+	if (r->transferred == 0 && (r->count > 1 || r->total > *budget || r->sum != NULL || snd_has_fault_within(ep, r))) {
 		/* The whole range is checked before the first byte is copied. */
 		enum snd_fault f = snd_check_operand(ep, &remote, r->total);
 		if (f == SND_FAULT_DISCONNECTED)
@@ -303,10 +305,10 @@ static enum snd_outcome copy_one_sided(struct snd_endpoint *ep, struct snd_send_
 			return reject_remote(ep, r, f);
 	}
 	while (r->transferred < r->total) {
-		if (*budget == 0)
+		if (snd_until_fault(ep, r, *budget) == 0)
 			return SND_PARTIAL;
 		struct snd_entry e = snd_entry_at(r->entries, r->count, r->transferred);
-		uint64_t n = e.length < *budget ? e.length : *budget;
+		uint64_t n = snd_until_fault(ep, r, e.length < *budget ? e.length : *budget);
 		enum snd_fault local_fault, remote_fault;
 		snd_set_operand(r, &local, &e, write ? SNDL_RIGHT_READ : SNDL_RIGHT_WRITE);
 		remote.address = r->remote_address + r->transferred;
@@ -338,6 +340,9 @@ static enum snd_outcome execute(struct snd_endpoint *ep, struct snd_send_request
 		return SND_BLOCKED;
 	if (!snd_hash_late(ep, r))
 		return SND_EXECUTED;
+	enum snd_outcome out;
+	if (snd_unlikely(ep->faults != NULL) && snd_fault_before_execute(ep, r, &out))
+		return out;
 	if (r->draining)
 		return snd_execute_invalidate(ep, r);
 	switch (r->kind) {
@@ -359,7 +364,7 @@ static enum snd_outcome execute(struct snd_endpoint *ep, struct snd_send_request
 	return r->responder_copies ? snd_send_fragments(ep, r, budget) : copy_one_sided(ep, r, budget);
 }
 
-static void cancel_preparation(struct snd_send_request *r)
+void snd_cancel_preparation(struct snd_send_request *r)
 {
 	snd_cancel_binding(&r->binding);
 	snd_free_registration(r->registration);
@@ -368,13 +373,15 @@ static void cancel_preparation(struct snd_send_request *r)
 
 void snd_cancel_request(struct snd_send_request *r)
 {
-	cancel_preparation(r);
+	snd_cancel_preparation(r);
 	snd_finish(r, SND_CANCELED);
 }
 
-void snd_drop_request(struct snd_send_request *r)
+void snd_drop_request(struct snd_endpoint *ep, struct snd_send_request *r)
 {
-	cancel_preparation(r);
+	snd_cancel_preparation(r);
+	if (ep->faults != NULL)
+		snd_end_fault(ep, r);
 	if (r->object != NULL)
 		snd_unreference(r->object);
 }
@@ -386,6 +393,8 @@ void snd_complete_request(struct snd_endpoint *ep, struct snd_send_request *r)
 		snd_check_read(ep, r);
 	if (r->object != NULL)
 		snd_unreference(r->object);
+	if (snd_unlikely(ep->faults != NULL))
+		snd_end_fault(ep, r);
 	if (r->status == SND_SUCCESS && (r->flags & SND_SILENT_SUCCESS) != 0) {
 		ep->adjustment--;
 		return;
@@ -405,6 +414,8 @@ static bool complete_requests(struct snd_endpoint *ep)
 				return progressed;
 			snd_finish(r, SND_SUCCESS);
 		}
+		if (snd_unlikely(ep->faults != NULL) && !r->must_cancel && !snd_fault_before_complete(ep, r))
+			return progressed;
 		ep->completed++;
 		snd_complete_request(ep, r);
 		bool failed = r->status != SND_SUCCESS && !r->must_cancel;

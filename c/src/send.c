@@ -131,12 +131,12 @@ static enum snd_outcome copy_to_receive(struct snd_endpoint *ep, struct snd_send
 {
 	struct snd_connection *c = ep->conn;
 	while (r->transferred < r->total) {
-		if (*budget == 0)
+		if (snd_until_fault(ep, r, *budget) == 0)
 			return SND_PARTIAL;
 		struct snd_entry from = snd_entry_at(r->entries, r->count, r->transferred);
 		struct snd_entry to = snd_entry_at(ep->remote_entries, ep->remote_count, r->transferred);
 		uint64_t n = from.length < to.length ? from.length : to.length;
-		n = n < *budget ? n : *budget;
+		n = snd_until_fault(ep, r, n < *budget ? n : *budget);
 		if (n == 0)
 			return reject_receive(ep, r, SND_ACCESS_VIOLATION, "its entries hold less");
 		struct snd_operand source, sink = {.address = to.address, .token = to.token, .rights = SNDL_RIGHT_LOCAL | SNDL_RIGHT_WRITE,

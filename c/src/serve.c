@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cq.h"
+#include "faults.h"
 #include "guard.h"
 #include "integrity.h"
 
@@ -371,6 +372,9 @@ static enum snd_outcome serve_entry(struct snd_endpoint *ep, uint64_t *budget)
 			return SND_BLOCKED;
 	}
 	struct snd_receive *r = snd_receive_at(ep, ep->rcompleted);
+	enum snd_outcome out;
+	if (snd_unlikely(ep->faults != NULL) && snd_fault_before_receive(ep, r, &out))
+		return out;
 	switch (ep->in_entry.kind) {
 	case SNDL_KIND_SEND_PLACED:
 		snd_complete_receive(ep, r, SND_SUCCESS, ep->in_entry.request_length < r->capacity ? ep->in_entry.request_length : r->capacity, 0);
@@ -403,7 +407,7 @@ bool snd_serve_ring(struct snd_endpoint *ep, uint64_t *budget)
 			struct snd_slot *slot = snd_front(in); /* loaded once: a faulty peer may withdraw the entry */
 			if (slot == NULL)
 				break;
-			if (serve_send_fast(ep) || serve_write_fast(ep, slot)) {
+			if (snd_likely(ep->slow == 0) && (serve_send_fast(ep) || serve_write_fast(ep, slot))) {
 				progressed = true;
 				spend(budget);
 				continue;

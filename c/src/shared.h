@@ -27,27 +27,28 @@ struct snd_header {
 	char pad3[120];
 };
 
+/* A rule of the job's fault plan. A member uses a copy of its own, so the fields are plain. */
 struct snd_fault_rule {
-	snd_word operations;
-	snd_word endpoint;
-	snd_word window;
-	snd_word min_size;
-	snd_word max_size;
-	snd_word nth;
-	snd_word every;
-	snd_word threshold;
-	snd_word times;
-	snd_word seed;
-	snd_word after;
-	snd_word delay;
-	snd_word offset;
-	snd_half status;
-	snd_half phase;
-	snd_half action;
-	snd_half flip;
-	snd_half reserved[2];
-	snd_word ranks[16]; /* bits; none = all */
-	snd_word peers[16];
+	uint64_t operations;
+	uint64_t endpoint;
+	uint64_t window;
+	uint64_t min_size;
+	uint64_t max_size;
+	uint64_t nth;
+	uint64_t every;
+	uint64_t threshold;
+	uint64_t times;
+	uint64_t seed;
+	uint64_t after;
+	uint64_t delay;
+	uint64_t offset;
+	uint32_t status;
+	uint32_t phase;
+	uint32_t action;
+	uint32_t flip;
+	uint32_t reserved[2];
+	uint64_t ranks[16]; /* bits; none = all */
+	uint64_t peers[16];
 	char name[64];
 };
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "error.h"
+#include "faults.h"
 
 static uint64_t outstanding(const struct snd_srq *q) { return q->tail - q->head; }
 static bool is_low(const struct snd_srq *q) { return outstanding(q) < q->threshold; }
@@ -108,6 +109,8 @@ static snd_status post(struct snd_srq *q, uint64_t context, const snd_sge *sge, 
 	struct snd_receive *r = at(q, q->tail);
 	snd_status s = snd_set_receive(r, context, sge, count, q->max_sge, op);
 	if (s != SND_SUCCESS)
+		return s;
+	if (snd_unlikely(q->object.fabric->faults != NULL) && (s = snd_fault_at_shared_receive(q->object.fabric, r->capacity)) != SND_SUCCESS)
 		return s;
 	for (uint32_t i = 0; i < r->count; i++)
 		snd_resolve(q->adapter, r->list[i].address, r->list[i].length, &r->list[i].token);

@@ -2,6 +2,7 @@
 
 #include "endpoint.h"
 #include "error.h"
+#include "faults.h"
 
 bool snd_prepare(struct snd_window *w, struct snd_region *r, void *memory, uint64_t length, uint32_t rights, uint64_t endpoint,
 	bool only, struct snd_binding *b)
@@ -58,10 +59,14 @@ snd_status snd_window_create(snd_adapter *adapter, snd_window **window)
 	*window = NULL;
 	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
 	struct snd_fabric *f = adapter->object.fabric;
+	snd_status s = snd_fault_in_call(&adapter->object, op, (struct snd_fault_event){.operation = SNDL_FAULT_CREATE_WINDOW, .peer = -1}, NULL);
+	if (s != SND_SUCCESS)
+		return snd_leave_with(f, s);
 	struct snd_window *w = snd_new(f, SND_TYPE_WINDOW, sizeof *w);
-	snd_status s = w == NULL ? snd_fail(SND_NO_MEMORY, "%s: no private memory", op) : snd_take_entry(&f->table, &w->i.remote, op);
+	s = w == NULL ? snd_fail(SND_NO_MEMORY, "%s: no private memory", op) : snd_take_entry(&f->table, &w->i.remote, op);
 	if (s == SND_SUCCESS) {
 		w->i.adapter = adapter;
+		w->i.number = ++f->invalidatables_created;
 		adapter->objects++;
 		snd_list_append(&f->windows, &w->link);
 		snd_list_init(&w->i.bound_link);

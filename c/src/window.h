@@ -40,6 +40,7 @@ struct snd_invalidatable {
 		SND_BOUND,    /* the tokens are valid */
 		SND_DRAINING, /* the tokens are invalid, but peers may still access the memory */
 	} state;
+	uint64_t number;           /* among the windows and regions of the process, from 1 */
 	bool retired;              /* it must not be bound or registered again */
 	bool freed;                /* closed; the last reference frees it */
 	uint32_t references;       /* of queued requests, and of an endpoint that invalidates it */

@@ -65,6 +65,7 @@ typedef uint32_t snd_status;
 #define SND_INVALID_DEVICE_REQUEST ((snd_status)0xC0000010)
 #define SND_NO_MEMORY ((snd_status)0xC0000017)
 #define SND_DATA_OVERRUN ((snd_status)0xC000003C)
+#define SND_DATA_ERROR ((snd_status)0xC000003E) /* on some hardware, and by fault plans */
 #define SND_SHARING_VIOLATION ((snd_status)0xC0000043)
 #define SND_INSUFFICIENT_RESOURCES ((snd_status)0xC000009A)
 #define SND_IO_TIMEOUT ((snd_status)0xC00000B5)
