@@ -2,10 +2,12 @@ package endpoint
 
 import (
 	"errors"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"net/netip"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -83,7 +85,7 @@ var postOf = map[string]func(p *pair){
 func TestFaultProducesEveryResultStatus(t *testing.T) {
 	documented := documentedStatuses(t, "endpoint.go", "Endpoint", "Results:")
 	every := []nd.Status{nd.Canceled, nd.InvalidDeviceRequest, nd.InternalError}
-	produced := 0
+	produced, plansOfC := 0, string(must(os.ReadFile("../c/tests/faults.plans")))
 	for method, operation := range map[string]string{
 		"Send": "send", "SendAndInvalidate": "send-and-invalidate", "Receive": "receive", "Read": "read", "Write": "write",
 		"Bind": "bind", "Invalidate": "invalidate", "InvalidateRegion": "invalidate-region", "FastRegister": "fast-register",
@@ -103,7 +105,13 @@ func TestFaultProducesEveryResultStatus(t *testing.T) {
 			}
 			produced++
 			for _, phase := range []string{"execute", "complete"} {
-				if rule.Phase = phase; phase == "complete" && slices.Contains([]string{"receive", "invalidate", "invalidate-region", "send-and-invalidate"}, operation) {
+				rule.Phase = phase
+				if inC := fmt.Sprintf("status: %s}", name); (operation != "receive" || phase == "execute") && !slices.ContainsFunc(strings.Split(plansOfC, "{"), func(s string) bool {
+					return strings.HasPrefix(s, "operation: "+operation+", phase: "+phase+",") && strings.Contains(s, inC)
+				}) {
+					t.Errorf("c/tests/faults.plans has no rule by which %s fails with %s in the phase %s", operation, name, phase)
+				}
+				if phase == "complete" && slices.Contains([]string{"receive", "invalidate", "invalidate-region", "send-and-invalidate"}, operation) {
 					continue // those requests of the test fail by themselves, or a receive
 				}
 				t.Run(operation+"/"+name+"/"+phase, func(t *testing.T) {
@@ -322,4 +330,21 @@ func TestFaultDescribesOperations(t *testing.T) {
 		t.Errorf("a rule about rank 3 matched %d operations", matched)
 	}
 	p.a.results(initiatorQueue, 7)
+}
+
+// TestFaultNumbersEndpointsOfCalls: a rule can name the endpoint that a call creates or connects.
+func TestFaultNumbersEndpointsOfCalls(t *testing.T) {
+	fail := faults.Rule{Action: "fail", Status: nd.InsufficientResources, Endpoint: 2}
+	p := newFaultyPair(t, setup{Unwired: true}, nil, []faults.Rule{on("create-endpoint", fail)})
+	s := p.b.local // it has endpoint 1
+	if err := s.addEndpoint(s.ctx, new(reply)); !errors.Is(err, nd.InsufficientResources) {
+		t.Errorf("endpoint 2 is created: %v", err)
+	}
+	if matched, fired := s.plan.Counts(0); matched != 1 || fired != 1 {
+		t.Errorf("the rule about endpoint 2 matched %d calls, and acted at %d", matched, fired)
+	}
+	p = newFaultyPair(t, setup{Unwired: true}, nil, []faults.Rule{on("accept", faults.Rule{Action: "fail", Status: nd.InsufficientResources, Endpoint: 1}), on("accept", faults.Rule{Action: "kill", Endpoint: 2})})
+	if r, _ := p.callWithFault("accept"); r.Status != nd.InsufficientResources {
+		t.Errorf("accept with endpoint 1: %v", r.Status)
+	}
 }

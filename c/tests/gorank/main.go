@@ -41,6 +41,10 @@ func main() {
 		kill()
 		return
 	}
+	if len(os.Args) > 1 && os.Args[1] == "faulty" {
+		faulty()
+		return
+	}
 	if len(os.Args) > 1 && os.Args[1] == "revoke" {
 		revoke()
 		return
