@@ -811,6 +811,9 @@ var programs = []struct {
 				for i := range 5 { // as if it had not read all of its results yet
 					_ = s.ep.Send(uint64(i), nil, 0)
 				}
+				_ = s.init.Poll(make([]nd.Result, 4))
+				_ = s.recv.Poll(make([]nd.Result, 1))
+				_ = s.ep.Send(6, nil, 0) // as if another goroutine still read them
 				s.must(s.ep.Close())
 				s.barrier()
 			}}},
