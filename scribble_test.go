@@ -57,8 +57,9 @@ func newScribbler(t *testing.T, a *shm.Arena, r *rand.Rand) *scribbler {
 	}
 	// As LAYOUT.txt has it; of each table the part that so few ranks use.
 	entries, heap := uint64(a.Info().WindowTable), uint64(a.Info().HeapStart)
-	const faultRules = 64 << 10
-	chunks := entries + shm.WindowEntries*shm.WindowEntrySize + faultRules
+	faultRules := uint64(a.Info().FaultRules)
+	const ruleTable, ruleSize = 64 << 10, 512
+	chunks := faultRules + ruleTable
 	const header, record, rankRecord, statusPage = 4096, 512, 64, 8192
 	rankRecords := uint64(header + maxMembers*record)
 	statusPages := rankRecords + shm.MaxRanks*rankRecord
@@ -75,6 +76,7 @@ func newScribbler(t *testing.T, a *shm.Arena, r *rand.Rand) *scribbler {
 		{"block words", blocks + 4*first, blocks + 4*last},
 		{"window entries", entries + first*shm.WindowBlockEntries*shm.WindowEntrySize, entries + last*shm.WindowBlockEntries*shm.WindowEntrySize},
 		{"chunk words", chunks, chunks + 4*256},
+		{"fault rules", faultRules, faultRules + uint64(len(scribbledRules)*ruleSize)},
 	}}
 }
 
@@ -219,17 +221,14 @@ func (w work) String() string {
 // scribbleOnce starts a job and scribbles over its arena.
 func scribbleOnce(t *testing.T, executors []string, r *rand.Rand, sum *work) {
 	t.Helper()
-	arena, err := shm.Create(shm.Config{Ranks: scribbleRanks, Size: 192 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
+	arena, variables := newScribbledArena(t, r)
 	defer arena.Close()
 	s := newScribbler(t, arena, r)
 	aim, targets := s.aim()
 	ranks := make([]*proctest.Process, scribbleRanks)
 	for i := range ranks {
 		cmd := rankCommand(arena, roleScribbled, i, scribbleRanks, scribbleRound.String(), strconv.FormatUint(r.Uint64(), 10))
-		cmd.Env = append(cmd.Env, EnvExec+"="+executors[i%len(executors)])
+		cmd.Env = append(append(cmd.Env, EnvExec+"="+executors[i%len(executors)]), variables...)
 		if program := os.Getenv(envScribbleC); program != "" && i == scribbleRanks-1 {
 			cmd.Path, cmd.Args = program, []string{program}
 			if r.IntN(2) == 0 {
