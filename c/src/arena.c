@@ -304,12 +304,15 @@ snd_status snd_reserve(struct snd_arena *a, uint64_t offset, uint64_t length, co
 			return snd_fail(SND_NO_MEMORY, "%s: %" PRIu64 " bytes, but the machine or a memory cgroup has only %" PRIu64 " left: free memory, raise the limit or ask for less",
 				op, length, left + done);
 		uint64_t step = length - done < RESERVE_STEP ? length - done : RESERVE_STEP;
-		if (fallocate(a->fd, 0, (off_t)(offset + done), (off_t)step) == 0)
+		if (fallocate(a->fd, 0, (off_t)(offset + done), (off_t)step) == 0) {
 			done += step;
-		else if (errno == ENOSPC || errno == ENOMEM)
-			return snd_fail(SND_NO_MEMORY, "%s: reserve %" PRIu64 " bytes: %s: free memory or ask for less", op, length, strerror(errno));
-		else if (errno != EINTR)
+		} else if (errno == ENOSPC || errno == ENOMEM) {
+			const char *why = strerror(errno);
+			return snd_fail(SND_NO_MEMORY, "%s: reserve %" PRIu64 " bytes: the kernel's limit on shared memory (fallocate: %s), the machine has %" PRIu64 " left: free memory or ask for less", op,
+				length, why, snd_memory_available());
+		} else if (errno != EINTR) {
 			return snd_fail(SND_UNSUCCESSFUL, "%s: reserve %" PRIu64 " bytes: fallocate: %s", op, length, strerror(errno));
+		}
 	}
 	return SND_SUCCESS;
 }

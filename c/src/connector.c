@@ -1,11 +1,22 @@
 /* Connectors: they make and end one connection. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "connector.h"
 #include "cq.h"
 #include "error.h"
 #include "faults.h"
+
+enum { WHY = 128 };
+
+/* why_ended says why the other side does not go on with a connection. */
+static void why_ended(const struct snd_connection *conn, char why[WHY])
+{
+	char peer[64];
+	snd_peer_name(&conn->peer, peer, sizeof peer);
+	snprintf(why, WHY, "%s has %s", peer, snd_is_peer_gone(conn) ? "died or left" : "rejected or closed the connection");
+}
 
 void snd_release_address(struct snd_connector *c)
 {
@@ -300,9 +311,11 @@ snd_status snd_connector_connect(snd_connector *connector, snd_endpoint *endpoin
 		undo_connect(c);
 		s = waited == SND_IO_TIMEOUT ? snd_fail(waited, "%s: no answer in time", op) : snd_fail(SND_CANCELED, "%s: the call was cancelled, or the connector or the fabric was closed", op);
 	} else {
+		char why[WHY];
+		why_ended(conn, why);
 		undo_connect(c);
 		snd_release_address(c);
-		s = snd_fail(SND_HOST_UNREACHABLE, "%s: the peer has died or left", op);
+		s = snd_fail(SND_HOST_UNREACHABLE, "%s: %s", op, why);
 	}
 	end_wait(c);
 	return snd_leave_with(f, s);
@@ -362,8 +375,10 @@ static snd_status start_accept(struct snd_connector *c, struct snd_endpoint *ep,
 	struct snd_connection *conn = c->conn;
 	if (snd_is_peer_gone(conn) || snd_connection_state(conn) != SNDL_CONN_REQUESTED) {
 		c->phase = SND_PHASE_ENDED;
+		char why[WHY];
+		why_ended(conn, why);
 		snd_detach(conn);
-		return snd_fail(SND_CONNECTION_ABORTED, "%s: the active side has withdrawn or is gone", op);
+		return snd_fail(SND_CONNECTION_ABORTED, "%s: %s", op, why);
 	}
 	if (!snd_begin_connecting(ep, conn, c))
 		return snd_fail(SND_CONNECTION_ACTIVE, "%s: the endpoint is not idle: accept with an idle endpoint", op);
@@ -378,9 +393,11 @@ static snd_status start_accept(struct snd_connector *c, struct snd_endpoint *ep,
 		}
 	}
 	c->phase = SND_PHASE_ENDED;
-	snd_terminate(ep, SND_CONNECTION_ABORTED, "%s: the active side has withdrawn or is gone", op);
+	char why[WHY];
+	why_ended(conn, why);
+	snd_terminate(ep, SND_CONNECTION_ABORTED, "%s: %s, or its memory is damaged", op, why);
 	snd_refuse(conn); /* if the active side still waits */
-	return snd_fail(SND_CONNECTION_ABORTED, "%s: the active side has withdrawn, is gone, or its memory is damaged", op);
+	return snd_fail(SND_CONNECTION_ABORTED, "%s: %s, or its memory is damaged", op, why);
 }
 
 snd_status snd_connector_accept(snd_connector *connector, snd_endpoint *endpoint, const snd_connect_params *params, int64_t timeout)
@@ -419,15 +436,15 @@ snd_status snd_connector_accept(snd_connector *connector, snd_endpoint *endpoint
 		c->phase = SND_PHASE_ENDED;
 		if (state == SNDL_CONN_WITHDRAWN)
 			copy_private_data(c, SND_ACTIVE);
-		snd_terminate(ep, SND_CONNECTION_ABORTED, "%s: the active side has withdrawn or is gone", op);
-		if (state == SNDL_CONN_WITHDRAWN)
-			s = snd_fail(SND_CONNECTION_REFUSED, "%s: the active side rejected or closed the connection", op);
-		else if (waited != SND_SUCCESS)
+		char why[WHY];
+		why_ended(conn, why);
+		snd_terminate(ep, SND_CONNECTION_ABORTED, "%s: %s", op, why);
+		if (state != SNDL_CONN_WITHDRAWN && waited != SND_SUCCESS)
 			s = snd_fail(waited, "%s: the active side has not completed the connection in time", op);
-		else if (snd_is_peer_gone(conn)) /* and has not completed, as far as this process can know */
-			s = snd_fail(SND_CONNECTION_REFUSED, "%s: the active side has died or left", op);
+		else if (state == SNDL_CONN_WITHDRAWN || snd_is_peer_gone(conn)) /* a dead peer has not completed, as far as this process can know */
+			s = snd_fail(SND_CONNECTION_REFUSED, "%s: %s", op, why);
 		else
-			s = snd_fail(SND_CONNECTION_ABORTED, "%s: the active side is gone, or the endpoint was flushed", op);
+			s = snd_fail(SND_CONNECTION_ABORTED, "%s: %s, or the endpoint was flushed", op, why);
 	}
 	end_wait(c);
 	return snd_leave_with(f, s);
@@ -460,6 +477,9 @@ snd_status snd_connector_reject(snd_connector *connector, const void *private_da
 	struct snd_fabric *f = connector->object.fabric;
 	struct snd_connection *conn = connector->conn;
 	snd_status s = SND_SUCCESS;
+	char why[WHY] = "";
+	if (conn != NULL)
+		why_ended(conn, why); /* what follows may free the connection */
 	bool ok;
 	switch (connector->phase) {
 	case SND_PHASE_REQUESTED:
@@ -480,7 +500,7 @@ snd_status snd_connector_reject(snd_connector *connector, const void *private_da
 		s = snd_fail(SND_CONNECTION_INVALID, "%s: the connector holds no request and no accepted Connect", op);
 	}
 	if (!ok)
-		s = snd_fail(SND_CONNECTION_ABORTED, "%s: the other side has withdrawn or is gone", op);
+		s = snd_fail(SND_CONNECTION_ABORTED, "%s: %s", op, why);
 	return snd_leave_with(f, s);
 }
 
@@ -499,7 +519,9 @@ snd_status snd_connector_private_data(snd_connector *connector, void *buffer, ui
 	SND_ENTER(connector, SND_TYPE_CONNECTOR, op);
 	snd_status s = SND_SUCCESS;
 	if (connector->phase == SND_PHASE_REQUESTED && (snd_is_peer_gone(connector->conn) || snd_connection_state(connector->conn) != SNDL_CONN_REQUESTED)) {
-		s = snd_fail(SND_CONNECTION_ABORTED, "%s: the active side has withdrawn or is gone", op);
+		char why[WHY];
+		why_ended(connector->conn, why);
+		s = snd_fail(SND_CONNECTION_ABORTED, "%s: %s", op, why);
 	} else if (!is_up(connector) && !connector->has_private_data) {
 		s = snd_fail(SND_CONNECTION_INVALID, "%s: not connecting or connected", op);
 	} else {

@@ -148,6 +148,13 @@ static void unclaim(struct snd_heap *h, uint64_t first, uint64_t n)
 	h->hint = first < h->hint ? first : h->hint;
 }
 
+static snd_status arena_full(const struct snd_heap *h, uint64_t wanted, const char *op)
+{
+	return snd_fail(SND_NO_MEMORY,
+		"%s: %" PRIu64 " bytes: the arena of %" PRIu64 " bytes has %" PRIu64 " in one contiguous range: free memory, or start the job with a larger arena (ndrun --arena-size)", op,
+		wanted, h->arena->size, largest_free(&h->claims) * SNDL_CHUNK_SIZE);
+}
+
 static snd_status claim_chunks(struct snd_heap *h, uint64_t n, uint64_t *first, const char *op)
 {
 	bool ok = snd_claim_run(&h->claims, h->hint, n, first);
@@ -157,7 +164,7 @@ static snd_status claim_chunks(struct snd_heap *h, uint64_t n, uint64_t *first, 
 		ok = snd_claim_run(&h->claims, h->hint, n, first);
 	}
 	if (!ok)
-		return snd_fail(SND_NO_MEMORY, "%s: the arena has no %" PRIu64 " adjacent free bytes: free memory, or make a larger arena", op, n * SNDL_CHUNK_SIZE);
+		return arena_full(h, n * SNDL_CHUNK_SIZE, op);
 	snd_status s = snd_reserve(h->arena, chunk_offset(h, *first), n * SNDL_CHUNK_SIZE, op);
 	if (s != SND_SUCCESS) {
 		unclaim(h, *first, n);
@@ -197,7 +204,7 @@ snd_status snd_alloc(struct snd_heap *h, uint64_t length, bool colored, uint64_t
 	SND_KEEP_ERRNO;
 	snd_status s;
 	if (length == 0 || length > h->arena->size)
-		return snd_fail(SND_NO_MEMORY, "%s: %" PRIu64 " bytes do not fit into the arena", op, length);
+		return arena_full(h, length, op);
 	int class_ = SND_SMALLEST_CLASS;
 	while (class_ <= SND_LARGEST_CLASS && UINT64_C(1) << class_ < length)
 		class_++;

@@ -77,6 +77,7 @@ static void test_heap(void)
 	}
 	uint64_t offset;
 	CHECK(snd_alloc(&f->heap, UINT64_C(1) << 40, false, &offset, "test") == SND_NO_MEMORY);
+	CHECK(strstr(snd_last_error(), "1099511627776 bytes: the arena of ") != NULL && strstr(snd_last_error(), "--arena-size") != NULL);
 	/* The available memory is a part of the machine's. */
 	uint64_t available = snd_memory_available();
 	CHECK(available > UINT64_C(64) << 20 && available < UINT64_C(1) << 50);
