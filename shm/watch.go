@@ -24,8 +24,9 @@ const (
 	// neighbours is how many members each member watches.
 	neighbours = 2
 	// The interval between two liveness checks is short if no event would report the death of some
-	// neighbour, else long.
-	livenessIntervalShort = 100 * time.Millisecond
+	// neighbour, else long. After the short one, calls that wait for a dead member still end within
+	// 100 ms of its death.
+	livenessIntervalShort = 50 * time.Millisecond
 	livenessIntervalLong  = 4 * time.Second
 )
 
@@ -218,26 +219,26 @@ func (m *Member) watch(pidfd *os.File, stop <-chan struct{}, ended func()) bool 
 		pidfd.Close()
 		return false
 	}
-	end := make(chan error, 1)
+	over := make(chan struct{})
 	go func() {
 		pproflabel.Set("liveness check")
+		defer close(over)
 		// The runtime's poller waits until the pidfd is readable, which means that the process has
-		// ended.
-		end <- conn.Read(func(fd uintptr) bool {
+		// ended. Read fails if the file is closed.
+		if conn.Read(func(fd uintptr) bool {
 			fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 			n, err := unix.Poll(fds, 0)
 			return err == nil && n > 0
-		})
+		}) == nil {
+			m.unlessLeft(ended)
+		}
 	}()
 	go func() {
 		pproflabel.Set("liveness check")
 		defer pidfd.Close()
 		select {
 		case <-stop:
-		case err := <-end:
-			if err == nil {
-				m.unlessLeft(ended)
-			}
+		case <-over:
 		}
 	}()
 	return true

@@ -12,6 +12,7 @@
 #include "watch.h"
 
 #define CHECK_INTERVAL INT64_C(100000000)
+#define LOCK_INTERVAL INT64_C(50000000) /* without a thread that waits for events: waiting calls end within 100 ms of a death */
 #define QUIET_INTERVAL INT64_C(2000000000) /* while nothing is under way, and another thread waits for events */
 #define JOIN_INTERVAL INT64_C(20000000)
 #define LOST_PEER_HOLD UINT64_C(1000000000)
@@ -275,7 +276,7 @@ void snd_housekeep(struct snd_fabric *f, int64_t now)
 	if (snd_unlikely(f->socket >= 0) && f->watch == NULL && now - f->last_housekeeping >= CHECK_INTERVAL / 20)
 		snd_serve_joiners(f, now);
 	if (deaths(f) != f->deaths || snd_load32(&f->record->liveness_requests) != f->liveness_seen || /* ORDER liveness-request: pairs with the addition in snd_request_liveness_checks */
-		now - f->last_housekeeping >= CHECK_INTERVAL) {
+		now - f->last_housekeeping >= (f->watch == NULL ? LOCK_INTERVAL : CHECK_INTERVAL)) {
 		f->last_housekeeping = now;
 		snd_check_liveness(f);
 		snd_clear_forged_hazards(f);
@@ -289,7 +290,7 @@ void snd_housekeep(struct snd_fabric *f, int64_t now)
 int64_t snd_idle_time(const struct snd_fabric *f)
 {
 	if (f->watch == NULL)
-		return f->socket >= 0 ? JOIN_INTERVAL : CHECK_INTERVAL;
+		return f->socket >= 0 ? JOIN_INTERVAL : LOCK_INTERVAL;
 	return snd_status_page_is_old(f) ? CHECK_INTERVAL : QUIET_INTERVAL;
 }
 

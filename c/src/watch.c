@@ -1,6 +1,6 @@
 /* The thread that watches. A futex and a descriptor cannot be waited for together, so the progress thread cannot do this.
  * A pidfd reports the end of a process. A member without one (another PID namespace, no descriptor left) has its lock
- * tested every 100 ms. */
+ * tested every 50 ms. */
 #include "watch.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include "error.h"
 #include "thread.h"
 
-enum { MAX_PIDFDS = 64 /* most descriptors are the program's */, TEST_INTERVAL_MS = 100, JOIN_INTERVAL_MS = 20,
+enum { MAX_PIDFDS = 64 /* most descriptors are the program's */, TEST_INTERVAL_MS = 50, JOIN_INTERVAL_MS = 20,
 	IDLE_INTERVAL_MS = 2000 /* if the program has closed the bell, nothing else wakes the thread */, EVENTS = 16, BELL = -1, SOCKET = -2 };
 
 static const char name_of_thread[] = "softnd-watch";
