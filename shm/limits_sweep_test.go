@@ -31,8 +31,17 @@ var sweepLimits = map[string]func(bytes uint64) error{
 		n += syslimit.AddressSpaceInUse() + 64<<20
 		return unix.Setrlimit(unix.RLIMIT_AS, &unix.Rlimit{Cur: n, Max: n})
 	},
+	"locked memory": func(n uint64) error { // softnd locks no memory
+		var l unix.Rlimit
+		err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l)
+		l.Cur = min(n, l.Max)
+		return errors.Join(err, unix.Setrlimit(unix.RLIMIT_MEMLOCK, &l))
+	},
 	"memory cgroup": func(uint64) error { return nil }, // the test has moved the process
 }
+
+// sweepArena is the size of a second arena under the larger limits, in addition to one of the default size.
+const sweepArena = 1 << 30
 
 var roleSweep = proctest.Role("limits", playSweep)
 
@@ -48,11 +57,17 @@ func playSweep(self *proctest.Self) error {
 	if err := sweepLimits[kind](limit); err != nil {
 		return err
 	}
-	asked := uint64(0)
-	if kind == "arena size" {
-		asked = limit
+	switch kind {
+	case "arena size":
+		return errors.Join(sweep(self, limit), sweepTooLarge(limit, limit))
+	case "locked memory":
+		return sweep(self, sweepArena/4)
 	}
-	return errors.Join(sweep(self, asked), sweepTooLarge(limit, asked))
+	err = errors.Join(sweep(self, 0), sweepTooLarge(limit, 0))
+	if err == nil && limit >= sweepArena/2 {
+		err = errors.Join(sweep(self, sweepArena), sweepTooLarge(limit, sweepArena))
+	}
+	return err
 }
 
 // sweepTooLarge creates an arena that is larger than the limit, if the limit applies to it.
