@@ -479,7 +479,7 @@ snd_status snd_connector_reject(snd_connector *connector, const void *private_da
 	snd_status s = SND_SUCCESS;
 	char why[WHY] = "";
 	if (conn != NULL)
-		why_ended(conn, why); /* what follows may free the connection */
+		why_ended(conn, why); /* the switch may free the connection */
 	bool ok;
 	switch (connector->phase) {
 	case SND_PHASE_REQUESTED:
