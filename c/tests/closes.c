@@ -120,12 +120,13 @@ static void *keep_hazard(void *arg)
 	if (snd_window_query(window, &d) == SND_SUCCESS && d.token != 0)
 		token = d.token;
 	struct snd_shared_qp *q = ((struct snd_endpoint *)peer)->local_qp;
-	while (snd_load32(&hazard.on)) {
-		snd_set(&q->hazard, token); /* the peer's housekeeping clears it now and then */
-		snd_store_full32(&hazard.ready, 1);
-		nanosleep(&(struct timespec){0, 20000}, NULL);
-	}
+	snd_lock((struct snd_fabric *)other); /* as during a copy: no housekeeping takes the hazard for a forged one */
+	snd_set(&q->hazard, token);
+	snd_store_full32(&hazard.ready, 1);
+	while (snd_load32(&hazard.on))
+		nanosleep(&(struct timespec){0, 100000}, NULL);
 	snd_set(&q->hazard, 0);
+	snd_unlock((struct snd_fabric *)other);
 	return NULL;
 }
 
