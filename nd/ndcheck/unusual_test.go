@@ -229,7 +229,7 @@ var unusual = map[string][2]func(s *side){
 			s.barrier()
 			s.barrier()
 		}},
-	// A message without bytes tells nothing about its buffer.
+	// A message without bytes does not concern its buffer.
 	"no bytes": {
 		func(s *side) { s.barrier(); s.must(s.ep.Send(1, nil, 0)); s.done(); s.close() },
 		func(s *side) {
