@@ -86,9 +86,10 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// namedFiles returns the files where shared memory and sockets of softnd could be.
+// namedFiles returns the files where shared memory and sockets of softnd could be. Tests that run at the same time have
+// files in /dev/shm with other names.
 func namedFiles() (names []string) {
-	for _, pattern := range []string{"/dev/shm/*", filepath.Join(os.TempDir(), "*softnd*")} {
+	for _, pattern := range []string{"/dev/shm/*softnd*", filepath.Join(os.TempDir(), "*softnd*")} {
 		found, _ := filepath.Glob(pattern)
 		names = append(names, found...)
 	}
