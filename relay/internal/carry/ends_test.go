@@ -154,7 +154,7 @@ func TestLinkFails(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, b := newHosts(t, settings{timeout: time.Hour, keepalive: time.Second})
+			a, b := newHosts(t, settings{timeout: time.Hour})
 			w := connect(t, a, b, nd.EndpointConfig{})
 			if err := w.x.Send(1, w.a.sge(0, 1000), 0); err != nil { // there is no Receive
 				t.Fatal(err)

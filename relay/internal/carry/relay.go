@@ -93,50 +93,56 @@ type Relay struct {
 }
 
 // New makes a relay a member of the arena. Run makes it work.
-func New(ctx context.Context, config Config) (r *Relay, err error) {
+func New(ctx context.Context, config Config) (*Relay, error) {
 	if config.Keepalive == 0 {
 		config.Keepalive = 5 * time.Second
 	}
-	r = &Relay{config: config, links: make(map[uint64]*link), watch: make(chan struct{}, 1)}
+	r := &Relay{config: config, links: make(map[uint64]*link), watch: make(chan struct{}, 1)}
 	r.ctx, r.cancel = context.WithCancel(ctx)
+	var err error
 	if r.stopFD, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+		r.cancel()
 		return nil, fmt.Errorf("start relay: eventfd: %w", err)
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("start relay: %w", err), r.Close())
-		}
-	}()
-	if r.fabric, err = fabric.Open(fabric.Config{Provider: config.Provider, Node: config.Node, Size: bufferSize, Receives: maxLinks * linkWindow, Sends: sendBuffers}); err != nil {
-		return nil, err
+	if err := r.open(); err != nil {
+		return nil, errors.Join(fmt.Errorf("start relay: %w", err), r.Close())
 	}
-	if r.config.Handshake.Address, err = r.fabric.Address(); err != nil {
-		return nil, err
+	return r, nil
+}
+
+// open opens what a relay needs. If it fails, Close closes what was opened.
+func (r *Relay) open() (err error) {
+	config := &r.config
+	if r.fabric, err = fabric.Open(fabric.Config{Provider: config.Provider, Node: config.Node, Size: bufferSize, Receives: maxLinks * linkWindow, Sends: sendBuffers}); err != nil {
+		return err
+	}
+	if config.Handshake.Address, err = r.fabric.Address(); err != nil {
+		return err
 	}
 	if r.waitFD, err = r.fabric.WaitDescriptor(); err != nil {
-		return nil, err
+		return err
 	}
 	if r.member, err = config.Arena.Join(shm.NoRank); err != nil {
-		return nil, err
+		return err
 	}
 	if r.self, err = config.Arena.Peer(r.member.ID()); err != nil {
-		return nil, err
+		return err
 	}
 	if r.provider, err = endpoint.New(r.member, endpoint.Options{Forward: true, ReceiveTimeout: config.ReceiveTimeout, SpinBudget: spinBudget}); err != nil {
-		return nil, err
+		return err
 	}
 	id, err := r.provider.ResolveAddress(r.Address())
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if r.adapter, err = r.provider.OpenAdapter(ctx, id); err != nil {
-		return nil, err
+	if r.adapter, err = r.provider.OpenAdapter(r.ctx, id); err != nil {
+		return err
 	}
-	if r.results, err = r.adapter.CreateCompletionQueue(ctx, maxTunnels*tunnelDepth); err != nil {
-		return nil, err
+	if r.results, err = r.adapter.CreateCompletionQueue(r.ctx, maxTunnels*tunnelDepth); err != nil {
+		return err
 	}
-	r.unused, err = r.adapter.CreateCompletionQueue(ctx, 1)
-	return r, err
+	r.unused, err = r.adapter.CreateCompletionQueue(r.ctx, 1)
+	return err
 }
 
 // Address returns the address of the relay in its arena.

@@ -90,12 +90,11 @@ func (n *rank) result(t testing.TB) nd.Result {
 
 // settings of a pair of hosts.
 type settings struct {
-	executor  endpoint.Executor
-	private   bool
-	keepalive time.Duration
-	timeout   time.Duration // of a Send without a Receive, at the relays
-	provider  string
-	check     bool // payload checks of the ranks
+	executor endpoint.Executor
+	private  bool
+	timeout  time.Duration // of a Send without a Receive, at the relays
+	provider string
+	check    bool // payload checks of the ranks
 }
 
 // openHost makes host number with a relay and a rank. A host delivers connections to its rank.
@@ -110,7 +109,7 @@ func openHost(ctx context.Context, number uint16, node string, s settings, logf 
 	if s.provider == "" {
 		s.provider = "tcp"
 	}
-	h.relay, err = New(context.Background(), Config{Arena: h.arena, Provider: s.provider, Node: node, Keepalive: s.keepalive, ReceiveTimeout: s.timeout,
+	h.relay, err = New(context.Background(), Config{Arena: h.arena, Provider: s.provider, Node: node, ReceiveTimeout: s.timeout,
 		Handshake: handshake.Config{Secret: [32]byte{1}, Job: [16]byte{2}, Host: number},
 		Logf:      logf, Deliver: func(p uint16) (netip.AddrPort, bool) { return netip.AddrPortFrom(h.rank.address, p), p != 99 }})
 	if err != nil {
@@ -174,6 +173,25 @@ func newHosts(t testing.TB, s settings) (a, b *host) {
 		t.Fatal(err)
 	}
 	return a, b
+}
+
+// A relay that cannot start says why, and leaves the arena as it was.
+func TestNewFails(t *testing.T) {
+	arena, err := shm.Create(shm.Config{Size: 256 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer arena.Close()
+	fails := func(provider, want string) {
+		t.Helper()
+		r, err := New(proctest.Context(t), Config{Arena: arena, Provider: provider, Node: "127.0.0.1"})
+		if r != nil || err == nil || !strings.Contains(err.Error(), "start relay: "+want) {
+			t.Errorf("provider %s: %v, %v", provider, r, err)
+		}
+	}
+	fails("nonesuch", "open libfabric endpoint")
+	arena.Close()
+	fails("tcp", "") // its endpoint is open when the relay cannot join
 }
 
 // wire is a connection between the ranks of two hosts.

@@ -9,7 +9,7 @@ package fabric
 
 /*
 #cgo pkg-config: libfabric
-#cgo CFLAGS: -O2 -Wall -Wextra -Werror
+#cgo CFLAGS: -Wall -Wextra
 #include <stdlib.h>
 #include "shim.h"
 #include <rdma/fi_errno.h>
