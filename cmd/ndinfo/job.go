@@ -109,7 +109,8 @@ func runJob(ctx context.Context, out, errOut io.Writer) (*launcher.Report, error
 // ownEnvironment returns the environment without the variables that a launcher has set for ndinfo.
 // Those that users set remain, so that the ranks check them.
 func ownEnvironment() (env []string) {
-	setByUsers := []string{softnd.EnvExec, softnd.EnvReceiveTimeout, softnd.EnvIntegrity, softnd.EnvWeakOrder, softnd.EnvDebug}
+	setByUsers := []string{softnd.EnvExec, softnd.EnvReceiveTimeout, softnd.EnvIntegrity, softnd.EnvWeakOrder, softnd.EnvCheck, softnd.EnvCheckIgnore,
+		softnd.EnvDebug}
 	for _, entry := range os.Environ() {
 		name, _, _ := strings.Cut(entry, "=")
 		if !strings.HasPrefix(name, "SOFTND_") || slices.Contains(setByUsers, name) {

@@ -116,8 +116,9 @@ func TestThisMachine(t *testing.T) {
 
 // The ranks of the trial job check the variables that users set.
 func TestVariablesAreChecked(t *testing.T) {
-	for _, name := range []string{softnd.EnvExec, softnd.EnvReceiveTimeout, softnd.EnvWeakOrder, softnd.EnvDebug} {
+	for _, name := range []string{softnd.EnvExec, softnd.EnvReceiveTimeout, softnd.EnvIntegrity, softnd.EnvWeakOrder, softnd.EnvCheck, softnd.EnvCheckIgnore, softnd.EnvDebug} {
 		t.Run(name, func(t *testing.T) {
+			t.Setenv(softnd.EnvCheck, "1") // else nothing reads the rules
 			t.Setenv(name, "nonsense")
 			r, exit := ndinfo(t, "none", nil)
 			if job := r.check(jobCheck); exit != 1 || r.Starts || !strings.Contains(job.Found, name) {
