@@ -1,4 +1,6 @@
 /* Payload checks: bytes that change in flight fail the request with a status of its own, in each executor. */
+#include <unistd.h>
+
 #include "../src/integrity.h"
 #include "two_members.h"
 
@@ -68,25 +70,24 @@ static void changed_write(size_t n, snd_status want)
 	disconnect_members();
 }
 
-/* changed_read answers Reads with wrong hashes, as if the bytes had changed on their way. */
+/* changed_read puts a wrong hash in place of b's answer to a Read, as if the bytes had changed on their way. It holds a's lock meanwhile, so
+ * that a's engine does not take the hash before. */
 static void changed_read(void)
 {
 	const snd_sge here = part(mine, 8);
-	snd_result r;
+	uint64_t budget = SND_QUANTUM;
 	connect_members(NULL);
 	snd_window_descriptor d;
 	OK(snd_mr_query(theirs, &d));
-	int reads = 0;
-	do {
-		CHECK(reads++ < 100000);
-		OK(snd_endpoint_read(a.ep, 1, &here, 1, d.address, d.token, 0));
-		uint32_t n = 0;
-		while (n == 0) {
-			snd_set(&b.ep->local_qp->read_hashes[0], 1);
-			n = snd_cq_poll(a.cq, &r, 1);
-		}
-	} while (r.status == SND_SUCCESS);
-	CHECK(r.status == SND_DATA_CHECKSUM_ERROR);
+	OK(snd_endpoint_read(a.ep, 1, &here, 1, d.address, d.token, SND_DEFER));
+	snd_lock(a.fabric);
+	a.ep->submitted = a.ep->posted;
+	(void)snd_run_requests(a.ep, &budget);
+	while (snd_load_released(&a.ep->conn->out) != a.ep->conn->out.next)
+		usleep(100); /* until b's engine has served the Read */
+	snd_set(&b.ep->local_qp->read_hashes[0], snd_relaxed(&b.ep->local_qp->read_hashes[0]) + 1);
+	snd_unlock(a.fabric);
+	WANT(a.cq, SND_REQUEST_READ, 1, SND_DATA_CHECKSUM_ERROR);
 	disconnect_members();
 }
 
