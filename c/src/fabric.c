@@ -261,11 +261,15 @@ snd_status snd_adapter_open(snd_fabric *fabric, snd_adapter **adapter)
 	return snd_leave_with(fabric, s);
 }
 
+enum { MOST_INFO = 4096 }; /* no version has a larger structure: such a size is a mistake, and clearing as much would overwrite other memory */
+
 snd_status snd_adapter_query(snd_adapter *adapter, snd_adapter_info *info, uint64_t size)
 {
 	SND_CHECK(adapter, SND_TYPE_ADAPTER, "query adapter");
-	if (info == NULL || size == 0)
-		return snd_fail(SND_INVALID_PARAMETER, "query adapter: %s", info == NULL ? "info is NULL" : "size is 0: pass sizeof *info");
+	if (info == NULL)
+		return snd_fail(SND_INVALID_PARAMETER, "query adapter: info is NULL");
+	if (size == 0 || size > MOST_INFO)
+		return snd_fail(SND_INVALID_PARAMETER, "query adapter: size is %" PRIu64 ", allowed 1 to %d: pass sizeof *info", size, MOST_INFO);
 	const snd_adapter_info known = {SND_MAX_REGISTRATION, SND_MAX_TRANSFER, SNDL_MAX_SGE, SNDL_MAX_SGE, SND_MAX_INLINE, SND_MAX_READS,
 		SND_MAX_QUEUE_DEPTH, SND_MAX_CQ_DEPTH, SND_MAX_PRIVATE_DATA, SND_INLINE_THRESHOLD};
 	memset(info, 0, size);

@@ -241,7 +241,8 @@ static void test_query(void)
 	CHECK(infos[0].inline_threshold > 0 && infos[0].inline_threshold < UINT32_MAX);
 	for (size_t i = sizeof infos[0]; i < sizeof infos; i++)
 		CHECK(at[i] == 0);
-	CHECK(snd_adapter_query(adapter, infos, 0) == SND_INVALID_PARAMETER);
+	CHECK(snd_adapter_query(adapter, infos, 0) == SND_INVALID_PARAMETER && snd_adapter_query(adapter, infos, 4097) == SND_INVALID_PARAMETER);
+	CHECK(snd_adapter_query(adapter, infos, UINT64_MAX) == SND_INVALID_PARAMETER);
 }
 
 static void test_handles(void)

@@ -184,7 +184,8 @@ typedef struct snd_adapter_info {
 /* snd_adapter_open opens an adapter of a fabric. All other objects are made from an adapter. */
 SND_API snd_status snd_adapter_open(snd_fabric *fabric, snd_adapter **adapter);
 /* snd_adapter_query stores the limits of an adapter. size is sizeof *info. A later version may append members, and stores
- * only those that fit. Members that the library does not know become 0. */
+ * only those that fit. Members that the library does not know become 0. A size of 0, or above 4096, is
+ * SND_INVALID_PARAMETER. */
 SND_API snd_status snd_adapter_query(snd_adapter *adapter, snd_adapter_info *info, uint64_t size);
 /* snd_adapter_close closes an adapter. It fails with SND_DEVICE_BUSY while an object of the adapter is
  * open. */
