@@ -1,4 +1,5 @@
 /* Requests that bind or register memory, and those that end that. */
+#include "faults.h"
 #include "integrity.h"
 
 enum snd_outcome snd_execute_bind(struct snd_endpoint *ep, struct snd_send_request *r)
@@ -59,6 +60,8 @@ enum snd_outcome snd_invalidate_sink(struct snd_endpoint *ep, struct snd_send_re
 		return SND_EXECUTED;
 	if (r->needs_ack && (int64_t)(snd_load_released(&ep->conn->out) - r->end_entry) < 0)
 		return SND_BLOCKED;
+	if (snd_unlikely(ep->faults != NULL))
+		snd_corrupt_sink(ep, r); /* while the token is valid, and before the payload check */
 	if (r->sum != NULL) {
 		snd_check_read(ep, r);
 		if (r->status != SND_SUCCESS)

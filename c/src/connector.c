@@ -407,8 +407,10 @@ snd_status snd_connector_accept(snd_connector *connector, snd_endpoint *endpoint
 	SND_ENTER(connector, SND_TYPE_CONNECTOR, op);
 	struct snd_connector *c = connector;
 	struct snd_fabric *f = c->object.fabric;
-	snd_status s = snd_fault_in_phase(c, op, SNDL_FAULT_ACCEPT, endpoint, &timeout);
+	snd_status s = check_params(c, endpoint, params, op);
 	if (s == SND_SUCCESS)
+		s = snd_fault_in_phase(c, op, SNDL_FAULT_ACCEPT, endpoint, &timeout);
+	if (s == SND_SUCCESS) /* it checks again: during a delay another thread may have closed the endpoint */
 		s = start_accept(c, endpoint, params, op);
 	if (s != SND_SUCCESS)
 		return snd_leave_with(f, s);

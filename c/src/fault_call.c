@@ -4,17 +4,32 @@
 #include "error.h"
 #include "faults.h"
 
-static bool is_closed(void *o) { return snd_is_closed(o); }
+/* late_call is a call whose delay ends early if another thread closes o, or cancels the calls of connector o. */
+struct late_call {
+	struct snd_object *o;
+	uint32_t cancels; /* when it began */
+};
+
+static uint32_t cancels_of(struct snd_object *o) { return o->type == SND_TYPE_CONNECTOR ? SND_OF(o, struct snd_connector, object)->cancels : 0; }
+
+static bool is_canceled(void *arg)
+{
+	struct late_call *l = arg;
+	return snd_is_closed(l->o) || cancels_of(l->o) != l->cancels;
+}
 
 /* delay lets a call begin later. */
 static snd_status delay(struct snd_object *o, const char *op, uint64_t nanoseconds, int64_t *timeout)
 {
 	const int64_t whole = nanoseconds < INT64_MAX ? (int64_t)nanoseconds : INT64_MAX;
 	const bool late = timeout != NULL && *timeout >= 0 && *timeout < whole;
+	struct late_call l = {o, cancels_of(o)};
 	snd_hold(o);
-	snd_status s = snd_wait(snd_fabric_of(o), late ? *timeout : whole, is_closed, NULL, o, &(struct snd_call){.op = op});
+	snd_status s = snd_wait(snd_fabric_of(o), late ? *timeout : whole, is_canceled, NULL, &l, &(struct snd_call){.op = op});
 	if (snd_is_closed(o))
 		s = snd_fail(SND_CANCELED, "%s: another thread has closed the handle meanwhile", op);
+	else if (is_canceled(&l))
+		s = snd_fail(SND_CANCELED, "%s: the call was cancelled", op);
 	else if (s != SND_IO_TIMEOUT)
 		s = snd_fail(SND_CANCELED, "%s: the fabric was closed", op);
 	else if (late)

@@ -151,7 +151,7 @@ bool snd_fault_before_execute(struct snd_endpoint *ep, struct snd_send_request *
 uint64_t snd_until_rule(struct snd_endpoint *ep, const struct snd_send_request *r, uint64_t n)
 {
 	const struct snd_pending_fault *p = &state_of(ep, r)->pending;
-	if (p->fired.rule == NULL || p->done || (r->kind == SND_REQUEST_READ && is(p, SNDL_FAULT_CORRUPT))) /* corrupt_sink acts when the data has arrived */
+	if (p->fired.rule == NULL || p->done || (r->kind == SND_REQUEST_READ && is(p, SNDL_FAULT_CORRUPT))) /* snd_corrupt_sink acts when the data has arrived */
 		return n;
 	if (r->kind == SND_REQUEST_SEND && r->total <= snd_room(r))
 		return 0; /* the message travels whole, so the action comes before it */
@@ -180,15 +180,21 @@ static void corrupt(struct snd_endpoint *ep, const struct snd_entry *entries, ui
 	snd_copy(ep, &own, &plain, 1, &here, &there);
 }
 
+void snd_corrupt_sink(struct snd_endpoint *ep, struct snd_send_request *r)
+{
+	struct snd_pending_fault *p = &state_of(ep, r)->pending;
+	if (r->kind != SND_REQUEST_READ || r->status != SND_SUCCESS || !is(p, SNDL_FAULT_CORRUPT) || p->done)
+		return;
+	p->done = true;
+	corrupt(ep, r->entries, r->count, p->fired.rule);
+}
+
 bool snd_fault_before_complete(struct snd_endpoint *ep, struct snd_send_request *r)
 {
 	struct snd_pending_fault *p = &state_of(ep, r)->pending;
 	if (r->status != SND_SUCCESS)
 		return true;
-	if (r->kind == SND_REQUEST_READ && is(p, SNDL_FAULT_CORRUPT) && !p->done) {
-		p->done = true;
-		corrupt(ep, r->entries, r->count, p->fired.rule);
-	}
+	snd_corrupt_sink(ep, r);
 	struct snd_fired fired = ask(ep, r, SNDL_FAULT_AT_COMPLETE);
 	if (fired.rule != NULL)
 		*p = begin(fired);

@@ -39,6 +39,8 @@ struct snd_fault_text snd_describe_fault(const struct snd_fired *fired);
 snd_status snd_fault_at_post(struct snd_endpoint *ep, struct snd_send_request *r);
 /* snd_fault_before_execute acts on a request that is the next to run. If it returns true, *out replaces the outcome. */
 bool snd_fault_before_execute(struct snd_endpoint *ep, struct snd_send_request *r, enum snd_outcome *out);
+/* snd_corrupt_sink changes a byte that a Read has received, if a rule asks for it. */
+void snd_corrupt_sink(struct snd_endpoint *ep, struct snd_send_request *r);
 /* snd_fault_before_complete acts on a request that has ended, and reports whether it completes now. */
 bool snd_fault_before_complete(struct snd_endpoint *ep, struct snd_send_request *r);
 /* snd_end_fault drops what a plan keeps about a request. */
@@ -60,8 +62,8 @@ void snd_fault_at_receive_end(struct snd_endpoint *ep, struct snd_receive *r, sn
 
 /* fault_call.c: calls. */
 /* snd_fault_in_call asks the plan about a call on an object that has not begun, and acts. It returns the status of the call. A
- * delay is part of the timeout, unless that is NULL. During a delay other threads may close any handle; if they have closed o,
- * the call fails. */
+ * delay is part of the timeout, unless that is NULL. During a delay other threads may close any handle. If they have closed o,
+ * or cancelled the calls of connector o, the call fails. */
 snd_status snd_fault_in_call(struct snd_object *o, const char *op, struct snd_fault_event e, int64_t *timeout);
 /* The same for calls of a connector, which a failure may unbind or end as docs/faults.md says. */
 snd_status snd_fault_in_connect(struct snd_connector *c, const char *op, struct snd_endpoint *ep, snd_address to, int64_t *timeout);

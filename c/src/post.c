@@ -55,6 +55,7 @@ static snd_status enqueue(struct snd_endpoint *ep, struct snd_send_request *r)
 	snd_status s;
 	if (snd_unlikely(ep->faults != NULL) && (s = snd_fault_at_post(ep, r)) != SND_SUCCESS)
 		return s;
+	snd_hash_posted(ep, r);
 	ep->posted++;
 	if ((r->flags & SND_DEFER) == 0 || ep->state != SND_QP_CONNECTED)
 		submit(ep);
@@ -126,7 +127,6 @@ static snd_status post_transfer(struct snd_endpoint *ep, const char *op, uint32_
 	r->remote_address = address;
 	r->remote_token = token;
 	r->invalidate = invalidate;
-	snd_hash_posted(ep, r);
 	return enqueue(ep, r);
 }
 

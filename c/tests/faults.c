@@ -202,6 +202,40 @@ static void test_corrupt(void)
 			}
 }
 
+/* A Read that ends the registration of its sink corrupts a byte before that, and before a payload check, which finds the byte. */
+static void test_corrupt_sink(void)
+{
+	enum { N = 1000, AT = 500 };
+	for (check_payloads = 0; check_payloads < 2; check_payloads++)
+		for (int setup = 0; setup < 2; setup++) {
+			struct snd_fault_rule r = rule(SNDL_FAULT_READ, SNDL_FAULT_AT_EXECUTE, SNDL_FAULT_CORRUPT);
+			uint64_t pages[2];
+			snd_mapping *mapping;
+			snd_mr *fast;
+			r.offset = AT;
+			r.min_size = AT + 1;
+			r.flip = 0x10;
+			open_pair(&r, 1, setup);
+			OK(snd_mapping_create(mine, here, N, &mapping));
+			OK(snd_mr_create_fast(a.adapter, 2, 0, &fast));
+			const snd_fast_registration g = {.pages = pages, .page_count = snd_mapping_pages(mapping, pages, 2), .offset = snd_mapping_offset(mapping),
+				.length = N, .address = 4096, .rights = SND_ALLOW_LOCAL_WRITE};
+			OK(snd_endpoint_fast_register(a.ep, 1, fast, &g, 0));
+			WANT(a.cq, SND_REQUEST_FAST_REGISTER, 1, SND_SUCCESS);
+			fill(there, N, 1);
+			const snd_sge s = {here, N, snd_mr_local_token(fast)};
+			OK(snd_endpoint_read(a.ep, 2, &s, 1, snd_mr_address(theirs), snd_mr_remote_token(theirs), SND_READ_LOCAL_INVALIDATE));
+			WANT(a.cq, SND_REQUEST_READ, 2, check_payloads ? SND_DATA_CHECKSUM_ERROR : SND_SUCCESS);
+			here[AT] ^= 0x10;
+			CHECK(memcmp(here, there, N) == 0);
+			want_counts(0, 1, 1);
+			OK(snd_mr_close(fast, 10 * SECOND));
+			OK(snd_mapping_close(mapping, 10 * SECOND));
+			close_pair(setup);
+		}
+	check_payloads = 0;
+}
+
 /* The queue of the request overruns in each phase, and the endpoint fails. */
 static void test_overrun(void)
 {
@@ -480,7 +514,8 @@ static void test_peers_change_nothing(void)
 
 static void *close_queue(void *q)
 {
-	usleep(20000);
+	while (snd_relaxed(&records[0].counters.fired) < 3)
+		usleep(100); /* until the rule delays the third call */
 	OK(snd_cq_close(q));
 	return NULL;
 }
@@ -504,6 +539,83 @@ static void test_late_calls(void)
 	OK(snd_fabric_close(base));
 }
 
+/* canceler is a thread that cancels the calls of a connector when a rule delays one of them. */
+struct canceler {
+	int rule;
+	snd_connector *connector;
+	pthread_t thread;
+};
+
+static void *cancel_call(void *arg)
+{
+	struct canceler *c = arg;
+	while (snd_relaxed(&records[c->rule].counters.fired) == 0)
+		usleep(100);
+	OK(snd_connector_cancel(c->connector));
+	return NULL;
+}
+
+static void begin_cancel(struct canceler *c, int number, snd_connector *connector)
+{
+	c->rule = number;
+	c->connector = connector;
+	CHECK(pthread_create(&c->thread, NULL, cancel_call, c) == 0);
+}
+
+static void *connect_a(void *to)
+{
+	OK(snd_connector_connect(a.connector, a.ep, *(snd_address *)to, NULL, 10 * SECOND));
+	OK(snd_connector_complete(a.connector));
+	return NULL;
+}
+
+/* A cancel ends the delay of a call, and the connector is as before: the call succeeds later. A call with bad arguments meets no rule. */
+static void test_canceled_calls(void)
+{
+	struct snd_fault_rule rules[] = {rule(SNDL_FAULT_CONNECT, SNDL_FAULT_AT_POST, SNDL_FAULT_DELAY), rule(SNDL_FAULT_ACCEPT, SNDL_FAULT_AT_POST, SNDL_FAULT_DELAY),
+		rule(SNDL_FAULT_DISCONNECT, SNDL_FAULT_AT_POST, SNDL_FAULT_DELAY)};
+	const snd_connect_params bad = {.private_data_length = 1};
+	struct canceler c;
+	snd_address to;
+	pthread_t thread;
+	for (int i = 0; i < 3; i++) {
+		rules[i].delay = UINT64_MAX;
+		rules[i].times = 1;
+	}
+	rules[1].ranks[0] = 2; /* b */
+	plant(rules, 3);
+	open_side(&a, 0, SND_EXECUTOR_AUTO);
+	open_side(&b, 1, SND_EXECUTOR_AUTO);
+	OK(snd_listener_create(b.adapter, &listener));
+	OK(snd_listener_bind(listener, (snd_address){0, 0, 0}));
+	OK(snd_listener_listen(listener, 0));
+	OK(snd_listener_address(listener, &to));
+	struct side *sides[] = {&a, &b};
+	for (int i = 0; i < 2; i++) {
+		OK(snd_cq_create(sides[i]->adapter, 4, &sides[i]->cq));
+		OK(snd_endpoint_create(sides[i]->adapter, &(snd_endpoint_config){.receive_cq = sides[i]->cq, .initiator_cq = sides[i]->cq}, &sides[i]->ep));
+	}
+	OK(snd_connector_create(a.adapter, &a.connector));
+	begin_cancel(&c, 0, a.connector);
+	CHECK(snd_connector_connect(a.connector, a.ep, to, NULL, SND_FOREVER) == SND_CANCELED);
+	CHECK(pthread_join(c.thread, NULL) == 0);
+	CHECK(pthread_create(&thread, NULL, connect_a, &to) == 0);
+	OK(snd_listener_request(listener, 10 * SECOND, &b.connector));
+	CHECK(snd_connector_accept(b.connector, b.ep, &bad, SND_FOREVER) == SND_INVALID_PARAMETER);
+	want_counts(1, 0, 0);
+	begin_cancel(&c, 1, b.connector);
+	CHECK(snd_connector_accept(b.connector, b.ep, NULL, SND_FOREVER) == SND_CANCELED);
+	CHECK(pthread_join(c.thread, NULL) == 0);
+	OK(snd_connector_accept(b.connector, b.ep, NULL, 10 * SECOND));
+	CHECK(pthread_join(thread, NULL) == 0);
+	begin_cancel(&c, 2, a.connector);
+	CHECK(snd_connector_disconnect(a.connector, SND_FOREVER) == SND_CANCELED);
+	CHECK(pthread_join(c.thread, NULL) == 0 && snd_endpoint_error(a.ep) == SND_SUCCESS);
+	disconnect_members();
+	close_members();
+	OK(snd_fabric_close(base));
+}
+
 int main(int argc, char **argv)
 {
 	if (argc > 1)
@@ -512,6 +624,7 @@ int main(int argc, char **argv)
 	test_fast_path();
 	test_mid_transfer();
 	test_corrupt();
+	test_corrupt_sink();
 	test_overrun();
 	test_delay();
 	test_shared_queue();
@@ -519,5 +632,6 @@ int main(int argc, char **argv)
 	test_combinations();
 	test_peers_change_nothing();
 	test_late_calls();
+	test_canceled_calls();
 	return 0;
 }
