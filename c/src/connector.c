@@ -479,12 +479,11 @@ snd_status snd_connector_reject(snd_connector *connector, const void *private_da
 	struct snd_fabric *f = connector->object.fabric;
 	struct snd_connection *conn = connector->conn;
 	snd_status s = SND_SUCCESS;
-	char why[WHY] = "";
-	if (conn != NULL)
-		why_ended(conn, why); /* the switch may free the connection */
+	char why[WHY] = ""; /* before the connection may be freed */
 	bool ok;
 	switch (connector->phase) {
 	case SND_PHASE_REQUESTED:
+		why_ended(conn, why);
 		if (!conn->peer_dead && !conn->released) {
 			if (length > 0)
 				memcpy(conn->record->data[SND_PASSIVE], private_data, length);
@@ -495,6 +494,7 @@ snd_status snd_connector_reject(snd_connector *connector, const void *private_da
 		snd_detach(conn);
 		break;
 	case SND_PHASE_ACCEPTED:
+		why_ended(conn, why);
 		ok = snd_withdraw(connector, private_data == NULL ? "" : private_data, length) && !snd_is_peer_gone(conn);
 		break;
 	default:
