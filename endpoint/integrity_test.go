@@ -256,18 +256,16 @@ func TestChecksRefuseForgedEntries(t *testing.T) {
 func TestChecksRefuseForgedReadHash(t *testing.T) {
 	p := newPair(t, setup{Executors: [2]Executor{Target, Auto}, Both: checkedPayloads})
 	liar := p.b.local.endpoint(0).(*queuePair)
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		for !isClosed(stop) {
-			liar.localQP.ReadHashes[0].Store(1)
-		}
-	}()
-	proctest.Eventually(t, "a Read has a wrong hash", func() bool {
+	func() {
+		liar.mu.Lock() // so that its provider cannot serve the Read
+		defer liar.mu.Unlock()
 		p.a.must(order{Do: doRead, Parts: mine(0, 8), Far: p.b.memory})
-		return p.a.results(initiatorQueue, 1)[0].Status == nd.DataChecksumError
-	})
-	close(stop)
-	<-stopped
+		proctest.Eventually(t, "the Read arrives", liar.conn.in.HasEntry)
+		liar.localQP.ReadHashes[0].Store(1)
+		liar.conn.in.Advance()
+		liar.conn.in.Release()
+		liar.conn.peer.Wake()
+	}()
+	p.a.expect(initiatorQueue, failure(nd.RequestRead, 0, nd.DataChecksumError))
 	p.ended(nd.DataChecksumError)
 }

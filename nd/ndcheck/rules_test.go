@@ -27,6 +27,8 @@ type side struct {
 	recv nd.CompletionQueue
 	init nd.CompletionQueue
 	mr   nd.MemoryRegion
+
+	aside chan struct{} // between all sides; the checker does not know it
 }
 
 const memory = 4096
@@ -63,6 +65,23 @@ func (s *side) received() nd.Result {
 		s.must(r.Err(s.ep))
 	}
 	return r
+}
+
+// tell lets a side that calls hear go on.
+func (s *side) tell() {
+	select {
+	case s.aside <- struct{}{}:
+	case <-s.ctx.Done():
+		s.must(s.ctx.Err())
+	}
+}
+
+func (s *side) hear() {
+	select {
+	case <-s.aside:
+	case <-s.ctx.Done():
+		s.must(s.ctx.Err())
+	}
 }
 
 func (s *side) barrier() { s.must(s.job.Barrier(s.ctx)) }
@@ -119,6 +138,7 @@ func watchWith(t *testing.T, journal *ndcheck.Journal, cfg nd.EndpointConfig, de
 	t.Helper()
 	var mu sync.Mutex
 	var found []ndcheck.Finding
+	aside := make(chan struct{})
 	options := softnd.WithChecker(ndcheck.Options{Journal: journal, Report: func(f ndcheck.Finding) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -137,7 +157,7 @@ func watchWith(t *testing.T, journal *ndcheck.Journal, cfg nd.EndpointConfig, de
 					panic(f)
 				}
 			}()
-			s := &side{t: t, ctx: ctx, job: job}
+			s := &side{t: t, ctx: ctx, job: job, aside: aside}
 			a := job.Adapter()
 			s.recv, err = a.CreateCompletionQueue(ctx, depth)
 			s.must(err)
@@ -536,18 +556,17 @@ var programs = []struct {
 			func(s *side) {
 				w := s.bind(0, 64, nd.AllowWrite)
 				s.give(w.Descriptor())
-				for s.mr.Bytes()[63] == 0 && s.ctx.Err() == nil {
-					time.Sleep(time.Millisecond)
-				}
-				time.Sleep(20 * time.Millisecond) // until the writer has its result
+				s.hear() // the writer has its result
 				s.must(w.Close())
+				s.tell()
 			},
 			func(s *side) {
 				d := s.get()
 				s.mr.Bytes()[63] = 1
 				s.must(nd.WriteTo(s.ep, 1, s.sge(0, 64), d, 0))
 				s.done()
-				time.Sleep(100 * time.Millisecond)
+				s.tell()
+				s.hear()
 			}},
 		clean: [2]func(s *side){
 			func(s *side) {

@@ -4,6 +4,8 @@ package ndcheck_test
 
 import (
 	"context"
+	"io"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -27,15 +29,32 @@ func playSilence(self *proctest.Self) error {
 	if err := s.loopback().Send(1, nil, nd.SilentSuccess|nd.Defer); err != nil {
 		return err
 	}
+	ctx, cancel := context.WithCancel(self.Ctx)
+	defer cancel()
 	if self.Args[0] == "two" {
 		ended := make(chan struct{})
 		defer close(ended)
 		go func() { <-ended }()
+		time.AfterFunc(time.Second, cancel) // there is no report to wait for: usually the checker has looked by then
+	} else {
+		reports, out, err := os.Pipe()
+		if err != nil {
+			return err
+		}
+		defer func(before *os.File) { os.Stderr = before }(os.Stderr)
+		go io.Copy(io.MultiWriter(os.Stderr, endAtReport(cancel)), reports)
+		os.Stderr = out
 	}
-	ctx, cancel := context.WithTimeout(self.Ctx, time.Second)
-	defer cancel()
 	_ = s.init.Notify(ctx, nd.NotifyAny)
 	return nil
+}
+
+// endAtReport ends a wait when the checker has reported something.
+type endAtReport func()
+
+func (end endAtReport) Write(report []byte) (int, error) {
+	end()
+	return len(report), nil
 }
 
 // A wait is hopeless only if there is no other goroutine that may post.
