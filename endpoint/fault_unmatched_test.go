@@ -63,11 +63,15 @@ func TestFaultCorruptsNoFailedRead(t *testing.T) {
 
 // TestFaultNeedsMessage: a Receive that fails because the message is too long has received none.
 func TestFaultNeedsMessage(t *testing.T) {
-	p := newFaultyPair(t, setup{}, nil, []faults.Rule{on("receive", faults.Rule{Action: "fail", Status: nd.IOTimeout})})
-	p.b.must(order{Do: doReceive, Parts: mine(0, 8)})
-	p.a.must(order{Do: doSend, Parts: mine(0, 1000)})
-	p.b.expect(receiveQueue, failure(nd.RequestReceive, 0, nd.BufferOverflow))
-	p.b.unmatched()
+	for _, n := range []int{40, 1000} { // in a ring entry, and not
+		runEach(t, faultSetups(), func(t *testing.T, s setup) {
+			p := newFaultyPair(t, s, nil, []faults.Rule{on("receive", faults.Rule{Action: "fail", Status: nd.IOTimeout})})
+			p.b.must(order{Do: doReceive, Parts: mine(0, 8)})
+			p.a.must(order{Do: doSend, Parts: mine(0, n)})
+			p.b.expect(receiveQueue, failure(nd.RequestReceive, 0, nd.BufferOverflow))
+			p.b.unmatched()
+		})
+	}
 }
 
 // TestFaultNeedsConnection: a call that fails because there is no connection meets no rule.

@@ -127,7 +127,10 @@ func (ep *queuePair) serveEntry(entry *wire.Entry, budget *uint64) outcome {
 		return blocked
 	}
 	r := ep.receiveAt(ep.rq.completed)
-	if ep.faults() != nil {
+	if ep.refusesMessage(entry, r) {
+		return executed
+	}
+	if ep.faults() != nil { // after the refusal: no rule applies to a message that is not received
 		if out, handled := ep.faultBeforeReceive(entry, r); handled {
 			return out
 		}
@@ -164,15 +167,31 @@ func (ep *queuePair) completeReceive(r *receive, s nd.Status, bytes uint64, inva
 	ep.pushResult(ep.rq.cq, &ep.rq.slots, ep.resp.entry.Flags&wire.FlagSolicited != 0)
 }
 
+// refusesMessage checks the message that entry begins, before any of its data is copied. If r cannot receive it, it fails
+// the receive and the connection, and reports true.
+func (ep *queuePair) refusesMessage(entry *wire.Entry, r *receive) bool {
+	total := entry.RequestLength
+	switch {
+	case ep.resp.invalidating != nil: // the data is copied
+		return false
+	case entry.Kind == wire.SendInEntry:
+		total = uint64(entry.PayloadLength)
+	case entry.Kind != wire.SendFragment || entry.Flags&wire.FlagFirst == 0 || ep.resp.fragmentCopied != 0:
+		return false
+	}
+	if entry.Flags&wire.FlagInvalidate != 0 && !ep.checkInvalidate(entry, r) {
+		return true
+	}
+	if total > r.capacity {
+		ep.failTooLong(r, total)
+		return true
+	}
+	return false
+}
+
 // serveSendInEntry receives a message whose data is in the ring entry.
 func (ep *queuePair) serveSendInEntry(entry *wire.Entry, r *receive) outcome {
 	if ep.resp.invalidating == nil { // else the data is copied, and finishSend waits for the end of accesses
-		if entry.Flags&wire.FlagInvalidate != 0 && !ep.checkInvalidate(entry, r) {
-			return executed
-		}
-		if uint64(entry.PayloadLength) > r.capacity {
-			return ep.failTooLong(r, uint64(entry.PayloadLength))
-		}
 		ep.source = window.Operand{Mem: entry.Payload[:]}
 		if !ep.fillReceive(r, 0, uint64(entry.PayloadLength)) {
 			return executed
@@ -219,10 +238,9 @@ func (ep *queuePair) fillReceive(r *receive, at, n uint64) bool {
 }
 
 // failTooLong fails the receive and the connection: a message of total bytes exceeds the receive.
-func (ep *queuePair) failTooLong(r *receive, total uint64) outcome {
+func (ep *queuePair) failTooLong(r *receive, total uint64) {
 	ep.completeReceive(r, nd.BufferOverflow, 0, 0)
 	ep.failServing(nd.RemoteError, ep.opError("receive", nd.BufferOverflow, fmt.Sprintf(tooLong, total, r.capacity), "post larger receives"))
-	return executed
 }
 
 // failServing fails the connection because of the entry being served. status is that of the peer's
@@ -248,7 +266,7 @@ func (ep *queuePair) failEntry(number uint64, status nd.Status, cause error) {
 	ep.terminate(cause)
 }
 
-// checkInvalidate checks the token that a message asks to invalidate, before any of its data is copied.
+// checkInvalidate checks the token that a message asks to invalidate.
 func (ep *queuePair) checkInvalidate(entry *wire.Entry, r *receive) bool {
 	if ep.adapter.domain.Find(entry.Token, window.Remote, ep.number) != nil {
 		return true
@@ -310,12 +328,6 @@ func (ep *queuePair) serveSendFailed(entry *wire.Entry, r *receive) outcome {
 func (ep *queuePair) serveSendFragment(entry *wire.Entry, r *receive, budget *uint64) outcome {
 	if entry.Flags&wire.FlagFirst != 0 && ep.resp.fragmentCopied == 0 && ep.resp.invalidating == nil {
 		ep.resp.messageReceived = 0
-		if entry.Flags&wire.FlagInvalidate != 0 && !ep.checkInvalidate(entry, r) {
-			return executed
-		}
-		if entry.RequestLength > r.capacity {
-			return ep.failTooLong(r, entry.RequestLength)
-		}
 	}
 	number := ep.conn.in.Consumed()
 	if entry.Flags&wire.FlagFirst == 0 && number != ep.resp.nextFragment { // another message may have taken r

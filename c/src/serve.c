@@ -153,13 +153,6 @@ void snd_fail_serving(struct snd_endpoint *ep, snd_status status, snd_status cau
 	snd_terminate(ep, cause, "serve: %s", why);
 }
 
-static enum snd_outcome fail_too_long(struct snd_endpoint *ep, struct snd_receive *r)
-{
-	snd_complete_receive(ep, r, SND_BUFFER_OVERFLOW, 0, 0);
-	snd_fail_serving(ep, SND_REMOTE_ERROR, SND_BUFFER_OVERFLOW, "a message is longer than its receive: post larger receives");
-	return SND_EXECUTED;
-}
-
 /* snd_fill_receive copies n bytes from source into the entries of r, from byte at on, and advances source. It returns
  * false if the copy has failed. */
 bool snd_fill_receive(struct snd_endpoint *ep, struct snd_receive *r, uint64_t at, struct snd_operand *source, uint64_t n)
@@ -228,14 +221,32 @@ static enum snd_outcome finish_send(struct snd_endpoint *ep, struct snd_receive 
 	return SND_EXECUTED;
 }
 
+/* refuses_message checks the message that the entry begins, before any of its data is copied. If r cannot receive it, it fails
+ * the receive and the connection, and returns true. */
+static bool refuses_message(struct snd_endpoint *ep, struct snd_receive *r)
+{
+	uint64_t total = ep->in_entry.request_length;
+	if (ep->invalidating != NULL)
+		return false; /* the data is copied */
+	if (ep->in_entry.kind == SNDL_KIND_SEND_IN_ENTRY)
+		total = ep->in_entry.payload_length;
+	else if (ep->in_entry.kind != SNDL_KIND_SEND_FRAGMENT || (ep->in_entry.flags & SNDL_FLAG_FIRST) == 0 || ep->in_entry.copied != 0)
+		return false;
+	if ((ep->in_entry.flags & SNDL_FLAG_INVALIDATE) != 0 && snd_find_bound(ep, ep->in_entry.token, SNDL_RIGHT_REMOTE) == NULL) {
+		fail_invalidate(ep, r);
+		return true;
+	}
+	if (total <= r->capacity)
+		return false;
+	snd_complete_receive(ep, r, SND_BUFFER_OVERFLOW, 0, 0);
+	snd_fail_serving(ep, SND_REMOTE_ERROR, SND_BUFFER_OVERFLOW, "a message is longer than its receive: post larger receives");
+	return true;
+}
+
 static enum snd_outcome serve_send_in_entry(struct snd_endpoint *ep, struct snd_receive *r)
 {
 	uint64_t n = ep->in_entry.payload_length;
 	if (ep->invalidating == NULL) {
-		if ((ep->in_entry.flags & SNDL_FLAG_INVALIDATE) != 0 && snd_find_bound(ep, ep->in_entry.token, SNDL_RIGHT_REMOTE) == NULL)
-			return fail_invalidate(ep, r);
-		if (n > r->capacity)
-			return fail_too_long(ep, r);
 		struct snd_operand source = {.memory = ep->in_entry.payload};
 		if (!snd_fill_receive(ep, r, 0, &source, n))
 			return SND_EXECUTED;
@@ -246,13 +257,8 @@ static enum snd_outcome serve_send_in_entry(struct snd_endpoint *ep, struct snd_
 static enum snd_outcome serve_send_fragment(struct snd_endpoint *ep, struct snd_receive *r, uint64_t *budget)
 {
 	const uint64_t length = ep->in_entry.fragment_length;
-	if ((ep->in_entry.flags & SNDL_FLAG_FIRST) != 0 && ep->in_entry.copied == 0 && ep->invalidating == NULL) {
+	if ((ep->in_entry.flags & SNDL_FLAG_FIRST) != 0 && ep->in_entry.copied == 0 && ep->invalidating == NULL)
 		ep->message_received = 0;
-		if ((ep->in_entry.flags & SNDL_FLAG_INVALIDATE) != 0 && snd_find_bound(ep, ep->in_entry.token, SNDL_RIGHT_REMOTE) == NULL)
-			return fail_invalidate(ep, r);
-		if (ep->in_entry.request_length > r->capacity)
-			return fail_too_long(ep, r);
-	}
 	const uint64_t number = ep->conn->in.next;
 	if ((ep->in_entry.flags & SNDL_FLAG_FIRST) == 0 && number != ep->next_fragment)
 		return protocol_error(ep, "a fragment that continues no message"); /* another message may have taken the receive */
@@ -372,7 +378,10 @@ static enum snd_outcome serve_entry(struct snd_endpoint *ep, uint64_t *budget)
 			return SND_BLOCKED;
 	}
 	struct snd_receive *r = snd_receive_at(ep, ep->rcompleted);
+	if (refuses_message(ep, r))
+		return SND_EXECUTED;
 	enum snd_outcome out;
+	/* After the refusal: no rule applies to a message that is not received. */
 	if (snd_unlikely(ep->faults != NULL) && snd_fault_before_receive(ep, r, &out))
 		return out;
 	switch (ep->in_entry.kind) {

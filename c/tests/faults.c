@@ -282,6 +282,23 @@ static void test_delay(void)
 		}
 }
 
+/* A receive that fails because the message is too long has received none, so no rule applies. */
+static void test_too_long(void)
+{
+	for (int setup = 0; setup < SETUPS; setup++)
+		for (uint32_t n = 40; n <= 1000; n += 960) { /* in a ring entry, and not */
+			struct snd_fault_rule r = rule(SNDL_FAULT_RECEIVE, SNDL_FAULT_AT_EXECUTE, SNDL_FAULT_FAIL);
+			r.status = SND_IO_TIMEOUT;
+			open_pair(&r, 1, setup);
+			snd_sge to = {here, 8, snd_mr_local_token(mine)}, from = {there, n, snd_mr_local_token(theirs)};
+			OK(snd_endpoint_receive(a.ep, 1, &to, 1));
+			OK(snd_endpoint_send(b.ep, 1, &from, 1, 0));
+			WANT(a.cq, SND_REQUEST_RECEIVE, 1, SND_BUFFER_OVERFLOW);
+			want_counts(0, 0, 0);
+			close_pair(setup);
+		}
+}
+
 /* Messages for a shared receive queue match rules about receives, too. */
 static void test_shared_queue(void)
 {
@@ -627,6 +644,7 @@ int main(int argc, char **argv)
 	test_corrupt_sink();
 	test_overrun();
 	test_delay();
+	test_too_long();
 	test_shared_queue();
 	test_signals(argv[0]);
 	test_combinations();
