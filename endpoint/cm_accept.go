@@ -57,8 +57,8 @@ func (c *connector) Accept(ctx context.Context, endpoint nd.Endpoint, params nd.
 	defer ep.mu.Unlock()
 	if c.closed {
 		c.phase = phaseEnded
-		ep.terminate(ep.opError(op, nd.ConnectionAborted, "the connector was closed", ""))
-		return c.opError(op, nd.Canceled, "the connector was closed", "")
+		ep.terminate(ep.opError(op, nd.ConnectionAborted, "the connector was closed", connectAgain))
+		return c.opError(op, nd.Canceled, "the connector was closed", "create another")
 	}
 	s := conn.state()
 	if ep.state() == connecting && s == connEstablished {
@@ -84,11 +84,11 @@ func (c *connector) Accept(ctx context.Context, endpoint nd.Endpoint, params nd.
 	case werr != nil:
 		why = "the call was canceled"
 	}
-	ep.terminate(ep.opError(op, nd.ConnectionAborted, why, ""))
+	ep.terminate(ep.opError(op, nd.ConnectionAborted, why, connectAgain))
 	if werr != nil && s != connWithdrawn {
 		return canceled(ctx, werr, op, "connector")
 	}
-	return c.opError(op, status, why, "")
+	return c.opError(op, status, why, connectAgain)
 }
 
 // startAccept checks the state, attaches to the peer and answers the request.
@@ -103,14 +103,14 @@ func (c *connector) startAccept(ep *queuePair, params nd.ConnectParams) (*connec
 	switch {
 	case c.phase == phaseRequested:
 	case c.phase == phaseAccepting || c.phase == phaseConnected || c.phase == phaseConnecting || c.phase == phaseAccepted:
-		return nil, c.opError(op, nd.ConnectionActive, "the connector is connecting or connected", "")
+		return nil, c.opError(op, nd.ConnectionActive, "the connector is connecting or connected", "create another connector")
 	default:
 		return nil, c.opError(op, nd.ConnectionInvalid, "the connector holds no connection request", "call Listener.GetConnectionRequest first")
 	}
 	if conn.isPeerGone() || conn.state() != connRequested {
 		c.phase = phaseEnded
 		conn.detach()
-		return nil, c.opError(op, nd.ConnectionAborted, conn.whyEnded(), "")
+		return nil, c.opError(op, nd.ConnectionAborted, conn.whyEnded(), connectAgain)
 	}
 	if !ep.beginConnecting(conn, c) {
 		return nil, c.opError(op, nd.ConnectionActive, "the endpoint is "+ep.state().String(), "accept with an idle endpoint")
@@ -135,16 +135,16 @@ func (c *connector) startAccept(ep *queuePair, params nd.ConnectParams) (*connec
 	if err != nil && !conn.isPeerGone() {
 		why = "the active side's memory is damaged"
 	}
-	ep.terminate(ep.opError(op, nd.ConnectionAborted, why, ""))
+	ep.terminate(ep.opError(op, nd.ConnectionAborted, why, connectAgain))
 	conn.refuse() // if the active side still waits
-	return nil, &nd.OpError{Op: op, Object: "connector", Status: nd.ConnectionAborted, Detail: why, Err: err}
+	return nil, &nd.OpError{Op: op, Object: "connector", Status: nd.ConnectionAborted, Detail: why, Err: err, Next: connectAgain}
 }
 
 // Reject refuses a connection, instead of Accept or CompleteConnect.
 func (c *connector) Reject(private []byte) error {
 	const op = "reject"
 	if most := c.adapter.provider.limits.privateData; len(private) > most {
-		return c.opError(op, nd.InvalidBufferSize, fmt.Sprintf("%d bytes of private data, at most %d", len(private), most), "")
+		return c.opError(op, nd.InvalidBufferSize, fmt.Sprintf("%d bytes of private data, at most %d", len(private), most), "send more over the connection")
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -159,14 +159,14 @@ func (c *connector) Reject(private []byte) error {
 		ok := conn.transition(connRefused, connRequested)
 		conn.detach()
 		if !ok || conn.isPeerGone() {
-			return c.opError(op, nd.ConnectionAborted, conn.whyEnded(), "")
+			return c.opError(op, nd.ConnectionAborted, conn.whyEnded(), connectAgain)
 		}
 		return nil
 	case phaseAccepted:
 		if !c.withdraw(private) || conn.isPeerGone() {
-			return c.opError(op, nd.ConnectionAborted, conn.whyEnded(), "")
+			return c.opError(op, nd.ConnectionAborted, conn.whyEnded(), connectAgain)
 		}
 		return nil
 	}
-	return c.opError(op, nd.ConnectionInvalid, "the connector holds no request and no accepted Connect", "")
+	return c.opError(op, nd.ConnectionInvalid, "the connector holds no request and no accepted Connect", "call GetConnectionRequest or Connect first")
 }

@@ -1,8 +1,12 @@
 package endpoint
 
 import (
+	"context"
 	"net/netip"
 	"testing"
+
+	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/nd"
 )
 
 // A listener without a limit of the program has one: peers could make its process run out of memory.
@@ -24,5 +28,35 @@ func TestBacklogIsBounded(t *testing.T) {
 		if err := l.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// A request that finds the queue full takes the place of one that its sender has withdrawn, each time that this happens.
+func TestBacklogForgetsWithdrawn(t *testing.T) {
+	p := newPair(t, setup{Unwired: true})
+	a, b := dialer{t, p.a.local}, dialer{t, p.b.local}
+	addr := b.listen(2)
+	queued := func(n uint64) func() bool {
+		l := b.listener.(*listener)
+		return func() bool { l.mu.Lock(); defer l.mu.Unlock(); return len(l.queue) == int(n) }
+	}
+	wait := func() (withdraw func()) {
+		ctx, cancel := context.WithCancel(a.ctx)
+		c, ep := a.connector(), a.endpoint()
+		end := soon(func() error { return c.Connect(ctx, ep, addr, nd.ConnectParams{}) })
+		return func() { cancel(); wantStatus(t, <-end, nd.Canceled) }
+	}
+	for range 3 {
+		var withdraw []func()
+		for n := range uint64(2) {
+			withdraw = append(withdraw, wait())
+			proctest.Eventually(t, "the request is queued", queued(n+1))
+		}
+		wantStatus(t, a.connector().Connect(a.ctx, a.endpoint(), addr, nd.ConnectParams{}), nd.ConnectionRefused)
+		for _, w := range withdraw {
+			w()
+		}
+		_ = wait() // until the test ends
+		b.request()
 	}
 }

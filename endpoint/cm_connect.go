@@ -52,11 +52,11 @@ func (c *connector) connect(ctx context.Context, endpoint nd.Endpoint, from *sha
 		if werr != nil {
 			return canceled(ctx, werr, op, "connector")
 		}
-		return c.opError(op, nd.Canceled, "the connector was closed", "")
+		return c.opError(op, nd.Canceled, "the connector was closed", "create another")
 	}
 	c.undoConnect(conn)
 	c.releaseAddress()
-	return c.opError(op, nd.HostUnreachable, conn.whyEnded(), "")
+	return c.opError(op, nd.HostUnreachable, conn.whyEnded(), "connect again when the peer runs")
 }
 
 // startConnect checks the arguments and sends the connection request.
@@ -234,7 +234,7 @@ func (c *connector) handleAccepted(conn *connection) error {
 		conn.transition(connAborted, connAccepted)
 		c.undoConnect(conn)
 		c.phase = phaseEnded
-		return &nd.OpError{Op: "connect", Object: "connector", Status: nd.ConnectionAborted, Err: err}
+		return &nd.OpError{Op: "connect", Object: "connector", Status: nd.ConnectionAborted, Err: err, Next: connectAgain}
 	}
 	c.privateData = conn.privateData(passive)
 	c.inboundReads = int(min(conn.record.ReadIn[active], conn.record.ReadOut[passive], uint32(conn.provider.limits.reads)))
@@ -266,9 +266,12 @@ func (c *connector) CompleteConnect(ctx context.Context) error {
 	defer ep.mu.Unlock()
 	if ep.state() != accepted || c.conn.isPeerGone() || !c.conn.transition(connEstablished, connAccepted) {
 		c.phase = phaseEnded
+		if ep.state() != accepted && !c.conn.isPeerGone() { // of the peer's acts, only its death ends this state
+			return &nd.OpError{Op: op, Object: "connector", Status: nd.ConnectionAborted, Detail: "this side's endpoint has ended the connection", Err: ep.life.cause, Next: connectAgain}
+		}
 		why := c.conn.whyEnded()
-		ep.terminate(ep.opError(op, nd.ConnectionAborted, why, ""))
-		return c.opError(op, nd.ConnectionAborted, why, "connect again with a new connector and endpoint")
+		ep.terminate(ep.opError(op, nd.ConnectionAborted, why, connectAgain))
+		return c.opError(op, nd.ConnectionAborted, why, connectAgain)
 	}
 	ep.req.readLimit = c.outboundReads
 	c.phase = phaseConnected
@@ -286,7 +289,7 @@ func (c *connector) withdraw(private []byte) (ok bool) {
 	}
 	ok = conn.transition(connWithdrawn, connAccepted)
 	c.ep.mu.Lock()
-	c.ep.terminate(c.ep.opError("reject", nd.Canceled, "the connection was rejected", ""))
+	c.ep.terminate(c.ep.opError("reject", nd.Canceled, "the connection was rejected", connectAgain))
 	c.ep.mu.Unlock()
 	return ok
 }

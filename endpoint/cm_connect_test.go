@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -761,5 +762,26 @@ func TestConnectorClosed(t *testing.T) {
 				t.Errorf("%s on a closed connector: %v", what, err)
 			}
 		}
+	}
+}
+
+// TestCompleteConnectNamesOwnEnd: if the own endpoint has ended the connection, the error does not blame the other side.
+func TestCompleteConnectNamesOwnEnd(t *testing.T) {
+	for name, end := range map[string]func(ep nd.Endpoint) error{"flushed": nd.Endpoint.Flush, "closed": nd.Endpoint.Close} {
+		t.Run(name, func(t *testing.T) {
+			a, b, addr := strangersPair(t)
+			ca, ea := a.connector(), a.endpoint()
+			connected := soon(func() error { return ca.Connect(a.ctx, ea, addr, nd.ConnectParams{}) })
+			cb := b.request()
+			accepted := soon(func() error { return cb.Accept(b.ctx, b.endpoint(), nd.ConnectParams{}) })
+			a.good(<-connected)
+			a.good(end(ea))
+			wantStatus(t, <-accepted, nd.ConnectionRefused)
+			err := ca.CompleteConnect(a.ctx)
+			wantStatus(t, err, nd.ConnectionAborted)
+			if !strings.Contains(err.Error(), "the endpoint was "+name) || strings.Contains(err.Error(), "passive") {
+				t.Error(err)
+			}
+		})
 	}
 }

@@ -152,6 +152,9 @@ func (c *connection) peerDied() {
 // isPeerGone reports whether the other process has died or left.
 func (c *connection) isPeerGone() bool { return c.peerDead.Load() || c.peer.Gone() }
 
+// connectAgain is the next step after a connection that has failed.
+const connectAgain = "connect again with a new connector and endpoint"
+
 // whyEnded says, for messages, why the other side does not go on with the connection.
 func (c *connection) whyEnded() string {
 	if c.isPeerGone() {

@@ -128,7 +128,7 @@ func (c *connector) GetPrivateData(buf []byte) (int, error) {
 	switch c.phase {
 	case phaseRequested:
 		if c.conn.isPeerGone() || c.conn.state() != connRequested {
-			return 0, c.opError(op, nd.ConnectionAborted, c.conn.whyEnded(), "")
+			return 0, c.opError(op, nd.ConnectionAborted, c.conn.whyEnded(), connectAgain)
 		}
 	case phaseAccepted, phaseAccepting, phaseConnected:
 	default:

@@ -27,7 +27,7 @@ type listener struct {
 	state   listenerState
 	paused  bool
 	backlog int
-	refused int            // requests that came to a full queue
+	refused int            // requests that came to a full queue since the last one that found room
 	queue   []*connection  // requests that no call has taken
 	calls   []*requestCall // pending calls of GetConnectionRequest, oldest first
 }
@@ -78,7 +78,7 @@ func (l *listener) Listen(backlog int) error {
 		return l.opError("listen", nd.InvalidDeviceState, "the listener is not bound, or is listening already", "call Bind, then Listen, once")
 	}
 	if backlog < 0 {
-		return l.opError("listen", nd.InvalidParameter1, "negative backlog", "pass 0 for no limit")
+		return l.opError("listen", nd.InvalidParameter1, "negative backlog", fmt.Sprintf("pass 0 for the most, which is %d", maxBacklog))
 	}
 	if backlog == 0 || backlog > maxBacklog {
 		backlog = maxBacklog
@@ -177,6 +177,7 @@ func (l *listener) enqueue(c *connection) bool {
 	if l.isFull() {
 		return false
 	}
+	l.refused = 0 // the next request that finds the queue full looks for abandoned ones
 	l.queue = append(l.queue, c)
 	l.matchRequests()
 	return true

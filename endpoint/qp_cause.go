@@ -59,10 +59,13 @@ func (c *connection) fault() *peerFault {
 	*f = peerFault{true, c.peerQP.Fault.Load(), nd.Status(c.peerQP.FaultStatus.Load())} // ORDER fault: after the abort, before which it was stored
 	switch f.status {
 	case nd.RemoteError, nd.AccessViolation, nd.DataChecksumError:
-	case nd.IOTimeout, nd.NotSupported: // of a relay
-	default:
-		f.status = nd.InternalError // no correct peer stores another status
+		return f
+	case nd.IOTimeout, nd.NotSupported:
+		if c.peerCopies { // as a relay does
+			return f
+		}
 	}
+	f.status = nd.InternalError // no correct peer stores another status
 	return f
 }
 

@@ -207,8 +207,8 @@ type Listener interface {
 	Bind(addr netip.AddrPort) error
 
 	// Listen starts to queue connection requests for GetConnectionRequest. If backlog requests are
-	// queued, the listener refuses further requests. 0 means no limit. A provider may have a lower
-	// limit than backlog.
+	// queued, the listener refuses further requests. A provider may have a lower limit than backlog, and
+	// 0 means that limit.
 	//
 	// Errors: [InvalidDeviceState] if the listener is not bound, or is already listening;
 	// [InvalidParameter1] if backlog is negative. Source: IND2Listener::Listen, NdkListen.

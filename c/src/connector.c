@@ -336,9 +336,12 @@ snd_status snd_connector_complete(snd_connector *connector)
 	} else if (ep == NULL || ep->state != SND_QP_ACCEPTED || snd_is_peer_gone(connector->conn) ||
 		!snd_transition(connector->conn, SNDL_CONN_ESTABLISHED, SNDL_CONN_ACCEPTED)) {
 		connector->phase = SND_PHASE_ENDED;
-		if (ep != NULL)
+		/* Of the peer's acts, only its death ends the state SND_QP_ACCEPTED. */
+		const bool own = ep == NULL || (ep->state != SND_QP_ACCEPTED && !snd_is_peer_gone(connector->conn));
+		if (!own)
 			snd_terminate(ep, SND_CONNECTION_ABORTED, "%s: the passive side is gone", op);
-		s = snd_fail(SND_CONNECTION_ABORTED, "%s: the passive side has ended the connection or is gone: connect again with a new connector and endpoint", op);
+		s = own ? snd_fail(SND_CONNECTION_ABORTED, "%s: this side's endpoint was flushed or closed, or its completion queue overran: connect again with a new connector and endpoint", op)
+			: snd_fail(SND_CONNECTION_ABORTED, "%s: the passive side has ended the connection or is gone: connect again with a new connector and endpoint", op);
 	} else {
 		ep->read_limit = connector->outbound_reads;
 		connector->phase = SND_PHASE_CONNECTED;

@@ -110,6 +110,7 @@ bool snd_listener_enqueue(struct snd_fabric *f, struct snd_connection *c, uint16
 			drop_abandoned(l);
 		if (l->queued >= l->backlog)
 			return false;
+		l->refused = 0; /* the next request that finds the queue full looks for abandoned ones */
 		c->users++;
 		snd_list_append(&l->queue, &c->queue_link);
 		l->queued++;

@@ -60,7 +60,7 @@ static void read_fault(struct snd_connection *c)
 	c->fault.entry = snd_acquire(&c->peer_qp->fault); /* ORDER fault: after the abort, before which it was stored */
 	c->fault.status = snd_relaxed32(&c->peer_qp->fault_status);
 	if (c->fault.status != SND_REMOTE_ERROR && c->fault.status != SND_ACCESS_VIOLATION && c->fault.status != SND_DATA_CHECKSUM_ERROR &&
-	    c->fault.status != SND_IO_TIMEOUT && c->fault.status != SND_NOT_SUPPORTED) /* the last two are those of a relay */
+	    !(c->peer_copies && (c->fault.status == SND_IO_TIMEOUT || c->fault.status == SND_NOT_SUPPORTED))) /* a relay copies, and stores these */
 		c->fault.status = SND_INTERNAL_ERROR; /* no correct peer stores another status */
 }
 
