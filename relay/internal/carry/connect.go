@@ -151,7 +151,11 @@ func (l *link) open(f *frame.Frame) error {
 	}
 	t := l.newTunnel()
 	if t == nil {
-		return fmt.Errorf("%d tunnels, the maximum", maxTunnels)
+		if len(l.refused) == maxTunnels { // more than the other relay has
+			return errTunnel
+		}
+		l.refused = append(l.refused, request.Tunnel)
+		return nil
 	}
 	t.remote = request.Tunnel
 	err := error(nil)

@@ -38,6 +38,30 @@ func TestRefused(t *testing.T) {
 			t.Errorf("port %d: %v", p, err)
 		}
 	}
+	full := &tunnel{}
+	eachTunnel := func(f func(t **tunnel)) {
+		done := make(chan struct{})
+		b.relay.do(func() {
+			defer close(done)
+			for i := range b.relay.tunnels {
+				f(&b.relay.tunnels[i])
+			}
+		})
+		proctest.Receive(t, "the relay", done)
+	}
+	eachTunnel(func(t **tunnel) {
+		if *t == nil {
+			*t = full
+		}
+	})
+	if _, err := ask(98); nd.StatusOf(err) != nd.ConnectionRefused {
+		t.Errorf("a connection beyond the maximum: %v", err)
+	}
+	eachTunnel(func(t **tunnel) {
+		if *t == full {
+			*t = nil
+		}
+	})
 	l, err := b.rank.adapter.CreateListener(b.rank.ctx)
 	if err != nil {
 		t.Fatal(err)

@@ -21,11 +21,13 @@ type link struct {
 	peer    fabric.Peer
 	credits credits
 	failed  error
+	ready   bool      // the other relay knows the session: it would drop a frame before
 	heard   time.Time // when the last frame arrived; exact to the checks
 	silent  bool      // no frame has arrived since the last check
 	pings   uint64
 	pong    uint64   // number of a Ping to be answered; 0 = none
 	unsent  []unsent // messages that the provider could not take
+	refused []uint32 // tunnels of the other relay for which there is none here
 	tunnels []*tunnel
 	turn    int // tunnel that is served first
 }
@@ -52,11 +54,37 @@ func (r *Relay) addLink(conn net.Conn, session *handshake.Session) {
 		return
 	}
 	r.links[session.Inbound] = l
-	l.send(&frame.Frame{Kind: frame.Hello}, nil)
-	r.calls.Go(func() {
-		_, err := io.ReadFull(conn, make([]byte, 1)) // nothing is sent
-		r.do(func() { l.fail(fmt.Errorf("control connection: %w", err)) })
-	})
+	if _, err = conn.Write([]byte{knowsSession}); err != nil {
+		l.fail(fmt.Errorf("control connection: %w", err))
+		return
+	}
+	r.calls.Go(func() { l.readControl() })
+}
+
+// knowsSession is the only byte on a control connection after the handshake. A relay sends it when it knows the session
+// number of the frames that will arrive.
+const knowsSession = 1
+
+// readControl reads the control connection until it ends, and the link with it.
+func (l *link) readControl() {
+	var b [1]byte
+	_, err := io.ReadFull(l.conn, b[:])
+	if err == nil && b[0] == knowsSession {
+		l.relay.do(l.begun)
+		_, err = io.ReadFull(l.conn, b[:])
+	}
+	if err == nil {
+		err = fmt.Errorf("unexpected byte %d", b[0])
+	}
+	l.relay.do(func() { l.fail(fmt.Errorf("control connection: %w", err)) })
+}
+
+// begun allows frames, because the other relay knows the session.
+func (l *link) begun() {
+	l.ready = true
+	if l.hasRoom() {
+		l.send(&frame.Frame{Kind: frame.Hello}, nil)
+	}
 }
 
 // fail ends the link and all its tunnels.
@@ -73,16 +101,24 @@ func (l *link) fail(err error) {
 		t.release()
 	}
 	l.tunnels = nil
+	for _, u := range l.unsent {
+		l.relay.fabric.FreeBuffer(u.buffer)
+	}
+	l.unsent = nil
 }
 
 // hasRoom reports whether a frame can be sent now.
-func (l *link) hasRoom() bool {
-	return l.failed == nil && l.credits.canSend() && len(l.unsent) == 0 && l.relay.fabric.FreeBuffers() > 0
+func (l *link) hasRoom() bool { return l.credits.canSend() && l.hasBuffer() }
+
+// hasBuffer reports whether a frame can be sent, if the credits allow it.
+func (l *link) hasBuffer() bool {
+	return l.ready && l.failed == nil && len(l.unsent) == 0 && l.relay.fabric.FreeBuffers() > 0
 }
 
 // begin takes a buffer for a frame; send does the rest of what hasRoom has allowed.
 func (l *link) begin() (buffer int, payload []byte) {
 	buffer, _ = l.relay.fabric.TakeBuffer()
+	l.relay.senders[buffer] = l
 	return buffer, l.relay.fabric.Bytes(buffer)[frame.HeaderSize:]
 }
 
@@ -151,6 +187,10 @@ func (l *link) step() (worked bool) {
 		l.send(&frame.Frame{Kind: frame.Pong, Request: l.pong}, nil)
 		l.pong, worked = 0, true
 	}
+	for len(l.refused) > 0 && l.hasRoom() {
+		l.send(&frame.Frame{Kind: frame.Refuse, Tunnel: l.refused[0]}, nil)
+		l.refused, worked = l.refused[1:], true
+	}
 	for i := range l.tunnels {
 		if l.failed != nil {
 			return true
@@ -160,7 +200,7 @@ func (l *link) step() (worked bool) {
 	}
 	l.turn++
 	l.dropEnded()
-	if l.failed == nil && l.credits.mustReturn() && len(l.unsent) == 0 && l.relay.fabric.FreeBuffers() > 0 {
+	if l.credits.mustReturn() && l.hasBuffer() {
 		l.send(&frame.Frame{Kind: frame.Credit}, nil)
 		worked = true
 	}

@@ -102,7 +102,8 @@ func (t *tunnel) checkEntry() bool {
 			o.message, o.inMessage, o.carried, o.hasRoom = *e, true, 0, false
 		}
 		m := &o.message
-		if e.Kind == m.Kind && e.Total == m.Total && e.Length <= m.Total-o.carried && e.Last == (e.Length == m.Total-o.carried) {
+		isWhole := e.Length <= m.Total-o.carried && e.Last == (e.Length == m.Total-o.carried) && (e.Length > 0 || e.Total == 0)
+		if e.Kind == m.Kind && e.Total == m.Total && isWhole && (e.Kind == forward.Send || !e.Invalidate && !e.Solicited) {
 			return true
 		}
 	}

@@ -83,7 +83,8 @@ type Relay struct {
 	// State of Run.
 	links    map[uint64]*link // by the session number of their frames
 	tunnels  [maxTunnels]*tunnel
-	made     uint64 // tunnels so far
+	made     uint64                                   // tunnels so far
+	senders  [maxLinks*linkWindow + sendBuffers]*link // that has used a buffer last
 	received [32]fabric.Received
 	polled   [64]nd.Result
 	strays   int // frames of no session
@@ -247,20 +248,26 @@ func (r *Relay) runQueued() bool {
 
 func (r *Relay) pollFabric() bool {
 	n, err := r.fabric.Poll(r.received[:])
-	if err != nil { // it does not say which link it belongs to
+	r.fabricFailed(err)
+	for _, m := range r.received[:n] {
+		r.receive(m.Message)
+		r.fabricFailed(r.fabric.Repost(m.Buffer))
+	}
+	return n > 0
+}
+
+// fabricFailed ends the link whose frame could not be sent, or all links if the error does not say which one it concerns.
+func (r *Relay) fabricFailed(err error) {
+	var failed *fabric.Error
+	switch {
+	case err == nil:
+	case errors.As(err, &failed) && failed.Buffer >= 0:
+		r.senders[failed.Buffer].fail(err)
+	default:
 		for _, l := range r.links {
 			l.fail(err)
 		}
 	}
-	for _, m := range r.received[:n] {
-		r.receive(m.Message)
-		if err := r.fabric.Repost(m.Buffer); err != nil {
-			for _, l := range r.links {
-				l.fail(err)
-			}
-		}
-	}
-	return n > 0
 }
 
 // receive handles a message, which may come from anyone.

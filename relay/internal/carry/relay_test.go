@@ -94,7 +94,8 @@ type settings struct {
 	private  bool
 	timeout  time.Duration // of a Send without a Receive, at the relays
 	provider string
-	check    bool // payload checks of the ranks
+	late     time.Duration // between the handshake and the link at host 2
+	check    bool          // payload checks of the ranks
 }
 
 // openHost makes host number with a relay and a rank. A host delivers connections to its rank.
@@ -167,12 +168,21 @@ func newHosts(t testing.TB, s settings) (a, b *host) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener := handshake.Listen(l, b.relay.HandshakeConfig(), b.relay.Link, t.Logf)
+	listener := handshake.Listen(l, b.relay.HandshakeConfig(), func(conn net.Conn, session *handshake.Session) {
+		time.Sleep(s.late)
+		b.relay.Link(conn, session)
+	}, t.Logf)
 	t.Cleanup(func() { listener.Close() })
 	if err := a.join(l.Addr().String()); err != nil {
 		t.Fatal(err)
 	}
 	return a, b
+}
+
+// No frame is lost that a relay wants to send before the other one knows the link.
+func TestLateLink(t *testing.T) {
+	a, b := newHosts(t, settings{late: 300 * time.Millisecond})
+	connect(t, a, b, nd.EndpointConfig{})
 }
 
 // A relay that cannot start says why, and leaves the arena as it was.

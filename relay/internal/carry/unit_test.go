@@ -3,6 +3,8 @@ package carry
 import (
 	"math/rand/v2"
 	"testing"
+
+	"github.com/softnd/softnd/internal/forward"
 )
 
 // Two sides that send whenever they may never stop both, whatever the order of sending and receiving is.
@@ -104,5 +106,34 @@ func TestStaging(t *testing.T) {
 	}
 	if _, ok := (&staging{size: 64}).take(65); ok {
 		t.Error("more than the buffer")
+	}
+}
+
+// A ring entry that no correct process writes ends its tunnel, and not the link: the other relay never sees it.
+func TestCheckEntryRefuses(t *testing.T) {
+	for name, e := range map[string]forward.Request{
+		"a Write that invalidates":       {Kind: forward.Write, First: true, Last: true, Length: 8, Total: 8, Invalidate: true},
+		"a Write with a solicited event": {Kind: forward.Write, First: true, Last: true, Length: 8, Total: 8, Solicited: true},
+		"an entry without bytes":         {Kind: forward.Send, First: true, Total: 8},
+		"a Read without bytes":           {Kind: forward.Read},
+		"a rest without a beginning":     {Kind: forward.Send, Last: true, Length: 8, Total: 8},
+		"more than the request":          {Kind: forward.Send, First: true, Last: true, Length: 9, Total: 8},
+	} {
+		tunnel := &tunnel{stop: func() {}}
+		tunnel.out.entry = e
+		if tunnel.checkEntry() || !tunnel.ended {
+			t.Errorf("%s is carried", name)
+		}
+	}
+	for _, e := range []forward.Request{
+		{Kind: forward.Send, First: true, Last: true, Length: 8, Total: 8, Invalidate: true, Solicited: true},
+		{Kind: forward.Send, First: true, Last: true},
+		{Kind: forward.Write, First: true, Length: 8, Total: 16},
+	} {
+		tunnel := &tunnel{stop: func() {}}
+		tunnel.out.entry = e
+		if !tunnel.checkEntry() || tunnel.ended {
+			t.Errorf("%+v is refused", e)
+		}
 	}
 }

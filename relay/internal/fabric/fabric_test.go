@@ -49,7 +49,7 @@ type side struct {
 	room           [16]Received
 }
 
-// lengthOf returns the length of a message: below and above the limit of fi_inject, and that of the buffer.
+// lengthOf returns the length of a message: small ones around 64 bytes, a large one, and that of the buffer.
 func lengthOf(number uint64) int { return []int{8, 64, 65, 1000, 4096}[number%5] }
 
 func (s *side) send() bool {
@@ -190,6 +190,57 @@ func TestErrors(t *testing.T) {
 	}
 	if _, err := open(t, "tcp", 1, 1).AddPeer([]byte("short")); err == nil {
 		t.Error("a damaged address was accepted")
+	}
+}
+
+// If a peer ends, the failed Sends name their buffers and free them, and other peers are not disturbed.
+func TestPeerEnds(t *testing.T) {
+	for _, provider := range providers {
+		t.Run(provider, func(t *testing.T) {
+			a, b, c := open(t, provider, 8, 8), open(t, provider, 8, 8), open(t, provider, 8, 8)
+			x, y := &side{t: t, e: a, peer: peerOf(t, a, c)}, &side{t: t, e: c, peer: peerOf(t, c, a)}
+			gone, other := &side{t: t, e: a, peer: peerOf(t, a, b)}, &side{t: t, e: b}
+			start := time.Now()
+			wait := func(done func() bool) {
+				t.Helper()
+				for !done() {
+					if time.Since(start) > watchdog {
+						t.Fatalf("%d send buffers are free, %d messages have arrived", a.FreeBuffers(), y.received)
+					}
+				}
+			}
+			wait(func() bool {
+				if gone.sent == 0 {
+					gone.send()
+				}
+				gone.poll()
+				other.poll()
+				return other.received == 1 && a.FreeBuffers() == 8
+			})
+			b.Close()
+			for range 4 {
+				if buffer, ok := a.TakeBuffer(); ok && a.Send(gone.peer, buffer, 64) != nil {
+					a.FreeBuffer(buffer)
+				}
+			}
+			wait(func() bool {
+				_, err := a.Poll(x.room[:])
+				if e := (*Error)(nil); err != nil && (!errors.As(err, &e) || e.Buffer < 8) {
+					t.Errorf("an error without a send buffer: %v", err)
+				} else if err != nil {
+					t.Log(err)
+				}
+				return a.FreeBuffers() == 8
+			})
+			wait(func() bool {
+				if x.sent-y.received < 8 && x.sent < 100 {
+					x.send()
+				}
+				x.poll()
+				y.poll()
+				return y.received == 100
+			})
+		})
 	}
 }
 

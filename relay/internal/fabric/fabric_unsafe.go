@@ -39,6 +39,7 @@ type Endpoint struct {
 	sends   int
 	base    int   // number of the first send buffer
 	free    []int // send buffers that nothing uses
+	idle    []int // receive buffers that the provider could not take
 	events  [32]C.struct_sndr_event
 }
 
@@ -53,6 +54,7 @@ type Error struct {
 	Call     string
 	Code     int // of fi_errno.h, positive
 	Provider int // the provider's own number; 0 = none
+	Buffer   int // send buffer of an operation that has failed, which is free again; -1 = none
 }
 
 func (e *Error) Error() string {
@@ -64,7 +66,7 @@ func (e *Error) Error() string {
 }
 
 // failed returns the error of a call that has returned a negative number.
-func failed(call string, code C.int) error { return &Error{Call: call, Code: -int(code)} }
+func failed(call string, code C.int) error { return &Error{Call: call, Code: -int(code), Buffer: -1} }
 
 // Open opens an endpoint and posts its receive buffers.
 func Open(config Config) (*Endpoint, error) {
@@ -157,8 +159,6 @@ func (e *Endpoint) Bytes(buffer int) []byte {
 // with ErrBusy, it may be repeated after a Poll.
 func (e *Endpoint) Send(peer Peer, buffer, n int) error {
 	switch code := C.sndr_send(e.c, C.fi_addr_t(peer), C.uint32_t(buffer), C.uint32_t(n)); {
-	case code == 1:
-		e.free = append(e.free, buffer)
 	case code == -C.FI_EAGAIN:
 		return ErrBusy
 	case code < 0:
@@ -173,9 +173,17 @@ type Received struct {
 	Message []byte
 }
 
-// Poll makes progress, and stores messages that have arrived in received. It returns their number. After an error the
-// endpoint cannot be relied on: a message may be lost.
+// Poll makes progress, and stores messages that have arrived in received. It returns their number. An error with a Buffer
+// is that of one Send. After another error a message may be lost that was to arrive here, from any peer.
 func (e *Endpoint) Poll(received []Received) (n int, err error) {
+	for before := len(e.idle) + 1; len(e.idle) > 0 && len(e.idle) < before; { // until the provider is busy again
+		before = len(e.idle)
+		buffer := e.idle[before-1]
+		e.idle = e.idle[:before-1]
+		if err := e.Repost(buffer); err != nil {
+			return 0, err
+		}
+	}
 	have := C.sndr_poll(e.c, &e.events[0], C.int(min(len(received), len(e.events))))
 	if have < 0 {
 		return 0, failed("fi_cq_read", have)
@@ -184,10 +192,18 @@ func (e *Endpoint) Poll(received []Received) (n int, err error) {
 		v := &e.events[i]
 		buffer := int(v.buffer)
 		switch {
-		case v.error != 0:
-			err = &Error{Call: "a message of libfabric", Code: int(v.error), Provider: int(v.provider)}
 		case buffer >= e.base:
 			e.free = append(e.free, buffer)
+			if v.error != 0 {
+				err = &Error{Call: "fi_send", Code: int(v.error), Provider: int(v.provider), Buffer: buffer}
+			}
+		case v.error == C.FI_ETRUNC && buffer >= 0: // no correct peer sends a message that is longer than a buffer
+			err = e.Repost(buffer)
+		case v.error != 0:
+			err = &Error{Call: "fi_recv", Code: int(v.error), Provider: int(v.provider), Buffer: -1}
+			if buffer >= 0 {
+				err = errors.Join(err, e.Repost(buffer))
+			}
 		case buffer >= 0 && v.length <= C.uint64_t(e.size):
 			received[n] = Received{buffer, e.Bytes(buffer)[:v.length]}
 			n++
@@ -196,11 +212,11 @@ func (e *Endpoint) Poll(received []Received) (n int, err error) {
 	return n, err
 }
 
-// Repost gives a receive buffer back. It fails with ErrBusy if the provider cannot take it now.
+// Repost gives a receive buffer back. If the provider cannot take it now, Poll tries again.
 func (e *Endpoint) Repost(buffer int) error {
 	switch code := C.sndr_post_receive(e.c, C.uint32_t(buffer)); {
 	case code == -C.FI_EAGAIN:
-		return ErrBusy
+		e.idle = append(e.idle, buffer)
 	case code != 0:
 		return failed("fi_recv", code)
 	}

@@ -33,7 +33,6 @@ void sndr_close(struct sndr_endpoint *e);
 int sndr_name(struct sndr_endpoint *e, void *to, size_t *length);
 int sndr_insert(struct sndr_endpoint *e, const void *address, fi_addr_t *peer);
 int sndr_post_receive(struct sndr_endpoint *e, uint32_t buffer);
-// sndr_send returns 1 if the message has been copied, so that the buffer is free already; 0 if an event will follow.
 int sndr_send(struct sndr_endpoint *e, fi_addr_t peer, uint32_t buffer, uint32_t length);
 int sndr_poll(struct sndr_endpoint *e, struct sndr_event *events, int room);
 int sndr_wait_fd(struct sndr_endpoint *e, int *fd);
