@@ -1,6 +1,7 @@
 /* One side's private, checked view of a connection record. */
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cq.h"
 #include "error.h"
@@ -13,9 +14,10 @@ static bool release(struct snd_work *work);
 
 struct snd_connection *snd_connection_new(struct snd_fabric *f, struct snd_connection_record *r, uint64_t offset, int side, struct snd_peer peer)
 {
-	struct snd_connection *c = calloc(1, sizeof *c);
+	struct snd_connection *c = snd_alloc_lines(sizeof *c);
 	if (c == NULL)
 		return NULL;
+	memset(c, 0, sizeof *c);
 	c->fabric = f;
 	c->record = r;
 	c->offset = offset;

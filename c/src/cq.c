@@ -38,7 +38,7 @@ snd_status snd_cq_create(snd_adapter *adapter, uint32_t depth, snd_cq **cq)
 		return snd_leave_with(f, s);
 	uint64_t size = ring_size(depth);
 	struct snd_cq *q = snd_new(f, SND_TYPE_CQ, sizeof *q);
-	if (q == NULL || (q->entries = calloc((size_t)size, sizeof *q->entries)) == NULL) {
+	if (q == NULL || (q->entries = snd_alloc_lines((size_t)size * sizeof *q->entries)) == NULL) {
 		if (q != NULL)
 			snd_object_free(&q->object);
 		return snd_leave_with(f, snd_fail(SND_NO_MEMORY, "%s: no private memory", op));
@@ -257,7 +257,7 @@ snd_status snd_cq_resize(snd_cq *cq, uint32_t depth)
 	struct snd_completion *entries = NULL;
 	if (queued > depth)
 		s = snd_fail(SND_BUFFER_OVERFLOW, "%s: depth %" PRIu32 ", but %" PRIu64 " results are queued: take results, then retry", op, depth, queued);
-	else if ((entries = calloc((size_t)size, sizeof *entries)) == NULL)
+	else if ((entries = snd_alloc_lines((size_t)size * sizeof *entries)) == NULL)
 		s = snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
 	if (s == SND_SUCCESS) {
 		for (uint64_t i = cq->head; i != cq->tail; i++)

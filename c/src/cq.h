@@ -78,7 +78,7 @@ void snd_cq_signal(struct snd_cq *q);
 void snd_cq_event(struct snd_cq *q, bool failed, bool solicited);
 
 /* snd_cq_push adds a result of the endpoint that slots belongs to. */
-static inline void snd_cq_push(struct snd_cq *q, struct snd_slots *slots, snd_status status, uint32_t type, uint64_t context,
+SND_FAST void snd_cq_push(struct snd_cq *q, struct snd_slots *slots, snd_status status, uint32_t type, uint64_t context,
 	uint64_t bytes, uint32_t token, bool solicited)
 {
 	if (q->head == q->tail) { /* a queue that is usually empty touches few cache lines */

@@ -4,6 +4,7 @@
 #define SND_FABRIC_H
 
 #include <pthread.h>
+#include <stdlib.h>
 
 #include "arena.h"
 #include "error.h"
@@ -105,8 +106,6 @@ struct snd_fabric {
 
 	struct snd_faults *faults; /* rules of the fault plan about this member; NULL = none */
 
-	unsigned char staging[SND_STAGING]; /* see integrity.c */
-
 	/* Of a named fabric. */
 	int socket; /* that listens; -1 = none */
 	struct snd_identity socket_identity;
@@ -120,7 +119,14 @@ struct snd_fabric {
 	snd_half quit;
 	snd_word activity; /* changes when the program polls or waits */
 	pthread_t engine;
+
+	unsigned char staging[SND_STAGING]; /* see integrity.c; last, so that the members above are near each other */
 };
+
+enum { SND_LINE = 64 };
+/* snd_alloc_lines returns private memory that begins a cache line, and is not zeroed; free frees it. So not chance decides how many
+ * lines a small request touches. */
+static inline void *snd_alloc_lines(size_t size) { return aligned_alloc(SND_LINE, (size + SND_LINE - 1) / SND_LINE * SND_LINE); }
 
 /* engine.c */
 snd_status snd_engine_start(struct snd_fabric *f, const char *op);

@@ -8,7 +8,7 @@
 
 /* HAZARD-PUBLISH. ORDER hazard: this store, then the loads of the check; pairs with the store of snd_revoke and
  * the loads of is_drained. Either the owner sees the hazard, or we see that the token is invalid. */
-static inline void snd_publish_hazard(struct snd_endpoint *ep, uint32_t sink, uint32_t source)
+SND_FAST void snd_publish_hazard(struct snd_endpoint *ep, uint32_t sink, uint32_t source)
 {
 	snd_store_full(&ep->local_qp->hazard, (uint64_t)sink << SNDL_HAZARD_SINK_SHIFT | source);
 }

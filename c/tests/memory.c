@@ -11,13 +11,15 @@
 #define SECONDS(n) ((int64_t)(n) * 1000000000)
 enum { MOST = 400, REGIONS = 400, SIZE = 200000 };
 
-/* The linker sends the library's calls of malloc, calloc and realloc here. */
+/* The linker sends the library's calls of malloc, calloc, realloc and aligned_alloc here. */
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t n, size_t size);
 void *__real_realloc(void *old, size_t size);
+void *__real_aligned_alloc(size_t alignment, size_t size);
 void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_realloc(void *old, size_t size);
+void *__wrap_aligned_alloc(size_t alignment, size_t size);
 
 static _Atomic long allocations;
 static long failing; /* number of the allocation that fails; 0 = none */
@@ -33,6 +35,7 @@ static void *refused(void)
 void *__wrap_malloc(size_t size) { return fails() ? refused() : __real_malloc(size); }
 void *__wrap_calloc(size_t n, size_t size) { return fails() ? refused() : __real_calloc(n, size); }
 void *__wrap_realloc(void *old, size_t size) { return fails() ? refused() : __real_realloc(old, size); }
+void *__wrap_aligned_alloc(size_t alignment, size_t size) { return fails() ? refused() : __real_aligned_alloc(alignment, size); }
 
 /* works reports whether a call has succeeded. A failure must be one of memory, and must not change errno. */
 static uint32_t checked(snd_status s, const char *call, int line)
