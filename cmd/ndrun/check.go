@@ -56,7 +56,14 @@ func startChecker(cmd *command, cfg *launcher.Config, ranks int, report io.Write
 	if !cmd.watch {
 		return nil, nil
 	}
-	c := &checker{ranks: ranks, ignored: cmd.checkIgnore, sarif: cmd.checkSARIF, lines: cmd.output.jsonLines && cmd.checkReport == "-", report: report}
+	ignored := cmd.checkIgnore
+	if list := os.Getenv(softnd.EnvCheckIgnore); ignored == nil && list != "" { // the option replaces the variable for the ranks, too
+		var err error
+		if ignored, err = ndcheck.ParseRules(list); err != nil {
+			return nil, fmt.Errorf("%s: %w", softnd.EnvCheckIgnore, err)
+		}
+	}
+	c := &checker{ranks: ranks, ignored: ignored, sarif: cmd.checkSARIF, lines: cmd.output.jsonLines && cmd.checkReport == "-", report: report}
 	var err error
 	if c.file, err = checkjournal.Create(); err != nil {
 		return nil, err

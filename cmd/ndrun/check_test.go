@@ -185,6 +185,17 @@ func TestCheckIgnore(t *testing.T) {
 	if status != 0 || errOut != "ndrun: check: no findings\n" {
 		t.Errorf("exit status %d\n%s", status, errOut)
 	}
+	for _, args := range [][]string{{"--check-ignore", "N303", "--check-ignore", "N101"}, {"--check-ignore", "N101", "--check-ignore", "N303"}} {
+		status, _, errOut := proctest.Run(t, ndrun(t, append(append([]string{"-n", "2", "--check"}, args...), testBinary(t), "check", "invalidate")...))
+		if status != 0 || errOut != "ndrun: check: no findings\n" {
+			t.Errorf("%q: exit status %d\n%s", args, status, errOut)
+		}
+	}
+	cmd := ndrun(t, "-n", "2", "--check", testBinary(t), "check", "expect in vain")
+	cmd.Env = append(cmd.Env, softnd.EnvCheckIgnore+"=N901")
+	if status, _, errOut := proctest.Run(t, cmd); status != 0 || errOut != "ndrun: check: no findings\n" {
+		t.Errorf("rules in the environment: exit status %d\n%s", status, errOut)
+	}
 	for list, want := range map[string]string{"N999": `no rule has the identifier "N999"`, "": "no rule has the identifier"} {
 		status, _, errOut := proctest.Run(t, ndrun(t, "--check", "--check-ignore", list, "true"))
 		if status != exitUsage || !strings.Contains(errOut, want) {

@@ -213,10 +213,16 @@ func setCheck(c *command, to string) error {
 	return nil
 }
 
-// setCheckIgnore also sets the variable that the ranks read.
-func setCheckIgnore(c *command, list string) (err error) {
-	if c.checkIgnore, err = ndcheck.ParseRules(list); err != nil {
+// setCheckIgnore adds rules. It also sets the variable that the ranks read.
+func setCheckIgnore(c *command, list string) error {
+	rules, err := ndcheck.ParseRules(list)
+	if err != nil {
 		return err
 	}
-	return setGlobalEnv(c, softnd.EnvCheckIgnore+"="+list)
+	c.checkIgnore = append(c.checkIgnore, rules...)
+	var all []string
+	for _, r := range c.checkIgnore {
+		all = append(all, r.ID)
+	}
+	return setGlobalEnv(c, softnd.EnvCheckIgnore+"="+strings.Join(all, ","))
 }
