@@ -33,6 +33,12 @@ func (ep *queuePair) terminate(cause error) {
 	ep.tearDown()
 }
 
+// hasEnded reports whether a connection that was established has ended at this side.
+func (ep *queuePair) hasEnded() bool {
+	s := ep.state()
+	return s != connected && s != peerDisconnected
+}
+
 // setCause records why the endpoint left the connected state. The first cause is kept.
 func (ep *queuePair) setCause(err error) {
 	if ep.life.cause == nil {
@@ -119,6 +125,7 @@ func (ep *queuePair) tearDown() {
 	if ep.srq != nil {
 		ep.srq.removeWaiter(ep)
 	}
+	ep.checkReads() // completeBlamed completes those that have arrived
 	ep.revokeBound()
 	if ep.finishTeardown() {
 		return

@@ -225,11 +225,33 @@ func (ep *queuePair) checkRead(r *request) {
 		ep.takeReadHash(r)
 	}
 	r.sum = nil // checked
-	if e, f := ep.hashEntries(&s.digest, r, r.sges, r.total); f != window.NoFault {
+	switch e, f := ep.hashEntries(&s.digest, r, r.sges, r.total); {
+	case f != window.NoFault && ep.hasEnded():
+		r.cancel() // the data has arrived after revokeBound, which revokes tokens
+	case f != window.NoFault:
 		ep.rejectLocal(r, e, f)
-	} else if s.digest.Sum64() != s.want {
+	case s.digest.Sum64() != s.want:
 		ep.rejectHash(r)
 	}
+}
+
+// checkReads checks the Reads whose data has arrived, although requests before them may not be complete yet. It is
+// called before a local token is revoked, because checkRead needs the token. It reports false if a Read has wrong data.
+func (ep *queuePair) checkReads() (match bool) {
+	match = true
+	if !ep.checksPayloads() || ep.life.remoteReleased {
+		return match
+	}
+	for number := ep.sq.completed; number != ep.req.next; number++ {
+		r := ep.requestAt(number)
+		hasArrived := r.finished || !ep.weak.isAside(number) && ep.conn.out.IsReleased(r.endEntry)
+		if r.sum != nil && r.kind == nd.RequestRead && r.status == nd.Success && hasArrived {
+			ep.corruptSink(r)
+			ep.checkRead(r)
+		}
+		match = match && r.status == nd.Success
+	}
+	return match
 }
 
 // rejectHash rejects r because its data has changed.

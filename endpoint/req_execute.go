@@ -69,6 +69,9 @@ func (ep *queuePair) executeInvalidate(r *request) outcome {
 		if r.object.IsRegion() && (ep.conn.hasUnexecutedRequests() || ep.weak.hasReads()) {
 			return ep.stall(r, stallOrder) // the peer has not run all requests that may name the region's local token
 		}
+		if r.object.IsRegion() && !ep.checkReads() {
+			return ep.stall(r, stallOrder) // the failed Read ends the connection when it completes
+		}
 		var ok bool
 		if _, done, ok = r.object.Invalidate(ep.number); !ok {
 			return ep.reject(r, nd.InvalidDeviceRequest, "%s", whyNotInvalidated(r.object))

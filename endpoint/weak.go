@@ -149,10 +149,7 @@ func (w *weakEndpoint) beforeExecute(r *request) (out outcome, handled bool) {
 // resultIsDue reports whether the result of a finished request may be queued. After the end of a connection
 // no result is delayed.
 func (w *weakEndpoint) resultIsDue(number uint64) bool {
-	if s := w.ep.state(); s != connected && s != peerDisconnected {
-		return true
-	}
-	return w.isDue(&w.request(number).result, w.steps(ofResult, number))
+	return w.ep.hasEnded() || w.isDue(&w.request(number).result, w.steps(ofResult, number))
 }
 
 // isBusy reports whether a request or a message waits for steps, which no ring announces.

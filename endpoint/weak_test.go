@@ -155,8 +155,12 @@ func TestWeakOrderReadBeforeSharedReceive(t *testing.T) {
 
 // A Read stores its data before its sink is invalid: by ReadLocalInvalidate, or by a later InvalidateRegion.
 func TestWeakOrderInvalidatesSink(t *testing.T) {
-	for _, flags := range []nd.OpFlags{nd.ReadLocalInvalidate, 0} {
-		onWeakPairs(t, 16, setup{}, func(t *testing.T, p *pair) {
+	for i, flags := range []nd.OpFlags{nd.ReadLocalInvalidate, 0, nd.ReadLocalInvalidate, 0} {
+		s := setup{}
+		if i >= 2 {
+			s.Both = checkedPayloads
+		}
+		onWeakPairs(t, 16, s, func(t *testing.T, p *pair) {
 			const n = 5000
 			r := p.b.fastRegion(n)
 			d := p.b.register(r, 0, n)

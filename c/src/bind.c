@@ -26,6 +26,8 @@ enum snd_outcome snd_execute_invalidate(struct snd_endpoint *ep, struct snd_send
 		struct snd_connection *c = ep->conn;
 		if (snd_is_region(r->object) && c->out.next != snd_load_released(&c->out))
 			return SND_BLOCKED; /* requests that may name the region's local token are still in the ring */
+		if (snd_is_region(r->object) && !snd_check_reads(ep))
+			return SND_BLOCKED; /* the failed Read ends the connection when it completes */
 		if (!snd_invalidate(r->object, ep->number, false))
 			return snd_reject(ep, r, SND_INVALID_DEVICE_REQUEST, snd_is_region(r->object)
 				? "the region is not registered on this endpoint, or a window still uses it" : "the window is not bound on this endpoint");

@@ -156,10 +156,30 @@ void snd_check_read(struct snd_endpoint *ep, struct snd_send_request *r)
 		take_read_hash(ep, r);
 	r->sum = NULL; /* checked */
 	enum snd_fault f = hash_entries(ep, &s->hash, r, r->entries, r->count, r->total, &bad);
-	if (f != SND_NO_FAULT)
+	if (f != SND_NO_FAULT && ep->state != SND_QP_CONNECTED && ep->state != SND_QP_PEER_DISCONNECTED)
+		snd_cancel_request(r); /* the data has arrived after snd_tear_down has revoked tokens */
+	else if (f != SND_NO_FAULT)
 		snd_reject_local(ep, r, &bad, f);
 	else if (snd_hash_sum(&s->hash) != s->want)
 		snd_reject_hash(ep, r);
+}
+
+bool snd_check_reads(struct snd_endpoint *ep)
+{
+	bool match = true;
+	if (ep->sums == NULL || ep->remote_released)
+		return match;
+	for (uint64_t i = ep->completed; i != ep->next; i++) {
+		struct snd_send_request *r = snd_request_at(ep, i);
+		const bool arrived = r->finished || (int64_t)(snd_load_released(&ep->conn->out) - r->end_entry) >= 0;
+		if (r->sum != NULL && r->kind == SND_REQUEST_READ && r->status == SND_SUCCESS && arrived) {
+			if (snd_unlikely(ep->faults != NULL))
+				snd_corrupt_sink(ep, r);
+			snd_check_read(ep, r);
+		}
+		match = match && r->status == SND_SUCCESS;
+	}
+	return match;
 }
 
 bool snd_copy_served(struct snd_endpoint *ep, const struct snd_operand *sink, const struct snd_operand *source, uint64_t n,

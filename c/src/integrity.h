@@ -33,6 +33,9 @@ uint64_t snd_hash_word(const struct snd_send_request *r);
 bool snd_take_read_place(struct snd_endpoint *ep, struct snd_send_request *r);
 /* snd_check_read checks the data of a Read that is about to succeed. If it is wrong, it rejects r. */
 void snd_check_read(struct snd_endpoint *ep, struct snd_send_request *r);
+/* snd_check_reads checks the Reads whose data has arrived, although requests before them may not be complete yet. It is
+ * called before a local token is revoked, because snd_check_read needs the token. It returns false if a Read has wrong data. */
+bool snd_check_reads(struct snd_endpoint *ep);
 
 /* snd_copy_served is snd_copy for n bytes of the entry being served, of a Read or Write. It returns false for wrong bytes. */
 bool snd_copy_served(struct snd_endpoint *ep, const struct snd_operand *sink, const struct snd_operand *source, uint64_t n,

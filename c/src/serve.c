@@ -207,6 +207,7 @@ static enum snd_outcome finish_send(struct snd_endpoint *ep, struct snd_receive 
 		struct snd_invalidatable *i = snd_find_bound(ep, ep->in_entry.token, SNDL_RIGHT_REMOTE);
 		if (i == NULL)
 			return fail_invalidate(ep, r); /* a local Invalidate came first */
+		snd_check_reads(ep); /* a wrong one fails the connection when it completes */
 		snd_invalidate(i, ep->number, false);
 		i->references++;
 		ep->invalidating = i;

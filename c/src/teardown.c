@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "cq.h"
-#include "endpoint.h"
+#include "integrity.h"
 
 static void set_cause(struct snd_endpoint *ep, snd_status s, const char *format, va_list args)
 {
@@ -258,6 +258,7 @@ static bool run_teardown(struct snd_work *work)
 void snd_tear_down(struct snd_endpoint *ep)
 {
 	snd_remove_waiter(ep);
+	snd_check_reads(ep); /* complete_blamed completes those that have arrived */
 	while (!snd_list_is_empty(&ep->bound)) { /* ORDER end-revoke: after the change of state; pairs with refused */
 		struct snd_invalidatable *i = SND_OF(ep->bound.next, struct snd_invalidatable, bound_link);
 		snd_invalidate(i, ep->number, true); /* leaves the list */

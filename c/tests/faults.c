@@ -299,6 +299,67 @@ static void test_too_long(void)
 		}
 }
 
+/* The data of a checked Read has arrived, and its result is late. Meanwhile a request, a message of the peer, or the end of the
+ * connection revokes its token. The Read succeeds all the same. */
+static void test_late_reads(void)
+{
+	enum { N = 4000, BY_REQUEST, BY_SINK, BY_MESSAGE, BY_END, AFTER_ARRIVAL };
+	for (int setup = 0; setup < 2; setup++)
+		for (int by = BY_REQUEST; by <= AFTER_ARRIVAL; by++) {
+			struct snd_fault_rule r = rule(SNDL_FAULT_READ, SNDL_FAULT_AT_COMPLETE, SNDL_FAULT_DELAY);
+			snd_mapping *mapping;
+			snd_mr *fast;
+			uint64_t pages[2];
+			r.delay = by < BY_MESSAGE ? 3000000 : UINT64_MAX;
+			if (by == BY_END && setup == 0)
+				continue; /* this process refuses the Write, after the Read */
+			check_payloads = 1;
+			open_pair(&r, 1, setup);
+			fill(there, N, 1);
+			OK(snd_mapping_create(mine, here, N + 8, &mapping));
+			OK(snd_mr_create_fast(a.adapter, 2, 1, &fast));
+			const snd_fast_registration g = {.pages = pages, .page_count = snd_mapping_pages(mapping, pages, 2), .offset = snd_mapping_offset(mapping),
+				.length = N + 8, .address = UINT64_C(1) << 40, .rights = ALL};
+			OK(snd_endpoint_fast_register(a.ep, 0, fast, &g, 0));
+			WANT(a.cq, SND_REQUEST_FAST_REGISTER, 0, SND_SUCCESS);
+			const snd_sge sink = {here, N, snd_mr_local_token(fast)}, other = {here + N, 8, sink.token}, plain = {here + 2 * N, 8, snd_mr_local_token(mine)},
+				far = {there + N, 8, snd_mr_local_token(theirs)};
+			OK(snd_endpoint_read(a.ep, 1, &sink, 1, snd_mr_address(theirs), snd_mr_remote_token(theirs), 0));
+			if (by == BY_REQUEST) {
+				OK(snd_endpoint_invalidate_mr(a.ep, 2, fast, 0));
+			} else if (by == BY_SINK) {
+				OK(snd_endpoint_read(a.ep, 2, &other, 1, snd_mr_address(theirs), snd_mr_remote_token(theirs), SND_READ_LOCAL_INVALIDATE));
+			} else if (by == BY_END) {
+				OK(snd_endpoint_write(a.ep, 2, &plain, 1, snd_mr_address(theirs), snd_mr_remote_token(fast), 0)); /* of another adapter */
+			} else {
+				OK(snd_endpoint_receive(b.ep, 3, &far, 1));
+				OK(snd_endpoint_receive(a.ep, 4, &plain, 1));
+				OK(snd_endpoint_send(a.ep, 2, &plain, 1, 0));
+				WANT(b.cq, SND_REQUEST_RECEIVE, 3, SND_SUCCESS); /* after the Read */
+				if (by == BY_MESSAGE) {
+					OK(snd_endpoint_send_and_invalidate(b.ep, 5, &far, 1, snd_mr_remote_token(fast), 0));
+					WANT(a.cq, SND_REQUEST_RECEIVE_AND_INVALIDATE, 4, SND_SUCCESS);
+				} else { /* as if the data had arrived when the token was revoked */
+					snd_lock(a.fabric);
+					snd_revoke_all(&fast->region.i);
+					snd_unlock(a.fabric);
+				}
+				OK(snd_endpoint_flush(a.ep, 10 * SECOND)); /* ends the delay */
+			}
+			WANT(a.cq, SND_REQUEST_READ, 1, by == AFTER_ARRIVAL ? SND_CANCELED : SND_SUCCESS);
+			CHECK(memcmp(here, there, N) == 0);
+			if (by == AFTER_ARRIVAL)
+				WANT(a.cq, SND_REQUEST_RECEIVE, 4, SND_CANCELED);
+			const uint32_t next[] = {[BY_REQUEST] = SND_REQUEST_INVALIDATE, [BY_SINK] = SND_REQUEST_READ, [BY_MESSAGE] = SND_REQUEST_SEND,
+				[BY_END] = SND_REQUEST_WRITE, [AFTER_ARRIVAL] = SND_REQUEST_SEND};
+			WANT(a.cq, next[by], 2, by == BY_END ? SND_ACCESS_VIOLATION : by == AFTER_ARRIVAL ? SND_CANCELED : SND_SUCCESS);
+			OK(snd_mr_close(fast, 10 * SECOND));
+			OK(snd_mapping_close(mapping, 10 * SECOND));
+			close_pair(setup);
+			check_payloads = 0;
+		}
+}
+
 /* Messages for a shared receive queue match rules about receives, too. */
 static void test_shared_queue(void)
 {
@@ -645,6 +706,7 @@ int main(int argc, char **argv)
 	test_overrun();
 	test_delay();
 	test_too_long();
+	test_late_reads();
 	test_shared_queue();
 	test_signals(argv[0]);
 	test_combinations();
