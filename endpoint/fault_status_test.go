@@ -343,6 +343,9 @@ func TestFaultNumbersEndpointsOfCalls(t *testing.T) {
 	if matched, fired := s.plan.Counts(0); matched != 1 || fired != 1 {
 		t.Errorf("the rule about endpoint 2 matched %d calls, and acted at %d", matched, fired)
 	}
+	if err := s.addEndpoint(s.ctx, new(reply)); err != nil {
+		t.Errorf("the next endpoint has the number of the failed one: %v", err)
+	}
 	p = newFaultyPair(t, setup{Unwired: true}, nil, []faults.Rule{on("accept", faults.Rule{Action: "fail", Status: nd.InsufficientResources, Endpoint: 1}), on("accept", faults.Rule{Action: "kill", Endpoint: 2})})
 	if r, _ := p.callWithFault("accept"); r.Status != nd.InsufficientResources {
 		t.Errorf("accept with endpoint 1: %v", r.Status)

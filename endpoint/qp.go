@@ -243,13 +243,14 @@ func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 			*l.value = l.ifZero
 		}
 	}
-	next := faultplan.Event{Operation: faultplan.CreateEndpoint, Peer: shm.NoRank, Endpoint: a.provider.endpointsCreated.Load() + 1}
+	number := a.provider.endpointsCreated.Add(1) // before the plan is asked: another call may run at the same time
+	next := faultplan.Event{Operation: faultplan.CreateEndpoint, Peer: shm.NoRank, Endpoint: number}
 	if err := a.provider.faultInCall(ctx, op, "adapter", next); err != nil {
 		return nil, err
 	}
 	ep := &queuePair{
 		provider: a.provider, adapter: a, srq: shared,
-		number:          a.provider.endpointsCreated.Add(1),
+		number:          number,
 		requesterCopies: a.provider.options.Executor != Target,
 		sq:              sendQueue{cq: initiatorCQ, depth: uint64(cfg.InitiatorDepth), slots: slotCounter{context: cfg.Context}},
 		rq:              recvQueue{cq: receiveCQ, depth: uint64(cfg.ReceiveDepth), slots: slotCounter{context: cfg.Context}},

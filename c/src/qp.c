@@ -152,8 +152,9 @@ snd_status snd_endpoint_create(snd_adapter *adapter, const snd_endpoint_config *
 	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
 	struct snd_fabric *f = adapter->object.fabric;
 	snd_status s = check_config(adapter, &c, op);
+	const uint64_t number = s == SND_SUCCESS ? ++f->endpoints_created : 0; /* before the plan is asked: another thread may call meanwhile */
 	if (s == SND_SUCCESS && f->faults != NULL) {
-		s = snd_fault_in_call(&adapter->object, op, (struct snd_fault_event){.operation = SNDL_FAULT_CREATE_ENDPOINT, .peer = -1, .endpoint = f->endpoints_created + 1}, NULL);
+		s = snd_fault_in_call(&adapter->object, op, (struct snd_fault_event){.operation = SNDL_FAULT_CREATE_ENDPOINT, .peer = -1, .endpoint = number}, NULL);
 		if (s == SND_SUCCESS)
 			s = check_config(adapter, &c, op); /* another thread may have closed a queue meanwhile */
 	}
@@ -164,7 +165,7 @@ snd_status snd_endpoint_create(snd_adapter *adapter, const snd_endpoint_config *
 		return snd_leave_with(f, s);
 	ep->adapter = adapter;
 	ep->adapter_number = adapter->number;
-	ep->number = ++f->endpoints_created;
+	ep->number = number;
 	ep->requester_copies = !f->target;
 	if (f->check_payloads || c.check_payloads != 0)
 		ep->slow |= SND_SLOW_CHECKS;
