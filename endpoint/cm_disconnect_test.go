@@ -274,17 +274,19 @@ func TestDisconnectCanceled(t *testing.T) {
 }
 
 // TestDisconnectCanceledStillTimesOut: the peer's time to disconnect stays limited after the call
-// was canceled.
+// was canceled, even if its context had ended before the call.
 func TestDisconnectCanceledStillTimesOut(t *testing.T) {
-	p := newPair(t, setup{Both: sideOptions{DisconnectTimeout: 30 * time.Millisecond}})
-	p.b.must(order{Do: doReceive, Context: 1})
-	awaitEngineSleeps(t, p.a)
-	// On a slow machine the time-out can end before the context's end is noticed.
-	if r := p.a.do(order{Do: doDisconnect, Timeout: time.Millisecond}); r.Status != nd.Canceled && r.Status != nd.IOTimeout {
-		t.Errorf("disconnect returns %v (%s), want canceled or an I/O timeout", r.Status, r.Text)
+	for _, canceled := range []time.Duration{time.Nanosecond, time.Millisecond} {
+		p := newPair(t, setup{Both: sideOptions{DisconnectTimeout: 30 * time.Millisecond}})
+		p.b.must(order{Do: doReceive, Context: 1})
+		awaitEngineSleeps(t, p.a)
+		// On a slow machine the time-out can end before the context's end is noticed.
+		if r := p.a.do(order{Do: doDisconnect, Timeout: canceled}); r.Status != nd.Canceled && r.Status != nd.IOTimeout {
+			t.Errorf("disconnect returns %v (%s), want canceled or an I/O timeout", r.Status, r.Text)
+		}
+		p.b.expect(receiveQueue, failure(nd.RequestReceive, 1, nd.Canceled))
+		p.a.must(order{Do: doNotify})
 	}
-	p.b.expect(receiveQueue, failure(nd.RequestReceive, 1, nd.Canceled))
-	p.a.must(order{Do: doNotify})
 }
 
 // TestNotifyDisconnectEndsOnClose: Connector.Close ends NotifyDisconnect.

@@ -62,6 +62,9 @@ func (p *Provider) wait(ctx context.Context, call statuspage.Call, drive func(),
 		return nil
 	}
 	if err := ctx.Err(); err != nil {
+		if p.needsPolling() {
+			p.wakeProgress() // for what the caller has begun
+		}
 		return err
 	}
 	if !p.waiters.BeginCall() {
