@@ -70,8 +70,8 @@ static void changed_write(size_t n, snd_status want)
 	disconnect_members();
 }
 
-/* changed_read puts a wrong hash in place of b's answer to a Read, as if the bytes had changed on their way. It holds a's lock meanwhile, so
- * that a's engine does not take the hash before. */
+/* changed_read puts a wrong hash in place of b's answer to a Read, as if the bytes had changed on their way. The locks keep
+ * a's engine, and the call that runs the Read, from taking the hash before. */
 static void changed_read(void)
 {
 	const snd_sge here = part(mine, 8);
@@ -81,8 +81,10 @@ static void changed_read(void)
 	OK(snd_mr_query(theirs, &d));
 	OK(snd_endpoint_read(a.ep, 1, &here, 1, d.address, d.token, SND_DEFER));
 	snd_lock(a.fabric);
+	snd_lock(b.fabric);
 	a.ep->submitted = a.ep->posted;
 	(void)snd_run_requests(a.ep, &budget);
+	snd_unlock(b.fabric);
 	while (snd_load_released(&a.ep->conn->out) != a.ep->conn->out.next)
 		usleep(100); /* until b's engine has served the Read */
 	snd_set(&b.ep->local_qp->read_hashes[0], snd_relaxed(&b.ep->local_qp->read_hashes[0]) + 1);
