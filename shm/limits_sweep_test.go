@@ -6,8 +6,10 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -28,6 +30,7 @@ var sweepLimits = map[string]func(bytes uint64) error{
 	"arena size": func(uint64) error { return nil }, // the role asks for that size
 	"file size":  func(n uint64) error { return unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: n, Max: n}) },
 	"address space": func(n uint64) error { // in addition to what the Go runtime has and needs
+		growRuntime()
 		n += syslimit.AddressSpaceInUse() + 64<<20
 		return unix.Setrlimit(unix.RLIMIT_AS, &unix.Rlimit{Cur: n, Max: n})
 	},
@@ -38,6 +41,26 @@ var sweepLimits = map[string]func(bytes uint64) error{
 		return errors.Join(err, unix.Setrlimit(unix.RLIMIT_MEMLOCK, &l))
 	},
 	"memory cgroup": func(uint64) error { return nil }, // the test has moved the process
+}
+
+// growRuntime starts threads and grows the heap. The Go runtime keeps both, and so needs no more address space later. It ends the
+// process if it finds none, which happens if an arena takes all but a few bytes.
+func growRuntime() {
+	var ready, ended sync.WaitGroup
+	stop := make(chan struct{})
+	for range 16 {
+		ready.Add(1)
+		ended.Go(func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			ready.Done()
+			<-stop
+		})
+	}
+	ready.Wait()
+	close(stop)
+	ended.Wait()
+	runtime.KeepAlive(make([]byte, 64<<20))
 }
 
 // sweepArena is the size of a second arena under the larger limits, in addition to one of the default size.
@@ -72,7 +95,7 @@ func playSweep(self *proctest.Self) error {
 
 // sweepTooLarge creates an arena that is larger than the limit, if the limit applies to it.
 func sweepTooLarge(limit, asked uint64) error {
-	a, err := Create(Config{Size: max(asked, 2*limit)})
+	a, err := Create(Config{Size: max(asked, 4*limit)}) // twice would leave nothing at all of an address space of twice the limit
 	if err == nil {
 		return a.Close()
 	}

@@ -95,14 +95,14 @@ func (r *request) snapshot() {
 	}
 	for _, e := range r.sge {
 		tail := e.Buffer[max(0, len(e.Buffer)-maxImage):]
-		r.image = append(r.image, bytes.Clone(tail))
+		r.image = append(r.image, bytes.Clone(peek(tail)))
 	}
 }
 
 func (r *request) sum() uint64 {
 	d := xxhash.New()
 	for _, e := range r.sge {
-		_, _ = d.Write(e.Buffer)
+		_, _ = d.Write(peek(e.Buffer))
 	}
 	return d.Sum64()
 }
@@ -113,8 +113,9 @@ func (r *request) changedBehind(n uint64) (entry, index int, found bool) {
 		first := min(n, uint64(len(e.Buffer))) // bytes of the message in this entry
 		n -= first
 		skipped := len(e.Buffer) - len(r.image[i])
+		now := peek(e.Buffer)
 		for at := max(int(first), skipped); at < len(e.Buffer); at++ {
-			if e.Buffer[at] != r.image[i][at-skipped] {
+			if now[at] != r.image[i][at-skipped] {
 				return i, at, true
 			}
 		}
