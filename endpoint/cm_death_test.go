@@ -352,10 +352,13 @@ func TestPeerDeathWithoutProgress(t *testing.T) {
 			p := newPair(t, setup{Processes: true, Unwired: true, Both: sideOptions{Size: 1 << 20}})
 			ep := p.a.local.endpoint(0).(*queuePair)
 			addr := p.b.must(order{Do: doListen}).Addr
-			p.b.start(order{Do: doAccept})
+			accepting := p.b.start(order{Do: doAccept})
 			p.a.must(order{Do: doConnect, Addr: addr})
 			if at != accepted {
 				p.a.must(order{Do: doComplete})
+				if r := <-accepting; r.Status != nd.Success {
+					t.Fatal(r.Text)
+				}
 			}
 			if at == failed { // and the peer is in the middle of a copy
 				p.b.start(repeat(doWrite, 1<<20, p.a.memory))
