@@ -159,8 +159,8 @@ func TestChecksConform(t *testing.T) {
 	for _, kind := range []string{"auto" + checked, "target" + checked} {
 		for _, private := range []bool{false, true} {
 			for _, processes := range []bool{false, true} {
-				half := (private == processes) == (kind == "auto"+checked)
-				if raceDetector && processes || !half && os.Getenv("SOFTND_STRESS") != "1" {
+				sampled := (private == processes) == (kind == "auto"+checked)
+				if raceDetector && processes || !sampled && os.Getenv("SOFTND_STRESS") != "1" {
 					continue
 				}
 				t.Run(fmt.Sprintf("%s/%s/%s", kind, choose(private, "private", "arena"), choose(processes, "processes", "goroutines")), func(t *testing.T) {
