@@ -61,16 +61,19 @@ func (p *Provider) wait(ctx context.Context, call statuspage.Call, drive func(),
 	if ready() {
 		return nil
 	}
+	open := p.waiters.BeginCall() // keeps the arena mapped
+	if open {
+		defer p.waiters.EndCall()
+	}
 	if err := ctx.Err(); err != nil {
-		if p.needsPolling() {
+		if open && p.needsPolling() {
 			p.wakeProgress() // for what the caller has begun
 		}
 		return err
 	}
-	if !p.waiters.BeginCall() {
+	if !open {
 		return errClosed
 	}
-	defer p.waiters.EndCall()
 	p.waiters.BeginWait()
 	defer p.waiters.EndWait()
 	c, over, err := p.spin(ctx, call, drive, ready)
