@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -32,12 +33,19 @@ func TestRootCauseIsFirstToFail(t *testing.T) {
 			}
 			cfg := config("plan", len(tc.plans), env...)
 			cfg.Files = []*os.File{r}
+			var later sync.WaitGroup
+			defer later.Wait()
+			var once sync.Once // the front end may ask again
 			cfg.Causes = func(victim int) []int {
 				if victim != 1 || tc.causes == nil {
 					return nil
 				}
-				// Rank 1 has ended by now.
-				time.AfterFunc(50*time.Millisecond, func() { open('x') })
+				once.Do(func() { // rank 1 has ended by now
+					later.Go(func() {
+						time.Sleep(50 * time.Millisecond)
+						open('x')
+					})
+				})
 				return tc.causes
 			}
 			j := start(t, cfg)
