@@ -20,22 +20,22 @@ func (a *adapter) QueryNDK() (nd.NDKInfo, error) {
 }
 
 // ResolveRoute returns this member's address if remote is the address of a present member, which
-// can be itself.
+// can be itself, or an address of another host, and there is a relay.
 func (p *Provider) ResolveRoute(remote netip.Addr) (netip.Addr, error) {
 	fail := func(s nd.Status, detail, next string) (netip.Addr, error) {
 		return netip.Addr{}, &nd.OpError{Op: "resolve route", Object: remote.String(), Status: s, Detail: detail, Next: next}
 	}
-	slot, ok := slotOf(remote.Unmap())
-	if !ok {
-		return fail(nd.InvalidAddress, "not an address of this arena", "use an address that a peer got from QueryAddressList")
+	_, isKnown, err := p.peerAt(remote.Unmap())
+	if !isKnown {
+		return fail(nd.InvalidAddress, "not an address of this job", "use an address that a peer got from QueryAddressList")
 	}
 	if p.waiters.IsClosed() {
 		return fail(nd.InvalidHandle, "the provider is closed", "")
 	}
-	if _, err := p.arena.PeerInSlot(slot); err != nil {
-		return fail(nd.NetworkUnreachable, "no process has this address", "retry when the peer has started")
+	if err != nil {
+		return fail(nd.NetworkUnreachable, err.Error(), "retry when the peer has started")
 	}
-	return Address(p.member.ID()), nil
+	return p.address(), nil
 }
 
 // sharedAddress is a local address for many active connectors. Its port stays in use until the

@@ -19,7 +19,7 @@ func TestQueryNDK(t *testing.T) {
 func TestRoutes(t *testing.T) {
 	p := newPair(t, setup{Unwired: true})
 	s := p.a.local
-	own, peer := Address(s.member.ID()), Address(p.b.member)
+	own, peer := Address(0, s.member.ID()), Address(0, p.b.member)
 	for to, want := range map[netip.Addr]nd.Status{
 		own:                                nd.Success,
 		peer:                               nd.Success,
@@ -82,7 +82,7 @@ func TestSharedAddress(t *testing.T) {
 	a, b, addr := strangersPair(t)
 	shared := a.sharedAddress("0.0.0.0:700")
 	local := must(shared.LocalAddress())
-	if want := netip.AddrPortFrom(Address(a.member.ID()), 700); local != want {
+	if want := netip.AddrPortFrom(Address(0, a.member.ID()), 700); local != want {
 		t.Errorf("the shared address is %v, want %v", local, want)
 	}
 	_, err := a.adapter.(nd.NDKAdapter).CreateSharedAddress(a.ctx, local)

@@ -3,7 +3,6 @@ package endpoint
 import (
 	"context"
 	"fmt"
-	"net/netip"
 
 	"github.com/softnd/softnd/internal/faultplan"
 	"github.com/softnd/softnd/internal/statuspage"
@@ -11,7 +10,7 @@ import (
 )
 
 // takeRequest puts a connection request into a new connector.
-func (c *connector) takeRequest(conn *connection, local netip.AddrPort) error {
+func (c *connector) takeRequest(conn *connection) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.phase != phaseNew || c.closed {
@@ -19,8 +18,8 @@ func (c *connector) takeRequest(conn *connection, local netip.AddrPort) error {
 		return c.opError("get connection request", nd.InvalidParameter1, "the connector was used by another call", "pass a new connector")
 	}
 	c.releaseAddress()
-	c.conn, c.phase, c.local = conn, phaseRequested, local
-	c.remote = netip.AddrPortFrom(Address(conn.peer.ID()), uint16(conn.record.Port[active]))
+	c.conn, c.phase = conn, phaseRequested
+	c.local, c.remote = conn.requested, conn.source
 	c.privateData = conn.privateData(active)
 	c.inboundReads = int(min(conn.record.ReadOut[active], uint32(conn.provider.limits.reads)))
 	c.outboundReads = int(min(conn.record.ReadIn[active], uint32(conn.provider.limits.reads)))

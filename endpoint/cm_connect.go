@@ -98,20 +98,19 @@ func (c *connector) startConnect(ctx context.Context, endpoint nd.Endpoint, from
 		release()
 		return nil, err
 	}
-	conn.sendRequest(c.local.Port(), addr.Port(), ep, params)
+	conn.sendRequest(c.local, addr, ep, params)
 	c.conn, c.ep, c.phase, c.remote, c.privateData = conn, ep, phaseConnecting, addr, nil
 	return conn, nil
 }
 
-// findPeer returns the process that has an address.
+// findPeer returns the process that receives requests for an address.
 func (c *connector) findPeer(op string, addr netip.AddrPort) (*shm.Peer, error) {
-	slot, ok := slotOf(addr.Addr())
-	if !ok {
-		return nil, c.opError(op, nd.NetworkUnreachable, addr.String()+" is not an address of this arena", "connect to an address that a peer got from QueryAddressList")
+	peer, isKnown, err := c.adapter.provider.peerAt(addr.Addr())
+	if !isKnown {
+		return nil, c.opError(op, nd.NetworkUnreachable, addr.String()+" is not an address of this job", "connect to an address that a peer got from QueryAddressList")
 	}
-	peer, err := c.adapter.provider.arena.PeerInSlot(slot)
 	if err != nil {
-		return nil, &nd.OpError{Op: op, Object: "connector", Status: nd.HostUnreachable, Detail: "no process has the address " + addr.Addr().String(), Err: err, Next: "retry when the peer has started"}
+		return nil, &nd.OpError{Op: op, Object: "connector", Status: nd.HostUnreachable, Err: err, Next: "retry when the peer has started"}
 	}
 	return peer, nil
 }
@@ -126,10 +125,10 @@ func (c *connector) bindForConnect(op string, from *sharedAddress, addr netip.Ad
 		}
 		c.releaseAddress()
 		c.local, c.shared, c.remote = from.addr, from, addr
-	case c.ownsPort:
+	case c.ownsPort || c.isForeign:
 		return func() {}, nil
 	default:
-		if c.local, err = c.adapter.bindLocal(op, "connector", netip.AddrPortFrom(Address(c.adapter.provider.member.ID()), 0)); err != nil {
+		if c.local, err = c.adapter.bindLocal(op, "connector", netip.AddrPortFrom(c.adapter.provider.address(), 0)); err != nil {
 			return nil, err
 		}
 		c.ownsPort = true
@@ -153,10 +152,11 @@ func (c *connector) newRecord(op string, peer *shm.Peer) (*connection, error) {
 }
 
 // sendRequest sends the connection request to the peer.
-func (c *connection) sendRequest(local, remote uint16, ep *queuePair, params nd.ConnectParams) {
+func (c *connection) sendRequest(local, remote netip.AddrPort, ep *queuePair, params nd.ConnectParams) {
 	p, rec := c.provider, c.record
 	rec.Member[active], rec.Member[passive] = uint64(p.member.ID()), uint64(c.peer.ID())
-	rec.Port[active], rec.Port[passive] = uint32(local), uint32(remote)
+	rec.Address[active], rec.Address[passive] = addressWord(local.Addr()), addressWord(remote.Addr())
+	rec.Port[active], rec.Port[passive] = uint32(local.Port()), uint32(remote.Port())
 	c.fillRecord(ep, params)
 	rec.State.Store(uint32(connRequested))
 	failpoint.Reach(failpoint.RecordFilled)

@@ -2,6 +2,7 @@ package endpoint
 
 import (
 	"fmt"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 
@@ -66,6 +67,8 @@ type connection struct {
 	offset   shm.Offset // of the record in the arena
 	side     int
 	endpoint atomic.Pointer[queuePair] // nil until Connect or Accept sets it
+
+	requested, source netip.AddrPort // passive side: addresses of the request
 
 	attached bool
 	peerName string         // of the peer's endpoint, for messages

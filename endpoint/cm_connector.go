@@ -30,6 +30,7 @@ type connector struct {
 	closed                      bool
 	local                       netip.AddrPort
 	ownsPort                    bool
+	isForeign                   bool           // local is an address of another host, for which this relay acts; it takes no port here
 	shared                      *sharedAddress // replaces a port of its own
 	remote                      netip.AddrPort
 	conn                        *connection
@@ -70,6 +71,11 @@ func (c *connector) Bind(addr netip.AddrPort) error {
 	if c.ownsPort && addr.Port() == c.local.Port() && (addr.Addr() == c.local.Addr() || addr.Addr().IsUnspecified()) {
 		return nil // Bind may be repeated after a failed Connect
 	}
+	if p := c.adapter.provider; p.options.Forward && p.isOfOtherHost(addr.Addr()) {
+		c.releaseAddress()
+		c.local, c.isForeign = addr, true
+		return nil
+	}
 	local, err := c.adapter.bindLocal("bind", "connector", addr)
 	if err != nil {
 		return err
@@ -84,6 +90,7 @@ func (c *connector) releaseAddress() {
 		c.adapter.provider.ports.release(c.local.Port())
 		c.ownsPort = false
 	}
+	c.isForeign = false
 	if c.shared != nil {
 		c.shared.removeRemote(c.remote)
 		c.shared = nil
@@ -150,7 +157,7 @@ func (c *connector) LocalAddress() (netip.AddrPort, error) {
 	if err := c.checkOpen("get local address"); err != nil {
 		return netip.AddrPort{}, err
 	}
-	if c.phase == phaseNew && !c.ownsPort || c.phase == phaseEnded {
+	if c.phase == phaseNew && !c.ownsPort && !c.isForeign || c.phase == phaseEnded {
 		return netip.AddrPort{}, c.opError("get local address", nd.ConnectionInvalid, "not connecting or connected", "")
 	}
 	return c.local, nil

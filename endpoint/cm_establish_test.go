@@ -14,7 +14,7 @@ import (
 // address. After a wrong argument nothing has changed.
 func TestConnectorUnboundAfterFailure(t *testing.T) {
 	a, _, addr := strangersPair(t)
-	bound := netip.AddrPortFrom(Address(a.member.ID()), 77)
+	bound := netip.AddrPortFrom(Address(0, a.member.ID()), 77)
 	ca, ea := a.connector(), a.endpoint()
 	for to, want := range map[string]nd.Status{"10.1.2.3:5": nd.NetworkUnreachable, "127.77.7.7:5": nd.HostUnreachable, addr.Addr().String() + ":9": nd.ConnectionRefused} {
 		a.good(ca.Bind(bound))

@@ -37,6 +37,7 @@ func TestInboxFlooded(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Member[active], r.Member[passive] = uint64(liar.ID()), uint64(peer.ID())
+		r.Address[passive] = addressWord(victim.provider.address())
 		r.Port[passive] = 7 // no listener has this port
 		r.State.Store(uint32(connRequested))
 		if err := peer.SendMail(base+i*stride, &r.Link); err != nil {

@@ -23,7 +23,7 @@ type listener struct {
 	adapter *adapter
 
 	mu      sync.Mutex
-	addr    netip.AddrPort
+	addr    netip.AddrPort // none if it gets the requests for addresses of other hosts
 	state   listenerState
 	paused  bool
 	backlog int
@@ -128,7 +128,7 @@ func (l *listener) GetConnectionRequest(ctx context.Context, c nd.Connector) err
 	defer l.mu.Unlock()
 	switch {
 	case t.conn != nil:
-		return connector.takeRequest(t.conn, l.addr)
+		return connector.takeRequest(t.conn)
 	case t.closed:
 		return l.opError(op, nd.Canceled, "the listener was closed", "")
 	}
@@ -224,8 +224,12 @@ func (l *listener) Close() error {
 func (l *listener) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.state == listenerBound || l.state == listening {
+	switch {
+	case l.state != listenerBound && l.state != listening:
+	case l.addr.IsValid():
 		l.adapter.provider.ports.release(l.addr.Port())
+	default:
+		l.adapter.provider.ports.setOtherHosts(nil)
 	}
 	l.state = listenerClosed
 	for _, c := range l.queue {
@@ -287,13 +291,36 @@ func (p *Provider) handleRequest(r *wire.ConnectionRecord, off shm.Offset) {
 	if p.hasRequest(requestKey{peer.ID(), off}) {
 		return // sent twice, which no correct peer does
 	}
-	c := &connection{provider: p, record: r, offset: off, side: passive, peer: peer}
+	c := &connection{provider: p, record: r, offset: off, side: passive, peer: peer, requested: addressOf(r.Address[passive], r.Port[passive])}
+	c.source = p.sourceOf(c)
 	p.track(c)
-	l := p.ports.listener(uint16(r.Port[passive]))
+	l := p.listenerFor(c.requested)
 	if l == nil || p.faultRefuses(c) || !l.enqueue(c) {
 		c.refuse()
 	}
 	p.waiters.Wake()
+}
+
+// sourceOf returns the address that has requested a connection: that of the process that sent the request. The relay
+// names another one, because it acts for processes of other hosts.
+func (p *Provider) sourceOf(c *connection) netip.AddrPort {
+	r := c.record
+	named := addressOf(r.Address[active], r.Port[active])
+	if relay, err := p.arena.Relay(); err == nil && relay.ID() == c.peer.ID() && p.isOfOtherHost(named.Addr()) {
+		return named
+	}
+	return netip.AddrPortFrom(Address(p.arena.Host(), c.peer.ID()), named.Port())
+}
+
+// listenerFor returns the listener for an address, or nil.
+func (p *Provider) listenerFor(to netip.AddrPort) *listener {
+	switch {
+	case to.Addr() == p.address():
+		return p.ports.listener(to.Port())
+	case p.options.Forward && p.isOfOtherHost(to.Addr()):
+		return p.ports.otherHosts()
+	}
+	return nil // no correct peer sends this
 }
 
 // hasRequest reports whether a peer's request is being handled already.

@@ -15,6 +15,7 @@ type ports struct {
 	used      map[uint16]bool
 	listeners map[uint16]*listener
 	next      uint16
+	others    *listener // gets the requests for addresses of other hosts; nil = none
 }
 
 func (p *ports) init() {
@@ -55,6 +56,23 @@ func (p *ports) release(port uint16) {
 	delete(p.listeners, port)
 }
 
+// setOtherHosts makes l the listener for addresses of other hosts, unless there is one. nil removes it.
+func (p *ports) setOtherHosts(l *listener) (ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l != nil && p.others != nil {
+		return false
+	}
+	p.others = l
+	return true
+}
+
+func (p *ports) otherHosts() *listener {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.others
+}
+
 func (p *ports) setListener(port uint16, l *listener) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -64,7 +82,11 @@ func (p *ports) setListener(port uint16, l *listener) {
 func (p *ports) listenerList() []*listener {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Collect(maps.Values(p.listeners))
+	list := slices.Collect(maps.Values(p.listeners))
+	if p.others != nil {
+		list = append(list, p.others)
+	}
+	return list
 }
 
 func (p *ports) listener(port uint16) *listener {
@@ -75,7 +97,7 @@ func (p *ports) listener(port uint16) *listener {
 
 // bindLocal checks a local address and reserves its port.
 func (a *adapter) bindLocal(op, object string, addr netip.AddrPort) (netip.AddrPort, error) {
-	own := Address(a.provider.member.ID())
+	own := a.provider.address()
 	fail := func(s nd.Status, detail, next string) error {
 		return &nd.OpError{Op: op, Object: object, Status: s, Detail: detail, Next: next}
 	}

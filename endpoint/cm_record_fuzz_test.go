@@ -45,7 +45,7 @@ func FuzzConnectionRecord(f *testing.F) {
 	}
 	two := func(lower, upper uint32) uint64 { return uint64(lower) | uint64(upper)<<32 }
 	request := func(link uint64, state connState, from, to, owner, qp uint64) []byte {
-		return bytesOf(link, two(uint32(state), 0), 0, 0, from, to, owner, 0, qp, 0, two(900, 7), two(16, 0), two(16, 0), two(3, 0), 0x636261)
+		return bytesOf(link, two(uint32(state), 0), 0, 0, from, to, owner, 0, qp, 0, two(900, 7), two(16, 0), two(16, 0), two(3, 0), 0, 0x636261)
 	}
 	good := request(0, connRequested, idOfLiar, idOfVictim, idOfLiar, landmark(liarsQP, 0))
 	all := one(agreeing, completing, trafficking)
@@ -63,6 +63,9 @@ func FuzzConnectionRecord(f *testing.F) {
 	f.Add(answer(connAccepted, idOfLiar, idOfLiar, landmark(victimsMemory, 0)), there, all|one(dialled))
 	for _, state := range []connState{0, connRequested, connEstablished, connRefused, connWithdrawn, connAborted, 99} {
 		f.Add(answer(state, idOfLiar, idOfLiar, landmark(liarsQP, 0)), there, all|one(dialled))
+	}
+	for _, addresses := range []uint64{two(0, 0x0a000001), two(0x7f4e0001, 0x7f4e0001), two(0x7f4e0001, 0), two(0x0a000001, 0)} {
+		f.Add(bytesOf(0, two(uint32(connRequested), 0), 0, 0, idOfLiar, idOfVictim, idOfLiar, 0, landmark(liarsQP, 0), 0, two(900, 7), two(16, 0), two(16, 0), 0, addresses), there, all)
 	}
 	f.Add([]byte{}, there, all)
 	f.Add(bytes.Repeat([]byte{0xff}, wire.ConnectionRecordSize), there, all)
@@ -134,12 +137,16 @@ func FuzzConnectionRecord(f *testing.F) {
 func (r *rig) plant(off shm.Offset, content []byte) (restore func()) {
 	list := make([]uint64, wire.ConnectionRecordSize/8)
 	words(list, content)
-	for i := range list[:14] {
+	for i := range list[:15] {
 		switch i {
 		case 4, 5:
 			list[i] = r.member(list[i])
 		case 6, 7:
 			list[i] = r.owner(list[i])
+		case 14: // so that most requests have the right address
+			if list[i]>>32 == 0 {
+				list[i] |= uint64(addressWord(r.victim.addr.Addr())) << 32
+			}
 		default:
 			list[i] = r.mean(list[i])
 		}

@@ -59,8 +59,11 @@ func (ep *queuePair) peerAborted() {
 }
 
 // completeBlamed completes the request that failed at the peer with its status, after those
-// before it have been completed.
+// before it have been completed. It does nothing after a failure at this side, because no success follows one.
 func (ep *queuePair) completeBlamed() {
+	if ep.life.requestFailed {
+		return
+	}
 	c := ep.conn
 	for ep.sq.completed != ep.sq.posted {
 		r := ep.requestAt(ep.sq.completed)

@@ -167,7 +167,7 @@ func (ep *queuePair) faultBeforeComplete(r *request) bool {
 	if r.fault != nil && r.fault.inline != nil {
 		r.inline = r.fault.inline
 	}
-	if r.status != nd.Success {
+	if ep.checkRead(r); r.status != nd.Success { // a Read with wrong data has not succeeded
 		return true
 	}
 	if f, ok := ep.nextFault(r, faultplan.Complete); ok {

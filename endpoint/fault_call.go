@@ -64,10 +64,8 @@ func (c *connector) faultInConnect(ctx context.Context, op string, endpoint nd.E
 		return nil
 	}
 	peer := shm.NoRank
-	if slot, ok := slotOf(addr.Addr()); ok {
-		if live, err := p.arena.PeerInSlot(slot); err == nil {
-			peer = p.arena.RankOf(live.ID())
-		}
+	if live, isKnown, err := p.peerAt(addr.Addr()); isKnown && err == nil {
+		peer = p.arena.RankOf(live.ID())
 	}
 	ep, _ := endpoint.(*queuePair)
 	err := c.faultInConnection(ctx, op, faultplan.Connect, peer, ep)

@@ -229,7 +229,7 @@ func TestFaultRefusesConnection(t *testing.T) {
 			p := newFaultyPair(t, setup{Unwired: true}, rules[0], rules[1])
 			addr := p.b.must(order{Do: doListen}).Addr
 			c := p.a.local.connector(0)
-			if err := c.Bind(netip.AddrPortFrom(Address(p.a.member), 0)); err != nil {
+			if err := c.Bind(netip.AddrPortFrom(Address(0, p.a.member), 0)); err != nil {
 				t.Fatal(err)
 			}
 			p.a.refuse(nd.ConnectionRefused, order{Do: doConnect, Addr: addr})

@@ -33,6 +33,25 @@ func TestFaultOnlyAfterSuccess(t *testing.T) {
 	})
 }
 
+// TestFaultOnlyAfterCheck: neither has a Read whose payload check fails.
+func TestFaultOnlyAfterCheck(t *testing.T) {
+	corrupt := on("read", faults.Rule{Action: "corrupt", Nth: 2})
+	for _, rule := range []faults.Rule{{Action: "delay", Delay: time.Millisecond}, {Action: "fail", Status: nd.IOTimeout}, {Action: "drop"}} {
+		rule.Phase, rule.Nth = "complete", 2
+		runEach(t, faultSetups(), func(t *testing.T, s setup) {
+			s.Both = checkedPayloads
+			p := newFaultyPair(t, s, []faults.Rule{corrupt, on("read", rule)}, nil)
+			p.a.must(order{Do: doRead, Parts: mine(0, 100), Far: p.b.memory})
+			p.a.expect(initiatorQueue, success(nd.RequestRead, 0, 100))
+			p.a.must(order{Do: doRead, Context: 1, Parts: mine(0, 100), Far: p.b.memory})
+			p.a.expect(initiatorQueue, failure(nd.RequestRead, 1, nd.DataChecksumError))
+			if n, fired := p.a.local.plan.Counts(1); n != 1 || fired != 0 {
+				t.Errorf("%s: the rule matched %d operations and acted %d times, want 1 and 0", rule.Action, n, fired)
+			}
+		})
+	}
+}
+
 // TestFaultOverrunMovesNothing: a rule that overruns the queue before a Write prevents the transfer.
 func TestFaultOverrunMovesNothing(t *testing.T) {
 	onFaulty(t, []faults.Rule{on("write", faults.Rule{Action: "overrun"})}, func(t *testing.T, p *pair) {

@@ -1,6 +1,8 @@
 package endpoint
 
 import (
+	"context"
+
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/failpoint"
 	"github.com/softnd/softnd/internal/forward"
@@ -12,7 +14,39 @@ import (
 // them, and their entries are released when it says so. Everything else is as for any endpoint: serveRing is the only
 // part of the engine that leaves such an endpoint alone.
 
-var _ forward.Endpoint = (*queuePair)(nil)
+var (
+	_ forward.Endpoint  = (*queuePair)(nil)
+	_ forward.Adapter   = (*adapter)(nil)
+	_ forward.Connector = (*connector)(nil)
+)
+
+// ListenForOtherHosts makes the member the relay of its arena.
+func (a *adapter) ListenForOtherHosts(ctx context.Context) (nd.Listener, error) {
+	const op = "listen for other hosts"
+	if err := a.checkUsable(ctx, op); err != nil {
+		return nil, err
+	}
+	p := a.provider
+	if !p.options.Forward {
+		return nil, a.opError(op, nd.NotSupported, "the provider is not that of a relay", "set Options.Forward")
+	}
+	l := &listener{adapter: a, state: listening, backlog: maxBacklog}
+	if !p.ports.setOtherHosts(l) {
+		return nil, a.opError(op, nd.SharingViolation, "this relay has such a listener", "close it first")
+	}
+	if err := p.member.BecomeRelay(); err != nil {
+		l.close()
+		return nil, &nd.OpError{Op: op, Object: "adapter", Status: nd.SharingViolation, Err: err, Next: "start one relay for each arena"}
+	}
+	return l, nil
+}
+
+// IsWanted reports whether the peer waits for an answer to its request.
+func (c *connector) IsWanted() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.phase == phaseRequested && c.conn.state() == connRequested && !c.conn.isPeerGone()
+}
 
 // forwards reports whether the program executes the peer's requests.
 func (ep *queuePair) forwards() bool { return ep.provider.options.Forward }

@@ -222,7 +222,7 @@ func newActor(f testing.TB, arena *shm.Arena, seed uint64) *actor {
 	l, err := a.adapter.CreateListener(ctx)
 	must(err)
 	a.listener = l.(*listener)
-	must(a.listener.Bind(netip.AddrPortFrom(Address(member.ID()), 7)))
+	must(a.listener.Bind(netip.AddrPortFrom(Address(0, member.ID()), 7)))
 	must(a.listener.Listen(0))
 	a.addr, err = a.listener.LocalAddress()
 	must(err)

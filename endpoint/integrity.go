@@ -218,9 +218,12 @@ func (ep *queuePair) takeReadHash(r *request) bool {
 	return true
 }
 
-// checkRead checks the data of a Read that is about to succeed. If it is wrong, it rejects r.
+// checkRead checks the data of r if it is a Read that is about to succeed and is not checked yet. If it is wrong, it rejects r.
 func (ep *queuePair) checkRead(r *request) {
 	s := r.sum
+	if s == nil || r.kind != nd.RequestRead || r.status != nd.Success {
+		return
+	}
 	if s.place >= 0 {
 		ep.takeReadHash(r)
 	}
@@ -245,7 +248,7 @@ func (ep *queuePair) checkReads() (match bool) {
 	for number := ep.sq.completed; number != ep.req.next; number++ {
 		r := ep.requestAt(number)
 		hasArrived := r.finished || !ep.weak.isAside(number) && ep.conn.out.IsReleased(r.endEntry)
-		if r.sum != nil && r.kind == nd.RequestRead && r.status == nd.Success && hasArrived {
+		if r.sum != nil && hasArrived {
 			ep.corruptSink(r)
 			ep.checkRead(r)
 		}

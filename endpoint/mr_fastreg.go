@@ -215,10 +215,8 @@ func (ep *queuePair) invalidateSink(r *request) outcome {
 		return blocked
 	}
 	ep.corruptSink(r)
-	if r.sum != nil {
-		if ep.checkRead(r); r.status != nd.Success {
-			return executed
-		}
+	if ep.checkRead(r); r.status != nd.Success {
+		return executed
 	}
 	r.finished = false
 	return ep.executeInvalidate(r)

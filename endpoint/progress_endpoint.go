@@ -137,6 +137,8 @@ func (ep *queuePair) needsPolling() bool {
 	switch {
 	case r.kind == nd.RequestSend && !r.hasReceive && ep.provider.options.ReceiveTimeout == NoLimit:
 		return false
+	case r.awaitsParts(): // the program continues it
+		return false
 	case r.kind == nd.RequestInvalidate && !r.draining && ep.conn.hasUnexecutedRequests():
 		return false
 	}

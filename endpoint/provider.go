@@ -54,6 +54,23 @@ const (
 	defaultReceiveTimeout = 2 * time.Second // for 0
 )
 
+// ParseReceiveTimeout parses a value for Options.ReceiveTimeout: a duration such as "500ms", "0" for AtOnce, or "unlimited".
+func ParseReceiveTimeout(s string) (time.Duration, error) {
+	if s == "unlimited" {
+		return NoLimit, nil
+	}
+	d, err := time.ParseDuration(s)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("time-out %q: want a duration such as 500ms or 10s, 0, or unlimited", s)
+	case d < 0:
+		return 0, fmt.Errorf("receive time-out of %v: want 0 or more", d)
+	case d == 0:
+		return AtOnce, nil
+	}
+	return d, nil
+}
+
 // Options configures a Provider. The zero value suits most programs.
 type Options struct {
 	Executor Executor
@@ -181,33 +198,16 @@ func New(m *shm.Member, o Options) (*Provider, error) {
 	return p, nil
 }
 
-// Address returns the address of a member's adapters. It is an address of the loopback network
-// that encodes the member's slot. The host does not use it.
-func Address(id shm.MemberID) netip.Addr {
-	var b [2]byte
-	binary.BigEndian.PutUint16(b[:], uint16(id.Slot()+1))
-	return netip.AddrFrom4([4]byte{127, 77, b[0], b[1]})
-}
-
-// slotOf is the inverse of Address.
-func slotOf(a netip.Addr) (slot int, ok bool) {
-	if !a.Is4() {
-		return 0, false
-	}
-	b := a.As4()
-	return int(binary.BigEndian.Uint16(b[2:])) - 1, b[0] == 127 && b[1] == 77
-}
-
 // QueryAddressList returns the one address of this member.
 func (p *Provider) QueryAddressList() ([]netip.Addr, error) {
-	return []netip.Addr{Address(p.member.ID())}, nil
+	return []netip.Addr{p.address()}, nil
 }
 
 // ResolveAddress returns the identity of the adapter that has a local address.
 func (p *Provider) ResolveAddress(local netip.Addr) (nd.AdapterID, error) {
-	if local != Address(p.member.ID()) {
+	if local != p.address() {
 		return 0, &nd.OpError{Op: "resolve address", Object: local.String(), Status: nd.InvalidAddress,
-			Detail: "this member's address is " + Address(p.member.ID()).String(), Next: "use an address from QueryAddressList"}
+			Detail: "this member's address is " + p.address().String(), Next: "use an address from QueryAddressList"}
 	}
 	return p.adapterID(), nil
 }

@@ -170,7 +170,7 @@ func TestCallsAfterProviderClose(t *testing.T) {
 	memory := must(ad.Allocate(ctx, 100, 0))
 	m2, p2, ad2, _, ep2 := join()
 	l := must(ad.CreateListener(ctx))
-	must(0, l.Bind(netip.AddrPortFrom(Address(m.ID()), 0)))
+	must(0, l.Bind(netip.AddrPortFrom(Address(0, m.ID()), 0)))
 	must(0, l.Listen(0))
 	passive, active := must(ad.CreateConnector(ctx)), must(ad2.CreateConnector(ctx))
 	addr := must(l.LocalAddress())

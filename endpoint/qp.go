@@ -89,6 +89,7 @@ type queuePair struct {
 	resp responder
 	life lifecycle
 
+	parts  *parts // of the requests that a relay posts; nil = none
 	bound  boundSet
 	checks payloadChecks
 
@@ -183,6 +184,7 @@ type lifecycle struct {
 	cause              error         // why the endpoint left the connected state
 	done               chan struct{} // closed when the endpoint has left the connected state permanently
 	flushed            bool          // all requests and receives are completed, and no other is accepted
+	requestFailed      bool          // a request has completed with a failure that this side found; the rest is canceled
 	remoteReleased     bool          // no code uses the peer's shared queue-pair state from now on
 	disconnectDeadline time.Time     // for the peer's Disconnect
 	disconnectTimedOut bool
@@ -266,6 +268,9 @@ func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 	ep.errReceiveFull = ep.opError("receive", nd.NoMoreEntries, fmt.Sprintf("all %d receives of ReceiveDepth are outstanding", cfg.ReceiveDepth), "poll for results, then retry, or create the endpoint with a greater ReceiveDepth")
 	ep.errInitiatorFull = ep.opError("post", nd.NoMoreEntries, fmt.Sprintf("all %d requests of InitiatorDepth are outstanding", cfg.InitiatorDepth), "poll for results, then retry, or create the endpoint with a greater InitiatorDepth")
 	ep.allocateQueues()
+	if ep.forwards() {
+		ep.parts = new(parts)
+	}
 	if a.provider.weak != nil {
 		ep.weak = newWeakEndpoint(ep)
 	}

@@ -86,11 +86,11 @@ func (ep *queuePair) Write(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, re
 
 // Read posts a copy of the peer's memory at remoteAddress into the bytes of sge.
 func (ep *queuePair) Read(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, remoteToken nd.Token, flags nd.OpFlags) error {
-	if flags == 0 && len(sge) == 1 && ep.requesterCopies && uint(len(sge[0].Buffer))-1 < smallTransfer {
+	if flags == 0 && len(sge) == 1 && uint(len(sge[0].Buffer))-1 < smallTransfer {
 		if !ep.mu.LockBiased() {
 			ep.mu.Lock()
 		}
-		if ep.canRunFast() && !ep.conn.copyWouldOvertake() && ep.req.readLimit > 0 &&
+		if ep.requesterCopies && ep.canRunFast() && !ep.conn.copyWouldOvertake() && ep.req.readLimit > 0 &&
 			ep.guard.Get(&ep.conn.guardPeer, &sge[0], remoteAddress, remoteToken) == window.NoFault {
 			ep.completeFast(nd.RequestRead, reqCtx, len(sge[0].Buffer))
 			ep.mu.Unlock()

@@ -18,6 +18,7 @@ type request struct {
 	total   uint64
 
 	inline []byte // data of a request with nd.Inline; the capacity is allocated once
+	parts  *parts // local memory of a request in parts; nil = none
 
 	remoteAddress uint64
 	remoteToken   nd.Token              // remote token, or the token to invalidate at the peer

@@ -68,6 +68,9 @@ func (ep *queuePair) bounceOut(r *request, e wire.SGE) (buffer int, sge wire.SGE
 		if _, _, f := ep.guard.Copy(&ep.sink, &ep.source, n); f != window.NoFault {
 			return 0, e, ep.rejectLocal(r, e, f)
 		}
+		if r.parts != nil {
+			r.parts.advance(r, n)
+		}
 	}
 	local, _ := ep.req.bounce.region.Tokens()
 	return buffer, wire.SGE{Address: shm.AddressOf(mem), Length: uint32(n), Token: local}, executed
@@ -78,6 +81,9 @@ func (ep *queuePair) bounceOut(r *request, e wire.SGE) (buffer int, sge wire.SGE
 func (ep *queuePair) bounceIn(r *request) outcome {
 	if !ep.conn.out.IsReleased(r.endEntry) {
 		return blocked
+	}
+	if r.parts != nil {
+		return ep.bounceToRoom(r)
 	}
 	n := uint64(r.bounceSGE.Length)
 	e := sgeAt(r.sges, r.transferred-n)

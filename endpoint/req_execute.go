@@ -36,6 +36,9 @@ func (ep *queuePair) execute(r *request, budget *uint64) outcome {
 			return ep.rejectSink(r)
 		}
 	}
+	if r.isIncomplete() {
+		return blocked
+	}
 	if !r.responderCopies && r.transferred == 0 {
 		r.responderCopies = ep.mustPeerCopy() || ep.conn.copyWouldOvertake()
 	}
@@ -123,7 +126,7 @@ func (ep *queuePair) copyOneSided(r *request, budget *uint64) outcome {
 		local, remote, right = &ep.sink, &ep.source, window.Read
 	}
 	*remote = window.Operand{Token: r.remoteToken, Rights: window.Remote | right, Peer: &ep.conn.guardPeer, BindCheck: &r.remoteBindCheck}
-	if r.transferred == 0 && (len(r.sges) > 1 || r.total > *budget || r.hasFaultWithin() || r.sum != nil || ep.weak != nil) {
+	if r.transferred == 0 && (len(r.sges) > 1 || r.total > *budget || r.hasFaultWithin() || r.sum != nil || ep.weak != nil || r.limit(r.total) < r.total) {
 		// The whole range is checked before the first byte is copied.
 		remote.Address = r.remoteAddress
 		switch f := ep.guard.Check(remote, r.total); f {
@@ -143,8 +146,10 @@ func (ep *queuePair) copyOneSided(r *request, budget *uint64) outcome {
 			return blocked
 		}
 		e := sgeAt(r.sges, at)
-		n = r.untilFault(min(n, uint64(e.Length)))
-		// e is a range of the program's memory, or of the bytes that the post copied (Inline).
+		if n = r.limit(r.untilFault(min(n, uint64(e.Length)))); n == 0 {
+			return blocked
+		}
+		// e is a range of the program's memory, or of the bytes that the post copied (Inline), or that a relay passes.
 		if write {
 			r.setOperand(local, e, window.Read)
 		} else {
@@ -169,7 +174,7 @@ func (ep *queuePair) copyOneSided(r *request, budget *uint64) outcome {
 		case !matches:
 			return ep.rejectHash(r)
 		}
-		r.transferred += n
+		r.advance(n)
 		*budget -= n
 		ep.weak.advanceRequest(r, n)
 	}

@@ -34,6 +34,11 @@ func (ep *queuePair) sendFragments(r *request, budget *uint64) outcome {
 		}
 		e := sgeAt(r.sges, r.transferred) // transferred counts the bytes that earlier fragments name
 		e.Length = uint32(r.untilFault(uint64(e.Length)))
+		if r.kind != nd.RequestRead { // the data of a Read in parts arrives in a bounce buffer first
+			if e.Length = uint32(r.limit(uint64(e.Length))); e.Length == 0 {
+				return blocked
+			}
+		}
 		right := window.Read // that the local token must grant
 		if r.kind == nd.RequestRead {
 			right = window.Write

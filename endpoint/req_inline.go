@@ -43,6 +43,10 @@ func (r *request) copyInline(sge []nd.SGE) {
 
 // setOperand makes operand name e, which is an entry of r or a part of one. operand is ep.sink or ep.source.
 func (r *request) setOperand(operand *window.Operand, e wire.SGE, rights window.Rights) {
+	if r.parts != nil {
+		*operand = window.Operand{Mem: r.parts.operand(r)} // at least e.Length bytes, or only named for a check
+		return
+	}
 	if r.flags.Has(nd.Inline) {
 		*operand = window.Operand{Mem: r.inline[e.Address:][:e.Length]}
 		return

@@ -110,6 +110,7 @@ func (ep *queuePair) completeRequests() (progressed bool) {
 		ep.completeRequest(r)
 		progressed = true
 		if r.status != nd.Success && !r.postedAfterEnd {
+			ep.life.requestFailed = true
 			ep.terminate(ep.life.cause)
 			return true
 		}
@@ -119,7 +120,7 @@ func (ep *queuePair) completeRequests() (progressed bool) {
 
 // completeRequest adds the result of a finished request to the completion queue.
 func (ep *queuePair) completeRequest(r *request) {
-	if r.sum != nil && r.kind == nd.RequestRead && r.status == nd.Success {
+	if r.sum != nil { // checkRead is not inlined
 		ep.checkRead(r)
 	}
 	if r.status == nd.Success && r.flags.Has(nd.SilentSuccess) {

@@ -12,6 +12,9 @@ import (
 // executeSend sends a message to the peer's oldest receive.
 func (ep *queuePair) executeSend(r *request, budget *uint64) outcome {
 	c := ep.conn
+	if r.isIncomplete() {
+		return blocked
+	}
 	if !r.hasReceive && c.peerHasSRQ {
 		// Only the peer knows whether its shared queue has a receive. The message waits in the
 		// ring for one, without limit.
@@ -62,9 +65,13 @@ func (ep *queuePair) checkLocalAccess(r *request) (wire.SGE, window.Fault) {
 }
 
 // needsPeerCopy reports whether only the peer can fill one of the entries of its receive after the
-// first. The copy itself detects that for the first entry.
+// first. The copy itself detects that for the first entry. With a weak order the copy may begin with another one.
 func (ep *queuePair) needsPeerCopy(entries []wire.SGE) bool {
-	for i := 1; i < len(entries); i++ {
+	first := 1
+	if ep.weak != nil {
+		first = 0
+	}
+	for i := first; i < len(entries); i++ {
 		e := entries[i]
 		ep.sink = window.Operand{Token: e.Token, Rights: window.Local | window.Write, Address: e.Address, Peer: &ep.conn.guardPeer}
 		if ep.guard.Check(&ep.sink, uint64(e.Length)) == window.FaultUnreachable {
@@ -128,6 +135,14 @@ func (ep *queuePair) gatherPayload(r *request) (payload []byte, ok bool) {
 	}
 	payload = ep.req.gathered[:r.total]
 	to := payload
+	if r.parts != nil {
+		for len(to) > 0 {
+			n := copy(to, r.parts.operand(r))
+			r.parts.advance(r, uint64(n))
+			to = to[n:]
+		}
+		return payload, true
+	}
 	for _, e := range r.sges {
 		setLocalOperand(&ep.source, e, window.Read)
 		ep.sink = window.Operand{Mem: to[:e.Length]}
@@ -156,6 +171,9 @@ func (ep *queuePair) copyToReceive(r *request, budget *uint64) outcome {
 		if n == 0 {
 			return ep.rejectReceive(r, nd.AccessViolation, "the entries of the posted receive hold less than its %d bytes", ep.req.peerReceiveCapacity)
 		}
+		if n = r.limit(n); n == 0 {
+			return blocked
+		}
 		r.setOperand(&ep.source, from, window.Read)
 		ep.sink = window.Operand{Token: to.Token, Rights: window.Local | window.Write, Address: to.Address, Peer: &c.guardPeer, BindCheck: &r.remoteBindCheck}
 		_, remoteFault, localFault := ep.guard.Copy(&ep.sink, &ep.source, n)
@@ -170,7 +188,7 @@ func (ep *queuePair) copyToReceive(r *request, budget *uint64) outcome {
 		case localFault != window.NoFault:
 			return ep.rejectLocal(r, from, localFault)
 		}
-		r.transferred += n
+		r.advance(n)
 		*budget -= n
 		ep.weak.advanceRequest(r, n)
 	}

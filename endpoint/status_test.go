@@ -282,7 +282,7 @@ func idle1(t *testing.T) *loner {
 	return &loner{dialer{t, p.local}, p.local.adapter, p.local.queues[0], p.local.endpoint(0)}
 }
 
-func (l *loner) address() netip.Addr { return Address(l.member.ID()) }
+func (l *loner) address() netip.Addr { return Address(0, l.member.ID()) }
 
 func (l *loner) create(change func(*nd.EndpointConfig)) error {
 	cfg := nd.EndpointConfig{Receive: l.cq, Initiator: l.cq}
@@ -318,7 +318,7 @@ func fillReceives(ep nd.Endpoint) error {
 // connectTwiceFromOneAddress connects the same two addresses a second time.
 func connectTwiceFromOneAddress(t *testing.T) error {
 	a, b, addr := strangersPair(t)
-	shared := must(a.adapter.(nd.NDKAdapter).CreateSharedAddress(a.ctx, netip.AddrPortFrom(Address(a.member.ID()), 0)))
+	shared := must(a.adapter.(nd.NDKAdapter).CreateSharedAddress(a.ctx, netip.AddrPortFrom(Address(0, a.member.ID()), 0)))
 	t.Cleanup(func() { shared.Close() })
 	connectFrom(a, b, shared, addr)
 	return a.connector().(nd.SharedAddressConnector).ConnectFrom(a.ctx, a.endpoint(), shared, addr, nd.ConnectParams{})

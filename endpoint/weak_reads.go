@@ -30,8 +30,10 @@ func (w *weakEndpoint) runReads(budget *uint64) (progressed bool) {
 	if ep.state() != connected {
 		return false
 	}
-	if ep.req.next != ep.req.submitted && ep.requestAt(ep.req.next).transferred > 0 {
-		return false // the entries of a message are consecutive
+	if ep.req.next != ep.req.submitted {
+		if r := ep.requestAt(ep.req.next); r.transferred > 0 && (r.transferred < r.total || r.bounceIndex >= 0) {
+			return false // the entries of a message are consecutive, and a bounce buffer with data is not used again
+		} // a Read with all its bytes may wait to invalidate its sink, and that waits for the Reads
 	}
 	for at := 0; at < len(w.reads) && *budget > 0; {
 		number := w.reads[at]

@@ -46,6 +46,44 @@ func TestWeakOrderDecisions(t *testing.T) {
 	}
 }
 
+// sumOfDecisions is the same in c/tests/weak.c, which has the same loops: a rank in C decides as one in Go.
+const sumOfDecisions = 0x2f397680bd6b1303
+
+func TestWeakOrderDecides(t *testing.T) {
+	sum := uint64(14695981039346656037)
+	add := func(x uint64) { sum = (sum ^ x) * 1099511628211 }
+	for seed := range uint64(4) {
+		for slot := range uint64(3) {
+			w := &weakOrder{seed: seed<<62 | seed}
+			w.seed = w.draw(ofMember, 0, slot)
+			for endpoint := uint64(1); endpoint <= 3; endpoint++ {
+				ep := &weakEndpoint{ep: &queuePair{number: endpoint}, order: w}
+				for c := ofStart; c <= ofEvents; c++ {
+					for number := range uint64(20) {
+						add(w.draw(c, endpoint, number))
+						add(ep.steps(c, number))
+					}
+				}
+			}
+			for total := uint64(1); total < 5000; total += total/3 + 1 {
+				var p placement
+				for p.draw(w.draw(ofPlacement, 1, total), total*5, total); p.next < p.count; {
+					at, n := p.part()
+					if n > 3 {
+						n /= 2 // a budget ends within the part
+					}
+					add(at)
+					add(n)
+					p.advance(n)
+				}
+			}
+		}
+	}
+	if sum != sumOfDecisions {
+		t.Errorf("the decisions have the sum %#x", sum)
+	}
+}
+
 // The engine drives an endpoint when the program has not done so for 10 rounds.
 func TestWeakOrderLetsTheProgramDrive(t *testing.T) {
 	seed := uint64(1)
@@ -177,6 +215,52 @@ func TestWeakOrderInvalidatesSink(t *testing.T) {
 			}
 			p.a.must(order{Do: doWrite, Parts: mine(0, 8), Far: d})
 			p.a.expect(initiatorQueue, failure(nd.RequestWrite, 0, nd.AccessViolation))
+		})
+	}
+}
+
+// A Read with ReadLocalInvalidate waits for an earlier Read that is set aside, and does not keep it from running.
+func TestWeakOrderInvalidatesSinkAfterRead(t *testing.T) {
+	for _, n := range []int{8, 5000} {
+		onWeakPairs(t, 16, setup{}, func(t *testing.T, p *pair) {
+			r := p.b.fastRegion(n)
+			p.b.register(r, 0, n)
+			p.a.fill(0, 0, n, 1)
+			p.b.must(order{Do: doRead, Parts: mine(0, n), Far: p.a.memory})
+			p.b.must(order{Do: doRead, Context: 1, Parts: []part{{Region: r, Len: n}}, Far: p.a.memory, Flags: nd.ReadLocalInvalidate})
+			p.b.expect(initiatorQueue, success(nd.RequestRead, 0, n), success(nd.RequestRead, 1, n))
+			if want := p.a.sum(0, 0, n); p.b.sum(0, 0, n) != want || p.b.sum(r, 0, n) != want {
+				t.Error("the data differ")
+			}
+		})
+	}
+}
+
+// A Write that has run behind a Read does not succeed after the Read has failed at its own side.
+func TestWeakOrderCancelsAfterFailedRead(t *testing.T) {
+	onWeakPairs(t, 16, setup{}, func(t *testing.T, p *pair) {
+		readOnly := p.b.must(order{Do: doRegion, Len: 64}).N // without AllowLocalWrite
+		p.b.must(order{Do: doRead, Parts: []part{{Region: readOnly, Len: 64}}, Far: p.a.memory})
+		p.b.must(order{Do: doWrite, Context: 1, Parts: mine(0, 8), Far: p.a.memory})
+		p.b.expect(initiatorQueue, failure(nd.RequestRead, 0, nd.AccessViolation), failure(nd.RequestWrite, 1, nd.Canceled))
+	})
+}
+
+// A Receive may have an entry that only the peer can fill, before one that this side fills.
+func TestWeakOrderFillsPrivateEntry(t *testing.T) {
+	const n = 4000
+	for seed := range uint64(32) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			p := newPair(t, setup{Both: sideOptions{Options: Options{WeakOrder: &seed}}})
+			private := p.b.must(order{Do: doRegion, Len: n, Private: true, Rights: nd.AllowLocalWrite}).N
+			p.a.fill(0, 0, 2*n, 1)
+			p.b.must(order{Do: doReceive, Parts: []part{{Region: private, Len: n}, {Off: n, Len: n}}})
+			p.a.must(order{Do: doSend, Parts: mine(0, 2*n)})
+			p.b.expect(receiveQueue, success(nd.RequestReceive, 0, 2*n))
+			p.a.expect(initiatorQueue, success(nd.RequestSend, 0, 2*n))
+			if p.b.sum(private, 0, n) != p.a.sum(0, 0, n) || p.b.sum(0, n, n) != p.a.sum(0, n, n) {
+				t.Error("the data differ")
+			}
 		})
 	}
 }

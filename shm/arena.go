@@ -28,6 +28,10 @@ type Config struct {
 	// FaultRules is the number of fault rules of the job, 0 to 128. The creator writes them to
 	// Info.FaultRules before it starts other processes.
 	FaultRules int
+
+	// Host is the number of the arena's host in a job over several hosts, 0 to 178. It is part of the addresses of
+	// all members. A job on one host has number 0.
+	Host int
 }
 
 // Arena is a sparse memory file that several processes map. It has no name in any file system, so
@@ -45,6 +49,7 @@ type Arena struct {
 
 	ranks  int
 	rules  int // number of fault rules
+	host   int // number of this host in the job
 	secret [2]uint64
 	refs   atomic.Int32 // number of members joined through this mapping
 	closed atomic.Bool  // mem holds empty pages
@@ -60,6 +65,9 @@ func Create(cfg Config) (*Arena, error) {
 	}
 	if cfg.FaultRules < 0 || cfg.FaultRules > maxFaultRules {
 		return nil, fmt.Errorf("shm: create arena: %d fault rules: want 0 to %d", cfg.FaultRules, maxFaultRules)
+	}
+	if cfg.Host < 0 || cfg.Host > maxHost {
+		return nil, fmt.Errorf("shm: create arena: host number %d: want 0 to %d", cfg.Host, maxHost)
 	}
 	size, err := arenaSize(cfg.Size)
 	if err != nil {
@@ -97,7 +105,7 @@ func create(file *os.File, geo geometry, cfg Config) (*Arena, error) {
 	if err != nil {
 		return nil, fmt.Errorf("fstat: %w", err)
 	}
-	a := &Arena{file: file, geo: geo, ranks: cfg.Ranks, rules: cfg.FaultRules, node: node}
+	a := &Arena{file: file, geo: geo, ranks: cfg.Ranks, rules: cfg.FaultRules, host: cfg.Host, node: node}
 	// The small tables are reserved as a whole. Status pages and window blocks are reserved when a
 	// member claims them.
 	for _, r := range []struct {
@@ -129,7 +137,7 @@ func create(file *os.File, geo geometry, cfg Config) (*Arena, error) {
 		a.id[i] = binary.NativeEndian.Uint64(random[16+8*i:])
 	}
 	h.magic, h.ranks, h.layout, h.size = arenaMagic, uint32(cfg.Ranks), layout.Hash(), geo.size
-	h.rules = uint32(cfg.FaultRules)
+	h.rules, h.host = uint32(cfg.FaultRules), uint32(cfg.Host)
 	h.secret, h.id = a.secret, a.id
 	h.checksum = h.constants().sum()
 	copy(h.build[:], build.Name())
@@ -143,16 +151,16 @@ func create(file *os.File, geo geometry, cfg Config) (*Arena, error) {
 // are those that are used.
 type constants struct {
 	magic, layout, size, checksum uint64
-	ranks, rules                  uint32
+	ranks, rules, host            uint32
 	secret, id                    [2]uint64
 }
 
 func (h *header) constants() constants {
-	return constants{h.magic, h.layout, h.size, h.checksum, h.ranks, h.rules, h.secret, h.id}
+	return constants{h.magic, h.layout, h.size, h.checksum, h.ranks, h.rules, h.host, h.secret, h.id}
 }
 
 func (c constants) sum() uint64 {
-	words := [...]uint64{c.magic, uint64(c.ranks) | uint64(c.rules)<<32, c.layout, c.size, c.secret[0], c.secret[1], c.id[0], c.id[1]}
+	words := [...]uint64{c.magic, uint64(c.ranks) | uint64(c.rules)<<32, c.layout, c.size, c.secret[0], c.secret[1], c.id[0], c.id[1], uint64(c.host)}
 	var b []byte
 	for _, w := range words {
 		b = binary.LittleEndian.AppendUint64(b, w)
@@ -210,7 +218,7 @@ func attach(ctx context.Context, file *os.File, size uint64) (*Arena, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("fstat: %w", err), mem.Unmap())
 	}
-	return &Arena{file: file, mem: mem, geo: geo, node: node, ranks: int(c.ranks), rules: int(c.rules), id: c.id, secret: c.secret}, nil
+	return &Arena{file: file, mem: mem, geo: geo, node: node, ranks: int(c.ranks), rules: int(c.rules), host: int(c.host), id: c.id, secret: c.secret}, nil
 }
 
 // mapWhole maps the whole file. Neither forked children nor core dumps contain the mapping.
@@ -331,6 +339,9 @@ func readHeader(ctx context.Context, h *header, fileSize uint64) (c constants, g
 	}
 	if c.rules > maxFaultRules {
 		return c, geo, fmt.Errorf("the header claims %d fault rules: %w", c.rules, ErrDamaged)
+	}
+	if c.host > maxHost {
+		return c, geo, fmt.Errorf("the header claims host number %d: %w", c.host, ErrDamaged)
 	}
 	if geo, err = geometryFor(c.size); err != nil {
 		return c, geo, fmt.Errorf("the header says %d bytes: %w: %w", c.size, err, ErrDamaged)

@@ -27,6 +27,8 @@ func TestCreateRefusesBadConfigs(t *testing.T) {
 	}{
 		{"negative ranks", Config{Ranks: -1, Size: testSize}, "-1 ranks"},
 		{"too many ranks", Config{Ranks: MaxRanks + 1, Size: testSize}, "1025 ranks"},
+		{"negative host", Config{Host: -1, Size: testSize}, "host number -1"},
+		{"too high a host", Config{Host: maxHost + 1, Size: testSize}, "host number 179"},
 		{"too small", Config{Size: 1 << 20}, "at least"},
 		{"too large", Config{Size: maxSize + 1}, "at most"},
 		{"so large that rounding wraps", Config{Size: ^uint64(0)}, "at most"},
@@ -147,6 +149,7 @@ func TestAttachRefusesOtherFiles(t *testing.T) {
 		{"with very many ranks", image(crafted(func(h *header) { h.ranks = 1 << 31 }), testSize, sealed), ErrDamaged, "ranks"},
 		{"with a damaged count of fault rules", image(damaged(136), testSize, sealed), ErrDamaged, "checksum"},
 		{"with too many fault rules", image(crafted(func(h *header) { h.rules = maxFaultRules + 1 }), testSize, sealed), ErrDamaged, "129 fault rules"},
+		{"with too high a host", image(crafted(func(h *header) { h.host = maxHost + 1 }), testSize, sealed), ErrDamaged, "host number 179"},
 		{"too small for its tables", image(headerPage(chunkSize, nil), chunkSize, sealed), ErrDamaged, "tables"},
 		{"not of whole chunks", image(headerPage(testSize+pageSize, nil), testSize+pageSize, sealed), ErrDamaged, "multiple"},
 	} {
@@ -352,7 +355,7 @@ func FuzzAttachHeader(f *testing.F) {
 			}
 			t.Fatalf("an unexpected error: %v", err)
 		}
-		if geo.size != fileSize || c.ranks > MaxRanks || geo.chunks == 0 || uint64(geo.heap)+geo.chunks*chunkSize != geo.size {
+		if geo.size != fileSize || c.ranks > MaxRanks || c.host > maxHost || geo.chunks == 0 || uint64(geo.heap)+geo.chunks*chunkSize != geo.size {
 			t.Fatalf("accepted %+v with %+v for a file of %d bytes", c, geo, fileSize)
 		}
 		if fileSize > 1<<32 {

@@ -13,7 +13,7 @@ var (
 	ErrDamaged = errors.New("shared memory is damaged")
 	// ErrFull: a table of the arena has no free entry.
 	ErrFull = errors.New("table is full")
-	// ErrTaken: another live member has the rank.
+	// ErrTaken: another live member has the rank, or is the relay.
 	ErrTaken = errors.New("already taken")
 	// ErrNotPublished: a rank reached the barrier without having published bytes for it.
 	ErrNotPublished = errors.New("nothing is published")
@@ -30,6 +30,8 @@ var (
 	errNotReady = errors.New("arena is not ready")
 	// errUnsealed: a peer could shrink the file, which would crash this process.
 	errUnsealed = errors.New("arena is not sealed against shrinking")
+	// errNoRelay: no member has become the relay yet.
+	errNoRelay = errors.New("this arena has no relay to other hosts")
 	// errGone: the member has died or left.
 	errGone = errors.New("member is gone")
 	// errUser: the fabric of this name belongs to another user.

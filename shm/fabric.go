@@ -123,13 +123,26 @@ func openFabric(ctx context.Context, at string, user uint32, cfg *Config) (*Fabr
 		}
 		pause = min(2*pause, fabricMaxPause)
 	}
-	if cfg != nil && !f.created && cfg.Ranks != 0 && cfg.Ranks != f.Arena.Ranks() {
-		err := fmt.Errorf("wrong number of ranks (asked %d, the fabric has %d): use the same number in each process, or another name", cfg.Ranks, f.Arena.Ranks())
-		return nil, errors.Join(err, f.listener.Close(), f.Arena.Close())
+	if cfg != nil && !f.created {
+		if err := cfg.fits(f.Arena); err != nil {
+			return nil, errors.Join(err, f.listener.Close(), f.Arena.Close())
+		}
 	}
 	f.local.id = f.Arena.id
 	f.done.Go(f.serve)
 	return f, nil
+}
+
+// fits reports whether an arena that another process has created is the one that cfg asks for.
+func (cfg *Config) fits(a *Arena) error {
+	switch {
+	case cfg.Ranks == 0: // any
+	case cfg.Ranks != a.Ranks():
+		return fmt.Errorf("wrong number of ranks (asked %d, the fabric has %d): use the same number in each process, or another name", cfg.Ranks, a.Ranks())
+	case cfg.Host != a.Host():
+		return fmt.Errorf("wrong host number (asked %d, the fabric has %d): use the same number in each process, or another name", cfg.Host, a.Host())
+	}
+	return nil
 }
 
 // isTransient reports whether a failed attempt to join may succeed when repeated: the member has

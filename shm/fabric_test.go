@@ -173,12 +173,12 @@ func TestFabricsOfDifferentNamesAreSeparate(t *testing.T) {
 
 func TestFabricRefusesOtherRankCount(t *testing.T) {
 	name := fabricName(t)
-	f, err := OpenFabric(proctest.Context(t), name, Config{Size: testSize, Ranks: 4})
+	f, err := OpenFabric(proctest.Context(t), name, Config{Size: testSize, Ranks: 4, Host: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if g, err := OpenFabric(proctest.Context(t), name, Config{Ranks: 4}); err != nil || g.Arena.Ranks() != 4 {
+	if g, err := OpenFabric(proctest.Context(t), name, Config{Ranks: 4, Host: 2}); err != nil || g.Arena.Ranks() != 4 || g.Arena.Host() != 2 {
 		t.Errorf("as many ranks: %v", err)
 	} else {
 		g.Close()
@@ -190,6 +190,9 @@ func TestFabricRefusesOtherRankCount(t *testing.T) {
 	}
 	if g, err := OpenFabric(proctest.Context(t), name, Config{Ranks: 8}); err == nil || !strings.Contains(err.Error(), "asked 8, the fabric has 4") {
 		t.Errorf("more ranks: %v, %v", g, err)
+	}
+	if g, err := OpenFabric(proctest.Context(t), name, Config{Ranks: 4}); err == nil || !strings.Contains(err.Error(), "wrong host number (asked 0, the fabric has 2)") {
+		t.Errorf("the fabric of another host: %v, %v", g, err)
 	}
 	if _, err := OpenFabric(proctest.Context(t), name+"x", Config{Ranks: -1}); err == nil {
 		t.Error("an arena that cannot be made was made")

@@ -37,6 +37,32 @@ func TestKillFabric(t *testing.T) {
 	}
 }
 
+// A process dies when it has become the relay. Another one takes its place.
+func TestKillRelay(t *testing.T) {
+	for _, step := range failpoint.Steps {
+		if step.Scene != failpoint.Relay {
+			continue
+		}
+		t.Run(step.Name, func(t *testing.T) {
+			a := newArena(t, 0)
+			cmd := proctest.Command(roleMember)
+			cmd.ExtraFiles = []*os.File{a.File()}
+			cmd.Env = append(cmd.Env, failpoint.Env+"="+step.Name+":1")
+			victim := proctest.Start(t, cmd)
+			victim.Hear()
+			victim.Say("relay")
+			victim.WaitKilled()
+			m := join(t, a, NoRank)
+			if err := m.BecomeRelay(); err != nil {
+				t.Error(err)
+			}
+			if p, err := a.Relay(); err != nil || p.ID() != m.ID() {
+				t.Errorf("the relay is %v, %v", p, err)
+			}
+		})
+	}
+}
+
 // killInFabric lets a process die at a point. isJoiner says that it joins a fabric that exists, isMember that it serves a
 // joiner.
 func killInFabric(t *testing.T, name, point string, isJoiner, isMember bool) {

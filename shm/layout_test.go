@@ -107,7 +107,7 @@ func TestHeaderHoldsLayoutHash(t *testing.T) {
 	// The checksum covers each constant of the header.
 	for i, change := range []func(*constants){
 		func(c *constants) { c.magic++ }, func(c *constants) { c.layout++ }, func(c *constants) { c.size++ },
-		func(c *constants) { c.ranks++ }, func(c *constants) { c.rules++ }, func(c *constants) { c.secret[0]++ }, func(c *constants) { c.secret[1]++ },
+		func(c *constants) { c.ranks++ }, func(c *constants) { c.rules++ }, func(c *constants) { c.host++ }, func(c *constants) { c.secret[0]++ }, func(c *constants) { c.secret[1]++ },
 		func(c *constants) { c.id[0]++ }, func(c *constants) { c.id[1]++ },
 	} {
 		c := h.constants()

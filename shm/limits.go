@@ -26,7 +26,7 @@ func arenaSize(asked uint64) (uint64, error) {
 	}
 	size = roundUp(size, chunkSize)
 	for _, l := range sizeLimits {
-		allowed, ok := l.allowed()
+		allowed, ok := l.allowed(asked == 0)
 		if !ok || size <= allowed {
 			continue
 		}
@@ -42,28 +42,37 @@ func arenaSize(asked uint64) (uint64, error) {
 type sizeLimit struct {
 	resource int
 	share    uint64 // the arena may take 1/share of the limit
+	kept     uint64 // of the limit; an arena of the default size takes at most half of the rest
 	name     string
 }
 
+// keptAddressSpace is what a Go process has mapped soon after its start: 1.2 GiB, or 1.5 GiB with cgo. The Go runtime ends the process if
+// it finds no room for its heap.
+const keptAddressSpace = 1536 << 20
+
 var sizeLimits = []sizeLimit{
-	{unix.RLIMIT_FSIZE, 1, "the file size limit (ulimit -f)"},
-	{unix.RLIMIT_AS, 4, "a quarter of the address space limit (ulimit -v)"},
+	{unix.RLIMIT_FSIZE, 1, 0, "the file size limit (ulimit -f)"},
+	{unix.RLIMIT_AS, 4, keptAddressSpace, "the part of the address space limit (ulimit -v) that arenas may take"},
 }
 
-// allowed returns the size of the largest arena under the limit, and whether there is a limit.
-func (l sizeLimit) allowed() (size uint64, ok bool) {
+// allowed returns the size of the largest arena under the limit, or of one of the default size, and whether there is a limit.
+func (l sizeLimit) allowed(byDefault bool) (size uint64, ok bool) {
 	var lim unix.Rlimit
 	if unix.Getrlimit(l.resource, &lim) != nil || lim.Cur == unix.RLIM_INFINITY {
 		return 0, false
 	}
-	return lim.Cur / l.share / chunkSize * chunkSize, true
+	size = lim.Cur / l.share
+	if byDefault && l.kept > 0 {
+		size = min(size, (lim.Cur-min(lim.Cur, l.kept))/2)
+	}
+	return size / chunkSize * chunkSize, true
 }
 
 // limitOf returns the name of the limit that allows no larger arena than one of size bytes, and ""
 // if there is none. A rank inherits the limits under which its launcher created the arena.
 func limitOf(size uint64) string {
 	for _, l := range sizeLimits {
-		if allowed, ok := l.allowed(); ok && allowed == size {
+		if allowed, ok := l.allowed(true); ok && allowed == size {
 			return l.name
 		}
 	}

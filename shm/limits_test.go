@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -101,7 +102,7 @@ var roleAddressSpaceLimit = proctest.Role("limit address space", func(self *proc
 	if !isNoMemory(err) || !strings.Contains(err.Error(), "ulimit -v") {
 		return fmt.Errorf("create beyond the limit: %v, %v", arena, err)
 	}
-	if err := checkArenaFull(0, limit/4, ", a quarter of the address space limit (ulimit -v),", "raise the limit: ndinfo recommends a value"); err != nil {
+	if err := checkArenaFull(0, limit/4, ", the part of the address space limit (ulimit -v) that arenas may take,", "raise the limit: ndinfo recommends a value"); err != nil {
 		return err
 	}
 	if err := checkArenaFull(testSize, testSize, "", "start the job with a larger arena (ndrun --arena-size)"); err != nil {
@@ -118,6 +119,33 @@ var roleAddressSpaceLimit = proctest.Role("limit address space", func(self *proc
 	}
 	return small.Close()
 })
+
+// roleLittleAddressSpace has an arena of the default size under a limit of which a quarter is nearly all that the process has left. The Go
+// runtime still finds room for its heap; else it would end the process.
+var roleLittleAddressSpace = proctest.Role("little address space", func(self *proctest.Self) error {
+	limit := keptAddressSpace + uint64(400<<20)
+	if err := unix.Setrlimit(unix.RLIMIT_AS, &unix.Rlimit{Cur: limit, Max: limit}); err != nil {
+		return err
+	}
+	arena, err := Create(Config{})
+	if err != nil {
+		return err
+	}
+	m, err := arena.Join(NoRank)
+	if err != nil {
+		return err
+	}
+	runtime.KeepAlive(make([]byte, 64<<20))
+	self.Say("%d bytes", arena.geo.size)
+	return errors.Join(m.Leave(), arena.Close())
+})
+
+func TestLittleAddressSpace(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector needs more address space than the limit leaves")
+	}
+	proctest.Start(t, proctest.Command(roleLittleAddressSpace)).Wait()
+}
 
 // checkArenaFull creates an arena of asked bytes, which has size bytes then, and checks the message of
 // an allocation that is too large for it.

@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -270,6 +271,17 @@ func (p *Peer) PID() (pid int, ok bool) {
 	return int(p.rec.pid.Load()), ns != 0 && ns == pidNamespace()
 }
 
+// ProcessRuns reports whether the process that has or had the peer's record still runs, whether it is a member or not.
+func (p *Peer) ProcessRuns() bool {
+	pid, ok := p.PID()
+	if !ok {
+		return false
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	at := bytes.LastIndexByte(stat, ')') // the end of the name
+	return err == nil && at >= 0 && len(stat) > at+2 && stat[at+2] != 'Z' && stat[at+2] != 'X'
+}
+
 // Gone reports whether the peer is marked dead, because it died or left. It costs one load, and does
 // not check whether the process still runs; see [Member.Watch].
 func (p *Peer) Gone() bool {
@@ -302,11 +314,14 @@ func (p *Peer) String() string {
 	return fmt.Sprintf("%s (pid %d)", p.Name(), p.pid)
 }
 
-// Name returns "rank 3" for a member that has rank 3, and the member's identity for one without a
-// rank.
+// Name returns "rank 3" for a member that has rank 3, "the relay" for the relay, and the member's identity
+// for another one without a rank.
 func (p *Peer) Name() string {
 	if p.rankWord != 0 {
 		return fmt.Sprintf("rank %d", p.rankWord-1)
+	}
+	if MemberID(p.arena.header().relay.Load()) == p.id {
+		return "the relay"
 	}
 	return p.id.String()
 }

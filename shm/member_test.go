@@ -177,6 +177,11 @@ var roleMember = proctest.Role("member", func(self *proctest.Self) error {
 				return err
 			}
 			self.Say("%v", m.checkAlive(p))
+		case "relay":
+			if err := m.BecomeRelay(); err != nil {
+				return err
+			}
+			self.Say("relay")
 		case "check":
 			m.CheckLiveness(noDrop)
 			self.Say("checked")

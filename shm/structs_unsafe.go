@@ -23,7 +23,9 @@ type header struct {
 	build    [56]byte      // name of the creator's build, for messages; at this offset in all versions
 	deaths   atomic.Uint64 // number of deaths and departures so far
 	rules    uint32        // number of fault rules; written by Create, before version
-	_        [116]byte
+	host     uint32        // number of the arena's host in the job; likewise
+	relay    atomic.Uint64 // MemberID of the relay; 0 = none so far; see Arena.Relay
+	_        [104]byte
 	arrived  atomic.Uint64 // barrier: number of arrivals so far, in all rounds; two ranks use rankRecord.round instead
 	_        [120]byte
 	opened   atomic.Uint64 // barrier: number of arrivals that belong to complete rounds
@@ -67,6 +69,7 @@ type rankRecord struct {
 func _() { // a compile error here (constant or index) means that a field or size of the shared layout has changed
 	var at [1]struct{}
 	_, _ = at[unsafe.Offsetof(header{}.checksum)-64], at[unsafe.Offsetof(header{}.deaths)-128]
+	_, _ = at[unsafe.Offsetof(header{}.host)-140], at[unsafe.Offsetof(header{}.relay)-144]
 	_, _ = at[unsafe.Offsetof(header{}.arrived)-256], at[unsafe.Offsetof(header{}.opened)-384]
 	_ = at[unsafe.Sizeof(header{})-512]
 	_, _ = at[unsafe.Offsetof(memberRecord{}.inbox)-128], at[unsafe.Offsetof(memberRecord{}.waiters)-256]

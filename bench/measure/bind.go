@@ -80,6 +80,7 @@ func newBinder(ctx context.Context, w *World, o Options, size int) (*binder, err
 		if err != nil {
 			return nil, errors.Join(err, b.close())
 		}
+		nd.Expect(mw, "the region is open for other tests", "N403")
 		b.windows = append(b.windows, mw)
 	}
 	return b, nil

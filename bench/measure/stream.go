@@ -106,6 +106,7 @@ func (t stream) runOne(ctx context.Context, w *World, o Options, size, depth int
 		c.receives = 2 * depth // the sender never waits for a Receive to be posted
 		c.repost = true
 	}
+	c.sharesSink = t.kind == nd.RequestRead && depth > 1
 	res := newResult(t.name, t.unit, t.better, t.note, o)
 	p, err := w.open(ctx, o, t.kind, c, &res, steps{t.repeat, t.sample, t.one})
 	if err != nil {

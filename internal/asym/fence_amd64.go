@@ -61,10 +61,14 @@ func Light() {
 
 var fenceWord atomic.Uint32
 
+// refusedLate is no error that a program could ignore: peers and locks already rely on the system call. Without it no lock and no
+// handshake of this process is safe.
+const refusedLate = "softnd: membarrier(2) is refused after it has worked: install seccomp filters before the first call of softnd, or let them allow membarrier"
+
 // Heavy is the rare side's fence, between its store and its load.
 func Heavy() {
 	if available && !membarrier(membarrierPrivateExpedited) {
-		panic("asym: membarrier fails after it has worked") // without it no lock and no handshake of this process is safe
+		panic(refusedLate)
 	}
 }
 
@@ -75,6 +79,6 @@ func HasHeavyGlobal() bool { return available }
 // A frequent side in another process must know that; else it uses a full fence of its own.
 func HeavyGlobal() {
 	if available && !membarrier(membarrierGlobalExpedited) {
-		panic("asym: membarrier fails after it has worked")
+		panic(refusedLate)
 	}
 }

@@ -23,6 +23,7 @@ const (
 	Pair                // collective calls of a job of two ranks
 	Idle                // rank without progress, whose status page an observer reads
 	Fabric              // process that creates, joins or serves a named fabric
+	Relay               // relay to other hosts
 )
 
 // Step describes a point.

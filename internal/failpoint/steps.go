@@ -91,6 +91,8 @@ const (
 	JoinerAccepted
 	HelloReceived
 	WelcomeSent
+
+	RelayNamed
 )
 
 // Steps lists all points.
@@ -188,4 +190,7 @@ var Steps = [...]Step{
 	JoinerAccepted:  {Name: "joiner-accepted", Scene: Fabric},
 	HelloReceived:   {Name: "hello-received", Scene: Fabric},
 	WelcomeSent:     {Name: "welcome-sent", Scene: Fabric},
+
+	// A member becomes the relay to other hosts.
+	RelayNamed: {Name: "relay-named", Scene: Relay, Orders: "relay-named"},
 }

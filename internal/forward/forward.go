@@ -7,6 +7,8 @@
 package forward
 
 import (
+	"context"
+
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/window"
 )
@@ -44,6 +46,41 @@ type Request struct {
 	BindCheck    window.BindCheck // bind of LocalToken
 }
 
+// Adapter is an adapter of a relay.
+//
+// A connector of it can be bound to any address and port of another host. The process that it connects to then has this
+// address as the address of its peer.
+type Adapter interface {
+	nd.Adapter
+
+	// ListenForOtherHosts makes the member the relay of its arena. It returns a listener that gets all requests of local
+	// processes for addresses of other hosts. LocalAddress of a connector with such a request is the address that the
+	// process wants.
+	ListenForOtherHosts(ctx context.Context) (nd.Listener, error)
+}
+
+// Connector is a connector of a relay.
+type Connector interface {
+	nd.Connector
+
+	// IsWanted reports whether the process whose request the connector holds waits for an answer. Such a process can
+	// cancel its Connect, or die. That rings the waiters' doorbell of the relay.
+	IsWanted() bool
+}
+
+// Order is a request that the program posts to its peer in parts: for a process of another host, whose memory has
+// no token here. The endpoint executes it as any other request, and its result is in the initiator's completion queue. The
+// range that it names is checked before its first part. Its token has to keep its bind until the last part.
+type Order struct {
+	Context    uint64   // of the result
+	Kind       Kind     //
+	Invalidate bool     // of a Send: the peer invalidates Token
+	Solicited  bool     // of a Send: its Receive completes with a solicited event
+	Token      nd.Token // remote token, or the token to invalidate
+	Address    uint64   // remote address of a Read or Write
+	Total      uint64   // bytes of the request
+}
+
 // Endpoint is an endpoint whose peer's requests the program carries out.
 type Endpoint interface {
 	nd.Endpoint
@@ -73,4 +110,19 @@ type Endpoint interface {
 
 	// Abort ends the connection. The peer's error includes why.
 	Abort(why string)
+
+	// Begin posts a request in parts, and passes the first bytes of a Send or Write as Give does.
+	Begin(o *Order, data []byte) error
+
+	// Give passes the next bytes of the Sends and Writes that were begun, in the order of their posts, and no more
+	// than their bytes. It copies those that cannot be stored in the peer's memory now, because they
+	// wait for an earlier request, for a Receive, or for the peer to copy them.
+	Give(data []byte)
+
+	// Used returns how many bytes of those given the peer's memory or the ring have received: the rest is held.
+	Used() uint64
+
+	// Take stores the next bytes of a Read in to, which is not longer than the rest of the Read. It returns the
+	// number of bytes, which is 0 if an earlier request is not executed, or the peer has to copy first.
+	Take(context uint64, to []byte) (n int)
 }

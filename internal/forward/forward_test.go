@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/softnd/softnd/endpoint"
@@ -26,6 +27,7 @@ type node struct {
 	queue    nd.CompletionQueue
 	ep       nd.Endpoint
 	address  netip.Addr
+	leave    func()
 }
 
 // must returns v, or panics: the error fails the test.
@@ -50,16 +52,25 @@ func (n *node) open(member *shm.Member, o endpoint.Options) *node {
 	if n.provider, err = endpoint.New(member, o); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
+	n.leave = sync.OnceFunc(func() {
 		if err := errors.Join(n.provider.Close(), member.Leave()); err != nil {
 			t.Error(err)
 		}
 	})
-	n.address = endpoint.Address(member.ID())
+	t.Cleanup(n.leave)
+	n.address = endpoint.Address(member.Arena().Host(), member.ID())
 	n.adapter = must(n.provider.OpenAdapter(n.ctx, must(n.provider.ResolveAddress(n.address))))
 	n.queue = must(n.adapter.CreateCompletionQueue(n.ctx, 256))
-	n.ep = must(n.adapter.CreateEndpoint(n.ctx, nd.EndpointConfig{Receive: n.queue, Initiator: n.queue, InitiatorDepth: 128}))
+	n.renew()
 	return n
+}
+
+// renew replaces the endpoint.
+func (n *node) renew() {
+	if n.ep != nil {
+		n.ep.Close()
+	}
+	n.ep = must(n.adapter.CreateEndpoint(n.ctx, nd.EndpointConfig{Receive: n.queue, Initiator: n.queue, InitiatorDepth: 128}))
 }
 
 // far is the memory of another host that a rank reads and writes, and the messages that it has received.
@@ -82,32 +93,14 @@ type rig struct {
 
 func newRig(t *testing.T, executor endpoint.Executor) *rig {
 	t.Helper()
-	arena := must(shm.Create(shm.Config{Size: 176 << 20}))
-	t.Cleanup(func() { arena.Close() })
+	arena := newArena(t, 0)
 	r := &rig{t: t, relay: newNode(t, arena, endpoint.Options{Forward: true}), rank: newNode(t, arena, endpoint.Options{Executor: executor}),
 		far: far{base: 0x7fff_0000_1000, token: 0x80_123, memory: make([]byte, 1<<20)}}
 	r.hook = r.relay.ep.(forward.Endpoint)
-	l := must(r.relay.adapter.CreateListener(r.relay.ctx))
-	at := netip.AddrPortFrom(r.relay.address, 7)
-	if err := errors.Join(l.Bind(at), l.Listen(0)); err != nil {
-		t.Fatal(err)
-	}
-	limits := nd.ConnectParams{InboundReadLimit: 4, OutboundReadLimit: 4}
-	done := make(chan error, 1)
-	go func() {
-		c, err := r.rank.adapter.CreateConnector(r.rank.ctx)
-		if err == nil {
-			if err = c.Connect(r.rank.ctx, r.rank.ep, at, limits); err == nil {
-				err = c.CompleteConnect(r.rank.ctx)
-			}
-		}
-		done <- err
-	}()
-	c := must(r.relay.adapter.CreateConnector(r.relay.ctx))
-	if err := l.GetConnectionRequest(r.relay.ctx, c); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(c.Accept(r.relay.ctx, r.relay.ep, limits), <-done); err != nil {
+	l := r.relay.listen(7)
+	_, done := r.rank.dial(netip.AddrPort{}, netip.AddrPortFrom(r.relay.address, 7))
+	r.relay.accept(l)
+	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
 	return r

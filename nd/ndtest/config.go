@@ -30,6 +30,11 @@ type Config struct {
 	// scenarios wait for these times, so a provider with short times is tested faster. 0 means 2 s.
 	ReceiveTimeout, DisconnectTimeout time.Duration
 
+	// Delay is how long it takes at most until the other side sees what one side has done, for a provider
+	// that connects hosts. Some scenarios exchange messages outside of the provider, and then expect that
+	// the other side has seen the end of a request or of a connection. They wait for this time.
+	Delay time.Duration
+
 	// Watchdog limits the duration of a scenario. After that time, the contexts of its calls end. If a
 	// call then does not return within a quarter of Watchdog, the scenario fails and the run ends. The
 	// suite prints the stacks of the scenario's goroutines. 0 means 60 s.
@@ -42,13 +47,13 @@ type Config struct {
 
 // settings is the part of a Config that both sides of a scenario need.
 type settings struct {
-	PrivateMemory                               bool
-	ReceiveTimeout, DisconnectTimeout, Watchdog time.Duration
-	TwoProcesses                                bool // the sides run in two processes
+	PrivateMemory                                      bool
+	ReceiveTimeout, DisconnectTimeout, Delay, Watchdog time.Duration
+	TwoProcesses                                       bool // the sides run in two processes
 }
 
 func (c *Config) settings() settings {
-	t := settings{c.PrivateMemory, c.ReceiveTimeout, c.DisconnectTimeout, c.Watchdog, c.Spawn != nil}
+	t := settings{c.PrivateMemory, c.ReceiveTimeout, c.DisconnectTimeout, c.Delay, c.Watchdog, c.Spawn != nil}
 	for _, d := range []*time.Duration{&t.ReceiveTimeout, &t.DisconnectTimeout} {
 		if *d == 0 {
 			*d = 2 * time.Second

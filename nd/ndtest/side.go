@@ -244,11 +244,12 @@ func hear[T any](s *side) (v T) {
 	return v
 }
 
-// barrier blocks until the other side has called it, too.
+// barrier blocks until the other side has called it, too, and both have seen what the other has done before.
 func (s *side) barrier() {
 	if s.link == nil || s.peerExits {
 		return
 	}
+	time.Sleep(s.Delay)
 	s.tell("here")
 	if got := hear[string](s); got != "here" {
 		s.fatalf("barrier: the other side sent %q: the sides of the scenario do not match", got)

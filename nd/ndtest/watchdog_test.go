@@ -83,7 +83,7 @@ func TestHangingProvider(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			if os.Getenv(hangingVariable) != "" {
 				cfg := c.config(t)
-				cfg.Watchdog = 200 * time.Millisecond
+				cfg.Watchdog = time.Second
 				if cfg.Only == nil {
 					cfg.Only = []string{"C019", "C021"} // rows with two sides
 				}

@@ -23,6 +23,7 @@ type ConnectionRecord struct {
 	ReadIn       [2]uint32               // limit of inbound Reads
 	ReadOut      [2]uint32               // limit of outbound Reads
 	DataLen      [2]uint32               // length of the private data
+	Address      [2]uint32               // address, its first byte in the highest bits; the active side's and the one that it connects to
 	Data         [2][MaxPrivateData]byte // private data
 }
 
@@ -36,10 +37,10 @@ const (
 const MaxPrivateData = 512
 
 // ConnectionRecordSize is the size of a ConnectionRecord in bytes.
-const ConnectionRecordSize = 112 + 2*MaxPrivateData
+const ConnectionRecordSize = 120 + 2*MaxPrivateData
 
 func _() { // a constant or index error here means that the shared layout has moved
 	var at [1]struct{}
-	_ = at[unsafe.Offsetof(ConnectionRecord{}.Data)-112]
+	_ = at[unsafe.Offsetof(ConnectionRecord{}.Data)-120]
 	_ = at[unsafe.Sizeof(ConnectionRecord{})-ConnectionRecordSize]
 }

@@ -1,0 +1,173 @@
+package litmus
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// MemorySize is enough memory for a party.
+const MemorySize = 4096
+
+// Request is a request of an initiator to the target. Near and Far are the places of the data in the memories of the two. Before
+// the post, the initiator stores Value into Filled bytes from Near on.
+type Request struct {
+	Type      nd.RequestType // RequestRead, RequestWrite or RequestSend without data
+	Endpoint  int            // 0 or 1
+	Context   uint64
+	Near, Far int
+	Length    int
+	Value     byte
+	Flags     nd.OpFlags
+}
+
+// Filled is the number of bytes that an initiator fills before a request.
+const Filled = 8 * wordsOfLong
+
+// Initiator is party A or B. It fails the test if a call fails.
+type Initiator interface {
+	Post(r Request)
+	Poll(room []nd.Result) []nd.Result // polls the only queue once
+	Peek(at int) byte                  // returns a byte of the memory
+}
+
+// Target is party C.
+type Target interface {
+	Memory() []byte
+	Receive() // posts a receive without memory to the first endpoint
+	Poll(room []nd.Result) []nd.Result
+}
+
+// Stage has the parties of the tests.
+type Stage struct {
+	T          testing.TB
+	Initiators [2]Initiator
+	Target     Target
+	Random     *rand.Rand // decides which side acts next
+}
+
+// Play runs one test, in one goroutine, and returns its outcome.
+func (s *Stage) Play(l *Test) string {
+	s.T.Helper()
+	memory := s.Target.Memory()
+	clear(memory)
+	var (
+		posted, done [2]int
+		seen, order  string
+		results      [8]nd.Result
+	)
+	look := func(location, word int) byte { return memory[spacing*location+8*word] }
+	sends := slices.ContainsFunc(l.initiate[0], func(a act) bool { return a.send })
+	if sends {
+		s.Target.Receive()
+	}
+	for step := 0; ; step++ {
+		if step > 1e6 {
+			s.T.Fatalf("%s: no end: posted %v, done %v", l.name, posted, done)
+		}
+		i := s.Random.IntN(len(l.initiate))
+		acts, me := l.initiate[i], s.Initiators[i]
+		if n := posted[i]; n < len(acts) && !(acts[n].wait && done[i] < n) && s.Random.IntN(2) == 0 {
+			me.Post(acts[n].request(n))
+			posted[i]++
+			if l.early && acts[n].read {
+				seen = fmt.Sprint(me.Peek(spacing * n))
+			}
+		}
+		for _, r := range me.Poll(results[:]) {
+			if r.Status != nd.Success {
+				s.T.Fatalf("%s: %v", l.name, r)
+			}
+			done[i]++
+			order += fmt.Sprint(r.RequestContext)
+		}
+		if l.observe != nil && seen == "" {
+			if seen = l.observe(look); seen != "" && l.counted {
+				seen += fmt.Sprint(done[0])
+			}
+		}
+		if len(s.Target.Poll(results[:])) > 0 {
+			seen = fmt.Sprint(look(x, s.Random.IntN(wordsOfLong)))
+			order += "r"
+			sends = false
+		}
+		if done[0] == len(l.initiate[0]) && done[1] == len(l.initiate[1]) && !sends && (l.observe == nil || seen != "") {
+			break
+		}
+	}
+	var outcome strings.Builder
+	for i, acts := range l.initiate {
+		for n, a := range acts {
+			if a.read && !l.early {
+				outcome.WriteString(fmt.Sprint(s.Initiators[i].Peek(spacing * n)))
+			}
+		}
+	}
+	outcome.WriteString(seen)
+	for _, location := range l.final {
+		outcome.WriteString(fmt.Sprint(look(location, 0)))
+	}
+	if l.results {
+		outcome.WriteString(order)
+	}
+	return outcome.String()
+}
+
+// request returns the request for an action. Its number is the request's context, and its place in the initiator's memory.
+func (a *act) request(n int) Request {
+	r := Request{Type: nd.RequestWrite, Endpoint: a.endpoint, Context: uint64(n), Near: spacing * n, Far: spacing * a.location, Length: 8, Value: a.value, Flags: a.flags}
+	if a.long {
+		r.Length = Filled
+	}
+	switch {
+	case a.read:
+		r.Type = nd.RequestRead
+	case a.send:
+		r.Type, r.Length = nd.RequestSend, 0
+	}
+	return r
+}
+
+// Outcomes counts the outcomes of many plays.
+type Outcomes struct {
+	played int
+	byTest []map[string]int
+}
+
+// Play plays all tests, and fails if one has an outcome that is not allowed.
+func (o *Outcomes) Play(s *Stage) {
+	s.T.Helper()
+	for len(o.byTest) < len(Tests) {
+		o.byTest = append(o.byTest, map[string]int{})
+	}
+	for i := range Tests {
+		l := &Tests[i]
+		outcome := s.Play(l)
+		if !slices.Contains(strings.Fields(l.allowed), outcome) {
+			s.T.Errorf("%s: outcome %s, allowed are %s", l.name, outcome, l.allowed)
+		}
+		o.byTest[i][outcome]++
+	}
+	o.played++
+}
+
+// enough plays show each outcome that is allowed. With fewer, the rarest may be missing.
+const enough = 300
+
+// Check fails the test for an outcome that is allowed and has not occurred.
+func (o *Outcomes) Check(t testing.TB) {
+	t.Helper()
+	for i, counts := range o.byTest {
+		l := &Tests[i]
+		t.Logf("%-52s %v", l.name, counts)
+		for _, outcome := range strings.Fields(l.allowed) {
+			if counts[outcome] == 0 && o.played >= enough {
+				t.Errorf("%s: outcome %s is allowed, but no seed has it", l.name, outcome)
+			}
+		}
+	}
+}
