@@ -17,9 +17,9 @@ type adapter struct {
 	info nd.AdapterInfo
 
 	// Guarded by checker.mu.
-	open      map[object]string // the objects that are not closed yet, with the lines that created them
-	closedAt  string            // the line that closed the adapter
-	inTrouble bool              // the program has seen a failure: it may give up its objects in any state
+	open     map[object]string // the objects that are not closed yet, with the lines that created them
+	closedAt string            // the line that closed the adapter
+	trouble  int64             // when the program has last seen a failure, 0 = never, or it has gone on since
 }
 
 // object is an adapter, or anything that an adapter creates.
@@ -237,7 +237,7 @@ func (a *adapter) Close() error {
 func (a *adapter) leaks() {
 	a.mu.Lock()
 	site := a.closedAt
-	if a.inTrouble {
+	if a.trouble != 0 {
 		site = ""
 	}
 	var left []string

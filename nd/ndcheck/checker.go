@@ -148,7 +148,7 @@ func (p *Provider) InTrouble() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, a := range p.adapters {
-		a.inTrouble = true
+		a.fails()
 	}
 }
 

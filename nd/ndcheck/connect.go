@@ -38,6 +38,7 @@ func (c *sharedConnector) ConnectFrom(ctx context.Context, ep nd.Endpoint, from 
 	if err == nil {
 		c.connected(addr)
 	}
+	c.synchronised()
 	return err
 }
 
@@ -75,6 +76,7 @@ func (c *connector) Connect(ctx context.Context, ep nd.Endpoint, addr netip.Addr
 	if err == nil {
 		c.connected(addr)
 	}
+	c.synchronised() // the peer has answered, perhaps with data
 	return err
 }
 
@@ -82,7 +84,9 @@ func (c *connector) Accept(ctx context.Context, ep nd.Endpoint, p nd.ConnectPara
 	peer, _ := c.Connector.PeerAddress() // Accept reports the error
 	c.connects(ep, peer)
 	c.connected(peer)
-	return c.Connector.Accept(ctx, unwrap(ep), p)
+	err := c.Connector.Accept(ctx, unwrap(ep), p)
+	c.synchronised() // the peer has completed the connection
+	return err
 }
 
 // endpoint returns the endpoint that the connector connects, nil if there is none.
@@ -147,7 +151,11 @@ func (l *listener) GetConnectionRequest(ctx context.Context, c nd.Connector) err
 	l.mu.Lock()
 	l.accepts = true
 	l.mu.Unlock()
-	return l.Listener.GetConnectionRequest(ctx, c)
+	err := l.Listener.GetConnectionRequest(ctx, c)
+	if err == nil {
+		l.synchronised() // a peer requests a connection, perhaps with data
+	}
+	return err
 }
 
 func (l *listener) Close() error {

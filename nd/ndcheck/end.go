@@ -13,7 +13,7 @@ import (
 func (ep *endpoint) end(call, site string) {
 	hasEnded := ep.Err() != nil // the peer may have died
 	ep.mu.Lock()
-	first := !ep.ending && !ep.hasFailed && !ep.adapter.inTrouble && !hasEnded
+	first := !ep.ending && !ep.inTrouble() && !hasEnded
 	ep.ending = true
 	deferred := ep.deferred
 	ep.deferred = nil

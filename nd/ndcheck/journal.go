@@ -35,15 +35,15 @@ type Lock interface {
 // JournalSize is the size in bytes of the memory of a journal.
 const JournalSize = findingsAt + findingsSize
 
-// The memory: a header, then three tables. Numbers are little-endian.
+// The memory: a header, then tables. Numbers are little-endian.
 const (
-	journalMagic = "ndcheck3"
+	journalMagic = "ndcheck5"
 	maxRanks     = 1024
 	maxTokens    = 1 << 15
 	maxAccesses  = 1 << 13
 	siteSize     = 96
 
-	headerSize    = 64      // 0 magic, 8 number of access records in use, 12 bytes of findings, 16 findings that did not fit
+	headerSize    = 64      // 0 magic, 8 number of access records in use, 12 bytes of findings, 16 findings that did not fit, 20 accesses that found their table full
 	forgottenSize = 1 << 14 // 1<<17 bits: see forgottenBit
 	rankSize      = 192
 	tokenHeader   = 88
@@ -54,7 +54,8 @@ const (
 	ranksAt     = forgottenAt + forgottenSize
 	tokensAt    = ranksAt + maxRanks*rankSize
 	accessesAt  = tokensAt + maxTokens*tokenSize
-	findingsAt  = accessesAt + maxAccesses*accessSize
+	writesAt    = accessesAt + maxAccesses*accessSize
+	findingsAt  = writesAt + maxRanks*maxWrites*writeSize
 
 	findingsSize = 1 << 20 // lines of JSON
 )
@@ -141,6 +142,7 @@ const (
 	accessesUsed = 8
 	findingsUsed = 12
 	findingsLost = 16
+	accessesFull = 20
 )
 
 func getString(b []byte) string {

@@ -2,6 +2,7 @@ package ndcheck
 
 import (
 	"encoding/binary"
+	"math"
 
 	"github.com/softnd/softnd/nd"
 )
@@ -17,6 +18,8 @@ type access struct {
 	site          string
 }
 
+func (a *access) span() span { return span{a.address, a.size} }
+
 func (a *access) decode(b []byte) {
 	le := binary.LittleEndian
 	*a = access{write: b[1] != 0, rank: int(int32(le.Uint32(b[4:]))), owner: int(int32(le.Uint32(b[8:]))), endpoint: le.Uint32(b[12:]),
@@ -25,7 +28,7 @@ func (a *access) decode(b []byte) {
 
 func (a *access) encode(b []byte) {
 	le := binary.LittleEndian
-	b[0], b[1] = 1, 0
+	b[0], b[1], b[2] = 1, 0, 0
 	if a.write {
 		b[1] = 1
 	}
@@ -43,34 +46,63 @@ func overlaps(a, n, b, m uint64) bool { return n > 0 && m > 0 && a < b+m && b < 
 // maxConflicts is how many accesses open returns at most: one is enough for a report.
 const maxConflicts = 4
 
-// openRemote stores an access that is about to be posted with a token. It replaces the address by that of the owner:
-// two tokens may name the same bytes by different addresses. It also returns when a peer has last posted a Write to the
-// memory of the process that posts. The number is 0 if the token does not allow the access, or if the table is full.
-func (j *Journal) openRemote(token nd.Token, a *access) (number uint32, conflicts []access, lastWrite int64) {
+// openRemote stores an access that is about to be posted with a token. It replaces the address by that of the owner: two
+// tokens may name the same bytes by different addresses. peer is the rank that the access goes to, -1 = unknown. It
+// returns what open returns. isKnown is false if the token does not allow the access, or is not known.
+func (j *Journal) openRemote(token nd.Token, a *access, peer int) (number uint32, conflicts []access, isKnown bool) {
 	if !j.begin() {
-		return 0, nil, 0
+		if a.write {
+			j.update(func() { j.missWrite(peer, a.posted) })
+		}
+		return 0, nil, false
 	}
 	defer j.end()
+	if !j.locate(token, a) {
+		if a.write {
+			j.missWrite(peer, a.posted) // its bytes may be contiguous for peers only
+		}
+		return 0, nil, false
+	}
+	if a.write {
+		j.noteWrite(a.owner, write{a.span(), a.rank, a.posted, a.posted})
+	}
+	number, conflicts = j.open(*a)
+	return number, conflicts, true
+}
+
+// reopen tries again to store an access that openRemote has located, after the end of others. If the table is still full, no
+// process notes the end of a Write, so it may store its bytes at any time.
+func (j *Journal) reopen(a access, done []uint32) (number uint32, conflicts []access) {
+	j.close(done...)
+	if j.begin() {
+		number, conflicts = j.open(a)
+		j.end()
+	}
+	if number == 0 && a.write {
+		j.update(func() { j.noteWrite(a.owner, write{a.span(), a.rank, a.posted, math.MaxInt64}) })
+	}
+	return number, conflicts
+}
+
+// locate finds the owner of the bytes of an access, and their address there. The caller has the lock.
+func (j *Journal) locate(token nd.Token, a *access) bool {
 	slot, ok := j.tokenSlotOf(token)
 	if !ok {
-		return 0, nil, 0
+		return false
 	}
 	le := binary.LittleEndian
 	base, length, memory := le.Uint64(slot[24:]), le.Uint64(slot[32:]), le.Uint64(slot[72:])
 	if kind(slot[4]) == localToken || memory == 0 || !isWithin(a.address, a.size, base, length) {
-		return 0, nil, 0
+		return false
 	}
 	a.owner = int(int32(le.Uint32(slot[8:])))
 	a.address += memory - base
-	if a.write {
-		j.setLastWrite(a.owner, a.posted)
-	}
-	number, conflicts = j.open(*a)
-	return number, conflicts, j.lastWriteOf(a.rank)
+	return true
 }
 
-// open stores an access, and returns its number and accesses in flight that conflict with it. If the table is
-// full, the number is 0, and the access is not known to later ones. The caller has the lock.
+// open stores an access, and returns its number and accesses in flight that conflict with it. It leaves out those of which
+// the process that posts may have heard that they are complete. If the table is full, the number is 0, and the access is not known to
+// later ones. The caller has the lock.
 func (j *Journal) open(a access) (number uint32, conflicts []access) {
 	used := min(j.field(accessesUsed), maxAccesses)
 	free := used
@@ -86,21 +118,54 @@ func (j *Journal) open(a access) (number uint32, conflicts []access) {
 		var other access
 		other.decode(b)
 		switch {
+		case b[2] != 0: // a message has ordered it
 		case other.owner != a.owner || !other.write && !a.write || other.rank == a.rank && other.endpoint == a.endpoint || len(conflicts) == maxConflicts:
 		case !j.isPresent(a.rank, other.rank):
 			b[0] = 0 // it ended with its process
-		default:
+		case !j.mayHaveHeard(a.rank, other):
 			conflicts = append(conflicts, other)
 		}
 	}
 	if free == maxAccesses {
-		return 0, conflicts
+		if free = j.reclaim(a.rank); free == maxAccesses {
+			return 0, conflicts
+		}
 	}
 	a.encode(j.accessSlot(free))
 	if free == used {
 		j.setField(accessesUsed, used+1)
 	}
 	return free + 1, conflicts
+}
+
+// sweepEvery is how many accesses find the table full between two searches for those of dead processes.
+const sweepEvery = 256
+
+// reclaim forgets the accesses of dead processes, because the table is full. It returns a free place, maxAccesses if there is
+// none. own is the rank of this process. The caller has the lock.
+func (j *Journal) reclaim(own int) (free uint32) {
+	full := j.field(accessesFull)
+	j.setField(accessesFull, full+1)
+	free = maxAccesses
+	if full%sweepEvery != 0 {
+		return free
+	}
+	present := make(map[int]bool)
+	for i := range uint32(maxAccesses) {
+		var a access
+		b := j.accessSlot(i)
+		a.decode(b)
+		isPresent, known := present[a.rank]
+		if !known {
+			isPresent = j.isPresent(own, a.rank)
+			present[a.rank] = isPresent
+		}
+		if !isPresent {
+			b[0] = 0
+			free = i
+		}
+	}
+	return free
 }
 
 func (j *Journal) accessSlot(i uint32) []byte {
@@ -112,7 +177,19 @@ func (j *Journal) isPresent(own, rank int) bool {
 	return rank == own || j.lock == nil || j.lock.IsPresent(rank)
 }
 
-// close forgets accesses, which are complete or ordered before what follows.
+// order notes that accesses are before all that follows a message. They are not complete.
+func (j *Journal) order(numbers []uint32) {
+	if len(numbers) == 0 {
+		return
+	}
+	j.update(func() {
+		for _, number := range numbers {
+			j.accessSlot(number - 1)[2] = 1
+		}
+	})
+}
+
+// close forgets accesses, which are complete.
 func (j *Journal) close(numbers ...uint32) {
 	if len(numbers) == 0 || len(numbers) == 1 && numbers[0] == 0 {
 		return
@@ -122,9 +199,16 @@ func (j *Journal) close(numbers ...uint32) {
 
 func (j *Journal) closeAll(numbers []uint32) {
 	for _, number := range numbers {
-		if number != 0 {
-			j.accessSlot(number - 1)[0] = 0
+		if number == 0 {
+			continue
 		}
+		b := j.accessSlot(number - 1)
+		if b[0] != 0 && b[1] != 0 {
+			var a access
+			a.decode(b)
+			j.noteWrite(a.owner, write{a.span(), a.rank, a.posted, now()})
+		}
+		b[0] = 0
 	}
 	used := min(j.field(accessesUsed), maxAccesses)
 	for used > 0 && j.accessSlot(used - 1)[0] == 0 {

@@ -2,7 +2,6 @@ package ndcheck
 
 import (
 	"encoding/binary"
-	"math"
 	"net/netip"
 
 	"github.com/softnd/softnd/nd"
@@ -16,37 +15,14 @@ type wait struct {
 	site   string
 }
 
-// Rank record: 0 valid, 4 to 20 address, 20 to 36 address that the process waits for, 40 mutual, 48 since, 56 last Write to its memory, 96 site.
+// Rank record: 0 valid, 4 to 20 address, 20 to 36 address that the process waits for;
+// 40 mutual, 48 since; 56 time of Writes to any of its memory, 64 when it has last learned something; 96 site.
 
 func (j *Journal) rankSlot(rank int) []byte {
 	if rank < 0 || rank >= maxRanks {
 		return nil
 	}
 	return j.memory[ranksAt+rank*rankSize:][:rankSize]
-}
-
-// lastWriteTo returns when a peer has last posted a Write to memory of a rank.
-func (j *Journal) lastWriteTo(rank int) int64 {
-	if !j.begin() {
-		return math.MaxInt64 // it is not known
-	}
-	defer j.end()
-	return j.lastWriteOf(rank)
-}
-
-// lastWriteOf is lastWriteTo for a caller that has the lock.
-func (j *Journal) lastWriteOf(rank int) int64 {
-	b := j.rankSlot(rank)
-	if b == nil {
-		return math.MaxInt64
-	}
-	return int64(binary.LittleEndian.Uint64(b[56:]))
-}
-
-func (j *Journal) setLastWrite(rank int, at int64) {
-	if b := j.rankSlot(rank); b != nil {
-		binary.LittleEndian.PutUint64(b[56:], uint64(at))
-	}
 }
 
 // enter stores the address of a rank. If an earlier process was the rank, its tokens and accesses end.
@@ -63,6 +39,7 @@ func (j *Journal) enter(rank int, addr netip.Addr) {
 			j.forget(rank)
 		}
 		clear(b)
+		clear(j.writesTo(rank))
 		a := addr.As16()
 		b[0] = 1
 		copy(b[4:20], a[:])

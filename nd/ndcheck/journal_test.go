@@ -42,16 +42,45 @@ func TestAccessesEndWithTheirProcess(t *testing.T) {
 	j := journalWith(t, lock)
 	j.enter(0, addressAt(0))
 	j.enter(1, addressAt(1))
-	first, _ := j.open(access{write: true, rank: 0, owner: 1, endpoint: 1, address: 100, size: 8})
-	if _, conflicts := j.open(access{write: true, rank: 1, owner: 1, endpoint: 1, address: 104, size: 8}); len(conflicts) != 1 {
+	first, _ := j.open(access{posted: 1, write: true, rank: 0, owner: 1, endpoint: 1, address: 100, size: 8})
+	if _, conflicts := j.open(access{posted: 1, write: true, rank: 1, owner: 1, endpoint: 1, address: 104, size: 8}); len(conflicts) != 1 {
 		t.Fatalf("%d conflicts while the process lives", len(conflicts))
 	}
 	lock[0] = false
-	if _, conflicts := j.open(access{write: true, rank: 1, owner: 1, endpoint: 2, address: 100, size: 4}); len(conflicts) != 0 {
+	if _, conflicts := j.open(access{posted: 1, write: true, rank: 1, owner: 1, endpoint: 2, address: 100, size: 4}); len(conflicts) != 0 {
 		t.Errorf("conflicts after its death: %v", conflicts)
 	}
-	if again, _ := j.open(access{write: true, rank: 1, owner: 1, endpoint: 1, address: 4096, size: 8}); again != first {
+	if again, _ := j.open(access{posted: 1, write: true, rank: 1, owner: 1, endpoint: 1, address: 4096, size: 8}); again != first {
 		t.Errorf("the next access has number %d, want %d", again, first)
+	}
+}
+
+// Accesses of dead processes leave a full table, also if their bytes are those of no other access.
+func TestFullOfDeadAccesses(t *testing.T) {
+	lock := present{}
+	j := journalWith(t, lock)
+	j.enter(0, addressAt(0))
+	j.enter(1, addressAt(1))
+	fill := func(rank, n int) (number uint32) {
+		for i := range n {
+			number, _ = j.open(access{posted: 1, rank: rank, owner: 1, endpoint: 1, address: uint64(i+1) << 20, size: 8})
+		}
+		return number
+	}
+	fill(0, maxAccesses/2)
+	fill(1, maxAccesses/2)
+	if number := fill(0, 1); number != 0 {
+		t.Fatalf("access %d is in a full table", number)
+	}
+	lock[1] = false
+	if number := fill(0, sweepEvery); number == 0 {
+		t.Error("the dead process still fills the table")
+	}
+	if number := fill(0, maxAccesses/2-1); number == 0 {
+		t.Error("not all places of the dead process are free")
+	}
+	if number := fill(0, 1); number != 0 {
+		t.Error("a place of the process that lives is free")
 	}
 }
 
@@ -61,7 +90,7 @@ func TestEnterAgain(t *testing.T) {
 	j.enter(0, addressAt(0))
 	j.issue(tokenRecord{token: 7, rank: 0})
 	j.issue(tokenRecord{token: 8, rank: 1})
-	j.open(access{write: true, rank: 0, owner: 1, endpoint: 1, address: 100, size: 8})
+	j.open(access{posted: 1, write: true, rank: 0, owner: 1, endpoint: 1, address: 100, size: 8})
 	j.enter(0, addressAt(2))
 	if r, ok, _ := j.findToken(7); !ok || r.live {
 		t.Errorf("the token of the dead process: %v, %+v", ok, r)
@@ -69,7 +98,7 @@ func TestEnterAgain(t *testing.T) {
 	if r, ok, _ := j.findToken(8); !ok || !r.live {
 		t.Errorf("the token of another process: %v, %+v", ok, r)
 	}
-	if _, conflicts := j.open(access{write: true, rank: 1, owner: 1, endpoint: 1, address: 100, size: 8}); len(conflicts) != 0 {
+	if _, conflicts := j.open(access{posted: 1, write: true, rank: 1, owner: 1, endpoint: 1, address: 100, size: 8}); len(conflicts) != 0 {
 		t.Errorf("conflicts: %v", conflicts)
 	}
 }
@@ -78,7 +107,7 @@ func TestEnterAgain(t *testing.T) {
 func TestChangesWaitForTheLock(t *testing.T) {
 	lock := &busy{present: present{}}
 	j := journalWith(t, lock)
-	number, _ := j.open(access{write: true, rank: 0, owner: 0, endpoint: 1, address: 100, size: 8})
+	number, _ := j.open(access{posted: 1, write: true, rank: 0, owner: 0, endpoint: 1, address: 100, size: 8})
 	lock.isTaken = true
 	j.issue(tokenRecord{token: 7})
 	j.close(number)
@@ -89,7 +118,7 @@ func TestChangesWaitForTheLock(t *testing.T) {
 	if _, ok, _ := j.findToken(7); !ok {
 		t.Error("the token is lost")
 	}
-	if _, conflicts := j.open(access{write: true, rank: 0, owner: 0, endpoint: 2, address: 100, size: 8}); len(conflicts) != 0 {
+	if _, conflicts := j.open(access{posted: 1, write: true, rank: 0, owner: 0, endpoint: 2, address: 100, size: 8}); len(conflicts) != 0 {
 		t.Errorf("the access is still in flight: %v", conflicts)
 	}
 }
@@ -126,7 +155,7 @@ func TestFullTables(t *testing.T) {
 	}
 	var numbers []uint32
 	for i := range maxAccesses + 1 {
-		n, _ := j.open(access{rank: 1, owner: 1, endpoint: 1, address: uint64(i+1) << 20, size: 8})
+		n, _ := j.open(access{posted: 1, rank: 1, owner: 1, endpoint: 1, address: uint64(i+1) << 20, size: 8})
 		numbers = append(numbers, n)
 	}
 	if numbers[maxAccesses-1] == 0 || numbers[maxAccesses] != 0 {
@@ -154,7 +183,7 @@ func FuzzJournal(f *testing.F) {
 		}
 		j.enter(0, addressAt(0))
 		j.issue(tokenRecord{token: nd.Token(token)})
-		number, _ := j.open(access{rank: 0, owner: 0, endpoint: 1, address: 1, size: 8})
+		number, _ := j.open(access{posted: 1, rank: 0, owner: 0, endpoint: 1, address: 1, size: 8})
 		j.add(record{Finding: &Finding{Rule: conflict, What: "x"}})
 		for i := 0; len(scribble) > 0 && i < 1<<12; i++ { // over the header and the beginning of each table
 			for _, table := range []int{0, ranksAt, tokensAt, accessesAt, findingsAt} {
@@ -169,11 +198,12 @@ func FuzzJournal(f *testing.F) {
 		j.enter(1, addressAt(1))
 		j.findToken(nd.Token(token))
 		j.issue(tokenRecord{token: nd.Token(token + 1)})
-		j.finish(batch{wrote: []wrote{{nd.Token(token), 1}}})
+		j.finish(1, batch{wrote: []wrote{{token: nd.Token(token), posted: 1}}})
+		j.order([]uint32{number})
 		j.announce(nd.Token(token), 1, "x", 1)
 		j.withdraw(nd.Token(token), 1, "x", 1)
-		j.open(access{write: true, rank: 1, owner: 0, endpoint: 1, address: 1, size: 1 << 40})
-		j.openRemote(nd.Token(token), &access{write: true, rank: 1, endpoint: 1, address: 1, size: 1 << 40})
+		j.open(access{posted: 1, write: true, rank: 1, owner: 0, endpoint: 1, address: 1, size: 1 << 40})
+		j.openRemote(nd.Token(token), &access{write: true, rank: 1, endpoint: 1, address: 1, size: 1 << 40}, 0)
 		j.close(number)
 		j.setWait(0, wait{to: addressAt(1)})
 		j.setWait(1, wait{to: addressAt(0)})
@@ -182,7 +212,7 @@ func FuzzJournal(f *testing.F) {
 		j.add(record{Finding: &Finding{Rule: conflict, What: "y"}})
 		j.add(record{Expect: &Expectation{Rules: []string{"N1"}}})
 		j.Unmet()
-		j.lastWriteTo(0)
+		j.mayHaveChanged(0, 1, []span{{1, 1 << 40}})
 		for _, f := range mustFind(j) {
 			_ = f.String()
 		}

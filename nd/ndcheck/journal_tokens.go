@@ -204,12 +204,14 @@ func (j *Journal) announce(token nd.Token, rank int, site string, at int64) {
 
 // wrote is a Write that has succeeded.
 type wrote struct {
-	token  nd.Token
-	posted int64
+	token   nd.Token
+	posted  int64
+	isKnown bool // where it has stored its bytes: the end of its access notes them
+	owner   int  // if it is not known: the peer, which has the bytes somewhere
 }
 
-// finish notes that requests are complete.
-func (j *Journal) finish(b batch) {
+// finish notes that requests of a rank are complete.
+func (j *Journal) finish(rank int, b batch) {
 	b.closed = slices.DeleteFunc(b.closed, func(n uint32) bool { return n == 0 })
 	if len(b.closed)+len(b.wrote) == 0 {
 		return
@@ -217,6 +219,9 @@ func (j *Journal) finish(b batch) {
 	j.update(func() {
 		j.closeAll(b.closed)
 		for _, w := range b.wrote {
+			if !w.isKnown {
+				j.missWrite(w.owner, now())
+			}
 			if slot, ok := j.tokenSlotOf(w.token); ok {
 				le := binary.LittleEndian
 				if le.PutUint32(slot[56:], le.Uint32(slot[56:])+1); le.Uint32(slot[56:]) == 1 {

@@ -88,11 +88,13 @@ Programs without the checker pay nothing, because the checker is a wrapper aroun
 A request is in flight from its post until the program has taken its result. A request with ` + "`SilentSuccess`" + ` is in flight until the
 program has taken the result of a later request of the same endpoint. There are exceptions, which avoid wrong reports, and cost missing ones:
 
-- A message may say that earlier requests are complete. The same holds for the result of a Read, a failure, and a barrier. After any of
-  these, the program may change the buffers of all earlier Sends and Writes.
+- A message may say that earlier requests are complete. The same holds for the result of a Read, a failure, a barrier, and a new
+  connection. After any of these, the program may change the buffers of all earlier Sends and Writes.
 - Two accesses are unordered only if the process that posts the second one has learned nothing since the post of the first.
+  A Write to its memory may have told it something, unless the process that has posted the Write has learned nothing either.
 - A Send orders the Writes before it on the same endpoint before everything that its receiver does afterwards.
-- A buffer may change if a peer has written to the memory of the process since the post.
+- A buffer may change if a peer has written to it since the post. The checker knows the last 32 ranges that peers have written to. After
+  older Writes to further ranges, any buffer may change.
 
 ## What it cannot know
 
@@ -100,11 +102,14 @@ program has taken the result of a later request of the same endpoint. There are 
   to the same bytes. Of each buffer of a Receive, it compares the last 4 KiB behind the message. It ignores messages without bytes.
 - A Write of a word of up to 8 bytes and a Read of the same word are not a conflict (N301): programs poll flags that way. A program that
   reads more, and detects a mixture of old and new bytes by a checksum, may ignore the report.
+- A flag or a credit word that a peer writes, and this process polls, is no message. The checker cannot see that the program has read it.
+  So it reports a source buffer that changes before its result is taken (N201), even if such a flag says that the data has arrived.
 - A process that synchronises by other means than messages, barriers and disconnections, such as TCP, may ignore N303.
 - A wait is hopeless (N703) only if no other goroutine may post. The checker reports it after 0.5 s, if no other goroutine runs code of
   the program.
-- After a failure, a program may give up its objects in any state. Once it has taken a failed result, or a wait or a barrier has failed,
-  the checker does not report N501, N505, N601 and N602.
+- After a failure, a program may give up its objects in any state. A failure is a failed result, or the error of a wait or a barrier. Then
+  the checker does not report N501, N505, N601 and N602 until a request succeeds that the program posts later, or its next wait for the
+  queue. It never reports the first two and N602 for an endpoint that has failed. The end of a connection by a call is no failure.
 - With a fault plan, it does not report N503 and N507: the plan may have made the failures up.
 - It reports N303 when the memory is closed, and N701 when the endpoint is closed. A program that never calls ` + "`Job.Close`" + ` may miss them.
 - Accesses of a process that has died are forgotten. If a stopped process keeps the journal of the job locked, the

@@ -34,7 +34,7 @@ func (ep *endpoint) post(r *request, call func() error) error {
 	ep.track(r)
 	ordered := ep.orderedBy(r)
 	ep.mu.Unlock()
-	ep.journal.close(ordered...) // before the peer can see the message
+	ep.journal.order(ordered) // before the peer can see the message
 	found = append(found, ep.overload(r, ep.initiatorQueue)...)
 	found = append(found, ep.openAccess(r)...)
 	if r.invalidate {
@@ -130,16 +130,17 @@ func (ep *endpoint) unfenced(r *request) (reads []*request) {
 }
 
 // orderedBy returns the accesses that a Send orders: the peer may learn from the message that the Writes before it
-// are done, and the Reads that it waits for. The caller holds checker.mu.
+// are done, and the Reads that it waits for. They stay open until their results: a Write may store its bytes later. The
+// caller holds checker.mu.
 func (ep *endpoint) orderedBy(r *request) (numbers []uint32) {
 	if r.kind != nd.RequestSend {
 		return nil
 	}
 	unfenced := ep.unfenced(r)
 	for _, q := range ep.initiator {
-		if q.access != 0 && !slices.Contains(unfenced, q) {
+		if q.access != 0 && !q.isOrdered && !slices.Contains(unfenced, q) {
 			numbers = append(numbers, q.access)
-			q.access = 0
+			q.isOrdered = true
 		}
 	}
 	return numbers
@@ -166,9 +167,16 @@ func (ep *endpoint) openAccess(r *request) (found []Finding) {
 		return nil
 	}
 	a := access{write: r.kind == nd.RequestWrite, rank: ep.rank, endpoint: ep.id, address: r.address, size: r.size, posted: r.posted, site: r.site}
-	number, conflicts, lastWrite := ep.journal.openRemote(r.token, &a)
-	if number == 0 {
+	peer := int(ep.peerRank.Load()) - 1
+	number, conflicts, isKnown := ep.journal.openRemote(r.token, &a, peer)
+	if !isKnown {
 		return nil
+	}
+	if number == 0 { // the table is full
+		number, conflicts = ep.journal.reopen(a, ep.executed())
+	}
+	if number == 0 {
+		found = append(found, Finding{Rule: sightLost, What: fmt.Sprintf("%s is not watched, because %d Reads and Writes of all ranks are in flight", r.name(), maxAccesses)})
 	}
 	ep.mu.Lock()
 	learnedAt := ep.learnedAt
@@ -182,7 +190,7 @@ func (ep *endpoint) openAccess(r *request) (found []Finding) {
 	ep.mu.Unlock()
 	for _, other := range conflicts {
 		// The program may have learned that the other access is complete.
-		if isFlag(a, other) || learnedAt >= other.posted || ep.peersMayHaveWritten(other.posted, lastWrite) {
+		if isFlag(a, other) || learnedAt >= other.posted || ep.unwatchedMayHaveWritten(nil) {
 			continue
 		}
 		from := max(a.address, other.address)
@@ -194,6 +202,22 @@ func (ep *endpoint) openAccess(r *request) (found []Finding) {
 		found = append(found, f)
 	}
 	return found
+}
+
+// executed returns the accesses of silent requests that the provider must have executed, because its queues do not hold as
+// many. The places of these accesses are free for others.
+func (c *checker) executed() (numbers []uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, ep := range c.endpoints {
+		for _, q := range ep.initiator[:max(0, len(ep.initiator)-2*ep.depth)] { // a provider may round the depth up
+			if q.silent() && q.access != 0 {
+				numbers = append(numbers, q.access)
+				q.access = 0
+			}
+		}
+	}
+	return numbers
 }
 
 // isFlag reports whether two accesses are a Write of a word and a Read that polls it.

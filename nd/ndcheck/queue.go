@@ -18,13 +18,15 @@ type queue struct {
 	site    string // that created it
 
 	// Guarded by checker.mu.
-	depth    int
-	load     int  // requests whose result the program has not taken, without silent ones
-	silent   int  // silent requests in flight
-	receives int  // posted Receives, without those of shared receive queues
-	shared   bool // an endpoint with a shared receive queue uses it
-	posts    int  // requests so far
-	closed   bool
+	depth     int
+	load      int   // requests whose result the program has not taken, without silent ones
+	silent    int   // silent requests in flight
+	receives  int   // posted Receives, without those of shared receive queues
+	shared    bool  // an endpoint with a shared receive queue uses it
+	posts     int   // requests so far
+	trouble   int64 // when a wait of the program has last failed, 0 = never, or it has gone on since
+	isClosing bool  // the program has called Close
+	closed    bool
 
 	polls atomic.Uint64 // calls that take results
 }
@@ -91,7 +93,7 @@ func (q *queue) Wait(ctx context.Context, results []nd.Result) (int, error) {
 	defer q.watchWait("Wait")()
 	n, err := q.CompletionQueue.Wait(ctx, results)
 	q.take(results[:n])
-	q.ended(err)
+	q.waited(err)
 	return n, err
 }
 
@@ -100,17 +102,8 @@ func (q *queue) Notify(ctx context.Context, t nd.NotifyType) error {
 		defer q.watchWait("Notify")()
 	}
 	err := q.CompletionQueue.Notify(ctx, t)
-	q.ended(err)
+	q.waited(err)
 	return err
-}
-
-// ended notes the error of a wait, after which the program may give up.
-func (q *queue) ended(err error) {
-	if err != nil {
-		q.mu.Lock()
-		q.adapter.inTrouble = true
-		q.mu.Unlock()
-	}
 }
 
 // waitLimit is the time after which the checker looks for the reason of a wait.
@@ -146,7 +139,8 @@ func (q *queue) Resize(depth int) error {
 // Close counts the results that the program has not taken, which the queue then drops.
 func (q *queue) Close() error {
 	q.mu.Lock()
-	inTrouble := q.adapter.inTrouble // before the results below are taken
+	q.isClosing = true // so the results below are no news to the program
+	inTrouble := q.inTrouble()
 	q.mu.Unlock()
 	var results [16]nd.Result
 	var left int
@@ -173,13 +167,16 @@ func (q *queue) Close() error {
 	return err
 }
 
-// missed returns the indices of results that the program needs. It knows about flushed requests, and about requests that a
-// message has answered.
+// missed returns the indices of results that the program needs. It knows about flushed requests, about requests that a
+// message has answered, and about endpoints that have failed.
 func (q *queue) missed(results []nd.Result) (missed []int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i, res := range results {
-		r := q.requests[res.RequestContext]
+		r, ep := q.requests[res.RequestContext], q.endpoints[res.EndpointContext]
+		if ep != nil && ep.hasFailed {
+			continue
+		}
 		if res.Status != nd.Canceled && !(r != nil && r.answered && res.Status == nd.Success) {
 			missed = append(missed, i)
 		}

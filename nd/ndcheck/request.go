@@ -27,6 +27,7 @@ type request struct {
 	token       nd.Token // of a Read, a Write or a SendAndInvalidate
 	invalidate  bool     // a SendAndInvalidate
 	target      uint64   // first byte of a Read or Write, in addresses of the owner, 0 = unknown; guarded by checker.mu
+	isOrdered   bool     // a later Send has ordered its access; guarded by checker.mu
 	access      uint32   // number in the journal; guarded by checker.mu
 	isUnchecked bool     // its bytes are not compared; guarded by checker.mu
 	answered    bool     // the peer may have told the program that it is complete; guarded by checker.mu
@@ -80,6 +81,14 @@ func (r *request) isSink() bool { return r.kind == nd.RequestReceive || r.kind =
 // uses reports whether an entry of the request has the token.
 func (r *request) uses(token nd.Token) bool {
 	return token != 0 && !r.inline() && slices.ContainsFunc(r.sge, func(e nd.SGE) bool { return e.Token == token && len(e.Buffer) > 0 })
+}
+
+// spans returns the ranges of its buffers.
+func (r *request) spans() (all []span) {
+	for _, e := range r.sge {
+		all = append(all, span{addressOf(e.Buffer), uint64(len(e.Buffer))})
+	}
+	return all
 }
 
 // maxImage limits the copy of each buffer of a Receive. Larger ones are checked at their end only.

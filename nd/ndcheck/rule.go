@@ -136,6 +136,9 @@ var (
 	expectedInVain = rule("N901", Note, "expected finding that did not occur",
 		"The program calls Expect for a rule that it does not break, or for the wrong object.",
 		"remove the call of Expect, or make it earlier, in the rank that breaks the rule, for the object that the finding names")
+	sightLost = rule("N902", Note, "more requests in flight than the checker can watch",
+		"The checker may miss findings of N201, N301 and N302.",
+		"check the program with fewer ranks or smaller queues, or take the results of requests earlier")
 )
 
 var rules []*Rule

@@ -1056,7 +1056,7 @@ func TestConnectCycle(t *testing.T) {
 }
 
 func TestRules(t *testing.T) {
-	tested := map[string]bool{"N603": true, "N703": true, "N901": true} // TestConnectCycle, TestWaitForSilence, TestExpect
+	tested := map[string]bool{"N603": true, "N703": true, "N901": true, "N902": true} // TestConnectCycle, TestWaitForSilence, TestExpect, TestSightLost
 	for _, p := range programs {
 		tested[p.rule] = true
 		if p.depth == 0 {

@@ -19,19 +19,28 @@ var own = []string{"github.com/softnd/softnd.", "github.com/softnd/softnd/nd.", 
 // here returns the line of the program that has called into the checker, such as "rank.go:42 (main.send)".
 func here() string {
 	var pcs [32]uintptr
-	n := runtime.Callers(2, pcs[:])
-	for i, pc := range pcs[:n] {
-		text, ok := sites.Load(pc)
-		if !ok {
-			text = describe(pcs[i : i+1])
-			sites.Store(pc, text)
+	for first, last := 0, usualDepth; first < len(pcs); first, last = last, len(pcs) {
+		n := runtime.Callers(2+first, pcs[:last-first])
+		for i, pc := range pcs[:n] {
+			text, ok := sites.Load(pc)
+			if !ok {
+				text = describe(pcs[i : i+1])
+				sites.Store(pc, text)
+			}
+			if text != "" {
+				return text.(string)
+			}
 		}
-		if text != "" {
-			return text.(string)
+		if n < last-first {
+			break
 		}
 	}
 	return ""
 }
+
+// usualDepth is how many frames here reads first: those of the checker, perhaps one of package nd, and that of the program.
+// Each further frame costs 50 ns.
+const usualDepth = 5
 
 // describe returns the text of a frame, and "" for one that is not the program's.
 func describe(pc []uintptr) string {

@@ -19,7 +19,7 @@ func (q *queue) take(results []nd.Result) {
 	for i := range results {
 		q.taken(&results[i], &b)
 	}
-	q.journal.finish(b)
+	q.journal.finish(q.rank, b)
 }
 
 // taken checks the bytes of the requests that a result completes, before another goroutine can know about them: until
@@ -65,11 +65,15 @@ func (q *queue) taken(res *nd.Result, b *batch) {
 		suspect = append(suspect, c.learned()...)
 	}
 	isBroken := res.Status != nd.Success && !ep.hasFailed
-	if isBroken {
+	switch {
+	case q.isClosing: // the program does not see the result
+	case isBroken:
 		ep.hasFailed, ep.failedOn, ep.failedPoll = true, q, q.polls.Load()
-	}
-	if res.Status != nd.Success {
-		ep.adapter.inTrouble = true
+		if res.Status != nd.Canceled || !ep.ending { // else the program has ended the connection
+			ep.adapter.fails()
+		}
+	case res.Status == nd.Success && r != nil:
+		q.goesOn(r)
 	}
 	ep.leave()
 	c.mu.Unlock()
@@ -105,6 +109,7 @@ func (ep *endpoint) silentBefore(r *request) (before []*request) {
 // are complete. So this compares their bytes, which may change from now on. The caller holds checker.mu.
 func (c *checker) learned() (suspect []suspicion) {
 	c.learnedAt = now()
+	c.journal.learn(c.rank, c.learnedAt)
 	for r := range c.unanswered {
 		if r.kind == nd.RequestRead && !r.isFencedOff() {
 			continue // its sink may still change
@@ -135,26 +140,32 @@ type suspicion struct {
 // reportChanges reports changes of bytes, unless a peer may have made them.
 func (c *checker) reportChanges(suspect []suspicion) {
 	for _, s := range suspect {
-		if s.Rule == sinksOverlap || !c.peersMayHaveWritten(s.request.posted, c.journal.lastWriteTo(c.rank)) {
+		if s.Rule == sinksOverlap || !c.peersMayHaveWritten(s.request) {
 			c.found(s.Finding, s.request.owner)
 		}
 	}
 }
 
-// peersMayHaveWritten reports whether a peer may have written to the memory of this process since a time. last is the
-// last Write that the journal knows.
-func (c *checker) peersMayHaveWritten(since, last int64) bool {
-	if last >= since {
-		return true
+// peersMayHaveWritten reports whether a peer may have written to the buffers of a request since its post.
+func (c *checker) peersMayHaveWritten(r *request) bool {
+	bytes := r.spans()
+	return c.journal.mayHaveChanged(c.rank, r.posted, bytes) || c.unwatchedMayHaveWritten(bytes)
+}
+
+// unwatchedMayHaveWritten reports whether a peer that is not watched has the right to write to some bytes; nil = to any.
+func (c *checker) unwatchedMayHaveWritten(bytes []span) bool {
+	isIn := func(memory []byte) bool {
+		granted := span{addressOf(memory), uint64(len(memory))}
+		return bytes == nil || memory == nil || slices.ContainsFunc(bytes, granted.overlaps)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	granted := false
 	for _, m := range c.regions {
-		granted = granted || m.flags.RemoteWrite()
+		granted = granted || m.flags.RemoteWrite() && isIn(m.bytes)
 	}
 	for w := range c.windows {
-		granted = granted || w.write
+		granted = granted || w.write && isIn(w.bytes)
 	}
 	unwatched := false
 	for _, ep := range c.endpoints {
@@ -167,7 +178,11 @@ func (c *checker) peersMayHaveWritten(since, last int64) bool {
 func (c *checker) succeeded(ep *endpoint, r *request, res nd.Result, b *batch) {
 	switch {
 	case r.kind == nd.RequestWrite:
-		b.wrote = append(b.wrote, wrote{r.token, r.posted})
+		w := wrote{token: r.token, posted: r.posted, isKnown: r.target != 0 || r.size == 0}
+		if !w.isKnown {
+			w.owner = int(ep.peerRank.Load()) - 1
+		}
+		b.wrote = append(b.wrote, w)
 	case r.invalidate:
 		c.journal.withdraw(r.token, c.rank, r.site, r.posted)
 	case r.kind == nd.RequestInvalidate && r.region != nil:

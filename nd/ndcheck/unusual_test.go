@@ -70,6 +70,23 @@ var unusual = map[string][2]func(s *side){
 			s.must(ep.Close())
 			s.close()
 		}},
+	// The peer connects again after the message has arrived.
+	"a connection instead of an answer": {
+		func(s *side) {
+			s.must(s.ep.Receive(1, s.sge(0, 64)))
+			s.barrier()
+			s.received()
+			s.second()
+			s.barrier()
+		},
+		func(s *side) {
+			s.barrier()
+			s.must(s.ep.Send(2, s.sge(64, 64), 0))
+			s.second()
+			s.mr.Bytes()[64]++
+			s.done()
+			s.barrier()
+		}},
 	// The owner writes to bytes that a Read has taken, as the message behind the Read tells it.
 	"a fenced message": {
 		func(s *side) {
