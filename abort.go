@@ -26,7 +26,7 @@ const maxReason = 512
 // ndrun and Hydra's mpiexec exit with the code of the first rank that aborts or fails. If a
 // wrapper runs the rank, the exit code of the wrapper does not change this. Other launchers end the job
 // because a rank has failed. A job of [Join] has no launcher: its other ranks detect that this process
-// has died.
+// has died. A job at SOFTND_ROOT has none either: each of its ranks prints a line, and ends with the code.
 func Abort(code int, reason string) {
 	if code < 1 || code > 255 {
 		code = 1
@@ -38,13 +38,27 @@ func Abort(code int, reason string) {
 	report := func() {
 		fmt.Fprintf(os.Stderr, "softnd: %s aborts the job with code %d: %s\n", name, code, reason)
 	}
-	if place != nil && (place.Mute || len(reason) > maxReason || strings.ContainsAny(reason, "\r\n")) {
+	told, printed := reason, place != nil && place.Mute
+	if len(reason) > maxReason || strings.ContainsAny(reason, "\r\n") {
+		told, printed = "the rank has printed the reason", place != nil
+	}
+	if printed {
 		report() // first: the launcher may kill this process as soon as it is told
 		waitUntilRead(os.Stderr)
-		place.Abort(code, "the rank has printed the reason")
+		place.Abort(code, told)
 	} else if !place.Abort(code, reason) {
 		report()
 	}
+	os.Exit(code)
+}
+
+// endProcess ends this process, because another rank has ended the job and no launcher ends this rank.
+func endProcess(code int, why string) {
+	j := current.Load()
+	if j == nil {
+		return // it has left the job
+	}
+	fmt.Fprintf(os.Stderr, "softnd: rank %d of %d ends with the job: %s\n", j.Rank(), j.Size(), why)
 	os.Exit(code)
 }
 

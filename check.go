@@ -6,7 +6,6 @@ import (
 	"os"
 	"strconv"
 
-	"github.com/softnd/softnd/endpoint"
 	"github.com/softnd/softnd/internal/checkjournal"
 	"github.com/softnd/softnd/nd/ndcheck"
 )
@@ -61,8 +60,8 @@ func (j *Job) met(err error) {
 // waitFor tells the checker, if there is one, that this rank waits for rank peer. The result ends the wait.
 func (j *Job) waitFor(peer int) (done func()) {
 	if j.checker != nil {
-		if id, ok := j.arena.MemberOf(peer); ok {
-			return j.checker.WaitFor(endpoint.Address(id))
+		if a, ok := j.addressOf(peer); ok {
+			return j.checker.WaitFor(a)
 		}
 	}
 	return func() {}

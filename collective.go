@@ -47,6 +47,15 @@ func (j *Job) barrier(ctx context.Context, op string) error {
 	if err := j.inStep(); err != nil {
 		return err
 	}
+	if j.hosts != nil {
+		_, err := j.acrossHosts(ctx, op, barrierCall, nil)
+		return err
+	}
+	return j.localBarrier(ctx, op)
+}
+
+// localBarrier is barrier for the ranks of this host. This rank is in step.
+func (j *Job) localBarrier(ctx context.Context, op string) error {
 	ticket := j.group.Arrive()
 	if j.spin(ticket) {
 		return nil
@@ -67,7 +76,7 @@ func (j *Job) spin(ticket uint64) bool {
 	if j.group.Passed(ticket) {
 		return true // this rank was the last
 	}
-	if j.Size() > runtime.NumCPU() {
+	if j.arena.Ranks() > runtime.NumCPU() {
 		for range yields {
 			sched.Yield()
 			if j.group.Passed(ticket) {
@@ -129,14 +138,16 @@ func (j *Job) missing() error {
 	if deaths == j.deaths && now.Sub(j.checkedAt) < checkInterval {
 		return nil
 	}
-	for rank := range j.Size() {
-		id, ok := j.arena.MemberOf(rank)
+	for local := range j.arena.Ranks() {
+		id, ok := j.arena.MemberOf(local)
 		if !ok {
 			continue
 		}
-		if p, err := j.arena.Peer(id); err != nil || p.Gone() {
+		// Until all ranks have joined, a process that has left and still runs has closed an earlier job of this rank, and may
+		// join again.
+		if p, err := j.arena.Peer(id); err != nil || p.Gone() && (j.started || !p.ProcessRuns()) {
 			j.member.RecordLostPeer(id)
-			return fmt.Errorf("rank %d has died or left", rank)
+			return fmt.Errorf("rank %d has died or left", j.rankAt(local))
 		}
 	}
 	j.deaths, j.checkedAt = deaths, now
@@ -163,22 +174,20 @@ func (j *Job) Exchange(ctx context.Context, blob []byte) ([][]byte, error) {
 	if err := j.inStep(); err != nil {
 		return nil, err
 	}
-	heap := j.member
-	off, err := heap.Alloc(uint64(max(len(blob), 1)))
+	if j.hosts != nil {
+		all, err := j.acrossHosts(ctx, "exchange", exchangeCall, blob)
+		j.met(err)
+		return all, err
+	}
+	off, err := j.publish("exchange", blob)
 	if err != nil {
-		return nil, fmt.Errorf("softnd: exchange: %w", err)
+		return nil, err
 	}
 	defer func() {
 		if j.broken == nil { // else a rank that is late may still copy from there; there is no further exchange
-			heap.Free(off)
+			j.member.Free(off)
 		}
 	}()
-	mem, err := j.arena.Bytes(off, uint64(len(blob)))
-	if err != nil {
-		return nil, fmt.Errorf("softnd: exchange: %w", err)
-	}
-	copy(mem, blob)
-	j.group.Publish(off, uint64(len(blob)))
 	err = j.barrier(ctx, "exchange")
 	j.met(err)
 	if err != nil {
@@ -191,12 +200,10 @@ func (j *Job) Exchange(ctx context.Context, blob []byte) ([][]byte, error) {
 		all[rank], err = j.group.Published(rank, left)
 		if errors.Is(err, shm.ErrNotPublished) {
 			j.broken = fmt.Errorf("rank %d makes another collective call", rank)
-			return nil, &nd.OpError{Op: "exchange", Object: "job", Status: nd.InvalidDeviceState, Err: j.broken,
-				Next: "let all ranks make the same collective calls in the same order"}
+			return nil, &nd.OpError{Op: "exchange", Object: "job", Status: nd.InvalidDeviceState, Err: j.broken, Next: sameCalls}
 		}
 		if errors.Is(err, shm.ErrTooLong) { // in all ranks, so they stay in step
-			all, tooLong = nil, &nd.OpError{Op: "exchange", Object: "job", Status: nd.InvalidBufferSize, Err: err,
-				Detail: fmt.Sprintf("the blobs of all ranks together have more than %d bytes", j.exchangeLimit), Next: "raise the limit with WithExchangeLimit in all ranks, or transfer the bytes with Write or Read"}
+			all, tooLong = nil, j.tooLong(err)
 			break
 		}
 		if err != nil { // and this rank does not reach the next barrier
@@ -210,6 +217,30 @@ func (j *Job) Exchange(ctx context.Context, blob []byte) ([][]byte, error) {
 		left -= uint64(len(all[rank]))
 	}
 	return all, errors.Join(tooLong, j.barrier(ctx, "exchange"))
+}
+
+const sameCalls = "let all ranks make the same collective calls in the same order"
+
+func (j *Job) tooLong(err error) error {
+	return &nd.OpError{Op: "exchange", Object: "job", Status: nd.InvalidBufferSize, Err: err,
+		Detail: fmt.Sprintf("the blobs of all ranks together have more than %d bytes", j.exchangeLimit), Next: "raise the limit with WithExchangeLimit in all ranks, or transfer the bytes with Write or Read"}
+}
+
+// publish copies a blob into the arena and publishes it for the next barrier. It returns the memory, which the caller
+// frees when all have read it.
+func (j *Job) publish(op string, blob []byte) (shm.Offset, error) {
+	off, err := j.member.Alloc(uint64(max(len(blob), 1)))
+	if err != nil {
+		return 0, fmt.Errorf("softnd: %s: %w", op, err)
+	}
+	mem, err := j.arena.Bytes(off, uint64(len(blob)))
+	if err != nil {
+		j.member.Free(off)
+		return 0, fmt.Errorf("softnd: %s: %w", op, err)
+	}
+	copy(mem, blob)
+	j.group.Publish(off, uint64(len(blob)))
+	return off, nil
 }
 
 // ExchangeWindows is [Job.Exchange] for descriptors. It passes w to all ranks, and returns the

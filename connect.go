@@ -9,9 +9,9 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/softnd/softnd/endpoint"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
 )
 
 // Connect creates an endpoint, and connects it to an endpoint of rank peer. Rank peer must call
@@ -44,7 +44,7 @@ func (j *Job) Connect(ctx context.Context, peer int, cfg nd.EndpointConfig) (nd.
 
 // blame records that a call failed because of rank peer.
 func (j *Job) blame(peer int) {
-	if id, ok := j.arena.MemberOf(peer); ok {
+	if id, ok := j.memberOf(peer); ok {
 		j.member.RecordLostPeer(id)
 	}
 }
@@ -109,7 +109,7 @@ const readLimit = math.MaxInt32
 
 // dial connects ep with the peer's listener at port.
 func (j *Job) dial(ctx context.Context, peer int, port uint16, ep nd.Endpoint) error {
-	id, ok := j.arena.MemberOf(peer)
+	address, ok := j.addressOf(peer)
 	if !ok {
 		return &nd.OpError{Op: "connect", Object: fmt.Sprintf("rank %d", peer), Status: nd.HostUnreachable, Detail: "the rank has not joined the job", Next: "connect after Init has returned in both ranks"}
 	}
@@ -118,7 +118,7 @@ func (j *Job) dial(ctx context.Context, peer int, port uint16, ep nd.Endpoint) e
 		return err
 	}
 	params := nd.ConnectParams{InboundReadLimit: readLimit, OutboundReadLimit: readLimit, PrivateData: binary.LittleEndian.AppendUint32(nil, uint32(j.Rank()))}
-	if err = c.Connect(ctx, ep, netip.AddrPortFrom(endpoint.Address(id), port), params); err == nil {
+	if err = c.Connect(ctx, ep, netip.AddrPortFrom(address, port), params); err == nil {
 		err = c.CompleteConnect(ctx)
 	}
 	if err != nil {
@@ -129,30 +129,48 @@ func (j *Job) dial(ctx context.Context, peer int, port uint16, ep nd.Endpoint) e
 
 // answer waits for the peer's request and accepts it with ep.
 func (j *Job) answer(ctx context.Context, peer int, ep nd.Endpoint) error {
-	id, ok := j.arena.MemberOf(peer)
-	if !ok {
-		return &nd.OpError{Op: "accept", Object: fmt.Sprintf("rank %d", peer), Status: nd.HostUnreachable, Detail: "the rank has not joined the job", Next: "connect after Init has returned in both ranks"}
-	}
-	who, err := j.arena.Peer(id)
+	call := statuspage.Call{Op: "accept", Object: fmt.Sprintf("rank %d", peer)}
+	who, err := j.processOf(peer)
 	if err != nil {
 		return err
 	}
+	if !j.isRemote(peer) {
+		call.Peer = who.ID()
+	}
 	var c nd.Connector
-	err = j.provider.WaitFor(ctx, statuspage.Call{Op: "accept", Object: fmt.Sprintf("rank %d", peer), Peer: id}, func() bool {
+	err = j.provider.WaitFor(ctx, call, func() bool {
 		j.sortRequests()
 		c = j.requestFrom(peer)
 		return c != nil || who.Gone()
 	})
 	switch {
 	case err != nil:
-		return canceled(ctx, err, "accept", fmt.Sprintf("rank %d", peer))
+		return canceled(ctx, err, "accept", call.Object)
+	case c == nil && j.isRemote(peer):
+		return &nd.OpError{Op: "accept", Object: call.Object, Status: nd.HostUnreachable, Detail: "the relay of this host has died"}
 	case c == nil:
-		return &nd.OpError{Op: "accept", Object: fmt.Sprintf("rank %d", peer), Status: nd.HostUnreachable, Detail: "the rank has died or left"}
+		return &nd.OpError{Op: "accept", Object: call.Object, Status: nd.HostUnreachable, Detail: "the rank has died or left"}
 	}
 	if err := c.Accept(ctx, ep, nd.ConnectParams{InboundReadLimit: readLimit, OutboundReadLimit: readLimit}); err != nil {
 		return errors.Join(err, c.Close())
 	}
 	return nil
+}
+
+// processOf returns the process without which a rank cannot connect: its own, or this host's relay.
+func (j *Job) processOf(rank int) (*shm.Peer, error) {
+	if j.isRemote(rank) {
+		relay, err := j.arena.Relay()
+		if err != nil {
+			return nil, &nd.OpError{Op: "accept", Object: fmt.Sprintf("rank %d", rank), Status: nd.HostUnreachable, Err: err, Detail: "this host has no relay"}
+		}
+		return relay, nil
+	}
+	id, ok := j.memberOf(rank)
+	if !ok {
+		return nil, &nd.OpError{Op: "accept", Object: fmt.Sprintf("rank %d", rank), Status: nd.HostUnreachable, Detail: "the rank has not joined the job", Next: "connect after Init has returned in both ranks"}
+	}
+	return j.arena.Peer(id)
 }
 
 // sortRequests takes all connection requests that have arrived, and keeps them by the rank that
@@ -211,9 +229,9 @@ func (j *Job) comesFrom(c nd.Connector, rank int) bool {
 	if rank < 0 || rank >= j.Size() {
 		return false
 	}
-	id, ok := j.arena.MemberOf(rank)
+	want, ok := j.addressOf(rank)
 	addr, err := c.PeerAddress()
-	return ok && err == nil && addr.Addr() == endpoint.Address(id)
+	return ok && err == nil && addr.Addr() == want
 }
 
 // requestFrom takes the oldest request of a rank. It returns nil if there is none.

@@ -159,18 +159,19 @@ func TestInitFailsAfterDeathOfAForeignRank(t *testing.T) {
 	}
 }
 
-// Ranks that cannot meet are told so, all of them.
-func TestInitRefusesOtherNetworkNamespace(t *testing.T) {
+// Without ndrelay, ranks in two network namespaces cannot meet. All of them get the error.
+func TestInitOverHostsNeedsRelay(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can start a process in a network namespace of its own")
 	}
 	j := startForeign(t, "PMI", roleRounds, 3, 1, func(rank int, cmd *exec.Cmd) {
+		cmd.Env = append(cmd.Env, "SOFTND_RELAY=/no/such/ndrelay", "SOFTND_HOST_ADDRESS=10.0.0.1")
 		if rank == 2 {
 			cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWNET
 		}
 	})
 	for number, r := range j.ranks {
-		if err := r.End(); err == nil || !strings.Contains(r.Err.String(), "softnd: init: rank 2 is in another network namespace (net:[") {
+		if err := r.End(); err == nil || !strings.Contains(r.Err.String(), "host 1 (of rank 2): SOFTND_RELAY: ") {
 			t.Errorf("rank %d: %v: %s", number, err, r.Err)
 		}
 	}
@@ -184,7 +185,7 @@ func TestInitReportsBadEnvironment(t *testing.T) {
 	}{
 		{"no descriptor", []string{"PMI_FD=x"}, `PMI_FD="x": not a descriptor number`},
 		{"closed", []string{"PMI_FD=987654", "PMI_RANK=0", "PMI_SIZE=1"}, "descriptor 987654 (PMI_FD): not inherited"},
-		{"no memory", []string{"SOFTND_RANK=0", "SOFTND_SIZE=1"}, "SOFTND_RANK or SOFTND_SIZE is set, but neither SOFTND_ARENA_FD nor SOFTND_FABRIC"},
+		{"no memory", []string{"SOFTND_RANK=0", "SOFTND_SIZE=1"}, "SOFTND_RANK or SOFTND_SIZE is set, but none of SOFTND_ARENA_FD, SOFTND_FABRIC and SOFTND_ROOT"},
 		{"no rank", []string{"PMI_FD=0", "PMI_SIZE=1"}, `PMI_RANK="" (PMI_SIZE="1"): not a valid rank`},
 		{"rank too large", []string{"PMI_FD=0", "PMI_RANK=1", "PMI_SIZE=1"}, `PMI_RANK="1" (PMI_SIZE="1"): not a valid rank`},
 		{"by port", []string{"PMI_ID=0", "PMI_PORT=host:1"}, "over the network only (PMI_PORT)"},

@@ -1,6 +1,6 @@
-// Package softnd makes a process a rank of a job. A job is a group of processes on one host, the
-// ranks, which are numbered from 0 as in MPI. They communicate through the arena, shared memory that
-// every rank maps.
+// Package softnd makes a process a rank of a job. A job is a group of processes, the ranks, which are
+// numbered from 0 as in MPI. The ranks of a host communicate through the arena, shared memory that
+// each of them maps. A relay, the program ndrelay, carries requests to ranks on other hosts.
 //
 // [Init] makes a process the rank that its launcher (ndrun, mpiexec, mpirun or srun) has assigned to
 // it. A program that is started without a launcher becomes rank 0 of a job of one rank. [Join] makes a
@@ -75,23 +75,28 @@ const (
 const (
 	connectPort = 1 // of each rank, for Connect
 	dialPort    = 2 // of a rank that has called Listen, for Dial
+	leaderPort  = 3 // of the first rank of a host, for the first ranks of other hosts
 )
 
 // Job is this process's membership in a job. Any number of goroutines may call its methods at once.
 // Barrier, Exchange and ExchangeWindows are collective calls: all ranks must make the same collective
 // calls in the same order.
 type Job struct {
-	arena    *shm.Arena
-	detach   func() error     // closes the arena
-	place    *bootstrap.Place // nil after Join
-	member   *shm.Member
-	group    *shm.Group
-	provider *endpoint.Provider
-	checker  *ndcheck.Provider // watches the provider; nil = it does not
-	adapter  nd.Adapter
-	listener nd.Listener
+	arena  *shm.Arena
+	detach func() error     // closes the arena
+	place  *bootstrap.Place // nil after Join
+	hosts  *hosts           // nil if all ranks run on one host
+
+	rank, size int
+	member     *shm.Member
+	group      *shm.Group
+	provider   *endpoint.Provider
+	checker    *ndcheck.Provider // watches the provider; nil = it does not
+	adapter    nd.Adapter
+	listener   nd.Listener
 
 	collective asym.BiasedMutex // one collective call at a time
+	started    bool             // all ranks have joined
 	broken     error            // why every further collective call fails; guarded by collective
 	deaths     uint64           // number of deaths at the last check of all ranks; guarded by collective
 	checkedAt  time.Time        // time of that check; guarded by collective
@@ -108,8 +113,12 @@ type Job struct {
 // Init makes the process a rank of its job. It blocks until all ranks have called Init. The launcher
 // passes the job and the rank in environment variables. Supported launchers are ndrun, launchers that
 // speak PMI (MPICH's mpiexec, srun with --mpi=pmi2), Open MPI's mpirun, and srun alone. Without a
-// launcher, the process is the only rank of a job. With a launcher that speaks PMI, a process can call
-// Init once.
+// launcher, the process is the only rank of a job, unless SOFTND_ROOT says where the ranks meet. After
+// Job.Close, a process can join the job again if all ranks do. With a launcher that speaks PMI, it can
+// call Init once.
+//
+// Ranks at SOFTND_ROOT, and under launchers that speak PMI, may run on several hosts. Init then starts
+// ndrelay at each host. The page docs/hosts.md has more.
 //
 // Init fails if
 //
@@ -118,7 +127,7 @@ type Job struct {
 //     made it, or [NoMemoryError];
 //   - ctx ends before all ranks have called Init; the error has status [nd.Canceled], and names the
 //     ranks that are missing;
-//   - the launcher has started a rank on another host; the error names the rank.
+//   - the ranks run on several hosts, and the launcher does not let them meet, or a host has no relay.
 func Init(ctx context.Context, options ...Option) (*Job, error) {
 	s, err := readSettings(options)
 	if err == nil {
@@ -132,29 +141,58 @@ func Init(ctx context.Context, options ...Option) (*Job, error) {
 		return nil, fmt.Errorf("softnd: init: %w", err)
 	}
 	j := newJob(p.Arena, p.Detach)
-	if err := j.start(ctx, p.Rank, s); err != nil {
+	j.rank, j.size = p.Rank, p.Size
+	if p.Hosts != nil {
+		j.hosts = newHosts(p.Hosts)
+	}
+	if err = j.supported(s); err == nil {
+		err = j.startWatched(ctx, p, s)
+	}
+	if err != nil {
 		if errors.Is(err, shm.ErrTaken) {
 			err = fmt.Errorf("%w; %s", err, p.Taken)
 		}
-		return nil, errors.Join(fmt.Errorf("softnd: init: rank %d of %d: %w", p.Rank, p.Arena.Ranks(), err), j.Close(), p.HangUp())
+		return nil, errors.Join(fmt.Errorf("softnd: init: rank %d of %d: %w", p.Rank, p.Size, err), j.Close(), p.HangUp())
 	}
-	j.place, j.ballast = p, newBallast(p.Arena.Ranks())
+	j.place, j.ballast = p, newBallast(p.Size)
 	current.Store(j)
+	p.OnEnd(endProcess)
 	return j, nil
+}
+
+// supported returns an error if a setting has no effect between hosts.
+func (j *Job) supported(s settings) error {
+	if j.hosts == nil || !s.provider.CheckPayloads {
+		return nil
+	}
+	return &nd.OpError{Op: "init", Object: "job", Status: nd.NotSupported, Detail: "relays do not carry the hashes of payload checks to other hosts",
+		Next: "unset " + EnvIntegrity + ", or run all ranks on one host"}
+}
+
+// startWatched is start that fails if another rank ends the job meanwhile, and no launcher ends this process.
+func (j *Job) startWatched(ctx context.Context, p *bootstrap.Place, s settings) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	p.OnEnd(func(_ int, why string) { cancel(errors.New(why)) })
+	return j.start(ctx, p.Local, s)
 }
 
 // newJob returns a job without a rank yet: Close releases only the arena.
 func newJob(arena *shm.Arena, detach func() error) *Job {
-	return &Job{arena: arena, detach: detach, waiting: make(map[int][]nd.Connector)}
+	return &Job{arena: arena, size: arena.Ranks(), detach: detach, waiting: make(map[int][]nd.Connector)}
 }
 
-// start makes this process a rank of the arena's job, and waits for the other ranks. If it fails,
+// start makes this process a rank of the arena, and waits for the other ranks of the job. If it fails,
 // the caller closes the job.
-func (j *Job) start(ctx context.Context, rank int, s settings) error {
-	if err := j.enter(ctx, rank, s); err != nil {
+func (j *Job) start(ctx context.Context, local int, s settings) error {
+	if err := j.enter(ctx, local, s); err != nil {
 		return err
 	}
+	if j.hosts != nil {
+		return j.startHosts(ctx)
+	}
 	err := j.barrier(ctx, "init") // without the lock: no other goroutine has this job yet
+	j.started = err == nil
 	if absent := j.absent(); errors.Is(err, nd.Canceled) && absent != "" {
 		err = fmt.Errorf("%w; missing: %s", err, absent)
 	}
@@ -162,30 +200,33 @@ func (j *Job) start(ctx context.Context, rank int, s settings) error {
 }
 
 // enter is start without the wait for the other ranks.
-func (j *Job) enter(ctx context.Context, rank int, s settings) (err error) {
+func (j *Job) enter(ctx context.Context, local int, s settings) (err error) {
 	j.exchangeLimit = s.exchange
+	if j.hosts == nil {
+		j.rank = local
+	}
 	if err := s.loadFaults(j.arena); err != nil {
 		return err
 	}
-	if j.member, err = j.arena.Join(rank); err != nil {
+	if j.member, err = j.arena.Join(local); err != nil {
 		return err
 	}
 	if j.group, err = j.member.JoinGroup(); err != nil {
 		return err
 	}
 	if s.logger != nil {
-		s.provider.EventHandler = s.logger.With("rank", rank).Handler()
+		s.provider.EventHandler = s.logger.With("rank", j.rank).Handler()
 	}
 	if j.provider, err = endpoint.New(j.member, s.provider); err != nil {
 		return err
 	}
-	id, err := j.provider.ResolveAddress(endpoint.Address(j.member.ID()))
+	id, err := j.provider.ResolveAddress(endpoint.Address(j.arena.Host(), j.member.ID()))
 	if err != nil {
 		return err
 	}
 	var provider nd.Provider = j.provider
 	if s.check != nil {
-		s.check.Rank, s.check.Faults = rank, s.provider.Faults != nil
+		s.check.Rank, s.check.Faults = j.rank, s.provider.Faults != nil
 		j.checker = ndcheck.Wrap(j.provider, *s.check)
 		provider = j.checker
 	}
@@ -212,10 +253,10 @@ func (j *Job) absent() string {
 }
 
 // Rank returns the number of this process in the job, 0 to Size-1.
-func (j *Job) Rank() int { return j.group.Rank() }
+func (j *Job) Rank() int { return j.rank }
 
 // Size returns the number of ranks.
-func (j *Job) Size() int { return j.arena.Ranks() }
+func (j *Job) Size() int { return j.size }
 
 // Adapter returns the adapter of this rank.
 func (j *Job) Adapter() nd.Adapter { return j.adapter }
@@ -252,6 +293,7 @@ func (j *Job) Close() error {
 	if j.listener != nil {
 		errs = append(errs, j.listener.Close())
 	}
+	errs = append(errs, j.hosts.leave())
 	if j.checker != nil {
 		j.checker.End()
 	}

@@ -153,7 +153,7 @@ func (s *killSession) connect() (err error) {
 				err = fmt.Errorf("connect to rank %d: %w", s.peer, err) // as Job.Connect does
 			}
 		}()
-		if err = s.connector.Connect(s.ctx, s.ep, netip.AddrPortFrom(endpoint.Address(id), connectPort), params); err != nil {
+		if err = s.connector.Connect(s.ctx, s.ep, netip.AddrPortFrom(endpoint.Address(j.arena.Host(), id), connectPort), params); err != nil {
 			return err
 		}
 		return s.connector.CompleteConnect(s.ctx)

@@ -194,7 +194,7 @@ func TestStoppedIsNotDead(t *testing.T) {
 			k := startKillJob(t, killRanks, "auto", victimRank, roleDoomed, doomed(initiator, r, point, 1, failpoint.Stop)...)
 			w := k.work(initiator, r)
 			w.meet(r)
-			k.victim.Expect("armed")
+			k.victim.Expect("works")
 			proctest.Watch(t, k.victim.PID()).AwaitState('T')
 			time.Sleep(2 * promised)
 			id, _ := k.arena.MemberOf(victimRank)

@@ -52,7 +52,7 @@ func killInStep(t *testing.T, point failpoint.Point, executor string, r *rand.Ra
 			k.joinAndLeaveOnce()
 		}
 	})
-	k.victim.Expect("armed")
+	k.victim.Expect("works")
 	died, early := int64(0), false
 	inStep := make(chan struct{})
 	failpoint.ArmFunc(point, 1+r.Int64N(20), func() {

@@ -76,10 +76,10 @@ func playDoomed(s *proctest.Self) error {
 	go honestMemory(s.Ctx, j, random(100), new(work))
 	go collect(s.Ctx, j, victimLag)
 	go joinAndLeave(s.Ctx, j)
+	s.Say("works") // before it is armed, because it may die at once then
 	if err := failpoint.ArmFrom(s.Args[2]); err != nil {
 		return err
 	}
-	s.Say("armed")
 	<-s.Ctx.Done()
 	return errors.New("nothing has killed this rank")
 }
@@ -141,34 +141,35 @@ type killReport struct {
 	revoked   int64           // Invalidates that have succeeded
 	refused   int64           // requests that came too late for a window
 	latencies []time.Duration // from each signal to the end of the last request or call of a survivor
-	kernel    []time.Duration // from each signal to the end of the process
+	kernel    []time.Duration // the kernel's part: from each signal to the end of the process
+	ours      []time.Duration // the rest
 }
 
 func (r *killReport) log(t *testing.T) {
-	late := 0
-	for _, d := range r.latencies {
-		if d > promised {
-			late++
-		}
-	}
 	if n := len(r.latencies); n > 0 {
 		t.Logf("%d Invalidates; %d requests came too late for a window", r.revoked, r.refused)
 		if n >= 100 && (r.revoked == 0 || r.refused == 0) {
 			t.Error("no request tries a window after its Invalidate")
 		}
-		t.Logf("%d deaths; the process had ended %s; all work of the survivors had ended %s; later than %v: %d",
-			r.cases, spread(r.kernel), spread(r.latencies), promised, late)
+		t.Logf("%d deaths; to the end of the process: %s; to the end of all work of the survivors: %s; between the two: %s",
+			r.cases, spread(r.kernel), spread(r.latencies), spread(r.ours))
 	}
 }
 
-// spread describes times after a signal.
+// spread describes times.
 func spread(all []time.Duration) string {
 	slices.Sort(all)
 	n := len(all)
 	if n == 0 {
-		return "at an unknown time"
+		return "unknown"
 	}
-	return fmt.Sprintf("after %v at most, 99%% after %v, half after %v", all[n-1], all[n*99/100], all[n/2])
+	late := 0
+	for _, d := range all {
+		if d > promised {
+			late++
+		}
+	}
+	return fmt.Sprintf("%v at most, %v for 99%%, %v for half, %d above %v", all[n-1], all[n*99/100], all[n/2], late, promised)
 }
 
 // kills returns how often each case runs, and the seed.
@@ -228,7 +229,7 @@ func killOnce(t *testing.T, point failpoint.Point, role killRole, executor strin
 	k := startKillJob(t, killRanks, executor, victimRank, roleDoomed, doomed(role, r, point, 1+r.IntN(20), failpoint.Kill)...)
 	w := k.work(role, r)
 	w.meet(r)
-	k.victim.Expect("armed")
+	k.victim.Expect("works")
 	died := k.diesAt(point)
 	w.mustEnd(died, report)
 	w.mustContinue()
@@ -338,6 +339,7 @@ func (w *killWork) mustEnd(died int64, report *killReport) {
 	report.latencies = append(report.latencies, time.Duration(last-died))
 	if at := w.endedAt.Load(); at > died {
 		report.kernel = append(report.kernel, time.Duration(at-died))
+		report.ours = append(report.ours, time.Duration(max(0, last-at)))
 	}
 }
 

@@ -40,7 +40,7 @@ func (j *Job) listen(ctx context.Context, port uint16) (nd.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = l.Bind(netip.AddrPortFrom(endpoint.Address(j.member.ID()), port)); err == nil {
+	if err = l.Bind(netip.AddrPortFrom(endpoint.Address(j.arena.Host(), j.member.ID()), port)); err == nil {
 		err = l.Listen(0)
 	}
 	if err != nil {

@@ -208,11 +208,7 @@ func readSettings(options []Option) (s settings, err error) {
 		return s, fmt.Errorf("%s: %w", EnvExec, err)
 	}
 	if text := os.Getenv(EnvReceiveTimeout); text != "" {
-		d, err := parseTimeout(text)
-		if err == nil {
-			err = WithReceiveTimeout(d)(&s)
-		}
-		if err != nil {
+		if s.provider.ReceiveTimeout, err = endpoint.ParseReceiveTimeout(text); err != nil {
 			return s, fmt.Errorf("%s: %w", EnvReceiveTimeout, err)
 		}
 	}
@@ -235,16 +231,4 @@ func readSettings(options []Option) (s settings, err error) {
 		}
 	}
 	return s, nil
-}
-
-// parseTimeout reads a duration such as "500ms", or "unlimited".
-func parseTimeout(text string) (time.Duration, error) {
-	if text == "unlimited" {
-		return NoLimit, nil
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		return 0, fmt.Errorf("time-out %q: want a duration such as 500ms or 10s, 0, or unlimited", text)
-	}
-	return d, nil
 }

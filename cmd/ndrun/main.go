@@ -123,7 +123,7 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 		return exitFailure
 	}
 	if cmd.weakOrder != "" {
-		printError(fmt.Errorf("weak order with seed %s: --weak-order %[1]s repeats it; it has no effect on ranks that use libsoftnd", cmd.weakOrder))
+		printError(fmt.Errorf("weak order with seed %s: --weak-order %[1]s repeats it", cmd.weakOrder))
 	}
 	if cmd.reportBindings {
 		p.reportBindings(printError)

@@ -1,6 +1,9 @@
 // Package bootstrap finds the rank of this process and the memory of its job. The launcher that has
 // started the process says both in the environment: ndrun, a launcher that speaks PMI, Open MPI's
-// mpirun, or Slurm's srun. Without a launcher the process is a job of its own.
+// mpirun, or Slurm's srun. Without a launcher the user says it, or the process is a job of its own.
+//
+// A job of ndrun, mpirun, or srun without PMI runs on one host. Others may run on several hosts: then the ranks of each
+// host have an arena of their own.
 package bootstrap
 
 import (
@@ -29,8 +32,11 @@ const (
 
 // Place is the place of a process in a job. It is for use by one goroutine at a time, except Abort.
 type Place struct {
-	Rank  int
-	Arena *shm.Arena
+	Rank, Size int
+	Local      int // number of the rank among those of its host
+	Arena      *shm.Arena
+	Hosts      *Hosts // nil if all ranks run on one host
+
 	Taken string // the next step for the user if another process has the rank already
 	// Mute reports that the launcher does not print the reasons that it is given.
 	Mute bool
@@ -42,10 +48,11 @@ type Place struct {
 	leave  func() error
 	hangUp func() error
 	abort  func(code int, reason string) error
+	ending *ending // nil if the launcher ends the ranks
 }
 
 // Find finds the place of this process. It asks the innermost launcher first: ndrun sets its own
-// variables over those of a launcher that has started ndrun.
+// variables over those of a launcher that has started ndrun. EnvRoot comes next, because a user sets it on purpose.
 func Find(ctx context.Context) (*Place, error) {
 	set := func(name string) bool {
 		_, ok := os.LookupEnv(name)
@@ -60,6 +67,8 @@ func Find(ctx context.Context) (*Place, error) {
 	switch {
 	case set(EnvArenaFD) || set(EnvFabric):
 		p, err = fromNdrun(ctx)
+	case set(EnvRoot):
+		p, err = fromRoot(ctx)
 	case set(pmi.EnvFD):
 		p, err = fromPMI(ctx)
 	case set(pmi.EnvPort):
@@ -70,13 +79,13 @@ func Find(ctx context.Context) (*Place, error) {
 	case set(slurm.rank) && set(slurm.job[0]):
 		p, err = slurm.place(ctx)
 	case set(EnvRank) || set(EnvSize):
-		return nil, fmt.Errorf("%s or %s is set, but neither %s nor %s, which refer to the shared memory of the job: start the program with ndrun, or unset both to run it alone",
-			EnvRank, EnvSize, EnvArenaFD, EnvFabric)
+		return nil, fmt.Errorf("%s or %s is set, but none of %s, %s and %s, through which the ranks meet: start the program with ndrun, or unset both to run it alone",
+			EnvRank, EnvSize, EnvArenaFD, EnvFabric, EnvRoot)
 	default:
 		p, err = alone()
 	}
 	if err == nil && debug == "1" {
-		fmt.Fprintf(os.Stderr, "softnd: rank %d of %d, %s\n", p.Rank, p.Arena.Ranks(), p.launcher)
+		fmt.Fprintf(os.Stderr, "softnd: rank %d of %d, %s\n", p.Rank, p.Size, p.launcher)
 	}
 	return p, err
 }
@@ -113,7 +122,7 @@ func alone() (*Place, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Place{launcher: "alone: no launcher's variables are set", Arena: arena, detach: arena.Close}, nil
+	return &Place{launcher: "alone: no launcher's variables are set", Size: 1, Arena: arena, detach: arena.Close}, nil
 }
 
 // fromNdrun takes the arena from the inherited descriptor, or, if that is not the arena of the job,
@@ -123,7 +132,7 @@ func fromNdrun(ctx context.Context) (*Place, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s=%q is not a rank number: start the program with ndrun", EnvRank, os.Getenv(EnvRank))
 	}
-	p := &Place{Rank: int(rank), launcher: "started by ndrun", Taken: takenUnderNdrun()}
+	p := &Place{Rank: int(rank), Local: int(rank), launcher: "started by ndrun", Taken: takenUnderNdrun()}
 	var home *controlchannel.Address
 	if text, ok := os.LookupEnv(EnvFabric); ok {
 		a, err := controlchannel.Parse(text)
@@ -160,7 +169,7 @@ func fromNdrun(ctx context.Context) (*Place, error) {
 	if size := os.Getenv(EnvSize); size != strconv.Itoa(arena.Ranks()) || rank >= uint64(arena.Ranks()) {
 		return nil, errors.Join(fmt.Errorf("%s=%d and %s=%q do not match the arena, which has %d ranks: start the program with ndrun, and keep its variables", EnvRank, rank, EnvSize, size, arena.Ranks()), arena.Close(), p.HangUp())
 	}
-	p.Arena, p.detach = arena, arena.Close
+	p.Size, p.Arena, p.detach = arena.Ranks(), arena, arena.Close
 	return p, nil
 }
 

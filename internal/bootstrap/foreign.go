@@ -2,7 +2,6 @@ package bootstrap
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -20,20 +19,10 @@ import (
 // [shm.OpenFabric]). From the launcher they need their rank, the size of the job, and a name for
 // the fabric that no other job has.
 
-// The keys of PMI's key-value space under which ranks publish what the others need.
-const (
-	hostKey   = "softnd-host-%d" // of each rank: its hostInfo
-	fabricKey = "softnd-fabric"  // of rank 0: the name of the fabric, or why there is none
-)
-
-// Prefixes of the value of fabricKey.
-const (
-	fabricName  = "name"
-	fabricError = "error"
-)
-
 // finalizeTimeout bounds the call that tells a PMI launcher that this rank ends well.
 const finalizeTimeout = 5 * time.Second
+
+const takenNext = "start each rank once"
 
 // inFabric returns the place of a rank in the fabric of a name.
 func inFabric(ctx context.Context, launcher, name string, rank, size int) (*Place, error) {
@@ -41,7 +30,7 @@ func inFabric(ctx context.Context, launcher, name string, rank, size int) (*Plac
 	if err != nil {
 		return nil, err
 	}
-	return &Place{launcher: launcher, Rank: rank, Taken: "start each rank once", Arena: fabric.Arena, detach: fabric.Close}, nil
+	return &Place{launcher: launcher + ", meeting as " + name, Rank: rank, Size: size, Local: rank, Taken: takenNext, Arena: fabric.Arena, detach: fabric.Close}, nil
 }
 
 // fromPMI agrees with the other ranks on a fabric, over the launcher's PMI.
@@ -50,11 +39,7 @@ func fromPMI(ctx context.Context) (*Place, error) {
 	if err != nil {
 		return nil, err
 	}
-	name, err := agreeOnFabric(ctx, client)
-	if err != nil {
-		return nil, errors.Join(err, client.HangUp())
-	}
-	p, err := inFabric(ctx, fmt.Sprintf("started by a launcher that speaks PMI (job %s), meeting as %s", client.JobName(), name), name, client.Rank, client.Size)
+	p, err := meet(ctx, client, fmt.Sprintf("started by a launcher that speaks PMI (job %s)", client.JobName()), client.Rank, client.Size, nil)
 	if err != nil {
 		return nil, errors.Join(err, client.HangUp())
 	}
@@ -67,60 +52,6 @@ func fromPMI(ctx context.Context) (*Place, error) {
 	p.abort = func(code int, _ string) error { return client.Abort(code) }
 	p.Mute = true
 	return p, nil
-}
-
-// agreeOnFabric returns the name of the fabric, which rank 0 chooses. Rank 0 also checks whether all
-// ranks can open it, so that all get the same answer.
-func agreeOnFabric(ctx context.Context, client *pmi.Client) (string, error) {
-	own := thisHost()
-	if err := client.Put(ctx, fmt.Sprintf(hostKey, client.Rank), own.String()); err != nil {
-		return "", err
-	}
-	if err := client.Barrier(ctx); err != nil {
-		return "", err
-	}
-	if client.Rank == 0 {
-		answer, err := chooseFabric(ctx, client, own)
-		if err != nil {
-			return "", err
-		}
-		if err := client.Put(ctx, fabricKey, answer); err != nil {
-			return "", err
-		}
-	}
-	if err := client.Barrier(ctx); err != nil {
-		return "", err
-	}
-	answer, err := client.Get(ctx, fabricKey)
-	if err != nil {
-		return "", err
-	}
-	kind, text, _ := strings.Cut(answer, ":")
-	if text, err = url.QueryUnescape(text); err != nil {
-		return "", fmt.Errorf("pmi: value of %s: %w", fabricKey, err)
-	}
-	if kind != fabricName {
-		return "", errors.New(text)
-	}
-	return text, nil
-}
-
-// chooseFabric returns rank 0's value of fabricKey.
-func chooseFabric(ctx context.Context, client *pmi.Client, own hostInfo) (string, error) {
-	for rank := 1; rank < client.Size; rank++ {
-		text, err := client.Get(ctx, fmt.Sprintf(hostKey, rank))
-		if err != nil {
-			return "", err
-		}
-		theirs, err := parseHostInfo(text)
-		if err != nil {
-			return "", fmt.Errorf("pmi: host of rank %d: %w", rank, err)
-		}
-		if why := own.separated(theirs, rank); why != "" {
-			return fabricError + ":" + url.QueryEscape(why), nil
-		}
-	}
-	return fabricName + ":" + url.QueryEscape("pmi-"+digest(client.JobName())+"-"+rand.Text()), nil
 }
 
 // hostInfo says where a process runs, as far as that decides whether two processes can open the
@@ -154,20 +85,6 @@ func parseHostInfo(s string) (hostInfo, error) {
 	}
 	user, err := strconv.Atoi(v.Get("user"))
 	return hostInfo{v.Get("boot"), v.Get("network"), user, v.Get("host")}, err
-}
-
-// separated returns why rank 0, on h, cannot open a fabric together with another rank, and "" if
-// it can.
-func (h hostInfo) separated(other hostInfo, rank int) string {
-	switch {
-	case other.boot != h.boot:
-		return fmt.Sprintf("rank %d runs on host %s, rank 0 on host %s; softnd's ranks share the memory of one host: ask the launcher for one (mpiexec without -hosts, srun -N 1)", rank, other.host, h.host)
-	case other.network != h.network:
-		return fmt.Sprintf("rank %d is in another network namespace (%s) than rank 0 (%s): run both in the same, or start the job with ndrun inside", rank, other.network, h.network)
-	case other.user != h.user:
-		return fmt.Sprintf("rank %d runs as user %d, rank 0 as user %d: run all as one", rank, other.user, h.user)
-	}
-	return ""
 }
 
 // environment describes a launcher that tells its ranks all that they need in variables.
@@ -220,7 +137,7 @@ func (e environment) place(ctx context.Context) (*Place, error) {
 		return nil, fmt.Errorf("%s=%d is not a rank of %s=%d: want a rank from 0 to size-1", e.rank, rank, e.size, size)
 	}
 	if local != all {
-		return nil, fmt.Errorf("%s runs the job on several hosts (%s is %d, not %d), but softnd's ranks share the memory of one host: start the job with %s", e.name, e.local, local, all, e.oneHost)
+		return nil, fmt.Errorf("%s runs the job on several hosts (%s is %d, not %d), but its ranks cannot meet through it: start the job with %s for one host, or set %s and %s", e.name, e.local, local, all, e.oneHost, EnvRoot, EnvSecret)
 	}
 	var of strings.Builder
 	known := false
@@ -234,11 +151,14 @@ func (e environment) place(ctx context.Context) (*Place, error) {
 			e.name, e.rank, strings.Join(e.job, ", "))
 	}
 	name := e.prefix + "-" + digest(of.String())
-	return inFabric(ctx, fmt.Sprintf("started by %s, meeting as %s", e.name, name), name, rank, size)
+	return inFabric(ctx, "started by "+e.name, name, rank, size)
 }
 
 // digest returns a short hash of text that can be part of a fabric's name.
 func digest(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return fmt.Sprintf("%x", sum[:12])
+	return fullDigest(text)[:24]
+}
+
+func fullDigest(text string) string {
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(text)))
 }

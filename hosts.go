@@ -1,0 +1,233 @@
+package softnd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/softnd/softnd/endpoint"
+	"github.com/softnd/softnd/internal/bootstrap"
+	"github.com/softnd/softnd/internal/relayproc"
+	"github.com/softnd/softnd/shm"
+)
+
+// hosts is what a job over several hosts has besides that of one host. The first rank of each host is its leader. It
+// starts the host's relay, and takes part in collective calls for the host.
+type hosts struct {
+	*bootstrap.Hosts
+	local     []int // ranks of this host
+	position  []int // of each rank among those of its host
+	addresses []netip.Addr
+	relay     *relayproc.Relay // of the leader
+	leaders   leaders          // nil if this rank is not the leader
+	notice    shm.Offset       // memory of the leader for the reason of a failure
+}
+
+// leaders is a leader's connection with the other leaders.
+type leaders interface {
+	// exchange passes blob to the other leaders, and returns those of all, indexed by host. All of them pass the same kind.
+	// It fails if a blob has more than limit bytes.
+	exchange(ctx context.Context, op string, kind callKind, blob []byte, limit uint64) ([][]byte, error)
+	// fail lets the other leaders' exchange fail.
+	fail(cause error)
+	close() error
+}
+
+func newHosts(h *bootstrap.Hosts) *hosts {
+	x := &hosts{Hosts: h, local: h.Ranks(h.Number), position: make([]int, len(h.Of))}
+	seen := make([]int, h.Count)
+	for rank, host := range h.Of {
+		x.position[rank] = seen[host]
+		seen[host]++
+	}
+	return x
+}
+
+// isLeader reports whether this rank is its host's leader.
+func (j *Job) isLeader() bool { return j.group.Rank() == 0 }
+
+// rankAt returns the number in the job of a rank of this host.
+func (j *Job) rankAt(local int) int {
+	if j.hosts == nil {
+		return local
+	}
+	return j.hosts.local[local]
+}
+
+// memberOf returns the member of the arena that is a rank; ok is false if none is, or if it is on another host.
+func (j *Job) memberOf(rank int) (id shm.MemberID, ok bool) {
+	if j.hosts != nil {
+		if j.isRemote(rank) {
+			return 0, false
+		}
+		rank = j.hosts.position[rank]
+	}
+	return j.arena.MemberOf(rank)
+}
+
+// isRemote reports whether a rank is on another host.
+func (j *Job) isRemote(rank int) bool { return j.hosts != nil && j.hosts.Of[rank] != j.hosts.Number }
+
+// addressOf returns the address of a rank; ok is false if the rank has not joined the job.
+func (j *Job) addressOf(rank int) (a netip.Addr, ok bool) {
+	if j.isRemote(rank) {
+		a = j.hosts.addresses[rank]
+		return a, a.IsValid()
+	}
+	id, ok := j.memberOf(rank)
+	return endpoint.Address(j.arena.Host(), id), ok
+}
+
+// announcement is what a leader tells all ranks in Init.
+type announcement struct {
+	Relay  string     // control address of the host's relay
+	Leader netip.Addr // address of the leader
+	Error  string     // why there is no relay
+}
+
+// maxAnnouncement limits an announcement as it is passed to [bootstrap.Hosts.Share], escaped, in bytes. A value of PMI has
+// 960.
+const maxAnnouncement = 900
+
+// failedStart returns the announcement of a host that has no relay. A text that would be too long is cut.
+func failedStart(cause error) announcement {
+	text := strings.ToValidUTF8(cause.Error(), "")
+	for {
+		a := announcement{Error: text}
+		b, err := json.Marshal(a)
+		over := len(url.QueryEscape(string(b))) - maxAnnouncement
+		if err != nil || over <= 0 || text == "" {
+			return a
+		}
+		text = strings.ToValidUTF8(text[:max(0, len(text)-(over+maxEscaped-1)/maxEscaped)], "")
+	}
+}
+
+// maxEscaped is the largest number of bytes to which escapes extend one byte of a text: JSON and then those of a URL.
+const maxEscaped = 8
+
+// startHosts is the part of Init that connects the hosts. All ranks of this host have memory in common, and may not have
+// joined it yet.
+func (j *Job) startHosts(ctx context.Context) (err error) {
+	h := j.hosts
+	var links *hostLinks
+	var own announcement
+	if j.isLeader() {
+		if links, err = j.startRelay(ctx, &own); err != nil {
+			own = failedStart(err)
+		}
+	}
+	text, err := json.Marshal(own)
+	if err != nil {
+		return err
+	}
+	shared, err := h.Share(ctx, "relay", string(text))
+	if err != nil {
+		return err
+	}
+	all := make([]announcement, h.Count)
+	relays := make([]string, h.Count)
+	var failed error
+	for host, text := range shared {
+		if err := json.Unmarshal([]byte(text), &all[host]); err != nil {
+			return fmt.Errorf("announcement of host %d: %w", host, err)
+		}
+		if all[host].Error != "" {
+			failed = errors.Join(failed, fmt.Errorf("host %d (of rank %d): %s", host, h.Ranks(host)[0], all[host].Error))
+		}
+		relays[host] = all[host].Relay
+	}
+	if failed != nil {
+		return failed
+	}
+	j.started = true // all ranks have joined the memory of their hosts before they shared
+	if links != nil {
+		if err = h.relay.Connect(ctx, relays); err == nil {
+			err = links.connect(ctx, all)
+		}
+		h.leaders = links
+		if err != nil { // of which the other ranks of this host learn in exchangeAddresses
+			h.leaders = noLeaders{err, links}
+		}
+	}
+	return j.exchangeAddresses(ctx)
+}
+
+// startRelay starts the relay of this host, and makes this rank, its leader, reachable for other leaders.
+func (j *Job) startRelay(ctx context.Context, own *announcement) (*hostLinks, error) {
+	h := j.hosts
+	var err error
+	if h.notice, err = j.member.Alloc(maxNotice); err != nil {
+		return nil, err
+	}
+	address, err := h.Address()
+	if err != nil {
+		return nil, err
+	}
+	links, err := j.newHostLinks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	h.leaders = links // so that Close closes them
+	h.relay, err = relayproc.Start(ctx, j.arena.File(), relayproc.Config{Job: h.Job, Secret: h.Secret, Host: h.Number, Hosts: h.Count, Address: address, Hidden: bootstrap.EnvSecret})
+	if err != nil {
+		return nil, err
+	}
+	own.Relay, own.Leader = h.relay.Control, endpoint.Address(h.Number, j.member.ID())
+	return links, nil
+}
+
+// exchangeAddresses lets all ranks know the addresses of all.
+func (j *Job) exchangeAddresses(ctx context.Context) error {
+	own := endpoint.Address(j.hosts.Number, j.member.ID()).As4()
+	blobs, err := j.acrossHosts(ctx, "init", exchangeCall, own[:])
+	if err != nil {
+		return err
+	}
+	addresses := make([]netip.Addr, len(blobs))
+	for rank, b := range blobs {
+		a, ok := netip.AddrFromSlice(b)
+		host, known := endpoint.HostOf(a)
+		if !ok || !known || host != j.hosts.Of[rank] {
+			return fmt.Errorf("rank %d has the address %v, which is not one of host %d", rank, a, j.hosts.Of[rank])
+		}
+		addresses[rank] = a
+	}
+	if slices.Contains(addresses, netip.Addr{}) {
+		return errors.New("a rank has no address")
+	}
+	j.hosts.addresses = addresses
+	return nil
+}
+
+// noLeaders are leaders that could not be connected.
+type noLeaders struct {
+	cause error
+	links *hostLinks
+}
+
+func (n noLeaders) exchange(context.Context, string, callKind, []byte, uint64) ([][]byte, error) {
+	return nil, n.cause
+}
+func (n noLeaders) fail(error)   {}
+func (n noLeaders) close() error { return n.links.close() }
+
+// leave ends what hosts has started. The relay ends when no rank is left on this host.
+func (h *hosts) leave() error {
+	if h == nil {
+		return nil
+	}
+	var err error
+	if h.leaders != nil {
+		err = h.leaders.close()
+	}
+	if h.relay != nil {
+		h.relay.Close()
+	}
+	return err
+}

@@ -1,0 +1,133 @@
+package softnd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/softnd/softnd/internal/bootstrap"
+	"github.com/softnd/softnd/internal/proctest"
+)
+
+const rootSecret = "a secret of the tests"
+
+// startAtRoot starts a job without a launcher, whose ranks meet at SOFTND_ROOT.
+func startAtRoot(t *testing.T, role string, size, n int, change func(rank int, cmd *exec.Cmd)) []*proctest.Process {
+	t.Helper()
+	at := net.JoinHostPort("127.0.0.1", strconv.Itoa(freePort(t)))
+	all := make([]*proctest.Process, size)
+	for rank := range all {
+		cmd := proctest.Command(role, strconv.Itoa(n))
+		cmd.Env = append(cmd.Env, bootstrap.EnvRoot+"="+at, bootstrap.EnvSecret+"="+rootSecret, EnvRank+"="+strconv.Itoa(rank), EnvSize+"="+strconv.Itoa(size))
+		if change != nil {
+			change(rank, cmd)
+		}
+		all[rank] = proctest.Start(t, cmd)
+	}
+	return all
+}
+
+func TestInitAtRoot(t *testing.T) {
+	for rank, r := range startAtRoot(t, roleRounds, 3, 5, func(_ int, cmd *exec.Cmd) { cmd.Env = append(cmd.Env, EnvDebug+"=1") }) {
+		r.Wait()
+		_, name, ok := strings.Cut(strings.TrimSpace(r.Err.String()), "meeting as ")
+		if want := fmt.Sprintf("softnd: rank %d of 3, of the job at 127.0.0.1:", rank); !ok || !strings.HasPrefix(r.Err.String(), want) {
+			t.Errorf("%q, want %q", r.Err.String(), want)
+		} else if rank == 2 {
+			noFabric(t, name)
+		}
+	}
+}
+
+// endsAlone checks that a process has ended with a code and a line.
+func endsAlone(t *testing.T, r *proctest.Process, code int, line string) {
+	t.Helper()
+	var exit *exec.ExitError
+	if err := r.End(); !errors.As(err, &exit) || exit.ExitCode() != code || !strings.Contains(r.Err.String(), line) {
+		t.Errorf("%v, want exit code %d and %q:\n%s", err, code, line, r.Err)
+	}
+}
+
+var roleWaits = rankRole("waits", playWaits)
+
+// playWaits is a rank that does nothing until it is ended.
+func playWaits(ctx context.Context, j *Job, _ int) error {
+	fmt.Println("ready")
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// The death of any rank ends the others.
+func TestDeathAtRootEndsTheJob(t *testing.T) {
+	for _, victim := range []int{0, 2} {
+		t.Run(fmt.Sprintf("rank %d", victim), func(t *testing.T) {
+			all := startAtRoot(t, roleWaits, 3, 0, nil)
+			for _, r := range all {
+				r.Expect("ready")
+			}
+			all[victim].Kill()
+			for rank, r := range all {
+				if rank != victim {
+					endsAlone(t, r, 1, fmt.Sprintf("softnd: rank %d of 3 ends with the job: rank %d ", rank, victim))
+				}
+			}
+		})
+	}
+}
+
+func TestAbortAtRootEndsTheJob(t *testing.T) {
+	for rank, r := range startAtRoot(t, roleAbort, 3, 7, nil) {
+		line := fmt.Sprintf("softnd: rank %d of 3 ends with the job: rank 1 has aborted the job with code 7: there is nothing to do\n", rank)
+		if rank == 1 {
+			line = "softnd: rank 1 of 3 aborts the job with code 7: there is nothing to do\n"
+		}
+		endsAlone(t, r, 7, line)
+	}
+}
+
+// A rank that fails in Init ends Init in the others, and they return the cause.
+func TestInitAtRootFailsWithARank(t *testing.T) {
+	all := startAtRoot(t, roleRounds, 3, 1, func(rank int, cmd *exec.Cmd) {
+		if rank == 1 {
+			cmd.Env = append(cmd.Env, EnvSize+"=4")
+		}
+		if rank == 2 {
+			cmd.Env = append(cmd.Env, EnvExec+"=unknown") // fails before it connects
+		}
+	})
+	endsAlone(t, all[1], 70, "refuses rank 1: it has 4 as the number of ranks, rank 0 has 3: set the same SOFTND_SIZE for all")
+	endsAlone(t, all[2], 70, "SOFTND_EXEC")
+	all[0].Kill()
+	if text := all[0].Err.String(); !strings.Contains(text, "softnd: rank 0: refused rank 1 from 127.0.0.1:") {
+		t.Error(text)
+	}
+}
+
+// Ranks that never come are named.
+func TestInitAtRootNamesMissingRanks(t *testing.T) {
+	t.Setenv(bootstrap.EnvRoot, net.JoinHostPort("127.0.0.1", strconv.Itoa(freePort(t))))
+	t.Setenv(bootstrap.EnvSecret, rootSecret)
+	t.Setenv(EnvRank, "0")
+	t.Setenv(EnvSize, "3")
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	j, err := Init(ctx)
+	if err == nil {
+		j.Close()
+	}
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "softnd: init: SOFTND_ROOT: barrier: context deadline exceeded; missing: rank 1, rank 2") {
+		t.Error(err)
+	}
+	t.Setenv(EnvRank, "1")
+	ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err = Init(ctx); err == nil || !strings.Contains(err.Error(), "connection refused): check that rank 0 runs") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,134 @@
+package bootstrap
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// hostAddress returns the address at which the other hosts reach this one: that of EnvHostAddress, else known, unless it
+// is invalid, else that of an interface.
+func hostAddress(known netip.Addr) (string, error) {
+	if text := os.Getenv(EnvHostAddress); text != "" {
+		a, err := netip.ParseAddr(text)
+		if err != nil {
+			return "", fmt.Errorf("%s=%q: want an IP address of this host", EnvHostAddress, text)
+		}
+		return a.String(), nil
+	}
+	if known.IsValid() {
+		return known.String(), nil
+	}
+	a, err := interfaceAddress()
+	if err != nil {
+		return "", fmt.Errorf("no address at which other hosts reach this one: %w: set %s", err, EnvHostAddress)
+	}
+	return a.String(), nil
+}
+
+// interfaceAddress returns the first global address of an interface that is up, of IPv4 if there is one. Package net,
+// which could do this, would link the C library.
+func interfaceAddress() (best netip.Addr, err error) {
+	isUp := make(map[uint32]bool)
+	err = netlink(syscall.RTM_GETLINK, func(m syscall.NetlinkMessage) {
+		if m.Header.Type == syscall.RTM_NEWLINK && len(m.Data) >= syscall.SizeofIfInfomsg {
+			flags := binary.NativeEndian.Uint32(m.Data[8:])
+			isUp[binary.NativeEndian.Uint32(m.Data[4:])] = flags&unix.IFF_UP != 0 && flags&unix.IFF_LOOPBACK == 0
+		}
+	})
+	if err != nil {
+		return best, err
+	}
+	err = netlink(syscall.RTM_GETADDR, func(m syscall.NetlinkMessage) {
+		if m.Header.Type != syscall.RTM_NEWADDR || len(m.Data) < syscall.SizeofIfAddrmsg || !isUp[binary.NativeEndian.Uint32(m.Data[4:])] {
+			return
+		}
+		attributes, err := syscall.ParseNetlinkRouteAttr(&m)
+		if err != nil {
+			return
+		}
+		for _, a := range attributes {
+			address, ok := netip.AddrFromSlice(bytes.Clone(a.Value))
+			if (a.Attr.Type == unix.IFA_LOCAL || a.Attr.Type == unix.IFA_ADDRESS) && ok && address.IsGlobalUnicast() &&
+				(!best.IsValid() || address.Is4() && !best.Is4()) {
+				best = address
+			}
+		}
+	})
+	if err == nil && !best.IsValid() {
+		err = errors.New("no network interface is up with a global address")
+	}
+	return best, err
+}
+
+// netlink calls f for each message of the kernel's answer.
+func netlink(request int, f func(syscall.NetlinkMessage)) error {
+	b, err := syscall.NetlinkRIB(request, unix.AF_UNSPEC)
+	if err != nil {
+		return os.NewSyscallError("netlink", err)
+	}
+	messages, err := syscall.ParseNetlinkMessage(b)
+	if err != nil {
+		return os.NewSyscallError("netlink", err)
+	}
+	for _, m := range messages {
+		f(m)
+	}
+	return nil
+}
+
+// resolve returns the address of host:port. Names are looked up by the program getent, which asks what the host is
+// configured to ask.
+func resolve(ctx context.Context, text string) (at netip.AddrPort, err error) {
+	host, port, err := splitAddress(text)
+	if err != nil {
+		return at, err
+	}
+	address, err := netip.ParseAddr(host)
+	if err != nil {
+		out, err := exec.CommandContext(ctx, "getent", "ahosts", host).Output()
+		if ctx.Err() != nil {
+			return at, ctx.Err()
+		}
+		fields := strings.Fields(string(out))
+		if err != nil || len(fields) == 0 {
+			return at, fmt.Errorf("no address of %q is known (getent ahosts: %w): use an IP address", host, err)
+		}
+		if address, err = netip.ParseAddr(fields[0]); err != nil {
+			return at, fmt.Errorf("getent ahosts %s: %w: use an IP address", host, err)
+		}
+	}
+	if address.IsUnspecified() || address.Zone() != "" {
+		return at, fmt.Errorf("%v is not an address to which other hosts can connect", address)
+	}
+	return netip.AddrPortFrom(address.Unmap(), port), nil
+}
+
+func splitAddress(text string) (host string, port uint16, err error) {
+	i := strings.LastIndexByte(text, ':')
+	if i < 1 {
+		return "", 0, errors.New("want host:port")
+	}
+	n, err := strconv.ParseUint(text[i+1:], 10, 16)
+	if err != nil || n == 0 {
+		return "", 0, fmt.Errorf("port %q: want host:port with a port from 1 to 65535", text[i+1:])
+	}
+	host = text[:i]
+	if inner, ok := strings.CutPrefix(host, "["); ok {
+		host, ok = strings.CutSuffix(inner, "]")
+		if !ok {
+			return "", 0, errors.New("want [address]:port")
+		}
+	}
+	return host, uint16(n), nil
+}

@@ -1,0 +1,103 @@
+package bootstrap
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestAddressOfRoot(t *testing.T) {
+	for text, want := range map[string]string{
+		"10.0.0.1:7000":             "10.0.0.1:7000",
+		"[fd00::1]:7000":            "[fd00::1]:7000",
+		"[::ffff:10.0.0.1]:80":      "10.0.0.1:80",
+		"localhost:80":              ":80",
+		"":                          "want host:port",
+		"host":                      "want host:port",
+		":7000":                     "want host:port",
+		"10.0.0.1:0":                "a port from 1 to 65535",
+		"10.0.0.1:70000":            "a port from 1 to 65535",
+		"[fd00::1:7000":             "want [address]:port",
+		"0.0.0.0:7000":              "is not an address to which other hosts can connect",
+		"no.such.host.invalid:7000": "no address of \"no.such.host.invalid\" is known (getent ahosts: ",
+	} {
+		at, err := resolve(t.Context(), text)
+		got := at.String()
+		if err != nil {
+			got = err.Error()
+		}
+		if !strings.Contains(got, want) {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+}
+
+func TestHostAddress(t *testing.T) {
+	known := netip.MustParseAddr("10.1.2.3")
+	if a, err := hostAddress(known); a != "10.1.2.3" || err != nil {
+		t.Errorf("%s, %v", a, err)
+	}
+	t.Setenv(EnvHostAddress, "10.9.9.9")
+	if a, err := hostAddress(known); a != "10.9.9.9" || err != nil {
+		t.Errorf("%s, %v", a, err)
+	}
+	t.Setenv(EnvHostAddress, "eth0")
+	if a, err := hostAddress(known); err == nil {
+		t.Error(a)
+	}
+}
+
+func TestSecretOfTheUser(t *testing.T) {
+	const secret = "0123456789abcdef"
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(file, []byte(" "+secret+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ secret, file, want string }{
+		{secret, "", secret},
+		{"", file, secret},
+		{"", "", "the secret has 0 bytes: SOFTND_ROOT needs one of 16 or more"},
+		{secret[1:], "", "the secret has 15 bytes"},
+		{secret, file, "are both set"},
+		{"", file + "x", "no such file"},
+	} {
+		t.Setenv(EnvSecret, tc.secret)
+		t.Setenv(EnvSecretFile, tc.file)
+		b, err := userSecret()
+		got := string(b)
+		if err != nil {
+			got = err.Error()
+		}
+		if !strings.Contains(got, tc.want) {
+			t.Errorf("%+v: %s", tc, got)
+		}
+	}
+}
+
+func TestNumbersOfARank(t *testing.T) {
+	for _, tc := range []struct {
+		env        []string
+		rank, size int
+	}{
+		{[]string{"SOFTND_RANK=1", "SOFTND_SIZE=3"}, 1, 3},
+		{[]string{"SLURM_PROCID=2", "SLURM_STEP_NUM_TASKS=4"}, 2, 4},
+		{[]string{"OMPI_COMM_WORLD_RANK=2", "OMPI_COMM_WORLD_SIZE=4", "SLURM_PROCID=0"}, 2, 4},
+		{[]string{"SOFTND_RANK=0", "SOFTND_SIZE=2", "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=4"}, 0, 2},
+		{[]string{"SOFTND_RANK=2", "SOFTND_SIZE=2"}, 0, 0},
+		{[]string{"SOFTND_RANK=0"}, 0, 0},
+		{nil, 0, 0},
+	} {
+		for _, name := range []string{EnvRank, EnvSize, openMPI.rank, openMPI.size, slurm.rank, slurm.size} {
+			t.Setenv(name, "")
+		}
+		for _, v := range tc.env {
+			name, value, _ := strings.Cut(v, "=")
+			t.Setenv(name, value)
+		}
+		if rank, size, err := ownNumbers(); rank != tc.rank || size != tc.size || (err == nil) != (size > 0) {
+			t.Errorf("%v: %d, %d, %v", tc.env, rank, size, err)
+		}
+	}
+}

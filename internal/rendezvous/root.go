@@ -1,0 +1,341 @@
+package rendezvous
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/internal/unixsock"
+)
+
+// root is rank 0's side of all connections. Rank 0 connects to it as the others do.
+type root struct {
+	secret   []byte
+	size     int
+	name     string // of the job
+	logf     func(format string, args ...any)
+	listener *unixsock.Listener
+	done     sync.WaitGroup
+
+	mu        sync.Mutex
+	strangers []*unixsock.Conn // in the handshake, in the order of their arrival
+	refused   int              // number of strangers
+	closed    bool
+	store     map[string]string
+	stored    int           // bytes
+	ranks     map[int]*peer // that have said hello
+	arrived   map[*peer]bool
+	over      bool // the job has ended, or all ranks have left
+}
+
+// peer is a rank's connection. Its channel is read by one goroutine.
+type peer struct {
+	*channel
+	rank int
+	at   netip.AddrPort
+	met  bool       // it has made a request, so it has its welcome; for the goroutine that serves it
+	left bool       // guarded by root.mu
+	out  sync.Mutex // held for a write, which takes writeLimit at most
+}
+
+// write sends a message, and closes the connection if the rank does not take it.
+func (p *peer) write(m message) {
+	p.out.Lock()
+	defer p.out.Unlock()
+	_ = p.conn.SetWriteDeadline(time.Now().Add(writeLimit)) // fails only if the connection is closed
+	if err := p.send(m); err != nil {
+		p.conn.Close()
+	}
+}
+
+func newRoot(c Config) (*root, error) {
+	r := &root{secret: c.Secret, size: c.Size, name: "root-" + rand.Text(), logf: c.Logf,
+		store: make(map[string]string), ranks: make(map[int]*peer), arrived: make(map[*peer]bool)}
+	l, err := listen(c.Root)
+	switch {
+	case errors.Is(err, unix.EADDRINUSE):
+		return nil, fmt.Errorf("%w: give each job a port of its own", err)
+	case errors.Is(err, unix.EADDRNOTAVAIL):
+		return nil, fmt.Errorf("%w: it has to be an address of the host on which rank 0 runs", err)
+	case err != nil:
+		return nil, err
+	}
+	r.listener = l
+	r.done.Go(r.accept)
+	return r, nil
+}
+
+func (r *root) accept() {
+	for {
+		conn, err := r.listener.Accept()
+		if errors.Is(err, os.ErrClosed) {
+			return
+		}
+		if err != nil { // out of descriptors: try again later
+			time.Sleep(10 * time.Millisecond)
+			continue
+		}
+		if r.admit(conn) {
+			r.done.Go(func() { r.serve(conn) })
+		}
+	}
+}
+
+// admit adds a connection to those in the handshake. It ends the oldest of them if there are too many.
+func (r *root) admit(conn *unixsock.Conn) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		conn.Close()
+		return false
+	}
+	if len(r.strangers) == maxStrangers {
+		r.strangers[0].Close()
+		r.strangers = append(r.strangers[:0], r.strangers[1:]...)
+	}
+	r.strangers = append(r.strangers, conn)
+	return true
+}
+
+// withdraw removes a connection from those in the handshake. The caller holds r.mu.
+func (r *root) withdraw(conn *unixsock.Conn) {
+	if i := slices.Index(r.strangers, conn); i >= 0 {
+		r.strangers = slices.Delete(r.strangers, i, i+1)
+	}
+}
+
+// serve serves one connection until it ends.
+func (r *root) serve(conn *unixsock.Conn) {
+	defer conn.Close()
+	p, err := r.handshake(conn)
+	if p == nil {
+		r.mu.Lock()
+		r.withdraw(conn)
+		r.mu.Unlock()
+	}
+	if err != nil {
+		r.mu.Lock()
+		r.refused++
+		first := r.refused == 1 && !r.closed
+		r.mu.Unlock()
+		if first {
+			r.logf("rank 0: refused a connection to SOFTND_ROOT from %v: %v; further refusals are only counted", peerAddress(conn), err)
+		}
+		return
+	}
+	if p == nil {
+		return // refused, and told so
+	}
+	for {
+		m, err := p.receive()
+		if err != nil {
+			r.lost(p)
+			return
+		}
+		p.met = true
+		if p.left || !r.handle(p, m) { // only this goroutine sets left
+			return
+		}
+	}
+}
+
+// handshake lets a process prove that it knows the secret, and registers its rank. It returns nil without an error if the
+// process knows the secret but cannot be the rank.
+func (r *root) handshake(conn *unixsock.Conn) (*peer, error) {
+	if err := conn.SetDeadline(time.Now().Add(handshakeLimit)); err != nil {
+		return nil, err
+	}
+	c, err := welcomeStranger(conn, r.secret)
+	if err != nil {
+		return nil, err
+	}
+	m, err := c.receive()
+	if err != nil {
+		return nil, err
+	}
+	if err := tune(conn); err != nil {
+		return nil, err
+	}
+	p := &peer{channel: c, rank: m.Rank, at: peerAddress(conn)}
+	if why := r.register(p, m); why != "" {
+		r.logf("rank 0: refused rank %d from %v: %s", m.Rank, p.at, why)
+		p.write(message{Kind: refusal, Text: why})
+		return nil, nil
+	}
+	_ = conn.SetReadDeadline(time.Time{}) // fails only if the connection is closed
+	p.write(message{Kind: welcome, Text: r.name})
+	return p, nil
+}
+
+// register returns why a process cannot be a rank, "" if it now is one.
+func (r *root) register(p *peer, m message) (why string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case m.Kind != hello:
+		return fmt.Sprintf("its first message is %.20q", m.Kind)
+	case m.Size != r.size:
+		return fmt.Sprintf("it has %d as the number of ranks, rank 0 has %d: set the same SOFTND_SIZE for all", m.Size, r.size)
+	case m.Rank < 0 || m.Rank >= r.size:
+		return fmt.Sprintf("the job has ranks 0 to %d", r.size-1)
+	case r.ranks[m.Rank] != nil:
+		return fmt.Sprintf("a process at %v is this rank already: give each process a number of its own in SOFTND_RANK", r.ranks[m.Rank].at)
+	case r.over || r.closed:
+		return "the job has ended"
+	}
+	r.ranks[m.Rank] = p
+	r.withdraw(p.conn) // with the same hold of the lock: a stranger must not displace a rank
+	return ""
+}
+
+// handle answers a message of a rank. It returns false if nothing more is to come.
+func (r *root) handle(p *peer, m message) bool {
+	answer := message{Kind: ok}
+	switch m.Kind {
+	case put:
+		if why := r.put(m.Key, m.Value); why != "" {
+			answer = message{Kind: refusal, Text: why}
+		}
+	case get:
+		r.mu.Lock()
+		v, has := r.store[m.Key]
+		r.mu.Unlock()
+		if answer = (message{Kind: value, Value: v}); !has {
+			answer = message{Kind: refusal, Text: fmt.Sprintf("key %.64q has no value", m.Key)}
+		}
+	case barrier:
+		r.arrive(p)
+		return true
+	case absent:
+		answer = message{Kind: absent, Text: r.absent()}
+	case leave:
+		r.mu.Lock()
+		p.left = true
+		r.mu.Unlock()
+	case abort:
+		p.write(answer)
+		r.end(p, End{Rank: p.rank, Code: min(max(m.Code, 1), 255), Text: m.Text[:min(len(m.Text), maxReason)]})
+		return false
+	default:
+		answer = message{Kind: refusal, Text: fmt.Sprintf("unknown message %.20q", m.Kind)}
+	}
+	p.write(answer)
+	return true
+}
+
+// put stores a value, and returns why it cannot.
+func (r *root) put(key, value string) (why string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, has := r.store[key]
+	switch {
+	case key == "" || len(key) > maxKey || len(value) > maxValue:
+		return fmt.Sprintf("a key has 1 to %d bytes, and a value at most %d", maxKey, maxValue)
+	case has:
+		return fmt.Sprintf("key %s has a value already", key)
+	case r.stored+len(key)+len(value) > maxStored:
+		return fmt.Sprintf("the job has %d bytes of keys and values already", r.stored)
+	}
+	r.store[key] = value
+	r.stored += len(key) + len(value)
+	return ""
+}
+
+// arrive records that a rank has reached the barrier. The last one releases all.
+func (r *root) arrive(p *peer) {
+	r.mu.Lock()
+	r.arrived[p] = true
+	var released map[*peer]bool
+	if len(r.arrived) == r.size {
+		released, r.arrived = r.arrived, make(map[*peer]bool)
+	}
+	r.mu.Unlock()
+	for p := range released {
+		p.write(message{Kind: ok})
+	}
+}
+
+// absent returns the names of the ranks that have not reached the barrier.
+func (r *root) absent() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	const most = 8
+	var names []string
+	for rank := range r.size {
+		if p := r.ranks[rank]; p == nil || !r.arrived[p] {
+			names = append(names, fmt.Sprintf("rank %d", rank))
+		}
+	}
+	if more := len(names) - most; more > 0 {
+		names = append(names[:most], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, ", ")
+}
+
+// lost handles the end of a connection: the rank has died, unless it has left. Before its first request it may not have
+// got its welcome in time, and tries again.
+func (r *root) lost(p *peer) {
+	r.mu.Lock()
+	ended := p.left || r.closed
+	if !p.met && !ended {
+		delete(r.ranks, p.rank)
+		ended = true
+	}
+	r.mu.Unlock()
+	if !ended {
+		r.end(p, End{Rank: p.rank, Text: fmt.Sprintf("rank %d (at %v) has died, or has ended without leaving the job", p.rank, p.at.Addr())})
+	}
+}
+
+// end tells all ranks but from that the job ends, rank 0 last: its process ends then, and this goroutine with it.
+func (r *root) end(from *peer, e End) {
+	r.mu.Lock()
+	var others []*peer
+	if !r.over {
+		for rank := r.size - 1; rank >= 0; rank-- {
+			if p := r.ranks[rank]; p != nil && p != from && !p.left {
+				others = append(others, p)
+			}
+		}
+	}
+	r.over = true
+	r.mu.Unlock()
+	for _, p := range others {
+		p.write(message{Kind: end, Rank: e.Rank, Code: e.Code, Text: e.Text})
+	}
+}
+
+// close ends the service. Ranks that have not left go on without it.
+func (r *root) close() error {
+	r.mu.Lock()
+	r.closed = true
+	var rest []*peer
+	for _, p := range r.ranks {
+		if !p.left {
+			rest = append(rest, p)
+		}
+	}
+	over := r.over
+	conns := slices.Clone(r.strangers)
+	r.mu.Unlock()
+	for _, p := range rest {
+		if !over { // else it has been told more
+			p.write(message{Kind: bye})
+		}
+		p.conn.Close()
+	}
+	for _, conn := range conns {
+		conn.Close()
+	}
+	err := r.listener.Close()
+	r.done.Wait()
+	return err
+}

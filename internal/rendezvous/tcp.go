@@ -1,0 +1,145 @@
+package rendezvous
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/internal/unixsock"
+)
+
+// TCP without package net, which would link the C library: see package unixsock.
+
+// A host that has stopped is noticed after about ten seconds.
+var keepalive = []struct{ option, value int }{
+	{unix.TCP_KEEPIDLE, 4}, {unix.TCP_KEEPINTVL, 2}, {unix.TCP_KEEPCNT, 3}, {unix.TCP_USER_TIMEOUT, 10000}, {unix.TCP_NODELAY, 1},
+}
+
+func newSocket(at netip.AddrPort) (fd int, sa unix.Sockaddr, err error) {
+	family := unix.AF_INET
+	if at.Addr().Is4() {
+		sa = &unix.SockaddrInet4{Port: int(at.Port()), Addr: at.Addr().As4()}
+	} else {
+		family, sa = unix.AF_INET6, &unix.SockaddrInet6{Port: int(at.Port()), Addr: at.Addr().As16()}
+	}
+	fd, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	return fd, sa, os.NewSyscallError("socket", err)
+}
+
+// listen listens at an address.
+func listen(at netip.AddrPort) (*unixsock.Listener, error) {
+	fd, sa, err := newSocket(at)
+	if err != nil {
+		return nil, err
+	}
+	// An earlier job may have used the port a moment ago.
+	err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+	if err == nil {
+		err = unix.Bind(fd, sa)
+	}
+	if err == nil {
+		err = unix.Listen(fd, unix.SOMAXCONN)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return &unixsock.Listener{File: os.NewFile(uintptr(fd), at.String())}, nil
+}
+
+// dial connects to an address, or fails when ctx ends.
+func dial(ctx context.Context, to netip.AddrPort) (*unixsock.Conn, error) {
+	fd, sa, err := newSocket(to)
+	if err != nil {
+		return nil, err
+	}
+	connectErr := unix.Connect(fd, sa)
+	conn, err := unixsock.Adopt(fd)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	raw, err := conn.SyscallConn()
+	if err == nil {
+		err = raw.Write(func(fd uintptr) bool {
+			if connectErr != unix.EINPROGRESS && connectErr != unix.EALREADY && connectErr != unix.EINTR {
+				return true
+			}
+			connectErr = unix.Connect(int(fd), sa)
+			return connectErr != unix.EALREADY && connectErr != unix.EINPROGRESS
+		})
+	}
+	switch {
+	case err == nil && (connectErr == nil || connectErr == unix.EISCONN):
+		if err = tune(conn); err == nil {
+			return conn, nil
+		}
+	case err == nil:
+		err = connectErr
+	case errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil:
+		err = ctx.Err()
+	}
+	conn.Close()
+	return nil, fmt.Errorf("connect: %w", err)
+}
+
+// tune lets the kernel notice a host that has stopped.
+func tune(conn *unixsock.Conn) error {
+	return control(conn, func(fd int) error {
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1); err != nil {
+			return os.NewSyscallError("setsockopt", err)
+		}
+		for _, o := range keepalive {
+			if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, o.option, o.value); err != nil {
+				return os.NewSyscallError("setsockopt", err)
+			}
+		}
+		return nil
+	})
+}
+
+func control(conn *unixsock.Conn, f func(fd int) error) error {
+	raw, err := conn.SyscallConn()
+	if err == nil {
+		if closed := raw.Control(func(fd uintptr) { err = f(int(fd)) }); closed != nil {
+			err = closed
+		}
+	}
+	return err
+}
+
+// localAddress returns the address of this end of a connection.
+func localAddress(conn *unixsock.Conn) (at netip.Addr) {
+	_ = control(conn, func(fd int) error {
+		sa, err := unix.Getsockname(fd)
+		at = addressOf(sa).Addr()
+		return err
+	})
+	return at
+}
+
+// peerAddress returns the address of the other end, for people.
+func peerAddress(conn *unixsock.Conn) (at netip.AddrPort) {
+	_ = control(conn, func(fd int) error {
+		sa, err := unix.Getpeername(fd)
+		at = addressOf(sa)
+		return err
+	})
+	return at
+}
+
+func addressOf(sa unix.Sockaddr) netip.AddrPort {
+	switch sa := sa.(type) {
+	case *unix.SockaddrInet4:
+		return netip.AddrPortFrom(netip.AddrFrom4(sa.Addr), uint16(sa.Port))
+	case *unix.SockaddrInet6:
+		return netip.AddrPortFrom(netip.AddrFrom16(sa.Addr), uint16(sa.Port))
+	}
+	return netip.AddrPort{}
+}
