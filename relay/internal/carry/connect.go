@@ -2,40 +2,25 @@ package carry
 
 import (
 	"context"
-	"fmt"
-	"net/netip"
+	"errors"
 
+	"github.com/softnd/softnd/endpoint"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/relay/internal/frame"
 )
 
-// ForwardPort makes the relay listen at a port of its own, and carry each connection to it to the same port of the other
-// host of a link. It stops when the relay ends.
-func (r *Relay) ForwardPort(port uint16, host uint16) error {
-	l, err := r.adapter.CreateListener(r.ctx)
-	if err != nil {
-		return err
-	}
-	if err = l.Bind(netip.AddrPortFrom(r.Address(), port)); err == nil {
-		err = l.Listen(0)
-	}
-	if err != nil {
-		l.Close()
-		return fmt.Errorf("forward port %d to host %d: %w", port, host, err)
-	}
-	r.calls.Go(func() {
-		for {
-			c, err := r.adapter.CreateConnector(r.ctx)
-			if err == nil {
-				err = l.GetConnectionRequest(r.ctx, c)
-			}
-			if err != nil {
-				return // the relay ends
-			}
-			r.do(func() { r.request(c, port, host) })
+// takeRequests takes the requests of local processes for connections to other hosts.
+func (r *Relay) takeRequests() {
+	for {
+		c, err := r.adapter.CreateConnector(r.ctx)
+		if err == nil {
+			err = r.others.GetConnectionRequest(r.ctx, c)
 		}
-	})
-	return nil
+		if err != nil {
+			return // the relay ends
+		}
+		r.do(func() { r.request(c) })
+	}
 }
 
 // linkTo returns the link to a host, or nil.
@@ -49,16 +34,21 @@ func (r *Relay) linkTo(host uint16) *link {
 }
 
 // request carries the request of a local process for a connection.
-func (r *Relay) request(c nd.Connector, port, host uint16) {
-	inbound, outbound, err := c.ReadLimits()
+func (r *Relay) request(c nd.Connector) {
+	from, err := c.PeerAddress()
+	to, err2 := c.LocalAddress()
+	inbound, outbound, err3 := c.ReadLimits()
+	err = errors.Join(err, err2, err3)
 	private := make([]byte, frame.MaxPrivateData)
 	n := 0
 	if err == nil {
 		n, err = c.GetPrivateData(private)
 	}
 	var t *tunnel
-	if l := r.linkTo(host); err == nil && l != nil {
-		t = l.newTunnel()
+	if host, _ := endpoint.HostOf(to.Addr()); err == nil {
+		if l := r.linkTo(uint16(host)); l != nil {
+			t = l.newTunnel()
+		}
 	}
 	if t == nil {
 		r.calls.Go(func() {
@@ -69,8 +59,29 @@ func (r *Relay) request(c nd.Connector, port, host uint16) {
 	}
 	t.connector, t.isPassive = c, true
 	// The limits of this side of the request are those of the other side of the local process.
-	open := frame.Connect{Tunnel: t.number, Port: port, ReadsIn: uint16(outbound), ReadsOut: uint16(inbound), Private: private[:n]}
+	open := frame.Connect{Tunnel: t.number, From: from, To: to, ReadsIn: uint16(outbound), ReadsOut: uint16(inbound), Private: private[:n]}
 	t.post(note{kind: frame.Open, payload: open.Append(nil)})
+}
+
+// withdraw ends a tunnel whose process has stopped waiting for the answer to its request. The number of the tunnel is
+// free when the other relay has answered, if it knows of the request.
+func (t *tunnel) withdraw() {
+	t.ended = true
+	if len(t.outbox) > 0 { // Open is not sent
+		t.outbox, t.aborted = nil, true
+		return
+	}
+	t.post(note{kind: frame.Withdraw, request: uint64(t.number)})
+}
+
+// withdrawn handles Withdraw. If the local process has accepted, Accept is on its way, and the answer to it will be Abort.
+func (l *link) withdrawn(number uint64) {
+	for _, t := range l.tunnels {
+		if !t.isPassive && uint64(t.remote) == number && !t.accepted && !t.ended {
+			t.stop()
+			t.refuseOpen(nil)
+		}
+	}
 }
 
 // opened handles Accept and Refuse.
@@ -112,6 +123,25 @@ func (t *tunnel) opened(f *frame.Frame) error {
 	return nil
 }
 
+// rejected passes on that the local process has rejected the connection in place of CompleteConnect.
+func (t *tunnel) rejected() {
+	private := make([]byte, frame.MaxPrivateData)
+	if n, err := t.connector.GetPrivateData(private); err == nil {
+		t.post(note{kind: frame.Refuse, payload: private[:n]})
+	}
+}
+
+// refused handles Refuse of the process that has asked for the connection. Abort follows it.
+func (t *tunnel) refused(private []byte) error {
+	if !t.accepted || t.open || t.aborted {
+		return errTunnel
+	}
+	if !t.ended {
+		_ = t.connector.Reject(private) // if it fails, the local process has ended the connection
+	}
+	return nil
+}
+
 // connect makes a call of a connector that blocks, and then calls ready, unless the call has failed.
 func (t *tunnel) connect(call func(context.Context) error, ready func()) {
 	r := t.link.relay
@@ -124,6 +154,9 @@ func (t *tunnel) connect(call func(context.Context) error, ready func()) {
 			switch {
 			case t.ended:
 			case err != nil:
+				if nd.StatusOf(err) == nd.ConnectionRefused {
+					t.rejected()
+				}
 				t.end(nd.StatusOf(err), err.Error())
 			default:
 				ready()
@@ -145,9 +178,10 @@ func (l *link) open(f *frame.Frame) error {
 		return err
 	}
 	r := l.relay
-	to, ok := netip.AddrPort{}, false
-	if r.config.Deliver != nil {
-		to, ok = r.config.Deliver(request.Port)
+	from, ok1 := endpoint.HostOf(request.From.Addr())
+	to, ok2 := endpoint.HostOf(request.To.Addr())
+	if !ok1 || !ok2 || from != int(l.session.Host) || to != r.config.Arena.Host() {
+		return errAddress
 	}
 	t := l.newTunnel()
 	if t == nil {
@@ -158,14 +192,14 @@ func (l *link) open(f *frame.Frame) error {
 		return nil
 	}
 	t.remote = request.Tunnel
-	err := error(nil)
-	if ok {
-		err = t.setUp(r.ctx)
-	}
-	if ok && err == nil {
+	err := t.setUp(r.ctx)
+	if err == nil {
 		t.connector, err = r.adapter.CreateConnector(r.ctx)
 	}
-	if !ok || err != nil {
+	if err == nil {
+		err = t.connector.Bind(request.From)
+	}
+	if err != nil {
 		t.refuseOpen(nil)
 		return nil
 	}
@@ -174,7 +208,7 @@ func (l *link) open(f *frame.Frame) error {
 	ctx, stop := context.WithCancel(r.ctx)
 	t.stop = stop
 	r.calls.Go(func() {
-		err := c.Connect(ctx, t.ep, to, params)
+		err := c.Connect(ctx, t.ep, request.To, params)
 		r.do(func() { t.answered(err) })
 	})
 	return nil
@@ -195,6 +229,7 @@ func (t *tunnel) answered(err error) {
 		t.refuseOpen(private[:n])
 		return
 	}
+	t.accepted = true
 	accept := frame.Connect{Tunnel: t.number, ReadsIn: uint16(outbound), ReadsOut: uint16(inbound), Private: private[:n]}
 	t.post(note{kind: frame.Accept, payload: accept.Append(nil)})
 }

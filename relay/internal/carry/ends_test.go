@@ -2,13 +2,16 @@ package carry
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/softnd/softnd/endpoint"
 	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 )
@@ -16,7 +19,7 @@ import (
 // A request for a connection fails with the status of one host if the other host has no listener, or refuses.
 func TestRefused(t *testing.T) {
 	a, b := newHosts(t, settings{})
-	ask := func(port uint16) ([]byte, error) {
+	ask := func(to netip.Addr, port uint16) ([]byte, error) {
 		n := a.rank
 		ep, err := n.adapter.CreateEndpoint(n.ctx, nd.EndpointConfig{Receive: n.queue, Initiator: n.queue})
 		if err != nil {
@@ -28,14 +31,17 @@ func TestRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		err = c.Connect(n.ctx, ep, netip.AddrPortFrom(a.relay.Address(), port), nd.ConnectParams{})
+		err = c.Connect(n.ctx, ep, netip.AddrPortFrom(to, port), nd.ConnectParams{})
 		private := make([]byte, 100)
 		k, _ := c.GetPrivateData(private)
 		return private[:k], err
 	}
-	for _, p := range []uint16{98, 99, 97} { // no listener, not delivered, not forwarded
-		if _, err := ask(p); nd.StatusOf(err) != nd.ConnectionRefused {
-			t.Errorf("port %d: %v", p, err)
+	for what, to := range map[string]netip.Addr{
+		"no listener": b.rank.address, "no process": netip.MustParseAddr("127.78.8.0"), "no slot": netip.MustParseAddr("127.78.0.0"),
+		"the relay": endpoint.Address(1, b.relay.member.ID()), "no link": netip.MustParseAddr("127.79.0.1"),
+	} {
+		if _, err := ask(to, 98); nd.StatusOf(err) != nd.ConnectionRefused {
+			t.Errorf("%s: %v", what, err)
 		}
 	}
 	full := &tunnel{}
@@ -54,7 +60,7 @@ func TestRefused(t *testing.T) {
 			*t = full
 		}
 	})
-	if _, err := ask(98); nd.StatusOf(err) != nd.ConnectionRefused {
+	if _, err := ask(b.rank.address, 98); nd.StatusOf(err) != nd.ConnectionRefused {
 		t.Errorf("a connection beyond the maximum: %v", err)
 	}
 	eachTunnel(func(t **tunnel) {
@@ -81,7 +87,7 @@ func TestRefused(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	if private, err := ask(port); nd.StatusOf(err) != nd.ConnectionRefused || string(private) != "not now" {
+	if private, err := ask(b.rank.address, port); nd.StatusOf(err) != nd.ConnectionRefused || string(private) != "not now" {
 		t.Errorf("%v, private data %q", err, private)
 	}
 }
@@ -187,7 +193,7 @@ func TestLinkFails(t *testing.T) {
 			if r := w.a.result(t); r.Status != nd.Canceled {
 				t.Errorf("%+v", r)
 			}
-			if err := w.x.Err(); nd.StatusOf(err) != nd.ConnectionAborted || !strings.Contains(err.Error(), "link to host 2") {
+			if err := w.x.Err(); nd.StatusOf(err) != nd.ConnectionAborted || !strings.Contains(err.Error(), "link to host 1") {
 				t.Errorf("%v", err)
 			}
 			noTunnels(t, a)
@@ -248,15 +254,24 @@ func (w *wire) bind(t *testing.T) (nd.MemoryWindow, nd.WindowDescriptor) {
 	return window, far
 }
 
-// No byte changes after an Invalidate has completed, with Writes on their way in every stage.
+// No byte changes after an Invalidate has completed, with Writes on their way in every stage. SOFTND_REVOKE sets how long
+// it is tried, such as 60s.
 func TestInvalidateAgainstWrites(t *testing.T) {
-	rounds := 40
+	rounds, end := 40, time.Time{}
 	if testing.Short() {
 		rounds = 5
 	}
+	if text := os.Getenv("SOFTND_REVOKE"); text != "" {
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		end = time.Now().Add(d)
+	}
 	a, b := newHosts(t, settings{})
-	failed := 0
-	for i := range rounds {
+	a.rank.ctx, b.rank.ctx = context.Background(), context.Background()
+	failed, i := 0, 0
+	for ; i < rounds || time.Now().Before(end); i++ {
 		w := connect(t, a, b, nd.EndpointConfig{InitiatorDepth: 64})
 		window, far := w.bind(t)
 		stop := make(chan nd.Status, 1)
@@ -313,7 +328,7 @@ func TestInvalidateAgainstWrites(t *testing.T) {
 		w.x.Close()
 		w.y.Close()
 	}
-	t.Logf("%d of %d Writes were refused in flight", failed, rounds)
+	t.Logf("%d of %d Writes were refused in flight", failed, i)
 }
 
 // Streams in both directions at the same time, of more requests than any queue or buffer holds.
@@ -329,7 +344,7 @@ func TestStreams(t *testing.T) {
 				var results [32]nd.Result
 				for posted, completed := 0, 0; completed < total; {
 					for posted < total && posted-completed < 32 {
-						size := sizes[1+posted/3%8] // written twice, then read
+						size := sizes[1+posted/3%10] // written twice, then read
 						to, err := far.Slice(base, size)
 						if err == nil && posted%3 == 2 {
 							err = nd.ReadFrom(ep, uint64(posted), n.sge(base+128<<10, size), to, 0)
@@ -373,6 +388,23 @@ func TestStreams(t *testing.T) {
 			if !bytes.Equal(x.to.memory.Bytes()[x.base:][:n], want) || !bytes.Equal(x.from.memory.Bytes()[x.base+128<<10:][:n], want) {
 				t.Error("the data of a stream is damaged")
 			}
+		}
+	})
+}
+
+// A long request that is refused at its first part fails while the rest is still at the host of its process.
+func TestLongRequestIsRefusedEarly(t *testing.T) {
+	forEach(t, func(t *testing.T, w *wire) {
+		to, err := w.far.Slice(0, memorySize)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts := append(w.a.sge(0, memorySize/2), w.a.sge(memorySize/2, memorySize/2)...)
+		if err := w.x.Write(1, parts, to.Address+1, to.Token, 0); err != nil {
+			t.Fatal(err)
+		}
+		if r := w.a.result(t); r.Status != nd.AccessViolation || nd.StatusOf(w.x.Err()) != nd.AccessViolation {
+			t.Errorf("%+v: %v", r, w.x.Err())
 		}
 	})
 }

@@ -3,87 +3,74 @@ package carry
 import (
 	"fmt"
 
+	"github.com/softnd/softnd/internal/forward"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/relay/internal/frame"
 )
 
 // inbound executes the requests of the other host on the local process, as a requester of the arena.
 type inbound struct {
-	region  nd.MemoryRegion // staging buffer
-	staging staging
 	last    uint64    // number of the last request that has begun
 	arrived uint32    // bytes of it that have arrived
-	posted  []arrival // requests that are not answered, in order; the last one may not be complete
-	told    uint64    // number of the last request that a Done has named
-	sges    [1]nd.SGE
+	posted  []arrival // requests that are not answered, in order; the last one may not have arrived completely
+	done    uint64    // number of the last request that is complete, as are all before it
+	told    uint64    // number of the last request of which the other relay knows that
+	delay   int       // steps for which a Done has waited
+	room    room      // of the bytes of Sends and Writes
+	order   forward.Order
 }
 
 // arrival is a request of the other host.
 type arrival struct {
 	kind     frame.Kind
-	flags    uint8
-	address  uint64
-	token    nd.Token
-	position int
-	size     int
-	isPosted bool
+	size     uint32
 	finished bool
 	status   nd.Status
-	sent     int // bytes of the answer to a Read that were sent
+	sent     uint32 // bytes of the answer to a Read that were sent
 }
 
 // accept handles a Send, Write or Read, or a part of one.
 func (t *tunnel) accept(f *frame.Frame) error {
 	in := &t.in
-	if f.Offset == 0 && f.Request == in.last+1 {
-		if n := len(in.posted); n > 0 && !in.posted[n-1].isPosted || n >= tunnelDepth {
+	n := len(in.posted)
+	isPart := n > 0 && in.posted[n-1].kind != frame.Read && in.arrived < in.posted[n-1].size
+	switch {
+	case isPart:
+		if a := &in.posted[n-1]; f.Request != in.last || a.kind != f.Kind || f.Total != a.size || f.Offset != in.arrived {
 			return errOrder
 		}
-		position, ok := in.staging.take(uint64(f.Total))
-		if !ok {
-			return errRoom
-		}
-		in.last, in.arrived = f.Request, 0
-		in.posted = append(in.posted, arrival{kind: f.Kind, flags: f.Flags, address: f.Address, token: nd.Token(f.Token), position: int(position), size: int(f.Total)})
-	} else if f.Request != in.last || len(in.posted) == 0 {
+	case f.Offset != 0 || f.Request != in.last+1 || n >= tunnelDepth:
 		return errOrder
 	}
-	a := &in.posted[len(in.posted)-1]
-	if a.isPosted || a.kind != f.Kind || f.Offset != in.arrived || int(f.Total) != a.size {
-		return errOrder
+	if !in.room.receive(len(f.Payload)) {
+		return errRoom
 	}
-	copy(in.region.Bytes()[a.position+int(f.Offset):a.position+a.size], f.Payload)
-	in.arrived += uint32(len(f.Payload))
-	if a.kind != frame.Read && int(in.arrived) < a.size {
+	if isPart {
+		in.arrived += uint32(len(f.Payload))
+		t.ep.Give(f.Payload)
 		return nil
 	}
-	a.isPosted = true
-	if err := t.execute(a); err != nil && nd.StatusOf(err) != nd.ConnectionInvalid { // that one is an end, which passOnEnd handles
+	in.last, in.arrived = f.Request, uint32(len(f.Payload))
+	in.posted = append(in.posted, arrival{kind: f.Kind, size: f.Total})
+	if f.Kind != frame.Read && f.Total > smallRoom/2 {
+		t.link.relay.enlarge(&in.room)
+	}
+	in.order = forward.Order{Context: f.Request, Kind: orderKind(f.Kind), Total: uint64(f.Total), Address: f.Address, Token: nd.Token(f.Token),
+		Invalidate: f.Flags&frame.Invalidate != 0, Solicited: f.Flags&frame.Solicited != 0}
+	if err := t.ep.Begin(&in.order, f.Payload); err != nil && nd.StatusOf(err) != nd.ConnectionInvalid { // that one is an end, which passOnEnd handles
 		return fmt.Errorf("post: %w", err)
 	}
 	return nil
 }
 
-// execute posts a request to the local endpoint.
-func (t *tunnel) execute(a *arrival) error {
-	in := &t.in
-	sges := in.sges[:0]
-	if a.size > 0 {
-		sges = append(sges, nd.SGEOf(in.region, a.position, a.size))
+func orderKind(k frame.Kind) forward.Kind {
+	switch k {
+	case frame.Write:
+		return forward.Write
+	case frame.Read:
+		return forward.Read
 	}
-	var flags nd.OpFlags
-	if a.flags&frame.Solicited != 0 {
-		flags = nd.SendAndSolicitEvent
-	}
-	switch {
-	case a.kind == frame.Write:
-		return t.ep.Write(in.last, sges, a.address, a.token, 0)
-	case a.kind == frame.Read:
-		return t.ep.Read(in.last, sges, a.address, a.token, 0)
-	case a.flags&frame.Invalidate != 0:
-		return t.ep.SendAndInvalidate(in.last, sges, a.token, flags)
-	}
-	return t.ep.Send(in.last, sges, flags)
+	return forward.Send
 }
 
 // finish notes the result of a request.
@@ -98,32 +85,47 @@ func (t *tunnel) finish(result *nd.Result) {
 // isSettled reports whether all requests that were posted have a result, and nothing is left to answer.
 func (in *inbound) isSettled() bool {
 	for i := range in.posted {
-		if a := &in.posted[i]; a.isPosted && (!a.finished || a.status != nd.Canceled) {
+		if a := &in.posted[i]; !a.finished || a.status != nd.Canceled {
 			return false
 		}
 	}
-	return true
+	return in.told == in.done
 }
 
 // answer answers requests that are finished, in order. It reports whether it has sent anything.
 func (t *tunnel) answer() (worked bool) {
 	in, l := &t.in, t.link
-	done := 0
+	if len(in.posted) == 0 && in.told == in.last { // nothing to answer
+		return t.grantRoom()
+	}
+	first := in.last + 1 - uint64(len(in.posted)) // number of the oldest request that is not answered
+	done, onlySends := 0, true
 	for i := range in.posted {
 		a := &in.posted[i]
-		if !a.finished || a.status != nd.Success || a.kind == frame.Read && !t.sendData(a, in.last+1-uint64(len(in.posted))+uint64(i)) {
+		if a.kind == frame.Read && a.sent < a.size && !(a.finished && a.status != nd.Success) {
+			worked = t.sendData(a, first+uint64(i)) || worked
+			if a.sent < a.size {
+				break
+			}
+		}
+		if !a.finished || a.status != nd.Success {
 			break
 		}
-		in.staging.free()
 		done++
+		onlySends = onlySends && a.kind == frame.Send
 	}
-	first := in.last + 1 - uint64(len(in.posted)) + uint64(done) // number of the oldest request that is left
+	first += uint64(done)
 	in.posted = in.posted[:copy(in.posted, in.posted[done:])]
-	worked = done > 0
-	if in.told+1 < first && l.hasRoom() {
-		in.told = first - 1
-		l.send(&frame.Frame{Kind: frame.Done, Tunnel: t.remote, Request: in.told}, nil)
-		worked = true
+	if in.done = first - 1; in.told < in.done {
+		mayWait := onlySends && !t.localEnded && in.done-in.told < tunnelDepth/4 && (len(in.posted) == 0 || !in.posted[0].finished)
+		if mayWait && in.delay < doneDelay {
+			in.delay++
+			worked = true // Run must not sleep
+		} else if l.hasRoom() {
+			in.told, in.delay = in.done, 0
+			l.send(&frame.Frame{Kind: frame.Done, Tunnel: t.remote, Request: in.told}, nil)
+			worked = true
+		}
 	}
 	if len(in.posted) > 0 && in.told+1 == first {
 		if a := &in.posted[0]; a.finished && a.status != nd.Success && a.status != nd.Canceled {
@@ -136,19 +138,46 @@ func (t *tunnel) answer() (worked bool) {
 			return true
 		}
 	}
+	return t.grantRoom() || worked
+}
+
+// tellDone returns how many further requests the other relay learns to be complete, from the frame that carries the number.
+func (t *tunnel) tellDone() uint32 {
+	in := &t.in
+	n := in.done - in.told
+	in.told, in.delay = in.done, 0
+	return uint32(n)
+}
+
+// sendData sends data of a Read that the local process lets the relay have now. It reports whether it has sent any. The
+// last of it makes the Read succeed.
+func (t *tunnel) sendData(a *arrival, number uint64) (worked bool) {
+	for range framesATurn {
+		if a.sent == a.size || !t.link.hasRoom() {
+			return worked
+		}
+		buffer, payload := t.link.begin()
+		n := t.ep.Take(number, payload[:min(maxPayload, a.size-a.sent)])
+		if n == 0 {
+			t.link.relay.fabric.FreeBuffer(buffer)
+			return worked
+		}
+		t.link.commit(buffer, &frame.Frame{Kind: frame.Data, Tunnel: t.remote, Request: number, Done: t.tellDone(), Total: a.size, Offset: a.sent}, n)
+		a.sent += uint32(n)
+		worked = true
+	}
 	return worked
 }
 
-// sendData sends the data of a Read. It reports whether all of it is sent.
-func (t *tunnel) sendData(a *arrival, number uint64) bool {
-	for a.sent < a.size {
-		if !t.link.hasRoom() {
-			return false
-		}
-		buffer, payload := t.link.begin()
-		n := copy(payload[:min(maxPayload, a.size-a.sent)], t.in.region.Bytes()[a.position+a.sent:a.position+a.size])
-		t.link.commit(buffer, &frame.Frame{Kind: frame.Data, Tunnel: t.remote, Request: number, Total: uint32(a.size), Offset: uint32(a.sent)}, n)
-		a.sent += n
+// grantRoom lets the other relay send more.
+func (t *tunnel) grantRoom() bool {
+	in := &t.in
+	if in.room.isRoomy() || !t.link.hasRoom() {
+		return false
 	}
-	return true
+	limit, ok := in.room.grant(t.ep.Used())
+	if ok {
+		t.link.send(&frame.Frame{Kind: frame.Room, Tunnel: t.remote, Request: limit}, nil)
+	}
+	return ok
 }

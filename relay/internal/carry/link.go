@@ -1,6 +1,7 @@
 package carry
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -17,33 +18,52 @@ import (
 type link struct {
 	relay   *Relay
 	session *handshake.Session
-	conn    net.Conn // control connection: its end is that of the link
+	conn    net.Conn    // control connection: its end is that of the link
+	forget  func() bool // ends the wait for the end of the relay
 	peer    fabric.Peer
+	hasPeer bool
 	credits credits
 	failed  error
 	ready   bool      // the other relay knows the session: it would drop a frame before
 	heard   time.Time // when the last frame arrived; exact to the checks
 	silent  bool      // no frame has arrived since the last check
 	pings   uint64
-	pong    uint64   // number of a Ping to be answered; 0 = none
-	unsent  []unsent // messages that the provider could not take
-	refused []uint32 // tunnels of the other relay for which there is none here
+	pong    uint64             // number of a Ping to be answered; 0 = none
+	sent    uint32             // frames so far
+	handled uint32             // frames of the other relay so far
+	early   [linkWindow]*early // frames that have arrived before others, by the rest of their numbers
+	unsent  []unsent           // messages that the provider could not take
+	refused []uint32           // tunnels of the other relay for which there is none here
 	tunnels []*tunnel
 	turn    int // tunnel that is served first
 }
 
 type unsent struct{ buffer, n int }
 
+// early is a frame that has arrived before one that was sent earlier.
+type early struct {
+	buffer int
+	frame  frame.Frame
+}
+
 // Errors of a link.
 var (
 	errCredits = errors.New("more frames or credits than agreed")
 	errTunnel  = errors.New("a tunnel that does not exist, or not in this state")
+	errAddress = errors.New("an address that is not one of these two hosts")
 	errOrder   = errors.New("a request out of order")
-	errRoom    = errors.New("a request without room in the staging buffer")
+	errRoom    = errors.New("more bytes than agreed")
+	errLeft    = errors.New("all processes of that host have ended")
 )
 
-func (r *Relay) addLink(conn net.Conn, session *handshake.Session) {
-	l := &link{relay: r, session: session, conn: conn, credits: newCredits(linkWindow), heard: time.Now()}
+// Link adds a link to another relay, with which the handshake on conn has succeeded. conn belongs to the relay then.
+func (r *Relay) Link(conn net.Conn, session *handshake.Session) {
+	forget := context.AfterFunc(r.ctx, func() { leave(conn) })
+	r.do(func() { r.addLink(conn, session, forget) })
+}
+
+func (r *Relay) addLink(conn net.Conn, session *handshake.Session, forget func() bool) {
+	l := &link{relay: r, session: session, conn: conn, forget: forget, credits: newCredits(linkWindow), heard: time.Now()}
 	if len(r.links) == maxLinks {
 		l.fail(fmt.Errorf("%d links, the maximum", maxLinks))
 		return
@@ -53,7 +73,12 @@ func (r *Relay) addLink(conn net.Conn, session *handshake.Session) {
 		l.fail(err)
 		return
 	}
+	l.hasPeer = true
 	r.links[session.Inbound] = l
+	if err = r.fabric.PostReceives(len(r.links) * linkWindow); err != nil {
+		l.fail(err)
+		return
+	}
 	if _, err = conn.Write([]byte{knowsSession}); err != nil {
 		l.fail(fmt.Errorf("control connection: %w", err))
 		return
@@ -61,9 +86,17 @@ func (r *Relay) addLink(conn net.Conn, session *handshake.Session) {
 	r.calls.Go(func() { l.readControl() })
 }
 
-// knowsSession is the only byte on a control connection after the handshake. A relay sends it when it knows the session
-// number of the frames that will arrive.
-const knowsSession = 1
+// Bytes on a control connection after the handshake.
+const (
+	knowsSession = 1 // the relay knows the session number of the frames that will arrive
+	leaves       = 2 // the relay ends, because the processes of its host have ended
+)
+
+// leave tells another relay that this one ends.
+func leave(conn net.Conn) {
+	_, _ = conn.Write([]byte{leaves})
+	conn.Close()
+}
 
 // readControl reads the control connection until it ends, and the link with it.
 func (l *link) readControl() {
@@ -73,18 +106,27 @@ func (l *link) readControl() {
 		l.relay.do(l.begun)
 		_, err = io.ReadFull(l.conn, b[:])
 	}
-	if err == nil {
-		err = fmt.Errorf("unexpected byte %d", b[0])
+	switch {
+	case err != nil:
+		err = fmt.Errorf("control connection: %w", err)
+	case b[0] == leaves:
+		err = errLeft
+	default:
+		err = fmt.Errorf("control connection: unexpected byte %d", b[0])
 	}
-	l.relay.do(func() { l.fail(fmt.Errorf("control connection: %w", err)) })
+	l.relay.do(func() { l.fail(err) })
 }
 
 // begun allows frames, because the other relay knows the session.
 func (l *link) begun() {
+	if l.failed != nil {
+		return
+	}
 	l.ready = true
 	if l.hasRoom() {
 		l.send(&frame.Frame{Kind: frame.Hello}, nil)
 	}
+	l.relay.config.Linked(l.session.Host, nil)
 }
 
 // fail ends the link and all its tunnels.
@@ -92,10 +134,13 @@ func (l *link) fail(err error) {
 	if l.failed != nil {
 		return
 	}
-	l.failed = err
+	l.failed, l.relay.lost = err, true
 	delete(l.relay.links, l.session.Inbound)
 	l.conn.Close()
-	l.relay.config.Logf("relay: link to host %d: %v", l.session.Host, err)
+	l.relay.config.Linked(l.session.Host, err)
+	if !errors.Is(err, errLeft) && l.relay.ctx.Err() == nil {
+		l.relay.config.Logf("link to host %d: %v", l.session.Host, err)
+	}
 	for _, t := range l.tunnels {
 		t.end(nd.ConnectionAborted, fmt.Sprintf("the link to host %d has failed: %v", l.session.Host, err))
 		t.release()
@@ -105,6 +150,17 @@ func (l *link) fail(err error) {
 		l.relay.fabric.FreeBuffer(u.buffer)
 	}
 	l.unsent = nil
+	for _, e := range l.early {
+		if e != nil {
+			l.relay.fabricFailed(l.relay.fabric.Repost(e.buffer))
+		}
+	}
+	l.forget()
+	if l.hasPeer {
+		if err := l.relay.fabric.RemovePeer(l.peer); err != nil {
+			l.relay.config.Logf("link to host %d: %v", l.session.Host, err)
+		}
+	}
 }
 
 // hasRoom reports whether a frame can be sent now.
@@ -124,7 +180,8 @@ func (l *link) begin() (buffer int, payload []byte) {
 
 // commit sends a frame whose payload is in its buffer already.
 func (l *link) commit(buffer int, f *frame.Frame, length int) {
-	f.Session, f.Credits = l.session.Outbound, l.credits.sent()
+	f.Session, f.Credits, f.Order = l.session.Outbound, l.credits.sent(), l.sent
+	l.sent++
 	f.PutHeader(l.relay.fabric.Bytes(buffer), length)
 	l.transmit(unsent{buffer, frame.HeaderSize + length})
 }
@@ -145,6 +202,33 @@ func (l *link) transmit(u unsent) {
 	}
 }
 
+// arrive handles a frame in a receive buffer, and then those that have waited for it. It reports whether the buffer is in use
+// afterwards.
+func (l *link) arrive(f *frame.Frame, buffer int) (kept bool, err error) {
+	if ahead := f.Order - l.handled; ahead != 0 {
+		at := &l.early[f.Order%linkWindow]
+		if ahead >= linkWindow || *at != nil {
+			return false, errCredits
+		}
+		*at = &early{buffer, *f}
+		return true, nil
+	}
+	l.handled++
+	err = l.handle(f)
+	for err == nil && l.failed == nil {
+		at := &l.early[l.handled%linkWindow]
+		e := *at
+		if e == nil {
+			break
+		}
+		*at = nil
+		l.handled++
+		err = l.handle(&e.frame)
+		l.relay.fabricFailed(l.relay.fabric.Repost(e.buffer))
+	}
+	return false, err
+}
+
 // handle handles a frame of the other relay. An error means that no correct relay sends it.
 func (l *link) handle(f *frame.Frame) error {
 	l.silent = false
@@ -159,6 +243,9 @@ func (l *link) handle(f *frame.Frame) error {
 		return nil
 	case frame.Open:
 		return l.open(f)
+	case frame.Withdraw:
+		l.withdrawn(f.Request)
+		return nil
 	}
 	if f.Tunnel > maxTunnels {
 		return errTunnel

@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,6 +18,7 @@ import (
 	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/relay/internal/handshake"
+	"github.com/softnd/softnd/relay/internal/nstest"
 )
 
 func TestMain(m *testing.M) {
@@ -27,7 +28,7 @@ func TestMain(m *testing.M) {
 
 // Two hosts are two processes, each in a network namespace of its own that ends with the process. A veth pair joins them.
 const (
-	addressA, addressB = "10.77.0.1", "10.77.0.2"
+	addressA, addressB = nstest.A, nstest.B
 	controlPort        = "5000"
 )
 
@@ -35,21 +36,25 @@ var hostRole = proctest.Role("host", playHost)
 
 // hostCommand is a request to a process that plays a host.
 type hostCommand struct {
-	Do     string // start, connect, ping, write, refused, stall, quit
+	Do     string // start, connect, more, ping, write, check, until failure, sink, stream, quit
 	Number int    // of the host, or how often
 	Size   int
+	To     netip.Addr // the rank of the other host
 	Far    nd.WindowDescriptor
+	Alone  bool // the relay is a process of its own
+	Over   int  // write: number of connections
 }
 
 // hostReply is the answer.
 type hostReply struct {
 	Error  string
+	Addr   netip.Addr // of the rank
 	Far    nd.WindowDescriptor
 	Micros float64 // that the command took for each repetition
 	Status nd.Status
 }
 
-// playHost is one host: a relay, and a rank. Rank 2 answers each message.
+// playHost is one host: a relay, and a rank. The rank of host 1 answers each message.
 func playHost(self *proctest.Self) error {
 	var h *host
 	var w wire
@@ -65,14 +70,30 @@ func playHost(self *proctest.Self) error {
 		var reply hostReply
 		switch c.Do {
 		case "start":
-			if h, err = startHost(c.Number); err == nil {
-				reply.Far = nd.DescriptorOf(h.rank.memory)
+			if h, err = startHost(c.Number, c.Alone); err == nil {
+				reply.Addr, reply.Far = h.rank.address, nd.DescriptorOf(h.rank.memory)
 				w.a = h.rank
 			}
 		case "connect":
-			if err = h.join(net.JoinHostPort(addressB, controlPort)); err == nil {
-				err = w.dial(h.relay.Address(), nd.EndpointConfig{})
+			if h.relay != nil {
+				err = h.join(net.JoinHostPort(addressB, controlPort))
 			}
+			if err == nil {
+				err = w.dial(c.To, nd.EndpointConfig{})
+			}
+		case "more": // connections
+			var more wire
+			for i := 0; err == nil && i < c.Number; i++ {
+				more.a = h.rank
+				err = more.dial(c.To, nd.EndpointConfig{})
+				w.more = append(w.more, more.x)
+			}
+		case "write":
+			reply.Micros, err = w.stream(c)
+		case "sink":
+			err = sink()
+		case "stream":
+			reply.Micros, err = stream(c)
 		case "quit":
 			return h.close()
 		default:
@@ -89,10 +110,14 @@ func playHost(self *proctest.Self) error {
 	}
 }
 
-func startHost(number int) (*host, error) {
-	logf := func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
-	h, err := openHost(context.Background(), uint16(number), []string{addressA, addressB}[number-1], settings{}, logf)
-	if err != nil || number == 1 {
+func logf(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
+
+func startHost(number int, alone bool) (*host, error) {
+	if alone {
+		return startAlone(number)
+	}
+	h, err := openHost(context.Background(), number, []string{addressA, addressB}[number], settings{}, logf)
+	if err != nil || number == 0 {
 		return h, err
 	}
 	l, err := net.Listen("tcp", net.JoinHostPort(addressB, controlPort))
@@ -116,32 +141,55 @@ func (n *rank) serve() error {
 		return err
 	}
 	go func() {
-		c, err := n.adapter.CreateConnector(n.ctx)
-		if err == nil {
-			err = l.GetConnectionRequest(n.ctx, c)
-		}
-		var ep nd.Endpoint
-		if err == nil {
-			ep, err = n.adapter.CreateEndpoint(n.ctx, nd.EndpointConfig{Receive: n.queue, Initiator: n.queue})
-		}
-		for i := 0; err == nil && i < 16; i++ {
-			err = ep.Receive(uint64(i), n.sge(memorySize/2+i*64, 64))
-		}
-		if err == nil {
-			err = c.Accept(n.ctx, ep, nd.ConnectParams{InboundReadLimit: 8, OutboundReadLimit: 8, PrivateData: []byte("from b")})
-		}
-		for err == nil {
-			var r nd.Result
-			if r, err = nd.WaitOne(n.ctx, n.queue, ep); err != nil || r.RequestType != nd.RequestReceive {
-				continue
-			}
-			at := memorySize/2 + int(r.RequestContext)*64
-			if err = ep.Send(1, n.sge(at, int(r.BytesTransferred)), 0); err == nil {
-				err = ep.Receive(r.RequestContext, n.sge(at, 64))
+		for isFirst := true; ; isFirst = false { // the first one only answers
+			if err := n.accept(l, isFirst); err != nil {
+				return
 			}
 		}
 	}()
 	return nil
+}
+
+// accept accepts a connection, and answers its messages if asked to.
+func (n *rank) accept(l nd.Listener, answers bool) error {
+	c, err := n.adapter.CreateConnector(n.ctx)
+	if err != nil {
+		return err
+	}
+	if err := l.GetConnectionRequest(n.ctx, c); err != nil {
+		return err
+	}
+	ep, err := n.adapter.CreateEndpoint(n.ctx, nd.EndpointConfig{Receive: n.queue, Initiator: n.queue})
+	if err != nil {
+		return err
+	}
+	for i := 0; err == nil && answers && i < 16; i++ {
+		err = ep.Receive(uint64(i), n.sge(memorySize/2+i*64, 64))
+	}
+	if err == nil {
+		err = c.Accept(n.ctx, ep, nd.ConnectParams{InboundReadLimit: 8, OutboundReadLimit: 8, PrivateData: []byte("from b")})
+	}
+	if err == nil && answers {
+		go n.answer(ep)
+	}
+	return err
+}
+
+// answer answers the messages of a connection until it ends.
+func (n *rank) answer(ep nd.Endpoint) {
+	for {
+		r, err := nd.WaitOne(n.ctx, n.queue, ep)
+		if err != nil {
+			return
+		}
+		if r.RequestType != nd.RequestReceive {
+			continue
+		}
+		at := memorySize/2 + int(r.RequestContext)*64
+		if errors.Join(ep.Send(1, n.sge(at, int(r.BytesTransferred)), 0), ep.Receive(r.RequestContext, n.sge(at, 64))) != nil {
+			return
+		}
+	}
 }
 
 // run runs a command on a connection, as its active side.
@@ -152,13 +200,6 @@ func (w *wire) run(c hostCommand) (micros float64, status nd.Status, err error) 
 		switch c.Do {
 		case "ping":
 			err = w.ping(i, c.Size)
-		case "write":
-			to := c.Far
-			if err = w.x.Write(uint64(i), n.sge(0, c.Size), to.Address, to.Token, 0); err == nil && (i%4 == 3 || i == c.Number-1) {
-				for range i%4 + 1 {
-					_, err = nd.WaitOne(n.ctx, n.queue, w.x)
-				}
-			}
 		case "check": // writes a pattern, and reads it
 			mine := n.memory.Bytes()
 			pattern(mine[:c.Size], i+1)
@@ -250,45 +291,15 @@ func (p hostProcess) answer(command string) (r hostReply) {
 // newNamespaces starts two hosts that a veth pair joins. Everything ends with the processes.
 func newNamespaces(t testing.TB) (a, b hostProcess) {
 	t.Helper()
-	needNamespaces(t)
+	nstest.Need(t)
 	start := func() hostProcess {
 		cmd := proctest.Command(hostRole)
 		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWNET
 		return hostProcess{proctest.Start(t, cmd), t}
 	}
 	a, b = start(), start()
-	ip(t, "link", "add", "veth-a", "netns", strconv.Itoa(a.PID()), "type", "veth", "peer", "name", "veth-b", "netns", strconv.Itoa(b.PID()))
-	for _, x := range []struct {
-		p             hostProcess
-		link, address string
-	}{{a, "veth-a", addressA}, {b, "veth-b", addressB}} {
-		x.p.ip("addr", "add", x.address+"/24", "dev", x.link)
-		x.p.ip("link", "set", x.link, "up")
-		x.p.ip("link", "set", "lo", "up")
-	}
+	nstest.Join(t, a.PID(), b.PID())
 	return a, b
-}
-
-// needNamespaces skips a test on a machine where it cannot have two network namespaces and a veth pair.
-func needNamespaces(t testing.TB) {
-	t.Helper()
-	for _, program := range []string{"ip", "nsenter"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("%s is not installed", program)
-		}
-	}
-	try := exec.Command("ip", "link", "add", "veth-a", "type", "veth", "peer", "name", "veth-b")
-	try.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
-	if out, err := try.CombinedOutput(); err != nil {
-		t.Skipf("no veth pair in a network namespace of its own, which needs root with CAP_SYS_ADMIN and CAP_NET_ADMIN: %v: %s", err, out)
-	}
-}
-
-func ip(t testing.TB, args ...string) {
-	t.Helper()
-	if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
-		t.Fatalf("ip %s: %v: %s", strings.Join(args, " "), err, out)
-	}
 }
 
 // ip runs ip in the namespace of a host.
@@ -300,15 +311,22 @@ func (p hostProcess) ip(args ...string) {
 }
 
 func (p hostProcess) inside(name string, args ...string) *exec.Cmd {
-	return exec.Command("nsenter", append([]string{"-t", strconv.Itoa(p.PID()), "-n", name}, args...)...)
+	return nstest.Command(p.PID(), name, args...)
+}
+
+// start starts both hosts and connects their ranks. It returns the memory of b's.
+func start(a, b hostProcess) nd.WindowDescriptor {
+	a.t.Helper()
+	a.do(hostCommand{Do: "start", Number: 0})
+	r := b.do(hostCommand{Do: "start", Number: 1})
+	a.do(hostCommand{Do: "connect", To: r.Addr})
+	return r.Far
 }
 
 // Two hosts exchange messages and access each other's memory over a link of their own.
 func TestTwoNamespaces(t *testing.T) {
 	a, b := newNamespaces(t)
-	far := b.do(hostCommand{Do: "start", Number: 2}).Far
-	a.do(hostCommand{Do: "start", Number: 1})
-	a.do(hostCommand{Do: "connect"})
+	far := start(a, b)
 	a.do(hostCommand{Do: "ping", Number: 200, Size: 8})
 	a.do(hostCommand{Do: "check", Number: 5, Size: 1 << 20, Far: far})
 	t.Run("link down", func(t *testing.T) {
@@ -319,41 +337,6 @@ func TestTwoNamespaces(t *testing.T) {
 			t.Errorf("a Write on a link that is down: %v", r.Status)
 		}
 	})
-	for _, p := range []hostProcess{a, b} {
-		p.Say(`{"Do":"quit"}`)
-		p.Wait()
-	}
-}
-
-// TestMeasure prints how long messages and Writes take between two hosts, and fi_pingpong over the same link.
-// It asserts nothing.
-func TestMeasure(t *testing.T) {
-	if os.Getenv("SOFTND_MEASURE") == "" {
-		t.Skip("SOFTND_MEASURE=1 measures, on an idle machine")
-	}
-	a, b := newNamespaces(t)
-	far := b.do(hostCommand{Do: "start", Number: 2}).Far
-	a.do(hostCommand{Do: "start", Number: 1})
-	a.do(hostCommand{Do: "connect"})
-	for range 3 {
-		a.do(hostCommand{Do: "ping", Number: 200, Size: 8})
-		t.Logf("Send of 8 bytes: half a round trip takes %.1f µs", a.do(hostCommand{Do: "ping", Number: 2000, Size: 8}).Micros/2)
-		for _, kind := range []string{"rdm", "msg"} {
-			server := b.inside("fi_pingpong", "-p", "tcp", "-e", kind, "-S", "8", "-I", "2000")
-			if err := server.Start(); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(time.Second) // it says nothing when it listens
-			out, err := a.inside("fi_pingpong", "-p", "tcp", "-e", kind, "-S", "8", "-I", "2000", addressB).CombinedOutput()
-			if err != nil {
-				_ = server.Process.Kill()
-			}
-			t.Logf("fi_pingpong -p tcp -e %s: %v\n%s", kind, err, out)
-			_ = server.Wait()
-		}
-		micros := a.do(hostCommand{Do: "write", Number: 300, Size: 1 << 20, Far: far}).Micros
-		t.Logf("Write of 1 MiB: %.0f MB/s", float64(1<<20)/micros)
-	}
 	for _, p := range []hostProcess{a, b} {
 		p.Say(`{"Do":"quit"}`)
 		p.Wait()

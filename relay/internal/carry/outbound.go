@@ -10,15 +10,16 @@ import (
 
 // outbound carries the requests of the local process to the other relay.
 type outbound struct {
-	room  staging    // of the staging buffer at the other relay
-	begun uint64     // number of the last request that has room there
+	given uint64     // bytes of Sends and Writes so far
+	limit uint64     // of them, that the other relay has granted
+	begun uint64     // number of the last request that has one
 	done  uint64     // number of the last request that is done
 	sent  []departed // the requests after it that were sent, in order
 
-	entry    forward.Request // ring entry being carried
-	hasEntry bool
-	hasRoom  bool   // the request of entry has room at the other relay
-	fetched  uint64 // bytes of entry that were sent
+	entry     forward.Request // ring entry being carried
+	hasEntry  bool
+	hasNumber bool   // the request of entry has a number
+	fetched   uint64 // bytes of entry that were sent
 
 	message   forward.Request // first entry of the Send or Write in progress
 	inMessage bool
@@ -59,21 +60,16 @@ func (t *tunnel) forward() (worked bool) {
 				return true
 			}
 		}
-		if !o.hasRoom {
-			n := o.entry.Total
-			if o.entry.Kind == forward.Read {
-				n = o.entry.Length
-			}
+		if !o.hasNumber {
 			if len(o.sent) == tunnelDepth {
 				return worked
 			}
-			if _, o.hasRoom = o.room.take(n); !o.hasRoom {
-				return worked
-			}
+			o.hasNumber = true
 			o.begun++
 		}
+		before := o.given
 		if !t.sendEntry() {
-			return true
+			return worked || o.given != before || !o.hasEntry
 		}
 		worked = true
 	}
@@ -91,15 +87,13 @@ func (t *tunnel) checkEntry() bool {
 	case e.Hashed:
 		t.refuse(e.Number, nd.NotSupported, "payload checks between hosts are not supported yet: switch CheckPayloads off")
 		return false
-	case size > stagingSize:
-		t.refuse(e.Number, nd.NotSupported, fmt.Sprintf("a request of %d bytes between hosts, at most %d are supported yet: split the request", size, stagingSize))
-		return false
+	case size > frame.MaxTotal: // refused below
 	case e.Kind == forward.Read && size > 0 && !o.inMessage:
-		o.hasRoom = false
+		o.hasNumber = false
 		return true
 	case e.Kind != forward.Read && e.First != o.inMessage:
 		if e.First {
-			o.message, o.inMessage, o.carried, o.hasRoom = *e, true, 0, false
+			o.message, o.inMessage, o.carried, o.hasNumber = *e, true, 0, false
 		}
 		m := &o.message
 		isWhole := e.Length <= m.Total-o.carried && e.Last == (e.Length == m.Total-o.carried) && (e.Length > 0 || e.Total == 0)
@@ -127,12 +121,13 @@ func (t *tunnel) failRefused() {
 	}
 }
 
-// sendEntry sends frames with the rest of the entry. It reports false if it could not send all.
+// sendEntry sends frames with the rest of the entry. It reports false if it could not send all, or not in this turn.
 func (t *tunnel) sendEntry() bool {
 	o, e, l := &t.out, &t.out.entry, t.link
 	f := frame.Frame{Tunnel: t.remote, Request: o.begun}
 	if e.Kind == forward.Read {
 		f.Kind, f.Address, f.Token, f.Total = frame.Read, e.Address, uint32(e.Token), uint32(e.Length)
+		f.Done = t.tellDone()
 		l.send(&f, nil)
 		o.sent = append(o.sent, departed{read: *e, isRead: true, last: e.Number})
 		o.hasEntry = false
@@ -148,12 +143,17 @@ func (t *tunnel) sendEntry() bool {
 	if o.message.Solicited {
 		f.Flags |= frame.Solicited
 	}
-	for isFirst := true; o.fetched < e.Length || isFirst; isFirst = false {
-		if !l.hasRoom() {
+	for frames := 0; o.fetched < e.Length || frames == 0; frames++ {
+		n := min(e.Length-o.fetched, maxPayload)
+		if room := o.limit - o.given; n > room {
+			if n = room; n < leastPart {
+				return false
+			}
+		}
+		if frames == framesATurn || !l.hasRoom() {
 			return false
 		}
 		buffer, payload := l.begin()
-		n := min(e.Length-o.fetched, maxPayload)
 		if s := t.ep.Fetch(e, o.fetched, payload[:n]); s != nd.Success {
 			l.relay.fabric.FreeBuffer(buffer)
 			if s == nd.AccessViolation {
@@ -162,9 +162,10 @@ func (t *tunnel) sendEntry() bool {
 			o.hasEntry = false // of an ended connection nothing more is carried
 			return false
 		}
-		f.Offset = uint32(o.carried + o.fetched)
+		f.Offset, f.Done = uint32(o.carried+o.fetched), t.tellDone()
 		l.commit(buffer, &f, int(n))
 		o.fetched += n
+		o.given += n
 	}
 	o.hasEntry, o.carried, o.fetchedTo = false, o.carried+e.Length, e.Number+1
 	if e.Last {
@@ -195,13 +196,21 @@ func (t *tunnel) done(number uint64) error {
 		if d := &o.sent[i]; d.isRead && d.stored != d.read.Length {
 			return errOrder
 		}
-		o.room.free()
 	}
 	t.ep.Complete(o.sent[n-1].last + 1)
 	o.sent = o.sent[:copy(o.sent, o.sent[n:])]
 	o.done = number
 	t.releaseFetched()
 	t.failRefused()
+	return nil
+}
+
+// enlarge handles Room: the other relay can hold more bytes.
+func (t *tunnel) enlarge(limit uint64) error {
+	if limit <= t.out.limit {
+		return errOrder
+	}
+	t.out.limit = limit
 	return nil
 }
 
@@ -228,12 +237,23 @@ func (t *tunnel) refuseRead(number uint64) {
 	t.end(nd.ConnectionAborted, "a Read of the other process has failed there")
 }
 
-// fail handles Fail: the oldest request has failed.
+// fail handles Fail: the oldest request has failed. It may be the one in progress.
 func (t *tunnel) fail(f *frame.Frame) error {
-	if f.Kind != frame.Fail || len(t.out.sent) == 0 || f.Request != t.out.done+1 {
+	o := &t.out
+	var entry uint64
+	switch {
+	case f.Kind != frame.Fail || f.Request != o.done+1:
 		return errOrder
+	case len(o.sent) > 0:
+		entry = o.sent[0].last
+	case !o.inMessage || f.Request != o.begun:
+		return errOrder
+	case o.hasEntry:
+		entry = o.entry.Number
+	default:
+		entry = o.fetchedTo - 1
 	}
-	t.ep.Fail(t.out.sent[0].last, nd.Status(f.Status), string(f.Payload))
+	t.ep.Fail(entry, nd.Status(f.Status), string(f.Payload))
 	t.end(nd.ConnectionAborted, "a request has failed")
 	return nil
 }

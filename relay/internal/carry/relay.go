@@ -10,8 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,32 +17,40 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd/endpoint"
+	"github.com/softnd/softnd/internal/forward"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/relay/internal/fabric"
 	"github.com/softnd/softnd/relay/internal/frame"
 	"github.com/softnd/softnd/relay/internal/handshake"
 	"github.com/softnd/softnd/shm"
+	"github.com/softnd/softnd/window"
 )
 
 // Sizes of a relay.
 const (
-	bufferSize   = 16 << 10 // of a frame
-	maxPayload   = bufferSize - frame.HeaderSize
-	linkWindow   = 128     // receive buffers for each link
-	sendBuffers  = 256     // of all links
-	maxLinks     = 16      // receive buffers are posted when the relay starts
-	stagingSize  = 1 << 20 // of a tunnel and direction; the limit of a request, too
-	tunnelDepth  = 256     // requests in flight in each direction of a tunnel: the ring of a peer has no more entries
-	maxTunnels   = 65536 / tunnelDepth
-	spinBudget   = 16 // rounds before Run yields; each polls libfabric, which takes microseconds
-	entriesATurn = 16 // ring entries that one tunnel forwards before the next has its turn
+	maxPayload   = window.ChunkSize // of a frame: the guard copies as much at a time
+	bufferSize   = maxPayload + 64  // of a frame, with its header
+	linkWindow   = 32               // receive buffers for each link
+	sendBuffers  = 64               // of all links
+	maxLinks     = MaxHosts - 1
+	tunnelDepth  = 32                     // requests in flight in each direction of a tunnel
+	maxTunnels   = 65536 / tunnelDepth    // a completion queue has no more entries
+	framesATurn  = 4                      // with data of one tunnel, before the next tunnel has its turn
+	leastPart    = 4 << 10                // of a request that the other relay cannot hold: less is not worth a frame
+	spinBudget   = 16                     // rounds before Run yields; each polls libfabric, which takes microseconds
+	pollGap      = 100 * time.Microsecond // of a provider without a descriptor to wait for, while the relay is idle
+	doneDelay    = 8                      // steps for which a Done of a Send waits for a frame that can carry it: the process often answers
+	entriesATurn = 16                     // ring entries that one tunnel forwards before the next has its turn
 )
+
+// MaxHosts is the number of hosts that a job can have.
+const MaxHosts = 17
 
 // Config is the configuration of a relay.
 type Config struct {
 	Arena     *shm.Arena
-	Handshake handshake.Config // without Address
+	Handshake handshake.Config // without Address and Host
 	Provider  string           // libfabric's name
 	Node      string           // local address for libfabric
 	Keepalive time.Duration    // a link without a sign of life for this long has failed; 0 means 5 s
@@ -53,8 +59,10 @@ type Config struct {
 	// ReceiveTimeout is how long a Send of another host waits for a Receive here, as endpoint.Options has it.
 	ReceiveTimeout time.Duration
 
-	// Deliver returns the local listener for a port that another host asks for. It may be nil.
-	Deliver func(port uint16) (netip.AddrPort, bool)
+	// Linked is called when a link to a host is up, and with an error when it has ended. It must not block. It may be nil.
+	Linked func(host uint16, err error)
+
+	noDescriptor bool // for tests: as if the provider had none
 }
 
 // Relay is a member of an arena that carries connections. Its exported methods are safe for concurrent use.
@@ -66,8 +74,9 @@ type Relay struct {
 	adapter  nd.Adapter
 	results  nd.CompletionQueue // of the requests that relays post for other hosts
 	unused   nd.CompletionQueue // of receives, of which there are none
+	others   nd.Listener        // of requests of local processes for other hosts
 	fabric   *fabric.Endpoint
-	waitFD   int // of fabric
+	waitFD   int // of fabric; -1 = it has none
 	stopFD   int // an eventfd that ends the sleep of watchFabric
 
 	ctx    context.Context // of calls that block
@@ -83,20 +92,26 @@ type Relay struct {
 	// State of Run.
 	links    map[uint64]*link // by the session number of their frames
 	tunnels  [maxTunnels]*tunnel
+	enlarged int                                      // tunnels with a large room
 	made     uint64                                   // tunnels so far
 	senders  [maxLinks*linkWindow + sendBuffers]*link // that has used a buffer last
 	received [32]fabric.Received
 	polled   [64]nd.Result
-	strays   int // frames of no session
+	strays   int  // frames of no session
+	broken   int  // receives that have failed
+	lost     bool // a link has ended
 	watch    chan struct{}
 	watching atomic.Bool
 	checkAt  time.Time
 }
 
-// New makes a relay a member of the arena. Run makes it work.
+// New makes a relay the one of its arena. Run makes it work.
 func New(ctx context.Context, config Config) (*Relay, error) {
 	if config.Keepalive == 0 {
 		config.Keepalive = 5 * time.Second
+	}
+	if config.Linked == nil {
+		config.Linked = func(uint16, error) {}
 	}
 	r := &Relay{config: config, links: make(map[uint64]*link), watch: make(chan struct{}, 1)}
 	r.ctx, r.cancel = context.WithCancel(ctx)
@@ -117,11 +132,13 @@ func (r *Relay) open() (err error) {
 	if r.fabric, err = fabric.Open(fabric.Config{Provider: config.Provider, Node: config.Node, Size: bufferSize, Receives: maxLinks * linkWindow, Sends: sendBuffers}); err != nil {
 		return err
 	}
+	config.Handshake.Host = uint16(config.Arena.Host())
 	if config.Handshake.Address, err = r.fabric.Address(); err != nil {
 		return err
 	}
-	if r.waitFD, err = r.fabric.WaitDescriptor(); err != nil {
-		return err
+	if r.waitFD, err = r.fabric.WaitDescriptor(); err != nil || config.noDescriptor {
+		r.waitFD = -1 // EFA has none
+		config.Logf("provider %s has no descriptor to wait for: an idle relay polls it every %v", r.fabric.Provider(), pollGap)
 	}
 	if r.member, err = config.Arena.Join(shm.NoRank); err != nil {
 		return err
@@ -132,7 +149,7 @@ func (r *Relay) open() (err error) {
 	if r.provider, err = endpoint.New(r.member, endpoint.Options{Forward: true, ReceiveTimeout: config.ReceiveTimeout, SpinBudget: spinBudget}); err != nil {
 		return err
 	}
-	id, err := r.provider.ResolveAddress(r.Address())
+	id, err := r.provider.ResolveAddress(endpoint.Address(config.Arena.Host(), r.member.ID()))
 	if err != nil {
 		return err
 	}
@@ -142,22 +159,24 @@ func (r *Relay) open() (err error) {
 	if r.results, err = r.adapter.CreateCompletionQueue(r.ctx, maxTunnels*tunnelDepth); err != nil {
 		return err
 	}
-	r.unused, err = r.adapter.CreateCompletionQueue(r.ctx, 1)
+	if r.unused, err = r.adapter.CreateCompletionQueue(r.ctx, 1); err != nil {
+		return err
+	}
+	r.others, err = r.adapter.(forward.Adapter).ListenForOtherHosts(r.ctx)
 	return err
 }
 
-// Address returns the address of the relay in its arena.
-func (r *Relay) Address() netip.Addr { return endpoint.Address(r.member.ID()) }
-
-// Run carries connections until the context of New ends or Close is called.
+// Run carries connections until the context of New ends. Then it tells the other relays that it leaves.
 func (r *Relay) Run() error {
 	r.calls.Go(r.watchFabric)
+	r.calls.Go(r.takeRequests)
 	call := statuspage.Call{Op: "relay"}
 	for {
 		if err := r.provider.WaitFor(r.ctx, call, r.step); err != nil {
 			r.cancel()
 			for _, l := range r.links {
-				l.fail(errors.New("the relay ends"))
+				leave(l.conn)
+				l.fail(errLeft)
 			}
 			return err
 		}
@@ -226,7 +245,7 @@ func (r *Relay) step() (worked bool) {
 		}
 	}
 	if !worked && r.member.WaitDoorbell().Armed() { // about to sleep
-		if !r.fabric.MaySleep() {
+		if r.waitFD >= 0 && !r.fabric.MaySleep() {
 			return true
 		}
 		r.startWatch()
@@ -247,46 +266,60 @@ func (r *Relay) runQueued() bool {
 }
 
 func (r *Relay) pollFabric() bool {
-	n, err := r.fabric.Poll(r.received[:])
+	n, failures, err := r.fabric.Poll(r.received[:])
 	r.fabricFailed(err)
+	for _, f := range failures {
+		r.operationFailed(f)
+	}
 	for _, m := range r.received[:n] {
-		r.receive(m.Message)
-		r.fabricFailed(r.fabric.Repost(m.Buffer))
+		if !r.receive(m) {
+			r.fabricFailed(r.fabric.Repost(m.Buffer))
+		}
 	}
 	return n > 0
 }
 
-// fabricFailed ends the link whose frame could not be sent, or all links if the error does not say which one it concerns.
+// fabricFailed ends all links, because the endpoint that they share has failed.
 func (r *Relay) fabricFailed(err error) {
-	var failed *fabric.Error
-	switch {
-	case err == nil:
-	case errors.As(err, &failed) && failed.Buffer >= 0:
-		r.senders[failed.Buffer].fail(err)
-	default:
-		for _, l := range r.links {
-			l.fail(err)
-		}
+	if err == nil {
+		return
+	}
+	for _, l := range r.links {
+		l.fail(err)
 	}
 }
 
-// receive handles a message, which may come from anyone.
-func (r *Relay) receive(message []byte) {
-	var f frame.Frame
-	err := f.Decode(message)
-	l := r.links[f.Session]
-	if l == nil {
-		if r.strays++; r.strays == 1 {
-			r.config.Logf("relay: a frame without a session was dropped; others are dropped silently")
-		}
+// operationFailed ends the link whose frame could not be sent. A failed receive names no link, and often is of none that exists:
+// a peer has died, or a stranger has sent half a message. If it was a frame, the frames after it are early for ever, and
+// checkAlive ends the link that lacks it.
+func (r *Relay) operationFailed(err *fabric.Error) {
+	if err.Buffer >= 0 {
+		r.senders[err.Buffer].fail(err)
 		return
 	}
+	if r.broken++; r.broken == 1 && !r.lost { // else it may be of a link that has ended
+		r.config.Logf("a message was received in part and dropped; others are dropped silently: %v", err)
+	}
+}
+
+// receive handles a message, which may come from anyone. It reports whether its buffer is in use afterwards.
+func (r *Relay) receive(m fabric.Received) (kept bool) {
+	var f frame.Frame
+	err := f.Decode(m.Message)
+	l := r.links[f.Session]
+	if l == nil {
+		if r.strays++; r.strays == 1 && !r.lost { // else it may be of a link that has ended
+			r.config.Logf("a frame without a session was dropped; others are dropped silently")
+		}
+		return false
+	}
 	if err == nil {
-		err = l.handle(&f)
+		kept, err = l.arrive(&f, m.Buffer)
 	}
 	if err != nil {
 		l.fail(fmt.Errorf("frame %v of host %d: %w", f.Kind, l.session.Host, err))
 	}
+	return kept
 }
 
 // startWatch makes watchFabric wake Run when a message arrives.
@@ -304,20 +337,15 @@ func (r *Relay) watchFabric() {
 			return
 		case <-r.watch:
 		}
-		limit := int(min(r.config.Keepalive/8, time.Second).Milliseconds()) + 1 // Run has to check the links from time to time
-		_, _ = unix.Poll([]unix.PollFd{{Fd: int32(r.waitFD), Events: unix.POLLIN}, {Fd: int32(r.stopFD), Events: unix.POLLIN}}, limit)
+		limit := min(r.config.Keepalive/8, time.Second) // Run has to check the links from time to time
+		if r.waitFD < 0 {
+			limit = pollGap
+		}
+		timeout := unix.NsecToTimespec(int64(limit))
+		_, _ = unix.Ppoll([]unix.PollFd{{Fd: int32(r.waitFD), Events: unix.POLLIN}, {Fd: int32(r.stopFD), Events: unix.POLLIN}}, &timeout, nil)
 		r.watching.Store(false)
 		r.wake()
 	}
-}
-
-// Link adds a link to another relay, with which the handshake on conn has succeeded. conn belongs to the relay then.
-func (r *Relay) Link(conn net.Conn, session *handshake.Session) {
-	r.calls.Go(func() {
-		<-r.ctx.Done()
-		conn.Close()
-	})
-	r.do(func() { r.addLink(conn, session) })
 }
 
 // HandshakeConfig returns the configuration for handshakes of this relay.

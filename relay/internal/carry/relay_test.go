@@ -15,11 +15,12 @@ import (
 	"github.com/softnd/softnd/endpoint"
 	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/relay/internal/frame"
 	"github.com/softnd/softnd/relay/internal/handshake"
 	"github.com/softnd/softnd/shm"
 )
 
-const port = 7 // of the listener of the rank at host 2
+const port = 7 // of the listener of the rank at host 1
 
 // host is one host: an arena with a relay and a rank.
 type host struct {
@@ -29,6 +30,8 @@ type host struct {
 	relay *Relay
 	rank  *rank
 	close func() error
+
+	control string // address for other relays
 }
 
 // rank is a local process.
@@ -55,7 +58,7 @@ func openRank(ctx context.Context, arena *shm.Arena, o endpoint.Options, private
 		return nil, err
 	}
 	n.leave = sync.OnceValue(func() error { return errors.Join(provider.Close(), n.member.Leave()) })
-	n.address = endpoint.Address(n.member.ID())
+	n.address = endpoint.Address(arena.Host(), n.member.ID())
 	id, err := provider.ResolveAddress(n.address)
 	if err != nil {
 		return nil, err
@@ -94,26 +97,23 @@ type settings struct {
 	private  bool
 	timeout  time.Duration // of a Send without a Receive, at the relays
 	provider string
-	late     time.Duration // between the handshake and the link at host 2
+	late     time.Duration // between the handshake and the link at host 1
 	check    bool          // payload checks of the ranks
+	polls    bool          // the provider has no descriptor to wait for
+
+	keepalive time.Duration
 }
 
-// openHost makes host number with a relay and a rank. A host delivers connections to its rank.
-func openHost(ctx context.Context, number uint16, node string, s settings, logf func(string, ...any)) (h *host, err error) {
+// openHost makes host number with a relay and a rank.
+func openHost(ctx context.Context, number int, node string, s settings, logf func(string, ...any)) (h *host, err error) {
 	h = &host{ctx: ctx}
-	if h.arena, err = shm.Create(shm.Config{Size: 256 << 20}); err != nil {
+	if h.arena, err = shm.Create(shm.Config{Size: 256 << 20, Host: number}); err != nil {
 		return nil, err
 	}
 	if h.rank, err = openRank(ctx, h.arena, endpoint.Options{Executor: s.executor, CheckPayloads: s.check}, s.private); err != nil {
 		return nil, err
 	}
-	if s.provider == "" {
-		s.provider = "tcp"
-	}
-	h.relay, err = New(context.Background(), Config{Arena: h.arena, Provider: s.provider, Node: node, ReceiveTimeout: s.timeout,
-		Handshake: handshake.Config{Secret: [32]byte{1}, Job: [16]byte{2}, Host: number},
-		Logf:      logf, Deliver: func(p uint16) (netip.AddrPort, bool) { return netip.AddrPortFrom(h.rank.address, p), p != 99 }})
-	if err != nil {
+	if h.relay, err = openRelay(h.arena, node, s, logf); err != nil {
 		return nil, err
 	}
 	done := make(chan error, 1)
@@ -126,7 +126,16 @@ func openHost(ctx context.Context, number uint16, node string, s settings, logf 
 	return h, nil
 }
 
-func newHost(t testing.TB, number uint16, s settings) *host {
+// openRelay makes the relay of an arena.
+func openRelay(arena *shm.Arena, node string, s settings, logf func(string, ...any)) (*Relay, error) {
+	if s.provider == "" {
+		s.provider = "tcp"
+	}
+	return New(context.Background(), Config{Arena: arena, Provider: s.provider, Node: node, ReceiveTimeout: s.timeout, Keepalive: s.keepalive, noDescriptor: s.polls,
+		Handshake: handshake.Config{Secret: [32]byte{1}, Job: [16]byte{2}}, Logf: logf})
+}
+
+func newHost(t testing.TB, number int, s settings) *host {
 	t.Helper()
 	h, err := openHost(proctest.Context(t), number, "127.0.0.1", s, t.Logf)
 	if err != nil {
@@ -141,29 +150,24 @@ func newHost(t testing.TB, number uint16, s settings) *host {
 	return h
 }
 
-// join links the relay to that of host 2, whose control connections arrive at an address.
+// join links the relay to that of host 1, whose control connections arrive at an address.
 func (h *host) join(address string) error {
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
 		return err
 	}
-	session, err := handshake.Dial(conn, h.relay.HandshakeConfig(), 2)
+	session, err := handshake.Dial(conn, h.relay.HandshakeConfig(), 1)
 	if err != nil {
 		return err
 	}
 	h.relay.Link(conn, session)
-	for _, p := range []uint16{port, 98, 99} {
-		if err := h.relay.ForwardPort(p, 2); err != nil {
-			return err
-		}
-	}
 	return nil
 }
 
 // newHosts makes two hosts whose relays are linked.
 func newHosts(t testing.TB, s settings) (a, b *host) {
 	t.Helper()
-	a, b = newHost(t, 1, s), newHost(t, 2, s)
+	a, b = newHost(t, 0, s), newHost(t, 1, s)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -173,6 +177,7 @@ func newHosts(t testing.TB, s settings) (a, b *host) {
 		b.relay.Link(conn, session)
 	}, t.Logf)
 	t.Cleanup(func() { listener.Close() })
+	b.control = l.Addr().String()
 	if err := a.join(l.Addr().String()); err != nil {
 		t.Fatal(err)
 	}
@@ -183,6 +188,62 @@ func newHosts(t testing.TB, s settings) (a, b *host) {
 func TestLateLink(t *testing.T) {
 	a, b := newHosts(t, settings{late: 300 * time.Millisecond})
 	connect(t, a, b, nd.EndpointConfig{})
+}
+
+// Both sides have the addresses of the ranks, also if two processes of one host connect from the same port.
+func TestAddresses(t *testing.T) {
+	a, b := newHosts(t, settings{})
+	other, err := openRank(a.rank.ctx, a.arena, endpoint.Options{}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.leave()
+	for _, from := range []*rank{a.rank, other} {
+		w := connect(t, &host{rank: from}, b, nd.EndpointConfig{})
+		for connector, want := range map[nd.Connector][2]netip.AddrPort{
+			w.cx: {netip.AddrPortFrom(from.address, 49152), netip.AddrPortFrom(b.rank.address, port)},
+			w.cy: {netip.AddrPortFrom(b.rank.address, port), netip.AddrPortFrom(from.address, 49152)},
+		} {
+			local, err1 := connector.LocalAddress()
+			peer, err2 := connector.PeerAddress()
+			if err1 != nil || err2 != nil || local != want[0] || peer != want[1] {
+				t.Errorf("addresses %v, %v, want %v: %v, %v", local, peer, want, err1, err2)
+			}
+		}
+	}
+}
+
+// An Open whose addresses are not those of the two hosts ends the link: no correct relay sends it.
+func TestOpenOfOtherHosts(t *testing.T) {
+	good := frame.Connect{Tunnel: 1, From: netip.MustParseAddrPort("127.77.0.1:1"), To: netip.MustParseAddrPort("127.78.0.1:1")}
+	for name, change := range map[string]func(*frame.Connect){
+		"to the sender's host": func(c *frame.Connect) { c.To = c.From },
+		"from this host":       func(c *frame.Connect) { c.From = c.To },
+		"from a third host":    func(c *frame.Connect) { c.From = netip.MustParseAddrPort("127.79.0.1:1") },
+		"to no host":           func(c *frame.Connect) { c.To = netip.MustParseAddrPort("10.0.0.1:1") },
+		"from no host":         func(c *frame.Connect) { c.From = netip.AddrPort{} },
+	} {
+		_, b := newHosts(t, settings{})
+		bad := good
+		change(&bad)
+		proctest.Eventually(t, "the link is there", func() bool { return b.onLink(func(l *link) error { return nil }) == nil })
+		if err := b.onLink(func(l *link) error { return l.open(&frame.Frame{Payload: bad.Append(nil)}) }); !errors.Is(err, errAddress) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// onLink calls f with the link of the relay, in its goroutine.
+func (h *host) onLink(f func(*link) error) error {
+	done := make(chan error)
+	h.relay.do(func() {
+		for _, l := range h.relay.links {
+			done <- f(l)
+			return
+		}
+		done <- errors.New("no link")
+	})
+	return <-done
 }
 
 // A relay that cannot start says why, and leaves the arena as it was.
@@ -213,6 +274,7 @@ type wire struct {
 	far    nd.WindowDescriptor // of b's memory
 	near   nd.WindowDescriptor // of a's memory
 	linkA  *host
+	more   []nd.Endpoint // other connections of a
 }
 
 // connect connects the ranks through the relays.
@@ -228,7 +290,7 @@ func connect(t testing.TB, a, b *host, cfg nd.EndpointConfig) *wire {
 	}
 	defer l.Close()
 	done := make(chan error, 1)
-	go func() { done <- w.dial(a.relay.Address(), cfg) }()
+	go func() { done <- w.dial(b.rank.address, cfg) }()
 	if w.cy, err = w.b.adapter.CreateConnector(w.b.ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -274,8 +336,8 @@ func (w *wire) dial(to netip.Addr, cfg nd.EndpointConfig) (err error) {
 
 // forEach runs a test with each place of memory and each executor of the ranks.
 func forEach(t *testing.T, test func(t *testing.T, w *wire)) {
-	for _, s := range []settings{{}, {private: true}, {executor: endpoint.Target}, {provider: "tcp;ofi_rxm", private: true, executor: endpoint.Target}} {
-		t.Run(fmt.Sprintf("executor %d, private %t", s.executor, s.private), func(t *testing.T) {
+	for _, s := range []settings{{}, {private: true}, {executor: endpoint.Target}, {provider: "tcp;ofi_rxm", private: true, executor: endpoint.Target}, {polls: true}} {
+		t.Run(fmt.Sprintf("executor %d, private %t, polls %t", s.executor, s.private, s.polls), func(t *testing.T) {
 			a, b := newHosts(t, s)
 			test(t, connect(t, a, b, nd.EndpointConfig{InitiatorDepth: 64, ReceiveDepth: 64}))
 		})
@@ -294,7 +356,7 @@ func TestReadLimits(t *testing.T) {
 	}
 }
 
-var sizes = []int{0, 1, 8, 40, 48, 49, 4096, 16 << 10, 65537, 1 << 20}
+var sizes = []int{0, 1, 8, 40, 48, 49, 4096, 16 << 10, 65535, 65536, 65537, 1 << 20, 1<<20 + 65537}
 
 func pattern(b []byte, seed int) {
 	for i := range b {
@@ -386,7 +448,6 @@ func TestFailures(t *testing.T) {
 		"read beyond":    {func(w *wire) error { return w.x.Read(1, w.a.sge(0, 100), w.far.Address+memorySize-99, w.far.Token, 0) }, nd.AccessViolation, nd.Canceled, ""},
 		"long message":   {func(w *wire) error { return w.x.Send(1, w.a.sge(0, 101), 0) }, nd.RemoteError, nd.BufferOverflow, ""},
 		"bad invalidate": {func(w *wire) error { return w.x.SendAndInvalidate(1, w.a.sge(0, 10), w.far.Token, 0) }, nd.RemoteError, nd.InvalidDeviceRequest, ""},
-		"too large":      {func(w *wire) error { return w.x.Write(1, w.a.sge(0, 1<<20+1), w.far.Address, w.far.Token, 0) }, nd.NotSupported, nd.Canceled, "split the request"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			forEach(t, func(t *testing.T, w *wire) {

@@ -23,10 +23,12 @@ type tunnel struct {
 	stop      context.CancelFunc // ends calls of the connector
 	open      bool               // requests may be carried
 	isPassive bool               // a local process has asked for the connection
+	accepted  bool               // a local process has accepted the connection
 
 	outbox       []note // frames without data, to be sent before others
 	localEnded   bool   // the local connection has ended
 	disconnected bool   // Disconnect is sent
+	toldToEnd    bool   // Disconnect has arrived
 	answering    bool   // the answer to the Disconnect of the local process is on its way
 	ended        bool   // nothing is carried; Abort is in the outbox or sent, unless remote is 0
 	aborted      bool   // the other relay has sent Abort, or does not know the tunnel
@@ -49,7 +51,7 @@ func (l *link) newTunnel() *tunnel {
 		if other == nil {
 			l.relay.made++
 			t := &tunnel{link: l, number: uint32(i + 1), id: l.relay.made*maxTunnels + uint64(i), stop: func() {}}
-			t.out.room.size, t.in.staging.size = stagingSize, stagingSize
+			t.out.limit, t.in.room = smallRoom, newRoom()
 			l.relay.tunnels[i] = t
 			l.tunnels = append(l.tunnels, t)
 			return t
@@ -58,17 +60,16 @@ func (l *link) newTunnel() *tunnel {
 	return nil
 }
 
-// setUp creates the endpoint and the staging buffer of a tunnel.
+// setUp creates the endpoint of a tunnel.
 func (t *tunnel) setUp(ctx context.Context) error {
 	r := t.link.relay
-	ep, err := r.adapter.CreateEndpoint(ctx, nd.EndpointConfig{Receive: r.unused, Initiator: r.results, InitiatorDepth: tunnelDepth,
+	ep, err := r.adapter.CreateEndpoint(ctx, nd.EndpointConfig{Receive: r.unused, Initiator: r.results, InitiatorDepth: tunnelDepth, ReceiveDepth: 1,
 		Context: t.id})
 	if err != nil {
 		return err
 	}
 	t.ep = ep.(forward.Endpoint)
-	t.in.region, err = r.adapter.Allocate(ctx, stagingSize, nd.AllowLocalWrite)
-	return err
+	return nil
 }
 
 // watch makes the tunnel notice the end of the local connection.
@@ -88,7 +89,9 @@ func (t *tunnel) watch() {
 func (t *tunnel) passOnEnd() {
 	err := t.ep.Err()
 	if nd.StatusOf(err) == nd.ConnectionDisconnected {
-		t.tellDisconnect()
+		if !t.toldToEnd { // else this relay has disconnected first, and disconnect waits for the local process
+			t.tellDisconnect()
+		}
 		return
 	}
 	if !t.in.isSettled() {
@@ -151,16 +154,16 @@ func (t *tunnel) isOver() bool { return t.ended && t.aborted && len(t.outbox) ==
 func (t *tunnel) release() {
 	r := t.link.relay
 	r.tunnels[t.number-1] = nil
-	ep, connector, region := t.ep, t.connector, t.in.region
+	if t.in.room.size == largeRoom {
+		r.enlarged--
+	}
+	ep, connector := t.ep, t.connector
 	r.calls.Go(func() { // these calls may wait for a copy of the local process
 		if ep != nil {
 			_ = ep.Close()
 		}
 		if connector != nil {
 			_ = connector.Close()
-		}
-		if region != nil {
-			_ = region.Close()
 		}
 	})
 }
@@ -170,6 +173,9 @@ func (t *tunnel) post(n note) { t.outbox = append(t.outbox, n) }
 // step sends the frames that the tunnel has to send. It reports whether it has sent any.
 func (t *tunnel) step() (worked bool) {
 	l := t.link
+	if t.isPassive && t.remote == 0 && !t.ended && !t.aborted && !t.connector.(forward.Connector).IsWanted() {
+		t.withdraw()
+	}
 	if t.open {
 		worked = t.answer()
 	}
@@ -180,7 +186,7 @@ func (t *tunnel) step() (worked bool) {
 		n := t.outbox[0]
 		t.outbox = t.outbox[:copy(t.outbox, t.outbox[1:])]
 		tunnel := t.remote
-		if n.kind == frame.Open {
+		if n.kind == frame.Open || n.kind == frame.Withdraw { // Accept may have come while a Withdraw waited
 			tunnel = 0
 		}
 		l.send(&frame.Frame{Kind: n.kind, Tunnel: tunnel, Request: n.request, Status: uint32(n.status)}, n.payload)
@@ -195,7 +201,12 @@ func (t *tunnel) step() (worked bool) {
 // handle handles a frame of the other relay.
 func (t *tunnel) handle(f *frame.Frame) error {
 	switch f.Kind {
-	case frame.Accept, frame.Refuse:
+	case frame.Refuse:
+		if !t.isPassive {
+			return t.refused(f.Payload)
+		}
+		return t.opened(f)
+	case frame.Accept:
 		return t.opened(f)
 	case frame.Abort:
 		if t.aborted || t.remote == 0 {
@@ -218,8 +229,17 @@ func (t *tunnel) handle(f *frame.Frame) error {
 	if !t.open {
 		return errTunnel
 	}
+	if f.Done != 0 {
+		if err := t.done(t.out.done + uint64(f.Done)); err != nil || t.ended {
+			return err
+		}
+	}
 	switch f.Kind {
 	case frame.Disconnect:
+		if t.toldToEnd {
+			return errTunnel
+		}
+		t.toldToEnd = true
 		if t.disconnected {
 			t.acknowledgeDisconnect()
 		} else {
@@ -232,6 +252,8 @@ func (t *tunnel) handle(f *frame.Frame) error {
 		return t.store(f)
 	case frame.Done:
 		return t.done(f.Request)
+	case frame.Room:
+		return t.enlarge(f.Request)
 	}
 	return t.fail(f)
 }

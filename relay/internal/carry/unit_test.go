@@ -62,50 +62,41 @@ func TestCreditsRefuse(t *testing.T) {
 	}
 }
 
-// Requests in the buffer never overlap, and the side that frees late never finds room that the other does not have.
-func TestStaging(t *testing.T) {
+// A relay that sends what it may never waits for ever, and never sends more than the other relay holds.
+func TestRoom(t *testing.T) {
 	for seed := range uint64(100) {
 		random := rand.New(rand.NewPCG(seed, 2))
-		const size = 4096
-		late, early := staging{size: size}, staging{size: size}
-		type span struct{ at, n uint64 }
-		var live []span // of the late side
-		ahead := 0      // requests that only the early side has freed
-		for range 3000 {
-			n := random.Uint64N(1500)
-			if random.IntN(20) == 0 {
-				n = size
-			}
-			at, ok := late.take(n)
-			if !ok {
-				switch {
-				case len(live) == 0:
-					t.Fatalf("seed %d: no room for %d bytes in an empty buffer", seed, n)
-				case ahead < len(live) && (ahead == 0 || random.IntN(2) == 0):
-					early.free()
-					ahead++
-				default:
-					late.free()
-					live, ahead = live[1:], ahead-1
-				}
-				continue
-			}
-			if other, ok := early.take(n); !ok || other != at {
-				t.Fatalf("seed %d: %d bytes at %d, and at %d, %t on the other side", seed, n, at, other, ok)
-			}
-			if at+n > size {
-				t.Fatalf("seed %d: %d bytes at %d", seed, n, at)
-			}
-			for _, s := range live {
-				if at < s.at+s.n && s.at < at+n {
-					t.Fatalf("seed %d: %d bytes at %d overlap %d bytes at %d", seed, n, at, s.n, s.at)
+		mine, limit, sent, used := newRoom(), uint64(smallRoom), uint64(0), uint64(0)
+		for round := range 5000 {
+			if n := min(random.Uint64N(maxPayload)+1, limit-sent); n >= leastPart || random.IntN(2) == 0 {
+				if sent += n; !mine.receive(int(n)) {
+					t.Fatalf("seed %d: bytes are refused that were granted", seed)
 				}
 			}
-			live = append(live, span{at, n})
+			if random.IntN(3) == 0 {
+				used += random.Uint64N(sent - used + 1)
+			}
+			if round == 3000 {
+				mine.size = largeRoom
+			}
+			if sent-used > mine.size {
+				t.Fatalf("seed %d: %d bytes are held", seed, sent-used)
+			}
+			if round%500 == 499 {
+				used = sent
+			}
+			if !mine.isRoomy() {
+				if l, ok := mine.grant(used); ok {
+					limit = l
+				}
+			}
+			if used == sent && limit-sent < leastPart {
+				t.Fatalf("seed %d: nothing is held, and only %d bytes are granted", seed, limit-sent)
+			}
 		}
-	}
-	if _, ok := (&staging{size: 64}).take(65); ok {
-		t.Error("more than the buffer")
+		if n := limit - sent; mine.receive(int(n) + 1) {
+			t.Fatalf("seed %d: a byte is accepted that was not granted", seed)
+		}
 	}
 }
 

@@ -23,6 +23,9 @@ func open(t testing.TB, provider string, receives, sends int) *Endpoint {
 		t.Fatal(err)
 	}
 	t.Cleanup(e.Close)
+	if err := e.PostReceives(receives); err != nil {
+		t.Fatal(err)
+	}
 	return e
 }
 
@@ -75,9 +78,9 @@ func (s *side) send() bool {
 }
 
 func (s *side) poll() {
-	n, err := s.e.Poll(s.room[:])
-	if err != nil {
-		s.t.Fatal(err)
+	n, failures, err := s.e.Poll(s.room[:])
+	if err != nil || len(failures) > 0 {
+		s.t.Fatal(failures, err)
 	}
 	for _, r := range s.room[:n] {
 		want := bytes.Repeat([]byte{byte(s.received)}, lengthOf(s.received))
@@ -115,6 +118,33 @@ func TestMessages(t *testing.T) {
 				y.poll()
 				if time.Since(start) > watchdog {
 					t.Fatal("a send buffer is never freed")
+				}
+			}
+		})
+	}
+}
+
+// A peer that was removed makes room for another one.
+func TestRemovePeer(t *testing.T) {
+	for _, provider := range providers {
+		t.Run(provider, func(t *testing.T) {
+			a, b, c := open(t, provider, 8, 8), open(t, provider, 8, 8), open(t, provider, 8, 8)
+			first := peerOf(t, a, b)
+			if err := a.RemovePeer(first); err != nil {
+				t.Fatal(err)
+			}
+			x, y := &side{t: t, e: a, peer: peerOf(t, a, c)}, &side{t: t, e: c, peer: peerOf(t, c, a)}
+			if x.peer != first {
+				t.Errorf("the second peer has number %d, and the first one had %d", x.peer, first)
+			}
+			for start := time.Now(); y.received == 0; {
+				if x.sent == 0 {
+					x.send()
+				}
+				x.poll()
+				y.poll()
+				if time.Since(start) > watchdog {
+					t.Fatal("no message arrives at the second peer")
 				}
 			}
 		})
@@ -224,11 +254,15 @@ func TestPeerEnds(t *testing.T) {
 				}
 			}
 			wait(func() bool {
-				_, err := a.Poll(x.room[:])
-				if e := (*Error)(nil); err != nil && (!errors.As(err, &e) || e.Buffer < 8) {
-					t.Errorf("an error without a send buffer: %v", err)
-				} else if err != nil {
-					t.Log(err)
+				_, failures, err := a.Poll(x.room[:])
+				if err != nil {
+					t.Error(err)
+				}
+				for _, e := range failures {
+					if e.Buffer < 8 {
+						t.Errorf("an error without a send buffer: %v", e)
+					}
+					t.Log(e)
 				}
 				return a.FreeBuffers() == 8
 			})
@@ -241,6 +275,35 @@ func TestPeerEnds(t *testing.T) {
 				return y.received == 100
 			})
 		})
+	}
+}
+
+// A receive that fails is no error of the endpoint: its buffer is posted again. A failed Send of the same Poll is reported as well.
+func TestFailedReceive(t *testing.T) {
+	a, b := open(t, "tcp", 1, 8), open(t, "tcp", 1, 1)
+	x, y := &side{t: t, e: a, peer: peerOf(t, a, b)}, &side{t: t, e: b}
+	start := time.Now()
+	for y.received < 20 {
+		if x.sent == y.received {
+			x.send()
+		}
+		x.poll()
+		n, failures, err := b.Poll(y.room[:])
+		if n == 1 {
+			y.received++
+			sending, _ := b.TakeBuffer()
+			b.events[0].buffer, b.events[0].error = 0, 125 // FI_ECANCELED of the only receive buffer
+			b.events[1].buffer, b.events[1].error = 1, 107
+			n, failures, err = b.take(y.room[:], 2)
+			if n != 0 || err != nil || len(failures) != 2 || failures[0].Buffer != -1 || failures[0].Code != 125 || failures[1].Buffer != sending {
+				t.Fatalf("%d messages, failures %v, %v", n, failures, err)
+			}
+		} else if len(failures) > 0 || err != nil {
+			t.Fatal(failures, err)
+		}
+		if time.Since(start) > watchdog {
+			t.Fatalf("%d of 20 messages have arrived", y.received)
+		}
 	}
 }
 

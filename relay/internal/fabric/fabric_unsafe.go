@@ -1,8 +1,8 @@
 // Package fabric sends and receives messages of limited size over a libfabric endpoint of type FI_EP_RDM. It is the only
 // package that calls C. It knows nothing of frames and relays.
 //
-// An endpoint has two sets of buffers. Receive buffers are posted all the time: a caller gets one in an event, and gives
-// it back. Send buffers belong to the caller until it sends them, and again when the event of the send has come. A
+// An endpoint has two sets of buffers. Receive buffers are posted all the time, from PostReceives on: a caller gets one in
+// an event, and gives it back. Send buffers belong to the caller until it sends them, and again when the event of the send has come. A
 // message has at most the size of a buffer, and the receiver must have a posted buffer for it: the callers keep
 // credits.
 package fabric
@@ -27,7 +27,7 @@ type Config struct {
 	Provider string // as libfabric names it: tcp, tcp;ofi_rxm, net, shm, verbs;ofi_rxm, efa
 	Node     string // local address or host name; "" = the provider's choice
 	Size     int    // of each buffer, in bytes
-	Receives int    // number of receive buffers
+	Receives int    // number of receive buffers, at most
 	Sends    int    // number of send buffers
 }
 
@@ -38,6 +38,7 @@ type Endpoint struct {
 	size    int
 	sends   int
 	base    int   // number of the first send buffer
+	posted  int   // number of the first receive buffer that was never posted
 	free    []int // send buffers that nothing uses
 	idle    []int // receive buffers that the provider could not take
 	events  [32]C.struct_sndr_event
@@ -54,7 +55,7 @@ type Error struct {
 	Call     string
 	Code     int // of fi_errno.h, positive
 	Provider int // the provider's own number; 0 = none
-	Buffer   int // send buffer of an operation that has failed, which is free again; -1 = none
+	Buffer   int // send buffer of a Send that has failed, which is free again; -1 = another operation, or a call
 }
 
 func (e *Error) Error() string {
@@ -68,7 +69,7 @@ func (e *Error) Error() string {
 // failed returns the error of a call that has returned a negative number.
 func failed(call string, code C.int) error { return &Error{Call: call, Code: -int(code), Buffer: -1} }
 
-// Open opens an endpoint and posts its receive buffers.
+// Open opens an endpoint. It receives nothing before PostReceives.
 func Open(config Config) (*Endpoint, error) {
 	if config.Size < 1 || config.Receives < 1 || config.Sends < 1 {
 		return nil, fmt.Errorf("open libfabric endpoint: %d+%d buffers of %d bytes: want at least 1 of each", config.Receives, config.Sends, config.Size)
@@ -134,6 +135,15 @@ func (e *Endpoint) AddPeer(address []byte) (Peer, error) {
 	return Peer(peer), nil
 }
 
+// RemovePeer ends the use of a peer's address. Messages to it that were sent before may arrive or fail, and keep their
+// buffers until then.
+func (e *Endpoint) RemovePeer(peer Peer) error {
+	if code := C.sndr_remove(e.c, C.fi_addr_t(peer)); code != 0 {
+		return failed("fi_av_remove", code)
+	}
+	return nil
+}
+
 // TakeBuffer takes a free send buffer. It reports false if there is none: Poll frees them.
 func (e *Endpoint) TakeBuffer() (buffer int, ok bool) {
 	if len(e.free) == 0 {
@@ -173,34 +183,40 @@ type Received struct {
 	Message []byte
 }
 
-// Poll makes progress, and stores messages that have arrived in received. It returns their number. An error with a Buffer
-// is that of one Send. After another error a message may be lost that was to arrive here, from any peer.
-func (e *Endpoint) Poll(received []Received) (n int, err error) {
+// Poll makes progress, and stores messages that have arrived in received. It returns their number, and the operations that have
+// failed. One without a Buffer is a receive: a message may be lost that was to arrive here, from any peer, and its buffer
+// is posted again. An error is that of the endpoint, which is of no use afterwards.
+func (e *Endpoint) Poll(received []Received) (n int, failures []*Error, err error) {
 	for before := len(e.idle) + 1; len(e.idle) > 0 && len(e.idle) < before; { // until the provider is busy again
 		before = len(e.idle)
 		buffer := e.idle[before-1]
 		e.idle = e.idle[:before-1]
 		if err := e.Repost(buffer); err != nil {
-			return 0, err
+			return 0, nil, err
 		}
 	}
 	have := C.sndr_poll(e.c, &e.events[0], C.int(min(len(received), len(e.events))))
 	if have < 0 {
-		return 0, failed("fi_cq_read", have)
+		return 0, nil, failed("fi_cq_read", have)
 	}
-	for i := range e.events[:have] {
+	return e.take(received, int(have))
+}
+
+// take handles the first events, as Poll returns them.
+func (e *Endpoint) take(received []Received, events int) (n int, failures []*Error, err error) {
+	for i := range e.events[:events] {
 		v := &e.events[i]
 		buffer := int(v.buffer)
 		switch {
 		case buffer >= e.base:
 			e.free = append(e.free, buffer)
 			if v.error != 0 {
-				err = &Error{Call: "fi_send", Code: int(v.error), Provider: int(v.provider), Buffer: buffer}
+				failures = append(failures, &Error{Call: "fi_send", Code: int(v.error), Provider: int(v.provider), Buffer: buffer})
 			}
-		case v.error == C.FI_ETRUNC && buffer >= 0: // no correct peer sends a message that is longer than a buffer
-			err = e.Repost(buffer)
 		case v.error != 0:
-			err = &Error{Call: "fi_recv", Code: int(v.error), Provider: int(v.provider), Buffer: -1}
+			if v.error != C.FI_ETRUNC { // no correct peer sends a message that is longer than a buffer
+				failures = append(failures, &Error{Call: "fi_recv", Code: int(v.error), Provider: int(v.provider), Buffer: -1})
+			}
 			if buffer >= 0 {
 				err = errors.Join(err, e.Repost(buffer))
 			}
@@ -209,7 +225,17 @@ func (e *Endpoint) Poll(received []Received) (n int, err error) {
 			n++
 		}
 	}
-	return n, err
+	return n, failures, err
+}
+
+// PostReceives posts receive buffers for the first time, until n were posted.
+func (e *Endpoint) PostReceives(n int) error {
+	for ; e.posted < min(n, e.base); e.posted++ {
+		if err := e.Repost(e.posted); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Repost gives a receive buffer back. If the provider cannot take it now, Poll tries again.

@@ -1,13 +1,16 @@
 #include "shim.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
 
-enum { page = 4096, batch = 32 };
+enum { batch = 32 };
 
 static uint64_t count(const struct sndr_endpoint *e) { return (uint64_t)e->receives + e->sends; }
 
@@ -31,6 +34,11 @@ static struct fi_info *hints_for(const char *provider)
 // both cases.
 const char *sndr_open(struct sndr_endpoint *e, const char *provider, const char *node, uint32_t size, uint32_t receives, uint32_t sends, int *error)
 {
+	// ofi_rxm moves messages of this size at once, and received ones straight into their buffer. It reads the variable when
+	// libfabric starts. The value of the user has precedence.
+	char limit[16];
+	snprintf(limit, sizeof limit, "%" PRIu32, size);
+	setenv("FI_OFI_RXM_EAGER_LIMIT", limit, 0);
 	struct fi_info *hints = hints_for(provider);
 	if (hints == NULL) {
 		*error = -FI_ENOMEM;
@@ -65,19 +73,22 @@ const char *sndr_open(struct sndr_endpoint *e, const char *provider, const char 
 		return "fi_enable";
 
 	e->contexts = calloc(count(e), sizeof *e->contexts);
-	if (e->contexts == NULL || posix_memalign((void **)&e->buffers, page, count(e) * size) != 0) {
+	if (e->contexts == NULL) {
 		*error = -FI_ENOMEM;
-		return "malloc";
+		return "calloc";
 	}
-	memset(e->buffers, 0, count(e) * size);
+	// A page takes memory when it is first used, unless the provider registers it.
+	void *buffers = mmap(NULL, count(e) * size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (buffers == MAP_FAILED) {
+		*error = -FI_ENOMEM;
+		return "mmap";
+	}
+	e->buffers = buffers;
 	if (e->info->domain_attr->mr_mode & FI_MR_LOCAL) {
 		if ((*error = fi_mr_reg(e->domain, e->buffers, count(e) * size, FI_SEND | FI_RECV, 0, 0, 0, &e->mr, NULL)) != 0)
 			return "fi_mr_reg";
 		e->desc = fi_mr_desc(e->mr);
 	}
-	for (uint32_t i = 0; i < receives; i++)
-		if ((*error = sndr_post_receive(e, i)) != 0)
-			return "fi_recv";
 	return NULL;
 }
 
@@ -90,7 +101,8 @@ void sndr_close(struct sndr_endpoint *e)
 			fi_close(all[i]);
 	if (e->info != NULL)
 		fi_freeinfo(e->info);
-	free(e->buffers);
+	if (e->buffers != NULL)
+		munmap(e->buffers, count(e) * e->size);
 	free(e->contexts);
 }
 
@@ -101,6 +113,8 @@ int sndr_insert(struct sndr_endpoint *e, const void *address, fi_addr_t *peer)
 	int n = fi_av_insert(e->av, address, 1, peer, 0, NULL);
 	return n == 1 ? 0 : n < 0 ? n : -FI_EINVAL;
 }
+
+int sndr_remove(struct sndr_endpoint *e, fi_addr_t peer) { return fi_av_remove(e->av, &peer, 1, 0); }
 
 int sndr_post_receive(struct sndr_endpoint *e, uint32_t buffer)
 {

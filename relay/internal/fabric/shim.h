@@ -32,6 +32,7 @@ const char *sndr_open(struct sndr_endpoint *e, const char *provider, const char 
 void sndr_close(struct sndr_endpoint *e);
 int sndr_name(struct sndr_endpoint *e, void *to, size_t *length);
 int sndr_insert(struct sndr_endpoint *e, const void *address, fi_addr_t *peer);
+int sndr_remove(struct sndr_endpoint *e, fi_addr_t peer);
 int sndr_post_receive(struct sndr_endpoint *e, uint32_t buffer);
 int sndr_send(struct sndr_endpoint *e, fi_addr_t peer, uint32_t buffer, uint32_t length);
 int sndr_poll(struct sndr_endpoint *e, struct sndr_event *events, int room);

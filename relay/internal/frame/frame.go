@@ -32,13 +32,15 @@ const (
 	Fail                        // request Request has failed with Status
 	Disconnect                  // graceful end of this direction
 	Abort                       // end of the connection by force; the payload says why
+	Withdraw                    // the process that asked for tunnel Request of the sender has stopped waiting
+	Room                        // the receiver may send the bytes of Sends and Writes before byte Request of the tunnel
 
-	lastKind = Abort
+	lastKind = Room
 )
 
 var names = [...]string{Hello: "Hello", Credit: "Credit", Ping: "Ping", Pong: "Pong", Open: "Open", Accept: "Accept", Refuse: "Refuse",
 	Established: "Established", Send: "Send", Write: "Write", Read: "Read", Data: "Data", Done: "Done", Fail: "Fail",
-	Disconnect: "Disconnect", Abort: "Abort"}
+	Disconnect: "Disconnect", Abort: "Abort", Withdraw: "Withdraw", Room: "Room"}
 
 // String returns the name of the kind.
 func (k Kind) String() string {
@@ -69,12 +71,14 @@ type Frame struct {
 	Flags   uint8
 	Credits uint16 // frames that the sender has freed since it last said so
 	Tunnel  uint32 // number of the tunnel at the receiver; 0 for frames of the link
-	Request uint64 // number of a request in its direction of the tunnel
+	Request uint64 // number of a request in its direction of the tunnel; of a Withdraw, of the tunnel at the sender
 	Address uint64 // remote address
 	Token   uint32 // remote token, or the token to invalidate
 	Status  uint32 // of a Fail or an Abort
+	Done    uint32 // of a Send, Write, Read or Data: number of further requests of the other direction that are complete
 	Total   uint32 // bytes of the request
 	Offset  uint32 // of the payload in these bytes
+	Order   uint32 // number of the frame in its direction of the link
 	Payload []byte // part of the encoded frame
 }
 
@@ -91,7 +95,7 @@ var (
 const (
 	atSession, atKind, atFlags, atCredits, atTunnel = 0, 8, 9, 10, 12
 	atRequest, atAddress, atToken, atStatus         = 16, 24, 32, 36
-	atTotal, atOffset, atLength, atReserved         = 40, 44, 48, 52
+	atTotal, atOffset, atLength, atOrder            = 40, 44, 48, 52
 )
 
 // PutHeader stores the header of f, whose payload has length bytes, at the start of b.
@@ -104,11 +108,11 @@ func (f *Frame) PutHeader(b []byte, length int) {
 	binary.LittleEndian.PutUint64(b[atRequest:], f.Request)
 	binary.LittleEndian.PutUint64(b[atAddress:], f.Address)
 	binary.LittleEndian.PutUint32(b[atToken:], f.Token)
-	binary.LittleEndian.PutUint32(b[atStatus:], f.Status)
+	binary.LittleEndian.PutUint32(b[atStatus:], f.Status|f.Done)
 	binary.LittleEndian.PutUint32(b[atTotal:], f.Total)
 	binary.LittleEndian.PutUint32(b[atOffset:], f.Offset)
 	binary.LittleEndian.PutUint32(b[atLength:], uint32(length))
-	binary.LittleEndian.PutUint32(b[atReserved:], 0)
+	binary.LittleEndian.PutUint32(b[atOrder:], f.Order)
 }
 
 // Encode stores f and its payload at the start of b, which has room for them, and returns their length.
@@ -129,6 +133,7 @@ const (
 	hasParts   // Total, Offset, and a payload within them
 	hasTotal   // Total alone
 	hasPayload // a payload of at most maxPayload
+	hasDone    // in the place of the status
 )
 
 // shape is what the frames of one kind have.
@@ -147,14 +152,16 @@ var shapes = [lastKind + 1]shape{
 	Accept:      {fields: hasTunnel | hasPayload, maxPayload: maxConnect},
 	Refuse:      {fields: hasTunnel | hasPayload, maxPayload: MaxRefusal},
 	Established: {fields: hasTunnel},
-	Send:        {fields: hasTunnel | hasRequest | hasToken | hasParts, flags: Invalidate | Solicited},
-	Write:       {fields: hasTunnel | hasRequest | hasAddress | hasToken | hasParts},
-	Read:        {fields: hasTunnel | hasRequest | hasAddress | hasToken | hasTotal},
-	Data:        {fields: hasTunnel | hasRequest | hasParts},
+	Send:        {fields: hasTunnel | hasRequest | hasToken | hasDone | hasParts, flags: Invalidate | Solicited},
+	Write:       {fields: hasTunnel | hasRequest | hasAddress | hasToken | hasDone | hasParts},
+	Read:        {fields: hasTunnel | hasRequest | hasAddress | hasToken | hasDone | hasTotal},
+	Data:        {fields: hasTunnel | hasRequest | hasDone | hasParts},
 	Done:        {fields: hasTunnel | hasRequest},
 	Fail:        {fields: hasTunnel | hasRequest | hasStatus | hasPayload, maxPayload: MaxText},
 	Disconnect:  {fields: hasTunnel},
 	Abort:       {fields: hasTunnel | hasStatus | hasPayload, maxPayload: MaxText},
+	Withdraw:    {fields: hasRequest},
+	Room:        {fields: hasTunnel | hasRequest},
 }
 
 // Decode decodes the frame that fills b. The payload is a part of b. After an error only Kind is meaningful.
@@ -175,6 +182,7 @@ func (f *Frame) Decode(b []byte) error {
 		Status:  binary.LittleEndian.Uint32(b[atStatus:]),
 		Total:   binary.LittleEndian.Uint32(b[atTotal:]),
 		Offset:  binary.LittleEndian.Uint32(b[atOffset:]),
+		Order:   binary.LittleEndian.Uint32(b[atOrder:]),
 	}
 	if f.Kind == 0 || f.Kind > lastKind {
 		return ErrKind
@@ -185,11 +193,14 @@ func (f *Frame) Decode(b []byte) error {
 	}
 	f.Payload = b[HeaderSize:]
 	s := &shapes[f.Kind]
+	if !s.lacks(hasDone) {
+		f.Status, f.Done = 0, f.Status
+	}
 	if f.Flags&^s.flags != 0 || f.Flags&Invalidate == 0 && f.Kind == Send && f.Token != 0 {
 		return ErrFlags
 	}
 	if s.lacks(hasTunnel) != (f.Tunnel == 0) || s.lacks(hasRequest) && f.Request != 0 || s.lacks(hasAddress) && f.Address != 0 ||
-		s.lacks(hasToken) && f.Token != 0 || s.lacks(hasStatus) && f.Status != 0 || binary.LittleEndian.Uint32(b[atReserved:]) != 0 {
+		s.lacks(hasToken) && f.Token != 0 || s.lacks(hasStatus) && f.Status != 0 {
 		return ErrField
 	}
 	return f.checkLengths(s, length)

@@ -3,17 +3,18 @@ package frame
 import (
 	"bytes"
 	"errors"
+	"net/netip"
 	"reflect"
 	"testing"
 )
 
 // examples has a frame of each kind, with every field that the kind may have.
 func examples() []Frame {
-	connect := (&Connect{Tunnel: 7, Port: 1, ReadsIn: 16, ReadsOut: 8, Private: []byte("private")}).Append(nil)
+	connect := (&Connect{Tunnel: 7, From: netip.MustParseAddrPort("127.77.0.1:49152"), To: netip.MustParseAddrPort("127.78.0.1:1"), ReadsIn: 16, ReadsOut: 8, Private: []byte("private")}).Append(nil)
 	return []Frame{
 		{Kind: Hello, Session: 1<<63 + 5, Credits: 3, Payload: []byte{}},
 		{Kind: Credit, Credits: 65535, Payload: []byte{}},
-		{Kind: Ping, Request: 9, Payload: []byte{}},
+		{Kind: Ping, Request: 9, Order: 1<<32 - 1, Payload: []byte{}},
 		{Kind: Pong, Request: 9, Payload: []byte{}},
 		{Kind: Open, Payload: connect},
 		{Kind: Accept, Tunnel: 7, Payload: connect},
@@ -23,11 +24,13 @@ func examples() []Frame {
 		{Kind: Send, Tunnel: 7, Payload: []byte{}},
 		{Kind: Write, Tunnel: 7, Request: 2, Address: 1<<64 - 1, Token: 5, Total: 8, Offset: 5, Payload: []byte("abc")},
 		{Kind: Read, Tunnel: 7, Request: 2, Address: 3, Token: 5, Total: MaxTotal, Payload: []byte{}},
-		{Kind: Data, Tunnel: 7, Request: 2, Total: 8, Offset: 5, Payload: []byte("abc")},
+		{Kind: Data, Tunnel: 7, Request: 2, Done: 6, Total: 8, Offset: 5, Payload: []byte("abc")},
 		{Kind: Done, Tunnel: 7, Request: 2, Payload: []byte{}},
 		{Kind: Fail, Tunnel: 7, Request: 2, Status: 0xC0000005, Payload: []byte("out of range")},
 		{Kind: Disconnect, Tunnel: 7, Payload: []byte{}},
 		{Kind: Abort, Tunnel: 7, Status: 0xC0000241, Payload: []byte("closed")},
+		{Kind: Withdraw, Request: 7, Payload: []byte{}},
+		{Kind: Room, Tunnel: 7, Request: 1 << 40, Payload: []byte{}},
 	}
 }
 
@@ -52,16 +55,13 @@ func TestRoundTrip(t *testing.T) {
 // The header is that of docs/hosts.md.
 func TestHeaderBytes(t *testing.T) {
 	f := Frame{Session: 0x0807060504030201, Kind: 9, Flags: 10, Credits: 0x0c0b, Tunnel: 0x100f0e0d, Request: 0x1817161514131211,
-		Address: 0x201f1e1d1c1b1a19, Token: 0x24232221, Status: 0x28272625, Total: 0x2c2b2a29, Offset: 0x302f2e2d}
+		Address: 0x201f1e1d1c1b1a19, Token: 0x24232221, Status: 0x28272625, Total: 0x2c2b2a29, Offset: 0x302f2e2d, Order: 0x38373635}
 	b := make([]byte, HeaderSize)
 	f.PutHeader(b, 0x34333231)
-	for i := range 52 {
+	for i := range HeaderSize {
 		if b[i] != byte(i+1) {
 			t.Errorf("byte %d is %#x, want %#x", i, b[i], i+1)
 		}
-	}
-	if !bytes.Equal(b[52:], make([]byte, 4)) {
-		t.Errorf("the last word is %x, want 0", b[52:])
 	}
 }
 
@@ -86,7 +86,6 @@ func TestDecodeRefuses(t *testing.T) {
 		"address of a Send":     {Frame{Kind: Send, Tunnel: 1, Address: 1}, nil, ErrField},
 		"token of a Data":       {Frame{Kind: Data, Tunnel: 1, Token: 1}, nil, ErrField},
 		"status of a Done":      {Frame{Kind: Done, Tunnel: 1, Status: 1}, nil, ErrField},
-		"reserved word":         {Frame{Kind: Hello}, func(b []byte) []byte { b[HeaderSize-1] = 1; return b }, ErrField},
 		"total of a Done":       {Frame{Kind: Done, Tunnel: 1, Total: 1}, nil, ErrField},
 		"payload of a Hello":    {Frame{Kind: Hello, Payload: []byte{1}}, nil, ErrLength},
 		"text too long":         {Frame{Kind: Abort, Tunnel: 1, Payload: make([]byte, MaxText+1)}, nil, ErrLength},
@@ -110,17 +109,20 @@ func TestDecodeRefuses(t *testing.T) {
 }
 
 func TestConnectRefuses(t *testing.T) {
-	good := (&Connect{Tunnel: 1, Private: []byte("abc")}).Append(nil)
+	from, to := netip.MustParseAddrPort("127.77.0.1:49152"), netip.MustParseAddrPort("127.255.255.254:65535")
+	good := (&Connect{Tunnel: 1, From: from, To: to, Private: []byte("abc")}).Append(nil)
+	padded := bytes.Clone(good)
+	padded[22] = 1
 	var c Connect
 	for name, b := range map[string][]byte{
-		"empty": nil, "cut": good[:len(good)-1], "longer": append(bytes.Clone(good), 0),
+		"empty": nil, "padding": padded, "cut": good[:len(good)-1], "longer": append(bytes.Clone(good), 0),
 		"tunnel 0": (&Connect{}).Append(nil), "private data": (&Connect{Tunnel: 1, Private: make([]byte, MaxPrivateData+1)}).Append(nil),
 	} {
 		if c.Decode(b) == nil {
 			t.Errorf("%s: accepted as %+v", name, c)
 		}
 	}
-	if err := c.Decode(good); err != nil || c.Tunnel != 1 || string(c.Private) != "abc" {
+	if err := c.Decode(good); err != nil || c.Tunnel != 1 || c.From != from || c.To != to || string(c.Private) != "abc" {
 		t.Errorf("%+v, %v", c, err)
 	}
 }

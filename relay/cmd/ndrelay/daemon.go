@@ -1,0 +1,277 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/softnd/softnd/relay/internal/carry"
+	"github.com/softnd/softnd/relay/internal/handshake"
+	"github.com/softnd/softnd/shm"
+)
+
+const (
+	linkLimit = 30 * time.Second       // for all links, when all relays listen
+	rankCheck = 100 * time.Millisecond // between two looks for ranks that are left
+	endLimit  = 500 * time.Millisecond // for an orderly end
+)
+
+var errInputEnded = errors.New("standard input has ended: the rank that started this relay has left or died")
+
+// daemon is the life of a relay.
+type daemon struct {
+	lines  <-chan []byte
+	out    io.Writer // until all links are up
+	log    io.Writer
+	config config
+
+	arena   *shm.Arena
+	relay   *carry.Relay
+	ended   chan error // result of Run
+	changes chan change
+
+	mu     sync.Mutex
+	linked map[uint16]bool // hosts that have a link, or had one
+}
+
+// change is the begin of a link, or its end if err is not nil.
+type change struct {
+	host uint16
+	err  error
+}
+
+func newDaemon(in io.Reader, out, log io.Writer) *daemon {
+	return &daemon{lines: readLines(in), out: out, log: log, linked: make(map[uint16]bool)}
+}
+
+// run is the whole life of the relay. file is the arena.
+func (d *daemon) run(file *os.File) error {
+	if err := d.receive(&d.config); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	control, err := d.open(ctx, file)
+	if err != nil {
+		return err
+	}
+	d.ended = make(chan error, 1)
+	go func() { d.ended <- d.relay.Run() }()
+	err = d.link(ctx, control)
+	if err == nil {
+		err = d.wait()
+	}
+	cancel()
+	return errors.Join(err, d.close())
+}
+
+// receive decodes the next line.
+func (d *daemon) receive(to any) error {
+	line, ok := <-d.lines
+	if !ok {
+		return errInputEnded
+	}
+	return decode(line, to)
+}
+
+// send sends a line.
+func (d *daemon) send(line any) error {
+	b, err := json.Marshal(line)
+	if err != nil {
+		return err
+	}
+	_, err = d.out.Write(append(b, '\n'))
+	return err
+}
+
+// fail reports why the relay ends: to the rank that waits for it, or else to the user.
+func (d *daemon) fail(err error) {
+	isTold := d.out != nil && d.send(failure{err.Error()}) == nil
+	if !isTold && !errors.Is(err, errInputEnded) { // if that rank has died, its launcher says so
+		d.logf("%v", err)
+	}
+}
+
+func (d *daemon) logf(format string, args ...any) {
+	fmt.Fprintf(d.log, "softnd: relay of host %d: %s\n", d.config.Host, fmt.Sprintf(format, args...))
+}
+
+// open makes the relay that of the arena, and listens for control connections.
+func (d *daemon) open(ctx context.Context, file *os.File) (net.Listener, error) {
+	config, err := d.config.relay()
+	if err != nil {
+		return nil, err
+	}
+	if d.arena, err = shm.Attach(ctx, file); err != nil {
+		return nil, fmt.Errorf("descriptor 3: %w", err)
+	}
+	file.Close()
+	if host := d.arena.Host(); host != d.config.Host {
+		return nil, fmt.Errorf("configuration: host %d, but the arena is that of host %d", d.config.Host, host)
+	}
+	d.changes = make(chan change, 2*d.config.Hosts) // one link for each host, and its end
+	config.Arena, config.Logf = d.arena, d.logf
+	config.Linked = func(host uint16, err error) { d.changes <- change{host, err} }
+	control, err := net.Listen("tcp", net.JoinHostPort(d.config.Address, "0"))
+	if err != nil {
+		return nil, err
+	}
+	if d.relay, err = carry.New(ctx, config); err != nil {
+		control.Close()
+		return nil, err
+	}
+	return control, nil
+}
+
+// link makes a link to each other host: it connects to those with a smaller number, and the others connect to it.
+func (d *daemon) link(ctx context.Context, control net.Listener) error {
+	listener := handshake.Listen(control, d.relay.HandshakeConfig(), d.add, d.logf)
+	defer listener.Close() // a link that has failed is not made again
+	if err := d.send(listening{control.Addr().String()}); err != nil {
+		return err
+	}
+	var p peers
+	if err := d.receive(&p); err != nil {
+		return err
+	}
+	if err := p.check(d.config.Hosts); err != nil {
+		return err
+	}
+	failed := make(chan error, d.config.Host)
+	for host := range d.config.Host {
+		go func() { // it ends with ctx, or when the limit of a handshake has passed
+			if err := d.dial(ctx, p.Relays[host], uint16(host)); err != nil {
+				failed <- err
+			}
+		}()
+	}
+	if err := d.waitForLinks(failed); err != nil {
+		return err
+	}
+	err := d.send(ready{true})
+	d.out = nil
+	return errors.Join(err, closeOutput())
+}
+
+// dial makes a link to a host.
+func (d *daemon) dial(ctx context.Context, to string, host uint16) error {
+	dialer := net.Dialer{Timeout: handshake.Limit}
+	conn, err := dialer.DialContext(ctx, "tcp", to)
+	if err != nil {
+		return fmt.Errorf("connect to the relay of host %d: %w", host, err)
+	}
+	session, err := handshake.Dial(conn, d.relay.HandshakeConfig(), host)
+	if err != nil {
+		conn.Close()
+		return err
+	}
+	d.add(conn, session)
+	return nil
+}
+
+// add adds a link. A host has only one: nothing is sent over another.
+func (d *daemon) add(conn net.Conn, session *handshake.Session) {
+	d.mu.Lock()
+	known := d.linked[session.Host] || int(session.Host) >= d.config.Hosts
+	d.linked[session.Host] = true
+	d.mu.Unlock()
+	if known {
+		d.logf("a second connection of host %d was closed", session.Host)
+		conn.Close()
+		return
+	}
+	d.relay.Link(conn, session)
+}
+
+// waitForLinks waits until all links are up.
+func (d *daemon) waitForLinks(failed <-chan error) error {
+	limit := time.NewTimer(linkLimit)
+	defer limit.Stop()
+	up := make(map[uint16]bool)
+	for len(up) < d.config.Hosts-1 {
+		select {
+		case c := <-d.changes:
+			if c.err != nil {
+				return fmt.Errorf("link to host %d: %w", c.host, c.err)
+			}
+			up[c.host] = true
+		case err := <-failed:
+			return err
+		case err := <-d.ended:
+			d.ended <- err
+			return err
+		case <-d.lines:
+			return errInputEnded
+		case <-limit.C:
+			return fmt.Errorf("no link to host %s within %v: see whether its relay runs, and whether a firewall is between", d.missing(up), linkLimit)
+		}
+	}
+	return nil
+}
+
+// missing lists the other hosts that are not in up.
+func (d *daemon) missing(up map[uint16]bool) string {
+	var hosts []string
+	for host := range d.config.Hosts {
+		if host != d.config.Host && !up[uint16(host)] {
+			hosts = append(hosts, fmt.Sprint(host))
+		}
+	}
+	return strings.Join(hosts, ", ")
+}
+
+// wait waits until standard input has ended and no rank is left.
+func (d *daemon) wait() error {
+	select {
+	case <-d.lines:
+	case err := <-d.ended:
+		d.ended <- err
+		return err
+	}
+	for d.hasRanks() {
+		select {
+		case <-time.After(rankCheck):
+		case err := <-d.ended:
+			d.ended <- err
+			return err
+		}
+	}
+	return nil
+}
+
+// hasRanks reports whether a rank has joined and lives. In an arena without ranks, any other member counts.
+func (d *daemon) hasRanks() bool {
+	if d.arena.Ranks() == 0 {
+		return d.arena.LiveMemberCount() > 1
+	}
+	for rank := range d.arena.Ranks() {
+		if id, ok := d.arena.MemberOf(rank); ok {
+			if p, err := d.arena.Peer(id); err == nil && !p.Gone() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// close ends the relay in an orderly way, unless that takes too long. The end of the process frees everything, too.
+func (d *daemon) close() error {
+	done := make(chan error, 1)
+	go func() {
+		<-d.ended // that ctx has ended
+		done <- errors.Join(d.relay.Close(), d.arena.Close())
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(endLimit):
+		return nil
+	}
+}

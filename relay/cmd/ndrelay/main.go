@@ -1,0 +1,43 @@
+// Command ndrelay carries the connections between one host of a job and the other hosts. A rank of the host starts it with
+// the arena as descriptor 3, and tells it what to do through its standard input; see protocol.go and docs/hosts.md.
+//
+// It runs until its standard input has ended and no rank of its host is left. The signals with which a launcher ends the
+// processes of a job do not end it before: connections of ranks that still live would break.
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+const usage = `ndrelay carries the connections of a softnd job to other hosts. The job starts it by itself:
+SOFTND_RELAY names the program, or it is in PATH. Do not start it by hand.
+See docs/hosts.md of softnd.
+`
+
+func main() {
+	if len(os.Args) > 1 {
+		fmt.Fprint(os.Stderr, usage)
+		os.Exit(2)
+	}
+	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	d := newDaemon(os.Stdin, os.Stdout, os.Stderr)
+	if err := d.run(os.NewFile(3, "arena")); err != nil {
+		d.fail(err)
+		os.Exit(1)
+	}
+}
+
+// closeOutput makes standard output refer to nothing. The pipe would otherwise show its reader no end.
+func closeOutput() error {
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	return unix.Dup3(int(null.Fd()), unix.Stdout, 0)
+}

@@ -1,0 +1,388 @@
+package main
+
+import (
+	"io"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/softnd/softnd/endpoint"
+	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/relay/internal/nstest"
+	"github.com/softnd/softnd/shm"
+)
+
+// Two hosts in two network namespaces connect through their relays. When the ranks have left, the relays end.
+func TestTwoNamespaces(t *testing.T) {
+	nstest.Need(t)
+	a, b := startLeader(t, 0, nstest.A, syscall.CLONE_NEWNET), startLeader(t, 1, nstest.B, syscall.CLONE_NEWNET)
+	nstest.Join(t, a.PID(), b.PID())
+	atA, atB := a.listen(), b.listen()
+	for _, l := range []*leader{a, b} {
+		l.link(atA, atB)
+	}
+	a.linked(t)
+	b.linked(t)
+	if a.address.As4()[1] != 77 || b.address.As4()[1] != 78 {
+		t.Errorf("addresses %v and %v", a.address, b.address)
+	}
+	for _, d := range [][2]*leader{{a, b}, {b, a}} {
+		d[0].Say("connect %v", d[1].address)
+		d[0].Expect("connected")
+	}
+	for _, l := range []*leader{a, b} {
+		l.Say("leave")
+		l.Wait() // it has waited for its relay
+		if text := l.Err.String(); text != "" {
+			t.Errorf("a job without a failure says %q", text)
+		}
+	}
+}
+
+// newHosts starts two hosts whose relays are linked.
+func newHosts(t *testing.T) (a, b *host) {
+	t.Helper()
+	a, b = newHost(t, 0), newHost(t, 1)
+	for _, h := range []*host{a, b} {
+		h.relay.Say("%s", peersLine(a.control, b.control))
+	}
+	for _, h := range []*host{a, b} {
+		h.relay.Expect(`{"ready":true}`)
+	}
+	return a, b
+}
+
+// dial connects two ranks, and exchanges messages.
+func (h *host) dial(t *testing.T, to *host) *connection {
+	t.Helper()
+	x, err := h.rank.dial(to.rank.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// end ends a host: its rank leaves, and the input of the relay ends.
+func (h *host) end(t *testing.T) {
+	t.Helper()
+	if err := h.rank.leave(); err != nil {
+		t.Error(err)
+	}
+	h.relay.Wait()
+	if n := h.arena.LiveMemberCount(); n != 0 {
+		t.Errorf("%d members are left in the arena", n)
+	}
+}
+
+func wantEnd(t *testing.T, x *connection) {
+	t.Helper()
+	proctest.Receive(t, "the end of the connection", x.ep.Done())
+	if err := x.ep.Err(); nd.StatusOf(err) != nd.ConnectionAborted {
+		t.Errorf("the connection ends with %v", err)
+	}
+}
+
+// A relay lives as long as a rank of its host does, or its input is open. No signal for the whole job ends it before.
+func TestRelayOutlivesSignals(t *testing.T) {
+	a, b := newHosts(t)
+	ended := make(chan error, 1)
+	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE} {
+		a.relay.Signal(s)
+	}
+	go func() { ended <- a.relay.End() }() // its input ends
+	select {
+	case err := <-ended:
+		t.Fatalf("the relay has ended while a rank lives: %v", err)
+	case <-time.After(5 * rankCheck):
+	}
+	a.dial(t, b)
+	b.dial(t, a)
+	a.end(t)
+	if err := proctest.Receive(t, "the end of the relay", ended); err != nil {
+		t.Error(err)
+	}
+	b.end(t)
+	for _, h := range []*host{a, b} {
+		if text := h.relay.Err.String(); text != "" {
+			t.Errorf("a job without a failure says %q", text)
+		}
+	}
+}
+
+// All ranks of a host are killed: its relay ends, and connections to them end.
+func TestKilledRanks(t *testing.T) {
+	a, b := newHost(t, 0), startLeader(t, 1, "127.0.0.1", 0)
+	atB := b.listen()
+	a.relay.Say("%s", peersLine(a.control, atB))
+	b.link(a.control, atB)
+	b.linked(t)
+	a.relay.Expect(`{"ready":true}`)
+	x, err := a.rank.dial(b.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	b.Kill()
+	if !b.relay.Ended(proctest.Timeout) {
+		t.Error("the relay outlives its ranks")
+	}
+	t.Logf("the relay has ended %v after its ranks", time.Since(began))
+	wantEnd(t, x)
+	if _, err := a.rank.dial(b.address); nd.StatusOf(err) != nd.ConnectionRefused {
+		t.Errorf("a Connect to a host that has ended: %v", err)
+	}
+	a.end(t)
+}
+
+// The rank that has started the relay is killed. The relay goes on for the other rank.
+func TestKilledLeader(t *testing.T) {
+	arena, err := shm.Create(shm.Config{Ranks: 2, Size: arenaSize})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer arena.Close()
+	a := &host{arena: arena}
+	if a.rank, err = newRank(proctest.Context(t), arena, 1); err != nil {
+		t.Fatal(err)
+	}
+	leader := proctest.StartWith(t, arena.File(), roleRank)
+	leader.Expect("joined")
+	cmd := relayCommand(arena)
+	a.relay = proctest.Start(t, cmd)
+	a.relay.Say("%s", configLine(0, "127.0.0.1", nil))
+	a.control = control(t, a.relay)
+	b := newHost(t, 1)
+	for _, h := range []*host{a, b} {
+		h.relay.Say("%s", peersLine(a.control, b.control))
+	}
+	for _, h := range []*host{a, b} {
+		h.relay.Expect(`{"ready":true}`)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- a.relay.End() }()
+	leader.Kill()
+	a.dial(t, b)
+	select {
+	case err := <-ended:
+		t.Fatalf("the relay has ended while a rank lives: %v", err)
+	default:
+	}
+	a.end(t)
+	b.end(t)
+}
+
+var roleRank = proctest.Role("rank", func(self *proctest.Self) error {
+	arena, err := shm.Attach(self.Ctx, self.File(0))
+	if err != nil {
+		return err
+	}
+	if _, err := newRank(self.Ctx, arena, 0); err != nil {
+		return err
+	}
+	self.Say("joined")
+	_, err = self.Hear()
+	return err
+})
+
+// A relay is killed: connections end on both sides, and after that neither host can connect to the other.
+func TestKilledRelay(t *testing.T) {
+	a, b := newHosts(t)
+	x, y := a.dial(t, b), b.dial(t, a)
+	b.relay.Kill()
+	wantEnd(t, x)
+	wantEnd(t, y)
+	proctest.Eventually(t, "the death is known", func() bool { _, err := b.arena.Relay(); return err != nil })
+	if _, err := b.rank.dial(a.rank.address); nd.StatusOf(err) != nd.HostUnreachable {
+		t.Errorf("a Connect without a relay: %v", err)
+	}
+	if _, err := a.rank.dial(b.rank.address); nd.StatusOf(err) != nd.ConnectionRefused {
+		t.Errorf("a Connect to a host without a relay: %v", err)
+	}
+	a.end(t)
+	if text := a.relay.Err.String(); !strings.HasPrefix(text, "softnd: relay of host 0: link to host 1: ") || strings.Count(text, "\n") != 1 {
+		t.Errorf("the relay says %q, want one line about the link", text)
+	}
+}
+
+// fails starts a relay and says lines to it. The relay has to answer with an error that contains want, and to leave the
+// arena.
+func fails(t *testing.T, arena *shm.Arena, want string, lines ...string) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	cmd := relayCommand(arena)
+	cmd.Stdin = r
+	p := proctest.Start(t, cmd)
+	r.Close()
+	go func() {
+		_, _ = io.WriteString(w, strings.Join(append(lines, ""), "\n")) // it fails if the relay has ended
+		if want == inputEnded {
+			w.Close()
+		}
+	}()
+	if len(lines) > 1 {
+		control(t, p)
+	}
+	failed(t, p, want)
+	if text := p.Err.String(); text != "" {
+		t.Errorf("%s: it also says %q", want, text)
+	}
+	if n := arena.LiveMemberCount(); n != 0 {
+		t.Errorf("%s: %d members are left in the arena", want, n)
+	}
+}
+
+// inputEnded is a part of the error of a relay whose input has ended too early.
+const inputEnded = "standard input has ended"
+
+// failed expects the last line of a relay.
+func failed(t *testing.T, p *proctest.Process, want string) {
+	t.Helper()
+	var text string
+	if want != inputEnded {
+		text = p.Hear()
+	}
+	err := p.End()
+	if want == inputEnded {
+		lines := strings.Split(strings.TrimSuffix(p.Out.String(), "\n"), "\n")
+		text = lines[len(lines)-1]
+	}
+	if err == nil || p.Cmd.ProcessState.ExitCode() != 1 || !strings.HasPrefix(text, `{"error":"`) || !strings.Contains(text, want) {
+		t.Errorf("%v, %q, want exit status 1 and %q\n%s", err, text, want, p.Err)
+	}
+}
+
+// A relay without complete and correct input says why, and ends.
+func TestBadInput(t *testing.T) {
+	arena, err := shm.Create(shm.Config{Size: arenaSize})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer arena.Close()
+	good := configLine(0, "127.0.0.1", nil)
+	with := func(key string, value any) string { return configLine(0, "127.0.0.1", map[string]any{key: value}) }
+	for _, c := range []struct {
+		want  string
+		lines []string
+	}{
+		{inputEnded, nil},
+		{inputEnded, []string{good}},
+		{"line of standard input", []string{""}},
+		{"line of standard input", []string{"\x00\xff{}"}},
+		{"line of standard input", []string{strings.Repeat("a", 2*maxLine)}},
+		{"line of standard input", []string{strings.Repeat("[", maxLine/2)}},
+		{"more than one object", []string{good + good}},
+		{"unknown field", []string{with("more", 1)}},
+		{"no name of a job", []string{with("job", "")}},
+		{"a secret of 0 bytes", []string{with("secret", nil)}},
+		{"a secret of 3 bytes", []string{with("secret", "AAAA")}},
+		{"illegal base64", []string{with("secret", "?")}},
+		{"host -1 of 2", []string{with("host", -1)}},
+		{"host 2 of 2", []string{with("host", 2)}},
+		{"host 0 of 1", []string{with("hosts", 1)}},
+		{"host 0 of 18", []string{with("hosts", 18)}},
+		{"the arena is that of host 0", []string{with("host", 1)}},
+		{"address \\\"localhost\\\"", []string{with("address", "localhost")}},
+		{"assign requested address", []string{with("address", "192.0.2.1")}},
+		{"keepalive", []string{with("keepalive", "soon")}},
+		{"keepalive", []string{with("keepalive", "-1s")}},
+		{"nonesuch", []string{with("provider", "nonesuch")}},
+		{"line of standard input", []string{good, "hello"}},
+		{"addresses of 1 relays for 2 hosts", []string{good, peersLine("127.0.0.1:1")}},
+		{"the relay of host 1 has the address", []string{good, peersLine("127.0.0.1:1", "somewhere:1")}},
+		{inputEnded, []string{good, peersLine("127.0.0.1:1", "127.0.0.1:1")}}, // the other relay has to connect
+	} {
+		fails(t, arena, c.want, c.lines...)
+	}
+}
+
+// A relay has the receive time-out of the ranks.
+func TestReceiveTimeout(t *testing.T) {
+	c := config{Job: "a", Secret: make([]byte, 32), Hosts: 2, Address: "127.0.0.1"}
+	for text, want := range map[string]time.Duration{"": 0, "0": endpoint.AtOnce, "70ms": 70 * time.Millisecond, "unlimited": endpoint.NoLimit} {
+		t.Setenv(envReceiveTimeout, text)
+		if got, err := c.relay(); err != nil || got.ReceiveTimeout != want {
+			t.Errorf("%q: %v, %v, want %v", text, got.ReceiveTimeout, err, want)
+		}
+	}
+	t.Setenv(envReceiveTimeout, "soon")
+	if _, err := c.relay(); err == nil || !strings.Contains(err.Error(), envReceiveTimeout) {
+		t.Errorf("an invalid value: %v", err)
+	}
+}
+
+// Without an arena there is no relay. Arguments show what the program is.
+func TestStartedByHand(t *testing.T) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	for _, files := range [][]*os.File{nil, {null}} {
+		cmd := exec.Command("/proc/self/exe")
+		cmd.Env = append(os.Environ(), envRelay+"=1")
+		cmd.ExtraFiles = files
+		p := proctest.Start(t, cmd)
+		p.Say("%s", configLine(0, "127.0.0.1", nil))
+		failed(t, p, "descriptor 3")
+	}
+	cmd := exec.Command("/proc/self/exe", "--help")
+	cmd.Env = append(os.Environ(), envRelay+"=1")
+	if status, _, text := proctest.Run(t, cmd); status != 2 || text != usage {
+		t.Errorf("status %d, %q", status, text)
+	}
+}
+
+// Relays of different jobs or secrets refuse each other, and a relay that has a stranger in place of another one ends.
+func TestStrangers(t *testing.T) {
+	for name, c := range map[string]struct {
+		change map[string]any
+		want   string
+	}{
+		"secret": {map[string]any{"secret": strings.Repeat("A", 42) + "E="}, "secret"},
+		"job":    {map[string]any{"job": "abd"}, "handshake with the relay of host 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newHost(t, 0)
+			arena, err := shm.Create(shm.Config{Host: 1, Size: arenaSize})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer arena.Close()
+			a.relay.Say("%s", peersLine(a.control, "127.0.0.1:1"))
+			fails(t, arena, c.want, configLine(1, "127.0.0.1", c.change), peersLine(a.control, "127.0.0.1:1"))
+			failed(t, a.relay, inputEnded) // it still waits for the right one
+			if text := a.relay.Err.String(); !strings.HasPrefix(text, "softnd: relay of host 0: handshake with ") || strings.Count(text, "\n") != 1 {
+				t.Errorf("it says %q, want one line about the stranger", text)
+			}
+		})
+	}
+	t.Run("no relay", func(t *testing.T) {
+		arena, err := shm.Create(shm.Config{Host: 1, Size: arenaSize})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer arena.Close()
+		fails(t, arena, "connect to the relay of host 0", configLine(1, "127.0.0.1", nil), peersLine("127.0.0.1:1", "127.0.0.1:1"))
+	})
+}
+
+// control returns the address in the first answer of a relay.
+func control(t *testing.T, p *proctest.Process) string {
+	t.Helper()
+	line := p.Hear()
+	address, ok := strings.CutPrefix(line, `{"control":"`)
+	address, _, _ = strings.Cut(address, `"`)
+	if _, err := netip.ParseAddrPort(address); !ok || err != nil {
+		t.Fatalf("%q, want an address\n%s", line, p.Err)
+	}
+	return address
+}

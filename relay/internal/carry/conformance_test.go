@@ -1,0 +1,180 @@
+package carry
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/softnd/softnd/endpoint"
+	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/nd/ndtest"
+	"github.com/softnd/softnd/relay/internal/nstest"
+	"github.com/softnd/softnd/shm"
+)
+
+// conformanceTimeout is that of a Send without a Receive, at ranks and relays.
+const conformanceTimeout = 2 * time.Second
+
+// hosted is a provider whose member leaves when it is closed.
+type hosted struct {
+	*endpoint.Provider
+	member *shm.Member
+}
+
+func (h hosted) Close() error { return errors.Join(h.Provider.Close(), h.member.Leave()) }
+
+func openerIn(arena *shm.Arena, executor endpoint.Executor) func() (nd.Provider, error) {
+	return func() (nd.Provider, error) {
+		member, err := arena.Join(shm.NoRank)
+		if err != nil {
+			return nil, err
+		}
+		p, err := endpoint.New(member, endpoint.Options{Executor: executor, ReceiveTimeout: conformanceTimeout})
+		if err != nil {
+			return nil, errors.Join(err, member.Leave())
+		}
+		return hosted{p, member}, nil
+	}
+}
+
+var conformanceRole = proctest.Role("conformance", playConformance)
+
+// playConformance is the passive side of the suite: a process at host 2.
+func playConformance(self *proctest.Self) error {
+	arena, err := shm.Attach(self.Ctx, self.File(0))
+	if err != nil {
+		return err
+	}
+	executor, err := endpoint.ParseExecutor(self.Args[0])
+	if err != nil {
+		return err
+	}
+	return errors.Join(ndtest.Serve(struct {
+		io.Reader
+		io.WriteCloser
+	}{os.Stdin, os.Stdout}, ndtest.Config{Open: openerIn(arena, executor)}), arena.Close())
+}
+
+// farSide is the stream to it. Close ends the process and waits for it.
+type farSide struct {
+	io.Reader
+	io.WriteCloser
+	*proctest.Process
+	t testing.TB
+}
+
+// Close fails the test for a process that failed, unless the scenario killed it.
+func (f farSide) Close() error {
+	err := f.WriteCloser.Close()
+	_ = f.End() // the state says more
+	if status := f.Cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signaled() && status.Signal() != syscall.SIGKILL || !status.Signaled() && status.ExitStatus() != 0 {
+		f.t.Errorf("the other process: %v\n%s", f.Cmd.ProcessState, f.Err)
+	}
+	return err
+}
+
+func startFarSide(t testing.TB, arena *shm.Arena, executor string) (io.ReadWriteCloser, error) {
+	cmd := proctest.Command(conformanceRole, executor)
+	cmd.ExtraFiles = []*os.File{arena.File()}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	return farSide{out, in, proctest.Start(t, cmd).NoLimit(), t}, nil
+}
+
+// watchful are the rows that expect that the other side has seen a canceled Connect after a barrier.
+var watchful = []string{"C034", "C046", "C047", "C228"}
+
+// conformanceRuns are the ways in which the sides of the suite are two hosts.
+var conformanceRuns = []struct {
+	executor   string
+	private    bool
+	namespaces bool // each relay has a network namespace of its own
+}{{"auto", false, true}, {"target", true, false}, {"auto", true, false}, {"target", false, true}}
+
+// eachConformanceRun runs a test in some of these ways; in all of them if SOFTND_RUNS is set. The test is in parts, each of
+// which has relays of its own.
+func eachConformanceRun(t *testing.T, parts int, test func(t *testing.T, cfg ndtest.Config, part int)) {
+	if testing.Short() {
+		t.Skip("takes minutes")
+	}
+	for i, c := range conformanceRuns {
+		if i >= 2 && os.Getenv("SOFTND_RUNS") == "" {
+			break
+		}
+		for part := range parts {
+			t.Run(fmt.Sprintf("%s, private %t, namespaces %t, part %d", c.executor, c.private, c.namespaces, part), func(t *testing.T) {
+				t.Parallel() // scenarios that wait let others run
+				executor, err := endpoint.ParseExecutor(c.executor)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if c.namespaces {
+					nstest.Need(t)
+				}
+				g := newRelays(t, c.namespaces, 5*time.Second, conformanceTimeout)
+				test(t, ndtest.Config{
+					Open: openerIn(g.arenas[0], executor), Spawn: func() (io.ReadWriteCloser, error) { return startFarSide(t, g.arenas[1], c.executor) },
+					PrivateMemory: c.private, ReceiveTimeout: conformanceTimeout, Delay: 20 * time.Millisecond,
+				}, part)
+				g.quit()
+			})
+		}
+	}
+}
+
+// TestConformance runs the suite with the passive side at another host. SOFTND_ONLY selects rows, such as C034,C046.
+func TestConformance(t *testing.T) {
+	const parts = 3
+	eachConformanceRun(t, parts, func(t *testing.T, cfg ndtest.Config, part int) {
+		only := strings.Split(os.Getenv("SOFTND_ONLY"), ",")
+		delayed := cfg
+		delayed.Delay = 500 * time.Millisecond
+		for i, row := range ndtest.Scenarios() {
+			switch {
+			case i%parts != part:
+			case only[0] != "" && !slices.Contains(only, row.ID):
+			case slices.Contains(watchful, row.ID):
+				delayed.Only = append(delayed.Only, row.ID)
+			default:
+				cfg.Only = append(cfg.Only, row.ID)
+			}
+		}
+		for _, c := range []ndtest.Config{cfg, delayed} {
+			if len(c.Only) > 0 {
+				ndtest.Run(t, c)
+			}
+		}
+	})
+}
+
+// TestStress makes random requests between two hosts. SOFTND_SEEDS is the number of seeds, and SOFTND_SEED the first one.
+func TestStress(t *testing.T) {
+	seeds, err := strconv.Atoi(os.Getenv("SOFTND_SEEDS"))
+	if err != nil {
+		seeds = 2
+	}
+	first, err := strconv.ParseUint(os.Getenv("SOFTND_SEED"), 10, 64)
+	if err != nil {
+		first = 1
+	}
+	eachConformanceRun(t, 1, func(t *testing.T, cfg ndtest.Config, _ int) {
+		cfg.Delay = 0
+		for seed := range seeds {
+			ndtest.Stress(t, cfg, first+uint64(seed), 20)
+		}
+	})
+}

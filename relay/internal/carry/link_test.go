@@ -1,0 +1,157 @@
+package carry
+
+import (
+	"errors"
+	"net"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/relay/internal/fabric"
+	"github.com/softnd/softnd/relay/internal/frame"
+	"github.com/softnd/softnd/relay/internal/handshake"
+)
+
+// relayState is what a relay uses.
+type relayState struct {
+	Error                                                string
+	Tunnels, Links, Goroutines, Descriptors, FreeBuffers int
+	InUse                                                uint64 // of the arena
+}
+
+// joinRelay links a relay to that of a host, and waits until it may send frames.
+func joinRelay(r *Relay, control string, host uint16) error {
+	conn, err := net.Dial("tcp", control)
+	if err != nil {
+		return err
+	}
+	session, err := handshake.Dial(conn, r.HandshakeConfig(), host)
+	if err != nil {
+		return errors.Join(err, conn.Close())
+	}
+	r.Link(conn, session)
+	for end := time.Now().Add(proctest.Timeout); ; time.Sleep(time.Millisecond) {
+		ready := make(chan bool, 1)
+		r.do(func() { l := r.links[session.Inbound]; ready <- l != nil && l.ready })
+		if <-ready {
+			return nil
+		}
+		if time.Now().After(end) {
+			return errors.New("the link does not begin")
+		}
+	}
+}
+
+// state counts what a relay uses.
+func (r *Relay) state() (s relayState) {
+	done := make(chan struct{})
+	r.do(func() {
+		defer close(done)
+		for _, t := range r.tunnels {
+			if t != nil {
+				s.Tunnels++
+			}
+		}
+		s.Links, s.FreeBuffers = len(r.links), r.fabric.FreeBuffers()
+	})
+	<-done
+	s.Goroutines = runtime.NumGoroutine()
+	s.InUse = r.member.InUse()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		s.Error = err.Error()
+	}
+	s.Descriptors = len(entries)
+	return s
+}
+
+// A receive that fails ends no link, because it may have been of a stranger. If a frame was lost, the link that lacks it ends, and no
+// other one.
+func TestLostFrame(t *testing.T) {
+	a, b := newHosts(t, settings{keepalive: 500 * time.Millisecond})
+	c := newHost(t, 2, settings{})
+	must(t, joinRelay(c.relay, b.control, 1))
+	w, other := connect(t, a, b, nd.EndpointConfig{}), connect(t, c, b, nd.EndpointConfig{})
+	works := func(w *wire) {
+		t.Helper()
+		must(t, w.y.Receive(1, w.b.sge(0, 64)))
+		must(t, w.x.Send(2, w.a.sge(0, 64), 0))
+		for _, n := range []*rank{w.a, w.b} {
+			if r := n.result(t); r.Status != nd.Success {
+				t.Fatalf("%+v, %v, %v", r, w.x.Err(), w.y.Err())
+			}
+		}
+	}
+	for range 3 {
+		b.relay.do(func() { b.relay.operationFailed(&fabric.Error{Call: "fi_recv", Code: int(unix.ECANCELED), Buffer: -1}) })
+	}
+	works(w)
+	works(other)
+	must(t, a.onLink(func(l *link) error { l.sent++; return nil })) // a frame that does not arrive
+	must(t, w.x.Send(3, w.a.sge(0, 64), 0))
+	if r := w.a.result(t); r.Status != nd.Canceled {
+		t.Errorf("a Send after the lost frame: %+v", r)
+	}
+	proctest.Eventually(t, "the end of one link", func() bool { return b.relay.state().Links == 1 })
+	works(other)
+}
+
+// A Withdraw may wait for credits when Accept arrives. It is sent all the same, and the link goes on.
+func TestWithdrawAfterAccept(t *testing.T) {
+	a, b := newHosts(t, settings{})
+	connect(t, a, b, nd.EndpointConfig{})
+	var x, y *tunnel
+	must(t, a.onLink(func(l *link) error { x = l.newTunnel(); x.aborted, x.isPassive = true, true; return nil })) // step leaves it alone
+	must(t, b.onLink(func(l *link) error { y = l.newTunnel(); y.remote, y.accepted = x.number, true; return nil }))
+	must(t, a.onLink(func(l *link) error {
+		x.aborted = false
+		x.withdraw()
+		return x.opened(&frame.Frame{Kind: frame.Accept, Payload: (&frame.Connect{Tunnel: y.number}).Append(nil)})
+	}))
+	proctest.Eventually(t, "the end of the tunnel", func() bool { return a.relay.state().Tunnels <= 1 && b.relay.state().Tunnels <= 1 })
+	if n := a.relay.state().Links; n != 1 {
+		t.Errorf("%d links", n)
+	}
+}
+
+// A link that has ended leaves no goroutine behind, and its tunnels have given all memory back.
+func TestEndedLinksLeaveNothing(t *testing.T) {
+	a, b := newHosts(t, settings{})
+	var goroutines int
+	var inUse [2]uint64
+	for i := range 12 {
+		if i > 0 {
+			if err := joinRelay(a.relay, b.control, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w := connect(t, a, b, nd.EndpointConfig{})
+		do := make(chan struct{})
+		a.relay.do(func() {
+			defer close(do)
+			for _, l := range a.relay.links {
+				l.conn.Close()
+			}
+		})
+		<-do
+		w.x.Close()
+		w.y.Close()
+		w.cx.Close()
+		w.cy.Close()
+		noTunnels(t, a, b)
+		proctest.Eventually(t, "the end of the link", func() bool { return a.relay.state().Links+b.relay.state().Links == 0 })
+		memory := func() [2]uint64 { return [2]uint64{a.relay.member.InUse(), b.relay.member.InUse()} }
+		if i == 1 { // the first one has made what is made once
+			goroutines, inUse = runtime.NumGoroutine(), memory()
+		}
+		if i > 1 {
+			proctest.Eventually(t, "no more goroutines than after link 1", func() bool { return runtime.NumGoroutine() <= goroutines })
+			proctest.Eventually(t, "no more memory than after link 1", func() bool { return memory() == inUse })
+		}
+	}
+}

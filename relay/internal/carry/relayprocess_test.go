@@ -1,0 +1,193 @@
+package carry
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/relay/internal/handshake"
+	"github.com/softnd/softnd/relay/internal/nstest"
+	"github.com/softnd/softnd/shm"
+)
+
+var relayRole = proctest.Role("relay", playRelay)
+
+// relayCommand is a request to a process that is the relay of a host.
+type relayCommand struct {
+	Do        string        // start, join, state, quit
+	Node      string        // start: address of the host
+	Host      uint16        // join: number of the other host
+	Keepalive time.Duration // start
+	Timeout   time.Duration // start: of a Send without a Receive
+	To        string        // join: the control address of the other relay
+}
+
+// relayReply is the answer to every command.
+type relayReply struct {
+	relayState
+	Control string // address of its listener
+}
+
+// playRelay is a relay. The arena is descriptor 3.
+func playRelay(self *proctest.Self) error {
+	arena, err := shm.Attach(self.Ctx, self.File(0))
+	if err != nil {
+		return err
+	}
+	var r *Relay
+	var listener *handshake.Listener
+	done := make(chan error, 1)
+	for {
+		line, err := self.Hear()
+		if err != nil {
+			return err
+		}
+		var c relayCommand
+		if err := json.Unmarshal([]byte(line), &c); err != nil {
+			return err
+		}
+		var reply relayReply
+		logf := func(format string, args ...any) {
+			fmt.Fprintf(os.Stderr, "host %d: "+format+"\n", append([]any{arena.Host()}, args...)...)
+		}
+		switch c.Do {
+		case "start":
+			r, err = New(context.Background(), Config{Arena: arena, Provider: "tcp", Node: c.Node, Keepalive: c.Keepalive, ReceiveTimeout: c.Timeout,
+				Handshake: handshake.Config{Secret: [32]byte{1}, Job: [16]byte{2}}, Logf: logf})
+			var l net.Listener
+			if err == nil {
+				go func() { done <- r.Run() }()
+				l, err = net.Listen("tcp", net.JoinHostPort(c.Node, "0"))
+			}
+			if err == nil {
+				listener = handshake.Listen(l, r.HandshakeConfig(), r.Link, logf)
+				reply.Control = l.Addr().String()
+			}
+		case "join":
+			err = joinRelay(r, c.To, c.Host)
+		case "state":
+			reply.relayState = r.state()
+		case "quit":
+			err = listener.Close()
+			r.cancel()
+			<-done
+			return errors.Join(err, r.Close(), arena.Close())
+		}
+		if err != nil {
+			reply.Error = err.Error()
+		}
+		b, err := json.Marshal(reply)
+		if err != nil {
+			return err
+		}
+		self.Say("%s", b)
+	}
+}
+
+// relayProcess is a process with that role.
+type relayProcess struct {
+	*proctest.Process
+	t       testing.TB
+	host    int
+	control string
+}
+
+// startRelay starts the relay of a host. If it has a namespace of its own, the caller gives it an address there before begin.
+func startRelay(t testing.TB, arena *shm.Arena, ownNamespace bool) *relayProcess {
+	t.Helper()
+	cmd := proctest.Command(relayRole)
+	cmd.ExtraFiles = []*os.File{arena.File()}
+	if ownNamespace {
+		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWNET
+	}
+	return &relayProcess{Process: proctest.Start(t, cmd).NoLimit(), t: t, host: arena.Host()}
+}
+
+func (p *relayProcess) do(c relayCommand) (s relayReply) {
+	p.t.Helper()
+	b, err := json.Marshal(c)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.Say("%s", b)
+	if err := json.Unmarshal([]byte(p.Hear()), &s); err != nil {
+		p.t.Fatal(err)
+	}
+	if s.Error != "" {
+		p.t.Fatalf("%s: %s\n%s", c.Do, s.Error, p.Err)
+	}
+	return s
+}
+
+func (p *relayProcess) begin(node string, keepalive, timeout time.Duration) {
+	p.t.Helper()
+	p.control = p.do(relayCommand{Do: "start", Node: node, Keepalive: keepalive, Timeout: timeout}).Control
+}
+
+// join links the relay to another one.
+func (p *relayProcess) join(to *relayProcess) {
+	p.t.Helper()
+	p.do(relayCommand{Do: "join", Host: uint16(to.host), To: to.control})
+}
+
+func (p *relayProcess) state() relayState { return p.do(relayCommand{Do: "state"}).relayState }
+
+func (p *relayProcess) quit() {
+	p.t.Helper()
+	p.Say(`{"Do":"quit"}`)
+	p.Wait()
+}
+
+// relays are the processes of two hosts, which are linked.
+type relays struct {
+	t                  testing.TB
+	namespaces         bool // each has a network namespace of its own
+	keepalive, timeout time.Duration
+	arenas             [2]*shm.Arena
+	processes          [2]*relayProcess
+}
+
+func newRelays(t testing.TB, namespaces bool, keepalive, timeout time.Duration) *relays {
+	g := &relays{t: t, namespaces: namespaces, keepalive: keepalive, timeout: timeout}
+	for i := range g.arenas {
+		var err error
+		g.arenas[i], err = shm.Create(shm.Config{Size: 2 << 30, Host: i})
+		must(t, err)
+		t.Cleanup(func() { g.arenas[i].Close() })
+	}
+	if namespaces {
+		for i := range g.processes {
+			g.processes[i] = startRelay(t, g.arenas[i], true)
+		}
+		nstest.Join(t, g.processes[0].Process.PID(), g.processes[1].Process.PID())
+	}
+	for i := range g.processes {
+		g.start(i)
+	}
+	g.processes[0].join(g.processes[1])
+	return g
+}
+
+// start starts the relay of a host.
+func (g *relays) start(i int) {
+	node := "127.0.0.1"
+	if g.namespaces {
+		node = []string{addressA, addressB}[i]
+	} else {
+		g.processes[i] = startRelay(g.t, g.arenas[i], false)
+	}
+	g.processes[i].begin(node, g.keepalive, g.timeout)
+}
+
+func (g *relays) quit() {
+	for _, p := range g.processes {
+		p.quit()
+	}
+}

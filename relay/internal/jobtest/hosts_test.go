@@ -1,0 +1,155 @@
+package jobtest
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/softnd/softnd/internal/proctest"
+)
+
+func TestMain(m *testing.M) {
+	proctest.Main()
+	os.Exit(m.Run())
+}
+
+const (
+	addressA, addressB = "10.79.0.1", "10.79.0.2"
+	marker             = "SOFTND_TEST_HOSTS" // a variable of all processes of a cluster
+)
+
+// cluster is two hosts.
+type cluster struct {
+	t     *testing.T
+	dir   string
+	names [2]string // of the network namespaces
+	env   []string
+}
+
+// newCluster makes two network namespaces with a veth pair between them, and builds ndrelay. When the test ends, nothing is
+// left of it.
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	if _, err := exec.LookPath("ip"); err != nil {
+		t.Skipf("ip is not installed (Debian: iproute2): %v", err)
+	}
+	c := &cluster{t: t, dir: t.TempDir()}
+	id := fmt.Sprintf("softnd-%d-%d", os.Getpid(), time.Now().UnixNano())
+	for i, side := range []string{"a", "b"} {
+		c.names[i] = id + side
+		if out, err := exec.Command("ip", "netns", "add", c.names[i]).CombinedOutput(); err != nil {
+			t.Skipf("no network namespaces, which need root with CAP_SYS_ADMIN: %v: %s", err, out)
+		}
+		t.Cleanup(func() { c.ip("netns", "delete", c.names[i]) })
+	}
+	if out, err := exec.Command("ip", "link", "add", "eth0", "netns", c.names[0], "type", "veth", "peer", "name", "eth0", "netns", c.names[1]).CombinedOutput(); err != nil {
+		t.Skipf("no veth pair, which needs CAP_NET_ADMIN: %v: %s", err, out)
+	}
+	for i, address := range []string{addressA, addressB} {
+		c.ip("-n", c.names[i], "addr", "add", address+"/24", "dev", "eth0")
+		c.ip("-n", c.names[i], "link", "set", "eth0", "up")
+		c.ip("-n", c.names[i], "link", "set", "lo", "up")
+	}
+	c.env = append(os.Environ(), marker+"="+id, "SOFTND_RELAY="+c.build("github.com/softnd/softnd/relay/cmd/ndrelay"))
+	t.Cleanup(c.mustBeEmpty)
+	return c
+}
+
+func (c *cluster) ip(args ...string) {
+	c.t.Helper()
+	if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+		c.t.Errorf("ip %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+}
+
+// build builds a program.
+func (c *cluster) build(pkg string) string {
+	c.t.Helper()
+	program := filepath.Join(c.dir, filepath.Base(pkg))
+	if out, err := exec.CommandContext(c.t.Context(), "go", "build", "-o", program, pkg).CombinedOutput(); err != nil {
+		c.t.Fatalf("%v: %s", err, out)
+	}
+	return program
+}
+
+// script writes an executable file.
+func (c *cluster) script(name, text string) string {
+	c.t.Helper()
+	path := filepath.Join(c.dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+		c.t.Fatal(err)
+	}
+	return path
+}
+
+// hydra returns the command by which MPICH's launcher starts ranks on both hosts.
+func (c *cluster) hydra(eachHost int, program ...string) *exec.Cmd {
+	c.t.Helper()
+	if _, err := exec.LookPath("mpiexec.hydra"); err != nil {
+		c.t.Skipf("mpiexec.hydra is not installed (Debian: mpich): %v", err)
+	}
+	rsh := c.script("rsh", fmt.Sprintf(`#!/bin/sh
+while [ "${1#-}" != "$1" ]; do shift; done
+case $1 in %s) host=%s;; *) host=%s;; esac
+shift
+exec ip netns exec $host sh -c "$*"
+`, addressA, c.names[0], c.names[1]))
+	args := []string{"netns", "exec", c.names[0], "mpiexec.hydra", "-launcher", "ssh", "-launcher-exec", rsh, "-iface", "eth0",
+		"-hosts", addressA + "," + addressB, "-ppn", strconv.Itoa(eachHost), "-n", strconv.Itoa(2 * eachHost)}
+	cmd := exec.Command("ip", append(args, program...)...)
+	cmd.Env = c.env
+	return cmd
+}
+
+// atRoot starts ranks without a launcher, the first half on the first host.
+func (c *cluster) atRoot(eachHost int, env []string, program ...string) (all []*proctest.Process) {
+	c.t.Helper()
+	for rank := range 2 * eachHost {
+		cmd := exec.Command("ip", append([]string{"netns", "exec", c.names[rank/eachHost]}, program...)...)
+		cmd.Env = append(c.env[:len(c.env):len(c.env)], "SOFTND_ROOT="+addressA+":7000", "SOFTND_SECRET=a secret of the tests",
+			fmt.Sprint("SOFTND_RANK=", rank), fmt.Sprint("SOFTND_SIZE=", 2*eachHost))
+		cmd.Env = append(cmd.Env, env...)
+		all = append(all, proctest.Start(c.t, cmd))
+	}
+	return all
+}
+
+// role returns the command of a role of this test binary.
+func role(name string, args ...string) []string {
+	return append([]string{"env", proctest.RoleEnv + "=" + name, "/proc/" + strconv.Itoa(os.Getpid()) + "/exe"}, args...)
+}
+
+// processes returns the processes of the cluster whose command line contains a word.
+func (c *cluster) processes(word string) (pids []int) {
+	all, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	mark := []byte(c.env[len(c.env)-2])
+	for _, name := range all {
+		environ, err := os.ReadFile(name)
+		if err != nil || !bytes.Contains(environ, mark) {
+			continue
+		}
+		line, err := os.ReadFile(filepath.Join(filepath.Dir(name), "cmdline"))
+		if err == nil && bytes.Contains(line, []byte(word)) {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// mustBeEmpty fails the test if a process of the cluster is left.
+func (c *cluster) mustBeEmpty() {
+	proctest.Eventually(c.t, "no process of the hosts is left", func() bool {
+		time.Sleep(20 * time.Millisecond)
+		return len(c.processes("")) == 0
+	})
+}

@@ -1,0 +1,315 @@
+package jobtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/softnd/softnd"
+	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/nd"
+)
+
+// mustBeSerial checks the output of heat -verify.
+func mustBeSerial(t *testing.T, out string) {
+	t.Helper()
+	if !strings.Contains(out, "heat: identical to the serial result\n") || !strings.Contains(out, ", 4 ranks, ") {
+		t.Errorf("output %q", out)
+	}
+}
+
+func TestHeatOverHosts(t *testing.T) {
+	c := newCluster(t)
+	heat := c.build("github.com/softnd/softnd/examples/heat")
+	t.Run("Hydra", func(t *testing.T) {
+		status, out, errOut := proctest.Run(t, c.hydra(2, heat, "-verify"))
+		if status != 0 {
+			t.Errorf("exit status %d: %s", status, errOut)
+		}
+		mustBeSerial(t, out)
+		c.mustBeEmpty()
+	})
+	t.Run("SOFTND_ROOT", func(t *testing.T) {
+		all := c.atRoot(2, nil, heat, "-verify")
+		for _, r := range all {
+			r.Wait()
+		}
+		mustBeSerial(t, all[0].Out.String())
+	})
+}
+
+// Payload checks are refused between hosts, and say so.
+func TestInitOverHostsRefusesPayloadChecks(t *testing.T) {
+	c := newCluster(t)
+	refused := 0
+	for _, r := range c.atRoot(1, []string{softnd.EnvIntegrity + "=1"}, role(roleMany)...) {
+		if err := r.End(); err == nil {
+			t.Error("a rank has joined")
+		}
+		if strings.Contains(r.Err.String(), "relays do not carry the hashes of payload checks") {
+			refused++
+		}
+	}
+	if refused == 0 {
+		t.Error("no rank has named the cause")
+	}
+}
+
+// roleMany is the life of a rank in a large job.
+var roleMany = proctest.Role("many", func(s *proctest.Self) error {
+	began := time.Now()
+	j, err := softnd.Init(s.Ctx)
+	if err != nil {
+		return err
+	}
+	if err := j.Barrier(s.Ctx); err != nil {
+		return err
+	}
+	// Blobs of all lengths: some packs fit into a message of the leaders, others do not.
+	for _, size := range []int{8, 2000, 100_000} {
+		blob := make([]byte, size)
+		for i := range blob {
+			blob[i] = byte(j.Rank() + i)
+		}
+		all, err := j.Exchange(s.Ctx, blob)
+		if err != nil {
+			return err
+		}
+		for rank, b := range all {
+			if len(b) != size || b[size-1] != byte(rank+size-1) || b[0] != byte(rank) {
+				return fmt.Errorf("blob of rank %d has %d bytes", rank, len(b))
+			}
+		}
+	}
+	if err := j.Close(); err != nil {
+		return err
+	}
+	if j.Rank() == 0 {
+		fmt.Printf("%d ranks: %v\n", j.Size(), time.Since(began))
+	}
+	return nil
+})
+
+func TestManyRanksOverHosts(t *testing.T) {
+	c := newCluster(t)
+	status, out, errOut := proctest.Run(t, c.hydra(32, role(roleMany)...))
+	if status != 0 || !strings.HasPrefix(out, "64 ranks: ") {
+		t.Errorf("exit status %d, %s%s", status, out, errOut)
+	}
+	t.Logf("Init, Barrier, three times Exchange, Close: %s", out)
+}
+
+// roleConnects connects every rank with every other one in each way, and sends messages.
+var roleConnects = proctest.Role("connects", func(s *proctest.Self) error {
+	j, err := softnd.Init(s.Ctx)
+	if err != nil {
+		return err
+	}
+	q, err := j.Adapter().CreateCompletionQueue(s.Ctx, 1024)
+	if err != nil {
+		return err
+	}
+	mem, err := j.Adapter().Allocate(s.Ctx, 4096, nd.AllowLocalWrite|nd.AllowRemoteWrite|nd.AllowRemoteRead)
+	if err != nil {
+		return err
+	}
+	all, err := j.ConnectAll(s.Ctx, nd.EndpointConfig{Receive: q, Initiator: q})
+	if err != nil {
+		return err
+	}
+	windows, err := j.ExchangeWindows(s.Ctx, nd.DescriptorOf(mem))
+	if err != nil {
+		return err
+	}
+	for peer, ep := range all { // each rank writes its number into the memory of the others
+		if ep == nil {
+			continue
+		}
+		mem.Bytes()[2048+peer] = byte(j.Rank() + 1)
+		if err := ep.Write(1, []nd.SGE{nd.SGEOf(mem, 2048+peer, 1)}, windows[peer].Address+uint64(j.Rank()), windows[peer].Token, 0); err != nil {
+			return err
+		}
+		if r, err := nd.WaitOne(s.Ctx, q, ep); err != nil || r.Status != nd.Success {
+			return fmt.Errorf("write to rank %d: %v, %w", peer, r, err)
+		}
+	}
+	if err := j.Barrier(s.Ctx); err != nil {
+		return err
+	}
+	for peer := range all {
+		if peer != j.Rank() && mem.Bytes()[peer] != byte(peer+1) {
+			return fmt.Errorf("rank %d has written %d", peer, mem.Bytes()[peer])
+		}
+	}
+	if err := dialNext(s.Ctx, j, q); err != nil {
+		return err
+	}
+	if err := j.Barrier(s.Ctx); err != nil {
+		return err
+	}
+	return j.Close()
+})
+
+// dialNext lets each rank dial the next one.
+func dialNext(ctx context.Context, j *softnd.Job, q nd.CompletionQueue) error {
+	l, err := j.Listen(ctx)
+	if err != nil {
+		return err
+	}
+	if err := j.Barrier(ctx); err != nil {
+		return err
+	}
+	dialled := make(chan error, 1)
+	cfg := nd.EndpointConfig{Receive: q, Initiator: q}
+	go func() {
+		_, err := j.Dial(ctx, (j.Rank()+1)%j.Size(), cfg)
+		dialled <- err
+	}()
+	_, peer, err := l.Accept(ctx, cfg)
+	if want := (j.Rank() + j.Size() - 1) % j.Size(); err == nil && peer != want {
+		err = fmt.Errorf("rank %d has dialled, want rank %d", peer, want)
+	}
+	return errors.Join(err, <-dialled)
+}
+
+func TestConnectionsOverHosts(t *testing.T) {
+	c := newCluster(t)
+	for _, r := range c.atRoot(2, nil, role(roleConnects)...) {
+		r.Wait()
+	}
+}
+
+// roleWaits joins the job, says so, and waits until it is ended.
+var roleWaits = proctest.Role("waits", func(s *proctest.Self) error {
+	j, err := softnd.Init(s.Ctx)
+	if err != nil {
+		return err
+	}
+	s.Say("ready %d %d", j.Rank(), os.Getpid())
+	line, err := s.Hear()
+	if err != nil {
+		select {} // until it is ended
+	}
+	switch line {
+	case "abort":
+		softnd.Abort(7, "the disk is full")
+	case "barrier":
+		if err := j.Barrier(s.Ctx); !errors.Is(err, nd.ConnectionAborted) {
+			return fmt.Errorf("barrier: %w", err)
+		}
+	}
+	return j.Close()
+})
+
+// ready waits until all ranks have joined, and returns their processes' numbers.
+func ready(t *testing.T, all []*proctest.Process) (pids []int) {
+	t.Helper()
+	for rank, r := range all {
+		var got, pid int
+		if _, err := fmt.Sscanf(r.Hear(), "ready %d %d", &got, &pid); err != nil || got != rank {
+			t.Fatalf("rank %d: %v", rank, err)
+		}
+		pids = append(pids, pid)
+	}
+	return pids
+}
+
+// ends waits for the end of a process with a code and a line.
+func ends(t *testing.T, r *proctest.Process, code int, line string) {
+	t.Helper()
+	var exit *exec.ExitError
+	if err := r.End(); !errors.As(err, &exit) || exit.ExitCode() != code || !strings.Contains(r.Err.String(), line) {
+		t.Errorf("%v, want exit code %d and %q:\n%s", err, code, line, r.Err)
+	}
+}
+
+// When a rank is killed, all ranks end, and nothing is left at any host.
+func TestKilledRankEndsTheJob(t *testing.T) {
+	c := newCluster(t)
+	for _, victim := range []int{0, 1, 2} {
+		t.Run(fmt.Sprintf("rank %d", victim), func(t *testing.T) {
+			all := c.atRoot(2, nil, role(roleWaits)...)
+			pids := ready(t, all)
+			if err := syscall.Kill(pids[victim], syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			all[victim].WaitKilled()
+			for rank, r := range all {
+				if rank != victim {
+					ends(t, r, 1, fmt.Sprintf("softnd: rank %d of 4 ends with the job: rank %d ", rank, victim))
+				}
+			}
+			c.mustBeEmpty()
+		})
+	}
+	t.Run("Hydra", func(t *testing.T) {
+		r := proctest.Start(t, c.hydra(2, role(roleWaits)...))
+		var rank, pid int
+		for range 4 {
+			if _, err := fmt.Sscanf(r.Hear(), "ready %d %d", &rank, &pid); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.End(); err == nil {
+			t.Error("mpiexec has succeeded")
+		}
+		c.mustBeEmpty()
+	})
+}
+
+func TestAbortEndsTheJobOverHosts(t *testing.T) {
+	c := newCluster(t)
+	all := c.atRoot(1, nil, role(roleWaits)...)
+	ready(t, all)
+	all[1].Say("abort")
+	ends(t, all[1], 7, "softnd: rank 1 of 2 aborts the job with code 7: the disk is full\n")
+	ends(t, all[0], 7, "softnd: rank 0 of 2 ends with the job: rank 1 has aborted the job with code 7: the disk is full\n")
+}
+
+// If a relay dies, the connections between hosts end, and the next collective call fails in all ranks.
+func TestKilledRelayFailsCollectiveCalls(t *testing.T) {
+	c := newCluster(t)
+	all := c.atRoot(2, nil, role(roleWaits)...)
+	ready(t, all)
+	relays := c.processes("ndrelay")
+	if len(relays) != 2 {
+		t.Fatalf("relays: %v", relays)
+	}
+	if err := syscall.Kill(relays[0], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range all {
+		r.Say("barrier")
+	}
+	for _, r := range all {
+		r.Wait()
+	}
+}
+
+// A relay that dies while Init connects it fails Init in all ranks.
+func TestRelayThatDiesDuringInit(t *testing.T) {
+	c := newCluster(t)
+	fake := c.script("fake", `#!/bin/sh
+read -r first
+echo '{"control":"`+addressB+`:9"}'
+read -r second
+exit 3
+`)
+	chosen := c.script("chosen", `#!/bin/sh
+if ip addr show dev eth0 | grep -q `+addressB+`; then exec `+fake+`; fi
+exec `+strings.TrimPrefix(c.env[len(c.env)-1], "SOFTND_RELAY=")+"\n")
+	for rank, r := range c.atRoot(2, []string{"SOFTND_RELAY=" + chosen}, role(roleMany)...) {
+		if err := r.End(); err == nil || !strings.Contains(r.Err.String(), "softnd: ") {
+			t.Errorf("rank %d: %v: %s", rank, err, r.Err)
+		}
+	}
+}
