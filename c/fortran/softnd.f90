@@ -93,6 +93,9 @@ module softnd
     integer(c_int32_t) :: check_payloads = 0
     integer(c_int64_t) :: receive_timeout = 0
     integer(c_int64_t) :: disconnect_timeout = 0
+    integer(c_int64_t) :: weak_order_seed = 0
+    integer(c_int32_t) :: weak_order = 0
+    integer(c_int32_t) :: reserved = 0
   end type
 
   type, bind(c) :: snd_adapter_info

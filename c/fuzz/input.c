@@ -1,6 +1,8 @@
 #include <dirent.h>
+#include <inttypes.h>
 #include <string.h>
 
+#include "../src/error.h"
 #include "../src/memory_limit.h"
 #include "fuzz.h"
 
@@ -28,3 +30,8 @@ int fuzz_descriptors(void)
 int fuzz_known(snd_status s) { return strcmp(snd_status_name(s), "unknown status") != 0; }
 
 uint64_t snd_memory_available(void) { return UINT64_C(1) << 30; }
+
+void snd_record_no_memory(uint64_t size, const char *what, const char *op)
+{
+	snd_record_failure("%s: %s of %" PRIu64 " bytes has failed", op, what, size);
+}

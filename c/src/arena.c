@@ -58,9 +58,9 @@ static bool place(struct snd_arena *a, uint64_t size)
 	uint64_t chunks = at;
 	at = round_up(at + size / SNDL_CHUNK_SIZE * 4, SNDL_TABLE_ALIGN);
 	at = round_up(at, SNDL_CHUNK_SIZE);
+	a->heap = at;
 	if (at + (uint64_t)MIN_HEAP_CHUNKS * SNDL_CHUNK_SIZE > size)
 		return false;
-	a->heap = at;
 	a->chunks = (size - at) / SNDL_CHUNK_SIZE;
 	/* Offsets for now; map_all makes pointers of them. */
 	a->block_owners = (snd_half *)(uintptr_t)blocks;
@@ -81,7 +81,7 @@ static snd_status map_all(struct snd_arena *a, const char *op)
 		return s;
 	void *at = mmap(NULL, a->size, PROT_READ | PROT_WRITE, MAP_SHARED, a->fd, 0);
 	if (at == MAP_FAILED)
-		return snd_fail(SND_NO_MEMORY, "%s: mmap of %" PRIu64 " bytes: %s (address space limit? see ulimit -v)", op, a->size, strerror(errno));
+		return snd_no_memory(a->size, "mmap of the arena", op);
 	if (!snd_own_process_only(a, at, a->size)) {
 		int e = errno;
 		munmap(at, a->size);
@@ -99,19 +99,19 @@ bool snd_arena_is_ours(const struct snd_arena *a) { return snd_is_still(a->fd, &
 /* constants are a private copy of the header's fields that do not change. */
 struct constants {
 	uint64_t magic, layout, size, secret[2], id[2], checksum;
-	uint32_t ranks, rules;
+	uint32_t ranks, rules, host;
 };
 
 static struct constants constants_of(const struct snd_header *h)
 {
 	return (struct constants){snd_relaxed(&h->magic), snd_relaxed(&h->layout), snd_relaxed(&h->size),
 		{snd_relaxed(&h->secret[0]), snd_relaxed(&h->secret[1])}, {snd_relaxed(&h->id[0]), snd_relaxed(&h->id[1])},
-		snd_relaxed(&h->checksum), snd_relaxed32(&h->ranks), snd_relaxed32(&h->rules)};
+		snd_relaxed(&h->checksum), snd_relaxed32(&h->ranks), snd_relaxed32(&h->rules), snd_relaxed32(&h->host)};
 }
 
 static uint64_t checksum_of(const struct constants *c)
 {
-	uint64_t words[] = {c->magic, c->ranks | (uint64_t)c->rules << 32, c->layout, c->size, c->secret[0], c->secret[1], c->id[0], c->id[1]};
+	uint64_t words[] = {c->magic, c->ranks | (uint64_t)c->rules << 32, c->layout, c->size, c->secret[0], c->secret[1], c->id[0], c->id[1], c->host};
 	unsigned char bytes[sizeof words];
 	for (size_t i = 0; i < sizeof words; i++)
 		bytes[i] = (unsigned char)(words[i / 8] >> (8 * (i % 8)));
@@ -159,11 +159,12 @@ static snd_status check_header(struct snd_arena *a, const struct snd_header *h, 
 			snprintf(why, sizeof why, "the arena's layout has hash %#" PRIx64 ", this program's %#" PRIx64, c.layout, (uint64_t)SNDL_LAYOUT_HASH);
 		return snd_other_version("the arena was made by", h->build, sizeof h->build, why, op);
 	}
-	if (c.checksum != checksum_of(&c) || c.size != file_size || c.ranks > SNDL_RANKS || c.rules > SNDL_FAULT_RULES || !place(a, c.size))
+	if (c.checksum != checksum_of(&c) || c.size != file_size || c.ranks > SNDL_RANKS || c.rules > SNDL_FAULT_RULES || c.host > SND_MAX_HOST || !place(a, c.size))
 		return snd_fail(SND_INVALID_PARAMETER, "%s: the arena's header is damaged, or its file is truncated (%" PRIu64 " of %" PRIu64 " bytes)",
 			op, file_size, c.size);
 	a->ranks = c.ranks;
 	a->rules = c.rules;
+	a->host = c.host;
 	memcpy(a->secret, c.secret, sizeof a->secret);
 	memcpy(a->id, c.id, sizeof a->id);
 	return SND_SUCCESS;
@@ -183,7 +184,7 @@ snd_status snd_arena_attach(struct snd_arena *a, int fd, int64_t deadline, const
 	snd_status s;
 	void *first = mmap(NULL, SNDL_HEADER_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, a->fd, 0);
 	if (first == MAP_FAILED) {
-		s = snd_fail(SND_NO_MEMORY, "%s: mmap of the header: %s", op, strerror(errno));
+		s = snd_no_memory(SNDL_HEADER_PAGE, "mmap of the header", op);
 	} else {
 		s = check_header(a, first, (uint64_t)st.st_size, deadline, op);
 		munmap(first, SNDL_HEADER_PAGE);
@@ -225,7 +226,8 @@ snd_status snd_arena_create(struct snd_arena *a, uint32_t ranks, uint64_t size, 
 		return snd_fail(SND_INVALID_PARAMETER, "%s: %" PRIu64 " bytes, at most %" PRIu64, op, size, MAX_SIZE);
 	size = size == 0 ? default_size() : round_up(size, SNDL_CHUNK_SIZE);
 	if (!place(a, size))
-		return snd_fail(SND_INVALID_PARAMETER, "%s: an arena of %" PRIu64 " bytes is too small for its tables: ask for more, or raise ulimit -v and -f, which limit the default", op, size);
+		return snd_fail(SND_INVALID_PARAMETER, "%s: an arena of %" PRIu64 " bytes is too small: its tables need %" PRIu64 " at least: ask for more, or raise ulimit -v and -f, which limit the default", op, size,
+			a->heap + (uint64_t)MIN_HEAP_CHUNKS * SNDL_CHUNK_SIZE);
 	struct rlimit files;
 	if (getrlimit(RLIMIT_FSIZE, &files) == 0 && files.rlim_cur != RLIM_INFINITY && size > files.rlim_cur) /* the signal of a too long file ends the process */
 		return snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: an arena of %" PRIu64 " bytes, but files of this process have at most %" PRIu64 ": raise ulimit -f, or ask for less",
@@ -263,7 +265,7 @@ snd_status snd_arena_create(struct snd_arena *a, uint32_t ranks, uint64_t size, 
 	struct snd_header *h = snd_header(a);
 	memcpy(a->secret, random, sizeof a->secret);
 	memcpy(a->id, random + 2, sizeof a->id);
-	struct constants c = {SND_MAGIC, SNDL_LAYOUT_HASH, size, {a->secret[0], a->secret[1]}, {a->id[0], a->id[1]}, 0, ranks, 0};
+	struct constants c = {SND_MAGIC, SNDL_LAYOUT_HASH, size, {a->secret[0], a->secret[1]}, {a->id[0], a->id[1]}, 0, ranks, 0, 0};
 	c.checksum = checksum_of(&c);
 	snd_set(&h->magic, c.magic);
 	snd_set32(&h->ranks, ranks);

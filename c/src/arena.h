@@ -22,6 +22,7 @@ struct snd_arena {
 	uint64_t member_table, rank_records, status_pages, window_table, fault_rules;
 	uint64_t secret[2], id[2];
 	uint32_t ranks, rules; /* fault rules */
+	uint32_t host; /* number of the host in the job */
 	int fd; /* with an open file description of its own */
 	bool dumped; /* core dumps contain the arena */
 	struct snd_identity identity; /* of fd */

@@ -1,6 +1,7 @@
 /* Requests that bind or register memory, and those that end that. */
 #include "faults.h"
 #include "integrity.h"
+#include "weak.h"
 
 enum snd_outcome snd_execute_bind(struct snd_endpoint *ep, struct snd_send_request *r)
 {
@@ -24,8 +25,8 @@ enum snd_outcome snd_execute_invalidate(struct snd_endpoint *ep, struct snd_send
 {
 	if (!r->draining) {
 		struct snd_connection *c = ep->conn;
-		if (snd_is_region(r->object) && c->out.next != snd_load_released(&c->out))
-			return SND_BLOCKED; /* requests that may name the region's local token are still in the ring */
+		if (snd_is_region(r->object) && (c->out.next != snd_load_released(&c->out) || snd_has_reads_aside(ep)))
+			return SND_BLOCKED; /* requests that may name the region's local token have not run, or are still in the ring */
 		if (snd_is_region(r->object) && !snd_check_reads(ep))
 			return SND_BLOCKED; /* the failed Read ends the connection when it completes */
 		if (!snd_invalidate(r->object, ep->number, false))
@@ -64,11 +65,9 @@ enum snd_outcome snd_invalidate_sink(struct snd_endpoint *ep, struct snd_send_re
 		return SND_BLOCKED;
 	if (snd_unlikely(ep->faults != NULL))
 		snd_corrupt_sink(ep, r); /* while the token is valid, and before the payload check */
-	if (r->sum != NULL) {
-		snd_check_read(ep, r);
-		if (r->status != SND_SUCCESS)
-			return SND_EXECUTED;
-	}
+	snd_check_read(ep, r);
+	if (r->status != SND_SUCCESS)
+		return SND_EXECUTED;
 	r->finished = false;
 	return snd_execute_invalidate(ep, r);
 }

@@ -55,6 +55,16 @@ static bool passed(const struct snd_job *j, uint64_t ticket)
 	return snd_load(&snd_header(a)->opened) >= ticket; /* ORDER barrier-open: pairs with the store in arrive */
 }
 
+/* is_missing reports whether the member of a rank has died or left. Until all ranks have joined, a process that has left and still
+ * runs is not missing: it has closed an earlier job of this rank, and may join again. */
+static bool is_missing(const struct snd_job *j, uint64_t id)
+{
+	struct snd_peer p;
+	if (!snd_peer_of(j->fabric, id, &p))
+		return true;
+	return snd_peer_gone(&p) && (j->started || !snd_process_runs(&p));
+}
+
 struct barrier_wait {
 	struct snd_job *j;
 	uint64_t ticket;
@@ -71,9 +81,8 @@ static bool barrier_ready(void *arg)
 	if (deaths == j->deaths && snd_clock() - j->checked_at < CHECK_INTERVAL)
 		return false;
 	for (uint32_t rank = 0; rank < j->size; rank++) {
-		struct snd_peer p;
 		uint64_t id = snd_load(&snd_rank(&j->fabric->arena, rank)->member);
-		if (id != 0 && (!snd_peer_of(j->fabric, id, &p) || snd_peer_gone(&p))) {
+		if (id != 0 && is_missing(j, id)) {
 			snd_record_lost_peer(j->fabric, id);
 			w->missing = rank + 1;
 			return true;

@@ -192,7 +192,7 @@ void snd_handle_request(struct snd_fabric *f, uint64_t offset)
 	snd_list_append(requests, &c->request_link);
 	if (snd_peer_gone(&peer) || f->marked_dead)
 		snd_peer_died(c);
-	if (!snd_listener_enqueue(f, c, (uint16_t)snd_relaxed32(&r->port[SND_PASSIVE])))
+	if (snd_relaxed32(&r->address[SND_PASSIVE]) != snd_host_of(f, f->slot) || !snd_listener_enqueue(f, c, (uint16_t)snd_relaxed32(&r->port[SND_PASSIVE])))
 		snd_refuse(c);
 	snd_wake(f);
 }

@@ -7,6 +7,7 @@
 #include "cq.h"
 #include "error.h"
 #include "faults.h"
+#include "memory_limit.h"
 
 enum { WHY = 128 };
 
@@ -41,8 +42,8 @@ static void set_endpoint(struct snd_connector *c, struct snd_endpoint *ep)
 		ep->connector = c;
 }
 
-static uint32_t clamp_reads(uint32_t n) { return n < SND_MAX_READS ? n : SND_MAX_READS; }
 static uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
+static uint32_t clamp_reads(const struct snd_fabric *f, uint32_t n) { return least(n, f->limits->reads); }
 
 static void copy_private_data(struct snd_connector *c, int side)
 {
@@ -58,8 +59,8 @@ static snd_status check_params(struct snd_connector *c, struct snd_endpoint *ep,
 		return snd_bad_handle(op, "endpoint");
 	if (ep->adapter != c->adapter)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: the endpoint is of another adapter", op);
-	if (params != NULL && params->private_data_length > SND_MAX_PRIVATE_DATA)
-		return snd_fail(SND_INVALID_BUFFER_SIZE, "%s: %" PRIu32 " bytes of private data, at most %u", op, params->private_data_length, SND_MAX_PRIVATE_DATA);
+	if (params != NULL && params->private_data_length > c->object.fabric->limits->private_data)
+		return snd_fail(SND_INVALID_BUFFER_SIZE, "%s: %" PRIu32 " bytes of private data, at most %" PRIu32, op, params->private_data_length, c->object.fabric->limits->private_data);
 	if (params != NULL && params->private_data_length > 0 && params->private_data == NULL)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: private_data is NULL", op);
 	return params == NULL ? SND_SUCCESS : snd_check_reserved(params, op);
@@ -72,8 +73,8 @@ static void fill_record(struct snd_connection *conn, struct snd_endpoint *ep, co
 	const int i = conn->side;
 	snd_set(&r->adapter[i], ep->adapter->number);
 	snd_set(&r->qp[i], ep->local_qp_offset);
-	snd_set32(&r->read_in[i], clamp_reads(p == NULL ? 0 : p->inbound_reads));
-	snd_set32(&r->read_out[i], clamp_reads(p == NULL ? 0 : p->outbound_reads));
+	snd_set32(&r->read_in[i], clamp_reads(ep->object.fabric, p == NULL ? 0 : p->inbound_reads));
+	snd_set32(&r->read_out[i], clamp_reads(ep->object.fabric, p == NULL ? 0 : p->outbound_reads));
 	uint32_t n = p == NULL ? 0 : p->private_data_length;
 	if (n > 0)
 		memcpy(r->data[i], p->private_data, n);
@@ -114,7 +115,7 @@ snd_status snd_connector_create(snd_adapter *adapter, snd_connector **connector)
 	*connector = NULL;
 	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
 	struct snd_connector *c = *connector = snd_connector_new(adapter);
-	return snd_leave_with(adapter->object.fabric, c != NULL ? SND_SUCCESS : snd_fail(SND_NO_MEMORY, "%s: no private memory", op));
+	return snd_leave_with(adapter->object.fabric, c != NULL ? SND_SUCCESS : snd_no_memory(sizeof *c, "private memory", op));
 }
 
 snd_status snd_connector_bind(snd_connector *connector, snd_address address)
@@ -164,7 +165,7 @@ static snd_status start_connect(struct snd_connector *c, struct snd_endpoint *ep
 {
 	struct snd_fabric *f = c->object.fabric;
 	struct snd_peer peer;
-	uint32_t slot;
+	bool known;
 	snd_status s = check_params(c, ep, params, op);
 	if (s != SND_SUCCESS)
 		return s;
@@ -172,10 +173,13 @@ static snd_status start_connect(struct snd_connector *c, struct snd_endpoint *ep
 		return snd_fail(SND_BAD_NETWORK_NAME, "%s: the address is unspecified: connect to a listener's address", op);
 	if (c->phase != SND_PHASE_NEW)
 		return snd_fail(SND_CONNECTION_ACTIVE, "%s: the connector is connecting or connected, or was: create another", op);
-	if (!snd_slot_of(address.host, &slot))
-		return snd_fail(SND_NETWORK_UNREACHABLE, "%s: %#" PRIx32 " is not an address of this arena", op, address.host);
-	if (!snd_peer_in_slot(f, slot, &peer))
+	if (!snd_peer_at(f, address.host, &peer, &known)) {
+		if (!known)
+			return snd_fail(SND_NETWORK_UNREACHABLE, "%s: %#" PRIx32 " is not an address of this job", op, address.host);
+		if (snd_is_of_other_host(f, address.host))
+			return snd_fail(SND_HOST_UNREACHABLE, "%s: %#" PRIx32 " is an address of another host, and this arena has no relay to other hosts", op, address.host);
 		return snd_fail(SND_HOST_UNREACHABLE, "%s: no process has the address %#" PRIx32 ": retry when the peer has started", op, address.host);
+	}
 	if (ep->state != SND_QP_IDLE)
 		return snd_fail(SND_CONNECTION_ACTIVE, "%s: the endpoint is not idle: connect an idle endpoint", op);
 	if (snd_has_overrun(ep))
@@ -194,7 +198,7 @@ static snd_status start_connect(struct snd_connector *c, struct snd_endpoint *ep
 		conn = snd_connection_new(f, r, offset, SND_ACTIVE, peer);
 		if (conn == NULL) {
 			snd_free(&f->heap, offset);
-			s = snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
+			s = snd_no_memory(sizeof *conn, "private memory", op);
 		}
 	}
 	if (s != SND_SUCCESS) {
@@ -209,6 +213,8 @@ static snd_status start_connect(struct snd_connector *c, struct snd_endpoint *ep
 	snd_set(&r->member[SND_PASSIVE], peer.id);
 	snd_set32(&r->port[SND_ACTIVE], c->local.port);
 	snd_set32(&r->port[SND_PASSIVE], address.port);
+	snd_set32(&r->address[SND_ACTIVE], c->local.host);
+	snd_set32(&r->address[SND_PASSIVE], address.host);
 	fill_record(conn, ep, params);
 	snd_release32(&r->state, SNDL_CONN_REQUESTED);
 	c->phase = SND_PHASE_CONNECTING;
@@ -270,8 +276,8 @@ static snd_status handle_accepted(struct snd_connector *c, const char *op)
 	snd_set_state(ep, SND_QP_ACCEPTED);
 	const struct snd_connection_record *r = conn->record;
 	copy_private_data(c, SND_PASSIVE);
-	c->inbound_reads = clamp_reads(least(snd_relaxed32(&r->read_in[SND_ACTIVE]), snd_relaxed32(&r->read_out[SND_PASSIVE])));
-	c->outbound_reads = clamp_reads(least(snd_relaxed32(&r->read_out[SND_ACTIVE]), snd_relaxed32(&r->read_in[SND_PASSIVE])));
+	c->inbound_reads = clamp_reads(c->object.fabric, least(snd_relaxed32(&r->read_in[SND_ACTIVE]), snd_relaxed32(&r->read_out[SND_PASSIVE])));
+	c->outbound_reads = clamp_reads(c->object.fabric, least(snd_relaxed32(&r->read_out[SND_ACTIVE]), snd_relaxed32(&r->read_in[SND_PASSIVE])));
 	c->phase = SND_PHASE_ACCEPTED;
 	return SND_SUCCESS;
 }
@@ -350,16 +356,27 @@ snd_status snd_connector_complete(snd_connector *connector)
 	return snd_leave_with(f, s);
 }
 
+/* source_of returns the address that has requested a connection: that of the process that sent the request. The relay names
+ * another one, because it acts for processes of other hosts. */
+static snd_address source_of(const struct snd_connection *conn)
+{
+	const struct snd_fabric *f = conn->fabric;
+	const uint32_t named = snd_relaxed32(&conn->record->address[SND_ACTIVE]);
+	struct snd_peer relay;
+	const bool is_named = snd_find_relay(f, &relay) && relay.id == conn->peer.id && snd_is_of_other_host(f, named);
+	return (snd_address){is_named ? named : snd_host_of(f, snd_member_slot(conn->peer.id)), (uint16_t)snd_relaxed32(&conn->record->port[SND_ACTIVE]), 0};
+}
+
 /* snd_take_request puts a connection request into a new connector. It takes over one use of the connection. */
 void snd_take_request(struct snd_connector *c, struct snd_connection *conn, snd_address local)
 {
 	c->conn = conn;
 	c->phase = SND_PHASE_REQUESTED;
 	c->local = local;
-	c->remote = (snd_address){snd_host_of(snd_member_slot(conn->peer.id)), (uint16_t)snd_relaxed32(&conn->record->port[SND_ACTIVE]), 0};
+	c->remote = source_of(conn);
 	copy_private_data(c, SND_ACTIVE);
-	c->inbound_reads = clamp_reads(snd_relaxed32(&conn->record->read_out[SND_ACTIVE]));
-	c->outbound_reads = clamp_reads(snd_relaxed32(&conn->record->read_in[SND_ACTIVE]));
+	c->inbound_reads = clamp_reads(c->object.fabric, snd_relaxed32(&conn->record->read_out[SND_ACTIVE]));
+	c->outbound_reads = clamp_reads(c->object.fabric, snd_relaxed32(&conn->record->read_in[SND_ACTIVE]));
 }
 
 static bool is_completed(struct snd_connector *c)
@@ -387,8 +404,8 @@ static snd_status start_accept(struct snd_connector *c, struct snd_endpoint *ep,
 		return snd_fail(SND_CONNECTION_ACTIVE, "%s: the endpoint is not idle: accept with an idle endpoint", op);
 	if (snd_attach(conn, ep)) {
 		fill_record(conn, ep, params);
-		c->inbound_reads = least(clamp_reads(params == NULL ? 0 : params->inbound_reads), c->inbound_reads);
-		c->outbound_reads = least(clamp_reads(params == NULL ? 0 : params->outbound_reads), c->outbound_reads);
+		c->inbound_reads = least(clamp_reads(c->object.fabric, params == NULL ? 0 : params->inbound_reads), c->inbound_reads);
+		c->outbound_reads = least(clamp_reads(c->object.fabric, params == NULL ? 0 : params->outbound_reads), c->outbound_reads);
 		ep->read_limit = c->outbound_reads;
 		if (snd_transition(conn, SNDL_CONN_ACCEPTED, SNDL_CONN_REQUESTED)) {
 			c->phase = SND_PHASE_ACCEPTING;

@@ -7,18 +7,26 @@
 
 #include "error.h"
 #include "faults.h"
+#include "memory_limit.h"
 
 /* One poll in THOROUGH drives some endpoints even without visible work, because a peer may have disconnected or
  * died, reads the inbox, and does the periodic work of the process. */
 enum { THOROUGH = 1024, THOROUGH_ENDPOINTS = 8, SCANNED = 6 };
 
-/* ring_size returns twice the depth at least: a program that counts on exactly its depth never overruns the queue. */
+/* ring_size returns twice the depth at least: a program that counts on exactly its depth never overruns the queue. See snd_cq_limit. */
 static uint64_t ring_size(uint32_t depth)
 {
 	uint64_t size = 2;
 	while (size < 2 * (uint64_t)depth)
 		size *= 2;
 	return size;
+}
+
+static snd_status check_depth(const struct snd_fabric *f, uint32_t depth, const char *op)
+{
+	if (depth < 1 || depth > f->limits->cq_depth)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: depth %" PRIu32 ", allowed 1 to %" PRIu32, op, depth, f->limits->cq_depth);
+	return SND_SUCCESS;
 }
 
 snd_status snd_cq_create(snd_adapter *adapter, uint32_t depth, snd_cq **cq)
@@ -29,21 +37,23 @@ snd_status snd_cq_create(snd_adapter *adapter, uint32_t depth, snd_cq **cq)
 	if (cq == NULL)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: cq is NULL", op);
 	*cq = NULL;
-	if (depth < 1 || depth > SND_MAX_CQ_DEPTH)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: depth %" PRIu32 ", allowed 1 to %d", op, depth, SND_MAX_CQ_DEPTH);
 	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
 	struct snd_fabric *f = adapter->object.fabric;
-	snd_status s = snd_fault_in_call(&adapter->object, op, (struct snd_fault_event){.operation = SNDL_FAULT_CREATE_QUEUE, .peer = -1}, NULL);
+	snd_status s = check_depth(f, depth, op);
+	if (s == SND_SUCCESS)
+		s = snd_fault_in_call(&adapter->object, op, (struct snd_fault_event){.operation = SNDL_FAULT_CREATE_QUEUE, .peer = -1}, NULL);
 	if (s != SND_SUCCESS)
 		return snd_leave_with(f, s);
 	uint64_t size = ring_size(depth);
 	struct snd_cq *q = snd_new(f, SND_TYPE_CQ, sizeof *q);
-	if (q == NULL || (q->entries = snd_alloc_lines((size_t)size * sizeof *q->entries)) == NULL) {
+	struct snd_completion *entries = NULL;
+	if (q == NULL || (entries = snd_alloc_lines((size_t)size * sizeof *entries)) == NULL) {
 		if (q != NULL)
 			snd_object_free(&q->object);
-		return snd_leave_with(f, snd_fail(SND_NO_MEMORY, "%s: no private memory", op));
+		return snd_leave_with(f, snd_no_memory(sizeof *q + size * sizeof *entries, "private memory", op));
 	}
 	q->adapter = adapter;
+	q->entries = entries;
 	q->mask = size - 1;
 	q->depth = depth;
 	q->fd = -1;
@@ -248,17 +258,17 @@ snd_status snd_cq_resize(snd_cq *cq, uint32_t depth)
 	SND_KEEP_ERRNO;
 	const char *op = "resize";
 	SND_CHECK(cq, SND_TYPE_CQ, op);
-	if (depth < 1 || depth > SND_MAX_CQ_DEPTH)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: depth %" PRIu32 ", allowed 1 to %d", op, depth, SND_MAX_CQ_DEPTH);
 	SND_ENTER(cq, SND_TYPE_CQ, op);
 	struct snd_fabric *f = cq->object.fabric;
-	snd_status s = SND_SUCCESS;
+	snd_status s = check_depth(f, depth, op);
+	if (s != SND_SUCCESS)
+		return snd_leave_with(f, s);
 	uint64_t size = ring_size(depth), queued = cq->tail - cq->head;
 	struct snd_completion *entries = NULL;
 	if (queued > depth)
 		s = snd_fail(SND_BUFFER_OVERFLOW, "%s: depth %" PRIu32 ", but %" PRIu64 " results are queued: take results, then retry", op, depth, queued);
 	else if ((entries = snd_alloc_lines((size_t)size * sizeof *entries)) == NULL)
-		s = snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
+		s = snd_no_memory(size * sizeof *entries, "private memory", op);
 	if (s == SND_SUCCESS) {
 		for (uint64_t i = cq->head; i != cq->tail; i++)
 			memcpy(&entries[i & (size - 1)], &cq->entries[i & cq->mask], sizeof *entries);

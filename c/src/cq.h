@@ -77,6 +77,13 @@ void snd_cq_signal(struct snd_cq *q);
 /* snd_cq_event ends calls of notify that the latest result satisfies, and makes the event descriptor readable. */
 void snd_cq_event(struct snd_cq *q, bool failed, bool solicited);
 
+/* snd_cq_limit makes q overrun if a result of the endpoint comes next and q is full: with a weak order, q holds exactly its depth. */
+static inline void snd_cq_limit(struct snd_cq *q, const struct snd_endpoint *ep)
+{
+	if (snd_unlikely(ep->weak != NULL) && q->tail - q->head >= q->depth)
+		snd_cq_overrun(q);
+}
+
 /* snd_cq_push adds a result of the endpoint that slots belongs to. */
 SND_FAST void snd_cq_push(struct snd_cq *q, struct snd_slots *slots, snd_status status, uint32_t type, uint64_t context,
 	uint64_t bytes, uint32_t token, bool solicited)

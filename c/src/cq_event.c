@@ -6,6 +6,7 @@
 #include "cq.h"
 #include "error.h"
 #include "faults.h"
+#include "weak.h"
 
 /* A call of notify. An event ends all calls that wait, of whatever type: a queue waits for the widest of their types. */
 struct notification {
@@ -161,6 +162,8 @@ snd_status snd_cq_notify(snd_cq *cq, uint32_t type, int64_t timeout)
 	s = snd_wait(f, timeout, is_notified, drive, &w, &(struct snd_call){.op = op, .object = kinds[type], .queue = cq->number});
 	snd_list_remove(&w.n.link);
 	update_watched(cq);
+	if (w.n.released)
+		snd_weak_delay_event(cq, drive, &w);
 	s = w.n.released ? SND_SUCCESS : snd_cq_wait_status(cq, s, op, "no such result in time");
 	snd_let_go(&cq->object);
 	return snd_leave_with(f, s);

@@ -38,6 +38,7 @@ enum {
 	SND_SLOW_OVERRUN = 1, /* a completion queue has overrun */
 	SND_SLOW_FAULTS = 2,  /* the fault plan has rules for this member */
 	SND_SLOW_CHECKS = 4,  /* the endpoint asks for payload checks */
+	SND_SLOW_WEAK = 8,    /* a weak order delays everything */
 };
 
 struct snd_connection {
@@ -258,8 +259,11 @@ struct snd_endpoint {
 	struct snd_pending_fault message_fault;
 	bool message_asked; /* the plan has been asked about the current message */
 
+	struct snd_weak *weak; /* NULL = no weak order, see weak.h */
+
 	/* Life. */
 	struct snd_connector *connector;
+	bool request_failed; /* a request has completed with a failure that this side found; the rest is canceled */
 	bool was_connected, flushed, remote_released, disconnect_timed_out, both_disconnected, close_called, freeing;
 	int64_t disconnect_deadline;
 	uint32_t pending_drains;
@@ -299,6 +303,8 @@ void snd_forget_endpoint(struct snd_endpoint *ep);
 const char *snd_request_name(const struct snd_send_request *r);
 struct snd_send_request *snd_enqueue_pushed(struct snd_endpoint *ep, uint32_t kind, uint64_t context);
 bool snd_run_requests(struct snd_endpoint *ep, uint64_t *budget);
+/* snd_execute runs or continues request r. */
+enum snd_outcome snd_execute(struct snd_endpoint *ep, struct snd_send_request *r, uint64_t *budget);
 void snd_complete_request(struct snd_endpoint *ep, struct snd_send_request *r);
 /* snd_cancel_preparation undoes what the post of a bind or fast registration has prepared. */
 void snd_cancel_preparation(struct snd_send_request *r);
@@ -349,6 +355,8 @@ void snd_release_entries(struct snd_endpoint *ep, bool always_ring);
 snd_status snd_receive_status(const struct snd_endpoint *ep);
 /* snd_fail_serving fails the connection because of the entry being served. status is that of the peer's request. */
 void snd_fail_serving(struct snd_endpoint *ep, snd_status status, snd_status cause, const char *why);
+/* snd_refuse_access fails the connection because a Read or Write of the peer may not access o. */
+void snd_refuse_access(struct snd_endpoint *ep, const struct snd_operand *o, uint64_t n, enum snd_fault f);
 
 /* faults.c */
 uint64_t snd_until_rule(struct snd_endpoint *ep, const struct snd_send_request *r, uint64_t n);

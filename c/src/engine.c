@@ -47,7 +47,7 @@ static void engine_unlock(struct snd_fabric *f)
 
 static bool drive(struct snd_fabric *f)
 {
-	bool progressed = snd_progress_all(f);
+	bool progressed = f->weak_order ? snd_progress_unpolled(f) : snd_progress_all(f);
 	if (!snd_list_is_empty(&f->work))
 		snd_run_deferred(f);
 	snd_housekeep(f, snd_clock());
@@ -83,6 +83,14 @@ static void *run(void *arg)
 	int64_t gap = MIN_GAP;
 	int burst = 0;
 	while (snd_load32(&f->quit) == 0) {
+		if (f->weak_order) { /* steps are counted, so something always remains to do */
+			engine_lock(f);
+			if (f->calls == 0)
+				drive(f);
+			engine_unlock(f);
+			pause_for(POLL_INTERVAL);
+			continue;
+		}
 		uint64_t now = snd_relaxed(&f->activity);
 		if (now != seen && snd_relaxed32(&f->event_fds) == 0) { /* the program drives its endpoints */
 			seen = now;

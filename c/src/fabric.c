@@ -11,10 +11,16 @@
 #include "cq.h"
 #include "error.h"
 #include "faults.h"
+#include "memory_limit.h"
 #include "srq.h"
 #include "watch.h"
+#include "weak.h"
 
 #define SECOND INT64_C(1000000000)
+
+const struct snd_limits snd_large_limits = {.sge = SNDL_MAX_SGE, .least_sge = 4, .inline_size = 1024, .queue_depth = SND_MAX_QUEUE_DEPTH, .cq_depth = 65536,
+	.reads = SND_MAX_READS, .private_data = SND_MAX_PRIVATE_DATA};
+const struct snd_limits snd_small_limits = {.sge = 4, .least_sge = 1, .inline_size = 96, .queue_depth = 256, .cq_depth = 4096, .reads = 16, .private_data = 56};
 
 static snd_status check_options(const snd_fabric_options *o, const char *op)
 {
@@ -30,7 +36,10 @@ static snd_status check_options(const snd_fabric_options *o, const char *op)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: receive_timeout %" PRId64 " of the options: pass nanoseconds, SND_FOREVER or SND_RECEIVE_TIMEOUT_AT_ONCE", op, o->receive_timeout);
 	if (o->disconnect_timeout < 0)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: disconnect_timeout %" PRId64 " of the options is negative", op, o->disconnect_timeout);
-	return snd_check_switch(o->check_payloads, "check_payloads", op);
+	snd_status s = snd_check_switch(o->check_payloads, "check_payloads", op);
+	if (s == SND_SUCCESS)
+		s = snd_check_switch(o->weak_order, "weak_order", op);
+	return s == SND_SUCCESS ? snd_check_reserved(o, op) : s;
 }
 
 snd_status snd_fabric_begin(const snd_fabric_options *options, snd_fabric **handle, struct snd_fabric **fabric, const char *op)
@@ -48,7 +57,7 @@ snd_status snd_fabric_begin(const snd_fabric_options *options, snd_fabric **hand
 	if (f == NULL || (f->ports = calloc(1, 65536 / 8)) == NULL) {
 		if (f != NULL)
 			snd_object_free(&f->object);
-		return snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
+		return snd_no_memory(sizeof *f, "private memory", op);
 	}
 	f->arena.fd = f->socket = -1;
 	for (int i = 0; i < SND_JOINERS; i++)
@@ -60,11 +69,14 @@ snd_status snd_fabric_begin(const snd_fabric_options *options, snd_fabric **hand
 		f->has_engine = options->progress == SND_PROGRESS_AUTO;
 		f->target = options->executor == SND_EXECUTOR_TARGET;
 		f->check_payloads = options->check_payloads != 0;
+		f->weak_order = options->weak_order != 0;
+		f->weak_seed = options->weak_order_seed;
 		if (options->receive_timeout != 0)
 			f->receive_timeout = options->receive_timeout;
 		if (options->disconnect_timeout != 0)
 			f->disconnect_timeout = options->disconnect_timeout;
 	}
+	f->limits = f->weak_order ? &snd_small_limits : &snd_large_limits;
 	if (!f->has_mutex)
 		pthread_mutex_init(&f->mutex, NULL);
 	f->has_mutex = true;
@@ -105,6 +117,8 @@ snd_status snd_fabric_finish(struct snd_fabric *f, snd_status s, int32_t rank, s
 		free_fabric(f);
 		return s;
 	}
+	if (f->weak_order)
+		snd_weak_begin(f);
 	if (f->has_engine)
 		s = snd_watch_start(f, op);
 	snd_check_liveness(f);
@@ -143,7 +157,7 @@ int snd_fabric_descriptor(snd_fabric *fabric) { SND_GET(fabric, SND_TYPE_FABRIC,
 
 snd_address snd_fabric_address(snd_fabric *fabric)
 {
-	SND_GET(fabric, SND_TYPE_FABRIC, "address of fabric", snd_address, ((snd_address){snd_host_of(fabric->slot), 0, 0}), ((snd_address){0, 0, 0}));
+	SND_GET(fabric, SND_TYPE_FABRIC, "address of fabric", snd_address, ((snd_address){snd_host_of(fabric, fabric->slot), 0, 0}), ((snd_address){0, 0, 0}));
 }
 
 snd_status snd_fabric_progress(snd_fabric *fabric)
@@ -250,7 +264,7 @@ snd_status snd_adapter_open(snd_fabric *fabric, snd_adapter **adapter)
 	if (fabric->adapters_opened >= SNDL_ADAPTER_NUMBER_MASK)
 		s = snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: this member has opened 65,535 adapters: keep them open and reuse them", op);
 	else if ((a = snd_new(fabric, SND_TYPE_ADAPTER, sizeof *a)) == NULL)
-		s = snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
+		s = snd_no_memory(sizeof *a, "private memory", op);
 	if (s == SND_SUCCESS) {
 		a->number = fabric->id << SNDL_ADAPTER_MEMBER_SHIFT | ++fabric->adapters_opened;
 		snd_list_init(&a->connections);
@@ -270,8 +284,9 @@ snd_status snd_adapter_query(snd_adapter *adapter, snd_adapter_info *info, uint6
 		return snd_fail(SND_INVALID_PARAMETER, "query adapter: info is NULL");
 	if (size == 0 || size > MOST_INFO)
 		return snd_fail(SND_INVALID_PARAMETER, "query adapter: size is %" PRIu64 ", allowed 1 to %d: pass sizeof *info", size, MOST_INFO);
-	const snd_adapter_info known = {SND_MAX_REGISTRATION, SND_MAX_TRANSFER, SNDL_MAX_SGE, SNDL_MAX_SGE, SND_MAX_INLINE, SND_MAX_READS,
-		SND_MAX_QUEUE_DEPTH, SND_MAX_CQ_DEPTH, SND_MAX_PRIVATE_DATA, SND_INLINE_THRESHOLD};
+	const struct snd_limits *l = adapter->object.fabric->limits;
+	const snd_adapter_info known = {SND_MAX_REGISTRATION, SND_MAX_TRANSFER, l->sge, l->sge, l->inline_size, l->reads,
+		l->queue_depth, l->cq_depth, l->private_data, l->inline_size < SND_INLINE_THRESHOLD ? l->inline_size : SND_INLINE_THRESHOLD};
 	memset(info, 0, size);
 	memcpy(info, &known, size < sizeof known ? size : sizeof known);
 	return SND_SUCCESS;

@@ -106,6 +106,14 @@ struct snd_fabric {
 
 	struct snd_faults *faults; /* rules of the fault plan about this member; NULL = none */
 
+	const struct snd_limits *limits; /* of its adapters */
+
+	/* A weak order, see weak.h. */
+	bool weak_order;
+	uint64_t weak_seed;          /* of the job, and from snd_weak_begin on of this member */
+	uint64_t weak_events;        /* calls of snd_weak_delay_event */
+	uint64_t weak_engine_rounds; /* how often the engine has driven an endpoint: if it has, the time has a part in the order */
+
 	/* Of a named fabric. */
 	int socket; /* that listens; -1 = none */
 	struct snd_identity socket_identity;
@@ -229,6 +237,8 @@ snd_status snd_fabric_finish(struct snd_fabric *f, snd_status s, int32_t rank, s
 /* member.c */
 snd_status snd_join(struct snd_fabric *f, int32_t rank, const char *op);
 void snd_leave(struct snd_fabric *f);
+/* snd_pid_namespace returns the inode of this process's PID namespace, 0 if /proc does not show it. */
+uint64_t snd_pid_namespace(void);
 /* snd_peer_of returns the peer of an identity that a peer may have written; false if no member can have it. */
 bool snd_peer_of(const struct snd_fabric *f, uint64_t id, struct snd_peer *p);
 bool snd_peer_in_slot(const struct snd_fabric *f, uint32_t slot, struct snd_peer *p);
@@ -250,6 +260,8 @@ bool snd_check_alive(struct snd_fabric *f, const struct snd_peer *p);
  * does once: a hostile process can make thousands of records look alive. */
 bool snd_is_alive(struct snd_fabric *f, const struct snd_peer *p, bool *died);
 bool snd_mark_dead(struct snd_fabric *f, uint32_t slot, uint64_t id);
+/* snd_process_runs reports whether the process that has or had a member's record still runs, whether it is a member or not. */
+bool snd_process_runs(const struct snd_peer *p);
 bool snd_count_death(struct snd_fabric *f, uint32_t slot, bool first);
 void snd_request_liveness_checks(struct snd_fabric *f);
 void snd_check_liveness(struct snd_fabric *f);
@@ -291,6 +303,8 @@ bool snd_read_inbox(struct snd_fabric *f);
 
 /* progress.c */
 bool snd_progress_all(struct snd_fabric *f);
+/* snd_progress_unpolled is what the engine does with a weak order, instead. */
+bool snd_progress_unpolled(struct snd_fabric *f);
 void snd_run_deferred(struct snd_fabric *f);
 /* snd_run_or_defer runs work now; if it is not done, it runs again later. */
 void snd_run_or_defer(struct snd_fabric *f, struct snd_work *w);
@@ -318,7 +332,12 @@ void snd_end_call(struct snd_fabric *f, struct snd_call *c, bool progress);
 /* ports.c */
 snd_status snd_bind_port(struct snd_fabric *f, snd_address wanted, snd_address *bound, const char *op);
 void snd_release_port(struct snd_fabric *f, uint16_t port);
-uint32_t snd_host_of(uint32_t slot);
-bool snd_slot_of(uint32_t host, uint32_t *slot);
+/* snd_host_of returns the address of a member of the arena. */
+uint32_t snd_host_of(const struct snd_fabric *f, uint32_t slot);
+bool snd_is_of_other_host(const struct snd_fabric *f, uint32_t host);
+/* snd_peer_at finds the process that receives requests for an address. It is the one that has the address, or the relay if
+ * the address is of another host. known says whether a process of the job can have the address. */
+bool snd_peer_at(const struct snd_fabric *f, uint32_t host, struct snd_peer *p, bool *known);
+bool snd_find_relay(const struct snd_fabric *f, struct snd_peer *p);
 
 #endif

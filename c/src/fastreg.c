@@ -8,6 +8,7 @@
 
 #include "endpoint.h"
 #include "error.h"
+#include "memory_limit.h"
 
 void snd_free_registration(struct snd_registration *g)
 {
@@ -74,7 +75,7 @@ static snd_status find_memory(struct snd_registration *g, const struct snd_arena
 		if (pages[i] != pages[0] + i * SND_PAGE_SIZE) {
 			if (!map_alias(g, a, pages, last - first + 1))
 				return errno == EBADF ? snd_arena_lost(a, op)
-					: snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: mmap of scattered pages: %s (too many mappings? see vm.max_map_count)", op, strerror(errno));
+					: (snd_record_no_memory(g->alias_length, "mmap of scattered pages", op), SND_INSUFFICIENT_RESOURCES);
 			g->memory = (unsigned char *)g->alias + p->offset % SND_PAGE_SIZE;
 			return SND_SUCCESS;
 		}
@@ -109,7 +110,7 @@ snd_status snd_prepare_registration(struct snd_endpoint *ep, struct snd_mr *mr, 
 		return s;
 	struct snd_registration *g = calloc(1, sizeof *g + p->page_count * sizeof(struct snd_mapping *));
 	if (g == NULL)
-		return snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
+		return snd_no_memory(sizeof *g + p->page_count * sizeof(struct snd_mapping *), "private memory", op);
 	if ((s = hold_mappings(g, ep->adapter, p, op)) != SND_SUCCESS || (s = find_memory(g, &ep->object.fabric->arena, p, op)) != SND_SUCCESS) {
 		snd_free_registration(g);
 		return s;

@@ -65,10 +65,10 @@ snd_status snd_fault_in_connect(struct snd_connector *c, const char *op, struct 
 {
 	struct snd_fabric *f = c->object.fabric;
 	struct snd_peer peer;
-	uint32_t slot;
+	bool known;
 	if (f->faults == NULL)
 		return SND_SUCCESS;
-	const bool found = snd_slot_of(to.host, &slot) && snd_peer_in_slot(f, slot, &peer);
+	const bool found = snd_peer_at(f, to.host, &peer, &known);
 	snd_status s = snd_fault_in_call(&c->object, op, (struct snd_fault_event){.operation = SNDL_FAULT_CONNECT, .peer = found ? snd_rank_of(f, peer.id) : -1,
 		.endpoint = snd_belongs(f, ep, SND_TYPE_ENDPOINT) ? ep->number : 0}, timeout);
 	const bool unbinds = s == SND_CONNECTION_REFUSED || s == SND_NETWORK_UNREACHABLE || s == SND_HOST_UNREACHABLE || s == SND_IO_TIMEOUT;

@@ -192,9 +192,10 @@ void snd_corrupt_sink(struct snd_endpoint *ep, struct snd_send_request *r)
 bool snd_fault_before_complete(struct snd_endpoint *ep, struct snd_send_request *r)
 {
 	struct snd_pending_fault *p = &state_of(ep, r)->pending;
-	if (r->status != SND_SUCCESS)
-		return true;
 	snd_corrupt_sink(ep, r);
+	snd_check_read(ep, r);
+	if (r->status != SND_SUCCESS) /* a Read with wrong data has not succeeded */
+		return true;
 	struct snd_fired fired = ask(ep, r, SNDL_FAULT_AT_COMPLETE);
 	if (fired.rule != NULL)
 		*p = begin(fired);

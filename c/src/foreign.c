@@ -10,6 +10,7 @@
 
 #include "bootstrap.h"
 #include "error.h"
+#include "memory_limit.h"
 #include "settings.h"
 #include "sha256.h"
 
@@ -56,7 +57,7 @@ static snd_status name_of_job(const struct snd_launcher_variables *v, char name[
 	bool known = false;
 	FILE *f = open_memstream(&text, &length);
 	if (f == NULL)
-		return snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
+		return snd_no_memory(BUFSIZ, "private memory", op);
 	for (int i = 0; i < JOB_VARIABLES; i++) {
 		const char *value = getenv(v->job[i]);
 		known = known || (value != NULL && *value != 0);
@@ -64,7 +65,7 @@ static snd_status name_of_job(const struct snd_launcher_variables *v, char name[
 	}
 	if (fclose(f) != 0) {
 		free(text);
-		return snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
+		return snd_no_memory(BUFSIZ, "private memory", op);
 	}
 	digest(text, length, hex);
 	free(text);
@@ -276,6 +277,8 @@ static snd_status agree_on_fabric(struct snd_pmi *c, char name[FABRIC_NAME + 1],
 		return SND_SUCCESS;
 	if (strncmp(text, "error:", 6) == 0 && unescape(text + 6, strlen(text + 6), why, sizeof why))
 		return snd_fail(SND_HOST_UNREACHABLE, "%s: %s", op, why);
+	if (strncmp(text, "hosts:", 6) == 0)
+		return snd_fail(SND_NOT_SUPPORTED, "%s: the job runs on several hosts, and ranks in C cannot: run all ranks on one host", op);
 	return snd_fail(SND_UNSUCCESSFUL, "%s: pmi: malformed value of " FABRIC_KEY ": \"%.100s\"", op, text);
 }
 

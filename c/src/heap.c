@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "error.h"
+#include "memory_limit.h"
 
 enum { CLAIM_TRIES = 16 };
 
@@ -183,7 +184,7 @@ static snd_status carve(struct snd_heap *h, int class_, const char *op)
 		size_t capacity = (l->total + n) * 2;
 		uint64_t *offsets = realloc(l->offsets, capacity * sizeof *offsets);
 		if (offsets == NULL)
-			return snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
+			return snd_no_memory(capacity * sizeof *offsets, "private memory", op);
 		l->offsets = offsets;
 		l->capacity = capacity;
 	}

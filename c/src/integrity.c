@@ -6,6 +6,7 @@
 
 #include "fabric.h"
 #include "faults.h"
+#include "weak.h"
 
 #define CHANGED "the %" PRIu64 " bytes of the transfer have changed in flight: do not change a buffer before its request is complete"
 
@@ -152,6 +153,8 @@ void snd_check_read(struct snd_endpoint *ep, struct snd_send_request *r)
 {
 	struct snd_payload_sum *s = r->sum;
 	struct snd_entry bad;
+	if (s == NULL || r->kind != SND_REQUEST_READ || r->status != SND_SUCCESS)
+		return;
 	if (s->place >= 0)
 		take_read_hash(ep, r);
 	r->sum = NULL; /* checked */
@@ -171,8 +174,8 @@ bool snd_check_reads(struct snd_endpoint *ep)
 		return match;
 	for (uint64_t i = ep->completed; i != ep->next; i++) {
 		struct snd_send_request *r = snd_request_at(ep, i);
-		const bool arrived = r->finished || (int64_t)(snd_load_released(&ep->conn->out) - r->end_entry) >= 0;
-		if (r->sum != NULL && r->kind == SND_REQUEST_READ && r->status == SND_SUCCESS && arrived) {
+		const bool arrived = r->finished || (!snd_is_aside(ep, i) && (int64_t)(snd_load_released(&ep->conn->out) - r->end_entry) >= 0);
+		if (r->sum != NULL && arrived) {
 			if (snd_unlikely(ep->faults != NULL))
 				snd_corrupt_sink(ep, r);
 			snd_check_read(ep, r);

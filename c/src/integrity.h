@@ -31,7 +31,7 @@ enum snd_outcome snd_reject_hash(struct snd_endpoint *ep, struct snd_send_reques
 uint64_t snd_hash_word(const struct snd_send_request *r);
 /* snd_take_read_place finds a word of the peer for the hash of Read r. It returns false if all are in use. */
 bool snd_take_read_place(struct snd_endpoint *ep, struct snd_send_request *r);
-/* snd_check_read checks the data of a Read that is about to succeed. If it is wrong, it rejects r. */
+/* snd_check_read checks the data of r if it is a Read that is about to succeed and is not checked yet. If it is wrong, it rejects r. */
 void snd_check_read(struct snd_endpoint *ep, struct snd_send_request *r);
 /* snd_check_reads checks the Reads whose data has arrived, although requests before them may not be complete yet. It is
  * called before a local token is revoked, because snd_check_read needs the token. It returns false if a Read has wrong data. */

@@ -7,6 +7,7 @@
 
 #include "error.h"
 #include "job.h"
+#include "memory_limit.h"
 #include "settings.h"
 
 enum { NAMED_ABSENT = 8 };
@@ -86,6 +87,7 @@ static snd_status start(struct snd_job *j, snd_fabric *f, snd_status s, int64_t 
 		snd_unlock(f);
 	}
 	if (s == SND_SUCCESS) {
+		j->started = true;
 		snd_object_show(&j->object, f);
 		snd_job_is_current(j);
 		*job = j;
@@ -113,7 +115,7 @@ static snd_status new_job(const snd_fabric_options *options, snd_fabric_options 
 	if (s != SND_SUCCESS)
 		return s;
 	if ((*j = snd_object_new(SND_TYPE_JOB, sizeof **j, sizeof(struct snd_object), NULL, o->threading == SND_THREAD_SAFE)) == NULL)
-		return snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
+		return snd_no_memory(sizeof **j, "private memory", op);
 	snd_place_init(&(*j)->place);
 	return SND_SUCCESS;
 }

@@ -14,7 +14,8 @@ struct snd_job {
 	struct snd_kept *kept; /* requests that no call has taken, the oldest first */
 	uint32_t rank, size;
 	struct snd_place place;
-	bool broken; /* a barrier has failed, and the ranks are out of step */
+	bool broken;  /* a barrier has failed, and the ranks are out of step */
+	bool started; /* all ranks have joined */
 	uint64_t round;
 	uint64_t deaths;
 	int64_t checked_at;

@@ -26,7 +26,7 @@ static void keep(struct snd_job *j, snd_connector *c)
 	struct snd_kept *k = malloc(sizeof *k);
 	if (k != NULL && snd_connector_private_data(c, b, sizeof b, &n) == SND_SUCCESS && n == 4 && snd_connector_peer_address(c, &from) == SND_SUCCESS) {
 		*k = (struct snd_kept){NULL, c, (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24};
-		if (k->rank < j->size && snd_member_of_rank(j, k->rank, &p) && from.host == snd_host_of(snd_member_slot(p.id))) {
+		if (k->rank < j->size && snd_member_of_rank(j, k->rank, &p) && from.host == snd_host_of(j->fabric, snd_member_slot(p.id))) {
 			snd_lock(j->fabric);
 			struct snd_kept **end = &j->kept;
 			while (*end != NULL)
@@ -79,7 +79,7 @@ static snd_status dial(struct snd_job *j, const struct snd_peer *p, snd_endpoint
 	params.private_data_length = sizeof b;
 	snd_status s = snd_connector_create(j->adapter, connector);
 	if (s == SND_SUCCESS)
-		s = snd_connector_connect(*connector, ep, (snd_address){snd_host_of(snd_member_slot(p->id)), SND_CONNECT_PORT, 0}, &params, timeout);
+		s = snd_connector_connect(*connector, ep, (snd_address){snd_host_of(j->fabric, snd_member_slot(p->id)), SND_CONNECT_PORT, 0}, &params, timeout);
 	if (s == SND_SUCCESS)
 		s = snd_connector_complete(*connector);
 	return s;

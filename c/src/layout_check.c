@@ -26,6 +26,10 @@ _Static_assert(offsetof(struct snd_header, deaths) == SNDL_AT_HEADER_DEATHS, "of
 _Static_assert(sizeof(((struct snd_header *)0)->deaths) == 8, "size of deaths");
 _Static_assert(offsetof(struct snd_header, rules) == SNDL_AT_HEADER_RULES, "offset of rules");
 _Static_assert(sizeof(((struct snd_header *)0)->rules) == 4, "size of rules");
+_Static_assert(offsetof(struct snd_header, host) == SNDL_AT_HEADER_HOST, "offset of host");
+_Static_assert(sizeof(((struct snd_header *)0)->host) == 4, "size of host");
+_Static_assert(offsetof(struct snd_header, relay) == SNDL_AT_HEADER_RELAY, "offset of relay");
+_Static_assert(sizeof(((struct snd_header *)0)->relay) == 8, "size of relay");
 _Static_assert(offsetof(struct snd_header, arrived) == SNDL_AT_HEADER_ARRIVED, "offset of arrived");
 _Static_assert(sizeof(((struct snd_header *)0)->arrived) == 8, "size of arrived");
 _Static_assert(offsetof(struct snd_header, opened) == SNDL_AT_HEADER_OPENED, "offset of opened");
@@ -203,7 +207,7 @@ _Static_assert(offsetof(struct snd_shared_qp, reason_length) == SNDL_AT_SHARED_Q
 _Static_assert(sizeof(((struct snd_shared_qp *)0)->reason_length) == 4, "size of ReasonLength");
 _Static_assert(offsetof(struct snd_shared_qp, reason) == SNDL_AT_SHARED_QP_REASON, "offset of Reason");
 _Static_assert(sizeof(((struct snd_shared_qp *)0)->reason) == 376, "size of Reason");
-_Static_assert(sizeof(struct snd_connection_record) == SNDL_SIZEOF_CONNECTION_RECORD, "wire.ConnectionRecord 1136 bytes");
+_Static_assert(sizeof(struct snd_connection_record) == SNDL_SIZEOF_CONNECTION_RECORD, "wire.ConnectionRecord 1144 bytes");
 _Static_assert(offsetof(struct snd_connection_record, link) == SNDL_AT_CONNECTION_RECORD_LINK, "offset of Link");
 _Static_assert(sizeof(((struct snd_connection_record *)0)->link) == 8, "size of Link");
 _Static_assert(offsetof(struct snd_connection_record, state) == SNDL_AT_CONNECTION_RECORD_STATE, "offset of State");
@@ -226,5 +230,7 @@ _Static_assert(offsetof(struct snd_connection_record, read_out) == SNDL_AT_CONNE
 _Static_assert(sizeof(((struct snd_connection_record *)0)->read_out) == 8, "size of ReadOut");
 _Static_assert(offsetof(struct snd_connection_record, data_len) == SNDL_AT_CONNECTION_RECORD_DATA_LEN, "offset of DataLen");
 _Static_assert(sizeof(((struct snd_connection_record *)0)->data_len) == 8, "size of DataLen");
+_Static_assert(offsetof(struct snd_connection_record, address) == SNDL_AT_CONNECTION_RECORD_ADDRESS, "offset of Address");
+_Static_assert(sizeof(((struct snd_connection_record *)0)->address) == 8, "size of Address");
 _Static_assert(offsetof(struct snd_connection_record, data) == SNDL_AT_CONNECTION_RECORD_DATA, "offset of Data");
 _Static_assert(sizeof(((struct snd_connection_record *)0)->data) == 1024, "size of Data");

@@ -4,6 +4,7 @@
 #include "connector.h"
 #include "error.h"
 #include "faults.h"
+#include "memory_limit.h"
 
 enum { MAX_BACKLOG = 4096 }; /* each request that waits takes private memory, so peers must not make them without a limit */
 
@@ -19,7 +20,7 @@ snd_status snd_listener_create(snd_adapter *adapter, snd_listener **listener)
 	struct snd_fabric *f = adapter->object.fabric;
 	struct snd_listener *l = snd_new(f, SND_TYPE_LISTENER, sizeof *l);
 	if (l == NULL)
-		return snd_leave_with(f, snd_fail(SND_NO_MEMORY, "%s: no private memory", op));
+		return snd_leave_with(f, snd_no_memory(sizeof *l, "private memory", op));
 	l->adapter = adapter;
 	snd_list_init(&l->queue);
 	adapter->objects++;
@@ -155,7 +156,7 @@ snd_status snd_listener_request(snd_listener *listener, int64_t timeout, snd_con
 	if (!l->listening)
 		return snd_leave_with(f, snd_fail(SND_INVALID_DEVICE_STATE, "%s: the listener is not listening: call snd_listener_listen first", op));
 	if ((c = snd_connector_new(l->adapter)) == NULL)
-		return snd_leave_with(f, snd_fail(SND_NO_MEMORY, "%s: no private memory", op));
+		return snd_leave_with(f, snd_no_memory(sizeof *c, "private memory", op));
 	struct request_wait w = {.l = l};
 	snd_read_inbox(f);
 	snd_hold(&l->object);

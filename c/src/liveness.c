@@ -1,6 +1,8 @@
 /* Deaths of members: mark, count, acknowledge, reap. See docs/shared-memory.md, "Life cycles". */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -74,6 +76,20 @@ bool snd_count_death(struct snd_fabric *f, uint32_t slot, bool first)
 	uint64_t n = atomic_fetch_add(&snd_header(&f->arena)->deaths, 1) + 1; /* ORDER death-count: after the mark; pairs with the load in deaths */
 	atomic_compare_exchange_strong(&r->death_epoch, &epoch, n);           /* ORDER death-epoch: pairs with the load in reap_dead */
 	return true;
+}
+
+bool snd_process_runs(const struct snd_peer *p)
+{
+	char path[40], line[512];
+	if (snd_relaxed(&p->record->pid_ns) != snd_pid_namespace())
+		return false;
+	snprintf(path, sizeof path, "/proc/%" PRIu32 "/stat", snd_relaxed32(&p->record->pid));
+	FILE *f = fopen(path, "re");
+	if (f == NULL)
+		return false;
+	const char *name_end = fgets(line, sizeof line, f) != NULL ? strrchr(line, ')') : NULL;
+	fclose(f);
+	return name_end != NULL && strlen(name_end) > 2 && name_end[2] != 'Z' && name_end[2] != 'X'; /* ended, and perhaps not awaited yet */
 }
 
 /* wake_all wakes all members, armed or not: the dead member may have died between a mark and its wake. */

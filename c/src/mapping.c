@@ -4,6 +4,7 @@
 
 #include "endpoint.h"
 #include "error.h"
+#include "memory_limit.h"
 
 struct snd_mapping *snd_find_mapping(struct snd_adapter *a, uint64_t page, uint64_t lo, uint64_t hi)
 {
@@ -64,7 +65,7 @@ static snd_status new_mapping(struct snd_mr *mr, unsigned char *buffer, uint64_t
 		return snd_fail(SND_INVALID_HANDLE, "%s: the region is being closed", op);
 	struct snd_mapping *m = snd_new(f, SND_TYPE_MAPPING, sizeof *m);
 	if (m == NULL)
-		return snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
+		return snd_no_memory(sizeof *m, "private memory", op);
 	snd_status s = snd_region_init(&m->region, a, op);
 	if (s != SND_SUCCESS) {
 		snd_object_free(&m->object);

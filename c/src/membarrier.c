@@ -42,8 +42,10 @@ static void barrier(int command)
 	SND_KEEP_ERRNO;
 	atomic_thread_fence(memory_order_seq_cst);
 	if (snd_has_membarrier && !membarrier(command)) {
-		fputs("softnd: membarrier fails after it has worked\n", stderr);
-		abort(); /* without it no handshake of this process is safe */
+		/* Peers already rely on it. Without it no handshake of this process is safe, so an error that a program can ignore would let it
+		 * read and write memory that belongs to others by now. */
+		fputs("softnd: membarrier(2) is refused after it has worked: install seccomp filters before the first call of softnd, or let them allow membarrier\n", stderr);
+		abort();
 	}
 }
 

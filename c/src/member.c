@@ -12,9 +12,10 @@
 #include "error.h"
 #include "fabric.h"
 #include "fork.h"
+#include "memory_limit.h"
 #include "status_page.h"
 
-static uint64_t pid_namespace(void)
+uint64_t snd_pid_namespace(void)
 {
 	struct stat st;
 	return stat("/proc/self/ns/pid", &st) == 0 ? (uint64_t)st.st_ino : 0;
@@ -49,7 +50,7 @@ static snd_status take(struct snd_fabric *f, int fd, uint32_t slot, bool *taken,
 	}
 	snd_status s = snd_reserve(a, a->status_pages + (uint64_t)slot * SNDL_STATUS_STRIDE, SNDL_STATUS_STRIDE, op);
 	if (s == SND_SUCCESS && (f->lock_page = map_lock_page(fd)) == NULL)
-		s = snd_fail(SND_NO_MEMORY, "%s: mmap of the page that holds the member's lock: %s", op, strerror(errno));
+		s = snd_no_memory(SNDL_HEADER_PAGE, "mmap of the page that holds the member's lock", op);
 	if (s != SND_SUCCESS) {
 		snd_unlock_record(fd, a, slot);
 		return s;
@@ -62,7 +63,7 @@ static snd_status take(struct snd_fabric *f, int fd, uint32_t slot, bool *taken,
 	f->last_checked = slot;
 	snd_reset_status_page(f);
 	snd_set32(&r->pid, (uint32_t)getpid());
-	snd_set(&r->pid_ns, pid_namespace());
+	snd_set(&r->pid_ns, snd_pid_namespace());
 	snd_set32(&r->rank, (uint32_t)(f->rank + 1));
 	snd_set(&r->inbox, 0);
 	snd_set32(&r->waiters.armed, 0);
@@ -103,7 +104,7 @@ snd_status snd_join(struct snd_fabric *f, int32_t rank, const char *op)
 		return snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: all %u member records are taken", op, SNDL_MEMBERS);
 	if (!snd_heap_init(&f->heap, a, f->slot) || !snd_table_init(&f->table, a, f->slot)) {
 		snd_leave(f);
-		return snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
+		return snd_no_memory(a->chunks * sizeof *f->heap.chunks, "private memory", op);
 	}
 	snd_request_liveness_checks(f);
 	return SND_SUCCESS;

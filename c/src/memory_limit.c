@@ -1,9 +1,14 @@
 #include "memory_limit.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "error.h"
 
 #define MAX_MARGIN (UINT64_C(256) << 20)
 
@@ -31,6 +36,34 @@ static uint64_t number_after(const char *path, const char *word, uint64_t otherw
 	}
 	fclose(f);
 	return v;
+}
+
+/* address_space_used returns the size of this process's mappings. It needs no memory of its own. */
+static uint64_t address_space_used(void)
+{
+	char text[64];
+	const int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+	const ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+	if (fd >= 0)
+		close(fd);
+	text[n > 0 ? n : 0] = 0;
+	return strtoull(text, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+void snd_record_no_memory(uint64_t size, const char *what, const char *op)
+{
+	const int reason = errno != 0 ? errno : ENOMEM;
+	struct rlimit lim;
+	uint64_t left;
+	if (reason == ENOMEM && getrlimit(RLIMIT_AS, &lim) == 0 && lim.rlim_cur != RLIM_INFINITY) {
+		left = minus(lim.rlim_cur, address_space_used());
+		snd_record_failure("%s: %s of %" PRIu64 " bytes: the address space limit of %" PRIu64 " bytes (ulimit -v) has %" PRIu64 " left: raise the limit, or use a smaller arena (ndrun --arena-size)",
+			op, what, size, (uint64_t)lim.rlim_cur, left < size ? left : size - 1);
+		return;
+	}
+	left = snd_memory_available();
+	snd_record_failure("%s: %s of %" PRIu64 " bytes: %s, with %" PRIu64 " left in the machine or a memory cgroup: free memory, or raise a limit (ulimit -d, vm.max_map_count)",
+		op, what, size, strerror(reason), left);
 }
 
 /* kind names the files of a version of the memory controller. */

@@ -8,6 +8,7 @@
 
 #include "error.h"
 #include "fork.h"
+#include "memory_limit.h"
 
 enum { SLAB = 256 << 10 };
 
@@ -55,7 +56,7 @@ snd_status snd_start(const char *op)
 		*alive = 1;
 	bool ok = alive != NULL;
 	snd_fork_release();
-	return ok ? SND_SUCCESS : snd_fail(SND_NO_MEMORY, "%s: mmap of a page failed", op);
+	return ok ? SND_SUCCESS : snd_no_memory((uint64_t)sysconf(_SC_PAGESIZE), "mmap of a page", op);
 }
 
 static void put(struct list *l, struct snd_object *o)

@@ -6,20 +6,38 @@
 
 enum { EPHEMERAL_FIRST = 49152, EPHEMERAL_LAST = 65535 };
 
-/* A member's address is 127.77.x.y, where x.y is its slot plus 1. */
-uint32_t snd_host_of(uint32_t slot) { return UINT32_C(0x7f4d0000) | (slot + 1); }
+/* A member's address is 127.h.x.y: h is the number of the arena's host plus FIRST_HOST, x.y the member's slot plus 1. */
+enum { NETWORK = 127, FIRST_HOST = 77 };
 
-bool snd_slot_of(uint32_t host, uint32_t *slot)
+uint32_t snd_host_of(const struct snd_fabric *f, uint32_t slot) { return (uint32_t)NETWORK << 24 | (FIRST_HOST + f->arena.host) << 16 | (slot + 1); }
+
+/* is_address reports whether a process of a job can have the address. */
+static bool is_address(uint32_t host) { return host >> 24 == NETWORK && (host >> 16 & 0xff) >= FIRST_HOST; }
+
+bool snd_is_of_other_host(const struct snd_fabric *f, uint32_t host)
 {
-	*slot = (host & 0xffff) - 1;
-	return host >> 16 == 0x7f4d && *slot < SNDL_MEMBERS;
+	return is_address(host) && (host >> 16 & 0xff) - FIRST_HOST != f->arena.host;
+}
+
+bool snd_find_relay(const struct snd_fabric *f, struct snd_peer *p)
+{
+	uint64_t id = snd_load(&snd_header(&f->arena)->relay); /* ORDER relay-named: pairs with the swap in Member.BecomeRelay */
+	return snd_peer_of(f, id, p) && !snd_peer_gone(p);
+}
+
+bool snd_peer_at(const struct snd_fabric *f, uint32_t host, struct snd_peer *p, bool *known)
+{
+	*known = is_address(host);
+	if (snd_is_of_other_host(f, host))
+		return snd_find_relay(f, p);
+	return *known && snd_peer_in_slot(f, (host & 0xffff) - 1, p);
 }
 
 static bool is_used(const struct snd_fabric *f, uint16_t port) { return (f->ports[port / 8] >> (port % 8) & 1) != 0; }
 
 snd_status snd_bind_port(struct snd_fabric *f, snd_address wanted, snd_address *bound, const char *op)
 {
-	if (wanted.host != 0 && wanted.host != snd_host_of(f->slot))
+	if (wanted.host != 0 && wanted.host != snd_host_of(f, f->slot))
 		return snd_fail(SND_INVALID_ADDRESS, "%s: address %#" PRIx32 " is not local: use snd_fabric_address", op, wanted.host);
 	uint16_t port = wanted.port;
 	if (port != 0 && is_used(f, port))
@@ -33,7 +51,7 @@ snd_status snd_bind_port(struct snd_fabric *f, snd_address wanted, snd_address *
 	if (port == 0)
 		return snd_fail(SND_TOO_MANY_ADDRESSES, "%s: all ephemeral ports are in use: close unused connectors", op);
 	f->ports[port / 8] |= (unsigned char)(1 << (port % 8));
-	*bound = (snd_address){snd_host_of(f->slot), port, 0};
+	*bound = (snd_address){snd_host_of(f, f->slot), port, 0};
 	return SND_SUCCESS;
 }
 

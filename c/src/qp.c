@@ -7,7 +7,9 @@
 #include "error.h"
 #include "faults.h"
 #include "integrity.h"
+#include "memory_limit.h"
 #include "srq.h"
+#include "weak.h"
 
 static struct snd_own_entry no_entry; /* never valid */
 
@@ -54,6 +56,11 @@ static bool allocate_queues(struct snd_endpoint *ep)
 		if ((ep->faults = calloc(requests, sizeof *ep->faults)) == NULL)
 			return false;
 	}
+	if (ep->object.fabric->weak_order) {
+		ep->slow |= SND_SLOW_WEAK;
+		if ((ep->weak = snd_weak_new(requests)) == NULL)
+			return false;
+	}
 	if (ep->requests == NULL || ep->request_entries == NULL || ep->inline_memory == NULL || ep->receives == NULL || ep->receive_entries == NULL)
 		return false;
 	for (size_t i = 0; i < requests; i++) {
@@ -65,6 +72,13 @@ static bool allocate_queues(struct snd_endpoint *ep)
 	return true;
 }
 
+static uint64_t queue_bytes(const struct snd_endpoint *ep)
+{
+	const uint64_t requests = ep->request_mask + 1, receives = ep->receive_mask + 1;
+	return requests * (sizeof *ep->requests + ep->max_initiator_sge * sizeof *ep->request_entries + ep->inline_size) +
+		receives * (sizeof *ep->receives + ep->max_receive_sge * sizeof *ep->receive_entries);
+}
+
 static void free_queues(struct snd_endpoint *ep)
 {
 	free(ep->requests);
@@ -74,6 +88,7 @@ static void free_queues(struct snd_endpoint *ep)
 	free(ep->receive_entries);
 	free(ep->sums);
 	free(ep->faults);
+	free(ep->weak);
 }
 
 /* make_shared_qp allocates the shared queue-pair state, followed by the outbound ring and the receive descriptors. */
@@ -116,6 +131,7 @@ static snd_status limit(uint32_t *value, uint32_t otherwise, uint32_t most, cons
 static snd_status check_config(struct snd_adapter *a, snd_endpoint_config *c, const char *op)
 {
 	struct snd_fabric *f = a->object.fabric;
+	const struct snd_limits *most = f->limits;
 	snd_cq *const queues[] = {c->receive_cq, c->initiator_cq};
 	for (int i = 0; i < 2; i++)
 		if (!snd_belongs(f, queues[i], SND_TYPE_CQ) || queues[i]->adapter != a)
@@ -128,15 +144,15 @@ static snd_status check_config(struct snd_adapter *a, snd_endpoint_config *c, co
 	}
 	snd_status s = snd_check_switch(c->check_payloads, "check_payloads", op);
 	if (s == SND_SUCCESS)
-		s = limit(&c->receive_depth, SND_DEFAULT_QUEUE_DEPTH, SND_MAX_QUEUE_DEPTH, "receive_depth", op);
+		s = limit(&c->receive_depth, SND_DEFAULT_QUEUE_DEPTH, most->queue_depth, "receive_depth", op);
 	if (s == SND_SUCCESS)
-		s = limit(&c->initiator_depth, SND_DEFAULT_QUEUE_DEPTH, SND_MAX_QUEUE_DEPTH, "initiator_depth", op);
+		s = limit(&c->initiator_depth, SND_DEFAULT_QUEUE_DEPTH, most->queue_depth, "initiator_depth", op);
 	if (s == SND_SUCCESS)
-		s = limit(&c->max_receive_sge, SND_MIN_SGE, SNDL_MAX_SGE, "max_receive_sge", op);
+		s = limit(&c->max_receive_sge, most->least_sge, most->sge, "max_receive_sge", op);
 	if (s == SND_SUCCESS)
-		s = limit(&c->max_initiator_sge, SND_MIN_SGE, SNDL_MAX_SGE, "max_initiator_sge", op);
+		s = limit(&c->max_initiator_sge, most->least_sge, most->sge, "max_initiator_sge", op);
 	if (s == SND_SUCCESS)
-		s = limit(&c->inline_size, 0, SND_MAX_INLINE, "inline_size", op);
+		s = limit(&c->inline_size, 0, most->inline_size, "inline_size", op);
 	return s;
 }
 
@@ -160,7 +176,7 @@ snd_status snd_endpoint_create(snd_adapter *adapter, const snd_endpoint_config *
 	}
 	struct snd_endpoint *ep = NULL;
 	if (s == SND_SUCCESS && (ep = snd_new(f, SND_TYPE_ENDPOINT, sizeof *ep)) == NULL)
-		s = snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
+		s = snd_no_memory(sizeof *ep, "private memory", op);
 	if (s != SND_SUCCESS)
 		return snd_leave_with(f, s);
 	ep->adapter = adapter;
@@ -174,8 +190,8 @@ snd_status snd_endpoint_create(snd_adapter *adapter, const snd_endpoint_config *
 	ep->initiator_depth = c.initiator_depth;
 	ep->receive_depth = c.receive_depth;
 	ep->initiator_slots.context = ep->receive_slots.context = c.context;
-	ep->max_receive_sge = c.max_receive_sge < SND_MIN_SGE ? SND_MIN_SGE : c.max_receive_sge;
-	ep->max_initiator_sge = c.max_initiator_sge < SND_MIN_SGE ? SND_MIN_SGE : c.max_initiator_sge;
+	ep->max_receive_sge = c.max_receive_sge < f->limits->least_sge ? f->limits->least_sge : c.max_receive_sge;
+	ep->max_initiator_sge = c.max_initiator_sge < f->limits->least_sge ? f->limits->least_sge : c.max_initiator_sge;
 	ep->inline_size = c.inline_size;
 	ep->cached = &no_entry;
 	ep->cause = SND_SUCCESS;
@@ -184,11 +200,11 @@ snd_status snd_endpoint_create(snd_adapter *adapter, const snd_endpoint_config *
 	snd_list_init(&ep->bound);
 	snd_list_init(&ep->teardown_work.link);
 	snd_list_init(&ep->free_work.link);
-	s = allocate_queues(ep) ? make_shared_qp(ep, op) : snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
+	s = allocate_queues(ep) ? make_shared_qp(ep, op) : snd_no_memory(queue_bytes(ep), "private memory", op);
 	if (s == SND_SUCCESS && (!snd_cq_attach(c.receive_cq, ep) || !snd_cq_attach(c.initiator_cq, ep))) {
 		snd_cq_detach(c.receive_cq, ep);
 		snd_free(&f->heap, ep->local_qp_offset);
-		s = snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
+		s = snd_no_memory(sizeof(void *) * (c.receive_cq->users + 1), "private memory", op);
 	}
 	if (s == SND_SUCCESS) {
 		snd_list_append(&f->endpoints, &ep->link);

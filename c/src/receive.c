@@ -12,6 +12,7 @@ void snd_complete_receive(struct snd_endpoint *ep, struct snd_receive *r, snd_st
 		snd_fault_at_receive_end(ep, r, s, bytes);
 	ep->rcompleted++;
 	ep->message_received = 0;
+	snd_cq_limit(ep->receive_cq, ep);
 	snd_cq_push(ep->receive_cq, &ep->receive_slots, s, invalidated != 0 ? SND_REQUEST_RECEIVE_AND_INVALIDATE : SND_REQUEST_RECEIVE,
 		r->context, s == SND_SUCCESS ? bytes : 0, invalidated, (ep->in_entry.flags & SNDL_FLAG_SOLICITED) != 0);
 }

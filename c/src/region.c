@@ -6,6 +6,7 @@
 #include "endpoint.h"
 #include "error.h"
 #include "faults.h"
+#include "memory_limit.h"
 #include "window.h"
 
 snd_status snd_region_init(struct snd_region *r, struct snd_adapter *a, const char *op)
@@ -89,7 +90,7 @@ static snd_status new_mr(struct snd_adapter *a, struct snd_mr **mr, const char *
 {
 	struct snd_mr *m = snd_new(a->object.fabric, SND_TYPE_MR, sizeof *m);
 	if (m == NULL)
-		return snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
+		return snd_no_memory(sizeof *m, "private memory", op);
 	snd_status s = snd_region_init(&m->region, a, op);
 	if (s != SND_SUCCESS) {
 		snd_object_free(&m->object);

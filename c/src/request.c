@@ -9,6 +9,7 @@
 #include "faults.h"
 #include "guard.h"
 #include "integrity.h"
+#include "weak.h"
 
 const char *snd_request_name(const struct snd_send_request *r)
 {
@@ -296,7 +297,7 @@ static enum snd_outcome copy_one_sided(struct snd_endpoint *ep, struct snd_send_
 	const bool write = r->kind == SND_REQUEST_WRITE;
 	struct snd_operand local, remote = {.token = r->remote_token, .rights = SNDL_RIGHT_REMOTE | (write ? SNDL_RIGHT_WRITE : SNDL_RIGHT_READ),
 		.peers = true, .bind = &r->remote_bind, .address = r->remote_address};
-	if (r->transferred == 0 && (r->count > 1 || r->total > *budget || r->sum != NULL || snd_has_fault_within(ep, r))) {
+	if (r->transferred == 0 && (r->count > 1 || r->total > *budget || r->sum != NULL || ep->weak != NULL || snd_has_fault_within(ep, r))) {
 		/* The whole range is checked before the first byte is copied. */
 		enum snd_fault f = snd_check_operand(ep, &remote, r->total);
 		if (f == SND_FAULT_DISCONNECTED)
@@ -307,11 +308,15 @@ static enum snd_outcome copy_one_sided(struct snd_endpoint *ep, struct snd_send_
 	while (r->transferred < r->total) {
 		if (snd_until_fault(ep, r, *budget) == 0)
 			return SND_PARTIAL;
-		struct snd_entry e = snd_entry_at(r->entries, r->count, r->transferred);
-		uint64_t n = snd_until_fault(ep, r, e.length < *budget ? e.length : *budget);
+		uint64_t n = *budget;
+		const uint64_t at = snd_next_bytes(ep, r, &n);
+		if (n == 0)
+			return SND_BLOCKED;
+		struct snd_entry e = snd_entry_at(r->entries, r->count, at);
+		n = snd_until_fault(ep, r, e.length < n ? e.length : n);
 		enum snd_fault local_fault, remote_fault;
 		snd_set_operand(r, &local, &e, write ? SNDL_RIGHT_READ : SNDL_RIGHT_WRITE);
-		remote.address = r->remote_address + r->transferred;
+		remote.address = r->remote_address + at;
 		const bool matches = write ? snd_copy_request(ep, r, &remote, &local, n, &remote_fault, &local_fault)
 			: snd_copy_request(ep, r, &local, &remote, n, &local_fault, &remote_fault);
 		if (remote_fault == SND_FAULT_DISCONNECTED)
@@ -326,23 +331,30 @@ static enum snd_outcome copy_one_sided(struct snd_endpoint *ep, struct snd_send_
 			return snd_reject_local(ep, r, &e, local_fault);
 		if (!matches)
 			return snd_reject_hash(ep, r);
-		r->transferred += n;
+		snd_advance_request(ep, r, n);
 		*budget -= n;
 	}
 	snd_finish(r, SND_SUCCESS);
 	return SND_EXECUTED;
 }
 
-/* execute runs or continues the oldest request that is not executed. */
-static enum snd_outcome execute(struct snd_endpoint *ep, struct snd_send_request *r, uint64_t *budget)
+/* before_execute makes request r, the next to run, wait for earlier Reads and for what keeps it from the fast path. If it returns
+ * true, *out replaces the outcome of its execution. */
+static bool before_execute(struct snd_endpoint *ep, struct snd_send_request *r, enum snd_outcome *out)
 {
-	if ((r->flags & SND_READ_FENCE) != 0 && has_reads_in_flight(ep->conn, 1))
-		return SND_BLOCKED;
+	*out = SND_BLOCKED;
+	if ((r->flags & SND_READ_FENCE) != 0 && (has_reads_in_flight(ep->conn, 1) || snd_has_reads_aside(ep)))
+		return true;
+	*out = SND_EXECUTED;
 	if (!snd_hash_late(ep, r))
-		return SND_EXECUTED;
-	enum snd_outcome out;
-	if (snd_unlikely(ep->faults != NULL) && snd_fault_before_execute(ep, r, &out))
-		return out;
+		return true;
+	if (snd_unlikely(ep->faults != NULL) && snd_fault_before_execute(ep, r, out))
+		return true;
+	return snd_unlikely(ep->weak != NULL) && snd_weak_before_execute(ep, r, out);
+}
+
+enum snd_outcome snd_execute(struct snd_endpoint *ep, struct snd_send_request *r, uint64_t *budget)
+{
 	if (r->draining)
 		return snd_execute_invalidate(ep, r);
 	switch (r->kind) {
@@ -389,8 +401,7 @@ void snd_drop_request(struct snd_endpoint *ep, struct snd_send_request *r)
 /* snd_complete_request adds the result of a finished request to the completion queue. */
 void snd_complete_request(struct snd_endpoint *ep, struct snd_send_request *r)
 {
-	if (r->sum != NULL && r->kind == SND_REQUEST_READ && r->status == SND_SUCCESS)
-		snd_check_read(ep, r);
+	snd_check_read(ep, r);
 	if (r->object != NULL)
 		snd_unreference(r->object);
 	if (snd_unlikely(ep->faults != NULL))
@@ -400,6 +411,7 @@ void snd_complete_request(struct snd_endpoint *ep, struct snd_send_request *r)
 		return;
 	}
 	uint64_t bytes = r->status == SND_SUCCESS && r->kind != SND_REQUEST_BIND && r->kind != SND_REQUEST_INVALIDATE ? r->total : 0;
+	snd_cq_limit(ep->initiator_cq, ep);
 	snd_cq_push(ep->initiator_cq, &ep->initiator_slots, r->status, r->kind, r->context, bytes, 0, false);
 }
 
@@ -410,17 +422,20 @@ static bool complete_requests(struct snd_endpoint *ep)
 	while (ep->completed != ep->next) {
 		struct snd_send_request *r = snd_request_at(ep, ep->completed);
 		if (!r->finished) {
-			if (ep->remote_released || (int64_t)(snd_load_released(&ep->conn->out) - r->end_entry) < 0)
+			if (ep->remote_released || snd_is_aside(ep, ep->completed) || (int64_t)(snd_load_released(&ep->conn->out) - r->end_entry) < 0)
 				return progressed;
 			snd_finish(r, SND_SUCCESS);
 		}
 		if (snd_unlikely(ep->faults != NULL) && !r->must_cancel && !snd_fault_before_complete(ep, r))
+			return progressed;
+		if (snd_unlikely(ep->weak != NULL) && !snd_result_is_due(ep, ep->completed))
 			return progressed;
 		ep->completed++;
 		snd_complete_request(ep, r);
 		bool failed = r->status != SND_SUCCESS && !r->must_cancel;
 		progressed = true;
 		if (failed) {
+			ep->request_failed = true;
 			snd_terminate(ep, SND_UNSUCCESSFUL, "a request has failed"); /* its cause is set already */
 			return true;
 		}
@@ -433,6 +448,11 @@ bool snd_run_requests(struct snd_endpoint *ep, uint64_t *budget)
 	bool progressed = false;
 	for (;;) {
 		progressed = complete_requests(ep) || progressed;
+		if (snd_unlikely(snd_has_reads_aside(ep))) {
+			progressed = snd_run_reads_aside(ep, budget) || progressed;
+			if (ep->weak->begun)
+				return progressed;
+		}
 		if (ep->next == ep->submitted || ep->has_failed)
 			return progressed;
 		struct snd_send_request *r = snd_request_at(ep, ep->next);
@@ -445,7 +465,9 @@ bool snd_run_requests(struct snd_endpoint *ep, uint64_t *budget)
 		if ((ep->state != SND_QP_CONNECTED && !(r->draining && ep->state == SND_QP_PEER_DISCONNECTED)) || *budget == 0)
 			return progressed;
 		uint64_t before = r->transferred;
-		enum snd_outcome out = execute(ep, r, budget);
+		enum snd_outcome out;
+		if (!before_execute(ep, r, &out))
+			out = snd_execute(ep, r, budget);
 		if ((r->flags & SND_READ_LOCAL_INVALIDATE) != 0 && out == SND_EXECUTED)
 			out = snd_invalidate_sink(ep, r);
 		switch (out) {

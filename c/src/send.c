@@ -4,6 +4,7 @@
 #include "error.h"
 #include "guard.h"
 #include "integrity.h"
+#include "weak.h"
 
 bool snd_has_receive(struct snd_connection *c)
 {
@@ -59,10 +60,11 @@ static bool check_local(struct snd_endpoint *ep, struct snd_send_request *r)
 	return true;
 }
 
-/* needs_peer_copy reports whether only the peer can fill an entry of its receive after the first. */
+/* needs_peer_copy reports whether only the peer can fill an entry of its receive after the first. The copy itself detects that for the
+ * first entry. With a weak order the copy may begin with another one. */
 static bool needs_peer_copy(struct snd_endpoint *ep)
 {
-	for (uint32_t i = 1; i < ep->remote_count; i++) {
+	for (uint32_t i = ep->weak == NULL; i < ep->remote_count; i++) {
 		const struct snd_entry *e = &ep->remote_entries[i];
 		struct snd_operand o = {.address = e->address, .token = e->token, .rights = SNDL_RIGHT_LOCAL | SNDL_RIGHT_WRITE, .peers = true};
 		if (snd_check_operand(ep, &o, e->length) == SND_FAULT_UNREACHABLE)
@@ -133,10 +135,14 @@ static enum snd_outcome copy_to_receive(struct snd_endpoint *ep, struct snd_send
 	while (r->transferred < r->total) {
 		if (snd_until_fault(ep, r, *budget) == 0)
 			return SND_PARTIAL;
-		struct snd_entry from = snd_entry_at(r->entries, r->count, r->transferred);
-		struct snd_entry to = snd_entry_at(ep->remote_entries, ep->remote_count, r->transferred);
-		uint64_t n = from.length < to.length ? from.length : to.length;
-		n = snd_until_fault(ep, r, n < *budget ? n : *budget);
+		uint64_t n = *budget;
+		const uint64_t at = snd_next_bytes(ep, r, &n);
+		if (n == 0)
+			return SND_BLOCKED;
+		struct snd_entry from = snd_entry_at(r->entries, r->count, at);
+		struct snd_entry to = snd_entry_at(ep->remote_entries, ep->remote_count, at);
+		n = n < from.length ? n : from.length;
+		n = snd_until_fault(ep, r, n < to.length ? n : to.length);
 		if (n == 0)
 			return reject_receive(ep, r, SND_ACCESS_VIOLATION, "its entries hold less");
 		struct snd_operand source, sink = {.address = to.address, .token = to.token, .rights = SNDL_RIGHT_LOCAL | SNDL_RIGHT_WRITE,
@@ -154,7 +160,7 @@ static enum snd_outcome copy_to_receive(struct snd_endpoint *ep, struct snd_send
 			return reject_receive(ep, r, SND_ACCESS_VIOLATION, snd_fault_text(remote_fault));
 		if (local_fault != SND_NO_FAULT)
 			return snd_reject_local(ep, r, &from, local_fault);
-		r->transferred += n;
+		snd_advance_request(ep, r, n);
 		*budget -= n;
 	}
 	const uint64_t words[7] = {SNDL_KIND_SEND_PLACED | (uint64_t)(SNDL_FLAG_FIRST | SNDL_FLAG_LAST | snd_entry_flags(r)) << SNDL_ENTRY_FLAGS_SHIFT, r->total};

@@ -7,6 +7,7 @@
 #include "faults.h"
 #include "guard.h"
 #include "integrity.h"
+#include "weak.h"
 
 #define PLAIN_SEND (SNDL_KIND_SEND_IN_ENTRY | (uint64_t)(SNDL_FLAG_FIRST | SNDL_FLAG_LAST) << SNDL_ENTRY_FLAGS_SHIFT)
 #define PLAIN_WRITE (SNDL_KIND_WRITE_IN_ENTRY | (uint64_t)(SNDL_FLAG_FIRST | SNDL_FLAG_LAST | SNDL_FLAG_ACK_REQUEST) << SNDL_ENTRY_FLAGS_SHIFT)
@@ -285,8 +286,7 @@ static enum snd_outcome serve_send_fragment(struct snd_endpoint *ep, struct snd_
 	return finish_send(ep, r, ep->message_received);
 }
 
-/* refuse_access fails the connection because a Read or Write of the peer may not access o. */
-static void refuse_access(struct snd_endpoint *ep, const struct snd_operand *o, uint64_t n, enum snd_fault f)
+void snd_refuse_access(struct snd_endpoint *ep, const struct snd_operand *o, uint64_t n, enum snd_fault f)
 {
 	char why[SND_REASON];
 	snprintf(why, sizeof why, "the peer was refused a %s of %" PRIu64 " bytes at %#" PRIx64 " %swith token(...%02x): %s",
@@ -306,33 +306,35 @@ static enum snd_outcome serve_fragment(struct snd_endpoint *ep, uint64_t *budget
 	uint64_t whole = length;
 	if ((ep->in_entry.flags & SNDL_FLAG_FIRST) != 0 && ep->in_entry.request_length > whole)
 		whole = ep->in_entry.request_length;
-	if (ep->in_entry.copied == 0 && (whole > (length < *budget ? length : *budget) || (ep->in_entry.flags & SNDL_FLAG_HASHED) != 0)) {
+	if (ep->in_entry.copied == 0 && (whole > (length < *budget ? length : *budget) || ep->weak != NULL || (ep->in_entry.flags & SNDL_FLAG_HASHED) != 0)) {
 		enum snd_fault f = snd_check_operand(ep, &local, whole);
 		if (f != SND_NO_FAULT) {
-			refuse_access(ep, &local, whole, f);
+			snd_refuse_access(ep, &local, whole, f);
 			return SND_EXECUTED;
 		}
 	}
 	while (ep->in_entry.copied < length) {
 		if (*budget == 0)
 			return SND_PARTIAL;
-		uint64_t n = length - ep->in_entry.copied < *budget ? length - ep->in_entry.copied : *budget;
-		local.address = ep->in_entry.receiver_address + ep->in_entry.copied;
+		uint64_t at = ep->in_entry.copied, n = length - at < *budget ? length - at : *budget;
+		if (snd_unlikely(ep->weak != NULL) && (at = snd_next_weak_part(ep, &n), n == 0))
+			return SND_BLOCKED;
+		local.address = ep->in_entry.receiver_address + at;
 		struct snd_operand remote = {.token = ep->in_entry.sender_token, .rights = SNDL_RIGHT_LOCAL | (read ? SNDL_RIGHT_WRITE : SNDL_RIGHT_READ),
-			.address = ep->in_entry.sender_address + ep->in_entry.copied, .peers = true, .bind = &ep->remote_bind};
+			.address = ep->in_entry.sender_address + at, .peers = true, .bind = &ep->remote_bind};
 		enum snd_fault here, there;
 		const bool matches = snd_copy_served(ep, read ? &remote : &local, read ? &local : &remote, n, read ? &there : &here, read ? &here : &there);
 		if (there == SND_FAULT_DISCONNECTED)
 			return SND_BLOCKED;
 		if (here != SND_NO_FAULT || there != SND_NO_FAULT) {
-			refuse_access(ep, here != SND_NO_FAULT ? &local : &remote, length, here != SND_NO_FAULT ? here : there);
+			snd_refuse_access(ep, here != SND_NO_FAULT ? &local : &remote, length, here != SND_NO_FAULT ? here : there);
 			return SND_EXECUTED;
 		}
 		if (!matches) {
 			snd_fail_hash(ep, ep->in_entry.request_length);
 			return SND_EXECUTED;
 		}
-		ep->in_entry.copied += n;
+		snd_advance_part(ep, n);
 		*budget -= n;
 	}
 	return SND_EXECUTED;
@@ -347,8 +349,10 @@ static enum snd_outcome serve_write_in_entry(struct snd_endpoint *ep)
 		snd_fail_hash(ep, ep->in_entry.payload_length);
 		return SND_EXECUTED;
 	}
+	if (snd_unlikely(ep->weak != NULL))
+		return snd_place_write(ep);
 	if (!snd_copy(ep, &sink, &source, ep->in_entry.payload_length, &sink_fault, &source_fault))
-		refuse_access(ep, &sink, ep->in_entry.payload_length, sink_fault); /* the payload is in the entry, so only the sink can fail */
+		snd_refuse_access(ep, &sink, ep->in_entry.payload_length, sink_fault); /* the payload is in the entry, so only the sink can fail */
 	return SND_EXECUTED;
 }
 
@@ -429,7 +433,10 @@ bool snd_serve_ring(struct snd_endpoint *ep, uint64_t *budget)
 		}
 		ep->serving = true; /* from here on the slot is not read again */
 		uint64_t before = ep->in_entry.copied;
-		switch (serve_entry(ep, budget)) {
+		enum snd_outcome out;
+		if (snd_likely(ep->weak == NULL) || !snd_weak_before_serve(ep, &out))
+			out = serve_entry(ep, budget);
+		switch (out) {
 		case SND_BLOCKED: return progressed || ep->in_entry.copied != before;
 		case SND_PARTIAL: return true;
 		case SND_EXECUTED: break;

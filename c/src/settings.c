@@ -96,6 +96,55 @@ static snd_status read_integrity(const char *text, snd_fabric_options *o, const 
 	return SND_SUCCESS;
 }
 
+/* digit_of returns the value of a digit, or 16 if it is none. */
+static uint64_t digit_of(char c)
+{
+	if (is_digit(c))
+		return (uint64_t)(c - '0');
+	c |= 'a' ^ 'A';
+	return c >= 'a' && c <= 'f' ? (uint64_t)(c - 'a' + 10) : 16;
+}
+
+/* parse_number reads a number as Go's strconv.ParseUint does with base 0: decimal, or with 0x, 0b, 0o or 0 in front, and with
+ * underscores between digits. */
+static bool parse_number(const char *text, uint64_t *number)
+{
+	uint64_t base = 10;
+	*number = 0;
+	if (text[0] == '0' && text[1] != 0) {
+		const int kind = text[1] | ('a' ^ 'A'); /* in lower case */
+		base = kind == 'x' ? 16 : kind == 'b' ? 2 : 8;
+		text += kind == 'x' || kind == 'b' || kind == 'o' ? 2 : 1;
+	}
+	bool may_separate = base != 10; /* after a digit, or after the prefix */
+	if (*text == 0)
+		return false;
+	for (; *text != 0; text++) {
+		if (*text == '_' && may_separate && text[1] != '_' && text[1] != 0) {
+			may_separate = false;
+			continue;
+		}
+		const uint64_t digit = digit_of(*text);
+		if (digit >= base || *number > (UINT64_MAX - digit) / base)
+			return false;
+		*number = *number * base + digit;
+		may_separate = true;
+	}
+	return true;
+}
+
+static snd_status read_weak_order(const char *text, snd_fabric_options *o, const char *op)
+{
+	uint64_t seed;
+	if (!parse_number(text, &seed))
+		return snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_WEAK_ORDER: seed \"%s\": want a number from 0 to 2^64-1", op, text);
+	if (o->weak_order == 0) {
+		o->weak_order = 1;
+		o->weak_order_seed = seed;
+	}
+	return SND_SUCCESS;
+}
+
 static const struct setting {
 	const char *name;
 	snd_status (*read)(const char *text, snd_fabric_options *o, const char *op);
@@ -103,6 +152,7 @@ static const struct setting {
 	{"SOFTND_EXEC", read_executor},
 	{"SOFTND_RECEIVE_TIMEOUT", read_receive_timeout},
 	{"SOFTND_INTEGRITY", read_integrity},
+	{"SOFTND_WEAK_ORDER", read_weak_order},
 };
 
 snd_status snd_apply_environment(snd_fabric_options *o, const char *op)

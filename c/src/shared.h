@@ -20,7 +20,9 @@ struct snd_header {
 	char build[56];
 	snd_word deaths;
 	snd_half rules; /* fault rules of the job; written by the creator, before version */
-	char pad1[116];
+	snd_half host; /* number of the arena's host in the job; likewise */
+	snd_word relay; /* MemberID of the relay to other hosts, 0 = none so far */
+	char pad1[104];
 	snd_word arrived;
 	char pad2[120];
 	snd_word opened;
@@ -166,10 +168,12 @@ struct snd_connection_record {
 	snd_half read_in[2];
 	snd_half read_out[2];
 	snd_half data_len[2];
+	snd_half address[2];
 	unsigned char data[2][512];
 };
 
 #define SND_MAX_PRIVATE_DATA 512u
+#define SND_MAX_HOST 178u
 
 /* A member's identity. */
 static inline uint32_t snd_member_slot(uint64_t id) { return (uint32_t)(id & SNDL_MEMBER_SLOT_MASK); }

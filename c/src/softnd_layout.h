@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#define SNDL_LAYOUT_HASH                        UINT64_C(0xdef9b6f192a48ecc)
+#define SNDL_LAYOUT_HASH                        UINT64_C(0xe6bf3a9aeff4ac02)
 #define SNDL_LAYOUT_VERSION                     1u
 #define SNDL_HEADER_PAGE                        4096u
 #define SNDL_TABLE_ALIGN                        4096u
@@ -38,6 +38,8 @@
 #define SNDL_AT_HEADER_BUILD                    72u
 #define SNDL_AT_HEADER_DEATHS                   128u
 #define SNDL_AT_HEADER_RULES                    136u
+#define SNDL_AT_HEADER_HOST                     140u
+#define SNDL_AT_HEADER_RELAY                    144u
 #define SNDL_AT_HEADER_ARRIVED                  256u
 #define SNDL_AT_HEADER_OPENED                   384u
 #define SNDL_SIZEOF_MEMBER_RECORD               512u
@@ -196,7 +198,7 @@
 #define SNDL_AT_SHARED_QP_RECEIVE_STATUS        640u
 #define SNDL_AT_SHARED_QP_REASON_LENGTH         644u
 #define SNDL_AT_SHARED_QP_REASON                648u
-#define SNDL_SIZEOF_CONNECTION_RECORD           1136u
+#define SNDL_SIZEOF_CONNECTION_RECORD           1144u
 #define SNDL_AT_CONNECTION_RECORD_LINK          0u
 #define SNDL_AT_CONNECTION_RECORD_STATE         8u
 #define SNDL_AT_CONNECTION_RECORD_DISCONNECTED  16u
@@ -208,7 +210,8 @@
 #define SNDL_AT_CONNECTION_RECORD_READ_IN       88u
 #define SNDL_AT_CONNECTION_RECORD_READ_OUT      96u
 #define SNDL_AT_CONNECTION_RECORD_DATA_LEN      104u
-#define SNDL_AT_CONNECTION_RECORD_DATA          112u
+#define SNDL_AT_CONNECTION_RECORD_ADDRESS       112u
+#define SNDL_AT_CONNECTION_RECORD_DATA          120u
 #define SNDL_CONN_REQUESTED                     1u
 #define SNDL_CONN_ACCEPTED                      2u
 #define SNDL_CONN_ESTABLISHED                   3u

@@ -8,11 +8,14 @@
 
 #include "error.h"
 #include "faults.h"
+#include "memory_limit.h"
 
 static uint64_t outstanding(const struct snd_srq *q) { return q->tail - q->head; }
 static bool is_low(const struct snd_srq *q) { return outstanding(q) < q->threshold; }
 
 static struct snd_receive *at(const struct snd_srq *q, uint64_t number) { return &q->receives[number & q->mask]; }
+
+static uint64_t queue_bytes(uint32_t depth, uint32_t sge) { return depth * (sizeof(struct snd_receive) + sge * sizeof(struct snd_entry)); }
 
 /* make_room makes room for depth receives, and keeps those that are posted. */
 static bool make_room(struct snd_srq *q, uint32_t depth)
@@ -73,22 +76,24 @@ snd_status snd_srq_create(snd_adapter *adapter, const snd_srq_config *config, sn
 	if (config == NULL || srq == NULL)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: %s is NULL", op, config == NULL ? "config" : "srq");
 	*srq = NULL;
-	uint32_t depth = config->depth == 0 ? SND_DEFAULT_QUEUE_DEPTH : config->depth, sge = config->max_sge < SND_MIN_SGE ? SND_MIN_SGE : config->max_sge;
-	if (depth > SND_MAX_QUEUE_DEPTH || sge > SNDL_MAX_SGE || config->threshold > depth)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: depth %" PRIu32 ", at most %d; max_sge %" PRIu32 ", at most %u; threshold %" PRIu32 ", at most the depth", op,
-			depth, SND_MAX_QUEUE_DEPTH, config->max_sge, SNDL_MAX_SGE, config->threshold);
-	snd_status s = snd_check_reserved(config, op);
-	if (s != SND_SUCCESS)
-		return s;
+	const struct snd_srq_config c = *config;
 	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
 	struct snd_fabric *f = adapter->object.fabric;
+	const struct snd_limits *most = f->limits;
+	const uint32_t depth = c.depth == 0 ? SND_DEFAULT_QUEUE_DEPTH : c.depth, sge = c.max_sge < most->least_sge ? most->least_sge : c.max_sge;
+	if (depth > most->queue_depth || sge > most->sge || c.threshold > depth)
+		return snd_leave_with(f, snd_fail(SND_INVALID_PARAMETER, "%s: depth %" PRIu32 ", at most %" PRIu32 "; max_sge %" PRIu32 ", at most %" PRIu32 "; threshold %" PRIu32 ", at most the depth", op,
+			depth, most->queue_depth, c.max_sge, most->sge, c.threshold));
+	snd_status s = snd_check_reserved(&c, op);
+	if (s != SND_SUCCESS)
+		return snd_leave_with(f, s);
 	struct snd_srq *q = snd_new(f, SND_TYPE_SRQ, sizeof *q);
 	if (q != NULL) {
 		q->max_sge = sge;
-		q->threshold = config->threshold;
+		q->threshold = c.threshold;
 	}
 	if (q == NULL || !make_room(q, depth)) {
-		s = snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
+		s = snd_no_memory(sizeof *q + queue_bytes(depth, sge), "private memory", op);
 		if (q != NULL)
 			snd_object_free(&q->object);
 	} else {
@@ -226,14 +231,14 @@ snd_status snd_srq_modify(snd_srq *srq, uint32_t depth, uint32_t threshold)
 	depth = depth == 0 ? srq->depth : depth;
 	threshold = threshold == 0 ? srq->threshold : threshold;
 	bool was_low = is_low(srq);
-	if (depth > SND_MAX_QUEUE_DEPTH)
-		s = snd_fail(SND_INVALID_PARAMETER, "%s: depth %" PRIu32 ", at most %d", op, depth, SND_MAX_QUEUE_DEPTH);
+	if (depth > f->limits->queue_depth)
+		s = snd_fail(SND_INVALID_PARAMETER, "%s: depth %" PRIu32 ", at most %" PRIu32, op, depth, f->limits->queue_depth);
 	else if (depth < outstanding(srq))
 		s = snd_fail(SND_BUFFER_OVERFLOW, "%s: depth %" PRIu32 ", and %" PRIu64 " receives are outstanding", op, depth, outstanding(srq));
 	else if (threshold > depth)
 		s = snd_fail(SND_INVALID_PARAMETER, "%s: threshold %" PRIu32 ", at most the depth of %" PRIu32, op, threshold, depth);
 	else if (!make_room(srq, depth))
-		s = snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
+		s = snd_no_memory(queue_bytes(depth, srq->max_sge), "private memory", op);
 	if (s == SND_SUCCESS) {
 		srq->threshold = threshold;
 		count_low(srq, was_low);

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include "error.h"
+#include "memory_limit.h"
 #include "xxh64.h"
 
 bool snd_table_init(struct snd_table *t, struct snd_arena *a, uint32_t slot)
@@ -63,7 +64,7 @@ static snd_status claim_block(struct snd_table *t, const char *op)
 	const uint64_t bytes = (uint64_t)SNDL_WINDOW_BLOCK_ENTRIES * SNDL_WINDOW_ENTRY_SIZE;
 	struct snd_own_entry *own = make_room(t) ? calloc(SNDL_WINDOW_BLOCK_ENTRIES, sizeof *own) : NULL;
 	if (own == NULL)
-		return snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
+		return snd_no_memory(SNDL_WINDOW_BLOCK_ENTRIES * sizeof *own, "private memory", op);
 	uint64_t block;
 	snd_status s = SND_SUCCESS;
 	/* Each member starts at a different block, so that members rarely compete for a word. The secret decides which: the index

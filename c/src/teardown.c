@@ -6,6 +6,7 @@
 
 #include "cq.h"
 #include "integrity.h"
+#include "weak.h"
 
 static void set_cause(struct snd_endpoint *ep, snd_status s, const char *format, va_list args)
 {
@@ -116,19 +117,22 @@ void snd_peer_aborted(struct snd_endpoint *ep)
 static bool settle(struct snd_endpoint *ep, struct snd_send_request *r)
 {
 	struct snd_connection *c = ep->conn;
-	bool begun = ep->completed != ep->next || (r->needs_ack && r->end_entry != 0);
+	const bool executed = ep->completed != ep->next && !snd_is_aside(ep, ep->completed), begun = executed || (r->needs_ack && r->end_entry != 0);
 	if (r->finished || !begun)
 		return r->finished;
-	if (ep->completed != ep->next && (int64_t)(snd_load_released(&c->out) - r->end_entry) >= 0)
+	if (executed && (int64_t)(snd_load_released(&c->out) - r->end_entry) >= 0)
 		snd_finish(r, SND_SUCCESS);
 	else if (is_blamed(c, r))
 		snd_finish(r, c->fault.status);
 	return r->finished;
 }
 
-/* complete_blamed completes the request that failed at the peer with its status, after those before it. */
+/* complete_blamed completes the request that failed at the peer with its status, after those before it. It does nothing after a failure
+ * at this side, because no success follows one. */
 static void complete_blamed(struct snd_endpoint *ep)
 {
+	if (ep->request_failed)
+		return;
 	read_fault(ep->conn);
 	while (ep->completed != ep->posted) {
 		struct snd_send_request *r = snd_request_at(ep, ep->completed);
@@ -220,6 +224,7 @@ static bool flush_requests(struct snd_endpoint *ep)
 	}
 	ep->next = ep->submitted = ep->posted;
 	ep->has_failed = false;
+	snd_drop_reads_aside(ep);
 	return true;
 }
 

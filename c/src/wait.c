@@ -56,7 +56,8 @@ snd_status snd_wait(struct snd_fabric *f, int64_t timeout, bool (*ready)(void *)
 	if (f->closed)
 		return SND_CANCELED;
 	int64_t deadline = timeout < 0 ? -1 : snd_deadline(timeout);
-	uint32_t spins = f->processes <= f->cores ? SPINS : 0, yields = f->processes <= f->cores * MAX_PER_CORE_TO_YIELD ? YIELDS : 0;
+	/* With a weak order each round is a step of its delays. Other processes run meanwhile, and see what is delayed. */
+	uint32_t spins = f->processes <= f->cores && !f->weak_order ? SPINS : 0, yields = f->processes <= f->cores * MAX_PER_CORE_TO_YIELD ? YIELDS : 0;
 	f->calls++;
 	snd_set(&f->activity, snd_relaxed(&f->activity) + 1);
 	snd_status s = SND_UNSUCCESSFUL;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "error.h"
+#include "memory_limit.h"
 #include "thread.h"
 
 enum { MAX_PIDFDS = 64 /* most descriptors are the program's */, TEST_INTERVAL_MS = 50, JOIN_INTERVAL_MS = 20,
@@ -199,7 +200,7 @@ snd_status snd_watch_start(struct snd_fabric *f, const char *op)
 {
 	struct snd_watch *w = calloc(1, sizeof *w);
 	if (w == NULL)
-		return snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
+		return snd_no_memory(sizeof *w, "private memory", op);
 	w->fabric = f;
 	w->pid_namespace = snd_relaxed(&f->record->pid_ns);
 	w->wait_ms = TEST_INTERVAL_MS;

@@ -3,6 +3,7 @@
 #include "endpoint.h"
 #include "error.h"
 #include "faults.h"
+#include "memory_limit.h"
 
 bool snd_prepare(struct snd_window *w, struct snd_region *r, void *memory, uint64_t length, uint32_t rights, uint64_t endpoint,
 	bool only, struct snd_binding *b)
@@ -63,7 +64,7 @@ snd_status snd_window_create(snd_adapter *adapter, snd_window **window)
 	if (s != SND_SUCCESS)
 		return snd_leave_with(f, s);
 	struct snd_window *w = snd_new(f, SND_TYPE_WINDOW, sizeof *w);
-	s = w == NULL ? snd_fail(SND_NO_MEMORY, "%s: no private memory", op) : snd_take_entry(&f->table, &w->i.remote, op);
+	s = w == NULL ? snd_no_memory(sizeof *w, "private memory", op) : snd_take_entry(&f->table, &w->i.remote, op);
 	if (s == SND_SUCCESS) {
 		w->i.adapter = adapter;
 		w->i.number = ++f->invalidatables_created;

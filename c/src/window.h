@@ -8,15 +8,22 @@
 #define SND_MAX_REGISTRATION (UINT64_C(64) << 30)
 #define SND_MAX_TRANSFER (UINT64_C(1) << 30)
 enum {
-	SND_MIN_SGE = 4,
-	SND_MAX_QUEUE_DEPTH = 4096,
+	SND_MAX_QUEUE_DEPTH = 4096, /* of any peer */
 	SND_DEFAULT_QUEUE_DEPTH = 64,
-	SND_MAX_CQ_DEPTH = 65536,
-	SND_MAX_READS = 128,
-	SND_MAX_INLINE = 1024,
+	SND_MAX_READS = 128, /* of any peer */
 	SND_INLINE_THRESHOLD = 256,
 	SND_MAX_FAST_PAGES = 4096, /* scattered pages may need a kernel mapping each, and a process has about 65,000 */
 };
+
+/* snd_limits are the limits in which a small card differs from a large one. */
+struct snd_limits {
+	uint32_t sge;
+	uint32_t least_sge; /* granted even if the program asks for less */
+	uint32_t inline_size, queue_depth, cq_depth, reads;
+	uint32_t private_data; /* of a request or answer to connect */
+};
+/* snd_large_limits are those of softnd, snd_small_limits those with a weak order: little hardware has less. */
+extern const struct snd_limits snd_large_limits, snd_small_limits;
 
 struct snd_adapter {
 	struct snd_object object;

@@ -34,6 +34,7 @@ static const struct {
 	{{{"SOFTND_RANK", "0"}, {"SOFTND_ARENA_FD", "0"}}, "did a wrapper close or replace it?"},
 	{{{"SOFTND_EXEC", "peer"}}, "SOFTND_EXEC: unknown executor \"peer\": want auto or target"},
 	{{{"SOFTND_INTEGRITY", "yes"}}, "SOFTND_INTEGRITY: invalid value \"yes\": want 0 or 1"},
+	{{{"SOFTND_WEAK_ORDER", "often"}}, "SOFTND_WEAK_ORDER: seed \"often\": want a number from 0 to 2^64-1"},
 	{{{"SOFTND_RECEIVE_TIMEOUT", "500"}}, "SOFTND_RECEIVE_TIMEOUT: time-out \"500\": want a duration such as 500ms or 10s, 0, or unlimited"},
 	{{{"SOFTND_RECEIVE_TIMEOUT", "-1s"}}, "SOFTND_RECEIVE_TIMEOUT: receive time-out of -1s: want 0 or more"},
 };
@@ -80,6 +81,7 @@ static const struct {
 	{MEETS "cmd=get_result rc=0\n", "pmi: get softnd-host-1: the launcher's answer has no value", NULL},
 	{MEETS "cmd=get_result rc=0 value=boot=x&host=far+away&network=n&user=7\ncmd=put_result rc=0\ncmd=barrier_out\ncmd=get_result rc=0 value=error:rank+1+runs+on+host+far\n",
 		"init: rank 1 runs on host far", "key=softnd-fabric value=error:rank+1+runs+on+host+far+away%2C+rank+0+on+host+"},
+	{MEETS "cmd=get_result rc=0 value=boot=x&user=7\ncmd=put_result rc=0\ncmd=barrier_out\ncmd=get_result rc=0 value=hosts:name=x\n", "init: the job runs on several hosts, and ranks in C cannot", NULL},
 	{MEETS "cmd=get_result rc=0 value=boot=x&user=7\ncmd=put_result rc=0\ncmd=barrier_out\ncmd=get_result rc=0 value=other\n", "pmi: malformed value of softnd-fabric: \"other\"", NULL},
 	{"-", "pmi: init: line is too long", NULL},
 	{NULL, "pmi: init: the launcher has not answered in time", NULL},
@@ -220,6 +222,35 @@ static void test_durations(void)
 	CHECK(o.check_payloads == 1);
 }
 
+/* The seeds that Go's strconv.ParseUint accepts with base 0. */
+static const struct {
+	const char *text;
+	bool good;
+	uint64_t want;
+} seeds[] = {
+	{"0", true, 0}, {"7", true, 7}, {"0x1F", true, 31}, {"0b101", true, 5}, {"0o17", true, 15}, {"017", true, 15}, {"1_000", true, 1000}, {"0x_f", true, 15},
+	{"18446744073709551615", true, UINT64_MAX}, {"18446744073709551616", false, 0}, {"-1", false, 0}, {"0x", false, 0}, {"08", false, 0}, {"1__0", false, 0},
+	{"_1", false, 0}, {"1_", false, 0}, {"a", false, 0}, {" 1", false, 0}, {"1.5", false, 0},
+};
+
+static void test_seeds(void)
+{
+	for (size_t i = 0; i < sizeof seeds / sizeof seeds[0]; i++) {
+		snd_fabric_options o = {0};
+		CHECK(setenv("SOFTND_WEAK_ORDER", seeds[i].text, 1) == 0);
+		snd_status s = snd_apply_environment(&o, "test");
+		if ((s == SND_SUCCESS) != seeds[i].good || o.weak_order != seeds[i].good || o.weak_order_seed != seeds[i].want) {
+			fprintf(stderr, "%s: %s, %u, %lu\n", seeds[i].text, snd_status_name(s), o.weak_order, (unsigned long)o.weak_order_seed);
+			exit(1);
+		}
+	}
+	/* An option takes precedence. */
+	snd_fabric_options o = {.weak_order = 1, .weak_order_seed = 5};
+	CHECK(setenv("SOFTND_WEAK_ORDER", "7", 1) == 0);
+	OK(snd_apply_environment(&o, "test"));
+	CHECK(o.weak_order_seed == 5);
+}
+
 int main(void)
 {
 	static const char *const ours[] = {"SOFTND_RANK", "SOFTND_SIZE", "SOFTND_ARENA_FD", "SOFTND_FABRIC", "SOFTND_DEBUG", "PMI_FD", "PMI_RANK", "PMI_SIZE", "PMI_PORT"};
@@ -229,5 +260,6 @@ int main(void)
 	test_launchers();
 	test_versions();
 	test_durations();
+	test_seeds();
 	return 0;
 }

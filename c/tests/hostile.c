@@ -67,6 +67,7 @@ static void flood(int listens)
 		struct snd_connection_record *r = (struct snd_connection_record *)(void *)(liar->arena.base + base + i * STRIDE);
 		snd_set(&r->member[SND_ACTIVE], liar->id);
 		snd_set(&r->member[SND_PASSIVE], victim->id);
+		snd_set32(&r->address[SND_PASSIVE], snd_host_of(victim, victim->slot));
 		snd_set32(&r->port[SND_PASSIVE], 7);
 		snd_set32(&r->state, SNDL_CONN_REQUESTED);
 		snd_send_mail(liar, &p, base + i * STRIDE, &r->link);

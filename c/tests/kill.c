@@ -324,7 +324,7 @@ static int kill_one(int number, const char *other, uint32_t *counted, uint64_t *
 		UNTIL(f, is_free(f, victim), 20, "the memory of the dead rank is reclaimed while the others live");
 		for (int64_t deadline = snd_clock() + SECONDS(20);;) { /* the survivor that has freed the memory may still hold the record */
 			OK(snd_fabric_attach(snd_fabric_descriptor(f), (int32_t)victim, NULL, &again));
-			int same = snd_fabric_address(again).host == snd_host_of(victim);
+			int same = snd_fabric_address(again).host == snd_host_of(again, victim);
 			OK(snd_fabric_close(again));
 			if (same)
 				break;

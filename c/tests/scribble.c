@@ -67,7 +67,7 @@ static int reach(struct session *s, uint32_t peer)
 	if (snd_job_rank(job) > peer && listener != NULL)
 		return snd_listener_request(listener, timeout, &s->connector) == SND_SUCCESS && snd_connector_accept(s->connector, s->ep, &params, timeout) == SND_SUCCESS;
 	return snd_connector_create(adapter, &s->connector) == SND_SUCCESS &&
-		snd_connector_connect(s->connector, s->ep, (snd_address){snd_host_of(peer), PORT, 0}, &params, timeout) == SND_SUCCESS &&
+		snd_connector_connect(s->connector, s->ep, (snd_address){snd_host_of(snd_job_fabric(job), peer), PORT, 0}, &params, timeout) == SND_SUCCESS &&
 		(pick(20) == 0 ? snd_connector_reject(s->connector, "no", 2) : snd_connector_complete(s->connector)) == SND_SUCCESS;
 }
 
@@ -258,7 +258,8 @@ static void scribble(struct snd_fabric *f)
 		snd_release(w, v);
 }
 
-/* start starts a rank, with an executor, a way of progress and threads that are chosen at random. It prints into a pipe. */
+/* start starts a rank, with an executor, a way of progress, threads and perhaps a weak order that are chosen at random. It prints into a
+ * pipe. */
 static pid_t start(int fd, int number, int out)
 {
 	pid_t pid = fork();
@@ -277,6 +278,10 @@ static pid_t start(int fd, int number, int out)
 			setenv("TEST_PROGRESS", "auto", 1);
 		if (choice & 0x400)
 			setenv("TEST_THREADS", "safe", 1);
+		if ((choice & 0x1800) == 0) {
+			snprintf(text, sizeof text, "%u", (unsigned)(choice >> 32));
+			setenv("SOFTND_WEAK_ORDER", text, 1);
+		}
 		dup2(out, STDOUT_FILENO);
 		execl("/proc/self/exe", "scribbled", (char *)NULL);
 		_exit(127);

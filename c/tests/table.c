@@ -319,6 +319,8 @@ static void test_others(void)
 	CHECK(snd_fabric_create(0, 0, &(snd_fabric_options){.progress = (snd_progress_model)7}, &f) == SND_INVALID_PARAMETER);
 	CHECK(snd_fabric_create(0, 0, &(snd_fabric_options){.disconnect_timeout = -7}, &f) == SND_INVALID_PARAMETER);
 	CHECK(snd_fabric_create(0, 0, &(snd_fabric_options){.check_payloads = 2}, &f) == SND_INVALID_PARAMETER);
+	CHECK(snd_fabric_create(0, 0, &(snd_fabric_options){.weak_order = 2}, &f) == SND_INVALID_PARAMETER);
+	CHECK(snd_fabric_create(0, 0, &(snd_fabric_options){.reserved = 1}, &f) == SND_INVALID_PARAMETER);
 	CHECK(snd_fabric_attach(-1, 0, NULL, &f) != SND_SUCCESS && snd_fabric_attach(0, 0, NULL, &f) != SND_SUCCESS && f == NULL);
 	CHECK(snd_fabric_attach(snd_fabric_descriptor(fabric), 7, NULL, &f) == SND_INVALID_PARAMETER);
 	CHECK(snd_fabric_open(NULL, 0, 0, -1, NULL, &f) == SND_INVALID_PARAMETER && snd_fabric_open("a b", 0, 0, -1, NULL, &f) == SND_INVALID_PARAMETER);
@@ -410,6 +412,7 @@ static void test_arguments(void)
 	CHECK(snd_listener_request(listener, 1000000, &c) == SND_IO_TIMEOUT && c == NULL);
 	CHECK(snd_connector_connect(connector, endpoint, (snd_address){0, 0, 0}, NULL, 0) == SND_BAD_NETWORK_NAME);
 	CHECK(snd_connector_connect(connector, endpoint, (snd_address){77, 1, 0}, NULL, 0) == SND_NETWORK_UNREACHABLE);
+	CHECK(snd_connector_connect(connector, endpoint, (snd_address){address.host + 0x10000, 1, 0}, NULL, 0) == SND_HOST_UNREACHABLE); /* of another host */
 	CHECK(snd_connector_connect(connector, endpoint, (snd_address){address.host + 9, 1, 0}, NULL, 0) == SND_HOST_UNREACHABLE);
 	CHECK(snd_connector_connect(connector, endpoint, address, &(snd_connect_params){.private_data_length = 600}, 0) == SND_INVALID_BUFFER_SIZE);
 	CHECK(snd_connector_connect(connector, endpoint, address, &(snd_connect_params){.private_data_length = 6}, 0) == SND_INVALID_PARAMETER);

@@ -20,17 +20,23 @@ struct side {
 static struct side a, b;
 static snd_listener *listener;
 static uint32_t check_payloads; /* of the endpoints that connect_members makes */
+static uint32_t receive_sge;    /* of b's endpoint */
 
-static inline void open_members(snd_executor executor)
+static inline void open_members_with(snd_fabric_options options)
 {
-	const snd_fabric_options o = {.threading = SND_THREAD_SAFE, .progress = SND_PROGRESS_AUTO, .executor = executor};
-	OK(snd_fabric_create(0, UINT64_C(1) << 30, &o, &a.fabric));
-	OK(snd_fabric_attach(snd_fabric_descriptor(a.fabric), -1, &o, &b.fabric));
+	const snd_fabric_options *o = &options;
+	OK(snd_fabric_create(0, UINT64_C(1) << 30, o, &a.fabric));
+	OK(snd_fabric_attach(snd_fabric_descriptor(a.fabric), -1, o, &b.fabric));
 	OK(snd_adapter_open(a.fabric, &a.adapter));
 	OK(snd_adapter_open(b.fabric, &b.adapter));
 	OK(snd_listener_create(b.adapter, &listener));
 	OK(snd_listener_bind(listener, (snd_address){0, 0, 0}));
 	OK(snd_listener_listen(listener, 0));
+}
+
+static inline void open_members(snd_executor executor)
+{
+	open_members_with((snd_fabric_options){.threading = SND_THREAD_SAFE, .progress = SND_PROGRESS_AUTO, .executor = executor});
 }
 
 static inline void close_members(void)
@@ -57,7 +63,7 @@ static inline void connect_members(snd_srq *srq)
 	OK(snd_cq_create(a.adapter, 64, &a.cq));
 	OK(snd_cq_create(b.adapter, 64, &b.cq));
 	OK(snd_endpoint_create(a.adapter, &(snd_endpoint_config){.receive_cq = a.cq, .initiator_cq = a.cq, .check_payloads = check_payloads}, &a.ep));
-	OK(snd_endpoint_create(b.adapter, &(snd_endpoint_config){.receive_cq = b.cq, .initiator_cq = b.cq, .srq = srq, .check_payloads = check_payloads}, &b.ep));
+	OK(snd_endpoint_create(b.adapter, &(snd_endpoint_config){.receive_cq = b.cq, .initiator_cq = b.cq, .srq = srq, .max_receive_sge = receive_sge, .check_payloads = check_payloads}, &b.ep));
 	OK(snd_listener_address(listener, &to));
 	OK(snd_connector_create(a.adapter, &a.connector));
 	CHECK(pthread_create(&thread, NULL, accept_one, NULL) == 0);

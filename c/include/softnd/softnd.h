@@ -113,7 +113,7 @@ typedef struct snd_connector snd_connector;
 typedef struct snd_listener snd_listener;
 typedef struct snd_job snd_job;
 
-/* snd_address names an adapter of the arena, and a port of it. host is an address of the loopback
+/* snd_address names an adapter of the job, and a port of it. host is an address of the loopback
  * network that softnd gives to each member; the host's network does not use it. */
 typedef struct snd_address {
 	uint32_t host; /* 0: any, in snd_listener_bind and snd_connector_bind */
@@ -144,6 +144,9 @@ typedef struct snd_fabric_options {
 	uint32_t check_payloads; /* 1: all endpoints have check_payloads */
 	int64_t receive_timeout; /* of a Send without a Receive; 0: 2 s, SND_FOREVER, SND_RECEIVE_TIMEOUT_AT_ONCE */
 	int64_t disconnect_timeout; /* 0: 2 s */
+	uint64_t weak_order_seed;
+	uint32_t weak_order; /* 1: delay and reorder requests as hardware may, to find programs that rely on more order. docs/weak-order.md */
+	uint32_t reserved;
 } snd_fabric_options;
 
 /* snd_fabric_create makes a new arena with a group of ranks (0: none) and joins it without a rank.
@@ -523,13 +526,16 @@ SND_API snd_status snd_connector_close(snd_connector *connector);
 
 /* snd_job_init makes the process the rank that its launcher has assigned to it, and returns when all
  * ranks have called it. Supported launchers are ndrun, launchers that speak PMI (MPICH's mpiexec, srun
- * with --mpi=pmi2), Open MPI's mpirun, and srun alone. Without a launcher the process is rank 0 of 1. With
- * a launcher that speaks PMI, a process can call snd_job_init once.
+ * with --mpi=pmi2), Open MPI's mpirun, and srun alone. Without a launcher the process is rank 0 of 1.
+ *
+ * After snd_job_close, a process can join the job again if all ranks do. With a launcher that speaks PMI, it can call snd_job_init
+ * once.
  *
  * A program may use MPI too. It calls MPI_Init before snd_job_close, in any order with snd_job_init. While
  * one thread is in snd_job_init, no other may be in MPI_Init or MPI_Finalize: they may use one connection.
  *
- * SOFTND_EXEC and SOFTND_RECEIVE_TIMEOUT in the environment take the place of options that are 0. */
+ * SOFTND_EXEC, SOFTND_RECEIVE_TIMEOUT, SOFTND_INTEGRITY and SOFTND_WEAK_ORDER in the environment take the place of options that
+ * are 0. */
 SND_API snd_status snd_job_init(const snd_fabric_options *options, int64_t timeout, snd_job **job);
 /* snd_job_join makes the process a rank of a named job, for processes that no launcher has started. */
 SND_API snd_status snd_job_join(const char *name, uint32_t rank, uint32_t size, const snd_fabric_options *options, int64_t timeout, snd_job **job);

@@ -45,6 +45,10 @@ func main() {
 		faulty()
 		return
 	}
+	if len(os.Args) > 1 && os.Args[1] == "again" {
+		again()
+		return
+	}
 	if len(os.Args) > 1 && os.Args[1] == "revoke" {
 		revoke()
 		return

@@ -31,14 +31,27 @@ func must[T any](v T, err error) T {
 
 func check(err error) { must(0, err) }
 
-func newMember(ctx context.Context, t *testing.T, p nd.Provider) (m member, addr netip.Addr) {
+func newMember(ctx context.Context, t *testing.T, p nd.Provider, private bool) (m member, addr netip.Addr) {
 	t.Cleanup(func() { check(p.Close()) })
 	addr = must(p.QueryAddressList())[0]
 	m.adapter = must(nd.OpenAddress(ctx, p, addr))
 	m.cq = must(m.adapter.CreateCompletionQueue(ctx, 16))
 	m.ep = must(m.adapter.CreateEndpoint(ctx, nd.EndpointConfig{Receive: m.cq, Initiator: m.cq}))
-	m.mr = must(m.adapter.Allocate(ctx, 1<<16, nd.AllowLocalWrite|nd.AllowRemoteRead|nd.AllowRemoteWrite))
+	const rights = nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite
+	if private {
+		m.mr = must(m.adapter.CreateMemoryRegion(ctx))
+		check(m.mr.Register(ctx, make([]byte, 1<<16), rights))
+		t.Cleanup(func() { check(m.mr.Deregister(context.Background())) })
+	} else {
+		m.mr = must(m.adapter.Allocate(ctx, 1<<16, rights))
+	}
 	return m, addr
+}
+
+func newArena(t *testing.T) *shm.Arena {
+	arena := must(shm.Create(shm.Config{Size: 1 << 30}))
+	t.Cleanup(func() { check(arena.Close()) })
+	return arena
 }
 
 // connect connects two members.
@@ -76,14 +89,13 @@ func TestChecksFindChangesOfTheOtherLanguage(t *testing.T) {
 func testChange(t *testing.T, operation, executor string, n int) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	arena := must(shm.Create(shm.Config{Size: 1 << 30}))
-	t.Cleanup(func() { check(arena.Close()) })
+	arena := newArena(t)
 	plan := must(faults.New(1, faults.Rule{Operations: []string{operation}, Nth: 2, Action: "corrupt", Offset: uint64(n - 1)}))
 	m := must(arena.Join(shm.NoRank))
 	e := must(goside.ParseExecutor(executor))
 	p := must(goside.New(m, goside.Options{Executor: e, CheckPayloads: true, Faults: (*faultplan.Plan)(plan).For}))
-	inGo, _ := newMember(ctx, t, hosted{p, m})
-	inC, addr := newMember(ctx, t, must(open(arena, "C", executor+checked)))
+	inGo, _ := newMember(ctx, t, hosted{p, m}, false)
+	inC, addr := newMember(ctx, t, must(open(arena, "C", executor+checked)), false)
 	connect(ctx, inGo, inC, addr)
 	from, to := inGo, inC
 	if operation == "receive" {

@@ -52,11 +52,21 @@ type hosted struct {
 
 func (h hosted) Close() error { return errors.Join(h.Provider.Close(), h.member.Leave()) }
 
-// open opens a provider in a language, with an executor. After checked, it checks payloads.
+// open opens a provider in a language, with an executor. After checked, it checks payloads; after weak and a seed, it has a
+// weak order.
 func open(arena *shm.Arena, language, executor string) (nd.Provider, error) {
+	var weakOrder *uint64
+	executor, text, isWeak := strings.Cut(executor, weak)
+	if isWeak {
+		seed, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			return nil, err
+		}
+		weakOrder = &seed
+	}
 	executor, isChecked := strings.CutSuffix(executor, checked)
 	if language == "C" {
-		return Open(int(arena.File().Fd()), Options{Target: executor == "target", CheckPayloads: isChecked, Receive: timeout, Disconnect: timeout})
+		return Open(int(arena.File().Fd()), Options{Target: executor == "target", CheckPayloads: isChecked, WeakOrder: weakOrder, Receive: timeout, Disconnect: timeout})
 	}
 	member, err := arena.Join(shm.NoRank)
 	if err != nil {
@@ -66,11 +76,11 @@ func open(arena *shm.Arena, language, executor string) (nd.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := goside.New(member, goside.Options{Executor: e, CheckPayloads: isChecked, ReceiveTimeout: timeout})
+	p, err := goside.New(member, goside.Options{Executor: e, CheckPayloads: isChecked, WeakOrder: weakOrder, ReceiveTimeout: timeout})
 	return hosted{p, member}, err
 }
 
-const checked = " checked"
+const checked, weak = " checked", " weak "
 
 // otherProcess is the stream to the other process.
 type otherProcess struct {
@@ -155,6 +165,7 @@ func each(t *testing.T, executors []string, f func(t *testing.T, name string, cf
 // TestConformance runs the suite, and checks that the page shows the results.
 func TestConformance(t *testing.T) {
 	var runs results
+	t.Parallel()
 	t.Cleanup(func() { runs.check(t) }) // after the runs, which are parallel
 	each(t, executors, func(t *testing.T, name string, cfg ndtest.Config) { runs.add(name, ndtest.Run(t, cfg)) })
 }

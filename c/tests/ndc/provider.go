@@ -12,19 +12,22 @@ import (
 	"sync"
 	"time"
 
+	goside "github.com/softnd/softnd/endpoint"
 	"github.com/softnd/softnd/nd"
 )
 
 // Provider is a member of an arena, in C.
 type Provider struct {
-	fabric *C.snd_fabric
-	addr   netip.Addr
+	fabric       *C.snd_fabric
+	addr         netip.Addr
+	hasWeakOrder bool
 }
 
 // Options are those of the fabric.
 type Options struct {
 	Target              bool
 	CheckPayloads       bool
+	WeakOrder           *uint64       // the seed; nil = none
 	Receive, Disconnect time.Duration // time-outs
 }
 
@@ -39,6 +42,9 @@ func Open(fd int, o Options) (*Provider, error) {
 		c.check_payloads = 1
 	}
 	p := new(Provider)
+	if o.WeakOrder != nil {
+		p.hasWeakOrder, c.weak_order, c.weak_order_seed = true, 1, C.uint64_t(*o.WeakOrder)
+	}
 	if err := status("attach fabric", func() C.snd_status { return C.snd_fabric_attach(C.int(fd), -1, &c, &p.fabric) }); err != nil {
 		return nil, err
 	}
@@ -70,9 +76,9 @@ func (p *Provider) ResolveAddress(local netip.Addr) (nd.AdapterID, error) {
 	return p.id(), nil
 }
 
-// ResolveRoute finds every member of the arena.
+// ResolveRoute finds every process of the job.
 func (p *Provider) ResolveRoute(remote netip.Addr) (netip.Addr, error) {
-	if b := remote.As16(); !remote.Is4() || b[12] != 127 || b[13] != 77 {
+	if _, ok := goside.HostOf(remote); !ok {
 		return netip.Addr{}, refuse("resolve route", nd.NetworkUnreachable, remote.String())
 	}
 	return p.addr, nil
@@ -95,7 +101,7 @@ func (p *Provider) OpenAdapter(ctx context.Context, id nd.AdapterID) (nd.Adapter
 	if err := status(op, func() C.snd_status { return C.snd_adapter_open(p.fabric, &a.c) }); err != nil {
 		return nil, err
 	}
-	return a, nil
+	return a, status(op, func() C.snd_status { return C.snd_adapter_query(a.c, &a.info, C.sizeof_snd_adapter_info) })
 }
 
 func (p *Provider) Close() error {
@@ -110,6 +116,7 @@ func (p *Provider) Close() error {
 type adapter struct {
 	provider *Provider
 	c        *C.snd_adapter
+	info     C.snd_adapter_info
 	closed   bool
 
 	allocated sync.Map // regions of Allocate
@@ -120,9 +127,11 @@ func (a *adapter) Query(version uint32) (nd.AdapterInfo, error) {
 	if version != nd.InfoVersion1 && version != nd.InfoVersion2 {
 		return nd.AdapterInfo{}, refuse(op, nd.InvalidParameter, "unknown version")
 	}
-	var i C.snd_adapter_info
-	if err := status(op, func() C.snd_status { return C.snd_adapter_query(a.c, &i, C.sizeof_snd_adapter_info) }); err != nil {
-		return nd.AdapterInfo{}, err
+	i := a.info
+	flags := nd.InOrderDMASupported | nd.MultiEngineSupported | nd.LoopbackConnectionsSupported | nd.CQResizeSupported |
+		nd.ReadLocalInvalidateSupported | nd.InterruptModerationSupported
+	if a.provider.hasWeakOrder {
+		flags &^= nd.InOrderDMASupported
 	}
 	return nd.AdapterInfo{
 		InfoVersion: version, AdapterID: a.provider.id(),
@@ -134,8 +143,7 @@ func (a *adapter) Query(version uint32) (nd.AdapterInfo, error) {
 		InlineRequestThreshold: uint32(i.inline_threshold), LargeRequestThreshold: 48,
 		MaxSharedReceiveQueueDepth: uint32(i.max_queue_depth),
 		MaxCallerData:              uint32(i.max_private_data), MaxCalleeData: uint32(i.max_private_data),
-		AdapterFlags: nd.InOrderDMASupported | nd.MultiEngineSupported | nd.LoopbackConnectionsSupported | nd.CQResizeSupported |
-			nd.ReadLocalInvalidateSupported | nd.InterruptModerationSupported,
+		AdapterFlags: flags,
 	}, nil
 }
 
@@ -161,7 +169,7 @@ func (a *adapter) CreateCompletionQueue(ctx context.Context, depth int) (nd.Comp
 	if err := a.usable(ctx, op); err != nil {
 		return nil, err
 	}
-	if depth < 1 || depth > 65536 {
+	if depth < 1 || depth > int(a.info.max_cq_depth) {
 		return nil, refuse(op, nd.InvalidParameter3, "depth")
 	}
 	q := &queue{adapter: a}
@@ -213,11 +221,11 @@ func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 	}{
 		{!rok || receive == nil || receive.adapter != a || receive.isClosed(), nd.InvalidParameter2},
 		{!iok || initiator == nil || initiator.adapter != a || initiator.isClosed(), nd.InvalidParameter3},
-		{cfg.ReceiveDepth < 0 || cfg.ReceiveDepth > 4096, nd.InvalidParameter5},
-		{cfg.InitiatorDepth < 0 || cfg.InitiatorDepth > 4096, nd.InvalidParameter6},
-		{cfg.MaxReceiveSGE < 0 || cfg.MaxReceiveSGE > 16, nd.InvalidParameter7 - less},
-		{cfg.MaxInitiatorSGE < 0 || cfg.MaxInitiatorSGE > 16, nd.InvalidParameter8 - less},
-		{cfg.InlineSize < 0 || cfg.InlineSize > 1024, nd.InvalidParameter9 - less},
+		{cfg.ReceiveDepth < 0 || cfg.ReceiveDepth > int(a.info.max_queue_depth), nd.InvalidParameter5},
+		{cfg.InitiatorDepth < 0 || cfg.InitiatorDepth > int(a.info.max_queue_depth), nd.InvalidParameter6},
+		{cfg.MaxReceiveSGE < 0 || cfg.MaxReceiveSGE > int(a.info.max_receive_sge), nd.InvalidParameter7 - less},
+		{cfg.MaxInitiatorSGE < 0 || cfg.MaxInitiatorSGE > int(a.info.max_initiator_sge), nd.InvalidParameter8 - less},
+		{cfg.InlineSize < 0 || cfg.InlineSize > int(a.info.max_inline), nd.InvalidParameter9 - less},
 	} {
 		if c.bad {
 			return nil, refuse(op, c.s, "")

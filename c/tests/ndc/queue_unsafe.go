@@ -80,7 +80,7 @@ func (q *queue) EventFD() (int, error) {
 
 func (q *queue) Resize(depth int) error {
 	const op = "resize"
-	if depth < 1 || depth > 65536 {
+	if depth < 1 || depth > int(q.adapter.info.max_cq_depth) {
 		return refuse(op, nd.InvalidParameter, "depth")
 	}
 	return status(op, func() C.snd_status { return C.snd_cq_resize(q.c, C.uint32_t(depth)) })

@@ -32,9 +32,9 @@ func (a *adapter) CreateSharedReceiveQueue(ctx context.Context, cfg nd.SharedRec
 		depth = 64
 	}
 	switch {
-	case depth < 0 || depth > 4096:
+	case depth < 0 || depth > int(a.info.max_queue_depth):
 		return nil, refuse(op, nd.InvalidParameter3, "Depth")
-	case cfg.MaxSGE < 0 || cfg.MaxSGE > 16:
+	case cfg.MaxSGE < 0 || cfg.MaxSGE > int(a.info.max_receive_sge):
 		return nil, refuse(op, nd.InvalidParameter4, "MaxSGE")
 	case cfg.Threshold < 0 || cfg.Threshold > depth:
 		return nil, refuse(op, nd.InvalidParameter5, "Threshold")

@@ -1,0 +1,110 @@
+package ndc
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/nd/ndtest"
+	"github.com/softnd/softnd/shm"
+)
+
+// TestConformanceOverHosts runs the suite with the sides in two arenas, as those of two hosts, with a relay for each.
+// SOFTND_RELAY names the program ndrelay.
+func TestConformanceOverHosts(t *testing.T) {
+	program := os.Getenv("SOFTND_RELAY")
+	if program == "" {
+		t.Skip("SOFTND_RELAY does not name the program ndrelay")
+	}
+	const parts = 4 // of the rows; each has relays of its own
+	for _, pair := range pairings {
+		for part := range parts {
+			t.Run(fmt.Sprintf("%s-%s/%d", pair[0], pair[1], part), func(t *testing.T) {
+				t.Parallel() // scenarios that wait let others run
+				arenas := startHosts(t, program)
+				cfg := ndtest.Config{ReceiveTimeout: timeout, DisconnectTimeout: timeout, Delay: 100 * time.Millisecond, // what one side does takes time to reach the other
+					Open:  func() (nd.Provider, error) { return open(arenas[0], pair[0], "auto") },
+					Spawn: spawn(t, arenas[1], pair[1], "auto")}
+				only := os.Getenv("NDC_ONLY")
+				for i, row := range ndtest.Scenarios() {
+					if i%parts == part && (only == "" || only == row.ID) {
+						cfg.Only = append(cfg.Only, row.ID)
+					}
+				}
+				if len(cfg.Only) > 0 {
+					ndtest.Run(t, cfg)
+				}
+			})
+		}
+	}
+}
+
+// relay is the input and the output of a relay.
+type relay struct {
+	*json.Encoder
+	*json.Decoder
+}
+
+func (r relay) say(t *testing.T, line any) {
+	t.Helper()
+	if err := r.Encode(line); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// hear returns a field of the next answer.
+func (r relay) hear(t *testing.T, field string) any {
+	t.Helper()
+	var answer map[string]any
+	if err := r.Decode(&answer); err != nil || answer[field] == nil {
+		t.Fatalf("a relay answers %v, %v", answer, err)
+	}
+	return answer[field]
+}
+
+// startHosts makes two arenas whose relays are linked. The relays end with the test.
+func startHosts(t *testing.T, program string) (arenas [2]*shm.Arena) {
+	t.Helper()
+	var relays [2]relay
+	var control [2]string
+	for host := range arenas {
+		var err error
+		if arenas[host], err = shm.Create(shm.Config{Host: host, Size: 4 << 30}); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(program)
+		cmd.ExtraFiles, cmd.Stderr = []*os.File{arenas[host].File()}, os.Stderr
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			in.Close()
+			if err := cmd.Wait(); err != nil {
+				t.Errorf("the relay of host %d: %v", host, err)
+			}
+			arenas[host].Close()
+		})
+		relays[host] = relay{json.NewEncoder(in), json.NewDecoder(out)}
+		relays[host].say(t, map[string]any{"job": "conformance", "secret": make([]byte, 32), "host": host, "hosts": 2, "address": "127.0.0.1"})
+		control[host] = fmt.Sprint(relays[host].hear(t, "control"))
+	}
+	for _, r := range relays {
+		r.say(t, map[string]any{"relays": control})
+	}
+	for _, r := range relays {
+		r.hear(t, "ready")
+	}
+	return arenas
+}
