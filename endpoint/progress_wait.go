@@ -28,6 +28,7 @@ const (
 	// A wait sleeps for pollInterval at most while there is work that no doorbell announces, or
 	// when it has yielded maxYieldsToHolder times to a goroutine that holds an endpoint.
 	pollInterval      = time.Millisecond
+	weakInterval      = pollInterval / 10
 	maxYieldsToHolder = 64
 )
 
@@ -165,7 +166,7 @@ func (p *Provider) park(ctx context.Context, ready func() bool) error {
 			yields++
 			sched.Yield()
 		case m == contended || p.needsPolling():
-			p.waiters.Sleep(ticket, pollInterval)
+			p.waiters.Sleep(ticket, p.pollInterval())
 		default:
 			p.waiters.Sleep(ticket, maxSleep)
 		}
@@ -186,6 +187,15 @@ func (p *Provider) park(ctx context.Context, ready func() bool) error {
 			return err
 		}
 	}
+}
+
+// pollInterval returns how long a wait sleeps at most while there is work that no doorbell announces. Each sleep is a step of a weak order,
+// whose requests wait for many.
+func (p *Provider) pollInterval() time.Duration {
+	if p.weak != nil && p.needsPolling() {
+		return weakInterval
+	}
+	return pollInterval
 }
 
 // wakeProgress makes the waits, or the engine if there are none, drive the endpoints. A caller

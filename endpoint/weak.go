@@ -160,7 +160,7 @@ func (w *weakEndpoint) isBusy() bool {
 // engineMayDrive reports whether the engine drives the endpoint. While the program does, the engine does not:
 // its rounds depend on the time. scanned says that the program has done so since the last round.
 func (w *weakEndpoint) engineMayDrive(scanned bool) bool {
-	const rounds = 10
+	const rounds = 10 * int(pollInterval/weakInterval)
 	if w == nil {
 		return true
 	}

@@ -78,15 +78,17 @@ func (s *side) pollLastByte(b []byte, last byte) {
 		if s.ctx.Err() != nil {
 			s.fatalf("polling for the last of %d bytes of a Write: it has not been stored", len(b))
 		}
-		yield(polls / 256)
+		yield(polls / 16)
 	}
 }
 
-// yield is called after an unsuccessful poll. It lets other goroutines run. Every 256 polls it sleeps, so
-// that other processes can run before the end of this process's time slice.
+// yield is called after an unsuccessful poll. Every 16 polls it lets other goroutines run: among busy ones its next turn may be far away.
+// Every 256 polls it sleeps, so that other processes can run before the end of this process's time slice.
 func yield(polls int) {
 	if polls%256 == 0 {
 		time.Sleep(time.Microsecond)
 	}
-	runtime.Gosched()
+	if polls%16 == 0 {
+		runtime.Gosched()
+	}
 }
