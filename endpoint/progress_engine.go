@@ -121,7 +121,7 @@ func (e *engine) run() {
 		seen = now
 		switch {
 		case p.weak != nil:
-			time.Sleep(p.pollInterval()) // steps are counted, so something always remains to do
+			time.Sleep(pollInterval) // steps are counted, so something always remains to do
 			continue
 		case m == contended:
 			// The holder may or may not drive the endpoint: poll it again later. Arming the

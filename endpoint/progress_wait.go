@@ -28,7 +28,6 @@ const (
 	// A wait sleeps for pollInterval at most while there is work that no doorbell announces, or
 	// when it has yielded maxYieldsToHolder times to a goroutine that holds an endpoint.
 	pollInterval      = time.Millisecond
-	weakInterval      = pollInterval / 10
 	maxYieldsToHolder = 64
 )
 
@@ -189,11 +188,11 @@ func (p *Provider) park(ctx context.Context, ready func() bool) error {
 	}
 }
 
-// pollInterval returns how long a wait sleeps at most while there is work that no doorbell announces. Each sleep is a step of a weak order,
-// whose requests wait for many.
+// pollInterval returns how long a wait sleeps at most while there is work that no doorbell announces. With a weak order each sleep is a
+// step, and a request waits for many.
 func (p *Provider) pollInterval() time.Duration {
-	if p.weak != nil && p.needsPolling() {
-		return weakInterval
+	if p.weak != nil {
+		return pollInterval / 10
 	}
 	return pollInterval
 }

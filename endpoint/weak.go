@@ -52,12 +52,12 @@ func (w *weakOrder) draw(c choice, endpoint, number uint64) uint64 {
 	return rand.NewPCG(w.seed^uint64(c)<<56, endpoint<<40^number).Uint64()
 }
 
-// delayEvent makes a Notify return late: other goroutines run first.
+// delayEvent makes a Notify return late: other goroutines run first. They are few turns, because among busy goroutines each takes long.
 func (w *weakOrder) delayEvent() {
 	if w == nil {
 		return
 	}
-	for range w.draw(ofEvents, 0, w.events.Add(1)) % 64 {
+	for range w.draw(ofEvents, 0, w.events.Add(1)) % 4 {
 		runtime.Gosched()
 	}
 }
@@ -160,7 +160,7 @@ func (w *weakEndpoint) isBusy() bool {
 // engineMayDrive reports whether the engine drives the endpoint. While the program does, the engine does not:
 // its rounds depend on the time. scanned says that the program has done so since the last round.
 func (w *weakEndpoint) engineMayDrive(scanned bool) bool {
-	const rounds = 10 * int(pollInterval/weakInterval)
+	const rounds = 10
 	if w == nil {
 		return true
 	}
