@@ -155,3 +155,23 @@ func TestEndedLinksLeaveNothing(t *testing.T) {
 		}
 	}
 }
+
+// A relay that was stopped for longer than its keepalive time may have read nothing of a link. It does not take that one for dead.
+func TestStoppedRelayKeepsItsLinks(t *testing.T) {
+	a, b := newHosts(t, settings{})
+	connect(t, a, b, nd.EndpointConfig{})
+	links := 0
+	must(t, a.onLink(func(l *link) error {
+		l.silent = true
+		resumed := time.Now().Add(time.Minute)
+		a.relay.checkLinks(resumed)
+		links = len(a.relay.links)
+		a.relay.checkLinks(resumed.Add(a.relay.config.Keepalive / 8))
+		links += len(a.relay.links)
+		l.heard = time.Now()
+		return nil
+	}))
+	if links != 2 {
+		t.Error("the link has ended")
+	}
+}

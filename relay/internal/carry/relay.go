@@ -32,8 +32,8 @@ const (
 	maxPayload   = window.ChunkSize // of a frame: the guard copies as much at a time
 	bufferSize   = maxPayload + 64  // of a frame, with its header
 	linkWindow   = 32               // receive buffers for each link
-	sendBuffers  = 64               // of all links
 	maxLinks     = MaxHosts - 1
+	sendBuffers  = maxLinks * linkWindow  // so that a host that has stopped takes none of those of other links
 	tunnelDepth  = 32                     // requests in flight in each direction of a tunnel
 	maxTunnels   = 65536 / tunnelDepth    // a completion queue has no more entries
 	framesATurn  = 4                      // with data of one tunnel, before the next tunnel has its turn
@@ -239,10 +239,7 @@ func (r *Relay) step() (worked bool) {
 		worked = l.step() || worked
 	}
 	if now := time.Now(); now.After(r.checkAt) { // the clock costs as much as a poll of a few rings
-		r.checkAt = now.Add(r.config.Keepalive / 8)
-		for _, l := range r.links {
-			l.checkAlive(now)
-		}
+		r.checkLinks(now)
 	}
 	if !worked && r.member.WaitDoorbell().Armed() { // about to sleep
 		if r.waitFD >= 0 && !r.fabric.MaySleep() {
@@ -251,6 +248,19 @@ func (r *Relay) step() (worked bool) {
 		r.startWatch()
 	}
 	return worked
+}
+
+// checkLinks ends links whose relays are silent.
+func (r *Relay) checkLinks(now time.Time) {
+	gap := r.config.Keepalive / 8
+	stopped := now.Sub(r.checkAt) > 2*gap
+	r.checkAt = now.Add(gap)
+	for _, l := range r.links {
+		if stopped { // frames of this time may be unread
+			l.heard = now
+		}
+		l.checkAlive(now)
+	}
 }
 
 func (r *Relay) runQueued() bool {
