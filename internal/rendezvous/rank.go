@@ -105,7 +105,7 @@ func (m *Member) try(ctx context.Context) (again bool, err error) {
 		conn.Close()
 		return false, fmt.Errorf("it refuses rank %d: %s", m.config.Rank, answer.Text)
 	}
-	m.channel, m.name, m.local = c, answer.Text, localAddress(conn)
+	m.channel, m.name, m.local = c, answer.Text, ownAddress(conn).Addr()
 	return false, nil
 }
 

@@ -58,6 +58,15 @@ func dial(ctx context.Context, to netip.AddrPort) (*unixsock.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	return connect(ctx, fd, sa)
+}
+
+// errSelf is the error of a connection of a socket with itself. The kernel makes one if nothing listens at a port from which
+// it takes the ports of sockets that connect, and has given the socket just that port.
+var errSelf = errors.New("no process listens: the socket has connected to itself")
+
+// connect connects a socket, which belongs to it.
+func connect(ctx context.Context, fd int, sa unix.Sockaddr) (*unixsock.Conn, error) {
 	connectErr := unix.Connect(fd, sa)
 	conn, err := unixsock.Adopt(fd)
 	if err != nil {
@@ -77,7 +86,13 @@ func dial(ctx context.Context, to netip.AddrPort) (*unixsock.Conn, error) {
 	}
 	switch {
 	case err == nil && (connectErr == nil || connectErr == unix.EISCONN):
-		if err = tune(conn); err == nil {
+		if err = tune(conn); err == nil && ownAddress(conn) == peerAddress(conn) {
+			// Reset it: otherwise rank 0 could not listen at the port for a minute.
+			err = errors.Join(errSelf, control(conn, func(fd int) error {
+				return unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+			}))
+		}
+		if err == nil {
 			return conn, nil
 		}
 	case err == nil:
@@ -114,11 +129,11 @@ func control(conn *unixsock.Conn, f func(fd int) error) error {
 	return err
 }
 
-// localAddress returns the address of this end of a connection.
-func localAddress(conn *unixsock.Conn) (at netip.Addr) {
+// ownAddress returns the address of this end of a connection.
+func ownAddress(conn *unixsock.Conn) (at netip.AddrPort) {
 	_ = control(conn, func(fd int) error {
 		sa, err := unix.Getsockname(fd)
-		at = addressOf(sa).Addr()
+		at = addressOf(sa)
 		return err
 	})
 	return at
