@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"errors"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -55,8 +56,13 @@ func TestSecretOfTheUser(t *testing.T) {
 	if err := os.WriteFile(file, []byte(" "+secret+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	shared := filepath.Join(t.TempDir(), "shared")
+	if err := errors.Join(os.WriteFile(shared, []byte(secret), 0o600), os.Chmod(shared, 0o640)); err != nil { // despite the umask
+		t.Fatal(err)
+	}
 	for _, tc := range []struct{ secret, file, want string }{
 		{secret, "", secret},
+		{"", shared, "has mode 0640, so other users have access to the secret: run chmod 600 " + shared},
 		{"", file, secret},
 		{"", "", "the secret has 0 bytes: SOFTND_ROOT needs one of 16 or more"},
 		{secret[1:], "", "the secret has 15 bytes"},
@@ -73,6 +79,20 @@ func TestSecretOfTheUser(t *testing.T) {
 		if !strings.Contains(got, tc.want) {
 			t.Errorf("%+v: %s", tc, got)
 		}
+	}
+}
+
+// The file of another user is refused: that user can change the secret.
+func TestSecretOfAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a file away")
+	}
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := errors.Join(os.WriteFile(file, []byte("0123456789abcdef"), 0o600), os.Chown(file, 12345, -1)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readPrivate(file); err == nil || !strings.Contains(err.Error(), "belongs to user 12345") {
+		t.Error(err)
 	}
 }
 

@@ -7,9 +7,11 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"sync"
+	"syscall"
 
 	"github.com/softnd/softnd/internal/rendezvous"
 )
@@ -85,7 +87,7 @@ func userSecret() ([]byte, error) {
 			return nil, fmt.Errorf("%s and %s are both set: set one of them", EnvSecret, EnvSecretFile)
 		}
 		var err error
-		if secret, err = os.ReadFile(file); err != nil {
+		if secret, err = readPrivate(file); err != nil {
 			return nil, fmt.Errorf("%s: %w", EnvSecretFile, err)
 		}
 		from = EnvSecretFile
@@ -95,6 +97,26 @@ func userSecret() ([]byte, error) {
 			from, len(secret), EnvRoot, minSecret, EnvSecret, EnvSecretFile)
 	}
 	return secret, nil
+}
+
+// readPrivate reads a file that only this user and root can access.
+func readPrivate(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat() // of the open file: another process may replace the name
+	if err != nil {
+		return nil, err
+	}
+	if owner := int(info.Sys().(*syscall.Stat_t).Uid); owner != os.Geteuid() && owner != 0 {
+		return nil, fmt.Errorf("%s belongs to user %d and not to you: use a file of your own, with mode 600", name, owner)
+	}
+	if mode := info.Mode().Perm(); mode&0o077 != 0 {
+		return nil, fmt.Errorf("%s has mode %#o, so other users have access to the secret: run chmod 600 %[1]s, and then make a new secret", name, mode)
+	}
+	return io.ReadAll(f)
 }
 
 // relaySecret derives the secret of a job's relays from that of the user.
