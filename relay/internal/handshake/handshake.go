@@ -193,7 +193,10 @@ func accept(conn net.Conn, c *Config) (*Session, error) {
 		return nil, err
 	}
 	address, err := t.receiveAddress(conn, "active")
-	if err != nil {
+	switch {
+	case errors.Is(err, io.EOF): // a relay that knows another secret ends so when it has checked the answer
+		return nil, fmt.Errorf("%w, or has ended: it has sent no proof", ErrSecret)
+	case err != nil:
 		return nil, err
 	}
 	if err := t.sendAddress(conn, c.Address, "ready"); err != nil {

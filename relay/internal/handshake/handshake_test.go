@@ -72,7 +72,7 @@ func TestRefusals(t *testing.T) {
 		active, passive *Config
 		a, p            error
 	}{
-		"secret": {config(1, 8), config(2, 9), ErrSecret, io.EOF}, // the active side has not proved anything yet
+		"secret": {config(1, 8), config(2, 9), ErrSecret, ErrSecret},
 		"job":    {config(1, 9), job, io.EOF, ErrJob},
 		"host":   {config(1, 9), host, io.EOF, ErrJob},
 		"itself": {config(2, 9), config(2, 9), io.EOF, ErrJob},
