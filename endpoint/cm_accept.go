@@ -73,6 +73,7 @@ func (c *connector) Accept(ctx context.Context, endpoint nd.Endpoint, params nd.
 		return nil
 	}
 	c.phase = phaseEnded
+	c.privateData = []byte{} // that of the request is no answer to the Accept
 	if s == connWithdrawn {
 		c.privateData = conn.privateData(active)
 	}

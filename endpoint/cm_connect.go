@@ -284,9 +284,7 @@ func (c *connector) CompleteConnect(ctx context.Context) error {
 func (c *connector) withdraw(private []byte) (ok bool) {
 	c.phase = phaseEnded
 	conn := c.conn
-	if private != nil {
-		conn.writeRecord(func() { conn.record.DataLen[active] = uint32(copy(conn.record.Data[active][:], private)) })
-	}
+	conn.writeRecord(func() { conn.record.DataLen[active] = uint32(copy(conn.record.Data[active][:], private)) })
 	ok = conn.transition(connWithdrawn, connAccepted)
 	c.ep.mu.Lock()
 	c.ep.terminate(c.ep.opError("reject", nd.Canceled, "the connection was rejected", connectAgain))
