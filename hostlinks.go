@@ -17,7 +17,7 @@ import (
 // leader sends one message for each exchange to each other leader. A blob that does not fit in is read by the others.
 type hostLinks struct {
 	job      *Job
-	adapter  nd.Adapter // without the checker, which is not to watch softnd itself
+	adapter  nd.Adapter // without the checker and the counters, which are for the program
 	queue    nd.CompletionQueue
 	memory   nd.MemoryRegion // of the messages
 	listener nd.Listener
@@ -73,6 +73,7 @@ func (x *hostLinks) open(ctx context.Context) (err error) {
 	if x.adapter, err = j.provider.OpenAdapter(ctx, id); err != nil {
 		return err
 	}
+	x.adapter.(interface{ HideFromStats() }).HideFromStats()
 	if x.queue, err = x.adapter.CreateCompletionQueue(ctx, count*(leaderSlots+leaderReads)); err != nil {
 		return err
 	}

@@ -63,6 +63,7 @@ type adapter struct {
 	provider *Provider
 	domain   *window.Domain
 	closed   atomic.Bool
+	isHidden bool // Provider.Stats leaves its endpoints out
 
 	privilegedMu sync.Mutex    // held while the privileged token is made
 	privileged   atomic.Uint32 // the token; 0 until PrivilegedToken is called

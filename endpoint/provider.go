@@ -144,7 +144,7 @@ type Provider struct {
 	deferred        []deferredWork
 	deferredChanged time.Time // when deferred work was last added or done
 	watched         map[shm.MemberID]chan struct{}
-	unfreed         []*queuePair     // closed endpoints whose memory is not freed yet
+	unfreed         []*queuePair     // closed endpoints whose memory is not freed yet, for Stats
 	freedStats      nd.EndpointStats // sums of the freed endpoints
 	freedEndpoints  int
 
@@ -360,7 +360,9 @@ func (p *Provider) removeEndpoint(ep *queuePair) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.endpoints.Store(without(p.endpoints.Load(), ep))
-	p.unfreed = append(p.unfreed, ep)
+	if !ep.adapter.isHidden {
+		p.unfreed = append(p.unfreed, ep)
+	}
 }
 
 // watchPeer makes the housekeeper learn of a peer's death soon.

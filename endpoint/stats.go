@@ -115,7 +115,7 @@ type Stats struct {
 	CompletionQueues []nd.CompletionQueueStats // that open endpoints use, in the order of their numbers
 }
 
-// Stats returns the counters of all endpoints and of their completion queues.
+// Stats returns the counters of all endpoints and of their completion queues, without those of hidden adapters.
 func (p *Provider) Stats() Stats {
 	p.mu.Lock()
 	s := Stats{Closed: p.freedStats, ClosedEndpoints: p.freedEndpoints}
@@ -127,6 +127,9 @@ func (p *Provider) Stats() Stats {
 	p.mu.Unlock()
 	queues := make(map[*completionQueue]bool)
 	for _, ep := range open {
+		if ep.adapter.isHidden {
+			continue
+		}
 		queues[ep.sq.cq], queues[ep.rq.cq] = true, true
 		s.Endpoints = append(s.Endpoints, ep.Stats())
 	}
@@ -141,6 +144,10 @@ func (p *Provider) Stats() Stats {
 	slices.SortFunc(s.CompletionQueues, func(a, b nd.CompletionQueueStats) int { return cmp.Compare(a.Number, b.Number) })
 	return s
 }
+
+// HideFromStats makes Provider.Stats leave out the endpoints of this handle, which are not the program's. It has to be called
+// before the handle has any.
+func (a *adapter) HideFromStats() { a.isHidden = true }
 
 // countFreed adds the counters of an endpoint, which change no more, to those of the freed ones. The
 // caller holds ep.mu.

@@ -123,6 +123,9 @@ var roleConnects = proctest.Role("connects", func(s *proctest.Self) error {
 	if err != nil {
 		return err
 	}
+	if s := j.Stats(); len(s.Endpoints) != j.Size()-1 || len(s.CompletionQueues) != 1 { // a leader has more
+		return fmt.Errorf("counters of %d endpoints and %d queues", len(s.Endpoints), len(s.CompletionQueues))
+	}
 	windows, err := j.ExchangeWindows(s.Ctx, nd.DescriptorOf(mem))
 	if err != nil {
 		return err
