@@ -3,7 +3,9 @@
 package affinity
 
 import (
+	"errors"
 	"os"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -40,15 +42,44 @@ func Bind(cpus []int) (restore func() error, err error) {
 	if len(cpus) == 0 {
 		return func() error { return nil }, nil
 	}
-	var before, wanted unix.CPUSet
+	var before unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &before); err != nil {
 		return nil, err
 	}
-	for _, cpu := range cpus {
-		wanted.Set(cpu)
-	}
+	wanted := setOf(cpus)
 	if err := unix.SchedSetaffinity(0, &wanted); err != nil {
 		return nil, err
 	}
 	return func() error { return unix.SchedSetaffinity(0, &before) }, nil
+}
+
+// BindProcess binds all threads of this process to those of the given processors that the host allows, and with them the
+// threads that it starts from now on.
+func BindProcess(cpus []int) error {
+	wanted, bound := setOf(cpus), make(map[int]bool)
+	for isNew := true; isNew; { // a thread that is not bound yet may have started another one
+		isNew = false
+		threads, err := os.ReadDir("/proc/self/task")
+		if err != nil {
+			return err
+		}
+		for _, entry := range threads {
+			thread, err := strconv.Atoi(entry.Name())
+			if err != nil || bound[thread] {
+				continue
+			}
+			if err := unix.SchedSetaffinity(thread, &wanted); err != nil && !errors.Is(err, unix.ESRCH) {
+				return err
+			}
+			bound[thread], isNew = true, true
+		}
+	}
+	return nil
+}
+
+func setOf(cpus []int) (set unix.CPUSet) {
+	for _, cpu := range cpus {
+		set.Set(cpu)
+	}
+	return set
 }

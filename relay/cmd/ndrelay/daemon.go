@@ -109,6 +109,9 @@ func (d *daemon) open(ctx context.Context, file *os.File) (net.Listener, error) 
 	if err != nil {
 		return nil, err
 	}
+	if err := useProcessors(os.Getenv(envProcessors)); err != nil {
+		return nil, err
+	}
 	if d.arena, err = shm.Attach(ctx, file); err != nil {
 		return nil, fmt.Errorf("descriptor 3: %w", err)
 	}
