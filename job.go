@@ -237,13 +237,16 @@ func (j *Job) enter(ctx context.Context, local int, s settings) (err error) {
 	return err
 }
 
-// absent returns the names of the ranks that have not joined the group yet, and "" if all have.
+// absent returns the names of the ranks that have not joined the group yet, or have left it, and "" if all are there.
 func (j *Job) absent() string {
 	const most = 8
 	var names []string
 	for rank := range j.Size() {
-		if _, ok := j.arena.MemberOf(rank); !ok {
+		id, ok := j.arena.MemberOf(rank)
+		if !ok {
 			names = append(names, fmt.Sprintf("rank %d", rank))
+		} else if p, err := j.arena.Peer(id); err != nil || p.Gone() {
+			names = append(names, fmt.Sprintf("rank %d (has left)", rank))
 		}
 	}
 	if more := len(names) - most; more > 0 {

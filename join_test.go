@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd"
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/shm"
 )
 
@@ -117,5 +118,36 @@ func TestJoinRefusesARankThatIsTaken(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// A rank whose Join has failed is missing, too, although its process runs.
+func TestJoinNamesRanksThatHaveLeft(t *testing.T) {
+	name := fmt.Sprintf("softnd-test-%d-left", os.Getpid())
+	fabric, err := shm.OpenFabric(t.Context(), name, shm.Config{Ranks: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fabric.Close()
+	join := func(rank int) (end func() error) {
+		ctx, cancel := context.WithCancel(t.Context())
+		t.Cleanup(cancel)
+		ended := make(chan error, 1)
+		go func() {
+			_, err := softnd.Join(ctx, name, rank, 3)
+			ended <- err
+		}()
+		proctest.Eventually(t, "the rank has joined", func() bool { _, ok := fabric.Arena.MemberOf(rank); return ok })
+		return func() error {
+			cancel()
+			return proctest.Receive(t, "Join ends", ended)
+		}
+	}
+	end := join(0)
+	if err := join(1)(); err == nil || !strings.Contains(err.Error(), "missing: rank 2") || strings.Contains(err.Error(), "(has left)") {
+		t.Error(err)
+	}
+	if err := end(); err == nil || !strings.Contains(err.Error(), "missing: rank 1 (has left), rank 2") {
+		t.Error(err)
 	}
 }
