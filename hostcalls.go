@@ -62,10 +62,7 @@ func (j *Job) acrossHosts(ctx context.Context, op string, kind callKind, blob []
 			}
 		}()
 	}
-	if err := j.localBarrier(ctx, op); err != nil {
-		if j.isLeader() {
-			j.hosts.leaders.fail(err)
-		}
+	if err := j.hostBarrier(ctx, op); err != nil {
 		return nil, err
 	}
 	var o outcome
@@ -74,13 +71,19 @@ func (j *Job) acrossHosts(ctx context.Context, op string, kind callKind, blob []
 		o = j.lead(ctx, op, kind)
 		// After a cancel of its own it does not arrive at the next barrier, as a rank on one host. A status does not tell: another
 		// host may have passed it, or an object that ended.
-		if errors.Is(o.err, nd.Canceled) && (ctx.Err() != nil || j.closed.Load()) {
+		isCanceled := errors.Is(o.err, nd.Canceled) && (ctx.Err() != nil || j.closed.Load())
+		if !isCanceled {
+			packed = j.publishOutcome(kind, &o)
+		}
+		if o.err != nil && !o.inStep {
+			j.leaveStep(o.err)
+		}
+		if isCanceled {
 			j.broken = o.err
 			return nil, o.err
 		}
-		packed = j.publishOutcome(kind, &o)
 	}
-	if err := j.localBarrier(ctx, op); err != nil {
+	if err := j.hostBarrier(ctx, op); err != nil {
 		return nil, err
 	}
 	if !j.isLeader() {
@@ -94,7 +97,7 @@ func (j *Job) acrossHosts(ctx context.Context, op string, kind callKind, blob []
 	if kind == barrierCall {
 		return nil, o.err
 	}
-	if err := j.localBarrier(ctx, op); err != nil { // the leader's memory is free now
+	if err := j.hostBarrier(ctx, op); err != nil { // the leader's memory is free now
 		return nil, err
 	}
 	if packed != 0 {
@@ -104,6 +107,23 @@ func (j *Job) acrossHosts(ctx context.Context, op string, kind callKind, blob []
 		return nil, o.err
 	}
 	return j.unpack(o.packs)
+}
+
+// hostBarrier is localBarrier for a host that takes part in no further call if the barrier fails.
+func (j *Job) hostBarrier(ctx context.Context, op string) error {
+	err := j.localBarrier(ctx, op)
+	if err != nil {
+		j.leaveStep(err)
+	}
+	return err
+}
+
+// leaveStep tells the other leaders, if this rank is one, that its host takes part in no further call. They may have made
+// this call with success, and then fail in the next one. Close tells them by the end of the connections.
+func (j *Job) leaveStep(cause error) {
+	if j.isLeader() && !j.closed.Load() {
+		j.hosts.leaders.fail(cause)
+	}
 }
 
 // localBlobs copies the blobs of the ranks of this host. Only the leader calls it: its own record changes when it publishes
@@ -137,7 +157,6 @@ func (j *Job) lead(ctx context.Context, op string, kind callKind) outcome {
 		mine, o = j.localBlobs()
 	}
 	if o.err != nil && !o.inStep {
-		j.hosts.leaders.fail(o.err)
 		return o
 	}
 	var pack []byte

@@ -69,6 +69,12 @@ func (m memoryLeaders) tell(c leaderCall) {
 // newHostJobs makes a job whose ranks run on hosts, each with an arena of its own in this process.
 func newHostJobs(t *testing.T, of []int, options ...Option) []*Job {
 	t.Helper()
+	return newHostJobsOf(t, of, 0, options...)
+}
+
+// newHostJobsOf is newHostJobs with arenas of a size in bytes, 0 for the default.
+func newHostJobsOf(t *testing.T, of []int, size uint64, options ...Option) []*Job {
+	t.Helper()
 	count := 0
 	for _, host := range of {
 		count = max(count, host+1)
@@ -94,7 +100,7 @@ func newHostJobs(t *testing.T, of []int, options ...Option) []*Job {
 	}
 	for rank, host := range of {
 		h := newHosts(&bootstrap.Hosts{Number: host, Count: count, Of: of})
-		fabric, err := shm.OpenFabric(proctest.Context(t), fmt.Sprintf("%s-%d", name, host), shm.Config{Ranks: len(h.local), Host: host})
+		fabric, err := shm.OpenFabric(proctest.Context(t), fmt.Sprintf("%s-%d", name, host), shm.Config{Ranks: len(h.local), Host: host, Size: size})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -156,7 +156,7 @@ func (x *hostLinks) answer(ctx context.Context, all []announcement) (int, error)
 	if err != nil {
 		return 0, err
 	}
-	if err := x.listener.GetConnectionRequest(ctx, c); err != nil {
+	if err := x.nextRequest(ctx, c); err != nil {
 		return 0, errors.Join(err, c.Close())
 	}
 	var b [4]byte
@@ -175,6 +175,29 @@ func (x *hostLinks) answer(ctx context.Context, all []announcement) (int, error)
 	}
 	x.links[host] = l
 	return host, nil
+}
+
+// nextRequest waits for a connection request. None comes if the relay of this host has died. If a connection with another
+// leader has ended, this leader gives up as well, so that all hosts learn of it.
+func (x *hostLinks) nextRequest(ctx context.Context, c nd.Connector) error {
+	for {
+		slice, cancel := context.WithTimeout(ctx, checkInterval)
+		err := x.listener.GetConnectionRequest(slice, c)
+		isOver := slice.Err() != nil
+		cancel()
+		if err == nil || ctx.Err() != nil || !isOver {
+			return err
+		}
+		if _, err := x.job.arena.Relay(); err != nil {
+			return &nd.OpError{Op: "accept", Object: "leaders of other hosts", Status: nd.HostUnreachable, Err: err, Detail: "the relay of this host has died", Next: "start the job again"}
+		}
+		x.poll()
+		for _, l := range x.links {
+			if l != nil && l.failed != nil {
+				return x.lost(l)
+			}
+		}
+	}
 }
 
 // poll takes results from the queue.
@@ -277,7 +300,6 @@ func (x *hostLinks) exchange(ctx context.Context, op string, kind callKind, blob
 	if isLong {
 		region, err := x.adapter.Allocate(ctx, len(blob), nd.AllowLocalWrite|nd.AllowRemoteRead)
 		if err != nil {
-			x.fail(err)
 			return nil, err
 		}
 		defer region.Close()
@@ -304,7 +326,6 @@ func (x *hostLinks) exchange(ctx context.Context, op string, kind callKind, blob
 		}
 		var err error
 		if all[host], err = x.next(ctx, op, l, kind, limit); err != nil {
-			x.fail(err)
 			return nil, err
 		}
 	}

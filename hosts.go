@@ -205,17 +205,17 @@ func (j *Job) exchangeAddresses(ctx context.Context) error {
 	return nil
 }
 
-// noLeaders are leaders that could not be connected.
+// noLeaders are leaders of which not all could be connected.
 type noLeaders struct {
 	cause error
-	links *hostLinks
+	links leaders
 }
 
 func (n noLeaders) exchange(context.Context, string, callKind, []byte, uint64) ([][]byte, error) {
 	return nil, n.cause
 }
-func (n noLeaders) fail(error)   {}
-func (n noLeaders) close() error { return n.links.close() }
+func (n noLeaders) fail(cause error) { n.links.fail(cause) }
+func (n noLeaders) close() error     { return n.links.close() }
 
 // leave ends what hosts has started. The relay ends when no rank is left on this host.
 func (h *hosts) leave() error {

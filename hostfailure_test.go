@@ -1,0 +1,189 @@
+package softnd
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/softnd/softnd/internal/bootstrap"
+	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
+)
+
+// A host whose ranks fail in the middle of a collective call lets those of the other hosts fail in their next one.
+
+// nextFails checks that the next barrier of jobs fails with a text.
+func nextFails(t *testing.T, ctx context.Context, jobs []*Job, text string) {
+	t.Helper()
+	for rank, err := range eachJob(jobs, func(j *Job) error { return j.Barrier(ctx) }) {
+		if err == nil || errors.Is(err, nd.Canceled) || !strings.Contains(err.Error(), text) {
+			t.Errorf("next barrier, rank %d: %v, want %q", jobs[rank].Rank(), err, text)
+		}
+	}
+}
+
+// arrive lets a rank make the steps of a collective call up to a number of barriers, and then leave.
+func arrive(t *testing.T, j *Job, barriers int) {
+	t.Helper()
+	j.group.Publish(0, 0)
+	for range barriers {
+		ticket := j.group.Arrive()
+		proctest.Eventually(t, "the barrier is passed", func() bool { return j.group.Passed(ticket) })
+	}
+	if err := j.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRankLeavesInsideACall(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for barriers := 1; barriers <= 2; barriers++ {
+		jobs := newHostJobs(t, placements["2x2"])
+		call := func(j *Job) error {
+			_, err := j.Exchange(ctx, []byte("blob"))
+			return err
+		}
+		others := make(chan []error, 1)
+		go func() { others <- eachJob([]*Job{jobs[0], jobs[2], jobs[3]}, call) }()
+		arrive(t, jobs[1], barriers)
+		errs := proctest.Receive(t, "the end of the call", others)
+		if !errors.Is(errs[0], nd.ConnectionAborted) || !strings.Contains(errs[0].Error(), "rank 1 has died or left") {
+			t.Errorf("%d barriers, rank 0: %v", barriers, errs[0])
+		}
+		if errs[1] != nil || errs[2] != nil {
+			t.Errorf("%d barriers, the other host: %v", barriers, errs[1:])
+		}
+		nextFails(t, ctx, jobs[2:], "rank 1 has died or left")
+	}
+}
+
+// A leader that cancels its call has told the others that it has arrived, and does not come again.
+func TestLeaderCancels(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	jobs := newHostJobs(t, []int{0, 1, 1})
+	over, end := context.WithCancel(ctx)
+	end()
+	if err := jobs[0].Barrier(over); !errors.Is(err, nd.Canceled) {
+		t.Errorf("rank 0: %v", err)
+	}
+	for rank, err := range eachJob(jobs[1:], func(j *Job) error { return j.Barrier(ctx) }) {
+		if err != nil {
+			t.Errorf("rank %d: %v", 1+rank, err)
+		}
+	}
+	nextFails(t, ctx, jobs[1:], "host 0")
+}
+
+// A host without memory for the blobs of the others.
+func TestNoMemoryForTheResult(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	jobs := newHostJobsOf(t, placements["2x2"], 96<<20)
+	const chunk = 64 << 10
+	var taken []shm.Offset
+	for {
+		off, err := jobs[0].member.Alloc(chunk)
+		if err != nil {
+			break
+		}
+		taken = append(taken, off)
+	}
+	for _, off := range taken[len(taken)-4:] { // for the blobs of this host: a rank without memory for its own does not arrive
+		jobs[0].member.Free(off)
+	}
+	long := make([]byte, 4*chunk)
+	var noMemory *NoMemoryError
+	errs := eachJob(jobs, func(j *Job) error {
+		blob := []byte("blob")
+		if j.hosts.Number == 1 {
+			blob = long
+		}
+		_, err := j.Exchange(ctx, blob)
+		return err
+	})
+	if !errors.As(errs[0], &noMemory) || errs[1] == nil || errs[1].Error() != errs[0].Error() || errs[2] != nil || errs[3] != nil {
+		t.Errorf("exchange: %v", errs)
+	}
+	nextFails(t, ctx, jobs[2:], "host 0")
+}
+
+// recordedLeaders record the cause of a failure.
+type recordedLeaders struct {
+	endedLeaders
+	told *[]error
+}
+
+func (r recordedLeaders) fail(cause error) { *r.told = append(*r.told, cause) }
+
+// A leader that cannot connect all others tells those that it has connected.
+func TestLeaderWithoutAllOthers(t *testing.T) {
+	var told []error
+	cause := errors.New("no route")
+	jobs := newHostJobs(t, []int{0, 0})
+	jobs[0].hosts.leaders = noLeaders{cause, recordedLeaders{told: &told}}
+	for rank, err := range eachJob(jobs, func(j *Job) error { return j.Barrier(proctest.Context(t)) }) {
+		if err == nil || err.Error() != cause.Error() {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+	if len(told) != 1 || told[0] != cause {
+		t.Errorf("the other leaders are told %v", told)
+	}
+}
+
+// A leader that waits for the others fails if its relay dies, or the connection with one of them ends.
+func TestLeaderWaitsInVain(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	ended := func(x *hostLinks, _ *shm.Member) error {
+		x.links[1] = &hostLink{host: 1, rank: 1, failed: errors.New("flushed")}
+		return nil
+	}
+	for name, c := range map[string]struct {
+		end  func(x *hostLinks, relay *shm.Member) error
+		want string
+	}{
+		"relay dies": {func(_ *hostLinks, relay *shm.Member) error { return relay.Leave() }, "the relay of this host has died"},
+		"link ends":  {ended, "rank 1, the first of that host, has died or left"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fabric, err := shm.OpenFabric(ctx, "softnd-test-in-vain-"+strings.ReplaceAll(name, " ", "-"), shm.Config{Ranks: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			j := newJob(fabric.Arena, fabric.Close)
+			defer j.Close()
+			j.hosts, j.size = newHosts(&bootstrap.Hosts{Count: 3, Of: []int{0, 1, 2}}), 3
+			if err := j.enter(ctx, 0, settings{}); err != nil {
+				t.Fatal(err)
+			}
+			relay, err := j.arena.Join(shm.NoRank)
+			if err == nil {
+				err = relay.BecomeRelay()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer relay.Leave()
+			x, err := j.newHostLinks(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.end(x, relay); err != nil {
+				t.Fatal(err)
+			}
+			if err := x.connect(ctx, make([]announcement, 3)); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+			x.links[1] = nil
+			if err := x.close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
