@@ -23,6 +23,7 @@ type hosts struct {
 	local     []int // ranks of this host
 	position  []int // of each rank among those of its host
 	addresses []netip.Addr
+	controls  []string         // control address of each host's relay
 	relay     *relayproc.Relay // of the leader
 	leaders   leaders          // nil if this rank is not the leader
 	notice    shm.Offset       // memory of the leader for the reason of a failure
@@ -46,6 +47,30 @@ func newHosts(h *bootstrap.Hosts) *hosts {
 		seen[host]++
 	}
 	return x
+}
+
+// Host is a host of a job.
+type Host struct {
+	Address netip.Addr // at which other hosts reach it; invalid if all ranks run on one host
+	Ranks   []int      // that run on it, in ascending order
+}
+
+// Hosts returns the hosts of the job, in the order of their first ranks. Ranks of one host share memory; requests to other
+// hosts go through relays.
+func (j *Job) Hosts() []Host {
+	if j.hosts == nil {
+		all := make([]int, j.size)
+		for rank := range all {
+			all[rank] = rank
+		}
+		return []Host{{Ranks: all}}
+	}
+	all := make([]Host, j.hosts.Count)
+	for number := range all {
+		control, _ := netip.ParseAddrPort(j.hosts.controls[number]) // a relay has connected to it
+		all[number] = Host{control.Addr(), j.hosts.Ranks(number)}
+	}
+	return all
 }
 
 // isLeader reports whether this rank is its host's leader.
@@ -145,6 +170,7 @@ func (j *Job) startHosts(ctx context.Context) (err error) {
 	if failed != nil {
 		return failed
 	}
+	h.controls = relays
 	j.started = true // all ranks have joined the memory of their hosts before they shared
 	if links != nil {
 		if err = h.relay.Connect(ctx, relays); err == nil {

@@ -1,6 +1,10 @@
 package measure
 
-import "runtime"
+import (
+	"runtime"
+
+	"github.com/softnd/softnd/nd"
+)
 
 // Names of limits in reports.
 const (
@@ -10,6 +14,9 @@ const (
 	lockedExchangeLimit = "locked_exchange" // atomic exchange that no other thread contends for
 	rawSwitchLimit      = "raw_switch"      // switch of a core to another process
 	memcpyLimit         = "memcpy"          // copy of the size
+	tcpHalfTripLimit    = "tcp_half_trip"   // half round trip of the size over TCP, by blocking calls
+	tcpRoundTripLimit   = "tcp_round_trip"  // a short request, and an answer of the size
+	tcpStreamLimit      = "tcp_stream"      // stream with a write(2) of the size for each operation
 )
 
 // againstRawLine compares a time with the half round trip of a cache line.
@@ -62,5 +69,28 @@ func (l *loop) againstMemcpyBandwidth(w *World, n int) {
 	l.limit = func(float64) (float64, error) {
 		ns, err := w.machine().memcpy(n)
 		return float64(n) / ns * 1e3, err
+	}
+}
+
+// againstTrip compares a latency between hosts with that of the same bytes over TCP. A Read has a short request.
+func (l *loop) againstTrip(x *wire, kind nd.RequestType, size int) {
+	const request = 8
+	l.limitName, l.limitUnit = tcpHalfTripLimit, "ns"
+	l.limit = func(float64) (float64, error) {
+		trip, err := x.trip(size, size)
+		return trip / 2, err
+	}
+	if kind == nd.RequestRead {
+		l.limitName = tcpRoundTripLimit
+		l.limit = func(float64) (float64, error) { return x.trip(request, size) }
+	}
+}
+
+// againstStream compares a rate between hosts with that of a stream over TCP. figure converts the time of one operation.
+func (l *loop) againstStream(x *wire, size int, figure func(ns float64, size int) float64) {
+	l.limitName, l.limitUnit = tcpStreamLimit, l.result.Unit
+	l.limit = func(float64) (float64, error) {
+		ns, err := x.stream(size)
+		return figure(ns, size), err
 	}
 }

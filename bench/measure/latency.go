@@ -105,7 +105,11 @@ func (t pingPong) runSize(ctx context.Context, w *World, o Options, size int) (_
 		},
 		sample: func(ctx context.Context, n int, h *histogram) error { return p.sample(n, h) },
 	}
-	t.against(&loop, w, size)
+	if w.wire != nil {
+		loop.againstTrip(w.wire, t.kind, size)
+	} else {
+		t.against(&loop, w, size)
+	}
 	return loop.measure(ctx, w, o)
 }
 

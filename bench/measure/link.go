@@ -276,5 +276,8 @@ func (o *Options) settings(size int) report.Settings {
 	if o.Private {
 		s.Memory = "private"
 	}
+	if o.Hosts > 1 {
+		s.Hosts = o.Hosts
+	}
 	return s
 }

@@ -18,13 +18,16 @@ type Test struct {
 	Run   func(ctx context.Context, w *World, o Options) ([]report.Result, error)
 
 	helped bool // the ranks may be helpers
+	hosts  bool // the ranks may run on two hosts
 }
 
 // World is the job of a measurement, with pinned ranks, and the limits of the machine between ranks 0 and 1.
+// Ranks on two hosts are not pinned.
 type World struct {
 	Job    *softnd.Job // nil if there are helpers
 	limits *limits
 	crew   *crew // nil if there are no helpers
+	wire   *wire // the limits if the ranks run on two hosts, else nil
 }
 
 // ranks are the processes of a job, as a [loop] needs them.
@@ -72,4 +75,5 @@ type Options struct {
 	Inline        bool // post Sends and Writes with nd.Inline
 	Validate      bool // check the data that arrives
 	Pinned        bool
+	Hosts         int // on which the ranks run; 0 = 1
 }

@@ -69,7 +69,7 @@ func (l *loop) momentNow(w *World, skip bool) (now moment, err error) {
 	if l.limit == nil || skip || w.ranks().Rank() > 1 {
 		return now, nil
 	}
-	if w.ranks().Size() == 2 && !l.within {
+	if w.ranks().Size() == 2 && w.wire == nil && !l.within {
 		if now.line, err = w.machine().rawLine(); err != nil {
 			return now, err
 		}

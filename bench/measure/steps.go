@@ -1,8 +1,10 @@
 package measure
 
 import (
+	"fmt"
 	"time"
 
+	"github.com/softnd/softnd/internal/sched"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -68,6 +70,9 @@ func (l *link) pongWrites(n int) error {
 // Other ranks read only the memory.
 func (l *link) arrive(p *pair) error {
 	word, mask, want := p.landed.word, p.landed.mask, p.landed.value(p.seq)
+	if l.w.wire != nil {
+		return l.arriveFar(p)
+	}
 	if !l.o.mustPoll() {
 		for word.Load()&mask != want {
 		}
@@ -77,6 +82,24 @@ func (l *link) arrive(p *pair) error {
 		if err := l.poll(); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// arriveFar is arrive between hosts. It yields the core, which the relay may need, and returns when the connection has ended.
+func (l *link) arriveFar(p *pair) error {
+	for ended := p.ep.Done(); !p.landed.shows(p.seq); {
+		select {
+		case <-ended:
+			return fmt.Errorf("write from the other host: %w", p.ep.Err())
+		default:
+		}
+		if l.o.mustPoll() {
+			if err := l.poll(); err != nil {
+				return err
+			}
+		}
+		sched.Yield()
 	}
 	return nil
 }

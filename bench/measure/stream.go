@@ -133,7 +133,9 @@ func (t stream) runOne(ctx context.Context, w *World, o Options, size, depth int
 	if t.single && !o.Bidirectional {
 		loop.sample = func(ctx context.Context, n int, h *histogram) error { return p.sample(n, h) }
 	}
-	if t.against != nil {
+	if w.wire != nil {
+		loop.againstStream(w.wire, size, t.one)
+	} else {
 		t.against(&loop, w, size)
 	}
 	return loop.measure(ctx, w, o)

@@ -10,25 +10,25 @@ import (
 // Tests returns all measurements, in the order in which users see them.
 func Tests() []Test {
 	return []Test{
-		{"write_lat", "latency of a Write until its data arrive: half a round trip", 2, writeLat.run, true},
-		{"read_lat", "latency of a Read, from post to completion", 2, readLat.run, true},
-		{"send_lat", "latency of a Send: half a round trip", 2, sendLat.run, true},
-		{"write_completion", "a Write that the target executes in private memory, from post to completion", 2, writeCompletion.run, true},
-		{"write_bw", "bandwidth of Writes", 2, bandwidth("write_bw", nd.RequestWrite).run, true},
-		{"read_bw", "bandwidth of Reads", 2, bandwidth("read_bw", nd.RequestRead).run, true},
-		{"send_bw", "bandwidth of Sends", 2, bandwidth("send_bw", nd.RequestSend).run, true},
-		{"msg_rate", "rate of small Sends on one queue pair", 2, msgRate.run, true},
-		{"posted", "time to post a Write and poll its completion, back to back", 2, posted.run, true},
-		{"bind_invalidate", "Bind and Invalidate of a window, nothing in flight", 2, runBind, true},
-		{"mr_lat", "latency of registering and deregistering, allocating and freeing memory", 2, runMRLat, false},
-		{"mr_rate", "rate of registering and deregistering, allocating and freeing memory", 2, runMRRate, false},
-		{"connect_rate", "connections made and closed, one after the other", 2, runConnect, false},
-		{"barrier", "barrier of all ranks", 0, runBarrier, false},
-		{"wakeup", "time from a message to a sleeping rank until its answer arrives", 2, runWakeup, false},
-		{"oversubscribed", "exchange with both neighbours in a ring of ranks", 0, runNeighbours, false},
-		{"blocked", "processor time of a rank that waits while nothing happens", 0, runBlocked, false},
-		{"alloc_noise", "tail latency of a Write while every rank allocates, relative to that while none does", 2, runAllocNoise, false},
-		{"arena_memory", "arena memory per rank, fully connected", 0, runArenaMemory, false},
+		{"write_lat", "latency of a Write until its data arrive: half a round trip", 2, writeLat.run, true, true},
+		{"read_lat", "latency of a Read, from post to completion", 2, readLat.run, true, true},
+		{"send_lat", "latency of a Send: half a round trip", 2, sendLat.run, true, true},
+		{"write_completion", "a Write that the target executes in private memory, from post to completion", 2, writeCompletion.run, true, false},
+		{"write_bw", "bandwidth of Writes", 2, bandwidth("write_bw", nd.RequestWrite).run, true, true},
+		{"read_bw", "bandwidth of Reads", 2, bandwidth("read_bw", nd.RequestRead).run, true, true},
+		{"send_bw", "bandwidth of Sends", 2, bandwidth("send_bw", nd.RequestSend).run, true, true},
+		{"msg_rate", "rate of small Sends on one queue pair", 2, msgRate.run, true, true},
+		{"posted", "time to post a Write and poll its completion, back to back", 2, posted.run, true, false},
+		{"bind_invalidate", "Bind and Invalidate of a window, nothing in flight", 2, runBind, true, false},
+		{"mr_lat", "latency of registering and deregistering, allocating and freeing memory", 2, runMRLat, false, false},
+		{"mr_rate", "rate of registering and deregistering, allocating and freeing memory", 2, runMRRate, false, false},
+		{"connect_rate", "connections made and closed, one after the other", 2, runConnect, false, false},
+		{"barrier", "barrier of all ranks", 0, runBarrier, false, false},
+		{"wakeup", "time from a message to a sleeping rank until its answer arrives", 2, runWakeup, false, false},
+		{"oversubscribed", "exchange with both neighbours in a ring of ranks", 0, runNeighbours, false, false},
+		{"blocked", "processor time of a rank that waits while nothing happens", 0, runBlocked, false, false},
+		{"alloc_noise", "tail latency of a Write while every rank allocates, relative to that while none does", 2, runAllocNoise, false, false},
+		{"arena_memory", "arena memory per rank, fully connected", 0, runArenaMemory, false, false},
 	}
 }
 
@@ -52,6 +52,9 @@ func (t Test) Check(o Options, helped [2]bool) error {
 		if err := check(o); err != nil {
 			return err
 		}
+	}
+	if o.Hosts > 1 {
+		return t.checkHosts(o)
 	}
 	return t.checkHelped(o, helped)
 }

@@ -32,6 +32,10 @@ func NewWorld(ctx context.Context, job *softnd.Job, pin bool, helpers [2]io.Read
 
 // ownWorld returns the world of this process as a rank. file is nil if all ranks are in Go.
 func ownWorld(ctx context.Context, job *softnd.Job, pin bool, file *os.File) (_ *World, err error) {
+	if len(job.Hosts()) > 1 {
+		x, err := connectWire(ctx, job)
+		return &World{Job: job, wire: x}, err
+	}
 	if pin {
 		if _, err := bench.Pin(job.Rank()); err != nil {
 			return nil, err

@@ -1,4 +1,5 @@
-// Package peers measures other transports between processes of this host, to compare them with softnd. It runs the programs
+// Package peers measures other transports between processes of this host, to compare them with softnd, and libfabric between two
+// hosts (RunOverHosts). It runs the programs
 // that are installed, and names the Debian packages of missing programs.
 //
 //	peer       programs                           packages

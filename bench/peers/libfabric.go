@@ -12,19 +12,23 @@ func libfabric(s *session, f Figure) []*way {
 	if f.Test != "send_lat" {
 		return nil
 	}
-	run := func(n int, more ...string) program {
-		argv := []string{"fi_pingpong", "-p", "shm", "-e", "rdm", "-S", strconv.Itoa(f.Size), "-I", strconv.Itoa(n)}
-		return program{argv: append(argv, more...)}
-	}
-	p := pair{
-		server: func(port string, n int) program { return run(n, "-B", port) },
-		client: func(port string, n int) program { return run(n, "-P", port, "127.0.0.1") },
-		parse:  parsePingpong,
-	}
-	return []*way{{name: "fi_pingpong -p shm", run: s.repeats(p)}}
+	return []*way{{name: "fi_pingpong -p shm", run: s.repeats(fabricPair([]string{"fi_pingpong", "-p", "shm"}, f.Size, "127.0.0.1"))}}
 }
 
-// parsePingpong reads a line of names and a line of figures, separated by spaces. The time of a transfer and the bytes
+// fabricPair returns the measurement by a program of libfabric. Its client finds the server at an address.
+func fabricPair(argv []string, size int, address string) pair {
+	run := func(n int, more ...string) program {
+		all := append(slices.Clone(argv), "-e", "rdm", "-S", strconv.Itoa(size), "-I", strconv.Itoa(n))
+		return program{argv: append(all, more...)}
+	}
+	return pair{
+		server: func(port string, n int) program { return run(n, "-B", port) },
+		client: func(port string, n int) program { return run(n, "-P", port, address) },
+		parse:  parsePingpong,
+	}
+}
+
+// parsePingpong reads what fi_pingpong and the programs of fabtests write: a line of names and a line of figures, separated by spaces. The time of a transfer and the bytes
 // per microsecond have two decimals each, so the larger of them is more precise.
 func parsePingpong(output string) (float64, error) {
 	var head, row []string

@@ -41,25 +41,42 @@ func (s *session) once(ctx context.Context, p pair, iterations int) (float64, er
 	ctx, cancel := s.limit(ctx)
 	defer cancel()
 	defer s.sweep()
-	port, err := freePort()
-	if err != nil {
-		return 0, err
-	}
-	server, err := s.start(ctx, s.pin(p.server(port, iterations), 0))
+	server, port, err := s.serve(ctx, p, iterations)
 	if err != nil {
 		return 0, err
 	}
 	defer server.end()
-	if err := server.listening(port); err != nil {
-		return 0, err
+	ns, err := s.ask(ctx, p, port, iterations)
+	if err != nil {
+		server.cancel()
 	}
+	return ns, err
+}
+
+// serve starts the server of a pair, and returns when it listens at the port. The caller ends it.
+func (s *session) serve(ctx context.Context, p pair, iterations int) (server *process, port string, err error) {
+	if port, err = freePort(); err != nil {
+		return nil, "", err
+	}
+	if server, err = s.start(ctx, s.pin(p.server(port, iterations), 0)); err != nil {
+		return nil, "", err
+	}
+	if err := server.listening(port); err != nil {
+		server.cancel()
+		server.end()
+		return nil, "", err
+	}
+	return server, port, nil
+}
+
+// ask runs the client of a pair, and returns its figure.
+func (s *session) ask(ctx context.Context, p pair, port string, iterations int) (float64, error) {
 	client, err := s.start(ctx, s.pin(p.client(port, iterations), 1))
 	if err != nil {
 		return 0, err
 	}
 	text, err := client.wait()
 	if err != nil {
-		server.cancel()
 		return 0, err
 	}
 	return p.parse(text)

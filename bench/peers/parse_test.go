@@ -6,9 +6,11 @@ import (
 	"testing"
 )
 
+// fiHead is the first line of programs of libfabric.
+const fiHead = "bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec\n"
+
 func TestParse(t *testing.T) {
 	const ucxHead = "iterations,50.0_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,overall_mr\n"
-	const fiHead = "bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec\n"
 	mpi := func(text string) (float64, error) {
 		found, err := parseMPI("mpiexec.some", text)
 		return found.ns, err

@@ -16,17 +16,21 @@ import (
 	"github.com/softnd/softnd/bench/report"
 )
 
-// TestMain plays ucx_perftest if it is started under that name: a server that never exits by itself, or a client that
-// writes the text in the environment.
+// portOption is the option for the port of the servers that TestMain plays.
+var portOption = map[string]string{"ucx_perftest": "-p", "fi_rma_bw": "-B"}
+
+// TestMain plays a program if it is started under that name: a server that never exits by itself, or a client that writes
+// the text in the environment.
 func TestMain(m *testing.M) {
-	if filepath.Base(os.Args[0]) != "ucx_perftest" {
+	port := portOption[filepath.Base(os.Args[0])]
+	if port == "" {
 		os.Exit(m.Run())
 	}
 	if slices.Contains(os.Args, "127.0.0.1") {
 		fmt.Println(os.Getenv("PEERS_TEST_SAYS"))
 		os.Exit(0)
 	}
-	if _, err := net.Listen("tcp", "127.0.0.1:"+os.Args[slices.Index(os.Args, "-p")+1]); err != nil {
+	if _, err := net.Listen("tcp", "127.0.0.1:"+os.Args[slices.Index(os.Args, port)+1]); err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}

@@ -78,10 +78,11 @@ func (s Settings) Words() string {
 	add(s.Depth > 0, "depth %d", s.Depth)
 	add(s.Pairs > 1, "%d pairs", s.Pairs)
 	add(s.Ranks > 2, "%d ranks", s.Ranks)
+	add(s.Hosts > 1, "between hosts")
 	add(s.Mode == "event", "events")
 	add(s.Executor != "" && s.Executor != "auto", "%s executes", s.Executor)
 	add(s.Memory == "private", "private memory")
 	add(s.Bidirectional, "both ways")
-	add(!s.Pinned, "not pinned")
+	add(!s.Pinned && s.Hosts < 2, "not pinned") // ranks on several hosts never are
 	return strings.Join(words, ", ")
 }

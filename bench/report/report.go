@@ -55,6 +55,7 @@ type Settings struct {
 	Depth         int    `json:"depth,omitempty"` // operations outstanding
 	Pairs         int    `json:"pairs,omitempty"` // queue pairs on one completion queue
 	Ranks         int    `json:"ranks,omitempty"`
+	Hosts         int    `json:"hosts,omitempty"`    // on which the ranks run, if there are several
 	Mode          string `json:"mode,omitempty"`     // polling or event
 	Executor      string `json:"executor,omitempty"` // auto or target
 	Memory        string `json:"memory,omitempty"`   // arena or private

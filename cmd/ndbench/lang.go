@@ -93,8 +93,8 @@ func (o *options) checkLanguages(t measure.Test) error {
 	if slices.Equal(o.langs, []string{"go"}) {
 		return nil
 	}
-	if _, inJob := os.LookupEnv(softnd.EnvArenaFD); inJob || o.server != "" || o.client != "" {
-		return fmt.Errorf("--lang %s: the ranks exist already: start it without ndrun, --server and --client", strings.Join(o.langs, ","))
+	if inJob() || o.server != "" || o.client != "" {
+		return fmt.Errorf("--lang %s: the ranks exist already: start it without a launcher, --server and --client", strings.Join(o.langs, ","))
 	}
 	for _, lang := range o.langs {
 		if err := t.Check(o.Options, helped(lang)); err != nil {

@@ -4,6 +4,9 @@
 //	ndrun -n 2 ndbench TEST [option]...  as the ranks of a job
 //	ndbench TEST --server NAME           in one terminal, and in another
 //	ndbench TEST --client NAME
+//	mpiexec.hydra -hosts A,B -ppn 1 -n 2 ndbench TEST [option]...
+//
+// The last line measures between two hosts, as ranks at SOFTND_ROOT do.
 //
 // With --lang, ranks of tests of transfers are C programs.
 //
@@ -12,7 +15,7 @@
 // "ndbench peers" compares other transports with softnd.
 //
 // The exit status is 0 after success; 1 after a failure; 2 if the command line is wrong; 3 if --compare found a change beyond
-// the noise; 4 if "ndbench peers" lacks figures of a peer or of softnd. If ndbench or one of its ranks is killed, the others
+// the noise; 4 if "ndbench peers" or --beside lacks figures. If ndbench or one of its ranks is killed, the others
 // are killed, too.
 package main
 

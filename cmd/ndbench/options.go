@@ -23,6 +23,7 @@ type options struct {
 	pin, noPin     bool
 	ranks          int
 	server, client string
+	beside         bool
 	languageOptions
 	output
 }
@@ -38,16 +39,17 @@ func (o *options) addFlags(f *pflag.FlagSet) {
 	f.IntVarP(&o.Depth, "depth", "t", 0, "operations outstanding, on all queue pairs together (default by test and size)")
 	f.IntVarP(&o.Pairs, "pairs", "q", 1, "queue pairs on one completion queue, used in turn")
 	f.BoolVarP(&o.Bidirectional, "bidirectional", "b", false, "both directions at once; the figure is the sum")
-	f.BoolVarP(&o.Events, "events", "e", false, "wait for events instead of polling")
+	f.BoolVarP(&o.Events, "events", "e", false, "wait for events instead of polling (default between hosts, if the test supports it)")
 	f.BoolVarP(&o.Inline, "inline", "I", false, "post Sends and Writes inline; for small sizes only")
 	f.BoolVarP(&o.Validate, "validate", "c", false, "check the data that arrives, before the timed loops")
 	f.StringVarP(&o.executor, "executor", "x", "", "which process moves the bytes: auto or target (default $"+softnd.EnvExec+" or auto)")
 	f.StringVarP(&o.memory, "memory", "m", "arena", "arena, which both ranks map, or private, which only its owner maps")
-	f.BoolVar(&o.pin, "pin", false, "bind each rank to a core of its own (default if there are enough)")
+	f.BoolVar(&o.pin, "pin", false, "bind each rank to a core of its own (default if there are enough; not between hosts)")
 	f.BoolVar(&o.noPin, "no-pin", false, "let ranks move between cores")
 	f.IntVarP(&o.ranks, "ranks", "N", 0, "number of ranks, for tests without a fixed number, if not started by ndrun (default 2)")
 	f.StringVar(&o.server, "server", "", "become rank 0 of the job with this `name`, and wait for the client")
 	f.StringVar(&o.client, "client", "", "become rank 1 of the job with this `name`; the server's options apply")
+	f.BoolVar(&o.beside, "beside", false, "between hosts: measure fi_pingpong or fi_rma_bw of libfabric, too, over the same link")
 	o.languageOptions.addFlags(f, "go", "")
 	o.output.addFlags(f)
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/softnd/softnd"
 	"github.com/softnd/softnd/bench/measure"
 	"github.com/softnd/softnd/bench/peers"
 	"github.com/softnd/softnd/bench/report"
@@ -140,8 +139,8 @@ func (o *peersOptions) prepare() error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	if _, inJob := os.LookupEnv(softnd.EnvArenaFD); inJob {
-		return errors.New("ndbench peers runs as a rank of a job: start it without ndrun")
+	if inJob() {
+		return errors.New("ndbench peers runs as a rank of a job: start it without a launcher, and without SOFTND_ROOT")
 	}
 	if o.Duration == 0 {
 		return errors.New("--duration 0s: out of range: want 1ms or more")

@@ -161,7 +161,7 @@ func TestPeersThatAreNotInstalled(t *testing.T) {
 
 func TestPeersUnderNdrun(t *testing.T) {
 	status, _, errOut := proctest.Run(t, command(t, "ndrun", "-n", "2", filepath.Join(must(t), "ndbench"), "peers"))
-	if status == 0 || !strings.Contains(errOut, "start it without ndrun") {
+	if status == 0 || !strings.Contains(errOut, "start it without a launcher") {
 		t.Errorf("exit status %d, %s", status, errOut)
 	}
 }

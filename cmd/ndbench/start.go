@@ -28,12 +28,11 @@ func (o *options) start(ctx context.Context, ranks int) (s *session, err error) 
 	os.Setenv(softnd.EnvExec, o.executor)
 	s = new(session)
 	var job *softnd.Job
-	_, inJob := os.LookupEnv(softnd.EnvArenaFD)
 	named := o.server != "" || o.client != ""
 	switch {
-	case inJob && named:
-		return nil, errors.New("start: this process is a rank of a job: omit --server and --client, or start it without ndrun")
-	case inJob:
+	case inJob() && named:
+		return nil, errors.New("start: this process is a rank of a job: omit --server and --client, or start it without a launcher")
+	case inJob():
 		job, err = softnd.Init(ctx)
 	case named:
 		s.shared = true
@@ -45,7 +44,8 @@ func (o *options) start(ctx context.Context, ranks int) (s *session, err error) 
 		return nil, fmt.Errorf("start: %w", err)
 	}
 	s.job = job
-	o.Pinned = o.pinned(job.Size())
+	o.Hosts = len(job.Hosts())
+	o.Pinned = o.pinned(job.Size()) && o.Hosts == 1
 	if s.world, err = measure.NewWorld(ctx, job, o.Pinned, [2]io.ReadWriter{}, nil); err != nil {
 		return nil, errors.Join(fmt.Errorf("start: %w", err), job.Close())
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd"
 	"github.com/softnd/softnd/bench/peers"
 	"github.com/softnd/softnd/bench/report"
 	"github.com/softnd/softnd/bench/suite"
@@ -65,8 +64,8 @@ func (s *suiteCommand) valid() error {
 	if s.from != "" && (!s.check || s.quick) {
 		return errors.New("--from: measures nothing: give --check and omit --quick")
 	}
-	if _, inJob := os.LookupEnv(softnd.EnvArenaFD); inJob {
-		return errors.New("ndbench suite runs as a rank of a job: start it without ndrun")
+	if inJob() {
+		return errors.New("ndbench suite runs as a rank of a job: start it without a launcher, and without SOFTND_ROOT")
 	}
 	return s.output.check()
 }

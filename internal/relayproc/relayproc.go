@@ -24,6 +24,14 @@ const (
 	EnvKeepalive = "SOFTND_RELAY_KEEPALIVE" // a host that is silent for this long has failed
 )
 
+// Provider returns libfabric's name of the provider that relays use.
+func Provider() string {
+	if name := os.Getenv(EnvProvider); name != "" {
+		return name
+	}
+	return "tcp"
+}
+
 const (
 	program = "ndrelay"
 	maxLine = 64 << 10 // bytes of an answer
@@ -78,10 +86,7 @@ func Start(ctx context.Context, file *os.File, c Config) (*Relay, error) {
 	if err != nil {
 		return nil, err
 	}
-	first := instruction{Job: c.Job, Secret: c.Secret, Host: c.Host, Hosts: c.Hosts, Address: c.Address, Provider: os.Getenv(EnvProvider), Keepalive: os.Getenv(EnvKeepalive)}
-	if first.Provider == "" {
-		first.Provider = "tcp"
-	}
+	first := instruction{Job: c.Job, Secret: c.Secret, Host: c.Host, Hosts: c.Hosts, Address: c.Address, Provider: Provider(), Keepalive: os.Getenv(EnvKeepalive)}
 	if first.Keepalive == "" {
 		first.Keepalive = "5s"
 	}

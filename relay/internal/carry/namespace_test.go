@@ -36,13 +36,11 @@ var hostRole = proctest.Role("host", playHost)
 
 // hostCommand is a request to a process that plays a host.
 type hostCommand struct {
-	Do     string // start, connect, more, ping, write, check, until failure, sink, stream, quit
+	Do     string // start, connect, ping, check, until failure, quit
 	Number int    // of the host, or how often
 	Size   int
 	To     netip.Addr // the rank of the other host
 	Far    nd.WindowDescriptor
-	Alone  bool // the relay is a process of its own
-	Over   int  // write: number of connections
 }
 
 // hostReply is the answer.
@@ -70,30 +68,14 @@ func playHost(self *proctest.Self) error {
 		var reply hostReply
 		switch c.Do {
 		case "start":
-			if h, err = startHost(c.Number, c.Alone); err == nil {
+			if h, err = startHost(c.Number); err == nil {
 				reply.Addr, reply.Far = h.rank.address, nd.DescriptorOf(h.rank.memory)
 				w.a = h.rank
 			}
 		case "connect":
-			if h.relay != nil {
-				err = h.join(net.JoinHostPort(addressB, controlPort))
-			}
-			if err == nil {
+			if err = h.join(net.JoinHostPort(addressB, controlPort)); err == nil {
 				err = w.dial(c.To, nd.EndpointConfig{})
 			}
-		case "more": // connections
-			var more wire
-			for i := 0; err == nil && i < c.Number; i++ {
-				more.a = h.rank
-				err = more.dial(c.To, nd.EndpointConfig{})
-				w.more = append(w.more, more.x)
-			}
-		case "write":
-			reply.Micros, err = w.stream(c)
-		case "sink":
-			err = sink()
-		case "stream":
-			reply.Micros, err = stream(c)
 		case "quit":
 			return h.close()
 		default:
@@ -112,10 +94,7 @@ func playHost(self *proctest.Self) error {
 
 func logf(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
 
-func startHost(number int, alone bool) (*host, error) {
-	if alone {
-		return startAlone(number)
-	}
+func startHost(number int) (*host, error) {
 	h, err := openHost(context.Background(), number, []string{addressA, addressB}[number], settings{}, logf)
 	if err != nil || number == 0 {
 		return h, err

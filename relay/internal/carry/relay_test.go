@@ -274,7 +274,6 @@ type wire struct {
 	far    nd.WindowDescriptor // of b's memory
 	near   nd.WindowDescriptor // of a's memory
 	linkA  *host
-	more   []nd.Endpoint // other connections of a
 }
 
 // connect connects the ranks through the relays.

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
+	"reflect"
 	"strings"
 	"syscall"
 	"testing"
@@ -110,6 +112,10 @@ var roleConnects = proctest.Role("connects", func(s *proctest.Self) error {
 	j, err := softnd.Init(s.Ctx)
 	if err != nil {
 		return err
+	}
+	want := []softnd.Host{{Address: netip.MustParseAddr(addressA), Ranks: []int{0, 1}}, {Address: netip.MustParseAddr(addressB), Ranks: []int{2, 3}}}
+	if hosts := j.Hosts(); !reflect.DeepEqual(hosts, want) {
+		return fmt.Errorf("hosts: %v, want %v", hosts, want)
 	}
 	q, err := j.Adapter().CreateCompletionQueue(s.Ctx, 1024)
 	if err != nil {
