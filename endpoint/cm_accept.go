@@ -120,7 +120,10 @@ func (c *connector) startAccept(ep *queuePair, params nd.ConnectParams) (*connec
 	c.ep = ep
 	err := conn.attach(ep)
 	if err == nil {
-		conn.writeRecord(func() { conn.fillRecord(ep, params) })
+		conn.writeRecord(func() {
+			conn.fillRecord(ep, params)
+			conn.record.DataLen[active] = 0 // takeRequest has copied the data; from now on there is only that of a Reject
+		})
 		// Accept's limits, cut to those that the active side requested.
 		c.inboundReads = min(conn.clampReads(params.InboundReadLimit), c.inboundReads)
 		c.outboundReads = min(conn.clampReads(params.OutboundReadLimit), c.outboundReads)
