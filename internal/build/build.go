@@ -2,6 +2,7 @@
 package build
 
 import (
+	"cmp"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -9,16 +10,16 @@ import (
 
 const module = "github.com/softnd/softnd"
 
-// unknown is the name of a build without a recorded version or revision, such as a test, or a build
+// Unknown is the name of a build without a recorded version or revision, such as a test, or a build
 // from sources outside of version control.
-const unknown = "of unknown revision"
+const Unknown = "of unknown revision"
 
 // Name returns the module version of softnd in this program, such as "v0.4.1", or the first digits of
 // the revision, followed by "+modified" if the sources were changed.
 var Name = sync.OnceValue(func() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return unknown
+		return Unknown
 	}
 	return nameOf(info)
 })
@@ -33,19 +34,21 @@ func nameOf(info *debug.BuildInfo) string {
 		}
 	}
 	if m.Path != module {
-		return unknown
+		return Unknown
 	}
 	if m == &info.Main {
 		if revision := revisionOf(info.Settings); revision != "" {
 			return revision
 		}
+	} else if strings.HasPrefix(info.Main.Path, module+"/") { // of the same repository, with a path in place of a version
+		return cmp.Or(revisionOf(info.Settings), Unknown)
 	}
 	version := m.Version
 	if r := m.Replace; r != nil {
 		version = strings.TrimSpace(r.Path + " " + r.Version)
 	}
 	if version == "" || version == "(devel)" {
-		return unknown
+		return Unknown
 	}
 	return version
 }

@@ -15,14 +15,14 @@ func TestNameOfBuildInfo(t *testing.T) {
 		info debug.BuildInfo
 		want string
 	}{
-		{"a test", debug.BuildInfo{Main: debug.Module{Path: module}}, unknown},
-		{"without version control", debug.BuildInfo{Main: debug.Module{Path: module, Version: "(devel)"}}, unknown},
+		{"a test", debug.BuildInfo{Main: debug.Module{Path: module}}, Unknown},
+		{"without version control", debug.BuildInfo{Main: debug.Module{Path: module, Version: "(devel)"}}, Unknown},
 		{"a clean build", debug.BuildInfo{Main: debug.Module{Path: module, Version: "v0.0.0-2026-0123456789ab"}, Settings: vcs("false")}, "0123456789ab"},
 		{"a changed build", debug.BuildInfo{Main: debug.Module{Path: module}, Settings: vcs("true")}, "0123456789ab+modified"},
 		{"installed from a proxy", debug.BuildInfo{Main: debug.Module{Path: module, Version: "v0.4.1"}}, "v0.4.1"},
 		{"a part of another program", debug.BuildInfo{Main: user, Settings: vcs("false"), Deps: []*debug.Module{{Path: module, Version: "v1.2.3"}}}, "v1.2.3"},
 		{"from a directory", debug.BuildInfo{Main: user, Deps: []*debug.Module{{Path: module, Version: "v0.0.0", Replace: &debug.Module{Path: "../softnd"}}}}, "../softnd"},
-		{"no part of the program", debug.BuildInfo{Main: user, Settings: vcs("false")}, unknown},
+		{"no part of the program", debug.BuildInfo{Main: user, Settings: vcs("false")}, Unknown},
 	} {
 		if got := nameOf(&c.info); got != c.want {
 			t.Errorf("%s: got %q, want %q", c.name, got, c.want)

@@ -5,6 +5,7 @@ package layout
 
 import (
 	_ "embed"
+	"fmt"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -20,3 +21,6 @@ var Text string
 // Hash returns the hash of [Text], which the header of an arena holds. Two processes compare it
 // before they share an arena.
 func Hash() uint64 { return xxhash.Sum64String(Text) }
+
+// Name returns version and hash as text.
+func Name() string { return fmt.Sprintf("%d-%016x", Version, Hash()) }

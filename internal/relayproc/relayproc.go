@@ -82,7 +82,7 @@ type Relay struct {
 // Start starts the relay, a member of the arena in file, and returns when it listens. If the relay ends before Close, a
 // line is printed.
 func Start(ctx context.Context, file *os.File, c Config) (*Relay, error) {
-	path, err := find()
+	path, err := Find()
 	if err != nil {
 		return nil, err
 	}
@@ -110,8 +110,8 @@ func Start(ctx context.Context, file *os.File, c Config) (*Relay, error) {
 	return r, nil
 }
 
-// find returns the path of ndrelay.
-func find() (string, error) {
+// Find returns the path of ndrelay.
+func Find() (string, error) {
 	path, set := os.Getenv(EnvProgram), true
 	if path == "" {
 		path, set = program, false
@@ -143,7 +143,7 @@ func (r *Relay) start(path string, file *os.File, hidden string) error {
 	defer theirOut.Close()
 	r.in, r.out, r.lines = in, out, bufio.NewReaderSize(out, maxLine)
 	r.process, err = os.StartProcess(path, []string{path}, &os.ProcAttr{
-		Env:   slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, hidden+"=") }),
+		Env:   without(hidden),
 		Files: []*os.File{theirIn, theirOut, os.Stderr, file}, Sys: &syscall.SysProcAttr{Setsid: true}})
 	if err != nil {
 		in.Close()
@@ -152,6 +152,11 @@ func (r *Relay) start(path string, file *os.File, hidden string) error {
 	}
 	go r.reap()
 	return nil
+}
+
+// without returns the environment without a variable.
+func without(name string) []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, name+"=") })
 }
 
 func (r *Relay) reap() {

@@ -16,10 +16,20 @@ import (
 
 const usage = `ndrelay carries the connections of a softnd job to other hosts. The job starts it by itself:
 SOFTND_RELAY names the program, or it is in PATH. Do not start it by hand.
+
+ndrelay --check PROVIDER ADDRESS prints one line of JSON: its versions, and whether libfabric's provider opens at an
+address of this host. ndinfo --hosts uses it.
 See docs/hosts.md of softnd.
 `
 
 func main() {
+	if len(os.Args) == 4 && os.Args[1] == "--check" {
+		if err := check(os.Stdout, os.Args[2], os.Args[3]); err != nil {
+			fmt.Fprintln(os.Stderr, "ndrelay:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if len(os.Args) > 1 {
 		fmt.Fprint(os.Stderr, usage)
 		os.Exit(2)

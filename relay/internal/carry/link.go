@@ -24,6 +24,7 @@ type link struct {
 	hasPeer bool
 	credits credits
 	failed  error
+	linked  bool      // Config.Linked has been called
 	ready   bool      // the other relay knows the session: it would drop a frame before
 	heard   time.Time // when the last frame arrived; exact to the checks
 	silent  bool      // no frame has arrived since the last check
@@ -126,7 +127,16 @@ func (l *link) begun() {
 	if l.hasRoom() {
 		l.send(&frame.Frame{Kind: frame.Hello}, nil)
 	}
-	l.relay.config.Linked(l.session.Host, nil)
+	l.announce()
+}
+
+// announce calls Config.Linked when frames may be sent and the first one has arrived: the control connection alone says
+// nothing about the provider.
+func (l *link) announce() {
+	if !l.linked && l.ready && l.handled > 0 {
+		l.linked = true
+		l.relay.config.Linked(l.session.Host, nil)
+	}
 }
 
 // fail ends the link and all its tunnels.
@@ -232,6 +242,9 @@ func (l *link) arrive(f *frame.Frame, buffer int) (kept bool, err error) {
 // handle handles a frame of the other relay. An error means that no correct relay sends it.
 func (l *link) handle(f *frame.Frame) error {
 	l.silent = false
+	if !l.linked {
+		l.announce()
+	}
 	if !l.credits.received(f.Credits) {
 		return errCredits
 	}

@@ -126,10 +126,15 @@ func New(ctx context.Context, config Config) (*Relay, error) {
 	return r, nil
 }
 
+// OpenFabric opens a libfabric endpoint as relays use it, at a local address.
+func OpenFabric(provider, node string) (*fabric.Endpoint, error) {
+	return fabric.Open(fabric.Config{Provider: provider, Node: node, Size: bufferSize, Receives: maxLinks * linkWindow, Sends: sendBuffers})
+}
+
 // open opens what a relay needs. If it fails, Close closes what was opened.
 func (r *Relay) open() (err error) {
 	config := &r.config
-	if r.fabric, err = fabric.Open(fabric.Config{Provider: config.Provider, Node: config.Node, Size: bufferSize, Receives: maxLinks * linkWindow, Sends: sendBuffers}); err != nil {
+	if r.fabric, err = OpenFabric(config.Provider, config.Node); err != nil {
 		return err
 	}
 	config.Handshake.Host = uint16(config.Arena.Host())

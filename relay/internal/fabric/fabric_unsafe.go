@@ -95,6 +95,12 @@ func Open(config Config) (*Endpoint, error) {
 	return e, nil
 }
 
+// Version returns the version of the interface of libfabric, such as 1.17.
+func Version() string {
+	v := uint32(C.fi_version())
+	return fmt.Sprintf("%d.%d", v>>16, v&0xffff)
+}
+
 // Close ends the endpoint and frees its buffers. Operations in progress are canceled.
 func (e *Endpoint) Close() {
 	if e.c == nil {

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"runtime"
+
+	"github.com/softnd/softnd/internal/build"
+	"github.com/softnd/softnd/internal/layout"
+	"github.com/softnd/softnd/internal/relayproc"
+	"github.com/softnd/softnd/relay/internal/carry"
+	"github.com/softnd/softnd/relay/internal/fabric"
+	"github.com/softnd/softnd/relay/internal/handshake"
+)
+
+// check writes a line about this program, and about a provider at an address. ndinfo --hosts reads it.
+func check(out io.Writer, provider, address string) error {
+	info := relayproc.Info{Version: build.Name(), Layout: layout.Name(), Protocol: handshake.Version, Architecture: runtime.GOARCH, Libfabric: fabric.Version()}
+	endpoint, err := carry.OpenFabric(provider, address)
+	if err != nil {
+		info.Error = err.Error()
+	} else {
+		info.Provider = endpoint.Provider()
+		endpoint.Close()
+	}
+	b, err := json.Marshal(info)
+	if err == nil {
+		_, err = fmt.Fprintf(out, "%s\n", b)
+	}
+	return err
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"crypto/sha256"
+	"net"
+	"runtime"
+	"testing"
+
+	"github.com/softnd/softnd/internal/layout"
+	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/relayproc"
+	"github.com/softnd/softnd/relay/internal/carry"
+	"github.com/softnd/softnd/relay/internal/handshake"
+)
+
+// ndrelay --check reports versions, and whether the provider opens.
+func TestCheck(t *testing.T) {
+	t.Setenv(envRelay, "1")
+	info, err := relayproc.Check(proctest.Context(t), "/proc/self/exe", "127.0.0.1", "")
+	if err != nil || info.Error != "" || info.Provider == "" || info.Layout != layout.Name() || info.Architecture != runtime.GOARCH || info.Libfabric == "" || info.Protocol != handshake.Version {
+		t.Errorf("%+v, %v", info, err)
+	}
+	const foreign = "192.0.2.1" // not of this host
+	if info, err := relayproc.Check(proctest.Context(t), "/proc/self/exe", foreign, ""); err != nil || info.Error == "" || info.Provider != "" {
+		t.Errorf("at %s: %+v, %v", foreign, info, err)
+	}
+}
+
+// A relay is not ready before a frame of the other one has arrived: the control connection alone may pass a firewall.
+func TestReadyNeedsAFrame(t *testing.T) {
+	a := newHost(t, 0)
+	a.relay.Say("%s", peersLine(a.control, "127.0.0.1:1"))
+	silent, err := carry.OpenFabric("tcp", "127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	address, err := silent.Address()
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", a.control)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	job := sha256.Sum256([]byte("abc"))
+	if _, err := handshake.Dial(conn, &handshake.Config{Job: [16]byte(job[:16]), Host: 1, Address: address}, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Write([]byte{1}); err != nil { // this side knows the session
+		t.Fatal(err)
+	}
+	failed(t, a.relay, "no frame for 2s")
+}
