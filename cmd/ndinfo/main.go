@@ -3,11 +3,46 @@
 //
 //	ndinfo            one line for each check: ok, warn or fail, with a remedy
 //	ndinfo --json     the same as one JSON object
+//	ndinfo --hosts    why a job over several hosts does not start
 //	ndinfo hang NAME  why the job hangs whose ranks called softnd.Join with NAME
 //
-// The last check runs a job of two ranks, as ndrun -n 2 does. The exit status is 0 if no check
+// The last check of ndinfo runs a job of two ranks, as ndrun -n 2 does. The exit status is 0 if no check
 // failed, 1 if a check failed, and 2 for wrong arguments. The exit status of ndinfo hang is 0 if it
 // prints a report, 1 if there is no such job, and 2 for wrong arguments.
+//
+// # Several hosts
+//
+// Start ndinfo --hosts as the program of the job, with the same launcher or the same SOFTND_ROOT:
+//
+//	mpiexec.hydra -hosts node1,node2 -ppn 1 -n 2 ndinfo --hosts
+//
+// Its ranks meet as those of softnd.Init do. The first rank of each host checks its host, and the pairs with all other
+// hosts. If nothing has failed, the hosts' relays are started and connected. Rank 0 prints the lines of all hosts. A
+// rank that cannot meet the others prints what it has found at its own host. Without a launcher, ndinfo --hosts checks
+// this host alone.
+//
+//	meeting   the ranks meet
+//	name      SOFTND_ROOT, the host's own name and those of the other hosts resolve
+//	secret    SOFTND_SECRET_FILE is usable, and other users cannot access it
+//	address   the address at which other hosts reach this one, and its origin
+//	port      TCP ports can be opened at the address, and connections from each other host arrive
+//	ndrelay   the program is installed, and of this version
+//	provider  libfabric's provider opens at the address
+//	route     the local address towards another host is that which the other hosts know
+//	clock     the difference of two hosts' clocks; a job does not need equal ones
+//	versions  softnd, ndrelay, libfabric, provider and architecture are the same at two hosts
+//	link      the relays connect, and frames pass
+//
+// The exit status of rank 0 is 1 if a check failed. With SOFTND_ROOT, so is that of the first rank of each other host.
+// --timeout limits the time for all of it; the default is a minute.
+//
+// With --json, the object has
+//
+//	starts    true if no check failed
+//	hosts     a list of objects with name, address, and versions of each host
+//	checks    a list as below, whose objects also have
+//	  host    the host that made the check
+//	  peer    the other host of a pair; absent otherwise
 //
 // # The JSON object
 //
@@ -58,15 +93,17 @@ func run(args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("ndinfo", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	hang := len(args) > 0 && args[0] == "hang"
-	asJSON := false
+	asJSON, hosts, timeout := false, false, hostsTimeout
 	if hang {
 		args = args[1:]
 	} else {
 		flags.BoolVar(&asJSON, "json", false, "print one JSON object instead of lines")
+		flags.BoolVar(&hosts, "hosts", false, "check a job over several hosts, as whose program ndinfo was started, or this host alone")
+		flags.DurationVar(&timeout, "timeout", hostsTimeout, "how long --hosts waits for the other hosts")
 	}
 	flags.Usage = func() {}
 	usage := func() {
-		fmt.Fprintln(stderr, "usage: ndinfo [--json]\n       ndinfo hang NAME\n\nChecks whether softnd jobs start on this machine, or reports why the job hangs whose\nranks called softnd.Join with NAME.")
+		fmt.Fprintln(stderr, "usage: ndinfo [--json]\n       ndinfo --hosts [--timeout D] [--json]\n       ndinfo hang NAME\n\nChecks whether softnd jobs start on this machine, or over several hosts, or reports why the job\nhangs whose ranks called softnd.Join with NAME. For several hosts, start it as the program of the job:\n    mpiexec.hydra -hosts node1,node2 -ppn 1 -n 2 ndinfo --hosts")
 		flags.SetOutput(stderr)
 		flags.PrintDefaults()
 	}
@@ -82,8 +119,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return printHangReport(flags.Args(), stdout, stderr)
 	}
 	if flags.NArg() > 0 {
-		fmt.Fprintf(stderr, "ndinfo: unexpected argument %q: want --json, or hang NAME\n", flags.Arg(0))
+		fmt.Fprintf(stderr, "ndinfo: unexpected argument %q: want --json, --hosts, or hang NAME\n", flags.Arg(0))
 		return 2
+	}
+	if hosts {
+		return runHosts(timeout, asJSON, stdout, stderr)
 	}
 	r := runChecks()
 	write := r.print

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"text/tabwriter"
 )
 
@@ -18,10 +16,20 @@ type report struct {
 
 // check is one line of the report.
 type check struct {
+	Host   string `json:"host,omitempty"` // of ndinfo --hosts: the host that has made the check
+	Peer   string `json:"peer,omitempty"` // the other host of a pair
 	Name   string `json:"name"`
 	Status status `json:"status"`
 	Found  string `json:"found"`            // the state of the feature
 	Remedy string `json:"remedy,omitempty"` // how to improve it; "" if there is nothing to do
+}
+
+// text returns what was found, and the remedy.
+func (c check) text() string {
+	if c.Remedy == "" {
+		return c.Found
+	}
+	return c.Found + "; " + c.Remedy
 }
 
 type status string
@@ -74,18 +82,12 @@ func (r *report) check(name string) check {
 
 // failed reports whether any check failed. The trial job alone does not decide: it may succeed by
 // chance if a limit is below the minimum.
-func (r *report) failed() bool {
-	return slices.ContainsFunc(r.Checks, func(c check) bool { return c.Status == fail })
-}
+func (r *report) failed() bool { return anyFailed(r.Checks) }
 
 func (r *report) print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, c := range r.Checks {
-		text := c.Found
-		if c.Remedy != "" {
-			text += "; " + c.Remedy
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\n", c.Status, c.Name, text)
+		fmt.Fprintf(t, "%s\t%s\t%s\n", c.Status, c.Name, c.text())
 	}
 	for _, a := range r.Adapters {
 		a.print(t)
@@ -101,8 +103,4 @@ func (r *report) print(w io.Writer) error {
 	return err
 }
 
-func (r *report) printJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(r)
-}
+func (r *report) printJSON(w io.Writer) error { return writeJSON(w, r) }

@@ -16,24 +16,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hostAddress returns the address at which the other hosts reach this one: that of EnvHostAddress, else known, unless it
-// is invalid, else that of an interface.
-func hostAddress(known netip.Addr) (string, error) {
+// OwnAddress returns the address at which the other hosts reach this one, and its origin as text. h may be nil.
+func OwnAddress(h *Hosts) (a netip.Addr, origin string, err error) {
+	if h == nil {
+		return hostAddress(netip.Addr{})
+	}
+	return hostAddress(h.known)
+}
+
+// hostAddress returns that of EnvHostAddress, else known, unless it is invalid, else that of an interface.
+func hostAddress(known netip.Addr) (a netip.Addr, origin string, err error) {
 	if text := os.Getenv(EnvHostAddress); text != "" {
-		a, err := netip.ParseAddr(text)
-		if err != nil {
-			return "", fmt.Errorf("%s=%q: want an IP address of this host", EnvHostAddress, text)
+		if a, err = netip.ParseAddr(text); err != nil || a.IsUnspecified() {
+			return a, "", fmt.Errorf("%s=%q: want an IP address of this host", EnvHostAddress, text)
 		}
-		return a.String(), nil
+		return a, "set by " + EnvHostAddress, nil
 	}
 	if known.IsValid() {
-		return known.String(), nil
+		return known, "by which this host reaches " + EnvRoot, nil
 	}
-	a, err := interfaceAddress()
-	if err != nil {
-		return "", fmt.Errorf("no address at which other hosts reach this one: %w: set %s", err, EnvHostAddress)
+	if a, err = interfaceAddress(); err != nil {
+		return a, "", fmt.Errorf("no address at which other hosts reach this one: %w: set %s", err, EnvHostAddress)
 	}
-	return a.String(), nil
+	return a, "the first one of an interface", nil
 }
 
 // interfaceAddress returns the first global address of an interface that is up, of IPv4 if there is one. Package net,
@@ -87,31 +92,38 @@ func netlink(request int, f func(syscall.NetlinkMessage)) error {
 	return nil
 }
 
-// resolve returns the address of host:port. Names are looked up by the program getent, which asks what the host is
-// configured to ask.
-func resolve(ctx context.Context, text string) (at netip.AddrPort, err error) {
+// Resolve returns the address of host:port.
+func Resolve(ctx context.Context, text string) (at netip.AddrPort, err error) {
 	host, port, err := splitAddress(text)
 	if err != nil {
 		return at, err
 	}
 	address, err := netip.ParseAddr(host)
 	if err != nil {
-		out, err := exec.CommandContext(ctx, "getent", "ahosts", host).Output()
-		if ctx.Err() != nil {
-			return at, ctx.Err()
-		}
-		fields := strings.Fields(string(out))
-		if err != nil || len(fields) == 0 {
-			return at, fmt.Errorf("no address of %q is known (getent ahosts: %w): use an IP address", host, err)
-		}
-		if address, err = netip.ParseAddr(fields[0]); err != nil {
-			return at, fmt.Errorf("getent ahosts %s: %w: use an IP address", host, err)
+		if address, err = Lookup(ctx, host); err != nil {
+			return at, err
 		}
 	}
 	if address.IsUnspecified() || address.Zone() != "" {
 		return at, fmt.Errorf("%v is not an address to which other hosts can connect", address)
 	}
 	return netip.AddrPortFrom(address.Unmap(), port), nil
+}
+
+// Lookup returns the address of a name. The program getent looks it up, which asks what the host is configured to ask.
+func Lookup(ctx context.Context, name string) (address netip.Addr, err error) {
+	out, err := exec.CommandContext(ctx, "getent", "ahosts", name).Output()
+	if ctx.Err() != nil {
+		return address, ctx.Err()
+	}
+	fields := strings.Fields(string(out))
+	if err != nil || len(fields) == 0 {
+		return address, fmt.Errorf("no address of %q is known (getent ahosts: %w): use an IP address", name, err)
+	}
+	if address, err = netip.ParseAddr(fields[0]); err != nil {
+		return address, fmt.Errorf("getent ahosts %s: %w: use an IP address", name, err)
+	}
+	return address, nil
 }
 
 func splitAddress(text string) (host string, port uint16, err error) {

@@ -24,7 +24,7 @@ func TestAddressOfRoot(t *testing.T) {
 		"0.0.0.0:7000":              "is not an address to which other hosts can connect",
 		"no.such.host.invalid:7000": "no address of \"no.such.host.invalid\" is known (getent ahosts: ",
 	} {
-		at, err := resolve(t.Context(), text)
+		at, err := Resolve(t.Context(), text)
 		got := at.String()
 		if err != nil {
 			got = err.Error()
@@ -37,15 +37,15 @@ func TestAddressOfRoot(t *testing.T) {
 
 func TestHostAddress(t *testing.T) {
 	known := netip.MustParseAddr("10.1.2.3")
-	if a, err := hostAddress(known); a != "10.1.2.3" || err != nil {
+	if a, _, err := hostAddress(known); a.String() != "10.1.2.3" || err != nil {
 		t.Errorf("%s, %v", a, err)
 	}
 	t.Setenv(EnvHostAddress, "10.9.9.9")
-	if a, err := hostAddress(known); a != "10.9.9.9" || err != nil {
+	if a, _, err := hostAddress(known); a.String() != "10.9.9.9" || err != nil {
 		t.Errorf("%s, %v", a, err)
 	}
 	t.Setenv(EnvHostAddress, "eth0")
-	if a, err := hostAddress(known); err == nil {
+	if a, _, err := hostAddress(known); err == nil {
 		t.Error(a)
 	}
 }
@@ -71,7 +71,7 @@ func TestSecretOfTheUser(t *testing.T) {
 	} {
 		t.Setenv(EnvSecret, tc.secret)
 		t.Setenv(EnvSecretFile, tc.file)
-		b, err := userSecret()
+		b, err := UserSecret()
 		got := string(b)
 		if err != nil {
 			got = err.Error()

@@ -68,7 +68,13 @@ func (h *Hosts) Ranks(host int) (ranks []int) {
 }
 
 // Address returns an address at which the other hosts reach this one.
-func (h *Hosts) Address() (string, error) { return hostAddress(h.known) }
+func (h *Hosts) Address() (string, error) {
+	a, _, err := OwnAddress(h)
+	return a.String(), err
+}
+
+// Barrier blocks until all ranks have called it.
+func (h *Hosts) Barrier(ctx context.Context) error { return h.meeting.Barrier(ctx) }
 
 // Share passes a value of each host to all ranks, indexed by host. All ranks call it with the same name, and the first
 // rank of each host passes the host's value.

@@ -34,11 +34,11 @@ func fromRoot(ctx context.Context) (*Place, error) {
 	if err != nil {
 		return nil, err
 	}
-	secret, err := userSecret()
+	secret, err := UserSecret()
 	if err != nil {
 		return nil, err
 	}
-	at, err := resolve(ctx, os.Getenv(EnvRoot))
+	at, err := Resolve(ctx, os.Getenv(EnvRoot))
 	if err != nil {
 		return nil, fmt.Errorf("%s=%q: %w", EnvRoot, os.Getenv(EnvRoot), err)
 	}
@@ -79,8 +79,8 @@ func ownNumbers() (rank, size int, err error) {
 	return int(r), int(s), nil
 }
 
-// userSecret returns the secret that the user has given.
-func userSecret() ([]byte, error) {
+// UserSecret returns the secret that the user has given.
+func UserSecret() ([]byte, error) {
 	secret, from := []byte(os.Getenv(EnvSecret)), EnvSecret
 	if file := os.Getenv(EnvSecretFile); file != "" {
 		if len(secret) > 0 {

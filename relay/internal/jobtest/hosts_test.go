@@ -111,13 +111,19 @@ exec ip netns exec $host sh -c "$*"
 func (c *cluster) atRoot(eachHost int, env []string, program ...string) (all []*proctest.Process) {
 	c.t.Helper()
 	for rank := range 2 * eachHost {
-		cmd := exec.Command("ip", append([]string{"netns", "exec", c.names[rank/eachHost]}, program...)...)
-		cmd.Env = append(c.env[:len(c.env):len(c.env)], "SOFTND_ROOT="+addressA+":7000", "SOFTND_SECRET=a secret of the tests",
-			fmt.Sprint("SOFTND_RANK=", rank), fmt.Sprint("SOFTND_SIZE=", 2*eachHost))
-		cmd.Env = append(cmd.Env, env...)
-		all = append(all, proctest.Start(c.t, cmd))
+		all = append(all, c.rank(rank, 2*eachHost, env, program...))
 	}
 	return all
+}
+
+// rank starts one rank without a launcher.
+func (c *cluster) rank(rank, size int, env []string, program ...string) *proctest.Process {
+	c.t.Helper()
+	cmd := exec.Command("ip", append([]string{"netns", "exec", c.names[2*rank/size]}, program...)...)
+	cmd.Env = append(c.env[:len(c.env):len(c.env)], "SOFTND_ROOT="+addressA+":7000", "SOFTND_SECRET=a secret of the tests",
+		fmt.Sprint("SOFTND_RANK=", rank), fmt.Sprint("SOFTND_SIZE=", size))
+	cmd.Env = append(cmd.Env, env...)
+	return proctest.Start(c.t, cmd)
 }
 
 // role returns the command of a role of this test binary.
