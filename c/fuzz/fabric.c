@@ -263,7 +263,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct snd_arena arena;
 	const int before = fuzz_descriptors();
 	script = &in;
-	EXPECT(snd_arena_create(&arena, 2, ARENA, "fuzz") == SND_SUCCESS);
+	EXPECT(snd_arena_create(&arena, 2, 0, ARENA, "fuzz") == SND_SUCCESS);
 	EXPECT(dup2(arena.fd, DESCRIPTOR) == DESCRIPTOR);
 	setenv("SOFTND_ARENA_FD", "700", 1);
 	setenv("SOFTND_SIZE", "2", 1);

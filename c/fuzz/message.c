@@ -142,7 +142,7 @@ static void use(snd_fabric *f)
 static void attach(void)
 {
 	struct snd_arena made;
-	EXPECT(snd_arena_create(&made, 2, ARENA, "fuzz") == SND_SUCCESS);
+	EXPECT(snd_arena_create(&made, 2, 0, ARENA, "fuzz") == SND_SUCCESS);
 	unsigned char *header = made.base;
 	const uint8_t how = fuzz_byte(script);
 	for (int i = 0; i < (how & 7); i++) {
@@ -191,7 +191,7 @@ static void join(void)
 	struct snd_arena made;
 	char full[80];
 	snprintf(full, sizeof full, "softnd-fabric-%lu-%s", (unsigned long)geteuid(), name);
-	EXPECT(snd_arena_create(&made, 2, ARENA, "fuzz") == SND_SUCCESS);
+	EXPECT(snd_arena_create(&made, 2, 0, ARENA, "fuzz") == SND_SUCCESS);
 	arena_file = made.fd;
 	welcomed = &made;
 	listen_as(full);

@@ -216,7 +216,7 @@ static uint64_t default_size(void)
 	return size;
 }
 
-snd_status snd_arena_create(struct snd_arena *a, uint32_t ranks, uint64_t size, const char *op)
+snd_status snd_arena_create(struct snd_arena *a, uint32_t ranks, uint32_t host, uint64_t size, const char *op)
 {
 	memset(a, 0, sizeof *a);
 	a->fd = -1;
@@ -233,6 +233,7 @@ snd_status snd_arena_create(struct snd_arena *a, uint32_t ranks, uint64_t size, 
 		return snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: an arena of %" PRIu64 " bytes, but files of this process have at most %" PRIu64 ": raise ulimit -f, or ask for less",
 			op, size, (uint64_t)files.rlim_cur);
 	a->ranks = ranks;
+	a->host = host;
 	a->fd = memfd_create("softnd-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
 	if (a->fd < 0 && errno == EINVAL) /* MFD_NOEXEC_SEAL came with Linux 6.3 */
 		a->fd = memfd_create("softnd-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -265,10 +266,11 @@ snd_status snd_arena_create(struct snd_arena *a, uint32_t ranks, uint64_t size, 
 	struct snd_header *h = snd_header(a);
 	memcpy(a->secret, random, sizeof a->secret);
 	memcpy(a->id, random + 2, sizeof a->id);
-	struct constants c = {SND_MAGIC, SNDL_LAYOUT_HASH, size, {a->secret[0], a->secret[1]}, {a->id[0], a->id[1]}, 0, ranks, 0, 0};
+	struct constants c = {SND_MAGIC, SNDL_LAYOUT_HASH, size, {a->secret[0], a->secret[1]}, {a->id[0], a->id[1]}, 0, ranks, 0, host};
 	c.checksum = checksum_of(&c);
 	snd_set(&h->magic, c.magic);
 	snd_set32(&h->ranks, ranks);
+	snd_set32(&h->host, host);
 	snd_set(&h->layout, c.layout);
 	snd_set(&h->size, size);
 	for (int i = 0; i < 2; i++) {

@@ -28,7 +28,8 @@ struct snd_arena {
 	struct snd_identity identity; /* of fd */
 };
 
-snd_status snd_arena_create(struct snd_arena *a, uint32_t ranks, uint64_t size, const char *op);
+/* snd_arena_create makes an arena of a host, whose number is 0 unless the job runs on several. */
+snd_status snd_arena_create(struct snd_arena *a, uint32_t ranks, uint32_t host, uint64_t size, const char *op);
 /* snd_arena_attach re-opens the file of fd, which stays the caller's. It waits until deadline for the creator. */
 snd_status snd_arena_attach(struct snd_arena *a, int fd, int64_t deadline, const char *op);
 void snd_arena_close(struct snd_arena *a);

@@ -118,7 +118,7 @@ static snd_status place_alone(struct snd_place *p, const snd_fabric_options *o, 
 	snd_status s = snd_fabric_begin(o, fabric, &f, op);
 	if (s != SND_SUCCESS)
 		return s;
-	return snd_fabric_finish(f, snd_arena_create(&f->arena, 1, 0, op), 0, fabric, op);
+	return snd_fabric_finish(f, snd_arena_create(&f->arena, 1, 0, 0, op), 0, fabric, op);
 }
 
 snd_status snd_place_find(struct snd_place *p, const snd_fabric_options *o, int64_t deadline, snd_fabric **fabric, const char *op)
@@ -129,6 +129,8 @@ snd_status snd_place_find(struct snd_place *p, const snd_fabric_options *o, int6
 		return s;
 	if (is_set("SOFTND_ARENA_FD") || is_set("SOFTND_FABRIC"))
 		s = place_under_ndrun(p, o, fabric, op);
+	else if (is_set("SOFTND_ROOT"))
+		s = snd_fail(SND_NOT_SUPPORTED, "%s: SOFTND_ROOT is set, and ranks in C cannot meet there: start the job with a launcher that speaks PMI, such as mpiexec.hydra, and unset it", op);
 	else if (is_set("PMI_FD"))
 		s = snd_place_over_pmi(p, o, deadline, fabric, op);
 	else if (is_set("PMI_PORT"))
@@ -143,8 +145,10 @@ snd_status snd_place_find(struct snd_place *p, const snd_fabric_options *o, int6
 			"start the program with ndrun, or unset both to run it alone", op);
 	else
 		s = place_alone(p, o, fabric, op);
+	if (s == SND_SUCCESS && p->hosts == NULL)
+		p->size = (*fabric)->arena.ranks;
 	if (s == SND_SUCCESS && debug)
-		dprintf(STDERR_FILENO, "softnd: rank %" PRIu32 " of %" PRIu32 ", %s\n", p->rank, (*fabric)->arena.ranks, p->launcher);
+		dprintf(STDERR_FILENO, "softnd: rank %" PRIu32 " of %" PRIu32 ", %s\n", p->rank, p->size, p->launcher);
 	return s;
 }
 

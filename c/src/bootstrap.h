@@ -6,10 +6,14 @@
 #include <stdbool.h>
 
 #include "fabric.h"
+#include "hosts.h"
 #include "pmi.h"
 
+enum { SND_FABRIC_NAME = 64 };
+
 struct snd_place {
-	uint32_t rank;
+	uint32_t rank, size;
+	struct snd_hosts *hosts; /* NULL if all ranks run on one host */
 	bool mute;          /* the launcher does not print the reasons that it is given */
 	char launcher[400]; /* for people */
 	char taken[200];    /* the next step for the user if another process has the rank already */
@@ -39,6 +43,12 @@ extern const struct snd_launcher_variables {
 	const char *prefix;      /* of the fabric's name */
 } snd_open_mpi, snd_slurm;
 snd_status snd_place_in_variables(struct snd_place *p, const struct snd_launcher_variables *v, const snd_fabric_options *o, int64_t deadline, snd_fabric **fabric, const char *op);
+
+/* meet.c: a job of a launcher that speaks PMI. */
 snd_status snd_place_over_pmi(struct snd_place *p, const snd_fabric_options *o, int64_t deadline, snd_fabric **fabric, const char *op);
+/* snd_place_share passes a text of each host to all ranks, indexed by host. All ranks call it with the same name, and the first
+ * rank of each host passes the text of the host. Escaped, the text has at most SND_PMI_VALUE bytes. */
+typedef char snd_shared_text[SND_PMI_VALUE + 1];
+snd_status snd_place_share(struct snd_place *p, const char *name, const char *mine, snd_shared_text *all, int64_t deadline, const char *op);
 
 #endif

@@ -7,14 +7,13 @@
 
 enum { SPINS = 1000 };
 #define CHECK_INTERVAL INT64_C(100000000)
-#define MAX_EXCHANGE (UINT64_C(256) << 20)
 
-/* wake_others rings the wait doorbells of the other ranks. Their engines do not wait at a barrier. */
+/* wake_others rings the wait doorbells of the other ranks of this host. Their engines do not wait at a barrier. */
 static void wake_others(struct snd_job *j)
 {
-	for (uint32_t rank = 0; rank < j->size; rank++) {
+	for (uint32_t rank = 0; rank < j->group; rank++) {
 		struct snd_peer p;
-		if (rank != j->rank && snd_member_of_rank(j, rank, &p))
+		if (rank != j->local && snd_member_of_rank(j, rank, &p))
 			snd_ring(j->fabric, &p.record->waiters);
 	}
 }
@@ -22,8 +21,8 @@ static void wake_others(struct snd_job *j)
 static uint64_t arrive(struct snd_job *j)
 {
 	struct snd_arena *a = &j->fabric->arena;
-	if (j->size == 2) {
-		struct snd_rank_record *mine = snd_rank(a, j->rank), *other = snd_rank(a, 1 - j->rank);
+	if (j->group == 2) {
+		struct snd_rank_record *mine = snd_rank(a, j->local), *other = snd_rank(a, 1 - j->local);
 		j->round++;
 		if (snd_has_heavy_global() && snd_load32(&other->membarrier) == 1) {
 			snd_release(&mine->round, j->round); /* ORDER barrier-round: pairs with the load in passed */
@@ -38,8 +37,8 @@ static uint64_t arrive(struct snd_job *j)
 	}
 	struct snd_header *h = snd_header(a);
 	uint64_t n = atomic_fetch_add(&h->arrived, 1) + 1; /* ORDER barrier-arrived: pairs with itself in the last rank */
-	uint64_t ticket = (n + j->size - 1) / j->size * j->size;
-	j->round = ticket / j->size;
+	uint64_t ticket = (n + j->group - 1) / j->group * j->group;
+	j->round = ticket / j->group;
 	if (n == ticket) {
 		snd_store_full(&h->opened, ticket); /* ORDER barrier-open: pairs with the load in passed */
 		wake_others(j);
@@ -50,8 +49,8 @@ static uint64_t arrive(struct snd_job *j)
 static bool passed(const struct snd_job *j, uint64_t ticket)
 {
 	const struct snd_arena *a = &j->fabric->arena;
-	if (j->size == 2)
-		return snd_load(&snd_rank(a, 1 - j->rank)->round) >= ticket; /* ORDER barrier-round: pairs with the stores in arrive */
+	if (j->group == 2)
+		return snd_load(&snd_rank(a, 1 - j->local)->round) >= ticket; /* ORDER barrier-round: pairs with the stores in arrive */
 	return snd_load(&snd_header(a)->opened) >= ticket; /* ORDER barrier-open: pairs with the store in arrive */
 }
 
@@ -80,7 +79,7 @@ static bool barrier_ready(void *arg)
 	uint64_t deaths = snd_load(&snd_header(&j->fabric->arena)->deaths);
 	if (deaths == j->deaths && snd_clock() - j->checked_at < CHECK_INTERVAL)
 		return false;
-	for (uint32_t rank = 0; rank < j->size; rank++) {
+	for (uint32_t rank = 0; rank < j->group; rank++) {
 		uint64_t id = snd_load(&snd_rank(&j->fabric->arena, rank)->member);
 		if (id != 0 && is_missing(j, id)) {
 			snd_record_lost_peer(j->fabric, id);
@@ -114,7 +113,7 @@ snd_status snd_barrier(struct snd_job *j, int64_t timeout, const char *op)
 				return SND_SUCCESS;
 	snd_status s = snd_wait(f, timeout, barrier_ready, NULL, &w, &(struct snd_call){.op = op, .round = j->round});
 	if (s == SND_SUCCESS && w.missing != 0 && !passed(j, w.ticket))
-		s = snd_fail(SND_CONNECTION_ABORTED, "%s: rank %" PRIu32 " has died or left", op, w.missing - 1);
+		s = snd_fail(SND_CONNECTION_ABORTED, "%s: rank %" PRIu32 " has died or left", op, snd_rank_at(j, w.missing - 1));
 	else if (s != SND_SUCCESS)
 		s = snd_fail(s, "%s: not all ranks have arrived", op);
 	j->broken = s != SND_SUCCESS;
@@ -126,13 +125,23 @@ snd_status snd_job_barrier(snd_job *job, int64_t timeout)
 	SND_KEEP_ERRNO;
 	const char *op = "barrier";
 	SND_ENTER(job, SND_TYPE_JOB, op);
-	return snd_leave_with(job->fabric, snd_barrier(job, timeout, op));
+	struct snd_job *j = job;
+	snd_status s = j->hosts == NULL ? snd_barrier(j, timeout, op) : in_step(j, op);
+	if (s == SND_SUCCESS && j->hosts != NULL)
+		s = snd_across_hosts(j, NULL, timeout, op);
+	return snd_leave_with(j->fabric, s);
 }
 
 /* is_window_pair reports whether one length is that of a descriptor in memory, and the other that of an encoded one. */
 static bool is_window_pair(uint64_t a, uint64_t b)
 {
 	return (a == sizeof(snd_window_descriptor) && b == SND_WINDOW_DESCRIPTOR_SIZE) || (b == sizeof(snd_window_descriptor) && a == SND_WINDOW_DESCRIPTOR_SIZE);
+}
+
+snd_status snd_wrong_length(uint32_t rank, uint64_t theirs, uint64_t mine, const char *op)
+{
+	return snd_fail(SND_INVALID_BUFFER_SIZE, "%s: rank %" PRIu32 " passes %" PRIu64 " bytes, this rank %" PRIu64 ": pass the same length on all ranks%s", op,
+		rank, theirs, mine, is_window_pair(theirs, mine) ? ", and window descriptors with snd_job_exchange_windows" : "");
 }
 
 /* collect copies the bytes that a rank has published for the last barrier. */
@@ -150,14 +159,33 @@ static snd_status collect(struct snd_job *j, uint32_t rank, uint64_t length, uns
 		return snd_fail(SND_INVALID_DEVICE_STATE, "%s: rank %" PRIu32 " makes another collective call", op, rank);
 	}
 	if (n != length)
-		return snd_fail(SND_INVALID_BUFFER_SIZE, "%s: rank %" PRIu32 " passes %" PRIu64 " bytes, this rank %" PRIu64 ": pass the same length on all ranks%s", op,
-			rank, n, length, is_window_pair(n, length) ? ", and window descriptors with snd_job_exchange_windows" : "");
+		return snd_wrong_length(rank, n, length, op);
 	if (n == 0)
 		return SND_SUCCESS;
 	if (!snd_peer_owns(j->fabric, &p, offset, n))
 		return snd_fail(SND_CONNECTION_ABORTED, "%s: the bytes of rank %" PRIu32 " are not in its memory", op, rank);
 	memcpy(to, a->base + offset, n);
 	return SND_SUCCESS;
+}
+
+void snd_publish_at(struct snd_job *j, uint64_t offset, uint64_t length)
+{
+	struct snd_rank_record *r = snd_rank(&j->fabric->arena, j->local);
+	snd_set(&r->blob, offset);
+	snd_set(&r->length, length);
+	snd_set(&r->published_round, j->round + 1);
+}
+
+snd_status snd_publish_blob(struct snd_job *j, const void *bytes, uint64_t length, uint64_t *offset, const char *op)
+{
+	struct snd_fabric *f = j->fabric;
+	snd_status s = snd_alloc(&f->heap, length > 0 ? length : 1, false, offset, op);
+	if (s != SND_SUCCESS)
+		return s;
+	if (length > 0)
+		memcpy(f->arena.base + *offset, bytes, length);
+	snd_publish_at(j, *offset, length);
+	return s;
 }
 
 snd_status snd_job_exchange(snd_job *job, const void *mine, uint64_t length, void *all, int64_t timeout)
@@ -171,19 +199,15 @@ snd_status snd_job_exchange(snd_job *job, const void *mine, uint64_t length, voi
 	struct snd_job *j = job;
 	struct snd_fabric *f = j->fabric;
 	uint64_t offset;
-	if (length > MAX_EXCHANGE / j->size)
+	if (length > SND_MAX_EXCHANGE / j->size)
 		return snd_leave_with(f,
-			snd_fail(SND_INVALID_BUFFER_SIZE, "%s: %" PRIu64 " bytes of each rank, at most %" PRIu64 " of all together", op, length, MAX_EXCHANGE));
+			snd_fail(SND_INVALID_BUFFER_SIZE, "%s: %" PRIu64 " bytes of each rank, at most %" PRIu64 " of all together", op, length, SND_MAX_EXCHANGE));
 	snd_status s = in_step(j, op); /* else each call would keep a blob */
+	if (s == SND_SUCCESS && j->hosts != NULL)
+		return snd_leave_with(f, snd_across_hosts(j, &(struct snd_exchange){mine, length, all}, timeout, op));
 	if (s == SND_SUCCESS)
-		s = snd_alloc(&f->heap, length > 0 ? length : 1, false, &offset, op);
+		s = snd_publish_blob(j, mine, length, &offset, op);
 	if (s == SND_SUCCESS) {
-		struct snd_rank_record *r = snd_rank(&f->arena, j->rank);
-		if (length > 0)
-			memcpy(f->arena.base + offset, mine, length);
-		snd_set(&r->blob, offset);
-		snd_set(&r->length, length);
-		snd_set(&r->published_round, j->round + 1);
 		s = snd_barrier(j, timeout, op);
 		snd_status bad = SND_SUCCESS;
 		for (uint32_t rank = 0; s == SND_SUCCESS && bad == SND_SUCCESS && rank < j->size; rank++)

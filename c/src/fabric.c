@@ -141,7 +141,7 @@ snd_status snd_fabric_create(uint32_t ranks, uint64_t size, const snd_fabric_opt
 	const char *op = "create fabric";
 	struct snd_fabric *f;
 	snd_status s = snd_fabric_begin(options, fabric, &f, op);
-	return s != SND_SUCCESS ? s : snd_fabric_finish(f, snd_arena_create(&f->arena, ranks, size, op), -1, fabric, op);
+	return s != SND_SUCCESS ? s : snd_fabric_finish(f, snd_arena_create(&f->arena, ranks, 0, size, op), -1, fabric, op);
 }
 
 snd_status snd_fabric_attach(int descriptor, int32_t rank, const snd_fabric_options *options, snd_fabric **fabric)

@@ -289,8 +289,8 @@ static inline void snd_ring_peer(struct snd_fabric *f, const struct snd_peer *p)
 }
 
 /* fabric_name.c */
-/* snd_fabric_join is snd_fabric_open with a deadline; a negative one is none. */
-snd_status snd_fabric_join(const char *name, uint32_t ranks, uint64_t size, int32_t rank, const snd_fabric_options *options, int64_t deadline,
+/* snd_fabric_join is snd_fabric_open with the number of the host, and with a deadline; a negative one is none. */
+snd_status snd_fabric_join(const char *name, uint32_t ranks, uint32_t host, uint64_t size, int32_t rank, const snd_fabric_options *options, int64_t deadline,
 	snd_fabric **fabric, const char *op);
 /* snd_serve_joiners answers processes that join the fabric, and reports whether some have connected. Any member may
  * answer. It never blocks. */
@@ -335,6 +335,8 @@ void snd_release_port(struct snd_fabric *f, uint16_t port);
 /* snd_host_of returns the address of a member of the arena. */
 uint32_t snd_host_of(const struct snd_fabric *f, uint32_t slot);
 bool snd_is_of_other_host(const struct snd_fabric *f, uint32_t host);
+/* snd_is_address_of reports whether a process of the host with a number can have the address. */
+bool snd_is_address_of(uint32_t address, uint32_t host);
 /* snd_peer_at finds the process that receives requests for an address. It is the one that has the address, or the relay if
  * the address is of another host. known says whether a process of the job can have the address. */
 bool snd_peer_at(const struct snd_fabric *f, uint32_t host, struct snd_peer *p, bool *known);

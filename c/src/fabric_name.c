@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "encoding.h"
 #include "error.h"
 #include "fabric.h"
 #include "fork.h"
@@ -18,30 +19,16 @@ enum { RECORD = 64, HELLO = 1, WELCOME = 2, WRONG_VERSION = 3, WRONG_USER = 4, P
 #define OPEN_TIMEOUT INT64_C(10000000000)
 #define FABRIC_MAGIC UINT64_C(0x4246444e54464f53) /* "SOFTNDFB" in memory order */
 
-static void put(unsigned char *to, uint64_t v, int bytes)
-{
-	for (int i = 0; i < bytes; i++)
-		to[i] = (unsigned char)(v >> (8 * i));
-}
-
-static uint64_t get(const unsigned char *from, int bytes)
-{
-	uint64_t v = 0;
-	for (int i = 0; i < bytes; i++)
-		v |= (uint64_t)from[i] << (8 * i);
-	return v;
-}
-
 /* fill makes a record of this process. */
 static void fill(unsigned char b[RECORD], uint64_t status)
 {
 	memset(b, 0, RECORD);
-	put(b, FABRIC_MAGIC, 8);
-	put(b + 8, PROTOCOL, 4);
-	put(b + 12, status, 4);
-	put(b + 16, SNDL_LAYOUT_VERSION, 4);
-	put(b + 20, (uint64_t)geteuid(), 4);
-	put(b + 24, SNDL_LAYOUT_HASH, 8);
+	snd_put_number(b, FABRIC_MAGIC, 8);
+	snd_put_number(b + 8, PROTOCOL, 4);
+	snd_put_number(b + 12, status, 4);
+	snd_put_number(b + 16, SNDL_LAYOUT_VERSION, 4);
+	snd_put_number(b + 20, (uint64_t)geteuid(), 4);
+	snd_put_number(b + 24, SNDL_LAYOUT_HASH, 8);
 	snprintf((char *)b + 48, 16, "%s", SOFTND_BUILD);
 }
 
@@ -93,23 +80,23 @@ static snd_status ask(const char *at, int fds[2], uint64_t id[2], const char *op
 	fill(b, HELLO);
 	ssize_t n = send(s, b, RECORD, MSG_NOSIGNAL) == RECORD ? snd_unix_receive(s, b, sizeof b, fds, 2, &count) : -1;
 	snd_fork_close(s);
-	const bool member = n >= 12 && get(b, 8) == FABRIC_MAGIC, known = member && n == RECORD && get(b + 8, 4) == PROTOCOL;
-	const uint64_t status = known ? get(b + 12, 4) : 0;
+	const bool member = n >= 12 && snd_get_number(b, 8) == FABRIC_MAGIC, known = member && n == RECORD && snd_get_number(b + 8, 4) == PROTOCOL;
+	const uint64_t status = known ? snd_get_number(b + 12, 4) : 0;
 	if (status == WELCOME && count == 2 && is_listener(fds[1], at)) {
-		id[0] = get(b + 32, 8);
-		id[1] = get(b + 40, 8);
+		id[0] = snd_get_number(b + 32, 8);
+		id[1] = snd_get_number(b + 40, 8);
 		return SND_SUCCESS;
 	}
 	for (size_t i = 0; i < count; i++)
 		snd_fork_close(fds[i]);
 	char why[160];
 	if (status == WRONG_VERSION) {
-		snprintf(why, sizeof why, "their layout has version %" PRIu64 " and hash %#" PRIx64 ", this program's %u and %#" PRIx64, get(b + 16, 4), get(b + 24, 8), SNDL_LAYOUT_VERSION,
+		snprintf(why, sizeof why, "their layout has version %" PRIu64 " and hash %#" PRIx64 ", this program's %u and %#" PRIx64, snd_get_number(b + 16, 4), snd_get_number(b + 24, 8), SNDL_LAYOUT_VERSION,
 			(uint64_t)SNDL_LAYOUT_HASH);
 		return snd_other_version("the members of the fabric contain", (const char *)b + 48, 16, why, op);
 	}
-	if (member && get(b + 8, 4) != PROTOCOL) {
-		snprintf(why, sizeof why, "another version of the fabric protocol: version %" PRIu64 ", this program uses %d", get(b + 8, 4), PROTOCOL);
+	if (member && snd_get_number(b + 8, 4) != PROTOCOL) {
+		snprintf(why, sizeof why, "another version of the fabric protocol: version %" PRIu64 ", this program uses %d", snd_get_number(b + 8, 4), PROTOCOL);
 		return snd_other_version("the members of the fabric contain", "", 0, why, op);
 	}
 	if (status == WRONG_USER)
@@ -132,13 +119,13 @@ static bool reply(struct snd_fabric *f, int s)
 	ssize_t n = recv(s, b, sizeof b, MSG_DONTWAIT); /* the kernel discards descriptors that the joiner sends */
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return false;
-	if (n < 12 || get(b, 8) != FABRIC_MAGIC)
+	if (n < 12 || snd_get_number(b, 8) != FABRIC_MAGIC)
 		return true;
-	const bool known = get(b + 8, 4) == PROTOCOL;
-	if (known && (n != RECORD || get(b + 12, 4) != HELLO))
+	const bool known = snd_get_number(b + 8, 4) == PROTOCOL;
+	if (known && (n != RECORD || snd_get_number(b + 12, 4) != HELLO))
 		return true;
 	uint64_t status = WELCOME;
-	if (!known || get(b + 16, 4) != SNDL_LAYOUT_VERSION || get(b + 24, 8) != SNDL_LAYOUT_HASH)
+	if (!known || snd_get_number(b + 16, 4) != SNDL_LAYOUT_VERSION || snd_get_number(b + 24, 8) != SNDL_LAYOUT_HASH)
 		status = WRONG_VERSION;
 	if (known && !snd_unix_peer_is_us(s))
 		status = WRONG_USER;
@@ -153,8 +140,8 @@ static bool reply(struct snd_fabric *f, int s)
 	if (status == WELCOME && !(snd_arena_is_ours(&f->arena) && snd_is_still(f->socket, &f->socket_identity)))
 		return true; /* the program has closed them; the joiner asks another member */
 	if (status == WELCOME) {
-		put(b + 32, f->arena.id[0], 8);
-		put(b + 40, f->arena.id[1], 8);
+		snd_put_number(b + 32, f->arena.id[0], 8);
+		snd_put_number(b + 40, f->arena.id[1], 8);
 		m.msg_control = &control;
 		m.msg_controllen = sizeof control;
 		struct cmsghdr *c = CMSG_FIRSTHDR(&m);
@@ -202,7 +189,7 @@ void snd_stop_serving(struct snd_fabric *f)
 }
 
 /* find opens or creates the arena of a name. */
-static snd_status find(struct snd_fabric *f, const char *name, uint32_t ranks, uint64_t size, int64_t deadline, const char *op)
+static snd_status find(struct snd_fabric *f, const char *name, uint32_t ranks, uint32_t host, uint64_t size, int64_t deadline, const char *op)
 {
 	char at[100];
 	snprintf(at, sizeof at, "softnd-fabric-%lu-%s", (unsigned long)geteuid(), name);
@@ -218,6 +205,8 @@ static snd_status find(struct snd_fabric *f, const char *name, uint32_t ranks, u
 				s = snd_fail(SND_INVALID_PARAMETER, "%s: the arena in the reply is not the announced one", op);
 			if (s == SND_SUCCESS && ranks != 0 && ranks != f->arena.ranks)
 				s = snd_fail(SND_INVALID_PARAMETER, "%s: the fabric has %" PRIu32 " ranks, not %" PRIu32, op, f->arena.ranks, ranks);
+			if (s == SND_SUCCESS && host != f->arena.host)
+				s = snd_fail(SND_INVALID_PARAMETER, "%s: the fabric is that of host %" PRIu32 ", not %" PRIu32, op, f->arena.host, host);
 			if (s == SND_SUCCESS) {
 				f->socket = fds[1];
 				(void)snd_identify(f->socket, &f->socket_identity);
@@ -229,7 +218,7 @@ static snd_status find(struct snd_fabric *f, const char *name, uint32_t ranks, u
 		}
 		if (s == SND_HOST_UNREACHABLE) {
 			if ((f->socket = listen_as(at)) >= 0 && snd_identify(f->socket, &f->socket_identity))
-				return snd_arena_create(&f->arena, ranks, size, op);
+				return snd_arena_create(&f->arena, ranks, host, size, op);
 			if (errno != EADDRINUSE) /* else another process was faster */
 				return snd_fail(errno == ENOMEM ? SND_NO_MEMORY : SND_UNSUCCESSFUL, "%s: take the name: %s", op, strerror(errno));
 		} else if (s != SND_IO_TIMEOUT) {
@@ -241,7 +230,7 @@ static snd_status find(struct snd_fabric *f, const char *name, uint32_t ranks, u
 	}
 }
 
-snd_status snd_fabric_join(const char *name, uint32_t ranks, uint64_t size, int32_t rank, const snd_fabric_options *options, int64_t deadline,
+snd_status snd_fabric_join(const char *name, uint32_t ranks, uint32_t host, uint64_t size, int32_t rank, const snd_fabric_options *options, int64_t deadline,
 	snd_fabric **fabric, const char *op)
 {
 	struct snd_fabric *f;
@@ -250,11 +239,11 @@ snd_status snd_fabric_join(const char *name, uint32_t ranks, uint64_t size, int3
 	snd_status s = snd_fabric_begin(options, fabric, &f, op);
 	if (s != SND_SUCCESS)
 		return s;
-	return snd_fabric_finish(f, find(f, name, ranks, size, deadline, op), rank, fabric, op);
+	return snd_fabric_finish(f, find(f, name, ranks, host, size, deadline, op), rank, fabric, op);
 }
 
 snd_status snd_fabric_open(const char *name, uint32_t ranks, uint64_t size, int32_t rank, const snd_fabric_options *options, snd_fabric **fabric)
 {
 	SND_KEEP_ERRNO;
-	return snd_fabric_join(name, ranks, size, rank, options, snd_deadline(OPEN_TIMEOUT), fabric, "open fabric");
+	return snd_fabric_join(name, ranks, 0, size, rank, options, snd_deadline(OPEN_TIMEOUT), fabric, "open fabric");
 }

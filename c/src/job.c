@@ -16,7 +16,7 @@ enum { NAMED_ABSENT = 8 };
 static snd_status join_group(struct snd_job *j, const char *op)
 {
 	struct snd_fabric *f = j->fabric;
-	struct snd_rank_record *r = snd_rank(&f->arena, j->rank);
+	struct snd_rank_record *r = snd_rank(&f->arena, j->local);
 	for (;;) {
 		uint64_t old = snd_load(&r->member);
 		struct snd_peer holder;
@@ -30,15 +30,15 @@ static snd_status join_group(struct snd_job *j, const char *op)
 	snd_set(&r->length, 0);
 	snd_set(&r->published_round, 0);
 	snd_set(&r->lost_peer_at, 0);
-	j->round = j->size == 2 ? snd_load(&r->round) : snd_load(&snd_header(&f->arena)->opened) / j->size;
+	j->round = j->group == 2 ? snd_load(&r->round) : snd_load(&snd_header(&f->arena)->opened) / j->group;
 	snd_release32(&r->membarrier, snd_has_heavy_global());
 	return SND_SUCCESS;
 }
 
-bool snd_member_of_rank(const struct snd_job *j, uint32_t rank, struct snd_peer *p)
+bool snd_member_of_rank(const struct snd_job *j, uint32_t local, struct snd_peer *p)
 {
 	const struct snd_fabric *f = j->fabric;
-	uint64_t id = snd_load(&snd_rank(&f->arena, rank)->member); /* ORDER rank-taken: pairs with the swap in join_group */
+	uint64_t id = snd_load(&snd_rank(&f->arena, local)->member); /* ORDER rank-taken: pairs with the swap in join_group */
 	return id != 0 && snd_peer_of(f, id, p);
 }
 
@@ -49,15 +49,41 @@ static snd_status name_missing(const struct snd_job *j, snd_status s)
 	size_t n = 0;
 	uint32_t absent = 0;
 	struct snd_peer p;
-	for (uint32_t rank = 0; rank < j->size; rank++)
-		if (!snd_member_of_rank(j, rank, &p) && ++absent <= NAMED_ABSENT)
-			n += (size_t)snprintf(ranks + n, sizeof ranks - n, ", rank %" PRIu32, rank);
+	for (uint32_t local = 0; local < j->group; local++)
+		if (!snd_member_of_rank(j, local, &p) && ++absent <= NAMED_ABSENT)
+			n += (size_t)snprintf(ranks + n, sizeof ranks - n, ", rank %" PRIu32, snd_rank_at(j, local));
 	if (absent == 0)
 		return s;
 	if (absent > NAMED_ABSENT)
 		snprintf(ranks + n, sizeof ranks - n, ", and %" PRIu32 " more", absent - NAMED_ABSENT);
 	snprintf(text, sizeof text, "%s", snd_last_error());
 	return snd_fail(s, "%s; missing: %s", text, ranks + 2);
+}
+
+static bool all_have_joined(void *arg)
+{
+	const struct snd_job *j = arg;
+	struct snd_peer p;
+	uint32_t local = 0;
+	while (local < j->group && snd_member_of_rank(j, local, &p))
+		local++;
+	return local == j->group;
+}
+
+/* meet waits for the other ranks. */
+static snd_status meet(struct snd_job *j, int64_t deadline, const char *op)
+{
+	struct snd_fabric *f = j->fabric;
+	snd_lock(f);
+	snd_status s = SND_SUCCESS;
+	if (j->hosts == NULL)
+		s = snd_barrier(j, snd_time_left(deadline), op);
+	else if ((s = snd_wait(f, snd_time_left(deadline), all_have_joined, NULL, j, &(struct snd_call){.op = op})) != SND_SUCCESS) /* it answers the others of this host */
+		s = snd_fail(s, "%s: not all ranks of this host have arrived", op);
+	if (s == SND_IO_TIMEOUT)
+		s = name_missing(j, s);
+	snd_unlock(f);
+	return s == SND_SUCCESS && j->hosts != NULL ? snd_start_hosts(j, deadline, op) : s;
 }
 
 /* start makes the process a rank of the fabric's group, and waits for the other ranks. s is the status of opening the
@@ -67,8 +93,12 @@ static snd_status start(struct snd_job *j, snd_fabric *f, snd_status s, int64_t 
 	if (s == SND_SUCCESS) {
 		f->of_job = true;
 		j->fabric = f;
-		j->rank = j->place.rank;
-		j->size = f->arena.ranks;
+		j->rank = j->local = j->place.rank;
+		j->size = j->group = f->arena.ranks;
+		if ((j->hosts = j->place.hosts) != NULL) {
+			j->size = j->hosts->size;
+			j->local = j->hosts->local;
+		}
 		s = join_group(j, op);
 	}
 	if (s == SND_SUCCESS)
@@ -79,13 +109,8 @@ static snd_status start(struct snd_job *j, snd_fabric *f, snd_status s, int64_t 
 		s = snd_listener_bind(j->listener, (snd_address){0, SND_CONNECT_PORT, 0});
 	if (s == SND_SUCCESS)
 		s = snd_listener_listen(j->listener, 0);
-	if (s == SND_SUCCESS) {
-		snd_lock(f);
-		s = snd_barrier(j, snd_time_left(deadline), op);
-		if (s == SND_IO_TIMEOUT)
-			s = name_missing(j, s);
-		snd_unlock(f);
-	}
+	if (s == SND_SUCCESS)
+		s = meet(j, deadline, op);
 	if (s == SND_SUCCESS) {
 		j->started = true;
 		snd_object_show(&j->object, f);
@@ -98,6 +123,7 @@ static snd_status start(struct snd_job *j, snd_fabric *f, snd_status s, int64_t 
 		snd_close_fabric(f);
 	}
 	snd_place_hang_up(&j->place);
+	snd_hosts_free(j->place.hosts);
 	snd_object_free(&j->object);
 	return s;
 }
@@ -150,7 +176,7 @@ snd_status snd_job_join(const char *name, uint32_t rank, uint32_t size, const sn
 	if (size < 1 || rank >= size)
 		s = snd_fail(SND_INVALID_PARAMETER, "%s: rank %" PRIu32 " of %" PRIu32 ": want a rank from 0 to size-1", op, rank, size);
 	else
-		s = snd_fabric_join(name, size, 0, (int32_t)rank, &o, deadline, &f, op);
+		s = snd_fabric_join(name, size, 0, 0, (int32_t)rank, &o, deadline, &f, op);
 	return start(j, f, s, deadline, job, op);
 }
 
@@ -168,6 +194,7 @@ snd_status snd_job_close(snd_job *job)
 	snd_close_fabric(j->fabric); /* calls on the job have ended then */
 	snd_forget_kept(j);
 	snd_place_leave(&j->place);
+	snd_hosts_free(j->place.hosts);
 	snd_object_free(&j->object);
 	return SND_SUCCESS;
 }

@@ -13,6 +13,8 @@ struct snd_job {
 	snd_listener *listener;
 	struct snd_kept *kept; /* requests that no call has taken, the oldest first */
 	uint32_t rank, size;
+	uint32_t local, group; /* number of this rank among those of its host; their number */
+	struct snd_hosts *hosts; /* that of place; NULL if all ranks run on one host */
 	struct snd_place place;
 	bool broken;  /* a barrier has failed, and the ranks are out of step */
 	bool started; /* all ranks have joined */
@@ -22,12 +24,36 @@ struct snd_job {
 };
 
 /* job.c */
-/* snd_member_of_rank returns the member that has a rank; false if none has taken it. */
-bool snd_member_of_rank(const struct snd_job *j, uint32_t rank, struct snd_peer *p);
+/* snd_member_of_rank returns the member that is a rank of this host; false if none is. */
+bool snd_member_of_rank(const struct snd_job *j, uint32_t local, struct snd_peer *p);
+
+/* hosts.c */
+/* snd_start_hosts is the part of snd_job_init that connects the hosts. */
+snd_status snd_start_hosts(struct snd_job *j, int64_t deadline, const char *op);
+/* snd_rank_at returns the number in the job of a rank of this host. */
+uint32_t snd_rank_at(const struct snd_job *j, uint32_t local);
+bool snd_is_remote(const struct snd_job *j, uint32_t rank);
+
+/* hostcalls.c */
+struct snd_exchange {
+	const void *mine;
+	uint64_t length;
+	void *all;
+};
+/* snd_across_hosts is a barrier over several hosts, or an exchange if x is not NULL. The caller holds the lock, and the ranks are
+ * in step. */
+snd_status snd_across_hosts(struct snd_job *j, const struct snd_exchange *x, int64_t timeout, const char *op);
 
 /* collective.c */
-/* snd_barrier returns when all ranks have arrived. The caller holds the lock. */
+#define SND_MAX_EXCHANGE (UINT64_C(256) << 20)
+/* snd_barrier returns when all ranks of this host have arrived. The caller holds the lock. */
 snd_status snd_barrier(struct snd_job *j, int64_t timeout, const char *op);
+/* snd_publish_blob copies bytes into the arena and publishes them for the next barrier. The caller frees the memory when all have
+ * read it. snd_publish_at publishes what is there already. */
+snd_status snd_publish_blob(struct snd_job *j, const void *bytes, uint64_t length, uint64_t *offset, const char *op);
+void snd_publish_at(struct snd_job *j, uint64_t offset, uint64_t length);
+/* snd_wrong_length is the failure of an exchange in which a rank passes another length than this one. */
+snd_status snd_wrong_length(uint32_t rank, uint64_t theirs, uint64_t mine, const char *op);
 
 /* abort.c */
 /* snd_job_is_current makes j the job that snd_job_abort takes if it gets none. */

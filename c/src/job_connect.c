@@ -16,6 +16,16 @@ struct snd_kept {
 	uint32_t rank;
 };
 
+/* address_of returns the address of a rank, 0 if it has not joined the job. It stores the process without which the rank cannot
+ * connect: its own, or the relay of this host. */
+static uint32_t address_of(const struct snd_job *j, uint32_t rank, struct snd_peer *p)
+{
+	const struct snd_hosts *h = j->hosts;
+	if (snd_is_remote(j, rank))
+		return snd_find_relay(j->fabric, p) ? h->addresses[rank] : 0;
+	return snd_member_of_rank(j, h != NULL ? h->position[rank] : rank, p) ? snd_host_of(j->fabric, snd_member_slot(p->id)) : 0;
+}
+
 /* keep sorts a connection request by its rank. It closes requests that do not come from the rank that they name. */
 static void keep(struct snd_job *j, snd_connector *c)
 {
@@ -26,7 +36,7 @@ static void keep(struct snd_job *j, snd_connector *c)
 	struct snd_kept *k = malloc(sizeof *k);
 	if (k != NULL && snd_connector_private_data(c, b, sizeof b, &n) == SND_SUCCESS && n == 4 && snd_connector_peer_address(c, &from) == SND_SUCCESS) {
 		*k = (struct snd_kept){NULL, c, (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24};
-		if (k->rank < j->size && snd_member_of_rank(j, k->rank, &p) && from.host == snd_host_of(j->fabric, snd_member_slot(p.id))) {
+		if (k->rank < j->size && address_of(j, k->rank, &p) == from.host) {
 			snd_lock(j->fabric);
 			struct snd_kept **end = &j->kept;
 			while (*end != NULL)
@@ -71,7 +81,7 @@ static snd_connector *take_kept(struct snd_job *j, uint32_t rank)
 
 static const snd_connect_params no_limits = {NULL, 0, SND_MAX_READS, SND_MAX_READS, 0};
 
-static snd_status dial(struct snd_job *j, const struct snd_peer *p, snd_endpoint *ep, int64_t timeout, snd_connector **connector)
+static snd_status dial(struct snd_job *j, uint32_t address, snd_endpoint *ep, int64_t timeout, snd_connector **connector)
 {
 	unsigned char b[4] = {(unsigned char)j->rank, (unsigned char)(j->rank >> 8), (unsigned char)(j->rank >> 16), (unsigned char)(j->rank >> 24)};
 	snd_connect_params params = no_limits;
@@ -79,7 +89,7 @@ static snd_status dial(struct snd_job *j, const struct snd_peer *p, snd_endpoint
 	params.private_data_length = sizeof b;
 	snd_status s = snd_connector_create(j->adapter, connector);
 	if (s == SND_SUCCESS)
-		s = snd_connector_connect(*connector, ep, (snd_address){snd_host_of(j->fabric, snd_member_slot(p->id)), SND_CONNECT_PORT, 0}, &params, timeout);
+		s = snd_connector_connect(*connector, ep, (snd_address){address, SND_CONNECT_PORT, 0}, &params, timeout);
 	if (s == SND_SUCCESS)
 		s = snd_connector_complete(*connector);
 	return s;
@@ -99,14 +109,15 @@ static snd_status answer(struct snd_job *j, uint32_t rank, const struct snd_peer
 		else if (s != SND_IO_TIMEOUT)
 			return s;
 		else if (snd_peer_gone(p))
-			return snd_fail(SND_HOST_UNREACHABLE, "%s: rank %" PRIu32 " has died or left", op, rank);
+			return snd_is_remote(j, rank) ? snd_fail(SND_HOST_UNREACHABLE, "%s: rank %" PRIu32 ": the relay of this host has died", op, rank)
+				: snd_fail(SND_HOST_UNREACHABLE, "%s: rank %" PRIu32 " has died or left", op, rank);
 		last = left == 0;
 	}
 	return snd_connector_accept(*connector, ep, &no_limits, snd_time_left(deadline));
 }
 
 /* connect_rank makes an endpoint and connects it. */
-static snd_status connect_rank(struct snd_job *j, uint32_t rank, const struct snd_peer *p, const snd_endpoint_config *config, int64_t timeout,
+static snd_status connect_rank(struct snd_job *j, uint32_t rank, uint32_t address, const struct snd_peer *p, const snd_endpoint_config *config, int64_t timeout,
 	snd_endpoint **endpoint, const char *op)
 {
 	snd_endpoint *ep = NULL;
@@ -114,7 +125,7 @@ static snd_status connect_rank(struct snd_job *j, uint32_t rank, const struct sn
 	snd_status s = snd_endpoint_create(j->adapter, config, &ep);
 	if (s != SND_SUCCESS)
 		return s;
-	s = rank > j->rank ? answer(j, rank, p, ep, timeout, &c, op) : dial(j, p, ep, timeout, &c);
+	s = rank > j->rank ? answer(j, rank, p, ep, timeout, &c, op) : dial(j, address, ep, timeout, &c);
 	if (s == SND_SUCCESS) {
 		snd_lock(j->fabric);
 		snd_give_to_endpoint(c);
@@ -122,7 +133,7 @@ static snd_status connect_rank(struct snd_job *j, uint32_t rank, const struct sn
 		*endpoint = ep;
 		return s;
 	}
-	if (s == SND_HOST_UNREACHABLE || s == SND_CONNECTION_ABORTED || s == SND_CONNECTION_REFUSED)
+	if (!snd_is_remote(j, rank) && (s == SND_HOST_UNREACHABLE || s == SND_CONNECTION_ABORTED || s == SND_CONNECTION_REFUSED))
 		snd_record_lost_peer(j->fabric, p->id);
 	if (c != NULL)
 		(void)snd_connector_close(c);
@@ -144,15 +155,16 @@ snd_status snd_job_connect(snd_job *job, uint32_t peer, const snd_endpoint_confi
 	struct snd_peer p;
 	if (peer >= j->size || peer == j->rank)
 		return snd_leave_with(f, snd_fail(SND_INVALID_PARAMETER, "%s: rank %" PRIu32 ", but this is rank %" PRIu32 " of %" PRIu32 ": pass another rank of the job", op, peer, j->rank, j->size));
-	if (!snd_member_of_rank(j, peer, &p))
-		return snd_leave_with(f, snd_fail(SND_HOST_UNREACHABLE, "%s: rank %" PRIu32 " has not joined the job", op, peer));
+	const uint32_t address = address_of(j, peer, &p);
+	if (address == 0)
+		return snd_leave_with(f, snd_fail(SND_HOST_UNREACHABLE, "%s: rank %" PRIu32 "%s", op, peer, snd_is_remote(j, peer) ? ": the relay of this host has died" : " has not joined the job"));
 	char name[20];
 	snprintf(name, sizeof name, "rank %" PRIu32, peer);
-	struct snd_call call = {.op = peer > j->rank ? "accept" : op, .object = name, .peer = p.id};
+	struct snd_call call = {.op = peer > j->rank ? "accept" : op, .object = name, .peer = snd_is_remote(j, peer) ? 0 : p.id};
 	f->calls++; /* the job stays until the call ends */
 	snd_begin_call(f, &call);
 	snd_unlock(f);
-	snd_status s = connect_rank(j, peer, &p, config, timeout, endpoint, op);
+	snd_status s = connect_rank(j, peer, address, &p, config, timeout, endpoint, op);
 	snd_lock(f);
 	snd_end_call(f, &call, s == SND_SUCCESS);
 	f->calls--;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "arena.h"
+#include "encoding.h"
 #include "error.h"
 #include "fork.h"
 #include "unix_socket.h"
@@ -64,26 +65,9 @@ static bool is_kind(const char *message, const char *kind)
 	return strncmp(message, want, strlen(want)) == 0;
 }
 
-/* text_of returns the reason in a refusal, which it unquotes in place. */
-static const char *text_of(char *message)
-{
-	char *text = strstr(message, "\"text\":\"");
-	if (text == NULL)
-		return "unexpected answer";
-	text += 8;
-	char *to = text;
-	for (const char *from = text; *from != 0 && *from != '"'; from++) {
-		if (*from == '\\' && from[1] != 0)
-			from++;
-		*to++ = *from;
-	}
-	*to = 0;
-	return text;
-}
-
 int snd_launcher_dial(const char *address, uint32_t rank, int *file, const char *op)
 {
-	char name[NAME + 1], secret[DIGITS + 1], message[4097];
+	char name[NAME + 1], secret[DIGITS + 1], message[4097], why[301];
 	uint64_t id[2];
 	if (!parse(address, name, secret, id)) {
 		(void)snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_FABRIC is malformed: start the program with ndrun, or unset it", op);
@@ -103,7 +87,11 @@ int snd_launcher_dial(const char *address, uint32_t rank, int *file, const char 
 		n = snd_unix_receive(s, message, sizeof message - 1, &passed, 1, &count);
 	message[n > 0 ? n : 0] = 0;
 	if (n <= 0 || !is_kind(message, "welcome") || (file != NULL) != (count == 1)) {
-		(void)snd_fail(SND_CONNECTION_REFUSED, "%s: connect to launcher: %.300s", op, n > 0 ? text_of(message) : "no answer, or it runs as another user");
+		if (n <= 0)
+			snprintf(why, sizeof why, "no answer, or it runs as another user");
+		else if (!snd_json_text(message, "text", why, sizeof why))
+			snprintf(why, sizeof why, "unexpected answer");
+		(void)snd_fail(SND_CONNECTION_REFUSED, "%s: connect to launcher: %s", op, why);
 		if (count == 1)
 			snd_fork_close(passed);
 		snd_fork_close(s);
@@ -122,15 +110,9 @@ void snd_launcher_leave(int channel)
 
 bool snd_launcher_abort(int channel, int code, const char *reason)
 {
-	char text[2 * SND_MAX_REASON + 100], quoted[2 * SND_MAX_REASON + 1];
-	size_t n = 0;
-	for (const char *p = reason; *p != 0 && p - reason < SND_MAX_REASON; p++) {
-		if (*p == '"' || *p == '\\')
-			quoted[n++] = '\\';
-		quoted[n++] = (char)((unsigned char)*p >= ' ' && *p != 127 ? *p : '?');
-	}
-	quoted[n] = 0;
-	snprintf(text, sizeof text, "{\"kind\":\"abort\",\"code\":%d,\"text\":\"%s\"}", code, quoted);
+	char text[2 * SND_MAX_REASON + 100], quoted[2 * SND_MAX_REASON + 3];
+	snd_json_quote(reason, quoted, sizeof quoted);
+	snprintf(text, sizeof text, "{\"kind\":\"abort\",\"code\":%d,\"text\":%s}", code, quoted);
 	char answer[256];
 	size_t count;
 	ssize_t got = send_text(channel, text) ? snd_unix_receive(channel, answer, sizeof answer - 1, NULL, 0, &count) : -1;

@@ -19,6 +19,8 @@ bool snd_is_of_other_host(const struct snd_fabric *f, uint32_t host)
 	return is_address(host) && (host >> 16 & 0xff) - FIRST_HOST != f->arena.host;
 }
 
+bool snd_is_address_of(uint32_t address, uint32_t host) { return is_address(address) && (address >> 16 & 0xff) - FIRST_HOST == host; }
+
 bool snd_find_relay(const struct snd_fabric *f, struct snd_peer *p)
 {
 	uint64_t id = snd_load(&snd_header(&f->arena)->relay); /* ORDER relay-named: pairs with the swap in Member.BecomeRelay */

@@ -26,6 +26,7 @@ static const struct {
 	{{{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}, "but none of PMIX_NAMESPACE"},
 	{{{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}, "runs the job on several hosts (OMPI_COMM_WORLD_LOCAL_SIZE is 2, not 4)"},
 	{{{"SLURM_PROCID", "0"}, {"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_STEP_NUM_NODES", "2"}}, "runs the job on several hosts (SLURM_STEP_NUM_NODES is 2, not 1)"},
+	{{{"SOFTND_ROOT", "node1:7000"}, {"SOFTND_RANK", "0"}, {"SOFTND_SIZE", "2"}}, "SOFTND_ROOT is set, and ranks in C cannot meet there"},
 	{{{"SOFTND_DEBUG", "yes"}}, "SOFTND_DEBUG: invalid value \"yes\": want 0 or 1"},
 	{{{"SOFTND_DUMP_ARENA", "yes"}}, "SOFTND_DUMP_ARENA: invalid value \"yes\": want 0 or 1"},
 	{{{"SOFTND_RANK", "0"}, {"SOFTND_FABRIC", "x"}}, "SOFTND_FABRIC=\"x\": want name:secret:identity"},
@@ -63,6 +64,9 @@ static void test_bad(void)
  * requests of the rank. */
 #define BEGINS "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\ncmd=my_kvsname kvsname=job\n"
 #define MEETS BEGINS "cmd=put_result rc=0\ncmd=barrier_out\n"
+/* DECIDES has the answers when rank 1 runs on another host, up to the agreement. */
+#define DECIDES MEETS "cmd=get_result rc=0 value=boot=x&user=7\ncmd=put_result rc=0\ncmd=put_result rc=0\ncmd=barrier_out\ncmd=get_result rc=0 value="
+#define SECRET "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 static const struct {
 	const char *answers, *want, *put;
 } launchers[] = {
@@ -79,10 +83,14 @@ static const struct {
 	{BEGINS "cmd=put_result rc=0\ncmd=barrier_out rc=-1 msg=rank_1_has_gone\n", "pmi: barrier_in: refused by the launcher: rc=-1 rank_1_has_gone", "cmd=put kvsname=job key=softnd-host-0 value=boot="},
 	{MEETS "cmd=get_result rc=0 value=boot=%zz\n", "pmi: host of rank 1: malformed value \"boot=%zz\"", NULL},
 	{MEETS "cmd=get_result rc=0\n", "pmi: get softnd-host-1: the launcher's answer has no value", NULL},
-	{MEETS "cmd=get_result rc=0 value=boot=x&host=far+away&network=n&user=7\ncmd=put_result rc=0\ncmd=barrier_out\ncmd=get_result rc=0 value=error:rank+1+runs+on+host+far\n",
-		"init: rank 1 runs on host far", "key=softnd-fabric value=error:rank+1+runs+on+host+far+away%2C+rank+0+on+host+"},
-	{MEETS "cmd=get_result rc=0 value=boot=x&user=7\ncmd=put_result rc=0\ncmd=barrier_out\ncmd=get_result rc=0 value=hosts:name=x\n", "init: the job runs on several hosts, and ranks in C cannot", NULL},
-	{MEETS "cmd=get_result rc=0 value=boot=x&user=7\ncmd=put_result rc=0\ncmd=barrier_out\ncmd=get_result rc=0 value=other\n", "pmi: malformed value of softnd-fabric: \"other\"", NULL},
+	{DECIDES "error:rank+1+runs+on+host+far\n", "init: rank 1 runs on host far", "key=softnd-hosts-0 value=0x1,1x1\n"},
+	{DECIDES "hosts:name=x\n", "pmi: malformed value of softnd-fabric: \"hosts:name=x\"", "key=softnd-fabric value=hosts:name=job-"},
+	{DECIDES "hosts:name=x&parts=1&secret=00\n", "pmi: malformed value of softnd-fabric", NULL},
+	{DECIDES "hosts:name=x&parts=1&secret=" SECRET "\ncmd=get_result rc=0 value=0x1,1x2\n", "pmi: table of hosts: \"0x1,1x2\" is not one of 2 ranks", NULL},
+	{DECIDES "hosts:name=x&parts=1&secret=" SECRET "\ncmd=get_result rc=0 value=0x1,2x1\n", "pmi: table of hosts: \"0x1,2x1\" is not one of 2 ranks", NULL},
+	{DECIDES "hosts:name=x&parts=1&secret=" SECRET "\ncmd=get_result rc=0 value=0x2\n", "pmi: table of hosts: \"0x2\" is not one of 2 ranks", NULL},
+	{DECIDES "hosts:name=x&parts=2&secret=" SECRET "\ncmd=get_result rc=0 value=0x1,\ncmd=get_result rc=0\n", "pmi: get softnd-hosts-1: the launcher's answer has no value", NULL},
+	{DECIDES "other\n", "pmi: malformed value of softnd-fabric: \"other\"", NULL},
 	{"-", "pmi: init: line is too long", NULL},
 	{NULL, "pmi: init: the launcher has not answered in time", NULL},
 };
@@ -253,7 +261,7 @@ static void test_seeds(void)
 
 int main(void)
 {
-	static const char *const ours[] = {"SOFTND_RANK", "SOFTND_SIZE", "SOFTND_ARENA_FD", "SOFTND_FABRIC", "SOFTND_DEBUG", "PMI_FD", "PMI_RANK", "PMI_SIZE", "PMI_PORT"};
+	static const char *const ours[] = {"SOFTND_RANK", "SOFTND_SIZE", "SOFTND_ARENA_FD", "SOFTND_FABRIC", "SOFTND_ROOT", "SOFTND_DEBUG", "PMI_FD", "PMI_RANK", "PMI_SIZE", "PMI_PORT"};
 	for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++)
 		CHECK(unsetenv(ours[i]) == 0);
 	test_bad();

@@ -1,6 +1,7 @@
 /* Tests of single parts, in one process. */
 #include <string.h>
 
+#include "../src/encoding.h"
 #include "../src/endpoint.h"
 #include "../src/fabric.h"
 #include "../src/memory_limit.h"
@@ -53,6 +54,37 @@ static void test_sha256(void)
 }
 
 /* Objects do not overlap, are zero, and all memory returns when they are freed. */
+static void test_encoding(void)
+{
+	char text[40], small[4];
+	unsigned char bytes[3];
+	snd_base64((const unsigned char *)"any", 3, text);
+	CHECK(strcmp(text, "YW55") == 0);
+	snd_base64((const unsigned char *)"\xfb\xff", 2, text);
+	CHECK(strcmp(text, "+/8=") == 0);
+	snd_base64((const unsigned char *)"a", 1, text);
+	CHECK(strcmp(text, "YQ==") == 0);
+	CHECK(snd_unhex("00fFa7", bytes, 3) && bytes[0] == 0 && bytes[1] == 0xff && bytes[2] == 0xa7);
+	CHECK(!snd_unhex("00ff", bytes, 3) && !snd_unhex("00ff0g", bytes, 3));
+	CHECK(snd_escape("a b&\xc3\xa9", text, sizeof text) && strcmp(text, "a+b%26%C3%A9") == 0);
+	CHECK(!snd_escape("a b&", small, sizeof small) && strcmp(small, "a") == 0);
+	CHECK(snd_unescape("a+b%26", 6, text, sizeof text) && strcmp(text, "a b&") == 0);
+	CHECK(!snd_unescape("a%2", 3, text, sizeof text) && !snd_unescape("a%zz", 4, text, sizeof text) && !snd_unescape("abcd", 4, small, sizeof small));
+	snd_json_quote("a\"b\\c\n", text, sizeof text);
+	CHECK(strcmp(text, "\"a\\\"b\\\\c?\"") == 0);
+	snd_json_quote("\"\"", small, sizeof small);
+	CHECK(strcmp(small, "\"\"") == 0);
+
+	const char *object = "{\"n\":12,\"kind\":\"a \\\"b\\u003c\\u00e9\\n\",\"ok\":true, \"text\":\"x\"}\n";
+	CHECK(snd_json_text(object, "kind", text, sizeof text) && strcmp(text, "a \"b<\xc3\xa9\n") == 0);
+	CHECK(snd_json_text(object, "kind", small, sizeof small) && strcmp(small, "a \"") == 0);
+	CHECK(snd_json_text(object, "text", text, sizeof text) && strcmp(text, "x") == 0);
+	const char *bad[] = {"", "{", "{}", "x", "{\"text", "{\"text\"", "{\"text\":", "{\"text\":1}", "{\"text\":\"x", "{\"text\":\"x\\", "{\"text\":\"\\u00", "{\"other\":\"x\"}",
+		"{\"other\":\"text\"}", "{\"a\":1,", "{\"a\":\"\\q\",\"text\":\"x\"}"};
+	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+		CHECK(!snd_json_text(bad[i], "text", text, sizeof text));
+}
+
 static void test_heap(void)
 {
 	snd_fabric *f;
@@ -95,7 +127,7 @@ static void test_heap(void)
 static void test_versions(void)
 {
 	struct snd_arena a, other;
-	CHECK(snd_arena_create(&a, 2, UINT64_C(256) << 20, "test") == SND_SUCCESS); /* an internal call, which may change errno */
+	CHECK(snd_arena_create(&a, 2, 0, UINT64_C(256) << 20, "test") == SND_SUCCESS); /* an internal call, which may change errno */
 	struct snd_header *h = snd_header(&a);
 	snprintf(h->build, sizeof h->build, "v7.8.9\a");
 	snd_set(&h->layout, 5);
@@ -243,6 +275,7 @@ int main(void)
 	test_no_memory();
 	test_hash();
 	test_sha256();
+	test_encoding();
 	test_status_page();
 	test_versions();
 	test_heap();

@@ -528,6 +528,9 @@ SND_API snd_status snd_connector_close(snd_connector *connector);
  * ranks have called it. Supported launchers are ndrun, launchers that speak PMI (MPICH's mpiexec, srun
  * with --mpi=pmi2), Open MPI's mpirun, and srun alone. Without a launcher the process is rank 0 of 1.
  *
+ * Under a launcher that speaks PMI, the ranks may run on several hosts. The first rank of each host then starts the program ndrelay, which is
+ * no child of the process: docs/hosts.md.
+ *
  * After snd_job_close, a process can join the job again if all ranks do. With a launcher that speaks PMI, it can call snd_job_init
  * once.
  *

@@ -73,7 +73,20 @@ var roleMany = proctest.Role("many", func(s *proctest.Self) error {
 	if err := j.Barrier(s.Ctx); err != nil {
 		return err
 	}
-	// Blobs of all lengths: some packs fit into a message of the leaders, others do not.
+	if err := exchanges(s, j); err != nil {
+		return err
+	}
+	if err := j.Close(); err != nil {
+		return err
+	}
+	if j.Rank() == 0 {
+		fmt.Printf("%d ranks: %v\n", j.Size(), time.Since(began))
+	}
+	return nil
+})
+
+// exchanges passes blobs of all lengths: some packs fit into a message of the leaders, others do not.
+func exchanges(s *proctest.Self, j *softnd.Job) error {
 	for _, size := range []int{8, 2000, 100_000} {
 		blob := make([]byte, size)
 		for i := range blob {
@@ -89,14 +102,8 @@ var roleMany = proctest.Role("many", func(s *proctest.Self) error {
 			}
 		}
 	}
-	if err := j.Close(); err != nil {
-		return err
-	}
-	if j.Rank() == 0 {
-		fmt.Printf("%d ranks: %v\n", j.Size(), time.Since(began))
-	}
 	return nil
-})
+}
 
 func TestManyRanksOverHosts(t *testing.T) {
 	c := newCluster(t)

@@ -1,0 +1,35 @@
+/* The process ndrelay, which carries a job's connections to other hosts. docs/hosts.md describes its lines of JSON. */
+#ifndef SND_RELAY_H
+#define SND_RELAY_H
+
+#include <stdint.h>
+
+#include "softnd/softnd.h"
+
+#include "descriptor.h"
+
+struct snd_hosts;
+
+enum { SND_RELAY_LINE = 4096, SND_RELAY_ADDRESS = 80 };
+
+struct snd_relay {
+	int socket; /* its standard input and output; -1 = none. Its end lets the relay end */
+	struct snd_identity identity;
+	char line[SND_RELAY_LINE]; /* the last answer */
+};
+
+/* snd_relay_start starts the relay of a host, a member of the arena behind a descriptor, and returns when it listens. control is
+ * the address for the other relays. */
+snd_status snd_relay_start(struct snd_relay *r, int arena, const struct snd_hosts *h, const char *address, char control[SND_RELAY_ADDRESS], int64_t deadline, const char *op);
+/* snd_relay_connect passes the addresses of all relays as a list of JSON strings, and returns when the relay is connected with
+ * them. */
+snd_status snd_relay_connect(struct snd_relay *r, uint32_t host, const char *relays, int64_t deadline, const char *op);
+/* snd_relay_release lets the relay end when no rank of this host is left. */
+void snd_relay_release(struct snd_relay *r);
+
+/* host_address.c: snd_host_address writes the address at which the other hosts reach this one: that of SOFTND_HOST_ADDRESS, else
+ * that of an interface. */
+enum { SND_IP_ADDRESS = 64 };
+snd_status snd_host_address(char text[SND_IP_ADDRESS], const char *op);
+
+#endif

@@ -1,0 +1,184 @@
+/* A rank of a job over several hosts: relay/internal/jobtest starts it, in two network namespaces. The first argument is what it does:
+ *
+ *	talks      connects with every rank, and uses each kind of call
+ *	waits      joins the job, says so, and waits until it is ended
+ *	barriers   joins the job, says so, and calls barriers until one fails because a connection between hosts has ended
+ *	mistakes   makes collective calls that do not fit together
+ *	aborts N   as waits, but rank N ends the job
+ *	refused    prints why it cannot join. The launcher may end the other ranks before they do */
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "check.h"
+
+#define SECOND INT64_C(1000000000)
+#define LIMIT (100 * SECOND)
+
+enum { RANKS = 16, MEMORY = 16384, FROM = 2048, RECEIVED = 4096, MESSAGE = 64, LARGEST = 100000 };
+
+static volatile sig_atomic_t ended_children;
+
+static void count_child(int signal)
+{
+	(void)signal;
+	ended_children++;
+}
+
+static snd_job *job;
+static uint32_t rank, size;
+
+static void join(void)
+{
+	struct sigaction action = {.sa_handler = count_child};
+	CHECK(sigaction(SIGCHLD, &action, NULL) == 0);
+	OK(snd_job_init(test_options(), LIMIT, &job));
+	rank = snd_job_rank(job);
+	size = snd_job_size(job);
+	CHECK(size <= RANKS);
+	CHECK(ended_children == 0 && waitpid(-1, NULL, WNOHANG | __WALL) == -1 && errno == ECHILD); /* the relay is no child of this process */
+}
+
+static void say_ready(void)
+{
+	printf("ready %u %d\n", rank, (int)getpid());
+	CHECK(fflush(stdout) == 0);
+}
+
+static void want_results(snd_cq *cq, uint32_t wanted)
+{
+	while (wanted > 0) {
+		snd_result r[RANKS];
+		uint32_t n;
+		OK(snd_cq_wait(cq, r, RANKS, LIMIT, &n));
+		for (uint32_t i = 0; i < n; i++)
+			CHECK(r[i].status == SND_SUCCESS);
+		CHECK(n <= wanted);
+		wanted -= n;
+	}
+}
+
+/* exchanges passes bytes of all lengths: some packs fit into a message of the leaders, others do not. */
+static void exchanges(void)
+{
+	static const uint32_t lengths[] = {8, 2000, LARGEST};
+	static unsigned char mine[LARGEST], all[RANKS * LARGEST];
+	for (size_t k = 0; k < sizeof lengths / sizeof lengths[0]; k++) {
+		const uint32_t n = lengths[k];
+		for (uint32_t i = 0; i < n; i++)
+			mine[i] = (unsigned char)(rank + i);
+		memset(all, 0xee, sizeof all);
+		OK(snd_job_exchange(job, mine, n, all, LIMIT));
+		for (uint32_t from = 0; from < size; from++)
+			for (uint32_t i = 0; i < n; i++)
+				CHECK(all[from * n + i] == (unsigned char)(from + i));
+	}
+}
+
+static void talks(void)
+{
+	snd_cq *cq;
+	snd_mr *mr;
+	snd_endpoint *to[RANKS] = {NULL};
+	snd_window_descriptor mine, all[RANKS];
+	const int open_before = descriptors();
+	join();
+	OK(snd_cq_create(snd_job_adapter(job), 1024, &cq));
+	OK(snd_mr_allocate(snd_job_adapter(job), MEMORY, SND_ALLOW_LOCAL_WRITE | SND_ALLOW_REMOTE_WRITE | SND_ALLOW_REMOTE_READ, &mr));
+	unsigned char *b = snd_mr_buffer(mr);
+	const uint32_t token = snd_mr_local_token(mr);
+	const snd_endpoint_config config = {.receive_cq = cq, .initiator_cq = cq};
+	for (uint32_t peer = 0; peer < size; peer++)
+		if (peer != rank)
+			OK(snd_job_connect(job, peer, &config, LIMIT, &to[peer]));
+	OK(snd_mr_query(mr, &mine));
+	OK(snd_job_exchange_windows(job, &mine, all, LIMIT));
+	for (uint32_t peer = 0; peer < size; peer++) { /* each rank writes its number into the memory of the others */
+		const snd_sge sge = {b + FROM + peer, 1, token};
+		b[FROM + peer] = (unsigned char)(rank + 1);
+		if (peer != rank)
+			OK(snd_endpoint_write(to[peer], 1, &sge, 1, all[peer].address + rank, all[peer].token, 0));
+	}
+	want_results(cq, size - 1);
+	OK(snd_job_barrier(job, LIMIT));
+	for (uint32_t peer = 0; peer < size; peer++) {
+		const snd_sge sge = {b + RECEIVED + (size_t)peer * MESSAGE, MESSAGE, token};
+		CHECK(peer == rank || b[peer] == peer + 1);
+		if (peer != rank)
+			OK(snd_endpoint_receive(to[peer], 2, &sge, 1));
+	}
+	OK(snd_job_barrier(job, LIMIT));
+	for (uint32_t peer = 0; peer < size; peer++) {
+		const snd_sge sge = {b + FROM + peer, 1, token};
+		if (peer != rank)
+			OK(snd_endpoint_send(to[peer], 3, &sge, 1, 0));
+	}
+	want_results(cq, 2 * (size - 1));
+	for (uint32_t peer = 0; peer < size; peer++)
+		CHECK(peer == rank || b[RECEIVED + peer * MESSAGE] == peer + 1);
+	OK(snd_job_barrier(job, LIMIT));
+	exchanges();
+	OK(snd_job_barrier(job, LIMIT));
+	OK(snd_job_close(job));
+	CHECK(descriptors() == open_before - 1); /* that of PMI is closed, too */
+	CHECK(ended_children == 0);
+	printf("rank %u of %u is done\n", rank, size);
+}
+
+/* The first host has half of the ranks. */
+static void mistakes(void)
+{
+	unsigned char mine[16] = {0}, all[16 * RANKS];
+	join();
+	OK(snd_job_barrier(job, LIMIT));
+	const uint64_t length = rank == size - 1 ? 16 : 8; /* the ranks stay in step */
+	CHECK(snd_job_exchange(job, mine, length, all, LIMIT) == SND_INVALID_BUFFER_SIZE && strstr(snd_last_error(), "pass the same length on all ranks") != NULL);
+	OK(snd_job_exchange(job, mine, 8, all, LIMIT));
+	OK(snd_job_exchange(job, NULL, 0, NULL, LIMIT));
+	OK(snd_job_barrier(job, LIMIT));
+	snd_status s = rank < size / 2 ? snd_job_barrier(job, LIMIT) : snd_job_exchange(job, mine, 8, all, LIMIT);
+	CHECK(s == SND_INVALID_DEVICE_STATE && strstr(snd_last_error(), "same collective calls") != NULL);
+	CHECK(snd_job_barrier(job, LIMIT) == SND_INVALID_DEVICE_STATE);
+	OK(snd_job_close(job));
+}
+
+int main(int argc, char **argv)
+{
+	CHECK(argc >= 2);
+	if (strcmp(argv[1], "talks") == 0) {
+		talks();
+		return 0;
+	}
+	if (strcmp(argv[1], "mistakes") == 0) {
+		mistakes();
+		return 0;
+	}
+	if (strcmp(argv[1], "refused") == 0) {
+		const char *fd = getenv("PMI_FD");
+		CHECK(fd != NULL && dup(atoi(fd)) >= 0); /* else the launcher could end this process before it has printed */
+		snd_status s = snd_job_init(test_options(), LIMIT, &job);
+		printf("%s: %s\n", snd_status_name(s), snd_last_error());
+		CHECK(fflush(stdout) == 0);
+		return s == SND_SUCCESS;
+	}
+	join();
+	say_ready();
+	if (strcmp(argv[1], "barriers") == 0) {
+		snd_status s;
+		while ((s = snd_job_barrier(job, LIMIT)) == SND_SUCCESS)
+			nanosleep(&(struct timespec){0, 1000000}, NULL);
+		CHECK(s == SND_CONNECTION_ABORTED);
+		CHECK(snd_job_barrier(job, LIMIT) == SND_INVALID_DEVICE_STATE);
+		OK(snd_job_close(job));
+		return 0;
+	}
+	if (strcmp(argv[1], "aborts") == 0) {
+		OK(snd_job_barrier(job, LIMIT)); /* all have said that they are ready */
+		if (argc > 2 && (uint32_t)atoi(argv[2]) == rank)
+			snd_job_abort(job, 7, "the disk is full");
+	}
+	for (;;)
+		pause();
+}

@@ -1,0 +1,227 @@
+package jobtest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/softnd/softnd"
+	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/nd"
+)
+
+// cProgram returns the path of c/tests/hosts.c as a program. Without SOFTND_C_TESTS, the directory of the built programs of
+// c/tests, tests of ranks in C are skipped.
+func cProgram(t *testing.T) string {
+	t.Helper()
+	dir := os.Getenv("SOFTND_C_TESTS")
+	if dir == "" {
+		t.Skip("SOFTND_C_TESTS does not name the built programs of c/tests")
+	}
+	return filepath.Join(dir, "test_hosts")
+}
+
+// roleTalks does what c/tests/hosts.c does as talks.
+var roleTalks = proctest.Role("talks", func(s *proctest.Self) error {
+	j, err := softnd.Init(s.Ctx)
+	if err != nil {
+		return err
+	}
+	q, err := j.Adapter().CreateCompletionQueue(s.Ctx, 1024)
+	if err != nil {
+		return err
+	}
+	mem, err := j.Adapter().Allocate(s.Ctx, 16384, nd.AllowLocalWrite|nd.AllowRemoteWrite|nd.AllowRemoteRead)
+	if err != nil {
+		return err
+	}
+	all, err := j.ConnectAll(s.Ctx, nd.EndpointConfig{Receive: q, Initiator: q})
+	if err != nil {
+		return err
+	}
+	windows, err := j.ExchangeWindows(s.Ctx, nd.DescriptorOf(mem))
+	if err != nil {
+		return err
+	}
+	const from, received, message = 2048, 4096, 64
+	each := func(results int, post func(peer int, ep nd.Endpoint) error) error {
+		for peer, ep := range all {
+			if ep != nil {
+				if err := post(peer, ep); err != nil {
+					return fmt.Errorf("rank %d: %w", peer, err)
+				}
+			}
+		}
+		var r [16]nd.Result
+		for results *= j.Size() - 1; results > 0; {
+			n, err := q.Wait(s.Ctx, r[:])
+			if err != nil {
+				return err
+			}
+			for i := range n {
+				if r[i].Status != nd.Success {
+					return fmt.Errorf("a result is %v", r[i].Status)
+				}
+			}
+			results -= n
+		}
+		return j.Barrier(s.Ctx)
+	}
+	if err := each(1, func(peer int, ep nd.Endpoint) error {
+		mem.Bytes()[from+peer] = byte(j.Rank() + 1)
+		return ep.Write(1, []nd.SGE{nd.SGEOf(mem, from+peer, 1)}, windows[peer].Address+uint64(j.Rank()), windows[peer].Token, 0)
+	}); err != nil {
+		return err
+	}
+	if err := each(0, func(peer int, ep nd.Endpoint) error {
+		if got := mem.Bytes()[peer]; got != byte(peer+1) {
+			return fmt.Errorf("it has written %d", got)
+		}
+		return ep.Receive(2, []nd.SGE{nd.SGEOf(mem, received+peer*message, message)})
+	}); err != nil {
+		return err
+	}
+	if err := each(2, func(peer int, ep nd.Endpoint) error {
+		return ep.Send(3, []nd.SGE{nd.SGEOf(mem, from+peer, 1)}, 0)
+	}); err != nil {
+		return err
+	}
+	for peer := range all {
+		if got := mem.Bytes()[received+peer*message]; peer != j.Rank() && got != byte(peer+1) {
+			return fmt.Errorf("rank %d has sent %d", peer, got)
+		}
+	}
+	if err := exchanges(s, j); err != nil {
+		return err
+	}
+	if err := j.Barrier(s.Ctx); err != nil {
+		return err
+	}
+	if err := j.Close(); err != nil {
+		return err
+	}
+	fmt.Printf("rank %d of %d is done\n", j.Rank(), j.Size())
+	return nil
+})
+
+func TestCOverHosts(t *testing.T) {
+	c := &cCluster{newCluster(t), cProgram(t)}
+	// First of their host or not, at the first host or not, and three at a host.
+	for _, tc := range []struct{ languages, progress string }{
+		{"CCCC", ""}, {"GCGC", "auto"}, {"CCGG", ""}, {"GGCC", ""}, {"CGCGCG", ""},
+	} {
+		t.Run(tc.languages, func(t *testing.T) {
+			cmd := c.hydra(len(tc.languages)/2, c.speaking(tc.languages))
+			cmd.Env = append(cmd.Env[:len(cmd.Env):len(cmd.Env)], "TEST_PROGRESS="+tc.progress)
+			status, out, errOut := proctest.Run(t, cmd)
+			if status != 0 || strings.Count(out, " is done\n") != len(tc.languages) {
+				t.Errorf("exit status %d: %s%s", status, out, errOut)
+			}
+			c.mustBeEmpty()
+		})
+	}
+	t.Run("mistakes", c.testMistakes)
+	t.Run("killed rank", c.testKilledRank)
+	t.Run("killed relay", c.testKilledRelay)
+	t.Run("abort", c.testAbort)
+	t.Run("refused", c.testRefused)
+}
+
+// cCluster is a cluster with the program of ranks in C.
+type cCluster struct {
+	*cluster
+	program string
+}
+
+// speaking returns a program that is a rank in C or in Go, by its number.
+func (c *cCluster) speaking(languages string) string {
+	goRank := strings.Join(role(roleTalks), " ")
+	text := "#!/bin/sh\ncase $PMI_RANK in\n"
+	for rank, language := range languages {
+		if language == 'C' {
+			text += fmt.Sprintf("%d) exec %s talks;;\n", rank, c.program)
+		} else {
+			text += fmt.Sprintf("%d) exec %s;;\n", rank, goRank)
+		}
+	}
+	return c.script("speaking-"+languages, text+"esac\n")
+}
+
+// cReady waits until the ranks in C have joined, and returns their processes' numbers by rank.
+func cReady(t *testing.T, r *proctest.Process, ranks int) []int {
+	t.Helper()
+	pids := make([]int, ranks)
+	for range ranks {
+		var rank, pid int
+		if _, err := fmt.Sscanf(r.Hear(), "ready %d %d", &rank, &pid); err != nil || rank >= ranks {
+			t.Fatalf("rank %d: %v", rank, err)
+		}
+		pids[rank] = pid
+	}
+	return pids
+}
+
+// Collective calls that do not fit together fail in every rank.
+func (c *cCluster) testMistakes(t *testing.T) {
+	status, out, errOut := proctest.Run(t, c.hydra(2, c.program, "mistakes"))
+	if status != 0 {
+		t.Errorf("exit status %d: %s%s", status, out, errOut)
+	}
+	c.mustBeEmpty()
+}
+
+// When the leader of the second host is killed, the job ends and nothing is left.
+func (c *cCluster) testKilledRank(t *testing.T) {
+	r := proctest.Start(t, c.hydra(2, c.program, "waits"))
+	if err := syscall.Kill(cReady(t, r, 4)[2], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.End(); err == nil {
+		t.Error("mpiexec has succeeded")
+	}
+	c.mustBeEmpty()
+}
+
+// If a relay dies, the next collective call fails in all ranks, which leave the job.
+func (c *cCluster) testKilledRelay(t *testing.T) {
+	r := proctest.Start(t, c.hydra(2, c.program, "barriers"))
+	cReady(t, r, 4)
+	relays := c.processes("ndrelay")
+	if len(relays) != 2 {
+		t.Fatalf("relays: %v", relays)
+	}
+	if err := syscall.Kill(relays[0], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	r.Wait()
+	c.mustBeEmpty()
+}
+
+func (c *cCluster) testAbort(t *testing.T) {
+	status, _, errOut := proctest.Run(t, c.hydra(2, c.program, "aborts", "3"))
+	if status != 7 || !strings.Contains(errOut, "softnd: rank 3 of 4 aborts the job with code 7: the disk is full\n") {
+		t.Errorf("exit status %d, want 7: %s", status, errOut)
+	}
+	c.mustBeEmpty()
+}
+
+// What no job over hosts can have is refused with the cause.
+func (c *cCluster) testRefused(t *testing.T) {
+	for _, tc := range []struct{ variable, want string }{
+		{softnd.EnvIntegrity + "=1", "relays do not carry the hashes of payload checks"},
+		{"SOFTND_RELAY=/no/such/ndrelay", "host 0 (of rank 0): init: SOFTND_RELAY=\"/no/such/ndrelay\" is no program that can be run"},
+		{"SOFTND_RELAY=/bin/false", "(/bin/false): it has ended without an answer"},
+		{"SOFTND_HOST_ADDRESS=here", "SOFTND_HOST_ADDRESS=\"here\": want an IP address of this host"},
+	} {
+		cmd := c.hydra(2, c.program, "refused")
+		cmd.Env = append(cmd.Env[:len(cmd.Env):len(cmd.Env)], tc.variable)
+		_, out, errOut := proctest.Run(t, cmd)
+		if !strings.Contains(out, tc.want) {
+			t.Errorf("%s: want %q: %s%s", tc.variable, tc.want, out, errOut)
+		}
+		c.mustBeEmpty()
+	}
+}
