@@ -54,7 +54,10 @@ func TestBallastDelaysCollections(t *testing.T) {
 		t.Errorf("%d bytes of it were touched", pages)
 	}
 	with := collections(garbage)
-	if runtime.KeepAlive(ballast); with > 2*garbage/ballastSize || without < 2*with {
+	for range 4 { // goroutines that other tests have left may collect, too
+		with = min(with, collections(garbage))
+	}
+	if runtime.KeepAlive(ballast); with > 2*garbage/ballastSize || without > 2*garbage/ballastSize && without < 2*with { // without it there are few, too, if the heap is large
 		t.Errorf("%d collections with it, %d without", with, without)
 	}
 }
