@@ -84,10 +84,11 @@ func connectWire(ctx context.Context, job *softnd.Job) (_ *wire, err error) {
 		return nil, fmt.Errorf("measure: a TCP connection between the hosts, to compare with: %w: let the hosts reach each other's ports", err)
 	}
 	defer conn.Close()
-	file, err := conn.File() // in blocking mode
+	file, err := conn.File()
 	if err != nil {
 		return nil, err
 	}
+	file.Fd() // puts it into blocking mode
 	return newWire(job.Rank() == 0, file), nil
 }
 

@@ -81,7 +81,9 @@ func (s *hostSession) run(ctx context.Context) *hostsReport {
 		return nil
 	}
 	s.checks = append(s.checks, meeting)
-	s.checkOwn(ctx)
+	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second) // the meeting may have used up the time
+	s.checkOwn(own)
+	cancel()
 	if s.hosts == nil {
 		return s.onlyOwn()
 	}

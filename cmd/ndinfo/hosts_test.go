@@ -170,7 +170,7 @@ func TestHostsMissingRank(t *testing.T) {
 	for name, value := range map[string]string{bootstrap.EnvRoot: root, bootstrap.EnvSecret: "0123456789abcdef", bootstrap.EnvRank: "0", bootstrap.EnvSize: "3"} {
 		t.Setenv(name, value)
 	}
-	r, exit := ndinfoHosts(t, "--timeout", "300ms")
+	r, exit := ndinfoHosts(t, "--timeout", "3s")
 	if c := r.find(t, meetingCheck); exit != 1 || c.Status != fail || !strings.Contains(c.Found, "missing: rank 1, rank 2") || !strings.Contains(c.Remedy, "--timeout") {
 		t.Errorf("exit status %d, %+v", exit, c)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"time"
 )
 
 // Info is what ndrelay reports about itself, and about a provider at an address.
@@ -23,6 +24,7 @@ type Info struct {
 func Check(ctx context.Context, path, address, hidden string) (info Info, err error) {
 	cmd := exec.CommandContext(ctx, path, "--check", Provider(), address)
 	cmd.Env = without(hidden)
+	cmd.WaitDelay = time.Second // of a script whose child holds the pipe
 	out, err := cmd.Output()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && len(exit.Stderr) > 0 {
 		err = fmt.Errorf("%w: %.200s", err, exit.Stderr)
