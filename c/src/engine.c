@@ -9,7 +9,6 @@
 
 #define MIN_GAP INT64_C(200000)
 #define MAX_GAP INT64_C(2000000)
-#define POLL_INTERVAL INT64_C(1000000)
 static const char name_of_thread[] = "softnd";
 
 enum { MAX_BURST = 16, YIELDS = 100 };
@@ -65,7 +64,7 @@ static void rest(struct snd_fabric *f)
 	f->engine_armed = true;
 	bool progressed = drive(f);
 	/* A wait of the program polls by itself, and wakes the engine if it ends before that work does. */
-	int64_t sleep = f->calls == 0 && snd_needs_polling(f) ? POLL_INTERVAL : snd_idle_time(f);
+	int64_t sleep = f->calls == 0 && snd_needs_polling(f) ? snd_poll_interval(f) : snd_idle_time(f);
 	engine_unlock(f);
 	if (!progressed && snd_load32(&f->quit) == 0)
 		snd_sleep(d, ticket, sleep);
@@ -88,7 +87,7 @@ static void *run(void *arg)
 			if (f->calls == 0)
 				drive(f);
 			engine_unlock(f);
-			pause_for(POLL_INTERVAL);
+			pause_for(snd_poll_interval(f));
 			continue;
 		}
 		uint64_t now = snd_relaxed(&f->activity);

@@ -107,6 +107,9 @@ void snd_settle_deliveries(struct snd_fabric *f, struct snd_adapter *a)
 	}
 }
 
+/* Each sleep is a step of a weak order, whose requests wait for many. */
+int64_t snd_poll_interval(const struct snd_fabric *f) { return f->weak_order ? 100000 : 1000000; }
+
 /* snd_needs_polling reports whether there is work that no doorbell announces: a time-out or a drain. */
 bool snd_needs_polling(struct snd_fabric *f)
 {

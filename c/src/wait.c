@@ -5,8 +5,6 @@
 #include "fabric.h"
 
 enum { SPINS = 500, YIELDS = 160, ROUNDS_PER_PROGRESS = 64, YIELDS_PER_PROGRESS = 4, MAX_PER_CORE_TO_YIELD = 64 };
-#define POLL_INTERVAL INT64_C(1000000)
-
 /* relax lets other threads of the process use the fabric. */
 static void relax(struct snd_fabric *f)
 {
@@ -28,7 +26,7 @@ static snd_status park(struct snd_fabric *f, int64_t deadline, bool (*ready)(voi
 		bool done = ready(arg);
 		bool over = f->closed || (deadline >= 0 && now >= deadline);
 		if (!done && !over && !progressed) {
-			int64_t sleep = snd_needs_polling(f) ? POLL_INTERVAL : snd_idle_time(f);
+			int64_t sleep = snd_needs_polling(f) ? snd_poll_interval(f) : snd_idle_time(f);
 			if (deadline >= 0 && deadline - now < sleep)
 				sleep = deadline - now;
 			snd_unlock(f);

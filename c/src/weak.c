@@ -100,7 +100,7 @@ bool snd_result_is_due(struct snd_endpoint *ep, uint64_t number)
 
 bool snd_engine_may_drive(struct snd_endpoint *ep)
 {
-	enum { ROUNDS = 10 };
+	enum { ROUNDS = 100 }; /* of snd_poll_interval */
 	struct snd_weak *w = ep->weak;
 	w->idle_rounds = w->clock == w->clock_seen ? w->idle_rounds + 1 : 0;
 	w->clock_seen = w->clock;
@@ -113,7 +113,7 @@ void snd_weak_delay_event(struct snd_cq *q, void (*drive)(void *), void *arg)
 	struct snd_fabric *f = q->object.fabric;
 	if (!f->weak_order)
 		return;
-	for (uint64_t n = snd_weak_draw(f, SND_OF_EVENTS, 0, ++f->weak_events) % 64; n > 0 && !f->closed; n--) {
+	for (uint64_t n = snd_weak_draw(f, SND_OF_EVENTS, 0, ++f->weak_events) % 4; n > 0 && !f->closed; n--) {
 		drive(arg);
 		snd_unlock(f);
 		sched_yield();
