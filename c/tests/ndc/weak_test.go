@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -110,7 +111,10 @@ func TestWeakOrderConforms(t *testing.T) {
 			only = append(only, sc.ID)
 		}
 	}
-	each(t, weakExecutors(), func(t *testing.T, _ string, cfg ndtest.Config) {
+	each(t, weakExecutors(), func(t *testing.T, name string, cfg ndtest.Config) {
+		if executor := strings.Split(name, "/")[1]; weakSeeds(0) == 0 && cfg.PrivateMemory != strings.HasPrefix(executor, "target") {
+			t.Skip("NDC_WEAK_SEEDS is not set: each executor has one kind of memory")
+		}
 		if cfg.Only == nil {
 			cfg.Only = only
 		}
