@@ -2,6 +2,7 @@ package softnd
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"strings"
 	"testing"
@@ -152,7 +153,7 @@ func TestLeaderWaitsInVain(t *testing.T) {
 		"link ends":  {ended, "rank 1, the first of that host, has died or left"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fabric, err := shm.OpenFabric(ctx, "softnd-test-in-vain-"+strings.ReplaceAll(name, " ", "-"), shm.Config{Ranks: 1})
+			fabric, err := shm.OpenFabric(ctx, "softnd-test-in-vain-"+rand.Text(), shm.Config{Ranks: 1})
 			if err != nil {
 				t.Fatal(err)
 			}

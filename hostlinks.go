@@ -422,7 +422,7 @@ func (x *hostLinks) fail(cause error) {
 			_ = x.post(ctx, "fail", l, m)
 		}
 	}
-	_ = x.wait(ctx, "fail", func(l *hostLink) bool { return !l.sending }) // else Close could come before
+	_ = x.wait(ctx, "fail", func(l *hostLink) bool { return !l.sending || l.failed != nil }) // else Close could come before
 }
 
 // close implements leaders.

@@ -404,6 +404,7 @@ static snd_status start_accept(struct snd_connector *c, struct snd_endpoint *ep,
 		return snd_fail(SND_CONNECTION_ACTIVE, "%s: the endpoint is not idle: accept with an idle endpoint", op);
 	if (snd_attach(conn, ep)) {
 		fill_record(conn, ep, params);
+		snd_set32(&conn->record->data_len[SND_ACTIVE], 0); /* the request has been copied; from now on there is only the data of a Reject */
 		c->inbound_reads = least(clamp_reads(c->object.fabric, params == NULL ? 0 : params->inbound_reads), c->inbound_reads);
 		c->outbound_reads = least(clamp_reads(c->object.fabric, params == NULL ? 0 : params->outbound_reads), c->outbound_reads);
 		ep->read_limit = c->outbound_reads;

@@ -161,7 +161,6 @@ func (s *hostSession) collect(ctx context.Context) (*hostsReport, error) {
 // exchange is collect without the wait for the other ranks.
 func (s *hostSession) exchange(ctx context.Context) (*hostsReport, error) {
 	isLeader := s.place.Local == 0
-	s.own.Fits = !anyFailed(s.checks)
 	all, err := gatherAs(ctx, s.hosts, "facts", s.own)
 	if err != nil {
 		return nil, err

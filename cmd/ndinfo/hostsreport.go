@@ -28,7 +28,6 @@ type hostFacts struct {
 	Provider     string `json:"provider,omitempty"`
 
 	Probe string `json:"probe,omitempty"` // address of its probeServer
-	Fits  bool   `json:"fits"`            // its own checks have not failed
 }
 
 // labelsOf returns a name of each host for people: its own, or its number if another host has the same.

@@ -19,6 +19,7 @@ import (
 const (
 	probeLimit  = 5 * time.Second // to connect, as relays have, and again for the round trips
 	probeRounds = 16
+	maxProbes   = 4096 // at a time: a stranger can keep a connection for 2*probeLimit
 )
 
 // errOtherProcess is the error of probe if the process that accepts the connection is not the right one.
@@ -74,12 +75,13 @@ func (p *probeServer) accept() {
 func (p *probeServer) serve(conn net.Conn) {
 	defer conn.Close()
 	p.mu.Lock()
-	closed := p.conns == nil
-	if !closed {
+	refused := p.conns == nil || len(p.conns) >= maxProbes
+	if !refused {
 		p.conns[conn] = true
+		defer p.forget(conn)
 	}
 	p.mu.Unlock()
-	if closed || conn.SetDeadline(time.Now().Add(2*probeLimit)) != nil {
+	if refused || conn.SetDeadline(time.Now().Add(2*probeLimit)) != nil {
 		return
 	}
 	got := make([]byte, sha256.Size)
@@ -95,6 +97,12 @@ func (p *probeServer) serve(conn net.Conn) {
 		}
 	}
 	_, _ = io.Copy(io.Discard, conn) // the other side closes first
+}
+
+func (p *probeServer) forget(conn net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.conns, conn)
 }
 
 // close ends the service. p may be nil.
