@@ -187,10 +187,15 @@ func (s *side) withCancel() (context.Context, context.CancelFunc) {
 	return ctx, cancel
 }
 
-// async calls f in a goroutine and returns a channel that receives its error.
+// async calls f in a goroutine and returns a channel that receives its error. The goroutine is running then: on a busy machine
+// that can take longer than wantPending waits.
 func (s *side) async(f func() error) <-chan error {
-	c := make(chan error, 1)
-	go func() { c <- f() }()
+	c, running := make(chan error, 1), make(chan struct{})
+	go func() {
+		close(running)
+		c <- f()
+	}()
+	<-running
 	return c
 }
 
