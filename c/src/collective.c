@@ -8,8 +8,7 @@
 enum { SPINS = 1000 };
 #define CHECK_INTERVAL INT64_C(100000000)
 
-/* wake_others rings the wait doorbells of the other ranks of this host. Their engines do not wait at a barrier. */
-static void wake_others(struct snd_job *j)
+void snd_wake_ranks(struct snd_job *j)
 {
 	for (uint32_t rank = 0; rank < j->group; rank++) {
 		struct snd_peer p;
@@ -32,7 +31,7 @@ static uint64_t arrive(struct snd_job *j)
 		}
 		/* ORDER barrier-round: after the store; pairs with the other rank's store and the barrier in snd_arm */
 		if (snd_load(&other->round) >= j->round)
-			wake_others(j);
+			snd_wake_ranks(j);
 		return j->round;
 	}
 	struct snd_header *h = snd_header(a);
@@ -41,7 +40,7 @@ static uint64_t arrive(struct snd_job *j)
 	j->round = ticket / j->group;
 	if (n == ticket) {
 		snd_store_full(&h->opened, ticket); /* ORDER barrier-open: pairs with the load in passed */
-		wake_others(j);
+		snd_wake_ranks(j);
 	}
 	return ticket;
 }

@@ -76,6 +76,8 @@ static snd_status meet(struct snd_job *j, int64_t deadline, const char *op)
 	struct snd_fabric *f = j->fabric;
 	snd_lock(f);
 	snd_status s = SND_SUCCESS;
+	if (j->hosts != NULL)
+		snd_wake_ranks(j); /* they wait in all_have_joined */
 	if (j->hosts == NULL)
 		s = snd_barrier(j, snd_time_left(deadline), op);
 	else if ((s = snd_wait(f, snd_time_left(deadline), all_have_joined, NULL, j, &(struct snd_call){.op = op})) != SND_SUCCESS) /* it answers the others of this host */

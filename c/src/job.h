@@ -46,6 +46,8 @@ snd_status snd_across_hosts(struct snd_job *j, const struct snd_exchange *x, int
 
 /* collective.c */
 #define SND_MAX_EXCHANGE (UINT64_C(256) << 20)
+/* snd_wake_ranks rings the wait doorbells of the other ranks of this host. Their engines do not wait for a rank. */
+void snd_wake_ranks(struct snd_job *j);
 /* snd_barrier returns when all ranks of this host have arrived. The caller holds the lock. */
 snd_status snd_barrier(struct snd_job *j, int64_t timeout, const char *op);
 /* snd_publish_blob copies bytes into the arena and publishes them for the next barrier. The caller frees the memory when all have

@@ -39,6 +39,7 @@ struct snd_links {
 	snd_adapter *adapter;
 	snd_cq *queue;
 	snd_mr *memory;
+	unsigned char *buffer; /* of memory: the region names none when another thread has closed the job */
 	snd_listener *listener;
 	struct link links[SND_HOSTS];
 };
@@ -51,9 +52,11 @@ static void put_header(unsigned char to[HEADER], enum snd_call_kind kind, uint64
 	snd_put_number(to + 24, token, 8);
 }
 
+static snd_status closed(const char *op) { return snd_fail(SND_CANCELED, "%s: the job was closed", op); }
+
 static unsigned char *message_at(const struct snd_links *x, uint32_t host, uint32_t slot)
 {
-	return (unsigned char *)snd_mr_buffer(x->memory) + ((size_t)host * SLOTS + slot) * MESSAGE;
+	return x->buffer + ((size_t)host * SLOTS + slot) * MESSAGE;
 }
 
 static snd_sge part_of(const struct snd_links *x, unsigned char *at, uint32_t length) { return (snd_sge){at, length, snd_mr_local_token(x->memory)}; }
@@ -71,6 +74,8 @@ snd_status snd_links_open(struct snd_job *j, struct snd_links **links, const cha
 		s = snd_cq_create(x->adapter, count * (SLOTS + READS), &x->queue);
 	if (s == SND_SUCCESS)
 		s = snd_mr_allocate(x->adapter, (uint64_t)count * SLOTS * MESSAGE, SND_ALLOW_LOCAL_WRITE, &x->memory);
+	if (s == SND_SUCCESS && (x->buffer = snd_mr_buffer(x->memory)) == NULL)
+		s = closed(op);
 	if (s == SND_SUCCESS)
 		s = snd_listener_create(x->adapter, &x->listener);
 	if (s == SND_SUCCESS)
@@ -286,6 +291,8 @@ static snd_status read_pack(struct snd_links *x, uint32_t host, struct snd_pack 
 	if (s != SND_SUCCESS)
 		return s;
 	unsigned char *at = snd_mr_buffer(into);
+	if (at == NULL) /* the close has freed it */
+		return closed(op);
 	for (uint64_t done = 0, n; s == SND_SUCCESS && done < pack->length; done += n) {
 		n = pack->length - done < READ ? pack->length - done : READ;
 		s = wait_for(x, host, has_room_to_read, deadline, op);
@@ -365,7 +372,10 @@ snd_status snd_links_exchange(struct snd_links *x, enum snd_call_kind kind, cons
 	if (is_long) {
 		if ((s = snd_mr_allocate(x->adapter, mine->length, SND_ALLOW_LOCAL_WRITE | SND_ALLOW_REMOTE_READ, &region)) != SND_SUCCESS)
 			return s;
-		memcpy(snd_mr_buffer(region), mine->bytes, mine->length);
+		unsigned char *at = snd_mr_buffer(region);
+		if (at == NULL) /* the close has freed it */
+			return closed(op);
+		memcpy(at, mine->bytes, mine->length);
 		put_header(head, kind, mine->length, snd_mr_address(region), snd_mr_remote_token(region));
 	}
 	for (uint32_t host = 0; s == SND_SUCCESS && host < count; host++)
@@ -383,8 +393,8 @@ snd_status snd_links_exchange(struct snd_links *x, enum snd_call_kind kind, cons
 		return s;
 	char why[400];
 	snprintf(why, sizeof why, "%s", snd_last_error());
-	snd_status closed = snd_mr_close(region, snd_time_left(deadline));
-	return s == SND_SUCCESS ? closed : snd_fail(s, "%s", why);
+	const snd_status ended = snd_mr_close(region, snd_time_left(deadline));
+	return s == SND_SUCCESS ? ended : snd_fail(s, "%s", why);
 }
 
 void snd_links_fail(struct snd_links *x, snd_status status, const char *text)

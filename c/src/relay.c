@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,33 +70,48 @@ static _Noreturn void become(const char *path, int socket, int arena)
 	static const char failed[] = "{\"error\":\"the kernel refuses to run the program\"}\n";
 	extern char **environ;
 	char *arguments[] = {(char *)(uintptr_t)path, NULL};
-	sigset_t none;
-	sigemptyset(&none);
-	(void)sigprocmask(SIG_SETMASK, &none, NULL);
+	int told = socket;
 	(void)setsid(); /* a signal that ends the ranks must not end the relay before them */
-	const int s = fcntl(socket, F_DUPFD, FIRST_FREE), a = fcntl(arena, F_DUPFD, FIRST_FREE);
+	const int s = fcntl(socket, F_DUPFD_CLOEXEC, FIRST_FREE), a = fcntl(arena, F_DUPFD_CLOEXEC, FIRST_FREE);
 	if (s >= 0 && a >= 0 && dup2(s, 0) >= 0 && dup2(s, 1) >= 0 && dup2(a, 3) >= 0) {
+		told = 1;
 		(void)syscall(SYS_close_range, 4U, ~0U, 0U); /* a container may refuse it: then only descriptors with close-on-exec are closed */
+		/* No handler of the program may run here. */
+		for (int n = 1; n < NSIG; n++)
+			(void)signal(n, SIG_DFL);
+		sigset_t none;
+		sigemptyset(&none);
+		(void)sigprocmask(SIG_SETMASK, &none, NULL);
 		(void)execve(path, arguments, environ);
 	}
-	(void)!write(1, failed, sizeof failed - 1);
+	(void)!write(told, failed, sizeof failed - 1);
 	_exit(1);
 }
 
-/* run starts the relay as an orphan: its parent ends at once. So no wait of the program gets its end. */
+/* run starts the relay as an orphan: its parent ends at once. So no wait of the program gets its end. If it fails, it sets
+ * errno. */
 static bool run(const char *path, int socket, int arena)
 {
+	sigset_t all, before;
+	sigfillset(&all);
+	(void)pthread_sigmask(SIG_SETMASK, &all, &before); /* also in the children: they must run no handler of the program */
 	const pid_t first = split();
 	if (first == 0) {
 		const pid_t second = split();
 		if (second == 0)
 			become(path, socket, arena);
-		_exit(second < 0);
+		_exit(second < 0 ? errno : 0);
 	}
-	int status = 1;
-	while (first > 0 && waitpid(first, &status, (int)__WCLONE) < 0 && errno == EINTR)
-		;
-	return first > 0 && status == 0;
+	int e = errno, status = 0;
+	if (first > 0) {
+		/* A program that ignores SIGCHLD has no child to wait for: the socket tells of a failure then. */
+		while (waitpid(first, &status, (int)__WCLONE) < 0 && errno == EINTR)
+			;
+		e = WIFEXITED(status) ? WEXITSTATUS(status) : EAGAIN;
+	}
+	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+	errno = e;
+	return e == 0;
 }
 
 /* start_process connects this process with a new relay. */

@@ -32,7 +32,7 @@
 /* test_options returns the options that the environment asks for: TEST_PROGRESS=auto, TEST_THREADS=safe. */
 static inline const snd_fabric_options *test_options(void)
 {
-	static snd_fabric_options o;
+	static _Thread_local snd_fabric_options o;
 	const char *progress = getenv("TEST_PROGRESS"), *threads = getenv("TEST_THREADS");
 	o.progress = progress != NULL && progress[0] == 'a' ? SND_PROGRESS_AUTO : SND_PROGRESS_MANUAL;
 	o.threading = threads != NULL && threads[0] == 's' ? SND_THREAD_SAFE : SND_THREAD_DOMAIN;
