@@ -35,7 +35,8 @@ func TestStatusPageShowsWait(t *testing.T) {
 	q := p.b.local.queues[receiveQueue].(*completionQueue)
 	done := background(t, p.b.local.provider, func() error { return q.Notify(p.b.local.ctx, nd.NotifySolicited) })
 	page := awaitStatus(t, p.b, "b reports a wait", func(page statuspage.Page) bool {
-		return len(page.Calls) == 1 && page.Calls[0].Op != statuspage.OpPoll // not the poll before
+		return len(page.Calls) == 1 && page.Calls[0].Op != statuspage.OpPoll && // not the poll before
+			len(page.Endpoints) == 1 && !page.Endpoints[0].Busy
 	})
 	call := page.Calls[0]
 	if call.Op != "notify" || call.Object != "NotifySolicited" || call.Queue != q.number || call.Since < before || call.Since > hostclock.Now() {
@@ -68,7 +69,7 @@ func TestStatusPageShowsPolls(t *testing.T) {
 		for range 100 {
 			q.Poll(make([]nd.Result, 1))
 		}
-		return len(page.Calls) == 1
+		return len(page.Calls) == 1 && len(page.Endpoints) == 1 && page.Endpoints[0].ReceiveMissing
 	})
 	if call := page.Calls[0]; call.Op != statuspage.OpPoll || call.Queue != q.number {
 		t.Errorf("call: %+v", call)
