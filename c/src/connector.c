@@ -457,7 +457,7 @@ snd_status snd_connector_accept(snd_connector *connector, snd_endpoint *endpoint
 		c->phase = SND_PHASE_CONNECTED;
 	} else {
 		c->phase = SND_PHASE_ENDED;
-		c->private_length = 0; /* what a peer that has not connected sent with its request */
+		c->private_length = 0; /* the data of the request stays only if the peer has withdrawn it */
 		if (state == SNDL_CONN_WITHDRAWN)
 			copy_private_data(c, SND_ACTIVE);
 		char why[WHY];

@@ -104,7 +104,7 @@ static bool run(const char *path, int socket, int arena)
 	}
 	int e = errno, status = 0;
 	if (first > 0) {
-		/* A program that ignores SIGCHLD has no child to wait for: the socket tells of a failure then. */
+		/* A program that ignores SIGCHLD has no child to wait for: the socket reports a failure then. */
 		while (waitpid(first, &status, (int)__WCLONE) < 0 && errno == EINTR)
 			;
 		e = WIFEXITED(status) ? WEXITSTATUS(status) : EAGAIN;
