@@ -2,6 +2,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
@@ -44,6 +45,19 @@ static snd_status use(const char *name, snd_progress_model progress, uint64_t si
 	return s;
 }
 
+/* check_left waits until the process has as many threads and descriptors as before. A joined thread may take a moment to end, and a
+   member of the arena opens descriptors for one that joins and closes them when that has left. */
+static void check_left(int threads, int descriptors)
+{
+	bool same = false;
+	for (int i = 0; i < 5000 && !same; i++) {
+		if (i > 0)
+			usleep(1000);
+		same = count("/proc/self/task") == threads && count("/proc/self/fd") == descriptors;
+	}
+	CHECK(same);
+}
+
 /* try_limit uses the library under a limit, and returns the status. */
 static snd_status try_limit(__rlimit_resource_t resource, uint64_t limit, const char *name, snd_progress_model progress, uint64_t size)
 {
@@ -61,10 +75,7 @@ static snd_status try_limit(__rlimit_resource_t resource, uint64_t limit, const 
 		fprintf(stderr, "resource %d, limit %lu: status %#x: '%s'\n", (int)resource, (unsigned long)limit, s, text);
 		exit(1);
 	}
-	/* A joined thread may take a moment to end. A member that has answered a joiner may take one to close the socket. */
-	for (int i = 0; i < 1000 && (count("/proc/self/task") != threads || count("/proc/self/fd") != descriptors); i++)
-		usleep(1000);
-	CHECK(count("/proc/self/task") == threads && count("/proc/self/fd") == descriptors);
+	check_left(threads, descriptors);
 	return s;
 }
 
@@ -76,7 +87,9 @@ int main(void)
 		(void)close(fd);
 	OK(use(name, SND_PROGRESS_AUTO, 256 * MIB)); /* the C library has allocated what it keeps */
 	const uint64_t base = mapped_pages();
-	const rlim_t open_now = (rlim_t)count("/proc/self/fd") - 3; /* . and .. and the directory itself */
+	check_left(3, count("/proc/self/fd")); /* . and .. and this thread */
+	const int descriptors = count("/proc/self/fd");
+	const rlim_t open_now = (rlim_t)descriptors - 3; /* . and .. and the directory itself */
 
 	snd_status s = SND_UNSUCCESSFUL;
 	rlim_t extra = 0;
@@ -110,6 +123,7 @@ int main(void)
 	OK(snd_fabric_open(name, 0, 256 * MIB, -1, &(snd_fabric_options){.progress = SND_PROGRESS_AUTO}, &f));
 	OK(try_limit(RLIMIT_FSIZE, MIB, name, SND_PROGRESS_AUTO, 256 * MIB));
 	OK(snd_fabric_close(f));
+	check_left(3, descriptors);
 	CHECK(mapped_pages() <= base + 64 * 1024 * 1024 / (uint64_t)sysconf(_SC_PAGESIZE)); /* stacks that the C library keeps */
 	return 0;
 }
