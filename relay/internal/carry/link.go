@@ -24,9 +24,11 @@ type link struct {
 	hasPeer bool
 	credits credits
 	failed  error
+	broken  error     // a frame could not be sent: the control connection says why, or checkAlive ends the link
 	linked  bool      // Config.Linked has been called
 	ready   bool      // the other relay knows the session: it would drop a frame before
 	heard   time.Time // when the last frame arrived; exact to the checks
+	doomed  bool      // a check has found it broken
 	silent  bool      // no frame has arrived since the last check
 	pings   uint64
 	pong    uint64             // number of a Ping to be answered; 0 = none
@@ -115,7 +117,12 @@ func (l *link) readControl() {
 	default:
 		err = fmt.Errorf("control connection: unexpected byte %d", b[0])
 	}
-	l.relay.do(func() { l.fail(err) })
+	l.relay.do(func() {
+		if l.broken != nil && !errors.Is(err, errLeft) {
+			err = l.broken // which came first
+		}
+		l.fail(err)
+	})
 }
 
 // begun allows frames, because the other relay knows the session.
@@ -178,7 +185,7 @@ func (l *link) hasRoom() bool { return l.credits.canSend() && l.hasBuffer() }
 
 // hasBuffer reports whether a frame can be sent, if the credits allow it.
 func (l *link) hasBuffer() bool {
-	return l.ready && l.failed == nil && len(l.unsent) == 0 && l.relay.fabric.FreeBuffers() > 0
+	return l.ready && l.failed == nil && l.broken == nil && len(l.unsent) == 0 && l.relay.fabric.FreeBuffers() > 0
 }
 
 // begin takes a buffer for a frame; send does the rest of what hasRoom has allowed.
@@ -208,7 +215,15 @@ func (l *link) transmit(u unsent) {
 		l.unsent = append(l.unsent, u)
 	case err != nil:
 		l.relay.fabric.FreeBuffer(u.buffer)
-		l.fail(err)
+		l.sendFailed(err)
+	}
+}
+
+// sendFailed ends the exchange of frames. The other relay may have left, and what it has written to the control connection may
+// not have been read yet.
+func (l *link) sendFailed(err error) {
+	if l.broken == nil {
+		l.broken = err
 	}
 }
 
@@ -323,6 +338,11 @@ func (l *link) dropEnded() {
 
 // checkAlive ends the link if the other relay is silent.
 func (l *link) checkAlive(now time.Time) {
+	if l.broken != nil && l.doomed {
+		l.fail(l.broken)
+		return
+	}
+	l.doomed = l.broken != nil
 	if !l.silent {
 		l.heard, l.silent = now, true
 		return

@@ -309,7 +309,7 @@ func (r *Relay) fabricFailed(err error) {
 // checkAlive ends the link that lacks it.
 func (r *Relay) operationFailed(err *fabric.Error) {
 	if err.Buffer >= 0 {
-		r.senders[err.Buffer].fail(err)
+		r.senders[err.Buffer].sendFailed(err)
 		return
 	}
 	if r.broken++; r.broken == 1 && !r.lost { // else it may be of a link that has ended
