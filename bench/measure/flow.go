@@ -1,6 +1,9 @@
 package measure
 
-import "github.com/softnd/softnd/nd"
+import (
+	"github.com/softnd/softnd/internal/sched"
+	"github.com/softnd/softnd/nd"
+)
 
 // flow posts out requests, as many at once as the depth allows. It returns when they are complete and in messages have
 // arrived. Further messages count for the next call.
@@ -63,6 +66,9 @@ func (l *link) flowOut(kind nd.RequestType, n int) error {
 			left, under = left-1, under+1
 		}
 		got := results[:cq.Poll(results)]
+		if len(got) == 0 && l.w.wire != nil {
+			sched.Yield() // the relay may need the core
+		}
 		for i := range got {
 			if got[i].Status != nd.Success {
 				return l.failure(&got[i])
@@ -80,6 +86,9 @@ func (l *link) flowIn() error {
 	ep, land := p.ep, p.land
 	for l.received < l.expected {
 		got := results[:cq.Poll(results)]
+		if len(got) == 0 && l.w.wire != nil {
+			sched.Yield() // the relay may need the core
+		}
 		for i := range got {
 			if got[i].Status != nd.Success {
 				return l.failure(&got[i])

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/softnd/softnd/bench/report"
+	"github.com/softnd/softnd/internal/sched"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -172,13 +173,17 @@ func (l *link) nextPair() *pair {
 	return p
 }
 
-// poll takes completions, if there are any. In event mode it waits for one.
+// poll takes completions, if there are any. In event mode it waits for one. Between hosts it yields the core, which the relay may
+// need.
 func (l *link) poll() error {
 	n, err := 0, error(nil)
 	if l.o.Events {
 		n, err = l.cq.Wait(l.ctx, l.results)
 	} else {
 		n = l.cq.Poll(l.results)
+		if n == 0 && l.w.wire != nil {
+			sched.Yield()
+		}
 	}
 	for i := range n {
 		r := &l.results[i]

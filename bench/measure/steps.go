@@ -86,7 +86,7 @@ func (l *link) arrive(p *pair) error {
 	return nil
 }
 
-// arriveFar is arrive between hosts. It yields the core, which the relay may need, and returns when the connection has ended.
+// arriveFar is arrive between hosts. It returns when the connection has ended.
 func (l *link) arriveFar(p *pair) error {
 	for ended := p.ep.Done(); !p.landed.shows(p.seq); {
 		select {
@@ -94,12 +94,13 @@ func (l *link) arriveFar(p *pair) error {
 			return fmt.Errorf("write from the other host: %w", p.ep.Err())
 		default:
 		}
-		if l.o.mustPoll() {
-			if err := l.poll(); err != nil {
-				return err
-			}
+		if !l.o.mustPoll() {
+			sched.Yield() // the relay may need the core
+			continue
 		}
-		sched.Yield()
+		if err := l.poll(); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -177,7 +178,7 @@ func (l *link) receive() error {
 	l.expected++
 	cq, results := l.cq, l.results
 	for l.received < l.expected || l.done < l.posted-1 {
-		if l.o.Events {
+		if l.o.Events || l.w.wire != nil {
 			if err := l.poll(); err != nil {
 				return err
 			}

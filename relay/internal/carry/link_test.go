@@ -2,6 +2,7 @@ package carry
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"runtime"
@@ -99,6 +100,37 @@ func TestLostFrame(t *testing.T) {
 	}
 	proctest.Eventually(t, "the end of one link", func() bool { return b.relay.state().Links == 1 })
 	works(other)
+}
+
+// A frame may fail because the other relay has left. If the control connection says so, that is the cause.
+func TestCauseOfFailedFrame(t *testing.T) {
+	for _, leaves := range []bool{true, false} {
+		t.Run(fmt.Sprintf("leaves %t", leaves), func(t *testing.T) {
+			a, b := newHosts(t, settings{keepalive: time.Second})
+			ended := make(chan error, 1)
+			a.relay.do(func() {
+				a.relay.config.Linked = func(_ uint16, err error) {
+					if err != nil {
+						ended <- err
+					}
+				}
+				for _, l := range a.relay.links {
+					l.sendFailed(errCredits)
+					if l.hasRoom() || l.failed != nil {
+						t.Error("frames are sent, or the link has ended")
+					}
+				}
+			})
+			want := errCredits
+			if leaves {
+				b.relay.cancel()
+				want = errLeft
+			}
+			if err := proctest.Receive(t, "the end of the link", ended); !errors.Is(err, want) {
+				t.Errorf("%v, want %v", err, want)
+			}
+		})
+	}
 }
 
 // A Withdraw may wait for credits when Accept arrives. It is sent all the same, and the link goes on.
