@@ -23,7 +23,7 @@ import (
 
 const (
 	failureConns     = 8
-	failureKeepalive = 500 * time.Millisecond
+	failureKeepalive = time.Second
 )
 
 // Requests of one connection that ended by force.
