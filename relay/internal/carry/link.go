@@ -219,8 +219,8 @@ func (l *link) transmit(u unsent) {
 	}
 }
 
-// sendFailed ends the exchange of frames. The other relay may have left, and what it has written to the control connection may
-// not have been read yet.
+// sendFailed ends the exchange of frames. The other relay may have left and said so on the control connection, which has not
+// been read yet.
 func (l *link) sendFailed(err error) {
 	if l.broken == nil {
 		l.broken = err
