@@ -146,16 +146,27 @@ func (l *listener) GetConnectionRequest(ctx context.Context, c nd.Connector) err
 
 // matchRequests gives queued requests to pending calls.
 func (l *listener) matchRequests() {
-	for len(l.calls) > 0 && len(l.queue) > 0 && !l.paused {
-		c := l.queue[0]
-		l.queue = l.queue[1:]
-		if c.isPeerGone() || c.state() != connRequested {
-			c.detach() // the other side has withdrawn the request or is gone
-			continue
+	for len(l.calls) > 0 {
+		c := l.nextRequest()
+		if c == nil {
+			return
 		}
 		l.calls[0].conn = c
 		l.calls = l.calls[1:]
 	}
+}
+
+// nextRequest takes the oldest request whose other side waits for an answer. It returns nil if there is none.
+func (l *listener) nextRequest() *connection {
+	for len(l.queue) > 0 && !l.paused {
+		c := l.queue[0]
+		l.queue = l.queue[1:]
+		if !c.isPeerGone() && c.state() == connRequested {
+			return c
+		}
+		c.detach() // the other side has withdrawn the request or is gone
+	}
+	return nil
 }
 
 // enqueue adds a request. It returns false if the listener is not listening or its backlog is

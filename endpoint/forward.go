@@ -18,10 +18,11 @@ var (
 	_ forward.Endpoint  = (*queuePair)(nil)
 	_ forward.Adapter   = (*adapter)(nil)
 	_ forward.Connector = (*connector)(nil)
+	_ forward.Listener  = (*listener)(nil)
 )
 
 // ListenForOtherHosts makes the member the relay of its arena.
-func (a *adapter) ListenForOtherHosts(ctx context.Context) (nd.Listener, error) {
+func (a *adapter) ListenForOtherHosts(ctx context.Context) (forward.Listener, error) {
 	const op = "listen for other hosts"
 	if err := a.checkUsable(ctx, op); err != nil {
 		return nil, err
@@ -39,6 +40,17 @@ func (a *adapter) ListenForOtherHosts(ctx context.Context) (nd.Listener, error) 
 		return nil, &nd.OpError{Op: op, Object: "adapter", Status: nd.SharingViolation, Err: err, Next: "start one relay for each arena"}
 	}
 	return l, nil
+}
+
+// TakeRequest puts the oldest request into c, if one waits.
+func (l *listener) TakeRequest(c nd.Connector) (bool, error) {
+	l.mu.Lock()
+	conn := l.nextRequest()
+	l.mu.Unlock()
+	if conn == nil {
+		return false, nil
+	}
+	return true, c.(*connector).takeRequest(conn)
 }
 
 // IsWanted reports whether the peer waits for an answer to its request.

@@ -191,3 +191,36 @@ func TestRelayIsOnlyOne(t *testing.T) {
 		return err == nil
 	})
 }
+
+// A relay takes requests without a wait. It is not given those that their processes have withdrawn.
+func TestTakeRequest(t *testing.T) {
+	arena := newArena(t, 1)
+	rank, relay := newNode(t, arena, endpoint.Options{}), newNode(t, arena, endpoint.Options{Forward: true})
+	others := must(relay.adapter.(forward.Adapter).ListenForOtherHosts(relay.ctx))
+	waiting := relay.connector()
+	if taken, err := others.TakeRequest(waiting); taken || err != nil {
+		t.Fatalf("without a request: %v, %v", taken, err)
+	}
+	withdrawn, done := rank.dial(netip.AddrPort{}, netip.MustParseAddrPort("127.77.0.1:8"))
+	proctest.Eventually(t, "the first request is made", func() bool { _, err := withdrawn.LocalAddress(); return err == nil })
+	if err := withdrawn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	<-done
+	wanted := netip.MustParseAddrPort("127.77.0.1:9")
+	c, done := rank.dial(netip.AddrPort{}, wanted)
+	proctest.Eventually(t, "the request is taken", func() bool {
+		taken, err := others.TakeRequest(waiting)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return taken
+	})
+	if err := waiting.Accept(relay.ctx, relay.ep, limits); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	rank.wantAddresses(c, must(c.LocalAddress()), wanted)
+}

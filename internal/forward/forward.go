@@ -56,7 +56,16 @@ type Adapter interface {
 	// ListenForOtherHosts makes the member the relay of its arena. It returns a listener that gets all requests of local
 	// processes for addresses of other hosts. LocalAddress of a connector with such a request is the address that the
 	// process wants.
-	ListenForOtherHosts(ctx context.Context) (nd.Listener, error)
+	ListenForOtherHosts(ctx context.Context) (Listener, error)
+}
+
+// Listener is the listener of a relay.
+type Listener interface {
+	nd.Listener
+
+	// TakeRequest puts the oldest request that waits into c, a new connector. It does not block, and reports false if no
+	// request waits.
+	TakeRequest(c nd.Connector) (bool, error)
 }
 
 // Connector is a connector of a relay.

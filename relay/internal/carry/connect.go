@@ -9,17 +9,22 @@ import (
 	"github.com/softnd/softnd/relay/internal/frame"
 )
 
-// takeRequests takes the requests of local processes for connections to other hosts.
-func (r *Relay) takeRequests() {
+// takeRequests takes the requests of local processes for connections to other hosts. It reports whether there was any.
+func (r *Relay) takeRequests() (worked bool) {
 	for {
-		c, err := r.adapter.CreateConnector(r.ctx)
-		if err == nil {
-			err = r.others.GetConnectionRequest(r.ctx, c)
+		if r.spare == nil {
+			var err error
+			if r.spare, err = r.adapter.CreateConnector(r.ctx); err != nil {
+				return worked // the relay ends
+			}
 		}
-		if err != nil {
-			return // the relay ends
+		taken, err := r.others.TakeRequest(r.spare)
+		if !taken || err != nil {
+			return worked
 		}
-		r.do(func() { r.request(c) })
+		c := r.spare
+		r.spare, worked = nil, true
+		r.request(c)
 	}
 }
 

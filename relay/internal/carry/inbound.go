@@ -119,8 +119,7 @@ func (t *tunnel) answer() (worked bool) {
 	if in.done = first - 1; in.told < in.done {
 		mayWait := onlySends && !t.localEnded && in.done-in.told < tunnelDepth/4 && (len(in.posted) == 0 || !in.posted[0].finished)
 		if mayWait && in.delay < doneDelay {
-			in.delay++
-			worked = true // Run must not sleep
+			in.delay++ // Run does not sleep before that many steps
 		} else if l.hasRoom() {
 			in.told, in.delay = in.done, 0
 			l.send(&frame.Frame{Kind: frame.Done, Tunnel: t.remote, Request: in.told}, nil)

@@ -38,7 +38,6 @@ const (
 	maxTunnels   = 65536 / tunnelDepth    // a completion queue has no more entries
 	framesATurn  = 4                      // with data of one tunnel, before the next tunnel has its turn
 	leastPart    = 4 << 10                // of a request that the other relay cannot hold: less is not worth a frame
-	spinBudget   = 16                     // rounds before Run yields; each polls libfabric, which takes microseconds
 	pollGap      = 100 * time.Microsecond // of a provider without a descriptor to wait for, while the relay is idle
 	doneDelay    = 8                      // steps for which a Done of a Send waits for a frame that can carry it: the process often answers
 	entriesATurn = 16                     // ring entries that one tunnel forwards before the next has its turn
@@ -74,7 +73,8 @@ type Relay struct {
 	adapter  nd.Adapter
 	results  nd.CompletionQueue // of the requests that relays post for other hosts
 	unused   nd.CompletionQueue // of receives, of which there are none
-	others   nd.Listener        // of requests of local processes for other hosts
+	others   forward.Listener   // of requests of local processes for other hosts
+	spare    nd.Connector       // for the next of them
 	fabric   *fabric.Endpoint
 	waitFD   int // of fabric; -1 = it has none
 	stopFD   int // an eventfd that ends the sleep of watchFabric
@@ -151,7 +151,7 @@ func (r *Relay) open() (err error) {
 	if r.self, err = config.Arena.Peer(r.member.ID()); err != nil {
 		return err
 	}
-	if r.provider, err = endpoint.New(r.member, endpoint.Options{Forward: true, ReceiveTimeout: config.ReceiveTimeout, SpinBudget: spinBudget}); err != nil {
+	if r.provider, err = endpoint.New(r.member, endpoint.Options{Forward: true, ReceiveTimeout: config.ReceiveTimeout}); err != nil {
 		return err
 	}
 	id, err := r.provider.ResolveAddress(endpoint.Address(config.Arena.Host(), r.member.ID()))
@@ -174,18 +174,13 @@ func (r *Relay) open() (err error) {
 // Run carries connections until the context of New ends. Then it tells the other relays that it leaves.
 func (r *Relay) Run() error {
 	r.calls.Go(r.watchFabric)
-	r.calls.Go(r.takeRequests)
-	call := statuspage.Call{Op: "relay"}
-	for {
-		if err := r.provider.WaitFor(r.ctx, call, r.step); err != nil {
-			r.cancel()
-			for _, l := range r.links {
-				leave(l.conn)
-				l.fail(errLeft)
-			}
-			return err
-		}
+	err := r.provider.Serve(r.ctx, statuspage.Call{Op: "relay"}, r.step)
+	r.cancel()
+	for _, l := range r.links {
+		leave(l.conn)
+		l.fail(errLeft)
 	}
+	return err
 }
 
 // Close ends all connections and leaves the arena. Run has to return first.
@@ -229,6 +224,7 @@ func (r *Relay) step() (worked bool) {
 	if r.hasQueued.Load() {
 		worked = r.runQueued()
 	}
+	worked = r.takeRequests() || worked
 	worked = r.pollFabric() || worked
 	for n := len(r.polled); n == len(r.polled); {
 		n = r.results.Poll(r.polled[:])

@@ -1,0 +1,61 @@
+package endpoint
+
+import (
+	"context"
+	"runtime"
+
+	"github.com/softnd/softnd/internal/sched"
+	"github.com/softnd/softnd/internal/statuspage"
+)
+
+// A relay that serves checks this often without finding work before it sleeps. That takes longer than an answer over the
+// network if processes sleep: otherwise a relay that has slept once would sleep before each frame.
+const serveRounds = 300
+
+// Serve calls step until ctx ends or the provider is closed, and returns the error. step does all the work that there is, and
+// reports whether there was any; it must not block. Between the calls the process makes progress on all its objects.
+// When there has been no work for some time, the process sleeps until a peer or this process rings the doorbell.
+// Then step is called with the doorbell armed. Observers see call.
+//
+// A process that serves has no other waits, so that no other goroutine drives the same endpoints.
+func (p *Provider) Serve(ctx context.Context, call statuspage.Call, step func() bool) error {
+	if !p.waiters.BeginCall() {
+		return errClosed
+	}
+	defer p.waiters.EndCall()
+	p.waiters.BeginWait()
+	defer p.waiters.EndWait()
+	defer p.waiters.Unlist(p.waiters.List(call))
+	for {
+		if err := p.serveBusy(ctx, step); err != nil {
+			return err
+		}
+		if err := p.park(ctx, step); err != nil {
+			return err
+		}
+		p.housekeeper.wakeIfQuiet()
+	}
+}
+
+// serveBusy calls step until it has found no work serveRounds times, one after the other.
+func (p *Provider) serveBusy(ctx context.Context, step func() bool) error {
+	for round, idle := 0, 0; idle < serveRounds; round++ {
+		if step() {
+			idle = 0
+		} else {
+			idle++
+			sched.Yield() // to a rank that shares the core
+		}
+		if round%spinsPerProgress == spinsPerProgress-1 {
+			p.progressAll()
+			runtime.Gosched()
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if p.waiters.IsClosed() {
+				return errClosed
+			}
+		}
+	}
+	return nil
+}
