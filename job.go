@@ -145,10 +145,7 @@ func Init(ctx context.Context, options ...Option) (*Job, error) {
 	if p.Hosts != nil {
 		j.hosts = newHosts(p.Hosts)
 	}
-	if err = j.supported(s); err == nil {
-		err = j.startWatched(ctx, p, s)
-	}
-	if err != nil {
+	if err = j.startWatched(ctx, p, s); err != nil {
 		if errors.Is(err, shm.ErrTaken) {
 			err = fmt.Errorf("%w; %s", err, p.Taken)
 		}
@@ -158,15 +155,6 @@ func Init(ctx context.Context, options ...Option) (*Job, error) {
 	current.Store(j)
 	p.OnEnd(endProcess)
 	return j, nil
-}
-
-// supported returns an error if a setting has no effect between hosts.
-func (j *Job) supported(s settings) error {
-	if j.hosts == nil || !s.provider.CheckPayloads {
-		return nil
-	}
-	return &nd.OpError{Op: "init", Object: "job", Status: nd.NotSupported, Detail: "relays do not carry the hashes of payload checks to other hosts",
-		Next: "unset " + EnvIntegrity + ", or run all ranks on one host"}
 }
 
 // startWatched is start that fails if another rank ends the job meanwhile, and no launcher ends this process.

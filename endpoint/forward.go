@@ -91,7 +91,7 @@ func (ep *queuePair) Next(r *forward.Request) bool {
 		First: e.Flags&wire.FlagFirst != 0, Last: e.Flags&wire.FlagLast != 0,
 		Invalidate: e.Flags&wire.FlagInvalidate != 0, Solicited: e.Flags&wire.FlagSolicited != 0, Hashed: e.Flags&wire.FlagHashed != 0,
 		Token: e.Token, Address: e.ReceiverAddress, Length: e.FragmentLength, Total: e.RequestLength,
-		LocalAddress: e.SenderAddress, LocalToken: e.SenderToken,
+		LocalAddress: e.SenderAddress, LocalToken: e.SenderToken, Hash: e.Hash,
 	}
 	if e.Kind == wire.SendInEntry || e.Kind == wire.WriteInEntry {
 		r.InEntry, r.Data = true, e.Payload
@@ -158,6 +158,15 @@ func (ep *queuePair) copyForwarded(r *forward.Request, at uint64, own []byte, ri
 		return nd.ConnectionAborted
 	}
 	return nd.AccessViolation
+}
+
+// AnswerHash tells the peer the hash of the data of its Read.
+func (ep *queuePair) AnswerHash(r *forward.Request, hash uint64) {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if ep.forwards() && ep.state() == connected {
+		ep.answerHash(r.Hash, hash)
+	}
 }
 
 // Complete completes the peer's requests before ring entry number end.

@@ -143,6 +143,9 @@ func (ep *queuePair) Begin(o *forward.Order, data []byte) error {
 	if o.Total > 0 {
 		r.sges = append(r.sges, wire.SGE{Length: uint32(o.Total)})
 	}
+	if o.Hashed && o.Total > 0 {
+		ep.expectHash(r, o.Hash)
+	}
 	ep.sq.posted++
 	ep.sq.slotsTaken++
 	ep.req.submitted = ep.sq.posted

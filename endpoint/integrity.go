@@ -74,6 +74,16 @@ func (ep *queuePair) hashPosted(r *request) {
 	r.sum.digest.Reset()
 }
 
+// expectHash makes the data of r, a request in parts, have a hash that another process has made.
+func (ep *queuePair) expectHash(r *request, hash uint64) {
+	if !ep.checksPayloads() {
+		ep.checkPayloads()
+	}
+	r.sum = &ep.checks.sums[ep.sq.posted&uint64(len(ep.checks.sums)-1)]
+	*r.sum = payloadSum{want: hash, isMade: true, place: -1}
+	r.sum.digest.Reset()
+}
+
 // hashLate hashes the data of a request that its post could not hash, when the request is about to run. It reports false if it has rejected r.
 func (ep *queuePair) hashLate(r *request) bool {
 	if r.sum == nil || r.sum.isMade {
@@ -176,10 +186,14 @@ func (ep *queuePair) copyServed(entry *wire.Entry, n uint64) (matches bool, sink
 	}
 	matches, sinkFault, sourceFault = ep.copyHashed(d, n, want)
 	if isEnd && entry.Kind == wire.ReadFragment {
-		place := entry.Hash % uint64(len(ep.checks.reads))
-		ep.localQP.ReadHashes[place].Store(d.Sum64()) // ORDER read-hash: before the release of the entry; pairs with the load in takeReadHash
+		ep.answerHash(entry.Hash, d.Sum64())
 	}
 	return matches, sinkFault, sourceFault
+}
+
+// answerHash stores the hash of the data of a Read in the word that the peer has named.
+func (ep *queuePair) answerHash(place, hash uint64) {
+	ep.localQP.ReadHashes[place%uint64(len(ep.checks.reads))].Store(hash) // ORDER read-hash: before the release of the entry; pairs with the load in takeReadHash
 }
 
 // addHash stores the hash of r in a ring entry; in one of a Read, the index of the word for the answer.
@@ -213,7 +227,7 @@ func (ep *queuePair) takeReadHash(r *request) bool {
 		return false
 	}
 	i := r.sum.place
-	r.sum.want = ep.conn.peerQP.ReadHashes[i].Load() // ORDER read-hash: after the release of the entry; pairs with the store in copyServed
+	r.sum.want = ep.conn.peerQP.ReadHashes[i].Load() // ORDER read-hash: after the release of the entry; pairs with the store in answerHash
 	ep.checks.reads[i], r.sum.place = nil, -1
 	return true
 }

@@ -32,11 +32,12 @@ type Request struct {
 	Last       bool     // last entry of a request
 	Invalidate bool     // of a Send: the receiver invalidates Token
 	Solicited  bool     // of a Send: its Receive completes with a solicited event
-	Hashed     bool     // the peer asks for a check of the payload, which a relay cannot make yet
+	Hashed     bool     // the peer asks for a check of the payload
 	Token      nd.Token // remote token, or the token to invalidate
 	Address    uint64   // remote address of a Read or Write
 	Length     uint64   // bytes of this entry
 	Total      uint64   // bytes of the whole request
+	Hash       uint64   // of the data of the whole request, if a Send or Write is Hashed
 
 	// Where the peer has the data of this entry. Only Endpoint uses these fields.
 	InEntry      bool // in Data
@@ -88,6 +89,8 @@ type Order struct {
 	Token      nd.Token // remote token, or the token to invalidate
 	Address    uint64   // remote address of a Read or Write
 	Total      uint64   // bytes of the request
+	Hashed     bool     // of a Send or Write: its data has to have the hash Hash
+	Hash       uint64
 }
 
 // Endpoint is an endpoint whose peer's requests the program carries out.
@@ -109,12 +112,16 @@ type Endpoint interface {
 	// Store copies bytes of a Read to the peer's memory. It returns the same statuses as Fetch.
 	Store(r *Request, at uint64, from []byte) nd.Status
 
+	// AnswerHash tells the peer the hash of the data of a Read that is Hashed. r is the last ring entry of it. It has to be called
+	// before Complete.
+	AnswerHash(r *Request, hash uint64)
+
 	// Complete completes the peer's requests whose entries are before number end. Next has returned these entries.
 	Complete(end uint64)
 
 	// Fail fails the request with ring entry number, and ends the connection. All requests before it have to be
-	// complete. The peer's request has the status if that is nd.AccessViolation, nd.RemoteError, nd.IOTimeout or
-	// nd.NotSupported.
+	// complete. The peer's request has the status if that is nd.AccessViolation, nd.RemoteError, nd.IOTimeout,
+	// nd.DataChecksumError or nd.NotSupported.
 	Fail(number uint64, status nd.Status, why string)
 
 	// Abort ends the connection. The peer's error includes why.

@@ -3,6 +3,8 @@ package carry
 import (
 	"fmt"
 
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/softnd/softnd/internal/forward"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/relay/internal/frame"
@@ -24,6 +26,7 @@ type inbound struct {
 type arrival struct {
 	kind     frame.Kind
 	size     uint32
+	hashed   bool // a Read whose Data carries hashes
 	finished bool
 	status   nd.Status
 	sent     uint32 // bytes of the answer to a Read that were sent
@@ -36,7 +39,7 @@ func (t *tunnel) accept(f *frame.Frame) error {
 	isPart := n > 0 && in.posted[n-1].kind != frame.Read && in.arrived < in.posted[n-1].size
 	switch {
 	case isPart:
-		if a := &in.posted[n-1]; f.Request != in.last || a.kind != f.Kind || f.Total != a.size || f.Offset != in.arrived {
+		if a := &in.posted[n-1]; f.Request != in.last || a.kind != f.Kind || f.Total != a.size || f.Offset != in.arrived || f.Hash != in.order.Hash {
 			return errOrder
 		}
 	case f.Offset != 0 || f.Request != in.last+1 || n >= tunnelDepth:
@@ -51,12 +54,14 @@ func (t *tunnel) accept(f *frame.Frame) error {
 		return nil
 	}
 	in.last, in.arrived = f.Request, uint32(len(f.Payload))
-	in.posted = append(in.posted, arrival{kind: f.Kind, size: f.Total})
+	isHashed := f.Flags&frame.Hashed != 0
+	in.posted = append(in.posted, arrival{kind: f.Kind, size: f.Total, hashed: isHashed && f.Kind == frame.Read})
 	if f.Kind != frame.Read && f.Total > smallRoom/2 {
 		t.link.relay.enlarge(&in.room)
 	}
 	in.order = forward.Order{Context: f.Request, Kind: orderKind(f.Kind), Total: uint64(f.Total), Address: f.Address, Token: nd.Token(f.Token),
-		Invalidate: f.Flags&frame.Invalidate != 0, Solicited: f.Flags&frame.Solicited != 0}
+		Invalidate: f.Flags&frame.Invalidate != 0, Solicited: f.Flags&frame.Solicited != 0,
+		Hashed: isHashed && f.Kind != frame.Read, Hash: f.Hash}
 	if err := t.ep.Begin(&in.order, f.Payload); err != nil && nd.StatusOf(err) != nd.ConnectionInvalid { // that one is an end, which passOnEnd handles
 		return fmt.Errorf("post: %w", err)
 	}
@@ -161,7 +166,11 @@ func (t *tunnel) sendData(a *arrival, number uint64) (worked bool) {
 			t.link.relay.fabric.FreeBuffer(buffer)
 			return worked
 		}
-		t.link.commit(buffer, &frame.Frame{Kind: frame.Data, Tunnel: t.remote, Request: number, Done: t.tellDone(), Total: a.size, Offset: a.sent}, n)
+		f := frame.Frame{Kind: frame.Data, Tunnel: t.remote, Request: number, Done: t.tellDone(), Total: a.size, Offset: a.sent}
+		if a.hashed {
+			f.Flags, f.Hash = frame.Hashed, xxhash.Sum64(payload[:n])
+		}
+		t.link.commit(buffer, &f, n)
 		a.sent += uint32(n)
 		worked = true
 	}

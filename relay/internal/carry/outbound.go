@@ -3,6 +3,8 @@ package carry
 import (
 	"fmt"
 
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/softnd/softnd/internal/forward"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/relay/internal/frame"
@@ -25,6 +27,8 @@ type outbound struct {
 	inMessage bool
 	carried   uint64 // bytes of it in the entries before entry
 	fetchedTo uint64 // number after its last entry that was fetched
+
+	readSum xxhash.Digest // of the data of the hashed Read that arrives
 
 	refused *refusal // the request that cannot be carried; nothing behind it is
 }
@@ -84,9 +88,6 @@ func (t *tunnel) checkEntry() bool {
 		size = e.Length
 	}
 	switch {
-	case e.Hashed:
-		t.refuse(e.Number, nd.NotSupported, "payload checks between hosts are not supported yet: switch CheckPayloads off")
-		return false
 	case size > frame.MaxTotal: // refused below
 	case e.Kind == forward.Read && size > 0 && !o.inMessage:
 		o.hasNumber = false
@@ -128,6 +129,9 @@ func (t *tunnel) sendEntry() bool {
 	if e.Kind == forward.Read {
 		f.Kind, f.Address, f.Token, f.Total = frame.Read, e.Address, uint32(e.Token), uint32(e.Length)
 		f.Done = t.tellDone()
+		if e.Hashed {
+			f.Flags = frame.Hashed
+		}
 		l.send(&f, nil)
 		o.sent = append(o.sent, departed{read: *e, isRead: true, last: e.Number})
 		o.hasEntry = false
@@ -142,6 +146,10 @@ func (t *tunnel) sendEntry() bool {
 	}
 	if o.message.Solicited {
 		f.Flags |= frame.Solicited
+	}
+	if o.message.Hashed {
+		f.Flags |= frame.Hashed
+		f.Hash = o.message.Hash
 	}
 	for frames := 0; o.fetched < e.Length || frames == 0; frames++ {
 		n := min(e.Length-o.fetched, maxPayload)
@@ -221,19 +229,40 @@ func (t *tunnel) store(f *frame.Frame) error {
 		return errOrder
 	}
 	d := &t.out.sent[i]
-	if !d.isRead || uint64(f.Total) != d.read.Length || uint64(f.Offset) != d.stored {
+	if !d.isRead || uint64(f.Total) != d.read.Length || uint64(f.Offset) != d.stored || (f.Flags&frame.Hashed != 0) != d.read.Hashed {
 		return errOrder
 	}
+	if d.read.Hashed && !t.checkData(d, f) {
+		return nil
+	}
 	if s := t.ep.Store(&d.read, d.stored, f.Payload); s == nd.AccessViolation {
-		t.refuseRead(d.last)
+		t.refuseRead(d.last, s, "a Read names memory of its own process that its token does not allow")
 	}
 	d.stored += uint64(len(f.Payload))
 	return nil
 }
 
+// checkData checks a part of the data of a hashed Read. The process checks the whole, so it gets the hash of the whole. It reports false
+// if the Read has failed.
+func (t *tunnel) checkData(d *departed, f *frame.Frame) bool {
+	if xxhash.Sum64(f.Payload) != f.Hash {
+		t.refuseRead(d.last, nd.DataChecksumError, "data of a Read has changed between two hosts")
+		return false
+	}
+	sum := &t.out.readSum
+	if d.read.First && d.stored == 0 {
+		sum.Reset()
+	}
+	_, _ = sum.Write(f.Payload)
+	if d.read.Last && d.stored+uint64(len(f.Payload)) == d.read.Length {
+		t.ep.AnswerHash(&d.read, sum.Sum64())
+	}
+	return true
+}
+
 // refuseRead makes a Read fail whose data cannot be stored, and everything behind it.
-func (t *tunnel) refuseRead(number uint64) {
-	t.ep.Fail(number, nd.AccessViolation, "a Read names memory of its own process that its token does not allow")
+func (t *tunnel) refuseRead(number uint64, status nd.Status, why string) {
+	t.ep.Fail(number, status, why)
 	t.end(nd.ConnectionAborted, "a Read of the other process has failed there")
 }
 

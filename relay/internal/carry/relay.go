@@ -29,9 +29,9 @@ import (
 
 // Sizes of a relay.
 const (
-	maxPayload   = window.ChunkSize // of a frame: the guard copies as much at a time
-	bufferSize   = maxPayload + 64  // of a frame, with its header
-	linkWindow   = 32               // receive buffers for each link
+	maxPayload   = window.ChunkSize              // of a frame: the guard copies as much at a time
+	bufferSize   = maxPayload + frame.HeaderSize // of a frame, with its header
+	linkWindow   = 32                            // receive buffers for each link
 	maxLinks     = MaxHosts - 1
 	sendBuffers  = maxLinks * linkWindow  // so that a host that has stopped takes none of those of other links
 	tunnelDepth  = 32                     // requests in flight in each direction of a tunnel

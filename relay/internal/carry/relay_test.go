@@ -335,8 +335,9 @@ func (w *wire) dial(to netip.Addr, cfg nd.EndpointConfig) (err error) {
 
 // forEach runs a test with each place of memory and each executor of the ranks.
 func forEach(t *testing.T, test func(t *testing.T, w *wire)) {
-	for _, s := range []settings{{}, {private: true}, {executor: endpoint.Target}, {provider: "tcp;ofi_rxm", private: true, executor: endpoint.Target}, {polls: true}} {
-		t.Run(fmt.Sprintf("executor %d, private %t, polls %t", s.executor, s.private, s.polls), func(t *testing.T) {
+	for _, s := range []settings{{}, {private: true}, {executor: endpoint.Target}, {provider: "tcp;ofi_rxm", private: true, executor: endpoint.Target}, {polls: true},
+		{check: true}, {check: true, private: true, executor: endpoint.Target}} {
+		t.Run(fmt.Sprintf("executor %d, private %t, polls %t, check %t", s.executor, s.private, s.polls, s.check), func(t *testing.T) {
 			a, b := newHosts(t, s)
 			test(t, connect(t, a, b, nd.EndpointConfig{InitiatorDepth: 64, ReceiveDepth: 64}))
 		})
@@ -469,18 +470,6 @@ func TestFailures(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// Payload checks are refused by name.
-func TestPayloadChecksAreNotSupported(t *testing.T) {
-	a, b := newHosts(t, settings{check: true})
-	w := connect(t, a, b, nd.EndpointConfig{})
-	if err := w.x.Write(1, w.a.sge(0, 8), w.far.Address, w.far.Token, 0); err != nil {
-		t.Fatal(err)
-	}
-	if r := w.a.result(t); r.Status != nd.NotSupported || !strings.Contains(w.x.Err().Error(), "CheckPayloads") {
-		t.Errorf("%+v, %v", r, w.x.Err())
 	}
 }
 

@@ -54,11 +54,12 @@ func (k Kind) String() string {
 const (
 	Invalidate uint8 = 1 << iota // of a Send: the receiver invalidates Token
 	Solicited                    // of a Send: its Receive completes with a solicited event
+	Hashed                       // Hash is that of the data of the request, of a Data that of its payload; of a Read: wants such Data
 )
 
 // Sizes in bytes.
 const (
-	HeaderSize = 56
+	HeaderSize = 64
 	MaxTotal   = 1 << 30 // of a request
 	MaxText    = 376     // of the payload of an Abort or a Fail, which is text for people
 	MaxRefusal = 512     // of the payload of a Refuse, which is private data
@@ -79,6 +80,7 @@ type Frame struct {
 	Total   uint32 // bytes of the request
 	Offset  uint32 // of the payload in these bytes
 	Order   uint32 // number of the frame in its direction of the link
+	Hash    uint64 // XXH64, see Hashed
 	Payload []byte // part of the encoded frame
 }
 
@@ -95,7 +97,7 @@ var (
 const (
 	atSession, atKind, atFlags, atCredits, atTunnel = 0, 8, 9, 10, 12
 	atRequest, atAddress, atToken, atStatus         = 16, 24, 32, 36
-	atTotal, atOffset, atLength, atOrder            = 40, 44, 48, 52
+	atTotal, atOffset, atLength, atOrder, atHash    = 40, 44, 48, 52, 56
 )
 
 // PutHeader stores the header of f, whose payload has length bytes, at the start of b.
@@ -113,6 +115,7 @@ func (f *Frame) PutHeader(b []byte, length int) {
 	binary.LittleEndian.PutUint32(b[atOffset:], f.Offset)
 	binary.LittleEndian.PutUint32(b[atLength:], uint32(length))
 	binary.LittleEndian.PutUint32(b[atOrder:], f.Order)
+	binary.LittleEndian.PutUint64(b[atHash:], f.Hash)
 }
 
 // Encode stores f and its payload at the start of b, which has room for them, and returns their length.
@@ -152,10 +155,10 @@ var shapes = [lastKind + 1]shape{
 	Accept:      {fields: hasTunnel | hasPayload, maxPayload: maxConnect},
 	Refuse:      {fields: hasTunnel | hasPayload, maxPayload: MaxRefusal},
 	Established: {fields: hasTunnel},
-	Send:        {fields: hasTunnel | hasRequest | hasToken | hasDone | hasParts, flags: Invalidate | Solicited},
-	Write:       {fields: hasTunnel | hasRequest | hasAddress | hasToken | hasDone | hasParts},
-	Read:        {fields: hasTunnel | hasRequest | hasAddress | hasToken | hasDone | hasTotal},
-	Data:        {fields: hasTunnel | hasRequest | hasDone | hasParts},
+	Send:        {fields: hasTunnel | hasRequest | hasToken | hasDone | hasParts, flags: Invalidate | Solicited | Hashed},
+	Write:       {fields: hasTunnel | hasRequest | hasAddress | hasToken | hasDone | hasParts, flags: Hashed},
+	Read:        {fields: hasTunnel | hasRequest | hasAddress | hasToken | hasDone | hasTotal, flags: Hashed},
+	Data:        {fields: hasTunnel | hasRequest | hasDone | hasParts, flags: Hashed},
 	Done:        {fields: hasTunnel | hasRequest},
 	Fail:        {fields: hasTunnel | hasRequest | hasStatus | hasPayload, maxPayload: MaxText},
 	Disconnect:  {fields: hasTunnel},
@@ -183,6 +186,7 @@ func (f *Frame) Decode(b []byte) error {
 		Total:   binary.LittleEndian.Uint32(b[atTotal:]),
 		Offset:  binary.LittleEndian.Uint32(b[atOffset:]),
 		Order:   binary.LittleEndian.Uint32(b[atOrder:]),
+		Hash:    binary.LittleEndian.Uint64(b[atHash:]),
 	}
 	if f.Kind == 0 || f.Kind > lastKind {
 		return ErrKind
@@ -196,7 +200,8 @@ func (f *Frame) Decode(b []byte) error {
 	if !s.lacks(hasDone) {
 		f.Status, f.Done = 0, f.Status
 	}
-	if f.Flags&^s.flags != 0 || f.Flags&Invalidate == 0 && f.Kind == Send && f.Token != 0 {
+	if f.Flags&^s.flags != 0 || f.Flags&Invalidate == 0 && f.Kind == Send && f.Token != 0 ||
+		(f.Flags&Hashed == 0 || f.Kind == Read) && f.Hash != 0 {
 		return ErrFlags
 	}
 	if s.lacks(hasTunnel) != (f.Tunnel == 0) || s.lacks(hasRequest) && f.Request != 0 || s.lacks(hasAddress) && f.Address != 0 ||

@@ -22,9 +22,11 @@ func examples() []Frame {
 		{Kind: Established, Tunnel: 1<<32 - 1, Payload: []byte{}},
 		{Kind: Send, Tunnel: 7, Flags: Invalidate | Solicited, Request: 1 << 40, Token: 5, Total: 3, Payload: []byte("abc")},
 		{Kind: Send, Tunnel: 7, Payload: []byte{}},
+		{Kind: Send, Tunnel: 7, Flags: Hashed, Hash: 1<<64 - 1, Total: 3, Payload: []byte("abc")},
 		{Kind: Write, Tunnel: 7, Request: 2, Address: 1<<64 - 1, Token: 5, Total: 8, Offset: 5, Payload: []byte("abc")},
 		{Kind: Read, Tunnel: 7, Request: 2, Address: 3, Token: 5, Total: MaxTotal, Payload: []byte{}},
 		{Kind: Data, Tunnel: 7, Request: 2, Done: 6, Total: 8, Offset: 5, Payload: []byte("abc")},
+		{Kind: Data, Tunnel: 7, Request: 2, Flags: Hashed, Hash: 5, Total: 8, Offset: 5, Payload: []byte("abc")},
 		{Kind: Done, Tunnel: 7, Request: 2, Payload: []byte{}},
 		{Kind: Fail, Tunnel: 7, Request: 2, Status: 0xC0000005, Payload: []byte("out of range")},
 		{Kind: Disconnect, Tunnel: 7, Payload: []byte{}},
@@ -55,7 +57,8 @@ func TestRoundTrip(t *testing.T) {
 // The header is that of docs/hosts.md.
 func TestHeaderBytes(t *testing.T) {
 	f := Frame{Session: 0x0807060504030201, Kind: 9, Flags: 10, Credits: 0x0c0b, Tunnel: 0x100f0e0d, Request: 0x1817161514131211,
-		Address: 0x201f1e1d1c1b1a19, Token: 0x24232221, Status: 0x28272625, Total: 0x2c2b2a29, Offset: 0x302f2e2d, Order: 0x38373635}
+		Address: 0x201f1e1d1c1b1a19, Token: 0x24232221, Status: 0x28272625, Total: 0x2c2b2a29, Offset: 0x302f2e2d, Order: 0x38373635,
+		Hash: 0x403f3e3d3c3b3a39}
 	b := make([]byte, HeaderSize)
 	f.PutHeader(b, 0x34333231)
 	for i := range HeaderSize {
@@ -78,7 +81,10 @@ func TestDecodeRefuses(t *testing.T) {
 		"kind 0":                {Frame{}, nil, ErrKind},
 		"kind after the last":   {Frame{Kind: lastKind + 1}, nil, ErrKind},
 		"flags of a Read":       {Frame{Kind: Read, Tunnel: 1, Flags: Invalidate, Total: 1}, nil, ErrFlags},
-		"unknown flag":          {Frame{Kind: Send, Tunnel: 1, Flags: 4}, nil, ErrFlags},
+		"unknown flag":          {Frame{Kind: Send, Tunnel: 1, Flags: 8}, nil, ErrFlags},
+		"hash without its flag": {Frame{Kind: Write, Tunnel: 1, Hash: 1, Total: 1, Payload: []byte{1}}, nil, ErrFlags},
+		"hash of a Read":        {Frame{Kind: Read, Tunnel: 1, Flags: Hashed, Hash: 1, Total: 1}, nil, ErrFlags},
+		"hash of a Done":        {Frame{Kind: Done, Tunnel: 1, Hash: 1}, nil, ErrFlags},
 		"token of a plain Send": {Frame{Kind: Send, Tunnel: 1, Token: 5}, nil, ErrFlags},
 		"no tunnel":             {Frame{Kind: Done}, nil, ErrField},
 		"tunnel of a Ping":      {Frame{Kind: Ping, Tunnel: 1}, nil, ErrField},

@@ -172,7 +172,7 @@ func TestOtherVersion(t *testing.T) {
 	if !errors.Is(err, ErrSecret) {
 		t.Errorf("%v, want %v", err, ErrSecret)
 	}
-	replay(t, append(append(bytes.Clone(magic[:]), 2, 0), make([]byte, greetSize)...), ErrVersion)
+	replay(t, append(append(bytes.Clone(magic[:]), Version+1, 0), make([]byte, greetSize)...), ErrVersion)
 }
 
 // Strangers that say nothing, garbage or half a handshake, 1,000 of them, do not keep a relay from joining.

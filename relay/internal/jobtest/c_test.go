@@ -110,12 +110,12 @@ var roleTalks = proctest.Role("talks", func(s *proctest.Self) error {
 func TestCOverHosts(t *testing.T) {
 	c := &cCluster{newCluster(t), cProgram(t)}
 	// First of their host or not, at the first host or not, and three at a host.
-	for _, tc := range []struct{ languages, progress string }{
-		{"CCCC", ""}, {"GCGC", "auto"}, {"CCGG", ""}, {"GGCC", ""}, {"CGCGCG", ""},
+	for _, tc := range []struct{ languages, progress, integrity string }{
+		{"CCCC", "", "0"}, {"GCGC", "auto", "1"}, {"CCGG", "", "0"}, {"GGCC", "", "1"}, {"CGCGCG", "", "0"},
 	} {
 		t.Run(tc.languages, func(t *testing.T) {
 			cmd := c.hydra(len(tc.languages)/2, c.speaking(tc.languages))
-			cmd.Env = append(cmd.Env[:len(cmd.Env):len(cmd.Env)], "TEST_PROGRESS="+tc.progress)
+			cmd.Env = append(cmd.Env[:len(cmd.Env):len(cmd.Env)], "TEST_PROGRESS="+tc.progress, softnd.EnvIntegrity+"="+tc.integrity)
 			status, out, errOut := proctest.Run(t, cmd)
 			if status != 0 || strings.Count(out, " is done\n") != len(tc.languages) {
 				t.Errorf("exit status %d: %s%s", status, out, errOut)
@@ -211,7 +211,6 @@ func (c *cCluster) testAbort(t *testing.T) {
 // What no job over hosts can have is refused with the cause.
 func (c *cCluster) testRefused(t *testing.T) {
 	for _, tc := range []struct{ variable, want string }{
-		{softnd.EnvIntegrity + "=1", "relays do not carry the hashes of payload checks"},
 		{"SOFTND_RELAY=/no/such/ndrelay", "host 0 (of rank 0): init: SOFTND_RELAY=\"/no/such/ndrelay\" is no program that can be run"},
 		{"SOFTND_RELAY=/bin/false", "(/bin/false): it has ended without an answer"},
 		{"SOFTND_HOST_ADDRESS=here", "SOFTND_HOST_ADDRESS=\"here\": want an IP address of this host"},
