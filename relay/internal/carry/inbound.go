@@ -17,7 +17,9 @@ type inbound struct {
 	posted  []arrival // requests that are not answered, in order; the last one may not have arrived completely
 	done    uint64    // number of the last request that is complete, as are all before it
 	told    uint64    // number of the last request of which the other relay knows that
-	delay   int       // steps for which a Done has waited
+	waited  int       // steps for which a Done has waited
+	delay   int       // steps for which a Done waits for an answer of the process
+	late    int       // steps in which an answer shows that the last Done should have waited for it
 	room    room      // of the bytes of Sends and Writes
 	order   forward.Order
 }
@@ -100,6 +102,9 @@ func (in *inbound) isSettled() bool {
 // answer answers requests that are finished, in order. It reports whether it has sent anything.
 func (t *tunnel) answer() (worked bool) {
 	in, l := &t.in, t.link
+	if in.late > 0 {
+		in.late--
+	}
 	if len(in.posted) == 0 && in.told == in.last { // nothing to answer
 		return t.grantRoom()
 	}
@@ -123,10 +128,10 @@ func (t *tunnel) answer() (worked bool) {
 	in.posted = in.posted[:copy(in.posted, in.posted[done:])]
 	if in.done = first - 1; in.told < in.done {
 		mayWait := onlySends && !t.localEnded && in.done-in.told < tunnelDepth/4 && (len(in.posted) == 0 || !in.posted[0].finished)
-		if mayWait && in.delay < doneDelay {
-			in.delay++ // Run does not sleep before that many steps
+		if mayWait && in.waited < in.delay {
+			in.waited++ // Run does not sleep before that many steps
 		} else if l.hasRoom() {
-			in.told, in.delay = in.done, 0
+			in.told, in.waited, in.delay, in.late = in.done, 0, shortDelay, longDelay
 			l.send(&frame.Frame{Kind: frame.Done, Tunnel: t.remote, Request: in.told}, nil)
 			worked = true
 		}
@@ -149,7 +154,10 @@ func (t *tunnel) answer() (worked bool) {
 func (t *tunnel) tellDone() uint32 {
 	in := &t.in
 	n := in.done - in.told
-	in.told, in.delay = in.done, 0
+	if n > 0 || in.late > 0 {
+		in.delay = longDelay
+	}
+	in.told, in.waited, in.late = in.done, 0, 0
 	return uint32(n)
 }
 

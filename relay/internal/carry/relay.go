@@ -39,7 +39,8 @@ const (
 	framesATurn  = 4                      // with data of one tunnel, before the next tunnel has its turn
 	leastPart    = 4 << 10                // of a request that the other relay cannot hold: less is not worth a frame
 	pollGap      = 100 * time.Microsecond // of a provider without a descriptor to wait for, while the relay is idle
-	doneDelay    = 8                      // steps for which a Done of a Send waits for a frame that can carry it: the process often answers
+	shortDelay   = 8                      // steps for which a Done of a Send waits for a frame that can carry it
+	longDelay    = 64                     // the same if the process has answered the Send before soon enough
 	entriesATurn = 16                     // ring entries that one tunnel forwards before the next has its turn
 )
 
@@ -128,7 +129,7 @@ func New(ctx context.Context, config Config) (*Relay, error) {
 
 // OpenFabric opens a libfabric endpoint as relays use it, at a local address.
 func OpenFabric(provider, node string) (*fabric.Endpoint, error) {
-	return fabric.Open(fabric.Config{Provider: provider, Node: node, Size: bufferSize, Receives: maxLinks * linkWindow, Sends: sendBuffers})
+	return fabric.Open(fabric.Config{Provider: provider, Node: node, Size: bufferSize, Receives: maxLinks * linkWindow, Sends: sendBuffers, Peers: 2 * maxLinks})
 }
 
 // open opens what a relay needs. If it fails, Close closes what was opened.
@@ -306,6 +307,14 @@ func (r *Relay) fabricFailed(err error) {
 func (r *Relay) operationFailed(err *fabric.Error) {
 	if err.Buffer >= 0 {
 		r.senders[err.Buffer].sendFailed(err)
+		return
+	}
+	if err.Peer != fabric.NoPeer {
+		for _, l := range r.links {
+			if l.peer == err.Peer {
+				l.sendFailed(err)
+			}
+		}
 		return
 	}
 	if r.broken++; r.broken == 1 && !r.lost { // else it may be of a link that has ended

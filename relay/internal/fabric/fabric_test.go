@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -18,7 +19,7 @@ var providers = []string{"tcp", "tcp;ofi_rxm"}
 
 func open(t testing.TB, provider string, receives, sends int) *Endpoint {
 	t.Helper()
-	e, err := Open(Config{Provider: provider, Node: "127.0.0.1", Size: 4096, Receives: receives, Sends: sends})
+	e, err := Open(Config{Provider: provider, Node: "127.0.0.1", Size: 4096, Receives: receives, Sends: sends, Peers: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,29 +249,38 @@ func TestPeerEnds(t *testing.T) {
 				return other.received == 1 && a.FreeBuffers() == 8
 			})
 			b.Close()
-			for range 4 {
-				if buffer, ok := a.TakeBuffer(); ok && a.Send(gone.peer, buffer, 64) != nil {
-					a.FreeBuffer(buffer)
-				}
-			}
-			wait(func() bool {
-				_, failures, err := a.Poll(x.room[:])
-				if err != nil {
-					t.Error(err)
-				}
-				for _, e := range failures {
-					if e.Buffer < 8 {
-						t.Errorf("an error without a send buffer: %v", e)
+			for _, size := range []int{64, 4096} { // without and with a completion
+				failed, sent := 0, 0
+				wait(func() bool {
+					if buffer, ok := a.TakeBuffer(); ok && sent < 8 {
+						if a.Send(gone.peer, buffer, size) != nil {
+							a.FreeBuffer(buffer)
+						}
+						sent++
+					} else if ok {
+						a.FreeBuffer(buffer)
 					}
-					t.Log(e)
-				}
-				return a.FreeBuffers() == 8
-			})
+					_, failures, err := a.Poll(x.room[:])
+					if err != nil {
+						t.Error(err)
+					}
+					for _, e := range failures {
+						if e.Buffer < 8 && e.Peer != gone.peer {
+							t.Errorf("an error without a send buffer and a peer: %v", e)
+						}
+						failed++
+					}
+					return sent == 8 && a.FreeBuffers() == 8
+				})
+				t.Logf("%d of 8 messages of %d bytes have failed", failed, size)
+			}
 			wait(func() bool {
 				if x.sent-y.received < 8 && x.sent < 100 {
 					x.send()
 				}
-				x.poll()
+				if _, failures, err := a.Poll(x.room[:]); err != nil || slices.ContainsFunc(failures, func(e *Error) bool { return e.Peer != gone.peer }) {
+					t.Fatal(failures, err)
+				}
 				y.poll()
 				return y.received == 100
 			})

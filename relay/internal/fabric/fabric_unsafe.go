@@ -29,6 +29,7 @@ type Config struct {
 	Size     int    // of each buffer, in bytes
 	Receives int    // number of receive buffers, at most
 	Sends    int    // number of send buffers
+	Peers    int    // so many peers get small messages without a completion for each
 }
 
 // Endpoint is a libfabric endpoint. Only one goroutine uses it at a time.
@@ -47,15 +48,19 @@ type Endpoint struct {
 // Peer is an address that messages can be sent to.
 type Peer C.fi_addr_t
 
+// NoPeer is the Peer of an Error that names none.
+const NoPeer = Peer(C.FI_ADDR_UNSPEC)
+
 // ErrBusy is the error of a message that the provider cannot take now. Poll, and try again.
 var ErrBusy = errors.New("the provider is busy")
 
 // Error is a failed call or operation of libfabric.
 type Error struct {
 	Call     string
-	Code     int // of fi_errno.h, positive
-	Provider int // the provider's own number; 0 = none
-	Buffer   int // send buffer of a Send that has failed, which is free again; -1 = another operation, or a call
+	Code     int  // of fi_errno.h, positive
+	Provider int  // the provider's own number; 0 = none
+	Buffer   int  // send buffer of a Send that has failed, which is free again; -1 = another operation, or a call
+	Peer     Peer // of a Send whose buffer was free at once, unless NoPeer
 }
 
 func (e *Error) Error() string {
@@ -67,7 +72,9 @@ func (e *Error) Error() string {
 }
 
 // failed returns the error of a call that has returned a negative number.
-func failed(call string, code C.int) error { return &Error{Call: call, Code: -int(code), Buffer: -1} }
+func failed(call string, code C.int) error {
+	return &Error{Call: call, Code: -int(code), Buffer: -1, Peer: NoPeer}
+}
 
 // Open opens an endpoint. It receives nothing before PostReceives.
 func Open(config Config) (*Endpoint, error) {
@@ -83,7 +90,7 @@ func Open(config Config) (*Endpoint, error) {
 		defer C.free(unsafe.Pointer(node))
 	}
 	var code C.int
-	if call := C.sndr_open(c, provider, node, C.uint32_t(config.Size), C.uint32_t(config.Receives), C.uint32_t(config.Sends), &code); call != nil {
+	if call := C.sndr_open(c, provider, node, C.uint32_t(config.Size), C.uint32_t(config.Receives), C.uint32_t(config.Sends), C.uint32_t(config.Peers), &code); call != nil {
 		err := failed(C.GoString(call), code)
 		e.Close()
 		return nil, fmt.Errorf("open libfabric endpoint of provider %q at %q: %w: fi_info lists the providers and their addresses", config.Provider, config.Node, err)
@@ -178,7 +185,9 @@ func (e *Endpoint) Send(peer Peer, buffer, n int) error {
 	case code == -C.FI_EAGAIN:
 		return ErrBusy
 	case code < 0:
-		return failed("fi_send", code)
+		return failed("fi_sendmsg", code)
+	case code == 1: // the provider has copied the message
+		e.FreeBuffer(buffer)
 	}
 	return nil
 }
@@ -217,11 +226,14 @@ func (e *Endpoint) take(received []Received, events int) (n int, failures []*Err
 		case buffer >= e.base:
 			e.free = append(e.free, buffer)
 			if v.error != 0 {
-				failures = append(failures, &Error{Call: "fi_send", Code: int(v.error), Provider: int(v.provider), Buffer: buffer})
+				failures = append(failures, &Error{Call: "fi_sendmsg", Code: int(v.error), Provider: int(v.provider), Buffer: buffer, Peer: NoPeer})
 			}
+		case v.peer >= 0 && v.error == 0: // the provider reports success, too
+		case v.peer >= 0:
+			failures = append(failures, &Error{Call: "fi_sendmsg", Code: int(v.error), Provider: int(v.provider), Buffer: -1, Peer: Peer(v.peer)})
 		case v.error != 0:
 			if v.error != C.FI_ETRUNC { // no correct peer sends a message that is longer than a buffer
-				failures = append(failures, &Error{Call: "fi_recv", Code: int(v.error), Provider: int(v.provider), Buffer: -1})
+				failures = append(failures, &Error{Call: "fi_recv", Code: int(v.error), Provider: int(v.provider), Buffer: -1, Peer: NoPeer})
 			}
 			if buffer >= 0 {
 				err = errors.Join(err, e.Repost(buffer))

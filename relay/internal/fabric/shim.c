@@ -32,7 +32,7 @@ static struct fi_info *hints_for(const char *provider)
 
 // sndr_open fills in e, which is zero. It returns NULL, or the name of the call that has failed; the caller closes e in
 // both cases.
-const char *sndr_open(struct sndr_endpoint *e, const char *provider, const char *node, uint32_t size, uint32_t receives, uint32_t sends, int *error)
+const char *sndr_open(struct sndr_endpoint *e, const char *provider, const char *node, uint32_t size, uint32_t receives, uint32_t sends, uint32_t peers, int *error)
 {
 	// ofi_rxm moves messages of this size at once, and received ones straight into their buffer. It reads the variable when
 	// libfabric starts. The value of the user has precedence.
@@ -51,6 +51,7 @@ const char *sndr_open(struct sndr_endpoint *e, const char *provider, const char 
 	e->size = size;
 	e->receives = receives;
 	e->sends = sends;
+	e->peers = peers;
 	if ((*error = fi_fabric(e->info->fabric_attr, &e->fabric, NULL)) != 0)
 		return "fi_fabric";
 	if ((*error = fi_domain(e->fabric, e->info, &e->domain, NULL)) != 0)
@@ -67,12 +68,13 @@ const char *sndr_open(struct sndr_endpoint *e, const char *provider, const char 
 	}
 	if ((*error = fi_endpoint(e->domain, e->info, &e->ep, NULL)) != 0)
 		return "fi_endpoint";
-	if ((*error = fi_ep_bind(e->ep, &e->av->fid, 0)) != 0 || (*error = fi_ep_bind(e->ep, &e->cq->fid, FI_TRANSMIT | FI_RECV)) != 0)
+	if ((*error = fi_ep_bind(e->ep, &e->av->fid, 0)) != 0 || (*error = fi_ep_bind(e->ep, &e->cq->fid, FI_RECV)) != 0 ||
+	    (*error = fi_ep_bind(e->ep, &e->cq->fid, FI_TRANSMIT | FI_SELECTIVE_COMPLETION)) != 0)
 		return "fi_ep_bind";
 	if ((*error = fi_enable(e->ep)) != 0)
 		return "fi_enable";
 
-	e->contexts = calloc(count(e), sizeof *e->contexts);
+	e->contexts = calloc(count(e) + peers, sizeof *e->contexts);
 	if (e->contexts == NULL) {
 		*error = -FI_ENOMEM;
 		return "calloc";
@@ -121,16 +123,28 @@ int sndr_post_receive(struct sndr_endpoint *e, uint32_t buffer)
 	return (int)fi_recv(e->ep, e->buffers + (uint64_t)buffer * e->size, e->size, e->desc, FI_ADDR_UNSPEC, &e->contexts[buffer]);
 }
 
-// sndr_send uses no fi_inject: its failure would not say to which peer the message was.
+// sndr_send returns 1 if the buffer is free again already: libfabric copies a small message at once, and reports only its failure. It uses no
+// fi_inject, whose failure would not say to which peer the message was.
 int sndr_send(struct sndr_endpoint *e, fi_addr_t peer, uint32_t buffer, uint32_t length)
 {
-	return (int)fi_send(e->ep, e->buffers + (uint64_t)buffer * e->size, length, e->desc, peer, &e->contexts[buffer]);
+	struct iovec part = {e->buffers + (uint64_t)buffer * e->size, length};
+	const int is_small = length <= e->info->tx_attr->inject_size && peer < e->peers;
+	struct fi_msg m = {.msg_iov = &part, .desc = &e->desc, .iov_count = 1, .addr = peer,
+		.context = &e->contexts[is_small ? count(e) + peer : buffer]};
+	int n = (int)fi_sendmsg(e->ep, &m, is_small ? FI_INJECT : FI_COMPLETION);
+	return n == 0 ? is_small : n;
 }
 
-static int64_t index_of(const struct sndr_endpoint *e, void *context)
+// event_of returns the event of an operation with a context.
+static struct sndr_event event_of(const struct sndr_endpoint *e, void *context, size_t length, int error, int provider)
 {
-	struct fi_context2 *c = context;
-	return c >= e->contexts && c < e->contexts + count(e) ? c - e->contexts : -1;
+	struct sndr_event v = {-1, -1, length, error, provider};
+	struct fi_context2 *c = context, *first = e->contexts;
+	if (c >= first && c < first + count(e))
+		v.buffer = c - first;
+	else if (c >= first && c < first + count(e) + e->peers)
+		v.peer = c - first - (int64_t)count(e);
+	return v;
 }
 
 // sndr_poll stores completions in events, and returns their number, or an error of the queue itself.
@@ -145,11 +159,11 @@ int sndr_poll(struct sndr_endpoint *e, struct sndr_event *events, int room)
 		n = fi_cq_readerr(e->cq, &failed, 0);
 		if (n != 1)
 			return n == -FI_EAGAIN ? 0 : (int)n;
-		events[0] = (struct sndr_event){index_of(e, failed.op_context), 0, failed.err, failed.prov_errno};
+		events[0] = event_of(e, failed.op_context, 0, failed.err, failed.prov_errno);
 		return 1;
 	}
 	for (ssize_t i = 0; i < n; i++)
-		events[i] = (struct sndr_event){index_of(e, done[i].op_context), done[i].len, 0, 0};
+		events[i] = event_of(e, done[i].op_context, done[i].len, 0, 0);
 	return (int)n;
 }
 

@@ -16,19 +16,20 @@ struct sndr_endpoint {
 	struct fid_mr *mr; // of the buffers; NULL if the provider needs none
 	void *desc;        // of mr
 	char *buffers;     // receives of them for messages that arrive, then sends of them for messages to be sent
-	struct fi_context2 *contexts; // one for each buffer
-	uint32_t size, receives, sends;
+	struct fi_context2 *contexts; // one for each buffer, then one for the small messages to each peer
+	uint32_t size, receives, sends, peers;
 };
 
 // An event is a completion: of a buffer, or an error that may belong to none.
 struct sndr_event {
 	int64_t buffer; // index in buffers; -1 = none
+	int64_t peer;   // of a small message that has failed; -1 = none
 	uint64_t length;
 	int32_t error;    // of fi_errno.h; 0 = none
 	int32_t provider; // the provider's error number
 };
 
-const char *sndr_open(struct sndr_endpoint *e, const char *provider, const char *node, uint32_t size, uint32_t receives, uint32_t sends, int *error);
+const char *sndr_open(struct sndr_endpoint *e, const char *provider, const char *node, uint32_t size, uint32_t receives, uint32_t sends, uint32_t peers, int *error);
 void sndr_close(struct sndr_endpoint *e);
 int sndr_name(struct sndr_endpoint *e, void *to, size_t *length);
 int sndr_insert(struct sndr_endpoint *e, const void *address, fi_addr_t *peer);
