@@ -309,7 +309,7 @@ func (r *Relay) operationFailed(err *fabric.Error) {
 		r.senders[err.Buffer].sendFailed(err)
 		return
 	}
-	if err.Peer != fabric.NoPeer {
+	if err.HasPeer {
 		for _, l := range r.links {
 			if l.peer == err.Peer {
 				l.sendFailed(err)

@@ -48,19 +48,17 @@ type Endpoint struct {
 // Peer is an address that messages can be sent to.
 type Peer C.fi_addr_t
 
-// NoPeer is the Peer of an Error that names none.
-const NoPeer = Peer(C.FI_ADDR_UNSPEC)
-
 // ErrBusy is the error of a message that the provider cannot take now. Poll, and try again.
 var ErrBusy = errors.New("the provider is busy")
 
 // Error is a failed call or operation of libfabric.
 type Error struct {
 	Call     string
-	Code     int  // of fi_errno.h, positive
-	Provider int  // the provider's own number; 0 = none
-	Buffer   int  // send buffer of a Send that has failed, which is free again; -1 = another operation, or a call
-	Peer     Peer // of a Send whose buffer was free at once, unless NoPeer
+	Code     int // of fi_errno.h, positive
+	Provider int // the provider's own number; 0 = none
+	Buffer   int // send buffer of a Send that has failed, which is free again; -1 = another operation, or a call
+	HasPeer  bool
+	Peer     Peer // with HasPeer: of a Send whose buffer was free at once
 }
 
 func (e *Error) Error() string {
@@ -73,7 +71,7 @@ func (e *Error) Error() string {
 
 // failed returns the error of a call that has returned a negative number.
 func failed(call string, code C.int) error {
-	return &Error{Call: call, Code: -int(code), Buffer: -1, Peer: NoPeer}
+	return &Error{Call: call, Code: -int(code), Buffer: -1}
 }
 
 // Open opens an endpoint. It receives nothing before PostReceives.
@@ -226,14 +224,14 @@ func (e *Endpoint) take(received []Received, events int) (n int, failures []*Err
 		case buffer >= e.base:
 			e.free = append(e.free, buffer)
 			if v.error != 0 {
-				failures = append(failures, &Error{Call: "fi_sendmsg", Code: int(v.error), Provider: int(v.provider), Buffer: buffer, Peer: NoPeer})
+				failures = append(failures, &Error{Call: "fi_sendmsg", Code: int(v.error), Provider: int(v.provider), Buffer: buffer})
 			}
 		case v.peer >= 0 && v.error == 0: // the provider reports success, too
 		case v.peer >= 0:
-			failures = append(failures, &Error{Call: "fi_sendmsg", Code: int(v.error), Provider: int(v.provider), Buffer: -1, Peer: Peer(v.peer)})
+			failures = append(failures, &Error{Call: "fi_sendmsg", Code: int(v.error), Provider: int(v.provider), Buffer: -1, HasPeer: true, Peer: Peer(v.peer)})
 		case v.error != 0:
 			if v.error != C.FI_ETRUNC { // no correct peer sends a message that is longer than a buffer
-				failures = append(failures, &Error{Call: "fi_recv", Code: int(v.error), Provider: int(v.provider), Buffer: -1, Peer: NoPeer})
+				failures = append(failures, &Error{Call: "fi_recv", Code: int(v.error), Provider: int(v.provider), Buffer: -1})
 			}
 			if buffer >= 0 {
 				err = errors.Join(err, e.Repost(buffer))
