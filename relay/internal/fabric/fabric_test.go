@@ -14,11 +14,14 @@ import (
 // watchdog bounds every wait of the tests. No test measures a time.
 const watchdog = 60 * time.Second
 
-var providers = []string{"tcp", "tcp;ofi_rxm"}
+var providers = []string{"tcp", "tcp;ofi_rxm", "net"}
 
 func open(t testing.TB, provider string, receives, sends int) *Endpoint {
 	t.Helper()
 	e, err := Open(Config{Provider: provider, Node: "127.0.0.1", Size: 4096, Receives: receives, Sends: sends})
+	if err != nil && provider == "net" {
+		t.Skipf("libfabric 1.18 and newer have no provider net: %v", err)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
