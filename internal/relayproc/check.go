@@ -21,8 +21,8 @@ type Info struct {
 	Error        string `json:"error"`    // why none opens
 }
 
-// Label returns "not tested here" for a provider that the tests of softnd do not use, and "" for the others. provider is the name
-// that libfabric gives to what it has opened. libfabric 1.17 opens tcp;ofi_rxm for the name tcp.
+// Label returns "not tested here" for a provider that the tests of softnd do not use. For the others it returns "".
+// The name is that of what libfabric has opened: version 1.17 opens tcp;ofi_rxm for the name tcp.
 func Label(provider string) string {
 	if provider == "tcp;ofi_rxm" || provider == "net" {
 		return ""
