@@ -26,6 +26,7 @@ const (
 	defaultQueueDepth = 64
 	maxCQDepth        = 65536
 	maxReads          = 128
+	maxInterHost      = 2048 // connections that the relay of a host carries
 )
 
 // adapterLimits are the limits in which a small card differs from a large one.
@@ -75,6 +76,10 @@ func (a *adapter) Query(version uint32) (nd.AdapterInfo, error) {
 		return nd.AdapterInfo{}, a.opError("query", nd.InvalidParameter, fmt.Sprintf("structure version %#x", version), "ask for nd.InfoVersion2")
 	}
 	c := a.provider.limits
+	interHost := uint32(0)
+	if _, err := a.provider.arena.Relay(); err == nil {
+		interHost = maxInterHost
+	}
 	return nd.AdapterInfo{
 		InfoVersion:             version,
 		AdapterID:               a.provider.adapterID(),
@@ -94,6 +99,7 @@ func (a *adapter) Query(version uint32) (nd.AdapterInfo, error) {
 		LargeRequestThreshold:   wire.MaxSendInEntry,
 		MaxCallerData:           uint32(c.privateData),
 		MaxCalleeData:           uint32(c.privateData),
+		MaxInterHostConnections: interHost,
 		AdapterFlags:            c.flags,
 
 		MaxSharedReceiveQueueDepth: uint32(c.sharedDepth),

@@ -109,6 +109,8 @@ module softnd
     integer(c_int32_t) :: max_cq_depth = 0
     integer(c_int32_t) :: max_private_data = 0
     integer(c_int32_t) :: inline_threshold = 0
+    integer(c_int32_t) :: max_inter_host_connections = 0
+    integer(c_int32_t) :: reserved = 0
   end type
 
   type, bind(c) :: snd_window_descriptor

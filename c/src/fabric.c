@@ -275,6 +275,7 @@ snd_status snd_adapter_open(snd_fabric *fabric, snd_adapter **adapter)
 	return snd_leave_with(fabric, s);
 }
 
+enum { MAX_INTER_HOST = 2048 }; /* connections that the relay of a host carries */
 enum { MOST_INFO = 4096 }; /* no version has a larger structure: such a size is a mistake, and clearing as much would overwrite other memory */
 
 snd_status snd_adapter_query(snd_adapter *adapter, snd_adapter_info *info, uint64_t size)
@@ -285,8 +286,10 @@ snd_status snd_adapter_query(snd_adapter *adapter, snd_adapter_info *info, uint6
 	if (size == 0 || size > MOST_INFO)
 		return snd_fail(SND_INVALID_PARAMETER, "query adapter: size is %" PRIu64 ", allowed 1 to %d: pass sizeof *info", size, MOST_INFO);
 	const struct snd_limits *l = adapter->object.fabric->limits;
+	struct snd_peer relay;
 	const snd_adapter_info known = {SND_MAX_REGISTRATION, SND_MAX_TRANSFER, l->sge, l->sge, l->inline_size, l->reads,
-		l->queue_depth, l->cq_depth, l->private_data, l->inline_size < SND_INLINE_THRESHOLD ? l->inline_size : SND_INLINE_THRESHOLD};
+		l->queue_depth, l->cq_depth, l->private_data, l->inline_size < SND_INLINE_THRESHOLD ? l->inline_size : SND_INLINE_THRESHOLD,
+		snd_find_relay(adapter->object.fabric, &relay) ? MAX_INTER_HOST : 0, 0};
 	memset(info, 0, size);
 	memcpy(info, &known, size < sizeof known ? size : sizeof known);
 	return SND_SUCCESS;

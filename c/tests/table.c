@@ -239,6 +239,7 @@ static void test_query(void)
 	CHECK(infos[0].max_registration != UINT64_MAX && infos[0].max_transfer == UINT64_MAX);
 	OK(snd_adapter_query(adapter, infos, sizeof infos));
 	CHECK(infos[0].inline_threshold > 0 && infos[0].inline_threshold < UINT32_MAX);
+	CHECK(infos[0].max_inter_host_connections == 0); /* there is one host */
 	for (size_t i = sizeof infos[0]; i < sizeof infos; i++)
 		CHECK(at[i] == 0);
 	CHECK(snd_adapter_query(adapter, infos, 0) == SND_INVALID_PARAMETER && snd_adapter_query(adapter, infos, 4097) == SND_INVALID_PARAMETER);

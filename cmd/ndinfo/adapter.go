@@ -41,6 +41,7 @@ type limits struct {
 	LargeRequestThreshold      uint32 `json:"large_request_threshold"`
 	MaxCallerData              uint32 `json:"max_caller_data"`
 	MaxCalleeData              uint32 `json:"max_callee_data"`
+	MaxInterHostConnections    uint32 `json:"max_inter_host_connections"`
 }
 
 func describe(info nd.AdapterInfo, addresses []netip.Addr) adapter {
@@ -69,6 +70,7 @@ func describe(info nd.AdapterInfo, addresses []netip.Addr) adapter {
 			LargeRequestThreshold:      info.LargeRequestThreshold,
 			MaxCallerData:              info.MaxCallerData,
 			MaxCalleeData:              info.MaxCalleeData,
+			MaxInterHostConnections:    info.MaxInterHostConnections,
 		},
 	}
 	for _, addr := range addresses {

@@ -71,6 +71,16 @@ func ownAddress(t *testing.T) string {
 	return a.String()
 }
 
+// The label of a provider that the tests do not use is printed.
+func TestHostsProviderLabel(t *testing.T) {
+	ownAddress(t)
+	fakeRelay(t, strings.Replace(fmt.Sprintf(healthyRelay, layout.Name()), `"tcp"}`, `"efa","label":"`+relayproc.Label("efa")+`"}`, 1))
+	r, _ := ndinfoHosts(t)
+	if c := r.find(t, providerCheck); c.Status != ok || !strings.HasPrefix(c.Found, "efa opens at ") || !strings.HasSuffix(c.Found, " (not tested here)") {
+		t.Errorf("%+v", c)
+	}
+}
+
 func TestHostsAlone(t *testing.T) {
 	address := ownAddress(t)
 	secret := filepath.Join(t.TempDir(), "secret")

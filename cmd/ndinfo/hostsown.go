@@ -128,7 +128,11 @@ func (s *hostSession) checkRelay(ctx context.Context) {
 		s.checks = append(s.checks, bad(fail, providerCheck, info.Error, fmt.Sprintf("choose another one with %s, or an address of this host with %s", relayproc.EnvProvider, bootstrap.EnvHostAddress)))
 		return
 	}
-	s.checks = append(s.checks, good(providerCheck, "%s opens at %s", info.Provider, address))
+	found = fmt.Sprintf("%s opens at %s", info.Provider, address)
+	if info.Label != "" {
+		found += " (" + info.Label + ")"
+	}
+	s.checks = append(s.checks, good(providerCheck, "%s", found))
 }
 
 // differ reports whether two names of builds are known and differ.

@@ -17,7 +17,17 @@ type Info struct {
 	Architecture string `json:"architecture"`
 	Libfabric    string `json:"libfabric"`
 	Provider     string `json:"provider"` // that libfabric has opened
+	Label        string `json:"label"`    // of the provider; see Label
 	Error        string `json:"error"`    // why none opens
+}
+
+// Label returns "not tested here" for a provider that the tests of softnd do not use. For the others it returns "".
+// The name is that of what libfabric has opened: version 1.17 opens tcp;ofi_rxm for the name tcp.
+func Label(provider string) string {
+	if provider == "tcp;ofi_rxm" || provider == "net" {
+		return ""
+	}
+	return "not tested here"
 }
 
 // Check lets ndrelay at path open the provider at an address of this host. The result has an Error if that fails.

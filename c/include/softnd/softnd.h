@@ -182,6 +182,8 @@ typedef struct snd_adapter_info {
 	uint32_t max_cq_depth;
 	uint32_t max_private_data;
 	uint32_t inline_threshold; /* up to this length Inline is faster */
+	uint32_t max_inter_host_connections; /* to other hosts, of all processes of this host together; 0 if no other host can be reached */
+	uint32_t reserved;
 } snd_adapter_info;
 
 /* snd_adapter_open opens an adapter of a fabric. All other objects are made from an adapter. */

@@ -143,7 +143,8 @@ func (a *adapter) Query(version uint32) (nd.AdapterInfo, error) {
 		InlineRequestThreshold: uint32(i.inline_threshold), LargeRequestThreshold: 48,
 		MaxSharedReceiveQueueDepth: uint32(i.max_queue_depth),
 		MaxCallerData:              uint32(i.max_private_data), MaxCalleeData: uint32(i.max_private_data),
-		AdapterFlags: flags,
+		MaxInterHostConnections: uint32(i.max_inter_host_connections),
+		AdapterFlags:            flags,
 	}, nil
 }
 

@@ -22,6 +22,7 @@ func check(out io.Writer, provider, address string) error {
 		info.Error = err.Error()
 	} else {
 		info.Provider = endpoint.Provider()
+		info.Label = relayproc.Label(info.Provider)
 		endpoint.Close()
 	}
 	b, err := json.Marshal(info)

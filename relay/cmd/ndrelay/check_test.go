@@ -17,9 +17,21 @@ import (
 func TestCheck(t *testing.T) {
 	t.Setenv(envRelay, "1")
 	info, err := relayproc.Check(proctest.Context(t), "/proc/self/exe", "127.0.0.1", "")
-	if err != nil || info.Error != "" || info.Provider == "" || info.Layout != layout.Name() || info.Architecture != runtime.GOARCH || info.Libfabric == "" || info.Protocol != handshake.Version {
+	if err != nil || info.Error != "" || info.Provider == "" || info.Label != relayproc.Label(info.Provider) || info.Layout != layout.Name() || info.Architecture != runtime.GOARCH || info.Libfabric == "" || info.Protocol != handshake.Version {
 		t.Errorf("%+v, %v", info, err)
 	}
+	for provider, label := range map[string]string{"tcp;ofi_rxm": "", "shm": "not tested here", "udp;ofi_rxd": "not tested here"} {
+		t.Setenv(relayproc.EnvProvider, provider)
+		switch info, err := relayproc.Check(proctest.Context(t), "/proc/self/exe", "127.0.0.1", ""); {
+		case err != nil:
+			t.Error(err)
+		case provider != "tcp;ofi_rxm" && info.Error != "":
+			t.Logf("libfabric's provider %s does not open here: %s", provider, info.Error)
+		case info.Provider != provider || info.Label != label:
+			t.Errorf("%s: %+v", provider, info)
+		}
+	}
+	t.Setenv(relayproc.EnvProvider, "tcp")
 	const foreign = "192.0.2.1" // not of this host
 	if info, err := relayproc.Check(proctest.Context(t), "/proc/self/exe", foreign, ""); err != nil || info.Error == "" || info.Provider != "" {
 		t.Errorf("at %s: %+v, %v", foreign, info, err)

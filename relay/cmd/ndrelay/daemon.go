@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/softnd/softnd/relay/internal/carry"
 	"github.com/softnd/softnd/relay/internal/handshake"
 	"github.com/softnd/softnd/shm"
@@ -38,7 +40,8 @@ type daemon struct {
 	changes chan change
 
 	mu     sync.Mutex
-	linked map[uint16]bool // hosts that have a link, or had one
+	linked map[uint16]bool  // hosts that have a link, or had one
+	failed map[uint16]error // of the last attempt to make a link to a host
 }
 
 // change is the begin of a link, or its end if err is not nil.
@@ -48,7 +51,7 @@ type change struct {
 }
 
 func newDaemon(in io.Reader, out, log io.Writer) *daemon {
-	return &daemon{lines: readLines(in), out: out, log: log, linked: make(map[uint16]bool)}
+	return &daemon{lines: readLines(in), out: out, log: log, linked: make(map[uint16]bool), failed: make(map[uint16]error)}
 }
 
 // run is the whole life of the relay. file is the arena.
@@ -149,7 +152,7 @@ func (d *daemon) link(ctx context.Context, control net.Listener) error {
 	}
 	failed := make(chan error, d.config.Host)
 	for host := range d.config.Host {
-		go func() { // it ends with ctx, or when the limit of a handshake has passed
+		go func() { // it ends with ctx, or at most the limit of a handshake later
 			if err := d.dial(ctx, p.Relays[host], uint16(host)); err != nil {
 				failed <- err
 			}
@@ -163,20 +166,58 @@ func (d *daemon) link(ctx context.Context, control net.Listener) error {
 	return errors.Join(err, closeOutput())
 }
 
-// dial makes a link to a host.
+// Pauses between attempts to make a link.
+const (
+	minPause = 10 * time.Millisecond
+	maxPause = 500 * time.Millisecond
+)
+
+// dial makes a link to a host. If a handshake fails for a cause that may not last, dial tries again until ctx ends: many
+// strangers at the port of the other relay displace handshakes. Other failures are returned at once.
 func (d *daemon) dial(ctx context.Context, to string, host uint16) error {
+	for pause := minPause; ; pause = min(2*pause, maxPause) {
+		conn, session, err := d.shake(ctx, to, host)
+		if err == nil {
+			d.add(conn, session)
+			return nil
+		}
+		if !isTransient(err) {
+			return err
+		}
+		d.mu.Lock()
+		d.failed[host] = err
+		d.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
+// shake connects to the relay of a host, and runs one handshake with it.
+func (d *daemon) shake(ctx context.Context, to string, host uint16) (net.Conn, *handshake.Session, error) {
 	dialer := net.Dialer{Timeout: handshake.Limit}
 	conn, err := dialer.DialContext(ctx, "tcp", to)
 	if err != nil {
-		return fmt.Errorf("connect to the relay of host %d: %w", host, err)
+		return nil, nil, fmt.Errorf("connect to the relay of host %d: %w", host, err)
 	}
 	session, err := handshake.Dial(conn, d.relay.HandshakeConfig(), host)
 	if err != nil {
 		conn.Close()
-		return err
+		return nil, nil, err
 	}
-	d.add(conn, session)
-	return nil
+	return conn, session, nil
+}
+
+// isTransient reports whether another attempt may succeed. A refused connection is final: the relay has listened, and has ended.
+func isTransient(err error) bool {
+	for _, e := range []error{io.EOF, io.ErrUnexpectedEOF, unix.ECONNRESET, unix.EPIPE, unix.ETIMEDOUT, os.ErrDeadlineExceeded, context.DeadlineExceeded} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
 }
 
 // add adds a link. A host has only one: nothing is sent over another.
@@ -224,7 +265,13 @@ func (d *daemon) missing(up map[uint16]bool) string {
 	var hosts []string
 	for host := range d.config.Hosts {
 		if host != d.config.Host && !up[uint16(host)] {
-			hosts = append(hosts, fmt.Sprint(host))
+			text := fmt.Sprint(host)
+			d.mu.Lock()
+			if err := d.failed[uint16(host)]; err != nil {
+				text += fmt.Sprintf(" (last try: %v)", err)
+			}
+			d.mu.Unlock()
+			hosts = append(hosts, text)
 		}
 	}
 	return strings.Join(hosts, ", ")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/softnd/softnd/endpoint"
 	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/relayproc"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/relay/internal/nstest"
 	"github.com/softnd/softnd/shm"
@@ -320,14 +321,17 @@ func runs(otherwise int) int {
 	return otherwise
 }
 
-func TestHostFailures(t *testing.T) {
-	for name, c := range map[string]struct {
-		namespaces bool
-		fail       func(g *failureRig)
-		recover    func(g *failureRig) // leaves the hosts without a link
-		farDies    bool
-		linkLives  bool
-	}{
+// hostFailure is something that fails at a host, or between the hosts.
+type hostFailure struct {
+	namespaces bool
+	fail       func(g *failureRig)
+	recover    func(g *failureRig) // leaves the hosts without a link
+	farDies    bool
+	linkLives  bool
+}
+
+func hostFailures() map[string]hostFailure {
+	return map[string]hostFailure{
 		"link down": {namespaces: true, fail: func(g *failureRig) { g.link("down") }, recover: func(g *failureRig) { g.link("up") }},
 		"relay killed": {fail: func(g *failureRig) { g.processes[1].Kill() }, recover: func(g *failureRig) {
 			g.start(1)
@@ -340,57 +344,87 @@ func TestHostFailures(t *testing.T) {
 			g.processes[1].Resume()
 			g.far.Resume()
 		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if c.namespaces {
-				nstest.Need(t)
-			}
-			g := newFailureRig(t, c.namespaces)
-			var first usage
-			var longest time.Duration
-			for i := range runs(3) {
-				ends := g.busy()
-				start := time.Now()
-				c.fail(g)
-				for _, r := range ends() {
-					r.check(t, "near side")
-				}
-				longest = max(longest, time.Since(start))
-				c.recover(g)
-				if !c.farDies {
-					var reports []connReport
-					must(t, json.Unmarshal([]byte(g.far.Hear()), &reports))
-					for _, r := range reports {
-						r.check(t, "far side")
-					}
-				}
-				if !c.linkLives {
-					proctest.Eventually(t, "the end of the links", func() bool { u := g.usage(); return u.relays[0].Links+u.relays[1].Links == 0 })
-					g.processes[0].join(g.processes[1])
-				}
-				if i == 1 { // the first run has what is made once
-					proctest.Eventually(t, "the end of all tunnels", func() bool {
-						first = g.usage()
-						return first.relays[0].Tunnels+first.relays[1].Tunnels == 0
-					})
-				}
-				if i > 1 && (i%10 == 0 || i == runs(3)-1) {
-					var now usage
-					proctest.Eventually(t, "no more than after the second run: "+fmt.Sprint(first), func() bool {
-						now = g.usage()
-						return !now.exceeds(first)
-					})
-				}
-				if t.Failed() {
-					t.Fatalf("in run %d", i)
-				}
-			}
-			t.Logf("the longest time until all requests had a result: %v", longest)
-			g.far.Say("quit")
-			g.far.Wait()
-			g.quit()
-		})
 	}
+}
+
+// TestHostFailures uses the provider of SOFTND_RELAY_PROVIDER.
+func TestHostFailures(t *testing.T) {
+	for name, c := range hostFailures() {
+		t.Run(name, c.test)
+	}
+}
+
+// The tested providers other than the default one have the same statuses.
+func TestHostFailuresOfProviders(t *testing.T) {
+	opened := func(provider string) string {
+		e, err := OpenFabric(provider, "127.0.0.1")
+		if err != nil {
+			return ""
+		}
+		defer e.Close()
+		return e.Provider()
+	}
+	byDefault := opened("tcp")
+	for _, provider := range []string{"tcp;ofi_rxm", "net"} {
+		if name := opened(provider); name == "" || name == byDefault {
+			t.Logf("%s does not open here, or is the default", provider)
+			continue
+		}
+		t.Setenv(relayproc.EnvProvider, provider)
+		for _, name := range []string{"link down", "relay killed"} {
+			t.Run(provider+"/"+name, hostFailures()[name].test)
+		}
+	}
+}
+
+func (c hostFailure) test(t *testing.T) {
+	if c.namespaces {
+		nstest.Need(t)
+	}
+	g := newFailureRig(t, c.namespaces)
+	var first usage
+	var longest time.Duration
+	for i := range runs(3) {
+		ends := g.busy()
+		start := time.Now()
+		c.fail(g)
+		for _, r := range ends() {
+			r.check(t, "near side")
+		}
+		longest = max(longest, time.Since(start))
+		c.recover(g)
+		if !c.farDies {
+			var reports []connReport
+			must(t, json.Unmarshal([]byte(g.far.Hear()), &reports))
+			for _, r := range reports {
+				r.check(t, "far side")
+			}
+		}
+		if !c.linkLives {
+			proctest.Eventually(t, "the end of the links", func() bool { u := g.usage(); return u.relays[0].Links+u.relays[1].Links == 0 })
+			g.processes[0].join(g.processes[1])
+		}
+		if i == 1 { // the first run has what is made once
+			proctest.Eventually(t, "the end of all tunnels", func() bool {
+				first = g.usage()
+				return first.relays[0].Tunnels+first.relays[1].Tunnels == 0
+			})
+		}
+		if i > 1 && (i%10 == 0 || i == runs(3)-1) {
+			var now usage
+			proctest.Eventually(t, "no more than after the second run: "+fmt.Sprint(first), func() bool {
+				now = g.usage()
+				return !now.exceeds(first)
+			})
+		}
+		if t.Failed() {
+			t.Fatalf("in run %d", i)
+		}
+	}
+	t.Logf("the longest time until all requests had a result: %v", longest)
+	g.far.Say("quit")
+	g.far.Wait()
+	g.quit()
 }
 
 func (u *usage) exceeds(first usage) bool {

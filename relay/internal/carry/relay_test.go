@@ -213,6 +213,27 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
+// Query reports whether other hosts can be reached, and how many connections the relay carries.
+func TestQuery(t *testing.T) {
+	arena, err := shm.Create(shm.Config{Size: 256 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer arena.Close()
+	alone, err := openRank(proctest.Context(t), arena, endpoint.Options{}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer alone.leave()
+	a, _ := newHosts(t, settings{})
+	for n, want := range map[*rank]uint32{alone: 0, a.rank: maxTunnels} {
+		info, err := n.adapter.Query(nd.InfoVersion2)
+		if err != nil || info.MaxInterHostConnections != want {
+			t.Errorf("MaxInterHostConnections is %d, want %d: %v", info.MaxInterHostConnections, want, err)
+		}
+	}
+}
+
 // An Open whose addresses are not those of the two hosts ends the link: no correct relay sends it.
 func TestOpenOfOtherHosts(t *testing.T) {
 	good := frame.Connect{Tunnel: 1, From: netip.MustParseAddrPort("127.77.0.1:1"), To: netip.MustParseAddrPort("127.78.0.1:1")}

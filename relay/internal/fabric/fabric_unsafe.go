@@ -121,7 +121,7 @@ func (e *Endpoint) Provider() string { return C.GoString(e.c.info.fabric_attr.pr
 
 // Address returns the address of the endpoint, in the provider's format.
 func (e *Endpoint) Address() ([]byte, error) {
-	b := make([]byte, 256)
+	b := make([]byte, maxAddress)
 	n := C.size_t(len(b))
 	if code := C.sndr_name(e.c, unsafe.Pointer(&b[0]), &n); code != 0 {
 		return nil, failed("fi_getname", code)
@@ -129,18 +129,28 @@ func (e *Endpoint) Address() ([]byte, error) {
 	return b[:n], nil
 }
 
+// maxAddress is the size of the longest address in bytes, with the 0 at the end of a text.
+const maxAddress = 256
+
 // AddPeer makes an endpoint's address usable for Send. The address has the format of Address. The caller has it from
-// a peer that it trusts: the provider does not check it.
+// a peer that it trusts: the provider does not check it. AddPeer refuses an address that cannot be of this provider: formats
+// have a fixed length, but for texts such as those of shm.
 func (e *Endpoint) AddPeer(address []byte) (Peer, error) {
 	own, err := e.Address()
 	if err != nil {
 		return 0, err
 	}
-	if len(address) != len(own) {
+	isText := e.c.info.addr_format == C.FI_ADDR_STR
+	switch {
+	case !isText && len(address) != len(own):
 		return 0, fmt.Errorf("address of %d bytes of another endpoint, want %d as for provider %s: use the same provider on all hosts", len(address), len(own), e.Provider())
+	case len(address) == 0 || len(address) >= maxAddress:
+		return 0, fmt.Errorf("address of %d bytes of another endpoint, want 1 to %d", len(address), maxAddress-1)
 	}
+	var padded [maxAddress]byte // the provider reads a text up to a 0
+	copy(padded[:], address)
 	var peer C.fi_addr_t
-	if code := C.sndr_insert(e.c, unsafe.Pointer(&address[0]), &peer); code != 0 {
+	if code := C.sndr_insert(e.c, unsafe.Pointer(&padded[0]), &peer); code != 0 {
 		return 0, failed("fi_av_insert", code)
 	}
 	return Peer(peer), nil

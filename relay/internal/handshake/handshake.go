@@ -57,9 +57,17 @@ var magic = [8]byte{'S', 'N', 'D', 'R', 'E', 'L', 'A', 'Y'}
 const (
 	macSize     = sha256.Size
 	nonceSize   = 32
-	greetSize   = 8 + 2 + 2 + 2 + 2 + 16 + nonceSize // magic, version, from, to, 0, job, nonce
-	answerSize  = 8 + 2 + 6 + nonceSize + macSize    // magic, version, 0, nonce, proof
-	addressSize = 2 + MaxAddress + macSize           // length, address, proof
+	greetSize   = 8 + 2 + 2 + 2 + 2 + 16 + nonceSize  // magic, version, from, to, 0, job, nonce
+	answerSize  = 8 + 2 + 2 + 4 + nonceSize + macSize // magic, version, refusal, 0, nonce, proof
+	addressSize = 2 + MaxAddress + macSize            // length, address, proof
+)
+
+// Values of the field refusal of an answer. It lets the active side tell a relay that will never take it from a connection
+// that has ended.
+const (
+	noRefusal  = 0
+	otherJob   = 1  // or another host
+	refusalEnd = 12 // offset after the field
 )
 
 // transcript is all that both sides have sent.
@@ -147,6 +155,8 @@ func dial(conn net.Conn, c *Config, host uint16) (*Session, error) {
 		return nil, ErrVersion
 	case !t.check("passive"):
 		return nil, ErrSecret
+	case binary.LittleEndian.Uint16(answer[refusalEnd-2:]) != noRefusal:
+		return nil, ErrJob
 	}
 	if err := t.sendAddress(conn, c.Address, "active"); err != nil {
 		return nil, err
@@ -158,16 +168,22 @@ func dial(conn net.Conn, c *Config, host uint16) (*Session, error) {
 	return t.session(host, address, true), conn.SetDeadline(time.Time{})
 }
 
+// errDisplaced is the error of a handshake that a Listener has ended because it runs too many.
+var errDisplaced = errors.New("ended in favour of newer ones")
+
 // Accept runs the passive side of a handshake. It closes nothing.
-func Accept(conn net.Conn, c *Config) (*Session, error) {
-	s, err := accept(conn, c)
+//
+// Accept calls proved when the other side has proved the secret, before the last message. If proved returns false, Accept
+// fails, and the other side does not take the handshake for complete. proved may be nil.
+func Accept(conn net.Conn, c *Config, proved func() bool) (*Session, error) {
+	s, err := accept(conn, c, proved)
 	if err != nil {
 		return nil, fmt.Errorf("handshake with %v: %w", conn.RemoteAddr(), err)
 	}
 	return s, nil
 }
 
-func accept(conn net.Conn, c *Config) (*Session, error) {
+func accept(conn net.Conn, c *Config, proved func() bool) (*Session, error) {
 	if err := conn.SetDeadline(time.Now().Add(Limit)); err != nil {
 		return nil, err
 	}
@@ -182,11 +198,13 @@ func accept(conn net.Conn, c *Config) (*Session, error) {
 	version, from, to := binary.LittleEndian.Uint16(greet[8:]), binary.LittleEndian.Uint16(greet[10:]), binary.LittleEndian.Uint16(greet[12:])
 	answer := binary.LittleEndian.AppendUint16(append([]byte(nil), magic[:]...), Version)
 	answer = append(append(answer, make([]byte, 6)...), newNonce()...)
-	switch {
+	switch { // the answer lets the other side name the cause
 	case version != Version:
-		_ = t.send(conn, answer, "passive") // so that the other side can name the cause
+		_ = t.send(conn, answer, "passive")
 		return nil, ErrVersion
 	case [16]byte(greet[16:]) != c.Job || to != c.Host || from == c.Host:
+		binary.LittleEndian.PutUint16(answer[refusalEnd-2:], otherJob)
+		_ = t.send(conn, answer, "passive")
 		return nil, ErrJob
 	}
 	if err := t.send(conn, answer, "passive"); err != nil {
@@ -198,6 +216,8 @@ func accept(conn net.Conn, c *Config) (*Session, error) {
 		return nil, fmt.Errorf("%w, or has ended: it has sent no proof", ErrSecret)
 	case err != nil:
 		return nil, err
+	case proved != nil && !proved():
+		return nil, errDisplaced
 	}
 	if err := t.sendAddress(conn, c.Address, "ready"); err != nil {
 		return nil, err

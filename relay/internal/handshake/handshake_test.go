@@ -31,7 +31,7 @@ func shake(t *testing.T, active, passive *Config) (a, p result) {
 	defer x.Close()
 	done := make(chan result, 1)
 	go func() {
-		s, err := Accept(y, passive)
+		s, err := Accept(y, passive, nil)
 		if err != nil {
 			y.Close()
 		}
@@ -73,9 +73,9 @@ func TestRefusals(t *testing.T) {
 		a, p            error
 	}{
 		"secret": {config(1, 8), config(2, 9), ErrSecret, ErrSecret},
-		"job":    {config(1, 9), job, io.EOF, ErrJob},
-		"host":   {config(1, 9), host, io.EOF, ErrJob},
-		"itself": {config(2, 9), config(2, 9), io.EOF, ErrJob},
+		"job":    {config(1, 9), job, ErrJob, ErrJob},
+		"host":   {config(1, 9), host, ErrJob, ErrJob},
+		"itself": {config(2, 9), config(2, 9), ErrJob, ErrJob},
 	} {
 		a, p := shake(t, c.active, c.passive)
 		if a.session != nil || p.session != nil || !errors.Is(a.err, c.a) || !errors.Is(p.err, c.p) {
@@ -89,7 +89,7 @@ func TestReplay(t *testing.T) {
 	x, y := net.Pipe()
 	var recorded bytes.Buffer
 	go func() {
-		_, _ = Accept(y, config(2, 9))
+		_, _ = Accept(y, config(2, 9), nil)
 	}()
 	if _, err := Dial(recorder{x, &recorded}, config(1, 9), 2); err != nil {
 		t.Fatal(err)
@@ -103,7 +103,7 @@ func TestEachByteCounts(t *testing.T) {
 	done := make(chan error, 1)
 	for at := range greetSize + addressSize {
 		go func() {
-			_, err := Accept(y, config(2, 9))
+			_, err := Accept(y, config(2, 9), nil)
 			y.Close()
 			done <- err
 		}()
@@ -151,7 +151,7 @@ func replay(t *testing.T, b []byte, want error) {
 		_, _ = x.Write(b)
 		x.Close()
 	}()
-	if s, err := Accept(y, config(2, 9)); !errors.Is(err, want) {
+	if s, err := Accept(y, config(2, 9), nil); !errors.Is(err, want) {
 		t.Errorf("%+v, %v, want %v", s, err, want)
 	}
 }
@@ -165,7 +165,7 @@ func TestGarbage(t *testing.T) {
 func TestOtherVersion(t *testing.T) {
 	x, y := net.Pipe()
 	go func() {
-		_, _ = Accept(y, config(2, 9))
+		_, _ = Accept(y, config(2, 9), nil)
 		y.Close()
 	}()
 	_, err := Dial(&flipper{Conn: x, at: 9}, config(1, 9), 2) // the passive side answers, but has seen another version
@@ -205,7 +205,9 @@ func TestStrangers(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err = Dial(conn, config(1, 9), 2); err == nil {
-				_, err = io.ReadFull(conn, make([]byte, 1)) // nothing, if the handshake ended in favour of a newer one
+				if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
+					t.Fatalf("the handshake has succeeded at the active side only: %v", err)
+				}
 			}
 			conn.Close()
 			if err == nil {
@@ -254,6 +256,64 @@ func TestStrangers(t *testing.T) {
 	defer mu.Unlock()
 	if len(lines) != 1 || !strings.Contains(lines[0], "only counted") {
 		t.Errorf("%d lines in the log: %q", len(lines), lines)
+	}
+}
+
+// Strangers end the handshakes of their own address, and none of a relay at another host.
+func TestStrangersOfAnotherAddress(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	joined := make(chan *Session, 1)
+	s := Listen(l, config(2, 9), func(c net.Conn, s *Session) {
+		joined <- s
+		c.Close()
+	}, t.Logf)
+	defer s.Close()
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+	conn, err := dialer.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for range 3 * maxPending {
+		stranger, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stranger.Close()
+	}
+	for s.Refused() < 2*maxPending-1 {
+		if time.Sleep(time.Millisecond); t.Context().Err() != nil {
+			t.Fatal("the strangers are not ended")
+		}
+	}
+	if _, err := Dial(conn, config(1, 9), 2); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-joined:
+	case <-time.After(watchdog):
+		t.Fatal("the relay does not join")
+	}
+}
+
+// A relay is not displaced between its proof and the last message.
+func TestProvedRelayStays(t *testing.T) {
+	x, y := net.Pipe()
+	defer x.Close()
+	done := make(chan error, 1)
+	go func() {
+		_, err := Accept(y, config(2, 9), func() bool { return false })
+		y.Close()
+		done <- err
+	}()
+	if s, err := Dial(x, config(1, 9), 2); !errors.Is(err, io.EOF) {
+		t.Errorf("the active side of a displaced handshake: %+v, %v", s, err)
+	}
+	if err := <-done; !errors.Is(err, errDisplaced) {
+		t.Error(err)
 	}
 }
 

@@ -2,15 +2,14 @@ package handshake
 
 import (
 	"errors"
-	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// maxPending is how many handshakes run at a time. One more ends the oldest: an honest one takes milliseconds, so the
-// oldest is that of a stranger.
+// maxPending is how many handshakes run at a time. One more ends another: see displace.
 const maxPending = 64
 
 // Listener accepts control connections of other relays. It closes all connections whose handshake fails, and logs the
@@ -70,7 +69,7 @@ func (s *Listener) serve() {
 	}
 }
 
-// admit adds a connection to the pending ones. It ends the oldest of them if there are too many.
+// admit adds a connection to the pending ones. It ends one of them if there are too many.
 func (s *Listener) admit(conn net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,33 +77,55 @@ func (s *Listener) admit(conn net.Conn) bool {
 		conn.Close()
 		return false
 	}
-	if len(s.pending) == maxPending {
-		s.pending[0].Close()
-		s.pending = append(s.pending[:0], s.pending[1:]...)
-	}
 	s.pending = append(s.pending, conn)
+	if len(s.pending) > maxPending {
+		i := displace(s.pending)
+		s.pending[i].Close()
+		s.pending = slices.Delete(s.pending, i, i+1)
+	}
 	return true
+}
+
+// displace returns which of the pending handshakes has to end: the oldest of those from the address that has the most. An honest
+// one takes milliseconds. So a stranger ends its own handshakes, unless it connects from the host of an honest relay or from
+// many addresses.
+func displace(pending []net.Conn) int {
+	count := make(map[string]int)
+	for _, conn := range pending {
+		count[hostOf(conn)]++
+	}
+	worst := 0
+	for i, conn := range pending {
+		if count[hostOf(conn)] > count[hostOf(pending[worst])] {
+			worst = i
+		}
+	}
+	return worst
+}
+
+// hostOf returns the address of the other side without its port.
+func hostOf(conn net.Conn) string {
+	host, _, _ := net.SplitHostPort(conn.RemoteAddr().String())
+	return host
 }
 
 // withdraw removes a connection from the pending ones. It reports whether the connection was one of them.
 func (s *Listener) withdraw(conn net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i, c := range s.pending {
-		if c == conn {
-			s.pending = append(s.pending[:i], s.pending[i+1:]...)
-			return !s.closed
-		}
+	i := slices.Index(s.pending, conn)
+	if i < 0 {
+		return false
 	}
-	return false
+	s.pending = slices.Delete(s.pending, i, i+1)
+	return !s.closed
 }
 
 func (s *Listener) shake(conn net.Conn) {
-	session, err := Accept(conn, s.config)
-	if isPending := s.withdraw(conn); err == nil && !isPending {
-		err = fmt.Errorf("handshake with %v: ended in favour of newer ones", conn.RemoteAddr())
-	}
+	// A relay that has proved the secret is never displaced: it takes its link for up when it has the last message.
+	session, err := Accept(conn, s.config, func() bool { return s.withdraw(conn) })
 	if err != nil {
+		s.withdraw(conn)
 		conn.Close()
 		s.report(err)
 		return

@@ -15,6 +15,7 @@ import (
 
 	"github.com/softnd/softnd"
 	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/relayproc"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -44,6 +45,29 @@ func TestHeatOverHosts(t *testing.T) {
 		}
 		mustBeSerial(t, all[0].Out.String())
 	})
+}
+
+// A job runs with each tested provider of libfabric. libfabric 1.18 and newer have no net.
+func TestHeatWithProviders(t *testing.T) {
+	c := newCluster(t)
+	heat := c.build("github.com/softnd/softnd/examples/heat")
+	for _, provider := range []string{"tcp;ofi_rxm", "net"} {
+		t.Run(provider, func(t *testing.T) {
+			t.Setenv(relayproc.EnvProvider, provider)
+			if info, err := relayproc.Check(proctest.Context(t), strings.TrimPrefix(c.env[len(c.env)-1], "SOFTND_RELAY="), "127.0.0.1", ""); err == nil && info.Error != "" && provider == "net" {
+				t.Skipf("libfabric has no provider net: %s", info.Error)
+			}
+			all := c.atRoot(2, []string{relayproc.EnvProvider + "=" + provider}, heat, "-verify")
+			for _, r := range all {
+				r.Wait()
+				if text := r.Err.String(); text != "" {
+					t.Errorf("a rank has printed %q", text)
+				}
+			}
+			mustBeSerial(t, all[0].Out.String())
+			c.mustBeEmpty()
+		})
+	}
 }
 
 // roleMany is the life of a rank in a large job.
