@@ -200,7 +200,14 @@ func (j *Job) startRelay(ctx context.Context, own *announcement) (*hostLinks, er
 		return nil, err
 	}
 	h.leaders = links // so that Close closes them
-	h.relay, err = relayproc.Start(ctx, j.arena.File(), relayproc.Config{Job: h.Job, Secret: h.Secret, Host: h.Number, Hosts: h.Count, Address: address, Hidden: bootstrap.EnvSecret})
+	config := relayproc.Config{Job: h.Job, Secret: h.Secret, Host: h.Number, Hosts: h.Count, Address: address, Hidden: bootstrap.EnvSecret}
+	if h.Launcher != nil {
+		if config.Launcher, err = h.Launcher(); err != nil {
+			return nil, err
+		}
+		defer config.Launcher.Close()
+	}
+	h.relay, err = relayproc.Start(ctx, j.arena.File(), config)
 	if err != nil {
 		return nil, err
 	}

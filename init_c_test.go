@@ -63,7 +63,7 @@ func TestCUnderOpenMPI(t *testing.T) {
 
 func TestCUnderSlurm(t *testing.T) {
 	cProgram(t, "")
-	env := []string{startSlurm(t)}
+	env := slurm(t)
 	programs := func(first, second []string) []string {
 		name := filepath.Join(t.TempDir(), "programs")
 		text := fmt.Sprintf("0-1 %s %s\n2-3 %s %s\n", first[0], first[1], second[0], second[1])

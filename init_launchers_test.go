@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/slurmtest"
 )
 
 // Programs of softnd under the launchers of others, as far as they are installed.
@@ -35,16 +35,6 @@ func mpirun(t *testing.T) []string {
 	return []string{installed(t, "mpirun.openmpi", "openmpi-bin"), "--allow-run-as-root", "--oversubscribe"}
 }
 
-// launch runs a command until nothing is left of it, and returns what it printed and
-// its exit status.
-func launch(t *testing.T, env []string, args ...string) (status int, stdout, stderr string) {
-	t.Helper()
-	path := installed(t, args[0], "it was there before")
-	cmd := proctest.Command(roleReaper, append([]string{path}, args[1:]...)...)
-	cmd.Env = append(cmd.Env, env...)
-	return proctest.Run(t, cmd)
-}
-
 // heat builds examples/heat.
 func heat(t *testing.T) string {
 	t.Helper()
@@ -64,7 +54,7 @@ func computes(t *testing.T, env, launcher []string, found string) {
 func commandComputes(t *testing.T, env, command []string, found string) {
 	t.Helper()
 	env = append(env, EnvDebug+"=1")
-	status, out, errOut := launch(t, env, command...)
+	status, out, errOut := slurmtest.Launch(t, env, command...)
 	if status != 0 || !strings.Contains(out, "heat: identical to the serial result\n") || !strings.Contains(out, ", 4 ranks, ") {
 		t.Errorf("exit status %d, %s%s", status, out, errOut)
 	}
@@ -87,12 +77,12 @@ func aborts(t *testing.T, env, launcher []string) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return commandAborts(t, append(env, reapedRole+"="+roleAbort), append(launcher, "-n", "3", exe, "7"))
+	return commandAborts(t, append(env, slurmtest.ReapedRole+"="+roleAbort), append(launcher, "-n", "3", exe, "7"))
 }
 
 func commandAborts(t *testing.T, env, command []string) int {
 	t.Helper()
-	status, out, errOut := launch(t, env, command...)
+	status, out, errOut := slurmtest.Launch(t, env, command...)
 	if !strings.Contains(errOut, "softnd: rank 1 of 3 aborts the job with code 7: there is nothing to do\n") {
 		t.Errorf("exit status %d, %s%s", status, out, errOut)
 	}

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/softnd/softnd/internal/slurmtest"
 )
 
 // helloPrograms names the programs that TestProgramsUnderOtherLaunchers starts, separated by colons. Each is the program of a
@@ -23,13 +25,13 @@ func TestProgramsUnderOtherLaunchers(t *testing.T) {
 		{"mpiexec.hydra", func(t *testing.T) (command, env []string) { return hydra(t), nil }},
 		{"mpirun.openmpi", func(t *testing.T) (command, env []string) { return mpirun(t), nil }},
 		{"srun", func(t *testing.T) (command, env []string) {
-			return []string{"srun", "--mpi=pmi2"}, []string{startSlurm(t)}
+			return []string{"srun", "--mpi=pmi2"}, slurm(t)
 		}},
 	} {
 		t.Run(launcher.name, func(t *testing.T) {
 			command, env := launcher.start(t)
 			for _, program := range programs {
-				status, out, errOut := launch(t, env, append(command, "-n", "2", program)...)
+				status, out, errOut := slurmtest.Launch(t, env, append(command, "-n", "2", program)...)
 				for _, want := range []string{"rank 0 has 43\n", "rank 1 has 42\n"} {
 					if status != 0 || !strings.Contains(out, want) {
 						t.Errorf("%s: exit status %d, no %q in\n%s%s", program, status, want, out, errOut)

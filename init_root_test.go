@@ -13,6 +13,7 @@ import (
 
 	"github.com/softnd/softnd/internal/bootstrap"
 	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/slurmtest"
 )
 
 const rootSecret = "a secret of the tests"
@@ -20,7 +21,7 @@ const rootSecret = "a secret of the tests"
 // startAtRoot starts a job without a launcher, whose ranks meet at SOFTND_ROOT.
 func startAtRoot(t *testing.T, role string, size, n int, change func(rank int, cmd *exec.Cmd)) []*proctest.Process {
 	t.Helper()
-	at := net.JoinHostPort("127.0.0.1", strconv.Itoa(freePort(t)))
+	at := net.JoinHostPort("127.0.0.1", strconv.Itoa(slurmtest.FreePort(t)))
 	all := make([]*proctest.Process, size)
 	for rank := range all {
 		cmd := proctest.Command(role, strconv.Itoa(n))
@@ -111,7 +112,7 @@ func TestInitAtRootFailsWithARank(t *testing.T) {
 
 // Ranks that never come are named.
 func TestInitAtRootNamesMissingRanks(t *testing.T) {
-	t.Setenv(bootstrap.EnvRoot, net.JoinHostPort("127.0.0.1", strconv.Itoa(freePort(t))))
+	t.Setenv(bootstrap.EnvRoot, net.JoinHostPort("127.0.0.1", strconv.Itoa(slurmtest.FreePort(t))))
 	t.Setenv(bootstrap.EnvSecret, rootSecret)
 	t.Setenv(EnvRank, "0")
 	t.Setenv(EnvSize, "3")

@@ -38,6 +38,7 @@ func (m *Member) JoinGroup() (*Group, error) {
 		}
 		if r.member.CompareAndSwap(uint64(old), uint64(m.id)) { // ORDER rank-taken: pairs with the load in MemberOf
 			failpoint.Reach(failpoint.RankTaken)
+			r.left.Store(0) // ORDER rank-left: after the swap; pairs with the load in HasDied
 			r.length.Store(0)
 			r.publishedRound.Store(0)
 			r.lostPeerAt.Store(0)
@@ -145,6 +146,20 @@ func (a *Arena) MemberOf(rank int) (id MemberID, ok bool) {
 	}
 	id = MemberID(a.rankRecord(rank).member.Load()) // ORDER rank-taken: pairs with the swap in JoinGroup
 	return id, id != 0
+}
+
+// HasDied reports whether the member that has a rank has died, or has ended without [Member.Leave].
+func (a *Arena) HasDied(rank int) bool {
+	id, ok := a.MemberOf(rank)
+	if !ok {
+		return false
+	}
+	if p, err := a.Peer(id); err != nil || !p.Gone() {
+		return false
+	}
+	left := a.rankRecord(rank).left.Load() // ORDER rank-left: pairs with the stores in Leave and JoinGroup
+	now, _ := a.MemberOf(rank)
+	return left == 0 && now == id // else the rank's next member has cleared the word
 }
 
 // BarrierArrivals returns a number that increases each time a rank reaches a barrier.

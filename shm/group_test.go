@@ -334,3 +334,49 @@ func TestBarrierRingsWaitDoorbellsOnly(t *testing.T) {
 		t.Error("not passed")
 	}
 }
+
+// A rank that leaves has not died, nor has the next member of the rank.
+func TestHasDied(t *testing.T) {
+	a := newArena(t, 2)
+	m := join(t, a, 1)
+	if a.HasDied(0) || a.HasDied(2) || a.HasDied(NoRank) {
+		t.Error("a rank that no member has taken has died")
+	}
+	for range 2 {
+		other := join(t, a, 0)
+		if _, err := other.JoinGroup(); err != nil {
+			t.Fatal(err)
+		}
+		if a.HasDied(0) {
+			t.Error("a live rank has died")
+		}
+		if err := other.Leave(); err != nil {
+			t.Fatal(err)
+		}
+		if a.HasDied(0) {
+			t.Error("a rank that has left has died")
+		}
+	}
+	c := proctest.StartWith(t, a.File(), roleRankOnly)
+	c.Expect("joined")
+	c.Kill()
+	proctest.Eventually(t, "the death is found", func() bool { m.CheckLiveness(noDrop); return a.HasDied(0) })
+}
+
+// roleRankOnly takes rank 0.
+var roleRankOnly = proctest.Role("rank only", func(s *proctest.Self) error {
+	a, err := Attach(s.Ctx, s.File(0))
+	if err != nil {
+		return err
+	}
+	m, err := a.Join(0)
+	if err == nil {
+		_, err = m.JoinGroup()
+	}
+	if err != nil {
+		return err
+	}
+	s.Say("joined")
+	_, err = s.Hear()
+	return err
+})

@@ -60,7 +60,7 @@ type rankRecord struct {
 
 	round          atomic.Uint64 // barrier of two ranks: number of barriers that this rank has reached
 	membarrier     atomic.Uint32 // 1: before its last check for work, its process calls asym.HeavyGlobal; see Group.Arrive
-	_              uint32
+	left           atomic.Uint32 // 1: the member has left in good order; see Arena.HasDied
 	publishedRound atomic.Uint64 // number of the barrier after which other ranks may read blob and length
 	lostPeer       atomic.Uint64 // MemberID of the peer that the rank lost; see Member.RecordLostPeer
 	lostPeerAt     atomic.Uint64 // hostclock.Now when the rank recorded that; 0 = never
@@ -75,5 +75,6 @@ func _() { // a compile error here (constant or index) means that a field or siz
 	_, _ = at[unsafe.Offsetof(memberRecord{}.inbox)-128], at[unsafe.Offsetof(memberRecord{}.waiters)-256]
 	_, _ = at[unsafe.Offsetof(memberRecord{}.engine)-384], at[unsafe.Sizeof(memberRecord{})-memberStride]
 	_, _ = at[unsafe.Offsetof(rankRecord{}.round)-24], at[unsafe.Offsetof(rankRecord{}.membarrier)-32]
+	_ = at[unsafe.Offsetof(rankRecord{}.left)-36]
 	_ = at[unsafe.Sizeof(rankRecord{})-rankRecordStride]
 }

@@ -106,7 +106,8 @@ static snd_status start_relay(struct snd_job *j, char control[SND_RELAY_ADDRESS]
 		s = snd_host_address(address, op);
 	if (s == SND_SUCCESS)
 		s = snd_links_open(j, &h->links, op);
-	return s == SND_SUCCESS ? snd_relay_start(&h->relay, f->arena.fd, h, address, control, deadline, op) : s;
+	const struct snd_pmi *launcher = &j->place.pmi;
+	return s == SND_SUCCESS ? snd_relay_start(&h->relay, f->arena.fd, snd_pmi_ends_job(launcher) ? -1 : launcher->socket, h, address, control, deadline, op) : s;
 }
 
 /* read_announcements stores the relays as a list of JSON strings, and the leaders by host. It fails if a host has no relay. */

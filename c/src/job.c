@@ -27,6 +27,7 @@ static snd_status join_group(struct snd_job *j, const char *op)
 		if (atomic_compare_exchange_strong(&r->member, &old, f->id)) /* ORDER rank-taken: pairs with the load in snd_member_of_rank */
 			break;
 	}
+	snd_release32(&r->left, 0); /* ORDER rank-left: after the exchange; pairs with the load in Arena.HasDied */
 	snd_set(&r->length, 0);
 	snd_set(&r->published_round, 0);
 	snd_set(&r->lost_peer_at, 0);

@@ -241,6 +241,8 @@ bool snd_pmi_abort(struct snd_pmi *c, int code)
 	return send_all(c->socket, text, (size_t)n, snd_clock() + ABORT_MS * INT64_C(1000000)) == NULL; /* the launcher may not read */
 }
 
+bool snd_pmi_ends_job(const struct snd_pmi *c) { return strncmp(c->name, "kvs_", 4) == 0; /* Hydra's names of jobs */ }
+
 /* is_shared reports whether an MPI library uses the connection too. Then MPI_Finalize tells the launcher that the rank ends
  * well, and closes the inherited descriptor. */
 static bool is_shared(void)

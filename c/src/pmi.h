@@ -29,6 +29,9 @@ snd_status snd_pmi_get(struct snd_pmi *c, const char *key, char value[SND_PMI_VA
 snd_status snd_pmi_barrier(struct snd_pmi *c, int64_t deadline, const char *op);
 /* snd_pmi_abort asks the launcher to end the job with an exit code. It returns false if the launcher cannot be reached. */
 bool snd_pmi_abort(struct snd_pmi *c, int code);
+/* snd_pmi_ends_job reports whether the launcher ends the job by itself when a rank dies. It notices that by the end of the rank's
+ * connection, of which another process must have no duplicate then. */
+bool snd_pmi_ends_job(const struct snd_pmi *c);
 /* snd_pmi_finalize tells the launcher that this rank ends in good order, and closes the connection. snd_pmi_hang_up only
  * closes it: the launcher then takes the rank for failed. */
 snd_status snd_pmi_finalize(struct snd_pmi *c, int64_t deadline, const char *op);

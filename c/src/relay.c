@@ -65,7 +65,7 @@ static snd_status find(char path[PATH], const char *op)
 static pid_t split(void) { return (pid_t)syscall(SYS_clone, 0UL, NULL, NULL, NULL, 0UL); }
 
 /* become is the rest of a child: it runs the relay. It calls only what is safe in a child of a process with threads. */
-static _Noreturn void become(const char *path, int socket, int arena)
+static _Noreturn void become(const char *path, int socket, int arena, int launcher)
 {
 	static const char failed[] = "{\"error\":\"the kernel refuses to run the program\"}\n";
 	extern char **environ;
@@ -73,9 +73,10 @@ static _Noreturn void become(const char *path, int socket, int arena)
 	int told = socket;
 	(void)setsid(); /* a signal that ends the ranks must not end the relay before them */
 	const int s = fcntl(socket, F_DUPFD_CLOEXEC, FIRST_FREE), a = fcntl(arena, F_DUPFD_CLOEXEC, FIRST_FREE);
-	if (s >= 0 && a >= 0 && dup2(s, 0) >= 0 && dup2(s, 1) >= 0 && dup2(a, 3) >= 0) {
+	const int l = launcher >= 0 ? fcntl(launcher, F_DUPFD_CLOEXEC, FIRST_FREE) : -1;
+	if (s >= 0 && a >= 0 && (l >= 0 || launcher < 0) && dup2(s, 0) >= 0 && dup2(s, 1) >= 0 && dup2(a, 3) >= 0 && (l < 0 || dup2(l, 4) >= 0)) {
 		told = 1;
-		(void)syscall(SYS_close_range, 4U, ~0U, 0U); /* a container may refuse it: then only descriptors with close-on-exec are closed */
+		(void)syscall(SYS_close_range, l < 0 ? 4U : 5U, ~0U, 0U); /* a container may refuse it: then only descriptors with close-on-exec are closed */
 		/* No handler of the program may run here. */
 		for (int n = 1; n < NSIG; n++)
 			(void)signal(n, SIG_DFL);
@@ -90,7 +91,7 @@ static _Noreturn void become(const char *path, int socket, int arena)
 
 /* run starts the relay as an orphan: its parent ends at once. So no wait of the program gets its end. If it fails, it sets
  * errno. */
-static bool run(const char *path, int socket, int arena)
+static bool run(const char *path, int socket, int arena, int launcher)
 {
 	sigset_t all, before;
 	sigfillset(&all);
@@ -99,7 +100,7 @@ static bool run(const char *path, int socket, int arena)
 	if (first == 0) {
 		const pid_t second = split();
 		if (second == 0)
-			become(path, socket, arena);
+			become(path, socket, arena, launcher);
 		_exit(second < 0 ? errno : 0);
 	}
 	int e = errno, status = 0;
@@ -115,7 +116,7 @@ static bool run(const char *path, int socket, int arena)
 }
 
 /* start_process connects this process with a new relay. */
-static snd_status start_process(struct snd_relay *r, const char *path, int arena, const char *op)
+static snd_status start_process(struct snd_relay *r, const char *path, int arena, int launcher, const char *op)
 {
 	int ends[2], own = snd_reopen(arena); /* the description of arena has the lock of this member */
 	if (own < 0)
@@ -131,7 +132,7 @@ static snd_status start_process(struct snd_relay *r, const char *path, int arena
 	}
 	if (made) {
 		r->socket = ends[0];
-		made = run(path, ends[1], own);
+		made = run(path, ends[1], own, launcher);
 		e = errno;
 		close(ends[1]);
 	}
@@ -169,19 +170,19 @@ static snd_status ask(struct snd_relay *r, const char *line, int64_t deadline, c
 	return snd_fail(SND_UNSUCCESSFUL, "%s: malformed answer \"%.80s\"", op, r->line);
 }
 
-snd_status snd_relay_start(struct snd_relay *r, int arena, const struct snd_hosts *h, const char *address, char control[SND_RELAY_ADDRESS], int64_t deadline, const char *op)
+snd_status snd_relay_start(struct snd_relay *r, int arena, int launcher, const struct snd_hosts *h, const char *address, char control[SND_RELAY_ADDRESS], int64_t deadline, const char *op)
 {
 	char path[PATH], secret[2 * SND_SECRET], provider[100], keepalive[60], line[SND_RELAY_LINE], who[400];
 	snd_status s = find(path, op);
 	if (s == SND_SUCCESS)
-		s = start_process(r, path, arena, op);
+		s = start_process(r, path, arena, launcher, op);
 	if (s != SND_SUCCESS)
 		return s;
 	snd_base64(h->secret, sizeof h->secret, secret);
 	snd_json_quote(setting("SOFTND_RELAY_PROVIDER", "tcp"), provider, sizeof provider);
 	snd_json_quote(setting("SOFTND_RELAY_KEEPALIVE", "5s"), keepalive, sizeof keepalive);
-	snprintf(line, sizeof line, "{\"job\":\"%s\",\"secret\":\"%s\",\"host\":%" PRIu32 ",\"hosts\":%" PRIu32 ",\"provider\":%s,\"address\":\"%s\",\"keepalive\":%s}\n",
-		h->job, secret, h->number, h->count, provider, address, keepalive);
+	snprintf(line, sizeof line, "{\"job\":\"%s\",\"secret\":\"%s\",\"host\":%" PRIu32 ",\"hosts\":%" PRIu32 ",\"provider\":%s,\"address\":\"%s\",\"keepalive\":%s%s}\n",
+		h->job, secret, h->number, h->count, provider, address, keepalive, launcher >= 0 ? ",\"launcher\":true" : "");
 	snprintf(who, sizeof who, "%s: the relay of host %" PRIu32 " (%.300s)", op, h->number, path);
 	s = ask(r, line, deadline, who);
 	if (s == SND_SUCCESS && !snd_json_text(r->line, "control", control, SND_RELAY_ADDRESS))

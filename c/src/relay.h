@@ -18,9 +18,10 @@ struct snd_relay {
 	char line[SND_RELAY_LINE]; /* the last answer */
 };
 
-/* snd_relay_start starts the relay of a host, a member of the arena behind a descriptor, and returns when it listens. control is
- * the address for the other relays. */
-snd_status snd_relay_start(struct snd_relay *r, int arena, const struct snd_hosts *h, const char *address, char control[SND_RELAY_ADDRESS], int64_t deadline, const char *op);
+/* snd_relay_start starts the relay of a host, a member of the arena behind a descriptor, and returns when it listens. If a rank
+ * dies, the relay has the launcher end the job, over the connection launcher. It does not if that is -1. control is the address
+ * for the other relays. */
+snd_status snd_relay_start(struct snd_relay *r, int arena, int launcher, const struct snd_hosts *h, const char *address, char control[SND_RELAY_ADDRESS], int64_t deadline, const char *op);
 /* snd_relay_connect passes the addresses of all relays as a list of JSON strings, and returns when the relay is connected with
  * them. */
 snd_status snd_relay_connect(struct snd_relay *r, uint32_t host, const char *relays, int64_t deadline, const char *op);

@@ -91,7 +91,7 @@ struct snd_rank_record {
 	snd_word length;
 	snd_word round;
 	snd_half membarrier;
-	uint32_t pad;
+	snd_half left;
 	snd_word published_round;
 	snd_word lost_peer;
 	snd_word lost_peer_at;

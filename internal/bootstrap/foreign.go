@@ -22,6 +22,10 @@ import (
 // finalizeTimeout bounds the call that tells a PMI launcher that this rank ends well.
 const finalizeTimeout = 5 * time.Second
 
+// hydraName is the beginning of Hydra's names of jobs. Hydra ends a job when a rank dies, and reports how the rank has ended. It
+// notices that by the end of the rank's connection, of which another process must have no duplicate.
+const hydraName = "kvs_"
+
 const takenNext = "start each rank once"
 
 // inFabric returns the place of a rank in the fabric of a name.
@@ -42,6 +46,9 @@ func fromPMI(ctx context.Context) (*Place, error) {
 	p, err := meet(ctx, client, fmt.Sprintf("started by a launcher that speaks PMI (job %s)", client.JobName()), client.Rank, client.Size, nil)
 	if err != nil {
 		return nil, errors.Join(err, client.HangUp())
+	}
+	if p.Hosts != nil && !strings.HasPrefix(client.JobName(), hydraName) {
+		p.Hosts.Launcher = client.Dup
 	}
 	p.leave = func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), finalizeTimeout)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,6 +52,10 @@ type Hosts struct {
 	Of     []int  // number of the host of each rank
 	Job    string // 32 hexadecimal digits, the same at all ranks
 	Secret []byte // 32 bytes that only the ranks of the job know
+
+	// Launcher returns a connection over which another process can have the launcher end the job, see [pmi.Abort]. It is nil
+	// if no launcher listens, or if the launcher ends the job by itself when a rank dies.
+	Launcher func() (*os.File, error)
 
 	meeting meeting
 	known   netip.Addr // address of this host; invalid if none is known

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/softnd/softnd/internal/relayproc"
 	"github.com/softnd/softnd/internal/rendezvous"
 )
 
@@ -42,8 +43,12 @@ func fromRoot(ctx context.Context) (*Place, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s=%q: %w", EnvRoot, os.Getenv(EnvRoot), err)
 	}
+	keepalive, err := relayproc.Keepalive()
+	if err != nil {
+		return nil, err
+	}
 	watch := new(ending)
-	member, err := rendezvous.Join(ctx, rendezvous.Config{Root: at, Secret: secret, Rank: rank, Size: size, Ended: watch.set,
+	member, err := rendezvous.Join(ctx, rendezvous.Config{Root: at, Secret: secret, Rank: rank, Size: size, Keepalive: keepalive, Ended: watch.set,
 		Logf: func(format string, args ...any) { fmt.Fprintf(os.Stderr, "softnd: "+format+"\n", args...) }})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", EnvRoot, err)

@@ -122,9 +122,38 @@ func (c *Client) Barrier(ctx context.Context) error {
 
 // Abort asks the launcher to end the job with an exit code.
 func (c *Client) Abort(code int) error {
-	_ = c.conn.SetDeadline(time.Now().Add(time.Second)) // the launcher may not read
-	_, err := io.WriteString(c.conn, format("abort", "exitcode", strconv.Itoa(code)))
+	_ = c.conn.SetDeadline(time.Now().Add(abortLimit)) // the launcher may not read
+	return writeAbort(c.conn, code)
+}
+
+// abortLimit is how long a launcher may take to read a request to abort.
+const abortLimit = time.Second
+
+func writeAbort(w io.Writer, code int) error {
+	_, err := io.WriteString(w, format("abort", "exitcode", strconv.Itoa(code)))
 	return err
+}
+
+// Dup returns a duplicate of the connection, with which another process may call [Abort].
+func (c *Client) Dup() (*os.File, error) {
+	raw, err := c.conn.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var fd int
+	if e := raw.Control(func(of uintptr) { fd, err = unix.FcntlInt(of, unix.F_DUPFD_CLOEXEC, 0) }); e != nil {
+		err = e
+	}
+	if err != nil {
+		return nil, fmt.Errorf("pmi: duplicate the connection: %w", err)
+	}
+	return os.NewFile(uintptr(fd), "launcher"), nil
+}
+
+// Abort asks the launcher to end the job with an exit code, over a duplicate of a rank's connection.
+func Abort(connection *os.File, code int) error {
+	_ = connection.SetWriteDeadline(time.Now().Add(abortLimit)) // fails if the descriptor blocks
+	return writeAbort(connection, code)
 }
 
 // Finalize tells the launcher that this rank will exit in good order, and closes the connection.

@@ -354,6 +354,23 @@ func TestClient(t *testing.T) {
 	all.Wait()
 }
 
+// Another process aborts the job over a duplicate of the connection.
+func TestAbortOverDuplicate(t *testing.T) {
+	mine, theirs := pair(t)
+	c := &Client{conn: mine}
+	d, err := c.Dup()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.HangUp()
+	if err := errors.Join(Abort(d, 3), d.Close()); err != nil {
+		t.Error(err)
+	}
+	if text, err := io.ReadAll(theirs); err != nil || string(text) != "cmd=abort exitcode=3\n" {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
 // A client gets errors from a launcher that has gone, refuses, or talks nonsense, and
 // does not wait longer than it may.
 func TestClientErrors(t *testing.T) {

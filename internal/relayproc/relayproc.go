@@ -32,6 +32,19 @@ func Provider() string {
 	return "tcp"
 }
 
+// Keepalive returns the time of EnvKeepalive, 5 s if it is not set.
+func Keepalive() (time.Duration, error) {
+	text := os.Getenv(EnvKeepalive)
+	if text == "" {
+		return 5 * time.Second, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return 0, fmt.Errorf("%s=%q: want a duration such as 5s", EnvKeepalive, text)
+	}
+	return d, nil
+}
+
 const (
 	program = "ndrelay"
 	maxLine = 64 << 10 // bytes of an answer
@@ -45,6 +58,10 @@ type Config struct {
 	Hosts   int
 	Address string // local IP address
 	Hidden  string // a variable of the environment that the relay does not get
+
+	// Launcher is a connection over which the relay has the launcher end the job if a rank dies; nil = it does not. The caller
+	// closes it.
+	Launcher *os.File
 }
 
 // instruction is the first line that the relay reads.
@@ -56,6 +73,7 @@ type instruction struct {
 	Provider  string `json:"provider"`
 	Address   string `json:"address"`
 	Keepalive string `json:"keepalive"`
+	Launcher  bool   `json:"launcher,omitempty"` // descriptor 4 is a connection with the launcher
 }
 
 // answer is a line of the relay.
@@ -86,15 +104,13 @@ func Start(ctx context.Context, file *os.File, c Config) (*Relay, error) {
 	if err != nil {
 		return nil, err
 	}
-	first := instruction{Job: c.Job, Secret: c.Secret, Host: c.Host, Hosts: c.Hosts, Address: c.Address, Provider: Provider(), Keepalive: os.Getenv(EnvKeepalive)}
-	if first.Keepalive == "" {
-		first.Keepalive = "5s"
+	keepalive, err := Keepalive()
+	if err != nil {
+		return nil, err
 	}
-	if d, err := time.ParseDuration(first.Keepalive); err != nil || d <= 0 {
-		return nil, fmt.Errorf("%s=%q: want a duration such as 5s", EnvKeepalive, first.Keepalive)
-	}
+	first := instruction{Job: c.Job, Secret: c.Secret, Host: c.Host, Hosts: c.Hosts, Address: c.Address, Provider: Provider(), Keepalive: keepalive.String(), Launcher: c.Launcher != nil}
 	r := &Relay{host: c.Host, ended: make(chan struct{})}
-	if err := r.start(path, file, c.Hidden); err != nil {
+	if err := r.start(path, c.Hidden, file, c.Launcher); err != nil {
 		return nil, fmt.Errorf("start %s: %w", path, err)
 	}
 	var a answer
@@ -129,7 +145,7 @@ func Find() (string, error) {
 
 // start starts the process. It has a session of its own: a signal that ends the ranks must not end the relay before
 // them.
-func (r *Relay) start(path string, file *os.File, hidden string) error {
+func (r *Relay) start(path, hidden string, arena, launcher *os.File) error {
 	theirIn, in, err := os.Pipe()
 	if err != nil {
 		return err
@@ -142,9 +158,11 @@ func (r *Relay) start(path string, file *os.File, hidden string) error {
 	}
 	defer theirOut.Close()
 	r.in, r.out, r.lines = in, out, bufio.NewReaderSize(out, maxLine)
-	r.process, err = os.StartProcess(path, []string{path}, &os.ProcAttr{
-		Env:   without(hidden),
-		Files: []*os.File{theirIn, theirOut, os.Stderr, file}, Sys: &syscall.SysProcAttr{Setsid: true}})
+	files := []*os.File{theirIn, theirOut, os.Stderr, arena}
+	if launcher != nil {
+		files = append(files, launcher)
+	}
+	r.process, err = os.StartProcess(path, []string{path}, &os.ProcAttr{Env: without(hidden), Files: files, Sys: &syscall.SysProcAttr{Setsid: true}})
 	if err != nil {
 		in.Close()
 		out.Close()

@@ -54,6 +54,11 @@ var fake = proctest.Role("relay", func(*proctest.Self) error {
 	if err != nil {
 		return err
 	}
+	if i.Launcher {
+		if _, err := os.NewFile(4, "launcher").WriteString("hello\n"); err != nil {
+			return err
+		}
+	}
 	fmt.Printf("{\"control\":\"%s %s %d of %d, %d, %s %s, %d bytes\"}\n", i.Provider, i.Job, i.Host, i.Hosts, len(i.Secret), i.Address, i.Keepalive, st.Size())
 	if line, err = in.ReadBytes('\n'); err != nil {
 		return err
@@ -173,5 +178,26 @@ func TestRelayIsMissing(t *testing.T) {
 	useFake(t, "")
 	if _, err := begin(t, t.Context()); err == nil || !strings.Contains(err.Error(), `SOFTND_RELAY_KEEPALIVE="soon": want a duration`) {
 		t.Error(err)
+	}
+}
+
+// The relay gets the connection with the launcher as descriptor 4.
+func TestRelayGetsTheLauncher(t *testing.T) {
+	useFake(t, "")
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	config := testConfig
+	config.Launcher = write
+	r, err := Start(proctest.Context(t), write, config)
+	write.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	if text, err := io.ReadAll(read); err != nil || string(text) != "hello\n" {
+		t.Errorf("%q, %v", text, err)
 	}
 }

@@ -78,7 +78,7 @@ func (m *Member) connect(ctx context.Context) error {
 func (m *Member) try(ctx context.Context) (again bool, err error) {
 	limited, cancel := context.WithTimeout(ctx, handshakeLimit)
 	defer cancel()
-	conn, err := dial(limited, m.config.Root)
+	conn, err := dial(limited, m.config.Root, m.config.Keepalive)
 	if err != nil {
 		return true, err
 	}

@@ -57,6 +57,7 @@ type Config struct {
 	Root       netip.AddrPort // at which rank 0 listens
 	Secret     []byte
 	Rank, Size int
+	Keepalive  time.Duration // a host that is silent for this long, and for two seconds at least, has failed; 0 = 5 s
 
 	// Ended is called once if another rank has aborted the job or died, in a goroutine of its own.
 	Ended func(End)

@@ -384,7 +384,7 @@ func TestRankTriesAgain(t *testing.T) {
 	ctx := proctest.Context(t)
 	j := newJob(t, 2)
 	j.join(t, 0)
-	conn, err := dial(ctx, j.config.Root)
+	conn, err := dial(ctx, j.config.Root, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 // root is rank 0's side of all connections. Rank 0 connects to it as the others do.
 type root struct {
 	secret   []byte
+	silence  time.Duration // Config.Keepalive
 	size     int
 	name     string // of the job
 	logf     func(format string, args ...any)
@@ -57,7 +58,7 @@ func (p *peer) write(m message) {
 }
 
 func newRoot(c Config) (*root, error) {
-	r := &root{secret: c.Secret, size: c.Size, name: "root-" + rand.Text(), logf: c.Logf,
+	r := &root{secret: c.Secret, silence: c.Keepalive, size: c.Size, name: "root-" + rand.Text(), logf: c.Logf,
 		store: make(map[string]string), ranks: make(map[int]*peer), arrived: make(map[*peer]bool)}
 	l, err := listen(c.Root)
 	switch {
@@ -161,7 +162,7 @@ func (r *root) handshake(conn *unixsock.Conn) (*peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := tune(conn); err != nil {
+	if err := tune(conn, r.silence); err != nil {
 		return nil, err
 	}
 	p := &peer{channel: c, rank: m.Rank, at: peerAddress(conn)}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"os"
 	"time"
@@ -15,9 +16,28 @@ import (
 
 // TCP without package net, which would link the C library: see package unixsock.
 
-// A host that has stopped is noticed after about ten seconds.
-var keepalive = []struct{ option, value int }{
-	{unix.TCP_KEEPIDLE, 4}, {unix.TCP_KEEPINTVL, 2}, {unix.TCP_KEEPCNT, 3}, {unix.TCP_USER_TIMEOUT, 10000}, {unix.TCP_NODELAY, 1},
+// defaultKeepalive is Config.Keepalive if that is 0.
+const defaultKeepalive = 5 * time.Second
+
+// Limits of the kernel.
+const (
+	maxKeepIdle    = 32767         // seconds
+	maxUserTimeout = math.MaxInt32 // milliseconds
+)
+
+type socketOption struct{ option, value int }
+
+// keepaliveOptions returns the options with which the kernel ends a connection when the other host has been silent for a time.
+// The kernel counts in seconds, and sends a probe before it ends a connection. So the time is at least two seconds.
+func keepaliveOptions(silence time.Duration) []socketOption {
+	if silence == 0 {
+		silence = defaultKeepalive
+	}
+	seconds := func(d time.Duration) int { return int(min(max(d/time.Second, 1), maxKeepIdle)) }
+	return []socketOption{
+		{unix.TCP_KEEPIDLE, seconds(silence / 2)}, {unix.TCP_KEEPINTVL, seconds(silence / 8)},
+		{unix.TCP_USER_TIMEOUT, int(min(max(silence/time.Millisecond, 1), maxUserTimeout))}, // it ends the connection, whatever TCP_KEEPCNT is
+	}
 }
 
 func newSocket(at netip.AddrPort) (fd int, sa unix.Sockaddr, err error) {
@@ -52,13 +72,13 @@ func listen(at netip.AddrPort) (*unixsock.Listener, error) {
 	return &unixsock.Listener{File: os.NewFile(uintptr(fd), at.String())}, nil
 }
 
-// dial connects to an address, or fails when ctx ends.
-func dial(ctx context.Context, to netip.AddrPort) (*unixsock.Conn, error) {
+// dial connects to an address, or fails when ctx ends. silence is Config.Keepalive.
+func dial(ctx context.Context, to netip.AddrPort, silence time.Duration) (*unixsock.Conn, error) {
 	fd, sa, err := newSocket(to)
 	if err != nil {
 		return nil, err
 	}
-	return connect(ctx, fd, sa)
+	return connect(ctx, fd, sa, silence)
 }
 
 // errSelf is the error of a connection of a socket with itself. The kernel makes one if nothing listens at a port from which
@@ -66,7 +86,7 @@ func dial(ctx context.Context, to netip.AddrPort) (*unixsock.Conn, error) {
 var errSelf = errors.New("no process listens: the socket has connected to itself")
 
 // connect connects a socket, which belongs to it.
-func connect(ctx context.Context, fd int, sa unix.Sockaddr) (*unixsock.Conn, error) {
+func connect(ctx context.Context, fd int, sa unix.Sockaddr, silence time.Duration) (*unixsock.Conn, error) {
 	connectErr := unix.Connect(fd, sa)
 	conn, err := unixsock.Adopt(fd)
 	if err != nil {
@@ -86,7 +106,7 @@ func connect(ctx context.Context, fd int, sa unix.Sockaddr) (*unixsock.Conn, err
 	}
 	switch {
 	case err == nil && (connectErr == nil || connectErr == unix.EISCONN):
-		if err = tune(conn); err == nil && ownAddress(conn) == peerAddress(conn) {
+		if err = tune(conn, silence); err == nil && ownAddress(conn) == peerAddress(conn) {
 			// Reset it: otherwise rank 0 could not listen at the port for a minute.
 			err = errors.Join(errSelf, control(conn, func(fd int) error {
 				return unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
@@ -104,13 +124,13 @@ func connect(ctx context.Context, fd int, sa unix.Sockaddr) (*unixsock.Conn, err
 	return nil, fmt.Errorf("connect: %w", err)
 }
 
-// tune lets the kernel notice a host that has stopped.
-func tune(conn *unixsock.Conn) error {
+// tune lets the kernel notice that the other host has stopped.
+func tune(conn *unixsock.Conn, silence time.Duration) error {
 	return control(conn, func(fd int) error {
 		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1); err != nil {
 			return os.NewSyscallError("setsockopt", err)
 		}
-		for _, o := range keepalive {
+		for _, o := range append(keepaliveOptions(silence), socketOption{unix.TCP_NODELAY, 1}) {
 			if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, o.option, o.value); err != nil {
 				return os.NewSyscallError("setsockopt", err)
 			}

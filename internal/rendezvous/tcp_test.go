@@ -2,7 +2,9 @@ package rendezvous
 
 import (
 	"errors"
+	"math"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -19,7 +21,7 @@ func TestSocketDoesNotConnectToItself(t *testing.T) {
 	if err := unix.Bind(fd, sa); err != nil { // as the kernel may do
 		t.Fatal(err)
 	}
-	conn, err := connect(proctest.Context(t), fd, sa)
+	conn, err := connect(proctest.Context(t), fd, sa, 0)
 	if err == nil {
 		conn.Close()
 	}
@@ -31,4 +33,19 @@ func TestSocketDoesNotConnectToItself(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Close()
+}
+
+func TestKeepaliveOptions(t *testing.T) {
+	for silence, want := range map[time.Duration][3]int{
+		0:               {2, 1, 5000},
+		time.Nanosecond: {1, 1, 1},
+		time.Second:     {1, 1, 1000},
+		time.Minute:     {30, 7, 60000},
+		math.MaxInt64:   {32767, 32767, math.MaxInt32},
+	} {
+		options := keepaliveOptions(silence)
+		if got := [3]int{options[0].value, options[1].value, options[2].value}; got != want {
+			t.Errorf("%v: %v, want %v", silence, got, want)
+		}
+	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softnd/softnd/internal/pmi"
 	"github.com/softnd/softnd/relay/internal/carry"
 	"github.com/softnd/softnd/relay/internal/handshake"
 	"github.com/softnd/softnd/shm"
@@ -39,6 +40,9 @@ type daemon struct {
 	ended   chan error // result of Run
 	changes chan change
 
+	launcher *os.File         // that ends the job when a rank of this host has died; nil = nothing to do
+	checks   <-chan time.Time // for deaths, while launcher may end the job
+
 	mu     sync.Mutex
 	linked map[uint16]bool  // hosts that have a link, or had one
 	failed map[uint16]error // of the last attempt to make a link to a host
@@ -54,8 +58,8 @@ func newDaemon(in io.Reader, out, log io.Writer) *daemon {
 	return &daemon{lines: readLines(in), out: out, log: log, linked: make(map[uint16]bool), failed: make(map[uint16]error)}
 }
 
-// run is the whole life of the relay. file is the arena.
-func (d *daemon) run(file *os.File) error {
+// run is the whole life of the relay. file is the arena, and launcher the descriptor of a connection with the launcher.
+func (d *daemon) run(file *os.File, launcher int) error {
 	if err := d.receive(&d.config); err != nil {
 		return err
 	}
@@ -65,11 +69,20 @@ func (d *daemon) run(file *os.File) error {
 	if err != nil {
 		return err
 	}
+	if d.config.Launcher {
+		d.launcher = os.NewFile(uintptr(launcher), "launcher")
+		checks := time.NewTicker(rankCheck)
+		defer checks.Stop()
+		d.checks = checks.C
+	}
 	d.ended = make(chan error, 1)
 	go func() { d.ended <- d.relay.Run() }()
 	err = d.link(ctx, control)
 	if err == nil {
 		err = d.wait()
+	}
+	if errors.Is(err, errInputEnded) {
+		d.awaitDeath()
 	}
 	cancel()
 	return errors.Join(err, d.close())
@@ -77,11 +90,17 @@ func (d *daemon) run(file *os.File) error {
 
 // receive decodes the next line.
 func (d *daemon) receive(to any) error {
-	line, ok := <-d.lines
-	if !ok {
-		return errInputEnded
+	for {
+		select {
+		case line, ok := <-d.lines:
+			if !ok {
+				return errInputEnded
+			}
+			return decode(line, to)
+		case <-d.checks:
+			d.reportDeath()
+		}
 	}
-	return decode(line, to)
 }
 
 // send sends a line.
@@ -253,6 +272,8 @@ func (d *daemon) waitForLinks(failed <-chan error) error {
 			return err
 		case <-d.lines:
 			return errInputEnded
+		case <-d.checks:
+			d.reportDeath()
 		case <-limit.C:
 			return fmt.Errorf("no link to host %s within %v: see whether its relay runs, and whether a firewall is between", d.missing(up), linkLimit)
 		}
@@ -279,21 +300,51 @@ func (d *daemon) missing(up map[uint16]bool) string {
 
 // wait waits until standard input has ended and no rank is left.
 func (d *daemon) wait() error {
-	select {
-	case <-d.lines:
-	case err := <-d.ended:
-		d.ended <- err
-		return err
-	}
-	for d.hasRanks() {
+	lines, checks := d.lines, d.checks
+	for {
 		select {
-		case <-time.After(rankCheck):
+		case <-lines:
+			lines = nil
+		case <-checks:
 		case err := <-d.ended:
 			d.ended <- err
 			return err
 		}
+		isOver := lines == nil && !d.hasRanks()
+		d.reportDeath() // after hasRanks: else the last rank could die between the two
+		if isOver {
+			return nil
+		}
+		if lines == nil && checks == nil {
+			ticker := time.NewTicker(rankCheck)
+			defer ticker.Stop()
+			checks = ticker.C
+		}
 	}
-	return nil
+}
+
+// reportDeath has the launcher end the job if a rank of this host has died.
+func (d *daemon) reportDeath() {
+	if d.launcher == nil {
+		return
+	}
+	for rank := range d.arena.Ranks() {
+		if d.arena.HasDied(rank) {
+			d.logf("local rank %d has died, or has exited without leaving the job: the launcher ends the job", rank)
+			_ = pmi.Abort(d.launcher, 1) // fails if the launcher has ended the job already
+			_ = d.launcher.Close()
+			d.launcher = nil
+			return
+		}
+	}
+}
+
+// awaitDeath is reportDeath when the rank that has started the relay has closed its input. If that rank has died, the other
+// members of the arena notice that soon.
+func (d *daemon) awaitDeath() {
+	for end := time.Now().Add(endLimit); d.launcher != nil && time.Now().Before(end); time.Sleep(rankCheck / 10) {
+		d.reportDeath()
+	}
 }
 
 // hasRanks reports whether a rank has joined and lives. In an arena without ranks, any other member counts.

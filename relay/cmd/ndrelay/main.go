@@ -36,7 +36,7 @@ func main() {
 	}
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	d := newDaemon(os.Stdin, os.Stdout, os.Stderr)
-	if err := d.run(os.NewFile(3, "arena")); err != nil {
+	if err := d.run(os.NewFile(3, "arena"), 4); err != nil {
 		d.fail(err)
 		os.Exit(1)
 	}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"io"
 	"net/netip"
 	"os"
@@ -176,17 +178,108 @@ func TestKilledLeader(t *testing.T) {
 	b.end(t)
 }
 
+// When a rank dies, the relay has the launcher end the job. A rank that leaves has not died.
+func TestDeathEndsTheJob(t *testing.T) {
+	const aborted = "cmd=abort exitcode=1\n"
+	for _, tc := range []struct {
+		name, want string
+		end        func(*lonelyHost)
+	}{
+		{"killed", aborted, func(h *lonelyHost) { h.link(); h.rank.Kill(); h.hear(aborted) }},
+		{"killed, and the input has ended", aborted, func(h *lonelyHost) { h.link(); h.rank.Kill() }},
+		{"killed before the links", aborted, func(h *lonelyHost) { h.rank.Kill(); h.hear(aborted) }},
+		{"killed before the links, and the input has ended", aborted, func(h *lonelyHost) { h.rank.Kill() }},
+		{"left", "", func(h *lonelyHost) { h.link(); h.rank.Say("leave"); h.rank.Wait() }},
+		{"left before the links", "", func(h *lonelyHost) { h.rank.Say("leave"); h.rank.Wait() }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			h := newLonelyHost(t)
+			tc.end(h)
+			_ = h.relay.End() // before the links it fails
+			h.connection.Close()
+			rest, err := io.ReadAll(h.launcher)
+			if got := h.heard + string(rest); err != nil || got != tc.want {
+				t.Errorf("the launcher has got %q, %v, want %q", got, err, tc.want)
+			}
+			if says := strings.Contains(h.relay.Err.String(), "local rank 0 has died"); says != (tc.want != "") {
+				t.Errorf("the relay says %q", h.relay.Err)
+			}
+		})
+	}
+}
+
+// lonelyHost is a host with one rank, in a process of its own.
+type lonelyHost struct {
+	*host
+	t                    *testing.T
+	rank                 *proctest.Process
+	launcher, connection *os.File // both ends
+	heard                string   // by the launcher
+}
+
+func newLonelyHost(t *testing.T) *lonelyHost {
+	t.Helper()
+	arena, err := shm.Create(shm.Config{Ranks: 1, Size: arenaSize})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &lonelyHost{host: &host{arena: arena}, t: t}
+	if h.launcher, h.connection, err = os.Pipe(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		h.launcher.Close()
+		h.connection.Close()
+		arena.Close()
+	})
+	h.rank = proctest.StartWith(t, arena.File(), roleRank)
+	h.rank.Expect("joined")
+	cmd := relayCommand(arena)
+	cmd.ExtraFiles = append(cmd.ExtraFiles, h.connection)
+	h.relay = proctest.Start(t, cmd)
+	h.relay.Say("%s", configLine(0, "127.0.0.1", map[string]any{"launcher": true}))
+	h.control = control(t, h.relay)
+	return h
+}
+
+// link links the relay with that of another host.
+func (h *lonelyHost) link() {
+	h.t.Helper()
+	other := newHost(h.t, 1)
+	for _, x := range []*host{h.host, other} {
+		x.relay.Say("%s", peersLine(h.control, other.control))
+	}
+	for _, x := range []*host{h.host, other} {
+		x.relay.Expect(`{"ready":true}`)
+	}
+	h.t.Cleanup(func() { other.end(h.t) })
+}
+
+// hear waits until the launcher gets a line, while the input of the relay is open.
+func (h *lonelyHost) hear(line string) {
+	h.t.Helper()
+	_ = h.launcher.SetReadDeadline(time.Now().Add(proctest.Timeout)) // a pipe has deadlines
+	b := make([]byte, len(line))
+	if n, err := io.ReadFull(h.launcher, b); err != nil {
+		h.t.Errorf("the launcher has got %q: %v", b[:n], err)
+	}
+	h.heard = string(b)
+}
+
 var roleRank = proctest.Role("rank", func(self *proctest.Self) error {
 	arena, err := shm.Attach(self.Ctx, self.File(0))
 	if err != nil {
 		return err
 	}
-	if _, err := newRank(self.Ctx, arena, 0); err != nil {
+	n, err := newRank(self.Ctx, arena, 0)
+	if err != nil {
 		return err
 	}
 	self.Say("joined")
-	_, err = self.Hear()
-	return err
+	if line, err := self.Hear(); err != nil || line != "leave" {
+		return errors.Join(err, fmt.Errorf("unknown line %q", line))
+	}
+	return n.leave()
 })
 
 // A relay is killed: connections end on both sides, and after that neither host can connect to the other.

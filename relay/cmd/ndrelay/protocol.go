@@ -36,6 +36,7 @@ type config struct {
 	Provider  string `json:"provider"`  // of libfabric; tcp if it is empty
 	Address   string `json:"address"`   // of this host, for control connections and libfabric
 	Keepalive string `json:"keepalive"` // such as 5s, which is the default
+	Launcher  bool   `json:"launcher"`  // descriptor 4 is a connection with a launcher that speaks PMI
 }
 
 type listening struct {

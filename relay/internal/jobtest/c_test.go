@@ -130,6 +130,24 @@ func TestCOverHosts(t *testing.T) {
 	t.Run("refused", c.testRefused)
 }
 
+func TestCUnderSlurmOverHosts(t *testing.T) {
+	program := cProgram(t)
+	s := newSlurm(t)
+	t.Run("talks", func(t *testing.T) {
+		status, out, errOut := proctest.Run(t, s.srun((&cCluster{s.cluster, program}).speaking("CGGC")))
+		if status != 0 || errOut != "" || strings.Count(out, " is done\n") != 4 {
+			t.Errorf("exit status %d: %s%s", status, out, errOut)
+		}
+		s.mustBeEmpty()
+	})
+	for _, victim := range []int{2, 3} {
+		t.Run(fmt.Sprint("killed rank ", victim), func(t *testing.T) {
+			r := proctest.Start(t, s.srun(program, "waits"))
+			s.kill(t, r, allReady(t, r), victim)
+		})
+	}
+}
+
 // cCluster is a cluster with the program of ranks in C.
 type cCluster struct {
 	*cluster

@@ -230,6 +230,21 @@ var roleWaits = proctest.Role("waits", func(s *proctest.Self) error {
 	return j.Close()
 })
 
+// roleAborts joins the job. Rank 3 aborts it, and the others wait until they are ended.
+var roleAborts = proctest.Role("aborts", func(s *proctest.Self) error {
+	j, err := softnd.Init(s.Ctx)
+	if err != nil {
+		return err
+	}
+	if err := j.Barrier(s.Ctx); err != nil {
+		return err
+	}
+	if j.Rank() == 3 {
+		softnd.Abort(7, "the disk is full")
+	}
+	select {}
+})
+
 // ready waits until all ranks have joined, and returns their processes' numbers.
 func ready(t *testing.T, all []*proctest.Process) (pids []int) {
 	t.Helper()
@@ -285,12 +300,34 @@ func TestKilledRankEndsTheJob(t *testing.T) {
 		if err := r.End(); err == nil {
 			t.Error("mpiexec has succeeded")
 		}
+		if strings.Contains(r.Err.String(), "the launcher ends the job") {
+			t.Errorf("a relay has ended the job, but Hydra does that by itself:\n%s", r.Err)
+		}
 		c.mustBeEmpty()
 	})
 }
 
+// When the link to a host is down, its ranks and those of the other hosts end.
+func TestCutOffHostEndsTheJob(t *testing.T) {
+	c := newCluster(t)
+	all := c.atRoot(1, []string{"SOFTND_RELAY_KEEPALIVE=1s"}, role(roleWaits)...)
+	ready(t, all)
+	at := time.Now()
+	c.ip("-n", c.names[1], "link", "set", "eth0", "down")
+	ends(t, all[0], 1, "softnd: rank 0 of 2 ends with the job: rank 1 ")
+	ends(t, all[1], 1, "softnd: rank 1 of 2 ends with the job: rank 0 ")
+	t.Logf("the ranks have ended after %v", time.Since(at))
+}
+
 func TestAbortEndsTheJobOverHosts(t *testing.T) {
 	c := newCluster(t)
+	t.Run("Hydra", func(t *testing.T) {
+		status, _, errOut := proctest.Run(t, c.hydra(2, role(roleAborts)...))
+		if want := "softnd: rank 3 of 4 aborts the job with code 7: the disk is full\n"; status != 7 || !strings.Contains(errOut, want) {
+			t.Errorf("exit status %d, want 7 and %q: %s", status, want, errOut)
+		}
+		c.mustBeEmpty()
+	})
 	all := c.atRoot(1, nil, role(roleWaits)...)
 	ready(t, all)
 	all[1].Say("abort")

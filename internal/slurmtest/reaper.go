@@ -1,7 +1,8 @@
-package softnd
+package slurmtest
 
 import (
 	"os"
+	"os/exec"
 	"os/signal"
 	"syscall"
 
@@ -14,7 +15,15 @@ import (
 // one for each step). Not every init reaps them.
 var roleReaper = proctest.Role("reaper", reap)
 
-const reapedRole = "SOFTND_TEST_REAPED_ROLE" // role of what it starts
+// ReapedRole is the environment variable with the role of the program that [Command] runs, if that is the test binary.
+const ReapedRole = "SOFTND_TEST_REAPED_ROLE"
+
+// Command returns a command that ends when nothing is left of a program, with the program's exit status.
+func Command(env []string, path string, args ...string) *exec.Cmd {
+	cmd := proctest.Command(roleReaper, append([]string{path}, args...)...)
+	cmd.Env = append(cmd.Env, env...)
+	return cmd
+}
 
 // reap runs the program in its arguments, and exits as it did when nothing is left of it.
 func reap(s *proctest.Self) error {
@@ -24,7 +33,7 @@ func reap(s *proctest.Self) error {
 	terminated := make(chan os.Signal, 1)
 	signal.Notify(terminated, syscall.SIGTERM)
 	os.Unsetenv(proctest.RoleEnv)
-	if role, ok := os.LookupEnv(reapedRole); ok {
+	if role, ok := os.LookupEnv(ReapedRole); ok {
 		os.Setenv(proctest.RoleEnv, role)
 	}
 	program, err := syscall.ForkExec(s.Args[0], s.Args, &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}})

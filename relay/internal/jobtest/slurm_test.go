@@ -1,0 +1,102 @@
+package jobtest
+
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/slurmtest"
+)
+
+// slurm is a Slurm whose nodes are the hosts of a cluster.
+type slurm struct {
+	*cluster
+	first slurmtest.Node
+	env   []string
+}
+
+func newSlurm(t *testing.T) *slurm {
+	t.Helper()
+	c := newCluster(t)
+	nodes := []slurmtest.Node{slurmtest.Namespaces("snda", addressA, c.names[0]), slurmtest.Namespaces("sndb", addressB, c.names[1])}
+	return &slurm{c, nodes[0], append(c.env[:len(c.env):len(c.env)], slurmtest.Start(t, nodes...))}
+}
+
+// srun returns the command that starts a program with two ranks at each node. Only rank 3 has its standard input.
+func (s *slurm) srun(program ...string) *exec.Cmd {
+	args := append(s.first.Command("srun", "-N", "2", "--ntasks-per-node=2", "--mpi=pmi2", "--input=3"), program...)
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env = s.env
+	return cmd
+}
+
+// kill kills ranks, which ends the job.
+func (s *slurm) kill(t *testing.T, r *proctest.Process, pids [4]int, victims ...int) {
+	t.Helper()
+	at := time.Now()
+	for _, victim := range victims {
+		if err := syscall.Kill(pids[victim], syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.mustBeOver(t, r, "the death", at)
+}
+
+// mustBeOver waits until no process of the job is left, and logs how long that takes from an event.
+func (s *slurm) mustBeOver(t *testing.T, r *proctest.Process, event string, at time.Time) {
+	t.Helper()
+	ended := make(chan error, 1)
+	go func() { ended <- r.End() }()
+	if err := proctest.Receive(t, "the end of srun", ended, r.Err); err == nil { // before the limit of r ends it
+		t.Errorf("srun has succeeded: %s", r.Err)
+	}
+	after := time.Since(at)
+	s.mustBeEmpty()
+	t.Logf("srun has ended %v after %s, the last process %v:\n%s", after, event, time.Since(at), r.Err)
+}
+
+func TestSlurmOverHosts(t *testing.T) {
+	s := newSlurm(t)
+	t.Run("heat", func(t *testing.T) {
+		status, out, errOut := proctest.Run(t, s.srun(s.build("github.com/softnd/softnd/examples/heat"), "-verify"))
+		if status != 0 || errOut != "" {
+			t.Errorf("exit status %d: %s", status, errOut)
+		}
+		mustBeSerial(t, out)
+		s.mustBeEmpty()
+	})
+	t.Run("abort", func(t *testing.T) {
+		r := proctest.Start(t, s.srun(role(roleWaits)...))
+		allReady(t, r)
+		at := time.Now()
+		r.Say("abort")
+		s.mustBeOver(t, r, "softnd.Abort", at)
+		if want := "softnd: rank 3 of 4 aborts the job with code 7: the disk is full\n"; !strings.Contains(r.Err.String(), want) {
+			t.Errorf("no %q in %s", want, r.Err)
+		}
+	})
+	// Local ranks that are the leader of their host or not, and all ranks of a host.
+	for _, victims := range [][]int{{3}, {2}, {0}, {2, 3}} {
+		t.Run(fmt.Sprint("killed ranks ", victims), func(t *testing.T) {
+			r := proctest.Start(t, s.srun(role(roleWaits)...))
+			s.kill(t, r, allReady(t, r), victims...)
+		})
+	}
+}
+
+// allReady waits until the four ranks of a launcher have joined, and returns their processes' numbers.
+func allReady(t *testing.T, r *proctest.Process) (pids [4]int) {
+	t.Helper()
+	for range pids {
+		var rank, pid int
+		if _, err := fmt.Sscanf(r.Hear(), "ready %d %d", &rank, &pid); err != nil || rank >= len(pids) {
+			t.Fatalf("rank %d: %v: %s", rank, err, r.Err)
+		}
+		pids[rank] = pid
+	}
+	return pids
+}
