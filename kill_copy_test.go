@@ -172,6 +172,7 @@ func (c *stoppedCopy) mustKeep(dies bool) {
 }
 
 func TestKillInCopy(t *testing.T) {
+	repeats, _ := kills(t)
 	invalidate := func(ctx context.Context, c *stoppedCopy) error {
 		if err := c.ep.Invalidate(1, c.window, 0); err != nil {
 			return err
@@ -199,21 +200,29 @@ func TestKillInCopy(t *testing.T) {
 		for _, point := range []failpoint.Point{failpoint.HazardPublished, failpoint.EntryChecked, failpoint.ChunkCopied, failpoint.EntryRechecked} {
 			for _, dies := range []bool{true, false} {
 				t.Run(fmt.Sprintf("%s/%s/dies=%v", test.name, point.Name(), dies), func(t *testing.T) {
-					c := startCopy(t, point, test.n)
-					ended := make(chan error, 1)
-					go func() { ended <- test.end(proctest.Context(t), c) }()
-					select {
-					case err := <-ended:
-						t.Fatalf("it has ended while a copy is in progress: %v", err)
-					case <-time.After(copyStop):
+					for range repeats {
+						killInCopy(t, point, test.n, test.end, dies)
 					}
-					c.goOn(dies)
-					if err := proctest.Receive(t, "it ends", ended); err != nil {
-						t.Fatal(err)
-					}
-					c.mustKeep(dies)
 				})
 			}
 		}
 	}
+}
+
+// killInCopy runs one job. end ends the permission of the copy.
+func killInCopy(t *testing.T, point failpoint.Point, n int, end func(context.Context, *stoppedCopy) error, dies bool) {
+	t.Helper()
+	c := startCopy(t, point, n)
+	ended := make(chan error, 1)
+	go func() { ended <- end(proctest.Context(t), c) }()
+	select {
+	case err := <-ended:
+		t.Fatalf("it has ended while a copy is in progress: %v", err)
+	case <-time.After(copyStop):
+	}
+	c.goOn(dies)
+	if err := proctest.Receive(t, "it ends", ended); err != nil {
+		t.Fatal(err)
+	}
+	c.mustKeep(dies)
 }

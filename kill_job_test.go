@@ -27,9 +27,11 @@ type killJob struct {
 	arena     *shm.Arena
 	survivors map[int]*Job
 	victim    *proctest.Process
-	slot      uint64       // of the victim's record
-	live      uint64       // state word of that record while the victim lives
-	endedAt   atomic.Int64 // when the kernel had ended the victim; 0 = not yet, or unknown
+	slot      uint64 // of the victim's record
+	live      uint64 // state word of that record while the victim lives
+	endedAt   int64  // when the kernel had ended the victim; valid when over is closed
+	over      chan struct{}
+	heldUntil int64 // until when the test has held a survivor in a step
 	inUse     map[int]uint64
 }
 
@@ -40,7 +42,7 @@ func startKillJob(t *testing.T, ranks int, executor string, victim int, role str
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &killJob{t: t, arena: arena, survivors: make(map[int]*Job), inUse: make(map[int]uint64)}
+	k := &killJob{t: t, over: make(chan struct{}), arena: arena, survivors: make(map[int]*Job), inUse: make(map[int]uint64)}
 	cmd := rankCommand(arena, role, victim, ranks, args...)
 	cmd.Env = append(cmd.Env, EnvExec+"="+executor)
 	k.victim = proctest.Start(t, cmd)
@@ -79,15 +81,17 @@ func startKillJob(t *testing.T, ranks int, executor string, victim int, role str
 
 // noteEnd notes when the kernel has ended the victim. It blocks in a system call, so that no other goroutine delays it.
 func (k *killJob) noteEnd() {
+	defer close(k.over)
 	fd, err := unix.PidfdOpen(k.victim.PID(), 0)
 	if err != nil {
+		k.t.Error(err)
 		return
 	}
 	defer unix.Close(fd)
 	for n := 0; n == 0; {
 		n, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1) // a signal may interrupt it
 	}
-	k.endedAt.Store(hostclock.Now())
+	k.endedAt = hostclock.Now()
 }
 
 // diesAt waits for the death of the victim, and returns its time.

@@ -184,46 +184,62 @@ func (k *killJob) mustAbort(victim int) {
 }
 
 // A rank that is stopped in the middle of a step is not dead: no request fails because of that, and all go on when it
-// continues. An owner that waits for its copy waits until then.
+// continues. An owner that waits for its copy waits until then. The seed chooses some steps and executors. With SOFTND_KILLS, the
+// rank stops in each step with each executor.
 func TestStoppedIsNotDead(t *testing.T) {
+	const sample, apart = 12, 11 // apart has no factor in common with the number of cases, so that they are different
 	_, seed := kills(t)
-	for i, point := range []failpoint.Point{failpoint.HazardPublished, failpoint.ChunkCopied, failpoint.SlotFilled, failpoint.SlotPublished,
-		failpoint.StateChanged, failpoint.DoorbellMarked, failpoint.RunClaimed, failpoint.DeathCounted} {
-		t.Run(point.Name(), func(t *testing.T) {
-			r := rand.New(rand.NewPCG(seed, uint64(i)))
-			k := startKillJob(t, killRanks, "auto", victimRank, roleDoomed, doomed(initiator, r, point, 1, failpoint.Stop)...)
-			w := k.work(initiator, r)
-			w.meet(r)
-			k.victim.Expect("works")
-			proctest.Watch(t, k.victim.PID()).AwaitState('T')
-			time.Sleep(2 * promised)
-			id, _ := k.arena.MemberOf(victimRank)
-			victim, err := k.arena.Peer(id)
-			if err != nil || victim.Gone() {
-				t.Errorf("the stopped rank counts as dead: %v", err)
-			}
-			for _, l := range w.touching {
-				if err := l.last.Load(); err != nil && strings.Contains((*err).Error(), "died") {
-					t.Errorf("link of rank %d: %v", l.job.Rank(), *err)
-				}
-			}
-			var before []int64
-			for _, l := range w.touching {
-				before = append(before, l.done.Load())
-			}
-			k.victim.Resume()
-			for i, l := range w.touching {
-				proctest.Eventually(t, fmt.Sprintf("rank %d goes on with the one that was stopped", l.job.Rank()), func() bool { return l.done.Load() > before[i] })
-			}
-			k.victim.Kill()
-			k.victim.WaitKilled()
-			var report killReport
-			w.mustEnd(hostclock.Now(), &report)
-			w.mustContinue()
-			heir := k.mustReclaim()
-			w.stop()
-			heir.mustKeep(t)
-			k.close()
+	var report killReport
+	defer report.log(t)
+	points, executors := pointsOf(failpoint.Job), []string{"auto", "target"}
+	all := len(points) * len(executors)
+	n := sample
+	if isTimed() {
+		n = all
+	}
+	for i := range n {
+		c := int((seed%uint64(all) + uint64(i*apart)) % uint64(all))
+		point, executor := points[c/len(executors)], executors[c%len(executors)]
+		t.Run(point.Name()+"/"+executor, func(t *testing.T) {
+			stopAt(t, point, executor, rand.New(rand.NewPCG(seed, uint64(c))), &report)
 		})
 	}
+}
+
+// stopAt runs one job.
+func stopAt(t *testing.T, point failpoint.Point, executor string, r *rand.Rand, report *killReport) {
+	t.Helper()
+	k := startKillJob(t, killRanks, executor, victimRank, roleDoomed, doomed(initiator, r, point, 1, failpoint.Stop)...)
+	w := k.work(initiator, r)
+	w.meet(r)
+	k.victim.Expect("works")
+	proctest.Watch(t, k.victim.PID()).AwaitState('T')
+	time.Sleep(2 * promised)
+	id, _ := k.arena.MemberOf(victimRank)
+	victim, err := k.arena.Peer(id)
+	if err != nil || victim.Gone() {
+		t.Errorf("the stopped rank counts as dead: %v", err)
+	}
+	for _, l := range w.touching {
+		if err := l.last.Load(); err != nil && strings.Contains((*err).Error(), "died") {
+			t.Errorf("link of rank %d: %v", l.job.Rank(), *err)
+		}
+	}
+	var before []int64
+	for _, l := range w.touching {
+		before = append(before, l.done.Load())
+	}
+	k.victim.Resume()
+	for i, l := range w.touching {
+		proctest.Eventually(t, fmt.Sprintf("rank %d goes on with the one that was stopped", l.job.Rank()), func() bool { return l.done.Load() > before[i] })
+	}
+	died := hostclock.Now()
+	k.victim.Kill()
+	k.victim.WaitKilled()
+	w.mustEnd(died, report)
+	w.mustContinue()
+	heir := k.mustReclaim()
+	w.stop()
+	heir.mustKeep(t)
+	k.close()
 }

@@ -28,11 +28,13 @@ var usesPeer = []failpoint.Point{
 func TestKillInStepOfPeer(t *testing.T) {
 	repeats, seed := kills(t)
 	t.Cleanup(failpoint.Disarm)
+	var report killReport
+	defer report.log(t)
 	for _, point := range pointsOf(failpoint.Job) {
 		for _, executor := range []string{"auto", "target"} {
 			t.Run(fmt.Sprintf("%s/%s", point.Name(), executor), func(t *testing.T) {
 				for i := range repeats {
-					killInStep(t, point, executor, rand.New(rand.NewPCG(seed, uint64(i)<<32|uint64(point))))
+					killInStep(t, point, executor, rand.New(rand.NewPCG(seed, uint64(i)<<32|uint64(point))), &report)
 				}
 			})
 		}
@@ -43,7 +45,7 @@ func TestKillInStepOfPeer(t *testing.T) {
 const stepTime = 300 * time.Millisecond
 
 // killInStep runs one job, whose survivors have connections with the victim only.
-func killInStep(t *testing.T, point failpoint.Point, executor string, r *rand.Rand) {
+func killInStep(t *testing.T, point failpoint.Point, executor string, r *rand.Rand, report *killReport) {
 	t.Helper()
 	k := startKillJob(t, killRanks, executor, victimRank, roleDoomed, string(bystander), fmt.Sprint(r.Uint64()), "")
 	w := k.work(bystander, r)
@@ -56,7 +58,10 @@ func killInStep(t *testing.T, point failpoint.Point, executor string, r *rand.Ra
 	died, early := int64(0), false
 	inStep := make(chan struct{})
 	failpoint.ArmFunc(point, 1+r.Int64N(20), func() {
-		defer close(inStep)
+		defer func() {
+			k.heldUntil = hostclock.Now()
+			close(inStep)
+		}()
 		died = hostclock.Now()
 		k.victim.Kill()
 		for end := time.Now().Add(killLimit); !k.isVictimDead() && time.Now().Before(end); {
@@ -73,7 +78,7 @@ func killInStep(t *testing.T, point failpoint.Point, executor string, r *rand.Ra
 	if early {
 		t.Error("the memory of the dead was reclaimed while a survivor used it")
 	}
-	w.mustEnd(died, new(killReport))
+	w.mustEnd(died, report)
 	w.meet(r)
 	w.mustContinue()
 	heir := k.mustReclaim()

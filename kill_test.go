@@ -20,7 +20,6 @@ import (
 	"github.com/softnd/softnd/internal/failpoint"
 	"github.com/softnd/softnd/internal/hostclock"
 	"github.com/softnd/softnd/internal/proctest"
-	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
 
@@ -29,7 +28,7 @@ import (
 // invalid window. The memory of the dead process must be reclaimed, and the others go on.
 
 const (
-	envKills  = "SOFTND_KILLS"   // how often a process dies at each point, in each role, with each executor
+	envKills  = "SOFTND_KILLS"   // how often a process dies at each point, in each role, with each executor; see isTimed
 	killLimit = 20 * time.Second // for everything; no test asserts less
 	promised  = 100 * time.Millisecond
 	killBlob  = 2048 // largest blob of an Exchange
@@ -136,25 +135,29 @@ func joinAndLeave(ctx context.Context, j *Job) {
 
 // killReport collects what the cases measure.
 type killReport struct {
-	mu        sync.Mutex
-	cases     int
-	revoked   int64           // Invalidates that have succeeded
-	refused   int64           // requests that came too late for a window
-	latencies []time.Duration // from each signal to the end of the last request or call of a survivor
-	kernel    []time.Duration // the kernel's part: from each signal to the end of the process
-	ours      []time.Duration // the rest
+	mu          sync.Mutex
+	cases       int
+	revoked     int64           // grants that a request has ended
+	peerRevoked int64           // those among them that a SendAndInvalidate has ended
+	refused     int64           // requests that came too late for a grant
+	latencies   []time.Duration // from each signal to the end of the last request or call of a survivor
+	kernel      []time.Duration // the kernel's part: from each signal to the end of the process
+	ours        []time.Duration // the rest, without a step in which the test holds a survivor
 }
 
 func (r *killReport) log(t *testing.T) {
 	if n := len(r.latencies); n > 0 {
-		t.Logf("%d Invalidates; %d requests came too late for a window", r.revoked, r.refused)
-		if n >= 100 && (r.revoked == 0 || r.refused == 0) {
-			t.Error("no request tries a window after its Invalidate")
+		t.Logf("%d grants ended, %d of them by SendAndInvalidate; %d requests came too late for a grant", r.revoked, r.peerRevoked, r.refused)
+		if n >= 100 && (r.revoked == r.peerRevoked || r.peerRevoked == 0 || r.refused == 0) {
+			t.Error("the traffic tries too little")
 		}
-		t.Logf("%d deaths; to the end of the process: %s; to the end of all work of the survivors: %s; between the two: %s",
+		t.Logf("%d deaths; from the signal to the end of the process: %s; from the signal to the end of all work of the survivors: %s; from the end of the process to that of the work: %s",
 			r.cases, spread(r.kernel), spread(r.latencies), spread(r.ours))
 	}
 }
+
+// isTimed reports whether work that ends too late is an error. It is one only in a run by hand, which needs a quiet machine.
+func isTimed() bool { return os.Getenv(envKills) != "" }
 
 // spread describes times.
 func spread(all []time.Duration) string {
@@ -169,7 +172,7 @@ func spread(all []time.Duration) string {
 			late++
 		}
 	}
-	return fmt.Sprintf("%v at most, %v for 99%%, %v for half, %d above %v", all[n-1], all[n*99/100], all[n/2], late, promised)
+	return fmt.Sprintf("median %v, 99%% %v, maximum %v, %d above %v", all[n/2], all[n*99/100], all[n-1], late, promised)
 }
 
 // kills returns how often each case runs, and the seed.
@@ -226,7 +229,11 @@ func TestKillMatrix(t *testing.T) {
 // killOnce runs one job.
 func killOnce(t *testing.T, point failpoint.Point, role killRole, executor string, r *rand.Rand, report *killReport) {
 	t.Helper()
-	k := startKillJob(t, killRanks, executor, victimRank, roleDoomed, doomed(role, r, point, 1+r.IntN(20), failpoint.Kill)...)
+	n := 1 + r.IntN(20)
+	if point == failpoint.BarrierOpened {
+		n = 1 + n%4 // on a busy machine the victim is rarely the last rank
+	}
+	k := startKillJob(t, killRanks, executor, victimRank, roleDoomed, doomed(role, r, point, n, failpoint.Kill)...)
 	w := k.work(role, r)
 	w.meet(r)
 	k.victim.Expect("works")
@@ -306,26 +313,26 @@ func (w *killWork) mustEnd(died int64, report *killReport) {
 		close(over)
 	}()
 	proctest.Receive(w.t, "all work with the victim ends", over)
+	proctest.Receive(w.t, "the kernel ends the victim", w.over)
 	name, last := fmt.Sprintf("rank %d", victimRank), died
-	check := func(what string, at int64, err error) {
+	check := func(what string, at int64, err, ownEnd error) {
 		if at <= died {
 			return // ended before, for another reason
 		}
 		last = max(last, at)
-		ownEnd := errors.Is(err, nd.ConnectionDisconnected) || errors.Is(err, nd.BufferOverflow) || errors.Is(err, nd.RemoteError) || errors.Is(err, nd.AccessViolation) // of a receive that is too small, or of a window
-		if err != nil && !ownEnd && !strings.Contains(err.Error(), name) {
-			w.t.Errorf("%s: the error does not name %s: %v", what, name, err)
+		if err != nil && ownEnd == nil && !strings.Contains(err.Error(), name) {
+			w.t.Errorf("%s, %v after the death: the error does not name %s: %v", what, time.Duration(at-died), name, err)
 		}
 	}
 	for _, l := range w.touching {
-		check(fmt.Sprintf("link of rank %d", l.job.Rank()), l.endedAt, l.end)
+		check(fmt.Sprintf("link of rank %d", l.job.Rank()), l.endedAt, l.end, l.ownEnd)
 		if l.broken != nil {
 			w.t.Error(l.broken)
 		}
 	}
 	for rank := range w.survivors {
 		c := &w.calls[rank]
-		check(fmt.Sprintf("collective calls of rank %d", rank), c.at.Load(), c.err)
+		check(fmt.Sprintf("collective calls of rank %d", rank), c.at.Load(), c.err, nil)
 	}
 	report.mu.Lock()
 	defer report.mu.Unlock()
@@ -333,13 +340,17 @@ func (w *killWork) mustEnd(died int64, report *killReport) {
 	for _, l := range append(w.touching, w.between[:]...) {
 		if l != nil {
 			report.revoked += l.revoked.Load()
+			report.peerRevoked += l.peerRevoked.Load()
 			report.refused += l.refused.Load()
 		}
 	}
 	report.latencies = append(report.latencies, time.Duration(last-died))
-	if at := w.endedAt.Load(); at > died {
-		report.kernel = append(report.kernel, time.Duration(at-died))
-		report.ours = append(report.ours, time.Duration(max(0, last-at)))
+	at := w.endedAt
+	report.kernel = append(report.kernel, time.Duration(at-died))
+	ours := time.Duration(max(0, last-max(at, w.heldUntil)))
+	report.ours = append(report.ours, ours)
+	if isTimed() && ours > promised {
+		w.t.Errorf("all work of the survivors has ended %v after the victim, want at most %v", ours, promised)
 	}
 }
 

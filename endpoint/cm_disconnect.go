@@ -59,7 +59,7 @@ func (c *connector) Disconnect(ctx context.Context) error {
 	c.mu.Unlock()
 	p := c.adapter.provider
 	if !ep.beginDisconnect() {
-		return c.opError(op, nd.ConnectionAborted, "the connection has already failed", "call Endpoint.Err for the cause")
+		return &nd.OpError{Op: op, Object: "connector", Status: nd.ConnectionAborted, Detail: "the connection has already failed", Err: ep.Err(), Next: connectAgain}
 	}
 	// Until the drains end, a transfer of the peer may still access this process's memory.
 	err := p.wait(ctx, statuspage.Call{Op: op, Object: "connector", Peer: conn.peer.ID()}, func() { ep.progress(); p.runDeferred() }, func() bool {
@@ -73,9 +73,11 @@ func (c *connector) Disconnect(ctx context.Context) error {
 	case ep.life.bothDisconnected: // even if Close was called since
 		return nil
 	case ep.life.disconnectTimedOut:
-		return c.opError(op, nd.IOTimeout, fmt.Sprintf("the other side did not disconnect within %v", p.options.disconnectTimeout), "both sides must call Disconnect")
+		return c.opError(op, nd.IOTimeout, fmt.Sprintf("the peer (%s) did not disconnect within %v", conn.peerName, p.options.disconnectTimeout), "both sides must call Disconnect")
+	case conn.isPeerGone():
+		return c.opError(op, nd.ConnectionAborted, "the peer ("+conn.peerName+") has died or left", "")
 	}
-	return c.opError(op, nd.ConnectionAborted, "the other side aborted the connection", "")
+	return c.opError(op, nd.ConnectionAborted, "the peer ("+conn.peerName+") aborted the connection", "")
 }
 
 // beginDisconnect starts a graceful disconnect. It returns false if the connection has failed.

@@ -106,8 +106,8 @@ func TestHeapColorsObjects(t *testing.T) {
 func isZero(b []byte) bool { return len(bytes.TrimLeft(b, "\x00")) == 0 }
 
 func fill(b []byte, v byte) {
-	for i := range b {
-		b[i] = v
+	for n := copy(b, []byte{v}); n < len(b); n *= 2 {
+		copy(b[n:], b[:n])
 	}
 }
 

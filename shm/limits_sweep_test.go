@@ -3,6 +3,7 @@ package shm
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -18,12 +19,21 @@ import (
 	"github.com/softnd/softnd/internal/syslimit"
 )
 
-// Under every limit from 1 MiB to 2 GiB, an allocation either succeeds or fails with an error. After a success, all its
-// bytes can be written: a page that is not there would raise SIGBUS, which ends the role. The error says how much was
-// wanted, how much there is, and which limit it was.
+// Under every limit from 1 MiB to 2 GiB, an allocation either succeeds or fails with an error. After a success, its
+// bytes can be written: a page that is not there would raise SIGBUS, which ends the role. With SOFTND_STRESS=1 all bytes are written.
+// Without it, a process writes all bytes until it has written some 48 MiB, and then the first and the last of each allocation. The
+// error says how much was wanted, how much there is, and which limit it was.
 
-// sweepFill is how many bytes one process writes at most. More would only take longer.
-const sweepFill = 48 << 20
+// sweepFill is how many bytes one process writes at most, apart from the first and last ones. With SOFTND_STRESS there is no limit.
+var sweepFill = func() uint64 {
+	if os.Getenv("SOFTND_STRESS") == "1" {
+		return math.MaxUint64
+	}
+	return 48 << 20
+}()
+
+// sweepHeld is how many bytes one process holds when it begins to free the oldest allocation after each.
+const sweepHeld = 48 << 20
 
 // sweepLimits are the limits that a process can have, by the name of the case.
 var sweepLimits = map[string]func(bytes uint64) error{
@@ -116,7 +126,7 @@ func sweep(self *proctest.Self, asked uint64) error {
 	}
 	r := rand.New(rand.NewPCG(asked, 1))
 	var held []Offset
-	written := 0
+	var written uint64
 	said := "no allocation failed"
 	for range 200 {
 		n := 1 + r.Uint64N(1<<(6+r.IntN(20)))
@@ -133,18 +143,20 @@ func sweep(self *proctest.Self, asked uint64) error {
 			}
 		} else if b, err := a.Bytes(off, n); err != nil {
 			return err
-		} else if written += int(min(n, sweepFill)); written < sweepFill {
-			fill(b, byte(n))
-			held = append(held, off)
 		} else {
+			if written < sweepFill && n < sweepFill-written {
+				fill(b, byte(n))
+			} else {
+				b[0], b[n-1] = 1, 1
+			}
+			written += n
 			held = append(held, off)
-			b[0], b[n-1] = 1, 1
 		}
-		if len(held) > 0 && (r.IntN(4) == 0 || written > sweepFill) {
+		if len(held) > 0 && (r.IntN(4) == 0 || written > sweepHeld) {
 			if err := m.Free(held[0]); err != nil {
 				return err
 			}
-			held, written = held[1:], min(written, sweepFill)
+			held = held[1:]
 		}
 	}
 	self.Say("%s", said)
@@ -166,25 +178,39 @@ func checkShortage(err error, n uint64) error {
 }
 
 func TestEveryLimit(t *testing.T) {
+	tried, skipped := 0, make(map[string]int) // by reason
+	skip := func(t *testing.T, format string, args ...any) {
+		t.Helper()
+		reason := fmt.Sprintf(format, args...)
+		skipped[reason]++
+		t.Skip(reason)
+	}
+	defer func() {
+		t.Logf("%d limits tried", tried)
+		for reason, n := range skipped {
+			t.Logf("%d limits skipped: %s", n, reason)
+		}
+	}()
 	for kind := range sweepLimits {
 		for mib := uint64(1); mib <= 2048; mib *= 2 {
 			t.Run(fmt.Sprintf("%s/%d MiB", kind, mib), func(t *testing.T) {
 				if raceEnabled && kind != "arena size" && kind != "file size" {
-					t.Skip("the race detector itself needs more memory")
+					skip(t, "the race detector itself needs more memory")
+				}
+				if kind == "memory cgroup" && mib < 64 {
+					skip(t, "a Go process itself needs more memory than a cgroup of less than 64 MiB has")
 				}
 				p := proctest.Start(t, proctest.Command(roleSweep, kind, strconv.FormatUint(mib<<20, 10)))
 				if kind == "memory cgroup" {
-					if mib < 64 { // the process itself needs some
-						t.Skip("no Go process runs in so little memory")
-					}
 					dir, _, err := ownCgroup(t, mib<<20)
 					if err == nil {
 						err = os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(p.PID())), 0)
 					}
 					if err != nil {
-						t.Skipf("no memory cgroup can be made here: %v", err)
+						skip(t, "no memory cgroup can be made here: %v", err)
 					}
 				}
+				tried++
 				p.Say("go")
 				p.Wait()
 				t.Log(p.Out.String())

@@ -628,9 +628,12 @@ snd_status snd_connector_disconnect(snd_connector *connector, int64_t timeout)
 	SND_ENTER(connector, SND_TYPE_CONNECTOR, op);
 	struct snd_connector *c = connector;
 	struct snd_fabric *f = c->object.fabric;
+	char peer[64] = "";
 	snd_status s = snd_fault_in_phase(c, op, SNDL_FAULT_DISCONNECT, c->ep, &timeout);
 	if (s != SND_SUCCESS)
 		return snd_leave_with(f, s);
+	if (c->ep != NULL && c->ep->conn != NULL)
+		snd_peer_name(&c->ep->conn->peer, peer, sizeof peer);
 	if (c->phase != SND_PHASE_CONNECTED || c->disconnect_called) {
 		s = snd_fail(SND_CONNECTION_INVALID, "%s: not connected", op);
 	} else if (c->ep == NULL || !snd_begin_disconnect(c->ep)) {
@@ -643,13 +646,13 @@ snd_status snd_connector_disconnect(snd_connector *connector, int64_t timeout)
 		if (c->closed || f->closed)
 			s = snd_fail(SND_CANCELED, "%s: the connector or the fabric was closed", op);
 		else if (s != SND_SUCCESS)
-			s = snd_fail(s, "%s: the other side has not disconnected", op);
+			s = snd_fail(s, "%s: %s has not disconnected", op, peer);
 		else if (c->ep == NULL || c->ep->both_disconnected)
 			s = SND_SUCCESS;
 		else if (c->ep->disconnect_timed_out)
-			s = snd_fail(SND_IO_TIMEOUT, "%s: the other side did not disconnect in time: both sides must call it", op);
+			s = snd_fail(SND_IO_TIMEOUT, "%s: %s did not disconnect in time: both sides must call it", op, peer);
 		else
-			s = snd_fail(SND_CONNECTION_ABORTED, "%s: the other side aborted the connection", op);
+			s = snd_fail(SND_CONNECTION_ABORTED, "%s: %s has died or left, or has aborted the connection", op, peer);
 		end_wait(c);
 	}
 	return snd_leave_with(f, s);

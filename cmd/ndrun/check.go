@@ -94,7 +94,7 @@ func (c *checker) end(complete bool) (lines []string, failed bool, err error) {
 		for _, f := range c.journal.Unmet() {
 			if !slices.Contains(c.ignored, f.Rule) {
 				found = append(found, f)
-				lines = append(lines, fmt.Sprintf("check: %s %s: rank %d %s, at %s", f.Rule.ID, f.Rule.Severity, f.Rank, f.What, f.Site))
+				lines = append(lines, fmt.Sprintf("check: %s %s: rank %d %s, at %s", f.Rule.ID, f.Rule.Severity, f.Rank, f.What, f.Site[strings.LastIndexByte(f.Site, '/')+1:]))
 			}
 		}
 	}

@@ -82,7 +82,7 @@ func sarifOf(found []ndcheck.Finding) sarifLog {
 	return sarifLog{"https://json.schemastore.org/sarif-2.1.0.json", "2.1.0", []sarifRun{run}}
 }
 
-// sarifLocationOf parses a site such as "main.go:42 (main.send)".
+// sarifLocationOf parses a site such as "cmd/grid/rank.go:42 (main.send)".
 func sarifLocationOf(site, message string) (l sarifLocation, ok bool) {
 	place, _, _ := strings.Cut(site, " ")
 	file, line, found := strings.Cut(place, ":")

@@ -316,7 +316,7 @@ func TestCheckReportSARIF(t *testing.T) {
 		t.Fatal(out)
 	}
 	at := r.Locations[0].PhysicalLocation
-	if at.ArtifactLocation.URI != "check_test.go" || at.Region.StartLine == 0 {
+	if at.ArtifactLocation.URI != "cmd/ndrun/check_test.go" || at.Region.StartLine == 0 {
 		t.Error(out)
 	}
 }

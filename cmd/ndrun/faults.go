@@ -137,7 +137,7 @@ func (f *injectedFaults) report(report *launcher.Report) error {
 	return errors.Join(errs...)
 }
 
-// lines returns a line about each rule that has acted, and one about the seed if it matters.
+// lines returns a line about each rule that has acted.
 func (f *injectedFaults) lines() (lines []string) {
 	if f == nil {
 		return nil
@@ -147,10 +147,12 @@ func (f *injectedFaults) lines() (lines []string) {
 			lines = append(lines, fmt.Sprintf("%s acted %s: %s matched it", f.describe(i), times(o.Fired), operations(o.Matched)))
 		}
 	}
-	if slices.ContainsFunc(f.file.Rules, func(r faults.Rule) bool { return r.Probability > 0 }) {
-		lines = append(lines, fmt.Sprintf("random faults: --faults-seed %d repeats them", f.seed))
-	}
 	return lines
+}
+
+// isRandom reports whether the seed matters.
+func (f *injectedFaults) isRandom() bool {
+	return f != nil && slices.ContainsFunc(f.file.Rules, func(r faults.Rule) bool { return r.Probability > 0 })
 }
 
 // describe names a rule.

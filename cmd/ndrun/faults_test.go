@@ -206,8 +206,8 @@ func TestFaultSeedIsPrinted(t *testing.T) {
 		return strings.Join(lines[:], "")
 	}
 	status, out, errOut := faulty(t, 3, plan)
-	seed := regexp.MustCompile(`--faults-seed (\d+) repeats`).FindStringSubmatch(errOut)
-	if status != 0 || seed == nil || !strings.Contains(out, "post NoMoreEntries") {
+	seed := regexp.MustCompile(`^ndrun: random faults with seed (\d+): --faults-seed (\d+) repeats them\n`).FindStringSubmatch(errOut) // the first line
+	if status != 0 || seed == nil || seed[1] != seed[2] || !strings.Contains(out, "post NoMoreEntries") {
 		t.Fatalf("exit status %d, %s\n%s", status, errOut, out)
 	}
 	for range 3 {

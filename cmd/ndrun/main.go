@@ -125,6 +125,9 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 	if cmd.weakOrder != "" {
 		printError(fmt.Errorf("weak order with seed %s: --weak-order %[1]s repeats it", cmd.weakOrder))
 	}
+	if injected.isRandom() { // before the ranks start: the job may hang, or be killed
+		printError(fmt.Errorf("random faults with seed %d: --faults-seed %[1]d repeats them", injected.seed))
+	}
 	if cmd.reportBindings {
 		p.reportBindings(printError)
 	}

@@ -242,7 +242,7 @@ func (a *adapter) leaks() {
 	}
 	var left []string
 	for o, site := range a.open {
-		left = append(left, o.name()+" of "+site)
+		left = append(left, o.name()+" of "+baseOf(site))
 	}
 	a.mu.Unlock()
 	if n := len(left); n > 0 && site != "" {

@@ -57,7 +57,7 @@ func TestExpect(t *testing.T) {
 		var rules []string
 		for _, f := range found {
 			rules = append(rules, f.Rule.ID)
-			if f.Rule.ID == "N901" && (!strings.HasPrefix(f.Site, "expect_test.go:") || f.Rank != 1 || !strings.Contains(f.What, "why") ||
+			if f.Rule.ID == "N901" && (!strings.HasPrefix(f.Site, "nd/ndcheck/expect_test.go:") || f.Rank != 1 || !strings.Contains(f.What, "why") ||
 				strings.Contains(f.What, "no rule has this identifier") != strings.Contains(f.What, "N999")) {
 				t.Errorf("%s: %v", tc.name, f)
 			}
@@ -71,7 +71,7 @@ func TestExpect(t *testing.T) {
 		for _, f := range all {
 			if e := f.Expected; e != nil {
 				expected++
-				if e.Reason != "why" || e.Rank != 1 || !strings.HasPrefix(e.Site, "expect_test.go:") {
+				if e.Reason != "why" || e.Rank != 1 || !strings.HasPrefix(e.Site, "nd/ndcheck/expect_test.go:") {
 					t.Errorf("%s: %+v", tc.name, e)
 				}
 			}

@@ -1047,7 +1047,7 @@ func TestConnectCycle(t *testing.T) {
 			t.Errorf("%d findings, want %d: %v", len(found), tc.want, found)
 		}
 		for _, f := range found {
-			if f.Rule.ID != "N603" || !strings.HasPrefix(f.Site, "rules_test.go:") || f.OtherRank != (f.Rank+2)%3 {
+			if f.Rule.ID != "N603" || !strings.HasPrefix(f.Site, "nd/ndcheck/rules_test.go:") || f.OtherRank != (f.Rank+2)%3 {
 				t.Error(f)
 			}
 		}
@@ -1073,10 +1073,10 @@ func TestRules(t *testing.T) {
 					t.Fatalf("%d findings, want one of %s:\n%v", len(found), p.rule, found)
 				}
 				f := found[0]
-				if !strings.HasPrefix(f.Site, "rules_test.go:") {
+				if !strings.HasPrefix(f.Site, "nd/ndcheck/rules_test.go:") {
 					t.Errorf("the finding is at %q", f.Site)
 				}
-				if p.other >= 0 && (f.OtherRank != p.other || !strings.HasPrefix(f.OtherSite, "rules_test.go:")) || p.other < 0 && f.Other != "" {
+				if p.other >= 0 && (f.OtherRank != p.other || !strings.HasPrefix(f.OtherSite, "nd/ndcheck/rules_test.go:")) || p.other < 0 && f.Other != "" {
 					t.Errorf("the other act is of rank %d at %q: %q", f.OtherRank, f.OtherSite, f.Other)
 				}
 				t.Log(f)
