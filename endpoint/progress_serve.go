@@ -17,7 +17,8 @@ const serveRounds = 300
 // When there has been no work for some time, the process sleeps until a peer or this process rings the doorbell.
 // Then step is called with the doorbell armed. Observers see call.
 //
-// A process that serves has no other waits, so that no other goroutine drives the same endpoints.
+// Other waits of the process drive the same endpoints, and each message wakes them, too. So a process that serves has them for short
+// times only.
 func (p *Provider) Serve(ctx context.Context, call statuspage.Call, step func() bool) error {
 	if !p.waiters.BeginCall() {
 		return errClosed

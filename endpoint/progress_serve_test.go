@@ -16,9 +16,11 @@ func TestServeSleepsAndWakes(t *testing.T) {
 	p := newPair(t, setup{}).b.local.provider
 	ctx, cancel := context.WithCancel(t.Context())
 	var work, done atomic.Int64
+	var isArmed atomic.Bool // the last call of step found the doorbell armed
 	ended := make(chan error, 1)
 	go func() {
 		ended <- p.Serve(ctx, statuspage.Call{Op: "serve"}, func() bool {
+			isArmed.Store(p.waiters.IsArmed())
 			if work.Load() == 0 {
 				return false
 			}
@@ -29,7 +31,7 @@ func TestServeSleepsAndWakes(t *testing.T) {
 	}()
 	const portion = 5 * spinsPerProgress
 	for round := int64(1); round <= 3; round++ {
-		proctest.Eventually(t, "it sleeps", func() bool { return p.waiters.Sleeping() == 1 })
+		proctest.Eventually(t, "it checks with the doorbell armed, and sleeps", func() bool { return isArmed.Load() && p.waiters.Sleeping() == 1 })
 		work.Add(portion)
 		p.waiters.Wake()
 		proctest.Eventually(t, "it does the work", func() bool { return done.Load() == round*portion })

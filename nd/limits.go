@@ -64,13 +64,12 @@ type AdapterInfo struct {
 	MaxCallerData uint32 // private data of Connect
 	MaxCalleeData uint32 // private data of Accept and Reject
 
+	AdapterFlags AdapterFlags
+
 	// MaxInterHostConnections is the number of connections to other hosts that all processes of this host may have
 	// together. It is 0 if no other host can be reached, as in a job on one host. The other limits are the same on these
-	// connections. Requests on them complete when the peer's host has answered: see docs/hosts.md of softnd. The field has
-	// no source.
+	// connections. Requests on them complete when the peer's host has answered: see docs/hosts.md of softnd. Source: none.
 	MaxInterHostConnections uint32
-
-	AdapterFlags AdapterFlags
 }
 
 // AdapterFlags are the capabilities of an adapter. Source: ND_ADAPTER_FLAG_*.

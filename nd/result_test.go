@@ -58,10 +58,11 @@ func TestAdapterInfoFields(t *testing.T) {
 		{"MaxCallerData", reflect.Uint32},
 		{"MaxCalleeData", reflect.Uint32},
 		{"AdapterFlags", reflect.Uint32},
+		{"MaxInterHostConnections", reflect.Uint32}, // an addition of this package
 	}
 	typ := reflect.TypeFor[AdapterInfo]()
-	if typ.NumField() != len(want) || len(want) != 22 {
-		t.Fatalf("AdapterInfo has %d fields, want 22", typ.NumField())
+	if typ.NumField() != len(want) || len(want) != 23 {
+		t.Fatalf("AdapterInfo has %d fields, want 23", typ.NumField())
 	}
 	for i, w := range want {
 		if f := typ.Field(i); f.Name != w.name || f.Type.Kind() != w.kind {

@@ -177,6 +177,7 @@ func (m *Member) Leave() error {
 	defer m.watches.Unlock()
 	if id, ok := m.arena.MemberOf(m.rank); ok && id == m.id {
 		m.arena.rankRecord(m.rank).left.Store(1) // ORDER rank-left: before another process can mark the record dead; pairs with the load in HasDied
+		failpoint.Reach(failpoint.RankLeft)
 	}
 	err := m.lock.unmap() // before the mark: no process reaps a record whose lock is held
 	failpoint.Reach(failpoint.MemberUnlocked)

@@ -118,7 +118,7 @@ func TestWrappers(t *testing.T) {
 		{"PMI alone", "job", []string{"env", "-u", softnd.EnvArenaFD, "-u", softnd.EnvFabric}, "started by a launcher that speaks PMI (job softnd-"},
 		{"Python", "job", []string{"python3", "-c", closing}, "started by ndrun behind a wrapper, arena from ndrun\n"},
 		{"numactl", "job", []string{"numactl", "--all"}, "started by ndrun\n"},
-		{"valgrind", "job", []string{"valgrind", "-q", "--tool=none", "--fair-sched=yes"}, "started by ndrun\n"},
+		{"valgrind", "job", []string{"env", "GODEBUG=cpu.rdtscp=off", "valgrind", "-q", "--tool=none", "--fair-sched=yes"}, "started by ndrun\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if len(tc.wrapper) > 0 {

@@ -39,7 +39,9 @@ for each rank and each kind. The address is that of the memory's owner.
   everything else has succeeded but a finding is an error.
 - ` + "`--check=FILE`" + ` also writes the findings to FILE. If FILE ends with ` + "`.json`" + `, the format is JSON, as
   [findings.schema.json](../nd/ndcheck/findings.schema.json) says. If FILE ends with ` + "`.sarif`" + `, it is SARIF 2.1.0. With ` + "`--check=json`" + ` or
-  ` + "`--check=sarif`" + `, the findings follow the output of the job.
+  ` + "`--check=sarif`" + `, the findings follow the output of the job. In both formats, the paths of files are relative to the root of the
+  program's module, so that code hosts find the files. Files of other modules have the import path in front. The text has names without
+  directories, unless two files of a finding have one name. ` + "`go run`" + ` with a list of files does not know the directory of the program.
 - ` + "`--check-ignore N303,N801`" + ` leaves these rules out. Without ` + "`ndrun`" + `, the variable ` + "`SOFTND_CHECK_IGNORE`" + ` does the same.
 - Without ` + "`ndrun`" + `, set ` + "`SOFTND_CHECK=1`" + `. The checker then knows one process only, and says less about other ranks. The same holds for jobs of
   ` + "`softnd.Join`" + `, and for ranks whose wrapper closes their descriptors, as ` + "`sudo`" + ` does.

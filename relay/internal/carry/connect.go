@@ -19,12 +19,14 @@ func (r *Relay) takeRequests() (worked bool) {
 			}
 		}
 		taken, err := r.others.TakeRequest(r.spare)
-		if !taken || err != nil {
+		if !taken {
 			return worked
 		}
 		c := r.spare
 		r.spare, worked = nil, true
-		r.request(c)
+		if err == nil {
+			r.request(c)
+		}
 	}
 }
 

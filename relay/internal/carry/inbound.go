@@ -2,6 +2,7 @@ package carry
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -18,8 +19,9 @@ type inbound struct {
 	done    uint64    // number of the last request that is complete, as are all before it
 	told    uint64    // number of the last request of which the other relay knows that
 	waited  int       // steps for which a Done has waited
+	since   time.Time // when it began to wait
 	delay   int       // steps for which a Done waits for an answer of the process
-	late    int       // steps in which an answer shows that the last Done should have waited for it
+	late    int       // steps left in which an answer shows that the last Done was sent too early
 	room    room      // of the bytes of Sends and Writes
 	order   forward.Order
 }
@@ -128,7 +130,10 @@ func (t *tunnel) answer() (worked bool) {
 	in.posted = in.posted[:copy(in.posted, in.posted[done:])]
 	if in.done = first - 1; in.told < in.done {
 		mayWait := onlySends && !t.localEnded && in.done-in.told < tunnelDepth/4 && (len(in.posted) == 0 || !in.posted[0].finished)
-		if mayWait && in.waited < in.delay {
+		if in.waited == 0 {
+			in.since = l.relay.now
+		}
+		if mayWait && in.waited < in.delay && l.relay.now.Sub(in.since) < maxDelay {
 			in.waited++ // Run does not sleep before that many steps
 		} else if l.hasRoom() {
 			in.told, in.waited, in.delay, in.late = in.done, 0, shortDelay, longDelay

@@ -1,11 +1,13 @@
 package carry
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
 	"github.com/softnd/softnd/endpoint"
 	"github.com/softnd/softnd/internal/forward"
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/relay/internal/frame"
 )
@@ -79,22 +81,46 @@ func TestChangedDataBetweenHosts(t *testing.T) {
 	for i := range data {
 		data[i] = 0xee
 	}
-	for sent := false; !sent; {
-		if err := a.onLink(func(l *link) error {
+	proctest.Eventually(t, "the Read is on its way", func() (sent bool) {
+		must(t, a.onLink(func(l *link) error {
 			tunnel := l.tunnels[0]
-			if len(tunnel.out.sent) == 0 {
+			if sent = len(tunnel.out.sent) > 0; !sent {
 				return nil
 			}
-			sent = true
 			return tunnel.handle(&frame.Frame{Kind: frame.Data, Flags: frame.Hashed, Tunnel: tunnel.number, Request: 1, Total: size, Hash: 1, Payload: data})
-		}); err != nil {
-			t.Fatal(err)
-		}
-	}
+		}))
+		return sent
+	})
 	if r := w.a.result(t); r.Status != nd.DataChecksumError {
 		t.Errorf("%+v, want %v: %v", r, nd.DataChecksumError, w.x.Err())
 	}
 	if have := w.a.memory.Bytes()[0]; have == 0xee {
 		t.Error("the data is stored")
+	}
+}
+
+// Data of a Read before that of an earlier one ends the link: no correct relay sends it.
+func TestDataOutOfOrder(t *testing.T) {
+	const size = 100
+	a, b := newHosts(t, settings{})
+	w := connect(t, a, b, nd.EndpointConfig{})
+	resume := b.pause()
+	defer resume()
+	for i := range 2 {
+		must(t, w.x.Read(uint64(i), w.a.sge(i*size, size), w.far.Address, w.far.Token, 0))
+	}
+	var err error
+	proctest.Eventually(t, "the Reads are on their way", func() (sent bool) {
+		err = a.onLink(func(l *link) error {
+			tunnel := l.tunnels[0]
+			if sent = len(tunnel.out.sent) == 2; !sent {
+				return nil
+			}
+			return tunnel.handle(&frame.Frame{Kind: frame.Data, Tunnel: tunnel.number, Request: 2, Total: size, Payload: make([]byte, size)})
+		})
+		return sent
+	})
+	if !errors.Is(err, errOrder) {
+		t.Errorf("%v, want %v", err, errOrder)
 	}
 }

@@ -199,8 +199,7 @@ func (l *link) begin() (buffer int, payload []byte) {
 func (l *link) commit(buffer int, f *frame.Frame, length int) {
 	f.Session, f.Credits, f.Order = l.session.Outbound, l.credits.sent(), l.sent
 	l.sent++
-	f.PutHeader(l.relay.fabric.Bytes(buffer), length)
-	l.transmit(unsent{buffer, frame.HeaderSize + length})
+	l.transmit(unsent{buffer, f.Put(l.relay.fabric.Bytes(buffer), length)})
 }
 
 // send sends a frame. hasRoom has allowed it.

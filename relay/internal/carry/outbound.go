@@ -228,6 +228,11 @@ func (t *tunnel) store(f *frame.Frame) error {
 	if i >= uint64(len(t.out.sent)) {
 		return errOrder
 	}
+	for j := range t.out.sent[:i] { // data arrives in the order of the Reads
+		if e := &t.out.sent[j]; e.isRead && e.stored != e.read.Length {
+			return errOrder
+		}
+	}
 	d := &t.out.sent[i]
 	if !d.isRead || uint64(f.Total) != d.read.Length || uint64(f.Offset) != d.stored || (f.Flags&frame.Hashed != 0) != d.read.Hashed {
 		return errOrder

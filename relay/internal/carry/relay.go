@@ -29,9 +29,9 @@ import (
 
 // Sizes of a relay.
 const (
-	maxPayload   = window.ChunkSize              // of a frame: the guard copies as much at a time
-	bufferSize   = maxPayload + frame.HeaderSize // of a frame, with its header
-	linkWindow   = 32                            // receive buffers for each link
+	maxPayload   = window.ChunkSize // of a frame: the guard copies as much at a time
+	bufferSize   = maxPayload + frame.HeaderSize + frame.HashSize
+	linkWindow   = 32 // receive buffers for each link
 	maxLinks     = MaxHosts - 1
 	sendBuffers  = maxLinks * linkWindow  // so that a host that has stopped takes none of those of other links
 	tunnelDepth  = 32                     // requests in flight in each direction of a tunnel
@@ -41,6 +41,7 @@ const (
 	pollGap      = 100 * time.Microsecond // of a provider without a descriptor to wait for, while the relay is idle
 	shortDelay   = 8                      // steps for which a Done of a Send waits for a frame that can carry it
 	longDelay    = 64                     // the same if the process has answered the Send before soon enough
+	maxDelay     = 200 * time.Microsecond // of a Done, if other processes use the core
 	entriesATurn = 16                     // ring entries that one tunnel forwards before the next has its turn
 )
 
@@ -103,6 +104,7 @@ type Relay struct {
 	lost     bool // a link has ended
 	watch    chan struct{}
 	watching atomic.Bool
+	now      time.Time // when the current step began
 	checkAt  time.Time
 }
 
@@ -222,6 +224,7 @@ func (r *Relay) wake() {
 
 // step does all there is to do at the moment, and reports whether there was anything.
 func (r *Relay) step() (worked bool) {
+	r.now = time.Now()
 	if r.hasQueued.Load() {
 		worked = r.runQueued()
 	}
@@ -240,8 +243,8 @@ func (r *Relay) step() (worked bool) {
 	for _, l := range r.links {
 		worked = l.step() || worked
 	}
-	if now := time.Now(); now.After(r.checkAt) { // the clock costs as much as a poll of a few rings
-		r.checkLinks(now)
+	if r.now.After(r.checkAt) {
+		r.checkLinks(r.now)
 	}
 	if !worked && r.member.WaitDoorbell().Armed() { // about to sleep
 		if r.waitFD >= 0 && !r.fabric.MaySleep() {

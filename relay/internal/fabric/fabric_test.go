@@ -255,13 +255,15 @@ func TestPeerEnds(t *testing.T) {
 			for _, size := range []int{64, 4096} { // without and with a completion
 				failed, sent := 0, 0
 				wait(func() bool {
-					if buffer, ok := a.TakeBuffer(); ok && sent < 8 {
-						if a.Send(gone.peer, buffer, size) != nil {
+					if buffer, ok := a.TakeBuffer(); ok {
+						if sent++; failed > 0 {
 							a.FreeBuffer(buffer)
+						} else if err := a.Send(gone.peer, buffer, size); err != nil {
+							a.FreeBuffer(buffer)
+							if !errors.Is(err, ErrBusy) {
+								failed++
+							}
 						}
-						sent++
-					} else if ok {
-						a.FreeBuffer(buffer)
 					}
 					_, failures, err := a.Poll(x.room[:])
 					if err != nil {
@@ -273,9 +275,9 @@ func TestPeerEnds(t *testing.T) {
 						}
 						failed++
 					}
-					return sent == 8 && a.FreeBuffers() == 8
+					isOver := failed > 0 || provider == "net" && sent >= 8 // net reports no failure: the keepalive of a link notices it
+					return isOver && a.FreeBuffers() == 8
 				})
-				t.Logf("%d of 8 messages of %d bytes have failed", failed, size)
 			}
 			wait(func() bool {
 				if x.sent-y.received < 8 && x.sent < 100 {

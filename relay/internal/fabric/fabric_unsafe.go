@@ -29,7 +29,7 @@ type Config struct {
 	Size     int    // of each buffer, in bytes
 	Receives int    // number of receive buffers, at most
 	Sends    int    // number of send buffers
-	Peers    int    // so many peers get small messages without a completion for each
+	Peers    int    // number of the first peers whose small messages need no completion
 }
 
 // Endpoint is a libfabric endpoint. Only one goroutine uses it at a time.
@@ -42,11 +42,15 @@ type Endpoint struct {
 	posted  int   // number of the first receive buffer that was never posted
 	free    []int // send buffers that nothing uses
 	idle    []int // receive buffers that the provider could not take
+	peers   []Peer
 	events  [32]C.struct_sndr_event
 }
 
 // Peer is an address that messages can be sent to.
-type Peer C.fi_addr_t
+type Peer struct {
+	address C.fi_addr_t
+	number  int // of those that were added before it; libfabric uses an address again, a number is that of one peer
+}
 
 // ErrBusy is the error of a message that the provider cannot take now. Poll, and try again.
 var ErrBusy = errors.New("the provider is busy")
@@ -134,32 +138,33 @@ const maxAddress = 256
 
 // AddPeer makes an endpoint's address usable for Send. The address has the format of Address. The caller has it from
 // a peer that it trusts: the provider does not check it. AddPeer refuses an address that cannot be of this provider: formats
-// have a fixed length, but for texts such as those of shm.
+// have a fixed length, except text addresses such as those of shm.
 func (e *Endpoint) AddPeer(address []byte) (Peer, error) {
 	own, err := e.Address()
 	if err != nil {
-		return 0, err
+		return Peer{}, err
 	}
 	isText := e.c.info.addr_format == C.FI_ADDR_STR
 	switch {
 	case !isText && len(address) != len(own):
-		return 0, fmt.Errorf("address of %d bytes of another endpoint, want %d as for provider %s: use the same provider on all hosts", len(address), len(own), e.Provider())
+		return Peer{}, fmt.Errorf("address of %d bytes of another endpoint, want %d as for provider %s: use the same provider on all hosts", len(address), len(own), e.Provider())
 	case len(address) == 0 || len(address) >= maxAddress:
-		return 0, fmt.Errorf("address of %d bytes of another endpoint, want 1 to %d", len(address), maxAddress-1)
+		return Peer{}, fmt.Errorf("address of %d bytes of another endpoint, want 1 to %d", len(address), maxAddress-1)
 	}
 	var padded [maxAddress]byte // the provider reads a text up to a 0
 	copy(padded[:], address)
 	var peer C.fi_addr_t
 	if code := C.sndr_insert(e.c, unsafe.Pointer(&padded[0]), &peer); code != 0 {
-		return 0, failed("fi_av_insert", code)
+		return Peer{}, failed("fi_av_insert", code)
 	}
-	return Peer(peer), nil
+	e.peers = append(e.peers, Peer{peer, len(e.peers)})
+	return e.peers[len(e.peers)-1], nil
 }
 
 // RemovePeer ends the use of a peer's address. Messages to it that were sent before may arrive or fail, and keep their
 // buffers until then.
 func (e *Endpoint) RemovePeer(peer Peer) error {
-	if code := C.sndr_remove(e.c, C.fi_addr_t(peer)); code != 0 {
+	if code := C.sndr_remove(e.c, peer.address); code != 0 {
 		return failed("fi_av_remove", code)
 	}
 	return nil
@@ -189,7 +194,7 @@ func (e *Endpoint) Bytes(buffer int) []byte {
 // Send sends the first n bytes of a send buffer. It takes the buffer from the caller, unless it fails. If it fails
 // with ErrBusy, it may be repeated after a Poll.
 func (e *Endpoint) Send(peer Peer, buffer, n int) error {
-	switch code := C.sndr_send(e.c, C.fi_addr_t(peer), C.uint32_t(buffer), C.uint32_t(n)); {
+	switch code := C.sndr_send(e.c, peer.address, C.int64_t(peer.number), C.uint32_t(buffer), C.uint32_t(n)); {
 	case code == -C.FI_EAGAIN:
 		return ErrBusy
 	case code < 0:
@@ -238,7 +243,7 @@ func (e *Endpoint) take(received []Received, events int) (n int, failures []*Err
 			}
 		case v.peer >= 0 && v.error == 0: // the provider reports success, too
 		case v.peer >= 0:
-			failures = append(failures, &Error{Call: "fi_sendmsg", Code: int(v.error), Provider: int(v.provider), Buffer: -1, HasPeer: true, Peer: Peer(v.peer)})
+			failures = append(failures, &Error{Call: "fi_sendmsg", Code: int(v.error), Provider: int(v.provider), Buffer: -1, HasPeer: true, Peer: e.peers[v.peer]})
 		case v.error != 0:
 			if v.error != C.FI_ETRUNC { // no correct peer sends a message that is longer than a buffer
 				failures = append(failures, &Error{Call: "fi_recv", Code: int(v.error), Provider: int(v.provider), Buffer: -1})

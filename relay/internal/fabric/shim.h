@@ -23,7 +23,7 @@ struct sndr_endpoint {
 // An event is a completion: of a buffer, or an error that may belong to none.
 struct sndr_event {
 	int64_t buffer; // index in buffers; -1 = none
-	int64_t peer;   // of a small message that has failed; -1 = none
+	int64_t peer;   // number of the peer of a small message that has failed; -1 = none
 	uint64_t length;
 	int32_t error;    // of fi_errno.h; 0 = none
 	int32_t provider; // the provider's error number
@@ -35,7 +35,7 @@ int sndr_name(struct sndr_endpoint *e, void *to, size_t *length);
 int sndr_insert(struct sndr_endpoint *e, const void *address, fi_addr_t *peer);
 int sndr_remove(struct sndr_endpoint *e, fi_addr_t peer);
 int sndr_post_receive(struct sndr_endpoint *e, uint32_t buffer);
-int sndr_send(struct sndr_endpoint *e, fi_addr_t peer, uint32_t buffer, uint32_t length);
+int sndr_send(struct sndr_endpoint *e, fi_addr_t peer, int64_t number, uint32_t buffer, uint32_t length);
 int sndr_poll(struct sndr_endpoint *e, struct sndr_event *events, int room);
 int sndr_wait_fd(struct sndr_endpoint *e, int *fd);
 int sndr_try_wait(struct sndr_endpoint *e);

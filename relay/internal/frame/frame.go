@@ -59,7 +59,8 @@ const (
 
 // Sizes in bytes.
 const (
-	HeaderSize = 64
+	HeaderSize = 56
+	HashSize   = 8       // after the payload of a frame that carries a hash
 	MaxTotal   = 1 << 30 // of a request
 	MaxText    = 376     // of the payload of an Abort or a Fail, which is text for people
 	MaxRefusal = 512     // of the payload of a Refuse, which is private data
@@ -80,7 +81,7 @@ type Frame struct {
 	Total   uint32 // bytes of the request
 	Offset  uint32 // of the payload in these bytes
 	Order   uint32 // number of the frame in its direction of the link
-	Hash    uint64 // XXH64, see Hashed
+	Hash    uint64 // XXH64, see Hashed; after the payload
 	Payload []byte // part of the encoded frame
 }
 
@@ -97,11 +98,11 @@ var (
 const (
 	atSession, atKind, atFlags, atCredits, atTunnel = 0, 8, 9, 10, 12
 	atRequest, atAddress, atToken, atStatus         = 16, 24, 32, 36
-	atTotal, atOffset, atLength, atOrder, atHash    = 40, 44, 48, 52, 56
+	atTotal, atOffset, atLength, atOrder            = 40, 44, 48, 52
 )
 
-// PutHeader stores the header of f, whose payload has length bytes, at the start of b.
-func (f *Frame) PutHeader(b []byte, length int) {
+// Put stores what is around the payload of f, which has length bytes and is at HeaderSize in b. It returns the length of the frame.
+func (f *Frame) Put(b []byte, length int) int {
 	_ = b[HeaderSize-1]
 	binary.LittleEndian.PutUint64(b[atSession:], f.Session)
 	b[atKind], b[atFlags] = byte(f.Kind), f.Flags
@@ -115,13 +116,21 @@ func (f *Frame) PutHeader(b []byte, length int) {
 	binary.LittleEndian.PutUint32(b[atOffset:], f.Offset)
 	binary.LittleEndian.PutUint32(b[atLength:], uint32(length))
 	binary.LittleEndian.PutUint32(b[atOrder:], f.Order)
-	binary.LittleEndian.PutUint64(b[atHash:], f.Hash)
+	length += HeaderSize
+	if f.carriesHash() {
+		binary.LittleEndian.PutUint64(b[length:], f.Hash)
+		length += HashSize
+	}
+	return length
 }
+
+// carriesHash reports whether a hash follows the payload. A Read has none: it asks for Data with one.
+func (f *Frame) carriesHash() bool { return f.Flags&Hashed != 0 && f.Kind != Read }
 
 // Encode stores f and its payload at the start of b, which has room for them, and returns their length.
 func (f *Frame) Encode(b []byte) int {
-	f.PutHeader(b, len(f.Payload))
-	return HeaderSize + copy(b[HeaderSize:], f.Payload)
+	copy(b[HeaderSize:], f.Payload)
+	return f.Put(b, len(f.Payload))
 }
 
 // field is a bit for each field that a kind may have.
@@ -186,10 +195,17 @@ func (f *Frame) Decode(b []byte) error {
 		Total:   binary.LittleEndian.Uint32(b[atTotal:]),
 		Offset:  binary.LittleEndian.Uint32(b[atOffset:]),
 		Order:   binary.LittleEndian.Uint32(b[atOrder:]),
-		Hash:    binary.LittleEndian.Uint64(b[atHash:]),
 	}
 	if f.Kind == 0 || f.Kind > lastKind {
 		return ErrKind
+	}
+	if f.carriesHash() {
+		end := len(b) - HashSize
+		if end < HeaderSize {
+			return ErrShort
+		}
+		f.Hash = binary.LittleEndian.Uint64(b[end:])
+		b = b[:end]
 	}
 	length := binary.LittleEndian.Uint32(b[atLength:])
 	if uint64(length) != uint64(len(b)-HeaderSize) {
@@ -200,8 +216,7 @@ func (f *Frame) Decode(b []byte) error {
 	if !s.lacks(hasDone) {
 		f.Status, f.Done = 0, f.Status
 	}
-	if f.Flags&^s.flags != 0 || f.Flags&Invalidate == 0 && f.Kind == Send && f.Token != 0 ||
-		(f.Flags&Hashed == 0 || f.Kind == Read) && f.Hash != 0 {
+	if f.Flags&^s.flags != 0 || f.Flags&Invalidate == 0 && f.Kind == Send && f.Token != 0 {
 		return ErrFlags
 	}
 	if s.lacks(hasTunnel) != (f.Tunnel == 0) || s.lacks(hasRequest) && f.Request != 0 || s.lacks(hasAddress) && f.Address != 0 ||

@@ -57,10 +57,9 @@ func TestRoundTrip(t *testing.T) {
 // The header is that of docs/hosts.md.
 func TestHeaderBytes(t *testing.T) {
 	f := Frame{Session: 0x0807060504030201, Kind: 9, Flags: 10, Credits: 0x0c0b, Tunnel: 0x100f0e0d, Request: 0x1817161514131211,
-		Address: 0x201f1e1d1c1b1a19, Token: 0x24232221, Status: 0x28272625, Total: 0x2c2b2a29, Offset: 0x302f2e2d, Order: 0x38373635,
-		Hash: 0x403f3e3d3c3b3a39}
+		Address: 0x201f1e1d1c1b1a19, Token: 0x24232221, Status: 0x28272625, Total: 0x2c2b2a29, Offset: 0x302f2e2d, Order: 0x38373635}
 	b := make([]byte, HeaderSize)
-	f.PutHeader(b, 0x34333231)
+	f.Put(b, 0x34333231)
 	for i := range HeaderSize {
 		if b[i] != byte(i+1) {
 			t.Errorf("byte %d is %#x, want %#x", i, b[i], i+1)
@@ -82,9 +81,9 @@ func TestDecodeRefuses(t *testing.T) {
 		"kind after the last":   {Frame{Kind: lastKind + 1}, nil, ErrKind},
 		"flags of a Read":       {Frame{Kind: Read, Tunnel: 1, Flags: Invalidate, Total: 1}, nil, ErrFlags},
 		"unknown flag":          {Frame{Kind: Send, Tunnel: 1, Flags: 8}, nil, ErrFlags},
-		"hash without its flag": {Frame{Kind: Write, Tunnel: 1, Hash: 1, Total: 1, Payload: []byte{1}}, nil, ErrFlags},
-		"hash of a Read":        {Frame{Kind: Read, Tunnel: 1, Flags: Hashed, Hash: 1, Total: 1}, nil, ErrFlags},
-		"hash of a Done":        {Frame{Kind: Done, Tunnel: 1, Hash: 1}, nil, ErrFlags},
+		"hash of a Done":        {Frame{Kind: Done, Tunnel: 1, Flags: Hashed}, nil, ErrFlags},
+		"cut in its hash":       {Frame{Kind: Write, Tunnel: 1, Flags: Hashed, Total: 1, Payload: []byte{1}}, func(b []byte) []byte { return b[:len(b)-1] }, ErrShort},
+		"without its hash":      {Frame{Kind: Write, Tunnel: 1, Flags: Hashed}, func(b []byte) []byte { return b[:HeaderSize+HashSize-1] }, ErrShort},
 		"token of a plain Send": {Frame{Kind: Send, Tunnel: 1, Token: 5}, nil, ErrFlags},
 		"no tunnel":             {Frame{Kind: Done}, nil, ErrField},
 		"tunnel of a Ping":      {Frame{Kind: Ping, Tunnel: 1}, nil, ErrField},

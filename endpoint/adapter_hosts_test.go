@@ -1,0 +1,16 @@
+package endpoint
+
+import (
+	"testing"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// An adapter of a host without a relay says that it reaches no other host. Package carry tests one with a relay.
+func TestQueryWithoutRelay(t *testing.T) {
+	p := newPair(t, setup{})
+	info, err := p.a.local.adapter.Query(nd.InfoVersion2)
+	if err != nil || info.MaxInterHostConnections != 0 {
+		t.Errorf("MaxInterHostConnections is %d, want 0: %v", info.MaxInterHostConnections, err)
+	}
+}
