@@ -222,6 +222,10 @@ var roleWaits = proctest.Role("waits", func(s *proctest.Self) error {
 	switch line {
 	case "abort":
 		softnd.Abort(7, "the disk is full")
+	case "exchange":
+		if err := exchanges(s, j); err != nil {
+			return err
+		}
 	case "barrier":
 		if err := j.Barrier(s.Ctx); !errors.Is(err, nd.ConnectionAborted) {
 			return fmt.Errorf("barrier: %w", err)
