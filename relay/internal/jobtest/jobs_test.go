@@ -234,6 +234,32 @@ var roleWaits = proctest.Role("waits", func(s *proctest.Self) error {
 	return j.Close()
 })
 
+// roleLeaves is roleWaits for all ranks but that of its argument. When all ranks have joined, that rank leaves the job, says so,
+// and ends. With a second argument, the others leave and end when that time has passed.
+var roleLeaves = proctest.Role("leaves", func(s *proctest.Self) error {
+	j, err := softnd.Init(s.Ctx)
+	if err != nil {
+		return err
+	}
+	s.Say("ready %d %d", j.Rank(), os.Getpid())
+	if err := j.Barrier(s.Ctx); err != nil {
+		return err
+	}
+	switch {
+	case fmt.Sprint(j.Rank()) == s.Args[0]:
+		defer s.Say("left")
+	case len(s.Args) > 1:
+		d, err := time.ParseDuration(s.Args[1])
+		if err != nil {
+			return err
+		}
+		time.Sleep(d)
+	default:
+		select {} // until it is ended
+	}
+	return j.Close()
+})
+
 // roleAborts joins the job. Rank 3 aborts it, and the others wait until they are ended.
 var roleAborts = proctest.Role("aborts", func(s *proctest.Self) error {
 	j, err := softnd.Init(s.Ctx)
