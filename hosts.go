@@ -250,8 +250,9 @@ func (n noLeaders) exchange(context.Context, string, callKind, []byte, uint64) (
 func (n noLeaders) fail(cause error) { n.links.fail(cause) }
 func (n noLeaders) close() error     { return n.links.close() }
 
-// leave ends what hosts has started. The relay ends when no rank is left on this host.
-func (h *hosts) leave() error {
+// leave ends what hosts has started. The relay ends when no rank is left on this host. isInOrder says that this rank has joined
+// the job, and ends well.
+func (h *hosts) leave(isInOrder bool) error {
 	if h == nil {
 		return nil
 	}
@@ -260,6 +261,7 @@ func (h *hosts) leave() error {
 		err = h.leaders.close()
 	}
 	if h.relay != nil {
+		h.RelayFinalizes = isInOrder && h.relay.Finalize()
 		h.relay.Close()
 	}
 	return err

@@ -284,7 +284,7 @@ func (j *Job) Close() error {
 	if j.listener != nil {
 		errs = append(errs, j.listener.Close())
 	}
-	errs = append(errs, j.hosts.leave())
+	errs = append(errs, j.hosts.leave(j.place != nil))
 	if j.checker != nil {
 		j.checker.End()
 	}

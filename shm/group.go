@@ -148,7 +148,7 @@ func (a *Arena) MemberOf(rank int) (id MemberID, ok bool) {
 	return id, id != 0
 }
 
-// HasDied reports whether the member that has a rank has died, or has ended without [Member.Leave].
+// HasDied reports whether the member that holds rank has died, or has ended without [Member.Leave].
 func (a *Arena) HasDied(rank int) bool {
 	id, ok := a.MemberOf(rank)
 	if !ok {

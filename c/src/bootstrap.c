@@ -156,7 +156,9 @@ void snd_place_leave(struct snd_place *p)
 {
 	if (p->channel >= 0)
 		snd_launcher_leave(p->channel);
-	if (p->pmi.socket >= 0)
+	if (p->hosts != NULL && !snd_pmi_is_shared() && snd_relay_finalize(&p->hosts->relay))
+		snd_pmi_hang_up(&p->pmi); /* finalize would end the relay's duplicate of the connection */
+	else if (p->pmi.socket >= 0)
 		(void)snd_pmi_finalize(&p->pmi, snd_clock() + FINALIZE_TIMEOUT, "close job");
 	p->channel = -1;
 }

@@ -243,9 +243,7 @@ bool snd_pmi_abort(struct snd_pmi *c, int code)
 
 bool snd_pmi_ends_job(const struct snd_pmi *c) { return strncmp(c->name, "kvs_", 4) == 0; /* Hydra's names of jobs */ }
 
-/* is_shared reports whether an MPI library uses the connection too. Then MPI_Finalize tells the launcher that the rank ends
- * well, and closes the inherited descriptor. */
-static bool is_shared(void)
+bool snd_pmi_is_shared(void)
 {
 	int initialized = 0;
 	return MPI_Initialized != NULL && MPI_Initialized(&initialized) == 0 && initialized != 0;
@@ -254,7 +252,7 @@ static bool is_shared(void)
 snd_status snd_pmi_finalize(struct snd_pmi *c, int64_t deadline, const char *op)
 {
 	struct answer a;
-	snd_status s = is_shared() ? SND_SUCCESS : ask(c, "finalize", "", "finalize_ack", &a, deadline, op);
+	snd_status s = snd_pmi_is_shared() ? SND_SUCCESS : ask(c, "finalize", "", "finalize_ack", &a, deadline, op);
 	snd_pmi_hang_up(c);
 	return s;
 }
@@ -264,7 +262,7 @@ void snd_pmi_hang_up(struct snd_pmi *c)
 	if (c->socket < 0)
 		return;
 	close(c->socket);
-	if (!is_shared())
+	if (!snd_pmi_is_shared())
 		close(c->inherited);
 	c->socket = -1;
 }

@@ -32,9 +32,13 @@ bool snd_pmi_abort(struct snd_pmi *c, int code);
 /* snd_pmi_ends_job reports whether the launcher ends the job by itself when a rank dies. It notices that by the end of the rank's
  * connection, of which another process must have no duplicate then. */
 bool snd_pmi_ends_job(const struct snd_pmi *c);
-/* snd_pmi_finalize tells the launcher that this rank ends in good order, and closes the connection. snd_pmi_hang_up only
- * closes it: the launcher then takes the rank for failed. */
+/* snd_pmi_is_shared reports whether an MPI library uses the connection, too. Then MPI_Finalize tells the launcher that the rank
+ * ends well, and closes the inherited descriptor. */
+bool snd_pmi_is_shared(void);
+/* snd_pmi_finalize tells the launcher that this rank ends in good order, and closes the connection, with all duplicates. */
 snd_status snd_pmi_finalize(struct snd_pmi *c, int64_t deadline, const char *op);
+/* snd_pmi_hang_up only closes the connection. The launcher then takes the rank for failed, unless another process has a
+ * duplicate. */
 void snd_pmi_hang_up(struct snd_pmi *c);
 
 #endif

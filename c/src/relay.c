@@ -184,6 +184,7 @@ snd_status snd_relay_start(struct snd_relay *r, int arena, int launcher, const s
 	snprintf(line, sizeof line, "{\"job\":\"%s\",\"secret\":\"%s\",\"host\":%" PRIu32 ",\"hosts\":%" PRIu32 ",\"provider\":%s,\"address\":\"%s\",\"keepalive\":%s%s}\n",
 		h->job, secret, h->number, h->count, provider, address, keepalive, launcher >= 0 ? ",\"launcher\":true" : "");
 	snprintf(who, sizeof who, "%s: the relay of host %" PRIu32 " (%.300s)", op, h->number, path);
+	r->has_launcher = launcher >= 0;
 	s = ask(r, line, deadline, who);
 	if (s == SND_SUCCESS && !snd_json_text(r->line, "control", control, SND_RELAY_ADDRESS))
 		s = snd_fail(SND_UNSUCCESSFUL, "%s: its first answer has no address", who);
@@ -200,6 +201,12 @@ snd_status snd_relay_connect(struct snd_relay *r, uint32_t host, const char *rel
 		return strncmp(r->line, "{\"ready\":true", 13) == 0 ? s : snd_fail(SND_UNSUCCESSFUL, "%s: its second answer is not that it is ready", who);
 	snprintf(why, sizeof why, "%s", snd_last_error());
 	return snd_fail(s, "%s; check that the hosts reach %.120s, or set SOFTND_HOST_ADDRESS", why, relays);
+}
+
+bool snd_relay_finalize(struct snd_relay *r)
+{
+	static const char line[] = "{\"finalize\":true}\n";
+	return r->socket >= 0 && r->has_launcher && send(r->socket, line, sizeof line - 1, MSG_NOSIGNAL) == (ssize_t)sizeof line - 1;
 }
 
 void snd_relay_release(struct snd_relay *r)

@@ -2,6 +2,7 @@
 #ifndef SND_RELAY_H
 #define SND_RELAY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "softnd/softnd.h"
@@ -14,6 +15,7 @@ enum { SND_RELAY_LINE = 4096, SND_RELAY_ADDRESS = 80 };
 
 struct snd_relay {
 	int socket; /* its standard input and output; -1 = none. Its end lets the relay end */
+	bool has_launcher;
 	struct snd_identity identity;
 	char line[SND_RELAY_LINE]; /* the last answer */
 };
@@ -25,6 +27,9 @@ snd_status snd_relay_start(struct snd_relay *r, int arena, int launcher, const s
 /* snd_relay_connect passes the addresses of all relays as a list of JSON strings, and returns when the relay is connected with
  * them. */
 snd_status snd_relay_connect(struct snd_relay *r, uint32_t host, const char *relays, int64_t deadline, const char *op);
+/* snd_relay_finalize has the relay tell the launcher that its leader ends well, when no rank of this host is left. Until then the
+ * relay can have the launcher end the job. It returns false if the relay has no connection with a launcher, or has ended. */
+bool snd_relay_finalize(struct snd_relay *r);
 /* snd_relay_release lets the relay end when no rank of this host is left. */
 void snd_relay_release(struct snd_relay *r);
 

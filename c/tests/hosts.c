@@ -2,6 +2,7 @@
  *
  *	talks      connects with every rank, and uses each kind of call
  *	waits      joins the job, says so, and waits until it is ended
+ *	leaves N   joins the job, and says so. When all ranks have joined, rank N leaves the job, says so, and ends. The others wait
  *	barriers   joins the job, says so, and calls barriers until one fails because a connection between hosts has ended
  *	mistakes   makes collective calls that do not fit together
  *	aborts N   as waits, but rank N ends the job
@@ -181,6 +182,14 @@ int main(int argc, char **argv)
 		OK(snd_job_barrier(job, LIMIT)); /* all have said that they are ready */
 		if (argc > 2 && (uint32_t)atoi(argv[2]) == rank)
 			snd_job_abort(job, 7, "the disk is full");
+	}
+	if (strcmp(argv[1], "leaves") == 0) {
+		OK(snd_job_barrier(job, LIMIT)); /* all have said that they are ready */
+		if (argc > 2 && (uint32_t)atoi(argv[2]) == rank) {
+			OK(snd_job_close(job));
+			printf("left\n");
+			return 0;
+		}
 	}
 	for (;;)
 		pause();

@@ -51,6 +51,9 @@ func fromPMI(ctx context.Context) (*Place, error) {
 		p.Hosts.Launcher = client.Dup
 	}
 	p.leave = func() error {
+		if p.Hosts != nil && p.Hosts.RelayFinalizes {
+			return client.HangUp()
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), finalizeTimeout)
 		defer cancel()
 		return client.Finalize(ctx)

@@ -57,6 +57,10 @@ type Hosts struct {
 	// if no launcher listens, or if the launcher ends the job by itself when a rank dies.
 	Launcher func() (*os.File, error)
 
+	// RelayFinalizes is set if another process tells the launcher that this rank ends well, over the connection of Launcher.
+	// Then [Place.Leave] only closes the connection of this rank: finalize ends all duplicates.
+	RelayFinalizes bool
+
 	meeting meeting
 	known   netip.Addr // address of this host; invalid if none is known
 	isFirst bool       // of the ranks of its host

@@ -134,7 +134,8 @@ func writeAbort(w io.Writer, code int) error {
 	return err
 }
 
-// Dup returns a duplicate of the connection, with which another process may call [Abort].
+// Dup returns a duplicate of the connection, with which another process may call [Abort] and [Finalize].
+// [Client.Finalize] ends the duplicate as well, [Client.HangUp] does not.
 func (c *Client) Dup() (*os.File, error) {
 	raw, err := c.conn.SyscallConn()
 	if err != nil {
@@ -156,13 +157,30 @@ func Abort(connection *os.File, code int) error {
 	return writeAbort(connection, code)
 }
 
+// Finalize tells the launcher that a rank exits in good order, over a duplicate of the rank's connection. It blocks until the
+// launcher answers or closes the connection.
+func Finalize(connection *os.File) error {
+	if _, err := io.WriteString(connection, format("finalize")); err != nil {
+		return err
+	}
+	line, err := readLine(bufio.NewReaderSize(connection, maxLine))
+	if err != nil {
+		return err
+	}
+	if m, err := parse(line); err != nil || m.command != "finalize_ack" {
+		return fmt.Errorf("pmi: finalize: unexpected answer %.80q: want finalize_ack", line)
+	}
+	return nil
+}
+
 // Finalize tells the launcher that this rank will exit in good order, and closes the connection.
 func (c *Client) Finalize(ctx context.Context) error {
 	_, err := c.ask(ctx, "finalize_ack", "finalize")
 	return errors.Join(err, c.conn.Close())
 }
 
-// HangUp closes the connection without finalize. The launcher then takes this rank for failed.
+// HangUp closes the connection without finalize. The launcher then takes this rank for failed, unless another process has a
+// duplicate of the connection.
 func (c *Client) HangUp() error { return c.conn.Close() }
 
 // ask sends a command and returns the answer, which must be the wanted one and report success.

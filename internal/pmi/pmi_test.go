@@ -371,6 +371,25 @@ func TestAbortOverDuplicate(t *testing.T) {
 	}
 }
 
+// Another process tells the launcher over a duplicate that a rank, which has closed its connection, ends well.
+func TestFinalizeOverDuplicate(t *testing.T) {
+	var h heard
+	_, ranks := ends(t, 1, &h)
+	say(t, ranks[0], hello)
+	c := &Client{conn: ranks[0]}
+	d, err := c.Dup()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if err := errors.Join(c.HangUp(), Finalize(d)); err != nil {
+		t.Error(err)
+	}
+	if err := Finalize(d); err == nil || !strings.Contains(err.Error(), "want finalize_ack") {
+		t.Errorf("the second time: %v", err)
+	}
+}
+
 // A client gets errors from a launcher that has gone, refuses, or talks nonsense, and
 // does not wait longer than it may.
 func TestClientErrors(t *testing.T) {

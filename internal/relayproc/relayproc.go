@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"slices"
@@ -60,7 +61,7 @@ type Config struct {
 	Hidden  string // a variable of the environment that the relay does not get
 
 	// Launcher is a connection over which the relay has the launcher end the job if a rank dies; nil = it does not. The caller
-	// closes it.
+	// closes it. See [Relay.Finalize].
 	Launcher *os.File
 }
 
@@ -87,14 +88,15 @@ type answer struct {
 type Relay struct {
 	Control string // address to which other relays connect
 
-	host    int
-	process *os.Process
-	in      *os.File // its standard input, whose end lets it end
-	out     *os.File
-	lines   *bufio.Reader
-	listens atomic.Bool // it has answered, so its end is news
-	closed  atomic.Bool
-	ended   chan struct{}
+	host        int
+	hasLauncher bool
+	process     *os.Process
+	in          *os.File // its standard input, whose end lets it end
+	out         *os.File
+	lines       *bufio.Reader
+	listens     atomic.Bool // it has answered, so its end is news
+	closed      atomic.Bool
+	ended       chan struct{}
 }
 
 // Start starts the relay, a member of the arena in file, and returns when it listens. If the relay ends before Close, a
@@ -109,7 +111,7 @@ func Start(ctx context.Context, file *os.File, c Config) (*Relay, error) {
 		return nil, err
 	}
 	first := instruction{Job: c.Job, Secret: c.Secret, Host: c.Host, Hosts: c.Hosts, Address: c.Address, Provider: Provider(), Keepalive: keepalive.String(), Launcher: c.Launcher != nil}
-	r := &Relay{host: c.Host, ended: make(chan struct{})}
+	r := &Relay{host: c.Host, hasLauncher: c.Launcher != nil, ended: make(chan struct{})}
 	if err := r.start(path, c.Hidden, file, c.Launcher); err != nil {
 		return nil, fmt.Errorf("start %s: %w", path, err)
 	}
@@ -233,6 +235,19 @@ func (r *Relay) ask(ctx context.Context, line any) (a answer, err error) {
 func (r *Relay) kill() {
 	r.closed.Store(true)
 	_ = r.process.Kill() // it may have ended
+}
+
+// finalizeLine is the last line that the relay reads.
+const finalizeLine = "{\"finalize\":true}\n"
+
+// Finalize has the relay tell the launcher that its leader ends well, when no rank of this host is left. Until then the relay can
+// have the launcher end the job. Finalize returns false if the relay has no connection with a launcher, or has ended.
+func (r *Relay) Finalize() bool {
+	if !r.hasLauncher {
+		return false
+	}
+	_, err := io.WriteString(r.in, finalizeLine)
+	return err == nil
 }
 
 // Close lets the relay end when no rank of this host is left. It does not wait for that.

@@ -196,6 +196,9 @@ func TestRelayGetsTheLauncher(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if !r.Finalize() {
+		t.Error("Finalize fails though the relay has a connection with the launcher")
+	}
 	r.Close()
 	if text, err := io.ReadAll(read); err != nil || string(text) != "hello\n" {
 		t.Errorf("%q, %v", text, err)

@@ -19,6 +19,9 @@ import (
 // defaultKeepalive is Config.Keepalive if that is 0.
 const defaultKeepalive = 5 * time.Second
 
+// minUserTimeout, in milliseconds, leaves time for a probe and for repeating a lost segment.
+const minUserTimeout = 2000
+
 // Limits of the kernel.
 const (
 	maxKeepIdle    = 32767         // seconds
@@ -36,7 +39,7 @@ func keepaliveOptions(silence time.Duration) []socketOption {
 	seconds := func(d time.Duration) int { return int(min(max(d/time.Second, 1), maxKeepIdle)) }
 	return []socketOption{
 		{unix.TCP_KEEPIDLE, seconds(silence / 2)}, {unix.TCP_KEEPINTVL, seconds(silence / 8)},
-		{unix.TCP_USER_TIMEOUT, int(min(max(silence/time.Millisecond, 1), maxUserTimeout))}, // it ends the connection, whatever TCP_KEEPCNT is
+		{unix.TCP_USER_TIMEOUT, int(min(max(silence/time.Millisecond, minUserTimeout), maxUserTimeout))}, // it ends the connection, whatever TCP_KEEPCNT is
 	}
 }
 

@@ -38,8 +38,8 @@ func TestSocketDoesNotConnectToItself(t *testing.T) {
 func TestKeepaliveOptions(t *testing.T) {
 	for silence, want := range map[time.Duration][3]int{
 		0:               {2, 1, 5000},
-		time.Nanosecond: {1, 1, 1},
-		time.Second:     {1, 1, 1000},
+		time.Nanosecond: {1, 1, 2000},
+		time.Second:     {1, 1, 2000},
 		time.Minute:     {30, 7, 60000},
 		math.MaxInt64:   {32767, 32767, math.MaxInt32},
 	} {

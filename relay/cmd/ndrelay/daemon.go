@@ -21,9 +21,10 @@ import (
 )
 
 const (
-	linkLimit = 30 * time.Second       // for all links, when all relays listen
-	rankCheck = 100 * time.Millisecond // between two looks for ranks that are left
-	endLimit  = 500 * time.Millisecond // for an orderly end
+	linkLimit     = 30 * time.Second       // for all links, when all relays listen
+	rankCheck     = 100 * time.Millisecond // interval between checks for remaining ranks
+	endLimit      = 500 * time.Millisecond // for an orderly end
+	finalizeLimit = time.Second            // for the launcher's answer
 )
 
 var errInputEnded = errors.New("standard input has ended: the rank that started this relay has left or died")
@@ -42,6 +43,7 @@ type daemon struct {
 
 	launcher *os.File         // that ends the job when a rank of this host has died; nil = nothing to do
 	checks   <-chan time.Time // for deaths, while launcher may end the job
+	farewell farewell         // of the rank that has started this relay
 
 	mu     sync.Mutex
 	linked map[uint16]bool  // hosts that have a link, or had one
@@ -79,7 +81,9 @@ func (d *daemon) run(file *os.File, launcher int) error {
 	go func() { d.ended <- d.relay.Run() }()
 	err = d.link(ctx, control)
 	if err == nil {
-		err = d.wait()
+		if err = d.wait(); err == nil {
+			d.finalize()
+		}
 	}
 	if errors.Is(err, errInputEnded) {
 		d.awaitDeath()
@@ -275,7 +279,7 @@ func (d *daemon) waitForLinks(failed <-chan error) error {
 		case <-d.checks:
 			d.reportDeath()
 		case <-limit.C:
-			return fmt.Errorf("no link to host %s within %v: see whether its relay runs, and whether a firewall is between", d.missing(up), linkLimit)
+			return fmt.Errorf("no link to host %s within %v: check that its relay runs and that no firewall blocks the port", d.missing(up), linkLimit)
 		}
 	}
 	return nil
@@ -303,8 +307,12 @@ func (d *daemon) wait() error {
 	lines, checks := d.lines, d.checks
 	for {
 		select {
-		case <-lines:
-			lines = nil
+		case line, ok := <-lines:
+			if !ok {
+				lines = nil
+			} else if decode(line, &d.farewell) != nil {
+				d.farewell = farewell{} // of another version
+			}
 		case <-checks:
 		case err := <-d.ended:
 			d.ended <- err
@@ -330,12 +338,31 @@ func (d *daemon) reportDeath() {
 	}
 	for rank := range d.arena.Ranks() {
 		if d.arena.HasDied(rank) {
-			d.logf("local rank %d has died, or has exited without leaving the job: the launcher ends the job", rank)
-			_ = pmi.Abort(d.launcher, 1) // fails if the launcher has ended the job already
+			next := "the launcher ends the job"
+			if err := pmi.Abort(d.launcher, 1); err != nil { // the launcher may have ended the job already
+				next = fmt.Sprintf("the launcher cannot be told: %v", err)
+			}
+			d.logf("local rank %d has died, or has exited without leaving the job: %s", rank, next)
 			_ = d.launcher.Close()
 			d.launcher = nil
 			return
 		}
+	}
+}
+
+// finalize tells the launcher that the rank that has started this relay ends well, if that rank has left it to the relay.
+func (d *daemon) finalize() {
+	if d.launcher == nil || !d.farewell.Finalize {
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		_ = pmi.Finalize(d.launcher) // fails if the launcher has ended the job already
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(finalizeLimit): // the descriptor may have no deadlines
 	}
 }
 

@@ -178,7 +178,8 @@ func TestKilledLeader(t *testing.T) {
 	b.end(t)
 }
 
-// When a rank dies, the relay has the launcher end the job. A rank that leaves has not died.
+// When a rank dies, the relay has the launcher end the job. A rank that leaves has not died. If the leader has left in good order, the
+// relay says so to the launcher when all ranks have left.
 func TestDeathEndsTheJob(t *testing.T) {
 	const aborted = "cmd=abort exitcode=1\n"
 	for _, tc := range []struct {
@@ -190,6 +191,18 @@ func TestDeathEndsTheJob(t *testing.T) {
 		{"killed before the links", aborted, func(h *lonelyHost) { h.rank.Kill(); h.hear(aborted) }},
 		{"killed before the links, and the input has ended", aborted, func(h *lonelyHost) { h.rank.Kill() }},
 		{"left", "", func(h *lonelyHost) { h.link(); h.rank.Say("leave"); h.rank.Wait() }},
+		{"left in good order", "cmd=finalize\n", func(h *lonelyHost) {
+			h.link()
+			h.relay.Say(`{"finalize":true}`)
+			h.rank.Say("leave")
+			h.rank.Wait()
+		}},
+		{"killed after its leader has left in good order", aborted, func(h *lonelyHost) {
+			h.link()
+			h.relay.Say(`{"finalize":true}`)
+			h.rank.Kill()
+			h.hear(aborted)
+		}},
 		{"left before the links", "", func(h *lonelyHost) { h.rank.Say("leave"); h.rank.Wait() }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -201,7 +214,7 @@ func TestDeathEndsTheJob(t *testing.T) {
 			if got := h.heard + string(rest); err != nil || got != tc.want {
 				t.Errorf("the launcher has got %q, %v, want %q", got, err, tc.want)
 			}
-			if says := strings.Contains(h.relay.Err.String(), "local rank 0 has died"); says != (tc.want != "") {
+			if says := strings.Contains(h.relay.Err.String(), "local rank 0 has died"); says != (tc.want == aborted) {
 				t.Errorf("the relay says %q", h.relay.Err)
 			}
 		})

@@ -23,8 +23,9 @@ import (
 //	out  listening the relay accepts control connections
 //	in   peers     where the relays of all hosts listen
 //	out  ready     all links are up; standard output ends
+//	in   farewell  the rank that started the relay leaves the job in good order; may be missing
 //
-// A failure before that ends with a line of type failure. Later lines of standard input mean nothing. Its end means that
+// A failure before ready ends with a line of type failure. Later lines of standard input mean nothing. Its end means that
 // the rank that started the relay has left or died.
 
 // config is the first line.
@@ -52,6 +53,11 @@ type ready struct {
 	Ready bool `json:"ready"`
 }
 
+// farewell is the third line.
+type farewell struct {
+	Finalize bool `json:"finalize"` // tell the launcher that the rank ends well, when no rank of this host is left
+}
+
 type failure struct {
 	Error string `json:"error"`
 }
@@ -63,13 +69,13 @@ const envReceiveTimeout = "SOFTND_RECEIVE_TIMEOUT"
 // maxLine is the length of the longest line, which has the addresses of all relays.
 const maxLine = 64 << 10
 
-// readLines returns the first two lines of r. The channel is closed at the end of r.
+// readLines returns the first three lines of r. The channel is closed at the end of r.
 func readLines(r io.Reader) <-chan []byte {
 	lines := make(chan []byte)
 	go func() {
 		defer close(lines)
 		in := bufio.NewReaderSize(r, maxLine)
-		for range 2 {
+		for range 3 {
 			line, err := in.ReadSlice('\n')
 			if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
 				return

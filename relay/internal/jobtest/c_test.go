@@ -146,6 +146,7 @@ func TestCUnderSlurmOverHosts(t *testing.T) {
 			s.kill(t, r, allReady(t, r), victim)
 		})
 	}
+	t.Run("killed rank 3 after its leader has left", func(t *testing.T) { s.killAfterLeader(t, program, "leaves", "2") })
 }
 
 // cCluster is a cluster with the program of ranks in C.

@@ -222,10 +222,40 @@ var roleWaits = proctest.Role("waits", func(s *proctest.Self) error {
 	switch line {
 	case "abort":
 		softnd.Abort(7, "the disk is full")
+	case "exchange":
+		if err := exchanges(s, j); err != nil {
+			return err
+		}
 	case "barrier":
 		if err := j.Barrier(s.Ctx); !errors.Is(err, nd.ConnectionAborted) {
 			return fmt.Errorf("barrier: %w", err)
 		}
+	}
+	return j.Close()
+})
+
+// roleLeaves is roleWaits for all ranks but that of its argument. When all ranks have joined, that rank leaves the job, says so,
+// and ends. With a second argument, the others leave and end when that time has passed.
+var roleLeaves = proctest.Role("leaves", func(s *proctest.Self) error {
+	j, err := softnd.Init(s.Ctx)
+	if err != nil {
+		return err
+	}
+	s.Say("ready %d %d", j.Rank(), os.Getpid())
+	if err := j.Barrier(s.Ctx); err != nil {
+		return err
+	}
+	switch {
+	case fmt.Sprint(j.Rank()) == s.Args[0]:
+		defer s.Say("left")
+	case len(s.Args) > 1:
+		d, err := time.ParseDuration(s.Args[1])
+		if err != nil {
+			return err
+		}
+		time.Sleep(d)
+	default:
+		select {} // until it is ended
 	}
 	return j.Close()
 })

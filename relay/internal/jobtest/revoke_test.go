@@ -120,30 +120,32 @@ var roleStrangers = proctest.Role("strangers", func(s *proctest.Self) error {
 func TestStrangersAtRoot(t *testing.T) {
 	const most = 64 // handshakes at a time, as in docs/security.md
 	c := newCluster(t)
-	program := c.build("github.com/softnd/softnd/examples/revoke")
-	root := c.rank(0, 2, nil, program, "-seconds", "3")
+	root := c.rank(0, 2, nil, role(roleWaits)...)
 	cmd := exec.Command("ip", append([]string{"netns", "exec", c.names[1]}, role(roleStrangers, addressA+":7000")...)...)
 	cmd.Env = c.env
 	strangers := proctest.Start(t, cmd)
 	strangers.Expect("some")
-	other := c.rank(1, 2, nil, program, "-seconds", "3")
+	all := []*proctest.Process{root, c.rank(1, 2, nil, role(roleWaits)...)}
+	ready(t, all)
 	strangers.Expect("all")
 	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", root.PID()))
 	if err != nil {
-		t.Fatalf("rank 0 has ended before the strangers: %v: %s", err, root.Err)
+		t.Fatal(err)
 	}
 	if n := len(fds); n > most+40 {
 		t.Errorf("rank 0 has %d descriptors, most are of strangers", n)
 	}
-	for rank, r := range []*proctest.Process{root, other} {
+	for _, r := range all {
+		r.Say("exchange")
+	}
+	for rank, r := range all {
 		if err := r.End(); err != nil {
 			t.Errorf("rank %d: %v", rank, err)
 		}
 	}
-	revoked(t, root.Out.String())
 	strangers.Say("end")
 	strangers.Wait()
-	if text := root.Err.String() + other.Err.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "refused a connection to SOFTND_ROOT") {
+	if text := root.Err.String() + all[1].Err.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "refused a connection to SOFTND_ROOT") {
 		t.Errorf("the ranks have printed %q, want one line about the strangers", text)
 	}
 }

@@ -86,6 +86,25 @@ func TestSlurmOverHosts(t *testing.T) {
 			s.kill(t, r, allReady(t, r), victims...)
 		})
 	}
+	t.Run("the other ranks run after their leader has ended", func(t *testing.T) {
+		status, _, errOut := proctest.Run(t, s.srun(role(roleLeaves, "2", "1s")...))
+		if status != 0 || errOut != "" {
+			t.Errorf("exit status %d: %s", status, errOut)
+		}
+		s.mustBeEmpty()
+	})
+	t.Run("killed rank 3 after its leader has left", func(t *testing.T) { s.killAfterLeader(t, role(roleLeaves, "2")...) })
+}
+
+// killAfterLeader runs a program whose rank 2, the leader of the second host, leaves the job. When its process has ended,
+// killAfterLeader kills the other rank of the host, which ends the job.
+func (s *slurm) killAfterLeader(t *testing.T, program ...string) {
+	t.Helper()
+	r := proctest.Start(t, s.srun(program...))
+	pids := allReady(t, r)
+	r.Expect("left")
+	proctest.Eventually(t, "rank 2 has ended", func() bool { return syscall.Kill(pids[2], 0) == syscall.ESRCH })
+	s.kill(t, r, pids, 3)
 }
 
 // allReady waits until the four ranks of a launcher have joined, and returns their processes' numbers.
