@@ -6,6 +6,7 @@ import (
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/failpoint"
 	"github.com/softnd/softnd/internal/forward"
+	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/window"
 )
@@ -41,6 +42,14 @@ func (a *adapter) ListenForOtherHosts(ctx context.Context) (forward.Listener, er
 	}
 	return l, nil
 }
+
+// Serve calls step while there is work, and when there may be some.
+func (a *adapter) Serve(ctx context.Context, step func() bool) error {
+	return a.provider.serve(ctx, statuspage.Call{Op: "relay"}, step)
+}
+
+// HasDied reports whether the process with a rank has died.
+func (a *adapter) HasDied(rank int) bool { return a.provider.arena.HasDied(rank) }
 
 // TakeRequest puts the oldest request into c, if one waits.
 func (l *listener) TakeRequest(c nd.Connector) (bool, error) {

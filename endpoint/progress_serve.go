@@ -12,14 +12,8 @@ import (
 // network if processes sleep: otherwise a relay that has slept once would sleep before each frame.
 const serveRounds = 300
 
-// Serve calls step until ctx ends or the provider is closed, and returns the error. step does all the work that there is, and
-// reports whether there was any; it must not block. Between the calls the process makes progress on all its objects.
-// When there has been no work for some time, the process sleeps until a peer or this process rings the doorbell.
-// Then step is called with the doorbell armed. Observers see call.
-//
-// Other waits of the process drive the same endpoints, and each message wakes them, too. So a process that serves has them for short
-// times only.
-func (p *Provider) Serve(ctx context.Context, call statuspage.Call, step func() bool) error {
+// serve is forward.Adapter.Serve. Observers see call.
+func (p *Provider) serve(ctx context.Context, call statuspage.Call, step func() bool) error {
 	if !p.waiters.BeginCall() {
 		return errClosed
 	}

@@ -19,7 +19,7 @@ func TestServeSleepsAndWakes(t *testing.T) {
 	var isArmed atomic.Bool // the last call of step found the doorbell armed
 	ended := make(chan error, 1)
 	go func() {
-		ended <- p.Serve(ctx, statuspage.Call{Op: "serve"}, func() bool {
+		ended <- p.serve(ctx, statuspage.Call{Op: "serve"}, func() bool {
 			isArmed.Store(p.waiters.IsArmed())
 			if work.Load() == 0 {
 				return false
@@ -59,7 +59,7 @@ func TestServeEndsInWork(t *testing.T) {
 		var calls atomic.Int64
 		ended := make(chan error, 1)
 		go func() {
-			ended <- p.Serve(ctx, statuspage.Call{Op: "serve"}, func() bool { calls.Add(1); return true })
+			ended <- p.serve(ctx, statuspage.Call{Op: "serve"}, func() bool { calls.Add(1); return true })
 		}()
 		proctest.Eventually(t, "it works", func() bool { return calls.Load() > 0 })
 		x.end(cancel)

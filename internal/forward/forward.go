@@ -58,6 +58,18 @@ type Adapter interface {
 	// processes for addresses of other hosts. LocalAddress of a connector with such a request is the address that the
 	// process wants.
 	ListenForOtherHosts(ctx context.Context) (Listener, error)
+
+	// Serve calls step until ctx ends or the provider is closed, and returns the error. step does all the work that there is, and
+	// reports whether there was any; it must not block. Between the calls the process makes progress on all its objects.
+	// When there has been no work for some time, the process sleeps until a peer or this process rings the doorbell.
+	// Then step is called with the doorbell armed.
+	//
+	// Other waits of the process drive the same endpoints, and each message wakes them, too. So a process that serves has
+	// them for short times only.
+	Serve(ctx context.Context, step func() bool) error
+
+	// HasDied reports whether the process that holds a rank of the arena has died, or has ended without leaving.
+	HasDied(rank int) bool
 }
 
 // Listener is the listener of a relay.

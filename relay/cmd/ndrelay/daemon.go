@@ -337,7 +337,7 @@ func (d *daemon) reportDeath() {
 		return
 	}
 	for rank := range d.arena.Ranks() {
-		if d.arena.HasDied(rank) {
+		if d.relay.HasDied(rank) {
 			next := "the launcher ends the job"
 			if err := pmi.Abort(d.launcher, 1); err != nil { // the launcher may have ended the job already
 				next = fmt.Sprintf("the launcher cannot be told: %v", err)

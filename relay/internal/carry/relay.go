@@ -18,7 +18,6 @@ import (
 
 	"github.com/softnd/softnd/endpoint"
 	"github.com/softnd/softnd/internal/forward"
-	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/relay/internal/fabric"
 	"github.com/softnd/softnd/relay/internal/frame"
@@ -72,7 +71,7 @@ type Relay struct {
 	member   *shm.Member
 	self     *shm.Peer
 	provider *endpoint.Provider
-	adapter  nd.Adapter
+	adapter  forward.Adapter
 	results  nd.CompletionQueue // of the requests that relays post for other hosts
 	unused   nd.CompletionQueue // of receives, of which there are none
 	others   forward.Listener   // of requests of local processes for other hosts
@@ -161,23 +160,25 @@ func (r *Relay) open() (err error) {
 	if err != nil {
 		return err
 	}
-	if r.adapter, err = r.provider.OpenAdapter(r.ctx, id); err != nil {
+	adapter, err := r.provider.OpenAdapter(r.ctx, id)
+	if err != nil {
 		return err
 	}
+	r.adapter = adapter.(forward.Adapter)
 	if r.results, err = r.adapter.CreateCompletionQueue(r.ctx, maxTunnels*tunnelDepth); err != nil {
 		return err
 	}
 	if r.unused, err = r.adapter.CreateCompletionQueue(r.ctx, 1); err != nil {
 		return err
 	}
-	r.others, err = r.adapter.(forward.Adapter).ListenForOtherHosts(r.ctx)
+	r.others, err = r.adapter.ListenForOtherHosts(r.ctx)
 	return err
 }
 
 // Run carries connections until the context of New ends. Then it tells the other relays that it leaves.
 func (r *Relay) Run() error {
 	r.calls.Go(r.watchFabric)
-	err := r.provider.Serve(r.ctx, statuspage.Call{Op: "relay"}, r.step)
+	err := r.adapter.Serve(r.ctx, r.step)
 	r.cancel()
 	for _, l := range r.links {
 		leave(l.conn)
@@ -205,6 +206,9 @@ func (r *Relay) Close() error {
 	}
 	return errors.Join(errs...)
 }
+
+// HasDied reports whether the process that holds a rank of this host has died, or has ended without leaving.
+func (r *Relay) HasDied(rank int) bool { return r.adapter.HasDied(rank) }
 
 // do lets Run call f.
 func (r *Relay) do(f func()) {
