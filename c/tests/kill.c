@@ -298,7 +298,9 @@ static int has_said(int fd)
 	return poll(&p, 1, 0) > 0;
 }
 
-static int kill_one(int number, const char *other, uint32_t *counted, uint64_t *requests)
+/* kill_one kills a rank after a while, at most range microseconds. If that was before all ranks had joined, it does not count, and the
+ * next while is longer: on a slow machine ranks need long to join. */
+static int kill_one(int number, const char *other, uint32_t *range, uint32_t *counted, uint64_t *requests)
 {
 	snd_fabric *f, *again;
 	struct rank ranks[RANKS];
@@ -309,13 +311,15 @@ static int kill_one(int number, const char *other, uint32_t *counted, uint64_t *
 	for (int i = 0; i < RANKS; i++)
 		ranks[i] = start(other != NULL && (mix >> i & 1) ? other : "/proc/self/exe", fd, i);
 	close(fd);
-	const uint32_t victim = pick(RANKS), delay = 3000 + pick(200000);
-	nanosleep(&(struct timespec){0, (long)delay * 1000}, NULL);
+	const uint32_t victim = pick(RANKS), delay = 3000 + pick(*range);
+	nanosleep(&(struct timespec){delay / 1000000, (long)(delay % 1000000) * 1000}, NULL);
 	for (uint32_t i = 0; i < RANKS; i++)
 		early |= snd_load(&snd_rank(&f->arena, i)->member) == 0;
 	CHECK(kill(ranks[victim].pid, SIGKILL) == 0);
 	CHECK(waitpid(ranks[victim].pid, &status, 0) == ranks[victim].pid && WIFSIGNALED(status));
 	if (early) { /* the others wait for a rank that never comes */
+		if (*range < 5000000)
+			*range += *range / 4;
 		for (uint32_t i = 0; i < RANKS; i++)
 			if (i != victim)
 				kill(ranks[i].pid, SIGKILL);
@@ -373,10 +377,10 @@ int main(void)
 	const uint32_t kills = text != NULL ? (uint32_t)atoi(text) : KILLS;
 	seed = getenv("KILL_SEED") != NULL ? (uint32_t)atoi(getenv("KILL_SEED")) : 7;
 	const int before = descriptors();
-	uint32_t counted = 0;
+	uint32_t counted = 0, range = 200000;
 	uint64_t requests = 0;
 	for (int i = 0; counted < kills; i++)
-		if (kill_one(i, getenv("KILL_GO"), &counted, &requests) != 0)
+		if (kill_one(i, getenv("KILL_GO"), &range, &counted, &requests) != 0)
 			return 1;
 	CHECK(descriptors() == before);
 	CHECK(waitpid(-1, NULL, WNOHANG) < 0); /* no process is left */
