@@ -138,8 +138,8 @@ func TestRemovePeer(t *testing.T) {
 				t.Fatal(err)
 			}
 			x, y := &side{t: t, e: a, peer: peerOf(t, a, c)}, &side{t: t, e: c, peer: peerOf(t, c, a)}
-			if x.peer != first {
-				t.Errorf("the second peer has number %d, and the first one had %d", x.peer, first)
+			if x.peer.address != first.address || x.peer.number == first.number {
+				t.Errorf("the second peer is %v, and the first one was %v: want the same address and another number", x.peer, first)
 			}
 			for start := time.Now(); y.received == 0; {
 				if x.sent == 0 {
