@@ -173,14 +173,17 @@ func newJob(arena *shm.Arena, detach func() error) *Job {
 // start makes this process a rank of the arena, and waits for the other ranks of the job. If it fails,
 // the caller closes the job.
 func (j *Job) start(ctx context.Context, local int, s settings) error {
-	if err := j.enter(ctx, local, s); err != nil {
-		return err
-	}
+	err := j.enter(ctx, local, s)
 	if j.hosts != nil {
+		if err != nil {
+			return err
+		}
 		return j.startHosts(ctx)
 	}
-	err := j.barrier(ctx, "init") // without the lock: no other goroutine has this job yet
-	j.started = err == nil
+	if err == nil {
+		err = j.barrier(ctx, "init") // without the lock: no other goroutine has this job yet
+		j.started = err == nil
+	}
 	if absent := j.absent(); errors.Is(err, nd.Canceled) && absent != "" {
 		err = fmt.Errorf("%w; missing: %s", err, absent)
 	}
