@@ -8,6 +8,7 @@ import (
 	"math"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
@@ -127,6 +128,30 @@ func (j *Job) dial(ctx context.Context, peer int, port uint16, ep nd.Endpoint) e
 	return nil
 }
 
+// probeInterval is how long a rank waits for one of another host before it asks that host whether the rank is there.
+const probeInterval = time.Second
+
+// waitForRemote is WaitFor for a request of a rank of another host. The memory of this host does not show whether the
+// rank has left. So ep, which is idle, asks at a port where no rank listens: the answer is ConnectionRefused, or
+// HostUnreachable, which ends the wait.
+func (j *Job) waitForRemote(ctx context.Context, peer int, call statuspage.Call, ep nd.Endpoint, isThere func() bool) error {
+	for {
+		wait, stop := context.WithTimeout(ctx, probeInterval)
+		err := j.provider.WaitFor(wait, call, isThere)
+		isOver := err == nil || wait.Err() == nil || ctx.Err() != nil
+		stop()
+		if isOver {
+			return err
+		}
+		ask, stop := context.WithTimeout(ctx, probeInterval)
+		err = j.dial(ask, peer, probePort, ep)
+		stop()
+		if errors.Is(err, nd.HostUnreachable) {
+			return err
+		}
+	}
+}
+
 // answer waits for the peer's request and accepts it with ep.
 func (j *Job) answer(ctx context.Context, peer int, ep nd.Endpoint) error {
 	call := statuspage.Call{Op: "accept", Object: fmt.Sprintf("rank %d", peer)}
@@ -138,12 +163,19 @@ func (j *Job) answer(ctx context.Context, peer int, ep nd.Endpoint) error {
 		call.Peer = who.ID()
 	}
 	var c nd.Connector
-	err = j.provider.WaitFor(ctx, call, func() bool {
+	isThere := func() bool {
 		j.sortRequests()
 		c = j.requestFrom(peer)
 		return c != nil || who.Gone()
-	})
+	}
+	if j.isRemote(peer) {
+		err = j.waitForRemote(ctx, peer, call, ep, isThere)
+	} else {
+		err = j.provider.WaitFor(ctx, call, isThere)
+	}
 	switch {
+	case errors.Is(err, nd.HostUnreachable):
+		return err
 	case err != nil:
 		return canceled(ctx, err, "accept", call.Object)
 	case c == nil && j.isRemote(peer):

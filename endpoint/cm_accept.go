@@ -144,7 +144,13 @@ func (c *connector) startAccept(ep *queuePair, params nd.ConnectParams) (*connec
 }
 
 // Reject refuses a connection, instead of Accept or CompleteConnect.
-func (c *connector) Reject(private []byte) error {
+func (c *connector) Reject(private []byte) error { return c.reject(connRefused, private) }
+
+// RejectUnreachable implements forward.Connector.
+func (c *connector) RejectUnreachable() error { return c.reject(connAborted, nil) }
+
+// reject ends a request with a state, which tells the active side why, or withdraws this side's own.
+func (c *connector) reject(end connState, private []byte) error {
 	const op = "reject"
 	if most := c.adapter.provider.limits.privateData; len(private) > most {
 		return c.opError(op, nd.InvalidBufferSize, fmt.Sprintf("%d bytes of private data, at most %d", len(private), most), "send more over the connection")
@@ -159,7 +165,7 @@ func (c *connector) Reject(private []byte) error {
 	case phaseRequested:
 		conn.writeRecord(func() { conn.record.DataLen[passive] = uint32(copy(conn.record.Data[passive][:], private)) })
 		c.phase = phaseEnded
-		ok := conn.transition(connRefused, connRequested)
+		ok := conn.transition(end, connRequested)
 		conn.detach()
 		if !ok || conn.isPeerGone() {
 			return c.opError(op, nd.ConnectionAborted, conn.whyEnded(), connectAgain)

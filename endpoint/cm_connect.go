@@ -56,7 +56,11 @@ func (c *connector) connect(ctx context.Context, endpoint nd.Endpoint, from *sha
 	}
 	c.undoConnect(conn)
 	c.releaseAddress()
-	return c.opError(op, nd.HostUnreachable, conn.whyEnded(), "connect again when the peer runs")
+	why := conn.whyEnded()
+	if host, _ := HostOf(addr.Addr()); host != p.arena.Host() && !conn.isPeerGone() {
+		why = "no process has the address " + addr.String() + " any longer, or there is no link to its host"
+	}
+	return c.opError(op, nd.HostUnreachable, why, "connect again when the peer runs")
 }
 
 // startConnect checks the arguments and sends the connection request.

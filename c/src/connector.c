@@ -318,7 +318,10 @@ snd_status snd_connector_connect(snd_connector *connector, snd_endpoint *endpoin
 		s = waited == SND_IO_TIMEOUT ? snd_fail(waited, "%s: no answer in time", op) : snd_fail(SND_CANCELED, "%s: the call was cancelled, or the connector or the fabric was closed", op);
 	} else {
 		char why[WHY];
-		why_ended(conn, why);
+		if (snd_is_of_other_host(f, address.host) && !snd_is_peer_gone(conn)) /* the peer is the relay */
+			snprintf(why, sizeof why, "no process has the address %#" PRIx32 " any longer, or there is no link to its host", address.host);
+		else
+			why_ended(conn, why);
 		undo_connect(c);
 		snd_release_address(c);
 		s = snd_fail(SND_HOST_UNREACHABLE, "%s: %s", op, why);

@@ -8,6 +8,7 @@
 #include "job.h"
 
 #define CHECK_INTERVAL INT64_C(100000000)
+#define PROBE_INTERVAL INT64_C(1000000000) /* after which a rank of another host that has not answered is asked whether it is there */
 
 /* kept is a connection request of a rank that no call has taken. */
 struct snd_kept {
@@ -81,7 +82,7 @@ static snd_connector *take_kept(struct snd_job *j, uint32_t rank)
 
 static const snd_connect_params no_limits = {NULL, 0, SND_MAX_READS, SND_MAX_READS, 0};
 
-static snd_status dial(struct snd_job *j, uint32_t address, snd_endpoint *ep, int64_t timeout, snd_connector **connector)
+static snd_status dial(struct snd_job *j, uint32_t address, uint16_t port, snd_endpoint *ep, int64_t timeout, snd_connector **connector)
 {
 	unsigned char b[4] = {(unsigned char)j->rank, (unsigned char)(j->rank >> 8), (unsigned char)(j->rank >> 16), (unsigned char)(j->rank >> 24)};
 	snd_connect_params params = no_limits;
@@ -89,15 +90,28 @@ static snd_status dial(struct snd_job *j, uint32_t address, snd_endpoint *ep, in
 	params.private_data_length = sizeof b;
 	snd_status s = snd_connector_create(j->adapter, connector);
 	if (s == SND_SUCCESS)
-		s = snd_connector_connect(*connector, ep, (snd_address){address, SND_CONNECT_PORT, 0}, &params, timeout);
+		s = snd_connector_connect(*connector, ep, (snd_address){address, port, 0}, &params, timeout);
 	if (s == SND_SUCCESS)
 		s = snd_connector_complete(*connector);
 	return s;
 }
 
-static snd_status answer(struct snd_job *j, uint32_t rank, const struct snd_peer *p, snd_endpoint *ep, int64_t timeout, snd_connector **connector, const char *op)
+/* has_left asks another host whether the process with an address has left: the memory of this host does not show that. No rank
+ * listens at the port, so the answer is SND_CONNECTION_REFUSED, or SND_HOST_UNREACHABLE. */
+static bool has_left(struct snd_job *j, uint32_t address, snd_endpoint *ep)
+{
+	snd_connector *c = NULL;
+	const snd_status s = dial(j, address, SND_PROBE_PORT, ep, PROBE_INTERVAL, &c);
+	if (c != NULL)
+		(void)snd_connector_close(c);
+	return s == SND_HOST_UNREACHABLE;
+}
+
+static snd_status answer(struct snd_job *j, uint32_t rank, uint32_t address, const struct snd_peer *p, snd_endpoint *ep, int64_t timeout, snd_connector **connector,
+	const char *op)
 {
 	const int64_t deadline = timeout < 0 ? -1 : snd_deadline(timeout);
+	int64_t probe_at = snd_deadline(PROBE_INTERVAL);
 	for (bool last = false; (*connector = take_kept(j, rank)) == NULL;) {
 		if (last)
 			return snd_fail(SND_IO_TIMEOUT, "%s: rank %" PRIu32 " has not called connect in time", op, rank);
@@ -111,6 +125,11 @@ static snd_status answer(struct snd_job *j, uint32_t rank, const struct snd_peer
 		else if (snd_peer_gone(p))
 			return snd_is_remote(j, rank) ? snd_fail(SND_HOST_UNREACHABLE, "%s: rank %" PRIu32 ": the relay of this host has died", op, rank)
 				: snd_fail(SND_HOST_UNREACHABLE, "%s: rank %" PRIu32 " has died or left", op, rank);
+		else if (snd_is_remote(j, rank) && snd_time_left(probe_at) == 0) {
+			if (has_left(j, address, ep))
+				return snd_fail(SND_HOST_UNREACHABLE, "%s: rank %" PRIu32 " has died or left", op, rank);
+			probe_at = snd_deadline(PROBE_INTERVAL);
+		}
 		last = left == 0;
 	}
 	return snd_connector_accept(*connector, ep, &no_limits, snd_time_left(deadline));
@@ -125,7 +144,7 @@ static snd_status connect_rank(struct snd_job *j, uint32_t rank, uint32_t addres
 	snd_status s = snd_endpoint_create(j->adapter, config, &ep);
 	if (s != SND_SUCCESS)
 		return s;
-	s = rank > j->rank ? answer(j, rank, p, ep, timeout, &c, op) : dial(j, address, ep, timeout, &c);
+	s = rank > j->rank ? answer(j, rank, address, p, ep, timeout, &c, op) : dial(j, address, SND_CONNECT_PORT, ep, timeout, &c);
 	if (s == SND_SUCCESS) {
 		snd_lock(j->fabric);
 		snd_give_to_endpoint(c);

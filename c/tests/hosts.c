@@ -3,6 +3,7 @@
  *	talks      connects with every rank, and uses each kind of call
  *	waits      joins the job, says so, and waits until it is ended
  *	leaves N   joins the job, and says so. When all ranks have joined, rank N leaves the job, says so, and ends. The others wait
+ *	departs    joins the job. Ranks 1 and 3 leave, and ranks 0 and 2 learn that when they connect to them, and connect late to each other
  *	barriers   joins the job, says so, and calls barriers until one fails because a connection between hosts has ended
  *	mistakes   makes collective calls that do not fit together
  *	aborts N   as waits, but rank N ends the job
@@ -148,6 +149,40 @@ static void mistakes(void)
 	OK(snd_job_close(job));
 }
 
+/* departs: rank 0 waits for the requests of ranks 3 and 2, and rank 2 sends requests to ranks 1 and 0. */
+static void departs(void)
+{
+	snd_cq *cq;
+	snd_endpoint *ep;
+	if (rank % 2 == 1) {
+		OK(snd_job_close(job));
+		return;
+	}
+	OK(snd_cq_create(snd_job_adapter(job), 64, &cq));
+	const snd_endpoint_config config = {.receive_cq = cq, .initiator_cq = cq};
+	snd_status s;
+	while ((s = snd_job_connect(job, 3 - rank, &config, LIMIT, &ep)) == SND_CONNECTION_REFUSED) /* while the rank closes the job */
+		nanosleep(&(struct timespec){0, 10000000}, NULL);
+	CHECK(s == SND_HOST_UNREACHABLE && strstr(snd_last_error(), rank == 0 ? "has died or left" : "no process has the address") != NULL);
+	if (rank == 2)
+		sleep(3); /* rank 0 asks whether this rank is there */
+	OK(snd_job_connect(job, 2 - rank, &config, LIMIT, &ep));
+	if (rank == 2) {
+		OK(snd_endpoint_send(ep, 1, NULL, 0, 0));
+		want_results(cq, 1);
+	} else {
+		snd_result r;
+		uint32_t n;
+		OK(snd_endpoint_receive(ep, 1, NULL, 0));
+		want_results(cq, 1);
+		OK(snd_endpoint_receive(ep, 2, NULL, 0));
+		OK(snd_cq_wait(cq, &r, 1, LIMIT, &n)); /* until rank 2 has ended the connection */
+		CHECK(r.status == SND_CANCELED);
+	}
+	OK(snd_job_close(job));
+	printf("rank %u has learnt that rank %u has left\n", rank, 3 - rank);
+}
+
 int main(int argc, char **argv)
 {
 	CHECK(argc >= 2);
@@ -169,6 +204,10 @@ int main(int argc, char **argv)
 	}
 	join();
 	say_ready();
+	if (strcmp(argv[1], "departs") == 0) {
+		departs();
+		return 0;
+	}
 	if (strcmp(argv[1], "barriers") == 0) {
 		snd_status s;
 		while ((s = snd_job_barrier(job, LIMIT)) == SND_SUCCESS)

@@ -88,6 +88,9 @@ type Connector interface {
 	// IsWanted reports whether the process whose request the connector holds waits for an answer. Such a process can
 	// cancel its Connect, or die. That rings the waiters' doorbell of the relay.
 	IsWanted() bool
+
+	// RejectUnreachable is Reject, but Connect of the process returns nd.HostUnreachable.
+	RejectUnreachable() error
 }
 
 // Order is a request that the program posts to its peer in parts: for a process of another host, whose memory has

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/softnd/softnd/endpoint"
+	"github.com/softnd/softnd/internal/forward"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/relay/internal/frame"
 )
@@ -51,15 +52,20 @@ func (r *Relay) request(c nd.Connector) {
 	if err == nil {
 		n, err = c.GetPrivateData(private)
 	}
+	var l *link
 	var t *tunnel
 	if host, _ := endpoint.HostOf(to.Addr()); err == nil {
-		if l := r.linkTo(uint16(host)); l != nil {
+		if l = r.linkTo(uint16(host)); l != nil {
 			t = l.newTunnel()
 		}
 	}
 	if t == nil {
 		r.calls.Go(func() {
-			_ = c.Reject(nil)
+			if l == nil {
+				_ = c.(forward.Connector).RejectUnreachable()
+			} else {
+				_ = c.Reject(nil)
+			}
 			_ = c.Close()
 		})
 		return
@@ -86,7 +92,7 @@ func (l *link) withdrawn(number uint64) {
 	for _, t := range l.tunnels {
 		if !t.isPassive && uint64(t.remote) == number && !t.accepted && !t.ended {
 			t.stop()
-			t.refuseOpen(nil)
+			t.refuseOpen(0, nil)
 		}
 	}
 }
@@ -102,9 +108,13 @@ func (t *tunnel) opened(f *frame.Frame) error {
 		if t.ended {
 			return nil
 		}
-		private := append([]byte(nil), f.Payload...)
+		private, status := append([]byte(nil), f.Payload...), nd.Status(f.Status)
 		r.calls.Go(func() {
-			_ = c.Reject(private)
+			if status == nd.HostUnreachable {
+				_ = c.(forward.Connector).RejectUnreachable()
+			} else {
+				_ = c.Reject(private)
+			}
 			r.do(func() { t.ended = true }) // which closes the connector, so not before
 		})
 		return nil
@@ -207,7 +217,7 @@ func (l *link) open(f *frame.Frame) error {
 		err = t.connector.Bind(request.From)
 	}
 	if err != nil {
-		t.refuseOpen(nil)
+		t.refuseOpen(0, nil)
 		return nil
 	}
 	params := nd.ConnectParams{InboundReadLimit: int(request.ReadsIn), OutboundReadLimit: int(request.ReadsOut), PrivateData: append([]byte(nil), request.Private...)}
@@ -233,7 +243,7 @@ func (t *tunnel) answered(err error) {
 		inbound, outbound, err = t.connector.ReadLimits()
 	}
 	if err != nil {
-		t.refuseOpen(private[:n])
+		t.refuseOpen(nd.StatusOf(err), private[:n])
 		return
 	}
 	t.accepted = true
@@ -241,9 +251,13 @@ func (t *tunnel) answered(err error) {
 	t.post(note{kind: frame.Accept, payload: accept.Append(nil)})
 }
 
-// refuseOpen refuses a request of the other host. Neither side knows the tunnel afterwards.
-func (t *tunnel) refuseOpen(private []byte) {
-	t.post(note{kind: frame.Refuse, payload: private})
+// refuseOpen refuses a request of the other host. Connect returns nd.HostUnreachable there if that is the status, and else
+// nd.ConnectionRefused. Neither side knows the tunnel afterwards.
+func (t *tunnel) refuseOpen(status nd.Status, private []byte) {
+	if status != nd.HostUnreachable {
+		status = 0
+	}
+	t.post(note{kind: frame.Refuse, status: status, payload: private})
 	t.ended, t.aborted = true, true
 }
 

@@ -36,12 +36,17 @@ func TestRefused(t *testing.T) {
 		k, _ := c.GetPrivateData(private)
 		return private[:k], err
 	}
-	for what, to := range map[string]netip.Addr{
-		"no listener": b.rank.address, "no process": netip.MustParseAddr("127.78.8.0"), "no slot": netip.MustParseAddr("127.78.0.0"),
-		"the relay": endpoint.Address(1, b.relay.member.ID()), "no link": netip.MustParseAddr("127.79.0.1"),
+	for _, x := range []struct {
+		what string
+		to   netip.Addr
+		want nd.Status
+	}{
+		{"no listener", b.rank.address, nd.ConnectionRefused}, {"the relay", endpoint.Address(1, b.relay.member.ID()), nd.ConnectionRefused},
+		{"no process", netip.MustParseAddr("127.78.8.0"), nd.HostUnreachable}, {"no slot", netip.MustParseAddr("127.78.0.0"), nd.HostUnreachable},
+		{"no link", netip.MustParseAddr("127.79.0.1"), nd.HostUnreachable},
 	} {
-		if _, err := ask(to, 98); nd.StatusOf(err) != nd.ConnectionRefused {
-			t.Errorf("%s: %v", what, err)
+		if _, err := ask(x.to, 98); nd.StatusOf(err) != x.want {
+			t.Errorf("%s: %v, want %v", x.what, err, x.want)
 		}
 	}
 	full := &tunnel{}

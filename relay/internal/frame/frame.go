@@ -76,7 +76,7 @@ type Frame struct {
 	Request uint64 // number of a request in its direction of the tunnel; of a Withdraw, of the tunnel at the sender
 	Address uint64 // remote address
 	Token   uint32 // remote token, or the token to invalidate
-	Status  uint32 // of a Fail or an Abort
+	Status  uint32 // of a Fail, an Abort, or a Refuse
 	Done    uint32 // of a Send, Write, Read or Data: number of further requests of the other direction that are complete
 	Total   uint32 // bytes of the request
 	Offset  uint32 // of the payload in these bytes
@@ -162,7 +162,7 @@ var shapes = [lastKind + 1]shape{
 	Pong:        {fields: hasRequest},
 	Open:        {fields: hasPayload, maxPayload: maxConnect},
 	Accept:      {fields: hasTunnel | hasPayload, maxPayload: maxConnect},
-	Refuse:      {fields: hasTunnel | hasPayload, maxPayload: MaxRefusal},
+	Refuse:      {fields: hasTunnel | hasStatus | hasPayload, maxPayload: MaxRefusal},
 	Established: {fields: hasTunnel},
 	Send:        {fields: hasTunnel | hasRequest | hasToken | hasDone | hasParts, flags: Invalidate | Solicited | Hashed},
 	Write:       {fields: hasTunnel | hasRequest | hasAddress | hasToken | hasDone | hasParts, flags: Hashed},

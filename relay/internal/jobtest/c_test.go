@@ -126,6 +126,7 @@ func TestCOverHosts(t *testing.T) {
 	t.Run("mistakes", c.testMistakes)
 	t.Run("killed rank", c.testKilledRank)
 	t.Run("killed relay", c.testKilledRelay)
+	t.Run("departed ranks", c.testDepartedRanks)
 	t.Run("abort", c.testAbort)
 	t.Run("refused", c.testRefused)
 }
@@ -216,6 +217,15 @@ func (c *cCluster) testKilledRelay(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Wait()
+	c.mustBeEmpty()
+}
+
+// A Connect to a rank of another host that has left the job fails.
+func (c *cCluster) testDepartedRanks(t *testing.T) {
+	status, out, errOut := proctest.Run(t, c.hydra(2, c.program, "departs"))
+	if status != 0 || strings.Count(out, " has learnt that rank ") != 2 {
+		t.Errorf("exit status %d: %s%s", status, out, errOut)
+	}
 	c.mustBeEmpty()
 }
 

@@ -208,6 +208,57 @@ func TestConnectionsOverHosts(t *testing.T) {
 	}
 }
 
+// roleDeparts has ranks 1 and 3 leave. Then ranks 0 and 2 connect to them, and late to each other.
+var roleDeparts = proctest.Role("departs", func(s *proctest.Self) error {
+	j, err := softnd.Init(s.Ctx)
+	if err != nil {
+		return err
+	}
+	if j.Rank()%2 == 1 {
+		return j.Close()
+	}
+	if _, err := s.Hear(); err != nil {
+		return err
+	}
+	q, err := j.Adapter().CreateCompletionQueue(s.Ctx, 64)
+	if err != nil {
+		return err
+	}
+	cfg := nd.EndpointConfig{Receive: q, Initiator: q}
+	gone := 3 - j.Rank() // rank 0 waits for its request, rank 2 sends it one
+	if _, err := j.Connect(s.Ctx, gone, cfg); !errors.Is(err, nd.HostUnreachable) || !strings.Contains(fmt.Sprint(err), "no process has the address") {
+		return fmt.Errorf("connect to rank %d, which has left: %w", gone, err)
+	}
+	if j.Rank() == 2 {
+		time.Sleep(3 * time.Second) // rank 0 asks whether this rank is there
+	}
+	ep, err := j.Connect(s.Ctx, 2-j.Rank(), cfg)
+	if err != nil {
+		return err
+	}
+	s.Say("connected")
+	_, err = s.Hear() // the other has connected, too
+	return errors.Join(err, ep.Close(), j.Close())
+})
+
+func TestConnectToRankThatHasLeft(t *testing.T) {
+	c := newCluster(t)
+	all := c.atRoot(2, nil, role(roleDeparts)...)
+	for _, rank := range []int{1, 3} {
+		all[rank].Wait()
+	}
+	for _, rank := range []int{0, 2} {
+		all[rank].Say("they have left")
+	}
+	for _, rank := range []int{0, 2} {
+		all[rank].Expect("connected")
+	}
+	for _, rank := range []int{0, 2} {
+		all[rank].Say("end")
+		all[rank].Wait()
+	}
+}
+
 // roleWaits joins the job, says so, and waits until it is ended.
 var roleWaits = proctest.Role("waits", func(s *proctest.Self) error {
 	j, err := softnd.Init(s.Ctx)
