@@ -49,7 +49,7 @@ func TestInboxFlooded(t *testing.T) {
 	defer cancel()
 	began := time.Now()
 	err = victim.provider.WaitFor(bounded, statuspage.Call{}, func() bool { return false })
-	if took := time.Since(began); err == nil || took > 10*time.Second {
+	if took := time.Since(began); err == nil || took > 30*time.Second {
 		t.Errorf("a call bounded to 200 ms returns %v after %v", err, took)
 	} else {
 		t.Logf("a call bounded to 200 ms took %v", took)
