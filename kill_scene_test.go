@@ -93,6 +93,42 @@ func TestKillAtStart(t *testing.T) {
 	}
 }
 
+// roleCloses dies at the point that its argument names, while it leaves the job.
+var roleCloses = proctest.Role("closes", func(s *proctest.Self) error {
+	j, err := Init(s.Ctx)
+	if err != nil {
+		return err
+	}
+	if err := j.Barrier(s.Ctx); err != nil {
+		return err
+	}
+	point, _ := failpoint.Named(s.Args[0])
+	failpoint.Arm(point, 1, failpoint.Kill)
+	return j.Close()
+})
+
+// A rank dies while it leaves the job. It has left then, and the barriers of the others fail.
+func TestKillAtLeave(t *testing.T) {
+	const victim = 1
+	repeats, _ := kills(t)
+	for _, point := range pointsOf(failpoint.Leave) {
+		for _, executor := range []string{"auto", "target"} {
+			t.Run(point.Name()+"/"+executor, func(t *testing.T) {
+				for range repeats {
+					k := startKillJob(t, 3, executor, victim, roleCloses, point.Name())
+					k.mustAbort(victim)
+					k.diesAt(point)
+					if k.arena.HasDied(victim) {
+						t.Error("a rank that has left counts as one that has died")
+					}
+					k.mustReclaim().mustKeep(t)
+					k.close()
+				}
+			})
+		}
+	}
+}
+
 // One of two ranks dies in a barrier.
 func TestKillPair(t *testing.T) {
 	repeats, seed := kills(t)

@@ -20,6 +20,7 @@ type Scene uint8
 const (
 	Job    Scene = iota // rank of a job: connections, memory, and collective calls of more than two ranks
 	Start               // rank that joins its job
+	Leave               // rank that leaves its job
 	Pair                // collective calls of a job of two ranks
 	Idle                // rank without progress, whose status page an observer reads
 	Fabric              // process that creates, joins or serves a named fabric

@@ -103,7 +103,7 @@ var Steps = [...]Step{
 	MemberFilled:      {Name: "member-filled"},
 	MemberLive:        {Name: "member-live", Orders: "member-live"},
 	LivenessRequested: {Name: "liveness-requested", Orders: "liveness-request"},
-	RankLeft:          {Name: "rank-left", Orders: "rank-left"},
+	RankLeft:          {Name: "rank-left", Scene: Leave, Orders: "rank-left"},
 	MemberUnlocked:    {Name: "member-unlocked"},
 	MemberMarked:      {Name: "member-marked", Orders: "member-dead"},
 	DeathCounted:      {Name: "death-counted", Orders: "death-count"},
