@@ -224,18 +224,29 @@ func (s *killSession) step() {
 }
 
 func (s *killSession) wait(d time.Duration) {
+	if s.srq == nil || s.IntN(3) > 0 {
+		s.await(d)
+		return
+	}
 	ctx, cancel := context.WithTimeout(s.ctx, d)
 	defer cancel()
-	var n int
-	switch k := s.IntN(3); {
-	case k == 0 && s.srq != nil:
-		_ = s.srq.Notify(ctx)
-		n = s.cq.Poll(s.results[:])
-	case k == 1:
-		_ = s.cq.Notify(ctx, nd.NotifyAny)
-		n = s.cq.Poll(s.results[:])
-	default:
-		n, _ = s.cq.Wait(ctx, s.results[:])
+	_ = s.srq.Notify(ctx)
+	s.take(s.cq.Poll(s.results[:]))
+}
+
+// await takes results. If there are none, it waits for one: Notify does not return for a result that an earlier one has
+// returned for.
+func (s *killSession) await(d time.Duration) {
+	n := s.cq.Poll(s.results[:])
+	if n == 0 {
+		ctx, cancel := context.WithTimeout(s.ctx, d)
+		defer cancel()
+		if s.IntN(2) == 0 {
+			_ = s.cq.Notify(ctx, nd.NotifyAny)
+			n = s.cq.Poll(s.results[:])
+		} else {
+			n, _ = s.cq.Wait(ctx, s.results[:])
+		}
 	}
 	s.take(n)
 }
@@ -447,7 +458,7 @@ func (s *killSession) finish() error {
 		}
 	}
 	for end := time.Now().Add(killLimit); s.outstanding > 0 || s.receives > 0 && s.srq == nil; {
-		s.wait(100 * time.Millisecond)
+		s.await(100 * time.Millisecond)
 		if time.Now().After(end) {
 			s.broken = fmt.Errorf("link of ranks %d and %d: %d requests and %d receives do not complete: %v", s.job.Rank(), s.peer, s.outstanding, s.receives, s.ep.Err())
 			break
