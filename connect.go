@@ -8,7 +8,6 @@ import (
 	"math"
 	"net/netip"
 	"slices"
-	"time"
 
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
@@ -27,7 +26,8 @@ import (
 //
 //   - those of [nd.Adapter.CreateEndpoint].
 //   - [nd.InvalidParameter1]: peer is this rank, or not a rank of the job.
-//   - [nd.HostUnreachable], [nd.ConnectionAborted]: the peer has died or left the job.
+//   - [nd.HostUnreachable], [nd.ConnectionAborted]: the peer has died or left the job, or there is no
+//     connection to its host any longer.
 //   - [nd.Canceled]: ctx has ended.
 //   - [nd.InvalidHandle]: the job is closed.
 func (j *Job) Connect(ctx context.Context, peer int, cfg nd.EndpointConfig) (nd.Endpoint, error) {
@@ -128,30 +128,6 @@ func (j *Job) dial(ctx context.Context, peer int, port uint16, ep nd.Endpoint) e
 	return nil
 }
 
-// probeInterval is how long a rank waits for one of another host before it asks that host whether the rank is there.
-const probeInterval = time.Second
-
-// waitForRemote is WaitFor for a request of a rank of another host. The memory of this host does not show whether the
-// rank has left. So ep, which is idle, asks at a port where no rank listens: the answer is ConnectionRefused, or
-// HostUnreachable, which ends the wait.
-func (j *Job) waitForRemote(ctx context.Context, peer int, call statuspage.Call, ep nd.Endpoint, isThere func() bool) error {
-	for {
-		wait, stop := context.WithTimeout(ctx, probeInterval)
-		err := j.provider.WaitFor(wait, call, isThere)
-		isOver := err == nil || wait.Err() == nil || ctx.Err() != nil
-		stop()
-		if isOver {
-			return err
-		}
-		ask, stop := context.WithTimeout(ctx, probeInterval)
-		err = j.dial(ask, peer, probePort, ep)
-		stop()
-		if errors.Is(err, nd.HostUnreachable) {
-			return err
-		}
-	}
-}
-
 // answer waits for the peer's request and accepts it with ep.
 func (j *Job) answer(ctx context.Context, peer int, ep nd.Endpoint) error {
 	call := statuspage.Call{Op: "accept", Object: fmt.Sprintf("rank %d", peer)}
@@ -163,15 +139,15 @@ func (j *Job) answer(ctx context.Context, peer int, ep nd.Endpoint) error {
 		call.Peer = who.ID()
 	}
 	var c nd.Connector
-	isThere := func() bool {
+	isOver := func() bool {
 		j.sortRequests()
 		c = j.requestFrom(peer)
 		return c != nil || who.Gone()
 	}
 	if j.isRemote(peer) {
-		err = j.waitForRemote(ctx, peer, call, ep, isThere)
+		err = j.waitForRemote(ctx, peer, call, isOver)
 	} else {
-		err = j.provider.WaitFor(ctx, call, isThere)
+		err = j.provider.WaitFor(ctx, call, isOver)
 	}
 	switch {
 	case errors.Is(err, nd.HostUnreachable):

@@ -66,14 +66,9 @@ func (j *Job) newHostLinks(ctx context.Context) (*hostLinks, error) {
 
 func (x *hostLinks) open(ctx context.Context) (err error) {
 	j, count := x.job, len(x.links)
-	id, err := j.provider.ResolveAddress(endpoint.Address(j.arena.Host(), j.member.ID()))
-	if err != nil {
+	if x.adapter, err = j.openHidden(ctx); err != nil {
 		return err
 	}
-	if x.adapter, err = j.provider.OpenAdapter(ctx, id); err != nil {
-		return err
-	}
-	x.adapter.(interface{ HideFromStats() }).HideFromStats()
 	if x.queue, err = x.adapter.CreateCompletionQueue(ctx, count*(leaderSlots+leaderReads)); err != nil {
 		return err
 	}

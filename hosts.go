@@ -9,10 +9,12 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/softnd/softnd/endpoint"
 	"github.com/softnd/softnd/internal/bootstrap"
 	"github.com/softnd/softnd/internal/relayproc"
+	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
 
@@ -27,6 +29,11 @@ type hosts struct {
 	relay     *relayproc.Relay // of the leader
 	leaders   leaders          // nil if this rank is not the leader
 	notice    shm.Offset       // memory of the leader for the reason of a failure
+
+	probes struct {
+		sync.Mutex
+		adapter nd.Adapter // see Job.probeAdapter
+	}
 }
 
 // leaders is a leader's connection with the other leaders.

@@ -76,7 +76,6 @@ const (
 	connectPort = 1 // of each rank, for Connect
 	dialPort    = 2 // of a rank that has called Listen, for Dial
 	leaderPort  = 3 // of the first rank of a host, for the first ranks of other hosts
-	probePort   = 4 // of no rank
 )
 
 // Job is this process's membership in a job. Any number of goroutines may call its methods at once.

@@ -88,7 +88,7 @@ func (k *killJob) noteEnd() {
 		return
 	}
 	defer unix.Close(fd)
-	for n := 0; n == 0; {
+	for n := 0; n < 1; {
 		n, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1) // a signal may interrupt it
 	}
 	k.endedAt = hostclock.Now()

@@ -64,7 +64,7 @@ type adapter struct {
 	provider *Provider
 	domain   *window.Domain
 	closed   atomic.Bool
-	isHidden bool // Provider.Stats leaves its endpoints out
+	isHidden bool // see Hide
 
 	privilegedMu sync.Mutex    // held while the privileged token is made
 	privileged   atomic.Uint32 // the token; 0 until PrivilegedToken is called
@@ -123,7 +123,7 @@ func (a *adapter) CreateCompletionQueue(ctx context.Context, depth int) (nd.Comp
 	if most := a.provider.limits.cqDepth; depth < 1 || depth > most {
 		return nil, a.opError(op, nd.InvalidParameter3, fmt.Sprintf("depth %d, allowed 1 to %d", depth, most), "choose a depth within the limits")
 	}
-	if err := a.faultInCreation(ctx, op, faultplan.CreateQueue, 0); err != nil {
+	if err := a.faultInCreation(ctx, op, faultplan.CreateQueue, 0, 0); err != nil {
 		return nil, err
 	}
 	return newCompletionQueue(a, depth), nil
@@ -175,7 +175,7 @@ func (a *adapter) Allocate(ctx context.Context, size int, flags nd.RegionFlags) 
 	case flags&^nd.AllRegionFlags != 0:
 		return nil, a.opError(op, nd.InvalidParameter3, unknownFlags(flags), useRegionFlags)
 	}
-	if err := a.faultInCreation(ctx, op, faultplan.Allocate, uint64(size)); err != nil {
+	if err := a.faultInCreation(ctx, op, faultplan.Allocate, uint64(size), 0); err != nil {
 		return nil, err
 	}
 	if err := a.beginCall(ctx, op); err != nil {
@@ -206,7 +206,7 @@ func (a *adapter) Allocate(ctx context.Context, size int, flags nd.RegionFlags) 
 // CreateMemoryWindow makes a window that is not bound.
 func (a *adapter) CreateMemoryWindow(ctx context.Context) (nd.MemoryWindow, error) {
 	const op = "create memory window"
-	if err := a.faultInCreation(ctx, op, faultplan.CreateWindow, 0); err != nil {
+	if err := a.faultInCreation(ctx, op, faultplan.CreateWindow, 0, 0); err != nil {
 		return nil, err
 	}
 	if err := a.beginCall(ctx, op); err != nil {

@@ -57,8 +57,8 @@ func (c *connector) connect(ctx context.Context, endpoint nd.Endpoint, from *sha
 	c.undoConnect(conn)
 	c.releaseAddress()
 	why := conn.whyEnded()
-	if host, _ := HostOf(addr.Addr()); host != p.arena.Host() && !conn.isPeerGone() {
-		why = "no process has the address " + addr.String() + " any longer, or there is no link to its host"
+	if host, _ := HostOf(addr.Addr()); host != p.arena.Host() && !conn.isPeerGone() { // the peer is the relay
+		why = "the process at " + addr.String() + " has left or has ended the connection, or there is no link to its host"
 	}
 	return c.opError(op, nd.HostUnreachable, why, "connect again when the peer runs")
 }

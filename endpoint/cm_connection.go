@@ -20,7 +20,7 @@ import (
 //
 //	requested -> accepted     by the passive side (Accept)
 //	          -> refused      by the passive side (no listener, backlog, Reject)
-//	          -> aborted      by a relay, if no process has the address at the other host
+//	          -> aborted      by a relay, if the process has left or there is no link to its host
 //	accepted  -> established  by the active side (CompleteConnect)
 //	requested, accepted -> withdrawn  by the active side (cancel, Reject, Close)
 //	accepted, established -> aborted  by either side

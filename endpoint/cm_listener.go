@@ -69,7 +69,7 @@ func (l *listener) Bind(addr netip.AddrPort) error {
 // Listen starts to accept requests. backlog is how many requests may wait for a
 // GetConnectionRequest, maxBacklog if it is 0 or more than that.
 func (l *listener) Listen(backlog int) error {
-	if err := l.adapter.provider.faultInCall(context.Background(), "listen", "listener", faultplan.Event{Operation: faultplan.Listen, Peer: shm.NoRank}); err != nil {
+	if err := l.adapter.faultInCall(context.Background(), "listen", "listener", faultplan.Event{Operation: faultplan.Listen, Peer: shm.NoRank}); err != nil {
 		return err
 	}
 	l.mu.Lock()

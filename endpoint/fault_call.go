@@ -43,9 +43,17 @@ func (p *Provider) faultInCall(ctx context.Context, op, object string, e faultpl
 	return nil
 }
 
-// faultInCreation is faultInCall for a call of the adapter that creates an object of size bytes.
-func (a *adapter) faultInCreation(ctx context.Context, op string, o faultplan.Operation, size uint64) error {
-	return a.provider.faultInCall(ctx, op, "adapter", faultplan.Event{Operation: o, Peer: shm.NoRank, Size: size})
+// faultInCall is that of the provider, for the program's objects only.
+func (a *adapter) faultInCall(ctx context.Context, op, object string, e faultplan.Event) error {
+	if a.isHidden {
+		return nil
+	}
+	return a.provider.faultInCall(ctx, op, object, e)
+}
+
+// faultInCreation is faultInCall for a call of the adapter that creates an object of size bytes, or the endpoint with a number.
+func (a *adapter) faultInCreation(ctx context.Context, op string, o faultplan.Operation, size, endpoint uint64) error {
+	return a.faultInCall(ctx, op, "adapter", faultplan.Event{Operation: o, Peer: shm.NoRank, Size: size, Endpoint: endpoint})
 }
 
 // faultInConnection is faultInCall for a call of a connector. ep is the endpoint, or nil.
@@ -54,7 +62,7 @@ func (c *connector) faultInConnection(ctx context.Context, op string, o faultpla
 	if ep != nil {
 		e.Endpoint = ep.number
 	}
-	return c.adapter.provider.faultInCall(ctx, op, "connector", e)
+	return c.adapter.faultInCall(ctx, op, "connector", e)
 }
 
 // faultInConnect is faultInConnection for Connect. After an error that unbinds the connector, it does so.

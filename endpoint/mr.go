@@ -32,7 +32,7 @@ type memoryRegion struct {
 
 // Register makes buf usable by the adapter's endpoints, and by peers as far as flags allow.
 func (r *memoryRegion) Register(ctx context.Context, buf []byte, flags nd.RegionFlags) error {
-	if err := r.adapter.faultInCreation(ctx, "register", faultplan.Register, uint64(len(buf))); err != nil {
+	if err := r.adapter.faultInCreation(ctx, "register", faultplan.Register, uint64(len(buf)), 0); err != nil {
 		return err
 	}
 	return r.register(ctx, buf, flags)

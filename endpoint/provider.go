@@ -115,6 +115,7 @@ type Provider struct {
 
 	adaptersOpened   atomic.Uint32 // number of adapters opened so far
 	endpointsCreated atomic.Uint64 // number of endpoints created so far
+	hiddenCreated    atomic.Uint64 // number of those of hidden adapters
 	queuesCreated    atomic.Uint64 // number of completion queues created so far
 
 	processes   atomic.Int32 // processes that share the cores; see waiter.Budget

@@ -245,9 +245,8 @@ func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 			*l.value = l.ifZero
 		}
 	}
-	number := a.provider.endpointsCreated.Add(1) // before the plan is asked: another call may run at the same time
-	next := faultplan.Event{Operation: faultplan.CreateEndpoint, Peer: shm.NoRank, Endpoint: number}
-	if err := a.provider.faultInCall(ctx, op, "adapter", next); err != nil {
+	number := a.nextEndpoint() // before the plan is asked: another call may run at the same time
+	if err := a.faultInCreation(ctx, op, faultplan.CreateEndpoint, 0, number); err != nil {
 		return nil, err
 	}
 	ep := &queuePair{

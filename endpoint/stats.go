@@ -145,9 +145,21 @@ func (p *Provider) Stats() Stats {
 	return s
 }
 
-// HideFromStats makes Provider.Stats leave out the endpoints of this handle, which are not the program's. It has to be called
-// before the handle has any.
-func (a *adapter) HideFromStats() { a.isHidden = true }
+// firstHidden is less than the numbers of all endpoints of hidden adapters.
+const firstHidden = 1 << 20
+
+// Hide tells Provider.Stats and the fault plan that the objects of this handle are not the program's: its endpoints have no
+// counters, and the calls that create or connect them meet no rule and change no number of another endpoint. It has to be
+// called before the handle has any.
+func (a *adapter) Hide() { a.isHidden = true }
+
+// nextEndpoint returns the number of a new endpoint.
+func (a *adapter) nextEndpoint() uint64 {
+	if a.isHidden {
+		return firstHidden + a.provider.hiddenCreated.Add(1)
+	}
+	return a.provider.endpointsCreated.Add(1)
+}
 
 // countFreed adds the counters of an endpoint, which change no more, to those of the freed ones. The
 // caller holds ep.mu.

@@ -319,7 +319,7 @@ snd_status snd_connector_connect(snd_connector *connector, snd_endpoint *endpoin
 	} else {
 		char why[WHY];
 		if (snd_is_of_other_host(f, address.host) && !snd_is_peer_gone(conn)) /* the peer is the relay */
-			snprintf(why, sizeof why, "no process has the address %#" PRIx32 " any longer, or there is no link to its host", address.host);
+			snprintf(why, sizeof why, "the process at %#" PRIx32 " has left or has ended the connection, or there is no link to its host", address.host);
 		else
 			why_ended(conn, why);
 		undo_connect(c);

@@ -4,7 +4,7 @@
 
 #include "bootstrap.h"
 
-enum { SND_CONNECT_PORT = 1, SND_PROBE_PORT = 4 }; /* at which every rank listens, and none */
+enum { SND_CONNECT_PORT = 1 }; /* at which every rank listens */
 
 struct snd_job {
 	struct snd_object object;

@@ -8,7 +8,7 @@
 #include "job.h"
 
 #define CHECK_INTERVAL INT64_C(100000000)
-#define PROBE_INTERVAL INT64_C(1000000000) /* after which a rank of another host that has not answered is asked whether it is there */
+#define PROBE_INTERVAL INT64_C(1000000000) /* after which a rank that waits checks that the rank of another host has not left */
 
 /* kept is a connection request of a rank that no call has taken. */
 struct snd_kept {
@@ -96,15 +96,15 @@ static snd_status dial(struct snd_job *j, uint32_t address, uint16_t port, snd_e
 	return s;
 }
 
-/* has_left asks another host whether the process with an address has left: the memory of this host does not show that. No rank
- * listens at the port, so the answer is SND_CONNECTION_REFUSED, or SND_HOST_UNREACHABLE. */
-static bool has_left(struct snd_job *j, uint32_t address, snd_endpoint *ep)
+/* probe sends a process of another host a request to port 0, at which nobody can listen: the memory of this host does not show
+ * whether the process has left. Then the status is SND_HOST_UNREACHABLE, and else SND_CONNECTION_REFUSED. */
+static snd_status probe(struct snd_job *j, uint32_t address, snd_endpoint *ep, int64_t timeout)
 {
 	snd_connector *c = NULL;
-	const snd_status s = dial(j, address, SND_PROBE_PORT, ep, PROBE_INTERVAL, &c);
+	const snd_status s = dial(j, address, 0, ep, timeout, &c);
 	if (c != NULL)
 		(void)snd_connector_close(c);
-	return s == SND_HOST_UNREACHABLE;
+	return s;
 }
 
 static snd_status answer(struct snd_job *j, uint32_t rank, uint32_t address, const struct snd_peer *p, snd_endpoint *ep, int64_t timeout, snd_connector **connector,
@@ -126,8 +126,8 @@ static snd_status answer(struct snd_job *j, uint32_t rank, uint32_t address, con
 			return snd_is_remote(j, rank) ? snd_fail(SND_HOST_UNREACHABLE, "%s: rank %" PRIu32 ": the relay of this host has died", op, rank)
 				: snd_fail(SND_HOST_UNREACHABLE, "%s: rank %" PRIu32 " has died or left", op, rank);
 		else if (snd_is_remote(j, rank) && snd_time_left(probe_at) == 0) {
-			if (has_left(j, address, ep))
-				return snd_fail(SND_HOST_UNREACHABLE, "%s: rank %" PRIu32 " has died or left", op, rank);
+			if (probe(j, address, ep, left < 0 || left > PROBE_INTERVAL ? PROBE_INTERVAL : left) == SND_HOST_UNREACHABLE)
+				return SND_HOST_UNREACHABLE;
 			probe_at = snd_deadline(PROBE_INTERVAL);
 		}
 		last = left == 0;

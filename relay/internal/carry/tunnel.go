@@ -157,12 +157,15 @@ func (t *tunnel) release() {
 	if t.in.room.size == largeRoom {
 		r.enlarged--
 	}
-	ep, connector := t.ep, t.connector
+	ep, connector, isUnanswered := t.ep, t.connector, t.isPassive && t.remote == 0
 	r.calls.Go(func() { // these calls may wait for a copy of the local process
 		if ep != nil {
 			_ = ep.Close()
 		}
 		if connector != nil {
+			if isUnanswered { // the link has ended, or the process has its answer already
+				_ = connector.(forward.Connector).RejectUnreachable()
+			}
 			_ = connector.Close()
 		}
 	})

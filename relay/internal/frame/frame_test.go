@@ -18,7 +18,7 @@ func examples() []Frame {
 		{Kind: Pong, Request: 9, Payload: []byte{}},
 		{Kind: Open, Payload: connect},
 		{Kind: Accept, Tunnel: 7, Payload: connect},
-		{Kind: Refuse, Tunnel: 7, Payload: []byte("no")},
+		{Kind: Refuse, Tunnel: 7, Status: 0xC000023D, Payload: []byte("no")},
 		{Kind: Established, Tunnel: 1<<32 - 1, Payload: []byte{}},
 		{Kind: Send, Tunnel: 7, Flags: Invalidate | Solicited, Request: 1 << 40, Token: 5, Total: 3, Payload: []byte("abc")},
 		{Kind: Send, Tunnel: 7, Payload: []byte{}},
