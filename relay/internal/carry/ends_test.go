@@ -171,6 +171,44 @@ func TestForcedEnd(t *testing.T) {
 	}
 }
 
+// ask calls Connect with a listener of the other host that does not answer, and returns the error of Connect when the request is
+// on its way.
+func (h *host) ask(t *testing.T, other *host) <-chan error {
+	t.Helper()
+	const silent = port + 1
+	l, err := other.rank.adapter.CreateListener(other.rank.ctx)
+	if err == nil {
+		t.Cleanup(func() { l.Close() })
+		err = errors.Join(l.Bind(netip.AddrPortFrom(other.rank.address, silent)), l.Listen(0))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := h.rank
+	ep, err := n.adapter.CreateEndpoint(n.ctx, nd.EndpointConfig{Receive: n.queue, Initiator: n.queue})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := n.adapter.CreateConnector(n.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close(); ep.Close() })
+	ended := make(chan error, 1)
+	go func() { ended <- c.Connect(n.ctx, ep, netip.AddrPortFrom(other.rank.address, silent), nd.ConnectParams{}) }()
+	proctest.Eventually(t, "the request is on its way", func() bool {
+		return h.onLink(func(*link) error {
+			for _, t := range h.relay.tunnels {
+				if t != nil && t.isPassive && t.remote == 0 && len(t.outbox) == 0 {
+					return nil
+				}
+			}
+			return errTunnel
+		}) == nil
+	})
+	return ended
+}
+
 // Everything ends when the link does.
 func TestLinkFails(t *testing.T) {
 	for name, fail := range map[string]func(a, b *host){
@@ -194,7 +232,11 @@ func TestLinkFails(t *testing.T) {
 			if err := w.x.Send(1, w.a.sge(0, 1000), 0); err != nil { // there is no Receive
 				t.Fatal(err)
 			}
+			unanswered := a.ask(t, b)
 			fail(a, b)
+			if err := proctest.Receive(t, "the end of Connect", unanswered); nd.StatusOf(err) != nd.HostUnreachable {
+				t.Errorf("a Connect that has no answer: %v", err)
+			}
 			if r := w.a.result(t); r.Status != nd.Canceled {
 				t.Errorf("%+v", r)
 			}
