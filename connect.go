@@ -26,8 +26,8 @@ import (
 //
 //   - those of [nd.Adapter.CreateEndpoint].
 //   - [nd.InvalidParameter1]: peer is this rank, or not a rank of the job.
-//   - [nd.HostUnreachable], [nd.ConnectionAborted]: the peer has died or left the job, or there is no
-//     connection to its host any longer.
+//   - [nd.HostUnreachable], [nd.ConnectionAborted]: the peer has died or left the job, or its host
+//     cannot be reached.
 //   - [nd.Canceled]: ctx has ended.
 //   - [nd.InvalidHandle]: the job is closed.
 func (j *Job) Connect(ctx context.Context, peer int, cfg nd.EndpointConfig) (nd.Endpoint, error) {

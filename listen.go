@@ -89,8 +89,8 @@ func (l *Listener) Close() error { return l.nd.Close() }
 //   - those of [nd.Adapter.CreateEndpoint].
 //   - [nd.ConnectionRefused]: the peer has no listener, or has closed it, or its Accept has failed.
 //   - [nd.InvalidParameter1]: peer is this rank, or not a rank of the job.
-//   - [nd.HostUnreachable], [nd.ConnectionAborted]: the peer has died or left the job, or there is no
-//     connection to its host any longer.
+//   - [nd.HostUnreachable], [nd.ConnectionAborted]: the peer has died or left the job, or its host
+//     cannot be reached.
 //   - [nd.Canceled]: ctx has ended.
 //   - [nd.InvalidHandle]: the job is closed.
 func (j *Job) Dial(ctx context.Context, peer int, cfg nd.EndpointConfig) (nd.Endpoint, error) {

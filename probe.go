@@ -32,7 +32,7 @@ func (j *Job) waitForRemote(ctx context.Context, peer int, call statuspage.Call,
 	}
 }
 
-// probe sends a rank of another host a request to port 0, at which nobody can listen. Its error is nd.ConnectionRefused if
+// probe sends a rank of another host a request to port 0, at which no process can listen. Its error is nd.ConnectionRefused if
 // the process runs, and nd.HostUnreachable if it has left or there is no link to its host. The objects are not those of
 // the program, so neither the checker nor Stats sees them.
 func (j *Job) probe(ctx context.Context, peer int) (err error) {

@@ -148,9 +148,9 @@ func (p *Provider) Stats() Stats {
 // firstHidden is less than the numbers of all endpoints of hidden adapters.
 const firstHidden = 1 << 20
 
-// Hide tells Provider.Stats and the fault plan that the objects of this handle are not the program's: its endpoints have no
-// counters, and the calls that create or connect them meet no rule and change no number of another endpoint. It has to be
-// called before the handle has any.
+// Hide tells Provider.Stats and the fault plan that the objects of this handle are not the program's. Stats leaves out its
+// endpoints. Calls that create or connect them meet no rule, and change no number of another endpoint. Hide has to be called
+// before the handle has any.
 func (a *adapter) Hide() { a.isHidden = true }
 
 // nextEndpoint returns the number of a new endpoint.

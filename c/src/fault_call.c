@@ -66,7 +66,7 @@ snd_status snd_fault_in_connect(struct snd_connector *c, const char *op, struct 
 	struct snd_fabric *f = c->object.fabric;
 	struct snd_peer peer;
 	bool known;
-	if (f->faults == NULL || to.port == 0) /* nobody listens at port 0: with it a job checks that a rank of another host has not left */
+	if (f->faults == NULL || to.port == 0) /* no process listens at port 0: with it a job checks that a rank of another host has not left */
 		return SND_SUCCESS;
 	const bool found = snd_peer_at(f, to.host, &peer, &known);
 	snd_status s = snd_fault_in_call(&c->object, op, (struct snd_fault_event){.operation = SNDL_FAULT_CONNECT, .peer = found ? snd_rank_of(f, peer.id) : -1,

@@ -96,7 +96,7 @@ static snd_status dial(struct snd_job *j, uint32_t address, uint16_t port, snd_e
 	return s;
 }
 
-/* probe sends a process of another host a request to port 0, at which nobody can listen: the memory of this host does not show
+/* probe sends a process of another host a request to port 0, at which no process can listen: the memory of this host does not show
  * whether the process has left. Then the status is SND_HOST_UNREACHABLE, and else SND_CONNECTION_REFUSED. */
 static snd_status probe(struct snd_job *j, uint32_t address, snd_endpoint *ep, int64_t timeout)
 {
