@@ -96,8 +96,8 @@ static snd_status dial(struct snd_job *j, uint32_t address, uint16_t port, snd_e
 	return s;
 }
 
-/* probe sends a process of another host a request to port 0, at which no process can listen: the memory of this host does not show
- * whether the process has left. Then the status is SND_HOST_UNREACHABLE, and else SND_CONNECTION_REFUSED. */
+/* probe sends a process of another host a request to port 0, at which no process can listen. The status is SND_HOST_UNREACHABLE
+ * if the process has left, which the memory of this host does not show, and else SND_CONNECTION_REFUSED. */
 static snd_status probe(struct snd_job *j, uint32_t address, snd_endpoint *ep, int64_t timeout)
 {
 	snd_connector *c = NULL;

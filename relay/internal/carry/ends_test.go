@@ -195,7 +195,9 @@ func (h *host) ask(t *testing.T, other *host) <-chan error {
 	}
 	t.Cleanup(func() { c.Close(); ep.Close() })
 	ended := make(chan error, 1)
-	go func() { ended <- c.Connect(n.ctx, ep, netip.AddrPortFrom(other.rank.address, silent), nd.ConnectParams{}) }()
+	go func() {
+		ended <- c.Connect(n.ctx, ep, netip.AddrPortFrom(other.rank.address, silent), nd.ConnectParams{})
+	}()
 	proctest.Eventually(t, "the request is on its way", func() bool {
 		return h.onLink(func(*link) error {
 			for _, t := range h.relay.tunnels {
