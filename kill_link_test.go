@@ -375,8 +375,9 @@ func (s *killSession) take(n int) {
 			s.revoking = false
 			s.grantEnded()
 		}
-		if r.RequestContext == killGranted && r.Status == nd.AccessViolation || r.RequestContext == killRevoke && r.Status == nd.InvalidDeviceRequest {
-			s.endsItself(&r) // a request came too late for the grant
+		if r.RequestContext == killGranted && r.Status == nd.AccessViolation || r.RequestContext == killRevoke && r.Status == nd.InvalidDeviceRequest ||
+			r.Status == nd.RemoteError {
+			s.endsItself(&r) // a request came too late for the grant, or a message was too long for the receive
 		}
 	}
 }
