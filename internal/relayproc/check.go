@@ -46,7 +46,7 @@ func Check(ctx context.Context, path, address, hidden string) (info Info, err er
 		err = fmt.Errorf("malformed answer %.80q", out)
 	}
 	if err != nil {
-		return info, fmt.Errorf("%s --check: %w", path, err)
+		return info, fmt.Errorf("%s --check %s: %w", path, Provider(), err)
 	}
 	return info, nil
 }

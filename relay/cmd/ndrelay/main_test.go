@@ -135,7 +135,7 @@ func TestKilledRanks(t *testing.T) {
 	}
 	t.Logf("the relay has ended %v after its ranks", time.Since(began))
 	wantEnd(t, x)
-	if _, err := a.rank.dial(b.address); nd.StatusOf(err) != nd.ConnectionRefused {
+	if _, err := a.rank.dial(b.address); nd.StatusOf(err) != nd.HostUnreachable {
 		t.Errorf("a Connect to a host that has ended: %v", err)
 	}
 	a.end(t)
