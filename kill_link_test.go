@@ -491,8 +491,16 @@ func (s *killSession) close() {
 		s.mustKeep()
 	}
 	for _, c := range []interface{ Close() error }{s.pages, s.guarded, s.memory[0], s.memory[1], s.srq, s.cq} {
-		if c != nil {
-			c.Close()
+		if c == nil {
+			continue
+		}
+		err := c.Close()
+		// A FastRegister keeps the pages until it is canceled: when a copy of the peer has ended, and perhaps after ep.Close.
+		for end := time.Now().Add(killLimit); errors.Is(err, nd.DeviceBusy) && time.Now().Before(end); err = c.Close() {
+			time.Sleep(time.Millisecond)
+		}
+		if err != nil {
+			s.broken = fmt.Errorf("link of ranks %d and %d: %w", s.job.Rank(), s.peer, err)
 		}
 	}
 }
