@@ -11,6 +11,7 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"net/netip"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -375,9 +376,8 @@ func (s *killSession) take(n int) {
 			s.revoking = false
 			s.grantEnded()
 		}
-		if r.RequestContext == killGranted && r.Status == nd.AccessViolation || r.RequestContext == killRevoke && r.Status == nd.InvalidDeviceRequest ||
-			r.Status == nd.RemoteError {
-			s.endsItself(&r) // a request came too late for the grant, or a message was too long for the receive
+		if r.RequestContext == killGranted && r.Status == nd.AccessViolation || r.RequestContext == killRevoke && r.Status == nd.InvalidDeviceRequest {
+			s.endsItself(&r) // a request came too late for the grant
 		}
 	}
 }
@@ -469,10 +469,21 @@ func (s *killSession) finish() error {
 		n = s.cq.Poll(s.results[:])
 		s.take(n)
 	}
+	err := s.ep.Err()
+	isOwn := false
+	switch nd.StatusOf(err) {
+	case nd.BufferOverflow, nd.InvalidDeviceRequest, nd.RemoteError:
+		isOwn = true
+	case nd.AccessViolation: // a death must not look like one
+		isOwn = strings.Contains(err.Error(), "which grants nothing")
+	}
+	if isOwn && s.ownCause == nil { // the peer died before an earlier request was complete, so the one that failed was canceled
+		s.ownCause = err
+	}
 	if failed != nil {
 		return failed // Err returns the first reason, which is this Disconnect
 	}
-	return s.ep.Err()
+	return err
 }
 
 func (s *killSession) close() {
