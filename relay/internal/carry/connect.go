@@ -52,20 +52,16 @@ func (r *Relay) request(c nd.Connector) {
 	if err == nil {
 		n, err = c.GetPrivateData(private)
 	}
-	var l *link
+	status := nd.HostUnreachable
 	var t *tunnel
 	if host, _ := endpoint.HostOf(to.Addr()); err == nil {
-		if l = r.linkTo(uint16(host)); l != nil {
-			t = l.newTunnel()
+		if l := r.linkTo(uint16(host)); l != nil {
+			t, status = l.newTunnel(), nd.ConnectionRefused // there are too many
 		}
 	}
 	if t == nil {
 		r.calls.Go(func() {
-			if l == nil {
-				_ = c.(forward.Connector).RejectUnreachable()
-			} else {
-				_ = c.Reject(nil)
-			}
+			reject(c, status, nil)
 			_ = c.Close()
 		})
 		return
@@ -74,6 +70,16 @@ func (r *Relay) request(c nd.Connector) {
 	// The limits of this side of the request are those of the other side of the local process.
 	open := frame.Connect{Tunnel: t.number, From: from, To: to, ReadsIn: uint16(outbound), ReadsOut: uint16(inbound), Private: private[:n]}
 	t.post(note{kind: frame.Open, payload: open.Append(nil)})
+}
+
+// reject answers the request of a local process: its Connect returns nd.HostUnreachable if that is the status, and else
+// nd.ConnectionRefused.
+func reject(c nd.Connector, status nd.Status, private []byte) {
+	if status == nd.HostUnreachable {
+		_ = c.(forward.Connector).RejectUnreachable()
+	} else {
+		_ = c.Reject(private)
+	}
 }
 
 // withdraw ends a tunnel whose process has stopped waiting for the answer to its request. The number of the tunnel is
@@ -110,11 +116,7 @@ func (t *tunnel) opened(f *frame.Frame) error {
 		}
 		private, status := append([]byte(nil), f.Payload...), nd.Status(f.Status)
 		r.calls.Go(func() {
-			if status == nd.HostUnreachable {
-				_ = c.(forward.Connector).RejectUnreachable()
-			} else {
-				_ = c.Reject(private)
-			}
+			reject(c, status, private)
 			r.do(func() { t.ended = true }) // which closes the connector, so not before
 		})
 		return nil
