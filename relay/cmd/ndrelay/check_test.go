@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"net"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/softnd/softnd/internal/layout"
@@ -23,10 +24,10 @@ func TestCheck(t *testing.T) {
 	for provider, label := range map[string]string{"tcp;ofi_rxm": "", "shm": "not tested here", "udp;ofi_rxd": "not tested here"} {
 		t.Setenv(relayproc.EnvProvider, provider)
 		switch info, err := relayproc.Check(proctest.Context(t), "/proc/self/exe", "127.0.0.1", ""); {
-		case err != nil && provider == "tcp;ofi_rxm":
+		case err != nil && provider != "tcp;ofi_rxm" && strings.Contains(err.Error(), "libinfinipath"):
+			t.Logf("libfabric's provider %s does not open here, and a library of it has ended the process: %v", provider, err)
+		case err != nil:
 			t.Error(err)
-		case err != nil: // libinfinipath has ended the process for a violation in C code
-			t.Logf("libfabric's provider %s does not open here: %v", provider, err)
 		case provider != "tcp;ofi_rxm" && info.Error != "":
 			t.Logf("libfabric's provider %s does not open here: %s", provider, info.Error)
 		case info.Provider != provider || info.Label != label:
