@@ -1005,11 +1005,14 @@ func except(rule string, found []ndcheck.Finding) []ndcheck.Finding {
 func TestConnectCycle(t *testing.T) {
 	var mu sync.Mutex
 	var found []ndcheck.Finding
+	var stop context.CancelFunc // of the ranks
 	journal, _ := ndcheck.NewJournal(make([]byte, ndcheck.JournalSize), nil)
 	check := softnd.WithChecker(ndcheck.Options{Journal: journal, Report: func(f ndcheck.Finding) {
 		mu.Lock()
 		defer mu.Unlock()
-		found = append(found, f)
+		if found = append(found, f); len(found) == 3 {
+			stop()
+		}
 	}})
 	for _, tc := range []struct {
 		order func(rank int) int // the peer of the first connect
@@ -1018,12 +1021,14 @@ func TestConnectCycle(t *testing.T) {
 		{func(rank int) int { return (rank + 2) % 3 }, 3},
 		{func(rank int) int { return []int{1, 0, 0}[rank] }, 0},
 	} {
+		complete, cancel := context.WithCancel(t.Context())
 		mu.Lock()
-		found = nil
+		found, stop = nil, cancel
 		mu.Unlock()
 		softndtest.Run(t, 3, func(ctx context.Context, job *softnd.Job) error {
-			ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
+			defer context.AfterFunc(complete, cancel)()
 			q, err := job.Adapter().CreateCompletionQueue(ctx, 8)
 			if err != nil {
 				return err
@@ -1042,6 +1047,7 @@ func TestConnectCycle(t *testing.T) {
 			}
 			return nil
 		}, check)
+		cancel()
 		mu.Lock()
 		if len(found) != tc.want {
 			t.Errorf("%d findings, want %d: %v", len(found), tc.want, found)
