@@ -275,9 +275,8 @@ func everySetup(s setup) (all []setup) {
 	for _, processes := range []bool{false, true} {
 		for _, executor := range []Executor{Auto, Target} {
 			for _, private := range []bool{false, true} {
-				// the race detector sees nothing of another process, and slows it down
-				if raceDetector && processes && private != (executor == Target) {
-					continue
+				if raceDetector && processes {
+					continue // the race detector sees nothing of another process, and slows it down
 				}
 				s.Processes = processes
 				s.Executors = [2]Executor{executor, executor}
