@@ -74,7 +74,7 @@ func (r *Relay) state() (s relayState) {
 // A receive that fails ends no link, because it may have been of a stranger. If a frame was lost, the link that lacks it ends, and no
 // other one.
 func TestLostFrame(t *testing.T) {
-	a, b := newHosts(t, settings{keepalive: 500 * time.Millisecond})
+	a, b := newHosts(t, settings{keepalive: 2 * time.Second})
 	c := newHost(t, 2, settings{})
 	must(t, joinRelay(c.relay, b.control, 1))
 	w, other := connect(t, a, b, nd.EndpointConfig{}), connect(t, c, b, nd.EndpointConfig{})
