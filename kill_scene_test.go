@@ -79,7 +79,11 @@ func TestKillAtStart(t *testing.T) {
 					j := newJob(a, a.Close)
 					defer j.Close() // when both have failed: the other error would name this rank
 					go func() {
-						errs <- j.start(ctx, rank, settings{exchange: defaultExchangeLimit, provider: endpoint.Options{}})
+						err := j.start(ctx, rank, settings{exchange: defaultExchangeLimit, provider: endpoint.Options{}})
+						if err == nil && point == failpoint.BarrierArrived { // the victim was the last to arrive
+							err = j.Barrier(ctx)
+						}
+						errs <- err
 					}()
 				}
 				for range ranks - 1 {

@@ -49,14 +49,15 @@ type Process struct {
 	Cmd      *exec.Cmd
 	Out, Err *Log // its standard output and standard error; empty if Cmd has set another one
 
-	t     testing.TB
-	name  string
-	in    io.WriteCloser // nil if Cmd has set another one
-	pipes []*os.File     // our ends of those of Out and Err
-	hangs *time.Timer
-	limit time.Duration // of End; 0: that of hangs
-	ended chan struct{}
-	end   func() error
+	t      testing.TB
+	name   string
+	in     io.WriteCloser // nil if Cmd has set another one
+	pipes  []*os.File     // our ends of those of Out and Err
+	hangs  *time.Timer
+	limit  time.Duration // of End; 0: that of hangs
+	doomed bool          // SIGKILL ends it: its input stays open
+	ended  chan struct{}
+	end    func() error
 }
 
 // Start starts a process and connects the test to each of standard input, standard output and standard error that cmd
@@ -137,7 +138,7 @@ func (p *Process) quit() {
 
 // reap waits until the process has ended and its output is read.
 func (p *Process) reap() error {
-	if p.in != nil {
+	if p.in != nil && !p.doomed {
 		p.in.Close()
 	}
 	if p.limit > 0 {
@@ -222,9 +223,11 @@ func (p *Process) Wait() {
 	}
 }
 
-// WaitKilled is End, and fails the test unless SIGKILL ended the process.
+// WaitKilled waits until the process has ended, and fails the test unless SIGKILL ended it. The standard input of the
+// process stays open until then.
 func (p *Process) WaitKilled() {
 	p.t.Helper()
+	p.doomed = true
 	if err := p.End(); p.signal() != syscall.SIGKILL {
 		p.t.Errorf("%s: %v, want SIGKILL\n%s", p.name, err, p.Err)
 	}
