@@ -3,6 +3,7 @@ package launcher
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -44,8 +45,10 @@ func TestStoppedHelper(t *testing.T) {
 				}
 				if tc.again {
 					end := make(chan struct{})
+					var stopper sync.WaitGroup
+					stopper.Go(func() { stopAgain(stopped, end) })
+					defer stopper.Wait() // before the pidfds are closed, whose numbers another test may get
 					defer close(end)
-					go stopAgain(stopped, end)
 				}
 				if tc.signals == 0 {
 					front.open('0')
@@ -91,27 +94,29 @@ func stopAgain(ws []proctest.Watched, end chan struct{}) {
 // helpers finds the supervisor, the watchdog and the ranks of a front end when its ranks run.
 func (f *frontEndProcess) helpers(ranks int) (supervisor, watchdog proctest.Watched, started []proctest.Watched) {
 	f.t.Helper()
+	var pids map[string][]int // by name; "" are the ranks
 	proctest.Eventually(f.t, "the front's ranks run", func() bool {
 		below, err := descendants(f.PID)
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		started = nil
+		pids = make(map[string][]int)
 		for _, p := range below {
 			switch parent, err := proctable.Read(p.PPID); {
 			case err != nil:
 				return false
-			case p.Name == watchdogName:
-				watchdog = proctest.Watch(f.t, p.PID)
-			case p.Name == supervisorName:
-				supervisor = proctest.Watch(f.t, p.PID)
+			case p.Name == watchdogName || p.Name == supervisorName:
+				pids[p.Name] = append(pids[p.Name], p.PID)
 			case parent.Name == supervisorName && p.Group == p.PID:
-				started = append(started, proctest.Watch(f.t, p.PID))
+				pids[""] = append(pids[""], p.PID)
 			}
 		}
-		return len(started) == ranks && strings.Count(f.out.String(), "\n") >= ranks
-	})
-	return supervisor, watchdog, started
+		return len(pids[""]) == ranks && strings.Count(f.out.String(), "\n") >= ranks
+	}, f.err)
+	for _, pid := range pids[""] {
+		started = append(started, proctest.Watch(f.t, pid))
+	}
+	return proctest.Watch(f.t, pids[supervisorName][0]), proctest.Watch(f.t, pids[watchdogName][0]), started
 }
 
 func awaitText(t *testing.T, l *lineLog, texts ...string) {

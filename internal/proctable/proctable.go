@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"syscall"
 )
 
 // Process is an entry of the process table. PID and Start together identify a process: PIDs are
@@ -65,7 +66,10 @@ func All() (map[int]Process, error) {
 		if err != nil {
 			continue
 		}
-		if p, err := Read(pid); err == nil { // otherwise it has ended meanwhile
+		switch p, err := Read(pid); {
+		case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+			return nil, err
+		case err == nil: // otherwise it has ended meanwhile
 			table[pid] = p
 		}
 	}
