@@ -3,6 +3,7 @@ package jobtest
 import (
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -101,18 +102,22 @@ func TestSlurmOverHosts(t *testing.T) {
 func (s *slurm) killAfterLeader(t *testing.T, program ...string) {
 	t.Helper()
 	r := proctest.Start(t, s.srun(program...))
-	pids := allReady(t, r)
-	r.Expect("left")
+	pids := allReady(t, r, "left")
 	proctest.Eventually(t, "rank 2 has ended", func() bool { return syscall.Kill(pids[2], 0) == syscall.ESRCH })
 	s.kill(t, r, pids, 3)
 }
 
-// allReady waits until the four ranks of a launcher have joined, and returns their processes' numbers.
-func allReady(t *testing.T, r *proctest.Process) (pids [4]int) {
+// allReady waits until the four ranks of a launcher have joined, and returns their processes' numbers. It also waits for other
+// lines, which may come earlier than those of another host.
+func allReady(t *testing.T, r *proctest.Process, others ...string) (pids [4]int) {
 	t.Helper()
-	for range pids {
+	for range len(pids) + len(others) {
+		line := r.Hear()
+		if slices.Contains(others, line) {
+			continue
+		}
 		var rank, pid int
-		if _, err := fmt.Sscanf(r.Hear(), "ready %d %d", &rank, &pid); err != nil || rank >= len(pids) {
+		if _, err := fmt.Sscanf(line, "ready %d %d", &rank, &pid); err != nil || rank >= len(pids) {
 			t.Fatalf("rank %d: %v: %s", rank, err, r.Err)
 		}
 		pids[rank] = pid
