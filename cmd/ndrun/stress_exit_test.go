@@ -214,6 +214,9 @@ func TestStressKilledSupervisor(t *testing.T) {
 		left.mustBeNone()
 	}
 	t.Logf("%d jobs, %d lines", jobs, lines)
+	if lines == 0 {
+		t.Error("no rank has come to write anything: this test tries too little")
+	}
 }
 
 // supervisorOf finds the supervisor of an ndrun, 0 if it is not there yet: the child of its child.
