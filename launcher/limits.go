@@ -6,7 +6,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/softnd/softnd/internal/syslimit"
@@ -33,9 +35,42 @@ func readLimits() (l limits) {
 // tasksPerGoRank is that of a rank that is a Go program. Both are for few cores. If fewer are
 // allowed, the Go runtime of one of these processes crashes with a stack dump.
 const (
-	launcherTasks  = 28
+	launcherTasks  = 32
 	tasksPerGoRank = 5
 )
+
+// reservedThreads is the number of threads that the front end and the supervisor create before the
+// ranks start, in addition to those that run then. A job needs a few more in each of them:
+// threads that wait in the kernel for a helper, a signal, a file in /proc or a slow output, and
+// threads of the garbage collector.
+const reservedThreads = 4
+
+// reserveThreads makes the Go runtime create n threads. It reuses idle threads, and it ends the
+// process if it needs another one when the ranks have used up the limit. It does not promise to
+// keep idle threads: if it does not, that crash is possible again, and nothing else changes.
+func reserveThreads(n int) {
+	var begun, ended sync.WaitGroup
+	release := make(chan struct{})
+	begun.Add(n)
+	for range n {
+		ended.Go(func() {
+			runtime.LockOSThread() // each takes a thread of its own until the last one has begun
+			defer runtime.UnlockOSThread()
+			begun.Done()
+			<-release
+		})
+	}
+	begun.Wait()
+	close(release)
+	ended.Wait()
+}
+
+// reserveThreads reserves the threads of the front end, if the limit allows a job at all.
+func (l *limits) reserveThreads() {
+	if !l.limited || l.tasks.Left() >= launcherTasks {
+		reserveThreads(reservedThreads)
+	}
+}
 
 // MinTasks returns the number of processes and threads of a job whose ranks are Go programs,
 // including the caller of [Job.Run]. Run refuses to start a job if a limit allows fewer.
@@ -81,8 +116,12 @@ func (p *App) isGo() bool {
 	return bytes.HasPrefix(head, []byte("\x7fELF")) && bytes.Contains(head, []byte("\x04\x00\x00\x00Go\x00\x00"))
 }
 
-// noThread is the Go runtime's message when it cannot create a thread.
-var noThread = []byte("runtime: failed to create new OS thread")
+// noThread reports whether text has the Go runtime's message that it cannot create a thread. With
+// cgo the message is another one.
+func noThread(text []byte) bool {
+	return bytes.Contains(text, []byte("runtime: failed to create new OS thread")) ||
+		bytes.Contains(text, []byte("runtime/cgo: pthread_create failed"))
+}
 
 // reportHelperOutput reports what watchdog and supervisor wrote to standard error, except stacks
 // of a Go runtime that could not create a thread.
@@ -91,7 +130,7 @@ func (f *frontEnd) reportHelperOutput() {
 		return
 	}
 	text, _ := io.ReadAll(io.NewSectionReader(f.helperOutput, 0, 64<<10))
-	if bytes.Contains(text, noThread) {
+	if noThread(text) {
 		f.taskLimitHit = true
 		return
 	}

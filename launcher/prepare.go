@@ -46,6 +46,7 @@ func Prepare(ranks int) *Job {
 	name := newCgroupName()
 	go func() { // before any process of the job counts against a limit
 		p.limits, p.cgroup = readLimits(), cgroupDirNamed(name)
+		p.limits.reserveThreads()
 		close(p.limitsRead)
 	}()
 	pid, err := p.startWatchdog(theirs, name) // not in a goroutine: all further steps wait for the watchdog

@@ -114,7 +114,7 @@ func (s *stream) keep(b []byte) {
 			s.file = nil
 		}
 	}
-	if s.name == "stderr" && bytes.Contains(b, noThread) {
+	if s.name == "stderr" && noThread(b) {
 		s.noThread.Store(true)
 	}
 	s.cut = s.cut || len(b) > tailLength

@@ -65,6 +65,7 @@ func runSupervisor() error {
 	go receive(&in, orders)
 	ready := make(chan error, 1)
 	go func() {
+		reserveThreads(reservedThreads)
 		resetTerminalSignals()
 		ready <- dropInherited()
 		dropSignals()

@@ -59,13 +59,29 @@ func TestFewProcesses(t *testing.T) {
 	}
 }
 
-// If a rank cannot create processes, ndrun names the limit.
+// If a rank cannot create processes, ndrun names the limit, also if the limit stays reached for
+// some time.
 func TestRankReachesLimitOfProcesses(t *testing.T) {
-	cmd := ndrun(t, "-n", "1", "sh", "-c", "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30; do sleep 100 & done; wait")
-	dir := limitedTo(t, cmd, "pids", "pids.max", "40")
-	status, _, errOut := proctest.Run(t, cmd)
-	if want := "ndrun: limit of processes and threads reached: pids.max of " + dir + " is 40: raise it or start fewer ranks\n"; status == 0 || !strings.Contains(errOut, want) {
-		t.Errorf("exit status %d, no %q in %s", status, want, errOut)
+	const fork = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30; do sleep 100 & done"
+	for name, script := range map[string]string{"and fails": fork + "; wait", "and waits": "(" + fork + "); exec sleep 100"} {
+		t.Run(name, func(t *testing.T) {
+			cmd := ndrun(t, "--timeout", "3", "-n", "1", "sh", "-c", script)
+			dir := limitedTo(t, cmd, "pids", "pids.max", "44")
+			status, _, errOut := proctest.Run(t, cmd)
+			if want := "ndrun: limit of processes and threads reached: pids.max of " + dir + " is 44: raise it or start fewer ranks\n"; status == 0 || !strings.Contains(errOut, want) {
+				t.Errorf("exit status %d, no %q in %s", status, want, errOut)
+			}
+		})
+	}
+}
+
+// If the Go runtime of a rank cannot create a thread, ndrun names the limit.
+func TestRankCannotCreateThread(t *testing.T) {
+	for _, message := range []string{"runtime: failed to create new OS thread (have 5 already; errno=11)", "runtime/cgo: pthread_create failed: Resource temporarily unavailable"} {
+		status, _, errOut := proctest.Run(t, ndrun(t, "-n", "1", "sh", "-c", `echo "$0" >&2; exit 2`, message))
+		if status != 2 || !strings.Contains(errOut, "\nndrun: limit of processes and threads reached: ") {
+			t.Errorf("%s: exit status %d, %s", message, status, errOut)
+		}
 	}
 }
 
