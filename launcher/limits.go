@@ -40,9 +40,9 @@ const (
 )
 
 // reservedThreads is the number of threads that the front end and the supervisor create before the
-// ranks start, in addition to those that run then. A job needs a few more in each of them:
-// threads that wait in the kernel for a helper, a signal, a file in /proc or a slow output, and
-// threads of the garbage collector.
+// ranks start, in addition to those that run then. Each of them needs a few more during a job.
+// Goroutines that wait for a helper, read a file in /proc, or write to a slow output take a thread
+// each, and the garbage collector takes some.
 const reservedThreads = 4
 
 // reserveThreads makes the Go runtime create n threads. It reuses idle threads, and it ends the

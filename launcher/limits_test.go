@@ -15,10 +15,10 @@ import (
 func init() { proctest.Role("reserve", playReserve) }
 
 // playReserve reserves threads, then lets half as many goroutines wait in the kernel, and fails if
-// that needs new threads. The other half is for what the Go runtime does beside them.
+// that needs new threads. The remaining ones are for what the Go runtime does beside them.
 func playReserve(*proctest.Self) error {
 	const waiting = 8
-	if len(os.Getenv("WITHOUT")) == 0 {
+	if os.Getenv("WITHOUT") == "" {
 		reserveThreads(2 * waiting)
 	}
 	before, err := os.ReadDir("/proc/self/task")
