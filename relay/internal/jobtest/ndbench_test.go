@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -173,14 +174,21 @@ func TestMeasure(t *testing.T) {
 	}
 	c := newCluster(t)
 	program := c.ndbench()
-	for _, args := range []string{
-		"send_lat --beside -s 8", "write_bw --beside -s 1M", "write_lat -s 8", "read_lat -s 8", "send_bw -s 1M", "msg_rate",
-		// Many connections beside one, which uses as much memory in the second line of each three.
-		"write_bw -s 1M -t 16", "write_bw -s 64M -t 16", "write_bw -s 1M -t 16 --pairs 64",
-		"write_bw -s 16K -t 64", "write_bw -s 1M -t 64", "write_bw -s 16K -t 64 --pairs 64",
-	} {
-		_, out, errOut := proctest.Run(t, c.hydra(1, append([]string{program}, strings.Fields(args)...)...))
+	measure := func(args string, wrapper ...string) {
+		_, out, errOut := proctest.Run(t, c.hydra(1, slices.Concat(wrapper, []string{program}, strings.Fields(args))...))
 		load, _ := os.ReadFile("/proc/loadavg")
 		t.Logf("load %s\n%s%s", load, out, errOut)
+	}
+	for _, args := range []string{"send_lat --beside -s 8", "write_bw --beside -s 1M", "write_lat -s 8", "read_lat -s 8", "send_bw -s 1M", "msg_rate"} {
+		measure(args)
+	}
+	t.Log("many connections beside one, and beside one with as much memory in use")
+	many := []string{"write_bw -s 1M -t 16", "write_bw -s 64M -t 2", "write_bw -s 1M -t 16 --pairs 64", "write_bw -s 16K -t 64", "write_bw -s 16K -t 64 --pairs 64"}
+	for _, args := range many {
+		measure(args)
+	}
+	t.Log("again, with a core for each host")
+	for _, args := range many {
+		measure(args, "sh", "-c", `exec taskset -c "$PMI_RANK" "$@"`, "sh")
 	}
 }
