@@ -35,7 +35,7 @@ func readLimits() (l limits) {
 // tasksPerGoRank is that of a rank that is a Go program. Both are for few cores. If fewer are
 // allowed, the Go runtime of one of these processes crashes with a stack dump.
 const (
-	launcherTasks  = 32
+	launcherTasks  = 36
 	tasksPerGoRank = 5
 )
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,33 +16,50 @@ import (
 func init() { proctest.Role("reserve", playReserve) }
 
 // playReserve reserves threads, then lets half as many goroutines wait in the kernel, and fails if
-// that needs new threads. The remaining ones are for what the Go runtime does beside them.
+// the Go runtime creates threads for them. It may create a few for its own work.
 func playReserve(*proctest.Self) error {
-	const waiting = 8
+	const waiting = 16
 	if os.Getenv("WITHOUT") == "" {
 		reserveThreads(2 * waiting)
 	}
-	before, err := os.ReadDir("/proc/self/task")
+	before, err := threads()
 	if err != nil {
 		return err
 	}
-	var done sync.WaitGroup
+	var ends [2]int
+	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
+		return err
+	}
+	var (
+		done    sync.WaitGroup
+		entered atomic.Int32
+	)
 	for range waiting {
-		done.Go(func() { _, _ = unix.Poll(nil, int(500*time.Millisecond/time.Millisecond)) })
+		done.Go(func() {
+			entered.Add(1)
+			_, _ = unix.Read(ends[0], make([]byte, 1))
+		})
 	}
-	time.Sleep(300 * time.Millisecond)
-	during, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		return err
+	for entered.Load() < waiting {
+		time.Sleep(time.Millisecond)
 	}
+	time.Sleep(200 * time.Millisecond)
+	during, err := threads()
+	unix.Close(ends[1])
 	done.Wait()
-	if len(during) > len(before) {
-		return fmt.Errorf("%d threads with %d waiting in the kernel, %d before", len(during), waiting, len(before))
+	if err == nil && during-before >= waiting/2 {
+		err = fmt.Errorf("%d threads with %d waiting in the kernel, %d before", during, waiting, before)
 	}
-	return nil
+	return err
 }
 
-// The Go runtime keeps the threads that reserveThreads creates, and needs no others later.
+// threads returns the number of threads of this process.
+func threads() (int, error) {
+	all, err := os.ReadDir("/proc/self/task")
+	return len(all), err
+}
+
+// The Go runtime keeps the threads that reserveThreads creates, and reuses them.
 func TestReserveThreads(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -49,8 +67,8 @@ func TestReserveThreads(t *testing.T) {
 		env  []string
 		fail bool
 	}{
-		{"reserved", nil, false},
-		{"not reserved", []string{"WITHOUT=1"}, true},
+		{"reserved", []string{"GOMAXPROCS=2"}, false},
+		{"not reserved", []string{"GOMAXPROCS=2", "WITHOUT=1"}, true},
 	} {
 		status, _, errOut := proctest.Run(t, self("reserve", c.env...))
 		if failed := status != 0; failed != c.fail {

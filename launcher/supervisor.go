@@ -65,7 +65,6 @@ func runSupervisor() error {
 	go receive(&in, orders)
 	ready := make(chan error, 1)
 	go func() {
-		reserveThreads(reservedThreads)
 		resetTerminalSignals()
 		ready <- dropInherited()
 		dropSignals()
@@ -74,6 +73,11 @@ func runSupervisor() error {
 	if !ok {
 		return nil // the front end died before it sent the job
 	}
+	reserved := make(chan struct{})
+	go func() { // not before the front end has found that the limit allows the job
+		reserveThreads(reservedThreads + min(starterThreads, first.Job.Ranks) - 1) // starters keep theirs
+		close(reserved)
+	}()
 	k := &supervisor{
 		job:        first.Job,
 		orders:     orders,
@@ -95,6 +99,7 @@ func runSupervisor() error {
 	if err := <-ready; err != nil {
 		return fmt.Errorf("close inherited descriptors: %w", err)
 	}
+	<-reserved
 	if err := k.run(); err != nil {
 		return err
 	}

@@ -47,7 +47,7 @@ func limitedTo(t *testing.T, cmd *exec.Cmd, controller, files, limit string) (di
 // If a limit allows too few processes and threads for a job, ndrun names the limit and prints
 // nothing else.
 func TestFewProcesses(t *testing.T) {
-	for _, limit := range []string{"20", "26"} {
+	for _, limit := range []string{"20", "26", "37"} {
 		t.Run(limit, func(t *testing.T) {
 			cmd := ndrun(t, "-n", "2", "-env", proctest.RoleEnv+"=job", testBinary(t), "close")
 			dir := limitedTo(t, cmd, "pids", "pids.max", limit)
@@ -63,13 +63,22 @@ func TestFewProcesses(t *testing.T) {
 // some time.
 func TestRankReachesLimitOfProcesses(t *testing.T) {
 	const fork = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30; do sleep 100 & done"
-	for name, script := range map[string]string{"and fails": fork + "; wait", "and waits": "(" + fork + "); exec sleep 100"} {
-		t.Run(name, func(t *testing.T) {
-			cmd := ndrun(t, "--timeout", "3", "-n", "1", "sh", "-c", script)
-			dir := limitedTo(t, cmd, "pids", "pids.max", "44")
+	for _, c := range []struct {
+		name, script string
+		status       int
+	}{
+		{"and fails", fork + "; wait", 2},
+		{"and waits", "(" + fork + "); exec sleep 100", 124},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cmd := ndrun(t, "--timeout", "3", "-n", "1", "sh", "-c", c.script)
+			dir := limitedTo(t, cmd, "pids", "pids.max", "52")
 			status, _, errOut := proctest.Run(t, cmd)
-			if want := "ndrun: limit of processes and threads reached: pids.max of " + dir + " is 44: raise it or start fewer ranks\n"; status == 0 || !strings.Contains(errOut, want) {
-				t.Errorf("exit status %d, no %q in %s", status, want, errOut)
+			if want := "ndrun: limit of processes and threads reached: pids.max of " + dir + " is 52: raise it or start fewer ranks\n"; status != c.status || !strings.Contains(errOut, want) {
+				t.Errorf("exit status %d, want %d and %q: %s", status, c.status, want, errOut)
+			}
+			if strings.Contains(errOut, "supervisor") || strings.Contains(errOut, "goroutine") {
+				t.Errorf("a process of ndrun has ended: %s", errOut)
 			}
 		})
 	}
