@@ -94,7 +94,7 @@ var roleTalks = proctest.Role("talks", func(s *proctest.Self) error {
 			return fmt.Errorf("rank %d has sent %d", peer, got)
 		}
 	}
-	if err := exchanges(s, j); err != nil {
+	if err := exchanges(s, j, 8, 2000, 100_000); err != nil {
 		return err
 	}
 	if err := j.Barrier(s.Ctx); err != nil {

@@ -80,15 +80,12 @@ var roleMany = proctest.Role("many", func(s *proctest.Self) error {
 	if err := j.Barrier(s.Ctx); err != nil {
 		return err
 	}
-	if err := exchange(s, j, 8); err != nil {
+	if err := exchanges(s, j, 8); err != nil {
 		return err
 	}
-	// One pack of these fits into a message of the leaders, the other does not.
 	larger := time.Now()
-	for _, size := range []int{2000, 100_000} {
-		if err := exchange(s, j, size); err != nil {
-			return err
-		}
+	if err := exchanges(s, j, 2000, 100_000); err != nil {
+		return err
 	}
 	took := time.Since(larger)
 	if err := j.Close(); err != nil {
@@ -100,29 +97,21 @@ var roleMany = proctest.Role("many", func(s *proctest.Self) error {
 	return nil
 })
 
-// exchanges passes blobs of all lengths: some packs fit into a message of the leaders, others do not.
-func exchanges(s *proctest.Self, j *softnd.Job) error {
-	for _, size := range []int{8, 2000, 100_000} {
-		if err := exchange(s, j, size); err != nil {
+// exchanges passes blobs of each length. With many ranks, packs of 8 bytes fit into a message of the leaders, and those of 100,000 do not.
+func exchanges(s *proctest.Self, j *softnd.Job, sizes ...int) error {
+	for _, size := range sizes {
+		blob := make([]byte, size)
+		for i := range blob {
+			blob[i] = byte(j.Rank() + i)
+		}
+		all, err := j.Exchange(s.Ctx, blob)
+		if err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// exchange passes blobs of a size, and checks them.
-func exchange(s *proctest.Self, j *softnd.Job, size int) error {
-	blob := make([]byte, size)
-	for i := range blob {
-		blob[i] = byte(j.Rank() + i)
-	}
-	all, err := j.Exchange(s.Ctx, blob)
-	if err != nil {
-		return err
-	}
-	for rank, b := range all {
-		if len(b) != size || b[size-1] != byte(rank+size-1) || b[0] != byte(rank) {
-			return fmt.Errorf("blob of rank %d has %d bytes", rank, len(b))
+		for rank, b := range all {
+			if len(b) != size || b[size-1] != byte(rank+size-1) || b[0] != byte(rank) {
+				return fmt.Errorf("blob of rank %d has %d bytes", rank, len(b))
+			}
 		}
 	}
 	return nil
@@ -290,7 +279,7 @@ var roleWaits = proctest.Role("waits", func(s *proctest.Self) error {
 	case "abort":
 		softnd.Abort(7, "the disk is full")
 	case "exchange":
-		if err := exchanges(s, j); err != nil {
+		if err := exchanges(s, j, 8, 2000, 100_000); err != nil {
 			return err
 		}
 	case "barrier":
