@@ -22,13 +22,17 @@ type litmusParty struct {
 func (p litmusParty) Memory() []byte { return p.local.region(0).bytes() }
 func (p litmusParty) Receive()       { p.t.Helper(); p.must(order{Do: doReceive}) }
 
-// Poll polls the only queue once. A party in this process stores the results in room.
+// pollRetries is how often a party in another process polls again before it reports that it has found nothing. An order to it
+// takes two switches between processes, and most polls find nothing.
+const pollRetries = 7
+
+// Poll polls the only queue, once if the party is in this process. It then stores the results in room.
 func (p litmusParty) Poll(room []nd.Result) []nd.Result {
 	p.t.Helper()
 	if p.local != nil {
 		return room[:p.local.queues[0].Poll(room)]
 	}
-	return p.must(order{Do: doPoll, N: len(room)}).Results
+	return p.must(order{Do: doPoll, N: len(room), Retries: pollRetries}).Results
 }
 
 func (p litmusParty) Peek(off int) byte {
