@@ -32,7 +32,7 @@ type order struct {
 	Private  bool // memory of the process instead of arena memory
 	Queue    queue
 	N        int
-	Retries  int // of a poll that finds nothing
+	Retries  int // of doPoll: further polls while the queue is empty
 	Seed     uint64
 	Addr     netip.AddrPort
 	Data     []byte

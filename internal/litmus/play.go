@@ -31,7 +31,7 @@ const Filled = 8 * wordsOfLong
 // Initiator is party A or B. It fails the test if a call fails.
 type Initiator interface {
 	Post(r Request)
-	Poll(room []nd.Result) []nd.Result // polls the only queue, once or a few times
+	Poll(room []nd.Result) []nd.Result // polls the only queue, once or until there is a result
 	Peek(at int) byte                  // returns a byte of the memory
 }
 
