@@ -1,7 +1,6 @@
 package endpoint
 
 import (
-	"math"
 	"runtime"
 
 	"github.com/softnd/softnd/endpoint/internal/waiter"
@@ -10,15 +9,18 @@ import (
 // NoSpin is a value of Options.SpinBudget: a wait yields at once.
 const NoSpin = -1
 
-// spinBudget returns how many rounds a wait spins and how many it then yields before it sleeps.
-func (p *Provider) spinBudget() (spins, yields int) {
-	spins, yields = waiter.Budget(int(p.processes.Load()), runtime.NumCPU())
+// spinBudget returns how long a wait spins and how long it then yields before it sleeps.
+func (p *Provider) spinBudget() (spin, yield waiter.Phase) {
+	spin, yield = waiter.Budget(int(p.processes.Load()), runtime.NumCPU(), p.arena.HasRelay())
 	switch {
-	case spins == 0: // processes outnumber cores
+	case spin.Rounds == 0: // processes outnumber cores
 	case p.options.SpinBudget == NoSpin:
-		spins = 0
+		spin = waiter.Phase{}
 	case p.options.SpinBudget > 0:
-		spins = min(p.options.SpinBudget, math.MaxInt-yields) // their sum must not overflow
+		spin = waiter.Phase{Rounds: p.options.SpinBudget}
 	}
-	return spins, yields
+	if p.weak != nil { // each round is a step of the delays
+		spin.Limit, yield.Limit = 0, 0
+	}
+	return spin, yield
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/softnd/softnd/endpoint/internal/waiter"
 	"github.com/softnd/softnd/internal/proctest"
@@ -13,17 +14,56 @@ import (
 )
 
 func TestSpinBudget(t *testing.T) {
-	usual, yields := waiter.Budget(1, runtime.NumCPU())
-	for budget, want := range map[int]int{0: usual, NoSpin: 0, 7: 7, math.MaxInt: math.MaxInt - yields} {
+	usual, _ := waiter.Budget(1, runtime.NumCPU(), false)
+	for budget, want := range map[int]waiter.Phase{0: usual, NoSpin: {}, 7: {Rounds: 7}, math.MaxInt: {Rounds: math.MaxInt}} {
 		p := newParty(t, newArena(t), "alone", sideOptions{Options: Options{SpinBudget: budget}}, false).local.provider
 		p.processes.Store(1)
 		if spins, _ := p.spinBudget(); spins != want {
-			t.Errorf("SpinBudget %d: %d rounds, want %d", budget, spins, want)
+			t.Errorf("SpinBudget %d: %+v, want %+v", budget, spins, want)
 		}
 		p.processes.Store(int32(runtime.NumCPU() + 1))
-		if spins, _ := p.spinBudget(); spins != 0 {
-			t.Errorf("SpinBudget %d, more processes than cores: %d rounds, want 0", budget, spins)
+		if spins, _ := p.spinBudget(); spins.Rounds != 0 {
+			t.Errorf("SpinBudget %d, more processes than cores: %+v, want no round", budget, spins)
 		}
+	}
+}
+
+// A wait whose rounds take long ends each of its phases before all rounds are over. That does not hold for rounds that the program
+// asks for, with a weak order, and for yields on a host without a relay.
+func TestSlowWaitSleepsSooner(t *testing.T) {
+	const (
+		fewSpins = 2 * spinsPerClock
+		few      = fewSpins + 5 // with two yields, and the checks before and after the doorbell is armed
+	)
+	spins, yields := waiter.Budget(1, runtime.NumCPU(), false)
+	for name, test := range map[string]struct {
+		Options
+		withRelay bool
+		min, max  int
+	}{
+		"with a relay":    {Options{}, true, 1, few},
+		"without a relay": {Options{}, false, yields.Rounds, few + yields.Rounds},
+		"own budget":      {Options{SpinBudget: 3 * few}, true, 3 * few, 4 * few},
+		"with weak order": {Options{WeakOrder: new(uint64)}, true, spins.Rounds + yields.Rounds, math.MaxInt},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newParty(t, newArena(t), "alone", sideOptions{Options: test.Options}, false).local.provider
+			p.processes.Store(1)
+			if test.withRelay {
+				if err := p.member.BecomeRelay(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			checks := 0
+			err := p.WaitFor(t.Context(), statuspage.Call{Op: "wait"}, func() bool {
+				checks++
+				time.Sleep(time.Millisecond)
+				return p.waiters.Sleeping() > 0
+			})
+			if err != nil || checks < test.min || checks > test.max {
+				t.Errorf("%d checks, %v; want %d to %d", checks, err, test.min, test.max)
+			}
+		})
 	}
 }
 

@@ -21,6 +21,7 @@ const (
 	// runtime then wakes another thread.
 	spinsPerGosched     = 512
 	yieldsPerGosched    = 32
+	spinsPerClock       = 16 // after this many spins a wait reads the clock; it does so after each yield
 	yieldsBeforeListing = 40 // after this many yields a wait is listed for observers
 	// A wait that spins for longer than this many rounds, about a millisecond, is listed while it
 	// spins.
@@ -101,37 +102,54 @@ func (p *Provider) wait(ctx context.Context, call statuspage.Call, drive func(),
 // machine each yield can take as long as the time slices of all other processes. It also does so
 // after maxSpinsBeforeListing spins. The caller unlists c unless it is nil.
 func (p *Provider) spin(ctx context.Context, call statuspage.Call, drive func(), ready func() bool) (c *waiter.Call, over bool, err error) {
-	spin, yields := p.spinBudget()
-	listAt := min(spin, maxSpinsBeforeListing) + yieldsBeforeListing
-	for i := range spin + yields {
-		if drive != nil {
-			drive()
-		}
-		if ready() {
-			return c, true, nil
-		}
-		if i == listAt {
-			c = p.waiters.List(call)
-		}
-		serve, share := spinsPerProgress, spinsPerGosched
-		if i >= spin {
-			serve, share = yieldsPerProgress, yieldsPerGosched
-			sched.Yield()
-		}
-		if i%serve == serve-1 {
-			p.progressAll()
-		}
-		if i%share == share-1 {
-			runtime.Gosched()
-			if err := ctx.Err(); err != nil {
-				return c, true, err
+	spins, yields := p.spinBudget()
+	for _, phase := range [...]awakePhase{
+		{spins, nil, maxSpinsBeforeListing, spinsPerProgress, spinsPerGosched, spinsPerClock},
+		{yields, sched.Yield, yieldsBeforeListing, yieldsPerProgress, yieldsPerGosched, 1},
+	} {
+		var began time.Time
+		for i := range phase.Rounds {
+			if drive != nil {
+				drive()
 			}
-		}
-		if p.waiters.IsClosed() {
-			return c, true, errClosed
+			if ready() {
+				return c, true, nil
+			}
+			if i == phase.listAt && c == nil {
+				c = p.waiters.List(call)
+			}
+			if phase.pause != nil {
+				phase.pause()
+			}
+			if i%phase.perProgress == phase.perProgress-1 {
+				p.progressAll()
+			}
+			if i%phase.perGosched == phase.perGosched-1 {
+				runtime.Gosched()
+				if err := ctx.Err(); err != nil {
+					return c, true, err
+				}
+			}
+			if p.waiters.IsClosed() {
+				return c, true, errClosed
+			}
+			if phase.Limit > 0 && i%phase.perClock == phase.perClock-1 {
+				if now := time.Now(); i < phase.perClock {
+					began = now // not before, because most waits are shorter
+				} else if now.Sub(began) > phase.Limit {
+					break
+				}
+			}
 		}
 	}
 	return c, false, nil
+}
+
+// awakePhase is a phase of spin. It calls pause in each round, unless it is nil. The other fields are numbers of rounds.
+type awakePhase struct {
+	waiter.Phase
+	pause                                     func()
+	listAt, perProgress, perGosched, perClock int
 }
 
 // park is the second part of a wait. It sleeps whenever there is nothing to do.

@@ -4,7 +4,30 @@
 #include "endpoint.h"
 #include "fabric.h"
 
-enum { SPINS = 500, YIELDS = 160, ROUNDS_PER_PROGRESS = 64, YIELDS_PER_PROGRESS = 4, MAX_PER_CORE_TO_YIELD = 64 };
+enum { SPINS = 500, YIELDS = 160, ROUNDS_PER_PROGRESS = 64, YIELDS_PER_PROGRESS = 4, SPINS_PER_CLOCK = 16, MAX_PER_CORE_TO_YIELD = 64 };
+
+/* In nanoseconds. Rounds that drive many endpoints take long. A relay keeps the core for long after each yield, and needs it to bring
+   the answer. */
+enum { SPIN_LIMIT = 20 * 1000, YIELD_LIMIT = 100 * 1000 /* for each process per core */ };
+
+/* budget is how long a wait spins and how long it then yields: numbers of rounds, and nanoseconds. */
+struct budget {
+	uint32_t spins, yields;
+	int64_t spin_limit, yield_limit;
+};
+
+static struct budget budget(const struct snd_fabric *f)
+{
+	const uint32_t per_core = (f->processes + f->cores - 1) / f->cores;
+	struct budget b = {f->processes <= f->cores ? SPINS : 0, per_core <= MAX_PER_CORE_TO_YIELD ? YIELDS : 0, SPIN_LIMIT, INT64_MAX};
+	/* With a weak order each round is a step of its delays. Other processes run meanwhile, and see what is delayed. */
+	if (f->weak_order)
+		b.spins = 0;
+	else if (snd_has_relay(f))
+		b.yield_limit = (int64_t)YIELD_LIMIT * per_core;
+	return b;
+}
+
 /* relax lets other threads of the process use the fabric. */
 static void relax(struct snd_fabric *f)
 {
@@ -54,15 +77,17 @@ snd_status snd_wait(struct snd_fabric *f, int64_t timeout, bool (*ready)(void *)
 	if (f->closed)
 		return SND_CANCELED;
 	int64_t deadline = timeout < 0 ? -1 : snd_deadline(timeout);
-	/* With a weak order each round is a step of its delays. Other processes run meanwhile, and see what is delayed. */
-	uint32_t spins = f->processes <= f->cores && !f->weak_order ? SPINS : 0, yields = f->processes <= f->cores * MAX_PER_CORE_TO_YIELD ? YIELDS : 0;
+	struct budget b = budget(f);
 	f->calls++;
 	snd_set(&f->activity, snd_relaxed(&f->activity) + 1);
 	snd_status s = SND_UNSUCCESSFUL;
-	for (uint32_t i = 0; i < spins + yields && s == SND_UNSUCCESSFUL; i++) {
+	int64_t began = snd_clock();
+	for (uint32_t i = 0; i < b.spins + b.yields && s == SND_UNSUCCESSFUL; i++) {
+		if (i == b.spins)
+			began = snd_clock();
 		if (driver != NULL)
 			driver(arg);
-		if (i % (i < spins ? ROUNDS_PER_PROGRESS : YIELDS_PER_PROGRESS) == 0) {
+		if (i % (i < b.spins ? ROUNDS_PER_PROGRESS : YIELDS_PER_PROGRESS) == 0) {
 			snd_progress_all(f);
 			if (!snd_list_is_empty(&f->work))
 				snd_run_deferred(f);
@@ -73,14 +98,19 @@ snd_status snd_wait(struct snd_fabric *f, int64_t timeout, bool (*ready)(void *)
 			s = SND_CANCELED;
 		else if (timeout == 0)
 			s = SND_IO_TIMEOUT;
-		else if (i < spins)
+		else if (i < b.spins) {
 			relax(f);
-		else {
+			if (i % SPINS_PER_CLOCK == SPINS_PER_CLOCK - 1 && snd_clock() - began > b.spin_limit)
+				b.spins = i + 1;
+		} else {
 			snd_unlock(f);
 			sched_yield();
 			snd_lock(f);
-			if (deadline >= 0 && snd_clock() >= deadline)
+			int64_t now = snd_clock();
+			if (deadline >= 0 && now >= deadline)
 				s = SND_IO_TIMEOUT;
+			else if (now - began > b.yield_limit)
+				break;
 		}
 	}
 	if (s == SND_UNSUCCESSFUL) {

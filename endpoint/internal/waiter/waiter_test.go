@@ -32,15 +32,22 @@ func newSet(t *testing.T, onIdle func()) *Set {
 
 func TestBudget(t *testing.T) {
 	const cores = 4
-	for _, test := range []struct{ processes, spins, yields int }{
-		{1, spinRounds, yieldRounds},
-		{cores, spinRounds, yieldRounds},
-		{cores + 1, 0, yieldRounds},
-		{cores * maxPerCoreToYield, 0, yieldRounds},
-		{cores*maxPerCoreToYield + 1, 0, 0},
+	spins, yields := Phase{spinRounds, spinLimit}, Phase{yieldRounds, 0}
+	for _, test := range []struct {
+		processes   int
+		withRelay   bool
+		spin, yield Phase
+	}{
+		{1, false, spins, yields},
+		{cores, false, spins, yields},
+		{cores + 1, false, Phase{}, yields},
+		{cores * maxPerCoreToYield, false, Phase{}, yields},
+		{cores*maxPerCoreToYield + 1, false, Phase{}, Phase{}},
+		{cores, true, spins, Phase{yieldRounds, yieldLimit}},
+		{cores + 1, true, Phase{}, Phase{yieldRounds, 2 * yieldLimit}},
 	} {
-		if spins, yields := Budget(test.processes, cores); spins != test.spins || yields != test.yields {
-			t.Errorf("%d processes: %d spins and %d yields, want %d and %d", test.processes, spins, yields, test.spins, test.yields)
+		if spin, yield := Budget(test.processes, cores, test.withRelay); spin != test.spin || yield != test.yield {
+			t.Errorf("%d processes, relay %v: %+v and %+v, want %+v and %+v", test.processes, test.withRelay, spin, yield, test.spin, test.yield)
 		}
 	}
 }
