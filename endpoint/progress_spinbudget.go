@@ -16,8 +16,10 @@ func (p *Provider) spinBudget() (spin, yield waiter.Phase) {
 	case spin.Rounds == 0: // processes outnumber cores
 	case p.options.SpinBudget == NoSpin:
 		spin = waiter.Phase{}
-	case p.options.SpinBudget > 0:
+	case p.options.SpinBudget > spin.Rounds:
 		spin = waiter.Phase{Rounds: p.options.SpinBudget}
+	case p.options.SpinBudget > 0:
+		spin.Rounds = p.options.SpinBudget
 	}
 	if p.weak != nil { // each round is a step of the delays
 		spin.Limit, yield.Limit = 0, 0

@@ -104,10 +104,13 @@ func (p *Provider) wait(ctx context.Context, call statuspage.Call, drive func(),
 func (p *Provider) spin(ctx context.Context, call statuspage.Call, drive func(), ready func() bool) (c *waiter.Call, over bool, err error) {
 	spins, yields := p.spinBudget()
 	for _, phase := range [...]awakePhase{
-		{spins, nil, maxSpinsBeforeListing, spinsPerProgress, spinsPerGosched, spinsPerClock},
-		{yields, sched.Yield, yieldsBeforeListing, yieldsPerProgress, yieldsPerGosched, 1},
+		{Phase: spins, listAt: maxSpinsBeforeListing, perProgress: spinsPerProgress, perGosched: spinsPerGosched, perClock: spinsPerClock},
+		{Phase: yields, pause: sched.Yield, listAt: yieldsBeforeListing, perProgress: yieldsPerProgress, perGosched: yieldsPerGosched, perClock: 1},
 	} {
 		var began time.Time
+		if phase.Limit > 0 && phase.pause != nil {
+			began = time.Now() // spins begin later, because most waits are shorter
+		}
 		for i := range phase.Rounds {
 			if drive != nil {
 				drive()
@@ -134,8 +137,8 @@ func (p *Provider) spin(ctx context.Context, call statuspage.Call, drive func(),
 				return c, true, errClosed
 			}
 			if phase.Limit > 0 && i%phase.perClock == phase.perClock-1 {
-				if now := time.Now(); i < phase.perClock {
-					began = now // not before, because most waits are shorter
+				if now := time.Now(); began.IsZero() {
+					began = now
 				} else if now.Sub(began) > phase.Limit {
 					break
 				}
@@ -145,7 +148,8 @@ func (p *Provider) spin(ctx context.Context, call statuspage.Call, drive func(),
 	return c, false, nil
 }
 
-// awakePhase is a phase of spin. It calls pause in each round, unless it is nil. The other fields are numbers of rounds.
+// awakePhase is a phase of spin. It calls pause in each round, unless it is nil. The other fields are numbers of rounds; perClock is
+// that between two readings of the clock.
 type awakePhase struct {
 	waiter.Phase
 	pause                                     func()

@@ -82,7 +82,7 @@ type Options struct {
 	disconnectTimeout time.Duration
 
 	// SpinBudget is how many rounds a wait spins before it yields, unless processes outnumber
-	// cores. 0 means 500, or as many as take 20 µs; NoSpin is allowed.
+	// cores. 0 means 500, and a limit of about 20 µs; NoSpin is allowed.
 	SpinBudget int
 
 	// CountOperations counts results and their bytes by type. Each result then passes through its

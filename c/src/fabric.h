@@ -341,7 +341,7 @@ bool snd_is_address_of(uint32_t address, uint32_t host);
  * the address is of another host. known says whether a process of the job can have the address. */
 bool snd_peer_at(const struct snd_fabric *f, uint32_t host, struct snd_peer *p, bool *known);
 bool snd_find_relay(const struct snd_fabric *f, struct snd_peer *p);
-/* snd_has_relay reports whether a member has become the relay; it may have ended since. */
+/* snd_has_relay reports whether a member has become the relay; it may have ended since. It is a hint, and orders nothing. */
 bool snd_has_relay(const struct snd_fabric *f);
 
 #endif

@@ -27,7 +27,7 @@ bool snd_find_relay(const struct snd_fabric *f, struct snd_peer *p)
 	return snd_peer_of(f, id, p) && !snd_peer_gone(p);
 }
 
-bool snd_has_relay(const struct snd_fabric *f) { return snd_load(&snd_header(&f->arena)->relay) != 0; }
+bool snd_has_relay(const struct snd_fabric *f) { return snd_relaxed(&snd_header(&f->arena)->relay) != 0; }
 
 bool snd_peer_at(const struct snd_fabric *f, uint32_t host, struct snd_peer *p, bool *known)
 {

@@ -6,20 +6,29 @@
 
 enum { SPINS = 500, YIELDS = 160, ROUNDS_PER_PROGRESS = 64, YIELDS_PER_PROGRESS = 4, SPINS_PER_CLOCK = 16, MAX_PER_CORE_TO_YIELD = 64 };
 
-/* In nanoseconds. Rounds that drive many endpoints take long. A relay keeps the core for long after each yield, and needs it to bring
-   the answer. */
-enum { SPIN_LIMIT = 20 * 1000, YIELD_LIMIT = 100 * 1000 /* for each process per core */ };
+enum {
+	/* In nanoseconds. It ends the spins early if a round takes long because it drives many endpoints. */
+	SPIN_LIMIT = 20 * 1000,
+	/* For each process per core. After a yield a relay on this core runs for long, and it needs the core to bring the answer. */
+	YIELD_LIMIT = 100 * 1000
+};
 
-/* budget is how long a wait spins and how long it then yields: numbers of rounds, and nanoseconds. */
+/* budget is how long a wait spins and how long it then yields: numbers of rounds, and nanoseconds. INT64_MAX is no limit. */
 struct budget {
 	uint32_t spins, yields;
 	int64_t spin_limit, yield_limit;
 };
 
-static struct budget budget(const struct snd_fabric *f)
+/* budget_of is waiter.Budget. */
+static struct budget budget_of(const struct snd_fabric *f)
 {
 	const uint32_t per_core = (f->processes + f->cores - 1) / f->cores;
-	struct budget b = {f->processes <= f->cores ? SPINS : 0, per_core <= MAX_PER_CORE_TO_YIELD ? YIELDS : 0, SPIN_LIMIT, INT64_MAX};
+	struct budget b = {
+		.spins = f->processes <= f->cores ? SPINS : 0,
+		.yields = per_core <= MAX_PER_CORE_TO_YIELD ? YIELDS : 0,
+		.spin_limit = SPIN_LIMIT,
+		.yield_limit = INT64_MAX,
+	};
 	/* With a weak order each round is a step of its delays. Other processes run meanwhile, and see what is delayed. */
 	if (f->weak_order)
 		b.spins = 0;
@@ -77,17 +86,18 @@ snd_status snd_wait(struct snd_fabric *f, int64_t timeout, bool (*ready)(void *)
 	if (f->closed)
 		return SND_CANCELED;
 	int64_t deadline = timeout < 0 ? -1 : snd_deadline(timeout);
-	struct budget b = budget(f);
+	const struct budget budget = budget_of(f);
+	uint32_t spins = budget.spins;
 	f->calls++;
 	snd_set(&f->activity, snd_relaxed(&f->activity) + 1);
 	snd_status s = SND_UNSUCCESSFUL;
-	int64_t began = snd_clock();
-	for (uint32_t i = 0; i < b.spins + b.yields && s == SND_UNSUCCESSFUL; i++) {
-		if (i == b.spins)
+	int64_t began = -1; /* the spins, or the yields */
+	for (uint32_t i = 0; i < spins + budget.yields && s == SND_UNSUCCESSFUL; i++) {
+		if (i == spins && budget.yield_limit != INT64_MAX)
 			began = snd_clock();
 		if (driver != NULL)
 			driver(arg);
-		if (i % (i < b.spins ? ROUNDS_PER_PROGRESS : YIELDS_PER_PROGRESS) == 0) {
+		if (i % (i < spins ? ROUNDS_PER_PROGRESS : YIELDS_PER_PROGRESS) == 0) {
 			snd_progress_all(f);
 			if (!snd_list_is_empty(&f->work))
 				snd_run_deferred(f);
@@ -98,18 +108,25 @@ snd_status snd_wait(struct snd_fabric *f, int64_t timeout, bool (*ready)(void *)
 			s = SND_CANCELED;
 		else if (timeout == 0)
 			s = SND_IO_TIMEOUT;
-		else if (i < b.spins) {
+		else if (i < spins) {
 			relax(f);
-			if (i % SPINS_PER_CLOCK == SPINS_PER_CLOCK - 1 && snd_clock() - began > b.spin_limit)
-				b.spins = i + 1;
+			if (i % SPINS_PER_CLOCK == SPINS_PER_CLOCK - 1) {
+				int64_t now = snd_clock();
+				if (began < 0)
+					began = now; /* not before, because most waits are shorter */
+				else if (now - began > budget.spin_limit)
+					spins = i + 1;
+			}
 		} else {
 			snd_unlock(f);
 			sched_yield();
 			snd_lock(f);
+			if (deadline < 0 && budget.yield_limit == INT64_MAX)
+				continue;
 			int64_t now = snd_clock();
 			if (deadline >= 0 && now >= deadline)
 				s = SND_IO_TIMEOUT;
-			else if (now - began > b.yield_limit)
+			else if (budget.yield_limit != INT64_MAX && now - began > budget.yield_limit)
 				break;
 		}
 	}

@@ -1,5 +1,6 @@
 /* Tests of single parts, in one process. */
 #include <string.h>
+#include <time.h>
 
 #include "../src/encoding.h"
 #include "../src/endpoint.h"
@@ -269,8 +270,46 @@ static void test_privileged(void)
 	OK(snd_fabric_close(f));
 }
 
+struct checks {
+	snd_fabric *f;
+	int n;
+};
+
+/* slow_check takes longer than a phase of a wait may, and returns true when the wait is about to sleep. */
+static bool slow_check(void *arg)
+{
+	struct checks *c = arg;
+	c->n++;
+	const struct timespec pause = {.tv_nsec = 200 * 1000};
+	nanosleep(&pause, NULL);
+	return c->f->sleepers > 0;
+}
+
+/* A wait whose rounds take long ends its spins early, and on a host with a relay its yields, too. */
+static void test_slow_wait(void)
+{
+	enum { FEW_SPINS = 32, YIELDS = 160 };
+	for (int relay = 0; relay < 2; relay++) {
+		snd_fabric *f;
+		OK(snd_fabric_create(0, UINT64_C(256) << 20, NULL, &f));
+		f->processes = f->cores = 1;
+		if (relay)
+			snd_set(&snd_header(&f->arena)->relay, 1);
+		struct checks c = {.f = f};
+		struct snd_call call = {.op = "test"};
+		snd_lock(f);
+		OK(snd_wait(f, -1, slow_check, NULL, &c, &call));
+		snd_unlock(f);
+		/* One check before, the spins, the yields, and one with the doorbell armed. */
+		CHECK(c.n == 1 + FEW_SPINS + (relay ? 1 : YIELDS) + 1);
+		snd_set(&snd_header(&f->arena)->relay, 0);
+		OK(snd_fabric_close(f));
+	}
+}
+
 int main(void)
 {
+	test_slow_wait();
 	test_privileged();
 	test_no_memory();
 	test_hash();

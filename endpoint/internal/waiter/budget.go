@@ -8,14 +8,15 @@ const (
 	// With more processes per core than this a wait sleeps at once: after a yield its next time
 	// slice would be far away.
 	maxPerCoreToYield = 64
-	// Rounds that drive many endpoints take long.
+	// It ends the spins early if a round takes long because it drives many endpoints.
 	spinLimit = 20 * time.Microsecond
-	// A relay keeps the core for long after each yield, and needs it to bring the answer.
-	yieldLimit = 100 * time.Microsecond // for each process per core
+	// For each process per core. After a yield a relay on this core runs for long, and it needs the
+	// core to bring the answer.
+	yieldLimit = 100 * time.Microsecond
 )
 
-// Phase is a part of a wait that does not sleep. It ends after Rounds checks, or soon after it has
-// taken Limit (0: no limit).
+// Phase is a part of a wait that does not sleep. It ends after Rounds checks, or at the first reading
+// of the clock after Limit (0: no limit).
 type Phase struct {
 	Rounds int
 	Limit  time.Duration
@@ -28,17 +29,17 @@ type Phase struct {
 // core, because the answer may have to come from a process that waits for this core. Then it
 // sleeps. If processes outnumber cores it does not spin. A yield costs almost nothing while no
 // other process wants the core, so the number of yields is small enough that a long wait uses no
-// noticeable processor time. Beside a relay they end after some time too: a process that sleeps
-// leaves it the whole core.
+// noticeable processor time. Beside a relay the yields end after some time, too: a process that
+// sleeps leaves the whole core to the relay.
 func Budget(processes, cores int, withRelay bool) (spin, yield Phase) {
 	if processes <= cores {
 		spin = Phase{spinRounds, spinLimit}
 	}
 	if processes <= cores*maxPerCoreToYield {
 		yield.Rounds = yieldRounds
-	}
-	if withRelay {
-		yield.Limit = yieldLimit * time.Duration(max(1, (processes+cores-1)/cores))
+		if withRelay {
+			yield.Limit = yieldLimit * time.Duration((processes-1)/cores+1)
+		}
 	}
 	return spin, yield
 }

@@ -45,6 +45,7 @@ func TestBudget(t *testing.T) {
 		{cores*maxPerCoreToYield + 1, false, Phase{}, Phase{}},
 		{cores, true, spins, Phase{yieldRounds, yieldLimit}},
 		{cores + 1, true, Phase{}, Phase{yieldRounds, 2 * yieldLimit}},
+		{cores*maxPerCoreToYield + 1, true, Phase{}, Phase{}},
 	} {
 		if spin, yield := Budget(test.processes, cores, test.withRelay); spin != test.spin || yield != test.yield {
 			t.Errorf("%d processes, relay %v: %+v and %+v, want %+v and %+v", test.processes, test.withRelay, spin, yield, test.spin, test.yield)
