@@ -11,7 +11,7 @@ const NoSpin = -1
 
 // spinBudget returns how long a wait spins and how long it then yields before it sleeps.
 func (p *Provider) spinBudget() (spin, yield waiter.Phase) {
-	spin, yield = waiter.Budget(int(p.processes.Load()), runtime.NumCPU(), p.arena.HasRelay())
+	spin, yield = waiter.Budget(int(p.processes.Load()), runtime.NumCPU(), p.isBesideRelay())
 	switch {
 	case spin.Rounds == 0: // processes outnumber cores
 	case p.options.SpinBudget == NoSpin:
@@ -25,4 +25,17 @@ func (p *Provider) spinBudget() (spin, yield waiter.Phase) {
 		spin.Limit, yield.Limit = 0, 0
 	}
 	return spin, yield
+}
+
+// isBesideRelay reports whether the arena has a relay, or has had one since this process saw it. Until there is one it costs two
+// loads, and then one.
+func (p *Provider) isBesideRelay() bool {
+	if p.besideRelay.Load() {
+		return true
+	}
+	_, err := p.arena.Relay()
+	if err == nil {
+		p.besideRelay.Store(true)
+	}
+	return err == nil
 }

@@ -119,6 +119,7 @@ type Provider struct {
 	queuesCreated    atomic.Uint64 // number of completion queues created so far
 
 	processes   atomic.Int32 // processes that share the cores; see waiter.Budget
+	besideRelay atomic.Bool  // this process has seen a relay; see isBesideRelay
 	waiters     waiter.Set
 	inboxMu     sync.Mutex // held while connection requests are read
 	engine      engine

@@ -30,10 +30,6 @@ func (a *Arena) Relay() (*Peer, error) {
 	return p, nil
 }
 
-// HasRelay reports whether a member has become the relay; it may have ended since. It is a hint
-// that costs one load, and orders nothing.
-func (a *Arena) HasRelay() bool { return a.header().relay.Load() != 0 }
-
 // BecomeRelay makes the member the one that carries connections to other hosts, until it leaves or dies.
 //
 // Errors: [ErrTaken] if another live member is.
