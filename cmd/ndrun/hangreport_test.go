@@ -272,7 +272,7 @@ func TestSignalToHangingJob(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(4 * time.Second) // a busy machine takes some of it to get there
+			time.Sleep(10 * time.Second) // a busy machine takes some of it to get there
 			if err := cmd.Process.Signal(tc.signal); err != nil {
 				t.Error(err)
 			}
