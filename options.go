@@ -76,10 +76,9 @@ func WithExecutor(e Executor) Option {
 
 // WithSpinBudget sets how many times a blocking call checks for its event before it yields its core and
 // then sleeps. The default is 500 checks or about 20 microseconds, whichever ends first. A larger budget
-// has no limit of time: the call need not sleep if the event comes a little later, but keeps its core busy for
-// longer. With 0,
-// the call yields its core at once. While a job has more ranks than there are processors, its ranks
-// do not spin.
+// has no limit of time: the call need not sleep if the event comes a little later, but keeps its core
+// busy for longer. With 0, the call yields its core at once. While a job has more ranks than there are
+// processors, its ranks do not spin.
 //
 // Init and Join fail if checks is negative.
 func WithSpinBudget(checks int) Option {

@@ -126,7 +126,7 @@ snd_status snd_wait(struct snd_fabric *f, int64_t timeout, bool (*ready)(void *)
 			int64_t now = snd_clock();
 			if (deadline >= 0 && now >= deadline)
 				s = SND_IO_TIMEOUT;
-			else if (budget.yield_limit != INT64_MAX && now - began > budget.yield_limit)
+			else if (now - began > budget.yield_limit)
 				break;
 		}
 	}
