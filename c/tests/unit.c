@@ -192,6 +192,24 @@ static void test_status_page(void)
 	OK(snd_fabric_close(f));
 }
 
+/* A question that comes right after housekeeping is answered at the next one, which must not be as late as that of an
+ * idle process, two seconds. */
+static void test_questions(void)
+{
+	snd_fabric *f;
+	OK(snd_fabric_create(0, UINT64_C(256) << 20, &(snd_fabric_options){.progress = SND_PROGRESS_AUTO}, &f));
+	for (int i = 0; i < 5; i++) {
+		const uint32_t request = atomic_fetch_add(&f->page->requested, 1) + 1;
+		const int64_t asked_at = snd_clock();
+		snd_ring(f, &f->record->engine);
+		while (snd_load32(&f->page->answered) != request) {
+			CHECK(snd_clock() - asked_at < INT64_C(1500000000));
+			nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
+		}
+	}
+	OK(snd_fabric_close(f));
+}
+
 static void test_bounds(void)
 {
 	CHECK(snd_within(10, 5, 10, 5) && !snd_within(10, 6, 10, 5) && !snd_within(9, 1, 10, 5));
@@ -316,6 +334,7 @@ int main(void)
 	test_sha256();
 	test_encoding();
 	test_status_page();
+	test_questions();
 	test_versions();
 	test_heap();
 	test_bounds();
