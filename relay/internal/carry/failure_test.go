@@ -415,8 +415,8 @@ func (c hostFailure) test(t *testing.T) {
 			}
 		}
 		if !c.linkLives {
-			proctest.Eventually(t, "the end of the links", func() bool { u := g.usage(); return u.relays[0].Links+u.relays[1].Links == 0 })
-			g.processes[0].join(g.processes[1])
+			proctest.Eventually(t, "the end of the links", func() bool { return g.links() == 0 })
+			g.relink()
 		}
 		if i == 1 { // the first run has what is made once
 			proctest.Eventually(t, "the end of all tunnels", func() bool {
@@ -449,6 +449,21 @@ func (u *usage) exceeds(first usage) bool {
 		}
 	}
 	return u.inUse > first.inUse
+}
+
+// links returns the number of links of both relays.
+func (g *failureRig) links() int { return g.processes[0].state().Links + g.processes[1].state().Links }
+
+// relink links the hosts again. A job never does. libfabric 1.17 keeps the connection to a removed peer, and in it what the
+// ended link has not delivered. The longer the network was down, the longer TCP waits before it sends that again, and a
+// new link that hears nothing meanwhile ends like the first.
+func (g *failureRig) relink() {
+	proctest.Eventually(g.t, "a link that carries frames both ways", func() bool {
+		if g.links() == 0 {
+			g.processes[0].try(joinCommand(g.processes[1])) // fails as long as the other host is not found
+		}
+		return g.processes[0].state().Linked+g.processes[1].state().Linked == 2
+	})
 }
 
 // link sets the link between the namespaces up or down.

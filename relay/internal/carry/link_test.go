@@ -22,6 +22,7 @@ import (
 type relayState struct {
 	Error                                                string
 	Tunnels, Links, Goroutines, Descriptors, FreeBuffers int
+	Linked                                               int    // links on which a frame has arrived
 	InUse                                                uint64 // of the arena
 }
 
@@ -37,12 +38,12 @@ func joinRelay(r *Relay, control string, host uint16) error {
 	}
 	r.Link(conn, session)
 	for end := time.Now().Add(proctest.Timeout); ; time.Sleep(time.Millisecond) {
-		ready := make(chan bool, 1)
-		r.do(func() { l := r.links[session.Inbound]; ready <- l != nil && l.ready })
+		ended, ready := make(chan bool, 1), make(chan bool, 1)
+		r.do(func() { l := r.links[session.Inbound]; ended <- l == nil; ready <- l != nil && l.ready })
 		if <-ready {
 			return nil
 		}
-		if time.Now().After(end) {
+		if <-ended || time.Now().After(end) {
 			return errors.New("the link does not begin")
 		}
 	}
@@ -59,6 +60,11 @@ func (r *Relay) state() (s relayState) {
 			}
 		}
 		s.Links, s.FreeBuffers = len(r.links), r.fabric.FreeBuffers()
+		for _, l := range r.links {
+			if l.linked {
+				s.Linked++
+			}
+		}
 	})
 	<-done
 	s.Goroutines = runtime.NumGoroutine()

@@ -113,6 +113,15 @@ func startRelay(t testing.TB, arena *shm.Arena, ownNamespace bool) *relayProcess
 
 func (p *relayProcess) do(c relayCommand) (s relayReply) {
 	p.t.Helper()
+	if s = p.try(c); s.Error != "" {
+		p.t.Fatalf("%s: %s\n%s", c.Do, s.Error, p.Err)
+	}
+	return s
+}
+
+// try returns the reply even if the command has failed.
+func (p *relayProcess) try(c relayCommand) (s relayReply) {
+	p.t.Helper()
 	b, err := json.Marshal(c)
 	if err != nil {
 		p.t.Fatal(err)
@@ -120,9 +129,6 @@ func (p *relayProcess) do(c relayCommand) (s relayReply) {
 	p.Say("%s", b)
 	if err := json.Unmarshal([]byte(p.Hear()), &s); err != nil {
 		p.t.Fatal(err)
-	}
-	if s.Error != "" {
-		p.t.Fatalf("%s: %s\n%s", c.Do, s.Error, p.Err)
 	}
 	return s
 }
@@ -135,7 +141,11 @@ func (p *relayProcess) begin(node string, keepalive, timeout time.Duration) {
 // join links the relay to another one.
 func (p *relayProcess) join(to *relayProcess) {
 	p.t.Helper()
-	p.do(relayCommand{Do: "join", Host: uint16(to.host), To: to.control})
+	p.do(joinCommand(to))
+}
+
+func joinCommand(to *relayProcess) relayCommand {
+	return relayCommand{Do: "join", Host: uint16(to.host), To: to.control}
 }
 
 func (p *relayProcess) state() relayState { return p.do(relayCommand{Do: "state"}).relayState }
