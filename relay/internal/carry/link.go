@@ -38,7 +38,7 @@ type link struct {
 	unsent  []unsent           // messages that the provider could not take
 	refused []uint32           // tunnels of the other relay for which there is none here
 	tunnels []*tunnel
-	turn    int // tunnel that is served first
+	turn    int // tunnel that is served next
 }
 
 type unsent struct{ buffer, n int }
@@ -305,20 +305,27 @@ func (l *link) step() (worked bool) {
 		l.send(&frame.Frame{Kind: frame.Refuse, Tunnel: l.refused[0]}, nil)
 		l.refused, worked = l.refused[1:], true
 	}
-	for i := range l.tunnels {
-		if l.failed != nil {
-			return true
-		}
-		t := l.tunnels[(l.turn+i)%len(l.tunnels)]
-		worked = t.step() || worked
-	}
-	l.turn++
+	worked = l.stepTunnels() || worked
 	l.dropEnded()
 	if l.credits.mustReturn() && l.hasBuffer() {
 		l.send(&frame.Frame{Kind: frame.Credit}, nil)
 		worked = true
 	}
 	return worked
+}
+
+// stepTunnels lets the tunnels send, one after the other, until the link has no more room. The next step goes on with the next
+// tunnel, so a tunnel waits at most for one turn of each other one.
+func (l *link) stepTunnels() (worked bool) {
+	for range l.tunnels {
+		if !l.hasRoom() {
+			break
+		}
+		t := l.tunnels[l.turn%len(l.tunnels)]
+		l.turn++
+		worked = t.step() || worked
+	}
+	return worked || l.failed != nil
 }
 
 // dropEnded removes the tunnels that have ended.

@@ -4,12 +4,50 @@ import (
 	"errors"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 
 	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/relay/internal/frame"
 )
+
+// Each tunnel has its turn, although one tunnel takes all room of a step, and every other step finds none.
+func TestTunnelsTakeTurns(t *testing.T) {
+	const count, room = 8, 2
+	a, _ := newHosts(t, settings{})
+	var left []int // frames of each tunnel
+	proctest.Eventually(t, "a link that carries frames", func() bool {
+		done := make(chan bool)
+		a.relay.do(func() {
+			for _, l := range a.relay.links {
+				if !l.linked || !l.hasRoom() {
+					continue
+				}
+				credits := l.credits.available
+				for range count { // a Ping without a number has no answer
+					l.tunnels = append(l.tunnels, &tunnel{link: l, outbox: slices.Repeat([]note{{kind: frame.Ping}}, count*room)})
+				}
+				for range count {
+					l.credits.available = 1 + room // the last one is for a frame that returns credits
+					l.stepTunnels()
+					l.stepTunnels()
+				}
+				l.credits.available = credits - count*room
+				for _, t := range l.tunnels {
+					left = append(left, len(t.outbox))
+				}
+				l.tunnels = nil
+			}
+			done <- left != nil
+		})
+		return <-done
+	})
+	if want := slices.Repeat([]int{count*room - room}, count); !slices.Equal(left, want) {
+		t.Errorf("frames left: %v, want %v", left, want)
+	}
+}
 
 // A relay carries hundreds of connections, and needs little memory for each. SOFTND_TUNNELS is their number; 2 × 32 ranks
 // that are all connected with each other have 1024.
