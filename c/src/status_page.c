@@ -277,13 +277,13 @@ void snd_reset_status_page(struct snd_fabric *f)
 	publish(f, now);
 }
 
-static bool is_asked(const struct snd_fabric *f) { return snd_relaxed32(&f->page->requested) != snd_relaxed32(&f->page->answered); }
+bool snd_is_asked(const struct snd_fabric *f) { return snd_relaxed32(&f->page->requested) != snd_relaxed32(&f->page->answered); }
 
 void snd_update_status_page(struct snd_fabric *f, int64_t now)
 {
 	const uint64_t mark = mark_of(f);
-	const uint32_t requested = snd_relaxed32(&f->page->requested);
-	const bool asked = is_asked(f);
+	const bool asked = snd_is_asked(f);
+	const uint32_t requested = snd_relaxed32(&f->page->requested); /* after it: this answers a request that comes between the two, too */
 	note_polls(f, now);
 	if (mark != f->progress_mark) {
 		f->progress_mark = mark;
@@ -297,7 +297,7 @@ void snd_update_status_page(struct snd_fabric *f, int64_t now)
 	}
 }
 
-bool snd_status_page_is_old(const struct snd_fabric *f) { return f->published_at == 0 || is_asked(f) || mark_of(f) != f->progress_mark; }
+bool snd_status_page_is_old(const struct snd_fabric *f) { return f->published_at == 0 || snd_is_asked(f) || mark_of(f) != f->progress_mark; }
 
 void snd_begin_call(struct snd_fabric *f, struct snd_call *c)
 {

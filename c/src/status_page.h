@@ -9,8 +9,10 @@ void snd_reset_status_page(struct snd_fabric *f);
 /* snd_update_status_page notes progress since the last call, or publishes what the process waits for. It is called at most
  * ten times a second, under the fabric's lock. */
 void snd_update_status_page(struct snd_fabric *f, int64_t now);
-/* snd_status_page_is_old reports whether the page has to be updated soon: it is outdated, or an observer has
- * asked and the update that its ring caused was not due yet. */
+/* snd_status_page_is_old reports whether the page has to be updated soon: it is outdated, or the request of an
+ * observer is not answered. */
 bool snd_status_page_is_old(const struct snd_fabric *f);
+/* snd_is_asked reports whether the request of an observer is not answered. Its ring may have come when no update was due. */
+bool snd_is_asked(const struct snd_fabric *f);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "endpoint.h"
 #include "fabric.h"
+#include "status_page.h"
 
 enum { SPINS = 500, YIELDS = 160, ROUNDS_PER_PROGRESS = 64, YIELDS_PER_PROGRESS = 4, SPINS_PER_CLOCK = 16, MAX_PER_CORE_TO_YIELD = 64 };
 
@@ -135,8 +136,8 @@ snd_status snd_wait(struct snd_fabric *f, int64_t timeout, bool (*ready)(void *)
 		s = park(f, deadline, ready, arg);
 		snd_end_call(f, call, s == SND_SUCCESS);
 	}
-	if (--f->calls == 0 && f->engine_armed && snd_needs_polling(f))
-		snd_ring(f, &f->record->engine); /* it has left the polling to this wait */
+	if (--f->calls == 0 && f->engine_armed && (snd_needs_polling(f) || snd_is_asked(f)))
+		snd_ring(f, &f->record->engine); /* it has left the polling to this wait, and an observer has rung only this wait */
 	f->progress_made += s == SND_SUCCESS;
 	return s;
 }

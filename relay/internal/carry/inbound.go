@@ -18,10 +18,10 @@ type inbound struct {
 	posted  []arrival // requests that are not answered, in order; the last one may not have arrived completely
 	done    uint64    // number of the last request that is complete, as are all before it
 	told    uint64    // number of the last request of which the other relay knows that
-	waited  int       // steps for which a Done has waited
+	waited  int       // turns of the tunnel for which a Done has waited
 	since   time.Time // when it began to wait
-	delay   int       // steps for which a Done waits for an answer of the process
-	late    int       // steps left in which an answer shows that the last Done was sent too early
+	delay   int       // turns for which a Done waits for an answer of the process
+	late    int       // turns left in which an answer shows that the last Done was sent too early
 	room    room      // of the bytes of Sends and Writes
 	order   forward.Order
 }

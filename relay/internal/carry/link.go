@@ -315,13 +315,16 @@ func (l *link) step() (worked bool) {
 }
 
 // stepTunnels lets the tunnels send, one after the other, until the link has no more room. The next step goes on with the next
-// tunnel, so a tunnel waits at most for one turn of each other one.
+// tunnel, so a tunnel waits at most for one turn of each other one, and sends at least one frame in its own.
 func (l *link) stepTunnels() (worked bool) {
 	for range l.tunnels {
 		if !l.hasRoom() {
 			break
 		}
-		t := l.tunnels[l.turn%len(l.tunnels)]
+		if l.turn >= len(l.tunnels) {
+			l.turn = 0
+		}
+		t := l.tunnels[l.turn]
 		l.turn++
 		worked = t.step() || worked
 	}
@@ -330,10 +333,13 @@ func (l *link) stepTunnels() (worked bool) {
 
 // dropEnded removes the tunnels that have ended.
 func (l *link) dropEnded() {
-	kept := l.tunnels[:0]
-	for _, t := range l.tunnels {
+	kept, turn := l.tunnels[:0], l.turn
+	for i, t := range l.tunnels {
 		if t.isOver() {
 			t.release()
+			if i < turn {
+				l.turn--
+			}
 			continue
 		}
 		kept = append(kept, t)

@@ -38,7 +38,7 @@ const (
 	framesATurn  = 4                      // with data of one tunnel, before the next tunnel has its turn
 	leastPart    = 4 << 10                // of a request that the other relay cannot hold: less is not worth a frame
 	pollGap      = 100 * time.Microsecond // of a provider without a descriptor to wait for, while the relay is idle
-	shortDelay   = 8                      // steps for which a Done of a Send waits for a frame that can carry it
+	shortDelay   = 8                      // turns of a tunnel for which a Done of a Send waits for a frame that can carry it
 	longDelay    = 64                     // the same if the process has answered the Send before soon enough
 	maxDelay     = 200 * time.Microsecond // of a Done, if other processes use the core
 	entriesATurn = 16                     // ring entries that one tunnel forwards before the next has its turn
