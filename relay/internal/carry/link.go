@@ -315,7 +315,7 @@ func (l *link) step() (worked bool) {
 }
 
 // stepTunnels lets the tunnels send, one after the other, until the link has no more room. The next step goes on with the next
-// tunnel, so a tunnel waits at most for one turn of each other one, and sends at least one frame in its own.
+// tunnel. So a tunnel waits at most for one turn of each other one, and can send at least one frame in its own.
 func (l *link) stepTunnels() (worked bool) {
 	for range l.tunnels {
 		if !l.hasRoom() {
