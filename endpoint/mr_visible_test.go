@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime"
 	"sync"
 	"testing"
 
@@ -35,7 +36,8 @@ func TestRaceDetectorSeesRegisteredMemory(t *testing.T) {
 
 var roleRace = proctest.Role("race", func(self *proctest.Self) error { return playRace(self.Ctx) })
 
-// playRace stores to the same bytes of a region in two goroutines that do not synchronize.
+// playRace accesses the same bytes of a region in two goroutines that do not synchronize. Each waits until the other has
+// stored its byte: the race detector may miss a race with a goroutine that has ended.
 func playRace(ctx context.Context) error {
 	arena, err := shm.Create(shm.Config{Ranks: 1})
 	if err != nil {
@@ -62,11 +64,13 @@ func playRace(ctx context.Context) error {
 	defer mr.Close()
 	var both sync.WaitGroup
 	b := mr.Bytes()
-	for range 2 {
+	for mine := range 2 {
 		both.Go(func() {
-			for i := range 1_000_000 {
-				b[i%64] = byte(i)
+			for b[1-mine] == 0 {
+				b[mine] = 1
+				runtime.Gosched()
 			}
+			b[mine] = 1
 		})
 	}
 	both.Wait()
