@@ -343,6 +343,8 @@ func hostFailures() map[string]hostFailure {
 			g.start(1)
 		}},
 		"ranks killed": {fail: func(g *failureRig) { g.far.Kill() }, recover: (*failureRig).startFar, farDies: true, linkLives: true},
+		// The ranks of that host wait, as for any process of their host that is stopped.
+		"relay stopped": {fail: func(g *failureRig) { g.processes[1].Stop() }, recover: func(g *failureRig) { g.processes[1].Resume() }},
 		"far side stopped": {fail: func(g *failureRig) {
 			g.processes[1].Stop()
 			g.far.Stop()

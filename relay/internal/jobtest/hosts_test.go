@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,39 +21,60 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	addressA, addressB = "10.79.0.1", "10.79.0.2"
-	marker             = "SOFTND_TEST_HOSTS" // a variable of all processes of a cluster
+	addressA, addressB = "10.79.0.1", "10.79.0.2" // as addressOf has them
+	marker             = "SOFTND_TEST_HOSTS"      // a variable of all processes of a cluster
 )
 
-// cluster is two hosts.
+// addressOf returns the address of a host.
+func addressOf(host int) string { return fmt.Sprintf("10.79.0.%d", 1+host) }
+
+// cluster is two or more hosts.
 type cluster struct {
 	t     *testing.T
 	dir   string
-	names [2]string // of the network namespaces
+	names []string // of the network namespaces
 	env   []string
 }
 
-// newCluster makes two network namespaces with a veth pair between them, and builds ndrelay. When the test ends, nothing is
-// left of it.
+// newCluster makes two hosts.
 func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	return newClusterOf(t, 2)
+}
+
+// newClusterOf makes network namespaces with a link between them, and builds ndrelay. Two have a veth pair, more have a bridge.
+// When the test ends, nothing is left of it.
+func newClusterOf(t *testing.T, hosts int) *cluster {
 	t.Helper()
 	if _, err := exec.LookPath("ip"); err != nil {
 		t.Skipf("ip is not installed (Debian: iproute2): %v", err)
 	}
 	c := &cluster{t: t, dir: t.TempDir()}
 	id := fmt.Sprintf("softnd-%d-%d", os.Getpid(), time.Now().UnixNano())
-	for i, side := range []string{"a", "b"} {
-		c.names[i] = id + side
+	for i := range hosts {
+		c.names = append(c.names, fmt.Sprintf("%s-%d", id, i))
 		if out, err := exec.Command("ip", "netns", "add", c.names[i]).CombinedOutput(); err != nil {
 			t.Skipf("no network namespaces, which need root with CAP_SYS_ADMIN: %v: %s", err, out)
 		}
 		t.Cleanup(func() { c.ip("netns", "delete", c.names[i]) })
 	}
-	if out, err := exec.Command("ip", "link", "add", "eth0", "netns", c.names[0], "type", "veth", "peer", "name", "eth0", "netns", c.names[1]).CombinedOutput(); err != nil {
-		t.Skipf("no veth pair, which needs CAP_NET_ADMIN: %v: %s", err, out)
+	near := "eth0" // at the first host
+	if hosts > 2 {
+		c.ip("-n", c.names[0], "link", "add", "eth0", "type", "bridge")
 	}
-	for i, address := range []string{addressA, addressB} {
-		c.ip("-n", c.names[i], "addr", "add", address+"/24", "dev", "eth0")
+	for i := 1; i < hosts; i++ {
+		if hosts > 2 {
+			near = fmt.Sprint("port", i)
+		}
+		if out, err := exec.Command("ip", "link", "add", near, "netns", c.names[0], "type", "veth", "peer", "name", "eth0", "netns", c.names[i]).CombinedOutput(); err != nil {
+			t.Skipf("no veth pair, which needs CAP_NET_ADMIN: %v: %s", err, out)
+		}
+		if hosts > 2 {
+			c.ip("-n", c.names[0], "link", "set", near, "master", "eth0", "up")
+		}
+	}
+	for i := range hosts {
+		c.ip("-n", c.names[i], "addr", "add", addressOf(i)+"/24", "dev", "eth0")
 		c.ip("-n", c.names[i], "link", "set", "eth0", "up")
 		c.ip("-n", c.names[i], "link", "set", "lo", "up")
 	}
@@ -88,30 +110,36 @@ func (c *cluster) script(name, text string) string {
 	return path
 }
 
-// hydra returns the command by which MPICH's launcher starts ranks on both hosts.
+// hydra returns the command by which MPICH's launcher starts ranks on all hosts.
 func (c *cluster) hydra(eachHost int, program ...string) *exec.Cmd {
 	c.t.Helper()
 	if _, err := exec.LookPath("mpiexec.hydra"); err != nil {
 		c.t.Skipf("mpiexec.hydra is not installed (Debian: mpich): %v", err)
 	}
+	var addresses, cases []string
+	for i, name := range c.names {
+		addresses = append(addresses, addressOf(i))
+		cases = append(cases, fmt.Sprintf("%s) host=%s;;", addressOf(i), name))
+	}
 	rsh := c.script("rsh", fmt.Sprintf(`#!/bin/sh
 while [ "${1#-}" != "$1" ]; do shift; done
-case $1 in %s) host=%s;; *) host=%s;; esac
+case $1 in %s esac
 shift
 exec ip netns exec $host sh -c "$*"
-`, addressA, c.names[0], c.names[1]))
+`, strings.Join(cases, " ")))
 	args := []string{"netns", "exec", c.names[0], "mpiexec.hydra", "-launcher", "ssh", "-launcher-exec", rsh, "-iface", "eth0",
-		"-hosts", addressA + "," + addressB, "-ppn", strconv.Itoa(eachHost), "-n", strconv.Itoa(2 * eachHost)}
+		"-hosts", strings.Join(addresses, ","), "-ppn", strconv.Itoa(eachHost), "-n", strconv.Itoa(len(c.names) * eachHost)}
 	cmd := exec.Command("ip", append(args, program...)...)
 	cmd.Env = c.env
 	return cmd
 }
 
-// atRoot starts ranks without a launcher, the first half on the first host.
+// atRoot starts ranks without a launcher, the first ones on the first host.
 func (c *cluster) atRoot(eachHost int, env []string, program ...string) (all []*proctest.Process) {
 	c.t.Helper()
-	for rank := range 2 * eachHost {
-		all = append(all, c.rank(rank, 2*eachHost, env, program...))
+	size := len(c.names) * eachHost
+	for rank := range size {
+		all = append(all, c.rank(rank, size, env, program...))
 	}
 	return all
 }
@@ -119,7 +147,7 @@ func (c *cluster) atRoot(eachHost int, env []string, program ...string) (all []*
 // rank starts one rank without a launcher.
 func (c *cluster) rank(rank, size int, env []string, program ...string) *proctest.Process {
 	c.t.Helper()
-	cmd := exec.Command("ip", append([]string{"netns", "exec", c.names[2*rank/size]}, program...)...)
+	cmd := exec.Command("ip", append([]string{"netns", "exec", c.names[len(c.names)*rank/size]}, program...)...)
 	cmd.Env = append(c.env[:len(c.env):len(c.env)], "SOFTND_ROOT="+addressA+":7000", "SOFTND_SECRET=a secret of the tests",
 		fmt.Sprint("SOFTND_RANK=", rank), fmt.Sprint("SOFTND_SIZE=", size))
 	cmd.Env = append(cmd.Env, env...)
@@ -146,6 +174,22 @@ func (c *cluster) processes(word string) (pids []int) {
 		line, err := os.ReadFile(filepath.Join(filepath.Dir(name), "cmdline"))
 		if err == nil && bytes.Contains(line, []byte(word)) {
 			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// processesAt returns those at one host.
+func (c *cluster) processesAt(host int, word string) (pids []int) {
+	c.t.Helper()
+	out, err := exec.Command("ip", "netns", "pids", c.names[host]).Output()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	there := strings.Fields(string(out))
+	for _, pid := range c.processes(word) {
+		if slices.Contains(there, strconv.Itoa(pid)) {
 			pids = append(pids, pid)
 		}
 	}

@@ -19,10 +19,15 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// mustBeSerial checks the output of heat -verify.
+// mustBeSerial checks the output of heat -verify with four ranks.
 func mustBeSerial(t *testing.T, out string) {
 	t.Helper()
-	if !strings.Contains(out, "heat: identical to the serial result\n") || !strings.Contains(out, ", 4 ranks, ") {
+	mustBeSerialOf(t, out, 4)
+}
+
+func mustBeSerialOf(t *testing.T, out string, ranks int) {
+	t.Helper()
+	if !strings.Contains(out, "heat: identical to the serial result\n") || !strings.Contains(out, fmt.Sprintf(", %d ranks, ", ranks)) {
 		t.Errorf("output %q", out)
 	}
 }
@@ -126,13 +131,16 @@ func TestManyRanksOverHosts(t *testing.T) {
 	t.Log(out)
 }
 
-// roleConnects connects every rank with every other one in each way, and sends messages.
+// roleConnects connects every rank with every other one in each way, and sends messages. Each host has two ranks.
 var roleConnects = proctest.Role("connects", func(s *proctest.Self) error {
 	j, err := softnd.Init(s.Ctx)
 	if err != nil {
 		return err
 	}
-	want := []softnd.Host{{Address: netip.MustParseAddr(addressA), Ranks: []int{0, 1}}, {Address: netip.MustParseAddr(addressB), Ranks: []int{2, 3}}}
+	var want []softnd.Host
+	for host := range j.Size() / 2 {
+		want = append(want, softnd.Host{Address: netip.MustParseAddr(addressOf(host)), Ranks: []int{2 * host, 2*host + 1}})
+	}
 	if hosts := j.Hosts(); !reflect.DeepEqual(hosts, want) {
 		return fmt.Errorf("hosts: %v, want %v", hosts, want)
 	}
@@ -211,6 +219,55 @@ func TestConnectionsOverHosts(t *testing.T) {
 	for _, r := range c.atRoot(2, nil, role(roleConnects)...) {
 		r.Wait()
 	}
+}
+
+// Each relay has a link to each other one, and each leader exchanges messages with the others. A host that fails ends the
+// job of all.
+func TestThreeHosts(t *testing.T) {
+	c := newClusterOf(t, 3)
+	t.Run("heat", func(t *testing.T) {
+		status, out, errOut := proctest.Run(t, c.hydra(2, c.build("github.com/softnd/softnd/examples/heat"), "-verify"))
+		if status != 0 {
+			t.Errorf("exit status %d: %s", status, errOut)
+		}
+		mustBeSerialOf(t, out, 6)
+	})
+	t.Run("connections", func(t *testing.T) {
+		for _, r := range c.atRoot(2, nil, role(roleConnects)...) {
+			r.Wait()
+		}
+	})
+	t.Run("exchange", func(t *testing.T) {
+		all := c.atRoot(2, nil, role(roleWaits)...)
+		ready(t, all)
+		for _, r := range all {
+			r.Say("exchange")
+		}
+		for _, r := range all {
+			r.Wait()
+		}
+	})
+	t.Run("killed host", func(t *testing.T) {
+		all := c.atRoot(2, nil, role(roleWaits)...)
+		pids := ready(t, all)
+		host := append(pids[2:4:4], c.processesAt(1, "ndrelay")...)
+		if len(host) != 3 {
+			t.Fatalf("processes of the second host: %v", host)
+		}
+		for _, pid := range host {
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for rank, r := range all {
+			if rank == 2 || rank == 3 {
+				r.WaitKilled()
+			} else {
+				ends(t, r, 1, fmt.Sprintf("softnd: rank %d of 6 ends with the job: rank ", rank))
+			}
+		}
+		c.mustBeEmpty()
+	})
 }
 
 // roleDeparts has ranks 1 and 3 leave. Then ranks 0 and 2 connect to them, and late to each other.
