@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/softnd/softnd"
 	"github.com/softnd/softnd/internal/proctest"
@@ -140,6 +141,13 @@ func TestCUnderSlurmOverHosts(t *testing.T) {
 			t.Errorf("exit status %d: %s%s", status, out, errOut)
 		}
 		s.mustBeEmpty()
+	})
+	t.Run("abort", func(t *testing.T) {
+		r := proctest.Start(t, s.srun(program, "aborts", "3"))
+		s.mustBeOver(t, r, "the start", time.Now())
+		if want := "softnd: rank 3 of 4 aborts the job with code 7: the disk is full\n"; !strings.Contains(r.Err.String(), want) {
+			t.Errorf("no %q in %s", want, r.Err)
+		}
 	})
 	for _, victim := range []int{2, 3} {
 		t.Run(fmt.Sprint("killed rank ", victim), func(t *testing.T) {
