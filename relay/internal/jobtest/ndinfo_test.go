@@ -108,6 +108,40 @@ func TestNdinfoOverHosts(t *testing.T) {
 		hasLine(t, all[0].Out.String(), "fail", "host-1 to host-0", "port", "let TCP pass between the hosts")
 		hasLine(t, all[0].Out.String(), "ok", "host-1  ", "provider")
 	})
+	// host adds something to a host's network, and undo removes it.
+	host := func(i int, args ...string) (undo func()) {
+		c.ip(append([]string{"-n", c.names[i], args[0], "add"}, args[1:]...)...)
+		return func() { c.ip(append([]string{"-n", c.names[i], args[0], "delete"}, args[1:]...)...) }
+	}
+	t.Run("both hosts have the same address", func(t *testing.T) { // as with a bridge for containers
+		for i := range 2 {
+			defer host(i, "address", "10.81.0.1/32", "dev", "lo")()
+		}
+		all := atRoot("SOFTND_HOST_ADDRESS=10.81.0.1")
+		for _, r := range all {
+			ends(t, r, 1, "")
+		}
+		hasLine(t, all[0].Out.String(), "fail", "host-0 to host-1", "route", "both hosts have the address 10.81.0.1", "set SOFTND_HOST_ADDRESS at both hosts")
+		hasLine(t, all[0].Out.String(), "fail", "host-1 to host-0", "route", "both hosts have the address 10.81.0.1")
+	})
+	t.Run("the route leaves from another address", func(t *testing.T) {
+		const second = "10.81.0.2"
+		defer host(0, "address", second+"/32", "dev", "lo")()
+		defer host(1, "route", second+"/32", "via", addressA)()
+		all := []*proctest.Process{c.rank(0, 2, []string{"SOFTND_HOST_ADDRESS=" + second}, ndinfo, "--hosts"), c.rank(1, 2, nil, ndinfo, "--hosts")}
+		for _, r := range all {
+			r.Wait()
+		}
+		hasLine(t, all[0].Out.String(), "warn", "host-0 to host-1", "route", "from "+addressA+", which is not the address of this host's relay, "+second, "set SOFTND_HOST_ADDRESS="+addressA)
+	})
+	t.Run("loopback", func(t *testing.T) {
+		all := []*proctest.Process{c.rank(0, 2, nil, ndinfo, "--hosts"), c.rank(1, 2, []string{"SOFTND_HOST_ADDRESS=127.0.0.1"}, ndinfo, "--hosts")}
+		for _, r := range all {
+			ends(t, r, 1, "")
+		}
+		hasLine(t, all[0].Out.String(), "fail", "host-1  ", "address", "127.0.0.1", "set SOFTND_HOST_ADDRESS to an address that other hosts reach")
+		hasLine(t, all[0].Out.String(), "fail", "host-0 to host-1", "route", "has no usable address")
+	})
 	t.Run("no route", func(t *testing.T) { // host 0 has an address that host 1 cannot reach
 		c.ip("-n", c.names[0], "addr", "add", "10.80.0.1/24", "dev", "eth0")
 		all := []*proctest.Process{c.rank(0, 2, []string{"SOFTND_HOST_ADDRESS=10.80.0.1"}, ndinfo, "--hosts"), c.rank(1, 2, nil, ndinfo, "--hosts")}
