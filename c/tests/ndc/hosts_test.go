@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"testing"
 	"time"
 
@@ -13,35 +14,55 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// TestConformanceOverHosts runs the suite with the sides in two arenas, as those of two hosts, with a relay for each.
-// SOFTND_RELAY names the program ndrelay. Each pairing runs a third of the rows, or all of them if NDC_ALL is set.
-func TestConformanceOverHosts(t *testing.T) {
+// overHosts runs a test in each pairing with the sides in two arenas, as those of two hosts, with a relay for each.
+// SOFTND_RELAY names the program ndrelay. The test is in parts, each of which has relays of its own.
+func overHosts(t *testing.T, parts int, test func(t *testing.T, cfg ndtest.Config, turn, part int)) {
 	program := os.Getenv("SOFTND_RELAY")
 	if program == "" {
 		t.Skip("SOFTND_RELAY does not name the program ndrelay")
 	}
-	const parts = 4 // of the rows; each has relays of its own
 	for turn, pair := range pairings {
 		for part := range parts {
 			t.Run(fmt.Sprintf("%s-%s/%d", pair[0], pair[1], part), func(t *testing.T) {
 				t.Parallel() // scenarios that wait let others run
 				arenas := startHosts(t, program)
-				cfg := ndtest.Config{ReceiveTimeout: timeout, DisconnectTimeout: timeout, Delay: 100 * time.Millisecond, // what one side does takes time to reach the other
+				test(t, ndtest.Config{ReceiveTimeout: timeout, DisconnectTimeout: timeout,
 					Open:  func() (nd.Provider, error) { return open(arenas[0], pair[0], "auto") },
-					Spawn: spawn(t, arenas[1], pair[1], "auto")}
-				only := os.Getenv("NDC_ONLY")
-				for i, row := range ndtest.Scenarios() {
-					all := os.Getenv("NDC_ALL") != "" || only != "" || i/parts%len(pairings) == turn
-					if i%parts == part && all && (only == "" || only == row.ID) {
-						cfg.Only = append(cfg.Only, row.ID)
-					}
-				}
-				if len(cfg.Only) > 0 {
-					ndtest.Run(t, cfg)
-				}
+					Spawn: spawn(t, arenas[1], pair[1], "auto")}, turn, part)
 			})
 		}
 	}
+}
+
+// TestConformanceOverHosts runs the suite. Each pairing runs a third of the rows, or all of them if NDC_ALL is set.
+func TestConformanceOverHosts(t *testing.T) {
+	const parts = 4
+	overHosts(t, parts, func(t *testing.T, cfg ndtest.Config, turn, part int) {
+		cfg.Delay = 100 * time.Millisecond // what one side does takes time to reach the other
+		only := os.Getenv("NDC_ONLY")
+		for i, row := range ndtest.Scenarios() {
+			all := os.Getenv("NDC_ALL") != "" || only != "" || i/parts%len(pairings) == turn
+			if i%parts == part && all && (only == "" || only == row.ID) {
+				cfg.Only = append(cfg.Only, row.ID)
+			}
+		}
+		if len(cfg.Only) > 0 {
+			ndtest.Run(t, cfg)
+		}
+	})
+}
+
+// TestStressOverHosts makes random requests. NDC_SEEDS is the number of seeds.
+func TestStressOverHosts(t *testing.T) {
+	seeds, err := strconv.Atoi(os.Getenv("NDC_SEEDS"))
+	if err != nil {
+		seeds = 2
+	}
+	overHosts(t, 1, func(t *testing.T, cfg ndtest.Config, _, _ int) {
+		for seed := range seeds {
+			ndtest.Stress(t, cfg, uint64(1+seed), 20)
+		}
+	})
 }
 
 // relay is the input and the output of a relay.
