@@ -24,7 +24,7 @@ bool snd_ring(struct snd_fabric *f, struct snd_doorbell *d)
 	uint32_t left = f->mark, seen = ARMED;
 	if (snd_load32(&d->armed) == UNARMED) /* ORDER doorbell-armed: pairs with the store in snd_arm */
 		return false;
-	if (!atomic_compare_exchange_strong(&d->armed, &seen, f->mark)) {
+	if (!atomic_compare_exchange_strong(&d->armed, &seen, f->mark)) { /* ORDER doorbell-disarmed: pairs with the store in snd_disarm */
 		seen = snd_load32(&d->armed);
 		if (seen == UNARMED)
 			return false;
@@ -49,7 +49,8 @@ uint32_t snd_arm(struct snd_doorbell *d)
 	return ticket;
 }
 
-void snd_disarm(struct snd_doorbell *d) { snd_set32(&d->armed, UNARMED); }
+/* A caller that checks for work afterwards sees what was stored before a ring that found the doorbell armed. */
+void snd_disarm(struct snd_doorbell *d) { snd_store_full32(&d->armed, UNARMED); } /* ORDER doorbell-disarmed: pairs with the exchange in snd_ring */
 
 void snd_sleep(struct snd_doorbell *d, uint32_t ticket, int64_t timeout)
 {

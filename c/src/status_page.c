@@ -282,8 +282,8 @@ bool snd_is_asked(const struct snd_fabric *f) { return snd_relaxed32(&f->page->r
 void snd_update_status_page(struct snd_fabric *f, int64_t now)
 {
 	const uint64_t mark = mark_of(f);
-	const bool asked = snd_is_asked(f);
-	const uint32_t requested = snd_relaxed32(&f->page->requested); /* after it: this answers a request that comes between the two, too */
+	const uint32_t requested = snd_relaxed32(&f->page->requested);
+	const bool asked = requested != snd_relaxed32(&f->page->answered);
 	note_polls(f, now);
 	if (mark != f->progress_mark) {
 		f->progress_mark = mark;

@@ -456,7 +456,7 @@ func (u *usage) exceeds(first usage) bool {
 // links returns the number of links of both relays.
 func (g *failureRig) links() int { return g.processes[0].state().Links + g.processes[1].state().Links }
 
-// relink links the hosts again. A job never links two hosts again. libfabric 1.17 keeps the connection to a removed peer, and in it what the
+// relink links the hosts again, which no job does. libfabric 1.17 keeps the connection to a removed peer, and in it what the
 // ended link has not delivered. The longer the network was down, the longer TCP waits before it sends that again, and a
 // new link that hears nothing meanwhile ends like the first.
 func (g *failureRig) relink() {

@@ -38,12 +38,18 @@ func joinRelay(r *Relay, control string, host uint16) error {
 	}
 	r.Link(conn, session)
 	for end := time.Now().Add(proctest.Timeout); ; time.Sleep(time.Millisecond) {
-		ended, ready := make(chan bool, 1), make(chan bool, 1)
-		r.do(func() { l := r.links[session.Inbound]; ended <- l == nil; ready <- l != nil && l.ready })
-		if <-ready {
+		var ended, ready bool
+		done := make(chan struct{})
+		r.do(func() {
+			l := r.links[session.Inbound]
+			ended, ready = l == nil, l != nil && l.ready
+			close(done)
+		})
+		<-done
+		if ready {
 			return nil
 		}
-		if <-ended || time.Now().After(end) {
+		if ended || time.Now().After(end) {
 			return errors.New("the link does not begin")
 		}
 	}

@@ -254,9 +254,11 @@ func TestThreeHosts(t *testing.T) {
 		if len(host) != 3 {
 			t.Fatalf("processes of the second host: %v", host)
 		}
-		for _, pid := range host {
-			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-				t.Fatal(err)
+		for _, signal := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} { // stopped first: none learns that another one has died
+			for _, pid := range host {
+				if err := syscall.Kill(pid, signal); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
 		for rank, r := range all {
