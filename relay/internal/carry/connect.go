@@ -253,10 +253,13 @@ func (t *tunnel) answered(err error) {
 	t.post(note{kind: frame.Accept, payload: accept.Append(nil)})
 }
 
-// refuseOpen refuses a request of the other host. Connect returns nd.HostUnreachable there if that is the status, and else
-// nd.ConnectionRefused. Neither side knows the tunnel afterwards.
+// refuseOpen refuses a request of the other host. Connect returns nd.HostUnreachable there if that is the status or this relay
+// leaves, and else nd.ConnectionRefused. Neither side knows the tunnel afterwards.
 func (t *tunnel) refuseOpen(status nd.Status, private []byte) {
-	if status != nd.HostUnreachable {
+	switch {
+	case t.link.relay.ctx.Err() != nil: // this relay leaves, which has ended the call
+		status = nd.HostUnreachable
+	case status != nd.HostUnreachable:
 		status = 0
 	}
 	t.post(note{kind: frame.Refuse, status: status, payload: private})
