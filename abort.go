@@ -26,8 +26,7 @@ const maxReason = 512
 // ndrun and Hydra's mpiexec exit with the code of the first rank that aborts or fails. If a
 // wrapper runs the rank, the exit code of the wrapper does not change this. Other launchers end the job
 // because a rank has failed. A job of [Join] has no launcher: its other ranks detect that this process
-// has died. A job at SOFTND_ROOT has none either: each of its ranks prints a line, and ends with the code,
-// unless rank 0 has called [Job.Close].
+// has died. A job at SOFTND_ROOT has none either: each of its ranks prints a line, and ends with the code.
 func Abort(code int, reason string) {
 	if code < 1 || code > 255 {
 		code = 1

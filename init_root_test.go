@@ -14,6 +14,7 @@ import (
 	"github.com/softnd/softnd/internal/bootstrap"
 	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/internal/slurmtest"
+	"github.com/softnd/softnd/nd"
 )
 
 const rootSecret = "a secret of the tests"
@@ -79,6 +80,61 @@ func TestDeathAtRootEndsTheJob(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+var roleLeavesFirst = rankRole("leaves first", playLeavesFirst)
+
+// playLeavesFirst is a rank that waits until it is ended, but rank 0 leaves at once.
+func playLeavesFirst(ctx context.Context, j *Job, _ int) error {
+	if j.Rank() > 0 {
+		for j.absent() != "rank 0 (has left)" {
+			time.Sleep(time.Millisecond)
+		}
+		return playWaits(ctx, j, 0)
+	}
+	err := j.Close()
+	if !errors.Is(err, nd.ConnectionAborted) {
+		return fmt.Errorf("close: %w", err)
+	}
+	fmt.Println(err)
+	return nil
+}
+
+// A death ends the job also if rank 0 has called Close before.
+func TestDeathAtRootAfterRootLeaves(t *testing.T) {
+	all := startAtRoot(t, roleLeavesFirst, 3, 0, nil)
+	for _, r := range all[1:] {
+		r.Expect("ready")
+	}
+	all[2].Kill()
+	endsAlone(t, all[1], 1, "softnd: rank 1 of 3 ends with the job: rank 2 ")
+	all[0].Wait()
+	if text := all[0].Out.String(); !strings.Contains(text, "has died") {
+		t.Errorf("Close has returned %q", text)
+	}
+}
+
+var roleJoinsAgain = proctest.Role("joins again", func(s *proctest.Self) error {
+	for n := range 5 {
+		j, err := Init(s.Ctx)
+		if err != nil {
+			return err
+		}
+		if err := round(s.Ctx, j, n); err != nil {
+			return err
+		}
+		if err := j.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+})
+
+// After Close, the ranks can join again, in any order.
+func TestInitAtRootAgain(t *testing.T) {
+	for _, r := range startAtRoot(t, roleJoinsAgain, 3, 0, nil) {
+		r.Wait()
 	}
 }
 

@@ -273,6 +273,9 @@ func (j *Job) usable(op string) error {
 // Close also tells ndrun that this rank ends normally. ndrun reports each rank that exits without
 // Close.
 //
+// In rank 0 of a job at SOFTND_ROOT, Close blocks until the other ranks have called it. Until then it
+// tells them if one of them dies or calls [Abort], and returns an error with [nd.ConnectionAborted].
+//
 // If Close is deferred and runs because of a panic, it returns [nd.Pending], and closes the job one
 // second later if the process still runs. Without this delay, errors of the other ranks could bury
 // the panic message.
@@ -302,5 +305,14 @@ func (j *Job) Close() error {
 	}
 	current.CompareAndSwap(j, nil)
 	j.ballast = nil
-	return errors.Join(append(errs, j.detach(), j.place.Leave())...)
+	return errors.Join(append(errs, j.detach(), j.leave())...)
+}
+
+// leave tells the launcher that this rank ends well.
+func (j *Job) leave() error {
+	err := j.place.Leave()
+	if end := (bootstrap.Ended{}); errors.As(err, &end) {
+		return &nd.OpError{Op: "close", Object: "job", Status: nd.ConnectionAborted, Err: end}
+	}
+	return err
 }

@@ -26,6 +26,9 @@ const (
 	EnvHostAddress = "SOFTND_HOST_ADDRESS" // address at which the other hosts reach this one
 )
 
+// Ended is the error of [Place.Leave] if another rank has ended the job, and no launcher is there to end this process.
+type Ended = rendezvous.End
+
 // minSecret is the length of the shortest secret in bytes.
 const minSecret = 16
 
@@ -144,7 +147,7 @@ func (e *ending) set(end rendezvous.End) {
 	handle := e.handle
 	e.mu.Unlock()
 	if handle != nil {
-		handle(max(end.Code, 1), end.String())
+		handle(max(end.Code, 1), end.Error())
 	}
 }
 
@@ -160,6 +163,6 @@ func (p *Place) OnEnd(handle func(code int, why string)) {
 	end := p.ending.end
 	p.ending.mu.Unlock()
 	if end != nil && handle != nil {
-		handle(max(end.Code, 1), end.String())
+		handle(max(end.Code, 1), end.Error())
 	}
 }

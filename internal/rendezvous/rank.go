@@ -135,9 +135,7 @@ func (m *Member) listen() {
 			m.end(errors.New("the connection to rank 0 has ended"), &End{Rank: 0, Text: "rank 0 has died, or has ended without leaving the job"})
 		case got.Kind == end:
 			e := End{Rank: got.Rank, Code: got.Code, Text: got.Text}
-			m.end(errors.New(e.String()), &e)
-		case got.Kind == bye:
-			m.end(errors.New("rank 0 has left the job"), nil)
+			m.end(e, &e)
 		default:
 			select {
 			case m.answers <- got:
@@ -238,23 +236,21 @@ func (m *Member) leaving() bool {
 	return m.ending == nil
 }
 
-// Leave tells rank 0 that this rank ends in good order, and closes the connection. In rank 0 it ends the service.
+// Leave tells rank 0 that this rank ends in good order, and closes the connection. In rank 0 it first waits until all
+// others have left, so that a death or an Abort still ends the job. Then it ends the service.
+//
+// Errors: an [End] if another rank has ended the job meanwhile.
 func (m *Member) Leave() error {
 	var err error
 	if m.leaving() {
 		ctx, cancel := context.WithTimeout(context.Background(), writeLimit)
 		defer cancel()
-		if _, err = m.ask(ctx, message{Kind: leave}); errors.Is(err, io.EOF) || m.hasEnded() {
-			err = nil // rank 0 has left before
-		}
+		_, err = m.ask(ctx, message{Kind: leave})
+	}
+	if m.root != nil && err == nil {
+		err = m.root.wait()
 	}
 	return errors.Join(err, m.close())
-}
-
-func (m *Member) hasEnded() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.ending != nil
 }
 
 // HangUp closes the connection without a message. Rank 0 takes this rank for dead. In rank 0, HangUp ends the service.

@@ -13,8 +13,9 @@
 //	leave                                  →    the rank ends in good order
 //	abort: code, reason                    →
 //	                                       ←    end: another rank has aborted or died
-//	                                       ←    bye: rank 0 leaves; the others are on their own
 //	end of the connection                  →    without leave: the rank has died
+//
+// Rank 0 leaves last: it serves the others until they have left.
 //
 // Both sides know a secret. The proof is an HMAC of the greeting and of both nonces. Each later message is one JSON
 // object between its length and an HMAC. The HMAC covers the number of the message, and its key depends on the nonces and
@@ -30,7 +31,7 @@ import (
 )
 
 // version is that of the protocol. Rank 0 refuses ranks with another version.
-const version = 1
+const version = 2
 
 // Limits of the key-value space. Those of keys and values are those of PMI.
 const (
@@ -65,15 +66,15 @@ type Config struct {
 	Logf func(format string, args ...any)
 }
 
-// End says why the job ends.
+// End says why the job ends. It is the error of Leave then.
 type End struct {
 	Rank int    // that ends the job; -1 if it is not known
 	Code int    // of Abort; 0 after a death
 	Text string // the reason of Abort, or what has happened
 }
 
-// String returns a sentence without a full stop.
-func (e End) String() string {
+// Error returns a sentence without a full stop.
+func (e End) Error() string {
 	if e.Code != 0 {
 		return fmt.Sprintf("rank %d has aborted the job with code %d: %s", e.Rank, e.Code, e.Text)
 	}
@@ -94,7 +95,6 @@ const (
 	ok      = "ok" // the answer to put, barrier, leave and abort
 	value   = "value"
 	end     = "end"
-	bye     = "bye"
 )
 
 // message is a message of either side.

@@ -319,26 +319,103 @@ func TestAbortEndsTheJob(t *testing.T) {
 	}
 }
 
-func TestRootLeavesFirst(t *testing.T) {
-	j := newJob(t, 3)
-	j.join(t, 0, 1, 2)
-	if err := j.members[0].Leave(); err != nil {
-		t.Error(err)
+// Rank 0 leaves last: until then it tells the others of deaths and aborts, and serves them.
+func TestRootLeavesLast(t *testing.T) {
+	ctx := proctest.Context(t)
+	leave := func(t *testing.T) (j *job, left chan error) {
+		j = newJob(t, 3)
+		j.join(t, 0, 1, 2)
+		left = make(chan error, 1)
+		go func() { left <- j.members[0].Leave() }()
+		r := j.members[0].root
+		proctest.Eventually(t, "rank 0 leaves", func() bool {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return r.leaves == 1
+		})
+		return j, left
 	}
-	proctest.Eventually(t, "rank 1 knows that rank 0 has left", j.members[1].hasEnded)
-	if err := j.members[1].Barrier(t.Context()); err == nil || !strings.Contains(err.Error(), "rank 0 has left the job") {
-		t.Error(err)
-	}
-	if err := j.members[1].Abort(3, "too late"); err == nil {
-		t.Error("Abort has reached rank 0, which has left")
-	}
-	for rank := 1; rank < 3; rank++ {
-		if err := j.members[rank].Leave(); err != nil {
+	t.Run("all leave", func(t *testing.T) {
+		j, left := leave(t)
+		if err := j.members[1].Put(ctx, "late", "value"); err != nil {
 			t.Error(err)
 		}
-		if len(j.ended[rank]) != 0 {
-			t.Errorf("rank %d: %v", rank, <-j.ended[rank])
+		if err := j.members[1].Leave(); err != nil {
+			t.Error(err)
 		}
+		if v, err := j.members[2].Get(ctx, "late"); err != nil || v != "value" || len(left) != 0 {
+			t.Errorf("%q, %v; rank 0 has left: %d", v, err, len(left))
+		}
+		if err := j.members[2].Leave(); err != nil {
+			t.Error(err)
+		}
+		if err := proctest.Receive(t, "Leave returns", left); err != nil {
+			t.Error(err)
+		}
+		for rank, ended := range j.ended {
+			if len(ended) != 0 {
+				t.Errorf("rank %d: %v", rank, <-ended)
+			}
+		}
+	})
+	t.Run("abort", func(t *testing.T) {
+		j, left := leave(t)
+		if err := j.members[1].Abort(7, "the disk is full"); err != nil {
+			t.Error(err)
+		}
+		j.mustEnd(t, 2, End{Rank: 1, Code: 7, Text: "the disk is full"})
+		if err := proctest.Receive(t, "Leave returns", left); err == nil || !strings.Contains(err.Error(), "rank 1 has aborted the job with code 7: the disk is full") {
+			t.Error(err)
+		}
+	})
+	t.Run("death", func(t *testing.T) {
+		j, left := leave(t)
+		if err := j.members[1].Put(ctx, "first", "request"); err != nil {
+			t.Error(err)
+		}
+		if err := j.members[1].HangUp(); err != nil {
+			t.Error(err)
+		}
+		const text = "rank 1 (at 127.0.0.1) has died, or has ended without leaving the job"
+		j.mustEnd(t, 2, End{Rank: 1, Text: text})
+		if err := proctest.Receive(t, "Leave returns", left); err == nil || !strings.Contains(err.Error(), text) {
+			t.Error(err)
+		}
+	})
+}
+
+// A rank that joins again before rank 0 has left waits for the next meeting.
+func TestRankJoinsAgain(t *testing.T) {
+	ctx := proctest.Context(t)
+	j := newJob(t, 2)
+	for range 3 {
+		j.join(t, 0, 1)
+		j.each(t, func(rank int, m *Member) error {
+			if rank != 1 {
+				return m.Barrier(ctx)
+			}
+			if err := m.Barrier(ctx); err != nil {
+				return err
+			}
+			return m.Leave()
+		})
+		again := make(chan error, 1)
+		go func() {
+			m, err := Join(ctx, j.of(1))
+			j.members[1] = m
+			again <- err
+		}()
+		if err := j.members[0].Leave(); err != nil {
+			t.Error(err)
+		}
+		j.join(t, 0)
+		if err := proctest.Receive(t, "rank 1 joins again", again); err != nil {
+			t.Fatal(err)
+		}
+		j.each(t, func(_ int, m *Member) error { return m.Leave() })
+	}
+	if text := j.log.String(); text != "" {
+		t.Error(text)
 	}
 }
 
@@ -413,7 +490,7 @@ func TestRankTriesAgain(t *testing.T) {
 
 // A rank is no stranger once it is registered: further connections do not displace it.
 func TestRankIsNoStranger(t *testing.T) {
-	r := &root{size: 2, ranks: make(map[int]*peer)}
+	r := rootOf(Config{Size: 2})
 	conn, _ := newPair(t)
 	r.admit(conn)
 	if why := r.register(&peer{channel: &channel{conn: conn}, rank: 1}, message{Kind: hello, Rank: 1, Size: 2}); why != "" {

@@ -34,7 +34,9 @@ type root struct {
 	stored    int           // bytes
 	ranks     map[int]*peer // that have said hello
 	arrived   map[*peer]bool
-	over      bool // the job has ended, or all ranks have left
+	leaves    int           // number of ranks that have left
+	ending    *End          // why the job has ended
+	over      chan struct{} // closed when the job has ended, or all ranks have left
 }
 
 // peer is a rank's connection. Its channel is read by one goroutine.
@@ -57,9 +59,14 @@ func (p *peer) write(m message) {
 	}
 }
 
+// rootOf returns a service without connections.
+func rootOf(c Config) *root {
+	return &root{secret: c.Secret, silence: c.Keepalive, size: c.Size, name: "root-" + rand.Text(), logf: c.Logf,
+		store: make(map[string]string), ranks: make(map[int]*peer), arrived: make(map[*peer]bool), over: make(chan struct{})}
+}
+
 func newRoot(c Config) (*root, error) {
-	r := &root{secret: c.Secret, silence: c.Keepalive, size: c.Size, name: "root-" + rand.Text(), logf: c.Logf,
-		store: make(map[string]string), ranks: make(map[int]*peer), arrived: make(map[*peer]bool)}
+	r := rootOf(c)
 	l, err := listen(c.Root)
 	switch {
 	case errors.Is(err, unix.EADDRINUSE):
@@ -166,6 +173,9 @@ func (r *root) handshake(conn *unixsock.Conn) (*peer, error) {
 		return nil, err
 	}
 	p := &peer{channel: c, rank: m.Rank, at: peerAddress(conn)}
+	if r.hasLeft(m.Rank) {
+		return nil, nil
+	}
 	if why := r.register(p, m); why != "" {
 		r.logf("rank 0: refused rank %d from %v: %s", m.Rank, p.at, why)
 		p.write(message{Kind: refusal, Text: why})
@@ -174,6 +184,15 @@ func (r *root) handshake(conn *unixsock.Conn) (*peer, error) {
 	_ = conn.SetReadDeadline(time.Time{}) // fails only if the connection is closed
 	p.write(message{Kind: welcome, Text: r.name})
 	return p, nil
+}
+
+// hasLeft reports whether a rank has left. If it joins again, it has to find the next service at this address: it tries
+// again when its connection ends without an answer.
+func (r *root) hasLeft(rank int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.ranks[rank]
+	return p != nil && p.left
 }
 
 // register returns why a process cannot be a rank, "" if it now is one.
@@ -189,7 +208,7 @@ func (r *root) register(p *peer, m message) (why string) {
 		return fmt.Sprintf("the job has ranks 0 to %d", r.size-1)
 	case r.ranks[m.Rank] != nil:
 		return fmt.Sprintf("a process at %v is this rank already: give each process a number of its own in SOFTND_RANK", r.ranks[m.Rank].at)
-	case r.over || r.closed:
+	case r.ending != nil || r.closed:
 		return "the job has ended"
 	}
 	r.ranks[m.Rank] = p
@@ -220,6 +239,9 @@ func (r *root) handle(p *peer, m message) bool {
 	case leave:
 		r.mu.Lock()
 		p.left = true
+		if r.leaves++; r.leaves == r.size && r.ending == nil {
+			close(r.over)
+		}
 		r.mu.Unlock()
 	case abort:
 		p.write(answer)
@@ -300,39 +322,41 @@ func (r *root) lost(p *peer) {
 func (r *root) end(from *peer, e End) {
 	r.mu.Lock()
 	var others []*peer
-	if !r.over {
+	if r.ending == nil && r.leaves < r.size {
 		for rank := r.size - 1; rank >= 0; rank-- {
 			if p := r.ranks[rank]; p != nil && p != from && !p.left {
 				others = append(others, p)
 			}
 		}
+		r.ending = &e
+		close(r.over)
 	}
-	r.over = true
 	r.mu.Unlock()
 	for _, p := range others {
 		p.write(message{Kind: end, Rank: e.Rank, Code: e.Code, Text: e.Text})
 	}
 }
 
-// close ends the service. Ranks that have not left go on without it.
+// wait blocks until all ranks have left. Its error is the end of the job if one of them has ended it.
+func (r *root) wait() error {
+	<-r.over
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ending != nil {
+		return *r.ending
+	}
+	return nil
+}
+
+// close ends the service.
 func (r *root) close() error {
 	r.mu.Lock()
 	r.closed = true
-	var rest []*peer
-	for _, p := range r.ranks {
-		if !p.left {
-			rest = append(rest, p)
-		}
-	}
-	over := r.over
 	conns := slices.Clone(r.strangers)
-	r.mu.Unlock()
-	for _, p := range rest {
-		if !over { // else it has been told more
-			p.write(message{Kind: bye})
-		}
-		p.conn.Close()
+	for _, p := range r.ranks {
+		conns = append(conns, p.conn)
 	}
+	r.mu.Unlock()
 	for _, conn := range conns {
 		conn.Close()
 	}

@@ -98,7 +98,7 @@ func FuzzStranger(f *testing.F) {
 	f.Add(append(greeting(), make([]byte, 100)...))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		ours, theirs := newPair(t)
-		r := &root{secret: testSecret, size: 2, logf: t.Logf, ranks: make(map[int]*peer)}
+		r := rootOf(Config{Secret: testSecret, Size: 2, Logf: t.Logf})
 		go func() {
 			_, _ = theirs.Write(b)
 			_ = theirs.CloseWrite()
@@ -122,7 +122,7 @@ func FuzzRank(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		ours, theirs := newPair(t)
-		r := &root{secret: testSecret, size: 2, logf: t.Logf, store: make(map[string]string), ranks: make(map[int]*peer), arrived: make(map[*peer]bool)}
+		r := rootOf(Config{Secret: testSecret, Size: 2, Logf: t.Logf})
 		p := &peer{channel: newChannel(ours, testSecret, nil, true), rank: 1}
 		r.ranks[1] = p
 		drained := make(chan struct{})
@@ -150,7 +150,7 @@ func FuzzRank(f *testing.F) {
 
 // FuzzRoot lets a faulty rank 0, which knows the secret, answer.
 func FuzzRoot(f *testing.F) {
-	for _, m := range []message{{Kind: welcome, Text: "name"}, {Kind: ok}, {Kind: end, Rank: 1, Code: 7}, {Kind: bye}} {
+	for _, m := range []message{{Kind: welcome, Text: "name"}, {Kind: ok}, {Kind: end, Rank: 1, Code: 7}} {
 		b, err := json.Marshal(m)
 		if err != nil {
 			f.Fatal(err)
