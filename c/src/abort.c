@@ -45,6 +45,18 @@ static void wait_until_read(int fd)
 		nanosleep(&(struct timespec){0, 1000000}, NULL);
 }
 
+void snd_job_ends(void *job, int code, const char *why)
+{
+	const struct snd_job *j = job;
+	pthread_mutex_lock(&mutex);
+	if (!snd_has_magic(SND_OBJECT(job), SND_TYPE_JOB)) {
+		pthread_mutex_unlock(&mutex);
+		return;
+	}
+	dprintf(STDERR_FILENO, "softnd: rank %" PRIu32 " of %" PRIu32 " ends with the job: %s\n", j->rank, j->size, why);
+	_exit(code);
+}
+
 static void report(const char *who, int code, const char *reason)
 {
 	dprintf(STDERR_FILENO, "softnd: %s aborts the job with code %d: %s\n", who, code, reason);
@@ -68,10 +80,11 @@ void snd_job_abort(snd_job *job, int code, const char *reason)
 	}
 	char who[60];
 	snprintf(who, sizeof who, "rank %" PRIu32 " of %" PRIu32, j->rank, j->size);
-	if (j->place.mute || strlen(reason) > SND_MAX_REASON || strpbrk(reason, "\r\n") != NULL) {
+	const bool is_line = strlen(reason) <= SND_MAX_REASON && strpbrk(reason, "\r\n") == NULL;
+	if (j->place.mute || !is_line) {
 		report(who, code, reason); /* first: the launcher may kill this process as soon as it is told */
 		wait_until_read(STDERR_FILENO);
-		(void)snd_place_abort(&j->place, code, "the rank has printed the reason");
+		(void)snd_place_abort(&j->place, code, is_line ? reason : "the rank has printed the reason");
 	} else if (!snd_place_abort(&j->place, code, reason)) {
 		report(who, code, reason);
 	}

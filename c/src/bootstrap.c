@@ -130,7 +130,7 @@ snd_status snd_place_find(struct snd_place *p, const snd_fabric_options *o, int6
 	if (is_set("SOFTND_ARENA_FD") || is_set("SOFTND_FABRIC"))
 		s = place_under_ndrun(p, o, fabric, op);
 	else if (is_set("SOFTND_ROOT"))
-		s = snd_fail(SND_NOT_SUPPORTED, "%s: SOFTND_ROOT is set, and ranks in C cannot meet there: start the job with a launcher that speaks PMI, such as mpiexec.hydra, and unset it", op);
+		s = snd_place_at_root(p, o, deadline, fabric, op);
 	else if (is_set("PMI_FD"))
 		s = snd_place_over_pmi(p, o, deadline, fabric, op);
 	else if (is_set("PMI_PORT"))
@@ -141,7 +141,7 @@ snd_status snd_place_find(struct snd_place *p, const snd_fabric_options *o, int6
 	else if (is_set(snd_slurm.rank) && is_set(snd_slurm.job[0]))
 		s = snd_place_in_variables(p, &snd_slurm, o, deadline, fabric, op);
 	else if (is_set("SOFTND_RANK") || is_set("SOFTND_SIZE"))
-		s = snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_RANK or SOFTND_SIZE is set, but neither SOFTND_ARENA_FD nor SOFTND_FABRIC, which refer to the shared memory of the job: "
+		s = snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_RANK or SOFTND_SIZE is set, but none of SOFTND_ARENA_FD, SOFTND_FABRIC and SOFTND_ROOT, through which the ranks meet: "
 			"start the program with ndrun, or unset both to run it alone", op);
 	else
 		s = place_alone(p, o, fabric, op);
@@ -152,8 +152,12 @@ snd_status snd_place_find(struct snd_place *p, const snd_fabric_options *o, int6
 	return s;
 }
 
-void snd_place_leave(struct snd_place *p)
+snd_status snd_place_leave(struct snd_place *p, const char *op)
 {
+	struct snd_root *root = p->root;
+	p->root = NULL;
+	if (root != NULL)
+		return snd_root_leave(root, op);
 	if (p->channel >= 0)
 		snd_launcher_leave(p->channel);
 	if (p->hosts != NULL && !snd_pmi_is_shared() && snd_relay_finalize(&p->hosts->relay))
@@ -161,6 +165,7 @@ void snd_place_leave(struct snd_place *p)
 	else if (p->pmi.socket >= 0)
 		(void)snd_pmi_finalize(&p->pmi, snd_clock() + FINALIZE_TIMEOUT, "close job");
 	p->channel = -1;
+	return SND_SUCCESS;
 }
 
 void snd_place_hang_up(struct snd_place *p)
@@ -169,11 +174,24 @@ void snd_place_hang_up(struct snd_place *p)
 		snd_fork_close(p->channel);
 	p->channel = -1;
 	snd_pmi_hang_up(&p->pmi);
+	if (p->root != NULL)
+		snd_root_hang_up(p->root);
+	p->root = NULL;
 }
 
 bool snd_place_abort(struct snd_place *p, int code, const char *reason)
 {
+	if (p->root != NULL)
+		return snd_root_abort(p->root, code, reason);
 	if (p->pmi.socket >= 0)
 		return snd_pmi_abort(&p->pmi, code);
 	return p->channel >= 0 && snd_launcher_abort(p->channel, code, reason);
+}
+
+snd_status snd_place_has_ended(const struct snd_place *p, const char *op) { return p->root != NULL ? snd_root_has_ended(p->root, op) : SND_SUCCESS; }
+
+void snd_place_watch(struct snd_place *p, void (*ended)(void *arg, int code, const char *why), void *arg)
+{
+	if (p->root != NULL)
+		snd_root_watch(p->root, ended, arg);
 }

@@ -1,5 +1,5 @@
 /* The place of this process in a job, as its launcher says in the environment: ndrun, a launcher that speaks PMI, Open MPI's
- * mpirun, or Slurm's srun. Without a launcher the process is a job of its own. See internal/bootstrap. */
+ * mpirun, or Slurm's srun. Without a launcher the user says it, or the process is a job of its own. See internal/bootstrap. */
 #ifndef SND_BOOTSTRAP_H
 #define SND_BOOTSTRAP_H
 
@@ -8,6 +8,7 @@
 #include "fabric.h"
 #include "hosts.h"
 #include "pmi.h"
+#include "root.h"
 
 enum { SND_FABRIC_NAME = 64 };
 
@@ -19,6 +20,7 @@ struct snd_place {
 	char taken[200];    /* the next step for the user if another process has the rank already */
 	int channel;        /* to ndrun; -1 = none */
 	struct snd_pmi pmi;
+	struct snd_root *root; /* NULL unless the ranks meet at SOFTND_ROOT */
 };
 
 /* snd_place_init makes p a place without a launcher. */
@@ -26,12 +28,16 @@ void snd_place_init(struct snd_place *p);
 /* snd_place_find finds the place of this process, and opens the fabric of its job. It asks the innermost launcher first:
  * ndrun sets its own variables over those of a launcher that has started ndrun. */
 snd_status snd_place_find(struct snd_place *p, const snd_fabric_options *o, int64_t deadline, snd_fabric **fabric, const char *op);
-/* snd_place_leave tells the launcher that this rank ends in good order. snd_place_hang_up only closes the connection: the
- * launcher then takes this rank for failed. */
-void snd_place_leave(struct snd_place *p);
+/* snd_place_leave tells the launcher that this rank ends in good order. It fails if another rank has ended the job, and no launcher
+ * is there to end this process. snd_place_hang_up only closes the connection: the launcher then takes this rank for failed. */
+snd_status snd_place_leave(struct snd_place *p, const char *op);
 void snd_place_hang_up(struct snd_place *p);
 /* snd_place_abort asks the launcher to end the job with an exit code. It returns false if the launcher was not told. */
 bool snd_place_abort(struct snd_place *p, int code, const char *reason);
+/* snd_place_has_ended fails if another rank has ended the job, and no launcher is there to end this process. snd_place_watch has a
+ * thread of the library call a function then. */
+snd_status snd_place_has_ended(const struct snd_place *p, const char *op);
+void snd_place_watch(struct snd_place *p, void (*ended)(void *arg, int code, const char *why), void *arg);
 
 /* foreign.c: a job of a launcher other than ndrun. */
 extern const struct snd_launcher_variables {
@@ -44,7 +50,12 @@ extern const struct snd_launcher_variables {
 } snd_open_mpi, snd_slurm;
 snd_status snd_place_in_variables(struct snd_place *p, const struct snd_launcher_variables *v, const snd_fabric_options *o, int64_t deadline, snd_fabric **fabric, const char *op);
 
-/* meet.c: a job of a launcher that speaks PMI. */
+/* root_place.c: a job whose ranks meet at SOFTND_ROOT. */
+snd_status snd_place_at_root(struct snd_place *p, const snd_fabric_options *o, int64_t deadline, snd_fabric **fabric, const char *op);
+
+/* meet.c: a job of a launcher that speaks PMI. snd_place_meet is the rest for ranks that meet there or at SOFTND_ROOT. secret is that
+ * of the user, or NULL. */
+snd_status snd_place_meet(struct snd_place *p, const struct snd_bytes *secret, const snd_fabric_options *o, int64_t deadline, snd_fabric **fabric, const char *op);
 snd_status snd_place_over_pmi(struct snd_place *p, const snd_fabric_options *o, int64_t deadline, snd_fabric **fabric, const char *op);
 /* snd_place_share passes a text of each host to all ranks, indexed by host. All ranks call it with the same name, and the first
  * rank of each host passes the text of the host. Escaped, the text has at most SND_PMI_VALUE bytes. */

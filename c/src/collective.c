@@ -73,7 +73,7 @@ static bool barrier_ready(void *arg)
 {
 	struct barrier_wait *w = arg;
 	struct snd_job *j = w->j;
-	if (passed(j, w->ticket))
+	if (passed(j, w->ticket) || (!j->started && snd_place_has_ended(&j->place, "init") != SND_SUCCESS))
 		return true;
 	uint64_t deaths = snd_load(&snd_header(&j->fabric->arena)->deaths);
 	if (deaths == j->deaths && snd_clock() - j->checked_at < CHECK_INTERVAL)
@@ -113,6 +113,8 @@ snd_status snd_barrier(struct snd_job *j, int64_t timeout, const char *op)
 	snd_status s = snd_wait(f, timeout, barrier_ready, NULL, &w, &(struct snd_call){.op = op, .round = j->round});
 	if (s == SND_SUCCESS && w.missing != 0 && !passed(j, w.ticket))
 		s = snd_fail(SND_CONNECTION_ABORTED, "%s: rank %" PRIu32 " has died or left", op, snd_rank_at(j, w.missing - 1));
+	else if (s == SND_SUCCESS && !passed(j, w.ticket)) /* in Init only: later the process ends */
+		s = snd_place_has_ended(&j->place, op);
 	else if (s != SND_SUCCESS)
 		s = snd_fail(s, "%s: not all ranks have arrived", op);
 	j->broken = s != SND_SUCCESS;

@@ -1,6 +1,7 @@
 #include "encoding.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 bool snd_escape(const char *text, char *to, size_t size)
@@ -157,20 +158,37 @@ static bool read_string(const char **at, char *to, size_t size)
 	return true;
 }
 
-bool snd_json_text(const char *object, const char *name, char *to, size_t size)
+/* value_in returns the value of a name in a flat object, or NULL. */
+static const char *value_in(const char *object, const char *name)
 {
 	const char *at = object + strspn(object, " ");
 	if (*at++ != '{')
-		return false;
+		return NULL;
 	for (;;) {
 		char key[40];
 		at += strspn(at, " ,");
 		if (!read_string(&at, key, sizeof key))
-			return false;
+			return NULL;
 		at += strspn(at, " :");
 		if (strcmp(key, name) == 0)
-			return read_string(&at, to, size);
+			return at;
 		if (*at == '"' ? !read_string(&at, NULL, 0) : (at += strcspn(at, ",}"), *at != ','))
-			return false;
+			return NULL;
 	}
+}
+
+bool snd_json_text(const char *object, const char *name, char *to, size_t size)
+{
+	const char *at = value_in(object, name);
+	return at != NULL && read_string(&at, to, size);
+}
+
+bool snd_json_number(const char *object, const char *name, int64_t *to)
+{
+	const char *at = value_in(object, name);
+	char *end;
+	if (at == NULL || (*at != '-' && (*at < '0' || *at > '9')))
+		return false;
+	*to = strtoll(at, &end, 10);
+	return end > at + (*at == '-');
 }

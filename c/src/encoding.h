@@ -19,6 +19,8 @@ void snd_base64(const unsigned char *bytes, size_t length, char *to);
 void snd_json_quote(const char *text, char *to, size_t size);
 /* snd_json_text reads the string with a name from a flat object. It fails if there is none, and cuts what does not fit. */
 bool snd_json_text(const char *object, const char *name, char *to, size_t size);
+/* snd_json_number reads the whole number with a name from a flat object. */
+bool snd_json_number(const char *object, const char *name, int64_t *to);
 
 /* snd_put_number writes a number of 1 to 8 bytes, little-endian. snd_get_number reads it. */
 static inline void snd_put_number(unsigned char *to, uint64_t v, int bytes)

@@ -3,6 +3,7 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -40,7 +41,7 @@ static bool write_address(const struct sockaddr *a, char text[SND_IP_ADDRESS])
 	return inet_ntop(AF_INET, &in.sin_addr, text, SND_IP_ADDRESS) != NULL;
 }
 
-snd_status snd_host_address(char text[SND_IP_ADDRESS], const char *op)
+snd_status snd_host_address(const char *known, char text[SND_IP_ADDRESS], const char *op)
 {
 	const char *set = getenv("SOFTND_HOST_ADDRESS");
 	struct in6_addr parsed;
@@ -50,6 +51,10 @@ snd_status snd_host_address(char text[SND_IP_ADDRESS], const char *op)
 			return SND_SUCCESS;
 		return snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_HOST_ADDRESS=\"%.100s\": want an IP address of this host", op, set);
 	}
+	if (*known != 0) {
+		snprintf(text, SND_IP_ADDRESS, "%s", known);
+		return SND_SUCCESS;
+	}
 	struct ifaddrs *all;
 	if (getifaddrs(&all) != 0)
 		return snd_fail(SND_HOST_UNREACHABLE, "%s: no address at which other hosts reach this one: getifaddrs: %s: set SOFTND_HOST_ADDRESS", op, strerror(errno));
@@ -58,8 +63,8 @@ snd_status snd_host_address(char text[SND_IP_ADDRESS], const char *op)
 		if (i->ifa_addr != NULL && (i->ifa_flags & IFF_UP) != 0 && (i->ifa_flags & IFF_LOOPBACK) == 0 && is_global(i->ifa_addr) &&
 			(best == NULL || (best->sa_family != AF_INET && i->ifa_addr->sa_family == AF_INET)))
 			best = i->ifa_addr;
-	const bool known = best != NULL && write_address(best, text);
+	const bool found = best != NULL && write_address(best, text);
 	freeifaddrs(all);
-	return known ? SND_SUCCESS
+	return found ? SND_SUCCESS
 		: snd_fail(SND_HOST_UNREACHABLE, "%s: no address at which other hosts reach this one: no network interface is up with a global address: set SOFTND_HOST_ADDRESS", op);
 }

@@ -103,11 +103,11 @@ static snd_status start_relay(struct snd_job *j, char control[SND_RELAY_ADDRESS]
 	snd_status s = snd_alloc(&f->heap, SND_NOTICE, false, &h->notice, op);
 	snd_unlock(f);
 	if (s == SND_SUCCESS)
-		s = snd_host_address(address, op);
+		s = snd_host_address(h->known, address, op);
 	if (s == SND_SUCCESS)
 		s = snd_links_open(j, &h->links, op);
 	const struct snd_pmi *launcher = &j->place.pmi;
-	return s == SND_SUCCESS ? snd_relay_start(&h->relay, f->arena.fd, snd_pmi_ends_job(launcher) ? -1 : launcher->socket, h, address, control, deadline, op) : s;
+	return s == SND_SUCCESS ? snd_relay_start(&h->relay, f->arena.fd, launcher->socket < 0 || snd_pmi_ends_job(launcher) ? -1 : launcher->socket, h, address, control, deadline, op) : s;
 }
 
 /* read_announcements stores the relays as a list of JSON strings, and the leaders by host. It fails if a host has no relay. */

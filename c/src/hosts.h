@@ -21,6 +21,7 @@ struct snd_hosts {
 	uint32_t *addresses;    /* of each rank, when Init has returned */
 	char job[SND_JOB_DIGITS + 1]; /* hexadecimal digits, the same at all ranks */
 	unsigned char secret[SND_SECRET];
+	char known[SND_IP_ADDRESS]; /* an address of this host; empty if none is known */
 
 	/* Of a leader. */
 	struct snd_relay relay;

@@ -68,7 +68,7 @@ static bool all_have_joined(void *arg)
 	uint32_t local = 0;
 	while (local < j->group && snd_member_of_rank(j, local, &p))
 		local++;
-	return local == j->group;
+	return local == j->group || snd_place_has_ended(&j->place, "init") != SND_SUCCESS;
 }
 
 /* meet waits for the other ranks. */
@@ -83,6 +83,8 @@ static snd_status meet(struct snd_job *j, int64_t deadline, const char *op)
 		s = snd_barrier(j, snd_time_left(deadline), op);
 	else if ((s = snd_wait(f, snd_time_left(deadline), all_have_joined, NULL, j, &(struct snd_call){.op = op})) != SND_SUCCESS) /* it answers the others of this host */
 		s = snd_fail(s, "%s: not all ranks of this host have arrived", op);
+	if (s == SND_SUCCESS)
+		s = snd_place_has_ended(&j->place, op);
 	if (s == SND_IO_TIMEOUT)
 		s = name_missing(j, s);
 	snd_unlock(f);
@@ -119,6 +121,7 @@ static snd_status start(struct snd_job *j, snd_fabric *f, snd_status s, int64_t 
 		snd_object_show(&j->object, f);
 		snd_job_is_current(j);
 		*job = j;
+		snd_place_watch(&j->place, snd_job_ends, j);
 		return s;
 	}
 	if (f != NULL) {
@@ -196,8 +199,8 @@ snd_status snd_job_close(snd_job *job)
 	snd_job_retire(j);
 	snd_close_fabric(j->fabric); /* calls on the job have ended then */
 	snd_forget_kept(j);
-	snd_place_leave(&j->place);
+	const snd_status s = snd_place_leave(&j->place, "close job");
 	snd_hosts_free(j->place.hosts);
 	snd_object_free(&j->object);
-	return SND_SUCCESS;
+	return s;
 }

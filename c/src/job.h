@@ -60,6 +60,9 @@ snd_status snd_wrong_length(uint32_t rank, uint64_t theirs, uint64_t mine, const
 /* abort.c */
 /* snd_job_is_current makes j the job that snd_job_abort takes if it gets none. */
 void snd_job_is_current(struct snd_job *j);
+/* snd_job_ends ends this process, because another rank has ended the job and no launcher ends this process. It does nothing if the job
+ * is retired. */
+void snd_job_ends(void *job, int code, const char *why);
 /* snd_job_retire makes the handle of j invalid, also for snd_job_abort. */
 void snd_job_retire(struct snd_job *j);
 

@@ -14,6 +14,7 @@
 #include "arena.h"
 #include "error.h"
 #include "settings.h"
+#include "socket.h"
 
 extern int MPI_Initialized(int *flag) __attribute__((weak)); /* NULL in programs without MPI */
 
@@ -51,43 +52,8 @@ static const char *parse(char *line, struct answer *a)
 	return a->count == 0 || a->values[0][0] == 0 ? "want name=value pairs that begin with cmd=" : NULL;
 }
 
-/* await blocks until the socket is ready for events; false after the deadline. */
-static bool await(int socket, short events, int64_t deadline)
-{
-	for (;;) {
-		struct pollfd p = {socket, events, 0};
-		int64_t left = deadline < 0 ? -1 : (deadline - snd_clock() + 999999) / 1000000;
-		if (deadline >= 0 && left < 0)
-			left = 0;
-		int n = poll(&p, 1, left > INT32_MAX ? INT32_MAX : (int)left);
-		if (n > 0)
-			return true;
-		if (n == 0 && deadline >= 0 && snd_clock() >= deadline)
-			return false;
-		if (n < 0 && errno != EINTR)
-			return true; /* the following call reports it */
-	}
-}
-
-static const char *const late = "the launcher has not answered in time";
-
-/* send_all returns what went wrong, or NULL. */
-static const char *send_all(int socket, const char *text, size_t n, int64_t deadline)
-{
-	while (n > 0) {
-		ssize_t sent = send(socket, text, n, MSG_NOSIGNAL | MSG_DONTWAIT);
-		if (sent > 0) {
-			text += sent;
-			n -= (size_t)sent;
-		} else if (errno == EAGAIN) {
-			if (!await(socket, POLLOUT, deadline))
-				return late;
-		} else if (errno != EINTR) {
-			return strerror(errno);
-		}
-	}
-	return NULL;
-}
+/* what_failed returns what went wrong with the connection. */
+static const char *what_failed(void) { return errno == ETIMEDOUT ? "the launcher has not answered in time" : strerror(errno); }
 
 /* read_line leaves the next line at *line, without its end. It returns what went wrong, or NULL. */
 static const char *read_line(struct snd_pmi *c, int64_t deadline, char **line)
@@ -111,10 +77,10 @@ static const char *read_line(struct snd_pmi *c, int64_t deadline, char **line)
 		else if (n == 0)
 			return c->filled > 0 ? "the launcher closed the connection within a line" : "the launcher closed the connection";
 		else if (errno == EAGAIN) {
-			if (!await(c->socket, POLLIN, deadline))
-				return late;
+			if (!snd_socket_await(c->socket, POLLIN, deadline))
+				return what_failed();
 		} else if (errno != EINTR)
-			return strerror(errno);
+			return what_failed();
 	}
 }
 
@@ -123,11 +89,10 @@ static snd_status ask(struct snd_pmi *c, const char *command, const char *pairs,
 {
 	char request[SND_PMI_LINE], *line = NULL;
 	int n = snprintf(request, sizeof request, "cmd=%s%s\n", command, pairs);
-	const char *wrong = send_all(c->socket, request, (size_t)n, deadline);
-	if (wrong == NULL)
-		wrong = read_line(c, deadline, &line);
+	errno = 0;
+	const char *wrong = snd_socket_send(c->socket, request, (size_t)n, deadline) ? read_line(c, deadline, &line) : what_failed();
 	if (wrong != NULL)
-		return snd_fail(wrong == late ? SND_IO_TIMEOUT : SND_UNSUCCESSFUL, "%s: pmi: %s: %s", op, command, wrong);
+		return snd_fail(errno == ETIMEDOUT ? SND_IO_TIMEOUT : SND_UNSUCCESSFUL, "%s: pmi: %s: %s", op, command, wrong);
 	char shown[81];
 	snprintf(shown, sizeof shown, "%.80s", line);
 	if ((wrong = parse(line, a)) != NULL)
@@ -238,7 +203,7 @@ bool snd_pmi_abort(struct snd_pmi *c, int code)
 {
 	char text[40];
 	int n = snprintf(text, sizeof text, "cmd=abort exitcode=%d\n", code);
-	return send_all(c->socket, text, (size_t)n, snd_clock() + ABORT_MS * INT64_C(1000000)) == NULL; /* the launcher may not read */
+	return snd_socket_send(c->socket, text, (size_t)n, snd_clock() + ABORT_MS * INT64_C(1000000)); /* the launcher may not read */
 }
 
 bool snd_pmi_ends_job(const struct snd_pmi *c) { return strncmp(c->name, "kvs_", 4) == 0; /* Hydra's names of jobs */ }

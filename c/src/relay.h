@@ -33,9 +33,9 @@ bool snd_relay_finalize(struct snd_relay *r);
 /* snd_relay_release lets the relay end when no rank of this host is left. */
 void snd_relay_release(struct snd_relay *r);
 
-/* host_address.c: snd_host_address writes the address at which the other hosts reach this one: that of SOFTND_HOST_ADDRESS, else
- * that of an interface. */
+/* host_address.c: snd_host_address writes the address at which the other hosts reach this one: that of SOFTND_HOST_ADDRESS, else the
+ * known one if it is not empty, else that of an interface. */
 enum { SND_IP_ADDRESS = 64 };
-snd_status snd_host_address(char text[SND_IP_ADDRESS], const char *op);
+snd_status snd_host_address(const char *known, char text[SND_IP_ADDRESS], const char *op);
 
 #endif

@@ -22,8 +22,7 @@ static const struct unit *unit_of(const char *text, size_t length)
 	return NULL;
 }
 
-/* parse_duration reads a duration as Go writes it: 0, or numbers with units, such as 1m30s or 1.5s. */
-static bool parse_duration(const char *text, int64_t *duration)
+bool snd_parse_duration(const char *text, int64_t *duration)
 {
 	const bool negative = *text == '-';
 	const char *at = text + (negative || *text == '+');
@@ -78,7 +77,7 @@ static snd_status read_receive_timeout(const char *text, snd_fabric_options *o, 
 	int64_t duration;
 	if (strcmp(text, "unlimited") == 0)
 		duration = INT64_MAX;
-	else if (!parse_duration(text, &duration))
+	else if (!snd_parse_duration(text, &duration))
 		return snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_RECEIVE_TIMEOUT: time-out \"%s\": want a duration such as 500ms or 10s, 0, or unlimited", op, text);
 	if (duration < 0)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_RECEIVE_TIMEOUT: receive time-out of %s: want 0 or more", op, text);

@@ -40,22 +40,66 @@ static void compress(uint32_t state[8], const unsigned char *block)
 		state[i] += v[i];
 }
 
-void snd_sha256(const void *data, size_t length, unsigned char digest[32])
+struct state {
+	uint32_t h[8];
+	uint64_t length;             /* bytes so far */
+	unsigned char block[BLOCK]; /* the last length % BLOCK of them */
+};
+
+static const struct state fresh = {.h = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19}};
+
+static void add(struct state *s, const void *data, size_t length)
 {
-	uint32_t state[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
 	const unsigned char *at = data;
-	const uint64_t bits = (uint64_t)length * 8;
-	for (; length >= BLOCK; at += BLOCK, length -= BLOCK)
-		compress(state, at);
-	unsigned char last[2 * BLOCK] = {0};
-	if (length > 0)
-		memcpy(last, at, length);
-	last[length] = 0x80;
-	const size_t end = length + 9 <= BLOCK ? BLOCK : 2 * BLOCK;
-	for (size_t i = 0; i < 8; i++)
-		last[end - 1 - i] = (unsigned char)(bits >> (8 * i));
-	for (size_t i = 0; i < end; i += BLOCK)
-		compress(state, last + i);
-	for (size_t i = 0; i < 32; i++)
-		digest[i] = (unsigned char)(state[i / 4] >> (24 - 8 * (i % 4)));
+	while (length > 0) {
+		const size_t filled = s->length % BLOCK, n = length < BLOCK - filled ? length : BLOCK - filled;
+		memcpy(s->block + filled, at, n);
+		if (filled + n == BLOCK)
+			compress(s->h, s->block);
+		s->length += n;
+		at += n;
+		length -= n;
+	}
+}
+
+static void finish(struct state *s, unsigned char digest[SND_SHA256])
+{
+	static const unsigned char padding[BLOCK] = {0x80};
+	const uint64_t bits = s->length * 8;
+	unsigned char end[8];
+	for (size_t i = 0; i < sizeof end; i++)
+		end[i] = (unsigned char)(bits >> (56 - 8 * i));
+	add(s, padding, 1 + (2 * BLOCK - 1 - sizeof end - s->length % BLOCK) % BLOCK);
+	add(s, end, sizeof end);
+	for (size_t i = 0; i < SND_SHA256; i++)
+		digest[i] = (unsigned char)(s->h[i / 4] >> (24 - 8 * (i % 4)));
+}
+
+void snd_sha256(const void *data, size_t length, unsigned char digest[SND_SHA256])
+{
+	struct state s = fresh;
+	add(&s, data, length);
+	finish(&s, digest);
+}
+
+void snd_hmac_sha256(const void *key, size_t length, const struct snd_bytes *parts, size_t count, unsigned char mac[SND_SHA256])
+{
+	unsigned char k[BLOCK] = {0}, pad[BLOCK];
+	if (length > BLOCK)
+		snd_sha256(key, length, k);
+	else
+		memcpy(k, key, length);
+	struct state s = fresh;
+	for (size_t i = 0; i < BLOCK; i++)
+		pad[i] = k[i] ^ 0x36;
+	add(&s, pad, BLOCK);
+	for (size_t i = 0; i < count; i++)
+		add(&s, parts[i].data, parts[i].length);
+	finish(&s, mac);
+	s = fresh;
+	for (size_t i = 0; i < BLOCK; i++)
+		pad[i] = k[i] ^ 0x5c;
+	add(&s, pad, BLOCK);
+	add(&s, mac, SND_SHA256);
+	finish(&s, mac);
 }

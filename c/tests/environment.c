@@ -9,15 +9,18 @@
 #include "../src/settings.h"
 #include "check.h"
 
+#define RANK_0_OF_2 {"SOFTND_RANK", "0"}, {"SOFTND_SIZE", "2"}
+#define USER_SECRET {"SOFTND_SECRET", "a secret of the tests"}
+
 /* Contradictory or incomplete environments, as in the test of softnd.Init in Go. */
 static const struct {
-	const char *variables[5][2];
+	const char *variables[6][2];
 	const char *want;
 } bad[] = {
 	{{{"PMI_FD", "x"}}, "PMI_FD=\"x\": not a descriptor number"},
 	{{{"PMI_FD", "987654"}, {"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}, "descriptor 987654 (PMI_FD): not inherited"},
 	{{{"PMI_FD", "0"}, {"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}, "descriptor 0 (PMI_FD): not a socket"},
-	{{{"SOFTND_RANK", "0"}, {"SOFTND_SIZE", "1"}}, "SOFTND_RANK or SOFTND_SIZE is set, but neither SOFTND_ARENA_FD nor SOFTND_FABRIC"},
+	{{{"SOFTND_RANK", "0"}, {"SOFTND_SIZE", "1"}}, "SOFTND_RANK or SOFTND_SIZE is set, but none of SOFTND_ARENA_FD, SOFTND_FABRIC and SOFTND_ROOT"},
 	{{{"PMI_FD", "0"}, {"PMI_SIZE", "1"}}, "PMI_RANK=\"\" (PMI_SIZE=\"1\"): not a valid rank"},
 	{{{"PMI_FD", "0"}, {"PMI_RANK", "1"}, {"PMI_SIZE", "1"}}, "PMI_RANK=\"1\" (PMI_SIZE=\"1\"): not a valid rank"},
 	{{{"PMI_ID", "0"}, {"PMI_PORT", "host:1"}}, "over the network only (PMI_PORT)"},
@@ -26,7 +29,21 @@ static const struct {
 	{{{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}, "but none of PMIX_NAMESPACE"},
 	{{{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}, "runs the job on several hosts (OMPI_COMM_WORLD_LOCAL_SIZE is 2, not 4)"},
 	{{{"SLURM_PROCID", "0"}, {"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_STEP_NUM_NODES", "2"}}, "runs the job on several hosts (SLURM_STEP_NUM_NODES is 2, not 1)"},
-	{{{"SOFTND_ROOT", "node1:7000"}, {"SOFTND_RANK", "0"}, {"SOFTND_SIZE", "2"}}, "SOFTND_ROOT is set, and ranks in C cannot meet there"},
+	{{{"SOFTND_ROOT", "127.0.0.1:7000"}, {"SOFTND_RANK", "2"}, {"SOFTND_SIZE", "2"}}, "SOFTND_RANK=\"2\" with SOFTND_SIZE=\"2\": want a rank from 0 to size-1; SOFTND_ROOT is set, so set both"},
+	{{{"SOFTND_ROOT", "127.0.0.1:7000"}, {"SLURM_PROCID", "0"}}, "SLURM_PROCID=\"0\" with SLURM_STEP_NUM_TASKS=\"\": want a rank"},
+	{{{"SOFTND_ROOT", "127.0.0.1:7000"}, RANK_0_OF_2}, "SOFTND_SECRET: the secret has 0 bytes: SOFTND_ROOT needs one of 16 or more"},
+	{{{"SOFTND_ROOT", "127.0.0.1:7000"}, {"SOFTND_SECRET", "  fifteen bytes..\n"}, RANK_0_OF_2}, "SOFTND_SECRET: the secret has 15 bytes"},
+	{{{"SOFTND_ROOT", "127.0.0.1:7000"}, USER_SECRET, {"SOFTND_SECRET_FILE", "x"}, RANK_0_OF_2}, "SOFTND_SECRET and SOFTND_SECRET_FILE are both set"},
+	{{{"SOFTND_ROOT", "127.0.0.1:7000"}, {"SOFTND_SECRET_FILE", "/no/such/file"}, RANK_0_OF_2}, "SOFTND_SECRET_FILE: open /no/such/file: No such file"},
+	{{{"SOFTND_ROOT", "127.0.0.1:7000"}, {"SOFTND_SECRET_FILE", "/proc/version"}, RANK_0_OF_2}, "/proc/version has mode 0444, so other users have access to the secret"},
+	{{{"SOFTND_ROOT", "7000"}, USER_SECRET, RANK_0_OF_2}, "SOFTND_ROOT=\"7000\": want host:port"},
+	{{{"SOFTND_ROOT", "127.0.0.1:0"}, USER_SECRET, RANK_0_OF_2}, "want host:port with a port from 1 to 65535"},
+	{{{"SOFTND_ROOT", "127.0.0.1:65536"}, USER_SECRET, RANK_0_OF_2}, "want host:port with a port from 1 to 65535"},
+	{{{"SOFTND_ROOT", "[::1:7000"}, USER_SECRET, RANK_0_OF_2}, "want [address]:port"},
+	{{{"SOFTND_ROOT", "0.0.0.0:7000"}, USER_SECRET, RANK_0_OF_2}, "it is not an address to which other hosts can connect"},
+	{{{"SOFTND_ROOT", "no-such-host.invalid:7000"}, USER_SECRET, RANK_0_OF_2}, "no address of \"no-such-host.invalid\" is known"},
+	{{{"SOFTND_ROOT", "192.0.2.1:7000"}, USER_SECRET, RANK_0_OF_2}, "SOFTND_ROOT: listen at 192.0.2.1:7000: Cannot assign requested address: it has to be an address of the host"},
+	{{{"SOFTND_ROOT", "127.0.0.1:7000"}, USER_SECRET, {"SOFTND_RELAY_KEEPALIVE", "0s"}, RANK_0_OF_2}, "SOFTND_RELAY_KEEPALIVE=\"0s\": want a duration such as 5s"},
 	{{{"SOFTND_DEBUG", "yes"}}, "SOFTND_DEBUG: invalid value \"yes\": want 0 or 1"},
 	{{{"SOFTND_DUMP_ARENA", "yes"}}, "SOFTND_DUMP_ARENA: invalid value \"yes\": want 0 or 1"},
 	{{{"SOFTND_RANK", "0"}, {"SOFTND_FABRIC", "x"}}, "SOFTND_FABRIC=\"x\": want name:secret:identity"},
@@ -46,7 +63,7 @@ static void test_bad(void)
 		pid_t child = fork();
 		if (child == 0) {
 			snd_job *job = NULL;
-			for (int k = 0; k < 5 && bad[i].variables[k][0] != NULL; k++)
+			for (int k = 0; k < 6 && bad[i].variables[k][0] != NULL; k++)
 				CHECK(setenv(bad[i].variables[k][0], bad[i].variables[k][1], 1) == 0);
 			snd_status s = snd_job_init(NULL, INT64_C(5000000000), &job);
 			if (s == SND_SUCCESS || job != NULL || strncmp(snd_last_error(), "init: ", 6) != 0 || strstr(snd_last_error(), bad[i].want) == NULL) {
@@ -81,16 +98,16 @@ static const struct {
 	{"cmd=response_to_init pmi_version=2\n", "pmi: init: unsupported version \"2\" of the launcher: want 1", NULL},
 	{"cmd=response_to_init pmi_version=1\ncmd=my_kvsname\n", "pmi: get_my_kvsname: the launcher's answer has no name", NULL},
 	{BEGINS "cmd=put_result rc=0\ncmd=barrier_out rc=-1 msg=rank_1_has_gone\n", "pmi: barrier_in: refused by the launcher: rc=-1 rank_1_has_gone", "cmd=put kvsname=job key=softnd-host-0 value=boot="},
-	{MEETS "cmd=get_result rc=0 value=boot=%zz\n", "pmi: host of rank 1: malformed value \"boot=%zz\"", NULL},
+	{MEETS "cmd=get_result rc=0 value=boot=%zz\n", "init: host of rank 1: malformed value \"boot=%zz\"", NULL},
 	{MEETS "cmd=get_result rc=0\n", "pmi: get softnd-host-1: the launcher's answer has no value", NULL},
 	{DECIDES "error:rank+1+runs+on+host+far\n", "init: rank 1 runs on host far", "key=softnd-hosts-0 value=0x1,1x1\n"},
-	{DECIDES "hosts:name=x\n", "pmi: malformed value of softnd-fabric: \"hosts:name=x\"", "key=softnd-fabric value=hosts:name=job-"},
-	{DECIDES "hosts:name=x&parts=1&secret=00\n", "pmi: malformed value of softnd-fabric", NULL},
-	{DECIDES "hosts:name=x&parts=1&secret=" SECRET "\ncmd=get_result rc=0 value=0x1,1x2\n", "pmi: table of hosts: \"0x1,1x2\" is not one of 2 ranks", NULL},
-	{DECIDES "hosts:name=x&parts=1&secret=" SECRET "\ncmd=get_result rc=0 value=0x1,2x1\n", "pmi: table of hosts: \"0x1,2x1\" is not one of 2 ranks", NULL},
-	{DECIDES "hosts:name=x&parts=1&secret=" SECRET "\ncmd=get_result rc=0 value=0x2\n", "pmi: table of hosts: \"0x2\" is not one of 2 ranks", NULL},
+	{DECIDES "hosts:name=x\n", "init: malformed value of softnd-fabric: \"hosts:name=x\"", "key=softnd-fabric value=hosts:name=job-"},
+	{DECIDES "hosts:name=x&parts=1&secret=00\n", "init: malformed value of softnd-fabric", NULL},
+	{DECIDES "hosts:name=x&parts=1&secret=" SECRET "\ncmd=get_result rc=0 value=0x1,1x2\n", "init: table of hosts: \"0x1,1x2\" is not one of 2 ranks", NULL},
+	{DECIDES "hosts:name=x&parts=1&secret=" SECRET "\ncmd=get_result rc=0 value=0x1,2x1\n", "init: table of hosts: \"0x1,2x1\" is not one of 2 ranks", NULL},
+	{DECIDES "hosts:name=x&parts=1&secret=" SECRET "\ncmd=get_result rc=0 value=0x2\n", "init: table of hosts: \"0x2\" is not one of 2 ranks", NULL},
 	{DECIDES "hosts:name=x&parts=2&secret=" SECRET "\ncmd=get_result rc=0 value=0x1,\ncmd=get_result rc=0\n", "pmi: get softnd-hosts-1: the launcher's answer has no value", NULL},
-	{DECIDES "other\n", "pmi: malformed value of softnd-fabric: \"other\"", NULL},
+	{DECIDES "other\n", "init: malformed value of softnd-fabric: \"other\"", NULL},
 	{"-", "pmi: init: line is too long", NULL},
 	{NULL, "pmi: init: the launcher has not answered in time", NULL},
 };
@@ -261,7 +278,7 @@ static void test_seeds(void)
 
 int main(void)
 {
-	static const char *const ours[] = {"SOFTND_RANK", "SOFTND_SIZE", "SOFTND_ARENA_FD", "SOFTND_FABRIC", "SOFTND_ROOT", "SOFTND_DEBUG", "PMI_FD", "PMI_RANK", "PMI_SIZE", "PMI_PORT"};
+	static const char *const ours[] = {"SOFTND_RANK", "SOFTND_SIZE", "SOFTND_ARENA_FD", "SOFTND_FABRIC", "SOFTND_ROOT", "SOFTND_SECRET", "SOFTND_SECRET_FILE", "SOFTND_DEBUG", "PMI_FD", "PMI_RANK", "PMI_SIZE", "PMI_PORT"};
 	for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++)
 		CHECK(unsetenv(ours[i]) == 0);
 	test_bad();

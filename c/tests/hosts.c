@@ -7,6 +7,7 @@
  *	barriers   joins the job, says so, and calls barriers until one fails because a connection between hosts has ended
  *	mistakes   makes collective calls that do not fit together
  *	aborts N   as waits, but rank N ends the job
+ *	leaves first  joins the job. Rank 0 leaves, and prints what snd_job_close returns. The others say when it has gone, and wait to be ended
  *	refused    prints why it cannot join. The launcher may end the other ranks before they do */
 #include <signal.h>
 #include <string.h>
@@ -127,7 +128,7 @@ static void talks(void)
 	exchanges();
 	OK(snd_job_barrier(job, LIMIT));
 	OK(snd_job_close(job));
-	CHECK(descriptors() == open_before - 1); /* that of PMI is closed, too */
+	CHECK(descriptors() == open_before - (getenv("PMI_FD") != NULL)); /* that of PMI is closed, too */
 	CHECK(ended_children == 0);
 	printf("rank %u of %u is done\n", rank, size);
 }
@@ -183,6 +184,19 @@ static void departs(void)
 	printf("rank %u has learnt that rank %u has left\n", rank, 3 - rank);
 }
 
+/* await_departure waits until rank 0 has left the job. */
+static void await_departure(void)
+{
+	snd_cq *cq;
+	snd_endpoint *ep;
+	OK(snd_cq_create(snd_job_adapter(job), 64, &cq));
+	const snd_endpoint_config config = {.receive_cq = cq, .initiator_cq = cq};
+	snd_status s;
+	while ((s = snd_job_connect(job, 0, &config, LIMIT, &ep)) == SND_CONNECTION_REFUSED) /* while the rank closes the job */
+		nanosleep(&(struct timespec){0, 1000000}, NULL);
+	CHECK(s == SND_HOST_UNREACHABLE);
+}
+
 int main(int argc, char **argv)
 {
 	CHECK(argc >= 2);
@@ -196,13 +210,26 @@ int main(int argc, char **argv)
 	}
 	if (strcmp(argv[1], "refused") == 0) {
 		const char *fd = getenv("PMI_FD");
-		CHECK(fd != NULL && dup(atoi(fd)) >= 0); /* else the launcher could end this process before it has printed */
-		snd_status s = snd_job_init(test_options(), LIMIT, &job);
+		CHECK(fd == NULL || dup(atoi(fd)) >= 0); /* else the launcher could end this process before it has printed */
+		const char *limit = getenv("TEST_LIMIT"); /* in seconds */
+		snd_status s = snd_job_init(test_options(), limit != NULL ? (int64_t)(atof(limit) * SECOND) : LIMIT, &job);
 		printf("%s: %s\n", snd_status_name(s), snd_last_error());
 		CHECK(fflush(stdout) == 0);
 		return s == SND_SUCCESS;
 	}
 	join();
+	if (strcmp(argv[1], "leaves first") == 0) {
+		OK(snd_job_barrier(job, LIMIT));
+		if (rank == 0) {
+			snd_status s = snd_job_close(job);
+			printf("%s: %s\n", snd_status_name(s), snd_last_error());
+			return 0;
+		}
+		await_departure();
+		say_ready();
+		for (;;)
+			pause();
+	}
 	say_ready();
 	if (strcmp(argv[1], "departs") == 0) {
 		departs();
