@@ -54,6 +54,35 @@ static void test_sha256(void)
 	}
 }
 
+/* Test cases 1, 2, 3 and 6 of RFC 4231: the last key is longer than a block. */
+static void test_hmac(void)
+{
+	unsigned char many[131], mac[SND_SHA256];
+	char hex[2 * SND_SHA256 + 1];
+	static const struct {
+		int key_byte;
+		size_t key_length;
+		const char *key, *first, *second, *hex;
+	} known[] = {
+		{0x0b, 20, NULL, "Hi ", "There", "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7"},
+		{0, 4, "Jefe", "what do ya want ", "for nothing?", "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"},
+		{0xaa, 20, NULL, NULL, "", "773ea91e36800e46854db8ebd09181a72959098b3ef8c122d9635514ced565fe"},
+		{0xaa, 131, NULL, "Test Using Larger Than Block-Size Key", " - Hash Key First", "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54"},
+	};
+	for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+		unsigned char data[50];
+		memset(many, known[i].key_byte, sizeof many);
+		memset(data, 0xdd, sizeof data);
+		const struct snd_bytes parts[] = {
+			{known[i].first != NULL ? known[i].first : (const char *)data, known[i].first != NULL ? strlen(known[i].first) : sizeof data},
+			{known[i].second, strlen(known[i].second)},
+		};
+		snd_hmac_sha256(known[i].key != NULL ? (const void *)known[i].key : many, known[i].key_length, parts, 2, mac);
+		snd_hex(mac, sizeof mac, hex);
+		CHECK(strcmp(hex, known[i].hex) == 0);
+	}
+}
+
 /* Objects do not overlap, are zero, and all memory returns when they are freed. */
 static void test_encoding(void)
 {
@@ -329,6 +358,7 @@ int main(void)
 	test_no_memory();
 	test_hash();
 	test_sha256();
+	test_hmac();
 	test_encoding();
 	test_status_page();
 	test_questions();
