@@ -28,8 +28,8 @@ void snd_place_init(struct snd_place *p);
 /* snd_place_find finds the place of this process, and opens the fabric of its job. It asks the innermost launcher first:
  * ndrun sets its own variables over those of a launcher that has started ndrun. */
 snd_status snd_place_find(struct snd_place *p, const snd_fabric_options *o, int64_t deadline, snd_fabric **fabric, const char *op);
-/* snd_place_leave tells the launcher that this rank ends in good order. It fails if another rank has ended the job, and no launcher
- * is there to end this process. snd_place_hang_up only closes the connection: the launcher then takes this rank for failed. */
+/* snd_place_leave tells the launcher that this rank ends in good order. It fails if another rank has ended a job without a
+ * launcher. snd_place_hang_up only closes the connection: the launcher then takes this rank for failed. */
 snd_status snd_place_leave(struct snd_place *p, const char *op);
 void snd_place_hang_up(struct snd_place *p);
 /* snd_place_abort asks the launcher to end the job with an exit code. It returns false if the launcher was not told. */

@@ -24,7 +24,7 @@
 
 enum { ANSWERS = 4, MIN_PAUSE_MS = 10, MAX_PAUSE_MS = 500 };
 
-static const char name_of_thread[] = "softnd-meeting";
+static const char thread_of_member[] = "softnd-meeting";
 
 struct snd_root {
 	struct snd_root_service *service; /* of rank 0 */
@@ -83,7 +83,7 @@ static void *listen_to_root(void *arg)
 	struct snd_root *r = arg;
 	struct snd_root_message m;
 	char why[sizeof r->why];
-	snd_thread_name(name_of_thread);
+	snd_thread_name(thread_of_member);
 	for (;;) {
 		const int got = snd_root_receive(&r->channel, &m);
 		if (got == 0 && snd_socket_await(r->channel.socket, POLLIN, -1))
@@ -315,7 +315,7 @@ snd_status snd_root_join(struct snd_root **root, const struct snd_root_config *c
 	if (s == SND_SUCCESS)
 		s = connect_until(r, config, deadline, op);
 	if (s == SND_SUCCESS)
-		s = snd_thread_start(&r->thread, listen_to_root, r, name_of_thread, op);
+		s = snd_thread_start(&r->thread, listen_to_root, r, thread_of_member, op);
 	if (s == SND_SUCCESS) {
 		*root = r;
 		return s;

@@ -96,7 +96,7 @@ int snd_root_receive(struct snd_root_channel *c, struct snd_root_message *m)
 	return 1;
 }
 
-/* text of JSON that is being written. What does not fit is left out: only a message of a program's reason can be so long. */
+/* text of JSON that is being written. A text that does not fit is left out: only a message of a program's reason can be so long. */
 struct json {
 	char *at;
 	size_t length, size;

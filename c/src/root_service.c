@@ -4,7 +4,6 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
-#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +16,7 @@
 #include "descriptor.h"
 #include "error.h"
 #include "fork.h"
+#include "key_values.h"
 #include "memory_limit.h"
 #include "root_channel.h"
 #include "thread.h"
@@ -26,8 +26,7 @@
 
 enum { MAX_STRANGERS = 64 /* one more ends the oldest */, IDLE_MS = 2000, NAMED = 8, RANDOM = 26 };
 
-static const uint64_t max_stored = UINT64_C(64) << 20; /* bytes of all keys and values */
-static const char name_of_thread[] = "softnd-root";
+static const char thread_of_service[] = "softnd-root";
 
 /* peer is a connection. */
 struct peer {
@@ -39,12 +38,6 @@ struct peer {
 	bool left, arrived;
 	bool broken; /* its connection has to be closed */
 	char at[SND_TCP_TEXT];
-};
-
-/* value is one of the key-value space. */
-struct value {
-	char *text;
-	char key[]; /* the text is behind it */
 };
 
 struct snd_root_service {
@@ -66,8 +59,7 @@ struct snd_root_service {
 	struct peer **of; /* by rank; those that have left stay */
 	uint32_t arrived, leaves;
 	unsigned long refused; /* strangers */
-	void *store;           /* tree of struct value */
-	uint64_t stored;
+	struct snd_key_values values;
 
 	pthread_mutex_t mutex; /* guards the rest */
 	pthread_cond_t changed;
@@ -120,64 +112,25 @@ static void end_job(struct snd_root_service *s, const struct peer *from, int64_t
 			send_message(s->of[i], &m);
 }
 
-static int compare(const void *a, const void *b) { return strcmp(((const struct value *)a)->key, ((const struct value *)b)->key); }
-
-/* find returns an entry, or NULL. */
-static struct value *find(const struct snd_root_service *s, const char *key)
-{
-	union {
-		struct value entry;
-		char bytes[sizeof(struct value) + SND_PMI_KEY + 2];
-	} wanted;
-	snprintf(wanted.bytes + offsetof(struct value, key), SND_PMI_KEY + 2, "%s", key);
-	struct value **found = tfind(&wanted.entry, &s->store, compare);
-	return found == NULL ? NULL : *found;
-}
-
 /* put stores a value, or answers why it cannot. */
 static void put(struct snd_root_service *s, struct peer *p, const struct snd_root_message *m)
 {
 	char why[200];
-	const size_t key = strlen(m->key), value = strlen(m->value);
-	if (key == 0 || key > SND_PMI_KEY || value > SND_PMI_VALUE) {
-		snprintf(why, sizeof why, "a key has 1 to %d bytes, and a value at most %d", SND_PMI_KEY, SND_PMI_VALUE);
-		answer(p, "refusal", why);
-		return;
-	}
-	if (find(s, m->key) != NULL) {
-		snprintf(why, sizeof why, "key %s has a value already", m->key);
-		answer(p, "refusal", why);
-		return;
-	}
-	struct value *e = s->stored + key + value > max_stored ? NULL : malloc(sizeof *e + key + value + 2);
-	if (e == NULL) {
-		snprintf(why, sizeof why, "the job has %" PRIu64 " bytes of keys and values already", s->stored);
-		answer(p, "refusal", why);
-		return;
-	}
-	e->text = e->key + key + 1;
-	memcpy(e->key, m->key, key + 1);
-	memcpy(e->text, m->value, value + 1);
-	if (tsearch(e, &s->store, compare) == NULL) {
-		free(e);
-		answer(p, "refusal", "rank 0 has no memory left");
-		return;
-	}
-	s->stored += key + value;
-	answer(p, "ok", "");
+	const bool stored = snd_key_values_put(&s->values, m->key, m->value, why, sizeof why);
+	answer(p, stored ? "ok" : "refusal", stored ? "" : why);
 }
 
 static void get(struct snd_root_service *s, struct peer *p, const struct snd_root_message *m)
 {
 	char why[120];
 	struct snd_root_message value = {.kind = "value"};
-	const struct value *e = find(s, m->key);
-	if (e == NULL) {
+	const char *text = snd_key_values_get(&s->values, m->key);
+	if (text == NULL) {
 		snprintf(why, sizeof why, "key \"%.64s\" has no value", m->key);
 		answer(p, "refusal", why);
 		return;
 	}
-	snprintf(value.value, sizeof value.value, "%s", e->text);
+	snprintf(value.value, sizeof value.value, "%s", text);
 	send_message(p, &value);
 }
 
@@ -401,6 +354,17 @@ static void limit_strangers(struct snd_root_service *s)
 		refuse(s, oldest, "more than 64 connections have not said who they are");
 }
 
+/* admit makes a connection a peer. There is room for it. */
+static void admit(struct snd_root_service *s, struct peer *p, int socket)
+{
+	const struct snd_tcp_address at = snd_tcp_peer(socket);
+	p->channel.socket = socket;
+	p->deadline = snd_deadline(HANDSHAKE_LIMIT);
+	snd_tcp_text(&at, true, p->at);
+	s->peers[s->count++] = p;
+	limit_strangers(s);
+}
+
 /* take_connections takes those that wait. */
 static void take_connections(struct snd_root_service *s)
 {
@@ -413,12 +377,7 @@ static void take_connections(struct snd_root_service *s)
 			free(p);
 			return;
 		}
-		const struct snd_tcp_address at = snd_tcp_peer(socket);
-		p->channel.socket = socket;
-		p->deadline = snd_deadline(HANDSHAKE_LIMIT);
-		snd_tcp_text(&at, true, p->at);
-		s->peers[s->count++] = p;
-		limit_strangers(s);
+		admit(s, p, socket);
 	}
 }
 
@@ -434,28 +393,33 @@ static int wait_ms(const struct snd_root_service *s)
 	return (int)least;
 }
 
+/* serve waits for events and handles them. */
+static void serve(struct snd_root_service *s)
+{
+	const size_t count = s->count;
+	s->polled[0] = (struct pollfd){s->listener, POLLIN, 0};
+	for (size_t i = 0; i < count; i++)
+		s->polled[i + 1] = (struct pollfd){s->peers[i]->channel.socket, POLLIN, 0};
+	if (poll(s->polled, count + 1, wait_ms(s)) < 0 && errno != EINTR)
+		usleep(10000);
+	for (size_t i = 0; i < count; i++) {
+		struct peer *p = s->peers[i];
+		if (s->polled[i + 1].revents != 0 && !p->broken)
+			serve_peer(s, p);
+		if (p->state < RANK && !p->broken && snd_clock() >= p->deadline)
+			refuse(s, p, "it has not said who it is in time");
+	}
+	if (s->polled[0].revents != 0)
+		take_connections(s);
+	sweep(s);
+}
+
 static void *run(void *arg)
 {
 	struct snd_root_service *s = arg;
-	snd_thread_name(name_of_thread);
-	while (snd_load32(&s->quit) == 0) {
-		const size_t count = s->count;
-		s->polled[0] = (struct pollfd){s->listener, POLLIN, 0};
-		for (size_t i = 0; i < count; i++)
-			s->polled[i + 1] = (struct pollfd){s->peers[i]->channel.socket, POLLIN, 0};
-		if (poll(s->polled, count + 1, wait_ms(s)) < 0 && errno != EINTR)
-			usleep(10000);
-		for (size_t i = 0; i < count; i++) {
-			struct peer *p = s->peers[i];
-			if (s->polled[i + 1].revents != 0 && !p->broken)
-				serve_peer(s, p);
-			if (p->state < RANK && !p->broken && snd_clock() >= p->deadline)
-				refuse(s, p, "it has not said who it is in time");
-		}
-		if (s->polled[0].revents != 0)
-			take_connections(s);
-		sweep(s);
-	}
+	snd_thread_name(thread_of_service);
+	while (snd_load32(&s->quit) == 0)
+		serve(s);
 	if (s->died != NULL)
 		end_job(s, NULL, 0, 0, s->died);
 	return NULL;
@@ -478,7 +442,7 @@ static void free_service(struct snd_root_service *s)
 		hang_up(s->peers[i]);
 		free(s->peers[i]);
 	}
-	tdestroy(s->store, free);
+	snd_key_values_free(&s->values);
 	pthread_cond_destroy(&s->changed);
 	pthread_mutex_destroy(&s->mutex);
 	free(s->of);
@@ -503,12 +467,12 @@ static snd_status listen_at(struct snd_root_service *s, const struct snd_tcp_add
 	return SND_SUCCESS;
 }
 
-snd_status snd_root_serve(struct snd_root_service **service, const struct snd_tcp_address *at, const struct snd_bytes *secret, uint32_t size, int64_t silence, const char *op)
+/* new_service returns a service without a listener and a thread, or NULL if there is no memory. */
+static struct snd_root_service *new_service(const struct snd_bytes *secret, uint32_t size, int64_t silence)
 {
-	unsigned char random[RANDOM];
 	struct snd_root_service *s = calloc(1, sizeof *s);
 	if (s == NULL)
-		return snd_no_memory(sizeof *s, "private memory", op);
+		return NULL;
 	s->listener = -1;
 	s->size = size;
 	s->silence = silence;
@@ -516,20 +480,29 @@ snd_status snd_root_serve(struct snd_root_service **service, const struct snd_tc
 	pthread_cond_init(&s->changed, NULL);
 	s->of = calloc(size, sizeof *s->of);
 	s->secret = malloc(secret->length);
-	snd_status status = SND_SUCCESS;
-	if (s->of == NULL || s->secret == NULL || !reserve(s))
-		status = snd_no_memory(size * sizeof *s->of + secret->length, "private memory", op);
-	else if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+	if (s->of == NULL || s->secret == NULL || !reserve(s)) {
+		free_service(s);
+		return NULL;
+	}
+	memcpy(s->secret, secret->data, secret->length);
+	s->secret_length = secret->length;
+	return s;
+}
+
+snd_status snd_root_serve(struct snd_root_service **service, const struct snd_tcp_address *at, const struct snd_bytes *secret, uint32_t size, int64_t silence, const char *op)
+{
+	unsigned char random[RANDOM];
+	struct snd_root_service *s = new_service(secret, size, silence);
+	if (s == NULL)
+		return snd_no_memory(sizeof *s + size * sizeof *s->of, "private memory", op);
+	snd_status status = listen_at(s, at, op);
+	if (status == SND_SUCCESS && getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
 		status = snd_fail(SND_UNSUCCESSFUL, "%s: getrandom failed", op);
-	if (status == SND_SUCCESS)
-		status = listen_at(s, at, op);
 	if (status == SND_SUCCESS) {
-		memcpy(s->secret, secret->data, secret->length);
-		s->secret_length = secret->length;
 		size_t n = (size_t)snprintf(s->name, sizeof s->name, "root-");
 		for (size_t i = 0; i < RANDOM; i++)
 			s->name[n++] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"[random[i] % 32]; /* at least 128 bits */
-		status = snd_thread_start(&s->thread, run, s, name_of_thread, op);
+		status = snd_thread_start(&s->thread, run, s, thread_of_service, op);
 	}
 	if (status == SND_SUCCESS)
 		*service = s;

@@ -26,7 +26,7 @@ enum { RANKS = 3, ROUNDS = 20, MANY = 70 /* more than the service lets wait */ }
 static char address[SND_TCP_TEXT];
 static const struct snd_bytes secret = {"a secret of the tests", 21};
 
-/* take_address finds a port at which nobody listens. */
+/* take_address finds a port at which no process listens. */
 static void take_address(void)
 {
 	struct snd_tcp_address any;

@@ -129,7 +129,8 @@ typedef enum snd_threading { SND_THREAD_DOMAIN = 0, SND_THREAD_SAFE = 1 } snd_th
  * progress. A call that waits wakes 10 times a second to look for dead peers, and 50 times in a named fabric.
  * With SND_PROGRESS_AUTO the library has two threads. "softnd" makes progress while the program neither polls
  * nor waits. "softnd-watch" reports the end of processes and answers joiners. Both block all signals, and
- * sleep while nothing is under way. */
+ * sleep while nothing is under way.
+ * A job at SOFTND_ROOT has one more thread with either, and rank 0 two. */
 typedef enum snd_progress_model { SND_PROGRESS_MANUAL = 0, SND_PROGRESS_AUTO = 1 } snd_progress_model;
 
 /* snd_executor selects the process that copies the bytes of one-sided requests and long messages. */
@@ -528,10 +529,14 @@ SND_API snd_status snd_connector_close(snd_connector *connector);
 
 /* snd_job_init makes the process the rank that its launcher has assigned to it, and returns when all
  * ranks have called it. Supported launchers are ndrun, launchers that speak PMI (MPICH's mpiexec, srun
- * with --mpi=pmi2), Open MPI's mpirun, and srun alone. Without a launcher the process is rank 0 of 1.
+ * with --mpi=pmi2), Open MPI's mpirun, and srun alone. Without a launcher the process is rank 0 of 1, unless SOFTND_ROOT says where
+ * the ranks meet.
  *
- * Under a launcher that speaks PMI, the ranks may run on several hosts. The first rank of each host then starts the program ndrelay, which is
- * no child of the process: docs/hosts.md.
+ * Under a launcher that speaks PMI, and at SOFTND_ROOT, the ranks may run on several hosts. The first rank of each host then starts the
+ * program ndrelay, which is no child of the process: docs/hosts.md.
+ *
+ * At SOFTND_ROOT, a thread of the library prints a line and calls _exit if another rank dies or aborts the job: with the code of
+ * snd_job_abort, or with 1.
  *
  * After snd_job_close, a process can join the job again if all ranks do. With a launcher that speaks PMI, it can call snd_job_init
  * once.
@@ -564,7 +569,8 @@ SND_API snd_status snd_job_exchange_windows(snd_job *job, const snd_window_descr
 /* snd_job_connect makes an endpoint that is connected with one of rank peer, which must call it too. */
 SND_API snd_status snd_job_connect(snd_job *job, uint32_t peer, const snd_endpoint_config *config, int64_t timeout,
 	snd_endpoint **endpoint);
-/* snd_job_close leaves the job in good order. */
+/* snd_job_close leaves the job in good order. In rank 0 of a job at SOFTND_ROOT it blocks until the other ranks have called it, and
+ * returns SND_CONNECTION_ABORTED if one of them dies or aborts the job before. The job is closed in any case. */
 SND_API snd_status snd_job_close(snd_job *job);
 /* snd_job_abort ends this process with an exit code, and makes the launcher end the other ranks. The code
  * is 1 to 255; any other value counts as 1. reason is one line for the user, which is printed together
@@ -573,8 +579,8 @@ SND_API snd_status snd_job_close(snd_job *job);
  * call it at any time, but no signal handler.
  *
  * ndrun and Hydra's mpiexec exit with the code of the first rank that aborts or fails. Other launchers
- * end the job because a rank has failed. A job of snd_job_join has no launcher: its other ranks detect
- * that this process has died. A forked child only prints the reason and exits. */
+ * end the job because a rank has failed. At SOFTND_ROOT each other rank prints a line and exits with the code. A job of snd_job_join
+ * has no launcher: its other ranks detect that this process has died. A forked child only prints the reason and exits. */
 SND_API SND_NORETURN void snd_job_abort(snd_job *job, int code, const char *reason);
 
 #ifdef __cplusplus

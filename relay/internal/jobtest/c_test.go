@@ -130,6 +130,7 @@ func TestCOverHosts(t *testing.T) {
 	t.Run("departed ranks", c.testDepartedRanks)
 	t.Run("abort", c.testAbort)
 	t.Run("refused", c.testRefused)
+	t.Run("SOFTND_ROOT", c.testAtRoot)
 }
 
 func TestCUnderSlurmOverHosts(t *testing.T) {
@@ -167,7 +168,7 @@ type cCluster struct {
 // speaking returns a program that is a rank in C or in Go, by its number.
 func (c *cCluster) speaking(languages string) string {
 	goRank := strings.Join(role(roleTalks), " ")
-	text := "#!/bin/sh\ncase $PMI_RANK in\n"
+	text := "#!/bin/sh\ncase ${PMI_RANK:-$SOFTND_RANK} in\n"
 	for rank, language := range languages {
 		if language == 'C' {
 			text += fmt.Sprintf("%d) exec %s talks;;\n", rank, c.program)
@@ -235,6 +236,77 @@ func (c *cCluster) testDepartedRanks(t *testing.T) {
 		t.Errorf("exit status %d: %s%s", status, out, errOut)
 	}
 	c.mustBeEmpty()
+}
+
+// Ranks meet without a launcher: in C alone, and with ranks in Go. Rank 0 of either language serves the others. The end of one rank
+// ends all.
+func (c *cCluster) testAtRoot(t *testing.T) {
+	for _, languages := range []string{"CCCC", "CGGC", "GCCG"} {
+		t.Run(languages, func(t *testing.T) {
+			for rank, r := range c.atRoot(2, nil, c.speaking(languages)) {
+				r.Wait()
+				if want := fmt.Sprintf("rank %d of 4 is done\n", rank); r.Out.String() != want || r.Err.String() != "" {
+					t.Errorf("rank %d has printed %q, %q", rank, r.Out, r.Err)
+				}
+			}
+			c.mustBeEmpty()
+		})
+	}
+	for _, victim := range []int{0, 3} {
+		t.Run(fmt.Sprint("killed rank ", victim), func(t *testing.T) {
+			all := c.atRoot(2, nil, c.program, "waits")
+			pids := ready(t, all)
+			if err := syscall.Kill(pids[victim], syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			all[victim].WaitKilled()
+			for rank, r := range all {
+				if rank != victim {
+					ends(t, r, 1, fmt.Sprintf("softnd: rank %d of 4 ends with the job: rank %d ", rank, victim))
+				}
+			}
+			c.mustBeEmpty()
+		})
+	}
+	t.Run("killed rank after rank 0 has left", func(t *testing.T) {
+		all := c.atRoot(2, nil, c.program, "leaves first")
+		for rank, r := range all[1:] {
+			if line := r.Hear(); !strings.HasPrefix(line, fmt.Sprintf("ready %d ", rank+1)) {
+				t.Fatal(line)
+			}
+		}
+		if err := syscall.Kill(all[3].PID(), syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		all[3].WaitKilled()
+		for rank := 1; rank < 3; rank++ {
+			ends(t, all[rank], 1, fmt.Sprintf("softnd: rank %d of 4 ends with the job: rank 3 ", rank))
+		}
+		all[0].Wait()
+		if text := all[0].Out.String(); !strings.HasPrefix(text, "connection aborted: close job: rank 3 (at "+addressB+":") {
+			t.Errorf("snd_job_close of rank 0 has returned %q", text)
+		}
+		c.mustBeEmpty()
+	})
+	t.Run("cut off host", func(t *testing.T) {
+		all := c.atRoot(1, []string{"SOFTND_RELAY_KEEPALIVE=1s"}, c.program, "waits")
+		ready(t, all)
+		c.ip("-n", c.names[1], "link", "set", "eth0", "down")
+		ends(t, all[0], 1, "softnd: rank 0 of 2 ends with the job: rank 1 ")
+		ends(t, all[1], 1, "softnd: rank 1 of 2 ends with the job: rank 0 ")
+		c.ip("-n", c.names[1], "link", "set", "eth0", "up")
+		c.mustBeEmpty()
+	})
+	t.Run("abort", func(t *testing.T) {
+		for rank, r := range c.atRoot(2, nil, c.program, "aborts", "3") {
+			line := fmt.Sprintf("softnd: rank %d of 4 ends with the job: rank 3 has aborted the job with code 7: the disk is full\n", rank)
+			if rank == 3 {
+				line = "softnd: rank 3 of 4 aborts the job with code 7: the disk is full\n"
+			}
+			ends(t, r, 7, line)
+		}
+		c.mustBeEmpty()
+	})
 }
 
 func (c *cCluster) testAbort(t *testing.T) {
