@@ -100,14 +100,30 @@ type relayProcess struct {
 	control string
 }
 
-// startRelay starts the relay of a host. If it has a namespace of its own, the caller gives it an address there before begin.
-func startRelay(t testing.TB, arena *shm.Arena, ownNamespace bool) *relayProcess {
+// namespaceRole is a process that keeps a network namespace, also while the host has no relay.
+var namespaceRole = proctest.Role("network namespace", func(self *proctest.Self) error {
+	_, err := self.Hear()
+	return err
+})
+
+// newNamespace starts a process in a network namespace of its own.
+func newNamespace(t testing.TB) *proctest.Process {
+	t.Helper()
+	cmd := proctest.Command(namespaceRole)
+	cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWNET
+	return proctest.Start(t, cmd).NoLimit()
+}
+
+// startRelay starts the relay of a host, in the namespace of a process unless that is nil.
+func startRelay(t testing.TB, arena *shm.Arena, namespace *proctest.Process) *relayProcess {
 	t.Helper()
 	cmd := proctest.Command(relayRole)
-	cmd.ExtraFiles = []*os.File{arena.File()}
-	if ownNamespace {
-		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWNET
+	if namespace != nil {
+		env, attributes := cmd.Env, cmd.SysProcAttr
+		cmd = nstest.Command(namespace.PID(), fmt.Sprintf("/proc/%d/exe", os.Getpid()))
+		cmd.Env, cmd.SysProcAttr = env, attributes
 	}
+	cmd.ExtraFiles = []*os.File{arena.File()}
 	return &relayProcess{Process: proctest.Start(t, cmd).NoLimit(), t: t, host: arena.Host()}
 }
 
@@ -159,14 +175,14 @@ func (p *relayProcess) quit() {
 // relays are the processes of two hosts, which are linked.
 type relays struct {
 	t                  testing.TB
-	namespaces         bool // each has a network namespace of its own
+	namespaces         [2]*proctest.Process // which keep those of the hosts; nil: both hosts are loopback
 	keepalive, timeout time.Duration
 	arenas             [2]*shm.Arena
 	processes          [2]*relayProcess
 }
 
 func newRelays(t testing.TB, namespaces bool, keepalive, timeout time.Duration) *relays {
-	g := &relays{t: t, namespaces: namespaces, keepalive: keepalive, timeout: timeout}
+	g := &relays{t: t, keepalive: keepalive, timeout: timeout}
 	for i := range g.arenas {
 		var err error
 		g.arenas[i], err = shm.Create(shm.Config{Size: 2 << 30, Host: i})
@@ -174,10 +190,10 @@ func newRelays(t testing.TB, namespaces bool, keepalive, timeout time.Duration) 
 		t.Cleanup(func() { g.arenas[i].Close() })
 	}
 	if namespaces {
-		for i := range g.processes {
-			g.processes[i] = startRelay(t, g.arenas[i], true)
+		for i := range g.namespaces {
+			g.namespaces[i] = newNamespace(t)
 		}
-		nstest.Join(t, g.processes[0].Process.PID(), g.processes[1].Process.PID())
+		nstest.Join(t, g.namespaces[0].PID(), g.namespaces[1].PID())
 	}
 	for i := range g.processes {
 		g.start(i)
@@ -189,16 +205,21 @@ func newRelays(t testing.TB, namespaces bool, keepalive, timeout time.Duration) 
 // start starts the relay of a host.
 func (g *relays) start(i int) {
 	node := "127.0.0.1"
-	if g.namespaces {
+	if g.namespaces[i] != nil {
 		node = []string{addressA, addressB}[i]
-	} else {
-		g.processes[i] = startRelay(g.t, g.arenas[i], false)
 	}
+	g.processes[i] = startRelay(g.t, g.arenas[i], g.namespaces[i])
 	g.processes[i].begin(node, g.keepalive, g.timeout)
 }
 
 func (g *relays) quit() {
 	for _, p := range g.processes {
 		p.quit()
+	}
+	for _, p := range g.namespaces {
+		if p != nil {
+			p.Say("end")
+			p.Wait()
+		}
 	}
 }

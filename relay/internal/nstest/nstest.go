@@ -3,6 +3,7 @@
 package nstest
 
 import (
+	"fmt"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -19,16 +20,24 @@ const (
 // Need skips a test on a machine where it cannot have two network namespaces and a veth pair.
 func Need(t testing.TB) {
 	t.Helper()
+	if why := Missing(); why != "" {
+		t.Skip(why)
+	}
+}
+
+// Missing returns why this machine cannot have two network namespaces and a veth pair, "" if it can.
+func Missing() string {
 	for _, program := range []string{"ip", "nsenter"} {
 		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("%s is not installed", program)
+			return program + " is not installed"
 		}
 	}
 	try := exec.Command("ip", "link", "add", "veth-a", "type", "veth", "peer", "name", "veth-b")
 	try.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
 	if out, err := try.CombinedOutput(); err != nil {
-		t.Skipf("no veth pair in a network namespace of its own, which needs root with CAP_SYS_ADMIN and CAP_NET_ADMIN: %v: %s", err, out)
+		return fmt.Sprintf("no veth pair in a network namespace of its own, which needs root with CAP_SYS_ADMIN and CAP_NET_ADMIN: %v: %s", err, out)
 	}
+	return ""
 }
 
 // Join joins the network namespaces of two processes. Both were started with CLONE_NEWNET.
