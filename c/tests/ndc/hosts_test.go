@@ -2,10 +2,12 @@ package ndc
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,22 +16,34 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
+// hostWays are the ways in which a test runs over two hosts.
+var hostWays = []struct {
+	executor string
+	private  bool
+}{{"auto", false}, {"target", true}, {"auto", true}, {"target", false}}
+
 // overHosts runs a test in each pairing with the sides in two arenas, as those of two hosts, with a relay for each.
-// SOFTND_RELAY names the program ndrelay. The test is in parts, each of which has relays of its own.
+// SOFTND_RELAY names the program ndrelay. Each pairing has one of the ways, or all of them if NDC_ALL is set. The test is in
+// parts, each of which has relays of its own.
 func overHosts(t *testing.T, parts int, test func(t *testing.T, cfg ndtest.Config, turn, part int)) {
 	program := os.Getenv("SOFTND_RELAY")
 	if program == "" {
 		t.Skip("SOFTND_RELAY does not name the program ndrelay")
 	}
 	for turn, pair := range pairings {
-		for part := range parts {
-			t.Run(fmt.Sprintf("%s-%s/%d", pair[0], pair[1], part), func(t *testing.T) {
-				t.Parallel() // scenarios that wait let others run
-				arenas := startHosts(t, program)
-				test(t, ndtest.Config{ReceiveTimeout: timeout, DisconnectTimeout: timeout,
-					Open:  func() (nd.Provider, error) { return open(arenas[0], pair[0], "auto") },
-					Spawn: spawn(t, arenas[1], pair[1], "auto")}, turn, part)
-			})
+		for i, way := range hostWays {
+			if i != turn && os.Getenv("NDC_ALL") == "" {
+				continue
+			}
+			for part := range parts {
+				t.Run(fmt.Sprintf("%s-%s/%s, private %t, part %d", pair[0], pair[1], way.executor, way.private, part), func(t *testing.T) {
+					t.Parallel() // scenarios that wait let others run
+					arenas := startHosts(t, program)
+					test(t, ndtest.Config{PrivateMemory: way.private, ReceiveTimeout: timeout, DisconnectTimeout: timeout,
+						Open:  func() (nd.Provider, error) { return open(arenas[0], pair[0], way.executor) },
+						Spawn: spawn(t, arenas[1], pair[1], way.executor)}, turn, part)
+				})
+			}
 		}
 	}
 }
@@ -91,9 +105,55 @@ func (r relay) hear(t *testing.T, field string) any {
 	return answer[field]
 }
 
+// host is where the relay of a host runs.
+type host struct {
+	enter   []string // the begin of a command there
+	address string
+}
+
+var hostsMade atomic.Int64
+
+// newHosts makes two network namespaces that a veth pair joins. Where that is not possible, both hosts are loopback.
+func newHosts(t *testing.T) (hosts [2]host) {
+	t.Helper()
+	id := fmt.Sprintf("ndc-%d-%d", os.Getpid(), hostsMade.Add(1))
+	names := [2]string{id + "-0", id + "-1"}
+	ip := func(args ...string) error {
+		out, err := exec.Command("ip", args...).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("ip %v: %w: %s", args, err, out)
+		}
+		return nil
+	}
+	for i, name := range names {
+		hosts[i] = host{address: "127.0.0.1"}
+		if err := ip("netns", "add", name); err != nil {
+			t.Logf("both hosts are this one: %v", err)
+			return hosts
+		}
+		t.Cleanup(func() {
+			if err := ip("netns", "delete", name); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if err := ip("link", "add", "eth0", "netns", names[0], "type", "veth", "peer", "name", "eth0", "netns", names[1]); err != nil {
+		t.Logf("both hosts are this one: %v", err)
+		return hosts
+	}
+	for i, name := range names {
+		hosts[i] = host{[]string{"ip", "netns", "exec", name}, fmt.Sprintf("10.78.0.%d", 1+i)}
+		if err := errors.Join(ip("-n", name, "addr", "add", hosts[i].address+"/24", "dev", "eth0"), ip("-n", name, "link", "set", "eth0", "up"), ip("-n", name, "link", "set", "lo", "up")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return hosts
+}
+
 // startHosts makes two arenas whose relays are linked. The relays end with the test.
 func startHosts(t *testing.T, program string) (arenas [2]*shm.Arena) {
 	t.Helper()
+	hosts := newHosts(t)
 	var relays [2]relay
 	var control [2]string
 	for host := range arenas {
@@ -101,7 +161,8 @@ func startHosts(t *testing.T, program string) (arenas [2]*shm.Arena) {
 		if arenas[host], err = shm.Create(shm.Config{Host: host, Size: 4 << 30}); err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.Command(program)
+		command := append(hosts[host].enter, program)
+		cmd := exec.Command(command[0], command[1:]...)
 		cmd.ExtraFiles, cmd.Stderr = []*os.File{arenas[host].File()}, os.Stderr
 		in, err := cmd.StdinPipe()
 		if err != nil {
@@ -122,7 +183,7 @@ func startHosts(t *testing.T, program string) (arenas [2]*shm.Arena) {
 			arenas[host].Close()
 		})
 		relays[host] = relay{json.NewEncoder(in), json.NewDecoder(out)}
-		relays[host].say(t, map[string]any{"job": "conformance", "secret": make([]byte, 32), "host": host, "hosts": 2, "address": "127.0.0.1"})
+		relays[host].say(t, map[string]any{"job": "conformance", "secret": make([]byte, 32), "host": host, "hosts": 2, "address": hosts[host].address})
 		control[host] = fmt.Sprint(relays[host].hear(t, "control"))
 	}
 	for _, r := range relays {
