@@ -1,6 +1,8 @@
 package jobtest
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -27,6 +29,24 @@ next:
 	t.Errorf("no line with %s %q in\n%s", status, words, report)
 }
 
+// isHealthy checks a report about two hosts in which nothing is wrong.
+func isHealthy(t *testing.T, report, a, b string) {
+	t.Helper()
+	for _, name := range []string{"address", "port", "ndrelay", "provider", "link"} {
+		hasLine(t, report, "ok", a+"  ", name)
+		hasLine(t, report, "ok", b+"  ", name)
+	}
+	hasLine(t, report, "ok", a+" to "+b, "route", addressB, "from "+addressA)
+	hasLine(t, report, "ok", b+" to "+a, "route", addressA, "from "+addressB)
+	hasLine(t, report, "ok", a+" to "+b, "port", addressB)
+	hasLine(t, report, "ok", b+" to "+a, "port", addressA)
+	hasLine(t, report, "ok", a+" to "+b, "clock", " ms")
+	hasLine(t, report, "ok", a+" to "+b, "versions")
+	if strings.Contains(report, "\nfail ") || !strings.HasSuffix(report, "A job over these 2 hosts starts.\n") {
+		t.Errorf("%s", report)
+	}
+}
+
 // ndinfo --hosts finds nothing wrong with two hosts, and each fault.
 func TestNdinfoOverHosts(t *testing.T) {
 	if testing.Short() {
@@ -35,28 +55,12 @@ func TestNdinfoOverHosts(t *testing.T) {
 	c := newCluster(t)
 	ndinfo := c.build("github.com/softnd/softnd/cmd/ndinfo")
 	atRoot := func(env ...string) []*proctest.Process { return c.atRoot(1, env, ndinfo, "--hosts") }
-	isHealthy := func(t *testing.T, report string) {
-		t.Helper()
-		for _, name := range []string{"address", "port", "ndrelay", "provider", "link"} {
-			hasLine(t, report, "ok", "host-0  ", name)
-			hasLine(t, report, "ok", "host-1  ", name)
-		}
-		hasLine(t, report, "ok", "host-0 to host-1", "route", addressB, "from "+addressA)
-		hasLine(t, report, "ok", "host-1 to host-0", "route", addressA, "from "+addressB)
-		hasLine(t, report, "ok", "host-0 to host-1", "port", addressB)
-		hasLine(t, report, "ok", "host-1 to host-0", "port", addressA)
-		hasLine(t, report, "ok", "host-0 to host-1", "clock", " ms")
-		hasLine(t, report, "ok", "host-0 to host-1", "versions")
-		if strings.Contains(report, "\nfail ") || !strings.HasSuffix(report, "A job over these 2 hosts starts.\n") {
-			t.Errorf("%s", report)
-		}
-	}
 	t.Run("all well at SOFTND_ROOT", func(t *testing.T) {
 		all := atRoot()
 		for _, r := range all {
 			r.Wait()
 		}
-		isHealthy(t, all[0].Out.String())
+		isHealthy(t, all[0].Out.String(), "host-0", "host-1")
 		if text := all[1].Out.String() + all[0].Err.String() + all[1].Err.String(); text != "" {
 			t.Errorf("also printed: %s", text)
 		}
@@ -67,7 +71,7 @@ func TestNdinfoOverHosts(t *testing.T) {
 		if status != 0 || errOut != "" {
 			t.Errorf("exit status %d: %s", status, errOut)
 		}
-		isHealthy(t, out)
+		isHealthy(t, out, "host-0", "host-1")
 	})
 	t.Run("versions differ", func(t *testing.T) {
 		real := strings.TrimPrefix(c.env[len(c.env)-1], "SOFTND_RELAY=")
@@ -108,6 +112,39 @@ func TestNdinfoOverHosts(t *testing.T) {
 		hasLine(t, all[0].Out.String(), "fail", "host-1 to host-0", "port", "let TCP pass between the hosts")
 		hasLine(t, all[0].Out.String(), "ok", "host-1  ", "provider")
 	})
+	t.Run("packets are dropped", func(t *testing.T) { // as by a firewall that does not answer
+		rule := func(args ...string) { c.ip(append([]string{"-n", c.names[0], "rule"}, args...)...) }
+		rule("add", "pref", "20", "lookup", "local") // in place of the first rule
+		rule("delete", "pref", "0")
+		rule("add", "pref", "10", "iif", "eth0", "ipproto", "tcp", "dport", "20000-65534", "blackhole")
+		all := atRoot()
+		for _, r := range all {
+			ends(t, r, 1, "")
+		}
+		rule("delete", "pref", "10")
+		rule("add", "pref", "0", "lookup", "local")
+		rule("delete", "pref", "20")
+		hasLine(t, all[0].Out.String(), "fail", "host-1 to host-0", "port", "let TCP pass between the hosts")
+	})
+	for name, tc := range map[string]struct{ getent, found, next string }{
+		"the name of another host is unknown": {"exit 2", "no address of \"hostb\" is known", "add the name to DNS or /etc/hosts"},
+		"the name of another host is wrong":   {"echo 10.99.0.9 STREAM hostb", "hostb is 10.99.0.9 here, and its relay is at " + addressB, "set SOFTND_HOST_ADDRESS at that host"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.Rename(c.script("getent", "#!/bin/sh\ncase $2 in\nhosta) echo "+addressA+" STREAM hosta;;\n*) "+tc.getent+";;\nesac\n"), filepath.Join(dir, "getent")); err != nil {
+				t.Fatal(err)
+			}
+			var all []*proctest.Process
+			for rank, name := range []string{"hosta", "hostb"} {
+				all = append(all, c.rank(rank, 2, []string{"PATH=" + dir + ":" + os.Getenv("PATH")}, "unshare", "--uts", "sh", "-c", "hostname "+name+" && exec "+ndinfo+" --hosts"))
+			}
+			for _, r := range all {
+				r.Wait() // jobs need no names, so it warns
+			}
+			hasLine(t, all[0].Out.String(), "warn", "hosta to hostb", "name", tc.found, tc.next)
+		})
+	}
 	// host adds something to a host's network, and undo removes it.
 	host := func(i int, args ...string) (undo func()) {
 		c.ip(append([]string{"-n", c.names[i], args[0], "add"}, args[1:]...)...)

@@ -70,6 +70,25 @@ func TestSlurmOverHosts(t *testing.T) {
 		mustBeSerial(t, out)
 		s.mustBeEmpty()
 	})
+	t.Run("ndinfo", func(t *testing.T) {
+		status, out, errOut := proctest.Run(t, s.srun(s.build("github.com/softnd/softnd/cmd/ndinfo"), "--hosts"))
+		if status != 0 || errOut != "" {
+			t.Errorf("exit status %d: %s", status, errOut)
+		}
+		isHealthy(t, out, "snda", "sndb")
+	})
+	// srun without PMI sets numbers of ranks, and the ranks meet at SOFTND_ROOT.
+	t.Run("heat at SOFTND_ROOT", func(t *testing.T) {
+		args := s.first.Command("srun", "-N", "2", "--ntasks-per-node=2", "--mpi=none", s.build("github.com/softnd/softnd/examples/heat"), "-verify")
+		cmd := exec.Command(args[0], args[1:]...)
+		cmd.Env = append(s.env[:len(s.env):len(s.env)], "SOFTND_ROOT="+addressA+":7000", "SOFTND_SECRET=a secret of the tests")
+		status, out, errOut := proctest.Run(t, cmd)
+		if status != 0 || errOut != "" {
+			t.Errorf("exit status %d: %s", status, errOut)
+		}
+		mustBeSerial(t, out)
+		s.mustBeEmpty()
+	})
 	t.Run("abort", func(t *testing.T) {
 		r := proctest.Start(t, s.srun(role(roleWaits)...))
 		allReady(t, r)
