@@ -11,7 +11,7 @@ import (
 	"github.com/softnd/softnd/internal/proctest"
 )
 
-// The commands of the README for two hosts work as they stand there, in a copy of the source. The names of the hosts are
+// The commands of the README for two hosts work in a copy of the source. The names of the hosts are
 // addresses, and mpiexec.hydra has options in place of ssh.
 func TestReadmeOnTwoHosts(t *testing.T) {
 	if testing.Short() {
