@@ -29,7 +29,7 @@ static const struct snd_bytes user_secret = {"a secret of the tests", 21};
 /* client is the other end of a connection. */
 struct client {
 	struct snd_root_channel channel;
-	unsigned char greetings[2 * SND_ROOT_GREETING];
+	unsigned char greetings[SND_ROOT_GREETINGS];
 	bool proved; /* it has sent a greeting, and derived the keys */
 };
 

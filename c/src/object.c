@@ -25,7 +25,7 @@ static struct list {
 	struct snd_object *first, *last;
 } free_lists[SND_TYPES][2];
 static int open_fabrics;
-static uint32_t *alive; /* 1 in the process that made it, 0 in its forked children */
+static _Atomic(uint32_t *) alive; /* a page: 1 in the process that made it, 0 in its forked children */
 
 static void *map(size_t size)
 {
@@ -52,9 +52,12 @@ snd_status snd_start(const char *op)
 	if (!snd_fork_prepare())
 		return snd_fail(SND_NO_MEMORY, "%s: pthread_atfork: no private memory", op);
 	snd_fork_hold(); /* a child has either the page, or no thread that has begun to use the library */
-	if (alive == NULL && (alive = map((size_t)sysconf(_SC_PAGESIZE))) != NULL)
-		*alive = 1;
-	bool ok = alive != NULL;
+	uint32_t *page = alive;
+	if (page == NULL && (page = map((size_t)sysconf(_SC_PAGESIZE))) != NULL) {
+		*page = 1; /* before another thread can find the page */
+		alive = page;
+	}
+	const bool ok = page != NULL;
 	snd_fork_release();
 	return ok ? SND_SUCCESS : snd_no_memory((uint64_t)sysconf(_SC_PAGESIZE), "mmap of a page", op);
 }

@@ -204,7 +204,7 @@ static const char *receive_until(struct snd_root_channel *c, size_t wanted, int6
 /* exchange_nonces runs the rank's side of the handshake. It returns NULL, or what went wrong. */
 static const char *exchange_nonces(struct snd_root_channel *c, const struct snd_bytes *secret, int64_t deadline)
 {
-	unsigned char greetings[2 * SND_ROOT_GREETING], proof[SND_SHA256];
+	unsigned char greetings[SND_ROOT_GREETINGS], proof[SND_SHA256];
 	if (!snd_root_greet(greetings) || !snd_socket_send(c->socket, greetings, SND_ROOT_GREETING, deadline))
 		return strerror(errno);
 	const char *wrong = receive_until(c, SND_ROOT_ANSWER, deadline);

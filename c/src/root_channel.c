@@ -12,7 +12,7 @@
 
 enum { VERSION = 2, NONCE = 16 /* its place in a greeting */, HEAD = 4 /* bytes of the length */ };
 
-static const char magic[] = "SND-ROOT"; /* 8 bytes */
+static const unsigned char magic[8] = {'S', 'N', 'D', '-', 'R', 'O', 'O', 'T'};
 
 const char snd_root_stranger[] = "the process at the other end does not speak the protocol of SOFTND_ROOT";
 const char snd_root_version[] = "the other process contains another version of softnd: build all ranks with one release";
@@ -138,30 +138,30 @@ size_t snd_root_pack(struct snd_root_channel *c, const struct snd_root_message *
 
 bool snd_root_greet(unsigned char greeting[SND_ROOT_GREETING])
 {
-	memcpy(greeting, magic, 8);
+	memcpy(greeting, magic, sizeof magic);
 	snd_put_number(greeting + 8, VERSION, 8);
 	return getrandom(greeting + NONCE, SND_ROOT_GREETING - NONCE, 0) == SND_ROOT_GREETING - NONCE;
 }
 
 const char *snd_root_check(const unsigned char greeting[SND_ROOT_GREETING])
 {
-	if (memcmp(greeting, magic, 8) != 0)
+	if (memcmp(greeting, magic, sizeof magic) != 0)
 		return snd_root_stranger;
 	return snd_get_number(greeting + 8, 8) == VERSION ? NULL : snd_root_version;
 }
 
 /* derive computes an HMAC of a word and both greetings. */
-static void derive(const struct snd_bytes *secret, const char *word, const unsigned char greetings[2 * SND_ROOT_GREETING], unsigned char mac[SND_SHA256])
+static void derive(const struct snd_bytes *secret, const char *word, const unsigned char greetings[SND_ROOT_GREETINGS], unsigned char mac[SND_SHA256])
 {
-	snd_hmac_sha256(secret->data, secret->length, (const struct snd_bytes[]){{word, strlen(word)}, {greetings, 2 * SND_ROOT_GREETING}}, 2, mac);
+	snd_hmac_sha256(secret->data, secret->length, (const struct snd_bytes[]){{word, strlen(word)}, {greetings, SND_ROOT_GREETINGS}}, 2, mac);
 }
 
-void snd_root_prove(const struct snd_bytes *secret, const unsigned char greetings[2 * SND_ROOT_GREETING], unsigned char proof[SND_SHA256])
+void snd_root_prove(const struct snd_bytes *secret, const unsigned char greetings[SND_ROOT_GREETINGS], unsigned char proof[SND_SHA256])
 {
 	derive(secret, "root", greetings, proof);
 }
 
-void snd_root_begin(struct snd_root_channel *c, const struct snd_bytes *secret, const unsigned char greetings[2 * SND_ROOT_GREETING], bool is_root)
+void snd_root_begin(struct snd_root_channel *c, const struct snd_bytes *secret, const unsigned char greetings[SND_ROOT_GREETINGS], bool is_root)
 {
 	derive(secret, "to root", greetings, is_root ? c->in_key : c->out_key);
 	derive(secret, "to rank", greetings, is_root ? c->out_key : c->in_key);

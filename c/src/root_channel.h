@@ -12,6 +12,7 @@
 
 enum {
 	SND_ROOT_GREETING = 48,                             /* bytes: magic, version, nonce */
+	SND_ROOT_GREETINGS = 2 * SND_ROOT_GREETING,         /* that of the rank, and that of rank 0 */
 	SND_ROOT_ANSWER = SND_ROOT_GREETING + SND_SHA256,
 	SND_ROOT_MESSAGE = 4096,                            /* most bytes of an object of JSON */
 	SND_ROOT_PACKET = 4 + SND_ROOT_MESSAGE + SND_SHA256,
@@ -47,10 +48,10 @@ bool snd_root_greet(unsigned char greeting[SND_ROOT_GREETING]);
 /* snd_root_check returns what is wrong with the greeting of the other side, or NULL. */
 extern const char snd_root_stranger[], snd_root_version[], snd_root_secret[];
 const char *snd_root_check(const unsigned char greeting[SND_ROOT_GREETING]);
-/* snd_root_prove computes the proof that rank 0 knows the secret. greetings are that of the rank and that of rank 0. */
-void snd_root_prove(const struct snd_bytes *secret, const unsigned char greetings[2 * SND_ROOT_GREETING], unsigned char proof[SND_SHA256]);
+/* snd_root_prove computes the proof that rank 0 knows the secret. */
+void snd_root_prove(const struct snd_bytes *secret, const unsigned char greetings[SND_ROOT_GREETINGS], unsigned char proof[SND_SHA256]);
 /* snd_root_begin derives the keys of both directions. */
-void snd_root_begin(struct snd_root_channel *c, const struct snd_bytes *secret, const unsigned char greetings[2 * SND_ROOT_GREETING], bool is_root);
+void snd_root_begin(struct snd_root_channel *c, const struct snd_bytes *secret, const unsigned char greetings[SND_ROOT_GREETINGS], bool is_root);
 /* snd_root_same compares two values in a time that does not depend on them. */
 bool snd_root_same(const unsigned char a[SND_SHA256], const unsigned char b[SND_SHA256]);
 

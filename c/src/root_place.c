@@ -89,8 +89,8 @@ static snd_status user_secret(char to[MAX_SECRET + 1], struct snd_bytes *secret,
 		snd_status s = read_private(file, to, &n, op);
 		if (s != SND_SUCCESS)
 			return s;
-	} else if (n <= MAX_SECRET) {
-		memcpy(to, text, n);
+	} else {
+		(void)snprintf(to, MAX_SECRET + 1, "%s", text); /* of a longer one, which is refused, a part */
 	}
 	if (n > MAX_SECRET)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: %s: the secret has more than %d bytes: use a shorter one", op, from, MAX_SECRET);

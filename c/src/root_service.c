@@ -202,7 +202,7 @@ static void refuse(struct snd_root_service *s, struct peer *p, const char *why)
 /* greet answers the greeting of a process, and proves that this process knows the secret. */
 static void greet(struct snd_root_service *s, struct peer *p)
 {
-	unsigned char greetings[2 * SND_ROOT_GREETING], reply[SND_ROOT_ANSWER];
+	unsigned char greetings[SND_ROOT_GREETINGS], reply[SND_ROOT_ANSWER];
 	const char *wrong = snd_root_check(p->channel.packet);
 	if (wrong == snd_root_stranger) {
 		refuse(s, p, wrong);
@@ -314,7 +314,7 @@ static void sweep(struct snd_root_service *s)
 		}
 		lost(s, p); /* which may break others, also earlier ones: those are closed the next time */
 		hang_up(p);
-		memmove(s->peers + i, s->peers + i + 1, (--s->count - i) * sizeof *s->peers);
+		memmove(s->peers + i, s->peers + i + 1, (--s->count - i) * sizeof(struct peer *));
 		if (p->state < RANK || s->of[p->rank] != p)
 			free(p);
 	}
@@ -326,7 +326,7 @@ static bool reserve(struct snd_root_service *s)
 	if (s->count + 1 < s->capacity)
 		return true;
 	const size_t larger = 2 * s->capacity + 16;
-	struct peer **peers = realloc(s->peers, larger * sizeof *peers);
+	struct peer **peers = realloc(s->peers, larger * sizeof(struct peer *));
 	if (peers == NULL)
 		return false;
 	s->peers = peers;
@@ -478,7 +478,7 @@ static struct snd_root_service *new_service(const struct snd_bytes *secret, uint
 	s->silence = silence;
 	pthread_mutex_init(&s->mutex, NULL);
 	pthread_cond_init(&s->changed, NULL);
-	s->of = calloc(size, sizeof *s->of);
+	s->of = calloc(size, sizeof(struct peer *));
 	s->secret = malloc(secret->length);
 	if (s->of == NULL || s->secret == NULL || !reserve(s)) {
 		free_service(s);
@@ -494,7 +494,7 @@ snd_status snd_root_serve(struct snd_root_service **service, const struct snd_tc
 	unsigned char random[RANDOM];
 	struct snd_root_service *s = new_service(secret, size, silence);
 	if (s == NULL)
-		return snd_no_memory(sizeof *s + size * sizeof *s->of, "private memory", op);
+		return snd_no_memory(sizeof *s + size * sizeof(struct peer *), "private memory", op);
 	snd_status status = listen_at(s, at, op);
 	if (status == SND_SUCCESS && getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
 		status = snd_fail(SND_UNSUCCESSFUL, "%s: getrandom failed", op);

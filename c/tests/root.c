@@ -269,7 +269,7 @@ static void test_wrong_roots(void)
 /* A message that a stranger has changed, repeated, reflected, or taken from another connection is refused. */
 static void test_forged(void)
 {
-	static const unsigned char nonces[2 * SND_ROOT_GREETING] = {1}, others[2 * SND_ROOT_GREETING] = {2};
+	static const unsigned char nonces[SND_ROOT_GREETINGS] = {1}, others[SND_ROOT_GREETINGS] = {2};
 	for (int kind = 0; kind < 6; kind++) {
 		int ends[2];
 		static struct snd_root_channel rank, root;

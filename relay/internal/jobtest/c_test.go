@@ -254,18 +254,7 @@ func (c *cCluster) testAtRoot(t *testing.T) {
 	}
 	for _, victim := range []int{0, 3} {
 		t.Run(fmt.Sprint("killed rank ", victim), func(t *testing.T) {
-			all := c.atRoot(2, nil, c.program, "waits")
-			pids := ready(t, all)
-			if err := syscall.Kill(pids[victim], syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
-			all[victim].WaitKilled()
-			for rank, r := range all {
-				if rank != victim {
-					ends(t, r, 1, fmt.Sprintf("softnd: rank %d of 4 ends with the job: rank %d ", rank, victim))
-				}
-			}
-			c.mustBeEmpty()
+			c.killAtRoot(t, c.atRoot(2, nil, c.program, "waits"), victim)
 		})
 	}
 	t.Run("killed rank after rank 0 has left", func(t *testing.T) {

@@ -412,23 +412,28 @@ func ends(t *testing.T, r *proctest.Process, code int, line string) {
 	}
 }
 
+// killAtRoot kills one of four ranks when all have joined. The others end, and nothing is left at any host.
+func (c *cluster) killAtRoot(t *testing.T, all []*proctest.Process, victim int) {
+	t.Helper()
+	pids := ready(t, all)
+	if err := syscall.Kill(pids[victim], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	all[victim].WaitKilled()
+	for rank, r := range all {
+		if rank != victim {
+			ends(t, r, 1, fmt.Sprintf("softnd: rank %d of 4 ends with the job: rank %d ", rank, victim))
+		}
+	}
+	c.mustBeEmpty()
+}
+
 // When a rank is killed, all ranks end, and nothing is left at any host.
 func TestKilledRankEndsTheJob(t *testing.T) {
 	c := newCluster(t)
 	for _, victim := range []int{0, 1, 2} {
 		t.Run(fmt.Sprintf("rank %d", victim), func(t *testing.T) {
-			all := c.atRoot(2, nil, role(roleWaits)...)
-			pids := ready(t, all)
-			if err := syscall.Kill(pids[victim], syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
-			all[victim].WaitKilled()
-			for rank, r := range all {
-				if rank != victim {
-					ends(t, r, 1, fmt.Sprintf("softnd: rank %d of 4 ends with the job: rank %d ", rank, victim))
-				}
-			}
-			c.mustBeEmpty()
+			c.killAtRoot(t, c.atRoot(2, nil, role(roleWaits)...), victim)
 		})
 	}
 	t.Run("Hydra", func(t *testing.T) {
