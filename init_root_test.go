@@ -115,6 +115,41 @@ func TestDeathAtRootAfterRootLeaves(t *testing.T) {
 	}
 }
 
+var roleAbortsLate = rankRole("aborts late", playAbortsLate)
+
+// playAbortsLate is a rank that waits until it is ended. Rank 0 closes the job, and then aborts it from another goroutine. A Barrier
+// returns meanwhile.
+func playAbortsLate(ctx context.Context, j *Job, code int) error {
+	if j.Rank() > 0 {
+		return playWaits(ctx, j, 0)
+	}
+	go func() {
+		for !j.closed.Load() {
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(50 * time.Millisecond) // Close waits for the others
+		if err := j.Barrier(ctx); !errors.Is(err, nd.InvalidHandle) {
+			fmt.Println("barrier:", err)
+		}
+		Abort(code, "the others do not end")
+	}()
+	return fmt.Errorf("close: %w", j.Close())
+}
+
+// Abort ends the job also while rank 0 waits in Close.
+func TestAbortAtRootDuringClose(t *testing.T) {
+	for rank, r := range startAtRoot(t, roleAbortsLate, 3, 7, nil) {
+		line := fmt.Sprintf("softnd: rank %d of 3 ends with the job: rank 0 has aborted the job with code 7: the others do not end\n", rank)
+		if rank == 0 {
+			line = "softnd: rank 0 of 3 aborts the job with code 7: the others do not end\n"
+		}
+		endsAlone(t, r, 7, line)
+		if text := r.Out.String(); strings.Contains(text, "barrier") {
+			t.Error(text)
+		}
+	}
+}
+
 var roleJoinsAgain = proctest.Role("joins again", func(s *proctest.Self) error {
 	for n := range 5 {
 		j, err := Init(s.Ctx)

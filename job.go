@@ -297,20 +297,26 @@ func (j *Job) Close() error {
 	if j.provider != nil {
 		errs = append(errs, j.provider.Close())
 	}
-	// A collective call that Close has just ended still has to free memory.
-	j.collective.Lock()
-	defer j.collective.Unlock()
-	if j.member != nil {
-		errs = append(errs, j.member.Leave())
-	}
-	current.CompareAndSwap(j, nil)
-	j.ballast = nil
-	return errors.Join(append(errs, j.detach(), j.leave())...)
+	errs = append(errs, j.leaveMemory(), j.leave())
+	return errors.Join(errs...)
 }
 
-// leave tells the launcher that this rank ends well.
+// leaveMemory leaves the memory of the job. A collective call that Close has just ended still has to free some.
+func (j *Job) leaveMemory() error {
+	j.collective.Lock()
+	defer j.collective.Unlock()
+	var err error
+	if j.member != nil {
+		err = j.member.Leave()
+	}
+	j.ballast = nil
+	return errors.Join(err, j.detach())
+}
+
+// leave tells the launcher that this rank ends well. Until then, Abort ends the job.
 func (j *Job) leave() error {
 	err := j.place.Leave()
+	current.CompareAndSwap(j, nil)
 	if end := (bootstrap.Ended{}); errors.As(err, &end) {
 		return &nd.OpError{Op: "close", Object: "job", Status: nd.ConnectionAborted, Err: end}
 	}

@@ -68,7 +68,7 @@ func (m *Member) connect(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%w (last try: %w): check that rank 0 runs, and that a firewall lets it be reached", ctx.Err(), err)
+			return fmt.Errorf("%w (last try: %w): check that rank 0 runs, that no earlier job has this address, and that a firewall lets it be reached", ctx.Err(), err)
 		case <-time.After(pause):
 		}
 	}
@@ -177,17 +177,22 @@ func (m *Member) ask(ctx context.Context, q message) (message, error) {
 }
 
 func (m *Member) answer(ctx context.Context, kind string) (message, error) {
+	var a message
 	select {
-	case a := <-m.answers:
-		if a.Kind == refusal {
-			return a, fmt.Errorf("%s: refused by rank 0: %s", kind, a.Text)
-		}
-		return a, nil
+	case a = <-m.answers:
 	case <-m.closed:
-		return message{}, m.failed(kind, io.EOF)
+		select {
+		case a = <-m.answers: // has come before the end
+		default:
+			return a, m.failed(kind, io.EOF)
+		}
 	case <-ctx.Done():
-		return message{}, fmt.Errorf("%s: %w", kind, ctx.Err())
+		return a, fmt.Errorf("%s: %w", kind, ctx.Err())
 	}
+	if a.Kind == refusal {
+		return a, fmt.Errorf("%s: refused by rank 0: %s", kind, a.Text)
+	}
+	return a, nil
 }
 
 // failed returns the error of a request on a connection that has ended.
@@ -239,16 +244,23 @@ func (m *Member) leaving() bool {
 // Leave tells rank 0 that this rank ends in good order, and closes the connection. In rank 0 it first waits until all
 // others have left, so that a death or an Abort still ends the job. Then it ends the service.
 //
-// Errors: an [End] if another rank has ended the job meanwhile.
+// Errors: an [End] in rank 0 if another rank has ended the job. In other ranks, an error if the connection ends before rank 0 has
+// answered, or rank 0 does not answer in two seconds; none if the job had ended before.
 func (m *Member) Leave() error {
+	ctx, cancel := context.Background(), func() {}
+	if m.root == nil {
+		ctx, cancel = context.WithTimeout(ctx, writeLimit)
+	}
+	defer cancel()
 	var err error
 	if m.leaving() {
-		ctx, cancel := context.WithTimeout(context.Background(), writeLimit)
-		defer cancel()
 		_, err = m.ask(ctx, message{Kind: leave})
 	}
-	if m.root != nil && err == nil {
+	if m.root != nil {
 		err = m.root.wait()
+		if end := (End{}); errors.As(err, &end) && end.Rank == m.config.Rank {
+			select {} // the goroutine in Abort ends this process
+		}
 	}
 	return errors.Join(err, m.close())
 }

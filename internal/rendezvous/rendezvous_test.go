@@ -384,6 +384,19 @@ func TestRootLeavesLast(t *testing.T) {
 	})
 }
 
+// All ranks leave at once, many times.
+func TestRanksLeaveAtOnce(t *testing.T) {
+	times := 300
+	if testing.Short() {
+		times = 30
+	}
+	for range times {
+		j := newJob(t, 3)
+		j.join(t, 0, 1, 2)
+		j.each(t, func(_ int, m *Member) error { return m.Leave() })
+	}
+}
+
 // A rank that joins again before rank 0 has left waits for the next meeting.
 func TestRankJoinsAgain(t *testing.T) {
 	ctx := proctest.Context(t)

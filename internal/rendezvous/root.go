@@ -149,7 +149,10 @@ func (r *root) serve(conn *unixsock.Conn) {
 			return
 		}
 		p.met = true
-		if p.left || !r.handle(p, m) { // only this goroutine sets left
+		if p.left && m.Kind != abort { // only this goroutine sets left
+			return
+		}
+		if !r.handle(p, m) {
 			return
 		}
 	}
@@ -239,10 +242,14 @@ func (r *root) handle(p *peer, m message) bool {
 	case leave:
 		r.mu.Lock()
 		p.left = true
+		r.mu.Unlock()
+		p.write(answer) // before the service may end
+		r.mu.Lock()
 		if r.leaves++; r.leaves == r.size && r.ending == nil {
 			close(r.over)
 		}
 		r.mu.Unlock()
+		return true
 	case abort:
 		p.write(answer)
 		r.end(p, End{Rank: p.rank, Code: min(max(m.Code, 1), 255), Text: m.Text[:min(len(m.Text), maxReason)]})
