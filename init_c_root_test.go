@@ -97,7 +97,7 @@ func TestCAtRoot(t *testing.T) {
 		all[2].Kill()
 		endsAlone(t, all[1], 1, "softnd: rank 1 of 3 ends with the job: rank 2 ")
 		all[0].Wait()
-		if text := all[0].Out.String(); !strings.HasPrefix(text, "connection aborted: close job: rank 2 (at 127.0.0.1:") {
+		if text := all[0].Out.String(); !strings.HasPrefix(text, "connection aborted: close job: SOFTND_ROOT: rank 2 (at 127.0.0.1:") {
 			t.Errorf("snd_job_close has returned %q", text)
 		}
 	})
@@ -112,6 +112,15 @@ func TestCAtRoot(t *testing.T) {
 			}
 		})
 	}
+	t.Run("abort while rank 0 leaves", func(t *testing.T) {
+		for rank, r := range startInC(t, hostsInC(t, "leaves first", "aborts"), nil) {
+			line := fmt.Sprintf("softnd: rank %d of 3 ends with the job: rank 0 has aborted the job with code 7: the disk is full\n", rank)
+			if rank == 0 {
+				line = "softnd: rank 0 of 3 aborts the job with code 7: the disk is full\n"
+			}
+			endsAlone(t, r, 7, line)
+		}
+	})
 	t.Run("failed ranks", func(t *testing.T) {
 		all := startInC(t, hostsInC(t, "refused"), func(rank int, cmd *exec.Cmd) {
 			if rank == 1 {
@@ -137,7 +146,7 @@ func TestCAtRoot(t *testing.T) {
 		all[0].Kill()
 	})
 	t.Run("missing ranks are named", func(t *testing.T) {
-		all := startInC(t, hostsInC(t, "refused")[:1], func(_ int, cmd *exec.Cmd) { cmd.Env = append(cmd.Env, EnvSize+"=3", "TEST_LIMIT=0.1") })
+		all := startInC(t, hostsInC(t, "refused")[:1], func(_ int, cmd *exec.Cmd) { cmd.Env = append(cmd.Env, EnvSize+"=3", "TEST_LIMIT=2") })
 		all[0].Wait()
 		if text := all[0].Out.String(); !strings.HasPrefix(text, "I/O timeout: init: SOFTND_ROOT: not all ranks have arrived in time; missing: rank 1, rank 2") {
 			t.Error(text)

@@ -28,6 +28,15 @@ void snd_job_retire(struct snd_job *j)
 {
 	pthread_mutex_lock(&mutex);
 	snd_object_hide(&j->object);
+	j->retired = true;
+	if (current == j && j->place.root == NULL)
+		current = NULL;
+	pthread_mutex_unlock(&mutex);
+}
+
+void snd_job_forget(const struct snd_job *j)
+{
+	pthread_mutex_lock(&mutex);
 	if (current == j)
 		current = NULL;
 	pthread_mutex_unlock(&mutex);
@@ -49,7 +58,7 @@ void snd_job_ends(void *job, int code, const char *why)
 {
 	const struct snd_job *j = job;
 	pthread_mutex_lock(&mutex);
-	if (!snd_has_magic(SND_OBJECT(job), SND_TYPE_JOB)) {
+	if (j->retired) {
 		pthread_mutex_unlock(&mutex);
 		return;
 	}

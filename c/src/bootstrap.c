@@ -16,12 +16,6 @@
 #define FINALIZE_TIMEOUT INT64_C(5000000000)
 enum { REASON = 400 };
 
-static const char *value_of(const char *name)
-{
-	const char *text = getenv(name);
-	return text != NULL ? text : "";
-}
-
 static bool is_set(const char *name) { return getenv(name) != NULL; }
 
 void snd_place_init(struct snd_place *p)
@@ -45,7 +39,7 @@ static snd_status attach_inherited(struct snd_arena *a, const char *home, const 
 {
 	const int64_t fd = snd_number_in("SOFTND_ARENA_FD");
 	if (fd < 0)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_ARENA_FD=\"%s\" is not a descriptor number: start the program with ndrun, or unset it", op, value_of("SOFTND_ARENA_FD"));
+		return snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_ARENA_FD=\"%s\" is not a descriptor number: start the program with ndrun, or unset it", op, snd_value_of("SOFTND_ARENA_FD"));
 	char where[120];
 	snprintf(where, sizeof where, "%s: SOFTND_ARENA_FD (did a wrapper close or replace it?)", op);
 	snd_status s = snd_arena_attach(a, (int)fd, snd_clock() + ATTACH_TIMEOUT, where);
@@ -94,7 +88,7 @@ static snd_status place_under_ndrun(struct snd_place *p, const snd_fabric_option
 	const char *home = getenv("SOFTND_FABRIC");
 	const int64_t rank = snd_number_in("SOFTND_RANK");
 	if (rank < 0)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_RANK=\"%s\" is not a rank number: start the program with ndrun", op, value_of("SOFTND_RANK"));
+		return snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_RANK=\"%s\" is not a rank number: start the program with ndrun", op, snd_value_of("SOFTND_RANK"));
 	if (home != NULL && !snd_launcher_is_address(home))
 		return snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_FABRIC=\"%.100s\": want name:secret:identity: start the program with ndrun, or unset it", op, home);
 	p->rank = (uint32_t)rank;
@@ -107,7 +101,7 @@ static snd_status place_under_ndrun(struct snd_place *p, const snd_fabric_option
 	s = attach(p, &f->arena, op);
 	if (s == SND_SUCCESS && (snd_number_in("SOFTND_SIZE") != (int64_t)f->arena.ranks || p->rank >= f->arena.ranks))
 		s = snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_RANK=%" PRIu32 " and SOFTND_SIZE=\"%s\" do not match the arena, which has %" PRIu32 " ranks: start the program with ndrun, and keep its variables",
-			op, p->rank, value_of("SOFTND_SIZE"), f->arena.ranks);
+			op, p->rank, snd_value_of("SOFTND_SIZE"), f->arena.ranks);
 	return snd_fabric_finish(f, s, (int32_t)rank, fabric, op);
 }
 
@@ -154,10 +148,8 @@ snd_status snd_place_find(struct snd_place *p, const snd_fabric_options *o, int6
 
 snd_status snd_place_leave(struct snd_place *p, const char *op)
 {
-	struct snd_root *root = p->root;
-	p->root = NULL;
-	if (root != NULL)
-		return snd_root_leave(root, op);
+	if (p->root != NULL)
+		return snd_root_leave(p->root, op);
 	if (p->channel >= 0)
 		snd_launcher_leave(p->channel);
 	if (p->hosts != NULL && !snd_pmi_is_shared() && snd_relay_finalize(&p->hosts->relay))
@@ -177,6 +169,15 @@ void snd_place_hang_up(struct snd_place *p)
 	if (p->root != NULL)
 		snd_root_hang_up(p->root);
 	p->root = NULL;
+}
+
+void snd_place_free(struct snd_place *p)
+{
+	if (p->root != NULL)
+		snd_root_close(p->root);
+	p->root = NULL;
+	snd_hosts_free(p->hosts);
+	p->hosts = NULL;
 }
 
 bool snd_place_abort(struct snd_place *p, int code, const char *reason)

@@ -32,6 +32,8 @@ snd_status snd_place_find(struct snd_place *p, const snd_fabric_options *o, int6
  * launcher. snd_place_hang_up only closes the connection: the launcher then takes this rank for failed. */
 snd_status snd_place_leave(struct snd_place *p, const char *op);
 void snd_place_hang_up(struct snd_place *p);
+/* snd_place_free frees what p has, after one of the two. */
+void snd_place_free(struct snd_place *p);
 /* snd_place_abort asks the launcher to end the job with an exit code. It returns false if the launcher was not told. */
 bool snd_place_abort(struct snd_place *p, int code, const char *reason);
 /* snd_place_has_ended fails if another rank has ended the job, and no launcher is there to end this process. snd_place_watch has a

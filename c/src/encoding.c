@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 bool snd_escape(const char *text, char *to, size_t size)
 {
@@ -79,18 +80,32 @@ void snd_base64(const unsigned char *bytes, size_t length, char *to)
 	*to = 0;
 }
 
+bool snd_random_text(char to[SND_RANDOM_TEXT])
+{
+	unsigned char b[SND_RANDOM_TEXT - 1];
+	if (getrandom(b, sizeof b, 0) != (ssize_t)sizeof b)
+		return false;
+	for (size_t i = 0; i < sizeof b; i++)
+		to[i] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"[b[i] % 32];
+	to[sizeof b] = 0;
+	return true;
+}
+
 void snd_json_quote(const char *text, char *to, size_t size)
 {
 	size_t n = 0;
 	to[n++] = '"';
 	for (; *text != 0; text++) {
-		const char c = (char)((unsigned char)*text >= ' ' && *text != 127 ? *text : '?');
-		const bool is_marked = c == '"' || c == '\\';
-		if (n + 3 + is_marked > size)
+		char c[7] = {*text};
+		if (*text == '"' || *text == '\\')
+			snprintf(c, sizeof c, "\\%c", *text);
+		else if ((unsigned char)*text < ' ' || *text == 127)
+			snprintf(c, sizeof c, "\\u%04x", (unsigned)*text);
+		const size_t length = strlen(c);
+		if (n + length + 2 > size)
 			break;
-		if (is_marked)
-			to[n++] = '\\';
-		to[n++] = c;
+		memcpy(to + n, c, length);
+		n += length;
 	}
 	to[n++] = '"';
 	to[n] = 0;
@@ -128,7 +143,7 @@ static unsigned escaped(const char **at)
 			code = code << 4 | (unsigned)digit;
 			(*at)++;
 		}
-		return code;
+		return code != 0 ? code : '?'; /* a text ends with a zero */
 	}
 	const char *known = c == 0 ? NULL : strchr(from, c);
 	return known == NULL ? 0 : (unsigned char)into[known - from];

@@ -22,6 +22,10 @@ bool snd_json_text(const char *object, const char *name, char *to, size_t size);
 /* snd_json_number reads the whole number with a name from a flat object. */
 bool snd_json_number(const char *object, const char *name, int64_t *to);
 
+/* snd_random_text writes random letters and digits of at least 128 bits; false if there are no random numbers. */
+enum { SND_RANDOM_TEXT = 27 };
+bool snd_random_text(char to[SND_RANDOM_TEXT]);
+
 /* snd_put_number writes a number of 1 to 8 bytes, little-endian. snd_get_number reads it. */
 static inline void snd_put_number(unsigned char *to, uint64_t v, int bytes)
 {

@@ -121,7 +121,8 @@ static snd_status start(struct snd_job *j, snd_fabric *f, snd_status s, int64_t 
 		snd_object_show(&j->object, f);
 		snd_job_is_current(j);
 		*job = j;
-		snd_place_watch(&j->place, snd_job_ends, j);
+		if (j->hosts == NULL) /* else snd_start_hosts has done so */
+			snd_place_watch(&j->place, snd_job_ends, j);
 		return s;
 	}
 	if (f != NULL) {
@@ -129,7 +130,7 @@ static snd_status start(struct snd_job *j, snd_fabric *f, snd_status s, int64_t 
 		snd_close_fabric(f);
 	}
 	snd_place_hang_up(&j->place);
-	snd_hosts_free(j->place.hosts);
+	snd_place_free(&j->place);
 	snd_object_free(&j->object);
 	return s;
 }
@@ -200,7 +201,8 @@ snd_status snd_job_close(snd_job *job)
 	snd_close_fabric(j->fabric); /* calls on the job have ended then */
 	snd_forget_kept(j);
 	const snd_status s = snd_place_leave(&j->place, "close job");
-	snd_hosts_free(j->place.hosts);
+	snd_job_forget(j);
+	snd_place_free(&j->place);
 	snd_object_free(&j->object);
 	return s;
 }

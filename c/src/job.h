@@ -18,6 +18,7 @@ struct snd_job {
 	struct snd_place place;
 	bool broken;  /* a barrier has failed, and the ranks are out of step */
 	bool started; /* all ranks have joined */
+	bool retired; /* guarded by the mutex of abort.c */
 	uint64_t round;
 	uint64_t deaths;
 	int64_t checked_at;
@@ -61,10 +62,12 @@ snd_status snd_wrong_length(uint32_t rank, uint64_t theirs, uint64_t mine, const
 /* snd_job_is_current makes j the job that snd_job_abort takes if it gets none. */
 void snd_job_is_current(struct snd_job *j);
 /* snd_job_ends ends this process, because another rank has ended the job and no launcher ends this process. It does nothing if the job
- * is retired. */
+ * is retired. Any thread may call it before the job is freed. */
 void snd_job_ends(void *job, int code, const char *why);
-/* snd_job_retire makes the handle of j invalid, also for snd_job_abort. */
+/* snd_job_retire makes the handle of j invalid. Then snd_job_abort does not take j, unless the ranks meet at SOFTND_ROOT. There rank 0
+ * may wait for the others, and can still abort. Before j is freed, snd_job_forget makes snd_job_abort forget it. */
 void snd_job_retire(struct snd_job *j);
+void snd_job_forget(const struct snd_job *j);
 
 /* job_connect.c */
 /* snd_forget_kept frees what no call has taken, when the job is closed. */

@@ -17,7 +17,7 @@
 #define FABRIC_KEY "softnd-fabric" /* of rank 0: the agreement */
 #define TABLE_KEY "softnd-hosts-%" PRIu32 /* of rank 0: a part of the text of the host table */
 
-enum { TABLE_PART = 900, RANDOM = 26 };
+enum { TABLE_PART = 900 };
 
 /* put, get and barrier are requests to the launcher, or to rank 0 at SOFTND_ROOT. */
 static snd_status put(struct snd_place *p, const char *key, const char *value, int64_t deadline, const char *op)
@@ -165,22 +165,19 @@ static void digest_of(const char *text, size_t digits, char *hex)
 /* decide writes rank 0's value of FABRIC_KEY. */
 static snd_status decide(struct snd_place *p, bool has_secret, const struct host *own, char answer[SND_PMI_VALUE + 1], int64_t deadline, const char *op)
 {
-	char hex[25], text[RANDOM + 1], digits[2 * SND_SECRET + 1];
-	unsigned char b[RANDOM], secret[SND_SECRET];
+	char hex[25], text[SND_RANDOM_TEXT], digits[2 * SND_SECRET + 1];
+	unsigned char secret[SND_SECRET];
 	uint32_t count = 0, parts = 0, *of = calloc(p->size, sizeof *of);
 	if (of == NULL)
 		return snd_no_memory(p->size * sizeof *of, "private memory", op);
 	snd_status s = read_hosts(p, own, of, &count, deadline, op);
-	if (s == SND_SUCCESS && (getrandom(b, sizeof b, 0) != (ssize_t)sizeof b || getrandom(secret, sizeof secret, 0) != (ssize_t)sizeof secret))
+	if (s == SND_SUCCESS && (!snd_random_text(text) || getrandom(secret, sizeof secret, 0) != (ssize_t)sizeof secret))
 		s = snd_fail(SND_UNSUCCESSFUL, "%s: getrandom failed", op);
 	if (s == SND_SUCCESS && count > 1 && count <= SND_HOSTS)
 		s = put_table(p, of, &parts, deadline, op);
 	free(of);
 	if (s != SND_SUCCESS)
 		return s;
-	for (size_t i = 0; i < RANDOM; i++)
-		text[i] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"[b[i] % 32]; /* at least 128 bits */
-	text[RANDOM] = 0;
 	digest_of(p->root != NULL ? snd_root_name(p->root) : p->pmi.name, 24, hex);
 	snd_hex(secret, sizeof secret, digits);
 	if (count == 1)

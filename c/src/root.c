@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "arena.h"
+#include "atomic.h"
 #include "error.h"
 #include "fork.h"
 #include "memory_limit.h"
@@ -20,6 +21,7 @@
 
 #define SECOND INT64_C(1000000000)
 #define HANDSHAKE_LIMIT (5 * SECOND)
+#define IDLE_LIMIT (2 * SECOND)
 #define WRITE_LIMIT (2 * SECOND) /* of a message, and of the answers to the last ones */
 
 enum { ANSWERS = 4, MIN_PAUSE_MS = 10, MAX_PAUSE_MS = 500 };
@@ -28,7 +30,8 @@ static const char thread_of_member[] = "softnd-meeting";
 
 struct snd_root {
 	struct snd_root_service *service; /* of rank 0 */
-	struct snd_tcp_address at, local;
+	struct snd_tcp_address local;
+	snd_half quit; /* of the thread */
 	char name[SND_ROOT_REASON + 1];
 	pthread_t thread;
 	struct snd_root_channel channel; /* the thread receives, holders of out send */
@@ -84,12 +87,15 @@ static void *listen_to_root(void *arg)
 	struct snd_root_message m;
 	char why[sizeof r->why];
 	snd_thread_name(thread_of_member);
-	for (;;) {
+	while (snd_load32(&r->quit) == 0) {
 		const int got = snd_root_receive(&r->channel, &m);
-		if (got == 0 && snd_socket_await(r->channel.socket, POLLIN, -1))
+		if (got == 0) { /* a limit: if the program closes the socket, nothing else ends the wait */
+			(void)snd_socket_await(r->channel.socket, POLLIN, snd_deadline(IDLE_LIMIT));
 			continue;
-		if (got <= 0) {
-			close_connection(r, "rank 0 has died, or has ended without leaving the job", true, 1);
+		}
+		if (got < 0) {
+			snprintf(why, sizeof why, "rank 0 has died, or has ended without leaving the job (%s)", r->channel.why);
+			close_connection(r, why, true, 1);
 			return NULL;
 		}
 		if (strcmp(m.kind, "end") == 0) {
@@ -101,11 +107,11 @@ static void *listen_to_root(void *arg)
 			close_connection(r, why, true, code);
 			return NULL;
 		}
-		if (!take(r, &m)) {
-			close_connection(r, snd_root_stranger, false, 1);
-			return NULL;
-		}
+		if (!take(r, &m))
+			break;
 	}
+	close_connection(r, snd_root_stranger, false, 1); /* if this process has not ended the connection itself */
+	return NULL;
 }
 
 static bool send_request(struct snd_root *r, const struct snd_root_message *m)
@@ -113,7 +119,7 @@ static bool send_request(struct snd_root *r, const struct snd_root_message *m)
 	unsigned char packet[SND_ROOT_PACKET];
 	pthread_mutex_lock(&r->out);
 	const size_t n = snd_root_pack(&r->channel, m, packet);
-	const bool sent = snd_socket_send(r->channel.socket, packet, n, snd_deadline(WRITE_LIMIT));
+	const bool sent = snd_root_is_open(&r->channel) && snd_socket_send(r->channel.socket, packet, n, snd_deadline(WRITE_LIMIT));
 	pthread_mutex_unlock(&r->out);
 	return sent;
 }
@@ -136,7 +142,7 @@ static snd_status await_answer(struct snd_root *r, const char *kind, struct snd_
 	pthread_mutex_lock(&r->mutex);
 	while (r->count == 0 && !r->closed && s == SND_SUCCESS)
 		if (!wait_changed(r, deadline) && r->count == 0 && !r->closed)
-			s = snd_fail(SND_IO_TIMEOUT, "%s: SOFTND_ROOT: %s: rank 0 has not answered in time", op, kind);
+			s = snd_fail(SND_IO_TIMEOUT, "%s: SOFTND_ROOT: %s: rank 0 has not answered in time: check that its host and the network are not overloaded", op, kind);
 	if (s == SND_SUCCESS && r->count == 0)
 		s = snd_fail(SND_CONNECTION_ABORTED, "%s: SOFTND_ROOT: %s: %s", op, kind, r->why);
 	if (s == SND_SUCCESS) {
@@ -174,7 +180,7 @@ snd_status snd_root_get(struct snd_root *r, const char *key, char value[SND_PMI_
 	snprintf(m.key, sizeof m.key, "%s", key);
 	snd_status s = ask(r, &m, &answer, deadline, op);
 	if (s == SND_SUCCESS && (strcmp(answer.kind, "value") != 0 || strlen(answer.value) > SND_PMI_VALUE))
-		return snd_fail(SND_UNSUCCESSFUL, "%s: SOFTND_ROOT: get %s: rank 0 has answered \"%s\"", op, key, answer.kind);
+		return snd_fail(SND_UNSUCCESSFUL, "%s: SOFTND_ROOT: get %s: rank 0 has answered \"%s\": build all ranks with one release", op, key, answer.kind);
 	if (s == SND_SUCCESS)
 		snprintf(value, SND_PMI_VALUE + 1, "%.*s", SND_PMI_VALUE, answer.value);
 	return s;
@@ -244,9 +250,8 @@ static snd_status try_once(struct snd_root *r, const struct snd_root_config *con
 	if (deadline < 0 || limit < deadline)
 		deadline = limit;
 	snd_tcp_text(&config->at, true, at);
-	memset(&r->channel, 0, sizeof r->channel);
-	r->channel.socket = snd_tcp_dial(&config->at, deadline);
-	if (r->channel.socket < 0)
+	const int socket = snd_tcp_dial(&config->at, deadline);
+	if (socket < 0 || !snd_root_open(&r->channel, socket))
 		return snd_fail(SND_HOST_UNREACHABLE, "%s: SOFTND_ROOT: connect to rank 0 at %s: %s", op, at, strerror(errno));
 	const char *wrong = snd_tcp_tune(r->channel.socket, config->silence) ? exchange_nonces(&r->channel, &config->secret, deadline) : strerror(errno);
 	if (wrong == NULL)
@@ -260,7 +265,7 @@ static snd_status try_once(struct snd_root *r, const struct snd_root_config *con
 	r->channel.socket = -1;
 	if (wrong == snd_root_secret)
 		return snd_fail(SND_CONNECTION_REFUSED, "%s: SOFTND_ROOT: connect to rank 0 at %s: %s", op, at, wrong);
-	if (wrong == snd_root_stranger || wrong == snd_root_version)
+	if (wrong == snd_root_stranger || wrong == snd_root_version || wrong == snd_root_length)
 		return snd_fail(SND_NOT_SUPPORTED, "%s: SOFTND_ROOT: connect to rank 0 at %s: %s", op, at, wrong);
 	if (wrong != NULL)
 		return snd_fail(SND_HOST_UNREACHABLE, "%s: SOFTND_ROOT: connect to rank 0 at %s: %s", op, at, wrong);
@@ -278,7 +283,7 @@ static snd_status connect_until(struct snd_root *r, const struct snd_root_config
 		const int64_t left = snd_time_left(deadline);
 		if (left == 0) {
 			snprintf(last, sizeof last, "%s", snd_last_error());
-			return snd_fail(SND_IO_TIMEOUT, "%s: check that rank 0 runs, and that a firewall lets it be reached", last);
+			return snd_fail(SND_IO_TIMEOUT, "%s: check that rank 0 runs, that no earlier job has this address, and that a firewall lets it be reached", last);
 		}
 		const int64_t sleep = left > 0 && left < pause * 1000000 ? left : pause * 1000000;
 		nanosleep(&(struct timespec){0, (long)sleep}, NULL);
@@ -302,7 +307,6 @@ snd_status snd_root_join(struct snd_root **root, const struct snd_root_config *c
 	if (r == NULL)
 		return snd_no_memory(sizeof *r, "private memory", op);
 	r->channel.socket = -1;
-	r->at = config->at;
 	pthread_mutex_init(&r->out, NULL);
 	pthread_mutex_init(&r->mutex, NULL);
 	pthread_condattr_init(&monotonic);
@@ -358,7 +362,9 @@ static bool expect_end(struct snd_root *r)
 /* stop_listening ends the thread. */
 static void stop_listening(struct snd_root *r)
 {
-	(void)shutdown(r->channel.socket, SHUT_RDWR);
+	snd_release32(&r->quit, 1);
+	if (snd_root_is_open(&r->channel))
+		(void)shutdown(r->channel.socket, SHUT_RDWR); /* which wakes the thread at once */
 	(void)pthread_join(r->thread, NULL);
 }
 
@@ -367,23 +373,25 @@ snd_status snd_root_leave(struct snd_root *r, const char *op)
 	struct snd_root_message leave = {.kind = "leave"}, answer;
 	snd_status s = SND_SUCCESS;
 	if (expect_end(r))
-		s = ask(r, &leave, &answer, snd_deadline(WRITE_LIMIT), op);
-	if (r->service != NULL && s == SND_SUCCESS)
-		s = snd_root_await_end(r->service, op);
+		s = ask(r, &leave, &answer, r->service != NULL ? -1 : snd_deadline(WRITE_LIMIT), op);
+	return r->service != NULL ? snd_root_await_end(r->service, op) : s;
+}
+
+/* close_root ends the threads, and frees r. If died is not NULL, rank 0 tells the other ranks before that it ends the job. */
+static void close_root(struct snd_root *r, const char *died)
+{
 	stop_listening(r);
 	if (r->service != NULL)
-		snd_root_stop(r->service, NULL);
+		snd_root_stop(r->service, died);
 	free_root(r);
-	return s;
 }
+
+void snd_root_close(struct snd_root *r) { close_root(r, NULL); }
 
 void snd_root_hang_up(struct snd_root *r)
 {
 	(void)expect_end(r);
-	stop_listening(r);
-	if (r->service != NULL)
-		snd_root_stop(r->service, "rank 0 has ended without leaving the job");
-	free_root(r);
+	close_root(r, "rank 0 has ended without leaving the job");
 }
 
 bool snd_root_abort(struct snd_root *r, int code, const char *reason)

@@ -31,9 +31,11 @@ void snd_root_watch(struct snd_root *r, void (*ended)(void *arg, int code, const
 /* snd_root_has_ended fails if another rank has ended the job. */
 snd_status snd_root_has_ended(struct snd_root *r, const char *op);
 
-/* snd_root_leave tells rank 0 that this rank ends well, and frees r. In rank 0 it blocks until the others have left. It fails if
- * another rank has ended the job. snd_root_hang_up only frees r: rank 0 takes this rank for dead. */
+/* snd_root_leave tells rank 0 that this rank ends well. In rank 0 it blocks until the others have left, and fails if one of them has
+ * ended the job. In other ranks it fails if the connection ends before rank 0 has answered. It also fails if rank 0 does not answer in two
+ * seconds. snd_root_close frees r then. snd_root_hang_up only frees r: rank 0 takes this rank for dead. */
 snd_status snd_root_leave(struct snd_root *r, const char *op);
+void snd_root_close(struct snd_root *r);
 void snd_root_hang_up(struct snd_root *r);
 /* snd_root_abort has rank 0 end the job. It returns false if rank 0 was not told. Any thread may call it at any time. */
 bool snd_root_abort(struct snd_root *r, int code, const char *reason);

@@ -17,9 +17,27 @@ static const unsigned char magic[8] = {'S', 'N', 'D', '-', 'R', 'O', 'O', 'T'};
 const char snd_root_stranger[] = "the process at the other end does not speak the protocol of SOFTND_ROOT";
 const char snd_root_version[] = "the other process contains another version of softnd: build all ranks with one release";
 const char snd_root_secret[] = "the process there does not know the secret of this job: give all ranks the same secret, and each job a port of its own";
+const char snd_root_length[] = "a message is too long";
+
+bool snd_root_open(struct snd_root_channel *c, int socket)
+{
+	memset(c, 0, sizeof *c);
+	c->socket = socket;
+	return snd_identify(socket, &c->identity);
+}
+
+bool snd_root_is_open(struct snd_root_channel *c)
+{
+	if (snd_is_still(c->socket, &c->identity))
+		return true;
+	c->why = "the program has closed the connection of the library";
+	return false;
+}
 
 int snd_root_fill(struct snd_root_channel *c, size_t wanted)
 {
+	if (!snd_root_is_open(c))
+		return -1;
 	while (c->filled < wanted) {
 		const ssize_t n = recv(c->socket, c->packet + c->filled, wanted - c->filled, MSG_DONTWAIT);
 		if (n > 0) {
@@ -79,7 +97,7 @@ int snd_root_receive(struct snd_root_channel *c, struct snd_root_message *m)
 		return got;
 	const uint64_t n = snd_get_number(c->packet, HEAD);
 	if (n > SND_ROOT_MESSAGE) {
-		c->why = "a message is too long";
+		c->why = snd_root_length;
 		return -1;
 	}
 	if ((got = snd_root_fill(c, HEAD + n + SND_SHA256)) <= 0)
@@ -96,7 +114,7 @@ int snd_root_receive(struct snd_root_channel *c, struct snd_root_message *m)
 	return 1;
 }
 
-/* text of JSON that is being written. A text that does not fit is left out: only a message of a program's reason can be so long. */
+/* json is a text that is being written. A member that does not fit is left out: no message of the library is so long. */
 struct json {
 	char *at;
 	size_t length, size;
@@ -104,7 +122,7 @@ struct json {
 
 static void add_text(struct json *j, const char *name, const char *value)
 {
-	char quoted[2 * SND_PMI_VALUE + 10];
+	char quoted[6 * SND_ROOT_REASON + 3]; /* also of a value: those have no control characters, and other characters become two at most */
 	if (*value == 0)
 		return;
 	snd_json_quote(value, quoted, sizeof quoted);

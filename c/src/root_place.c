@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,23 +13,18 @@
 #include "error.h"
 #include "fork.h"
 #include "settings.h"
+#include "socket.h"
 
 enum { MIN_SECRET = 16, MAX_SECRET = 4096 /* bytes */ };
-
-static const char *value_of(const char *name)
-{
-	const char *text = getenv(name);
-	return text != NULL ? text : "";
-}
 
 /* own_numbers reads the rank and the size that the user has set, or that a launcher has set which does not help its ranks to meet. */
 static snd_status own_numbers(struct snd_place *p, const char *op)
 {
 	const struct snd_launcher_variables *const launchers[] = {&snd_open_mpi, &snd_slurm};
 	const char *rank_name = "SOFTND_RANK", *size_name = "SOFTND_SIZE";
-	if (*value_of(rank_name) == 0 && *value_of(size_name) == 0) {
+	if (*snd_value_of(rank_name) == 0 && *snd_value_of(size_name) == 0) {
 		for (int i = 0; i < 2; i++) {
-			if (*value_of(launchers[i]->rank) == 0)
+			if (*snd_value_of(launchers[i]->rank) == 0)
 				continue;
 			rank_name = launchers[i]->rank;
 			size_name = launchers[i]->size;
@@ -38,7 +34,7 @@ static snd_status own_numbers(struct snd_place *p, const char *op)
 	const int64_t rank = snd_number_in(rank_name), size = snd_number_in(size_name);
 	if (rank < 0 || size < 0 || rank >= size)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: %s=\"%s\" with %s=\"%s\": want a rank from 0 to size-1; SOFTND_ROOT is set, so set both for each rank",
-			op, rank_name, value_of(rank_name), size_name, value_of(size_name));
+			op, rank_name, snd_value_of(rank_name), size_name, snd_value_of(size_name));
 	p->rank = (uint32_t)rank;
 	p->size = (uint32_t)size;
 	return SND_SUCCESS;
@@ -49,7 +45,7 @@ static snd_status read_private(const char *name, char *to, size_t *length, const
 {
 	struct stat st;
 	snd_fork_hold();
-	const int fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* of a pipe it would wait for a writer */
+	const int fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* of a pipe without a writer it would wait */
 	const int e = errno;
 	snd_fork_release();
 	snd_status s = SND_SUCCESS;
@@ -69,7 +65,7 @@ static snd_status read_private(const char *name, char *to, size_t *length, const
 			break;
 		if (n > 0)
 			*length += (size_t)n;
-		else if (errno != EINTR)
+		else if (errno != EINTR && (errno != EAGAIN || !snd_socket_await(fd, POLLIN, -1))) /* of a pipe */
 			s = snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_SECRET_FILE: read %.300s: %s", op, name, strerror(errno));
 	}
 	close(fd);
@@ -80,7 +76,7 @@ static snd_status read_private(const char *name, char *to, size_t *length, const
 static snd_status user_secret(char to[MAX_SECRET + 1], struct snd_bytes *secret, const char *op)
 {
 	static const char space[] = " \t\n\v\f\r";
-	const char *text = value_of("SOFTND_SECRET"), *file = value_of("SOFTND_SECRET_FILE"), *from = "SOFTND_SECRET";
+	const char *text = snd_value_of("SOFTND_SECRET"), *file = snd_value_of("SOFTND_SECRET_FILE"), *from = "SOFTND_SECRET";
 	size_t n = strlen(text), first = 0;
 	if (*file != 0) {
 		if (n > 0)
@@ -107,7 +103,7 @@ static snd_status user_secret(char to[MAX_SECRET + 1], struct snd_bytes *secret,
 
 static snd_status read_keepalive(int64_t *silence, const char *op)
 {
-	const char *text = value_of("SOFTND_RELAY_KEEPALIVE");
+	const char *text = snd_value_of("SOFTND_RELAY_KEEPALIVE");
 	*silence = INT64_C(5000000000);
 	if (*text == 0 || (snd_parse_duration(text, silence) && *silence > 0))
 		return SND_SUCCESS;
@@ -122,7 +118,7 @@ snd_status snd_place_at_root(struct snd_place *p, const snd_fabric_options *o, i
 	if (s == SND_SUCCESS)
 		s = user_secret(bytes, &config.secret, op);
 	if (s == SND_SUCCESS)
-		s = snd_tcp_resolve(value_of("SOFTND_ROOT"), &config.at, op);
+		s = snd_tcp_resolve(snd_value_of("SOFTND_ROOT"), &config.at, op);
 	if (s == SND_SUCCESS)
 		s = read_keepalive(&config.silence, op);
 	config.rank = p->rank;

@@ -7,13 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "arena.h"
 #include "atomic.h"
 #include "descriptor.h"
+#include "encoding.h"
 #include "error.h"
 #include "fork.h"
 #include "key_values.h"
@@ -24,7 +24,7 @@
 #define SECOND INT64_C(1000000000)
 #define HANDSHAKE_LIMIT (5 * SECOND) /* from the connection of a process to its hello */
 
-enum { MAX_STRANGERS = 64 /* one more ends the oldest */, IDLE_MS = 2000, NAMED = 8, RANDOM = 26 };
+enum { MAX_STRANGERS = 64 /* one more ends the oldest */, IDLE_MS = 2000, NAMED = 8 };
 
 static const char thread_of_service[] = "softnd-root";
 
@@ -48,7 +48,7 @@ struct snd_root_service {
 	int listener;
 	struct snd_identity identity; /* of listener */
 	pthread_t thread;
-	char name[SND_ROOT_REASON];
+	char name[40];
 	snd_half quit;
 	const char *died; /* set before quit */
 
@@ -72,7 +72,7 @@ static void send_message(struct peer *p, const struct snd_root_message *m)
 	unsigned char packet[SND_ROOT_PACKET];
 	const size_t n = snd_root_pack(&p->channel, m, packet);
 	/* A rank has few messages to take, so one that leaves no room for another does not take any. */
-	if (send(p->channel.socket, packet, n, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)n)
+	if (!snd_root_is_open(&p->channel) || send(p->channel.socket, packet, n, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)n)
 		p->broken = true;
 }
 
@@ -177,7 +177,7 @@ static void handle(struct snd_root_service *s, struct peer *p, const struct snd_
 		name_absent(s, p);
 	} else if (strcmp(m->kind, "leave") == 0) {
 		p->left = true;
-		answer(p, "ok", "");
+		answer(p, "ok", ""); /* before the service may end */
 		if (++s->leaves == s->size && !s->over)
 			finish(s, "");
 	} else if (strcmp(m->kind, "abort") == 0) {
@@ -219,7 +219,7 @@ static void greet(struct snd_root_service *s, struct peer *p)
 	snd_root_begin(&p->channel, &secret, greetings, true);
 	p->channel.filled = 0;
 	p->state = HELLO;
-	if (send(p->channel.socket, reply, sizeof reply, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)sizeof reply)
+	if (!snd_root_is_open(&p->channel) || send(p->channel.socket, reply, sizeof reply, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)sizeof reply)
 		refuse(s, p, "the connection has ended");
 	else if (wrong != NULL) /* a rank of another version learns of it by the answer */
 		refuse(s, p, wrong);
@@ -270,7 +270,7 @@ static void serve_peer(struct snd_root_service *s, struct peer *p)
 		} else if ((got = snd_root_receive(&p->channel, &m)) > 0) {
 			if (p->state == HELLO)
 				register_rank(s, p, &m);
-			else if (!p->left)
+			else if (!p->left || strcmp(m.kind, "abort") == 0)
 				handle(s, p, &m);
 		}
 	}
@@ -350,25 +350,27 @@ static void limit_strangers(struct snd_root_service *s)
 		if (oldest == NULL)
 			oldest = s->peers[i];
 	}
-	if (strangers > MAX_STRANGERS)
+	if (strangers > MAX_STRANGERS) {
 		refuse(s, oldest, "more than 64 connections have not said who they are");
+		hang_up(oldest); /* before another one takes a descriptor */
+	}
 }
 
 /* admit makes a connection a peer. There is room for it. */
 static void admit(struct snd_root_service *s, struct peer *p, int socket)
 {
 	const struct snd_tcp_address at = snd_tcp_peer(socket);
-	p->channel.socket = socket;
+	p->broken = !snd_root_open(&p->channel, socket);
 	p->deadline = snd_deadline(HANDSHAKE_LIMIT);
 	snd_tcp_text(&at, true, p->at);
 	s->peers[s->count++] = p;
 	limit_strangers(s);
 }
 
-/* take_connections takes those that wait. */
+/* take_connections takes some of those that wait: ranks must be served, too. */
 static void take_connections(struct snd_root_service *s)
 {
-	for (;;) {
+	for (int i = 0; i < MAX_STRANGERS && snd_is_still(s->listener, &s->identity); i++) {
 		struct peer *p = reserve(s) ? calloc(1, sizeof *p) : NULL;
 		const int socket = p == NULL ? -1 : snd_tcp_accept(s->listener);
 		if (socket < 0) {
@@ -397,7 +399,7 @@ static int wait_ms(const struct snd_root_service *s)
 static void serve(struct snd_root_service *s)
 {
 	const size_t count = s->count;
-	s->polled[0] = (struct pollfd){s->listener, POLLIN, 0};
+	s->polled[0] = (struct pollfd){snd_is_still(s->listener, &s->identity) ? s->listener : -1, POLLIN, 0};
 	for (size_t i = 0; i < count; i++)
 		s->polled[i + 1] = (struct pollfd){s->peers[i]->channel.socket, POLLIN, 0};
 	if (poll(s->polled, count + 1, wait_ms(s)) < 0 && errno != EINTR)
@@ -448,6 +450,8 @@ static void free_service(struct snd_root_service *s)
 	free(s->of);
 	free(s->peers);
 	free(s->polled);
+	if (s->secret != NULL)
+		explicit_bzero(s->secret, s->secret_length);
 	free(s->secret);
 	free(s);
 }
@@ -480,28 +484,26 @@ static struct snd_root_service *new_service(const struct snd_bytes *secret, uint
 	pthread_cond_init(&s->changed, NULL);
 	s->of = calloc(size, sizeof(struct peer *));
 	s->secret = malloc(secret->length);
+	s->secret_length = secret->length;
 	if (s->of == NULL || s->secret == NULL || !reserve(s)) {
 		free_service(s);
 		return NULL;
 	}
 	memcpy(s->secret, secret->data, secret->length);
-	s->secret_length = secret->length;
 	return s;
 }
 
 snd_status snd_root_serve(struct snd_root_service **service, const struct snd_tcp_address *at, const struct snd_bytes *secret, uint32_t size, int64_t silence, const char *op)
 {
-	unsigned char random[RANDOM];
+	char random[SND_RANDOM_TEXT];
 	struct snd_root_service *s = new_service(secret, size, silence);
 	if (s == NULL)
 		return snd_no_memory(sizeof *s + size * sizeof(struct peer *), "private memory", op);
 	snd_status status = listen_at(s, at, op);
-	if (status == SND_SUCCESS && getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+	if (status == SND_SUCCESS && !snd_random_text(random))
 		status = snd_fail(SND_UNSUCCESSFUL, "%s: getrandom failed", op);
 	if (status == SND_SUCCESS) {
-		size_t n = (size_t)snprintf(s->name, sizeof s->name, "root-");
-		for (size_t i = 0; i < RANDOM; i++)
-			s->name[n++] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"[random[i] % 32]; /* at least 128 bits */
+		snprintf(s->name, sizeof s->name, "root-%s", random);
 		status = snd_thread_start(&s->thread, run, s, thread_of_service, op);
 	}
 	if (status == SND_SUCCESS)
@@ -516,7 +518,7 @@ snd_status snd_root_await_end(struct snd_root_service *s, const char *op)
 	pthread_mutex_lock(&s->mutex);
 	while (!s->over)
 		pthread_cond_wait(&s->changed, &s->mutex);
-	const snd_status status = s->ending[0] == 0 ? SND_SUCCESS : snd_fail(SND_CONNECTION_ABORTED, "%s: %s", op, s->ending);
+	const snd_status status = s->ending[0] == 0 ? SND_SUCCESS : snd_fail(SND_CONNECTION_ABORTED, "%s: SOFTND_ROOT: %s", op, s->ending);
 	pthread_mutex_unlock(&s->mutex);
 	return status;
 }

@@ -174,6 +174,12 @@ snd_status snd_read_flag(const char *name, bool *flag, const char *op)
 	return snd_fail(SND_INVALID_PARAMETER, "%s: %s: invalid value \"%s\": want 0 or 1", op, name, text);
 }
 
+const char *snd_value_of(const char *name)
+{
+	const char *text = getenv(name);
+	return text != NULL ? text : "";
+}
+
 int64_t snd_number_in(const char *name)
 {
 	const char *text = getenv(name);

@@ -7,8 +7,10 @@
  *	barriers   joins the job, says so, and calls barriers until one fails because a connection between hosts has ended
  *	mistakes   makes collective calls that do not fit together
  *	aborts N   as waits, but rank N ends the job
- *	leaves first  joins the job. Rank 0 leaves, and prints what snd_job_close returns. The others say when it has gone, and wait to be ended
+ *	leaves first  joins the job. Rank 0 leaves, and prints what snd_job_close returns; with another argument, it aborts the job meanwhile.
+ *	           The others say when it has gone, and wait to be ended
  *	refused    prints why it cannot join. The launcher may end the other ranks before they do */
+#include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -184,6 +186,13 @@ static void departs(void)
 	printf("rank %u has learnt that rank %u has left\n", rank, 3 - rank);
 }
 
+static void *abort_soon(void *unused)
+{
+	(void)unused;
+	nanosleep(&(struct timespec){0, 200000000}, NULL); /* rank 0 waits in snd_job_close */
+	snd_job_abort(NULL, 7, "the disk is full");
+}
+
 /* await_departure waits until rank 0 has left the job. */
 static void await_departure(void)
 {
@@ -220,7 +229,10 @@ int main(int argc, char **argv)
 	join();
 	if (strcmp(argv[1], "leaves first") == 0) {
 		OK(snd_job_barrier(job, LIMIT));
+		pthread_t thread;
 		if (rank == 0) {
+			if (argc > 2)
+				CHECK(pthread_create(&thread, NULL, abort_soon, NULL) == 0);
 			snd_status s = snd_job_close(job);
 			printf("%s: %s\n", snd_status_name(s), snd_last_error());
 			return 0;

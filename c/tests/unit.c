@@ -101,7 +101,7 @@ static void test_encoding(void)
 	CHECK(snd_unescape("a+b%26", 6, text, sizeof text) && strcmp(text, "a b&") == 0);
 	CHECK(!snd_unescape("a%2", 3, text, sizeof text) && !snd_unescape("a%zz", 4, text, sizeof text) && !snd_unescape("abcd", 4, small, sizeof small));
 	snd_json_quote("a\"b\\c\n", text, sizeof text);
-	CHECK(strcmp(text, "\"a\\\"b\\\\c?\"") == 0);
+	CHECK(strcmp(text, "\"a\\\"b\\\\c\\u000a\"") == 0);
 	snd_json_quote("\"\"", small, sizeof small);
 	CHECK(strcmp(small, "\"\"") == 0);
 

@@ -29,8 +29,11 @@ const (
 // Ended is the error of [Place.Leave] if another rank has ended the job, and no launcher is there to end this process.
 type Ended = rendezvous.End
 
-// minSecret is the length of the shortest secret in bytes.
-const minSecret = 16
+// Lengths of secrets, in bytes.
+const (
+	minSecret = 16
+	maxSecret = 4096
+)
 
 // fromRoot meets the other ranks at the address of EnvRoot.
 func fromRoot(ctx context.Context) (*Place, error) {
@@ -100,6 +103,9 @@ func UserSecret() ([]byte, error) {
 		}
 		from = EnvSecretFile
 	}
+	if len(secret) > maxSecret {
+		return nil, fmt.Errorf("%s: the secret has more than %d bytes: use a shorter one", from, maxSecret)
+	}
 	if secret = bytes.TrimSpace(secret); len(secret) < minSecret {
 		return nil, fmt.Errorf("%s: the secret has %d bytes: %s needs one of %d or more, the same at all ranks, in %s or in a file that %s names (such as one of: openssl rand -hex 32)",
 			from, len(secret), EnvRoot, minSecret, EnvSecret, EnvSecretFile)
@@ -124,7 +130,7 @@ func readPrivate(name string) ([]byte, error) {
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
 		return nil, fmt.Errorf("%s has mode %#o, so other users have access to the secret: run chmod 600 %[1]s, and then make a new secret", name, mode)
 	}
-	return io.ReadAll(f)
+	return io.ReadAll(io.LimitReader(f, maxSecret+1))
 }
 
 // relaySecret derives the secret of a job's relays from that of the user.

@@ -125,12 +125,12 @@ typedef struct snd_address {
 
 typedef enum snd_threading { SND_THREAD_DOMAIN = 0, SND_THREAD_SAFE = 1 } snd_threading;
 
-/* With SND_PROGRESS_MANUAL, the default, the library has no thread: the calls of the program make
+/* With SND_PROGRESS_MANUAL, the default, the library has no thread for it: the calls of the program make
  * progress. A call that waits wakes 10 times a second to look for dead peers, and 50 times in a named fabric.
  * With SND_PROGRESS_AUTO the library has two threads. "softnd" makes progress while the program neither polls
  * nor waits. "softnd-watch" reports the end of processes and answers joiners. Both block all signals, and
  * sleep while nothing is under way.
- * A job at SOFTND_ROOT has one more thread with either, and rank 0 two. */
+ * With either, a job at SOFTND_ROOT has the thread "softnd-meeting", and rank 0 also "softnd-root". */
 typedef enum snd_progress_model { SND_PROGRESS_MANUAL = 0, SND_PROGRESS_AUTO = 1 } snd_progress_model;
 
 /* snd_executor selects the process that copies the bytes of one-sided requests and long messages. */
@@ -536,7 +536,7 @@ SND_API snd_status snd_connector_close(snd_connector *connector);
  * program ndrelay, which is no child of the process: docs/hosts.md.
  *
  * At SOFTND_ROOT, a thread of the library prints a line and calls _exit if another rank dies or aborts the job: with the code of
- * snd_job_abort, or with 1.
+ * snd_job_abort, or with 1. If that happens before snd_job_init connects the hosts, the call fails with SND_CONNECTION_ABORTED instead.
  *
  * After snd_job_close, a process can join the job again if all ranks do. With a launcher that speaks PMI, it can call snd_job_init
  * once.
@@ -570,7 +570,8 @@ SND_API snd_status snd_job_exchange_windows(snd_job *job, const snd_window_descr
 SND_API snd_status snd_job_connect(snd_job *job, uint32_t peer, const snd_endpoint_config *config, int64_t timeout,
 	snd_endpoint **endpoint);
 /* snd_job_close leaves the job in good order. In rank 0 of a job at SOFTND_ROOT it blocks until the other ranks have called it, and
- * returns SND_CONNECTION_ABORTED if one of them dies or aborts the job before. The job is closed in any case. */
+ * returns SND_CONNECTION_ABORTED if one of them dies or aborts the job before. In the other ranks it returns that if the job ends
+ * meanwhile, or SND_IO_TIMEOUT if rank 0 does not answer in two seconds. The job is closed in any case. */
 SND_API snd_status snd_job_close(snd_job *job);
 /* snd_job_abort ends this process with an exit code, and makes the launcher end the other ranks. The code
  * is 1 to 255; any other value counts as 1. reason is one line for the user, which is printed together

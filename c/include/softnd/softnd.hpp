@@ -496,6 +496,7 @@ public:
 	void pause(bool hold = true) const { check(snd_listener_pause(get(), hold ? 1 : 0)); }
 };
 
+/* job closes the job when it ends, and ignores the status. A program that needs it calls snd_job_close with release(). */
 class job : public handle<snd_job> {
 public:
 	using handle::handle;

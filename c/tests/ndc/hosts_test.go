@@ -125,8 +125,8 @@ func newHosts(t *testing.T) (hosts [2]host) {
 		}
 		return nil
 	}
-	for i, name := range names {
-		hosts[i] = host{address: "127.0.0.1"}
+	hosts = [2]host{{address: "127.0.0.1"}, {address: "127.0.0.1"}}
+	for _, name := range names {
 		if err := ip("netns", "add", name); err != nil {
 			t.Logf("both hosts are this one: %v", err)
 			return hosts

@@ -272,7 +272,7 @@ func (c *cCluster) testAtRoot(t *testing.T) {
 			ends(t, all[rank], 1, fmt.Sprintf("softnd: rank %d of 4 ends with the job: rank 3 ", rank))
 		}
 		all[0].Wait()
-		if text := all[0].Out.String(); !strings.HasPrefix(text, "connection aborted: close job: rank 3 (at "+addressB+":") {
+		if text := all[0].Out.String(); !strings.HasPrefix(text, "connection aborted: close job: SOFTND_ROOT: rank 3 (at "+addressB+":") {
 			t.Errorf("snd_job_close of rank 0 has returned %q", text)
 		}
 		c.mustBeEmpty()

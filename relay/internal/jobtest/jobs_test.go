@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
+	"net/url"
 	"os"
 	"os/exec"
 	"reflect"
@@ -16,6 +18,8 @@ import (
 	"github.com/softnd/softnd"
 	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/internal/relayproc"
+	"github.com/softnd/softnd/internal/rendezvous"
+	"github.com/softnd/softnd/internal/slurmtest"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -502,6 +506,54 @@ func TestKilledRelayFailsCollectiveCalls(t *testing.T) {
 	}
 	for _, r := range all {
 		r.Wait()
+	}
+}
+
+// When a rank of another host dies while Init connects the hosts, Init ends in the others: with an error in Go, with the process in C.
+// Its relay listens, and says nothing.
+func TestDeathWhileInitConnectsHosts(t *testing.T) {
+	c := newCluster(t)
+	for name, program := range map[string]func(t *testing.T) []string{
+		"Go": func(*testing.T) []string { return role(roleMany) },
+		"C":  func(t *testing.T) []string { return []string{cProgram(t), "refused"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			const secret = "a secret of the tests"
+			ctx := proctest.Context(t)
+			at := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(slurmtest.FreePort(t)))
+			args := program(t)
+			cmd := exec.Command(args[0], args[1:]...)
+			cmd.Env = append(c.env[:len(c.env):len(c.env)], "SOFTND_ROOT="+at.String(), "SOFTND_SECRET="+secret, "SOFTND_RANK=0", "SOFTND_SIZE=2", "SOFTND_HOST_ADDRESS=127.0.0.1")
+			r := proctest.Start(t, cmd)
+			mute, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer mute.Close()
+			m, err := rendezvous.Join(ctx, rendezvous.Config{Root: at, Secret: []byte(secret), Rank: 1, Size: 2})
+			if err != nil {
+				t.Fatal(err)
+			}
+			announcement := fmt.Sprintf(`{"Relay":"%s","Leader":"127.78.0.1","Error":""}`, mute.Addr())
+			if err := errors.Join(m.Put(ctx, "softnd-host-1", "boot=b&host=b&network=n&user=0"), m.Barrier(ctx), m.Barrier(ctx),
+				m.Put(ctx, "softnd-shared-relay-1", url.QueryEscape(announcement)), m.Barrier(ctx)); err != nil {
+				t.Fatal(err)
+			}
+			proctest.Eventually(t, "rank 0 has its answers", func() bool {
+				_, err := m.Get(ctx, "softnd-shared-relay-0")
+				return err == nil && len(c.processes("ndrelay")) == 1
+			})
+			time.Sleep(200 * time.Millisecond) // it connects the relays
+			if err := m.HangUp(); err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan error, 1)
+			go func() { ended <- r.End() }()
+			if err := proctest.Receive(t, "the end of rank 0", ended, r.Err); err == nil || !strings.Contains(r.Err.String(), "rank 1 (at 127.0.0.1") || !strings.Contains(r.Err.String(), "has died") {
+				t.Errorf("%v: %s%s", err, r.Out, r.Err)
+			}
+			c.mustBeEmpty()
+		})
 	}
 }
 
