@@ -114,12 +114,15 @@ static void *listen_to_root(void *arg)
 	return NULL;
 }
 
+/* is_open reports whether the program has left the socket open. Unlike snd_root_is_open, any thread may call it. */
+static bool is_open(const struct snd_root *r) { return snd_is_still(r->channel.socket, &r->channel.identity); }
+
 static bool send_request(struct snd_root *r, const struct snd_root_message *m)
 {
 	unsigned char packet[SND_ROOT_PACKET];
 	pthread_mutex_lock(&r->out);
 	const size_t n = snd_root_pack(&r->channel, m, packet);
-	const bool sent = snd_root_is_open(&r->channel) && snd_socket_send(r->channel.socket, packet, n, snd_deadline(WRITE_LIMIT));
+	const bool sent = is_open(r) && snd_socket_send(r->channel.socket, packet, n, snd_deadline(WRITE_LIMIT));
 	pthread_mutex_unlock(&r->out);
 	return sent;
 }
@@ -251,9 +254,9 @@ static snd_status try_once(struct snd_root *r, const struct snd_root_config *con
 		deadline = limit;
 	snd_tcp_text(&config->at, true, at);
 	const int socket = snd_tcp_dial(&config->at, deadline);
-	if (socket < 0 || !snd_root_open(&r->channel, socket))
+	if (socket < 0)
 		return snd_fail(SND_HOST_UNREACHABLE, "%s: SOFTND_ROOT: connect to rank 0 at %s: %s", op, at, strerror(errno));
-	const char *wrong = snd_tcp_tune(r->channel.socket, config->silence) ? exchange_nonces(&r->channel, &config->secret, deadline) : strerror(errno);
+	const char *wrong = snd_root_open(&r->channel, socket) && snd_tcp_tune(r->channel.socket, config->silence) ? exchange_nonces(&r->channel, &config->secret, deadline) : strerror(errno);
 	if (wrong == NULL)
 		wrong = say_hello(&r->channel, config, &answer, deadline);
 	if (wrong == NULL && strcmp(answer.kind, "welcome") == 0) {
@@ -363,7 +366,7 @@ static bool expect_end(struct snd_root *r)
 static void stop_listening(struct snd_root *r)
 {
 	snd_release32(&r->quit, 1);
-	if (snd_root_is_open(&r->channel))
+	if (is_open(r))
 		(void)shutdown(r->channel.socket, SHUT_RDWR); /* which wakes the thread at once */
 	(void)pthread_join(r->thread, NULL);
 }
