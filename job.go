@@ -275,6 +275,7 @@ func (j *Job) usable(op string) error {
 //
 // In rank 0 of a job at SOFTND_ROOT, Close blocks until the other ranks have called it. Until then it
 // tells them if one of them dies or calls [Abort], and returns an error with [nd.ConnectionAborted].
+// The other ranks may get that error, too, if the job ends while they leave it.
 //
 // If Close is deferred and runs because of a panic, it returns [nd.Pending], and closes the job one
 // second later if the process still runs. Without this delay, errors of the other ranks could bury
