@@ -323,6 +323,8 @@ func TestConnectToRankThatHasLeft(t *testing.T) {
 	}
 	for _, rank := range []int{0, 2} {
 		all[rank].Say("end")
+	}
+	for _, rank := range []int{0, 2} { // Close of rank 0 waits for rank 2
 		all[rank].Wait()
 	}
 }
