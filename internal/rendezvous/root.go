@@ -325,23 +325,26 @@ func (r *root) lost(p *peer) {
 	}
 }
 
-// end tells all ranks but from that the job ends, rank 0 last: its process ends then, and this goroutine with it.
+// end tells all ranks but from that the job ends, rank 0 last: its process ends then, and this goroutine with it. When rank 0 leaves,
+// the end of the service comes after that.
 func (r *root) end(from *peer, e End) {
 	r.mu.Lock()
+	if r.ending != nil || r.leaves == r.size {
+		r.mu.Unlock()
+		return
+	}
+	r.ending = &e
 	var others []*peer
-	if r.ending == nil && r.leaves < r.size {
-		for rank := r.size - 1; rank >= 0; rank-- {
-			if p := r.ranks[rank]; p != nil && p != from && !p.left {
-				others = append(others, p)
-			}
+	for rank := r.size - 1; rank >= 0; rank-- {
+		if p := r.ranks[rank]; p != nil && p != from && !p.left {
+			others = append(others, p)
 		}
-		r.ending = &e
-		close(r.over)
 	}
 	r.mu.Unlock()
 	for _, p := range others {
 		p.write(message{Kind: end, Rank: e.Rank, Code: e.Code, Text: e.Text})
 	}
+	close(r.over)
 }
 
 // wait blocks until all ranks have left. Its error is the end of the job if one of them has ended it.
