@@ -103,23 +103,11 @@ func TestCAtRoot(t *testing.T) {
 	})
 	for _, culprit := range []int{0, 1} {
 		t.Run(fmt.Sprintf("abort of rank %d", culprit), func(t *testing.T) {
-			for rank, r := range startInC(t, hostsInC(t, "aborts", strconv.Itoa(culprit)), nil) {
-				line := fmt.Sprintf("softnd: rank %d of 3 ends with the job: rank %d has aborted the job with code 7: the disk is full\n", rank, culprit)
-				if rank == culprit {
-					line = fmt.Sprintf("softnd: rank %d of 3 aborts the job with code 7: the disk is full\n", culprit)
-				}
-				endsAlone(t, r, 7, line)
-			}
+			endByAbort(t, startInC(t, hostsInC(t, "aborts", strconv.Itoa(culprit)), nil), culprit, "the disk is full")
 		})
 	}
 	t.Run("abort while rank 0 leaves", func(t *testing.T) {
-		for rank, r := range startInC(t, hostsInC(t, "leaves first", "aborts"), nil) {
-			line := fmt.Sprintf("softnd: rank %d of 3 ends with the job: rank 0 has aborted the job with code 7: the disk is full\n", rank)
-			if rank == 0 {
-				line = "softnd: rank 0 of 3 aborts the job with code 7: the disk is full\n"
-			}
-			endsAlone(t, r, 7, line)
-		}
+		endByAbort(t, startInC(t, hostsInC(t, "leaves first", "aborts"), nil), 0, "the disk is full")
 	})
 	t.Run("failed ranks", func(t *testing.T) {
 		all := startInC(t, hostsInC(t, "refused"), func(rank int, cmd *exec.Cmd) {

@@ -56,6 +56,18 @@ func endsAlone(t *testing.T, r *proctest.Process, code int, line string) {
 	}
 }
 
+// endByAbort checks that all ranks end because one of them aborts the job with code 7.
+func endByAbort(t *testing.T, all []*proctest.Process, culprit int, reason string) {
+	t.Helper()
+	for rank, r := range all {
+		line := fmt.Sprintf("softnd: rank %d of %d ends with the job: rank %d has aborted the job with code 7: %s\n", rank, len(all), culprit, reason)
+		if rank == culprit {
+			line = fmt.Sprintf("softnd: rank %d of %d aborts the job with code 7: %s\n", rank, len(all), reason)
+		}
+		endsAlone(t, r, 7, line)
+	}
+}
+
 var roleWaits = rankRole("waits", playWaits)
 
 // playWaits is a rank that does nothing until it is ended.
@@ -138,15 +150,10 @@ func playAbortsLate(ctx context.Context, j *Job, code int) error {
 
 // Abort ends the job also while rank 0 waits in Close.
 func TestAbortAtRootDuringClose(t *testing.T) {
-	for rank, r := range startAtRoot(t, roleAbortsLate, 3, 7, nil) {
-		line := fmt.Sprintf("softnd: rank %d of 3 ends with the job: rank 0 has aborted the job with code 7: the others do not end\n", rank)
-		if rank == 0 {
-			line = "softnd: rank 0 of 3 aborts the job with code 7: the others do not end\n"
-		}
-		endsAlone(t, r, 7, line)
-		if text := r.Out.String(); strings.Contains(text, "barrier") {
-			t.Error(text)
-		}
+	all := startAtRoot(t, roleAbortsLate, 3, 7, nil)
+	endByAbort(t, all, 0, "the others do not end")
+	if text := all[0].Out.String(); strings.Contains(text, "barrier") {
+		t.Error(text)
 	}
 }
 
@@ -174,13 +181,7 @@ func TestInitAtRootAgain(t *testing.T) {
 }
 
 func TestAbortAtRootEndsTheJob(t *testing.T) {
-	for rank, r := range startAtRoot(t, roleAbort, 3, 7, nil) {
-		line := fmt.Sprintf("softnd: rank %d of 3 ends with the job: rank 1 has aborted the job with code 7: there is nothing to do\n", rank)
-		if rank == 1 {
-			line = "softnd: rank 1 of 3 aborts the job with code 7: there is nothing to do\n"
-		}
-		endsAlone(t, r, 7, line)
-	}
+	endByAbort(t, startAtRoot(t, roleAbort, 3, 7, nil), 1, "there is nothing to do")
 }
 
 // A rank that fails in Init ends Init in the others, and they return the cause.
