@@ -61,6 +61,22 @@ static void ownership(snd_adapter *adapter)
 }
 
 /* A vector moves its elements when it grows, and an exception destroys it. */
+/* Elements that are const are registered for reading, and for nothing else. */
+static void constants(snd_adapter *adapter)
+{
+	const std::vector<double> table(512, 1.5);
+	softnd::region own = softnd::region::register_memory(adapter, softnd::span<const double>(table));
+	CHECK(own.as<const double>()[511] == 1.5);
+	own.close(second);
+	softnd::region readable = softnd::region::register_memory(adapter, softnd::span<const double>(table), SND_ALLOW_REMOTE_READ);
+	CHECK(readable.remote_token() != 0);
+	readable.close(second);
+	for (std::uint32_t flags : {SND_ALLOW_LOCAL_WRITE, SND_ALLOW_REMOTE_WRITE, SND_ALLOW_REMOTE_READ | SND_ALLOW_REMOTE_WRITE})
+		CHECK(status_of([&] {
+			(void)softnd::region::register_memory(adapter, softnd::span<const double>(table), flags);
+		}) == SND_INVALID_PARAMETER);
+}
+
 static void unwinding(snd_adapter *adapter)
 {
 	std::vector<snd_mr *> raw;
@@ -186,6 +202,7 @@ int main()
 	softnd::adapter a = softnd::adapter::open(f);
 	CHECK(std::strcmp(softnd::version(), snd_version()) == 0);
 	ownership(a);
+	constants(a);
 	unwinding(a);
 	spans(softnd::region::allocate(a, 4096));
 	connection(f, g);

@@ -4,9 +4,16 @@
  * job. An object converts to its C handle, so each call of softnd.h works on it. Calls throw
  * softnd::error. Calls whose names begin with try_, and poll, return a status or a count, throw
  * nothing and allocate nothing.
+ *
+ * In a program without exceptions (-fno-exceptions) a call that would throw writes the text of its
+ * exception to standard error and calls std::abort.
  */
 #ifndef SOFTND_SOFTND_HPP
 #define SOFTND_SOFTND_HPP
+
+#if __cplusplus < 201703L
+#error "softnd.hpp needs C++17: compile with -std=c++17 or newer, or use softnd.h"
+#endif
 
 #include <softnd/softnd.h>
 
@@ -17,6 +24,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#ifndef __cpp_exceptions
+#include <cstdio>
+#include <cstdlib>
+#endif
 #include <limits>
 #include <memory>
 #ifdef __cpp_lib_span
@@ -44,25 +55,40 @@ private:
 	snd_status status_;
 };
 
+namespace detail {
+
+/* raise throws an exception, or ends a program that has none. */
+template <class Exception> [[noreturn]] void raise(const Exception &e)
+{
+#ifdef __cpp_exceptions
+	throw e;
+#else
+	std::fprintf(stderr, "softnd: %s\n", e.what());
+	std::abort();
+#endif
+}
+
+} // namespace detail
+
 /* check throws an error if the status of the latest call is a failure. */
 inline void check(snd_status status)
 {
 	if (status != SND_SUCCESS)
-		throw error(status, snd_last_error());
+		detail::raise(error(status, snd_last_error()));
 }
 
 /* check_result throws an error if a request has failed. */
 inline void check_result(const snd_result &result)
 {
 	if (result.status != SND_SUCCESS)
-		throw error(result.status, std::string("request: ") + snd_status_name(result.status));
+		detail::raise(error(result.status, std::string("request: ") + snd_status_name(result.status)));
 }
 
 /* check_result throws an error that also has the cause of the endpoint's failure, if a request of the endpoint has failed. */
 inline void check_result(const snd_result &result, snd_endpoint *endpoint)
 {
 	if (result.status != SND_SUCCESS)
-		throw error(result.status, snd_endpoint_error(endpoint) != SND_SUCCESS ? snd_last_error() : snd_status_name(result.status));
+		detail::raise(error(result.status, snd_endpoint_error(endpoint) != SND_SUCCESS ? snd_last_error() : snd_status_name(result.status)));
 }
 
 /* span is a view of count elements. It converts from anything that has data() and size(), and from
@@ -93,7 +119,7 @@ public:
 	constexpr span part(std::size_t at, std::size_t n) const
 	{
 		if (at > size_ || n > size_ - at)
-			throw std::out_of_range("softnd::span::part");
+			detail::raise(std::out_of_range("softnd::span::part: the elements are not in the span"));
 		return span(data_ + at, n);
 	}
 
@@ -169,6 +195,20 @@ private:
 	T *h_ = nullptr;
 };
 
+namespace detail {
+
+/* memory is what the calls of softnd.h take for the elements of a span. They write only what the rights of a region allow. */
+template <class T> struct memory {
+	explicit memory(span<T> part) noexcept
+		: data(const_cast<std::remove_const_t<T> *>(part.data())), length(part.size() * sizeof(T))
+	{
+	}
+	void *data;
+	std::uint64_t length;
+};
+
+} // namespace detail
+
 /* made calls make(args..., &handle) and returns the new object. */
 template <class Object, class T, class Make, class... Args> Object made(Make make, Args... args)
 {
@@ -222,9 +262,15 @@ public:
 	{
 		return made<region, snd_mr>(snd_mr_allocate, adapter, length, flags);
 	}
-	template <class T> static region register_memory(snd_adapter *adapter, span<T> memory, std::uint32_t flags = SND_ALLOW_LOCAL_WRITE)
+	/* register_memory registers the elements of a span. Those of a span of const can have no right to write. */
+	template <class T>
+	static region register_memory(snd_adapter *adapter, span<T> elements, std::uint32_t flags = std::is_const<T>::value ? 0 : SND_ALLOW_LOCAL_WRITE)
 	{
-		return made<region, snd_mr>(snd_mr_register, adapter, static_cast<void *>(memory.data()), std::uint64_t(memory.size() * sizeof(T)), flags);
+		if (std::is_const<T>::value && (flags & SND_ALLOW_REMOTE_WRITE) != 0)
+			detail::raise(error(SND_INVALID_PARAMETER, "register memory: SND_ALLOW_LOCAL_WRITE and SND_ALLOW_REMOTE_WRITE are refused "
+								   "for a span of const: leave them out, or pass a span of elements that are not const"));
+		const detail::memory<T> memory(elements);
+		return made<region, snd_mr>(snd_mr_register, adapter, memory.data, memory.length, flags);
 	}
 	static region create_fast(snd_adapter *adapter, std::uint32_t pages, bool remote = true)
 	{
@@ -265,7 +311,8 @@ public:
 	using handle::handle;
 	template <class T> static mapping create(snd_mr *mr, span<T> part)
 	{
-		return made<mapping, snd_mapping>(snd_mapping_create, mr, static_cast<void *>(part.data()), std::uint64_t(part.size() * sizeof(T)));
+		const detail::memory<T> memory(part);
+		return made<mapping, snd_mapping>(snd_mapping_create, mr, memory.data, memory.length);
 	}
 	std::vector<std::uint64_t> pages() const
 	{
@@ -414,7 +461,8 @@ public:
 	template <class T>
 	void bind(std::uint64_t context, snd_mr *mr, snd_window *window, span<T> part, std::uint32_t flags) const
 	{
-		check(snd_endpoint_bind(get(), context, mr, window, part.data(), part.size() * sizeof(T), flags));
+		const detail::memory<T> memory(part);
+		check(snd_endpoint_bind(get(), context, mr, window, memory.data, memory.length, flags));
 	}
 	void invalidate(std::uint64_t context, snd_window *window, std::uint32_t flags = 0) const
 	{
