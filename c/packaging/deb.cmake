@@ -10,6 +10,9 @@ set(CPACK_PRE_BUILD_SCRIPTS ${CMAKE_CURRENT_LIST_DIR}/stage.cmake)
 
 # The library with its version is one package, so that several versions can be installed together. Programs need no other.
 set(CPACK_COMPONENTS_ALL runtime development)
+if(SOFTND_HAS_LAUNCHER)
+  list(APPEND CPACK_COMPONENTS_ALL launcher)
+endif()
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
@@ -25,9 +28,15 @@ Write and memory window requests, as they would on an RDMA card.")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libsoftnd-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "libsoftnd0 (= ${PROJECT_VERSION})")
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_RECOMMENDS softnd-launcher)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS "pkg-config")
 set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "RDMA semantics over shared memory (development files)
 libsoftnd connects the processes of a job on one host through shared memory.
 This package has the headers for C and C++, the module for Fortran, the static
 library, files for pkg-config and CMake, examples, and the manual pages.")
+set(CPACK_DEBIAN_LAUNCHER_PACKAGE_NAME softnd-launcher)
+set(CPACK_DEBIAN_LAUNCHER_PACKAGE_SECTION utils)
+set(CPACK_COMPONENT_LAUNCHER_DESCRIPTION "RDMA semantics over shared memory (launcher)
+ndrun starts the processes of a softnd job on this host, and supervises them.
+ndinfo checks whether jobs start on this machine, and reports why one hangs.")
 include(CPack)

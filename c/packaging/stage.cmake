@@ -1,5 +1,5 @@
 # cpack runs this before it makes the packages: it adds the files of Debian's policy, and compresses the manual pages.
-foreach(component runtime development)
+foreach(component ${CPACK_COMPONENTS_ALL})
   string(TOUPPER ${component} upper)
   set(doc ${CPACK_TEMPORARY_DIRECTORY}/${component}/usr/share/doc/${CPACK_DEBIAN_${upper}_PACKAGE_NAME})
   file(MAKE_DIRECTORY ${doc})
@@ -11,6 +11,6 @@ foreach(component runtime development)
 
  -- ${CPACK_PACKAGE_CONTACT}  ${date}
 ")
-  file(GLOB pages ${CPACK_TEMPORARY_DIRECTORY}/${component}/usr/share/man/man3/*.3)
+  file(GLOB pages ${CPACK_TEMPORARY_DIRECTORY}/${component}/usr/share/man/man*/*.[13])
   execute_process(COMMAND gzip -9n ${doc}/changelog ${pages} COMMAND_ERROR_IS_FATAL ANY)
 endforeach()
