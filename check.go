@@ -25,25 +25,36 @@ func checkerFromEnvironment() (*ndcheck.Options, error) {
 	return o, nil
 }
 
-// shareJournal lets the checker use the journal of the launcher's job, if there is one. Without it, the checker knows
-// this process only.
-func (s *settings) shareJournal() error {
+// inheritJournal lets the checker use the journal of the launcher's job, if there is one. lost reports whether the
+// descriptor has no journal. Sudo and some other wrappers close the descriptors of the rank.
+func (s *settings) inheritJournal() (lost bool, err error) {
 	text, ok := os.LookupEnv(EnvCheckFD)
 	if !ok || s.check == nil || s.check.Journal != nil {
-		return nil
+		return false, nil
 	}
 	fd, err := strconv.Atoi(text)
 	if err != nil || fd < 0 {
-		return fmt.Errorf("%s=%q: not a descriptor number", EnvCheckFD, text)
+		return false, fmt.Errorf("%s=%q: not a descriptor number", EnvCheckFD, text)
 	}
 	s.check.Journal, err = checkjournal.Open(fd)
 	if errors.Is(err, checkjournal.ErrNone) {
-		return nil // sudo and some other wrappers close the descriptors of the rank
+		return true, nil
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", EnvCheckFD, err)
+		return false, fmt.Errorf("%s: %w", EnvCheckFD, err)
 	}
-	return nil
+	return false, nil
+}
+
+// takeJournal lets the checker use the journal that the launcher has sent, and closes the file. Without a journal, nil, the
+// checker knows this process only, and the launcher reports that it was not watched.
+func (s *settings) takeJournal(file *os.File) (err error) {
+	if file == nil {
+		return nil
+	}
+	defer file.Close()
+	s.check.Journal, err = checkjournal.Open(int(file.Fd()))
+	return err
 }
 
 // met tells the checker, if there is one, how a collective call of this rank has ended.

@@ -130,17 +130,21 @@ type Job struct {
 //   - the ranks run on several hosts, and the launcher does not let them meet, or a host has no relay.
 func Init(ctx context.Context, options ...Option) (*Job, error) {
 	s, err := readSettings(options)
+	var lost bool
 	if err == nil {
-		err = s.shareJournal()
+		lost, err = s.inheritJournal()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("softnd: init: %w", err)
 	}
-	p, err := bootstrap.Find(ctx)
+	p, err := bootstrap.Find(ctx, lost)
 	if err != nil {
 		return nil, fmt.Errorf("softnd: init: %w", err)
 	}
 	j := newJob(p.Arena, p.Detach)
+	if err := s.takeJournal(p.Journal); err != nil {
+		return nil, errors.Join(fmt.Errorf("softnd: init: %w", err), j.Close(), p.HangUp())
+	}
 	j.rank, j.size = p.Rank, p.Size
 	if p.Hosts != nil {
 		j.hosts = newHosts(p.Hosts)

@@ -105,7 +105,7 @@ func (s *hostSession) meet(ctx context.Context) check {
 			return bad(fail, meetingCheck, "not tried, because "+bootstrap.EnvRoot+" is not usable", "fix it first")
 		}
 	}
-	p, err := bootstrap.Find(ctx)
+	p, err := bootstrap.Find(ctx, false)
 	if err != nil {
 		remedy := "follow the message; SOFTND_DEBUG=1 shows which launcher a rank has detected"
 		if ctx.Err() != nil {

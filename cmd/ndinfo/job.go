@@ -81,7 +81,7 @@ func runJob(ctx context.Context, out, errOut io.Writer) (*launcher.Report, error
 		return nil, err
 	}
 	defer arena.Close()
-	channel, err := controlchannel.Listen(trialRanks, arena.File(), arena.Info().ID, func(int, int, string) {})
+	channel, err := controlchannel.Listen(trialRanks, arena.File(), nil, arena.Info().ID, func(int, int, string) {})
 	if err != nil {
 		return nil, err
 	}

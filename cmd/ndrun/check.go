@@ -17,8 +17,11 @@ import (
 	"github.com/softnd/softnd/nd/ndcheck"
 )
 
-// exitCheck is the exit status of a job that has succeeded, but in which the checker has found an error.
-const exitCheck = 4
+// Exit statuses of a job that has succeeded.
+const (
+	exitCheck     = 4 // the checker has found an error
+	exitUnwatched = 5 // it has found none, but has not watched all ranks
+)
 
 // checker collects the findings of the ranks. nil does nothing.
 type checker struct {
@@ -28,6 +31,7 @@ type checker struct {
 	sarif   bool
 	lines   bool // the report is one line, as those of --json-lines
 	ranks   int
+	partial bool // ranks that are not watched are accepted
 	ignored []*ndcheck.Rule
 }
 
@@ -63,7 +67,7 @@ func startChecker(cmd *command, cfg *launcher.Config, ranks int, report io.Write
 			return nil, fmt.Errorf("%s: %w", softnd.EnvCheckIgnore, err)
 		}
 	}
-	c := &checker{ranks: ranks, ignored: ignored, sarif: cmd.checkSARIF, lines: cmd.output.jsonLines && cmd.checkReport == "-", report: report}
+	c := &checker{ranks: ranks, partial: cmd.checkPartial, ignored: ignored, sarif: cmd.checkSARIF, lines: cmd.output.jsonLines && cmd.checkReport == "-", report: report}
 	var err error
 	if c.file, err = checkjournal.Create(); err != nil {
 		return nil, err
@@ -75,6 +79,14 @@ func startChecker(cmd *command, cfg *launcher.Config, ranks int, report io.Write
 	return c, nil
 }
 
+// journalFile returns the journal, nil if there is none.
+func (c *checker) journalFile() *os.File {
+	if c == nil {
+		return nil
+	}
+	return c.file
+}
+
 // env returns the variables by which a rank finds the journal, the last of the files that all ranks inherit.
 func (c *checker) env(files int) []string {
 	if c == nil {
@@ -83,18 +95,32 @@ func (c *checker) env(files int) []string {
 	return []string{softnd.EnvCheck + "=1", softnd.EnvCheckFD + "=" + strconv.Itoa(launcher.FirstFile+files-1)}
 }
 
-// end writes the report. It returns lines about the findings, and whether one of them is an error. If complete, the
-// program has run to its end, so its expectations must be met.
-func (c *checker) end(complete bool) (lines []string, failed bool, err error) {
+// checkOutcome is what the checker says at the end of a job.
+type checkOutcome struct {
+	lines  []string
+	status int // of a job that has succeeded otherwise
+}
+
+// end writes the report, and returns the outcome. If complete, the program has run to its end, so its expectations must
+// be met.
+func (c *checker) end(complete bool) (out checkOutcome, err error) {
 	if c == nil {
-		return nil, false, nil
+		return out, nil
 	}
 	found, lost := c.journal.Findings()
+	unwatched := c.unwatched()
+	if len(unwatched) > 0 { // before the findings, which may be few for this reason
+		if !c.partial {
+			out.status = exitUnwatched
+		}
+		out.lines = append(out.lines, fmt.Sprintf("check: %s not watched: programs in C, and programs that do not call softnd.Init, are not: "+
+			"mistakes of these ranks are not found; --check=partial accepts that", describeRanks(unwatched)))
+	}
 	if complete {
 		for _, f := range c.journal.Unmet() {
 			if !slices.Contains(c.ignored, f.Rule) {
 				found = append(found, f)
-				lines = append(lines, fmt.Sprintf("check: %s %s: rank %d %s, at %s", f.Rule.ID, f.Rule.Severity, f.Rank, f.What, f.Site[strings.LastIndexByte(f.Site, '/')+1:]))
+				out.lines = append(out.lines, fmt.Sprintf("check: %s %s: rank %d %s, at %s", f.Rule.ID, f.Rule.Severity, f.Rank, f.What, f.Site[strings.LastIndexByte(f.Site, '/')+1:]))
 			}
 		}
 	}
@@ -105,26 +131,64 @@ func (c *checker) end(complete bool) (lines []string, failed bool, err error) {
 			continue
 		}
 		counts[f.Rule.ID]++
-		failed = failed || f.Rule.Severity == ndcheck.Error
+		if f.Rule.Severity == ndcheck.Error {
+			out.status = exitCheck
+		}
 	}
-	line := "check: " + summary(counts, "finding", "findings")
+	line := "check: "
+	if len(unwatched) > 0 {
+		line += fmt.Sprintf("in the %d of %d ranks that were watched: ", c.ranks-len(unwatched), c.ranks)
+	}
+	line += summary(counts, "finding", "findings")
 	if len(expected) > 0 {
 		line += "; " + summary(expected, "expected", "expected")
 	}
 	if lost > 0 {
 		line += fmt.Sprintf("; %d did not fit into the report", lost)
 	}
-	lines = append(lines, line)
-	if n := c.journal.Watched(); n < c.ranks {
-		lines = append(lines, fmt.Sprintf("check: only %d of %d ranks were watched: programs in C, and programs that do not call softnd.Init, are not", n, c.ranks))
-	}
+	out.lines = append(out.lines, line)
 	if c.report != nil {
-		err = errors.Join(c.write(found), c.report.Close())
+		err = errors.Join(c.write(found, unwatched), c.report.Close())
 	}
 	if err != nil {
 		err = fmt.Errorf("write the report of the checker: %w", err)
 	}
-	return lines, failed, errors.Join(err, c.file.Close())
+	return out, errors.Join(err, c.file.Close())
+}
+
+// unwatched returns the ranks that have not used the journal.
+func (c *checker) unwatched() []int {
+	ranks := []int{}
+	for rank := range c.ranks {
+		if !c.journal.HasWatched(rank) {
+			ranks = append(ranks, rank)
+		}
+	}
+	return ranks
+}
+
+// describeRanks returns a subject and its verb, such as "ranks 0 and 2 were".
+func describeRanks(ranks []int) string {
+	const most = 8
+	if len(ranks) == 1 {
+		return fmt.Sprintf("rank %d was", ranks[0])
+	}
+	if len(ranks) > most {
+		return fmt.Sprintf("%d ranks, the first of which is rank %d, were", len(ranks), ranks[0])
+	}
+	var b strings.Builder
+	for i, rank := range ranks {
+		switch i {
+		case 0:
+			b.WriteString("ranks ")
+		case len(ranks) - 1:
+			b.WriteString(" and ")
+		default:
+			b.WriteString(", ")
+		}
+		b.WriteString(strconv.Itoa(rank))
+	}
+	return b.String() + " were"
 }
 
 // summary returns how many findings there are of each rule, such as "3 findings: N101 (2), N303 (1)".
@@ -147,19 +211,21 @@ func summary(counts map[string]int, one, several string) string {
 // reportVersion is the version of the JSON report. A reader may ignore fields that it does not know.
 const reportVersion = 1
 
-func (c *checker) write(found []ndcheck.Finding) error {
+func (c *checker) write(found []ndcheck.Finding, unwatched []int) error {
 	e := json.NewEncoder(c.report)
 	if !c.lines {
 		e.SetIndent("", "  ")
 	}
 	if c.sarif {
-		return e.Encode(sarifOf(found))
+		return e.Encode(sarifOf(found, unwatched))
 	}
 	if found == nil {
 		found = []ndcheck.Finding{}
 	}
 	return e.Encode(struct {
-		Version  int               `json:"version"`
-		Findings []ndcheck.Finding `json:"findings"`
-	}{reportVersion, found})
+		Version   int               `json:"version"`
+		Ranks     int               `json:"ranks"`
+		Unwatched []int             `json:"unwatched"`
+		Findings  []ndcheck.Finding `json:"findings"`
+	}{reportVersion, c.ranks, unwatched, found})
 }

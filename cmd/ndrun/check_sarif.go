@@ -16,8 +16,17 @@ type (
 		Runs    []sarifRun `json:"runs"`
 	}
 	sarifRun struct {
-		Tool    sarifTool     `json:"tool"`
-		Results []sarifResult `json:"results"`
+		Tool        sarifTool         `json:"tool"`
+		Invocations []sarifInvocation `json:"invocations"`
+		Results     []sarifResult     `json:"results"`
+	}
+	sarifInvocation struct {
+		Successful    bool                `json:"executionSuccessful"`
+		Notifications []sarifNotification `json:"toolExecutionNotifications,omitempty"`
+	}
+	sarifNotification struct {
+		Level   string    `json:"level"`
+		Message sarifText `json:"message"`
 	}
 	sarifTool struct {
 		Driver sarifDriver `json:"driver"`
@@ -60,8 +69,12 @@ type (
 	}
 )
 
-func sarifOf(found []ndcheck.Finding) sarifLog {
-	run := sarifRun{Results: []sarifResult{}}
+func sarifOf(found []ndcheck.Finding, unwatched []int) sarifLog {
+	how := sarifInvocation{Successful: len(unwatched) == 0}
+	for _, rank := range unwatched {
+		how.Notifications = append(how.Notifications, sarifNotification{"warning", sarifText{fmt.Sprintf("rank %d was not watched", rank)}})
+	}
+	run := sarifRun{Invocations: []sarifInvocation{how}, Results: []sarifResult{}}
 	run.Tool.Driver.Name = "softnd"
 	for _, r := range ndcheck.Rules() {
 		run.Tool.Driver.Rules = append(run.Tool.Driver.Rules, sarifRule{r.ID, sarifText{r.Title}, sarifText{r.Why}, sarifText{r.Fix}})

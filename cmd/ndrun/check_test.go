@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,6 +32,10 @@ func playCheck(args []string) error {
 	how := args[0]
 	if how == "fail" && job.Rank() == 1 {
 		os.Exit(9)
+	}
+	if job.Rank() > 1 {
+		_, err := job.ExchangeWindows(ctx, nd.WindowDescriptor{})
+		return errors.Join(err, job.Barrier(ctx), job.Barrier(ctx), job.Close())
 	}
 	q, err := job.Adapter().CreateCompletionQueue(ctx, 16)
 	if err != nil {
@@ -229,9 +235,40 @@ func TestCheckKeepsTheStatusOfTheJob(t *testing.T) {
 }
 
 func TestCheckCountsTheWatchedRanks(t *testing.T) {
-	status, _, errOut := proctest.Run(t, ndrun(t, "--check", "-n", "1", "true"))
-	if status != 0 || !strings.Contains(errOut, "only 0 of 1 ranks were watched") {
+	const said = "ndrun: check: rank 0 was not watched: "
+	const rest = "ndrun: check: in the 0 of 1 ranks that were watched: no findings\n"
+	status, out, errOut := proctest.Run(t, ndrun(t, "--check=json", "-n", "1", "true"))
+	if status != exitUnwatched || !strings.HasPrefix(errOut, said) || !strings.HasSuffix(errOut, rest) {
 		t.Errorf("exit status %d\n%s", status, errOut)
+	}
+	validate(t, []byte(out))
+	var report struct{ Unwatched []int }
+	if err := json.Unmarshal([]byte(out), &report); err != nil || !slices.Equal(report.Unwatched, []int{0}) {
+		t.Errorf("%v: %s", err, out)
+	}
+	status, out, errOut = proctest.Run(t, ndrun(t, "--check=partial", "--check=sarif", "-n", "1", "true"))
+	if status != 0 || !strings.HasPrefix(errOut, said) || !strings.Contains(out, `"executionSuccessful": false`) || !strings.Contains(out, "rank 0 was not watched") {
+		t.Errorf("exit status %d\n%s%s", status, out, errOut)
+	}
+	// A rank that is watched has made a mistake. That counts more than the rank that is not watched.
+	status, _, errOut = proctest.Run(t, ndrun(t, "--check", "-n", "2", testBinary(t), "check", "invalidate", ":",
+		"-n", "1", "bash", "-c", fmt.Sprintf("unset SOFTND_CHECK; exec %s check invalidate", testBinary(t))))
+	if status != exitCheck || !strings.Contains(errOut, "check: rank 2 was not watched") || !strings.Contains(errOut, "in the 2 of 3 ranks that were watched: 1 finding: N101 (1)\n") {
+		t.Errorf("exit status %d\n%s", status, errOut)
+	}
+}
+
+func TestRanksAreDescribed(t *testing.T) {
+	for _, tc := range []struct {
+		ranks []int
+		want  string
+	}{
+		{[]int{3}, "rank 3 was"}, {[]int{0, 2}, "ranks 0 and 2 were"}, {[]int{0, 2, 5}, "ranks 0, 2 and 5 were"},
+		{[]int{1, 2, 3, 4, 5, 6, 7, 8, 9}, "9 ranks, the first of which is rank 1, were"},
+	} {
+		if got := describeRanks(tc.ranks); got != tc.want {
+			t.Errorf("%v: %q, want %q", tc.ranks, got, tc.want)
+		}
 	}
 }
 
@@ -246,7 +283,7 @@ func TestCheckReportMustBeWritable(t *testing.T) {
 		want   string
 	}{
 		{"/nowhere/f.json", exitUsage, "change --check"},
-		{"findings", exitUsage, "invalid value \"findings\": want json, sarif, or a file"},
+		{"findings", exitUsage, "invalid value \"findings\": want json, sarif, partial, or a file"},
 		{full, exitFailure, "write the report of the checker"}, // the job has run
 	} {
 		status, out, errOut := proctest.Run(t, ndrun(t, "-n", "2", "--check="+tc.file, testBinary(t), "check", "invalidate"))
@@ -256,12 +293,26 @@ func TestCheckReportMustBeWritable(t *testing.T) {
 	}
 }
 
-// A wrapper that closes the rank's descriptors costs knowledge about other ranks, and nothing else.
-func TestCheckWithoutJournal(t *testing.T) {
-	script := fmt.Sprintf("eval \"exec $SOFTND_CHECK_FD>&-\"; exec %s check correct", testBinary(t))
-	status, _, errOut := proctest.Run(t, ndrun(t, "-n", "2", "--check", "bash", "-c", script))
-	if status != 0 || !strings.Contains(errOut, "only 0 of 2 ranks were watched") {
-		t.Errorf("exit status %d\n%s", status, errOut)
+// Ranks whose wrapper closes or replaces their descriptors are watched in full.
+func TestCheckBehindAWrapper(t *testing.T) {
+	for name, redirect := range map[string]string{
+		"journal closed":   "exec $SOFTND_CHECK_FD>&-",
+		"journal replaced": "exec $SOFTND_CHECK_FD</dev/null",
+		"all closed":       "exec $SOFTND_CHECK_FD>&- $SOFTND_ARENA_FD>&-",
+	} {
+		for how, want := range map[string]struct {
+			status int
+			text   string
+		}{
+			"correct":    {0, "ndrun: check: no findings\n"},
+			"invalidate": {exitCheck, "ndrun: check: 1 finding: N101 (1)\n"},
+		} {
+			script := fmt.Sprintf("eval %q; exec %s check %s", redirect, testBinary(t), how)
+			status, _, errOut := proctest.Run(t, ndrun(t, "-n", "2", "--check", "bash", "-c", script))
+			if status != want.status || !strings.Contains(errOut, want.text) || strings.Contains(errOut, "not watched") {
+				t.Errorf("%s, %s: exit status %d\n%s", name, how, status, errOut)
+			}
+		}
 	}
 }
 

@@ -20,7 +20,8 @@
 // failed first; a rank killed by signal n counts as 128 + n. If signal n to ndrun ended the job
 // before any rank failed, it is 128 + n. It is 124 if --timeout ended the job, 1 if ndrun itself
 // failed, and 2 if the command line is invalid. If all else has succeeded, it is 3 if a rule of
-// --faults never acted, and 4 if --check has found an error. A rank that aborts the job
+// --faults never acted, and 4 if --check has found an error. It is then 5 if --check has found none,
+// but has not watched all ranks. A rank that aborts the job
 // (softnd.Abort, MPI_Abort) has failed with the given code. A rank that exits with 0 after PMI init
 // without PMI finalize has failed with 1.
 //
@@ -156,7 +157,7 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 		printError(err)
 		return exitFailure
 	}
-	services, err := startRankServices(p, &cfg, arena, reporter.ended)
+	services, err := startRankServices(p, &cfg, arena, check.journalFile(), reporter.ended)
 	if err != nil {
 		printError(err)
 		return exitFailure
@@ -203,8 +204,8 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 	if report != nil && report.Signal == syscall.SIGQUIT {
 		more = append(more, report.Hang...) // again, below the output of the ranks about the signal
 	}
-	lines, wrong, checkErr := check.end(status == 0)
-	more = append(more, lines...)
+	checked, checkErr := check.end(status == 0)
+	more = append(more, checked.lines...)
 	if checkErr != nil {
 		printError(checkErr)
 	}
@@ -212,13 +213,13 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 		switch {
 		case checkErr != nil:
 			status = exitFailure
-		case wrong:
-			status = exitCheck
+		default:
+			status = checked.status
 		}
 	}
 	if err := cmd.output.reportOutcome(report, more, status, err, reportFile, printError); err != nil {
 		printError(err)
-		if status == 0 || status == exitCheck {
+		if status == 0 || status == checked.status {
 			status = exitFailure
 		}
 	}

@@ -14,6 +14,7 @@ const exitStatus = `The exit status is 0 if every rank exited with 0. ` +
 	`If signal n to ndrun ended the job before any rank failed, it is 128 + n. ` +
 	`It is 124 if --timeout ended the job, 1 if ndrun itself failed, and 2 if the command line is invalid. ` +
 	`If all else has succeeded, it is 3 if a rule of --faults never acted, and 4 if --check has found an error. ` +
+	`It is then 5 if --check has found none, but has not watched all ranks. ` +
 	`A rank that aborts the job (softnd.Abort, MPI_Abort) has failed with the given code. ` +
 	`A rank that exits with 0 after PMI init without PMI finalize has failed with 1.`
 

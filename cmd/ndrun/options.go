@@ -66,7 +66,7 @@ func init() { // not at the declaration: printHelp, which it refers to, reads it
 		}},
 		{"Debugging (RANKS is a list such as 0-3,5, or all):", false, []option{
 			{"--wrap", "RANKS:COMMAND", "run these ranks under COMMAND, such as 'gdb --args'", addWrap, "all:"},
-			{"--check", "", "report mistakes in the use of softnd; status 4 if one is an error", setCheck, "json sarif"},
+			{"--check", "", "report mistakes; status 4: an error, 5: unwatched ranks", setCheck, "json sarif partial"},
 			{"--check-ignore", "RULES", "with --check, do not report these rules, such as N303,N801", setCheckIgnore, ""},
 			{"--stop-at-start", "RANKS", "stop these ranks before their first instruction, to attach a debugger", setStopped, "all"},
 		}},
@@ -99,10 +99,11 @@ type command struct {
 
 	reportBindings, dryRun bool
 
-	watch       bool   // watch the ranks
-	checkReport string // the file of the findings, "" = none, "-" = standard output
-	checkSARIF  bool
-	checkIgnore []*ndcheck.Rule
+	watch        bool   // watch the ranks
+	checkReport  string // the file of the findings, "" = none, "-" = standard output
+	checkSARIF   bool
+	checkPartial bool // ranks that are not watched are accepted
+	checkIgnore  []*ndcheck.Rule
 }
 
 // app is a program with its options.

@@ -195,10 +195,14 @@ func setStopped(c *command, s string) (err error) {
 // acceptSilently accepts an option that asks for default behaviour.
 func acceptSilently(*command, string) error { return nil }
 
-// setCheck takes the format of the findings on standard output, or a file whose ending is the format.
+// setCheck takes the format of the findings on standard output, or a file whose ending is the format, or "partial".
 func setCheck(c *command, to string) error {
 	c.watch = true
-	if to == "" {
+	switch to {
+	case "":
+		return nil
+	case "partial":
+		c.checkPartial = true
 		return nil
 	}
 	c.checkReport = to
@@ -208,7 +212,7 @@ func setCheck(c *command, to string) error {
 	case format == "json" || format == "sarif":
 		c.checkSARIF = format == "sarif"
 	default:
-		return errors.New("want json, sarif, or a file with the ending .json or .sarif")
+		return errors.New("want json, sarif, partial, or a file with the ending .json or .sarif")
 	}
 	return nil
 }

@@ -30,8 +30,8 @@ type rankServices struct {
 }
 
 // startRankServices starts the services of a job and sets them in cfg. ended is called for each
-// rank that exits with 0.
-func startRankServices(p *plan, cfg *launcher.Config, arena *shm.Arena, ended func(rank int)) (*rankServices, error) {
+// rank that exits with 0. journal is nil without the checker.
+func startRankServices(p *plan, cfg *launcher.Config, arena *shm.Arena, journal *os.File, ended func(rank int)) (*rankServices, error) {
 	s := &rankServices{ranks: len(p.ranks), aborts: make(chan launcher.Abort, len(p.ranks))}
 	abort := func(rank, code int, reason string) {
 		select {
@@ -40,7 +40,7 @@ func startRankServices(p *plan, cfg *launcher.Config, arena *shm.Arena, ended fu
 		}
 	}
 	var err error
-	if s.channel, err = controlchannel.Listen(s.ranks, arena.File(), arena.Info().ID, abort); err != nil {
+	if s.channel, err = controlchannel.Listen(s.ranks, arena.File(), journal, arena.Info().ID, abort); err != nil {
 		return nil, fmt.Errorf("listen on control channel: %w", err)
 	}
 	s.pmi = pmi.NewServer(s.ranks, "softnd-"+strconv.Itoa(os.Getpid()), pmi.Notices{

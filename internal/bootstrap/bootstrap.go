@@ -37,6 +37,9 @@ type Place struct {
 	Arena      *shm.Arena
 	Hosts      *Hosts // nil if all ranks run on one host
 
+	// Journal is that of the checker, if the caller of Find wants it and the launcher has it. The caller closes it.
+	Journal *os.File
+
 	Taken string // the next step for the user if another process has the rank already
 	// Mute reports that the launcher does not print the reasons that it is given.
 	Mute bool
@@ -51,9 +54,9 @@ type Place struct {
 	ending *ending // nil if the launcher ends the ranks
 }
 
-// Find finds the place of this process. It asks the innermost launcher first: ndrun sets its own
+// Find finds the place of this process, and the journal of the checker if it is wanted. It asks the innermost launcher first: ndrun sets its own
 // variables over those of a launcher that has started ndrun. EnvRoot comes next, because a user sets it on purpose.
-func Find(ctx context.Context) (*Place, error) {
+func Find(ctx context.Context, wantJournal bool) (*Place, error) {
 	set := func(name string) bool {
 		_, ok := os.LookupEnv(name)
 		return ok
@@ -66,7 +69,7 @@ func Find(ctx context.Context) (*Place, error) {
 	var err error
 	switch {
 	case set(EnvArenaFD) || set(EnvFabric):
-		p, err = fromNdrun(ctx)
+		p, err = fromNdrun(ctx, wantJournal)
 	case set(EnvRoot):
 		p, err = fromRoot(ctx)
 	case set(pmi.EnvFD):
@@ -126,8 +129,8 @@ func alone() (*Place, error) {
 }
 
 // fromNdrun takes the arena from the inherited descriptor, or, if that is not the arena of the job,
-// from ndrun over the control channel.
-func fromNdrun(ctx context.Context) (*Place, error) {
+// from ndrun over the control channel. So it does with the journal.
+func fromNdrun(ctx context.Context, wantJournal bool) (*Place, error) {
 	rank, err := strconv.ParseUint(os.Getenv(EnvRank), 10, 31)
 	if err != nil {
 		return nil, fmt.Errorf("%s=%q is not a rank number: start the program with ndrun", EnvRank, os.Getenv(EnvRank))
@@ -146,7 +149,7 @@ func fromNdrun(ctx context.Context) (*Place, error) {
 		return nil, lost
 	}
 	if home != nil {
-		channel, file, err := controlchannel.Dial(ctx, *home, p.Rank, arena == nil)
+		channel, files, err := controlchannel.Dial(ctx, *home, p.Rank, controlchannel.Wanted{File: arena == nil, Journal: wantJournal})
 		switch {
 		case err == nil:
 			p.leave, p.hangUp, p.abort = channel.Leave, channel.Close, channel.Abort
@@ -155,7 +158,8 @@ func fromNdrun(ctx context.Context) (*Place, error) {
 		default:
 			p.launcher += fmt.Sprintf(" (which does not listen: %v)", err)
 		}
-		if file != nil {
+		p.Journal = files.Journal
+		if file := files.File; file != nil {
 			defer file.Close()
 			p.launcher += " behind a wrapper, arena from ndrun"
 			if arena, err = shm.Attach(ctx, file); err != nil {

@@ -19,72 +19,113 @@ import (
 // Leave, Close, or the process.
 type Channel struct{ conn *unixsock.Conn }
 
-// Dial connects to the launcher as a rank. If wantFile is set, Dial also returns the job's file,
-// which the caller closes.
+// Wanted are the files that a rank requests.
+type Wanted struct{ File, Journal bool }
+
+// Files are the files that a rank got. The caller closes those that are not nil.
+type Files struct {
+	File    *os.File // the job's file
+	Journal *os.File // nil if the launcher has none
+}
+
+// Close closes the files.
+func (f Files) Close() {
+	for _, file := range []*os.File{f.File, f.Journal} {
+		if file != nil {
+			file.Close()
+		}
+	}
+}
+
+// Dial connects to the launcher as a rank, and returns the files that the rank wants.
 //
 // It fails if no process listens (the launcher has ended, or is in another network namespace), if
 // the listener belongs to another user, and if the launcher refuses the rank.
-func Dial(ctx context.Context, a Address, rank int, wantFile bool) (*Channel, *os.File, error) {
+func Dial(ctx context.Context, a Address, rank int, wanted Wanted) (*Channel, Files, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	c, err := unixsock.Dial(a.socket())
 	if err != nil {
-		return nil, nil, fmt.Errorf("connect to launcher: %w: check that it runs, and in the same network namespace", err)
+		return nil, Files{}, fmt.Errorf("connect to launcher: %w: check that it runs, and in the same network namespace", err)
 	}
 	stop := context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })
-	file, err := handshake(c, a, rank, wantFile)
+	files, err := handshake(c, a, rank, wanted)
 	stop()
 	if err != nil {
 		c.Close()
-		return nil, nil, fmt.Errorf("connect to launcher: %w", err)
+		return nil, Files{}, fmt.Errorf("connect to launcher: %w", err)
 	}
 	_ = c.SetDeadline(time.Time{})
-	return &Channel{c}, file, nil
+	return &Channel{c}, files, nil
 }
 
-func handshake(c *unixsock.Conn, a Address, rank int, wantFile bool) (*os.File, error) {
+func handshake(c *unixsock.Conn, a Address, rank int, wanted Wanted) (files Files, err error) {
 	user, err := peeruser.Of(c)
 	if err != nil {
-		return nil, err
+		return files, err
 	}
 	if own := uint32(os.Geteuid()); user != own {
-		return nil, fmt.Errorf("it runs as user %d, this process as user %d: run both as one user", user, own)
+		return files, fmt.Errorf("it runs as user %d, this process as user %d: run both as one user", user, own)
 	}
-	if err := send(c, message{Kind: hello, Version: version, Build: build.Name(), Secret: a.secret, Rank: rank, File: wantFile}); err != nil {
-		return nil, err
+	if err := send(c, message{Kind: hello, Version: version, Build: build.Name(), Secret: a.secret, Rank: rank, File: wanted.File, Journal: wanted.Journal}); err != nil {
+		return files, err
 	}
 	b := make([]byte, maxMessage+1)
-	oob := make([]byte, unix.CmsgSpace(4))
+	oob := make([]byte, unix.CmsgSpace(4*maxFiles))
 	n, oobn, _, err := c.Receive(b, oob)
 	if err != nil {
-		return nil, err
+		return files, err
 	}
-	file := passedFile(oob[:oobn])
+	passed := passedFiles(oob[:oobn])
 	r, err := parse(b[:n])
+	number := 0
+	if wanted.File {
+		number++
+	}
+	if r.Journal && wanted.Journal {
+		number++
+	}
 	switch {
 	case err != nil:
 	case r.Kind == refusal:
 		err = errors.New(r.Text)
-	case r.Kind != welcome || wantFile != (file != nil):
-		err = fmt.Errorf("unexpected answer %.20q (with file: %t)", r.Kind, file != nil)
+	case r.Kind != welcome || number != len(passed):
+		err = fmt.Errorf("unexpected answer %.20q (with %d files)", r.Kind, len(passed))
 	}
-	if err != nil && file != nil {
-		file.Close()
+	if err != nil {
+		for _, file := range passed {
+			file.Close()
+		}
+		return files, err
 	}
-	return file, err
+	if r.Journal && wanted.Journal {
+		files.Journal = passed[number-1]
+	}
+	if wanted.File {
+		files.File = passed[0]
+	}
+	return files, nil
 }
 
-// passedFile returns the file that was sent with a message, nil if there is not exactly one.
-func passedFile(oob []byte) *os.File {
+// maxFiles is the number of files that a message can have.
+const maxFiles = 2
+
+// passedFiles returns the files that were sent with a message.
+func passedFiles(oob []byte) (files []*os.File) {
 	messages, err := unix.ParseSocketControlMessage(oob)
-	if err != nil || len(messages) != 1 {
+	if err != nil {
 		return nil
 	}
-	fds, err := unix.ParseUnixRights(&messages[0])
-	if err != nil || len(fds) != 1 {
-		return nil
+	for _, m := range messages {
+		fds, err := unix.ParseUnixRights(&m)
+		if err != nil {
+			continue
+		}
+		for _, fd := range fds {
+			files = append(files, os.NewFile(uintptr(fd), "passed"))
+		}
 	}
-	return os.NewFile(uintptr(fds[0]), "passed")
+	return files
 }
 
 // Leave tells the launcher that the rank ends in good order, and closes the channel.

@@ -1,6 +1,6 @@
 // Package controlchannel is the connection between a rank and the launcher of its job. A rank that
-// has lost the descriptor of the job's memory gets it over this channel; wrappers that close
-// descriptors cause that. The channel also tells the launcher how a rank ends: in good order, by
+// has lost the descriptor of the job's memory, or of the checker's journal, gets it over this channel;
+// wrappers that close descriptors cause that. The channel also tells the launcher how a rank ends: in good order, by
 // aborting the job, or without a message.
 //
 // The launcher listens on an abstract Unix socket, which exists in no file system and disappears
@@ -10,8 +10,8 @@
 //
 //	rank                                        launcher
 //	connects                               →    checks the user of the process
-//	hello: version, secret, rank, file?    →    checks them
-//	                                       ←    welcome, with the file if requested,
+//	hello: version, secret, rank, files?   →    checks them
+//	                                       ←    welcome, with the requested files,
 //	                                            or refusal with the reason
 //	leave                                  →    the rank ends in good order
 //	abort: code, reason                    →
@@ -97,6 +97,7 @@ type message struct {
 	Secret  string `json:"secret,omitempty"`  // hello
 	Rank    int    `json:"rank,omitempty"`    // hello
 	File    bool   `json:"file,omitempty"`    // hello: request the file
+	Journal bool   `json:"journal,omitempty"` // hello: request the journal; welcome: the last file is the journal
 	Code    int    `json:"code,omitempty"`    // abort
 	Text    string `json:"text,omitempty"`    // abort, refusal: the reason
 }

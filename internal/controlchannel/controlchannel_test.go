@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -35,7 +36,7 @@ func playStranger(self *proctest.Self) error {
 	if err != nil {
 		return err
 	}
-	_, _, err = Dial(context.Background(), a, 0, true)
+	_, _, err = Dial(context.Background(), a, 0, Wanted{File: true, Journal: true})
 	fmt.Println("honest:", err)
 	c, err := unixsock.Dial(a.socket())
 	if err != nil {
@@ -80,7 +81,7 @@ func serve(t testing.TB, aborts *heard) *Server {
 	if _, err := file.WriteString("arena"); err != nil {
 		t.Fatal(err)
 	}
-	s, err := Listen(3, file, identity, aborts.abort)
+	s, err := Listen(3, file, nil, identity, aborts.abort)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,11 +95,11 @@ func dial(t *testing.T, s *Server, rank int, wantFile bool) (*Channel, *os.File)
 		t.Fatalf("%v, %v, want %v", a, err, s.Address())
 	}
 	ctx := proctest.Context(t)
-	l, file, err := Dial(ctx, a, rank, wantFile)
+	l, files, err := Dial(ctx, a, rank, Wanted{File: wantFile})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return l, file
+	return l, files.File
 }
 
 func TestChannel(t *testing.T) {
@@ -130,11 +131,58 @@ func TestChannel(t *testing.T) {
 	if got := s.Close(); !slices.Equal(got, []int{2}) {
 		t.Errorf("silent: %v, want rank 2", got)
 	}
-	if _, _, err := Dial(t.Context(), s.Address(), 0, false); err == nil || !strings.Contains(err.Error(), "check that it runs, and in the same network namespace") {
+	if _, _, err := Dial(t.Context(), s.Address(), 0, Wanted{}); err == nil || !strings.Contains(err.Error(), "check that it runs, and in the same network namespace") {
 		t.Errorf("after the end: %v", err)
 	}
 	if err := aborted.Leave(); err != nil {
 		t.Errorf("Leave after the server is closed: %v", err)
+	}
+}
+
+// A rank gets the files that it requests, as far as the launcher has them.
+func TestJournal(t *testing.T) {
+	temporary := func(text string) *os.File {
+		f, err := os.Create(filepath.Join(t.TempDir(), text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		if _, err := f.WriteString(text); err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	file, journal := temporary("arena"), temporary("journal")
+	for _, served := range []*os.File{nil, journal} {
+		s, err := Listen(1, file, served, identity, func(int, int, string) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, wanted := range []Wanted{{}, {File: true}, {Journal: true}, {File: true, Journal: true}} {
+			ch, files, err := Dial(proctest.Context(t), s.Address(), 0, wanted)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, got := range []struct {
+				file   *os.File
+				wanted bool
+				text   string
+			}{{files.File, wanted.File, "arena"}, {files.Journal, wanted.Journal && served != nil, "journal"}} {
+				if (got.file != nil) != got.wanted {
+					t.Errorf("%+v of %v: got %+v", wanted, served, files)
+					continue
+				}
+				b := make([]byte, 10)
+				if got.file != nil {
+					if n, _ := got.file.ReadAt(b, 0); string(b[:n]) != got.text {
+						t.Errorf("%+v: %q instead of the %s", wanted, b[:n], got.text)
+					}
+				}
+			}
+			files.Close()
+			ch.Close()
+		}
+		s.Close()
 	}
 }
 
@@ -209,7 +257,7 @@ func exchange(t testing.TB, s *Server, said []byte) (answer message, file bool) 
 	_ = c.CloseWrite()
 	b, oob := make([]byte, maxMessage), make([]byte, 100)
 	n, oobn, _, _ := c.Receive(b, oob)
-	if f := passedFile(oob[:oobn]); f != nil {
+	for _, f := range passedFiles(oob[:oobn]) {
 		f.Close()
 		file = true
 	}

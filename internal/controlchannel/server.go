@@ -25,6 +25,7 @@ type Server struct {
 	address  Address
 	ranks    int
 	file     *os.File
+	journal  *os.File // nil = none
 	abort    func(rank, code int, reason string)
 	listener *unixsock.Listener
 	done     sync.WaitGroup
@@ -37,11 +38,11 @@ type Server struct {
 	left   map[int]bool            // ranks that sent leave; guarded by mu
 }
 
-// Listen starts the server of a job. It sends file to ranks that request it; id is the identity of
-// the file. The caller keeps file open until Close. abort is called, from any goroutine, when a
+// Listen starts the server of a job. It sends file, and journal unless it is nil, to ranks that request
+// it; id is the identity of file. The caller keeps both open until Close. abort is called, from any goroutine, when a
 // rank aborts the job; it must not block for long.
-func Listen(ranks int, file *os.File, id [2]uint64, abort func(rank, code int, reason string)) (*Server, error) {
-	s := &Server{address: newAddress(id), ranks: ranks, file: file, abort: abort, slots: make(chan struct{}, maxUnauthenticated),
+func Listen(ranks int, file, journal *os.File, id [2]uint64, abort func(rank, code int, reason string)) (*Server, error) {
+	s := &Server{address: newAddress(id), ranks: ranks, file: file, journal: journal, abort: abort, slots: make(chan struct{}, maxUnauthenticated),
 		conns: make(map[*unixsock.Conn]bool), silent: make(map[int]bool), left: make(map[int]bool)}
 	var err error
 	if s.listener, err = unixsock.Listen(s.address.socket()); err != nil {
@@ -133,11 +134,15 @@ func (s *Server) handshake(c *unixsock.Conn) (rank int, ok bool) {
 	case r.Rank < 0 || r.Rank >= s.ranks:
 		return refuse(fmt.Sprintf("rank %d does not exist: the job has %d ranks", r.Rank, s.ranks))
 	}
+	var files []int
 	if r.File {
-		err = send(c, message{Kind: welcome}, int(s.file.Fd()))
-	} else {
-		err = send(c, message{Kind: welcome})
+		files = append(files, int(s.file.Fd()))
 	}
+	withJournal := r.Journal && s.journal != nil
+	if withJournal {
+		files = append(files, int(s.journal.Fd()))
+	}
+	err = send(c, message{Kind: welcome, Journal: withJournal}, files...)
 	_ = c.SetDeadline(time.Time{})
 	return r.Rank, err == nil
 }

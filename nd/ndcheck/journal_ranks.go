@@ -63,18 +63,13 @@ func (j *Journal) forget(rank int) {
 	}
 }
 
-// Watched returns how many ranks have used the journal.
-func (j *Journal) Watched() int {
+// HasWatched reports whether a rank has used the journal.
+func (j *Journal) HasWatched(rank int) bool {
 	if j.begin() {
 		defer j.end()
-	} // else a byte of each rank is read without the lock
-	n := 0
-	for rank := range maxRanks {
-		if j.rankSlot(rank)[0] != 0 {
-			n++
-		}
 	}
-	return n
+	b := j.rankSlot(rank)
+	return b != nil && b[0] != 0
 }
 
 // rankOf returns the rank with an address, -1 if there is none.

@@ -37,6 +37,10 @@ for each rank and each kind. The address is that of the memory's owner.
 
 - Each finding is printed once for the same rule and lines. At the end, ` + "`ndrun`" + ` prints how many there were. It exits with status 4 if
   everything else has succeeded but a finding is an error.
+- Programs in C are not watched, nor are programs that do not call ` + "`softnd.Init`" + `. ` + "`ndrun`" + ` first prints which ranks were not watched. If
+  everything else has succeeded and no finding is an error, it then exits with status 5. ` + "`--check=partial`" + ` accepts such ranks, as far as the
+  exit status is concerned. It can be given together with ` + "`--check=FILE`" + `. JSON reports list the ranks as ` + "`unwatched`" + `, and SARIF reports as
+  notifications of the invocation.
 - ` + "`--check=FILE`" + ` also writes the findings to FILE. If FILE ends with ` + "`.json`" + `, the format is JSON, as
   [findings.schema.json](../nd/ndcheck/findings.schema.json) says. If FILE ends with ` + "`.sarif`" + `, it is SARIF 2.1.0. With ` + "`--check=json`" + ` or
   ` + "`--check=sarif`" + `, the findings follow the output of the job. In both formats, the paths of files are relative to the root of the
@@ -44,9 +48,9 @@ for each rank and each kind. The address is that of the memory's owner.
   directories, unless two files of a finding have one name. ` + "`go run`" + ` with a list of files does not know the directory of the program.
 - ` + "`--check-ignore N303,N801`" + ` leaves these rules out. Without ` + "`ndrun`" + `, the variable ` + "`SOFTND_CHECK_IGNORE`" + ` does the same.
 - Without ` + "`ndrun`" + `, set ` + "`SOFTND_CHECK=1`" + `. The checker then knows one process only, and says less about other ranks. The same holds for jobs of
-  ` + "`softnd.Join`" + `, and for ranks whose wrapper closes their descriptors, as ` + "`sudo`" + ` does.
+  ` + "`softnd.Join`" + `.
+- A wrapper may close the descriptors of a rank, as ` + "`sudo`" + ` does. The rank then gets the journal of the checker from ` + "`ndrun`" + `.
 - In a test, pass ` + "`softnd.WithChecker`" + ` to ` + "`softnd.Join`" + ` or ` + "`softndtest.Run`" + `, or wrap any provider with ` + "`ndcheck.Wrap`" + `.
-- Programs in C are not watched. If only some of the ranks were watched, ` + "`ndrun`" + ` prints how many.
 - The checker gives requests and endpoints numbers of its own. Events of the logger show these, and results have those of the program.
 
 ## Mistakes on purpose
