@@ -187,13 +187,14 @@ func (a *adapter) Allocate(ctx context.Context, size int, flags nd.RegionFlags) 
 		return nil, err
 	}
 	mr := r.(*memoryRegion)
-	mr.size = uint64(size)
-	if mr.offset, err = a.provider.member.Alloc(mr.size); err != nil {
+	offset, err := a.provider.member.Alloc(uint64(size))
+	if err != nil {
 		mr.Close()
 		return nil, a.allocError(op, err)
 	}
-	buf, err := a.provider.arena.Bytes(mr.offset, uint64(size))
+	buf, err := a.provider.arena.Bytes(offset, uint64(size))
 	if err == nil {
+		mr.allocation = a.provider.addAllocation(offset, buf)
 		err = mr.register(ctx, buf, flags)
 	}
 	if err != nil {

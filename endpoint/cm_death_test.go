@@ -502,7 +502,7 @@ func TestConnectRequestBehindDeadPeer(t *testing.T) {
 func TestHazardsOfDeadPeerIgnored(t *testing.T) {
 	p := newPair(t, setup{Processes: true})
 	region := must(p.a.local.adapter.(*adapter).domain.NewRegion())
-	if err := region.Register(make([]byte, 8), 0); err != nil {
+	if err := region.Register(make([]byte, 8), 0, nil); err != nil {
 		t.Fatal(err)
 	}
 	ep := p.a.local.endpoint(0).(*queuePair)

@@ -265,7 +265,7 @@ func newEstate(f testing.TB, a *actor, private bool, seed uint64) *estate {
 		}
 		region, err := domain.NewRegion()
 		if err == nil {
-			err = region.Register(e.of(i), rights[i])
+			err = region.Register(e.of(i), rights[i], nil)
 		}
 		if err != nil {
 			f.Fatal(err)

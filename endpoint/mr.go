@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/softnd/softnd/internal/faultplan"
+	"github.com/softnd/softnd/internal/procmaps"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
@@ -16,17 +17,16 @@ import (
 
 // memoryRegion is registered memory of one adapter.
 type memoryRegion struct {
-	adapter *adapter
-	region  *window.Region
-	offset  shm.Offset // arena memory that Allocate made for the region; 0 = none
-	size    uint64     // of that memory in bytes
+	adapter    *adapter
+	region     *window.Region
+	allocation *allocation // arena memory that Allocate made for the region; nil = none
 
 	mu            sync.Mutex
 	maxPages      int  // limit of one fast registration
 	remoteAllowed bool // fast registrations may have remote rights
 	closed        atomic.Bool
 	drained       chan struct{} // closed when the latest deregistration has ended
-	closeBlocked  bool          // Close waits until a window or a mapping is gone
+	closeBlocked  bool          // Close waits until a window is gone
 	closeDone     bool          // Close is complete
 }
 
@@ -62,10 +62,46 @@ func (r *memoryRegion) register(ctx context.Context, buf []byte, flags nd.Region
 	if r.closed.Load() {
 		return r.opError(op, nd.InvalidHandle, "the region is closed", "create another")
 	}
-	if err := r.region.Register(buf, flags); err != nil {
+	release, err := r.hold(buf, flags)
+	if err != nil {
+		return err
+	}
+	if err := r.region.Register(buf, flags, release); err != nil {
+		if release != nil {
+			release()
+		}
 		return r.opError(op, nd.StatusOf(err), "the region is already registered, or set up for fast registration", "deregister it first, or use another region")
 	}
 	return nil
+}
+
+// hold checks that the process may access buf as flags say. It keeps allocated memory in place until release is called;
+// release is nil for other memory.
+func (r *memoryRegion) hold(buf []byte, flags nd.RegionFlags) (release func(), err error) {
+	const op = "register"
+	p, n := r.adapter.provider, uint64(len(buf))
+	held, release := p.holdMemory(buf)
+	if release != nil {
+		return release, nil
+	}
+	if _, inArena := p.arena.Locate(buf); held > 0 || inArena {
+		return nil, r.opError(op, nd.AccessViolation, fmt.Sprintf("%d of %d bytes at %#x are allocated memory of open regions", held, n, shm.AddressOf(buf)),
+			"register a part of MemoryRegion.Bytes while its region is open")
+	}
+	want := procmaps.Read
+	if flags.LocalWrite() || flags.RemoteWrite() {
+		want |= procmaps.Write
+	}
+	f, err := procmaps.Check(shm.AddressOf(buf), n, want)
+	switch {
+	case err != nil:
+		return nil, &nd.OpError{Op: op, Object: "memory region", Status: nd.InsufficientResources, Err: err, Next: "registering needs a mounted /proc and a free descriptor"}
+	case f != nil:
+		at := f.Start - shm.AddressOf(buf)
+		return nil, r.opError(op, nd.AccessViolation, fmt.Sprintf("bytes %d to %d of %d (%#x-%#x) are %s", at, at+f.End-f.Start-1, n, f.Start, f.End, f.Reason),
+			"register memory that the process itself can access in this way, or ask for fewer rights")
+	}
+	return nil, nil
 }
 
 const useRegionFlags = "use the nd.RegionFlags constants"
@@ -171,8 +207,8 @@ func (r *memoryRegion) Close() error { return r.CloseContext(context.Background(
 
 // CloseContext releases the region. It deregisters a registered region first. While a window is
 // bound to the region, that is delayed until the window is released. Memory from Allocate is
-// kept while it is mapped. If ctx ends while a peer is still copying, the tokens are invalid all
-// the same, the drain continues, and the memory is freed at its end. In a goroutine that panics
+// kept while another registration or a mapping covers it. If ctx ends while a peer is still
+// copying, the tokens are invalid all the same, the drain continues, and the memory is freed at its end. In a goroutine that panics
 // it is postponed, see [nd.Endpoint.Close].
 func (r *memoryRegion) CloseContext(ctx context.Context) error {
 	const op, object = "close", "memory region"
@@ -201,9 +237,8 @@ func (r *memoryRegion) CloseContext(ctx context.Context) error {
 	return drainError(ctx, err, op, object)
 }
 
-// finishClose is the deferred work of Close. It ends while a window or a mapping needs the
-// region, and is deferred again when the last of them is gone. So the engine need not poll for
-// that.
+// finishClose is the deferred work of Close. It ends while a window needs the region, and is
+// deferred again when the last of them is gone. So the engine need not poll for that.
 func (r *memoryRegion) finishClose() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -226,18 +261,9 @@ func (r *memoryRegion) finishClose() bool {
 	if !r.region.Release() { // an Invalidate waits for the drain too
 		return false
 	}
-	mappings := &r.adapter.provider.mappings
-	mappings.mu.Lock() // so that no mapping is made of memory that is being freed
-	defer mappings.mu.Unlock()
-	if r.closeBlocked = r.offset != 0 && mappings.overlaps(r.offset, r.size); r.closeBlocked {
-		mappings.blockedCloses = append(mappings.blockedCloses, r.finishClose)
-		return true
-	}
 	r.region.Free()
-	if r.offset != 0 {
-		// The offset is allocated memory of this member. If Free fails all the same, the kernel
-		// has not freed the pages yet, or a peer has changed the allocation's owner.
-		_ = r.adapter.provider.member.Free(r.offset)
+	if r.allocation != nil {
+		r.allocation.close()
 	}
 	r.closeDone = true
 	return true

@@ -76,7 +76,7 @@ func (s *side) roundOfRegion(t *testing.T) {
 		if !r.Release() {
 			t.Fatal("the region is in use between two parts of a request")
 		}
-		if err := r.Register(mem, nd.AllowLocalWrite|nd.AllowRemoteRead|nd.AllowRemoteWrite); err != nil {
+		if err := r.Register(mem, nd.AllowLocalWrite|nd.AllowRemoteRead|nd.AllowRemoteWrite, nil); err != nil {
 			t.Fatal(err)
 		}
 		if localToken(r) == first {

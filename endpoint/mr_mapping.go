@@ -25,9 +25,8 @@ type logicalMapping struct {
 
 // mappings holds the open mappings of a provider's adapters.
 type mappings struct {
-	mu            sync.Mutex                        // held to change the fields below
-	list          atomic.Pointer[[]*logicalMapping] // replaced as a whole
-	blockedCloses []deferredWork                    // closes of regions whose memory is mapped; run again when a mapping is closed
+	mu   sync.Mutex                        // held to change the list
+	list atomic.Pointer[[]*logicalMapping] // replaced as a whole
 }
 
 // BuildLogicalAddressMapping lists the pages of buf. buf must be memory from Adapter.Allocate of
@@ -51,23 +50,20 @@ func (a *adapter) BuildLogicalAddressMapping(ctx context.Context, buf []byte) (n
 		return nil, err
 	}
 	region := created.(*memoryRegion)
-	if err := region.register(ctx, buf, nd.AllowLocalWrite); err != nil { // not Register: the program does not register memory
-		region.Close()
-		return nil, err
+	err = region.register(ctx, buf, nd.AllowLocalWrite) // not Register: the program does not register memory
+	if errors.Is(err, nd.AccessViolation) {
+		err = a.opError(op, nd.InvalidParameter, fmt.Sprintf("%d bytes of which a part is freed", len(buf)), "map memory of open regions")
+	}
+	if err != nil {
+		return nil, errors.Join(err, region.Close())
 	}
 	m := &logicalMapping{adapter: a, start: start, end: start + shm.Offset(len(buf)), region: region}
 	for page := start - start%shm.PageSize; page < m.end; page += shm.PageSize {
 		m.pages = append(m.pages, nd.LogicalPage(page))
 	}
 	p.mappings.mu.Lock()
-	known := p.member.Owns(start, uint64(len(buf))) // it may have been freed meanwhile, but cannot be freed from here on
-	if known {
-		p.mappings.list.Store(with(p.mappings.list.Load(), m))
-	}
+	p.mappings.list.Store(with(p.mappings.list.Load(), m))
 	p.mappings.mu.Unlock()
-	if !known {
-		return nil, errors.Join(a.opError(op, nd.InvalidParameter, "the memory was freed during the call", "map memory of an open region"), region.Close())
-	}
 	return m, nil
 }
 
@@ -105,15 +101,9 @@ func (m *logicalMapping) CloseContext(ctx context.Context) error {
 	if err := m.region.CloseContext(ctx); err != nil {
 		return err
 	}
-	// Only now: while a transfer may use the memory, it must stay allocated.
 	p.mappings.mu.Lock()
 	p.mappings.list.Store(without(p.mappings.list.Load(), m))
-	blocked := p.mappings.blockedCloses
-	p.mappings.blockedCloses = nil
 	p.mappings.mu.Unlock()
-	for _, c := range blocked {
-		p.runOrDefer(c)
-	}
 	return nil
 }
 
@@ -141,16 +131,6 @@ func (l *mappings) contains(a *adapter, page, lo shm.Offset) bool {
 	}
 	m.registrations.Add(-1)
 	return true
-}
-
-// overlaps reports whether a mapping starts in the n bytes at off. The caller holds l.mu.
-func (l *mappings) overlaps(off shm.Offset, n uint64) bool {
-	for _, m := range *l.list.Load() {
-		if m.start >= off && m.start < off+shm.Offset(n) {
-			return true
-		}
-	}
-	return false
 }
 
 // PrivilegedToken returns the local token for the memory of all open mappings of the adapter.

@@ -269,6 +269,7 @@ func (p *Provider) Close() error {
 	p.engine.stop()
 	p.housekeeper.stop()
 	p.closeDone.Store(true)
+	p.endAllocations()
 	p.events.close()
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -33,7 +33,7 @@ func (ep *queuePair) allocateBounce() error {
 	}
 	region, err := ep.adapter.domain.NewRegion()
 	if err == nil {
-		err = region.Register(mem, nd.AllowLocalWrite)
+		err = region.Register(mem, nd.AllowLocalWrite, nil)
 	}
 	if err != nil {
 		_ = heap.Free(off)

@@ -128,14 +128,21 @@ type MemoryRegion interface {
 	// Register registers buf with the rights in flags, and gives the region new tokens. After a
 	// Deregister, the region can be registered again.
 	//
+	// buf may be a part of memory from [Adapter.Allocate]. Transfers then access it as fast as through
+	// the region of Allocate.
+	//
+	// The process must be able to read buf, and to write it if flags allow any writes. Until the
+	// registration has ended, the program must not unmap the memory, take these rights away, or
+	// truncate a mapped file. Otherwise a transfer may crash the process.
+	//
 	// Errors (the region is unchanged after each):
 	//
 	//   - [InvalidParameter]: buf is nil, or longer than MaxRegistrationSize.
 	//   - [InvalidBufferSize]: buf is empty but not nil.
 	//   - [InvalidParameter3]: flags has an unknown bit.
-	//   - [AccessViolation]: the process cannot access buf in the ways that flags allows. A provider
-	//     need not check this. If it does not, a transfer to memory that is not writable may crash
-	//     the process.
+	//   - [AccessViolation]: the process cannot access buf in the ways that flags allows, or a part of
+	//     it is memory of a closed region. The error names the range. softnd checks this without
+	//     touching the memory. Another provider need not check it.
 	//   - [InvalidDeviceState]: the region is already registered, or set up for fast registration.
 	//   - [InsufficientResources], [NoMemory], [Canceled].
 	//
@@ -191,6 +198,9 @@ type MemoryRegion interface {
 	// Close releases the region, and ends its registration as Deregister does. If windows are bound
 	// to the region, the registration ends when the last of them is invalidated or closed. If another
 	// process is copying from or to the region, Close waits until that copy ends or that process dies.
+	//
+	// Memory from [Adapter.Allocate] is freed then. If registrations of other regions cover it, also in
+	// part, it is freed when the last of them has ended.
 	Close() error
 
 	// CloseContext is Close with a limit on the wait.

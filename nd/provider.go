@@ -81,7 +81,8 @@ type Adapter interface {
 	// Allocate allocates size bytes of zeroed memory, and creates a region that has this memory
 	// registered. The memory is of the kind that the provider's transfers access fastest.
 	// [MemoryRegion.Bytes] returns it. After Deregister the program may still use the memory, and may
-	// register it again. After Close of the region, the program must not access the memory.
+	// register it again. Other regions can register parts of it, with other rights. After Close of the
+	// region, the program must not access the memory, except what other regions have registered.
 	//
 	// Errors:
 	//

@@ -43,7 +43,7 @@ func TestFastRegisterLifeCycle(t *testing.T) {
 			if r.Bound() {
 				t.Fatal("it is registered")
 			}
-			if err := r.Register(mem, allRights); !errors.Is(err, nd.InvalidDeviceState) {
+			if err := r.Register(mem, allRights, nil); !errors.Is(err, nd.InvalidDeviceState) {
 				t.Errorf("Register: %v", err)
 			}
 			first := r.PrepareFastRegister(mem, base, allRights, 7, ends.ended)

@@ -39,7 +39,7 @@ func newFastPath(t testing.TB, s *side) *fastPath {
 	stale, _ := again.Tokens()
 	s.guard.CanDeliverSend(shm.AddressOf(d.registered), stale, 1) // the guard has it cached when it becomes invalid
 	deregister(t, again)
-	if err := again.Register(d.registered, allRights); err != nil {
+	if err := again.Register(d.registered, allRights, nil); err != nil {
 		t.Fatal(err)
 	}
 	elsewhere := &side{arena: s.arena, member: s.member, table: s.table, domain: NewDomain(s.table, s.domain.Adapter+1)}

@@ -373,7 +373,7 @@ func TestInvalidateFailsCopyInProgress(t *testing.T) {
 		}
 		proctest.Eventually(t, "the drain ends", r.Release)
 		<-copying.done
-		if err := r.Register(mem, allRights); err != nil {
+		if err := r.Register(mem, allRights, nil); err != nil {
 			t.Fatal(err)
 		}
 		return copying.far == faultRevoked && copying.plain == NoFault && copying.moved > 0 && copying.moved < size

@@ -86,7 +86,7 @@ func (m *race) deregister() (drained func() bool, again func()) {
 		m.t.Fatal(err)
 	}
 	return m.region.Release, func() {
-		if err := m.region.Register(m.here, nd.AllowLocalWrite); err != nil {
+		if err := m.region.Register(m.here, nd.AllowLocalWrite, nil); err != nil {
 			m.t.Fatal(err)
 		}
 		m.name()

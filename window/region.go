@@ -16,7 +16,7 @@ type Region struct {
 
 	flags         nd.RegionFlags
 	fastRegister  bool          // InitializeFastRegister was called
-	ended         func()        // called when a fast registration has ended; nil = there is none
+	ended         func()        // called when the registration has ended; nil = no call
 	windowsClosed func()        // see Retire
 	tokens        atomic.Uint64 // the latest tokens: the local one in the upper half; changes with mu held
 }
@@ -42,17 +42,19 @@ func (d *Domain) NewRegion() (*Region, error) {
 // Register registers mem, any memory of the process. If mem is in the arena, peers can reach it.
 // Other memory is private: only this process can reach it. The region refers to private memory, so
 // that the garbage collector keeps it, until Deregister. Private memory is accessed only through
-// the slice mem, never through an address from a request.
+// the slice mem, never through an address from a request. ended is called when the registration has ended and no
+// executor accesses the memory; nil means no call.
 //
 // Errors: [nd.InvalidDeviceState] if the region is registered already, or is
 // for fast registration. mem must not be empty.
-func (r *Region) Register(mem []byte, flags nd.RegionFlags) error {
+func (r *Region) Register(mem []byte, flags nd.RegionFlags, ended func()) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.isInUse() || r.fastRegister {
 		return nd.InvalidDeviceState
 	}
 	local, remote := r.prepare(mem, shm.AddressOf(mem), flags)
+	r.ended = ended
 	r.apply(&local, &remote, flags)
 	return nil
 }

@@ -21,7 +21,7 @@ func TestRegionLifeCycle(t *testing.T) {
 			}
 			refused := func(when string) {
 				t.Helper()
-				if err := r.Register(mem, 0); !errors.Is(err, nd.InvalidDeviceState) {
+				if err := r.Register(mem, 0, nil); !errors.Is(err, nd.InvalidDeviceState) {
 					t.Errorf("register %s: %v", when, err)
 				}
 			}
@@ -39,7 +39,7 @@ func TestRegionLifeCycle(t *testing.T) {
 			}
 			unrevocable("before the first registration")
 			for range 3 {
-				if err := r.Register(mem, allRights); err != nil {
+				if err := r.Register(mem, allRights, nil); err != nil {
 					t.Fatal(err)
 				}
 				refused("while registered")
@@ -167,7 +167,7 @@ func TestRegionKeepsPrivateMemory(t *testing.T) {
 	at := func() uint64 {
 		mem := new([size]byte)
 		runtime.SetFinalizer(mem, func(*[size]byte) { close(freed) })
-		if err := r.Register(mem[:], nd.AllowLocalWrite); err != nil {
+		if err := r.Register(mem[:], nd.AllowLocalWrite, nil); err != nil {
 			t.Fatal(err)
 		}
 		return shm.AddressOf(mem[:])
@@ -216,7 +216,7 @@ func TestDeregisterFailsWhileWindowsAreBound(t *testing.T) {
 				t.Fatalf("%s: %v", when, err)
 			}
 			r.Release()
-			if err := r.Register(mem, allRights); err != nil {
+			if err := r.Register(mem, allRights, nil); err != nil {
 				t.Fatal(err)
 			}
 		case !errors.Is(err, nd.DeviceBusy):

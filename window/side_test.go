@@ -140,7 +140,7 @@ func (s *side) region(t testing.TB, mem []byte, flags nd.RegionFlags) *Region {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Register(mem, flags); err != nil {
+	if err := r.Register(mem, flags, nil); err != nil {
 		t.Fatal(err)
 	}
 	return r

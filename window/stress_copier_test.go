@@ -107,13 +107,13 @@ func newCopier(s *side, b *board, number int, owner uint64, whole bool) (*copier
 	if number%2 == 1 { // its copies use two tokens
 		var err error
 		if c.region, err = s.domain.NewRegion(); err == nil {
-			err = c.region.Register(sources, 0)
+			err = c.region.Register(sources, 0, nil)
 		}
 		if err == nil {
 			c.sinks, err = s.domain.NewRegion()
 		}
 		if err == nil {
-			err = c.sinks.Register(c.sink, nd.AllowLocalWrite)
+			err = c.sinks.Register(c.sink, nd.AllowLocalWrite, nil)
 		}
 		return c, err
 	}

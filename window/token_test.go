@@ -151,7 +151,7 @@ func TestTagChangesWithEachBind(t *testing.T) {
 
 	local, remote := region.Tokens()
 	deregister(t, region)
-	if err := region.Register(mem, allRights); err != nil {
+	if err := region.Register(mem, allRights, nil); err != nil {
 		t.Fatal(err)
 	}
 	tag = tagOf(local)
