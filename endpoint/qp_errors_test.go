@@ -62,7 +62,7 @@ func TestAccessErrorNamesRangeAndToken(t *testing.T) {
 			own := p.a.memory
 			own.Token = bogus
 			p.a.must(order{Do: doRead, Parts: []part{{Len: n, Token: bogus}}, Far: p.b.memory})
-			return texts{"read on endpoint 1: ", "read: ", "scatter/gather entry of " + rangeText(n, own, "nothing: the token is not valid")}
+			return texts{"read on endpoint 1: ", "read: ", "scatter/gather entry of " + rangeText(n, own, "nothing (no region or window has had this token: pass it unchanged, as its owner sent it): the token is not valid")}
 		},
 		"write with the peer's local token": func(p *pair) texts {
 			far := p.b.memory
@@ -88,7 +88,7 @@ func TestAccessErrorNamesRangeAndToken(t *testing.T) {
 			own.Token = bogus
 			p.b.must(order{Do: doReceive, Parts: []part{{Len: n, Token: bogus}}})
 			p.a.must(order{Do: doSend, Parts: mine(0, n)})
-			return texts{"send on endpoint 1: ", "receive on endpoint 1: ", "entry of " + rangeText(n, own, "nothing: the token is not valid")}
+			return texts{"send on endpoint 1: ", "receive on endpoint 1: ", "entry of " + rangeText(n, own, "nothing (no region or window has had this token: pass it unchanged, as its owner sent it): the token is not valid")}
 		},
 		"receive too small": func(p *pair) texts {
 			p.b.must(order{Do: doReceive, Parts: mine(0, 1000)})

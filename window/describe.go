@@ -1,10 +1,13 @@
 package window
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/softnd/softnd/nd"
+)
 
 // DescribeAccess returns in words what the token of o allows at this moment, for the message of a
-// refused copy. Of a peer's token that was invalidated, it says what the token allowed, until the
-// entry has its next token.
+// refused copy. If it allows nothing, the text has the reason.
 func (g *Guard) DescribeAccess(o *Operand) string {
 	if o.Peer != nil {
 		return g.describePeerAccess(o)
@@ -14,7 +17,7 @@ func (g *Guard) DescribeAccess(o *Operand) string {
 	_, p, word := g.domain.table.lookup(o.Token)
 	switch {
 	case p == nil || p.adapter != g.domain.Adapter:
-		return "nothing"
+		return "nothing (" + g.domain.table.describeInvalid(o.Token, g.domain.Adapter, g.domain.Adapter) + ")"
 	case word.rights()&kindOf(o.Rights) == 0:
 		return describeWrongKind(word)
 	}
@@ -22,22 +25,45 @@ func (g *Guard) DescribeAccess(o *Operand) string {
 }
 
 func (g *Guard) describePeerAccess(o *Operand) string {
-	index, t := indexOf(o.Token), g.domain.table
-	e := &t.entries[index]
+	t := g.domain.table
+	e := &t.entries[indexOf(o.Token)]
 	word := entryWord(e.word.Load()) // ORDER entry-valid: pairs with the store in ownEntry.bind
 	adapter, base, length := e.owner.Load(), e.base.Load(), e.length.Load()
-	latest := makeToken(index, bindBaseOf(t.arena.Info().Secret, index)+e.binds.Load())
 	switch {
-	case word.valid() && word.token() == o.Token && word.rights()&kindOf(o.Rights) == 0: // of any adapter
+	case !word.valid() || word.token() != o.Token:
+	case word.rights()&kindOf(o.Rights) == 0: // of any adapter
 		return describeWrongKind(word)
-	case o.Token == 0 || word.token() != o.Token || adapter != o.Peer.Adapter:
-		return "nothing"
-	case word.valid() && entryWord(e.word.Load()) == word: // while the word stays valid, the fields are its own,
+	case adapter == o.Peer.Adapter && entryWord(e.word.Load()) == word: // while the word stays valid, the fields are its own
 		return describeRange(word.rights(), base, length)
-	case latest == o.Token: // and also until the next token is made
-		return fmt.Sprintf("nothing (invalidated; it covered %d bytes at %#x)", length, base)
 	}
-	return "nothing (invalidated)"
+	return "nothing (" + t.describeInvalid(o.Token, o.Peer.Adapter, g.domain.Adapter) + ")"
+}
+
+// describeInvalid returns why a token gives no access to the memory of the adapter wanted, as far as the shared table has
+// recorded it. self is the adapter of this side. TWIN c/src/describe.c.
+func (t *Table) describeInvalid(token nd.Token, wanted, self uint64) string {
+	index := indexOf(token)
+	e := &t.entries[index]
+	word := entryWord(e.word.Load())
+	adapter, base, length, binds := e.owner.Load(), e.base.Load(), e.length.Load(), e.binds.Load()
+	later := (bindBaseOf(t.arena.Info().Secret, index) + binds - uint32(token)>>indexBits) & tagMask // binds since that of the token
+	switch {
+	case token == 0:
+		return "0 is no token: a window has none before its first bind"
+	case later >= binds:
+		return "no region or window has had this token: pass it unchanged, as its owner sent it"
+	case later > 0:
+		return "out of date: its window was bound, or its region registered, again since: ask the owner for the present token"
+	case adapter == self && self != wanted:
+		return "it is a token of this side's own memory: pass the one that the peer has sent"
+	case adapter != wanted && self == wanted:
+		return "it is a token of another adapter's memory: pass the one of a region of this adapter"
+	case adapter != wanted:
+		return "it is a token of another adapter than the one at the other end"
+	case word.token() != token:
+		return "its bind has not run yet"
+	}
+	return fmt.Sprintf("invalidated; it covered %d bytes at %#x", length, base) // also if it was valid until now
 }
 
 // describeWrongKind says that a local token was used as a remote one, or the reverse.

@@ -288,6 +288,10 @@ enum snd_fault snd_check_operand(struct snd_endpoint *ep, const struct snd_opera
 bool snd_is_private(struct snd_endpoint *ep, const struct snd_operand *o, uint64_t n, enum snd_fault *fault);
 bool snd_cache_entry(struct snd_endpoint *ep, uint32_t token);
 const char *snd_fault_text(enum snd_fault f);
+/* snd_describe_range names n bytes that o is to access, and what its token allows. */
+void snd_describe_range(struct snd_endpoint *ep, const struct snd_operand *o, uint64_t n, char *text, size_t size);
+/* snd_describe_request says what a request asks of the peer. */
+void snd_describe_request(struct snd_endpoint *ep, const struct snd_send_request *r, char *text, size_t size);
 
 /* qp.c */
 static inline struct snd_send_request *snd_request_at(struct snd_endpoint *ep, uint64_t number) { return &ep->requests[number & ep->request_mask]; }
@@ -354,7 +358,9 @@ bool snd_fill_receive(struct snd_endpoint *ep, struct snd_receive *r, uint64_t a
 void snd_release_entries(struct snd_endpoint *ep, bool always_ring);
 snd_status snd_receive_status(const struct snd_endpoint *ep);
 /* snd_fail_serving fails the connection because of the entry being served. status is that of the peer's request. */
-void snd_fail_serving(struct snd_endpoint *ep, snd_status status, snd_status cause, const char *why);
+void snd_fail_serving(struct snd_endpoint *ep, snd_status status, snd_status cause, const char *format, ...) __attribute__((format(printf, 4, 5)));
+/* snd_fail_receive is snd_fail_serving for a fault of an entry of the receive. */
+void snd_fail_receive(struct snd_endpoint *ep, const struct snd_entry *e, enum snd_fault f);
 /* snd_refuse_access fails the connection because a Read or Write of the peer may not access o. */
 void snd_refuse_access(struct snd_endpoint *ep, const struct snd_operand *o, uint64_t n, enum snd_fault f);
 

@@ -280,7 +280,7 @@ bool snd_fault_before_receive(struct snd_endpoint *ep, struct snd_receive *r, en
 		const snd_status s = p->fired.rule->status;
 		const struct snd_fault_text text = snd_describe_fault(&p->fired);
 		snd_complete_receive(ep, r, s, 0, 0);
-		snd_fail_serving(ep, SND_REMOTE_ERROR, s, text.text);
+		snd_fail_serving(ep, SND_REMOTE_ERROR, s, "serve: %s", text.text);
 		*out = SND_EXECUTED;
 		return true;
 	}

@@ -1,16 +1,6 @@
 /* The guarded access in full: it reports why it refuses. */
 #include "guard.h"
 
-const char *snd_fault_text(enum snd_fault f)
-{
-	static const char *const text[] = {"none",
-		"the token is not valid: its window or region was invalidated or closed, or a local token was passed for a remote one, or the reverse",
-		"the token was revoked during the transfer", "the token is valid on another connection only",
-		"the token does not grant this right: add it to the flags of the region or of the bind",
-		"the range is outside the granted memory: compare it with the descriptor", "the memory is private to its owner", "the connection has ended"};
-	return text[f];
-}
-
 void snd_copy_ordered(unsigned char *sink, const unsigned char *source, uint64_t n)
 {
 	uintptr_t end = (uintptr_t)sink + n;

@@ -207,26 +207,22 @@ bool snd_copy_served(struct snd_endpoint *ep, const struct snd_operand *sink, co
 bool snd_check_message(struct snd_endpoint *ep, struct snd_receive *r, uint64_t total)
 {
 	struct snd_entry bad;
-	char why[SND_REASON];
 	if (ep->faults != NULL)
 		snd_corrupt_message(ep, r, total);
 	enum snd_fault f = hash_entries(ep, &ep->served, NULL, snd_entries_of(r), r->count, total, &bad);
 	if (f != SND_NO_FAULT) {
 		snd_complete_receive(ep, r, SND_ACCESS_VIOLATION, 0, 0);
-		snd_fail_serving(ep, SND_REMOTE_ERROR, SND_ACCESS_VIOLATION, snd_fault_text(f));
+		snd_fail_receive(ep, &bad, f);
 		return false;
 	}
 	if (snd_hash_sum(&ep->served) == ep->in_entry.hash)
 		return true;
-	snprintf(why, sizeof why, CHANGED, total);
 	snd_complete_receive(ep, r, SND_DATA_CHECKSUM_ERROR, 0, 0);
-	snd_fail_serving(ep, SND_DATA_CHECKSUM_ERROR, SND_DATA_CHECKSUM_ERROR, why);
+	snd_fail_serving(ep, SND_DATA_CHECKSUM_ERROR, SND_DATA_CHECKSUM_ERROR, "receive: " CHANGED, total);
 	return false;
 }
 
 void snd_fail_hash(struct snd_endpoint *ep, uint64_t n)
 {
-	char why[SND_REASON];
-	snprintf(why, sizeof why, "a write of the peer: " CHANGED, n);
-	snd_fail_serving(ep, SND_DATA_CHECKSUM_ERROR, SND_CONNECTION_ABORTED, why);
+	snd_fail_serving(ep, SND_DATA_CHECKSUM_ERROR, SND_CONNECTION_ABORTED, "serve: a write of the peer: " CHANGED, n);
 }

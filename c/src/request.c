@@ -43,16 +43,18 @@ enum snd_outcome snd_reject(struct snd_endpoint *ep, struct snd_send_request *r,
 
 enum snd_outcome snd_reject_local(struct snd_endpoint *ep, struct snd_send_request *r, const struct snd_entry *e, enum snd_fault f)
 {
-	return snd_reject(ep, r, SND_ACCESS_VIOLATION, "scatter/gather entry of %" PRIu32 " bytes at %#" PRIx64 " with local token(...%02x): %s",
-		e->length, e->address, e->token & 0xff, snd_fault_text(f));
+	struct snd_operand o = {.address = e->address, .token = e->token, .rights = SNDL_RIGHT_LOCAL};
+	char why[SND_REASON];
+	snd_describe_range(ep, &o, e->length, why, sizeof why);
+	return snd_reject(ep, r, SND_ACCESS_VIOLATION, "scatter/gather entry of %s: %s", why, snd_fault_text(f));
 }
 
 static enum snd_outcome reject_remote(struct snd_endpoint *ep, struct snd_send_request *r, enum snd_fault f)
 {
-	char peer[64];
+	char why[SND_REASON], peer[64];
+	snd_describe_request(ep, r, why, sizeof why);
 	snd_peer_name(&ep->conn->peer, peer, sizeof peer);
-	return snd_reject(ep, r, SND_ACCESS_VIOLATION, "%" PRIu64 " bytes at %#" PRIx64 " of %s with remote token(...%02x): %s",
-		r->total, r->remote_address, peer, r->remote_token & 0xff, snd_fault_text(f));
+	return snd_reject(ep, r, SND_ACCESS_VIOLATION, "%s: %s; the peer is %s", why, snd_fault_text(f), peer);
 }
 
 void snd_set_operand(struct snd_send_request *r, struct snd_operand *o, const struct snd_entry *e, uint32_t rights)

@@ -1,5 +1,6 @@
 /* Sends that the fast path has not taken. */
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "error.h"
 #include "guard.h"
@@ -156,8 +157,12 @@ static enum snd_outcome copy_to_receive(struct snd_endpoint *ep, struct snd_send
 			r->responder_copies = true;
 			return snd_send_fragments(ep, r, budget);
 		}
-		if (remote_fault != SND_NO_FAULT)
-			return reject_receive(ep, r, SND_ACCESS_VIOLATION, snd_fault_text(remote_fault));
+		if (remote_fault != SND_NO_FAULT) {
+			char range[SND_REASON], why[SND_REASON];
+			snd_describe_range(ep, &sink, to.length, range, sizeof range);
+			snprintf(why, sizeof why, "its entry of %.300s: %s", range, snd_fault_text(remote_fault));
+			return reject_receive(ep, r, SND_ACCESS_VIOLATION, why);
+		}
 		if (local_fault != SND_NO_FAULT)
 			return snd_reject_local(ep, r, &from, local_fault);
 		snd_advance_request(ep, r, n);

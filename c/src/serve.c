@@ -1,5 +1,6 @@
 /* Serving the peer's ring entries, in order. Every word of an entry is loaded once, and the copy is checked. */
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -142,8 +143,13 @@ static enum snd_outcome protocol_error(struct snd_endpoint *ep, const char *what
 	return SND_EXECUTED;
 }
 
-void snd_fail_serving(struct snd_endpoint *ep, snd_status status, snd_status cause, const char *why)
+void snd_fail_serving(struct snd_endpoint *ep, snd_status status, snd_status cause, const char *format, ...)
 {
+	char why[SND_REASON];
+	va_list args;
+	va_start(args, format);
+	vsnprintf(why, sizeof why, format, args);
+	va_end(args);
 	struct snd_consumer *in = &ep->conn->in;
 	snd_release_slots(in);
 	snd_set32(&ep->local_qp->fault_status, status);
@@ -151,7 +157,15 @@ void snd_fail_serving(struct snd_endpoint *ep, snd_status status, snd_status cau
 	in->next++; /* not released: else the peer would complete the request with success */
 	ep->conn->inbound_failed = true;
 	snd_record_lost_peer(ep->object.fabric, ep->conn->peer.id);
-	snd_terminate(ep, cause, "serve: %s", why);
+	snd_terminate(ep, cause, "%s", why);
+}
+
+void snd_fail_receive(struct snd_endpoint *ep, const struct snd_entry *e, enum snd_fault f)
+{
+	const struct snd_operand o = {.address = e->address, .token = e->token, .rights = SNDL_RIGHT_LOCAL};
+	char range[SND_REASON];
+	snd_describe_range(ep, &o, e->length, range, sizeof range);
+	snd_fail_serving(ep, SND_REMOTE_ERROR, SND_ACCESS_VIOLATION, "receive: an entry of %s: %s", range, snd_fault_text(f));
 }
 
 /* snd_fill_receive copies n bytes from source into the entries of r, from byte at on, and advances source. It returns
@@ -168,13 +182,15 @@ bool snd_fill_receive(struct snd_endpoint *ep, struct snd_receive *r, uint64_t a
 		snd_copy(ep, &sink, source, part, &local, &remote);
 		if (local != SND_NO_FAULT) {
 			snd_complete_receive(ep, r, SND_ACCESS_VIOLATION, 0, 0);
-			snd_fail_serving(ep, SND_REMOTE_ERROR, SND_ACCESS_VIOLATION, snd_fault_text(local));
+			snd_fail_receive(ep, &e, local);
 			return false;
 		}
 		if (remote == SND_FAULT_DISCONNECTED)
 			return false; /* the next check of the connection notices the end too */
 		if (remote != SND_NO_FAULT) {
-			snd_fail_serving(ep, SND_ACCESS_VIOLATION, SND_REMOTE_ERROR, "the sender's memory cannot be read");
+			char range[SND_REASON];
+			snd_describe_range(ep, source, part, range, sizeof range);
+			snd_fail_serving(ep, SND_ACCESS_VIOLATION, SND_REMOTE_ERROR, "receive: the sender's memory, %s: %s", range, snd_fault_text(remote));
 			return false;
 		}
 		if (source->memory != NULL)
@@ -190,7 +206,8 @@ bool snd_fill_receive(struct snd_endpoint *ep, struct snd_receive *r, uint64_t a
 static enum snd_outcome fail_invalidate(struct snd_endpoint *ep, struct snd_receive *r)
 {
 	snd_complete_receive(ep, r, SND_INVALID_DEVICE_REQUEST, 0, 0);
-	snd_fail_serving(ep, SND_REMOTE_ERROR, SND_INVALID_DEVICE_REQUEST, "the peer asked to invalidate a token that names no bound window of this endpoint");
+	snd_fail_serving(ep, SND_REMOTE_ERROR, SND_INVALID_DEVICE_REQUEST, "receive: the peer asked to invalidate token(...%02x), which names no bound window or registered region of this endpoint",
+		ep->in_entry.token & 0xff);
 	return SND_EXECUTED;
 }
 
@@ -240,8 +257,10 @@ static bool refuses_message(struct snd_endpoint *ep, struct snd_receive *r)
 	}
 	if (total <= r->capacity)
 		return false;
+	const uint64_t capacity = r->capacity; /* the completion may free r */
 	snd_complete_receive(ep, r, SND_BUFFER_OVERFLOW, 0, 0);
-	snd_fail_serving(ep, SND_REMOTE_ERROR, SND_BUFFER_OVERFLOW, "a message is longer than its receive: post larger receives");
+	snd_fail_serving(ep, SND_REMOTE_ERROR, SND_BUFFER_OVERFLOW, "receive: a message of %" PRIu64 " bytes for a receive of %" PRIu64 ": post larger receives",
+		total, capacity);
 	return true;
 }
 
@@ -288,11 +307,10 @@ static enum snd_outcome serve_send_fragment(struct snd_endpoint *ep, struct snd_
 
 void snd_refuse_access(struct snd_endpoint *ep, const struct snd_operand *o, uint64_t n, enum snd_fault f)
 {
-	char why[SND_REASON];
-	snprintf(why, sizeof why, "the peer was refused a %s of %" PRIu64 " bytes at %#" PRIx64 " %swith token(...%02x): %s",
-		ep->in_entry.kind == SNDL_KIND_READ_FRAGMENT ? "read" : "write", n, o->address,
-		o->peers ? "of its own memory " : "", o->token & 0xff, snd_fault_text(f));
-	snd_fail_serving(ep, SND_ACCESS_VIOLATION, SND_CONNECTION_ABORTED, why);
+	char range[SND_REASON];
+	snd_describe_range(ep, o, n, range, sizeof range);
+	snd_fail_serving(ep, SND_ACCESS_VIOLATION, SND_CONNECTION_ABORTED, "serve: the peer was refused a %s of %s%s: %s",
+		ep->in_entry.kind == SNDL_KIND_READ_FRAGMENT ? "read" : "write", o->peers ? "its own memory, " : "", range, snd_fault_text(f));
 }
 
 /* serve_fragment runs a fragment of the peer's Read or Write on local memory. */

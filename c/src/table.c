@@ -25,8 +25,7 @@ void snd_table_end(struct snd_table *t)
 	t->free = NULL;
 }
 
-/* bind_base_of returns the number before that of the first bind of an index. */
-static uint32_t bind_base_of(const uint64_t secret[2], uint32_t index)
+uint32_t snd_bind_base_of(const uint64_t secret[2], uint32_t index)
 {
 	unsigned char b[20];
 	for (unsigned i = 0; i < 16; i++)
@@ -84,7 +83,7 @@ static snd_status claim_block(struct snd_table *t, const char *op)
 		uint32_t index = (uint32_t)block * SNDL_WINDOW_BLOCK_ENTRIES + i;
 		own[i].index = index;
 		own[i].entry = &t->arena->entries[index];
-		own[i].bind_base = bind_base_of(t->arena->secret, index);
+		own[i].bind_base = snd_bind_base_of(t->arena->secret, index);
 		snd_store_full(&own[i].entry->word, 0);
 		if (index != 0)
 			put_free(t, index);

@@ -47,6 +47,8 @@ snd_status snd_take_entry(struct snd_table *t, struct snd_own_entry **e, const c
 /* snd_give_back returns an entry whose token is invalid and drained. */
 void snd_give_back(struct snd_table *t, struct snd_own_entry *e);
 
+/* snd_bind_base_of returns the number before that of the first bind of an index. */
+uint32_t snd_bind_base_of(const uint64_t secret[2], uint32_t index);
 /* snd_next_token reserves the number of the next bind and returns its token. */
 uint32_t snd_next_token(struct snd_own_entry *e, uint32_t *bind);
 /* snd_bind_entry makes the token of a bind valid. The caller has set the other fields of e. */

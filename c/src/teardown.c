@@ -87,7 +87,9 @@ static void set_cause_from_peer(struct snd_endpoint *ep)
 		struct snd_send_request *r = snd_request_at(ep, i);
 		if (!r->finished && is_blamed(c, r)) {
 			ep->cause = SND_SUCCESS; /* it would be of a later request, which failed at this side */
-			snd_set_cause(ep, c->fault.status, "a request was refused by %s: %s", peer, why);
+			char asked[SND_REASON];
+			snd_describe_request(ep, r, asked, sizeof asked);
+			snd_set_cause(ep, c->fault.status, "%s: %s: refused by %s: %s", snd_request_name(r), asked, peer, why);
 			return;
 		}
 	}
