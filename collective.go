@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"time"
 
 	"github.com/softnd/softnd/internal/sched"
@@ -63,29 +62,32 @@ func (j *Job) localBarrier(ctx context.Context, op string) error {
 	return j.await(ctx, op, ticket)
 }
 
-// Spin budgets of a barrier, in checks. While a rank spins it does not make progress on its
-// endpoints. So it spins for one or two microseconds if each rank can have a core, and otherwise
-// yields a few times to ranks on the same core.
+// How long a barrier stays awake before its wait, in checks. While a rank spins it does not make progress on its
+// endpoints. So it spins for one or two microseconds, or as long as earlier spins make it. If it does not spin, it yields a few times
+// to ranks on the same core.
 const (
-	spins  = 1000
-	yields = 4
+	maxSpins = 1000
+	yields   = 4
 )
 
-// spin reports whether all ranks arrive while it spins.
+// spin reports whether all ranks arrive while it spins or yields.
 func (j *Job) spin(ticket uint64) bool {
 	if j.group.Passed(ticket) {
 		return true // this rank was the last
 	}
-	if j.arena.Ranks() > runtime.NumCPU() {
-		for range yields {
-			sched.Yield()
-			if j.group.Passed(ticket) {
-				return true
-			}
+	rounds := j.spins.Rounds(maxSpins)
+	for range rounds {
+		if j.group.Passed(ticket) {
+			j.spins.Ended(true)
+			return true
 		}
+	}
+	if rounds > 0 {
+		j.spins.Ended(false)
 		return false
 	}
-	for range spins {
+	for range yields {
+		sched.Yield()
 		if j.group.Passed(ticket) {
 			return true
 		}

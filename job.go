@@ -36,7 +36,7 @@ import (
 )
 
 // Names of environment variables. ndrun sets the first five, EnvFaults, and EnvTerminal. Users set EnvExec,
-// EnvReceiveTimeout, EnvIntegrity, EnvWeakOrder and EnvDebug.
+// EnvReceiveTimeout, EnvIntegrity, EnvWeakOrder, EnvSpinBudget and EnvDebug.
 const (
 	EnvRank    = bootstrap.EnvRank    // SOFTND_RANK: number of the rank, 0 to size-1
 	EnvSize    = bootstrap.EnvSize    // SOFTND_SIZE: number of ranks
@@ -65,6 +65,10 @@ const (
 
 	// EnvIntegrity is 1 if all endpoints check payloads. See WithIntegrity. ndrun --integrity sets it too.
 	EnvIntegrity = "SOFTND_INTEGRITY"
+
+	// EnvSpinBudget is how many times a blocking call checks for its event before it yields its core, a number from 0 to 2^31-1.
+	// See WithSpinBudget.
+	EnvSpinBudget = "SOFTND_SPIN_BUDGET"
 
 	// EnvTerminal is 1 if ndrun forwards the rank's output, which is a pipe, to a terminal. ndrun then
 	// also shows lines that end with a carriage return.
@@ -96,6 +100,7 @@ type Job struct {
 	listener   nd.Listener
 
 	collective asym.BiasedMutex // one collective call at a time
+	spins      endpoint.Spin    // of collective calls
 	started    bool             // all ranks have joined
 	broken     error            // why every further collective call fails; guarded by collective
 	deaths     uint64           // number of deaths at the last check of all ranks; guarded by collective

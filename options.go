@@ -75,10 +75,11 @@ func WithExecutor(e Executor) Option {
 }
 
 // WithSpinBudget sets how many times a blocking call checks for its event before it yields its core and
-// then sleeps. The default is 500 checks or about 20 microseconds, whichever ends first. A larger budget
-// has no limit of time: the call need not sleep if the event comes a little later, but keeps its core
-// busy for longer. With 0, the call yields its core at once. While a job has more ranks than there are
-// processors, its ranks do not spin.
+// then sleeps. The default is at most 500 checks or about 20 microseconds, whichever ends first. It adapts:
+// calls spin for less, or not at all, while earlier ones have spun in vain, for example on a core that
+// several ranks share. The number of this option does not adapt. More than 500 checks have no limit of
+// time: the call need not sleep if the event comes a little later, but keeps its core busy for longer. With
+// 0, the call yields its core at once. The environment variable is [EnvSpinBudget].
 //
 // Init and Join fail if checks is negative.
 func WithSpinBudget(checks int) Option {
@@ -86,10 +87,14 @@ func WithSpinBudget(checks int) Option {
 		if checks < 0 {
 			return fmt.Errorf("spin budget of %d checks: want 0 or more", checks)
 		}
-		if s.provider.SpinBudget = checks; checks == 0 {
-			s.provider.SpinBudget = endpoint.NoSpin
-		}
+		s.setSpinBudget(checks)
 		return nil
+	}
+}
+
+func (s *settings) setSpinBudget(checks int) {
+	if s.provider.SpinBudget = checks; checks == 0 {
+		s.provider.SpinBudget = endpoint.NoSpin
 	}
 }
 
@@ -224,6 +229,13 @@ func readSettings(options []Option) (s settings, err error) {
 			return s, fmt.Errorf("%s: seed %q: want a number from 0 to 2^64-1", EnvWeakOrder, text)
 		}
 		s.provider.WeakOrder = &seed
+	}
+	if text := os.Getenv(EnvSpinBudget); text != "" {
+		checks, err := strconv.ParseUint(text, 0, 31)
+		if err != nil {
+			return s, fmt.Errorf("%s: checks %q: want a number from 0 to 2^31-1", EnvSpinBudget, text)
+		}
+		s.setSpinBudget(int(checks))
 	}
 	for _, set := range options {
 		if err := set(&s); err != nil {

@@ -114,6 +114,32 @@ func TestWeakOrderReachesTheProvider(t *testing.T) {
 	}
 }
 
+func TestSpinBudgetOfTheEnvironment(t *testing.T) {
+	for _, c := range []struct {
+		variable string
+		options  []Option
+		want     int
+	}{
+		{"", nil, 0},
+		{"0", nil, endpoint.NoSpin},
+		{"7", nil, 7},
+		{"2147483647", nil, 1<<31 - 1},
+		{"7", []Option{WithSpinBudget(9)}, 9},
+		{"7", []Option{WithSpinBudget(0)}, endpoint.NoSpin},
+	} {
+		t.Setenv(EnvSpinBudget, c.variable)
+		if s, err := readSettings(c.options); err != nil || s.provider.SpinBudget != c.want {
+			t.Errorf("%q: %v, %v, want %v", c.variable, s.provider.SpinBudget, err, c.want)
+		}
+	}
+	for _, variable := range []string{"-1", "few", "2147483648"} {
+		t.Setenv(EnvSpinBudget, variable)
+		if _, err := readSettings(nil); err == nil || err.Error() != EnvSpinBudget+`: checks "`+variable+`": want a number from 0 to 2^31-1` {
+			t.Error(err)
+		}
+	}
+}
+
 func TestIntegrityReachesTheProvider(t *testing.T) {
 	for _, c := range []struct {
 		variable string

@@ -6,22 +6,25 @@ import (
 	"github.com/softnd/softnd/endpoint/internal/waiter"
 )
 
+// Spin adapts the spins of calls that wait for something else than this package.
+type Spin = waiter.Spin
+
 // NoSpin is a value of Options.SpinBudget: a wait yields at once.
 const NoSpin = -1
 
 // spinBudget returns how long a wait spins and how long it then yields before it sleeps.
 func (p *Provider) spinBudget() (spin, yield waiter.Phase) {
-	spin, yield = waiter.Budget(int(p.processes.Load()), runtime.NumCPU(), p.isBesideRelay())
+	yield = waiter.Yields(int(p.processes.Load()), runtime.NumCPU(), p.isBesideRelay())
 	switch {
-	case spin.Rounds == 0: // processes outnumber cores
-	case p.options.SpinBudget == NoSpin:
-		spin = waiter.Phase{}
-	case p.options.SpinBudget > spin.Rounds:
-		spin = waiter.Phase{Rounds: p.options.SpinBudget}
 	case p.options.SpinBudget > 0:
-		spin.Rounds = p.options.SpinBudget
+		spin = waiter.FixedSpin(p.options.SpinBudget)
+	case p.options.SpinBudget == NoSpin:
+	case p.weak != nil: // each round is a step of the delays
+		spin.Rounds = waiter.SpinRounds
+	default:
+		spin = p.spins.Phase()
 	}
-	if p.weak != nil { // each round is a step of the delays
+	if p.weak != nil {
 		spin.Limit, yield.Limit = 0, 0
 	}
 	return spin, yield

@@ -14,17 +14,44 @@ import (
 )
 
 func TestSpinBudget(t *testing.T) {
-	usual, _ := waiter.Budget(1, runtime.NumCPU(), false)
+	usual := new(waiter.Spin).Phase()
 	for budget, want := range map[int]waiter.Phase{0: usual, NoSpin: {}, 7: {Rounds: 7, Limit: usual.Limit}, math.MaxInt: {Rounds: math.MaxInt}} {
 		p := newParty(t, newArena(t), "alone", sideOptions{Options: Options{SpinBudget: budget}}, false).local.provider
-		p.processes.Store(1)
-		if spins, _ := p.spinBudget(); spins != want {
-			t.Errorf("SpinBudget %d: %+v, want %+v", budget, spins, want)
+		for _, processes := range []int{1, runtime.NumCPU() + 1} { // the processors are not counted: a binding counts only those of this process
+			p.processes.Store(int32(processes))
+			if spins, _ := p.spinBudget(); spins != want {
+				t.Errorf("SpinBudget %d, %d processes: %+v, want %+v", budget, processes, spins, want)
+			}
 		}
-		p.processes.Store(int32(runtime.NumCPU() + 1))
-		if spins, _ := p.spinBudget(); spins.Rounds != 0 {
-			t.Errorf("SpinBudget %d, more processes than cores: %+v, want no round", budget, spins)
+	}
+}
+
+// After waits whose events come late, a wait does not spin. One whose event comes soon makes the next ones spin.
+func TestSpinsAdapt(t *testing.T) {
+	p := newParty(t, newArena(t), "alone", sideOptions{}, false).local.provider
+	p.processes.Store(1)
+	wait := func(ready func(checks int) bool) (checks int) {
+		err := p.WaitFor(t.Context(), statuspage.Call{Op: "wait"}, func() bool {
+			checks++
+			return ready(checks)
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
+		return checks
+	}
+	for range 10 {
+		wait(func(int) bool { return p.waiters.Sleeping() > 0 })
+	}
+	want := waiter.Yields(1, runtime.NumCPU(), false).Rounds + 2 // before the yields, and when the doorbell is armed
+	if checks := wait(func(int) bool { return p.waiters.Sleeping() > 0 }); checks != want {
+		t.Errorf("%d checks after waits that have spun in vain, want %d", checks, want)
+	}
+	for p.spins.Rounds(waiter.SpinRounds) == 0 { // the rest is over
+	}
+	wait(func(checks int) bool { return checks > 2 })
+	if rounds := p.spins.Rounds(waiter.SpinRounds); rounds != waiter.SpinRounds {
+		t.Errorf("%d rounds after a spin that has found its event, want %d", rounds, waiter.SpinRounds)
 	}
 }
 
@@ -35,7 +62,7 @@ func TestSlowWaitSleepsSooner(t *testing.T) {
 		fewSpins = 2 * spinsPerClock
 		others   = 2 // before the spins, and when the doorbell is armed
 	)
-	spins, yields := waiter.Budget(1, runtime.NumCPU(), false)
+	yields := waiter.Yields(1, runtime.NumCPU(), false)
 	for name, test := range map[string]struct {
 		Options
 		withRelay bool
@@ -43,8 +70,8 @@ func TestSlowWaitSleepsSooner(t *testing.T) {
 	}{
 		"with a relay":    {Options{}, true, fewSpins + 1 + others},
 		"without a relay": {Options{}, false, fewSpins + yields.Rounds + others},
-		"own budget":      {Options{SpinBudget: 2 * spins.Rounds}, true, 2*spins.Rounds + 1 + others},
-		"with weak order": {Options{WeakOrder: new(uint64)}, true, spins.Rounds + yields.Rounds + others},
+		"own budget":      {Options{SpinBudget: 2 * waiter.SpinRounds}, true, 2*waiter.SpinRounds + 1 + others},
+		"with weak order": {Options{WeakOrder: new(uint64)}, true, waiter.SpinRounds + yields.Rounds + others},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newParty(t, newArena(t), "alone", sideOptions{Options: test.Options}, false).local.provider

@@ -12,7 +12,7 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// See waiter.Budget for how long a wait spins and yields.
+// See waiter.Spin and waiter.Yields for how long a wait spins and yields.
 const (
 	// After this many rounds a wait makes progress on all objects of the process.
 	spinsPerProgress  = 64
@@ -116,6 +116,9 @@ func (p *Provider) spin(ctx context.Context, call statuspage.Call, drive func(),
 				drive()
 			}
 			if ready() {
+				if phase.pause == nil {
+					p.spins.Ended(true)
+				}
 				return c, true, nil
 			}
 			if i == phase.listAt && c == nil {
@@ -143,6 +146,9 @@ func (p *Provider) spin(ctx context.Context, call statuspage.Call, drive func(),
 					break
 				}
 			}
+		}
+		if phase.pause == nil && phase.Rounds > 0 {
+			p.spins.Ended(false)
 		}
 	}
 	return c, false, nil

@@ -81,8 +81,8 @@ type Options struct {
 	// disconnectTimeout is how long Disconnect waits for the peer's Disconnect. 0 means 2 s. Tests set it.
 	disconnectTimeout time.Duration
 
-	// SpinBudget is how many rounds a wait spins before it yields, unless processes outnumber
-	// cores. 0 means 500, and a limit of about 20 µs; NoSpin is allowed.
+	// SpinBudget is how many rounds a wait spins before it yields. 0 means that the number adapts, see waiter.Spin;
+	// NoSpin is allowed.
 	SpinBudget int
 
 	// CountOperations counts results and their bytes by type. Each result then passes through its
@@ -118,9 +118,10 @@ type Provider struct {
 	hiddenCreated    atomic.Uint64 // number of those of hidden adapters
 	queuesCreated    atomic.Uint64 // number of completion queues created so far
 
-	processes   atomic.Int32 // processes that share the cores; see waiter.Budget
+	processes   atomic.Int32 // processes that share the cores; see waiter.Yields
 	besideRelay atomic.Bool  // this process has seen a relay; see isBesideRelay
 	waiters     waiter.Set
+	spins       waiter.Spin
 	inboxMu     sync.Mutex // held while connection requests are read
 	engine      engine
 	housekeeper housekeeper

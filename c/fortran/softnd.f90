@@ -12,6 +12,7 @@ module softnd
   integer, parameter :: snd_status = c_int32_t
   integer(c_int64_t), parameter :: snd_forever = -1_c_int64_t
   integer(c_int64_t), parameter :: snd_receive_timeout_at_once = -2_c_int64_t
+  integer(c_int32_t), parameter :: snd_no_spin = -1_c_int32_t
 
   integer(snd_status), parameter :: snd_success = 0_snd_status
   integer(snd_status), parameter :: snd_buffer_overflow = -2147483643_snd_status
@@ -95,7 +96,7 @@ module softnd
     integer(c_int64_t) :: disconnect_timeout = 0
     integer(c_int64_t) :: weak_order_seed = 0
     integer(c_int32_t) :: weak_order = 0
-    integer(c_int32_t) :: reserved = 0
+    integer(c_int32_t) :: spin_budget = 0
   end type
 
   type, bind(c) :: snd_adapter_info

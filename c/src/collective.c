@@ -106,10 +106,14 @@ snd_status snd_barrier(struct snd_job *j, int64_t timeout, const char *op)
 	if (step != SND_SUCCESS)
 		return step;
 	struct barrier_wait w = {j, arrive(j), 0};
-	if (f->processes <= f->cores) /* the others are often close */
-		for (int i = 0; i < SPINS; i++)
-			if (passed(j, w.ticket))
-				return SND_SUCCESS;
+	const uint32_t rounds = snd_spin_rounds(&j->spin, SPINS); /* the others are often close */
+	for (uint32_t i = 0; i < rounds; i++)
+		if (passed(j, w.ticket)) {
+			snd_spin_ended(&j->spin, true);
+			return SND_SUCCESS;
+		}
+	if (rounds > 0)
+		snd_spin_ended(&j->spin, false);
 	snd_status s = snd_wait(f, timeout, barrier_ready, NULL, &w, &(struct snd_call){.op = op, .round = j->round});
 	if (s == SND_SUCCESS && w.missing != 0 && !passed(j, w.ticket))
 		s = snd_fail(SND_CONNECTION_ABORTED, "%s: rank %" PRIu32 " has died or left", op, snd_rank_at(j, w.missing - 1));

@@ -39,7 +39,7 @@ static snd_status check_options(const snd_fabric_options *o, const char *op)
 	snd_status s = snd_check_switch(o->check_payloads, "check_payloads", op);
 	if (s == SND_SUCCESS)
 		s = snd_check_switch(o->weak_order, "weak_order", op);
-	return s == SND_SUCCESS ? snd_check_reserved(o, op) : s;
+	return s;
 }
 
 snd_status snd_fabric_begin(const snd_fabric_options *options, snd_fabric **handle, struct snd_fabric **fabric, const char *op)
@@ -71,6 +71,7 @@ snd_status snd_fabric_begin(const snd_fabric_options *options, snd_fabric **hand
 		f->check_payloads = options->check_payloads != 0;
 		f->weak_order = options->weak_order != 0;
 		f->weak_seed = options->weak_order_seed;
+		f->spin_budget = options->spin_budget;
 		if (options->receive_timeout != 0)
 			f->receive_timeout = options->receive_timeout;
 		if (options->disconnect_timeout != 0)

@@ -44,6 +44,11 @@ struct snd_call {
 	int64_t since;
 };
 
+/* snd_spin is waiter.Spin: it adapts the spins of waits to the outcome of the earlier ones. All 0 begins with the full number of rounds. */
+struct snd_spin {
+	uint32_t halvings, rest, doublings;
+};
+
 struct snd_fabric {
 	struct snd_object object;
 	/* These outlive the fabric: a call that comes too late may still lock the mutex, and then finds its handle closed. */
@@ -84,6 +89,8 @@ struct snd_fabric {
 	int64_t last_housekeeping;
 	uint32_t processes; /* that share the cores */
 	uint32_t cores;
+	uint32_t spin_budget; /* of the options */
+	struct snd_spin spin; /* of the waits */
 	uint64_t progress_made;
 
 	/* The status page. */
@@ -317,9 +324,13 @@ static inline void snd_wake(struct snd_fabric *f)
 }
 
 /* wait.c */
+/* snd_spin_rounds returns how many rounds a wait spins, at most most. The caller calls snd_spin_ended after the spin unless it is 0. */
+uint32_t snd_spin_rounds(struct snd_spin *s, uint32_t most);
+/* snd_spin_ended stores whether a spin has found its event. */
+void snd_spin_ended(struct snd_spin *s, bool found);
 /* snd_wait blocks until ready returns true: SND_SUCCESS, SND_IO_TIMEOUT, or SND_CANCELED if the fabric is
  * closed. It makes progress on everything meanwhile. drive, if not NULL, is called more often than the rest is
- * driven. Observers see call while it sleeps. The caller holds the lock. */
+ * driven. Observers see call while it sleeps, or spins for long. The caller holds the lock. */
 snd_status snd_wait(struct snd_fabric *f, int64_t timeout, bool (*ready)(void *), void (*drive)(void *), void *arg, struct snd_call *call);
 /* snd_wait_drained waits until peers have ended their copies. */
 snd_status snd_wait_drained(struct snd_fabric *f, int64_t timeout, bool (*drained)(void *), void *arg, struct snd_call *call);

@@ -20,6 +20,7 @@ struct snd_job {
 	bool started; /* all ranks have joined */
 	bool retired; /* guarded by the mutex of abort.c */
 	uint64_t round;
+	struct snd_spin spin; /* of its barriers */
 	uint64_t deaths;
 	int64_t checked_at;
 };

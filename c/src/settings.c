@@ -144,6 +144,16 @@ static snd_status read_weak_order(const char *text, snd_fabric_options *o, const
 	return SND_SUCCESS;
 }
 
+static snd_status read_spin_budget(const char *text, snd_fabric_options *o, const char *op)
+{
+	uint64_t checks;
+	if (!parse_number(text, &checks) || checks > INT32_MAX)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_SPIN_BUDGET: checks \"%s\": want a number from 0 to 2^31-1", op, text);
+	if (o->spin_budget == 0)
+		o->spin_budget = checks == 0 ? SND_NO_SPIN : (uint32_t)checks;
+	return SND_SUCCESS;
+}
+
 static const struct setting {
 	const char *name;
 	snd_status (*read)(const char *text, snd_fabric_options *o, const char *op);
@@ -152,6 +162,7 @@ static const struct setting {
 	{"SOFTND_RECEIVE_TIMEOUT", read_receive_timeout},
 	{"SOFTND_INTEGRITY", read_integrity},
 	{"SOFTND_WEAK_ORDER", read_weak_order},
+	{"SOFTND_SPIN_BUDGET", read_spin_budget},
 };
 
 snd_status snd_apply_environment(snd_fabric_options *o, const char *op)

@@ -53,6 +53,8 @@ static const struct {
 	{{{"SOFTND_EXEC", "peer"}}, "SOFTND_EXEC: unknown executor \"peer\": want auto or target"},
 	{{{"SOFTND_INTEGRITY", "yes"}}, "SOFTND_INTEGRITY: invalid value \"yes\": want 0 or 1"},
 	{{{"SOFTND_WEAK_ORDER", "often"}}, "SOFTND_WEAK_ORDER: seed \"often\": want a number from 0 to 2^64-1"},
+	{{{"SOFTND_SPIN_BUDGET", "-1"}}, "SOFTND_SPIN_BUDGET: checks \"-1\": want a number from 0 to 2^31-1"},
+	{{{"SOFTND_SPIN_BUDGET", "2147483648"}}, "SOFTND_SPIN_BUDGET: checks \"2147483648\": want a number from 0 to 2^31-1"},
 	{{{"SOFTND_RECEIVE_TIMEOUT", "500"}}, "SOFTND_RECEIVE_TIMEOUT: time-out \"500\": want a duration such as 500ms or 10s, 0, or unlimited"},
 	{{{"SOFTND_RECEIVE_TIMEOUT", "-1s"}}, "SOFTND_RECEIVE_TIMEOUT: receive time-out of -1s: want 0 or more"},
 };
@@ -276,6 +278,25 @@ static void test_seeds(void)
 	CHECK(o.weak_order_seed == 5);
 }
 
+static const struct {
+	const char *text;
+	uint32_t want;
+} spin_budgets[] = {{"", 0}, {"0", SND_NO_SPIN}, {"7", 7}, {"2147483647", INT32_MAX}};
+
+static void test_spin_budget(void)
+{
+	for (size_t i = 0; i < sizeof spin_budgets / sizeof spin_budgets[0]; i++) {
+		snd_fabric_options o = {0};
+		CHECK(setenv("SOFTND_SPIN_BUDGET", spin_budgets[i].text, 1) == 0);
+		OK(snd_apply_environment(&o, "test"));
+		CHECK(o.spin_budget == spin_budgets[i].want);
+	}
+	/* An option takes precedence. */
+	snd_fabric_options o = {.spin_budget = SND_NO_SPIN};
+	OK(snd_apply_environment(&o, "test"));
+	CHECK(o.spin_budget == SND_NO_SPIN);
+}
+
 int main(void)
 {
 	static const char *const ours[] = {"SOFTND_RANK", "SOFTND_SIZE", "SOFTND_ARENA_FD", "SOFTND_FABRIC", "SOFTND_ROOT", "SOFTND_SECRET", "SOFTND_SECRET_FILE", "SOFTND_DEBUG", "PMI_FD", "PMI_RANK", "PMI_SIZE", "PMI_PORT"};
@@ -286,5 +307,6 @@ int main(void)
 	test_versions();
 	test_durations();
 	test_seeds();
+	test_spin_budget();
 	return 0;
 }

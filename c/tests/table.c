@@ -321,7 +321,6 @@ static void test_others(void)
 	CHECK(snd_fabric_create(0, 0, &(snd_fabric_options){.disconnect_timeout = -7}, &f) == SND_INVALID_PARAMETER);
 	CHECK(snd_fabric_create(0, 0, &(snd_fabric_options){.check_payloads = 2}, &f) == SND_INVALID_PARAMETER);
 	CHECK(snd_fabric_create(0, 0, &(snd_fabric_options){.weak_order = 2}, &f) == SND_INVALID_PARAMETER);
-	CHECK(snd_fabric_create(0, 0, &(snd_fabric_options){.reserved = 1}, &f) == SND_INVALID_PARAMETER);
 	CHECK(snd_fabric_attach(-1, 0, NULL, &f) != SND_SUCCESS && snd_fabric_attach(0, 0, NULL, &f) != SND_SUCCESS && f == NULL);
 	CHECK(snd_fabric_attach(snd_fabric_descriptor(fabric), 7, NULL, &f) == SND_INVALID_PARAMETER);
 	CHECK(snd_fabric_open(NULL, 0, 0, -1, NULL, &f) == SND_INVALID_PARAMETER && snd_fabric_open("a b", 0, 0, -1, NULL, &f) == SND_INVALID_PARAMETER);

@@ -314,6 +314,8 @@ static void test_privileged(void)
 	OK(snd_fabric_close(f));
 }
 
+enum { SPINS = 500, YIELDS = 200 };
+
 struct checks {
 	snd_fabric *f;
 	int n;
@@ -332,7 +334,7 @@ static bool slow_check(void *arg)
 /* A wait whose rounds take long ends its spins early, and on a host with a relay its yields, too. */
 static void test_slow_wait(void)
 {
-	enum { FEW_SPINS = 32, YIELDS = 160 };
+	enum { FEW_SPINS = 32 };
 	for (int relay = 0; relay < 2; relay++) {
 		snd_fabric *f;
 		OK(snd_fabric_create(0, UINT64_C(256) << 20, NULL, &f));
@@ -351,9 +353,114 @@ static void test_slow_wait(void)
 	}
 }
 
+static bool soon(void *arg)
+{
+	struct checks *c = arg;
+	return ++c->n > 2;
+}
+
+static bool late(void *arg)
+{
+	struct checks *c = arg;
+	c->n++;
+	return c->f->sleepers > 0;
+}
+
+/* checks_of returns how often a wait calls ready. */
+static int checks_of(snd_fabric *f, bool (*ready)(void *))
+{
+	struct checks c = {.f = f};
+	struct snd_call call = {.op = "test"};
+	snd_lock(f);
+	OK(snd_wait(f, -1, ready, NULL, &c, &call));
+	snd_unlock(f);
+	return c.n;
+}
+
+/* After waits whose events come late, a wait does not spin. One whose event comes soon makes the next ones spin. The
+ * number of the options does not adapt. */
+static void test_spins_adapt(void)
+{
+	snd_fabric *f;
+	OK(snd_fabric_create(0, UINT64_C(256) << 20, NULL, &f));
+	f->processes = f->cores = 1;
+	for (int i = 0; i < 10; i++)
+		checks_of(f, late);
+	CHECK(checks_of(f, late) == 1 + YIELDS + 1); /* one before, and one with the doorbell armed */
+	while (snd_spin_rounds(&f->spin, SPINS) == 0)
+		; /* the rest is over */
+	checks_of(f, soon);
+	CHECK(snd_spin_rounds(&f->spin, SPINS) == SPINS);
+	OK(snd_fabric_close(f));
+
+	OK(snd_fabric_create(0, UINT64_C(256) << 20, &(snd_fabric_options){.spin_budget = SND_NO_SPIN}, &f));
+	CHECK(checks_of(f, late) == 1 + YIELDS + 1);
+	OK(snd_fabric_close(f));
+	OK(snd_fabric_create(0, UINT64_C(256) << 20, &(snd_fabric_options){.spin_budget = 2 * SPINS}, &f));
+	for (int i = 0; i < 10; i++)
+		CHECK(checks_of(f, late) == 1 + 2 * SPINS + YIELDS + 1);
+	OK(snd_fabric_close(f));
+}
+
+/* The numbers are those of TestSpinAdapts in Go. */
+static void test_spin(void)
+{
+	enum { FIRST_REST = 64, LAST_REST = 1024 };
+	static const struct {
+		bool found;
+		uint32_t rounds;
+	} steps[] = {{true, SPINS}, {true, SPINS}, {false, SPINS}, {true, SPINS / 2}, {false, SPINS}, {false, SPINS / 2}, {true, SPINS / 4}, {false, SPINS / 2},
+		{false, SPINS / 4}, {true, SPINS / 8}, {false, SPINS / 4}, {false, SPINS / 8}};
+	struct snd_spin s = {0};
+	for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+		CHECK(snd_spin_rounds(&s, SPINS) == steps[i].rounds);
+		snd_spin_ended(&s, steps[i].found);
+	}
+	for (int rest = FIRST_REST, tries = 0; tries < 7; tries++, rest = 2 * rest < LAST_REST ? 2 * rest : LAST_REST) {
+		for (int i = 0; i < rest; i++)
+			CHECK(snd_spin_rounds(&s, SPINS) == 0);
+		CHECK(snd_spin_rounds(&s, SPINS) == SPINS);
+		snd_spin_ended(&s, false);
+	}
+	while (snd_spin_rounds(&s, SPINS) == 0)
+		;
+	for (int i = 0; i < 3; i++, snd_spin_ended(&s, true))
+		CHECK(snd_spin_rounds(&s, SPINS) == SPINS);
+}
+
+struct spinning {
+	snd_fabric *f;
+	bool listed;
+};
+
+static bool is_listed(void *arg)
+{
+	struct spinning *s = arg;
+	s->listed = s->listed || !snd_list_is_empty(&s->f->waiting);
+	return false;
+}
+
+/* A wait that spins for long ends at its deadline, and observers see it. */
+static void test_long_spin(void)
+{
+	snd_fabric *f;
+	OK(snd_fabric_create(0, UINT64_C(256) << 20, &(snd_fabric_options){.spin_budget = SND_NO_SPIN - 1}, &f));
+	struct spinning s = {.f = f};
+	struct snd_call call = {.op = "test"};
+	snd_lock(f);
+	while (!s.listed) /* a loaded machine spins for less */
+		CHECK(snd_wait(f, 100 * 1000 * 1000, is_listed, NULL, &s, &call) == SND_IO_TIMEOUT);
+	CHECK(f->sleepers == 0 && snd_list_is_empty(&f->waiting));
+	snd_unlock(f);
+	OK(snd_fabric_close(f));
+}
+
 int main(void)
 {
 	test_slow_wait();
+	test_spin();
+	test_spins_adapt();
+	test_long_spin();
 	test_privileged();
 	test_no_memory();
 	test_hash();

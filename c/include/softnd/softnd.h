@@ -137,6 +137,7 @@ typedef enum snd_progress_model { SND_PROGRESS_MANUAL = 0, SND_PROGRESS_AUTO = 1
 typedef enum snd_executor { SND_EXECUTOR_AUTO = 0, SND_EXECUTOR_TARGET = 1 } snd_executor;
 
 #define SND_RECEIVE_TIMEOUT_AT_ONCE INT64_C(-2)
+#define SND_NO_SPIN UINT32_C(4294967295)
 
 typedef struct snd_fabric_options {
 	snd_threading threading;
@@ -147,7 +148,7 @@ typedef struct snd_fabric_options {
 	int64_t disconnect_timeout; /* 0: 2 s */
 	uint64_t weak_order_seed;
 	uint32_t weak_order; /* 1: delay and reorder requests as hardware may, to find programs that rely on more order. docs/weak-order.md */
-	uint32_t reserved;
+	uint32_t spin_budget; /* checks of a blocking call before it yields its core and sleeps; 0: at most 500 and adapted, SND_NO_SPIN: none */
 } snd_fabric_options;
 
 /* snd_fabric_create makes a new arena with a group of ranks (0: none) and joins it without a rank.
@@ -544,8 +545,8 @@ SND_API snd_status snd_connector_close(snd_connector *connector);
  * A program may use MPI too. It calls MPI_Init before snd_job_close, in any order with snd_job_init. While
  * one thread is in snd_job_init, no other may be in MPI_Init or MPI_Finalize: they may use one connection.
  *
- * SOFTND_EXEC, SOFTND_RECEIVE_TIMEOUT, SOFTND_INTEGRITY and SOFTND_WEAK_ORDER in the environment take the place of options that
- * are 0. */
+ * SOFTND_EXEC, SOFTND_RECEIVE_TIMEOUT, SOFTND_INTEGRITY, SOFTND_WEAK_ORDER and SOFTND_SPIN_BUDGET in the environment take the
+ * place of options that are 0. */
 SND_API snd_status snd_job_init(const snd_fabric_options *options, int64_t timeout, snd_job **job);
 /* snd_job_join makes the process a rank of a named job, for processes that no launcher has started. */
 SND_API snd_status snd_job_join(const char *name, uint32_t rank, uint32_t size, const snd_fabric_options *options, int64_t timeout, snd_job **job);

@@ -3,13 +3,10 @@ package waiter
 import "time"
 
 const (
-	spinRounds  = 500
-	yieldRounds = 160
+	yieldRounds = 200
 	// With more processes per core than this a wait sleeps at once: after a yield its next time
 	// slice would be far away.
 	maxPerCoreToYield = 64
-	// It ends the spins early if a round takes long because it drives many endpoints.
-	spinLimit = 20 * time.Microsecond
 	// For each process per core. After a yield a relay on this core runs for long, and it needs the
 	// core to bring the answer.
 	yieldLimit = 100 * time.Microsecond
@@ -22,24 +19,20 @@ type Phase struct {
 	Limit  time.Duration
 }
 
-// Budget returns how long a wait spins and how long it then yields before it sleeps, if processes
-// share cores. withRelay says that answers may come from other hosts.
+// Yields returns how long a wait yields its core before it sleeps, after it has spun. processes share cores.
+// withRelay says that answers may come from other hosts.
 //
-// A wait first spins for about as long as an answer from another core takes. Then it yields its
-// core, because the answer may have to come from a process that waits for this core. Then it
-// sleeps. If processes outnumber cores it does not spin. A yield costs almost nothing while no
-// other process wants the core, so the number of yields is small enough that a long wait uses no
-// noticeable processor time. Beside a relay the yields end after some time, too: a process that
-// sleeps leaves the whole core to the relay.
-func Budget(processes, cores int, withRelay bool) (spin, yield Phase) {
-	if processes <= cores {
-		spin = Phase{spinRounds, spinLimit}
-	}
+// A wait first spins for about as long as an answer from another core takes: see [Spin]. Then it yields
+// its core, because the answer may have to come from a process that waits for this core. Then it
+// sleeps. A yield costs almost nothing while no other process wants the core, so the number of yields
+// is small enough that a long wait uses no noticeable processor time. Beside a relay the yields end
+// after some time, too: a process that sleeps leaves the whole core to the relay.
+func Yields(processes, cores int, withRelay bool) (yield Phase) {
 	if processes <= cores*maxPerCoreToYield {
 		yield.Rounds = yieldRounds
 		if withRelay {
 			yield.Limit = yieldLimit * time.Duration((processes-1)/cores+1)
 		}
 	}
-	return spin, yield
+	return yield
 }

@@ -30,25 +30,22 @@ func newSet(t *testing.T, onIdle func()) *Set {
 	return s
 }
 
-func TestBudget(t *testing.T) {
+func TestYields(t *testing.T) {
 	const cores = 4
-	spins, yields := Phase{spinRounds, spinLimit}, Phase{yieldRounds, 0}
 	for _, test := range []struct {
-		processes   int
-		withRelay   bool
-		spin, yield Phase
+		processes int
+		withRelay bool
+		want      Phase
 	}{
-		{1, false, spins, yields},
-		{cores, false, spins, yields},
-		{cores + 1, false, Phase{}, yields},
-		{cores * maxPerCoreToYield, false, Phase{}, yields},
-		{cores*maxPerCoreToYield + 1, false, Phase{}, Phase{}},
-		{cores, true, spins, Phase{yieldRounds, yieldLimit}},
-		{cores + 1, true, Phase{}, Phase{yieldRounds, 2 * yieldLimit}},
-		{cores*maxPerCoreToYield + 1, true, Phase{}, Phase{}},
+		{1, false, Phase{yieldRounds, 0}},
+		{cores * maxPerCoreToYield, false, Phase{yieldRounds, 0}},
+		{cores*maxPerCoreToYield + 1, false, Phase{}},
+		{cores, true, Phase{yieldRounds, yieldLimit}},
+		{cores + 1, true, Phase{yieldRounds, 2 * yieldLimit}},
+		{cores*maxPerCoreToYield + 1, true, Phase{}},
 	} {
-		if spin, yield := Budget(test.processes, cores, test.withRelay); spin != test.spin || yield != test.yield {
-			t.Errorf("%d processes, relay %v: %+v and %+v, want %+v and %+v", test.processes, test.withRelay, spin, yield, test.spin, test.yield)
+		if yield := Yields(test.processes, cores, test.withRelay); yield != test.want {
+			t.Errorf("%d processes, relay %v: %+v, want %+v", test.processes, test.withRelay, yield, test.want)
 		}
 	}
 }
