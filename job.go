@@ -106,6 +106,8 @@ type Job struct {
 	deaths     uint64           // number of deaths at the last check of all ranks; guarded by collective
 	checkedAt  time.Time        // time of that check; guarded by collective
 
+	deathWatch deathWatch
+
 	exchangeLimit uint64 // of the blobs of all ranks together, in bytes
 
 	closed  atomic.Bool

@@ -95,7 +95,7 @@ func (f *frontEnd) endBySignal(sig syscall.Signal) {
 	if sig == syscall.SIGQUIT {
 		trigger = triggerQuit
 	}
-	ending := f.ending || f.report.First >= 0 || f.diagnosis.then != nil
+	ending := f.isEnding() || f.diagnosis.then != nil
 	if f.signaled || ending && trigger != triggerQuit {
 		f.resumeEnd()
 		forward()

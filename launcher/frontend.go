@@ -58,7 +58,7 @@ func begin(p *Job, cfg Config) (_ *frontEnd, err error) {
 		from:   receiver{conn: p.conn},
 		pipes:  make(map[int][]int),
 		outErr: make(chan error, 1),
-		report: &Report{Ranks: make([]Result, cfg.ranks()), First: -1, began: time.Now()},
+		report: &Report{Ranks: make([]Result, cfg.ranks()), First: -1, goesOn: cfg.OnDeath != nil, began: time.Now()},
 	}
 	for rank, name := range cfg.names() {
 		f.report.Ranks[rank].Program = name
@@ -389,7 +389,7 @@ func (f *frontEnd) handleEvent(e event) {
 		f.taskLimitHit = f.taskLimitHit || e.Errno == syscall.EAGAIN
 		f.addError(fmt.Errorf("start rank %d of %d (%s): %s%w%s", e.Rank, len(f.report.Ranks), f.report.Ranks[e.Rank].Program, e.Problem, e.Errno, f.cfg.app(e.Rank).hint(e.Errno)))
 	case eventStopping:
-		if f.report.First < 0 { // otherwise that failure stops the job
+		if f.report.First < 0 || f.report.goesOn { // otherwise that failure stops the job
 			f.report.Signal, f.report.TimedOut = e.Signal, f.expired && e.Signal == 0
 		}
 	case eventEnded:
@@ -397,7 +397,11 @@ func (f *frontEnd) handleEvent(e event) {
 		r.Ended, r.Status, r.Stopped, r.usage = true, e.Status, e.Stopping, e.Usage
 		if !e.Stopping && exitCode(e.Status) != 0 {
 			f.recordFirstFailure(e.Rank)
-			f.searchCause(e.Rank)
+			if f.report.goesOn {
+				f.cfg.OnDeath(e.Rank, f.report.describe(e.Rank))
+			} else {
+				f.searchCause(e.Rank)
+			}
 		}
 		f.checkExit(e)
 		f.decideCause(false)

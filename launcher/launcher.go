@@ -43,6 +43,11 @@ type Config struct {
 	// is nil, the rank that exited first is the first to fail.
 	Causes func(victim int) []int
 
+	// OnDeath is called from Run when a rank fails before the launcher has begun to stop the job. text
+	// says which rank, and how. The other ranks go on: only an abort, a signal, Timeout or an error of the
+	// launcher stops them. If OnDeath is nil, the first rank that fails stops the job.
+	OnDeath func(rank int, text string)
+
 	// CPUs returns the processors to which a rank is bound before its first instruction. If CPUs
 	// is nil or returns none, the rank inherits the affinity of the caller.
 	CPUs func(rank int) []int
@@ -149,6 +154,7 @@ func (cfg *Config) spec(programs []*os.File) jobSpec {
 		Programs:    len(programs),
 		Files:       len(cfg.Files),
 		Socket:      cfg.RankSocket != nil,
+		GoOn:        cfg.OnDeath != nil,
 		Grace:       cfg.Grace,
 		SignalGrace: cfg.SignalGrace,
 	}

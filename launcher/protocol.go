@@ -19,7 +19,8 @@ import (
 //	orderStop    ──────────→
 //	             ←──────────  eventStopping     answers the first order that ends the job
 //	             ←──────────  eventEnded        one for each started rank, in the order of their exits; after the first
-//	                                            failure the supervisor waits for orderStop, at most twice causeTimeout
+//	                                            failure the supervisor waits for orderStop, at most twice causeTimeout,
+//	                                            unless jobSpec.GoOn
 //	             ←──────────  eventDone         no process of the job is left, except those listed
 //	end of stream ─────────→                    the front end has died: kill everything
 //
@@ -102,6 +103,7 @@ type jobSpec struct {
 	Programs    int
 	Files       int
 	Socket      bool      // each rank has a socket of its own
+	GoOn        bool      // a rank that fails does not stop the others
 	Readers     []int     // ranks that get the standard input
 	Cgroup      cgroupDir // to be created for the ranks
 	Grace       time.Duration
@@ -121,6 +123,7 @@ func (j *jobSpec) fields(c *codec) {
 	number(c, &j.Programs)
 	number(c, &j.Files)
 	flag(c, &j.Socket)
+	flag(c, &j.GoOn)
 	numbers(c, &j.Readers)
 	text(c, &j.Cgroup)
 	number(c, &j.Grace)

@@ -42,6 +42,7 @@ type Report struct {
 	TimedOut      bool           // Config.Timeout ended the job
 	Hang          []string       // result of the last call of Config.Diagnose; not part of Messages
 	Abort         *Abort         // abort that ended the job; nil if none did
+	goesOn        bool           // a rank that fails does not stop the others, see Config.OnDeath
 	victims       []int          // ranks that failed before First did, and because of it, see Config.Causes
 	leftover      []process      // processes that outlived the ranks of a job that was not stopped
 	Faults        any            // outcome of the fault plan, for the JSON report only; nil if there was none
@@ -96,10 +97,9 @@ func (r *Report) Messages() []string {
 	if r.Abort != nil {
 		lines = append(lines, r.abortMessage())
 	} else if r.First >= 0 {
-		rank := r.Ranks[r.First]
-		lines = append(lines, fmt.Sprintf("rank %d (%s, pid %d) %s%s",
-			r.First, rank.Program, rank.PID, describe(rank.Status)+rank.core(), r.otherRanks(r.First)))
-	} else if r.Signal != 0 {
+		lines = append(lines, r.describe(r.First)+r.otherRanks(r.First))
+	}
+	if r.Signal != 0 && (r.firstToFail() < 0 || r.goesOn) {
 		lines = append(lines, fmt.Sprintf("job stopped by signal %s", signalName(r.Signal)))
 	}
 	lines = append(lines, r.LimitsReached...)
@@ -114,12 +114,20 @@ func (r *Report) Messages() []string {
 	return lines
 }
 
+// describe returns which rank has ended, and how.
+func (r *Report) describe(rank int) string {
+	one := &r.Ranks[rank]
+	return fmt.Sprintf("rank %d (%s, pid %d) %s%s", rank, one.Program, one.PID, describe(one.Status), one.core())
+}
+
 // otherRanks returns what happened to the other ranks that had not ended when rank failed.
 func (r *Report) otherRanks(failed int) string {
-	stopped, unstarted := 0, 0
+	stopped, unstarted, died := 0, 0, 0
 	for i, rank := range r.Ranks {
 		switch {
 		case i == failed:
+		case r.goesOn && rank.failed() && !rank.Stopped:
+			died++
 		case rank.PID == 0:
 			unstarted++
 		case rank.Stopped || !rank.Ended:
@@ -129,6 +137,12 @@ func (r *Report) otherRanks(failed int) string {
 	var s string
 	for _, victim := range r.victims {
 		s += fmt.Sprintf("; rank %d failed because of it", victim)
+	}
+	if died > 0 {
+		s += fmt.Sprintf("; %s failed, too", count(died, "other rank", "other ranks"))
+	}
+	if others := len(r.Ranks) - 1 - died - stopped - unstarted; r.goesOn && others > 0 {
+		s += fmt.Sprintf("; %s went on", count(others, "rank", "ranks"))
 	}
 	switch {
 	case stopped == 0:

@@ -22,6 +22,7 @@ type jsonReport struct {
 	TimedOut     bool          `json:"timed_out"`
 	Hang         []string      `json:"hang,omitempty"`
 	Abort        *jsonAbort    `json:"abort"`
+	OnDeath      string        `json:"on_death"`
 	Errors       []string      `json:"errors"`
 	Faults       any           `json:"faults,omitempty"`
 	Ranks        []jsonRank    `json:"ranks"`
@@ -68,12 +69,16 @@ func (r *Report) WriteJSON(w io.Writer, status int, err error) error {
 		WallSeconds: r.wall.Seconds(),
 		ExitStatus:  status,
 		TimedOut:    r.TimedOut,
+		OnDeath:     "stop",
 		Hang:        r.Hang,
 		Errors:      []string{},
 		Faults:      r.Faults,
 		Ranks:       []jsonRank{},
 		Leftover:    processes(r.leftover),
 		Stuck:       processes(r.stuck),
+	}
+	if r.goesOn {
+		j.OnDeath = "continue"
 	}
 	if first := r.firstToFail(); first >= 0 {
 		j.FirstFailure = &first

@@ -254,7 +254,7 @@ func (k *supervisor) reap() {
 	}
 	k.exits.deliver(func(rank int, e exitInfo) {
 		k.send(event{Kind: eventEnded, Rank: rank, Status: e.status, Usage: e.usage, Stopping: k.phase > failing})
-		if exitCode(e.status) != 0 && k.phase == running {
+		if exitCode(e.status) != 0 && k.phase == running && !k.job.GoOn {
 			k.phase, k.deadline = failing, time.Now().Add(2*causeTimeout)
 		}
 	})

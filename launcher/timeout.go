@@ -13,16 +13,18 @@ func (f *frontEnd) startTimeout() <-chan time.Time {
 	return time.After(f.cfg.Timeout)
 }
 
+// isEnding reports whether an order or the failure of a rank ends the job.
+func (f *frontEnd) isEnding() bool { return f.ending || f.report.First >= 0 && !f.report.goesOn }
+
 // expire diagnoses and stops the job because Config.Timeout has expired, unless all ranks have
 // ended.
 func (f *frontEnd) expire() {
 	ended := !slices.ContainsFunc(f.report.Ranks, func(r Result) bool { return !r.Ended })
-	stopping := func() bool { return f.ending || f.report.First >= 0 } // for another reason
-	if ended || stopping() {
+	if ended || f.isEnding() {
 		return
 	}
 	f.diagnose(TriggerTimeout, func() {
-		if stopping() {
+		if f.isEnding() {
 			return
 		}
 		f.expired = true

@@ -768,6 +768,13 @@ module softnd
       integer(c_int64_t), value :: timeout
       integer(snd_status) :: r
     end function
+    function snd_job_next_death(job, timeout, rank) result(r) bind(c)
+      import
+      type(c_ptr), value :: job
+      integer(c_int64_t), value :: timeout
+      integer(c_int32_t), intent(out) :: rank
+      integer(snd_status) :: r
+    end function
     function snd_job_exchange(job, mine, length, all, timeout) result(r) bind(c)
       import
       type(c_ptr), value :: job, mine

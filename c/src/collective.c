@@ -6,7 +6,6 @@
 #include "job.h"
 
 enum { SPINS = 1000 };
-#define CHECK_INTERVAL INT64_C(100000000)
 
 void snd_wake_ranks(struct snd_job *j)
 {
@@ -76,7 +75,7 @@ static bool barrier_ready(void *arg)
 	if (passed(j, w->ticket) || (!j->started && snd_place_has_ended(&j->place, "init") != SND_SUCCESS))
 		return true;
 	uint64_t deaths = snd_load(&snd_header(&j->fabric->arena)->deaths);
-	if (deaths == j->deaths && snd_clock() - j->checked_at < CHECK_INTERVAL)
+	if (deaths == j->deaths && snd_clock() - j->checked_at < SND_CHECK_INTERVAL)
 		return false;
 	for (uint32_t rank = 0; rank < j->group; rank++) {
 		uint64_t id = snd_load(&snd_rank(&j->fabric->arena, rank)->member);

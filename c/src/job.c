@@ -202,6 +202,7 @@ snd_status snd_job_close(snd_job *job)
 	snd_forget_kept(j);
 	const snd_status s = snd_place_leave(&j->place, "close job");
 	snd_job_forget(j);
+	free(j->death_watch.returned);
 	snd_place_free(&j->place);
 	snd_object_free(&j->object);
 	return s;

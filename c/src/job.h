@@ -23,6 +23,11 @@ struct snd_job {
 	struct snd_spin spin; /* of its barriers */
 	uint64_t deaths;
 	int64_t checked_at;
+	struct {
+		uint64_t *returned; /* the dead member of each rank of this host that snd_job_next_death has returned; NULL before its first call */
+		uint64_t deaths;
+		int64_t checked_at;
+	} death_watch;
 };
 
 /* job.c */
@@ -47,6 +52,7 @@ struct snd_exchange {
 snd_status snd_across_hosts(struct snd_job *j, const struct snd_exchange *x, int64_t timeout, const char *op);
 
 /* collective.c */
+#define SND_CHECK_INTERVAL INT64_C(100000000) /* the longest time between two checks of all ranks, in nanoseconds */
 #define SND_MAX_EXCHANGE (UINT64_C(256) << 20)
 /* snd_wake_ranks rings the wait doorbells of the other ranks of this host. Their engines do not wait for a rank. */
 void snd_wake_ranks(struct snd_job *j);

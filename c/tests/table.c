@@ -121,6 +121,7 @@ ROW(snd_job_size, VALUE(snd_job_size(h) == 0))
 ROW(snd_job_fabric, VALUE(snd_job_fabric(h) == NULL))
 ROW(snd_job_adapter, VALUE(snd_job_adapter(h) == NULL))
 ROW(snd_job_barrier, snd_job_barrier(h, 0))
+ROW(snd_job_next_death, snd_job_next_death(h, 0, &n))
 ROW(snd_job_exchange, snd_job_exchange(h, &n, sizeof n, all, 0))
 ROW(snd_job_exchange_windows, snd_job_exchange_windows(h, &descriptor, windows, 0))
 ROW(snd_job_connect, snd_job_connect(h, 0, &(snd_endpoint_config){0}, 0, (snd_endpoint **)&out))
@@ -162,7 +163,7 @@ static const struct row rows[] = {
 	CONNECTOR(snd_connector_bind), CONNECTOR(snd_connector_connect), CONNECTOR(snd_connector_complete), CONNECTOR(snd_connector_accept),
 	CONNECTOR(snd_connector_reject), CONNECTOR(snd_connector_private_data), CONNECTOR(snd_connector_read_limits), CONNECTOR(snd_connector_local_address),
 	CONNECTOR(snd_connector_peer_address), CONNECTOR(snd_connector_disconnect), CONNECTOR(snd_connector_wait_disconnect), CONNECTOR(snd_connector_cancel), CONNECTOR(snd_connector_close),
-	JOB(snd_job_rank), JOB(snd_job_size), JOB(snd_job_fabric), JOB(snd_job_adapter), JOB(snd_job_barrier), JOB(snd_job_exchange), JOB(snd_job_exchange_windows), JOB(snd_job_connect),
+	JOB(snd_job_rank), JOB(snd_job_size), JOB(snd_job_fabric), JOB(snd_job_adapter), JOB(snd_job_barrier), JOB(snd_job_next_death), JOB(snd_job_exchange), JOB(snd_job_exchange_windows), JOB(snd_job_connect),
 	JOB(snd_job_close),
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
@@ -423,6 +424,7 @@ static void test_arguments(void)
 	CHECK(snd_connector_disconnect(connector, 0) == SND_CONNECTION_INVALID && snd_connector_wait_disconnect(connector, 0) == SND_CONNECTION_INVALID);
 	CHECK(snd_connector_read_limits(connector, &n, &m) == SND_CONNECTION_INVALID && snd_connector_peer_address(connector, &address) == SND_CONNECTION_INVALID);
 	CHECK(snd_job_connect(job, 0, &good, 0, &ep) == SND_INVALID_PARAMETER && snd_job_exchange(job, NULL, 1, all, 0) == SND_INVALID_PARAMETER);
+	CHECK(snd_job_next_death(job, 0, NULL) == SND_INVALID_PARAMETER && snd_job_next_death(job, 0, &n) == SND_IO_TIMEOUT);
 	OK(snd_job_exchange(job, "abc", 3, all, SECOND));
 	CHECK(memcmp(all, "abc", 3) == 0);
 	snd_window_descriptor d = {0x123456789a, 77, 5, 0}, copy = {0};

@@ -11,7 +11,7 @@ import (
 // earlyExitPeriod is the time between two checks of a job in which a rank has exited early.
 const earlyExitPeriod = 50 * time.Millisecond
 
-// ended records that a rank has exited with 0. If the rank had not called softnd.Init, another
+// ended records that a rank has ended, and that this does not stop the job. If the rank had not called softnd.Init, another
 // rank that calls Init waits for it forever. The user is told as soon as there is such a rank.
 // ended does not block.
 func (e *hangReporter) ended(rank int) { go e.recordExit(rank) }
@@ -44,7 +44,7 @@ func (e *hangReporter) reportEarlyExits() {
 	}
 }
 
-// earlyExitMessage returns a message about the ranks that exited early and the ranks that wait
+// earlyExitMessage returns a message about the ranks that ended early and the ranks that wait
 // for them. It forgets the former. over is set if nothing is left to wait for.
 func (e *hangReporter) earlyExitMessage() (line string, over bool) {
 	e.mu.Lock()
@@ -66,7 +66,7 @@ func (e *hangReporter) earlyExitMessage() (line string, over bool) {
 	if len(waiting) == 1 {
 		wait = "waits"
 	}
-	line = fmt.Sprintf("%s exited with code 0 without calling softnd.Init, and %s %s for it in Init: call Init in all ranks of a job",
+	line = fmt.Sprintf("%s ended without calling softnd.Init, and %s %s for it in Init: call Init in all ranks of a job",
 		numbered(e.early), numbered(waiting), wait)
 	e.early = nil
 	return line, true

@@ -34,7 +34,7 @@ type hangReporter struct {
 
 	mu    sync.Mutex
 	arena *shm.Arena // nil after close; guarded by mu
-	early []int      // ranks that exited before they joined and are not reported yet; guarded by mu
+	early []int      // ranks that ended before they joined and are not reported yet; guarded by mu
 }
 
 // close closes the arena. A diagnosis may still be running, because its message cannot be written

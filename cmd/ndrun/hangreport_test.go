@@ -236,7 +236,7 @@ func TestExitBeforeInit(t *testing.T) {
 	cmd := ndrun(t, "-n", "3", "-env", proctest.RoleEnv+"=hang", testBinary(t), "exited before")
 	p, lines := startReadingErrors(t, cmd)
 	text := ""
-	told := regexp.MustCompile(`ndrun: rank 1 exited with code 0 without calling softnd.Init, and (rank [02] waits|ranks 0,2 wait) for it in Init`)
+	told := regexp.MustCompile(`ndrun: rank 1 ended without calling softnd.Init, and (rank [02] waits|ranks 0,2 wait) for it in Init`)
 	for !told.MatchString(text) && lines.Scan() {
 		text += lines.Text() + "\n"
 	}

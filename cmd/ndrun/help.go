@@ -29,7 +29,7 @@ func printHelp(*command, string) error {
 			fmt.Fprintf(&b, "  %-24s %s\n", o.usage(), o.help)
 		}
 	}
-	b.WriteString("\nOne or two dashes are equivalent. Options of the job apply to all programs, wherever they are given.\n")
+	b.WriteString("One or two dashes are equivalent. Options of the job apply to all programs, wherever they are given.\n")
 	return text(b.String())
 }
 

@@ -25,7 +25,7 @@
 // (softnd.Abort, MPI_Abort) has failed with the given code. A rank that exits with 0 after PMI init
 // without PMI finalize has failed with 1.
 //
-// When a rank fails, the others and all processes that they have started get SIGTERM and shortly
+// When a rank fails, unless --on-death continue is given, the others and all processes that they have started get SIGTERM and shortly
 // afterwards SIGKILL. SIGINT, SIGTERM, SIGHUP and SIGQUIT to ndrun are forwarded; the ranks are
 // killed 5 seconds later (--grace), or at once after a second signal. Before ndrun forwards SIGQUIT,
 // it reports what each rank waits for, and why. Before it forwards the other signals, it does so if
@@ -150,6 +150,14 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 		Stdout:      stdout,
 		Stderr:      stderr,
 		Signals:     signals,
+	}
+	if cmd.goOn {
+		cfg.OnDeath = func(rank int, text string) {
+			reporter.ended(rank)
+			if !cmd.output.quiet {
+				printError(fmt.Errorf("%s; the other ranks go on", text))
+			}
+		}
 	}
 	cmd.output.apply(&cfg, len(p.ranks))
 	check, err := startChecker(cmd, &cfg, len(p.ranks), checkReport)

@@ -21,7 +21,8 @@ const exitStatus = `The exit status is 0 if every rank exited with 0. ` +
 const description = `Runs programs as the ranks of a job on this host. Options end at the name of the program; the following words are its arguments. ` +
 	`A lone colon separates programs; ranks are numbered through all of them. ` +
 	`A program is looked up as by a shell. A directory stands for the Go package in it, which is built in memory first. ` +
-	`So is a source file in C, C++ or Fortran (.c, .cpp, .f90), with libsoftnd and the compiler of CC, CXX or FC.`
+	`So is a source file in C, C++ or Fortran (.c, .cpp, .f90), with libsoftnd and the compiler of CC, CXX or FC. ` +
+	`A rank that fails stops the others. With --on-death continue they go on, as with srun -K0 and mpiexec -disable-auto-cleanup.`
 
 const variables = `A rank finds its number in SOFTND_RANK, the number of ranks in SOFTND_SIZE, the number of its program, from 0, in SOFTND_APPNUM, ` +
 	`and the descriptor of the memory that the ranks share in SOFTND_ARENA_FD.`

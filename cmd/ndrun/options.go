@@ -43,6 +43,7 @@ func init() { // not at the declaration: printHelp, which it refers to, reads it
 			{"-genv", "NAME VALUE", "set an environment variable of all ranks; also NAME=VALUE", setGlobalEnv, ""},
 			{"-host, -hosts", "LIST", "hosts to run on; only the local host is accepted", setHosts, "localhost"},
 			{"--timeout", "D", "stop the job after D, such as 90 (seconds) or 1m30s, with status 124", setTimeout, ""},
+			{"--on-death", "WHAT", "continue: the other ranks go on after one has failed, as with srun -K0", setOnDeath, "stop continue"},
 			{"--hang-after", "D", "report the cause if no rank makes progress for D; the job keeps running", setHangAfter, ""},
 			{"--grace", "D", "time from SIGTERM to SIGKILL (default 250ms; 5s after a signal to ndrun)", setGrace, ""},
 			{"--arena-size", "SIZE", "limit of the ranks' shared memory, such as 512M (default: the machine's)", setArenaSize, ""},
@@ -88,6 +89,7 @@ type command struct {
 	configFile string
 	timeout    time.Duration // 0 means none
 	hangAfter  time.Duration // 0 means never
+	goOn       bool          // a rank that fails does not stop the others
 	grace      time.Duration // 0 means the launcher's default
 	arenaSize  uint64        // bytes; 0 means the default
 	weakOrder  string        // seed, a decimal number; "" means none

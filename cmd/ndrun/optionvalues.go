@@ -132,6 +132,14 @@ func setTimeout(c *command, s string) (err error) {
 	return err
 }
 
+func setOnDeath(c *command, s string) error {
+	if s != "stop" && s != "continue" {
+		return errors.New("want stop or continue")
+	}
+	c.goOn = s == "continue"
+	return nil
+}
+
 func setHangAfter(c *command, s string) (err error) {
 	c.hangAfter, err = parseDuration(s)
 	if err == nil && c.hangAfter < shortestHang {

@@ -561,6 +561,13 @@ SND_API snd_adapter *snd_job_adapter(snd_job *job);
 /* snd_job_barrier blocks until all ranks have called it. After a failure the ranks are out of step, and
  * later calls fail. */
 SND_API snd_status snd_job_barrier(snd_job *job, int64_t timeout);
+/* snd_job_next_death blocks until a rank has died, and returns its number. It returns each death once, and the lowest rank first if
+ * several have died. A rank has died if its process has ended without snd_job_close. With timeout 0 the call does not block.
+ *
+ * The other ranks go on with ndrun --on-death continue, with srun -K0, and in jobs of snd_job_join; other launchers end the job.
+ * Connections to the rank end, and collective calls fail. In a job on several hosts, which ends with the first death, the
+ * call returns ranks of this host only. */
+SND_API snd_status snd_job_next_death(snd_job *job, int64_t timeout, uint32_t *rank);
 /* snd_job_exchange gives every rank the bytes of all ranks: length bytes of each, in the order of the
  * ranks. All ranks pass the same length, and together at most 256 MiB. */
 SND_API snd_status snd_job_exchange(snd_job *job, const void *mine, uint64_t length, void *all, int64_t timeout);

@@ -562,6 +562,13 @@ public:
 	snd_fabric *fabric() const noexcept { return snd_job_fabric(get()); }
 	snd_adapter *adapter() const noexcept { return snd_job_adapter(get()); }
 	void barrier(std::int64_t timeout = SND_FOREVER) const { check(snd_job_barrier(get(), timeout)); }
+	/* next_death blocks until a rank has died, and returns the rank. */
+	std::uint32_t next_death(std::int64_t timeout = SND_FOREVER) const
+	{
+		std::uint32_t rank = 0;
+		check(snd_job_next_death(get(), timeout, &rank));
+		return rank;
+	}
 	/* exchange returns the values of all ranks, in the order of the ranks. */
 	template <class T> std::vector<T> exchange(const T &mine, std::int64_t timeout = SND_FOREVER) const
 	{
