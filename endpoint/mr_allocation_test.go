@@ -117,18 +117,18 @@ func TestRegisterInaccessibleMemory(t *testing.T) {
 	}
 	guarded, readOnly, none := mapped(unix.PROT_READ|unix.PROT_WRITE), mapped(unix.PROT_READ), mapped(unix.PROT_NONE)
 	must(0, unix.Mprotect(guarded[page:2*page], unix.PROT_NONE))
-	gap := must(unix.Mmap(-1, 0, 3*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON))
-	must(0, unix.MunmapPtr(unsafe.Pointer(&gap[page]), uintptr(page)))
-	t.Cleanup(func() {
-		unix.MunmapPtr(unsafe.Pointer(&gap[0]), uintptr(page))
-		unix.MunmapPtr(unsafe.Pointer(&gap[2*page]), uintptr(page))
-	})
 	file := must(unix.MemfdCreate("sealed", unix.MFD_ALLOW_SEALING|unix.MFD_CLOEXEC))
 	defer unix.Close(file)
 	must(0, unix.Ftruncate(file, int64(page)))
 	must(unix.FcntlInt(uintptr(file), unix.F_ADD_SEALS, unix.F_SEAL_WRITE))
 	sealed := must(unix.Mmap(file, 0, page, unix.PROT_READ, unix.MAP_SHARED))
 	t.Cleanup(func() { unix.Munmap(sealed) })
+	gap := must(unix.Mmap(-1, 0, 3*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON))
+	must(0, unix.MunmapPtr(unsafe.Pointer(&gap[page]), uintptr(page)))
+	t.Cleanup(func() {
+		unix.MunmapPtr(unsafe.Pointer(&gap[0]), uintptr(page))
+		unix.MunmapPtr(unsafe.Pointer(&gap[2*page]), uintptr(page))
+	})
 	text := unsafe.Slice(unsafe.StringData("a constant"), 10)
 
 	tests := map[string]struct {

@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "allocation.h"
 #include "connector.h"
 #include "cq.h"
 #include "error.h"
@@ -194,9 +195,11 @@ static void free_objects(struct snd_fabric *f)
 	while (!snd_list_is_empty(&f->regions)) {
 		struct snd_mr *m = SND_OF(f->regions.next, struct snd_mr, link);
 		snd_free_registration(m->region.registration);
+		snd_release_hold(f, m->hold);
 		snd_list_remove(&m->link);
 		snd_object_free(&m->object);
 	}
+	snd_forget_allocations(f);
 	while (!snd_list_is_empty(&f->queues)) {
 		struct snd_cq *q = SND_OF(f->queues.next, struct snd_cq, link);
 		q->closed = q->ended = true;

@@ -101,6 +101,7 @@ struct snd_fabric {
 	int64_t status_at;    /* of the last update */
 
 	struct snd_heap heap;
+	snd_half released; /* number of allocations that the fabric has to free, see allocation.c */
 	struct snd_table table;
 
 	struct snd_link adapters, endpoints, closing, connections, listeners, connectors, queues, closing_queues, shared_queues, regions, windows;

@@ -57,7 +57,7 @@ static snd_status new_mapping(struct snd_mr *mr, unsigned char *buffer, uint64_t
 {
 	struct snd_fabric *f = mr->object.fabric;
 	struct snd_adapter *a = mr->region.i.adapter;
-	if (mr->offset == 0)
+	if (mr->allocation == NULL)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: the region is not in the arena: use one of snd_mr_allocate", op);
 	if (length == 0 || !snd_within((uint64_t)(uintptr_t)buffer, length, (uint64_t)(uintptr_t)mr->buffer, mr->length))
 		return snd_fail(SND_INVALID_PARAMETER, "%s: %" PRIu64 " bytes at %p are not a part of the region", op, length, (void *)buffer);

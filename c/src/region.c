@@ -1,12 +1,11 @@
-#include <errno.h>
 #include <inttypes.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
+#include "allocation.h"
 #include "endpoint.h"
 #include "error.h"
 #include "faults.h"
 #include "memory_limit.h"
+#include "procmaps.h"
 #include "window.h"
 
 snd_status snd_region_init(struct snd_region *r, struct snd_adapter *a, const char *op)
@@ -116,9 +115,16 @@ static snd_status begin_mr(struct snd_adapter *a, uint32_t operation, uint64_t l
 	if ((flags & ~(SND_ALLOW_LOCAL_WRITE | SND_ALLOW_REMOTE_READ | SND_ALLOW_REMOTE_WRITE)) != 0)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: unknown flags %#" PRIx32, op, flags);
 	snd_status s = snd_fault_in_call(&a->object, op, (struct snd_fault_event){.operation = operation, .peer = -1, .size = length}, NULL);
+	snd_free_released(a->object.fabric);
 	if (s == SND_SUCCESS && (s = new_mr(a, mr, op)) == SND_SUCCESS)
 		(*mr)->length = length;
 	return s;
+}
+
+static void abandon_mr(struct snd_mr *m)
+{
+	snd_region_end(&m->region);
+	snd_object_free(&m->object);
 }
 
 static void complete_mr(struct snd_mr *m, void *buffer, uint32_t flags)
@@ -141,28 +147,33 @@ snd_status snd_mr_allocate(snd_adapter *adapter, uint64_t length, uint32_t flags
 	struct snd_fabric *f = adapter->object.fabric;
 	struct snd_mr *m = NULL;
 	snd_status s = begin_mr(adapter, SNDL_FAULT_ALLOCATE, length, flags, &m, op);
-	if (s == SND_SUCCESS && (s = snd_alloc(&f->heap, length, false, &m->offset, op)) != SND_SUCCESS) {
-		snd_region_end(&m->region);
-		snd_object_free(&m->object);
-	}
+	if (s == SND_SUCCESS && (s = snd_allocate(f, length, &m->allocation, op)) != SND_SUCCESS)
+		abandon_mr(m);
 	if (s == SND_SUCCESS) {
-		complete_mr(m, f->arena.base + m->offset, flags);
+		complete_mr(m, snd_allocated(m->allocation), flags);
 		*mr = m;
 	}
 	return snd_leave_with(f, s);
 }
 
-/* is_mapped reports whether the process has memory in all pages of a range. */
-static bool is_mapped(void *buffer, uint64_t length)
+/* hold checks that the process may access the memory as flags say. It keeps allocated memory in place. */
+static snd_status hold(struct snd_mr *m, unsigned char *buffer, uint64_t length, uint32_t flags, const char *op)
 {
-	unsigned char resident[4096]; /* unused: the error of mincore is the answer */
-	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), end = (uint64_t)(uintptr_t)buffer + length;
-	for (uint64_t at = (uint64_t)(uintptr_t)buffer / page * page; at < end; at += page * sizeof resident) {
-		uint64_t n = end - at < page * sizeof resident ? end - at : page * sizeof resident;
-		if (mincore((void *)(uintptr_t)at, n, resident) != 0 && errno == ENOMEM)
-			return false;
-	}
-	return true;
+	uint64_t held;
+	snd_status s = snd_hold_memory(buffer, length, &held, &m->hold, op);
+	if (s != SND_SUCCESS || m->hold != NULL)
+		return s;
+	if (held > 0 || snd_locate(&m->object.fabric->arena, buffer, length) != 0)
+		return snd_fail(SND_ACCESS_VIOLATION, "%s: %" PRIu64 " of %" PRIu64 " bytes at %p are allocated memory of open regions: register a part of a region while it is open", op,
+			held, length, (void *)buffer);
+	struct snd_inaccessible bad;
+	s = snd_check_access((uint64_t)(uintptr_t)buffer, length, (flags & SND_ALLOW_LOCAL_WRITE) != 0, &bad, op);
+	if (s != SND_SUCCESS || bad.reason == NULL)
+		return s;
+	const uint64_t at = bad.start - (uint64_t)(uintptr_t)buffer;
+	return snd_fail(SND_ACCESS_VIOLATION, "%s: bytes %" PRIu64 " to %" PRIu64 " of %" PRIu64 " (%#" PRIx64 "-%#" PRIx64
+		") are %s: register memory that the process itself can access in this way, or ask for fewer rights", op,
+		at, at + bad.end - bad.start - 1, length, bad.start, bad.end, bad.reason);
 }
 
 snd_status snd_mr_register(snd_adapter *adapter, void *buffer, uint64_t length, uint32_t flags, snd_mr **mr)
@@ -175,12 +186,12 @@ snd_status snd_mr_register(snd_adapter *adapter, void *buffer, uint64_t length, 
 	*mr = NULL;
 	if (length > UINTPTR_MAX - (uintptr_t)buffer)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: %" PRIu64 " bytes reach beyond the end of the address space", op, length);
-	if (length <= SND_MAX_REGISTRATION && !is_mapped(buffer, length)) /* begin_mr refuses longer ones */
-		return snd_fail(SND_ACCESS_VIOLATION, "%s: %" PRIu64 " bytes at %p are not all memory of this process: check address and length", op, length, buffer);
 	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
 	struct snd_fabric *f = adapter->object.fabric;
 	struct snd_mr *m = NULL;
 	snd_status s = begin_mr(adapter, SNDL_FAULT_REGISTER, length, flags, &m, op);
+	if (s == SND_SUCCESS && (s = hold(m, buffer, length, flags, op)) != SND_SUCCESS)
+		abandon_mr(m);
 	if (s == SND_SUCCESS) {
 		complete_mr(m, buffer, flags);
 		*mr = m;
@@ -235,6 +246,7 @@ snd_status snd_mr_close(snd_mr *mr, int64_t timeout)
 	struct snd_fabric *f = mr->object.fabric;
 	snd_settle_deliveries(f, mr->region.i.adapter);
 	snd_run_deferred(f);
+	snd_free_released(f);
 	if (mr->region.i.windows > 0 || mr->mappings > 0)
 		return snd_leave_with(f, snd_fail(SND_DEVICE_BUSY, "%s: %s", op, mr->mappings > 0 ? "a logical mapping lists its pages: close the mapping first"
 			: "a window is bound to the region: invalidate it first"));
@@ -246,8 +258,9 @@ snd_status snd_mr_close(snd_mr *mr, int64_t timeout)
 		s = snd_closed_meanwhile(op);
 	} else if (s == SND_SUCCESS) {
 		snd_region_end(&mr->region);
-		if (mr->offset != 0)
-			snd_free(&f->heap, mr->offset);
+		if (mr->allocation != NULL)
+			snd_end_allocation(f, mr->allocation);
+		snd_release_hold(f, mr->hold);
 		snd_object_hide(&mr->object);
 		snd_free_closed(&mr->region.i);
 	} else {

@@ -96,7 +96,8 @@ struct snd_mr {
 	struct snd_object object;
 	struct snd_link link;
 	struct snd_region region;
-	uint64_t offset; /* arena memory that snd_mr_allocate made; 0 = none */
+	struct snd_allocation *allocation; /* of snd_mr_allocate; NULL = none */
+	struct snd_hold *hold;             /* keeps allocated memory of other regions in place; NULL = none */
 	uint64_t address, length; /* of the latest registration, as peers name it */
 	void *buffer;
 	uint32_t mappings;   /* of its memory */

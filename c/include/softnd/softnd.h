@@ -207,8 +207,13 @@ SND_API snd_status snd_adapter_close(snd_adapter *adapter);
 
 /* snd_mr_allocate makes a region of arena memory, which peers reach with one copy. */
 SND_API snd_status snd_mr_allocate(snd_adapter *adapter, uint64_t length, uint32_t flags, snd_mr **mr);
-/* snd_mr_register makes a region of any memory of the process. Only this process can copy to or from it. The call
- * fails with SND_ACCESS_VIOLATION if a page of the buffer is not mapped. The pages stay mapped until snd_mr_close. */
+/* snd_mr_register makes a region of any memory of the process. The process must be able to read the memory, and to write
+ * it if flags allow any writes: the call fails with SND_ACCESS_VIOLATION otherwise, and names the range. It touches no page
+ * of the memory. Until snd_mr_close, the program must not unmap the memory, take these rights away, or truncate a mapped
+ * file: a request of a peer would crash the process.
+ *
+ * The memory may be a part of snd_mr_buffer of an allocated region. Peers reach it with one copy, as they reach that region, and
+ * it stays allocated until both regions are closed. Only this process can copy to or from other memory. */
 SND_API snd_status snd_mr_register(snd_adapter *adapter, void *buffer, uint64_t length, uint32_t flags, snd_mr **mr);
 /* snd_mr_buffer returns the first byte of a region, NULL for a bad handle. */
 SND_API void *snd_mr_buffer(snd_mr *mr);
@@ -221,11 +226,10 @@ SND_API uint32_t snd_mr_local_token(snd_mr *mr);
 /* snd_mr_remote_token returns the token for requests of peers, 0 for a bad handle. It gives the access
  * that the flags of the region allow. */
 SND_API uint32_t snd_mr_remote_token(snd_mr *mr);
-/* snd_mr_close ends the registration and frees the memory of snd_mr_allocate. It blocks until no peer
- * uses the memory. It fails with SND_DEVICE_BUSY while a window is bound to the region, or a logical mapping
- * lists its pages. It fails
- * with SND_IO_TIMEOUT when the time has passed. The tokens are invalid then, and the handle stays valid, so
- * that the call can be repeated. */
+/* snd_mr_close ends the registration. It frees the memory of snd_mr_allocate, unless another region covers a part of it: then
+ * the memory is freed when the last such region is closed. The call blocks until no peer uses the memory. It fails with
+ * SND_DEVICE_BUSY while a window is bound to the region, or a logical mapping lists its pages. It fails with SND_IO_TIMEOUT
+ * when the time has passed. The tokens are invalid then, and the handle stays valid, so that the call can be repeated. */
 SND_API snd_status snd_mr_close(snd_mr *mr, int64_t timeout);
 
 /* Memory windows. */
