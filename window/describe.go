@@ -39,8 +39,8 @@ func (g *Guard) describePeerAccess(o *Operand) string {
 	return "nothing (" + t.describeInvalid(o.Token, o.Peer.Adapter, g.domain.Adapter) + ")"
 }
 
-// describeInvalid returns why a token gives no access to the memory of the adapter wanted, as far as the shared table has
-// recorded it. self is the adapter of this side. TWIN c/src/describe.c.
+// describeInvalid returns why a token gives no access to the memory of the adapter wanted. The shared table has recorded the
+// reason. self is the adapter of this side. TWIN c/src/describe.c.
 func (t *Table) describeInvalid(token nd.Token, wanted, self uint64) string {
 	index := indexOf(token)
 	e := &t.entries[index]
@@ -63,7 +63,7 @@ func (t *Table) describeInvalid(token nd.Token, wanted, self uint64) string {
 	case word.token() != token:
 		return "its bind has not run yet"
 	}
-	return fmt.Sprintf("invalidated; it covered %d bytes at %#x", length, base) // also if it was valid until now
+	return fmt.Sprintf("invalidated; it covered %d bytes at %#x", length, base) // also if it was valid a moment ago
 }
 
 // describeWrongKind says that a local token was used as a remote one, or the reverse.

@@ -1,4 +1,4 @@
-/* What a token allows, in words, for the message of a refused access. TWIN window/describe.go. */
+/* The access that a token allows, in words, for the message of a refused access. TWIN window/describe.go. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -27,8 +27,8 @@ static void describe_wrong_kind(uint32_t rights, char *text, size_t size)
 		"nothing here, since it is a remote token (pass the local token of the region)");
 }
 
-/* describe_invalid says why a token gives no access to the memory of the adapter wanted, as far as the shared table has
- * recorded it. self is the adapter of this side. */
+/* describe_invalid says why a token gives no access to the memory of the adapter wanted. The shared table has recorded the reason.
+ * self is the adapter of this side. */
 static void describe_invalid(struct snd_arena *a, uint32_t token, uint64_t wanted, uint64_t self, char *text, size_t size)
 {
 	const uint32_t index = snd_index_of(token);
@@ -53,7 +53,7 @@ static void describe_invalid(struct snd_arena *a, uint32_t token, uint64_t wante
 	else if (snd_word_token(word) != token)
 		why = "its bind has not run yet";
 	else {
-		snprintf(text, size, "nothing (invalidated; it covered %" PRIu64 " bytes at %#" PRIx64 ")", length, base); /* also if it was valid until now */
+		snprintf(text, size, "nothing (invalidated; it covered %" PRIu64 " bytes at %#" PRIx64 ")", length, base); /* also if it was valid a moment ago */
 		return;
 	}
 	snprintf(text, size, "nothing (%s)", why);

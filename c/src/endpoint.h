@@ -288,7 +288,7 @@ enum snd_fault snd_check_operand(struct snd_endpoint *ep, const struct snd_opera
 bool snd_is_private(struct snd_endpoint *ep, const struct snd_operand *o, uint64_t n, enum snd_fault *fault);
 bool snd_cache_entry(struct snd_endpoint *ep, uint32_t token);
 const char *snd_fault_text(enum snd_fault f);
-/* snd_describe_range names n bytes that o is to access, and what its token allows. */
+/* snd_describe_range names n bytes that o is to access, and the access that its token allows. */
 void snd_describe_range(struct snd_endpoint *ep, const struct snd_operand *o, uint64_t n, char *text, size_t size);
 /* snd_describe_request says what a request asks of the peer. */
 void snd_describe_request(struct snd_endpoint *ep, const struct snd_send_request *r, char *text, size_t size);

@@ -95,7 +95,7 @@ static void test_remote_tokens(void)
 	refused(first, "nothing (out of date: its window was bound, or its region registered, again since");
 }
 
-/* A token of this side's own memory: the peer, which the text would tell of another adapter, does not check it with auto. */
+/* A token of this side's own memory. With SND_EXECUTOR_TARGET the peer checks it, and names another adapter. */
 static void test_own_token(void)
 {
 	begin(SND_ALLOW_REMOTE_WRITE);
