@@ -23,7 +23,7 @@ func (a *Arena) replaceMapping() error {
 		fd, err = unix.MemfdCreate("softnd-closed", unix.MFD_CLOEXEC)
 	}
 	if err != nil {
-		return fmt.Errorf("memfd_create: %w", err)
+		return fmt.Errorf("memfd_create: %w", fileError(err))
 	}
 	file := os.NewFile(uintptr(fd), "softnd-closed")
 	defer file.Close()

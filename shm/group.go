@@ -25,7 +25,7 @@ type Group struct {
 func (m *Member) JoinGroup() (*Group, error) {
 	rank := m.rank
 	if rank < 0 || rank >= m.arena.ranks {
-		return nil, fmt.Errorf("shm: join group: %v has rank %d, the group has %d ranks", m.id, rank, m.arena.ranks)
+		return nil, fmt.Errorf("shm: join group: %v has rank %d: want 0 to %d", m.id, rank, m.arena.ranks-1)
 	}
 	r := m.arena.rankRecord(rank)
 	for {

@@ -88,7 +88,7 @@ const NoRank = -1
 // cannot be reserved.
 func (a *Arena) Join(rank int) (*Member, error) {
 	if rank < NoRank || rank >= max(a.ranks, 1) {
-		return nil, fmt.Errorf("shm: join: rank %d of a group of %d ranks", rank, a.ranks)
+		return nil, fmt.Errorf("shm: join: rank %d of a group of size %d: want 0 to %d, or none", rank, a.ranks, a.ranks-1)
 	}
 	asym.Register() // here and not in Create: a process that only creates arenas need not wait for the kernel
 	var lock *os.File

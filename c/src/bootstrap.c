@@ -100,7 +100,7 @@ static snd_status place_under_ndrun(struct snd_place *p, const snd_fabric_option
 		return s;
 	s = attach(p, &f->arena, op);
 	if (s == SND_SUCCESS && (snd_number_in("SOFTND_SIZE") != (int64_t)f->arena.ranks || p->rank >= f->arena.ranks))
-		s = snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_RANK=%" PRIu32 " and SOFTND_SIZE=\"%s\" do not match the arena, which has %" PRIu32 " ranks: start the program with ndrun, and keep its variables",
+		s = snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_RANK=%" PRIu32 " and SOFTND_SIZE=\"%s\" do not match the arena, which is that of a job of size %" PRIu32 ": start the program with ndrun, and keep its variables",
 			op, p->rank, snd_value_of("SOFTND_SIZE"), f->arena.ranks);
 	return snd_fabric_finish(f, s, (int32_t)rank, fabric, op);
 }

@@ -204,7 +204,7 @@ static snd_status find(struct snd_fabric *f, const char *name, uint32_t ranks, u
 			if (s == SND_SUCCESS && (f->arena.id[0] != id[0] || f->arena.id[1] != id[1]))
 				s = snd_fail(SND_INVALID_PARAMETER, "%s: the arena in the reply is not the announced one", op);
 			if (s == SND_SUCCESS && ranks != 0 && ranks != f->arena.ranks)
-				s = snd_fail(SND_INVALID_PARAMETER, "%s: the fabric has %" PRIu32 " ranks, not %" PRIu32, op, f->arena.ranks, ranks);
+				s = snd_fail(SND_INVALID_PARAMETER, "%s: the fabric is for %" PRIu32 " ranks (asked %" PRIu32 "): pass the number of its creator", op, f->arena.ranks, ranks);
 			if (s == SND_SUCCESS && host != f->arena.host)
 				s = snd_fail(SND_INVALID_PARAMETER, "%s: the fabric is that of host %" PRIu32 ", not %" PRIu32, op, f->arena.host, host);
 			if (s == SND_SUCCESS) {

@@ -79,7 +79,7 @@ snd_status snd_join(struct snd_fabric *f, int32_t rank, const char *op)
 {
 	struct snd_arena *a = &f->arena;
 	if (rank < -1 || (rank >= 0 && (uint32_t)rank >= (a->ranks > 0 ? a->ranks : 1)))
-		return snd_fail(SND_INVALID_PARAMETER, "%s: rank %" PRId32 " of a group of %" PRIu32 " ranks", op, rank, a->ranks);
+		return snd_fail(SND_INVALID_PARAMETER, "%s: rank %" PRId32 " of a group of size %" PRIu32 ": pass 0 to %" PRId64 ", or -1 for none", op, rank, a->ranks, (int64_t)a->ranks - 1);
 	snd_membarrier_register();
 	f->rank = rank;
 	if (getrandom(&f->mark, sizeof f->mark, 0) != (ssize_t)sizeof f->mark)

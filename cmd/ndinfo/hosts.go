@@ -120,7 +120,7 @@ func (s *hostSession) meet(ctx context.Context) check {
 	case s.hosts == nil:
 		return good(meetingCheck, "%d ranks, all on this host: such a job needs no relay", p.Size)
 	}
-	return good(meetingCheck, "rank %d of %d; host %d of %d has %d ranks", p.Rank, p.Size, s.hosts.Number, s.hosts.Count, len(s.hosts.Ranks(s.hosts.Number)))
+	return good(meetingCheck, "rank %d of %d; host %d of %d; ranks at it: %d", p.Rank, p.Size, s.hosts.Number, s.hosts.Count, len(s.hosts.Ranks(s.hosts.Number)))
 }
 
 // release gives up the place, as a rank that ends without the others.

@@ -168,10 +168,35 @@ func TestLocalHostIsAccepted(t *testing.T) {
 	}
 	for _, args := range [][]string{
 		{"-host", "localhost"}, {"-hosts", "localhost:4," + own}, {"--host=127.0.0.1"}, {"-host", "::1"},
+		{"-host", strings.ToUpper(own)}, {"-host", "LocalHost"},
 	} {
 		if status, _, errOut := proctest.Run(t, ndrun(t, append(args, "true")...)); status != 0 || errOut != "" {
 			t.Errorf("%q: exit status %d, %s", args, status, errOut)
 		}
+	}
+}
+
+// A name with a domain may be that of another host.
+func TestHostWithUnknownDomainIsRefused(t *testing.T) {
+	own, err := os.Hostname()
+	if err != nil || strings.Contains(own, ".") {
+		t.Skipf("the name of this host, %q, has a domain: %v", own, err)
+	}
+	status, _, errOut := proctest.Run(t, ndrun(t, "-host", own+".elsewhere.test", "true"))
+	if want := "the name of this host is " + own + " without a domain, so " + own + ".elsewhere.test may be another"; status != 2 || !strings.Contains(errOut, want) {
+		t.Errorf("exit status %d, %s, want %s", status, errOut, want)
+	}
+}
+
+// Some editors begin a file with a byte order mark.
+func TestByteOrderMarkIsSkipped(t *testing.T) {
+	file := configFile(t, "\ufeff-n 2 true")
+	if status, _, errOut := proctest.Run(t, ndrun(t, "-configfile", file)); status != 0 || errOut != "" {
+		t.Errorf("exit status %d, %s", status, errOut)
+	}
+	plan := configFile(t, "\ufeffrules: [{operation: write, rank: 7, action: kill}]")
+	if _, _, errOut := proctest.Run(t, ndrun(t, "--faults", plan, "-n", "8", "true")); !strings.Contains(errOut, "never acted") {
+		t.Errorf("plan: %s", errOut)
 	}
 }
 

@@ -16,7 +16,8 @@ func (c *command) readConfigFile() error {
 	if err != nil {
 		return fmt.Errorf("option -configfile: %w: check the path", err)
 	}
-	lines := strings.Split(string(content), "\n")
+	const byteOrderMark = "\ufeff" // some editors begin a file with it
+	lines := strings.Split(strings.TrimPrefix(string(content), byteOrderMark), "\n")
 	for i := 0; i < len(lines); i++ {
 		first, line := i+1, strings.TrimSuffix(lines[i], "\r")
 		if strings.HasPrefix(strings.TrimSpace(line), "#") {

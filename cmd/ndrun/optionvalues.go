@@ -104,8 +104,12 @@ func setHosts(_ *command, s string) error {
 			}
 		}
 		ip, err := netip.ParseAddr(name)
-		if name == "localhost" || name == own || name == short || err == nil && ip.IsLoopback() {
+		// The case of host names does not matter.
+		if strings.EqualFold(name, "localhost") || strings.EqualFold(name, own) || strings.EqualFold(name, short) || err == nil && ip.IsLoopback() {
 			continue
+		}
+		if first, domain, ok := strings.Cut(name, "."); ok && strings.EqualFold(first, short) && own == short {
+			return fmt.Errorf("host %q: the name of this host is %s without a domain, so %s.%s may be another: want localhost or %s, or omit the option", name, own, first, domain, own)
 		}
 		return fmt.Errorf("host %q is not the local host: want localhost or %s, or omit the option", name, own)
 	}

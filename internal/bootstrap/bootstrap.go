@@ -171,7 +171,7 @@ func fromNdrun(ctx context.Context, wantJournal bool) (*Place, error) {
 		return nil, lost
 	}
 	if size := os.Getenv(EnvSize); size != strconv.Itoa(arena.Ranks()) || rank >= uint64(arena.Ranks()) {
-		return nil, errors.Join(fmt.Errorf("%s=%d and %s=%q do not match the arena, which has %d ranks: start the program with ndrun, and keep its variables", EnvRank, rank, EnvSize, size, arena.Ranks()), arena.Close(), p.HangUp())
+		return nil, errors.Join(fmt.Errorf("%s=%d and %s=%q do not match the arena, which is that of a job of size %d: start the program with ndrun, and keep its variables", EnvRank, rank, EnvSize, size, arena.Ranks()), arena.Close(), p.HangUp())
 	}
 	p.Size, p.Arena, p.detach = arena.Ranks(), arena, arena.Close
 	return p, nil

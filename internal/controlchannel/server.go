@@ -132,7 +132,7 @@ func (s *Server) handshake(c *unixsock.Conn) (rank int, ok bool) {
 	case subtle.ConstantTimeCompare([]byte(r.Secret), []byte(s.address.secret)) != 1:
 		return refuse("wrong secret: the address is that of another job")
 	case r.Rank < 0 || r.Rank >= s.ranks:
-		return refuse(fmt.Sprintf("rank %d does not exist: the job has %d ranks", r.Rank, s.ranks))
+		return refuse(fmt.Sprintf("rank %d does not exist: want 0 to %d", r.Rank, s.ranks-1))
 	}
 	var files []int
 	if r.File {
