@@ -7,8 +7,10 @@
 #include "error.h"
 #include "srq.h"
 
+static const char op[] = "notify affinity";
+
 /* process_affinity finds the first group of 64 processors that has one of them, and the mask of those in the group. */
-static snd_status process_affinity(uint16_t *group, uint64_t *mask, const char *op)
+static snd_status process_affinity(uint16_t *group, uint64_t *mask)
 {
 	if (group == NULL || mask == NULL)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: group or mask is NULL", op);
@@ -31,13 +33,13 @@ static snd_status process_affinity(uint16_t *group, uint64_t *mask, const char *
 snd_status snd_cq_notify_affinity(snd_cq *cq, uint16_t *group, uint64_t *mask)
 {
 	SND_KEEP_ERRNO;
-	SND_CHECK(cq, SND_TYPE_CQ, "notify affinity");
-	return process_affinity(group, mask, "notify affinity");
+	SND_ENTER(cq, SND_TYPE_CQ, op);
+	return snd_leave_with(cq->object.fabric, process_affinity(group, mask));
 }
 
 snd_status snd_srq_notify_affinity(snd_srq *srq, uint16_t *group, uint64_t *mask)
 {
 	SND_KEEP_ERRNO;
-	SND_CHECK(srq, SND_TYPE_SRQ, "notify affinity");
-	return process_affinity(group, mask, "notify affinity");
+	SND_ENTER(srq, SND_TYPE_SRQ, op);
+	return snd_leave_with(srq->object.fabric, process_affinity(group, mask));
 }

@@ -284,19 +284,22 @@ enum { MOST_INFO = 4096 }; /* no version has a larger structure: such a size is 
 
 snd_status snd_adapter_query(snd_adapter *adapter, snd_adapter_info *info, uint64_t size)
 {
-	SND_CHECK(adapter, SND_TYPE_ADAPTER, "query adapter");
+	const char *op = "query adapter";
+	SND_CHECK(adapter, SND_TYPE_ADAPTER, op);
 	if (info == NULL)
-		return snd_fail(SND_INVALID_PARAMETER, "query adapter: info is NULL");
+		return snd_fail(SND_INVALID_PARAMETER, "%s: info is NULL", op);
 	if (size == 0 || size > MOST_INFO)
-		return snd_fail(SND_INVALID_PARAMETER, "query adapter: size is %" PRIu64 ", allowed 1 to %d: pass sizeof *info", size, MOST_INFO);
-	const struct snd_limits *l = adapter->object.fabric->limits;
+		return snd_fail(SND_INVALID_PARAMETER, "%s: size is %" PRIu64 ", allowed 1 to %d: pass sizeof *info", op, size, MOST_INFO);
+	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
+	struct snd_fabric *f = adapter->object.fabric;
+	const struct snd_limits *l = f->limits;
 	struct snd_peer relay;
 	const snd_adapter_info known = {SND_MAX_REGISTRATION, SND_MAX_TRANSFER, l->sge, l->sge, l->inline_size, l->reads,
 		l->queue_depth, l->cq_depth, l->private_data, l->inline_size < SND_INLINE_THRESHOLD ? l->inline_size : SND_INLINE_THRESHOLD,
-		snd_find_relay(adapter->object.fabric, &relay) ? MAX_INTER_HOST : 0, 0};
+		snd_find_relay(f, &relay) ? MAX_INTER_HOST : 0, 0};
 	memset(info, 0, size);
 	memcpy(info, &known, size < sizeof known ? size : sizeof known);
-	return SND_SUCCESS;
+	return snd_leave_with(f, SND_SUCCESS);
 }
 
 snd_status snd_adapter_close(snd_adapter *adapter)
