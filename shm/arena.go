@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd/internal/build"
+	"github.com/softnd/softnd/internal/descriptor"
 	"github.com/softnd/softnd/internal/failpoint"
 	"github.com/softnd/softnd/internal/layout"
 )
@@ -77,10 +78,7 @@ func Create(cfg Config) (*Arena, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shm: create arena (asked %d bytes): %w", cfg.Size, err)
 	}
-	fd, err := unix.MemfdCreate("softnd-arena", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
-	if errors.Is(err, unix.EINVAL) { // MFD_NOEXEC_SEAL came with Linux 6.3
-		fd, err = unix.MemfdCreate("softnd-arena", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	}
+	fd, err := makeFile("softnd-arena", unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, fmt.Errorf("shm: create arena: memfd_create: %w", fileError(err))
 	}
@@ -91,6 +89,17 @@ func Create(cfg Config) (*Arena, error) {
 		return nil, fmt.Errorf("shm: create arena of %d bytes: %w", size, err)
 	}
 	return a, nil
+}
+
+// makeFile makes a memory file, with flags of memfd_create beside the usual ones.
+func makeFile(name string, flags int) (fd int, err error) {
+	descriptor.Reserve(func() {
+		fd, err = descriptor.Above(unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_NOEXEC_SEAL|flags))
+		if errors.Is(err, unix.EINVAL) { // MFD_NOEXEC_SEAL came with Linux 6.3
+			fd, err = descriptor.Above(unix.MemfdCreate(name, unix.MFD_CLOEXEC|flags))
+		}
+	})
+	return fd, err
 }
 
 func create(file *os.File, geo geometry, cfg Config) (*Arena, error) {
@@ -193,7 +202,9 @@ func Attach(ctx context.Context, file *os.File) (*Arena, error) {
 }
 
 func reopen(fd int) (*os.File, error) {
-	own, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", fd), os.O_RDWR, 0)
+	var own *os.File
+	var err error
+	descriptor.Reserve(func() { own, err = os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", fd), os.O_RDWR, 0) })
 	if err != nil {
 		return nil, fmt.Errorf("re-open descriptor %d (softnd needs a mounted /proc): %w", fd, fileError(err))
 	}

@@ -1,7 +1,6 @@
 package shm
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -18,10 +17,7 @@ import (
 // until the garbage collector finds that nothing refers to the arena, so no other mapping takes
 // them before.
 func (a *Arena) replaceMapping() error {
-	fd, err := unix.MemfdCreate("softnd-closed", unix.MFD_CLOEXEC|unix.MFD_NOEXEC_SEAL)
-	if errors.Is(err, unix.EINVAL) { // see Create
-		fd, err = unix.MemfdCreate("softnd-closed", unix.MFD_CLOEXEC)
-	}
+	fd, err := makeFile("softnd-closed", 0)
 	if err != nil {
 		return fmt.Errorf("memfd_create: %w", fileError(err))
 	}

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softnd/softnd/internal/descriptor"
 	"github.com/softnd/softnd/internal/failpoint"
 	"github.com/softnd/softnd/internal/pproflabel"
 )
@@ -189,7 +190,7 @@ func (m *Member) watchProcess(p *Peer, stop <-chan struct{}, ended func()) bool 
 	if !ok {
 		return false
 	}
-	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
+	fd, err := descriptor.Above(unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK))
 	if err == nil && m.checkAlive(p) { // so the process number was still the peer's when the pidfd was opened
 		return m.watch(os.NewFile(uintptr(fd), "pidfd"), stop, ended)
 	}

@@ -122,7 +122,11 @@ int snd_reopen(int fd)
 {
 	char path[40];
 	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-	return open(path, O_RDWR | O_CLOEXEC);
+	int held[3];
+	snd_occupy_standard(held);
+	const int own = snd_above_standard(open(path, O_RDWR | O_CLOEXEC));
+	snd_vacate_standard(held);
+	return own;
 }
 
 snd_status snd_other_version(const char *subject, const char *build, size_t size, const char *why, const char *op)
@@ -216,6 +220,18 @@ static uint64_t default_size(void)
 	return size;
 }
 
+/* make_file returns the descriptor of a new file, or -1 with errno. */
+static int make_file(void)
+{
+	int held[3];
+	snd_occupy_standard(held);
+	int fd = snd_above_standard(memfd_create("softnd-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL));
+	if (fd < 0 && errno == EINVAL) /* MFD_NOEXEC_SEAL came with Linux 6.3 */
+		fd = snd_above_standard(memfd_create("softnd-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+	snd_vacate_standard(held);
+	return fd;
+}
+
 snd_status snd_arena_create(struct snd_arena *a, uint32_t ranks, uint32_t host, uint64_t size, const char *op)
 {
 	memset(a, 0, sizeof *a);
@@ -234,9 +250,7 @@ snd_status snd_arena_create(struct snd_arena *a, uint32_t ranks, uint32_t host, 
 			op, size, (uint64_t)files.rlim_cur);
 	a->ranks = ranks;
 	a->host = host;
-	a->fd = memfd_create("softnd-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
-	if (a->fd < 0 && errno == EINVAL) /* MFD_NOEXEC_SEAL came with Linux 6.3 */
-		a->fd = memfd_create("softnd-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	a->fd = make_file();
 	if (a->fd < 0)
 		return snd_fail(SND_UNSUCCESSFUL, "%s: memfd_create: %s", op, strerror(errno));
 	snd_status s = SND_SUCCESS;

@@ -183,7 +183,7 @@ snd_status snd_cq_event_fd(snd_cq *cq, int *descriptor)
 	if (!f->has_engine) {
 		s = snd_fail(SND_NOT_SUPPORTED, "%s: with manual progress no thread would write it: open the fabric with SND_PROGRESS_AUTO", op);
 	} else if (cq->fd >= 0) {
-	} else if ((cq->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0) {
+	} else if ((cq->fd = snd_above_standard(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))) < 0) {
 		s = snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: %s: raise ulimit -n or call snd_cq_wait", op, strerror(errno));
 	} else {
 		snd_set32(&f->event_fds, snd_relaxed32(&f->event_fds) + 1);

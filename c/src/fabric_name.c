@@ -163,7 +163,7 @@ bool snd_serve_joiners(struct snd_fabric *f, int64_t now)
 	for (int i = 0; i < SND_JOINERS; i++) {
 		struct snd_joiner *j = &f->joiners[i];
 		if (j->socket < 0 && listens) {
-			j->socket = accept4(f->socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+			j->socket = snd_above_standard(accept4(f->socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
 			j->deadline = now + INT64_C(2000000000);
 		}
 		any = any || j->socket >= 0;

@@ -1,8 +1,10 @@
 #include "fork.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "descriptor.h"
 
@@ -58,7 +60,8 @@ void snd_fork_release(void)
 	pthread_sigmask(SIG_SETMASK, &mask, NULL);
 }
 
-bool snd_fork_closes(int fd)
+/* note notes a descriptor that children close. It returns false if there is no memory. */
+static bool note(int fd)
 {
 	size_t i = 0;
 	while (i < count && closed[i].fd != fd)
@@ -75,6 +78,15 @@ bool snd_fork_closes(int fd)
 	}
 	closed[count].fd = fd;
 	return snd_identify(fd, &closed[count++].identity);
+}
+
+int snd_fork_closes(int fd)
+{
+	if (fd < 0 || note(fd))
+		return fd;
+	(void)close(fd);
+	errno = ENOMEM;
+	return -1;
 }
 
 void snd_fork_close(int fd)

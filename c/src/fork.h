@@ -11,9 +11,10 @@ bool snd_fork_prepare(void);
  * blocks signals, whose handlers might call fork. */
 void snd_fork_hold(void);
 void snd_fork_release(void);
-/* snd_fork_closes makes forked children close a descriptor; it returns false if there is no memory. The caller has called
- * snd_fork_hold before it made the descriptor. snd_fork_close closes it in this process. */
-bool snd_fork_closes(int fd);
+/* snd_fork_closes makes forked children close a descriptor, and returns it; without memory it closes it, and returns -1 with
+ * errno. For -1 it returns -1. The caller has called snd_fork_hold before it made the descriptor. snd_fork_close closes it in
+ * this process. */
+int snd_fork_closes(int fd);
 void snd_fork_close(int fd);
 
 #endif

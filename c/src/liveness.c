@@ -84,7 +84,7 @@ bool snd_process_runs(const struct snd_peer *p)
 	if (snd_relaxed(&p->record->pid_ns) != snd_pid_namespace())
 		return false;
 	snprintf(path, sizeof path, "/proc/%" PRIu32 "/stat", snd_relaxed32(&p->record->pid));
-	FILE *f = fopen(path, "re");
+	FILE *f = snd_open_text(path);
 	if (f == NULL)
 		return false;
 	const char *name_end = fgets(line, sizeof line, f) != NULL ? strrchr(line, ')') : NULL;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "bootstrap.h"
+#include "descriptor.h"
 #include "encoding.h"
 #include "error.h"
 #include "memory_limit.h"
@@ -46,7 +47,7 @@ struct host {
 static struct host this_host(void)
 {
 	struct host h = {.user = (int64_t)geteuid()};
-	FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re"); /* a container may hide it */
+	FILE *f = snd_open_text("/proc/sys/kernel/random/boot_id"); /* a container may hide it */
 	if (f != NULL) {
 		if (fgets(h.boot, sizeof h.boot, f) != NULL)
 			h.boot[strcspn(h.boot, " \n")] = 0;

@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "descriptor.h"
 #include "error.h"
 
 #define MAX_MARGIN (UINT64_C(256) << 20)
@@ -22,7 +23,7 @@ static uint64_t number_after(const char *path, const char *word, uint64_t otherw
 	char line[256];
 	size_t n = strlen(word);
 	uint64_t v = otherwise;
-	FILE *f = fopen(path, "re");
+	FILE *f = snd_open_text(path);
 	if (f == NULL)
 		return otherwise;
 	while (fgets(line, sizeof line, f) != NULL) {
@@ -42,7 +43,7 @@ static uint64_t number_after(const char *path, const char *word, uint64_t otherw
 static uint64_t address_space_used(void)
 {
 	char text[64];
-	const int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+	const int fd = snd_above_standard(open("/proc/self/statm", O_RDONLY | O_CLOEXEC));
 	const ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
 	if (fd >= 0)
 		close(fd);
@@ -108,7 +109,7 @@ uint64_t snd_memory_available(void)
 	if (machine != UINT64_MAX)
 		left = minus(machine << 10, margin(total));
 	char line[512], dir[600];
-	FILE *f = fopen("/proc/self/cgroup", "re");
+	FILE *f = snd_open_text("/proc/self/cgroup");
 	if (f == NULL)
 		return left;
 	while (fgets(line, sizeof line, f) != NULL) { /* number:controllers:path */

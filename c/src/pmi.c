@@ -139,7 +139,7 @@ snd_status snd_pmi_dial(struct snd_pmi *c, int64_t deadline, const char *op)
 	if (s != SND_SUCCESS)
 		return s;
 	c->inherited = (int)fd;
-	if ((c->socket = fcntl(c->inherited, F_DUPFD_CLOEXEC, 0)) < 0)
+	if ((c->socket = snd_duplicate(c->inherited)) < 0)
 		return snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: descriptor %d (PMI_FD): dup: %s: raise ulimit -n", op, c->inherited, strerror(errno));
 	c->rank = (uint32_t)rank;
 	c->size = (uint32_t)size;

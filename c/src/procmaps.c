@@ -6,6 +6,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "descriptor.h"
 #include "error.h"
 
 struct mapping {
@@ -119,7 +120,7 @@ static enum found check(struct maps *f, uint64_t at, uint64_t end, bool write, s
 
 snd_status snd_check_access(uint64_t start, uint64_t length, bool write, struct snd_inaccessible *bad, const char *op)
 {
-	struct maps f = {.fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC)};
+	struct maps f = {.fd = snd_above_standard(open("/proc/self/maps", O_RDONLY | O_CLOEXEC))};
 	snd_status s = SND_SUCCESS;
 	*bad = (struct snd_inaccessible){0, 0, NULL};
 	if (f.fd < 0 || check(&f, start, start + length, write, bad) == FAILED)

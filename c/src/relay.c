@@ -122,20 +122,12 @@ static snd_status start_process(struct snd_relay *r, const char *path, int arena
 	if (own < 0)
 		return snd_fail(SND_UNSUCCESSFUL, "%s: start %.200s: re-open the arena: %s", op, path, strerror(errno));
 	snd_fork_hold();
-	bool made = socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0;
-	int e = errno;
-	if (made && !(snd_fork_closes(ends[0]) && snd_identify(ends[0], &r->identity))) {
-		close(ends[0]);
+	snd_stream_pair(ends);
+	r->socket = snd_fork_closes(ends[0]);
+	const bool made = r->socket >= 0 && ends[1] >= 0 && snd_identify(r->socket, &r->identity) && run(path, ends[1], own, launcher);
+	const int e = errno;
+	if (ends[1] >= 0)
 		close(ends[1]);
-		made = false;
-		e = ENOMEM;
-	}
-	if (made) {
-		r->socket = ends[0];
-		made = run(path, ends[1], own, launcher);
-		e = errno;
-		close(ends[1]);
-	}
 	snd_fork_release();
 	close(own);
 	return made ? SND_SUCCESS : snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: start %.200s: %s", op, path, strerror(e));

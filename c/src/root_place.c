@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "bootstrap.h"
+#include "descriptor.h"
 #include "error.h"
 #include "fork.h"
 #include "settings.h"
@@ -45,7 +46,7 @@ static snd_status read_private(const char *name, char *to, size_t *length, const
 {
 	struct stat st;
 	snd_fork_hold();
-	const int fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* of a pipe without a writer it would wait */
+	const int fd = snd_above_standard(open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK)); /* of a pipe without a writer it would wait */
 	const int e = errno;
 	snd_fork_release();
 	snd_status s = SND_SUCCESS;

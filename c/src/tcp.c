@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "descriptor.h"
 #include "error.h"
 #include "fork.h"
 #include "socket.h"
@@ -105,20 +106,10 @@ static struct snd_tcp_address end_of(int socket, int (*name)(int, struct sockadd
 struct snd_tcp_address snd_tcp_own(int socket) { return end_of(socket, getsockname); }
 struct snd_tcp_address snd_tcp_peer(int socket) { return end_of(socket, getpeername); }
 
-/* kept makes forked children close a socket, or closes it. The caller holds fork. */
-static int kept(int fd)
-{
-	if (fd < 0 || snd_fork_closes(fd))
-		return fd;
-	(void)close(fd);
-	errno = ENOMEM;
-	return -1;
-}
-
 static int new_socket(int family)
 {
 	snd_fork_hold();
-	const int s = kept(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)), e = errno;
+	const int s = snd_fork_closes(snd_above_standard(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0))), e = errno;
 	snd_fork_release();
 	errno = e;
 	return s;
@@ -146,7 +137,7 @@ int snd_tcp_listen(const struct snd_tcp_address *a)
 int snd_tcp_accept(int listener)
 {
 	snd_fork_hold();
-	const int s = kept(accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)), e = errno;
+	const int s = snd_fork_closes(snd_above_standard(accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK))), e = errno;
 	snd_fork_release();
 	errno = e;
 	return s;

@@ -8,23 +8,13 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "descriptor.h"
 #include "fork.h"
-
-/* kept makes forked children close a descriptor, or closes it. */
-static int kept(int fd)
-{
-	if (fd >= 0 && !snd_fork_closes(fd)) {
-		(void)close(fd);
-		errno = ENOMEM;
-		return -1;
-	}
-	return fd;
-}
 
 int snd_unix_socket(int flags)
 {
 	snd_fork_hold();
-	int s = kept(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0)), e = errno;
+	int s = snd_fork_closes(snd_above_standard(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0))), e = errno;
 	snd_fork_release();
 	errno = e;
 	return s;
@@ -79,6 +69,7 @@ ssize_t snd_unix_receive(int socket, void *buffer, size_t size, int *descriptors
 	(void)getsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &limit, &length);
 	const int timeout = limit.tv_sec == 0 && limit.tv_usec == 0 ? -1 : (int)(limit.tv_sec * 1000 + limit.tv_usec / 1000);
 	ssize_t n;
+	int held[3];
 	*count = 0;
 	for (;;) {
 		struct pollfd p = {.fd = socket, .events = POLLIN};
@@ -88,7 +79,9 @@ ssize_t snd_unix_receive(int socket, void *buffer, size_t size, int *descriptors
 		if (ready == 0 || (ready < 0 && errno != EINTR))
 			return -1;
 		snd_fork_hold(); /* until the descriptors are noted */
+		snd_occupy_standard(held);
 		n = recvmsg(socket, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+		snd_vacate_standard(held);
 		if (n >= 0)
 			break;
 		int e = errno;
@@ -106,7 +99,7 @@ ssize_t snd_unix_receive(int socket, void *buffer, size_t size, int *descriptors
 			memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
 			if (*count == most)
 				(void)close(fd);
-			else if (kept(fd) >= 0)
+			else if ((fd = snd_fork_closes(snd_above_standard(fd))) >= 0)
 				descriptors[(*count)++] = fd;
 		}
 	}

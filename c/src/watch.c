@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "descriptor.h"
 #include "error.h"
 #include "memory_limit.h"
 #include "thread.h"
@@ -79,7 +80,7 @@ static void open_pidfd(struct snd_watch *w, struct target *t, const struct snd_p
 	t->tested = true;
 	if (w->pidfds == MAX_PIDFDS || w->pid_namespace == 0 || snd_relaxed(&p->record->pid_ns) != w->pid_namespace || pid == 0 || pid > INT32_MAX)
 		return;
-	t->pidfd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
+	t->pidfd = snd_above_standard((int)syscall(SYS_pidfd_open, (pid_t)pid, 0));
 	if (t->pidfd < 0 || !snd_identify(t->pidfd, &t->identity))
 		return;
 	w->pidfds++;
@@ -205,8 +206,8 @@ snd_status snd_watch_start(struct snd_fabric *f, const char *op)
 	w->pid_namespace = snd_relaxed(&f->record->pid_ns);
 	w->wait_ms = TEST_INTERVAL_MS;
 	pthread_mutex_init(&w->mutex, NULL);
-	w->epoll = epoll_create1(EPOLL_CLOEXEC);
-	w->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	w->epoll = snd_above_standard(epoll_create1(EPOLL_CLOEXEC));
+	w->bell = snd_above_standard(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	snd_status s = SND_SUCCESS;
 	/* All members have the socket. A joiner wakes one or a few of them, once: a socket whose joiners must wait stays readable. */
 	if (w->epoll < 0 || !snd_identify(w->epoll, &w->identity) || w->bell < 0 || !add(w, w->bell, BELL, 0) || (f->socket >= 0 && !add(w, f->socket, SOCKET, EPOLLET | EPOLLEXCLUSIVE)))

@@ -398,6 +398,8 @@ int main(int count, char **arguments)
 	snprintf(name, sizeof name, "matrix-shared-%d", (int)getpid());
 	OK(snd_fabric_open(name, 0, ARENA, -1, &(snd_fabric_options){.progress = SND_PROGRESS_AUTO}, &shared));
 	CHECK(dup2(STDERR_FILENO, LOG) == LOG);
+	for (unsigned closed = 1; closed < 1u << STANDARD; closed++)
+		run(arguments[0], "closed", name, closed, 0x42);
 	run(arguments[0], "limit", name, 0, 0);
 	run(arguments[0], "locked", name, 0, 0);
 	run(arguments[0], "race", name, 0, 0);

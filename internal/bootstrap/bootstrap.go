@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd/internal/controlchannel"
+	"github.com/softnd/softnd/internal/descriptor"
 	"github.com/softnd/softnd/internal/pmi"
 	"github.com/softnd/softnd/shm"
 )
@@ -198,7 +199,7 @@ func inheritedArena(ctx context.Context, home *controlchannel.Address) (*shm.Are
 	if err != nil {
 		return nil, fmt.Errorf("%s=%q is not a descriptor number: start the program with ndrun, or unset it", EnvArenaFD, os.Getenv(EnvArenaFD))
 	}
-	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	own, err := descriptor.Duplicate(int(fd))
 	if err != nil {
 		return nil, fmt.Errorf("descriptor %d (%s; did a wrapper close it?): %w", fd, EnvArenaFD, err)
 	}

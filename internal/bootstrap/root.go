@@ -13,6 +13,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/softnd/softnd/internal/descriptor"
 	"github.com/softnd/softnd/internal/relayproc"
 	"github.com/softnd/softnd/internal/rendezvous"
 )
@@ -115,7 +116,9 @@ func UserSecret() ([]byte, error) {
 
 // readPrivate reads a file that only this user and root can access.
 func readPrivate(name string) ([]byte, error) {
-	f, err := os.Open(name)
+	var f *os.File
+	var err error
+	descriptor.Reserve(func() { f, err = os.Open(name) })
 	if err != nil {
 		return nil, err
 	}

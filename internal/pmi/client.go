@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softnd/softnd/internal/descriptor"
 	"github.com/softnd/softnd/internal/unixsock"
 )
 
@@ -142,7 +143,7 @@ func (c *Client) Dup() (*os.File, error) {
 		return nil, err
 	}
 	var fd int
-	if e := raw.Control(func(of uintptr) { fd, err = unix.FcntlInt(of, unix.F_DUPFD_CLOEXEC, 0) }); e != nil {
+	if e := raw.Control(func(of uintptr) { fd, err = descriptor.Duplicate(int(of)) }); e != nil {
 		err = e
 	}
 	if err != nil {

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/internal/descriptor"
 )
 
 // An Access is what the mappings of a range must allow.
@@ -45,14 +47,14 @@ type source func(at uint64) (m mapping, ok bool, err error)
 //
 // Errors: those of opening and reading /proc/self/maps.
 func Check(start, n uint64, want Access) (*Fault, error) {
-	fd, err := unix.Open("/proc/self/maps", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	fd, err := descriptor.Above(unix.Open("/proc/self/maps", unix.O_RDONLY|unix.O_CLOEXEC, 0))
 	if err != nil {
 		return nil, fmt.Errorf("open /proc/self/maps: %w", err)
 	}
 	defer unix.Close(fd)
 	f, err := check(start, n, want, func(at uint64) (mapping, bool, error) { return query(fd, at) })
 	if errors.Is(err, unix.ENOTTY) {
-		f, err = check(start, n, want, list(descriptor(fd)))
+		f, err = check(start, n, want, list(rawFile(fd)))
 	}
 	return f, err
 }
@@ -115,10 +117,10 @@ func parse(line string) (m mapping, err error) {
 	return m, nil
 }
 
-// descriptor reads a file without the runtime's poller.
-type descriptor int
+// rawFile reads a file without the runtime's poller.
+type rawFile int
 
-func (d descriptor) Read(b []byte) (int, error) {
+func (d rawFile) Read(b []byte) (int, error) {
 	n, err := unix.Read(int(d), b)
 	if err == nil && n == 0 {
 		err = io.EOF

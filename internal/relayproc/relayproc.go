@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/softnd/softnd/internal/descriptor"
 )
 
 // Variables of the environment, which users set.
@@ -147,13 +149,18 @@ func Find() (string, error) {
 
 // start starts the process. It has a session of its own: a signal that ends the ranks must not end the relay before
 // them.
-func (r *Relay) start(path, hidden string, arena, launcher *os.File) error {
-	theirIn, in, err := os.Pipe()
+func (r *Relay) start(path, hidden string, arena, launcher *os.File) (err error) {
+	descriptor.Reserve(func() { err = r.startReserved(path, hidden, arena, launcher) })
+	return err
+}
+
+func (r *Relay) startReserved(path, hidden string, arena, launcher *os.File) error {
+	theirIn, in, err := os.Pipe() // in descriptor.Reserve
 	if err != nil {
 		return err
 	}
 	defer theirIn.Close()
-	out, theirOut, err := os.Pipe()
+	out, theirOut, err := os.Pipe() // in descriptor.Reserve
 	if err != nil {
 		in.Close()
 		return err
@@ -164,7 +171,8 @@ func (r *Relay) start(path, hidden string, arena, launcher *os.File) error {
 	if launcher != nil {
 		files = append(files, launcher)
 	}
-	r.process, err = os.StartProcess(path, []string{path}, &os.ProcAttr{Env: without(hidden), Files: files, Sys: &syscall.SysProcAttr{Setsid: true}})
+	attributes := &os.ProcAttr{Env: without(hidden), Files: files, Sys: &syscall.SysProcAttr{Setsid: true}}
+	r.process, err = os.StartProcess(path, []string{path}, attributes) // in descriptor.Reserve
 	if err != nil {
 		in.Close()
 		out.Close()

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softnd/softnd/internal/descriptor"
 	"github.com/softnd/softnd/internal/unixsock"
 )
 
@@ -50,7 +51,7 @@ func newSocket(at netip.AddrPort) (fd int, sa unix.Sockaddr, err error) {
 	} else {
 		family, sa = unix.AF_INET6, &unix.SockaddrInet6{Port: int(at.Port()), Addr: at.Addr().As16()}
 	}
-	fd, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	fd, err = descriptor.Above(unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0))
 	return fd, sa, os.NewSyscallError("socket", err)
 }
 

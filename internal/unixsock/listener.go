@@ -6,6 +6,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/internal/descriptor"
 )
 
 // Listener is a listening socket of type SOCK_SEQPACKET. Safe for concurrent use.
@@ -52,7 +54,7 @@ func ListenerOf(file *os.File, name string) (*Listener, error) {
 		if err := unix.SetNonblock(own, true); err != nil {
 			return os.NewSyscallError("fcntl", err)
 		}
-		fd, err = unix.FcntlInt(uintptr(own), unix.F_DUPFD_CLOEXEC, 0)
+		fd, err = descriptor.Duplicate(own)
 		return os.NewSyscallError("fcntl", err)
 	})
 	if err != nil {
@@ -71,7 +73,7 @@ func (l *Listener) Accept() (*Conn, error) {
 	var fd int
 	waitErr := raw.Read(func(own uintptr) bool {
 		for {
-			fd, _, err = unix.Accept4(int(own), unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
+			fd, err = accept(int(own))
 			if err != unix.EINTR && err != unix.ECONNABORTED {
 				return err != unix.EAGAIN
 			}
@@ -84,4 +86,9 @@ func (l *Listener) Accept() (*Conn, error) {
 		return nil, os.NewSyscallError("accept", err)
 	}
 	return Adopt(fd)
+}
+
+func accept(listener int) (int, error) {
+	fd, _, err := unix.Accept4(listener, unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK) // then descriptor.Above
+	return descriptor.Above(fd, err)
 }

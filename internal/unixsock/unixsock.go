@@ -15,6 +15,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/internal/descriptor"
 )
 
 // Conn is one end of a connection. Reads, writes and deadlines are those of [os.File]. Safe for
@@ -24,7 +26,8 @@ type Conn struct{ *os.File }
 // Pair returns two connected sockets of type SOCK_STREAM or SOCK_SEQPACKET. theirs, in blocking mode,
 // is for a child process.
 func Pair(kind int) (ours *Conn, theirs *os.File, err error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
+	var fds [2]int
+	descriptor.Reserve(func() { fds, err = unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0) })
 	if err != nil {
 		return nil, nil, os.NewSyscallError("socketpair", err)
 	}
@@ -64,7 +67,7 @@ func Dial(name string) (*Conn, error) {
 }
 
 func newSocket() (int, error) {
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	fd, err := descriptor.Above(unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0))
 	return fd, os.NewSyscallError("socket", err)
 }
 
@@ -90,7 +93,7 @@ func (c *Conn) Receive(b, oob []byte) (n, oobn, flags int, err error) {
 
 func receive(fd int, b, oob []byte) (n, oobn, flags int, err error) {
 	for {
-		n, oobn, flags, _, err = unix.Recvmsg(fd, b, oob, unix.MSG_CMSG_CLOEXEC)
+		descriptor.Reserve(func() { n, oobn, flags, _, err = unix.Recvmsg(fd, b, oob, unix.MSG_CMSG_CLOEXEC) })
 		if err != unix.EINTR {
 			return max(n, 0), max(oobn, 0), flags, err
 		}
