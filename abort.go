@@ -5,9 +5,6 @@ import (
 	"os"
 	"strings"
 	"sync/atomic"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd/internal/bootstrap"
 )
@@ -44,7 +41,7 @@ func Abort(code int, reason string) {
 	}
 	if printed {
 		report() // first: the launcher may kill this process as soon as it is told
-		waitUntilRead(os.Stderr)
+		bootstrap.WaitUntilRead(os.Stderr)
 		place.Abort(code, told)
 	} else if !place.Abort(code, reason) {
 		report()
@@ -60,18 +57,4 @@ func endProcess(code int, why string) {
 	}
 	fmt.Fprintf(os.Stderr, "softnd: rank %d of %d ends with the job: %s\n", j.Rank(), j.Size(), why)
 	os.Exit(code)
-}
-
-// waitUntilRead waits, for a second at most, until the reader of a pipe has read all of it. Hydra
-// does not read the output of ranks after it has been told to abort.
-func waitUntilRead(pipe *os.File) {
-	if info, err := pipe.Stat(); err != nil || info.Mode()&os.ModeNamedPipe == 0 {
-		return
-	}
-	for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		unread, err := unix.IoctlGetInt(int(pipe.Fd()), unix.TIOCINQ)
-		if err != nil || unread == 0 {
-			return
-		}
-	}
 }

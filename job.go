@@ -136,21 +136,25 @@ type Job struct {
 //     ranks that are missing;
 //   - the ranks run on several hosts, and the launcher does not let them meet, or a host has no relay.
 func Init(ctx context.Context, options ...Option) (*Job, error) {
-	s, err := readSettings(options)
+	s, refusal := readSettings(options)
 	var lost bool
-	if err == nil {
-		lost, err = s.inheritJournal()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("softnd: init: %w", err)
+	if refusal == nil {
+		lost, refusal = s.inheritJournal()
 	}
 	p, err := bootstrap.Find(ctx, lost)
+	if refusal != nil && err != nil {
+		err = refusal
+	}
 	if err != nil {
 		return nil, fmt.Errorf("softnd: init: %w", err)
 	}
 	j := newJob(p.Arena, p.Detach)
-	if err := s.takeJournal(p.Journal); err != nil {
-		return nil, errors.Join(fmt.Errorf("softnd: init: %w", err), j.Close(), p.HangUp())
+	if refusal == nil {
+		refusal = s.takeJournal(p.Journal)
+	}
+	if refusal != nil {
+		j.refuse(ctx, p.Local)
+		return nil, errors.Join(fmt.Errorf("softnd: init: %w", refusal), j.Close(), p.HangUp(refusal))
 	}
 	j.rank, j.size = p.Rank, p.Size
 	if p.Hosts != nil {
@@ -160,7 +164,7 @@ func Init(ctx context.Context, options ...Option) (*Job, error) {
 		if errors.Is(err, shm.ErrTaken) {
 			err = fmt.Errorf("%w; %s", err, p.Taken)
 		}
-		return nil, errors.Join(fmt.Errorf("softnd: init: rank %d of %d: %w", p.Rank, p.Size, err), j.Close(), p.HangUp())
+		return nil, errors.Join(fmt.Errorf("softnd: init: rank %d of %d: %w", p.Rank, p.Size, err), j.Close(), p.HangUp(err))
 	}
 	j.place, j.ballast = p, newBallast(p.Size)
 	current.Store(j)
@@ -174,6 +178,32 @@ func (j *Job) startWatched(ctx context.Context, p *bootstrap.Place, s settings) 
 	defer cancel(nil)
 	p.OnEnd(func(_ int, why string) { cancel(errors.New(why)) })
 	return j.start(ctx, p.Local, s)
+}
+
+// refusalTimeout limits how long a rank that cannot take part waits for the others.
+const refusalTimeout = 5 * time.Second
+
+// refuse lets the other ranks know this process as their rank before it leaves. They would otherwise wait for it. It waits until they
+// are there: the memory of a named job ends with its last process, and a rank that comes later would find no trace of this one.
+func (j *Job) refuse(ctx context.Context, local int) {
+	var err error
+	if j.member, err = j.arena.Join(local); err == nil {
+		_, err = j.member.JoinGroup()
+	}
+	if err != nil {
+		return // another process is the rank
+	}
+	haveJoined := func() bool {
+		for rank := range j.arena.Ranks() {
+			if _, ok := j.arena.MemberOf(rank); !ok {
+				return false
+			}
+		}
+		return true
+	}
+	for end := time.Now().Add(refusalTimeout); !haveJoined() && ctx.Err() == nil && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+	}
 }
 
 // newJob returns a job without a rank yet: Close releases only the arena.

@@ -24,10 +24,7 @@ import (
 //   - An error without a status: another process is this rank. The same holds if the name belongs to
 //     another user, to a job of another size, or to a process that does not run softnd.
 func Join(ctx context.Context, name string, rank, size int, options ...Option) (*Job, error) {
-	s, err := readSettings(options)
-	if err != nil {
-		return nil, fmt.Errorf("softnd: join: %w", err)
-	}
+	s, refusal := readSettings(options)
 	if size < 1 || size > shm.MaxRanks {
 		return nil, fmt.Errorf("softnd: join %q: size %d: want 1 to %d", name, size, shm.MaxRanks)
 	}
@@ -36,9 +33,16 @@ func Join(ctx context.Context, name string, rank, size int, options ...Option) (
 	}
 	fabric, err := shm.OpenFabric(ctx, name, shm.Config{Ranks: size})
 	if err != nil {
+		if refusal != nil {
+			err = refusal
+		}
 		return nil, fmt.Errorf("softnd: join: %w", err)
 	}
 	j := newJob(fabric.Arena, fabric.Close)
+	if refusal != nil {
+		j.refuse(ctx, rank)
+		return nil, errors.Join(fmt.Errorf("softnd: join: %w", refusal), j.Close())
+	}
 	if err := j.start(ctx, rank, s); err != nil {
 		if errors.Is(err, shm.ErrTaken) {
 			err = fmt.Errorf("%w: start each rank once", err)

@@ -4,9 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "job.h"
@@ -40,18 +37,6 @@ void snd_job_forget(const struct snd_job *j)
 	if (current == j)
 		current = NULL;
 	pthread_mutex_unlock(&mutex);
-}
-
-/* wait_until_read waits, for a second at most, until the reader of a pipe has read all of it. Hydra does not read the output
- * of ranks after it has been told to abort. */
-static void wait_until_read(int fd)
-{
-	struct stat st;
-	int unread;
-	if (fstat(fd, &st) != 0 || !S_ISFIFO(st.st_mode))
-		return;
-	for (int i = 0; i < 1000 && ioctl(fd, FIONREAD, &unread) == 0 && unread > 0; i++)
-		nanosleep(&(struct timespec){0, 1000000}, NULL);
 }
 
 void snd_job_ends(void *job, int code, const char *why)
@@ -92,7 +77,7 @@ void snd_job_abort(snd_job *job, int code, const char *reason)
 	const bool is_line = strlen(reason) <= SND_MAX_REASON && strpbrk(reason, "\r\n") == NULL;
 	if (j->place.mute || !is_line) {
 		report(who, code, reason); /* first: the launcher may kill this process as soon as it is told */
-		wait_until_read(STDERR_FILENO);
+		snd_wait_until_read(STDERR_FILENO);
 		(void)snd_place_abort(&j->place, code, is_line ? reason : "the rank has printed the reason");
 	} else if (!snd_place_abort(&j->place, code, reason)) {
 		report(who, code, reason);

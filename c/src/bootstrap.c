@@ -5,6 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "error.h"
@@ -160,8 +163,22 @@ snd_status snd_place_leave(struct snd_place *p, const char *op)
 	return SND_SUCCESS;
 }
 
-void snd_place_hang_up(struct snd_place *p)
+void snd_wait_until_read(int fd)
 {
+	struct stat st;
+	int unread;
+	if (fstat(fd, &st) != 0 || !S_ISFIFO(st.st_mode))
+		return;
+	for (int i = 0; i < 1000 && ioctl(fd, FIONREAD, &unread) == 0 && unread > 0; i++)
+		nanosleep(&(struct timespec){0, 1000000}, NULL);
+}
+
+void snd_place_hang_up(struct snd_place *p, const char *cause)
+{
+	if (p->pmi.socket >= 0 && snd_pmi_ends_job(&p->pmi)) {
+		dprintf(STDERR_FILENO, "softnd: rank %" PRIu32 " of %" PRIu32 " cannot join the job: %s\n", p->pmi.rank, p->pmi.size, cause);
+		snd_wait_until_read(STDERR_FILENO);
+	}
 	if (p->channel >= 0)
 		snd_fork_close(p->channel);
 	p->channel = -1;

@@ -29,9 +29,13 @@ void snd_place_init(struct snd_place *p);
  * ndrun sets its own variables over those of a launcher that has started ndrun. */
 snd_status snd_place_find(struct snd_place *p, const snd_fabric_options *o, int64_t deadline, snd_fabric **fabric, const char *op);
 /* snd_place_leave tells the launcher that this rank ends in good order. It fails if another rank has ended a job without a
- * launcher. snd_place_hang_up only closes the connection: the launcher then takes this rank for failed. */
+ * launcher. snd_place_hang_up only closes the connection: the launcher then takes this rank for failed. Hydra
+ * ends this process at that, before the program can print the cause, so the cause is printed first. */
 snd_status snd_place_leave(struct snd_place *p, const char *op);
-void snd_place_hang_up(struct snd_place *p);
+void snd_place_hang_up(struct snd_place *p, const char *cause);
+/* snd_wait_until_read waits, for a second at most, until the reader of a pipe has read all of it. Hydra does not read the output of
+ * ranks that it ends. */
+void snd_wait_until_read(int fd);
 /* snd_place_free frees what p has, after one of the two. */
 void snd_place_free(struct snd_place *p);
 /* snd_place_abort asks the launcher to end the job with an exit code. It returns false if the launcher was not told. */

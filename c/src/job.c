@@ -10,7 +10,15 @@
 #include "memory_limit.h"
 #include "settings.h"
 
-enum { NAMED_ABSENT = 8 };
+enum { NAMED_ABSENT = 8, CAUSE = 1024 };
+
+#define REFUSAL_TIMEOUT INT64_C(5000000000) /* of the wait of a rank that cannot take part for the others */
+
+/* refusal is why a process cannot take part in its job: a setting in the environment. */
+struct refusal {
+	snd_status status;
+	char cause[CAUSE];
+};
 
 /* join_group takes the rank in the rank group. */
 static snd_status join_group(struct snd_job *j, const char *op)
@@ -91,9 +99,21 @@ static snd_status meet(struct snd_job *j, int64_t deadline, const char *op)
 	return s == SND_SUCCESS && j->hosts != NULL ? snd_start_hosts(j, deadline, op) : s;
 }
 
+/* refuse lets the other ranks know this process as their rank before it leaves. They would otherwise wait for it. It waits until they
+ * are there: the memory of a named job ends with its last process, and a rank that comes later would find no trace of this one. */
+static snd_status refuse(struct snd_job *j, const struct refusal *r, int64_t deadline)
+{
+	struct snd_fabric *f = j->fabric;
+	int64_t left = snd_time_left(deadline);
+	snd_lock(f);
+	(void)snd_wait(f, left < 0 || left > REFUSAL_TIMEOUT ? REFUSAL_TIMEOUT : left, all_have_joined, NULL, j, &(struct snd_call){.op = "init"});
+	snd_unlock(f);
+	return snd_fail(r->status, "%s", r->cause);
+}
+
 /* start makes the process a rank of the fabric's group, and waits for the other ranks. s is the status of opening the
- * fabric. If it fails, it frees everything. */
-static snd_status start(struct snd_job *j, snd_fabric *f, snd_status s, int64_t deadline, snd_job **job, const char *op)
+ * fabric. If it fails, or the process cannot take part, it frees everything. */
+static snd_status start(struct snd_job *j, snd_fabric *f, snd_status s, const struct refusal *r, int64_t deadline, snd_job **job, const char *op)
 {
 	if (s == SND_SUCCESS) {
 		f->of_job = true;
@@ -106,6 +126,8 @@ static snd_status start(struct snd_job *j, snd_fabric *f, snd_status s, int64_t 
 		}
 		s = join_group(j, op);
 	}
+	if (r->status != SND_SUCCESS)
+		s = s == SND_SUCCESS ? refuse(j, r, deadline) : snd_fail(r->status, "%s", r->cause);
 	if (s == SND_SUCCESS)
 		s = snd_adapter_open(f, &j->adapter);
 	if (s == SND_SUCCESS)
@@ -125,28 +147,33 @@ static snd_status start(struct snd_job *j, snd_fabric *f, snd_status s, int64_t 
 			snd_place_watch(&j->place, snd_job_ends, j);
 		return s;
 	}
+	char cause[CAUSE];
+	snprintf(cause, sizeof cause, "%s", snd_last_error());
 	if (f != NULL) {
 		snd_lock(f);
 		snd_close_fabric(f);
 	}
-	snd_place_hang_up(&j->place);
+	snd_place_hang_up(&j->place, cause);
 	snd_place_free(&j->place);
 	snd_object_free(&j->object);
 	return s;
 }
 
-/* new_job checks what snd_job_init and snd_job_join have in common. */
-static snd_status new_job(const snd_fabric_options *options, snd_fabric_options *o, snd_job **job, struct snd_job **j, const char *op)
+/* new_job checks what snd_job_init and snd_job_join have in common. A refused setting becomes r, and the process meets the others yet. */
+static snd_status new_job(const snd_fabric_options *options, snd_fabric_options *o, snd_job **job, struct snd_job **j, struct refusal *r, const char *op)
 {
 	if (job == NULL)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: job is NULL", op);
 	*job = NULL;
 	snd_status s = snd_start(op);
-	*o = options != NULL ? *options : (snd_fabric_options){0};
-	if (s == SND_SUCCESS)
-		s = snd_apply_environment(o, op);
+	const snd_fabric_options given = options != NULL ? *options : (snd_fabric_options){0};
 	if (s != SND_SUCCESS)
 		return s;
+	*o = given;
+	if ((r->status = snd_apply_environment(o, op)) != SND_SUCCESS) {
+		snprintf(r->cause, sizeof r->cause, "%s", snd_last_error());
+		*o = given;
+	}
 	if ((*j = snd_object_new(SND_TYPE_JOB, sizeof **j, sizeof(struct snd_object), NULL, o->threading == SND_THREAD_SAFE)) == NULL)
 		return snd_no_memory(sizeof **j, "private memory", op);
 	snd_place_init(&(*j)->place);
@@ -160,12 +187,13 @@ snd_status snd_job_init(const snd_fabric_options *options, int64_t timeout, snd_
 	const int64_t deadline = timeout < 0 ? -1 : snd_deadline(timeout);
 	snd_fabric_options o;
 	struct snd_job *j;
-	snd_status s = new_job(options, &o, job, &j, op);
+	struct refusal r;
+	snd_status s = new_job(options, &o, job, &j, &r, op);
 	if (s != SND_SUCCESS)
 		return s;
 	snd_fabric *f = NULL;
 	s = snd_place_find(&j->place, &o, deadline, &f, op);
-	return start(j, f, s, deadline, job, op);
+	return start(j, f, s, &r, deadline, job, op);
 }
 
 snd_status snd_job_join(const char *name, uint32_t rank, uint32_t size, const snd_fabric_options *options, int64_t timeout, snd_job **job)
@@ -175,7 +203,8 @@ snd_status snd_job_join(const char *name, uint32_t rank, uint32_t size, const sn
 	const int64_t deadline = timeout < 0 ? -1 : snd_deadline(timeout);
 	snd_fabric_options o;
 	struct snd_job *j;
-	snd_status s = new_job(options, &o, job, &j, op);
+	struct refusal r;
+	snd_status s = new_job(options, &o, job, &j, &r, op);
 	if (s != SND_SUCCESS)
 		return s;
 	snd_fabric *f = NULL;
@@ -184,7 +213,7 @@ snd_status snd_job_join(const char *name, uint32_t rank, uint32_t size, const sn
 		s = snd_fail(SND_INVALID_PARAMETER, "%s: rank %" PRIu32 " of %" PRIu32 ": want a rank from 0 to size-1", op, rank, size);
 	else
 		s = snd_fabric_join(name, size, 0, 0, (int32_t)rank, &o, deadline, &f, op);
-	return start(j, f, s, deadline, job, op);
+	return start(j, f, s, &r, deadline, job, op);
 }
 
 uint32_t snd_job_rank(snd_job *job) { SND_GET(job, SND_TYPE_JOB, "rank of job", uint32_t, job->rank, 0); }

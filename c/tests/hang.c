@@ -98,6 +98,27 @@ static void aborts(void)
 		nanosleep(&(struct timespec){1, 0}, NULL); /* until the launcher ends it */
 }
 
+/* late fails in snd_job_init of rank 0, because rank 1 is late. Rank 0 is slow to say so, and Hydra ends both. */
+static int late(void)
+{
+	if (strcmp(getenv("PMI_RANK"), "0") != 0)
+		nanosleep(&(struct timespec){60, 0}, NULL);
+	const snd_status s = snd_job_init(test_options(), INT64_C(100000000), &job);
+	nanosleep(&(struct timespec){1, 0}, NULL);
+	printf("printed by the program: %s\n", snd_status_name(s));
+	return 1;
+}
+
+/* init_only prints the error of snd_job_init, and ends well in any case. */
+static int init_only(void)
+{
+	if (snd_job_init(test_options(), INT64_C(30000000000), &job) != SND_SUCCESS) {
+		puts(snd_last_error());
+		return 0;
+	}
+	return snd_job_close(job) != SND_SUCCESS;
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -108,6 +129,10 @@ int main(int argc, char **argv)
 {
 	snd_mr *mr;
 	CHECK(argc == 2);
+	if (strcmp(argv[1], "late") == 0)
+		return late();
+	if (strcmp(argv[1], "init") == 0)
+		return init_only();
 	OK(snd_job_init(test_options(), INT64_C(30000000000), &job));
 	rank = snd_job_rank(job);
 	OK(snd_cq_create(snd_job_adapter(job), 16, &cq));

@@ -125,7 +125,7 @@ func (s *hostSession) meet(ctx context.Context) check {
 
 // release gives up the place, as a rank that ends without the others.
 func (s *hostSession) release() {
-	_ = s.place.HangUp()
+	_ = s.place.HangUp(nil)
 	_ = s.place.Detach()
 	s.place = nil
 }

@@ -50,7 +50,7 @@ type Place struct {
 
 	// These tell the launcher something; nil if it does not listen.
 	leave  func() error
-	hangUp func() error
+	hangUp func(cause error) error
 	abort  func(code int, reason string) error
 	ending *ending // nil if the launcher ends the ranks
 }
@@ -105,12 +105,13 @@ func (p *Place) Leave() error {
 	return p.leave()
 }
 
-// HangUp closes the connection with the launcher, which then takes this rank for failed.
-func (p *Place) HangUp() error {
+// HangUp closes the connection with the launcher, which then takes this rank for failed. If the launcher may end this process
+// before it can print the cause, HangUp prints it; nil = there is none.
+func (p *Place) HangUp(cause error) error {
 	if p.hangUp == nil {
 		return nil
 	}
-	return p.hangUp()
+	return p.hangUp(cause)
 }
 
 // Abort asks the launcher to end the job with an exit code. The launcher prints the reason unless
@@ -153,7 +154,7 @@ func fromNdrun(ctx context.Context, wantJournal bool) (*Place, error) {
 		channel, files, err := controlchannel.Dial(ctx, *home, p.Rank, controlchannel.Wanted{File: arena == nil, Journal: wantJournal})
 		switch {
 		case err == nil:
-			p.leave, p.hangUp, p.abort = channel.Leave, channel.Close, channel.Abort
+			p.leave, p.hangUp, p.abort = channel.Leave, func(error) error { return channel.Close() }, channel.Abort
 		case arena == nil:
 			return nil, errors.Join(lost, fmt.Errorf("%s: %w", EnvFabric, err))
 		default:
@@ -164,7 +165,7 @@ func fromNdrun(ctx context.Context, wantJournal bool) (*Place, error) {
 			defer file.Close()
 			p.launcher += " behind a wrapper, arena from ndrun"
 			if arena, err = shm.Attach(ctx, file); err != nil {
-				return nil, errors.Join(fmt.Errorf("the arena from ndrun: %w", err), p.HangUp())
+				return nil, errors.Join(fmt.Errorf("the arena from ndrun: %w", err), p.HangUp(nil))
 			}
 		}
 	}
@@ -172,7 +173,7 @@ func fromNdrun(ctx context.Context, wantJournal bool) (*Place, error) {
 		return nil, lost
 	}
 	if size := os.Getenv(EnvSize); size != strconv.Itoa(arena.Ranks()) || rank >= uint64(arena.Ranks()) {
-		return nil, errors.Join(fmt.Errorf("%s=%d and %s=%q do not match the arena, which is that of a job of size %d: start the program with ndrun, and keep its variables", EnvRank, rank, EnvSize, size, arena.Ranks()), arena.Close(), p.HangUp())
+		return nil, errors.Join(fmt.Errorf("%s=%d and %s=%q do not match the arena, which is that of a job of size %d: start the program with ndrun, and keep its variables", EnvRank, rank, EnvSize, size, arena.Ranks()), arena.Close(), p.HangUp(nil))
 	}
 	p.Size, p.Arena, p.detach = arena.Ranks(), arena, arena.Close
 	return p, nil

@@ -45,7 +45,7 @@ func fromPMI(ctx context.Context) (*Place, error) {
 	}
 	p, err := meet(ctx, client, fmt.Sprintf("started by a launcher that speaks PMI (job %s)", client.JobName()), client.Rank, client.Size, nil)
 	if err != nil {
-		return nil, errors.Join(err, client.HangUp())
+		return nil, errors.Join(err, hangUp(client, err))
 	}
 	if p.Hosts != nil && !strings.HasPrefix(client.JobName(), hydraName) {
 		p.Hosts.Launcher = client.Dup
@@ -58,7 +58,7 @@ func fromPMI(ctx context.Context) (*Place, error) {
 		defer cancel()
 		return client.Finalize(ctx)
 	}
-	p.hangUp = client.HangUp
+	p.hangUp = func(cause error) error { return hangUp(client, cause) }
 	p.abort = func(code int, _ string) error { return client.Abort(code) }
 	p.Mute = true
 	return p, nil

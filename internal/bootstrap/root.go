@@ -67,7 +67,8 @@ func fromRoot(ctx context.Context) (*Place, error) {
 	if p.Hosts != nil {
 		p.Hosts.known = member.LocalAddress()
 	}
-	p.leave, p.hangUp, p.abort, p.ending = member.Leave, member.HangUp, member.Abort, watch
+	p.leave, p.abort, p.ending = member.Leave, member.Abort, watch
+	p.hangUp = func(error) error { return member.HangUp() }
 	p.Mute = true
 	return p, nil
 }
