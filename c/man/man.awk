@@ -1,5 +1,5 @@
 # Writes the pages of section 3 from softnd.h: softnd.3 with the types and constants, a page for each call, and a link to
-# softnd.3 for each type. awk -v dir=DIRECTORY -v version=VERSION -v date=DATE -f man.awk softnd.h
+# softnd.3 for each type. awk -v dir=DIRECTORY -v version=VERSION -v date=DATE -f man.awk statuses softnd.h
 #
 # A comment before a call describes the call, and begins with its name. A comment that an empty line follows begins a part
 # of the header: its title, a colon or a full stop, and text. Any other comment describes the types after it.
@@ -90,8 +90,10 @@ function write_call(i,   name, types) {
 		printf ".SS Types\n%s", types > file
 	if (declared[name] ~ /^snd_status /) {
 		printf ".SH RETURN VALUE\n.B SND_SUCCESS\nor the status of a failure. After a failure\n.BR snd_last_error (3)\n" > file
-		printf "returns what was wrong, and what to do.\n" > file
+		printf "returns what was wrong, and what to do.\n%s", statuses[name] > file
 	}
+	if (name in results)
+		printf ".SH RESULT\nThe status of the request's result in the completion queue:\n%s", results[name] > file
 	printf ".SH SEE ALSO\n.BR softnd (3)" > file
 	see_also(i, part_of[name])
 	printf "\n" > file
@@ -117,6 +119,25 @@ function write_overview(   i, t) {
 		printf ".so man3/softnd.3\n" > file
 		close(file)
 	}
+}
+
+# status_item returns a status and its meaning as an item of a list.
+function status_item(status, meaning) {
+	return ".TP\n.B SND_" status "\n" fold(roff(meaning))
+}
+
+# The file statuses.
+FILENAME ~ /statuses$/ {
+	split($0, field, "\t")
+	if (field[1] == "general")
+		general[field[2]] = field[3]
+	else if (/^snd_/)
+		call = field[1]
+	else if (field[2] ~ /^result /)
+		results[call] = results[call] status_item(substr(field[2], 8), field[3])
+	else if (field[2] != "")
+		statuses[call] = statuses[call] status_item(field[2], field[3] != "" ? field[3] : general[field[2]])
+	next
 }
 
 # add adds a paragraph to the present part.

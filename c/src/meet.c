@@ -229,7 +229,7 @@ static snd_status get_table(struct snd_place *p, uint64_t parts, struct snd_host
 	if (fclose(f) != 0 && s == SND_SUCCESS)
 		s = snd_no_memory(BUFSIZ, "private memory", op);
 	if (s == SND_SUCCESS && !parse_table(text, h))
-		s = snd_fail(SND_UNSUCCESSFUL, "%s: table of hosts: \"%.80s\" is not one of a job of size %" PRIu32, op, text, h->size);
+		s = snd_fail(SND_UNSUCCESSFUL, "%s: table of hosts: \"%.80s\" is not one of %" PRIu32 " ranks", op, text, h->size);
 	free(text);
 	return s;
 }

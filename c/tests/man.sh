@@ -1,5 +1,6 @@
 #!/bin/sh
-# Each call and each struct of the header has a page, whose summary is a sentence about it. If mandoc is there, it finds no
+# Each call and each struct of the header has a page, whose summary is a sentence about it. The page of a call that returns a status
+# lists the statuses, which the header defines. If mandoc is there, it finds no
 # fault in the pages. man.sh HEADER DIRECTORY
 set -eu
 header=$1
@@ -13,6 +14,12 @@ for call in $(sed -n 's/^SND_API[^(]*[ *]\(snd_[a-z_]*\)(.*/\1/p' "$header"); do
 	count=$((count + 1))
 done
 test "$count" -gt 80
+for call in $(sed -n 's/^SND_API snd_status \(snd_[a-z_]*\)(.*/\1/p' "$header"); do
+	grep -q '^\.B SND_[A-Z_]*$' "$call.3" || fail "c/man/statuses lists no status of $call"
+done
+for status in $(sed -n 's/^\.B \(SND_[A-Z_]*\)$/\1/p' ./snd_*.3 | sort -u); do
+	grep -q "^#define $status " "$header" || fail "c/man/statuses lists $status, which is not in the header"
+done
 for type in $(sed -n 's/^typedef struct \(snd_[a-z_]*\) {/\1/p' "$header"); do
 	grep -q "^typedef struct $type {" softnd.3 || fail "softnd.3 does not define $type"
 	grep -qx '\.so man3/softnd\.3' "$type.3" || fail "$type has no page"

@@ -296,7 +296,7 @@ func readTable(text string, size int) (of []int, count int, err error) {
 	for run := range strings.SplitSeq(text, ",") {
 		var host, n int
 		if _, err := fmt.Sscanf(run, "%dx%d", &host, &n); err != nil || host < 0 || host > count || n < 1 || n > size-len(of) {
-			return nil, 0, fmt.Errorf("table of hosts: %.80q is not one of a job of size %d", text, size)
+			return nil, 0, fmt.Errorf("table of hosts: %.80q is not one of %d ranks", text, size)
 		}
 		for range n {
 			of = append(of, host)
@@ -304,7 +304,7 @@ func readTable(text string, size int) (of []int, count int, err error) {
 		count = max(count, host+1)
 	}
 	if len(of) != size {
-		return nil, 0, fmt.Errorf("table of hosts: %.80q is not one of a job of size %d", text, size)
+		return nil, 0, fmt.Errorf("table of hosts: %.80q is not one of %d ranks", text, size)
 	}
 	return of, count, nil
 }
