@@ -136,7 +136,7 @@ func TestCAtRoot(t *testing.T) {
 	t.Run("missing ranks are named", func(t *testing.T) {
 		all := startInC(t, hostsInC(t, "refused")[:1], func(_ int, cmd *exec.Cmd) { cmd.Env = append(cmd.Env, EnvSize+"=3", "TEST_LIMIT=2") })
 		all[0].Wait()
-		if text := all[0].Out.String(); !strings.HasPrefix(text, "I/O timeout: init: SOFTND_ROOT: not all ranks have arrived in time; missing: rank 1, rank 2") {
+		if text := all[0].Out.String(); !strings.HasPrefix(text, "I/O timeout: init: SOFTND_ROOT: not all ranks have arrived within the time limit of the call; missing: rank 1, rank 2") {
 			t.Error(text)
 		}
 	})

@@ -18,7 +18,7 @@ static snd_status process_affinity(uint16_t *group, uint64_t *mask)
 	*mask = 0;
 	cpu_set_t set;
 	if (sched_getaffinity(getpid(), sizeof set, &set) != 0)
-		return snd_fail(SND_NOT_SUPPORTED, "%s: sched_getaffinity: %s", op, strerror(errno));
+		return snd_fail(SND_NOT_SUPPORTED, "%s: sched_getaffinity: %s", op, snd_errno_text(errno));
 	for (unsigned cpu = 0; cpu < CPU_SETSIZE; cpu++) {
 		if (!CPU_ISSET(cpu, &set))
 			continue;

@@ -85,7 +85,7 @@ static snd_status map_all(struct snd_arena *a, const char *op)
 	if (!snd_own_process_only(a, at, a->size)) {
 		int e = errno;
 		munmap(at, a->size);
-		return snd_fail(SND_UNSUCCESSFUL, "%s: madvise: %s", op, strerror(e));
+		return snd_fail(SND_UNSUCCESSFUL, "%s: madvise: %s", op, snd_errno_text(e));
 	}
 	a->base = at;
 	a->block_owners = (snd_half *)(void *)(a->base + (uintptr_t)a->block_owners);
@@ -178,13 +178,13 @@ snd_status snd_arena_attach(struct snd_arena *a, int fd, int64_t deadline, const
 {
 	struct stat st;
 	if (fstat(fd, &st) != 0)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: descriptor %d: %s", op, fd, strerror(errno));
+		return snd_fail(SND_INVALID_PARAMETER, "%s: descriptor %d: %s", op, fd, snd_errno_text(errno));
 	int seals = fcntl(fd, F_GET_SEALS);
 	if (!S_ISREG(st.st_mode) || st.st_size < (off_t)SNDL_HEADER_PAGE || seals < 0 || (seals & F_SEAL_SHRINK) == 0)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: descriptor %d is no arena: not a file sealed against shrinking", op, fd);
 	memset(a, 0, sizeof *a);
 	if ((a->fd = snd_reopen(fd)) < 0)
-		return snd_fail(SND_UNSUCCESSFUL, "%s: re-open descriptor %d (softnd needs a mounted /proc): %s", op, fd, strerror(errno));
+		return snd_fail(SND_UNSUCCESSFUL, "%s: re-open descriptor %d (softnd needs a mounted /proc): %s", op, fd, snd_errno_text(errno));
 	snd_status s;
 	void *first = mmap(NULL, SNDL_HEADER_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, a->fd, 0);
 	if (first == MAP_FAILED) {
@@ -194,7 +194,7 @@ snd_status snd_arena_attach(struct snd_arena *a, int fd, int64_t deadline, const
 		munmap(first, SNDL_HEADER_PAGE);
 	}
 	if (s == SND_SUCCESS && !snd_identify(a->fd, &a->identity))
-		s = snd_fail(SND_UNSUCCESSFUL, "%s: fstat: %s", op, strerror(errno));
+		s = snd_fail(SND_UNSUCCESSFUL, "%s: fstat: %s", op, snd_errno_text(errno));
 	if (s == SND_SUCCESS)
 		s = map_all(a, op);
 	if (s != SND_SUCCESS) {
@@ -252,13 +252,13 @@ snd_status snd_arena_create(struct snd_arena *a, uint32_t ranks, uint32_t host, 
 	a->host = host;
 	a->fd = make_file();
 	if (a->fd < 0)
-		return snd_fail(SND_UNSUCCESSFUL, "%s: memfd_create: %s", op, strerror(errno));
+		return snd_fail(SND_UNSUCCESSFUL, "%s: memfd_create: %s", op, snd_errno_text(errno));
 	snd_status s = SND_SUCCESS;
 	if (ftruncate(a->fd, (off_t)size) != 0 || fcntl(a->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0 || !snd_identify(a->fd, &a->identity))
-		s = snd_fail(SND_UNSUCCESSFUL, "%s: prepare a file of %" PRIu64 " bytes: %s", op, size, strerror(errno));
+		s = snd_fail(SND_UNSUCCESSFUL, "%s: prepare a file of %" PRIu64 " bytes: %s", op, size, snd_errno_text(errno));
 	uint64_t random[4];
 	if (s == SND_SUCCESS && getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-		s = snd_fail(SND_UNSUCCESSFUL, "%s: getrandom: %s", op, strerror(errno));
+		s = snd_fail(SND_UNSUCCESSFUL, "%s: getrandom: %s", op, snd_errno_text(errno));
 	/* The small tables are reserved as a whole, status pages and window blocks when a member claims them. */
 	const struct { uint64_t at, length; } tables[] = {
 		{0, SNDL_HEADER_PAGE},
@@ -325,11 +325,11 @@ snd_status snd_reserve(struct snd_arena *a, uint64_t offset, uint64_t length, co
 		if (fallocate(a->fd, 0, (off_t)(offset + done), (off_t)step) == 0) {
 			done += step;
 		} else if (errno == ENOSPC || errno == ENOMEM) {
-			const char *why = strerror(errno);
+			const char *why = snd_errno_text(errno);
 			return snd_fail(SND_NO_MEMORY, "%s: reserve %" PRIu64 " bytes: the kernel's limit on shared memory (fallocate: %s), the machine has %" PRIu64 " left: free memory or ask for less", op,
 				length, why, snd_memory_available());
 		} else if (errno != EINTR) {
-			return snd_fail(SND_UNSUCCESSFUL, "%s: reserve %" PRIu64 " bytes: fallocate: %s", op, length, strerror(errno));
+			return snd_fail(SND_UNSUCCESSFUL, "%s: reserve %" PRIu64 " bytes: fallocate: %s", op, length, snd_errno_text(errno));
 		}
 	}
 	return SND_SUCCESS;

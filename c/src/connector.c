@@ -315,7 +315,7 @@ snd_status snd_connector_connect(snd_connector *connector, snd_endpoint *endpoin
 		s = snd_fail(SND_CONNECTION_REFUSED, "%s: no listener at port %u, its backlog is full, or it rejected the request", op, (unsigned)address.port);
 	} else if (state == SNDL_CONN_WITHDRAWN) {
 		undo_connect(c);
-		s = waited == SND_IO_TIMEOUT ? snd_fail(waited, "%s: no answer in time", op) : snd_fail(SND_CANCELED, "%s: the call was cancelled, or the connector or the fabric was closed", op);
+		s = waited == SND_IO_TIMEOUT ? snd_fail(waited, "%s: no answer from port %u within %s", op, (unsigned)address.port, snd_duration(timeout).text) : snd_fail(SND_CANCELED, "%s: the call was cancelled, or the connector or the fabric was closed", op);
 	} else {
 		char why[WHY];
 		if (snd_is_of_other_host(f, address.host) && !snd_is_peer_gone(conn)) /* the peer is the relay */
@@ -467,7 +467,7 @@ snd_status snd_connector_accept(snd_connector *connector, snd_endpoint *endpoint
 		why_ended(conn, why);
 		snd_terminate(ep, SND_CONNECTION_ABORTED, "%s: %s", op, why);
 		if (state != SNDL_CONN_WITHDRAWN && waited != SND_SUCCESS)
-			s = snd_fail(waited, "%s: the active side has not completed the connection in time", op);
+			s = snd_fail(waited, "%s: the active side has not completed the connection within %s", op, snd_duration(timeout).text);
 		else if (state == SNDL_CONN_WITHDRAWN || snd_is_peer_gone(conn)) /* a dead peer has not completed, as far as this process can know */
 			s = snd_fail(SND_CONNECTION_REFUSED, "%s: %s", op, why);
 		else
@@ -614,7 +614,7 @@ snd_status snd_connector_wait_disconnect(snd_connector *connector, int64_t timeo
 	if (connector->closed || f->closed)
 		s = snd_fail(SND_CANCELED, "%s: the connector or the fabric was closed", op);
 	else if (s != SND_SUCCESS)
-		s = snd_fail(s, "%s: the connection is up", op);
+		s = snd_fail(s, "%s: the connection has not ended within %s", op, snd_duration(timeout).text);
 	end_wait(connector);
 	return snd_leave_with(f, s);
 }
@@ -649,11 +649,11 @@ snd_status snd_connector_disconnect(snd_connector *connector, int64_t timeout)
 		if (c->closed || f->closed)
 			s = snd_fail(SND_CANCELED, "%s: the connector or the fabric was closed", op);
 		else if (s != SND_SUCCESS)
-			s = snd_fail(s, "%s: %s has not disconnected", op, peer);
+			s = snd_fail(s, "%s: %s has not disconnected within %s", op, peer, snd_duration(timeout).text);
 		else if (c->ep == NULL || c->ep->both_disconnected)
 			s = SND_SUCCESS;
 		else if (c->ep->disconnect_timed_out)
-			s = snd_fail(SND_IO_TIMEOUT, "%s: %s did not disconnect in time: both sides must call it", op, peer);
+			s = snd_fail(SND_IO_TIMEOUT, "%s: %s did not disconnect within %s (disconnect_timeout): both sides must call it", op, peer, snd_duration(f->disconnect_timeout).text);
 		else
 			s = snd_fail(SND_CONNECTION_ABORTED, "%s: %s has died or left, or has aborted the connection", op, peer);
 		end_wait(c);

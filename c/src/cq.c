@@ -223,13 +223,15 @@ void snd_cq_release(struct snd_cq *q)
 	snd_object_free(&q->object);
 }
 
-snd_status snd_cq_wait_status(const struct snd_cq *q, snd_status s, const char *op, const char *late)
+snd_status snd_cq_wait_status(const struct snd_cq *q, snd_status s, const char *op, const char *late, int64_t timeout)
 {
 	if (snd_is_closed(&q->object))
 		return snd_fail(SND_CANCELED, "%s: the queue was closed", op);
 	if (q->overrun)
 		return snd_fail(SND_BUFFER_OVERFLOW, "%s: the queue overran, and results were lost: create a deeper queue", op);
-	return snd_fail(s, "%s: %s", op, s == SND_CANCELED ? "the fabric was closed" : late);
+	if (s == SND_CANCELED)
+		return snd_fail(s, "%s: the fabric was closed", op);
+	return snd_fail(s, "%s: %s within %s", op, late, snd_duration(timeout).text);
 }
 
 snd_status snd_cq_wait(snd_cq *cq, snd_result *results, uint32_t count, int64_t timeout, uint32_t *taken)
@@ -248,7 +250,7 @@ snd_status snd_cq_wait(snd_cq *cq, snd_result *results, uint32_t count, int64_t 
 	snd_hold(&cq->object);
 	snd_status s = snd_wait(f, timeout, cq_ready, NULL, &w, &(struct snd_call){.op = op, .queue = cq->number});
 	*taken = w.taken;
-	s = w.taken > 0 ? SND_SUCCESS : snd_cq_wait_status(cq, s, op, "no result in time");
+	s = w.taken > 0 ? SND_SUCCESS : snd_cq_wait_status(cq, s, op, "no result", timeout);
 	snd_let_go(&cq->object);
 	return snd_leave_with(f, s);
 }

@@ -69,8 +69,9 @@ void snd_cq_detach(struct snd_cq *q, struct snd_endpoint *ep);
 void snd_cq_release(struct snd_cq *q);
 void snd_cq_overrun(struct snd_cq *q);
 
-/* snd_cq_wait_status is the status of a call that has waited for a result in vain. late is the text if its time is over. */
-snd_status snd_cq_wait_status(const struct snd_cq *q, snd_status s, const char *op, const char *late);
+/* snd_cq_wait_status is the status of a call that has waited for a result in vain. late says what did
+ * not come within timeout. */
+snd_status snd_cq_wait_status(const struct snd_cq *q, snd_status s, const char *op, const char *late, int64_t timeout);
 
 /* snd_cq_signal makes the event descriptor readable if it is not. */
 void snd_cq_signal(struct snd_cq *q);

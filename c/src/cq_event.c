@@ -153,7 +153,7 @@ snd_status snd_cq_notify(snd_cq *cq, uint32_t type, int64_t timeout)
 	if (s != SND_SUCCESS)
 		return snd_leave_with(f, s);
 	if (cq->overrun)
-		return snd_leave_with(f, snd_cq_wait_status(cq, SND_SUCCESS, op, ""));
+		return snd_leave_with(f, snd_cq_wait_status(cq, SND_SUCCESS, op, "", 0));
 	struct notify_wait w = {cq, {{NULL, NULL}, type, false}};
 	snd_list_append(&cq->notifications, &w.n.link);
 	update_watched(cq);
@@ -164,7 +164,7 @@ snd_status snd_cq_notify(snd_cq *cq, uint32_t type, int64_t timeout)
 	update_watched(cq);
 	if (w.n.released)
 		snd_weak_delay_event(cq, drive, &w);
-	s = w.n.released ? SND_SUCCESS : snd_cq_wait_status(cq, s, op, "no such result in time");
+	s = w.n.released ? SND_SUCCESS : snd_cq_wait_status(cq, s, op, "no result of this type", timeout);
 	snd_let_go(&cq->object);
 	return snd_leave_with(f, s);
 }
@@ -184,7 +184,7 @@ snd_status snd_cq_event_fd(snd_cq *cq, int *descriptor)
 		s = snd_fail(SND_NOT_SUPPORTED, "%s: with manual progress no thread would write it: open the fabric with SND_PROGRESS_AUTO", op);
 	} else if (cq->fd >= 0) {
 	} else if ((cq->fd = snd_above_standard(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))) < 0) {
-		s = snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: %s: raise ulimit -n or call snd_cq_wait", op, strerror(errno));
+		s = snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: %s; or call snd_cq_wait", op, snd_errno_text(errno));
 	} else {
 		snd_set32(&f->event_fds, snd_relaxed32(&f->event_fds) + 1);
 		update_watched(cq);

@@ -1,7 +1,9 @@
 #include "error.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 static _Thread_local char text[512];
 
@@ -12,6 +14,32 @@ void snd_record_failure(const char *format, ...)
 	va_start(args, format);
 	vsnprintf(text, sizeof text, format, args);
 	va_end(args);
+}
+
+const char *snd_errno_text(int e)
+{
+	switch (e) {
+	case EMFILE: return "too many open files: raise the limit of the process (ulimit -n)";
+	case ENFILE: return "too many open files in the system: close files of other processes, or raise fs.file-max";
+	default: return strerror(e);
+	}
+}
+
+struct snd_duration_text snd_duration(int64_t ns)
+{
+	static const struct {
+		int64_t ns;
+		const char *name;
+	} units[] = {{1000000000, "s"}, {1000000, "ms"}, {1000, "us"}, {1, "ns"}};
+	struct snd_duration_text t;
+	unsigned u = 0;
+	while (u < 3 && ns != 0 && ns < units[u].ns)
+		u++;
+	if (ns % units[u].ns == 0)
+		snprintf(t.text, sizeof t.text, "%" PRId64 " %s", ns / units[u].ns, units[u].name);
+	else
+		snprintf(t.text, sizeof t.text, "%.4g %s", (double)ns / (double)units[u].ns, units[u].name);
+	return t;
 }
 
 const char *snd_last_error(void) { return text; }

@@ -18,6 +18,13 @@ static inline void snd_restore_errno(const int *kept) { errno = *kept; }
 #define snd_check_reserved(p, op) ((p)->reserved == 0 ? SND_SUCCESS : snd_fail(SND_INVALID_PARAMETER, "%s: reserved is not 0: set all members that the program does not use to 0", op))
 /* snd_check_switch refuses a member of a structure that is neither 0 nor 1. */
 #define snd_check_switch(value, name, op) ((value) <= 1 ? SND_SUCCESS : snd_fail(SND_INVALID_PARAMETER, "%s: %s is %" PRIu32 ": pass 0 or 1", op, name, value))
+/* snd_errno_text is strerror, and the next step for the errors of a limit. */
+const char *snd_errno_text(int e);
+/* snd_duration returns a duration with its unit, such as "250 ms". */
+struct snd_duration_text {
+	char text[32];
+};
+struct snd_duration_text snd_duration(int64_t ns);
 void snd_record_failure(const char *format, ...) __attribute__((format(printf, 1, 2), cold));
 
 #endif

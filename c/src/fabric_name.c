@@ -66,11 +66,11 @@ static snd_status ask(const char *at, int fds[2], uint64_t id[2], const char *op
 {
 	int s = snd_unix_dial(at, TIMEOUT_MS);
 	if (s < 0 && (errno == EMFILE || errno == ENFILE))
-		return snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: socket: %s: raise ulimit -n", op, strerror(errno));
+		return snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: socket: %s", op, snd_errno_text(errno));
 	if (s < 0 && errno == ECONNREFUSED)
 		return SND_HOST_UNREACHABLE; /* not a failure: find creates the fabric */
 	if (s < 0)
-		return snd_fail(SND_IO_TIMEOUT, "%s: connect to a member: %s", op, strerror(errno));
+		return snd_fail(SND_IO_TIMEOUT, "%s: connect to a member: %s", op, snd_errno_text(errno));
 	if (!snd_unix_peer_is_us(s)) {
 		snd_fork_close(s);
 		return snd_fail(SND_CONNECTION_REFUSED, "%s: the name belongs to another user", op);
@@ -220,7 +220,7 @@ static snd_status find(struct snd_fabric *f, const char *name, uint32_t ranks, u
 			if ((f->socket = listen_as(at)) >= 0 && snd_identify(f->socket, &f->socket_identity))
 				return snd_arena_create(&f->arena, ranks, host, size, op);
 			if (errno != EADDRINUSE) /* else another process was faster */
-				return snd_fail(errno == ENOMEM ? SND_NO_MEMORY : SND_UNSUCCESSFUL, "%s: take the name: %s", op, strerror(errno));
+				return snd_fail(errno == ENOMEM ? SND_NO_MEMORY : SND_UNSUCCESSFUL, "%s: take the name: %s", op, snd_errno_text(errno));
 		} else if (s != SND_IO_TIMEOUT) {
 			return s;
 		}

@@ -57,7 +57,7 @@ snd_status snd_host_address(const char *known, char text[SND_IP_ADDRESS], const 
 	}
 	struct ifaddrs *all;
 	if (getifaddrs(&all) != 0)
-		return snd_fail(SND_HOST_UNREACHABLE, "%s: no address at which other hosts reach this one: getifaddrs: %s: set SOFTND_HOST_ADDRESS", op, strerror(errno));
+		return snd_fail(SND_HOST_UNREACHABLE, "%s: no address at which other hosts reach this one: getifaddrs: %s: set SOFTND_HOST_ADDRESS", op, snd_errno_text(errno));
 	const struct sockaddr *best = NULL; /* the first of IPv4, or else the first */
 	for (const struct ifaddrs *i = all; i != NULL; i = i->ifa_next)
 		if (i->ifa_addr != NULL && (i->ifa_flags & IFF_UP) != 0 && (i->ifa_flags & IFF_LOOPBACK) == 0 && is_global(i->ifa_addr) &&

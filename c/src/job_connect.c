@@ -114,7 +114,7 @@ static snd_status answer(struct snd_job *j, uint32_t rank, uint32_t address, con
 	int64_t probe_at = snd_deadline(PROBE_INTERVAL);
 	for (bool last = false; (*connector = take_kept(j, rank)) == NULL;) {
 		if (last)
-			return snd_fail(SND_IO_TIMEOUT, "%s: rank %" PRIu32 " has not called connect in time", op, rank);
+			return snd_fail(SND_IO_TIMEOUT, "%s: rank %" PRIu32 " has not called snd_job_connect within %s", op, rank, snd_duration(timeout).text);
 		snd_connector *c;
 		const int64_t left = snd_time_left(deadline), step = left < 0 || left > CHECK_INTERVAL ? CHECK_INTERVAL : left;
 		snd_status s = snd_listener_request(j->listener, step, &c);

@@ -75,7 +75,7 @@ int snd_launcher_dial(const char *address, uint32_t rank, int *file, const char 
 	}
 	int s = snd_unix_dial(name, TIMEOUT_MS);
 	if (s < 0) {
-		(void)snd_fail(SND_HOST_UNREACHABLE, "%s: connect to launcher: %s: check that it runs, and in the same network namespace", op, strerror(errno));
+		(void)snd_fail(SND_HOST_UNREACHABLE, "%s: connect to launcher: %s: check that it runs, and in the same network namespace", op, snd_errno_text(errno));
 		return -1;
 	}
 	snprintf(message, sizeof message, "{\"kind\":\"hello\",\"version\":1,\"build\":\"" SOFTND_BUILD "\",\"secret\":\"%s\",\"rank\":%" PRIu32 "%s}",

@@ -167,7 +167,8 @@ snd_status snd_listener_request(snd_listener *listener, int64_t timeout, snd_con
 		s = SND_SUCCESS;
 	} else {
 		s = snd_is_closed(&l->object) ? snd_fail(SND_CANCELED, "%s: the listener was closed", op)
-			: snd_fail(s, "%s: %s", op, s == SND_CANCELED ? "the fabric was closed" : "no request in time");
+			: s == SND_CANCELED ? snd_fail(s, "%s: the fabric was closed", op)
+			: snd_fail(s, "%s: no request within %s", op, snd_duration(timeout).text);
 		snd_forget_connector(c);
 	}
 	snd_let_go(&l->object);

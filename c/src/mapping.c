@@ -146,7 +146,7 @@ snd_status snd_mapping_close(snd_mapping *mapping, int64_t timeout)
 		mapping->mr->mappings--;
 		free_mapping(mapping);
 	} else {
-		s = snd_fail(s, "%s: a peer is still copying", op);
+		s = snd_not_drained(s, timeout, op);
 	}
 	snd_let_go(&mapping->object);
 	return snd_leave_with(f, s);

@@ -89,7 +89,7 @@ snd_status snd_join(struct snd_fabric *f, int32_t rank, const char *op)
 	int fd = snd_reopen(a->fd);
 	if (fd < 0) {
 		snd_fork_release();
-		return snd_fail(SND_UNSUCCESSFUL, "%s: re-open the arena: %s", op, strerror(errno));
+		return snd_fail(SND_UNSUCCESSFUL, "%s: re-open the arena: %s", op, snd_errno_text(errno));
 	}
 	uint32_t start = rank >= 0 ? (uint32_t)rank : a->ranks; /* leave the slots below to the ranks */
 	bool taken = false;

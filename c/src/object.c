@@ -163,4 +163,11 @@ snd_status snd_bad_handle(const char *op, const char *what)
 	return snd_fail(SND_INVALID_HANDLE, "%s: the %s is NULL, closed or of another type", op, what);
 }
 
+snd_status snd_not_drained(snd_status s, int64_t timeout, const char *op)
+{
+	if (s == SND_CANCELED)
+		return snd_fail(s, "%s: the fabric was closed", op);
+	return snd_fail(s, "%s: a peer is still copying after %s", op, snd_duration(timeout).text);
+}
+
 snd_status snd_closed_meanwhile(const char *op) { return snd_fail(SND_INVALID_HANDLE, "%s: another thread has closed the handle meanwhile", op); }

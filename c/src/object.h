@@ -54,6 +54,8 @@ snd_status snd_start(const char *op);
  * process exits. */
 void snd_in_use(int change);
 
+/* snd_not_drained is the status of a close that has waited in vain for the end of copies. */
+snd_status snd_not_drained(snd_status s, int64_t timeout, const char *op);
 /* snd_closed_meanwhile is the status of a close during which another call has closed the handle. */
 snd_status snd_closed_meanwhile(const char *op);
 snd_status snd_bad_handle(const char *op, const char *what);

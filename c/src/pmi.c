@@ -53,7 +53,7 @@ static const char *parse(char *line, struct answer *a)
 }
 
 /* what_failed returns what went wrong with the connection. */
-static const char *what_failed(void) { return errno == ETIMEDOUT ? "the launcher has not answered in time" : strerror(errno); }
+static const char *what_failed(void) { return errno == ETIMEDOUT ? "the launcher has not answered in time" : snd_errno_text(errno); }
 
 /* read_line leaves the next line at *line, without its end. It returns what went wrong, or NULL. */
 static const char *read_line(struct snd_pmi *c, int64_t deadline, char **line)
@@ -114,7 +114,7 @@ static snd_status inherit(int fd, const char *op)
 	if (flags < 0 || (flags & FD_CLOEXEC) != 0)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: descriptor %d (PMI_FD): not inherited: check that no wrapper closes it, and that this process uses PMI once", op, fd);
 	if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) != 0)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: descriptor %d (PMI_FD): not a socket: %s: check that no wrapper replaces it", op, fd, strerror(errno));
+		return snd_fail(SND_INVALID_PARAMETER, "%s: descriptor %d (PMI_FD): not a socket: %s: check that no wrapper replaces it", op, fd, snd_errno_text(errno));
 	(void)fcntl(fd, F_SETFD, FD_CLOEXEC); /* programs that this one starts must not use PMI */
 	return SND_SUCCESS;
 }
@@ -140,7 +140,7 @@ snd_status snd_pmi_dial(struct snd_pmi *c, int64_t deadline, const char *op)
 		return s;
 	c->inherited = (int)fd;
 	if ((c->socket = snd_duplicate(c->inherited)) < 0)
-		return snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: descriptor %d (PMI_FD): dup: %s: raise ulimit -n", op, c->inherited, strerror(errno));
+		return snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: descriptor %d (PMI_FD): dup: %s", op, c->inherited, snd_errno_text(errno));
 	c->rank = (uint32_t)rank;
 	c->size = (uint32_t)size;
 	struct answer a;

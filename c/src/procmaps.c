@@ -124,7 +124,7 @@ snd_status snd_check_access(uint64_t start, uint64_t length, bool write, struct 
 	snd_status s = SND_SUCCESS;
 	*bad = (struct snd_inaccessible){0, 0, NULL};
 	if (f.fd < 0 || check(&f, start, start + length, write, bad) == FAILED)
-		s = snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: /proc/self/maps: %s: registering needs a mounted /proc and a free descriptor", op, strerror(errno));
+		s = snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: /proc/self/maps: %s: registering needs a mounted /proc and a free descriptor", op, snd_errno_text(errno));
 	if (f.fd >= 0)
 		close(f.fd);
 	return s;

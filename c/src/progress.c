@@ -1,5 +1,6 @@
 /* Progress of endpoints, and deferred work. */
 #include "cq.h"
+#include "error.h"
 #include "faults.h"
 #include "weak.h"
 
@@ -32,7 +33,8 @@ bool snd_progress(struct snd_endpoint *ep)
 		progressed = snd_handle_peer_disconnect(ep) || progressed;
 	if (snd_unlikely(ep->state == SND_QP_DISCONNECTING && snd_clock() > ep->disconnect_deadline)) {
 		ep->disconnect_timed_out = true;
-		snd_terminate(ep, SND_IO_TIMEOUT, "disconnect: the peer did not disconnect in time");
+		snd_terminate(ep, SND_IO_TIMEOUT, "disconnect: the peer did not disconnect within %s (disconnect_timeout): both sides must call snd_connector_disconnect",
+			snd_duration(ep->object.fabric->disconnect_timeout).text);
 		return true;
 	}
 	if (snd_unlikely(ep->state != SND_QP_CLOSED && (snd_is_peer_gone(c) || snd_connection_state(c) != SNDL_CONN_ESTABLISHED))) {

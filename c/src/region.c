@@ -264,7 +264,7 @@ snd_status snd_mr_close(snd_mr *mr, int64_t timeout)
 		snd_object_hide(&mr->object);
 		snd_free_closed(&mr->region.i);
 	} else {
-		s = snd_fail(s, "%s: a peer is still copying", op);
+		s = snd_not_drained(s, timeout, op);
 	}
 	snd_let_go(&mr->object);
 	return snd_leave_with(f, s);

@@ -120,7 +120,7 @@ static snd_status start_process(struct snd_relay *r, const char *path, int arena
 {
 	int ends[2], own = snd_reopen(arena); /* the description of arena has the lock of this member */
 	if (own < 0)
-		return snd_fail(SND_UNSUCCESSFUL, "%s: start %.200s: re-open the arena: %s", op, path, strerror(errno));
+		return snd_fail(SND_UNSUCCESSFUL, "%s: start %.200s: re-open the arena: %s", op, path, snd_errno_text(errno));
 	snd_fork_hold();
 	snd_stream_pair(ends);
 	r->socket = snd_fork_closes(ends[0]);
@@ -130,7 +130,7 @@ static snd_status start_process(struct snd_relay *r, const char *path, int arena
 		close(ends[1]);
 	snd_fork_release();
 	close(own);
-	return made ? SND_SUCCESS : snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: start %.200s: %s", op, path, strerror(e));
+	return made ? SND_SUCCESS : snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: start %.200s: %s", op, path, snd_errno_text(e));
 }
 
 /* ask sends a line, and reads the answer into r->line. */
@@ -142,7 +142,7 @@ static snd_status ask(struct snd_relay *r, const char *line, int64_t deadline, c
 		struct pollfd p = {r->socket, POLLIN, 0};
 		const int ready = poll(&p, 1, left < 0 || left > INT64_C(1000000000) ? 1000 : (int)(left / 1000000) + 1);
 		if (ready == 0 && left == 0)
-			return snd_fail(SND_IO_TIMEOUT, "%s: it has not answered in time", op);
+			return snd_fail(SND_IO_TIMEOUT, "%s: it has not answered within the time limit of snd_job_init", op);
 		if (ready <= 0)
 			continue;
 		const ssize_t got = recv(r->socket, r->line + n, 1, 0); /* one byte: the next line is another answer */

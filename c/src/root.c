@@ -145,7 +145,7 @@ static snd_status await_answer(struct snd_root *r, const char *kind, struct snd_
 	pthread_mutex_lock(&r->mutex);
 	while (r->count == 0 && !r->closed && s == SND_SUCCESS)
 		if (!wait_changed(r, deadline) && r->count == 0 && !r->closed)
-			s = snd_fail(SND_IO_TIMEOUT, "%s: SOFTND_ROOT: %s: rank 0 has not answered in time: check that its host and the network are not overloaded", op, kind);
+			s = snd_fail(SND_IO_TIMEOUT, "%s: SOFTND_ROOT: %s: rank 0 has not answered within the time limit of the call: check that its host and the network are not overloaded", op, kind);
 	if (s == SND_SUCCESS && r->count == 0)
 		s = snd_fail(SND_CONNECTION_ABORTED, "%s: SOFTND_ROOT: %s: %s", op, kind, r->why);
 	if (s == SND_SUCCESS) {
@@ -164,7 +164,7 @@ static snd_status ask(struct snd_root *r, const struct snd_root_message *request
 	if (!send_request(r, request)) { /* the thread notices at once why, or the connection has not ended */
 		const int e = errno;
 		snd_status s = await_answer(r, request->kind, answer, snd_deadline(WRITE_LIMIT), op);
-		return s == SND_CONNECTION_ABORTED ? s : snd_fail(SND_CONNECTION_ABORTED, "%s: SOFTND_ROOT: %s: %s", op, request->kind, strerror(e));
+		return s == SND_CONNECTION_ABORTED ? s : snd_fail(SND_CONNECTION_ABORTED, "%s: SOFTND_ROOT: %s: %s", op, request->kind, snd_errno_text(e));
 	}
 	return await_answer(r, request->kind, answer, deadline, op);
 }
@@ -196,8 +196,8 @@ snd_status snd_root_barrier(struct snd_root *r, int64_t deadline, const char *op
 	if (s != SND_IO_TIMEOUT)
 		return s;
 	if (ask(r, &absent, &answer, snd_deadline(WRITE_LIMIT), op) == SND_SUCCESS && strcmp(answer.kind, "absent") == 0 && answer.text[0] != 0)
-		return snd_fail(s, "%s: SOFTND_ROOT: not all ranks have arrived in time; missing: %s", op, answer.text);
-	return snd_fail(s, "%s: SOFTND_ROOT: not all ranks have arrived in time", op);
+		return snd_fail(s, "%s: SOFTND_ROOT: not all ranks have arrived within the time limit of the call; missing: %s", op, answer.text);
+	return snd_fail(s, "%s: SOFTND_ROOT: not all ranks have arrived within the time limit of the call", op);
 }
 
 /* receive_until is snd_root_fill that waits. It returns NULL, or what went wrong. */
@@ -206,7 +206,7 @@ static const char *receive_until(struct snd_root_channel *c, size_t wanted, int6
 	int got;
 	while ((got = snd_root_fill(c, wanted)) == 0)
 		if (!snd_socket_await(c->socket, POLLIN, deadline))
-			return strerror(errno);
+			return snd_errno_text(errno);
 	return got < 0 ? c->why : NULL;
 }
 
@@ -215,7 +215,7 @@ static const char *exchange_nonces(struct snd_root_channel *c, const struct snd_
 {
 	unsigned char greetings[SND_ROOT_GREETINGS], proof[SND_SHA256];
 	if (!snd_root_greet(greetings) || !snd_socket_send(c->socket, greetings, SND_ROOT_GREETING, deadline))
-		return strerror(errno);
+		return snd_errno_text(errno);
 	const char *wrong = receive_until(c, SND_ROOT_ANSWER, deadline);
 	if (wrong == NULL)
 		wrong = snd_root_check(c->packet);
@@ -237,10 +237,10 @@ static const char *say_hello(struct snd_root_channel *c, const struct snd_root_c
 	unsigned char packet[SND_ROOT_PACKET];
 	int got;
 	if (!snd_socket_send(c->socket, packet, snd_root_pack(c, &hello, packet), deadline))
-		return strerror(errno);
+		return snd_errno_text(errno);
 	while ((got = snd_root_receive(c, answer)) == 0)
 		if (!snd_socket_await(c->socket, POLLIN, deadline))
-			return strerror(errno);
+			return snd_errno_text(errno);
 	return got < 0 ? c->why : NULL;
 }
 
@@ -255,8 +255,8 @@ static snd_status try_once(struct snd_root *r, const struct snd_root_config *con
 	snd_tcp_text(&config->at, true, at);
 	const int socket = snd_tcp_dial(&config->at, deadline);
 	if (socket < 0)
-		return snd_fail(SND_HOST_UNREACHABLE, "%s: SOFTND_ROOT: connect to rank 0 at %s: %s", op, at, strerror(errno));
-	const char *wrong = snd_root_open(&r->channel, socket) && snd_tcp_tune(r->channel.socket, config->silence) ? exchange_nonces(&r->channel, &config->secret, deadline) : strerror(errno);
+		return snd_fail(SND_HOST_UNREACHABLE, "%s: SOFTND_ROOT: connect to rank 0 at %s: %s", op, at, snd_errno_text(errno));
+	const char *wrong = snd_root_open(&r->channel, socket) && snd_tcp_tune(r->channel.socket, config->silence) ? exchange_nonces(&r->channel, &config->secret, deadline) : snd_errno_text(errno);
 	if (wrong == NULL)
 		wrong = say_hello(&r->channel, config, &answer, deadline);
 	if (wrong == NULL && strcmp(answer.kind, "welcome") == 0) {

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 
 #include "encoding.h"
+#include "error.h"
 
 enum { VERSION = 2, NONCE = 16 /* its place in a greeting */, HEAD = 4 /* bytes of the length */ };
 
@@ -48,7 +49,7 @@ int snd_root_fill(struct snd_root_channel *c, size_t wanted)
 		} else if (errno == EAGAIN) {
 			return 0;
 		} else if (errno != EINTR) {
-			c->why = strerror(errno);
+			c->why = snd_errno_text(errno);
 			return -1;
 		}
 	}

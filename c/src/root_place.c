@@ -51,9 +51,9 @@ static snd_status read_private(const char *name, char *to, size_t *length, const
 	snd_fork_release();
 	snd_status s = SND_SUCCESS;
 	if (fd < 0)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_SECRET_FILE: open %.300s: %s", op, name, strerror(e));
+		return snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_SECRET_FILE: open %.300s: %s", op, name, snd_errno_text(e));
 	if (fstat(fd, &st) != 0) /* of the open file: another process may replace the name */
-		s = snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_SECRET_FILE: %.300s: %s", op, name, strerror(errno));
+		s = snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_SECRET_FILE: %.300s: %s", op, name, snd_errno_text(errno));
 	else if (st.st_uid != geteuid() && st.st_uid != 0)
 		s = snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_SECRET_FILE: %.300s belongs to user %u and not to you: use a file of your own, with mode 600", op, name, (unsigned)st.st_uid);
 	else if ((st.st_mode & 077) != 0)
@@ -67,7 +67,7 @@ static snd_status read_private(const char *name, char *to, size_t *length, const
 		if (n > 0)
 			*length += (size_t)n;
 		else if (errno != EINTR && (errno != EAGAIN || !snd_socket_await(fd, POLLIN, -1))) /* of a pipe */
-			s = snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_SECRET_FILE: read %.300s: %s", op, name, strerror(errno));
+			s = snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_SECRET_FILE: read %.300s: %s", op, name, snd_errno_text(errno));
 	}
 	close(fd);
 	return s;

@@ -246,7 +246,7 @@ static void register_rank(struct snd_root_service *s, struct peer *p, const stru
 	else if (s->over)
 		snprintf(why, sizeof why, "the job has ended");
 	else if (!snd_tcp_tune(p->channel.socket, s->silence))
-		snprintf(why, sizeof why, "the options of its connection cannot be set: %s", strerror(errno));
+		snprintf(why, sizeof why, "the options of its connection cannot be set: %s", snd_errno_text(errno));
 	if (why[0] != 0) {
 		dprintf(STDERR_FILENO, "softnd: rank 0: refused rank %" PRId64 " from %s: %s\n", m->rank, p->at, why);
 		answer(p, "refusal", why);
@@ -463,11 +463,11 @@ static snd_status listen_at(struct snd_root_service *s, const struct snd_tcp_add
 	snd_tcp_text(at, true, text);
 	s->listener = snd_tcp_listen(at);
 	if (s->listener < 0 && errno == EADDRINUSE)
-		return snd_fail(SND_SHARING_VIOLATION, "%s: SOFTND_ROOT: listen at %s: %s: give each job a port of its own", op, text, strerror(errno));
+		return snd_fail(SND_SHARING_VIOLATION, "%s: SOFTND_ROOT: listen at %s: %s: give each job a port of its own", op, text, snd_errno_text(errno));
 	if (s->listener < 0 && errno == EADDRNOTAVAIL)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_ROOT: listen at %s: %s: it has to be an address of the host on which rank 0 runs", op, text, strerror(errno));
+		return snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_ROOT: listen at %s: %s: it has to be an address of the host on which rank 0 runs", op, text, snd_errno_text(errno));
 	if (s->listener < 0 || !snd_identify(s->listener, &s->identity))
-		return snd_fail(SND_UNSUCCESSFUL, "%s: SOFTND_ROOT: listen at %s: %s", op, text, strerror(errno));
+		return snd_fail(SND_UNSUCCESSFUL, "%s: SOFTND_ROOT: listen at %s: %s", op, text, snd_errno_text(errno));
 	return SND_SUCCESS;
 }
 

@@ -216,7 +216,8 @@ snd_status snd_srq_notify(snd_srq *srq, int64_t timeout)
 	if (snd_is_closed(&srq->object))
 		s = snd_fail(SND_CANCELED, "%s: the queue was closed", op);
 	else if (s != SND_SUCCESS)
-		s = snd_fail(s, "%s: %s", op, s == SND_CANCELED ? "the fabric was closed" : "not fewer receives than the threshold in time");
+		s = s == SND_CANCELED ? snd_fail(s, "%s: the fabric was closed", op)
+			: snd_fail(s, "%s: not fewer receives than the threshold within %s", op, snd_duration(timeout).text);
 	snd_let_go(&srq->object);
 	return snd_leave_with(f, s);
 }

@@ -72,7 +72,7 @@ snd_status snd_tcp_resolve(const char *text, struct snd_tcp_address *a, const ch
 		e = getaddrinfo(host, port, &hints, &all);
 	}
 	if (e != 0)
-		return snd_fail(SND_BAD_NETWORK_NAME, "%s: SOFTND_ROOT=\"%.300s\": no address of \"%s\" is known (%s): use an IP address", op, text, host, e == EAI_SYSTEM ? strerror(errno) : gai_strerror(e));
+		return snd_fail(SND_BAD_NETWORK_NAME, "%s: SOFTND_ROOT=\"%.300s\": no address of \"%s\" is known (%s): use an IP address", op, text, host, e == EAI_SYSTEM ? snd_errno_text(errno) : gai_strerror(e));
 	memset(a, 0, sizeof *a);
 	memcpy(&a->storage, all->ai_addr, all->ai_addrlen);
 	a->length = all->ai_addrlen;

@@ -13,7 +13,7 @@ snd_status snd_thread_start(pthread_t *thread, void *(*run)(void *), void *arg, 
 	int e = pthread_create(thread, NULL, run, arg);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (e != 0)
-		return snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: start the thread %s: %s: raise ulimit -u or the memory limits; SND_PROGRESS_MANUAL needs no thread, except at SOFTND_ROOT", op, name, strerror(e));
+		return snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: start the thread %s: %s: raise ulimit -u or the memory limits; SND_PROGRESS_MANUAL needs no thread, except at SOFTND_ROOT", op, name, snd_errno_text(e));
 	return SND_SUCCESS;
 }
 

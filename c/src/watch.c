@@ -211,7 +211,7 @@ snd_status snd_watch_start(struct snd_fabric *f, const char *op)
 	snd_status s = SND_SUCCESS;
 	/* All members have the socket. A joiner wakes one or a few of them, once: a socket whose joiners must wait stays readable. */
 	if (w->epoll < 0 || !snd_identify(w->epoll, &w->identity) || w->bell < 0 || !add(w, w->bell, BELL, 0) || (f->socket >= 0 && !add(w, f->socket, SOCKET, EPOLLET | EPOLLEXCLUSIVE)))
-		s = snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: make the descriptors of the progress threads: %s: raise ulimit -n, or use SND_PROGRESS_MANUAL", op, strerror(errno));
+		s = snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: make the descriptors of the progress threads: %s; or use SND_PROGRESS_MANUAL", op, snd_errno_text(errno));
 	else
 		s = snd_thread_start(&w->thread, run, w, name_of_thread, op);
 	if (s == SND_SUCCESS)

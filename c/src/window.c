@@ -106,7 +106,7 @@ snd_status snd_window_close(snd_window *window, int64_t timeout)
 		snd_object_hide(&window->object);
 		snd_free_closed(&window->i);
 	} else {
-		s = snd_fail(s, "%s: a peer is still copying", op);
+		s = snd_not_drained(s, timeout, op);
 	}
 	snd_let_go(&window->object);
 	return snd_leave_with(f, s);

@@ -2,6 +2,7 @@
  * does not take those for its own, refuses calls that need its own, and can still be closed. */
 #include <fcntl.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -40,6 +41,19 @@ static double processor_time(void)
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
+/* test_limit: with no descriptor left, the text says which limit to raise. */
+static void test_limit(void)
+{
+	struct rlimit before, none;
+	snd_fabric *f;
+	CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
+	none = before;
+	none.rlim_cur = 3;
+	CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+	CHECK(snd_fabric_create(0, UINT64_C(1) << 28, NULL, &f) != SND_SUCCESS && strstr(snd_last_error(), "too many open files: raise the limit of the process (ulimit -n)") != NULL);
+	CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
+}
+
 static void test_close(snd_progress_model progress, const char *name)
 {
 	snd_fabric *f;
@@ -76,6 +90,7 @@ static void test_fast_register(void)
 
 int main(void)
 {
+	test_limit();
 	char name[64];
 	snprintf(name, sizeof name, "descriptors.%ld", (long)getpid());
 	alarm(60); /* a hang ends the test */

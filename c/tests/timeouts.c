@@ -45,6 +45,50 @@ static void close_both(void)
 	OK(snd_job_close(jobs[1]));
 }
 
+/* says checks the status and the text of the latest failure. */
+static void says(snd_status s, snd_status want, const char *text)
+{
+	if (s != want || strstr(snd_last_error(), text) == NULL) {
+		fprintf(stderr, "%s: %s, wanted \"%s\"\n", snd_status_name(s), snd_last_error(), text);
+		exit(1);
+	}
+}
+
+/* test_texts: a call whose time is over says what did not happen, and within which time. */
+static void test_texts(void)
+{
+	snd_fabric *f;
+	snd_adapter *a;
+	snd_cq *cq;
+	snd_srq *srq;
+	snd_listener *l;
+	snd_connector *c;
+	snd_endpoint *ep;
+	snd_address at;
+	snd_result r;
+	uint32_t taken;
+	OK(snd_fabric_create(0, UINT64_C(1) << 30, NULL, &f));
+	OK(snd_adapter_open(f, &a));
+	OK(snd_cq_create(a, 4, &cq));
+	OK(snd_srq_create(a, &(snd_srq_config){.depth = 4, .max_sge = 1}, &srq));
+	OK(snd_listener_create(a, &l));
+	OK(snd_listener_bind(l, (snd_address){0}));
+	OK(snd_listener_listen(l, 0));
+	OK(snd_listener_address(l, &at));
+	OK(snd_connector_create(a, &c));
+	OK(snd_endpoint_create(a, &(snd_endpoint_config){.receive_cq = cq, .initiator_cq = cq}, &ep));
+	says(snd_cq_wait(cq, &r, 1, 2000000, &taken), SND_IO_TIMEOUT, "wait: no result within 2 ms");
+	says(snd_cq_wait(cq, &r, 1, 0, &taken), SND_IO_TIMEOUT, "wait: no result within 0 s");
+	says(snd_cq_notify(cq, SND_NOTIFY_ERRORS, 1500000), SND_IO_TIMEOUT, "notify: no result of this type within 1.5 ms");
+	says(snd_srq_notify(srq, 10), SND_IO_TIMEOUT, "notify: not fewer receives than the threshold within 10 ns");
+	says(snd_listener_request(l, 3000, &c), SND_IO_TIMEOUT, "get connection request: no request within 3 us");
+	OK(snd_connector_create(a, &c));
+	char text[80];
+	snprintf(text, sizeof text, "connect: no answer from port %u within 20 ms", (unsigned)at.port);
+	says(snd_connector_connect(c, ep, at, NULL, 20000000), SND_IO_TIMEOUT, text);
+	OK(snd_fabric_close(f));
+}
+
 /* test_exchange: the bytes of a rank whose time is over stay in place, because another rank may be about to copy them. */
 static void test_exchange(void)
 {
@@ -109,6 +153,7 @@ static void test_join(void)
 
 int main(void)
 {
+	test_texts();
 	test_exchange();
 	test_connect();
 	test_join();
