@@ -45,8 +45,20 @@ func canceled(ctx context.Context, err error, op, object string) error {
 	if errors.Is(err, errClosed) {
 		return &nd.OpError{Op: op, Object: object, Status: nd.Canceled, Err: err, Next: "close the provider after all calls have returned"}
 	}
-	return nd.CanceledError(ctx, op, object)
+	canceled := nd.CanceledError(ctx, op, object)
+	if e, wait := (*nd.OpError)(nil), (*endedWait)(nil); errors.As(canceled, &e) && errors.As(err, &wait) {
+		e.Detail = "waited " + wait.waited.Round(time.Millisecond).String()
+	}
+	return canceled
 }
+
+// endedWait is the error of a context that has ended during a wait that sleeps.
+type endedWait struct {
+	error
+	waited time.Duration
+}
+
+func (e *endedWait) Unwrap() error { return e.error }
 
 // WaitFor blocks until ready returns true. It returns ctx's error if ctx ends first, and another
 // error if the provider is closed. While it waits it makes progress on all objects of this
@@ -82,7 +94,10 @@ func (p *Provider) wait(ctx context.Context, call statuspage.Call, drive func(),
 		if c == nil {
 			c = p.waiters.List(call)
 		}
-		err = p.park(ctx, ready)
+		began := time.Now()
+		if err = p.park(ctx, ready); err != nil {
+			err = &endedWait{err, time.Since(began)}
+		}
 	}
 	if (err != nil || !over) && p.needsPolling() {
 		p.wakeProgress() // this wait has polled instead of the engine, or of another wait that sleeps for long

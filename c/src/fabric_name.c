@@ -230,12 +230,23 @@ static snd_status find(struct snd_fabric *f, const char *name, uint32_t ranks, u
 	}
 }
 
+/* refuse_name quotes the beginning of a name. One that a Fortran program has not ended goes on with blanks and foreign bytes. */
+static snd_status refuse_name(const char *name, const char *op)
+{
+	char quoted[33];
+	size_t n = 0;
+	for (; name != NULL && name[n] != 0 && n < sizeof quoted - 1; n++)
+		quoted[n] = name[n] >= ' ' && name[n] <= '~' ? name[n] : '?';
+	quoted[n] = 0;
+	return snd_fail(SND_INVALID_PARAMETER, "%s: name \"%s\": want 1 to 64 of A-Z a-z 0-9 . _ -; in Fortran, pass trim(name) // c_null_char", op, quoted);
+}
+
 snd_status snd_fabric_join(const char *name, uint32_t ranks, uint32_t host, uint64_t size, int32_t rank, const snd_fabric_options *options, int64_t deadline,
 	snd_fabric **fabric, const char *op)
 {
 	struct snd_fabric *f;
 	if (name == NULL || !is_valid_name(name))
-		return snd_fail(SND_INVALID_PARAMETER, "%s: want a name of 1 to 64 of A-Z a-z 0-9 . _ -", op);
+		return refuse_name(name, op);
 	snd_status s = snd_fabric_begin(options, fabric, &f, op);
 	if (s != SND_SUCCESS)
 		return s;

@@ -27,6 +27,9 @@ program test_fortran
   if (index(snd_version_text(), '.') == 0) error stop 'version'
   call fabrics()
 
+  ! Without a null character the name goes on with blanks.
+  if (snd_job_join(name, rank, 2, timeout=limit, job=gone) /= snd_invalid_parameter) error stop 'a name that does not end'
+  if (index(snd_error_text(), 'in Fortran, pass trim(name) // c_null_char') == 0) error stop 'the text of a name that does not end'
   call snd_check(snd_job_join(trim(name) // c_null_char, rank, 2, timeout=limit, job=job))
   if (snd_job_rank(job) /= rank) error stop 'rank'
   if (snd_job_size(job) /= 2) error stop 'size'
