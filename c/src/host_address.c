@@ -47,8 +47,11 @@ snd_status snd_host_address(const char *known, char text[SND_IP_ADDRESS], const 
 	struct in6_addr parsed;
 	if (set != NULL && *set != 0) {
 		const int family = strchr(set, ':') != NULL ? AF_INET6 : AF_INET;
-		if (inet_pton(family, set, &parsed) == 1 && inet_ntop(family, &parsed, text, SND_IP_ADDRESS) != NULL && strcmp(text, "0.0.0.0") != 0 && strcmp(text, "::") != 0)
+		if (inet_pton(family, set, &parsed) == 1 && inet_ntop(family, &parsed, text, SND_IP_ADDRESS) != NULL && strcmp(text, "0.0.0.0") != 0 && strcmp(text, "::") != 0) {
+			if (family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL((const struct in6_addr *)&parsed))
+				return snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_HOST_ADDRESS=\"%.100s\": it is a link-local address, which each host needs a zone of its own for: use a global address", op, set);
 			return SND_SUCCESS;
+		}
 		return snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_HOST_ADDRESS=\"%.100s\": want an IP address of this host", op, set);
 	}
 	if (*known != 0) {

@@ -113,13 +113,15 @@ static snd_status read_keepalive(int64_t *silence, const char *op)
 
 snd_status snd_place_at_root(struct snd_place *p, const snd_fabric_options *o, int64_t deadline, snd_fabric **fabric, const char *op)
 {
-	char bytes[MAX_SECRET + 1], at[SND_TCP_TEXT];
+	char bytes[MAX_SECRET + 1], at[SND_TCP_TEXT], choice[SND_TCP_CHOICE] = "";
 	struct snd_root_config config = {0};
 	snd_status s = own_numbers(p, op);
 	if (s == SND_SUCCESS)
 		s = user_secret(bytes, &config.secret, op);
 	if (s == SND_SUCCESS)
-		s = snd_tcp_resolve(snd_value_of("SOFTND_ROOT"), &config.at, op);
+		s = snd_tcp_resolve(snd_value_of("SOFTND_ROOT"), &config.at, choice, op);
+	if (*choice != 0)
+		dprintf(STDERR_FILENO, "softnd: rank %" PRIu32 " of %" PRIu32 ": SOFTND_ROOT=%s: %s\n", p->rank, p->size, snd_value_of("SOFTND_ROOT"), choice);
 	if (s == SND_SUCCESS)
 		s = read_keepalive(&config.silence, op);
 	config.rank = p->rank;

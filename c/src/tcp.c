@@ -15,6 +15,7 @@
 #include "descriptor.h"
 #include "error.h"
 #include "fork.h"
+#include "relay.h"
 #include "socket.h"
 
 #define SECOND INT64_C(1000000000)
@@ -50,18 +51,59 @@ static const char *split(const char *text, char host[MAX_HOST + 1], const char *
 	return NULL;
 }
 
-/* is_usable reports whether other hosts can connect to an address. */
-static bool is_usable(const struct snd_tcp_address *a)
+/* unusable returns why other hosts cannot connect to an address, or NULL. */
+static const char *unusable(const struct snd_tcp_address *a)
 {
-	if (a->storage.ss_family == AF_INET)
-		return ((const struct sockaddr_in *)&a->storage)->sin_addr.s_addr != INADDR_ANY;
 	const struct sockaddr_in6 *in = (const struct sockaddr_in6 *)&a->storage;
-	return !IN6_IS_ADDR_UNSPECIFIED(&in->sin6_addr) && in->sin6_scope_id == 0;
+	if (a->storage.ss_family == AF_INET)
+		return ((const struct sockaddr_in *)&a->storage)->sin_addr.s_addr != INADDR_ANY ? NULL : "it is not an address to which other hosts can connect";
+	if (IN6_IS_ADDR_UNSPECIFIED(&in->sin6_addr))
+		return "it is not an address to which other hosts can connect";
+	if (IN6_IS_ADDR_LINKLOCAL(&in->sin6_addr))
+		return "it is a link-local address, which each host needs a zone of its own for: use a global address";
+	return in->sin6_scope_id == 0 ? NULL : "it has a zone, which is valid at this host only: use an address without one";
 }
 
-snd_status snd_tcp_resolve(const char *text, struct snd_tcp_address *a, const char *op)
+static bool is_loopback(const struct sockaddr *a)
+{
+	if (a->sa_family == AF_INET6)
+		return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr);
+	return ntohl(((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr) >> 24 == 127;
+}
+
+void snd_tcp_instead(const char *name, struct snd_tcp_address *a, char choice[SND_TCP_CHOICE], const char *op)
+{
+	const size_t length = strlen(name);
+	const char *const local = "localhost";
+	char better[SND_IP_ADDRESS], text[SND_TCP_TEXT];
+	*choice = 0;
+	if (!is_loopback((const struct sockaddr *)&a->storage) || strcmp(name, local) == 0 || (length > 10 && strcmp(name + length - 10, ".localhost") == 0))
+		return;
+	if (snd_host_address("", better, op) != SND_SUCCESS)
+		return; /* no interface but that of loopback: the ranks run on this host */
+	const in_port_t port = ((const struct sockaddr_in *)&a->storage)->sin_port; /* in the same place in both families */
+	snd_tcp_text(a, false, text);
+	snprintf(choice, SND_TCP_CHOICE, "%.200s is %s here, at which other hosts cannot connect; using %s: name an IP address to use another", name, text, better);
+	memset(a, 0, sizeof *a);
+	if (strchr(better, ':') != NULL) {
+		struct sockaddr_in6 *in = (struct sockaddr_in6 *)&a->storage;
+		in->sin6_family = AF_INET6;
+		in->sin6_port = port;
+		a->length = sizeof *in;
+		(void)inet_pton(AF_INET6, better, &in->sin6_addr); /* snd_host_address has written it */
+		return;
+	}
+	struct sockaddr_in *in = (struct sockaddr_in *)&a->storage;
+	in->sin_family = AF_INET;
+	in->sin_port = port;
+	a->length = sizeof *in;
+	(void)inet_pton(AF_INET, better, &in->sin_addr);
+}
+
+snd_status snd_tcp_resolve(const char *text, struct snd_tcp_address *a, char choice[SND_TCP_CHOICE], const char *op)
 {
 	char host[MAX_HOST + 1];
+	*choice = 0;
 	const char *port, *wrong = split(text, host, &port);
 	if (wrong != NULL)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_ROOT=\"%.300s\": %s", op, text, wrong);
@@ -73,12 +115,19 @@ snd_status snd_tcp_resolve(const char *text, struct snd_tcp_address *a, const ch
 	}
 	if (e != 0)
 		return snd_fail(SND_BAD_NETWORK_NAME, "%s: SOFTND_ROOT=\"%.300s\": no address of \"%s\" is known (%s): use an IP address", op, text, host, e == EAI_SYSTEM ? snd_errno_text(errno) : gai_strerror(e));
+	const struct addrinfo *one = all;
+	while (one != NULL && is_loopback(one->ai_addr))
+		one = one->ai_next;
+	if (one == NULL)
+		one = all;
 	memset(a, 0, sizeof *a);
-	memcpy(&a->storage, all->ai_addr, all->ai_addrlen);
-	a->length = all->ai_addrlen;
+	memcpy(&a->storage, one->ai_addr, one->ai_addrlen);
+	a->length = one->ai_addrlen;
 	freeaddrinfo(all);
-	if (!is_usable(a))
-		return snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_ROOT=\"%.300s\": it is not an address to which other hosts can connect", op, text);
+	if ((hints.ai_flags & AI_NUMERICHOST) == 0)
+		snd_tcp_instead(host, a, choice, op);
+	if ((wrong = unusable(a)) != NULL)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_ROOT=\"%.300s\": %s", op, text, wrong);
 	return SND_SUCCESS;
 }
 

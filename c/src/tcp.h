@@ -15,10 +15,13 @@ struct snd_tcp_address {
 	struct sockaddr_storage storage;
 	socklen_t length;
 };
-enum { SND_TCP_TEXT = 64 };
+enum { SND_TCP_TEXT = 64, SND_TCP_CHOICE = 500 };
 
-/* snd_tcp_resolve finds the address of host:port. */
-snd_status snd_tcp_resolve(const char *text, struct snd_tcp_address *a, const char *op);
+/* snd_tcp_resolve finds the address of host:port. Debian gives a host's own name the address 127.0.1.1 in /etc/hosts, at which no
+ * other host can connect. If the name has only such addresses, snd_tcp_resolve takes another one of this host, and choice says so.
+ * snd_tcp_instead is that part of it. */
+snd_status snd_tcp_resolve(const char *text, struct snd_tcp_address *a, char choice[SND_TCP_CHOICE], const char *op);
+void snd_tcp_instead(const char *name, struct snd_tcp_address *a, char choice[SND_TCP_CHOICE], const char *op);
 /* snd_tcp_text writes an address for people, with its port or without. */
 void snd_tcp_text(const struct snd_tcp_address *a, bool with_port, char text[SND_TCP_TEXT]);
 /* snd_tcp_own and snd_tcp_peer return the addresses of the ends of a connection. */

@@ -23,7 +23,7 @@
 
 enum { RANKS = 3, ROUNDS = 20, MANY = 70 /* more than the service lets wait */ };
 
-static char address[SND_TCP_TEXT];
+static char address[SND_TCP_TEXT], choice[SND_TCP_CHOICE];
 static const struct snd_bytes secret = {"a secret of the tests", 21};
 
 /* take_address finds a port at which no process listens, of those that the kernel gives to no socket by itself. */
@@ -33,7 +33,7 @@ static void take_address(void)
 	int s;
 	do {
 		snprintf(address, sizeof address, "127.0.0.1:%d", 10000 + (int)((unsigned)rand() % 20000));
-		FINE(snd_tcp_resolve(address, &a, "test"));
+		FINE(snd_tcp_resolve(address, &a, choice, "test"));
 	} while ((s = snd_tcp_listen(&a)) < 0);
 	snd_fork_close(s);
 }
@@ -41,7 +41,7 @@ static void take_address(void)
 static struct snd_root_config config_of(uint32_t rank, uint32_t size)
 {
 	struct snd_root_config c = {.secret = secret, .rank = rank, .size = size, .silence = 5000 * MS};
-	FINE(snd_tcp_resolve(address, &c.at, "test"));
+	FINE(snd_tcp_resolve(address, &c.at, choice, "test"));
 	return c;
 }
 
@@ -434,6 +434,24 @@ static void test_forged(void)
 	}
 }
 
+/* A name that is an address of loopback here stands for another address of this host, unless it means loopback. */
+static void test_addresses(void)
+{
+	struct snd_tcp_address a;
+	char text[SND_TCP_TEXT];
+	CHECK(setenv("SOFTND_HOST_ADDRESS", "10.9.9.9", 1) == 0);
+	FINE(snd_tcp_resolve("127.0.1.1:7000", &a, choice, "test"));
+	CHECK(*choice == 0);
+	snd_tcp_instead("localhost", &a, choice, "test");
+	CHECK(*choice == 0);
+	snd_tcp_instead("node1", &a, choice, "test");
+	snd_tcp_text(&a, true, text);
+	CHECK(strcmp(text, "10.9.9.9:7000") == 0);
+	CHECK(strstr(choice, "node1 is 127.0.1.1 here, at which other hosts cannot connect; using 10.9.9.9") == choice);
+	CHECK(unsetenv("SOFTND_HOST_ADDRESS") == 0);
+	CHECK(snd_tcp_resolve("[fe80::1]:7000", &a, choice, "test") == SND_INVALID_PARAMETER && strstr(snd_last_error(), "link-local") != NULL);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc == 4) {
@@ -448,6 +466,7 @@ int main(int argc, char **argv)
 	srand((unsigned)getpid());
 	const int open_before = descriptors();
 	take_address();
+	test_addresses();
 	test_meeting();
 	test_refused();
 	test_ends();

@@ -31,10 +31,12 @@ func (s *hostSession) checkOwn(ctx context.Context) {
 
 // checkRoot looks up the address of EnvRoot. Find would only fail.
 func checkRoot(ctx context.Context, root string) check {
-	at, err := bootstrap.Resolve(ctx, root)
+	at, choice, err := bootstrap.Resolve(ctx, root)
 	switch {
 	case err != nil:
 		return bad(fail, nameCheck, fmt.Sprintf("%s=%q: %v", bootstrap.EnvRoot, root, err), "use the IP address of rank 0's host, or add the name to DNS or /etc/hosts of this host")
+	case choice != "":
+		return bad(warn, nameCheck, bootstrap.EnvRoot+": "+choice, "use the address by which other hosts reach rank 0")
 	case at.Addr().IsLoopback():
 		return bad(warn, nameCheck, fmt.Sprintf("%s=%s is %v here", bootstrap.EnvRoot, root, at), "only ranks of this host meet there: use the address by which other hosts reach rank 0")
 	}

@@ -30,6 +30,9 @@ func hostAddress(known netip.Addr) (a netip.Addr, origin string, err error) {
 		if a, err = netip.ParseAddr(text); err != nil || a.IsUnspecified() {
 			return a, "", fmt.Errorf("%s=%q: want an IP address of this host", EnvHostAddress, text)
 		}
+		if err := usable(a); err != nil {
+			return a, "", fmt.Errorf("%s=%q: %w", EnvHostAddress, text, err)
+		}
 		return a, "set by " + EnvHostAddress, nil
 	}
 	if known.IsValid() {
@@ -92,36 +95,71 @@ func netlink(request int, f func(syscall.NetlinkMessage)) error {
 	return nil
 }
 
-// Resolve returns the address of host:port.
-func Resolve(ctx context.Context, text string) (at netip.AddrPort, err error) {
+// Resolve returns the address of host:port. Debian gives a host's own name the address 127.0.1.1 in /etc/hosts, at which no other
+// host can connect. If the name has only such addresses, Resolve returns another one of this host, and choice says so.
+func Resolve(ctx context.Context, text string) (at netip.AddrPort, choice string, err error) {
 	host, port, err := splitAddress(text)
 	if err != nil {
-		return at, err
+		return at, "", err
 	}
 	address, err := netip.ParseAddr(host)
 	if err != nil {
 		if address, err = Lookup(ctx, host); err != nil {
-			return at, err
+			return at, "", err
 		}
+		address, choice = instead(host, address)
 	}
-	if address.IsUnspecified() || address.Zone() != "" {
-		return at, fmt.Errorf("%v is not an address to which other hosts can connect", address)
+	if err := usable(address); err != nil {
+		return at, "", err
 	}
-	return netip.AddrPortFrom(address.Unmap(), port), nil
+	return netip.AddrPortFrom(address.Unmap(), port), choice, nil
 }
 
-// Lookup returns the address of a name. The program getent looks it up, which asks what the host is configured to ask.
+// instead returns the address to use for a name whose address is a, and why it is not a; "" = it is.
+func instead(name string, a netip.Addr) (better netip.Addr, why string) {
+	if !a.IsLoopback() || name == "localhost" || strings.HasSuffix(name, ".localhost") {
+		return a, ""
+	}
+	better, origin, err := hostAddress(netip.Addr{})
+	if err != nil {
+		return a, "" // no interface but that of loopback: the ranks run on this host
+	}
+	return better, fmt.Sprintf("%s is %v here, at which other hosts cannot connect; using %v, %s: name an IP address to use another", name, a, better, origin)
+}
+
+// usable returns an error if other hosts cannot connect to an address.
+func usable(a netip.Addr) error {
+	switch {
+	case a.IsUnspecified():
+		return fmt.Errorf("%v is not an address to which other hosts can connect", a)
+	case a.Is6() && a.IsLinkLocalUnicast():
+		return fmt.Errorf("%v is a link-local address, which each host needs a zone of its own for: use a global address", a)
+	case a.Zone() != "":
+		return fmt.Errorf("%v has a zone, which is valid at this host only: use an address without one", a)
+	}
+	return nil
+}
+
+// Lookup returns the address of a name, one of loopback only if it has no other. The program getent looks it up, which asks what the
+// host is configured to ask.
 func Lookup(ctx context.Context, name string) (address netip.Addr, err error) {
 	out, err := exec.CommandContext(ctx, "getent", "ahosts", name).Output()
 	if ctx.Err() != nil {
 		return address, ctx.Err()
 	}
-	fields := strings.Fields(string(out))
-	if err != nil || len(fields) == 0 {
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	if err != nil || lines[0] == "" {
 		return address, fmt.Errorf("no address of %q is known (getent ahosts: %w): use an IP address", name, err)
 	}
-	if address, err = netip.ParseAddr(fields[0]); err != nil {
-		return address, fmt.Errorf("getent ahosts %s: %w: use an IP address", name, err)
+	for i, line := range lines {
+		text, _, _ := strings.Cut(line, " ")
+		a, err := netip.ParseAddr(text)
+		if err != nil {
+			return address, fmt.Errorf("getent ahosts %s: %w: use an IP address", name, err)
+		}
+		if i == 0 || address.IsLoopback() && !a.IsLoopback() {
+			address = a
+		}
 	}
 	return address, nil
 }

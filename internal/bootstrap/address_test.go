@@ -22,15 +22,40 @@ func TestAddressOfRoot(t *testing.T) {
 		"10.0.0.1:70000":            "a port from 1 to 65535",
 		"[fd00::1:7000":             "want [address]:port",
 		"0.0.0.0:7000":              "is not an address to which other hosts can connect",
+		"[fe80::1]:7000":            "fe80::1 is a link-local address",
+		"[fe80::1%eth0]:7000":       "fe80::1%eth0 is a link-local address",
+		"[fd00::1%eth0]:7000":       "fd00::1%eth0 has a zone",
 		"no.such.host.invalid:7000": "no address of \"no.such.host.invalid\" is known (getent ahosts: ",
 	} {
-		at, err := Resolve(t.Context(), text)
+		at, _, err := Resolve(t.Context(), text)
 		got := at.String()
 		if err != nil {
 			got = err.Error()
 		}
 		if !strings.Contains(got, want) {
 			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+}
+
+// A name that is an address of loopback here stands for another address of this host, unless it means loopback.
+func TestNameOfLoopback(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	t.Setenv(EnvHostAddress, "10.9.9.9")
+	for _, tc := range []struct{ name, answer, want, choice string }{
+		{"node1", "127.0.1.1 STREAM node1\\n127.0.1.1 DGRAM", "10.9.9.9:7000", "node1 is 127.0.1.1 here, at which other hosts cannot connect; using 10.9.9.9, set by SOFTND_HOST_ADDRESS: "},
+		{"node1", "127.0.1.1 STREAM node1\\n10.1.1.1 STREAM", "10.1.1.1:7000", ""},
+		{"node1", "10.1.1.1 STREAM node1\\n127.0.1.1 STREAM", "10.1.1.1:7000", ""},
+		{"localhost", "127.0.0.1 STREAM localhost", "127.0.0.1:7000", ""},
+	} {
+		script := "#!/bin/sh\nprintf '" + tc.answer + "\\n'\n"
+		if err := os.WriteFile(filepath.Join(dir, "getent"), []byte(script), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		at, choice, err := Resolve(t.Context(), tc.name+":7000")
+		if err != nil || at.String() != tc.want || (choice != "") != (tc.choice != "") || !strings.HasPrefix(choice, tc.choice) {
+			t.Errorf("%s: %v, %q, %v", tc.answer, at, choice, err)
 		}
 	}
 }

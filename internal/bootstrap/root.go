@@ -46,9 +46,12 @@ func fromRoot(ctx context.Context) (*Place, error) {
 	if err != nil {
 		return nil, err
 	}
-	at, err := Resolve(ctx, os.Getenv(EnvRoot))
+	at, choice, err := Resolve(ctx, os.Getenv(EnvRoot))
 	if err != nil {
 		return nil, fmt.Errorf("%s=%q: %w", EnvRoot, os.Getenv(EnvRoot), err)
+	}
+	if choice != "" {
+		fmt.Fprintf(os.Stderr, "softnd: rank %d of %d: %s=%s: %s\n", rank, size, EnvRoot, os.Getenv(EnvRoot), choice)
 	}
 	keepalive, err := relayproc.Keepalive()
 	if err != nil {

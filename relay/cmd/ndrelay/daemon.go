@@ -182,7 +182,7 @@ func (d *daemon) link(ctx context.Context, control net.Listener) error {
 		}()
 	}
 	if err := d.waitForLinks(failed); err != nil {
-		return err
+		return explain(err, p.Relays)
 	}
 	err := d.send(ready{true})
 	d.out = nil
