@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/softnd/softnd/endpoint"
@@ -347,7 +348,7 @@ func (x *hostLinks) exchange(ctx context.Context, op string, kind callKind, blob
 // next takes the next message of a leader, which has to be of a kind, and returns its blob.
 func (x *hostLinks) next(ctx context.Context, op string, l *hostLink, kind callKind, limit uint64) ([]byte, error) {
 	m := l.arrived[0]
-	l.arrived = l.arrived[1:]
+	l.arrived = slices.Delete(l.arrived, 0, 1)
 	if len(m) < leaderHeader {
 		return nil, damagedPack(l.host)
 	}

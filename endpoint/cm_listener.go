@@ -134,7 +134,7 @@ func (l *listener) GetConnectionRequest(ctx context.Context, c nd.Connector) err
 	}
 	for i, other := range l.calls {
 		if other == t {
-			l.calls = append(l.calls[:i], l.calls[i+1:]...)
+			l.calls = slices.Delete(l.calls, i, i+1)
 			break
 		}
 	}
@@ -152,7 +152,7 @@ func (l *listener) matchRequests() {
 			return
 		}
 		l.calls[0].conn = c
-		l.calls = l.calls[1:]
+		l.calls = slices.Delete(l.calls, 0, 1)
 	}
 }
 
@@ -160,6 +160,7 @@ func (l *listener) matchRequests() {
 func (l *listener) nextRequest() *connection {
 	for len(l.queue) > 0 && !l.paused {
 		c := l.queue[0]
+		l.queue[0] = nil // the array must not keep the connection
 		l.queue = l.queue[1:]
 		if !c.isPeerGone() && c.state() == connRequested {
 			return c

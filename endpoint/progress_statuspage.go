@@ -62,6 +62,7 @@ func (p *Provider) updateStatusPage() {
 // because the program may hold the endpoints' locks.
 func (r *reporter) sample(p *Provider) (mark uint64) {
 	note := func(n uint64) { mark = mark*31 + n }
+	clear(r.polled) // the array must not keep closed queues
 	r.polled = r.polled[:0]
 	now := time.Now()
 	note(p.waiters.Completed())

@@ -319,6 +319,7 @@ func (p *Provider) runDeferred() {
 	if len(kept) < len(work) {
 		p.deferredChanged = time.Now()
 	}
+	clear(work[len(kept):]) // the array must not keep what the finished work refers to
 	p.deferred = append(kept, p.deferred...)
 	p.mu.Unlock()
 }
