@@ -47,9 +47,7 @@ func (c *connector) Accept(ctx context.Context, endpoint nd.Endpoint, params nd.
 		return err
 	}
 	werr := p.wait(ctx, statuspage.Call{Op: op, Object: "connector", Peer: conn.peer.ID()}, func() { ep.progress() }, func() bool { return conn.state() != connAccepted || conn.isPeerGone() })
-	if werr != nil {
-		conn.transition(connAborted, connAccepted)
-	}
+	aborted := werr != nil && conn.transition(connAborted, connAccepted) // by this side
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ep.mu.Lock()
@@ -60,15 +58,11 @@ func (c *connector) Accept(ctx context.Context, endpoint nd.Endpoint, params nd.
 		return c.opError(op, nd.Canceled, "the connector was closed", "create another")
 	}
 	s := conn.state()
-	if ep.state() == connecting && s == connEstablished {
+	if ep.state() == connecting && !aborted && conn.wasEstablished() { // the active side may have ended the connection since
+		ep.setState(connected)
 		ep.progressLocked()
 	}
-	// If the active side aborts an established connection, this side was connected.
-	if ep.life.wasConnected || ep.state() == connecting && s == connAborted && werr == nil {
-		if ep.state() == connecting {
-			ep.setState(connected)
-			ep.progressLocked()
-		}
+	if ep.life.wasConnected && !aborted {
 		c.phase = phaseConnected
 		return nil
 	}

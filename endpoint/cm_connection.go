@@ -153,6 +153,14 @@ func (c *connection) peerDied() {
 	}
 }
 
+// wasEstablished reports, for the passive side, whether the active side has completed the connection. An active side that
+// ends a connection before it has completed it withdraws it. So only an established one becomes aborted, unless this side
+// has aborted it.
+func (c *connection) wasEstablished() bool {
+	s := c.state()
+	return s == connEstablished || s == connAborted
+}
+
 // isPeerGone reports whether the other process has died or left.
 func (c *connection) isPeerGone() bool { return c.peerDead.Load() || c.peer.Gone() }
 

@@ -327,7 +327,7 @@ func TestPeerDeathWhileConnecting(t *testing.T) {
 			p.b.must(order{Do: doConnect, Addr: addr})
 			p.b.must(order{Do: doComplete})
 			p.b.puppet.kill()
-			if r := <-done; r.Status != nd.Success && r.Status != nd.ConnectionRefused {
+			if r := <-done; r.Status != nd.Success {
 				t.Errorf("accept returns %v (%s)", r.Status, r.Text)
 			}
 			p.a.expect(receiveQueue, failure(nd.RequestReceive, 1, nd.Canceled))

@@ -190,9 +190,13 @@ func (ep *queuePair) releasePeerState() bool {
 
 // handlePeerDeath acts on the peer's death before its memory is reused.
 func (ep *queuePair) handlePeerDeath() {
-	switch ep.state() {
+	switch c := ep.conn; ep.state() {
 	case connecting, accepted:
-		if c := ep.conn; c != nil && c.attached {
+		switch {
+		case c == nil || !c.attached:
+		case c.side == passive && c.wasEstablished():
+			ep.setState(connected) // Accept has not returned yet, and the record may be read for the last time; progressLocked ends the connection
+		default:
 			ep.peerAborted()
 		}
 	case failed, disconnecting, closed:

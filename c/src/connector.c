@@ -440,23 +440,19 @@ snd_status snd_connector_accept(snd_connector *connector, snd_endpoint *endpoint
 		return snd_leave_with(f, s);
 	snd_status waited = wait_for(c, timeout, is_completed, op);
 	struct snd_connection *conn = c->conn;
-	if (waited != SND_SUCCESS)
-		snd_transition(conn, SNDL_CONN_ABORTED, SNDL_CONN_ACCEPTED);
+	const bool aborted = waited != SND_SUCCESS && snd_transition(conn, SNDL_CONN_ABORTED, SNDL_CONN_ACCEPTED); /* by this side */
 	struct snd_endpoint *ep = c->ep;
 	uint32_t state = snd_connection_state(conn);
-	if (ep != NULL && ep->state == SND_QP_CONNECTING && state == SNDL_CONN_ESTABLISHED)
+	if (ep != NULL && !c->closed && ep->state == SND_QP_CONNECTING && !aborted && snd_was_established(conn)) { /* the active side may have ended the connection since */
+		snd_set_state(ep, SND_QP_CONNECTED);
 		snd_progress(ep);
+	}
 	if (ep == NULL || c->closed) {
 		c->phase = SND_PHASE_ENDED;
 		if (ep != NULL)
 			snd_terminate(ep, SND_CONNECTION_ABORTED, "%s: the connector was closed", op);
 		s = snd_fail(SND_CANCELED, "%s: the connector or the endpoint was closed", op);
-	} else if (ep->was_connected || (ep->state == SND_QP_CONNECTING && state == SNDL_CONN_ABORTED && waited == SND_SUCCESS)) {
-		/* If the active side aborts an established connection, this side was connected. */
-		if (ep->state == SND_QP_CONNECTING) {
-			snd_set_state(ep, SND_QP_CONNECTED);
-			snd_progress(ep);
-		}
+	} else if (ep->was_connected && !aborted) {
 		c->phase = SND_PHASE_CONNECTED;
 	} else {
 		c->phase = SND_PHASE_ENDED;

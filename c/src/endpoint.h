@@ -89,6 +89,14 @@ static inline uint32_t snd_connection_state(const struct snd_connection *c)
 		return SNDL_CONN_ABORTED; /* the record may be reused memory by now */
 	return snd_load32(&c->record->state); /* ORDER conn-state: pairs with the swap in snd_transition */
 }
+
+/* snd_was_established reports, for the passive side, whether the active side has completed the connection. An active side that ends
+ * a connection before it has completed it withdraws it. So only an established one becomes aborted, unless this side has aborted it. */
+static inline bool snd_was_established(const struct snd_connection *c)
+{
+	const uint32_t s = snd_connection_state(c);
+	return s == SNDL_CONN_ESTABLISHED || s == SNDL_CONN_ABORTED;
+}
 static inline bool snd_is_peer_gone(const struct snd_connection *c) { return c->peer_dead || snd_peer_gone(&c->peer); }
 
 /* snd_is_open reports whether neither side has ended the connection. ORDER hazard: after snd_publish_hazard;

@@ -290,7 +290,9 @@ void snd_peer_died(struct snd_connection *c)
 	switch (ep->state) {
 	case SND_QP_CONNECTING:
 	case SND_QP_ACCEPTED:
-		if (c->attached)
+		if (c->attached && c->side == SND_PASSIVE && snd_was_established(c))
+			snd_set_state(ep, SND_QP_CONNECTED); /* accept has not returned yet, and the record may be read for the last time; snd_progress ends the connection */
+		else if (c->attached)
 			snd_peer_aborted(ep);
 		break;
 	case SND_QP_FAILED:
