@@ -146,7 +146,7 @@ func watchWith(t *testing.T, journal *ndcheck.Journal, cfg nd.EndpointConfig, de
 	}})
 	t.Run("ranks", func(t *testing.T) { // whose end closes the jobs
 		softndtest.Run(t, len(roles), func(ctx context.Context, job *softnd.Job) (err error) {
-			ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+			ctx, cancel := context.WithTimeout(ctx, time.Minute) // a watchdog
 			defer cancel()
 			defer func() {
 				switch f := recover().(type) {
@@ -173,7 +173,7 @@ func watchWith(t *testing.T, journal *ndcheck.Journal, cfg nd.EndpointConfig, de
 			}
 			roles[job.Rank()](s)
 			return nil
-		}, append(more, options, softnd.WithReceiveTimeout(200*time.Millisecond))...)
+		}, append(more, options, softnd.WithReceiveTimeout(time.Second))...)
 	})
 	mu.Lock()
 	defer mu.Unlock()

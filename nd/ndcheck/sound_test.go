@@ -328,7 +328,7 @@ func TestNothingStays(t *testing.T) {
 		defer mu.Unlock()
 		found = append(found, f)
 	}})
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	must := func(err error) {
 		if err != nil {
