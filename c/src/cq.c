@@ -3,15 +3,16 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "error.h"
 #include "faults.h"
 #include "memory_limit.h"
 
-/* One poll in THOROUGH drives some endpoints even without visible work, because a peer may have disconnected or
- * died, reads the inbox, and does the periodic work of the process. */
-enum { THOROUGH = 1024, THOROUGH_ENDPOINTS = 8, SCANNED = 6 };
+/* A thorough poll drives some endpoints even without visible work, because a peer may have died, reads the inbox, and does the
+ * periodic work of the process. One poll in THOROUGH is thorough, and one poll in LOOK_INTERVAL reads the clock. */
+enum { THOROUGH = 1024, THOROUGH_ENDPOINTS = 8, TICK_ENDPOINTS = 64, LOOK_INTERVAL = 16, SCANNED = 6 };
 
 /* ring_size returns twice the depth at least: a program that counts on exactly its depth never overruns the queue. See snd_cq_limit. */
 static uint64_t ring_size(uint32_t depth)
@@ -126,7 +127,7 @@ static uint32_t pop(struct snd_cq *q, snd_result *results, uint32_t count)
 
 static inline bool has_work(const struct snd_endpoint *ep)
 {
-	return ep->state != SND_QP_CONNECTED || snd_has_overrun(ep) || ep->completed != ep->posted || snd_front(&ep->conn->in) != NULL;
+	return ep->state != SND_QP_CONNECTED || snd_has_overrun(ep) || ep->completed != ep->posted || snd_front(&ep->conn->in) != NULL || !snd_is_open(ep->conn);
 }
 
 /* scan drives endpoints that have work until there is a result. */
@@ -145,13 +146,13 @@ static uint32_t scan(struct snd_cq *q, snd_result *results, uint32_t count, uint
 	return 0;
 }
 
-static void thorough(struct snd_cq *q)
+static void thorough(struct snd_cq *q, uint32_t endpoints)
 {
 	SND_KEEP_ERRNO;
 	struct snd_fabric *f = q->object.fabric;
 	snd_read_inbox(f);
 	snd_housekeep(f, snd_clock());
-	for (uint32_t i = 0; i < THOROUGH_ENDPOINTS && i < q->users; i++) {
+	for (uint32_t i = 0; i < endpoints && i < q->users; i++) {
 		uint32_t at = q->next < q->users ? q->next : 0;
 		q->next = at + 1;
 		snd_progress(q->endpoints[at]);
@@ -160,15 +161,40 @@ static void thorough(struct snd_cq *q)
 		snd_run_deferred(f);
 }
 
+/* look reads the clock. If it has ticked since the last look, so that the program may poll rarely, this poll is thorough, and
+ * the next one looks again. */
+static __attribute__((noinline)) void look(struct snd_cq *q)
+{
+	struct snd_fabric *f = q->object.fabric;
+	snd_set(&f->activity, snd_relaxed(&f->activity) + 1); /* the engine needs to know only that the program polls */
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &t); /* its ticks are some milliseconds apart, and it costs a fraction of the other clock */
+	const bool ticked = t.tv_nsec != q->tick.tv_nsec || t.tv_sec != q->tick.tv_sec;
+	q->tick = t;
+	q->next_look = q->polls + (ticked ? 1 : LOOK_INTERVAL);
+	if (ticked || q->polls - q->last_thorough >= THOROUGH) {
+		q->last_thorough = q->polls;
+		thorough(q, ticked ? TICK_ENDPOINTS : THOROUGH_ENDPOINTS);
+	}
+}
+
+/* drive is a poll without room for results. */
+static void drive(struct snd_cq *q)
+{
+	q->polls++;
+	look(q);
+	for (uint32_t i = 0; i < q->users; i++)
+		if (has_work(q->endpoints[i]))
+			snd_progress(q->endpoints[i]);
+}
+
 static uint32_t poll(struct snd_cq *q, snd_result *results, uint32_t count)
 {
 	uint32_t n = 0;
 	q->polls++;
-	if (q->polls % 16 == 1)
-		snd_set(&q->object.fabric->activity, snd_relaxed(&q->object.fabric->activity) + 1); /* the engine needs to know only that the program polls */
-	if (snd_unlikely(q->polls % THOROUGH == 0)) {
-		thorough(q);
-	} else if (q->head == q->tail) {
+	if (snd_unlikely(q->polls >= q->next_look))
+		look(q);
+	if (q->head == q->tail) {
 		if (snd_likely(q->users == 1)) {
 			if (has_work(q->endpoints[0]))
 				n = snd_progress_into(q->endpoints[0], q, results, count);
@@ -186,10 +212,12 @@ uint32_t snd_cq_poll(snd_cq *cq, snd_result *results, uint32_t count)
 		return 0;
 	}
 	uint32_t n = 0;
-	if (snd_likely(results != NULL && count > 0))
+	if (snd_unlikely(count == 0))
+		drive(cq);
+	else if (snd_likely(results != NULL))
 		n = poll(cq, results, count);
 	else
-		(void)snd_fail(SND_INVALID_PARAMETER, "poll: no room for results");
+		(void)snd_fail(SND_INVALID_PARAMETER, "poll: results is NULL, and count is %" PRIu32, count);
 	snd_unlock(cq->object.fabric);
 	return n;
 }

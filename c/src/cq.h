@@ -2,6 +2,8 @@
 #ifndef SND_CQ_H
 #define SND_CQ_H
 
+#include <time.h>
+
 #include "endpoint.h"
 
 /* snd_completion is a queued result. It is written and read in the same whole words: a load that spans several
@@ -38,6 +40,8 @@ struct snd_cq {
 	uint32_t depth;
 	uint64_t number; /* among the queues of the process, from 1 */
 	uint64_t polls, last_message_poll;
+	uint64_t next_look, last_thorough; /* polls */
+	struct timespec tick;              /* of the coarse clock, at the last look */
 	uint64_t reported_polls; /* at the last update of the status page */
 	int64_t polled_at;       /* time of an update that found polls; 0 = none did */
 	uint32_t references; /* of endpoints that are not freed */
