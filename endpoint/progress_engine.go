@@ -43,6 +43,7 @@ type engine struct {
 	done sync.WaitGroup
 	quit atomic.Bool
 
+	asleep      atomic.Bool // it sleeps on the doorbell, or is about to; unlike the doorbell's word, no peer can change it
 	resting     atomic.Bool
 	resume      chan struct{} // ends a rest
 	wakePending atomic.Bool   // wake was called since the engine last drove the endpoints
@@ -61,7 +62,7 @@ func (e *engine) start(p *Provider) {
 
 func (e *engine) stop() {
 	e.quit.Store(true)
-	e.bell.Ring()
+	e.wakeFromSleep()
 	e.endRest()
 	e.done.Wait()
 }
@@ -69,10 +70,17 @@ func (e *engine) stop() {
 // wake makes the engine drive the endpoints now if it sleeps or rests.
 func (e *engine) wake() {
 	if !e.p.waiters.IsClosed() { // otherwise the doorbell may be unmapped
-		e.bell.Ring()
+		e.wakeFromSleep()
 	}
 	e.wakePending.Store(true)
 	e.endRest()
+}
+
+// wakeFromSleep ends the engine's sleep, if it sleeps.
+func (e *engine) wakeFromSleep() {
+	if e.asleep.Load() {
+		e.bell.WakeAll()
+	}
 }
 
 // endRest ends the engine's rest, if it rests.
@@ -192,6 +200,8 @@ func (e *engine) rest() {
 // sleep sleeps until a peer rings the doorbell.
 func (e *engine) sleep() {
 	p := e.p
+	e.asleep.Store(true) // before the checks below: wakeFromSleep follows what they read
+	defer e.asleep.Store(false)
 	ticket := e.bell.Arm()
 	defer e.bell.Disarm()
 	p.housekeeper.checkDue()

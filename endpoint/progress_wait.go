@@ -181,7 +181,7 @@ type awakePhase struct {
 func (p *Provider) park(ctx context.Context, ready func() bool) error {
 	woken := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
-		p.waiters.Wake()
+		p.waiters.WakeAll()
 		close(woken)
 	})
 	defer func() {

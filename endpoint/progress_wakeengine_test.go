@@ -1,6 +1,9 @@
 package endpoint
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 
@@ -23,7 +26,7 @@ func TestEndedWaitWakesEngine(t *testing.T) {
 	proctest.Eventually(t, "the wait sleeps", func() bool { return b.waiters.Sleeping() == 1 })
 	ep.mu.Lock()
 	ep.uncompleted.Store(1) // so that a wait checks it
-	b.engine.bell.Arm()
+	asleep := pretendSleep(b)
 	over.Store(true)
 	b.waiters.Wake()
 	err := <-done
@@ -32,9 +35,53 @@ func TestEndedWaitWakesEngine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b.engine.bell.Armed() {
+	if asleep() {
 		t.Error("the wait has ended without a check of the endpoint, and the engine still sleeps")
-		b.engine.bell.Disarm()
+	}
+}
+
+// pretendSleep announces that the engine, which is stopped, sleeps. asleep ends that, and reports whether it would still sleep.
+func pretendSleep(p *Provider) (asleep func() bool) {
+	e := &p.engine
+	e.asleep.Store(true)
+	ticket := e.bell.Arm()
+	return func() bool {
+		now := e.bell.Arm()
+		e.bell.Disarm()
+		e.asleep.Store(false)
+		return now == ticket
+	}
+}
+
+// TestClearedDoorbell: another process clears the words that say that this one sleeps. Close and a wait whose context ends
+// do not depend on them.
+func TestClearedDoorbell(t *testing.T) {
+	for name, end := range map[string]func(p *Provider, cancel func(), waited <-chan error) error{
+		"Close": func(p *Provider, _ func(), waited <-chan error) error {
+			err := p.Close()
+			<-waited
+			return err
+		},
+		"cancel": func(_ *Provider, cancel func(), waited <-chan error) error {
+			cancel()
+			if err := <-waited; !errors.Is(err, context.Canceled) {
+				return fmt.Errorf("the wait returns %w", err)
+			}
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newParty(t, newArena(t), "alone", sideOptions{}, false).local.provider
+			proctest.Eventually(t, "the engine sleeps", p.engine.bell.Armed)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			waited := soon(func() error { return p.WaitFor(ctx, statuspage.Call{Op: "test"}, func() bool { return false }) })
+			proctest.Eventually(t, "the wait sleeps", p.waiters.IsArmed)
+			p.engine.bell.Disarm()
+			p.member.WaitDoorbell().Disarm()
+			err := proctest.Receive(t, "the call returns", soon(func() error { return end(p, cancel, waited) }))
+			wantStatus(t, err, nd.Success)
+		})
 	}
 }
 
@@ -46,7 +93,7 @@ func TestEndedWaitLeavesTransferToEngine(t *testing.T) {
 	b := p.b.local.provider
 	ep := p.b.local.endpoint(0).(*queuePair)
 	b.engine.stop()
-	b.engine.bell.Arm()
+	asleep := pretendSleep(b)
 	begun := func() bool {
 		ep.mu.Lock()
 		defer ep.mu.Unlock()
@@ -59,9 +106,8 @@ func TestEndedWaitLeavesTransferToEngine(t *testing.T) {
 	if err := proctest.Receive(t, "the wait ends", done); err != nil {
 		t.Fatal(err)
 	}
-	if b.engine.bell.Armed() {
+	if asleep() {
 		t.Error("the wait has ended in the middle of a transfer, and the engine still sleeps")
-		b.engine.bell.Disarm()
 	}
 	for b.progressAll() != noProgress { // the engine is stopped
 	}

@@ -61,6 +61,13 @@ func (s *Set) ring() {
 	}
 }
 
+// WakeAll is Wake, also if a peer has cleared the doorbell's word.
+func (s *Set) WakeAll() {
+	if s.asleep.Load() != 0 && !s.closed.Load() {
+		s.bell.WakeAll()
+	}
+}
+
 // BeginCall counts a call that uses the arena or waits. It returns false after Close.
 func (s *Set) BeginCall() bool {
 	s.mu.Lock()
@@ -102,7 +109,7 @@ func (s *Set) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed.Store(true)
-	s.bell.Ring()
+	s.bell.WakeAll() // not Ring: a peer may have cleared the doorbell's word
 	for s.inCalls > 0 {
 		s.idle.Wait()
 	}
