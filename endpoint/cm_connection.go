@@ -322,7 +322,9 @@ func (c *connection) detach() {
 }
 
 // release frees what the connection holds, once the other side has detached too. It reports
-// whether it has. The record is freed last. It belongs to the active side, but the passive side
+// whether it has. A passive side that has not attached, because it has refused the request, uses no
+// memory of the other side and does not wait: an active side that never detaches would make it keep
+// something for each request. The record is freed last. It belongs to the active side, but the passive side
 // reads the active side's Detached word in it. So the passive side stores wire.DetachedRecord after
 // its last read of that word.
 func (c *connection) release() bool {
@@ -330,7 +332,7 @@ func (c *connection) release() bool {
 		return true
 	}
 	theirs := c.record.Detached[1-c.side].Load() // ORDER detached: pairs with the stores in detach and below
-	if !c.isPeerGone() && (theirs == 0 || c.side == active && theirs != wire.DetachedRecord) {
+	if !c.isPeerGone() && (c.side == active && theirs != wire.DetachedRecord || c.attached && theirs == 0) {
 		return false
 	}
 	if c.hazard != nil {

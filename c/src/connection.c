@@ -115,7 +115,7 @@ static bool release(struct snd_work *work)
 	struct snd_connection *c = SND_OF(work, struct snd_connection, work);
 	if (!snd_is_peer_gone(c)) {
 		uint32_t theirs = snd_load32(&c->record->detached[1 - c->side]); /* ORDER detached: pairs with the stores in snd_detach and below */
-		if (theirs == 0 || (c->side == SND_ACTIVE && theirs != SNDL_DETACHED_RECORD))
+		if ((c->side == SND_ACTIVE && theirs != SNDL_DETACHED_RECORD) || (c->attached && theirs == 0))
 			return false;
 	}
 	struct snd_fabric *f = c->fabric;

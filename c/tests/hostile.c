@@ -77,6 +77,7 @@ static void flood(int listens)
 		OK(snd_fabric_progress(victim));
 	within(listens ? "a flood of requests for a listener" : "a flood of requests for no listener", began, 4);
 	CHECK(snd_load(&victim->record->inbox) == 0);
+	CHECK(listens || (snd_list_is_empty(&victim->connections) && snd_list_is_empty(&victim->work))); /* although the sender does not detach */
 	began = cpu();
 	OK(snd_fabric_close(liar));
 	for (int i = 0; i < 10; i++)
