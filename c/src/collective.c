@@ -128,6 +128,7 @@ snd_status snd_job_barrier(snd_job *job, int64_t timeout)
 {
 	SND_KEEP_ERRNO;
 	const char *op = "barrier";
+	SND_CHECK_TIMEOUT(timeout, op);
 	SND_ENTER(job, SND_TYPE_JOB, op);
 	struct snd_job *j = job;
 	snd_status s = j->hosts == NULL ? snd_barrier(j, timeout, op) : in_step(j, op);
@@ -199,6 +200,7 @@ snd_status snd_job_exchange(snd_job *job, const void *mine, uint64_t length, voi
 	SND_CHECK(job, SND_TYPE_JOB, op);
 	if (length > 0 && (mine == NULL || all == NULL))
 		return snd_fail(SND_INVALID_PARAMETER, "%s: mine or all is NULL", op);
+	SND_CHECK_TIMEOUT(timeout, op);
 	SND_ENTER(job, SND_TYPE_JOB, op);
 	struct snd_job *j = job;
 	struct snd_fabric *f = j->fabric;
@@ -232,6 +234,7 @@ snd_status snd_job_exchange_windows(snd_job *job, const snd_window_descriptor *m
 	SND_CHECK(job, SND_TYPE_JOB, op);
 	if (mine == NULL || all == NULL)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: %s is NULL", op, mine == NULL ? "mine" : "all");
+	SND_CHECK_TIMEOUT(timeout, op);
 	uint8_t bytes[SND_WINDOW_DESCRIPTOR_SIZE];
 	snd_window_descriptor_encode(mine, bytes);
 	snd_status s = snd_job_exchange(job, bytes, sizeof bytes, all, timeout);

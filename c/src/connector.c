@@ -293,6 +293,7 @@ snd_status snd_connector_connect(snd_connector *connector, snd_endpoint *endpoin
 {
 	SND_KEEP_ERRNO;
 	const char *op = "connect";
+	SND_CHECK_TIMEOUT(timeout, op);
 	SND_ENTER(connector, SND_TYPE_CONNECTOR, op);
 	struct snd_connector *c = connector;
 	struct snd_fabric *f = c->object.fabric;
@@ -428,6 +429,7 @@ snd_status snd_connector_accept(snd_connector *connector, snd_endpoint *endpoint
 {
 	SND_KEEP_ERRNO;
 	const char *op = "accept";
+	SND_CHECK_TIMEOUT(timeout, op);
 	SND_ENTER(connector, SND_TYPE_CONNECTOR, op);
 	struct snd_connector *c = connector;
 	struct snd_fabric *f = c->object.fabric;
@@ -602,6 +604,7 @@ snd_status snd_connector_wait_disconnect(snd_connector *connector, int64_t timeo
 {
 	SND_KEEP_ERRNO;
 	const char *op = "wait for disconnect";
+	SND_CHECK_TIMEOUT(timeout, op);
 	SND_ENTER(connector, SND_TYPE_CONNECTOR, op);
 	struct snd_fabric *f = connector->object.fabric;
 	if (connector->phase != SND_PHASE_CONNECTED)
@@ -624,6 +627,7 @@ snd_status snd_connector_disconnect(snd_connector *connector, int64_t timeout)
 {
 	SND_KEEP_ERRNO;
 	const char *op = "disconnect";
+	SND_CHECK_TIMEOUT(timeout, op);
 	SND_ENTER(connector, SND_TYPE_CONNECTOR, op);
 	struct snd_connector *c = connector;
 	struct snd_fabric *f = c->object.fabric;

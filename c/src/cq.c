@@ -270,6 +270,7 @@ snd_status snd_cq_wait(snd_cq *cq, snd_result *results, uint32_t count, int64_t 
 	if (results == NULL || count == 0 || taken == NULL)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: results or taken is NULL, or count is 0", op);
 	*taken = 0;
+	SND_CHECK_TIMEOUT(timeout, op);
 	SND_ENTER(cq, SND_TYPE_CQ, op);
 	struct snd_fabric *f = cq->object.fabric;
 	struct cq_wait w = {cq, results, count, 0};

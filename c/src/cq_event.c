@@ -147,6 +147,7 @@ snd_status snd_cq_notify(snd_cq *cq, uint32_t type, int64_t timeout)
 	SND_CHECK(cq, SND_TYPE_CQ, op);
 	if (type > SND_NOTIFY_SOLICITED)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: unknown type %u", op, (unsigned)type);
+	SND_CHECK_TIMEOUT(timeout, op);
 	SND_ENTER(cq, SND_TYPE_CQ, op);
 	struct snd_fabric *f = cq->object.fabric;
 	snd_status s = snd_fault_in_call(&cq->object, op, (struct snd_fault_event){.operation = SNDL_FAULT_NOTIFY, .peer = -1}, &timeout);

@@ -49,6 +49,7 @@ snd_status snd_job_next_death(snd_job *job, int64_t timeout, uint32_t *rank)
 	SND_CHECK(job, SND_TYPE_JOB, op);
 	if (rank == NULL)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: rank is NULL", op);
+	SND_CHECK_TIMEOUT(timeout, op);
 	SND_ENTER(job, SND_TYPE_JOB, op);
 	struct snd_job *j = job;
 	if (j->death_watch.returned == NULL && (j->death_watch.returned = calloc(j->group, sizeof(uint64_t))) == NULL)

@@ -35,8 +35,8 @@ static snd_status check_options(const snd_fabric_options *o, const char *op)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: executor %d of the options: pass SND_EXECUTOR_AUTO or SND_EXECUTOR_TARGET", op, (int)o->executor);
 	if (o->receive_timeout < SND_RECEIVE_TIMEOUT_AT_ONCE)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: receive_timeout %" PRId64 " of the options: pass nanoseconds, SND_FOREVER or SND_RECEIVE_TIMEOUT_AT_ONCE", op, o->receive_timeout);
-	if (o->disconnect_timeout < 0)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: disconnect_timeout %" PRId64 " of the options is negative", op, o->disconnect_timeout);
+	if (o->disconnect_timeout < SND_FOREVER)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: disconnect_timeout %" PRId64 " of the options: pass nanoseconds or SND_FOREVER", op, o->disconnect_timeout);
 	snd_status s = snd_check_switch(o->check_payloads, "check_payloads", op);
 	if (s == SND_SUCCESS)
 		s = snd_check_switch(o->weak_order, "weak_order", op);

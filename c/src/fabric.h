@@ -3,6 +3,7 @@
 #ifndef SND_FABRIC_H
 #define SND_FABRIC_H
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -215,6 +216,13 @@ SND_FAST bool snd_enter(const struct snd_object *o, enum snd_type type)
 	do { \
 		if (snd_unlikely((h) == NULL || !snd_has_magic(SND_OBJECT(h), type))) \
 			return snd_bad_handle(op, #h); \
+	} while (0)
+
+/* SND_CHECK_TIMEOUT refuses a negative time limit other than SND_FOREVER. Each call that has a time limit begins with it. */
+#define SND_CHECK_TIMEOUT(timeout, op) \
+	do { \
+		if (snd_unlikely((timeout) < SND_FOREVER)) \
+			return snd_fail(SND_INVALID_PARAMETER, "%s: timeout %" PRId64 ": pass nanoseconds, 0 or SND_FOREVER", op, timeout); \
 	} while (0)
 
 static inline snd_status snd_leave_with(struct snd_fabric *f, snd_status s)

@@ -160,11 +160,12 @@ static snd_status start(struct snd_job *j, snd_fabric *f, snd_status s, const st
 }
 
 /* new_job checks what snd_job_init and snd_job_join have in common. A refused setting becomes r, and the process meets the others yet. */
-static snd_status new_job(const snd_fabric_options *options, snd_fabric_options *o, snd_job **job, struct snd_job **j, struct refusal *r, const char *op)
+static snd_status new_job(const snd_fabric_options *options, snd_fabric_options *o, snd_job **job, struct snd_job **j, struct refusal *r, int64_t timeout, const char *op)
 {
 	if (job == NULL)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: job is NULL", op);
 	*job = NULL;
+	SND_CHECK_TIMEOUT(timeout, op);
 	snd_status s = snd_start(op);
 	const snd_fabric_options given = options != NULL ? *options : (snd_fabric_options){0};
 	if (s != SND_SUCCESS)
@@ -188,7 +189,7 @@ snd_status snd_job_init(const snd_fabric_options *options, int64_t timeout, snd_
 	snd_fabric_options o;
 	struct snd_job *j;
 	struct refusal r;
-	snd_status s = new_job(options, &o, job, &j, &r, op);
+	snd_status s = new_job(options, &o, job, &j, &r, timeout, op);
 	if (s != SND_SUCCESS)
 		return s;
 	snd_fabric *f = NULL;
@@ -204,7 +205,7 @@ snd_status snd_job_join(const char *name, uint32_t rank, uint32_t size, const sn
 	snd_fabric_options o;
 	struct snd_job *j;
 	struct refusal r;
-	snd_status s = new_job(options, &o, job, &j, &r, op);
+	snd_status s = new_job(options, &o, job, &j, &r, timeout, op);
 	if (s != SND_SUCCESS)
 		return s;
 	snd_fabric *f = NULL;

@@ -168,6 +168,7 @@ snd_status snd_job_connect(snd_job *job, uint32_t peer, const snd_endpoint_confi
 	if (endpoint == NULL)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: endpoint is NULL", op);
 	*endpoint = NULL;
+	SND_CHECK_TIMEOUT(timeout, op);
 	SND_ENTER(job, SND_TYPE_JOB, op);
 	struct snd_job *j = job;
 	struct snd_fabric *f = j->fabric;

@@ -149,6 +149,7 @@ snd_status snd_listener_request(snd_listener *listener, int64_t timeout, snd_con
 	if (connector == NULL)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: connector is NULL", op);
 	*connector = NULL;
+	SND_CHECK_TIMEOUT(timeout, op);
 	SND_ENTER(listener, SND_TYPE_LISTENER, op);
 	struct snd_listener *l = listener;
 	struct snd_fabric *f = l->object.fabric;

@@ -129,6 +129,7 @@ snd_status snd_mapping_close(snd_mapping *mapping, int64_t timeout)
 {
 	SND_KEEP_ERRNO;
 	const char *op = "close logical mapping";
+	SND_CHECK_TIMEOUT(timeout, op);
 	SND_ENTER(mapping, SND_TYPE_MAPPING, op);
 	struct snd_fabric *f = mapping->object.fabric;
 	snd_settle_deliveries(f, mapping->region.i.adapter);

@@ -320,6 +320,7 @@ snd_status snd_endpoint_flush(snd_endpoint *endpoint, int64_t timeout)
 {
 	SND_KEEP_ERRNO;
 	const char *op = "flush";
+	SND_CHECK_TIMEOUT(timeout, op);
 	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, op);
 	struct snd_fabric *f = endpoint->object.fabric;
 	if (endpoint->state != SND_QP_DISCONNECTING) /* otherwise a graceful disconnect flushes it already */

@@ -242,6 +242,7 @@ snd_status snd_mr_close(snd_mr *mr, int64_t timeout)
 {
 	SND_KEEP_ERRNO;
 	const char *op = "close memory region";
+	SND_CHECK_TIMEOUT(timeout, op);
 	SND_ENTER(mr, SND_TYPE_MR, op);
 	struct snd_fabric *f = mr->object.fabric;
 	snd_settle_deliveries(f, mr->region.i.adapter);

@@ -208,6 +208,7 @@ snd_status snd_srq_notify(snd_srq *srq, int64_t timeout)
 {
 	SND_KEEP_ERRNO;
 	const char *op = "notify";
+	SND_CHECK_TIMEOUT(timeout, op);
 	SND_ENTER(srq, SND_TYPE_SRQ, op);
 	struct snd_fabric *f = srq->object.fabric;
 	struct low_wait w = {srq, srq->events};

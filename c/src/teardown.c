@@ -340,7 +340,8 @@ bool snd_begin_disconnect(struct snd_endpoint *ep)
 	snd_set_cause(ep, SND_CONNECTION_DISCONNECTED, "disconnect: the connection was disconnected gracefully");
 	bool peer_was_first = ep->state == SND_QP_PEER_DISCONNECTED;
 	snd_set_state(ep, SND_QP_DISCONNECTING);
-	ep->disconnect_deadline = snd_deadline(ep->object.fabric->disconnect_timeout);
+	const int64_t timeout = ep->object.fabric->disconnect_timeout;
+	ep->disconnect_deadline = timeout == SND_FOREVER ? INT64_MAX : snd_deadline(timeout);
 	if (!c->peer_dead && !c->released)
 		snd_store_full32(&c->record->disconnected[c->side], 1); /* ORDER disconnected: pairs with the load in progress; ORDER hazard: then the load in release_peer_state */
 	snd_ring_peer(ep->object.fabric, &c->peer);

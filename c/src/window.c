@@ -93,6 +93,7 @@ snd_status snd_window_close(snd_window *window, int64_t timeout)
 {
 	SND_KEEP_ERRNO;
 	const char *op = "close window";
+	SND_CHECK_TIMEOUT(timeout, op);
 	SND_ENTER(window, SND_TYPE_WINDOW, op);
 	struct snd_fabric *f = window->object.fabric;
 	window->i.retired = true;

@@ -38,6 +38,7 @@ static snd_window_descriptor descriptor, windows[2];
 static snd_request request;
 static int fd;
 static void *out;
+static int64_t limit; /* of the calls that have one */
 
 ROW(snd_fabric_descriptor, VALUE(snd_fabric_descriptor(h) == -1))
 ROW(snd_fabric_address, VALUE(snd_fabric_address(h).host == 0))
@@ -54,21 +55,21 @@ ROW(snd_mr_address, VALUE(snd_mr_address(h) == 0))
 ROW(snd_mr_local_token, VALUE(snd_mr_local_token(h) == 0))
 ROW(snd_mr_remote_token, VALUE(snd_mr_remote_token(h) == 0))
 ROW(snd_mr_query, snd_mr_query(h, &descriptor))
-ROW(snd_mr_close, snd_mr_close(h, 0))
+ROW(snd_mr_close, snd_mr_close(h, limit))
 ROW(snd_mr_create_fast, snd_mr_create_fast(h, 1, 1, (snd_mr **)&out))
 ROW(snd_adapter_privileged_token, snd_adapter_privileged_token(h, &n))
 ROW(snd_mapping_create, snd_mapping_create(h, snd_mr_buffer(mr), 10, (snd_mapping **)&out))
 ROW(snd_mapping_pages, VALUE(snd_mapping_pages(h, NULL, 0) == 0))
 ROW(snd_mapping_offset, VALUE(snd_mapping_offset(h) == 0))
-ROW(snd_mapping_close, snd_mapping_close(h, 0))
+ROW(snd_mapping_close, snd_mapping_close(h, limit))
 ROW(snd_window_create, snd_window_create(h, (snd_window **)&out))
 ROW(snd_window_query, snd_window_query(h, &descriptor))
-ROW(snd_window_close, snd_window_close(h, 0))
+ROW(snd_window_close, snd_window_close(h, limit))
 ROW(snd_cq_create, snd_cq_create(h, 10, (snd_cq **)&out))
 ROW(snd_cq_poll, VALUE(snd_cq_poll(h, results, 2) == 0))
-ROW(snd_cq_wait, snd_cq_wait(h, results, 2, 0, &n))
+ROW(snd_cq_wait, snd_cq_wait(h, results, 2, limit, &n))
 ROW(snd_cq_event_fd, snd_cq_event_fd(h, &fd))
-ROW(snd_cq_notify, snd_cq_notify(h, SND_NOTIFY_ANY, 0))
+ROW(snd_cq_notify, snd_cq_notify(h, SND_NOTIFY_ANY, limit))
 ROW(snd_cq_moderate, snd_cq_moderate(h, 0, 0))
 ROW(snd_cq_notify_affinity, snd_cq_notify_affinity(h, &group, all))
 ROW(snd_cq_resize, snd_cq_resize(h, 20))
@@ -77,7 +78,7 @@ ROW(snd_srq_create, snd_srq_create(h, &(snd_srq_config){0}, (snd_srq **)&out))
 ROW(snd_srq_receive, snd_srq_receive(h, 1, &sge, 1))
 ROW(snd_srq_post, snd_srq_post(h, &request, 1, &n))
 ROW(snd_srq_notify_affinity, snd_srq_notify_affinity(h, &group, all))
-ROW(snd_srq_notify, snd_srq_notify(h, 0))
+ROW(snd_srq_notify, snd_srq_notify(h, limit))
 ROW(snd_srq_modify, snd_srq_modify(h, 0, 0))
 ROW(snd_srq_close, snd_srq_close(h))
 ROW(snd_endpoint_create, snd_endpoint_create(h, &(snd_endpoint_config){.receive_cq = cq, .initiator_cq = cq}, (snd_endpoint **)&out))
@@ -91,39 +92,39 @@ ROW(snd_endpoint_invalidate, snd_endpoint_invalidate(h, 1, window, 0))
 ROW(snd_endpoint_fast_register, snd_endpoint_fast_register(h, 1, mr, &(snd_fast_registration){0}, 0))
 ROW(snd_endpoint_invalidate_mr, snd_endpoint_invalidate_mr(h, 1, mr, 0))
 ROW(snd_endpoint_post, snd_endpoint_post(h, &request, 1, &n))
-ROW(snd_endpoint_flush, snd_endpoint_flush(h, 0))
+ROW(snd_endpoint_flush, snd_endpoint_flush(h, limit))
 ROW(snd_endpoint_error, snd_endpoint_error(h))
 ROW(snd_endpoint_close, snd_endpoint_close(h))
 ROW(snd_listener_create, snd_listener_create(h, (snd_listener **)&out))
 ROW(snd_listener_bind, snd_listener_bind(h, address))
 ROW(snd_listener_listen, snd_listener_listen(h, 0))
 ROW(snd_listener_address, snd_listener_address(h, &address))
-ROW(snd_listener_request, snd_listener_request(h, 0, (snd_connector **)&out))
+ROW(snd_listener_request, snd_listener_request(h, limit, (snd_connector **)&out))
 ROW(snd_listener_pause, snd_listener_pause(h, 1))
 ROW(snd_listener_close, snd_listener_close(h))
 ROW(snd_connector_create, snd_connector_create(h, (snd_connector **)&out))
 ROW(snd_connector_bind, snd_connector_bind(h, address))
-ROW(snd_connector_connect, snd_connector_connect(h, endpoint, address, NULL, 0))
+ROW(snd_connector_connect, snd_connector_connect(h, endpoint, address, NULL, limit))
 ROW(snd_connector_complete, snd_connector_complete(h))
-ROW(snd_connector_accept, snd_connector_accept(h, endpoint, NULL, 0))
+ROW(snd_connector_accept, snd_connector_accept(h, endpoint, NULL, limit))
 ROW(snd_connector_reject, snd_connector_reject(h, NULL, 0))
 ROW(snd_connector_private_data, snd_connector_private_data(h, &all, sizeof all, &n))
 ROW(snd_connector_read_limits, snd_connector_read_limits(h, &n, &m))
 ROW(snd_connector_local_address, snd_connector_local_address(h, &address))
 ROW(snd_connector_peer_address, snd_connector_peer_address(h, &address))
-ROW(snd_connector_disconnect, snd_connector_disconnect(h, 0))
-ROW(snd_connector_wait_disconnect, snd_connector_wait_disconnect(h, 0))
+ROW(snd_connector_disconnect, snd_connector_disconnect(h, limit))
+ROW(snd_connector_wait_disconnect, snd_connector_wait_disconnect(h, limit))
 ROW(snd_connector_cancel, snd_connector_cancel(h))
 ROW(snd_connector_close, snd_connector_close(h))
 ROW(snd_job_rank, (snd_job_rank(h), SND_INVALID_HANDLE))
 ROW(snd_job_size, VALUE(snd_job_size(h) == 0))
 ROW(snd_job_fabric, VALUE(snd_job_fabric(h) == NULL))
 ROW(snd_job_adapter, VALUE(snd_job_adapter(h) == NULL))
-ROW(snd_job_barrier, snd_job_barrier(h, 0))
-ROW(snd_job_next_death, snd_job_next_death(h, 0, &n))
-ROW(snd_job_exchange, snd_job_exchange(h, &n, sizeof n, all, 0))
-ROW(snd_job_exchange_windows, snd_job_exchange_windows(h, &descriptor, windows, 0))
-ROW(snd_job_connect, snd_job_connect(h, 0, &(snd_endpoint_config){0}, 0, (snd_endpoint **)&out))
+ROW(snd_job_barrier, snd_job_barrier(h, limit))
+ROW(snd_job_next_death, snd_job_next_death(h, limit, &n))
+ROW(snd_job_exchange, snd_job_exchange(h, &n, sizeof n, all, limit))
+ROW(snd_job_exchange_windows, snd_job_exchange_windows(h, &descriptor, windows, limit))
+ROW(snd_job_connect, snd_job_connect(h, 0, &(snd_endpoint_config){0}, limit, (snd_endpoint **)&out))
 ROW(snd_job_close, snd_job_close(h))
 
 /* The handle that the call takes; other is a valid handle of another type. */
@@ -171,6 +172,8 @@ enum { ROWS = sizeof rows / sizeof rows[0] };
 static const char *const others[] = {"snd_status_name", "snd_last_error", "snd_version", "snd_fabric_create", "snd_fabric_attach", "snd_fabric_open",
 	"snd_window_descriptor_encode", "snd_window_descriptor_decode", "snd_job_init", "snd_job_join", "snd_job_abort"};
 
+static int has_limit[ROWS]; /* the declaration has a time limit */
+
 /* Every function of the header is in one of the lists. */
 static inline void test_is_complete(void)
 {
@@ -188,8 +191,12 @@ static inline void test_is_complete(void)
 		for (name = end; isalnum((unsigned char)name[-1]) || name[-1] == '_'; name--) {
 		}
 		int known = 0;
+		const char *timeout = strstr(end, "int64_t timeout"), *after = strchr(end, ';');
 		for (int i = 0; i < ROWS; i++)
-			known |= strlen(rows[i].name) == (size_t)(end - name) && strncmp(rows[i].name, name, (size_t)(end - name)) == 0;
+			if (strlen(rows[i].name) == (size_t)(end - name) && strncmp(rows[i].name, name, (size_t)(end - name)) == 0) {
+				known = 1;
+				has_limit[i] = timeout != NULL && timeout < after;
+			}
 		for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
 			known |= strlen(others[i]) == (size_t)(end - name) && strncmp(others[i], name, (size_t)(end - name)) == 0;
 		if (!known) {

@@ -118,6 +118,31 @@ static void test_forked(void)
 	CHECK(waitpid(child, &status, 0) == child && status == 0);
 }
 
+/* Every call with a time limit refuses negative ones that have no name. */
+static void test_limits(void)
+{
+	static const int64_t limits[] = {SND_RECEIVE_TIMEOUT_AT_ONCE, -3, -5 * SECOND, INT64_MIN};
+	int found = 0;
+	for (size_t k = 0; k < sizeof limits / sizeof limits[0]; k++) {
+		limit = limits[k];
+		for (int i = 0; i < ROWS; i++)
+			if (has_limit[i]) {
+				is_refused(&rows[i], *rows[i].handle, SND_INVALID_PARAMETER, "a negative limit");
+				CHECK(strstr(snd_last_error(), "timeout") != NULL);
+				found++;
+			}
+		CHECK(snd_job_init(NULL, limit, (snd_job **)&out) == SND_INVALID_PARAMETER && out == NULL);
+		CHECK(snd_job_join("x", 0, 1, NULL, limit, (snd_job **)&out) == SND_INVALID_PARAMETER && out == NULL);
+		CHECK(snd_fabric_create(0, 0, &(snd_fabric_options){.disconnect_timeout = limit}, (snd_fabric **)&out) == SND_INVALID_PARAMETER);
+		if (limit != SND_RECEIVE_TIMEOUT_AT_ONCE)
+			CHECK(snd_fabric_create(0, 0, &(snd_fabric_options){.receive_timeout = limit}, (snd_fabric **)&out) == SND_INVALID_PARAMETER);
+	}
+	CHECK(found > 0);
+	limit = 0;
+	OK(snd_fabric_create(0, UINT64_C(1) << 28, &(snd_fabric_options){.disconnect_timeout = SND_FOREVER}, (snd_fabric **)&out));
+	OK(snd_fabric_close(out));
+}
+
 static void test_others(void)
 {
 	snd_fabric *f;
@@ -285,6 +310,7 @@ int main(void)
 		test_handles();
 	test_query();
 		test_forked();
+		test_limits();
 		test_others();
 		test_arguments();
 		test_loopback();
