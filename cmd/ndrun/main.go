@@ -116,6 +116,9 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 		}
 		return exitFailure
 	}
+	for _, warning := range p.openMPI() {
+		printError(errors.New(warning))
+	}
 	job := launcher.Prepare(len(p.ranks))
 	defer job.Close()
 	arena, err := createArena(len(p.ranks), cmd.arenaSize, injected)
