@@ -155,6 +155,7 @@ func (c *crew) together(command string, own func() (float64, error)) (float64, e
 // open is [World.open] for a job with helpers.
 func (c *crew) open(ctx context.Context, o Options, lc linkConfig, res *report.Result, t steps) (*party, error) {
 	o.Pairs = max(o.Pairs, 1)
+	lc.fit(o.Pairs)
 	var l *link
 	command := fmt.Sprintf("open %s %d %d %d %d %d %d %d %d %d", res.Test, lc.size, lc.depth, lc.receives, lc.spare, o.Pairs,
 		bit(lc.repost), bit(o.Private), bit(o.mustPoll()), bit(o.Inline))

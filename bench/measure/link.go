@@ -73,11 +73,29 @@ const (
 func openLink(ctx context.Context, w *World, o Options, c linkConfig) (*link, error) {
 	o.Pairs = max(o.Pairs, 1)
 	c.slots = max(c.slots, 1)
+	c.fit(o.Pairs)
 	l := &link{ctx: ctx, w: w, o: o, linkConfig: c, results: make([]nd.Result, maxResults)}
 	if err := l.open(); err != nil {
 		return nil, errors.Join(err, l.release())
 	}
 	return l, nil
+}
+
+// maxQueue is the largest depth of a completion queue. The helpers in C take it, too.
+const maxQueue = 64 << 10
+
+// MaxDepth is the largest number of requests of all queue pairs of a link, as each queue pair has a queue for them.
+const MaxDepth = 4095
+
+// queueDepth returns the depth of the completion queue of all queue pairs. Together they have at most depth requests outstanding, and
+// one for the flag of each.
+func (c *linkConfig) queueDepth(pairs int) int {
+	return min(pairs*(c.depth+1+c.receives+c.spare), maxQueue)
+}
+
+// fit reduces the receives of each queue pair until the completion queue has room for all results that may wait in it.
+func (c *linkConfig) fit(pairs int) {
+	c.receives = min(c.receives, (maxQueue-c.depth)/pairs-1-c.spare)
 }
 
 func (l *link) open() (err error) {
@@ -93,7 +111,7 @@ func (l *link) open() (err error) {
 	}
 	l.mem = l.mr.Bytes()
 	l.fillPlaces()
-	if l.cq, err = ad.CreateCompletionQueue(l.ctx, l.o.Pairs*(l.depth+1+l.receives+l.spare)); err != nil {
+	if l.cq, err = ad.CreateCompletionQueue(l.ctx, l.queueDepth(l.o.Pairs)); err != nil {
 		return err
 	}
 	all, err := l.w.Job.ExchangeWindows(l.ctx, nd.WindowDescriptor{Address: l.mr.Address(), Length: uint64(size), Token: l.mr.RemoteToken()})

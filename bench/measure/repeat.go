@@ -222,6 +222,6 @@ func (l *loop) fillResult(res *report.Result, made []repeat, h *histogram) {
 		res.Limit = &report.Limit{Name: l.limitName, Unit: l.limitUnit, Value: median.Of(limits), Ratio: median.Of(ratios), Ratios: ratios}
 	}
 	if h != nil && h.count() > 0 {
-		res.Distribution = h.distribution()
+		res.Distribution = h.distribution().Known()
 	}
 }

@@ -53,6 +53,9 @@ func (t Test) Check(o Options, helped [2]bool) error {
 			return err
 		}
 	}
+	if err := t.checkEffect(o); err != nil {
+		return err
+	}
 	if o.Hosts > 1 {
 		return t.checkHosts(o)
 	}

@@ -32,7 +32,7 @@ func validate(ctx context.Context, w *World, o Options, kind nd.RequestType, c l
 	if !o.Validate {
 		return nil
 	}
-	c.slots = max(1, min(c.depth, validationMemory/c.size/max(o.Pairs, 1)))
+	c.slots = max(1, min(c.depth, validationMemory/c.size/max(o.Pairs, 1), MaxDepth/max(o.Pairs, 1)))
 	c.receives, c.spare, c.repost = 0, c.slots, false
 	c.depth = c.slots * max(o.Pairs, 1)
 	l, err := openLink(ctx, w, o, c)

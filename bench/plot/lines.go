@@ -1,10 +1,11 @@
 package plot
 
 import (
-	"fmt"
 	"maps"
 	"math"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/softnd/softnd/bench/internal/median"
@@ -45,7 +46,7 @@ func panelsOf(reports []*report.Report) []panel {
 	}
 	all = slices.DeleteFunc(all, func(p panel) bool { return len(p.sizes()) < 2 })
 	for i := range all {
-		all[i].name()
+		all[i].name(reports)
 	}
 	return all
 }
@@ -90,7 +91,7 @@ func (p *panel) point(like line, size int, value, low, high float64) {
 }
 
 // name labels the lines by their differences, and moves the limits to the end.
-func (p *panel) name() {
+func (p *panel) name(reports []*report.Report) {
 	slices.SortStableFunc(p.lines, func(a, b line) int { return rank(a) - rank(b) })
 	p.common = p.shared()
 	seen := map[string]int{}
@@ -110,9 +111,24 @@ func (p *panel) name() {
 	}
 	for i := range p.lines {
 		if l := &p.lines[i]; seen[l.label] > 1 {
-			l.label += fmt.Sprintf(" (%d)", l.report+1)
+			l.label += " (" + nameOf(reports, l.report) + ")"
 		}
 	}
+}
+
+// nameOf returns the name of a report: that of its file, without what all have in common, or its number.
+func nameOf(reports []*report.Report, i int) string {
+	short := func(r *report.Report) string { return strings.TrimSuffix(filepath.Base(r.Name), ".json") }
+	name := reports[i].Name
+	if name == "" {
+		return strconv.Itoa(i + 1)
+	}
+	for other, r := range reports {
+		if other != i && short(r) == short(reports[i]) {
+			return name
+		}
+	}
+	return short(reports[i])
 }
 
 // rank sorts softnd first and the limits last.

@@ -39,7 +39,7 @@ func heading(panels []panel, reports []*report.Report) head {
 	for i, r := range reports {
 		text := r.Machine.String() + ", softnd " + short(r.Machine.Softnd)
 		if len(reports) > 1 {
-			text = fmt.Sprintf("(%d) %s", i+1, text)
+			text = fmt.Sprintf("%s: %s", nameOf(reports, i), text)
 		}
 		h.lines = append(h.lines, text)
 	}

@@ -172,3 +172,28 @@ func TestSaveRefuses(t *testing.T) {
 		t.Errorf("left behind: %v", left)
 	}
 }
+
+// Lines of several reports have the names of their files.
+func TestReportsAreNamed(t *testing.T) {
+	named := func(names ...string) []*report.Report {
+		var all []*report.Report
+		for _, name := range names {
+			r := sample()
+			r.Name = name
+			all = append(all, r)
+		}
+		return all
+	}
+	for _, tc := range []struct{ names, want []string }{
+		{[]string{"a/old.json", "a/new.json"}, []string{"old", "new"}},
+		{[]string{"a/out.json", "b/out.json"}, []string{"a/out.json", "b/out.json"}},
+		{[]string{"", ""}, []string{"1", "2"}},
+	} {
+		got := texts(t, save(t, "a.svg", named(tc.names...)...))
+		for _, name := range tc.want {
+			if !slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, name+": ") }) || !slices.ContainsFunc(got, func(s string) bool { return strings.HasSuffix(s, " ("+name+")") }) {
+				t.Errorf("%q: no %q in %q", tc.names, name, got)
+			}
+		}
+	}
+}

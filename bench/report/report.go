@@ -9,6 +9,8 @@ const version = "softnd-bench/1"
 
 // Report contains the results of one run.
 type Report struct {
+	Name string `json:"-"` // of the file, for people; "" if it was not read from one
+
 	Version string    `json:"version"`
 	Time    time.Time `json:"time"`
 	Command []string  `json:"command"`
@@ -69,12 +71,26 @@ type Distribution struct {
 	Min    float64 `json:"min"`
 	P50    float64 `json:"p50"`
 	P90    float64 `json:"p90"`
-	P99    float64 `json:"p99"`
-	P999   float64 `json:"p99.9"`
-	P9999  float64 `json:"p99.99"`
+	P99    float64 `json:"p99,omitempty"` // these three are omitted if too few operations were measured
+	P999   float64 `json:"p99.9,omitempty"`
+	P9999  float64 `json:"p99.99,omitempty"`
 	Max    float64 `json:"max"`
 	Mean   float64 `json:"mean"`
 	StdDev float64 `json:"stddev"`
+}
+
+// Known returns d without the percentiles of which less than one operation is beyond: they would repeat the maximum.
+func (d *Distribution) Known() *Distribution {
+	known := *d
+	for _, p := range []struct {
+		least int64
+		value *float64
+	}{{100, &known.P99}, {1000, &known.P999}, {10000, &known.P9999}} {
+		if d.Count < p.least {
+			*p.value = 0
+		}
+	}
+	return &known
 }
 
 // Limit is a figure of the machine itself, measured between the repeats of a result, and the ratio of the result to it:

@@ -153,6 +153,9 @@ func tags(of reflect.Type) []string {
 	for _, f := range reflect.VisibleFields(of) {
 		if !f.Anonymous {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if name == "-" {
+				continue
+			}
 			all = append(all, name)
 		}
 	}

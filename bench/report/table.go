@@ -86,6 +86,10 @@ func row(r *Result) []string {
 	}
 	if d := r.Distribution; d != nil {
 		for _, v := range []float64{d.P50, d.P99, d.P999, d.P9999, d.Max} {
+			if v == 0 { // unknown
+				all = append(all, "")
+				continue
+			}
 			all = append(all, Figure(v, r.Unit))
 		}
 	} else {

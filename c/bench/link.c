@@ -4,7 +4,7 @@
 
 #include "perf.h"
 
-enum { FLAG_ROOM = 128, MARKS = 16, PAGE = 4096 };
+enum { FLAG_ROOM = 128, MARKS = 16, PAGE = 4096, MAX_QUEUE = 64 << 10 };
 
 static uint64_t stride(const struct link *l) { return ((l->size + 63) & ~UINT64_C(63)) + 128; }
 
@@ -73,7 +73,8 @@ void link_open(struct link *l)
 	for (uint32_t half = 0; half < 2 * l->count; half++)
 		for (uint64_t i = 0; i + MARKS < l->size; i++)
 			memory[place(l, half) + i] = (unsigned char)(i | 1);
-	must(snd_cq_create(adapter, l->count * (l->depth + 1 + l->receives + l->spare), &l->cq));
+	const uint32_t results = l->count * (l->depth + 1 + l->receives + l->spare);
+	must(snd_cq_create(adapter, results < MAX_QUEUE ? results : MAX_QUEUE, &l->cq)); /* together the queue pairs have at most depth requests outstanding */
 	must(snd_window_create(adapter, &l->window));
 
 	snd_window_descriptor mine;

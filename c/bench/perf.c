@@ -134,6 +134,10 @@ static const struct test *open_test(struct link *l, const char *line)
 
 int main(int argc, char **argv)
 {
+	if (argc == 2 && strcmp(argv[1], "--version") == 0) {
+		printf("softnd_perf (softnd) %s\n", snd_version());
+		return 0;
+	}
 	if (argc != 3) {
 		fprintf(stderr, "softnd_perf: a rank of ndbench: start it with ndbench --lang c\n");
 		return 2;

@@ -1,6 +1,12 @@
 package main
 
-import "testing"
+import (
+	"os/exec"
+	"runtime"
+	"testing"
+
+	"github.com/softnd/softnd/internal/proctest"
+)
 
 func TestRunning(t *testing.T) {
 	for text, want := range map[string]int{"0.42 0.50 0.61 3/812 4711\n": 3, "0.00 0.00 0.00 1/90 7": 1, "": 0, "a b c d e": 0} {
@@ -23,6 +29,34 @@ func TestBusyness(t *testing.T) {
 	var b busyness
 	b.check()
 	if b.checks != 1 {
-		t.Errorf("%+v after one read", b)
+		t.Errorf("%+v after one check", b)
 	}
+	// Threads of this process do not count.
+	stop := make(chan struct{})
+	defer close(stop)
+	started := make(chan struct{})
+	go func() {
+		close(started)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	}()
+	<-started
+	if n := ownRunning(); n < 1 || n > runtime.NumCPU()+len(stop)+8 {
+		t.Errorf("%d own threads run", n)
+	}
+	cmd := exec.Command("sh", "-c", "while :; do :; done")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	proctest.Eventually(t, "the busy process is counted", func() bool {
+		var b busyness
+		b.check()
+		return b.busy == 1
+	})
 }

@@ -177,6 +177,9 @@ func TestOptionsAreReported(t *testing.T) {
 		{"send_lat -e", func(r report.Result) bool { return r.Mode == "event" && r.Memory == "arena" }},
 		{"read_lat -x target", func(r report.Result) bool { return r.Executor == "target" && r.Mode == "polling" }},
 		{"write_lat -m private -x auto", func(r report.Result) bool { return r.Executor == "auto" && r.Memory == "private" }},
+		{"write_bw -q 1024 -s 8 -c", func(r report.Result) bool { return r.Pairs == 1024 }},
+		{"send_bw -q 1024 -s 8", func(r report.Result) bool { return r.Pairs == 1024 }},
+		{"msg_rate -q 1024", func(r report.Result) bool { return r.Pairs == 1024 }},
 		{"write_lat -q 64", func(r report.Result) bool { return r.Pairs == 64 && r.Executor == "auto" }},
 		{"msg_rate -b -I --size 8", func(r report.Result) bool { return r.Depth == 128 && strings.Contains(r.Note, "inline") }},
 		{"posted -t 7 --size 8", func(r report.Result) bool { return r.Depth == 1 || r.Depth == 7 }},
@@ -226,5 +229,13 @@ func TestListHasAllTests(t *testing.T) {
 		if !strings.Contains(out, test.Name+" ") || !strings.Contains(out, test.Title) {
 			t.Errorf("%s is not in the list", test.Name)
 		}
+	}
+}
+
+// --version names the program and its build.
+func TestVersion(t *testing.T) {
+	status, out, errOut := proctest.Run(t, command(t, "ndbench", "--version"))
+	if status != 0 || !strings.HasPrefix(out, "ndbench (softnd) ") {
+		t.Errorf("exit status %d, %s%s", status, out, errOut)
 	}
 }

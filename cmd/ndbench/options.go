@@ -102,7 +102,7 @@ func (o *options) checkNumbers() error {
 		{"--iterations", o.Iterations, 0, 1 << 40},
 		{"--warmup", o.WarmUp, 0, 1 << 40},
 		{"--repeats", o.Repeats, 1, 1 << 20},
-		{"--depth", o.Depth, 0, 4095},
+		{"--depth", o.Depth, 0, measure.MaxDepth},
 		{"--pairs", o.Pairs, 1, 1024},
 		{"--ranks", o.ranks, 0, 1024},
 	} {

@@ -33,7 +33,9 @@ func newPlot() *cobra.Command {
 				if err != nil {
 					return fmt.Errorf("plot: %w", err)
 				}
-				reports = append(reports, drawn(r))
+				r = drawn(r)
+				r.Name = path
+				reports = append(reports, r)
 			}
 			return plot.Save(to, reports...)
 		},

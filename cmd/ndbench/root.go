@@ -8,12 +8,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/softnd/softnd/bench/measure"
+	"github.com/softnd/softnd/internal/build"
 )
 
 // newRoot returns the command with its subcommands: one for each test, and others.
 func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "ndbench",
+		Version:       build.Name(),
 		Short:         "Measure softnd, and next to it the limits of the machine",
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -26,6 +28,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 		},
 		SuggestionsMinimumDistance: 2,
 	}
+	root.SetVersionTemplate("ndbench (softnd) {{.Version}}\n")
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.CompletionOptions.HiddenDefaultCmd = true

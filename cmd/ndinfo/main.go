@@ -72,6 +72,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/softnd/softnd/internal/build"
 	"github.com/softnd/softnd/launcher"
 )
 
@@ -93,17 +94,18 @@ func run(args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("ndinfo", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	hang := len(args) > 0 && args[0] == "hang"
-	asJSON, hosts, timeout := false, false, hostsTimeout
+	asJSON, hosts, version, timeout := false, false, false, hostsTimeout
 	if hang {
 		args = args[1:]
 	} else {
 		flags.BoolVar(&asJSON, "json", false, "print one JSON object instead of lines")
+		flags.BoolVar(&version, "version", false, "print the version")
 		flags.BoolVar(&hosts, "hosts", false, "check a job over several hosts, as whose program ndinfo was started, or this host alone")
 		flags.DurationVar(&timeout, "timeout", hostsTimeout, "how long --hosts waits for the other hosts")
 	}
 	flags.Usage = func() {}
 	usage := func() {
-		fmt.Fprintln(stderr, "usage: ndinfo [--json]\n       ndinfo --hosts [--timeout D] [--json]\n       ndinfo hang NAME\n\nChecks whether softnd jobs start on this machine, or over several hosts, or reports why the job\nhangs whose ranks called softnd.Join with NAME. For several hosts, start it as the program of the job:\n    mpiexec.hydra -hosts node1,node2 -ppn 1 -n 2 ndinfo --hosts")
+		fmt.Fprintln(stderr, "usage: ndinfo [--json]\n       ndinfo --hosts [--timeout D] [--json]\n       ndinfo hang NAME\n       ndinfo --version\n\nChecks whether softnd jobs start on this machine, or over several hosts, or reports why the job\nhangs whose ranks called softnd.Join with NAME. For several hosts, start it as the program of the job:\n    mpiexec.hydra -hosts node1,node2 -ppn 1 -n 2 ndinfo --hosts")
 		flags.SetOutput(stderr)
 		flags.PrintDefaults()
 	}
@@ -119,8 +121,12 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return printHangReport(flags.Args(), stdout, stderr)
 	}
 	if flags.NArg() > 0 {
-		fmt.Fprintf(stderr, "ndinfo: unexpected argument %q: want --json, --hosts, or hang NAME\n", flags.Arg(0))
+		fmt.Fprintf(stderr, "ndinfo: unexpected argument %q: want --json, --hosts, --version, or hang NAME\n", flags.Arg(0))
 		return 2
+	}
+	if version {
+		fmt.Fprintln(stdout, "ndinfo (softnd)", build.Name())
+		return 0
 	}
 	if hosts {
 		return runHosts(timeout, asJSON, stdout, stderr)

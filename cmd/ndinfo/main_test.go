@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd"
+	"github.com/softnd/softnd/internal/build"
 	"github.com/softnd/softnd/internal/proctest"
 )
 
@@ -165,5 +166,13 @@ func TestArguments(t *testing.T) {
 		if exit := run(tc.args, &out, &errs); exit != tc.exit || !strings.Contains(errs.String(), tc.text) || out.Len() > 0 {
 			t.Errorf("%v: exit status %d, %s%s", tc.args, exit, &out, &errs)
 		}
+	}
+}
+
+// --version names the program and its build.
+func TestVersion(t *testing.T) {
+	var out, errOut bytes.Buffer
+	if status := run([]string{"--version"}, &out, &errOut); status != 0 || out.String() != "ndinfo (softnd) "+build.Name()+"\n" {
+		t.Errorf("exit status %d, %s%s", status, out.String(), errOut.String())
 	}
 }

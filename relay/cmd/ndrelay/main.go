@@ -12,13 +12,15 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/internal/build"
 )
 
 const usage = `ndrelay carries the connections of a softnd job to other hosts. The job starts it by itself:
 SOFTND_RELAY names the program, or it is in PATH. Do not start it by hand.
 
 ndrelay --check PROVIDER ADDRESS prints one line of JSON: its versions, and whether libfabric's provider opens at an
-address of this host. ndinfo --hosts uses it.
+address of this host. ndinfo --hosts uses it. ndrelay --version prints the version.
 See docs/hosts.md of softnd.
 `
 
@@ -28,6 +30,10 @@ func main() {
 			fmt.Fprintln(os.Stderr, "ndrelay:", err)
 			os.Exit(1)
 		}
+		return
+	}
+	if len(os.Args) == 2 && os.Args[1] == "--version" {
+		fmt.Println("ndrelay (softnd)", build.Name())
 		return
 	}
 	if len(os.Args) > 1 {
