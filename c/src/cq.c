@@ -161,6 +161,18 @@ static void thorough(struct snd_cq *q, uint32_t endpoints)
 		snd_run_deferred(f);
 }
 
+/* find_gone drives the endpoints whose peers have died or left. */
+static void find_gone(struct snd_cq *q)
+{
+	SND_KEEP_ERRNO;
+	snd_housekeep(q->object.fabric, snd_clock());
+	for (uint32_t i = 0; i < q->users; i++) {
+		const struct snd_connection *c = q->endpoints[i]->conn;
+		if (c != NULL && c->attached && snd_is_peer_gone(c))
+			snd_progress(q->endpoints[i]);
+	}
+}
+
 /* look reads the clock. If it has ticked since the last look, so that the program may poll rarely, this poll is thorough, and
  * the next one looks again. */
 static __attribute__((noinline)) void look(struct snd_cq *q)
@@ -172,9 +184,13 @@ static __attribute__((noinline)) void look(struct snd_cq *q)
 	const bool ticked = t.tv_nsec != q->tick.tv_nsec || t.tv_sec != q->tick.tv_sec;
 	q->tick = t;
 	q->next_look = q->polls + (ticked ? 1 : LOOK_INTERVAL);
-	if (ticked || q->polls - q->last_thorough >= THOROUGH) {
+	if (q->polls - q->last_thorough >= THOROUGH) {
 		q->last_thorough = q->polls;
-		thorough(q, ticked ? TICK_ENDPOINTS : THOROUGH_ENDPOINTS);
+		thorough(q, THOROUGH_ENDPOINTS);
+	} else if (ticked && f->weak_order) {
+		find_gone(q); /* the steps of a weak order must not depend on time */
+	} else if (ticked) {
+		thorough(q, TICK_ENDPOINTS);
 	}
 }
 
