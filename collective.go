@@ -59,7 +59,15 @@ func (j *Job) localBarrier(ctx context.Context, op string) error {
 	if j.spin(ticket) {
 		return nil
 	}
-	return j.await(ctx, op, ticket)
+	return j.await(ctx, op, j.group.Round(), func() bool { return j.group.Passed(ticket) })
+}
+
+// form waits until all ranks of this host have joined the group, and none of them belongs to an earlier job.
+func (j *Job) form(ctx context.Context) error {
+	err := j.await(ctx, "init", j.group.Round()+1, j.group.Formed)
+	j.started = err == nil
+	j.checkedAt = time.Time{} // from now on, a rank that has left is missing
+	return err
 }
 
 // How long a barrier stays awake before its wait, in checks. While a rank spins it does not make progress on its
@@ -95,11 +103,11 @@ func (j *Job) spin(ticket uint64) bool {
 	return false
 }
 
-// await waits until all ranks have arrived, or one is missing, and makes progress meanwhile.
-func (j *Job) await(ctx context.Context, op string, ticket uint64) error {
+// await waits until passed returns true, or a rank is missing, and makes progress meanwhile.
+func (j *Job) await(ctx context.Context, op string, round uint64, passed func() bool) error {
 	var gone error
-	err := j.provider.WaitFor(ctx, statuspage.Call{Op: op, Round: j.group.Round()}, func() bool {
-		if j.group.Passed(ticket) {
+	err := j.provider.WaitFor(ctx, statuspage.Call{Op: op, Round: round}, func() bool {
+		if passed() {
 			return true
 		}
 		gone = j.missing()
@@ -108,11 +116,11 @@ func (j *Job) await(ctx context.Context, op string, ticket uint64) error {
 	switch {
 	case err != nil:
 		j.broken = err
-	case gone != nil && !j.group.Passed(ticket):
+	case gone != nil && !passed():
 		j.broken = gone
 	}
 	switch {
-	case gone != nil && !j.group.Passed(ticket):
+	case j.broken != nil && err == nil:
 		return &nd.OpError{Op: "barrier", Object: "job", Status: nd.ConnectionAborted, Err: gone}
 	case err != nil:
 		return canceled(ctx, err, "barrier", "job")
@@ -141,19 +149,29 @@ func (j *Job) missing() error {
 		return nil
 	}
 	for local := range j.arena.Ranks() {
-		id, ok := j.arena.MemberOf(local)
-		if !ok {
-			continue
-		}
-		// Until all ranks have joined, a process that has left and still runs has closed an earlier job of this rank, and may
-		// join again.
-		if p, err := j.arena.Peer(id); err != nil || p.Gone() && (j.started || !p.ProcessRuns()) {
+		if id, missing := j.isMissing(local); missing {
 			j.member.RecordLostPeer(id)
 			return fmt.Errorf("rank %d has died or left", j.rankAt(local))
 		}
 	}
 	j.deaths, j.checkedAt = deaths, now
 	return nil
+}
+
+// isMissing reports whether the member of a rank of this host has died or left, also if another process has joined as that rank since
+// then. Until all ranks have joined, a process that has left and still runs is not missing: it has closed an earlier job of this
+// rank, and may join again.
+func (j *Job) isMissing(local int) (id shm.MemberID, missing bool) {
+	var ok bool
+	if j.started {
+		if id, ok = j.group.Member(local); !ok {
+			return id, true
+		}
+	} else if id, ok = j.arena.MemberOf(local); !ok {
+		return id, false
+	}
+	p, err := j.arena.Peer(id)
+	return id, err != nil || p.Gone() && (j.started || !p.ProcessRuns())
 }
 
 // Exchange passes blob to all ranks, and returns the blobs of all ranks, indexed by rank. It blocks

@@ -106,7 +106,7 @@ func newHostJobsOf(t *testing.T, of []int, size uint64, options ...Option) []*Jo
 		}
 		j := newJob(fabric.Arena, fabric.Close)
 		jobs[rank] = j
-		j.hosts, j.rank, j.size, j.started = h, rank, len(of), true
+		j.hosts, j.rank, j.size = h, rank, len(of)
 		if err := j.enter(proctest.Context(t), h.position[rank], s); err != nil {
 			t.Fatal(err)
 		}
@@ -115,6 +115,11 @@ func newHostJobsOf(t *testing.T, of []int, size uint64, options ...Option) []*Jo
 			if h.notice, err = j.member.Alloc(maxNotice); err != nil {
 				t.Fatal(err)
 			}
+		}
+	}
+	for rank, err := range eachJob(jobs, func(j *Job) error { return j.form(proctest.Context(t)) }) {
+		if err != nil {
+			t.Fatalf("rank %d: %v", rank, err)
 		}
 	}
 	return jobs

@@ -91,7 +91,8 @@ func (j *Job) rankAt(local int) int {
 	return j.hosts.local[local]
 }
 
-// memberOf returns the member of the arena that is a rank; ok is false if none is, or if it is on another host.
+// memberOf returns the member of the arena that is a rank; ok is false if it has left and another process is that rank, or if it
+// is on another host.
 func (j *Job) memberOf(rank int) (id shm.MemberID, ok bool) {
 	if j.hosts != nil {
 		if j.isRemote(rank) {
@@ -99,7 +100,10 @@ func (j *Job) memberOf(rank int) (id shm.MemberID, ok bool) {
 		}
 		rank = j.hosts.position[rank]
 	}
-	return j.arena.MemberOf(rank)
+	if !j.started {
+		return j.arena.MemberOf(rank)
+	}
+	return j.group.Member(rank)
 }
 
 // isRemote reports whether a rank is on another host.
@@ -143,8 +147,7 @@ func failedStart(cause error) announcement {
 // maxEscaped is the largest number of bytes to which escapes extend one byte of a text: JSON and then those of a URL.
 const maxEscaped = 8
 
-// startHosts is the part of Init that connects the hosts. All ranks of this host have memory in common, and may not have
-// joined it yet.
+// startHosts is the part of Init that connects the hosts. All ranks of this host have joined its group.
 func (j *Job) startHosts(ctx context.Context) (err error) {
 	h := j.hosts
 	var links *hostLinks
@@ -178,7 +181,6 @@ func (j *Job) startHosts(ctx context.Context) (err error) {
 		return failed
 	}
 	h.controls = relays
-	j.started = true // all ranks have joined the memory of their hosts before they shared
 	if links != nil {
 		if err = h.relay.Connect(ctx, relays); err == nil {
 			err = links.connect(ctx, all)

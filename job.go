@@ -121,8 +121,9 @@ type Job struct {
 // passes the job and the rank in environment variables. Supported launchers are ndrun, launchers that
 // speak PMI (MPICH's mpiexec, srun with --mpi=pmi2), Open MPI's mpirun, and srun alone. Without a
 // launcher, the process is the only rank of a job, unless SOFTND_ROOT says where the ranks meet. After
-// Job.Close, a process can join the job again if all ranks do. With a launcher that speaks PMI, it can
-// call Init once.
+// Job.Close, a process can join the job again if all ranks do: Init waits until the others have closed it,
+// too. Until then, collective calls of the others fail, because the rank that they know has left. With a
+// launcher that speaks PMI, a process can call Init once.
 //
 // Ranks at SOFTND_ROOT, and under launchers that speak PMI, may run on several hosts. Init then starts
 // ndrelay at each host. The page docs/hosts.md has more.
@@ -215,18 +216,14 @@ func newJob(arena *shm.Arena, detach func() error) *Job {
 // the caller closes the job.
 func (j *Job) start(ctx context.Context, local int, s settings) error {
 	err := j.enter(ctx, local, s)
-	if j.hosts != nil {
-		if err != nil {
-			return err
-		}
-		return j.startHosts(ctx)
-	}
 	if err == nil {
-		err = j.barrier(ctx, "init") // without the lock: no other goroutine has this job yet
-		j.started = err == nil
+		err = j.form(ctx) // without the lock: no other goroutine has this job yet
 	}
 	if absent := j.absent(); errors.Is(err, nd.Canceled) && absent != "" {
 		err = fmt.Errorf("%w; missing: %s", err, absent)
+	}
+	if err == nil && j.hosts != nil {
+		err = j.startHosts(ctx)
 	}
 	return err
 }
@@ -269,16 +266,18 @@ func (j *Job) enter(ctx context.Context, local int, s settings) (err error) {
 	return err
 }
 
-// absent returns the names of the ranks that have not joined the group yet, or have left it, and "" if all are there.
+// absent returns the names of the ranks of this host that have not joined the group yet, or have left it, and "" if all are there.
 func (j *Job) absent() string {
 	const most = 8
 	var names []string
-	for rank := range j.Size() {
-		id, ok := j.arena.MemberOf(rank)
+	for local := range j.arena.Ranks() {
+		id, ok := j.arena.MemberOf(local)
 		if !ok {
-			names = append(names, fmt.Sprintf("rank %d", rank))
+			names = append(names, fmt.Sprintf("rank %d", j.rankAt(local)))
 		} else if p, err := j.arena.Peer(id); err != nil || p.Gone() {
-			names = append(names, fmt.Sprintf("rank %d (has left)", rank))
+			names = append(names, fmt.Sprintf("rank %d (has left)", j.rankAt(local)))
+		} else if j.group != nil && !j.started && j.group.IsEarlier(local) {
+			names = append(names, fmt.Sprintf("rank %d (has not left an earlier job)", j.rankAt(local)))
 		}
 	}
 	if more := len(names) - most; more > 0 {

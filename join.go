@@ -20,7 +20,8 @@ import (
 //   - [ErrVersion]: a rank that has joined uses another release of softnd.
 //   - [NoMemoryError]: the limits of this process do not allow the memory of the job.
 //   - [nd.Canceled]: ctx has ended before all ranks have called Join. The error names the ranks that
-//     are missing.
+//     are missing, also those that have not closed an earlier job of this name. A process that takes the place of
+//     a rank which has died waits for them.
 //   - An error without a status: another process is this rank. The same holds if the name belongs to
 //     another user, to a job of another size, or to a process that does not run softnd.
 func Join(ctx context.Context, name string, rank, size int, options ...Option) (*Job, error) {

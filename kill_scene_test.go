@@ -49,13 +49,16 @@ func playBarriers(s *proctest.Self) error {
 
 // A rank dies while it joins the job. The others fail: either they learn of the death, or their context ends.
 func TestKillAtStart(t *testing.T) {
-	const ranks, victim = 3, 1
+	const ranks = 3
 	repeats, _ := kills(t)
-	points := append(pointsOf(failpoint.Start), failpoint.MemberLocked, failpoint.MemberFilled, failpoint.MemberLive, failpoint.LivenessRequested,
-		failpoint.BarrierArrived)
+	points := append(pointsOf(failpoint.Start), failpoint.MemberLocked, failpoint.MemberFilled, failpoint.MemberLive, failpoint.LivenessRequested)
 	for _, point := range points {
 		t.Run(point.Name(), func(t *testing.T) {
 			t.Parallel()
+			victim := 1
+			if point == failpoint.RankAdmitted { // rank 0 admits the others
+				victim = 0
+			}
 			for range repeats {
 				arena, err := shm.Create(shm.Config{Ranks: ranks})
 				if err != nil {
@@ -80,7 +83,7 @@ func TestKillAtStart(t *testing.T) {
 					defer j.Close() // when both have failed: the other error would name this rank
 					go func() {
 						err := j.start(ctx, rank, settings{exchange: defaultExchangeLimit, provider: endpoint.Options{}})
-						if err == nil && point == failpoint.BarrierArrived { // the victim was the last to arrive
+						if err == nil { // the victim dies when it has admitted this rank, or later
 							err = j.Barrier(ctx)
 						}
 						errs <- err

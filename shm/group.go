@@ -7,19 +7,21 @@ import (
 	"github.com/softnd/softnd/internal/failpoint"
 )
 
-// Group is the rank group of an arena, as one of its members uses it: which ranks have joined, a
+// Group is the rank group of an arena, as one of its members uses it: the members that are its ranks, a
 // barrier, and the bytes that each rank publishes. Its methods do not block; the caller chooses how
-// to wait.
+// to wait. All but Formed may be called only after Formed has returned true.
 type Group struct {
-	member *Member
-	rank   int
+	member  *Member
+	rank    int
+	members []MemberID // of all ranks when the group was formed, 0 = has left since then; nil: it is not formed
 
 	mine, other *rankRecord // of two ranks
 	round       uint64      // number of the barrier that this rank reached last, from 1; private copy of mine.round
 }
 
 // JoinGroup takes the member's rank in its rank group, where the other ranks can see it. Call it
-// once for each member: two Groups of one rank would count their barriers separately.
+// once for each member: two Groups of one rank would count their barriers separately. The place of a dead
+// member, or of one that has left, can be taken, but not its part in the group: see [Group.Formed].
 //
 // Errors: [ErrTaken] if another live member has the rank.
 func (m *Member) JoinGroup() (*Group, error) {
@@ -29,14 +31,15 @@ func (m *Member) JoinGroup() (*Group, error) {
 	}
 	r := m.arena.rankRecord(rank)
 	for {
-		old := MemberID(r.member.Load())
+		word := r.member.Load()
+		old := MemberID(word &^ rankBits)
 		if old == m.id {
 			return m.newGroup(), nil
 		}
 		if peer, err := m.arena.Peer(old); err == nil && m.checkAlive(peer) {
 			return nil, fmt.Errorf("shm: join group: rank %d belongs to %v, %v: %w", rank, peer.id, peer, ErrTaken)
 		}
-		if r.member.CompareAndSwap(uint64(old), uint64(m.id)) { // ORDER rank-taken: pairs with the load in MemberOf
+		if r.member.CompareAndSwap(word, rankTaken|uint64(m.id)) { // ORDER rank-taken: pairs with the load in MemberOf
 			failpoint.Reach(failpoint.RankTaken)
 			r.left.Store(0) // ORDER rank-left: after the swap; pairs with the load in HasDied
 			r.length.Store(0)
@@ -52,16 +55,116 @@ func (m *Member) newGroup() *Group {
 	if g.size() == 2 {
 		g.other = m.arena.rankRecord(1 - m.rank)
 	}
-	g.round = g.mine.round.Load()
-	if g.other == nil {
-		g.round = m.arena.header().opened.Load() / uint64(g.size())
-	}
 	membarrier := uint32(0)
 	if asym.HasHeavyGlobal() {
 		membarrier = 1
 	}
 	g.mine.membarrier.Store(membarrier)
 	return g
+}
+
+// Bits of rankRecord.member, beside the MemberID. Without one, the member is admitted to the group.
+const (
+	rankTaken = 1 << 63 // the member is not ready to be admitted, and still changes the other words of the record
+	rankWaits = 1 << 62 // the member waits until the group is formed
+	rankBits  = rankTaken | rankWaits
+)
+
+// Formed makes this member ready for the group, and reports whether the group is formed: whether each rank has a member that waits for that, and rank 0
+// has admitted them all. It does so as soon as no rank belongs to a member of an earlier group. So a process
+// that takes the place of a dead rank waits until all other ranks have left, too. Its arrivals at barriers never count for
+// the group of the dead one. Rank 0 also determines the number of the barrier from which the group counts.
+func (g *Group) Formed() bool {
+	if g.members != nil {
+		return true
+	}
+	id := uint64(g.member.id)
+	if g.mine.member.CompareAndSwap(rankTaken|id, rankWaits|id) { // ORDER rank-waits: after the other words of the record; pairs with the load in isReady
+		failpoint.Reach(failpoint.RankWaits)
+		if first, ok := g.member.arena.MemberOf(0); ok && g.rank != 0 {
+			g.wake(first)
+		}
+	}
+	if g.rank == 0 && !g.admitAll() || g.mine.member.Load() != id { // ORDER rank-admitted: pairs with the swap in admitAll
+		return false
+	}
+	g.members = make([]MemberID, g.size())
+	for rank := range g.members {
+		// A rank that has left since then may have a next member, which waits as long as this one stays.
+		if word := g.member.arena.rankRecord(rank).member.Load(); word&rankBits == 0 {
+			g.members[rank] = MemberID(word)
+		}
+	}
+	if g.other != nil {
+		g.round = g.mine.round.Load()
+	} else {
+		g.round = g.member.arena.header().opened.Load() / uint64(g.size()) // no barrier opens before this rank has arrived
+	}
+	return true
+}
+
+// admitAll admits the members of all ranks, this one last, if all wait for that.
+func (g *Group) admitAll() bool {
+	a := g.member.arena
+	for rank := range g.size() {
+		if !a.isReady(rank) {
+			return false
+		}
+	}
+	// No member of an earlier group is left, and the new ones arrive nowhere before they are admitted.
+	round := g.lastRound() + 1
+	if g.other != nil {
+		g.mine.round.Store(round)
+		g.other.round.Store(round)
+	} else {
+		a.header().arrived.Store(round * uint64(g.size()))
+		a.header().opened.Store(round * uint64(g.size()))
+	}
+	for rank := g.size() - 1; rank >= 0; rank-- {
+		r := a.rankRecord(rank)
+		word := r.member.Load()
+		if word&rankBits == rankWaits {
+			r.member.CompareAndSwap(word, word&^rankBits) // ORDER rank-admitted: after the numbers of the barrier; pairs with the load in Formed
+		}
+		failpoint.Reach(failpoint.RankAdmitted)
+	}
+	g.wakeOthers()
+	return true
+}
+
+// isReady reports whether a rank has a member that waits to be admitted.
+func (a *Arena) isReady(rank int) bool {
+	word := a.rankRecord(rank).member.Load() // ORDER rank-waits: pairs with the swap in Formed
+	if word&rankBits != rankWaits {
+		return false
+	}
+	p, err := a.Peer(MemberID(word &^ rankBits))
+	return err == nil && !p.Gone()
+}
+
+// IsEarlier reports whether the member that has a rank was admitted to a group. While this group is not formed, that is an earlier one.
+func (g *Group) IsEarlier(rank int) bool {
+	word := g.member.arena.rankRecord(rank).member.Load()
+	return word != 0 && word&rankBits == 0
+}
+
+// lastRound returns the number of the last barrier that a rank has reached.
+func (g *Group) lastRound() uint64 {
+	if g.other != nil {
+		return max(g.mine.round.Load(), g.other.round.Load())
+	}
+	n := uint64(g.size())
+	return (max(g.member.arena.header().arrived.Load(), g.member.arena.header().opened.Load()) + n - 1) / n
+}
+
+// Member returns the member that was a rank when the group was formed. ok is false if it has left since then, and the next member has
+// taken its place. The member may be dead.
+func (g *Group) Member(rank int) (id MemberID, ok bool) {
+	if rank < 0 || rank >= len(g.members) {
+		return 0, false
+	}
+	id = g.members[rank]
+	return id, id != 0 && g.member.arena.rankRecord(rank).member.Load() == uint64(id) // ORDER rank-taken: pairs with the swap in JoinGroup
 }
 
 // Rank returns the rank of this member, from 0.
@@ -115,11 +218,15 @@ func (g *Group) arrivePair() (ticket uint64) {
 func (g *Group) wakeOthers() {
 	a := g.member.arena
 	for rank := range a.ranks {
-		if id, ok := g.member.arena.MemberOf(rank); ok && rank != g.rank {
-			if slot := id.Slot(); slot < maxMembers {
-				a.member(slot).waiters.Ring()
-			}
+		if id, ok := a.MemberOf(rank); ok && rank != g.rank {
+			g.wake(id)
 		}
+	}
+}
+
+func (g *Group) wake(id MemberID) {
+	if slot := id.Slot(); slot < maxMembers {
+		g.member.arena.member(slot).waiters.Ring()
 	}
 }
 
@@ -144,7 +251,7 @@ func (a *Arena) MemberOf(rank int) (id MemberID, ok bool) {
 	if rank < 0 || rank >= a.ranks {
 		return 0, false
 	}
-	id = MemberID(a.rankRecord(rank).member.Load()) // ORDER rank-taken: pairs with the swap in JoinGroup
+	id = MemberID(a.rankRecord(rank).member.Load() &^ rankBits) // ORDER rank-taken: pairs with the swap in JoinGroup
 	return id, id != 0
 }
 
@@ -186,16 +293,19 @@ func (g *Group) Publish(off Offset, length uint64) {
 //
 // Errors: [ErrNotPublished] if the rank reached that barrier without publishing; [ErrTooLong] if it
 // published more than limit bytes; [ErrDamaged] if the range is not in that member's heap. It fails
-// with another error if no member has the rank.
+// with another error if the rank's member has left, and another one has taken its place.
 func (g *Group) Published(rank int, limit uint64) ([]byte, error) {
 	a := g.member.arena
-	id, ok := g.member.arena.MemberOf(rank)
-	if !ok {
+	if rank < 0 || rank >= len(g.members) {
 		return nil, fmt.Errorf("shm: bytes published by rank %d: %w", rank, errGone)
 	}
 	r := a.rankRecord(rank)
 	// Ordered by the barrier: the rank stored all three before it arrived.
 	off, n, round := Offset(r.blob.Load()), r.length.Load(), r.publishedRound.Load()
+	id, ok := g.Member(rank) // after the loads: the next member of the rank takes it before it changes them
+	if !ok {
+		return nil, fmt.Errorf("shm: bytes published by rank %d: %w", rank, errGone)
+	}
 	if round != g.round {
 		return nil, fmt.Errorf("shm: bytes published by rank %d: %w", rank, ErrNotPublished)
 	}

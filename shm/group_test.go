@@ -41,6 +41,13 @@ func exchange(m *Member, rounds int) error {
 	if err != nil {
 		return err
 	}
+	for !g.Formed() {
+		sleep := m.WaitDoorbell().Arm()
+		if !g.Formed() {
+			m.WaitDoorbell().Sleep(sleep, 0)
+		}
+		m.WaitDoorbell().Disarm()
+	}
 	off, err := m.heap.Alloc(4096)
 	if err != nil {
 		return err
@@ -71,6 +78,28 @@ func exchange(m *Member, rounds int) error {
 
 const noLimit = math.MaxUint64
 
+func joinGroup(t *testing.T, m *Member) *Group {
+	t.Helper()
+	g, err := m.JoinGroup()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// form forms a group of members that have joined it. The first one has rank 0.
+func form(t *testing.T, groups ...*Group) {
+	t.Helper()
+	for _, g := range groups {
+		g.Formed() // it is ready
+	}
+	for _, g := range groups {
+		if !g.Formed() {
+			t.Fatalf("rank %d: the group is not formed", g.Rank())
+		}
+	}
+}
+
 func TestBarrierSynchronisesGoroutines(t *testing.T) {
 	for _, ranks := range []int{1, 2, 5} {
 		t.Run(fmt.Sprint(ranks), func(t *testing.T) {
@@ -93,8 +122,8 @@ func TestBarrierSynchronisesGoroutines(t *testing.T) {
 			if ranks == 2 {
 				arrivals = a.rankRecord(0).round.Load() + a.rankRecord(1).round.Load()
 			}
-			if arrivals != uint64(2*rounds*ranks) {
-				t.Errorf("%d arrivals, want %d in each of %d rounds", arrivals, ranks, 2*rounds)
+			if arrivals != uint64((1+2*rounds)*ranks) { // the group begins with 1
+				t.Errorf("%d arrivals, want %d in each of %d rounds", arrivals, ranks, 1+2*rounds)
 			}
 		})
 	}
@@ -206,7 +235,8 @@ func TestJoinGroupRefusesTakenRanks(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the rank of one that has left: %v", err)
 	}
-	if b, err := h.Published(0, noLimit); b != nil || err != nil {
+	form(t, h, joinGroup(t, join(t, a, 1)))
+	if b, err := h.Published(0, noLimit); b != nil || !errors.Is(err, ErrNotPublished) {
 		t.Errorf("the successor publishes %q, %v", b, err)
 	}
 	b := newArena(t, 0)
@@ -239,15 +269,9 @@ func TestJoinGroupRaceHasOneWinner(t *testing.T) {
 func TestPublishedIsChecked(t *testing.T) {
 	a := newArena(t, 2)
 	liar, m := join(t, a, 0), join(t, a, 1)
-	theirs, err := liar.JoinGroup()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ours, err := m.JoinGroup()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b, err := ours.Published(0, noLimit); b != nil || err != nil {
+	theirs, ours := joinGroup(t, liar), joinGroup(t, m)
+	form(t, theirs, ours)
+	if b, err := ours.Published(0, noLimit); b != nil || !errors.Is(err, ErrNotPublished) {
 		t.Errorf("nothing was published, but there is %q, %v", b, err)
 	}
 	meet := func() { theirs.Arrive(); ours.Arrive() }

@@ -39,7 +39,7 @@ func (a *Arena) LostPeer(rank int) (peer int, at int64, ok bool) {
 		return 0, 0, false
 	}
 	for peer := range a.ranks {
-		if a.rankRecord(peer).member.Load() == id {
+		if now, _ := a.MemberOf(peer); uint64(now) == id {
 			return peer, at, true
 		}
 	}

@@ -54,7 +54,7 @@ type memberRecord struct {
 // rankRecord is what one rank shows the other ranks of its group.
 type rankRecord struct {
 	_      structs.HostLayout
-	member atomic.Uint64 // MemberID of the member that has the rank; 0 = none yet
+	member atomic.Uint64 // MemberID of the member that has the rank, with a bit until rank 0 has admitted it: see rankTaken; 0 = none yet
 	blob   atomic.Uint64 // Offset of the published bytes, in the member's heap
 	length atomic.Uint64 // number of published bytes
 

@@ -7,15 +7,6 @@
 
 enum { SPINS = 1000 };
 
-void snd_wake_ranks(struct snd_job *j)
-{
-	for (uint32_t rank = 0; rank < j->group; rank++) {
-		struct snd_peer p;
-		if (rank != j->local && snd_member_of_rank(j, rank, &p))
-			snd_ring(j->fabric, &p.record->waiters);
-	}
-}
-
 static uint64_t arrive(struct snd_job *j)
 {
 	struct snd_arena *a = &j->fabric->arena;
@@ -52,14 +43,16 @@ static bool passed(const struct snd_job *j, uint64_t ticket)
 	return snd_load(&snd_header(a)->opened) >= ticket; /* ORDER barrier-open: pairs with the store in arrive */
 }
 
-/* is_missing reports whether the member of a rank has died or left. Until all ranks have joined, a process that has left and still
- * runs is not missing: it has closed an earlier job of this rank, and may join again. */
-static bool is_missing(const struct snd_job *j, uint64_t id)
+/* is_missing reports whether the member of a rank has died or left, also if another process has joined as that rank since then. Until
+ * all ranks have joined, a process that has left and still runs is not missing: it has closed an earlier job of this rank, and may join again. */
+static bool is_missing(const struct snd_job *j, uint32_t local)
 {
 	struct snd_peer p;
-	if (!snd_peer_of(j->fabric, id, &p))
-		return true;
-	return snd_peer_gone(&p) && (j->started || !snd_process_runs(&p));
+	if (j->started)
+		return !snd_member_of_rank(j, local, &p) || snd_peer_gone(&p);
+	if (snd_load(&snd_rank(&j->fabric->arena, local)->member) == 0)
+		return false;
+	return !snd_member_of_rank(j, local, &p) || (snd_peer_gone(&p) && !snd_process_runs(&p));
 }
 
 struct barrier_wait {
@@ -68,26 +61,50 @@ struct barrier_wait {
 	uint32_t missing; /* rank + 1 */
 };
 
-static bool barrier_ready(void *arg)
+/* has_ended reports whether a wait for all ranks ends without them. */
+static bool has_ended(struct barrier_wait *w)
 {
-	struct barrier_wait *w = arg;
 	struct snd_job *j = w->j;
-	if (passed(j, w->ticket) || (!j->started && snd_place_has_ended(&j->place, "init") != SND_SUCCESS))
-		return true;
 	uint64_t deaths = snd_load(&snd_header(&j->fabric->arena)->deaths);
 	if (deaths == j->deaths && snd_clock() - j->checked_at < SND_CHECK_INTERVAL)
 		return false;
-	for (uint32_t rank = 0; rank < j->group; rank++) {
-		uint64_t id = snd_load(&snd_rank(&j->fabric->arena, rank)->member);
-		if (id != 0 && is_missing(j, id)) {
-			snd_record_lost_peer(j->fabric, id);
+	for (uint32_t rank = 0; rank < j->group; rank++)
+		if (is_missing(j, rank)) {
+			snd_record_lost_peer(j->fabric, j->started ? j->members[rank] : snd_load(&snd_rank(&j->fabric->arena, rank)->member) & ~SND_RANK_BITS);
 			w->missing = rank + 1;
 			return true;
 		}
-	}
 	j->deaths = deaths;
 	j->checked_at = snd_clock();
 	return false;
+}
+
+static bool barrier_ready(void *arg)
+{
+	struct barrier_wait *w = arg;
+	return passed(w->j, w->ticket) || has_ended(w);
+}
+
+static bool form_ready(void *arg)
+{
+	struct barrier_wait *w = arg;
+	return snd_formed(w->j) || snd_place_has_ended(&w->j->place, "init") != SND_SUCCESS || has_ended(w);
+}
+
+static snd_status has_left(const struct snd_job *j, uint32_t local, const char *op)
+{
+	return snd_fail(SND_CONNECTION_ABORTED, "%s: rank %" PRIu32 " has died or left", op, snd_rank_at(j, local));
+}
+
+snd_status snd_form(struct snd_job *j, int64_t timeout, const char *op)
+{
+	struct barrier_wait w = {j, 0, 0};
+	snd_status s = snd_wait(j->fabric, timeout, form_ready, NULL, &w, &(struct snd_call){.op = op, .round = j->round + 1});
+	if (s != SND_SUCCESS)
+		return snd_fail(s, "%s: not all ranks have arrived", op);
+	if (j->started)
+		return s;
+	return w.missing != 0 ? has_left(j, w.missing - 1, op) : snd_place_has_ended(&j->place, op);
 }
 
 /* in_step fails if an earlier collective call has failed. */
@@ -114,10 +131,8 @@ snd_status snd_barrier(struct snd_job *j, int64_t timeout, const char *op)
 	if (rounds > 0)
 		snd_spin_ended(&j->spin, false);
 	snd_status s = snd_wait(f, timeout, barrier_ready, NULL, &w, &(struct snd_call){.op = op, .round = j->round});
-	if (s == SND_SUCCESS && w.missing != 0 && !passed(j, w.ticket))
-		s = snd_fail(SND_CONNECTION_ABORTED, "%s: rank %" PRIu32 " has died or left", op, snd_rank_at(j, w.missing - 1));
-	else if (s == SND_SUCCESS && !passed(j, w.ticket)) /* in Init only: later the process ends */
-		s = snd_place_has_ended(&j->place, op);
+	if (s == SND_SUCCESS && !passed(j, w.ticket))
+		s = has_left(j, w.missing - 1, op);
 	else if (s != SND_SUCCESS)
 		s = snd_fail(s, "%s: not all ranks have arrived", op);
 	j->broken = s != SND_SUCCESS;

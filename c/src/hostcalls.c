@@ -41,8 +41,9 @@ static bool published(struct snd_job *j, uint32_t local, struct snd_pack *to, bo
 	const struct snd_arena *a = &j->fabric->arena;
 	const struct snd_rank_record *r = snd_rank(a, local);
 	struct snd_peer p;
-	/* Ordered by the barrier: the rank stored all three before it arrived. Each is loaded once. */
-	const uint64_t offset = snd_relaxed(&r->blob), n = snd_relaxed(&r->length), round = snd_relaxed(&r->published_round), used = to->length;
+	/* Ordered by the barrier: the rank stored all three before it arrived. Each is loaded once. The next member of the rank takes it before it
+	 * changes them. */
+	const uint64_t offset = snd_load(&r->blob), n = snd_load(&r->length), round = snd_load(&r->published_round), used = to->length;
 	if (!snd_member_of_rank(j, local, &p))
 		return fails(o, snd_fail(SND_CONNECTION_ABORTED, "%s: rank %" PRIu32 " has died or left", op, snd_rank_at(j, local)), false);
 	if (round != j->round)

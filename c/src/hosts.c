@@ -175,7 +175,6 @@ snd_status snd_start_hosts(struct snd_job *j, int64_t deadline, const char *op)
 	free(all);
 	if (s != SND_SUCCESS)
 		return s;
-	j->started = true; /* all ranks have joined the memory of their hosts before they shared */
 	snd_place_watch(&j->place, snd_job_ends, j);
 	if (snd_is_leader(h)) {
 		snd_status failed = snd_relay_connect(&h->relay, h->number, relays, deadline, op);

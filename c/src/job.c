@@ -20,53 +20,39 @@ struct refusal {
 	char cause[CAUSE];
 };
 
-/* join_group takes the rank in the rank group. */
-static snd_status join_group(struct snd_job *j, const char *op)
-{
-	struct snd_fabric *f = j->fabric;
-	struct snd_rank_record *r = snd_rank(&f->arena, j->local);
-	for (;;) {
-		uint64_t old = snd_load(&r->member);
-		struct snd_peer holder;
-		if (snd_peer_of(f, old, &holder) && snd_check_alive(f, &holder))
-			return snd_relaxed32(&holder.record->pid) == (uint32_t)getpid()
-				? snd_fail(SND_SHARING_VIOLATION, "%s: this process is rank %" PRIu32 " already: use its open job, or close that first", op, j->rank)
-				: snd_fail(SND_SHARING_VIOLATION, "%s: rank %" PRIu32 " belongs to another process; %s", op, j->rank, j->place.taken);
-		if (atomic_compare_exchange_strong(&r->member, &old, f->id)) /* ORDER rank-taken: pairs with the load in snd_member_of_rank */
-			break;
-	}
-	snd_release32(&r->left, 0); /* ORDER rank-left: after the exchange; pairs with the load in Arena.HasDied */
-	snd_set(&r->length, 0);
-	snd_set(&r->published_round, 0);
-	snd_set(&r->lost_peer_at, 0);
-	j->round = j->group == 2 ? snd_load(&r->round) : snd_load(&snd_header(&f->arena)->opened) / j->group;
-	snd_release32(&r->membarrier, snd_has_heavy_global());
-	return SND_SUCCESS;
-}
-
-bool snd_member_of_rank(const struct snd_job *j, uint32_t local, struct snd_peer *p)
-{
-	const struct snd_fabric *f = j->fabric;
-	uint64_t id = snd_load(&snd_rank(&f->arena, local)->member); /* ORDER rank-taken: pairs with the swap in join_group */
-	return id != 0 && snd_peer_of(f, id, p);
-}
-
-/* name_missing adds the ranks that have not joined yet to the text of a failure. */
+/* name_missing adds the ranks that have not joined the group yet, or have left it, to the text of a failure. */
 static snd_status name_missing(const struct snd_job *j, snd_status s)
 {
-	char text[200], ranks[160];
+	char text[200], ranks[NAMED_ABSENT * 50 + 20];
 	size_t n = 0;
 	uint32_t absent = 0;
 	struct snd_peer p;
-	for (uint32_t local = 0; local < j->group; local++)
-		if (!snd_member_of_rank(j, local, &p) && ++absent <= NAMED_ABSENT)
-			n += (size_t)snprintf(ranks + n, sizeof ranks - n, ", rank %" PRIu32, snd_rank_at(j, local));
+	for (uint32_t local = 0; local < j->group; local++) {
+		const bool joined = snd_member_of_rank(j, local, &p), left = joined && snd_peer_gone(&p), earlier = joined && !left && !j->started && snd_is_earlier(j, local);
+		if ((!joined || left || earlier) && ++absent <= NAMED_ABSENT)
+			n += (size_t)snprintf(ranks + n, sizeof ranks - n, ", rank %" PRIu32 "%s", snd_rank_at(j, local),
+				left ? " (has left)" : earlier ? " (has not left an earlier job)" : "");
+	}
 	if (absent == 0)
 		return s;
 	if (absent > NAMED_ABSENT)
 		snprintf(ranks + n, sizeof ranks - n, ", and %" PRIu32 " more", absent - NAMED_ABSENT);
 	snprintf(text, sizeof text, "%s", snd_last_error());
 	return snd_fail(s, "%s; missing: %s", text, ranks + 2);
+}
+
+/* meet waits for the other ranks. */
+static snd_status meet(struct snd_job *j, int64_t deadline, const char *op)
+{
+	struct snd_fabric *f = j->fabric;
+	snd_lock(f);
+	snd_status s = snd_form(j, snd_time_left(deadline), op);
+	if (s == SND_SUCCESS)
+		s = snd_place_has_ended(&j->place, op);
+	if (s == SND_IO_TIMEOUT)
+		s = name_missing(j, s);
+	snd_unlock(f);
+	return s == SND_SUCCESS && j->hosts != NULL ? snd_start_hosts(j, deadline, op) : s;
 }
 
 static bool all_have_joined(void *arg)
@@ -77,26 +63,6 @@ static bool all_have_joined(void *arg)
 	while (local < j->group && snd_member_of_rank(j, local, &p))
 		local++;
 	return local == j->group || snd_place_has_ended(&j->place, "init") != SND_SUCCESS;
-}
-
-/* meet waits for the other ranks. */
-static snd_status meet(struct snd_job *j, int64_t deadline, const char *op)
-{
-	struct snd_fabric *f = j->fabric;
-	snd_lock(f);
-	snd_status s = SND_SUCCESS;
-	if (j->hosts != NULL)
-		snd_wake_ranks(j); /* they wait in all_have_joined */
-	if (j->hosts == NULL)
-		s = snd_barrier(j, snd_time_left(deadline), op);
-	else if ((s = snd_wait(f, snd_time_left(deadline), all_have_joined, NULL, j, &(struct snd_call){.op = op})) != SND_SUCCESS) /* it answers the others of this host */
-		s = snd_fail(s, "%s: not all ranks of this host have arrived", op);
-	if (s == SND_SUCCESS)
-		s = snd_place_has_ended(&j->place, op);
-	if (s == SND_IO_TIMEOUT)
-		s = name_missing(j, s);
-	snd_unlock(f);
-	return s == SND_SUCCESS && j->hosts != NULL ? snd_start_hosts(j, deadline, op) : s;
 }
 
 /* refuse lets the other ranks know this process as their rank before it leaves. They would otherwise wait for it. It waits until they
@@ -124,7 +90,7 @@ static snd_status start(struct snd_job *j, snd_fabric *f, snd_status s, const st
 			j->size = j->hosts->size;
 			j->local = j->hosts->local;
 		}
-		s = join_group(j, op);
+		s = snd_join_group(j, op);
 	}
 	if (r->status != SND_SUCCESS)
 		s = s == SND_SUCCESS ? refuse(j, r, deadline) : snd_fail(r->status, "%s", r->cause);
@@ -139,7 +105,6 @@ static snd_status start(struct snd_job *j, snd_fabric *f, snd_status s, const st
 	if (s == SND_SUCCESS)
 		s = meet(j, deadline, op);
 	if (s == SND_SUCCESS) {
-		j->started = true;
 		snd_object_show(&j->object, f);
 		snd_job_is_current(j);
 		*job = j;

@@ -17,8 +17,9 @@ struct snd_job {
 	struct snd_hosts *hosts; /* that of place; NULL if all ranks run on one host */
 	struct snd_place place;
 	bool broken;  /* a barrier has failed, and the ranks are out of step */
-	bool started; /* all ranks have joined */
+	bool started; /* the group is formed: all ranks have joined */
 	bool retired; /* guarded by the mutex of abort.c */
+	uint64_t members[SNDL_RANKS]; /* of all ranks of this host when the group was formed */
 	uint64_t round;
 	struct snd_spin spin; /* of its barriers */
 	uint64_t deaths;
@@ -30,9 +31,18 @@ struct snd_job {
 	} death_watch;
 };
 
-/* job.c */
-/* snd_member_of_rank returns the member that is a rank of this host; false if none is. */
+/* group.c */
+/* snd_join_group takes the rank in the rank group. */
+snd_status snd_join_group(struct snd_job *j, const char *op);
+/* snd_formed is Group.Formed: it makes this member ready for the group, and reports whether each rank has a member that waits for that, and rank 0 has admitted them all. */
+bool snd_formed(struct snd_job *j);
+/* snd_is_earlier reports whether the member that has a rank was admitted to a group. While this group is not formed, that is an earlier one. */
+bool snd_is_earlier(const struct snd_job *j, uint32_t local);
+/* snd_member_of_rank returns the member that is a rank of this host; false if none is, or if it has left the formed group and
+ * another process is that rank. */
 bool snd_member_of_rank(const struct snd_job *j, uint32_t local, struct snd_peer *p);
+/* snd_wake_ranks rings the wait doorbells of the other ranks of this host. Their engines do not wait for a rank. */
+void snd_wake_ranks(struct snd_job *j);
 
 /* hosts.c */
 /* snd_start_hosts is the part of snd_job_init that connects the hosts. */
@@ -54,8 +64,8 @@ snd_status snd_across_hosts(struct snd_job *j, const struct snd_exchange *x, int
 /* collective.c */
 #define SND_CHECK_INTERVAL INT64_C(100000000) /* the longest time between two checks of all ranks, in nanoseconds */
 #define SND_MAX_EXCHANGE (UINT64_C(256) << 20)
-/* snd_wake_ranks rings the wait doorbells of the other ranks of this host. Their engines do not wait for a rank. */
-void snd_wake_ranks(struct snd_job *j);
+/* snd_form waits until the group of this host is formed. The caller holds the lock. */
+snd_status snd_form(struct snd_job *j, int64_t timeout, const char *op);
 /* snd_barrier returns when all ranks of this host have arrived. The caller holds the lock. */
 snd_status snd_barrier(struct snd_job *j, int64_t timeout, const char *op);
 /* snd_publish_blob copies bytes into the arena and publishes them for the next barrier. The caller frees the memory when all have

@@ -116,7 +116,7 @@ void snd_leave(struct snd_fabric *f)
 		return;
 	if (f->rank >= 0 && (uint32_t)f->rank < f->arena.ranks) {
 		struct snd_rank_record *r = snd_rank(&f->arena, (uint32_t)f->rank);
-		if (snd_load(&r->member) == f->id)
+		if ((snd_load(&r->member) & ~SND_RANK_BITS) == f->id)
 			snd_release32(&r->left, 1); /* ORDER rank-left: before another process can mark the record dead; pairs with the load in Arena.HasDied */
 	}
 	munmap(f->lock_page, SNDL_HEADER_PAGE); /* before the mark: no process reaps a record whose lock is held */

@@ -85,6 +85,11 @@ struct snd_member_record {
 	char pad4[120];
 };
 
+/* Bits of the member of a rank record, beside its number. Without one, the member is admitted to the group. */
+#define SND_RANK_TAKEN (UINT64_C(1) << 63) /* the member is not ready to be admitted, and still changes the other words of the record */
+#define SND_RANK_WAITS (UINT64_C(1) << 62) /* the member waits until the group is formed */
+#define SND_RANK_BITS (SND_RANK_TAKEN | SND_RANK_WAITS)
+
 struct snd_rank_record {
 	snd_word member;
 	snd_word blob;

@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-#define SNDL_LAYOUT_HASH                        UINT64_C(0x3a87f78f6be39adc)
-#define SNDL_LAYOUT_VERSION                     1u
+#define SNDL_LAYOUT_HASH                        UINT64_C(0x9d1a300c3f9226d0)
+#define SNDL_LAYOUT_VERSION                     2u
 #define SNDL_HEADER_PAGE                        4096u
 #define SNDL_TABLE_ALIGN                        4096u
 #define SNDL_MEMBERS                            2048u

@@ -167,7 +167,7 @@ static void test_versions(void)
 	snd_set32(&h->version, 99);
 	memset(h->build, 'x', sizeof h->build);
 	CHECK(snd_arena_attach(&other, a.fd, -1, "init") == SND_NOT_SUPPORTED && strstr(snd_last_error(), "xxx, this program") != NULL);
-	CHECK(strstr(snd_last_error(), "(the arena's layout has version 99, this program's 1): build all programs with one release of softnd") != NULL);
+	CHECK(strstr(snd_last_error(), "(the arena's layout has version 99, this program's 2): build all programs with one release of softnd") != NULL);
 	memset(h->build, 0, sizeof h->build);
 	CHECK(snd_arena_attach(&other, a.fd, -1, "init") == SND_NOT_SUPPORTED && strstr(snd_last_error(), "softnd of an unnamed build, ") != NULL);
 	snd_arena_close(&a);

@@ -165,6 +165,26 @@ reclaim, reachable          | safety   | S1 S2 S3 S4 S5 | REACH MORTAL FALSE_MAR
 reclaim, NO_LOCK            | safety   | R2_own R3_back | NO_LOCK FALSE_MARK
 reclaim, NO_COUNT           | safety   | R3_back deadlock | NO_COUNT MORTAL
 reclaim, KEEP_DEAD          | safety   | R3_back deadlock | KEEP_DEAD MORTAL
+
+group.pml
+group                       | safety   | nothing | -
+group, pair                 | safety   | nothing | PAIR
+group, three                | safety   | nothing | N=3
+group, three lives          | safety   | nothing | LIVES=3
+group, pair, three lives    | safety   | nothing | PAIR LIVES=3
+group, reachable            | safety   | S1 S2 S3 S4 S5 | REACH
+group, pair, reachable      | safety   | S1 S2 S3 S4 S5 | REACH PAIR
+group, NO_FORM              | safety   | G1_together | NO_FORM
+group, pair, NO_FORM        | safety   | G1_together | NO_FORM PAIR
+group, NO_EARLIER           | safety   | G1_together G2_own | NO_EARLIER
+group, NO_NUMBER            | safety   | G1_together | NO_NUMBER
+group, pair, NO_NUMBER      | safety   | G1_together | NO_NUMBER PAIR
+group, NUMBER_LATE          | safety   | G1_together | NUMBER_LATE
+group, pair, NUMBER_LATE    | safety   | G1_together | NUMBER_LATE PAIR
+group, NO_NOTE              | safety   | deadlock | NO_NOTE
+group, COLLECT_FIRST        | safety   | G2_own | COLLECT_FIRST
+group, WAITS_FIRST          | safety   | G3_words | WAITS_FIRST
+group, ADMIT_BLIND          | safety   | G3_words deadlock | ADMIT_BLIND
 END
 )
 
@@ -255,7 +275,7 @@ trail() {
 		return 1
 	fi
 	spin -t -k "$model.trail" -p "${@/#/-D}" "$models/$model" 2>&1 |
-		sed -n -e '/[DEOP][0-9]_[a-z]* = /d' -e '/\[k\]\|\.count = /d' -e '/CYCLE/p' -e '/failed assertion/{' -e p -e ':rest' -e n -e 'b rest' -e '}' \
+		sed -n -e '/[DEGOP][0-9]_[a-z]* = /d' -e '/\[k\]\|\.count = /d' -e '/CYCLE/p' -e '/failed assertion/{' -e p -e ':rest' -e n -e 'b rest' -e '}' \
 			-e 's/:.*proc *\([0-9]*\) (\([A-Za-z]*\)[^)]*) [^ ]*:\([0-9]*\) (state [0-9]*)[^[]*/ \2 \1, line \3: /' \
 			-e '/\[.*\(M\[\|epoch =\|running\|lock\|failed =\|invalidating =\|buffer\|mu =\|holders\|pushes\|seen =\|slot\|armed\|rings\|asleep\|closed\|delivered\|found =\)/p'
 }

@@ -71,6 +71,8 @@ const (
 	WakeupRequested
 
 	RankTaken
+	RankWaits
+	RankAdmitted
 	BlobPublished
 	BlobCopied
 	BarrierArrived
@@ -169,6 +171,8 @@ var Steps = [...]Step{
 
 	// Collective calls.
 	RankTaken:      {Name: "rank-taken", Scene: Start, Orders: "rank-taken"},
+	RankWaits:      {Name: "rank-waits", Scene: Start, Orders: "rank-waits"},
+	RankAdmitted:   {Name: "rank-admitted", Scene: Start, Orders: "rank-admitted"},
 	BlobPublished:  {Name: "blob-published"},
 	BlobCopied:     {Name: "blob-copied"},
 	BarrierArrived: {Name: "barrier-arrived", Orders: "barrier-arrived"},

@@ -11,7 +11,7 @@ import (
 )
 
 // Version is the version of the layout. The creator of an arena stores it last.
-const Version uint32 = 1
+const Version uint32 = 2
 
 // Text is LAYOUT.txt.
 //

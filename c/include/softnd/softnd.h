@@ -544,8 +544,9 @@ SND_API snd_status snd_connector_close(snd_connector *connector);
  * At SOFTND_ROOT, a thread of the library prints a line and calls _exit if another rank dies or aborts the job: with the code of
  * snd_job_abort, or with 1. If that happens before snd_job_init connects the hosts, the call fails with SND_CONNECTION_ABORTED instead.
  *
- * After snd_job_close, a process can join the job again if all ranks do. With a launcher that speaks PMI, it can call snd_job_init
- * once.
+ * After snd_job_close, a process can join the job again if all ranks do: the call waits until the others have closed it, too. Until
+ * then, collective calls of the others fail, because the rank that they know has left. With a launcher that speaks PMI, a process can
+ * call snd_job_init once.
  *
  * A program may use MPI too. It calls MPI_Init before snd_job_close, in any order with snd_job_init. While
  * one thread is in snd_job_init, no other may be in MPI_Init or MPI_Finalize: they may use one connection.

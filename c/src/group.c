@@ -1,0 +1,116 @@
+/* The rank group of a host: how its members become ranks. */
+#include <inttypes.h>
+#include <unistd.h>
+
+#include "error.h"
+#include "job.h"
+
+static void wake(struct snd_job *j, uint32_t local)
+{
+	struct snd_peer p;
+	if (local != j->local && snd_peer_of(j->fabric, snd_load(&snd_rank(&j->fabric->arena, local)->member) & ~SND_RANK_BITS, &p))
+		snd_ring(j->fabric, &p.record->waiters);
+}
+
+void snd_wake_ranks(struct snd_job *j)
+{
+	for (uint32_t local = 0; local < j->group; local++)
+		wake(j, local);
+}
+
+snd_status snd_join_group(struct snd_job *j, const char *op)
+{
+	struct snd_fabric *f = j->fabric;
+	struct snd_rank_record *r = snd_rank(&f->arena, j->local);
+	for (;;) {
+		uint64_t word = snd_load(&r->member);
+		struct snd_peer holder;
+		if (snd_peer_of(f, word & ~SND_RANK_BITS, &holder) && snd_check_alive(f, &holder))
+			return snd_relaxed32(&holder.record->pid) == (uint32_t)getpid()
+				? snd_fail(SND_SHARING_VIOLATION, "%s: this process is rank %" PRIu32 " already: use its open job, or close that first", op, j->rank)
+				: snd_fail(SND_SHARING_VIOLATION, "%s: rank %" PRIu32 " belongs to another process; %s", op, j->rank, j->place.taken);
+		if (atomic_compare_exchange_strong(&r->member, &word, SND_RANK_TAKEN | f->id)) /* ORDER rank-taken: pairs with the load in snd_member_of_rank */
+			break;
+	}
+	snd_release32(&r->left, 0); /* ORDER rank-left: after the exchange; pairs with the load in Arena.HasDied */
+	snd_set(&r->length, 0);
+	snd_set(&r->published_round, 0);
+	snd_set(&r->lost_peer_at, 0);
+	snd_release32(&r->membarrier, snd_has_heavy_global());
+	return SND_SUCCESS;
+}
+
+bool snd_member_of_rank(const struct snd_job *j, uint32_t local, struct snd_peer *p)
+{
+	const struct snd_fabric *f = j->fabric;
+	const uint64_t word = snd_load(&snd_rank(&f->arena, local)->member); /* ORDER rank-taken: pairs with the swap in snd_join_group */
+	if (j->started && word != j->members[local])
+		return false;
+	return word != 0 && snd_peer_of(f, word & ~SND_RANK_BITS, p);
+}
+
+bool snd_is_earlier(const struct snd_job *j, uint32_t local)
+{
+	const uint64_t word = snd_load(&snd_rank(&j->fabric->arena, local)->member);
+	return word != 0 && (word & SND_RANK_BITS) == 0;
+}
+
+/* is_ready reports whether a rank has a live member that waits until the group is formed. */
+static bool is_ready(const struct snd_job *j, uint32_t local)
+{
+	struct snd_peer p;
+	const uint64_t word = snd_load(&snd_rank(&j->fabric->arena, local)->member); /* ORDER rank-waits: pairs with the exchange in snd_formed */
+	return (word & SND_RANK_BITS) == SND_RANK_WAITS && snd_peer_of(j->fabric, word & ~SND_RANK_BITS, &p) && !snd_peer_gone(&p);
+}
+
+static uint64_t higher(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+/* admit_all admits the members of all ranks, this one last, if all wait for that. */
+static bool admit_all(struct snd_job *j)
+{
+	const struct snd_arena *a = &j->fabric->arena;
+	struct snd_header *h = snd_header(a);
+	for (uint32_t local = 0; local < j->group; local++)
+		if (!is_ready(j, local))
+			return false;
+	/* No member of an earlier group is left, and the new ones arrive nowhere before they are admitted. */
+	if (j->group == 2) {
+		const uint64_t round = higher(snd_load(&snd_rank(a, 0)->round), snd_load(&snd_rank(a, 1)->round)) + 1;
+		snd_set(&snd_rank(a, 0)->round, round);
+		snd_set(&snd_rank(a, 1)->round, round);
+	} else {
+		const uint64_t round = (higher(snd_load(&h->arrived), snd_load(&h->opened)) + j->group - 1) / j->group + 1;
+		snd_set(&h->arrived, round * j->group);
+		snd_set(&h->opened, round * j->group);
+	}
+	for (uint32_t local = j->group; local-- > 0;) {
+		struct snd_rank_record *r = snd_rank(a, local);
+		uint64_t word = snd_load(&r->member);
+		if ((word & SND_RANK_BITS) == SND_RANK_WAITS)
+			atomic_compare_exchange_strong(&r->member, &word, word & ~SND_RANK_BITS); /* ORDER rank-admitted: after the numbers of the barrier; pairs with the load in snd_formed */
+	}
+	snd_wake_ranks(j);
+	return true;
+}
+
+bool snd_formed(struct snd_job *j)
+{
+	const struct snd_arena *a = &j->fabric->arena;
+	if (j->started)
+		return true;
+	uint64_t taken = SND_RANK_TAKEN | j->fabric->id;
+	/* ORDER rank-waits: after the other words of the record; pairs with the load in is_ready */
+	if (atomic_compare_exchange_strong(&snd_rank(a, j->local)->member, &taken, SND_RANK_WAITS | j->fabric->id))
+		wake(j, 0);
+	if ((j->local == 0 && !admit_all(j)) || snd_load(&snd_rank(a, j->local)->member) != j->fabric->id) /* ORDER rank-admitted: pairs with the exchange in admit_all */
+		return false;
+	for (uint32_t local = 0; local < j->group; local++) {
+		/* A rank that has left since then may have a next member, which waits as long as this one stays. */
+		const uint64_t word = snd_load(&snd_rank(a, local)->member);
+		j->members[local] = (word & SND_RANK_BITS) == 0 ? word : 0;
+	}
+	j->round = j->group == 2 ? snd_load(&snd_rank(a, j->local)->round) : snd_load(&snd_header(a)->opened) / j->group; /* no barrier opens before this rank has arrived */
+	j->checked_at = 0; /* from now on, a rank that has left is missing */
+	j->started = true;
+	return true;
+}

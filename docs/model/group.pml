@@ -1,0 +1,260 @@
+/*
+ * The rank group of an arena, for Spin: join, form, barrier, exchange (shm/group.go, collective.go; C: group.c, collective.c).
+ *
+ * Each rank has a record. The member of a rank may leave or die at any step, and a new process then takes the rank.
+ *
+ *	take       the holder is gone: the word of the record := the new member, still taking
+ *	reset      store the other words, then the word := the member waits
+ *	form       rank 0: all ranks have members that wait? set the number of the barrier, then admit one after the other
+ *	           others: the own word says that this member is admitted
+ *	note       the members of all ranks, as they are now; a rank that is not admitted has left
+ *	publish    exchange only: store the number of the next barrier beside the bytes
+ *	arrive     add 1 to the own number (PAIR) or to the common one; the last one opens the barrier
+ *	pass       all have arrived; else a rank's word is not the noted one, or its member is gone: the call fails
+ *	collect    exchange only: read the other's number, then check that its word is the noted one
+ *
+ * A rank whose call fails leaves. It joins again while it has lives left.
+ *
+ * Sizes, to be given with -D: N ranks (2), LIVES of each (2), CALLS in each life (2): an exchange, then a barrier.
+ *
+ * Variants, in which all claims hold:
+ *	PAIR         two ranks have a number each, which only its rank adds to
+ *
+ * Mutations:
+ *	NO_FORM (a rank does not wait until it is admitted), NO_EARLIER (rank 0 admits members although another rank has none that waits).
+ *	NO_NUMBER (rank 0 does not set the number), NUMBER_LATE (it sets it after the admission), NO_NOTE (the present member counts).
+ *	COLLECT_FIRST (the word is checked before the number is read), WAITS_FIRST (the member waits before the other words are stored).
+ *	ADMIT_BLIND (rank 0 stores the word even if it has changed)
+ *
+ * README.md says what each of them takes away. REACH asserts that certain situations never occur. Each of these
+ * assertions must fail; else the model could pass by doing nothing.
+ */
+
+#ifndef N
+#define N	2
+#endif
+#ifndef LIVES
+#define LIVES	2
+#endif
+#ifndef CALLS
+#define CALLS	2
+#endif
+
+#define TAKEN	1
+#define WAITS	2
+#define ADMITTED	3
+
+byte state[N], who[N];		/* the word of a record: state and life of its member. One word, in the code too */
+bool lives[N];			/* the member's process holds its lock */
+bool over[N];			/* the rank has no lives left */
+byte mb[N];			/* the other words of the record: the life that has stored them */
+byte number[N];			/* PAIR: the barriers that each rank has reached */
+byte arrived, opened;		/* else, in ranks */
+byte published[N];		/* number of the barrier beside the bytes */
+byte bytes[N];			/* 16 * set + call: the bytes of the rank */
+
+byte set;		/* of the last group that was formed */
+byte setof[N];			/* of the member of each rank */
+byte came[(N * LIVES + 1) * N];	/* [set, rank]: calls that it has begun */
+#define CAME(s, r)	came[(s) * N + (r)]
+
+/* G1_together. A call that passes has been begun by all ranks of the group.
+ * G2_own.      Bytes that are collected are those that a rank of the group has published for this call.
+ * G3_words.    A rank that is admitted has stored all words of its record.
+ * Deadlock: a call neither passes nor fails although no further rank comes, or ranks wait for each other to form a group. */
+hidden byte G1_together, G2_own, G3_words;
+#define CLAIM(name, what)	name = (what); assert(name)
+
+#ifdef REACH
+hidden byte S1, S2, S3, S4, S5;
+#define SEEN(name, what)	name = !(what); assert(name)
+#else
+#define SEEN(name, what)	skip
+#endif
+
+#define OTHERS(i)	for (i : 0 .. N - 1)
+
+#ifdef PAIR
+#define LAST	(number[0] > number[1] -> number[0] : number[1])
+#define SET_NUMBER(x)	number[0] = x; number[1] = x
+#define PASSED	(number[1 - r] >= round)
+#else
+#define LAST	(((arrived > opened -> arrived : opened) + N - 1) / N)
+#define SET_NUMBER(x)	arrived = (x) * N; opened = (x) * N
+#define PASSED	(opened >= round * N)
+#endif
+
+/* gone: a rank's member is not the one that this rank has noted, or its process has ended. */
+#ifdef NO_NOTE
+#define GONE(i)	(!lives[i])
+#else
+#define GONE(i)	(state[i] != ADMITTED || who[i] != noted[i] || !lives[i])
+#endif
+
+#define ANY_OVER	(over[0] || over[1] || over[N - 1])
+
+proctype Rank(byte r) {
+	byte life, i, round, call, n, mine;
+	byte noted[N];
+	bool ready, failed;
+	do
+	:: life < LIVES ->
+		life++;
+		/* take */
+		atomic { !lives[r]; state[r] = TAKEN; who[r] = life; lives[r] = true; setof[r] = 0 };
+		failed = false;
+#ifdef WAITS_FIRST
+		state[r] = WAITS;
+#endif
+		bytes[r] = 0;
+		published[r] = 0;
+		mb[r] = life;
+#ifndef WAITS_FIRST
+		state[r] = WAITS;
+#endif
+#ifdef NO_FORM
+		d_step { round = LAST; state[r] = ADMITTED; set = 1; setof[r] = 1; mine = 1 };
+#else
+		/* form */
+		do
+		:: r == 0 ->
+			ready = true;
+			for (i : 1 .. N - 1) {
+				n = state[i];
+#ifndef NO_EARLIER
+				if :: n != WAITS -> ready = false :: else fi;
+#endif
+			}
+			skip;
+			d_step { n = 0; i = 0 };
+			if
+			:: ready -> break
+			:: !ready && ANY_OVER -> failed = true; break
+			:: !ready -> (state[1] == WAITS && state[N - 1] == WAITS) || ANY_OVER
+			:: life < LIVES -> failed = true; break		/* it gives up, or dies */
+			fi
+		:: r != 0 ->
+			if
+			:: state[r] == ADMITTED && who[r] == life -> break
+			:: ANY_OVER || life < LIVES -> failed = true; break
+			fi
+		od;
+		if
+		:: r == 0 && !failed ->
+#ifndef NUMBER_LATE
+#ifndef NO_NUMBER
+			d_step { n = LAST + 1; SET_NUMBER(n) };
+#endif
+#endif
+			d_step { set++; mine = set };
+			for (i : 1 .. N - 1) {
+				n = who[i];
+				SEEN(S1, state[i] != WAITS);
+#ifdef ADMIT_BLIND
+				if
+				:: state[i] == WAITS -> d_step { who[i] = n; state[i] = ADMITTED; setof[i] = mine }
+				:: else
+				fi
+#else
+				d_step { if :: state[i] == WAITS && who[i] == n -> state[i] = ADMITTED; setof[i] = mine :: else fi }
+#endif
+			}
+			skip;
+#ifdef NUMBER_LATE
+			d_step { n = LAST + 1; SET_NUMBER(n) };
+#endif
+			d_step { state[0] = ADMITTED; setof[0] = mine; n = 0; i = 0 }
+		:: r != 0 && !failed -> mine = setof[r]
+		:: else
+		fi;
+#endif
+		if
+		:: !failed ->
+			for (i : 0 .. N - 1) {
+				d_step { noted[i] = (state[i] == ADMITTED -> who[i] : 0) };
+				SEEN(S2, noted[i] == 0)
+			}
+			skip;
+#ifdef PAIR
+			d_step { round = number[r]; i = 0 };
+#else
+			d_step { round = opened / N; i = 0 };
+#endif
+			call = 0;
+			do
+			:: call < CALLS && !failed ->
+				call++;
+				round++;
+				if
+				:: call % 2 == 1 ->
+					bytes[r] = 16 * mine + call;
+					published[r] = round
+				:: else
+				fi;
+				if
+				:: failed = true; break				/* it leaves, or dies */
+				:: true
+				fi;
+				/* arrive */
+				d_step { for (i : 0 .. N - 1) { if :: state[i] == ADMITTED && setof[i] == mine -> CLAIM(G3_words, mb[i] == who[i]) :: else fi }; i = 0; CAME(mine, r) = call
+#ifdef PAIR
+				; number[r] = round
+#else
+				; arrived++; n = arrived
+#endif
+				};
+#ifndef PAIR
+				if
+				:: n % N == 0 -> opened = n
+				:: else
+				fi;
+				n = 0;
+#endif
+				do
+				:: PASSED -> break
+				:: !PASSED && (GONE(0) || GONE(1) || GONE(N - 1)) ->
+					if
+					:: PASSED -> break
+					:: else -> SEEN(S3, true); failed = true; break
+					fi
+				od;
+				if
+				:: !failed ->
+					d_step {
+						SEEN(S4, call == CALLS && life == LIVES);
+						for (i : 0 .. N - 1) { CLAIM(G1_together, CAME(mine, i) >= call) };
+						i = 0
+					};
+					if
+					:: call % 2 == 1 ->
+						i = (r + 1) % N;
+#ifdef COLLECT_FIRST
+						if :: state[i] != ADMITTED || who[i] != noted[i] -> failed = true :: else fi;
+#endif
+						if :: published[i] != round -> failed = true :: else fi;
+						n = bytes[i];
+#ifndef COLLECT_FIRST
+						if :: state[i] != ADMITTED || who[i] != noted[i] -> failed = true; SEEN(S5, true) :: else fi;
+#endif
+						d_step { CLAIM(G2_own, failed || n == 16 * mine + call); n = 0; i = 0 };
+					:: else
+					fi
+				:: else
+				fi
+			:: else -> break
+			od
+		:: else
+		fi;
+		skip;
+		d_step { lives[r] = false; round = 0; call = 0; i = 0; n = 0; mine = 0; ready = false; failed = false; for (i : 0 .. N - 1) { noted[i] = 0 }; i = 0 }
+	:: else -> break
+	od;
+	over[r] = true
+}
+
+init {
+	byte i;
+	atomic {
+		for (i : 0 .. N - 1) { run Rank(i) }
+	}
+}
