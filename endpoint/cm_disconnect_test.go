@@ -101,6 +101,17 @@ func TestDisconnectTimeout(t *testing.T) {
 	}
 }
 
+// TestLateDisconnect: the peer disconnects after more than two seconds, as a process on busy cores may.
+func TestLateDisconnect(t *testing.T) {
+	p := newPair(t, setup{})
+	done := p.a.start(order{Do: doDisconnect})
+	time.Sleep(2500 * time.Millisecond)
+	p.b.must(order{Do: doDisconnect})
+	if r := <-done; r.Status != nd.Success {
+		t.Errorf("disconnect returns %v (%s)", r.Status, r.Text)
+	}
+}
+
 // TestDisconnectTimeoutInOtherProcess: the limit reaches the other process of a pair.
 func TestDisconnectTimeoutInOtherProcess(t *testing.T) {
 	const timeout = 50 * time.Millisecond

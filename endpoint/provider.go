@@ -51,7 +51,8 @@ const (
 	AtOnce  time.Duration = -1 // a Send fails at once if no Receive is posted
 	NoLimit time.Duration = math.MaxInt64
 
-	defaultReceiveTimeout = 2 * time.Second // for 0
+	defaultReceiveTimeout    = 2 * time.Second  // for 0
+	defaultDisconnectTimeout = 10 * time.Second // for 0; processes that share busy cores may need seconds for the answer
 )
 
 // ParseReceiveTimeout parses a value for Options.ReceiveTimeout: a duration such as "500ms", "0" for AtOnce, or "unlimited".
@@ -78,7 +79,7 @@ type Options struct {
 	// ReceiveTimeout is how long a Send waits for the peer to post a Receive before it fails
 	// with nd.IOTimeout. 0 means 2 s; AtOnce and NoLimit are allowed.
 	ReceiveTimeout time.Duration
-	// disconnectTimeout is how long Disconnect waits for the peer's Disconnect. 0 means 2 s. Tests set it.
+	// disconnectTimeout is how long Disconnect waits for the peer's Disconnect. 0 means 10 s. Tests set it.
 	disconnectTimeout time.Duration
 
 	// SpinBudget is how many rounds a wait spins before it yields. 0 means that the number adapts, see waiter.Spin;
@@ -173,7 +174,7 @@ func New(m *shm.Member, o Options) (*Provider, error) {
 		o.ReceiveTimeout = defaultReceiveTimeout
 	}
 	if o.disconnectTimeout == 0 {
-		o.disconnectTimeout = 2 * time.Second
+		o.disconnectTimeout = defaultDisconnectTimeout
 	}
 	p := &Provider{
 		member: m, arena: m.Arena(), table: table, status: status, options: o,

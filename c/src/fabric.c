@@ -65,7 +65,8 @@ snd_status snd_fabric_begin(const snd_fabric_options *options, snd_fabric **hand
 		f->joiners[i].socket = -1;
 	long cores = sysconf(_SC_NPROCESSORS_ONLN);
 	f->cores = cores > 0 ? (uint32_t)cores : 1;
-	f->receive_timeout = f->disconnect_timeout = 2 * SECOND;
+	f->receive_timeout = 2 * SECOND;
+	f->disconnect_timeout = 10 * SECOND; /* processes that share busy cores may need seconds for the answer */
 	if (options != NULL) {
 		f->has_engine = options->progress == SND_PROGRESS_AUTO;
 		f->target = options->executor == SND_EXECUTOR_TARGET;

@@ -145,7 +145,7 @@ typedef struct snd_fabric_options {
 	snd_executor executor;
 	uint32_t check_payloads; /* 1: all endpoints have check_payloads */
 	int64_t receive_timeout; /* of a Send without a Receive; 0: 2 s, SND_FOREVER, SND_RECEIVE_TIMEOUT_AT_ONCE */
-	int64_t disconnect_timeout; /* 0: 2 s, SND_FOREVER */
+	int64_t disconnect_timeout; /* 0: 10 s, SND_FOREVER */
 	uint64_t weak_order_seed;
 	uint32_t weak_order; /* 1: delay and reorder requests as hardware may, to find programs that rely on more order. docs/weak-order.md */
 	uint32_t spin_budget; /* checks of a blocking call before it yields its core and sleeps; 0: at most 500 and adapted, SND_NO_SPIN: none */
