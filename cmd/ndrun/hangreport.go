@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -60,9 +61,13 @@ func (e *hangReporter) look(processes []hang.Process, timeout time.Duration) *ha
 func (e *hangReporter) diagnose(trigger launcher.Trigger, r *launcher.Report) []string {
 	var text bytes.Buffer
 	timeout := stackTimeout
+	var idle time.Duration // since the last progress
+	progresses := false
 	add := func(line string) { fmt.Fprintf(&text, "ndrun: %s\n", line) }
 	switch trigger {
 	case launcher.TriggerTimeout:
+		idle, progresses = e.idle()
+		progresses = progresses && idle < idleTime
 		add(e.plan.timedOut(r))
 	case launcher.TriggerRequest:
 		if len(runningRanks(r)) == 0 {
@@ -91,6 +96,16 @@ func (e *hangReporter) diagnose(trigger launcher.Trigger, r *launcher.Report) []
 	picture := e.look(processes, timeout)
 	if picture == nil {
 		return nil
+	}
+	if progresses {
+		if lines, ok := picture.Moves(); ok {
+			lines = slices.Insert(lines, 0, fmt.Sprintf("the job makes progress, the last one %v before, so it does not hang: give it more time with --timeout, or make its slow ranks faster", idle.Round(time.Millisecond)))
+			for _, line := range lines {
+				add(line)
+			}
+			_, _ = e.to.Write(text.Bytes()) // a failed write has no other place to be reported
+			return lines
+		}
 	}
 	lines := picture.Lines
 	if trigger == launcher.TriggerSignal {

@@ -113,6 +113,19 @@ var deadlocks = map[string]func(s *stuck) error{
 			}
 		}
 	},
+	"slow receiver": func(s *stuck) error {
+		if s.job.Rank() == 1 {
+			for s.mem[0] == 0 { // before it posts its Receive
+			}
+		}
+		if s.job.Rank() == 0 {
+			if err := s.peer.Send(1, s.list(), 0); err != nil {
+				return err
+			}
+			return s.result()
+		}
+		return s.job.Barrier(s.ctx)
+	},
 	"many stacks": func(s *stuck) error {
 		for i := range 300 {
 			go deep(i, s.ctx.Done())
@@ -228,6 +241,31 @@ func TestHangReport(t *testing.T) {
 				t.Errorf("report: %q, %v", told.Hang, err)
 			}
 		})
+	}
+}
+
+// If --timeout ends a job that makes progress, ndrun says so, and finds no cause of a hang.
+func TestTimeoutOfAJobThatMakesProgress(t *testing.T) {
+	report := filepath.Join(t.TempDir(), "report")
+	cmd := ndrun(t, "-n", "3", "-env", proctest.RoleEnv+"=hang", "--timeout", "4", "--report", report, testBinary(t), "goes on")
+	status, _, errOut := proctest.Run(t, cmd)
+	if status != 124 || !strings.Contains(errOut, "ndrun: the job makes progress, the last one ") || !regexp.MustCompile(`ndrun: processor time: rank 0 [0-9.]+m?s, rank 1 `).MatchString(errOut) ||
+		strings.Contains(errOut, "likely cause") || strings.Contains(errOut, "goroutine ") {
+		t.Errorf("exit status %d\n%s", status, errOut)
+	}
+	var told struct{ Hang []string }
+	if b, err := os.ReadFile(report); err != nil || json.Unmarshal(b, &told) != nil || len(told.Hang) == 0 || !strings.HasPrefix(told.Hang[0], "the job makes progress") {
+		t.Errorf("report: %q, %v", told.Hang, err)
+	}
+}
+
+// A rank that computes is named as slow. It is not blamed for the Receive that it has not posted yet.
+func TestSlowRankIsNamed(t *testing.T) {
+	cmd := ndrun(t, "-n", "3", "-env", proctest.RoleEnv+"=hang", "-env", softnd.EnvReceiveTimeout+"=1m", "--timeout", "5", testBinary(t), "slow receiver")
+	status, _, errOut := proctest.Run(t, cmd)
+	if status != 124 || strings.Contains(errOut, "has posted no receive on endpoint") ||
+		!regexp.MustCompile(`ndrun: likely cause: rank 1 \(.*, pid \d+\) is slow: it computes, or polls memory, and has used [0-9.]+m?s of processor time; .* for `).MatchString(errOut) {
+		t.Errorf("exit status %d\n%s", status, errOut)
 	}
 }
 

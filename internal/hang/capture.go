@@ -47,11 +47,14 @@ type rank struct {
 	pageErr      error // why its status page cannot be read
 	noAnswer     bool  // it has not published its stacks in time
 	stacks       []stack
+	cpu          time.Duration // processor time of the process so far
+	busy         bool          // it has used a good part of a core during the capture
 }
 
 // Capture reads the state of a job. It waits at most timeout for the stacks of the ranks.
 func Capture(arena *shm.Arena, processes []Process, timeout time.Duration) *Snapshot {
 	p := &Snapshot{ranks: make([]rank, len(processes))}
+	begun := time.Now()
 	questions := make([]uint32, len(processes))
 	for i := range p.ranks {
 		r := &p.ranks[i]
@@ -69,7 +72,7 @@ func Capture(arena *shm.Arena, processes []Process, timeout time.Duration) *Snap
 		if pid, ok := o.Peer.PID(); ok {
 			r.pid = pid
 		}
-		r.state = stateOf(r.pid)
+		r.state, r.cpu = stateOf(r.pid), cpuOf(r.pid)
 		if !r.isGone() && !r.isStopped() {
 			questions[i], r.noAnswer = o.RequestStacks(), true
 		}
@@ -86,10 +89,14 @@ func Capture(arena *shm.Arena, processes []Process, timeout time.Duration) *Snap
 			break
 		}
 	}
+	time.Sleep(min(timeout, cpuSample) - time.Since(begun))
 	p.at = hostclock.Now()
+	sample := time.Since(begun)
 	for i := range p.ranks {
 		r := &p.ranks[i]
 		if r.hasJoined() {
+			now := cpuOf(r.pid)
+			r.busy, r.cpu = busyFrom*(now-r.cpu) >= sample, now
 			r.state = stateOf(r.pid)
 			r.read()
 		}
@@ -97,6 +104,18 @@ func Capture(arena *shm.Arena, processes []Process, timeout time.Duration) *Snap
 	p.readOthers()
 	p.resolve()
 	return p
+}
+
+// A rank that has used a fifth of a core in cpuSample computes: it may share the core with others.
+const (
+	cpuSample = 300 * time.Millisecond
+	busyFrom  = 5
+)
+
+// cpuOf returns the processor time of a process, 0 if it is not known.
+func cpuOf(pid int) time.Duration {
+	p, _ := proctable.Read(pid)
+	return p.CPU
 }
 
 // maxAnswers is the total number of bytes of stacks that readAnswer parses.

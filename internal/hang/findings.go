@@ -3,6 +3,7 @@ package hang
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/softnd/softnd/internal/statuspage"
 )
@@ -97,6 +98,12 @@ func (p *Snapshot) findMissingReceives() (found []Finding) {
 	for i := range p.ranks {
 		for _, e := range p.ranks[i].endpoints() {
 			if peer, ok := p.rankOf[e.Peer]; ok && e.ReceiveMissing && e.Cause == "" {
+				if p.isSlow(peer) { // it has not come to that yet
+					if p.awaited(peer) == "" {
+						found = append(found, Finding{Cause: p.slow(peer) + fmt.Sprintf("; the %s of rank %d waits for its receive", e.OldestRequest, i)})
+					}
+					continue
+				}
 				found = append(found, Finding{Cause: fmt.Sprintf("rank %d has posted no receive on endpoint %d for the %s of rank %d (on its endpoint %d), and is %s",
 					peer, e.PeerNumber, e.OldestRequest, i, e.Number, p.where(peer))})
 			}
@@ -250,6 +257,10 @@ func (p *Snapshot) findBusy() (found []Finding) {
 		if who == "" || p.stuck[i] || len(p.waits[i]) > 0 && !r.isComputing() {
 			continue
 		}
+		if p.isSlow(i) {
+			found = append(found, Finding{Cause: p.slow(i) + who + p.waitedFor(i)})
+			continue
+		}
 		stacks := "see its stacks"
 		if len(r.stacks) == 0 {
 			stacks = fmt.Sprintf("see its stack with gdb -p %d", r.pid)
@@ -258,6 +269,53 @@ func (p *Snapshot) findBusy() (found []Finding) {
 	}
 	return found
 }
+
+// isSlow reports whether a rank computes: it uses processor time, and does not only wait in calls.
+func (p *Snapshot) isSlow(i int) bool {
+	r := &p.ranks[i]
+	return r.busy && !r.isGone() && !r.isStopped() && (len(p.waits[i]) == 0 || r.isComputing())
+}
+
+// slow names a rank for which isSlow is true.
+func (p *Snapshot) slow(i int) string {
+	return fmt.Sprintf("%s is slow: it computes, or polls memory, and has used %v of processor time", p.name(i), p.ranks[i].cpu)
+}
+
+// waitedFor returns how long others have waited for a rank.
+func (p *Snapshot) waitedFor(i int) string {
+	since := p.at
+	for other := range p.waits {
+		for _, w := range p.waits[other] {
+			if slices.ContainsFunc(w.targets, func(t target) bool { return t.rank == i }) {
+				since = min(since, w.call.Since)
+			}
+		}
+	}
+	return " for " + p.since(since)
+}
+
+// Moves returns what keeps a job from its end although it makes progress: the ranks that compute while others wait for them, and the
+// processor time of each rank. ok is false if some ranks cannot continue: the job hangs in part.
+func (p *Snapshot) Moves() (lines []string, ok bool) {
+	if len(p.findStopped())+len(p.findEnded())+len(p.findLostNotifies())+len(p.findDeadlock()) > 0 {
+		return nil, false
+	}
+	for i := range p.ranks {
+		if who := p.awaited(i); who != "" && p.isSlow(i) {
+			lines = append(lines, p.slow(i)+who+p.waitedFor(i))
+		}
+	}
+	var times []string
+	for i := range p.ranks[:min(len(p.ranks), maxTimes)] {
+		if r := &p.ranks[i]; r.hasJoined() && !r.isGone() {
+			times = append(times, fmt.Sprintf("rank %d %v", i, r.cpu))
+		}
+	}
+	return append(lines, "processor time: "+strings.Join(times, ", ")), true
+}
+
+// maxTimes is the number of ranks whose processor time is reported.
+const maxTimes = 32
 
 // awaited returns text that names the ranks that wait for a rank, and their need; "" if none does.
 func (p *Snapshot) awaited(i int) string {

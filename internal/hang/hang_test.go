@@ -100,6 +100,8 @@ func TestFindingsBeginWithTheCause(t *testing.T) {
 		"lost notify":       {[]rank{news.with(receiver(1)), in(barrier(1))}, []string{"rank 0 waits in notify (NotifyAny) at completion queue 1, which already holds results (3)"}},
 		"computing":         {[]rank{in(barrier(4)), in()}, []string{"rank 1 (prog, pid 101) is in no call of softnd", "rank 0 waits for it"}},
 		"working":           {[]rank{in(barrier(4)), {}}, []string{"rank 1 (prog, pid 101) is running", "rank 0 waits for it"}},
+		"slow":              {[]rank{in(barrier(4)), {idle: true, busy: true, cpu: 7 * time.Second}}, []string{"rank 1 (prog, pid 101) is slow: it computes, or polls memory, and has used 7s of processor time; rank 0 waits for it (barrier 4) for 2s"}},
+		"slow to receive":   {[]rank{in(waitAt(1)).with(sender(1, true)), {idle: true, busy: true}}, []string{"rank 1 (prog, pid 101) is slow"}},
 		"outside of calls":  {[]rank{in(barrier(4)), {noAnswer: true, page: statuspage.Page{Manual: true}}}, []string{"rank 1 (prog, pid 101) is in no call of softnd", "rank 0 waits for it", "see its stack with gdb -p 101"}},
 		"behind a wrapper":  {[]rank{in(barrier(4)), {left: true, state: 'Z'}}, []string{"rank 1 (prog, pid 101) has ended, but the wrapper that started it still runs; rank 0"}},
 

@@ -8,16 +8,21 @@ import (
 	"os"
 	"strconv"
 	"syscall"
+	"time"
 )
 
 // Process is an entry of the process table. PID and Start together identify a process: PIDs are
 // reused only after far more time than the clock tick in which Start is counted.
 type Process struct {
 	PID, PPID, Group int
-	Start            uint64 // clock ticks since boot
-	State            byte   // state letter of ps
-	Name             string // comm of the process, at most 15 bytes
+	Start            uint64        // clock ticks since boot
+	State            byte          // state letter of ps
+	CPU              time.Duration // processor time so far, in steps of a clock tick
+	Name             string        // comm of the process, at most 15 bytes
 }
+
+// clockTick is the unit of times in /proc, on all architectures.
+const clockTick = time.Second / 100
 
 // Dead reports whether the process is a zombie. It may still have running threads.
 func (p Process) Dead() bool { return p.State == 'Z' }
@@ -36,17 +41,21 @@ func Read(pid int) (Process, error) {
 	if from < 0 || to < from {
 		return Process{}, fmt.Errorf("read /proc/%d/stat: no name in %q", pid, b)
 	}
-	const state, ppid, pgrp, start = 0, 1, 2, 19 // indexes of the fields after the name
+	const state, ppid, pgrp, user, system, start = 0, 1, 2, 11, 12, 19 // indexes of the fields after the name
 	f := bytes.Fields(b[to+1:])
 	if len(f) <= start {
 		return Process{}, fmt.Errorf("read /proc/%d/stat: only %d fields after the name", pid, len(f))
 	}
 	p := Process{PID: pid, Name: string(b[from+1 : to]), State: f[state][0]}
-	var err1, err2, err3 error
+	var err1, err2, err3, err4, err5 error
+	var ticks [2]uint64
 	p.PPID, err1 = strconv.Atoi(string(f[ppid]))
 	p.Group, err2 = strconv.Atoi(string(f[pgrp]))
 	p.Start, err3 = strconv.ParseUint(string(f[start]), 10, 64)
-	return p, errors.Join(err1, err2, err3)
+	ticks[0], err4 = strconv.ParseUint(string(f[user]), 10, 64)
+	ticks[1], err5 = strconv.ParseUint(string(f[system]), 10, 64)
+	p.CPU = time.Duration(ticks[0]+ticks[1]) * clockTick
+	return p, errors.Join(err1, err2, err3, err4, err5)
 }
 
 // All returns all entries by PID. The table is not read atomically.
