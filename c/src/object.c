@@ -10,7 +10,7 @@
 #include "fork.h"
 #include "memory_limit.h"
 
-enum { SLAB = 256 << 10 };
+enum { SLAB = 256 << 10, STALE = 1024 /* freed objects of a type whose handles stay invalid */, LARGE = 16 << 10 };
 
 struct slab {
 	struct slab *next;
@@ -19,11 +19,13 @@ struct slab {
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct slab *slabs;
-/* Freed objects, the one that was freed first at the head: a stale handle stays invalid for long. Those of fabrics with
+/* Objects that were never used, and freed ones, the one that was freed first at the head. Those of fabrics with
  * SND_THREAD_SAFE have lists of their own: a late call on a closed handle then still finds a mutex to lock. */
 static struct list {
 	struct snd_object *first, *last;
-} free_lists[SND_TYPES][2];
+	uint32_t count;
+} unused_lists[SND_TYPES][2], free_lists[SND_TYPES][2];
+static size_t sizes[SND_TYPES];
 static int open_fabrics;
 static _Atomic(uint32_t *) alive; /* a page: 1 in the process that made it, 0 in its forked children */
 
@@ -70,6 +72,25 @@ static void put(struct list *l, struct snd_object *o)
 	else
 		l->first = o;
 	l->last = o;
+	l->count++;
+}
+
+static struct snd_object *take(struct list *l)
+{
+	struct snd_object *o = l->first;
+	if (o != NULL && (l->first = o->next_free) == NULL)
+		l->last = NULL;
+	l->count -= o != NULL;
+	return o;
+}
+
+/* shrink gives the pages of a large freed object back, but for the first one, which late calls may read. */
+static void shrink(struct snd_object *o)
+{
+	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = (uintptr_t)o, end = (start + sizes[o->type]) / page * page;
+	const uintptr_t first = (start / page + 1) * page;
+	if (sizes[o->type] >= LARGE && first < end)
+		(void)madvise((void *)first, end - first, MADV_DONTNEED);
 }
 
 static void refill(struct list *l, size_t size)
@@ -88,13 +109,14 @@ static void refill(struct list *l, size_t size)
 
 void *snd_object_new(enum snd_type type, size_t size, size_t kept, struct snd_fabric *fabric, bool safe)
 {
-	struct list *l = &free_lists[type][safe];
+	struct list *unused = &unused_lists[type][safe], *freed = &free_lists[type][safe];
 	pthread_mutex_lock(&mutex);
-	if (l->first == NULL)
-		refill(l, size);
-	struct snd_object *o = l->first;
-	if (o != NULL && (l->first = o->next_free) == NULL)
-		l->last = NULL;
+	sizes[type] = size;
+	if (unused->first == NULL && freed->count < STALE)
+		refill(unused, size);
+	struct snd_object *o = take(unused);
+	if (o == NULL)
+		o = take(freed);
 	pthread_mutex_unlock(&mutex);
 	if (o == NULL)
 		return NULL;
@@ -129,6 +151,7 @@ void snd_object_free(struct snd_object *o)
 	if (o->holds > 0)
 		return;
 	pthread_mutex_lock(&mutex);
+	shrink(o);
 	put(&free_lists[o->type][o->safe], o);
 	pthread_mutex_unlock(&mutex);
 }
@@ -150,6 +173,7 @@ __attribute__((destructor)) static void unload(void)
 		s = next;
 	}
 	slabs = NULL;
+	memset(unused_lists, 0, sizeof unused_lists);
 	memset(free_lists, 0, sizeof free_lists);
 	if (alive != NULL)
 		munmap(alive, (size_t)sysconf(_SC_PAGESIZE));

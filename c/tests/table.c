@@ -143,6 +143,49 @@ static void test_limits(void)
 	OK(snd_fabric_close(out));
 }
 
+/* A closed handle does not become valid again with the next objects. */
+#define STAYS_CLOSED(type, make, close) \
+	do { \
+		type *stale, *next; \
+		OK(make(&stale)); \
+		OK(close(stale)); \
+		for (int i = 0; i < 1000; i++) { \
+			OK(make(&next)); \
+			CHECK(next != stale); \
+			OK(close(next)); \
+		} \
+	} while (0)
+#define NEW_FABRIC(h) snd_fabric_create(0, UINT64_C(1) << 28, NULL, h)
+#define NEW_ADAPTER(h) snd_adapter_open(fabric, h)
+#define NEW_MR(h) snd_mr_allocate(adapter, 4096, 0, h)
+#define NEW_WINDOW(h) snd_window_create(adapter, h)
+#define NEW_MAPPING(h) snd_mapping_create(mr, snd_mr_buffer(mr), 4096, h)
+#define NEW_CQ(h) snd_cq_create(adapter, 8, h)
+#define NEW_SRQ(h) snd_srq_create(adapter, &(snd_srq_config){.depth = 4}, h)
+#define NEW_ENDPOINT(h) snd_endpoint_create(adapter, &(snd_endpoint_config){.receive_cq = cq, .initiator_cq = cq}, h)
+#define NEW_CONNECTOR(h) snd_connector_create(adapter, h)
+#define NEW_LISTENER(h) snd_listener_create(adapter, h)
+#define NEW_JOB(h) snd_job_init(NULL, SECOND, h)
+
+static snd_status close_mr(snd_mr *h) { return snd_mr_close(h, SECOND); }
+static snd_status close_window(snd_window *h) { return snd_window_close(h, SECOND); }
+static snd_status close_mapping(snd_mapping *h) { return snd_mapping_close(h, SECOND); }
+
+static void test_stale(void)
+{
+	STAYS_CLOSED(snd_fabric, NEW_FABRIC, snd_fabric_close);
+	STAYS_CLOSED(snd_adapter, NEW_ADAPTER, snd_adapter_close);
+	STAYS_CLOSED(snd_mr, NEW_MR, close_mr);
+	STAYS_CLOSED(snd_window, NEW_WINDOW, close_window);
+	STAYS_CLOSED(snd_mapping, NEW_MAPPING, close_mapping);
+	STAYS_CLOSED(snd_cq, NEW_CQ, snd_cq_close);
+	STAYS_CLOSED(snd_srq, NEW_SRQ, snd_srq_close);
+	STAYS_CLOSED(snd_endpoint, NEW_ENDPOINT, snd_endpoint_close);
+	STAYS_CLOSED(snd_connector, NEW_CONNECTOR, snd_connector_close);
+	STAYS_CLOSED(snd_listener, NEW_LISTENER, snd_listener_close);
+	STAYS_CLOSED(snd_job, NEW_JOB, snd_job_close);
+}
+
 static void test_others(void)
 {
 	snd_fabric *f;
@@ -316,6 +359,9 @@ int main(void)
 		test_loopback();
 		test_closed();
 	}
+	open_all();
+	test_stale();
+	OK(snd_job_close(job));
 	/* Objects that are still open when the fabric is closed. */
 	open_all();
 	OK(snd_job_close(job));

@@ -5,7 +5,8 @@
  * its numbers.
  *
  * Every call checks its handle. A call on NULL, on a closed object or on an object of another type
- * returns SND_INVALID_HANDLE. In a forked child every call returns SND_DEVICE_REMOVED and touches
+ * returns SND_INVALID_HANDLE. (The handle of a closed object may be that of a new one after 1,024 further objects of
+ * the type were closed.) In a forked child every call returns SND_DEVICE_REMOVED and touches
  * nothing shared. After a failure, snd_last_error says in words what was wrong.
  *
  * Threads. The objects of one fabric form a domain. With SND_THREAD_DOMAIN, the default, the program
