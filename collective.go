@@ -19,8 +19,8 @@ import (
 //   - [nd.ConnectionAborted]: a rank has died or left the job. The error names the rank.
 //   - [nd.Canceled]: ctx has ended, or the job was closed during the call.
 //   - [nd.InvalidHandle]: the job is closed.
-//   - [nd.InvalidDeviceState]: an earlier collective call of this rank has failed with
-//     ConnectionAborted, Canceled or InvalidDeviceState.
+//   - [nd.InvalidDeviceState]: another rank has called Exchange instead of Barrier, or an earlier
+//     collective call of this rank has failed with ConnectionAborted, Canceled or InvalidDeviceState.
 func (j *Job) Barrier(ctx context.Context) error {
 	j.collective.Lock()
 	defer j.collective.Unlock()
@@ -28,8 +28,26 @@ func (j *Job) Barrier(ctx context.Context) error {
 		return err
 	}
 	err := j.barrier(ctx, "barrier")
+	if err == nil && j.hosts == nil {
+		if err = j.exchanges(); err != nil {
+			j.broken = err
+		}
+	}
 	j.met(err)
 	return err
+}
+
+// exchanges returns the error of a barrier that another rank of this host has taken for an Exchange, nil if none has.
+func (j *Job) exchanges() error {
+	if local, ok := j.group.Publisher(); ok {
+		return j.anotherCall("barrier", local)
+	}
+	return nil
+}
+
+// anotherCall is the error of op if a rank of this host makes another collective call.
+func (j *Job) anotherCall(op string, local int) error {
+	return &nd.OpError{Op: op, Object: "job", Status: nd.InvalidDeviceState, Err: fmt.Errorf("rank %d makes another collective call", j.rankAt(local)), Next: sameCalls}
 }
 
 // inStep returns an error if an earlier collective call has failed. The caller holds j.collective.
@@ -180,8 +198,7 @@ func (j *Job) isMissing(local int) (id shm.MemberID, missing bool) {
 //
 // Errors: those of Barrier, and
 //
-//   - [nd.InvalidDeviceState]: another rank has called Barrier instead of Exchange. That rank's
-//     Barrier cannot detect the mistake.
+//   - [nd.InvalidDeviceState]: another rank has called Barrier instead of Exchange, which fails as well.
 //   - [nd.InvalidBufferSize]: the blobs of all ranks together are longer than 256 MiB, or than the
 //     limit of [WithExchangeLimit].
 //   - [NoMemoryError]: the arena has no room for blob.
@@ -219,8 +236,8 @@ func (j *Job) Exchange(ctx context.Context, blob []byte) ([][]byte, error) {
 	for rank := range all {
 		all[rank], err = j.group.Published(rank, left)
 		if errors.Is(err, shm.ErrNotPublished) {
-			j.broken = fmt.Errorf("rank %d makes another collective call", rank)
-			return nil, &nd.OpError{Op: "exchange", Object: "job", Status: nd.InvalidDeviceState, Err: j.broken, Next: sameCalls}
+			j.broken = j.anotherCall("exchange", rank)
+			return nil, j.broken
 		}
 		if errors.Is(err, shm.ErrTooLong) { // in all ranks, so they stay in step
 			all, tooLong = nil, j.tooLong(err)

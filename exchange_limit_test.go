@@ -76,10 +76,10 @@ func TestExchangeDoesNotCopyMoreThanTheLimit(t *testing.T) {
 					return nil
 				}
 				j.group.Publish(j.arena.Info().HeapStart, huge) // which it need not have
-				if err := j.Barrier(ctx); err != nil {
+				if err := j.localBarrier(ctx, "exchange"); err != nil {
 					return err
 				}
-				return j.Barrier(ctx)
+				return j.localBarrier(ctx, "exchange")
 			}(); err != nil {
 				t.Errorf("rank %d: %v", rank, err)
 			}

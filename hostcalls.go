@@ -134,7 +134,7 @@ func (j *Job) localBlobs() (blobs [][]byte, o outcome) {
 		b, err := j.group.Published(local, left)
 		switch {
 		case errors.Is(err, shm.ErrNotPublished):
-			return nil, outcome{err: &nd.OpError{Op: "exchange", Object: "job", Status: nd.InvalidDeviceState, Err: fmt.Errorf("rank %d makes another collective call", j.rankAt(local)), Next: sameCalls}}
+			return nil, outcome{err: j.anotherCall("exchange", local)}
 		case errors.Is(err, shm.ErrTooLong):
 			return nil, outcome{err: j.tooLong(err), inStep: true}
 		case err != nil:
@@ -155,6 +155,8 @@ func (j *Job) lead(ctx context.Context, op string, kind callKind) outcome {
 	var o outcome
 	if kind == exchangeCall {
 		mine, o = j.localBlobs()
+	} else {
+		o.err = j.exchanges()
 	}
 	if o.err != nil && !o.inStep {
 		return o
@@ -256,7 +258,7 @@ func (j *Job) readOutcome(kind callKind) outcome {
 	case errors.Is(err, shm.ErrNotPublished) && kind == barrierCall:
 		return outcome{}
 	case errors.Is(err, shm.ErrNotPublished):
-		return outcome{err: &nd.OpError{Op: "exchange", Object: "job", Status: nd.InvalidDeviceState, Err: fmt.Errorf("rank %d makes another collective call", j.rankAt(0)), Next: sameCalls}}
+		return outcome{err: j.anotherCall("exchange", 0)}
 	case err != nil:
 		return outcome{err: fmt.Errorf("softnd: result of the leader: %w", err)}
 	case len(b) >= 6 && b[0] == noticeFailed:

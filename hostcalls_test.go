@@ -257,6 +257,26 @@ func TestDifferentCallsOverHosts(t *testing.T) {
 	}
 }
 
+// A barrier of a host fails if another rank of that host makes an exchange.
+func TestExchangeWithinAHostFailsItsBarrier(t *testing.T) {
+	for crossed := range 2 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		jobs := newHostJobs(t, placements["2x2"])[:2]
+		for rank, err := range eachJob(jobs, func(j *Job) error {
+			if j.rank == crossed {
+				_, err := j.Exchange(ctx, nil)
+				return err
+			}
+			return j.Barrier(ctx)
+		}) {
+			if !errors.Is(err, nd.InvalidDeviceState) {
+				t.Errorf("rank %d exchanges; rank %d: %v", crossed, rank, err)
+			}
+		}
+	}
+}
+
 // A rank that leaves is noticed by the ranks of all hosts, which name it.
 func TestRankLeavesOverHosts(t *testing.T) {
 	ctx := proctest.Context(t)

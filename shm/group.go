@@ -70,8 +70,8 @@ const (
 	rankBits  = rankTaken | rankWaits
 )
 
-// Formed makes this member ready for the group, and reports whether the group is formed: whether each rank has a member that waits for that, and rank 0
-// has admitted them all. It does so as soon as no rank belongs to a member of an earlier group. So a process
+// Formed makes this member ready for the group, and reports whether the group is formed. For that, each rank must have
+// a member that is ready; rank 0 then admits them all. Until then no rank may belong to a member of an earlier group. So a process
 // that takes the place of a dead rank waits until all other ranks have left, too. Its arrivals at barriers never count for
 // the group of the dead one. Rank 0 also determines the number of the barrier from which the group counts.
 func (g *Group) Formed() bool {
@@ -287,6 +287,18 @@ func (g *Group) Publish(off Offset, length uint64) {
 	r.length.Store(length)
 	r.publishedRound.Store(g.round + 1)
 	failpoint.Reach(failpoint.BlobPublished)
+}
+
+// Publisher returns another rank that has published bytes for the last barrier; ok is false if none has. Call it when all ranks have
+// arrived, and before the next barrier.
+func (g *Group) Publisher() (rank int, ok bool) {
+	for rank := range g.size() {
+		// Ordered by the barrier. A rank that is ahead has published for a later one.
+		if rank != g.rank && g.member.arena.rankRecord(rank).publishedRound.Load() == g.round {
+			return rank, true
+		}
+	}
+	return 0, false
 }
 
 // Published returns a copy of the bytes that a rank published for the last barrier.

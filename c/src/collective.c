@@ -91,6 +91,12 @@ static bool form_ready(void *arg)
 	return snd_formed(w->j) || snd_place_has_ended(&w->j->place, "init") != SND_SUCCESS || has_ended(w);
 }
 
+static snd_status makes_another_call(const struct snd_job *j, uint32_t local, const char *op)
+{
+	return snd_fail(SND_INVALID_DEVICE_STATE, "%s: rank %" PRIu32 " makes another collective call: let all ranks make the same collective calls in the same order",
+		op, snd_rank_at(j, local));
+}
+
 static snd_status has_left(const struct snd_job *j, uint32_t local, const char *op)
 {
 	return snd_fail(SND_CONNECTION_ABORTED, "%s: rank %" PRIu32 " has died or left", op, snd_rank_at(j, local));
@@ -139,6 +145,17 @@ snd_status snd_barrier(struct snd_job *j, int64_t timeout, const char *op)
 	return s;
 }
 
+snd_status snd_check_barrier(struct snd_job *j, const char *op)
+{
+	for (uint32_t local = 0; local < j->group; local++)
+		/* Ordered by the barrier. A rank that is ahead has published for a later one. */
+		if (local != j->local && snd_relaxed(&snd_rank(&j->fabric->arena, local)->published_round) == j->round) {
+			j->broken = true;
+			return makes_another_call(j, local, op);
+		}
+	return SND_SUCCESS;
+}
+
 snd_status snd_job_barrier(snd_job *job, int64_t timeout)
 {
 	SND_KEEP_ERRNO;
@@ -147,8 +164,8 @@ snd_status snd_job_barrier(snd_job *job, int64_t timeout)
 	SND_ENTER(job, SND_TYPE_JOB, op);
 	struct snd_job *j = job;
 	snd_status s = j->hosts == NULL ? snd_barrier(j, timeout, op) : in_step(j, op);
-	if (s == SND_SUCCESS && j->hosts != NULL)
-		s = snd_across_hosts(j, NULL, timeout, op);
+	if (s == SND_SUCCESS)
+		s = j->hosts != NULL ? snd_across_hosts(j, NULL, timeout, op) : snd_check_barrier(j, op);
 	return snd_leave_with(j->fabric, s);
 }
 
@@ -176,7 +193,7 @@ static snd_status collect(struct snd_job *j, uint32_t rank, uint64_t length, uns
 		return snd_fail(SND_CONNECTION_ABORTED, "%s: rank %" PRIu32 " has died or left", op, rank);
 	if (round != j->round) {
 		j->broken = true;
-		return snd_fail(SND_INVALID_DEVICE_STATE, "%s: rank %" PRIu32 " makes another collective call", op, rank);
+		return makes_another_call(j, rank, op);
 	}
 	if (n != length)
 		return snd_wrong_length(rank, n, length, op);

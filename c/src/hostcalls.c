@@ -112,13 +112,21 @@ static bool join(const struct snd_hosts *h, const struct snd_pack *packs, struct
 	return true;
 }
 
+/* are_barriers reports whether the other ranks of this host make no exchange. */
+static bool are_barriers(struct snd_job *j, struct outcome *o, const char *op)
+{
+	const snd_status s = snd_check_barrier(j, op);
+	j->broken = false; /* until the others have read the outcome */
+	return s == SND_SUCCESS || fails(o, s, false);
+}
+
 /* lead exchanges the blobs of this host with the other leaders. The caller has the lock, which this call gives back meanwhile. */
 static void lead(struct snd_job *j, enum snd_call_kind kind, struct outcome *o, int64_t deadline, const char *op)
 {
 	const struct snd_hosts *h = j->hosts;
 	struct snd_fabric *f = j->fabric;
 	struct snd_pack packs[SND_HOSTS] = {{NULL, 0}}, *own = &packs[h->number];
-	const bool good = kind == SND_CALL_BARRIER || local_pack(j, own, o, op);
+	const bool good = kind == SND_CALL_EXCHANGE ? local_pack(j, own, o, op) : are_barriers(j, o, op);
 	/* 8 bytes for each rank and 8 more */
 	const uint64_t limit = kind == SND_CALL_BARRIER ? 0 : SND_MAX_EXCHANGE + 8 * ((uint64_t)j->size + 1);
 	f->calls++; /* the job stays until the call ends */

@@ -68,6 +68,8 @@ snd_status snd_across_hosts(struct snd_job *j, const struct snd_exchange *x, int
 snd_status snd_form(struct snd_job *j, int64_t timeout, const char *op);
 /* snd_barrier returns when all ranks of this host have arrived. The caller holds the lock. */
 snd_status snd_barrier(struct snd_job *j, int64_t timeout, const char *op);
+/* snd_check_barrier fails if another rank of this host has taken the last barrier for an exchange. */
+snd_status snd_check_barrier(struct snd_job *j, const char *op);
 /* snd_publish_blob copies bytes into the arena and publishes them for the next barrier. The caller frees the memory when all have
  * read it. snd_publish_at publishes what is there already. */
 snd_status snd_publish_blob(struct snd_job *j, const void *bytes, uint64_t length, uint64_t *offset, const char *op);

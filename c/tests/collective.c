@@ -1,5 +1,4 @@
-/* A rank dies or leaves, and another process joins as that rank. The collective calls of the others fail, and the process waits until
- * they have left the job. Then all can join it again. */
+/* Collective calls that fail. */
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -92,6 +91,8 @@ static void be_last(uint32_t rank, bool dies)
 		pause();
 }
 
+/* A rank dies or leaves, and another process joins as that rank. The collective calls of the others fail, and the process waits until
+ * they have left the job. Then all can join it again. */
 static void test_return(bool dies, bool exchange)
 {
 	char byte;
@@ -115,11 +116,41 @@ static void test_return(bool dies, bool exchange)
 	}
 }
 
+static void cross(uint32_t rank, bool leads)
+{
+	snd_job *job;
+	OK(join(rank, 20 * SECOND, &job));
+	const uint32_t mine = 1;
+	uint32_t all[MOST_RANKS];
+	OK(snd_job_exchange(job, &mine, sizeof mine, all, 20 * SECOND));
+	OK(snd_job_barrier(job, 20 * SECOND));
+	const snd_status s = leads ? snd_job_exchange(job, &mine, sizeof mine, all, 20 * SECOND) : snd_job_barrier(job, 20 * SECOND);
+	char want[80];
+	snprintf(want, sizeof want, "rank %u makes another collective call", leads ? 0 : 1);
+	CHECK(s == SND_INVALID_DEVICE_STATE && strstr(snd_last_error(), want) != NULL);
+	CHECK(snd_job_barrier(job, 20 * SECOND) == SND_INVALID_DEVICE_STATE);
+	OK(snd_job_close(job));
+}
+
+/* Rank 1 calls an exchange, and the others a barrier: all fail. */
+static void test_crossed(void)
+{
+	pid_t all[MOST_RANKS];
+	int status;
+	snprintf(name, sizeof name, "softnd-test-crossed-%d-%u", (int)getpid(), ranks);
+	for (uint32_t rank = 0; rank < ranks; rank++)
+		all[rank] = start(cross, rank, rank == 1);
+	for (uint32_t rank = 0; rank < ranks; rank++)
+		CHECK(waitpid(all[rank], &status, 0) == all[rank] && status == 0);
+}
+
 int main(void)
 {
 	alarm(120);
-	for (ranks = 2; ranks <= MOST_RANKS; ranks++)
+	for (ranks = 2; ranks <= MOST_RANKS; ranks++) {
 		for (int i = 0; i < 4; i++)
 			test_return(i & 1, i & 2);
+		test_crossed();
+	}
 	return 0;
 }
