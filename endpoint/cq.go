@@ -49,6 +49,7 @@ type completionQueue struct {
 	number          uint64 // of the queue in this process
 	reportedPolls   uint64 // value of polls when the status page was last updated; owned by the housekeeper
 	reportedPollsAt time.Time
+	reportedIn      uint64 // the reporter's latest sample that has found the queue polled; owned by the housekeeper
 
 	operations *nd.OperationStats // results by type; nil = not counted; guarded by mu
 }

@@ -29,6 +29,7 @@ type reporter struct {
 	progressMark uint64             // changes when the process makes progress
 	progressAt   int64              // hostclock.Now at that time
 	publishedAt  time.Time          // when the status was published since then; zero: not published
+	samples      uint64             // number of calls of sample
 	polled       []*completionQueue // queues polled recently
 
 	answeredAt time.Time // zero: no answer is published
@@ -65,6 +66,7 @@ func (r *reporter) sample(p *Provider) (mark uint64) {
 	clear(r.polled) // the array must not keep closed queues
 	r.polled = r.polled[:0]
 	now := time.Now()
+	r.samples++
 	note(p.waiters.Completed())
 	for _, ep := range *p.endpoints.Load() {
 		note(uint64(ep.stateWord.Load()))
@@ -77,7 +79,8 @@ func (r *reporter) sample(p *Provider) (mark uint64) {
 			if polls := q.polls.Load(); polls != q.reportedPolls {
 				q.reportedPolls, q.reportedPollsAt = polls, now
 			}
-			if now.Sub(q.reportedPollsAt) < pollLifetime && !slices.Contains(r.polled, q) {
+			if now.Sub(q.reportedPollsAt) < pollLifetime && q.reportedIn != r.samples {
+				q.reportedIn = r.samples
 				r.polled = append(r.polled, q)
 			}
 		}

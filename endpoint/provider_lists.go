@@ -2,10 +2,11 @@ package endpoint
 
 import "slices"
 
-// with and without return changed copies of a list that readers hold without
-// a lock.
+// with and without return changed versions of a list that readers hold without a lock. Their callers pass the latest version.
+// with fills the array behind the end of the versions that readers hold, so that adding n elements does not copy n lists.
+// without never shares its array.
 func with[T comparable](list *[]T, x T) *[]T {
-	l := append(slices.Clone(*list), x)
+	l := append(*list, x)
 	return &l
 }
 

@@ -1,6 +1,8 @@
 package window
 
 import (
+	"math/rand/v2"
+	"runtime"
 	"sync/atomic"
 	"testing"
 
@@ -119,8 +121,52 @@ func TestDrainedWhileHazardsChange(t *testing.T) {
 	}
 	close(stop)
 	<-stopped
-	if n := len(*s.domain.hazards.Load()); n != 3 { // the two of the side, and named
+	if n := len(*s.domain.hazards.Load()) - s.domain.removed; n != 3 { // the two of the side, and named
 		t.Errorf("%d hazards are watched", n)
+	}
+}
+
+// TestHazardsAddedAndRemoved adds and removes hazards in random order, some of them more than once. Those that are left
+// keep tokens from being drained, and no others do.
+func TestHazardsAddedAndRemoved(t *testing.T) {
+	s := join(t, newArena(t))
+	words, added := make([]atomic.Uint64, 50), make([]int, 50)
+	for i := range words {
+		words[i].Store(makeHazard(nd.Token(1000+i), 0))
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 5000 {
+		i := random.IntN(len(words))
+		if added[i] > 0 && random.IntN(2) == 0 {
+			s.domain.RemoveHazard(&words[i], nil)
+			added[i]--
+		} else if added[i] < 3 {
+			s.domain.AddHazard(&words[i], nil)
+			added[i]++
+		}
+		if j := random.IntN(len(words)); s.domain.drained(nd.Token(1000+j)) != (added[j] == 0) {
+			t.Fatalf("hazard %d was added %d times more than removed, and drained returns %v", j, added[j], added[j] != 0)
+		}
+	}
+}
+
+// TestHazardOfManyAllocatesLittle: a connection of a process with thousands of endpoints does not copy a list of all
+// hazards.
+func TestHazardOfManyAllocatesLittle(t *testing.T) {
+	s := join(t, newArena(t))
+	const n = 20000
+	words := make([]atomic.Uint64, n)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for i := range words {
+		s.domain.AddHazard(&words[i], nil)
+	}
+	for i := range words {
+		s.domain.RemoveHazard(&words[i], nil)
+	}
+	runtime.ReadMemStats(&after)
+	if most := uint64(n * 1000); after.TotalAlloc-before.TotalAlloc > most {
+		t.Errorf("%d hazards have allocated %d bytes, want at most %d", n, after.TotalAlloc-before.TotalAlloc, most)
 	}
 }
 

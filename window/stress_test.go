@@ -32,7 +32,7 @@ type bindingOwner struct {
 	at     shm.Offset // of the board
 	binds  uint64
 	saved  []byte // the bytes of the latest range after its drain
-	peers  []hazard
+	peers  []executor
 }
 
 func newBindingOwner(t *testing.T) *bindingOwner {
@@ -72,7 +72,7 @@ func (o *bindingOwner) startCopier(number int, whole bool) *remoteCopier {
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	h := hazard{word, peer(o.t, o.arena, id)}
+	h := executor{word, peer(o.t, o.arena, id)}
 	o.domain.AddHazard(h.word, h.peer)
 	o.peers = append(o.peers, h)
 	c.Say("go")
@@ -267,7 +267,7 @@ func TestDrainedMemoryIsNotAccessedInOneProcess(t *testing.T) {
 	}
 	for i := range 3 {
 		s := join(t, o.arena)
-		h := hazard{s.hazard, peer(t, o.arena, s.member.ID())}
+		h := executor{s.hazard, peer(t, o.arena, s.member.ID())}
 		o.domain.AddHazard(h.word, h.peer)
 		o.peers = append(o.peers, h)
 		c, err := newCopier(s, o.board, i, o.domain.Adapter, false)
