@@ -85,6 +85,9 @@ func (ep *queuePair) requestAtFault() *request {
 	return nil
 }
 
+// linkFailed is the beginning of the reason for which a relay ends the connections of a link that has failed.
+const linkFailed = "relay: the link to host "
+
 // setCauseFromPeer sets the cause of the end of a connection that the peer has ended, or that has ended
 // because the peer died. The caller holds ep.mu.
 func (ep *queuePair) setCauseFromPeer() {
@@ -108,6 +111,9 @@ func (ep *queuePair) setCauseFromPeer() {
 		e.Detail = peer + " has died or left"
 	default:
 		e.Detail = peer + " ended the connection"
+	}
+	if c.peer.IsRelay() && strings.HasPrefix(why, linkFailed) {
+		e.Next = "start the job again: a link between hosts that has failed is not made again"
 	}
 	ep.setCause(e)
 }

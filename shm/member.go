@@ -324,11 +324,14 @@ func (p *Peer) Name() string {
 	if p.rankWord != 0 {
 		return fmt.Sprintf("rank %d", p.rankWord-1)
 	}
-	if MemberID(p.arena.header().relay.Load()) == p.id {
+	if p.IsRelay() {
 		return "the relay"
 	}
 	return p.id.String()
 }
+
+// IsRelay reports whether the member is the relay, which serves connections to other hosts.
+func (p *Peer) IsRelay() bool { return MemberID(p.arena.header().relay.Load()) == p.id }
 
 // RankOf returns the rank of a member, and NoRank if it has none.
 func (a *Arena) RankOf(id MemberID) int {

@@ -17,6 +17,7 @@ static const unsigned char magic[8] = {'S', 'N', 'D', '-', 'R', 'O', 'O', 'T'};
 
 const char snd_root_stranger[] = "the process at the other end does not speak the protocol of SOFTND_ROOT";
 const char snd_root_version[] = "the other process contains another version of softnd: build all ranks with one release";
+const char snd_root_ended[] = "the connection has ended";
 const char snd_root_secret[] = "the process there does not know the secret of this job: give all ranks the same secret, and each job a port of its own";
 const char snd_root_length[] = "a message is too long";
 
@@ -44,7 +45,7 @@ int snd_root_fill(struct snd_root_channel *c, size_t wanted)
 		if (n > 0) {
 			c->filled += (size_t)n;
 		} else if (n == 0) {
-			c->why = "the connection has ended";
+			c->why = snd_root_ended;
 			return -1;
 		} else if (errno == EAGAIN) {
 			return 0;

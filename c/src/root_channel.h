@@ -53,7 +53,7 @@ size_t snd_root_pack(struct snd_root_channel *c, const struct snd_root_message *
 /* snd_root_greet writes the first message of a side; false if there are no random numbers. */
 bool snd_root_greet(unsigned char greeting[SND_ROOT_GREETING]);
 /* snd_root_check returns what is wrong with the greeting of the other side, or NULL. */
-extern const char snd_root_stranger[], snd_root_version[], snd_root_secret[], snd_root_length[];
+extern const char snd_root_ended[], snd_root_stranger[], snd_root_version[], snd_root_secret[], snd_root_length[];
 const char *snd_root_check(const unsigned char greeting[SND_ROOT_GREETING]);
 /* snd_root_prove computes the proof that rank 0 knows the secret. */
 void snd_root_prove(const struct snd_bytes *secret, const unsigned char greetings[SND_ROOT_GREETINGS], unsigned char proof[SND_SHA256]);

@@ -59,6 +59,7 @@ struct snd_root_service {
 	struct peer **of; /* by rank; those that have left stay */
 	uint32_t arrived, leaves;
 	unsigned long refused; /* strangers */
+	unsigned long other_secrets; /* processes with another secret */
 	struct snd_key_values values;
 
 	pthread_mutex_t mutex; /* guards the rest */
@@ -191,11 +192,14 @@ static void handle(struct snd_root_service *s, struct peer *p, const struct snd_
 	}
 }
 
-/* refuse counts a stranger, and prints the first one. */
+static const char other_secret[] = "it ended the connection when rank 0 had proved that it knows the secret: it has another one, or belongs to another job: give all ranks the same secret";
+
+/* refuse counts a stranger, and prints the first one. A process with another secret is the user's mistake, which strangers must not
+ * hide. */
 static void refuse(struct snd_root_service *s, struct peer *p, const char *why)
 {
 	p->broken = true;
-	if (s->refused++ == 0)
+	if ((*(why == other_secret ? &s->other_secrets : &s->refused))++ == 0)
 		dprintf(STDERR_FILENO, "softnd: rank 0: refused a connection to SOFTND_ROOT from %s: %s; further refusals are only counted\n", p->at, why);
 }
 
@@ -276,7 +280,9 @@ static void serve_peer(struct snd_root_service *s, struct peer *p)
 	}
 	if (got >= 0)
 		return;
-	if (p->state < RANK)
+	if (p->state == HELLO && p->channel.why == snd_root_ended)
+		refuse(s, p, other_secret);
+	else if (p->state < RANK)
 		refuse(s, p, p->channel.why);
 	p->broken = true;
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"slices"
@@ -26,17 +27,18 @@ type root struct {
 	listener *unixsock.Listener
 	done     sync.WaitGroup
 
-	mu        sync.Mutex
-	strangers []*unixsock.Conn // in the handshake, in the order of their arrival
-	refused   int              // number of strangers
-	closed    bool
-	store     map[string]string
-	stored    int           // bytes
-	ranks     map[int]*peer // that have said hello
-	arrived   map[*peer]bool
-	leaves    int           // number of ranks that have left
-	ending    *End          // why the job has ended
-	over      chan struct{} // closed when the job has ended, or all ranks have left
+	mu           sync.Mutex
+	strangers    []*unixsock.Conn // in the handshake, in the order of their arrival
+	refused      int              // number of strangers
+	otherSecrets int              // number of processes with another secret
+	closed       bool
+	store        map[string]string
+	stored       int           // bytes
+	ranks        map[int]*peer // that have said hello
+	arrived      map[*peer]bool
+	leaves       int           // number of ranks that have left
+	ending       *End          // why the job has ended
+	over         chan struct{} // closed when the job has ended, or all ranks have left
 }
 
 // peer is a rank's connection. Its channel is read by one goroutine.
@@ -131,8 +133,12 @@ func (r *root) serve(conn *unixsock.Conn) {
 	}
 	if err != nil {
 		r.mu.Lock()
-		r.refused++
-		first := r.refused == 1 && !r.closed
+		count := &r.refused
+		if errors.Is(err, errOtherSecret) { // the user's mistake, which strangers must not hide
+			count = &r.otherSecrets
+		}
+		*count++
+		first := *count == 1 && !r.closed
 		r.mu.Unlock()
 		if first {
 			r.logf("rank 0: refused a connection to SOFTND_ROOT from %v: %v; further refusals are only counted", peerAddress(conn), err)
@@ -158,6 +164,9 @@ func (r *root) serve(conn *unixsock.Conn) {
 	}
 }
 
+// errOtherSecret is the error of a process that ends the connection when rank 0 has proved that it knows its secret.
+var errOtherSecret = errors.New("it ended the connection when rank 0 had proved that it knows the secret: it has another one, or belongs to another job: give all ranks the same secret")
+
 // handshake lets a process prove that it knows the secret, and registers its rank. It returns nil without an error if the
 // process knows the secret but cannot be the rank.
 func (r *root) handshake(conn *unixsock.Conn) (*peer, error) {
@@ -169,6 +178,9 @@ func (r *root) handshake(conn *unixsock.Conn) (*peer, error) {
 		return nil, err
 	}
 	m, err := c.receive()
+	if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) {
+		return nil, errOtherSecret
+	}
 	if err != nil {
 		return nil, err
 	}
