@@ -101,6 +101,9 @@ static inline bool snd_within(uint64_t at, uint64_t n, uint64_t base, uint64_t s
 /* snd_clock returns CLOCK_MONOTONIC in nanoseconds. */
 int64_t snd_clock(void);
 
+/* snd_clock_ahead returns by how much the clock of this process's time namespace is ahead of that of the host. */
+int64_t snd_clock_ahead(void);
+
 /* snd_deadline returns the time at which timeout nanoseconds from now have passed; INT64_MAX if there is no such time. */
 static inline int64_t snd_deadline(int64_t timeout)
 {

@@ -61,6 +61,7 @@ snd_status snd_fabric_begin(const snd_fabric_options *options, snd_fabric **hand
 		return snd_no_memory(sizeof *f, "private memory", op);
 	}
 	f->arena.fd = f->socket = -1;
+	f->clock_ahead = snd_clock_ahead();
 	for (int i = 0; i < SND_JOINERS; i++)
 		f->joiners[i].socket = -1;
 	long cores = sysconf(_SC_NPROCESSORS_ONLN);

@@ -94,7 +94,8 @@ struct snd_fabric {
 	struct snd_spin spin; /* of the waits */
 	uint64_t progress_made;
 
-	/* The status page. */
+	/* The status page. Its times, and those of rank records, are of the host's clock, which may be another than snd_clock. */
+	int64_t clock_ahead;
 	struct snd_link waiting; /* calls that sleep */
 	uint64_t progress_mark;  /* see mark_of */
 	int64_t progress_at;

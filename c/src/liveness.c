@@ -315,7 +315,7 @@ void snd_record_lost_peer(struct snd_fabric *f, uint64_t peer)
 	if (f->rank < 0 || (uint32_t)f->rank >= f->arena.ranks)
 		return;
 	struct snd_rank_record *r = snd_rank(&f->arena, (uint32_t)f->rank);
-	uint64_t now = (uint64_t)snd_clock(), last = snd_load(&r->lost_peer_at);
+	uint64_t now = (uint64_t)(snd_clock() - f->clock_ahead), last = snd_load(&r->lost_peer_at);
 	if (now - last < LOST_PEER_HOLD || !atomic_compare_exchange_strong(&r->lost_peer_at, &last, now))
 		return;
 	snd_set(&r->lost_peer, peer); /* readers wait for the end of this process */

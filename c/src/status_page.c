@@ -93,9 +93,9 @@ static void end_list(struct text *t, const struct list *l)
 		t->bytes[t->length++] = ']'; /* of the bytes for the end */
 }
 
-static void add_call(struct text *t, struct list *l, const struct snd_call *c)
+static void add_call(struct text *t, struct list *l, const struct snd_fabric *f, const struct snd_call *c)
 {
-	begin_entry(t, l, "t", (uint64_t)c->since);
+	begin_entry(t, l, "t", (uint64_t)(c->since - f->clock_ahead));
 	add_string(t, "op", c->op);
 	add_string(t, "x", c->object);
 	add_number(t, "p", c->peer);
@@ -121,11 +121,11 @@ static void add_calls(struct text *t, struct snd_fabric *f, int64_t now)
 	for (int w = 2; w >= 0; w--)
 		for (struct snd_link *l = f->waiting.next; l != &f->waiting; l = l->next)
 			if (weight(SND_OF(l, struct snd_call, link)) == w)
-				add_call(t, &list, SND_OF(l, struct snd_call, link));
+				add_call(t, &list, f, SND_OF(l, struct snd_call, link));
 	for (struct snd_link *l = f->queues.next; l != &f->queues; l = l->next) {
 		const struct snd_cq *q = SND_OF(l, struct snd_cq, link);
 		if (q->polled_at != 0 && now - q->polled_at < POLL_LIFETIME && !waits_at(f, q->number))
-			add_call(t, &list, &(struct snd_call){.op = "poll", .queue = q->number, .since = f->progress_at});
+			add_call(t, &list, f, &(struct snd_call){.op = "poll", .queue = q->number, .since = f->progress_at});
 	}
 	end_list(t, &list);
 }
@@ -226,7 +226,7 @@ static void publish(struct snd_fabric *f, int64_t now)
 		snd_release(&p->text[i], word);
 	}
 	snd_release(&p->length, t.length);
-	snd_release(&p->written_at, (uint64_t)now);
+	snd_release(&p->written_at, (uint64_t)(now - f->clock_ahead));
 	atomic_fetch_add(&p->seq, 1); /* ORDER status-even: after the words; pairs with the first load in Go's sharedPage.read */
 	f->published_at = now;
 }
@@ -263,7 +263,7 @@ static void note_progress(struct snd_fabric *f, int64_t now)
 {
 	f->progress_at = now;
 	f->published_at = 0;
-	snd_set(&f->page->last_progress, (uint64_t)now);
+	snd_set(&f->page->last_progress, (uint64_t)(now - f->clock_ahead));
 }
 
 void snd_reset_status_page(struct snd_fabric *f)

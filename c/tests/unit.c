@@ -455,8 +455,31 @@ static void test_long_spin(void)
 	OK(snd_fabric_close(f));
 }
 
-int main(void)
+/* host_time is the time that a status page would show. */
+static int64_t host_time(void) { return snd_clock() - snd_clock_ahead(); }
+
+/* Processes in different time namespaces have one clock of the host. */
+static void test_time_namespaces(void)
 {
+	enum { AHEAD = 10000000 }; /* in seconds; no machine runs a test for as long */
+	char text[100] = "";
+	FILE *other = popen("unshare --time --monotonic 10000000 /proc/$PPID/exe host-time 2>/dev/null", "r");
+	CHECK(other != NULL);
+	if (fgets(text, sizeof text, other) == NULL) {
+		CHECK(pclose(other) != 0);
+		fputs("unit: no time namespaces: they need root, unshare and Linux 5.6\n", stderr);
+		return;
+	}
+	CHECK(pclose(other) == 0);
+	const int64_t difference = atoll(text) - host_time(), limit = INT64_C(1000000000) * AHEAD / 2;
+	CHECK(difference < limit && difference > -limit);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc == 2 && strcmp(argv[1], "host-time") == 0)
+		return printf("%lld\n", (long long)host_time()) < 0;
+	test_time_namespaces();
 	test_slow_wait();
 	test_spin();
 	test_spins_adapt();
