@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
+	"github.com/softnd/softnd/endpoint"
 	"github.com/softnd/softnd/internal/sched"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
@@ -141,17 +143,17 @@ func (j *Job) await(ctx context.Context, op string, round uint64, passed func() 
 	case j.broken != nil && err == nil:
 		return &nd.OpError{Op: "barrier", Object: "job", Status: nd.ConnectionAborted, Err: gone}
 	case err != nil:
-		return canceled(ctx, err, "barrier", "job")
+		return notArrived(endpoint.Canceled(ctx, err, op, "job"))
 	}
 	return nil
 }
 
-// canceled returns the error of a wait that ended with err, because ctx ended or the job was closed.
-func canceled(ctx context.Context, err error, op, object string) error {
-	if ctx.Err() != nil {
-		return nd.CanceledError(ctx, op, object)
+// notArrived says in the error of a collective call whose context has ended what it waited for.
+func notArrived(err error) error {
+	if e := (*nd.OpError)(nil); errors.As(err, &e) {
+		e.Detail = strings.TrimSuffix("not all ranks have arrived: "+e.Detail, ": ")
 	}
-	return &nd.OpError{Op: op, Object: object, Status: nd.Canceled, Err: err, Next: "close the job when all calls have returned"}
+	return err
 }
 
 // checkInterval is the longest time between two checks of all ranks in a barrier. Without it, a

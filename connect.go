@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/softnd/softnd/endpoint"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
@@ -153,7 +154,7 @@ func (j *Job) answer(ctx context.Context, peer int, ep nd.Endpoint) error {
 	case errors.Is(err, nd.HostUnreachable):
 		return err
 	case err != nil:
-		return canceled(ctx, err, "accept", call.Object)
+		return endpoint.Canceled(ctx, err, "accept", call.Object)
 	case c == nil && j.isRemote(peer):
 		return &nd.OpError{Op: "accept", Object: call.Object, Status: nd.HostUnreachable, Detail: "the relay of this host has died"}
 	case c == nil:

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/softnd/softnd/endpoint"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/shm"
 )
@@ -44,7 +45,7 @@ func (j *Job) NextDeath(ctx context.Context) (rank int, err error) {
 		return found >= 0
 	})
 	if found < 0 {
-		return 0, canceled(ctx, err, op, "job")
+		return 0, endpoint.Canceled(ctx, err, op, "job")
 	}
 	return j.rankAt(found), nil
 }

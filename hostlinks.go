@@ -252,7 +252,7 @@ func (x *hostLinks) wait(ctx context.Context, op string, ready func(*hostLink) b
 		return all
 	})
 	if err != nil {
-		return canceled(ctx, err, op, "job")
+		return endpoint.Canceled(ctx, err, op, "job")
 	}
 	return failed
 }

@@ -39,7 +39,7 @@ func (c *connector) Accept(ctx context.Context, endpoint nd.Endpoint, params nd.
 	}
 	p := c.adapter.provider
 	if !p.waiters.BeginCall() { // Provider.Close blocks until the call ends
-		return canceled(ctx, errClosed, op, "connector")
+		return Canceled(ctx, errClosed, op, "connector")
 	}
 	defer p.waiters.EndCall()
 	conn, err := c.startAccept(ep, params)
@@ -80,7 +80,7 @@ func (c *connector) Accept(ctx context.Context, endpoint nd.Endpoint, params nd.
 	}
 	ep.terminate(ep.opError(op, nd.ConnectionAborted, why, connectAgain))
 	if werr != nil && s != connWithdrawn {
-		return canceled(ctx, werr, op, "connector")
+		return Canceled(ctx, werr, op, "connector")
 	}
 	return c.opError(op, status, why, connectAgain)
 }

@@ -26,7 +26,7 @@ func (c *connector) connect(ctx context.Context, endpoint nd.Endpoint, from *sha
 		return err
 	}
 	if !p.waiters.BeginCall() { // Provider.Close blocks until the call ends
-		return canceled(ctx, errClosed, op, "connector")
+		return Canceled(ctx, errClosed, op, "connector")
 	}
 	defer p.waiters.EndCall()
 	conn, err := c.startConnect(ctx, endpoint, from, addr, params)
@@ -50,7 +50,7 @@ func (c *connector) connect(ctx context.Context, endpoint nd.Endpoint, from *sha
 	case s == connWithdrawn:
 		c.undoConnect(conn)
 		if werr != nil {
-			return canceled(ctx, werr, op, "connector")
+			return Canceled(ctx, werr, op, "connector")
 		}
 		return c.opError(op, nd.Canceled, "the connector was closed", "create another")
 	}

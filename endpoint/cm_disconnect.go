@@ -28,7 +28,7 @@ func (c *connector) NotifyDisconnect(ctx context.Context) error {
 		return s == peerDisconnected || s == failed || s == closed
 	})
 	if err != nil {
-		return canceled(ctx, err, op, "connector")
+		return Canceled(ctx, err, op, "connector")
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -69,7 +69,7 @@ func (c *connector) Disconnect(ctx context.Context) error {
 	defer ep.mu.Unlock()
 	switch {
 	case err != nil:
-		return canceled(ctx, err, op, "connector")
+		return Canceled(ctx, err, op, "connector")
 	case ep.life.bothDisconnected: // even if Close was called since
 		return nil
 	case ep.life.disconnectTimedOut:

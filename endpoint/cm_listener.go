@@ -139,7 +139,7 @@ func (l *listener) GetConnectionRequest(ctx context.Context, c nd.Connector) err
 		}
 	}
 	if err != nil {
-		return canceled(ctx, err, op, "listener")
+		return Canceled(ctx, err, op, "listener")
 	}
 	return nil
 }

@@ -319,7 +319,7 @@ func drainError(ctx context.Context, err error, op, object string) error {
 	if err == nil || errors.Is(err, errClosed) {
 		return nil
 	}
-	return canceled(ctx, err, op, object)
+	return Canceled(ctx, err, op, object)
 }
 
 // Close releases the endpoint, and the port of its connector. It aborts an established

@@ -396,7 +396,7 @@ func (q *completionQueue) Wait(ctx context.Context, results []nd.Result) (int, e
 		return n > 0 || err != nil
 	})
 	if werr != nil {
-		return 0, canceled(ctx, werr, op, "completion queue")
+		return 0, Canceled(ctx, werr, op, "completion queue")
 	}
 	return n, err
 }

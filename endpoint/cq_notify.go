@@ -52,7 +52,7 @@ func (q *completionQueue) Notify(ctx context.Context, t nd.NotifyType) error {
 		return ended
 	})
 	if werr != nil {
-		return canceled(ctx, werr, op, "completion queue")
+		return Canceled(ctx, werr, op, "completion queue")
 	}
 	q.provider.weak.delayEvent()
 	return err

@@ -141,7 +141,7 @@ func (r *memoryRegion) Deregister(ctx context.Context) error {
 		return r.opError(op, nd.StatusOf(err), "the region is not registered", "")
 	}
 	if err := p.wait(ctx, statuspage.Call{Op: op, Object: "memory region"}, p.runDeferred, func() bool { return isClosed(drained) }); err != nil {
-		return canceled(ctx, err, op, "memory region")
+		return Canceled(ctx, err, op, "memory region")
 	}
 	return nil
 }

@@ -40,10 +40,11 @@ var maxSleep = 5 * time.Second
 // errClosed is the error of a wait that Provider.Close ended.
 var errClosed = errors.New("the provider is closed")
 
-// canceled returns the error of a call whose wait ended with err.
-func canceled(ctx context.Context, err error, op, object string) error {
+// Canceled returns the error of a call whose WaitFor returned err: an [nd.OpError] with the status [nd.Canceled].
+// If the wait has slept, the text says for how long.
+func Canceled(ctx context.Context, err error, op, object string) error {
 	if errors.Is(err, errClosed) {
-		return &nd.OpError{Op: op, Object: object, Status: nd.Canceled, Err: err, Next: "close the provider after all calls have returned"}
+		return &nd.OpError{Op: op, Object: object, Status: nd.Canceled, Err: err, Next: "close the job, or the provider, after all calls have returned"}
 	}
 	canceled := nd.CanceledError(ctx, op, object)
 	if e, wait := (*nd.OpError)(nil), (*endedWait)(nil); errors.As(canceled, &e) && errors.As(err, &wait) {

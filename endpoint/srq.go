@@ -202,7 +202,7 @@ func (q *sharedReceiveQueue) Notify(ctx context.Context) error {
 	})
 	switch {
 	case err != nil:
-		return canceled(ctx, err, op, q.String())
+		return Canceled(ctx, err, op, q.String())
 	case closed:
 		return q.opError(op, nd.Canceled, "the queue was closed", "")
 	}

@@ -107,7 +107,7 @@ snd_status snd_form(struct snd_job *j, int64_t timeout, const char *op)
 	struct barrier_wait w = {j, 0, 0};
 	snd_status s = snd_wait(j->fabric, timeout, form_ready, NULL, &w, &(struct snd_call){.op = op, .round = j->round + 1});
 	if (s != SND_SUCCESS)
-		return snd_fail(s, "%s: not all ranks have arrived", op);
+		return s == SND_CANCELED ? snd_fail(s, "%s: the job was closed", op) : snd_fail(s, "%s: not all ranks have arrived within %s", op, snd_duration(timeout).text);
 	if (j->started)
 		return s;
 	return w.missing != 0 ? has_left(j, w.missing - 1, op) : snd_place_has_ended(&j->place, op);
@@ -140,7 +140,7 @@ snd_status snd_barrier(struct snd_job *j, int64_t timeout, const char *op)
 	if (s == SND_SUCCESS && !passed(j, w.ticket))
 		s = has_left(j, w.missing - 1, op);
 	else if (s != SND_SUCCESS)
-		s = snd_fail(s, "%s: not all ranks have arrived", op);
+		s = s == SND_CANCELED ? snd_fail(s, "%s: the job was closed", op) : snd_fail(s, "%s: not all ranks have arrived within %s", op, snd_duration(timeout).text);
 	j->broken = s != SND_SUCCESS;
 	return s;
 }
