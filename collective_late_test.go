@@ -25,7 +25,7 @@ func TestLateRankIsReported(t *testing.T) {
 		short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 		defer cancel()
 		if err := job.Barrier(short); !errors.Is(err, nd.Canceled) || !strings.Contains(err.Error(), "nd: barrier on job: not all ranks have arrived") {
-			return fmt.Errorf("Barrier returns %w", err)
+			return fmt.Errorf("barrier returns %w", err)
 		}
 		return nil
 	})

@@ -63,6 +63,6 @@ func TestInboxFlooded(t *testing.T) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.conns) > 0 || len(p.requests) > 0 || len(p.deferred) > 0 {
-		t.Errorf("of refused requests whose sender does not detach, %d connections, %d requests and %d pieces of work are kept", len(p.conns), len(p.requests), len(p.deferred))
+		t.Errorf("of refused requests whose sender does not detach, %d connections, %d requests and %d deferred calls are kept", len(p.conns), len(p.requests), len(p.deferred))
 	}
 }

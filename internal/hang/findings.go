@@ -294,8 +294,8 @@ func (p *Snapshot) waitedFor(i int) string {
 	return " for " + p.since(since)
 }
 
-// Moves returns lines about a job that makes progress. They name ranks that compute while others wait for them, and the processor time
-// of each rank. If ok is false, some ranks cannot continue, and the job hangs in part.
+// Moves returns lines about a job that makes progress. They name ranks that compute while others wait for them. They also have the
+// processor time of each rank. If ok is false, some ranks cannot continue, and the job hangs in part.
 func (p *Snapshot) Moves() (lines []string, ok bool) {
 	if len(p.findStopped())+len(p.findEnded())+len(p.findLostNotifies())+len(p.findDeadlock()) > 0 {
 		return nil, false
