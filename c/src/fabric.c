@@ -13,6 +13,7 @@
 #include "error.h"
 #include "faults.h"
 #include "memory_limit.h"
+#include "settings.h"
 #include "srq.h"
 #include "watch.h"
 #include "weak.h"
@@ -49,6 +50,9 @@ snd_status snd_fabric_begin(const snd_fabric_options *options, snd_fabric **hand
 		return snd_fail(SND_INVALID_PARAMETER, "%s: fabric is NULL", op);
 	*handle = NULL;
 	snd_status s = snd_start(op);
+	bool watched = false;
+	if (s == SND_SUCCESS)
+		s = snd_read_flag("SOFTND_CHECK", &watched, op);
 	if (s == SND_SUCCESS)
 		s = check_options(options, op);
 	if (s != SND_SUCCESS)
@@ -84,7 +88,9 @@ snd_status snd_fabric_begin(const snd_fabric_options *options, snd_fabric **hand
 	if (!f->has_mutex)
 		pthread_mutex_init(&f->mutex, NULL);
 	f->has_mutex = true;
-	if (!safe)
+	if (!safe && watched)
+		f->lock = SND_LOCK_WATCHED;
+	else if (!safe)
 		f->lock = f->has_engine ? SND_LOCK_BIASED : SND_LOCK_NONE;
 	else if (f->lock != SND_LOCK_MUTEX)
 		f->lock = SND_LOCK_MUTEX; /* once: threads read it on the way to the mutex */

@@ -53,7 +53,9 @@ struct snd_spin {
 struct snd_fabric {
 	struct snd_object object;
 	/* These outlive the fabric: a call that comes too late may still lock the mutex, and then finds its handle closed. */
-	enum { SND_LOCK_NONE, SND_LOCK_BIASED, SND_LOCK_MUTEX } lock;
+	enum { SND_LOCK_NONE, SND_LOCK_BIASED, SND_LOCK_MUTEX, SND_LOCK_WATCHED } lock;
+	snd_half user;         /* SND_LOCK_WATCHED: the thread of the program that holds the mutex, or is in a wait; 0 = none */
+	bool crossed;          /* SND_LOCK_WATCHED: calls of two threads have met, and that is reported */
 	bool has_mutex;
 	pthread_mutex_t mutex;
 
@@ -153,14 +155,25 @@ void snd_lock_contended(struct snd_fabric *f);
 /* snd_wake_progress makes a wait, or else the engine, drive the endpoints: work has come up that no peer announces. */
 void snd_wake_progress(struct snd_fabric *f);
 
+/* snd_lock_watched locks the mutex of a fabric that has no SND_THREAD_SAFE, and reports if another thread is in a call. */
+void snd_lock_watched(struct snd_fabric *f);
+void snd_unlock_watched(struct snd_fabric *f);
+static inline void snd_lock_mutex(struct snd_fabric *f)
+{
+	if (f->lock == SND_LOCK_WATCHED)
+		snd_lock_watched(f);
+	else
+		pthread_mutex_lock(&f->mutex);
+}
+
 /* snd_lock is what each call of the program begins with. Without an engine and with calls of one thread at a time
  * there is nothing to exclude. With an engine, the program is the frequent side of a biased lock. */
 static inline void snd_lock(struct snd_fabric *f)
 {
 	if (snd_likely(f->lock == SND_LOCK_NONE))
 		return;
-	if (f->lock == SND_LOCK_MUTEX) {
-		pthread_mutex_lock(&f->mutex);
+	if (f->lock >= SND_LOCK_MUTEX) {
+		snd_lock_mutex(f);
 		return;
 	}
 	snd_set32(&f->inside, 1);
@@ -172,8 +185,10 @@ static inline void snd_unlock(struct snd_fabric *f)
 {
 	if (snd_likely(f->lock == SND_LOCK_NONE))
 		return;
-	if (f->lock == SND_LOCK_MUTEX || snd_unlikely(f->slow)) {
+	if (f->lock >= SND_LOCK_MUTEX || snd_unlikely(f->slow)) {
 		f->slow = false;
+		if (f->lock == SND_LOCK_WATCHED)
+			snd_unlock_watched(f);
 		pthread_mutex_unlock(&f->mutex);
 		return;
 	}

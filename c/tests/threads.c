@@ -2,6 +2,7 @@
  * that every call returns: the sanitizers look for the rest. */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -215,8 +216,63 @@ static void *run(void *arg)
 	return NULL;
 }
 
+static void *wait_long(void *cq)
+{
+	snd_result r;
+	uint32_t n;
+	CHECK(snd_cq_wait(cq, &r, 1, 300 * MILLISECOND, &n) == SND_IO_TIMEOUT);
+	return NULL;
+}
+
+/* test_crossing lets two threads use a fabric at the same time, and returns what SOFTND_CHECK=1 reports. */
+static const char *test_crossing(snd_threading threading, bool at_once)
+{
+	static char text[2000];
+	int out[2], saved = dup(2);
+	pthread_t other;
+	snd_fabric *f;
+	snd_adapter *a;
+	snd_cq *cq;
+	CHECK(pipe(out) == 0 && dup2(out[1], 2) == 2);
+	OK(snd_fabric_create(0, UINT64_C(1) << 28, &(snd_fabric_options){.threading = threading}, &f));
+	OK(snd_adapter_open(f, &a));
+	OK(snd_cq_create(a, 8, &cq));
+	CHECK(pthread_create(&other, NULL, wait_long, cq) == 0);
+	CHECK(pthread_setname_np(other, "waits") == 0);
+	if (!at_once)
+		CHECK(pthread_join(other, NULL) == 0);
+	usleep(100 * 1000);
+	snd_result r;
+	snd_cq_poll(cq, &r, 1);
+	if (at_once)
+		CHECK(pthread_join(other, NULL) == 0);
+	OK(snd_fabric_close(f));
+	CHECK(write(out[1], "end", 3) == 3 && dup2(saved, 2) == 2);
+	const ssize_t n = read(out[0], text, sizeof text - 1);
+	CHECK(n >= 3);
+	text[n - 3] = 0;
+	close(saved), close(out[0]), close(out[1]);
+	return text;
+}
+
+/* A poll while another thread waits is a mistake without SND_THREAD_SAFE. Threads that take turns make none. */
+static void test_crossings(void)
+{
+	CHECK(setenv("SOFTND_CHECK", "1", 1) == 0);
+	CHECK(strcmp(test_crossing(SND_THREAD_SAFE, true), "") == 0);
+	CHECK(strcmp(test_crossing(SND_THREAD_DOMAIN, false), "") == 0);
+	const char *text = "";
+	for (int i = 0; i < 50 && *text == 0; i++) /* on a loaded machine the wait may be over before the poll */
+		text = test_crossing(SND_THREAD_DOMAIN, true);
+	char mine[80];
+	snprintf(mine, sizeof mine, "and thread %d (", (int)getpid());
+	CHECK(strstr(text, "(waits) is in a call on a fabric") != NULL && strstr(text, mine) != NULL);
+	CHECK(unsetenv("SOFTND_CHECK") == 0);
+}
+
 int main(void)
 {
+	test_crossings();
 	struct thread threads[THREADS], self = {0};
 	const char *text = getenv("THREADS_ROUNDS");
 	if (text != NULL)
