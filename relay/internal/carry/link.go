@@ -24,7 +24,8 @@ type link struct {
 	hasPeer bool
 	credits credits
 	failed  error
-	broken  error     // a frame could not be sent: the control connection says why, or checkAlive ends the link
+	broken  error // a frame could not be sent: the control connection says why, or checkAlive ends the link
+	hello   hello
 	linked  bool      // Config.Linked has been called
 	ready   bool      // the other relay knows the session: it would drop a frame before
 	heard   time.Time // when the last frame arrived; exact to the checks
@@ -42,6 +43,19 @@ type link struct {
 }
 
 type unsent struct{ buffer, n int }
+
+// hello is the state of the first frame of a link. The first connection of the provider may break, such as on a path whose route has
+// just changed, and take the Hello with it. While no other frame has been sent, the Hello is sent again.
+type hello struct {
+	failures int
+	cause    error     // of the last failure; nil if the Hello need not be sent again
+	at       time.Time // of the next attempt
+}
+
+const (
+	maxHellos  = 5 // attempts
+	helloPause = 100 * time.Millisecond
+)
 
 // early is a frame that has arrived before one that was sent earlier.
 type early struct {
@@ -185,7 +199,7 @@ func (l *link) hasRoom() bool { return l.credits.canSend() && l.hasBuffer() }
 
 // hasBuffer reports whether a frame can be sent, if the credits allow it.
 func (l *link) hasBuffer() bool {
-	return l.ready && l.failed == nil && l.broken == nil && len(l.unsent) == 0 && l.relay.fabric.FreeBuffers() > 0
+	return l.ready && l.failed == nil && l.broken == nil && l.hello.cause == nil && len(l.unsent) == 0 && l.relay.fabric.FreeBuffers() > 0
 }
 
 // begin takes a buffer for a frame; send does the rest of what hasRoom has allowed.
@@ -214,8 +228,31 @@ func (l *link) transmit(u unsent) {
 		l.unsent = append(l.unsent, u)
 	case err != nil:
 		l.relay.fabric.FreeBuffer(u.buffer)
-		l.sendFailed(err)
+		l.frameFailed(err)
 	}
+}
+
+// frameFailed handles the failure of a frame, or of the connection of the provider to the other relay.
+func (l *link) frameFailed(err error) {
+	if l.sent != 1 || l.hello.failures+1 >= maxHellos || l.failed != nil {
+		l.sendFailed(err)
+		return
+	}
+	if l.hello.cause == nil {
+		l.hello.failures++
+	}
+	l.hello.cause, l.hello.at = err, time.Now().Add(helloPause)
+}
+
+// sayHelloAgain sends the Hello again if it is time. The other relay ignores it if the first one has arrived.
+func (l *link) sayHelloAgain() (worked bool) {
+	if l.hello.cause == nil || l.failed != nil || l.relay.fabric.FreeBuffers() == 0 || time.Now().Before(l.hello.at) {
+		return false
+	}
+	l.hello.cause = nil
+	buffer, _ := l.begin()
+	l.transmit(unsent{buffer, (&frame.Frame{Kind: frame.Hello, Session: l.session.Outbound}).Put(l.relay.fabric.Bytes(buffer), 0)})
+	return true
 }
 
 // sendFailed ends the exchange of frames. The other relay may have left and said so on the control connection, which has not
@@ -229,6 +266,9 @@ func (l *link) sendFailed(err error) {
 // arrive handles a frame in a receive buffer, and then those that have waited for it. It reports whether the buffer is in use
 // afterwards.
 func (l *link) arrive(f *frame.Frame, buffer int) (kept bool, err error) {
+	if f.Kind == frame.Hello && f.Order == 0 && l.handled > 0 {
+		return false, nil // said again
+	}
 	if ahead := f.Order - l.handled; ahead != 0 {
 		at := &l.early[f.Order%linkWindow]
 		if ahead >= linkWindow || *at != nil {
@@ -286,6 +326,7 @@ func (l *link) handle(f *frame.Frame) error {
 
 // step sends what can be sent, and reports whether it has sent anything.
 func (l *link) step() (worked bool) {
+	worked = l.sayHelloAgain()
 	for len(l.unsent) > 0 && l.failed == nil {
 		u := l.unsent[0]
 		l.unsent = l.unsent[:copy(l.unsent, l.unsent[1:])]

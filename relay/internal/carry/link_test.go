@@ -114,6 +114,48 @@ func TestLostFrame(t *testing.T) {
 	works(other)
 }
 
+// If the first connection of the provider breaks, the Hello is sent again, and the other relay ignores a second one.
+func TestHelloAgain(t *testing.T) {
+	a, b := newHosts(t, settings{})
+	proctest.Eventually(t, "the Hello", func() bool {
+		return a.onLink(func(l *link) error {
+			if l.sent == 0 {
+				return errors.New("not yet")
+			}
+			return nil
+		}) == nil
+	})
+	must(t, a.onLink(func(l *link) error {
+		l.frameFailed(errCredits)
+		if l.broken != nil || l.hasRoom() {
+			return errors.New("the link has ended, or other frames overtake the Hello")
+		}
+		return nil
+	}))
+	proctest.Eventually(t, "the Hello is sent again", func() bool {
+		return a.onLink(func(l *link) error {
+			if l.hello.cause != nil || !l.hasRoom() {
+				return errors.New("not yet")
+			}
+			return nil
+		}) == nil
+	})
+	w := connect(t, a, b, nd.EndpointConfig{})
+	must(t, w.y.Receive(1, w.b.sge(0, 64)))
+	must(t, w.x.Send(2, w.a.sge(0, 64), 0))
+	for _, n := range []*rank{w.a, w.b} {
+		if r := n.result(t); r.Status != nd.Success {
+			t.Fatalf("%+v, %v, %v", r, w.x.Err(), w.y.Err())
+		}
+	}
+	must(t, a.onLink(func(l *link) error {
+		if l.frameFailed(errCredits); l.broken == nil {
+			return errors.New("a later frame is sent again")
+		}
+		return nil
+	}))
+}
+
 // A frame may fail because the other relay has left. If the control connection says so, that is the cause.
 func TestCauseOfFailedFrame(t *testing.T) {
 	for _, leaves := range []bool{true, false} {

@@ -313,13 +313,13 @@ func (r *Relay) fabricFailed(err error) {
 // checkAlive ends the link that lacks it.
 func (r *Relay) operationFailed(err *fabric.Error) {
 	if err.Buffer >= 0 {
-		r.senders[err.Buffer].sendFailed(err)
+		r.senders[err.Buffer].frameFailed(err)
 		return
 	}
 	if err.HasPeer {
 		for _, l := range r.links {
 			if l.peer == err.Peer {
-				l.sendFailed(err)
+				l.frameFailed(err)
 			}
 		}
 		return
