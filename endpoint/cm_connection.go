@@ -322,8 +322,9 @@ func (c *connection) detach() {
 }
 
 // release frees what the connection holds, once the other side has detached too. It reports
-// whether it has. A passive side that has refused the request uses no memory of the other side, and does not
-// wait. An active side that never detaches would otherwise make it keep something for each request. The record is freed last. It belongs to the active side, but the passive side
+// whether it has. A passive side that has refused the request has not attached. It uses no memory of the
+// other side and does not wait. Otherwise it would keep something for each request of an active side that never
+// detaches. The record is freed last. It belongs to the active side, but the passive side
 // reads the active side's Detached word in it. So the passive side stores wire.DetachedRecord after
 // its last read of that word.
 func (c *connection) release() bool {
