@@ -39,6 +39,9 @@ func (a *Arena) MapPages(pages []Offset) (mem []byte, unmap func() error, err er
 	if err == nil {
 		err = ownProcessOnly(s.bytes())
 	}
+	if err == nil && a.dumps {
+		err = unix.Madvise(s.bytes(), unix.MADV_DODUMP)
+	}
 	if err != nil {
 		_ = s.unmap()
 		return nil, nil, err

@@ -54,6 +54,7 @@ type Arena struct {
 	secret [2]uint64
 	refs   atomic.Int32 // number of members joined through this mapping
 	closed atomic.Bool  // mem holds empty pages
+	dumps  bool         // core dumps contain what is allocated
 }
 
 // Create creates an arena, sealed against shrinking and growing, and maps it.
@@ -117,18 +118,8 @@ func create(file *os.File, geo geometry, cfg Config) (*Arena, error) {
 	a := &Arena{file: file, geo: geo, ranks: cfg.Ranks, rules: cfg.FaultRules, host: cfg.Host, node: node}
 	// The small tables are reserved as a whole. Status pages and window blocks are reserved when a
 	// member claims them.
-	for _, r := range []struct {
-		off Offset
-		n   uint64
-	}{
-		{0, headerSize},
-		{geo.memberTable, maxMembers * memberStride},
-		{geo.rankRecords, uint64(cfg.Ranks) * rankRecordStride},
-		{geo.windowOwners, windowBlocks * 4},
-		{geo.faultRules, uint64(cfg.FaultRules) * faultRuleSize},
-		{geo.chunkOwners, geo.chunks * 4},
-	} {
-		if err := a.reserve(r.off, r.n); err != nil {
+	for _, t := range a.tables() {
+		if err := a.reserve(t.off, t.n); err != nil {
 			return nil, err
 		}
 	}
@@ -137,6 +128,10 @@ func create(file *os.File, geo geometry, cfg Config) (*Arena, error) {
 		return nil, err
 	}
 	a.mem = mem
+	if a.dumps, err = dumpsArena(); err != nil {
+		return nil, errors.Join(err, mem.Unmap())
+	}
+	a.dumpTables()
 
 	h := a.header()
 	var random [32]byte
@@ -154,6 +149,25 @@ func create(file *os.File, geo geometry, cfg Config) (*Arena, error) {
 	h.version.Store(layout.Version) // ORDER arena-ready: pairs with the load in readHeader
 	failpoint.Reach(failpoint.ArenaReady)
 	return a, nil
+}
+
+// span is a part of the arena.
+type span struct {
+	off Offset
+	n   uint64
+}
+
+// tables returns the parts that the creator reserves. Members reserve status pages, window blocks and the heap.
+func (a *Arena) tables() []span {
+	g := a.geo
+	return []span{
+		{0, headerSize},
+		{g.memberTable, maxMembers * memberStride},
+		{g.rankRecords, uint64(a.ranks) * rankRecordStride},
+		{g.windowOwners, windowBlocks * 4},
+		{g.faultRules, uint64(a.rules) * faultRuleSize},
+		{g.chunkOwners, g.chunks * 4},
+	}
 }
 
 // constants is a private copy of the header fields that the creator wrote, so that the checked values
@@ -229,7 +243,13 @@ func attach(ctx context.Context, file *os.File, size uint64) (*Arena, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("fstat: %w", err), mem.Unmap())
 	}
-	return &Arena{file: file, mem: mem, geo: geo, node: node, ranks: int(c.ranks), rules: int(c.rules), host: int(c.host), id: c.id, secret: c.secret}, nil
+	dumps, err := dumpsArena()
+	if err != nil {
+		return nil, errors.Join(err, mem.Unmap())
+	}
+	a := &Arena{file: file, mem: mem, geo: geo, node: node, dumps: dumps, ranks: int(c.ranks), rules: int(c.rules), host: int(c.host), id: c.id, secret: c.secret}
+	a.dumpTables()
+	return a, nil
 }
 
 // mapWhole maps the whole file. Neither forked children nor core dumps contain the mapping.

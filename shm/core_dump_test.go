@@ -44,6 +44,30 @@ func TestCoreDumpContainsArena(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			member, err := attached.Join(NoRank)
+			if err != nil {
+				t.Fatal(err)
+			}
+			off, err := member.Alloc(4 * chunkSize)
+			if err != nil {
+				t.Fatal(err)
+			}
+			allocated, rest := attached.mem[off:], attached.mem[off+4*chunkSize:]
+			if got := isDumped(t, allocated); got != want {
+				t.Errorf("allocated memory: in core dumps: %v, want %v", got, want)
+			}
+			if isDumped(t, rest) {
+				t.Error("memory that is not allocated is in core dumps")
+			}
+			if err := member.Free(off); err != nil {
+				t.Error(err)
+			}
+			if isDumped(t, allocated) {
+				t.Error("freed memory is in core dumps")
+			}
+			if err := member.Leave(); err != nil {
+				t.Error(err)
+			}
 			alias, unmap, err := attached.MapPages([]Offset{0, PageSize})
 			if err != nil {
 				t.Fatal(err)
@@ -59,8 +83,8 @@ func TestCoreDumpContainsArena(t *testing.T) {
 			if err := attached.Close(); err != nil {
 				t.Error(err)
 			}
-			if got := isDumped(t, attached.mem); got != want {
-				t.Errorf("closed: in core dumps: %v, want %v", got, want)
+			if isDumped(t, attached.mem) {
+				t.Error("closed: in core dumps")
 			}
 		})
 	}

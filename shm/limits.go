@@ -110,7 +110,11 @@ const reserveStep = 4 << 20
 //
 // Errors: [NoMemoryError].
 func (a *Arena) reserve(off Offset, n uint64) error {
-	return a.useFile(func(fd int) error { return reserveIn(fd, off, n) })
+	err := a.useFile(func(fd int) error { return reserveIn(fd, off, n) })
+	if err == nil {
+		a.dump(off, n, true)
+	}
+	return err
 }
 
 func reserveIn(fd int, off Offset, n uint64) error {
@@ -148,6 +152,7 @@ func forWholeRange(n uint64, err error) error {
 // access by mistake is harmless. If the kernel refuses to punch a hole, release stores zeros into
 // the range and keeps its pages.
 func (a *Arena) release(off Offset, n uint64) error {
+	a.dump(off, n, false)
 	err := a.punch(off, n)
 	if err == nil {
 		return nil

@@ -85,9 +85,20 @@ static bool place(struct snd_arena *a, uint64_t size)
 	return true;
 }
 
-bool snd_own_process_only(const struct snd_arena *a, void *at, uint64_t size)
+bool snd_own_process_only(void *at, uint64_t size)
 {
-	return madvise(at, size, MADV_DONTFORK) == 0 && (a->dumped || madvise(at, size, MADV_DONTDUMP) == 0);
+	/* The kernel would write a page for each hole of the file, too, and allocate it in the arena before. */
+	return madvise(at, size, MADV_DONTFORK) == 0 && madvise(at, size, MADV_DONTDUMP) == 0;
+}
+
+/* dump includes a range of the arena in core dumps, if SOFTND_DUMP_ARENA asks for that, or excludes it again. The pages of an included
+ * range are allocated. If the process has no mapping left for it, the range is not in the dump. */
+static void dump(const struct snd_arena *a, uint64_t offset, uint64_t length, bool included)
+{
+	if (!a->dumped || a->base == NULL || length == 0)
+		return;
+	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), first = offset / page * page;
+	madvise(a->base + first, offset + length - first, included ? MADV_DODUMP : MADV_DONTDUMP); /* it rounds the length up */
 }
 
 /* map_all maps the whole file. */
@@ -99,7 +110,7 @@ static snd_status map_all(struct snd_arena *a, const char *op)
 	void *at = mmap(NULL, a->size, PROT_READ | PROT_WRITE, MAP_SHARED, a->fd, 0);
 	if (at == MAP_FAILED)
 		return snd_no_memory(a->size, "mmap of the arena", op);
-	if (!snd_own_process_only(a, at, a->size)) {
+	if (!snd_own_process_only(at, a->size)) {
 		int e = errno;
 		munmap(at, a->size);
 		return snd_fail(SND_UNSUCCESSFUL, "%s: madvise: %s", op, snd_errno_text(e));
@@ -108,6 +119,9 @@ static snd_status map_all(struct snd_arena *a, const char *op)
 	a->block_owners = (snd_half *)(void *)(a->base + (uintptr_t)a->block_owners);
 	a->chunk_owners = (snd_half *)(void *)(a->base + (uintptr_t)a->chunk_owners);
 	a->entries = (struct snd_access_entry *)(void *)(a->base + a->window_table);
+	dump(a, 0, a->rank_records + (uint64_t)a->ranks * SNDL_RANK_STRIDE, true); /* the tables that the creator has reserved */
+	dump(a, (uint64_t)((unsigned char *)a->block_owners - a->base), (uint64_t)SNDL_WINDOW_BLOCKS * 4, true);
+	dump(a, (uint64_t)((unsigned char *)a->chunk_owners - a->base), a->chunks * 4, true);
 	return SND_SUCCESS;
 }
 
@@ -349,6 +363,7 @@ snd_status snd_reserve(struct snd_arena *a, uint64_t offset, uint64_t length, co
 			return snd_fail(SND_UNSUCCESSFUL, "%s: reserve %" PRIu64 " bytes: fallocate: %s", op, length, snd_errno_text(errno));
 		}
 	}
+	dump(a, offset, length, true);
 	return SND_SUCCESS;
 }
 
@@ -356,6 +371,7 @@ bool snd_release_pages(struct snd_arena *a, uint64_t offset, uint64_t length)
 {
 	if (!snd_arena_is_ours(a))
 		return false;
+	dump(a, offset, length, false);
 	int r;
 	do
 		r = fallocate(a->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)length);

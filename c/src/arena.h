@@ -24,7 +24,7 @@ struct snd_arena {
 	uint32_t ranks, rules; /* fault rules */
 	uint32_t host; /* number of the host in the job */
 	int fd; /* with an open file description of its own */
-	bool dumped; /* core dumps contain the arena */
+	bool dumped; /* core dumps contain what is allocated */
 	struct snd_identity identity; /* of fd */
 };
 
@@ -39,7 +39,7 @@ int snd_reopen(int fd);
 snd_status snd_other_version(const char *subject, const char *build, size_t size, const char *why, const char *op);
 #define SOFTND_BUILD "libsoftnd " SOFTND_VERSION
 /* snd_own_process_only keeps a mapping of the arena out of forked children and core dumps. */
-bool snd_own_process_only(const struct snd_arena *a, void *at, uint64_t size);
+bool snd_own_process_only(void *at, uint64_t size);
 
 /* snd_arena_is_ours reports whether the descriptor still refers to the arena. */
 bool snd_arena_is_ours(const struct snd_arena *a);

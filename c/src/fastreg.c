@@ -65,7 +65,7 @@ static bool map_alias(struct snd_registration *g, const struct snd_arena *a, con
 		errno = EBADF;
 		return false;
 	}
-	return snd_own_process_only(a, at, g->alias_length);
+	return snd_own_process_only(at, g->alias_length) && (!a->dumped || madvise(at, g->alias_length, MADV_DODUMP) == 0);
 }
 
 static snd_status find_memory(struct snd_registration *g, const struct snd_arena *a, const snd_fast_registration *p, const char *op)
