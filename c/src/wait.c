@@ -40,7 +40,7 @@ void snd_spin_ended(struct snd_spin *s, bool found)
 		s->halvings = is_try ? 0 : s->halvings - 1;
 	} else if (!found && is_try) {
 		s->doublings += s->doublings < MAX_DOUBLINGS;
-		s->rest = FIRST_REST << s->doublings;
+		s->rest = (uint32_t)FIRST_REST << s->doublings;
 	} else if (!found && ++s->halvings > MAX_HALVINGS) {
 		s->doublings = 0;
 		s->rest = FIRST_REST;
