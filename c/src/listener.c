@@ -208,6 +208,7 @@ snd_status snd_listener_close(snd_listener *listener)
 	SND_ENTER(listener, SND_TYPE_LISTENER, "close listener");
 	struct snd_listener *l = listener;
 	struct snd_fabric *f = l->object.fabric;
+	snd_read_inbox(f); /* its requests would wait until the program makes progress */
 	snd_object_hide(&l->object);
 	if (l->bound)
 		snd_release_port(f, l->address.port);

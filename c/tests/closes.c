@@ -272,6 +272,22 @@ static void test_close_of_fabric(void)
 	}
 }
 
+/* A listener refuses the requests that no call has read yet. */
+static void test_close_of_listener(void)
+{
+	if (options.progress == SND_PROGRESS_AUTO)
+		return; /* the thread reads them */
+	struct call c;
+	open_all();
+	c.wait = wait_connect;
+	pthread_create(&c.thread, NULL, run, &c);
+	while (snd_acquire(&((struct snd_fabric *)other)->record->inbox) == 0)
+		nanosleep(&(struct timespec){0, 100000}, NULL);
+	OK(snd_listener_close(other_listener));
+	want(&c, SND_CONNECTION_REFUSED, "connect to a listener that closes");
+	close_fabrics();
+}
+
 /* All ranks of a job in one process. Each connects to all others at once. */
 enum { RANKS = 4 };
 static snd_job *jobs[RANKS];
@@ -345,8 +361,10 @@ int main(void)
 {
 	options = *test_options();
 	options.threading = SND_THREAD_SAFE;
+	alarm(100); /* a hang ends the test */
 	test_close_of_handle();
 	test_close_of_fabric();
+	test_close_of_listener();
 	test_job();
 	return 0;
 }
