@@ -52,6 +52,8 @@ module softnd
   integer(c_int32_t), parameter :: snd_allow_local_write = 1
   integer(c_int32_t), parameter :: snd_allow_remote_read = 2
   integer(c_int32_t), parameter :: snd_allow_remote_write = 5
+  integer(c_int32_t), parameter :: snd_rdma_read_sink = 8
+  integer(c_int32_t), parameter :: snd_do_not_secure_vm = -2147483647 - 1
   integer(c_int32_t), parameter :: snd_request_receive = 0
   integer(c_int32_t), parameter :: snd_request_send = 1
   integer(c_int32_t), parameter :: snd_request_bind = 2

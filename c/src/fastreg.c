@@ -95,9 +95,9 @@ static snd_status check(const struct snd_mr *mr, const snd_fast_registration *p,
 		return snd_fail(SND_INVALID_PARAMETER, "%s: %" PRIu64 " bytes at offset %" PRIu32 " of %" PRIu64 ": pass all pages of the range", op, p->length, p->offset, total);
 	if (p->address == 0 || p->address > UINT64_MAX - p->length)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: address %#" PRIx64 " for %" PRIu64 " bytes: choose one above 0 that leaves room for the length", op, p->address, p->length);
-	if ((p->rights & ~(SND_ALLOW_LOCAL_WRITE | SND_ALLOW_REMOTE_READ | SND_ALLOW_REMOTE_WRITE)) != 0)
+	if ((p->rights & ~SND_REGION_FLAGS) != 0)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: unknown rights %#" PRIx32, op, p->rights);
-	if ((p->rights & ~SND_ALLOW_LOCAL_WRITE) != 0 && !mr->fast_remote)
+	if ((p->rights & SND_REGION_RIGHTS & ~SND_ALLOW_LOCAL_WRITE) != 0 && !mr->fast_remote)
 		return snd_fail(SND_ACCESS_VIOLATION, "%s: rights %#" PRIx32 " for a region without remote access: create it with remote", op, p->rights);
 	return snd_check_reserved(p, op);
 }

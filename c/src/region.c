@@ -112,7 +112,7 @@ static snd_status begin_mr(struct snd_adapter *a, uint32_t operation, uint64_t l
 		return snd_fail(SND_INVALID_BUFFER_SIZE, "%s: 0 bytes: register at least 1 byte", op);
 	if (length > SND_MAX_REGISTRATION)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: %" PRIu64 " bytes, at most %" PRIu64 ": use several regions", op, length, SND_MAX_REGISTRATION);
-	if ((flags & ~(SND_ALLOW_LOCAL_WRITE | SND_ALLOW_REMOTE_READ | SND_ALLOW_REMOTE_WRITE)) != 0)
+	if ((flags & ~SND_REGION_FLAGS) != 0)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: unknown flags %#" PRIx32, op, flags);
 	snd_status s = snd_fault_in_call(&a->object, op, (struct snd_fault_event){.operation = operation, .peer = -1, .size = length}, NULL);
 	snd_free_released(a->object.fabric);

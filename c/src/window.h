@@ -4,6 +4,10 @@
 
 #include "fabric.h"
 
+/* The flags of regions: rights, and those that have an effect on other adapters and systems only. */
+#define SND_REGION_RIGHTS (SND_ALLOW_LOCAL_WRITE | SND_ALLOW_REMOTE_READ | SND_ALLOW_REMOTE_WRITE)
+#define SND_REGION_FLAGS (SND_REGION_RIGHTS | SND_RDMA_READ_SINK | SND_DO_NOT_SECURE_VM)
+
 /* Limits of an adapter. */
 #define SND_MAX_REGISTRATION (UINT64_C(64) << 30)
 #define SND_MAX_TRANSFER (UINT64_C(1) << 30)

@@ -186,6 +186,19 @@ static void test_stale(void)
 	STAYS_CLOSED(snd_job, NEW_JOB, snd_job_close);
 }
 
+/* Flags that have an effect on other adapters and systems only are accepted, and others refused. */
+static void test_region_flags(void)
+{
+	static unsigned char memory[4096];
+	const uint32_t flags = SND_ALLOW_REMOTE_WRITE | SND_RDMA_READ_SINK | SND_DO_NOT_SECURE_VM;
+	snd_mr *region;
+	OK(snd_mr_allocate(adapter, 4096, flags, &region));
+	OK(snd_mr_close(region, SECOND));
+	OK(snd_mr_register(adapter, memory, sizeof memory, flags, &region));
+	OK(snd_mr_close(region, SECOND));
+	CHECK(snd_mr_register(adapter, memory, sizeof memory, flags | 0x10, &region) == SND_INVALID_PARAMETER);
+}
+
 static void test_others(void)
 {
 	snd_fabric *f;
@@ -354,6 +367,7 @@ int main(void)
 	test_query();
 		test_forked();
 		test_limits();
+		test_region_flags();
 		test_others();
 		test_arguments();
 		test_loopback();

@@ -205,6 +205,8 @@ SND_API snd_status snd_adapter_close(snd_adapter *adapter);
 #define SND_ALLOW_LOCAL_WRITE 0x1u
 #define SND_ALLOW_REMOTE_READ 0x2u
 #define SND_ALLOW_REMOTE_WRITE 0x5u /* implies SND_ALLOW_LOCAL_WRITE */
+#define SND_RDMA_READ_SINK 0x8u /* of NetworkDirect: without effect, since every region may be the sink of a Read */
+#define SND_DO_NOT_SECURE_VM 0x80000000u /* of NetworkDirect: without effect */
 
 /* snd_mr_allocate makes a region of arena memory, which peers reach with one copy. */
 SND_API snd_status snd_mr_allocate(snd_adapter *adapter, uint64_t length, uint32_t flags, snd_mr **mr);
@@ -286,7 +288,7 @@ typedef struct snd_fast_registration {
 	uint32_t offset; /* of the first byte of the region in the pages */
 	uint64_t length;
 	uint64_t address; /* by which peers name the first byte; not 0 */
-	uint32_t rights; /* SND_ALLOW_LOCAL_WRITE, SND_ALLOW_REMOTE_READ, SND_ALLOW_REMOTE_WRITE */
+	uint32_t rights; /* flags of regions */
 	uint32_t reserved;
 } snd_fast_registration;
 

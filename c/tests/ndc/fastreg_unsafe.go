@@ -58,7 +58,7 @@ func (e *endpoint) FastRegister(ctx uint64, mr nd.MemoryRegion, pages []nd.Logic
 	}
 	p := (*C.snd_fast_registration)(C.calloc(1, C.sizeof_snd_fast_registration))
 	defer C.free(unsafe.Pointer(p))
-	*p = C.snd_fast_registration{pages: list, page_count: C.uint32_t(len(pages)), offset: C.uint32_t(offset), length: C.uint64_t(length), address: C.uint64_t(address), rights: cFlags(rights)}
+	*p = C.snd_fast_registration{pages: list, page_count: C.uint32_t(len(pages)), offset: C.uint32_t(offset), length: C.uint64_t(length), address: C.uint64_t(address), rights: C.uint32_t(rights)}
 	err := e.post(op, nd.RequestFastRegister, flags, nd.InvalidParameter8, func() C.snd_status {
 		return C.snd_endpoint_fast_register(e.c, C.uint64_t(ctx), r.c, p, C.uint32_t(flags))
 	})

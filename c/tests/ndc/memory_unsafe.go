@@ -47,10 +47,6 @@ func (a *adapter) Register(ctx context.Context, buf []byte, flags nd.RegionFlags
 	return r, nil
 }
 
-func cFlags(f nd.RegionFlags) C.uint32_t {
-	return C.uint32_t(f &^ (nd.RDMAReadSink | nd.DoNotSecureVM))
-}
-
 func (a *adapter) Allocate(ctx context.Context, size int, flags nd.RegionFlags) (nd.MemoryRegion, error) {
 	const op = "allocate"
 	if err := a.usable(ctx, op); err != nil {
@@ -60,7 +56,7 @@ func (a *adapter) Allocate(ctx context.Context, size int, flags nd.RegionFlags) 
 		return nil, refuse(op, nd.InvalidParameter, "negative size")
 	}
 	r := &region{adapter: a}
-	if err := status(op, func() C.snd_status { return C.snd_mr_allocate(a.c, C.uint64_t(size), cFlags(flags), &r.c) }); err != nil {
+	if err := status(op, func() C.snd_status { return C.snd_mr_allocate(a.c, C.uint64_t(size), C.uint32_t(flags), &r.c) }); err != nil {
 		return nil, err
 	}
 	r.mem = unsafe.Slice((*byte)(C.snd_mr_buffer(r.c)), size)
@@ -93,7 +89,9 @@ func (r *region) Register(ctx context.Context, buf []byte, flags nd.RegionFlags)
 	}
 	r.pin.Pin(unsafe.SliceData(buf))
 	at := C.uintptr_t(uintptr(unsafe.Pointer(unsafe.SliceData(buf))))
-	if err := status(op, func() C.snd_status { return C.c_register2(r.adapter.c, at, C.uint64_t(len(buf)), cFlags(flags), &r.c) }); err != nil {
+	if err := status(op, func() C.snd_status {
+		return C.c_register2(r.adapter.c, at, C.uint64_t(len(buf)), C.uint32_t(flags), &r.c)
+	}); err != nil {
 		r.pin.Unpin()
 		return err
 	}
