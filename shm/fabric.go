@@ -39,8 +39,8 @@ type Fabric struct {
 }
 
 const (
-	// fabricConns is how many joiners a process answers at the same time. If one more connects, the
-	// process closes the oldest connection.
+	// fabricConns is how many joiners a process answers at the same time, one of them of another user. If one more
+	// connects, the process closes the oldest connection.
 	fabricConns = 64
 	// How long a joiner waits for an answer before it connects again, in the first and in later
 	// attempts. It connects again because the member that accepted may be stopped.
@@ -268,7 +268,7 @@ func closeAll(files []*os.File) {
 
 // serve answers joiners until the fabric is closed.
 func (f *Fabric) serve() {
-	for i := 0; ; i = (i + 1) % fabricConns {
+	for own := 0; ; {
 		c, err := f.listener.Accept()
 		if errors.Is(err, os.ErrClosed) {
 			return
@@ -276,6 +276,10 @@ func (f *Fabric) serve() {
 		if err != nil { // no descriptors left, or the joiner has ended
 			time.Sleep(fabricMaxPause)
 			continue
+		}
+		i := fabricConns - 1 // the place of other users
+		if user, err := peeruser.Of(c); err == nil && user == f.local.user {
+			i, own = own, (own+1)%(fabricConns-1)
 		}
 		f.mu.Lock()
 		if f.closed {

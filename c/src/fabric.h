@@ -130,6 +130,7 @@ struct snd_fabric {
 	int socket; /* that listens; -1 = none */
 	struct snd_identity socket_identity;
 	struct snd_joiner joiners[SND_JOINERS];
+	uint32_t next_joiner; /* its place is the oldest one's */
 
 	/* The engine: a thread that makes progress when the program does not. */
 	bool has_engine, engine_runs;

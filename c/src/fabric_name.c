@@ -15,7 +15,7 @@
 #include "fork.h"
 #include "unix_socket.h"
 
-enum { RECORD = 64, HELLO = 1, WELCOME = 2, WRONG_VERSION = 3, WRONG_USER = 4, PROTOCOL = 1, TIMEOUT_MS = 500 };
+enum { RECORD = 64, HELLO = 1, WELCOME = 2, WRONG_VERSION = 3, WRONG_USER = 4, PROTOCOL = 1, TIMEOUT_MS = 500, MOST_ACCEPTED = 256, STRANGER = SND_JOINERS - 1 /* the place of another user */ };
 #define OPEN_TIMEOUT INT64_C(10000000000)
 #define FABRIC_MAGIC UINT64_C(0x4246444e54464f53) /* "SOFTNDFB" in memory order */
 
@@ -154,23 +154,48 @@ static bool reply(struct snd_fabric *f, int s)
 	return true;
 }
 
+static void end_joiner(struct snd_joiner *j)
+{
+	close(j->socket);
+	j->socket = -1;
+}
+
+/* accept_joiners reports whether there are any. If no place is free, the oldest joiner ends, so that silent ones do not keep out
+ * the others. Those of other users share one place. */
+static bool accept_joiners(struct snd_fabric *f, int64_t now)
+{
+	bool any = false;
+	for (int i = 0; i < MOST_ACCEPTED; i++) {
+		const int s = snd_above_standard(accept4(f->socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
+		if (s < 0)
+			break;
+		any = true;
+		if (reply(f, s)) {
+			close(s);
+			continue;
+		}
+		struct snd_joiner *j = &f->joiners[snd_unix_peer_is_us(s) ? f->next_joiner++ % STRANGER : STRANGER];
+		if (j->socket >= 0) {
+			(void)reply(f, j->socket);
+			end_joiner(j);
+		}
+		*j = (struct snd_joiner){s, now + INT64_C(2000000000)};
+	}
+	return any;
+}
+
 bool snd_serve_joiners(struct snd_fabric *f, int64_t now)
 {
 	bool any = false;
 	if (f->socket < 0)
 		return false;
-	const bool listens = snd_is_still(f->socket, &f->socket_identity);
+	if (snd_is_still(f->socket, &f->socket_identity))
+		any = accept_joiners(f, now);
 	for (int i = 0; i < SND_JOINERS; i++) {
 		struct snd_joiner *j = &f->joiners[i];
-		if (j->socket < 0 && listens) {
-			j->socket = snd_above_standard(accept4(f->socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
-			j->deadline = now + INT64_C(2000000000);
-		}
 		any = any || j->socket >= 0;
-		if (j->socket >= 0 && (reply(f, j->socket) || now > j->deadline)) {
-			close(j->socket);
-			j->socket = -1;
-		}
+		if (j->socket >= 0 && (reply(f, j->socket) || now > j->deadline))
+			end_joiner(j);
 	}
 	return any;
 }
@@ -180,8 +205,7 @@ void snd_stop_serving(struct snd_fabric *f)
 {
 	for (int i = 0; i < SND_JOINERS; i++) {
 		if (f->joiners[i].socket >= 0)
-			close(f->joiners[i].socket);
-		f->joiners[i].socket = -1;
+			end_joiner(&f->joiners[i]);
 	}
 	if (f->socket >= 0)
 		snd_fork_close(f->socket);
