@@ -244,6 +244,14 @@ func (j *Job) exchangeAddresses(ctx context.Context) error {
 		return errors.New("a rank has no address")
 	}
 	j.hosts.addresses = addresses
+	rankOf := make(map[netip.Addr]int)
+	for rank, a := range addresses {
+		rankOf[a] = rank
+	}
+	j.provider.NameRemotes(func(a netip.Addr) (rank int, ok bool) {
+		rank, ok = rankOf[a]
+		return rank, ok
+	})
 	return nil
 }
 

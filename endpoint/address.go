@@ -65,6 +65,23 @@ func (p *Provider) isOfOtherHost(a netip.Addr) bool {
 	return ok && host != p.arena.Host()
 }
 
+// NameRemotes lets messages name the processes of other hosts: rankOf returns the rank with an address. Until then, messages have the
+// number of the host.
+func (p *Provider) NameRemotes(rankOf func(a netip.Addr) (rank int, ok bool)) {
+	p.rankOfRemote.Store(&rankOf)
+}
+
+// nameOfRemote returns the name of a process of another host, for messages.
+func (p *Provider) nameOfRemote(a netip.Addr) string {
+	if rankOf := p.rankOfRemote.Load(); rankOf != nil {
+		if rank, ok := (*rankOf)(a); ok {
+			return fmt.Sprintf("rank %d, on another host", rank)
+		}
+	}
+	host, _ := HostOf(a)
+	return fmt.Sprintf("a process of host %d", host)
+}
+
 // Addresses in a ConnectionRecord are numbers, whose highest byte is the first of the address.
 
 func addressWord(a netip.Addr) uint32 {

@@ -144,3 +144,18 @@ func TestAddressesOfRequest(t *testing.T) {
 	a.good(m.BecomeRelay())
 	check(true)
 }
+
+// Messages name the rank of a process of another host, or its host while the ranks are unknown.
+func TestNamesOfOtherHosts(t *testing.T) {
+	a := Address(3, 1<<16|5)
+	p := new(Provider)
+	if got := p.nameOfRemote(a); got != "a process of host 3" {
+		t.Errorf("%q", got)
+	}
+	p.NameRemotes(func(of netip.Addr) (int, bool) { return 7, of == a })
+	for of, want := range map[netip.Addr]string{a: "rank 7, on another host", Address(4, 1<<16|5): "a process of host 4"} {
+		if got := p.nameOfRemote(of); got != want {
+			t.Errorf("%v: %q, want %q", of, got, want)
+		}
+	}
+}

@@ -206,6 +206,9 @@ func (c *connection) attach(ep *queuePair) error {
 	c.guardPeer = window.Peer{Adapter: owner, Endpoint: peerQP.Endpoint,
 		State: &c.record.State, Established: uint32(connEstablished), Disconnecting: &c.record.Disconnected[other]}
 	c.peerName = fmt.Sprintf("endpoint %d of %v", peerQP.Endpoint, c.peer)
+	if c.peer.IsRelay() { // the process behind it is the peer that the program knows
+		c.peerName = c.provider.nameOfRemote(addressOf(c.record.Address[1-c.side], 0).Addr())
+	}
 	c.hazard = &peerQP.Hazard
 	ep.adapter.domain.AddHazard(c.hazard, c.peer)
 	c.attached = true

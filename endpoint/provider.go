@@ -111,6 +111,8 @@ type Options struct {
 // Provider provides the adapters of one member of an arena, and makes progress on all their
 // objects. Its methods are safe for concurrent use.
 type Provider struct {
+	rankOfRemote atomic.Pointer[func(netip.Addr) (int, bool)] // see NameRemotes; nil = unknown
+
 	options Options
 	ports   ports
 

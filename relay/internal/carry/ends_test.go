@@ -242,7 +242,7 @@ func TestLinkFails(t *testing.T) {
 			if r := w.a.result(t); r.Status != nd.Canceled {
 				t.Errorf("%+v", r)
 			}
-			if err := w.x.Err(); nd.StatusOf(err) != nd.ConnectionAborted || !strings.Contains(err.Error(), "link to host 1") || !strings.Contains(err.Error(), "start the job again") || strings.Contains(err.Error(), "connect a new endpoint") {
+			if err := w.x.Err(); nd.StatusOf(err) != nd.ConnectionAborted || !strings.Contains(err.Error(), "link to host 1") || !strings.Contains(err.Error(), "start the job again") || strings.Contains(err.Error(), "connect a new endpoint") || !strings.Contains(err.Error(), "the peer (a process of host 1)") {
 				t.Errorf("%v", err)
 			}
 			noTunnels(t, a)
