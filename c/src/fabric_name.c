@@ -260,7 +260,7 @@ static snd_status refuse_name(const char *name, const char *op)
 	char quoted[33];
 	size_t n = 0;
 	for (; name != NULL && name[n] != 0 && n < sizeof quoted - 1; n++)
-		quoted[n] = name[n] >= ' ' && name[n] <= '~' ? name[n] : '?';
+		quoted[n] = (char)(name[n] >= ' ' && name[n] <= '~' ? name[n] : '?');
 	quoted[n] = 0;
 	return snd_fail(SND_INVALID_PARAMETER, "%s: name \"%s\": want 1 to 64 of A-Z a-z 0-9 . _ -; in Fortran, pass trim(name) // c_null_char", op, quoted);
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -48,6 +49,26 @@ func playStranger(self *proctest.Self) error {
 	fmt.Printf("rude: %v, %v, %s, %d\n", err, readErr, b[:n], oobn)
 	return nil
 }
+
+// roleMute makes more connections than the server serves at a time, and says nothing.
+var roleMute = proctest.Role("mute", func(self *proctest.Self) error {
+	a, err := Parse(self.Args[0])
+	if err != nil {
+		return err
+	}
+	var conns []*unixsock.Conn
+	for len(conns) < 2*maxUnauthenticated {
+		c, err := unixsock.Dial(a.socket())
+		if err != nil { // the queue of the listener is full
+			time.Sleep(time.Millisecond)
+			continue
+		}
+		conns = append(conns, c)
+	}
+	self.Say("silent")
+	<-self.Ctx.Done()
+	return conns[0].Close()
+})
 
 var identity = [2]uint64{0x0123456789abcdef, 7}
 
@@ -277,19 +298,41 @@ func TestOtherUserIsRefused(t *testing.T) {
 	var aborts heard
 	s := serve(t, &aborts)
 	defer s.Close()
-	exe, err := os.Open("/proc/self/exe") // its name may be in a directory that others cannot enter
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer exe.Close()
-	cmd := proctest.Command(roleStranger, s.Address().String())
-	cmd.Path, cmd.ExtraFiles = "/proc/self/fd/3", []*os.File{exe}
-	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: 65534, Gid: 65534}
-	status, out, errs := proctest.Run(t, cmd)
+	status, out, errs := proctest.Run(t, asNobody(t, roleStranger, s))
 	if status != 0 || !strings.Contains(out, "honest: connect to launcher: it runs as user 0, this process as user 65534: run both as one user\n") ||
 		!strings.Contains(out, `"the job belongs to user 0, this process runs as user 65534"}, 0`) {
 		t.Errorf("exit status %d: %s%s", status, out, errs)
 	}
+}
+
+// asNobody returns a command for a process of another user that plays a role.
+func asNobody(t *testing.T, role string, s *Server) *exec.Cmd {
+	exe, err := os.Open("/proc/self/exe") // its name may be in a directory that others cannot enter
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { exe.Close() })
+	cmd := proctest.Command(role, s.Address().String())
+	cmd.Path, cmd.ExtraFiles = "/proc/self/fd/3", []*os.File{exe}
+	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: 65534, Gid: 65534}
+	return cmd
+}
+
+// Silent connections of another user do not keep ranks from the launcher.
+func TestSilentOtherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can start a process of another user")
+	}
+	var aborts heard
+	s := serve(t, &aborts)
+	defer s.Close()
+	mute := proctest.Start(t, asNobody(t, roleMute, s))
+	mute.Expect("silent")
+	l, _ := dial(t, s, 0, false)
+	if err := l.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	mute.Kill()
 }
 
 func TestParse(t *testing.T) {

@@ -20,16 +20,20 @@ const timeout = 5 * time.Second
 // programs of the same user open more, ranks have to wait or to connect again.
 const maxUnauthenticated = 256
 
+// maxStrangers is that limit for all other users together. Further connections of theirs end at once.
+const maxStrangers = 8
+
 // Server is the launcher's end of the control channels of all ranks. It is safe for concurrent use.
 type Server struct {
-	address  Address
-	ranks    int
-	file     *os.File
-	journal  *os.File // nil = none
-	abort    func(rank, code int, reason string)
-	listener *unixsock.Listener
-	done     sync.WaitGroup
-	slots    chan struct{} // one for each connection in the handshake
+	address   Address
+	ranks     int
+	file      *os.File
+	journal   *os.File // nil = none
+	abort     func(rank, code int, reason string)
+	listener  *unixsock.Listener
+	done      sync.WaitGroup
+	slots     chan struct{} // one for each connection in the handshake
+	strangers chan struct{} // those of other users
 
 	mu     sync.Mutex
 	conns  map[*unixsock.Conn]bool // guarded by mu
@@ -42,7 +46,7 @@ type Server struct {
 // it; id is the identity of file. The caller keeps both open until Close. abort is called, from any goroutine, when a
 // rank aborts the job; it must not block for long.
 func Listen(ranks int, file, journal *os.File, id [2]uint64, abort func(rank, code int, reason string)) (*Server, error) {
-	s := &Server{address: newAddress(id), ranks: ranks, file: file, journal: journal, abort: abort, slots: make(chan struct{}, maxUnauthenticated),
+	s := &Server{address: newAddress(id), ranks: ranks, file: file, journal: journal, abort: abort, slots: make(chan struct{}, maxUnauthenticated), strangers: make(chan struct{}, maxStrangers),
 		conns: make(map[*unixsock.Conn]bool), silent: make(map[int]bool), left: make(map[int]bool)}
 	var err error
 	if s.listener, err = unixsock.Listen(s.address.socket()); err != nil {
@@ -86,16 +90,24 @@ func (s *Server) accept() {
 			time.Sleep(timeout / 100) // out of descriptors: try again later
 			continue
 		}
+		slots := s.slots
+		if user, err := peeruser.Of(c); err != nil || user != uint32(os.Geteuid()) {
+			slots = s.strangers
+			if len(slots) == cap(slots) { // they must not keep out the ranks; no other goroutine adds one
+				c.Close()
+				continue
+			}
+		}
 		s.mu.Lock()
 		s.conns[c] = true
 		if s.closed {
 			_ = c.CloseRead()
 		}
 		s.mu.Unlock()
-		s.slots <- struct{}{}
+		slots <- struct{}{}
 		s.done.Go(func() {
 			rank, ok := s.handshake(c)
-			<-s.slots
+			<-slots
 			if ok {
 				s.listen(c, rank)
 			}
