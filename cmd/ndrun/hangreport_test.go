@@ -115,7 +115,7 @@ var deadlocks = map[string]func(s *stuck) error{
 	},
 	"slow receiver": func(s *stuck) error {
 		if s.job.Rank() == 1 {
-			for s.mem[0] == 0 { // before it posts its Receive
+			for s.ctx.Err() == nil { // it computes, and posts no Receive
 			}
 		}
 		if s.job.Rank() == 0 {
