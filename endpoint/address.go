@@ -75,7 +75,7 @@ func (p *Provider) NameRemotes(rankOf func(a netip.Addr) (rank int, ok bool)) {
 func (p *Provider) nameOfRemote(a netip.Addr) string {
 	if rankOf := p.rankOfRemote.Load(); rankOf != nil {
 		if rank, ok := (*rankOf)(a); ok {
-			return fmt.Sprintf("rank %d, on another host", rank)
+			return fmt.Sprintf("rank %d on another host", rank)
 		}
 	}
 	host, _ := HostOf(a)

@@ -153,7 +153,7 @@ func TestNamesOfOtherHosts(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	p.NameRemotes(func(of netip.Addr) (int, bool) { return 7, of == a })
-	for of, want := range map[netip.Addr]string{a: "rank 7, on another host", Address(4, 1<<16|5): "a process of host 4"} {
+	for of, want := range map[netip.Addr]string{a: "rank 7 on another host", Address(4, 1<<16|5): "a process of host 4"} {
 		if got := p.nameOfRemote(of); got != want {
 			t.Errorf("%v: %q, want %q", of, got, want)
 		}

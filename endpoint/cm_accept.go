@@ -78,11 +78,11 @@ func (c *connector) Accept(ctx context.Context, endpoint nd.Endpoint, params nd.
 	case werr != nil:
 		why = "the call was canceled"
 	}
-	ep.terminate(ep.opError(op, nd.ConnectionAborted, why, connectAgain))
+	ep.terminate(ep.opError(op, nd.ConnectionAborted, why, conn.nextStep()))
 	if werr != nil && s != connWithdrawn {
 		return Canceled(ctx, werr, op, "connector")
 	}
-	return c.opError(op, status, why, connectAgain)
+	return c.opError(op, status, why, conn.nextStep())
 }
 
 // startAccept checks the state, attaches to the peer and answers the request.
@@ -104,7 +104,7 @@ func (c *connector) startAccept(ep *queuePair, params nd.ConnectParams) (*connec
 	if conn.isPeerGone() || conn.state() != connRequested {
 		c.phase = phaseEnded
 		conn.detach()
-		return nil, c.opError(op, nd.ConnectionAborted, conn.whyEnded(), connectAgain)
+		return nil, c.opError(op, nd.ConnectionAborted, conn.whyEnded(), conn.nextStep())
 	}
 	if !ep.beginConnecting(conn, c) {
 		return nil, c.opError(op, nd.ConnectionActive, "the endpoint is "+ep.state().String(), "accept with an idle endpoint")
@@ -132,9 +132,9 @@ func (c *connector) startAccept(ep *queuePair, params nd.ConnectParams) (*connec
 	if err != nil && !conn.isPeerGone() {
 		why = "the active side's memory is damaged"
 	}
-	ep.terminate(ep.opError(op, nd.ConnectionAborted, why, connectAgain))
+	ep.terminate(ep.opError(op, nd.ConnectionAborted, why, conn.nextStep()))
 	conn.refuse() // if the active side still waits
-	return nil, &nd.OpError{Op: op, Object: "connector", Status: nd.ConnectionAborted, Detail: why, Err: err, Next: connectAgain}
+	return nil, &nd.OpError{Op: op, Object: "connector", Status: nd.ConnectionAborted, Detail: why, Err: err, Next: conn.nextStep()}
 }
 
 // Reject refuses a connection, instead of Accept or CompleteConnect.
@@ -162,12 +162,12 @@ func (c *connector) reject(end connState, private []byte) error {
 		ok := conn.transition(end, connRequested)
 		conn.detach()
 		if !ok || conn.isPeerGone() {
-			return c.opError(op, nd.ConnectionAborted, conn.whyEnded(), connectAgain)
+			return c.opError(op, nd.ConnectionAborted, conn.whyEnded(), conn.nextStep())
 		}
 		return nil
 	case phaseAccepted:
 		if !c.withdraw(private) || conn.isPeerGone() {
-			return c.opError(op, nd.ConnectionAborted, conn.whyEnded(), connectAgain)
+			return c.opError(op, nd.ConnectionAborted, conn.whyEnded(), conn.nextStep())
 		}
 		return nil
 	}

@@ -56,11 +56,11 @@ func (c *connector) connect(ctx context.Context, endpoint nd.Endpoint, from *sha
 	}
 	c.undoConnect(conn)
 	c.releaseAddress()
-	why := conn.whyEnded()
-	if host, _ := HostOf(addr.Addr()); host != p.arena.Host() && !conn.isPeerGone() { // the peer is the relay
-		why = "the process at " + addr.String() + " has left or has ended the connection, or there is no link to its host"
+	next := "connect again when the peer runs"
+	if conn.nextStep() == startAgain {
+		next = startAgain
 	}
-	return c.opError(op, nd.HostUnreachable, why, "connect again when the peer runs")
+	return c.opError(op, nd.HostUnreachable, conn.whyEnded(), next)
 }
 
 // startConnect checks the arguments and sends the connection request.
@@ -101,6 +101,9 @@ func (c *connector) startConnect(ctx context.Context, endpoint nd.Endpoint, from
 	if err != nil {
 		release()
 		return nil, err
+	}
+	if peer.IsRelay() {
+		conn.remote = addr.Addr()
 	}
 	conn.sendRequest(c.local, addr, ep, params)
 	c.conn, c.ep, c.phase, c.remote, c.privateData = conn, ep, phaseConnecting, addr, nil
@@ -274,8 +277,8 @@ func (c *connector) CompleteConnect(ctx context.Context) error {
 			return &nd.OpError{Op: op, Object: "connector", Status: nd.ConnectionAborted, Detail: "this side's endpoint has ended the connection", Err: ep.life.cause, Next: connectAgain}
 		}
 		why := c.conn.whyEnded()
-		ep.terminate(ep.opError(op, nd.ConnectionAborted, why, connectAgain))
-		return c.opError(op, nd.ConnectionAborted, why, connectAgain)
+		ep.terminate(ep.opError(op, nd.ConnectionAborted, why, c.conn.nextStep()))
+		return c.opError(op, nd.ConnectionAborted, why, c.conn.nextStep())
 	}
 	ep.req.readLimit = c.outboundReads
 	c.phase = phaseConnected

@@ -3,6 +3,7 @@ package endpoint
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -70,6 +71,7 @@ type connection struct {
 	endpoint atomic.Pointer[queuePair] // nil until Connect or Accept sets it
 
 	requested, source netip.AddrPort // passive side: addresses of the request
+	remote            netip.Addr     // of the process of another host for which the peer, a relay, acts; invalid if it does not
 
 	attached bool
 	peerName string         // of the peer's endpoint, for messages
@@ -164,13 +166,37 @@ func (c *connection) wasEstablished() bool {
 // isPeerGone reports whether the other process has died or left.
 func (c *connection) isPeerGone() bool { return c.peerDead.Load() || c.peer.Gone() }
 
-// connectAgain is the next step after a connection that has failed.
-const connectAgain = "connect again with a new connector and endpoint"
+const (
+	connectAgain = "connect again with a new connector and endpoint" // the next step after a connection that has failed
+	startAgain   = "start the job again: hosts that have lost each other are not connected again"
+)
+
+// linkFailed is the beginning of the reason for which a relay ends the connections of a link that has failed.
+const linkFailed = "relay: the link to host "
+
+// nextStep returns what a program can do after the end of the connection.
+func (c *connection) nextStep() string {
+	if c.remote.IsValid() && (c.isPeerGone() || (c.attached && strings.HasPrefix(c.reason(), linkFailed))) {
+		return startAgain
+	}
+	return connectAgain
+}
+
+// lost says, for messages, that the peer with a name is gone.
+func (c *connection) lost(peer string) string {
+	if c.remote.IsValid() {
+		peer = "the relay of this host, which reached " + c.provider.nameOfRemote(c.remote) + ","
+	}
+	return peer + " has died or left"
+}
 
 // whyEnded says, for messages, why the other side does not go on with the connection.
 func (c *connection) whyEnded() string {
-	if c.isPeerGone() {
-		return c.peer.String() + " has died or left"
+	switch {
+	case c.isPeerGone():
+		return c.lost(c.peer.String())
+	case c.remote.IsValid():
+		return c.provider.nameOfRemote(c.remote) + " has left or has ended the connection, or there is no link to its host"
 	}
 	return "the " + [...]string{"active", "passive"}[1-c.side] + " side, " + c.peer.String() + ", has rejected or closed the connection"
 }
@@ -206,8 +232,8 @@ func (c *connection) attach(ep *queuePair) error {
 	c.guardPeer = window.Peer{Adapter: owner, Endpoint: peerQP.Endpoint,
 		State: &c.record.State, Established: uint32(connEstablished), Disconnecting: &c.record.Disconnected[other]}
 	c.peerName = fmt.Sprintf("endpoint %d of %v", peerQP.Endpoint, c.peer)
-	if c.peer.IsRelay() { // the process behind it is the peer that the program knows
-		c.peerName = c.provider.nameOfRemote(addressOf(c.record.Address[1-c.side], 0).Addr())
+	if c.remote.IsValid() {
+		c.peerName = c.provider.nameOfRemote(c.remote)
 	}
 	c.hazard = &peerQP.Hazard
 	ep.adapter.domain.AddHazard(c.hazard, c.peer)

@@ -135,7 +135,7 @@ func (c *connector) GetPrivateData(buf []byte) (int, error) {
 	switch c.phase {
 	case phaseRequested:
 		if c.conn.isPeerGone() || c.conn.state() != connRequested {
-			return 0, c.opError(op, nd.ConnectionAborted, c.conn.whyEnded(), connectAgain)
+			return 0, c.opError(op, nd.ConnectionAborted, c.conn.whyEnded(), c.conn.nextStep())
 		}
 	case phaseAccepted, phaseAccepting, phaseConnected:
 	default:

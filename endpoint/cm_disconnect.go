@@ -59,7 +59,7 @@ func (c *connector) Disconnect(ctx context.Context) error {
 	c.mu.Unlock()
 	p := c.adapter.provider
 	if !ep.beginDisconnect() {
-		return &nd.OpError{Op: op, Object: "connector", Status: nd.ConnectionAborted, Detail: "the connection has already failed", Err: ep.Err(), Next: connectAgain}
+		return &nd.OpError{Op: op, Object: "connector", Status: nd.ConnectionAborted, Detail: "the connection has already failed", Err: ep.Err(), Next: conn.nextStep()}
 	}
 	// Until the drains end, a transfer of the peer may still access this process's memory.
 	err := p.wait(ctx, statuspage.Call{Op: op, Object: "connector", Peer: conn.peer.ID()}, func() { ep.progress(); p.runDeferred() }, func() bool {
@@ -75,7 +75,7 @@ func (c *connector) Disconnect(ctx context.Context) error {
 	case ep.life.disconnectTimedOut:
 		return c.opError(op, nd.IOTimeout, fmt.Sprintf("the peer (%s) did not disconnect within %v", conn.peerName, p.options.disconnectTimeout), "both sides must call Disconnect")
 	case conn.isPeerGone():
-		return c.opError(op, nd.ConnectionAborted, "the peer ("+conn.peerName+") has died or left", "")
+		return c.opError(op, nd.ConnectionAborted, conn.lost("the peer ("+conn.peerName+")"), "")
 	}
 	return c.opError(op, nd.ConnectionAborted, "the peer ("+conn.peerName+") aborted the connection", "")
 }

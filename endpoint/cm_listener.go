@@ -305,6 +305,9 @@ func (p *Provider) handleRequest(r *wire.ConnectionRecord, off shm.Offset) {
 	}
 	c := &connection{provider: p, record: r, offset: off, side: passive, peer: peer, requested: addressOf(r.Address[passive], r.Port[passive])}
 	c.source = p.sourceOf(c)
+	if !p.options.Forward && p.isOfOtherHost(c.source.Addr()) {
+		c.remote = c.source.Addr()
+	}
 	p.track(c)
 	l := p.listenerFor(c.requested)
 	if l == nil || p.faultRefuses(c) || !l.enqueue(c) {

@@ -85,9 +85,6 @@ func (ep *queuePair) requestAtFault() *request {
 	return nil
 }
 
-// linkFailed is the beginning of the reason for which a relay ends the connections of a link that has failed.
-const linkFailed = "relay: the link to host "
-
 // setCauseFromPeer sets the cause of the end of a connection that the peer has ended, or that has ended
 // because the peer died. The caller holds ep.mu.
 func (ep *queuePair) setCauseFromPeer() {
@@ -108,12 +105,12 @@ func (ep *queuePair) setCauseFromPeer() {
 	case failed == nd.BufferOverflow || failed == nd.AccessViolation:
 		e.Op, e.Status, e.Detail = "receive", failed, peer+" could not deliver a message"
 	case why == "" && c.isPeerGone():
-		e.Detail = peer + " has died or left"
+		e.Detail = c.lost(peer)
 	default:
 		e.Detail = peer + " ended the connection"
 	}
-	if c.peer.IsRelay() && strings.HasPrefix(why, linkFailed) {
-		e.Next = "start the job again: a link between hosts that has failed is not made again"
+	if c.nextStep() == startAgain {
+		e.Next = startAgain
 	}
 	ep.setCause(e)
 }

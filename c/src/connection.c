@@ -1,5 +1,6 @@
 /* One side's private, checked view of a connection record. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,6 +32,30 @@ struct snd_connection *snd_connection_new(struct snd_fabric *f, struct snd_conne
 	snd_list_append(&f->connections, &c->link);
 	snd_watch_also(f, peer.id);
 	return c;
+}
+
+void snd_name_peer(const struct snd_connection *c, char *text, size_t size)
+{
+	const struct snd_fabric *f = c->fabric;
+	uint32_t rank = 0;
+	while (rank < f->addressed && f->addresses[rank] != c->remote)
+		rank++;
+	if (c->remote == 0)
+		snd_peer_name(&c->peer, text, size);
+	else if (rank < f->addressed)
+		snprintf(text, size, "rank %" PRIu32 " on another host", rank);
+	else
+		snprintf(text, size, "a process of host %" PRIu32, snd_number_of_host(c->remote));
+}
+
+void snd_say_lost(const struct snd_connection *c, char *text, size_t size)
+{
+	char peer[64];
+	snd_name_peer(c, peer, sizeof peer);
+	if (c->remote != 0)
+		snprintf(text, size, "the relay of this host, which reached %s, has died or left: start the job again: hosts that have lost each other are not connected again", peer);
+	else
+		snprintf(text, size, "%s has died or left", peer);
 }
 
 static bool is_power_of_two(uint64_t n) { return n != 0 && (n & (n - 1)) == 0; }

@@ -9,14 +9,17 @@
 #include "faults.h"
 #include "memory_limit.h"
 
-enum { WHY = 128 };
+enum { WHY = 256 };
 
 /* why_ended says why the other side does not go on with a connection. */
 static void why_ended(const struct snd_connection *conn, char why[WHY])
 {
 	char peer[64];
-	snd_peer_name(&conn->peer, peer, sizeof peer);
-	snprintf(why, WHY, "%s has %s", peer, snd_is_peer_gone(conn) ? "died or left" : "rejected or closed the connection");
+	snd_name_peer(conn, peer, sizeof peer);
+	if (snd_is_peer_gone(conn))
+		snd_say_lost(conn, why, WHY);
+	else
+		snprintf(why, WHY, "%s has %s", peer, conn->remote == 0 ? "rejected or closed the connection" : "left or has ended the connection, or there is no link to its host");
 }
 
 void snd_release_address(struct snd_connector *c)
@@ -219,6 +222,8 @@ static snd_status start_connect(struct snd_connector *c, struct snd_endpoint *ep
 	snd_release32(&r->state, SNDL_CONN_REQUESTED);
 	c->phase = SND_PHASE_CONNECTING;
 	c->remote = address;
+	if (snd_is_of_other_host(f, address.host))
+		conn->remote = address.host;
 	c->has_private_data = false;
 	snd_send_mail(f, &peer, offset, &r->link);
 	return SND_SUCCESS;
@@ -319,10 +324,7 @@ snd_status snd_connector_connect(snd_connector *connector, snd_endpoint *endpoin
 		s = waited == SND_IO_TIMEOUT ? snd_fail(waited, "%s: no answer from port %u within %s", op, (unsigned)address.port, snd_duration(timeout).text) : snd_fail(SND_CANCELED, "%s: the call was cancelled, or the connector or the fabric was closed", op);
 	} else {
 		char why[WHY];
-		if (snd_is_of_other_host(f, address.host) && !snd_is_peer_gone(conn)) /* the peer is the relay */
-			snprintf(why, sizeof why, "the process at %#" PRIx32 " has left or has ended the connection, or there is no link to its host", address.host);
-		else
-			why_ended(conn, why);
+		why_ended(conn, why);
 		undo_connect(c);
 		snd_release_address(c);
 		s = snd_fail(SND_HOST_UNREACHABLE, "%s: %s", op, why);
@@ -348,10 +350,12 @@ snd_status snd_connector_complete(snd_connector *connector)
 		connector->phase = SND_PHASE_ENDED;
 		/* Of the peer's acts, only its death ends the state SND_QP_ACCEPTED. */
 		const bool own = ep == NULL || (ep->state != SND_QP_ACCEPTED && !snd_is_peer_gone(connector->conn));
+		char why[WHY];
+		why_ended(connector->conn, why);
 		if (!own)
-			snd_terminate(ep, SND_CONNECTION_ABORTED, "%s: the passive side is gone", op);
+			snd_terminate(ep, SND_CONNECTION_ABORTED, "%s: %s", op, why);
 		s = own ? snd_fail(SND_CONNECTION_ABORTED, "%s: this side's endpoint was flushed or closed, or its completion queue overran: connect again with a new connector and endpoint", op)
-			: snd_fail(SND_CONNECTION_ABORTED, "%s: the passive side has ended the connection or is gone: connect again with a new connector and endpoint", op);
+			: snd_fail(SND_CONNECTION_ABORTED, "%s: %s%s", op, why, connector->conn->remote != 0 && snd_is_peer_gone(connector->conn) ? "" : ": connect again with a new connector and endpoint");
 	} else {
 		ep->read_limit = connector->outbound_reads;
 		connector->phase = SND_PHASE_CONNECTED;
@@ -378,6 +382,8 @@ void snd_take_request(struct snd_connector *c, struct snd_connection *conn, snd_
 	c->phase = SND_PHASE_REQUESTED;
 	c->local = local;
 	c->remote = source_of(conn);
+	if (snd_is_of_other_host(c->object.fabric, c->remote.host))
+		conn->remote = c->remote.host;
 	copy_private_data(c, SND_ACTIVE);
 	c->inbound_reads = clamp_reads(c->object.fabric, snd_relaxed32(&conn->record->read_out[SND_ACTIVE]));
 	c->outbound_reads = clamp_reads(c->object.fabric, snd_relaxed32(&conn->record->read_in[SND_ACTIVE]));
@@ -636,7 +642,7 @@ snd_status snd_connector_disconnect(snd_connector *connector, int64_t timeout)
 	if (s != SND_SUCCESS)
 		return snd_leave_with(f, s);
 	if (c->ep != NULL && c->ep->conn != NULL)
-		snd_peer_name(&c->ep->conn->peer, peer, sizeof peer);
+		snd_name_peer(c->ep->conn, peer, sizeof peer);
 	if (c->phase != SND_PHASE_CONNECTED || c->disconnect_called) {
 		s = snd_fail(SND_CONNECTION_INVALID, "%s: not connected", op);
 	} else if (c->ep == NULL || !snd_begin_disconnect(c->ep)) {

@@ -51,6 +51,7 @@ struct snd_connection {
 	snd_half *peer_disconnected;
 	uint64_t peer_adapter, peer_endpoint;
 	struct snd_peer peer;
+	uint32_t remote; /* address of the process of another host for which the peer, a relay, acts; 0 = none */
 	bool peer_has_srq;
 	bool peer_copies; /* only the peer copies: every request of this side goes through the ring */
 
@@ -414,6 +415,11 @@ void snd_cancel_receives(struct snd_endpoint *ep);
 
 /* connection.c */
 struct snd_connection *snd_connection_new(struct snd_fabric *f, struct snd_connection_record *r, uint64_t offset, int side, struct snd_peer peer);
+/* snd_name_peer writes the name of the process at the other side, for messages. Behind the relay, this is the rank of another host, or its
+ * host while the ranks are not known. */
+void snd_name_peer(const struct snd_connection *c, char *text, size_t size);
+/* snd_say_lost writes that the peer is gone. If the relay is, no connection to another host can be made. */
+void snd_say_lost(const struct snd_connection *c, char *text, size_t size);
 /* snd_attach checks the peer's shared queue-pair state. The reason of a failure is in the text. */
 bool snd_attach(struct snd_connection *c, struct snd_endpoint *ep);
 bool snd_transition(struct snd_connection *c, uint32_t to, uint32_t from);

@@ -113,6 +113,8 @@ struct snd_fabric {
 	struct snd_link requests[SND_REQUEST_LISTS]; /* connections that peers have requested, by the place of the record */
 	uint32_t adapters_opened;
 	uint64_t endpoints_created, queues_created, invalidatables_created;
+	const uint32_t *addresses; /* of the ranks of a job over several hosts, for messages; NULL = none, or not known yet */
+	uint32_t addressed;        /* their number */
 	unsigned char *ports; /* a bit for each port in use */
 	uint16_t next_port;
 
@@ -371,6 +373,8 @@ snd_status snd_bind_port(struct snd_fabric *f, snd_address wanted, snd_address *
 void snd_release_port(struct snd_fabric *f, uint16_t port);
 /* snd_host_of returns the address of a member of the arena. */
 uint32_t snd_host_of(const struct snd_fabric *f, uint32_t slot);
+/* snd_number_of_host returns the number of the host of an address that a process of a job can have. */
+uint32_t snd_number_of_host(uint32_t address);
 bool snd_is_of_other_host(const struct snd_fabric *f, uint32_t host);
 /* snd_is_address_of reports whether a process of the host with a number can have the address. */
 bool snd_is_address_of(uint32_t address, uint32_t host);

@@ -149,6 +149,10 @@ static snd_status exchange_addresses(struct snd_job *j, int64_t deadline, const 
 			s = snd_fail(SND_UNSUCCESSFUL, "%s: rank %" PRIu32 " has the address %#" PRIx32 ", which is not one of host %" PRIu32, op, rank, address, h->of[rank]);
 		h->addresses[rank] = address;
 	}
+	if (s == SND_SUCCESS) {
+		f->addresses = h->addresses;
+		f->addressed = h->size;
+	}
 	snd_unlock(f);
 	free(all);
 	return s;

@@ -14,12 +14,14 @@ uint32_t snd_host_of(const struct snd_fabric *f, uint32_t slot) { return (uint32
 /* is_address reports whether a process of a job can have the address. */
 static bool is_address(uint32_t host) { return host >> 24 == NETWORK && (host >> 16 & 0xff) >= FIRST_HOST; }
 
+uint32_t snd_number_of_host(uint32_t address) { return (address >> 16 & 0xff) - FIRST_HOST; }
+
 bool snd_is_of_other_host(const struct snd_fabric *f, uint32_t host)
 {
-	return is_address(host) && (host >> 16 & 0xff) - FIRST_HOST != f->arena.host;
+	return is_address(host) && snd_number_of_host(host) != f->arena.host;
 }
 
-bool snd_is_address_of(uint32_t address, uint32_t host) { return is_address(address) && (address >> 16 & 0xff) - FIRST_HOST == host; }
+bool snd_is_address_of(uint32_t address, uint32_t host) { return is_address(address) && snd_number_of_host(address) == host; }
 
 bool snd_find_relay(const struct snd_fabric *f, struct snd_peer *p)
 {

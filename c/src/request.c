@@ -53,7 +53,7 @@ static enum snd_outcome reject_remote(struct snd_endpoint *ep, struct snd_send_r
 {
 	char why[SND_REASON], peer[64];
 	snd_describe_request(ep, r, why, sizeof why);
-	snd_peer_name(&ep->conn->peer, peer, sizeof peer);
+	snd_name_peer(ep->conn, peer, sizeof peer);
 	return snd_reject(ep, r, SND_ACCESS_VIOLATION, "%s: %s; the peer is %s", why, snd_fault_text(f), peer);
 }
 

@@ -70,11 +70,14 @@ static bool is_blamed(const struct snd_connection *c, const struct snd_send_requ
 	return c->fault.entry != 0 && r->end_entry != 0 && c->fault.entry - 1 - r->first_entry < r->end_entry - r->first_entry;
 }
 
+/* link_failed is the beginning of the reason for which a relay ends the connections of a link that has failed. */
+static const char link_failed[] = "relay: the link to host ";
+
 static void set_cause_from_peer(struct snd_endpoint *ep)
 {
 	struct snd_connection *c = ep->conn;
 	char peer[64], why[SND_REASON + 1];
-	snd_peer_name(&c->peer, peer, sizeof peer);
+	snd_name_peer(c, peer, sizeof peer);
 	uint32_t n = snd_acquire32(&c->peer_qp->reason_length); /* ORDER reason: after the load of the state; pairs with the store in publish_reason */
 	n = n < SND_REASON ? n : SND_REASON;
 	memcpy(why, c->peer_qp->reason, n);
@@ -97,8 +100,11 @@ static void set_cause_from_peer(struct snd_endpoint *ep)
 		snd_set_cause(ep, SND_CONNECTION_ABORTED, "this live process is marked dead in the arena: a process of the job writes outside its memory");
 	else if (failed == SND_BUFFER_OVERFLOW || failed == SND_ACCESS_VIOLATION)
 		snd_set_cause(ep, failed, "receive: %s could not deliver a message: %s", peer, why);
-	else if (n == 0 && snd_is_peer_gone(c))
-		snd_set_cause(ep, SND_CONNECTION_ABORTED, "%s has died or left", peer);
+	else if (n == 0 && snd_is_peer_gone(c)) {
+		snd_say_lost(c, why, sizeof why);
+		snd_set_cause(ep, SND_CONNECTION_ABORTED, "%s", why);
+	} else if (c->remote != 0 && strncmp(why, link_failed, strlen(link_failed)) == 0)
+		snd_set_cause(ep, SND_CONNECTION_ABORTED, "%s ended the connection: %s: start the job again: hosts that have lost each other are not connected again", peer, why);
 	else
 		snd_set_cause(ep, SND_CONNECTION_ABORTED, "%s ended the connection: %s", peer, why);
 }

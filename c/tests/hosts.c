@@ -4,6 +4,7 @@
  *	waits      joins the job, says so, and waits until it is ended
  *	leaves N   joins the job, and says so. When all ranks have joined, rank N leaves the job, says so, and ends. The others wait
  *	departs    joins the job. Ranks 1 and 3 leave, and ranks 0 and 2 learn that when they connect to them, and connect late to each other
+ *	loses      ranks 0 and 1 connect and say so. When the connection has ended, they print its error
  *	barriers   joins the job, says so, and calls barriers until one fails because a connection between hosts has ended
  *	mistakes   makes collective calls that do not fit together
  *	aborts N   as waits, but rank N ends the job
@@ -166,7 +167,7 @@ static void departs(void)
 	snd_status s;
 	while ((s = snd_job_connect(job, 3 - rank, &config, LIMIT, &ep)) == SND_CONNECTION_REFUSED) /* while the rank closes the job */
 		nanosleep(&(struct timespec){0, 10000000}, NULL);
-	CHECK(s == SND_HOST_UNREACHABLE && strstr(snd_last_error(), "has left or has ended the connection") != NULL);
+	CHECK(s == SND_HOST_UNREACHABLE && strstr(snd_last_error(), "on another host has left or has ended the connection") != NULL);
 	if (rank == 2)
 		sleep(3); /* rank 0 asks whether this rank is there */
 	OK(snd_job_connect(job, 2 - rank, &config, LIMIT, &ep));
@@ -184,6 +185,26 @@ static void departs(void)
 	}
 	OK(snd_job_close(job));
 	printf("rank %u has learnt that rank %u has left\n", rank, 3 - rank);
+}
+
+static void loses(void)
+{
+	snd_cq *cq;
+	snd_endpoint *ep;
+	snd_result r;
+	uint32_t n;
+	OK(snd_cq_create(snd_job_adapter(job), 64, &cq));
+	const snd_endpoint_config config = {.receive_cq = cq, .initiator_cq = cq};
+	OK(snd_job_connect(job, 1 - rank, &config, LIMIT, &ep));
+	OK(snd_endpoint_receive(ep, 1, NULL, 0));
+	OK(snd_job_barrier(job, LIMIT)); /* a relay of one side could otherwise end before the other side has connected */
+	say_ready();
+	OK(snd_cq_wait(cq, &r, 1, LIMIT, &n));
+	CHECK(r.status == SND_CANCELED);
+	CHECK(snd_endpoint_error(ep) == SND_CONNECTION_ABORTED);
+	printf("%s\n", snd_last_error());
+	CHECK(fflush(stdout) == 0);
+	OK(snd_job_close(job));
 }
 
 static void *abort_soon(void *unused)
@@ -227,6 +248,10 @@ int main(int argc, char **argv)
 		return s == SND_SUCCESS;
 	}
 	join();
+	if (strcmp(argv[1], "loses") == 0) {
+		loses();
+		return 0;
+	}
 	if (strcmp(argv[1], "leaves first") == 0) {
 		OK(snd_job_barrier(job, LIMIT));
 		pthread_t thread;

@@ -199,6 +199,23 @@ static int dial(void)
 	return s;
 }
 
+/* want_line joins in vain, and waits until rank 0 has printed a text. */
+static void want_line(const char *line, const struct snd_root_config *c, snd_status status, const char *error)
+{
+	struct snd_root *no = NULL;
+	char text[1000] = "";
+	FILE *printed = tmpfile();
+	const int saved = dup(STDERR_FILENO);
+	CHECK(printed != NULL && saved >= 0 && dup2(fileno(printed), STDERR_FILENO) == STDERR_FILENO);
+	const snd_status s = snd_root_join(&no, c, snd_deadline(LIMIT), "test");
+	for (const int64_t deadline = snd_deadline(LIMIT); strstr(text, line) == NULL && snd_clock() < deadline; nanosleep(&(struct timespec){0, 1000000}, NULL))
+		CHECK(pread(fileno(printed), text, sizeof text - 1, 0) >= 0);
+	CHECK(dup2(saved, STDERR_FILENO) == STDERR_FILENO && close(saved) == 0 && fclose(printed) == 0);
+	fputs(text, stderr);
+	CHECK(s == status && strstr(snd_last_error(), error) != NULL && no == NULL);
+	CHECK(strstr(text, line) != NULL);
+}
+
 /* Strangers are refused, and cost the job nothing. */
 static void test_strangers(void)
 {
@@ -223,7 +240,7 @@ static void test_strangers(void)
 	struct snd_root_config wrong = config_of(1, 2);
 	wrong.secret.data = "b secret of the tests";
 	struct snd_root *no = NULL;
-	CHECK(snd_root_join(&no, &wrong, snd_deadline(LIMIT), "test") == SND_CONNECTION_REFUSED && strstr(snd_last_error(), "does not know the secret") != NULL);
+	want_line("it has another one, or belongs to another job: give all ranks the same secret", &wrong, SND_CONNECTION_REFUSED, "does not know the secret");
 	const struct snd_root_config second = config_of(1, 2), larger = config_of(1, 3), beyond = config_of(2, 2);
 	CHECK(snd_root_join(&no, &second, snd_deadline(LIMIT), "test") == SND_CONNECTION_REFUSED && strstr(snd_last_error(), "is this rank already") != NULL);
 	CHECK(snd_root_join(&no, &larger, snd_deadline(LIMIT), "test") == SND_CONNECTION_REFUSED && strstr(snd_last_error(), "has 3 as the number of ranks, rank 0 has 2") != NULL);

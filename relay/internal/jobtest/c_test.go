@@ -165,18 +165,21 @@ type cCluster struct {
 	program string
 }
 
-// speaking returns a program that is a rank in C or in Go, by its number.
-func (c *cCluster) speaking(languages string) string {
-	goRank := strings.Join(role(roleTalks), " ")
+// speaking returns a program that talks, as a rank in C or in Go by its number.
+func (c *cCluster) speaking(languages string) string { return c.acting(languages, "talks", roleTalks) }
+
+// acting returns a program that is a rank in C or in Go, by its number, with an act of c/tests/hosts.c or the same role.
+func (c *cCluster) acting(languages, act, same string) string {
+	goRank := strings.Join(role(same), " ")
 	text := "#!/bin/sh\ncase ${PMI_RANK:-$SOFTND_RANK} in\n"
 	for rank, language := range languages {
 		if language == 'C' {
-			text += fmt.Sprintf("%d) exec %s talks;;\n", rank, c.program)
+			text += fmt.Sprintf("%d) exec %s %s;;\n", rank, c.program, act)
 		} else {
 			text += fmt.Sprintf("%d) exec %s;;\n", rank, goRank)
 		}
 	}
-	return c.script("speaking-"+languages, text+"esac\n")
+	return c.script(act+"-"+languages, text+"esac\n")
 }
 
 // cReady waits until the ranks in C have joined, and returns their processes' numbers by rank.

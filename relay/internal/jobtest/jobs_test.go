@@ -294,7 +294,7 @@ var roleDeparts = proctest.Role("departs", func(s *proctest.Self) error {
 	}
 	cfg := nd.EndpointConfig{Receive: q, Initiator: q}
 	gone := 3 - j.Rank() // rank 0 waits for its request, rank 2 sends it one
-	if _, err := j.Connect(s.Ctx, gone, cfg); !errors.Is(err, nd.HostUnreachable) || !strings.Contains(fmt.Sprint(err), "has left or has ended the connection") {
+	if _, err := j.Connect(s.Ctx, gone, cfg); !errors.Is(err, nd.HostUnreachable) || !strings.Contains(fmt.Sprint(err), "on another host has left or has ended the connection") {
 		return fmt.Errorf("connect to rank %d, which has left: %w", gone, err)
 	}
 	if j.Rank() == 2 {
