@@ -24,7 +24,7 @@ func (ep *queuePair) execute(r *request, budget *uint64) outcome {
 		return ep.executeSend(r, budget)
 	}
 	if r.kind == nd.RequestRead && ep.req.readLimit == 0 {
-		return ep.reject(r, nd.InvalidDeviceRequest, "the connection was made with an outbound read limit of 0")
+		return ep.reject(r, nd.InvalidDeviceRequest, "the connection was made with an outbound read limit of 0: pass OutboundReadLimit, and the peer InboundReadLimit, in ConnectParams")
 	}
 	if r.total == 0 {
 		r.finish(nd.Success) // an empty Read or Write only checks the connection

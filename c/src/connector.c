@@ -178,7 +178,7 @@ static snd_status start_connect(struct snd_connector *c, struct snd_endpoint *ep
 		return snd_fail(SND_CONNECTION_ACTIVE, "%s: the connector is connecting or connected, or was: create another", op);
 	if (!snd_peer_at(f, address.host, &peer, &known)) {
 		if (!known)
-			return snd_fail(SND_NETWORK_UNREACHABLE, "%s: %#" PRIx32 " is not an address of this job", op, address.host);
+			return snd_fail(SND_NETWORK_UNREACHABLE, "%s: %#" PRIx32 " is not an address of this job: pass what snd_listener_address has stored", op, address.host);
 		if (snd_is_of_other_host(f, address.host))
 			return snd_fail(SND_HOST_UNREACHABLE, "%s: %#" PRIx32 " is an address of another host, and this arena has no relay to other hosts", op, address.host);
 		return snd_fail(SND_HOST_UNREACHABLE, "%s: no process has the address %#" PRIx32 ": retry when the peer has started", op, address.host);

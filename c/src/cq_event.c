@@ -146,7 +146,7 @@ snd_status snd_cq_notify(snd_cq *cq, uint32_t type, int64_t timeout)
 	const char *op = "notify";
 	SND_CHECK(cq, SND_TYPE_CQ, op);
 	if (type > SND_NOTIFY_SOLICITED)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: unknown type %u", op, (unsigned)type);
+		return snd_fail(SND_INVALID_PARAMETER, "%s: unknown type %u: pass SND_NOTIFY_ERRORS, SND_NOTIFY_ANY or SND_NOTIFY_SOLICITED", op, (unsigned)type);
 	SND_CHECK_TIMEOUT(timeout, op);
 	SND_ENTER(cq, SND_TYPE_CQ, op);
 	struct snd_fabric *f = cq->object.fabric;

@@ -51,7 +51,7 @@ snd_status snd_listener_listen(snd_listener *listener, uint32_t backlog)
 	if (s != SND_SUCCESS)
 		return snd_leave_with(f, s);
 	if (!listener->bound || listener->listening) {
-		s = snd_fail(SND_INVALID_DEVICE_STATE, "listen: the listener is not bound, or is listening already");
+		s = snd_fail(SND_INVALID_DEVICE_STATE, "listen: the listener is not bound, or is listening already: call snd_listener_bind, then snd_listener_listen, once");
 	} else {
 		listener->backlog = backlog == 0 || backlog > MAX_BACKLOG ? MAX_BACKLOG : backlog;
 		listener->listening = true;

@@ -18,7 +18,8 @@ static bool can_post(const struct snd_endpoint *ep)
 static snd_status new_request(struct snd_endpoint *ep, const char *op, uint32_t kind, uint32_t flags, uint64_t context, struct snd_send_request **request)
 {
 	if (!can_post(ep))
-		return snd_fail(SND_CONNECTION_INVALID, "%s: the endpoint is not connected%s", op, ep->was_connected ? " any more" : " yet");
+		return snd_fail(SND_CONNECTION_INVALID, "%s: the endpoint is not connected%s", op,
+			ep->was_connected ? " any more: connect a new endpoint" : " yet: post when snd_connector_complete or snd_connector_accept has returned");
 	if (snd_has_overrun(ep))
 		return snd_fail(SND_INTERNAL_ERROR, "%s: a completion queue of the endpoint overran and lost results: create a deeper queue, and connect a new endpoint", op);
 	if (!snd_has_queue_slot(ep))

@@ -113,7 +113,7 @@ static snd_status begin_mr(struct snd_adapter *a, uint32_t operation, uint64_t l
 	if (length > SND_MAX_REGISTRATION)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: %" PRIu64 " bytes, at most %" PRIu64 ": use several regions", op, length, SND_MAX_REGISTRATION);
 	if ((flags & ~SND_REGION_FLAGS) != 0)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: unknown flags %#" PRIx32, op, flags);
+		return snd_fail(SND_INVALID_PARAMETER, "%s: unknown flags %#" PRIx32 ": pass SND_ALLOW_LOCAL_WRITE and the other flags of regions", op, flags & ~SND_REGION_FLAGS);
 	snd_status s = snd_fault_in_call(&a->object, op, (struct snd_fault_event){.operation = operation, .peer = -1, .size = length}, NULL);
 	snd_free_released(a->object.fabric);
 	if (s == SND_SUCCESS && (s = new_mr(a, mr, op)) == SND_SUCCESS)

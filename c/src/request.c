@@ -366,7 +366,7 @@ enum snd_outcome snd_execute(struct snd_endpoint *ep, struct snd_send_request *r
 	case SND_REQUEST_SEND: return snd_execute_send(ep, r, budget);
 	}
 	if (r->kind == SND_REQUEST_READ && ep->read_limit == 0)
-		return snd_reject(ep, r, SND_INVALID_DEVICE_REQUEST, "the connection was made with an outbound read limit of 0");
+		return snd_reject(ep, r, SND_INVALID_DEVICE_REQUEST, "the connection was made with an outbound read limit of 0: pass outbound_reads, and the peer inbound_reads, in snd_connect_params");
 	if (r->total == 0) { /* an empty Read or Write only checks the connection */
 		snd_finish(r, SND_SUCCESS);
 		return SND_EXECUTED;
