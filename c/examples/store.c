@@ -56,7 +56,11 @@ static void serve(snd_adapter *adapter, snd_listener *listener, uint32_t clients
 			struct link *l = &links[connected];
 			l->connector = c;
 			prepare(adapter, cq, connected++, l);
-			must(snd_connector_accept(c, l->ep, NULL, LIMIT));
+			if (snd_connector_accept(c, l->ep, NULL, LIMIT) != SND_SUCCESS) { /* the client has given up, or died */
+				fprintf(stderr, "store: %s\n", snd_last_error());
+				(void)snd_connector_close(c);
+				(void)snd_endpoint_close(l->ep); /* its Receive ends with SND_CANCELED, and counts the client as ended below */
+			}
 		}
 		snd_result r;
 		snd_status s = snd_cq_wait(cq, &r, 1, 1000000, &n); /* 1 ms, and then it looks for requests to connect again */
@@ -66,7 +70,7 @@ static void serve(snd_adapter *adapter, snd_listener *listener, uint32_t clients
 		struct link *l = &links[r.endpoint_context];
 		if (r.type != SND_REQUEST_RECEIVE)
 			continue; /* of an answer that was sent */
-		if (r.status != SND_SUCCESS || r.bytes == 0) { /* an empty message is the last one of a client; others just end */
+		if (r.status != SND_SUCCESS || r.bytes == 0) { /* an empty message is the last one of a client, or it has died */
 			(void)snd_connector_disconnect(l->connector, LIMIT);
 			(void)snd_endpoint_close(l->ep);
 			ended++;
