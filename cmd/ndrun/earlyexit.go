@@ -66,7 +66,7 @@ func (e *hangReporter) earlyExitMessage() (line string, over bool) {
 	if len(waiting) == 1 {
 		wait = "waits"
 	}
-	line = fmt.Sprintf("%s ended without calling softnd.Init, and %s %s for it in Init: call Init in all ranks of a job",
+	line = fmt.Sprintf("%s ended without calling softnd.Init (in C snd_job_init), and %s %s for it there: call it in all ranks of a job",
 		numbered(e.early), numbered(waiting), wait)
 	e.early = nil
 	return line, true

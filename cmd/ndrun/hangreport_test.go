@@ -205,7 +205,7 @@ func TestHangReport(t *testing.T) {
 		"crossed polls":    `ndrun: likely cause: the ranks wait for each other in a circle\nndrun:   rank 0 waits for rank 1: barrier 2\nndrun:   rank 1 waits for rank 0: a message on endpoint 1\n`,
 		"stopped rank":     `ndrun: likely cause: rank 1 \(.*, pid \d+\) is not responding: a signal or a debugger has stopped it; ranks 0,2 wait for it \(barrier 2\)`,
 		"exited rank":      `ndrun: likely cause: rank 1 \(.*, pid \d+\) exited with code 0, while others still run`,
-		"exited before":    `ndrun: likely cause: rank 1 \(.*, pid \d+\) exited with code 0 without having called softnd.Init; ranks 0,2 wait for it \(init \(barrier 1\)\)`,
+		"exited before":    `ndrun: likely cause: rank 1 \(.*, pid \d+\) exited with code 0 without having called softnd.Init \(in C snd_job_init\); ranks 0,2 wait for it \(init \(barrier 1\)\)`,
 		"never arrives":    `ndrun: likely cause: rank 1 never arrived: not in softnd.Init; ranks 0,2 wait for it \(init \(barrier 1\)\)`,
 	} {
 		t.Run(how, func(t *testing.T) {
@@ -274,7 +274,7 @@ func TestExitBeforeInit(t *testing.T) {
 	cmd := ndrun(t, "-n", "3", "-env", proctest.RoleEnv+"=hang", testBinary(t), "exited before")
 	p, lines := startReadingErrors(t, cmd)
 	text := ""
-	told := regexp.MustCompile(`ndrun: rank 1 ended without calling softnd.Init, and (rank [02] waits|ranks 0,2 wait) for it in Init`)
+	told := regexp.MustCompile(`ndrun: rank 1 ended without calling softnd.Init \(in C snd_job_init\), and (rank [02] waits|ranks 0,2 wait) for it there: call it in all ranks`)
 	for !told.MatchString(text) && lines.Scan() {
 		text += lines.Text() + "\n"
 	}

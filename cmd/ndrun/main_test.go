@@ -167,6 +167,7 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"--nope", "true"}, read + "unknown option --nope" + options},
 		{[]string{"-nq", "4", "true"}, read + "unknown option -nq: did you mean -np?" + options},
 		{[]string{"---n", "2", "true"}, read + "unknown option ---n: did you mean -n?" + options},
+		{[]string{"-n4", "true"}, read + "unknown option -n4: did you mean -n 4?" + options},
 		{[]string{"--ranks", "4", "true"}, read + "unknown option --ranks: did you mean -n?" + options},
 		{[]string{"--time", "4", "true"}, read + "unknown option --time: did you mean --timeout?" + options},
 		{[]string{"--arena", "4", "true"}, read + "unknown option --arena: did you mean --arena-size?" + options},

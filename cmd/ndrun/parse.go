@@ -163,6 +163,11 @@ func suggestion(unknown string) string {
 	if own, ok := otherNames[strings.ToLower(bare)]; ok {
 		return ": did you mean " + own + "?"
 	}
+	if name := strings.TrimRight(unknown, "0123456789"); name != unknown {
+		if o, _ := findOption(name); o != nil && o.value != "" {
+			return ": did you mean " + name + " " + unknown[len(name):] + "?"
+		}
+	}
 	best, bestDistance := "", 0
 	for _, s := range sections {
 		for _, o := range s.options {

@@ -157,7 +157,7 @@ func (r *rank) ending() string {
 	case r.PID == 0 && r.Ended != "":
 		return "was not started"
 	case r.Ended != "" && !r.hasJoined():
-		return r.Ended + " without having called softnd.Init"
+		return r.Ended + " without having called softnd.Init (in C snd_job_init)"
 	case r.Ended != "":
 		return r.Ended
 	case r.state == 0 || r.state == 'Z':

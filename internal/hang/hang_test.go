@@ -399,7 +399,7 @@ func TestCaptureReadsMembers(t *testing.T) {
 	p := Capture(arena, []Process{me, me, me, {PID: 1 << 30, Program: "test", Ended: "exited with code 3"}}, time.Second)
 	text := strings.Join(p.Lines(), "\n")
 	for _, want := range []string{
-		"likely cause: rank 3 (test, pid 1073741824) exited with code 3 without having called softnd.Init; rank 0 waits for it (barrier 1)\n",
+		"likely cause: rank 3 (test, pid 1073741824) exited with code 3 without having called softnd.Init (in C snd_job_init); rank 0 waits for it (barrier 1)\n",
 		fmt.Sprintf("rank 0 (test, pid %d): barrier 1 for ", os.Getpid()),
 		"  barrier 1: not arrived: ranks 1-3\n",
 		fmt.Sprintf("rank 1 (test, pid %d): decode status page: ", os.Getpid()),
