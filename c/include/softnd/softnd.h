@@ -7,7 +7,8 @@
  * Every call checks its handle. A call on NULL, on a closed object or on an object of another type
  * returns SND_INVALID_HANDLE. (The handle of a closed object may be that of a new one after 1,024 further objects of
  * the type were closed.) In a forked child every call returns SND_DEVICE_REMOVED and touches
- * nothing shared. After a failure, snd_last_error says in words what was wrong.
+ * nothing shared. After a failure, snd_last_error says in words what was wrong. A call that makes an object stores NULL
+ * for its handle if it fails, unless a handle or a pointer that it was passed was bad.
  *
  * Threads. The objects of one fabric form a domain. With SND_THREAD_DOMAIN, the default, the program
  * makes at most one call at a time on the objects of a fabric. With SND_THREAD_SAFE any number of
@@ -208,7 +209,8 @@ SND_API snd_status snd_adapter_close(snd_adapter *adapter);
 #define SND_RDMA_READ_SINK 0x8u /* of NetworkDirect: without effect, since every region may be the sink of a Read */
 #define SND_DO_NOT_SECURE_VM 0x80000000u /* of NetworkDirect: without effect */
 
-/* snd_mr_allocate makes a region of arena memory, which peers reach with one copy. */
+/* snd_mr_allocate makes a region of arena memory, which peers reach with one copy. The memory is zero, and begins at a page of
+ * SND_PAGE_SIZE. */
 SND_API snd_status snd_mr_allocate(snd_adapter *adapter, uint64_t length, uint32_t flags, snd_mr **mr);
 /* snd_mr_register makes a region of any memory of the process. The process must be able to read the memory, and to write
  * it if flags allow any writes: the call fails with SND_ACCESS_VIOLATION otherwise, and names the range. It touches no page
@@ -352,9 +354,9 @@ SND_API snd_status snd_cq_close(snd_cq *cq);
 /* Shared receive queues: receives for several endpoints. */
 
 typedef struct snd_srq_config {
-	uint32_t depth;
-	uint32_t max_sge;
-	uint32_t threshold;
+	uint32_t depth; /* receives that are outstanding; default 64, at most 4096 */
+	uint32_t max_sge; /* entries of a receive; default 4, at most 16 */
+	uint32_t threshold; /* of snd_srq_notify, at most depth; 0: none */
 	uint32_t reserved;
 } snd_srq_config;
 
@@ -397,7 +399,7 @@ SND_API snd_status snd_srq_close(snd_srq *srq);
  * posts, and their results arrive in this order. */
 
 /* Flags of requests. */
-#define SND_SILENT_SUCCESS 0x1u /* no result if the request succeeds */
+#define SND_SILENT_SUCCESS 0x1u /* no result if the request succeeds; its slot is then free. The result of a later request says that it is done */
 #define SND_READ_FENCE 0x2u /* after the data of all earlier Reads */
 #define SND_SOLICIT_EVENT 0x4u /* the peer's result ends calls that wait for SND_NOTIFY_SOLICITED */
 #define SND_ALLOW_READ 0x8u /* of a bind: peers may read */
@@ -424,11 +426,11 @@ typedef struct snd_endpoint_config {
 /* snd_endpoint_create makes an endpoint that is not connected. */
 SND_API snd_status snd_endpoint_create(snd_adapter *adapter, const snd_endpoint_config *config, snd_endpoint **endpoint);
 /* snd_endpoint_receive posts the buffers for one message, in any state of the connection. The message
- * fills the entries in order. Its result has the number of bytes, or SND_BUFFER_OVERFLOW if the message
+ * fills the entries in order. With count 0 it is a receive for an empty message. Its result has the number of bytes, or SND_BUFFER_OVERFLOW if the message
  * was longer. */
 SND_API snd_status snd_endpoint_receive(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count);
 /* snd_endpoint_send posts a message for the oldest receive of the peer. It waits for a receive up to the
- * receive_timeout of the options. flags are SND_SILENT_SUCCESS, SND_READ_FENCE, SND_SOLICIT_EVENT,
+ * receive_timeout of the options. With count 0 the message is empty; it uses a receive, too. flags are SND_SILENT_SUCCESS, SND_READ_FENCE, SND_SOLICIT_EVENT,
  * SND_INLINE and SND_DEFER. */
 SND_API snd_status snd_endpoint_send(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count, uint32_t flags);
 /* snd_endpoint_send_and_invalidate posts a message that also invalidates the peer's window with this
@@ -477,8 +479,8 @@ SND_API snd_status snd_endpoint_close(snd_endpoint *endpoint);
 typedef struct snd_connect_params {
 	const void *private_data;
 	uint32_t private_data_length; /* at most 512 */
-	uint32_t inbound_reads;
-	uint32_t outbound_reads;
+	uint32_t inbound_reads; /* Reads of the peer that may run at once; at most outbound_reads of the peer; 0: none */
+	uint32_t outbound_reads; /* Reads of this side that may run at once; at most inbound_reads of the peer; 0: no Reads */
 	uint32_t reserved;
 } snd_connect_params;
 
@@ -488,7 +490,7 @@ SND_API snd_status snd_listener_create(snd_adapter *adapter, snd_listener **list
 SND_API snd_status snd_listener_bind(snd_listener *listener, snd_address address);
 /* snd_listener_listen starts to accept requests. At most backlog of them wait, or 4096 if backlog is 0 or more than that. */
 SND_API snd_status snd_listener_listen(snd_listener *listener, uint32_t backlog);
-/* snd_listener_address stores the address of a bound listener, for connectors. */
+/* snd_listener_address stores the address of a listener, for connectors. Call snd_listener_listen before it. */
 SND_API snd_status snd_listener_address(snd_listener *listener, snd_address *address);
 /* snd_listener_request waits for a connection request and makes a connector that holds it. */
 SND_API snd_status snd_listener_request(snd_listener *listener, int64_t timeout, snd_connector **connector);
@@ -524,9 +526,12 @@ SND_API snd_status snd_connector_read_limits(snd_connector *connector, uint32_t 
 SND_API snd_status snd_connector_local_address(snd_connector *connector, snd_address *address);
 /* snd_connector_peer_address stores the address of the other side. */
 SND_API snd_status snd_connector_peer_address(snd_connector *connector, snd_address *address);
-/* snd_connector_disconnect ends the connection gracefully. It blocks until the other side has disconnected too. */
+/* snd_connector_disconnect cancels this side's requests and ends the connection gracefully. It blocks until the other side has
+ * disconnected too. Take the results of all requests before it. */
 SND_API snd_status snd_connector_disconnect(snd_connector *connector, int64_t timeout);
-/* snd_connector_wait_disconnect blocks until the connection has ended. */
+/* snd_connector_wait_disconnect blocks until the peer has disconnected, or the connection has failed; both are SND_SUCCESS.
+ * snd_endpoint_error then returns which: after SND_CONNECTION_DISCONNECTED, the receives of this side stay outstanding until it
+ * calls snd_connector_disconnect. */
 SND_API snd_status snd_connector_wait_disconnect(snd_connector *connector, int64_t timeout);
 /* snd_connector_cancel ends the calls of other threads that wait on the connector, with SND_CANCELED. */
 SND_API snd_status snd_connector_cancel(snd_connector *connector);
@@ -586,7 +591,7 @@ SND_API snd_status snd_job_exchange_windows(snd_job *job, const snd_window_descr
 /* snd_job_connect makes an endpoint that is connected with one of rank peer, which must call it too. */
 SND_API snd_status snd_job_connect(snd_job *job, uint32_t peer, const snd_endpoint_config *config, int64_t timeout,
 	snd_endpoint **endpoint);
-/* snd_job_close leaves the job in good order. In rank 0 of a job at SOFTND_ROOT it blocks until the other ranks have called it, and
+/* snd_job_close leaves the job in good order. It cancels the requests that are not done: take their results before it. In rank 0 of a job at SOFTND_ROOT it blocks until the other ranks have called it, and
  * returns SND_CONNECTION_ABORTED if one of them dies or aborts the job before. In the other ranks it returns that if the job ends
  * meanwhile, or SND_IO_TIMEOUT if rank 0 does not answer in two seconds. The job is closed in any case. */
 SND_API snd_status snd_job_close(snd_job *job);
