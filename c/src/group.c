@@ -98,18 +98,21 @@ bool snd_formed(struct snd_job *j)
 	const struct snd_arena *a = &j->fabric->arena;
 	if (j->started)
 		return true;
+	const uint32_t group = j->group;
+	if (group == 0)
+		return false; /* each group has a rank, which analysers cannot know */
 	uint64_t taken = SND_RANK_TAKEN | j->fabric->id;
 	/* ORDER rank-waits: after the other words of the record; pairs with the load in is_ready */
 	if (atomic_compare_exchange_strong(&snd_rank(a, j->local)->member, &taken, SND_RANK_WAITS | j->fabric->id))
 		wake(j, 0);
 	if ((j->local == 0 && !admit_all(j)) || snd_load(&snd_rank(a, j->local)->member) != j->fabric->id) /* ORDER rank-admitted: pairs with the exchange in admit_all */
 		return false;
-	for (uint32_t local = 0; local < j->group; local++) {
+	for (uint32_t local = 0; local < group; local++) {
 		/* A rank that has left since then may have a next member, which waits as long as this one stays. */
 		const uint64_t word = snd_load(&snd_rank(a, local)->member);
 		j->members[local] = (word & SND_RANK_BITS) == 0 ? word : 0;
 	}
-	j->round = j->group == 2 ? snd_load(&snd_rank(a, j->local)->round) : snd_load(&snd_header(a)->opened) / j->group; /* no barrier opens before this rank has arrived */
+	j->round = group == 2 ? snd_load(&snd_rank(a, j->local)->round) : snd_load(&snd_header(a)->opened) / group; /* no barrier opens before this rank has arrived */
 	j->checked_at = 0; /* from now on, a rank that has left is missing */
 	j->started = true;
 	return true;

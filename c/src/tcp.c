@@ -113,13 +113,14 @@ snd_status snd_tcp_resolve(const char *text, struct snd_tcp_address *a, char cho
 		hints.ai_flags = AI_ADDRCONFIG | AI_NUMERICSERV;
 		e = getaddrinfo(host, port, &hints, &all);
 	}
-	if (e != 0)
+	if (e != 0 || all == NULL)
 		return snd_fail(SND_BAD_NETWORK_NAME, "%s: SOFTND_ROOT=\"%.300s\": no address of \"%s\" is known (%s): use an IP address", op, text, host, e == EAI_SYSTEM ? snd_errno_text(errno) : gai_strerror(e));
 	const struct addrinfo *one = all;
-	while (one != NULL && is_loopback(one->ai_addr))
-		one = one->ai_next;
-	if (one == NULL)
-		one = all;
+	for (const struct addrinfo *other = all; other != NULL; other = other->ai_next)
+		if (!is_loopback(other->ai_addr)) {
+			one = other;
+			break;
+		}
 	memset(a, 0, sizeof *a);
 	memcpy(&a->storage, one->ai_addr, one->ai_addrlen);
 	a->length = one->ai_addrlen;
