@@ -647,7 +647,7 @@ snd_status snd_connector_disconnect(snd_connector *connector, int64_t timeout)
 		s = snd_fail(SND_CONNECTION_INVALID, "%s: not connected", op);
 	} else if (c->ep == NULL || !snd_begin_disconnect(c->ep)) {
 		c->disconnect_called = true;
-		s = snd_fail(SND_CONNECTION_ABORTED, "%s: the connection has already failed: call snd_endpoint_error for the cause", op);
+		s = snd_fail(SND_CONNECTION_ABORTED, "%s: the connection has already failed: close the connector and the endpoint; snd_endpoint_error returns the cause", op);
 	} else {
 		c->disconnect_called = true;
 		/* Until the drains end, a transfer of the peer may still access this process's memory. */

@@ -132,7 +132,10 @@ static snd_status answer(struct snd_job *j, uint32_t rank, uint32_t address, con
 		}
 		last = left == 0;
 	}
-	return snd_connector_accept(*connector, ep, &no_limits, snd_time_left(deadline));
+	const snd_status s = snd_connector_accept(*connector, ep, &no_limits, snd_time_left(deadline));
+	if (s == SND_IO_TIMEOUT && snd_time_left(deadline) == 0) /* accept names the rest of the time */
+		return snd_fail(s, "%s: rank %" PRIu32 " has not completed the connection within %s", op, rank, snd_duration(timeout).text);
+	return s;
 }
 
 /* connect_rank makes an endpoint and connects it. */
