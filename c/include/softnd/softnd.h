@@ -588,7 +588,9 @@ SND_API snd_status snd_job_exchange(snd_job *job, const void *mine, uint64_t len
 /* snd_job_exchange_windows is snd_job_exchange for descriptors: all has room for one of each rank. It passes 20
  * bytes, as ExchangeWindows of Go does, so ranks of both languages can call it together. */
 SND_API snd_status snd_job_exchange_windows(snd_job *job, const snd_window_descriptor *mine, snd_window_descriptor *all, int64_t timeout);
-/* snd_job_connect makes an endpoint that is connected with one of rank peer, which must call it too. */
+/* snd_job_connect makes an endpoint that is connected with one of rank peer, which must call it too. If two ranks connect
+ * several times, the n-th call of one is connected with the n-th call of the other. A rank that connects with several ranks does so in
+ * ascending order of the ranks: otherwise the ranks can wait for each other in a circle. */
 SND_API snd_status snd_job_connect(snd_job *job, uint32_t peer, const snd_endpoint_config *config, int64_t timeout,
 	snd_endpoint **endpoint);
 /* snd_job_close leaves the job in good order. It cancels the requests that are not done: take their results before it. In rank 0 of a job at SOFTND_ROOT it blocks until the other ranks have called it, and
