@@ -847,9 +847,8 @@ func TestCFabricRefusesOtherUsers(t *testing.T) {
 	member.Wait()
 }
 
-// refuseOtherUser starts a process of another user that tries to join the fabric, and takes other names of this user.
-// join must fail there.
-func refuseOtherUser(t *testing.T, name string, join func(name string) error) {
+// asOtherUser returns a command for a process of another user that plays a role.
+func asOtherUser(t *testing.T, role string, args ...string) *exec.Cmd {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skipf("only root can start a process of another user, this is user %d", os.Geteuid())
@@ -862,10 +861,17 @@ func refuseOtherUser(t *testing.T, name string, join func(name string) error) {
 	}
 	binary := open(t, self, os.O_RDONLY)
 	const unprivileged = 65534
-	cmd := proctest.Command(roleAlien, name, "0")
+	cmd := proctest.Command(role, args...)
 	cmd.Path, cmd.ExtraFiles = "/proc/self/fd/3", []*os.File{binary}
 	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: unprivileged, Gid: unprivileged}
-	c := proctest.Start(t, cmd)
+	return cmd
+}
+
+// refuseOtherUser starts a process of another user that tries to join the fabric, and takes other names of this user.
+// join must fail there.
+func refuseOtherUser(t *testing.T, name string, join func(name string) error) {
+	t.Helper()
+	c := proctest.Start(t, asOtherUser(t, roleAlien, name, "0"))
 	c.Expect("taken")
 	for _, taken := range []string{"-taken", "-trap"} {
 		if join(name+taken) == nil {

@@ -388,11 +388,11 @@ __attribute__((unused)) static void test_closed_descriptors(void)
 	}
 }
 
-/* Many connections at a time need few descriptors, and ranks are served meanwhile. */
+/* Many connections at a time need few descriptors, and ranks join and are served meanwhile. */
 static void test_flood(void)
 {
 	take_address();
-	struct snd_root *zero = join(0, 2);
+	struct snd_root *zero = join(0, 2), *one;
 	const struct snd_root_config c = config_of(1, 2);
 	char value[SND_PMI_VALUE + 1];
 	FINE(snd_root_put(zero, "key", "value", snd_deadline(LIMIT), "test"));
@@ -410,7 +410,10 @@ static void test_flood(void)
 		FINE(snd_root_get(zero, "key", value, snd_deadline(LIMIT), "test"));
 		nanosleep(&(struct timespec){0, 1000000}, NULL);
 	}
+	one = join(1, 2);
+	FINE(snd_root_get(one, "key", value, snd_deadline(LIMIT), "test"));
 	CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
+	snd_root_hang_up(one);
 	if (most > 64 + 20)
 		fprintf(stderr, "%d descriptors were open\n", most);
 	CHECK(most <= 64 + 20);

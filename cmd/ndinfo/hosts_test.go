@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -238,6 +239,31 @@ func TestProbe(t *testing.T) {
 	server.close()
 	if _, err := probe(t.Context(), to, hosts.Secret, 1); err == nil {
 		t.Error("a server that has ended answers")
+	}
+}
+
+// Connections that say nothing do not keep out a probe, and the server has a limited number of them.
+func TestSilentStrangers(t *testing.T) {
+	hosts := &bootstrap.Hosts{Number: 1, Count: 2, Secret: []byte("secret")}
+	server, err := newProbeServer(netip.MustParseAddr("127.0.0.1"), hosts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.close()
+	for range 3 * maxUnproved {
+		conn, err := net.Dial("tcp", server.address())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	if _, err := probe(t.Context(), netip.MustParseAddrPort(server.address()), hosts.Secret, 1); err != nil {
+		t.Error(err)
+	}
+	server.mu.Lock()
+	defer server.mu.Unlock()
+	if n := len(server.unproved); n > maxUnproved {
+		t.Errorf("%d connections", n)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,7 +20,7 @@ import (
 const (
 	probeLimit  = 5 * time.Second // to connect, as relays have, and again for the round trips
 	probeRounds = 16
-	maxProbes   = 4096 // at a time: a stranger can keep a connection for 2*probeLimit
+	maxUnproved = 64 // connections without a proof at a time; one more ends the oldest
 )
 
 // errOtherProcess is the error of probe if the process that accepts the connection is not the right one.
@@ -33,6 +34,7 @@ type probeServer struct {
 	served   sync.WaitGroup
 	mu       sync.Mutex
 	conns    map[net.Conn]bool // nil after close
+	unproved []net.Conn        // in the order of their arrival
 }
 
 // newProbeServer listens at an address of this host, with a port of the kernel's choice. hosts may be nil.
@@ -74,20 +76,20 @@ func (p *probeServer) accept() {
 
 func (p *probeServer) serve(conn net.Conn) {
 	defer conn.Close()
-	p.mu.Lock()
-	refused := p.conns == nil || len(p.conns) >= maxProbes
-	if !refused {
-		p.conns[conn] = true
-		defer p.forget(conn)
+	if !p.admit(conn) {
+		return
 	}
-	p.mu.Unlock()
-	if refused || conn.SetDeadline(time.Now().Add(2*probeLimit)) != nil {
+	defer p.forget(conn)
+	if conn.SetDeadline(time.Now().Add(2*probeLimit)) != nil {
 		return
 	}
 	got := make([]byte, sha256.Size)
 	if _, err := io.ReadFull(conn, got); err != nil || p.proof == nil || !hmac.Equal(got, p.proof) {
 		return
 	}
+	p.mu.Lock()
+	p.hasProved(conn)
+	p.mu.Unlock()
 	for range probeRounds {
 		if _, err := io.ReadFull(conn, got[:1]); err != nil {
 			return
@@ -99,9 +101,34 @@ func (p *probeServer) serve(conn net.Conn) {
 	_, _ = io.Copy(io.Discard, conn) // the other side closes first
 }
 
+// admit adds a connection. It ends the oldest one without a proof if there are too many: a process that says nothing must not keep
+// out the other hosts.
+func (p *probeServer) admit(conn net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.conns == nil {
+		return false
+	}
+	p.conns[conn] = true
+	if len(p.unproved) == maxUnproved {
+		p.unproved[0].Close()
+		p.unproved = slices.Delete(p.unproved, 0, 1)
+	}
+	p.unproved = append(p.unproved, conn)
+	return true
+}
+
+// hasProved removes a connection from those without a proof. The caller holds p.mu.
+func (p *probeServer) hasProved(conn net.Conn) {
+	if i := slices.Index(p.unproved, conn); i >= 0 {
+		p.unproved = slices.Delete(p.unproved, i, i+1)
+	}
+}
+
 func (p *probeServer) forget(conn net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.hasProved(conn)
 	delete(p.conns, conn)
 }
 

@@ -42,13 +42,14 @@ const (
 )
 
 const (
-	// handshakeLimit is the time that a process has from its connection to its hello.
-	handshakeLimit = 5 * time.Second
 	// writeLimit is the time that a rank has to take a message, before it counts as dead.
 	writeLimit = 2 * time.Second
 	// maxStrangers is how many handshakes run at a time. One more ends the oldest.
 	maxStrangers = 64
 )
+
+// handshakeLimit is the time that a process has from its connection to its hello.
+var handshakeLimit = 5 * time.Second
 
 // ErrSecret is the error of Join if the process at the address does not prove that it knows the secret.
 var ErrSecret = errors.New("the process there does not know the secret of this job: give all ranks the same secret, and each job a port of its own")

@@ -435,6 +435,9 @@ func TestRankJoinsAgain(t *testing.T) {
 
 // Strangers connect, and send nothing, half a greeting, or garbage. They are refused, and cost the job nothing.
 func TestStrangers(t *testing.T) {
+	before := handshakeLimit
+	handshakeLimit = 10 * proctest.Timeout // only later connections end silent ones
+	t.Cleanup(func() { handshakeLimit = before })
 	ctx := proctest.Context(t)
 	j := newJob(t, 3)
 	j.join(t, 0, 1)
@@ -468,6 +471,46 @@ func TestStrangers(t *testing.T) {
 	if n := strings.Count(j.log.String(), "\n") + 1; n != 1 {
 		t.Errorf("rank 0 has printed %d lines: %s", n, j.log)
 	}
+}
+
+// Ranks join while a stranger connects again and again, and keeps its connections open.
+func TestJoinDuringFlood(t *testing.T) {
+	ctx := proctest.Context(t)
+	j := newJob(t, 3)
+	j.join(t, 0)
+	stop := make(chan struct{})
+	var flood sync.WaitGroup
+	for range 2 {
+		flood.Go(func() {
+			var open [4 * maxStrangers]net.Conn
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					for _, conn := range open {
+						if conn != nil {
+							conn.Close()
+						}
+					}
+					return
+				default:
+				}
+				if old := open[i%len(open)]; old != nil {
+					old.Close()
+				}
+				open[i%len(open)], _ = net.Dial("tcp4", j.config.Root.String())
+			}
+		})
+	}
+	proctest.Eventually(t, "strangers have all places", func() bool {
+		r := j.members[0].root
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return len(r.strangers) == maxStrangers
+	})
+	j.join(t, 1, 2)
+	close(stop)
+	flood.Wait()
+	j.each(t, func(_ int, m *Member) error { return m.Barrier(ctx) })
 }
 
 // A rank whose first connection ends before its welcome, as after a time limit, tries again.
