@@ -183,6 +183,7 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"-wdir", dir + "/none", "true"}, read + "option -wdir: invalid value \"" + dir + "/none\": no such file or directory: give an existing directory" + options},
 		{[]string{"-wdir", file, "true"}, read + "option -wdir: invalid value \"" + file + "\": not a directory: give an existing directory" + options},
 		{[]string{"no-such-program"}, find + "no-such-program: executable file not found in $PATH: give its path or add its directory to PATH\n"},
+		{[]string{"no-such-source.c"}, find + "no-such-source.c: no such file or directory: check the path\n"},
 		{[]string{"some-text"}, find + "some-text: executable file not found in $PATH: for the file in this directory, use ./some-text\n"},
 		{[]string{"./none", "-n", "2"}, find + "./none: no such file or directory: check the path\n"},
 		{[]string{file}, "ndrun: run program " + file + ": not executable (permission denied): run chmod +x, or put its interpreter before it\n"},

@@ -49,7 +49,9 @@ func find(kind, name string) (program, error) {
 			path, err = filepath.Abs(path)
 			return program{path: path, name: name}, err
 		}
-		if info, statErr := os.Stat(name); statErr != nil {
+		if info, statErr := os.Stat(name); statErr != nil && languages[filepath.Ext(name)] != nil {
+			return program{}, fmt.Errorf("find %s %s: %w: check the path", kind, name, reason(statErr))
+		} else if statErr != nil {
 			return program{}, fmt.Errorf("find %s %s: %w: give its path or add its directory to PATH", kind, name, reason(err))
 		} else if !info.IsDir() {
 			return program{}, fmt.Errorf("find %s %s: %w: for the file in this directory, use ./%s", kind, name, reason(err), name)
