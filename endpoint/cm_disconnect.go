@@ -148,7 +148,7 @@ func (c *connector) Close() error {
 		p.waiters.Wake()
 	case phaseConnected:
 		c.ep.mu.Lock()
-		c.ep.terminate(c.ep.opError("close", nd.ConnectionAborted, "the connector was closed", ""))
+		c.ep.terminate(c.ep.closeCause(nd.ConnectionAborted, "the connector was closed"))
 		c.ep.mu.Unlock()
 	}
 	c.releaseAddress()

@@ -3,6 +3,7 @@ package endpoint
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/asym"
@@ -22,10 +23,14 @@ func (ep *queuePair) terminate(cause error) {
 	}
 	was := ep.state()
 	ep.setCause(cause)
+	reason := ep.life.cause
+	if was == peerDisconnected || was == disconnecting {
+		reason = cause // the first one is the disconnect
+	}
 	ep.setState(failed)
-	ep.logEnd(was, false)
+	ep.logOwnEnd(was, reason)
 	if c := ep.conn; c != nil && c.attached {
-		ep.publishReason()
+		ep.publishReason(reason)
 		if c.side == passive || !c.transition(connWithdrawn, connAccepted) {
 			c.transition(connAborted, connEstablished, connAccepted)
 		}
@@ -39,6 +44,28 @@ func (ep *queuePair) hasEnded() bool {
 	return s != connected && s != peerDisconnected
 }
 
+// hasNoMoreResults reports whether the endpoint has left the connected state and adds no further result to
+// its queues. After the peer's disconnect, the receives and requests that wait for the peer get none until
+// this side ends the connection, too. The caller does not hold ep.mu.
+func (ep *queuePair) hasNoMoreResults() bool {
+	if ep.state() < peerDisconnected {
+		return false
+	}
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if ep.state() == peerDisconnected && ep.progressLocked() {
+		ep.provider.waiters.Wake() // the caller checks again instead of sleeping
+		return false
+	}
+	switch {
+	case ep.state() != peerDisconnected:
+		return ep.life.flushed
+	case ep.serving && ep.rq.completed != ep.rq.posted: // a message
+		return false
+	}
+	return ep.req.next == ep.req.submitted || !ep.requestAt(ep.req.next).draining
+}
+
 // setCause records why the endpoint left the connected state. The first cause is kept.
 func (ep *queuePair) setCause(err error) {
 	if ep.life.cause == nil {
@@ -49,13 +76,29 @@ func (ep *queuePair) setCause(err error) {
 // peerAborted ends the connection because the other side has ended it or is dead.
 func (ep *queuePair) peerAborted() {
 	c, was := ep.conn, ep.state()
+	inOrder := c.closedInOrder() && !ep.awaitsPeer()
 	ep.setState(failed)
 	if c.isPeerGone() || c.fault().entry == 0 { // otherwise a request of this side was the cause
 		ep.provider.member.RecordLostPeer(c.peer.ID())
 	}
 	ep.setCauseFromPeer()
-	ep.logEnd(was, true)
+	if inOrder {
+		ep.logPeerClosed(was)
+	} else {
+		ep.logPeerFailed()
+	}
 	ep.tearDown()
+}
+
+// awaitsPeer reports whether a request is outstanding whose completion the peer has not confirmed.
+func (ep *queuePair) awaitsPeer() bool {
+	for number := ep.sq.completed; number != ep.sq.posted; number++ {
+		r := ep.requestAt(number)
+		if !r.finished && (number >= ep.req.next || !ep.conn.out.IsReleased(r.endEntry)) {
+			return true
+		}
+	}
+	return false
 }
 
 // completeBlamed completes the request that failed at the peer with its status, after those
@@ -338,6 +381,19 @@ func (ep *queuePair) Close() error {
 	return nil
 }
 
+// closeCause returns the cause of the end of a connection that the program closes. Its text says whether
+// requests were outstanding; see connection.closedInOrder.
+func (ep *queuePair) closeCause(s nd.Status, what string) error {
+	const op = "close"
+	if ep.sq.completed != ep.sq.posted {
+		ep.progressLocked() // they may be complete
+	}
+	if n := ep.sq.posted - ep.sq.completed; n != 0 {
+		what = fmt.Sprintf("requests were outstanding (%d) when %s", n, what)
+	}
+	return ep.opError(op, s, what, "")
+}
+
 func (ep *queuePair) close() {
 	ep.mu.Lock()
 	if ep.life.closeCalled {
@@ -345,7 +401,7 @@ func (ep *queuePair) close() {
 		return
 	}
 	ep.life.closeCalled = true
-	ep.terminate(ep.opError("close", nd.Canceled, "the endpoint was closed", ""))
+	ep.terminate(ep.closeCause(nd.Canceled, "the endpoint was closed"))
 	ep.setState(closed)
 	connector := ep.life.connector
 	ep.mu.Unlock()

@@ -381,6 +381,21 @@ func (q *completionQueue) overrun() {
 // Wait is Poll that blocks until there is a result, the queue is closed or has overrun, or ctx
 // ends.
 func (q *completionQueue) Wait(ctx context.Context, results []nd.Result) (int, error) {
+	return q.wait(ctx, results, nil)
+}
+
+// WaitEndpoint is Wait that also returns, with 0 and nil, when the queue gets no further result of ep. It
+// implements [nd.EndpointWaiter].
+func (q *completionQueue) WaitEndpoint(ctx context.Context, results []nd.Result, ep nd.Endpoint) (int, error) {
+	own, ok := ep.(*queuePair)
+	if !ok || own.provider != q.provider {
+		return 0, q.opError("wait", nd.NotSupported, "the endpoint is not of this provider", "call Wait")
+	}
+	return q.wait(ctx, results, own)
+}
+
+// wait is WaitEndpoint, and Wait if ep is nil.
+func (q *completionQueue) wait(ctx context.Context, results []nd.Result, ep *queuePair) (int, error) {
 	const op = "wait"
 	if len(results) == 0 {
 		return 0, q.opError(op, nd.InvalidParameter, "results is empty", "pass a slice of length 1 or more")
@@ -390,10 +405,14 @@ func (q *completionQueue) Wait(ctx context.Context, results []nd.Result) (int, e
 	}
 	n, err := 0, error(nil)
 	werr := q.provider.wait(ctx, statuspage.Call{Op: op, Queue: q.number}, func() { q.countPoll(); q.progressAll() }, func() bool {
-		if n = q.pop(results); n == 0 {
-			err = q.failure(op)
+		if n = q.pop(results); n > 0 {
+			return true
 		}
-		return n > 0 || err != nil
+		if err = q.failure(op); err != nil || ep == nil || !ep.hasNoMoreResults() {
+			return err != nil
+		}
+		n = q.pop(results) // a result may have been added since the first pop
+		return true
 	})
 	if werr != nil {
 		return 0, Canceled(ctx, werr, op, "completion queue")

@@ -150,30 +150,43 @@ func (ep *queuePair) logDisconnected(by string) {
 	}
 }
 
-// logEnd adds the event that the connection has ended without a graceful disconnect. The state was another
-// before, and the cause is set. fromPeer says that the peer ended the connection or died.
-func (ep *queuePair) logEnd(was qpState, fromPeer bool) {
-	l := ep.provider.events
-	if l == nil || !ep.life.wasConnected {
-		return
-	}
-	c, cause := ep.conn, ep.life.cause
-	if cause == nil {
-		cause = ep.opError("serve", nd.ConnectionAborted, "the connection ended", "")
-	}
+// logOwnEnd adds the event that this side has ended the connection for a reason. The state was another
+// before. If the program has closed or flushed the endpoint, the end is no failure.
+func (ep *queuePair) logOwnEnd(was qpState, reason error) {
 	var why *nd.OpError
-	switch errors.As(cause, &why); {
-	case !fromPeer && why != nil && (why.Op == "close" || why.Op == "flush"): // the program ended it
+	if errors.As(reason, &why) && (why.Op == "close" || why.Op == "flush") {
 		if was == connected {
 			ep.logDisconnected(bySelf)
 		}
 		return
-	case fromPeer && c.isPeerGone() && c.state() == connEstablished:
+	}
+	ep.logFailed(slog.LevelError, bySelf, reason)
+}
+
+// logPeerClosed adds the event that the peer has closed the connection in order, unless an event has
+// announced its end.
+func (ep *queuePair) logPeerClosed(was qpState) {
+	if was == connected {
+		ep.logDisconnected(byPeer)
+	}
+}
+
+// logPeerFailed adds the event that the peer has ended the connection otherwise, or has died.
+func (ep *queuePair) logPeerFailed() {
+	if c, l := ep.conn, ep.provider.events; l != nil && ep.life.wasConnected && c.isPeerGone() && c.state() == connEstablished {
 		l.peerDied(c.peer) // a process that leaves the job has ended its connections before
 	}
-	by, level := bySelf, slog.LevelError
-	if fromPeer {
-		by, level = byPeer, slog.LevelWarn
+	ep.logFailed(slog.LevelWarn, byPeer, ep.life.cause)
+}
+
+// logFailed adds the event that the connection has failed.
+func (ep *queuePair) logFailed(level slog.Level, by string, cause error) {
+	l := ep.provider.events
+	if l == nil || !ep.life.wasConnected {
+		return
+	}
+	if cause == nil {
+		cause = ep.opError("serve", nd.ConnectionAborted, "the connection ended", "")
 	}
 	l.add(level, "connection failed", ep.attrs(slog.String("by", by), slog.String("status", nd.StatusOf(cause).String()), slog.String("cause", cause.Error()))...)
 }

@@ -131,6 +131,83 @@ func TestEventDisconnected(t *testing.T) {
 	}
 }
 
+// TestEventsOfOrderlyEnds: a peer that closes an idle connection, or one that is disconnected, is no trouble.
+func TestEventsOfOrderlyEnds(t *testing.T) {
+	disconnectFirst := func(close order) func(t *testing.T, p *pair) {
+		return func(t *testing.T, p *pair) {
+			ended := p.a.start(disconnect)
+			p.b.must(order{Do: doNotify})
+			p.b.must(close)
+			if r := <-ended; r.Status != nd.ConnectionAborted {
+				t.Errorf("the disconnect whose peer closes: %s", r.Text)
+			}
+		}
+	}
+	for name, end := range map[string]func(t *testing.T, p *pair){
+		"the endpoint is closed":         func(t *testing.T, p *pair) { p.b.must(order{Do: doCloseEndpoint}) },
+		"the connector is closed":        func(t *testing.T, p *pair) { p.b.must(order{Do: doCloseLink}) },
+		"the provider is closed":         func(t *testing.T, p *pair) { must(t, p.b.local.provider.Close()) },
+		"both disconnect":                func(t *testing.T, p *pair) { p.goodEnd(p.a, p.b) },
+		"one disconnects, both close":    disconnectFirst(order{Do: doCloseEndpoint}),
+		"one disconnects, one connector": disconnectFirst(order{Do: doCloseLink}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var h recorder
+			p := newLoggedPair(t, &h, setup{Both: sideOptions{DisconnectTimeout: proctest.Timeout}})
+			for _, x := range []*party{p.a, p.b} { // receives are posted, and requests have been made
+				x.must(order{Do: doReceive, Parts: mine(0, 8)})
+				x.must(order{Do: doReceive, Parts: mine(0, 8)})
+			}
+			p.a.must(order{Do: doSend, Parts: mine(0, 8)})
+			p.a.results(initiatorQueue, 1)
+			p.b.must(order{Do: doSend, Flags: nd.SilentSuccess, Parts: mine(0, 8)})
+			p.a.results(receiveQueue, 1)
+			end(t, p)
+			proctest.Receive(t, "the peer's endpoint is done", p.a.local.endpoint(0).Done())
+			must(t, p.a.local.endpoint(0).Close())
+			by := make(map[string]int)
+			for _, e := range h.await(t, 2, "disconnected") {
+				by[e.attrs["by"]]++
+			}
+			if by[bySelf] != 1 || by[byPeer] != 1 {
+				t.Errorf("%v, want one disconnected by self and one by peer", &h)
+			}
+			if failed := h.find("connection failed"); len(failed) > 0 {
+				t.Errorf("an orderly end makes %v", failed)
+			}
+		})
+	}
+}
+
+// TestEventsOfEndsOutOfOrder: a close while a request of either side is outstanding is a failure to the other
+// side, and so is a flush.
+func TestEventsOfEndsOutOfOrder(t *testing.T) {
+	send := order{Do: doSend, Parts: mine(0, 8)} // no receive is posted for it
+	for name, c := range map[string]struct {
+		end   func(t *testing.T, p *pair)
+		cause string
+	}{
+		"the closing side has a Send outstanding": {func(t *testing.T, p *pair) {
+			p.b.must(send)
+			p.b.must(order{Do: doCloseEndpoint})
+		}, "close: requests were outstanding (1) when the endpoint was closed"},
+		"the other side has a Send outstanding": {func(t *testing.T, p *pair) {
+			p.a.must(send)
+			p.b.must(order{Do: doCloseEndpoint})
+		}, "close: the endpoint was closed"},
+		"a flush": {func(t *testing.T, p *pair) { p.b.must(order{Do: doFlush}) }, "flush"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var h recorder
+			s := setup{}
+			s.Both.ReceiveTimeout = NoLimit
+			p := newLoggedPair(t, &h, s)
+			c.end(t, p)
+			h.await(t, 1, "connection failed")[0].check(t, slog.LevelWarn, map[string]string{"by": byPeer, "cause": c.cause})
+		})
+	}
+}
+
 func TestEventConnectionFailed(t *testing.T) {
 	var h recorder
 	p := newLoggedPair(t, &h, setup{})

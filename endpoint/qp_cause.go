@@ -12,13 +12,14 @@ import (
 
 // Only the side at which a connection fails knows why, but the user may read the other side's error.
 // So that side stores the reason as text in its shared queue-pair state before it ends the connection.
-// The peer includes the text in its own error. No decision depends on text that a peer wrote.
+// The peer includes the text in its own error. No decision depends on text that a peer wrote, except for
+// the level of an event and for advice.
 
 // publishReason stores the reason for which this side is about to end the connection. The caller
 // holds ep.mu.
-func (ep *queuePair) publishReason() {
+func (ep *queuePair) publishReason(reason error) {
 	var why *nd.OpError
-	if errors.As(ep.life.cause, &why) {
+	if errors.As(reason, &why) {
 		n := copy(ep.localQP.Reason[:], why.Op+": "+why.Detail)
 		ep.localQP.ReasonLength.Store(uint32(n)) // ORDER reason: before the swap in transition; pairs with the load in connection.reason
 		failpoint.Reach(failpoint.ReasonStored)
@@ -35,6 +36,13 @@ func (c *connection) reason() string {
 		}
 		return '?'
 	}, string(text[:min(n, uint32(len(text)))]))
+}
+
+// closedInOrder reports whether the peer says that it has ended the connection by closing the endpoint or
+// its connector, with no request outstanding. A relay passes the text on within its own.
+func (c *connection) closedInOrder() bool {
+	why := c.reason()
+	return strings.Contains(why, "close: the endpoint was closed") || strings.Contains(why, "close: the connector was closed")
 }
 
 // peerError is the peer's text about the end of a connection.

@@ -36,12 +36,17 @@ func (r Result) Err(ep Endpoint) error {
 	}
 	err := &OpError{Object: r.RequestType.String() + " " + strconv.FormatUint(r.RequestContext, 10), Status: r.Status}
 	if ep != nil {
-		err.Err = ep.Err()
-		if cause, ok := err.Err.(*OpError); ok {
-			err.Err, err.Next = causeWithoutNext{cause}, cause.Next
-		}
+		err.setCause(ep.Err())
 	}
 	return err
+}
+
+// setCause sets the cause of e, and takes the cause's Next.
+func (e *OpError) setCause(err error) {
+	e.Err = err
+	if cause, ok := err.(*OpError); ok {
+		e.Err, e.Next = causeWithoutNext{cause}, cause.Next
+	}
 }
 
 // causeWithoutNext is a cause whose text leaves out Next, which the error of the result has.

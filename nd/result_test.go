@@ -71,13 +71,14 @@ func TestAdapterInfoFields(t *testing.T) {
 	}
 }
 
-// whyEndpoint is an endpoint that only says why it has failed.
+// whyEndpoint is an endpoint that only says why a request has failed.
 type whyEndpoint struct {
 	Endpoint
 	err error
 }
 
-func (e whyEndpoint) Err() error { return e.err }
+func (e whyEndpoint) Err() error            { return e.err }
+func (e whyEndpoint) Done() <-chan struct{} { return nil }
 
 func TestResultErr(t *testing.T) {
 	why := &OpError{Op: "write", Object: "endpoint 3", Status: AccessViolation, Detail: "2 bytes past the window"}

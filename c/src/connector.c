@@ -727,7 +727,7 @@ snd_status snd_connector_close(snd_connector *connector)
 		break;
 	case SND_PHASE_CONNECTED:
 		if (c->ep != NULL)
-			snd_terminate(c->ep, SND_CONNECTION_ABORTED, "close: the connector was closed");
+			snd_end_by_close(c->ep, SND_CONNECTION_ABORTED, "the connector was closed");
 		break;
 	default:
 		break;

@@ -403,6 +403,7 @@ snd_status snd_post_receive(struct snd_endpoint *ep, uint64_t context, const snd
 
 /* teardown.c */
 void snd_terminate(struct snd_endpoint *ep, snd_status cause, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void snd_end_by_close(struct snd_endpoint *ep, snd_status cause, const char *what);
 void snd_set_cause(struct snd_endpoint *ep, snd_status s, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void snd_peer_aborted(struct snd_endpoint *ep);
 void snd_peer_died(struct snd_connection *c);

@@ -278,7 +278,7 @@ void snd_close_endpoint(struct snd_endpoint *ep)
 {
 	struct snd_fabric *f = ep->object.fabric;
 	ep->close_called = true;
-	snd_terminate(ep, SND_CANCELED, "close: the endpoint was closed");
+	snd_end_by_close(ep, SND_CANCELED, "the endpoint was closed");
 	snd_set_state(ep, SND_QP_CLOSED);
 	snd_cq_detach(ep->receive_cq, ep);
 	snd_cq_detach(ep->initiator_cq, ep);

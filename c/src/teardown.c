@@ -8,27 +8,22 @@
 #include "integrity.h"
 #include "weak.h"
 
-static void set_cause(struct snd_endpoint *ep, snd_status s, const char *format, va_list args)
+void snd_set_cause(struct snd_endpoint *ep, snd_status s, const char *format, ...)
 {
 	if (ep->cause != SND_SUCCESS)
 		return; /* the first cause is kept */
 	ep->cause = s;
-	vsnprintf(ep->cause_text, sizeof ep->cause_text, format, args);
-}
-
-void snd_set_cause(struct snd_endpoint *ep, snd_status s, const char *format, ...)
-{
 	va_list args;
 	va_start(args, format);
-	set_cause(ep, s, format, args);
+	vsnprintf(ep->cause_text, sizeof ep->cause_text, format, args);
 	va_end(args);
 }
 
 /* publish_reason stores the reason for which this side is about to end the connection, for the peer's error. */
-static void publish_reason(struct snd_endpoint *ep)
+static void publish_reason(struct snd_endpoint *ep, const char *reason)
 {
-	size_t n = strlen(ep->cause_text);
-	memcpy(ep->local_qp->reason, ep->cause_text, n);
+	size_t n = strlen(reason);
+	memcpy(ep->local_qp->reason, reason, n);
 	snd_release32(&ep->local_qp->reason_length, (uint32_t)n); /* ORDER reason: before the swap in snd_transition; pairs with the load in set_cause_from_peer */
 }
 
@@ -36,20 +31,36 @@ void snd_terminate(struct snd_endpoint *ep, snd_status cause, const char *format
 {
 	if (ep->state == SND_QP_FAILED || ep->state == SND_QP_CLOSED)
 		return;
+	char text[SND_REASON];
 	va_list args;
 	va_start(args, format);
-	set_cause(ep, cause, format, args);
+	vsnprintf(text, sizeof text, format, args);
 	va_end(args);
+	snd_set_cause(ep, cause, "%s", text);
+	const bool disconnected = ep->state == SND_QP_PEER_DISCONNECTED || ep->state == SND_QP_DISCONNECTING; /* that is its first cause */
 	snd_set_state(ep, SND_QP_FAILED);
 	struct snd_connection *c = ep->conn;
 	if (c != NULL && c->attached) {
-		publish_reason(ep);
+		publish_reason(ep, disconnected ? text : ep->cause_text);
 		if (c->side == SND_PASSIVE || !snd_transition(c, SNDL_CONN_WITHDRAWN, SNDL_CONN_ACCEPTED)) {
 			if (!snd_transition(c, SNDL_CONN_ABORTED, SNDL_CONN_ESTABLISHED))
 				snd_transition(c, SNDL_CONN_ABORTED, SNDL_CONN_ACCEPTED);
 		}
 	}
 	snd_tear_down(ep);
+}
+
+/* snd_end_by_close ends the connection because the program closes what the text names. The peer's text and log say whether
+ * requests were outstanding. */
+void snd_end_by_close(struct snd_endpoint *ep, snd_status cause, const char *what)
+{
+	if (ep->completed != ep->posted)
+		snd_progress(ep); /* they may be complete */
+	const uint64_t n = ep->posted - ep->completed;
+	if (n == 0)
+		snd_terminate(ep, cause, "close: %s", what);
+	else
+		snd_terminate(ep, cause, "close: requests were outstanding (%" PRIu64 ") when %s", n, what);
 }
 
 /* read_fault loads the peer's fault once, so that the failed request, its status and the cause agree. */

@@ -97,6 +97,21 @@ func (q *queue) Wait(ctx context.Context, results []nd.Result) (int, error) {
 	return n, err
 }
 
+// WaitEndpoint lets WaitOne end as over the provider alone. It implements [nd.EndpointWaiter].
+func (q *queue) WaitEndpoint(ctx context.Context, results []nd.Result, ep nd.Endpoint) (int, error) {
+	waiter, ok := q.CompletionQueue.(nd.EndpointWaiter)
+	checked, ours := ep.(checkedEndpoint)
+	if !ok || !ours {
+		return 0, &nd.OpError{Op: "wait", Object: "completion queue", Status: nd.NotSupported}
+	}
+	q.polls.Add(1)
+	defer q.watchWait("Wait")()
+	n, err := waiter.WaitEndpoint(ctx, results, checked.self().Endpoint)
+	q.take(results[:n])
+	q.waited(err)
+	return n, err
+}
+
 func (q *queue) Notify(ctx context.Context, t nd.NotifyType) error {
 	if t == nd.NotifyAny {
 		defer q.watchWait("Notify")()
