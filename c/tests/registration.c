@@ -205,6 +205,23 @@ static void finish(pid_t child)
 	CHECK(waitpid(child, &status, 0) == child && status == 0);
 }
 
+/* Allocated memory is zero and aligned, also after another region has used it. */
+static void allocated_memory(void)
+{
+	for (uint64_t length = 1; length < UINT64_C(1) << 20; length += length / 3 + 1)
+		for (int again = 0; again < 3; again++) {
+			snd_mr *mr;
+			OK(snd_mr_allocate(a.adapter, length, SND_ALLOW_LOCAL_WRITE, &mr));
+			unsigned char *memory = snd_mr_buffer(mr), set = 0;
+			CHECK((uintptr_t)memory % 64 == 0);
+			for (uint64_t i = 0; i < length; i++)
+				set |= memory[i];
+			CHECK(set == 0);
+			memset(memory, WRITTEN, length);
+			OK(snd_mr_close(mr, SECOND));
+		}
+}
+
 int main(void)
 {
 	CHECK(pipe2(pipes[0], O_CLOEXEC) == 0 && pipe2(pipes[1], O_CLOEXEC) == 0);
@@ -222,6 +239,7 @@ int main(void)
 	keeps_memory(false);
 	keeps_memory(true);
 	frees_memory();
+	allocated_memory();
 	say(0, 0);
 	finish(other);
 	close_members();

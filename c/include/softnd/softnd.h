@@ -209,8 +209,8 @@ SND_API snd_status snd_adapter_close(snd_adapter *adapter);
 #define SND_RDMA_READ_SINK 0x8u /* of NetworkDirect: without effect, since every region may be the sink of a Read */
 #define SND_DO_NOT_SECURE_VM 0x80000000u /* of NetworkDirect: without effect */
 
-/* snd_mr_allocate makes a region of arena memory, which peers reach with one copy. The memory is zero, and begins at a page of
- * SND_PAGE_SIZE. */
+/* snd_mr_allocate makes a region of arena memory, which peers reach with one copy. The memory is zero. Its address is a
+ * multiple of 64. */
 SND_API snd_status snd_mr_allocate(snd_adapter *adapter, uint64_t length, uint32_t flags, snd_mr **mr);
 /* snd_mr_register makes a region of any memory of the process. The process must be able to read the memory, and to write
  * it if flags allow any writes: the call fails with SND_ACCESS_VIOLATION otherwise, and names the range. It touches no page
