@@ -1,7 +1,8 @@
-/* A rank of a job that hangs, so that the report of ndrun can be checked: test_hang HOW. With "abort", rank 1 ends the job
+/* A rank of a job that hangs, so that the report of ndrun can be checked: test_hang HOW. With "abort" or "lost", rank 1 ends the job
  * instead. hang.sh and the tests of launchers in Go start it. */
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "check.h"
 
@@ -98,6 +99,21 @@ static void aborts(void)
 		nanosleep(&(struct timespec){1, 0}, NULL); /* until the launcher ends it */
 }
 
+/* Rank 1 closes its endpoint and fails a moment later. Rank 0 fails because of that, and is the first to exit. */
+static void lost(void)
+{
+	barrier();
+	if (rank == 1) {
+		OK(snd_endpoint_close(ep));
+		nanosleep(&(struct timespec){0, 100000000}, NULL);
+		_exit(7); /* not past the checks of a sanitizer */
+	}
+	snd_result r;
+	while (snd_endpoint_error(ep) == SND_SUCCESS)
+		(void)snd_cq_poll(cq, &r, 1);
+	_exit(6);
+}
+
 /* late fails in snd_job_init of rank 0, because rank 1 is late. Rank 0 is slow to say so, and Hydra ends both. */
 static int late(void)
 {
@@ -123,7 +139,7 @@ static const struct {
 	const char *name;
 	void (*run)(void);
 } ways[] = {{"crossed", crossed}, {"polls", polls}, {"lost notify", lost_notify}, {"missing receive", missing_receive}, {"computes", computes},
-	{"computes later", computes_later}, {"connects", connects}, {"abort", aborts}};
+	{"computes later", computes_later}, {"connects", connects}, {"abort", aborts}, {"lost", lost}};
 
 int main(int argc, char **argv)
 {

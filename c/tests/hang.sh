@@ -44,3 +44,23 @@ case $status$got in
 7*'aborted the job with code 7: there is nothing to do'*) ;;
 *) printf 'abort: exit status %s, %s\n' "$status" "$got"; exit 1 ;;
 esac
+
+# The same if the ranks are in different time namespaces. The script starts the rank $ahead in one whose clock is ahead by 10,000,000 seconds.
+script='[ "$SOFTND_RANK" = "$ahead" ] || exec "$@"; exec unshare --time --monotonic 10000000 "$@"'
+if ! unshare --time --monotonic 10000000 true 2>/dev/null; then
+	echo 'no time namespaces: they need root, unshare and Linux 5.6' >&2
+	exit 0
+fi
+for ahead in 0 1; do
+	export ahead
+	got=$("$ndrun" -n 2 sh -c "$script" sh "$program" lost 2>&1) && status=0 || status=$?
+	case $status$got in
+	7*'ndrun: rank 0 ('*) printf 'lost, rank %s is ahead: rank 0 is blamed: %s\n' "$ahead" "$got"; exit 1 ;;
+	7*'ndrun: rank 1 ('*) ;;
+	*) printf 'lost, rank %s is ahead: exit status %s, %s\n' "$ahead" "$status" "$got"; exit 1 ;;
+	esac
+	got=$("$ndrun" -n 2 --timeout 5 sh -c "$script" sh "$program" crossed 2>&1) && { echo 'crossed: the job has not been stopped'; exit 1; }
+	for line in 'likely cause: the ranks wait for each other in a circle$' 'rank 0 .*: barrier 2 for [0-9.]*[1-9][0-9.]*m?s' 'rank 1 .*: wait at completion queue 1 for [0-9.]*[1-9][0-9.]*m?s'; do
+		printf '%s\n' "$got" | grep -qE "^ndrun: $line" || { printf 'crossed, rank %s is ahead: no line %s in\n%s\n' "$ahead" "$line" "$got"; exit 1; }
+	done
+done
