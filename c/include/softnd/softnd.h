@@ -8,7 +8,7 @@
  * returns SND_INVALID_HANDLE. (The handle of a closed object may be that of a new one after 1,024 further objects of
  * the type were closed.) In a forked child every call returns SND_DEVICE_REMOVED and touches
  * nothing shared. After a failure, snd_last_error says in words what was wrong. A call that makes an object stores NULL
- * for its handle if it fails, unless a handle or a pointer that it was passed was bad.
+ * for its handle if it fails, unless it refuses another handle, a pointer or a name that it was passed.
  *
  * Threads. The objects of one fabric form a domain. With SND_THREAD_DOMAIN, the default, the program
  * makes at most one call at a time on the objects of a fabric. With SND_THREAD_SAFE any number of
