@@ -35,16 +35,12 @@ type endpoint struct {
 
 // post calls f unless the endpoint is closed. bad is the status of a request with wrong flags.
 func (e *endpoint) post(op string, kind nd.RequestType, flags nd.OpFlags, bad nd.Status, f func() C.snd_status) error {
-	if flags&^kind.AllowedFlags() != 0 {
-		_ = status(op, func() C.snd_status { return C.snd_endpoint_post(e.c, &C.snd_request{_type: 99}, 1, nil) }) // starts the deferred requests
-		return refuse(op, bad, "invalid flags")
-	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
 		return refuse(op, nd.ConnectionInvalid, "the endpoint is closed")
 	}
-	return status(op, f)
+	return numbered(status(op, f), flags&^kind.AllowedFlags() != 0, bad)
 }
 
 func (e *endpoint) Send(ctx uint64, sge []nd.SGE, flags nd.OpFlags) error {

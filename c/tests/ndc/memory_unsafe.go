@@ -78,22 +78,18 @@ func (r *region) Register(ctx context.Context, buf []byte, flags nd.RegionFlags)
 		return refuse(op, nd.InvalidHandle, "the region is closed")
 	case r.c != nil:
 		return refuse(op, nd.InvalidDeviceState, "the region is registered")
-	case buf == nil:
-		return refuse(op, nd.InvalidParameter, "no buffer")
-	case len(buf) == 0:
-		return refuse(op, nd.InvalidBufferSize, "an empty buffer")
-	case flags&^nd.AllRegionFlags != 0:
-		return refuse(op, nd.InvalidParameter3, "unknown flags")
 	case ctx.Err() != nil:
 		return nd.CanceledError(ctx, op, "")
 	}
-	r.pin.Pin(unsafe.SliceData(buf))
+	if buf != nil {
+		r.pin.Pin(unsafe.SliceData(buf))
+	}
 	at := C.uintptr_t(uintptr(unsafe.Pointer(unsafe.SliceData(buf))))
 	if err := status(op, func() C.snd_status {
 		return C.c_register2(r.adapter.c, at, C.uint64_t(len(buf)), C.uint32_t(flags), &r.c)
 	}); err != nil {
 		r.pin.Unpin()
-		return err
+		return numbered(err, flags&^nd.AllRegionFlags != 0, nd.InvalidParameter3)
 	}
 	r.mem = buf
 	r.tokens()

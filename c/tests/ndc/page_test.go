@@ -69,6 +69,23 @@ The suite of package [nd/ndtest](../nd/ndtest) runs over a wrapper of the librar
 implementation](conformance.md). A run is named by pairing, executor, kind of memory, and where the two sides run. In the
 pairing C-Go, for example, the first side is in C and the other one in Go. With threads, both sides are in one process.
 
+## Where the interface in C differs
+
+The wrapper adds what package nd has and the interface in C does not have. The rows do not test the library there:
+
+| in package nd | in C | the wrapper |
+|---|---|---|
+| a status that names the wrong argument, such as InvalidParameter3 | SND_INVALID_PARAMETER, and the argument in the text | passes the argument on, and adds the number if the library refuses it |
+| a region with bound windows can be closed; its memory is freed with the last window | snd_mr_close fails with SND_DEVICE_BUSY | repeats the call until no window is bound |
+| an adapter can be closed before its objects | snd_adapter_close fails with SND_DEVICE_BUSY | leaves the adapter in C open |
+| calls on closed objects have statuses of their own, such as Canceled | a closed handle is SND_INVALID_HANDLE, and must not be used | does not pass a closed handle on, and returns the status of the model |
+| a region or connector exists before its registration or request | the call that registers, or takes a request, makes the handle | makes the handle then |
+| a context ends a call | timeouts, and snd_connector_cancel | repeats calls with short timeouts, in the order of the callers, and cancels those of connectors |
+| Endpoint.Done, Endpoint.Connector, and Err of a closed endpoint | none of them | polls snd_endpoint_error, and keeps the connector and the last error |
+| adapter flags | none | has those of the Go implementation, without InOrderDMASupported in runs with a weak order |
+
+## Runs
+
 | run | rows passed | skipped | without a test | failed | further scenarios passed |
 |---|---|---|---|---|---|
 `, "`")

@@ -170,11 +170,9 @@ func (a *adapter) CreateCompletionQueue(ctx context.Context, depth int) (nd.Comp
 	if err := a.usable(ctx, op); err != nil {
 		return nil, err
 	}
-	if depth < 1 || depth > int(a.info.max_cq_depth) {
-		return nil, refuse(op, nd.InvalidParameter3, "depth")
-	}
 	q := &queue{adapter: a}
-	return q, status(op, func() C.snd_status { return C.snd_cq_create(a.c, C.uint32_t(depth), &q.c) })
+	err := status(op, func() C.snd_status { return C.snd_cq_create(a.c, C.uint32_t(max(depth, 0)), &q.c) })
+	return q, numbered(err, depth < 1 || depth > int(a.info.max_cq_depth), nd.InvalidParameter3)
 }
 
 func (a *adapter) CreateConnector(ctx context.Context) (nd.Connector, error) {
@@ -216,7 +214,7 @@ func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 		}
 		less, cfg.ReceiveDepth, cfg.MaxReceiveSGE = 1, 0, 0
 	}
-	for _, c := range []struct {
+	arguments := []struct {
 		bad bool
 		s   nd.Status
 	}{
@@ -227,9 +225,10 @@ func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 		{cfg.MaxReceiveSGE < 0 || cfg.MaxReceiveSGE > int(a.info.max_receive_sge), nd.InvalidParameter7 - less},
 		{cfg.MaxInitiatorSGE < 0 || cfg.MaxInitiatorSGE > int(a.info.max_initiator_sge), nd.InvalidParameter8 - less},
 		{cfg.InlineSize < 0 || cfg.InlineSize > int(a.info.max_inline), nd.InvalidParameter9 - less},
-	} {
-		if c.bad {
-			return nil, refuse(op, c.s, "")
+	}
+	for _, queue := range arguments[:2] { // a closed one has no handle that the library could refuse: its memory is another object's
+		if queue.bad {
+			return nil, refuse(op, queue.s, "")
 		}
 	}
 	c := C.snd_endpoint_config{receive_cq: receive.c, initiator_cq: initiator.c, context: C.uint64_t(cfg.Context),
@@ -242,5 +241,9 @@ func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 		c.check_payloads = 1
 	}
 	e := &endpoint{adapter: a, inline: cfg.InlineSize}
-	return e, status(op, func() C.snd_status { return C.snd_endpoint_create(a.c, &c, &e.c) })
+	err := status(op, func() C.snd_status { return C.snd_endpoint_create(a.c, &c, &e.c) })
+	for _, argument := range arguments { // the first wrong one has the number
+		err = numbered(err, argument.bad, argument.s)
+	}
+	return e, err
 }

@@ -60,13 +60,11 @@ func (q *queue) ended(op string, err error) error {
 
 func (q *queue) Notify(ctx context.Context, t nd.NotifyType) error {
 	const op = "notify"
-	if t > nd.NotifySolicited {
-		return refuse(op, nd.InvalidParameter1, "unknown type")
-	}
 	if q.isClosed() {
 		return refuse(op, nd.Canceled, "the queue is closed")
 	}
-	return q.ended(op, repeat(ctx, op, func(timeout C.int64_t) C.snd_status { return C.snd_cq_notify(q.c, C.uint32_t(t), timeout) }))
+	err := repeat(ctx, op, func(timeout C.int64_t) C.snd_status { return C.snd_cq_notify(q.c, C.uint32_t(t), timeout) })
+	return q.ended(op, numbered(err, t > nd.NotifySolicited, nd.InvalidParameter1))
 }
 
 func (q *queue) EventFD() (int, error) {
@@ -79,11 +77,10 @@ func (q *queue) EventFD() (int, error) {
 }
 
 func (q *queue) Resize(depth int) error {
-	const op = "resize"
-	if depth < 1 || depth > int(q.adapter.info.max_cq_depth) {
-		return refuse(op, nd.InvalidParameter, "depth")
+	if depth < 0 {
+		depth = 0 // which is no depth either: the parameter in C is unsigned
 	}
-	return status(op, func() C.snd_status { return C.snd_cq_resize(q.c, C.uint32_t(depth)) })
+	return status("resize", func() C.snd_status { return C.snd_cq_resize(q.c, C.uint32_t(depth)) })
 }
 
 func (q *queue) NotifyAffinity() (uint16, uint64, error) {
@@ -94,11 +91,8 @@ func (q *queue) NotifyAffinity() (uint16, uint64, error) {
 }
 
 func (q *queue) ModerateInterrupts(interval time.Duration, count int) error {
-	const op = "moderate interrupts"
-	if interval < 0 && count < 0 {
-		return refuse(op, nd.InvalidParameterMix, "neither an interval nor a count")
-	}
-	return status(op, func() C.snd_status { return C.snd_cq_moderate(q.c, C.int64_t(interval), C.int32_t(count)) })
+	err := status("moderate interrupts", func() C.snd_status { return C.snd_cq_moderate(q.c, C.int64_t(interval), C.int32_t(count)) })
+	return numbered(err, interval < 0 && count < 0, nd.InvalidParameterMix)
 }
 
 func (q *queue) Close() error {

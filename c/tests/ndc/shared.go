@@ -27,21 +27,12 @@ func (a *adapter) CreateSharedReceiveQueue(ctx context.Context, cfg nd.SharedRec
 	if err := a.usable(ctx, op); err != nil {
 		return nil, err
 	}
-	depth := cfg.Depth
-	if depth == 0 {
-		depth = 64
-	}
-	switch {
-	case depth < 0 || depth > int(a.info.max_queue_depth):
-		return nil, refuse(op, nd.InvalidParameter3, "Depth")
-	case cfg.MaxSGE < 0 || cfg.MaxSGE > int(a.info.max_receive_sge):
-		return nil, refuse(op, nd.InvalidParameter4, "MaxSGE")
-	case cfg.Threshold < 0 || cfg.Threshold > depth:
-		return nil, refuse(op, nd.InvalidParameter5, "Threshold")
-	}
-	c := C.snd_srq_config{depth: C.uint32_t(depth), max_sge: C.uint32_t(cfg.MaxSGE), threshold: C.uint32_t(cfg.Threshold)}
+	c := C.snd_srq_config{depth: C.uint32_t(cfg.Depth), max_sge: C.uint32_t(cfg.MaxSGE), threshold: C.uint32_t(cfg.Threshold)}
 	q := &sharedQueue{adapter: a}
-	return q, status(op, func() C.snd_status { return C.snd_srq_create(a.c, &c, &q.c) })
+	err := status(op, func() C.snd_status { return C.snd_srq_create(a.c, &c, &q.c) })
+	err = numbered(err, cfg.Depth < 0 || cfg.Depth > int(a.info.max_queue_depth), nd.InvalidParameter3)
+	err = numbered(err, cfg.MaxSGE < 0 || cfg.MaxSGE > int(a.info.max_receive_sge), nd.InvalidParameter4)
+	return q, numbered(err, true, nd.InvalidParameter5)
 }
 
 func (q *sharedQueue) Receive(ctx uint64, sge []nd.SGE) error {
@@ -70,9 +61,6 @@ func (q *sharedQueue) Modify(depth, threshold int) error {
 	const op = "modify"
 	if q.isClosed() {
 		return refuse(op, nd.InvalidHandle, "the queue is closed")
-	}
-	if depth < 0 || threshold < 0 {
-		return refuse(op, nd.InvalidParameter, "negative")
 	}
 	return status(op, func() C.snd_status { return C.snd_srq_modify(q.c, C.uint32_t(depth), C.uint32_t(threshold)) })
 }
