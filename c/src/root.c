@@ -255,7 +255,7 @@ static snd_status try_once(struct snd_root *r, const struct snd_root_config *con
 	snd_tcp_text(&config->at, true, at);
 	const int socket = snd_tcp_dial(&config->at, deadline);
 	if (socket < 0)
-		return snd_fail(SND_HOST_UNREACHABLE, "%s: SOFTND_ROOT: connect to rank 0 at %s: %s", op, at, snd_errno_text(errno));
+		return snd_fail(errno == EMFILE || errno == ENFILE ? SND_INSUFFICIENT_RESOURCES : SND_HOST_UNREACHABLE, "%s: SOFTND_ROOT: connect to rank 0 at %s: %s", op, at, snd_errno_text(errno));
 	const char *wrong = snd_root_open(&r->channel, socket) && snd_tcp_tune(r->channel.socket, config->silence) ? exchange_nonces(&r->channel, &config->secret, deadline) : snd_errno_text(errno);
 	if (wrong == NULL)
 		wrong = say_hello(&r->channel, config, &answer, deadline);

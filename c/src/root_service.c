@@ -1,6 +1,7 @@
 #include "root_service.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
@@ -58,6 +59,7 @@ struct snd_root_service {
 	size_t count, capacity;
 	struct peer **of; /* by rank; those that have left stay */
 	uint32_t arrived, leaves;
+	bool starved; /* a connection could not be accepted, and this was printed */
 	unsigned long refused; /* strangers */
 	unsigned long other_secrets; /* processes with another secret */
 	struct snd_key_values values;
@@ -380,6 +382,10 @@ static void take_connections(struct snd_root_service *s)
 		struct peer *p = reserve(s) ? calloc(1, sizeof *p) : NULL;
 		const int socket = p == NULL ? -1 : snd_tcp_accept(s->listener);
 		if (socket < 0) {
+			if (p != NULL && (errno == EMFILE || errno == ENFILE) && !s->starved) {
+				dprintf(STDERR_FILENO, "softnd: rank 0: accept a connection to SOFTND_ROOT: %s; ranks wait until it succeeds\n", snd_errno_text(errno));
+				s->starved = true;
+			}
 			if (p == NULL || (errno != EAGAIN && errno != EINVAL && errno != ECONNABORTED && errno != EINTR))
 				usleep(10000); /* out of memory or descriptors: try again later */
 			free(p);
@@ -499,6 +505,21 @@ static struct snd_root_service *new_service(const struct snd_bytes *secret, uint
 	return s;
 }
 
+/* has_descriptors reports whether the process can have two more descriptors, for both ends of the connection of rank 0. Otherwise errno
+ * is set. The connection itself would wait: its end is made before the service accepts it. */
+static bool has_descriptors(const struct snd_root_service *s)
+{
+	snd_fork_hold();
+	const int one = fcntl(s->listener, F_DUPFD_CLOEXEC, 0), two = one < 0 ? -1 : fcntl(s->listener, F_DUPFD_CLOEXEC, 0), e = errno;
+	if (one >= 0)
+		close(one);
+	if (two >= 0)
+		close(two);
+	snd_fork_release();
+	errno = e;
+	return two >= 0;
+}
+
 snd_status snd_root_serve(struct snd_root_service **service, const struct snd_tcp_address *at, const struct snd_bytes *secret, uint32_t size, int64_t silence, const char *op)
 {
 	char random[SND_RANDOM_TEXT];
@@ -506,6 +527,8 @@ snd_status snd_root_serve(struct snd_root_service **service, const struct snd_tc
 	if (s == NULL)
 		return snd_no_memory(sizeof *s + size * sizeof(struct peer *), "private memory", op);
 	snd_status status = listen_at(s, at, op);
+	if (status == SND_SUCCESS && !has_descriptors(s))
+		status = snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: SOFTND_ROOT: connect rank 0: %s", op, snd_errno_text(errno));
 	if (status == SND_SUCCESS && !snd_random_text(random))
 		status = snd_fail(SND_UNSUCCESSFUL, "%s: getrandom failed", op);
 	if (status == SND_SUCCESS) {

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -199,20 +200,27 @@ static int dial(void)
 	return s;
 }
 
-/* want_line joins in vain, and waits until rank 0 has printed a text. */
-static void want_line(const char *line, const struct snd_root_config *c, snd_status status, const char *error)
+/* printed is what a service prints instead of the standard error. */
+struct printed {
+	FILE *file;
+	int saved;
+};
+
+static struct printed begin_print(void)
 {
-	struct snd_root *no = NULL;
+	const struct printed p = {tmpfile(), dup(STDERR_FILENO)};
+	CHECK(p.file != NULL && p.saved >= 0 && dup2(fileno(p.file), STDERR_FILENO) == STDERR_FILENO);
+	return p;
+}
+
+/* end_print waits until a line has been printed. */
+static void end_print(const struct printed *p, const char *line)
+{
 	char text[1000] = "";
-	FILE *printed = tmpfile();
-	const int saved = dup(STDERR_FILENO);
-	CHECK(printed != NULL && saved >= 0 && dup2(fileno(printed), STDERR_FILENO) == STDERR_FILENO);
-	const snd_status s = snd_root_join(&no, c, snd_deadline(LIMIT), "test");
 	for (const int64_t deadline = snd_deadline(LIMIT); strstr(text, line) == NULL && snd_clock() < deadline; nanosleep(&(struct timespec){0, 1000000}, NULL))
-		CHECK(pread(fileno(printed), text, sizeof text - 1, 0) >= 0);
-	CHECK(dup2(saved, STDERR_FILENO) == STDERR_FILENO && close(saved) == 0 && fclose(printed) == 0);
+		CHECK(pread(fileno(p->file), text, sizeof text - 1, 0) >= 0);
+	CHECK(dup2(p->saved, STDERR_FILENO) == STDERR_FILENO && close(p->saved) == 0 && fclose(p->file) == 0);
 	fputs(text, stderr);
-	CHECK(s == status && strstr(snd_last_error(), error) != NULL && no == NULL);
 	CHECK(strstr(text, line) != NULL);
 }
 
@@ -240,7 +248,10 @@ static void test_strangers(void)
 	struct snd_root_config wrong = config_of(1, 2);
 	wrong.secret.data = "b secret of the tests";
 	struct snd_root *no = NULL;
-	want_line("it has another one, or belongs to another job: give all ranks the same secret", &wrong, SND_CONNECTION_REFUSED, "does not know the secret");
+	const struct printed p = begin_print();
+	const snd_status s = snd_root_join(&no, &wrong, snd_deadline(LIMIT), "test");
+	end_print(&p, "it has another one, or belongs to another job: give all ranks the same secret");
+	CHECK(s == SND_CONNECTION_REFUSED && strstr(snd_last_error(), "does not know the secret") != NULL);
 	const struct snd_root_config second = config_of(1, 2), larger = config_of(1, 3), beyond = config_of(2, 2);
 	CHECK(snd_root_join(&no, &second, snd_deadline(LIMIT), "test") == SND_CONNECTION_REFUSED && strstr(snd_last_error(), "is this rank already") != NULL);
 	CHECK(snd_root_join(&no, &larger, snd_deadline(LIMIT), "test") == SND_CONNECTION_REFUSED && strstr(snd_last_error(), "has 3 as the number of ranks, rank 0 has 2") != NULL);
@@ -420,6 +431,50 @@ static void test_flood(void)
 	snd_root_hang_up(zero);
 }
 
+/* limit_to sets the limit to so many more descriptors than are open; -1 means the highest one. */
+static void limit_to(int more)
+{
+	struct rlimit l;
+	CHECK(getrlimit(RLIMIT_NOFILE, &l) == 0);
+	l.rlim_cur = l.rlim_max;
+	CHECK(setrlimit(RLIMIT_NOFILE, &l) == 0);
+	if (more < 0)
+		return;
+	const int free_one = dup(STDERR_FILENO);
+	CHECK(free_one >= 0 && close(free_one) == 0);
+	l.rlim_cur = (rlim_t)(free_one + more);
+	CHECK(setrlimit(RLIMIT_NOFILE, &l) == 0);
+}
+
+/* A rank that has too few descriptors to join says so, and does not wait for them. Rank 0 needs its listener and both ends of a
+ * connection. */
+static void test_few_descriptors(void)
+{
+	for (uint32_t rank = 0; rank < 2; rank++) {
+		take_address();
+		const struct snd_root_config c = config_of(rank, 2);
+		for (int room = 0; room < (rank == 0 ? 3 : 1); room++) {
+			struct snd_root *no = NULL;
+			limit_to(room);
+			const snd_status s = snd_root_join(&no, &c, -1, "test"); /* without a limit of time */
+			limit_to(-1);
+			CHECK(s != SND_SUCCESS && strstr(snd_last_error(), "too many open files: raise the limit of the process (ulimit -n)") != NULL && no == NULL);
+		}
+	}
+	/* A rank whose connection rank 0 cannot accept waits, and rank 0 says why. */
+	take_address();
+	struct snd_root *zero = join(0, 2);
+	const struct snd_root_config c = config_of(1, 2);
+	const struct printed p = begin_print();
+	limit_to(1);
+	const int one = snd_tcp_dial(&c.at, snd_deadline(LIMIT));
+	end_print(&p, "rank 0: accept a connection to SOFTND_ROOT: too many open files");
+	CHECK(one >= 0);
+	snd_fork_close(one);
+	limit_to(-1);
+	snd_root_hang_up(zero);
+}
+
 /* A message that a stranger has changed, repeated, reflected, or taken from another connection is refused. */
 static void test_forged(void)
 {
@@ -499,6 +554,7 @@ int main(int argc, char **argv)
 	test_closed_descriptors();
 #endif
 	test_flood();
+	test_few_descriptors();
 	test_forged();
 	CHECK(descriptors() == open_before);
 	return 0;

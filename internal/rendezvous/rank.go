@@ -80,7 +80,7 @@ func (m *Member) try(ctx context.Context) (again bool, err error) {
 	defer cancel()
 	conn, err := dial(limited, m.config.Root, m.config.Keepalive)
 	if err != nil {
-		return true, err
+		return !isOutOfFiles(err), err
 	}
 	stop := context.AfterFunc(limited, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	c, err := greet(conn, m.config.Secret)

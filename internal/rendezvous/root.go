@@ -78,18 +78,26 @@ func newRoot(c Config) (*root, error) {
 	case err != nil:
 		return nil, err
 	}
+	if err := hasDescriptors(l); err != nil {
+		l.Close()
+		return nil, err
+	}
 	r.listener = l
 	r.done.Go(r.accept)
 	return r, nil
 }
 
 func (r *root) accept() {
+	var starved sync.Once
 	for {
 		conn, err := r.listener.Accept()
 		if errors.Is(err, os.ErrClosed) {
 			return
 		}
 		if err != nil { // out of descriptors: try again later
+			starved.Do(func() {
+				r.logf("rank 0: accept a connection to SOFTND_ROOT: %v; ranks wait until it succeeds", fileError(err))
+			})
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}

@@ -52,7 +52,7 @@ func newSocket(at netip.AddrPort) (fd int, sa unix.Sockaddr, err error) {
 		family, sa = unix.AF_INET6, &unix.SockaddrInet6{Port: int(at.Port()), Addr: at.Addr().As16()}
 	}
 	fd, err = descriptor.Above(unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0))
-	return fd, sa, os.NewSyscallError("socket", err)
+	return fd, sa, fileError(os.NewSyscallError("socket", err))
 }
 
 // listen listens at an address.
@@ -74,6 +74,40 @@ func listen(at netip.AddrPort) (*unixsock.Listener, error) {
 		return nil, err
 	}
 	return &unixsock.Listener{File: os.NewFile(uintptr(fd), at.String())}, nil
+}
+
+// hasDescriptors reports whether the process can have two more descriptors, for both ends of the connection of rank 0. The connection
+// itself would wait: its end is made before the service accepts it.
+func hasDescriptors(l *unixsock.Listener) (err error) {
+	raw, err := l.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var made []int
+	controlErr := raw.Control(func(fd uintptr) {
+		for range 2 {
+			var n int
+			if n, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0); err != nil {
+				return
+			}
+			made = append(made, n)
+		}
+	})
+	for _, n := range made {
+		unix.Close(n)
+	}
+	return errors.Join(controlErr, fileError(os.NewSyscallError("fcntl", err)))
+}
+
+// isOutOfFiles reports whether an error says that there are no descriptors left.
+func isOutOfFiles(err error) bool { return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) }
+
+// fileError adds the remedy to the error of a call that opens a descriptor.
+func fileError(err error) error {
+	if isOutOfFiles(err) {
+		return fmt.Errorf("%w: raise the limit of open files (ulimit -n)", err)
+	}
+	return err
 }
 
 // dial connects to an address, or fails when ctx ends. silence is Config.Keepalive.
