@@ -1,7 +1,6 @@
 #include "root_service.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
@@ -510,7 +509,7 @@ static struct snd_root_service *new_service(const struct snd_bytes *secret, uint
 static bool has_descriptors(const struct snd_root_service *s)
 {
 	snd_fork_hold();
-	const int one = fcntl(s->listener, F_DUPFD_CLOEXEC, 0), two = one < 0 ? -1 : fcntl(s->listener, F_DUPFD_CLOEXEC, 0), e = errno;
+	const int one = snd_duplicate(s->listener), two = one < 0 ? -1 : snd_duplicate(s->listener), e = errno;
 	if (one >= 0)
 		close(one);
 	if (two >= 0)

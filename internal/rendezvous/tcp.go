@@ -87,7 +87,7 @@ func hasDescriptors(l *unixsock.Listener) (err error) {
 	controlErr := raw.Control(func(fd uintptr) {
 		for range 2 {
 			var n int
-			if n, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0); err != nil {
+			if n, err = descriptor.Duplicate(int(fd)); err != nil {
 				return
 			}
 			made = append(made, n)
@@ -96,7 +96,7 @@ func hasDescriptors(l *unixsock.Listener) (err error) {
 	for _, n := range made {
 		unix.Close(n)
 	}
-	return errors.Join(controlErr, fileError(os.NewSyscallError("fcntl", err)))
+	return errors.Join(controlErr, fileError(err))
 }
 
 // isOutOfFiles reports whether an error says that there are no descriptors left.
