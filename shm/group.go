@@ -88,8 +88,15 @@ func (g *Group) Formed() bool {
 	if g.rank == 0 && !g.admitAll() || g.mine.member.Load() != id { // ORDER rank-admitted: pairs with the swap in admitAll
 		return false
 	}
+	// The rank 0 that has admitted this member may still be admitting others, itself last. If it has ended meanwhile, it is noted all the
+	// same, and missing from then on. No other can form a group as long as this member stays.
+	first := MemberID(g.member.arena.header().formedBy.Load()) // ORDER rank-admitted: after the own word; pairs with the swaps in admitAll
+	if g.member.arena.rankRecord(0).member.Load() == rankWaits|uint64(first) {
+		return false
+	}
 	g.members = make([]MemberID, g.size())
-	for rank := range g.members {
+	g.members[0] = first
+	for rank := 1; rank < len(g.members); rank++ {
 		// A rank that has left since then may have a next member, which waits as long as this one stays.
 		if word := g.member.arena.rankRecord(rank).member.Load(); word&rankBits == 0 {
 			g.members[rank] = MemberID(word)
@@ -112,6 +119,7 @@ func (g *Group) admitAll() bool {
 		}
 	}
 	// No member of an earlier group is left, and the new ones arrive nowhere before they are admitted.
+	a.header().formedBy.Store(uint64(g.member.id))
 	round := g.lastRound() + 1
 	if g.other != nil {
 		g.mine.round.Store(round)

@@ -142,3 +142,33 @@ func TestSlowRankIsAdmitted(t *testing.T) {
 		t.Error("rank 0 has not left")
 	}
 }
+
+// A rank that is admitted waits for rank 0, which admits itself last: it must not take it for one that has left.
+func TestRankWaitsForTheLastAdmission(t *testing.T) {
+	a := newArena(t, 3)
+	var groups []*Group
+	for rank := range 3 {
+		_, g := joinRank(t, a, rank)
+		groups = append(groups, g)
+		if g.Formed() {
+			t.Fatal("formed before rank 0 has admitted this rank")
+		}
+	}
+	admit := func(rank int) { // a step of admitAll
+		record := a.rankRecord(rank)
+		record.member.Store(record.member.Load() &^ rankBits)
+	}
+	a.header().formedBy.Store(uint64(groups[0].member.id))
+	admit(2)
+	if groups[2].Formed() {
+		t.Error("formed before rank 0 is admitted")
+	}
+	admit(1)
+	admit(0)
+	form(t, groups[2])
+	for rank := range 3 {
+		if id, ok := groups[2].Member(rank); !ok || id != groups[rank].member.id {
+			t.Errorf("rank %d is %v, %v", rank, id, ok)
+		}
+	}
+}

@@ -25,7 +25,8 @@ type header struct {
 	rules    uint32        // number of fault rules; written by Create, before version
 	host     uint32        // number of the arena's host in the job; likewise
 	relay    atomic.Uint64 // MemberID of the relay; 0 = none so far; see Arena.Relay
-	_        [104]byte
+	formedBy atomic.Uint64 // MemberID of the rank 0 that has formed the group last, or is forming it; see Group.Formed
+	_        [96]byte
 	arrived  atomic.Uint64 // barrier: number of arrivals so far, in all rounds; two ranks use rankRecord.round instead
 	_        [120]byte
 	opened   atomic.Uint64 // barrier: number of arrivals that belong to complete rounds
@@ -70,6 +71,7 @@ func _() { // a compile error here (constant or index) means that a field or siz
 	var at [1]struct{}
 	_, _ = at[unsafe.Offsetof(header{}.checksum)-64], at[unsafe.Offsetof(header{}.deaths)-128]
 	_, _ = at[unsafe.Offsetof(header{}.host)-140], at[unsafe.Offsetof(header{}.relay)-144]
+	_ = at[unsafe.Offsetof(header{}.formedBy)-152]
 	_, _ = at[unsafe.Offsetof(header{}.arrived)-256], at[unsafe.Offsetof(header{}.opened)-384]
 	_ = at[unsafe.Sizeof(header{})-512]
 	_, _ = at[unsafe.Offsetof(memberRecord{}.inbox)-128], at[unsafe.Offsetof(memberRecord{}.waiters)-256]

@@ -74,6 +74,7 @@ static bool admit_all(struct snd_job *j)
 		if (!is_ready(j, local))
 			return false;
 	/* No member of an earlier group is left, and the new ones arrive nowhere before they are admitted. */
+	snd_set(&h->formed_by, j->fabric->id);
 	if (j->group == 2) {
 		const uint64_t round = higher(snd_load(&snd_rank(a, 0)->round), snd_load(&snd_rank(a, 1)->round)) + 1;
 		snd_set(&snd_rank(a, 0)->round, round);
@@ -107,7 +108,13 @@ bool snd_formed(struct snd_job *j)
 		wake(j, 0);
 	if ((j->local == 0 && !admit_all(j)) || snd_load(&snd_rank(a, j->local)->member) != j->fabric->id) /* ORDER rank-admitted: pairs with the exchange in admit_all */
 		return false;
-	for (uint32_t local = 0; local < group; local++) {
+	/* The rank 0 that has admitted this member may still be admitting others, itself last. If it has ended meanwhile, it is noted all the
+	 * same, and missing from then on. No other can form a group as long as this member stays. */
+	const uint64_t first = snd_load(&snd_header(a)->formed_by); /* ORDER rank-admitted: after the own word; pairs with the exchanges in admit_all */
+	if (snd_load(&snd_rank(a, 0)->member) == (SND_RANK_WAITS | first))
+		return false;
+	j->members[0] = first;
+	for (uint32_t local = 1; local < group; local++) {
 		/* A rank that has left since then may have a next member, which waits as long as this one stays. */
 		const uint64_t word = snd_load(&snd_rank(a, local)->member);
 		j->members[local] = (word & SND_RANK_BITS) == 0 ? word : 0;

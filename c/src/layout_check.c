@@ -30,6 +30,8 @@ _Static_assert(offsetof(struct snd_header, host) == SNDL_AT_HEADER_HOST, "offset
 _Static_assert(sizeof(((struct snd_header *)0)->host) == 4, "size of host");
 _Static_assert(offsetof(struct snd_header, relay) == SNDL_AT_HEADER_RELAY, "offset of relay");
 _Static_assert(sizeof(((struct snd_header *)0)->relay) == 8, "size of relay");
+_Static_assert(offsetof(struct snd_header, formed_by) == SNDL_AT_HEADER_FORMED_BY, "offset of formedBy");
+_Static_assert(sizeof(((struct snd_header *)0)->formed_by) == 8, "size of formedBy");
 _Static_assert(offsetof(struct snd_header, arrived) == SNDL_AT_HEADER_ARRIVED, "offset of arrived");
 _Static_assert(sizeof(((struct snd_header *)0)->arrived) == 8, "size of arrived");
 _Static_assert(offsetof(struct snd_header, opened) == SNDL_AT_HEADER_OPENED, "offset of opened");

@@ -22,7 +22,8 @@ struct snd_header {
 	snd_half rules; /* fault rules of the job; written by the creator, before version */
 	snd_half host; /* number of the arena's host in the job; likewise */
 	snd_word relay; /* MemberID of the relay to other hosts, 0 = none so far */
-	char pad1[104];
+	snd_word formed_by; /* MemberID of the rank 0 that has formed the group last, or is forming it */
+	char pad1[96];
 	snd_word arrived;
 	char pad2[120];
 	snd_word opened;

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#define SNDL_LAYOUT_HASH                        UINT64_C(0x9d1a300c3f9226d0)
+#define SNDL_LAYOUT_HASH                        UINT64_C(0x356f28872a371e68)
 #define SNDL_LAYOUT_VERSION                     2u
 #define SNDL_HEADER_PAGE                        4096u
 #define SNDL_TABLE_ALIGN                        4096u
@@ -40,6 +40,7 @@
 #define SNDL_AT_HEADER_RULES                    136u
 #define SNDL_AT_HEADER_HOST                     140u
 #define SNDL_AT_HEADER_RELAY                    144u
+#define SNDL_AT_HEADER_FORMED_BY                152u
 #define SNDL_AT_HEADER_ARRIVED                  256u
 #define SNDL_AT_HEADER_OPENED                   384u
 #define SNDL_SIZEOF_MEMBER_RECORD               512u

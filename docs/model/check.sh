@@ -184,7 +184,9 @@ group, pair, NUMBER_LATE    | safety   | G1_together | NUMBER_LATE PAIR
 group, NO_NOTE              | safety   | deadlock | NO_NOTE
 group, COLLECT_FIRST        | safety   | G2_own | COLLECT_FIRST
 group, WAITS_FIRST          | safety   | G3_words | WAITS_FIRST
-group, ADMIT_BLIND          | safety   | G3_words deadlock | ADMIT_BLIND
+group, ADMIT_BLIND          | safety   | G3_words G4_gone deadlock | ADMIT_BLIND
+group, NOTE_EARLY           | safety   | G4_gone | NOTE_EARLY
+group, pair, NOTE_EARLY     | safety   | G4_gone | NOTE_EARLY PAIR
 END
 )
 

@@ -7,7 +7,8 @@
  *	reset      store the other words, then the word := the member waits
  *	form       rank 0: all ranks have members that wait? set the number of the barrier, then admit one after the other
  *	           others: the own word says that this member is admitted
- *	note       the members of all ranks, as they are now; a rank that is not admitted has left
+ *	wait       others: until rank 0, which admits itself last, is admitted or has another member
+ *	note       rank 0 that has formed the group, and the members of the other ranks; a rank that is not admitted has left
  *	publish    exchange only: store the number of the next barrier beside the bytes
  *	arrive     add 1 to the own number (PAIR) or to the common one; the last one opens the barrier
  *	pass       all have arrived; else a rank's word is not the noted one, or its member is gone: the call fails
@@ -24,7 +25,7 @@
  *	NO_FORM (a rank does not wait until it is admitted), NO_EARLIER (rank 0 admits members although another rank has none that waits).
  *	NO_NUMBER (rank 0 does not set the number), NUMBER_LATE (it sets it after the admission), NO_NOTE (the present member counts).
  *	COLLECT_FIRST (the word is checked before the number is read), WAITS_FIRST (the member waits before the other words are stored).
- *	ADMIT_BLIND (rank 0 stores the word even if it has changed)
+ *	ADMIT_BLIND (rank 0 stores the word even if it has changed), NOTE_EARLY (a rank notes the members as soon as it is admitted)
  *
  * README.md says what each of them takes away. REACH asserts that certain situations never occur. Each of these
  * assertions must fail; else the model could pass by doing nothing.
@@ -54,6 +55,7 @@ byte published[N];		/* number of the barrier beside the bytes */
 byte bytes[N];			/* 16 * set + call: the bytes of the rank */
 
 byte set;		/* of the last group that was formed */
+byte former;			/* the life of the rank 0 that has formed it */
 byte setof[N];			/* of the member of each rank */
 byte came[(N * LIVES + 1) * N];	/* [set, rank]: calls that it has begun */
 #define CAME(s, r)	came[(s) * N + (r)]
@@ -61,8 +63,9 @@ byte came[(N * LIVES + 1) * N];	/* [set, rank]: calls that it has begun */
 /* G1_together. A call that passes has been begun by all ranks of the group.
  * G2_own.      Bytes that are collected are those that a rank of the group has published for this call.
  * G3_words.    A rank that is admitted has stored all words of its record.
+ * G4_gone.     A call fails only if the member of a rank has ended, or was not admitted because it had.
  * Deadlock: a call neither passes nor fails although no further rank comes, or ranks wait for each other to form a group. */
-hidden byte G1_together, G2_own, G3_words;
+hidden byte G1_together, G2_own, G3_words, G4_gone;
 #define CLAIM(name, what)	name = (what); assert(name)
 
 #ifdef REACH
@@ -146,7 +149,7 @@ proctype Rank(byte r) {
 			d_step { n = LAST + 1; SET_NUMBER(n) };
 #endif
 #endif
-			d_step { set++; mine = set };
+			d_step { set++; mine = set; former = life };
 			for (i : 1 .. N - 1) {
 				n = who[i];
 				SEEN(S1, state[i] != WAITS);
@@ -160,18 +163,29 @@ proctype Rank(byte r) {
 #endif
 			}
 			skip;
+			d_step { state[0] = ADMITTED; setof[0] = mine; n = 0; i = 0 };
 #ifdef NUMBER_LATE
-			d_step { n = LAST + 1; SET_NUMBER(n) };
+			d_step { n = LAST + 1; SET_NUMBER(n); n = 0 }
 #endif
-			d_step { state[0] = ADMITTED; setof[0] = mine; n = 0; i = 0 }
-		:: r != 0 && !failed -> mine = setof[r]
+		:: r != 0 && !failed ->
+			mine = setof[r];
+#ifndef NOTE_EARLY
+			/* wait */
+			!(state[0] == WAITS && who[0] == former) || !lives[0]
+#endif
 		:: else
 		fi;
 #endif
 		if
 		:: !failed ->
 			for (i : 0 .. N - 1) {
-				d_step { noted[i] = (state[i] == ADMITTED -> who[i] : 0) };
+				d_step { noted[i] = (state[i] == ADMITTED -> who[i] : 0)
+#ifndef NOTE_EARLY
+#ifndef NO_FORM
+					; if :: i == 0 -> noted[i] = former :: else fi
+#endif
+#endif
+				};
 				SEEN(S2, noted[i] == 0)
 			}
 			skip;
@@ -215,7 +229,18 @@ proctype Rank(byte r) {
 				:: !PASSED && (GONE(0) || GONE(1) || GONE(N - 1)) ->
 					if
 					:: PASSED -> break
-					:: else -> SEEN(S3, true); failed = true; break
+					:: else ->
+						SEEN(S3, true);
+#ifndef NO_FORM
+						d_step {
+							ready = true;
+							for (i : 0 .. N - 1) { ready = ready && lives[i] && setof[i] == mine };
+							i = 0;
+							CLAIM(G4_gone, !ready);
+							ready = false
+						};
+#endif
+						failed = true; break
 					fi
 				od;
 				if
