@@ -158,4 +158,11 @@ func TestNamesOfOtherHosts(t *testing.T) {
 			t.Errorf("%v: %q, want %q", of, got, want)
 		}
 	}
+	c := &connection{provider: p, remote: a} // its peer is the relay
+	if got := c.nameOfProcess(); got != "rank 7 on another host" {
+		t.Errorf("%q", got)
+	}
+	if got := c.lost("the peer"); got != "the relay of this host, which reached rank 7 on another host, has died or left" {
+		t.Errorf("%q", got)
+	}
 }

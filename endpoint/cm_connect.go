@@ -33,7 +33,7 @@ func (c *connector) connect(ctx context.Context, endpoint nd.Endpoint, from *sha
 	if err != nil {
 		return err
 	}
-	werr := p.wait(ctx, statuspage.Call{Op: op, Object: fmt.Sprintf("%s, port %d", conn.peer.Name(), addr.Port()), Peer: conn.peer.ID()}, nil, func() bool { return conn.state() != connRequested || conn.isPeerGone() })
+	werr := p.wait(ctx, statuspage.Call{Op: op, Object: fmt.Sprintf("%s, port %d", conn.nameOfProcess(), addr.Port()), Peer: conn.peer.ID()}, nil, func() bool { return conn.state() != connRequested || conn.isPeerGone() })
 	if werr != nil {
 		conn.transition(connWithdrawn, connRequested, connAccepted)
 	}

@@ -182,10 +182,18 @@ func (c *connection) nextStep() string {
 	return connectAgain
 }
 
+// nameOfProcess returns the name of the process at the other side, for messages.
+func (c *connection) nameOfProcess() string {
+	if c.remote.IsValid() {
+		return c.provider.nameOfRemote(c.remote)
+	}
+	return c.peer.Name()
+}
+
 // lost says, for messages, that the peer with a name is gone.
 func (c *connection) lost(peer string) string {
 	if c.remote.IsValid() {
-		peer = "the relay of this host, which reached " + c.provider.nameOfRemote(c.remote) + ","
+		peer = "the relay of this host, which reached " + c.nameOfProcess() + ","
 	}
 	return peer + " has died or left"
 }
@@ -196,7 +204,7 @@ func (c *connection) whyEnded() string {
 	case c.isPeerGone():
 		return c.lost(c.peer.String())
 	case c.remote.IsValid():
-		return c.provider.nameOfRemote(c.remote) + " has left or has ended the connection, or there is no link to its host"
+		return c.nameOfProcess() + " has left or has ended the connection, or there is no link to its host"
 	}
 	return "the " + [...]string{"active", "passive"}[1-c.side] + " side, " + c.peer.String() + ", has rejected or closed the connection"
 }
@@ -233,7 +241,7 @@ func (c *connection) attach(ep *queuePair) error {
 		State: &c.record.State, Established: uint32(connEstablished), Disconnecting: &c.record.Disconnected[other]}
 	c.peerName = fmt.Sprintf("endpoint %d of %v", peerQP.Endpoint, c.peer)
 	if c.remote.IsValid() {
-		c.peerName = c.provider.nameOfRemote(c.remote)
+		c.peerName = c.nameOfProcess()
 	}
 	c.hazard = &peerQP.Hazard
 	ep.adapter.domain.AddHazard(c.hazard, c.peer)
