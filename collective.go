@@ -103,7 +103,10 @@ func (j *Job) spin(ticket uint64) bool {
 	if j.group.Passed(ticket) {
 		return true // this rank was the last
 	}
-	rounds := j.spins.Rounds(maxSpins)
+	rounds := 0 // a number of checks that the program has set is that of the wait alone
+	if j.adapts {
+		rounds = j.spins.Rounds(maxSpins)
+	}
 	for range rounds {
 		if j.group.Passed(ticket) {
 			j.spins.Ended(true)

@@ -101,6 +101,7 @@ type Job struct {
 
 	collective asym.BiasedMutex // one collective call at a time
 	spins      endpoint.Spin    // of collective calls
+	adapts     bool             // the number of checks of a collective call adapts: the program has not set it
 	started    bool             // all ranks have joined
 	broken     error            // why every further collective call fails; guarded by collective
 	deaths     uint64           // number of deaths at the last check of all ranks; guarded by collective
@@ -246,6 +247,7 @@ func (j *Job) enter(ctx context.Context, local int, s settings) (err error) {
 	if s.logger != nil {
 		s.provider.EventHandler = s.logger.With("rank", j.rank).Handler()
 	}
+	j.adapts = s.provider.SpinBudget == 0
 	if j.provider, err = endpoint.New(j.member, s.provider); err != nil {
 		return err
 	}

@@ -133,7 +133,8 @@ type MemoryRegion interface {
 	//
 	// The process must be able to read buf, and to write it if flags allow any writes. Until the
 	// registration has ended, the program must not unmap the memory, take these rights away, or
-	// truncate a mapped file. Otherwise a transfer may crash the process.
+	// truncate a mapped file. Otherwise a transfer may crash the process. Register does not find pages beyond
+	// the end of a mapped file, nor guards of MADV_GUARD_INSTALL.
 	//
 	// Errors (the region is unchanged after each):
 	//

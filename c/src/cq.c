@@ -10,7 +10,7 @@
 #include "faults.h"
 #include "memory_limit.h"
 
-/* A thorough poll drives some endpoints even without visible work, because a peer may have died, reads the inbox, and does the
+/* A thorough poll drives some endpoints even without visible work, because a peer may have disconnected or died, reads the inbox, and does the
  * periodic work of the process. One poll in THOROUGH is thorough, and one poll in LOOK_INTERVAL reads the clock. */
 enum { THOROUGH = 1024, THOROUGH_ENDPOINTS = 8, TICK_ENDPOINTS = 64, LOOK_INTERVAL = 16, SCANNED = 6 };
 
@@ -127,7 +127,7 @@ static uint32_t pop(struct snd_cq *q, snd_result *results, uint32_t count)
 
 static inline bool has_work(const struct snd_endpoint *ep)
 {
-	return ep->state != SND_QP_CONNECTED || snd_has_overrun(ep) || ep->completed != ep->posted || snd_front(&ep->conn->in) != NULL || !snd_is_open(ep->conn);
+	return ep->state != SND_QP_CONNECTED || snd_has_overrun(ep) || ep->completed != ep->posted || snd_front(&ep->conn->in) != NULL;
 }
 
 /* scan drives endpoints that have work until there is a result. */

@@ -132,8 +132,10 @@ static snd_status spin(struct wait *w, uint32_t rounds, int64_t limit)
 		if (i % SPINS_PER_CLOCK != SPINS_PER_CLOCK - 1)
 			continue;
 		int64_t now = snd_clock();
-		if (w->deadline >= 0 && now >= w->deadline)
+		if (w->deadline >= 0 && now >= w->deadline) {
+			snd_spin_ended(&f->spin, false);
 			return SND_IO_TIMEOUT;
+		}
 		if (i >= MAX_SPINS_BEFORE_LISTING)
 			list(w);
 		if (i >= SPINS)

@@ -117,7 +117,7 @@ func (r *root) admit(conn *unixsock.Conn) bool {
 	}
 	if len(r.strangers) == maxStrangers {
 		r.strangers[0].Close()
-		r.strangers = append(r.strangers[:0], r.strangers[1:]...)
+		r.strangers = slices.Delete(r.strangers, 0, 1)
 	}
 	r.strangers = append(r.strangers, conn)
 	return true

@@ -215,7 +215,8 @@ SND_API snd_status snd_mr_allocate(snd_adapter *adapter, uint64_t length, uint32
 /* snd_mr_register makes a region of any memory of the process. The process must be able to read the memory, and to write
  * it if flags allow any writes: the call fails with SND_ACCESS_VIOLATION otherwise, and names the range. It touches no page
  * of the memory. Until snd_mr_close, the program must not unmap the memory, take these rights away, or truncate a mapped
- * file: a request of a peer would crash the process.
+ * file: a request of a peer would crash the process. The call does not find pages beyond the end of a mapped file, nor guards of
+ * MADV_GUARD_INSTALL.
  *
  * The memory may be a part of snd_mr_buffer of an allocated region. Peers reach it with one copy, as they reach that region, and
  * it stays allocated until both regions are closed. Only this process can copy to or from other memory. */
