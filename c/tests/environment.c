@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "../src/settings.h"
+#include "../src/softnd_layout.h"
 #include "check.h"
 
 #define RANK_0_OF_2 {"SOFTND_RANK", "0"}, {"SOFTND_SIZE", "2"}
@@ -208,7 +209,9 @@ static void test_versions(void)
 	snprintf(name, sizeof name, "softnd-fabric-%lu-test%d", (unsigned long)geteuid(), (int)getpid());
 	memcpy(record + 48, "v9.1", 4);
 	answered(name, "SOFTNDFB", record, sizeof record, join_named, "the members of the fabric contain softnd v9.1, this program contains softnd libsoftnd ");
-	answered(name, "SOFTNDFB", record, sizeof record, join_named, ": arena of another version (their layout has version 9 and hash 0, this program's 1 and 0x");
+	char versions[120];
+	snprintf(versions, sizeof versions, ": arena of another version (their layout has version 9 and hash 0, this program's %u and 0x", SNDL_LAYOUT_VERSION);
+	answered(name, "SOFTNDFB", record, sizeof record, join_named, versions);
 	record[8] = 7;
 	answered(name, "SOFTNDFB", record, sizeof record, join_named, "(another version of the fabric protocol: version 7, this program uses 1): build all programs with one release of softnd");
 }
