@@ -1,11 +1,15 @@
 #include "allocation.h"
 
+#include <inttypes.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "memory_limit.h"
 
 struct snd_allocation {
-	struct snd_fabric *fabric; /* NULL: it has left the arena */
+	struct snd_fabric *fabric; /* NULL: it has left the arena, and the memory is private */
+	struct snd_mapped *mapped; /* the mapping that contains it */
 	uint64_t offset;
 	const unsigned char *start, *end;
 	bool open;      /* its region is not closed */
@@ -18,8 +22,16 @@ struct snd_hold {
 	struct snd_allocation *of[];
 };
 
-/* The allocations of all fabrics of the process, sorted by address. Callers hold the lock of a fabric, or none. */
+/* snd_mapped is the mapping of an arena, or what is left of it when its fabric is closed. */
+struct snd_mapped {
+	struct snd_link link;
+	unsigned char *start, *end;
+	size_t allocations; /* of a closed fabric */
+};
+
+/* The mappings of all fabrics of the process, and their allocations, sorted by address. Callers hold the lock of a fabric, or none. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct snd_link mappings = {&mappings, &mappings};
 static struct snd_allocation **all;
 static size_t count, capacity;
 
@@ -74,7 +86,7 @@ snd_status snd_allocate(struct snd_fabric *f, uint64_t length, struct snd_alloca
 		free(a);
 		return s;
 	}
-	*a = (struct snd_allocation){f, offset, f->arena.base + offset, f->arena.base + offset + length, true, 0};
+	*a = (struct snd_allocation){f, f->mapped, offset, f->arena.base + offset, f->arena.base + offset + length, true, 0};
 	pthread_mutex_lock(&mutex);
 	const bool inserted = insert(a);
 	pthread_mutex_unlock(&mutex);
@@ -85,6 +97,25 @@ snd_status snd_allocate(struct snd_fabric *f, uint64_t length, struct snd_alloca
 	}
 	*allocation = a;
 	return SND_SUCCESS;
+}
+
+snd_status snd_add_mapping(struct snd_fabric *f, const char *op)
+{
+	struct snd_mapped *m = malloc(sizeof *m);
+	if (m == NULL)
+		return snd_no_memory(sizeof *m, "private memory", op);
+	*m = (struct snd_mapped){.start = f->arena.base, .end = f->arena.base + f->arena.size};
+	pthread_mutex_lock(&mutex);
+	snd_list_append(&mappings, &m->link);
+	pthread_mutex_unlock(&mutex);
+	f->mapped = m;
+	return SND_SUCCESS;
+}
+
+static void forget_mapping(struct snd_mapped *m)
+{
+	snd_list_remove(&m->link);
+	free(m);
 }
 
 unsigned char *snd_allocated(const struct snd_allocation *a) { return a->fabric->arena.base + a->offset; }
@@ -100,6 +131,11 @@ static void free_unused(struct snd_fabric *f, struct snd_allocation *a)
 		unlist(first(a->start));
 		free(a);
 	} else if (a->fabric == NULL) {
+		unlist(first(a->start));
+		if (--a->mapped->allocations == 0) {
+			munmap(a->mapped->start, (size_t)(a->mapped->end - a->mapped->start));
+			forget_mapping(a->mapped);
+		}
 		free(a);
 	} else {
 		atomic_fetch_add(&a->fabric->released, 1);
@@ -116,16 +152,30 @@ void snd_end_allocation(struct snd_fabric *f, struct snd_allocation *a)
 
 static bool is_used(const struct snd_allocation *a) { return a->open || a->holds > 0; }
 
-static snd_status hold(const unsigned char *memory, uint64_t length, uint64_t *held, struct snd_hold **result, const char *op)
+/* meets_mapping reports whether a part of a range is in the arena of a fabric of the process, or in memory of a closed one. */
+static bool meets_mapping(const unsigned char *memory, uint64_t length)
+{
+	for (const struct snd_link *l = mappings.next; l != &mappings; l = l->next) {
+		const struct snd_mapped *m = SND_OF(l, struct snd_mapped, link);
+		if (memory < m->end && m->start < memory + length)
+			return true;
+	}
+	return false;
+}
+
+static snd_status hold(const unsigned char *memory, uint64_t length, struct snd_hold **result, const char *op)
 {
 	const unsigned char *end = memory + length;
 	const size_t from = first(memory);
 	size_t to = from;
-	*held = 0;
+	uint64_t held = 0;
 	for (; to < count && all[to]->start < end; to++)
 		if (is_used(all[to]))
-			*held += (uint64_t)((all[to]->end < end ? all[to]->end : end) - (all[to]->start > memory ? all[to]->start : memory));
-	if (*held < length)
+			held += (uint64_t)((all[to]->end < end ? all[to]->end : end) - (all[to]->start > memory ? all[to]->start : memory));
+	if (held < length && (held > 0 || meets_mapping(memory, length)))
+		return snd_fail(SND_ACCESS_VIOLATION, "%s: %" PRIu64 " of %" PRIu64 " bytes at %p are allocated memory of open regions: register a part of a region while it is open", op,
+			held, length, (const void *)memory);
+	if (held == 0)
 		return SND_SUCCESS;
 	const size_t size = sizeof(struct snd_hold) + (to - from) * sizeof(struct snd_allocation *);
 	struct snd_hold *h = malloc(size);
@@ -139,11 +189,11 @@ static snd_status hold(const unsigned char *memory, uint64_t length, uint64_t *h
 	return SND_SUCCESS;
 }
 
-snd_status snd_hold_memory(const unsigned char *memory, uint64_t length, uint64_t *held, struct snd_hold **result, const char *op)
+snd_status snd_hold_memory(const unsigned char *memory, uint64_t length, struct snd_hold **result, const char *op)
 {
 	*result = NULL;
 	pthread_mutex_lock(&mutex);
-	snd_status s = hold(memory, length, held, result, op);
+	snd_status s = hold(memory, length, result, op);
 	pthread_mutex_unlock(&mutex);
 	return s;
 }
@@ -177,19 +227,64 @@ void snd_free_released(struct snd_fabric *f)
 	pthread_mutex_unlock(&mutex);
 }
 
-void snd_forget_allocations(struct snd_fabric *f)
+/* keep replaces pages of the arena by private ones, with the same content of the allocations that they contain. Then this process
+ * does not access the data of the next owner of the pages. Without memory for private ones, an access ends the process. */
+static void keep(const struct snd_fabric *f, const struct snd_mapped *m)
 {
+	const size_t size = (size_t)(m->end - m->start);
+	const int fd = snd_memory_file("softnd-closed", 0);
+	/* A file takes up only what is touched. Without a descriptor for it, anonymous memory may do. */
+	unsigned char *at = MAP_FAILED;
+	if (fd < 0 || ftruncate(fd, (off_t)size) == 0)
+		at = mmap(NULL, size, PROT_READ | PROT_WRITE, fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, fd, 0);
+	if (fd >= 0)
+		close(fd);
+	if (at != MAP_FAILED) {
+		for (size_t i = first(m->start); i < count && all[i]->start < m->end; i++)
+			if (all[i]->fabric == f && all[i]->holds > 0)
+				memcpy(at + (all[i]->start - m->start), all[i]->start, (size_t)(all[i]->end - all[i]->start));
+		if (snd_own_process_only(at, size) && mremap(at, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, m->start) != MAP_FAILED)
+			return;
+		munmap(at, size);
+	}
+	mmap(m->start, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+}
+
+void snd_leave_allocations(struct snd_fabric *f)
+{
+	struct snd_mapped *m = f->mapped;
+	if (m == NULL)
+		return;
+	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	f->mapped = NULL;
 	pthread_mutex_lock(&mutex);
-	for (size_t i = 0; i < count;) {
-		struct snd_allocation *a = all[i];
-		if (a->fabric != f) {
-			i++;
+	const size_t from = first(m->start);
+	unsigned char *const end = m->end;
+	for (size_t i = from; i < count && all[i]->start < end; i++) {
+		if (all[i]->holds == 0)
 			continue;
-		}
+		if (m->allocations++ == 0)
+			m->start += ((uintptr_t)all[i]->start / page * page) - (uintptr_t)m->start;
+		m->end = m->start + ((uintptr_t)all[i]->end - (uintptr_t)m->start + page - 1) / page * page;
+	}
+	if (m->allocations > 0)
+		keep(f, m);
+	for (size_t i = from; i < count && all[i]->start < end;) {
+		struct snd_allocation *a = all[i];
 		a->fabric = NULL;
 		a->open = false;
-		unlist(i);
-		free_unused(f, a);
+		if (a->holds > 0) {
+			i++;
+		} else {
+			unlist(i);
+			free(a);
+		}
+	}
+	if (m->allocations > 0) {
+		f->arena.kept = m->start;
+		f->arena.kept_end = m->end;
+	} else {
+		forget_mapping(m);
 	}
 	pthread_mutex_unlock(&mutex);
 }

@@ -251,14 +251,13 @@ static uint64_t default_size(void)
 	return size;
 }
 
-/* make_file returns the descriptor of a new file, or -1 with errno. */
-static int make_file(void)
+int snd_memory_file(const char *name, unsigned flags)
 {
 	int held[3];
 	snd_occupy_standard(held);
-	int fd = snd_above_standard(memfd_create("softnd-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL));
+	int fd = snd_above_standard(memfd_create(name, MFD_CLOEXEC | MFD_NOEXEC_SEAL | flags));
 	if (fd < 0 && errno == EINVAL) /* MFD_NOEXEC_SEAL came with Linux 6.3 */
-		fd = snd_above_standard(memfd_create("softnd-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+		fd = snd_above_standard(memfd_create(name, MFD_CLOEXEC | flags));
 	snd_vacate_standard(held);
 	return fd;
 }
@@ -281,7 +280,7 @@ snd_status snd_arena_create(struct snd_arena *a, uint32_t ranks, uint32_t host, 
 			op, size, (uint64_t)files.rlim_cur);
 	a->ranks = ranks;
 	a->host = host;
-	a->fd = make_file();
+	a->fd = snd_memory_file("softnd-arena", MFD_ALLOW_SEALING);
 	if (a->fd < 0)
 		return snd_fail(SND_UNSUCCESSFUL, "%s: memfd_create: %s", op, snd_errno_text(errno));
 	snd_status s = SND_SUCCESS;
@@ -328,10 +327,20 @@ snd_status snd_arena_create(struct snd_arena *a, uint32_t ranks, uint32_t host, 
 	return SND_SUCCESS;
 }
 
+static void unmap(unsigned char *start, unsigned char *end)
+{
+	if (start < end)
+		munmap(start, (size_t)(end - start));
+}
+
 void snd_arena_close(struct snd_arena *a)
 {
-	if (a->base != NULL)
-		munmap(a->base, a->size);
+	if (a->kept != NULL) {
+		unmap(a->base, a->kept);
+		unmap(a->kept_end, a->base + a->size);
+	} else if (a->base != NULL) {
+		unmap(a->base, a->base + a->size);
+	}
 	if (a->fd >= 0)
 		snd_close_still(a->fd, &a->identity);
 	a->base = NULL;

@@ -23,6 +23,7 @@ struct snd_arena {
 	uint64_t secret[2], id[2];
 	uint32_t ranks, rules; /* fault rules */
 	uint32_t host; /* number of the host in the job */
+	unsigned char *kept, *kept_end; /* private memory in place of some of its pages, which outlives the mapping; NULL = none */
 	int fd; /* with an open file description of its own */
 	bool dumped; /* core dumps contain what is allocated */
 	struct snd_identity identity; /* of fd */
@@ -34,6 +35,8 @@ snd_status snd_arena_create(struct snd_arena *a, uint32_t ranks, uint32_t host, 
 snd_status snd_arena_attach(struct snd_arena *a, int fd, int64_t deadline, const char *op);
 void snd_arena_close(struct snd_arena *a);
 int snd_reopen(int fd);
+/* snd_memory_file makes a memory file, with flags of memfd_create beside the usual ones, and returns its descriptor, or -1 with errno. */
+int snd_memory_file(const char *name, unsigned flags);
 /* snd_other_version fails because processes cannot share an arena. subject names the other build's arena or processes with a
  * verb; build is its name of at most size bytes, which may hold anything; why says what differs. */
 snd_status snd_other_version(const char *subject, const char *build, size_t size, const char *why, const char *op);

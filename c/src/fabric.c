@@ -110,6 +110,7 @@ static void free_fabric(struct snd_fabric *f)
 {
 	snd_stop_serving(f);
 	snd_free_faults(f);
+	snd_leave_allocations(f); /* of a fabric that has never been open */
 	snd_arena_close(&f->arena);
 	free(f->ports);
 	snd_object_free(&f->object);
@@ -119,6 +120,8 @@ static void free_fabric(struct snd_fabric *f)
 /* snd_fabric_finish joins the arena that f has attached, or frees f if s or the join has failed. */
 snd_status snd_fabric_finish(struct snd_fabric *f, snd_status s, int32_t rank, snd_fabric **fabric, const char *op)
 {
+	if (s == SND_SUCCESS)
+		s = snd_add_mapping(f, op);
 	if (s == SND_SUCCESS)
 		s = snd_load_faults(f, rank, op);
 	if (s == SND_SUCCESS)
@@ -207,7 +210,6 @@ static void free_objects(struct snd_fabric *f)
 		snd_list_remove(&m->link);
 		snd_object_free(&m->object);
 	}
-	snd_forget_allocations(f);
 	while (!snd_list_is_empty(&f->queues)) {
 		struct snd_cq *q = SND_OF(f->queues.next, struct snd_cq, link);
 		q->closed = q->ended = true;
@@ -226,6 +228,7 @@ static void free_objects(struct snd_fabric *f)
 		snd_list_remove(&a->link);
 		snd_object_free(&a->object);
 	}
+	snd_leave_allocations(f);
 }
 
 /* snd_close_fabric is the rest of a call that has entered, and hidden the handle by which it did. */

@@ -105,6 +105,7 @@ struct snd_fabric {
 	int64_t status_at;    /* of the last update */
 
 	struct snd_heap heap;
+	struct snd_mapped *mapped; /* the mapping of the arena, see allocation.c */
 	snd_half released; /* number of allocations that the fabric has to free, see allocation.c */
 	struct snd_table table;
 

@@ -159,13 +159,9 @@ snd_status snd_mr_allocate(snd_adapter *adapter, uint64_t length, uint32_t flags
 /* hold checks that the process may access the memory as flags say. It keeps allocated memory in place. */
 static snd_status hold(struct snd_mr *m, unsigned char *buffer, uint64_t length, uint32_t flags, const char *op)
 {
-	uint64_t held;
-	snd_status s = snd_hold_memory(buffer, length, &held, &m->hold, op);
+	snd_status s = snd_hold_memory(buffer, length, &m->hold, op);
 	if (s != SND_SUCCESS || m->hold != NULL)
 		return s;
-	if (held > 0 || snd_locate(&m->object.fabric->arena, buffer, length) != 0)
-		return snd_fail(SND_ACCESS_VIOLATION, "%s: %" PRIu64 " of %" PRIu64 " bytes at %p are allocated memory of open regions: register a part of a region while it is open", op,
-			held, length, (void *)buffer);
 	struct snd_inaccessible bad;
 	s = snd_check_access((uint64_t)(uintptr_t)buffer, length, (flags & SND_ALLOW_LOCAL_WRITE) != 0, &bad, op);
 	if (s != SND_SUCCESS || bad.reason == NULL)

@@ -97,6 +97,79 @@ static void keeps_memory(bool with_window)
 	OK(snd_mr_close(source, SECOND));
 }
 
+static bool is_mapped(void *at)
+{
+	unsigned char resident;
+	return mincore((void *)((uintptr_t)at / 4096 * 4096), 4096, &resident) == 0;
+}
+
+/* write_through writes to d while b, which has no engine, makes progress. */
+static void write_through(const snd_sge *from, const snd_window_descriptor *d)
+{
+	snd_result r;
+	OK(snd_endpoint_write(a.ep, 1, from, 1, d->address, d->token, 0));
+	while (snd_cq_poll(a.cq, &r, 1) == 0)
+		OK(snd_fabric_progress(b.fabric));
+	CHECK(r.status == SND_SUCCESS);
+}
+
+/* outlives_fabric closes the fabric that has allocated memory while b has registered it. A third process then gets the pages in
+ * the arena, which a peer of b must not write. Of two registrations the last unmaps the memory. */
+static void outlives_fabric(bool region_first)
+{
+	snd_fabric *f;
+	snd_adapter *adapter;
+	snd_mr *source, *other, *first, *again, *part;
+	snd_window_descriptor d;
+	OK(snd_mr_allocate(a.adapter, 64, SND_ALLOW_LOCAL_WRITE, &source));
+	memset(snd_mr_buffer(source), WRITTEN, 64);
+	OK(snd_fabric_attach(snd_fabric_descriptor(a.fabric), -1, NULL, &f));
+	OK(snd_adapter_open(f, &adapter));
+	OK(snd_mr_allocate(adapter, SIZE, SND_ALLOW_LOCAL_WRITE, &other));
+	OK(snd_mr_allocate(adapter, SIZE, SND_ALLOW_LOCAL_WRITE, &first));
+	unsigned char *memory = snd_mr_buffer(first), *unregistered = snd_mr_buffer(other);
+	memset(memory, OLD, SIZE);
+	OK(snd_mr_register(b.adapter, memory, SIZE, all_rights, &again));
+	OK(snd_mr_query(again, &d));
+	if (region_first)
+		OK(snd_mr_close(first, SECOND));
+	OK(snd_fabric_close(f));
+	say(0, 1);
+	hear(1);
+	CHECK(memory[0] == OLD && memory[SIZE - 1] == OLD && !is_mapped(unregistered));
+	write_through(&(snd_sge){snd_mr_buffer(source), 64, snd_mr_local_token(source)}, &d);
+	CHECK(memory[0] == WRITTEN && memory[64] == OLD);
+	say(0, 1);
+	CHECK(hear(1) == 0);
+	OK(snd_mr_register(b.adapter, memory + SIZE / 2, 64, all_rights, &part));
+	OK(snd_mr_close(again, SECOND));
+	memory[SIZE / 2] = WRITTEN;
+	OK(snd_mr_close(part, SECOND));
+	CHECK(!is_mapped(memory));
+	OK(snd_mr_close(source, SECOND));
+}
+
+/* ends_with_registering_fabric closes, while memory of one fabric is registered with another, both of them. */
+static void ends_with_registering_fabric(bool allocating_first)
+{
+	snd_fabric *f[2];
+	snd_adapter *adapter[2];
+	snd_mr *mr[2];
+	for (int i = 0; i < 2; i++) {
+		OK(snd_fabric_create(0, UINT64_C(1) << 28, NULL, &f[i]));
+		OK(snd_adapter_open(f[i], &adapter[i]));
+	}
+	OK(snd_mr_allocate(adapter[0], 100, SND_ALLOW_LOCAL_WRITE, &mr[0]));
+	unsigned char *memory = snd_mr_buffer(mr[0]);
+	OK(snd_mr_register(adapter[1], memory, 100, all_rights, &mr[1]));
+	CHECK(snd_mr_register(adapter[1], memory, 1 << 16, all_rights, &mr[1]) == SND_ACCESS_VIOLATION);
+	CHECK(snd_mr_register(adapter[1], memory + (1 << 20), 64, all_rights, &mr[1]) == SND_ACCESS_VIOLATION); /* of no region */
+	OK(snd_fabric_close(f[!allocating_first]));
+	memory[99] = 1;
+	OK(snd_fabric_close(f[allocating_first]));
+	CHECK(!is_mapped(memory));
+}
+
 /* frees_memory frees memory that the registration of another fabric has held last: more of it than the arena has is allocated. */
 static void frees_memory(void)
 {
@@ -238,6 +311,10 @@ int main(void)
 	say(0, snd_fabric_descriptor(a.fabric));
 	keeps_memory(false);
 	keeps_memory(true);
+	outlives_fabric(false);
+	outlives_fabric(true);
+	ends_with_registering_fabric(false);
+	ends_with_registering_fabric(true);
 	frees_memory();
 	allocated_memory();
 	say(0, 0);

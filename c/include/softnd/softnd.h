@@ -219,7 +219,9 @@ SND_API snd_status snd_mr_allocate(snd_adapter *adapter, uint64_t length, uint32
  * MADV_GUARD_INSTALL.
  *
  * The memory may be a part of snd_mr_buffer of an allocated region. Peers reach it with one copy, as they reach that region, and
- * it stays allocated until both regions are closed. Only this process can copy to or from other memory. */
+ * it stays allocated until both regions are closed. That region may be of another job or fabric of the process. The memory keeps its
+ * content when that one is closed, except for a write in progress during that call. Only this process can copy to or from other
+ * memory. */
 SND_API snd_status snd_mr_register(snd_adapter *adapter, void *buffer, uint64_t length, uint32_t flags, snd_mr **mr);
 /* snd_mr_buffer returns the first byte of a region, NULL for a bad handle. */
 SND_API void *snd_mr_buffer(snd_mr *mr);
