@@ -268,9 +268,12 @@ snd_status snd_job_exchange_windows(snd_job *job, const snd_window_descriptor *m
 	if (mine == NULL || all == NULL)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: %s is NULL", op, mine == NULL ? "mine" : "all");
 	SND_CHECK_TIMEOUT(timeout, op);
+	snd_status s = snd_check_reserved(mine, op);
+	if (s != SND_SUCCESS)
+		return s;
 	uint8_t bytes[SND_WINDOW_DESCRIPTOR_SIZE];
 	snd_window_descriptor_encode(mine, bytes);
-	snd_status s = snd_job_exchange(job, bytes, sizeof bytes, all, timeout);
+	s = snd_job_exchange(job, bytes, sizeof bytes, all, timeout);
 	/* The encoded descriptors are the shorter ones: the last can be decoded in place first. */
 	for (uint32_t rank = s == SND_SUCCESS ? snd_job_size(job) : 0; rank-- > 0;) {
 		memcpy(bytes, (unsigned char *)all + (size_t)rank * sizeof bytes, sizeof bytes);

@@ -170,6 +170,8 @@ static snd_status start_connect(struct snd_connector *c, struct snd_endpoint *ep
 	struct snd_peer peer;
 	bool known;
 	snd_status s = check_params(c, ep, params, op);
+	if (s == SND_SUCCESS)
+		s = snd_check_reserved(&address, op);
 	if (s != SND_SUCCESS)
 		return s;
 	if (address.host == 0)

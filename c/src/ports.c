@@ -43,6 +43,9 @@ static bool is_used(const struct snd_fabric *f, uint16_t port) { return (f->port
 
 snd_status snd_bind_port(struct snd_fabric *f, snd_address wanted, snd_address *bound, const char *op)
 {
+	snd_status s = snd_check_reserved(&wanted, op);
+	if (s != SND_SUCCESS)
+		return s;
 	if (wanted.host != 0 && wanted.host != snd_host_of(f, f->slot))
 		return snd_fail(SND_INVALID_ADDRESS, "%s: address %#" PRIx32 " is not local: use snd_fabric_address", op, wanted.host);
 	uint16_t port = wanted.port;

@@ -237,6 +237,7 @@ static void test_arguments(void)
 		{r, {pages, 1, 4096, 1, BASE, 0, 0}, SND_INVALID_PARAMETER}, {r, {pages, 1, 4000, 97, BASE, 0, 0}, SND_INVALID_PARAMETER},
 		{r, {pages, 1, 300, 0, BASE, 0, 0}, SND_INVALID_PARAMETER}, {r, {pages, 1, 300, 8, 0, 0, 0}, SND_INVALID_PARAMETER},
 		{r, {pages, 1, 300, 8, UINT64_MAX - 7, 0, 0}, SND_INVALID_PARAMETER}, {r, {pages, 1, 300, 8, BASE, 0x40, 0}, SND_INVALID_PARAMETER},
+		{r, {pages, 1, 300, 8, BASE, 0, 1}, SND_INVALID_PARAMETER},
 		{r, {pages, 1, 300, 8, BASE, SND_ALLOW_REMOTE_READ, 0}, SND_ACCESS_VIOLATION}, {r, {bad, 2, 300, 8, BASE, 0, 0}, SND_INVALID_PARAMETER},
 		{r, {pages, 1, snd_mapping_offset(mapping) - 1, 8, BASE, 0, 0}, SND_INVALID_PARAMETER}, /* before the mapped part of the page */
 		{r, {pages + 6, 2, 0, 8192, BASE, 0, 0}, SND_INVALID_PARAMETER}, /* behind it */

@@ -225,9 +225,7 @@ static void test_others(void)
 	snd_window_descriptor_encode(NULL, NULL);
 	snd_window_descriptor_decode(NULL, NULL);
 	CHECK(snd_srq_create(adapter, &(snd_srq_config){.threshold = 100}, (snd_srq **)&out) == SND_INVALID_PARAMETER && out == NULL);
-	CHECK(snd_srq_create(adapter, &(snd_srq_config){.reserved = 1}, (snd_srq **)&out) == SND_INVALID_PARAMETER && out == NULL);
 	CHECK(snd_endpoint_create(adapter, &(snd_endpoint_config){.receive_cq = cq, .initiator_cq = cq, .check_payloads = 2}, (snd_endpoint **)&out) == SND_INVALID_PARAMETER && out == NULL);
-	CHECK(snd_connector_connect(connector, endpoint, snd_fabric_address(fabric), &(snd_connect_params){.reserved = 1}, 0) == SND_INVALID_PARAMETER);
 	CHECK(snd_srq_modify(srq, 1 << 20, 0) == SND_INVALID_PARAMETER && snd_srq_notify(srq, 0) == SND_IO_TIMEOUT);
 	CHECK(strcmp(snd_status_name(12345), "unknown status") == 0 && snd_version()[0] != 0);
 }
@@ -240,6 +238,45 @@ static void advises(snd_status s, snd_status want, const char *advice)
 		fprintf(stderr, "wanted %s and \"%s\": %s: %s\n", snd_status_name(want), advice, snd_status_name(s), snd_last_error());
 		exit(1);
 	}
+}
+
+/* The calls refuse each structure of the header whose reserved member is not 0. */
+static void test_reserved(void)
+{
+	static const char *const passed[] = {"snd_address", "snd_window_descriptor", "snd_srq_config", "snd_connect_params"};
+	static const char stored[] = "snd_adapter_info";            /* by the library alone */
+	static const char connected[] = "snd_fast_registration"; /* tests/fastreg.c passes it */
+	const char *refusal = ": reserved is not 0: set all members that the program does not use to 0";
+	const snd_connect_params params = {.reserved = 1};
+	const snd_window_descriptor d = {.reserved = 1};
+	const snd_address own = snd_fabric_address(fabric), marked = {own.host, 0, 1};
+	snd_window_descriptor copy;
+	snd_srq *q;
+	advises(snd_listener_bind(listener, marked), SND_INVALID_PARAMETER, refusal);
+	advises(snd_connector_bind(connector, marked), SND_INVALID_PARAMETER, refusal);
+	advises(snd_connector_connect(connector, endpoint, marked, NULL, 0), SND_INVALID_PARAMETER, refusal);
+	advises(snd_connector_connect(connector, endpoint, own, &params, 0), SND_INVALID_PARAMETER, refusal);
+	advises(snd_job_exchange_windows(job, &d, &copy, 0), SND_INVALID_PARAMETER, refusal);
+	advises(snd_srq_create(adapter, &(snd_srq_config){.reserved = 1}, &q), SND_INVALID_PARAMETER, refusal);
+	char line[512], name[sizeof line] = "";
+	FILE *f = fopen(SOFTND_HEADER, "r");
+	size_t found = 0;
+	CHECK(f != NULL);
+	while (fgets(line, sizeof line, f) != NULL) {
+		sscanf(line, "typedef struct %511[a-z_]", name);
+		if (strstr(line, " reserved;") == NULL || strcmp(name, stored) == 0 || strcmp(name, connected) == 0)
+			continue;
+		found++;
+		size_t i = 0;
+		while (i < sizeof passed / sizeof passed[0] && strcmp(name, passed[i]) != 0)
+			i++;
+		if (i == sizeof passed / sizeof passed[0]) {
+			fprintf(stderr, "no call of this test passes a %s whose reserved member is set\n", name);
+			exit(1);
+		}
+	}
+	fclose(f);
+	CHECK(found == sizeof passed / sizeof passed[0]);
 }
 
 /* Arguments beyond limits, and states that do not allow a call. */
@@ -383,6 +420,7 @@ int main(void)
 		test_limits();
 		test_region_flags();
 		test_others();
+		test_reserved();
 		test_arguments();
 		test_loopback();
 		test_closed();
