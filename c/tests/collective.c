@@ -1,4 +1,5 @@
 /* Collective calls that fail. */
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -14,7 +15,7 @@
 enum { MOST_RANKS = 3 };
 static char name[60];
 static uint32_t ranks;
-static int joined[2], timed_out[2];
+static int joined[2], failed[2], timed_out[2];
 
 static snd_status join(uint32_t rank, int64_t timeout, snd_job **job) { return snd_job_join(name, rank, ranks, test_options(), timeout, job); }
 
@@ -47,11 +48,23 @@ static void stay(uint32_t rank, bool exchange)
 	char want[80];
 	snprintf(want, sizeof want, "rank %u has died or left", ranks - 1);
 	CHECK(s == SND_CONNECTION_ABORTED && strstr(snd_last_error(), want) != NULL);
+	CHECK(write(failed[1], "", 1) == 1);
 	char byte;
+	struct pollfd told = {.fd = timed_out[0], .events = POLLIN};
+	while (poll(&told, 1, 1) == 0)
+		OK(snd_fabric_progress(snd_job_fabric(job))); /* as before */
 	CHECK(read(timed_out[0], &byte, 1) == 1);
 	OK(snd_job_close(job));
 	OK(join(rank, 20 * SECOND, &job));
 	meet_all(job);
+}
+
+/* wait_in_place joins as a rank, and is there for longer than the calls of the others wait. */
+static void wait_in_place(uint32_t rank, bool unused)
+{
+	(void)unused;
+	snd_job *job;
+	(void)join(rank, 60 * SECOND, &job);
 }
 
 static void come_again(uint32_t rank, bool unused)
@@ -99,7 +112,7 @@ static void test_return(bool dies, bool exchange)
 	int status;
 	pid_t others[MOST_RANKS];
 	snprintf(name, sizeof name, "softnd-test-rejoin-%d-%u-%d-%d", (int)getpid(), ranks, dies, exchange);
-	CHECK(pipe(joined) == 0 && pipe(timed_out) == 0);
+	CHECK(pipe(joined) == 0 && pipe(failed) == 0 && pipe(timed_out) == 0);
 	for (uint32_t rank = 0; rank + 1 < ranks; rank++)
 		others[rank] = start(stay, rank, exchange);
 	const pid_t victim = start(be_last, ranks - 1, dies);
@@ -107,11 +120,17 @@ static void test_return(bool dies, bool exchange)
 	if (dies)
 		kill(victim, SIGKILL);
 	CHECK(waitpid(victim, &status, 0) == victim && (dies ? WIFSIGNALED(status) : status == 0));
+	const pid_t next = start(wait_in_place, ranks - 1, false);
+	for (uint32_t rank = 0; rank + 1 < ranks; rank++)
+		CHECK(read(failed[0], &byte, 1) == 1);
+	kill(next, SIGKILL);
+	CHECK(waitpid(next, &status, 0) == next && WIFSIGNALED(status));
 	others[ranks - 1] = start(come_again, ranks - 1, false);
 	for (uint32_t rank = 0; rank < ranks; rank++)
 		CHECK(waitpid(others[rank], &status, 0) == others[rank] && status == 0);
 	for (int i = 0; i < 2; i++) {
 		close(joined[i]);
+		close(failed[i]);
 		close(timed_out[i]);
 	}
 }
