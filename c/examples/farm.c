@@ -28,8 +28,9 @@ static void must(snd_status s)
 	}
 }
 
-/* connect_to connects with a rank, and posts the first Receive. The results have the rank as endpoint context. */
-static void connect_to(snd_job *job, snd_cq *cq, uint32_t rank, struct link *l)
+/* connect_to connects with a rank, and posts the first Receive. The results have the rank as endpoint context. It fails if the rank is
+ * lost, at once if that has died. */
+static snd_status connect_to(snd_job *job, snd_cq *cq, uint32_t rank, struct link *l)
 {
 	snd_mr *mr;
 	must(snd_mr_allocate(snd_job_adapter(job), 2 * sizeof(uint64_t), SND_ALLOW_LOCAL_WRITE, &mr));
@@ -40,8 +41,8 @@ static void connect_to(snd_job *job, snd_cq *cq, uint32_t rank, struct link *l)
 	snd_endpoint_config config = {0};
 	config.receive_cq = config.initiator_cq = cq;
 	config.context = rank;
-	must(snd_job_connect(job, rank, &config, 30 * SECOND, &l->ep));
-	must(snd_endpoint_receive(l->ep, 0, &l->in, 1));
+	const snd_status s = snd_job_connect(job, rank, &config, 30 * SECOND, &l->ep);
+	return s == SND_SUCCESS ? snd_endpoint_receive(l->ep, 0, &l->in, 1) : s;
 }
 
 static snd_status send_number(struct link *l, uint64_t n)
@@ -63,12 +64,11 @@ static uint64_t primes(uint64_t task)
 	return n;
 }
 
-/* lose gives the task of a worker back. */
+/* lose gives the task of a worker back. The last error of the library says why the worker is lost. */
 static void lose(struct link *l, uint32_t rank, uint64_t *again, uint32_t *waiting, uint32_t *alive)
 {
 	if (l->lost)
 		return;
-	snd_endpoint_error(l->ep);
 	printf("farm: rank %u is lost: %s\n", rank, snd_last_error());
 	if (l->task != IDLE)
 		again[(*waiting)++] = l->task;
@@ -84,7 +84,8 @@ static void master(snd_job *job, snd_cq *cq)
 	const uint32_t size = snd_job_size(job);
 	uint32_t waiting = 0, alive = size - 1, dead, n;
 	for (uint32_t rank = 1; rank < size; rank++)
-		connect_to(job, cq, rank, &links[rank]);
+		if (connect_to(job, cq, rank, &links[rank]) != SND_SUCCESS)
+			lose(&links[rank], rank, again, &waiting, &alive);
 	while (answers < TASKS && alive > 0) {
 		for (uint32_t rank = 1; rank < size; rank++) {
 			struct link *l = &links[rank];
@@ -98,6 +99,7 @@ static void master(snd_job *job, snd_cq *cq)
 		must(snd_cq_wait(cq, &r, 1, 30 * SECOND, &n));
 		struct link *l = &links[r.endpoint_context];
 		if (r.status != SND_SUCCESS) {
+			snd_endpoint_error(l->ep);
 			lose(l, (uint32_t)r.endpoint_context, again, &waiting, &alive);
 		} else if (r.type == SND_REQUEST_RECEIVE) {
 			sum += *(uint64_t *)l->in.buffer;
@@ -130,7 +132,7 @@ static void master(snd_job *job, snd_cq *cq)
 static void work(snd_job *job, snd_cq *cq, int dies)
 {
 	struct link l = {0};
-	connect_to(job, cq, 0, &l);
+	must(connect_to(job, cq, 0, &l));
 	for (;;) {
 		snd_result r;
 		uint32_t n;
