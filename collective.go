@@ -52,18 +52,18 @@ func (j *Job) anotherCall(op string, local int) error {
 	return &nd.OpError{Op: op, Object: "job", Status: nd.InvalidDeviceState, Err: fmt.Errorf("rank %d makes another collective call", j.rankAt(local)), Next: sameCalls}
 }
 
-// inStep returns an error if an earlier collective call has failed. The caller holds j.collective.
-func (j *Job) inStep() error {
+// inStep returns an error of op if an earlier collective call has failed. The caller holds j.collective.
+func (j *Job) inStep(op string) error {
 	if j.broken == nil {
 		return nil
 	}
-	return &nd.OpError{Op: "barrier", Object: "job", Status: nd.InvalidDeviceState, Err: j.broken,
+	return &nd.OpError{Op: op, Object: "job", Status: nd.InvalidDeviceState, Err: j.broken,
 		Detail: "an earlier collective call of this rank has failed, and the ranks are no longer in step", Next: "start the job again"}
 }
 
 // barrier is Barrier, called by op. The caller holds j.collective.
 func (j *Job) barrier(ctx context.Context, op string) error {
-	if err := j.inStep(); err != nil {
+	if err := j.inStep(op); err != nil {
 		return err
 	}
 	if j.hosts != nil {
@@ -82,9 +82,9 @@ func (j *Job) localBarrier(ctx context.Context, op string) error {
 	return j.await(ctx, op, j.group.Round(), func() bool { return j.group.Passed(ticket) })
 }
 
-// form waits until all ranks of this host have joined the group, and none of them belongs to an earlier job.
-func (j *Job) form(ctx context.Context) error {
-	err := j.await(ctx, "init", j.group.Round()+1, j.group.Formed)
+// form waits in op until all ranks of this host have joined the group, and none of them belongs to an earlier job.
+func (j *Job) form(ctx context.Context, op string) error {
+	err := j.await(ctx, op, j.group.Round()+1, j.group.Formed)
 	j.started = err == nil
 	j.checkedAt = time.Time{} // from now on, a rank that has left is missing
 	return err
@@ -144,7 +144,7 @@ func (j *Job) await(ctx context.Context, op string, round uint64, passed func() 
 	}
 	switch {
 	case j.broken != nil && err == nil:
-		return &nd.OpError{Op: "barrier", Object: "job", Status: nd.ConnectionAborted, Err: gone}
+		return &nd.OpError{Op: op, Object: "job", Status: nd.ConnectionAborted, Err: gone}
 	case err != nil:
 		return notArrived(endpoint.Canceled(ctx, err, op, "job"))
 	}
@@ -183,7 +183,7 @@ func (j *Job) missing() error {
 
 // isMissing reports whether the member of a rank of this host has died or left, also if another process has joined as that rank since
 // then. Until all ranks have joined, a process that has left and still runs is not missing: it has closed an earlier job of this
-// rank, and may join again.
+// rank, and may join again. A process that has refused to take part is missing. TWIN c/src/collective.c.
 func (j *Job) isMissing(local int) (id shm.MemberID, missing bool) {
 	var ok bool
 	if j.started {
@@ -192,6 +192,8 @@ func (j *Job) isMissing(local int) (id shm.MemberID, missing bool) {
 		}
 	} else if id, ok = j.arena.MemberOf(local); !ok {
 		return id, false
+	} else if j.arena.HasRefused(local) {
+		return id, true
 	}
 	p, err := j.arena.Peer(id)
 	return id, err != nil || p.Gone() && (j.started || !p.ProcessRuns())
@@ -213,7 +215,7 @@ func (j *Job) Exchange(ctx context.Context, blob []byte) ([][]byte, error) {
 	if err := j.usable("exchange"); err != nil {
 		return nil, err
 	}
-	if err := j.inStep(); err != nil {
+	if err := j.inStep("exchange"); err != nil {
 		return nil, err
 	}
 	if j.hosts != nil {

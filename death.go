@@ -13,9 +13,9 @@ import (
 // deathWatch is what NextDeath has returned.
 type deathWatch struct {
 	mu        sync.Mutex
-	returned  []shm.MemberID // the dead member of each rank of this host that NextDeath has returned; 0 = none; guarded by mu
-	deaths    uint64         // number of deaths at the last check of all ranks; guarded by mu
-	checkedAt time.Time      // time of that check; guarded by mu
+	returned  []uint64  // number of deaths of each rank of this host that NextDeath has returned, see shm.Arena.RankDeaths; guarded by mu
+	deaths    uint64    // number of deaths at the last check of all ranks; guarded by mu
+	checkedAt time.Time // time of that check; guarded by mu
 }
 
 // NextDeath blocks until a rank has died, and returns the rank. It returns each death once. If several ranks have died, it
@@ -50,20 +50,21 @@ func (j *Job) NextDeath(ctx context.Context) (rank int, err error) {
 	return j.rankAt(found), nil
 }
 
-// newDeath returns a rank of this host that has died and was not returned yet, -1 if there is none.
+// newDeath returns a rank of this host that has died and was not returned yet, -1 if there is none. A death is not lost if another
+// process takes the rank before the check: that process counts it. TWIN c/src/deaths.c.
 func (j *Job) newDeath() int {
 	w := &j.deathWatch
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	deaths, now := j.arena.Deaths(), time.Now()
 	if w.returned == nil {
-		w.returned = make([]shm.MemberID, j.arena.Ranks())
+		w.returned = make([]uint64, j.arena.Ranks())
 	} else if deaths == w.deaths && now.Sub(w.checkedAt) < checkInterval {
 		return -1
 	}
-	for local, before := range w.returned {
-		if id, _ := j.arena.MemberOf(local); id != before && j.arena.HasDied(local) {
-			w.returned[local] = id
+	for local, returned := range w.returned {
+		if j.arena.RankDeaths(local) != returned {
+			w.returned[local] = (returned + 1) & shm.MaxRankDeaths
 			return local
 		}
 	}

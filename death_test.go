@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -62,4 +63,72 @@ func TestNextDeath(t *testing.T) {
 	if got := all[0].Out.String(); got != "died: [2 3]\n" {
 		t.Errorf("%q", got)
 	}
+}
+
+// TestNextDeathOfRanksThatAreTakenAgain: a process takes the place of a rank that has died, before and after NextDeath has returned
+// the death. Neither the death is lost, nor is the process dead while it lives.
+func TestNextDeathOfRanksThatAreTakenAgain(t *testing.T) {
+	for _, early := range []bool{false, true} {
+		t.Run(fmt.Sprintf("early %v", early), func(t *testing.T) { testTakenAgain(t, early) })
+	}
+}
+
+func testTakenAgain(t *testing.T, early bool) {
+	ctx := proctest.Context(t)
+	name := fmt.Sprintf("softnd-test-taken-%d-%v", os.Getpid(), early)
+	victim := proctest.StartWith(t, nil, roleRejoinVictim, name, 2)
+	j := joinAll(t, name, 2, 0, 1)[0]
+	defer j.Close()
+	victim.Expect("joined")
+	died := func() {
+		t.Helper()
+		if rank, err := j.NextDeath(ctx); rank != 1 || err != nil {
+			t.Fatalf("rank %d, %v", rank, err)
+		}
+	}
+	noMore := func() {
+		t.Helper()
+		short, cancel := context.WithTimeout(ctx, 3*checkInterval)
+		defer cancel()
+		if rank, err := j.NextDeath(short); !errors.Is(err, nd.Canceled) {
+			t.Fatalf("rank %d has died, %v", rank, err)
+		}
+	}
+	replace := func() *proctest.Process {
+		before, _ := j.arena.MemberOf(1)
+		p := proctest.StartWith(t, nil, roleRejoinVictim, name, 2)
+		proctest.Eventually(t, "the rank is taken", func() bool { id, _ := j.arena.MemberOf(1); return id != before })
+		return p
+	}
+	victim.Kill()
+	if !early {
+		died()
+	}
+	second := replace()
+	if early {
+		died()
+	}
+	noMore()
+	second.Kill()
+	if !early {
+		died()
+	}
+	third := replace()
+	if early {
+		died()
+	}
+	noMore()
+	third.Kill()
+	short, cancel := context.WithTimeout(ctx, 2*checkInterval)
+	defer cancel()
+	if _, err := Join(short, name, 1, 2); !errors.Is(err, nd.Canceled) { // it takes the place, and leaves
+		t.Fatal(err)
+	}
+	died()
+	noMore()
+	replace().Kill()
+	replace().Kill()
+	died()
+	died()
+	noMore()
 }

@@ -117,7 +117,7 @@ func newHostJobsOf(t *testing.T, of []int, size uint64, options ...Option) []*Jo
 			}
 		}
 	}
-	for rank, err := range eachJob(jobs, func(j *Job) error { return j.form(proctest.Context(t)) }) {
+	for rank, err := range eachJob(jobs, func(j *Job) error { return j.form(proctest.Context(t), "init") }) {
 		if err != nil {
 			t.Fatalf("rank %d: %v", rank, err)
 		}

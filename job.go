@@ -179,22 +179,27 @@ func (j *Job) startWatched(ctx context.Context, p *bootstrap.Place, s settings) 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	p.OnEnd(func(_ int, why string) { cancel(errors.New(why)) })
-	return j.start(ctx, p.Local, s)
+	return j.start(ctx, p.Local, s, "init")
 }
 
 // refusalTimeout limits how long a rank that cannot take part waits for the others.
 const refusalTimeout = 5 * time.Second
 
-// refuse lets the other ranks know this process as their rank before it leaves. They would otherwise wait for it. It waits until they
-// are there: the memory of a named job ends with its last process, and a rank that comes later would find no trace of this one.
+// refuse lets the other ranks know this process as their rank that does not take part, before it leaves. They would otherwise wait for
+// it. It waits until they are there: the memory of a named job ends with its last process, and a rank that comes later would find no
+// trace of this one. TWIN c/src/job.c.
 func (j *Job) refuse(ctx context.Context, local int) {
 	var err error
-	if j.member, err = j.arena.Join(local); err == nil {
-		_, err = j.member.JoinGroup()
+	if j.member == nil {
+		j.member, err = j.arena.Join(local)
+	}
+	if err == nil && j.group == nil {
+		j.group, err = j.member.JoinGroup()
 	}
 	if err != nil {
 		return // another process is the rank
 	}
+	j.group.Refuse()
 	haveJoined := func() bool {
 		for rank := range j.arena.Ranks() {
 			if _, ok := j.arena.MemberOf(rank); !ok {
@@ -213,12 +218,15 @@ func newJob(arena *shm.Arena, detach func() error) *Job {
 	return &Job{arena: arena, size: arena.Ranks(), detach: detach, waiting: make(map[int][]nd.Connector)}
 }
 
-// start makes this process a rank of the arena, and waits for the other ranks of the job. If it fails,
+// start makes this process a rank of the arena, and waits in op for the other ranks of the job. If it fails,
 // the caller closes the job.
-func (j *Job) start(ctx context.Context, local int, s settings) error {
+func (j *Job) start(ctx context.Context, local int, s settings, op string) error {
 	err := j.enter(ctx, local, s)
+	if err != nil && ctx.Err() == nil {
+		j.refuse(ctx, local)
+	}
 	if err == nil {
-		err = j.form(ctx) // without the lock: no other goroutine has this job yet
+		err = j.form(ctx, op) // without the lock: no other goroutine has this job yet
 	}
 	if absent := j.absent(); errors.Is(err, nd.Canceled) && absent != "" {
 		err = fmt.Errorf("%w; missing: %s", err, absent)

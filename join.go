@@ -44,7 +44,7 @@ func Join(ctx context.Context, name string, rank, size int, options ...Option) (
 		j.refuse(ctx, rank)
 		return nil, errors.Join(fmt.Errorf("softnd: join: %w", refusal), j.Close())
 	}
-	if err := j.start(ctx, rank, s); err != nil {
+	if err := j.start(ctx, rank, s, "join"); err != nil {
 		if errors.Is(err, shm.ErrTaken) {
 			err = fmt.Errorf("%w: start each rank once", err)
 		}

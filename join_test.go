@@ -11,6 +11,7 @@ import (
 
 	"github.com/softnd/softnd"
 	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
 
@@ -149,5 +150,29 @@ func TestJoinNamesRanksThatHaveLeft(t *testing.T) {
 	}
 	if err := end(); err == nil || !strings.Contains(err.Error(), "missing: rank 1 (has left), rank 2") {
 		t.Error(err)
+	}
+}
+
+// Ranks do not wait for a rank that an option or a setting refuses, although its process goes on.
+func TestJoinDoesNotWaitForARefusedRank(t *testing.T) {
+	name := fmt.Sprintf("softnd-test-%d-refused", os.Getpid())
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	ended := make(chan error, 2)
+	for rank := range 2 {
+		go func() {
+			_, err := softnd.Join(ctx, name, rank, 3)
+			ended <- err
+		}()
+	}
+	job, err := softnd.Join(ctx, name, 2, 3, softnd.WithReceiveTimeout(-1))
+	if err == nil || !strings.Contains(err.Error(), "receive time-out of -1ns: want 0 or more") {
+		t.Errorf("%v, %v", job, err)
+	}
+	for range 2 {
+		err := proctest.Receive(t, "Join ends", ended)
+		if !errors.Is(err, nd.ConnectionAborted) || !strings.Contains(err.Error(), "nd: join on job: ") || !strings.Contains(err.Error(), "has died or left") {
+			t.Error(err)
+		}
 	}
 }

@@ -82,7 +82,7 @@ func TestKillAtStart(t *testing.T) {
 					j := newJob(a, a.Close)
 					defer j.Close() // when both have failed: the other error would name this rank
 					go func() {
-						err := j.start(ctx, rank, settings{exchange: defaultExchangeLimit, provider: endpoint.Options{}})
+						err := j.start(ctx, rank, settings{exchange: defaultExchangeLimit, provider: endpoint.Options{}}, "init")
 						if err == nil { // the victim dies when it has admitted this rank, or later
 							err = j.Barrier(ctx)
 						}

@@ -31,17 +31,15 @@ func (m *Member) JoinGroup() (*Group, error) {
 	}
 	r := m.arena.rankRecord(rank)
 	for {
-		word := r.member.Load()
-		old := MemberID(word &^ rankBits)
-		if old == m.id {
+		word := rankWord(r.member.Load())
+		if word.id() == m.id {
 			return m.newGroup(), nil
 		}
-		if peer, err := m.arena.Peer(old); err == nil && m.checkAlive(peer) {
+		if peer, err := m.arena.Peer(word.id()); err == nil && m.checkAlive(peer) {
 			return nil, fmt.Errorf("shm: join group: rank %d belongs to %v, %v: %w", rank, peer.id, peer, ErrTaken)
 		}
-		if r.member.CompareAndSwap(word, rankTaken|uint64(m.id)) { // ORDER rank-taken: pairs with the load in MemberOf
+		if r.member.CompareAndSwap(uint64(word), uint64(word.next(m.id))) { // ORDER rank-taken: pairs with the load in MemberOf
 			failpoint.Reach(failpoint.RankTaken)
-			r.left.Store(0) // ORDER rank-left: after the swap; pairs with the load in HasDied
 			r.length.Store(0)
 			r.publishedRound.Store(0)
 			r.lostPeerAt.Store(0)
@@ -63,12 +61,49 @@ func (m *Member) newGroup() *Group {
 	return g
 }
 
-// Bits of rankRecord.member, beside the MemberID. Without one, the member is admitted to the group.
+// rankWord is rankRecord.member: a MemberID, the bits below, and how many members of the rank have died since the group was formed.
+// The last member counts when the next one takes its place.
+type rankWord uint64
+
+// Bits of a rankWord. Without the first two, the member is admitted to the group.
 const (
-	rankTaken = 1 << 63 // the member is not ready to be admitted, and still changes the other words of the record
-	rankWaits = 1 << 62 // the member waits until the group is formed
-	rankBits  = rankTaken | rankWaits
+	rankTaken   rankWord = 1 << 63 // the member is not ready to be admitted, and still changes the other words of the record
+	rankWaits   rankWord = 1 << 62 // the member waits until the group is formed
+	rankLeft    rankWord = 1 << 61 // the member has left in good order
+	rankRefused rankWord = 1 << 60 // the member does not take part, see Group.Refuse
+
+	rankBits   = rankTaken | rankWaits | rankLeft | rankRefused
+	rankDeath  = rankWord(1) << 48 // one death
+	rankDeaths = rankRefused - rankDeath
+	rankMember = rankDeath - 1
 )
+
+// MaxRankDeaths is the largest result of [Arena.RankDeaths], one less than a power of two.
+const MaxRankDeaths = uint64(rankDeaths / rankDeath)
+
+func (w rankWord) id() MemberID { return MemberID(w & rankMember) }
+
+// next is the word of the member that takes the place of this one, which is gone.
+func (w rankWord) next(id MemberID) rankWord {
+	deaths := w & rankDeaths
+	if w.id() != 0 && w&rankLeft == 0 {
+		deaths = (deaths + rankDeath) & rankDeaths
+	}
+	return rankTaken | deaths | rankWord(id)
+}
+
+// mark sets a bit in the word of a rank, unless another member has taken the rank. It reports whether it did.
+func (r *rankRecord) mark(id MemberID, bit rankWord) bool {
+	for {
+		word := rankWord(r.member.Load())
+		if word.id() != id {
+			return false
+		}
+		if r.member.CompareAndSwap(uint64(word), uint64(word|bit)) { // ORDER rank-left: pairs with the second load in holderDied
+			return true
+		}
+	}
+}
 
 // Formed makes this member ready for the group, and reports whether the group is formed. For that, each rank must have
 // a member that is ready; rank 0 then admits them all. Until then no rank may belong to a member of an earlier group. So a process
@@ -79,7 +114,8 @@ func (g *Group) Formed() bool {
 		return true
 	}
 	id := uint64(g.member.id)
-	if g.mine.member.CompareAndSwap(rankTaken|id, rankWaits|id) { // ORDER rank-waits: after the other words of the record; pairs with the load in isReady
+	word := rankWord(g.mine.member.Load())
+	if word.id() == g.member.id && word&rankTaken != 0 && g.mine.member.CompareAndSwap(uint64(word), uint64(word^(rankTaken|rankWaits))) { // ORDER rank-waits: after the other words of the record; pairs with the load in isReady
 		failpoint.Reach(failpoint.RankWaits)
 		if first, ok := g.member.arena.MemberOf(0); ok && g.rank != 0 {
 			g.wake(first)
@@ -91,15 +127,15 @@ func (g *Group) Formed() bool {
 	// The rank 0 that has admitted this member may still be admitting others, itself last. If it has ended meanwhile, it is noted all the
 	// same, and missing from then on. No other can form a group as long as this member stays.
 	first := MemberID(g.member.arena.header().formedBy.Load()) // ORDER rank-admitted: after the own word; pairs with the swaps in admitAll
-	if g.member.arena.rankRecord(0).member.Load() == rankWaits|uint64(first) {
+	if word := rankWord(g.member.arena.rankRecord(0).member.Load()); word&rankBits == rankWaits && word.id() == first {
 		return false
 	}
 	g.members = make([]MemberID, g.size())
 	g.members[0] = first
 	for rank := 1; rank < len(g.members); rank++ {
 		// A rank that has left since then may have a next member, which waits as long as this one stays.
-		if word := g.member.arena.rankRecord(rank).member.Load(); word&rankBits == 0 {
-			g.members[rank] = MemberID(word)
+		if word := rankWord(g.member.arena.rankRecord(rank).member.Load()); word&(rankTaken|rankWaits) == 0 {
+			g.members[rank] = word.id()
 		}
 	}
 	if g.other != nil {
@@ -130,9 +166,9 @@ func (g *Group) admitAll() bool {
 	}
 	for rank := g.size() - 1; rank >= 0; rank-- {
 		r := a.rankRecord(rank)
-		word := r.member.Load()
+		word := rankWord(r.member.Load())
 		if word&rankBits == rankWaits {
-			r.member.CompareAndSwap(word, word&^rankBits) // ORDER rank-admitted: after the numbers of the barrier; pairs with the load in Formed
+			r.member.CompareAndSwap(uint64(word), uint64(word.id())) // ORDER rank-admitted: after the numbers of the barrier; pairs with the load in Formed
 		}
 		failpoint.Reach(failpoint.RankAdmitted)
 	}
@@ -142,18 +178,31 @@ func (g *Group) admitAll() bool {
 
 // isReady reports whether a rank has a member that waits to be admitted.
 func (a *Arena) isReady(rank int) bool {
-	word := a.rankRecord(rank).member.Load() // ORDER rank-waits: pairs with the swap in Formed
+	word := rankWord(a.rankRecord(rank).member.Load()) // ORDER rank-waits: pairs with the swap in Formed
 	if word&rankBits != rankWaits {
 		return false
 	}
-	p, err := a.Peer(MemberID(word &^ rankBits))
+	p, err := a.Peer(word.id())
 	return err == nil && !p.Gone()
 }
 
 // IsEarlier reports whether the member that has a rank was admitted to a group. While this group is not formed, that is an earlier one.
 func (g *Group) IsEarlier(rank int) bool {
-	word := g.member.arena.rankRecord(rank).member.Load()
-	return word != 0 && word&rankBits == 0
+	word := rankWord(g.member.arena.rankRecord(rank).member.Load())
+	return word != 0 && word&(rankTaken|rankWaits) == 0
+}
+
+// Refuse tells the other ranks that this member is their rank, and does not take part in the group. They need not wait for it.
+// Call it in place of Formed.
+func (g *Group) Refuse() {
+	g.mine.mark(g.member.id, rankRefused)
+	g.member.arena.header().deaths.Add(1) // ORDER death-count: after the mark, so that the others check all ranks; pairs with the load in Deaths
+	g.wakeOthers()
+}
+
+// HasRefused reports whether the member that has a rank does not take part in the group.
+func (a *Arena) HasRefused(rank int) bool {
+	return rankWord(a.rankRecord(rank).member.Load())&rankRefused != 0 // ordered by death-count
 }
 
 // lastRound returns the number of the last barrier that a rank has reached.
@@ -172,7 +221,7 @@ func (g *Group) Member(rank int) (id MemberID, ok bool) {
 		return 0, false
 	}
 	id = g.members[rank]
-	return id, id != 0 && g.member.arena.rankRecord(rank).member.Load() == uint64(id) // ORDER rank-taken: pairs with the swap in JoinGroup
+	return id, id != 0 && rankWord(g.member.arena.rankRecord(rank).member.Load())&^rankLeft == rankWord(id) // ORDER rank-taken: pairs with the swap in JoinGroup
 }
 
 // Rank returns the rank of this member, from 0.
@@ -259,22 +308,44 @@ func (a *Arena) MemberOf(rank int) (id MemberID, ok bool) {
 	if rank < 0 || rank >= a.ranks {
 		return 0, false
 	}
-	id = MemberID(a.rankRecord(rank).member.Load() &^ rankBits) // ORDER rank-taken: pairs with the swap in JoinGroup
+	id = rankWord(a.rankRecord(rank).member.Load()).id() // ORDER rank-taken: pairs with the swap in JoinGroup
 	return id, id != 0
 }
 
 // HasDied reports whether the member that holds rank has died, or has ended without [Member.Leave].
 func (a *Arena) HasDied(rank int) bool {
-	id, ok := a.MemberOf(rank)
-	if !ok {
+	if rank < 0 || rank >= a.ranks {
 		return false
 	}
-	if p, err := a.Peer(id); err != nil || !p.Gone() {
-		return false
+	died, _ := a.holderDied(a.rankRecord(rank))
+	return died
+}
+
+// RankDeaths returns how many members of a rank have died since the group was formed, the present one included. Members that have
+// left do not count. The number after MaxRankDeaths is 0.
+func (a *Arena) RankDeaths(rank int) uint64 {
+	died, word := a.holderDied(a.rankRecord(rank))
+	deaths := word & rankDeaths
+	if died {
+		deaths = (deaths + rankDeath) & rankDeaths
 	}
-	left := a.rankRecord(rank).left.Load() // ORDER rank-left: pairs with the stores in Leave and JoinGroup
-	now, _ := a.MemberOf(rank)
-	return left == 0 && now == id // else the rank's next member has cleared the word
+	return uint64(deaths / rankDeath)
+}
+
+// holderDied reports whether the member of a rank has died, and returns the word with that member.
+func (a *Arena) holderDied(r *rankRecord) (died bool, word rankWord) {
+	for {
+		word = rankWord(r.member.Load()) // ORDER rank-taken: pairs with the swap in JoinGroup
+		if word.id() == 0 {
+			return false, word
+		}
+		if p, err := a.Peer(word.id()); err != nil || !p.Gone() {
+			return false, word
+		}
+		if rankWord(r.member.Load()) == word { // ORDER rank-left: after the state; pairs with the swap in mark
+			return word&rankLeft == 0, word
+		}
+	}
 }
 
 // BarrierArrivals returns a number that increases each time a rank reaches a barrier.

@@ -156,7 +156,7 @@ func TestRankWaitsForTheLastAdmission(t *testing.T) {
 	}
 	admit := func(rank int) { // a step of admitAll
 		record := a.rankRecord(rank)
-		record.member.Store(record.member.Load() &^ rankBits)
+		record.member.Store(uint64(rankWord(record.member.Load()).id()))
 	}
 	a.header().formedBy.Store(uint64(groups[0].member.id))
 	admit(2)

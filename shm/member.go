@@ -175,8 +175,7 @@ func (m *Member) Leave() error {
 	}
 	m.watches.Lock()
 	defer m.watches.Unlock()
-	if id, ok := m.arena.MemberOf(m.rank); ok && id == m.id {
-		m.arena.rankRecord(m.rank).left.Store(1) // ORDER rank-left: before another process can mark the record dead; pairs with the load in HasDied
+	if m.rank >= 0 && m.rank < m.arena.ranks && m.arena.rankRecord(m.rank).mark(m.id, rankLeft) { // before another process can mark the record dead
 		failpoint.Reach(failpoint.RankLeft)
 	}
 	err := m.lock.unmap() // before the mark: no process reaps a record whose lock is held

@@ -55,13 +55,13 @@ type memberRecord struct {
 // rankRecord is what one rank shows the other ranks of its group.
 type rankRecord struct {
 	_      structs.HostLayout
-	member atomic.Uint64 // MemberID of the member that has the rank, with a bit until rank 0 has admitted it: see rankTaken; 0 = none yet
+	member atomic.Uint64 // MemberID of the member that has the rank, with bits and a number: see rankWord; 0 = none yet
 	blob   atomic.Uint64 // Offset of the published bytes, in the member's heap
 	length atomic.Uint64 // number of published bytes
 
 	round          atomic.Uint64 // barrier of two ranks: number of barriers that this rank has reached
 	membarrier     atomic.Uint32 // 1: before its last check for work, its process calls asym.HeavyGlobal; see Group.Arrive
-	left           atomic.Uint32 // 1: the member has left in good order; see Arena.HasDied
+	_              [4]byte
 	publishedRound atomic.Uint64 // number of the barrier after which other ranks may read blob and length
 	lostPeer       atomic.Uint64 // MemberID of the peer that the rank lost; see Member.RecordLostPeer
 	lostPeerAt     atomic.Uint64 // hostclock.Now when the rank recorded that; 0 = never
@@ -77,6 +77,6 @@ func _() { // a compile error here (constant or index) means that a field or siz
 	_, _ = at[unsafe.Offsetof(memberRecord{}.inbox)-128], at[unsafe.Offsetof(memberRecord{}.waiters)-256]
 	_, _ = at[unsafe.Offsetof(memberRecord{}.engine)-384], at[unsafe.Sizeof(memberRecord{})-memberStride]
 	_, _ = at[unsafe.Offsetof(rankRecord{}.round)-24], at[unsafe.Offsetof(rankRecord{}.membarrier)-32]
-	_ = at[unsafe.Offsetof(rankRecord{}.left)-36]
+	_ = at[unsafe.Offsetof(rankRecord{}.publishedRound)-40]
 	_ = at[unsafe.Sizeof(rankRecord{})-rankRecordStride]
 }

@@ -44,14 +44,16 @@ static bool passed(const struct snd_job *j, uint64_t ticket)
 }
 
 /* is_missing reports whether the member of a rank has died or left, also if another process has joined as that rank since then. Until
- * all ranks have joined, a process that has left and still runs is not missing: it has closed an earlier job of this rank, and may join again. */
+ * all ranks have joined, a process that has left and still runs is not missing: it has closed an earlier job of this rank, and may join
+ * again. A process that has refused to take part is missing. TWIN collective.go. */
 static bool is_missing(const struct snd_job *j, uint32_t local)
 {
 	struct snd_peer p;
 	if (j->started)
 		return !snd_member_of_rank(j, local, &p) || snd_peer_gone(&p);
-	if (snd_load(&snd_rank(&j->fabric->arena, local)->member) == 0)
-		return false;
+	const uint64_t word = snd_load(&snd_rank(&j->fabric->arena, local)->member); /* a refusal is ordered by death-count */
+	if (word == 0 || (word & SND_RANK_REFUSED) != 0)
+		return word != 0;
 	return !snd_member_of_rank(j, local, &p) || (snd_peer_gone(&p) && !snd_process_runs(&p));
 }
 
@@ -70,7 +72,7 @@ static bool has_ended(struct barrier_wait *w)
 		return false;
 	for (uint32_t rank = 0; rank < j->group; rank++)
 		if (is_missing(j, rank)) {
-			snd_record_lost_peer(j->fabric, j->started ? j->members[rank] : snd_load(&snd_rank(&j->fabric->arena, rank)->member) & ~SND_RANK_BITS);
+			snd_record_lost_peer(j->fabric, j->started ? j->members[rank] : snd_load(&snd_rank(&j->fabric->arena, rank)->member) & SND_RANK_MEMBER);
 			w->missing = rank + 1;
 			return true;
 		}

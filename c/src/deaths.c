@@ -6,22 +6,12 @@
 #include "job.h"
 #include "memory_limit.h"
 
-/* has_died is Arena.HasDied: whether member id of a rank has ended without leaving. */
-static bool has_died(const struct snd_job *j, uint32_t local, uint64_t id)
-{
-	const struct snd_rank_record *r = snd_rank(&j->fabric->arena, local);
-	struct snd_peer p;
-	if (snd_peer_of(j->fabric, id, &p) && !snd_peer_gone(&p))
-		return false;
-	bool left = snd_load32(&r->left) != 0; /* ORDER rank-left: pairs with the stores in join_group and in the leave of a member */
-	return !left && snd_load(&r->member) == id; /* else the rank's next member has cleared the word */
-}
-
 struct death_wait {
 	struct snd_job *j;
 	uint32_t found; /* rank of this host + 1 */
 };
 
+/* A death is not lost if another process takes the rank before the check: that process counts it. TWIN death.go. */
 static bool death_ready(void *arg)
 {
 	struct death_wait *w = arg;
@@ -30,9 +20,9 @@ static bool death_ready(void *arg)
 	if (deaths == j->death_watch.deaths && snd_clock() - j->death_watch.checked_at < SND_CHECK_INTERVAL)
 		return false;
 	for (uint32_t local = 0; local < j->group; local++) {
-		uint64_t id = snd_load(&snd_rank(&j->fabric->arena, local)->member); /* ORDER rank-taken: pairs with the swap in join_group */
-		if (id != 0 && id != j->death_watch.returned[local] && has_died(j, local, id)) {
-			j->death_watch.returned[local] = id;
+		uint64_t *returned = &j->death_watch.returned[local];
+		if (snd_rank_deaths(j, local) != *returned) {
+			*returned = (*returned + 1) % (SND_RANK_DEATHS / SND_RANK_DEATH + 1);
 			w->found = local + 1;
 			return true;
 		}
@@ -60,7 +50,7 @@ snd_status snd_job_next_death(snd_job *job, int64_t timeout, uint32_t *rank)
 		*rank = snd_rank_at(j, w.found - 1);
 		s = SND_SUCCESS;
 	} else if (s != SND_SUCCESS) {
-		s = snd_fail(s, "%s: no rank has died", op);
+		s = s == SND_CANCELED ? snd_fail(s, "%s: the job was closed", op) : snd_fail(s, "%s: no rank has died within %s", op, snd_duration(timeout).text);
 	}
 	return snd_leave_with(j->fabric, s);
 }

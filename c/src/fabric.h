@@ -273,6 +273,8 @@ snd_status snd_fabric_finish(struct snd_fabric *f, snd_status s, int32_t rank, s
 /* member.c */
 snd_status snd_join(struct snd_fabric *f, int32_t rank, const char *op);
 void snd_leave(struct snd_fabric *f);
+/* snd_mark_rank sets a bit in the word of the fabric's rank, unless another member has taken the rank. */
+void snd_mark_rank(struct snd_fabric *f, uint64_t bit);
 /* snd_pid_namespace returns the inode of this process's PID namespace, 0 if /proc does not show it. */
 uint64_t snd_pid_namespace(void);
 /* snd_peer_of returns the peer of an identity that a peer may have written; false if no member can have it. */

@@ -8,7 +8,7 @@
 static void wake(struct snd_job *j, uint32_t local)
 {
 	struct snd_peer p;
-	if (local != j->local && snd_peer_of(j->fabric, snd_load(&snd_rank(&j->fabric->arena, local)->member) & ~SND_RANK_BITS, &p))
+	if (local != j->local && snd_peer_of(j->fabric, snd_load(&snd_rank(&j->fabric->arena, local)->member) & SND_RANK_MEMBER, &p))
 		snd_ring(j->fabric, &p.record->waiters);
 }
 
@@ -18,6 +18,33 @@ void snd_wake_ranks(struct snd_job *j)
 		wake(j, local);
 }
 
+/* next_word is the word of the member that takes the place of the one of word, which is gone. */
+static uint64_t next_word(uint64_t word, uint64_t id)
+{
+	const bool died = (word & SND_RANK_MEMBER) != 0 && (word & SND_RANK_LEFT) == 0;
+	return SND_RANK_TAKEN | ((word + (died ? SND_RANK_DEATH : 0)) & SND_RANK_DEATHS) | id;
+}
+
+void snd_refuse_rank(struct snd_job *j)
+{
+	snd_mark_rank(j->fabric, SND_RANK_REFUSED);
+	atomic_fetch_add(&snd_header(&j->fabric->arena)->deaths, 1); /* ORDER death-count: after the mark, so that the others check all ranks; pairs with the load in has_ended */
+	snd_wake_ranks(j);
+}
+
+uint64_t snd_rank_deaths(const struct snd_job *j, uint32_t local)
+{
+	const struct snd_rank_record *r = snd_rank(&j->fabric->arena, local);
+	for (;;) {
+		const uint64_t word = snd_load(&r->member); /* ORDER rank-taken: pairs with the exchange in snd_join_group */
+		struct snd_peer p;
+		const bool gone = snd_peer_of(j->fabric, word & SND_RANK_MEMBER, &p) && snd_peer_gone(&p);
+		if (gone && snd_load(&r->member) != word) /* ORDER rank-left: after the state; pairs with the exchange in snd_mark_rank */
+			continue;
+		return ((word + (gone && (word & SND_RANK_LEFT) == 0 ? SND_RANK_DEATH : 0)) & SND_RANK_DEATHS) / SND_RANK_DEATH;
+	}
+}
+
 snd_status snd_join_group(struct snd_job *j, const char *op)
 {
 	struct snd_fabric *f = j->fabric;
@@ -25,14 +52,13 @@ snd_status snd_join_group(struct snd_job *j, const char *op)
 	for (;;) {
 		uint64_t word = snd_load(&r->member);
 		struct snd_peer holder;
-		if (snd_peer_of(f, word & ~SND_RANK_BITS, &holder) && snd_check_alive(f, &holder))
+		if (snd_peer_of(f, word & SND_RANK_MEMBER, &holder) && snd_check_alive(f, &holder))
 			return snd_relaxed32(&holder.record->pid) == (uint32_t)getpid()
 				? snd_fail(SND_SHARING_VIOLATION, "%s: this process is rank %" PRIu32 " already: use its open job, or close that first", op, j->rank)
 				: snd_fail(SND_SHARING_VIOLATION, "%s: rank %" PRIu32 " belongs to another process; %s", op, j->rank, j->place.taken);
-		if (atomic_compare_exchange_strong(&r->member, &word, SND_RANK_TAKEN | f->id)) /* ORDER rank-taken: pairs with the load in snd_member_of_rank */
+		if (atomic_compare_exchange_strong(&r->member, &word, next_word(word, f->id))) /* ORDER rank-taken: pairs with the load in snd_member_of_rank */
 			break;
 	}
-	snd_release32(&r->left, 0); /* ORDER rank-left: after the exchange; pairs with the load in Arena.HasDied */
 	snd_set(&r->length, 0);
 	snd_set(&r->published_round, 0);
 	snd_set(&r->lost_peer_at, 0);
@@ -44,15 +70,15 @@ bool snd_member_of_rank(const struct snd_job *j, uint32_t local, struct snd_peer
 {
 	const struct snd_fabric *f = j->fabric;
 	const uint64_t word = snd_load(&snd_rank(&f->arena, local)->member); /* ORDER rank-taken: pairs with the swap in snd_join_group */
-	if (j->started && word != j->members[local])
+	if (j->started && (word & ~SND_RANK_LEFT) != j->members[local])
 		return false;
-	return word != 0 && snd_peer_of(f, word & ~SND_RANK_BITS, p);
+	return word != 0 && snd_peer_of(f, word & SND_RANK_MEMBER, p);
 }
 
 bool snd_is_earlier(const struct snd_job *j, uint32_t local)
 {
 	const uint64_t word = snd_load(&snd_rank(&j->fabric->arena, local)->member);
-	return word != 0 && (word & SND_RANK_BITS) == 0;
+	return word != 0 && (word & (SND_RANK_TAKEN | SND_RANK_WAITS)) == 0;
 }
 
 /* is_ready reports whether a rank has a live member that waits until the group is formed. */
@@ -60,7 +86,7 @@ static bool is_ready(const struct snd_job *j, uint32_t local)
 {
 	struct snd_peer p;
 	const uint64_t word = snd_load(&snd_rank(&j->fabric->arena, local)->member); /* ORDER rank-waits: pairs with the exchange in snd_formed */
-	return (word & SND_RANK_BITS) == SND_RANK_WAITS && snd_peer_of(j->fabric, word & ~SND_RANK_BITS, &p) && !snd_peer_gone(&p);
+	return (word & SND_RANK_BITS) == SND_RANK_WAITS && snd_peer_of(j->fabric, word & SND_RANK_MEMBER, &p) && !snd_peer_gone(&p);
 }
 
 static uint64_t higher(uint64_t a, uint64_t b) { return a > b ? a : b; }
@@ -88,7 +114,7 @@ static bool admit_all(struct snd_job *j)
 		struct snd_rank_record *r = snd_rank(a, local);
 		uint64_t word = snd_load(&r->member);
 		if ((word & SND_RANK_BITS) == SND_RANK_WAITS)
-			atomic_compare_exchange_strong(&r->member, &word, word & ~SND_RANK_BITS); /* ORDER rank-admitted: after the numbers of the barrier; pairs with the load in snd_formed */
+			atomic_compare_exchange_strong(&r->member, &word, word & SND_RANK_MEMBER); /* ORDER rank-admitted: after the numbers of the barrier; pairs with the load in snd_formed */
 	}
 	snd_wake_ranks(j);
 	return true;
@@ -102,22 +128,24 @@ bool snd_formed(struct snd_job *j)
 	const uint32_t group = j->group;
 	if (group == 0)
 		return false; /* each group has a rank, which analysers cannot know */
-	uint64_t taken = SND_RANK_TAKEN | j->fabric->id;
+	uint64_t taken = snd_load(&snd_rank(a, j->local)->member);
 	/* ORDER rank-waits: after the other words of the record; pairs with the load in is_ready */
-	if (atomic_compare_exchange_strong(&snd_rank(a, j->local)->member, &taken, SND_RANK_WAITS | j->fabric->id))
+	if ((taken & SND_RANK_MEMBER) == j->fabric->id && (taken & SND_RANK_TAKEN) != 0 &&
+		atomic_compare_exchange_strong(&snd_rank(a, j->local)->member, &taken, taken ^ (SND_RANK_TAKEN | SND_RANK_WAITS)))
 		wake(j, 0);
 	if ((j->local == 0 && !admit_all(j)) || snd_load(&snd_rank(a, j->local)->member) != j->fabric->id) /* ORDER rank-admitted: pairs with the exchange in admit_all */
 		return false;
 	/* The rank 0 that has admitted this member may still be admitting others, itself last. If it has ended meanwhile, it is noted all the
 	 * same, and missing from then on. No other can form a group as long as this member stays. */
 	const uint64_t first = snd_load(&snd_header(a)->formed_by); /* ORDER rank-admitted: after the own word; pairs with the exchanges in admit_all */
-	if (snd_load(&snd_rank(a, 0)->member) == (SND_RANK_WAITS | first))
+	const uint64_t word0 = snd_load(&snd_rank(a, 0)->member);
+	if ((word0 & SND_RANK_BITS) == SND_RANK_WAITS && (word0 & SND_RANK_MEMBER) == first)
 		return false;
 	j->members[0] = first;
 	for (uint32_t local = 1; local < group; local++) {
 		/* A rank that has left since then may have a next member, which waits as long as this one stays. */
 		const uint64_t word = snd_load(&snd_rank(a, local)->member);
-		j->members[local] = (word & SND_RANK_BITS) == 0 ? word : 0;
+		j->members[local] = (word & (SND_RANK_TAKEN | SND_RANK_WAITS)) == 0 ? word & SND_RANK_MEMBER : 0;
 	}
 	j->round = group == 2 ? snd_load(&snd_rank(a, j->local)->round) : snd_load(&snd_header(a)->opened) / group; /* no barrier opens before this rank has arrived */
 	j->checked_at = 0; /* from now on, a rank that has left is missing */

@@ -65,16 +65,20 @@ static bool all_have_joined(void *arg)
 	return local == j->group || snd_place_has_ended(&j->place, "init") != SND_SUCCESS;
 }
 
-/* refuse lets the other ranks know this process as their rank before it leaves. They would otherwise wait for it. It waits until they
- * are there: the memory of a named job ends with its last process, and a rank that comes later would find no trace of this one. */
-static snd_status refuse(struct snd_job *j, const struct refusal *r, int64_t deadline)
+/* refuse lets the other ranks know this process as their rank that does not take part, before it leaves. They would otherwise wait for
+ * it. It waits until they are there: the memory of a named job ends with its last process, and a rank that comes later would find no
+ * trace of this one. TWIN job.go. */
+static snd_status refuse(struct snd_job *j, snd_status status, const char *why, int64_t deadline)
 {
 	struct snd_fabric *f = j->fabric;
 	int64_t left = snd_time_left(deadline);
+	char cause[CAUSE];
+	snprintf(cause, sizeof cause, "%s", why); /* the wait may replace the text of the last error */
 	snd_lock(f);
+	snd_refuse_rank(j);
 	(void)snd_wait(f, left < 0 || left > REFUSAL_TIMEOUT ? REFUSAL_TIMEOUT : left, all_have_joined, NULL, j, &(struct snd_call){.op = "init"});
 	snd_unlock(f);
-	return snd_fail(r->status, "%s", r->cause);
+	return snd_fail(status, "%s", cause);
 }
 
 /* start makes the process a rank of the fabric's group, and waits for the other ranks. s is the status of opening the
@@ -92,8 +96,9 @@ static snd_status start(struct snd_job *j, snd_fabric *f, snd_status s, const st
 		}
 		s = snd_join_group(j, op);
 	}
+	const bool joined = s == SND_SUCCESS;
 	if (r->status != SND_SUCCESS)
-		s = s == SND_SUCCESS ? refuse(j, r, deadline) : snd_fail(r->status, "%s", r->cause);
+		s = snd_fail(r->status, "%s", r->cause);
 	if (s == SND_SUCCESS)
 		s = snd_adapter_open(f, &j->adapter);
 	if (s == SND_SUCCESS)
@@ -104,6 +109,8 @@ static snd_status start(struct snd_job *j, snd_fabric *f, snd_status s, const st
 		s = snd_listener_listen(j->listener, 0);
 	if (s == SND_SUCCESS)
 		s = meet(j, deadline, op);
+	else if (joined)
+		s = refuse(j, s, snd_last_error(), deadline);
 	if (s == SND_SUCCESS) {
 		snd_object_show(&j->object, f);
 		snd_job_is_current(j);

@@ -25,7 +25,7 @@ struct snd_job {
 	uint64_t deaths;
 	int64_t checked_at;
 	struct {
-		uint64_t *returned; /* the dead member of each rank of this host that snd_job_next_death has returned; NULL before its first call */
+		uint64_t *returned; /* number of deaths of each rank of this host that snd_job_next_death has returned; NULL before its first call */
 		uint64_t deaths;
 		int64_t checked_at;
 	} death_watch;
@@ -41,6 +41,11 @@ bool snd_is_earlier(const struct snd_job *j, uint32_t local);
 /* snd_member_of_rank returns the member that is a rank of this host; false if none is, or if it has left the formed group and
  * another process is that rank. */
 bool snd_member_of_rank(const struct snd_job *j, uint32_t local, struct snd_peer *p);
+/* snd_refuse_rank is Group.Refuse: it tells the other ranks that this member is their rank, and does not take part in the group. */
+void snd_refuse_rank(struct snd_job *j);
+/* snd_rank_deaths is Arena.RankDeaths: how many members of a rank have died since the group was formed, the present one included, modulo
+ * SND_RANK_DEATHS / SND_RANK_DEATH + 1. */
+uint64_t snd_rank_deaths(const struct snd_job *j, uint32_t local);
 /* snd_wake_ranks rings the wait doorbells of the other ranks of this host. Their engines do not wait for a rank. */
 void snd_wake_ranks(struct snd_job *j);
 

@@ -68,8 +68,6 @@ _Static_assert(offsetof(struct snd_rank_record, round) == SNDL_AT_RANK_RECORD_RO
 _Static_assert(sizeof(((struct snd_rank_record *)0)->round) == 8, "size of round");
 _Static_assert(offsetof(struct snd_rank_record, membarrier) == SNDL_AT_RANK_RECORD_MEMBARRIER, "offset of membarrier");
 _Static_assert(sizeof(((struct snd_rank_record *)0)->membarrier) == 4, "size of membarrier");
-_Static_assert(offsetof(struct snd_rank_record, left) == SNDL_AT_RANK_RECORD_LEFT, "offset of left");
-_Static_assert(sizeof(((struct snd_rank_record *)0)->left) == 4, "size of left");
 _Static_assert(offsetof(struct snd_rank_record, published_round) == SNDL_AT_RANK_RECORD_PUBLISHED_ROUND, "offset of publishedRound");
 _Static_assert(sizeof(((struct snd_rank_record *)0)->published_round) == 8, "size of publishedRound");
 _Static_assert(offsetof(struct snd_rank_record, lost_peer) == SNDL_AT_RANK_RECORD_LOST_PEER, "offset of lostPeer");

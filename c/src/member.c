@@ -110,15 +110,22 @@ snd_status snd_join(struct snd_fabric *f, int32_t rank, const char *op)
 	return SND_SUCCESS;
 }
 
+void snd_mark_rank(struct snd_fabric *f, uint64_t bit)
+{
+	if (f->rank < 0 || (uint32_t)f->rank >= f->arena.ranks)
+		return;
+	struct snd_rank_record *r = snd_rank(&f->arena, (uint32_t)f->rank);
+	uint64_t word = snd_load(&r->member);
+	while ((word & SND_RANK_MEMBER) == f->id)
+		if (atomic_compare_exchange_strong(&r->member, &word, word | bit)) /* ORDER rank-left: pairs with the second load in snd_rank_deaths */
+			return;
+}
+
 void snd_leave(struct snd_fabric *f)
 {
 	if (f->lock_page == NULL)
 		return;
-	if (f->rank >= 0 && (uint32_t)f->rank < f->arena.ranks) {
-		struct snd_rank_record *r = snd_rank(&f->arena, (uint32_t)f->rank);
-		if ((snd_load(&r->member) & ~SND_RANK_BITS) == f->id)
-			snd_release32(&r->left, 1); /* ORDER rank-left: before another process can mark the record dead; pairs with the load in Arena.HasDied */
-	}
+	snd_mark_rank(f, SND_RANK_LEFT); /* before another process can mark the record dead */
 	munmap(f->lock_page, SNDL_HEADER_PAGE); /* before the mark: no process reaps a record whose lock is held */
 	f->lock_page = NULL;
 	if (snd_count_death(f, f->slot, snd_mark_dead(f, f->slot, f->id))) {

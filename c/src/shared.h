@@ -89,7 +89,12 @@ struct snd_member_record {
 /* Bits of the member of a rank record, beside its number. Without one, the member is admitted to the group. */
 #define SND_RANK_TAKEN (UINT64_C(1) << 63) /* the member is not ready to be admitted, and still changes the other words of the record */
 #define SND_RANK_WAITS (UINT64_C(1) << 62) /* the member waits until the group is formed */
-#define SND_RANK_BITS (SND_RANK_TAKEN | SND_RANK_WAITS)
+#define SND_RANK_LEFT (UINT64_C(1) << 61)    /* the member has left in good order */
+#define SND_RANK_REFUSED (UINT64_C(1) << 60) /* the member does not take part */
+#define SND_RANK_BITS (SND_RANK_TAKEN | SND_RANK_WAITS | SND_RANK_LEFT | SND_RANK_REFUSED)
+#define SND_RANK_DEATH (UINT64_C(1) << 48) /* one death: how many members of the rank have died since the group was formed */
+#define SND_RANK_DEATHS (SND_RANK_REFUSED - SND_RANK_DEATH)
+#define SND_RANK_MEMBER (SND_RANK_DEATH - 1)
 
 struct snd_rank_record {
 	snd_word member;
@@ -97,7 +102,7 @@ struct snd_rank_record {
 	snd_word length;
 	snd_word round;
 	snd_half membarrier;
-	snd_half left;
+	snd_half unused;
 	snd_word published_round;
 	snd_word lost_peer;
 	snd_word lost_peer_at;

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#define SNDL_LAYOUT_HASH                        UINT64_C(0x356f28872a371e68)
+#define SNDL_LAYOUT_HASH                        UINT64_C(0x3bb046857fd17fb4)
 #define SNDL_LAYOUT_VERSION                     2u
 #define SNDL_HEADER_PAGE                        4096u
 #define SNDL_TABLE_ALIGN                        4096u
@@ -60,7 +60,6 @@
 #define SNDL_AT_RANK_RECORD_LENGTH              16u
 #define SNDL_AT_RANK_RECORD_ROUND               24u
 #define SNDL_AT_RANK_RECORD_MEMBARRIER          32u
-#define SNDL_AT_RANK_RECORD_LEFT                36u
 #define SNDL_AT_RANK_RECORD_PUBLISHED_ROUND     40u
 #define SNDL_AT_RANK_RECORD_LOST_PEER           48u
 #define SNDL_AT_RANK_RECORD_LOST_PEER_AT        56u

@@ -579,7 +579,8 @@ SND_API snd_adapter *snd_job_adapter(snd_job *job);
  * later calls fail. */
 SND_API snd_status snd_job_barrier(snd_job *job, int64_t timeout);
 /* snd_job_next_death blocks until a rank has died, and returns its number. It returns each death once, and the lowest rank first if
- * several have died. A rank has died if its process has ended without snd_job_close. With timeout 0 the call does not block.
+ * several have died. A rank has died if its process has ended without snd_job_close. If
+ * another process takes the place of the rank, its death is another one. With timeout 0 the call does not block.
  *
  * The other ranks go on with ndrun --on-death continue, with srun -K0, and in jobs of snd_job_join; other launchers end the job.
  * Connections to the rank end, and collective calls fail. In a job on several hosts, which ends with the first death, the
