@@ -62,7 +62,7 @@ func startKillJob(t *testing.T, ranks int, executor string, victim int, role str
 			s := settings{exchange: defaultExchangeLimit}
 			var err error
 			s.provider.Executor, err = endpoint.ParseExecutor(executor)
-			if err := errors.Join(err, j.start(proctest.Context(t), rank, s)); err != nil {
+			if err := errors.Join(err, j.start(proctest.Context(t), rank, s, "init")); err != nil {
 				t.Errorf("rank %d: %v", rank, err)
 			}
 		})
