@@ -84,7 +84,7 @@ func (r *memoryRegion) hold(buf []byte, flags nd.RegionFlags) (release func(), e
 	if release != nil {
 		return release, nil
 	}
-	if _, inArena := p.arena.Locate(buf); held > 0 || inArena {
+	if held > 0 || meetsArena(buf) {
 		return nil, r.opError(op, nd.AccessViolation, fmt.Sprintf("%d of %d bytes at %#x are allocated memory of open regions", held, n, shm.AddressOf(buf)),
 			"register a part of MemoryRegion.Bytes while its region is open")
 	}

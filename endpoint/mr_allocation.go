@@ -1,8 +1,10 @@
 package endpoint
 
 import (
+	"errors"
 	"slices"
 	"sync"
+	"weak"
 
 	"github.com/softnd/softnd/shm"
 )
@@ -14,13 +16,38 @@ type allocation struct {
 	offset     shm.Offset
 	start, end uint64            // virtual addresses
 	open       bool              // its region is not closed
+	left       bool              // its provider is closed, and the memory is private
 	holds      map[*Provider]int // registrations, by provider
 }
 
 // allocations are those of all providers of the process, sorted by address: one job may register the memory of another.
 var allocations struct {
-	mu   sync.Mutex
-	list []*allocation
+	mu     sync.Mutex
+	list   []*allocation
+	arenas []weak.Pointer[shm.Arena] // that are mapped, or were
+}
+
+// addArena makes an arena known as memory that only regions may register.
+func addArena(a *shm.Arena) {
+	allocations.mu.Lock()
+	defer allocations.mu.Unlock()
+	allocations.arenas = slices.DeleteFunc(allocations.arenas, func(p weak.Pointer[shm.Arena]) bool { return p.Value() == nil || p.Value() == a })
+	allocations.arenas = append(allocations.arenas, weak.Make(a))
+}
+
+// meetsArena reports whether a part of mem is in an arena that the process has mapped.
+func meetsArena(mem []byte) bool {
+	allocations.mu.Lock()
+	defer allocations.mu.Unlock()
+	return slices.ContainsFunc(allocations.arenas, func(p weak.Pointer[shm.Arena]) bool {
+		a := p.Value()
+		if a == nil {
+			return false
+		}
+		_, first := a.Locate(mem[:1])
+		_, last := a.Locate(mem[len(mem)-1:])
+		return first || last
+	})
 }
 
 // addAllocation makes mem, which is at off in the arena, known as memory that registrations hold.
@@ -96,20 +123,30 @@ func (a *allocation) freeUnused() {
 		return
 	}
 	allocations.list = slices.Delete(allocations.list, i, i+1)
+	if a.left {
+		return
+	}
 	// The offset is allocated memory of the member. If Free fails all the same, the kernel has not freed the pages
 	// yet, or a peer has changed the allocation's owner.
 	_ = a.provider.member.Free(a.offset)
 }
 
-// endAllocations forgets the provider's allocations, which the member's departure frees, and ends its registrations of
-// other memory.
-func (p *Provider) endAllocations() {
+// endAllocations ends the provider's registrations of other memory, and forgets its allocations, which the member's
+// departure frees. Those that another provider has registered stay, with private pages.
+func (p *Provider) endAllocations() error {
 	allocations.mu.Lock()
 	defer allocations.mu.Unlock()
-	allocations.list = slices.DeleteFunc(allocations.list, func(a *allocation) bool { return a.provider == p })
+	var errs []error
 	for _, a := range slices.Clone(allocations.list) {
-		if n := a.holds[p]; n > 0 {
+		if a.provider == p {
+			a.open, a.left = false, true
+		}
+		if n := a.holds[p]; n > 0 || a.left {
 			a.release(p, n)
 		}
+		if a.provider == p && len(a.holds) > 0 {
+			errs = append(errs, p.arena.Keep(a.offset, a.end-a.start))
+		}
 	}
+	return errors.Join(errs...)
 }

@@ -196,6 +196,7 @@ func New(m *shm.Member, o Options) (*Provider, error) {
 	p.ports.init()
 	p.waiters.Init(m.WaitDoorbell(), p.engine.endRest)
 	p.countProcesses()
+	addArena(p.arena)
 	if o.EventHandler != nil {
 		p.events = newEventLog(o.EventHandler)
 	}
@@ -273,7 +274,7 @@ func (p *Provider) Close() error {
 	p.engine.stop()
 	p.housekeeper.stop()
 	p.closeDone.Store(true)
-	p.endAllocations()
+	err := p.endAllocations()
 	p.events.close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -286,7 +287,7 @@ func (p *Provider) Close() error {
 		close(stop)
 	}
 	clear(p.watched)
-	return nil
+	return err
 }
 
 // runOrDefer runs work now. If it is not done, the engine runs it again later.

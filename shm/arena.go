@@ -48,13 +48,14 @@ type Arena struct {
 
 	reaping sync.Mutex // held during reap
 
-	ranks  int
-	rules  int // number of fault rules
-	host   int // number of this host in the job
-	secret [2]uint64
-	refs   atomic.Int32 // number of members joined through this mapping
-	closed atomic.Bool  // mem holds empty pages
-	dumps  bool         // core dumps contain what is allocated
+	ranks   int
+	rules   int // number of fault rules
+	host    int // number of this host in the job
+	secret  [2]uint64
+	refs    atomic.Int32 // number of members joined through this mapping
+	closed  atomic.Bool  // mem holds private pages only
+	private *os.File     // with the private pages; nil = none yet
+	dumps   bool         // core dumps contain what is allocated
 }
 
 // Create creates an arena, sealed against shrinking and growing, and maps it.
