@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -94,6 +95,11 @@ func TestDisconnectTimeout(t *testing.T) {
 				t.Errorf("error %q, want it to name the time limit %v", r.Text, timeout)
 			}
 			p.b.expect(receiveQueue, failure(nd.RequestReceive, 1, nd.Canceled))
+			if p.b.local != nil {
+				if err := p.b.local.endpoint(0).Err(); !errors.Is(err, nd.ConnectionDisconnected) || !strings.Contains(err.Error(), "ended before this side did") {
+					t.Errorf("the cause is %v, want it not to advise a Disconnect", err)
+				}
+			}
 			p.b.refuse(nd.ConnectionAborted, disconnect)
 			p.b.refuse(nd.ConnectionInvalid, disconnect)
 			p.a.refuse(nd.ConnectionInvalid, disconnect)

@@ -378,6 +378,14 @@ func (ep *queuePair) setState(s qpState) {
 	if s == connected && ep.state() != connected {
 		ep.logConnected()
 	}
+	if ep.state() == peerDisconnected {
+		ep.life.cause = nil // it advises this side to disconnect, too
+		detail, next := "the peer ("+ep.conn.peerName+") has disconnected, and the connection ended before this side did", "connect a new endpoint"
+		if s == disconnecting {
+			detail, next = "both sides have disconnected", ""
+		}
+		ep.setCause(ep.opError("serve", nd.ConnectionDisconnected, detail, next))
+	}
 	for was := ep.stateWord.Load(); !ep.stateWord.CompareAndSwap(was, uint32(s)|was&stateFlags); was = ep.stateWord.Load() {
 	}
 	if s >= peerDisconnected && !isClosed(ep.life.done) {

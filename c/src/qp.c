@@ -34,6 +34,11 @@ struct snd_entry snd_entry_at(const struct snd_entry *entries, uint32_t count, u
 void snd_set_state(struct snd_endpoint *ep, enum snd_qp_state s)
 {
 	ep->was_connected = ep->was_connected || s == SND_QP_CONNECTED;
+	if (ep->state == SND_QP_PEER_DISCONNECTED) {
+		ep->cause = SND_SUCCESS; /* it advises this side to disconnect, too */
+		snd_set_cause(ep, SND_CONNECTION_DISCONNECTED, "%s", s == SND_QP_DISCONNECTING ? "both sides have disconnected"
+			: "the peer has disconnected, and the connection ended before this side did: connect a new endpoint");
+	}
 	ep->state = s;
 	snd_wake(ep->object.fabric);
 }

@@ -46,6 +46,7 @@ static void test_disconnect(void)
 	CHECK(snd_cq_poll(b.cq, &r, 1) == 0);
 	OK(snd_connector_wait_disconnect(b.connector, 10 * SECOND));
 	OK(snd_connector_disconnect(b.connector, 10 * SECOND));
+	says(b.ep, SND_CONNECTION_DISCONNECTED, "both sides have disconnected");
 	CHECK(pthread_join(thread, NULL) == 0);
 	OK(ended);
 	WANT(b.cq, SND_REQUEST_RECEIVE, 2, SND_CANCELED);
@@ -82,6 +83,20 @@ static void test_close(bool whole)
 	disconnect_members();
 }
 
+/* A side that has not disconnected when the time of the peer is over cannot do so, and its cause does not advise it to. */
+static void test_too_late(void)
+{
+	snd_status ended;
+	pthread_t thread = begin_disconnect(&ended);
+	CHECK(pthread_join(thread, NULL) == 0);
+	CHECK(ended == SND_IO_TIMEOUT);
+	WANT(b.cq, SND_REQUEST_RECEIVE, 1, SND_SUCCESS);
+	WANT(b.cq, SND_REQUEST_RECEIVE, 2, SND_CANCELED);
+	says(b.ep, SND_CONNECTION_DISCONNECTED, "the peer has disconnected, and the connection ended before this side did: connect a new endpoint");
+	CHECK(snd_connector_disconnect(b.connector, SECOND) == SND_CONNECTION_ABORTED);
+	disconnect_members();
+}
+
 int main(void)
 {
 	for (int i = 0; i < 2; i++) {
@@ -93,6 +108,9 @@ int main(void)
 		test_close(false);
 		close_members();
 	}
+	open_members_with((snd_fabric_options){.threading = SND_THREAD_SAFE, .progress = SND_PROGRESS_AUTO, .disconnect_timeout = SECOND / 20});
+	test_too_late();
+	close_members();
 	puts("ends: ok");
 	return 0;
 }
