@@ -40,8 +40,18 @@ func (j *Job) Connect(ctx context.Context, peer int, cfg nd.EndpointConfig) (nd.
 		if errors.Is(err, nd.ConnectionRefused) { // every rank listens at this port
 			j.blame(peer)
 		}
+		if errors.Is(err, nd.HostUnreachable) && !j.isRemote(peer) {
+			if who, unknown := j.processOf(peer); unknown == nil && who.Gone() {
+				return hasLeft("connect", peer)
+			}
+		}
 		return err
 	})
+}
+
+// hasLeft returns the error of a call that needs a rank of this host that is gone.
+func hasLeft(op string, rank int) error {
+	return &nd.OpError{Op: op, Object: fmt.Sprintf("rank %d", rank), Status: nd.HostUnreachable, Detail: "the rank has died or left"}
 }
 
 // blame records that a call failed because of rank peer.
@@ -158,7 +168,7 @@ func (j *Job) answer(ctx context.Context, peer int, ep nd.Endpoint) error {
 	case c == nil && j.isRemote(peer):
 		return &nd.OpError{Op: "accept", Object: call.Object, Status: nd.HostUnreachable, Detail: "the relay of this host has died"}
 	case c == nil:
-		return &nd.OpError{Op: "accept", Object: call.Object, Status: nd.HostUnreachable, Detail: "the rank has died or left"}
+		return hasLeft("accept", peer)
 	}
 	if err := c.Accept(ctx, ep, nd.ConnectParams{InboundReadLimit: readLimit, OutboundReadLimit: readLimit}); err != nil {
 		return errors.Join(err, c.Close())

@@ -2,6 +2,10 @@ package softnd
 
 import (
 	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/softnd/softnd/internal/proctest"
@@ -47,5 +51,38 @@ func TestCloseWaitsForPanic(t *testing.T) {
 	}
 	if err := j.Close(); err != nil {
 		t.Errorf("Close again: %v", err)
+	}
+}
+
+// TestConnectNamesRankThatLeft: Connect to a rank that has left says so, and does not advise to wait until it starts.
+func TestConnectNamesRankThatLeft(t *testing.T) {
+	ctx := proctest.Context(t)
+	var jobs [2]*Job
+	var joined sync.WaitGroup
+	for rank := range jobs {
+		joined.Go(func() {
+			var err error
+			if jobs[rank], err = Join(ctx, fmt.Sprint("softnd-test-left-", os.Getpid()), rank, len(jobs)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	joined.Wait()
+	if t.Failed() {
+		return
+	}
+	q, err := jobs[1].Adapter().CreateCompletionQueue(ctx, 16)
+	if err == nil {
+		err = jobs[0].Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = jobs[1].Connect(ctx, 0, nd.EndpointConfig{Receive: q, Initiator: q})
+	if !errors.Is(err, nd.HostUnreachable) || !strings.Contains(err.Error(), "the rank has died or left") {
+		t.Errorf("Connect to a rank that has left: %v", err)
+	}
+	if err := jobs[1].Close(); err != nil {
+		t.Error(err)
 	}
 }

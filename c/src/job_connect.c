@@ -122,9 +122,8 @@ static snd_status answer(struct snd_job *j, uint32_t rank, uint32_t address, con
 			keep(j, c);
 		else if (s != SND_IO_TIMEOUT)
 			return s;
-		else if (snd_peer_gone(p))
-			return snd_is_remote(j, rank) ? snd_fail(SND_HOST_UNREACHABLE, "%s: rank %" PRIu32 ": the relay of this host has died", op, rank)
-				: snd_fail(SND_HOST_UNREACHABLE, "%s: rank %" PRIu32 " has died or left", op, rank);
+		else if (snd_peer_gone(p)) /* connect_rank names a rank of this host */
+			return snd_fail(SND_HOST_UNREACHABLE, "%s: rank %" PRIu32 ": the relay of this host has died", op, rank);
 		else if (snd_is_remote(j, rank) && snd_time_left(probe_at) == 0) {
 			if (probe(j, address, ep, left < 0 || left > PROBE_INTERVAL ? PROBE_INTERVAL : left) == SND_HOST_UNREACHABLE)
 				return SND_HOST_UNREACHABLE;
@@ -155,6 +154,8 @@ static snd_status connect_rank(struct snd_job *j, uint32_t rank, uint32_t addres
 		*endpoint = ep;
 		return s;
 	}
+	if (s == SND_HOST_UNREACHABLE && !snd_is_remote(j, rank) && snd_peer_gone(p)) /* while dial ran, or before */
+		s = snd_fail(s, "%s: rank %" PRIu32 " has died or left", op, rank);
 	if (!snd_is_remote(j, rank) && (s == SND_HOST_UNREACHABLE || s == SND_CONNECTION_ABORTED || s == SND_CONNECTION_REFUSED))
 		snd_record_lost_peer(j->fabric, p->id);
 	if (c != NULL)

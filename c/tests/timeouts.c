@@ -137,6 +137,20 @@ static void test_connect(void)
 	close_both();
 }
 
+/* test_left connects to a rank that has left. */
+static void test_left(void)
+{
+	snd_cq *cq;
+	snd_endpoint *ep;
+	join_both("left");
+	OK(snd_cq_create(snd_job_adapter(jobs[1]), 16, &cq));
+	const snd_endpoint_config config = {.receive_cq = cq, .initiator_cq = cq};
+	OK(snd_job_close(jobs[0]));
+	CHECK(snd_job_connect(jobs[1], 0, &config, SECOND, &ep) == SND_HOST_UNREACHABLE && ep == NULL);
+	CHECK(strcmp(snd_last_error(), "connect: rank 0 has died or left") == 0);
+	OK(snd_job_close(jobs[1]));
+}
+
 /* test_join joins a fabric whose only member does not answer. */
 static void test_join(void)
 {
@@ -156,6 +170,7 @@ int main(void)
 	test_texts();
 	test_exchange();
 	test_connect();
+	test_left();
 	test_join();
 	puts("ok");
 	return 0;
