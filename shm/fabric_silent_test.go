@@ -30,7 +30,7 @@ var roleSilent = proctest.Role("silent", func(self *proctest.Self) error {
 func TestSilentOtherUserEndsNoJoiner(t *testing.T) {
 	before := fabricReplyTimeout
 	fabricReplyTimeout = 10 * proctest.Timeout
-	defer func() { fabricReplyTimeout = before }()
+	t.Cleanup(func() { fabricReplyTimeout = before }) // after the fabric is closed
 	name := fabricName(t)
 	stranger := asOtherUser(t, roleSilent, name)
 	openTest(t, name)

@@ -108,8 +108,9 @@ static snd_status ask(const char *at, int fds[2], uint64_t id[2], const char *op
 
 static bool is_valid_name(const char *name)
 {
-	size_t n = strlen(name);
-	return n >= 1 && n <= 64 && strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") == n;
+	/* It reads no byte after one that is not allowed: a string of Fortran may have no end. */
+	size_t n = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-");
+	return n >= 1 && n <= 64 && name[n] == 0;
 }
 
 /* reply answers one joiner. It returns false if the joiner has not said anything yet. */
