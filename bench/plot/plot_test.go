@@ -141,7 +141,7 @@ func TestSeveralReportsAreToldApart(t *testing.T) {
 			t.Errorf("no %q in %q", want, got)
 		}
 	}
-	for _, want := range []string{"(1) Example(R) Processor 9000, 2 cores, kernel 6.18.44", "(2) Example(R) Processor 9000, 2 cores, kernel 7.0"} {
+	for _, want := range []string{"1: Example(R) Processor 9000, 2 cores, kernel 6.18.44", "2: Example(R) Processor 9000, 2 cores, kernel 7.0"} {
 		if !slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, want) }) {
 			t.Errorf("no %q in %q", want, got)
 		}

@@ -40,13 +40,13 @@ func TestHang(t *testing.T) {
 			t.Error("a rank joins without the others")
 		}
 	}()
-	const want = "likely cause: ranks 1-2 never arrived: not in softnd.Init; rank 0 waits for it (init (barrier 1))\n"
+	const want = "likely cause: ranks 1-2 never arrived: not in softnd.Init; rank 0 waits for it (join (barrier 1))\n"
 	proctest.Eventually(t, want, func() bool {
 		out.Reset()
 		errs.Reset()
 		return run([]string{"hang", name}, &out, &errs) == 0 && strings.HasPrefix(out.String(), want)
 	}, &out, &errs)
-	for _, line := range []string{fmt.Sprintf(", pid %d): init (barrier 1) for ", os.Getpid()), "\nranks 1-2 (unknown process): not in softnd.Init\n", "softnd.Join\n"} {
+	for _, line := range []string{fmt.Sprintf(", pid %d): join (barrier 1) for ", os.Getpid()), "\nranks 1-2 (unknown process): not in softnd.Init\n", "softnd.Join\n"} {
 		if !strings.Contains(out.String(), line) {
 			t.Errorf("no %q in\n%s", line, &out)
 		}
