@@ -247,7 +247,7 @@ static void keep(const struct snd_fabric *f, const struct snd_mapped *m)
 			return;
 		munmap(at, size);
 	}
-	mmap(m->start, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+	(void)mmap(m->start, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
 }
 
 void snd_leave_allocations(struct snd_fabric *f)
