@@ -24,12 +24,13 @@
 
 enum { RANKS = 3, ROUNDS = 20, MANY = 70 /* more than the service lets wait */ };
 
-static char address[SND_TCP_TEXT], choice[SND_TCP_CHOICE];
+static char address[SND_TCP_TEXT];
 static const struct snd_bytes secret = {"a secret of the tests", 21};
 
 /* take_address finds a port at which no process listens, of those that the kernel gives to no socket by itself. */
 static void take_address(void)
 {
+	char choice[SND_TCP_CHOICE];
 	struct snd_tcp_address a;
 	int s;
 	do {
@@ -41,6 +42,7 @@ static void take_address(void)
 
 static struct snd_root_config config_of(uint32_t rank, uint32_t size)
 {
+	char choice[SND_TCP_CHOICE];
 	struct snd_root_config c = {.secret = secret, .rank = rank, .size = size, .silence = 5000 * MS};
 	FINE(snd_tcp_resolve(address, &c.at, choice, "test"));
 	return c;
@@ -512,6 +514,7 @@ static void test_forged(void)
 /* A name that is an address of loopback here stands for another address of this host, unless it means loopback. */
 static void test_addresses(void)
 {
+	char choice[SND_TCP_CHOICE];
 	struct snd_tcp_address a;
 	char text[SND_TCP_TEXT];
 	CHECK(setenv("SOFTND_HOST_ADDRESS", "10.9.9.9", 1) == 0);
