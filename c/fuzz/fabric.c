@@ -90,6 +90,9 @@ static void make_side(int rank)
 		EXPECT(snd_window_create(s->a, &s->windows[i]) == SND_SUCCESS);
 }
 
+static void make_first(void) { make_side(0); }
+static void make_second(void) { make_side(1); }
+
 static void connect_side(struct side *s)
 {
 	if (s->endpoints[slot_of_connect] != NULL)
@@ -267,10 +270,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	EXPECT(dup2(arena.fd, DESCRIPTOR) == DESCRIPTOR);
 	setenv("SOFTND_ARENA_FD", "700", 1);
 	setenv("SOFTND_SIZE", "2", 1);
-	snd_set(&snd_rank(&arena, 1)->round, 1); /* so that one rank passes its first barrier before the other has come */
-	make_side(0);
-	snd_set(&snd_rank(&arena, 1)->round, 0);
-	make_side(1);
+	fuzz_together(make_first, make_second);
 	close(DESCRIPTOR);
 	shared_queue = fuzz_byte(script) & 1;
 	slot_of_connect = 0;
