@@ -14,6 +14,7 @@
 
 #include "../src/fabric.h"
 #include "calls.h"
+#include "few_descriptors.h"
 
 enum { LOG = 100, STANDARD = 3, ARENA = 1 << 28 };
 
@@ -209,21 +210,6 @@ static void run_closed(unsigned closed)
 	snd_job_abort(job, 0x42, "the end of the test");
 }
 
-/* limit_to sets the limit to so many more descriptors than are open. */
-static void limit_to(int more)
-{
-	struct rlimit l;
-	CHECK(getrlimit(RLIMIT_NOFILE, &l) == 0);
-	l.rlim_cur = l.rlim_max;
-	CHECK(setrlimit(RLIMIT_NOFILE, &l) == 0);
-	if (more < 0)
-		return;
-	const int free_one = dup(LOG);
-	CHECK(free_one >= 0 && close(free_one) == 0);
-	l.rlim_cur = (rlim_t)(free_one + more);
-	CHECK(setrlimit(RLIMIT_NOFILE, &l) == 0);
-}
-
 static void run_limit(void)
 {
 	for (int round = 0; round < 2; round++) {
@@ -233,10 +219,10 @@ static void run_limit(void)
 			const int before = descriptors();
 			snd_status s = SND_SUCCESS;
 			for (int more = 0; more < 24; more++) {
-				limit_to(more);
+				limit_to(LOG, more);
 				patience = more < 16 ? SECOND / 5 : 10 * SECOND;
 				s = makers[i].try();
-				limit_to(-1);
+				limit_to(LOG, -1);
 				CHECK(snd_status_name(s) != NULL && (s == SND_SUCCESS || snd_last_error()[0] != 0));
 			}
 			if (s != SND_SUCCESS)
@@ -247,9 +233,9 @@ static void run_limit(void)
 			for (int i = 0; i < ROWS; i++)
 				if (closes(&rows[i]) == closing)
 					for (int more = 0; more < 3; more++) {
-						limit_to(more);
+						limit_to(LOG, more);
 						(void)rows[i].try(*rows[i].handle);
-						limit_to(-1);
+						limit_to(LOG, -1);
 					}
 		close_all();
 	}

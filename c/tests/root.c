@@ -15,6 +15,7 @@
 #include "../src/fork.h"
 #include "../src/root.h"
 #include "check.h"
+#include "few_descriptors.h"
 
 #define MS INT64_C(1000000)
 #define LIMIT (20 * 1000 * MS)
@@ -433,21 +434,6 @@ static void test_flood(void)
 	snd_root_hang_up(zero);
 }
 
-/* limit_to sets the limit to so many more descriptors than are open; -1 means the highest one. */
-static void limit_to(int more)
-{
-	struct rlimit l;
-	CHECK(getrlimit(RLIMIT_NOFILE, &l) == 0);
-	l.rlim_cur = l.rlim_max;
-	CHECK(setrlimit(RLIMIT_NOFILE, &l) == 0);
-	if (more < 0)
-		return;
-	const int free_one = dup(STDERR_FILENO);
-	CHECK(free_one >= 0 && close(free_one) == 0);
-	l.rlim_cur = (rlim_t)(free_one + more);
-	CHECK(setrlimit(RLIMIT_NOFILE, &l) == 0);
-}
-
 /* A rank that has too few descriptors to join says so, and does not wait for them. Rank 0 needs its listener and both ends of a
  * connection. */
 static void test_few_descriptors(void)
@@ -457,9 +443,9 @@ static void test_few_descriptors(void)
 		const struct snd_root_config c = config_of(rank, 2);
 		for (int room = 0; room < (rank == 0 ? 3 : 1); room++) {
 			struct snd_root *no = NULL;
-			limit_to(room);
+			limit_to(STDERR_FILENO, room);
 			const snd_status s = snd_root_join(&no, &c, -1, "test"); /* without a limit of time */
-			limit_to(-1);
+			limit_to(STDERR_FILENO, -1);
 			CHECK(s != SND_SUCCESS && strstr(snd_last_error(), "too many open files: raise the limit of the process (ulimit -n)") != NULL && no == NULL);
 		}
 	}
@@ -468,12 +454,12 @@ static void test_few_descriptors(void)
 	struct snd_root *zero = join(0, 2);
 	const struct snd_root_config c = config_of(1, 2);
 	const struct printed p = begin_print();
-	limit_to(1);
+	limit_to(STDERR_FILENO, 1);
 	const int one = snd_tcp_dial(&c.at, snd_deadline(LIMIT));
 	end_print(&p, "rank 0: accept a connection to SOFTND_ROOT: too many open files");
 	CHECK(one >= 0);
 	snd_fork_close(one);
-	limit_to(-1);
+	limit_to(STDERR_FILENO, -1);
 	snd_root_hang_up(zero);
 }
 
