@@ -6,7 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/softnd/softnd/internal/bootstrap"
+	"github.com/softnd/softnd/internal/meet/bootstrap"
 )
 
 // current is the job that this process joined last, nil when that is closed.

@@ -6,7 +6,7 @@ import (
 	"os"
 	"strconv"
 
-	"github.com/softnd/softnd/internal/checkjournal"
+	"github.com/softnd/softnd/internal/meet/checkjournal"
 	"github.com/softnd/softnd/nd/ndcheck"
 )
 

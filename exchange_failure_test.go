@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
 )
 

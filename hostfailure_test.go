@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softnd/softnd/internal/bootstrap"
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/meet/bootstrap"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )

@@ -12,8 +12,8 @@ import (
 	"sync"
 
 	"github.com/softnd/softnd/endpoint"
-	"github.com/softnd/softnd/internal/bootstrap"
-	"github.com/softnd/softnd/internal/relayproc"
+	"github.com/softnd/softnd/internal/meet/bootstrap"
+	"github.com/softnd/softnd/internal/meet/relayclient"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -25,10 +25,10 @@ type hosts struct {
 	local     []int // ranks of this host
 	position  []int // of each rank among those of its host
 	addresses []netip.Addr
-	controls  []string         // control address of each host's relay
-	relay     *relayproc.Relay // of the leader
-	leaders   leaders          // nil if this rank is not the leader
-	notice    shm.Offset       // memory of the leader for the reason of a failure
+	controls  []string           // control address of each host's relay
+	relay     *relayclient.Relay // of the leader
+	leaders   leaders            // nil if this rank is not the leader
+	notice    shm.Offset         // memory of the leader for the reason of a failure
 
 	probes struct {
 		sync.Mutex
@@ -209,14 +209,14 @@ func (j *Job) startRelay(ctx context.Context, own *announcement) (*hostLinks, er
 		return nil, err
 	}
 	h.leaders = links // so that Close closes them
-	config := relayproc.Config{Job: h.Job, Secret: h.Secret, Host: h.Number, Hosts: h.Count, Address: address, Hidden: bootstrap.EnvSecret}
+	config := relayclient.Config{Job: h.Job, Secret: h.Secret, Host: h.Number, Hosts: h.Count, Address: address, Hidden: bootstrap.EnvSecret}
 	if h.Launcher != nil {
 		if config.Launcher, err = h.Launcher(); err != nil {
 			return nil, err
 		}
 		defer config.Launcher.Close()
 	}
-	h.relay, err = relayproc.Start(ctx, j.arena.File(), config)
+	h.relay, err = relayclient.Start(ctx, j.arena.File(), config)
 	if err != nil {
 		return nil, err
 	}

@@ -10,10 +10,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/softnd/softnd/internal/bootstrap"
-	"github.com/softnd/softnd/internal/proctest"
-	"github.com/softnd/softnd/internal/rendezvous"
-	"github.com/softnd/softnd/internal/slurmtest"
+	"github.com/softnd/softnd/internal/meet/bootstrap"
+	"github.com/softnd/softnd/internal/meet/rendezvous"
+	"github.com/softnd/softnd/internal/testkit/proctest"
+	"github.com/softnd/softnd/internal/testkit/slurmtest"
 	"github.com/softnd/softnd/shm"
 )
 

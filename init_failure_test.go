@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softnd/softnd/internal/proctest"
-	"github.com/softnd/softnd/internal/slurmtest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
+	"github.com/softnd/softnd/internal/testkit/slurmtest"
 )
 
 var roleInit = proctest.Role("init only", playInitOnly)

@@ -13,9 +13,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/pmi"
-	"github.com/softnd/softnd/internal/proctest"
-	"github.com/softnd/softnd/internal/unixsock"
+	"github.com/softnd/softnd/internal/meet/pmi"
+	"github.com/softnd/softnd/internal/meet/unixsock"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // foreignJob is a job that this test starts in the way of another launcher.

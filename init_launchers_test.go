@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/softnd/softnd/internal/slurmtest"
+	"github.com/softnd/softnd/internal/testkit/slurmtest"
 )
 
 // Programs of softnd under the launchers of others, as far as they are installed.

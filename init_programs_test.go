@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/softnd/softnd/internal/slurmtest"
+	"github.com/softnd/softnd/internal/testkit/slurmtest"
 )
 
 // helloPrograms names the programs that TestProgramsUnderOtherLaunchers starts, separated by colons. Each is the program of a

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softnd/softnd/internal/bootstrap"
-	"github.com/softnd/softnd/internal/proctest"
-	"github.com/softnd/softnd/internal/slurmtest"
+	"github.com/softnd/softnd/internal/meet/bootstrap"
+	"github.com/softnd/softnd/internal/testkit/proctest"
+	"github.com/softnd/softnd/internal/testkit/slurmtest"
 	"github.com/softnd/softnd/nd"
 )
 

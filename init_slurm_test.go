@@ -3,7 +3,7 @@ package softnd
 import (
 	"testing"
 
-	"github.com/softnd/softnd/internal/slurmtest"
+	"github.com/softnd/softnd/internal/testkit/slurmtest"
 )
 
 func TestInitUnderSlurm(t *testing.T) {

@@ -28,7 +28,7 @@ import (
 
 	"github.com/softnd/softnd/endpoint"
 	"github.com/softnd/softnd/internal/asym"
-	"github.com/softnd/softnd/internal/bootstrap"
+	"github.com/softnd/softnd/internal/meet/bootstrap"
 	"github.com/softnd/softnd/internal/panicking"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/nd/ndcheck"

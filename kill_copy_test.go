@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softnd/softnd/internal/failpoint"
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/failpoint"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
 )
 

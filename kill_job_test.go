@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd/endpoint"
-	"github.com/softnd/softnd/internal/failpoint"
 	"github.com/softnd/softnd/internal/hostclock"
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/failpoint"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/shm"
 )
 

@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/endpoint"
-	"github.com/softnd/softnd/internal/failpoint"
 	"github.com/softnd/softnd/internal/hostclock"
-	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/internal/statuspage"
+	"github.com/softnd/softnd/internal/testkit/failpoint"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )

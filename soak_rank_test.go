@@ -15,7 +15,7 @@ import (
 	"sync/atomic"
 
 	"github.com/softnd/softnd/endpoint"
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )

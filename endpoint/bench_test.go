@@ -15,7 +15,7 @@ import (
 
 	"github.com/softnd/softnd"
 	"github.com/softnd/softnd/bench"
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )

@@ -140,7 +140,7 @@ func (c *connector) startAccept(ep *queuePair, params nd.ConnectParams) (*connec
 // Reject refuses a connection, instead of Accept or CompleteConnect.
 func (c *connector) Reject(private []byte) error { return c.reject(connRefused, private) }
 
-// RejectUnreachable implements forward.Connector.
+// RejectUnreachable implements relayhook.Connector.
 func (c *connector) RejectUnreachable() error { return c.reject(connAborted, nil) }
 
 // reject ends a request with a state, which tells the active side why, or withdraws this side's own.

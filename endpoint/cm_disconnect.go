@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/softnd/softnd/internal/failpoint"
 	"github.com/softnd/softnd/internal/faultplan"
 	"github.com/softnd/softnd/internal/statuspage"
+	"github.com/softnd/softnd/internal/testkit/failpoint"
 	"github.com/softnd/softnd/nd"
 )
 

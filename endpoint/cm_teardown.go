@@ -7,8 +7,8 @@ import (
 
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/asym"
-	"github.com/softnd/softnd/internal/failpoint"
 	"github.com/softnd/softnd/internal/statuspage"
+	"github.com/softnd/softnd/internal/testkit/failpoint"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/window"
 )

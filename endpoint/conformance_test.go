@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/internal/modelpage"
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/nd/ndtest"
 	"github.com/softnd/softnd/shm"

@@ -7,7 +7,7 @@ import (
 
 	"github.com/softnd/softnd/faults"
 	"github.com/softnd/softnd/internal/faultplan"
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/nd/ndtest"
 	"github.com/softnd/softnd/shm"

@@ -10,7 +10,7 @@ import (
 
 	"github.com/softnd/softnd/faults"
 	"github.com/softnd/softnd/internal/faultplan"
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
 )
 

@@ -4,26 +4,26 @@ import (
 	"context"
 
 	"github.com/softnd/softnd/endpoint/internal/wire"
-	"github.com/softnd/softnd/internal/failpoint"
-	"github.com/softnd/softnd/internal/forward"
+	"github.com/softnd/softnd/internal/relayhook"
 	"github.com/softnd/softnd/internal/statuspage"
+	"github.com/softnd/softnd/internal/testkit/failpoint"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/window"
 )
 
-// The endpoints of a relay, see package forward. Requests of the peer stay in the ring until the program has taken
+// The endpoints of a relay, see package relayhook. Requests of the peer stay in the ring until the program has taken
 // them, and their entries are released when it says so. Everything else is as for any endpoint: serveRing is the only
 // part of the engine that leaves such an endpoint alone.
 
 var (
-	_ forward.Endpoint  = (*queuePair)(nil)
-	_ forward.Adapter   = (*adapter)(nil)
-	_ forward.Connector = (*connector)(nil)
-	_ forward.Listener  = (*listener)(nil)
+	_ relayhook.Endpoint  = (*queuePair)(nil)
+	_ relayhook.Adapter   = (*adapter)(nil)
+	_ relayhook.Connector = (*connector)(nil)
+	_ relayhook.Listener  = (*listener)(nil)
 )
 
 // ListenForOtherHosts makes the member the relay of its arena.
-func (a *adapter) ListenForOtherHosts(ctx context.Context) (forward.Listener, error) {
+func (a *adapter) ListenForOtherHosts(ctx context.Context) (relayhook.Listener, error) {
 	const op = "listen for other hosts"
 	if err := a.checkUsable(ctx, op); err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func (ep *queuePair) HasNext() bool {
 }
 
 // Next takes the peer's oldest ring entry.
-func (ep *queuePair) Next(r *forward.Request) bool {
+func (ep *queuePair) Next(r *relayhook.Request) bool {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	if !ep.forwards() || ep.state() != connected {
@@ -95,7 +95,7 @@ func (ep *queuePair) Next(r *forward.Request) bool {
 		ep.terminate(ep.protocolError("a ring entry of kind %d, flags %#x and length %d to a relay", e.Kind, e.Flags, e.PayloadLength))
 		return false
 	}
-	*r = forward.Request{
+	*r = relayhook.Request{
 		Number: c.in.Advance(), Kind: forwardKind(e.Kind),
 		First: e.Flags&wire.FlagFirst != 0, Last: e.Flags&wire.FlagLast != 0,
 		Invalidate: e.Flags&wire.FlagInvalidate != 0, Solicited: e.Flags&wire.FlagSolicited != 0, Hashed: e.Flags&wire.FlagHashed != 0,
@@ -115,18 +115,18 @@ func isForwarded(e *wire.Entry) bool {
 	return e.Kind != wire.SendPlaced && e.Kind != wire.SendFailed && e.Flags&wire.FlagAckRequest != 0
 }
 
-func forwardKind(k wire.Kind) forward.Kind {
+func forwardKind(k wire.Kind) relayhook.Kind {
 	switch k {
 	case wire.WriteFragment, wire.WriteInEntry:
-		return forward.Write
+		return relayhook.Write
 	case wire.ReadFragment:
-		return forward.Read
+		return relayhook.Read
 	}
-	return forward.Send
+	return relayhook.Send
 }
 
 // Fetch copies bytes of a request from the peer's memory.
-func (ep *queuePair) Fetch(r *forward.Request, at uint64, to []byte) nd.Status {
+func (ep *queuePair) Fetch(r *relayhook.Request, at uint64, to []byte) nd.Status {
 	if at > r.Length || uint64(len(to)) > r.Length-at {
 		return nd.AccessViolation
 	}
@@ -138,7 +138,7 @@ func (ep *queuePair) Fetch(r *forward.Request, at uint64, to []byte) nd.Status {
 }
 
 // Store copies bytes of a Read to the peer's memory.
-func (ep *queuePair) Store(r *forward.Request, at uint64, from []byte) nd.Status {
+func (ep *queuePair) Store(r *relayhook.Request, at uint64, from []byte) nd.Status {
 	if at > r.Length || uint64(len(from)) > r.Length-at {
 		return nd.AccessViolation
 	}
@@ -147,7 +147,7 @@ func (ep *queuePair) Store(r *forward.Request, at uint64, from []byte) nd.Status
 
 // copyForwarded copies between the peer's memory and own memory that needs no token. peer is the operand for the
 // peer's memory, whose token has to grant the right.
-func (ep *queuePair) copyForwarded(r *forward.Request, at uint64, own []byte, right window.Rights, peer, local *window.Operand) nd.Status {
+func (ep *queuePair) copyForwarded(r *relayhook.Request, at uint64, own []byte, right window.Rights, peer, local *window.Operand) nd.Status {
 	if len(own) == 0 {
 		return nd.Success
 	}
@@ -170,7 +170,7 @@ func (ep *queuePair) copyForwarded(r *forward.Request, at uint64, own []byte, ri
 }
 
 // AnswerHash tells the peer the hash of the data of its Read.
-func (ep *queuePair) AnswerHash(r *forward.Request, hash uint64) {
+func (ep *queuePair) AnswerHash(r *relayhook.Request, hash uint64) {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	if ep.forwards() && ep.state() == connected {

@@ -6,11 +6,11 @@ import (
 
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/asym"
-	"github.com/softnd/softnd/internal/forward"
+	"github.com/softnd/softnd/internal/relayhook"
 	"github.com/softnd/softnd/nd"
 )
 
-// Requests in parts, see forward.Order. Such a request is executed like any other, but its local memory is what the program
+// Requests in parts, see relayhook.Order. Such a request is executed like any other, but its local memory is what the program
 // passes. The engine uses that memory only during the calls of Begin, Give and Take. They copy bytes that they cannot
 // use. Where bytes or room are missing, the request is blocked, and the next of these calls continues it.
 
@@ -121,12 +121,12 @@ func (r *request) awaitsParts() bool {
 }
 
 // Begin posts a request in parts.
-func (ep *queuePair) Begin(o *forward.Order, data []byte) error {
+func (ep *queuePair) Begin(o *relayhook.Order, data []byte) error {
 	kind, flags := nd.RequestSend, nd.OpFlags(0)
 	switch o.Kind {
-	case forward.Write:
+	case relayhook.Write:
 		kind = nd.RequestWrite
-	case forward.Read:
+	case relayhook.Read:
 		kind = nd.RequestRead
 	}
 	if o.Solicited {

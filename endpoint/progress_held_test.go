@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/internal/statuspage"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // TestLockedEndpointKeepsThreadsIdle: neither the engine nor a wait spins while another goroutine

@@ -12,7 +12,7 @@ import (
 // network if processes sleep: otherwise a relay that has slept once would sleep before each frame.
 const serveRounds = 300
 
-// serve is forward.Adapter.Serve. Observers see call.
+// serve is relayhook.Adapter.Serve. Observers see call.
 func (p *Provider) serve(ctx context.Context, call statuspage.Call, step func() bool) error {
 	if !p.waiters.BeginCall() {
 		return errClosed

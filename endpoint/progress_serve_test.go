@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/internal/statuspage"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // Serve calls step again and again while there is work, sleeps when there is none, and calls step after a wake-up. It ends

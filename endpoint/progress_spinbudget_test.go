@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/endpoint/internal/waiter"
-	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/internal/statuspage"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 func TestSpinBudget(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/internal/hostclock"
-	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/internal/statuspage"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
 )
 

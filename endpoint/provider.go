@@ -100,7 +100,7 @@ type Options struct {
 	// CheckPayloads makes all endpoints check the payloads of their requests, as nd.EndpointConfig.CheckPayloads does.
 	CheckPayloads bool
 
-	// Forward makes each endpoint implement forward.Endpoint: the program takes the requests of its peer and executes
+	// Forward makes each endpoint implement relayhook.Endpoint: the program takes the requests of its peer and executes
 	// them, as a relay does. Such an endpoint has no Receives.
 	Forward bool
 

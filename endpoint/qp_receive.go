@@ -5,7 +5,7 @@ import (
 
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/asym"
-	"github.com/softnd/softnd/internal/failpoint"
+	"github.com/softnd/softnd/internal/testkit/failpoint"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 	"github.com/softnd/softnd/window"
@@ -42,7 +42,7 @@ func (ep *queuePair) postReceive(reqCtx uint64, sge []nd.SGE) error {
 		return ep.opError(op, nd.InvalidDeviceRequest, "the endpoint takes its receives from a shared receive queue", "post to that queue")
 	}
 	if ep.forwards() {
-		return ep.opError(op, nd.InvalidDeviceRequest, "the endpoint is a relay's, which has no receives", "take messages with forward.Endpoint")
+		return ep.opError(op, nd.InvalidDeviceRequest, "the endpoint is a relay's, which has no receives", "take messages with relayhook.Endpoint")
 	}
 	if len(sge) > ep.limits.receiveSGE {
 		return ep.opError(op, nd.DataOverrun, fmt.Sprintf("%d scatter/gather entries, granted %d", len(sge), ep.limits.receiveSGE), "raise MaxReceiveSGE or post fewer entries")

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/faults"
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/nd/ndcompat"
 )

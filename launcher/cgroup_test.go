@@ -13,7 +13,7 @@ import (
 
 	"github.com/softnd/softnd/internal/cgroup"
 	"github.com/softnd/softnd/internal/proctable"
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // needCgroups skips a test if this user may not create cgroups.

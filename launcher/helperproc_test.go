@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/internal/proctable"
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // A stopped watchdog or supervisor is reported and does not prevent the end of the job.

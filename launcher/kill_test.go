@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/internal/proctable"
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // family has the processes of a job whose ranks play "family".

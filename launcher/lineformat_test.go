@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // The bytes of one rank arrive unchanged in each write, with or without line feeds.

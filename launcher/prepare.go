@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/unixsock"
+	"github.com/softnd/softnd/internal/meet/unixsock"
 )
 
 // Job is a job that has not run yet: its watchdog and its supervisor. They start while the

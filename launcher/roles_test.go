@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/internal/jobcontrol"
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 func init() {

@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // A rank that is stopped at start has loaded its program but not run an instruction. It has no

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd/internal/jobcontrol"
-	"github.com/softnd/softnd/internal/unixsock"
+	"github.com/softnd/softnd/internal/meet/unixsock"
 )
 
 // phase is the phase of a job. It only increases.

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/unixsock"
+	"github.com/softnd/softnd/internal/meet/unixsock"
 )
 
 // maxRights is how many descriptors the kernel accepts in one message (SCM_MAX_FD).

@@ -17,8 +17,8 @@ import (
 
 	"github.com/softnd/softnd/internal/build"
 	"github.com/softnd/softnd/internal/descriptor"
-	"github.com/softnd/softnd/internal/failpoint"
 	"github.com/softnd/softnd/internal/layout"
+	"github.com/softnd/softnd/internal/testkit/failpoint"
 )
 
 // Config configures [Create]. The zero value means an arena without ranks, of the default size.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/softnd/softnd/internal/build"
 	"github.com/softnd/softnd/internal/layout"
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 func TestCreateRefusesBadConfigs(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/internal/doorbell"
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // pingPong waits for every second value of a turn word, as all waiters do: arm, check again, sleep.

@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/failpoint"
+	"github.com/softnd/softnd/internal/meet/unixsock"
 	"github.com/softnd/softnd/internal/peeruser"
-	"github.com/softnd/softnd/internal/unixsock"
+	"github.com/softnd/softnd/internal/testkit/failpoint"
 )
 
 // Fabric is an arena with a name, for processes without a common launcher. The name is that of an

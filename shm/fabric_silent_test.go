@@ -3,8 +3,8 @@ package shm
 import (
 	"testing"
 
-	"github.com/softnd/softnd/internal/proctest"
-	"github.com/softnd/softnd/internal/unixsock"
+	"github.com/softnd/softnd/internal/meet/unixsock"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // roleSilent makes more connections to a fabric of user 0 than a member keeps, and sends nothing.

@@ -22,8 +22,8 @@ import (
 
 	"github.com/softnd/softnd/internal/build"
 	"github.com/softnd/softnd/internal/layout"
-	"github.com/softnd/softnd/internal/proctest"
-	"github.com/softnd/softnd/internal/unixsock"
+	"github.com/softnd/softnd/internal/meet/unixsock"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // fabricName returns a name that no other run uses.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/softnd/softnd/internal/asym"
-	"github.com/softnd/softnd/internal/failpoint"
+	"github.com/softnd/softnd/internal/testkit/failpoint"
 )
 
 // Group is the rank group of an arena, as one of its members uses it: the members that are its ranks, a

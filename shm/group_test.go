@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/internal/sched"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // rendezvous waits in a barrier as a rank does: it polls, yields, and then sleeps on its doorbell

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/softnd/softnd/internal/failpoint"
 	"github.com/softnd/softnd/internal/sched"
+	"github.com/softnd/softnd/internal/testkit/failpoint"
 )
 
 // Size classes of small objects, as powers of two. A larger object takes whole chunks.

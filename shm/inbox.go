@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"github.com/softnd/softnd/internal/failpoint"
+	"github.com/softnd/softnd/internal/testkit/failpoint"
 )
 
 // maxMail bounds the list that TakeMail follows. A hostile peer can link a list to itself.

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/internal/sched"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // letter is the mail that the tests send.

@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/softnd/softnd/internal/failpoint"
-	"github.com/softnd/softnd/internal/proctest"
-	"github.com/softnd/softnd/internal/unixsock"
+	"github.com/softnd/softnd/internal/meet/unixsock"
+	"github.com/softnd/softnd/internal/testkit/failpoint"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // A process dies at each step of creating, joining or serving a named fabric. Another process that wants to join

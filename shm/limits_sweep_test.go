@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/internal/syslimit"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // Under every limit from 1 MiB to 2 GiB, an allocation either succeeds or fails with an error. After a success, its

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd/internal/cgroup"
-	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/internal/syslimit"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 func TestArenaSizeRespectsLimits(t *testing.T) {

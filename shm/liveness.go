@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/failpoint"
+	"github.com/softnd/softnd/internal/testkit/failpoint"
 )
 
 // The members handle a death in four steps. Any member can take steps 1, 2 and 4; if it dies in the

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/internal/doorbell"
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 func TestKilledMemberIsFound(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // arenaDescriptors returns the descriptors of this process that refer to an arena.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 func TestMain(m *testing.M) {

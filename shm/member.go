@@ -12,7 +12,7 @@ import (
 
 	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/internal/doorbell"
-	"github.com/softnd/softnd/internal/failpoint"
+	"github.com/softnd/softnd/internal/testkit/failpoint"
 )
 
 // MemberID identifies a member: the slot of its record and the incarnation of that slot. An arena

@@ -3,7 +3,7 @@ package shm
 import (
 	"sync/atomic"
 
-	"github.com/softnd/softnd/internal/failpoint"
+	"github.com/softnd/softnd/internal/testkit/failpoint"
 )
 
 // ownerMap is a shared table with one word for each chunk, or for each block of window entries.

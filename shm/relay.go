@@ -3,7 +3,7 @@ package shm
 import (
 	"fmt"
 
-	"github.com/softnd/softnd/internal/failpoint"
+	"github.com/softnd/softnd/internal/testkit/failpoint"
 )
 
 // maxHost is the highest number of a host. The second byte of an address holds it, counted from 77.

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // An arena has one relay at a time. A relay that has died or left is none, and any member can take its place.

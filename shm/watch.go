@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd/internal/descriptor"
-	"github.com/softnd/softnd/internal/failpoint"
 	"github.com/softnd/softnd/internal/pproflabel"
+	"github.com/softnd/softnd/internal/testkit/failpoint"
 )
 
 // How members find deaths. Each member watches its neighbours: the next two live members in the

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // patrolled checks liveness for a member, as a provider does, until the test ends.

@@ -2,7 +2,7 @@ package window
 
 import (
 	"github.com/softnd/softnd/internal/asym"
-	"github.com/softnd/softnd/internal/failpoint"
+	"github.com/softnd/softnd/internal/testkit/failpoint"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )

@@ -1,5 +1,5 @@
 /* The place of this process in a job, as its launcher says in the environment: ndrun, a launcher that speaks PMI, Open MPI's
- * mpirun, or Slurm's srun. Without a launcher the user says it, or the process is a job of its own. See internal/bootstrap. */
+ * mpirun, or Slurm's srun. Without a launcher the user says it, or the process is a job of its own. See internal/meet/bootstrap. */
 #ifndef SND_BOOTSTRAP_H
 #define SND_BOOTSTRAP_H
 

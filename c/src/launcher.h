@@ -1,4 +1,4 @@
-/* The control channel between a rank and ndrun, see internal/controlchannel. */
+/* The control channel between a rank and ndrun, see internal/meet/controlchannel. */
 #ifndef SND_LAUNCHER_H
 #define SND_LAUNCHER_H
 

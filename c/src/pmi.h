@@ -1,5 +1,5 @@
 /* A rank's side of version 1 of the Process Management Interface, by which launchers such as mpiexec.hydra serve their
- * ranks. internal/pmi describes the protocol. */
+ * ranks. internal/meet/pmi describes the protocol. */
 #ifndef SND_PMI_H
 #define SND_PMI_H
 

@@ -1,4 +1,4 @@
-/* A rank's membership in a meeting at SOFTND_ROOT, where ranks meet without a launcher. See internal/rendezvous. */
+/* A rank's membership in a meeting at SOFTND_ROOT, where ranks meet without a launcher. See internal/meet/rendezvous. */
 #ifndef SND_ROOT_H
 #define SND_ROOT_H
 

@@ -1,4 +1,4 @@
-/* A connection of ranks that meet at SOFTND_ROOT: its handshake and its messages, which package internal/rendezvous of the Go library
+/* A connection of ranks that meet at SOFTND_ROOT: its handshake and its messages, which package internal/meet/rendezvous of the Go library
  * describes. C and Go ranks meet. */
 #ifndef SND_ROOT_CHANNEL_H
 #define SND_ROOT_CHANNEL_H

@@ -1,4 +1,4 @@
-/* A job that a user starts without a launcher: the variables with which the ranks meet at SOFTND_ROOT. See internal/bootstrap/root.go. */
+/* A job that a user starts without a launcher: the variables with which the ranks meet at SOFTND_ROOT. See internal/meet/bootstrap/root.go. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

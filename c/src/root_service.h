@@ -1,5 +1,5 @@
 /* Rank 0's side of a meeting at SOFTND_ROOT: the key-value space, the barrier, and the news of deaths. A thread serves all ranks,
- * also rank 0, which connects as the others do. See internal/rendezvous. */
+ * also rank 0, which connects as the others do. See internal/meet/rendezvous. */
 #ifndef SND_ROOT_SERVICE_H
 #define SND_ROOT_SERVICE_H
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/softnd/softnd"
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // rankOf returns the rank that a process has started, once it runs. Before that, there may be other children for a

@@ -12,9 +12,9 @@ import (
 	"github.com/softnd/softnd/bench/measure"
 	"github.com/softnd/softnd/bench/peers"
 	"github.com/softnd/softnd/bench/report"
-	"github.com/softnd/softnd/internal/bootstrap"
-	"github.com/softnd/softnd/internal/pmi"
-	"github.com/softnd/softnd/internal/relayproc"
+	"github.com/softnd/softnd/internal/meet/bootstrap"
+	"github.com/softnd/softnd/internal/meet/pmi"
+	"github.com/softnd/softnd/internal/meet/relayclient"
 )
 
 // inJob reports whether this process is a rank of a job that ndbench has not started.
@@ -51,7 +51,7 @@ func (o *options) adapt(t measure.Test, given *pflag.FlagSet) error {
 // runBeside measures a test and a program of libfabric, one repeat of each at a time, so both are measured under the same
 // conditions. The error is errIncomplete if only the program failed.
 func (s *session) runBeside(ctx context.Context, t measure.Test, o measure.Options) ([]report.Result, error) {
-	h := peers.OverHosts{Test: t.Name, Provider: relayproc.Provider(), Address: s.job.Hosts()[1].Address.String(), Iterations: o.Iterations,
+	h := peers.OverHosts{Test: t.Name, Provider: relayclient.Provider(), Address: s.job.Hosts()[1].Address.String(), Iterations: o.Iterations,
 		Duration: o.Duration, Repeats: o.Repeats}
 	o.Repeats = 1
 	var incomplete error

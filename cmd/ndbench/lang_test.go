@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/softnd/softnd/bench/report"
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // TestLanguagesSideBySide: results of the same test and settings follow each other, in the order of the languages.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/softnd/softnd/bench/measure"
 	"github.com/softnd/softnd/bench/report"
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // built returns the directory of the programs that are tested.

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/softnd/softnd/bench/report"
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 func TestMistakesAreExplained(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/softnd/softnd/bench/report"
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // amongPeers runs "ndbench peers" with a PATH that contains only these scripts. Its directory of temporary files must

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // TestPlotOfAnEarlierReport: a plot of JSON is the same as the plot of the run that wrote it.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/softnd/softnd/bench/report"
 	"github.com/softnd/softnd/bench/suite"
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // suiteRuns returns the jobs of the first round of a suite.

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd/internal/cgroup"
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // mustFail checks the report of a machine that cannot start jobs. The named check must have failed.

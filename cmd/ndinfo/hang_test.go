@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/softnd/softnd"
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // ndinfo hang explains a job of softnd.Join.

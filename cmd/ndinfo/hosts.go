@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/softnd/softnd/internal/bootstrap"
-	"github.com/softnd/softnd/internal/relayproc"
+	"github.com/softnd/softnd/internal/meet/bootstrap"
+	"github.com/softnd/softnd/internal/meet/relayclient"
 )
 
 // hostsTimeout is how long ndinfo --hosts waits for the other ranks and hosts by default.
@@ -191,10 +191,10 @@ func (s *hostSession) exchange(ctx context.Context) (*hostsReport, error) {
 func (s *hostSession) checkLinks(ctx context.Context, isLeader bool) ([][]check, error) {
 	type announcement struct{ Relay, Error string }
 	var own announcement
-	var relay *relayproc.Relay
+	var relay *relayclient.Relay
 	if isLeader {
 		var err error
-		relay, err = relayproc.Start(ctx, s.place.Arena.File(), relayproc.Config{Job: s.hosts.Job, Secret: s.hosts.Secret,
+		relay, err = relayclient.Start(ctx, s.place.Arena.File(), relayclient.Config{Job: s.hosts.Job, Secret: s.hosts.Secret,
 			Host: s.hosts.Number, Hosts: s.hosts.Count, Address: s.own.Address, Hidden: bootstrap.EnvSecret})
 		if err != nil {
 			own.Error = err.Error()

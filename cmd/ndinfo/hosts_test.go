@@ -12,17 +12,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softnd/softnd/internal/bootstrap"
 	"github.com/softnd/softnd/internal/build"
 	"github.com/softnd/softnd/internal/layout"
-	"github.com/softnd/softnd/internal/proctest"
-	"github.com/softnd/softnd/internal/relayproc"
+	"github.com/softnd/softnd/internal/meet/bootstrap"
+	"github.com/softnd/softnd/internal/meet/relayclient"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // fakeRelay makes a script play ndrelay, which answers --check with text.
 func fakeRelay(t *testing.T, text string) {
 	t.Helper()
-	setScript(t, "ndrelay", "#!/bin/sh\n[ \"$1 $2\" = '--check tcp' ] || exit 2\ncat <<'end'\n"+text+"\nend\n", relayproc.EnvProgram)
+	setScript(t, "ndrelay", "#!/bin/sh\n[ \"$1 $2\" = '--check tcp' ] || exit 2\ncat <<'end'\n"+text+"\nend\n", relayclient.EnvProgram)
 }
 
 // setScript writes an executable file and sets a variable to its path.
@@ -75,7 +75,7 @@ func ownAddress(t *testing.T) string {
 // The label of a provider that the tests do not use is printed.
 func TestHostsProviderLabel(t *testing.T) {
 	ownAddress(t)
-	fakeRelay(t, strings.Replace(fmt.Sprintf(healthyRelay, layout.Name()), `"tcp"}`, `"efa","label":"`+relayproc.Label("efa")+`"}`, 1))
+	fakeRelay(t, strings.Replace(fmt.Sprintf(healthyRelay, layout.Name()), `"tcp"}`, `"efa","label":"`+relayclient.Label("efa")+`"}`, 1))
 	r, _ := ndinfoHosts(t)
 	if c := r.find(t, providerCheck); c.Status != ok || !strings.HasPrefix(c.Found, "efa opens at ") || !strings.HasSuffix(c.Found, " (not tested here)") {
 		t.Errorf("%+v", c)
@@ -111,10 +111,10 @@ func TestHostsFaultsOfOneHost(t *testing.T) {
 		status  status
 		mention string // in the text
 	}{
-		{"ndrelay is missing", func(t *testing.T) { t.Setenv(relayproc.EnvProgram, "/nonexistent/ndrelay") }, relayCheck, fail, "/nonexistent/ndrelay"},
+		{"ndrelay is missing", func(t *testing.T) { t.Setenv(relayclient.EnvProgram, "/nonexistent/ndrelay") }, relayCheck, fail, "/nonexistent/ndrelay"},
 		{"ndrelay of another layout", func(t *testing.T) { fakeRelay(t, fmt.Sprintf(healthyRelay, "1-0")) }, relayCheck, fail, "memory layout 1-0"},
 		{"ndrelay does not know --check", func(t *testing.T) {
-			setScript(t, "ndrelay", "#!/bin/sh\necho do not start it by hand >&2\nexit 2\n", relayproc.EnvProgram)
+			setScript(t, "ndrelay", "#!/bin/sh\necho do not start it by hand >&2\nexit 2\n", relayclient.EnvProgram)
 		}, relayCheck, fail, "do not start it by hand"},
 		{"ndrelay prints something else", func(t *testing.T) { fakeRelay(t, "{}") }, relayCheck, fail, "malformed answer"},
 		{"provider does not open", func(t *testing.T) { fakeRelay(t, healthy[:len(healthy)-1]+`,"error":"no data available"}`) }, providerCheck, fail, "no data available"},

@@ -7,10 +7,10 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/softnd/softnd/internal/bootstrap"
 	"github.com/softnd/softnd/internal/build"
 	"github.com/softnd/softnd/internal/layout"
-	"github.com/softnd/softnd/internal/relayproc"
+	"github.com/softnd/softnd/internal/meet/bootstrap"
+	"github.com/softnd/softnd/internal/meet/relayclient"
 )
 
 // checkOwn makes the checks that concern this host alone.
@@ -98,11 +98,11 @@ func portRange() string {
 	return "a range of its own"
 }
 
-const rebuildRelay = "rebuild it from the source of this ndinfo: go -C relay install ./cmd/ndrelay; then put it into PATH or set " + relayproc.EnvProgram
+const rebuildRelay = "rebuild it from the source of this ndinfo: go -C relay install ./cmd/ndrelay; then put it into PATH or set " + relayclient.EnvProgram
 
 // checkRelay finds ndrelay, asks it for its versions, and lets it open the provider.
 func (s *hostSession) checkRelay(ctx context.Context) {
-	path, err := relayproc.Find()
+	path, err := relayclient.Find()
 	if err != nil {
 		s.checks = append(s.checks, bad(fail, relayCheck, err.Error(), "install ndrelay at this host"))
 		return
@@ -111,7 +111,7 @@ func (s *hostSession) checkRelay(ctx context.Context) {
 	if address == "" {
 		address = "127.0.0.1" // its versions are of interest
 	}
-	info, err := relayproc.Check(ctx, path, address, bootstrap.EnvSecret)
+	info, err := relayclient.Check(ctx, path, address, bootstrap.EnvSecret)
 	if err != nil {
 		s.checks = append(s.checks, bad(fail, relayCheck, err.Error(), rebuildRelay))
 		return
@@ -127,7 +127,7 @@ func (s *hostSession) checkRelay(ctx context.Context) {
 		s.checks = append(s.checks, good(relayCheck, "%s", found))
 	}
 	if info.Error != "" {
-		s.checks = append(s.checks, bad(fail, providerCheck, info.Error, fmt.Sprintf("choose another one with %s, or an address of this host with %s", relayproc.EnvProvider, bootstrap.EnvHostAddress)))
+		s.checks = append(s.checks, bad(fail, providerCheck, info.Error, fmt.Sprintf("choose another one with %s, or an address of this host with %s", relayclient.EnvProvider, bootstrap.EnvHostAddress)))
 		return
 	}
 	found = fmt.Sprintf("%s opens at %s", info.Provider, address)

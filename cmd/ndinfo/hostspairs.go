@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/bootstrap"
+	"github.com/softnd/softnd/internal/meet/bootstrap"
 )
 
 // maxClockDifference is more than clocks differ that NTP sets.

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd"
-	"github.com/softnd/softnd/internal/controlchannel"
+	"github.com/softnd/softnd/internal/meet/controlchannel"
 	"github.com/softnd/softnd/launcher"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"

@@ -16,7 +16,7 @@ import (
 
 	"github.com/softnd/softnd"
 	"github.com/softnd/softnd/internal/build"
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // envConstraint has the constraint of a process with roleNdinfo.

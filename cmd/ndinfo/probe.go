@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/softnd/softnd/internal/bootstrap"
+	"github.com/softnd/softnd/internal/meet/bootstrap"
 )
 
 const (

@@ -9,7 +9,7 @@ import (
 
 	"github.com/softnd/softnd/internal/affinity"
 	"github.com/softnd/softnd/internal/numlist"
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 const cpusAllowed = "echo cpus $(grep Cpus_allowed_list: /proc/self/status)"

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // goPackage writes a Go module with one file and returns its directory.

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/softnd/softnd"
-	"github.com/softnd/softnd/internal/checkjournal"
+	"github.com/softnd/softnd/internal/meet/checkjournal"
 	"github.com/softnd/softnd/launcher"
 	"github.com/softnd/softnd/nd/ndcheck"
 )

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/softnd/softnd/internal/affinity"
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 func TestDryRun(t *testing.T) {

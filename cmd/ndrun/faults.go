@@ -11,8 +11,8 @@ import (
 
 	"github.com/softnd/softnd"
 	"github.com/softnd/softnd/faults"
-	"github.com/softnd/softnd/internal/faultfile"
 	"github.com/softnd/softnd/internal/faultplan"
+	"github.com/softnd/softnd/internal/faultplan/faultfile"
 	"github.com/softnd/softnd/launcher"
 	"github.com/softnd/softnd/shm"
 )

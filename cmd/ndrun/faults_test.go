@@ -16,7 +16,7 @@ import (
 
 	"github.com/softnd/softnd"
 	"github.com/softnd/softnd/faults"
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
 )
 

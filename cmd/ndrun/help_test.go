@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/softnd/softnd/internal/build"
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 func TestHelp(t *testing.T) {

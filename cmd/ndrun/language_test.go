@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // These stand for tools, because the tests need no C compiler. The compiler's output is a copy of echo, and it prints its arguments.

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // mpiProgram builds testdata/mpi.c with MPICH.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // The ranks of a launcher that runs as a rank of ndrun find ndrun's variables and join as one

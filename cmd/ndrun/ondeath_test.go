@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 func TestOnDeath(t *testing.T) {

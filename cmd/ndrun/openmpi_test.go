@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // A program of Open MPI runs as jobs of one rank, and ndrun says so.

@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // SIGQUIT ends ndrun without a stack dump before there is a job, here while ndrun reads a FIFO as

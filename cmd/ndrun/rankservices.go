@@ -8,9 +8,9 @@ import (
 	"sync"
 
 	"github.com/softnd/softnd"
-	"github.com/softnd/softnd/internal/controlchannel"
-	"github.com/softnd/softnd/internal/pmi"
-	"github.com/softnd/softnd/internal/unixsock"
+	"github.com/softnd/softnd/internal/meet/controlchannel"
+	"github.com/softnd/softnd/internal/meet/pmi"
+	"github.com/softnd/softnd/internal/meet/unixsock"
 	"github.com/softnd/softnd/launcher"
 	"github.com/softnd/softnd/shm"
 )

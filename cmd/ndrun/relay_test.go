@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/softnd/softnd/internal/proctest"
-	"github.com/softnd/softnd/internal/relayproc"
+	"github.com/softnd/softnd/internal/meet/relayclient"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // A job of ndrun is on one host, and starts no relay: not by its variable, and not by PATH.
@@ -19,7 +19,7 @@ func TestNoRelay(t *testing.T) {
 	if err := os.WriteFile(relay, []byte("#!/bin/sh\necho started >>"+started+"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, variable := range []string{relayproc.EnvProgram + "=" + relay, "PATH=" + dir + ":" + os.Getenv("PATH")} {
+	for _, variable := range []string{relayclient.EnvProgram + "=" + relay, "PATH=" + dir + ":" + os.Getenv("PATH")} {
 		cmd := jobs(t, "job", nil, "close")
 		if cmd.Env == nil {
 			cmd.Env = os.Environ()

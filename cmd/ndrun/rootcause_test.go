@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/softnd/softnd"
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )

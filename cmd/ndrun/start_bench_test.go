@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // BenchmarkStart64 starts and ends 64 ranks of true. If MPICH's launcher is installed, it does

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // fate is a shell command of a rank in a stress job, with its exit status; 0 if it does not fail

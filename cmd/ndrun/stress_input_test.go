@@ -13,7 +13,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // playHash prints the hash and the length of its standard input.

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd"
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
 )
 

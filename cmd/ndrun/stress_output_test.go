@@ -15,7 +15,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // writing describes the output of the ranks of a test, derived from a common seed.

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/softnd/softnd/internal/cgroup"
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // The tests named TestStress run ndrun as an installed program, with random decisions from a

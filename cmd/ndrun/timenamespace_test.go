@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/softnd/softnd"
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // inTimeNamespaces returns the arguments of a job of two ranks in which the clock of rank 1, or of rank 0, is ahead

@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd"
-	"github.com/softnd/softnd/internal/proctest"
-	"github.com/softnd/softnd/internal/unixsock"
+	"github.com/softnd/softnd/internal/meet/unixsock"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/shm"
 )
 

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // The ranks get the seed that ndrun prints. It takes precedence over their environment.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // Only the given ranks run under the wrapper, whose words are split as by a shell. The first of

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/internal/asym"
-	"github.com/softnd/softnd/internal/failpoint"
+	"github.com/softnd/softnd/internal/testkit/failpoint"
 )
 
 // Doorbell wakes its waiters, which may be in several processes. A waiter arms the doorbell, checks

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 func TestRingOfUnarmedDoorbellWakesNone(t *testing.T) {

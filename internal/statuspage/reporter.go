@@ -4,8 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 
-	"github.com/softnd/softnd/internal/failpoint"
 	"github.com/softnd/softnd/internal/hostclock"
+	"github.com/softnd/softnd/internal/testkit/failpoint"
 	"github.com/softnd/softnd/shm"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/softnd/softnd"
-	"github.com/softnd/softnd/internal/checkjournal"
+	"github.com/softnd/softnd/internal/meet/checkjournal"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/nd/ndcheck"
 	"github.com/softnd/softnd/softndtest"

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/endpoint"
-	"github.com/softnd/softnd/internal/checkjournal"
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/meet/checkjournal"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/nd/ndcheck"
 	"github.com/softnd/softnd/nd/ndtest"

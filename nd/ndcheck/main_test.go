@@ -6,7 +6,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 func TestMain(m *testing.M) {

@@ -34,7 +34,7 @@ func supervise(ctx context.Context, h *providers, sc scenario, part role, l *lin
 }
 
 // stacks returns the stacks of this process's goroutines that run a side, or that a side started.
-// softnd's own tests have internal/proctest for this and for processes. This package must not import it, so that any
+// softnd's own tests have internal/testkit/proctest for this and for processes. This package must not import it, so that any
 // provider can use the suite.
 func stacks() string {
 	buf := make([]byte, 1<<20)

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softnd/softnd/internal/litmus"
+	"github.com/softnd/softnd/internal/testkit/litmus"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/nd/ndtest"
 	"github.com/softnd/softnd/shm"

@@ -9,7 +9,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 	"golang.org/x/sys/unix"
 )
 

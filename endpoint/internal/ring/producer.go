@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/softnd/softnd/internal/asym"
-	"github.com/softnd/softnd/internal/failpoint"
+	"github.com/softnd/softnd/internal/testkit/failpoint"
 )
 
 // Producer is the sending side of a ring. It is not safe for concurrent use.

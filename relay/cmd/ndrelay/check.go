@@ -8,7 +8,7 @@ import (
 
 	"github.com/softnd/softnd/internal/build"
 	"github.com/softnd/softnd/internal/layout"
-	"github.com/softnd/softnd/internal/relayproc"
+	"github.com/softnd/softnd/internal/meet/relayclient"
 	"github.com/softnd/softnd/relay/internal/carry"
 	"github.com/softnd/softnd/relay/internal/fabric"
 	"github.com/softnd/softnd/relay/internal/handshake"
@@ -16,13 +16,13 @@ import (
 
 // check writes a line about this program, and about a provider at an address. ndinfo --hosts reads it.
 func check(out io.Writer, provider, address string) error {
-	info := relayproc.Info{Version: build.Name(), Layout: layout.Name(), Protocol: handshake.Version, Architecture: runtime.GOARCH, Libfabric: fabric.Version()}
+	info := relayclient.Info{Version: build.Name(), Layout: layout.Name(), Protocol: handshake.Version, Architecture: runtime.GOARCH, Libfabric: fabric.Version()}
 	endpoint, err := carry.OpenFabric(provider, address)
 	if err != nil {
 		info.Error = err.Error()
 	} else {
 		info.Provider = endpoint.Provider()
-		info.Label = relayproc.Label(info.Provider)
+		info.Label = relayclient.Label(info.Provider)
 		endpoint.Close()
 	}
 	b, err := json.Marshal(info)

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/softnd/softnd/internal/layout"
-	"github.com/softnd/softnd/internal/proctest"
-	"github.com/softnd/softnd/internal/relayproc"
+	"github.com/softnd/softnd/internal/meet/relayclient"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/relay/internal/carry"
 	"github.com/softnd/softnd/relay/internal/handshake"
 )
@@ -17,13 +17,13 @@ import (
 // ndrelay --check reports versions, and whether the provider opens.
 func TestCheck(t *testing.T) {
 	t.Setenv(envRelay, "1")
-	info, err := relayproc.Check(proctest.Context(t), "/proc/self/exe", "127.0.0.1", "")
-	if err != nil || info.Error != "" || info.Provider == "" || info.Label != relayproc.Label(info.Provider) || info.Layout != layout.Name() || info.Architecture != runtime.GOARCH || info.Libfabric == "" || info.Protocol != handshake.Version {
+	info, err := relayclient.Check(proctest.Context(t), "/proc/self/exe", "127.0.0.1", "")
+	if err != nil || info.Error != "" || info.Provider == "" || info.Label != relayclient.Label(info.Provider) || info.Layout != layout.Name() || info.Architecture != runtime.GOARCH || info.Libfabric == "" || info.Protocol != handshake.Version {
 		t.Errorf("%+v, %v", info, err)
 	}
 	for provider, label := range map[string]string{"tcp;ofi_rxm": "", "shm": "not tested here", "udp;ofi_rxd": "not tested here"} {
-		t.Setenv(relayproc.EnvProvider, provider)
-		switch info, err := relayproc.Check(proctest.Context(t), "/proc/self/exe", "127.0.0.1", ""); {
+		t.Setenv(relayclient.EnvProvider, provider)
+		switch info, err := relayclient.Check(proctest.Context(t), "/proc/self/exe", "127.0.0.1", ""); {
 		case err != nil && provider != "tcp;ofi_rxm" && strings.Contains(err.Error(), "libinfinipath"):
 			t.Logf("libfabric's provider %s does not open here, and a library of it has ended the process: %v", provider, err)
 		case err != nil:
@@ -34,9 +34,9 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%s: %+v", provider, info)
 		}
 	}
-	t.Setenv(relayproc.EnvProvider, "tcp")
+	t.Setenv(relayclient.EnvProvider, "tcp")
 	const foreign = "192.0.2.1" // not of this host
-	if info, err := relayproc.Check(proctest.Context(t), "/proc/self/exe", foreign, ""); err != nil || info.Error == "" || info.Provider != "" {
+	if info, err := relayclient.Check(proctest.Context(t), "/proc/self/exe", foreign, ""); err != nil || info.Error == "" || info.Provider != "" {
 		t.Errorf("at %s: %+v, %v", foreign, info, err)
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/pmi"
+	"github.com/softnd/softnd/internal/meet/pmi"
 	"github.com/softnd/softnd/relay/internal/carry"
 	"github.com/softnd/softnd/relay/internal/handshake"
 	"github.com/softnd/softnd/shm"

@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/softnd/softnd/endpoint"
-	"github.com/softnd/softnd/internal/forward"
+	"github.com/softnd/softnd/internal/relayhook"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/relay/internal/frame"
 )
@@ -76,7 +76,7 @@ func (r *Relay) request(c nd.Connector) {
 // nd.ConnectionRefused.
 func reject(c nd.Connector, status nd.Status, private []byte) {
 	if status == nd.HostUnreachable {
-		_ = c.(forward.Connector).RejectUnreachable()
+		_ = c.(relayhook.Connector).RejectUnreachable()
 	} else {
 		_ = c.Reject(private)
 	}

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/endpoint"
-	"github.com/softnd/softnd/internal/proctest"
-	"github.com/softnd/softnd/internal/relayproc"
+	"github.com/softnd/softnd/internal/meet/relayclient"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/relay/internal/nstest"
 	"github.com/softnd/softnd/shm"
@@ -439,7 +439,7 @@ func TestHostFailuresOfProviders(t *testing.T) {
 			t.Logf("%s does not open here, or is the default", provider)
 			continue
 		}
-		t.Setenv(relayproc.EnvProvider, provider)
+		t.Setenv(relayclient.EnvProvider, provider)
 		for _, name := range []string{"link down", "relay killed"} {
 			c := hostFailures()[name]
 			// A job never replaces a relay. In libfabric 1.17, the first message of net to one that replaces another

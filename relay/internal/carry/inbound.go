@@ -6,7 +6,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/softnd/softnd/internal/forward"
+	"github.com/softnd/softnd/internal/relayhook"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/relay/internal/frame"
 )
@@ -23,7 +23,7 @@ type inbound struct {
 	delay   int       // turns for which a Done waits for an answer of the process
 	late    int       // turns left in which an answer shows that the last Done was sent too early
 	room    room      // of the bytes of Sends and Writes
-	order   forward.Order
+	order   relayhook.Order
 }
 
 // arrival is a request of the other host.
@@ -63,7 +63,7 @@ func (t *tunnel) accept(f *frame.Frame) error {
 	if f.Kind != frame.Read && f.Total > smallRoom/2 {
 		t.link.relay.enlarge(&in.room)
 	}
-	in.order = forward.Order{Context: f.Request, Kind: orderKind(f.Kind), Total: uint64(f.Total), Address: f.Address, Token: nd.Token(f.Token),
+	in.order = relayhook.Order{Context: f.Request, Kind: orderKind(f.Kind), Total: uint64(f.Total), Address: f.Address, Token: nd.Token(f.Token),
 		Invalidate: f.Flags&frame.Invalidate != 0, Solicited: f.Flags&frame.Solicited != 0,
 		Hashed: isHashed && f.Kind != frame.Read, Hash: f.Hash}
 	if err := t.ep.Begin(&in.order, f.Payload); err != nil && nd.StatusOf(err) != nd.ConnectionInvalid { // that one is an end, which passOnEnd handles
@@ -72,14 +72,14 @@ func (t *tunnel) accept(f *frame.Frame) error {
 	return nil
 }
 
-func orderKind(k frame.Kind) forward.Kind {
+func orderKind(k frame.Kind) relayhook.Kind {
 	switch k {
 	case frame.Write:
-		return forward.Write
+		return relayhook.Write
 	case frame.Read:
-		return forward.Read
+		return relayhook.Read
 	}
-	return forward.Send
+	return relayhook.Send
 }
 
 // finish notes the result of a request.

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/softnd/softnd/endpoint"
-	"github.com/softnd/softnd/internal/forward"
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/relayhook"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/relay/internal/frame"
 )
@@ -26,10 +26,10 @@ func (h *host) pause() (resume func()) {
 // A buffer that changes while its Send or Write is on its way to another host is found there. Only the first request fails so; later
 // ones are canceled.
 func TestChangedBufferBetweenHosts(t *testing.T) {
-	sizes := map[forward.Kind]int{forward.Send: 44, forward.Write: 100}
+	sizes := map[relayhook.Kind]int{relayhook.Send: 44, relayhook.Write: 100}
 	for _, s := range []settings{{check: true}, {check: true, private: true, executor: endpoint.Target}} {
 		for _, size := range []int{44, 100, 70_000, 200_000} {
-			for _, kind := range []forward.Kind{forward.Send, forward.Write} {
+			for _, kind := range []relayhook.Kind{relayhook.Send, relayhook.Write} {
 				if size < sizes[kind] || s.private && size < 200_000 { // the post copies the data, into a ring entry or a bounce buffer
 					continue
 				}
@@ -41,7 +41,7 @@ func TestChangedBufferBetweenHosts(t *testing.T) {
 					}
 					resume := a.pause()
 					var err error
-					if kind == forward.Send {
+					if kind == relayhook.Send {
 						err = w.x.Send(1, w.a.sge(0, size), 0)
 					} else {
 						err = w.x.Write(1, w.a.sge(0, size), w.far.Address, w.far.Token, 0)
@@ -55,7 +55,7 @@ func TestChangedBufferBetweenHosts(t *testing.T) {
 						t.Errorf("%+v, want %v: %v", r, nd.DataChecksumError, w.x.Err())
 					}
 					want := nd.Canceled
-					if kind == forward.Send {
+					if kind == relayhook.Send {
 						want = nd.DataChecksumError
 					}
 					if r := w.b.result(t); r.Status != want {

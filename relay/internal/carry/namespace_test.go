@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/relay/internal/handshake"
 	"github.com/softnd/softnd/relay/internal/nstest"

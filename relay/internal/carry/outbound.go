@@ -5,7 +5,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/softnd/softnd/internal/forward"
+	"github.com/softnd/softnd/internal/relayhook"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/relay/internal/frame"
 )
@@ -18,12 +18,12 @@ type outbound struct {
 	done  uint64     // number of the last request that is done
 	sent  []departed // the requests after it that were sent, in order
 
-	entry     forward.Request // ring entry being carried
+	entry     relayhook.Request // ring entry being carried
 	hasEntry  bool
 	hasNumber bool   // the request of entry has a number
 	fetched   uint64 // bytes of entry that were sent
 
-	message   forward.Request // first entry of the Send or Write in progress
+	message   relayhook.Request // first entry of the Send or Write in progress
 	inMessage bool
 	carried   uint64 // bytes of it in the entries before entry
 	fetchedTo uint64 // number after its last entry that was fetched
@@ -35,7 +35,7 @@ type outbound struct {
 
 // departed is a request that was sent and is not done.
 type departed struct {
-	read   forward.Request // of a Read, its entry
+	read   relayhook.Request // of a Read, its entry
 	isRead bool
 	last   uint64 // number of its last ring entry
 	stored uint64 // bytes of a Read that have arrived
@@ -84,21 +84,21 @@ func (t *tunnel) forward() (worked bool) {
 func (t *tunnel) checkEntry() bool {
 	o, e := &t.out, &t.out.entry
 	size := e.Total
-	if e.Kind == forward.Read {
+	if e.Kind == relayhook.Read {
 		size = e.Length
 	}
 	switch {
 	case size > frame.MaxTotal: // refused below
-	case e.Kind == forward.Read && size > 0 && !o.inMessage:
+	case e.Kind == relayhook.Read && size > 0 && !o.inMessage:
 		o.hasNumber = false
 		return true
-	case e.Kind != forward.Read && e.First != o.inMessage:
+	case e.Kind != relayhook.Read && e.First != o.inMessage:
 		if e.First {
 			o.message, o.inMessage, o.carried, o.hasNumber = *e, true, 0, false
 		}
 		m := &o.message
 		isWhole := e.Length <= m.Total-o.carried && e.Last == (e.Length == m.Total-o.carried) && (e.Length > 0 || e.Total == 0)
-		if e.Kind == m.Kind && e.Total == m.Total && isWhole && (e.Kind == forward.Send || !e.Invalidate && !e.Solicited) {
+		if e.Kind == m.Kind && e.Total == m.Total && isWhole && (e.Kind == relayhook.Send || !e.Invalidate && !e.Solicited) {
 			return true
 		}
 	}
@@ -126,7 +126,7 @@ func (t *tunnel) failRefused() {
 func (t *tunnel) sendEntry() bool {
 	o, e, l := &t.out, &t.out.entry, t.link
 	f := frame.Frame{Tunnel: t.remote, Request: o.begun}
-	if e.Kind == forward.Read {
+	if e.Kind == relayhook.Read {
 		f.Kind, f.Address, f.Token, f.Total = frame.Read, e.Address, uint32(e.Token), uint32(e.Length)
 		f.Done = t.tellDone()
 		if e.Hashed {
@@ -138,7 +138,7 @@ func (t *tunnel) sendEntry() bool {
 		return true
 	}
 	f.Kind, f.Total = frame.Send, uint32(o.message.Total)
-	if o.message.Kind == forward.Write {
+	if o.message.Kind == relayhook.Write {
 		f.Kind, f.Address, f.Token = frame.Write, o.message.Address, uint32(o.message.Token)
 	}
 	if o.message.Invalidate {

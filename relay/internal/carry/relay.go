@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd/endpoint"
-	"github.com/softnd/softnd/internal/forward"
+	"github.com/softnd/softnd/internal/relayhook"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/relay/internal/fabric"
 	"github.com/softnd/softnd/relay/internal/frame"
@@ -71,10 +71,10 @@ type Relay struct {
 	member   *shm.Member
 	self     *shm.Peer
 	provider *endpoint.Provider
-	adapter  forward.Adapter
+	adapter  relayhook.Adapter
 	results  nd.CompletionQueue // of the requests that relays post for other hosts
 	unused   nd.CompletionQueue // of receives, of which there are none
-	others   forward.Listener   // of requests of local processes for other hosts
+	others   relayhook.Listener // of requests of local processes for other hosts
 	spare    nd.Connector       // for the next of them
 	fabric   *fabric.Endpoint
 	waitFD   int // of fabric; -1 = it has none
@@ -164,7 +164,7 @@ func (r *Relay) open() (err error) {
 	if err != nil {
 		return err
 	}
-	r.adapter = adapter.(forward.Adapter)
+	r.adapter = adapter.(relayhook.Adapter)
 	if r.results, err = r.adapter.CreateCompletionQueue(r.ctx, maxTunnels*tunnelDepth); err != nil {
 		return err
 	}

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softnd/softnd/internal/proctest"
-	"github.com/softnd/softnd/internal/relayproc"
+	"github.com/softnd/softnd/internal/meet/relayclient"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/relay/internal/handshake"
 	"github.com/softnd/softnd/relay/internal/nstest"
 	"github.com/softnd/softnd/shm"
@@ -60,7 +60,7 @@ func playRelay(self *proctest.Self) error {
 		}
 		switch c.Do {
 		case "start":
-			r, err = New(context.Background(), Config{Arena: arena, Provider: relayproc.Provider(), Node: c.Node, Keepalive: c.Keepalive, ReceiveTimeout: c.Timeout,
+			r, err = New(context.Background(), Config{Arena: arena, Provider: relayclient.Provider(), Node: c.Node, Keepalive: c.Keepalive, ReceiveTimeout: c.Timeout,
 				Handshake: handshake.Config{Secret: [32]byte{1}, Job: [16]byte{2}}, Logf: logf})
 			var l net.Listener
 			if err == nil {

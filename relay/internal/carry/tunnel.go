@@ -3,7 +3,7 @@ package carry
 import (
 	"context"
 
-	"github.com/softnd/softnd/internal/forward"
+	"github.com/softnd/softnd/internal/relayhook"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/relay/internal/frame"
 )
@@ -18,7 +18,7 @@ type tunnel struct {
 	id     uint64 // of all tunnels that had or have the number
 	remote uint32 // at the other relay; 0 = not known yet
 
-	ep        forward.Endpoint
+	ep        relayhook.Endpoint
 	connector nd.Connector
 	stop      context.CancelFunc // ends calls of the connector
 	open      bool               // requests may be carried
@@ -68,7 +68,7 @@ func (t *tunnel) setUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t.ep = ep.(forward.Endpoint)
+	t.ep = ep.(relayhook.Endpoint)
 	return nil
 }
 
@@ -164,7 +164,7 @@ func (t *tunnel) release() {
 		}
 		if connector != nil {
 			if isUnanswered { // the link has ended, or the process has its answer already
-				_ = connector.(forward.Connector).RejectUnreachable()
+				_ = connector.(relayhook.Connector).RejectUnreachable()
 			}
 			_ = connector.Close()
 		}
@@ -176,7 +176,7 @@ func (t *tunnel) post(n note) { t.outbox = append(t.outbox, n) }
 // step sends the frames that the tunnel has to send. It reports whether it has sent any.
 func (t *tunnel) step() (worked bool) {
 	l := t.link
-	if t.isPassive && t.remote == 0 && !t.ended && !t.aborted && !t.connector.(forward.Connector).IsWanted() {
+	if t.isPassive && t.remote == 0 && !t.ended && !t.aborted && !t.connector.(relayhook.Connector).IsWanted() {
 		t.withdraw()
 	}
 	if t.open {

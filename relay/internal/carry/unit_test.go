@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/softnd/softnd/internal/forward"
+	"github.com/softnd/softnd/internal/relayhook"
 )
 
 // Two sides that send whenever they may never stop both, whatever the order of sending and receiving is.
@@ -102,13 +102,13 @@ func TestRoom(t *testing.T) {
 
 // A ring entry that no correct process writes ends its tunnel, and not the link: the other relay never sees it.
 func TestCheckEntryRefuses(t *testing.T) {
-	for name, e := range map[string]forward.Request{
-		"a Write that invalidates":       {Kind: forward.Write, First: true, Last: true, Length: 8, Total: 8, Invalidate: true},
-		"a Write with a solicited event": {Kind: forward.Write, First: true, Last: true, Length: 8, Total: 8, Solicited: true},
-		"an entry without bytes":         {Kind: forward.Send, First: true, Total: 8},
-		"a Read without bytes":           {Kind: forward.Read},
-		"a rest without a beginning":     {Kind: forward.Send, Last: true, Length: 8, Total: 8},
-		"more than the request":          {Kind: forward.Send, First: true, Last: true, Length: 9, Total: 8},
+	for name, e := range map[string]relayhook.Request{
+		"a Write that invalidates":       {Kind: relayhook.Write, First: true, Last: true, Length: 8, Total: 8, Invalidate: true},
+		"a Write with a solicited event": {Kind: relayhook.Write, First: true, Last: true, Length: 8, Total: 8, Solicited: true},
+		"an entry without bytes":         {Kind: relayhook.Send, First: true, Total: 8},
+		"a Read without bytes":           {Kind: relayhook.Read},
+		"a rest without a beginning":     {Kind: relayhook.Send, Last: true, Length: 8, Total: 8},
+		"more than the request":          {Kind: relayhook.Send, First: true, Last: true, Length: 9, Total: 8},
 	} {
 		tunnel := &tunnel{stop: func() {}}
 		tunnel.out.entry = e
@@ -116,10 +116,10 @@ func TestCheckEntryRefuses(t *testing.T) {
 			t.Errorf("%s is carried", name)
 		}
 	}
-	for _, e := range []forward.Request{
-		{Kind: forward.Send, First: true, Last: true, Length: 8, Total: 8, Invalidate: true, Solicited: true},
-		{Kind: forward.Send, First: true, Last: true},
-		{Kind: forward.Write, First: true, Length: 8, Total: 16},
+	for _, e := range []relayhook.Request{
+		{Kind: relayhook.Send, First: true, Last: true, Length: 8, Total: 8, Invalidate: true, Solicited: true},
+		{Kind: relayhook.Send, First: true, Last: true},
+		{Kind: relayhook.Write, First: true, Length: 8, Total: 16},
 	} {
 		tunnel := &tunnel{stop: func() {}}
 		tunnel.out.entry = e

@@ -16,10 +16,10 @@ import (
 	"time"
 
 	"github.com/softnd/softnd"
-	"github.com/softnd/softnd/internal/proctest"
-	"github.com/softnd/softnd/internal/relayproc"
-	"github.com/softnd/softnd/internal/rendezvous"
-	"github.com/softnd/softnd/internal/slurmtest"
+	"github.com/softnd/softnd/internal/meet/relayclient"
+	"github.com/softnd/softnd/internal/meet/rendezvous"
+	"github.com/softnd/softnd/internal/testkit/proctest"
+	"github.com/softnd/softnd/internal/testkit/slurmtest"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -62,11 +62,11 @@ func TestHeatWithProviders(t *testing.T) {
 	heat := c.build("github.com/softnd/softnd/examples/heat")
 	for _, provider := range []string{"tcp;ofi_rxm", "net"} {
 		t.Run(provider, func(t *testing.T) {
-			t.Setenv(relayproc.EnvProvider, provider)
-			if info, err := relayproc.Check(proctest.Context(t), strings.TrimPrefix(c.env[len(c.env)-1], "SOFTND_RELAY="), "127.0.0.1", ""); err == nil && info.Error != "" && provider == "net" {
+			t.Setenv(relayclient.EnvProvider, provider)
+			if info, err := relayclient.Check(proctest.Context(t), strings.TrimPrefix(c.env[len(c.env)-1], "SOFTND_RELAY="), "127.0.0.1", ""); err == nil && info.Error != "" && provider == "net" {
 				t.Skipf("libfabric has no provider net: %s", info.Error)
 			}
-			all := c.atRoot(2, []string{relayproc.EnvProvider + "=" + provider}, heat, "-verify")
+			all := c.atRoot(2, []string{relayclient.EnvProvider + "=" + provider}, heat, "-verify")
 			for _, r := range all {
 				r.Wait()
 				if text := r.Err.String(); text != "" {

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // ndbench builds the program. It needs packages that this module does not.

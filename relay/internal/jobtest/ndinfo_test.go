@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // hasLine fails the test unless a line of a report begins with a status, and has all words in this order.

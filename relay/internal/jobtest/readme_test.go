@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // The commands of the README for two hosts work in a copy of the source. The names of the hosts are

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // revoked checks what rank 0 of revoke has printed, and returns the number of transfers that failed in flight.

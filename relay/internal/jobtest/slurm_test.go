@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softnd/softnd/internal/proctest"
-	"github.com/softnd/softnd/internal/slurmtest"
+	"github.com/softnd/softnd/internal/testkit/proctest"
+	"github.com/softnd/softnd/internal/testkit/slurmtest"
 )
 
 // slurm is a Slurm whose nodes are the hosts of a cluster.

@@ -1,0 +1,559 @@
+package rendezvous
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/internal/testkit/proctest"
+)
+
+var testSecret = []byte("a secret of the tests")
+
+// freeAddress returns an address at which no process listens.
+func freeAddress(t testing.TB) netip.AddrPort {
+	t.Helper()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return netip.MustParseAddrPort(l.Addr().String())
+}
+
+// lines collects what Logf prints.
+type lines struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (l *lines) logf(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, fmt.Sprintf(format, args...))
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Join(l.all, "\n")
+}
+
+// job is a job whose ranks are in this process.
+type job struct {
+	config  Config
+	members []*Member
+	ended   []chan End
+	log     *lines
+}
+
+func newJob(t testing.TB, size int) *job {
+	t.Helper()
+	j := &job{log: new(lines), members: make([]*Member, size)}
+	j.config = Config{Root: freeAddress(t), Secret: testSecret, Size: size, Logf: j.log.logf}
+	for range size {
+		j.ended = append(j.ended, make(chan End, 1))
+	}
+	return j
+}
+
+// of returns the configuration of a rank.
+func (j *job) of(rank int) Config {
+	c := j.config
+	c.Rank, c.Ended = rank, func(e End) { j.ended[rank] <- e }
+	return c
+}
+
+// join lets ranks join, the last first.
+func (j *job) join(t testing.TB, ranks ...int) {
+	t.Helper()
+	ctx := proctest.Context(t)
+	var wg sync.WaitGroup
+	for _, rank := range ranks {
+		wg.Go(func() {
+			m, err := Join(ctx, j.of(rank))
+			if err != nil {
+				t.Errorf("rank %d: %v", rank, err)
+				return
+			}
+			j.members[rank] = m
+			t.Cleanup(func() { _ = m.HangUp() })
+		})
+	}
+	wg.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+}
+
+// each calls f for all ranks at once.
+func (j *job) each(t testing.TB, f func(rank int, m *Member) error) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for rank, m := range j.members {
+		wg.Go(func() {
+			if err := f(rank, m); err != nil {
+				t.Errorf("rank %d: %v", rank, err)
+			}
+		})
+	}
+	wg.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+}
+
+func TestRanksMeet(t *testing.T) {
+	ctx := proctest.Context(t)
+	j := newJob(t, 5)
+	j.join(t, 4, 3, 2, 1, 0)
+	j.each(t, func(rank int, m *Member) error {
+		for round := range 20 {
+			key := func(rank int) string { return fmt.Sprintf("key-%d-%d", round, rank) }
+			if err := m.Put(ctx, key(rank), fmt.Sprint(rank*round)); err != nil {
+				return err
+			}
+			if err := m.Barrier(ctx); err != nil {
+				return err
+			}
+			for other := range j.members {
+				if v, err := m.Get(ctx, key(other)); err != nil || v != fmt.Sprint(other*round) {
+					return fmt.Errorf("value of rank %d: %q, %v", other, v, err)
+				}
+			}
+		}
+		if m.JobName() != j.members[0].JobName() || m.LocalAddress().String() != "127.0.0.1" {
+			return fmt.Errorf("job %s, address %v", m.JobName(), m.LocalAddress())
+		}
+		return nil
+	})
+	j.each(t, func(_ int, m *Member) error { return m.Leave() })
+	for rank, ended := range j.ended {
+		select {
+		case e := <-ended:
+			t.Errorf("rank %d got %v", rank, e)
+		default:
+		}
+	}
+	if text := j.log.String(); text != "" {
+		t.Error(text)
+	}
+}
+
+func TestRequestsThatAreRefused(t *testing.T) {
+	ctx := proctest.Context(t)
+	j := newJob(t, 1)
+	j.join(t, 0)
+	m := j.members[0]
+	if err := m.Put(ctx, "key", "value"); err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("x", maxValue+1)
+	for what, err := range map[string]error{
+		"again":     m.Put(ctx, "key", "value"),
+		"no key":    m.Put(ctx, "", "value"),
+		"long key":  m.Put(ctx, long[:maxKey+1], "value"),
+		"long":      m.Put(ctx, "long", long),
+		"no value":  func() error { _, err := m.Get(ctx, "other"); return err }(),
+		"no number": func() error { _, err := m.ask(ctx, message{Kind: "number"}); return err }(),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "refused by rank 0: ") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if v, err := m.Get(ctx, "key"); v != "value" || err != nil {
+		t.Errorf("value %q, %v", v, err)
+	}
+}
+
+func TestJoinRefused(t *testing.T) {
+	ctx := proctest.Context(t)
+	j := newJob(t, 3)
+	j.join(t, 0, 1)
+	refused := func(what string, c Config, want string) {
+		t.Helper()
+		_, err := Join(ctx, c)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	c := j.of(2)
+	c.Secret = []byte("another secret")
+	refused("wrong secret", c, ErrSecret.Error())
+	c = j.of(2)
+	c.Size = 4
+	refused("wrong size", c, "refuses rank 2: it has 4 as the number of ranks, rank 0 has 3: set the same SOFTND_SIZE for all")
+	refused("two of a number", j.of(1), "refuses rank 1: a process at 127.0.0.1:")
+	c = j.of(7)
+	refused("no such rank", c, "the job has ranks 0 to 2")
+	refused("port taken", j.of(0), "address already in use: give each job a port of its own")
+	c = j.of(0)
+	c.Root = netip.MustParseAddrPort("192.0.2.1:7000") // an address for documentation
+	refused("another host", c, "it has to be an address of the host on which rank 0 runs")
+
+	j.join(t, 2) // none of it has harmed the job
+	j.each(t, func(_ int, m *Member) error { return m.Barrier(ctx) })
+	proctest.Eventually(t, "rank 0 prints the stranger", func() bool { return strings.Contains(j.log.String(), "a connection to SOFTND_ROOT") })
+	if text := j.log.String(); !strings.Contains(text, "refused rank 2 from 127.0.0.1:") || strings.Count(text, errOtherSecret.Error()) != 1 {
+		t.Errorf("rank 0 has printed: %s", text)
+	}
+}
+
+func TestRankThatNeverArrives(t *testing.T) {
+	j := newJob(t, 4)
+	j.join(t, 0, 2)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	for _, rank := range []int{0, 2} {
+		err := j.members[rank].Barrier(ctx)
+		want := "missing: rank 1, rank 3"
+		if rank == 0 { // before rank 2 has arrived
+			want = "missing: rank 1, rank 2, rank 3"
+		}
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+}
+
+func TestRootThatNeverListens(t *testing.T) {
+	j := newJob(t, 2)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	_, err := Join(ctx, j.of(1))
+	if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, unix.ECONNREFUSED) || !strings.Contains(err.Error(), "check that rank 0 runs") {
+		t.Error(err)
+	}
+}
+
+// A process that accepts connections at the address and does not answer is not waited for beyond ctx.
+func TestRootThatIsMute(t *testing.T) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	j := newJob(t, 2)
+	j.config.Root = netip.MustParseAddrPort(l.Addr().String())
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := Join(ctx, j.of(1)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+}
+
+// mustEnd checks with what Ended is called in a rank.
+func (j *job) mustEnd(t *testing.T, rank int, want End) {
+	t.Helper()
+	if e := proctest.Receive(t, "Ended is called", j.ended[rank]); e != want {
+		t.Errorf("rank %d got %+v", rank, e)
+	}
+}
+
+func TestDeathEndsTheJob(t *testing.T) {
+	for _, victim := range []int{0, 1} {
+		t.Run(fmt.Sprintf("rank %d", victim), func(t *testing.T) {
+			j := newJob(t, 3)
+			j.join(t, 0, 1, 2)
+			if err := j.members[1].Put(t.Context(), "first", "request"); err != nil {
+				t.Fatal(err)
+			}
+			blocked := make(chan error, 1)
+			go func() { blocked <- j.members[2].Barrier(t.Context()) }()
+			proctest.Eventually(t, "rank 2 is in the barrier", func() bool {
+				r := j.members[0].root
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				return len(r.arrived) == 1
+			})
+			want := End{Rank: victim, Text: "rank 1 (at 127.0.0.1) has died, or has ended without leaving the job"}
+			if err := j.members[victim].HangUp(); err != nil {
+				t.Error(err)
+			}
+			if victim == 0 {
+				want.Text = "rank 0 has ended without leaving the job"
+			} else {
+				j.mustEnd(t, 0, want)
+			}
+			j.mustEnd(t, 2, want)
+			if err := proctest.Receive(t, "Barrier returns", blocked); err == nil || !strings.Contains(err.Error(), want.Text) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// The process of rank 0 is killed, so its connections end without a message.
+func TestDeathOfRoot(t *testing.T) {
+	j := newJob(t, 2)
+	j.join(t, 0, 1)
+	r := j.members[0].root
+	r.mu.Lock()
+	r.ranks[1].conn.Close()
+	r.mu.Unlock()
+	j.mustEnd(t, 1, End{Rank: 0, Text: "rank 0 has died, or has ended without leaving the job"})
+}
+
+func TestAbortEndsTheJob(t *testing.T) {
+	for _, culprit := range []int{0, 2} {
+		t.Run(fmt.Sprintf("rank %d", culprit), func(t *testing.T) {
+			j := newJob(t, 3)
+			j.join(t, 0, 1, 2)
+			if err := j.members[culprit].Abort(7, "the disk is full"); err != nil {
+				t.Error(err)
+			}
+			for rank := range j.members {
+				if rank != culprit {
+					j.mustEnd(t, rank, End{Rank: culprit, Code: 7, Text: "the disk is full"})
+				}
+			}
+		})
+	}
+}
+
+// Rank 0 leaves last: until then it tells the others of deaths and aborts, and serves them.
+func TestRootLeavesLast(t *testing.T) {
+	ctx := proctest.Context(t)
+	leave := func(t *testing.T) (j *job, left chan error) {
+		j = newJob(t, 3)
+		j.join(t, 0, 1, 2)
+		left = make(chan error, 1)
+		go func() { left <- j.members[0].Leave() }()
+		r := j.members[0].root
+		proctest.Eventually(t, "rank 0 leaves", func() bool {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return r.leaves == 1
+		})
+		return j, left
+	}
+	t.Run("all leave", func(t *testing.T) {
+		j, left := leave(t)
+		if err := j.members[1].Put(ctx, "late", "value"); err != nil {
+			t.Error(err)
+		}
+		if err := j.members[1].Leave(); err != nil {
+			t.Error(err)
+		}
+		if v, err := j.members[2].Get(ctx, "late"); err != nil || v != "value" || len(left) != 0 {
+			t.Errorf("%q, %v; rank 0 has left: %d", v, err, len(left))
+		}
+		if err := j.members[2].Leave(); err != nil {
+			t.Error(err)
+		}
+		if err := proctest.Receive(t, "Leave returns", left); err != nil {
+			t.Error(err)
+		}
+		for rank, ended := range j.ended {
+			if len(ended) != 0 {
+				t.Errorf("rank %d: %v", rank, <-ended)
+			}
+		}
+	})
+	t.Run("abort", func(t *testing.T) {
+		j, left := leave(t)
+		if err := j.members[1].Abort(7, "the disk is full"); err != nil {
+			t.Error(err)
+		}
+		j.mustEnd(t, 2, End{Rank: 1, Code: 7, Text: "the disk is full"})
+		if err := proctest.Receive(t, "Leave returns", left); err == nil || !strings.Contains(err.Error(), "rank 1 has aborted the job with code 7: the disk is full") {
+			t.Error(err)
+		}
+	})
+	t.Run("death", func(t *testing.T) {
+		j, left := leave(t)
+		if err := j.members[1].Put(ctx, "first", "request"); err != nil {
+			t.Error(err)
+		}
+		if err := j.members[1].HangUp(); err != nil {
+			t.Error(err)
+		}
+		const text = "rank 1 (at 127.0.0.1) has died, or has ended without leaving the job"
+		j.mustEnd(t, 2, End{Rank: 1, Text: text})
+		if err := proctest.Receive(t, "Leave returns", left); err == nil || !strings.Contains(err.Error(), text) {
+			t.Error(err)
+		}
+	})
+}
+
+// All ranks leave at once, many times.
+func TestRanksLeaveAtOnce(t *testing.T) {
+	times := 300
+	if testing.Short() {
+		times = 30
+	}
+	for range times {
+		j := newJob(t, 3)
+		j.join(t, 0, 1, 2)
+		j.each(t, func(_ int, m *Member) error { return m.Leave() })
+	}
+}
+
+// A rank that joins again before rank 0 has left waits for the next meeting.
+func TestRankJoinsAgain(t *testing.T) {
+	ctx := proctest.Context(t)
+	j := newJob(t, 2)
+	for range 3 {
+		j.join(t, 0, 1)
+		j.each(t, func(rank int, m *Member) error {
+			if rank != 1 {
+				return m.Barrier(ctx)
+			}
+			if err := m.Barrier(ctx); err != nil {
+				return err
+			}
+			return m.Leave()
+		})
+		again := make(chan error, 1)
+		go func() {
+			m, err := Join(ctx, j.of(1))
+			j.members[1] = m
+			again <- err
+		}()
+		if err := j.members[0].Leave(); err != nil {
+			t.Error(err)
+		}
+		j.join(t, 0)
+		if err := proctest.Receive(t, "rank 1 joins again", again); err != nil {
+			t.Fatal(err)
+		}
+		j.each(t, func(_ int, m *Member) error { return m.Leave() })
+	}
+	if text := j.log.String(); text != "" {
+		t.Error(text)
+	}
+}
+
+// Strangers connect, and send nothing, half a greeting, or garbage. They are refused, and cost the job nothing.
+func TestStrangers(t *testing.T) {
+	before := handshakeLimit
+	handshakeLimit = 10 * proctest.Timeout // only later connections end silent ones
+	t.Cleanup(func() { handshakeLimit = before })
+	ctx := proctest.Context(t)
+	j := newJob(t, 3)
+	j.join(t, 0, 1)
+	half := greeting()[:20]
+	garbage := []byte(strings.Repeat("GET / HTTP/1.1\r\n", 20))
+	refused := false
+	for i := range 1000 {
+		conn, err := net.Dial("tcp4", j.config.Root.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_, _ = conn.Write([][]byte{nil, half, garbage}[i%3])
+		if i%3 == 2 && !refused {
+			_ = conn.SetReadDeadline(time.Now().Add(proctest.Timeout))
+			if n, err := io.Copy(io.Discard, conn); n != 0 || errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("garbage got %d bytes as an answer: %v", n, err)
+			}
+			refused = true
+		}
+	}
+	j.join(t, 2)
+	j.each(t, func(_ int, m *Member) error { return m.Barrier(ctx) })
+	r := j.members[0].root
+	r.mu.Lock()
+	pending := len(r.strangers)
+	r.mu.Unlock()
+	if pending > maxStrangers {
+		t.Errorf("%d handshakes at a time", pending)
+	}
+	if n := strings.Count(j.log.String(), "\n") + 1; n != 1 {
+		t.Errorf("rank 0 has printed %d lines: %s", n, j.log)
+	}
+}
+
+// Ranks join while a stranger connects again and again, and keeps its connections open.
+func TestJoinDuringFlood(t *testing.T) {
+	ctx := proctest.Context(t)
+	j := newJob(t, 3)
+	j.join(t, 0)
+	stop := make(chan struct{})
+	var flood sync.WaitGroup
+	for range 2 {
+		flood.Go(func() {
+			var open [4 * maxStrangers]net.Conn
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					for _, conn := range open {
+						if conn != nil {
+							conn.Close()
+						}
+					}
+					return
+				default:
+				}
+				if old := open[i%len(open)]; old != nil {
+					old.Close()
+				}
+				open[i%len(open)], _ = net.Dial("tcp4", j.config.Root.String())
+			}
+		})
+	}
+	proctest.Eventually(t, "strangers have all places", func() bool {
+		r := j.members[0].root
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return len(r.strangers) == maxStrangers
+	})
+	j.join(t, 1, 2)
+	close(stop)
+	flood.Wait()
+	j.each(t, func(_ int, m *Member) error { return m.Barrier(ctx) })
+}
+
+// A rank whose first connection ends before its welcome, as after a time limit, tries again.
+func TestRankTriesAgain(t *testing.T) {
+	ctx := proctest.Context(t)
+	j := newJob(t, 2)
+	j.join(t, 0)
+	conn, err := dial(ctx, j.config.Root, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := greet(conn, testSecret)
+	if err == nil {
+		err = c.send(message{Kind: hello, Rank: 1, Size: 2})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := j.members[0].root
+	has := func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.ranks[1] != nil
+	}
+	proctest.Eventually(t, "rank 1 is known", has)
+	conn.Close()
+	proctest.Eventually(t, "the number of rank 1 is free", func() bool { return !has() })
+	j.join(t, 1)
+	j.each(t, func(_ int, m *Member) error { return m.Barrier(ctx) })
+	if len(j.ended[0]) != 0 {
+		t.Error("rank 0 got", <-j.ended[0])
+	}
+}
+
+// A rank is no stranger once it is registered: further connections do not displace it.
+func TestRankIsNoStranger(t *testing.T) {
+	r := rootOf(Config{Size: 2})
+	conn, _ := newPair(t)
+	r.admit(conn)
+	if why := r.register(&peer{channel: &channel{conn: conn}, rank: 1}, message{Kind: hello, Rank: 1, Size: 2}); why != "" {
+		t.Fatal(why)
+	}
+	if len(r.strangers) != 0 {
+		t.Error("a rank is among the strangers")
+	}
+}
