@@ -193,7 +193,7 @@ func TestParseRefusesOtherDocuments(t *testing.T) {
 
 // The schema lists the parser's fields and words.
 func TestSchemaListsEverything(t *testing.T) {
-	text, err := os.ReadFile("../../faults/plan.schema.json")
+	text, err := os.ReadFile("../../../faults/plan.schema.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +238,7 @@ func tryPlan(text string) error {
 
 func schemaOf(t *testing.T) *jsonschema.Schema {
 	t.Helper()
-	schema, err := jsonschema.NewCompiler().Compile("../../faults/plan.schema.json")
+	schema, err := jsonschema.NewCompiler().Compile("../../../faults/plan.schema.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,7 +289,7 @@ func TestPlanNamesRanksThatTheJobLacks(t *testing.T) {
 
 // docs/faults.md describes every field, operation and action, and its plans are valid.
 func TestPageDescribesEverything(t *testing.T) {
-	text, err := os.ReadFile("../../docs/faults.md")
+	text, err := os.ReadFile("../../../docs/faults.md")
 	if err != nil {
 		t.Fatal(err)
 	}

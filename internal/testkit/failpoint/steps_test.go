@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-const root = "../.."
+const root = "../../.."
 
 // section returns the part of a page between two marks.
 func section(t *testing.T, page, from, to string) string {
