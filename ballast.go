@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/syslimit"
+	"github.com/softnd/softnd/internal/linux"
 )
 
 // ballastSize is the size of an allocation that is never used, in bytes. The garbage collector runs
@@ -36,7 +36,7 @@ func newBallast(ranks int) *strings.Builder {
 		}
 	}
 	const share = 8 // the ballasts of all ranks may be an eighth of the memory available
-	if left, _ := syslimit.AvailableMemory(); left/share < uint64(ranks)*ballastSize {
+	if left, _ := linux.AvailableMemory(); left/share < uint64(ranks)*ballastSize {
 		return nil
 	}
 	ballast := new(strings.Builder) // unlike make, it does not clear memory

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/syslimit"
+	"github.com/softnd/softnd/internal/linux"
 )
 
 // untuned gives a test the collector as the runtime starts it, whatever the environment says.
@@ -34,7 +34,7 @@ func collections(bytes int) uint32 {
 
 func TestBallastDelaysCollections(t *testing.T) {
 	untuned(t)
-	if left, _ := syslimit.AvailableMemory(); left < 1<<30 {
+	if left, _ := linux.AvailableMemory(); left < 1<<30 {
 		t.Skipf("%d bytes of memory are left here, too few for a ballast", left)
 	}
 	const garbage = 512 << 20

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/endpoint"
-	"github.com/softnd/softnd/internal/sched"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
@@ -118,7 +118,7 @@ func (j *Job) spin(ticket uint64) bool {
 		return false
 	}
 	for range yields {
-		sched.Yield()
+		linux.Yield()
 		if j.group.Passed(ticket) {
 			return true
 		}

@@ -28,8 +28,8 @@ import (
 
 	"github.com/softnd/softnd/endpoint"
 	"github.com/softnd/softnd/internal/asym"
+	"github.com/softnd/softnd/internal/goruntime"
 	"github.com/softnd/softnd/internal/meet/bootstrap"
-	"github.com/softnd/softnd/internal/panicking"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/nd/ndcheck"
 	"github.com/softnd/softnd/shm"
@@ -331,7 +331,7 @@ func (j *Job) usable(op string) error {
 // second later if the process still runs. Without this delay, errors of the other ranks could bury
 // the panic message.
 func (j *Job) Close() error {
-	if panicking.Postpone(func() { _ = j.Close() }) {
+	if goruntime.PostponeIfPanicking(func() { _ = j.Close() }) {
 		return &nd.OpError{Op: "close", Object: "job", Status: nd.Pending, Detail: "the goroutine panics: the job is closed in a second if the process still runs"}
 	}
 	if j.closed.Swap(true) {

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd/endpoint"
-	"github.com/softnd/softnd/internal/hostclock"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/testkit/failpoint"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/shm"
@@ -91,7 +91,7 @@ func (k *killJob) noteEnd() {
 	for n := 0; n < 1; {
 		n, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1) // a signal may interrupt it
 	}
-	k.endedAt = hostclock.Now()
+	k.endedAt = linux.HostClock()
 }
 
 // diesAt waits for the death of the victim, and returns its time.

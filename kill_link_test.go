@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/endpoint"
-	"github.com/softnd/softnd/internal/hostclock"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 )
@@ -113,7 +113,7 @@ func (l *killLink) session(ctx context.Context) {
 		err = s.finish()
 	}
 	s.close()
-	l.end, l.ownEnd, l.endedAt = err, s.ownCause, hostclock.Now()
+	l.end, l.ownEnd, l.endedAt = err, s.ownCause, linux.HostClock()
 	if err != nil {
 		l.last.Store(&err)
 	}

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/endpoint"
-	"github.com/softnd/softnd/internal/hostclock"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/internal/testkit/failpoint"
 	"github.com/softnd/softnd/internal/testkit/proctest"
@@ -276,7 +276,7 @@ func stopAt(t *testing.T, point failpoint.Point, executor string, r *rand.Rand, 
 	for i, l := range w.touching {
 		proctest.Eventually(t, fmt.Sprintf("rank %d goes on with the one that was stopped", l.job.Rank()), func() bool { return l.done.Load() > before[i] })
 	}
-	died := hostclock.Now()
+	died := linux.HostClock()
 	k.victim.Kill()
 	k.victim.WaitKilled()
 	w.mustEnd(died, report)

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softnd/softnd/internal/hostclock"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/testkit/failpoint"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/shm"
@@ -59,10 +59,10 @@ func killInStep(t *testing.T, point failpoint.Point, executor string, r *rand.Ra
 	inStep := make(chan struct{})
 	failpoint.ArmFunc(point, 1+r.Int64N(20), func() {
 		defer func() {
-			k.heldUntil = hostclock.Now()
+			k.heldUntil = linux.HostClock()
 			close(inStep)
 		}()
-		died = hostclock.Now()
+		died = linux.HostClock()
 		k.victim.Kill()
 		for end := time.Now().Add(killLimit); !k.isVictimDead() && time.Now().Before(end); {
 			time.Sleep(time.Millisecond)

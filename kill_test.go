@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softnd/softnd/internal/hostclock"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/testkit/failpoint"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/shm"
@@ -285,7 +285,7 @@ func (k *killJob) work(role killRole, r *rand.Rand) *killWork {
 	for rank, j := range k.survivors {
 		w.ended.Go(func() {
 			w.calls[rank].err = collect(ctx, j, 0)
-			w.calls[rank].at.Store(hostclock.Now())
+			w.calls[rank].at.Store(linux.HostClock())
 		})
 	}
 	w.stop = func() {

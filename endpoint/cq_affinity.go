@@ -3,13 +3,13 @@ package endpoint
 import (
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/affinity"
+	"github.com/softnd/softnd/internal/linux"
 )
 
 // processAffinity returns the first group of 64 processors that contains a processor this
 // process may run on, and the mask of those processors.
 func processAffinity() (group uint16, mask uint64, err error) {
-	cpus, err := affinity.ProcessCPUs()
+	cpus, err := linux.ProcessCPUs()
 	if err != nil {
 		return 0, 0, err
 	}

@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/descriptor"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -36,7 +36,7 @@ func (q *completionQueue) EventFD() (int, error) {
 	case q.fd != noDescriptor:
 		return q.fd, nil
 	}
-	fd, err := descriptor.Above(unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK))
+	fd, err := linux.AboveStandard(unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK))
 	if err != nil {
 		return noDescriptor, &nd.OpError{Op: op, Object: "completion queue", Status: nd.InsufficientResources, Err: err, Next: "raise ulimit -n or use Wait"}
 	}

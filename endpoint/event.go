@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/softnd/softnd/internal/pproflabel"
+	"github.com/softnd/softnd/internal/goruntime"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -75,7 +75,7 @@ func (l *eventLog) signal() {
 
 // deliver calls the handler for each event, in order, until close was called and no event is left.
 func (l *eventLog) deliver() {
-	pproflabel.Set("event log")
+	goruntime.SetLabel("event log")
 	defer close(l.ended)
 	ctx := context.Background()
 	for range l.wake {

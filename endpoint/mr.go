@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/softnd/softnd/internal/faultplan"
-	"github.com/softnd/softnd/internal/procmaps"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
@@ -88,11 +88,11 @@ func (r *memoryRegion) hold(buf []byte, flags nd.RegionFlags) (release func(), e
 		return nil, r.opError(op, nd.AccessViolation, fmt.Sprintf("%d of %d bytes at %#x are allocated memory of open regions", held, n, shm.AddressOf(buf)),
 			"register a part of MemoryRegion.Bytes while its region is open")
 	}
-	want := procmaps.Read
+	want := linux.Read
 	if flags.LocalWrite() || flags.RemoteWrite() {
-		want |= procmaps.Write
+		want |= linux.Write
 	}
-	f, err := procmaps.Check(shm.AddressOf(buf), n, want)
+	f, err := linux.CheckAccess(shm.AddressOf(buf), n, want)
 	switch {
 	case err != nil:
 		return nil, &nd.OpError{Op: op, Object: "memory region", Status: nd.InsufficientResources, Err: err, Next: "registering needs a mounted /proc and a free descriptor"}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/internal/doorbell"
-	"github.com/softnd/softnd/internal/pproflabel"
+	"github.com/softnd/softnd/internal/goruntime"
 )
 
 // The engine makes progress when the program does not. While the program is in a wait, which
@@ -101,7 +101,7 @@ func (e *engine) sampleActivity() programActivity {
 }
 
 func (e *engine) run() {
-	pproflabel.Set("progress engine")
+	goruntime.SetLabel("progress engine")
 	p := e.p
 	seen := e.sampleActivity()
 	gap, burst := minPollGap, 0

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/softnd/softnd/internal/hostclock"
-	"github.com/softnd/softnd/internal/pproflabel"
+	"github.com/softnd/softnd/internal/goruntime"
+	"github.com/softnd/softnd/internal/linux"
 )
 
 // Interval between two rounds of the housekeeper: while the process makes progress, and after it
@@ -34,7 +34,7 @@ type housekeeper struct {
 
 func (h *housekeeper) start(p *Provider) {
 	h.p, h.kick, h.quit = p, make(chan struct{}, 1), make(chan struct{})
-	h.progressAt = hostclock.Now()
+	h.progressAt = linux.HostClock()
 	h.done.Go(h.run)
 }
 
@@ -68,7 +68,7 @@ func (h *housekeeper) checkDue() {
 }
 
 func (h *housekeeper) run() {
-	pproflabel.Set("housekeeper")
+	goruntime.SetLabel("housekeeper")
 	p := h.p
 	timer := time.NewTimer(busyInterval)
 	defer timer.Stop()
@@ -88,7 +88,7 @@ func (h *housekeeper) run() {
 		p.clearForgedHazards()
 		p.logWaiting()
 		p.updateStatusPage()
-		h.quiet.Store(!h.publishedAt.IsZero() && time.Duration(hostclock.Now()-h.progressAt) >= quietAfter)
+		h.quiet.Store(!h.publishedAt.IsZero() && time.Duration(linux.HostClock()-h.progressAt) >= quietAfter)
 		next := busyInterval
 		if p.hasDeferred() {
 			p.engine.wake() // the engine runs the deferred work

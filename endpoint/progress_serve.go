@@ -4,7 +4,7 @@ import (
 	"context"
 	"runtime"
 
-	"github.com/softnd/softnd/internal/sched"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/statuspage"
 )
 
@@ -39,7 +39,7 @@ func (p *Provider) serveBusy(ctx context.Context, step func() bool) error {
 			idle = 0
 		} else {
 			idle++
-			sched.Yield() // to a rank that shares the core
+			linux.Yield() // to a rank that shares the core
 		}
 		if round%spinsPerProgress == spinsPerProgress-1 {
 			p.progressAll()

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/softnd/softnd/internal/hostclock"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/statuspage"
 )
 
@@ -27,7 +27,7 @@ const (
 // ten times a second. Only the housekeeper's goroutine uses it.
 type reporter struct {
 	progressMark uint64             // changes when the process makes progress
-	progressAt   int64              // hostclock.Now at that time
+	progressAt   int64              // linux.HostClock at that time
 	publishedAt  time.Time          // when the status was published since then; zero: not published
 	samples      uint64             // number of calls of sample
 	polled       []*completionQueue // queues polled recently
@@ -43,7 +43,7 @@ func (p *Provider) updateStatusPage() {
 	asked := p.status.StacksRequested() && time.Since(r.answeredAt) >= busyInterval
 	switch mark := r.sample(p); {
 	case mark != r.progressMark:
-		r.progressMark, r.progressAt, r.publishedAt = mark, hostclock.Now(), time.Time{}
+		r.progressMark, r.progressAt, r.publishedAt = mark, linux.HostClock(), time.Time{}
 		p.status.NoteProgress()
 	case r.publishedAt.IsZero() || asked || time.Since(r.publishedAt) >= republishInterval:
 		r.publishedAt = time.Now()

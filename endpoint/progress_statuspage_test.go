@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softnd/softnd/internal/hostclock"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
@@ -31,7 +31,7 @@ func awaitStatus(t *testing.T, p *party, what string, ok func(statuspage.Page) b
 func TestStatusPageShowsWait(t *testing.T) {
 	p := newPair(t, setup{})
 	p.b.must(order{Do: doReceive, Parts: mine(0, 8)})
-	before := hostclock.Now()
+	before := linux.HostClock()
 	q := p.b.local.queues[receiveQueue].(*completionQueue)
 	done := background(t, p.b.local.provider, func() error { return q.Notify(p.b.local.ctx, nd.NotifySolicited) })
 	page := awaitStatus(t, p.b, "b reports a wait", func(page statuspage.Page) bool {
@@ -39,7 +39,7 @@ func TestStatusPageShowsWait(t *testing.T) {
 			len(page.Endpoints) == 1 && !page.Endpoints[0].Busy
 	})
 	call := page.Calls[0]
-	if call.Op != "notify" || call.Object != "NotifySolicited" || call.Queue != q.number || call.Since < before || call.Since > hostclock.Now() {
+	if call.Op != "notify" || call.Object != "NotifySolicited" || call.Queue != q.number || call.Since < before || call.Since > linux.HostClock() {
 		t.Errorf("call: %+v", call)
 	}
 	want := statuspage.Endpoint{Number: 1, Peer: p.a.member, PeerNumber: 1, State: "connected",

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/endpoint/internal/waiter"
-	"github.com/softnd/softnd/internal/sched"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 )
@@ -121,7 +121,7 @@ func (p *Provider) spin(ctx context.Context, call statuspage.Call, drive func(),
 	spins, yields := p.spinBudget()
 	for _, phase := range [...]awakePhase{
 		{Phase: spins, listAt: maxSpinsBeforeListing, perProgress: spinsPerProgress, perGosched: spinsPerGosched, perClock: spinsPerClock},
-		{Phase: yields, pause: sched.Yield, listAt: yieldsBeforeListing, perProgress: yieldsPerProgress, perGosched: yieldsPerGosched, perClock: 1},
+		{Phase: yields, pause: linux.Yield, listAt: yieldsBeforeListing, perProgress: yieldsPerProgress, perGosched: yieldsPerGosched, perClock: 1},
 	} {
 		var began time.Time
 		if phase.Limit > 0 && phase.pause != nil {
@@ -207,7 +207,7 @@ func (p *Provider) park(ctx context.Context, ready func() bool) error {
 		case m == madeProgress:
 		case m == contended && yields < maxYieldsToHolder:
 			yields++
-			sched.Yield()
+			linux.Yield()
 		case m == contended || p.needsPolling():
 			p.waiters.Sleep(ticket, p.pollInterval())
 		default:

@@ -1,7 +1,7 @@
 package endpoint
 
 import (
-	"github.com/softnd/softnd/internal/panicking"
+	"github.com/softnd/softnd/internal/goruntime"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -14,7 +14,7 @@ func (p *Provider) postponed(object string, release func() error) error {
 			_ = release()
 		}
 	}
-	if !panicking.Postpone(late) {
+	if !goruntime.PostponeIfPanicking(late) {
 		return nil
 	}
 	return &nd.OpError{Op: "close", Object: object, Status: nd.Pending, Detail: "the goroutine panics: the object is closed in a second if the process still runs"}

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/cgroup"
+	"github.com/softnd/softnd/internal/linux"
 )
 
 // cgroupDir is the directory of the job's own version 2 cgroup, which holds the ranks and their
@@ -30,7 +30,7 @@ func newCgroupName() string {
 // cgroupDirNamed returns the group of that name below the cgroup of this process. The launcher's
 // processes are all in the same cgroup.
 func cgroupDirNamed(name string) cgroupDir {
-	own := cgroup.OwnDir()
+	own := linux.OwnCgroupDir()
 	if own == "" {
 		return ""
 	}

@@ -11,8 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/softnd/softnd/internal/cgroup"
-	"github.com/softnd/softnd/internal/proctable"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
@@ -36,13 +35,13 @@ func cgroupOf(t *testing.T, pid int) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range cgroup.Parse(string(memberships)) {
+	for _, m := range linux.ParseCgroups(string(memberships)) {
 		if m.IsV2() {
 			name := filepath.Base(m.Path)
 			if !strings.HasPrefix(name, "softnd-") {
 				t.Fatalf("process %d is in cgroup %q", pid, m.Path)
 			}
-			return filepath.Join(cgroup.OwnDir(), name)
+			return filepath.Join(linux.OwnCgroupDir(), name)
 		}
 	}
 	t.Fatalf("process %d is in none of the cgroups of version 2", pid)
@@ -66,7 +65,7 @@ func TestGrandchildrenDieWithBothHelpers(t *testing.T) {
 	front := startFrontEnd(t, "family", 3)
 	f := parseFamily(t, front.out.await(3, "grandchild"))
 	dir := cgroupOf(t, f.grandchildren[0].PID)
-	p, err := proctable.Read(f.supervisor.PID)
+	p, err := linux.ReadProcess(f.supervisor.PID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +91,7 @@ func TestCgroupIsRemoved(t *testing.T) {
 			var rank, supervisor int
 			fmt.Sscan(front.out.await(2, "ready")[1], &rank, &supervisor)
 			dir := cgroupOf(t, rank)
-			p, err := proctable.Read(supervisor)
+			p, err := linux.ReadProcess(supervisor)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/jobcontrol"
+	"github.com/softnd/softnd/internal/linux"
 )
 
 // frontEnd is a running job in the process that called [Job.Run].
@@ -415,16 +415,16 @@ func (f *frontEnd) handleEvent(e event) {
 
 // forwardSignal forwards a signal to the ranks.
 func (f *frontEnd) forwardSignal(sig syscall.Signal) {
-	if sig == syscall.SIGTSTP && !jobcontrol.HasShell() {
+	if sig == syscall.SIGTSTP && !linux.HasShell() {
 		return
 	}
-	if jobcontrol.IsTerminating(sig) {
+	if linux.IsTerminating(sig) {
 		f.endBySignal(sig)
 		return
 	}
 	f.order(order{Kind: orderSignal, Signal: sig})
 	if sig == syscall.SIGTSTP {
-		jobcontrol.Suspend() // SIGCONT, which resumes this process, is forwarded like any other signal
+		linux.Suspend() // SIGCONT, which resumes this process, is forwarded like any other signal
 	}
 }
 
@@ -482,7 +482,7 @@ func (f *frontEnd) finishOutput() bool {
 			}
 			written = now
 		case sig := <-f.cfg.Signals:
-			if jobcontrol.IsTerminating(sig.(syscall.Signal)) {
+			if linux.IsTerminating(sig.(syscall.Signal)) {
 				f.addError(fmt.Errorf("write ranks' output: stopped by signal %s: the rest is lost", signalName(sig.(syscall.Signal))))
 				return false
 			}

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/proctable"
+	"github.com/softnd/softnd/internal/linux"
 )
 
 // helperPeriod is the time between two checks whether a helper process is stopped.
@@ -17,7 +17,7 @@ const helperPeriod = time.Second
 // helpers is the front end's state of its two helper processes. While one of them is stopped, by
 // SIGSTOP or a debugger, it neither notices exits of ranks nor obeys orders.
 type helpers struct {
-	watchdog, supervisor proctable.Process // PID 0 until it is found
+	watchdog, supervisor linux.Process // PID 0 until it is found
 
 	reported map[int]bool // by PID: helpers whose stop has been reported
 	limit    time.Time    // when a stopped helper is killed; zero means never
@@ -35,12 +35,12 @@ func (h *helpers) setKillDeadline(limit time.Time) {
 // find finds watchdog and supervisor in the process table, once each.
 func (h *helpers) find(watchdog int) {
 	if h.watchdog.PID == 0 {
-		h.watchdog, _ = proctable.Read(watchdog)
+		h.watchdog, _ = linux.ReadProcess(watchdog)
 	}
 	if h.supervisor.PID != 0 {
 		return
 	}
-	table, _ := proctable.All()
+	table, _ := linux.Processes()
 	for _, p := range table {
 		if p.PPID == watchdog && p.Name == supervisorName {
 			h.supervisor = p
@@ -49,11 +49,11 @@ func (h *helpers) find(watchdog int) {
 }
 
 // isStopped reports whether p still exists and is stopped now.
-func isStopped(p proctable.Process) bool {
+func isStopped(p linux.Process) bool {
 	if p.PID == 0 {
 		return false
 	}
-	now, err := proctable.Read(p.PID)
+	now, err := linux.ReadProcess(p.PID)
 	return err == nil && now.Start == p.Start && now.Stopped()
 }
 
@@ -73,7 +73,7 @@ func (f *frontEnd) checkHelpers() {
 		return
 	}
 	if time.Now().Before(h.limit) {
-		for _, p := range []proctable.Process{h.watchdog, h.supervisor} {
+		for _, p := range []linux.Process{h.watchdog, h.supervisor} {
 			if isStopped(p) {
 				_ = send(p, syscall.SIGCONT)
 			}
@@ -96,7 +96,7 @@ func (f *frontEnd) killStopped(watchdogStopped, supervisorStopped bool) {
 	if !watchdogStopped {
 		return
 	}
-	if now, err := proctable.Read(h.supervisor.PID); !supervisorStopped && err == nil && now.Start == h.supervisor.Start && !now.Dead() {
+	if now, err := linux.ReadProcess(h.supervisor.PID); !supervisorStopped && err == nil && now.Start == h.supervisor.Start && !now.Dead() {
 		_ = send(h.watchdog, syscall.SIGCONT) // no need to kill it: the supervisor still works
 		return
 	}
@@ -109,7 +109,7 @@ func (f *frontEnd) killStopped(watchdogStopped, supervisorStopped bool) {
 	_ = send(h.watchdog, unix.SIGKILL)
 }
 
-func (f *frontEnd) reportStopped(p proctable.Process) {
+func (f *frontEnd) reportStopped(p linux.Process) {
 	h := &f.helpers
 	if h.reported[p.PID] || f.cfg.Warn == nil {
 		return

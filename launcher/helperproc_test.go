@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softnd/softnd/internal/proctable"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
@@ -33,7 +33,7 @@ func TestStoppedHelper(t *testing.T) {
 				supervisor, watchdog, ranks := front.helpers(2)
 				var stopped []proctest.Watched
 				for _, w := range []proctest.Watched{watchdog, supervisor} {
-					if p, err := proctable.Read(w.PID); err != nil || !strings.Contains(victims, p.Name) {
+					if p, err := linux.ReadProcess(w.PID); err != nil || !strings.Contains(victims, p.Name) {
 						continue
 					}
 					stopped = append(stopped, w)
@@ -102,7 +102,7 @@ func (f *frontEndProcess) helpers(ranks int) (supervisor, watchdog proctest.Watc
 		}
 		pids = make(map[string][]int)
 		for _, p := range below {
-			switch parent, err := proctable.Read(p.PPID); {
+			switch parent, err := linux.ReadProcess(p.PPID); {
 			case err != nil:
 				return false
 			case p.Name == watchdogName || p.Name == supervisorName:

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softnd/softnd/internal/proctable"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
@@ -186,7 +186,7 @@ func TestKilledHelperEndsJob(t *testing.T) {
 			}
 			ownChild := proctest.Watch(t, own)
 			f := parseFamily(t, front.out.await(3, "grandchild"))
-			supervisor, err := proctable.Read(f.supervisor.PID)
+			supervisor, err := linux.ReadProcess(f.supervisor.PID)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -220,7 +220,7 @@ func TestRanksDieWithTheSupervisor(t *testing.T) {
 		fmt.Sscan(rest, &pid, &supervisor)
 		ranks = append(ranks, proctest.Watch(t, pid))
 	}
-	p, err := proctable.Read(supervisor)
+	p, err := linux.ReadProcess(supervisor)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +243,7 @@ func TestHelpersHoldNoFiles(t *testing.T) {
 	front := startFrontEnd(t, "plan", 2)
 	var rank, supervisor int
 	fmt.Sscan(front.out.await(2, "ready")[1], &rank, &supervisor)
-	p, err := proctable.Read(supervisor)
+	p, err := linux.ReadProcess(supervisor)
 	if err != nil {
 		t.Fatal(err)
 	}

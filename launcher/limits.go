@@ -11,23 +11,23 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/softnd/softnd/internal/syslimit"
+	"github.com/softnd/softnd/internal/linux"
 )
 
 // limits are the system's limits that a job may reach, and kernel counters from before the job,
 // which show whether a limit was reached.
 type limits struct {
-	tasks        syslimit.TaskLimit // the one that leaves the fewest tasks
-	limited      bool               // tasks is set
-	taskFailures []syslimit.Counter
-	oomKills     syslimit.Counter
+	tasks        linux.TaskLimit // the one that leaves the fewest tasks
+	limited      bool            // tasks is set
+	taskFailures []linux.Counter
+	oomKills     linux.Counter
 	oomCounts    bool // oomKills is set
 }
 
 func readLimits() (l limits) {
-	l.tasks, l.limited = syslimit.TightestTaskLimit()
-	l.taskFailures = syslimit.TaskLimitHits()
-	l.oomKills, l.oomCounts = syslimit.OOMKills()
+	l.tasks, l.limited = linux.TightestTaskLimit()
+	l.taskFailures = linux.TaskLimitHits()
+	l.oomKills, l.oomCounts = linux.OOMKills()
 	return l
 }
 
@@ -154,7 +154,7 @@ func (f *frontEnd) recordLimitsReached() {
 	}
 	if hit {
 		line := "limit of processes and threads reached: raise it (ulimit -u, or that of the container) or start fewer ranks"
-		if t, ok := syslimit.TightestTaskLimit(); ok {
+		if t, ok := linux.TightestTaskLimit(); ok {
 			line = fmt.Sprintf("limit of processes and threads reached: %s is %d: raise it or start fewer ranks", t.Name, t.Limit)
 		}
 		r.LimitsReached = append(r.LimitsReached, line)

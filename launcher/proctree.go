@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/proctable"
+	"github.com/softnd/softnd/internal/linux"
 )
 
 // process is a process of the job that is not a rank.
@@ -20,15 +20,15 @@ type process struct {
 func (p process) String() string { return fmt.Sprintf("%s (pid %d)", p.Name, p.PID) }
 
 // descendants returns the processes whose chain of parents leads to root.
-func descendants(root int) ([]proctable.Process, error) {
-	table, err := proctable.All()
+func descendants(root int) ([]linux.Process, error) {
+	table, err := linux.Processes()
 	if err != nil {
 		return nil, err
 	}
 	if _, ok := table[root]; !ok {
 		return nil, fmt.Errorf("read /proc: process %d is missing: mount the proc file system of this PID namespace", root)
 	}
-	children := make(map[int][]proctable.Process)
+	children := make(map[int][]linux.Process)
 	for _, p := range table {
 		// The table is not read atomically: the parent's PID may meanwhile belong to a new
 		// process. That one started after p, which no parent did.
@@ -36,7 +36,7 @@ func descendants(root int) ([]proctable.Process, error) {
 			children[p.PPID] = append(children[p.PPID], p)
 		}
 	}
-	var found []proctable.Process
+	var found []linux.Process
 	for next := children[root]; len(next) > 0; {
 		p := next[0]
 		found = append(found, p)
@@ -49,13 +49,13 @@ func descendants(root int) ([]proctable.Process, error) {
 // once FindProcess has opened a pidfd, an unchanged start time proves that the pidfd refers to p.
 // Without pidfds (an old kernel, a container's filter), the start time has just been checked. If p
 // has ended, send returns nil.
-func send(p proctable.Process, sigs ...syscall.Signal) error {
+func send(p linux.Process, sigs ...syscall.Signal) error {
 	target, err := os.FindProcess(p.PID)
 	if err != nil {
 		return err
 	}
 	defer target.Release()
-	now, err := proctable.Read(p.PID)
+	now, err := linux.ReadProcess(p.PID)
 	if err != nil || now.Start != p.Start {
 		return nil
 	}

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/proctable"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
@@ -52,7 +52,7 @@ func TestDescendants(t *testing.T) {
 func TestSendSparesReusedPID(t *testing.T) {
 	child := startChild(t)
 	w := proctest.Watch(t, child.Process.Pid)
-	p, err := proctable.Read(child.Process.Pid)
+	p, err := linux.ReadProcess(child.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestSendSparesReusedPID(t *testing.T) {
 // The first of the two signals must not be sent; a kill would take effect at once.
 func TestSendToReusedPIDDoesNothing(t *testing.T) {
 	child := startChild(t)
-	p, err := proctable.Read(child.Process.Pid)
+	p, err := linux.ReadProcess(child.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}

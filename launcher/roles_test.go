@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/softnd/softnd/internal/jobcontrol"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
@@ -228,7 +228,7 @@ func playFrontEnd() error {
 	cfg := config(os.Getenv("FRONT_RANK"), ranks)
 	cfg.Files = []*os.File{os.NewFile(FirstFile, "gate")}
 	cfg.Stdout, cfg.Stderr = os.Stdout, os.Stderr
-	cfg.Signals = jobcontrol.Catch()
+	cfg.Signals = linux.CatchSignals()
 	cfg.Warn = func(text string) { fmt.Fprintln(os.Stderr, text) }
 	report, err := run(context.Background(), cfg)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/softnd/softnd/internal/affinity"
+	"github.com/softnd/softnd/internal/linux"
 )
 
 // stepError is the failure of a step before the program is executed.
@@ -36,7 +36,7 @@ func (j *jobSpec) start(rank int, ends []int, cgroup int) (pid, pidfd int, err e
 		path = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), j.programs[app.Program-1])
 	}
 	pidfd = -1
-	restore, err := affinity.Bind(j.CPUs[rank])
+	restore, err := linux.BindThread(j.CPUs[rank])
 	if err != nil {
 		return 0, pidfd, &stepError{fmt.Sprintf("bind it to processors %v", j.CPUs[rank]), err}
 	}

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/jobcontrol"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/meet/unixsock"
 )
 
@@ -262,7 +262,7 @@ func (k *supervisor) reap() {
 
 func (k *supervisor) handleOrder(o order) {
 	switch {
-	case o.Kind == orderSignal && !jobcontrol.IsTerminating(o.Signal):
+	case o.Kind == orderSignal && !linux.IsTerminating(o.Signal):
 		k.signal(o.Signal)
 	case k.phase <= failing:
 		k.send(event{Kind: eventStopping, Signal: o.Signal})

@@ -15,9 +15,9 @@ import (
 	"github.com/edsrzf/mmap-go"
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/build"
-	"github.com/softnd/softnd/internal/descriptor"
+	"github.com/softnd/softnd/internal/goruntime"
 	"github.com/softnd/softnd/internal/layout"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/testkit/failpoint"
 )
 
@@ -95,10 +95,10 @@ func Create(cfg Config) (*Arena, error) {
 
 // makeFile makes a memory file, with flags of memfd_create beside the usual ones.
 func makeFile(name string, flags int) (fd int, err error) {
-	descriptor.Reserve(func() {
-		fd, err = descriptor.Above(unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_NOEXEC_SEAL|flags))
+	linux.ReserveStandard(func() {
+		fd, err = linux.AboveStandard(unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_NOEXEC_SEAL|flags))
 		if errors.Is(err, unix.EINVAL) { // MFD_NOEXEC_SEAL came with Linux 6.3
-			fd, err = descriptor.Above(unix.MemfdCreate(name, unix.MFD_CLOEXEC|flags))
+			fd, err = linux.AboveStandard(unix.MemfdCreate(name, unix.MFD_CLOEXEC|flags))
 		}
 	})
 	return fd, err
@@ -145,7 +145,7 @@ func create(file *os.File, geo geometry, cfg Config) (*Arena, error) {
 	h.rules, h.host = uint32(cfg.FaultRules), uint32(cfg.Host)
 	h.secret, h.id = a.secret, a.id
 	h.checksum = h.constants().sum()
-	copy(h.build[:], build.Name())
+	copy(h.build[:], goruntime.BuildName())
 	failpoint.Reach(failpoint.HeaderFilled)
 	h.version.Store(layout.Version) // ORDER arena-ready: pairs with the load in readHeader
 	failpoint.Reach(failpoint.ArenaReady)
@@ -219,7 +219,7 @@ func Attach(ctx context.Context, file *os.File) (*Arena, error) {
 func reopen(fd int) (*os.File, error) {
 	var own *os.File
 	var err error
-	descriptor.Reserve(func() { own, err = os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", fd), os.O_RDWR, 0) })
+	linux.ReserveStandard(func() { own, err = os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", fd), os.O_RDWR, 0) })
 	if err != nil {
 		return nil, fmt.Errorf("re-open descriptor %d (softnd needs a mounted /proc): %w", fd, fileError(err))
 	}

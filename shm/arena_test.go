@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/build"
+	"github.com/softnd/softnd/internal/goruntime"
 	"github.com/softnd/softnd/internal/layout"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 )
@@ -139,7 +139,7 @@ func TestAttachRefusesOtherFiles(t *testing.T) {
 		{"only a header", image(crafted(nil), headerSize, sealed), errTruncated, "has 4096"},
 		{"longer than its header says", image(crafted(nil), testSize+chunkSize, sealed), ErrDamaged, "has"},
 		{"of another version", image(crafted(func(h *header) { h.version.Store(layout.Version + 1); copy(h.build[:], "v7.8.9\a") }), testSize, sealed), ErrVersion,
-			"the arena was made by softnd v7.8.9?, this program contains softnd " + build.Name() + ": arena of another version (the arena's layout has version 3, this program's 2): build"},
+			"the arena was made by softnd v7.8.9?, this program contains softnd " + goruntime.BuildName() + ": arena of another version (the arena's layout has version 3, this program's 2): build"},
 		{"of another layout", image(crafted(func(h *header) { h.layout++ }), testSize, sealed), ErrVersion, "of an unnamed build, this program"},
 		{"with a damaged checksum", image(damaged(64), testSize, sealed), ErrDamaged, "checksum"},
 		{"with a damaged size", image(damaged(24), testSize, sealed), ErrDamaged, "checksum"},

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/meet/unixsock"
-	"github.com/softnd/softnd/internal/peeruser"
 	"github.com/softnd/softnd/internal/testkit/failpoint"
 )
 
@@ -188,7 +188,7 @@ func (f *Fabric) join(ctx context.Context, at string, try time.Duration) (again 
 	defer stop()
 	// Any process can bind the name. The kernel reports the user of the process that first listened.
 	// It may have ended, but all processes that hold the socket run as this user.
-	theirs, err := peeruser.Of(conn)
+	theirs, err := linux.PeerUser(conn)
 	if err != nil {
 		return false, err
 	}
@@ -278,7 +278,7 @@ func (f *Fabric) serve() {
 			continue
 		}
 		i := fabricConns - 1 // the place of other users
-		if user, err := peeruser.Of(c); err == nil && user == f.local.user {
+		if user, err := linux.PeerUser(c); err == nil && user == f.local.user {
 			i, own = own, (own+1)%(fabricConns-1)
 		}
 		f.mu.Lock()
@@ -310,7 +310,7 @@ func (f *Fabric) reply(c *unixsock.Conn) error {
 	if err := c.SetDeadline(time.Now().Add(fabricReplyTimeout)); err != nil {
 		return err
 	}
-	user, err := peeruser.Of(c)
+	user, err := linux.PeerUser(c)
 	if err != nil {
 		return err
 	}

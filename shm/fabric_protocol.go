@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/softnd/softnd/internal/build"
+	"github.com/softnd/softnd/internal/goruntime"
 	"github.com/softnd/softnd/internal/layout"
 )
 
@@ -67,7 +67,7 @@ type fabricRecord struct {
 // newFabricRecord returns a record of this program, run by user, without a status.
 func newFabricRecord(user uint32) fabricRecord {
 	r := fabricRecord{version: layout.Version, hash: layout.Hash(), user: user}
-	copy(r.build[:], build.Name())
+	copy(r.build[:], goruntime.BuildName())
 	return r
 }
 

@@ -20,7 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/build"
+	"github.com/softnd/softnd/internal/goruntime"
 	"github.com/softnd/softnd/internal/layout"
 	"github.com/softnd/softnd/internal/meet/unixsock"
 	"github.com/softnd/softnd/internal/testkit/proctest"
@@ -653,7 +653,7 @@ func TestFabricRefusesHostileMembers(t *testing.T) {
 		{"no status", with(func(r *fabricRecord) { r.status = 0 }).encode(), nil, errNotFabric, "status 0"},
 		{"an unknown status", with(func(r *fabricRecord) { r.status = 77 }).encode(), nil, errNotFabric, "status 77"},
 		{"another version", with(func(r *fabricRecord) { r.status, r.version, r.build = fabricWrongVersion, 99, [16]byte{'v', '9'} }).encode(), nil, ErrVersion,
-			"the members of the fabric contain softnd v9, this program contains softnd " + build.Name() + ": arena of another version (their layout has version 99"},
+			"the members of the fabric contain softnd v9, this program contains softnd " + goruntime.BuildName() + ": arena of another version (their layout has version 99"},
 		{"another protocol", append(binary.LittleEndian.AppendUint64(nil, fabricMagic), 9, 0, 0, 0), nil, ErrVersion, "version 9, this program uses 1"},
 		{"another user", with(func(r *fabricRecord) { r.status, r.user = fabricWrongUser, 4711 }).encode(), nil, errUser, "user 4711"},
 	} {

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/softnd/softnd/internal/sched"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
@@ -21,7 +21,7 @@ func rendezvous(g *Group, m *Member) {
 	ticket := g.Arrive()
 	for i := 0; !g.Passed(ticket); i++ {
 		if i < 50 {
-			sched.Yield()
+			linux.Yield()
 			runtime.Gosched()
 			continue
 		}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/softnd/softnd/internal/sched"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/testkit/failpoint"
 )
 
@@ -195,7 +195,7 @@ func (h *heap) claim(chunks uint64) (first uint64, err error) {
 		if ok || h.owners.largestFree() < chunks {
 			break
 		}
-		sched.Yield()
+		linux.Yield()
 		first, ok = h.owners.claimRun(h.hint, chunks)
 	}
 	if !ok {

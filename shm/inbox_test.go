@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softnd/softnd/internal/sched"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
@@ -171,7 +171,7 @@ func correspond(m *Member, to *Peer, letters uint64, budget time.Duration) error
 	for i := uint64(1); i&lastLetter == 0; i++ {
 		s := pool[i%uint64(len(pool))]
 		for s.l.read.Load() == 0 {
-			sched.Yield()
+			linux.Yield()
 			runtime.Gosched()
 		}
 		if i == letters || time.Now().After(end) {
@@ -185,7 +185,7 @@ func correspond(m *Member, to *Peer, letters uint64, budget time.Duration) error
 	}
 	for _, s := range pool {
 		for s.l.read.Load() == 0 {
-			sched.Yield()
+			linux.Yield()
 			runtime.Gosched()
 		}
 	}

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/syslimit"
+	"github.com/softnd/softnd/internal/linux"
 )
 
 // arenaSize returns the size of an arena. asked is the size that the caller wants; 0 means the size
@@ -20,7 +20,7 @@ func arenaSize(asked uint64) (uint64, error) {
 	}
 	if size == 0 {
 		size = most
-		if total, ok := syslimit.TotalMemory(); ok {
+		if total, ok := linux.TotalMemory(); ok {
 			size = min(max(total, least), most)
 		}
 	}
@@ -95,7 +95,7 @@ func mmapError(size uint64, err error) error {
 	if !errors.Is(err, unix.ENOMEM) || unix.Getrlimit(unix.RLIMIT_AS, &lim) != nil || lim.Cur == unix.RLIM_INFINITY {
 		return fmt.Errorf("mmap of %d bytes: %w (too many mappings? see vm.max_map_count)", size, err)
 	}
-	left := lim.Cur - min(lim.Cur, syslimit.AddressSpaceInUse())
+	left := lim.Cur - min(lim.Cur, linux.AddressSpaceInUse())
 	return &NoMemoryError{Requested: size, Available: min(left, size-1), Limit: "the address space limit (ulimit -v)",
 		Hint: "raise the limit, or use a smaller arena (ndrun --arena-size)"}
 }
@@ -129,7 +129,7 @@ func reserveIn(fd int, off Offset, n uint64) error {
 			done += step
 		case errors.Is(err, unix.EINTR):
 		case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.ENOMEM):
-			left, _ := syslimit.AvailableMemory()
+			left, _ := linux.AvailableMemory()
 			return &NoMemoryError{Requested: n, Available: left, Limit: "the kernel's limit on shared memory (fallocate: " + err.Error() + ")",
 				Hint: "free memory or raise the limit"}
 		default:
@@ -183,7 +183,7 @@ func (a *Arena) punch(off Offset, n uint64) error {
 // kernel would answer a fallocate beyond a cgroup's limit with its out-of-memory killer, not with an
 // error.
 func checkAvailable(wanted uint64) error {
-	if left, limit := syslimit.AvailableMemory(); limit != "" && wanted > left {
+	if left, limit := linux.AvailableMemory(); limit != "" && wanted > left {
 		return &NoMemoryError{Requested: wanted, Available: left, Limit: limit, Hint: "free memory, raise the limit, or ask for less"}
 	}
 	return nil

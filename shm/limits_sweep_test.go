@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/syslimit"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
@@ -41,7 +41,7 @@ var sweepLimits = map[string]func(bytes uint64) error{
 	"file size":  func(n uint64) error { return unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: n, Max: n}) },
 	"address space": func(n uint64) error { // in addition to what the Go runtime has and needs
 		growRuntime()
-		n += syslimit.AddressSpaceInUse() + 64<<20
+		n += linux.AddressSpaceInUse() + 64<<20
 		return unix.Setrlimit(unix.RLIMIT_AS, &unix.Rlimit{Cur: n, Max: n})
 	},
 	"locked memory": func(n uint64) error { // softnd locks no memory

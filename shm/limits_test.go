@@ -11,13 +11,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/cgroup"
-	"github.com/softnd/softnd/internal/syslimit"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 func TestArenaSizeRespectsLimits(t *testing.T) {
-	total, ok := syslimit.TotalMemory()
+	total, ok := linux.TotalMemory()
 	if !ok {
 		t.Fatal("/proc/meminfo has no MemTotal")
 	}
@@ -150,7 +149,7 @@ func TestLittleAddressSpace(t *testing.T) {
 // checkArenaFull creates an arena of asked bytes, which has size bytes then, and checks the message of
 // an allocation that is too large for it.
 func checkArenaFull(asked, size uint64, limit, remedy string) error {
-	total, _ := syslimit.TotalMemory()
+	total, _ := linux.TotalMemory()
 	if asked == 0 && total < size {
 		return nil // the machine's memory is the default, not the limit
 	}
@@ -246,7 +245,7 @@ var roleCgroup = proctest.Role("limit by cgroup", func(self *proctest.Self) erro
 // ownCgroup creates a memory cgroup with a limit in bytes below this process's, or returns why it cannot.
 func ownCgroup(t *testing.T, bytes uint64) (dir string, limitFile string, err error) {
 	err = errors.New("no memory controller")
-	for _, parent := range cgroup.Dirs("memory") {
+	for _, parent := range linux.CgroupDirs("memory") {
 		dir := filepath.Join(parent, fmt.Sprintf("softnd-shm-test-%d", os.Getpid()))
 		if e := os.Mkdir(dir, 0o755); e != nil {
 			err = e

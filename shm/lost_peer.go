@@ -3,7 +3,7 @@ package shm
 import (
 	"time"
 
-	"github.com/softnd/softnd/internal/hostclock"
+	"github.com/softnd/softnd/internal/linux"
 )
 
 // lostPeerHold is how long the lost peer of a rank stays recorded before another can replace it.
@@ -18,7 +18,7 @@ func (m *Member) RecordLostPeer(peer MemberID) {
 	if m.rank < 0 || m.rank >= m.arena.ranks {
 		return
 	}
-	r, now := m.arena.rankRecord(m.rank), hostclock.Now()
+	r, now := m.arena.rankRecord(m.rank), linux.HostClock()
 	last := r.lostPeerAt.Load()
 	if time.Duration(now-int64(last)) < lostPeerHold || !r.lostPeerAt.CompareAndSwap(last, uint64(now)) {
 		return
@@ -27,7 +27,7 @@ func (m *Member) RecordLostPeer(peer MemberID) {
 }
 
 // LostPeer returns the peer that a rank recorded last with [Member.RecordLostPeer], and when, as
-// [hostclock.Now] counts; ok is false if the rank recorded none. Call it for ranks that have ended. Any
+// [linux.HostClock] counts; ok is false if the rank recorded none. Call it for ranks that have ended. Any
 // member can write these words, so use the time only to compare it with other times.
 func (a *Arena) LostPeer(rank int) (peer int, at int64, ok bool) {
 	if rank < 0 || rank >= a.ranks {

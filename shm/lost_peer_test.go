@@ -3,7 +3,7 @@ package shm
 import (
 	"testing"
 
-	"github.com/softnd/softnd/internal/hostclock"
+	"github.com/softnd/softnd/internal/linux"
 )
 
 func TestLostPeerIsRecorded(t *testing.T) {
@@ -23,10 +23,10 @@ func TestLostPeerIsRecorded(t *testing.T) {
 	if peer, _, ok := a.LostPeer(0); ok {
 		t.Errorf("rank 0 blames rank %d though it has lost none", peer)
 	}
-	before := hostclock.Now()
+	before := linux.HostClock()
 	members[0].RecordLostPeer(members[1].ID())
 	members[0].RecordLostPeer(members[0].ID()) // too soon after the first
-	if peer, at, ok := a.LostPeer(0); !ok || peer != 1 || at < before || at > hostclock.Now() {
+	if peer, at, ok := a.LostPeer(0); !ok || peer != 1 || at < before || at > linux.HostClock() {
 		t.Errorf("rank 0 blames rank %d at %d, %t; want rank 1 at %d or a little later", peer, at, ok, before)
 	}
 	a.rankRecord(0).lostPeer.Store(1 << 60)

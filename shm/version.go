@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/softnd/softnd/internal/build"
+	"github.com/softnd/softnd/internal/goruntime"
 )
 
 // buildText makes the name of a build printable. b comes from shared memory or from a fabric
@@ -28,5 +28,5 @@ func buildText(b []byte) string {
 // build's arena or processes with a verb, as in "the arena was made by"; why says what differs.
 func versionError(subject string, otherBuild []byte, why string) error {
 	return fmt.Errorf("%s softnd %s, this program contains softnd %s: %w (%s): build all programs with one release of softnd",
-		subject, buildText(otherBuild), build.Name(), ErrVersion, why)
+		subject, buildText(otherBuild), goruntime.BuildName(), ErrVersion, why)
 }

@@ -7,8 +7,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/descriptor"
-	"github.com/softnd/softnd/internal/pproflabel"
+	"github.com/softnd/softnd/internal/goruntime"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/testkit/failpoint"
 )
 
@@ -190,7 +190,7 @@ func (m *Member) watchProcess(p *Peer, stop <-chan struct{}, ended func()) bool 
 	if !ok {
 		return false
 	}
-	fd, err := descriptor.Above(unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK))
+	fd, err := linux.AboveStandard(unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK))
 	if err == nil && m.checkAlive(p) { // so the process number was still the peer's when the pidfd was opened
 		return m.watch(os.NewFile(uintptr(fd), "pidfd"), stop, ended)
 	}
@@ -222,7 +222,7 @@ func (m *Member) watch(pidfd *os.File, stop <-chan struct{}, ended func()) bool 
 	}
 	over := make(chan struct{})
 	go func() {
-		pproflabel.Set("liveness check")
+		goruntime.SetLabel("liveness check")
 		defer close(over)
 		// The runtime's poller waits until the pidfd is readable, which means that the process has
 		// ended. Read fails if the file is closed.
@@ -235,7 +235,7 @@ func (m *Member) watch(pidfd *os.File, stop <-chan struct{}, ended func()) bool 
 		}
 	}()
 	go func() {
-		pproflabel.Set("liveness check")
+		goruntime.SetLabel("liveness check")
 		defer pidfd.Close()
 		select {
 		case <-stop:

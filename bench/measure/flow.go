@@ -1,7 +1,7 @@
 package measure
 
 import (
-	"github.com/softnd/softnd/internal/sched"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -67,7 +67,7 @@ func (l *link) flowOut(kind nd.RequestType, n int) error {
 		}
 		got := results[:cq.Poll(results)]
 		if len(got) == 0 && l.w.wire != nil {
-			sched.Yield() // the relay may need the core
+			linux.Yield() // the relay may need the core
 		}
 		for i := range got {
 			if got[i].Status != nd.Success {
@@ -87,7 +87,7 @@ func (l *link) flowIn() error {
 	for l.received < l.expected {
 		got := results[:cq.Poll(results)]
 		if len(got) == 0 && l.w.wire != nil {
-			sched.Yield() // the relay may need the core
+			linux.Yield() // the relay may need the core
 		}
 		for i := range got {
 			if got[i].Status != nd.Success {

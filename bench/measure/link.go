@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/softnd/softnd/bench/report"
-	"github.com/softnd/softnd/internal/sched"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -200,7 +200,7 @@ func (l *link) poll() error {
 	} else {
 		n = l.cq.Poll(l.results)
 		if n == 0 && l.w.wire != nil {
-			sched.Yield()
+			linux.Yield()
 		}
 	}
 	for i := range n {

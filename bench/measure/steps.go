@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/softnd/softnd/internal/sched"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -95,7 +95,7 @@ func (l *link) arriveFar(p *pair) error {
 		default:
 		}
 		if !l.o.mustPoll() {
-			sched.Yield() // the relay may need the core
+			linux.Yield() // the relay may need the core
 			continue
 		}
 		if err := l.poll(); err != nil {

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/softnd/softnd/internal/affinity"
+	"github.com/softnd/softnd/internal/linux"
 )
 
 // grace is how long a program may take to exit after SIGTERM. mpiexec needs a second to remove its files.
@@ -67,7 +67,7 @@ func startOn(cmd *exec.Cmd, p program) error {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	restore, err := affinity.Bind([]int{p.core})
+	restore, err := linux.BindThread([]int{p.core})
 	if err != nil {
 		return fmt.Errorf("%s: pin to core %d: %w", p.argv[0], p.core, err)
 	}

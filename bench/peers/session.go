@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/softnd/softnd/internal/affinity"
+	"github.com/softnd/softnd/internal/linux"
 )
 
 // mark is a variable in the environment of all processes of a session. It identifies them, because launchers of MPI put
@@ -28,7 +28,7 @@ type session struct {
 func open(o Options) (*session, error) {
 	s := &session{o: o, tag: rand.Text()}
 	var err error
-	if s.cores, err = affinity.CPUs(); err != nil {
+	if s.cores, err = linux.CPUs(); err != nil {
 		return nil, fmt.Errorf("peers: which cores may be used: %w", err)
 	}
 	if s.dir, err = os.MkdirTemp("", "ndbench-peers-"); err != nil {

@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/affinity"
-	"github.com/softnd/softnd/internal/build"
+	"github.com/softnd/softnd/internal/goruntime"
+	"github.com/softnd/softnd/internal/linux"
 )
 
 const unknown = "unknown"
@@ -24,7 +24,7 @@ func ThisMachine() Machine {
 		Kernel:    kernel(),
 		System:    runtime.GOOS + "/" + runtime.GOARCH,
 		Go:        runtime.Version(),
-		Softnd:    build.Name(),
+		Softnd:    goruntime.BuildName(),
 	}
 }
 
@@ -53,7 +53,7 @@ func model(cpuinfo io.Reader) string {
 }
 
 func cores() int {
-	allowed, err := affinity.CPUs()
+	allowed, err := linux.CPUs()
 	if err != nil {
 		return runtime.NumCPU()
 	}

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/softnd/softnd/internal/affinity"
+	"github.com/softnd/softnd/internal/linux"
 )
 
 // onCores calls start. Processes that start starts may use only the first n cores of this process, or all if there are
@@ -13,10 +13,10 @@ func onCores(n int, start func() error) error {
 	if n == 0 {
 		return start()
 	}
-	cpus, err := affinity.CPUs()
+	cpus, err := linux.CPUs()
 	var restore func() error
 	if err == nil {
-		restore, err = affinity.Bind(cpus[:min(n, len(cpus))])
+		restore, err = linux.BindThread(cpus[:min(n, len(cpus))])
 	}
 	if err != nil {
 		return fmt.Errorf("keep a job on %d cores: %w", n, err)

@@ -16,7 +16,7 @@ import (
 	"github.com/softnd/softnd/bench"
 	"github.com/softnd/softnd/bench/measure"
 	"github.com/softnd/softnd/bench/report"
-	"github.com/softnd/softnd/internal/affinity"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/shm"
 )
 
@@ -160,7 +160,7 @@ func (o *options) startHelped(ctx context.Context, lang string) (*session, error
 		return nil, err
 	}
 	defer line.Close()
-	cores, err := affinity.CPUs()
+	cores, err := linux.CPUs()
 	if err != nil {
 		return nil, err
 	}

@@ -8,14 +8,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/softnd/softnd/bench/measure"
-	"github.com/softnd/softnd/internal/build"
+	"github.com/softnd/softnd/internal/goruntime"
 )
 
 // newRoot returns the command with its subcommands: one for each test, and others.
 func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "ndbench",
-		Version:       build.Name(),
+		Version:       goruntime.BuildName(),
 		Short:         "Measure softnd, and next to it the limits of the machine",
 		SilenceUsage:  true,
 		SilenceErrors: true,

@@ -8,8 +8,7 @@ import (
 	"path"
 	"testing"
 
-	"github.com/softnd/softnd/internal/cgroup"
-	"github.com/softnd/softnd/internal/syslimit"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -48,7 +47,7 @@ func TestCheckTaskLimit(t *testing.T) {
 		limited bool
 		want    status
 	}{{0, false, ok}, {0, true, ok}, {40, true, ok}, {41, true, warn}, {80, true, warn}, {81, true, fail}, {200, true, fail}} {
-		if c := checkTaskLimit(syslimit.TaskLimit{Limit: 100, Used: tc.used, Name: "x"}, tc.limited, 20, 60); c.Status != tc.want || c.Remedy == "" && tc.want != ok {
+		if c := checkTaskLimit(linux.TaskLimit{Limit: 100, Used: tc.used, Name: "x"}, tc.limited, 20, 60); c.Status != tc.want || c.Remedy == "" && tc.want != ok {
 			t.Errorf("%+v: %+v", tc, c)
 		}
 	}
@@ -88,7 +87,7 @@ func TestCPUQuota(t *testing.T) {
 		if where != "" {
 			where = path.Join(root, where)
 		}
-		if cores, file := cpuQuota(cgroup.DirsIn(cgroup.Parse(tc.memberships), root, "cpu")); cores != tc.cores || file != where {
+		if cores, file := cpuQuota(linux.CgroupDirsIn(linux.ParseCgroups(tc.memberships), root, "cpu")); cores != tc.cores || file != where {
 			t.Errorf("%q: %v by %s", tc.memberships, cores, file)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/cgroup"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
@@ -122,13 +122,13 @@ func TestLittleMemory(t *testing.T) {
 func memoryCgroup(t *testing.T, limit int) string {
 	t.Helper()
 	var err error
-	for _, m := range cgroup.Self() {
+	for _, m := range linux.OwnCgroups() {
 		if !m.Has("memory") {
 			continue
 		}
-		parent, file := path.Join(cgroup.Mount, m.Path), "memory.max"
+		parent, file := path.Join(linux.CgroupMount, m.Path), "memory.max"
 		if !m.IsV2() {
-			parent, file = path.Join(cgroup.Mount, "memory", m.Path), "memory.limit_in_bytes"
+			parent, file = path.Join(linux.CgroupMount, "memory", m.Path), "memory.limit_in_bytes"
 		}
 		dir := path.Join(parent, fmt.Sprintf("ndinfo-test-%d", os.Getpid()))
 		if err = os.Mkdir(dir, 0o755); err != nil {

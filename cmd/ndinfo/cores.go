@@ -9,17 +9,16 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/softnd/softnd/internal/affinity"
-	"github.com/softnd/softnd/internal/cgroup"
+	"github.com/softnd/softnd/internal/linux"
 )
 
 // checkCores compares the usable cores with the CPU time that the cgroups allow.
 func checkCores() check {
-	if _, err := affinity.CPUs(); err != nil {
+	if _, err := linux.CPUs(); err != nil {
 		return bad(fail, "cores", "sched_getaffinity: "+err.Error(), "allow the system call (seccomp profile?)")
 	}
 	cores := runtime.NumCPU()
-	quota, where := cpuQuota(cgroup.Dirs("cpu"))
+	quota, where := cpuQuota(linux.CgroupDirs("cpu"))
 	if quota < float64(cores) {
 		return bad(warn, "cores", fmt.Sprintf("%d usable, but %s limits CPU time to %.1f cores", cores, where, quota),
 			"raise the limit if a job has more ranks than that: they share the time")

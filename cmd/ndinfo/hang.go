@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/internal/hang"
-	"github.com/softnd/softnd/internal/proctable"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/shm"
 )
 
@@ -56,7 +56,7 @@ func processesOf(arena *shm.Arena) []hang.Process {
 		}
 		if pid, ok := peer.PID(); ok {
 			all[rank].PID = pid
-			if p, err := proctable.Read(pid); err == nil {
+			if p, err := linux.ReadProcess(pid); err == nil {
 				all[rank].Program = p.Name
 			}
 		}

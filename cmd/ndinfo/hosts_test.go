@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softnd/softnd/internal/build"
+	"github.com/softnd/softnd/internal/goruntime"
 	"github.com/softnd/softnd/internal/layout"
 	"github.com/softnd/softnd/internal/meet/bootstrap"
 	"github.com/softnd/softnd/internal/meet/relayclient"
@@ -202,7 +202,7 @@ func TestCompareVersions(t *testing.T) {
 		{func(f *hostFacts) { f.Ndrelay = "v2" }, warn, "ndrelay v1 and v2"},
 		{func(f *hostFacts) { f.Libfabric = "2.1" }, warn, "libfabric 1.17 and 2.1"},
 		{func(f *hostFacts) { f.Architecture = "arm64" }, warn, "architecture amd64 and arm64"},
-		{func(f *hostFacts) { f.Softnd = build.Unknown }, ok, ""},
+		{func(f *hostFacts) { f.Softnd = goruntime.UnknownBuild }, ok, ""},
 		{func(f *hostFacts) { f.Ndrelay, f.Protocol, f.Libfabric, f.Provider = "", 0, "", "" }, ok, ""}, // its own checks have failed
 	} {
 		other := base

@@ -7,7 +7,7 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/softnd/softnd/internal/build"
+	"github.com/softnd/softnd/internal/goruntime"
 	"github.com/softnd/softnd/internal/layout"
 	"github.com/softnd/softnd/internal/meet/bootstrap"
 	"github.com/softnd/softnd/internal/meet/relayclient"
@@ -15,7 +15,7 @@ import (
 
 // checkOwn makes the checks that concern this host alone.
 func (s *hostSession) checkOwn(ctx context.Context) {
-	s.own.Softnd, s.own.Layout, s.own.Architecture = build.Name(), layout.Name(), runtime.GOARCH
+	s.own.Softnd, s.own.Layout, s.own.Architecture = goruntime.BuildName(), layout.Name(), runtime.GOARCH
 	name, err := os.Hostname()
 	if err != nil {
 		name = "?"
@@ -140,4 +140,4 @@ func (s *hostSession) checkRelay(ctx context.Context) {
 // differ reports whether two names of builds are known and differ.
 func differ(a, b string) bool { return a != b && isKnown(a) && isKnown(b) }
 
-func isKnown(name string) bool { return name != "" && name != build.Unknown }
+func isKnown(name string) bool { return name != "" && name != goruntime.UnknownBuild }

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/syslimit"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/launcher"
 )
 
@@ -31,7 +31,7 @@ func descriptorsFor(ranks, inherited uint64) uint64 {
 	return max(supervisor, inherited+10+3*ranks)
 }
 
-func checkMemory() check { return checkMemoryLeft(syslimit.AvailableMemory()) }
+func checkMemory() check { return checkMemoryLeft(linux.AvailableMemory()) }
 
 func checkMemoryLeft(left uint64, limit string) check {
 	found := fmt.Sprintf("%s left under %s", mebibytes(left), limit)
@@ -54,11 +54,11 @@ const processesCheck = "processes"
 // starts more threads as it runs. It requires 4 tasks more than the launcher does, as a reserve for
 // processes that other programs start before the job.
 func checkProcesses() check {
-	t, limited := syslimit.TightestTaskLimit()
+	t, limited := linux.TightestTaskLimit()
 	return checkTaskLimit(t, limited, launcher.MinTasks(trialRanks)+4, 2*launcher.MinTasks(max(trialRanks, runtime.NumCPU())))
 }
 
-func checkTaskLimit(t syslimit.TaskLimit, limited bool, required, recommended uint64) check {
+func checkTaskLimit(t linux.TaskLimit, limited bool, required, recommended uint64) check {
 	const name = processesCheck
 	switch {
 	case !limited:

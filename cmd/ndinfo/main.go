@@ -72,7 +72,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/softnd/softnd/internal/build"
+	"github.com/softnd/softnd/internal/goruntime"
 	"github.com/softnd/softnd/launcher"
 )
 
@@ -125,7 +125,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return 2
 	}
 	if version {
-		fmt.Fprintln(stdout, "ndinfo (softnd)", build.Name())
+		fmt.Fprintln(stdout, "ndinfo (softnd)", goruntime.BuildName())
 		return 0
 	}
 	if hosts {

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd"
-	"github.com/softnd/softnd/internal/build"
+	"github.com/softnd/softnd/internal/goruntime"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
@@ -172,7 +172,7 @@ func TestArguments(t *testing.T) {
 // --version names the program and its build.
 func TestVersion(t *testing.T) {
 	var out, errOut bytes.Buffer
-	if status := run([]string{"--version"}, &out, &errOut); status != 0 || out.String() != "ndinfo (softnd) "+build.Name()+"\n" {
+	if status := run([]string{"--version"}, &out, &errOut); status != 0 || out.String() != "ndinfo (softnd) "+goruntime.BuildName()+"\n" {
 		t.Errorf("exit status %d, %s%s", status, out.String(), errOut.String())
 	}
 }

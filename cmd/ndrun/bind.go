@@ -8,8 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/softnd/softnd/internal/affinity"
-	"github.com/softnd/softnd/internal/numlist"
+	"github.com/softnd/softnd/internal/linux"
 )
 
 // binding is the value of --bind-to.
@@ -32,7 +31,7 @@ func setBinding(c *command, s string) error {
 	case s == "core" || s == "socket":
 		c.binding = binding{to: s}
 	case to == "list":
-		cpus, err := numlist.Parse(list, affinity.MaxCPU)
+		cpus, err := linux.ParseList(list, linux.MaxCPU)
 		if err != nil {
 			return err
 		}
@@ -47,7 +46,7 @@ func setBinding(c *command, s string) error {
 // binding, there is one place with all processors that ndrun may use. A place never has other
 // processors.
 func (b binding) places() ([]place, error) {
-	allowed, err := affinity.CPUs()
+	allowed, err := linux.CPUs()
 	if err != nil {
 		return nil, fmt.Errorf("bind ranks: read processor affinity: %w", err)
 	}
@@ -58,7 +57,7 @@ func (b binding) places() ([]place, error) {
 		var places []place
 		for _, cpu := range b.cpus {
 			if !slices.Contains(allowed, cpu) {
-				return nil, fmt.Errorf("bind ranks: processor %d is not available: want some of %s", cpu, numlist.Format(allowed))
+				return nil, fmt.Errorf("bind ranks: processor %d is not available: want some of %s", cpu, linux.FormatList(allowed))
 			}
 			places = append(places, place{cpus: []int{cpu}})
 		}
@@ -66,7 +65,7 @@ func (b binding) places() ([]place, error) {
 	}
 	places, err := groups(os.DirFS("/sys/devices/system/cpu"), b.to, allowed)
 	if err != nil {
-		return nil, fmt.Errorf("bind ranks to %ss: %w: use --bind-to list:%s", b.to, err, numlist.Format(allowed))
+		return nil, fmt.Errorf("bind ranks to %ss: %w: use --bind-to list:%s", b.to, err, linux.FormatList(allowed))
 	}
 	return places, nil
 }
@@ -84,7 +83,7 @@ func groups(sys fs.FS, by string, allowed []int) ([]place, error) {
 		if err != nil {
 			return nil, err
 		}
-		together, err := numlist.Parse(strings.TrimSpace(string(list)), affinity.MaxCPU)
+		together, err := linux.ParseList(strings.TrimSpace(string(list)), linux.MaxCPU)
 		if err != nil {
 			return nil, err
 		}
@@ -113,7 +112,7 @@ func (b binding) report(rank int, p place) string {
 	if len(p.cpus) == 1 {
 		what = "processor "
 	}
-	what += numlist.Format(p.cpus)
+	what += linux.FormatList(p.cpus)
 	if b.to == "" {
 		return fmt.Sprintf("rank %d: not bound, may run on %s", rank, what)
 	}

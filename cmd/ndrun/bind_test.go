@@ -7,8 +7,7 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/softnd/softnd/internal/affinity"
-	"github.com/softnd/softnd/internal/numlist"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
@@ -16,7 +15,7 @@ const cpusAllowed = "echo cpus $(grep Cpus_allowed_list: /proc/self/status)"
 
 // Every rank runs where --report-bindings says and where --bind-to wants it.
 func TestBinding(t *testing.T) {
-	allowed, err := affinity.CPUs()
+	allowed, err := linux.CPUs()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +25,7 @@ func TestBinding(t *testing.T) {
 		option string
 		want   func(rank int) string // the processors; nil: one of several
 	}{
-		{"none", func(int) string { return numlist.Format(allowed) }},
+		{"none", func(int) string { return linux.FormatList(allowed) }},
 		{"list:" + last + "," + first, func(rank int) string { return []string{last, first}[rank%2] }},
 		{"core", nil},
 		{"socket", nil},
@@ -72,7 +71,7 @@ func TestBinding(t *testing.T) {
 
 // If ndrun may use one processor, it binds its ranks to no other.
 func TestBindingUsesAllowedProcessorsOnly(t *testing.T) {
-	allowed, err := affinity.CPUs()
+	allowed, err := linux.CPUs()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,12 +95,12 @@ func TestBindingUsesAllowedProcessorsOnly(t *testing.T) {
 }
 
 func TestInvalidBindings(t *testing.T) {
-	allowed, err := affinity.CPUs()
+	allowed, err := linux.CPUs()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for option, want := range map[string]string{
-		"list:1023": fmt.Sprintf("ndrun: bind ranks: processor 1023 is not available: want some of %s", numlist.Format(allowed)),
+		"list:1023": fmt.Sprintf("ndrun: bind ranks: processor 1023 is not available: want some of %s", linux.FormatList(allowed)),
 		"list:":     `option --bind-to: invalid value "list:": "" is not a number or range: want a list such as 0-3,5`,
 		"list:1-0":  `option --bind-to: invalid value "list:1-0": range 1-0 is descending: want 0-1`,
 		"list:-1":   `"-1" is not a number or range`,
@@ -138,14 +137,14 @@ func TestGroups(t *testing.T) {
 		{"socket", "0-7", "0-1,4-5 2-3,6-7"},
 		{"socket", "3,6-7", "3,6-7"},
 	} {
-		allowed, err := numlist.Parse(tc.allowed, affinity.MaxCPU)
+		allowed, err := linux.ParseList(tc.allowed, linux.MaxCPU)
 		if err != nil {
 			t.Fatal(err)
 		}
 		places, err := groups(sys, tc.by, allowed)
 		var got []string
 		for i, p := range places {
-			got = append(got, numlist.Format(p.cpus))
+			got = append(got, linux.FormatList(p.cpus))
 			if want := fmt.Sprintf("%s %d of %d", tc.by, i, len(places)); p.name != want {
 				t.Errorf("%s of %s: the name is %q, want %q", tc.by, tc.allowed, p.name, want)
 			}

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/jobcontrol"
+	"github.com/softnd/softnd/internal/linux"
 )
 
 // interrupted is the signal by which the user ended ndrun before the job.
@@ -111,8 +111,8 @@ func runInterruptibly(cmd *exec.Cmd, signals <-chan os.Signal) error {
 			}
 			return err
 		case sig := <-signals:
-			if !jobcontrol.IsTerminating(sig.(syscall.Signal)) {
-				jobcontrol.TakeDefaultAction(sig)
+			if !linux.IsTerminating(sig.(syscall.Signal)) {
+				linux.TakeDefaultAction(sig)
 				continue
 			}
 			if first == nil {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/kballard/go-shellquote"
 
-	"github.com/softnd/softnd/internal/numlist"
+	"github.com/softnd/softnd/internal/linux"
 )
 
 // print prints what would be started as each rank, with words quoted for a shell.
@@ -33,7 +33,7 @@ func (p *plan) print(w io.Writer) {
 		fmt.Fprintf(w, "  arguments    %s\n", shellquote.Join(p.args(r)...))
 		fmt.Fprintf(w, "  directory    %s\n", shellquote.Join(dir))
 		fmt.Fprintf(w, "  environment  %s, in addition to ndrun's\n", shellquote.Join(append(p.env(r.app), p.rankEnv(i)...)...))
-		fmt.Fprintf(w, "  processors   %s\n", numlist.Format(r.place.cpus))
+		fmt.Fprintf(w, "  processors   %s\n", linux.FormatList(r.place.cpus))
 		if p.command.stopped.has(i) {
 			fmt.Fprintln(w, "  stopped before its first instruction")
 		}

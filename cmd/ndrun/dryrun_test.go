@@ -7,13 +7,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/softnd/softnd/internal/affinity"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 func TestDryRun(t *testing.T) {
 	dir := goPackage(t, "no Go at all")
-	allowed, err := affinity.CPUs()
+	allowed, err := linux.CPUs()
 	if err != nil {
 		t.Fatal(err)
 	}

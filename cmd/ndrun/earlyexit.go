@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/softnd/softnd/internal/numlist"
+	"github.com/softnd/softnd/internal/linux"
 )
 
 // earlyExitPeriod is the time between two checks of a job in which a rank has exited early.
@@ -74,7 +74,7 @@ func (e *hangReporter) earlyExitMessage() (line string, over bool) {
 
 func numbered(ranks []int) string {
 	if len(ranks) == 1 {
-		return "rank " + numlist.Format(ranks)
+		return "rank " + linux.FormatList(ranks)
 	}
-	return "ranks " + numlist.Format(ranks)
+	return "ranks " + linux.FormatList(ranks)
 }

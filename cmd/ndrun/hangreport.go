@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/internal/hang"
-	"github.com/softnd/softnd/internal/hostclock"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/launcher"
 	"github.com/softnd/softnd/shm"
@@ -172,7 +172,7 @@ func (e *hangReporter) idle() (idle time.Duration, ok bool) {
 	if e.arena == nil {
 		return 0, false
 	}
-	now, last := hostclock.Now(), int64(0)
+	now, last := linux.HostClock(), int64(0)
 	for rank := range e.arena.Ranks() {
 		if id, joined := e.arena.MemberOf(rank); joined {
 			if o, err := statuspage.Observe(e.arena, id); err == nil && o.LastProgress() != 0 {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/softnd/softnd/internal/build"
+	"github.com/softnd/softnd/internal/goruntime"
 )
 
 const synopsis = "ndrun [option]... program [argument]... [: [option]... program [argument]...]..."
@@ -43,5 +43,5 @@ func (o *option) usage() string {
 
 // printVersion prints the version of softnd of which this ndrun is a part.
 func printVersion(*command, string) error {
-	return text("ndrun (softnd) " + build.Name() + "\n")
+	return text("ndrun (softnd) " + goruntime.BuildName() + "\n")
 }

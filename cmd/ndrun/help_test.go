@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/softnd/softnd/internal/build"
+	"github.com/softnd/softnd/internal/goruntime"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
@@ -36,7 +36,7 @@ func TestHelp(t *testing.T) {
 func TestVersion(t *testing.T) {
 	for _, form := range []string{"-V", "--version"} {
 		status, out, errOut := proctest.Run(t, ndrun(t, form))
-		if want := "ndrun (softnd) " + build.Name() + "\n"; status != 0 || out != want || errOut != "" {
+		if want := "ndrun (softnd) " + goruntime.BuildName() + "\n"; status != 0 || out != want || errOut != "" {
 			t.Errorf("%s: exit status %d, %q, %q; want %q", form, status, out, errOut, want)
 		}
 	}

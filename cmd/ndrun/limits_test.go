@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/cgroup"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
@@ -22,7 +22,7 @@ import (
 func limitedTo(t *testing.T, cmd *exec.Cmd, controller, files, limit string) (dir string) {
 	t.Helper()
 	err := errors.New("no control group has that file")
-	for _, parent := range cgroup.Dirs(controller) {
+	for _, parent := range linux.CgroupDirs(controller) {
 		dir = filepath.Join(parent, fmt.Sprintf("ndrun-test-%d", os.Getpid()))
 		if e := os.Mkdir(dir, 0o755); e != nil {
 			continue

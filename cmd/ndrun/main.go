@@ -44,7 +44,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/softnd/softnd/internal/jobcontrol"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/launcher"
 )
 
@@ -68,8 +68,8 @@ func main() {
 // run is main with its inputs and outputs as parameters. It returns the exit status.
 func run(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 	printError := func(err error) { fmt.Fprintf(stderr, "ndrun: %v\n", err) }
-	signals := jobcontrol.Catch()
-	stopDefaultActions := jobcontrol.TakeDefaultActions(signals)
+	signals := linux.CatchSignals()
+	stopDefaultActions := linux.TakeDefaultActions(signals)
 	cmd, err := parse(args)
 	var asked text
 	if errors.As(err, &asked) {
@@ -107,7 +107,7 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 	defer p.close()
 	stopDefaultActions()
 	err = p.build(stderr, signals)
-	stopDefaultActions = jobcontrol.TakeDefaultActions(signals)
+	stopDefaultActions = linux.TakeDefaultActions(signals)
 	if err != nil {
 		printError(err)
 		var sig interrupted
@@ -188,7 +188,7 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 	report, err := job.Run(context.Background(), cfg)
 	done()
 	watcher.Wait()
-	jobcontrol.TakeDefaultActions(signals) // only messages are left to write, and writing may block
+	linux.TakeDefaultActions(signals) // only messages are left to write, and writing may block
 	status := 0
 	if report != nil {
 		status = report.ExitStatus()

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/softnd/softnd/internal/numlist"
+	"github.com/softnd/softnd/internal/linux"
 )
 
 // rankSet is a set of ranks. The zero value is empty.
@@ -18,7 +18,7 @@ func parseRanks(text string) (rankSet, error) {
 	if text == "all" {
 		return rankSet{text: text, all: true}, nil
 	}
-	numbers, err := numlist.Parse(text, maxRanks-1)
+	numbers, err := linux.ParseList(text, maxRanks-1)
 	return rankSet{text: text, numbers: numbers}, err
 }
 
@@ -28,7 +28,7 @@ func (s rankSet) has(rank int) bool { return s.all || slices.Contains(s.numbers,
 func (s rankSet) checkSize(size int) error {
 	for _, n := range s.numbers {
 		if n >= size {
-			return fmt.Errorf("rank %d does not exist: want some of %s", n, numlist.Format(upTo(size)))
+			return fmt.Errorf("rank %d does not exist: want some of %s", n, linux.FormatList(upTo(size)))
 		}
 	}
 	return nil

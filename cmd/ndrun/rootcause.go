@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/softnd/softnd/internal/hostclock"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/shm"
 )
 
@@ -15,7 +15,7 @@ const blameWindow = time.Second
 // causes returns the ranks that may have caused the exit of victim: the peer that it lost, the
 // peer that this peer had lost before, and so on.
 func causes(arena *shm.Arena, victim int) (chain []int) {
-	for before, rank := hostclock.Now(), victim; ; {
+	for before, rank := linux.HostClock(), victim; ; {
 		peer, at, ok := arena.LostPeer(rank)
 		if !ok || at > before || time.Duration(before-at) > blameWindow || peer == victim || slices.Contains(chain, peer) {
 			return chain

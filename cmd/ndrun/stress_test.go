@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/softnd/softnd/internal/cgroup"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
@@ -89,8 +89,8 @@ func watchLeftovers(t *testing.T) *leftovers {
 		t.Fatal(err)
 	}
 	l.held = entries("/proc/self/fd")
-	for _, m := range cgroup.Self() {
-		for _, root := range []string{cgroup.Mount, cgroup.Mount + "/unified"} {
+	for _, m := range linux.OwnCgroups() {
+		for _, root := range []string{linux.CgroupMount, linux.CgroupMount + "/unified"} {
 			dir := filepath.Join(root, m.Path, "ndrun-test-"+strconv.Itoa(os.Getpid())+strings.ReplaceAll(t.Name(), "/", "."))
 			if _, err := os.Stat(filepath.Join(root, m.Path, "cgroup.procs")); m.IsV2() && err == nil && os.Mkdir(dir, 0o755) == nil {
 				l.cgroup = dir

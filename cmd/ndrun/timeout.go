@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 
-	"github.com/softnd/softnd/internal/numlist"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/launcher"
 )
 
@@ -11,7 +11,7 @@ import (
 func (p *plan) timedOut(r *launcher.Report) string {
 	running, still := runningRanks(r), "all ranks still run"
 	if len(running) < len(p.ranks) {
-		still = fmt.Sprintf("of %d ranks, %s still run", len(p.ranks), numlist.Format(running))
+		still = fmt.Sprintf("of %d ranks, %s still run", len(p.ranks), linux.FormatList(running))
 		if len(running) == 1 {
 			still = fmt.Sprintf("of %d ranks, only %d still runs", len(p.ranks), running[0])
 		}

@@ -6,8 +6,7 @@ package hang
 import (
 	"time"
 
-	"github.com/softnd/softnd/internal/hostclock"
-	"github.com/softnd/softnd/internal/proctable"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/shm"
 )
@@ -21,7 +20,7 @@ type Process struct {
 
 // Snapshot is the state of a job at one moment.
 type Snapshot struct {
-	at          int64 // as hostclock.Now counts
+	at          int64 // as linux.HostClock counts
 	ranks       []rank
 	answerBytes int // bytes of stacks received
 
@@ -90,7 +89,7 @@ func Capture(arena *shm.Arena, processes []Process, timeout time.Duration) *Snap
 		}
 	}
 	time.Sleep(min(timeout, cpuSample) - time.Since(begun))
-	p.at = hostclock.Now()
+	p.at = linux.HostClock()
 	sample := time.Since(begun)
 	for i := range p.ranks {
 		r := &p.ranks[i]
@@ -114,7 +113,7 @@ const (
 
 // cpuOf returns the processor time of a process, 0 if it is not known.
 func cpuOf(pid int) time.Duration {
-	p, _ := proctable.Read(pid)
+	p, _ := linux.ReadProcess(pid)
 	return p.CPU
 }
 
@@ -167,7 +166,7 @@ func (r *rank) ending() string {
 }
 
 // isStopped reports whether a signal or a debugger has stopped the process.
-func (r *rank) isStopped() bool { return proctable.Process{State: r.state}.Stopped() }
+func (r *rank) isStopped() bool { return linux.Process{State: r.state}.Stopped() }
 
 // readOthers reads the process states of ranks that have not joined. The launcher may have started a
 // wrapper for a rank, and a child of the wrapper may be the stopped process.
@@ -181,7 +180,7 @@ func (p *Snapshot) readOthers() {
 	if len(byGroup) == 0 {
 		return
 	}
-	table, _ := proctable.All() // on error their states stay unknown
+	table, _ := linux.Processes() // on error their states stay unknown
 	for pid, process := range table {
 		r := byGroup[process.Group]
 		if r == nil || r.isStopped() || pid != r.PID && !process.Stopped() {
@@ -193,6 +192,6 @@ func (p *Snapshot) readOthers() {
 
 // stateOf returns the letter that ps shows for a process, 0 if there is none.
 func stateOf(pid int) byte {
-	p, _ := proctable.Read(pid)
+	p, _ := linux.ReadProcess(pid)
 	return p.State
 }

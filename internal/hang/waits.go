@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/softnd/softnd/internal/numlist"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/shm"
 )
@@ -186,7 +186,7 @@ func ranks(numbers []int) string {
 	if len(numbers) == 1 {
 		return fmt.Sprintf("rank %d", numbers[0])
 	}
-	return "ranks " + numlist.Format(numbers)
+	return "ranks " + linux.FormatList(numbers)
 }
 
 // callText returns a call as text.

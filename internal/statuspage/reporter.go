@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 
-	"github.com/softnd/softnd/internal/hostclock"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/testkit/failpoint"
 	"github.com/softnd/softnd/shm"
 )
@@ -38,11 +38,11 @@ func (s *sharedPage) reset() {
 	s.writtenAt.Store(0)
 	s.stacksLength.Store(0)
 	s.answered.Store(s.requested.Load())
-	s.lastProgress.Store(uint64(hostclock.Now()))
+	s.lastProgress.Store(uint64(linux.HostClock()))
 }
 
 // NoteProgress records the present time as that of the member's last progress.
-func (r *Reporter) NoteProgress() { r.page.lastProgress.Store(uint64(hostclock.Now())) }
+func (r *Reporter) NoteProgress() { r.page.lastProgress.Store(uint64(linux.HostClock())) }
 
 // Write replaces the content of the page. If p is too long for it, Write omits what explains least.
 // Not safe for concurrent use.
@@ -58,7 +58,7 @@ func (s *sharedPage) write(text []byte) {
 		s.text[i].Store(binary.NativeEndian.Uint64(word[:]))
 	}
 	s.length.Store(uint64(len(text)))
-	s.writtenAt.Store(uint64(hostclock.Now()))
+	s.writtenAt.Store(uint64(linux.HostClock()))
 	failpoint.Reach(failpoint.StatusWritten)
 	s.seq.Add(1) // ORDER status-even: after the words; pairs with the first load in sharedPage.read
 	failpoint.Reach(failpoint.StatusEven)

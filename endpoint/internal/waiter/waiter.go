@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/internal/doorbell"
-	"github.com/softnd/softnd/internal/hostclock"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/statuspage"
 )
 
@@ -177,7 +177,7 @@ func (s *Set) Calls() (calls []statuspage.Call) {
 	defer s.mu.Unlock()
 	for _, c := range s.listed {
 		call := c.call
-		call.Since = hostclock.Now() - int64(time.Since(c.since))
+		call.Since = linux.HostClock() - int64(time.Since(c.since))
 		calls = append(calls, call)
 	}
 	return calls

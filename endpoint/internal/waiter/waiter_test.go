@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softnd/softnd/internal/hostclock"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/shm"
 )
@@ -121,11 +121,11 @@ func TestWaitCounters(t *testing.T) {
 
 func TestListedCalls(t *testing.T) {
 	s := newSet(t, func() {})
-	before := hostclock.Now()
+	before := linux.HostClock()
 	first, second := s.List(statuspage.Call{Op: "wait"}), s.List(statuspage.Call{Op: "connect"})
 	s.Unlist(first)
 	calls := s.Calls()
-	if len(calls) != 1 || calls[0].Op != "connect" || calls[0].Since < before-int64(time.Second) || calls[0].Since > hostclock.Now() {
+	if len(calls) != 1 || calls[0].Op != "connect" || calls[0].Since < before-int64(time.Second) || calls[0].Since > linux.HostClock() {
 		t.Errorf("calls: %+v, listed after %d", calls, before)
 	}
 	s.Unlist(second)

@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/softnd/softnd/faults"
-	"github.com/softnd/softnd/internal/numlist"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -124,7 +124,7 @@ func readRanks(v *yaml.Node, to *[]int) error {
 	if err != nil {
 		return err
 	}
-	ranks, err := numlist.Parse(strings.Join(list, ","), 1023)
+	ranks, err := linux.ParseList(strings.Join(list, ","), 1023)
 	if err != nil {
 		return at(v, "%v", err)
 	}

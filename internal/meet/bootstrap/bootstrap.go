@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/descriptor"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/meet/controlchannel"
 	"github.com/softnd/softnd/internal/meet/pmi"
 	"github.com/softnd/softnd/shm"
@@ -200,7 +200,7 @@ func inheritedArena(ctx context.Context, home *controlchannel.Address) (*shm.Are
 	if err != nil {
 		return nil, fmt.Errorf("%s=%q is not a descriptor number: start the program with ndrun, or unset it", EnvArenaFD, os.Getenv(EnvArenaFD))
 	}
-	own, err := descriptor.Duplicate(int(fd))
+	own, err := linux.DuplicateAboveStandard(int(fd))
 	if err != nil {
 		return nil, fmt.Errorf("descriptor %d (%s; did a wrapper close it?): %w", fd, EnvArenaFD, err)
 	}

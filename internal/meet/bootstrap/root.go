@@ -13,7 +13,7 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/softnd/softnd/internal/descriptor"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/meet/relayclient"
 	"github.com/softnd/softnd/internal/meet/rendezvous"
 )
@@ -122,7 +122,7 @@ func UserSecret() ([]byte, error) {
 func readPrivate(name string) ([]byte, error) {
 	var f *os.File
 	var err error
-	descriptor.Reserve(func() { f, err = os.Open(name) })
+	linux.ReserveStandard(func() { f, err = os.Open(name) })
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ import (
 	mmap "github.com/edsrzf/mmap-go"
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/descriptor"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/nd/ndcheck"
 )
 
@@ -24,7 +24,7 @@ var ErrNone = errors.New("not a journal of the checker")
 
 // Create returns the file of a new journal. No process can change its size, so all processes can map it safely.
 func Create() (*os.File, error) {
-	fd, err := descriptor.Above(unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING))
+	fd, err := linux.AboveStandard(unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING))
 	if err != nil {
 		return nil, fmt.Errorf("create the journal of the checker: %w", err)
 	}
@@ -50,7 +50,7 @@ func Open(fd int) (*ndcheck.Journal, error) {
 	// The lock belongs to an open file description, so this process needs one of its own.
 	var file *os.File
 	var err error
-	descriptor.Reserve(func() { file, err = os.OpenFile(path, os.O_RDWR, 0) })
+	linux.ReserveStandard(func() { file, err = os.OpenFile(path, os.O_RDWR, 0) })
 	if err != nil {
 		return nil, fmt.Errorf("open the journal of the checker, descriptor %d: %w", fd, err)
 	}

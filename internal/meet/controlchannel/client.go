@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/build"
+	"github.com/softnd/softnd/internal/goruntime"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/meet/unixsock"
-	"github.com/softnd/softnd/internal/peeruser"
 )
 
 // Channel is a rank's end of its control channel. It is safe for concurrent use. It ends with
@@ -60,14 +60,14 @@ func Dial(ctx context.Context, a Address, rank int, wanted Wanted) (*Channel, Fi
 }
 
 func handshake(c *unixsock.Conn, a Address, rank int, wanted Wanted) (files Files, err error) {
-	user, err := peeruser.Of(c)
+	user, err := linux.PeerUser(c)
 	if err != nil {
 		return files, err
 	}
 	if own := uint32(os.Geteuid()); user != own {
 		return files, fmt.Errorf("it runs as user %d, this process as user %d: run both as one user", user, own)
 	}
-	if err := send(c, message{Kind: hello, Version: version, Build: build.Name(), Secret: a.secret, Rank: rank, File: wanted.File, Journal: wanted.Journal}); err != nil {
+	if err := send(c, message{Kind: hello, Version: version, Build: goruntime.BuildName(), Secret: a.secret, Rank: rank, File: wanted.File, Journal: wanted.Journal}); err != nil {
 		return files, err
 	}
 	b := make([]byte, maxMessage+1)

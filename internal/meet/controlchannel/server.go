@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/softnd/softnd/internal/build"
+	"github.com/softnd/softnd/internal/goruntime"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/meet/unixsock"
-	"github.com/softnd/softnd/internal/peeruser"
 )
 
 // timeout limits the time of the handshake and of each message of a rank.
@@ -91,7 +91,7 @@ func (s *Server) accept() {
 			continue
 		}
 		slots := s.slots
-		if user, err := peeruser.Of(c); err != nil || user != uint32(os.Geteuid()) {
+		if user, err := linux.PeerUser(c); err != nil || user != uint32(os.Geteuid()) {
 			slots = s.strangers
 			if len(slots) == cap(slots) { // they must not keep out the ranks; no other goroutine adds one
 				c.Close()
@@ -122,7 +122,7 @@ func (s *Server) accept() {
 // handshake answers a hello and returns the rank that sent it.
 func (s *Server) handshake(c *unixsock.Conn) (rank int, ok bool) {
 	_ = c.SetDeadline(time.Now().Add(timeout))
-	user, err := peeruser.Of(c)
+	user, err := linux.PeerUser(c)
 	if err != nil {
 		return 0, false
 	}
@@ -140,7 +140,7 @@ func (s *Server) handshake(c *unixsock.Conn) (rank int, ok bool) {
 		return refuse(fmt.Sprintf("the job belongs to user %d, this process runs as user %d", own, user))
 	case r.Kind != hello || r.Version != version:
 		return refuse(fmt.Sprintf("the launcher contains softnd %s, this program softnd %.60s: control channel versions %d and %d differ: build both with one release of softnd",
-			build.Name(), r.Build, version, r.Version))
+			goruntime.BuildName(), r.Build, version, r.Version))
 	case subtle.ConstantTimeCompare([]byte(r.Secret), []byte(s.address.secret)) != 1:
 		return refuse("wrong secret: the address is that of another job")
 	case r.Rank < 0 || r.Rank >= s.ranks:

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/descriptor"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/meet/unixsock"
 )
 
@@ -143,7 +143,7 @@ func (c *Client) Dup() (*os.File, error) {
 		return nil, err
 	}
 	var fd int
-	if e := raw.Control(func(of uintptr) { fd, err = descriptor.Duplicate(int(of)) }); e != nil {
+	if e := raw.Control(func(of uintptr) { fd, err = linux.DuplicateAboveStandard(int(of)) }); e != nil {
 		err = e
 	}
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/softnd/softnd/internal/descriptor"
+	"github.com/softnd/softnd/internal/linux"
 )
 
 // Variables of the environment, which users set.
@@ -150,17 +150,17 @@ func Find() (string, error) {
 // start starts the process. It has a session of its own: a signal that ends the ranks must not end the relay before
 // them.
 func (r *Relay) start(path, hidden string, arena, launcher *os.File) (err error) {
-	descriptor.Reserve(func() { err = r.startReserved(path, hidden, arena, launcher) })
+	linux.ReserveStandard(func() { err = r.startReserved(path, hidden, arena, launcher) })
 	return err
 }
 
 func (r *Relay) startReserved(path, hidden string, arena, launcher *os.File) error {
-	theirIn, in, err := os.Pipe() // in descriptor.Reserve
+	theirIn, in, err := os.Pipe() // in linux.ReserveStandard
 	if err != nil {
 		return err
 	}
 	defer theirIn.Close()
-	out, theirOut, err := os.Pipe() // in descriptor.Reserve
+	out, theirOut, err := os.Pipe() // in linux.ReserveStandard
 	if err != nil {
 		in.Close()
 		return err
@@ -172,7 +172,7 @@ func (r *Relay) startReserved(path, hidden string, arena, launcher *os.File) err
 		files = append(files, launcher)
 	}
 	attributes := &os.ProcAttr{Env: without(hidden), Files: files, Sys: &syscall.SysProcAttr{Setsid: true}}
-	r.process, err = os.StartProcess(path, []string{path}, attributes) // in descriptor.Reserve
+	r.process, err = os.StartProcess(path, []string{path}, attributes) // in linux.ReserveStandard
 	if err != nil {
 		in.Close()
 		out.Close()

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/descriptor"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/meet/unixsock"
 )
 
@@ -51,7 +51,7 @@ func newSocket(at netip.AddrPort) (fd int, sa unix.Sockaddr, err error) {
 	} else {
 		family, sa = unix.AF_INET6, &unix.SockaddrInet6{Port: int(at.Port()), Addr: at.Addr().As16()}
 	}
-	fd, err = descriptor.Above(unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0))
+	fd, err = linux.AboveStandard(unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0))
 	return fd, sa, fileError(os.NewSyscallError("socket", err))
 }
 
@@ -87,7 +87,7 @@ func hasDescriptors(l *unixsock.Listener) (err error) {
 	controlErr := raw.Control(func(fd uintptr) {
 		for range 2 {
 			var n int
-			if n, err = descriptor.Duplicate(int(fd)); err != nil {
+			if n, err = linux.DuplicateAboveStandard(int(fd)); err != nil {
 				return
 			}
 			made = append(made, n)

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/descriptor"
+	"github.com/softnd/softnd/internal/linux"
 )
 
 // Listener is a listening socket of type SOCK_SEQPACKET. Safe for concurrent use.
@@ -54,7 +54,7 @@ func ListenerOf(file *os.File, name string) (*Listener, error) {
 		if err := unix.SetNonblock(own, true); err != nil {
 			return os.NewSyscallError("fcntl", err)
 		}
-		fd, err = descriptor.Duplicate(own)
+		fd, err = linux.DuplicateAboveStandard(own)
 		return os.NewSyscallError("fcntl", err)
 	})
 	if err != nil {
@@ -89,6 +89,6 @@ func (l *Listener) Accept() (*Conn, error) {
 }
 
 func accept(listener int) (int, error) {
-	fd, _, err := unix.Accept4(listener, unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK) // then descriptor.Above
-	return descriptor.Above(fd, err)
+	fd, _, err := unix.Accept4(listener, unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK) // then linux.AboveStandard
+	return linux.AboveStandard(fd, err)
 }

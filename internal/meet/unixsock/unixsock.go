@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/descriptor"
+	"github.com/softnd/softnd/internal/linux"
 )
 
 // Conn is one end of a connection. Reads, writes and deadlines are those of [os.File]. Safe for
@@ -27,7 +27,7 @@ type Conn struct{ *os.File }
 // is for a child process.
 func Pair(kind int) (ours *Conn, theirs *os.File, err error) {
 	var fds [2]int
-	descriptor.Reserve(func() { fds, err = unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0) })
+	linux.ReserveStandard(func() { fds, err = unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0) })
 	if err != nil {
 		return nil, nil, os.NewSyscallError("socketpair", err)
 	}
@@ -67,7 +67,7 @@ func Dial(name string) (*Conn, error) {
 }
 
 func newSocket() (int, error) {
-	fd, err := descriptor.Above(unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0))
+	fd, err := linux.AboveStandard(unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0))
 	return fd, os.NewSyscallError("socket", err)
 }
 
@@ -93,7 +93,7 @@ func (c *Conn) Receive(b, oob []byte) (n, oobn, flags int, err error) {
 
 func receive(fd int, b, oob []byte) (n, oobn, flags int, err error) {
 	for {
-		descriptor.Reserve(func() { n, oobn, flags, _, err = unix.Recvmsg(fd, b, oob, unix.MSG_CMSG_CLOEXEC) })
+		linux.ReserveStandard(func() { n, oobn, flags, _, err = unix.Recvmsg(fd, b, oob, unix.MSG_CMSG_CLOEXEC) })
 		if err != unix.EINTR {
 			return max(n, 0), max(oobn, 0), flags, err
 		}

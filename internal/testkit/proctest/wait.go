@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softnd/softnd/internal/sched"
+	"github.com/softnd/softnd/internal/linux"
 )
 
 // Timeout limits every wait of a test. No test asserts how long anything takes.
@@ -47,7 +47,7 @@ func eventually(t testing.TB, limit time.Duration, what string, ok func() bool, 
 // Yield lets other goroutines and other processes run. A loop that only did one of the two would delay the other.
 func Yield() {
 	runtime.Gosched()
-	sched.Yield()
+	linux.Yield()
 }
 
 // Receive returns the next value from c. After [Timeout] it fails the test with what, details, and the stacks of all

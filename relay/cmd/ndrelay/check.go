@@ -6,7 +6,7 @@ import (
 	"io"
 	"runtime"
 
-	"github.com/softnd/softnd/internal/build"
+	"github.com/softnd/softnd/internal/goruntime"
 	"github.com/softnd/softnd/internal/layout"
 	"github.com/softnd/softnd/internal/meet/relayclient"
 	"github.com/softnd/softnd/relay/internal/carry"
@@ -16,7 +16,7 @@ import (
 
 // check writes a line about this program, and about a provider at an address. ndinfo --hosts reads it.
 func check(out io.Writer, provider, address string) error {
-	info := relayclient.Info{Version: build.Name(), Layout: layout.Name(), Protocol: handshake.Version, Architecture: runtime.GOARCH, Libfabric: fabric.Version()}
+	info := relayclient.Info{Version: goruntime.BuildName(), Layout: layout.Name(), Protocol: handshake.Version, Architecture: runtime.GOARCH, Libfabric: fabric.Version()}
 	endpoint, err := carry.OpenFabric(provider, address)
 	if err != nil {
 		info.Error = err.Error()

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/build"
+	"github.com/softnd/softnd/internal/goruntime"
 )
 
 const usage = `ndrelay carries the connections of a softnd job to other hosts. The job starts it by itself:
@@ -33,7 +33,7 @@ func main() {
 		return
 	}
 	if len(os.Args) == 2 && os.Args[1] == "--version" {
-		fmt.Println("ndrelay (softnd)", build.Name())
+		fmt.Println("ndrelay (softnd)", goruntime.BuildName())
 		return
 	}
 	if len(os.Args) > 1 {

@@ -3,8 +3,7 @@ package main
 import (
 	"fmt"
 
-	"github.com/softnd/softnd/internal/affinity"
-	"github.com/softnd/softnd/internal/numlist"
+	"github.com/softnd/softnd/internal/linux"
 )
 
 // envProcessors is the variable that lists the processors of the relay.
@@ -14,16 +13,16 @@ const envProcessors = "SOFTND_RELAY_CPUS"
 // relay has inherited the processors of its leader, which may be one core that the leader itself keeps busy.
 func useProcessors(list string) error {
 	if list == "" {
-		all := make([]int, affinity.MaxCPU+1)
+		all := make([]int, linux.MaxCPU+1)
 		for cpu := range all {
 			all[cpu] = cpu
 		}
-		_ = affinity.BindProcess(all) // a container may forbid it: then the relay keeps those of the leader
+		_ = linux.BindProcess(all) // a container may forbid it: then the relay keeps those of the leader
 		return nil
 	}
-	cpus, err := numlist.Parse(list, affinity.MaxCPU)
+	cpus, err := linux.ParseList(list, linux.MaxCPU)
 	if err == nil {
-		err = affinity.BindProcess(cpus)
+		err = linux.BindProcess(cpus)
 	}
 	if err != nil {
 		return fmt.Errorf("%s=%q: %w: list processors of this host that its cgroup allows, or unset it", envProcessors, list, err)

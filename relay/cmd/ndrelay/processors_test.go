@@ -9,22 +9,21 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/softnd/softnd/internal/affinity"
-	"github.com/softnd/softnd/internal/numlist"
+	"github.com/softnd/softnd/internal/linux"
 )
 
 // A relay that a bound rank has started uses all processors, or those that the user has listed.
 func TestRelayIsNotBoundWithItsLeader(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	all, err := affinity.CPUs()
+	all, err := linux.CPUs()
 	if err != nil {
 		t.Fatal(err)
 	}
 	last := all[len(all)-1:]
 	for list, want := range map[string][]int{"": all, fmt.Sprint(last[0]): last} {
 		t.Setenv(envProcessors, list)
-		restore, err := affinity.Bind(all[:1])
+		restore, err := linux.BindThread(all[:1])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +55,7 @@ func processors(t *testing.T, pid int) map[string][]int {
 		}
 		_, list, _ := strings.Cut(string(status), "Cpus_allowed_list:")
 		list, _, _ = strings.Cut(list, "\n")
-		if threads[file], err = numlist.Parse(strings.TrimSpace(list), affinity.MaxCPU); err != nil {
+		if threads[file], err = linux.ParseList(strings.TrimSpace(list), linux.MaxCPU); err != nil {
 			t.Fatal(err)
 		}
 	}
