@@ -51,7 +51,7 @@ func (j *Job) NextDeath(ctx context.Context) (rank int, err error) {
 }
 
 // newDeath returns a rank of this host that has died and was not returned yet, -1 if there is none. A death is not lost if another
-// process takes the rank before the check: that process counts it. TWIN c/src/deaths.c.
+// process takes the rank before the check: that process counts it. TWIN c/src/job/death.c.
 func (j *Job) newDeath() int {
 	w := &j.deathWatch
 	w.mu.Lock()

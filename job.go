@@ -187,7 +187,7 @@ const refusalTimeout = 5 * time.Second
 
 // refuse lets the other ranks know this process as their rank that does not take part, before it leaves. They would otherwise wait for
 // it. It waits until they are there: the memory of a named job ends with its last process, and a rank that comes later would find no
-// trace of this one. TWIN c/src/job.c.
+// trace of this one. TWIN c/src/job/job.c.
 func (j *Job) refuse(ctx context.Context, local int) {
 	var err error
 	if j.member == nil {

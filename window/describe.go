@@ -40,7 +40,7 @@ func (g *Guard) describePeerAccess(o *Operand) string {
 }
 
 // describeInvalid returns why a token gives no access to the memory of the adapter wanted. The shared table has recorded the
-// reason. self is the adapter of this side. TWIN c/src/describe.c.
+// reason. self is the adapter of this side. TWIN c/src/endpoint/describe.c.
 func (t *Table) describeInvalid(token nd.Token, wanted, self uint64) string {
 	index := indexOf(token)
 	e := &t.entries[index]

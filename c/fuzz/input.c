@@ -2,9 +2,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "../src/error.h"
-#include "../src/memory_limit.h"
+#include "error.h"
 #include "fuzz.h"
+#include "linux/memory_limit.h"
 
 uint8_t fuzz_byte(struct input *in) { return in->at < in->end ? *in->at++ : 0; }
 

@@ -2,10 +2,10 @@
 #ifndef SND_FUZZ_LIE_H
 #define SND_FUZZ_LIE_H
 
-#include "../src/connector.h"
-#include "../src/cq.h"
-#include "../src/endpoint.h"
-#include "../src/srq.h"
+#include "endpoint/cm_connector.h"
+#include "endpoint/cq.h"
+#include "endpoint/endpoint.h"
+#include "endpoint/srq.h"
 #include "fuzz.h"
 
 enum { ENDPOINTS = 2, WINDOWS = 2, PAGE = 4096, GRANTED = 5096, GRANTED_BYTES = 100, SINK = 6144, ARENA = 112 << 20 };

@@ -8,12 +8,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "../src/fabric.h"
-#include "../src/launcher.h"
-#include "../src/pmi.h"
-#include "../src/unix_socket.h"
-#include "../src/xxh64.h"
 #include "fuzz.h"
+#include "linux/unix_socket.h"
+#include "meet/launcher.h"
+#include "meet/pmi.h"
+#include "shm/fabric.h"
+#include "xxh64.h"
 
 #define ARENA (UINT64_C(112) << 20)
 #define SECOND INT64_C(1000000000)

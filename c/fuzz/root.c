@@ -6,7 +6,7 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include "../src/tcp.h"
+#include "meet/tcp.h"
 
 /* The service handles what is there, and does not wait. The connections are no TCP. */
 #define snd_tcp_tune(socket, silence) ((void)(socket), (void)(silence), true)
@@ -14,10 +14,10 @@
 #define usleep(us) ((void)(us))
 #define dprintf(fd, ...) ((void)(fd), snprintf(NULL, 0, __VA_ARGS__))
 
-#include "../src/root_service.c"
-#include "../src/root.c"
-#include "../src/encoding.h"
+#include "meet/root_service.c"
+#include "meet/root.c"
 #include "fuzz.h"
+#include "meet/encoding.h"
 
 enum { RANKS_OF_JOB = 3, CONNECTIONS = 6 };
 

@@ -2,8 +2,8 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-#include "../src/fabric.h"
 #include "fuzz.h"
+#include "shm/fabric.h"
 
 static int64_t now = INT64_C(1000000000000);
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;

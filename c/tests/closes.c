@@ -6,8 +6,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../src/endpoint.h"
 #include "check.h"
+#include "endpoint/endpoint.h"
 
 #define SECONDS(n) ((int64_t)(n) * 1000000000)
 

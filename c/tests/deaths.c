@@ -6,9 +6,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../src/fabric.h"
-#include "../src/job.h"
 #include "check.h"
+#include "job/job.h"
+#include "shm/fabric.h"
 
 #define SECOND INT64_C(1000000000)
 

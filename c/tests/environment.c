@@ -6,9 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../src/settings.h"
-#include "../src/softnd_layout.h"
 #include "check.h"
+#include "settings.h"
+#include "shm/layout.h"
 
 #define RANK_0_OF_2 {"SOFTND_RANK", "0"}, {"SOFTND_SIZE", "2"}
 #define USER_SECRET {"SOFTND_SECRET", "a secret of the tests"}

@@ -9,8 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../src/fabric.h"
 #include "check.h"
+#include "shm/fabric.h"
 
 enum { ROUNDS = 30, CHILDREN = 30, SLEEP_US = 150 };
 

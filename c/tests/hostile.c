@@ -3,8 +3,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "../src/endpoint.h"
 #include "check.h"
+#include "endpoint/endpoint.h"
 
 #define SECONDS(n) ((int64_t)(n) * 1000000000)
 

@@ -1,7 +1,7 @@
 /* Payload checks: bytes that change in flight fail the request with a status of its own, in each executor. */
 #include <unistd.h>
 
-#include "../src/integrity.h"
+#include "endpoint/integrity.h"
 #include "two_members.h"
 
 enum { SIZE = 1 << 18 };

@@ -5,7 +5,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "../src/atomic.h"
+#include "atomic.h"
 #include "check.h"
 
 #define SECOND INT64_C(1000000000)

@@ -12,9 +12,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../src/fabric.h"
 #include "calls.h"
 #include "few_descriptors.h"
+#include "shm/fabric.h"
 
 enum { LOG = 100, STANDARD = 3, ARENA = 1 << 28 };
 

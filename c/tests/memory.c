@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../src/softnd_layout.h"
 #include "check.h"
+#include "shm/layout.h"
 
 #define SECONDS(n) ((int64_t)(n) * 1000000000)
 enum { MOST = 400, REGIONS = 400, SIZE = 200000 };

@@ -5,11 +5,11 @@
 
 #include <unistd.h>
 
-#include "../src/cq.h"
-#include "../src/faults.h"
-#include "../src/sha256.h"
-#include "../src/xxh64.h"
+#include "endpoint/cq.h"
+#include "endpoint/fault.h"
+#include "sha256.h"
 #include "two_members.h"
+#include "xxh64.h"
 
 enum { MOST = 300000, ALL = SND_ALLOW_LOCAL_WRITE | SND_ALLOW_REMOTE_READ | SND_ALLOW_REMOTE_WRITE, RECORDS = 4 };
 

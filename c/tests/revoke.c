@@ -3,8 +3,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "../src/arena.h"
 #include "check.h"
+#include "shm/arena.h"
 
 #define SECONDS(n) ((int64_t)(n) * 1000000000)
 

@@ -11,11 +11,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../src/arena.h"
-#include "../src/fork.h"
-#include "../src/root.h"
 #include "check.h"
 #include "few_descriptors.h"
+#include "linux/fork.h"
+#include "meet/root.h"
+#include "shm/arena.h"
 
 #define MS INT64_C(1000000)
 #define LIMIT (20 * 1000 * MS)

@@ -9,8 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../src/fabric.h"
 #include "check.h"
+#include "shm/fabric.h"
 
 #define SECONDS(n) ((int64_t)(n) * 1000000000)
 

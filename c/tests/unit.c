@@ -2,14 +2,14 @@
 #include <string.h>
 #include <time.h>
 
-#include "../src/encoding.h"
-#include "../src/endpoint.h"
-#include "../src/fabric.h"
-#include "../src/memory_limit.h"
-#include "../src/sha256.h"
-#include "../src/status_page.h"
-#include "../src/xxh64.h"
 #include "check.h"
+#include "endpoint/endpoint.h"
+#include "endpoint/progress_statuspage.h"
+#include "linux/memory_limit.h"
+#include "meet/encoding.h"
+#include "sha256.h"
+#include "shm/fabric.h"
+#include "xxh64.h"
 
 /* The hash is that of internal/layout/LAYOUT.txt, which has more than 32 bytes; short inputs have known values. */
 static void test_hash(void)

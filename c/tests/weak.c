@@ -1,6 +1,6 @@
 /* The weak order: its decisions, its limits, and that a seed repeats them. c/tests/ndc has the litmus tests and the suite. */
-#include "../src/cq.h"
-#include "../src/weak.h"
+#include "endpoint/cq.h"
+#include "endpoint/weak.h"
 #include "two_members.h"
 
 /* Each number has a part in each decision, and a rank in Go decides the same: TestWeakOrderDecides in endpoint/weak_test.go has

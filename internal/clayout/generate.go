@@ -104,7 +104,7 @@ func generate(text string) (header, asserts []byte, err error) {
 		fmt.Fprintf(&h, "#define SNDL_%-34s %s\n", name, fmt.Sprintf(format, args...))
 	}
 	define("LAYOUT_HASH", "UINT64_C(%#x)", xxhash.Sum64String(text))
-	a.WriteString(warning + "#include <stddef.h>\n\n#include \"shared.h\"\n\n")
+	a.WriteString(warning + "#include <stddef.h>\n\n#include \"shm/structs.h\"\n\n")
 	for _, n := range fileNumbers {
 		m := regexp.MustCompile(n.pattern).FindStringSubmatch(text)
 		if m == nil {

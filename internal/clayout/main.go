@@ -1,5 +1,5 @@
-// Clayout writes the C view of the arena's layout: the constants in c/src/softnd_layout.h, and in
-// c/src/layout_check.c an assertion for each of them that a C structure must bear out. Its source is
+// Clayout writes the C view of the arena's layout: the constants in c/src/shm/layout.h, and in
+// c/src/shm/layout_check.c an assertion for each of them that a C structure must bear out. Its source is
 // internal/layout/LAYOUT.txt, which tests compare with the Go structures.
 //
 //	go run ./internal/clayout          # write both files
@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	headerFile = "c/src/softnd_layout.h"
-	checkFile  = "c/src/layout_check.c"
+	headerFile = "c/src/shm/layout.h"
+	checkFile  = "c/src/shm/layout_check.c"
 )
 
 func main() {

@@ -4,9 +4,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../src/membarrier.h"
 #include "check.h"
 #include "deny.h"
+#include "linux/membarrier.h"
 
 int main(void)
 {

@@ -8,7 +8,7 @@ cd "$folder"
 # musl has no headers of the kernel. Those of the system do not depend on its C library.
 ln -s /usr/include/linux /usr/include/asm-generic "/usr/include/$(gcc -print-multiarch)/asm" kernel/
 flags="-std=c11 -O1 -Wall -Wextra -Wshadow -Werror -fPIC -fvisibility=hidden -D_GNU_SOURCE -idirafter kernel -I$source/include -I$source/src"
-for file in "$source"/src/*.c "$source"/tests/pair.c; do
+for file in "$source"/src/*.c "$source"/src/*/*.c "$source"/tests/pair.c; do
 	printf '%s\0' "$file"
 done | xargs -0 -P "$(nproc)" -I{} musl-gcc $flags -DSOFTND_VERSION='"musl"' -c {}
 mv pair.o test.o

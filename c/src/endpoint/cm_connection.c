@@ -1,0 +1,282 @@
+/* One side's private, checked view of a connection record. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "endpoint/cq.h"
+#include "error.h"
+#include "shm/watch.h"
+#include "xxh64.h"
+
+enum { OWNER_SHIFT = SNDL_ADAPTER_MEMBER_SHIFT };
+
+static bool release(struct snd_work *work);
+
+struct snd_connection *snd_connection_new(struct snd_fabric *f, struct snd_connection_record *r, uint64_t offset, int side, struct snd_peer peer)
+{
+	struct snd_connection *c = snd_alloc_lines(sizeof *c);
+	if (c == NULL)
+		return NULL;
+	memset(c, 0, sizeof *c);
+	c->fabric = f;
+	c->record = r;
+	c->offset = offset;
+	c->side = side;
+	c->peer = peer;
+	c->work.run = release;
+	snd_list_init(&c->adapter_link);
+	snd_list_init(&c->queue_link);
+	snd_list_init(&c->request_link);
+	snd_list_init(&c->work.link);
+	snd_list_append(&f->connections, &c->link);
+	snd_watch_also(f, peer.id);
+	return c;
+}
+
+void snd_name_peer(const struct snd_connection *c, char *text, size_t size)
+{
+	const struct snd_fabric *f = c->fabric;
+	uint32_t rank = 0;
+	while (rank < f->addressed && f->addresses[rank] != c->remote)
+		rank++;
+	if (c->remote == 0)
+		snd_peer_name(&c->peer, text, size);
+	else if (rank < f->addressed)
+		snprintf(text, size, "rank %" PRIu32 " on another host", rank);
+	else
+		snprintf(text, size, "a process of host %" PRIu32, snd_number_of_host(c->remote));
+}
+
+void snd_say_lost(const struct snd_connection *c, char *text, size_t size)
+{
+	char peer[64];
+	snd_name_peer(c, peer, sizeof peer);
+	if (c->remote != 0)
+		snprintf(text, size, "the relay of this host, which reached %s, has died or left: start the job again: hosts that have lost each other are not connected again", peer);
+	else
+		snprintf(text, size, "%s has died or left", peer);
+}
+
+static bool is_power_of_two(uint64_t n) { return n != 0 && (n & (n - 1)) == 0; }
+
+/* attach_receives checks where the peer's receives are, unless they are in a shared queue. */
+static bool attach_receives(struct snd_connection *c, const struct snd_shared_qp *q)
+{
+	uint64_t receives = snd_relaxed(&q->receives), count = snd_relaxed(&q->receive_count), stride = snd_relaxed(&q->receive_stride),
+		shared = snd_relaxed(&q->shared_receive); /* loaded once */
+	if (shared == 1) {
+		c->peer_has_srq = true;
+		return true;
+	}
+	if (shared != 0 || !is_power_of_two(count) || count > SND_MAX_QUEUE_DEPTH || stride % 64 != 0 || stride < 64 || stride > 4096)
+		return false;
+	c->descriptors = snd_at(&c->fabric->arena, receives, count * stride, 8);
+	c->receive_count = count;
+	c->stride = stride / 8;
+	return c->descriptors != NULL && snd_peer_owns(c->fabric, &c->peer, receives, count * stride);
+}
+
+bool snd_attach(struct snd_connection *c, struct snd_endpoint *ep)
+{
+	struct snd_arena *a = &c->fabric->arena;
+	const int other = 1 - c->side;
+	uint64_t at = snd_relaxed(&c->record->qp[other]), owner = snd_relaxed(&c->record->adapter[other]);
+	if (owner >> OWNER_SHIFT != c->peer.id || !snd_peer_owns(c->fabric, &c->peer, at, sizeof(struct snd_shared_qp)))
+		return false;
+	struct snd_shared_qp *q = snd_at(a, at, sizeof *q, 64);
+	if (q == NULL)
+		return false;
+	uint64_t ring = snd_relaxed(&q->ring), slots = snd_relaxed(&q->ring_slots); /* loaded once; the copies are checked and used */
+	if (!attach_receives(c, q) || !is_power_of_two(slots) || slots > SND_MAX_SLOTS || !snd_peer_owns(c->fabric, &c->peer, ring, slots * SNDL_SIZEOF_SLOT))
+		return false;
+	struct snd_slot *inbound = snd_at(a, ring, slots * SNDL_SIZEOF_SLOT, SNDL_SIZEOF_SLOT);
+	if (inbound == NULL)
+		return false;
+	c->peer_copies = snd_relaxed(&q->responder_copies) != 0;
+	ep->requester_copies = !c->fabric->target && !c->peer_copies;
+	c->in = (struct snd_consumer){inbound, slots - 1, &ep->local_qp->released, 0, 0};
+	uint64_t own = ep->local_qp_offset + SNDL_SIZEOF_SHARED_QP, size = ep->initiator_depth < 64 ? 64 : ep->initiator_depth > 256 ? 256 : ep->initiator_depth;
+	uint64_t mask = 63;
+	while (mask + 1 < size)
+		mask = mask * 2 + 1;
+	c->out = (struct snd_producer){(struct snd_slot *)(void *)(a->base + own), mask, &q->released, 0, 0,
+		snd_relaxed(&q->membarrier) == 1 && snd_has_heavy_global()};
+	c->peer_qp = q;
+	c->peer_adapter = owner;
+	c->peer_endpoint = snd_relaxed(&q->endpoint);
+	c->peer_disconnected = &c->record->disconnected[other];
+	snd_list_append(&ep->adapter->connections, &c->adapter_link); /* before the connection is established: then the peer may use our tokens */
+	c->attached = true;
+	return true;
+}
+
+bool snd_transition(struct snd_connection *c, uint32_t to, uint32_t from)
+{
+	if (c->peer_dead || c->released)
+		return false; /* the record may have been the dead process's */
+	if (!atomic_compare_exchange_strong(&c->record->state, &from, to)) /* ORDER conn-state: pairs with the load in snd_connection_state, at the other side */
+		return false;
+	snd_ring_peer(c->fabric, &c->peer);
+	return true;
+}
+
+/* snd_detach ends this side's use of the other side's memory permanently. */
+void snd_detach(struct snd_connection *c)
+{
+	if (c->detached)
+		return;
+	c->detached = true;
+	if (!c->peer_dead)
+		snd_store_full32(&c->record->detached[c->side], SNDL_DETACHED_QP); /* ORDER detached: pairs with the load in release */
+	snd_ring_peer(c->fabric, &c->peer);
+	snd_run_or_defer(c->fabric, &c->work);
+}
+
+/* release frees what the connection holds, once the other side has detached too. The record is freed last. The passive
+ * side still reads a word of it, so it says when it has done so for the last time. */
+static bool release(struct snd_work *work)
+{
+	struct snd_connection *c = SND_OF(work, struct snd_connection, work);
+	if (!snd_is_peer_gone(c)) {
+		uint32_t theirs = snd_load32(&c->record->detached[1 - c->side]); /* ORDER detached: pairs with the stores in snd_detach and below */
+		if ((c->side == SND_ACTIVE && theirs != SNDL_DETACHED_RECORD) || (c->attached && theirs == 0))
+			return false;
+	}
+	struct snd_fabric *f = c->fabric;
+	struct snd_peer peer = c->peer;
+	snd_list_remove(&c->adapter_link);
+	snd_list_remove(&c->request_link);
+	snd_list_remove(&c->link);
+	c->released = true;
+	if (c->side == SND_PASSIVE && !c->peer_dead)
+		snd_store_full32(&c->record->detached[SND_PASSIVE], SNDL_DETACHED_RECORD); /* ORDER detached: pairs with the load above */
+	if (c->side == SND_ACTIVE)
+		snd_free(&f->heap, c->offset);
+	if (c->users == 0)
+		free(c);
+	snd_ring_peer(f, &peer);
+	return true;
+}
+
+void snd_unuse(struct snd_connection *c)
+{
+	if (--c->users == 0 && c->released)
+		free(c);
+}
+
+/* snd_forget_connection frees the private part, when the fabric is closed. */
+void snd_forget_connection(struct snd_connection *c)
+{
+	snd_list_remove(&c->link);
+	snd_list_remove(&c->adapter_link);
+	snd_list_remove(&c->request_link);
+	snd_list_remove(&c->work.link);
+	c->released = true;
+	if (c->users == 0)
+		free(c);
+}
+
+void snd_refuse(struct snd_connection *c)
+{
+	snd_transition(c, SNDL_CONN_REFUSED, SNDL_CONN_REQUESTED);
+	snd_detach(c);
+}
+
+/* requests_at returns the list that contains the request with a record at an offset. A hostile peer can send thousands of
+ * requests, so they are not in one list. The address of f is private, so the peer cannot choose offsets of one list. */
+static struct snd_link *requests_at(struct snd_fabric *f, uint64_t offset)
+{
+	const uint64_t key[2] = {offset, (uint64_t)(uintptr_t)f};
+	return &f->requests[snd_xxh64(key, sizeof key) % SND_REQUEST_LISTS];
+}
+
+/* snd_handle_request handles one connection request. Every word of it was written by a peer. */
+void snd_handle_request(struct snd_fabric *f, uint64_t offset)
+{
+	struct snd_connection_record *r = snd_at(&f->arena, offset, sizeof *r, 8);
+	struct snd_peer peer;
+	if (r == NULL || !snd_peer_of(f, snd_relaxed(&r->member[SND_ACTIVE]), &peer) || snd_peer_gone(&peer) ||
+		!snd_peer_owns(f, &peer, offset, sizeof *r) || snd_relaxed(&r->member[SND_PASSIVE]) != f->id)
+		return; /* no correct peer sends this, or no peer is left to answer */
+	struct snd_link *requests = requests_at(f, offset);
+	for (struct snd_link *l = requests->next; l != requests; l = l->next) {
+		struct snd_connection *known = SND_OF(l, struct snd_connection, request_link);
+		if (known->peer.id == peer.id && known->offset == offset)
+			return; /* sent twice, which no correct peer does */
+	}
+	struct snd_connection *c = snd_connection_new(f, r, offset, SND_PASSIVE, peer);
+	if (c == NULL) { /* no memory: the words that snd_refuse would change, without a private part */
+		uint32_t requested = SNDL_CONN_REQUESTED;
+		if (atomic_compare_exchange_strong(&r->state, &requested, SNDL_CONN_REFUSED)) /* ORDER conn-state: pairs with the load in snd_connection_state, at the other side */
+			snd_set32(&r->data_len[SND_PASSIVE], 0);
+		snd_store_full32(&r->detached[SND_PASSIVE], SNDL_DETACHED_RECORD); /* ORDER detached: pairs with the load in release */
+		snd_ring_peer(f, &peer);
+		return;
+	}
+	snd_list_append(requests, &c->request_link);
+	if (snd_peer_gone(&peer) || f->marked_dead)
+		snd_peer_died(c);
+	if (snd_relaxed32(&r->address[SND_PASSIVE]) != snd_host_of(f, f->slot) || !snd_listener_enqueue(f, c, (uint16_t)snd_relaxed32(&r->port[SND_PASSIVE])))
+		snd_refuse(c);
+	snd_wake(f);
+}
+
+/* snd_release_dead ends all use of a dead member's memory permanently. */
+void snd_release_dead(struct snd_fabric *f, uint64_t id)
+{
+	snd_read_inbox(f); /* requests in the list behind those of the dead member would be lost with it */
+	for (struct snd_link *l = f->connections.next, *next; l != &f->connections; l = next) {
+		struct snd_connection *c = SND_OF(l, struct snd_connection, link);
+		next = l->next;
+		if (c->peer.id == id && !c->peer_dead)
+			snd_peer_died(c);
+	}
+	snd_wake(f);
+}
+
+void snd_fail_all(struct snd_fabric *f)
+{
+	for (struct snd_link *l = f->connections.next, *next; l != &f->connections; l = next) {
+		struct snd_connection *c = SND_OF(l, struct snd_connection, link);
+		next = l->next;
+		if (!c->peer_dead)
+			snd_peer_died(c);
+	}
+	snd_wake(f);
+}
+
+/* snd_check_peers tests the locks of connected peers. It adds them to the members that are to be watched. */
+void snd_check_peers(struct snd_fabric *f, uint64_t *watched, uint32_t *count, bool *died)
+{
+	uint64_t checked = 0;
+	for (struct snd_link *l = f->connections.next; l != &f->connections; l = l->next) {
+		struct snd_connection *c = SND_OF(l, struct snd_connection, link);
+		if (c->peer.id == checked || c->peer_dead)
+			continue;
+		checked = c->peer.id;
+		if (!snd_is_alive(f, &c->peer, died))
+			continue;
+		uint32_t i = 0;
+		while (i < *count && watched[i] != checked)
+			i++;
+		if (i == *count && i < SNDL_MEMBERS)
+			watched[(*count)++] = checked;
+	}
+}
+
+/* snd_clear_forged_hazards clears hazards that other processes have set in the name of this one: no copy is in progress
+ * while the lock is free. */
+void snd_clear_forged_hazards(struct snd_fabric *f)
+{
+	for (struct snd_link *l = f->endpoints.next; l != &f->endpoints; l = l->next) {
+		struct snd_endpoint *ep = SND_OF(l, struct snd_endpoint, link);
+		if (snd_relaxed(&ep->local_qp->hazard) != 0)
+			snd_release(&ep->local_qp->hazard, 0);
+	}
+	for (struct snd_link *l = f->closing.next; l != &f->closing; l = l->next) {
+		struct snd_endpoint *ep = SND_OF(l, struct snd_endpoint, link);
+		if (snd_relaxed(&ep->local_qp->hazard) != 0)
+			snd_release(&ep->local_qp->hazard, 0);
+	}
+}

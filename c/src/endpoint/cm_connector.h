@@ -1,0 +1,56 @@
+/* The private parts of connectors and listeners. */
+#ifndef SND_CONNECTOR_H
+#define SND_CONNECTOR_H
+
+#include "endpoint/endpoint.h"
+
+enum snd_phase {
+	SND_PHASE_NEW,       /* also after a failed Connect that may be repeated */
+	SND_PHASE_CONNECTING,
+	SND_PHASE_ACCEPTED,  /* active side: complete is due */
+	SND_PHASE_REQUESTED, /* passive side: holds a request */
+	SND_PHASE_ACCEPTING,
+	SND_PHASE_CONNECTED, /* now or before */
+	SND_PHASE_ENDED,
+};
+
+struct snd_connector {
+	struct snd_object object;
+	struct snd_link link;
+	struct snd_adapter *adapter;
+	struct snd_connection *conn;
+	struct snd_endpoint *ep; /* NULL when its memory is freed */
+	enum snd_phase phase;
+	uint32_t waits; /* calls in progress */
+	uint32_t cancels; /* how often they were cancelled */
+	uint32_t inbound_reads, outbound_reads;
+	uint32_t private_length;
+	snd_address local, remote;
+	bool owns_port, closed, disconnect_called, has_private_data;
+	bool owned; /* by its endpoint, which frees it */
+	unsigned char private_data[SND_MAX_PRIVATE_DATA];
+};
+
+struct snd_listener {
+	struct snd_object object;
+	struct snd_link link;
+	struct snd_link queue; /* of requests, oldest first */
+	struct snd_adapter *adapter;
+	snd_address address;
+	uint32_t backlog; /* 0: no limit */
+	uint32_t queued, refused; /* refused: requests that came to a full queue since the last one that found room */
+	bool bound, listening;
+	bool paused; /* no call takes a request */
+};
+
+/* snd_connector_new returns an open connector, NULL if there is no memory. */
+struct snd_connector *snd_connector_new(struct snd_adapter *a);
+/* snd_give_to_endpoint makes the endpoint free the connector with itself. */
+void snd_give_to_endpoint(struct snd_connector *c);
+/* snd_release_address unbinds a connector. */
+void snd_release_address(struct snd_connector *c);
+/* snd_withdraw ends an accepted Connect that is not going to be completed. */
+bool snd_withdraw(struct snd_connector *c, const void *data, uint32_t length);
+void snd_take_request(struct snd_connector *c, struct snd_connection *conn, snd_address local);
+
+#endif

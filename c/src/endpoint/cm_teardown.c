@@ -1,0 +1,370 @@
+/* The end of a connection, see docs/model/teardown.pml. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "endpoint/cq.h"
+#include "endpoint/integrity.h"
+#include "endpoint/weak.h"
+
+void snd_set_cause(struct snd_endpoint *ep, snd_status s, const char *format, ...)
+{
+	if (ep->cause != SND_SUCCESS)
+		return; /* the first cause is kept */
+	ep->cause = s;
+	va_list args;
+	va_start(args, format);
+	vsnprintf(ep->cause_text, sizeof ep->cause_text, format, args);
+	va_end(args);
+}
+
+/* publish_reason stores the reason for which this side is about to end the connection, for the peer's error. */
+static void publish_reason(struct snd_endpoint *ep, const char *reason)
+{
+	size_t n = strlen(reason);
+	memcpy(ep->local_qp->reason, reason, n);
+	snd_release32(&ep->local_qp->reason_length, (uint32_t)n); /* ORDER reason: before the swap in snd_transition; pairs with the load in set_cause_from_peer */
+}
+
+void snd_terminate(struct snd_endpoint *ep, snd_status cause, const char *format, ...)
+{
+	if (ep->state == SND_QP_FAILED || ep->state == SND_QP_CLOSED)
+		return;
+	char text[SND_REASON];
+	va_list args;
+	va_start(args, format);
+	vsnprintf(text, sizeof text, format, args);
+	va_end(args);
+	snd_set_cause(ep, cause, "%s", text);
+	const bool disconnected = ep->state == SND_QP_PEER_DISCONNECTED || ep->state == SND_QP_DISCONNECTING; /* that is its first cause */
+	snd_set_state(ep, SND_QP_FAILED);
+	struct snd_connection *c = ep->conn;
+	if (c != NULL && c->attached) {
+		publish_reason(ep, disconnected ? text : ep->cause_text);
+		if (c->side == SND_PASSIVE || !snd_transition(c, SNDL_CONN_WITHDRAWN, SNDL_CONN_ACCEPTED)) {
+			if (!snd_transition(c, SNDL_CONN_ABORTED, SNDL_CONN_ESTABLISHED))
+				snd_transition(c, SNDL_CONN_ABORTED, SNDL_CONN_ACCEPTED);
+		}
+	}
+	snd_tear_down(ep);
+}
+
+/* snd_end_by_close ends the connection because the program closes what the text names. The peer's text and log say whether
+ * requests were outstanding. */
+void snd_end_by_close(struct snd_endpoint *ep, snd_status cause, const char *what)
+{
+	if (ep->completed != ep->posted)
+		snd_progress(ep); /* they may be complete */
+	const uint64_t n = ep->posted - ep->completed;
+	if (n == 0)
+		snd_terminate(ep, cause, "close: %s", what);
+	else
+		snd_terminate(ep, cause, "close: requests were outstanding (%" PRIu64 ") when %s", n, what);
+}
+
+/* read_fault loads the peer's fault once, so that the failed request, its status and the cause agree. */
+static void read_fault(struct snd_connection *c)
+{
+	if (c->fault.read)
+		return;
+	c->fault.read = true;
+	c->fault.entry = snd_acquire(&c->peer_qp->fault); /* ORDER fault: after the abort, before which it was stored */
+	c->fault.status = snd_relaxed32(&c->peer_qp->fault_status);
+	if (c->fault.status != SND_REMOTE_ERROR && c->fault.status != SND_ACCESS_VIOLATION && c->fault.status != SND_DATA_CHECKSUM_ERROR &&
+	    !(c->peer_copies && (c->fault.status == SND_IO_TIMEOUT || c->fault.status == SND_NOT_SUPPORTED))) /* a relay copies, and stores these */
+		c->fault.status = SND_INTERNAL_ERROR; /* no correct peer stores another status */
+}
+
+static bool is_blamed(const struct snd_connection *c, const struct snd_send_request *r)
+{
+	return c->fault.entry != 0 && r->end_entry != 0 && c->fault.entry - 1 - r->first_entry < r->end_entry - r->first_entry;
+}
+
+/* link_failed is the beginning of the reason for which a relay ends the connections of a link that has failed. */
+static const char link_failed[] = "relay: the link to host ";
+
+static void set_cause_from_peer(struct snd_endpoint *ep)
+{
+	struct snd_connection *c = ep->conn;
+	char peer[64], why[SND_REASON + 1];
+	snd_name_peer(c, peer, sizeof peer);
+	uint32_t n = snd_acquire32(&c->peer_qp->reason_length); /* ORDER reason: after the load of the state; pairs with the store in publish_reason */
+	n = n < SND_REASON ? n : SND_REASON;
+	memcpy(why, c->peer_qp->reason, n);
+	for (uint32_t i = 0; i < n; i++)
+		if (why[i] < ' ' || why[i] > '~')
+			why[i] = '?';
+	why[n] = 0;
+	snd_status failed = snd_acquire32(&c->peer_qp->receive_status); /* ORDER reason: as reason_length */
+	for (uint64_t i = ep->completed; i != ep->posted; i++) {
+		struct snd_send_request *r = snd_request_at(ep, i);
+		if (!r->finished && is_blamed(c, r)) {
+			ep->cause = SND_SUCCESS; /* it would be of a later request, which failed at this side */
+			char asked[SND_REASON];
+			snd_describe_request(ep, r, asked, sizeof asked);
+			snd_set_cause(ep, c->fault.status, "%s: %s: refused by %s: %s", snd_request_name(r), asked, peer, why);
+			return;
+		}
+	}
+	if (ep->object.fabric->marked_dead)
+		snd_set_cause(ep, SND_CONNECTION_ABORTED, "this live process is marked dead in the arena: a process of the job writes outside its memory");
+	else if (failed == SND_BUFFER_OVERFLOW || failed == SND_ACCESS_VIOLATION)
+		snd_set_cause(ep, failed, "receive: %s could not deliver a message: %s", peer, why);
+	else if (n == 0 && snd_is_peer_gone(c)) {
+		snd_say_lost(c, why, sizeof why);
+		snd_set_cause(ep, SND_CONNECTION_ABORTED, "%s", why);
+	} else if (c->remote != 0 && strncmp(why, link_failed, strlen(link_failed)) == 0)
+		snd_set_cause(ep, SND_CONNECTION_ABORTED, "%s ended the connection: %s: start the job again: hosts that have lost each other are not connected again", peer, why);
+	else
+		snd_set_cause(ep, SND_CONNECTION_ABORTED, "%s ended the connection: %s", peer, why);
+}
+
+/* snd_peer_aborted ends the connection because the other side has ended it or is dead. */
+void snd_peer_aborted(struct snd_endpoint *ep)
+{
+	struct snd_connection *c = ep->conn;
+	snd_set_state(ep, SND_QP_FAILED);
+	read_fault(c);
+	if (snd_is_peer_gone(c) || c->fault.entry == 0) /* otherwise a request of this side was the cause */
+		snd_record_lost_peer(ep->object.fabric, c->peer.id);
+	set_cause_from_peer(ep);
+	snd_tear_down(ep);
+}
+
+/* settle finishes a request at which the peer's fault shows the outcome, and reports whether it is finished. */
+static bool settle(struct snd_endpoint *ep, struct snd_send_request *r)
+{
+	struct snd_connection *c = ep->conn;
+	const bool executed = ep->completed != ep->next && !snd_is_aside(ep, ep->completed), begun = executed || (r->needs_ack && r->end_entry != 0);
+	if (r->finished || !begun)
+		return r->finished;
+	if (executed && (int64_t)(snd_load_released(&c->out) - r->end_entry) >= 0)
+		snd_finish(r, SND_SUCCESS);
+	else if (is_blamed(c, r))
+		snd_finish(r, c->fault.status);
+	return r->finished;
+}
+
+/* complete_blamed completes the request that failed at the peer with its status, after those before it. It does nothing after a failure
+ * at this side, because no success follows one. */
+static void complete_blamed(struct snd_endpoint *ep)
+{
+	if (ep->request_failed)
+		return;
+	read_fault(ep->conn);
+	while (ep->completed != ep->posted) {
+		struct snd_send_request *r = snd_request_at(ep, ep->completed);
+		if (!settle(ep, r))
+			return;
+		snd_complete_request(ep, r);
+		snd_status s = r->status;
+		ep->completed++;
+		if ((int64_t)(ep->completed - ep->next) > 0)
+			ep->next = ep->completed;
+		if (s != SND_SUCCESS)
+			return;
+	}
+}
+
+/* deliver_remaining delivers messages in the ring that their sender has completed already. */
+static void deliver_remaining(struct snd_endpoint *ep)
+{
+	if (ep->srq != NULL)
+		return; /* every entry asks for an acknowledgement */
+	struct snd_connection *c = ep->conn;
+	while (!c->inbound_failed && ep->rcompleted != ep->rposted) {
+		struct snd_slot *slot = snd_front(&c->in);
+		if (slot == NULL || !snd_decode_entry(ep, slot))
+			return;
+		struct snd_receive *r = snd_receive_at(ep, ep->rcompleted);
+		uint64_t n = ep->in_entry.payload_length;
+		if (ep->in_entry.kind == SNDL_KIND_SEND_PLACED) {
+			snd_complete_receive(ep, r, SND_SUCCESS, ep->in_entry.request_length < r->capacity ? ep->in_entry.request_length : r->capacity, 0);
+		} else if (ep->in_entry.kind == SNDL_KIND_SEND_FAILED) {
+			snd_complete_receive(ep, r, snd_receive_status(ep), 0, 0);
+		} else if (ep->in_entry.kind == SNDL_KIND_SEND_IN_ENTRY && (ep->in_entry.flags & SNDL_FLAG_ACK_REQUEST) == 0 && n <= r->capacity) {
+			struct snd_operand source = {.memory = ep->in_entry.payload};
+			if (!snd_fill_receive(ep, r, 0, &source, n))
+				return;
+			snd_complete_receive(ep, r, SND_SUCCESS, n, 0);
+		} else {
+			return;
+		}
+		c->in.next++;
+	}
+}
+
+void snd_cancel_receives(struct snd_endpoint *ep)
+{
+	while (ep->rcompleted != ep->rposted)
+		snd_complete_receive(ep, snd_receive_at(ep, ep->rcompleted), SND_CANCELED, 0, 0);
+}
+
+/* release_peer_state reads the peer's shared state for the last time and acts on it. It returns false if the peer is
+ * in the middle of a copy. */
+static bool release_peer_state(struct snd_endpoint *ep)
+{
+	struct snd_connection *c = ep->conn;
+	if (ep->remote_released)
+		return true;
+	if (c != NULL && c->attached) { /* also before an accept has returned: the active side may be connected already */
+		/* ORDER hazard, hazard-clear: after the change of state; pairs with snd_publish_hazard and then snd_is_open, and with snd_clear_hazard */
+		if (!snd_is_peer_gone(c) && snd_load(&c->peer_qp->hazard) != 0)
+			return false;
+		snd_heavy_global(); /* ORDER conn-state: after the change of state; a Send that counted as delivered is in the ring by now */
+		deliver_remaining(ep);
+		if (ep->state == SND_QP_FAILED)
+			complete_blamed(ep);
+	}
+	ep->remote_released = true;
+	snd_cancel_receives(ep);
+	if (ep->invalidating != NULL) {
+		snd_release_later(ep, ep->invalidating);
+		ep->invalidating = NULL;
+	}
+	return true;
+}
+
+/* flush_requests cancels the initiator queue. An Invalidate that has revoked its token must succeed, when the token is
+ * drained; later requests wait for that. */
+static bool flush_requests(struct snd_endpoint *ep)
+{
+	while (ep->completed != ep->posted) {
+		struct snd_send_request *r = snd_request_at(ep, ep->completed);
+		if (!r->draining)
+			snd_cancel_request(r);
+		else if (!snd_end_invalidation(r->object))
+			return false;
+		else
+			snd_complete_invalidate(r);
+		ep->completed++;
+		snd_complete_request(ep, r);
+	}
+	ep->next = ep->submitted = ep->posted;
+	ep->has_failed = false;
+	snd_drop_reads_aside(ep);
+	return true;
+}
+
+void snd_detach_if_done(struct snd_endpoint *ep)
+{
+	if (ep->conn != NULL && ep->conn->attached && ep->flushed && ep->state != SND_QP_DISCONNECTING)
+		snd_detach(ep->conn);
+}
+
+static bool finish_teardown(struct snd_endpoint *ep)
+{
+	if (ep->flushed) { /* a graceful disconnect that now ends by force */
+		snd_detach_if_done(ep);
+		return true;
+	}
+	if (!release_peer_state(ep) || !flush_requests(ep))
+		return false;
+	ep->flushed = true;
+	snd_detach_if_done(ep);
+	return true;
+}
+
+static bool run_teardown(struct snd_work *work)
+{
+	struct snd_endpoint *ep = SND_OF(work, struct snd_endpoint, teardown_work);
+	if (!finish_teardown(ep))
+		return false;
+	ep->teardown_pending = false;
+	ep->pending_drains--;
+	snd_wake(ep->object.fabric);
+	return true;
+}
+
+/* snd_tear_down revokes what was bound on the endpoint and cancels what is outstanding. The state has
+ * changed before, and both sides see that, so no other copy can begin. */
+void snd_tear_down(struct snd_endpoint *ep)
+{
+	snd_remove_waiter(ep);
+	snd_check_reads(ep); /* complete_blamed completes those that have arrived */
+	while (!snd_list_is_empty(&ep->bound)) { /* ORDER end-revoke: after the change of state; pairs with refused */
+		struct snd_invalidatable *i = SND_OF(ep->bound.next, struct snd_invalidatable, bound_link);
+		snd_invalidate(i, ep->number, true); /* leaves the list */
+		i->references++;
+		snd_release_later(ep, i);
+	}
+	if (finish_teardown(ep) || ep->teardown_pending)
+		return;
+	ep->teardown_pending = true;
+	ep->pending_drains++;
+	ep->teardown_work.run = run_teardown;
+	snd_defer(ep->object.fabric, &ep->teardown_work);
+}
+
+/* snd_peer_died acts on the peer's death before its memory is reused. */
+void snd_peer_died(struct snd_connection *c)
+{
+	c->peer_dead = true;
+	struct snd_endpoint *ep = c->endpoint;
+	if (ep == NULL)
+		return;
+	switch (ep->state) {
+	case SND_QP_CONNECTING:
+	case SND_QP_ACCEPTED:
+		if (c->attached && c->side == SND_PASSIVE && snd_was_established(c))
+			snd_set_state(ep, SND_QP_CONNECTED); /* accept has not returned yet, and the record may be read for the last time; snd_progress ends the connection */
+		else if (c->attached)
+			snd_peer_aborted(ep);
+		break;
+	case SND_QP_FAILED:
+	case SND_QP_DISCONNECTING:
+	case SND_QP_CLOSED:
+		finish_teardown(ep);
+		break;
+	default:
+		break;
+	}
+	if (!ep->close_called)
+		snd_progress(ep);
+}
+
+bool snd_handle_peer_disconnect(struct snd_endpoint *ep)
+{
+	if (ep->state == SND_QP_CONNECTED) {
+		snd_set_cause(ep, SND_CONNECTION_DISCONNECTED, "the peer has disconnected: call snd_connector_disconnect too");
+		snd_record_lost_peer(ep->object.fabric, ep->conn->peer.id);
+		snd_set_state(ep, SND_QP_PEER_DISCONNECTED);
+		snd_remove_waiter(ep);
+		return true;
+	}
+	if (ep->state == SND_QP_DISCONNECTING) {
+		snd_complete_disconnect(ep);
+		return true;
+	}
+	return false;
+}
+
+void snd_complete_disconnect(struct snd_endpoint *ep)
+{
+	ep->both_disconnected = true;
+	snd_set_state(ep, SND_QP_CLOSED);
+	snd_detach_if_done(ep);
+}
+
+/* snd_begin_disconnect starts a graceful disconnect. It returns false if the connection has failed. */
+bool snd_begin_disconnect(struct snd_endpoint *ep)
+{
+	snd_progress(ep);
+	struct snd_connection *c = ep->conn;
+	if (ep->state != SND_QP_CONNECTED && ep->state != SND_QP_PEER_DISCONNECTED)
+		return false;
+	snd_set_cause(ep, SND_CONNECTION_DISCONNECTED, "disconnect: the connection was disconnected gracefully");
+	bool peer_was_first = ep->state == SND_QP_PEER_DISCONNECTED;
+	snd_set_state(ep, SND_QP_DISCONNECTING);
+	const int64_t timeout = ep->object.fabric->disconnect_timeout;
+	ep->disconnect_deadline = timeout == SND_FOREVER ? INT64_MAX : snd_deadline(timeout);
+	if (!c->peer_dead && !c->released)
+		snd_store_full32(&c->record->disconnected[c->side], 1); /* ORDER disconnected: pairs with the load in progress; ORDER hazard: then the load in release_peer_state */
+	snd_ring_peer(ep->object.fabric, &c->peer);
+	snd_wake_progress(ep->object.fabric); /* no ring announces that the time is over */
+	snd_tear_down(ep);
+	if (peer_was_first && ep->state == SND_QP_DISCONNECTING)
+		snd_complete_disconnect(ep);
+	return ep->state != SND_QP_FAILED;
+}

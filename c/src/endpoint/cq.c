@@ -1,0 +1,350 @@
+#include "endpoint/cq.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "endpoint/fault.h"
+#include "error.h"
+#include "linux/memory_limit.h"
+
+/* A thorough poll drives some endpoints even without visible work, because a peer may have disconnected or died, reads the inbox, and does the
+ * periodic work of the process. One poll in THOROUGH is thorough, and one poll in LOOK_INTERVAL reads the clock. */
+enum { THOROUGH = 1024, THOROUGH_ENDPOINTS = 8, TICK_ENDPOINTS = 64, LOOK_INTERVAL = 16, SCANNED = 6 };
+
+/* ring_size returns twice the depth at least: a program that counts on exactly its depth never overruns the queue. See snd_cq_limit. */
+static uint64_t ring_size(uint32_t depth)
+{
+	uint64_t size = 2;
+	while (size < 2 * (uint64_t)depth)
+		size *= 2;
+	return size;
+}
+
+static snd_status check_depth(const struct snd_fabric *f, uint32_t depth, const char *op)
+{
+	if (depth < 1 || depth > f->limits->cq_depth)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: depth %" PRIu32 ", allowed 1 to %" PRIu32, op, depth, f->limits->cq_depth);
+	return SND_SUCCESS;
+}
+
+snd_status snd_cq_create(snd_adapter *adapter, uint32_t depth, snd_cq **cq)
+{
+	SND_KEEP_ERRNO;
+	const char *op = "create completion queue";
+	SND_CHECK(adapter, SND_TYPE_ADAPTER, op);
+	if (cq == NULL)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: cq is NULL", op);
+	*cq = NULL;
+	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
+	struct snd_fabric *f = adapter->object.fabric;
+	snd_status s = check_depth(f, depth, op);
+	if (s == SND_SUCCESS)
+		s = snd_fault_in_call(&adapter->object, op, (struct snd_fault_event){.operation = SNDL_FAULT_CREATE_QUEUE, .peer = -1}, NULL);
+	if (s != SND_SUCCESS)
+		return snd_leave_with(f, s);
+	uint64_t size = ring_size(depth);
+	struct snd_cq *q = snd_new(f, SND_TYPE_CQ, sizeof *q);
+	struct snd_completion *entries = NULL;
+	if (q == NULL || (entries = snd_alloc_lines((size_t)size * sizeof *entries)) == NULL) {
+		if (q != NULL)
+			snd_object_free(&q->object);
+		return snd_leave_with(f, snd_no_memory(sizeof *q + size * sizeof *entries, "private memory", op));
+	}
+	q->adapter = adapter;
+	q->entries = entries;
+	q->mask = size - 1;
+	q->depth = depth;
+	q->fd = -1;
+	snd_list_init(&q->notifications);
+	adapter->objects++;
+	q->number = ++f->queues_created;
+	snd_list_append(&f->queues, &q->link);
+	*cq = q;
+	return snd_leave_with(f, SND_SUCCESS);
+}
+
+bool snd_cq_attach(struct snd_cq *q, struct snd_endpoint *ep)
+{
+	if (q->users > 0 && q->endpoints[q->users - 1] == ep)
+		return true; /* one queue for receives and requests */
+	if (q->users == q->capacity) {
+		uint32_t capacity = q->capacity == 0 ? 4 : q->capacity * 2;
+		struct snd_endpoint **list = realloc(q->endpoints, capacity * sizeof(struct snd_endpoint *));
+		if (list == NULL)
+			return false;
+		q->endpoints = list;
+		q->capacity = capacity;
+	}
+	q->endpoints[q->users++] = ep;
+	if (q->overrun)
+		ep->slow |= SND_SLOW_OVERRUN;
+	return true;
+}
+
+void snd_cq_detach(struct snd_cq *q, struct snd_endpoint *ep)
+{
+	for (uint32_t i = 0; i < q->users; i++) {
+		if (q->endpoints[i] == ep) {
+			for (q->users--; i < q->users; i++)
+				q->endpoints[i] = q->endpoints[i + 1];
+		}
+	}
+	for (uint64_t i = q->head; i != q->tail; i++) {
+		struct snd_completion *e = &q->entries[i & q->mask];
+		if (e->slots == &ep->initiator_slots || e->slots == &ep->receive_slots)
+			e->slots = &q->nobody;
+	}
+}
+
+void snd_cq_overrun(struct snd_cq *q)
+{
+	if (q->closed || q->overrun)
+		return;
+	q->overrun = q->ended = true;
+	for (uint32_t i = 0; i < q->users; i++)
+		q->endpoints[i]->slow |= SND_SLOW_OVERRUN; /* each fails when it is driven next */
+	snd_cq_signal(q);
+	snd_wake_progress(q->object.fabric);
+}
+
+static uint32_t pop(struct snd_cq *q, snd_result *results, uint32_t count)
+{
+	uint32_t n = 0;
+	for (; n < count && q->head != q->tail; n++) {
+		struct snd_completion *e = &q->entries[q->head++ & q->mask];
+		snd_word *to = (snd_word *)(void *)&results[n];
+		for (int i = 0; i < 4; i++)
+			snd_set(&to[i], snd_relaxed(&e->words[i]));
+		e->slots->freed++;
+	}
+	if (q->head == q->tail)
+		q->signaled = false;
+	return n;
+}
+
+static inline bool has_work(const struct snd_endpoint *ep)
+{
+	return ep->state != SND_QP_CONNECTED || snd_has_overrun(ep) || ep->completed != ep->posted || snd_front(&ep->conn->in) != NULL;
+}
+
+/* scan drives endpoints that have work until there is a result. */
+static uint32_t scan(struct snd_cq *q, snd_result *results, uint32_t count, uint32_t endpoints)
+{
+	for (uint32_t i = 0; i < endpoints && i < q->users; i++) {
+		uint32_t at = q->next < q->users ? q->next : 0;
+		struct snd_endpoint *ep = q->endpoints[at];
+		q->next = at + 1;
+		if (!has_work(ep))
+			continue;
+		uint32_t n = snd_progress_into(ep, q, results, count);
+		if (n > 0 || q->head != q->tail)
+			return n;
+	}
+	return 0;
+}
+
+static void thorough(struct snd_cq *q, uint32_t endpoints)
+{
+	SND_KEEP_ERRNO;
+	struct snd_fabric *f = q->object.fabric;
+	snd_read_inbox(f);
+	snd_housekeep(f, snd_clock());
+	for (uint32_t i = 0; i < endpoints && i < q->users; i++) {
+		uint32_t at = q->next < q->users ? q->next : 0;
+		q->next = at + 1;
+		snd_progress(q->endpoints[at]);
+	}
+	if (!snd_list_is_empty(&f->work))
+		snd_run_deferred(f);
+}
+
+/* find_gone drives the endpoints whose peers have died or left. */
+static void find_gone(struct snd_cq *q)
+{
+	SND_KEEP_ERRNO;
+	snd_housekeep(q->object.fabric, snd_clock());
+	for (uint32_t i = 0; i < q->users; i++) {
+		const struct snd_connection *c = q->endpoints[i]->conn;
+		if (c != NULL && c->attached && snd_is_peer_gone(c))
+			snd_progress(q->endpoints[i]);
+	}
+}
+
+/* look reads the clock. If it has ticked since the last look, so that the program may poll rarely, this poll is thorough, and
+ * the next one looks again. */
+static __attribute__((noinline)) void look(struct snd_cq *q)
+{
+	struct snd_fabric *f = q->object.fabric;
+	snd_set(&f->activity, snd_relaxed(&f->activity) + 1); /* the engine needs to know only that the program polls */
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &t); /* its ticks are some milliseconds apart, and it costs a fraction of the other clock */
+	const bool ticked = t.tv_nsec != q->tick.tv_nsec || t.tv_sec != q->tick.tv_sec;
+	q->tick = t;
+	q->next_look = q->polls + (ticked ? 1 : LOOK_INTERVAL);
+	if (q->polls - q->last_thorough >= THOROUGH) {
+		q->last_thorough = q->polls;
+		thorough(q, THOROUGH_ENDPOINTS);
+	} else if (ticked && f->weak_order) {
+		find_gone(q); /* the steps of a weak order must not depend on time */
+	} else if (ticked) {
+		thorough(q, TICK_ENDPOINTS);
+	}
+}
+
+/* drive is a poll without room for results. */
+static void drive(struct snd_cq *q)
+{
+	q->polls++;
+	look(q);
+	for (uint32_t i = 0; i < q->users; i++)
+		if (has_work(q->endpoints[i]))
+			snd_progress(q->endpoints[i]);
+}
+
+static uint32_t poll(struct snd_cq *q, snd_result *results, uint32_t count)
+{
+	uint32_t n = 0;
+	q->polls++;
+	if (snd_unlikely(q->polls >= q->next_look))
+		look(q);
+	if (q->head == q->tail) {
+		if (snd_likely(q->users == 1)) {
+			if (has_work(q->endpoints[0]))
+				n = snd_progress_into(q->endpoints[0], q, results, count);
+		} else {
+			n = scan(q, results, count, SCANNED);
+		}
+	}
+	return q->head == q->tail ? n : n + pop(q, results + n, count - n);
+}
+
+uint32_t snd_cq_poll(snd_cq *cq, snd_result *results, uint32_t count)
+{
+	if (snd_unlikely(!snd_enter(SND_OBJECT(cq), SND_TYPE_CQ))) {
+		(void)snd_bad_handle("poll", "cq");
+		return 0;
+	}
+	uint32_t n = 0;
+	if (snd_unlikely(count == 0))
+		drive(cq);
+	else if (snd_likely(results != NULL))
+		n = poll(cq, results, count);
+	else
+		(void)snd_fail(SND_INVALID_PARAMETER, "poll: results is NULL, and count is %" PRIu32, count);
+	snd_unlock(cq->object.fabric);
+	return n;
+}
+
+struct cq_wait {
+	struct snd_cq *q;
+	snd_result *results;
+	uint32_t count, taken;
+};
+
+static bool cq_ready(void *arg)
+{
+	struct cq_wait *w = arg;
+	struct snd_cq *q = w->q;
+	if (snd_is_closed(&q->object) || q->overrun)
+		return true;
+	w->taken = q->head == q->tail ? scan(q, w->results, w->count, q->users) : 0;
+	if (q->head != q->tail)
+		w->taken += pop(q, w->results + w->taken, w->count - w->taken);
+	return w->taken > 0;
+}
+
+void snd_cq_release(struct snd_cq *q)
+{
+	if (!q->closed || q->references > 0)
+		return;
+	snd_list_remove(&q->link);
+	free(q->entries);
+	free(q->endpoints);
+	q->adapter->objects--;
+	snd_object_free(&q->object);
+}
+
+snd_status snd_cq_wait_status(const struct snd_cq *q, snd_status s, const char *op, const char *late, int64_t timeout)
+{
+	if (snd_is_closed(&q->object))
+		return snd_fail(SND_CANCELED, "%s: the queue was closed", op);
+	if (q->overrun)
+		return snd_fail(SND_BUFFER_OVERFLOW, "%s: the queue overran, and results were lost: create a deeper queue", op);
+	if (s == SND_CANCELED)
+		return snd_fail(s, "%s: the fabric was closed", op);
+	return snd_fail(s, "%s: %s within %s", op, late, snd_duration(timeout).text);
+}
+
+snd_status snd_cq_wait(snd_cq *cq, snd_result *results, uint32_t count, int64_t timeout, uint32_t *taken)
+{
+	SND_KEEP_ERRNO;
+	const char *op = "wait";
+	SND_CHECK(cq, SND_TYPE_CQ, op);
+	if (results == NULL || count == 0 || taken == NULL)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: results or taken is NULL, or count is 0", op);
+	*taken = 0;
+	SND_CHECK_TIMEOUT(timeout, op);
+	SND_ENTER(cq, SND_TYPE_CQ, op);
+	struct snd_fabric *f = cq->object.fabric;
+	struct cq_wait w = {cq, results, count, 0};
+	if ((*taken = poll(cq, results, count)) > 0)
+		return snd_leave_with(f, SND_SUCCESS);
+	snd_hold(&cq->object);
+	snd_status s = snd_wait(f, timeout, cq_ready, NULL, &w, &(struct snd_call){.op = op, .queue = cq->number});
+	*taken = w.taken;
+	s = w.taken > 0 ? SND_SUCCESS : snd_cq_wait_status(cq, s, op, "no result", timeout);
+	snd_let_go(&cq->object);
+	return snd_leave_with(f, s);
+}
+
+snd_status snd_cq_resize(snd_cq *cq, uint32_t depth)
+{
+	SND_KEEP_ERRNO;
+	const char *op = "resize";
+	SND_CHECK(cq, SND_TYPE_CQ, op);
+	SND_ENTER(cq, SND_TYPE_CQ, op);
+	struct snd_fabric *f = cq->object.fabric;
+	snd_status s = check_depth(f, depth, op);
+	if (s != SND_SUCCESS)
+		return snd_leave_with(f, s);
+	uint64_t size = ring_size(depth), queued = cq->tail - cq->head;
+	struct snd_completion *entries = NULL;
+	if (queued > depth)
+		s = snd_fail(SND_BUFFER_OVERFLOW, "%s: depth %" PRIu32 ", but %" PRIu64 " results are queued: take results, then retry", op, depth, queued);
+	else if ((entries = snd_alloc_lines((size_t)size * sizeof *entries)) == NULL)
+		s = snd_no_memory(size * sizeof *entries, "private memory", op);
+	if (s == SND_SUCCESS) {
+		for (uint64_t i = cq->head; i != cq->tail; i++)
+			memcpy(&entries[i & (size - 1)], &cq->entries[i & cq->mask], sizeof *entries);
+		free(cq->entries);
+		cq->entries = entries;
+		cq->mask = size - 1;
+		cq->depth = depth;
+	}
+	return snd_leave_with(f, s);
+}
+
+snd_status snd_cq_close(snd_cq *cq)
+{
+	SND_KEEP_ERRNO;
+	SND_ENTER(cq, SND_TYPE_CQ, "close completion queue");
+	struct snd_fabric *f = cq->object.fabric;
+	cq->closed = cq->ended = true;
+	cq->head = cq->tail;
+	if (cq->has_timer)
+		snd_list_remove(&cq->timer.link);
+	snd_list_remove(&cq->link);
+	snd_list_append(&f->closing_queues, &cq->link);
+	snd_object_hide(&cq->object);
+	if (cq->fd >= 0) {
+		close(cq->fd);
+		cq->fd = -1;
+		snd_set32(&f->event_fds, snd_relaxed32(&f->event_fds) - 1);
+	}
+	snd_wake(f);
+	snd_cq_release(cq);
+	return snd_leave_with(f, SND_SUCCESS);
+}

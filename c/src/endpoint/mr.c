@@ -1,0 +1,268 @@
+#include <inttypes.h>
+
+#include "endpoint/endpoint.h"
+#include "endpoint/fault.h"
+#include "endpoint/mr_allocation.h"
+#include "error.h"
+#include "linux/memory_limit.h"
+#include "linux/procmaps.h"
+#include "window/window.h"
+
+snd_status snd_region_init(struct snd_region *r, struct snd_adapter *a, const char *op)
+{
+	*r = (struct snd_region){.i.adapter = a, .i.number = ++a->object.fabric->invalidatables_created};
+	snd_list_init(&r->i.bound_link);
+	struct snd_table *t = &a->object.fabric->table;
+	snd_status s = snd_take_entry(t, &r->i.local, op);
+	if (s == SND_SUCCESS && (s = snd_take_entry(t, &r->i.remote, op)) != SND_SUCCESS)
+		snd_give_back(t, r->i.local);
+	return s;
+}
+
+static void bind_entry(struct snd_region *r, struct snd_own_entry *e, uint64_t base, uint32_t rights, uint32_t token, uint32_t bind)
+{
+	e->memory = r->memory;
+	e->base = base;
+	e->length = r->length;
+	e->offset = snd_locate(&r->i.adapter->object.fabric->arena, r->memory, r->length);
+	e->adapter = r->i.adapter->number;
+	e->scope = 0;
+	e->invalidates = r->registration != NULL ? &r->i : NULL;
+	snd_bind_entry(e, token, bind, rights);
+}
+
+/* bind makes both tokens valid. address is that of memory[0] for peers. */
+static void bind(struct snd_region *r, uint64_t address, uint32_t flags, uint32_t local_bind, uint32_t remote_bind, uint32_t local_token, uint32_t remote_token)
+{
+	uint32_t local = SNDL_RIGHT_LOCAL | SNDL_RIGHT_READ, remote = SNDL_RIGHT_REMOTE;
+	if (flags & SND_ALLOW_LOCAL_WRITE)
+		local |= SNDL_RIGHT_WRITE;
+	if (flags & SND_ALLOW_REMOTE_READ)
+		remote |= SNDL_RIGHT_READ;
+	if (flags & (SND_ALLOW_REMOTE_WRITE & ~SND_ALLOW_LOCAL_WRITE))
+		remote |= SNDL_RIGHT_WRITE;
+	r->address = address;
+	r->flags = flags;
+	r->i.state = SND_BOUND;
+	bind_entry(r, r->i.local, (uint64_t)(uintptr_t)r->memory, local, local_token, local_bind);
+	bind_entry(r, r->i.remote, address, remote, remote_token, remote_bind);
+}
+
+void snd_region_register(struct snd_region *r, void *memory, uint64_t length, uint32_t flags)
+{
+	uint32_t local, remote;
+	r->memory = memory;
+	r->length = length;
+	r->local_token = snd_next_token(r->i.local, &local);
+	r->remote_token = snd_next_token(r->i.remote, &remote);
+	bind(r, (uint64_t)(uintptr_t)memory, flags, local, remote, r->local_token, r->remote_token);
+}
+
+bool snd_region_apply(struct snd_region *r, struct snd_registration *g)
+{
+	if (r->i.state != SND_UNBOUND || r->i.windows > 0 || r->i.retired) {
+		snd_free_registration(g);
+		return false;
+	}
+	r->memory = g->memory;
+	r->length = g->length;
+	r->registration = g;
+	r->i.bound_on = g->bound_on;
+	bind(r, g->address, g->rights, g->local_bind, g->remote_bind, g->local_token, g->remote_token);
+	return true;
+}
+
+void snd_detach_window(struct snd_region *r)
+{
+	r->i.windows--;
+	snd_end_registration(r);
+}
+
+void snd_region_end(struct snd_region *r)
+{
+	struct snd_table *t = &r->i.adapter->object.fabric->table;
+	snd_give_back(t, r->i.local);
+	snd_give_back(t, r->i.remote);
+}
+
+static snd_status new_mr(struct snd_adapter *a, struct snd_mr **mr, const char *op)
+{
+	struct snd_mr *m = snd_new(a->object.fabric, SND_TYPE_MR, sizeof *m);
+	if (m == NULL)
+		return snd_no_memory(sizeof *m, "private memory", op);
+	snd_status s = snd_region_init(&m->region, a, op);
+	if (s != SND_SUCCESS) {
+		snd_object_free(&m->object);
+		return s;
+	}
+	*mr = m;
+	return SND_SUCCESS;
+}
+
+static void add_mr(struct snd_mr *m)
+{
+	snd_list_append(&m->object.fabric->regions, &m->link);
+	m->region.i.adapter->objects++;
+}
+
+/* begin_mr makes a region for a call that operation names in fault plans. */
+static snd_status begin_mr(struct snd_adapter *a, uint32_t operation, uint64_t length, uint32_t flags, struct snd_mr **mr, const char *op)
+{
+	if (length == 0)
+		return snd_fail(SND_INVALID_BUFFER_SIZE, "%s: 0 bytes: register at least 1 byte", op);
+	if (length > SND_MAX_REGISTRATION)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: %" PRIu64 " bytes, at most %" PRIu64 ": use several regions", op, length, SND_MAX_REGISTRATION);
+	if ((flags & ~SND_REGION_FLAGS) != 0)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: unknown flags %#" PRIx32 ": pass SND_ALLOW_LOCAL_WRITE and the other flags of regions", op, flags & ~SND_REGION_FLAGS);
+	snd_status s = snd_fault_in_call(&a->object, op, (struct snd_fault_event){.operation = operation, .peer = -1, .size = length}, NULL);
+	snd_free_released(a->object.fabric);
+	if (s == SND_SUCCESS && (s = new_mr(a, mr, op)) == SND_SUCCESS)
+		(*mr)->length = length;
+	return s;
+}
+
+static void abandon_mr(struct snd_mr *m)
+{
+	snd_region_end(&m->region);
+	snd_object_free(&m->object);
+}
+
+static void complete_mr(struct snd_mr *m, void *buffer, uint32_t flags)
+{
+	m->buffer = buffer;
+	m->address = (uint64_t)(uintptr_t)buffer;
+	snd_region_register(&m->region, buffer, m->length, flags);
+	add_mr(m);
+}
+
+snd_status snd_mr_allocate(snd_adapter *adapter, uint64_t length, uint32_t flags, snd_mr **mr)
+{
+	SND_KEEP_ERRNO;
+	const char *op = "allocate memory region";
+	SND_CHECK(adapter, SND_TYPE_ADAPTER, op);
+	if (mr == NULL)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: mr is NULL", op);
+	*mr = NULL;
+	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
+	struct snd_fabric *f = adapter->object.fabric;
+	struct snd_mr *m = NULL;
+	snd_status s = begin_mr(adapter, SNDL_FAULT_ALLOCATE, length, flags, &m, op);
+	if (s == SND_SUCCESS && (s = snd_allocate(f, length, &m->allocation, op)) != SND_SUCCESS)
+		abandon_mr(m);
+	if (s == SND_SUCCESS) {
+		complete_mr(m, snd_allocated(m->allocation), flags);
+		*mr = m;
+	}
+	return snd_leave_with(f, s);
+}
+
+/* hold checks that the process may access the memory as flags say. It keeps allocated memory in place. */
+static snd_status hold(struct snd_mr *m, unsigned char *buffer, uint64_t length, uint32_t flags, const char *op)
+{
+	snd_status s = snd_hold_memory(buffer, length, &m->hold, op);
+	if (s != SND_SUCCESS || m->hold != NULL)
+		return s;
+	struct snd_inaccessible bad;
+	s = snd_check_access((uint64_t)(uintptr_t)buffer, length, (flags & SND_ALLOW_LOCAL_WRITE) != 0, &bad, op);
+	if (s != SND_SUCCESS || bad.reason == NULL)
+		return s;
+	const uint64_t at = bad.start - (uint64_t)(uintptr_t)buffer;
+	return snd_fail(SND_ACCESS_VIOLATION, "%s: bytes %" PRIu64 " to %" PRIu64 " of %" PRIu64 " (%#" PRIx64 "-%#" PRIx64
+		") are %s: register memory that the process itself can access in this way, or ask for fewer rights", op,
+		at, at + bad.end - bad.start - 1, length, bad.start, bad.end, bad.reason);
+}
+
+snd_status snd_mr_register(snd_adapter *adapter, void *buffer, uint64_t length, uint32_t flags, snd_mr **mr)
+{
+	SND_KEEP_ERRNO;
+	const char *op = "register";
+	SND_CHECK(adapter, SND_TYPE_ADAPTER, op);
+	if (mr == NULL || buffer == NULL)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: %s is NULL", op, mr == NULL ? "mr" : "buffer");
+	*mr = NULL;
+	if (length > UINTPTR_MAX - (uintptr_t)buffer)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: %" PRIu64 " bytes reach beyond the end of the address space", op, length);
+	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
+	struct snd_fabric *f = adapter->object.fabric;
+	struct snd_mr *m = NULL;
+	snd_status s = begin_mr(adapter, SNDL_FAULT_REGISTER, length, flags, &m, op);
+	if (s == SND_SUCCESS && (s = hold(m, buffer, length, flags, op)) != SND_SUCCESS)
+		abandon_mr(m);
+	if (s == SND_SUCCESS) {
+		complete_mr(m, buffer, flags);
+		*mr = m;
+	}
+	return snd_leave_with(f, s);
+}
+
+snd_status snd_mr_create_fast(snd_adapter *adapter, uint32_t pages, int remote, snd_mr **mr)
+{
+	SND_KEEP_ERRNO;
+	const char *op = "create memory region";
+	SND_CHECK(adapter, SND_TYPE_ADAPTER, op);
+	if (mr == NULL)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: mr is NULL", op);
+	*mr = NULL;
+	if (pages < 1 || pages > SND_MAX_FAST_PAGES)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: %" PRIu32 " pages, allowed 1 to %d: use several regions, or snd_mr_register", op, pages, SND_MAX_FAST_PAGES);
+	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
+	struct snd_mr *m = NULL;
+	snd_status s = new_mr(adapter, &m, op);
+	if (s == SND_SUCCESS) {
+		m->fast_pages = pages;
+		m->fast_remote = remote != 0;
+		add_mr(m);
+		*mr = m;
+	}
+	return snd_leave_with(adapter->object.fabric, s);
+}
+
+void *snd_mr_buffer(snd_mr *mr) { SND_GET(mr, SND_TYPE_MR, "buffer of memory region", void *, mr->buffer, NULL); }
+uint64_t snd_mr_length(snd_mr *mr) { SND_GET(mr, SND_TYPE_MR, "length of memory region", uint64_t, mr->length, 0); }
+uint64_t snd_mr_address(snd_mr *mr) { SND_GET(mr, SND_TYPE_MR, "address of memory region", uint64_t, mr->address, 0); }
+uint32_t snd_mr_local_token(snd_mr *mr) { SND_GET(mr, SND_TYPE_MR, "local token", uint32_t, mr->region.local_token, 0); }
+uint32_t snd_mr_remote_token(snd_mr *mr) { SND_GET(mr, SND_TYPE_MR, "remote token", uint32_t, mr->region.remote_token, 0); }
+
+snd_status snd_mr_query(snd_mr *mr, snd_window_descriptor *descriptor)
+{
+	const char *op = "query memory region";
+	SND_CHECK(mr, SND_TYPE_MR, op);
+	if (descriptor == NULL)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: descriptor is NULL", op);
+	SND_ENTER(mr, SND_TYPE_MR, op);
+	*descriptor = (snd_window_descriptor){mr->address, mr->length, mr->region.remote_token, 0};
+	return snd_leave_with(mr->object.fabric, SND_SUCCESS);
+}
+
+snd_status snd_mr_close(snd_mr *mr, int64_t timeout)
+{
+	SND_KEEP_ERRNO;
+	const char *op = "close memory region";
+	SND_CHECK_TIMEOUT(timeout, op);
+	SND_ENTER(mr, SND_TYPE_MR, op);
+	struct snd_fabric *f = mr->object.fabric;
+	snd_settle_deliveries(f, mr->region.i.adapter);
+	snd_run_deferred(f);
+	snd_free_released(f);
+	if (mr->region.i.windows > 0 || mr->mappings > 0)
+		return snd_leave_with(f, snd_fail(SND_DEVICE_BUSY, "%s: %s", op, mr->mappings > 0 ? "a logical mapping lists its pages: close the mapping first"
+			: "a window is bound to the region: invalidate it first"));
+	mr->region.i.retired = true;
+	snd_revoke_all(&mr->region.i);
+	snd_hold(&mr->object);
+	snd_status s = snd_wait_drained(f, timeout, snd_is_released, &mr->region.i, &(struct snd_call){.op = op, .object = "memory region"});
+	if (snd_is_closed(&mr->object)) {
+		s = snd_closed_meanwhile(op);
+	} else if (s == SND_SUCCESS) {
+		snd_region_end(&mr->region);
+		if (mr->allocation != NULL)
+			snd_end_allocation(f, mr->allocation);
+		snd_release_hold(f, mr->hold);
+		snd_object_hide(&mr->object);
+		snd_free_closed(&mr->region.i);
+	} else {
+		s = snd_not_drained(s, timeout, op);
+	}
+	snd_let_go(&mr->object);
+	return snd_leave_with(f, s);
+}

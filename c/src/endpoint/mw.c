@@ -1,0 +1,144 @@
+#include "window/window.h"
+
+#include "endpoint/endpoint.h"
+#include "endpoint/fault.h"
+#include "error.h"
+#include "linux/memory_limit.h"
+
+bool snd_prepare(struct snd_window *w, struct snd_region *r, void *memory, uint64_t length, uint32_t rights, uint64_t endpoint,
+	bool only, struct snd_binding *b)
+{
+	uint64_t at = (uint64_t)(uintptr_t)memory, base = (uint64_t)(uintptr_t)r->memory;
+	if (r->i.state != SND_BOUND || length == 0 || !snd_within(at, length, base, r->length) ||
+		((rights & SNDL_RIGHT_WRITE) != 0 && (r->flags & SND_ALLOW_LOCAL_WRITE) == 0))
+		return false;
+	*b = (struct snd_binding){.region = r, .memory = memory, .base = r->address + (at - base), .length = length,
+		.offset = snd_locate(&w->i.adapter->object.fabric->arena, memory, length), .scope = only ? endpoint : 0, .bound_on = endpoint,
+		.rights = (rights & (SNDL_RIGHT_READ | SNDL_RIGHT_WRITE)) | SNDL_RIGHT_REMOTE};
+	b->token = snd_next_token(w->i.remote, &b->bind);
+	r->i.windows++;
+	w->latest = (snd_window_descriptor){b->base, length, b->token, 0};
+	return true;
+}
+
+void snd_cancel_binding(struct snd_binding *b)
+{
+	if (b->region != NULL)
+		snd_detach_window(b->region);
+	b->region = NULL;
+}
+
+bool snd_apply(struct snd_window *w, struct snd_binding *b)
+{
+	if (w->i.state != SND_UNBOUND || w->i.retired) {
+		snd_cancel_binding(b);
+		return false;
+	}
+	struct snd_own_entry *e = w->i.remote;
+	w->region = b->region;
+	w->i.bound_on = b->bound_on;
+	w->i.state = SND_BOUND;
+	b->region = NULL;
+	e->memory = b->memory;
+	e->base = b->base;
+	e->length = b->length;
+	e->offset = b->offset;
+	e->adapter = w->i.adapter->number;
+	e->scope = b->scope;
+	e->invalidates = &w->i;
+	snd_bind_entry(e, b->token, b->bind, b->rights);
+	return true;
+}
+
+snd_status snd_window_create(snd_adapter *adapter, snd_window **window)
+{
+	SND_KEEP_ERRNO;
+	const char *op = "create window";
+	SND_CHECK(adapter, SND_TYPE_ADAPTER, op);
+	if (window == NULL)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: window is NULL", op);
+	*window = NULL;
+	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
+	struct snd_fabric *f = adapter->object.fabric;
+	snd_status s = snd_fault_in_call(&adapter->object, op, (struct snd_fault_event){.operation = SNDL_FAULT_CREATE_WINDOW, .peer = -1}, NULL);
+	if (s != SND_SUCCESS)
+		return snd_leave_with(f, s);
+	struct snd_window *w = snd_new(f, SND_TYPE_WINDOW, sizeof *w);
+	s = w == NULL ? snd_no_memory(sizeof *w, "private memory", op) : snd_take_entry(&f->table, &w->i.remote, op);
+	if (s == SND_SUCCESS) {
+		w->i.adapter = adapter;
+		w->i.number = ++f->invalidatables_created;
+		adapter->objects++;
+		snd_list_append(&f->windows, &w->link);
+		snd_list_init(&w->i.bound_link);
+		*window = w;
+	} else if (w != NULL) {
+		snd_object_free(&w->object);
+	}
+	return snd_leave_with(f, s);
+}
+
+snd_status snd_window_query(snd_window *window, snd_window_descriptor *descriptor)
+{
+	const char *op = "query window";
+	SND_CHECK(window, SND_TYPE_WINDOW, op);
+	if (descriptor == NULL)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: descriptor is NULL", op);
+	SND_ENTER(window, SND_TYPE_WINDOW, op);
+	*descriptor = window->latest;
+	return snd_leave_with(window->object.fabric, SND_SUCCESS);
+}
+
+snd_status snd_window_close(snd_window *window, int64_t timeout)
+{
+	SND_KEEP_ERRNO;
+	const char *op = "close window";
+	SND_CHECK_TIMEOUT(timeout, op);
+	SND_ENTER(window, SND_TYPE_WINDOW, op);
+	struct snd_fabric *f = window->object.fabric;
+	window->i.retired = true;
+	snd_revoke_all(&window->i);
+	snd_hold(&window->object);
+	snd_status s = snd_wait_drained(f, timeout, snd_is_released, &window->i, &(struct snd_call){.op = op, .object = "window"});
+	if (snd_is_closed(&window->object)) {
+		s = snd_closed_meanwhile(op);
+	} else if (s == SND_SUCCESS) {
+		snd_give_back(&f->table, window->i.remote);
+		snd_object_hide(&window->object);
+		snd_free_closed(&window->i);
+	} else {
+		s = snd_not_drained(s, timeout, op);
+	}
+	snd_let_go(&window->object);
+	return snd_leave_with(f, s);
+}
+
+static void put_big(uint8_t *to, uint64_t v, int bytes)
+{
+	for (int i = 0; i < bytes; i++)
+		to[i] = (uint8_t)(v >> (8 * (bytes - 1 - i)));
+}
+
+static uint64_t get_big(const uint8_t *from, int bytes)
+{
+	uint64_t v = 0;
+	for (int i = 0; i < bytes; i++)
+		v = v << 8 | from[i];
+	return v;
+}
+
+void snd_window_descriptor_encode(const snd_window_descriptor *descriptor, uint8_t bytes[SND_WINDOW_DESCRIPTOR_SIZE])
+{
+	if (descriptor == NULL || bytes == NULL)
+		return;
+	put_big(bytes, descriptor->address, 8);
+	put_big(bytes + 8, descriptor->length, 8);
+	put_big(bytes + 16, descriptor->token, 4);
+}
+
+void snd_window_descriptor_decode(const uint8_t bytes[SND_WINDOW_DESCRIPTOR_SIZE], snd_window_descriptor *descriptor)
+{
+	if (descriptor == NULL || bytes == NULL)
+		return;
+	*descriptor = (snd_window_descriptor){get_big(bytes, 8), get_big(bytes + 8, 8), (uint32_t)get_big(bytes + 16, 4), 0};
+}

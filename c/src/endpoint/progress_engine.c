@@ -1,0 +1,134 @@
+/* The engine makes progress when the program does not. While the program polls or waits, the engine sleeps on a timer,
+ * with its doorbell disarmed, so that requests of peers make no system call. When the program does neither, the engine
+ * arms its doorbell and sleeps until a peer rings. */
+#include <sched.h>
+#include <time.h>
+
+#include "endpoint/endpoint.h"
+#include "linux/thread.h"
+
+#define MIN_GAP INT64_C(200000)
+#define MAX_GAP INT64_C(2000000)
+static const char name_of_thread[] = "softnd";
+
+enum { MAX_BURST = 16, YIELDS = 100 };
+
+/* snd_lock_contended is the program's snd_lock when the engine wants the lock: it waits for the engine, and holds the
+ * mutex itself. */
+void snd_lock_contended(struct snd_fabric *f)
+{
+	snd_release32(&f->inside, 0);
+	pthread_mutex_lock(&f->mutex);
+	f->slow = true;
+}
+
+static void engine_lock(struct snd_fabric *f)
+{
+	pthread_mutex_lock(&f->mutex);
+	if (f->lock != SND_LOCK_BIASED)
+		return;
+	snd_set32(&f->wanted, 1);
+	snd_heavy(); /* ORDER engine: between the store of wanted and the loads of inside; pairs with snd_light in snd_lock */
+	for (int i = 0; snd_acquire32(&f->inside) != 0; i++) {
+		if (i < YIELDS)
+			sched_yield();
+		else
+			nanosleep(&(struct timespec){0, 50000}, NULL); /* a long copy, or the program is stopped */
+	}
+}
+
+static void engine_unlock(struct snd_fabric *f)
+{
+	if (f->lock == SND_LOCK_BIASED)
+		snd_release32(&f->wanted, 0);
+	pthread_mutex_unlock(&f->mutex);
+}
+
+static bool drive(struct snd_fabric *f)
+{
+	bool progressed = f->weak_order ? snd_progress_unpolled(f) : snd_progress_all(f);
+	if (!snd_list_is_empty(&f->work))
+		snd_run_deferred(f);
+	snd_housekeep(f, snd_clock());
+	return progressed;
+}
+
+static void pause_for(int64_t ns) { nanosleep(&(struct timespec){0, (long)ns}, NULL); }
+
+/* rest sleeps until a peer rings the engine's doorbell. */
+static void rest(struct snd_fabric *f)
+{
+	struct snd_doorbell *d = &f->record->engine;
+	engine_lock(f);
+	uint32_t ticket = snd_arm(d);
+	f->engine_armed = true;
+	bool progressed = drive(f);
+	/* A wait of the program polls by itself, and wakes the engine if it ends before that work does. */
+	int64_t sleep = f->calls == 0 && snd_needs_polling(f) ? snd_poll_interval(f) : snd_idle_time(f);
+	engine_unlock(f);
+	if (!progressed && snd_load32(&f->quit) == 0)
+		snd_sleep(d, ticket, sleep);
+	engine_lock(f);
+	f->engine_armed = false;
+	snd_disarm(d);
+	engine_unlock(f);
+}
+
+static void *run(void *arg)
+{
+	struct snd_fabric *f = arg;
+	snd_thread_name(name_of_thread);
+	uint64_t seen = snd_relaxed(&f->activity);
+	int64_t gap = MIN_GAP;
+	int burst = 0;
+	while (snd_load32(&f->quit) == 0) {
+		if (f->weak_order) { /* steps are counted, so something always remains to do */
+			engine_lock(f);
+			if (f->calls == 0)
+				drive(f);
+			engine_unlock(f);
+			pause_for(snd_poll_interval(f));
+			continue;
+		}
+		uint64_t now = snd_relaxed(&f->activity);
+		if (now != seen && snd_relaxed32(&f->event_fds) == 0) { /* the program drives its endpoints */
+			seen = now;
+			pause_for(gap);
+			gap = gap * 2 < MAX_GAP ? gap * 2 : MAX_GAP;
+			continue;
+		}
+		engine_lock(f);
+		bool progressed = f->calls == 0 && drive(f); /* a wait drives everything */
+		engine_unlock(f);
+		if (progressed && ++burst < MAX_BURST)
+			continue;
+		burst = 0;
+		gap = MIN_GAP;
+		rest(f);
+	}
+	return NULL;
+}
+
+snd_status snd_engine_start(struct snd_fabric *f, const char *op)
+{
+	snd_status s = snd_thread_start(&f->engine, run, f, name_of_thread, op);
+	f->engine_runs = s == SND_SUCCESS;
+	return s;
+}
+
+void snd_engine_stop(struct snd_fabric *f)
+{
+	if (!f->engine_runs)
+		return;
+	atomic_store(&f->quit, 1);
+	snd_wake_doorbell(&f->record->engine);
+	pthread_join(f->engine, NULL);
+	f->engine_runs = false;
+}
+
+void snd_wake_progress(struct snd_fabric *f)
+{
+	snd_wake(f);
+	if (f->engine_armed)
+		snd_ring(f, &f->record->engine);
+}

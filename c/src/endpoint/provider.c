@@ -1,0 +1,333 @@
+/* Opening and closing a fabric and its adapters. */
+#include "shm/fabric.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "endpoint/cm_connector.h"
+#include "endpoint/cq.h"
+#include "endpoint/fault.h"
+#include "endpoint/mr_allocation.h"
+#include "endpoint/srq.h"
+#include "endpoint/weak.h"
+#include "error.h"
+#include "linux/memory_limit.h"
+#include "settings.h"
+#include "shm/watch.h"
+
+#define SECOND INT64_C(1000000000)
+
+const struct snd_limits snd_large_limits = {.sge = SNDL_MAX_SGE, .least_sge = 4, .inline_size = 1024, .queue_depth = SND_MAX_QUEUE_DEPTH, .cq_depth = 65536,
+	.reads = SND_MAX_READS, .private_data = SND_MAX_PRIVATE_DATA};
+const struct snd_limits snd_small_limits = {.sge = 4, .least_sge = 1, .inline_size = 96, .queue_depth = 256, .cq_depth = 4096, .reads = 16, .private_data = 56};
+
+static snd_status check_options(const snd_fabric_options *o, const char *op)
+{
+	if (o == NULL)
+		return SND_SUCCESS;
+	if (o->threading != SND_THREAD_DOMAIN && o->threading != SND_THREAD_SAFE)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: threading %d of the options: pass SND_THREAD_DOMAIN or SND_THREAD_SAFE", op, (int)o->threading);
+	if (o->progress != SND_PROGRESS_MANUAL && o->progress != SND_PROGRESS_AUTO)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: progress %d of the options: pass SND_PROGRESS_MANUAL or SND_PROGRESS_AUTO", op, (int)o->progress);
+	if (o->executor != SND_EXECUTOR_AUTO && o->executor != SND_EXECUTOR_TARGET)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: executor %d of the options: pass SND_EXECUTOR_AUTO or SND_EXECUTOR_TARGET", op, (int)o->executor);
+	if (o->receive_timeout < SND_RECEIVE_TIMEOUT_AT_ONCE)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: receive_timeout %" PRId64 " of the options: pass nanoseconds, SND_FOREVER or SND_RECEIVE_TIMEOUT_AT_ONCE", op, o->receive_timeout);
+	if (o->disconnect_timeout < SND_FOREVER)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: disconnect_timeout %" PRId64 " of the options: pass nanoseconds or SND_FOREVER", op, o->disconnect_timeout);
+	snd_status s = snd_check_switch(o->check_payloads, "check_payloads", op);
+	if (s == SND_SUCCESS)
+		s = snd_check_switch(o->weak_order, "weak_order", op);
+	return s;
+}
+
+snd_status snd_fabric_begin(const snd_fabric_options *options, snd_fabric **handle, struct snd_fabric **fabric, const char *op)
+{
+	if (handle == NULL)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: fabric is NULL", op);
+	*handle = NULL;
+	snd_status s = snd_start(op);
+	bool watched = false;
+	if (s == SND_SUCCESS)
+		s = snd_read_flag("SOFTND_CHECK", &watched, op);
+	if (s == SND_SUCCESS)
+		s = check_options(options, op);
+	if (s != SND_SUCCESS)
+		return s;
+	const bool safe = options != NULL && options->threading == SND_THREAD_SAFE;
+	struct snd_fabric *f = snd_object_new(SND_TYPE_FABRIC, sizeof *f, offsetof(struct snd_fabric, inside), NULL, safe);
+	if (f == NULL || (f->ports = calloc(1, 65536 / 8)) == NULL) {
+		if (f != NULL)
+			snd_object_free(&f->object);
+		return snd_no_memory(sizeof *f, "private memory", op);
+	}
+	f->arena.fd = f->socket = -1;
+	f->clock_ahead = snd_clock_ahead();
+	for (int i = 0; i < SND_JOINERS; i++)
+		f->joiners[i].socket = -1;
+	long cores = sysconf(_SC_NPROCESSORS_ONLN);
+	f->cores = cores > 0 ? (uint32_t)cores : 1;
+	f->receive_timeout = 2 * SECOND;
+	f->disconnect_timeout = 10 * SECOND; /* processes that share busy cores may need seconds for the answer */
+	if (options != NULL) {
+		f->has_engine = options->progress == SND_PROGRESS_AUTO;
+		f->target = options->executor == SND_EXECUTOR_TARGET;
+		f->check_payloads = options->check_payloads != 0;
+		f->weak_order = options->weak_order != 0;
+		f->weak_seed = options->weak_order_seed;
+		f->spin_budget = options->spin_budget;
+		if (options->receive_timeout != 0)
+			f->receive_timeout = options->receive_timeout;
+		if (options->disconnect_timeout != 0)
+			f->disconnect_timeout = options->disconnect_timeout;
+	}
+	f->limits = f->weak_order ? &snd_small_limits : &snd_large_limits;
+	if (!f->has_mutex)
+		pthread_mutex_init(&f->mutex, NULL);
+	f->has_mutex = true;
+	if (!safe && watched)
+		f->lock = SND_LOCK_WATCHED;
+	else if (!safe)
+		f->lock = f->has_engine ? SND_LOCK_BIASED : SND_LOCK_NONE;
+	else if (f->lock != SND_LOCK_MUTEX)
+		f->lock = SND_LOCK_MUTEX; /* once: threads read it on the way to the mutex */
+	struct snd_link *lists[] = {&f->adapters, &f->endpoints, &f->closing, &f->connections, &f->listeners, &f->connectors, &f->queues, &f->closing_queues, &f->shared_queues,
+		&f->regions, &f->windows, &f->work, &f->waiting};
+	for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
+		snd_list_init(lists[i]);
+	for (size_t i = 0; i < SND_REQUEST_LISTS; i++)
+		snd_list_init(&f->requests[i]);
+	snd_in_use(1);
+	*fabric = f;
+	return SND_SUCCESS;
+}
+
+/* free_fabric frees a fabric that is not a member. */
+static void free_fabric(struct snd_fabric *f)
+{
+	snd_stop_serving(f);
+	snd_free_faults(f);
+	snd_leave_allocations(f); /* of a fabric that has never been open */
+	snd_arena_close(&f->arena);
+	free(f->ports);
+	snd_object_free(&f->object);
+	snd_in_use(-1);
+}
+
+/* snd_fabric_finish joins the arena that f has attached, or frees f if s or the join has failed. */
+snd_status snd_fabric_finish(struct snd_fabric *f, snd_status s, int32_t rank, snd_fabric **fabric, const char *op)
+{
+	if (s == SND_SUCCESS)
+		s = snd_add_mapping(f, op);
+	if (s == SND_SUCCESS)
+		s = snd_load_faults(f, rank, op);
+	if (s == SND_SUCCESS)
+		s = snd_join(f, rank, op);
+	if (s != SND_SUCCESS) {
+		free_fabric(f);
+		return s;
+	}
+	if (f->weak_order)
+		snd_weak_begin(f);
+	if (f->has_engine)
+		s = snd_watch_start(f, op);
+	snd_check_liveness(f);
+	if (s == SND_SUCCESS && f->has_engine)
+		s = snd_engine_start(f, op);
+	if (s != SND_SUCCESS) {
+		snd_watch_stop(f);
+		snd_leave(f);
+		free_fabric(f);
+		return s;
+	}
+	snd_object_show(&f->object, f);
+	*fabric = f;
+	return SND_SUCCESS;
+}
+
+snd_status snd_fabric_create(uint32_t ranks, uint64_t size, const snd_fabric_options *options, snd_fabric **fabric)
+{
+	SND_KEEP_ERRNO;
+	const char *op = "create fabric";
+	struct snd_fabric *f;
+	snd_status s = snd_fabric_begin(options, fabric, &f, op);
+	return s != SND_SUCCESS ? s : snd_fabric_finish(f, snd_arena_create(&f->arena, ranks, 0, size, op), -1, fabric, op);
+}
+
+snd_status snd_fabric_attach(int descriptor, int32_t rank, const snd_fabric_options *options, snd_fabric **fabric)
+{
+	SND_KEEP_ERRNO;
+	const char *op = "attach fabric";
+	struct snd_fabric *f;
+	snd_status s = snd_fabric_begin(options, fabric, &f, op);
+	return s != SND_SUCCESS ? s : snd_fabric_finish(f, snd_arena_attach(&f->arena, descriptor, snd_clock() + 10 * SECOND, op), rank, fabric, op);
+}
+
+int snd_fabric_descriptor(snd_fabric *fabric) { SND_GET(fabric, SND_TYPE_FABRIC, "descriptor of fabric", int, fabric->arena.fd, -1); }
+
+snd_address snd_fabric_address(snd_fabric *fabric)
+{
+	SND_GET(fabric, SND_TYPE_FABRIC, "address of fabric", snd_address, ((snd_address){snd_host_of(fabric, fabric->slot), 0, 0}), ((snd_address){0, 0, 0}));
+}
+
+snd_status snd_fabric_progress(snd_fabric *fabric)
+{
+	SND_KEEP_ERRNO;
+	SND_ENTER(fabric, SND_TYPE_FABRIC, "progress");
+	snd_progress_all(fabric);
+	snd_housekeep(fabric, snd_clock());
+	if (!snd_list_is_empty(&fabric->work))
+		snd_run_deferred(fabric);
+	return snd_leave_with(fabric, SND_SUCCESS);
+}
+
+/* free_objects frees what is private to the process. Peers keep their references to this process's memory until
+ * they have acknowledged that the member left. */
+static void free_objects(struct snd_fabric *f)
+{
+	while (!snd_list_is_empty(&f->listeners))
+		snd_forget_listener(SND_OF(f->listeners.next, struct snd_listener, link));
+	while (!snd_list_is_empty(&f->connectors))
+		snd_forget_connector(SND_OF(f->connectors.next, struct snd_connector, link));
+	while (!snd_list_is_empty(&f->closing))
+		snd_forget_endpoint(SND_OF(f->closing.next, struct snd_endpoint, link));
+	while (!snd_list_is_empty(&f->connections))
+		snd_forget_connection(SND_OF(f->connections.next, struct snd_connection, link));
+	while (!snd_list_is_empty(&f->work)) /* each item is part of an object */
+		snd_list_remove(f->work.next);
+	while (!snd_list_is_empty(&f->windows)) {
+		struct snd_window *w = SND_OF(f->windows.next, struct snd_window, link);
+		snd_list_remove(&w->link);
+		snd_object_free(&w->object);
+	}
+	while (!snd_list_is_empty(&f->regions)) {
+		struct snd_mr *m = SND_OF(f->regions.next, struct snd_mr, link);
+		snd_free_registration(m->region.registration);
+		snd_release_hold(f, m->hold);
+		snd_list_remove(&m->link);
+		snd_object_free(&m->object);
+	}
+	while (!snd_list_is_empty(&f->queues)) {
+		struct snd_cq *q = SND_OF(f->queues.next, struct snd_cq, link);
+		q->closed = q->ended = true;
+		if (q->fd >= 0)
+			close(q->fd);
+		snd_cq_release(q); /* no object refers to it */
+	}
+	while (!snd_list_is_empty(&f->shared_queues)) {
+		struct snd_srq *q = SND_OF(f->shared_queues.next, struct snd_srq, link);
+		q->closed = true;
+		snd_srq_release(q);
+	}
+	while (!snd_list_is_empty(&f->adapters)) {
+		struct snd_adapter *a = SND_OF(f->adapters.next, struct snd_adapter, link);
+		snd_forget_mappings(a);
+		snd_list_remove(&a->link);
+		snd_object_free(&a->object);
+	}
+	snd_leave_allocations(f);
+}
+
+/* snd_close_fabric is the rest of a call that has entered, and hidden the handle by which it did. */
+void snd_close_fabric(struct snd_fabric *f)
+{
+	snd_object_hide(&f->object);
+	while (!snd_list_is_empty(&f->endpoints))
+		snd_close_endpoint(SND_OF(f->endpoints.next, struct snd_endpoint, link));
+	f->closed = true;
+	snd_unlock(f);
+	snd_engine_stop(f);
+	snd_lock(f);
+	while (f->calls > 0) { /* calls of other threads */
+		snd_wake_doorbell(&f->record->waiters);
+		snd_unlock(f);
+		nanosleep(&(struct timespec){0, 1000000}, NULL);
+		snd_lock(f);
+	}
+	snd_watch_stop(f);
+	free_objects(f);
+	snd_leave(f);
+	snd_unlock(f);
+	free_fabric(f);
+}
+
+snd_status snd_fabric_close(snd_fabric *fabric)
+{
+	SND_KEEP_ERRNO;
+	const char *op = "close fabric";
+	SND_ENTER(fabric, SND_TYPE_FABRIC, op);
+	if (fabric->of_job)
+		return snd_leave_with(fabric, snd_fail(SND_DEVICE_BUSY, "%s: it belongs to a job: call snd_job_close", op));
+	snd_close_fabric(fabric);
+	return SND_SUCCESS;
+}
+
+snd_status snd_adapter_open(snd_fabric *fabric, snd_adapter **adapter)
+{
+	SND_KEEP_ERRNO;
+	const char *op = "open adapter";
+	SND_CHECK(fabric, SND_TYPE_FABRIC, op);
+	if (adapter == NULL)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: adapter is NULL", op);
+	*adapter = NULL;
+	SND_ENTER(fabric, SND_TYPE_FABRIC, op);
+	snd_status s = SND_SUCCESS;
+	struct snd_adapter *a = NULL;
+	if (fabric->adapters_opened >= SNDL_ADAPTER_NUMBER_MASK)
+		s = snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: this member has opened 65,535 adapters: keep them open and reuse them", op);
+	else if ((a = snd_new(fabric, SND_TYPE_ADAPTER, sizeof *a)) == NULL)
+		s = snd_no_memory(sizeof *a, "private memory", op);
+	if (s == SND_SUCCESS) {
+		a->number = fabric->id << SNDL_ADAPTER_MEMBER_SHIFT | ++fabric->adapters_opened;
+		snd_list_init(&a->connections);
+		snd_list_init(&a->mappings);
+		snd_list_append(&fabric->adapters, &a->link);
+		*adapter = a;
+	}
+	return snd_leave_with(fabric, s);
+}
+
+enum { MAX_INTER_HOST = 2048 }; /* connections that the relay of a host carries */
+enum { MOST_INFO = 4096 }; /* no version has a larger structure: such a size is a mistake, and clearing as much would overwrite other memory */
+
+snd_status snd_adapter_query(snd_adapter *adapter, snd_adapter_info *info, uint64_t size)
+{
+	const char *op = "query adapter";
+	SND_CHECK(adapter, SND_TYPE_ADAPTER, op);
+	if (info == NULL)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: info is NULL", op);
+	if (size == 0 || size > MOST_INFO)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: size is %" PRIu64 ", allowed 1 to %d: pass sizeof *info", op, size, MOST_INFO);
+	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
+	struct snd_fabric *f = adapter->object.fabric;
+	const struct snd_limits *l = f->limits;
+	struct snd_peer relay;
+	const snd_adapter_info known = {SND_MAX_REGISTRATION, SND_MAX_TRANSFER, l->sge, l->sge, l->inline_size, l->reads,
+		l->queue_depth, l->cq_depth, l->private_data, l->inline_size < SND_INLINE_THRESHOLD ? l->inline_size : SND_INLINE_THRESHOLD,
+		snd_find_relay(f, &relay) ? MAX_INTER_HOST : 0, 0};
+	memset(info, 0, size);
+	memcpy(info, &known, size < sizeof known ? size : sizeof known);
+	return snd_leave_with(f, SND_SUCCESS);
+}
+
+snd_status snd_adapter_close(snd_adapter *adapter)
+{
+	SND_KEEP_ERRNO;
+	const char *op = "close adapter";
+	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
+	struct snd_fabric *f = adapter->object.fabric;
+	snd_run_deferred(f);
+	snd_status s = SND_SUCCESS;
+	if (adapter->objects > 0) {
+		s = snd_fail(SND_DEVICE_BUSY, "%s: %" PRIu32 " of its objects are open: close them first", op, adapter->objects);
+	} else {
+		if (adapter->privileged != 0)
+			snd_give_back(&f->table, adapter->privileged_entry);
+		snd_list_remove(&adapter->link);
+		snd_object_free(&adapter->object);
+	}
+	return snd_leave_with(f, s);
+}

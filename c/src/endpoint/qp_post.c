@@ -1,0 +1,391 @@
+/* Posting requests. The fast path runs a request within its post and handles no errors: it returns false, and
+ * the slow path posts the request again and reports the reason. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "endpoint/cq.h"
+#include "endpoint/fault.h"
+#include "endpoint/integrity.h"
+#include "error.h"
+#include "window/guard.h"
+
+static bool can_post(const struct snd_endpoint *ep)
+{
+	return ep->state == SND_QP_CONNECTED || ep->state == SND_QP_PEER_DISCONNECTED || ep->state == SND_QP_FAILED;
+}
+
+/* new_request returns the next request of the initiator queue, reset. It is posted only when enqueue is called. */
+static snd_status new_request(struct snd_endpoint *ep, const char *op, uint32_t kind, uint32_t flags, uint64_t context, struct snd_send_request **request)
+{
+	if (!can_post(ep))
+		return snd_fail(SND_CONNECTION_INVALID, "%s: the endpoint is not connected%s", op,
+			ep->was_connected ? " any more: connect a new endpoint" : " yet: post when snd_connector_complete or snd_connector_accept has returned");
+	if (snd_has_overrun(ep))
+		return snd_fail(SND_INTERNAL_ERROR, "%s: a completion queue of the endpoint overran and lost results: create a deeper queue, and connect a new endpoint", op);
+	if (!snd_has_queue_slot(ep))
+		return snd_fail(SND_NO_MORE_ENTRIES, "%s: all %" PRIu64 " requests of initiator_depth are outstanding: poll for results, then retry", op, ep->initiator_depth);
+	struct snd_send_request *r = snd_request_at(ep, ep->posted);
+	*r = (struct snd_send_request){.kind = kind, .flags = flags, .context = context, .entries = r->entries, .inline_data = r->inline_data,
+		.bounce_index = -1, .must_cancel = ep->state != SND_QP_CONNECTED};
+	*request = r;
+	return SND_SUCCESS;
+}
+
+/* submit lets all posted requests run. They run within this call if no earlier one waits and the last is small. */
+static void submit(struct snd_endpoint *ep)
+{
+	if (ep->submitted == ep->posted)
+		return;
+	bool waiting = ep->next != ep->submitted;
+	ep->submitted = ep->posted;
+	if (waiting && ep->state == SND_QP_CONNECTED)
+		return; /* polls run them in turn */
+	if (snd_request_at(ep, ep->posted - 1)->total > SND_CHUNK_BYTES && ep->state == SND_QP_CONNECTED) {
+		snd_wake_progress(ep->object.fabric);
+		return;
+	}
+	uint64_t budget = SND_QUANTUM;
+	snd_run_requests(ep, &budget);
+	if (ep->next != ep->posted)
+		snd_wake_progress(ep->object.fabric); /* the next request waits, perhaps for a time-out that no ring announces */
+}
+
+/* enqueue queues the next request. It fails only if the fault plan asks for it. */
+static snd_status enqueue(struct snd_endpoint *ep, struct snd_send_request *r)
+{
+	snd_status s;
+	if (snd_unlikely(ep->faults != NULL) && (s = snd_fault_at_post(ep, r)) != SND_SUCCESS)
+		return s;
+	snd_hash_posted(ep, r);
+	ep->posted++;
+	if ((r->flags & SND_DEFER) == 0 || ep->state != SND_QP_CONNECTED)
+		submit(ep);
+	return SND_SUCCESS;
+}
+
+static uint32_t allowed_flags(uint32_t kind)
+{
+	const uint32_t every = SND_SILENT_SUCCESS | SND_READ_FENCE | SND_DEFER;
+	switch (kind) {
+	case SND_REQUEST_SEND: return every | SND_SOLICIT_EVENT | SND_INLINE;
+	case SND_REQUEST_WRITE: return every | SND_INLINE;
+	case SND_REQUEST_READ: return every | SND_READ_LOCAL_INVALIDATE;
+	case SND_REQUEST_BIND: return every | SND_ALLOW_READ | SND_ALLOW_WRITE | SND_THIS_ENDPOINT_ONLY;
+	default: return every;
+	}
+}
+
+static snd_status check_flags(const char *op, uint32_t kind, uint32_t flags)
+{
+	if ((flags & ~allowed_flags(kind)) != 0)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: invalid flags %#" PRIx32 ": pass only flags that the call documents", op, flags & ~allowed_flags(kind));
+	return SND_SUCCESS;
+}
+
+/* post_transfer posts a Send, Write or Read on the slow path. The caller holds the lock. */
+static snd_status post_transfer(struct snd_endpoint *ep, const char *op, uint32_t kind, uint64_t context, const snd_sge *sge, uint32_t count,
+	uint64_t address, uint32_t token, uint32_t flags, bool invalidate)
+{
+	snd_status s = check_flags(op, kind, flags);
+	if (s != SND_SUCCESS)
+		return s;
+	if (count > 0 && sge == NULL)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: sge is NULL", op);
+	const bool in_line = (flags & SND_INLINE) != 0;
+	if (!in_line && count > ep->max_initiator_sge)
+		return snd_fail(SND_DATA_OVERRUN, "%s: %" PRIu32 " scatter/gather entries, granted %" PRIu32 ": raise max_initiator_sge or split the request", op, count, ep->max_initiator_sge);
+	uint64_t total = 0;
+	for (uint32_t i = 0; i < count; i++) {
+		total += sge[i].length;
+		if (sge[i].length > 0 && sge[i].buffer == NULL)
+			return snd_fail(SND_INVALID_PARAMETER, "%s: buffer of entry %" PRIu32 " is NULL", op, i);
+		if (in_line && total > ep->inline_size)
+			return snd_fail(SND_BUFFER_OVERFLOW, "%s: %" PRIu64 " bytes with SND_INLINE, but inline_size of the endpoint is %" PRIu32 ": raise it in snd_endpoint_config, or post without SND_INLINE", op, total, ep->inline_size);
+	}
+	if (total > SND_MAX_TRANSFER)
+		return snd_fail(SND_BUFFER_OVERFLOW, "%s: %" PRIu64 " bytes, at most %" PRIu64 ": split the request", op, total, SND_MAX_TRANSFER);
+	struct snd_send_request *r;
+	if ((s = new_request(ep, op, kind, flags, context, &r)) != SND_SUCCESS)
+		return s;
+	if (in_line) {
+		/* The request then has one entry, whose address is an index into inline_data. */
+		for (uint32_t i = 0; i < count; i++) {
+			if (sge[i].length > 0)
+				memcpy(r->inline_data + r->total, sge[i].buffer, sge[i].length);
+			r->total += sge[i].length;
+		}
+		if (r->total > 0)
+			r->entries[r->count++] = (struct snd_entry){0, (uint32_t)r->total, 0};
+	} else {
+		for (uint32_t i = 0; i < count; i++)
+			if (sge[i].length > 0) {
+				struct snd_entry *e = &r->entries[r->count++];
+				*e = (struct snd_entry){(uint64_t)(uintptr_t)sge[i].buffer, sge[i].length, sge[i].token};
+				snd_resolve(ep->adapter, e->address, e->length, &e->token);
+			}
+		r->total = total;
+	}
+	r->remote_address = address;
+	r->remote_token = token;
+	r->invalidate = invalidate;
+	return enqueue(ep, r);
+}
+
+/* submit_on_error submits the deferred requests if a post has failed: the program may never post again. */
+static snd_status submit_on_error(struct snd_endpoint *ep, snd_status s)
+{
+	if (s != SND_SUCCESS)
+		submit(ep);
+	return s;
+}
+
+static inline bool is_small(const snd_sge *sge, uint32_t count, uint32_t flags, uint32_t most)
+{
+	return flags == 0 && count == 1 && sge != NULL && sge->length - 1 < most;
+}
+
+/* send_fast sends a small message in a ring entry. */
+SND_FAST bool send_fast(struct snd_endpoint *ep, uint64_t context, const snd_sge *sge)
+{
+	struct snd_connection *c = ep->conn;
+	const uint32_t n = sge->length;
+	/* The credit guarantees that the peer has posted a receive that can hold fast_max_length bytes. */
+	if (!snd_can_run_fast(ep))
+		return false;
+	if (c->out.next >= c->credit.fast_limit &&
+		(c->peer_has_srq || !snd_has_receive(c) || !snd_credit_extend(&c->credit, c->out.next, snd_free_slots(&c->out))))
+		return false;
+	if (n > c->credit.fast_max_length ||
+		snd_allowed(ep, sge->token, SNDL_RIGHT_LOCAL | SNDL_RIGHT_READ, (uint64_t)(uintptr_t)sge->buffer, n) == NULL)
+		return false;
+	struct snd_slot *slot = snd_next_slot(&c->out);
+	snd_set(&slot->words[0], SNDL_KIND_SEND_IN_ENTRY | (uint64_t)(SNDL_FLAG_FIRST | SNDL_FLAG_LAST) << SNDL_ENTRY_FLAGS_SHIFT |
+		(uint64_t)n << SNDL_ENTRY_LENGTH_SHIFT);
+	memcpy((void *)&slot->words[1], sge->buffer, n);
+	snd_publish(&c->out);
+	snd_ring_peer(ep->object.fabric, &c->peer);
+	snd_cancel_wakeup(ep);
+	if (snd_likely(snd_is_open(c))) /* ORDER conn-state: after the push; see complete_if_open */
+		snd_complete_fast(ep, SND_REQUEST_SEND, context, n);
+	else /* the connection is ending: only the peer knows whether it has received the message */
+		snd_enqueue_pushed(ep, SND_REQUEST_SEND, context)->total = n;
+	return true;
+}
+
+/* push_write_fast sends a small Write whose data the peer copies. */
+static bool push_write_fast(struct snd_endpoint *ep, uint64_t context, const snd_sge *sge, uint64_t address, uint32_t token)
+{
+	struct snd_connection *c = ep->conn;
+	const uint32_t n = sge->length;
+	if (n > SNDL_MAX_WRITE_IN_ENTRY || snd_free_slots(&c->out) == 0 || !snd_is_open(c) ||
+		snd_allowed(ep, sge->token, SNDL_RIGHT_LOCAL | SNDL_RIGHT_READ, (uint64_t)(uintptr_t)sge->buffer, n) == NULL)
+		return false;
+	snd_credit_end_fast_run(&c->credit, c->out.next);
+	struct snd_slot *slot = snd_next_slot(&c->out);
+	snd_set(&slot->words[0], SNDL_KIND_WRITE_IN_ENTRY | (uint64_t)(SNDL_FLAG_FIRST | SNDL_FLAG_LAST | SNDL_FLAG_ACK_REQUEST) << SNDL_ENTRY_FLAGS_SHIFT |
+		(uint64_t)n << SNDL_ENTRY_LENGTH_SHIFT | (uint64_t)token << SNDL_ENTRY_TOKEN_SHIFT);
+	snd_set(&slot->words[1], address);
+	memcpy((void *)&slot->words[2], sge->buffer, n);
+	snd_publish(&c->out);
+	snd_credit_count_slow(&c->credit, c->out.next);
+	snd_ring_peer(ep->object.fabric, &c->peer);
+	snd_cancel_wakeup(ep);
+	struct snd_send_request *r = snd_enqueue_pushed(ep, SND_REQUEST_WRITE, context);
+	r->total = n;
+	r->remote_address = address;
+	r->remote_token = token;
+	return true;
+}
+
+SND_FAST bool write_fast(struct snd_endpoint *ep, uint64_t context, const snd_sge *sge, uint64_t address, uint32_t token)
+{
+	if (!snd_can_run_fast(ep) || snd_must_not_overtake(ep->conn))
+		return false;
+	if (snd_unlikely(!ep->requester_copies || (token != 0 && ep->unreachable == token)))
+		return push_write_fast(ep, context, sge, address, token);
+	if (!snd_copy_fast(ep, token, SNDL_RIGHT_REMOTE | SNDL_RIGHT_WRITE, address, sge->token, sge->buffer, sge->length))
+		return false;
+	snd_complete_fast(ep, SND_REQUEST_WRITE, context, sge->length);
+	return true;
+}
+
+SND_FAST bool read_fast(struct snd_endpoint *ep, uint64_t context, const snd_sge *sge, uint64_t address, uint32_t token)
+{
+	if (!ep->requester_copies || !snd_can_run_fast(ep) || snd_must_not_overtake(ep->conn) || ep->read_limit == 0 ||
+		!snd_copy_fast(ep, token, SNDL_RIGHT_REMOTE | SNDL_RIGHT_READ, address, sge->token, sge->buffer, sge->length))
+		return false;
+	snd_complete_fast(ep, SND_REQUEST_READ, context, sge->length);
+	return true;
+}
+
+SND_FAST snd_status post_send(struct snd_endpoint *ep, uint64_t context, const snd_sge *sge, uint32_t count, uint32_t flags)
+{
+	if (is_small(sge, count, flags, SNDL_MAX_SEND_IN_ENTRY) && send_fast(ep, context, sge))
+		return SND_SUCCESS;
+	return submit_on_error(ep, post_transfer(ep, "send", SND_REQUEST_SEND, context, sge, count, 0, 0, flags, false));
+}
+
+SND_FAST snd_status post_write(struct snd_endpoint *ep, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address, uint32_t token, uint32_t flags)
+{
+	if (is_small(sge, count, flags, SND_CHUNK_BYTES) && write_fast(ep, context, sge, address, token))
+		return SND_SUCCESS;
+	return submit_on_error(ep, post_transfer(ep, "write", SND_REQUEST_WRITE, context, sge, count, address, token, flags, false));
+}
+
+SND_FAST snd_status post_read(struct snd_endpoint *ep, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address, uint32_t token, uint32_t flags)
+{
+	if (is_small(sge, count, flags, SND_CHUNK_BYTES) && read_fast(ep, context, sge, address, token))
+		return SND_SUCCESS;
+	return submit_on_error(ep, post_transfer(ep, "read", SND_REQUEST_READ, context, sge, count, address, token, flags, false));
+}
+
+snd_status snd_endpoint_send(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count, uint32_t flags)
+{
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, "send");
+	return snd_leave_with(endpoint->object.fabric, post_send(endpoint, context, sge, count, flags));
+}
+
+snd_status snd_endpoint_send_and_invalidate(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count, uint32_t token, uint32_t flags)
+{
+	const char *op = "send and invalidate";
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, op);
+	return snd_leave_with(endpoint->object.fabric,
+		submit_on_error(endpoint, post_transfer(endpoint, op, SND_REQUEST_SEND, context, sge, count, 0, token, flags, true)));
+}
+
+snd_status snd_endpoint_write(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address, uint32_t token, uint32_t flags)
+{
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, "write");
+	return snd_leave_with(endpoint->object.fabric, post_write(endpoint, context, sge, count, address, token, flags));
+}
+
+snd_status snd_endpoint_read(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address, uint32_t token, uint32_t flags)
+{
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, "read");
+	return snd_leave_with(endpoint->object.fabric, post_read(endpoint, context, sge, count, address, token, flags));
+}
+
+snd_status snd_endpoint_post(snd_endpoint *endpoint, const snd_request *requests, uint32_t count, uint32_t *posted)
+{
+	const char *op = "post";
+	if (posted != NULL)
+		*posted = 0;
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, op);
+	struct snd_fabric *f = endpoint->object.fabric;
+	if (count > 0 && requests == NULL)
+		return snd_leave_with(f, snd_fail(SND_INVALID_PARAMETER, "%s: requests is NULL", op));
+	snd_status s = SND_SUCCESS;
+	uint32_t i = 0;
+	for (; i < count && s == SND_SUCCESS; i++) {
+		const snd_request *r = &requests[i];
+		switch (r->type) {
+		case SND_REQUEST_RECEIVE:
+			s = r->flags != 0 ? snd_fail(SND_INVALID_PARAMETER, "%s: request %" PRIu32 ": a receive takes no flags", op, i)
+				: snd_post_receive(endpoint, r->context, r->sge, r->count);
+			break;
+		case SND_REQUEST_SEND:
+			s = r->token == 0 ? post_send(endpoint, r->context, r->sge, r->count, r->flags)
+				: post_transfer(endpoint, "send and invalidate", SND_REQUEST_SEND, r->context, r->sge, r->count, 0, r->token, r->flags, true);
+			break;
+		case SND_REQUEST_WRITE: s = post_write(endpoint, r->context, r->sge, r->count, r->address, r->token, r->flags); break;
+		case SND_REQUEST_READ: s = post_read(endpoint, r->context, r->sge, r->count, r->address, r->token, r->flags); break;
+		default: s = snd_fail(SND_INVALID_PARAMETER, "%s: request %" PRIu32 " has the unknown type %" PRIu32, op, i, r->type);
+		}
+	}
+	if (s != SND_SUCCESS) {
+		i--;
+		submit(endpoint);
+	}
+	if (posted != NULL)
+		*posted = i;
+	return snd_leave_with(f, s);
+}
+
+/* post_about posts a request that refers to a window or region. */
+static snd_status post_about(struct snd_endpoint *ep, struct snd_send_request *r, struct snd_invalidatable *object)
+{
+	r->object = object;
+	object->references++;
+	snd_status s = enqueue(ep, r);
+	if (s != SND_SUCCESS)
+		snd_unreference(object);
+	return s;
+}
+
+snd_status snd_endpoint_bind(snd_endpoint *endpoint, uint64_t context, snd_mr *mr, snd_window *window, void *buffer, uint64_t length, uint32_t flags)
+{
+	const char *op = "bind";
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, op);
+	struct snd_fabric *f = endpoint->object.fabric;
+	if (!snd_belongs(f, mr, SND_TYPE_MR) || !snd_belongs(f, window, SND_TYPE_WINDOW))
+		return snd_leave_with(f, snd_bad_handle(op, "mr or the window"));
+	if (mr->region.i.adapter != endpoint->adapter || window->i.adapter != endpoint->adapter)
+		return snd_leave_with(f, snd_fail(SND_INVALID_PARAMETER, "%s: the region or the window is of another adapter", op));
+	struct snd_send_request *r = NULL;
+	snd_status s = check_flags(op, SND_REQUEST_BIND, flags);
+	if (s == SND_SUCCESS)
+		s = new_request(endpoint, op, SND_REQUEST_BIND, flags, context, &r);
+	uint32_t rights = ((flags & SND_ALLOW_READ) ? SNDL_RIGHT_READ : 0) | ((flags & SND_ALLOW_WRITE) ? SNDL_RIGHT_WRITE : 0);
+	if (s == SND_SUCCESS && (flags & SND_ALLOW_WRITE) != 0 && (mr->region.flags & SND_ALLOW_LOCAL_WRITE) == 0)
+		s = snd_fail(SND_ACCESS_VIOLATION, "%s: SND_ALLOW_WRITE, but the region has no SND_ALLOW_LOCAL_WRITE: make the region with this flag", op);
+	if (s == SND_SUCCESS && !snd_prepare(window, &mr->region, buffer, length, rights, endpoint->number, (flags & SND_THIS_ENDPOINT_ONLY) != 0, &r->binding))
+		s = snd_fail(SND_ACCESS_VIOLATION, "%s: %" PRIu64 " bytes at %p: pass at least 1 byte within the %" PRIu64 " of the region at %p", op, length, buffer, mr->region.length, (void *)mr->region.memory);
+	if (s == SND_SUCCESS)
+		s = post_about(endpoint, r, &window->i);
+	return snd_leave_with(f, submit_on_error(endpoint, s));
+}
+
+snd_status snd_endpoint_fast_register(snd_endpoint *endpoint, uint64_t context, snd_mr *mr, const snd_fast_registration *registration, uint32_t flags)
+{
+	SND_KEEP_ERRNO;
+	const char *op = "fast register";
+	SND_CHECK(endpoint, SND_TYPE_ENDPOINT, op);
+	if (registration == NULL)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: registration is NULL", op);
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, op);
+	struct snd_fabric *f = endpoint->object.fabric;
+	if (!snd_belongs(f, mr, SND_TYPE_MR))
+		return snd_leave_with(f, snd_bad_handle(op, "mr"));
+	if (mr->region.i.adapter != endpoint->adapter)
+		return snd_leave_with(f, snd_fail(SND_INVALID_PARAMETER, "%s: the region is of another adapter", op));
+	struct snd_send_request *r = NULL;
+	snd_status s = check_flags(op, SND_REQUEST_FAST_REGISTER, flags);
+	if (s == SND_SUCCESS && (s = new_request(endpoint, op, SND_REQUEST_FAST_REGISTER, flags, context, &r)) == SND_SUCCESS)
+		s = snd_prepare_registration(endpoint, mr, registration, &r->registration, op);
+	if (s == SND_SUCCESS)
+		s = post_about(endpoint, r, &mr->region.i);
+	return snd_leave_with(f, submit_on_error(endpoint, s));
+}
+
+static snd_status post_invalidation(struct snd_endpoint *ep, const char *op, uint64_t context, struct snd_invalidatable *object, uint32_t flags)
+{
+	if (object->adapter != ep->adapter)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: the object is of another adapter", op);
+	struct snd_send_request *r = NULL;
+	snd_status s = check_flags(op, SND_REQUEST_INVALIDATE, flags);
+	if (s == SND_SUCCESS && (s = new_request(ep, op, SND_REQUEST_INVALIDATE, flags, context, &r)) == SND_SUCCESS)
+		s = post_about(ep, r, object);
+	return submit_on_error(ep, s);
+}
+
+snd_status snd_endpoint_invalidate(snd_endpoint *endpoint, uint64_t context, snd_window *window, uint32_t flags)
+{
+	const char *op = "invalidate";
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, op);
+	struct snd_fabric *f = endpoint->object.fabric;
+	if (!snd_belongs(f, window, SND_TYPE_WINDOW))
+		return snd_leave_with(f, snd_bad_handle(op, "window"));
+	return snd_leave_with(f, post_invalidation(endpoint, op, context, &window->i, flags));
+}
+
+snd_status snd_endpoint_invalidate_mr(snd_endpoint *endpoint, uint64_t context, snd_mr *mr, uint32_t flags)
+{
+	const char *op = "invalidate region";
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, op);
+	struct snd_fabric *f = endpoint->object.fabric;
+	if (!snd_belongs(f, mr, SND_TYPE_MR))
+		return snd_leave_with(f, snd_bad_handle(op, "mr"));
+	if (mr->fast_pages == 0)
+		return snd_leave_with(f, snd_fail(SND_INVALID_DEVICE_REQUEST, "%s: the region is not for fast registration: call snd_mr_close", op));
+	return snd_leave_with(f, post_invalidation(endpoint, op, context, &mr->region.i, flags));
+}

@@ -1,0 +1,73 @@
+/* Requests that bind or register memory, and those that end that. */
+#include "endpoint/fault.h"
+#include "endpoint/integrity.h"
+#include "endpoint/weak.h"
+
+enum snd_outcome snd_execute_bind(struct snd_endpoint *ep, struct snd_send_request *r)
+{
+	struct snd_registration *g = r->registration;
+	r->registration = NULL;
+	if (g != NULL ? !snd_region_apply(SND_OF(r->object, struct snd_region, i), g) : !snd_apply(SND_OF(r->object, struct snd_window, i), &r->binding))
+		return snd_reject(ep, r, SND_INVALID_DEVICE_REQUEST, "the %s already, or closed: invalidate it first", g != NULL ? "region is registered" : "window is bound");
+	snd_list_append(&ep->bound, &r->object->bound_link);
+	snd_finish(r, SND_SUCCESS);
+	return SND_EXECUTED;
+}
+
+void snd_complete_invalidate(struct snd_send_request *r)
+{
+	r->draining = false;
+	r->has_invalidated = true;
+	snd_finish(r, SND_SUCCESS);
+}
+
+enum snd_outcome snd_execute_invalidate(struct snd_endpoint *ep, struct snd_send_request *r)
+{
+	if (!r->draining) {
+		struct snd_connection *c = ep->conn;
+		if (snd_is_region(r->object) && (c->out.next != snd_load_released(&c->out) || snd_has_reads_aside(ep)))
+			return SND_BLOCKED; /* requests that may name the region's local token have not run, or are still in the ring */
+		if (snd_is_region(r->object) && !snd_check_reads(ep))
+			return SND_BLOCKED; /* the failed Read ends the connection when it completes */
+		if (!snd_invalidate(r->object, ep->number, false))
+			return snd_reject(ep, r, SND_INVALID_DEVICE_REQUEST, snd_is_region(r->object)
+				? "the region is not registered on this endpoint, or a window still uses it" : "the window is not bound on this endpoint");
+		r->draining = true;
+	}
+	if (!snd_end_invalidation(r->object))
+		return SND_BLOCKED;
+	snd_complete_invalidate(r);
+	return SND_EXECUTED;
+}
+
+bool snd_find_sink(struct snd_endpoint *ep, struct snd_send_request *r)
+{
+	r->object = snd_find_bound(ep, r->entries[0].token, SNDL_RIGHT_LOCAL);
+	if (r->object != NULL) {
+		r->object->references++;
+		return true;
+	}
+	struct snd_operand sink;
+	snd_set_operand(r, &sink, &r->entries[0], SNDL_RIGHT_WRITE);
+	enum snd_fault f = snd_check_operand(ep, &sink, r->entries[0].length);
+	if (f != SND_NO_FAULT)
+		snd_reject_local(ep, r, &r->entries[0], f);
+	else
+		snd_reject(ep, r, SND_INVALID_DEVICE_REQUEST, "the first entry is not in a region that this endpoint has fast-registered, or a window is bound to the region");
+	return false;
+}
+
+enum snd_outcome snd_invalidate_sink(struct snd_endpoint *ep, struct snd_send_request *r)
+{
+	if (r->object == NULL || r->has_invalidated || (r->finished && r->status != SND_SUCCESS))
+		return SND_EXECUTED;
+	if (r->needs_ack && (int64_t)(snd_load_released(&ep->conn->out) - r->end_entry) < 0)
+		return SND_BLOCKED;
+	if (snd_unlikely(ep->faults != NULL))
+		snd_corrupt_sink(ep, r); /* while the token is valid, and before the payload check */
+	snd_check_read(ep, r);
+	if (r->status != SND_SUCCESS)
+		return SND_EXECUTED;
+	r->finished = false;
+	return snd_execute_invalidate(ep, r);
+}

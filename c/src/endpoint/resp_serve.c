@@ -1,0 +1,471 @@
+/* Serving the peer's ring entries, in order. Every word of an entry is loaded once, and the copy is checked. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "endpoint/cq.h"
+#include "endpoint/fault.h"
+#include "endpoint/integrity.h"
+#include "endpoint/weak.h"
+#include "window/guard.h"
+
+#define PLAIN_SEND (SNDL_KIND_SEND_IN_ENTRY | (uint64_t)(SNDL_FLAG_FIRST | SNDL_FLAG_LAST) << SNDL_ENTRY_FLAGS_SHIFT)
+#define PLAIN_WRITE (SNDL_KIND_WRITE_IN_ENTRY | (uint64_t)(SNDL_FLAG_FIRST | SNDL_FLAG_LAST | SNDL_FLAG_ACK_REQUEST) << SNDL_ENTRY_FLAGS_SHIFT)
+#define LENGTH_BITS (SNDL_ENTRY_LENGTH_MASK << SNDL_ENTRY_LENGTH_SHIFT)
+
+/* snd_serve_sends_fast receives consecutive Sends whose data is in the entry, stores the results, and returns
+ * their number. It stops at the first that needs the slow path. The caller releases the entries. */
+uint32_t snd_serve_sends_fast(struct snd_endpoint *ep, snd_result *results, uint32_t room)
+{
+	struct snd_consumer *in = &ep->conn->in;
+	uint32_t n = 0;
+	while (n < room && ep->rcompleted != ep->rposted && ep->srq == NULL) {
+		struct snd_slot *slot = snd_front(in);
+		if (slot == NULL)
+			break;
+		const uint64_t word = snd_relaxed(&slot->words[0]); /* loaded once: the peer can overwrite it */
+		const uint64_t size = word >> SNDL_ENTRY_LENGTH_SHIFT & SNDL_ENTRY_LENGTH_MASK;
+		struct snd_receive *r = snd_receive_at(ep, ep->rcompleted);
+		if ((word & ~LENGTH_BITS) != PLAIN_SEND || size - 1 >= SNDL_MAX_SEND_IN_ENTRY || r->count != 1 || size > r->single.length ||
+			snd_allowed(ep, r->single.token, SNDL_RIGHT_LOCAL | SNDL_RIGHT_WRITE, r->single.address, size) == NULL)
+			break;
+		snd_move((unsigned char *)(uintptr_t)r->single.address, (const unsigned char *)&slot->words[1], size);
+		ep->rcompleted++;
+		in->next++;
+		snd_set_result((snd_word *)(void *)&results[n++], SND_SUCCESS, size, ep->receive_slots.context, r->context, SND_REQUEST_RECEIVE, 0);
+	}
+	return n;
+}
+
+static bool serve_send_fast(struct snd_endpoint *ep)
+{
+	snd_result r;
+	if (snd_serve_sends_fast(ep, &r, 1) == 0)
+		return false;
+	snd_cq_push(ep->receive_cq, &ep->receive_slots, SND_SUCCESS, SND_REQUEST_RECEIVE, r.request_context, r.bytes, 0, false);
+	if (snd_unreleased(&ep->conn->in) >= (ep->conn->in.mask + 1) / 4)
+		snd_release_entries(ep, false);
+	return true;
+}
+
+/* serve_write_fast runs a small Write without flags whose data is in the entry. */
+static bool serve_write_fast(struct snd_endpoint *ep, struct snd_slot *slot)
+{
+	struct snd_connection *c = ep->conn;
+	const uint64_t word = snd_relaxed(&slot->words[0]), address = snd_relaxed(&slot->words[1]);
+	const uint64_t n = word >> SNDL_ENTRY_LENGTH_SHIFT & SNDL_ENTRY_LENGTH_MASK;
+	if ((word & 0xffff) != PLAIN_WRITE || n - 1 >= SNDL_MAX_WRITE_IN_ENTRY || !snd_is_open(c))
+		return false;
+	struct snd_own_entry *e = snd_allowed(ep, (uint32_t)(word >> SNDL_ENTRY_TOKEN_SHIFT), SNDL_RIGHT_REMOTE | SNDL_RIGHT_WRITE, address, n);
+	if (e == NULL || (e->scope != 0 && e->scope != ep->number))
+		return false;
+	snd_move(e->memory + (address - e->base), (const unsigned char *)&slot->words[2], n);
+	c->in.next++;
+	snd_release_entries(ep, true);
+	return true;
+}
+
+/* snd_release_entries returns the slots of finished entries to the peer. It rings if always_ring is set, or if the
+ * peer asked to be woken when slots are free. */
+void snd_release_entries(struct snd_endpoint *ep, bool always_ring)
+{
+	struct snd_connection *c = ep->conn;
+	if (snd_likely(c->out.relaxed))
+		snd_release_slots(&c->in);
+	else
+		snd_release_slots_fenced(&c->in);
+	if (always_ring || snd_load32(&c->peer_qp->need_wakeup) != 0) /* ORDER need-wakeup: after the release; pairs with the store and the barrier in snd_request_wakeup */
+		snd_ring_peer(ep->object.fabric, &c->peer);
+}
+
+/* snd_decode_entry decodes a slot into ep->in_entry. It returns false if no correct peer writes such an entry. */
+bool snd_decode_entry(struct snd_endpoint *ep, const struct snd_slot *slot)
+{
+	uint64_t w[7];
+	for (int i = 0; i < 7; i++)
+		w[i] = snd_relaxed(&slot->words[i]);
+	ep->in_entry.kind = (uint32_t)(w[0] & SNDL_ENTRY_KIND_MASK);
+	ep->in_entry.flags = (uint32_t)(w[0] >> SNDL_ENTRY_FLAGS_SHIFT & SNDL_ENTRY_FLAGS_MASK);
+	ep->in_entry.payload_length = (uint32_t)(w[0] >> SNDL_ENTRY_LENGTH_SHIFT & SNDL_ENTRY_LENGTH_MASK);
+	ep->in_entry.token = (uint32_t)(w[0] >> SNDL_ENTRY_TOKEN_SHIFT);
+	ep->in_entry.copied = 0;
+	ep->remote_bind = 0;
+	if (ep->in_entry.flags & SNDL_FLAG_FIRST)
+		ep->local_bind = 0;
+	const bool hashed = (ep->in_entry.flags & SNDL_FLAG_HASHED) != 0;
+	ep->in_entry.hash = hashed ? w[SNDL_HASH_WORD] : 0;
+	uint32_t length = ep->in_entry.payload_length, less = hashed ? SNDL_HASH_SIZE : 0;
+	switch (ep->in_entry.kind) {
+	case SNDL_KIND_SEND_IN_ENTRY:
+		if (length > SNDL_MAX_SEND_IN_ENTRY - less)
+			return false;
+		memcpy(ep->in_entry.payload, w + 1, length);
+		return true;
+	case SNDL_KIND_WRITE_IN_ENTRY:
+		if (length > SNDL_MAX_WRITE_IN_ENTRY - less)
+			return false;
+		ep->in_entry.receiver_address = w[1];
+		memcpy(ep->in_entry.payload, w + 2, length);
+		return true;
+	case SNDL_KIND_SEND_PLACED:
+		ep->in_entry.request_length = w[1];
+		return length == 0;
+	case SNDL_KIND_SEND_FAILED:
+		ep->in_entry.status = w[1];
+		ep->in_entry.request_length = w[2];
+		return length == 0;
+	case SNDL_KIND_SEND_FRAGMENT:
+	case SNDL_KIND_WRITE_FRAGMENT:
+	case SNDL_KIND_READ_FRAGMENT:
+		ep->in_entry.sender_address = w[1];
+		ep->in_entry.fragment_length = (uint32_t)w[2];
+		ep->in_entry.sender_token = (uint32_t)(w[2] >> 32);
+		ep->in_entry.receiver_address = w[3];
+		ep->in_entry.request_length = w[4];
+		return length == 0;
+	default:
+		return false;
+	}
+}
+
+/* snd_receive_status returns the status that a SendFailed entry gives its receive. */
+snd_status snd_receive_status(const struct snd_endpoint *ep)
+{
+	return ep->in_entry.status == SND_BUFFER_OVERFLOW ? SND_BUFFER_OVERFLOW : SND_ACCESS_VIOLATION;
+}
+
+static enum snd_outcome protocol_error(struct snd_endpoint *ep, const char *what)
+{
+	snd_record_lost_peer(ep->object.fabric, ep->conn->peer.id);
+	snd_terminate(ep, SND_CONNECTION_ABORTED, "serve: the peer sent %s (kind %" PRIu32 ", flags %#" PRIx32 ", length %" PRIu32 "): its memory is damaged, or it does not run softnd",
+		what, ep->in_entry.kind, ep->in_entry.flags, ep->in_entry.payload_length);
+	return SND_EXECUTED;
+}
+
+void snd_fail_serving(struct snd_endpoint *ep, snd_status status, snd_status cause, const char *format, ...)
+{
+	char why[SND_REASON];
+	va_list args;
+	va_start(args, format);
+	vsnprintf(why, sizeof why, format, args);
+	va_end(args);
+	struct snd_consumer *in = &ep->conn->in;
+	snd_release_slots(in);
+	snd_set32(&ep->local_qp->fault_status, status);
+	snd_release(&ep->local_qp->fault, in->next + 1); /* ORDER fault: before the abort, whose reader loads it */
+	in->next++; /* not released: else the peer would complete the request with success */
+	ep->conn->inbound_failed = true;
+	snd_record_lost_peer(ep->object.fabric, ep->conn->peer.id);
+	snd_terminate(ep, cause, "%s", why);
+}
+
+void snd_fail_receive(struct snd_endpoint *ep, const struct snd_entry *e, enum snd_fault f)
+{
+	const struct snd_operand o = {.address = e->address, .token = e->token, .rights = SNDL_RIGHT_LOCAL};
+	char range[SND_REASON];
+	snd_describe_range(ep, &o, e->length, range, sizeof range);
+	snd_fail_serving(ep, SND_REMOTE_ERROR, SND_ACCESS_VIOLATION, "receive: an entry of %s: %s", range, snd_fault_text(f));
+}
+
+/* snd_fill_receive copies n bytes from source into the entries of r, from byte at on, and advances source. It returns
+ * false if the copy has failed. */
+bool snd_fill_receive(struct snd_endpoint *ep, struct snd_receive *r, uint64_t at, struct snd_operand *source, uint64_t n)
+{
+	while (n > 0) {
+		struct snd_entry e = snd_entry_at(snd_entries_of(r), r->count, at);
+		uint64_t part = e.length < n ? e.length : n;
+		if (part == 0)
+			return false; /* the caller has checked the capacity */
+		struct snd_operand sink = {.address = e.address, .token = e.token, .rights = SNDL_RIGHT_LOCAL | SNDL_RIGHT_WRITE, .bind = &ep->local_bind};
+		enum snd_fault local, remote;
+		snd_copy(ep, &sink, source, part, &local, &remote);
+		if (local != SND_NO_FAULT) {
+			snd_complete_receive(ep, r, SND_ACCESS_VIOLATION, 0, 0);
+			snd_fail_receive(ep, &e, local);
+			return false;
+		}
+		if (remote == SND_FAULT_DISCONNECTED)
+			return false; /* the next check of the connection notices the end too */
+		if (remote != SND_NO_FAULT) {
+			char range[SND_REASON];
+			snd_describe_range(ep, source, part, range, sizeof range);
+			snd_fail_serving(ep, SND_ACCESS_VIOLATION, SND_REMOTE_ERROR, "receive: the sender's memory, %s: %s", range, snd_fault_text(remote));
+			return false;
+		}
+		if (source->memory != NULL)
+			source->memory += part;
+		else
+			source->address += part;
+		at += part;
+		n -= part;
+	}
+	return true;
+}
+
+static enum snd_outcome fail_invalidate(struct snd_endpoint *ep, struct snd_receive *r)
+{
+	snd_complete_receive(ep, r, SND_INVALID_DEVICE_REQUEST, 0, 0);
+	snd_fail_serving(ep, SND_REMOTE_ERROR, SND_INVALID_DEVICE_REQUEST, "receive: the peer asked to invalidate token(...%02x), which names no bound window or registered region of this endpoint",
+		ep->in_entry.token & 0xff);
+	return SND_EXECUTED;
+}
+
+/* finish_send invalidates the window or region that the message names, if any, and completes the receive. When the program
+ * takes the result, no copy uses the token. */
+static enum snd_outcome finish_send(struct snd_endpoint *ep, struct snd_receive *r, uint64_t total)
+{
+	if ((ep->in_entry.flags & SNDL_FLAG_HASHED) != 0 && ep->invalidating == NULL && !snd_check_message(ep, r, total))
+		return SND_EXECUTED;
+	if ((ep->in_entry.flags & SNDL_FLAG_INVALIDATE) == 0) {
+		snd_complete_receive(ep, r, SND_SUCCESS, total, 0);
+		return SND_EXECUTED;
+	}
+	if (ep->invalidating == NULL) {
+		struct snd_invalidatable *i = snd_find_bound(ep, ep->in_entry.token, SNDL_RIGHT_REMOTE);
+		if (i == NULL)
+			return fail_invalidate(ep, r); /* a local Invalidate came first */
+		snd_check_reads(ep); /* a wrong one fails the connection when it completes */
+		snd_invalidate(i, ep->number, false);
+		i->references++;
+		ep->invalidating = i;
+		if (!snd_end_invalidation(i))
+			snd_wake_progress(ep->object.fabric); /* no ring announces the end of a drain */
+	}
+	if (!snd_end_invalidation(ep->invalidating))
+		return SND_BLOCKED;
+	snd_unreference(ep->invalidating);
+	ep->invalidating = NULL;
+	snd_complete_receive(ep, r, SND_SUCCESS, total, ep->in_entry.token);
+	return SND_EXECUTED;
+}
+
+/* refuses_message checks the message that the entry begins, before any of its data is copied. If r cannot receive it, it fails
+ * the receive and the connection, and returns true. */
+static bool refuses_message(struct snd_endpoint *ep, struct snd_receive *r)
+{
+	uint64_t total = ep->in_entry.request_length;
+	if (ep->invalidating != NULL)
+		return false; /* the data is copied */
+	if (ep->in_entry.kind == SNDL_KIND_SEND_IN_ENTRY)
+		total = ep->in_entry.payload_length;
+	else if (ep->in_entry.kind != SNDL_KIND_SEND_FRAGMENT || (ep->in_entry.flags & SNDL_FLAG_FIRST) == 0 || ep->in_entry.copied != 0)
+		return false;
+	if ((ep->in_entry.flags & SNDL_FLAG_INVALIDATE) != 0 && snd_find_bound(ep, ep->in_entry.token, SNDL_RIGHT_REMOTE) == NULL) {
+		fail_invalidate(ep, r);
+		return true;
+	}
+	if (total <= r->capacity)
+		return false;
+	const uint64_t capacity = r->capacity; /* the completion may free r */
+	snd_complete_receive(ep, r, SND_BUFFER_OVERFLOW, 0, 0);
+	snd_fail_serving(ep, SND_REMOTE_ERROR, SND_BUFFER_OVERFLOW, "receive: a message of %" PRIu64 " bytes for a receive of %" PRIu64 ": post larger receives",
+		total, capacity);
+	return true;
+}
+
+static enum snd_outcome serve_send_in_entry(struct snd_endpoint *ep, struct snd_receive *r)
+{
+	uint64_t n = ep->in_entry.payload_length;
+	if (ep->invalidating == NULL) {
+		struct snd_operand source = {.memory = ep->in_entry.payload};
+		if (!snd_fill_receive(ep, r, 0, &source, n))
+			return SND_EXECUTED;
+	}
+	return finish_send(ep, r, n);
+}
+
+static enum snd_outcome serve_send_fragment(struct snd_endpoint *ep, struct snd_receive *r, uint64_t *budget)
+{
+	const uint64_t length = ep->in_entry.fragment_length;
+	if ((ep->in_entry.flags & SNDL_FLAG_FIRST) != 0 && ep->in_entry.copied == 0 && ep->invalidating == NULL)
+		ep->message_received = 0;
+	const uint64_t number = ep->conn->in.next;
+	if ((ep->in_entry.flags & SNDL_FLAG_FIRST) == 0 && number != ep->next_fragment)
+		return protocol_error(ep, "a fragment that continues no message"); /* another message may have taken the receive */
+	uint64_t received = ep->message_received < r->capacity ? ep->message_received : r->capacity;
+	if (length > r->capacity - received + ep->in_entry.copied)
+		return protocol_error(ep, "more bytes of a message than announced");
+	while (ep->in_entry.copied < length) {
+		if (*budget == 0)
+			return SND_PARTIAL;
+		uint64_t n = length - ep->in_entry.copied < *budget ? length - ep->in_entry.copied : *budget;
+		struct snd_operand source = {.token = ep->in_entry.sender_token, .rights = SNDL_RIGHT_LOCAL | SNDL_RIGHT_READ,
+			.address = ep->in_entry.sender_address + ep->in_entry.copied, .peers = true, .bind = &ep->remote_bind};
+		if (!snd_fill_receive(ep, r, ep->message_received, &source, n))
+			return ep->state == SND_QP_FAILED ? SND_EXECUTED : SND_BLOCKED;
+		ep->message_received += n;
+		ep->in_entry.copied += n;
+		*budget -= n;
+	}
+	if ((ep->in_entry.flags & SNDL_FLAG_LAST) == 0) {
+		ep->next_fragment = number + 1;
+		return SND_EXECUTED;
+	}
+	return finish_send(ep, r, ep->message_received);
+}
+
+void snd_refuse_access(struct snd_endpoint *ep, const struct snd_operand *o, uint64_t n, enum snd_fault f)
+{
+	char range[SND_REASON];
+	snd_describe_range(ep, o, n, range, sizeof range);
+	snd_fail_serving(ep, SND_ACCESS_VIOLATION, SND_CONNECTION_ABORTED, "serve: the peer was refused a %s of %s%s: %s",
+		ep->in_entry.kind == SNDL_KIND_READ_FRAGMENT ? "read" : "write", o->peers ? "its own memory, " : "", range, snd_fault_text(f));
+}
+
+/* serve_fragment runs a fragment of the peer's Read or Write on local memory. */
+static enum snd_outcome serve_fragment(struct snd_endpoint *ep, uint64_t *budget)
+{
+	const bool read = ep->in_entry.kind == SNDL_KIND_READ_FRAGMENT;
+	const uint64_t length = ep->in_entry.fragment_length;
+	struct snd_operand local = {.token = ep->in_entry.token, .rights = SNDL_RIGHT_REMOTE | (read ? SNDL_RIGHT_READ : SNDL_RIGHT_WRITE),
+		.address = ep->in_entry.receiver_address, .endpoint = ep->number, .bind = &ep->local_bind};
+	/* The whole range of the request is checked before its first byte is copied. */
+	uint64_t whole = length;
+	if ((ep->in_entry.flags & SNDL_FLAG_FIRST) != 0 && ep->in_entry.request_length > whole)
+		whole = ep->in_entry.request_length;
+	if (ep->in_entry.copied == 0 && (whole > (length < *budget ? length : *budget) || ep->weak != NULL || (ep->in_entry.flags & SNDL_FLAG_HASHED) != 0)) {
+		enum snd_fault f = snd_check_operand(ep, &local, whole);
+		if (f != SND_NO_FAULT) {
+			snd_refuse_access(ep, &local, whole, f);
+			return SND_EXECUTED;
+		}
+	}
+	while (ep->in_entry.copied < length) {
+		if (*budget == 0)
+			return SND_PARTIAL;
+		uint64_t at = ep->in_entry.copied, n = length - at < *budget ? length - at : *budget;
+		if (snd_unlikely(ep->weak != NULL) && (at = snd_next_weak_part(ep, &n), n == 0))
+			return SND_BLOCKED;
+		local.address = ep->in_entry.receiver_address + at;
+		struct snd_operand remote = {.token = ep->in_entry.sender_token, .rights = SNDL_RIGHT_LOCAL | (read ? SNDL_RIGHT_WRITE : SNDL_RIGHT_READ),
+			.address = ep->in_entry.sender_address + at, .peers = true, .bind = &ep->remote_bind};
+		enum snd_fault here, there;
+		const bool matches = snd_copy_served(ep, read ? &remote : &local, read ? &local : &remote, n, read ? &there : &here, read ? &here : &there);
+		if (there == SND_FAULT_DISCONNECTED)
+			return SND_BLOCKED;
+		if (here != SND_NO_FAULT || there != SND_NO_FAULT) {
+			snd_refuse_access(ep, here != SND_NO_FAULT ? &local : &remote, length, here != SND_NO_FAULT ? here : there);
+			return SND_EXECUTED;
+		}
+		if (!matches) {
+			snd_fail_hash(ep, ep->in_entry.request_length);
+			return SND_EXECUTED;
+		}
+		snd_advance_part(ep, n);
+		*budget -= n;
+	}
+	return SND_EXECUTED;
+}
+
+static enum snd_outcome serve_write_in_entry(struct snd_endpoint *ep)
+{
+	struct snd_operand source = {.memory = ep->in_entry.payload}, sink = {.token = ep->in_entry.token,
+		.rights = SNDL_RIGHT_REMOTE | SNDL_RIGHT_WRITE, .address = ep->in_entry.receiver_address, .endpoint = ep->number};
+	enum snd_fault sink_fault, source_fault;
+	if ((ep->in_entry.flags & SNDL_FLAG_HASHED) != 0 && snd_xxh64(ep->in_entry.payload, ep->in_entry.payload_length) != ep->in_entry.hash) {
+		snd_fail_hash(ep, ep->in_entry.payload_length);
+		return SND_EXECUTED;
+	}
+	if (snd_unlikely(ep->weak != NULL))
+		return snd_place_write(ep);
+	if (!snd_copy(ep, &sink, &source, ep->in_entry.payload_length, &sink_fault, &source_fault))
+		snd_refuse_access(ep, &sink, ep->in_entry.payload_length, sink_fault); /* the payload is in the entry, so only the sink can fail */
+	return SND_EXECUTED;
+}
+
+/* serve_send_failed completes a receive that the sender could not fill. */
+static enum snd_outcome serve_send_failed(struct snd_endpoint *ep, struct snd_receive *r)
+{
+	snd_status s = snd_receive_status(ep);
+	snd_complete_receive(ep, r, s, 0, 0);
+	ep->conn->in.next++;
+	snd_terminate(ep, s, "receive: the peer could not deliver a message of %" PRIu64 " bytes for a receive of %" PRIu64 ": post receives that are large enough, with valid tokens",
+		ep->in_entry.request_length, r->capacity);
+	return SND_EXECUTED;
+}
+
+static enum snd_outcome serve_entry(struct snd_endpoint *ep, uint64_t *budget)
+{
+	switch (ep->in_entry.kind) {
+	case SNDL_KIND_WRITE_FRAGMENT:
+	case SNDL_KIND_READ_FRAGMENT: return serve_fragment(ep, budget);
+	case SNDL_KIND_WRITE_IN_ENTRY: return serve_write_in_entry(ep);
+	}
+	if (ep->srq != NULL && (ep->in_entry.kind == SNDL_KIND_SEND_PLACED || ep->in_entry.kind == SNDL_KIND_SEND_FAILED || (ep->in_entry.flags & SNDL_FLAG_ACK_REQUEST) == 0))
+		return protocol_error(ep, "an entry that a shared receive queue does not take");
+	if (ep->rcompleted == ep->rposted) { /* else the endpoint's own receive, or one that an earlier fragment has taken */
+		if (ep->srq == NULL)
+			return protocol_error(ep, "a message without a posted receive");
+		if (ep->state == SND_QP_PEER_DISCONNECTED || !snd_assign_receive(ep)) /* a peer that has disconnected has canceled its requests */
+			return SND_BLOCKED;
+	}
+	struct snd_receive *r = snd_receive_at(ep, ep->rcompleted);
+	if (refuses_message(ep, r))
+		return SND_EXECUTED;
+	enum snd_outcome out;
+	/* After the refusal: no rule applies to a message that is not received. */
+	if (snd_unlikely(ep->faults != NULL) && snd_fault_before_receive(ep, r, &out))
+		return out;
+	switch (ep->in_entry.kind) {
+	case SNDL_KIND_SEND_PLACED:
+		snd_complete_receive(ep, r, SND_SUCCESS, ep->in_entry.request_length < r->capacity ? ep->in_entry.request_length : r->capacity, 0);
+		return SND_EXECUTED;
+	case SNDL_KIND_SEND_FAILED: return serve_send_failed(ep, r);
+	case SNDL_KIND_SEND_FRAGMENT: return serve_send_fragment(ep, r, budget);
+	}
+	return serve_send_in_entry(ep, r);
+}
+
+/* finish_entry advances past an entry that has been served. */
+static void finish_entry(struct snd_endpoint *ep)
+{
+	struct snd_consumer *in = &ep->conn->in;
+	in->next++;
+	ep->serving = false;
+	bool acknowledge = (ep->in_entry.flags & SNDL_FLAG_ACK_REQUEST) != 0;
+	if (acknowledge || snd_unreleased(in) >= (in->mask + 1) / 4)
+		snd_release_entries(ep, acknowledge);
+}
+
+static void spend(uint64_t *budget) { *budget -= *budget < SNDL_SIZEOF_SLOT ? *budget : SNDL_SIZEOF_SLOT; }
+
+bool snd_serve_ring(struct snd_endpoint *ep, uint64_t *budget)
+{
+	struct snd_consumer *in = &ep->conn->in;
+	bool progressed = false;
+	while (*budget > 0) {
+		if (!ep->serving) {
+			struct snd_slot *slot = snd_front(in); /* loaded once: a faulty peer may withdraw the entry */
+			if (slot == NULL)
+				break;
+			if (snd_likely(ep->slow == 0) && (serve_send_fast(ep) || serve_write_fast(ep, slot))) {
+				progressed = true;
+				spend(budget);
+				continue;
+			}
+			if (!snd_decode_entry(ep, slot)) {
+				protocol_error(ep, "a malformed ring entry");
+				return true;
+			}
+		}
+		ep->serving = true; /* from here on the slot is not read again */
+		uint64_t before = ep->in_entry.copied;
+		enum snd_outcome out;
+		if (snd_likely(ep->weak == NULL) || !snd_weak_before_serve(ep, &out))
+			out = serve_entry(ep, budget);
+		switch (out) {
+		case SND_BLOCKED: return progressed || ep->in_entry.copied != before;
+		case SND_PARTIAL: return true;
+		case SND_EXECUTED: break;
+		}
+		progressed = true;
+		if (ep->state == SND_QP_FAILED)
+			return true;
+		finish_entry(ep);
+		spend(budget); /* also for entries without data: the peer may never stop sending */
+	}
+	if (progressed && snd_unreleased(in) > 0)
+		snd_release_slots(in); /* without a ring: later requests of the peer may wait for this, but its process polls meanwhile */
+	return progressed;
+}

@@ -1,0 +1,24 @@
+/* The private part of a shared receive queue. */
+#ifndef SND_SRQ_H
+#define SND_SRQ_H
+
+#include "endpoint/endpoint.h"
+
+struct snd_srq {
+	struct snd_object object;
+	struct snd_link link;
+	struct snd_adapter *adapter;
+	struct snd_receive *receives; /* a ring */
+	struct snd_entry *entries;
+	uint64_t mask, head, tail;
+	struct snd_link waiting; /* endpoints with a message that found no receive, oldest first */
+	uint64_t events;         /* how often the number of receives fell below the threshold */
+	uint32_t depth, threshold, max_sge;
+	uint32_t references; /* of endpoints that are not freed */
+	bool closed;
+};
+
+/* snd_srq_release frees a closed queue that nothing refers to. */
+void snd_srq_release(struct snd_srq *q);
+
+#endif

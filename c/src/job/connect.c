@@ -1,0 +1,209 @@
+/* Connections by rank. Of two ranks, the one with the higher number connects. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "endpoint/cm_connector.h"
+#include "error.h"
+#include "job/job.h"
+
+#define CHECK_INTERVAL INT64_C(100000000)
+#define PROBE_INTERVAL INT64_C(1000000000) /* after which a rank that waits checks that the rank of another host has not left */
+
+/* kept is a connection request of a rank that no call has taken. */
+struct snd_kept {
+	struct snd_kept *next;
+	snd_connector *connector;
+	uint32_t rank;
+};
+
+/* address_of returns the address of a rank, 0 if it has not joined the job. It stores the process without which the rank cannot
+ * connect: its own, or the relay of this host. */
+static uint32_t address_of(const struct snd_job *j, uint32_t rank, struct snd_peer *p)
+{
+	const struct snd_hosts *h = j->hosts;
+	if (snd_is_remote(j, rank))
+		return snd_find_relay(j->fabric, p) ? h->addresses[rank] : 0;
+	return snd_member_of_rank(j, h != NULL ? h->position[rank] : rank, p) ? snd_host_of(j->fabric, snd_member_slot(p->id)) : 0;
+}
+
+/* keep sorts a connection request by its rank. It closes requests that do not come from the rank that they name. */
+static void keep(struct snd_job *j, snd_connector *c)
+{
+	unsigned char b[4];
+	uint32_t n = 0;
+	snd_address from;
+	struct snd_peer p;
+	struct snd_kept *k = malloc(sizeof *k);
+	if (k != NULL && snd_connector_private_data(c, b, sizeof b, &n) == SND_SUCCESS && n == 4 && snd_connector_peer_address(c, &from) == SND_SUCCESS) {
+		*k = (struct snd_kept){NULL, c, (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24};
+		if (k->rank < j->size && address_of(j, k->rank, &p) == from.host) {
+			snd_lock(j->fabric);
+			struct snd_kept **end = &j->kept;
+			while (*end != NULL)
+				end = &(*end)->next;
+			*end = k;
+			snd_unlock(j->fabric);
+			return;
+		}
+	}
+	free(k);
+	(void)snd_connector_close(c);
+}
+
+/* unlink_kept removes the oldest request of a rank from the list; NULL if there is none. */
+static struct snd_kept *unlink_kept(struct snd_job *j, uint32_t rank)
+{
+	struct snd_kept **at = &j->kept;
+	snd_lock(j->fabric);
+	while (*at != NULL && (*at)->rank != rank)
+		at = &(*at)->next;
+	struct snd_kept *k = *at;
+	if (k != NULL)
+		*at = k->next;
+	snd_unlock(j->fabric);
+	return k;
+}
+
+/* take_kept takes the oldest request of a rank that it has not given up; NULL if there is none. */
+static snd_connector *take_kept(struct snd_job *j, uint32_t rank)
+{
+	for (struct snd_kept *k; (k = unlink_kept(j, rank)) != NULL;) {
+		snd_connector *c = k->connector;
+		unsigned char b[4];
+		uint32_t n;
+		free(k);
+		if (snd_connector_private_data(c, b, sizeof b, &n) == SND_SUCCESS)
+			return c;
+		(void)snd_connector_close(c);
+	}
+	return NULL;
+}
+
+static const snd_connect_params no_limits = {NULL, 0, SND_MAX_READS, SND_MAX_READS, 0};
+
+static snd_status dial(struct snd_job *j, uint32_t address, uint16_t port, snd_endpoint *ep, int64_t timeout, snd_connector **connector)
+{
+	unsigned char b[4] = {(unsigned char)j->rank, (unsigned char)(j->rank >> 8), (unsigned char)(j->rank >> 16), (unsigned char)(j->rank >> 24)};
+	snd_connect_params params = no_limits;
+	params.private_data = b;
+	params.private_data_length = sizeof b;
+	snd_status s = snd_connector_create(j->adapter, connector);
+	if (s == SND_SUCCESS)
+		s = snd_connector_connect(*connector, ep, (snd_address){address, port, 0}, &params, timeout);
+	if (s == SND_SUCCESS)
+		s = snd_connector_complete(*connector);
+	return s;
+}
+
+/* probe sends a process of another host a request to port 0, at which no process can listen. The status is SND_HOST_UNREACHABLE
+ * if the process has left, which the memory of this host does not show, and else SND_CONNECTION_REFUSED. */
+static snd_status probe(struct snd_job *j, uint32_t address, snd_endpoint *ep, int64_t timeout)
+{
+	snd_connector *c = NULL;
+	const snd_status s = dial(j, address, 0, ep, timeout, &c);
+	if (c != NULL)
+		(void)snd_connector_close(c);
+	return s;
+}
+
+static snd_status answer(struct snd_job *j, uint32_t rank, uint32_t address, const struct snd_peer *p, snd_endpoint *ep, int64_t timeout, snd_connector **connector,
+	const char *op)
+{
+	const int64_t deadline = timeout < 0 ? -1 : snd_deadline(timeout);
+	int64_t probe_at = snd_deadline(PROBE_INTERVAL);
+	for (bool last = false; (*connector = take_kept(j, rank)) == NULL;) {
+		if (last)
+			return snd_fail(SND_IO_TIMEOUT, "%s: rank %" PRIu32 " has not called snd_job_connect within %s", op, rank, snd_duration(timeout).text);
+		snd_connector *c;
+		const int64_t left = snd_time_left(deadline), step = left < 0 || left > CHECK_INTERVAL ? CHECK_INTERVAL : left;
+		snd_status s = snd_listener_request(j->listener, step, &c);
+		if (s == SND_SUCCESS)
+			keep(j, c);
+		else if (s != SND_IO_TIMEOUT)
+			return s;
+		else if (snd_peer_gone(p)) /* connect_rank names a rank of this host */
+			return snd_fail(SND_HOST_UNREACHABLE, "%s: rank %" PRIu32 ": the relay of this host has died", op, rank);
+		else if (snd_is_remote(j, rank) && snd_time_left(probe_at) == 0) {
+			if (probe(j, address, ep, left < 0 || left > PROBE_INTERVAL ? PROBE_INTERVAL : left) == SND_HOST_UNREACHABLE)
+				return SND_HOST_UNREACHABLE;
+			probe_at = snd_deadline(PROBE_INTERVAL);
+		}
+		last = left == 0;
+	}
+	const snd_status s = snd_connector_accept(*connector, ep, &no_limits, snd_time_left(deadline));
+	if (s == SND_IO_TIMEOUT && snd_time_left(deadline) == 0) /* accept names the rest of the time */
+		return snd_fail(s, "%s: rank %" PRIu32 " has not completed the connection within %s", op, rank, snd_duration(timeout).text);
+	return s;
+}
+
+/* connect_rank makes an endpoint and connects it. */
+static snd_status connect_rank(struct snd_job *j, uint32_t rank, uint32_t address, const struct snd_peer *p, const snd_endpoint_config *config, int64_t timeout,
+	snd_endpoint **endpoint, const char *op)
+{
+	snd_endpoint *ep = NULL;
+	snd_connector *c = NULL;
+	snd_status s = snd_endpoint_create(j->adapter, config, &ep);
+	if (s != SND_SUCCESS)
+		return s;
+	s = rank > j->rank ? answer(j, rank, address, p, ep, timeout, &c, op) : dial(j, address, SND_CONNECT_PORT, ep, timeout, &c);
+	if (s == SND_SUCCESS) {
+		snd_lock(j->fabric);
+		snd_give_to_endpoint(c);
+		snd_unlock(j->fabric);
+		*endpoint = ep;
+		return s;
+	}
+	if (s == SND_HOST_UNREACHABLE && !snd_is_remote(j, rank) && snd_peer_gone(p)) /* while dial ran, or before */
+		s = snd_fail(s, "%s: rank %" PRIu32 " has died or left", op, rank);
+	if (!snd_is_remote(j, rank) && (s == SND_HOST_UNREACHABLE || s == SND_CONNECTION_ABORTED || s == SND_CONNECTION_REFUSED))
+		snd_record_lost_peer(j->fabric, p->id);
+	if (c != NULL)
+		(void)snd_connector_close(c);
+	(void)snd_endpoint_close(ep);
+	return s;
+}
+
+snd_status snd_job_connect(snd_job *job, uint32_t peer, const snd_endpoint_config *config, int64_t timeout, snd_endpoint **endpoint)
+{
+	SND_KEEP_ERRNO;
+	const char *op = "connect";
+	SND_CHECK(job, SND_TYPE_JOB, op);
+	if (endpoint == NULL)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: endpoint is NULL", op);
+	*endpoint = NULL;
+	SND_CHECK_TIMEOUT(timeout, op);
+	SND_ENTER(job, SND_TYPE_JOB, op);
+	struct snd_job *j = job;
+	struct snd_fabric *f = j->fabric;
+	struct snd_peer p;
+	if (peer >= j->size || peer == j->rank)
+		return snd_leave_with(f, snd_fail(SND_INVALID_PARAMETER, "%s: rank %" PRIu32 ", but this is rank %" PRIu32 " of %" PRIu32 ": pass another rank of the job", op, peer, j->rank, j->size));
+	const uint32_t address = address_of(j, peer, &p);
+	if (address == 0)
+		return snd_leave_with(f, snd_fail(SND_HOST_UNREACHABLE, "%s: rank %" PRIu32 "%s", op, peer, snd_is_remote(j, peer) ? ": the relay of this host has died" : " has not joined the job"));
+	char name[20];
+	snprintf(name, sizeof name, "rank %" PRIu32, peer);
+	struct snd_call call = {.op = peer > j->rank ? "accept" : op, .object = name, .peer = snd_is_remote(j, peer) ? 0 : p.id};
+	f->calls++; /* the job stays until the call ends */
+	snd_begin_call(f, &call);
+	snd_unlock(f);
+	snd_status s = connect_rank(j, peer, address, &p, config, timeout, endpoint, op);
+	snd_lock(f);
+	snd_end_call(f, &call, s == SND_SUCCESS);
+	f->calls--;
+	if (f->closed) {
+		*endpoint = NULL;
+		s = snd_fail(SND_CANCELED, "%s: the job was closed", op);
+	}
+	return snd_leave_with(f, s);
+}
+
+void snd_forget_kept(struct snd_job *j)
+{
+	while (j->kept != NULL) {
+		struct snd_kept *k = j->kept;
+		j->kept = k->next;
+		free(k);
+	}
+}

@@ -1,0 +1,110 @@
+#include "linux/fork.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "linux/descriptor.h"
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static sigset_t signals; /* the mask of the thread that holds the mutex */
+static struct descriptor {
+	int fd;
+	struct snd_identity identity;
+} *closed; /* descriptors that children close */
+static size_t count, capacity;
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static bool prepared;
+
+static void before(void) { pthread_mutex_lock(&mutex); }
+static void in_parent(void) { pthread_mutex_unlock(&mutex); }
+
+static void close_last(void)
+{
+	count--;
+	snd_close_still(closed[count].fd, &closed[count].identity);
+}
+
+static void in_child(void)
+{
+	while (count > 0)
+		close_last();
+	pthread_mutex_unlock(&mutex);
+}
+
+/* When a library is unloaded, the C library removes the handlers. */
+static void install(void) { prepared = pthread_atfork(before, in_parent, in_child) == 0; }
+
+bool snd_fork_prepare(void)
+{
+	pthread_once(&once, install);
+	return prepared;
+}
+
+void snd_fork_hold(void)
+{
+	sigset_t all, mask;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &mask);
+	pthread_mutex_lock(&mutex);
+	signals = mask;
+}
+
+void snd_fork_release(void)
+{
+	sigset_t mask = signals;
+	pthread_mutex_unlock(&mutex);
+	pthread_sigmask(SIG_SETMASK, &mask, NULL);
+}
+
+/* note notes a descriptor that children close. It returns false if there is no memory. */
+static bool note(int fd)
+{
+	size_t i = 0;
+	while (i < count && closed[i].fd != fd)
+		i++;
+	if (i < count) /* the program has closed that one */
+		return snd_identify(fd, &closed[i].identity);
+	if (count == capacity) {
+		size_t larger = capacity == 0 ? 8 : capacity * 2;
+		struct descriptor *list = realloc(closed, larger * sizeof *list);
+		if (list == NULL)
+			return false;
+		closed = list;
+		capacity = larger;
+	}
+	closed[count].fd = fd;
+	return snd_identify(fd, &closed[count++].identity);
+}
+
+int snd_fork_closes(int fd)
+{
+	if (fd < 0 || note(fd))
+		return fd;
+	(void)close(fd);
+	errno = ENOMEM;
+	return -1;
+}
+
+void snd_fork_close(int fd)
+{
+	snd_fork_hold();
+	size_t i = 0;
+	while (i < count && closed[i].fd != fd)
+		i++;
+	if (i < count) {
+		const struct descriptor d = closed[i];
+		closed[i] = closed[count - 1];
+		closed[count - 1] = d;
+		close_last();
+	}
+	if (count == 0) { /* nothing stays when the library is unloaded */
+		free(closed);
+		closed = NULL;
+		capacity = 0;
+	}
+	snd_fork_release();
+}

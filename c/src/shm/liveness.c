@@ -1,0 +1,322 @@
+/* Deaths of members: mark, count, acknowledge, reap. See docs/shared-memory.md, "Life cycles". */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "endpoint/endpoint.h"
+#include "endpoint/progress_statuspage.h"
+#include "linux/fork.h"
+#include "shm/fabric.h"
+#include "shm/watch.h"
+
+#define CHECK_INTERVAL INT64_C(100000000)
+#define LOCK_INTERVAL INT64_C(50000000) /* without a thread that waits for events: waiting calls end within 100 ms of a death */
+#define QUIET_INTERVAL INT64_C(2000000000) /* while nothing is under way, and another thread waits for events */
+#define JOIN_INTERVAL INT64_C(20000000)
+#define LOST_PEER_HOLD UINT64_C(1000000000)
+#define REAP_TIME INT64_C(20000000) /* then the call of the program continues; the next check reaps the rest */
+enum { NEIGHBOURS = 2 };
+
+static struct flock lock_of(const struct snd_arena *a, uint32_t slot, short type)
+{
+	return (struct flock){.l_type = type, .l_whence = SEEK_SET,
+		.l_start = (off_t)(a->member_table + (uint64_t)slot * SNDL_MEMBER_STRIDE), .l_len = 1};
+}
+
+bool snd_lock_record(int fd, const struct snd_arena *a, uint32_t slot)
+{
+	struct flock l = lock_of(a, slot, F_WRLCK);
+	return fcntl(fd, F_OFD_SETLK, &l) == 0;
+}
+
+void snd_unlock_record(int fd, const struct snd_arena *a, uint32_t slot)
+{
+	struct flock l = lock_of(a, slot, F_UNLCK);
+	(void)fcntl(fd, F_OFD_SETLK, &l);
+}
+
+/* is_locked reports whether a member holds the lock on a record. Without proof no member counts as dead. */
+static bool is_locked(const struct snd_arena *a, uint32_t slot)
+{
+	struct flock l = lock_of(a, slot, F_WRLCK);
+	if (fcntl(a->fd, F_OFD_GETLK, &l) != 0)
+		return true;
+	return l.l_type != F_UNLCK || !snd_arena_is_ours(a); /* after the query: the lock of another file proves nothing */
+}
+
+uint64_t snd_not_counted(uint32_t incarnation) { return UINT64_C(1) << 63 | incarnation; }
+
+static uint64_t deaths(const struct snd_fabric *f)
+{
+	return snd_load(&snd_header(&f->arena)->deaths); /* ORDER death-count: before the records are read; pairs with the addition in snd_count_death */
+}
+
+static bool counted(const struct snd_fabric *f, uint64_t epoch) { return epoch != 0 && epoch <= deaths(f); }
+
+bool snd_mark_dead(struct snd_fabric *f, uint32_t slot, uint64_t id)
+{
+	struct snd_member_record *r = snd_member(&f->arena, slot);
+	uint64_t state = snd_load(&r->state);
+	return snd_state_status(state) == SNDL_STATUS_LIVE && snd_member_id(slot, snd_state_incarnation(state)) == id &&
+		atomic_compare_exchange_strong(&r->state, &state, snd_state_of(SNDL_STATUS_DEAD, snd_state_incarnation(state))); /* ORDER member-dead: pairs with the load in snd_peer_gone */
+}
+
+/* snd_count_death counts the death of a dead record, if it is not counted yet. first says that this process
+ * marked it: the death then counts whatever death_epoch says. */
+bool snd_count_death(struct snd_fabric *f, uint32_t slot, bool first)
+{
+	struct snd_member_record *r = snd_member(&f->arena, slot);
+	uint64_t epoch = snd_load(&r->death_epoch); /* before the state: if the record is still dead, this is not the next owner's epoch */
+	if (snd_state_status(snd_load(&r->state)) != SNDL_STATUS_DEAD || (!first && counted(f, epoch)))
+		return false;
+	uint64_t n = atomic_fetch_add(&snd_header(&f->arena)->deaths, 1) + 1; /* ORDER death-count: after the mark; pairs with the load in deaths */
+	atomic_compare_exchange_strong(&r->death_epoch, &epoch, n);           /* ORDER death-epoch: pairs with the load in reap_dead */
+	return true;
+}
+
+bool snd_process_runs(const struct snd_peer *p)
+{
+	char path[40], line[512];
+	if (snd_relaxed(&p->record->pid_ns) != snd_pid_namespace())
+		return false;
+	snprintf(path, sizeof path, "/proc/%" PRIu32 "/stat", snd_relaxed32(&p->record->pid));
+	FILE *f = snd_open_text(path);
+	if (f == NULL)
+		return false;
+	const char *name_end = fgets(line, sizeof line, f) != NULL ? strrchr(line, ')') : NULL;
+	fclose(f);
+	return name_end != NULL && strlen(name_end) > 2 && name_end[2] != 'Z' && name_end[2] != 'X'; /* ended, and perhaps not awaited yet */
+}
+
+/* wake_all wakes all members, armed or not: the dead member may have died between a mark and its wake. */
+static void wake_all(struct snd_fabric *f)
+{
+	for (uint32_t slot = 0; slot < SNDL_MEMBERS; slot++) {
+		struct snd_member_record *r = snd_member(&f->arena, slot);
+		if (snd_state_status(snd_load(&r->state)) == SNDL_STATUS_LIVE) {
+			snd_wake_doorbell(&r->waiters);
+			snd_wake_doorbell(&r->engine);
+		}
+	}
+}
+
+bool snd_is_alive(struct snd_fabric *f, const struct snd_peer *p, bool *died)
+{
+	if (snd_peer_gone(p))
+		return false;
+	if (p->id == f->id)
+		return true;
+	if (is_locked(&f->arena, snd_member_slot(p->id)))
+		return !snd_peer_gone(p); /* if gone, the lock is that of the record's next owner */
+	if (snd_count_death(f, snd_member_slot(p->id), snd_mark_dead(f, snd_member_slot(p->id), p->id)))
+		*died = true;
+	return false;
+}
+
+bool snd_check_alive(struct snd_fabric *f, const struct snd_peer *p)
+{
+	bool died = false;
+	const bool alive = snd_is_alive(f, p, &died);
+	if (died)
+		wake_all(f);
+	return alive;
+}
+
+void snd_request_liveness_checks(struct snd_fabric *f)
+{
+	int n = 0;
+	for (uint32_t i = 1; i < SNDL_MEMBERS && n < NEIGHBOURS; i++) {
+		struct snd_peer p;
+		if (!snd_peer_in_slot(f, (f->slot + SNDL_MEMBERS - i) % SNDL_MEMBERS, &p))
+			continue;
+		atomic_fetch_add(&p.record->liveness_requests, 1); /* ORDER liveness-request: before the ring; pairs with the load in snd_housekeep */
+		snd_ring_peer(f, &p);
+		n++;
+	}
+}
+
+/* check_neighbours tests the locks of the next two live members and of one more, a different one each time. It returns how
+ * many neighbours there are. */
+static uint32_t check_neighbours(struct snd_fabric *f, uint64_t *neighbours, bool *died)
+{
+	uint32_t n = 0;
+	struct snd_peer p;
+	for (uint32_t i = 1; i < SNDL_MEMBERS && n < NEIGHBOURS; i++)
+		if (snd_peer_in_slot(f, (f->slot + i) % SNDL_MEMBERS, &p) && snd_is_alive(f, &p, died))
+			neighbours[n++] = p.id;
+	for (uint32_t i = 0; i < SNDL_MEMBERS; i++) {
+		f->last_checked = (f->last_checked + 1) % SNDL_MEMBERS;
+		if (snd_peer_in_slot(f, f->last_checked, &p) && p.id != f->id) {
+			snd_is_alive(f, &p, died);
+			break;
+		}
+	}
+	return n;
+}
+
+/* repair stores a valid dead state if a peer has overwritten this member's own: the others then handle it like any death. */
+static void repair(struct snd_fabric *f)
+{
+	struct snd_peer self = {f->id, f->record};
+	uint32_t incarnation = snd_member_incarnation(f->id);
+	uint64_t dead = snd_state_of(SNDL_STATUS_DEAD, incarnation);
+	if (!snd_peer_gone(&self))
+		return;
+	f->marked_dead = true;
+	if (snd_load(&f->record->state) != dead) {
+		snd_set(&f->record->death_epoch, snd_not_counted(incarnation));
+		snd_store_full(&f->record->state, dead); /* ORDER member-dead: pairs with the load in snd_peer_gone */
+	}
+}
+
+/* reap reclaims what a dead member owned, and frees its record. */
+static void reap(struct snd_fabric *f, uint32_t slot, uint64_t state)
+{
+	struct snd_arena *a = &f->arena;
+	/* A description of its own: a lock of this process must exclude its other fabrics as well. */
+	snd_fork_hold(); /* a child would keep the lock */
+	int fd = snd_reopen(a->fd);
+	if (fd < 0) {
+		snd_fork_release();
+		return;
+	}
+	struct snd_member_record *r = snd_member(a, slot);
+	if (snd_arena_is_ours(a) && snd_lock_record(fd, a, slot)) {
+		bool clean = true;
+		if (snd_load(&r->state) == state) {
+			for (uint64_t i = 0; i < a->chunks;) {
+				uint64_t run = 0;
+				while (i + run < a->chunks && snd_load32(&a->chunk_owners[i + run]) == slot + 1)
+					run++;
+				if (run > 0 && !snd_release_pages(a, a->heap + i * SNDL_CHUNK_SIZE, run * SNDL_CHUNK_SIZE)) {
+					clean = false;
+				} else {
+					for (uint64_t k = i; k < i + run; k++) {
+						uint32_t owner = slot + 1;
+						atomic_compare_exchange_strong(&a->chunk_owners[k], &owner, 0); /* ORDER owned: pairs with the swap in claim */
+					}
+				}
+				i += run + 1;
+			}
+			for (uint64_t k = 0; k < SNDL_WINDOW_BLOCKS; k++) {
+				uint32_t owner = slot + 1;
+				if (snd_load32(&a->block_owners[k]) == owner)
+					atomic_compare_exchange_strong(&a->block_owners[k], &owner, 0);
+			}
+			if (clean)
+				atomic_compare_exchange_strong(&r->state, &state, snd_state_of(SNDL_STATUS_FREE, snd_state_incarnation(state)));
+		}
+		snd_unlock_record(fd, a, slot);
+	}
+	(void)close(fd);
+	snd_fork_release();
+}
+
+static void reap_dead(struct snd_fabric *f)
+{
+	const int64_t end = snd_clock() + REAP_TIME;
+	uint64_t seen = UINT64_MAX;
+	for (uint32_t slot = 0; slot < SNDL_MEMBERS; slot++) {
+		struct snd_member_record *r = snd_member(&f->arena, slot);
+		if (snd_state_status(snd_load(&r->state)) == SNDL_STATUS_LIVE) {
+			uint64_t n = snd_load(&r->deaths_seen); /* ORDER death-seen: pairs with the swap in acknowledge */
+			seen = n < seen ? n : seen;
+		}
+	}
+	for (uint32_t slot = 0; slot < SNDL_MEMBERS; slot++) {
+		struct snd_member_record *r = snd_member(&f->arena, slot);
+		uint64_t state = snd_load(&r->state), epoch = snd_load(&r->death_epoch); /* ORDER death-epoch: pairs with the swap in snd_count_death */
+		if (snd_state_status(state) != SNDL_STATUS_DEAD || !counted(f, epoch) || epoch > seen)
+			continue;
+		reap(f, slot, state);
+		if (snd_clock() > end)
+			return;
+	}
+}
+
+static void acknowledge(struct snd_fabric *f)
+{
+	bool died = false;
+	repair(f);
+	for (uint32_t slot = 0; slot < SNDL_MEMBERS; slot++)
+		died = snd_count_death(f, slot, false) || died;
+	if (died)
+		wake_all(f);
+	uint64_t seen = deaths(f);
+	for (uint32_t slot = 0; slot < SNDL_MEMBERS; slot++) {
+		uint64_t state = snd_load(&snd_member(&f->arena, slot)->state);
+		if (snd_state_status(state) == SNDL_STATUS_DEAD)
+			snd_release_dead(f, snd_member_id(slot, snd_state_incarnation(state)));
+	}
+	/* A death that was counted during this loop has a higher number than seen. */
+	uint64_t noted = snd_load(&f->record->deaths_seen);
+	while (noted < seen && !atomic_compare_exchange_strong(&f->record->deaths_seen, &noted, seen)) { /* ORDER death-seen: pairs with the load in reap_dead */
+	}
+	reap_dead(f);
+}
+
+void snd_check_liveness(struct snd_fabric *f)
+{
+	f->liveness_seen = snd_load32(&f->record->liveness_requests);
+	uint64_t watched[SNDL_MEMBERS];
+	bool died = false;
+	uint32_t n = check_neighbours(f, watched, &died);
+	snd_check_peers(f, watched, &n, &died);
+	if (died)
+		wake_all(f);
+	snd_watch_only(f, watched, n);
+	f->deaths = deaths(f);
+	bool dead_records = false;
+	f->processes = 0;
+	for (uint32_t slot = 0; slot < SNDL_MEMBERS; slot++) {
+		uint32_t status = snd_state_status(snd_load(&snd_member(&f->arena, slot)->state));
+		dead_records = dead_records || status == SNDL_STATUS_DEAD;
+		f->processes += status == SNDL_STATUS_LIVE;
+	}
+	f->processes = f->processes > f->arena.ranks ? f->processes : f->arena.ranks;
+	struct snd_peer self = {f->id, f->record};
+	if (dead_records || snd_load(&f->record->deaths_seen) != f->deaths || snd_peer_gone(&self))
+		acknowledge(f);
+	if (f->marked_dead)
+		snd_fail_all(f);
+}
+
+void snd_housekeep(struct snd_fabric *f, int64_t now)
+{
+	if (f->closed)
+		return;
+	if (snd_unlikely(f->socket >= 0) && f->watch == NULL && now - f->last_housekeeping >= CHECK_INTERVAL / 20)
+		snd_serve_joiners(f, now);
+	if (deaths(f) != f->deaths || snd_load32(&f->record->liveness_requests) != f->liveness_seen || /* ORDER liveness-request: pairs with the addition in snd_request_liveness_checks */
+		now - f->last_housekeeping >= (f->watch == NULL ? LOCK_INTERVAL : CHECK_INTERVAL)) {
+		f->last_housekeeping = now;
+		snd_check_liveness(f);
+		snd_clear_forged_hazards(f);
+		if (now - f->status_at >= CHECK_INTERVAL) {
+			f->status_at = now;
+			snd_update_status_page(f, now);
+		}
+	}
+}
+
+int64_t snd_idle_time(const struct snd_fabric *f)
+{
+	if (f->watch == NULL)
+		return f->socket >= 0 ? JOIN_INTERVAL : LOCK_INTERVAL;
+	return snd_status_page_is_old(f) ? CHECK_INTERVAL : QUIET_INTERVAL;
+}
+
+void snd_record_lost_peer(struct snd_fabric *f, uint64_t peer)
+{
+	if (f->rank < 0 || (uint32_t)f->rank >= f->arena.ranks)
+		return;
+	struct snd_rank_record *r = snd_rank(&f->arena, (uint32_t)f->rank);
+	uint64_t now = (uint64_t)(snd_clock() - f->clock_ahead), last = snd_load(&r->lost_peer_at);
+	if (now - last < LOST_PEER_HOLD || !atomic_compare_exchange_strong(&r->lost_peer_at, &last, now))
+		return;
+	snd_set(&r->lost_peer, peer); /* readers wait for the end of this process */
+}

@@ -1,0 +1,191 @@
+/* The guarded access in full: it reports why it refuses. */
+#include "window/guard.h"
+
+void snd_copy_ordered(unsigned char *sink, const unsigned char *source, uint64_t n)
+{
+	uintptr_t end = (uintptr_t)sink + n;
+	if (n == 0)
+		return;
+	if (n >= 8 && end % 8 == 0) {
+		uint64_t last;
+		memcpy(&last, source + n - 8, 8); /* before the copy: the two may overlap */
+		memmove(sink, source, n - 8);
+		snd_release((snd_word *)(void *)(sink + n - 8), last);
+	} else if (n >= 4 && end % 4 == 0) {
+		uint32_t last;
+		memcpy(&last, source + n - 4, 4);
+		memmove(sink, source, n - 4);
+		snd_release32((snd_half *)(void *)(sink + n - 4), last);
+	} else {
+		unsigned char last = source[n - 1];
+		memmove(sink, source, n - 1);
+		atomic_store_explicit((_Atomic unsigned char *)(void *)(sink + n - 1), last, memory_order_release);
+	}
+}
+
+bool snd_cache_entry(struct snd_endpoint *ep, uint32_t token)
+{
+	struct snd_own_entry *e = snd_lookup(&ep->object.fabric->table, token);
+	if (e == NULL || e->adapter != ep->adapter_number)
+		return false;
+	ep->cached = e;
+	return true;
+}
+
+/* checked is the memory of an operand that has been checked, with the state that must be the same after the copy. */
+struct checked {
+	unsigned char *memory;
+	const struct snd_access_entry *entry; /* of a peer's token */
+	uint64_t word;
+};
+
+static enum snd_fault rights_fault(uint32_t have, uint32_t want)
+{
+	uint32_t kind = want & (SNDL_RIGHT_REMOTE | SNDL_RIGHT_LOCAL);
+	return (have & kind) != kind ? SND_FAULT_BAD_TOKEN : SND_FAULT_NO_RIGHT;
+}
+
+/* continues reports whether a part of a request may use the bind of word: the token is new to it, or unchanged. */
+static bool continues(uint64_t *bind, uint64_t word)
+{
+	if (bind == NULL)
+		return true;
+	if (snd_word_token(*bind) != snd_word_token(word)) /* no token is 0 */
+		*bind = word;
+	return *bind == word;
+}
+
+static enum snd_fault check_own(struct snd_endpoint *ep, struct checked *r, const struct snd_operand *o, uint64_t n)
+{
+	struct snd_own_entry *e = ep->cached;
+	if (!e->valid || snd_word_token(e->word) != o->token || e->adapter != ep->adapter_number) {
+		if (!snd_cache_entry(ep, o->token))
+			return SND_FAULT_BAD_TOKEN;
+		e = ep->cached;
+	}
+	if (e->scope != 0 && o->endpoint != 0 && e->scope != o->endpoint)
+		return SND_FAULT_OTHER_SCOPE;
+	if ((snd_word_rights(e->word) & o->rights) != o->rights)
+		return rights_fault(snd_word_rights(e->word), o->rights);
+	if (!snd_within(o->address, n, e->base, e->length))
+		return SND_FAULT_OUT_OF_RANGE;
+	if (!continues(o->bind, e->word))
+		return SND_FAULT_REVOKED;
+	r->memory = e->memory + (o->address - e->base);
+	r->entry = NULL;
+	return SND_NO_FAULT;
+}
+
+static enum snd_fault check_peer(struct snd_endpoint *ep, struct checked *r, const struct snd_operand *o, uint64_t n)
+{
+	struct snd_connection *c = ep->conn;
+	struct snd_arena *a = &ep->object.fabric->arena;
+	if (!snd_is_open(c))
+		return SND_FAULT_DISCONNECTED;
+	const struct snd_access_entry *e = &a->entries[snd_index_of(o->token)];
+	uint64_t word = snd_load(&e->word); /* ORDER entry-valid: pairs with the store in snd_bind_entry */
+	if ((word & SND_WORD_VALID) == 0 || snd_word_token(word) != o->token || snd_relaxed(&e->owner) != c->peer_adapter)
+		return SND_FAULT_BAD_TOKEN;
+	uint64_t scope = snd_relaxed(&e->scope);
+	if (scope != 0 && scope != c->peer_endpoint)
+		return SND_FAULT_OTHER_SCOPE;
+	if ((snd_word_rights(word) & o->rights) != o->rights)
+		return rights_fault(snd_word_rights(word), o->rights);
+	uint64_t base = snd_relaxed(&e->base), length = snd_relaxed(&e->length), offset = snd_relaxed(&e->offset); /* ENTRY-FIELDS */
+	if (!snd_within(o->address, n, base, length))
+		return SND_FAULT_OUT_OF_RANGE;
+	if (offset == 0)
+		return SND_FAULT_UNREACHABLE;
+	r->memory = snd_heap_at(a, offset + (o->address - base), n);
+	if (r->memory == NULL)
+		return SND_FAULT_OUT_OF_RANGE; /* the entry names memory outside the heap */
+	if (!continues(o->bind, word))
+		return SND_FAULT_REVOKED;
+	r->entry = e;
+	r->word = word;
+	return SND_NO_FAULT;
+}
+
+/* check is ENTRY-CHECK. */
+static enum snd_fault check(struct snd_endpoint *ep, struct checked *r, const struct snd_operand *o, uint64_t n)
+{
+	if (o->memory != NULL) {
+		r->memory = o->memory;
+		r->entry = NULL;
+		return SND_NO_FAULT;
+	}
+	return o->peers ? check_peer(ep, r, o, n) : check_own(ep, r, o, n);
+}
+
+/* is_unchanged is ENTRY-RECHECK. Own tokens cannot change while the lock is held. */
+static bool is_unchanged(const struct checked *r)
+{
+	return r->entry == NULL || snd_load(&r->entry->word) == r->word; /* ORDER entry-recheck: after the copy; pairs with the store in snd_revoke */
+}
+
+/* refused returns the fault of an access to o that was refused because of f. If the connection has ended, that is the
+ * reason: its end revokes the tokens that were bound on it. */
+static enum snd_fault refused(const struct snd_endpoint *ep, const struct snd_operand *o, enum snd_fault f)
+{
+	/* ORDER end-revoke: after the load of the token's word in the access entry, an acquire; pairs with the revocation after
+	 * the end in snd_tear_down. */
+	if (f != SND_NO_FAULT && o->peers && !snd_is_open(ep->conn))
+		return SND_FAULT_DISCONNECTED;
+	return f;
+}
+
+bool snd_copy(struct snd_endpoint *ep, const struct snd_operand *sink, const struct snd_operand *source, uint64_t n,
+	enum snd_fault *sink_fault, enum snd_fault *source_fault)
+{
+	struct checked to = {0}, from = {0};
+	const bool shared = sink->peers || source->peers;
+	*source_fault = SND_NO_FAULT;
+	if (shared)
+		snd_publish_hazard(ep, sink->token, source->token);
+	*sink_fault = check(ep, &to, sink, n);
+	if (*sink_fault == SND_NO_FAULT)
+		*source_fault = check(ep, &from, source, n);
+	if (*sink_fault == SND_NO_FAULT && *source_fault == SND_NO_FAULT) {
+		for (uint64_t moved = 0; moved < n;) {
+			uint64_t chunk = n - moved < SND_CHUNK_BYTES ? n - moved : SND_CHUNK_BYTES;
+			snd_copy_ordered(to.memory + moved, from.memory + moved, chunk); /* COPY */
+			snd_fence_after_copy();
+			if (!is_unchanged(&to)) {
+				*sink_fault = SND_FAULT_REVOKED;
+				break;
+			}
+			if (!is_unchanged(&from)) {
+				*source_fault = SND_FAULT_REVOKED;
+				break;
+			}
+			moved += chunk;
+		}
+	}
+	if (shared)
+		snd_clear_hazard(ep);
+	*sink_fault = refused(ep, sink, *sink_fault);
+	*source_fault = refused(ep, source, *source_fault);
+	return *sink_fault == SND_NO_FAULT && *source_fault == SND_NO_FAULT;
+}
+
+enum snd_fault snd_check_operand(struct snd_endpoint *ep, const struct snd_operand *o, uint64_t n)
+{
+	struct checked r;
+	if (!o->peers)
+		return check(ep, &r, o, n);
+	snd_publish_hazard(ep, o->token, 0);
+	enum snd_fault f = check(ep, &r, o, n);
+	snd_clear_hazard(ep);
+	return refused(ep, o, f);
+}
+
+bool snd_is_private(struct snd_endpoint *ep, const struct snd_operand *o, uint64_t n, enum snd_fault *fault)
+{
+	struct checked r;
+	*fault = SND_NO_FAULT;
+	if (o->memory != NULL)
+		return true;
+	if ((*fault = check_own(ep, &r, o, n)) != SND_NO_FAULT)
+		return false;
+	return ep->cached->offset == 0;
+}

@@ -1,0 +1,114 @@
+/* The end of a bind or of a registration: the tokens become invalid at once, and the memory is the owner's alone once no
+ * peer uses them. The fabric's lock guards everything here. */
+#include "endpoint/endpoint.h"
+#include "shm/fabric.h"
+
+/* is_drained reports whether no live peer uses the token that an entry had. */
+static bool is_drained(const struct snd_adapter *a, const struct snd_own_entry *e)
+{
+	if (e == NULL)
+		return true;
+	uint32_t token = snd_word_token(e->word); /* the entry is bound again only after its release */
+	/* HAZARD-DRAIN. This process's own executors hold the lock while they copy, so only peers count. */
+	for (struct snd_link *l = a->connections.next; l != &a->connections; l = l->next) {
+		struct snd_connection *c = SND_OF(l, struct snd_connection, adapter_link);
+		/* After a death was handled, the memory of the peer may be reused. The peer still lives only if a hostile process has
+		 * marked this one dead; docs/shared-memory.md says what that process can do. */
+		if (c->peer_dead || snd_peer_gone(&c->peer))
+			continue;
+		uint64_t h = snd_load(&c->peer_qp->hazard); /* ORDER hazard, hazard-clear: pairs with snd_publish_hazard and snd_clear_hazard */
+		if ((uint32_t)h == token || (uint32_t)(h >> 32) == token)
+			return false;
+	}
+	return true;
+}
+
+void snd_revoke_all(struct snd_invalidatable *i)
+{
+	if (i->state != SND_BOUND)
+		return;
+	if (i->local != NULL)
+		snd_revoke(i->local);
+	snd_revoke(i->remote);
+	i->state = SND_DRAINING;
+	snd_list_remove(&i->bound_link);
+}
+
+bool snd_invalidate(struct snd_invalidatable *i, uint64_t endpoint, bool at_end)
+{
+	if (i->state != SND_BOUND || i->bound_on != endpoint || (i->windows > 0 && !at_end))
+		return false;
+	snd_revoke_all(i);
+	return true;
+}
+
+bool snd_end_invalidation(struct snd_invalidatable *i)
+{
+	if (i->state != SND_DRAINING)
+		return true;
+	if (!is_drained(i->adapter, i->local) || !is_drained(i->adapter, i->remote))
+		return false;
+	i->state = SND_UNBOUND;
+	if (snd_is_region(i))
+		snd_end_registration(SND_OF(i, struct snd_region, i));
+	else
+		snd_detach_window(SND_OF(i, struct snd_window, i)->region);
+	return true;
+}
+
+bool snd_is_released(void *invalidatable) { return snd_end_invalidation(invalidatable); }
+
+static bool run_release(struct snd_work *work)
+{
+	struct snd_invalidatable *i = SND_OF(work, struct snd_invalidatable, work);
+	if (!snd_end_invalidation(i))
+		return false;
+	i->ended->pending_drains--;
+	snd_wake(i->adapter->object.fabric);
+	snd_unreference(i);
+	return true;
+}
+
+void snd_release_later(struct snd_endpoint *ep, struct snd_invalidatable *i)
+{
+	i->ended = ep;
+	i->work.run = run_release;
+	ep->pending_drains++;
+	snd_run_or_defer(ep->object.fabric, &i->work);
+}
+
+struct snd_invalidatable *snd_find_bound(struct snd_endpoint *ep, uint32_t token, uint32_t kind)
+{
+	struct snd_own_entry *e = snd_lookup(&ep->object.fabric->table, token);
+	if (e == NULL || e->adapter != ep->adapter_number || (snd_word_rights(e->word) & kind) == 0)
+		return NULL;
+	struct snd_invalidatable *i = e->invalidates;
+	return i != NULL && i->state == SND_BOUND && i->bound_on == ep->number && i->windows == 0 ? i : NULL;
+}
+
+static void free_object(struct snd_invalidatable *i)
+{
+	i->adapter->objects--;
+	if (snd_is_region(i)) {
+		struct snd_mr *m = SND_OF(SND_OF(i, struct snd_region, i), struct snd_mr, region);
+		snd_list_remove(&m->link);
+		snd_object_free(&m->object);
+	} else {
+		struct snd_window *w = SND_OF(i, struct snd_window, i);
+		snd_list_remove(&w->link);
+		snd_object_free(&w->object);
+	}
+}
+
+void snd_unreference(struct snd_invalidatable *i)
+{
+	if (--i->references == 0 && i->freed)
+		free_object(i);
+}
+
+void snd_free_closed(struct snd_invalidatable *i)
+{
+	i->freed = true;
+	if (i->references == 0)
+		free_object(i);
+}

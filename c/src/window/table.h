@@ -1,0 +1,70 @@
+/* The window table: tokens, and this member's private record of the entries that it owns. */
+#ifndef SND_TABLE_H
+#define SND_TABLE_H
+
+#include "shm/heap.h"
+
+struct snd_fabric;
+struct snd_invalidatable;
+
+/* snd_own_entry is the private record of one entry. A peer can write anything into the shared entry, so
+ * the owner never relies on what it reads there, apart from binds. */
+struct snd_own_entry {
+	uint64_t word; /* of the latest bind, without the valid bit; 0 = none yet */
+	unsigned char *memory;
+	uint64_t base; /* address of memory[0] for requests */
+	uint64_t length;
+	uint64_t offset; /* in the arena; 0 = private memory */
+	uint64_t adapter;
+	uint64_t scope;    /* the endpoint whose peer alone may use the token; 0 = any */
+	struct snd_invalidatable *invalidates; /* the object that an Invalidate of the token ends, or NULL */
+	struct snd_access_entry *entry;
+	uint32_t index;
+	uint32_t bind_base;
+	bool valid;
+	bool taken;
+};
+
+struct snd_table {
+	struct snd_arena *arena;
+	struct snd_claims blocks;
+	struct snd_own_entry *own[SNDL_WINDOW_BLOCKS]; /* arrays of SNDL_WINDOW_BLOCK_ENTRIES; NULL = not ours */
+	uint32_t *free;                                /* indexes, in a ring; the one that has been free for longest first */
+	uint64_t free_head, free_tail, free_size;
+	uint64_t entries; /* of all blocks */
+};
+
+static inline uint32_t snd_index_of(uint32_t token) { return token & (uint32_t)SNDL_TOKEN_INDEX_MASK; }
+static inline uint32_t snd_word_token(uint64_t word) { return (uint32_t)word; }
+static inline uint32_t snd_word_rights(uint64_t word) { return (uint32_t)(word >> SNDL_WORD_RIGHTS_SHIFT & SNDL_WORD_RIGHTS_MASK); }
+static inline uint64_t snd_word_of(uint32_t token, uint32_t rights) { return (uint64_t)rights << SNDL_WORD_RIGHTS_SHIFT | token; }
+#define SND_WORD_VALID (SNDL_WORD_VALID_MASK << SNDL_WORD_VALID_SHIFT)
+
+bool snd_table_init(struct snd_table *t, struct snd_arena *a, uint32_t slot);
+void snd_table_end(struct snd_table *t);
+/* snd_take_entry returns the entry that has been unused for longest. */
+snd_status snd_take_entry(struct snd_table *t, struct snd_own_entry **e, const char *op);
+/* snd_give_back returns an entry whose token is invalid and drained. */
+void snd_give_back(struct snd_table *t, struct snd_own_entry *e);
+
+/* snd_bind_base_of returns the number before that of the first bind of an index. */
+uint32_t snd_bind_base_of(const uint64_t secret[2], uint32_t index);
+/* snd_next_token reserves the number of the next bind and returns its token. */
+uint32_t snd_next_token(struct snd_own_entry *e, uint32_t *bind);
+/* snd_bind_entry makes the token of a bind valid. The caller has set the other fields of e. */
+void snd_bind_entry(struct snd_own_entry *e, uint32_t token, uint32_t bind, uint32_t rights);
+/* snd_revoke makes the token invalid and returns it; 0 if it was invalid. Peers may use the memory until it is drained. */
+uint32_t snd_revoke(struct snd_own_entry *e);
+
+/* snd_lookup returns the entry of a valid token of this member, NULL if there is none. */
+static inline struct snd_own_entry *snd_lookup(const struct snd_table *t, uint32_t token)
+{
+	uint32_t index = snd_index_of(token);
+	struct snd_own_entry *block = t->own[index / SNDL_WINDOW_BLOCK_ENTRIES];
+	if (block == NULL)
+		return NULL;
+	struct snd_own_entry *e = &block[index % SNDL_WINDOW_BLOCK_ENTRIES];
+	return e->valid && snd_word_token(e->word) == token ? e : NULL;
+}
+
+#endif
