@@ -259,8 +259,9 @@ func (s *side) try(o order, r *reply) (err error) {
 		s.showRaceDetector()
 	case doFillByte:
 		s.showRaceDetector()
-		for i := range s.memory(o) {
-			s.memory(o)[i] = byte(o.N)
+		mem := s.memory(o)
+		for i := range mem {
+			mem[i] = byte(o.N)
 		}
 		s.showRaceDetector()
 	case doLongestRun:
