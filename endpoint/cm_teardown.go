@@ -94,7 +94,7 @@ func (ep *queuePair) peerAborted() {
 func (ep *queuePair) awaitsPeer() bool {
 	for number := ep.sq.completed; number != ep.sq.posted; number++ {
 		r := ep.requestAt(number)
-		if !r.finished && (number >= ep.req.next || !ep.conn.out.IsReleased(r.endEntry)) {
+		if !r.Finished && (number >= ep.req.next || !ep.conn.out.IsReleased(r.EndEntry)) {
 			return true
 		}
 	}
@@ -112,13 +112,13 @@ func (ep *queuePair) completeBlamed() {
 		r := ep.requestAt(ep.sq.completed)
 		isExecuted := ep.sq.completed != ep.req.next && !ep.weak.isAside(ep.sq.completed)
 		switch {
-		case r.finished:
-		case !isExecuted && (!r.needsAck || r.endEntry == 0):
+		case r.Finished:
+		case !isExecuted && (!r.needsAck || r.EndEntry == 0):
 			return
-		case isExecuted && c.out.IsReleased(r.endEntry):
-			r.finish(nd.Success)
+		case isExecuted && c.out.IsReleased(r.EndEntry):
+			r.Finish(nd.Success)
 		case c.fault().concerns(r):
-			r.finish(c.fault().status)
+			r.Finish(c.fault().status)
 			ep.counters.accessRefused++
 		default:
 			return
@@ -126,7 +126,7 @@ func (ep *queuePair) completeBlamed() {
 		ep.completeRequest(r)
 		ep.sq.completed++
 		ep.req.next = max(ep.req.next, ep.sq.completed)
-		if r.status != nd.Success {
+		if r.Status != nd.Success {
 			return
 		}
 	}
@@ -265,7 +265,7 @@ func (ep *queuePair) flushRequests() bool {
 		switch {
 		case !r.draining:
 			r.cancel()
-		case !r.object.Release():
+		case !r.Object.Release():
 			return false
 		default:
 			ep.completeInvalidate(r)

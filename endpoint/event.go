@@ -234,14 +234,14 @@ func (ep *queuePair) logWaitingLocked(now time.Time, limit time.Duration) {
 	}
 	w.reported = true
 	r := ep.requestAt(number)
-	ep.provider.events.add(slog.LevelWarn, "request waits", ep.attrs(slog.String("request", opName(r)), slog.Uint64("context", r.context),
+	ep.provider.events.add(slog.LevelWarn, "request waits", ep.attrs(slog.String("request", r.OpName()), slog.Uint64("context", r.context),
 		slog.String("for", ep.awaited(r)), slog.Duration("waited", waited.Round(time.Millisecond)))...)
 }
 
 // awaited says what the oldest request waits for.
 func (ep *queuePair) awaited(r *request) string {
 	switch {
-	case ep.req.next != ep.sq.completed && ep.conn.peerHasSRQ && r.kind == nd.RequestSend:
+	case ep.req.next != ep.sq.completed && ep.conn.peerHasSRQ && r.Kind == nd.RequestSend:
 		return "the peer to take a receive from its shared queue"
 	case ep.req.next != ep.sq.completed:
 		return "the peer to process it"
@@ -252,7 +252,7 @@ func (ep *queuePair) awaited(r *request) string {
 		}
 	}
 	if r.stalls == 0 {
-		return fmt.Sprintf("the transfer of %d bytes", r.total)
+		return fmt.Sprintf("the transfer of %d bytes", r.Total)
 	}
 	return "several causes, see the endpoint's Stalls"
 }

@@ -52,7 +52,7 @@ func (ep *queuePair) nextFault(r *request, phase faultplan.Phase) (f faultplan.F
 	}
 	r.faultPhases |= 1 << phase
 	return ep.faults().Next(faultplan.Event{
-		Operation: r.operation(), Phase: phase, Peer: ep.peerRank(), Endpoint: ep.number, Window: r.faultWindow, Size: r.total,
+		Operation: r.operation(), Phase: phase, Peer: ep.peerRank(), Endpoint: ep.number, Window: r.faultWindow, Size: r.Total,
 	})
 }
 
@@ -67,12 +67,12 @@ func (ep *queuePair) peerRank() int {
 // operation returns the word of fault rules for a request.
 func (r *request) operation() faultplan.Operation {
 	switch {
-	case r.kind == nd.RequestSend && r.invalidate:
+	case r.Kind == nd.RequestSend && r.Invalidate:
 		return faultplan.SendAndInvalidate
-	case r.kind == nd.RequestInvalidate && r.object.IsRegion():
+	case r.Kind == nd.RequestInvalidate && r.Object.IsRegion():
 		return faultplan.InvalidateRegion
 	}
-	return operationOf[r.kind]
+	return operationOf[r.Kind]
 }
 
 var operationOf = map[nd.RequestType]faultplan.Operation{
@@ -92,10 +92,10 @@ func (ep *queuePair) faultAtPost(r *request) error {
 	}
 	if ep.faults().UsesWindows() {
 		var named any
-		if r.object != nil {
-			named = r.object
+		if r.Object != nil {
+			named = r.Object
 		}
-		r.faultWindow = ep.faults().WindowNumber(uint32(r.remoteToken), named)
+		r.faultWindow = ep.faults().WindowNumber(uint32(r.RemoteToken), named)
 	}
 	f, ok := ep.nextFault(r, faultplan.Post)
 	if !ok {
@@ -103,10 +103,10 @@ func (ep *queuePair) faultAtPost(r *request) error {
 	}
 	if f.Action == uint32(faultplan.Fail) {
 		r.cancelBinding()
-		return ep.opError(opName(r), nd.Status(f.Status), f.String(), atFaultRule)
+		return ep.opError(r.OpName(), nd.Status(f.Status), f.String(), atFaultRule)
 	}
-	ep.disrupt(f, opName(r), ep.sq.cq)
-	r.postedAfterEnd = ep.state() != connected
+	ep.disrupt(f, r.OpName(), ep.sq.cq)
+	r.PostedAfterEnd = ep.state() != connected
 	return nil
 }
 
@@ -120,7 +120,7 @@ func (ep *queuePair) faultBeforeExecute(r *request) (out outcome, handled bool) 
 	switch {
 	case f == nil || r.untilFault(1) == 1 || r.bounceIndex >= 0: // the bytes before the fault are in a bounce buffer
 		return 0, false
-	case f.After > 0 && r.needsAck && r.endEntry != 0 && !ep.conn.out.IsReleased(r.endEntry):
+	case f.After > 0 && r.needsAck && r.EndEntry != 0 && !ep.conn.out.IsReleased(r.EndEntry):
 		return blocked, true // the peer has yet to copy the bytes before the fault
 	case f.is(faultplan.Delay):
 		return blocked, !f.delayIsOver()
@@ -140,7 +140,7 @@ func (ep *queuePair) faultBeforeExecute(r *request) (out outcome, handled bool) 
 		ep.counters.accessRefused++
 		return ep.reject(r, nd.AccessViolation, "%s: %v has invalidated the token after %d bytes", ep.describeRequest(r), f, f.After), true
 	}
-	ep.disrupt(f.Fired, opName(r), ep.sq.cq)
+	ep.disrupt(f.Fired, r.OpName(), ep.sq.cq)
 	return blocked, ep.state() != connected || ep.hasOverrun()
 }
 
@@ -148,13 +148,13 @@ func (ep *queuePair) faultBeforeExecute(r *request) (out outcome, handled bool) 
 // message in a ring entry travels whole, so the action comes before it.
 func (r *request) untilFault(n uint64) uint64 {
 	f := r.fault
-	if f == nil || f.done || r.kind == nd.RequestRead && f.is(faultplan.Corrupt) { // corruptSink acts when the data has arrived
+	if f == nil || f.done || r.Kind == nd.RequestRead && f.is(faultplan.Corrupt) { // corruptSink acts when the data has arrived
 		return n
 	}
-	if r.kind == nd.RequestSend && r.fitsEntry(wire.SendInEntry) {
+	if r.Kind == nd.RequestSend && r.fitsEntry(wire.SendInEntry) {
 		return 0
 	}
-	return min(n, f.After-min(f.After, r.transferred))
+	return min(n, f.After-min(f.After, r.Transferred))
 }
 
 // hasFaultWithin reports whether a fault rule acts between two bytes of r.
@@ -165,9 +165,9 @@ func (r *request) hasFaultWithin() bool { return r.fault != nil && r.fault.After
 func (ep *queuePair) faultBeforeComplete(r *request) bool {
 	ep.corruptSink(r)
 	if r.fault != nil && r.fault.inline != nil {
-		r.inline = r.fault.inline
+		r.Inline = r.fault.inline
 	}
-	if ep.checkRead(r); r.status != nd.Success { // a Read with wrong data has not succeeded
+	if ep.checkRead(r); r.Status != nd.Success { // a Read with wrong data has not succeeded
 		return true
 	}
 	if f, ok := ep.nextFault(r, faultplan.Complete); ok {
@@ -185,7 +185,7 @@ func (ep *queuePair) faultBeforeComplete(r *request) bool {
 		ep.reject(r, nd.Status(f.Status), "%v", f)
 		return true
 	}
-	ep.disrupt(f.Fired, opName(r), ep.sq.cq)
+	ep.disrupt(f.Fired, r.OpName(), ep.sq.cq)
 	return ep.state() == connected || ep.state() == peerDisconnected
 }
 

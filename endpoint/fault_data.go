@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/faultplan"
 	"github.com/softnd/softnd/nd"
@@ -12,9 +13,9 @@ import (
 // copy, as a request with Inline does. It reports false if it has rejected r, because a local token does not allow
 // the copy.
 func (ep *queuePair) stageCorrupted(r *request) bool {
-	f, data := r.fault, make([]byte, 0, r.total)
-	f.inline = r.inline // with its capacity, for the next request
-	for _, e := range r.sges {
+	f, data := r.fault, make([]byte, 0, r.Total)
+	f.inline = r.Inline // with its capacity, for the next request
+	for _, e := range r.SGEs {
 		part := data[len(data):][:e.Length]
 		data = data[:len(data)+len(part)]
 		r.setOperand(&ep.source, e, window.Read)
@@ -25,30 +26,30 @@ func (ep *queuePair) stageCorrupted(r *request) bool {
 		}
 	}
 	data[f.Offset] ^= byte(f.Flip) // the rule matches only requests that have this byte
-	r.inline, r.flags = data, r.flags|nd.Inline
-	r.sges = append(r.sges[:0], wire.SGE{Length: uint32(len(data))})
+	r.Inline, r.Flags = data, r.Flags|nd.Inline
+	r.SGEs = append(r.SGEs[:0], wire.SGE{Length: uint32(len(data))})
 	return true
 }
 
 // corruptSink changes a byte that a Read has received, if a rule asks for it.
 func (ep *queuePair) corruptSink(r *request) {
-	if f := r.fault; r.kind == nd.RequestRead && f.is(faultplan.Corrupt) && !f.done && r.status == nd.Success {
+	if f := r.fault; r.Kind == nd.RequestRead && f.is(faultplan.Corrupt) && !f.done && r.Status == nd.Success {
 		f.done = true
-		ep.corrupt(r.sges, f)
+		ep.corrupt(r.SGEs, f)
 	}
 }
 
 // corrupt changes a byte of local memory, if its token still allows that.
 func (ep *queuePair) corrupt(entries []wire.SGE, f *pendingFault) {
 	var b [1]byte
-	e := sgeAt(entries, f.Offset)
-	setLocalOperand(&ep.source, e, window.Read)
+	e := wire.SGEAt(entries, f.Offset)
+	mode.SetLocalOperand(&ep.source, e, window.Read)
 	ep.sink = window.Operand{Mem: b[:]}
 	if _, _, fault := ep.guard.Copy(&ep.sink, &ep.source, 1); fault != window.NoFault {
 		return
 	}
 	b[0] ^= byte(f.Flip)
-	setLocalOperand(&ep.sink, e, window.Write)
+	mode.SetLocalOperand(&ep.sink, e, window.Write)
 	ep.source = window.Operand{Mem: b[:]}
 	ep.guard.Copy(&ep.sink, &ep.source, 1)
 }

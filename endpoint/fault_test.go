@@ -233,7 +233,7 @@ func TestFaultCorrupts(t *testing.T) {
 					p := newFaultyPair(t, s, rules[0], rules[1])
 					defer func() {
 						for i, r := range p.a.local.endpoint(0).(*queuePair).req.requests {
-							if cap(r.inline) != 0 {
+							if cap(r.Inline) != 0 {
 								t.Errorf("request %d keeps the corrupted copy", i)
 							}
 						}

@@ -8,6 +8,7 @@ import (
 	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/internal/relayhook"
 	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/window"
 )
 
 // Requests in parts, see relayhook.Order. Such a request is executed like any other, but its local memory is what the program
@@ -36,7 +37,7 @@ var noRoom = []byte{}
 
 // available returns how many bytes of r can be copied now, of which operand may return fewer.
 func (p *parts) available(r *request) uint64 {
-	if r.kind == nd.RequestRead {
+	if r.Kind == nd.RequestRead {
 		return uint64(len(p.room))
 	}
 	return p.head - p.tail + uint64(len(p.given))
@@ -45,9 +46,9 @@ func (p *parts) available(r *request) uint64 {
 // operand returns the next local bytes of r.
 func (p *parts) operand(r *request) []byte {
 	switch {
-	case r.kind == nd.RequestRead && p.room == nil:
+	case r.Kind == nd.RequestRead && p.room == nil:
 		return noRoom
-	case r.kind == nd.RequestRead:
+	case r.Kind == nd.RequestRead:
 		return p.room
 	case p.head != p.tail:
 		at := p.tail & uint64(len(p.held)-1)
@@ -59,7 +60,7 @@ func (p *parts) operand(r *request) []byte {
 // advance counts n bytes of operand as used.
 func (p *parts) advance(r *request, n uint64) {
 	switch {
-	case r.kind == nd.RequestRead:
+	case r.Kind == nd.RequestRead:
 		p.room = p.room[n:]
 		return
 	case p.head != p.tail:
@@ -93,6 +94,15 @@ func (p *parts) hold() {
 	p.given = nil
 }
 
+// setOperand is Request.SetOperand, also for a request in parts. operand is ep.sink or ep.source.
+func (r *request) setOperand(operand *window.Operand, e wire.SGE, rights window.Rights) {
+	if r.parts != nil {
+		*operand = window.Operand{Mem: r.parts.operand(r)} // at least e.Length bytes, or only named for a check
+		return
+	}
+	r.SetOperand(operand, e, rights)
+}
+
 // limit returns how many of the next n bytes of r, at most, are one range of local memory. 0 means that r is blocked.
 func (r *request) limit(n uint64) uint64 {
 	if r.parts == nil {
@@ -103,7 +113,7 @@ func (r *request) limit(n uint64) uint64 {
 
 // advance counts n bytes of r as copied.
 func (r *request) advance(n uint64) {
-	r.transferred += n
+	r.Transferred += n
 	if r.parts != nil {
 		r.parts.advance(r, n)
 	}
@@ -112,12 +122,12 @@ func (r *request) advance(n uint64) {
 // isIncomplete reports whether the data of a Send or Write that fits a ring entry has not arrived. A part of it may be copied:
 // held bytes can be two ranges.
 func (r *request) isIncomplete() bool {
-	return r.parts != nil && r.kind != nd.RequestRead && r.total <= wire.MaxSendInEntry && r.parts.available(r) < r.total-r.transferred
+	return r.parts != nil && r.Kind != nd.RequestRead && r.Total <= wire.MaxSendInEntry && r.parts.available(r) < r.Total-r.Transferred
 }
 
 // awaitsParts reports whether only the program can continue r, by a call of Give or Take.
 func (r *request) awaitsParts() bool {
-	return r.parts != nil && (r.kind != nd.RequestSend || r.hasReceive) && r.transferred < r.total && r.parts.available(r) == 0
+	return r.parts != nil && (r.Kind != nd.RequestSend || r.hasReceive) && r.Transferred < r.Total && r.parts.available(r) == 0
 }
 
 // Begin posts a request in parts.
@@ -138,10 +148,10 @@ func (ep *queuePair) Begin(o *relayhook.Order, data []byte) error {
 	if err != nil {
 		return err
 	}
-	r.parts, r.total, r.invalidate = ep.parts, o.Total, o.Invalidate
-	r.remoteAddress, r.remoteToken = o.Address, o.Token
+	r.parts, r.Total, r.Invalidate = ep.parts, o.Total, o.Invalidate
+	r.RemoteAddress, r.RemoteToken = o.Address, o.Token
 	if o.Total > 0 {
-		r.sges = append(r.sges, wire.SGE{Length: uint32(o.Total)})
+		r.SGEs = append(r.SGEs, wire.SGE{Length: uint32(o.Total)})
 	}
 	if o.Hashed && o.Total > 0 {
 		ep.expectHash(r, o.Hash)
@@ -184,7 +194,7 @@ func (ep *queuePair) Take(context uint64, to []byte) (n int) {
 	if ep.req.next == ep.req.submitted {
 		return 0
 	}
-	if r := ep.requestAt(ep.req.next); r.kind != nd.RequestRead || r.context != context {
+	if r := ep.requestAt(ep.req.next); r.Kind != nd.RequestRead || r.context != context {
 		return 0 // an earlier request is not executed
 	}
 	p.room = to

@@ -5,6 +5,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
@@ -65,10 +66,10 @@ func (ep *queuePair) stagingBuffer() []byte {
 // hashPosted hashes the data of request r, which is being posted.
 func (ep *queuePair) hashPosted(r *request) {
 	r.sum = &ep.checks.sums[ep.sq.posted&uint64(len(ep.checks.sums)-1)]
-	r.sum.isMade, r.sum.place = r.kind == nd.RequestRead, -1
-	if !r.sum.isMade && !r.postedAfterEnd && !r.flags.Has(nd.ReadFence) { // an earlier Read may bring the data
+	r.sum.isMade, r.sum.place = r.Kind == nd.RequestRead, -1
+	if !r.sum.isMade && !r.PostedAfterEnd && !r.Flags.Has(nd.ReadFence) { // an earlier Read may bring the data
 		// A local token may be invalid still, if an earlier FastRegister makes it valid.
-		_, f := ep.hashEntries(&r.sum.digest, r, r.sges, r.total)
+		_, f := ep.hashEntries(&r.sum.digest, r, r.SGEs, r.Total)
 		r.sum.want, r.sum.isMade = r.sum.digest.Sum64(), f == window.NoFault
 	}
 	r.sum.digest.Reset()
@@ -89,7 +90,7 @@ func (ep *queuePair) hashLate(r *request) bool {
 	if r.sum == nil || r.sum.isMade {
 		return true
 	}
-	if e, f := ep.hashEntries(&r.sum.digest, r, r.sges, r.total); f != window.NoFault {
+	if e, f := ep.hashEntries(&r.sum.digest, r, r.SGEs, r.Total); f != window.NoFault {
 		ep.rejectLocal(r, e, f)
 		return false
 	}
@@ -104,12 +105,12 @@ func (ep *queuePair) hashEntries(d *xxhash.Digest, r *request, entries []wire.SG
 	staging := ep.stagingBuffer()
 	d.Reset()
 	for at := uint64(0); at < n; {
-		e := sgeAt(entries, at)
+		e := wire.SGEAt(entries, at)
 		part := staging[:min(uint64(e.Length), n-at, stagingSize)]
 		if r != nil {
 			r.setOperand(&ep.source, e, window.Read)
 		} else {
-			setLocalOperand(&ep.source, e, window.Read)
+			mode.SetLocalOperand(&ep.source, e, window.Read)
 		}
 		ep.sink = window.Operand{Mem: part}
 		if _, _, f := ep.guard.Copy(&ep.sink, &ep.source, uint64(len(part))); f != window.NoFault {
@@ -162,7 +163,7 @@ func (ep *queuePair) copyRequest(r *request, n uint64) (matches bool, sinkFault,
 		return true, sinkFault, sourceFault
 	}
 	var want *uint64
-	if r.kind == nd.RequestWrite && r.transferred+n == r.total {
+	if r.Kind == nd.RequestWrite && r.Transferred+n == r.Total {
 		want = &r.sum.want
 	}
 	return ep.copyHashed(&r.sum.digest, n, want)
@@ -201,7 +202,7 @@ func (r *request) addHash(entry *ring.Words) {
 	if r.sum == nil {
 		return
 	}
-	if entry[wire.HashWord] = r.sum.want; r.kind == nd.RequestRead {
+	if entry[wire.HashWord] = r.sum.want; r.Kind == nd.RequestRead {
 		entry[wire.HashWord] = uint64(r.sum.place)
 	}
 }
@@ -223,7 +224,7 @@ func (ep *queuePair) takeReadPlace(r *request) bool {
 // takeReadHash takes the hash that the peer has computed for Read r, which is sent as a whole. It reports false if
 // the peer has not served the Read.
 func (ep *queuePair) takeReadHash(r *request) bool {
-	if !ep.conn.out.IsReleased(r.endEntry) {
+	if !ep.conn.out.IsReleased(r.EndEntry) {
 		return false
 	}
 	i := r.sum.place
@@ -235,14 +236,14 @@ func (ep *queuePair) takeReadHash(r *request) bool {
 // checkRead checks the data of r if it is a Read that is about to succeed and is not checked yet. If it is wrong, it rejects r.
 func (ep *queuePair) checkRead(r *request) {
 	s := r.sum
-	if s == nil || r.kind != nd.RequestRead || r.status != nd.Success {
+	if s == nil || r.Kind != nd.RequestRead || r.Status != nd.Success {
 		return
 	}
 	if s.place >= 0 {
 		ep.takeReadHash(r)
 	}
 	r.sum = nil // checked
-	switch e, f := ep.hashEntries(&s.digest, r, r.sges, r.total); {
+	switch e, f := ep.hashEntries(&s.digest, r, r.SGEs, r.Total); {
 	case f != window.NoFault && ep.hasEnded():
 		r.cancel() // the data has arrived after revokeBound, which revokes tokens
 	case f != window.NoFault:
@@ -261,19 +262,19 @@ func (ep *queuePair) checkReads() (match bool) {
 	}
 	for number := ep.sq.completed; number != ep.req.next; number++ {
 		r := ep.requestAt(number)
-		hasArrived := r.finished || !ep.weak.isAside(number) && ep.conn.out.IsReleased(r.endEntry)
+		hasArrived := r.Finished || !ep.weak.isAside(number) && ep.conn.out.IsReleased(r.EndEntry)
 		if r.sum != nil && hasArrived {
 			ep.corruptSink(r)
 			ep.checkRead(r)
 		}
-		match = match && r.status == nd.Success
+		match = match && r.Status == nd.Success
 	}
 	return match
 }
 
 // rejectHash rejects r because its data has changed.
 func (ep *queuePair) rejectHash(r *request) outcome {
-	return ep.reject(r, nd.DataChecksumError, changedBytes, r.total)
+	return ep.reject(r, nd.DataChecksumError, changedBytes, r.Total)
 }
 
 // checkMessage checks the message of total bytes that r has received. If it is wrong, the receive and the

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 	"github.com/softnd/softnd/window"
@@ -92,7 +93,7 @@ func (ep *queuePair) postFastRegister(reqCtx uint64, mr nd.MemoryRegion, pages [
 	if err != nil {
 		return err
 	}
-	r.object = &region.region.Invalidatable
+	r.Object = &region.region.Invalidatable
 	r.binding = region.region.PrepareFastRegister(held.bytes, baseAddress, rights, ep.number, held.release)
 	if err := ep.faultAtPost(r); err != nil {
 		return err
@@ -197,8 +198,8 @@ func (ep *queuePair) postInvalidateRegion(reqCtx uint64, mr nd.MemoryRegion, fla
 // rejectSink rejects a Read with ReadLocalInvalidate whose sink is not in a region that a request on this
 // endpoint has registered. A request cannot invalidate any other region.
 func (ep *queuePair) rejectSink(r *request) outcome {
-	e := r.sges[0]
-	setLocalOperand(&ep.sink, e, window.Write)
+	e := r.SGEs[0]
+	mode.SetLocalOperand(&ep.sink, e, window.Write)
 	if f := ep.guard.Check(&ep.sink, uint64(e.Length)); f != window.NoFault {
 		return ep.rejectLocal(r, e, f)
 	}
@@ -209,15 +210,15 @@ func (ep *queuePair) rejectSink(r *request) outcome {
 // through the ring. It invalidates the first entry's region before the Read succeeds.
 func (ep *queuePair) invalidateSink(r *request) outcome {
 	switch {
-	case r.object == nil, r.finished && r.status != nd.Success, r.hasInvalidated:
+	case r.Object == nil, r.Finished && r.Status != nd.Success, r.hasInvalidated:
 		return executed // nothing to invalidate, failed, or done
-	case r.needsAck && !ep.conn.out.IsReleased(r.endEntry):
+	case r.needsAck && !ep.conn.out.IsReleased(r.EndEntry):
 		return blocked
 	}
 	ep.corruptSink(r)
-	if ep.checkRead(r); r.status != nd.Success {
+	if ep.checkRead(r); r.Status != nd.Success {
 		return executed
 	}
-	r.finished = false
+	r.Finished = false
 	return ep.executeInvalidate(r)
 }

@@ -321,8 +321,8 @@ func (ep *queuePair) allocateQueues() {
 	entries := make([]wire.SGE, len(ep.req.requests)*ep.limits.initiatorSGE)
 	inline := make([]byte, len(ep.req.requests)*ep.limits.inlineSize)
 	for i := range ep.req.requests {
-		ep.req.requests[i].inline = inline[i*ep.limits.inlineSize : i*ep.limits.inlineSize : (i+1)*ep.limits.inlineSize]
-		ep.req.requests[i].sges = entries[i*ep.limits.initiatorSGE : i*ep.limits.initiatorSGE : (i+1)*ep.limits.initiatorSGE]
+		ep.req.requests[i].Inline = inline[i*ep.limits.inlineSize : i*ep.limits.inlineSize : (i+1)*ep.limits.inlineSize]
+		ep.req.requests[i].SGEs = entries[i*ep.limits.initiatorSGE : i*ep.limits.initiatorSGE : (i+1)*ep.limits.initiatorSGE]
 	}
 	ep.rq.receives = newReceives(ceilPowerOfTwo(ep.rq.depth), ep.limits.receiveSGE)
 }

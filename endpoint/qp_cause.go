@@ -79,14 +79,14 @@ func (c *connection) fault() *peerFault {
 
 // concerns reports whether r is the request that failed at the peer.
 func (f *peerFault) concerns(r *request) bool {
-	return f.entry != 0 && r.endEntry != 0 && f.entry-1-r.firstEntry < r.endEntry-r.firstEntry
+	return f.entry != 0 && r.EndEntry != 0 && f.entry-1-r.firstEntry < r.EndEntry-r.firstEntry
 }
 
 // requestAtFault returns the request that failed at the peer, or nil.
 func (ep *queuePair) requestAtFault() *request {
 	for i := ep.sq.completed; i != ep.sq.posted; i++ {
 		r := ep.requestAt(i)
-		if !r.finished && ep.conn.fault().concerns(r) {
+		if !r.Finished && ep.conn.fault().concerns(r) {
 			return r
 		}
 	}
@@ -109,7 +109,7 @@ func (ep *queuePair) setCauseFromPeer() {
 		e.Next = "a process of the job writes outside its memory: find it and restart the job"
 	case r != nil:
 		ep.life.cause = nil // it would be of a later request, which failed at this side
-		e.Op, e.Status, e.Detail = opName(r), c.fault().status, ep.describeRequest(r)+": refused by "+peer
+		e.Op, e.Status, e.Detail = r.OpName(), c.fault().status, ep.describeRequest(r)+": refused by "+peer
 	case failed == nd.BufferOverflow || failed == nd.AccessViolation:
 		e.Op, e.Status, e.Detail = "receive", failed, peer+" could not deliver a message"
 	case why == "" && c.isPeerGone():

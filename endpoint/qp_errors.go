@@ -3,6 +3,7 @@ package endpoint
 import (
 	"fmt"
 
+	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/window"
@@ -23,7 +24,7 @@ func (ep *queuePair) describeLocal(e wire.SGE) string {
 // describeReceive says what may be wrong with a receive that the sender could not fill.
 func (ep *queuePair) describeReceive(r *receive) string {
 	for _, e := range r.sges() {
-		setLocalOperand(&ep.sink, e, window.Write)
+		mode.SetLocalOperand(&ep.sink, e, window.Write)
 		if f := ep.guard.Check(&ep.sink, uint64(e.Length)); f != window.NoFault {
 			return fmt.Sprintf("an entry of %s: %v", ep.describeLocal(e), f)
 		}
@@ -37,13 +38,13 @@ const tooLong = "a message of %d bytes for a receive of %d"
 // describeRequest says what a request asks of the peer.
 func (ep *queuePair) describeRequest(r *request) string {
 	switch {
-	case r.invalidate:
-		return fmt.Sprintf("a message of %d bytes that invalidates %v", r.total, r.remoteToken)
-	case r.kind == nd.RequestSend:
-		return fmt.Sprintf("a message of %d bytes", r.total)
+	case r.Invalidate:
+		return fmt.Sprintf("a message of %d bytes that invalidates %v", r.Total, r.RemoteToken)
+	case r.Kind == nd.RequestSend:
+		return fmt.Sprintf("a message of %d bytes", r.Total)
 	}
-	ref := window.Operand{Token: r.remoteToken, Rights: window.Remote, Address: r.remoteAddress, Peer: &ep.conn.guardPeer}
-	return ep.describeAccess(&ref, r.total)
+	ref := window.Operand{Token: r.RemoteToken, Rights: window.Remote, Address: r.RemoteAddress, Peer: &ep.conn.guardPeer}
+	return ep.describeAccess(&ref, r.Total)
 }
 
 // readOrWrite names the peer's one-sided request.

@@ -38,7 +38,7 @@ func (ep *queuePair) Send(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
 			if c.guardPeer.Connected() { // ORDER conn-state: after the push; see completeIfOpen
 				ep.completeFast(nd.RequestSend, reqCtx, int(n))
 			} else { // the connection is ending: only the peer knows whether it has received the message
-				ep.enqueuePushed(nd.RequestSend, reqCtx).total = n
+				ep.enqueuePushed(nd.RequestSend, reqCtx).Total = n
 			}
 			ep.mu.Unlock()
 			return nil
@@ -127,14 +127,14 @@ func (ep *queuePair) postTransfer(op string, kind nd.RequestType, reqCtx uint64,
 	if inline {
 		r.copyInline(sge)
 	} else {
-		r.sges, r.total = appendSGEs(r.sges, sge)
-		ep.adapter.resolvePrivileged(r.sges) // entries with the privileged token get that of their region
+		r.SGEs, r.Total = appendSGEs(r.SGEs, sge)
+		ep.adapter.resolvePrivileged(r.SGEs) // entries with the privileged token get that of their region
 	}
-	r.remoteAddress, r.remoteToken, r.invalidate = remoteAddress, remoteToken, invalidate
+	r.RemoteAddress, r.RemoteToken, r.Invalidate = remoteAddress, remoteToken, invalidate
 	if err := ep.faultAtPost(r); err != nil {
 		return err
 	}
-	if ep.checksPayloads() && r.total > 0 {
+	if ep.checksPayloads() && r.Total > 0 {
 		ep.hashPosted(r)
 	}
 	ep.enqueue(r)
@@ -182,7 +182,7 @@ func (ep *queuePair) newRequest(op string, kind nd.RequestType, flags nd.OpFlags
 	}
 	r := ep.requestAt(ep.sq.posted)
 	r.reset(kind, flags, reqCtx)
-	r.postedAfterEnd = ep.state() != connected
+	r.PostedAfterEnd = ep.state() != connected
 	return r, nil
 }
 
@@ -199,7 +199,7 @@ func (ep *queuePair) enqueue(r *request) {
 	ep.sq.posted++
 	ep.sq.slotsTaken++
 	asym.StoreRelease32(&ep.uncompleted, uint32(ep.sq.posted-ep.sq.completed)) // for pollers without the lock
-	if (r.flags.Has(nd.Defer) || ep.batching) && ep.state() == connected {
+	if (r.Flags.Has(nd.Defer) || ep.batching) && ep.state() == connected {
 		return
 	}
 	ep.submit()
@@ -216,7 +216,7 @@ func (ep *queuePair) submit() {
 	if waiting && ep.state() == connected {
 		return // polls and the progress engine run them in turn
 	}
-	if last := ep.requestAt(ep.sq.posted - 1); last.total > smallTransfer && ep.state() == connected {
+	if last := ep.requestAt(ep.sq.posted - 1); last.Total > smallTransfer && ep.state() == connected {
 		ep.provider.wakeProgress() // the engine runs it
 		return
 	}
@@ -282,7 +282,7 @@ func (ep *queuePair) postBind(reqCtx uint64, mr nd.MemoryRegion, mw nd.MemoryWin
 	if err != nil {
 		return err
 	}
-	r.object = &win.window.Invalidatable
+	r.Object = &win.window.Invalidatable
 	binding, err := win.window.Prepare(region.region, buf, rights, ep.number, flags.Has(nd.ThisEndpointOnly))
 	if err != nil {
 		asked := window.Operand{Token: region.LocalToken(), Rights: window.Local, Address: shm.AddressOf(buf)}
@@ -335,7 +335,7 @@ func (ep *queuePair) postInvalidation(op string, object *window.Invalidatable, r
 	if err != nil {
 		return err
 	}
-	r.object = object
+	r.Object = object
 	if err := ep.faultAtPost(r); err != nil {
 		return err
 	}

@@ -62,7 +62,7 @@ func (ep *queuePair) bounceOut(r *request, e wire.SGE) (buffer int, sge wire.SGE
 	}
 	n := min(uint64(e.Length), bounceSize)
 	mem := ep.req.bounce.mem[buffer*bounceSize:][:n]
-	if r.kind != nd.RequestRead {
+	if r.Kind != nd.RequestRead {
 		r.setOperand(&ep.source, e, window.Read)
 		ep.sink = window.Operand{Mem: mem}
 		if _, _, f := ep.guard.Copy(&ep.sink, &ep.source, n); f != window.NoFault {
@@ -79,14 +79,14 @@ func (ep *queuePair) bounceOut(r *request, e wire.SGE) (buffer int, sge wire.SGE
 // bounceIn copies a fragment of a Read from its bounce buffer to private memory, once the peer has
 // filled the buffer.
 func (ep *queuePair) bounceIn(r *request) outcome {
-	if !ep.conn.out.IsReleased(r.endEntry) {
+	if !ep.conn.out.IsReleased(r.EndEntry) {
 		return blocked
 	}
 	if r.parts != nil {
 		return ep.bounceToRoom(r)
 	}
 	n := uint64(r.bounceSGE.Length)
-	e := sgeAt(r.sges, r.transferred-n)
+	e := wire.SGEAt(r.SGEs, r.Transferred-n)
 	r.setOperand(&ep.sink, e, window.Write)
 	ep.source = window.Operand{Mem: ep.req.bounce.mem[r.bounceIndex*bounceSize:][:n]}
 	r.bounceIndex = -1

@@ -15,7 +15,7 @@ func (ep *queuePair) execute(r *request, budget *uint64) outcome {
 	if r.draining {
 		return ep.executeInvalidate(r)
 	}
-	switch r.kind {
+	switch r.Kind {
 	case nd.RequestBind, nd.RequestFastRegister:
 		return ep.executeBind(r)
 	case nd.RequestInvalidate:
@@ -23,26 +23,26 @@ func (ep *queuePair) execute(r *request, budget *uint64) outcome {
 	case nd.RequestSend:
 		return ep.executeSend(r, budget)
 	}
-	if r.kind == nd.RequestRead && ep.req.readLimit == 0 {
+	if r.Kind == nd.RequestRead && ep.req.readLimit == 0 {
 		return ep.reject(r, nd.InvalidDeviceRequest, "the connection was made with an outbound read limit of 0: pass OutboundReadLimit, and the peer InboundReadLimit, in ConnectParams")
 	}
-	if r.total == 0 {
-		r.finish(nd.Success) // an empty Read or Write only checks the connection
+	if r.Total == 0 {
+		r.Finish(nd.Success) // an empty Read or Write only checks the connection
 		return executed
 	}
-	if r.flags.Has(nd.ReadLocalInvalidate) && r.object == nil {
-		r.object = ep.adapter.domain.Find(r.sges[0].Token, window.Local, ep.number) // the region that the Read invalidates
-		if r.object == nil {
+	if r.Flags.Has(nd.ReadLocalInvalidate) && r.Object == nil {
+		r.Object = ep.adapter.domain.Find(r.SGEs[0].Token, window.Local, ep.number) // the region that the Read invalidates
+		if r.Object == nil {
 			return ep.rejectSink(r)
 		}
 	}
 	if r.isIncomplete() {
 		return blocked
 	}
-	if !r.responderCopies && r.transferred == 0 {
-		r.responderCopies = ep.mustPeerCopy() || ep.conn.copyWouldOvertake()
+	if !r.ResponderCopies && r.Transferred == 0 {
+		r.ResponderCopies = ep.mustPeerCopy() || ep.conn.copyWouldOvertake()
 	}
-	if r.responderCopies {
+	if r.ResponderCopies {
 		return ep.sendFragments(r, budget)
 	}
 	return ep.copyOneSided(r, budget)
@@ -58,10 +58,10 @@ func (ep *queuePair) executeBind(r *request) outcome {
 	b := r.binding
 	r.binding = nil
 	if !b.Apply() {
-		return ep.reject(r, nd.InvalidDeviceRequest, "%s", whyNotBound(r.object))
+		return ep.reject(r, nd.InvalidDeviceRequest, "%s", whyNotBound(r.Object))
 	}
-	ep.bound.add(r.object)
-	r.finish(nd.Success)
+	ep.bound.add(r.Object)
+	r.Finish(nd.Success)
 	return executed
 }
 
@@ -69,20 +69,20 @@ func (ep *queuePair) executeBind(r *request) outcome {
 func (ep *queuePair) executeInvalidate(r *request) outcome {
 	done := false
 	if !r.draining {
-		if r.object.IsRegion() && (ep.conn.hasUnexecutedRequests() || ep.weak.hasReads()) {
+		if r.Object.IsRegion() && (ep.conn.hasUnexecutedRequests() || ep.weak.hasReads()) {
 			return ep.stall(r, stallOrder) // the peer has not run all requests that may name the region's local token
 		}
-		if r.object.IsRegion() && !ep.checkReads() {
+		if r.Object.IsRegion() && !ep.checkReads() {
 			return ep.stall(r, stallOrder) // the failed Read ends the connection when it completes
 		}
 		var ok bool
-		if _, done, ok = r.object.Invalidate(ep.number); !ok {
-			return ep.reject(r, nd.InvalidDeviceRequest, "%s", whyNotInvalidated(r.object))
+		if _, done, ok = r.Object.Invalidate(ep.number); !ok {
+			return ep.reject(r, nd.InvalidDeviceRequest, "%s", whyNotInvalidated(r.Object))
 		}
-		ep.bound.remove(r.object)
+		ep.bound.remove(r.Object)
 		r.draining = true
 	}
-	if !done && !r.object.Release() {
+	if !done && !r.Object.Release() {
 		return ep.stall(r, stallDrain)
 	}
 	ep.completeInvalidate(r)
@@ -109,27 +109,22 @@ func whyNotInvalidated(object *window.Invalidatable) string {
 // ReadLocalInvalidate, hasInvalidated tells invalidateSink that this is done.
 func (ep *queuePair) completeInvalidate(r *request) {
 	r.draining, r.hasInvalidated = false, true
-	r.finish(nd.Success)
-}
-
-// setLocalOperand makes operand name memory of this process with the local token of e.
-func setLocalOperand(operand *window.Operand, e wire.SGE, rights window.Rights) {
-	*operand = window.Operand{Token: e.Token, Rights: window.Local | rights, Address: e.Address}
+	r.Finish(nd.Success)
 }
 
 // copyOneSided runs a Read or a Write in this process: it copies between local memory and the peer's.
 // If the peer's memory is not in the arena, it leaves the copy to the peer.
 func (ep *queuePair) copyOneSided(r *request, budget *uint64) outcome {
-	write := r.kind == nd.RequestWrite
+	write := r.Kind == nd.RequestWrite
 	local, remote, right := &ep.source, &ep.sink, window.Write
 	if !write {
 		local, remote, right = &ep.sink, &ep.source, window.Read
 	}
-	*remote = window.Operand{Token: r.remoteToken, Rights: window.Remote | right, Peer: &ep.conn.guardPeer, BindCheck: &r.remoteBindCheck}
-	if r.transferred == 0 && (len(r.sges) > 1 || r.total > *budget || r.hasFaultWithin() || r.sum != nil || ep.weak != nil || r.limit(r.total) < r.total) {
+	*remote = window.Operand{Token: r.RemoteToken, Rights: window.Remote | right, Peer: &ep.conn.guardPeer, BindCheck: &r.remoteBindCheck}
+	if r.Transferred == 0 && (len(r.SGEs) > 1 || r.Total > *budget || r.hasFaultWithin() || r.sum != nil || ep.weak != nil || r.limit(r.Total) < r.Total) {
 		// The whole range is checked before the first byte is copied.
-		remote.Address = r.remoteAddress
-		switch f := ep.guard.Check(remote, r.total); f {
+		remote.Address = r.RemoteAddress
+		switch f := ep.guard.Check(remote, r.Total); f {
 		case window.NoFault, window.FaultUnreachable:
 		case window.FaultDisconnected:
 			return blocked
@@ -137,7 +132,7 @@ func (ep *queuePair) copyOneSided(r *request, budget *uint64) outcome {
 			return ep.rejectRemote(r, f)
 		}
 	}
-	for r.transferred < r.total {
+	for r.Transferred < r.Total {
 		if r.untilFault(*budget) == 0 {
 			return partial
 		}
@@ -145,7 +140,7 @@ func (ep *queuePair) copyOneSided(r *request, budget *uint64) outcome {
 		if n == 0 {
 			return blocked
 		}
-		e := sgeAt(r.sges, at)
+		e := wire.SGEAt(r.SGEs, at)
 		if n = r.limit(r.untilFault(min(n, uint64(e.Length)))); n == 0 {
 			return blocked
 		}
@@ -155,7 +150,7 @@ func (ep *queuePair) copyOneSided(r *request, budget *uint64) outcome {
 		} else {
 			r.setOperand(local, e, window.Write)
 		}
-		remote.Address = r.remoteAddress + at
+		remote.Address = r.RemoteAddress + at
 		matches, sinkFault, sourceFault := ep.copyRequest(r, n)
 		remoteFault, localFault := sinkFault, sourceFault
 		if !write {
@@ -164,8 +159,8 @@ func (ep *queuePair) copyOneSided(r *request, budget *uint64) outcome {
 		switch {
 		case remoteFault == window.FaultDisconnected:
 			return blocked // the next check of the connection notices the end too
-		case remoteFault == window.FaultUnreachable && r.transferred == 0:
-			r.responderCopies = true
+		case remoteFault == window.FaultUnreachable && r.Transferred == 0:
+			r.ResponderCopies = true
 			return ep.sendFragments(r, budget)
 		case remoteFault != window.NoFault:
 			return ep.rejectRemote(r, remoteFault)
@@ -181,7 +176,7 @@ func (ep *queuePair) copyOneSided(r *request, budget *uint64) outcome {
 	if r.sum != nil && !write {
 		r.sum.want = r.sum.digest.Sum64() // of what the Read has found; checkRead compares
 	}
-	r.finish(nd.Success)
+	r.Finish(nd.Success)
 	return executed
 }
 
@@ -210,12 +205,12 @@ func (ep *queuePair) pushEntry(r *request, entry *ring.Words, takesReceive bool)
 	}
 	c.credit.countEntry(number, takesReceive) // every entry but a Send of the fast path, see pushWriteFast
 	ep.cancelWakeup()
-	if r.endEntry == 0 {
+	if r.EndEntry == 0 {
 		r.firstEntry = number
 	}
-	r.endEntry = number + 1
+	r.EndEntry = number + 1
 	if r.needsAck {
-		c.credit.ackRequestEnd = r.endEntry
+		c.credit.ackRequestEnd = r.EndEntry
 	}
 	return true
 }

@@ -55,7 +55,7 @@ func (ep *queuePair) invalidateFast(reqCtx uint64, object *window.Invalidatable)
 	// The token is revoked but still in use: queue a request that waits for the drain.
 	r := ep.requestAt(ep.sq.posted)
 	r.reset(nd.RequestInvalidate, 0, reqCtx)
-	r.object, r.draining = object, true
+	r.Object, r.draining = object, true
 	ep.enqueue(r)
 	return true
 }
@@ -65,9 +65,9 @@ func (ep *queuePair) invalidateFast(reqCtx uint64, object *window.Invalidatable)
 func (ep *queuePair) enqueuePushed(kind nd.RequestType, reqCtx uint64) *request {
 	r := ep.requestAt(ep.sq.posted)
 	r.reset(kind, 0, reqCtx)
-	r.endEntry, r.needsAck = ep.conn.out.Published(), true
-	r.firstEntry = r.endEntry - 1
-	ep.conn.credit.ackRequestEnd = r.endEntry // later requests must not overtake this one
+	r.EndEntry, r.needsAck = ep.conn.out.Published(), true
+	r.firstEntry = r.EndEntry - 1
+	ep.conn.credit.ackRequestEnd = r.EndEntry // later requests must not overtake this one
 	ep.sq.posted++
 	ep.sq.slotsTaken++
 	ep.req.submitted, ep.req.next = ep.sq.posted, ep.sq.posted                 // it is executed, but not completed
@@ -98,6 +98,6 @@ func (ep *queuePair) pushWriteFast(reqCtx uint64, sge *nd.SGE, remoteAddress uin
 	}
 	ep.cancelWakeup()
 	r := ep.enqueuePushed(nd.RequestWrite, reqCtx)
-	r.total, r.remoteAddress, r.remoteToken = uint64(n), remoteAddress, remoteToken
+	r.Total, r.RemoteAddress, r.RemoteToken = uint64(n), remoteAddress, remoteToken
 	return true
 }

@@ -13,7 +13,7 @@ import (
 func (ep *queuePair) sendFragments(r *request, budget *uint64) outcome {
 	c := ep.conn
 	r.needsAck = true // the request completes when the peer has released its last entry
-	if r.kind == nd.RequestWrite && r.fitsEntry(wire.WriteInEntry) && !r.hasFaultWithin() {
+	if r.Kind == nd.RequestWrite && r.fitsEntry(wire.WriteInEntry) && !r.hasFaultWithin() {
 		return ep.pushWriteInEntry(r)
 	}
 	for {
@@ -22,25 +22,25 @@ func (ep *queuePair) sendFragments(r *request, budget *uint64) outcome {
 				return out
 			}
 		}
-		if r.finished || r.transferred == r.total {
+		if r.Finished || r.Transferred == r.Total {
 			return executed
 		}
 		if r.untilFault(*budget) == 0 {
 			return partial
 		}
-		if r.kind == nd.RequestRead && r.transferred == 0 &&
+		if r.Kind == nd.RequestRead && r.Transferred == 0 &&
 			(c.hasReadsInFlight(uint64(ep.req.readLimit)) || r.sum != nil && !ep.takeReadPlace(r)) {
 			return ep.stall(r, stallOrder)
 		}
-		e := sgeAt(r.sges, r.transferred) // transferred counts the bytes that earlier fragments name
+		e := wire.SGEAt(r.SGEs, r.Transferred) // transferred counts the bytes that earlier fragments name
 		e.Length = uint32(r.untilFault(uint64(e.Length)))
-		if r.kind != nd.RequestRead { // the data of a Read in parts arrives in a bounce buffer first
+		if r.Kind != nd.RequestRead { // the data of a Read in parts arrives in a bounce buffer first
 			if e.Length = uint32(r.limit(uint64(e.Length))); e.Length == 0 {
 				return blocked
 			}
 		}
 		right := window.Read // that the local token must grant
-		if r.kind == nd.RequestRead {
+		if r.Kind == nd.RequestRead {
 			right = window.Write
 		}
 		r.setOperand(&ep.source, e, right) // a field, to avoid an allocation; here it only names e for the check
@@ -58,30 +58,30 @@ func (ep *queuePair) sendFragments(r *request, budget *uint64) outcome {
 			if buffer, e, out = ep.bounceOut(r, e); out != executed {
 				return out
 			}
-			if r.finished {
+			if r.Finished {
 				return executed
 			}
 			n = uint64(e.Length)
 			*budget -= min(n, *budget)
 		}
 		flags := wire.FlagAckRequest | r.entryFlags()
-		if r.transferred == 0 {
+		if r.Transferred == 0 {
 			flags |= wire.FlagFirst
 		}
-		if r.transferred+n == r.total {
+		if r.Transferred+n == r.Total {
 			flags |= wire.FlagLast
 		}
-		entry := wire.Fragment(fragmentKind(r.kind), flags, r.remoteToken, e, r.remoteAddress+r.transferred, r.total)
-		ep.pushEntry(r, &entry, r.transferred == 0 && r.kind == nd.RequestSend)
+		entry := wire.Fragment(fragmentKind(r.Kind), flags, r.RemoteToken, e, r.RemoteAddress+r.Transferred, r.Total)
+		ep.pushEntry(r, &entry, r.Transferred == 0 && r.Kind == nd.RequestSend)
 		ep.counters.fragments++
 		c.peer.Wake()
-		if r.transferred += n; r.kind == nd.RequestRead && r.transferred == r.total {
-			c.readEnds[c.readsSent%maxReads] = r.endEntry // for hasReadsInFlight
+		if r.Transferred += n; r.Kind == nd.RequestRead && r.Transferred == r.Total {
+			c.readEnds[c.readsSent%maxReads] = r.EndEntry // for hasReadsInFlight
 			c.readsSent++
 		}
 		if buffer >= 0 {
-			ep.req.bounce.freedBy[buffer] = r.endEntry
-			if r.kind == nd.RequestRead {
+			ep.req.bounce.freedBy[buffer] = r.EndEntry
+			if r.Kind == nd.RequestRead {
 				r.bounceIndex, r.bounceSGE = buffer, e
 			}
 		}
@@ -109,7 +109,7 @@ func (ep *queuePair) pushWriteInEntry(r *request) outcome {
 		return executed
 	}
 	flags := wire.FlagFirst | wire.FlagLast | wire.FlagAckRequest | r.entryFlags()
-	entry := ring.Words{wire.Header(wire.WriteInEntry, flags, int(r.total), r.remoteToken), r.remoteAddress}
+	entry := ring.Words{wire.Header(wire.WriteInEntry, flags, int(r.Total), r.RemoteToken), r.RemoteAddress}
 	wire.PutPayload(&entry, 2, payload)
 	ep.pushEntry(r, &entry, false)
 	c.peer.Wake()

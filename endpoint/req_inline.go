@@ -5,7 +5,6 @@ import (
 
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
-	"github.com/softnd/softnd/window"
 )
 
 // The post of a request with nd.Inline copies the data into the request. Execution needs no token
@@ -34,23 +33,9 @@ func (ep *queuePair) checkInline(op string, sge []nd.SGE) error {
 // address is an index into r.inline.
 func (r *request) copyInline(sge []nd.SGE) {
 	for i := range sge {
-		r.inline = append(r.inline, sge[i].Buffer...)
+		r.Inline = append(r.Inline, sge[i].Buffer...)
 	}
-	if r.total = uint64(len(r.inline)); r.total > 0 {
-		r.sges = append(r.sges, wire.SGE{Length: uint32(r.total)})
+	if r.Total = uint64(len(r.Inline)); r.Total > 0 {
+		r.SGEs = append(r.SGEs, wire.SGE{Length: uint32(r.Total)})
 	}
-}
-
-// setOperand makes operand name e, which is an entry of r or a part of one. operand is ep.sink or ep.source.
-func (r *request) setOperand(operand *window.Operand, e wire.SGE, rights window.Rights) {
-	if r.parts != nil {
-		*operand = window.Operand{Mem: r.parts.operand(r)} // at least e.Length bytes, or only named for a check
-		return
-	}
-	if r.flags.Has(nd.Inline) {
-		*operand = window.Operand{Mem: r.inline[e.Address:][:e.Length]}
-		return
-	}
-	setLocalOperand(operand, e, rights)
-	operand.BindCheck = &r.localBindCheck
 }

@@ -22,7 +22,7 @@ func (ep *queuePair) runRequests(budget *uint64) (progressed bool) {
 			return progressed
 		}
 		r := ep.requestAt(ep.req.next) // next is the number of the oldest request that is not executed
-		if r.postedAfterEnd {
+		if r.PostedAfterEnd {
 			r.cancel()
 			ep.req.next++
 			continue
@@ -31,24 +31,24 @@ func (ep *queuePair) runRequests(budget *uint64) (progressed bool) {
 		if ep.state() != connected && !(r.draining && ep.state() == peerDisconnected) || *budget == 0 {
 			return progressed
 		}
-		before := r.transferred
+		before := r.Transferred
 		out, handled := ep.beforeExecute(r)
 		if !handled {
 			out = ep.execute(r, budget)
 		}
-		if r.flags.Has(nd.ReadLocalInvalidate) && out == executed {
+		if r.Flags.Has(nd.ReadLocalInvalidate) && out == executed {
 			out = ep.invalidateSink(r)
 		}
 		switch out {
 		case blocked:
 			ep.counters.retries++
-			return progressed || r.transferred != before
+			return progressed || r.Transferred != before
 		case partial:
 			asym.StoreRelease32(&ep.req.chunks, ep.req.chunks.Load()+1) // progress, for the status page
 			return true
 		}
 		// After a failed request no other runs. It completes after the requests before it.
-		ep.req.hasFailed = r.finished && r.status != nd.Success
+		ep.req.hasFailed = r.Finished && r.Status != nd.Success
 		ep.req.next++
 		progressed = true
 	}
@@ -57,7 +57,7 @@ func (ep *queuePair) runRequests(budget *uint64) (progressed bool) {
 // beforeExecute makes request r, the next to run, wait for earlier Reads and for its options of the slow path. If
 // it reports true, out replaces the outcome of execute.
 func (ep *queuePair) beforeExecute(r *request) (out outcome, handled bool) {
-	if r.flags.Has(nd.ReadFence) && (ep.conn.hasReadsInFlight(1) || ep.weak.hasReads()) {
+	if r.Flags.Has(nd.ReadFence) && (ep.conn.hasReadsInFlight(1) || ep.weak.hasReads()) {
 		return ep.stall(r, stallOrder), true
 	}
 	if !ep.hashLate(r) {
@@ -72,13 +72,10 @@ func (ep *queuePair) beforeExecute(r *request) (out outcome, handled bool) {
 	return out, handled
 }
 
-// finish sets the final status of a request. completeRequests adds its result to the queue.
-func (r *request) finish(s nd.Status) { r.finished, r.status = true, s }
-
 // cancel finishes a request that is never executed.
 func (r *request) cancel() {
 	r.cancelBinding()
-	r.finish(nd.Canceled)
+	r.Finish(nd.Canceled)
 }
 
 // cancelBinding gives the tokens of a Bind or FastRegister back that is not executed.
@@ -93,14 +90,14 @@ func (r *request) cancelBinding() {
 func (ep *queuePair) completeRequests() (progressed bool) {
 	for ep.sq.completed != ep.req.next {
 		r := ep.requestAt(ep.sq.completed)
-		if !r.finished {
+		if !r.Finished {
 			// Executed but not finished: the request completes when the peer has released its last entry.
-			if ep.life.remoteReleased || ep.weak.isAside(ep.sq.completed) || !ep.conn.out.IsReleased(r.endEntry) {
+			if ep.life.remoteReleased || ep.weak.isAside(ep.sq.completed) || !ep.conn.out.IsReleased(r.EndEntry) {
 				return progressed
 			}
-			r.finish(nd.Success)
+			r.Finish(nd.Success)
 		}
-		if ep.faults() != nil && !r.postedAfterEnd && !ep.faultBeforeComplete(r) {
+		if ep.faults() != nil && !r.PostedAfterEnd && !ep.faultBeforeComplete(r) {
 			return progressed
 		}
 		if ep.weak != nil && !ep.weak.resultIsDue(ep.sq.completed) {
@@ -109,7 +106,7 @@ func (ep *queuePair) completeRequests() (progressed bool) {
 		ep.sq.completed++
 		ep.completeRequest(r)
 		progressed = true
-		if r.status != nd.Success && !r.postedAfterEnd {
+		if r.Status != nd.Success && !r.PostedAfterEnd {
 			ep.life.requestFailed = true
 			ep.terminate(ep.life.cause)
 			return true
@@ -123,15 +120,15 @@ func (ep *queuePair) completeRequest(r *request) {
 	if r.sum != nil { // checkRead is not inlined
 		ep.checkRead(r)
 	}
-	if r.status == nd.Success && r.flags.Has(nd.SilentSuccess) {
+	if r.Status == nd.Success && r.Flags.Has(nd.SilentSuccess) {
 		ep.completeSilently(r)
 		return
 	}
-	if r.status == nd.Success {
-		ep.sq.cq.pushSuccess(ep, r.context, r.kind, int(r.bytesTransferred()), &ep.sq.slots)
+	if r.Status == nd.Success {
+		ep.sq.cq.pushSuccess(ep, r.context, r.Kind, int(r.bytesTransferred()), &ep.sq.slots)
 		return
 	}
-	ep.result = nd.Result{Status: r.status, RequestContext: r.context, RequestType: r.kind}
+	ep.result = nd.Result{Status: r.Status, RequestContext: r.context, RequestType: r.Kind}
 	ep.pushResult(ep.sq.cq, &ep.sq.slots, false)
 }
 
@@ -140,45 +137,24 @@ func (ep *queuePair) completeSilently(r *request) {
 	ep.sq.slotsTaken-- // a request without a result frees its slot at once
 	ep.counters.silent++
 	if ep.counters.operations != nil {
-		countResult(ep.counters.operations, &nd.Result{RequestType: r.kind, BytesTransferred: r.bytesTransferred()})
+		countResult(ep.counters.operations, &nd.Result{RequestType: r.Kind, BytesTransferred: r.bytesTransferred()})
 	}
 }
 
 // bytesTransferred returns the number of bytes in the result of a successful request.
 func (r *request) bytesTransferred() uint32 {
-	switch r.kind {
+	switch r.Kind {
 	case nd.RequestSend, nd.RequestRead, nd.RequestWrite:
-		return uint32(r.total)
+		return uint32(r.Total)
 	}
 	return 0
 }
 
 // reject finishes a request with status s. The message becomes the endpoint's cause, if it has none yet.
 func (ep *queuePair) reject(r *request, s nd.Status, format string, args ...any) outcome {
-	r.finish(s)
+	r.Finish(s)
 	if ep.life.cause == nil {
-		ep.life.cause = ep.opError(opName(r), s, fmt.Sprintf(format, args...), "the connection has ended; connect a new endpoint")
+		ep.life.cause = ep.opError(r.OpName(), s, fmt.Sprintf(format, args...), "the connection has ended; connect a new endpoint")
 	}
 	return executed
-}
-
-func opName(r *request) string {
-	switch r.kind {
-	case nd.RequestSend:
-		if r.invalidate {
-			return "send and invalidate"
-		}
-		return "send"
-	case nd.RequestWrite:
-		return "write"
-	case nd.RequestRead:
-		return "read"
-	case nd.RequestBind:
-		return "bind"
-	case nd.RequestInvalidate:
-		return "invalidate"
-	case nd.RequestFastRegister:
-		return "fast register"
-	}
-	return r.kind.String()
 }

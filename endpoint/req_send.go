@@ -3,6 +3,7 @@ package endpoint
 import (
 	"time"
 
+	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
@@ -18,7 +19,7 @@ func (ep *queuePair) executeSend(r *request, budget *uint64) outcome {
 	if !r.hasReceive && c.peerHasSRQ {
 		// Only the peer knows whether its shared queue has a receive. The message waits in the
 		// ring for one, without limit.
-		r.hasReceive, r.responderCopies, r.needsAck = true, true, true
+		r.hasReceive, r.ResponderCopies, r.needsAck = true, true, true
 	}
 	if !r.hasReceive {
 		if !c.hasReceive() {
@@ -31,23 +32,23 @@ func (ep *queuePair) executeSend(r *request, budget *uint64) outcome {
 		// The message must not overtake entries that the peer has yet to copy: an earlier message
 		// or Write may store to the same bytes, or fail. A later message could change the bytes of a
 		// hashed one before the peer has checked them.
-		r.responderCopies = r.invalidate || r.sum != nil || ep.mustPeerCopy() || c.copyWouldOvertake()
-		if r.total > wire.MaxSendInEntry && !r.responderCopies {
+		r.ResponderCopies = r.Invalidate || r.sum != nil || ep.mustPeerCopy() || c.copyWouldOvertake()
+		if r.Total > wire.MaxSendInEntry && !r.ResponderCopies {
 			ep.req.peerReceiveSGEs, ep.req.peerReceiveCapacity = c.nextReceive(&ep.req.peerReceiveBuffer)
-			if r.total > ep.req.peerReceiveCapacity {
+			if r.Total > ep.req.peerReceiveCapacity {
 				r.hasReceive = false // if the ring has no room for the report, execute starts over
 				if e, f := ep.checkLocalAccess(r); f != window.NoFault {
 					return ep.rejectLocal(r, e, f) // an error of this side's own entries takes precedence
 				}
-				return ep.rejectReceive(r, nd.BufferOverflow, tooLong, r.total, ep.req.peerReceiveCapacity)
+				return ep.rejectReceive(r, nd.BufferOverflow, tooLong, r.Total, ep.req.peerReceiveCapacity)
 			}
-			r.responderCopies = ep.needsPeerCopy(ep.req.peerReceiveSGEs)
+			r.ResponderCopies = ep.needsPeerCopy(ep.req.peerReceiveSGEs)
 		}
 	}
 	switch {
 	case r.fitsEntry(wire.SendInEntry):
 		return ep.pushSendInEntry(r)
-	case r.responderCopies:
+	case r.ResponderCopies:
 		return ep.sendFragments(r, budget)
 	}
 	return ep.copyToReceive(r, budget)
@@ -55,7 +56,7 @@ func (ep *queuePair) executeSend(r *request, budget *uint64) outcome {
 
 // checkLocalAccess returns the first entry of r that must not be read, and why.
 func (ep *queuePair) checkLocalAccess(r *request) (wire.SGE, window.Fault) {
-	for _, e := range r.sges {
+	for _, e := range r.SGEs {
 		r.setOperand(&ep.source, e, window.Read)
 		if f := ep.guard.Check(&ep.source, uint64(e.Length)); f != window.NoFault {
 			return e, f
@@ -113,14 +114,14 @@ func (ep *queuePair) pushSendInEntry(r *request) outcome {
 	flags := wire.FlagFirst | wire.FlagLast | r.entryFlags()
 	// Unless the next receive can certainly hold the message, only the peer knows whether it did. Only the peer
 	// checks the hash.
-	if r.invalidate || r.sum != nil || r.needsAck || !c.credit.fits(c.out.Published(), r.total) {
+	if r.Invalidate || r.sum != nil || r.needsAck || !c.credit.fits(c.out.Published(), r.Total) {
 		r.needsAck = true
 		flags |= wire.FlagAckRequest
 	}
-	entry := ring.Words{wire.Header(wire.SendInEntry, flags, int(r.total), r.remoteToken)}
+	entry := ring.Words{wire.Header(wire.SendInEntry, flags, int(r.Total), r.RemoteToken)}
 	wire.PutPayload(&entry, 1, payload)
 	ep.pushEntry(r, &entry, true)
-	c.credit.payloadEndBeforeRun = r.endEntry // later requests must not overtake the payload
+	c.credit.payloadEndBeforeRun = r.EndEntry // later requests must not overtake the payload
 	c.peer.Wake()
 	if !r.needsAck {
 		ep.completeIfOpen(r)
@@ -130,10 +131,10 @@ func (ep *queuePair) pushSendInEntry(r *request) outcome {
 
 // gatherPayload copies the data of an inline Send or Write together. It reports false if it has rejected r.
 func (ep *queuePair) gatherPayload(r *request) (payload []byte, ok bool) {
-	if r.flags.Has(nd.Inline) {
-		return r.inline, true
+	if r.Flags.Has(nd.Inline) {
+		return r.Inline, true
 	}
-	payload = ep.req.gathered[:r.total]
+	payload = ep.req.gathered[:r.Total]
 	to := payload
 	if r.parts != nil {
 		for len(to) > 0 {
@@ -143,8 +144,8 @@ func (ep *queuePair) gatherPayload(r *request) (payload []byte, ok bool) {
 		}
 		return payload, true
 	}
-	for _, e := range r.sges {
-		setLocalOperand(&ep.source, e, window.Read)
+	for _, e := range r.SGEs {
+		mode.SetLocalOperand(&ep.source, e, window.Read)
 		ep.sink = window.Operand{Mem: to[:e.Length]}
 		if _, _, f := ep.guard.Copy(&ep.sink, &ep.source, uint64(e.Length)); f != window.NoFault {
 			ep.rejectLocal(r, e, f)
@@ -158,7 +159,7 @@ func (ep *queuePair) gatherPayload(r *request) (payload []byte, ok bool) {
 // copyToReceive copies a message into the peer's posted receive, and then tells the peer.
 func (ep *queuePair) copyToReceive(r *request, budget *uint64) outcome {
 	c := ep.conn
-	for r.transferred < r.total {
+	for r.Transferred < r.Total {
 		if r.untilFault(*budget) == 0 {
 			return partial
 		}
@@ -166,7 +167,7 @@ func (ep *queuePair) copyToReceive(r *request, budget *uint64) outcome {
 		if n == 0 {
 			return blocked
 		}
-		from, to := sgeAt(r.sges, at), sgeAt(ep.req.peerReceiveSGEs, at)
+		from, to := wire.SGEAt(r.SGEs, at), wire.SGEAt(ep.req.peerReceiveSGEs, at)
 		n = r.untilFault(min(n, uint64(from.Length), uint64(to.Length)))
 		if n == 0 {
 			return ep.rejectReceive(r, nd.AccessViolation, "the entries of the posted receive hold less than its %d bytes", ep.req.peerReceiveCapacity)
@@ -180,8 +181,8 @@ func (ep *queuePair) copyToReceive(r *request, budget *uint64) outcome {
 		switch {
 		case remoteFault == window.FaultDisconnected:
 			return blocked
-		case remoteFault == window.FaultUnreachable && r.transferred == 0:
-			r.responderCopies = true
+		case remoteFault == window.FaultUnreachable && r.Transferred == 0:
+			r.ResponderCopies = true
 			return ep.sendFragments(r, budget)
 		case remoteFault != window.NoFault:
 			return ep.rejectReceive(r, nd.AccessViolation, "the posted receive's entry of %s: %v", ep.describeAccess(&ep.sink, uint64(to.Length)), remoteFault)
@@ -192,7 +193,7 @@ func (ep *queuePair) copyToReceive(r *request, budget *uint64) outcome {
 		*budget -= n
 		ep.weak.advanceRequest(r, n)
 	}
-	entry := ring.Words{wire.Header(wire.SendPlaced, wire.FlagFirst|wire.FlagLast|r.entryFlags(), 0, 0), r.total}
+	entry := ring.Words{wire.Header(wire.SendPlaced, wire.FlagFirst|wire.FlagLast|r.entryFlags(), 0, 0), r.Total}
 	if !ep.pushEntry(r, &entry, true) {
 		return ep.stall(r, stallQueue)
 	}
@@ -206,16 +207,16 @@ func (ep *queuePair) copyToReceive(r *request, budget *uint64) outcome {
 // state is unchanged after the push, the peer finds the entry. Otherwise only the peer knows.
 func (ep *queuePair) completeIfOpen(r *request) {
 	if ep.conn.guardPeer.Connected() { // ORDER conn-state: after the push; pairs with the change of state before releasePeerState reads the ring
-		r.finish(nd.Success)
+		r.Finish(nd.Success)
 		return
 	}
 	r.needsAck = true
-	ep.conn.credit.ackRequestEnd = r.endEntry
+	ep.conn.credit.ackRequestEnd = r.EndEntry
 }
 
 // rejectReceive tells the peer that its receive has failed with status s, and rejects the Send.
 func (ep *queuePair) rejectReceive(r *request, s nd.Status, format string, args ...any) outcome {
-	entry := ring.Words{wire.Header(wire.SendFailed, wire.FlagFirst|wire.FlagLast, 0, 0), uint64(s), r.total}
+	entry := ring.Words{wire.Header(wire.SendFailed, wire.FlagFirst|wire.FlagLast, 0, 0), uint64(s), r.Total}
 	if !ep.pushEntry(r, &entry, true) {
 		return ep.stall(r, stallQueue)
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/testkit/failpoint"
@@ -213,9 +214,9 @@ func (ep *queuePair) stoppedOutcome() outcome {
 // advances ep.source. It reports false if the copy has failed.
 func (ep *queuePair) fillReceive(r *receive, at, n uint64) bool {
 	for n > 0 {
-		e := sgeAt(r.sges(), at)
+		e := wire.SGEAt(r.sges(), at)
 		part := min(uint64(e.Length), n)
-		setLocalOperand(&ep.sink, e, window.Write)
+		mode.SetLocalOperand(&ep.sink, e, window.Write)
 		ep.sink.BindCheck = &ep.resp.localBindCheck
 		_, localFault, remoteFault := ep.guard.Copy(&ep.sink, &ep.source, part)
 		switch {

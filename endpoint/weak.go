@@ -133,11 +133,11 @@ func (w *weakEndpoint) beforeExecute(r *request) (out outcome, handled bool) {
 	number := w.ep.req.next
 	s := w.request(number)
 	switch {
-	case r.transferred > 0:
+	case r.Transferred > 0:
 		return 0, false
 	case !w.isDue(&s.start, w.steps(ofStart, number)):
 		return blocked, true
-	case r.kind == nd.RequestSend && w.ep.conn.peerHasSRQ && w.hasReads():
+	case r.Kind == nd.RequestSend && w.ep.conn.peerHasSRQ && w.hasReads():
 		return blocked, true // such a Send waits in the ring, without limit; no Read may get behind it
 	case w.mayOvertake(r) && w.draw(ofReads, number)&1 != 0:
 		w.reads = append(w.reads, number)

@@ -75,13 +75,13 @@ func (w *weakEndpoint) nextPart(p *placement, number, address, total uint64) (at
 func (ep *queuePair) nextBytes(r *request, budget uint64) (at, n uint64) {
 	w := ep.weak
 	if w == nil || r.sum != nil { // a hash needs the bytes in order
-		return r.transferred, budget
+		return r.Transferred, budget
 	}
-	number, address := w.numberOf(r), r.remoteAddress
-	if r.kind == nd.RequestRead {
-		address = r.sges[0].Address
+	number, address := w.numberOf(r), r.RemoteAddress
+	if r.Kind == nd.RequestRead {
+		address = r.SGEs[0].Address
 	}
-	at, n = w.nextPart(&w.request(number).placement, number, address, r.total)
+	at, n = w.nextPart(&w.request(number).placement, number, address, r.Total)
 	return at, min(n, budget)
 }
 

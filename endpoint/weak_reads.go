@@ -11,7 +11,7 @@ import (
 
 // mayOvertake reports whether later requests may overtake Read r.
 func (w *weakEndpoint) mayOvertake(r *request) bool {
-	return r.kind == nd.RequestRead && r.total > 0 && !r.flags.Has(nd.ReadFence) && !r.flags.Has(nd.ReadLocalInvalidate) &&
+	return r.Kind == nd.RequestRead && r.Total > 0 && !r.Flags.Has(nd.ReadFence) && !r.Flags.Has(nd.ReadLocalInvalidate) &&
 		r.fault == nil && len(w.reads) < w.ep.req.readLimit
 }
 
@@ -31,7 +31,7 @@ func (w *weakEndpoint) runReads(budget *uint64) (progressed bool) {
 		return false
 	}
 	if ep.req.next != ep.req.submitted {
-		if r := ep.requestAt(ep.req.next); r.transferred > 0 && (r.transferred < r.total || r.bounceIndex >= 0) {
+		if r := ep.requestAt(ep.req.next); r.Transferred > 0 && (r.Transferred < r.Total || r.bounceIndex >= 0) {
 			return false // the entries of a message are consecutive, and a bounce buffer with data is not used again
 		} // a Read with all its bytes may wait to invalidate its sink, and that waits for the Reads
 	}
@@ -42,14 +42,14 @@ func (w *weakEndpoint) runReads(budget *uint64) (progressed bool) {
 			at++
 			continue
 		}
-		before := r.transferred
+		before := r.Transferred
 		out := ep.execute(r, budget)
-		progressed = progressed || out != blocked || r.transferred != before
-		w.begun = out != executed && r.transferred > 0
+		progressed = progressed || out != blocked || r.Transferred != before
+		w.begun = out != executed && r.Transferred > 0
 		switch {
 		case out == executed:
 			w.reads = slices.Delete(w.reads, at, at+1)
-			ep.req.hasFailed = ep.req.hasFailed || r.finished && r.status != nd.Success
+			ep.req.hasFailed = ep.req.hasFailed || r.Finished && r.Status != nd.Success
 			at = 0
 		case w.begun:
 			w.reads = slices.Insert(slices.Delete(w.reads, at, at+1), 0, number)

@@ -12,3 +12,15 @@ type SGE struct {
 
 // LengthAndToken packs the length (bits 0..31) and the token (32..63) into one shared word.
 func (e SGE) LengthAndToken() uint64 { return uint64(e.Length) | uint64(e.Token)<<32 }
+
+// SGEAt returns the part of one entry that begins at byte at of the whole list, up to the end of
+// that entry. It returns the zero entry if the list is shorter.
+func SGEAt(entries []SGE, at uint64) SGE {
+	for _, e := range entries {
+		if at < uint64(e.Length) {
+			return SGE{Address: e.Address + at, Length: e.Length - uint32(at), Token: e.Token}
+		}
+		at -= uint64(e.Length)
+	}
+	return SGE{}
+}

@@ -1,0 +1,71 @@
+package mode
+
+import (
+	"github.com/softnd/softnd/endpoint/internal/wire"
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/window"
+)
+
+// Request is the part of a request of the initiator queue that a hook can see.
+type Request struct {
+	Kind  nd.RequestType
+	Flags nd.OpFlags
+	SGEs  []wire.SGE // the capacity is allocated once
+	Total uint64     // bytes
+
+	Inline []byte // data of a request with nd.Inline; the capacity is allocated once
+
+	RemoteAddress uint64
+	RemoteToken   nd.Token              // remote token, or the token to invalidate at the peer
+	Invalidate    bool                  // SendAndInvalidate
+	Object        *window.Invalidatable // window or region to bind, register or invalidate
+
+	PostedAfterEnd  bool             // posted when the connection had ended: it can only be canceled
+	ResponderCopies bool             // the peer copies the data: the request goes through the ring
+	Transferred     uint64           // bytes copied or, through the ring, sent in fragments
+	LocalBindCheck  window.BindCheck // bind of the local token that is in use
+	EndEntry        uint64           // number after its last ring entry; 0 = none
+
+	Status   nd.Status
+	Finished bool // Status is final
+}
+
+// Finish sets the final status.
+func (r *Request) Finish(s nd.Status) { r.Finished, r.Status = true, s }
+
+// OpName returns the name of the request in errors.
+func (r *Request) OpName() string {
+	switch r.Kind {
+	case nd.RequestSend:
+		if r.Invalidate {
+			return "send and invalidate"
+		}
+		return "send"
+	case nd.RequestWrite:
+		return "write"
+	case nd.RequestRead:
+		return "read"
+	case nd.RequestBind:
+		return "bind"
+	case nd.RequestInvalidate:
+		return "invalidate"
+	case nd.RequestFastRegister:
+		return "fast register"
+	}
+	return r.Kind.String()
+}
+
+// SetOperand makes operand name e, which is an entry of r or a part of one.
+func (r *Request) SetOperand(operand *window.Operand, e wire.SGE, rights window.Rights) {
+	if r.Flags.Has(nd.Inline) {
+		*operand = window.Operand{Mem: r.Inline[e.Address:][:e.Length]}
+		return
+	}
+	SetLocalOperand(operand, e, rights)
+	operand.BindCheck = &r.LocalBindCheck
+}
+
+// SetLocalOperand makes operand name memory of this process with the local token of e.
+func SetLocalOperand(operand *window.Operand, e wire.SGE, rights window.Rights) {
+	*operand = window.Operand{Token: e.Token, Rights: window.Local | rights, Address: e.Address}
+}
