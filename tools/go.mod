@@ -2,15 +2,27 @@ module github.com/softnd/softnd/tools
 
 go 1.26.0
 
+tool (
+	golang.org/x/exp/cmd/apidiff
+	honnef.co/go/tools/cmd/staticcheck
+)
+
 replace github.com/softnd/softnd => ../
 
 require (
 	github.com/cespare/xxhash/v2 v2.3.0
 	github.com/softnd/softnd v0.0.0-00010101000000-000000000000
+	golang.org/x/tools v0.52.0
 )
 
 require (
+	github.com/BurntSushi/toml v1.4.1-0.20240526193622-a339e1f7089c // indirect
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3 // indirect
+	golang.org/x/exp v0.0.0-20261014143641-f0251eb4aa3e // indirect
+	golang.org/x/exp/typeparams v0.0.0-20231108232855-2478ac86f678 // indirect
+	golang.org/x/mod v0.42.0 // indirect
+	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.28.0 // indirect
+	honnef.co/go/tools v0.8.2 // indirect
 )

@@ -46,7 +46,7 @@ func measure(to string, quick bool) error {
 	if err := command(&calls, "go", "test", "./endpoint", "-run", "^$", "-bench", "HotPath", "-benchtime", "1ms", "-count", "100"); err != nil {
 		return err
 	}
-	rep.Command = []string{"go", "run", "./internal/figures", "-measure"}
+	rep.Command = []string{"go", "-C", "tools", "run", "./pagefigures", "-measure"}
 	rep.Results = append(rep.Results, benchmarks(calls.String())...)
 	for i := range rep.Results {
 		leaveOutRepeats(&rep.Results[i])

@@ -190,7 +190,7 @@ func (all exceptions) lets(f finding) bool {
 func (all exceptions) unused() (found []finding) {
 	for _, e := range all {
 		if !e.used {
-			found = append(found, finding{path: "internal/prose/allowed.txt", line: e.line, text: e.words, rule: "unused",
+			found = append(found, finding{path: "tools/proselint/allowed.txt", line: e.line, text: e.words, rule: "unused",
 				advice: "the entry allows nothing: delete it"})
 		}
 	}

@@ -1,8 +1,8 @@
-// Surface checks the packages for people who extend softnd: shm, window, endpoint, launcher, bench and the packages below
+// Unusedexports checks the packages for people who extend softnd: shm, window, endpoint, launcher, bench and the packages below
 // bench. It lists their exported identifiers that no other package uses, and exits with 1 if there are any.
 //
-//	go run ./internal/surface          lists them, one in a line
-//	go run ./internal/surface -count   counts the exported identifiers of each package
+//	go -C tools run ./unusedexports          lists them, one in a line
+//	go -C tools run ./unusedexports -count   counts the exported identifiers of each package
 //
 // With -max N, it also exits with 1 if there are more than N exported identifiers.
 //
@@ -27,9 +27,9 @@ func main() {
 	count := flag.Bool("count", false, "count the exported identifiers of each package")
 	limit := flag.Int("max", 0, "fail if there are more exported identifiers than this; 0 means no limit")
 	flag.Parse()
-	unused, err := run(os.Stdout, ".", *count, *limit)
+	unused, err := run(os.Stdout, "..", *count, *limit)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "surface:", err)
+		fmt.Fprintln(os.Stderr, "unusedexports:", err)
 		os.Exit(1)
 	}
 	if unused > 0 {

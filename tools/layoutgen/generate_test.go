@@ -19,7 +19,7 @@ func TestGeneratedFilesAreCurrent(t *testing.T) {
 		if have, err := os.ReadFile("../../" + name); err != nil {
 			t.Error(err)
 		} else if !bytes.Equal(have, want) {
-			t.Errorf("%s is out of date: run go run ./internal/clayout", name)
+			t.Errorf("%s is out of date: run go -C tools run ./layoutgen", name)
 		}
 	}
 }

@@ -1,13 +1,13 @@
-// Prose checks the English of the project: Markdown pages, Go comments, strings and names, and the comments of C
+// Proselint checks the English of the project: Markdown pages, Go comments, strings and names, and the comments of C
 // files, Spin models, shell scripts and Makefiles. Most rules are in rules.txt. Three are in the code: the length of
 // sentences, the form of error messages, and the first word of a doc comment.
 //
-//	go run ./internal/prose                    checks the whole tree
-//	go run ./internal/prose endpoint nd/qp.go  checks directories and files
-//	go run ./internal/prose -summary           counts the findings of each directory
+//	go -C tools run ./proselint                    checks the whole tree
+//	go -C tools run ./proselint endpoint nd/qp.go  checks directories and files
+//	go -C tools run ./proselint -summary           counts the findings of each directory
 //
 // A finding is printed as file:line: "text": rule: advice, and the exit status is then 1. What allowed.txt lists is let
-// through; an entry there that matches nothing is a finding in a check of the whole tree. Run it in the module's root.
+// through; an entry there that matches nothing is a finding in a check of the whole tree. The paths are relative to the root of the tree.
 package main
 
 import (
@@ -27,9 +27,12 @@ import (
 func main() {
 	summary := flag.Bool("summary", false, "count the findings of each directory and rule instead of printing them")
 	flag.Parse()
-	found, err := run(os.Stdout, *summary, flag.Args())
+	found, err := 0, os.Chdir("..")
+	if err == nil {
+		found, err = run(os.Stdout, *summary, flag.Args())
+	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "prose:", err)
+		fmt.Fprintln(os.Stderr, "proselint:", err)
 		os.Exit(2)
 	}
 	if found > 0 {
@@ -54,7 +57,7 @@ func (f finding) String() string {
 // run checks the paths, or the whole tree if there are none, and returns the number of findings.
 func run(out io.Writer, summary bool, paths []string) (int, error) {
 	if _, err := os.Stat("go.mod"); err != nil {
-		return 0, fmt.Errorf("%w: run it in the root of the module", err)
+		return 0, fmt.Errorf("%w: run it with go -C tools run ./proselint", err)
 	}
 	rules, err := parseRules(rulesText)
 	if err != nil {

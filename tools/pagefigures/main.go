@@ -1,5 +1,5 @@
-// Figures writes measured figures into the pages of the documentation, so that each figure is the same in all of them. The
-// figures are those of the report docs/figures.json. A page names each figure in place. Figures generates the text after the
+// Pagefigures writes measured figures into the pages of the documentation, so that each figure is the same in all of them. The
+// figures are those of the report docs/figures.json. A page names each figure in place. Pagefigures generates the text after the
 // name, up to the next comment:
 //
 //	takes <!--figure posted size=8 depth=1-->23 ns<!--/--> here
@@ -7,9 +7,9 @@
 // The first word is a test of the report, or "machine" for the machine. The others are settings of the result. With
 // show=ratio, limit or range, the text is the ratio to the limit, the limit, or the interval, instead of the value.
 //
-//	go run ./internal/figures            writes the pages
-//	go run ./internal/figures -check     names the differences, one in a line
-//	go run ./internal/figures -measure   measures, writes the report and the pictures, then the pages
+//	go -C tools run ./pagefigures            writes the pages
+//	go -C tools run ./pagefigures -check     names the differences, one in a line
+//	go -C tools run ./pagefigures -measure   measures, writes the report and the pictures, then the pages
 //
 // Measure on an idle machine.
 package main
@@ -32,12 +32,15 @@ func main() {
 	quick := flag.Bool("quick", false, "with -measure, fewer repeats, and no pictures")
 	flag.Parse()
 	if err := run(*check, *again, *quick); err != nil {
-		fmt.Fprintln(os.Stderr, "figures:", err)
+		fmt.Fprintln(os.Stderr, "pagefigures:", err)
 		os.Exit(1)
 	}
 }
 
 func run(check, again, quick bool) error {
+	if err := os.Chdir(".."); err != nil {
+		return err
+	}
 	if again {
 		if err := measure(source, quick); err != nil {
 			return err
@@ -45,7 +48,7 @@ func run(check, again, quick bool) error {
 	}
 	f, err := os.Open(source)
 	if err != nil {
-		return fmt.Errorf("%w: run it in the root of the module", err)
+		return fmt.Errorf("%w: run it with go -C tools run ./pagefigures", err)
 	}
 	defer f.Close()
 	rep, err := report.ReadJSON(f)
@@ -86,7 +89,7 @@ func page(path string, rep *report.Report, check bool) error {
 	}
 	if check {
 		for _, c := range changes {
-			fmt.Printf("%s:%d: %s is %q in the report and %q here; run go run ./internal/figures\n", path, c.line, c.name, c.want, c.have)
+			fmt.Printf("%s:%d: %s is %q in the report and %q here: run go -C tools run ./pagefigures\n", path, c.line, c.name, c.want, c.have)
 		}
 		return nil
 	}

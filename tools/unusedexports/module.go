@@ -8,6 +8,7 @@ import (
 	"go/token"
 	"go/types"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -35,23 +36,29 @@ type module struct {
 	fset     *token.FileSet
 	packages []*packages.Package // tests included
 	decls    []*decl
-	byPlace  map[string]*decl // by file, line and column, since a package and its variants for tests have objects of their own
+	byPlace  map[string]*decl // by file, line and name, since a package and its variants for tests have objects of their own
 }
 
-// load type-checks the module in dir with its tests, and lists the exported identifiers of the extensions.
+// load type-checks the module in dir and that of the tools below it, with their tests, and lists the exported identifiers of the extensions.
 func load(dir string) (*module, error) {
 	root, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
 	m := &module{root: root, fset: token.NewFileSet(), byPlace: make(map[string]*decl)}
-	m.packages, err = packages.Load(&packages.Config{
-		Mode: packages.NeedName | packages.NeedFiles | packages.NeedImports | packages.NeedTypes | packages.NeedSyntax |
-			packages.NeedTypesInfo | packages.NeedModule,
-		Dir: dir, Fset: m.fset, Tests: true,
-	}, "./...")
-	if err != nil {
-		return nil, err
+	for _, d := range []string{root, filepath.Join(root, "tools")} {
+		if _, err := os.Stat(filepath.Join(d, "go.mod")); err != nil && d != root {
+			continue
+		}
+		loaded, err := packages.Load(&packages.Config{
+			Mode: packages.NeedName | packages.NeedFiles | packages.NeedImports | packages.NeedTypes | packages.NeedSyntax |
+				packages.NeedTypesInfo | packages.NeedModule,
+			Dir: d, Fset: m.fset, Tests: true,
+		}, "./...")
+		if err != nil {
+			return nil, err
+		}
+		m.packages = append(m.packages, loaded...)
 	}
 	for _, p := range m.packages {
 		for _, e := range p.Errors {
@@ -86,9 +93,15 @@ func (m *module) place(obj types.Object) string {
 	return pos.String()
 }
 
+// key identifies the declaration of an object. Export data of another module knows its line, but not its column.
+func (m *module) key(obj types.Object) string {
+	pos := m.fset.Position(obj.Pos())
+	return fmt.Sprintf("%s:%d:%s", pos.Filename, pos.Line, obj.Name())
+}
+
 func (m *module) add(d *decl) *decl {
 	m.decls = append(m.decls, d)
-	m.byPlace[m.place(d.obj)] = d
+	m.byPlace[m.key(d.obj)] = d
 	return d
 }
 
@@ -184,7 +197,7 @@ func (m *module) usesOf(p *packages.Package) {
 	self := strings.TrimSuffix(p.PkgPath, "_test")
 	use := func(obj types.Object) {
 		if obj.Pos().IsValid() {
-			if d := m.byPlace[m.place(obj)]; d != nil && d.pkg != self {
+			if d := m.byPlace[m.key(obj)]; d != nil && d.pkg != self {
 				d.isUsed = true
 			}
 		}
@@ -270,7 +283,7 @@ func (m *module) implement(i *types.Interface, owner string) (hasMarked bool) {
 			if found == nil || !found.Pos().IsValid() {
 				continue
 			}
-			if of := m.byPlace[m.place(found)]; of != nil && !of.isUsed {
+			if of := m.byPlace[m.key(found)]; of != nil && !of.isUsed {
 				of.isUsed, hasMarked = true, true
 			}
 		}
@@ -321,11 +334,11 @@ func (m *module) spread() (hasMarked bool) {
 func (m *module) mentioned(t types.Type, mark func(*decl)) {
 	switch t := t.(type) {
 	case *types.Alias:
-		mark(m.byPlace[m.place(t.Obj())])
+		mark(m.byPlace[m.key(t.Obj())])
 		m.mentioned(t.Rhs(), mark)
 	case *types.Named:
 		if t.Obj().Pos().IsValid() {
-			mark(m.byPlace[m.place(t.Obj())])
+			mark(m.byPlace[m.key(t.Obj())])
 		}
 		for arg := range t.TypeArgs().Types() {
 			m.mentioned(arg, mark)
