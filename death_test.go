@@ -1,4 +1,4 @@
-package softnd
+package softnd_test
 
 import (
 	"context"
@@ -6,17 +6,22 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/softnd/softnd"
+	"github.com/softnd/softnd/internal/testkit/jobaccess"
 	"github.com/softnd/softnd/internal/testkit/proctest"
+	"github.com/softnd/softnd/internal/testkit/ranktest"
 	"github.com/softnd/softnd/nd"
 )
 
-var roleDying = rankRole("dying", playDying)
+var roleDying = ranktest.Role("dying", playDying)
 
 // playDying lets ranks 2 and 3 die, and rank 1 leave. Rank 0 waits for the deaths.
-func playDying(ctx context.Context, j *Job, _ int) error {
+func playDying(ctx context.Context, j *softnd.Job, _ int) error {
 	if err := j.Barrier(ctx); err != nil {
 		return err
 	}
@@ -55,7 +60,7 @@ func playDying(ctx context.Context, j *Job, _ int) error {
 
 // NextDeath returns each rank that has died once, and no rank that has left.
 func TestNextDeath(t *testing.T) {
-	all := start(t, 4, roleDying, 0)
+	all := ranktest.Start(t, 4, roleDying, 0)
 	all[2].WaitKilled()
 	all[3].WaitKilled()
 	all[1].Wait()
@@ -76,8 +81,8 @@ func TestNextDeathOfRanksThatAreTakenAgain(t *testing.T) {
 func testTakenAgain(t *testing.T, early bool) {
 	ctx := proctest.Context(t)
 	name := fmt.Sprintf("softnd-test-taken-%d-%v", os.Getpid(), early)
-	victim := proctest.StartWith(t, nil, roleRejoinVictim, name, 2)
-	j := joinAll(t, name, 2, 0, 1)[0]
+	victim := proctest.StartWith(t, nil, ranktest.RoleJoins, name, 2)
+	j := ranktest.Join(t, name, 2, 0, 1)[0]
 	defer j.Close()
 	victim.Expect("joined")
 	died := func() {
@@ -88,16 +93,18 @@ func testTakenAgain(t *testing.T, early bool) {
 	}
 	noMore := func() {
 		t.Helper()
-		short, cancel := context.WithTimeout(ctx, 3*checkInterval)
+		// NextDeath checks all ranks every 100 ms.
+		short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 		defer cancel()
 		if rank, err := j.NextDeath(short); !errors.Is(err, nd.Canceled) {
 			t.Fatalf("rank %d has died, %v", rank, err)
 		}
 	}
 	replace := func() *proctest.Process {
-		before, _ := j.arena.MemberOf(1)
-		p := proctest.StartWith(t, nil, roleRejoinVictim, name, 2)
-		proctest.Eventually(t, "the rank is taken", func() bool { id, _ := j.arena.MemberOf(1); return id != before })
+		arena := jobaccess.Of(j).Arena
+		before, _ := arena.MemberOf(1)
+		p := proctest.StartWith(t, nil, ranktest.RoleJoins, name, 2)
+		proctest.Eventually(t, "the rank is taken", func() bool { id, _ := arena.MemberOf(1); return id != before })
 		return p
 	}
 	victim.Kill()
@@ -119,9 +126,9 @@ func testTakenAgain(t *testing.T, early bool) {
 	}
 	noMore()
 	third.Kill()
-	short, cancel := context.WithTimeout(ctx, 2*checkInterval)
+	short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 	defer cancel()
-	if _, err := Join(short, name, 1, 2); !errors.Is(err, nd.Canceled) { // it takes the place, and leaves
+	if _, err := softnd.Join(short, name, 1, 2); !errors.Is(err, nd.Canceled) { // it takes the place, and leaves
 		t.Fatal(err)
 	}
 	died()
@@ -131,4 +138,55 @@ func testTakenAgain(t *testing.T, early bool) {
 	died()
 	died()
 	noMore()
+}
+
+const highestAt = 512 // an offset in the arena: in a layout before this one; nothing lies there now
+
+// words that the victim clears in its own record, and in the header, before it dies.
+var wordsBeforeDeath = []func(slot int64) int64{
+	func(slot int64) int64 { return ranktest.RecordsAt + slot*ranktest.RecordSize },      // state
+	func(slot int64) int64 { return ranktest.RecordsAt + slot*ranktest.RecordSize + 8 },  // deathEpoch
+	func(slot int64) int64 { return ranktest.RecordsAt + slot*ranktest.RecordSize + 16 }, // deathsSeen
+	func(int64) int64 { return highestAt },
+}
+
+var roleHidden = ranktest.Role("hidden", playHidden)
+
+// playHidden lets the last rank clear a word and die while the others wait for it.
+func playHidden(ctx context.Context, j *softnd.Job, word int) error {
+	if err := j.Barrier(ctx); err != nil {
+		return err
+	}
+	if j.Rank() == j.Size()-1 {
+		inside := jobaccess.Of(j)
+		at := wordsBeforeDeath[word](int64(inside.Member.ID().Slot()))
+		if _, err := inside.Arena.File().WriteAt(make([]byte, 8), at); err != nil {
+			return err
+		}
+		return syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	}
+	err := j.Barrier(ctx)
+	if !errors.Is(err, nd.ConnectionAborted) {
+		return fmt.Errorf("%w, want %v", err, nd.ConnectionAborted)
+	}
+	fmt.Println(err)
+	return nil
+}
+
+// No word that a peer writes hides its death from a collective call.
+func TestBarrierFindsDeathDespiteOverwrittenWord(t *testing.T) {
+	for word := range wordsBeforeDeath {
+		for _, ranks := range []int{2, 4} {
+			t.Run(fmt.Sprintf("word %d, %d ranks", word, ranks), func(t *testing.T) {
+				all := ranktest.Start(t, ranks, roleHidden, word)
+				all[ranks-1].WaitKilled()
+				for _, r := range all[:ranks-1] {
+					r.Wait()
+					if got := r.Out.String(); !strings.Contains(got, "has died or left") {
+						t.Errorf("the error is %q", got)
+					}
+				}
+			})
+		}
+	}
 }

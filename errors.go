@@ -1,6 +1,14 @@
 package softnd
 
-import "github.com/softnd/softnd/shm"
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+
+	"github.com/softnd/softnd/internal/meet/bootstrap"
+	"github.com/softnd/softnd/shm"
+)
 
 // ErrVersion is the error of [Init] and [Join] if the job's memory was made by another release of
 // softnd. [errors.Is] finds it. Build all programs of a job with one release.
@@ -11,3 +19,70 @@ var ErrVersion = shm.ErrVersion
 // user can do. [errors.AsType] finds *NoMemoryError. The calls of package nd return [nd.NoMemory]
 // instead.
 type NoMemoryError = shm.NoMemoryError
+
+// Must returns v if err is nil. Otherwise it ends the job as [Check] does. It is for short programs in
+// which any error is fatal:
+//
+//	job := softnd.Must(softnd.Init(ctx))
+func Must[T any](v T, err error) T {
+	Check(err)
+	return v
+}
+
+// Check does nothing if err is nil. Otherwise it calls [Abort] with exit code 1 and the text of err.
+// Deferred functions do not run then.
+func Check(err error) {
+	if err != nil {
+		Abort(1, err.Error())
+	}
+}
+
+// current is the job that this process joined last, nil when that is closed.
+var current atomic.Pointer[Job]
+
+// maxReason is the longest reason that Abort has the launcher print, in bytes.
+const maxReason = 512
+
+// Abort ends this process with an exit code, and makes the launcher end the other ranks. The exit code
+// is 1 to 255; any other value counts as 1. reason is one line for the user, and is printed together
+// with the number of this rank. Abort never returns and runs no deferred functions. Any goroutine may
+// call it at any time.
+//
+// ndrun and Hydra's mpiexec exit with the code of the first rank that aborts or fails. If a
+// wrapper runs the rank, the exit code of the wrapper does not change this. Other launchers end the job
+// because a rank has failed. A job of [Join] has no launcher: its other ranks detect that this process
+// has died. A job at SOFTND_ROOT has none either: each of its ranks prints a line, and ends with the code.
+func Abort(code int, reason string) {
+	if code < 1 || code > 255 {
+		code = 1
+	}
+	name, place := "this process", (*bootstrap.Place)(nil)
+	if j := current.Load(); j != nil {
+		name, place = fmt.Sprintf("rank %d of %d", j.Rank(), j.Size()), j.place
+	}
+	report := func() {
+		fmt.Fprintf(os.Stderr, "softnd: %s aborts the job with code %d: %s\n", name, code, reason)
+	}
+	told, printed := reason, place != nil && place.Mute
+	if len(reason) > maxReason || strings.ContainsAny(reason, "\r\n") {
+		told, printed = "the rank has printed the reason", place != nil
+	}
+	if printed {
+		report() // first: the launcher may kill this process as soon as it is told
+		bootstrap.WaitUntilRead(os.Stderr)
+		place.Abort(code, told)
+	} else if !place.Abort(code, reason) {
+		report()
+	}
+	os.Exit(code)
+}
+
+// endProcess ends this process, because another rank has ended the job and no launcher ends this rank.
+func endProcess(code int, why string) {
+	j := current.Load()
+	if j == nil {
+		return // it has left the job
+	}
+	fmt.Fprintf(os.Stderr, "softnd: rank %d of %d ends with the job: %s\n", j.Rank(), j.Size(), why)
+	os.Exit(code)
+}

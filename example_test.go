@@ -3,6 +3,7 @@ package softnd_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 
 	"github.com/softnd/softnd"
 	"github.com/softnd/softnd/nd"
@@ -56,4 +57,16 @@ func ExampleJob_Listen() {
 	}
 	fmt.Println("served", job.Size()-1, "ranks")
 	// Output: served 0 ranks
+}
+
+// A program prints what its endpoints have done, and logs events of its connections.
+func ExampleJob_Stats() {
+	ctx := context.Background()
+	job := softnd.Must(softnd.Init(ctx, softnd.WithLogger(slog.Default()), softnd.WithStats()))
+	defer job.Close()
+	// ... connect, transfer ...
+	for _, ep := range job.Stats().Endpoints {
+		slog.Info("endpoint", "peer", ep.Peer, "requests", ep.RequestsCompleted, "bytes written", ep.Operations.Write.Bytes, "sends that waited for a receive", ep.Stalls.Receive)
+	}
+	// Output:
 }

@@ -2,7 +2,6 @@ package softnd_test
 
 import (
 	"bytes"
-	"context"
 	"log/slog"
 	"strings"
 	"sync"
@@ -75,16 +74,4 @@ func (b *lockedBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.text.String()
-}
-
-// A program prints what its endpoints have done, and logs events of its connections.
-func ExampleJob_Stats() {
-	ctx := context.Background()
-	job := softnd.Must(softnd.Init(ctx, softnd.WithLogger(slog.Default()), softnd.WithStats()))
-	defer job.Close()
-	// ... connect, transfer ...
-	for _, ep := range job.Stats().Endpoints {
-		slog.Info("endpoint", "peer", ep.Peer, "requests", ep.RequestsCompleted, "bytes written", ep.Operations.Write.Bytes, "sends that waited for a receive", ep.Stalls.Receive)
-	}
-	// Output:
 }

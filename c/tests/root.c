@@ -1,5 +1,5 @@
 /* The meeting of ranks at SOFTND_ROOT: the service of rank 0, its strangers, and messages that are not genuine. Programs of several
- * ranks are in init_c_root_test.go. */
+ * ranks are in tests/launchers/c_root_test.go. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>

@@ -1,0 +1,300 @@
+package softnd_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/softnd/softnd"
+	"github.com/softnd/softnd/internal/testkit/proctest"
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
+)
+
+func TestMain(m *testing.M) {
+	proctest.Main()
+	os.Exit(m.Run())
+}
+
+// A Close that is deferred past a panic takes effect when the panic has been recovered.
+func TestCloseWaitsForPanic(t *testing.T) {
+	ctx := t.Context()
+	j, err := softnd.Init(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	region, err := j.Adapter().Allocate(ctx, 4096, nd.AllowLocalWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("no panic arrives")
+			}
+		}()
+		defer func() {
+			if err := j.Close(); !errors.Is(err, nd.Pending) {
+				t.Errorf("Job.Close while a panic unwinds: %v, want Pending", err)
+			}
+		}()
+		defer func() {
+			if err := region.Close(); !errors.Is(err, nd.Pending) {
+				t.Errorf("MemoryRegion.Close while a panic unwinds: %v, want Pending", err)
+			}
+		}()
+		panic("for the test")
+	}()
+	if err := j.Barrier(ctx); err != nil {
+		t.Errorf("the job right after the panic: %v", err)
+	}
+	proctest.Eventually(t, "the job is closed", func() bool { return errors.Is(j.Barrier(ctx), nd.InvalidHandle) })
+	const want = "nd: barrier on job: the job is closed: invalid handle: make the call before Job.Close"
+	if err := j.Barrier(ctx); err == nil || err.Error() != want {
+		t.Errorf("Barrier: %v, want %s", err, want)
+	}
+	if err := j.Close(); err != nil {
+		t.Errorf("Close again: %v", err)
+	}
+}
+
+// TestMemoryOutlivesJob: memory of one job that another job of the process has registered keeps its content when the first
+// job is closed. Neither job registers memory of a closed region of the other.
+func TestMemoryOutlivesJob(t *testing.T) {
+	const size = 1 << 20
+	ctx := proctest.Context(t)
+	join := func(name string) *softnd.Job {
+		j, err := softnd.Join(ctx, fmt.Sprint("softnd-test-", name, os.Getpid()), 0, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := j.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		return j
+	}
+	owner, other := join("owner"), join("other")
+	allocate := func() nd.MemoryRegion {
+		r, err := owner.Adapter().Allocate(ctx, size, nd.AllowLocalWrite)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	first, second := allocate(), allocate()
+	mem, unused := first.Bytes(), second.Bytes()
+	if err := second.Close(); err != nil {
+		t.Fatal(err)
+	}
+	register := func(mem []byte) (nd.MemoryRegion, error) {
+		return other.Adapter().Register(ctx, mem, nd.AllowRemoteWrite)
+	}
+	if _, err := register(unused); !errors.Is(err, nd.AccessViolation) {
+		t.Errorf("memory of a closed region of the other job: %v, want AccessViolation", err)
+	}
+	want := bytes.Repeat([]byte{7}, size)
+	copy(mem, want)
+	all, err := register(mem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := owner.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(mem, want) {
+		t.Error("the memory has lost its content")
+	}
+	part, err := register(mem[size/2:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []nd.MemoryRegion{all, part} {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := register(mem); !errors.Is(err, nd.AccessViolation) {
+		t.Errorf("memory of no open region: %v, want AccessViolation", err)
+	}
+}
+
+// Processes that no launcher has started find each other by a name. Here both
+// ranks are in one process.
+func TestJoinMeetsByName(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	name := fmt.Sprintf("softnd-test-%d", os.Getpid())
+	for round := range 2 { // the name is free again after the first
+		ended := make(chan error, 2)
+		for rank := range 2 {
+			go func() { ended <- introduce(ctx, name, rank) }()
+		}
+		for range 2 {
+			if err := <-ended; err != nil {
+				t.Fatalf("round %d: %v", round, err)
+			}
+		}
+	}
+}
+
+func introduce(ctx context.Context, name string, rank int) error {
+	job, err := softnd.Join(ctx, name, rank, 2)
+	if err != nil {
+		return err
+	}
+	all, err := job.Exchange(ctx, fmt.Appendf(nil, "rank %d", rank))
+	if err == nil && (job.Rank() != rank || job.Size() != 2 || string(all[1-rank]) != fmt.Sprint("rank ", 1-rank)) {
+		err = fmt.Errorf("rank %d of %d sees %q", job.Rank(), job.Size(), all)
+	}
+	return errors.Join(err, job.Barrier(ctx), job.Close())
+}
+
+func TestJoinRefuses(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	free := fmt.Sprintf("softnd-test-%d-free", os.Getpid())
+	for _, tc := range []struct {
+		name       string
+		rank, size int
+		want       string
+	}{
+		{"a/b", 0, 2, `"a/b"`},
+		{free, 2, 2, "rank 2 of 2: want 0 to 1"},
+		{free, -1, 2, "rank -1 of 2"},
+		{free, 0, 0, "size 0: want 1 to 1024"},
+		{free, 0, 2000, "size 2000: want 1 to 1024"},
+		{free, 0, 2, "missing: rank 1"},
+	} {
+		job, err := softnd.Join(ctx, tc.name, tc.rank, tc.size)
+		if err == nil {
+			job.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("Join(%q, %d, %d): %v, want %q in it", tc.name, tc.rank, tc.size, err, tc.want)
+		}
+	}
+	t.Setenv(softnd.EnvExec, "unknown")
+	if _, err := softnd.Join(ctx, free, 0, 1); err == nil || !strings.Contains(err.Error(), softnd.EnvExec) {
+		t.Errorf("a wrong executor: %v", err)
+	}
+}
+
+// All ranks of a job name the same size.
+func TestJoinRefusesAnotherSize(t *testing.T) {
+	name := fmt.Sprintf("softnd-test-%d-sizes", os.Getpid())
+	f, err := shm.OpenFabric(t.Context(), name, shm.Config{Ranks: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	const want = "wrong number of ranks (asked 3, the fabric has 2): use the same number in each process, or another name"
+	if _, err := softnd.Join(t.Context(), name, 0, 3); err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("%v, want %q at its end", err, want)
+	}
+}
+
+// Two processes cannot be the same rank.
+func TestJoinRefusesARankThatIsTaken(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	name := fmt.Sprintf("softnd-test-%d-twice", os.Getpid())
+	ended := make(chan error, 2)
+	for _, rank := range []int{0, 1} {
+		go func() {
+			job, err := softnd.Join(ctx, name, rank, 2)
+			if err != nil {
+				ended <- err
+				return
+			}
+			if rank == 0 {
+				_, err = softnd.Join(ctx, name, 0, 2)
+				if err == nil || !strings.Contains(err.Error(), "rank 0") {
+					err = fmt.Errorf("a second rank 0: %v", err)
+				} else {
+					t.Log(err)
+					err = nil
+				}
+			}
+			ended <- errors.Join(err, job.Barrier(ctx), job.Close())
+		}()
+	}
+	for range 2 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A rank whose Join has failed is missing, too, although its process runs.
+func TestJoinNamesRanksThatHaveLeft(t *testing.T) {
+	name := fmt.Sprintf("softnd-test-%d-left", os.Getpid())
+	fabric, err := shm.OpenFabric(t.Context(), name, shm.Config{Ranks: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fabric.Close()
+	join := func(rank int) (end func() error) {
+		ctx, cancel := context.WithCancel(t.Context())
+		t.Cleanup(cancel)
+		ended := make(chan error, 1)
+		go func() {
+			_, err := softnd.Join(ctx, name, rank, 3)
+			ended <- err
+		}()
+		proctest.Eventually(t, "the rank has joined", func() bool { _, ok := fabric.Arena.MemberOf(rank); return ok })
+		return func() error {
+			cancel()
+			return proctest.Receive(t, "Join ends", ended)
+		}
+	}
+	end := join(0)
+	if err := join(1)(); err == nil || !strings.Contains(err.Error(), "missing: rank 2") || strings.Contains(err.Error(), "(has left)") {
+		t.Error(err)
+	}
+	if err := end(); err == nil || !strings.Contains(err.Error(), "missing: rank 1 (has left), rank 2") {
+		t.Error(err)
+	}
+}
+
+// Ranks do not wait for a rank that an option or a setting refuses, although its process goes on.
+func TestJoinDoesNotWaitForARefusedRank(t *testing.T) {
+	name := fmt.Sprintf("softnd-test-%d-refused", os.Getpid())
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	ended := make(chan error, 2)
+	for rank := range 2 {
+		go func() {
+			_, err := softnd.Join(ctx, name, rank, 3)
+			ended <- err
+		}()
+	}
+	job, err := softnd.Join(ctx, name, 2, 3, softnd.WithReceiveTimeout(-1))
+	if err == nil || !strings.Contains(err.Error(), "receive time-out of -1ns: want 0 or more") {
+		t.Errorf("%v, %v", job, err)
+	}
+	for range 2 {
+		err := proctest.Receive(t, "Join ends", ended)
+		if !errors.Is(err, nd.ConnectionAborted) || !strings.Contains(err.Error(), "nd: join on job: ") || !strings.Contains(err.Error(), "has died or left") {
+			t.Error(err)
+		}
+	}
+}
+
+func TestHostsOfOneHost(t *testing.T) {
+	j, err := softnd.Init(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	if got, want := j.Hosts(), []softnd.Host{{Ranks: []int{0}}}; !reflect.DeepEqual(got, want) {
+		t.Errorf("hosts: %v, want %v", got, want)
+	}
+}

@@ -1,0 +1,237 @@
+package launchers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/softnd/softnd"
+	"github.com/softnd/softnd/internal/meet/bootstrap"
+	"github.com/softnd/softnd/internal/testkit/jobaccess"
+	"github.com/softnd/softnd/internal/testkit/proctest"
+	"github.com/softnd/softnd/internal/testkit/ranktest"
+	"github.com/softnd/softnd/internal/testkit/slurmtest"
+	"github.com/softnd/softnd/nd"
+)
+
+const rootSecret = "a secret of the tests"
+
+// startAtRoot starts a job without a launcher, whose ranks meet at SOFTND_ROOT.
+func startAtRoot(t *testing.T, role string, size, n int, change func(rank int, cmd *exec.Cmd)) []*proctest.Process {
+	t.Helper()
+	at := net.JoinHostPort("127.0.0.1", strconv.Itoa(slurmtest.FreePort(t)))
+	all := make([]*proctest.Process, size)
+	for rank := range all {
+		cmd := proctest.Command(role, strconv.Itoa(n))
+		cmd.Env = append(cmd.Env, bootstrap.EnvRoot+"="+at, bootstrap.EnvSecret+"="+rootSecret, softnd.EnvRank+"="+strconv.Itoa(rank), softnd.EnvSize+"="+strconv.Itoa(size))
+		if change != nil {
+			change(rank, cmd)
+		}
+		all[rank] = proctest.Start(t, cmd)
+	}
+	return all
+}
+
+func TestInitAtRoot(t *testing.T) {
+	for rank, r := range startAtRoot(t, ranktest.RoleRounds, 3, 5, func(_ int, cmd *exec.Cmd) { cmd.Env = append(cmd.Env, softnd.EnvDebug+"=1") }) {
+		r.Wait()
+		_, name, ok := strings.Cut(strings.TrimSpace(r.Err.String()), "meeting as ")
+		if want := fmt.Sprintf("softnd: rank %d of 3, of the job at 127.0.0.1:", rank); !ok || !strings.HasPrefix(r.Err.String(), want) {
+			t.Errorf("%q, want %q", r.Err.String(), want)
+		} else if rank == 2 {
+			noFabric(t, name)
+		}
+	}
+}
+
+// endsAlone checks that a process has ended with a code and a line.
+func endsAlone(t *testing.T, r *proctest.Process, code int, line string) {
+	t.Helper()
+	var exit *exec.ExitError
+	if err := r.End(); !errors.As(err, &exit) || exit.ExitCode() != code || !strings.Contains(r.Err.String(), line) {
+		t.Errorf("%v, want exit code %d and %q:\n%s", err, code, line, r.Err)
+	}
+}
+
+// endByAbort checks that all ranks end because one of them aborts the job with code 7.
+func endByAbort(t *testing.T, all []*proctest.Process, culprit int, reason string) {
+	t.Helper()
+	for rank, r := range all {
+		line := fmt.Sprintf("softnd: rank %d of %d ends with the job: rank %d has aborted the job with code 7: %s\n", rank, len(all), culprit, reason)
+		if rank == culprit {
+			line = fmt.Sprintf("softnd: rank %d of %d aborts the job with code 7: %s\n", rank, len(all), reason)
+		}
+		endsAlone(t, r, 7, line)
+	}
+}
+
+var roleWaits = ranktest.Role("waits", playWaits)
+
+// playWaits is a rank that does nothing until it is ended.
+func playWaits(ctx context.Context, j *softnd.Job, _ int) error {
+	fmt.Println("ready")
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// The death of any rank ends the others.
+func TestDeathAtRootEndsTheJob(t *testing.T) {
+	for _, victim := range []int{0, 2} {
+		t.Run(fmt.Sprintf("rank %d", victim), func(t *testing.T) {
+			all := startAtRoot(t, roleWaits, 3, 0, nil)
+			for _, r := range all {
+				r.Expect("ready")
+			}
+			all[victim].Kill()
+			for rank, r := range all {
+				if rank != victim {
+					endsAlone(t, r, 1, fmt.Sprintf("softnd: rank %d of 3 ends with the job: rank %d ", rank, victim))
+				}
+			}
+		})
+	}
+}
+
+var roleLeavesFirst = ranktest.Role("leaves first", playLeavesFirst)
+
+// playLeavesFirst is a rank that waits until it is ended, but rank 0 leaves at once.
+func playLeavesFirst(ctx context.Context, j *softnd.Job, _ int) error {
+	if j.Rank() > 0 {
+		arena := jobaccess.Of(j).Arena
+		hasLeft := func() bool {
+			id, _ := arena.MemberOf(0)
+			p, err := arena.Peer(id)
+			return err != nil || p.Gone()
+		}
+		for !hasLeft() {
+			time.Sleep(time.Millisecond)
+		}
+		return playWaits(ctx, j, 0)
+	}
+	err := j.Close()
+	if !errors.Is(err, nd.ConnectionAborted) {
+		return fmt.Errorf("close: %w", err)
+	}
+	fmt.Println(err)
+	return nil
+}
+
+// A death ends the job also if rank 0 has called Close before.
+func TestDeathAtRootAfterRootLeaves(t *testing.T) {
+	all := startAtRoot(t, roleLeavesFirst, 3, 0, nil)
+	for _, r := range all[1:] {
+		r.Expect("ready")
+	}
+	all[2].Kill()
+	endsAlone(t, all[1], 1, "softnd: rank 1 of 3 ends with the job: rank 2 ")
+	all[0].Wait()
+	if text := all[0].Out.String(); !strings.Contains(text, "has died") {
+		t.Errorf("Close has returned %q", text)
+	}
+}
+
+var roleAbortsLate = ranktest.Role("aborts late", playAbortsLate)
+
+// playAbortsLate is a rank that waits until it is ended. Rank 0 closes the job, and then aborts it from another goroutine. A Barrier
+// returns meanwhile.
+func playAbortsLate(ctx context.Context, j *softnd.Job, code int) error {
+	if j.Rank() > 0 {
+		return playWaits(ctx, j, 0)
+	}
+	go func() {
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+		for err := error(nil); !errors.Is(err, nd.InvalidHandle); _, err = j.NextDeath(ended) {
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(50 * time.Millisecond) // Close waits for the others
+		if err := j.Barrier(ctx); !errors.Is(err, nd.InvalidHandle) {
+			fmt.Println("barrier:", err)
+		}
+		softnd.Abort(code, "the others do not end")
+	}()
+	return fmt.Errorf("close: %w", j.Close())
+}
+
+// Abort ends the job also while rank 0 waits in Close.
+func TestAbortAtRootDuringClose(t *testing.T) {
+	all := startAtRoot(t, roleAbortsLate, 3, 7, nil)
+	endByAbort(t, all, 0, "the others do not end")
+	if text := all[0].Out.String(); strings.Contains(text, "barrier") {
+		t.Error(text)
+	}
+}
+
+var roleJoinsAgain = proctest.Role("joins again", func(s *proctest.Self) error {
+	for n := range 5 {
+		j, err := softnd.Init(s.Ctx)
+		if err != nil {
+			return err
+		}
+		if err := ranktest.Round(s.Ctx, j, n); err != nil {
+			return err
+		}
+		if err := j.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+})
+
+// After Close, the ranks can join again, in any order.
+func TestInitAtRootAgain(t *testing.T) {
+	for _, r := range startAtRoot(t, roleJoinsAgain, 3, 0, nil) {
+		r.Wait()
+	}
+}
+
+func TestAbortAtRootEndsTheJob(t *testing.T) {
+	endByAbort(t, startAtRoot(t, roleAbort, 3, 7, nil), 1, "there is nothing to do")
+}
+
+// A rank that fails in Init ends Init in the others, and they return the cause.
+func TestInitAtRootFailsWithARank(t *testing.T) {
+	all := startAtRoot(t, ranktest.RoleRounds, 3, 1, func(rank int, cmd *exec.Cmd) {
+		if rank == 1 {
+			cmd.Env = append(cmd.Env, softnd.EnvSize+"=4")
+		}
+		if rank == 2 {
+			cmd.Env = append(cmd.Env, softnd.EnvExec+"=unknown") // fails before it connects
+		}
+	})
+	endsAlone(t, all[1], 70, "refuses rank 1: it has 4 as the number of ranks, rank 0 has 3: set the same SOFTND_SIZE for all")
+	endsAlone(t, all[2], 70, "SOFTND_EXEC")
+	all[0].Kill()
+	if text := all[0].Err.String(); !strings.Contains(text, "softnd: rank 0: refused rank 1 from 127.0.0.1:") {
+		t.Error(text)
+	}
+}
+
+// Ranks that never come are named.
+func TestInitAtRootNamesMissingRanks(t *testing.T) {
+	t.Setenv(bootstrap.EnvRoot, net.JoinHostPort("127.0.0.1", strconv.Itoa(slurmtest.FreePort(t))))
+	t.Setenv(bootstrap.EnvSecret, rootSecret)
+	t.Setenv(softnd.EnvRank, "0")
+	t.Setenv(softnd.EnvSize, "3")
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	j, err := softnd.Init(ctx)
+	if err == nil {
+		j.Close()
+	}
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "softnd: init: SOFTND_ROOT: barrier: context deadline exceeded; missing: rank 1, rank 2") {
+		t.Error(err)
+	}
+	t.Setenv(softnd.EnvRank, "1")
+	ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err = softnd.Init(ctx); err == nil || !strings.Contains(err.Error(), "connection refused): check that rank 0 runs") {
+		t.Error(err)
+	}
+}
