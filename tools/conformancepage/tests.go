@@ -1,4 +1,4 @@
-package modelpage
+package main
 
 import (
 	"cmp"

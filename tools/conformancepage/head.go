@@ -1,4 +1,4 @@
-package modelpage
+package main
 
 import (
 	"fmt"
@@ -11,8 +11,7 @@ import (
 func (p *page) head() {
 	p.printf(`# Conformance
 
-`+"`go test ./endpoint -run 'TestConformance$' -update`"+` generates this page. Without `+"`-update`"+` the test fails if the
-page is out of date.
+`+"`go -C tools run ./conformancepage`"+` generates this page. With `+"`-check`"+` it fails if the page is out of date.
 
 The suite of package [nd/ndtest](../nd/ndtest) checks a provider against the %d rows of the
 conformance table. Each row is a subtest named by its number. The runs of softnd are named by executor, kind of memory,
