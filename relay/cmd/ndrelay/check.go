@@ -9,15 +9,15 @@ import (
 	"github.com/softnd/softnd/internal/goruntime"
 	"github.com/softnd/softnd/internal/layout"
 	"github.com/softnd/softnd/internal/meet/relayclient"
-	"github.com/softnd/softnd/relay/internal/carry"
-	"github.com/softnd/softnd/relay/internal/fabric"
 	"github.com/softnd/softnd/relay/internal/handshake"
+	"github.com/softnd/softnd/relay/internal/ofi"
+	"github.com/softnd/softnd/relay/internal/relay"
 )
 
 // check writes a line about this program, and about a provider at an address. ndinfo --hosts reads it.
 func check(out io.Writer, provider, address string) error {
-	info := relayclient.Info{Version: goruntime.BuildName(), Layout: layout.Name(), Protocol: handshake.Version, Architecture: runtime.GOARCH, Libfabric: fabric.Version()}
-	endpoint, err := carry.OpenFabric(provider, address)
+	info := relayclient.Info{Version: goruntime.BuildName(), Layout: layout.Name(), Protocol: handshake.Version, Architecture: runtime.GOARCH, Libfabric: ofi.Version()}
+	endpoint, err := relay.OpenOFI(provider, address)
 	if err != nil {
 		info.Error = err.Error()
 	} else {

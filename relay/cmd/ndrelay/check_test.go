@@ -10,8 +10,8 @@ import (
 	"github.com/softnd/softnd/internal/layout"
 	"github.com/softnd/softnd/internal/meet/relayclient"
 	"github.com/softnd/softnd/internal/testkit/proctest"
-	"github.com/softnd/softnd/relay/internal/carry"
 	"github.com/softnd/softnd/relay/internal/handshake"
+	"github.com/softnd/softnd/relay/internal/relay"
 )
 
 // ndrelay --check reports versions, and whether the provider opens.
@@ -45,7 +45,7 @@ func TestCheck(t *testing.T) {
 func TestReadyNeedsAFrame(t *testing.T) {
 	a := newHost(t, 0)
 	a.relay.Say("%s", peersLine(a.control, "127.0.0.1:1"))
-	silent, err := carry.OpenFabric("tcp", "127.0.0.1")
+	silent, err := relay.OpenOFI("tcp", "127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd/internal/meet/pmi"
-	"github.com/softnd/softnd/relay/internal/carry"
 	"github.com/softnd/softnd/relay/internal/handshake"
+	"github.com/softnd/softnd/relay/internal/relay"
 	"github.com/softnd/softnd/shm"
 )
 
@@ -37,7 +37,7 @@ type daemon struct {
 	config config
 
 	arena   *shm.Arena
-	relay   *carry.Relay
+	relay   *relay.Relay
 	ended   chan error // result of Run
 	changes chan change
 
@@ -152,7 +152,7 @@ func (d *daemon) open(ctx context.Context, file *os.File) (net.Listener, error) 
 	if err != nil {
 		return nil, err
 	}
-	if d.relay, err = carry.New(ctx, config); err != nil {
+	if d.relay, err = relay.New(ctx, config); err != nil {
 		control.Close()
 		return nil, err
 	}

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/endpoint"
-	"github.com/softnd/softnd/relay/internal/carry"
 	"github.com/softnd/softnd/relay/internal/handshake"
+	"github.com/softnd/softnd/relay/internal/relay"
 )
 
 // Standard input and standard output carry lines, each with one JSON object:
@@ -101,9 +101,9 @@ func decode(line []byte, to any) error {
 }
 
 // relay checks the configuration, and returns that of the relay, without the arena.
-func (c *config) relay() (carry.Config, error) {
-	out := carry.Config{Provider: c.Provider, Node: c.Address}
-	fail := func(format string, args ...any) (carry.Config, error) {
+func (c *config) relay() (relay.Config, error) {
+	out := relay.Config{Provider: c.Provider, Node: c.Address}
+	fail := func(format string, args ...any) (relay.Config, error) {
 		return out, fmt.Errorf("configuration: "+format, args...)
 	}
 	if c.Job == "" {
@@ -112,8 +112,8 @@ func (c *config) relay() (carry.Config, error) {
 	if n := len(out.Handshake.Secret); len(c.Secret) != n {
 		return fail("a secret of %d bytes, want %d", len(c.Secret), n)
 	}
-	if c.Hosts < 2 || c.Hosts > carry.MaxHosts || c.Host < 0 || c.Host >= c.Hosts {
-		return fail("host %d of %d hosts, want 2 to %d hosts, and a number from 0", c.Host, c.Hosts, carry.MaxHosts)
+	if c.Hosts < 2 || c.Hosts > relay.MaxHosts || c.Host < 0 || c.Host >= c.Hosts {
+		return fail("host %d of %d hosts, want 2 to %d hosts, and a number from 0", c.Host, c.Hosts, relay.MaxHosts)
 	}
 	if _, err := netip.ParseAddr(c.Address); err != nil {
 		return fail("address %q: want a numerical address of this host", c.Address)

@@ -1,4 +1,4 @@
-// The part of libfabric that package fabric uses: one endpoint, one queue, and buffers of one size for each direction.
+// The part of libfabric that package ofi uses: one endpoint, one queue, and buffers of one size for each direction.
 // libfabric's calls are inline functions, which cgo cannot call.
 #ifndef SNDR_SHIM_H
 #define SNDR_SHIM_H

@@ -1,4 +1,4 @@
-package carry
+package relay
 
 import (
 	"fmt"
@@ -13,21 +13,21 @@ import (
 
 // inbound executes the requests of the other host on the local process, as a requester of the arena.
 type inbound struct {
-	last    uint64    // number of the last request that has begun
-	arrived uint32    // bytes of it that have arrived
-	posted  []arrival // requests that are not answered, in order; the last one may not have arrived completely
-	done    uint64    // number of the last request that is complete, as are all before it
-	told    uint64    // number of the last request of which the other relay knows that
-	waited  int       // turns of the tunnel for which a Done has waited
-	since   time.Time // when it began to wait
-	delay   int       // turns for which a Done waits for an answer of the process
-	late    int       // turns left in which an answer shows that the last Done was sent too early
-	room    room      // of the bytes of Sends and Writes
+	last    uint64      // number of the last request that has begun
+	arrived uint32      // bytes of it that have arrived
+	posted  []inRequest // requests that are not answered, in order; the last one may not have arrived completely
+	done    uint64      // number of the last request that is complete, as are all before it
+	acked   uint64      // number of the last request of which the other relay knows that
+	waited  int         // turns of the tunnel for which a Done has waited
+	since   time.Time   // when it began to wait
+	delay   int         // turns for which a Done waits for an answer of the process
+	late    int         // turns left in which an answer shows that the last Done was sent too early
+	room    room        // of the bytes of Sends and Writes
 	order   relayhook.Order
 }
 
-// arrival is a request of the other host.
-type arrival struct {
+// inRequest is a request of the other host.
+type inRequest struct {
 	kind     frame.Kind
 	size     uint32
 	hashed   bool // a Read whose Data carries hashes
@@ -59,7 +59,7 @@ func (t *tunnel) accept(f *frame.Frame) error {
 	}
 	in.last, in.arrived = f.Request, uint32(len(f.Payload))
 	isHashed := f.Flags&frame.Hashed != 0
-	in.posted = append(in.posted, arrival{kind: f.Kind, size: f.Total, hashed: isHashed && f.Kind == frame.Read})
+	in.posted = append(in.posted, inRequest{kind: f.Kind, size: f.Total, hashed: isHashed && f.Kind == frame.Read})
 	if f.Kind != frame.Read && f.Total > smallRoom/2 {
 		t.link.relay.enlarge(&in.room)
 	}
@@ -98,7 +98,7 @@ func (in *inbound) isSettled() bool {
 			return false
 		}
 	}
-	return in.told == in.done
+	return in.acked == in.done
 }
 
 // answer answers requests that are finished, in order. It reports whether it has sent anything.
@@ -107,7 +107,7 @@ func (t *tunnel) answer() (worked bool) {
 	if in.late > 0 {
 		in.late--
 	}
-	if len(in.posted) == 0 && in.told == in.last { // nothing to answer
+	if len(in.posted) == 0 && in.acked == in.last { // nothing to answer
 		return t.grantRoom()
 	}
 	first := in.last + 1 - uint64(len(in.posted)) // number of the oldest request that is not answered
@@ -128,20 +128,20 @@ func (t *tunnel) answer() (worked bool) {
 	}
 	first += uint64(done)
 	in.posted = in.posted[:copy(in.posted, in.posted[done:])]
-	if in.done = first - 1; in.told < in.done {
-		mayWait := onlySends && !t.localEnded && in.done-in.told < tunnelDepth/4 && (len(in.posted) == 0 || !in.posted[0].finished)
+	if in.done = first - 1; in.acked < in.done {
+		mayWait := onlySends && !t.localEnded && in.done-in.acked < tunnelDepth/4 && (len(in.posted) == 0 || !in.posted[0].finished)
 		if in.waited == 0 {
 			in.since = l.relay.now
 		}
 		if mayWait && in.waited < in.delay && l.relay.now.Sub(in.since) < maxDelay {
 			in.waited++ // Run does not sleep before that many steps
 		} else if l.hasRoom() {
-			in.told, in.waited, in.delay, in.late = in.done, 0, shortDelay, longDelay
-			l.send(&frame.Frame{Kind: frame.Done, Tunnel: t.remote, Request: in.told}, nil)
+			in.acked, in.waited, in.delay, in.late = in.done, 0, shortDelay, longDelay
+			l.send(&frame.Frame{Kind: frame.Done, Tunnel: t.remote, Request: in.acked}, nil)
 			worked = true
 		}
 	}
-	if len(in.posted) > 0 && in.told+1 == first {
+	if len(in.posted) > 0 && in.acked+1 == first {
 		if a := &in.posted[0]; a.finished && a.status != nd.Success && a.status != nd.Canceled {
 			why := "refused"
 			if err := t.ep.Err(); err != nil {
@@ -158,17 +158,17 @@ func (t *tunnel) answer() (worked bool) {
 // tellDone returns how many further requests the other relay learns to be complete, from the frame that carries the number.
 func (t *tunnel) tellDone() uint32 {
 	in := &t.in
-	n := in.done - in.told
+	n := in.done - in.acked
 	if n > 0 || in.late > 0 {
 		in.delay = longDelay
 	}
-	in.told, in.waited, in.late = in.done, 0, 0
+	in.acked, in.waited, in.late = in.done, 0, 0
 	return uint32(n)
 }
 
 // sendData sends data of a Read that the local process lets the relay have now. It reports whether it has sent any. The
 // last of it makes the Read succeed.
-func (t *tunnel) sendData(a *arrival, number uint64) (worked bool) {
+func (t *tunnel) sendData(a *inRequest, number uint64) (worked bool) {
 	for range framesATurn {
 		if a.sent == a.size || !t.link.hasRoom() {
 			return worked
@@ -176,7 +176,7 @@ func (t *tunnel) sendData(a *arrival, number uint64) (worked bool) {
 		buffer, payload := t.link.begin()
 		n := t.ep.Take(number, payload[:min(maxPayload, a.size-a.sent)])
 		if n == 0 {
-			t.link.relay.fabric.FreeBuffer(buffer)
+			t.link.relay.ofi.FreeBuffer(buffer)
 			return worked
 		}
 		f := frame.Frame{Kind: frame.Data, Tunnel: t.remote, Request: number, Done: t.tellDone(), Total: a.size, Offset: a.sent}

@@ -1,10 +1,10 @@
-// Package carry is the relay. It joins an arena as a member, and carries connections between local processes and those
+// Package relay is the relay. It joins an arena as a member, and carries connections between local processes and those
 // of other hosts. docs/hosts.md has the design, and lists the parts that are missing.
 //
 // One goroutine, that of Run, does everything but blocking calls. It takes requests out of the rings of local processes,
 // sends and receives frames, posts the requests of other hosts, and answers. Its state needs no lock. Goroutines
 // that block in calls of connectors hand it functions to run (do).
-package carry
+package relay
 
 import (
 	"context"
@@ -19,9 +19,9 @@ import (
 	"github.com/softnd/softnd/endpoint"
 	"github.com/softnd/softnd/internal/relayhook"
 	"github.com/softnd/softnd/nd"
-	"github.com/softnd/softnd/relay/internal/fabric"
 	"github.com/softnd/softnd/relay/internal/frame"
 	"github.com/softnd/softnd/relay/internal/handshake"
+	"github.com/softnd/softnd/relay/internal/ofi"
 	"github.com/softnd/softnd/shm"
 	"github.com/softnd/softnd/window"
 )
@@ -76,9 +76,9 @@ type Relay struct {
 	unused   nd.CompletionQueue // of receives, of which there are none
 	others   relayhook.Listener // of requests of local processes for other hosts
 	spare    nd.Connector       // for the next of them
-	fabric   *fabric.Endpoint
-	waitFD   int // of fabric; -1 = it has none
-	stopFD   int // an eventfd that ends the sleep of watchFabric
+	ofi      *ofi.Endpoint
+	waitFD   int // of ofi; -1 = it has none
+	stopFD   int // an eventfd that ends the sleep of watchOFI
 
 	ctx    context.Context // of calls that block
 	cancel context.CancelFunc
@@ -91,23 +91,23 @@ type Relay struct {
 	closed    atomic.Bool
 
 	// State of Run.
-	links    map[uint64]*link // by the session number of their frames
-	tunnels  [maxTunnels]*tunnel
-	enlarged int                                      // tunnels with a large room
-	made     uint64                                   // tunnels so far
-	senders  [maxLinks*linkWindow + sendBuffers]*link // that has used a buffer last
-	received [32]fabric.Received
-	polled   [64]nd.Result
-	strays   int  // frames of no session
-	broken   int  // receives that have failed
-	lost     bool // a link has ended
-	watch    chan struct{}
-	watching atomic.Bool
-	now      time.Time // when the current step began
-	checkAt  time.Time
+	links          map[uint64]*link // by the session number of their frames
+	tunnels        [maxTunnels]*tunnel
+	enlarged       int                                      // tunnels with a large room
+	made           uint64                                   // tunnels so far
+	senders        [maxLinks*linkWindow + sendBuffers]*link // that has used a buffer last
+	received       [32]ofi.Received
+	polled         [64]nd.Result
+	unknownSession int  // frames of no session
+	failedReceives int  // receives that have failed
+	lost           bool // a link has ended
+	watch          chan struct{}
+	watching       atomic.Bool
+	now            time.Time // when the current step began
+	checkAt        time.Time
 }
 
-// New makes a relay the one of its arena. Run makes it work.
+// New creates a relay and registers it with its arena. Run serves until ctx ends.
 func New(ctx context.Context, config Config) (*Relay, error) {
 	if config.Keepalive == 0 {
 		config.Keepalive = 5 * time.Second
@@ -128,24 +128,24 @@ func New(ctx context.Context, config Config) (*Relay, error) {
 	return r, nil
 }
 
-// OpenFabric opens a libfabric endpoint as relays use it, at a local address.
-func OpenFabric(provider, node string) (*fabric.Endpoint, error) {
-	return fabric.Open(fabric.Config{Provider: provider, Node: node, Size: bufferSize, Receives: maxLinks * linkWindow, Sends: sendBuffers, Peers: 2 * maxLinks})
+// OpenOFI opens a libfabric endpoint as relays use it, at a local address.
+func OpenOFI(provider, node string) (*ofi.Endpoint, error) {
+	return ofi.Open(ofi.Config{Provider: provider, Node: node, Size: bufferSize, Receives: maxLinks * linkWindow, Sends: sendBuffers, Peers: 2 * maxLinks})
 }
 
 // open opens what a relay needs. If it fails, Close closes what was opened.
 func (r *Relay) open() (err error) {
 	config := &r.config
-	if r.fabric, err = OpenFabric(config.Provider, config.Node); err != nil {
+	if r.ofi, err = OpenOFI(config.Provider, config.Node); err != nil {
 		return err
 	}
 	config.Handshake.Host = uint16(config.Arena.Host())
-	if config.Handshake.Address, err = r.fabric.Address(); err != nil {
+	if config.Handshake.Address, err = r.ofi.Address(); err != nil {
 		return err
 	}
-	if r.waitFD, err = r.fabric.WaitDescriptor(); err != nil || config.noDescriptor {
+	if r.waitFD, err = r.ofi.WaitDescriptor(); err != nil || config.noDescriptor {
 		r.waitFD = -1 // EFA has none
-		config.Logf("provider %s has no descriptor to wait for: an idle relay polls it every %v", r.fabric.Provider(), pollGap)
+		config.Logf("provider %s has no descriptor to wait for: an idle relay polls it every %v", r.ofi.Provider(), pollGap)
 	}
 	if r.member, err = config.Arena.Join(shm.NoRank); err != nil {
 		return err
@@ -177,7 +177,7 @@ func (r *Relay) open() (err error) {
 
 // Run carries connections until the context of New ends. Then it tells the other relays that it leaves.
 func (r *Relay) Run() error {
-	r.calls.Go(r.watchFabric)
+	r.calls.Go(r.watchOFI)
 	err := r.adapter.Serve(r.ctx, r.step)
 	r.cancel()
 	for _, l := range r.links {
@@ -201,8 +201,8 @@ func (r *Relay) Close() error {
 	if r.member != nil {
 		errs = append(errs, r.member.Leave())
 	}
-	if r.fabric != nil {
-		r.fabric.Close()
+	if r.ofi != nil {
+		r.ofi.Close()
 	}
 	return errors.Join(errs...)
 }
@@ -233,7 +233,7 @@ func (r *Relay) step() (worked bool) {
 		worked = r.runQueued()
 	}
 	worked = r.takeRequests() || worked
-	worked = r.pollFabric() || worked
+	worked = r.pollOFI() || worked
 	for n := len(r.polled); n == len(r.polled); {
 		n = r.results.Poll(r.polled[:])
 		for i := range r.polled[:n] {
@@ -251,7 +251,7 @@ func (r *Relay) step() (worked bool) {
 		r.checkLinks(r.now)
 	}
 	if !worked && r.member.WaitDoorbell().Armed() { // about to sleep
-		if r.waitFD >= 0 && !r.fabric.MaySleep() {
+		if r.waitFD >= 0 && !r.ofi.MaySleep() {
 			return true
 		}
 		r.startWatch()
@@ -284,22 +284,22 @@ func (r *Relay) runQueued() bool {
 	return len(queue) > 0
 }
 
-func (r *Relay) pollFabric() bool {
-	n, failures, err := r.fabric.Poll(r.received[:])
-	r.fabricFailed(err)
+func (r *Relay) pollOFI() bool {
+	n, failures, err := r.ofi.Poll(r.received[:])
+	r.ofiFailed(err)
 	for _, f := range failures {
 		r.operationFailed(f)
 	}
 	for _, m := range r.received[:n] {
 		if !r.receive(m) {
-			r.fabricFailed(r.fabric.Repost(m.Buffer))
+			r.ofiFailed(r.ofi.Repost(m.Buffer))
 		}
 	}
 	return n > 0
 }
 
-// fabricFailed ends all links, because the endpoint that they share has failed.
-func (r *Relay) fabricFailed(err error) {
+// ofiFailed ends all links, because the endpoint that they share has failed.
+func (r *Relay) ofiFailed(err error) {
 	if err == nil {
 		return
 	}
@@ -311,7 +311,7 @@ func (r *Relay) fabricFailed(err error) {
 // operationFailed ends the link whose frame could not be sent. A failed receive names no link, and often is of none that exists:
 // a peer has died, or a stranger has sent half a message. If it was a frame, the frames after it are early for ever, and
 // checkAlive ends the link that lacks it.
-func (r *Relay) operationFailed(err *fabric.Error) {
+func (r *Relay) operationFailed(err *ofi.Error) {
 	if err.Buffer >= 0 {
 		r.senders[err.Buffer].frameFailed(err)
 		return
@@ -324,18 +324,18 @@ func (r *Relay) operationFailed(err *fabric.Error) {
 		}
 		return
 	}
-	if r.broken++; r.broken == 1 && !r.lost { // else it may be of a link that has ended
+	if r.failedReceives++; r.failedReceives == 1 && !r.lost { // else it may be of a link that has ended
 		r.config.Logf("a message was received in part and dropped; others are dropped silently: %v", err)
 	}
 }
 
 // receive handles a message, which may come from anyone. It reports whether its buffer is in use afterwards.
-func (r *Relay) receive(m fabric.Received) (kept bool) {
+func (r *Relay) receive(m ofi.Received) (kept bool) {
 	var f frame.Frame
 	err := f.Decode(m.Message)
 	l := r.links[f.Session]
 	if l == nil {
-		if r.strays++; r.strays == 1 && !r.lost { // else it may be of a link that has ended
+		if r.unknownSession++; r.unknownSession == 1 && !r.lost { // else it may be of a link that has ended
 			r.config.Logf("a frame without a session was dropped; others are dropped silently")
 		}
 		return false
@@ -349,15 +349,15 @@ func (r *Relay) receive(m fabric.Received) (kept bool) {
 	return kept
 }
 
-// startWatch makes watchFabric wake Run when a message arrives.
+// startWatch makes watchOFI wake Run when a message arrives.
 func (r *Relay) startWatch() {
 	if r.watching.CompareAndSwap(false, true) {
 		r.watch <- struct{}{}
 	}
 }
 
-// watchFabric sleeps on the descriptor of libfabric, because Run sleeps on the doorbell.
-func (r *Relay) watchFabric() {
+// watchOFI sleeps on the descriptor of libfabric, because Run sleeps on the doorbell.
+func (r *Relay) watchOFI() {
 	for {
 		select {
 		case <-r.ctx.Done():

@@ -1,4 +1,4 @@
-package carry
+package relay
 
 import (
 	"errors"
@@ -13,9 +13,9 @@ import (
 
 	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
-	"github.com/softnd/softnd/relay/internal/fabric"
 	"github.com/softnd/softnd/relay/internal/frame"
 	"github.com/softnd/softnd/relay/internal/handshake"
+	"github.com/softnd/softnd/relay/internal/ofi"
 )
 
 // relayState is what a relay uses.
@@ -65,7 +65,7 @@ func (r *Relay) state() (s relayState) {
 				s.Tunnels++
 			}
 		}
-		s.Links, s.FreeBuffers = len(r.links), r.fabric.FreeBuffers()
+		s.Links, s.FreeBuffers = len(r.links), r.ofi.FreeBuffers()
 		for _, l := range r.links {
 			if l.linked {
 				s.Linked++
@@ -101,7 +101,7 @@ func TestLostFrame(t *testing.T) {
 		}
 	}
 	for range 3 {
-		b.relay.do(func() { b.relay.operationFailed(&fabric.Error{Call: "fi_recv", Code: int(unix.ECANCELED), Buffer: -1}) })
+		b.relay.do(func() { b.relay.operationFailed(&ofi.Error{Call: "fi_recv", Code: int(unix.ECANCELED), Buffer: -1}) })
 	}
 	works(w)
 	works(other)

@@ -1,11 +1,11 @@
-// Package fabric sends and receives messages of limited size over a libfabric endpoint of type FI_EP_RDM. It is the only
+// Package ofi sends and receives messages of limited size over a libfabric endpoint of type FI_EP_RDM. It is the only
 // package that calls C. It knows nothing of frames and relays.
 //
 // An endpoint has two sets of buffers. Receive buffers are posted all the time, from PostReceives on: a caller gets one in
 // an event, and gives it back. Send buffers belong to the caller until it sends them, and again when the event of the send has come. A
 // message has at most the size of a buffer, and the receiver must have a posted buffer for it: the callers keep
 // credits.
-package fabric
+package ofi
 
 /*
 #cgo pkg-config: libfabric

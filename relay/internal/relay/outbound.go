@@ -1,4 +1,4 @@
-package carry
+package relay
 
 import (
 	"fmt"
@@ -12,11 +12,11 @@ import (
 
 // outbound carries the requests of the local process to the other relay.
 type outbound struct {
-	given uint64     // bytes of Sends and Writes so far
-	limit uint64     // of them, that the other relay has granted
-	begun uint64     // number of the last request that has one
-	done  uint64     // number of the last request that is done
-	sent  []departed // the requests after it that were sent, in order
+	given uint64       // bytes of Sends and Writes so far
+	limit uint64       // of them, that the other relay has granted
+	begun uint64       // number of the last request that has one
+	done  uint64       // number of the last request that is done
+	sent  []outRequest // the requests after it that were sent, in order
 
 	entry     relayhook.Request // ring entry being carried
 	hasEntry  bool
@@ -33,8 +33,8 @@ type outbound struct {
 	refused *refusal // the request that cannot be carried; nothing behind it is
 }
 
-// departed is a request that was sent and is not done.
-type departed struct {
+// outRequest is a request that was sent and is not done.
+type outRequest struct {
 	read   relayhook.Request // of a Read, its entry
 	isRead bool
 	last   uint64 // number of its last ring entry
@@ -133,7 +133,7 @@ func (t *tunnel) sendEntry() bool {
 			f.Flags = frame.Hashed
 		}
 		l.send(&f, nil)
-		o.sent = append(o.sent, departed{read: *e, isRead: true, last: e.Number})
+		o.sent = append(o.sent, outRequest{read: *e, isRead: true, last: e.Number})
 		o.hasEntry = false
 		return true
 	}
@@ -163,7 +163,7 @@ func (t *tunnel) sendEntry() bool {
 		}
 		buffer, payload := l.begin()
 		if s := t.ep.Fetch(e, o.fetched, payload[:n]); s != nd.Success {
-			l.relay.fabric.FreeBuffer(buffer)
+			l.relay.ofi.FreeBuffer(buffer)
 			if s == nd.AccessViolation {
 				t.refuse(e.Number, s, "the request names memory of its own process that its token does not allow")
 			}
@@ -178,7 +178,7 @@ func (t *tunnel) sendEntry() bool {
 	o.hasEntry, o.carried, o.fetchedTo = false, o.carried+e.Length, e.Number+1
 	if e.Last {
 		o.inMessage = false
-		o.sent = append(o.sent, departed{last: e.Number})
+		o.sent = append(o.sent, outRequest{last: e.Number})
 		return true
 	}
 	t.releaseFetched()
@@ -249,7 +249,7 @@ func (t *tunnel) store(f *frame.Frame) error {
 
 // checkData checks a part of the data of a hashed Read. The process checks the whole, so it gets the hash of the whole. It reports false
 // if the Read has failed.
-func (t *tunnel) checkData(d *departed, f *frame.Frame) bool {
+func (t *tunnel) checkData(d *outRequest, f *frame.Frame) bool {
 	if xxhash.Sum64(f.Payload) != f.Hash {
 		t.refuseRead(d.last, nd.DataChecksumError, "data of a Read has changed between two hosts")
 		return false

@@ -1,4 +1,4 @@
-package carry
+package relay
 
 import (
 	"context"
@@ -426,7 +426,7 @@ func TestHostFailures(t *testing.T) {
 // The tested providers other than the default one have the same statuses.
 func TestHostFailuresOfProviders(t *testing.T) {
 	opened := func(provider string) string {
-		e, err := OpenFabric(provider, "127.0.0.1")
+		e, err := OpenOFI(provider, "127.0.0.1")
 		if err != nil {
 			return ""
 		}

@@ -1,4 +1,4 @@
-package carry
+package relay
 
 import (
 	"context"
@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/nd"
-	"github.com/softnd/softnd/relay/internal/fabric"
 	"github.com/softnd/softnd/relay/internal/frame"
 	"github.com/softnd/softnd/relay/internal/handshake"
+	"github.com/softnd/softnd/relay/internal/ofi"
 )
 
 // link is the exchange of frames with one other relay.
@@ -20,7 +20,7 @@ type link struct {
 	session *handshake.Session
 	conn    net.Conn    // control connection: its end is that of the link
 	forget  func() bool // ends the wait for the end of the relay
-	peer    fabric.Peer
+	peer    ofi.Peer
 	hasPeer bool
 	credits credits
 	failed  error
@@ -86,13 +86,13 @@ func (r *Relay) addLink(conn net.Conn, session *handshake.Session, forget func()
 		return
 	}
 	var err error
-	if l.peer, err = r.fabric.AddPeer(session.Address); err != nil {
+	if l.peer, err = r.ofi.AddPeer(session.Address); err != nil {
 		l.fail(err)
 		return
 	}
 	l.hasPeer = true
 	r.links[session.Inbound] = l
-	if err = r.fabric.PostReceives(len(r.links) * linkWindow); err != nil {
+	if err = r.ofi.PostReceives(len(r.links) * linkWindow); err != nil {
 		l.fail(err)
 		return
 	}
@@ -178,17 +178,17 @@ func (l *link) fail(err error) {
 	}
 	l.tunnels = nil
 	for _, u := range l.unsent {
-		l.relay.fabric.FreeBuffer(u.buffer)
+		l.relay.ofi.FreeBuffer(u.buffer)
 	}
 	l.unsent = nil
 	for _, e := range l.early {
 		if e != nil {
-			l.relay.fabricFailed(l.relay.fabric.Repost(e.buffer))
+			l.relay.ofiFailed(l.relay.ofi.Repost(e.buffer))
 		}
 	}
 	l.forget()
 	if l.hasPeer {
-		if err := l.relay.fabric.RemovePeer(l.peer); err != nil {
+		if err := l.relay.ofi.RemovePeer(l.peer); err != nil {
 			l.relay.config.Logf("link to host %d: %v", l.session.Host, err)
 		}
 	}
@@ -199,21 +199,21 @@ func (l *link) hasRoom() bool { return l.credits.canSend() && l.hasBuffer() }
 
 // hasBuffer reports whether a frame can be sent, if the credits allow it.
 func (l *link) hasBuffer() bool {
-	return l.ready && l.failed == nil && l.broken == nil && l.hello.cause == nil && len(l.unsent) == 0 && l.relay.fabric.FreeBuffers() > 0
+	return l.ready && l.failed == nil && l.broken == nil && l.hello.cause == nil && len(l.unsent) == 0 && l.relay.ofi.FreeBuffers() > 0
 }
 
 // begin takes a buffer for a frame; send does the rest of what hasRoom has allowed.
 func (l *link) begin() (buffer int, payload []byte) {
-	buffer, _ = l.relay.fabric.TakeBuffer()
+	buffer, _ = l.relay.ofi.TakeBuffer()
 	l.relay.senders[buffer] = l
-	return buffer, l.relay.fabric.Bytes(buffer)[frame.HeaderSize:]
+	return buffer, l.relay.ofi.Bytes(buffer)[frame.HeaderSize:]
 }
 
 // commit sends a frame whose payload is in its buffer already.
 func (l *link) commit(buffer int, f *frame.Frame, length int) {
 	f.Session, f.Credits, f.Order = l.session.Outbound, l.credits.sent(), l.sent
 	l.sent++
-	l.transmit(unsent{buffer, f.Put(l.relay.fabric.Bytes(buffer), length)})
+	l.transmit(unsent{buffer, f.Put(l.relay.ofi.Bytes(buffer), length)})
 }
 
 // send sends a frame. hasRoom has allowed it.
@@ -223,11 +223,11 @@ func (l *link) send(f *frame.Frame, payload []byte) {
 }
 
 func (l *link) transmit(u unsent) {
-	switch err := l.relay.fabric.Send(l.peer, u.buffer, u.n); {
-	case errors.Is(err, fabric.ErrBusy):
+	switch err := l.relay.ofi.Send(l.peer, u.buffer, u.n); {
+	case errors.Is(err, ofi.ErrBusy):
 		l.unsent = append(l.unsent, u)
 	case err != nil:
-		l.relay.fabric.FreeBuffer(u.buffer)
+		l.relay.ofi.FreeBuffer(u.buffer)
 		l.frameFailed(err)
 	}
 }
@@ -246,12 +246,12 @@ func (l *link) frameFailed(err error) {
 
 // sayHelloAgain sends the Hello again if it is time. The other relay ignores it if the first one has arrived.
 func (l *link) sayHelloAgain() (worked bool) {
-	if l.hello.cause == nil || l.failed != nil || l.relay.fabric.FreeBuffers() == 0 || time.Now().Before(l.hello.at) {
+	if l.hello.cause == nil || l.failed != nil || l.relay.ofi.FreeBuffers() == 0 || time.Now().Before(l.hello.at) {
 		return false
 	}
 	l.hello.cause = nil
 	buffer, _ := l.begin()
-	l.transmit(unsent{buffer, (&frame.Frame{Kind: frame.Hello, Session: l.session.Outbound}).Put(l.relay.fabric.Bytes(buffer), 0)})
+	l.transmit(unsent{buffer, (&frame.Frame{Kind: frame.Hello, Session: l.session.Outbound}).Put(l.relay.ofi.Bytes(buffer), 0)})
 	return true
 }
 
@@ -288,7 +288,7 @@ func (l *link) arrive(f *frame.Frame, buffer int) (kept bool, err error) {
 		*at = nil
 		l.handled++
 		err = l.handle(&e.frame)
-		l.relay.fabricFailed(l.relay.fabric.Repost(e.buffer))
+		l.relay.ofiFailed(l.relay.ofi.Repost(e.buffer))
 	}
 	return false, err
 }

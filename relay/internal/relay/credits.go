@@ -1,4 +1,4 @@
-package carry
+package relay
 
 // credits counts receive buffers of both sides of a link. Each frame takes one of the other side's. See docs/hosts.md for why
 // two sides that have both run out continue.

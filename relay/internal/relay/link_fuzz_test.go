@@ -1,4 +1,4 @@
-package carry
+package relay
 
 import (
 	"bytes"
@@ -19,9 +19,9 @@ import (
 
 	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
-	"github.com/softnd/softnd/relay/internal/fabric"
 	"github.com/softnd/softnd/relay/internal/frame"
 	"github.com/softnd/softnd/relay/internal/handshake"
+	"github.com/softnd/softnd/relay/internal/ofi"
 )
 
 // FuzzLink plays a relay that knows the secret, and sends any frames. The input selects them, and the calls of a local
@@ -105,7 +105,7 @@ const (
 type linkRig struct {
 	good      *wire // over the honest link
 	near      *host // the host with the relay under test
-	sink      *fabric.Endpoint
+	sink      *ofi.Endpoint
 	address   []byte // of sink
 	listener  nd.Listener
 	requests  chan nd.Connector
@@ -134,7 +134,7 @@ func newLinkRig(t testing.TB) *linkRig {
 	n := near.rank
 	n.ctx = context.Background() // that of connect ends with one input
 	honest.rank.ctx = context.Background()
-	g.sink, err = fabric.Open(fabric.Config{Provider: "tcp", Node: "127.0.0.1", Size: bufferSize, Receives: 2 * linkWindow, Sends: 1})
+	g.sink, err = ofi.Open(ofi.Config{Provider: "tcp", Node: "127.0.0.1", Size: bufferSize, Receives: 2 * linkWindow, Sends: 1})
 	must(t, err)
 	must(t, g.sink.PostReceives(2*linkWindow))
 	g.address, err = g.sink.Address()
@@ -440,7 +440,7 @@ func sizeOf(b byte) int {
 
 // listen reads the frames of the relay.
 func (p *talk) listen() {
-	var received [16]fabric.Received
+	var received [16]ofi.Received
 	n, _, err := p.sink.Poll(received[:])
 	must(p.t, err)
 	for _, m := range received[:n] {
@@ -573,7 +573,7 @@ func (p *talk) deliver(message []byte) {
 		if l := r.links[p.session.Inbound]; l != nil && len(message) >= frame.HeaderSize {
 			binary.LittleEndian.PutUint32(message[frame.HeaderSize-4:], l.handled)
 		}
-		r.receive(fabric.Received{Buffer: -1, Message: message})
+		r.receive(ofi.Received{Buffer: -1, Message: message})
 	})
 	<-done
 	p.settle(func() bool { return p.owed > 0 || len(p.input)%4 != 0 })
