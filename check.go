@@ -57,8 +57,8 @@ func (s *settings) takeJournal(file *os.File) (err error) {
 	return err
 }
 
-// met tells the checker, if there is one, how a collective call of this rank has ended.
-func (j *Job) met(err error) {
+// noteCollective tells the checker, if there is one, how a collective call of this rank has ended.
+func (j *Job) noteCollective(err error) {
 	switch {
 	case j.checker == nil:
 	case err == nil:
@@ -68,8 +68,8 @@ func (j *Job) met(err error) {
 	}
 }
 
-// waitFor tells the checker, if there is one, that this rank waits for rank peer. The result ends the wait.
-func (j *Job) waitFor(peer int) (done func()) {
+// noteWait tells the checker, if there is one, that this rank waits for rank peer. The result ends the wait.
+func (j *Job) noteWait(peer int) (done func()) {
 	if j.checker != nil {
 		if a, ok := j.addressOf(peer); ok {
 			return j.checker.WaitFor(a)

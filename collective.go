@@ -35,7 +35,7 @@ func (j *Job) Barrier(ctx context.Context) error {
 			j.broken = err
 		}
 	}
-	j.met(err)
+	j.noteCollective(err)
 	return err
 }
 
@@ -220,7 +220,7 @@ func (j *Job) Exchange(ctx context.Context, blob []byte) ([][]byte, error) {
 	}
 	if j.hosts != nil {
 		all, err := j.acrossHosts(ctx, "exchange", exchangeCall, blob)
-		j.met(err)
+		j.noteCollective(err)
 		return all, err
 	}
 	off, err := j.publish("exchange", blob)
@@ -233,7 +233,7 @@ func (j *Job) Exchange(ctx context.Context, blob []byte) ([][]byte, error) {
 		}
 	}()
 	err = j.barrier(ctx, "exchange")
-	j.met(err)
+	j.noteCollective(err)
 	if err != nil {
 		return nil, err
 	}

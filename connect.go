@@ -74,7 +74,7 @@ func (j *Job) connectWith(ctx context.Context, op string, peer int, cfg nd.Endpo
 	if err != nil {
 		return nil, err
 	}
-	defer j.waitFor(peer)()
+	defer j.noteWait(peer)()
 	if err := connect(ep); err != nil {
 		if errors.Is(err, nd.HostUnreachable) || errors.Is(err, nd.ConnectionAborted) {
 			j.blame(peer)
@@ -229,12 +229,12 @@ func (j *Job) nextRequest(ctx context.Context, l nd.Listener) (rank int, c nd.Co
 func (j *Job) keep(rank int, c nd.Connector) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.waiting[rank] = append(slices.DeleteFunc(j.waiting[rank], givenUp), c)
+	j.waiting[rank] = append(slices.DeleteFunc(j.waiting[rank], closeIfWithdrawn), c)
 }
 
-// givenUp reports whether the peer has given a request up, and closes the request then: the peer
+// closeIfWithdrawn reports whether the peer has given a request up, and closes the request then: the peer
 // keeps memory for it until this process closes it.
-func givenUp(c nd.Connector) bool {
+func closeIfWithdrawn(c nd.Connector) bool {
 	if _, err := c.GetPrivateData(make([]byte, 4)); err == nil {
 		return false
 	}
@@ -260,7 +260,7 @@ func (j *Job) requestFrom(rank int) nd.Connector {
 	for len(j.waiting[rank]) > 0 {
 		c := j.waiting[rank][0]
 		j.waiting[rank] = j.waiting[rank][1:]
-		if !givenUp(c) {
+		if !closeIfWithdrawn(c) {
 			return c
 		}
 	}

@@ -56,14 +56,14 @@ func Abort(code int, reason string) {
 	if code < 1 || code > 255 {
 		code = 1
 	}
-	name, place := "this process", (*bootstrap.Place)(nil)
+	name, place := "this process", (*bootstrap.Membership)(nil)
 	if j := current.Load(); j != nil {
 		name, place = fmt.Sprintf("rank %d of %d", j.Rank(), j.Size()), j.place
 	}
 	report := func() {
 		fmt.Fprintf(os.Stderr, "softnd: %s aborts the job with code %d: %s\n", name, code, reason)
 	}
-	told, printed := reason, place != nil && place.Mute
+	told, printed := reason, place != nil && place.LauncherHidesReason
 	if len(reason) > maxReason || strings.ContainsAny(reason, "\r\n") {
 		told, printed = "the rank has printed the reason", place != nil
 	}

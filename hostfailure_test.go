@@ -126,7 +126,7 @@ func TestLeaderWithoutAllOthers(t *testing.T) {
 	var told []error
 	cause := errors.New("no route")
 	jobs := newHostJobs(t, []int{0, 0})
-	jobs[0].hosts.leaders = noLeaders{cause, recordedLeaders{told: &told}}
+	jobs[0].hosts.leaders = failedLeaders{cause, recordedLeaders{told: &told}}
 	for rank, err := range eachJob(jobs, func(j *Job) error { return j.Barrier(proctest.Context(t)) }) {
 		if err == nil || err.Error() != cause.Error() {
 			t.Errorf("rank %d: %v", rank, err)

@@ -187,7 +187,7 @@ func (j *Job) startHosts(ctx context.Context) (err error) {
 		}
 		h.leaders = links
 		if err != nil { // of which the other ranks of this host learn in exchangeAddresses
-			h.leaders = noLeaders{err, links}
+			h.leaders = failedLeaders{err, links}
 		}
 	}
 	return j.exchangeAddresses(ctx)
@@ -255,17 +255,17 @@ func (j *Job) exchangeAddresses(ctx context.Context) error {
 	return nil
 }
 
-// noLeaders are leaders of which not all could be connected.
-type noLeaders struct {
+// failedLeaders are leaders of which not all could be connected.
+type failedLeaders struct {
 	cause error
 	links leaders
 }
 
-func (n noLeaders) exchange(context.Context, string, callKind, []byte, uint64) ([][]byte, error) {
+func (n failedLeaders) exchange(context.Context, string, callKind, []byte, uint64) ([][]byte, error) {
 	return nil, n.cause
 }
-func (n noLeaders) fail(cause error) { n.links.fail(cause) }
-func (n noLeaders) close() error     { return n.links.close() }
+func (n failedLeaders) fail(cause error) { n.links.fail(cause) }
+func (n failedLeaders) close() error     { return n.links.close() }
 
 // leave ends what hosts has started. The relay ends when no rank is left on this host. isInOrder says that this rank has joined
 // the job, and ends well.

@@ -87,9 +87,9 @@ const (
 // calls in the same order.
 type Job struct {
 	arena  *shm.Arena
-	detach func() error     // closes the arena
-	place  *bootstrap.Place // nil after Join
-	hosts  *hosts           // nil if all ranks run on one host
+	detach func() error          // closes the arena
+	place  *bootstrap.Membership // nil after Join
+	hosts  *hosts                // nil if all ranks run on one host
 
 	rank, size int
 	member     *shm.Member
@@ -164,7 +164,7 @@ func Init(ctx context.Context, options ...Option) (*Job, error) {
 	}
 	if err = j.startWatched(ctx, p, s); err != nil {
 		if errors.Is(err, shm.ErrTaken) {
-			err = fmt.Errorf("%w; %s", err, p.Taken)
+			err = fmt.Errorf("%w; %s", err, p.RankTakenHint)
 		}
 		return nil, errors.Join(fmt.Errorf("softnd: init: rank %d of %d: %w", p.Rank, p.Size, err), j.Close(), p.HangUp(err))
 	}
@@ -175,7 +175,7 @@ func Init(ctx context.Context, options ...Option) (*Job, error) {
 }
 
 // startWatched is start that fails if another rank ends the job meanwhile, and no launcher ends this process.
-func (j *Job) startWatched(ctx context.Context, p *bootstrap.Place, s settings) error {
+func (j *Job) startWatched(ctx context.Context, p *bootstrap.Membership, s settings) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	p.OnEnd(func(_ int, why string) { cancel(errors.New(why)) })

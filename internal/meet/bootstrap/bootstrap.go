@@ -31,8 +31,8 @@ const (
 	EnvDebug   = "SOFTND_DEBUG"    // 1: Find prints a line about the launcher that it has found
 )
 
-// Place is the place of a process in a job. It is for use by one goroutine at a time, except Abort.
-type Place struct {
+// Membership is the place of a process in a job. It is for use by one goroutine at a time, except Abort.
+type Membership struct {
 	Rank, Size int
 	Local      int // number of the rank among those of its host
 	Arena      *shm.Arena
@@ -41,9 +41,9 @@ type Place struct {
 	// Journal is that of the checker, if the caller of Find wants it and the launcher has it. The caller closes it.
 	Journal *os.File
 
-	Taken string // the next step for the user if another process has the rank already
-	// Mute reports that the launcher does not print the reasons that it is given.
-	Mute bool
+	RankTakenHint string // the next step for the user if another process has the rank already
+	// LauncherHidesReason reports that the launcher does not print the reasons that it is given.
+	LauncherHidesReason bool
 
 	launcher string       // for people
 	detach   func() error // closes the arena
@@ -57,7 +57,7 @@ type Place struct {
 
 // Find finds the place of this process, and the journal of the checker if it is wanted. It asks the innermost launcher first: ndrun sets its own
 // variables over those of a launcher that has started ndrun. EnvRoot comes next, because a user sets it on purpose.
-func Find(ctx context.Context, wantJournal bool) (*Place, error) {
+func Find(ctx context.Context, wantJournal bool) (*Membership, error) {
 	set := func(name string) bool {
 		_, ok := os.LookupEnv(name)
 		return ok
@@ -66,7 +66,7 @@ func Find(ctx context.Context, wantJournal bool) (*Place, error) {
 	if debug != "" && debug != "0" && debug != "1" {
 		return nil, fmt.Errorf("%s: invalid value %q: want 0 or 1", EnvDebug, debug)
 	}
-	var p *Place
+	var p *Membership
 	var err error
 	switch {
 	case set(EnvArenaFD) || set(EnvFabric):
@@ -95,10 +95,10 @@ func Find(ctx context.Context, wantJournal bool) (*Place, error) {
 }
 
 // Detach closes the arena. The caller must not use it afterwards.
-func (p *Place) Detach() error { return p.detach() }
+func (p *Membership) Detach() error { return p.detach() }
 
 // Leave tells the launcher, if it listens, that this rank ends well. p may be nil.
-func (p *Place) Leave() error {
+func (p *Membership) Leave() error {
 	if p == nil || p.leave == nil {
 		return nil
 	}
@@ -107,7 +107,7 @@ func (p *Place) Leave() error {
 
 // HangUp closes the connection with the launcher, which then takes this rank for failed. If the launcher may end this process
 // before it can print the cause, HangUp prints it; nil = there is none.
-func (p *Place) HangUp(cause error) error {
+func (p *Membership) HangUp(cause error) error {
 	if p.hangUp == nil {
 		return nil
 	}
@@ -117,27 +117,27 @@ func (p *Place) HangUp(cause error) error {
 // Abort asks the launcher to end the job with an exit code. The launcher prints the reason unless
 // p.Mute. Abort returns false if the launcher was not told: it does not listen, or cannot be
 // reached. p may be nil. Any goroutine may call Abort at any time.
-func (p *Place) Abort(code int, reason string) bool {
+func (p *Membership) Abort(code int, reason string) bool {
 	return p != nil && p.abort != nil && p.abort(code, reason) == nil
 }
 
 // alone makes a job of this process alone.
-func alone() (*Place, error) {
+func alone() (*Membership, error) {
 	arena, err := shm.Create(shm.Config{Ranks: 1})
 	if err != nil {
 		return nil, err
 	}
-	return &Place{launcher: "alone: no launcher's variables are set", Size: 1, Arena: arena, detach: arena.Close}, nil
+	return &Membership{launcher: "alone: no launcher's variables are set", Size: 1, Arena: arena, detach: arena.Close}, nil
 }
 
 // fromNdrun takes the arena from the inherited descriptor, or, if that is not the arena of the job,
 // from ndrun over the control channel. So it does with the journal.
-func fromNdrun(ctx context.Context, wantJournal bool) (*Place, error) {
+func fromNdrun(ctx context.Context, wantJournal bool) (*Membership, error) {
 	rank, err := strconv.ParseUint(os.Getenv(EnvRank), 10, 31)
 	if err != nil {
 		return nil, fmt.Errorf("%s=%q is not a rank number: start the program with ndrun", EnvRank, os.Getenv(EnvRank))
 	}
-	p := &Place{Rank: int(rank), Local: int(rank), launcher: "started by ndrun", Taken: takenUnderNdrun()}
+	p := &Membership{Rank: int(rank), Local: int(rank), launcher: "started by ndrun", RankTakenHint: takenUnderNdrun()}
 	var home *controlchannel.Address
 	if text, ok := os.LookupEnv(EnvFabric); ok {
 		a, err := controlchannel.Parse(text)

@@ -29,16 +29,16 @@ const hydraName = "kvs_"
 const takenNext = "start each rank once"
 
 // inFabric returns the place of a rank in the fabric of a name.
-func inFabric(ctx context.Context, launcher, name string, rank, size int) (*Place, error) {
+func inFabric(ctx context.Context, launcher, name string, rank, size int) (*Membership, error) {
 	fabric, err := shm.OpenFabric(ctx, name, shm.Config{Ranks: size})
 	if err != nil {
 		return nil, err
 	}
-	return &Place{launcher: launcher + ", meeting as " + name, Rank: rank, Size: size, Local: rank, Taken: takenNext, Arena: fabric.Arena, detach: fabric.Close}, nil
+	return &Membership{launcher: launcher + ", meeting as " + name, Rank: rank, Size: size, Local: rank, RankTakenHint: takenNext, Arena: fabric.Arena, detach: fabric.Close}, nil
 }
 
 // fromPMI agrees with the other ranks on a fabric, over the launcher's PMI.
-func fromPMI(ctx context.Context) (*Place, error) {
+func fromPMI(ctx context.Context) (*Membership, error) {
 	client, err := pmi.Dial(ctx)
 	if err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func fromPMI(ctx context.Context) (*Place, error) {
 	}
 	p.hangUp = func(cause error) error { return hangUp(client, cause) }
 	p.abort = func(code int, _ string) error { return client.Abort(code) }
-	p.Mute = true
+	p.LauncherHidesReason = true
 	return p, nil
 }
 
@@ -125,7 +125,7 @@ var slurm = environment{
 }
 
 // place reads the variables and returns the place that they name.
-func (e environment) place(ctx context.Context) (*Place, error) {
+func (e environment) place(ctx context.Context) (*Membership, error) {
 	number := func(name string) (int, error) {
 		if name == "one" {
 			return 1, nil

@@ -27,7 +27,7 @@ const (
 	EnvHostAddress = "SOFTND_HOST_ADDRESS" // address at which the other hosts reach this one
 )
 
-// Ended is the error of [Place.Leave] if another rank has ended the job, and no launcher is there to end this process.
+// Ended is the error of [Membership.Leave] if another rank has ended the job, and no launcher is there to end this process.
 type Ended = rendezvous.End
 
 // Lengths of secrets, in bytes.
@@ -37,7 +37,7 @@ const (
 )
 
 // fromRoot meets the other ranks at the address of EnvRoot.
-func fromRoot(ctx context.Context) (*Place, error) {
+func fromRoot(ctx context.Context) (*Membership, error) {
 	rank, size, err := ownNumbers()
 	if err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func fromRoot(ctx context.Context) (*Place, error) {
 	}
 	p.leave, p.abort, p.ending = member.Leave, member.Abort, watch
 	p.hangUp = func(error) error { return member.HangUp() }
-	p.Mute = true
+	p.LauncherHidesReason = true
 	return p, nil
 }
 
@@ -167,7 +167,7 @@ func (e *ending) set(end rendezvous.End) {
 // OnEnd lets handle be called, in another goroutine, if the job ends because another rank has aborted it or died, and no
 // launcher is there to end this process. It replaces the function of an earlier call. If the job has ended already, handle
 // is called at once.
-func (p *Place) OnEnd(handle func(code int, why string)) {
+func (p *Membership) OnEnd(handle func(code int, why string)) {
 	if p.ending == nil {
 		return
 	}
