@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 
 	"github.com/softnd/softnd/endpoint/internal/wire"
-	"github.com/softnd/softnd/internal/faultplan"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 	"github.com/softnd/softnd/window"
@@ -123,7 +122,7 @@ func (a *adapter) CreateCompletionQueue(ctx context.Context, depth int) (nd.Comp
 	if most := a.provider.limits.cqDepth; depth < 1 || depth > most {
 		return nil, a.opError(op, nd.InvalidParameter3, fmt.Sprintf("depth %d, allowed 1 to %d", depth, most), "choose a depth within the limits")
 	}
-	if err := a.faultInCreation(ctx, op, faultplan.CreateQueue, 0, 0); err != nil {
+	if err := a.beforeCall(ctx, op, 0, 0); err != nil {
 		return nil, err
 	}
 	return newCompletionQueue(a, depth), nil
@@ -175,7 +174,7 @@ func (a *adapter) Allocate(ctx context.Context, size int, flags nd.RegionFlags) 
 	case flags&^nd.AllRegionFlags != 0:
 		return nil, a.opError(op, nd.InvalidParameter3, unknownFlags(flags), useRegionFlags)
 	}
-	if err := a.faultInCreation(ctx, op, faultplan.Allocate, uint64(size), 0); err != nil {
+	if err := a.beforeCall(ctx, op, uint64(size), 0); err != nil {
 		return nil, err
 	}
 	if err := a.beginCall(ctx, op); err != nil {
@@ -207,7 +206,7 @@ func (a *adapter) Allocate(ctx context.Context, size int, flags nd.RegionFlags) 
 // CreateMemoryWindow makes a window that is not bound.
 func (a *adapter) CreateMemoryWindow(ctx context.Context) (nd.MemoryWindow, error) {
 	const op = "create memory window"
-	if err := a.faultInCreation(ctx, op, faultplan.CreateWindow, 0, 0); err != nil {
+	if err := a.beforeCall(ctx, op, 0, 0); err != nil {
 		return nil, err
 	}
 	if err := a.beginCall(ctx, op); err != nil {

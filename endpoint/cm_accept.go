@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/softnd/softnd/internal/faultplan"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 )
@@ -34,7 +33,7 @@ func (c *connector) Accept(ctx context.Context, endpoint nd.Endpoint, params nd.
 	if err != nil {
 		return err
 	}
-	if err := c.faultInPhase(ctx, op, faultplan.Accept, phaseRequested, ep, func() { c.conn.refuse(); c.phase = phaseEnded }); err != nil {
+	if err := c.beforeCall(ctx, op, phaseRequested, ep, func() { c.conn.refuse(); c.phase = phaseEnded }); err != nil {
 		return err
 	}
 	p := c.adapter.provider

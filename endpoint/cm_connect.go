@@ -6,7 +6,6 @@ import (
 	"net/netip"
 
 	"github.com/softnd/softnd/endpoint/internal/wire"
-	"github.com/softnd/softnd/internal/faultplan"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/internal/testkit/failpoint"
 	"github.com/softnd/softnd/nd"
@@ -22,7 +21,7 @@ func (c *connector) Connect(ctx context.Context, endpoint nd.Endpoint, addr neti
 func (c *connector) connect(ctx context.Context, endpoint nd.Endpoint, from *sharedAddress, addr netip.AddrPort, params nd.ConnectParams) error {
 	const op = "connect"
 	p := c.adapter.provider
-	if err := c.faultInConnect(ctx, op, endpoint, addr); err != nil {
+	if err := c.beforeConnect(ctx, op, endpoint, addr); err != nil {
 		return err
 	}
 	if !p.waiters.BeginCall() { // Provider.Close blocks until the call ends
@@ -257,7 +256,7 @@ func (c *connector) CompleteConnect(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nd.CanceledError(ctx, op, "connector")
 	}
-	if err := c.faultInPhase(ctx, op, faultplan.CompleteConnect, phaseAccepted, nil, func() { c.withdraw(nil) }); err != nil {
+	if err := c.beforeCall(ctx, op, phaseAccepted, nil, func() { c.withdraw(nil) }); err != nil {
 		return err
 	}
 	c.mu.Lock()

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/softnd/softnd/internal/faultplan"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/internal/testkit/failpoint"
 	"github.com/softnd/softnd/nd"
@@ -42,7 +41,7 @@ func (c *connector) NotifyDisconnect(ctx context.Context) error {
 // Disconnect, and fails with nd.IOTimeout after Options.disconnectTimeout.
 func (c *connector) Disconnect(ctx context.Context) error {
 	const op = "disconnect"
-	if err := c.faultInPhase(ctx, op, faultplan.Disconnect, phaseConnected, nil, func() { c.ep.abortForFault(op) }); err != nil {
+	if err := c.beforeCall(ctx, op, phaseConnected, nil, func() { c.ep.abortDisconnect(op) }); err != nil {
 		return err
 	}
 	c.mu.Lock()

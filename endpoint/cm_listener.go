@@ -8,8 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/endpoint/internal/wire"
-	"github.com/softnd/softnd/internal/faultplan"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
@@ -69,7 +69,7 @@ func (l *listener) Bind(addr netip.AddrPort) error {
 // Listen starts to accept requests. backlog is how many requests may wait for a
 // GetConnectionRequest, maxBacklog if it is 0 or more than that.
 func (l *listener) Listen(backlog int) error {
-	if err := l.adapter.faultInCall(context.Background(), "listen", "listener", faultplan.Event{Operation: faultplan.Listen, Peer: shm.NoRank}); err != nil {
+	if err := l.adapter.ask(context.Background(), mode.Call{Op: "listen", Object: "listener", Peer: shm.NoRank}); err != nil {
 		return err
 	}
 	l.mu.Lock()
@@ -310,7 +310,7 @@ func (p *Provider) handleRequest(r *wire.ConnectionRecord, off shm.Offset) {
 	}
 	p.track(c)
 	l := p.listenerFor(c.requested)
-	if l == nil || p.faultRefuses(c) || !l.enqueue(c) {
+	if l == nil || p.calls != nil && p.calls.Refuses(p.arena.RankOf(c.peer.ID())) || !l.enqueue(c) {
 		c.refuse()
 	}
 	p.waiters.Wake()

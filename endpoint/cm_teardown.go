@@ -110,7 +110,7 @@ func (ep *queuePair) completeBlamed() {
 	c := ep.conn
 	for ep.sq.completed != ep.sq.posted {
 		r := ep.requestAt(ep.sq.completed)
-		isExecuted := ep.sq.completed != ep.req.next && !ep.weak.isAside(ep.sq.completed)
+		isExecuted := ep.sq.completed != ep.req.next && !r.IsAside
 		switch {
 		case r.Finished:
 		case !isExecuted && (!r.needsAck || r.EndEntry == 0):
@@ -274,7 +274,10 @@ func (ep *queuePair) flushRequests() bool {
 		ep.completeRequest(r)
 	}
 	ep.req.next, ep.req.submitted, ep.req.hasFailed = ep.sq.posted, ep.sq.posted, false
-	ep.weak.dropReads()
+	ep.req.aside = ep.req.aside[:0]
+	if ep.hook != nil {
+		ep.hook.End()
+	}
 	return true
 }
 

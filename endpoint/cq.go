@@ -110,7 +110,7 @@ func newCompletionQueue(a *adapter, depth int) *completionQueue {
 	if a.provider.options.CountOperations {
 		q.operations = new(nd.OperationStats)
 	}
-	q.mustLock.Store(q.operations != nil || a.provider.weak != nil)
+	q.mustLock.Store(q.operations != nil || a.provider.isStepwise)
 	return q
 }
 
@@ -123,7 +123,7 @@ func (q *completionQueue) isOpen() bool {
 // setEntries sets the ring of a queue of a depth.
 func (q *completionQueue) setEntries(entries []completion, depth int) {
 	q.entries, q.limit = entries, uint64(len(entries))
-	if q.provider.weak != nil {
+	if q.provider.isStepwise {
 		q.limit = uint64(depth)
 	}
 }

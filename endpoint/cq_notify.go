@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"github.com/softnd/softnd/internal/faultplan"
+	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
@@ -38,7 +38,7 @@ func (q *completionQueue) Notify(ctx context.Context, t nd.NotifyType) error {
 	if t > nd.NotifySolicited {
 		return q.opError(op, nd.InvalidParameter1, t.String(), "ask for NotifyAny, NotifySolicited or NotifyErrors")
 	}
-	if err := q.provider.faultInCall(ctx, op, "completion queue", faultplan.Event{Operation: faultplan.Notify, Peer: shm.NoRank}); err != nil {
+	if err := q.provider.ask(ctx, mode.Call{Op: op, Object: "completion queue", Peer: shm.NoRank}); err != nil {
 		return err
 	}
 	w := &notifyCall{kind: t}
@@ -54,7 +54,9 @@ func (q *completionQueue) Notify(ctx context.Context, t nd.NotifyType) error {
 	if werr != nil {
 		return Canceled(ctx, werr, op, "completion queue")
 	}
-	q.provider.weak.delayEvent()
+	if q.provider.calls != nil {
+		q.provider.calls.Return()
+	}
 	return err
 }
 

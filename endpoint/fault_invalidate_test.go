@@ -1,9 +1,11 @@
 package endpoint
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/softnd/softnd/endpoint/internal/mode/fault"
 	"github.com/softnd/softnd/faults"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
@@ -38,6 +40,14 @@ func TestFaultInvalidateLooksLikeInvalidate(t *testing.T) {
 // tracesOf posts a transfer of n bytes and invalidates its window after k bytes. If the rule is a delay, the target does so.
 func tracesOf(t *testing.T, s setup, operation string, n, k int, rule faults.Rule) (seen traces) {
 	t.Helper()
+	var later atomic.Bool // the delay is over
+	fault.Now = func() (now time.Time) {
+		if now = time.Now(); later.Load() {
+			now = now.Add(rule.Delay)
+		}
+		return now
+	}
+	t.Cleanup(func() { fault.Now = time.Now }) // when the pair is closed
 	rule.After = uint64(k)
 	s.Unwired = true
 	p := newFaultyPair(t, s, []faults.Rule{on(operation, rule)}, nil)
@@ -59,7 +69,6 @@ func tracesOf(t *testing.T, s setup, operation string, n, k int, rule faults.Rul
 	do := map[string]verb{"write": doWrite, "read": doRead}[operation]
 	p.a.must(order{Do: do, Parts: mine(0, n), Far: far})
 	if rule.Action == "delay" {
-		ep := p.a.local.endpoint(0).(*queuePair)
 		proctest.Eventually(t, "the transfer pauses", func() bool {
 			p.a.nothing(initiatorQueue) // drives it
 			p.b.nothing(initiatorQueue)
@@ -67,9 +76,7 @@ func tracesOf(t *testing.T, s setup, operation string, n, k int, rule faults.Rul
 		})
 		p.b.must(order{Do: doInvalidate, Window: window})
 		p.b.expect(initiatorQueue, success(nd.RequestInvalidate, 0, 0))
-		ep.mu.Lock()
-		ep.requestAt(ep.req.next).fault.until = time.Now()
-		ep.mu.Unlock()
+		later.Store(true)
 	}
 	seen.Initiator = p.a.results(initiatorQueue, 1)[0].Status
 	seen.Receive = p.b.results(receiveQueue, 1)[0].Status

@@ -174,7 +174,7 @@ func (ep *queuePair) AnswerHash(r *relayhook.Request, hash uint64) {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	if ep.forwards() && ep.state() == connected {
-		ep.answerHash(r.Hash, hash)
+		ep.payloadChecks().AnswerRead(r.Hash, hash)
 	}
 }
 

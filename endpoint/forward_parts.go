@@ -154,7 +154,7 @@ func (ep *queuePair) Begin(o *relayhook.Order, data []byte) error {
 		r.SGEs = append(r.SGEs, wire.SGE{Length: uint32(o.Total)})
 	}
 	if o.Hashed && o.Total > 0 {
-		ep.expectHash(r, o.Hash)
+		ep.payloadChecks().Expect(&r.Request, o.Hash)
 	}
 	ep.sq.posted++
 	ep.sq.slotsTaken++

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/softnd/softnd/endpoint/internal/mode/integrity"
 	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/faults"
@@ -23,7 +24,7 @@ var checkedPayloads = sideOptions{Options: Options{CheckPayloads: true}}
 // for each kind of transfer, at each of its ends. TestFaultCorrupts shows that nothing else finds it.
 func TestChecksFindCorruption(t *testing.T) {
 	// Around the limits of what a ring entry holds, of the staging buffer, of a bounce buffer, and of a budget.
-	for _, n := range []int{1, 8, 32, 33, 40, 41, 48, 49, 1000, stagingSize + 1, 65_537, 262_145} {
+	for _, n := range []int{1, 8, 32, 33, 40, 41, 48, 49, 1000, integrity.StagingSize + 1, 65_537, 262_145} {
 		for _, operation := range []string{"write", "read", "send", "receive"} {
 			for _, offset := range []int{0, n - 1} {
 				t.Run(fmt.Sprintf("%s of %d/byte %d", operation, n, offset), func(t *testing.T) {

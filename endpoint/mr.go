@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/softnd/softnd/internal/faultplan"
 	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
@@ -32,13 +31,13 @@ type memoryRegion struct {
 
 // Register makes buf usable by the adapter's endpoints, and by peers as far as flags allow.
 func (r *memoryRegion) Register(ctx context.Context, buf []byte, flags nd.RegionFlags) error {
-	if err := r.adapter.faultInCreation(ctx, "register", faultplan.Register, uint64(len(buf)), 0); err != nil {
+	if err := r.adapter.beforeCall(ctx, "register", uint64(len(buf)), 0); err != nil {
 		return err
 	}
 	return r.register(ctx, buf, flags)
 }
 
-// register is Register for a caller that has asked the fault plan.
+// register is Register for a caller that has asked the hook.
 func (r *memoryRegion) register(ctx context.Context, buf []byte, flags nd.RegionFlags) error {
 	const op = "register"
 	switch {

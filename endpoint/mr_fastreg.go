@@ -95,11 +95,7 @@ func (ep *queuePair) postFastRegister(reqCtx uint64, mr nd.MemoryRegion, pages [
 	}
 	r.Object = &region.region.Invalidatable
 	r.binding = region.region.PrepareFastRegister(held.bytes, baseAddress, rights, ep.number, held.release)
-	if err := ep.faultAtPost(r); err != nil {
-		return err
-	}
-	ep.enqueue(r)
-	return nil
+	return ep.post(r)
 }
 
 // pinnedPages is the memory of a fast registration, and the mappings that keep it in place.
@@ -215,8 +211,10 @@ func (ep *queuePair) invalidateSink(r *request) outcome {
 	case r.needsAck && !ep.conn.out.IsReleased(r.EndEntry):
 		return blocked
 	}
-	ep.corruptSink(r)
-	if ep.checkRead(r); r.Status != nd.Success {
+	if ep.hook != nil {
+		ep.hook.Arrived(&r.Request)
+	}
+	if r.Status != nd.Success {
 		return executed
 	}
 	r.Finished = false

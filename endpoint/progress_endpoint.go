@@ -43,8 +43,8 @@ func (ep *queuePair) progressInto(q *completionQueue, room []nd.Result) (n int, 
 	if !ep.mu.LockBiased() && !ep.mu.TryLock() {
 		return 0, contended
 	}
-	if ep.stateWord.Load()&slowBit != 0 && ep.weak != nil { // slowBit first: its cache line is in use anyway
-		ep.weak.clock++
+	if ep.stateWord.Load()&slowBit != 0 && ep.hook != nil { // slowBit first: its cache line is in use anyway
+		ep.hook.Step()
 	}
 	// Results of messages bypass the queue if nothing else is to be done before them and q has no earlier result.
 	if q == ep.rq.cq && ep.stateWord.Load() == uint32(connected) && ep.sq.completed == ep.sq.posted && !ep.serving && q.canBypass() && ep.conn.guardPeer.Connected() {
@@ -126,7 +126,7 @@ func (ep *queuePair) needsPolling() bool {
 	}
 	defer ep.mu.Unlock()
 	switch {
-	case ep.state() == disconnecting, ep.isDelayed(), ep.weak.isBusy():
+	case ep.state() == disconnecting, ep.waitsForHook():
 		return true
 	case ep.req.next == ep.req.submitted:
 		return ep.resp.invalidating != nil

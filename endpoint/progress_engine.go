@@ -128,7 +128,7 @@ func (e *engine) run() {
 		was := seen
 		seen = now
 		switch {
-		case p.weak != nil:
+		case p.isStepwise:
 			time.Sleep(pollInterval) // steps are counted, so something always remains to do
 			continue
 		case m == contended:
@@ -164,7 +164,7 @@ func (p *Provider) progressUnpolled() progressResult {
 	for _, ep := range *p.endpoints.Load() {
 		scans := ep.rq.cq.scans.Load() + ep.sq.cq.scans.Load()
 		enough := enoughPolls * (1 + uint64(len(*ep.rq.cq.endpoints.Load())/otherEndpoints)) // with many endpoints a scan covers only some of them
-		if scans-ep.scansSeen < enough && ep.weak.engineMayDrive(scans != ep.scansSeen) || ep.hasOverrun() {
+		if scans-ep.scansSeen < enough && (!p.isStepwise || ep.hook.EngineTurn(scans != ep.scansSeen)) || ep.hasOverrun() {
 			m = max(m, ep.progress())
 		}
 		ep.scansSeen = scans

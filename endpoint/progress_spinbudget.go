@@ -19,12 +19,12 @@ func (p *Provider) spinBudget() (spin, yield waiter.Phase) {
 	case p.options.SpinBudget > 0:
 		spin = waiter.FixedSpin(p.options.SpinBudget)
 	case p.options.SpinBudget == NoSpin:
-	case p.weak != nil: // each round is a step of the delays
+	case p.isStepwise: // each round is a step of the delays
 		spin.Rounds = waiter.SpinRounds
 	default:
 		spin = p.spins.Phase()
 	}
-	if p.weak != nil {
+	if p.isStepwise {
 		spin.Limit, yield.Limit = 0, 0
 	}
 	return spin, yield

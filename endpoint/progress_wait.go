@@ -235,7 +235,7 @@ func (p *Provider) park(ctx context.Context, ready func() bool) error {
 // pollInterval returns how long a wait sleeps at most while there is work that no doorbell announces. With a weak order each sleep is a
 // step, and a request waits for many.
 func (p *Provider) pollInterval() time.Duration {
-	if p.weak != nil {
+	if p.isStepwise {
 		return pollInterval / 10
 	}
 	return pollInterval

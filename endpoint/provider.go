@@ -15,6 +15,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/endpoint/internal/waiter"
 	"github.com/softnd/softnd/internal/faultplan"
 	"github.com/softnd/softnd/internal/statuspage"
@@ -129,14 +130,15 @@ type Provider struct {
 	engine      engine
 	housekeeper housekeeper
 
-	member *shm.Member
-	arena  *shm.Arena
-	table  *window.Table
-	status *statuspage.Reporter
-	events *eventLog           // nil = no handler
-	faults *faultplan.Injector // nil = no fault rule names this member
-	limits *adapterLimits
-	weak   *weakOrder // nil = none
+	member     *shm.Member
+	arena      *shm.Arena
+	table      *window.Table
+	status     *statuspage.Reporter
+	events     *eventLog // nil = no handler
+	limits     *adapterLimits
+	modes      modes
+	calls      mode.Calls // nil = no mode is in use
+	isStepwise bool       // each call that drives an endpoint is a step of a mode: waits sleep little, queues have their exact depth
 
 	deferredMu sync.Mutex // held while deferred work runs
 
@@ -184,13 +186,7 @@ func New(m *shm.Member, o Options) (*Provider, error) {
 		requests: make(map[requestKey]struct{}),
 		watched:  make(map[shm.MemberID]chan struct{}),
 	}
-	if o.Faults != nil {
-		p.faults = o.Faults(p.arena.RankOf(m.ID()))
-	}
-	p.limits = &largeLimits
-	if o.WeakOrder != nil {
-		p.limits, p.weak = &smallLimits, newWeakOrder(*o.WeakOrder, m.ID())
-	}
+	p.initModes()
 	p.endpoints.Store(new([]*queuePair))
 	p.mappings.list.Store(new([]*logicalMapping))
 	p.ports.init()

@@ -7,10 +7,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/asym"
-	"github.com/softnd/softnd/internal/faultplan"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 	"github.com/softnd/softnd/window"
@@ -84,14 +84,13 @@ type queuePair struct {
 
 	smallReceives smallReceives
 
-	weak *weakEndpoint // nil = none; next to what else the slow path reads of each request
+	hook mode.Hook // nil = no mode is in use; next to what else the slow path reads of each request
 	req  requester
 	resp responder
 	life lifecycle
 
-	parts  *parts // of the requests that a relay posts; nil = none
-	bound  boundSet
-	checks payloadChecks
+	parts *parts // of the requests that a relay posts; nil = none
+	bound boundSet
 
 	sink, source window.Operand // of the copy in progress; here to avoid an allocation
 	result       nd.Result      // likewise, for a completion
@@ -144,9 +143,10 @@ type requester struct {
 	chunks    atomic.Uint32 // chunks of long requests copied so far; the status page shows that it changes
 
 	requests  []request
-	submitted uint64 // requests before this number may run; later ones are deferred
-	next      uint64 // number of the request to execute next
-	hasFailed bool   // a request has failed and is not completed; no other may run
+	submitted uint64   // requests before this number may run; later ones are deferred
+	next      uint64   // number of the request to execute next
+	hasFailed bool     // a request has failed and is not completed; no other may run
+	aside     []uint64 // numbers of the Reads that are set aside
 
 	gathered [wire.MaxSendInEntry]byte // data of a Send or Write that fits an entry
 
@@ -172,9 +172,6 @@ type responder struct {
 	invalidatedToken nd.Token
 
 	result [1]nd.Result // see serveSendFast
-
-	fault      *pendingFault // rule that acts on the current message; nil = none
-	faultAsked bool          // the fault plan has been asked about that message
 }
 
 // lifecycle describes how an endpoint came into the connected state and out of it.
@@ -245,8 +242,8 @@ func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 			*l.value = l.ifZero
 		}
 	}
-	number := a.nextEndpoint() // before the plan is asked: another call may run at the same time
-	if err := a.faultInCreation(ctx, op, faultplan.CreateEndpoint, 0, number); err != nil {
+	number := a.nextEndpoint() // before the hook is asked: another call may run at the same time
+	if err := a.beforeCall(ctx, op, 0, number); err != nil {
 		return nil, err
 	}
 	ep := &queuePair{
@@ -270,19 +267,11 @@ func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 	if ep.forwards() {
 		ep.parts = new(parts)
 	}
-	if a.provider.weak != nil {
-		ep.weak = newWeakEndpoint(ep)
-	}
-	if cfg.CheckPayloads || a.provider.options.CheckPayloads {
-		ep.checkPayloads()
-	}
-	if a.provider.weak != nil || a.provider.faults != nil || ep.checksPayloads() {
-		ep.stateWord.Store(slowBit)
-	}
 	if err := ep.makeSharedQP(); err != nil {
 		return nil, a.allocError(op, err)
 	}
 	ep.guard = window.NewGuard(a.domain, &ep.localQP.Hazard)
+	ep.setHook(cfg.CheckPayloads || a.provider.options.CheckPayloads)
 	receiveCQ.attach(ep)
 	initiatorCQ.attach(ep)
 	if !a.provider.addEndpoint(ep) {

@@ -131,14 +131,7 @@ func (ep *queuePair) postTransfer(op string, kind nd.RequestType, reqCtx uint64,
 		ep.adapter.resolvePrivileged(r.SGEs) // entries with the privileged token get that of their region
 	}
 	r.RemoteAddress, r.RemoteToken, r.Invalidate = remoteAddress, remoteToken, invalidate
-	if err := ep.faultAtPost(r); err != nil {
-		return err
-	}
-	if ep.checksPayloads() && r.Total > 0 {
-		ep.hashPosted(r)
-	}
-	ep.enqueue(r)
-	return nil
+	return ep.post(r)
 }
 
 func (ep *queuePair) checkLength(op string, sge []nd.SGE) error {
@@ -182,7 +175,7 @@ func (ep *queuePair) newRequest(op string, kind nd.RequestType, flags nd.OpFlags
 	}
 	r := ep.requestAt(ep.sq.posted)
 	r.reset(kind, flags, reqCtx)
-	r.PostedAfterEnd = ep.state() != connected
+	r.Number, r.PostedAfterEnd = ep.sq.posted, ep.state() != connected
 	return r, nil
 }
 
@@ -193,7 +186,20 @@ func (ep *queuePair) hasQueueSlot() bool {
 	return ep.sq.slotsTaken-ep.sq.slots.freed.Load() < ep.sq.depth
 }
 
-// enqueue posts the request that newRequest returned. Unless that request is deferred, enqueue
+// post asks the hook about the request that newRequest returned, and posts it.
+func (ep *queuePair) post(r *request) error {
+	if ep.hook != nil {
+		if err := ep.hook.Post(&r.Request); err != nil {
+			r.cancelBinding()
+			return err
+		}
+		r.PostedAfterEnd = ep.state() != connected
+	}
+	ep.enqueue(r)
+	return nil
+}
+
+// enqueue queues a request. Unless that request is deferred, enqueue
 // submits it together with the requests deferred before it.
 func (ep *queuePair) enqueue(r *request) {
 	ep.sq.posted++
@@ -222,7 +228,7 @@ func (ep *queuePair) submit() {
 	}
 	budget := uint64(quantum) // bytes to transfer before other endpoints get a turn
 	ep.runRequests(&budget)
-	if ep.req.next != ep.sq.posted || ep.isDelayed() {
+	if ep.req.next != ep.sq.posted || ep.waitsForHook() {
 		ep.provider.wakeProgress() // a request waits, perhaps for a time-out that no ring announces
 	}
 }
@@ -290,11 +296,7 @@ func (ep *queuePair) postBind(reqCtx uint64, mr nd.MemoryRegion, mw nd.MemoryWin
 			"pass a part of mr.Bytes(); AllowWrite needs a region with AllowLocalWrite")
 	}
 	r.binding = binding
-	if err := ep.faultAtPost(r); err != nil {
-		return err
-	}
-	ep.enqueue(r)
-	return nil
+	return ep.post(r)
 }
 
 // Invalidate posts the end of the remote access through mw.
@@ -336,11 +338,7 @@ func (ep *queuePair) postInvalidation(op string, object *window.Invalidatable, r
 		return err
 	}
 	r.Object = object
-	if err := ep.faultAtPost(r); err != nil {
-		return err
-	}
-	ep.enqueue(r)
-	return nil
+	return ep.post(r)
 }
 
 // StartRequestBatch defers all requests that are posted before the next SubmitRequestBatch.

@@ -62,8 +62,10 @@ func (ep *queuePair) postReceive(reqCtx uint64, sge []nd.SGE) error {
 	r := ep.receiveAt(ep.rq.posted)
 	r.set(reqCtx, sge)
 	ep.adapter.resolvePrivileged(r.sges()) // entries with the privileged token get that of their region
-	if err := ep.faultAtReceivePost(r); err != nil {
-		return err
+	if ep.hook != nil {
+		if err := ep.hook.PostReceive(r.capacity); err != nil {
+			return err
+		}
 	}
 	ep.rq.posted++
 	switch ep.state() {

@@ -16,7 +16,6 @@ type request struct {
 	context uint64
 
 	parts   *parts          // local memory of a request in parts; nil = none
-	sum     *payloadSum     // nil = the payload is not checked, or has been
 	binding window.Prepared // Bind and FastRegister
 
 	// Progress.
@@ -30,11 +29,6 @@ type request struct {
 	bounceSGE       wire.SGE         // the part of that buffer in use
 	needsAck        bool             // the request completes when the peer has consumed its last entry
 	firstEntry      uint64           // number of its first ring entry
-
-	// Fault plan.
-	fault       *pendingFault // rule that acts on the request; nil = none
-	faultWindow uint64        // number of the window or token for rules; 0 = none, or no rule asks for it
-	faultPhases uint8         // a bit for each phase in which the plan has been asked
 }
 
 // reset clears a request for its next use. It keeps the allocated capacities.
@@ -54,14 +48,11 @@ func (r *request) entryFlags() (flags uint8) {
 	if r.Flags.Has(nd.SendAndSolicitEvent) {
 		flags |= wire.FlagSolicited
 	}
-	if r.sum != nil {
+	if r.Hashed {
 		flags |= wire.FlagHashed
 	}
 	return flags
 }
-
-// fitsEntry reports whether the data of r fits a ring entry of a kind.
-func (r *request) fitsEntry(k wire.Kind) bool { return r.Total <= wire.Room(k, r.sum != nil) }
 
 // appendSGEs appends the entries of sge that are not empty. It also returns their length in bytes.
 func appendSGEs(to []wire.SGE, sge []nd.SGE) ([]wire.SGE, uint64) {

@@ -69,7 +69,7 @@ func (ep *queuePair) executeBind(r *request) outcome {
 func (ep *queuePair) executeInvalidate(r *request) outcome {
 	done := false
 	if !r.draining {
-		if r.Object.IsRegion() && (ep.conn.hasUnexecutedRequests() || ep.weak.hasReads()) {
+		if r.Object.IsRegion() && (ep.conn.hasUnexecutedRequests() || ep.hasAside()) {
 			return ep.stall(r, stallOrder) // the peer has not run all requests that may name the region's local token
 		}
 		if r.Object.IsRegion() && !ep.checkReads() {
@@ -121,7 +121,7 @@ func (ep *queuePair) copyOneSided(r *request, budget *uint64) outcome {
 		local, remote, right = &ep.sink, &ep.source, window.Read
 	}
 	*remote = window.Operand{Token: r.RemoteToken, Rights: window.Remote | right, Peer: &ep.conn.guardPeer, BindCheck: &r.remoteBindCheck}
-	if r.Transferred == 0 && (len(r.SGEs) > 1 || r.Total > *budget || r.hasFaultWithin() || r.sum != nil || ep.weak != nil || r.limit(r.Total) < r.Total) {
+	if r.Transferred == 0 && (len(r.SGEs) > 1 || r.Total > *budget || ep.hook != nil || r.limit(r.Total) < r.Total) {
 		// The whole range is checked before the first byte is copied.
 		remote.Address = r.RemoteAddress
 		switch f := ep.guard.Check(remote, r.Total); f {
@@ -133,15 +133,15 @@ func (ep *queuePair) copyOneSided(r *request, budget *uint64) outcome {
 		}
 	}
 	for r.Transferred < r.Total {
-		if r.untilFault(*budget) == 0 {
+		if *budget == 0 {
 			return partial
 		}
-		at, n := ep.nextBytes(r, *budget)
+		at, n, out := ep.nextBytes(r, *budget)
 		if n == 0 {
-			return blocked
+			return out
 		}
 		e := wire.SGEAt(r.SGEs, at)
-		if n = r.limit(r.untilFault(min(n, uint64(e.Length)))); n == 0 {
+		if n = r.limit(min(n, uint64(e.Length))); n == 0 {
 			return blocked
 		}
 		// e is a range of the program's memory, or of the bytes that the post copied (Inline), or that a relay passes.
@@ -167,24 +167,20 @@ func (ep *queuePair) copyOneSided(r *request, budget *uint64) outcome {
 		case localFault != window.NoFault:
 			return ep.rejectLocal(r, e, localFault)
 		case !matches:
-			return ep.rejectHash(r)
+			return executed
 		}
-		r.advance(n)
+		ep.countCopied(r, n)
 		*budget -= n
-		ep.weak.advanceRequest(r, n)
-	}
-	if r.sum != nil && !write {
-		r.sum.want = r.sum.digest.Sum64() // of what the Read has found; checkRead compares
 	}
 	r.Finish(nd.Success)
 	return executed
 }
 
-// rejectRemote rejects r because the guard has refused the peer's memory, rejectLocal because it has refused
+// rejectRemote rejects r because of an access to the peer's memory, rejectLocal because it has refused
 // the local entry e.
-func (ep *queuePair) rejectRemote(r *request, f window.Fault) outcome {
+func (ep *queuePair) rejectRemote(r *request, why any) outcome {
 	ep.counters.accessRefused++
-	return ep.reject(r, nd.AccessViolation, "%s: %v", ep.describeRequest(r), f)
+	return ep.reject(r, nd.AccessViolation, "%s: %v", ep.describeRequest(r), why)
 }
 
 func (ep *queuePair) rejectLocal(r *request, e wire.SGE, f window.Fault) outcome {
@@ -196,7 +192,9 @@ func (ep *queuePair) rejectLocal(r *request, e wire.SGE, f window.Fault) outcome
 // ring is full; the peer then rings when it has released slots.
 func (ep *queuePair) pushEntry(r *request, entry *ring.Words, takesReceive bool) bool {
 	c := ep.conn
-	r.addHash(entry)
+	if r.Hashed {
+		entry[wire.HashWord] = r.Hash
+	}
 	number := c.out.Published()
 	if !c.out.Push(entry) {
 		if ep.requestWakeup(); !c.out.Push(entry) {

@@ -13,7 +13,7 @@ import (
 func (ep *queuePair) sendFragments(r *request, budget *uint64) outcome {
 	c := ep.conn
 	r.needsAck = true // the request completes when the peer has released its last entry
-	if r.Kind == nd.RequestWrite && r.fitsEntry(wire.WriteInEntry) && !r.hasFaultWithin() {
+	if r.Kind == nd.RequestWrite && r.FitsEntry(wire.WriteInEntry) && ep.travelsWhole(r) {
 		return ep.pushWriteInEntry(r)
 	}
 	for {
@@ -25,15 +25,19 @@ func (ep *queuePair) sendFragments(r *request, budget *uint64) outcome {
 		if r.Finished || r.Transferred == r.Total {
 			return executed
 		}
-		if r.untilFault(*budget) == 0 {
+		if *budget == 0 {
 			return partial
 		}
+		_, whole, out := ep.nextBytes(r, r.Total-r.Transferred)
+		if whole == 0 {
+			return out
+		}
 		if r.Kind == nd.RequestRead && r.Transferred == 0 &&
-			(c.hasReadsInFlight(uint64(ep.req.readLimit)) || r.sum != nil && !ep.takeReadPlace(r)) {
+			(c.hasReadsInFlight(uint64(ep.req.readLimit)) || r.Hashed && !ep.hook.BeforeRead(&r.Request)) {
 			return ep.stall(r, stallOrder)
 		}
 		e := wire.SGEAt(r.SGEs, r.Transferred) // transferred counts the bytes that earlier fragments name
-		e.Length = uint32(r.untilFault(uint64(e.Length)))
+		e.Length = uint32(min(uint64(e.Length), whole))
 		if r.Kind != nd.RequestRead { // the data of a Read in parts arrives in a bounce buffer first
 			if e.Length = uint32(r.limit(uint64(e.Length))); e.Length == 0 {
 				return blocked
@@ -54,7 +58,6 @@ func (ep *queuePair) sendFragments(r *request, budget *uint64) outcome {
 		n := uint64(e.Length)
 		buffer := -1 // number of the bounce buffer, if the fragment needs one
 		if private {
-			var out outcome
 			if buffer, e, out = ep.bounceOut(r, e); out != executed {
 				return out
 			}

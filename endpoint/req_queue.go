@@ -3,6 +3,7 @@ package endpoint
 import (
 	"fmt"
 
+	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/nd"
 )
@@ -12,9 +13,9 @@ import (
 func (ep *queuePair) runRequests(budget *uint64) (progressed bool) {
 	for {
 		progressed = ep.completeRequests() || progressed
-		if ep.weak.hasReads() {
-			progressed = ep.weak.runReads(budget) || progressed
-			if ep.weak.begun {
+		if ep.hasAside() {
+			progressed = ep.runAside(budget) || progressed
+			if ep.hasBegunAside() {
 				return progressed
 			}
 		}
@@ -54,22 +55,28 @@ func (ep *queuePair) runRequests(budget *uint64) (progressed bool) {
 	}
 }
 
-// beforeExecute makes request r, the next to run, wait for earlier Reads and for its options of the slow path. If
-// it reports true, out replaces the outcome of execute.
+// beforeExecute makes request r, the next to run, wait for earlier Reads, and asks the hook. If it reports true, out
+// replaces the outcome of execute.
 func (ep *queuePair) beforeExecute(r *request) (out outcome, handled bool) {
-	if r.Flags.Has(nd.ReadFence) && (ep.conn.hasReadsInFlight(1) || ep.weak.hasReads()) {
+	if r.Flags.Has(nd.ReadFence) && (ep.conn.hasReadsInFlight(1) || ep.hasAside()) {
 		return ep.stall(r, stallOrder), true
 	}
-	if !ep.hashLate(r) {
+	return ep.askHook(r)
+}
+
+// askHook asks the hook about a request that would run now. If it reports true, out replaces the outcome of execute.
+func (ep *queuePair) askHook(r *request) (out outcome, handled bool) {
+	if ep.hook == nil || r.bounceIndex >= 0 { // a part of a Read is on its way into a bounce buffer
+		return executed, false
+	}
+	a := ep.hook.BeforeRun(&r.Request)
+	switch {
+	case a == mode.Aside && ep.setAside(r):
 		return executed, true
+	case a == mode.Run && r.Kind == nd.RequestSend && r.Transferred == 0 && ep.hasAside() && ep.conn.peerHasSRQ:
+		return blocked, true // such a Send waits in the ring, without limit; no Read may get behind it
 	}
-	if ep.faults() != nil {
-		out, handled = ep.faultBeforeExecute(r)
-	}
-	if ep.weak != nil && !handled {
-		out, handled = ep.weak.beforeExecute(r)
-	}
-	return out, handled
+	return handle(a)
 }
 
 // cancel finishes a request that is never executed.
@@ -92,15 +99,12 @@ func (ep *queuePair) completeRequests() (progressed bool) {
 		r := ep.requestAt(ep.sq.completed)
 		if !r.Finished {
 			// Executed but not finished: the request completes when the peer has released its last entry.
-			if ep.life.remoteReleased || ep.weak.isAside(ep.sq.completed) || !ep.conn.out.IsReleased(r.EndEntry) {
+			if ep.life.remoteReleased || r.IsAside || !ep.conn.out.IsReleased(r.EndEntry) {
 				return progressed
 			}
 			r.Finish(nd.Success)
 		}
-		if ep.faults() != nil && !r.PostedAfterEnd && !ep.faultBeforeComplete(r) {
-			return progressed
-		}
-		if ep.weak != nil && !ep.weak.resultIsDue(ep.sq.completed) {
+		if ep.hook != nil && !ep.mayComplete(r) {
 			return progressed
 		}
 		ep.sq.completed++
@@ -115,10 +119,16 @@ func (ep *queuePair) completeRequests() (progressed bool) {
 	return progressed
 }
 
+// mayComplete reports whether the hook lets a finished request complete.
+func (ep *queuePair) mayComplete(r *request) bool {
+	ep.hook.Arrived(&r.Request)
+	return ep.hook.BeforeCompletion(&r.Request)
+}
+
 // completeRequest adds the result of a finished request to the completion queue.
 func (ep *queuePair) completeRequest(r *request) {
-	if r.sum != nil { // checkRead is not inlined
-		ep.checkRead(r)
+	if ep.hook != nil {
+		ep.hook.Arrived(&r.Request)
 	}
 	if r.Status == nd.Success && r.Flags.Has(nd.SilentSuccess) {
 		ep.completeSilently(r)

@@ -32,7 +32,7 @@ func (ep *queuePair) executeSend(r *request, budget *uint64) outcome {
 		// The message must not overtake entries that the peer has yet to copy: an earlier message
 		// or Write may store to the same bytes, or fail. A later message could change the bytes of a
 		// hashed one before the peer has checked them.
-		r.ResponderCopies = r.Invalidate || r.sum != nil || ep.mustPeerCopy() || c.copyWouldOvertake()
+		r.ResponderCopies = r.Invalidate || r.Hashed || ep.mustPeerCopy() || c.copyWouldOvertake()
 		if r.Total > wire.MaxSendInEntry && !r.ResponderCopies {
 			ep.req.peerReceiveSGEs, ep.req.peerReceiveCapacity = c.nextReceive(&ep.req.peerReceiveBuffer)
 			if r.Total > ep.req.peerReceiveCapacity {
@@ -46,7 +46,7 @@ func (ep *queuePair) executeSend(r *request, budget *uint64) outcome {
 		}
 	}
 	switch {
-	case r.fitsEntry(wire.SendInEntry):
+	case r.FitsEntry(wire.SendInEntry):
 		return ep.pushSendInEntry(r)
 	case r.ResponderCopies:
 		return ep.sendFragments(r, budget)
@@ -66,10 +66,10 @@ func (ep *queuePair) checkLocalAccess(r *request) (wire.SGE, window.Fault) {
 }
 
 // needsPeerCopy reports whether only the peer can fill one of the entries of its receive after the
-// first. The copy itself detects that for the first entry. With a weak order the copy may begin with another one.
+// first. The copy itself detects that for the first entry. With a hook the copy may begin with another one.
 func (ep *queuePair) needsPeerCopy(entries []wire.SGE) bool {
 	first := 1
-	if ep.weak != nil {
+	if ep.hook != nil {
 		first = 0
 	}
 	for i := first; i < len(entries); i++ {
@@ -114,7 +114,7 @@ func (ep *queuePair) pushSendInEntry(r *request) outcome {
 	flags := wire.FlagFirst | wire.FlagLast | r.entryFlags()
 	// Unless the next receive can certainly hold the message, only the peer knows whether it did. Only the peer
 	// checks the hash.
-	if r.Invalidate || r.sum != nil || r.needsAck || !c.credit.fits(c.out.Published(), r.Total) {
+	if r.Invalidate || r.Hashed || r.needsAck || !c.credit.fits(c.out.Published(), r.Total) {
 		r.needsAck = true
 		flags |= wire.FlagAckRequest
 	}
@@ -160,15 +160,15 @@ func (ep *queuePair) gatherPayload(r *request) (payload []byte, ok bool) {
 func (ep *queuePair) copyToReceive(r *request, budget *uint64) outcome {
 	c := ep.conn
 	for r.Transferred < r.Total {
-		if r.untilFault(*budget) == 0 {
+		if *budget == 0 {
 			return partial
 		}
-		at, n := ep.nextBytes(r, *budget)
+		at, n, out := ep.nextBytes(r, *budget)
 		if n == 0 {
-			return blocked
+			return out
 		}
 		from, to := wire.SGEAt(r.SGEs, at), wire.SGEAt(ep.req.peerReceiveSGEs, at)
-		n = r.untilFault(min(n, uint64(from.Length), uint64(to.Length)))
+		n = min(n, uint64(from.Length), uint64(to.Length))
 		if n == 0 {
 			return ep.rejectReceive(r, nd.AccessViolation, "the entries of the posted receive hold less than its %d bytes", ep.req.peerReceiveCapacity)
 		}
@@ -189,9 +189,8 @@ func (ep *queuePair) copyToReceive(r *request, budget *uint64) outcome {
 		case localFault != window.NoFault:
 			return ep.rejectLocal(r, from, localFault)
 		}
-		r.advance(n)
+		ep.countCopied(r, n)
 		*budget -= n
-		ep.weak.advanceRequest(r, n)
 	}
 	entry := ring.Words{wire.Header(wire.SendPlaced, wire.FlagFirst|wire.FlagLast|r.entryFlags(), 0, 0), r.Total}
 	if !ep.pushEntry(r, &entry, true) {

@@ -3,8 +3,6 @@ package endpoint
 import (
 	"fmt"
 
-	"github.com/cespare/xxhash/v2"
-
 	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
@@ -38,8 +36,8 @@ func (ep *queuePair) serveRing(budget *uint64) (progressed bool) {
 		}
 		before := ep.resp.fragmentCopied
 		out, handled := executed, false
-		if ep.weak != nil {
-			out, handled = ep.weak.beforeServe(entry)
+		if ep.hook != nil {
+			out, handled = handle(ep.hook.BeforeServing(entry))
 		}
 		if !handled {
 			out = ep.serveEntry(entry, budget)
@@ -72,7 +70,25 @@ func (ep *queuePair) decodeEntry(slot *ring.Words) bool {
 	if ep.resp.remoteBindCheck = (window.BindCheck{}); wire.Flags(words[0])&wire.FlagFirst != 0 {
 		ep.resp.localBindCheck = window.BindCheck{}
 	}
-	return ep.resp.entry.Decode(&words)
+	if !ep.resp.entry.Decode(&words) {
+		return false
+	}
+	if ep.resp.entry.Flags&wire.FlagHashed != 0 {
+		ep.payloadChecks()
+	}
+	return true
+}
+
+// copyServed copies n bytes of the entry being served, which is of a Read or Write of the peer, from ep.source to ep.sink. It
+// reports false if their hash is wrong, and the connection has failed.
+func (ep *queuePair) copyServed(entry *wire.Entry, n uint64) (matches bool, sinkFault, sourceFault window.Fault) {
+	if entry.Flags&wire.FlagHashed == 0 || entry.Kind == wire.WriteInEntry { // the hook has checked the data in an entry
+		_, sinkFault, sourceFault = ep.guard.Copy(&ep.sink, &ep.source, n)
+		return true, sinkFault, sourceFault
+	}
+	isFirst := entry.Flags&wire.FlagFirst != 0 && ep.resp.fragmentCopied == 0
+	isLast := entry.Flags&wire.FlagLast != 0 && ep.resp.fragmentCopied+n == entry.FragmentLength
+	return ep.hook.CopyServed(entry, n, isFirst, isLast)
 }
 
 // finishEntry advances past an entry that has been served.
@@ -114,7 +130,11 @@ func (ep *queuePair) serveEntry(entry *wire.Entry, budget *uint64) outcome {
 	case wire.WriteFragment, wire.ReadFragment:
 		return ep.serveFragment(entry, budget)
 	case wire.WriteInEntry:
-		return ep.serveWriteInEntry(entry)
+		if ep.hook == nil {
+			return ep.serveWriteInEntry(entry)
+		}
+		entry.FragmentLength, entry.RequestLength = uint64(entry.PayloadLength), uint64(entry.PayloadLength)
+		return ep.serveFragment(entry, budget)
 	}
 	switch {
 	case ep.srq != nil && (entry.Kind == wire.SendPlaced || entry.Kind == wire.SendFailed || entry.Flags&wire.FlagAckRequest == 0):
@@ -131,13 +151,16 @@ func (ep *queuePair) serveEntry(entry *wire.Entry, budget *uint64) outcome {
 	if ep.refusesMessage(entry, r) {
 		return executed
 	}
-	if ep.faults() != nil { // after the refusal: no rule applies to a message that is not received
-		if out, handled := ep.faultBeforeReceive(entry, r); handled {
+	if ep.hook != nil { // after the refusal: the hook has no part in a message that is not received
+		if out, handled := handle(ep.hook.BeforeReceive(entry)); handled {
 			return out
 		}
 	}
 	switch entry.Kind {
 	case wire.SendPlaced:
+		if ep.hasFailedReceive(entry, r, min(entry.RequestLength, r.capacity)) {
+			return executed
+		}
 		ep.completeReceive(r, nd.Success, min(entry.RequestLength, r.capacity), 0)
 		return executed
 	case wire.SendFailed:
@@ -151,9 +174,8 @@ func (ep *queuePair) serveEntry(entry *wire.Entry, budget *uint64) outcome {
 // completeReceive completes the oldest receive. invalidated is the token that the message has
 // invalidated, or 0.
 func (ep *queuePair) completeReceive(r *receive, s nd.Status, bytes uint64, invalidated nd.Token) {
-	if ep.faults() != nil {
-		ep.corruptMessage(r, s, bytes)
-		ep.resp.fault, ep.resp.faultAsked = nil, false
+	if ep.hook != nil {
+		ep.hook.Served()
 	}
 	ep.result = nd.Result{Status: s, RequestContext: r.context, RequestType: nd.RequestReceive}
 	if s == nd.Success {
@@ -231,7 +253,7 @@ func (ep *queuePair) fillReceive(r *receive, at, n uint64) bool {
 				fmt.Sprintf("the sender's memory, %s: %v", ep.describeAccess(&ep.source, part), remoteFault), ""))
 			return false
 		}
-		advance(&ep.source, part)
+		mode.Advance(&ep.source, part)
 		at += part
 		n -= part
 	}
@@ -280,7 +302,7 @@ func (ep *queuePair) checkInvalidate(entry *wire.Entry, r *receive) bool {
 // finishSend invalidates the window or region that the message names, if any, and then completes the
 // receive. When the program takes the result, no copy uses the token.
 func (ep *queuePair) finishSend(entry *wire.Entry, r *receive, total uint64) outcome {
-	if entry.Flags&wire.FlagHashed != 0 && ep.resp.invalidating == nil && !ep.checkMessage(entry, r, total) {
+	if ep.resp.invalidating == nil && ep.hasFailedReceive(entry, r, total) {
 		return executed
 	}
 	if entry.Flags&wire.FlagInvalidate == 0 {
@@ -373,7 +395,7 @@ func (ep *queuePair) serveFragment(entry *wire.Entry, budget *uint64) outcome {
 	if entry.Flags&wire.FlagFirst != 0 {
 		whole = max(entry.FragmentLength, entry.RequestLength)
 	}
-	if ep.resp.fragmentCopied == 0 && (whole > min(entry.FragmentLength, *budget) || ep.weak != nil || entry.Flags&wire.FlagHashed != 0) {
+	if ep.resp.fragmentCopied == 0 && (whole > min(entry.FragmentLength, *budget) || ep.hook != nil) {
 		if f := ep.guard.Check(local, whole); f != window.NoFault {
 			ep.failAccess(entry, local, whole, f)
 			return executed
@@ -384,19 +406,22 @@ func (ep *queuePair) serveFragment(entry *wire.Entry, budget *uint64) outcome {
 			return partial
 		}
 		at, n := ep.resp.fragmentCopied, entry.FragmentLength-ep.resp.fragmentCopied
-		if ep.weak != nil {
-			if at, n = ep.weak.fragmentPart(entry); n == 0 {
+		if ep.hook != nil {
+			if at, n = ep.hook.ServedBytes(entry, at, entry.FragmentLength); n == 0 {
 				return blocked
 			}
 		}
 		n = min(n, *budget)
 		local.Address = entry.ReceiverAddress + at
-		*remote = window.Operand{Token: entry.SenderToken, Rights: window.Local | remoteRight, Address: entry.SenderAddress + at, Peer: &ep.conn.guardPeer, BindCheck: &ep.resp.remoteBindCheck}
+		if entry.Kind == wire.WriteInEntry {
+			*remote = window.Operand{Mem: entry.Payload[at:][:n]}
+		} else {
+			*remote = window.Operand{Token: entry.SenderToken, Rights: window.Local | remoteRight, Address: entry.SenderAddress + at, Peer: &ep.conn.guardPeer, BindCheck: &ep.resp.remoteBindCheck}
+		}
 		matches, sinkFault, sourceFault := ep.copyServed(entry, n)
 		switch f := sinkFault | sourceFault; f {
 		case window.NoFault:
 			if !matches {
-				ep.failHash(entry.RequestLength)
 				return executed
 			}
 		case window.FaultDisconnected:
@@ -411,20 +436,15 @@ func (ep *queuePair) serveFragment(entry *wire.Entry, budget *uint64) outcome {
 		}
 		ep.resp.fragmentCopied += n
 		*budget -= n
-		ep.weak.advanceFragment(entry, n)
+		if ep.hook != nil {
+			ep.hook.CopiedServed(entry, n)
+		}
 	}
 	return executed
 }
 
 // serveWriteInEntry runs a Write whose data is in the ring entry.
 func (ep *queuePair) serveWriteInEntry(entry *wire.Entry) outcome {
-	if entry.Flags&wire.FlagHashed != 0 && xxhash.Sum64(entry.Payload[:entry.PayloadLength]) != entry.Hash {
-		ep.failHash(uint64(entry.PayloadLength))
-		return executed
-	}
-	if ep.weak != nil {
-		return ep.weak.placeWriteInEntry(entry)
-	}
 	ep.sink = window.Operand{Token: entry.Token, Rights: window.Remote | window.Write, Address: entry.ReceiverAddress, Endpoint: ep.number}
 	ep.source = window.Operand{Mem: entry.Payload[:entry.PayloadLength]}
 	n := uint64(entry.PayloadLength)

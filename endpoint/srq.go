@@ -6,9 +6,11 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
 )
 
 // sharedReceiveQueue holds receives for several endpoints of one adapter. It is local to the
@@ -113,7 +115,7 @@ func (q *sharedReceiveQueue) Receive(reqCtx uint64, sge []nd.SGE) error {
 		defer q.mu.Unlock()
 		return q.opError(op, nd.BufferOverflow, fmt.Sprintf("%d bytes, at most %d", r.capacity, maxTransfer), "post smaller buffers")
 	}
-	if err := q.faultAtPost(r.capacity); err != nil {
+	if err := q.adapter.provider.ask(context.Background(), mode.Call{Op: op, Object: q.String(), Peer: shm.NoRank, Size: r.capacity}); err != nil {
 		q.mu.Unlock()
 		return err
 	}

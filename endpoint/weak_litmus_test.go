@@ -110,7 +110,7 @@ func testLitmus(t *testing.T, seeds int, processes bool) {
 // engineRounds returns how often the engines of all sides have driven an endpoint.
 func engineRounds(parties []*party) (n uint64) {
 	for _, p := range parties {
-		n += p.local.provider.weak.engineRounds.Load()
+		n += p.local.provider.modes.weak.EngineRounds.Load()
 	}
 	return n
 }

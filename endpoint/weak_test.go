@@ -9,7 +9,6 @@ import (
 
 	"github.com/softnd/softnd/faults"
 	"github.com/softnd/softnd/nd"
-	"github.com/softnd/softnd/shm"
 )
 
 // onWeakPairs runs a test with some seeds, and each of them with different code that copies.
@@ -20,88 +19,6 @@ func onWeakPairs(t *testing.T, seeds int, s setup, test func(t *testing.T, p *pa
 		s.Private = [2]bool{seed/2%2 == 1, seed/2%2 == 1}
 		s.Both.WeakOrder = &seed
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { test(t, newPair(t, s)) })
-	}
-}
-
-// Each number has a part in each decision.
-func TestWeakOrderDecisions(t *testing.T) {
-	arena := newArena(t)
-	var members []shm.MemberID
-	for range 2 {
-		members = append(members, newParty(t, arena, "", sideOptions{}, false).member)
-	}
-	first := newWeakOrder(1, members[0])
-	drawn := map[uint64]string{first.draw(ofStart, 1, 1): "the first"}
-	for what, x := range map[string]uint64{
-		"seed": newWeakOrder(2, members[0]).draw(ofStart, 1, 1), "member": newWeakOrder(1, members[1]).draw(ofStart, 1, 1),
-		"kind": first.draw(ofResult, 1, 1), "endpoint": first.draw(ofStart, 2, 1), "request": first.draw(ofStart, 1, 2),
-	} {
-		if other, ok := drawn[x]; ok {
-			t.Errorf("another %s draws the same number as %s", what, other)
-		}
-		drawn[x] = "another " + what
-	}
-	if again := newWeakOrder(1, members[0]).draw(ofStart, 1, 1); drawn[again] != "the first" {
-		t.Error("the same numbers draw another one")
-	}
-}
-
-// sumOfDecisions is the same in c/tests/weak.c, which has the same loops: a rank in C decides as one in Go.
-const sumOfDecisions = 0x2f397680bd6b1303
-
-func TestWeakOrderDecides(t *testing.T) {
-	sum := uint64(14695981039346656037)
-	add := func(x uint64) { sum = (sum ^ x) * 1099511628211 }
-	for seed := range uint64(4) {
-		for slot := range uint64(3) {
-			w := &weakOrder{seed: seed<<62 | seed}
-			w.seed = w.draw(ofMember, 0, slot)
-			for endpoint := uint64(1); endpoint <= 3; endpoint++ {
-				ep := &weakEndpoint{ep: &queuePair{number: endpoint}, order: w}
-				for c := ofStart; c <= ofEvents; c++ {
-					for number := range uint64(20) {
-						add(w.draw(c, endpoint, number))
-						add(ep.steps(c, number))
-					}
-				}
-			}
-			for total := uint64(1); total < 5000; total += total/3 + 1 {
-				var p placement
-				for p.draw(w.draw(ofPlacement, 1, total), total*5, total); p.next < p.count; {
-					at, n := p.part()
-					if n > 3 {
-						n /= 2 // a budget ends within the part
-					}
-					add(at)
-					add(n)
-					p.advance(n)
-				}
-			}
-		}
-	}
-	if sum != sumOfDecisions {
-		t.Errorf("the decisions have the sum %#x", sum)
-	}
-}
-
-// The engine drives an endpoint when the program has not done so for 10 rounds.
-func TestWeakOrderLetsTheProgramDrive(t *testing.T) {
-	seed := uint64(1)
-	p := newPair(t, setup{Unwired: true, Both: sideOptions{Options: Options{WeakOrder: &seed}}})
-	w := newWeakEndpoint(p.a.local.endpoint(0).(*queuePair))
-	for range 2 {
-		for round := 1; round < 12; round++ {
-			if may := w.engineMayDrive(false); may != (round >= 10) {
-				t.Errorf("round %d: %v", round, may)
-			}
-		}
-		if w.engineMayDrive(true) {
-			t.Error("right after the program")
-		}
-		w.idleRounds = 0
-	}
-	if w = nil; !w.engineMayDrive(true) {
-		t.Error("not without a weak order")
 	}
 }
 
@@ -132,8 +49,8 @@ func TestWeakOrderDelaysNotify(t *testing.T) {
 	p := newPair(t, setup{Both: sideOptions{Options: Options{WeakOrder: &seed}}})
 	p.a.must(order{Do: doWrite, Far: p.b.memory, Parts: mine(0, 8)})
 	q := p.a.local.queues[initiatorQueue].(*completionQueue)
-	if err := q.Notify(t.Context(), nd.NotifyAny); err != nil || p.a.local.provider.weak.events.Load() != 1 {
-		t.Errorf("%v, %d events were delayed, want 1", err, p.a.local.provider.weak.events.Load())
+	if err := q.Notify(t.Context(), nd.NotifyAny); err != nil || p.a.local.provider.modes.weak.Events.Load() != 1 {
+		t.Errorf("%v, %d events were delayed, want 1", err, p.a.local.provider.modes.weak.Events.Load())
 	}
 }
 
@@ -363,7 +280,7 @@ func TestWeakOrderReadLimit(t *testing.T) {
 				done += len(p.a.must(order{Do: doPoll, N: 12}).Results)
 				p.b.nothing(initiatorQueue)
 				ep.mu.Lock()
-				most = max(most, len(ep.weak.reads))
+				most = max(most, len(ep.req.aside))
 				ep.mu.Unlock()
 			}
 			if p.a.sum(0, 0, 2*reads*n) != p.b.sum(0, 0, 2*reads*n) {

@@ -3,7 +3,7 @@
 #include "endpoint/weak.h"
 #include "two_members.h"
 
-/* Each number has a part in each decision, and a rank in Go decides the same: TestWeakOrderDecides in endpoint/weak_test.go has
+/* Each number has a part in each decision, and a rank in Go decides the same: TestWeakOrderDecides in endpoint/internal/mode/weak has
  * the same loops and sum. */
 #define SUM_OF_DECISIONS UINT64_C(0x2f397680bd6b1303)
 

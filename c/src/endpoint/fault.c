@@ -1,4 +1,4 @@
-/* The effect of fault rules on requests and messages. endpoint/fault.go and fault_data.go do the same. */
+/* The effect of fault rules on requests and messages. endpoint/internal/mode/fault does the same. */
 #include "endpoint/fault.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* The effect of fault rules on calls. endpoint/fault_call.go does the same. */
+/* The effect of fault rules on calls. endpoint/internal/mode/fault does the same. */
 #include <inttypes.h>
 
 #include "endpoint/fault.h"

@@ -1,4 +1,4 @@
-/* Payload checks: docs/integrity.md says between which two moments a change is found, endpoint/integrity.go how. */
+/* Payload checks: docs/integrity.md says between which two moments a change is found, endpoint/internal/mode/integrity how. */
 #include "endpoint/integrity.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* Weak order: the library delays and reorders what the model leaves open. docs/weak-order.md lists the delays, and the orders that
- * remain. endpoint/weak*.go does the same in Go.
+ * remain. endpoint/internal/mode/weak does the same in Go.
  *
  * Each decision depends on the seed, the member's slot, and the numbers of the endpoint and of the request. A rank in C and a
  * rank in Go with the same numbers decide the same. A delay is a number of steps: calls that drive the endpoint. The clock of the

@@ -8,6 +8,8 @@ import (
 
 // Request is the part of a request of the initiator queue that a hook can see.
 type Request struct {
+	Number uint64 // in the order of posting
+
 	Kind  nd.RequestType
 	Flags nd.OpFlags
 	SGEs  []wire.SGE // the capacity is allocated once
@@ -28,7 +30,15 @@ type Request struct {
 
 	Status   nd.Status
 	Finished bool // Status is final
+
+	IsAside bool   // later requests may run before it
+	InOrder bool   // a hook forbids that
+	Hashed  bool   // its ring entries have wire.FlagHashed and Hash, and the peer confirms it
+	Hash    uint64 // the word of its ring entries, see wire.Entry.Hash
 }
+
+// FitsEntry reports whether the data fits a ring entry of a kind.
+func (r *Request) FitsEntry(k wire.Kind) bool { return r.Total <= wire.Room(k, r.Hashed) }
 
 // Finish sets the final status.
 func (r *Request) Finish(s nd.Status) { r.Finished, r.Status = true, s }
@@ -68,4 +78,13 @@ func (r *Request) SetOperand(operand *window.Operand, e wire.SGE, rights window.
 // SetLocalOperand makes operand name memory of this process with the local token of e.
 func SetLocalOperand(operand *window.Operand, e wire.SGE, rights window.Rights) {
 	*operand = window.Operand{Token: e.Token, Rights: window.Local | rights, Address: e.Address}
+}
+
+// Advance makes o name the memory n bytes after its own.
+func Advance(o *window.Operand, n uint64) {
+	if o.Mem != nil {
+		o.Mem = o.Mem[n:]
+	} else {
+		o.Address += n
+	}
 }
