@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -195,14 +196,25 @@ func TestAbortAtRootEndsTheJob(t *testing.T) {
 	endByAbort(t, startAtRoot(t, roleAbort, 3, 7, nil), 1, "there is nothing to do")
 }
 
-// A rank that fails in Init ends Init in the others, and they return the cause.
+// roleInitSoon is a rank that calls Init. A rank with an executor has a second for it.
+var roleInitSoon = proctest.Role("init soon", func(s *proctest.Self) error {
+	ctx, cancel := context.WithCancel(s.Ctx)
+	if os.Getenv(softnd.EnvExec) != "" {
+		ctx, cancel = context.WithTimeout(s.Ctx, time.Second)
+	}
+	defer cancel()
+	_, err := softnd.Init(ctx)
+	return err
+})
+
+// A rank that is refused ends, and a rank whose settings are wrong returns that error although it waits for others in vain.
 func TestInitAtRootFailsWithARank(t *testing.T) {
-	all := startAtRoot(t, ranktest.RoleRounds, 3, 1, func(rank int, cmd *exec.Cmd) {
+	all := startAtRoot(t, roleInitSoon, 3, 1, func(rank int, cmd *exec.Cmd) {
 		if rank == 1 {
 			cmd.Env = append(cmd.Env, softnd.EnvSize+"=4")
 		}
 		if rank == 2 {
-			cmd.Env = append(cmd.Env, softnd.EnvExec+"=unknown") // fails before it connects
+			cmd.Env = append(cmd.Env, softnd.EnvExec+"=unknown")
 		}
 	})
 	endsAlone(t, all[1], 70, "refuses rank 1: it has 4 as the number of ranks, rank 0 has 3: set the same SOFTND_SIZE for all")
