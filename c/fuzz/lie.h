@@ -3,6 +3,8 @@
 #define SND_FUZZ_LIE_H
 
 #include "endpoint/cm_connector.h"
+#include "endpoint/cm_listener.h"
+#include "endpoint/cm_teardown.h"
 #include "endpoint/cq.h"
 #include "endpoint/endpoint.h"
 #include "endpoint/srq.h"

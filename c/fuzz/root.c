@@ -16,8 +16,8 @@
 
 #include "meet/root_service.c"
 #include "meet/root.c"
+#include "encoding.h"
 #include "fuzz.h"
-#include "meet/encoding.h"
 
 enum { RANKS_OF_JOB = 3, CONNECTIONS = 6 };
 

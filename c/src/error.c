@@ -1,3 +1,5 @@
+
+
 #include "error.h"
 
 #include <inttypes.h>

@@ -1,3 +1,5 @@
+
+
 #include "settings.h"
 
 #include <stdlib.h>

@@ -1,3 +1,5 @@
+
+
 #include "sha256.h"
 
 #include <stdint.h>

@@ -1,3 +1,5 @@
+
+
 #include "xxh64.h"
 
 #include <string.h>

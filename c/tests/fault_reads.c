@@ -1,5 +1,6 @@
 /* Fault rules and the payload checks of Reads. */
 #include "planted.h"
+#include "window/invalidatable.h"
 
 /* A Read that ends the registration of its sink corrupts a byte before that, and before a payload check, which finds the byte. */
 static void test_corrupt_sink(void)

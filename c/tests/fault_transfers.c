@@ -1,4 +1,5 @@
 /* What fault rules do to requests and messages. faults.sh compares more plans with ranks in Go. */
+#include "linux/clock.h"
 #include "planted.h"
 
 /* After k bytes a transfer fails, or the connection ends. The other bytes are as they were. */

@@ -10,7 +10,11 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "endpoint/progress_housekeeper.h"
+#include "linux/clock.h"
 #include "shm/fabric.h"
+#include "shm/liveness.h"
+#include "shm/member.h"
 
 enum { ROUNDS = 30, CHILDREN = 30, SLEEP_US = 150 };
 

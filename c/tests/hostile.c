@@ -4,7 +4,10 @@
 #include <time.h>
 
 #include "check.h"
+#include "endpoint/cm_ports.h"
 #include "endpoint/endpoint.h"
+#include "endpoint/progress_housekeeper.h"
+#include "shm/inbox.h"
 
 #define SECONDS(n) ((int64_t)(n) * 1000000000)
 

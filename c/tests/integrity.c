@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include "endpoint/integrity.h"
+#include "endpoint/req_execute.h"
 #include "two_members.h"
 
 enum { SIZE = 1 << 18 };

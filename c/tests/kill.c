@@ -10,6 +10,9 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "endpoint/cm_ports.h"
+#include "endpoint/progress_housekeeper.h"
+#include "linux/clock.h"
 #include "shm/fabric.h"
 
 #define SECONDS(n) ((int64_t)(n) * 1000000000)

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "check.h"
+#include "linux/clock.h"
 #include "shm/arena.h"
 
 #define SECONDS(n) ((int64_t)(n) * 1000000000)

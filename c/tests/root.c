@@ -13,8 +13,10 @@
 
 #include "check.h"
 #include "few_descriptors.h"
+#include "linux/clock.h"
 #include "linux/fork.h"
 #include "meet/root.h"
+#include "meet/root_channel.h"
 #include "shm/arena.h"
 
 #define MS INT64_C(1000000)

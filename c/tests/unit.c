@@ -3,10 +3,12 @@
 #include <time.h>
 
 #include "check.h"
+#include "encoding.h"
 #include "endpoint/endpoint.h"
 #include "endpoint/progress_statuspage.h"
+#include "endpoint/progress_wait.h"
+#include "linux/clock.h"
 #include "linux/memory_limit.h"
-#include "meet/encoding.h"
 #include "sha256.h"
 #include "shm/fabric.h"
 #include "xxh64.h"
@@ -255,7 +257,7 @@ static void test_tokens(void)
 	snd_fabric *f;
 	struct snd_own_entry *e;
 	OK(snd_fabric_create(0, UINT64_C(256) << 20, NULL, &f));
-	OK(snd_take_entry(&f->table, &e, "test"));
+	OK(snd_take_entry(f->table, &e, "test"));
 	uint32_t bind, first = snd_next_token(e, &bind), token = first;
 	for (int i = 1; i < 4096; i++) {
 		token = snd_next_token(e, &bind);
@@ -265,11 +267,11 @@ static void test_tokens(void)
 	CHECK(e->index != 0);
 	/* The entry that has been free for longest is used first, from a reserve of 128 at least. */
 	uint32_t index = e->index;
-	snd_give_back(&f->table, e);
+	snd_give_back(f->table, e);
 	for (int i = 0; i < 128; i++) {
-		OK(snd_take_entry(&f->table, &e, "test"));
+		OK(snd_take_entry(f->table, &e, "test"));
 		CHECK(e->index != index);
-		snd_give_back(&f->table, e);
+		snd_give_back(f->table, e);
 	}
 	OK(snd_fabric_close(f));
 }
@@ -310,7 +312,7 @@ static void test_privileged(void)
 		OK(snd_adapter_privileged_token(a, &token));
 		OK(snd_adapter_close(a));
 	}
-	CHECK(f->table.entries <= 2 * SNDL_WINDOW_BLOCK_ENTRIES);
+	CHECK(f->table->entries <= 2 * SNDL_WINDOW_BLOCK_ENTRIES);
 	OK(snd_fabric_close(f));
 }
 

@@ -1,13 +1,20 @@
 /* One side's private, checked view of a connection record. */
+
+#include "endpoint/cm_connection.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "endpoint/cq.h"
-#include "error.h"
+#include "endpoint/cm_listener.h"
+#include "endpoint/cm_ports.h"
+#include "endpoint/cm_teardown.h"
+#include "shm/doorbell.h"
+#include "shm/inbox.h"
+#include "shm/liveness.h"
 #include "shm/watch.h"
-#include "xxh64.h"
+#include "shm/work.h"
 
 enum { OWNER_SHIFT = SNDL_ADAPTER_MEMBER_SHIFT };
 
@@ -25,7 +32,7 @@ struct snd_connection *snd_connection_new(struct snd_fabric *f, struct snd_conne
 	c->side = side;
 	c->peer = peer;
 	c->work.run = release;
-	snd_list_init(&c->adapter_link);
+	snd_list_init(&c->hazard.link);
 	snd_list_init(&c->queue_link);
 	snd_list_init(&c->request_link);
 	snd_list_init(&c->work.link);
@@ -103,10 +110,14 @@ bool snd_attach(struct snd_connection *c, struct snd_endpoint *ep)
 	c->out = (struct snd_producer){(struct snd_slot *)(void *)(a->base + own), mask, &q->released, 0, 0,
 		snd_relaxed(&q->membarrier) == 1 && snd_has_heavy_global()};
 	c->peer_qp = q;
-	c->peer_adapter = owner;
-	c->peer_endpoint = snd_relaxed(&q->endpoint);
-	c->peer_disconnected = &c->record->disconnected[other];
-	snd_list_append(&ep->adapter->connections, &c->adapter_link); /* before the connection is established: then the peer may use our tokens */
+	c->far.adapter = owner;
+	c->far.endpoint = snd_relaxed(&q->endpoint);
+	c->far.disconnected = &c->record->disconnected[other];
+	c->far.state = &c->record->state;
+	ep->guard.far = &c->far;
+	c->hazard.peer = c->peer;
+	c->hazard.word = c->peer_dead ? NULL : &q->hazard;
+	snd_list_append(&ep->adapter->hazards, &c->hazard.link); /* before the connection is established: then the peer may use our tokens */
 	c->attached = true;
 	return true;
 }
@@ -145,7 +156,7 @@ static bool release(struct snd_work *work)
 	}
 	struct snd_fabric *f = c->fabric;
 	struct snd_peer peer = c->peer;
-	snd_list_remove(&c->adapter_link);
+	snd_list_remove(&c->hazard.link);
 	snd_list_remove(&c->request_link);
 	snd_list_remove(&c->link);
 	c->released = true;
@@ -169,7 +180,7 @@ void snd_unuse(struct snd_connection *c)
 void snd_forget_connection(struct snd_connection *c)
 {
 	snd_list_remove(&c->link);
-	snd_list_remove(&c->adapter_link);
+	snd_list_remove(&c->hazard.link);
 	snd_list_remove(&c->request_link);
 	snd_list_remove(&c->work.link);
 	c->released = true;
@@ -225,7 +236,7 @@ void snd_handle_request(struct snd_fabric *f, uint64_t offset)
 /* snd_release_dead ends all use of a dead member's memory permanently. */
 void snd_release_dead(struct snd_fabric *f, uint64_t id)
 {
-	snd_read_inbox(f); /* requests in the list behind those of the dead member would be lost with it */
+	snd_read_inbox(f, snd_handle_request); /* requests in the list behind those of the dead member would be lost with it */
 	for (struct snd_link *l = f->connections.next, *next; l != &f->connections; l = next) {
 		struct snd_connection *c = SND_OF(l, struct snd_connection, link);
 		next = l->next;

@@ -1,13 +1,20 @@
 /* Connectors: they make and end one connection. */
+
+#include "endpoint/cm_connector.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "endpoint/cm_connector.h"
-#include "endpoint/cq.h"
+#include "endpoint/cm_connection.h"
+#include "endpoint/cm_ports.h"
+#include "endpoint/cm_teardown.h"
 #include "endpoint/fault.h"
-#include "error.h"
+#include "endpoint/progress.h"
+#include "endpoint/progress_wait.h"
+#include "endpoint/qp.h"
 #include "linux/memory_limit.h"
+#include "shm/inbox.h"
 
 enum { WHY = 256 };
 

@@ -31,18 +31,6 @@ struct snd_connector {
 	unsigned char private_data[SND_MAX_PRIVATE_DATA];
 };
 
-struct snd_listener {
-	struct snd_object object;
-	struct snd_link link;
-	struct snd_link queue; /* of requests, oldest first */
-	struct snd_adapter *adapter;
-	snd_address address;
-	uint32_t backlog; /* 0: no limit */
-	uint32_t queued, refused; /* refused: requests that came to a full queue since the last one that found room */
-	bool bound, listening;
-	bool paused; /* no call takes a request */
-};
-
 /* snd_connector_new returns an open connector, NULL if there is no memory. */
 struct snd_connector *snd_connector_new(struct snd_adapter *a);
 /* snd_give_to_endpoint makes the endpoint free the connector with itself. */
@@ -52,5 +40,10 @@ void snd_release_address(struct snd_connector *c);
 /* snd_withdraw ends an accepted Connect that is not going to be completed. */
 bool snd_withdraw(struct snd_connector *c, const void *data, uint32_t length);
 void snd_take_request(struct snd_connector *c, struct snd_connection *conn, snd_address local);
+
+/* snd_endpoint_closed tells a connector that its endpoint's memory is freed. */
+void snd_endpoint_closed(struct snd_connector *c);
+bool snd_begin_connecting(struct snd_endpoint *ep, struct snd_connection *c, struct snd_connector *by);
+void snd_forget_connector(struct snd_connector *c);
 
 #endif

@@ -1,10 +1,16 @@
 /* Listeners: they take the connection requests for one port. */
+
+#include "endpoint/cm_listener.h"
+
 #include <inttypes.h>
 
-#include "endpoint/cm_connector.h"
+#include "endpoint/cm_connection.h"
+#include "endpoint/cm_ports.h"
 #include "endpoint/fault.h"
-#include "error.h"
+#include "endpoint/progress_wait.h"
 #include "linux/memory_limit.h"
+#include "shm/doorbell.h"
+#include "shm/inbox.h"
 
 enum { MAX_BACKLOG = 4096 }; /* each request that waits takes private memory, so peers must not make them without a limit */
 
@@ -159,7 +165,7 @@ snd_status snd_listener_request(snd_listener *listener, int64_t timeout, snd_con
 	if ((c = snd_connector_new(l->adapter)) == NULL)
 		return snd_leave_with(f, snd_no_memory(sizeof *c, "private memory", op));
 	struct request_wait w = {.l = l};
-	snd_read_inbox(f);
+	snd_read_inbox(f, snd_handle_request);
 	snd_hold(&l->object);
 	snd_status s = snd_wait(f, timeout, has_request, NULL, &w, &(struct snd_call){.op = op, .object = "listener"});
 	if (w.conn != NULL) {
@@ -208,7 +214,7 @@ snd_status snd_listener_close(snd_listener *listener)
 	SND_ENTER(listener, SND_TYPE_LISTENER, "close listener");
 	struct snd_listener *l = listener;
 	struct snd_fabric *f = l->object.fabric;
-	snd_read_inbox(f); /* its requests would wait until the program makes progress */
+	snd_read_inbox(f, snd_handle_request); /* its requests would wait until the program makes progress */
 	snd_object_hide(&l->object);
 	if (l->bound)
 		snd_release_port(f, l->address.port);

@@ -1,8 +1,10 @@
 /* The member's own port numbers. They are unrelated to the host's. */
+
+#include "endpoint/cm_ports.h"
+
 #include <inttypes.h>
 
-#include "error.h"
-#include "shm/fabric.h"
+#include "shm/member.h"
 
 enum { EPHEMERAL_FIRST = 49152, EPHEMERAL_LAST = 65535 };
 

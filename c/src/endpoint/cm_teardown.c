@@ -1,12 +1,27 @@
 /* The end of a connection, see docs/model/teardown.pml. */
+
+#include "endpoint/cm_teardown.h"
+
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "endpoint/cq.h"
+#include "endpoint/cm_connection.h"
+#include "endpoint/describe.h"
 #include "endpoint/integrity.h"
+#include "endpoint/progress.h"
+#include "endpoint/qp.h"
+#include "endpoint/qp_receive.h"
+#include "endpoint/req_bind.h"
+#include "endpoint/req_execute.h"
+#include "endpoint/resp_serve.h"
+#include "endpoint/srq.h"
 #include "endpoint/weak.h"
+#include "linux/clock.h"
+#include "shm/liveness.h"
+#include "shm/work.h"
+#include "window/invalidatable.h"
 
 void snd_set_cause(struct snd_endpoint *ep, snd_status s, const char *format, ...)
 {
@@ -220,7 +235,7 @@ static bool release_peer_state(struct snd_endpoint *ep)
 	ep->remote_released = true;
 	snd_cancel_receives(ep);
 	if (ep->invalidating != NULL) {
-		snd_release_later(ep, ep->invalidating);
+		snd_release_later(ep->invalidating, &ep->pending_drains);
 		ep->invalidating = NULL;
 	}
 	return true;
@@ -287,7 +302,7 @@ void snd_tear_down(struct snd_endpoint *ep)
 		struct snd_invalidatable *i = SND_OF(ep->bound.next, struct snd_invalidatable, bound_link);
 		snd_invalidate(i, ep->number, true); /* leaves the list */
 		i->references++;
-		snd_release_later(ep, i);
+		snd_release_later(i, &ep->pending_drains);
 	}
 	if (finish_teardown(ep) || ep->teardown_pending)
 		return;
@@ -301,6 +316,7 @@ void snd_tear_down(struct snd_endpoint *ep)
 void snd_peer_died(struct snd_connection *c)
 {
 	c->peer_dead = true;
+	c->hazard.word = NULL;
 	struct snd_endpoint *ep = c->endpoint;
 	if (ep == NULL)
 		return;

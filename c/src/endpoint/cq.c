@@ -1,3 +1,5 @@
+
+
 #include "endpoint/cq.h"
 
 #include <inttypes.h>
@@ -6,9 +8,16 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "endpoint/cm_connection.h"
 #include "endpoint/fault.h"
-#include "error.h"
+#include "endpoint/progress.h"
+#include "endpoint/progress_housekeeper.h"
+#include "endpoint/progress_wait.h"
+#include "endpoint/qp.h"
+#include "linux/clock.h"
 #include "linux/memory_limit.h"
+#include "shm/inbox.h"
+#include "shm/work.h"
 
 /* A thorough poll drives some endpoints even without visible work, because a peer may have disconnected or died, reads the inbox, and does the
  * periodic work of the process. One poll in THOROUGH is thorough, and one poll in LOOK_INTERVAL reads the clock. */
@@ -150,7 +159,7 @@ static void thorough(struct snd_cq *q, uint32_t endpoints)
 {
 	SND_KEEP_ERRNO;
 	struct snd_fabric *f = q->object.fabric;
-	snd_read_inbox(f);
+	snd_read_inbox(f, snd_handle_request);
 	snd_housekeep(f, snd_clock());
 	for (uint32_t i = 0; i < endpoints && i < q->users; i++) {
 		uint32_t at = q->next < q->users ? q->next : 0;

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "endpoint/endpoint.h"
+#include "shm/doorbell.h"
 
 /* snd_completion is a queued result. It is written and read in the same whole words: a load that spans several
  * earlier stores would stall until they reach the cache. */

@@ -5,7 +5,6 @@
 
 #include "endpoint/cq.h"
 #include "endpoint/srq.h"
-#include "error.h"
 
 static const char op[] = "notify affinity";
 

@@ -3,10 +3,12 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "endpoint/cq.h"
 #include "endpoint/fault.h"
+#include "endpoint/progress.h"
+#include "endpoint/progress_wait.h"
 #include "endpoint/weak.h"
-#include "error.h"
+#include "linux/clock.h"
+#include "shm/work.h"
 
 /* A call of notify. An event ends all calls that wait, of whatever type: a queue waits for the widest of their types. */
 struct notification {

@@ -1,8 +1,9 @@
 /* The access that a token allows, in words, for the message of a refused access. TWIN window/describe.go. */
+
+#include "endpoint/describe.h"
+
 #include <inttypes.h>
 #include <stdio.h>
-
-#include "window/guard.h"
 
 const char *snd_fault_text(enum snd_fault f)
 {
@@ -62,10 +63,10 @@ static void describe_invalid(struct snd_arena *a, uint32_t token, uint64_t wante
 static void describe_access(struct snd_endpoint *ep, const struct snd_operand *o, char *text, size_t size)
 {
 	struct snd_arena *a = &ep->object.fabric->arena;
-	const uint64_t wanted = o->peers ? ep->conn->peer_adapter : ep->adapter_number;
+	const uint64_t wanted = o->peers ? ep->conn->far.adapter : ep->adapter_number;
 	const uint32_t kind = o->rights & (SNDL_RIGHT_REMOTE | SNDL_RIGHT_LOCAL);
 	if (!o->peers) {
-		const struct snd_own_entry *own = snd_lookup(&ep->object.fabric->table, o->token);
+		const struct snd_own_entry *own = snd_lookup(ep->object.fabric->table, o->token);
 		if (own == NULL || own->adapter != ep->adapter_number)
 			describe_invalid(a, o->token, wanted, ep->adapter_number, text, size);
 		else if ((snd_word_rights(own->word) & kind) == 0)

@@ -7,9 +7,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "endpoint/cm_teardown.h"
 #include "endpoint/cq.h"
 #include "endpoint/integrity.h"
-#include "error.h"
+#include "endpoint/qp.h"
+#include "endpoint/qp_receive.h"
+#include "endpoint/req_execute.h"
+#include "endpoint/resp_serve.h"
+#include "linux/clock.h"
+#include "window/invalidatable.h"
 
 static const char next_step[] = "the fault plan asks for it: change the rule if you do not want it";
 
@@ -173,11 +179,11 @@ static void corrupt(struct snd_endpoint *ep, const struct snd_entry *entries, ui
 	enum snd_fault here, there;
 	const struct snd_operand plain = {.memory = &byte};
 	struct snd_operand own = {.address = e.address, .token = e.token, .rights = SNDL_RIGHT_LOCAL | SNDL_RIGHT_READ};
-	if (e.length == 0 || !snd_copy(ep, &plain, &own, 1, &here, &there))
+	if (e.length == 0 || !snd_copy(&ep->guard, &plain, &own, 1, &here, &there))
 		return;
 	byte ^= (unsigned char)rule->flip;
 	own.rights = SNDL_RIGHT_LOCAL | SNDL_RIGHT_WRITE;
-	snd_copy(ep, &own, &plain, 1, &here, &there);
+	snd_copy(&ep->guard, &own, &plain, 1, &here, &there);
 }
 
 void snd_corrupt_sink(struct snd_endpoint *ep, struct snd_send_request *r)

@@ -1,8 +1,11 @@
 /* The effect of fault rules on calls. endpoint/internal/mode/fault does the same. */
 #include <inttypes.h>
 
+#include "endpoint/cm_connection.h"
+#include "endpoint/cm_ports.h"
+#include "endpoint/cm_teardown.h"
 #include "endpoint/fault.h"
-#include "error.h"
+#include "endpoint/progress_wait.h"
 
 /* late_call is a call whose delay ends early if another thread closes o, or cancels the calls of connector o. */
 struct late_call {

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "endpoint/fault.h"
-#include "error.h"
 #include "sha256.h"
 
 enum { RULE_WORDS = sizeof(struct snd_fault_rule) / 8, SETS = 2, OPERATIONS = SNDL_FAULT_CREATE_ENDPOINT + 1, FIRST_CALL = SNDL_FAULT_CONNECT };

@@ -5,8 +5,11 @@
 #include <stdio.h>
 
 #include "endpoint/fault.h"
+#include "endpoint/qp.h"
+#include "endpoint/qp_receive.h"
+#include "endpoint/req_execute.h"
+#include "endpoint/resp_serve.h"
 #include "endpoint/weak.h"
-#include "shm/fabric.h"
 
 #define CHANGED "the %" PRIu64 " bytes of the transfer have changed in flight: do not change a buffer before its request is complete"
 
@@ -27,7 +30,7 @@ static enum snd_fault hash_entries(struct snd_endpoint *ep, struct snd_hash *h, 
 			snd_set_operand(r, &source, bad, SNDL_RIGHT_READ);
 		else
 			source = (struct snd_operand){.address = bad->address, .token = bad->token, .rights = SNDL_RIGHT_LOCAL | SNDL_RIGHT_READ};
-		if (!snd_copy(ep, &sink, &source, part, &sink_fault, &source_fault))
+		if (!snd_copy(&ep->guard, &sink, &source, part, &sink_fault, &source_fault))
 			return source_fault;
 		snd_hash_add(h, staging, part);
 		at += part;
@@ -87,13 +90,13 @@ static bool copy_hashed(struct snd_endpoint *ep, struct snd_operand sink, struct
 	enum snd_fault none;
 	for (;;) {
 		uint64_t part = n < SND_STAGING ? n : SND_STAGING;
-		if (!snd_copy(ep, &staging, &source, part, sink_fault, source_fault))
+		if (!snd_copy(&ep->guard, &staging, &source, part, sink_fault, source_fault))
 			return true;
 		snd_hash_add(h, staging.memory, part);
 		n -= part;
 		if (n == 0 && want != NULL && snd_hash_sum(h) != *want)
 			return false;
-		if (!snd_copy(ep, &sink, &staging, part, sink_fault, &none) || n == 0)
+		if (!snd_copy(&ep->guard, &sink, &staging, part, sink_fault, &none) || n == 0)
 			return true;
 		advance(&sink, part);
 		advance(&source, part);
@@ -105,7 +108,7 @@ bool snd_copy_request(struct snd_endpoint *ep, struct snd_send_request *r, const
 {
 	const bool last = r->transferred + n == r->total;
 	if (r->sum == NULL) {
-		snd_copy(ep, sink, source, n, sink_fault, source_fault);
+		snd_copy(&ep->guard, sink, source, n, sink_fault, source_fault);
 		return true;
 	}
 	if (!copy_hashed(ep, *sink, *source, n, &r->sum->hash, last && r->kind == SND_REQUEST_WRITE ? &r->sum->want : NULL, sink_fault, source_fault))
@@ -190,7 +193,7 @@ bool snd_copy_served(struct snd_endpoint *ep, const struct snd_operand *sink, co
 {
 	const uint32_t flags = ep->in_entry.flags;
 	if ((flags & SNDL_FLAG_HASHED) == 0) {
-		snd_copy(ep, sink, source, n, sink_fault, source_fault);
+		snd_copy(&ep->guard, sink, source, n, sink_fault, source_fault);
 		return true;
 	}
 	if ((flags & SNDL_FLAG_FIRST) != 0 && ep->in_entry.copied == 0)

@@ -1,89 +1,14 @@
 #include <inttypes.h>
 
-#include "endpoint/endpoint.h"
 #include "endpoint/fault.h"
 #include "endpoint/mr_allocation.h"
-#include "error.h"
+#include "endpoint/progress.h"
+#include "endpoint/progress_wait.h"
 #include "linux/memory_limit.h"
 #include "linux/procmaps.h"
-#include "window/window.h"
-
-snd_status snd_region_init(struct snd_region *r, struct snd_adapter *a, const char *op)
-{
-	*r = (struct snd_region){.i.adapter = a, .i.number = ++a->object.fabric->invalidatables_created};
-	snd_list_init(&r->i.bound_link);
-	struct snd_table *t = &a->object.fabric->table;
-	snd_status s = snd_take_entry(t, &r->i.local, op);
-	if (s == SND_SUCCESS && (s = snd_take_entry(t, &r->i.remote, op)) != SND_SUCCESS)
-		snd_give_back(t, r->i.local);
-	return s;
-}
-
-static void bind_entry(struct snd_region *r, struct snd_own_entry *e, uint64_t base, uint32_t rights, uint32_t token, uint32_t bind)
-{
-	e->memory = r->memory;
-	e->base = base;
-	e->length = r->length;
-	e->offset = snd_locate(&r->i.adapter->object.fabric->arena, r->memory, r->length);
-	e->adapter = r->i.adapter->number;
-	e->scope = 0;
-	e->invalidates = r->registration != NULL ? &r->i : NULL;
-	snd_bind_entry(e, token, bind, rights);
-}
-
-/* bind makes both tokens valid. address is that of memory[0] for peers. */
-static void bind(struct snd_region *r, uint64_t address, uint32_t flags, uint32_t local_bind, uint32_t remote_bind, uint32_t local_token, uint32_t remote_token)
-{
-	uint32_t local = SNDL_RIGHT_LOCAL | SNDL_RIGHT_READ, remote = SNDL_RIGHT_REMOTE;
-	if (flags & SND_ALLOW_LOCAL_WRITE)
-		local |= SNDL_RIGHT_WRITE;
-	if (flags & SND_ALLOW_REMOTE_READ)
-		remote |= SNDL_RIGHT_READ;
-	if (flags & (SND_ALLOW_REMOTE_WRITE & ~SND_ALLOW_LOCAL_WRITE))
-		remote |= SNDL_RIGHT_WRITE;
-	r->address = address;
-	r->flags = flags;
-	r->i.state = SND_BOUND;
-	bind_entry(r, r->i.local, (uint64_t)(uintptr_t)r->memory, local, local_token, local_bind);
-	bind_entry(r, r->i.remote, address, remote, remote_token, remote_bind);
-}
-
-void snd_region_register(struct snd_region *r, void *memory, uint64_t length, uint32_t flags)
-{
-	uint32_t local, remote;
-	r->memory = memory;
-	r->length = length;
-	r->local_token = snd_next_token(r->i.local, &local);
-	r->remote_token = snd_next_token(r->i.remote, &remote);
-	bind(r, (uint64_t)(uintptr_t)memory, flags, local, remote, r->local_token, r->remote_token);
-}
-
-bool snd_region_apply(struct snd_region *r, struct snd_registration *g)
-{
-	if (r->i.state != SND_UNBOUND || r->i.windows > 0 || r->i.retired) {
-		snd_free_registration(g);
-		return false;
-	}
-	r->memory = g->memory;
-	r->length = g->length;
-	r->registration = g;
-	r->i.bound_on = g->bound_on;
-	bind(r, g->address, g->rights, g->local_bind, g->remote_bind, g->local_token, g->remote_token);
-	return true;
-}
-
-void snd_detach_window(struct snd_region *r)
-{
-	r->i.windows--;
-	snd_end_registration(r);
-}
-
-void snd_region_end(struct snd_region *r)
-{
-	struct snd_table *t = &r->i.adapter->object.fabric->table;
-	snd_give_back(t, r->i.local);
-	snd_give_back(t, r->i.remote);
-}
+#include "shm/work.h"
+#include "window/invalidatable.h"
+#include "window/region.h"
 
 static snd_status new_mr(struct snd_adapter *a, struct snd_mr **mr, const char *op)
 {

@@ -1,3 +1,5 @@
+
+
 #include "endpoint/mr_allocation.h"
 
 #include <inttypes.h>

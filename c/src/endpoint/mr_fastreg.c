@@ -1,33 +1,17 @@
 /* Fast registration: a request registers pages of mappings as the memory of a region. Peers see them as one range of
  * addresses. */
+
+#include "endpoint/mr_fastreg.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#include "endpoint/endpoint.h"
-#include "error.h"
+#include "endpoint/mr_mapping.h"
 #include "linux/memory_limit.h"
-
-void snd_free_registration(struct snd_registration *g)
-{
-	if (g == NULL)
-		return;
-	if (g->alias != NULL)
-		munmap(g->alias, g->alias_length);
-	for (uint32_t i = 0; i < g->count; i++)
-		g->mappings[i]->registrations--;
-	free(g);
-}
-
-void snd_end_registration(struct snd_region *r)
-{
-	if (r->i.state != SND_UNBOUND || r->i.windows > 0)
-		return;
-	snd_free_registration(r->registration);
-	r->registration = NULL;
-}
+#include "window/fastreg.h"
 
 /* hold_mappings finds the mapping of each page and keeps it open. */
 static snd_status hold_mappings(struct snd_registration *g, struct snd_adapter *a, const snd_fast_registration *p, const char *op)

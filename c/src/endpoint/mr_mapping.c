@@ -1,10 +1,16 @@
 /* Logical mappings: lists of pages of allocated memory, for fast registrations. The address of a page is its offset in the
  * arena. The privileged token is a local token for the memory of all mappings of an adapter. */
+
+#include "endpoint/mr_mapping.h"
+
 #include <inttypes.h>
 
-#include "endpoint/endpoint.h"
-#include "error.h"
+#include "endpoint/progress.h"
+#include "endpoint/progress_wait.h"
 #include "linux/memory_limit.h"
+#include "shm/work.h"
+#include "window/invalidatable.h"
+#include "window/region.h"
 
 struct snd_mapping *snd_find_mapping(struct snd_adapter *a, uint64_t page, uint64_t lo, uint64_t hi)
 {
@@ -45,7 +51,7 @@ snd_status snd_adapter_privileged_token(snd_adapter *adapter, uint32_t *token)
 	snd_status s = SND_SUCCESS;
 	if (adapter->privileged == 0) {
 		uint32_t bind;
-		if ((s = snd_take_entry(&f->table, &adapter->privileged_entry, op)) == SND_SUCCESS) /* never valid, and not used for anything else */
+		if ((s = snd_take_entry(f->table, &adapter->privileged_entry, op)) == SND_SUCCESS) /* never valid, and not used for anything else */
 			adapter->privileged = snd_next_token(adapter->privileged_entry, &bind);
 	}
 	*token = adapter->privileged;

@@ -1,54 +1,7 @@
-#include "window/window.h"
-
-#include "endpoint/endpoint.h"
 #include "endpoint/fault.h"
-#include "error.h"
+#include "endpoint/progress_wait.h"
 #include "linux/memory_limit.h"
-
-bool snd_prepare(struct snd_window *w, struct snd_region *r, void *memory, uint64_t length, uint32_t rights, uint64_t endpoint,
-	bool only, struct snd_binding *b)
-{
-	uint64_t at = (uint64_t)(uintptr_t)memory, base = (uint64_t)(uintptr_t)r->memory;
-	if (r->i.state != SND_BOUND || length == 0 || !snd_within(at, length, base, r->length) ||
-		((rights & SNDL_RIGHT_WRITE) != 0 && (r->flags & SND_ALLOW_LOCAL_WRITE) == 0))
-		return false;
-	*b = (struct snd_binding){.region = r, .memory = memory, .base = r->address + (at - base), .length = length,
-		.offset = snd_locate(&w->i.adapter->object.fabric->arena, memory, length), .scope = only ? endpoint : 0, .bound_on = endpoint,
-		.rights = (rights & (SNDL_RIGHT_READ | SNDL_RIGHT_WRITE)) | SNDL_RIGHT_REMOTE};
-	b->token = snd_next_token(w->i.remote, &b->bind);
-	r->i.windows++;
-	w->latest = (snd_window_descriptor){b->base, length, b->token, 0};
-	return true;
-}
-
-void snd_cancel_binding(struct snd_binding *b)
-{
-	if (b->region != NULL)
-		snd_detach_window(b->region);
-	b->region = NULL;
-}
-
-bool snd_apply(struct snd_window *w, struct snd_binding *b)
-{
-	if (w->i.state != SND_UNBOUND || w->i.retired) {
-		snd_cancel_binding(b);
-		return false;
-	}
-	struct snd_own_entry *e = w->i.remote;
-	w->region = b->region;
-	w->i.bound_on = b->bound_on;
-	w->i.state = SND_BOUND;
-	b->region = NULL;
-	e->memory = b->memory;
-	e->base = b->base;
-	e->length = b->length;
-	e->offset = b->offset;
-	e->adapter = w->i.adapter->number;
-	e->scope = b->scope;
-	e->invalidates = &w->i;
-	snd_bind_entry(e, b->token, b->bind, b->rights);
-	return true;
-}
+#include "window/invalidatable.h"
 
 snd_status snd_window_create(snd_adapter *adapter, snd_window **window)
 {
@@ -64,7 +17,7 @@ snd_status snd_window_create(snd_adapter *adapter, snd_window **window)
 	if (s != SND_SUCCESS)
 		return snd_leave_with(f, s);
 	struct snd_window *w = snd_new(f, SND_TYPE_WINDOW, sizeof *w);
-	s = w == NULL ? snd_no_memory(sizeof *w, "private memory", op) : snd_take_entry(&f->table, &w->i.remote, op);
+	s = w == NULL ? snd_no_memory(sizeof *w, "private memory", op) : snd_take_entry(f->table, &w->i.remote, op);
 	if (s == SND_SUCCESS) {
 		w->i.adapter = adapter;
 		w->i.number = ++f->invalidatables_created;
@@ -103,7 +56,7 @@ snd_status snd_window_close(snd_window *window, int64_t timeout)
 	if (snd_is_closed(&window->object)) {
 		s = snd_closed_meanwhile(op);
 	} else if (s == SND_SUCCESS) {
-		snd_give_back(&f->table, window->i.remote);
+		snd_give_back(f->table, window->i.remote);
 		snd_object_hide(&window->object);
 		snd_free_closed(&window->i);
 	} else {

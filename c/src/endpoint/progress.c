@@ -1,8 +1,16 @@
-/* Progress of endpoints, and deferred work. */
-#include "endpoint/cq.h"
+/* Progress of endpoints. */
+#include "endpoint/progress.h"
+
+#include "endpoint/cm_connection.h"
+#include "endpoint/cm_teardown.h"
 #include "endpoint/fault.h"
+#include "endpoint/qp.h"
+#include "endpoint/req_execute.h"
+#include "endpoint/resp_serve.h"
 #include "endpoint/weak.h"
-#include "error.h"
+#include "linux/clock.h"
+#include "shm/inbox.h"
+#include "shm/work.h"
 
 /* progress runs the requests and serves the ring entries that can proceed. */
 bool snd_progress(struct snd_endpoint *ep)
@@ -29,7 +37,7 @@ bool snd_progress(struct snd_endpoint *ep)
 	case SND_QP_DISCONNECTING: break;
 	default: return false;
 	}
-	if (snd_unlikely(snd_load32(c->peer_disconnected) != 0)) /* ORDER disconnected: pairs with the store in snd_begin_disconnect */
+	if (snd_unlikely(snd_load32(c->far.disconnected) != 0)) /* ORDER disconnected: pairs with the store in snd_begin_disconnect */
 		progressed = snd_handle_peer_disconnect(ep) || progressed;
 	if (snd_unlikely(ep->state == SND_QP_DISCONNECTING && snd_clock() > ep->disconnect_deadline)) {
 		ep->disconnect_timed_out = true;
@@ -58,7 +66,7 @@ uint32_t snd_progress_into(struct snd_endpoint *ep, struct snd_cq *q, snd_result
 {
 	/* Results of messages bypass the queue if nothing else is to be done before them. */
 	if (snd_likely(q == ep->receive_cq && ep->state == SND_QP_CONNECTED && ep->completed == ep->posted && !ep->serving && ep->slow == 0 &&
-		q->head == q->tail && snd_is_open(ep->conn))) {
+		q->head == q->tail && snd_is_open(&ep->conn->far))) {
 		struct snd_consumer *in = &ep->conn->in;
 		uint64_t most = (in->mask + 1) / 4;
 		if (q->polls - q->last_message_poll > 1)
@@ -78,7 +86,7 @@ uint32_t snd_progress_into(struct snd_endpoint *ep, struct snd_cq *q, snd_result
 
 bool snd_progress_all(struct snd_fabric *f)
 {
-	bool progressed = snd_read_inbox(f);
+	bool progressed = snd_read_inbox(f, snd_handle_request);
 	for (struct snd_link *l = f->endpoints.next; l != &f->endpoints; l = l->next)
 		progressed = snd_progress(SND_OF(l, struct snd_endpoint, link)) || progressed;
 	return progressed;
@@ -86,7 +94,7 @@ bool snd_progress_all(struct snd_fabric *f)
 
 bool snd_progress_unpolled(struct snd_fabric *f)
 {
-	bool progressed = snd_read_inbox(f);
+	bool progressed = snd_read_inbox(f, snd_handle_request);
 	for (struct snd_link *l = f->endpoints.next; l != &f->endpoints; l = l->next) {
 		struct snd_endpoint *ep = SND_OF(l, struct snd_endpoint, link);
 		if (snd_engine_may_drive(ep) || snd_has_overrun(ep)) {
@@ -132,31 +140,4 @@ bool snd_needs_polling(struct snd_fabric *f)
 		}
 	}
 	return false;
-}
-
-void snd_defer(struct snd_fabric *f, struct snd_work *w)
-{
-	snd_list_append(&f->work, &w->link);
-	snd_wake_progress(f);
-}
-
-void snd_run_or_defer(struct snd_fabric *f, struct snd_work *w)
-{
-	SND_KEEP_ERRNO;
-	if (!w->run(w))
-		snd_defer(f, w);
-}
-
-void snd_run_deferred(struct snd_fabric *f)
-{
-	/* Each work item that is in the list now runs once. Work that it defers runs later. */
-	size_t n = 0;
-	for (struct snd_link *l = f->work.next; l != &f->work; l = l->next)
-		n++;
-	for (; n > 0 && !snd_list_is_empty(&f->work); n--) {
-		struct snd_work *w = SND_OF(f->work.next, struct snd_work, link);
-		snd_list_remove(&w->link); /* before it runs: afterwards its memory may be free */
-		if (!w->run(w))
-			snd_list_append(&f->work, &w->link);
-	}
 }

@@ -1,26 +1,23 @@
 /* The engine makes progress when the program does not. While the program polls or waits, the engine sleeps on a timer,
  * with its doorbell disarmed, so that requests of peers make no system call. When the program does neither, the engine
  * arms its doorbell and sleeps until a peer rings. */
+
+#include "endpoint/progress_engine.h"
+
 #include <sched.h>
 #include <time.h>
 
-#include "endpoint/endpoint.h"
+#include "endpoint/progress.h"
+#include "endpoint/progress_housekeeper.h"
+#include "linux/clock.h"
 #include "linux/thread.h"
+#include "shm/work.h"
 
 #define MIN_GAP INT64_C(200000)
 #define MAX_GAP INT64_C(2000000)
 static const char name_of_thread[] = "softnd";
 
 enum { MAX_BURST = 16, YIELDS = 100 };
-
-/* snd_lock_contended is the program's snd_lock when the engine wants the lock: it waits for the engine, and holds the
- * mutex itself. */
-void snd_lock_contended(struct snd_fabric *f)
-{
-	snd_release32(&f->inside, 0);
-	pthread_mutex_lock(&f->mutex);
-	f->slow = true;
-}
 
 static void engine_lock(struct snd_fabric *f)
 {
@@ -124,11 +121,4 @@ void snd_engine_stop(struct snd_fabric *f)
 	snd_wake_doorbell(&f->record->engine);
 	pthread_join(f->engine, NULL);
 	f->engine_runs = false;
-}
-
-void snd_wake_progress(struct snd_fabric *f)
-{
-	snd_wake(f);
-	if (f->engine_armed)
-		snd_ring(f, &f->record->engine);
 }

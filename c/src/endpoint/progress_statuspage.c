@@ -1,3 +1,5 @@
+
+
 #include "endpoint/progress_statuspage.h"
 
 #include <inttypes.h>
@@ -6,7 +8,10 @@
 #include <string.h>
 
 #include "endpoint/cq.h"
+#include "endpoint/qp.h"
+#include "endpoint/req_execute.h"
 #include "endpoint/srq.h"
+#include "linux/clock.h"
 
 #define REPUBLISH_INTERVAL INT64_C(1000000000) /* calls may begin and end without progress */
 #define POLL_LIFETIME INT64_C(2000000000)      /* how long a queue counts as polled after a poll */
@@ -163,7 +168,7 @@ static void add_endpoint(struct text *t, struct list *l, struct snd_endpoint *ep
 	add_string(t, "s", states[ep->state]);
 	if (c != NULL) {
 		add_number(t, "p", c->peer.id);
-		add_number(t, "m", c->attached ? c->peer_endpoint : 0);
+		add_number(t, "m", c->attached ? c->far.endpoint : 0);
 	}
 	add_number(t, "i", ep->initiator_cq->number);
 	add_number(t, "r", ep->receive_cq->number);

@@ -15,4 +15,8 @@ bool snd_status_page_is_old(const struct snd_fabric *f);
 /* snd_is_asked reports whether the request of an observer is not answered. Its ring may have come when no update was due. */
 bool snd_is_asked(const struct snd_fabric *f);
 
+/* snd_begin_call shows a call to observers until snd_end_call. The caller holds the lock. */
+void snd_begin_call(struct snd_fabric *f, struct snd_call *c);
+void snd_end_call(struct snd_fabric *f, struct snd_call *c, bool progress);
+
 #endif

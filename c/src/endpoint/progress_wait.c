@@ -1,9 +1,15 @@
 /* How a blocking call waits: it spins for about as long as an answer from another core takes, then yields, then sleeps. */
+
+#include "endpoint/progress_wait.h"
+
 #include <sched.h>
 
-#include "endpoint/endpoint.h"
+#include "endpoint/cm_ports.h"
+#include "endpoint/progress.h"
+#include "endpoint/progress_housekeeper.h"
 #include "endpoint/progress_statuspage.h"
-#include "shm/fabric.h"
+#include "linux/clock.h"
+#include "shm/work.h"
 
 enum { SPINS = 500, YIELDS = 200, ROUNDS_PER_PROGRESS = 64, YIELDS_PER_PROGRESS = 4, SPINS_PER_CLOCK = 16, MAX_PER_CORE_TO_YIELD = 64 };
 /* A wait that spins for longer, about a millisecond, is listed for observers while it spins. */

@@ -1,5 +1,6 @@
 /* Opening and closing a fabric and its adapters. */
-#include "shm/fabric.h"
+
+#include "endpoint/provider.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -7,16 +8,26 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "endpoint/cm_connector.h"
-#include "endpoint/cq.h"
+#include "endpoint/cm_connection.h"
+#include "endpoint/cm_listener.h"
+#include "endpoint/cm_ports.h"
 #include "endpoint/fault.h"
 #include "endpoint/mr_allocation.h"
+#include "endpoint/mr_mapping.h"
+#include "endpoint/progress.h"
+#include "endpoint/progress_engine.h"
+#include "endpoint/progress_housekeeper.h"
+#include "endpoint/progress_statuspage.h"
+#include "endpoint/qp.h"
 #include "endpoint/srq.h"
 #include "endpoint/weak.h"
-#include "error.h"
+#include "linux/clock.h"
 #include "linux/memory_limit.h"
 #include "settings.h"
+#include "shm/fabric_name.h"
 #include "shm/watch.h"
+#include "shm/work.h"
+#include "window/fastreg.h"
 
 #define SECOND INT64_C(1000000000)
 
@@ -112,6 +123,7 @@ static void free_fabric(struct snd_fabric *f)
 	snd_free_faults(f);
 	snd_leave_allocations(f); /* of a fabric that has never been open */
 	snd_arena_close(&f->arena);
+	snd_table_free(f->table);
 	free(f->ports);
 	snd_object_free(&f->object);
 	snd_in_use(-1);
@@ -125,7 +137,11 @@ snd_status snd_fabric_finish(struct snd_fabric *f, snd_status s, int32_t rank, s
 	if (s == SND_SUCCESS)
 		s = snd_load_faults(f, rank, op);
 	if (s == SND_SUCCESS)
-		s = snd_join(f, rank, op);
+		s = snd_join(f, rank, snd_reset_status_page, op);
+	if (s == SND_SUCCESS && (f->table = snd_table_new(&f->arena, f->slot)) == NULL) {
+		snd_leave(f);
+		s = snd_no_memory(sizeof *f->table, "private memory", op);
+	}
 	if (s != SND_SUCCESS) {
 		free_fabric(f);
 		return s;
@@ -164,6 +180,24 @@ snd_status snd_fabric_attach(int descriptor, int32_t rank, const snd_fabric_opti
 	struct snd_fabric *f;
 	snd_status s = snd_fabric_begin(options, fabric, &f, op);
 	return s != SND_SUCCESS ? s : snd_fabric_finish(f, snd_arena_attach(&f->arena, descriptor, snd_clock() + 10 * SECOND, op), rank, fabric, op);
+}
+
+snd_status snd_fabric_join(const char *name, uint32_t ranks, uint32_t host, uint64_t size, int32_t rank, const snd_fabric_options *options, int64_t deadline,
+	snd_fabric **fabric, const char *op)
+{
+	struct snd_fabric *f;
+	snd_status s = snd_check_name(name, op);
+	if (s == SND_SUCCESS)
+		s = snd_fabric_begin(options, fabric, &f, op);
+	if (s != SND_SUCCESS)
+		return s;
+	return snd_fabric_finish(f, snd_find_fabric(f, name, ranks, host, size, deadline, op), rank, fabric, op);
+}
+
+snd_status snd_fabric_open(const char *name, uint32_t ranks, uint64_t size, int32_t rank, const snd_fabric_options *options, snd_fabric **fabric)
+{
+	SND_KEEP_ERRNO;
+	return snd_fabric_join(name, ranks, 0, size, rank, options, snd_deadline(10 * SECOND), fabric, "open fabric");
 }
 
 int snd_fabric_descriptor(snd_fabric *fabric) { SND_GET(fabric, SND_TYPE_FABRIC, "descriptor of fabric", int, fabric->arena.fd, -1); }
@@ -282,7 +316,7 @@ snd_status snd_adapter_open(snd_fabric *fabric, snd_adapter **adapter)
 		s = snd_no_memory(sizeof *a, "private memory", op);
 	if (s == SND_SUCCESS) {
 		a->number = fabric->id << SNDL_ADAPTER_MEMBER_SHIFT | ++fabric->adapters_opened;
-		snd_list_init(&a->connections);
+		snd_list_init(&a->hazards);
 		snd_list_init(&a->mappings);
 		snd_list_append(&fabric->adapters, &a->link);
 		*adapter = a;
@@ -325,7 +359,7 @@ snd_status snd_adapter_close(snd_adapter *adapter)
 		s = snd_fail(SND_DEVICE_BUSY, "%s: %" PRIu32 " of its objects are open: close them first", op, adapter->objects);
 	} else {
 		if (adapter->privileged != 0)
-			snd_give_back(&f->table, adapter->privileged_entry);
+			snd_give_back(f->table, adapter->privileged_entry);
 		snd_list_remove(&adapter->link);
 		snd_object_free(&adapter->object);
 	}

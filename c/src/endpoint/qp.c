@@ -1,15 +1,24 @@
+
+#include "endpoint/qp.h"
+
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "endpoint/cq.h"
+#include "endpoint/cm_connection.h"
+#include "endpoint/cm_teardown.h"
 #include "endpoint/fault.h"
 #include "endpoint/integrity.h"
+#include "endpoint/progress.h"
+#include "endpoint/progress_wait.h"
+#include "endpoint/req_execute.h"
 #include "endpoint/srq.h"
 #include "endpoint/weak.h"
-#include "error.h"
 #include "linux/memory_limit.h"
+#include "shm/work.h"
+#include "window/invalidatable.h"
+#include "window/region.h"
 
 static struct snd_own_entry no_entry; /* never valid */
 
@@ -107,6 +116,7 @@ static snd_status make_shared_qp(struct snd_endpoint *ep, const char *op)
 	if (s != SND_SUCCESS)
 		return s;
 	struct snd_shared_qp *h = ep->local_qp = (struct snd_shared_qp *)(void *)(f->arena.base + ep->local_qp_offset);
+	ep->guard.hazard = &h->hazard;
 	uint64_t ring = ep->local_qp_offset + SNDL_SIZEOF_SHARED_QP, receives = ring + slots * SNDL_SIZEOF_SLOT;
 	snd_set(&h->ring, ring);
 	snd_set(&h->ring_slots, slots);
@@ -198,7 +208,7 @@ snd_status snd_endpoint_create(snd_adapter *adapter, const snd_endpoint_config *
 	ep->max_receive_sge = c.max_receive_sge < f->limits->least_sge ? f->limits->least_sge : c.max_receive_sge;
 	ep->max_initiator_sge = c.max_initiator_sge < f->limits->least_sge ? f->limits->least_sge : c.max_initiator_sge;
 	ep->inline_size = c.inline_size;
-	ep->cached = &no_entry;
+	ep->guard = (struct snd_guard){.cached = &no_entry, .arena = &f->arena, .table = f->table, .adapter = adapter->number};
 	ep->cause = SND_SUCCESS;
 	ep->srq = c.srq;
 	snd_list_init(&ep->srq_link);

@@ -6,8 +6,14 @@
 #include "endpoint/cq.h"
 #include "endpoint/fault.h"
 #include "endpoint/integrity.h"
-#include "error.h"
-#include "window/guard.h"
+#include "endpoint/mr_fastreg.h"
+#include "endpoint/mr_mapping.h"
+#include "endpoint/qp.h"
+#include "endpoint/qp_receive.h"
+#include "endpoint/req_execute.h"
+#include "endpoint/req_send.h"
+#include "shm/work.h"
+#include "window/invalidatable.h"
 
 static bool can_post(const struct snd_endpoint *ep)
 {
@@ -156,7 +162,7 @@ SND_FAST bool send_fast(struct snd_endpoint *ep, uint64_t context, const snd_sge
 		(c->peer_has_srq || !snd_has_receive(c) || !snd_credit_extend(&c->credit, c->out.next, snd_free_slots(&c->out))))
 		return false;
 	if (n > c->credit.fast_max_length ||
-		snd_allowed(ep, sge->token, SNDL_RIGHT_LOCAL | SNDL_RIGHT_READ, (uint64_t)(uintptr_t)sge->buffer, n) == NULL)
+		snd_allowed(&ep->guard, sge->token, SNDL_RIGHT_LOCAL | SNDL_RIGHT_READ, (uint64_t)(uintptr_t)sge->buffer, n) == NULL)
 		return false;
 	struct snd_slot *slot = snd_next_slot(&c->out);
 	snd_set(&slot->words[0], SNDL_KIND_SEND_IN_ENTRY | (uint64_t)(SNDL_FLAG_FIRST | SNDL_FLAG_LAST) << SNDL_ENTRY_FLAGS_SHIFT |
@@ -165,7 +171,7 @@ SND_FAST bool send_fast(struct snd_endpoint *ep, uint64_t context, const snd_sge
 	snd_publish(&c->out);
 	snd_ring_peer(ep->object.fabric, &c->peer);
 	snd_cancel_wakeup(ep);
-	if (snd_likely(snd_is_open(c))) /* ORDER conn-state: after the push; see complete_if_open */
+	if (snd_likely(snd_is_open(&c->far))) /* ORDER conn-state: after the push; see complete_if_open */
 		snd_complete_fast(ep, SND_REQUEST_SEND, context, n);
 	else /* the connection is ending: only the peer knows whether it has received the message */
 		snd_enqueue_pushed(ep, SND_REQUEST_SEND, context)->total = n;
@@ -177,8 +183,8 @@ static bool push_write_fast(struct snd_endpoint *ep, uint64_t context, const snd
 {
 	struct snd_connection *c = ep->conn;
 	const uint32_t n = sge->length;
-	if (n > SNDL_MAX_WRITE_IN_ENTRY || snd_free_slots(&c->out) == 0 || !snd_is_open(c) ||
-		snd_allowed(ep, sge->token, SNDL_RIGHT_LOCAL | SNDL_RIGHT_READ, (uint64_t)(uintptr_t)sge->buffer, n) == NULL)
+	if (n > SNDL_MAX_WRITE_IN_ENTRY || snd_free_slots(&c->out) == 0 || !snd_is_open(&c->far) ||
+		snd_allowed(&ep->guard, sge->token, SNDL_RIGHT_LOCAL | SNDL_RIGHT_READ, (uint64_t)(uintptr_t)sge->buffer, n) == NULL)
 		return false;
 	snd_credit_end_fast_run(&c->credit, c->out.next);
 	struct snd_slot *slot = snd_next_slot(&c->out);
@@ -201,9 +207,9 @@ SND_FAST bool write_fast(struct snd_endpoint *ep, uint64_t context, const snd_sg
 {
 	if (!snd_can_run_fast(ep) || snd_must_not_overtake(ep->conn))
 		return false;
-	if (snd_unlikely(!ep->requester_copies || (token != 0 && ep->unreachable == token)))
+	if (snd_unlikely(!ep->requester_copies || (token != 0 && ep->guard.unreachable == token)))
 		return push_write_fast(ep, context, sge, address, token);
-	if (!snd_copy_fast(ep, token, SNDL_RIGHT_REMOTE | SNDL_RIGHT_WRITE, address, sge->token, sge->buffer, sge->length))
+	if (!snd_copy_fast(&ep->guard, token, SNDL_RIGHT_REMOTE | SNDL_RIGHT_WRITE, address, sge->token, sge->buffer, sge->length))
 		return false;
 	snd_complete_fast(ep, SND_REQUEST_WRITE, context, sge->length);
 	return true;
@@ -212,7 +218,7 @@ SND_FAST bool write_fast(struct snd_endpoint *ep, uint64_t context, const snd_sg
 SND_FAST bool read_fast(struct snd_endpoint *ep, uint64_t context, const snd_sge *sge, uint64_t address, uint32_t token)
 {
 	if (!ep->requester_copies || !snd_can_run_fast(ep) || snd_must_not_overtake(ep->conn) || ep->read_limit == 0 ||
-		!snd_copy_fast(ep, token, SNDL_RIGHT_REMOTE | SNDL_RIGHT_READ, address, sge->token, sge->buffer, sge->length))
+		!snd_copy_fast(&ep->guard, token, SNDL_RIGHT_REMOTE | SNDL_RIGHT_READ, address, sge->token, sge->buffer, sge->length))
 		return false;
 	snd_complete_fast(ep, SND_REQUEST_READ, context, sge->length);
 	return true;

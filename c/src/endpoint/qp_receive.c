@@ -1,10 +1,14 @@
 /* Posting receives, and their results. */
+
+#include "endpoint/qp_receive.h"
+
 #include <inttypes.h>
 
+#include "endpoint/cm_teardown.h"
 #include "endpoint/cq.h"
 #include "endpoint/fault.h"
-#include "error.h"
-#include "window/guard.h"
+#include "endpoint/mr_mapping.h"
+#include "endpoint/qp.h"
 
 void snd_complete_receive(struct snd_endpoint *ep, struct snd_receive *r, snd_status s, uint64_t bytes, uint32_t invalidated)
 {
@@ -61,7 +65,7 @@ static void publish_receive(struct snd_endpoint *ep, struct snd_receive *r)
 		d[1] = r->count;
 	for (uint32_t i = 0; i < r->count; i++) {
 		struct snd_entry *e = &entries[i];
-		if (snd_allowed(ep, e->token, SNDL_RIGHT_LOCAL | SNDL_RIGHT_WRITE, e->address, e->length) == NULL && !snd_resolve(ep->adapter, e->address, e->length, &e->token))
+		if (snd_allowed(&ep->guard, e->token, SNDL_RIGHT_LOCAL | SNDL_RIGHT_WRITE, e->address, e->length) == NULL && !snd_resolve(ep->adapter, e->address, e->length, &e->token))
 			room = 0;
 		d[2 + 2 * i] = e->address;
 		d[3 + 2 * i] = e->length | (uint64_t)e->token << 32;

@@ -1,7 +1,12 @@
 /* Requests that bind or register memory, and those that end that. */
+#include "endpoint/req_bind.h"
+
 #include "endpoint/fault.h"
 #include "endpoint/integrity.h"
+#include "endpoint/req_execute.h"
 #include "endpoint/weak.h"
+#include "window/invalidatable.h"
+#include "window/region.h"
 
 enum snd_outcome snd_execute_bind(struct snd_endpoint *ep, struct snd_send_request *r)
 {
@@ -42,14 +47,14 @@ enum snd_outcome snd_execute_invalidate(struct snd_endpoint *ep, struct snd_send
 
 bool snd_find_sink(struct snd_endpoint *ep, struct snd_send_request *r)
 {
-	r->object = snd_find_bound(ep, r->entries[0].token, SNDL_RIGHT_LOCAL);
+	r->object = snd_find_bound(ep->object.fabric->table, ep->adapter_number, ep->number, r->entries[0].token, SNDL_RIGHT_LOCAL);
 	if (r->object != NULL) {
 		r->object->references++;
 		return true;
 	}
 	struct snd_operand sink;
 	snd_set_operand(r, &sink, &r->entries[0], SNDL_RIGHT_WRITE);
-	enum snd_fault f = snd_check_operand(ep, &sink, r->entries[0].length);
+	enum snd_fault f = snd_check_operand(&ep->guard, &sink, r->entries[0].length);
 	if (f != SND_NO_FAULT)
 		snd_reject_local(ep, r, &r->entries[0], f);
 	else

@@ -1,15 +1,23 @@
 /* The slow path of a request: it runs in the order of posting, and is the only place that reports errors. */
+
+#include "endpoint/req_execute.h"
+
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "endpoint/cq.h"
-#include "endpoint/fault.h"
+#include "endpoint/cm_connection.h"
+#include "endpoint/cm_teardown.h"
+#include "endpoint/describe.h"
 #include "endpoint/integrity.h"
+#include "endpoint/qp.h"
+#include "endpoint/req_bind.h"
+#include "endpoint/req_send.h"
 #include "endpoint/weak.h"
-#include "error.h"
-#include "window/guard.h"
+#include "window/fastreg.h"
+#include "window/invalidatable.h"
+#include "window/region.h"
 
 const char *snd_request_name(const struct snd_send_request *r)
 {
@@ -139,7 +147,7 @@ bool snd_gather_payload(struct snd_endpoint *ep, struct snd_send_request *r, voi
 		enum snd_fault sink_fault, source_fault;
 		snd_set_operand(r, &source, &r->entries[i], SNDL_RIGHT_READ);
 		source.bind = NULL;
-		if (!snd_copy(ep, &sink, &source, r->entries[i].length, &sink_fault, &source_fault)) {
+		if (!snd_copy(&ep->guard, &sink, &source, r->entries[i].length, &sink_fault, &source_fault)) {
 			snd_reject_local(ep, r, &r->entries[i], source_fault);
 			return false;
 		}
@@ -203,7 +211,7 @@ static enum snd_outcome bounce_out(struct snd_endpoint *ep, struct snd_send_requ
 		struct snd_operand source, sink = {.memory = memory};
 		enum snd_fault sink_fault, source_fault;
 		snd_set_operand(r, &source, e, SNDL_RIGHT_READ);
-		if (!snd_copy(ep, &sink, &source, n, &sink_fault, &source_fault))
+		if (!snd_copy(&ep->guard, &sink, &source, n, &sink_fault, &source_fault))
 			return snd_reject_local(ep, r, e, source_fault);
 	}
 	*e = (struct snd_entry){(uint64_t)(uintptr_t)memory, (uint32_t)n, ep->bounce.local_token};
@@ -221,7 +229,7 @@ static enum snd_outcome bounce_in(struct snd_endpoint *ep, struct snd_send_reque
 	enum snd_fault sink_fault, source_fault;
 	snd_set_operand(r, &sink, &e, SNDL_RIGHT_WRITE);
 	r->bounce_index = -1;
-	if (!snd_copy(ep, &sink, &source, n, &sink_fault, &source_fault))
+	if (!snd_copy(&ep->guard, &sink, &source, n, &sink_fault, &source_fault))
 		return snd_reject_local(ep, r, &e, sink_fault);
 	return SND_EXECUTED;
 }
@@ -257,7 +265,7 @@ enum snd_outcome snd_send_fragments(struct snd_endpoint *ep, struct snd_send_req
 		struct snd_operand local;
 		enum snd_fault fault;
 		snd_set_operand(r, &local, &e, read ? SNDL_RIGHT_WRITE : SNDL_RIGHT_READ);
-		bool is_private = snd_is_private(ep, &local, e.length, &fault);
+		bool is_private = snd_is_private(&ep->guard, &local, e.length, &fault);
 		if (fault != SND_NO_FAULT)
 			return snd_reject_local(ep, r, &e, fault);
 		if (!snd_has_free_entry(ep))
@@ -301,7 +309,7 @@ static enum snd_outcome copy_one_sided(struct snd_endpoint *ep, struct snd_send_
 		.peers = true, .bind = &r->remote_bind, .address = r->remote_address};
 	if (r->transferred == 0 && (r->count > 1 || r->total > *budget || r->sum != NULL || ep->weak != NULL || snd_has_fault_within(ep, r))) {
 		/* The whole range is checked before the first byte is copied. */
-		enum snd_fault f = snd_check_operand(ep, &remote, r->total);
+		enum snd_fault f = snd_check_operand(&ep->guard, &remote, r->total);
 		if (f == SND_FAULT_DISCONNECTED)
 			return SND_BLOCKED;
 		if (f != SND_NO_FAULT && f != SND_FAULT_UNREACHABLE)

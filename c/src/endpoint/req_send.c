@@ -1,11 +1,16 @@
 /* Sends that the fast path has not taken. */
+
+#include "endpoint/req_send.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "endpoint/describe.h"
 #include "endpoint/integrity.h"
+#include "endpoint/qp.h"
+#include "endpoint/req_execute.h"
 #include "endpoint/weak.h"
-#include "error.h"
-#include "window/guard.h"
+#include "linux/clock.h"
 
 bool snd_has_receive(struct snd_connection *c)
 {
@@ -52,7 +57,7 @@ static bool check_local(struct snd_endpoint *ep, struct snd_send_request *r)
 	for (uint32_t i = 0; i < r->count; i++) {
 		struct snd_operand o;
 		snd_set_operand(r, &o, &r->entries[i], SNDL_RIGHT_READ);
-		enum snd_fault f = snd_check_operand(ep, &o, r->entries[i].length);
+		enum snd_fault f = snd_check_operand(&ep->guard, &o, r->entries[i].length);
 		if (f != SND_NO_FAULT) {
 			snd_reject_local(ep, r, &r->entries[i], f);
 			return false;
@@ -68,7 +73,7 @@ static bool needs_peer_copy(struct snd_endpoint *ep)
 	for (uint32_t i = ep->weak == NULL; i < ep->remote_count; i++) {
 		const struct snd_entry *e = &ep->remote_entries[i];
 		struct snd_operand o = {.address = e->address, .token = e->token, .rights = SNDL_RIGHT_LOCAL | SNDL_RIGHT_WRITE, .peers = true};
-		if (snd_check_operand(ep, &o, e->length) == SND_FAULT_UNREACHABLE)
+		if (snd_check_operand(&ep->guard, &o, e->length) == SND_FAULT_UNREACHABLE)
 			return true;
 	}
 	return false;
@@ -94,7 +99,7 @@ static enum snd_outcome await_receive(struct snd_endpoint *ep, struct snd_send_r
  * a connection first changes its state, and then reads the ring once more. */
 static void complete_if_open(struct snd_endpoint *ep, struct snd_send_request *r)
 {
-	if (snd_is_open(ep->conn)) { /* ORDER conn-state: after the push; pairs with the change of state before release_peer_state reads the ring */
+	if (snd_is_open(&ep->conn->far)) { /* ORDER conn-state: after the push; pairs with the change of state before release_peer_state reads the ring */
 		snd_finish(r, SND_SUCCESS);
 		return;
 	}
@@ -150,7 +155,7 @@ static enum snd_outcome copy_to_receive(struct snd_endpoint *ep, struct snd_send
 			.peers = true, .bind = &r->remote_bind};
 		enum snd_fault remote_fault, local_fault;
 		snd_set_operand(r, &source, &from, SNDL_RIGHT_READ);
-		snd_copy(ep, &sink, &source, n, &remote_fault, &local_fault);
+		snd_copy(&ep->guard, &sink, &source, n, &remote_fault, &local_fault);
 		if (remote_fault == SND_FAULT_DISCONNECTED)
 			return SND_BLOCKED;
 		if (remote_fault == SND_FAULT_UNREACHABLE && r->transferred == 0) {

@@ -1,14 +1,22 @@
 /* Serving the peer's ring entries, in order. Every word of an entry is loaded once, and the copy is checked. */
+
+#include "endpoint/resp_serve.h"
+
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "endpoint/cq.h"
-#include "endpoint/fault.h"
+#include "endpoint/cm_teardown.h"
+#include "endpoint/describe.h"
 #include "endpoint/integrity.h"
+#include "endpoint/qp.h"
+#include "endpoint/qp_receive.h"
+#include "endpoint/srq.h"
 #include "endpoint/weak.h"
-#include "window/guard.h"
+#include "shm/liveness.h"
+#include "shm/work.h"
+#include "window/invalidatable.h"
 
 #define PLAIN_SEND (SNDL_KIND_SEND_IN_ENTRY | (uint64_t)(SNDL_FLAG_FIRST | SNDL_FLAG_LAST) << SNDL_ENTRY_FLAGS_SHIFT)
 #define PLAIN_WRITE (SNDL_KIND_WRITE_IN_ENTRY | (uint64_t)(SNDL_FLAG_FIRST | SNDL_FLAG_LAST | SNDL_FLAG_ACK_REQUEST) << SNDL_ENTRY_FLAGS_SHIFT)
@@ -28,7 +36,7 @@ uint32_t snd_serve_sends_fast(struct snd_endpoint *ep, snd_result *results, uint
 		const uint64_t size = word >> SNDL_ENTRY_LENGTH_SHIFT & SNDL_ENTRY_LENGTH_MASK;
 		struct snd_receive *r = snd_receive_at(ep, ep->rcompleted);
 		if ((word & ~LENGTH_BITS) != PLAIN_SEND || size - 1 >= SNDL_MAX_SEND_IN_ENTRY || r->count != 1 || size > r->single.length ||
-			snd_allowed(ep, r->single.token, SNDL_RIGHT_LOCAL | SNDL_RIGHT_WRITE, r->single.address, size) == NULL)
+			snd_allowed(&ep->guard, r->single.token, SNDL_RIGHT_LOCAL | SNDL_RIGHT_WRITE, r->single.address, size) == NULL)
 			break;
 		snd_move((unsigned char *)(uintptr_t)r->single.address, (const unsigned char *)&slot->words[1], size);
 		ep->rcompleted++;
@@ -55,9 +63,9 @@ static bool serve_write_fast(struct snd_endpoint *ep, struct snd_slot *slot)
 	struct snd_connection *c = ep->conn;
 	const uint64_t word = snd_relaxed(&slot->words[0]), address = snd_relaxed(&slot->words[1]);
 	const uint64_t n = word >> SNDL_ENTRY_LENGTH_SHIFT & SNDL_ENTRY_LENGTH_MASK;
-	if ((word & 0xffff) != PLAIN_WRITE || n - 1 >= SNDL_MAX_WRITE_IN_ENTRY || !snd_is_open(c))
+	if ((word & 0xffff) != PLAIN_WRITE || n - 1 >= SNDL_MAX_WRITE_IN_ENTRY || !snd_is_open(&c->far))
 		return false;
-	struct snd_own_entry *e = snd_allowed(ep, (uint32_t)(word >> SNDL_ENTRY_TOKEN_SHIFT), SNDL_RIGHT_REMOTE | SNDL_RIGHT_WRITE, address, n);
+	struct snd_own_entry *e = snd_allowed(&ep->guard, (uint32_t)(word >> SNDL_ENTRY_TOKEN_SHIFT), SNDL_RIGHT_REMOTE | SNDL_RIGHT_WRITE, address, n);
 	if (e == NULL || (e->scope != 0 && e->scope != ep->number))
 		return false;
 	snd_move(e->memory + (address - e->base), (const unsigned char *)&slot->words[2], n);
@@ -179,7 +187,7 @@ bool snd_fill_receive(struct snd_endpoint *ep, struct snd_receive *r, uint64_t a
 			return false; /* the caller has checked the capacity */
 		struct snd_operand sink = {.address = e.address, .token = e.token, .rights = SNDL_RIGHT_LOCAL | SNDL_RIGHT_WRITE, .bind = &ep->local_bind};
 		enum snd_fault local, remote;
-		snd_copy(ep, &sink, source, part, &local, &remote);
+		snd_copy(&ep->guard, &sink, source, part, &local, &remote);
 		if (local != SND_NO_FAULT) {
 			snd_complete_receive(ep, r, SND_ACCESS_VIOLATION, 0, 0);
 			snd_fail_receive(ep, &e, local);
@@ -222,7 +230,7 @@ static enum snd_outcome finish_send(struct snd_endpoint *ep, struct snd_receive 
 		return SND_EXECUTED;
 	}
 	if (ep->invalidating == NULL) {
-		struct snd_invalidatable *i = snd_find_bound(ep, ep->in_entry.token, SNDL_RIGHT_REMOTE);
+		struct snd_invalidatable *i = snd_find_bound(ep->object.fabric->table, ep->adapter_number, ep->number, ep->in_entry.token, SNDL_RIGHT_REMOTE);
 		if (i == NULL)
 			return fail_invalidate(ep, r); /* a local Invalidate came first */
 		snd_check_reads(ep); /* a wrong one fails the connection when it completes */
@@ -251,7 +259,7 @@ static bool refuses_message(struct snd_endpoint *ep, struct snd_receive *r)
 		total = ep->in_entry.payload_length;
 	else if (ep->in_entry.kind != SNDL_KIND_SEND_FRAGMENT || (ep->in_entry.flags & SNDL_FLAG_FIRST) == 0 || ep->in_entry.copied != 0)
 		return false;
-	if ((ep->in_entry.flags & SNDL_FLAG_INVALIDATE) != 0 && snd_find_bound(ep, ep->in_entry.token, SNDL_RIGHT_REMOTE) == NULL) {
+	if ((ep->in_entry.flags & SNDL_FLAG_INVALIDATE) != 0 && snd_find_bound(ep->object.fabric->table, ep->adapter_number, ep->number, ep->in_entry.token, SNDL_RIGHT_REMOTE) == NULL) {
 		fail_invalidate(ep, r);
 		return true;
 	}
@@ -325,7 +333,7 @@ static enum snd_outcome serve_fragment(struct snd_endpoint *ep, uint64_t *budget
 	if ((ep->in_entry.flags & SNDL_FLAG_FIRST) != 0 && ep->in_entry.request_length > whole)
 		whole = ep->in_entry.request_length;
 	if (ep->in_entry.copied == 0 && (whole > (length < *budget ? length : *budget) || ep->weak != NULL || (ep->in_entry.flags & SNDL_FLAG_HASHED) != 0)) {
-		enum snd_fault f = snd_check_operand(ep, &local, whole);
+		enum snd_fault f = snd_check_operand(&ep->guard, &local, whole);
 		if (f != SND_NO_FAULT) {
 			snd_refuse_access(ep, &local, whole, f);
 			return SND_EXECUTED;
@@ -369,7 +377,7 @@ static enum snd_outcome serve_write_in_entry(struct snd_endpoint *ep)
 	}
 	if (snd_unlikely(ep->weak != NULL))
 		return snd_place_write(ep);
-	if (!snd_copy(ep, &sink, &source, ep->in_entry.payload_length, &sink_fault, &source_fault))
+	if (!snd_copy(&ep->guard, &sink, &source, ep->in_entry.payload_length, &sink_fault, &source_fault))
 		snd_refuse_access(ep, &sink, ep->in_entry.payload_length, sink_fault); /* the payload is in the entry, so only the sink can fail */
 	return SND_EXECUTED;
 }

@@ -1,5 +1,6 @@
 /* Shared receive queues: receives for several endpoints of one adapter. They are local to the process. Peers know only that
  * their messages travel by ring and wait there for a receive. */
+
 #include "endpoint/srq.h"
 
 #include <inttypes.h>
@@ -7,8 +8,12 @@
 #include <string.h>
 
 #include "endpoint/fault.h"
-#include "error.h"
+#include "endpoint/mr_mapping.h"
+#include "endpoint/progress_wait.h"
+#include "endpoint/qp_receive.h"
 #include "linux/memory_limit.h"
+#include "shm/doorbell.h"
+#include "shm/work.h"
 
 static uint64_t outstanding(const struct snd_srq *q) { return q->tail - q->head; }
 static bool is_low(const struct snd_srq *q) { return outstanding(q) < q->threshold; }

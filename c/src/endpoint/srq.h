@@ -21,4 +21,11 @@ struct snd_srq {
 /* snd_srq_release frees a closed queue that nothing refers to. */
 void snd_srq_release(struct snd_srq *q);
 
+/* snd_assign_receive gives the oldest receive of the shared queue to an endpoint at which a message has begun. It returns
+ * false if the endpoint has to wait. */
+bool snd_assign_receive(struct snd_endpoint *ep);
+/* snd_remove_waiter is called when the endpoint's connection ends. */
+void snd_remove_waiter(struct snd_endpoint *ep);
+void snd_copy_receive(struct snd_receive *to, const struct snd_receive *from);
+
 #endif

@@ -1,11 +1,13 @@
 /* Weak order: when requests run, and when their results arrive. */
+
 #include "endpoint/weak.h"
 
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "endpoint/cq.h"
+#include "endpoint/qp.h"
+#include "endpoint/req_execute.h"
 
 /* high returns the upper half of a product of 128 bits. */
 static uint64_t high(uint64_t a, uint64_t b)

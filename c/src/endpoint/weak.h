@@ -10,7 +10,7 @@
 #ifndef SND_WEAK_H
 #define SND_WEAK_H
 
-#include "endpoint/endpoint.h"
+#include "endpoint/cq.h"
 
 enum snd_choice {
 	SND_OF_MEMBER,

@@ -1,7 +1,7 @@
 /* Weak order: in which order bytes are stored. */
-#include "endpoint/integrity.h"
+#include "endpoint/qp.h"
+#include "endpoint/resp_serve.h"
 #include "endpoint/weak.h"
-#include "window/guard.h"
 
 static uint32_t parts_of(const struct snd_placement *p) { return (uint32_t)((p->skew + p->total + p->size - 1) / p->size); }
 
@@ -119,7 +119,7 @@ enum snd_outcome snd_place_write(struct snd_endpoint *ep)
 	struct snd_placement *p = &message_state(ep)->placement;
 	struct snd_operand sink = {.token = ep->in_entry.token, .rights = SNDL_RIGHT_REMOTE | SNDL_RIGHT_WRITE,
 		.address = ep->in_entry.receiver_address, .endpoint = ep->number, .bind = &ep->local_bind};
-	enum snd_fault f = p->count == 0 ? snd_check_operand(ep, &sink, total) : SND_NO_FAULT, none;
+	enum snd_fault f = p->count == 0 ? snd_check_operand(&ep->guard, &sink, total) : SND_NO_FAULT, none;
 	while (f == SND_NO_FAULT && (p->count == 0 || p->next < p->count)) {
 		uint64_t n;
 		const uint64_t at = next_part(ep, p, ep->conn->in.next, ep->in_entry.receiver_address, total, &n);
@@ -127,7 +127,7 @@ enum snd_outcome snd_place_write(struct snd_endpoint *ep)
 			return SND_BLOCKED;
 		const struct snd_operand source = {.memory = ep->in_entry.payload + at};
 		sink.address = ep->in_entry.receiver_address + at;
-		if (snd_copy(ep, &sink, &source, n, &f, &none))
+		if (snd_copy(&ep->guard, &sink, &source, n, &f, &none))
 			snd_placement_advance(p, n);
 	}
 	if (f != SND_NO_FAULT)

@@ -1,4 +1,7 @@
 /* snd_job_abort. */
+
+#include "job/abort.h"
+
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -6,7 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "job/job.h"
 #include "meet/launcher.h"
 
 /* current is the job that this process joined last, NULL when that is closed. mutex guards it, and the launcher's

@@ -1,9 +1,16 @@
 /* Collective calls: barrier and exchange. */
+
+#include "job/collective.h"
+
 #include <inttypes.h>
 #include <string.h>
 
-#include "error.h"
-#include "job/job.h"
+#include "endpoint/progress_wait.h"
+#include "job/group.h"
+#include "job/hostcalls.h"
+#include "job/hosts.h"
+#include "linux/clock.h"
+#include "shm/liveness.h"
 
 enum { SPINS = 1000 };
 

@@ -1,11 +1,18 @@
 /* Connections by rank. Of two ranks, the one with the higher number connects. */
+
+#include "job/connect.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "endpoint/cm_connector.h"
-#include "error.h"
-#include "job/job.h"
+#include "endpoint/cm_ports.h"
+#include "endpoint/progress_statuspage.h"
+#include "job/group.h"
+#include "job/hosts.h"
+#include "linux/clock.h"
+#include "shm/liveness.h"
 
 #define CHECK_INTERVAL INT64_C(100000000)
 #define PROBE_INTERVAL INT64_C(1000000000) /* after which a rank that waits checks that the rank of another host has not left */

@@ -2,8 +2,11 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "error.h"
-#include "job/job.h"
+#include "endpoint/progress_wait.h"
+#include "job/collective.h"
+#include "job/group.h"
+#include "job/hosts.h"
+#include "linux/clock.h"
 #include "linux/memory_limit.h"
 
 struct death_wait {

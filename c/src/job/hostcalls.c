@@ -1,14 +1,20 @@
 /* Collective calls over several hosts. The ranks of a host meet at the barrier of their arena. Then the leaders exchange what
  * their hosts have, and the others wait at the next barrier, at which the leader publishes what it has got. See hostcalls.go. */
+
+#include "job/hostcalls.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "error.h"
+#include "encoding.h"
+#include "job/collective.h"
+#include "job/group.h"
 #include "job/hostlinks.h"
+#include "job/hosts.h"
+#include "linux/clock.h"
 #include "linux/memory_limit.h"
-#include "meet/encoding.h"
 
 /* The first byte of what a leader publishes. */
 enum {

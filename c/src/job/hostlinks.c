@@ -1,3 +1,5 @@
+
+
 #include "job/hostlinks.h"
 
 #include <inttypes.h>
@@ -5,10 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "encoding.h"
 #include "endpoint/cm_connector.h"
-#include "error.h"
+#include "endpoint/cm_ports.h"
+#include "endpoint/cq.h"
+#include "linux/clock.h"
 #include "linux/memory_limit.h"
-#include "meet/encoding.h"
 
 enum {
 	LEADER_PORT = 3,
@@ -82,8 +86,6 @@ snd_status snd_links_open(struct snd_job *j, struct snd_links **links, const cha
 		s = snd_listener_bind(x->listener, (snd_address){0, LEADER_PORT, 0});
 	return s == SND_SUCCESS ? snd_listener_listen(x->listener, 0) : s;
 }
-
-void snd_links_free(struct snd_links *x) { free(x); }
 
 static snd_status receive(struct snd_links *x, uint32_t host, uint32_t slot)
 {

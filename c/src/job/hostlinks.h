@@ -25,6 +25,5 @@ snd_status snd_links_connect(struct snd_links *x, const uint32_t *leaders, int64
 snd_status snd_links_exchange(struct snd_links *x, enum snd_call_kind kind, const struct snd_pack *mine, struct snd_pack *packs, uint64_t limit, int64_t deadline, const char *op);
 /* snd_links_fail lets the exchange of the other leaders fail with this status and text. */
 void snd_links_fail(struct snd_links *x, snd_status status, const char *text);
-void snd_links_free(struct snd_links *x);
 
 #endif

@@ -1,63 +1,21 @@
 /* The begin of a job over several hosts, and the numbers and addresses of its ranks. See hosts.go. */
-#include "meet/hosts.h"
+
+#include "job/hosts.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "error.h"
+#include "encoding.h"
+#include "endpoint/cm_ports.h"
+#include "job/abort.h"
+#include "job/hostcalls.h"
 #include "job/hostlinks.h"
+#include "linux/clock.h"
 #include "linux/memory_limit.h"
-#include "meet/encoding.h"
 
 enum { ADDRESS = 4 };
-
-struct snd_hosts *snd_hosts_new(uint32_t size)
-{
-	struct snd_hosts *h = calloc(1, sizeof *h);
-	if (h == NULL)
-		return NULL;
-	h->size = size;
-	h->relay.socket = -1;
-	h->of = calloc(size, sizeof *h->of);
-	h->position = calloc(size, sizeof *h->position);
-	h->addresses = calloc(size, sizeof *h->addresses);
-	if (h->of != NULL && h->position != NULL && h->addresses != NULL)
-		return h;
-	snd_hosts_free(h);
-	return NULL;
-}
-
-void snd_hosts_free(struct snd_hosts *h)
-{
-	if (h == NULL)
-		return;
-	snd_relay_release(&h->relay);
-	snd_links_free(h->links);
-	free(h->of);
-	free(h->position);
-	free(h->addresses);
-	free(h);
-}
-
-void snd_hosts_place(struct snd_hosts *h, uint32_t rank)
-{
-	uint32_t seen[SND_HOSTS] = {0};
-	for (uint32_t i = 0; i < h->size; i++)
-		h->position[i] = seen[h->of[i]]++;
-	h->number = h->of[rank];
-	h->local = h->position[rank];
-	h->group = seen[h->number];
-}
-
-uint32_t snd_first_of(const struct snd_hosts *h, uint32_t host)
-{
-	uint32_t rank = 0;
-	while (rank + 1 < h->size && h->of[rank] != host)
-		rank++;
-	return rank;
-}
 
 uint32_t snd_rank_at(const struct snd_job *j, uint32_t local)
 {

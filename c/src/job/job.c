@@ -1,14 +1,24 @@
 /* Jobs: how a process becomes a rank, and leaves. */
+
+#include "job/job.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "error.h"
-#include "job/job.h"
+#include "endpoint/progress_wait.h"
+#include "endpoint/provider.h"
+#include "job/abort.h"
+#include "job/collective.h"
+#include "job/connect.h"
+#include "job/group.h"
+#include "job/hosts.h"
+#include "linux/clock.h"
 #include "linux/memory_limit.h"
 #include "settings.h"
+#include "shm/fabric_name.h"
 
 enum { NAMED_ABSENT = 8, CAUSE = 1024 };
 

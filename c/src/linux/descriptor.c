@@ -1,3 +1,5 @@
+
+
 #include "linux/descriptor.h"
 
 #include <errno.h>

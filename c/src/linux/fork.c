@@ -1,3 +1,5 @@
+
+
 #include "linux/fork.h"
 
 #include <errno.h>

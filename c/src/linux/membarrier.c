@@ -1,3 +1,5 @@
+
+
 #include "linux/membarrier.h"
 
 #include <errno.h>
@@ -8,7 +10,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "atomic.h"
 #include "error.h"
 
 enum { GLOBAL_EXPEDITED = 1 << 1, REGISTER_GLOBAL_EXPEDITED = 1 << 2, PRIVATE_EXPEDITED = 1 << 3, REGISTER_PRIVATE_EXPEDITED = 1 << 4 };

@@ -1,3 +1,5 @@
+
+
 #include "linux/memory_limit.h"
 
 #include <fcntl.h>

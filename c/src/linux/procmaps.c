@@ -1,3 +1,5 @@
+
+
 #include "linux/procmaps.h"
 
 #include <errno.h>

@@ -1,3 +1,5 @@
+
+
 #include "linux/socket.h"
 
 #include <errno.h>
@@ -5,7 +7,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include "shm/arena.h"
+#include "linux/clock.h"
 
 bool snd_socket_await(int socket, short events, int64_t deadline)
 {

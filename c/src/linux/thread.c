@@ -1,3 +1,5 @@
+
+
 #include "linux/thread.h"
 
 #include <signal.h>

@@ -1,3 +1,5 @@
+
+
 #include "linux/unix_socket.h"
 
 #include <errno.h>

@@ -1,3 +1,5 @@
+
+
 #include "meet/bootstrap.h"
 
 #include <fcntl.h>
@@ -10,9 +12,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "error.h"
+#include "endpoint/provider.h"
+#include "linux/clock.h"
 #include "linux/fork.h"
 #include "meet/launcher.h"
+#include "meet/root.h"
 #include "settings.h"
 
 #define ATTACH_TIMEOUT INT64_C(10000000000) /* of an arena whose creator has not finished */

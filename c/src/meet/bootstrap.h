@@ -7,7 +7,7 @@
 
 #include "meet/hosts.h"
 #include "meet/pmi.h"
-#include "meet/root.h"
+#include "sha256.h"
 #include "shm/fabric.h"
 
 enum { SND_FABRIC_NAME = 64 };

@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "error.h"
+#include "encoding.h"
+#include "endpoint/provider.h"
 #include "linux/memory_limit.h"
 #include "meet/bootstrap.h"
-#include "meet/encoding.h"
 #include "settings.h"
-#include "sha256.h"
+#include "shm/fabric_name.h"
 
 const struct snd_launcher_variables snd_open_mpi = {
 	"Open MPI's mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_SIZE",

@@ -1,3 +1,5 @@
+
+
 #include "meet/key_values.h"
 
 #include <inttypes.h>

@@ -1,3 +1,5 @@
+
+
 #include "meet/launcher.h"
 
 #include <errno.h>
@@ -8,10 +10,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "encoding.h"
 #include "error.h"
 #include "linux/fork.h"
 #include "linux/unix_socket.h"
-#include "meet/encoding.h"
 #include "shm/arena.h"
 
 enum { TIMEOUT_MS = 10000, NAME = 100, DIGITS = 32 };

@@ -7,12 +7,12 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "error.h"
-#include "linux/descriptor.h"
+#include "encoding.h"
+#include "endpoint/provider.h"
 #include "linux/memory_limit.h"
 #include "meet/bootstrap.h"
-#include "meet/encoding.h"
-#include "sha256.h"
+#include "meet/root.h"
+#include "shm/fabric_name.h"
 
 #define HOST_KEY "softnd-host-%" PRIu32 /* of each rank: its host */
 #define FABRIC_KEY "softnd-fabric" /* of rank 0: the agreement */

@@ -1,3 +1,5 @@
+
+
 #include "meet/pmi.h"
 
 #include <errno.h>
@@ -12,9 +14,10 @@
 #include <unistd.h>
 
 #include "error.h"
+#include "linux/clock.h"
+#include "linux/descriptor.h"
 #include "linux/socket.h"
 #include "settings.h"
-#include "shm/arena.h"
 
 extern int MPI_Initialized(int *flag) __attribute__((weak)); /* NULL in programs without MPI */
 

@@ -1,3 +1,5 @@
+
+
 #include "meet/relay.h"
 
 #include <errno.h>
@@ -15,9 +17,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "encoding.h"
 #include "error.h"
+#include "linux/clock.h"
 #include "linux/fork.h"
-#include "meet/encoding.h"
 #include "meet/hosts.h"
 #include "shm/arena.h"
 

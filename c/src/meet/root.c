@@ -1,3 +1,5 @@
+
+
 #include "meet/root.h"
 
 #include <errno.h>
@@ -12,12 +14,13 @@
 
 #include "atomic.h"
 #include "error.h"
+#include "linux/clock.h"
 #include "linux/fork.h"
 #include "linux/memory_limit.h"
 #include "linux/socket.h"
 #include "linux/thread.h"
+#include "meet/root_channel.h"
 #include "meet/root_service.h"
-#include "shm/arena.h"
 
 #define SECOND INT64_C(1000000000)
 #define HANDSHAKE_LIMIT (5 * SECOND)

@@ -2,8 +2,9 @@
 #ifndef SND_ROOT_H
 #define SND_ROOT_H
 
-#include "meet/root_channel.h"
+#include "meet/pmi.h"
 #include "meet/tcp.h"
+#include "sha256.h"
 
 struct snd_root;
 

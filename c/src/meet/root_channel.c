@@ -1,3 +1,5 @@
+
+
 #include "meet/root_channel.h"
 
 #include <errno.h>
@@ -8,8 +10,8 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 
+#include "encoding.h"
 #include "error.h"
-#include "meet/encoding.h"
 
 enum { VERSION = 2, NONCE = 16 /* its place in a greeting */, HEAD = 4 /* bytes of the length */ };
 

@@ -9,11 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "error.h"
-#include "linux/descriptor.h"
 #include "linux/fork.h"
 #include "linux/socket.h"
 #include "meet/bootstrap.h"
+#include "meet/root.h"
 #include "settings.h"
 
 enum { MIN_SECRET = 16, MAX_SECRET = 4096 /* bytes */ };

@@ -1,3 +1,5 @@
+
+
 #include "meet/root_service.h"
 
 #include <errno.h>
@@ -11,15 +13,14 @@
 #include <unistd.h>
 
 #include "atomic.h"
+#include "encoding.h"
 #include "error.h"
-#include "linux/descriptor.h"
+#include "linux/clock.h"
 #include "linux/fork.h"
 #include "linux/memory_limit.h"
 #include "linux/thread.h"
-#include "meet/encoding.h"
 #include "meet/key_values.h"
 #include "meet/root_channel.h"
-#include "shm/arena.h"
 
 #define SECOND INT64_C(1000000000)
 #define HANDSHAKE_LIMIT (5 * SECOND) /* from the connection of a process to its hello */

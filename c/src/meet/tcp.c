@@ -1,3 +1,5 @@
+
+
 #include "meet/tcp.h"
 
 #include <arpa/inet.h>
@@ -13,7 +15,6 @@
 #include <unistd.h>
 
 #include "error.h"
-#include "linux/descriptor.h"
 #include "linux/fork.h"
 #include "linux/socket.h"
 #include "meet/relay.h"

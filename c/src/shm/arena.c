@@ -1,3 +1,5 @@
+
+
 #include "shm/arena.h"
 
 #include <errno.h>
@@ -15,7 +17,7 @@
 #include <unistd.h>
 
 #include "error.h"
-#include "linux/descriptor.h"
+#include "linux/clock.h"
 #include "linux/memory_limit.h"
 #include "settings.h"
 #include "xxh64.h"
@@ -27,29 +29,6 @@
 enum { MIN_HEAP_CHUNKS = 16 };
 #define MAX_SIZE (UINT64_C(1) << 40)
 #define RESERVE_STEP (UINT64_C(4) << 20) /* a signal undoes one fallocate, so each is short */
-
-int64_t snd_clock(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-int64_t snd_clock_ahead(void)
-{
-	char line[80], clock[20];
-	int64_t ahead = 0;
-	FILE *f = snd_open_text("/proc/self/timens_offsets"); /* none: the kernel has no time namespaces */
-	while (f != NULL && fgets(line, sizeof line, f) != NULL) {
-		long long seconds, nanoseconds;
-		/* Linux before 5.11 writes the number of the clock. */
-		if (sscanf(line, "%19s %lld %lld", clock, &seconds, &nanoseconds) == 3 && (strcmp(clock, "monotonic") == 0 || strcmp(clock, "1") == 0))
-			ahead = seconds * 1000000000 + nanoseconds;
-	}
-	if (f != NULL)
-		fclose(f);
-	return ahead;
-}
 
 static uint64_t round_up(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
 

@@ -1,12 +1,13 @@
 /* Doorbells: how a waiting call sleeps, and how another member wakes it. See docs/shared-memory.md. */
+
+#include "shm/doorbell.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-
-#include "shm/fabric.h"
 
 enum { UNARMED = 0, ARMED = 1 };
 

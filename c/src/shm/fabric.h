@@ -10,10 +10,8 @@
 #include "error.h"
 #include "linux/membarrier.h"
 #include "list.h"
-#include "shm/arena.h"
 #include "shm/heap.h"
 #include "shm/object.h"
-#include "window/table.h"
 
 /* snd_peer refers to a member of the arena. It stays valid after the member's death. */
 struct snd_peer {
@@ -49,6 +47,9 @@ struct snd_call {
 struct snd_spin {
 	uint32_t halvings, rest, doublings;
 };
+
+struct snd_limits;
+struct snd_table;
 
 struct snd_fabric {
 	struct snd_object object;
@@ -107,7 +108,7 @@ struct snd_fabric {
 	struct snd_heap heap;
 	struct snd_mapped *mapped; /* the mapping of the arena, see mr_allocation.c */
 	snd_half released; /* number of allocations that the fabric has to free, see mr_allocation.c */
-	struct snd_table table;
+	struct snd_table *table; /* of its tokens */
 
 	struct snd_link adapters, endpoints, closing, connections, listeners, connectors, queues, closing_queues, shared_queues, regions, windows;
 	struct snd_link work;
@@ -152,12 +153,8 @@ enum { SND_LINE = 64 };
  * lines a small request touches. */
 static inline void *snd_alloc_lines(size_t size) { return aligned_alloc(SND_LINE, (size + SND_LINE - 1) / SND_LINE * SND_LINE); }
 
-/* progress_engine.c */
-snd_status snd_engine_start(struct snd_fabric *f, const char *op);
-void snd_engine_stop(struct snd_fabric *f);
+/* lock.c */
 void snd_lock_contended(struct snd_fabric *f);
-/* snd_wake_progress makes a wait, or else the engine, drive the endpoints: work has come up that no peer announces. */
-void snd_wake_progress(struct snd_fabric *f);
 
 /* snd_lock_watched locks the mutex of a fabric that has no SND_THREAD_SAFE, and reports if another thread is in a call. */
 void snd_lock_watched(struct snd_fabric *f);
@@ -263,129 +260,5 @@ static inline void *snd_new(struct snd_fabric *f, enum snd_type type, size_t siz
 {
 	return snd_object_new(type, size, sizeof(struct snd_object), f, f->object.safe);
 }
-
-/* provider.c */
-/* snd_fabric_begin makes a fabric that has no arena, and stores NULL into the program's handle. */
-snd_status snd_fabric_begin(const snd_fabric_options *options, snd_fabric **handle, struct snd_fabric **fabric, const char *op);
-void snd_close_fabric(struct snd_fabric *f);
-snd_status snd_fabric_finish(struct snd_fabric *f, snd_status s, int32_t rank, snd_fabric **fabric, const char *op);
-
-/* member.c */
-snd_status snd_join(struct snd_fabric *f, int32_t rank, const char *op);
-void snd_leave(struct snd_fabric *f);
-/* snd_mark_rank sets a bit in the word of the fabric's rank, unless another member has taken the rank. */
-void snd_mark_rank(struct snd_fabric *f, uint64_t bit);
-/* snd_pid_namespace returns the inode of this process's PID namespace, 0 if /proc does not show it. */
-uint64_t snd_pid_namespace(void);
-/* snd_peer_of returns the peer of an identity that a peer may have written; false if no member can have it. */
-bool snd_peer_of(const struct snd_fabric *f, uint64_t id, struct snd_peer *p);
-bool snd_peer_in_slot(const struct snd_fabric *f, uint32_t slot, struct snd_peer *p);
-bool snd_peer_owns(const struct snd_fabric *f, const struct snd_peer *p, uint64_t offset, uint64_t length);
-void snd_peer_name(const struct snd_peer *p, char *text, size_t size);
-static inline bool snd_peer_gone(const struct snd_peer *p)
-{
-	uint64_t s = snd_load(&p->record->state); /* ORDER member-live, member-dead: pairs with the stores in take, snd_mark_dead and repair */
-	return snd_unlikely(snd_state_status(s) != SNDL_STATUS_LIVE ||
-		snd_member_id(snd_member_slot(p->id), snd_state_incarnation(s)) != p->id);
-}
-
-/* liveness.c */
-bool snd_lock_record(int fd, const struct snd_arena *a, uint32_t slot);
-void snd_unlock_record(int fd, const struct snd_arena *a, uint32_t slot);
-/* snd_check_alive reports whether the peer's process still runs, and marks the peer dead if it does not. */
-bool snd_check_alive(struct snd_fabric *f, const struct snd_peer *p);
-/* snd_is_alive is that for a caller that checks several members. It sets died instead of waking all members, which the caller
- * does once: a hostile process can make thousands of records look alive. */
-bool snd_is_alive(struct snd_fabric *f, const struct snd_peer *p, bool *died);
-bool snd_mark_dead(struct snd_fabric *f, uint32_t slot, uint64_t id);
-/* snd_process_runs reports whether the process that has or had a member's record still runs, whether it is a member or not. */
-bool snd_process_runs(const struct snd_peer *p);
-bool snd_count_death(struct snd_fabric *f, uint32_t slot, bool first);
-void snd_request_liveness_checks(struct snd_fabric *f);
-void snd_check_liveness(struct snd_fabric *f);
-/* snd_housekeep does the periodic work if it is due. */
-void snd_housekeep(struct snd_fabric *f, int64_t now);
-/* snd_idle_time is how long a thread may sleep while nothing is under way. */
-int64_t snd_idle_time(const struct snd_fabric *f);
-uint64_t snd_not_counted(uint32_t incarnation);
-void snd_record_lost_peer(struct snd_fabric *f, uint64_t peer);
-
-/* doorbell.c */
-void snd_ring_peer_slow(struct snd_fabric *f, struct snd_member_record *r);
-bool snd_ring(struct snd_fabric *f, struct snd_doorbell *d);
-void snd_wake_doorbell(struct snd_doorbell *d);
-uint32_t snd_arm(struct snd_doorbell *d);
-void snd_disarm(struct snd_doorbell *d);
-void snd_sleep(struct snd_doorbell *d, uint32_t ticket, int64_t timeout);
-/* snd_ring_peer wakes the peer's waiting calls, or its engine if none sleeps. The caller has stored the work
- * before, with a full barrier unless the peer issues it. */
-static inline void snd_ring_peer(struct snd_fabric *f, const struct snd_peer *p)
-{
-	/* ORDER doorbell-armed: pairs with the store in snd_arm */
-	if (snd_unlikely(snd_load32(&p->record->waiters.armed) != 0 || snd_load32(&p->record->engine.armed) != 0))
-		snd_ring_peer_slow(f, p->record);
-}
-
-/* fabric_name.c */
-/* snd_fabric_join is snd_fabric_open with the number of the host, and with a deadline; a negative one is none. */
-snd_status snd_fabric_join(const char *name, uint32_t ranks, uint32_t host, uint64_t size, int32_t rank, const snd_fabric_options *options, int64_t deadline,
-	snd_fabric **fabric, const char *op);
-/* snd_serve_joiners answers processes that join the fabric, and reports whether some have connected. Any member may
- * answer. It never blocks. */
-bool snd_serve_joiners(struct snd_fabric *f, int64_t now);
-void snd_stop_serving(struct snd_fabric *f);
-
-/* inbox.c */
-void snd_send_mail(struct snd_fabric *f, const struct snd_peer *p, uint64_t offset, snd_word *link);
-bool snd_read_inbox(struct snd_fabric *f);
-
-/* progress.c */
-bool snd_progress_all(struct snd_fabric *f);
-/* snd_progress_unpolled is what the engine does with a weak order, instead. */
-bool snd_progress_unpolled(struct snd_fabric *f);
-void snd_run_deferred(struct snd_fabric *f);
-/* snd_run_or_defer runs work now; if it is not done, it runs again later. */
-void snd_run_or_defer(struct snd_fabric *f, struct snd_work *w);
-void snd_defer(struct snd_fabric *f, struct snd_work *w);
-/* snd_wake makes sleeping waits of this process check their conditions again. */
-static inline void snd_wake(struct snd_fabric *f)
-{
-	if (snd_unlikely(f->sleepers != 0))
-		snd_ring(f, &f->record->waiters);
-}
-
-/* progress_wait.c */
-/* snd_spin_rounds returns how many rounds a wait spins, at most most. The caller calls snd_spin_ended after the spin unless it is 0. */
-uint32_t snd_spin_rounds(struct snd_spin *s, uint32_t most);
-/* snd_spin_ended stores whether a spin has found its event. */
-void snd_spin_ended(struct snd_spin *s, bool found);
-/* snd_wait blocks until ready returns true: SND_SUCCESS, SND_IO_TIMEOUT, or SND_CANCELED if the fabric is
- * closed. It makes progress on everything meanwhile. drive, if not NULL, is called more often than the rest is
- * driven. Observers see call while it sleeps, or spins for long. The caller holds the lock. */
-snd_status snd_wait(struct snd_fabric *f, int64_t timeout, bool (*ready)(void *), void (*drive)(void *), void *arg, struct snd_call *call);
-/* snd_wait_drained waits until peers have ended their copies. */
-snd_status snd_wait_drained(struct snd_fabric *f, int64_t timeout, bool (*drained)(void *), void *arg, struct snd_call *call);
-
-/* progress_statuspage.c */
-/* snd_begin_call shows a call to observers until snd_end_call. The caller holds the lock. */
-void snd_begin_call(struct snd_fabric *f, struct snd_call *c);
-void snd_end_call(struct snd_fabric *f, struct snd_call *c, bool progress);
-
-/* cm_ports.c */
-snd_status snd_bind_port(struct snd_fabric *f, snd_address wanted, snd_address *bound, const char *op);
-void snd_release_port(struct snd_fabric *f, uint16_t port);
-/* snd_host_of returns the address of a member of the arena. */
-uint32_t snd_host_of(const struct snd_fabric *f, uint32_t slot);
-/* snd_number_of_host returns the number of the host of an address that a process of a job can have. */
-uint32_t snd_number_of_host(uint32_t address);
-bool snd_is_of_other_host(const struct snd_fabric *f, uint32_t host);
-/* snd_is_address_of reports whether a process of the host with a number can have the address. */
-bool snd_is_address_of(uint32_t address, uint32_t host);
-/* snd_peer_at finds the process that receives requests for an address. It is the one that has the address, or the relay if
- * the address is of another host. known says whether a process of the job can have the address. */
-bool snd_peer_at(const struct snd_fabric *f, uint32_t host, struct snd_peer *p, bool *known);
-bool snd_find_relay(const struct snd_fabric *f, struct snd_peer *p);
-/* snd_has_relay reports whether a member has become the relay; it may have ended since. It is a hint, and orders nothing. */
-bool snd_has_relay(const struct snd_fabric *f);
 
 #endif

@@ -1,4 +1,7 @@
 /* Named fabrics: both sides of the protocol in shm/fabric_protocol.go. */
+
+#include "shm/fabric_name.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -9,14 +12,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "error.h"
+#include "encoding.h"
+#include "linux/clock.h"
 #include "linux/fork.h"
 #include "linux/unix_socket.h"
-#include "meet/encoding.h"
-#include "shm/fabric.h"
 
 enum { RECORD = 64, HELLO = 1, WELCOME = 2, WRONG_VERSION = 3, WRONG_USER = 4, PROTOCOL = 1, TIMEOUT_MS = 500, MOST_ACCEPTED = 256, STRANGER = SND_JOINERS - 1 /* the place of another user */ };
-#define OPEN_TIMEOUT INT64_C(10000000000)
 #define FABRIC_MAGIC UINT64_C(0x4246444e54464f53) /* "SOFTNDFB" in memory order */
 
 /* fill makes a record of this process. */
@@ -214,7 +215,7 @@ void snd_stop_serving(struct snd_fabric *f)
 }
 
 /* find opens or creates the arena of a name. */
-static snd_status find(struct snd_fabric *f, const char *name, uint32_t ranks, uint32_t host, uint64_t size, int64_t deadline, const char *op)
+snd_status snd_find_fabric(struct snd_fabric *f, const char *name, uint32_t ranks, uint32_t host, uint64_t size, int64_t deadline, const char *op)
 {
 	char at[100];
 	snprintf(at, sizeof at, "softnd-fabric-%lu-%s", (unsigned long)geteuid(), name);
@@ -255,31 +256,15 @@ static snd_status find(struct snd_fabric *f, const char *name, uint32_t ranks, u
 	}
 }
 
-/* refuse_name quotes the beginning of a name. One that a Fortran program has not ended goes on with blanks and foreign bytes. */
-static snd_status refuse_name(const char *name, const char *op)
+/* It quotes the beginning of a refused name. One that a Fortran program has not ended goes on with blanks and foreign bytes. */
+snd_status snd_check_name(const char *name, const char *op)
 {
+	if (name != NULL && is_valid_name(name))
+		return SND_SUCCESS;
 	char quoted[33];
 	size_t n = 0;
 	for (; name != NULL && name[n] != 0 && n < sizeof quoted - 1; n++)
 		quoted[n] = (char)(name[n] >= ' ' && name[n] <= '~' ? name[n] : '?');
 	quoted[n] = 0;
 	return snd_fail(SND_INVALID_PARAMETER, "%s: name \"%s\": want 1 to 64 of A-Z a-z 0-9 . _ -; in Fortran, pass trim(name) // c_null_char", op, quoted);
-}
-
-snd_status snd_fabric_join(const char *name, uint32_t ranks, uint32_t host, uint64_t size, int32_t rank, const snd_fabric_options *options, int64_t deadline,
-	snd_fabric **fabric, const char *op)
-{
-	struct snd_fabric *f;
-	if (name == NULL || !is_valid_name(name))
-		return refuse_name(name, op);
-	snd_status s = snd_fabric_begin(options, fabric, &f, op);
-	if (s != SND_SUCCESS)
-		return s;
-	return snd_fabric_finish(f, find(f, name, ranks, host, size, deadline, op), rank, fabric, op);
-}
-
-snd_status snd_fabric_open(const char *name, uint32_t ranks, uint64_t size, int32_t rank, const snd_fabric_options *options, snd_fabric **fabric)
-{
-	SND_KEEP_ERRNO;
-	return snd_fabric_join(name, ranks, 0, size, rank, options, snd_deadline(OPEN_TIMEOUT), fabric, "open fabric");
 }

@@ -1,3 +1,5 @@
+
+
 #include "shm/heap.h"
 
 #include <inttypes.h>

@@ -1,8 +1,11 @@
 /* The inbox: a list of connection requests, newest first, that any member adds to. */
+
+#include "shm/inbox.h"
+
 #include <stdlib.h>
 
-#include "endpoint/endpoint.h"
-#include "shm/fabric.h"
+#include "shm/doorbell.h"
+#include "shm/member.h"
 
 enum { MAX_MAIL = 1 << 16 };
 
@@ -17,7 +20,7 @@ void snd_send_mail(struct snd_fabric *f, const struct snd_peer *p, uint64_t offs
 	snd_ring_peer(f, p);
 }
 
-bool snd_read_inbox(struct snd_fabric *f)
+bool snd_read_inbox(struct snd_fabric *f, void (*take)(struct snd_fabric *, uint64_t offset))
 {
 	if (snd_likely(snd_acquire(&f->record->inbox) == 0))
 		return false;
@@ -43,11 +46,11 @@ bool snd_read_inbox(struct snd_fabric *f)
 		if (n < capacity)
 			list[n++] = at;
 		else
-			snd_handle_request(f, at); /* no memory: out of order */
+			take(f, at); /* no memory: out of order */
 		at = next;
 	}
 	while (n-- > 0) /* oldest first */
-		snd_handle_request(f, list[n]);
+		take(f, list[n]);
 	free(list);
 	return found > 0;
 }

@@ -1,4 +1,7 @@
 /* Deaths of members: mark, count, acknowledge, reap. See docs/shared-memory.md, "Life cycles". */
+
+#include "shm/liveness.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -7,16 +10,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "endpoint/endpoint.h"
-#include "endpoint/progress_statuspage.h"
+#include "linux/clock.h"
 #include "linux/fork.h"
-#include "shm/fabric.h"
-#include "shm/watch.h"
+#include "shm/doorbell.h"
+#include "shm/member.h"
 
-#define CHECK_INTERVAL INT64_C(100000000)
-#define LOCK_INTERVAL INT64_C(50000000) /* without a thread that waits for events: waiting calls end within 100 ms of a death */
-#define QUIET_INTERVAL INT64_C(2000000000) /* while nothing is under way, and another thread waits for events */
-#define JOIN_INTERVAL INT64_C(20000000)
 #define LOST_PEER_HOLD UINT64_C(1000000000)
 #define REAP_TIME INT64_C(20000000) /* then the call of the program continues; the next check reaps the rest */
 enum { NEIGHBOURS = 2 };
@@ -50,12 +48,12 @@ static bool is_locked(const struct snd_arena *a, uint32_t slot)
 
 uint64_t snd_not_counted(uint32_t incarnation) { return UINT64_C(1) << 63 | incarnation; }
 
-static uint64_t deaths(const struct snd_fabric *f)
+uint64_t snd_deaths(const struct snd_fabric *f)
 {
 	return snd_load(&snd_header(&f->arena)->deaths); /* ORDER death-count: before the records are read; pairs with the addition in snd_count_death */
 }
 
-static bool counted(const struct snd_fabric *f, uint64_t epoch) { return epoch != 0 && epoch <= deaths(f); }
+static bool counted(const struct snd_fabric *f, uint64_t epoch) { return epoch != 0 && epoch <= snd_deaths(f); }
 
 bool snd_mark_dead(struct snd_fabric *f, uint32_t slot, uint64_t id)
 {
@@ -73,7 +71,7 @@ bool snd_count_death(struct snd_fabric *f, uint32_t slot, bool first)
 	uint64_t epoch = snd_load(&r->death_epoch); /* before the state: if the record is still dead, this is not the next owner's epoch */
 	if (snd_state_status(snd_load(&r->state)) != SNDL_STATUS_DEAD || (!first && counted(f, epoch)))
 		return false;
-	uint64_t n = atomic_fetch_add(&snd_header(&f->arena)->deaths, 1) + 1; /* ORDER death-count: after the mark; pairs with the load in deaths */
+	uint64_t n = atomic_fetch_add(&snd_header(&f->arena)->deaths, 1) + 1; /* ORDER death-count: after the mark; pairs with the load in snd_deaths */
 	atomic_compare_exchange_strong(&r->death_epoch, &epoch, n);           /* ORDER death-epoch: pairs with the load in reap_dead */
 	return true;
 }
@@ -92,8 +90,7 @@ bool snd_process_runs(const struct snd_peer *p)
 	return name_end != NULL && strlen(name_end) > 2 && name_end[2] != 'Z' && name_end[2] != 'X'; /* ended, and perhaps not awaited yet */
 }
 
-/* wake_all wakes all members, armed or not: the dead member may have died between a mark and its wake. */
-static void wake_all(struct snd_fabric *f)
+void snd_wake_all(struct snd_fabric *f)
 {
 	for (uint32_t slot = 0; slot < SNDL_MEMBERS; slot++) {
 		struct snd_member_record *r = snd_member(&f->arena, slot);
@@ -122,7 +119,7 @@ bool snd_check_alive(struct snd_fabric *f, const struct snd_peer *p)
 	bool died = false;
 	const bool alive = snd_is_alive(f, p, &died);
 	if (died)
-		wake_all(f);
+		snd_wake_all(f);
 	return alive;
 }
 
@@ -139,9 +136,7 @@ void snd_request_liveness_checks(struct snd_fabric *f)
 	}
 }
 
-/* check_neighbours tests the locks of the next two live members and of one more, a different one each time. It returns how
- * many neighbours there are. */
-static uint32_t check_neighbours(struct snd_fabric *f, uint64_t *neighbours, bool *died)
+uint32_t snd_check_neighbours(struct snd_fabric *f, uint64_t *neighbours, bool *died)
 {
 	uint32_t n = 0;
 	struct snd_peer p;
@@ -238,76 +233,25 @@ static void reap_dead(struct snd_fabric *f)
 	}
 }
 
-static void acknowledge(struct snd_fabric *f)
+void snd_acknowledge_deaths(struct snd_fabric *f, void (*release)(struct snd_fabric *, uint64_t id))
 {
 	bool died = false;
 	repair(f);
 	for (uint32_t slot = 0; slot < SNDL_MEMBERS; slot++)
 		died = snd_count_death(f, slot, false) || died;
 	if (died)
-		wake_all(f);
-	uint64_t seen = deaths(f);
+		snd_wake_all(f);
+	uint64_t seen = snd_deaths(f);
 	for (uint32_t slot = 0; slot < SNDL_MEMBERS; slot++) {
 		uint64_t state = snd_load(&snd_member(&f->arena, slot)->state);
 		if (snd_state_status(state) == SNDL_STATUS_DEAD)
-			snd_release_dead(f, snd_member_id(slot, snd_state_incarnation(state)));
+			release(f, snd_member_id(slot, snd_state_incarnation(state)));
 	}
 	/* A death that was counted during this loop has a higher number than seen. */
 	uint64_t noted = snd_load(&f->record->deaths_seen);
 	while (noted < seen && !atomic_compare_exchange_strong(&f->record->deaths_seen, &noted, seen)) { /* ORDER death-seen: pairs with the load in reap_dead */
 	}
 	reap_dead(f);
-}
-
-void snd_check_liveness(struct snd_fabric *f)
-{
-	f->liveness_seen = snd_load32(&f->record->liveness_requests);
-	uint64_t watched[SNDL_MEMBERS];
-	bool died = false;
-	uint32_t n = check_neighbours(f, watched, &died);
-	snd_check_peers(f, watched, &n, &died);
-	if (died)
-		wake_all(f);
-	snd_watch_only(f, watched, n);
-	f->deaths = deaths(f);
-	bool dead_records = false;
-	f->processes = 0;
-	for (uint32_t slot = 0; slot < SNDL_MEMBERS; slot++) {
-		uint32_t status = snd_state_status(snd_load(&snd_member(&f->arena, slot)->state));
-		dead_records = dead_records || status == SNDL_STATUS_DEAD;
-		f->processes += status == SNDL_STATUS_LIVE;
-	}
-	f->processes = f->processes > f->arena.ranks ? f->processes : f->arena.ranks;
-	struct snd_peer self = {f->id, f->record};
-	if (dead_records || snd_load(&f->record->deaths_seen) != f->deaths || snd_peer_gone(&self))
-		acknowledge(f);
-	if (f->marked_dead)
-		snd_fail_all(f);
-}
-
-void snd_housekeep(struct snd_fabric *f, int64_t now)
-{
-	if (f->closed)
-		return;
-	if (snd_unlikely(f->socket >= 0) && f->watch == NULL && now - f->last_housekeeping >= CHECK_INTERVAL / 20)
-		snd_serve_joiners(f, now);
-	if (deaths(f) != f->deaths || snd_load32(&f->record->liveness_requests) != f->liveness_seen || /* ORDER liveness-request: pairs with the addition in snd_request_liveness_checks */
-		now - f->last_housekeeping >= (f->watch == NULL ? LOCK_INTERVAL : CHECK_INTERVAL)) {
-		f->last_housekeeping = now;
-		snd_check_liveness(f);
-		snd_clear_forged_hazards(f);
-		if (now - f->status_at >= CHECK_INTERVAL) {
-			f->status_at = now;
-			snd_update_status_page(f, now);
-		}
-	}
-}
-
-int64_t snd_idle_time(const struct snd_fabric *f)
-{
-	if (f->watch == NULL)
-		return f->socket >= 0 ? JOIN_INTERVAL : LOCK_INTERVAL;
-	return snd_status_page_is_old(f) ? CHECK_INTERVAL : QUIET_INTERVAL;
 }
 
 void snd_record_lost_peer(struct snd_fabric *f, uint64_t peer)

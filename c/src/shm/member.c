@@ -1,3 +1,6 @@
+
+#include "shm/member.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -9,11 +12,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "endpoint/progress_statuspage.h"
-#include "error.h"
 #include "linux/fork.h"
 #include "linux/memory_limit.h"
-#include "shm/fabric.h"
+#include "shm/doorbell.h"
+#include "shm/liveness.h"
 
 uint64_t snd_pid_namespace(void)
 {
@@ -36,7 +38,7 @@ static void *map_lock_page(int fd)
 }
 
 /* take tries to take the record of a slot. Only the holder of the lock on a record may make it live. */
-static snd_status take(struct snd_fabric *f, int fd, uint32_t slot, bool *taken, const char *op)
+static snd_status take(struct snd_fabric *f, int fd, uint32_t slot, void (*prepare)(struct snd_fabric *), bool *taken, const char *op)
 {
 	struct snd_arena *a = &f->arena;
 	struct snd_member_record *r = snd_member(a, slot);
@@ -61,7 +63,7 @@ static snd_status take(struct snd_fabric *f, int fd, uint32_t slot, bool *taken,
 	f->record = r;
 	f->page = snd_page(a, slot);
 	f->last_checked = slot;
-	snd_reset_status_page(f);
+	prepare(f);
 	snd_set32(&r->pid, (uint32_t)getpid());
 	snd_set(&r->pid_ns, snd_pid_namespace());
 	snd_set32(&r->rank, (uint32_t)(f->rank + 1));
@@ -75,7 +77,7 @@ static snd_status take(struct snd_fabric *f, int fd, uint32_t slot, bool *taken,
 	return SND_SUCCESS;
 }
 
-snd_status snd_join(struct snd_fabric *f, int32_t rank, const char *op)
+snd_status snd_join(struct snd_fabric *f, int32_t rank, void (*prepare)(struct snd_fabric *), const char *op)
 {
 	struct snd_arena *a = &f->arena;
 	if (rank < -1 || (rank >= 0 && (uint32_t)rank >= (a->ranks > 0 ? a->ranks : 1)))
@@ -95,14 +97,14 @@ snd_status snd_join(struct snd_fabric *f, int32_t rank, const char *op)
 	bool taken = false;
 	snd_status s = SND_SUCCESS;
 	for (uint32_t i = 0; i < SNDL_MEMBERS && s == SND_SUCCESS && !taken; i++)
-		s = take(f, fd, (start + i) % SNDL_MEMBERS, &taken, op);
+		s = take(f, fd, (start + i) % SNDL_MEMBERS, prepare, &taken, op);
 	close(fd);
 	snd_fork_release();
 	if (s != SND_SUCCESS)
 		return s;
 	if (!taken)
 		return snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: all %u member records are taken", op, SNDL_MEMBERS);
-	if (!snd_heap_init(&f->heap, a, f->slot) || !snd_table_init(&f->table, a, f->slot)) {
+	if (!snd_heap_init(&f->heap, a, f->slot)) {
 		snd_leave(f);
 		return snd_no_memory(a->chunks * sizeof *f->heap.chunks, "private memory", op);
 	}
@@ -136,7 +138,6 @@ void snd_leave(struct snd_fabric *f)
 		}
 		snd_request_liveness_checks(f);
 	}
-	snd_table_end(&f->table);
 	snd_heap_end(&f->heap);
 }
 

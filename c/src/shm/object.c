@@ -1,3 +1,5 @@
+
+
 #include "shm/object.h"
 
 #include <pthread.h>
@@ -6,9 +8,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "error.h"
 #include "linux/fork.h"
 #include "linux/memory_limit.h"
+#include "shm/fabric.h"
 
 enum { SLAB = 256 << 10, STALE = 1024 /* freed objects of a type whose handles stay invalid */, LARGE = 16 << 10 };
 

@@ -9,8 +9,6 @@
 
 #include "softnd/softnd.h"
 
-#include "atomic.h"
-
 struct snd_fabric;
 
 enum snd_type { SND_TYPE_FABRIC, SND_TYPE_ADAPTER, SND_TYPE_MR, SND_TYPE_WINDOW, SND_TYPE_MAPPING, SND_TYPE_CQ, SND_TYPE_SRQ, SND_TYPE_ENDPOINT,

@@ -1,6 +1,7 @@
 /* The thread that watches. A futex and a descriptor cannot be waited for together, so the progress thread cannot do this.
  * A pidfd reports the end of a process. A member without one (another PID namespace, no descriptor left) has its lock
  * tested every 50 ms. */
+
 #include "shm/watch.h"
 
 #include <errno.h>
@@ -12,10 +13,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "error.h"
-#include "linux/descriptor.h"
+#include "linux/clock.h"
 #include "linux/memory_limit.h"
 #include "linux/thread.h"
+#include "shm/fabric_name.h"
+#include "shm/liveness.h"
+#include "shm/member.h"
 
 enum { MAX_PIDFDS = 64 /* most descriptors are the program's */, TEST_INTERVAL_MS = 50, JOIN_INTERVAL_MS = 20,
 	IDLE_INTERVAL_MS = 2000 /* if the program has closed the bell, nothing else wakes the thread */, EVENTS = 16, BELL = -1, SOCKET = -2 };

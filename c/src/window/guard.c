@@ -23,12 +23,12 @@ void snd_copy_ordered(unsigned char *sink, const unsigned char *source, uint64_t
 	}
 }
 
-bool snd_cache_entry(struct snd_endpoint *ep, uint32_t token)
+bool snd_cache_entry(struct snd_guard *g, uint32_t token)
 {
-	struct snd_own_entry *e = snd_lookup(&ep->object.fabric->table, token);
-	if (e == NULL || e->adapter != ep->adapter_number)
+	struct snd_own_entry *e = snd_lookup(g->table, token);
+	if (e == NULL || e->adapter != g->adapter)
 		return false;
-	ep->cached = e;
+	g->cached = e;
 	return true;
 }
 
@@ -55,13 +55,13 @@ static bool continues(uint64_t *bind, uint64_t word)
 	return *bind == word;
 }
 
-static enum snd_fault check_own(struct snd_endpoint *ep, struct checked *r, const struct snd_operand *o, uint64_t n)
+static enum snd_fault check_own(struct snd_guard *g, struct checked *r, const struct snd_operand *o, uint64_t n)
 {
-	struct snd_own_entry *e = ep->cached;
-	if (!e->valid || snd_word_token(e->word) != o->token || e->adapter != ep->adapter_number) {
-		if (!snd_cache_entry(ep, o->token))
+	struct snd_own_entry *e = g->cached;
+	if (!e->valid || snd_word_token(e->word) != o->token || e->adapter != g->adapter) {
+		if (!snd_cache_entry(g, o->token))
 			return SND_FAULT_BAD_TOKEN;
-		e = ep->cached;
+		e = g->cached;
 	}
 	if (e->scope != 0 && o->endpoint != 0 && e->scope != o->endpoint)
 		return SND_FAULT_OTHER_SCOPE;
@@ -76,18 +76,17 @@ static enum snd_fault check_own(struct snd_endpoint *ep, struct checked *r, cons
 	return SND_NO_FAULT;
 }
 
-static enum snd_fault check_peer(struct snd_endpoint *ep, struct checked *r, const struct snd_operand *o, uint64_t n)
+static enum snd_fault check_peer(struct snd_guard *g, struct checked *r, const struct snd_operand *o, uint64_t n)
 {
-	struct snd_connection *c = ep->conn;
-	struct snd_arena *a = &ep->object.fabric->arena;
-	if (!snd_is_open(c))
+	const struct snd_far *far = g->far;
+	if (!snd_is_open(far))
 		return SND_FAULT_DISCONNECTED;
-	const struct snd_access_entry *e = &a->entries[snd_index_of(o->token)];
+	const struct snd_access_entry *e = &g->arena->entries[snd_index_of(o->token)];
 	uint64_t word = snd_load(&e->word); /* ORDER entry-valid: pairs with the store in snd_bind_entry */
-	if ((word & SND_WORD_VALID) == 0 || snd_word_token(word) != o->token || snd_relaxed(&e->owner) != c->peer_adapter)
+	if ((word & SND_WORD_VALID) == 0 || snd_word_token(word) != o->token || snd_relaxed(&e->owner) != far->adapter)
 		return SND_FAULT_BAD_TOKEN;
 	uint64_t scope = snd_relaxed(&e->scope);
-	if (scope != 0 && scope != c->peer_endpoint)
+	if (scope != 0 && scope != far->endpoint)
 		return SND_FAULT_OTHER_SCOPE;
 	if ((snd_word_rights(word) & o->rights) != o->rights)
 		return rights_fault(snd_word_rights(word), o->rights);
@@ -96,7 +95,7 @@ static enum snd_fault check_peer(struct snd_endpoint *ep, struct checked *r, con
 		return SND_FAULT_OUT_OF_RANGE;
 	if (offset == 0)
 		return SND_FAULT_UNREACHABLE;
-	r->memory = snd_heap_at(a, offset + (o->address - base), n);
+	r->memory = snd_heap_at(g->arena, offset + (o->address - base), n);
 	if (r->memory == NULL)
 		return SND_FAULT_OUT_OF_RANGE; /* the entry names memory outside the heap */
 	if (!continues(o->bind, word))
@@ -107,14 +106,14 @@ static enum snd_fault check_peer(struct snd_endpoint *ep, struct checked *r, con
 }
 
 /* check is ENTRY-CHECK. */
-static enum snd_fault check(struct snd_endpoint *ep, struct checked *r, const struct snd_operand *o, uint64_t n)
+static enum snd_fault check(struct snd_guard *g, struct checked *r, const struct snd_operand *o, uint64_t n)
 {
 	if (o->memory != NULL) {
 		r->memory = o->memory;
 		r->entry = NULL;
 		return SND_NO_FAULT;
 	}
-	return o->peers ? check_peer(ep, r, o, n) : check_own(ep, r, o, n);
+	return o->peers ? check_peer(g, r, o, n) : check_own(g, r, o, n);
 }
 
 /* is_unchanged is ENTRY-RECHECK. Own tokens cannot change while the lock is held. */
@@ -125,26 +124,26 @@ static bool is_unchanged(const struct checked *r)
 
 /* refused returns the fault of an access to o that was refused because of f. If the connection has ended, that is the
  * reason: its end revokes the tokens that were bound on it. */
-static enum snd_fault refused(const struct snd_endpoint *ep, const struct snd_operand *o, enum snd_fault f)
+static enum snd_fault refused(const struct snd_guard *g, const struct snd_operand *o, enum snd_fault f)
 {
 	/* ORDER end-revoke: after the load of the token's word in the access entry, an acquire; pairs with the revocation after
 	 * the end in snd_tear_down. */
-	if (f != SND_NO_FAULT && o->peers && !snd_is_open(ep->conn))
+	if (f != SND_NO_FAULT && o->peers && !snd_is_open(g->far))
 		return SND_FAULT_DISCONNECTED;
 	return f;
 }
 
-bool snd_copy(struct snd_endpoint *ep, const struct snd_operand *sink, const struct snd_operand *source, uint64_t n,
+bool snd_copy(struct snd_guard *g, const struct snd_operand *sink, const struct snd_operand *source, uint64_t n,
 	enum snd_fault *sink_fault, enum snd_fault *source_fault)
 {
 	struct checked to = {0}, from = {0};
 	const bool shared = sink->peers || source->peers;
 	*source_fault = SND_NO_FAULT;
 	if (shared)
-		snd_publish_hazard(ep, sink->token, source->token);
-	*sink_fault = check(ep, &to, sink, n);
+		snd_publish_hazard(g, sink->token, source->token);
+	*sink_fault = check(g, &to, sink, n);
 	if (*sink_fault == SND_NO_FAULT)
-		*source_fault = check(ep, &from, source, n);
+		*source_fault = check(g, &from, source, n);
 	if (*sink_fault == SND_NO_FAULT && *source_fault == SND_NO_FAULT) {
 		for (uint64_t moved = 0; moved < n;) {
 			uint64_t chunk = n - moved < SND_CHUNK_BYTES ? n - moved : SND_CHUNK_BYTES;
@@ -162,30 +161,30 @@ bool snd_copy(struct snd_endpoint *ep, const struct snd_operand *sink, const str
 		}
 	}
 	if (shared)
-		snd_clear_hazard(ep);
-	*sink_fault = refused(ep, sink, *sink_fault);
-	*source_fault = refused(ep, source, *source_fault);
+		snd_clear_hazard(g);
+	*sink_fault = refused(g, sink, *sink_fault);
+	*source_fault = refused(g, source, *source_fault);
 	return *sink_fault == SND_NO_FAULT && *source_fault == SND_NO_FAULT;
 }
 
-enum snd_fault snd_check_operand(struct snd_endpoint *ep, const struct snd_operand *o, uint64_t n)
+enum snd_fault snd_check_operand(struct snd_guard *g, const struct snd_operand *o, uint64_t n)
 {
 	struct checked r;
 	if (!o->peers)
-		return check(ep, &r, o, n);
-	snd_publish_hazard(ep, o->token, 0);
-	enum snd_fault f = check(ep, &r, o, n);
-	snd_clear_hazard(ep);
-	return refused(ep, o, f);
+		return check(g, &r, o, n);
+	snd_publish_hazard(g, o->token, 0);
+	enum snd_fault f = check(g, &r, o, n);
+	snd_clear_hazard(g);
+	return refused(g, o, f);
 }
 
-bool snd_is_private(struct snd_endpoint *ep, const struct snd_operand *o, uint64_t n, enum snd_fault *fault)
+bool snd_is_private(struct snd_guard *g, const struct snd_operand *o, uint64_t n, enum snd_fault *fault)
 {
 	struct checked r;
 	*fault = SND_NO_FAULT;
 	if (o->memory != NULL)
 		return true;
-	if ((*fault = check_own(ep, &r, o, n)) != SND_NO_FAULT)
+	if ((*fault = check_own(g, &r, o, n)) != SND_NO_FAULT)
 		return false;
-	return ep->cached->offset == 0;
+	return g->cached->offset == 0;
 }

@@ -4,30 +4,89 @@
 
 #include <string.h>
 
-#include "endpoint/endpoint.h"
+#include "window/table.h"
+
+#define SND_CHUNK_BYTES (UINT64_C(64) << 10) /* copied between two checks of the tokens */
+
+/* snd_fault says why a copy was refused. */
+enum snd_fault {
+	SND_NO_FAULT,
+	SND_FAULT_BAD_TOKEN,
+	SND_FAULT_REVOKED,
+	SND_FAULT_OTHER_SCOPE,
+	SND_FAULT_NO_RIGHT,
+	SND_FAULT_OUT_OF_RANGE,
+	SND_FAULT_UNREACHABLE, /* private memory of the peer */
+	SND_FAULT_DISCONNECTED,
+};
+
+/* snd_operand is the memory at one end of a copy. */
+struct snd_operand {
+	unsigned char *memory; /* plain memory without a token; else NULL */
+	uint64_t address;
+	uint64_t *bind;    /* of which all parts must be; 0 = none yet. NULL for a single part */
+	uint64_t endpoint; /* own token in a peer's request: our endpoint; 0 = our own request */
+	uint32_t token;
+	uint32_t rights;
+	bool peers; /* a token of the peer */
+};
+
+/* snd_far is the other side of a connection. */
+struct snd_far {
+	const snd_half *state; /* of the connection record */
+	const snd_half *disconnected;
+	uint64_t adapter, endpoint;
+};
+
+/* snd_guard makes the guarded copies of an endpoint. */
+struct snd_guard {
+	struct snd_own_entry *cached; /* of the local token that was used last */
+	snd_word *hazard;
+	const struct snd_far *far; /* of the connection; NULL = none yet */
+	struct snd_arena *arena;
+	struct snd_table *table;
+	uint64_t adapter;     /* whose local tokens it accepts */
+	uint32_t unreachable; /* the last token whose memory was found to be private */
+};
+
+/* snd_is_open reports whether neither side has ended the connection. ORDER hazard: after snd_publish_hazard;
+ * pairs with the change of either word before the load of the hazard. ORDER conn-state: after a push. */
+static inline bool snd_is_open(const struct snd_far *f)
+{
+	return snd_load32(f->state) == SNDL_CONN_ESTABLISHED && snd_load32(f->disconnected) == 0;
+}
+
+void snd_copy_ordered(unsigned char *sink, const unsigned char *source, uint64_t n);
+/* snd_copy copies n bytes while both tokens are valid. The last word is stored last. */
+bool snd_copy(struct snd_guard *g, const struct snd_operand *sink, const struct snd_operand *source, uint64_t n,
+	enum snd_fault *sink_fault, enum snd_fault *source_fault);
+enum snd_fault snd_check_operand(struct snd_guard *g, const struct snd_operand *o, uint64_t n);
+/* snd_is_private reports whether an own operand is memory that no peer can reach. */
+bool snd_is_private(struct snd_guard *g, const struct snd_operand *o, uint64_t n, enum snd_fault *fault);
+bool snd_cache_entry(struct snd_guard *g, uint32_t token);
 
 /* HAZARD-PUBLISH. ORDER hazard: this store, then the loads of the check; pairs with the store of snd_revoke and
  * the loads of is_drained. Either the owner sees the hazard, or we see that the token is invalid. */
-SND_FAST void snd_publish_hazard(struct snd_endpoint *ep, uint32_t sink, uint32_t source)
+SND_FAST void snd_publish_hazard(struct snd_guard *g, uint32_t sink, uint32_t source)
 {
-	snd_store_full(&ep->local_qp->hazard, (uint64_t)sink << SNDL_HAZARD_SINK_SHIFT | source);
+	snd_store_full(g->hazard, (uint64_t)sink << SNDL_HAZARD_SINK_SHIFT | source);
 }
 
 /* HAZARD-CLEAR */
-static inline void snd_clear_hazard(struct snd_endpoint *ep)
+static inline void snd_clear_hazard(struct snd_guard *g)
 {
-	snd_release(&ep->local_qp->hazard, 0); /* ORDER hazard-clear: after the last copy; pairs with the load in is_drained */
+	snd_release(g->hazard, 0); /* ORDER hazard-clear: after the last copy; pairs with the load in is_drained */
 }
 
 /* snd_allowed is ENTRY-CHECK for memory of ours: it returns the entry of a token of this adapter that allows the
  * access, NULL if there is none. The fabric's lock keeps it valid. */
-SND_FAST struct snd_own_entry *snd_allowed(struct snd_endpoint *ep, uint32_t token, uint32_t rights, uint64_t address, uint64_t n)
+SND_FAST struct snd_own_entry *snd_allowed(struct snd_guard *g, uint32_t token, uint32_t rights, uint64_t address, uint64_t n)
 {
-	struct snd_own_entry *e = ep->cached;
-	if (snd_unlikely(!e->valid || snd_word_token(e->word) != token || e->adapter != ep->adapter_number)) {
-		if (!snd_cache_entry(ep, token))
+	struct snd_own_entry *e = g->cached;
+	if (snd_unlikely(!e->valid || snd_word_token(e->word) != token || e->adapter != g->adapter)) {
+		if (!snd_cache_entry(g, token))
 			return NULL;
-		e = ep->cached;
+		e = g->cached;
 	}
 	uint64_t asked = snd_word_of(token, rights);
 	return (e->word & asked) == asked && snd_within(address, n, e->base, e->length) ? e : NULL;
@@ -48,26 +107,26 @@ SND_FAST void snd_move(unsigned char *to, const unsigned char *from, uint64_t n)
 /* snd_copy_fast copies between memory of ours with a local token and a peer's. n is 1 to SND_CHUNK_BYTES. It
  * reports no fault: if it returns false, snd_copy makes the request again and finds the reason. Some bytes may
  * have been written then. */
-SND_FAST bool snd_copy_fast(struct snd_endpoint *ep, uint32_t remote, uint32_t rights, uint64_t address, uint32_t local,
+SND_FAST bool snd_copy_fast(struct snd_guard *g, uint32_t remote, uint32_t rights, uint64_t address, uint32_t local,
 	unsigned char *buffer, uint64_t n)
 {
 	const bool write = (rights & SNDL_RIGHT_WRITE) != 0;
-	struct snd_connection *c = ep->conn;
+	const struct snd_far *far = g->far;
 	/* ENTRY-CHECK of the local token; no other thread can revoke it meanwhile. */
-	if (snd_unlikely(snd_allowed(ep, local, SNDL_RIGHT_LOCAL | (write ? SNDL_RIGHT_READ : SNDL_RIGHT_WRITE), (uint64_t)(uintptr_t)buffer, n) == NULL))
+	if (snd_unlikely(snd_allowed(g, local, SNDL_RIGHT_LOCAL | (write ? SNDL_RIGHT_READ : SNDL_RIGHT_WRITE), (uint64_t)(uintptr_t)buffer, n) == NULL))
 		return false;
 	bool ok = false;
-	snd_publish_hazard(ep, write ? remote : local, write ? local : remote);
-	struct snd_arena *a = &ep->object.fabric->arena;
+	snd_publish_hazard(g, write ? remote : local, write ? local : remote);
+	const struct snd_arena *a = g->arena;
 	const struct snd_access_entry *e = &a->entries[snd_index_of(remote)];
 	const uint64_t word = snd_load(&e->word); /* ENTRY-CHECK. ORDER entry-valid: pairs with the store in snd_bind_entry */
 	const uint64_t asked = SND_WORD_VALID | snd_word_of(remote, rights);
-	if (snd_likely(snd_is_open(c) && (word & (asked | SNDL_WORD_TOKEN_MASK)) == asked && snd_relaxed(&e->owner) == c->peer_adapter)) {
+	if (snd_likely(snd_is_open(far) && (word & (asked | SNDL_WORD_TOKEN_MASK)) == asked && snd_relaxed(&e->owner) == far->adapter)) {
 		/* ENTRY-FIELDS: each is loaded once, and belongs to word while the hazard names its token. */
 		const uint64_t scope = snd_relaxed(&e->scope), base = snd_relaxed(&e->base), length = snd_relaxed(&e->length), offset = snd_relaxed(&e->offset);
 		if (snd_unlikely(offset == 0)) {
-			ep->unreachable = remote;
-		} else if (snd_likely((scope == 0 || scope == c->peer_endpoint) && snd_within(address, n, base, length))) {
+			g->unreachable = remote;
+		} else if (snd_likely((scope == 0 || scope == far->endpoint) && snd_within(address, n, base, length))) {
 			unsigned char *memory = snd_heap_at(a, offset + (address - base), n);
 			if (snd_likely(memory != NULL)) { /* else the entry names memory outside the heap */
 				if (write)
@@ -79,7 +138,7 @@ SND_FAST bool snd_copy_fast(struct snd_endpoint *ep, uint32_t remote, uint32_t r
 			}
 		}
 	}
-	snd_clear_hazard(ep);
+	snd_clear_hazard(g);
 	return ok;
 }
 

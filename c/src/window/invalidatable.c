@@ -1,7 +1,12 @@
 /* The end of a bind or of a registration: the tokens become invalid at once, and the memory is the owner's alone once no
  * peer uses them. The fabric's lock guards everything here. */
-#include "endpoint/endpoint.h"
-#include "shm/fabric.h"
+#include "window/invalidatable.h"
+
+#include "shm/doorbell.h"
+#include "shm/member.h"
+#include "shm/work.h"
+#include "window/fastreg.h"
+#include "window/region.h"
 
 /* is_drained reports whether no live peer uses the token that an entry had. */
 static bool is_drained(const struct snd_adapter *a, const struct snd_own_entry *e)
@@ -10,13 +15,13 @@ static bool is_drained(const struct snd_adapter *a, const struct snd_own_entry *
 		return true;
 	uint32_t token = snd_word_token(e->word); /* the entry is bound again only after its release */
 	/* HAZARD-DRAIN. This process's own executors hold the lock while they copy, so only peers count. */
-	for (struct snd_link *l = a->connections.next; l != &a->connections; l = l->next) {
-		struct snd_connection *c = SND_OF(l, struct snd_connection, adapter_link);
-		/* After a death was handled, the memory of the peer may be reused. The peer still lives only if a hostile process has
-		 * marked this one dead; docs/shared-memory.md says what that process can do. */
-		if (c->peer_dead || snd_peer_gone(&c->peer))
+	for (struct snd_link *l = a->hazards.next; l != &a->hazards; l = l->next) {
+		const struct snd_peer_hazard *p = SND_OF(l, struct snd_peer_hazard, link);
+		/* A peer whose death was handled still lives only if a hostile process has marked this one dead; docs/shared-memory.md says
+		 * what that process can do. */
+		if (p->word == NULL || snd_peer_gone(&p->peer))
 			continue;
-		uint64_t h = snd_load(&c->peer_qp->hazard); /* ORDER hazard, hazard-clear: pairs with snd_publish_hazard and snd_clear_hazard */
+		uint64_t h = snd_load(p->word); /* ORDER hazard, hazard-clear: pairs with snd_publish_hazard and snd_clear_hazard */
 		if ((uint32_t)h == token || (uint32_t)(h >> 32) == token)
 			return false;
 	}
@@ -63,27 +68,27 @@ static bool run_release(struct snd_work *work)
 	struct snd_invalidatable *i = SND_OF(work, struct snd_invalidatable, work);
 	if (!snd_end_invalidation(i))
 		return false;
-	i->ended->pending_drains--;
+	--*i->pending;
 	snd_wake(i->adapter->object.fabric);
 	snd_unreference(i);
 	return true;
 }
 
-void snd_release_later(struct snd_endpoint *ep, struct snd_invalidatable *i)
+void snd_release_later(struct snd_invalidatable *i, uint32_t *pending)
 {
-	i->ended = ep;
+	i->pending = pending;
 	i->work.run = run_release;
-	ep->pending_drains++;
-	snd_run_or_defer(ep->object.fabric, &i->work);
+	++*pending;
+	snd_run_or_defer(i->adapter->object.fabric, &i->work);
 }
 
-struct snd_invalidatable *snd_find_bound(struct snd_endpoint *ep, uint32_t token, uint32_t kind)
+struct snd_invalidatable *snd_find_bound(const struct snd_table *t, uint64_t adapter, uint64_t endpoint, uint32_t token, uint32_t kind)
 {
-	struct snd_own_entry *e = snd_lookup(&ep->object.fabric->table, token);
-	if (e == NULL || e->adapter != ep->adapter_number || (snd_word_rights(e->word) & kind) == 0)
+	struct snd_own_entry *e = snd_lookup(t, token);
+	if (e == NULL || e->adapter != adapter || (snd_word_rights(e->word) & kind) == 0)
 		return NULL;
 	struct snd_invalidatable *i = e->invalidates;
-	return i != NULL && i->state == SND_BOUND && i->bound_on == ep->number && i->windows == 0 ? i : NULL;
+	return i != NULL && i->state == SND_BOUND && i->bound_on == endpoint && i->windows == 0 ? i : NULL;
 }
 
 static void free_object(struct snd_invalidatable *i)

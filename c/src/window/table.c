@@ -1,3 +1,5 @@
+
+
 #include "window/table.h"
 
 #include <stdlib.h>
@@ -8,21 +10,27 @@
 #include "linux/memory_limit.h"
 #include "xxh64.h"
 
-bool snd_table_init(struct snd_table *t, struct snd_arena *a, uint32_t slot)
+struct snd_table *snd_table_new(struct snd_arena *a, uint32_t slot)
 {
-	memset(t, 0, sizeof *t);
+	struct snd_table *t = calloc(1, sizeof *t);
+	if (t == NULL)
+		return NULL;
 	t->arena = a;
-	return snd_claims_init(&t->blocks, a->block_owners, SNDL_WINDOW_BLOCKS, slot);
+	if (snd_claims_init(&t->blocks, a->block_owners, SNDL_WINDOW_BLOCKS, slot))
+		return t;
+	snd_table_free(t);
+	return NULL;
 }
 
-void snd_table_end(struct snd_table *t)
+void snd_table_free(struct snd_table *t)
 {
+	if (t == NULL)
+		return;
 	for (size_t i = 0; i < SNDL_WINDOW_BLOCKS; i++)
 		free(t->own[i]);
 	free(t->free);
 	snd_claims_end(&t->blocks);
-	memset(t->own, 0, sizeof t->own);
-	t->free = NULL;
+	free(t);
 }
 
 uint32_t snd_bind_base_of(const uint64_t secret[2], uint32_t index)

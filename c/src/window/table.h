@@ -4,7 +4,6 @@
 
 #include "shm/heap.h"
 
-struct snd_fabric;
 struct snd_invalidatable;
 
 /* snd_own_entry is the private record of one entry. A peer can write anything into the shared entry, so
@@ -40,8 +39,9 @@ static inline uint32_t snd_word_rights(uint64_t word) { return (uint32_t)(word >
 static inline uint64_t snd_word_of(uint32_t token, uint32_t rights) { return (uint64_t)rights << SNDL_WORD_RIGHTS_SHIFT | token; }
 #define SND_WORD_VALID (SNDL_WORD_VALID_MASK << SNDL_WORD_VALID_SHIFT)
 
-bool snd_table_init(struct snd_table *t, struct snd_arena *a, uint32_t slot);
-void snd_table_end(struct snd_table *t);
+/* snd_table_new returns the table of the member of a slot, NULL if there is no memory. */
+struct snd_table *snd_table_new(struct snd_arena *a, uint32_t slot);
+void snd_table_free(struct snd_table *t);
 /* snd_take_entry returns the entry that has been unused for longest. */
 snd_status snd_take_entry(struct snd_table *t, struct snd_own_entry **e, const char *op);
 /* snd_give_back returns an entry whose token is invalid and drained. */

@@ -8,13 +8,13 @@ cd "$folder"
 # musl has no headers of the kernel. Those of the system do not depend on its C library.
 ln -s /usr/include/linux /usr/include/asm-generic "/usr/include/$(gcc -print-multiarch)/asm" kernel/
 flags="-std=c11 -O1 -Wall -Wextra -Wshadow -Werror -fPIC -fvisibility=hidden -D_GNU_SOURCE -idirafter kernel -I$source/include -I$source/src"
-for file in "$source"/src/*.c "$source"/src/*/*.c "$source"/tests/pair.c; do
-	printf '%s\0' "$file"
-done | xargs -0 -P "$(nproc)" -I{} musl-gcc $flags -DSOFTND_VERSION='"musl"' -c {}
-mv pair.o test.o
-ar rcs libsoftnd.a $(ls *.o | grep -v '^test\.o$')
+musl-gcc $flags -c "$source/tests/pair.c" -o test.o
+mkdir objects
+(cd "$source/src" && printf '%s\0' *.c */*.c) |
+	xargs -0 -P "$(nproc)" -I{} sh -c 'musl-gcc $1 -DSOFTND_VERSION=\"musl\" -c "$2/src/$3" -o "objects/$(echo "$3" | tr / -).o"' sh "$flags" "$source" {}
+ar rcs libsoftnd.a objects/*.o
 musl-gcc -static test.o libsoftnd.a -pthread -o static
-musl-gcc -shared $(ls *.o | grep -v '^test\.o$') -Wl,--version-script="$source/src/softnd.map" -Wl,-z,defs -Wl,-soname,libsoftnd.so -o libsoftnd.so
+musl-gcc -shared objects/*.o -Wl,--version-script="$source/src/softnd.map" -Wl,-z,defs -Wl,-soname,libsoftnd.so -o libsoftnd.so
 musl-gcc test.o -L. -lsoftnd -Wl,-rpath,"$folder" -o shared
 for progress in manual auto; do
 	TEST_PROGRESS=$progress ./static

@@ -1,11 +1,20 @@
-/* Threads that use a fabric at the same time without SND_THREAD_SAFE. SOFTND_CHECK=1 looks for them. */
+/* The lock of a fabric: its slow path, and threads that use a fabric at the same time without SND_THREAD_SAFE, for which
+ * SOFTND_CHECK=1 looks. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "linux/descriptor.h"
 #include "shm/fabric.h"
+
+/* snd_lock_contended is the program's snd_lock when the engine wants the lock: it waits for the engine, and holds the
+ * mutex itself. */
+void snd_lock_contended(struct snd_fabric *f)
+{
+	snd_release32(&f->inside, 0);
+	pthread_mutex_lock(&f->mutex);
+	f->slow = true;
+}
 
 static uint32_t this_thread(void)
 {

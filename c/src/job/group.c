@@ -1,9 +1,12 @@
 /* The rank group of a host: how its members become ranks. */
+
+#include "job/group.h"
+
 #include <inttypes.h>
 #include <unistd.h>
 
-#include "error.h"
-#include "job/job.h"
+#include "shm/doorbell.h"
+#include "shm/liveness.h"
 
 static void wake(struct snd_job *j, uint32_t local)
 {

@@ -1,4 +1,6 @@
-#include "meet/encoding.h"
+
+
+#include "encoding.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,0 +1,19 @@
+/* The end of a connection. */
+#ifndef SND_ENDPOINT_CM_TEARDOWN_H
+#define SND_ENDPOINT_CM_TEARDOWN_H
+
+#include "endpoint/endpoint.h"
+
+void snd_terminate(struct snd_endpoint *ep, snd_status cause, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void snd_end_by_close(struct snd_endpoint *ep, snd_status cause, const char *what);
+void snd_set_cause(struct snd_endpoint *ep, snd_status s, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void snd_peer_aborted(struct snd_endpoint *ep);
+void snd_peer_died(struct snd_connection *c);
+void snd_tear_down(struct snd_endpoint *ep);
+void snd_detach_if_done(struct snd_endpoint *ep);
+bool snd_handle_peer_disconnect(struct snd_endpoint *ep);
+bool snd_begin_disconnect(struct snd_endpoint *ep);
+void snd_complete_disconnect(struct snd_endpoint *ep);
+void snd_cancel_receives(struct snd_endpoint *ep);
+
+#endif

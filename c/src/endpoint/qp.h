@@ -1,0 +1,16 @@
+/* Endpoints: their queues and their state. */
+#ifndef SND_ENDPOINT_QP_H
+#define SND_ENDPOINT_QP_H
+
+#include "endpoint/endpoint.h"
+
+static inline struct snd_send_request *snd_request_at(struct snd_endpoint *ep, uint64_t number) { return &ep->requests[number & ep->request_mask]; }
+static inline struct snd_receive *snd_receive_at(struct snd_endpoint *ep, uint64_t number) { return &ep->receives[number & ep->receive_mask]; }
+static inline const struct snd_entry *snd_entries_of(const struct snd_receive *r) { return r->count == 1 ? &r->single : r->list; }
+static inline bool snd_has_overrun(const struct snd_endpoint *ep) { return (ep->slow & SND_SLOW_OVERRUN) != 0; }
+struct snd_entry snd_entry_at(const struct snd_entry *entries, uint32_t count, uint64_t at);
+void snd_set_state(struct snd_endpoint *ep, enum snd_qp_state s);
+void snd_close_endpoint(struct snd_endpoint *ep);
+void snd_forget_endpoint(struct snd_endpoint *ep);
+
+#endif

@@ -1,0 +1,43 @@
+/* The requester: how requests run, in the order of posting. */
+#ifndef SND_ENDPOINT_REQ_EXECUTE_H
+#define SND_ENDPOINT_REQ_EXECUTE_H
+
+#include "endpoint/endpoint.h"
+
+const char *snd_request_name(const struct snd_send_request *r);
+struct snd_send_request *snd_enqueue_pushed(struct snd_endpoint *ep, uint32_t kind, uint64_t context);
+bool snd_run_requests(struct snd_endpoint *ep, uint64_t *budget);
+/* snd_execute runs or continues request r. */
+enum snd_outcome snd_execute(struct snd_endpoint *ep, struct snd_send_request *r, uint64_t *budget);
+void snd_complete_request(struct snd_endpoint *ep, struct snd_send_request *r);
+/* snd_cancel_preparation undoes what the post of a bind or fast registration has prepared. */
+void snd_cancel_preparation(struct snd_send_request *r);
+void snd_cancel_request(struct snd_send_request *r);
+/* snd_drop_request drops what a request refers to, without a result. */
+void snd_drop_request(struct snd_endpoint *ep, struct snd_send_request *r);
+void snd_finish(struct snd_send_request *r, snd_status s);
+enum snd_outcome snd_reject(struct snd_endpoint *ep, struct snd_send_request *r, snd_status s, const char *format, ...) __attribute__((format(printf, 4, 5)));
+enum snd_outcome snd_reject_local(struct snd_endpoint *ep, struct snd_send_request *r, const struct snd_entry *e, enum snd_fault f);
+void snd_set_operand(struct snd_send_request *r, struct snd_operand *o, const struct snd_entry *e, uint32_t rights);
+void snd_request_wakeup(struct snd_endpoint *ep);
+static inline void snd_cancel_wakeup(struct snd_endpoint *ep)
+{
+	if (snd_unlikely(ep->wakeup_requested)) {
+		ep->wakeup_requested = false;
+		snd_set32(&ep->local_qp->need_wakeup, 0);
+	}
+}
+bool snd_has_free_entry(struct snd_endpoint *ep);
+bool snd_push_entry(struct snd_endpoint *ep, struct snd_send_request *r, const uint64_t words[7]);
+bool snd_gather_payload(struct snd_endpoint *ep, struct snd_send_request *r, void *to);
+enum snd_outcome snd_send_fragments(struct snd_endpoint *ep, struct snd_send_request *r, uint64_t *budget);
+uint32_t snd_entry_flags(const struct snd_send_request *r);
+
+/* snd_must_not_overtake reports whether the ring holds an entry that a direct copy must not overtake. */
+static inline bool snd_must_not_overtake(struct snd_connection *c)
+{
+	uint64_t last = snd_credit_barrier(&c->credit, c->out.next);
+	return last != 0 && (int64_t)(last - c->out.released) > 0 && (int64_t)(last - snd_load_released(&c->out)) > 0;
+}
+
+#endif

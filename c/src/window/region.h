@@ -1,0 +1,17 @@
+/* Regions: their two tokens. */
+#ifndef SND_WINDOW_REGION_H
+#define SND_WINDOW_REGION_H
+
+#include "window/window.h"
+
+snd_status snd_region_init(struct snd_region *r, struct snd_adapter *a, const char *op);
+void snd_region_register(struct snd_region *r, void *memory, uint64_t length, uint32_t flags);
+/* snd_region_apply makes both tokens of a fast registration valid. It returns false, and frees the registration, if the
+ * region is registered or closed. */
+bool snd_region_apply(struct snd_region *r, struct snd_registration *g);
+/* snd_region_end gives the entries of a released region back. */
+void snd_region_end(struct snd_region *r);
+/* snd_detach_window undoes the reference of a window, or a prepared bind, to its region. */
+void snd_detach_window(struct snd_region *r);
+
+#endif

@@ -1,0 +1,49 @@
+/* Binds of windows. */
+#include "window/window.h"
+
+#include "window/region.h"
+
+bool snd_prepare(struct snd_window *w, struct snd_region *r, void *memory, uint64_t length, uint32_t rights, uint64_t endpoint,
+	bool only, struct snd_binding *b)
+{
+	uint64_t at = (uint64_t)(uintptr_t)memory, base = (uint64_t)(uintptr_t)r->memory;
+	if (r->i.state != SND_BOUND || length == 0 || !snd_within(at, length, base, r->length) ||
+		((rights & SNDL_RIGHT_WRITE) != 0 && (r->flags & SND_ALLOW_LOCAL_WRITE) == 0))
+		return false;
+	*b = (struct snd_binding){.region = r, .memory = memory, .base = r->address + (at - base), .length = length,
+		.offset = snd_locate(&w->i.adapter->object.fabric->arena, memory, length), .scope = only ? endpoint : 0, .bound_on = endpoint,
+		.rights = (rights & (SNDL_RIGHT_READ | SNDL_RIGHT_WRITE)) | SNDL_RIGHT_REMOTE};
+	b->token = snd_next_token(w->i.remote, &b->bind);
+	r->i.windows++;
+	w->latest = (snd_window_descriptor){b->base, length, b->token, 0};
+	return true;
+}
+
+void snd_cancel_binding(struct snd_binding *b)
+{
+	if (b->region != NULL)
+		snd_detach_window(b->region);
+	b->region = NULL;
+}
+
+bool snd_apply(struct snd_window *w, struct snd_binding *b)
+{
+	if (w->i.state != SND_UNBOUND || w->i.retired) {
+		snd_cancel_binding(b);
+		return false;
+	}
+	struct snd_own_entry *e = w->i.remote;
+	w->region = b->region;
+	w->i.bound_on = b->bound_on;
+	w->i.state = SND_BOUND;
+	b->region = NULL;
+	e->memory = b->memory;
+	e->base = b->base;
+	e->length = b->length;
+	e->offset = b->offset;
+	e->adapter = w->i.adapter->number;
+	e->scope = b->scope;
+	e->invalidates = &w->i;
+	snd_bind_entry(e, b->token, b->bind, b->rights);
+	return true;
+}
