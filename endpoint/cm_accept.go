@@ -17,7 +17,8 @@ func (c *connector) takeRequest(conn *connection) error {
 		return c.opError("get connection request", nd.InvalidParameter1, "the connector was used by another call", "pass a new connector")
 	}
 	c.releaseAddress()
-	c.conn, c.phase = conn, phaseRequested
+	c.conn = conn
+	c.on(takes)
 	c.local, c.remote = conn.requested, conn.source
 	c.privateData = conn.privateData(active)
 	c.inboundReads = int(min(conn.record.ReadOut[active], uint32(conn.provider.limits.reads)))
@@ -33,7 +34,7 @@ func (c *connector) Accept(ctx context.Context, endpoint nd.Endpoint, params nd.
 	if err != nil {
 		return err
 	}
-	if err := c.beforeCall(ctx, op, phaseRequested, ep, func() { c.conn.refuse(); c.phase = phaseEnded }); err != nil {
+	if err := c.beforeCall(ctx, op, phaseRequested, ep, func() { c.conn.refuse(); c.on(ends) }); err != nil {
 		return err
 	}
 	p := c.adapter.provider
@@ -46,26 +47,26 @@ func (c *connector) Accept(ctx context.Context, endpoint nd.Endpoint, params nd.
 		return err
 	}
 	werr := p.wait(ctx, statuspage.Call{Op: op, Object: "connector", Peer: conn.peer.ID()}, func() { ep.progress() }, func() bool { return conn.state() != connAccepted || conn.isPeerGone() })
-	aborted := werr != nil && conn.transition(connAborted, connAccepted) // by this side
+	aborted := werr != nil && conn.transition(abandons) // by this side
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	if c.closed {
-		c.phase = phaseEnded
+		c.on(ends)
 		ep.terminate(ep.opError(op, nd.ConnectionAborted, "the connector was closed", connectAgain))
 		return c.opError(op, nd.Canceled, "the connector was closed", "create another")
 	}
 	s := conn.state()
 	if ep.state() == connecting && !aborted && conn.wasEstablished() { // the active side may have ended the connection since
-		ep.setState(connected)
+		ep.on(completes)
 		ep.progressLocked()
 	}
 	if ep.life.wasConnected && !aborted {
-		c.phase = phaseConnected
+		c.on(completes)
 		return nil
 	}
-	c.phase = phaseEnded
+	c.on(ends)
 	c.privateData = []byte{} // that of the request is no answer to the Accept
 	if s == connWithdrawn {
 		c.privateData = conn.privateData(active)
@@ -101,7 +102,7 @@ func (c *connector) startAccept(ep *queuePair, params nd.ConnectParams) (*connec
 		return nil, c.opError(op, nd.ConnectionInvalid, "the connector holds no connection request", "call Listener.GetConnectionRequest first")
 	}
 	if conn.isPeerGone() || conn.state() != connRequested {
-		c.phase = phaseEnded
+		c.on(ends)
 		conn.detach()
 		return nil, c.opError(op, nd.ConnectionAborted, conn.whyEnded(), conn.nextStep())
 	}
@@ -121,12 +122,12 @@ func (c *connector) startAccept(ep *queuePair, params nd.ConnectParams) (*connec
 		c.inboundReads = min(conn.clampReads(params.InboundReadLimit), c.inboundReads)
 		c.outboundReads = min(conn.clampReads(params.OutboundReadLimit), c.outboundReads)
 		ep.req.readLimit = c.outboundReads
-		if conn.transition(connAccepted, connRequested) {
-			c.phase = phaseAccepting
+		if conn.transition(accepts) {
+			c.on(accepts)
 			return conn, nil
 		}
 	}
-	c.phase = phaseEnded
+	c.on(ends)
 	why := conn.whyEnded()
 	if err != nil && !conn.isPeerGone() {
 		why = "the active side's memory is damaged"
@@ -137,13 +138,13 @@ func (c *connector) startAccept(ep *queuePair, params nd.ConnectParams) (*connec
 }
 
 // Reject refuses a connection, instead of Accept or CompleteConnect.
-func (c *connector) Reject(private []byte) error { return c.reject(connRefused, private) }
+func (c *connector) Reject(private []byte) error { return c.reject(refuses, private) }
 
 // RejectUnreachable implements relayhook.Connector.
-func (c *connector) RejectUnreachable() error { return c.reject(connAborted, nil) }
+func (c *connector) RejectUnreachable() error { return c.reject(cuts, nil) }
 
-// reject ends a request with a state, which tells the active side why, or withdraws this side's own.
-func (c *connector) reject(end connState, private []byte) error {
+// reject ends a request with an event, whose state tells the active side why, or withdraws this side's own.
+func (c *connector) reject(end connEvent, private []byte) error {
 	const op = "reject"
 	if most := c.adapter.provider.limits.privateData; len(private) > most {
 		return c.opError(op, nd.InvalidBufferSize, fmt.Sprintf("%d bytes of private data, at most %d", len(private), most), "send more over the connection")
@@ -157,8 +158,8 @@ func (c *connector) reject(end connState, private []byte) error {
 	switch c.phase {
 	case phaseRequested:
 		conn.writeRecord(func() { conn.record.DataLen[passive] = uint32(copy(conn.record.Data[passive][:], private)) })
-		c.phase = phaseEnded
-		ok := conn.transition(end, connRequested)
+		c.on(ends)
+		ok := conn.transition(end)
 		conn.detach()
 		if !ok || conn.isPeerGone() {
 			return c.opError(op, nd.ConnectionAborted, conn.whyEnded(), conn.nextStep())

@@ -105,6 +105,6 @@ func FuzzQueuePairState(f *testing.F) {
 func (a *actor) giveUp(conn *connection) {
 	a.connector.mu.Lock()
 	defer a.connector.mu.Unlock()
-	conn.transition(connWithdrawn, connRequested, connAccepted)
+	conn.transition(withdraws)
 	a.connector.undoConnect(conn)
 }

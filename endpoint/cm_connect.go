@@ -34,7 +34,7 @@ func (c *connector) connect(ctx context.Context, endpoint nd.Endpoint, from *sha
 	}
 	werr := p.wait(ctx, statuspage.Call{Op: op, Object: fmt.Sprintf("%s, port %d", conn.nameOfProcess(), addr.Port()), Peer: conn.peer.ID()}, nil, func() bool { return conn.state() != connRequested || conn.isPeerGone() })
 	if werr != nil {
-		conn.transition(connWithdrawn, connRequested, connAccepted)
+		conn.transition(withdraws)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,7 +105,8 @@ func (c *connector) startConnect(ctx context.Context, endpoint nd.Endpoint, from
 		conn.remote = addr.Addr()
 	}
 	conn.sendRequest(c.local, addr, ep, params)
-	c.conn, c.ep, c.phase, c.remote, c.privateData = conn, ep, phaseConnecting, addr, nil
+	c.conn, c.ep, c.remote, c.privateData = conn, ep, addr, nil
+	c.on(requests)
 	return conn, nil
 }
 
@@ -197,7 +198,7 @@ func (ep *queuePair) beginConnecting(c *connection, by *connector) bool {
 	}
 	ep.conn, ep.life.connector = c, by
 	c.endpoint.Store(ep)
-	ep.setState(connecting)
+	ep.on(requests)
 	return true
 }
 
@@ -208,13 +209,14 @@ func (c *connector) undoConnect(conn *connection) {
 	ep.mu.Lock()
 	if ep.conn == conn && (ep.state() == connecting || ep.state() == accepted) {
 		ep.conn, ep.life.connector = nil, nil
-		ep.setState(idle)
+		ep.on(undoes)
 	}
 	ep.mu.Unlock()
 	conn.detach()
-	c.conn, c.ep, c.phase = nil, nil, phaseNew
+	c.conn, c.ep = nil, nil
+	c.on(undoes)
 	if c.closed {
-		c.phase = phaseEnded
+		c.on(ends)
 	}
 	if c.closed || c.shared != nil { // a shared address is for one attempt only
 		c.releaseAddress()
@@ -227,25 +229,25 @@ func (c *connector) handleAccepted(conn *connection) error {
 	ep.mu.Lock()
 	if ep.state() != connecting {
 		ep.mu.Unlock()
-		conn.transition(connWithdrawn, connAccepted)
+		conn.transition(withdraws)
 		c.undoConnect(conn)
 		return c.opError("connect", nd.Canceled, "the endpoint was flushed or closed during the call", "connect another endpoint")
 	}
 	err := conn.attach(ep)
 	if err == nil {
-		ep.setState(accepted)
+		ep.on(accepts)
 	}
 	ep.mu.Unlock()
 	if err != nil {
-		conn.transition(connAborted, connAccepted)
+		conn.transition(abandons)
 		c.undoConnect(conn)
-		c.phase = phaseEnded
+		c.on(ends)
 		return &nd.OpError{Op: "connect", Object: "connector", Status: nd.ConnectionAborted, Err: err, Next: connectAgain}
 	}
 	c.privateData = conn.privateData(passive)
 	c.inboundReads = int(min(conn.record.ReadIn[active], conn.record.ReadOut[passive], uint32(conn.provider.limits.reads)))
 	c.outboundReads = int(min(conn.record.ReadOut[active], conn.record.ReadIn[passive], uint32(conn.provider.limits.reads)))
-	c.phase = phaseAccepted
+	c.on(accepts)
 	return nil
 }
 
@@ -270,8 +272,8 @@ func (c *connector) CompleteConnect(ctx context.Context) error {
 	ep := c.ep
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	if ep.state() != accepted || c.conn.isPeerGone() || !c.conn.transition(connEstablished, connAccepted) {
-		c.phase = phaseEnded
+	if ep.state() != accepted || c.conn.isPeerGone() || !c.conn.transition(completes) {
+		c.on(ends)
 		if ep.state() != accepted && !c.conn.isPeerGone() { // of the peer's acts, only its death ends this state
 			return &nd.OpError{Op: op, Object: "connector", Status: nd.ConnectionAborted, Detail: "this side's endpoint has ended the connection", Err: ep.life.cause, Next: connectAgain}
 		}
@@ -280,18 +282,18 @@ func (c *connector) CompleteConnect(ctx context.Context) error {
 		return c.opError(op, nd.ConnectionAborted, why, c.conn.nextStep())
 	}
 	ep.req.readLimit = c.outboundReads
-	c.phase = phaseConnected
-	ep.setState(connected)
+	c.on(completes)
+	ep.on(completes)
 	return nil
 }
 
 // withdraw ends an accepted Connect that is not going to be completed. It returns false if the
 // passive side has ended it before.
 func (c *connector) withdraw(private []byte) (ok bool) {
-	c.phase = phaseEnded
+	c.on(ends)
 	conn := c.conn
 	conn.writeRecord(func() { conn.record.DataLen[active] = uint32(copy(conn.record.Data[active][:], private)) })
-	ok = conn.transition(connWithdrawn, connAccepted)
+	ok = conn.transition(withdraws)
 	c.ep.mu.Lock()
 	c.ep.terminate(c.ep.opError("reject", nd.Canceled, "the connection was rejected", connectAgain))
 	c.ep.mu.Unlock()

@@ -16,26 +16,6 @@ import (
 	"github.com/softnd/softnd/window"
 )
 
-// connState is the state word of a connection record. It changes by compare-and-swap only, so
-// that one side wins if the two want different changes.
-//
-//	requested -> accepted     by the passive side (Accept)
-//	          -> refused      by the passive side (no listener, backlog, Reject)
-//	          -> aborted      by a relay, if the process has left or there is no link to its host
-//	accepted  -> established  by the active side (CompleteConnect)
-//	requested, accepted -> withdrawn  by the active side (cancel, Reject, Close)
-//	accepted, established -> aborted  by either side
-type connState uint32
-
-const (
-	connRequested connState = 1 + iota
-	connAccepted
-	connEstablished
-	connRefused
-	connWithdrawn
-	connAborted
-)
-
 const (
 	active  = 0 // index of the side that called Connect
 	passive = 1
@@ -103,12 +83,15 @@ func (c *connection) state() connState {
 	return s
 }
 
-// transition changes the state to one of the others if it is one of from. It reports whether it
-// has.
-func (c *connection) transition(to connState, from ...connState) (moved bool) {
+// transition changes the state by an event. It reports whether it has: the other side may have been first.
+func (c *connection) transition(e connEvent) (moved bool) {
 	c.writeRecord(func() {
-		for _, f := range from {
-			moved = moved || c.record.State.CompareAndSwap(uint32(f), uint32(to)) // ORDER conn-state: pairs with the load in state, at the other side
+		for range len(connTransitions[e]) { // the other side may move it at the same time, from one of these states to the next
+			s := c.record.State.Load()
+			to, ok := connTransitions[e][connState(s)]
+			if moved = ok && c.record.State.CompareAndSwap(s, uint32(to)); moved || !ok { // ORDER conn-state: pairs with the load in state, at the other side
+				return
+			}
 		}
 	})
 	if moved {

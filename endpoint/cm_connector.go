@@ -8,19 +8,6 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// phase is the state of a connector.
-type phase int
-
-const (
-	phaseNew        phase = iota // also after a failed Connect that may be repeated
-	phaseConnecting              // Connect in progress
-	phaseAccepted                // active side: Connect is done, CompleteConnect is due
-	phaseRequested               // passive side: holds a request that is not answered
-	phaseAccepting               // passive side: Accept in progress
-	phaseConnected               // connected now or before
-	phaseEnded
-)
-
 // connector establishes and ends one connection. Safe for concurrent use.
 type connector struct {
 	adapter *adapter
@@ -39,6 +26,9 @@ type connector struct {
 	inboundReads, outboundReads int  // read limits
 	disconnectCalled            bool // Disconnect was called
 }
+
+// on changes the phase by an event. The caller holds c.mu.
+func (c *connector) on(e connEvent) { c.phase = phaseTransitions.next(c.phase, e) }
 
 func (c *connector) opError(op string, s nd.Status, detail, next string) error {
 	return &nd.OpError{Op: op, Object: "connector", Status: s, Field: parameterName(op, s), Detail: detail, Next: next}

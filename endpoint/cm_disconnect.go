@@ -92,7 +92,7 @@ func (ep *queuePair) beginDisconnect() bool {
 	}
 	ep.setCause(ep.opError("disconnect", nd.ConnectionDisconnected, "the connection was disconnected gracefully", ""))
 	peerWasFirst := ep.state() == peerDisconnected
-	ep.setState(disconnecting)
+	ep.on(disconnects)
 	if !peerWasFirst {
 		ep.logDisconnected(bySelf)
 	}
@@ -135,7 +135,7 @@ func (c *connector) Close() error {
 	c.closed = true
 	switch c.phase {
 	case phaseConnecting:
-		c.conn.transition(connWithdrawn, connRequested, connAccepted) // Connect returns and cleans up
+		c.conn.transition(withdraws) // Connect returns and cleans up
 		p.waiters.Wake()
 		return nil
 	case phaseAccepted:
@@ -143,7 +143,7 @@ func (c *connector) Close() error {
 	case phaseRequested:
 		c.conn.refuse()
 	case phaseAccepting:
-		c.conn.transition(connAborted, connAccepted)
+		c.conn.transition(abandons)
 		p.waiters.Wake()
 	case phaseConnected:
 		c.ep.mu.Lock()
@@ -152,7 +152,7 @@ func (c *connector) Close() error {
 	}
 	c.releaseAddress()
 	if c.phase != phaseAccepting {
-		c.phase = phaseEnded
+		c.on(ends)
 	}
 	return nil
 }

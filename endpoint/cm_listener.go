@@ -348,6 +348,6 @@ func (p *Provider) hasRequest(r requestKey) bool {
 
 // refuse answers a request with a refusal.
 func (c *connection) refuse() {
-	c.transition(connRefused, connRequested)
+	c.transition(refuses)
 	c.detach()
 }

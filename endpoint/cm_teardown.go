@@ -27,12 +27,12 @@ func (ep *queuePair) terminate(cause error) {
 	if was == peerDisconnected || was == disconnecting {
 		reason = cause // the first one is the disconnect
 	}
-	ep.setState(failed)
+	ep.on(aborts)
 	ep.logOwnEnd(was, reason)
 	if c := ep.conn; c != nil && c.attached {
 		ep.publishReason(reason)
-		if c.side == passive || !c.transition(connWithdrawn, connAccepted) {
-			c.transition(connAborted, connEstablished, connAccepted)
+		if c.side == passive || !c.transition(withdraws) {
+			c.transition(aborts)
 		}
 	}
 	ep.tearDown()
@@ -77,7 +77,7 @@ func (ep *queuePair) setCause(err error) {
 func (ep *queuePair) peerAborted() {
 	c, was := ep.conn, ep.state()
 	inOrder := c.closedInOrder() && !ep.awaitsPeer()
-	ep.setState(failed)
+	ep.on(aborts)
 	if c.isPeerGone() || c.fault().entry == 0 { // otherwise a request of this side was the cause
 		ep.provider.member.RecordLostPeer(c.peer.ID())
 	}
@@ -238,7 +238,7 @@ func (ep *queuePair) handlePeerDeath() {
 		switch {
 		case c == nil || !c.attached:
 		case c.side == passive && c.wasEstablished():
-			ep.setState(connected) // Accept has not returned yet, and the record may be read for the last time; progressLocked ends the connection
+			ep.on(completes) // Accept has not returned yet, and the record may be read for the last time; progressLocked ends the connection
 		default:
 			ep.peerAborted()
 		}
@@ -317,7 +317,7 @@ func (ep *queuePair) handlePeerDisconnect() bool {
 	case connected:
 		ep.setCause(ep.opError("serve", nd.ConnectionDisconnected, "the peer ("+ep.conn.peerName+") has disconnected", "call Connector.Disconnect too"))
 		ep.provider.member.RecordLostPeer(ep.conn.peer.ID())
-		ep.setState(peerDisconnected)
+		ep.on(peerDisconnects)
 		ep.logDisconnected(byPeer)
 		if ep.srq != nil {
 			ep.srq.removeWaiter(ep)
@@ -333,7 +333,7 @@ func (ep *queuePair) handlePeerDisconnect() bool {
 // completeDisconnect ends a connection that both sides have disconnected.
 func (ep *queuePair) completeDisconnect() {
 	ep.life.bothDisconnected = true
-	ep.setState(closed)
+	ep.on(bothDisconnect)
 	ep.detachIfDone()
 }
 
@@ -405,7 +405,7 @@ func (ep *queuePair) close() {
 	}
 	ep.life.closeCalled = true
 	ep.terminate(ep.closeCause(nd.Canceled, "the endpoint was closed"))
-	ep.setState(closed)
+	ep.on(closes)
 	connector := ep.life.connector
 	ep.mu.Unlock()
 	if connector != nil {

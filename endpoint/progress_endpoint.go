@@ -85,7 +85,7 @@ func (ep *queuePair) progressLocked() (progressed bool) {
 		if c.side == active || c.state() != connEstablished {
 			return false
 		}
-		ep.setState(connected) // Accept may not have returned yet
+		ep.on(completes) // Accept may not have returned yet
 		progressed = true
 	case connected, peerDisconnected, disconnecting:
 	default:

@@ -16,24 +16,6 @@ import (
 	"github.com/softnd/softnd/window"
 )
 
-// qpState is the state of an endpoint.
-type qpState uint32
-
-const (
-	idle       qpState = iota
-	connecting         // a Connect or Accept is in progress
-	accepted           // active side: the peer has accepted, CompleteConnect has not returned
-	connected
-	peerDisconnected // the peer has called Disconnect
-	failed           // after an error, a flush, an abort, or the peer's death
-	disconnecting    // this side has called Disconnect, the peer has not
-	closed
-)
-
-var stateText = [...]string{"idle", "connecting", "accepted by the peer", "connected", "disconnected by the peer", "failed", "disconnecting", "closed"}
-
-func (s qpState) String() string { return stateText[s] }
-
 // overrunBit of queuePair.stateWord says that a completion queue of the endpoint has overrun. It
 // shares a word with the state so that the fast path checks both with one comparison.
 const overrunBit = 1 << 8
@@ -361,8 +343,9 @@ func (ep *queuePair) state() qpState { return qpState(ep.stateWord.Load() &^ sta
 
 func (ep *queuePair) hasOverrun() bool { return ep.stateWord.Load()&overrunBit != 0 }
 
-// setState changes the state. The caller holds ep.mu.
-func (ep *queuePair) setState(s qpState) {
+// on changes the state by an event. The caller holds ep.mu.
+func (ep *queuePair) on(e connEvent) {
+	s := qpTransitions.next(ep.state(), e)
 	ep.life.wasConnected = ep.life.wasConnected || s == connected
 	if s == connected && ep.state() != connected {
 		ep.logConnected()
