@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -391,81 +390,6 @@ func TestLeaveWakesWaitingMembers(t *testing.T) {
 	m.WaitDoorbell().Sleep(ticket, 0)
 }
 
-func TestWatchReportsEndOnce(t *testing.T) {
-	a := newArena(t, 0)
-	m := join(t, a, NoRank)
-	c, id := startMember(t, a)
-	p := peerOf(t, m, id)
-	stop := make(chan struct{})
-	defer close(stop)
-	gone := make(chan string, 3)
-	if !m.Watch(p, stop, func() { gone <- "killed" }) {
-		t.Fatal("the process of a child cannot be watched here")
-	}
-	stopped := make(chan struct{})
-	if !m.Watch(p, stopped, func() { gone <- "stopped" }) {
-		t.Fatal("a second watch is refused")
-	}
-	close(stopped)
-	c.Stop()
-	select {
-	case what := <-gone:
-		t.Fatalf("the watch fires for a stopped process (%s)", what)
-	case <-time.After(20 * time.Millisecond):
-	}
-	c.Cmd.Process.Kill() // the parent has not waited for it: a zombie counts as ended
-	if what := proctest.Receive(t, "the watch fires", gone); what != "killed" {
-		t.Error(what)
-	}
-	if !p.Gone() || a.Deaths() != 1 {
-		t.Errorf("when the watch fires: gone %v, deaths %d", p.Gone(), a.Deaths())
-	}
-	c.Kill()
-	// The peer has ended already: gone is called at once.
-	if !m.Watch(p, stop, func() { gone <- "late" }) {
-		t.Error("the death of the gone is not told")
-	}
-	if what := <-gone; what != "late" {
-		t.Errorf("%s", what)
-	}
-}
-
-func TestWatchWorksAcrossProcesses(t *testing.T) {
-	a := newArena(t, 0)
-	watcher, _ := startMember(t, a)
-	target, id := startMember(t, a)
-	watcher.Say("watch %d", id)
-	watcher.Expect("true")
-	target.Kill()
-	watcher.Expect("gone")
-	watcher.Say("leave")
-	watcher.Wait()
-}
-
-func TestWatchDoesNotTrustTheRecord(t *testing.T) {
-	a := newArena(t, 0)
-	m := join(t, a, NoRank)
-	liar := join(t, a, NoRank)
-	other, _ := startMember(t, a)
-	stop := make(chan struct{})
-	defer close(stop)
-	var fired atomic.Bool
-	p := peerOf(t, m, liar.ID())
-	for _, pid := range []int{other.PID(), 0, 1 << 30} {
-		liar.rec.pid.Store(uint32(pid))
-		m.Watch(p, stop, func() { fired.Store(true) })
-	}
-	liar.rec.pidNS.Store(1)
-	if m.Watch(p, stop, func() { fired.Store(true) }) {
-		t.Error("a process of another namespace is watched")
-	}
-	other.Kill()
-	time.Sleep(20 * time.Millisecond) // a wrong call would happen about now
-	if fired.Load() {
-		t.Error("a live member was called gone")
-	}
-}
-
 // A member leaves, and its process continues.
 func TestLeaveIsSeenWhileProcessRuns(t *testing.T) {
 	a := newArena(t, 0)
@@ -497,61 +421,4 @@ func TestPIDNamespaceIsKnown(t *testing.T) {
 	if got := fmt.Sprint(memberID(3, 4)); got != "member 3.4" || !strings.HasPrefix(memberID(0xffff, 1<<32-1).String(), "member 65535.") {
 		t.Errorf("identity reads %q", got)
 	}
-}
-
-// FuzzMemberTable plays a peer that overwrites the member records. The arena is a fake, so no record
-// can be locked, no waiter woken and no memory released.
-func FuzzMemberTable(f *testing.F) {
-	record := func(s memberState, epoch uint64) []byte {
-		a := fakeArena(0)
-		rec := a.member(0)
-		rec.state.Store(uint64(s))
-		rec.deathEpoch.Store(epoch)
-		rec.pidNS.Store(1)
-		return a.mem[a.geo.memberTable:][:memberStride]
-	}
-	f.Add([]byte{}, uint64(0), uint64(0))
-	f.Add(slices.Concat(record(stateOf(statusLive, 1), notCounted(1)), record(stateOf(statusDead, 1), notCounted(1))), uint64(1), uint64(5))
-	f.Add(slices.Concat(record(stateOf(statusDead, 1), 1), record(stateOf(3, 1), 1)), ^uint64(0), uint64(1))
-	f.Add(slices.Concat(record(stateOf(200, 9), 1), record(stateOf(statusDead, 1), 0)), uint64(2), uint64(1<<16))
-	f.Add(slices.Repeat([]byte{0xff}, 4*memberStride), ^uint64(0), ^uint64(0))
-	f.Fuzz(func(t *testing.T, records []byte, deaths, id uint64) {
-		a := fakeArena(2)
-		m := fakeMember(a, 4, 1)
-		defer m.unwatch()
-		own := uint64(stateOf(statusLive, 1))
-		table := a.mem[a.geo.memberTable:a.geo.rankRecords]
-		copy(table, records[:min(len(records), 4*memberStride)])
-		words := a.words(a.geo.chunkOwners, a.geo.chunks)
-		for i := range words {
-			words[i].Store(uint32(i))
-		}
-		a.header().deaths.Store(deaths)
-		a.rankRecord(0).member.Store(id)
-		if peer, err := a.Peer(MemberID(id)); err == nil {
-			_ = peer.String()
-			_ = m.checkAlive(peer)
-			peer.Wake()
-		}
-		for _, slot := range []int{-1, 0, 3, 4, 5, maxMembers} {
-			if peer, err := a.PeerInSlot(slot); err == nil {
-				_ = peer.String()
-			}
-		}
-		for range 2 {
-			m.CheckLiveness(func(id MemberID) {
-				if id.Slot() >= 4 {
-					t.Errorf("let go of %v", id)
-				}
-			})
-		}
-		if m.rec.state.Load() != own {
-			t.Errorf("a live member's state has become %#x", m.rec.state.Load())
-		}
-		_ = a.LiveMemberCount()
-		if g, err := m.JoinGroup(); err == nil {
-			g.Arrive()
-			g.Published(0, noLimit)
-		}
-	})
 }

@@ -3,6 +3,7 @@ package shm
 import (
 	"os/exec"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -226,5 +227,80 @@ func TestProcessEndBeforeLockReleaseIsRechecked(t *testing.T) {
 	proctest.Eventually(t, "a liveness check is due", m.LivenessCheckDue)
 	if again := m.CheckLiveness(noDrop); again != livenessIntervalShort {
 		t.Errorf("next check after %v", again)
+	}
+}
+
+func TestWatchReportsEndOnce(t *testing.T) {
+	a := newArena(t, 0)
+	m := join(t, a, NoRank)
+	c, id := startMember(t, a)
+	p := peerOf(t, m, id)
+	stop := make(chan struct{})
+	defer close(stop)
+	gone := make(chan string, 3)
+	if !m.Watch(p, stop, func() { gone <- "killed" }) {
+		t.Fatal("the process of a child cannot be watched here")
+	}
+	stopped := make(chan struct{})
+	if !m.Watch(p, stopped, func() { gone <- "stopped" }) {
+		t.Fatal("a second watch is refused")
+	}
+	close(stopped)
+	c.Stop()
+	select {
+	case what := <-gone:
+		t.Fatalf("the watch fires for a stopped process (%s)", what)
+	case <-time.After(20 * time.Millisecond):
+	}
+	c.Cmd.Process.Kill() // the parent has not waited for it: a zombie counts as ended
+	if what := proctest.Receive(t, "the watch fires", gone); what != "killed" {
+		t.Error(what)
+	}
+	if !p.Gone() || a.Deaths() != 1 {
+		t.Errorf("when the watch fires: gone %v, deaths %d", p.Gone(), a.Deaths())
+	}
+	c.Kill()
+	// The peer has ended already: gone is called at once.
+	if !m.Watch(p, stop, func() { gone <- "late" }) {
+		t.Error("the death of the gone is not told")
+	}
+	if what := <-gone; what != "late" {
+		t.Errorf("%s", what)
+	}
+}
+
+func TestWatchWorksAcrossProcesses(t *testing.T) {
+	a := newArena(t, 0)
+	watcher, _ := startMember(t, a)
+	target, id := startMember(t, a)
+	watcher.Say("watch %d", id)
+	watcher.Expect("true")
+	target.Kill()
+	watcher.Expect("gone")
+	watcher.Say("leave")
+	watcher.Wait()
+}
+
+func TestWatchDoesNotTrustTheRecord(t *testing.T) {
+	a := newArena(t, 0)
+	m := join(t, a, NoRank)
+	liar := join(t, a, NoRank)
+	other, _ := startMember(t, a)
+	stop := make(chan struct{})
+	defer close(stop)
+	var fired atomic.Bool
+	p := peerOf(t, m, liar.ID())
+	for _, pid := range []int{other.PID(), 0, 1 << 30} {
+		liar.rec.pid.Store(uint32(pid))
+		m.Watch(p, stop, func() { fired.Store(true) })
+	}
+	liar.rec.pidNS.Store(1)
+	if m.Watch(p, stop, func() { fired.Store(true) }) {
+		t.Error("a process of another namespace is watched")
+	}
+	other.Kill()
+	time.Sleep(20 * time.Millisecond) // a wrong call would happen about now
+	if fired.Load() {
+		t.Error("a live member was called gone")
 	}
 }

@@ -1,0 +1,431 @@
+package ndcheck_test
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// requestPrograms are about the other rules: from conflicts of accesses (N3) to limits of cards (N8).
+var requestPrograms = []program{
+	{rule: "N301", other: 1,
+		broken: [2]func(s *side){ // both write to the memory of rank 0, rank 0 over a connection with itself
+			func(s *side) { s.give(s.bind(0, 64, nd.AllowWrite).Descriptor()); s.second(); s.barrier() },
+			func(s *side) {
+				d := s.get()
+				ep := s.second()
+				s.must(nd.WriteTo(s.ep, 1, s.sge(0, 8), d, 0))
+				s.must(nd.WriteTo(ep, 2, s.sge(0, 8), d, 0))
+				s.done()
+				s.done()
+				s.barrier()
+			}},
+		clean: [2]func(s *side){
+			func(s *side) { s.give(s.bind(0, 64, nd.AllowWrite).Descriptor()); s.second(); s.barrier() },
+			func(s *side) {
+				d := s.get()
+				ep := s.second()
+				s.must(nd.WriteTo(s.ep, 1, s.sge(0, 8), d, 0))
+				s.done()
+				s.must(nd.WriteTo(ep, 2, s.sge(0, 8), d, 0))
+				s.done()
+				s.barrier()
+			}}},
+	{rule: "N302", other: 1,
+		broken: [2]func(s *side){
+			func(s *side) {
+				s.give(s.bind(0, 64, nd.AllowRead|nd.AllowWrite).Descriptor())
+				s.second()
+				s.barrier()
+			},
+			func(s *side) {
+				d := s.get()
+				ep := s.second()
+				s.must(nd.WriteTo(s.ep, 1, s.sge(0, 64), d, 0))
+				s.must(nd.ReadFrom(ep, 2, s.sge(64, 8), d, 0))
+				s.done()
+				s.done()
+				s.barrier()
+			}},
+		clean: [2]func(s *side){
+			func(s *side) { s.give(s.bind(0, 64, nd.AllowRead|nd.AllowWrite).Descriptor()); s.barrier(); s.close() },
+			func(s *side) {
+				d := s.get()
+				s.must(nd.WriteTo(s.ep, 1, s.sge(0, 64), d, 0))
+				s.must(nd.ReadFrom(s.ep, 2, s.sge(64, 8), d, 0))
+				s.done()
+				s.done()
+				s.barrier()
+				s.close()
+			}}},
+	{rule: "N303", other: -1,
+		broken: [2]func(s *side){
+			func(s *side) {
+				w := s.bind(0, 64, nd.AllowWrite)
+				s.give(w.Descriptor())
+				s.hear() // the writer has its result
+				s.must(w.Close())
+				s.tell()
+			},
+			func(s *side) {
+				d := s.get()
+				s.mr.Bytes()[63] = 1
+				s.must(nd.WriteTo(s.ep, 1, s.sge(0, 64), d, 0))
+				s.done()
+				s.tell()
+				s.hear()
+			}},
+		clean: [2]func(s *side){
+			func(s *side) {
+				s.must(s.ep.Receive(1, nil))
+				w := s.bind(0, 64, nd.AllowWrite)
+				s.give(w.Descriptor())
+				s.received()
+				s.must(w.Close())
+				s.close()
+			},
+			func(s *side) {
+				d := s.get()
+				s.must(nd.WriteTo(s.ep, 1, s.sge(0, 64), d, 0))
+				s.done()
+				s.must(s.ep.Send(2, nil, 0))
+				s.done()
+				s.close()
+			}}},
+	{rule: "N304", other: 1,
+		broken: [2]func(s *side){
+			func(s *side) { s.give(s.bind(0, 64, nd.AllowRead|nd.AllowWrite).Descriptor()); s.barrier() },
+			func(s *side) {
+				d := s.get()
+				s.must(s.ep.Read(1, s.sge(64, 64), d.Address, d.Token, 0))
+				s.must(s.ep.Write(2, s.sge(0, 8), d.Address+56, d.Token, 0))
+				s.done()
+				s.done()
+				s.barrier()
+			}},
+		clean: [2]func(s *side){
+			func(s *side) {
+				s.give(s.bind(0, 64, nd.AllowRead|nd.AllowWrite).Descriptor())
+				s.must(s.ep.Receive(1, nil))
+				s.received()
+				s.close()
+			},
+			func(s *side) {
+				d := s.get()
+				s.must(s.ep.Read(1, s.sge(64, 32), d.Address, d.Token, 0))
+				s.must(s.ep.Write(2, s.sge(0, 32), d.Address+32, d.Token, 0))
+				s.must(s.ep.Write(2, s.sge(0, 32), d.Address, d.Token, nd.ReadFence))
+				s.must(s.ep.SendAndInvalidate(3, nil, d.Token, nd.ReadFence))
+				for range 4 {
+					s.done()
+				}
+				s.close()
+			}}},
+	{rule: "N401", other: 0,
+		broken: [2]func(s *side){
+			func(s *side) {
+				s.bind(0, 64, nd.AllowWrite)
+				s.ep = s.connect(2)
+				s.bind(32, 64, nd.AllowRead)
+				s.barrier()
+			},
+			func(s *side) { s.barrier() }},
+		clean: [2]func(s *side){
+			func(s *side) {
+				s.bind(0, 64, nd.AllowWrite)
+				s.bind(0, 64, nd.AllowWrite)
+				first := s.ep
+				s.ep = s.connect(2)
+				s.bind(64, 64, nd.AllowWrite)
+				s.ep = first
+				s.ep = s.second()
+				s.bind(0, 64, nd.AllowWrite) // for the same peer
+				s.barrier()
+			},
+			func(s *side) { s.second(); s.barrier() }},
+		third: func(s *side) { s.connect(0); s.barrier() }},
+	{rule: "N402", other: 1,
+		broken: [2]func(s *side){
+			func(s *side) { s.barrier(); s.barrier() },
+			func(s *side) {
+				s.barrier()
+				s.must(s.ep.Send(1, s.sge(0, 64), 0)) // it waits for a Receive
+				s.must(s.mr.Close())
+				s.must(s.ep.Flush())
+				s.result(s.init)
+				s.barrier()
+			}},
+		clean: [2]func(s *side){
+			func(s *side) { s.must(s.ep.Receive(1, s.sge(0, 64))); s.barrier(); s.received(); s.close() },
+			func(s *side) { s.barrier(); s.must(s.ep.Send(1, s.sge(0, 64), 0)); s.done(); s.close() }}},
+	{rule: "N403", other: 0,
+		broken: [2]func(s *side){
+			func(s *side) { s.open(nd.AllowRemoteWrite); s.bind(0, 64, nd.AllowWrite); s.barrier() },
+			func(s *side) { s.barrier() }},
+		clean: [2]func(s *side){
+			func(s *side) { s.open(nd.AllowLocalWrite); s.bind(0, 64, nd.AllowWrite); s.barrier(); s.close() },
+			func(s *side) { s.open(nd.AllowRemoteWrite); s.barrier(); s.close() }}},
+	{rule: "N404", other: -1,
+		broken: [2]func(s *side){
+			func(s *side) {
+				w := s.bind(0, 64, nd.AllowWrite)
+				s.must(s.ep.Bind(1, s.mr, w, s.mr.Bytes(), nd.AllowRead))
+				s.result(s.init)
+				s.barrier()
+			},
+			func(s *side) { s.barrier() }},
+		clean: [2]func(s *side){
+			func(s *side) {
+				w := s.bind(0, 64, nd.AllowWrite)
+				s.must(s.ep.Invalidate(1, w, 0))
+				s.must(s.ep.Bind(2, s.mr, w, s.mr.Bytes(), nd.AllowRead))
+				s.done()
+				s.done()
+				s.close()
+			},
+			func(s *side) { s.close() }}},
+	{rule: "N501", other: -1,
+		broken: [2]func(s *side){
+			func(s *side) { s.barrier() },
+			func(s *side) {
+				w, err := s.job.Adapter().CreateMemoryWindow(s.ctx)
+				s.must(err)
+				s.must(s.ep.Bind(1, s.mr, w, s.mr.Bytes(), nd.AllowRead))
+				s.must(s.init.Close())
+				s.barrier()
+			}},
+		clean: [2]func(s *side){
+			func(s *side) { s.must(s.ep.Receive(1, nil)); s.barrier(); s.received(); s.barrier(); s.close() },
+			func(s *side) {
+				s.barrier()
+				s.must(s.ep.Send(1, nil, 0))
+				s.barrier()                  // which says that the message has arrived
+				s.must(s.ep.Receive(2, nil)) // canceled by the end
+				s.close()
+			}}},
+	{rule: "N502", other: 1, depth: 4,
+		broken: [2]func(s *side){
+			func(s *side) {
+				for i := range 4 {
+					s.must(s.ep.Receive(uint64(i), nil))
+				}
+				s.barrier()
+				for range 4 {
+					s.received()
+				}
+				s.barrier()
+			},
+			func(s *side) {
+				s.barrier()
+				for i := range 4 {
+					s.must(s.ep.Send(uint64(i), nil, 0))
+				}
+				s.must(nd.SendInline(s.ep, 5, nil, 0))
+				s.ep.Flush()
+				s.barrier()
+			}},
+		clean: [2]func(s *side){
+			func(s *side) {
+				for i := range 4 {
+					s.must(s.ep.Receive(uint64(i), nil))
+				}
+				s.barrier()
+				for range 4 {
+					s.received()
+				}
+				s.close()
+			},
+			func(s *side) {
+				s.barrier()
+				for i := range 4 {
+					s.must(s.ep.Send(uint64(i), nil, 0))
+				}
+				for range 4 {
+					s.done()
+				}
+				s.close()
+			}}},
+	{rule: "N503", other: -1,
+		broken: [2]func(s *side){
+			func(s *side) { s.barrier(); s.barrier() },
+			func(s *side) { s.barrier(); s.must(s.ep.Send(1, nil, 0)); s.result(s.init); s.barrier() }},
+		clean: [2]func(s *side){
+			func(s *side) {
+				s.barrier()
+				time.Sleep(20 * time.Millisecond)
+				s.must(s.ep.Receive(1, nil))
+				s.received()
+				s.close()
+			},
+			func(s *side) { s.barrier(); s.must(s.ep.Send(1, nil, 0)); s.done(); s.close() }}},
+	{rule: "N504", other: -1, cfg: nd.EndpointConfig{InitiatorDepth: 4},
+		broken: [2]func(s *side){
+			func(s *side) { s.barrier(); s.barrier() },
+			func(s *side) {
+				s.barrier()
+				var err error
+				for i := 0; err == nil && i < 100; i++ {
+					err = s.ep.Send(uint64(i), nil, nd.SilentSuccess)
+				}
+				if !errors.Is(err, nd.NoMoreEntries) {
+					s.must(fmt.Errorf("the queue is not full: %w", err))
+				}
+				s.barrier()
+			}},
+		clean: [2]func(s *side){
+			func(s *side) {
+				for i := range 8 {
+					s.must(s.ep.Receive(uint64(i), nil))
+				}
+				s.barrier()
+				for range 8 {
+					s.received()
+				}
+				s.close()
+			},
+			func(s *side) {
+				s.barrier()
+				for i := range 8 {
+					flags := nd.SilentSuccess
+					if i%4 == 3 {
+						flags = 0
+					}
+					s.must(s.ep.Send(uint64(i), nil, flags))
+					if flags == 0 {
+						s.done()
+					}
+				}
+				s.close()
+			}}},
+	{rule: "N505", other: 1,
+		broken: [2]func(s *side){
+			func(s *side) { s.must(s.ep.Receive(1, nil)); s.barrier(); s.barrier() },
+			func(s *side) {
+				s.barrier()
+				s.must(s.ep.Send(1, nil, nd.Defer))
+				s.barrier()
+				s.must(s.ep.Close())
+			}},
+		clean: [2]func(s *side){
+			func(s *side) { s.must(s.ep.Receive(1, nil)); s.barrier(); s.received(); s.close() },
+			func(s *side) {
+				s.barrier()
+				s.must(s.ep.Send(1, nil, nd.Defer))
+				s.ep.SubmitRequestBatch()
+				s.done()
+				s.close()
+			}}},
+	{rule: "N506", other: -1, cfg: nd.EndpointConfig{InitiatorDepth: 4},
+		broken: [2]func(s *side){
+			func(s *side) { s.barrier() },
+			func(s *side) {
+				s.must(s.ep.Flush())
+				s.must(s.ep.Receive(1, nil))
+				s.result(s.recv)
+				for i := range 5 {
+					_ = s.recv.Poll(make([]nd.Result, 1))
+					_ = s.ep.Send(uint64(i), nil, 0)
+				}
+				s.barrier()
+			}},
+		clean: [2]func(s *side){
+			func(s *side) { s.barrier() },
+			func(s *side) {
+				s.must(s.ep.Flush())
+				s.must(s.ep.Receive(1, nil))
+				s.result(s.recv)
+				for i := range 5 { // as if it had not read all of its results yet
+					_ = s.ep.Send(uint64(i), nil, 0)
+				}
+				_ = s.init.Poll(make([]nd.Result, 4))
+				_ = s.recv.Poll(make([]nd.Result, 1))
+				_ = s.ep.Send(6, nil, 0) // as if another goroutine still read them
+				s.must(s.ep.Close())
+				s.barrier()
+			}}},
+	{rule: "N507", other: -1,
+		broken: [2]func(s *side){
+			func(s *side) { s.must(s.ep.Receive(1, s.sge(0, 8))); s.barrier(); s.result(s.recv); s.barrier() },
+			func(s *side) { s.barrier(); s.must(s.ep.Send(1, s.sge(0, 9), 0)); s.result(s.init); s.barrier() }},
+		clean: [2]func(s *side){
+			func(s *side) { s.must(s.ep.Receive(1, s.sge(0, 8))); s.barrier(); s.received(); s.close() },
+			func(s *side) { s.barrier(); s.must(s.ep.Send(1, s.sge(0, 8), 0)); s.done(); s.close() }}},
+	{rule: "N601", other: -1,
+		broken: [2]func(s *side){
+			func(s *side) { s.must(s.job.Adapter().Close()); s.must(s.job.Close()) },
+			func(s *side) {}},
+		clean: [2]func(s *side){
+			func(s *side) { s.must(s.job.Adapter().Close()); s.close(); s.must(s.job.Close()) },
+			func(s *side) { s.close() }}},
+	{rule: "N602", other: 1,
+		broken: [2]func(s *side){
+			func(s *side) { s.barrier() },
+			func(s *side) { s.must(s.ep.Send(1, nil, 0)); s.must(s.ep.Close()); s.barrier() }},
+		clean: [2]func(s *side){
+			func(s *side) { s.barrier() },
+			func(s *side) {
+				s.must(s.ep.Send(1, nil, 0))
+				s.must(s.ep.Flush())
+				s.must(s.ep.Close())
+				s.barrier()
+			}}},
+	{rule: "N701", other: -1,
+		broken: [2]func(s *side){
+			func(s *side) { s.must(s.ep.Receive(1, nil)); s.barrier(); s.received(); s.barrier() },
+			func(s *side) { s.barrier(); s.must(s.ep.Send(1, nil, nd.ReadFence)); s.done(); s.barrier() }},
+		clean: [2]func(s *side){
+			func(s *side) {
+				s.must(s.ep.Receive(1, nil))
+				s.give(s.bind(0, 64, nd.AllowRead).Descriptor())
+				s.received()
+				s.close()
+			},
+			func(s *side) {
+				d := s.get()
+				s.must(nd.ReadFrom(s.ep, 1, s.sge(0, 64), d, 0))
+				s.must(s.ep.Send(2, nil, nd.ReadFence))
+				s.done()
+				s.done()
+				s.close()
+			}}},
+	{rule: "N702", other: -1, cfg: nd.EndpointConfig{InlineSize: 512}, also: "N801",
+		broken: [2]func(s *side){
+			func(s *side) { s.must(s.ep.Receive(1, s.sge(0, 1024))); s.barrier(); s.received(); s.close() },
+			func(s *side) {
+				s.barrier()
+				s.must(nd.SendInline(s.ep, 1, make([]byte, s.inlineThreshold()+1), 0))
+				s.done()
+				s.close()
+			}},
+		clean: [2]func(s *side){
+			func(s *side) { s.must(s.ep.Receive(1, s.sge(0, 1024))); s.barrier(); s.received(); s.close() },
+			func(s *side) {
+				s.barrier()
+				s.must(nd.SendInline(s.ep, 1, make([]byte, s.inlineThreshold()), 0))
+				s.done()
+				s.close()
+			}}},
+	{rule: "N801", other: -1,
+		broken: [2]func(s *side){
+			func(s *side) { s.thirdWith(14) },
+			func(s *side) {}},
+		clean: [2]func(s *side){
+			func(s *side) { s.thirdWith(13) },
+			func(s *side) {}}},
+	{rule: "N802", other: 1,
+		broken: [2]func(s *side){
+			func(s *side) { s.serveSends(100) },
+			func(s *side) { s.sendFresh(100, 1) }},
+		clean: [2]func(s *side){
+			func(s *side) { s.serveSends(100) },
+			func(s *side) { s.sendFresh(50, 2) }}},
+	{rule: "N803", other: -1, cfg: nd.EndpointConfig{InitiatorDepth: 4},
+		broken: [2]func(s *side){
+			func(s *side) { s.give(s.bind(0, 64, nd.AllowWrite).Descriptor()); s.barrier(); s.close() },
+			func(s *side) { s.writeSilently(s.get(), 6); s.barrier(); s.close() }},
+		clean: [2]func(s *side){
+			func(s *side) { s.give(s.bind(0, 64, nd.AllowWrite).Descriptor()); s.barrier(); s.close() },
+			func(s *side) { s.writeSilently(s.get(), 4); s.barrier(); s.close() }}},
+}
