@@ -1,7 +1,7 @@
 # What people type. The checks that a change has to pass are those of .ci/run.
 
 .DEFAULT_GOAL := build
-.PHONY: build test race lint one bench fuzz ci clean help
+.PHONY: build test race lint gate one bench fuzz ci clean help
 
 bin := bin
 
@@ -32,6 +32,9 @@ fuzz: ## run one fuzz target: make fuzz F=FuzzRing P=./endpoint/internal/ring D=
 	@test -n "$(F)" && test -n "$(P)" || { echo 'usage: make fuzz F=FuzzRing P=./endpoint/internal/ring D=1m' >&2; exit 2; }
 	@go test -list '^$(F)$$' $(P) | grep -qx '$(F)' || { echo 'make fuzz: no fuzz target $(F) in $(P)' >&2; exit 2; }
 	go test -run '^$$' -fuzz '^$(F)$$' -fuzztime $(D) $(P)
+
+gate: ## run the checks that take minutes: lint, short tests, race detector, the C library with gcc
+	.ci/run gate
 
 ci: ## run everything that a change has to pass
 	.ci/run

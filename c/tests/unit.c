@@ -293,6 +293,10 @@ static void test_no_memory(void)
 {
 	snd_fabric *f;
 	uint64_t offset;
+	if (getenv("SOFTND_TEST_EMULATOR") != NULL) {
+		printf("unit: no lack of memory: an emulator does not map an arena of this size\n");
+		return;
+	}
 	OK(snd_fabric_create(0, UINT64_C(1) << 39, NULL, &f));
 	CHECK(snd_alloc(&f->heap, UINT64_C(1) << 38, false, &offset, "test") == SND_NO_MEMORY);
 	CHECK(strstr(snd_last_error(), "left") != NULL);

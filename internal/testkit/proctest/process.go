@@ -19,6 +19,9 @@ const (
 	grace    = 10 * time.Second // for a process to end, or for its descendants to close its output
 )
 
+// EmulatorEnv names the variable with the program that runs roles, if the test binary is one of another architecture.
+const EmulatorEnv = "SOFTND_TEST_EMULATOR"
+
 // Command returns the command that runs a role of the test binary. The kernel kills the process if the test binary
 // ends without doing so.
 //
@@ -27,6 +30,10 @@ const (
 // lose a process at any time, unless it sets the SysProcAttr of the command to nil.
 func Command(role string, args ...string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", args...)
+	if emulator := os.Getenv(EmulatorEnv); emulator != "" {
+		self, _ := os.Executable() // the link leads to the emulator
+		cmd = exec.Command(emulator, append([]string{self}, args...)...)
+	}
 	cmd.Env = append(os.Environ(), RoleEnv+"="+role)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return cmd
