@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
 
@@ -93,4 +96,18 @@ func addressOf(word uint32, port uint32) netip.AddrPort {
 	var b [4]byte
 	binary.BigEndian.PutUint32(b[:], word)
 	return netip.AddrPortFrom(netip.AddrFrom4(b), uint16(port))
+}
+
+// QueryAddressList returns the one address of this member.
+func (p *Provider) QueryAddressList() ([]netip.Addr, error) {
+	return []netip.Addr{p.address()}, nil
+}
+
+func (p *Provider) adapterID() nd.AdapterID {
+	id := p.arena.Info().ID
+	var b [24]byte
+	binary.LittleEndian.PutUint64(b[0:], id[0])
+	binary.LittleEndian.PutUint64(b[8:], id[1])
+	binary.LittleEndian.PutUint64(b[16:], uint64(p.member.ID()))
+	return nd.AdapterID(xxhash.Sum64(b[:]))
 }

@@ -299,3 +299,12 @@ func (c *connector) withdraw(private []byte) (ok bool) {
 	c.ep.mu.Unlock()
 	return ok
 }
+
+// ConnectFrom is Connect from a shared address.
+func (c *connector) ConnectFrom(ctx context.Context, endpoint nd.Endpoint, from nd.SharedAddress, addr netip.AddrPort, params nd.ConnectParams) error {
+	shared, ok := from.(*sharedAddress)
+	if !ok || shared == nil || shared.adapter != c.adapter {
+		return c.opError("connect", nd.InvalidAddress, "the shared address is not of this adapter", "create it with the connector's adapter")
+	}
+	return c.connect(ctx, endpoint, shared, addr, params)
+}

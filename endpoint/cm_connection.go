@@ -1,15 +1,15 @@
 package endpoint
 
 import (
-	"fmt"
 	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
-	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/internal/testkit/failpoint"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
@@ -112,32 +112,6 @@ func (c *connection) writeRecord(f func()) {
 	}
 }
 
-// track adds the connection to those that the death of a member can concern.
-func (p *Provider) track(c *connection) {
-	p.mu.Lock()
-	p.conns[c] = struct{}{}
-	if c.side == passive {
-		p.requests[requestKey{c.peer.ID(), c.offset}] = struct{}{}
-	}
-	p.mu.Unlock()
-	p.watchPeer(c.peer)
-	if c.peer.Gone() || p.member.Gone() {
-		c.peerDied()
-	}
-}
-
-// peerDied notes that the other process is dead, and executes nothing from now on.
-func (c *connection) peerDied() {
-	c.mu.Lock()
-	c.peerDead.Store(true)
-	c.mu.Unlock()
-	if ep := c.endpoint.Load(); ep != nil {
-		ep.mu.Lock()
-		ep.handlePeerDeath()
-		ep.mu.Unlock()
-	}
-}
-
 // wasEstablished reports, for the passive side, whether the active side has completed the connection. An active side that
 // ends a connection before it has completed it withdraws it. So only an established one becomes aborted, unless this side
 // has aborted it.
@@ -190,85 +164,6 @@ func (c *connection) whyEnded() string {
 		return c.nameOfProcess() + " has left or has ended the connection, or there is no link to its host"
 	}
 	return "the " + [...]string{"active", "passive"}[1-c.side] + " side, " + c.peer.String() + ", has rejected or closed the connection"
-}
-
-// attach checks the peer's shared queue-pair state and makes the rings, the hazards and the view
-// of the peer's receives. It is called before the connection is established, because from then
-// on the peer may use this side's tokens.
-func (c *connection) attach(ep *queuePair) error {
-	arena := c.provider.arena
-	other := 1 - c.side
-	at, owner := shm.Offset(c.record.QP[other]), c.record.Adapter[other]
-	if !c.peer.Owns(at, wire.SharedQPSize) || shm.MemberID(owner>>ownerShift) != c.peer.ID() {
-		return fmt.Errorf("queue-pair state at offset %#x, of adapter %#x, is not memory of %v: %w", uint64(at), uint64(owner), c.peer, shm.ErrDamaged)
-	}
-	peerQP, err := shm.At[wire.SharedQP](arena, at)
-	if err != nil {
-		return err
-	}
-	if err := c.attachReceives(peerQP); err != nil {
-		return err
-	}
-	c.peerCopies = peerQP.ResponderCopies != 0
-	if err := c.attachRing(ep, peerQP); err != nil {
-		return err
-	}
-	c.peerFences = peerQP.Membarrier == 1 && asym.HasHeavyGlobal()
-	out, err := ring.NewProducer(ep.outboundSlots, &peerQP.Released, !c.peerFences)
-	if err != nil {
-		return err
-	}
-	c.out = *out
-	c.peerQP = peerQP
-	c.guardPeer = window.Peer{Adapter: owner, Endpoint: peerQP.Endpoint,
-		State: &c.record.State, Established: uint32(connEstablished), Disconnecting: &c.record.Disconnected[other]}
-	c.peerName = fmt.Sprintf("endpoint %d of %v", peerQP.Endpoint, c.peer)
-	if c.remote.IsValid() {
-		c.peerName = c.nameOfProcess()
-	}
-	c.hazard = &peerQP.Hazard
-	ep.adapter.domain.AddHazard(c.hazard, c.peer)
-	c.attached = true
-	ep.requesterCopies = !ep.mustPeerCopy()
-	ep.inbound.Store(c.in)
-	failpoint.Reach(failpoint.RequestAttached)
-	return nil
-}
-
-// attachRing checks where the peer's ring is, and makes this side its consumer.
-func (c *connection) attachRing(ep *queuePair, peerQP *wire.SharedQP) error {
-	at, count := peerQP.Ring, peerQP.RingSlots // loaded once; the copies are checked and used
-	slots, err := shm.Slice[ring.Slot](c.provider.arena, shm.Offset(at), count)
-	if err != nil {
-		return err
-	}
-	if !c.peer.Owns(shm.Offset(at), count*ring.SlotSize) {
-		return fmt.Errorf("the queue-pair state of %v refers to a ring in memory of another member: %w", c.peer, shm.ErrDamaged)
-	}
-	if c.in, err = ring.NewConsumer(slots, &ep.localQP.Released); err != nil {
-		return fmt.Errorf("the queue-pair state of %v: %w: %w", c.peer, err, shm.ErrDamaged)
-	}
-	return nil
-}
-
-// attachReceives checks where the peer's receives are, unless they are in a shared queue.
-func (c *connection) attachReceives(peerQP *wire.SharedQP) (err error) {
-	receives, count, stride, shared := peerQP.Receives, peerQP.ReceiveCount, peerQP.ReceiveStride, peerQP.SharedReceive // loaded once
-	switch {
-	case shared == 1:
-		c.peerHasSRQ = true
-		return nil
-	case shared != 0 || count == 0 || count > maxQueueDepth || count&(count-1) != 0 || stride%64 != 0 || stride < 64 || stride > 4096:
-		return fmt.Errorf("%d receives of %d bytes, shared %d, in the queue-pair state of %v: %w", count, stride, shared, c.peer, shm.ErrDamaged)
-	}
-	if c.descriptors, err = shm.Slice[uint64](c.provider.arena, shm.Offset(receives), count*stride/8); err != nil {
-		return err
-	}
-	if !c.peer.Owns(shm.Offset(receives), count*stride) {
-		return fmt.Errorf("the queue-pair state of %v refers to receives in memory of another member: %w", c.peer, shm.ErrDamaged)
-	}
-	c.receiveCount, c.stride = count, stride/8
-	return nil
 }
 
 // hasReceive reports whether the peer has a posted receive for the next message.
@@ -380,4 +275,61 @@ func (c *connection) release() bool {
 		failpoint.Reach(failpoint.RecordFreed)
 	}
 	return true
+}
+
+// refuse answers a request with a refusal.
+func (c *connection) refuse() {
+	c.transition(refuses)
+	c.detach()
+}
+
+// reason returns the peer's text about why it has ended the connection, or "" if there is none.
+func (c *connection) reason() string {
+	n := c.peerQP.ReasonLength.Load() // ORDER reason: after the load in state; pairs with the store in publishReason
+	text := c.peerQP.Reason           // a copy: the peer can overwrite it
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) && r != utf8.RuneError {
+			return r
+		}
+		return '?'
+	}, string(text[:min(n, uint32(len(text)))]))
+}
+
+// closedInOrder reports whether the peer says that it has ended the connection by closing the endpoint or
+// its connector, with no request outstanding. A relay passes the text on within its own.
+func (c *connection) closedInOrder() bool {
+	why := c.reason()
+	return strings.Contains(why, "close: the endpoint was closed") || strings.Contains(why, "close: the connector was closed")
+}
+
+// peerFault identifies the ring entry with which the connection failed at the peer.
+type peerFault struct {
+	read   bool
+	entry  uint64 // number of the entry, plus one; 0 = none
+	status nd.Status
+}
+
+// fault returns the peer's fault after the connection has ended. It reads the shared words once, so
+// that the failed request, its status, and the endpoint's error agree.
+func (c *connection) fault() *peerFault {
+	f := &c.peerFault
+	if f.read {
+		return f
+	}
+	*f = peerFault{true, c.peerQP.Fault.Load(), nd.Status(c.peerQP.FaultStatus.Load())} // ORDER fault: after the abort, before which it was stored
+	switch f.status {
+	case nd.RemoteError, nd.AccessViolation, nd.DataChecksumError:
+		return f
+	case nd.IOTimeout, nd.NotSupported:
+		if c.peerCopies { // as a relay does
+			return f
+		}
+	}
+	f.status = nd.InternalError // no correct peer stores another status
+	return f
+}
+
+// concerns reports whether r is the request that failed at the peer.
+func (f *peerFault) concerns(r *request) bool {
+	return f.entry != 0 && r.EndEntry != 0 && f.entry-1-r.firstEntry < r.EndEntry-r.firstEntry
 }

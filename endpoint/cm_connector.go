@@ -166,3 +166,12 @@ func (c *connector) PeerAddress() (netip.AddrPort, error) {
 	}
 	return netip.AddrPort{}, c.opError("get peer address", nd.ConnectionInvalid, "not connected", "")
 }
+
+// endpointClosed releases the port of a connection whose endpoint is closed.
+func (c *connector) endpointClosed() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.phase == phaseConnected || c.phase == phaseEnded {
+		c.releaseAddress()
+	}
+}

@@ -107,15 +107,6 @@ func (ep *queuePair) beginDisconnect() bool {
 	return ep.state() != failed
 }
 
-// endpointClosed releases the port of a connection whose endpoint is closed.
-func (c *connector) endpointClosed() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.phase == phaseConnected || c.phase == phaseEnded {
-		c.releaseAddress()
-	}
-}
-
 // Close releases the connector. It cancels what the connector is doing, and aborts an
 // established connection. In a goroutine that panics it is postponed, see [nd.Endpoint.Close].
 func (c *connector) Close() error {

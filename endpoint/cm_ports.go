@@ -2,7 +2,6 @@ package endpoint
 
 import (
 	"maps"
-	"net/netip"
 	"slices"
 	"sync"
 
@@ -93,23 +92,4 @@ func (p *ports) listener(port uint16) *listener {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.listeners[port]
-}
-
-// bindLocal checks a local address and reserves its port.
-func (a *adapter) bindLocal(op, object string, addr netip.AddrPort) (netip.AddrPort, error) {
-	own := a.provider.address()
-	fail := func(s nd.Status, detail, next string) error {
-		return &nd.OpError{Op: op, Object: object, Status: s, Detail: detail, Next: next}
-	}
-	if !addr.Addr().IsUnspecified() && addr.Addr() != own {
-		return addr, fail(nd.InvalidAddress, addr.String()+" is not local; this adapter has "+own.String(), "bind to an address from QueryAddressList")
-	}
-	port, status := a.provider.ports.reserve(addr.Port())
-	switch status {
-	case nd.SharingViolation:
-		return addr, fail(status, addr.String()+" is in use", "choose another port, or 0")
-	case nd.TooManyAddresses:
-		return addr, fail(status, "all ephemeral ports are in use", "close unused connectors")
-	}
-	return netip.AddrPortFrom(own, port), nil
 }

@@ -1,13 +1,8 @@
 package endpoint
 
 import (
-	"context"
-	"errors"
-	"fmt"
-
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/asym"
-	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/internal/testkit/failpoint"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/window"
@@ -36,41 +31,6 @@ func (ep *queuePair) terminate(cause error) {
 		}
 	}
 	ep.tearDown()
-}
-
-// hasEnded reports whether a connection that was established has ended at this side.
-func (ep *queuePair) hasEnded() bool {
-	s := ep.state()
-	return s != connected && s != peerDisconnected
-}
-
-// hasNoMoreResults reports whether the endpoint has left the connected state and adds no further result to
-// its queues. After the peer's disconnect, the receives and requests that wait for the peer get none until
-// this side ends the connection, too. The caller does not hold ep.mu.
-func (ep *queuePair) hasNoMoreResults() bool {
-	if ep.state() < peerDisconnected {
-		return false
-	}
-	ep.mu.Lock()
-	defer ep.mu.Unlock()
-	if ep.state() == peerDisconnected && ep.progressLocked() {
-		ep.provider.waiters.Wake() // the caller checks again instead of sleeping
-		return false
-	}
-	switch {
-	case ep.state() != peerDisconnected:
-		return ep.life.flushed
-	case ep.serving && ep.rq.completed != ep.rq.posted: // a message
-		return false
-	}
-	return ep.req.next == ep.req.submitted || !ep.requestAt(ep.req.next).draining
-}
-
-// setCause records why the endpoint left the connected state. The first cause is kept.
-func (ep *queuePair) setCause(err error) {
-	if ep.life.cause == nil {
-		ep.life.cause = err
-	}
 }
 
 // peerAborted ends the connection because the other side has ended it or is dead.
@@ -231,23 +191,6 @@ func (ep *queuePair) releasePeerState() bool {
 	return true
 }
 
-// handlePeerDeath acts on the peer's death before its memory is reused.
-func (ep *queuePair) handlePeerDeath() {
-	switch c := ep.conn; ep.state() {
-	case connecting, accepted:
-		switch {
-		case c == nil || !c.attached:
-		case c.side == passive && c.wasEstablished():
-			ep.on(completes) // Accept has not returned yet, and the record may be read for the last time; progressLocked ends the connection
-		default:
-			ep.peerAborted()
-		}
-	case failed, disconnecting, closed:
-		ep.finishTeardown()
-	}
-	ep.progressLocked()
-}
-
 // detachIfDone ends the use of the peer's memory when nothing in its ring is left to deliver and
 // no graceful disconnect is in progress.
 func (ep *queuePair) detachIfDone() {
@@ -337,110 +280,25 @@ func (ep *queuePair) completeDisconnect() {
 	ep.detachIfDone()
 }
 
-// Flush is FlushContext without a deadline.
-func (ep *queuePair) Flush() error { return ep.FlushContext(context.Background()) }
-
-// FlushContext cancels everything outstanding; the endpoint is in the failed state then. It
-// blocks until a copy of the peer that is in progress has ended. If ctx ends first, the endpoint
-// has failed all the same, and the results follow when the copy has ended.
-func (ep *queuePair) FlushContext(ctx context.Context) error {
-	const op = "flush"
-	ep.mu.Lock()
-	if ep.state() != disconnecting { // otherwise a graceful disconnect flushes it already
-		ep.terminate(ep.opError(op, nd.Canceled, "the endpoint was flushed", ""))
+// on changes the state by an event. The caller holds ep.mu.
+func (ep *queuePair) on(e connEvent) {
+	s := qpTransitions.next(ep.state(), e)
+	ep.life.wasConnected = ep.life.wasConnected || s == connected
+	if s == connected && ep.state() != connected {
+		ep.logConnected()
 	}
-	ep.mu.Unlock()
-	p := ep.provider
-	err := p.wait(ctx, statuspage.Call{Op: op, Object: ep.String()}, p.runDeferred, func() bool {
-		ep.mu.Lock()
-		defer ep.mu.Unlock()
-		return ep.life.flushed
-	})
-	return drainError(ctx, err, op, ep.String())
-}
-
-// drainError returns the error of a call whose wait for a drain ended with err. Provider.Close
-// ends such a wait, and the drain with it; that is no error.
-func drainError(ctx context.Context, err error, op, object string) error {
-	if err == nil || errors.Is(err, errClosed) {
-		return nil
-	}
-	return Canceled(ctx, err, op, object)
-}
-
-// Close releases the endpoint, and the port of its connector. It aborts an established
-// connection. In a goroutine that panics, Close returns [nd.Pending] and takes effect a second
-// later. The peer then does not fail before the panic is printed. If the process ends before
-// that, the peer sees its death.
-func (ep *queuePair) Close() error {
-	if err := ep.provider.postponed(ep.String(), ep.Close); err != nil {
-		return err
-	}
-	if !ep.provider.waiters.BeginCall() {
-		return nil // the provider has closed it
-	}
-	defer ep.provider.waiters.EndCall()
-	ep.close()
-	return nil
-}
-
-// closeCause returns the cause of the end of a connection that the program closes. Its text says whether
-// requests were outstanding; see connection.closedInOrder.
-func (ep *queuePair) closeCause(s nd.Status, what string) error {
-	const op = "close"
-	if ep.sq.completed != ep.sq.posted {
-		ep.progressLocked() // they may be complete
-	}
-	if n := ep.sq.posted - ep.sq.completed; n != 0 {
-		what = fmt.Sprintf("requests were outstanding (%d) when %s", n, what)
-	}
-	return ep.opError(op, s, what, "")
-}
-
-func (ep *queuePair) close() {
-	ep.mu.Lock()
-	if ep.life.closeCalled {
-		ep.mu.Unlock()
-		return
-	}
-	ep.life.closeCalled = true
-	ep.terminate(ep.closeCause(nd.Canceled, "the endpoint was closed"))
-	ep.on(closes)
-	connector := ep.life.connector
-	ep.mu.Unlock()
-	if connector != nil {
-		connector.endpointClosed()
-	}
-	ep.rq.cq.detach(ep)
-	ep.sq.cq.detach(ep)
-	ep.provider.removeEndpoint(ep)
-	ep.provider.runOrDefer(ep.free)
-}
-
-// free frees the endpoint's memory after the peer has stopped using it. It reports whether it has.
-func (ep *queuePair) free() bool {
-	ep.mu.Lock()
-	defer ep.mu.Unlock()
-	if ep.localQPOffset == 0 {
-		return true
-	}
-	ep.clearForgedHazard() // the housekeeper does not check a closed endpoint
-	if c := ep.conn; c != nil && !c.released.Load() || ep.sq.completed != ep.sq.posted {
-		return false
-	}
-	heap := ep.provider.member
-	if s := &ep.req.bounce; s.region != nil {
-		_ = s.region.Deregister() // fails if an earlier call has done it
-		if !s.region.Release() {
-			return false
+	if ep.state() == peerDisconnected {
+		ep.life.cause = nil // it advises this side to disconnect, too
+		detail, next := "the peer ("+ep.conn.peerName+") has disconnected, and the connection ended before this side did", "connect a new endpoint"
+		if s == disconnecting {
+			detail, next = "both sides have disconnected", ""
 		}
-		s.region.Free()
-		_ = heap.Free(s.offset)
-		s.region = nil
+		ep.setCause(ep.opError("serve", nd.ConnectionDisconnected, detail, next))
 	}
-	ep.guard.Close()
-	_ = heap.Free(ep.localQPOffset)
-	ep.localQPOffset = 0
-	ep.provider.countFreed(ep)
-	return true
+	for was := ep.stateWord.Load(); !ep.stateWord.CompareAndSwap(was, uint32(s)|was&stateFlags); was = ep.stateWord.Load() {
+	}
+	if s >= peerDisconnected && !isClosed(ep.life.done) {
+		close(ep.life.done)
+	}
+	ep.provider.waiters.Wake()
 }

@@ -1,27 +1,11 @@
 package endpoint
 
 import (
-	"encoding/binary"
-
 	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/nd"
 )
-
-// eventDescriptor lets a program wait for results in poll or epoll. It is created on the first
-// call of EventFD. The queue's lock guards it, so that nothing writes to a closed descriptor.
-type eventDescriptor struct {
-	fd int
-	// signaled: written, and the queue was not empty since. A program reads the descriptor and
-	// then polls until the queue is empty. It needs no further write before that.
-	signaled bool
-}
-
-const noDescriptor = -1
-
-// eventIncrement is the value that a write adds to an event descriptor.
-var eventIncrement = binary.NativeEndian.AppendUint64(nil, 1)
 
 // EventFD returns a descriptor that becomes readable when a result is queued and when the queue
 // overruns.
@@ -47,21 +31,4 @@ func (q *completionQueue) EventFD() (int, error) {
 		q.signal()
 	}
 	return fd, nil
-}
-
-// signal makes the descriptor readable if it exists and is not readable yet.
-func (q *completionQueue) signal() {
-	if q.fd != noDescriptor && (!q.signaled || q.hasOverrun) {
-		q.signaled = true
-		_, _ = unix.Write(q.fd, eventIncrement) // fails only at the maximal count, when the descriptor is readable
-	}
-}
-
-// closeDescriptor closes the descriptor if the queue is closed and no endpoint uses it.
-func (q *completionQueue) closeDescriptor() {
-	if q.closed && len(*q.endpoints.Load()) == 0 && q.fd != noDescriptor {
-		_ = unix.Close(q.fd)
-		q.fd = noDescriptor
-		q.provider.engine.eventLoops.Add(-1)
-	}
 }

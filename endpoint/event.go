@@ -191,13 +191,6 @@ func (ep *queuePair) logFailed(level slog.Level, by string, cause error) {
 	l.add(level, "connection failed", ep.attrs(slog.String("by", by), slog.String("status", nd.StatusOf(cause).String()), slog.String("cause", cause.Error()))...)
 }
 
-// waitObserver notes how long the oldest request has waited. Only the housekeeper's goroutine uses it.
-type waitObserver struct {
-	number   uint64 // of the request
-	since    time.Time
-	reported bool // there is an event for this request
-}
-
 // logWaiting adds an event for each oldest request of an endpoint that has waited longer than the
 // receive time-out.
 func (p *Provider) logWaiting() {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/softnd/softnd/endpoint/internal/wire"
+	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/internal/relayhook"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/internal/testkit/failpoint"
@@ -68,9 +69,6 @@ func (c *connector) IsWanted() bool {
 	defer c.mu.Unlock()
 	return c.phase == phaseRequested && c.conn.state() == connRequested && !c.conn.isPeerGone()
 }
-
-// forwards reports whether the program executes the peer's requests.
-func (ep *queuePair) forwards() bool { return ep.provider.options.Forward }
 
 // HasNext reports, approximately, whether the ring has an entry that Next has not returned.
 func (ep *queuePair) HasNext() bool {
@@ -208,3 +206,80 @@ func (ep *queuePair) Abort(why string) {
 	defer ep.mu.Unlock()
 	ep.terminate(ep.opError("relay", nd.ConnectionAborted, why, ""))
 }
+
+// Begin posts a request in parts.
+func (ep *queuePair) Begin(o *relayhook.Order, data []byte) error {
+	kind, flags := nd.RequestSend, nd.OpFlags(0)
+	switch o.Kind {
+	case relayhook.Write:
+		kind = nd.RequestWrite
+	case relayhook.Read:
+		kind = nd.RequestRead
+	}
+	if o.Solicited {
+		flags = nd.SendAndSolicitEvent
+	}
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	r, err := ep.newRequest("relay", kind, flags, o.Context)
+	if err != nil {
+		return err
+	}
+	r.parts, r.Total, r.Invalidate = ep.parts, o.Total, o.Invalidate
+	r.RemoteAddress, r.RemoteToken = o.Address, o.Token
+	if o.Total > 0 {
+		r.SGEs = append(r.SGEs, wire.SGE{Length: uint32(o.Total)})
+	}
+	if o.Hashed && o.Total > 0 {
+		ep.payloadChecks().Expect(&r.Request, o.Hash)
+	}
+	ep.sq.posted++
+	ep.sq.slotsTaken++
+	ep.req.submitted = ep.sq.posted
+	ep.give(data)
+	return nil
+}
+
+// Give passes the next bytes of the Sends and Writes that were begun.
+func (ep *queuePair) Give(data []byte) {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	ep.give(data)
+}
+
+func (ep *queuePair) give(data []byte) {
+	ep.parts.given = data
+	ep.runParts()
+	if ep.state() == connected {
+		ep.parts.hold()
+	}
+	ep.parts.given = nil
+}
+
+// runParts runs requests after the program has passed bytes or room. It wakes no other goroutine: this one waits or polls next.
+func (ep *queuePair) runParts() {
+	budget := uint64(quantum)
+	ep.runRequests(&budget)
+	asym.StoreRelease32(&ep.uncompleted, uint32(ep.sq.posted-ep.sq.completed))
+}
+
+// Take stores the next bytes of a Read in to.
+func (ep *queuePair) Take(context uint64, to []byte) (n int) {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	p := ep.parts
+	if ep.req.next == ep.req.submitted {
+		return 0
+	}
+	if r := ep.requestAt(ep.req.next); r.Kind != nd.RequestRead || r.context != context {
+		return 0 // an earlier request is not executed
+	}
+	p.room = to
+	ep.runParts()
+	n = len(to) - len(p.room)
+	p.room = nil
+	return n
+}
+
+// Used returns how many bytes of those given have been used.
+func (ep *queuePair) Used() uint64 { return ep.parts.used.Load() }

@@ -12,12 +12,6 @@ import (
 // name. slowBit keeps all requests and messages of an endpoint with a mode from the fast path. On the slow path, each moment
 // is a check of queuePair.hook, which is nil without a mode.
 
-// modes are the modes of a provider. Each is nil if it is not in use.
-type modes struct {
-	faults *faultplan.Injector // rules that name this member
-	weak   *weak.Order
-}
-
 // initModes sets the modes that the options ask for.
 func (p *Provider) initModes() {
 	p.limits = &largeLimits
@@ -59,4 +53,10 @@ func (ep *queuePair) payloadChecks() *integrity.Hook {
 		ep.hook = integrity.New(ep.view(), mode.None{}, false)
 	}
 	return ep.hook.(*integrity.Hook) // the outermost
+}
+
+// modes are the modes of a provider. Each is nil if it is not in use.
+type modes struct {
+	faults *faultplan.Injector // rules that name this member
+	weak   *weak.Order
 }

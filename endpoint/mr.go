@@ -331,3 +331,10 @@ func (w *memoryWindow) startClose() {
 
 // isOpen reports whether the window may be bound and invalidated.
 func (w *memoryWindow) isOpen() bool { return !w.closed.Load() }
+
+// fastLimits returns what InitializeFastRegister has set; 0 pages means nothing.
+func (r *memoryRegion) fastLimits() (pages int, remote bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.maxPages, r.remoteAllowed
+}

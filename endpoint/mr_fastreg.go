@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
-	"github.com/softnd/softnd/window"
 )
 
 // fastRegisterPages is the largest number of pages of one fast registration: 16 MiB. A post
@@ -41,13 +39,6 @@ func (r *memoryRegion) InitializeFastRegister(ctx context.Context, pages int, re
 	}
 	r.maxPages, r.remoteAllowed = pages, remote
 	return nil
-}
-
-// fastLimits returns what InitializeFastRegister has set; 0 pages means nothing.
-func (r *memoryRegion) fastLimits() (pages int, remote bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.maxPages, r.remoteAllowed
 }
 
 // FastRegister posts the registration of pages in mr. The tokens are known when it returns, and
@@ -189,17 +180,6 @@ func (ep *queuePair) postInvalidateRegion(reqCtx uint64, mr nd.MemoryRegion, fla
 		return ep.opError(op, nd.InvalidDeviceRequest, "the region is not set up for fast registration", "use MemoryRegion.Deregister")
 	}
 	return ep.postInvalidation(op, &region.region.Invalidatable, reqCtx, flags)
-}
-
-// rejectSink rejects a Read with ReadLocalInvalidate whose sink is not in a region that a request on this
-// endpoint has registered. A request cannot invalidate any other region.
-func (ep *queuePair) rejectSink(r *request) outcome {
-	e := r.SGEs[0]
-	mode.SetLocalOperand(&ep.sink, e, window.Write)
-	if f := ep.guard.Check(&ep.sink, uint64(e.Length)); f != window.NoFault {
-		return ep.rejectLocal(r, e, f)
-	}
-	return ep.reject(r, nd.InvalidDeviceRequest, "local %v does not belong to a region fast-registered on this endpoint", e.Token)
 }
 
 // invalidateSink follows a Read with ReadLocalInvalidate whose data has arrived or is on its way

@@ -7,26 +7,6 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// quantum is the number of bytes that one call of progress transfers at most in each direction, so that
-// a large transfer delays neither the program nor other endpoints.
-const quantum = 256 << 10
-
-// progressResult is the result of a call of progress.
-type progressResult uint8
-
-const (
-	noProgress   progressResult = iota // there was nothing to do
-	contended                          // another goroutine holds an endpoint's lock, and may or may not make progress
-	madeProgress                       // something has changed, or may have
-)
-
-func progressIf(progressed bool) progressResult {
-	if progressed {
-		return madeProgress
-	}
-	return noProgress
-}
-
 // progress runs the requests and serves the ring entries that can proceed, unless another goroutine
 // holds the endpoint's lock.
 func (ep *queuePair) progress() progressResult {
@@ -144,15 +124,6 @@ func (ep *queuePair) needsPolling() bool {
 	}
 	return r.draining || ep.state() == connected && !r.needsAck
 }
-
-// outcome is the result of an attempt to execute a request or to serve a ring entry.
-type outcome int
-
-const (
-	blocked  outcome = iota // it waits for the peer, or for a time-out
-	partial                 // the budget is used up; the rest follows
-	executed                // finished; a request's status may still come from the peer
-)
 
 // settleDeliveries receives the messages that have arrived at an adapter's endpoints, before memory of
 // their receives is unmapped or freed.

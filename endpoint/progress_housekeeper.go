@@ -1,36 +1,14 @@
 package endpoint
 
 import (
-	"sync"
-	"sync/atomic"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/softnd/softnd/internal/goruntime"
 	"github.com/softnd/softnd/internal/linux"
+	"github.com/softnd/softnd/shm"
 )
-
-// Interval between two rounds of the housekeeper: while the process makes progress, and after it
-// has made none for quietAfter.
-const (
-	quietAfter    = 3 * time.Second
-	busyInterval  = 100 * time.Millisecond
-	quietInterval = 2 * time.Second
-)
-
-// housekeeper does the periodic work of a provider, in a goroutine of its own. It checks the
-// liveness of watched members, releases what dead members held, clears forged hazards and
-// updates the status page. It blocks on a timer and not in a system call, because a blocking
-// system call keeps the Go runtime's monitor thread awake for a while.
-type housekeeper struct {
-	p    *Provider
-	kick chan struct{}
-	quit chan struct{}
-	once sync.Once
-	done sync.WaitGroup
-
-	quiet atomic.Bool // no progress, and the status page says so: rounds are rare
-	reporter
-}
 
 func (h *housekeeper) start(p *Provider) {
 	h.p, h.kick, h.quit = p, make(chan struct{}, 1), make(chan struct{})
@@ -41,30 +19,6 @@ func (h *housekeeper) start(p *Provider) {
 func (h *housekeeper) stop() {
 	h.once.Do(func() { close(h.quit) })
 	h.done.Wait()
-}
-
-// runNow makes a round due at once.
-func (h *housekeeper) runNow() {
-	select {
-	case h.kick <- struct{}{}:
-	default: // it is due already
-	}
-}
-
-// wakeIfQuiet makes a round due if rounds are rare. It is called when the process makes progress
-// again.
-func (h *housekeeper) wakeIfQuiet() {
-	if h.quiet.Load() {
-		h.runNow()
-	}
-}
-
-// checkDue makes a round due at once if a member has died since the last liveness check or another
-// process has asked this one for something.
-func (h *housekeeper) checkDue() {
-	if h.p.member.LivenessCheckDue() || h.p.status.StacksRequested() {
-		h.runNow()
-	}
 }
 
 func (h *housekeeper) run() {
@@ -115,4 +69,44 @@ func (ep *queuePair) clearForgedHazard() {
 	if ep.localQPOffset != 0 && ep.guard.HazardOverwritten() {
 		ep.localQP.Hazard.Store(0) // ORDER hazard-clear: no copy runs; pairs with the load in Domain.drained
 	}
+}
+
+// releaseDead ends all use of a dead member's memory permanently.
+func (p *Provider) releaseDead(id shm.MemberID) {
+	p.inboxMu.Lock()
+	p.readInbox() // requests in the list behind those of the dead member would be lost with it
+	p.inboxMu.Unlock()
+	p.mu.Lock()
+	var lost []*connection
+	for c := range p.conns {
+		if c.peer.ID() == id {
+			lost = append(lost, c)
+		}
+	}
+	if stop, ok := p.watched[id]; ok {
+		close(stop)
+		delete(p.watched, id)
+	}
+	p.mu.Unlock()
+	for _, c := range lost {
+		c.peerDied()
+	}
+	p.waiters.Wake()
+}
+
+// failIfMarkedDead ends all connections if this member has been marked dead, because the other
+// members have stopped using its memory. A peer that writes into memory of others can cause this.
+func (p *Provider) failIfMarkedDead() {
+	if !p.member.Gone() {
+		return
+	}
+	p.mu.Lock()
+	conns := slices.Collect(maps.Keys(p.conns))
+	p.mu.Unlock()
+	for _, c := range conns {
+		if !c.peerDead.Load() {
+			c.peerDied()
+		}
+	}
+	p.waiters.Wake()
 }

@@ -2,14 +2,12 @@ package endpoint
 
 import (
 	"context"
-	"errors"
 	"runtime"
 	"time"
 
 	"github.com/softnd/softnd/endpoint/internal/waiter"
 	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/statuspage"
-	"github.com/softnd/softnd/nd"
 )
 
 // See waiter.Spin and waiter.Yields for how long a wait spins and yields.
@@ -36,30 +34,6 @@ const (
 // not depend on it: in tests it never passes. It is long because a blocking system call is
 // expensive in the Go runtime.
 var maxSleep = 5 * time.Second
-
-// errClosed is the error of a wait that Provider.Close ended.
-var errClosed = errors.New("the provider is closed")
-
-// Canceled returns the error of a call whose WaitFor returned err: an [nd.OpError] with the status [nd.Canceled].
-// If the wait has slept, the text says for how long.
-func Canceled(ctx context.Context, err error, op, object string) error {
-	if errors.Is(err, errClosed) {
-		return &nd.OpError{Op: op, Object: object, Status: nd.Canceled, Err: err, Next: "close the job, or the provider, after all calls have returned"}
-	}
-	canceled := nd.CanceledError(ctx, op, object)
-	if e, wait := (*nd.OpError)(nil), (*endedWait)(nil); errors.As(canceled, &e) && errors.As(err, &wait) {
-		e.Detail = "waited " + wait.waited.Round(time.Millisecond).String()
-	}
-	return canceled
-}
-
-// endedWait is the error of a context that has ended during a wait that sleeps.
-type endedWait struct {
-	error
-	waited time.Duration
-}
-
-func (e *endedWait) Unwrap() error { return e.error }
 
 // WaitFor blocks until ready returns true. It returns ctx's error if ctx ends first, and another
 // error if the provider is closed. While it waits it makes progress on all objects of this
@@ -279,4 +253,17 @@ func (p *Provider) progressAll() progressResult {
 		m = max(m, ep.progress())
 	}
 	return m
+}
+
+// needsPolling reports whether there is work that no doorbell announces: a time-out or a drain.
+func (p *Provider) needsPolling() bool {
+	if p.hasRecentDeferred() {
+		return true
+	}
+	for _, ep := range *p.endpoints.Load() {
+		if ep.needsPolling() {
+			return true
+		}
+	}
+	return false
 }

@@ -1,9 +1,7 @@
 package endpoint
 
 import (
-	"context"
 	"fmt"
-	"math/bits"
 	"sync/atomic"
 	"time"
 
@@ -181,217 +179,9 @@ func (ep *queuePair) receiveAt(number uint64) *receive {
 	return &ep.rq.receives[number&uint64(len(ep.rq.receives)-1)]
 }
 
-// CreateEndpoint makes a queue pair.
-func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd.Endpoint, error) {
-	const op = "create endpoint"
-	if err := a.beginCall(ctx, op); err != nil {
-		return nil, err
-	}
-	defer a.provider.waiters.EndCall()
-	receiveCQ, ok := a.ownQueue(cfg.Receive)
-	if !ok {
-		return nil, a.opError(op, nd.InvalidParameter2, "no open completion queue of this adapter for receives", "set EndpointConfig.Receive")
-	}
-	initiatorCQ, ok := a.ownQueue(cfg.Initiator)
-	if !ok {
-		return nil, a.opError(op, nd.InvalidParameter3, "no open completion queue of this adapter for initiator requests", "set EndpointConfig.Initiator")
-	}
-	shared, err := a.sharedQueue(op, &cfg)
-	if err != nil {
-		return nil, err
-	}
-	most := a.provider.limits
-	for _, l := range []struct {
-		name           string
-		value          *int
-		ifZero, atMost int
-		status         nd.Status
-	}{
-		{"ReceiveDepth", &cfg.ReceiveDepth, defaultQueueDepth, most.queueDepth, nd.InvalidParameter5},
-		{"InitiatorDepth", &cfg.InitiatorDepth, defaultQueueDepth, most.queueDepth, nd.InvalidParameter6},
-		{"MaxReceiveSGE", &cfg.MaxReceiveSGE, minSGE, most.sge, nd.InvalidParameter7},
-		{"MaxInitiatorSGE", &cfg.MaxInitiatorSGE, minSGE, most.sge, nd.InvalidParameter8},
-		{"InlineSize", &cfg.InlineSize, 0, most.inline, nd.InvalidParameter9},
-	} {
-		if *l.value < 0 || *l.value > l.atMost {
-			if shared != nil && l.status > nd.InvalidParameter6 {
-				l.status-- // with a shared queue the call has one parameter less before this one
-			}
-			return nil, &nd.OpError{Op: op, Object: "adapter", Status: l.status, Field: l.name,
-				Detail: fmt.Sprintf("%d, at most %d", *l.value, l.atMost), Next: "see Adapter.Query for the limits"}
-		}
-		if *l.value == 0 {
-			*l.value = l.ifZero
-		}
-	}
-	number := a.nextEndpoint() // before the hook is asked: another call may run at the same time
-	if err := a.beforeCall(ctx, op, 0, number); err != nil {
-		return nil, err
-	}
-	ep := &queuePair{
-		provider: a.provider, adapter: a, srq: shared,
-		number:          number,
-		requesterCopies: a.provider.options.Executor != Target,
-		sq:              sendQueue{cq: initiatorCQ, depth: uint64(cfg.InitiatorDepth), slots: slotCounter{context: cfg.Context}},
-		rq:              recvQueue{cq: receiveCQ, depth: uint64(cfg.ReceiveDepth), slots: slotCounter{context: cfg.Context}},
-		limits:          queueLimits{max(cfg.MaxReceiveSGE, most.leastSGE), max(cfg.MaxInitiatorSGE, most.leastSGE), cfg.InlineSize},
-		life:            lifecycle{done: make(chan struct{})},
-	}
-	if a.provider.options.CountOperations {
-		ep.counters.operations = new(nd.OperationStats)
-	}
-	if shared != nil {
-		ep.rq.depth, ep.limits.receiveSGE = 1, shared.sge // for the one that a message has taken
-	}
-	ep.errReceiveFull = ep.opError("receive", nd.NoMoreEntries, fmt.Sprintf("all %d receives of ReceiveDepth are outstanding", cfg.ReceiveDepth), "poll for results, then retry, or create the endpoint with a greater ReceiveDepth")
-	ep.errInitiatorFull = ep.opError("post", nd.NoMoreEntries, fmt.Sprintf("all %d requests of InitiatorDepth are outstanding", cfg.InitiatorDepth), "poll for results, then retry, or create the endpoint with a greater InitiatorDepth")
-	ep.allocateQueues()
-	if ep.forwards() {
-		ep.parts = new(parts)
-	}
-	if err := ep.makeSharedQP(); err != nil {
-		return nil, a.allocError(op, err)
-	}
-	ep.guard = window.NewGuard(a.domain, &ep.localQP.Hazard)
-	ep.setHook(cfg.CheckPayloads || a.provider.options.CheckPayloads)
-	receiveCQ.attach(ep)
-	initiatorCQ.attach(ep)
-	if !a.provider.addEndpoint(ep) {
-		ep.close()
-		return nil, a.closedProviderError(op)
-	}
-	if ep.hasOverrun() {
-		a.provider.engine.wake() // to end the endpoint, see overrun
-	}
-	return ep, nil
-}
-
-// sharedQueue returns the shared receive queue that cfg names, or nil. With a shared queue it clears
-// the receive limits of cfg, which do not apply.
-func (a *adapter) sharedQueue(op string, cfg *nd.EndpointConfig) (*sharedReceiveQueue, error) {
-	if cfg.SharedReceive == nil {
-		return nil, nil
-	}
-	q, ok := cfg.SharedReceive.(*sharedReceiveQueue)
-	if !ok || q == nil || q.adapter != a || q.isClosed() {
-		return nil, a.opError(op, nd.InvalidParameter4, "no shared receive queue of this adapter, or one that is closed", "create it with the endpoint's adapter")
-	}
-	cfg.ReceiveDepth, cfg.MaxReceiveSGE = 0, 0
-	return q, nil
-}
-
-// ownQueue returns cq as a completion queue. It reports false unless cq is open and of this adapter.
-func (a *adapter) ownQueue(cq nd.CompletionQueue) (*completionQueue, bool) {
-	q, ok := cq.(*completionQueue)
-	return q, ok && q != nil && q.adapter == a && q.isOpen()
-}
-
-// allocateQueues allocates the private queues, so that posting never allocates.
-func (ep *queuePair) allocateQueues() {
-	ep.req.requests = make([]request, ceilPowerOfTwo(ep.sq.depth))
-	entries := make([]wire.SGE, len(ep.req.requests)*ep.limits.initiatorSGE)
-	inline := make([]byte, len(ep.req.requests)*ep.limits.inlineSize)
-	for i := range ep.req.requests {
-		ep.req.requests[i].Inline = inline[i*ep.limits.inlineSize : i*ep.limits.inlineSize : (i+1)*ep.limits.inlineSize]
-		ep.req.requests[i].SGEs = entries[i*ep.limits.initiatorSGE : i*ep.limits.initiatorSGE : (i+1)*ep.limits.initiatorSGE]
-	}
-	ep.rq.receives = newReceives(ceilPowerOfTwo(ep.rq.depth), ep.limits.receiveSGE)
-}
-
-func ceilPowerOfTwo(n uint64) uint64 { return 1 << bits.Len64(n-1) }
-
-// makeSharedQP allocates the shared queue-pair state, followed by the outbound ring and the
-// receive descriptors.
-func (ep *queuePair) makeSharedQP() error {
-	slots := ceilPowerOfTwo(min(max(ep.sq.depth, 64), 256))
-	count := uint64(len(ep.rq.receives))
-	if ep.srq != nil {
-		count = 0 // receives of a shared queue are not described to peers
-	}
-	stride := (descriptorHeader + uint64(ep.limits.receiveSGE)*descriptorEntry + 63) / 64 * 64
-	arena := ep.provider.arena
-	off, err := ep.provider.member.AllocColored(wire.SharedQPSize + slots*ring.SlotSize + count*stride)
-	if err != nil {
-		return err
-	}
-	if ep.localQP, err = shm.At[wire.SharedQP](arena, off); err != nil {
-		return err
-	}
-	h := ep.localQP
-	h.Ring, h.RingSlots = uint64(off)+wire.SharedQPSize, slots
-	h.Receives, h.ReceiveCount, h.ReceiveStride = h.Ring+slots*ring.SlotSize, count, stride
-	h.Endpoint = ep.number
-	if asym.HasHeavyGlobal() {
-		h.Membarrier = 1
-	}
-	if ep.provider.options.Forward {
-		h.ResponderCopies, h.SharedReceive = 1, 1
-	}
-	if ep.outboundSlots, err = shm.Slice[ring.Slot](arena, shm.Offset(h.Ring), slots); err != nil {
-		return err
-	}
-	ep.localQPOffset, ep.rq.stride = off, stride/8
-	if ep.srq != nil {
-		h.SharedReceive = 1
-		return nil
-	}
-	ep.rq.descriptors, err = shm.Slice[uint64](arena, shm.Offset(h.Receives), count*ep.rq.stride)
-	return err
-}
-
 func (ep *queuePair) state() qpState { return qpState(ep.stateWord.Load() &^ stateFlags) }
 
 func (ep *queuePair) hasOverrun() bool { return ep.stateWord.Load()&overrunBit != 0 }
-
-// on changes the state by an event. The caller holds ep.mu.
-func (ep *queuePair) on(e connEvent) {
-	s := qpTransitions.next(ep.state(), e)
-	ep.life.wasConnected = ep.life.wasConnected || s == connected
-	if s == connected && ep.state() != connected {
-		ep.logConnected()
-	}
-	if ep.state() == peerDisconnected {
-		ep.life.cause = nil // it advises this side to disconnect, too
-		detail, next := "the peer ("+ep.conn.peerName+") has disconnected, and the connection ended before this side did", "connect a new endpoint"
-		if s == disconnecting {
-			detail, next = "both sides have disconnected", ""
-		}
-		ep.setCause(ep.opError("serve", nd.ConnectionDisconnected, detail, next))
-	}
-	for was := ep.stateWord.Load(); !ep.stateWord.CompareAndSwap(was, uint32(s)|was&stateFlags); was = ep.stateWord.Load() {
-	}
-	if s >= peerDisconnected && !isClosed(ep.life.done) {
-		close(ep.life.done)
-	}
-	ep.provider.waiters.Wake()
-}
-
-// Done returns a channel that is closed when the endpoint has left the connected state permanently. The
-// program need not poll for that: the progress engine closes the channel.
-func (ep *queuePair) Done() <-chan struct{} { return ep.life.done }
-
-// Connector returns the connector that connected the endpoint, or nil if it never was connected.
-func (ep *queuePair) Connector() nd.Connector {
-	ep.mu.Lock()
-	defer ep.mu.Unlock()
-	if !ep.life.wasConnected {
-		return nil
-	}
-	return ep.life.connector
-}
-
-// Err returns why the endpoint left the connected state, or nil if it has not.
-func (ep *queuePair) Err() error {
-	ep.mu.Lock()
-	defer ep.mu.Unlock()
-	if ep.hasOverrun() {
-		ep.progressLocked()
-	}
-	if ep.state() == connected {
-		return nil // a request may have failed, but the requests before it complete first
-	}
-	return ep.life.cause
-}
 
 func (ep *queuePair) String() string { return fmt.Sprintf("endpoint %d", ep.number) }
 
@@ -399,35 +189,56 @@ func (ep *queuePair) opError(op string, s nd.Status, detail, next string) error 
 	return &nd.OpError{Op: op, Object: ep.String(), Status: s, Field: parameterName(op, s), Detail: detail, Next: next}
 }
 
-func (q *completionQueue) attach(ep *queuePair) {
-	for !q.tryAttach(ep) {
-		q.makeShared()
+// setCause records why the endpoint left the connected state. The first cause is kept.
+func (ep *queuePair) setCause(err error) {
+	if ep.life.cause == nil {
+		ep.life.cause = err
 	}
 }
 
-// tryAttach is attach, but reports false if another endpoint is the queue's sole user.
-func (q *completionQueue) tryAttach(ep *queuePair) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if list := q.endpoints.Load(); len(*list) == 0 || (*list)[len(*list)-1] != ep {
-		switch {
-		case q.soleEndpoint != nil:
-			return false
-		case len(*list) == 0 && !q.isShared:
-			q.soleEndpoint = ep
-		}
-		q.endpoints.Store(with(list, ep))
-	}
-	if q.hasOverrun {
-		ep.stateWord.Or(overrunBit)
-	}
-	return true
+// hasEnded reports whether a connection that was established has ended at this side.
+func (ep *queuePair) hasEnded() bool {
+	s := ep.state()
+	return s != connected && s != peerDisconnected
 }
 
-func (q *completionQueue) detach(ep *queuePair) {
-	q.makeShared()
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.endpoints.Store(without(q.endpoints.Load(), ep))
-	q.closeDescriptor()
+// mustPeerCopy reports whether the peer copies the data of all requests, even where this process can.
+func (ep *queuePair) mustPeerCopy() bool {
+	return ep.provider.options.Executor == Target || ep.conn.peerCopies
+}
+
+// forwards reports whether the program executes the peer's requests.
+func (ep *queuePair) forwards() bool { return ep.provider.options.Forward }
+
+// endpointCounters are what only the slow path counts. The endpoint's lock guards them.
+type endpointCounters struct {
+	stalls        [stallCauses]uint64
+	sharedStalls  uint64 // messages of the peer that waited for the shared receive queue
+	silent        uint64 // requests that succeeded silently; see completeSilently
+	fragments     uint64
+	retries       uint64
+	postsRefused  uint64
+	accessRefused uint64
+	operations    *nd.OperationStats // nil = not counted
+}
+
+// waitObserver notes how long the oldest request has waited. Only the housekeeper's goroutine uses it.
+type waitObserver struct {
+	number   uint64 // of the request
+	since    time.Time
+	reported bool // there is an event for this request
+}
+
+const (
+	bounceCount = 2
+	bounceSize  = window.ChunkSize
+)
+
+// bounceBuffers are arena memory through which a peer copies to or from private memory of this
+// process. An endpoint allocates them when it first needs them.
+type bounceBuffers struct {
+	region  *window.Region
+	offset  shm.Offset
+	mem     []byte
+	freedBy [bounceCount]uint64 // number after the ring entry that uses the buffer
 }

@@ -2,9 +2,6 @@ package endpoint
 
 import (
 	"errors"
-	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/softnd/softnd/internal/testkit/failpoint"
 	"github.com/softnd/softnd/nd"
@@ -26,61 +23,10 @@ func (ep *queuePair) publishReason(reason error) {
 	}
 }
 
-// reason returns the peer's text about why it has ended the connection, or "" if there is none.
-func (c *connection) reason() string {
-	n := c.peerQP.ReasonLength.Load() // ORDER reason: after the load in state; pairs with the store in publishReason
-	text := c.peerQP.Reason           // a copy: the peer can overwrite it
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) && r != utf8.RuneError {
-			return r
-		}
-		return '?'
-	}, string(text[:min(n, uint32(len(text)))]))
-}
-
-// closedInOrder reports whether the peer says that it has ended the connection by closing the endpoint or
-// its connector, with no request outstanding. A relay passes the text on within its own.
-func (c *connection) closedInOrder() bool {
-	why := c.reason()
-	return strings.Contains(why, "close: the endpoint was closed") || strings.Contains(why, "close: the connector was closed")
-}
-
 // peerError is the peer's text about the end of a connection.
 type peerError string
 
 func (e peerError) Error() string { return string(e) }
-
-// peerFault identifies the ring entry with which the connection failed at the peer.
-type peerFault struct {
-	read   bool
-	entry  uint64 // number of the entry, plus one; 0 = none
-	status nd.Status
-}
-
-// fault returns the peer's fault after the connection has ended. It reads the shared words once, so
-// that the failed request, its status, and the endpoint's error agree.
-func (c *connection) fault() *peerFault {
-	f := &c.peerFault
-	if f.read {
-		return f
-	}
-	*f = peerFault{true, c.peerQP.Fault.Load(), nd.Status(c.peerQP.FaultStatus.Load())} // ORDER fault: after the abort, before which it was stored
-	switch f.status {
-	case nd.RemoteError, nd.AccessViolation, nd.DataChecksumError:
-		return f
-	case nd.IOTimeout, nd.NotSupported:
-		if c.peerCopies { // as a relay does
-			return f
-		}
-	}
-	f.status = nd.InternalError // no correct peer stores another status
-	return f
-}
-
-// concerns reports whether r is the request that failed at the peer.
-func (f *peerFault) concerns(r *request) bool {
-	return f.entry != 0 && r.EndEntry != 0 && f.entry-1-r.firstEntry < r.EndEntry-r.firstEntry
-}
 
 // requestAtFault returns the request that failed at the peer, or nil.
 func (ep *queuePair) requestAtFault() *request {

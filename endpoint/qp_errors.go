@@ -65,3 +65,35 @@ func (ep *queuePair) overrunError(op string) error {
 	return ep.opError(op, nd.InternalError, fmt.Sprintf("the %s completion queue overran and lost results (it holds %d)", name, q.capacity()),
 		"create a deeper queue or poll more often, and connect a new endpoint")
 }
+
+// reject finishes a request with status s. The message becomes the endpoint's cause, if it has none yet.
+func (ep *queuePair) reject(r *request, s nd.Status, format string, args ...any) outcome {
+	r.Finish(s)
+	if ep.life.cause == nil {
+		ep.life.cause = ep.opError(r.OpName(), s, fmt.Sprintf(format, args...), "the connection has ended; connect a new endpoint")
+	}
+	return executed
+}
+
+// rejectRemote rejects r because of an access to the peer's memory, rejectLocal because it has refused
+// the local entry e.
+func (ep *queuePair) rejectRemote(r *request, why any) outcome {
+	ep.counters.accessRefused++
+	return ep.reject(r, nd.AccessViolation, "%s: %v", ep.describeRequest(r), why)
+}
+
+func (ep *queuePair) rejectLocal(r *request, e wire.SGE, f window.Fault) outcome {
+	ep.counters.accessRefused++
+	return ep.reject(r, nd.AccessViolation, "scatter/gather entry of %s: %v", ep.describeLocal(e), f)
+}
+
+// rejectSink rejects a Read with ReadLocalInvalidate whose sink is not in a region that a request on this
+// endpoint has registered. A request cannot invalidate any other region.
+func (ep *queuePair) rejectSink(r *request) outcome {
+	e := r.SGEs[0]
+	mode.SetLocalOperand(&ep.sink, e, window.Write)
+	if f := ep.guard.Check(&ep.sink, uint64(e.Length)); f != window.NoFault {
+		return ep.rejectLocal(r, e, f)
+	}
+	return ep.reject(r, nd.InvalidDeviceRequest, "local %v does not belong to a region fast-registered on this endpoint", e.Token)
+}

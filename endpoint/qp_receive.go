@@ -170,34 +170,3 @@ func (ep *queuePair) canFill(e wire.SGE) bool {
 	ep.sink = window.Operand{Token: e.Token, Rights: window.Local | window.Write, Address: e.Address}
 	return ep.guard.Check(&ep.sink, uint64(e.Length)) == window.NoFault
 }
-
-// receive is one posted receive.
-type receive struct {
-	context  uint64
-	capacity uint64
-	single   [1]wire.SGE // the only entry if isSingle, in the same cache line
-	isSingle bool
-	list     []wire.SGE // all entries if not isSingle; the capacity is allocated once
-}
-
-// sges returns the scatter/gather entries.
-func (r *receive) sges() []wire.SGE {
-	if r.isSingle {
-		return r.single[:]
-	}
-	return r.list
-}
-
-// set sets the context and the scatter/gather entries of a receive.
-func (r *receive) set(context uint64, sge []nd.SGE) {
-	r.context = context
-	r.list, r.capacity = appendSGEs(r.list[:0], sge)
-	r.setSingle()
-}
-
-// setSingle moves the only entry of a list of one into single.
-func (r *receive) setSingle() {
-	if r.isSingle = len(r.list) == 1; r.isSingle {
-		r.single[0] = r.list[0]
-	}
-}

@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"math/bits"
 	"time"
 
 	"github.com/softnd/softnd/endpoint/internal/mode"
@@ -67,3 +68,125 @@ func appendSGEs(to []wire.SGE, sge []nd.SGE) ([]wire.SGE, uint64) {
 	}
 	return to, total
 }
+
+// cancel finishes a request that is never executed.
+func (r *request) cancel() {
+	r.cancelBinding()
+	r.Finish(nd.Canceled)
+}
+
+// cancelBinding gives the tokens of a Bind or FastRegister back that is not executed.
+func (r *request) cancelBinding() {
+	if r.binding != nil {
+		r.binding.Cancel()
+		r.binding = nil
+	}
+}
+
+// bytesTransferred returns the number of bytes in the result of a successful request.
+func (r *request) bytesTransferred() uint32 {
+	switch r.Kind {
+	case nd.RequestSend, nd.RequestRead, nd.RequestWrite:
+		return uint32(r.Total)
+	}
+	return 0
+}
+
+// stallCause says what a request waits for.
+type stallCause uint8
+
+const (
+	stallReceive stallCause = iota // the peer has no receive posted
+	stallQueue                     // the ring or the bounce buffers are full
+	stallOrder                     // earlier requests must complete first
+	stallDrain                     // the peer uses a token that an Invalidate has revoked
+	stallCauses
+)
+
+var stallText = [stallCauses]string{"the peer to post a receive", "free ring entries", "earlier requests", "the end of an access of the peer"}
+
+// setOperand is Request.SetOperand, also for a request in parts. operand is ep.sink or ep.source.
+func (r *request) setOperand(operand *window.Operand, e wire.SGE, rights window.Rights) {
+	if r.parts != nil {
+		*operand = window.Operand{Mem: r.parts.operand(r)} // at least e.Length bytes, or only named for a check
+		return
+	}
+	r.SetOperand(operand, e, rights)
+}
+
+// limit returns how many of the next n bytes of r, at most, are one range of local memory. 0 means that r is blocked.
+func (r *request) limit(n uint64) uint64 {
+	if r.parts == nil {
+		return n
+	}
+	return min(n, uint64(len(r.parts.operand(r))))
+}
+
+// advance counts n bytes of r as copied.
+func (r *request) advance(n uint64) {
+	r.Transferred += n
+	if r.parts != nil {
+		r.parts.advance(r, n)
+	}
+}
+
+// isIncomplete reports whether the data of a Send or Write that fits a ring entry has not arrived. A part of it may be copied:
+// held bytes can be two ranges.
+func (r *request) isIncomplete() bool {
+	return r.parts != nil && r.Kind != nd.RequestRead && r.Total <= wire.MaxSendInEntry && r.parts.available(r) < r.Total-r.Transferred
+}
+
+// awaitsParts reports whether only the program can continue r, by a call of Give or Take.
+func (r *request) awaitsParts() bool {
+	return r.parts != nil && (r.Kind != nd.RequestSend || r.hasReceive) && r.Transferred < r.Total && r.parts.available(r) == 0
+}
+
+// receive is one posted receive.
+type receive struct {
+	context  uint64
+	capacity uint64
+	single   [1]wire.SGE // the only entry if isSingle, in the same cache line
+	isSingle bool
+	list     []wire.SGE // all entries if not isSingle; the capacity is allocated once
+}
+
+// sges returns the scatter/gather entries.
+func (r *receive) sges() []wire.SGE {
+	if r.isSingle {
+		return r.single[:]
+	}
+	return r.list
+}
+
+// set sets the context and the scatter/gather entries of a receive.
+func (r *receive) set(context uint64, sge []nd.SGE) {
+	r.context = context
+	r.list, r.capacity = appendSGEs(r.list[:0], sge)
+	r.setSingle()
+}
+
+// setSingle moves the only entry of a list of one into single.
+func (r *receive) setSingle() {
+	if r.isSingle = len(r.list) == 1; r.isSingle {
+		r.single[0] = r.list[0]
+	}
+}
+
+// copyFrom makes r a copy of another receive.
+func (r *receive) copyFrom(from *receive) {
+	r.context, r.capacity = from.context, from.capacity
+	r.list = append(r.list[:0], from.sges()...)
+	r.setSingle()
+}
+
+// newReceives allocates receives and their entries, so that posting never allocates.
+func newReceives(n uint64, sge int) []receive {
+	receives := make([]receive, n)
+	entries := make([]wire.SGE, len(receives)*sge)
+	for i := range receives {
+		receives[i].list = entries[i*sge : i*sge : (i+1)*sge]
+	}
+	return receives
+}
+
+func ceilPowerOfTwo(n uint64) uint64 { return 1 << bits.Len64(n-1) }

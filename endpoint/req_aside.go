@@ -1,8 +1,6 @@
 package endpoint
 
 import (
-	"slices"
-
 	"github.com/softnd/softnd/nd"
 )
 
@@ -26,39 +24,4 @@ func (ep *queuePair) hasAside() bool { return len(ep.req.aside) > 0 }
 // request runs before its end.
 func (ep *queuePair) hasBegunAside() bool {
 	return ep.hasAside() && ep.requestAt(ep.req.aside[0]).Transferred > 0
-}
-
-// runAside runs the Reads that are set aside when the hook lets them, in any order. It transfers at most *budget bytes.
-func (ep *queuePair) runAside(budget *uint64) (progressed bool) {
-	if ep.state() != connected {
-		return false
-	}
-	if ep.req.next != ep.req.submitted {
-		if r := ep.requestAt(ep.req.next); r.Transferred > 0 && (r.Transferred < r.Total || r.bounceIndex >= 0) {
-			return false // the entries of a message are consecutive, and a bounce buffer with data is not used again
-		} // a Read with all its bytes may wait to invalidate its sink, and that waits for the Reads
-	}
-	for at := 0; at < len(ep.req.aside) && *budget > 0; {
-		number := ep.req.aside[at]
-		r := ep.requestAt(number)
-		before := r.Transferred
-		out, handled := ep.askHook(r)
-		if !handled {
-			out = ep.execute(r, budget)
-		}
-		progressed = progressed || out != blocked || r.Transferred != before
-		switch {
-		case out == executed:
-			r.IsAside = false
-			ep.req.aside = slices.Delete(ep.req.aside, at, at+1)
-			ep.req.hasFailed = ep.req.hasFailed || r.Finished && r.Status != nd.Success
-			at = 0
-		case r.Transferred > 0:
-			ep.req.aside = slices.Insert(slices.Delete(ep.req.aside, at, at+1), 0, number)
-			return progressed
-		default:
-			at++
-		}
-	}
-	return progressed
 }

@@ -7,20 +7,6 @@ import (
 	"github.com/softnd/softnd/window"
 )
 
-const (
-	bounceCount = 2
-	bounceSize  = window.ChunkSize
-)
-
-// bounceBuffers are arena memory through which a peer copies to or from private memory of this
-// process. An endpoint allocates them when it first needs them.
-type bounceBuffers struct {
-	region  *window.Region
-	offset  shm.Offset
-	mem     []byte
-	freedBy [bounceCount]uint64 // number after the ring entry that uses the buffer
-}
-
 func (ep *queuePair) allocateBounce() error {
 	heap := ep.provider.member
 	off, err := heap.Alloc(bounceCount * bounceSize)
@@ -93,5 +79,17 @@ func (ep *queuePair) bounceIn(r *request) outcome {
 	if _, f, _ := ep.guard.Copy(&ep.sink, &ep.source, n); f != window.NoFault {
 		return ep.rejectLocal(r, e, f)
 	}
+	return executed
+}
+
+// bounceToRoom stores the data of a Read, which has arrived in a bounce buffer, in the room that the program passes.
+func (ep *queuePair) bounceToRoom(r *request) outcome {
+	p := r.parts
+	n := copy(p.room, ep.req.bounce.mem[r.bounceIndex*bounceSize:][:r.bounceSGE.Length][p.bounced:])
+	p.room, p.bounced = p.room[n:], p.bounced+uint64(n)
+	if p.bounced < uint64(r.bounceSGE.Length) {
+		return blocked
+	}
+	p.bounced, r.bounceIndex = 0, -1
 	return executed
 }

@@ -1,10 +1,7 @@
 package endpoint
 
 import (
-	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
-	"github.com/softnd/softnd/internal/asym"
-	"github.com/softnd/softnd/internal/testkit/failpoint"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/window"
 )
@@ -46,11 +43,6 @@ func (ep *queuePair) execute(r *request, budget *uint64) outcome {
 		return ep.sendFragments(r, budget)
 	}
 	return ep.copyOneSided(r, budget)
-}
-
-// mustPeerCopy reports whether the peer copies the data of all requests, even where this process can.
-func (ep *queuePair) mustPeerCopy() bool {
-	return ep.provider.options.Executor == Target || ep.conn.peerCopies
 }
 
 // executeBind applies the binding that postBind has prepared, or the registration of FastRegister.
@@ -103,13 +95,6 @@ func whyNotInvalidated(object *window.Invalidatable) string {
 		return "the region is not registered on this endpoint, or a window still uses it"
 	}
 	return "the window is not bound on this endpoint"
-}
-
-// completeInvalidate completes an Invalidate whose tokens are drained and released. For a Read with
-// ReadLocalInvalidate, hasInvalidated tells invalidateSink that this is done.
-func (ep *queuePair) completeInvalidate(r *request) {
-	r.draining, r.hasInvalidated = false, true
-	r.Finish(nd.Success)
 }
 
 // copyOneSided runs a Read or a Write in this process: it copies between local memory and the peer's.
@@ -174,72 +159,4 @@ func (ep *queuePair) copyOneSided(r *request, budget *uint64) outcome {
 	}
 	r.Finish(nd.Success)
 	return executed
-}
-
-// rejectRemote rejects r because of an access to the peer's memory, rejectLocal because it has refused
-// the local entry e.
-func (ep *queuePair) rejectRemote(r *request, why any) outcome {
-	ep.counters.accessRefused++
-	return ep.reject(r, nd.AccessViolation, "%s: %v", ep.describeRequest(r), why)
-}
-
-func (ep *queuePair) rejectLocal(r *request, e wire.SGE, f window.Fault) outcome {
-	ep.counters.accessRefused++
-	return ep.reject(r, nd.AccessViolation, "scatter/gather entry of %s: %v", ep.describeLocal(e), f)
-}
-
-// pushEntry pushes a ring entry of r, which takes a receive of the peer or does not. It reports false if the
-// ring is full; the peer then rings when it has released slots.
-func (ep *queuePair) pushEntry(r *request, entry *ring.Words, takesReceive bool) bool {
-	c := ep.conn
-	if r.Hashed {
-		entry[wire.HashWord] = r.Hash
-	}
-	number := c.out.Published()
-	if !c.out.Push(entry) {
-		if ep.requestWakeup(); !c.out.Push(entry) {
-			return false
-		}
-	}
-	c.credit.countEntry(number, takesReceive) // every entry but a Send of the fast path, see pushWriteFast
-	ep.cancelWakeup()
-	if r.EndEntry == 0 {
-		r.firstEntry = number
-	}
-	r.EndEntry = number + 1
-	if r.needsAck {
-		c.credit.ackRequestEnd = r.EndEntry
-	}
-	return true
-}
-
-// hasFreeEntry reports whether the ring has room for an entry. If not, it has asked the peer for a
-// wake-up and checked once more.
-func (ep *queuePair) hasFreeEntry() bool {
-	out := ep.conn.out
-	if out.FreeSlots() != 0 {
-		return true
-	}
-	ep.requestWakeup()
-	return out.FreeSlots() != 0
-}
-
-// requestWakeup asks the peer to ring when it has released ring slots or posted a receive. It does so
-// only if a wait of this process or its engine sleeps or is about to; otherwise a poll notices the
-// change. The caller checks the slots or the receive once more afterwards.
-func (ep *queuePair) requestWakeup() {
-	if !ep.wakeupRequested && ep.provider.hasArmedDoorbell() {
-		ep.wakeupRequested = true
-		ep.localQP.NeedWakeup.Swap(1) // ORDER need-wakeup: pairs with the loads in queuePair.publishPosted and queuePair.releaseEntries
-		failpoint.Reach(failpoint.WakeupRequested)
-		asym.HeavyGlobal() // for peers that store without a barrier; see ring.NewProducer
-	}
-}
-
-// cancelWakeup withdraws the request for a wake-up, if there is one.
-func (ep *queuePair) cancelWakeup() {
-	if ep.wakeupRequested {
-		ep.wakeupRequested = false
-		ep.localQP.NeedWakeup.Store(0)
-	}
 }

@@ -1,7 +1,7 @@
 package endpoint
 
 import (
-	"fmt"
+	"slices"
 
 	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/internal/asym"
@@ -79,20 +79,6 @@ func (ep *queuePair) askHook(r *request) (out outcome, handled bool) {
 	return handle(a)
 }
 
-// cancel finishes a request that is never executed.
-func (r *request) cancel() {
-	r.cancelBinding()
-	r.Finish(nd.Canceled)
-}
-
-// cancelBinding gives the tokens of a Bind or FastRegister back that is not executed.
-func (r *request) cancelBinding() {
-	if r.binding != nil {
-		r.binding.Cancel()
-		r.binding = nil
-	}
-}
-
 // completeRequests completes executed requests in the order of posting.
 func (ep *queuePair) completeRequests() (progressed bool) {
 	for ep.sq.completed != ep.req.next {
@@ -125,46 +111,37 @@ func (ep *queuePair) mayComplete(r *request) bool {
 	return ep.hook.BeforeCompletion(&r.Request)
 }
 
-// completeRequest adds the result of a finished request to the completion queue.
-func (ep *queuePair) completeRequest(r *request) {
-	if ep.hook != nil {
-		ep.hook.Arrived(&r.Request)
+// runAside runs the Reads that are set aside when the hook lets them, in any order. It transfers at most *budget bytes.
+func (ep *queuePair) runAside(budget *uint64) (progressed bool) {
+	if ep.state() != connected {
+		return false
 	}
-	if r.Status == nd.Success && r.Flags.Has(nd.SilentSuccess) {
-		ep.completeSilently(r)
-		return
+	if ep.req.next != ep.req.submitted {
+		if r := ep.requestAt(ep.req.next); r.Transferred > 0 && (r.Transferred < r.Total || r.bounceIndex >= 0) {
+			return false // the entries of a message are consecutive, and a bounce buffer with data is not used again
+		} // a Read with all its bytes may wait to invalidate its sink, and that waits for the Reads
 	}
-	if r.Status == nd.Success {
-		ep.sq.cq.pushSuccess(ep, r.context, r.Kind, int(r.bytesTransferred()), &ep.sq.slots)
-		return
+	for at := 0; at < len(ep.req.aside) && *budget > 0; {
+		number := ep.req.aside[at]
+		r := ep.requestAt(number)
+		before := r.Transferred
+		out, handled := ep.askHook(r)
+		if !handled {
+			out = ep.execute(r, budget)
+		}
+		progressed = progressed || out != blocked || r.Transferred != before
+		switch {
+		case out == executed:
+			r.IsAside = false
+			ep.req.aside = slices.Delete(ep.req.aside, at, at+1)
+			ep.req.hasFailed = ep.req.hasFailed || r.Finished && r.Status != nd.Success
+			at = 0
+		case r.Transferred > 0:
+			ep.req.aside = slices.Insert(slices.Delete(ep.req.aside, at, at+1), 0, number)
+			return progressed
+		default:
+			at++
+		}
 	}
-	ep.result = nd.Result{Status: r.Status, RequestContext: r.context, RequestType: r.Kind}
-	ep.pushResult(ep.sq.cq, &ep.sq.slots, false)
-}
-
-// completeSilently completes a successful request that adds no result to the queue.
-func (ep *queuePair) completeSilently(r *request) {
-	ep.sq.slotsTaken-- // a request without a result frees its slot at once
-	ep.counters.silent++
-	if ep.counters.operations != nil {
-		countResult(ep.counters.operations, &nd.Result{RequestType: r.Kind, BytesTransferred: r.bytesTransferred()})
-	}
-}
-
-// bytesTransferred returns the number of bytes in the result of a successful request.
-func (r *request) bytesTransferred() uint32 {
-	switch r.Kind {
-	case nd.RequestSend, nd.RequestRead, nd.RequestWrite:
-		return uint32(r.Total)
-	}
-	return 0
-}
-
-// reject finishes a request with status s. The message becomes the endpoint's cause, if it has none yet.
-func (ep *queuePair) reject(r *request, s nd.Status, format string, args ...any) outcome {
-	r.Finish(s)
-	if ep.life.cause == nil {
-		ep.life.cause = ep.opError(r.OpName(), s, fmt.Sprintf(format, args...), "the connection has ended; connect a new endpoint")
-	}
-	return executed
+	return progressed
 }

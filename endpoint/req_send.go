@@ -3,7 +3,6 @@ package endpoint
 import (
 	"time"
 
-	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
@@ -127,33 +126,6 @@ func (ep *queuePair) pushSendInEntry(r *request) outcome {
 		ep.completeIfOpen(r)
 	}
 	return executed
-}
-
-// gatherPayload copies the data of an inline Send or Write together. It reports false if it has rejected r.
-func (ep *queuePair) gatherPayload(r *request) (payload []byte, ok bool) {
-	if r.Flags.Has(nd.Inline) {
-		return r.Inline, true
-	}
-	payload = ep.req.gathered[:r.Total]
-	to := payload
-	if r.parts != nil {
-		for len(to) > 0 {
-			n := copy(to, r.parts.operand(r))
-			r.parts.advance(r, uint64(n))
-			to = to[n:]
-		}
-		return payload, true
-	}
-	for _, e := range r.SGEs {
-		mode.SetLocalOperand(&ep.source, e, window.Read)
-		ep.sink = window.Operand{Mem: to[:e.Length]}
-		if _, _, f := ep.guard.Copy(&ep.sink, &ep.source, uint64(e.Length)); f != window.NoFault {
-			ep.rejectLocal(r, e, f)
-			return nil, false
-		}
-		to = to[e.Length:]
-	}
-	return payload, true
 }
 
 // copyToReceive copies a message into the peer's posted receive, and then tells the peer.

@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"github.com/softnd/softnd/endpoint/internal/mode"
-	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
@@ -70,23 +69,6 @@ func (q *sharedReceiveQueue) setDepth(depth uint64) {
 		to.copyFrom(from)
 	}
 	q.receives = receives
-}
-
-// newReceives allocates receives and their entries, so that posting never allocates.
-func newReceives(n uint64, sge int) []receive {
-	receives := make([]receive, n)
-	entries := make([]wire.SGE, len(receives)*sge)
-	for i := range receives {
-		receives[i].list = entries[i*sge : i*sge : (i+1)*sge]
-	}
-	return receives
-}
-
-// copyFrom makes r a copy of another receive.
-func (r *receive) copyFrom(from *receive) {
-	r.context, r.capacity = from.context, from.capacity
-	r.list = append(r.list[:0], from.sges()...)
-	r.setSingle()
 }
 
 // outstanding returns the number of posted receives that no message has taken. The caller holds

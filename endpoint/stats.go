@@ -11,31 +11,6 @@ import (
 // counts nothing else. With Options.CountOperations, each result is added under the completion queue's
 // lock, where it is counted by type.
 
-// stallCause says what a request waits for.
-type stallCause uint8
-
-const (
-	stallReceive stallCause = iota // the peer has no receive posted
-	stallQueue                     // the ring or the bounce buffers are full
-	stallOrder                     // earlier requests must complete first
-	stallDrain                     // the peer uses a token that an Invalidate has revoked
-	stallCauses
-)
-
-var stallText = [stallCauses]string{"the peer to post a receive", "free ring entries", "earlier requests", "the end of an access of the peer"}
-
-// endpointCounters are what only the slow path counts. The endpoint's lock guards them.
-type endpointCounters struct {
-	stalls        [stallCauses]uint64
-	sharedStalls  uint64 // messages of the peer that waited for the shared receive queue
-	silent        uint64 // requests that succeeded silently; see completeSilently
-	fragments     uint64
-	retries       uint64
-	postsRefused  uint64
-	accessRefused uint64
-	operations    *nd.OperationStats // nil = not counted
-}
-
 // stall counts, once for a request and a cause, that the request waits.
 func (ep *queuePair) stall(r *request, cause stallCause) outcome {
 	if r.stalls&(1<<cause) == 0 {
@@ -43,22 +18,6 @@ func (ep *queuePair) stall(r *request, cause stallCause) outcome {
 		ep.counters.stalls[cause]++
 	}
 	return blocked
-}
-
-// countResult counts a result by type. The caller adds the result to a queue. It is not inlined into
-// the functions that add results, which rarely call it.
-//
-//go:noinline
-func countResult(s *nd.OperationStats, r *nd.Result) {
-	c := s.Of(r.RequestType)
-	switch {
-	case c == nil:
-	case r.Status == nd.Success:
-		c.Succeeded++
-		c.Bytes += uint64(r.BytesTransferred)
-	default:
-		c.Failed++
-	}
 }
 
 // Stats returns the counters of the endpoint.

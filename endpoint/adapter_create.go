@@ -1,0 +1,131 @@
+package endpoint
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// CreateCompletionQueue makes a queue that holds at least depth results.
+func (a *adapter) CreateCompletionQueue(ctx context.Context, depth int) (nd.CompletionQueue, error) {
+	const op = "create completion queue"
+	if err := a.checkUsable(ctx, op); err != nil {
+		return nil, err
+	}
+	if most := a.provider.limits.cqDepth; depth < 1 || depth > most {
+		return nil, a.opError(op, nd.InvalidParameter3, fmt.Sprintf("depth %d, allowed 1 to %d", depth, most), "choose a depth within the limits")
+	}
+	if err := a.beforeCall(ctx, op, 0, 0); err != nil {
+		return nil, err
+	}
+	return newCompletionQueue(a, depth), nil
+}
+
+// CreateMemoryRegion makes a region without memory.
+func (a *adapter) CreateMemoryRegion(ctx context.Context) (nd.MemoryRegion, error) {
+	const op = "create memory region"
+	if err := a.beginCall(ctx, op); err != nil {
+		return nil, err
+	}
+	defer a.provider.waiters.EndCall()
+	r, err := a.domain.NewRegion()
+	if err != nil {
+		return nil, a.allocError(op, err)
+	}
+	return &memoryRegion{adapter: a, region: r}, nil
+}
+
+// Register makes a region of any memory of the process.
+func (a *adapter) Register(ctx context.Context, buf []byte, flags nd.RegionFlags) (nd.MemoryRegion, error) {
+	r, err := a.CreateMemoryRegion(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.Register(ctx, buf, flags); err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// Allocate makes a region of arena memory. Peers reach it with one copy and without this
+// process. Its pages are reserved now.
+//
+// Go's race detector watches only Go's heap and variables, so it reports no race in arena
+// memory. A test that looks for races in a program can register memory from make instead. All
+// requests except fast registrations work on it. The detector then sees the program's accesses
+// and those that this process makes for requests.
+func (a *adapter) Allocate(ctx context.Context, size int, flags nd.RegionFlags) (nd.MemoryRegion, error) {
+	const op = "allocate memory region"
+	switch {
+	case size < 0:
+		return nil, a.opError(op, nd.InvalidParameter, fmt.Sprintf("%d bytes", size), "ask for at least 1 byte")
+	case size == 0:
+		return nil, a.opError(op, nd.InvalidBufferSize, fmt.Sprintf("%d bytes", size), "ask for at least 1 byte")
+	case size > maxRegistration:
+		return nil, a.opError(op, nd.InvalidParameter, fmt.Sprintf("%d bytes, at most %d in one region", size, maxRegistration), "use several regions")
+	case flags&^nd.AllRegionFlags != 0:
+		return nil, a.opError(op, nd.InvalidParameter3, unknownFlags(flags), useRegionFlags)
+	}
+	if err := a.beforeCall(ctx, op, uint64(size), 0); err != nil {
+		return nil, err
+	}
+	if err := a.beginCall(ctx, op); err != nil {
+		return nil, err
+	}
+	defer a.provider.waiters.EndCall()
+	r, err := a.CreateMemoryRegion(ctx)
+	if err != nil {
+		return nil, err
+	}
+	mr := r.(*memoryRegion)
+	offset, err := a.provider.member.Alloc(uint64(size))
+	if err != nil {
+		mr.Close()
+		return nil, a.allocError(op, err)
+	}
+	buf, err := a.provider.arena.Bytes(offset, uint64(size))
+	if err == nil {
+		mr.allocation = a.provider.addAllocation(offset, buf)
+		err = mr.register(ctx, buf, flags)
+	}
+	if err != nil {
+		mr.Close()
+		return nil, err
+	}
+	return mr, nil
+}
+
+// CreateMemoryWindow makes a window that is not bound.
+func (a *adapter) CreateMemoryWindow(ctx context.Context) (nd.MemoryWindow, error) {
+	const op = "create memory window"
+	if err := a.beforeCall(ctx, op, 0, 0); err != nil {
+		return nil, err
+	}
+	if err := a.beginCall(ctx, op); err != nil {
+		return nil, err
+	}
+	defer a.provider.waiters.EndCall()
+	w, err := a.domain.NewWindow()
+	if err != nil {
+		return nil, a.allocError(op, err)
+	}
+	return &memoryWindow{adapter: a, window: w, closeDone: make(chan struct{})}, nil
+}
+
+// CreateConnector makes an unbound connector.
+func (a *adapter) CreateConnector(ctx context.Context) (nd.Connector, error) {
+	if err := a.checkUsable(ctx, "create connector"); err != nil {
+		return nil, err
+	}
+	return &connector{adapter: a}, nil
+}
+
+// CreateListener makes an unbound listener.
+func (a *adapter) CreateListener(ctx context.Context) (nd.Listener, error) {
+	if err := a.checkUsable(ctx, "create listener"); err != nil {
+		return nil, err
+	}
+	return &listener{adapter: a}, nil
+}

@@ -1,0 +1,60 @@
+package endpoint
+
+import (
+	"github.com/softnd/softnd/shm"
+)
+
+// track adds the connection to those that the death of a member can concern.
+func (p *Provider) track(c *connection) {
+	p.mu.Lock()
+	p.conns[c] = struct{}{}
+	if c.side == passive {
+		p.requests[requestKey{c.peer.ID(), c.offset}] = struct{}{}
+	}
+	p.mu.Unlock()
+	p.watchPeer(c.peer)
+	if c.peer.Gone() || p.member.Gone() {
+		c.peerDied()
+	}
+}
+
+// watchPeer makes the housekeeper learn of a peer's death soon.
+func (p *Provider) watchPeer(peer *shm.Peer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, ok := p.watched[peer.ID()]; ok || p.closed || peer.ID() == p.member.ID() {
+		return
+	}
+	stop := make(chan struct{})
+	p.watched[peer.ID()] = stop
+	p.member.Watch(peer, stop, p.housekeeper.runNow)
+}
+
+// peerDied notes that the other process is dead, and executes nothing from now on.
+func (c *connection) peerDied() {
+	c.mu.Lock()
+	c.peerDead.Store(true)
+	c.mu.Unlock()
+	if ep := c.endpoint.Load(); ep != nil {
+		ep.mu.Lock()
+		ep.handlePeerDeath()
+		ep.mu.Unlock()
+	}
+}
+
+// handlePeerDeath acts on the peer's death before its memory is reused.
+func (ep *queuePair) handlePeerDeath() {
+	switch c := ep.conn; ep.state() {
+	case connecting, accepted:
+		switch {
+		case c == nil || !c.attached:
+		case c.side == passive && c.wasEstablished():
+			ep.on(completes) // Accept has not returned yet, and the record may be read for the last time; progressLocked ends the connection
+		default:
+			ep.peerAborted()
+		}
+	case failed, disconnecting, closed:
+		ep.finishTeardown()
+	}
+	ep.progressLocked()
+}

@@ -1,0 +1,38 @@
+package endpoint
+
+import (
+	"github.com/softnd/softnd/nd"
+)
+
+// completeRequest adds the result of a finished request to the completion queue.
+func (ep *queuePair) completeRequest(r *request) {
+	if ep.hook != nil {
+		ep.hook.Arrived(&r.Request)
+	}
+	if r.Status == nd.Success && r.Flags.Has(nd.SilentSuccess) {
+		ep.completeSilently(r)
+		return
+	}
+	if r.Status == nd.Success {
+		ep.sq.cq.pushSuccess(ep, r.context, r.Kind, int(r.bytesTransferred()), &ep.sq.slots)
+		return
+	}
+	ep.result = nd.Result{Status: r.Status, RequestContext: r.context, RequestType: r.Kind}
+	ep.pushResult(ep.sq.cq, &ep.sq.slots, false)
+}
+
+// completeSilently completes a successful request that adds no result to the queue.
+func (ep *queuePair) completeSilently(r *request) {
+	ep.sq.slotsTaken-- // a request without a result frees its slot at once
+	ep.counters.silent++
+	if ep.counters.operations != nil {
+		countResult(ep.counters.operations, &nd.Result{RequestType: r.Kind, BytesTransferred: r.bytesTransferred()})
+	}
+}
+
+// completeInvalidate completes an Invalidate whose tokens are drained and released. For a Read with
+// ReadLocalInvalidate, hasInvalidated tells invalidateSink that this is done.
+func (ep *queuePair) completeInvalidate(r *request) {
+	r.draining, r.hasInvalidated = false, true
+	r.Finish(nd.Success)
+}
