@@ -11,7 +11,7 @@ import (
 func init() {
 	jobaccess.Of = func(job any) jobaccess.Inside {
 		j := job.(*Job)
-		return jobaccess.Inside{Arena: j.arena, Member: j.member, Group: j.group, Provider: j.provider, Request: j.requestFrom, Kept: j.kept}
+		return jobaccess.Inside{Arena: j.arena, Member: j.member, Group: j.group, Request: j.requestFrom, Kept: j.kept}
 	}
 	jobaccess.Join = func(ctx context.Context, arena *shm.Arena, detach func() error, rank int, wait bool, options ...any) (any, error) {
 		set := make([]Option, len(options))

@@ -79,8 +79,8 @@ func playDoomed(s *proctest.Self) error {
 	}
 	random := func(i uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, i)) }
 	for i, l := range victimLinks(killRole(s.Args[0])) {
-		link := killLink{Rand: random(uint64(i)), job: j, peer: l.peer, posts: l.victimPosts}
-		go link.run(s.Ctx)
+		link := traffic.Link{Rand: random(uint64(i)), Job: j, Peer: l.peer, Posts: l.victimPosts}
+		go link.Run(s.Ctx)
 	}
 	go traffic.Objects(s.Ctx, j.Adapter(), random(100), func() {})
 	go collect(s.Ctx, j, victimLag)
@@ -255,8 +255,8 @@ type killWork struct {
 	*killJob
 	ctx      context.Context
 	stop     func()
-	touching []*killLink  // links with the victim
-	between  [2]*killLink // of the ranks low and high
+	touching []*traffic.Link  // links with the victim
+	between  [2]*traffic.Link // of the ranks low and high
 	calls    []collected
 	ended    sync.WaitGroup // of all work with the victim
 	others   sync.WaitGroup
@@ -268,8 +268,8 @@ type collected struct {
 	err error
 }
 
-func (w *killWork) newLink(r *rand.Rand, rank, peer int, posts bool) *killLink {
-	return &killLink{Rand: rand.New(rand.NewPCG(r.Uint64(), uint64(rank))), job: w.survivors[rank], peer: peer, posts: posts}
+func (w *killWork) newLink(r *rand.Rand, rank, peer int, posts bool) *traffic.Link {
+	return &traffic.Link{Rand: rand.New(rand.NewPCG(r.Uint64(), uint64(rank))), Job: w.survivors[rank], Peer: peer, Posts: posts}
 }
 
 // work starts the traffic with the victim.
@@ -280,7 +280,7 @@ func (k *killJob) work(role killRole, r *rand.Rand) *killWork {
 		w.touching = append(w.touching, w.newLink(r, l.peer, victimRank, l.otherPosts))
 	}
 	for _, l := range w.touching {
-		w.ended.Go(func() { l.run(ctx) })
+		w.ended.Go(func() { l.Run(ctx) })
 	}
 	for rank, j := range k.survivors {
 		w.ended.Go(func() {
@@ -292,8 +292,8 @@ func (k *killJob) work(role killRole, r *rand.Rand) *killWork {
 		cancel()
 		w.others.Wait()
 		for _, l := range w.between {
-			if l.broken != nil {
-				k.t.Error(l.broken)
+			if l.Broken != nil {
+				k.t.Error(l.Broken)
 			}
 		}
 	}
@@ -302,9 +302,9 @@ func (k *killJob) work(role killRole, r *rand.Rand) *killWork {
 
 // meet starts the traffic of the ranks low and high with each other.
 func (w *killWork) meet(r *rand.Rand) {
-	w.between = [2]*killLink{w.newLink(r, low, high, true), w.newLink(r, high, low, true)}
+	w.between = [2]*traffic.Link{w.newLink(r, low, high, true), w.newLink(r, high, low, true)}
 	for _, l := range w.between {
-		w.others.Go(func() { l.run(w.ctx) })
+		w.others.Go(func() { l.Run(w.ctx) })
 	}
 }
 
@@ -329,9 +329,9 @@ func (w *killWork) mustEnd(died int64, report *killReport) {
 		}
 	}
 	for _, l := range w.touching {
-		check(fmt.Sprintf("link of rank %d", l.job.Rank()), l.endedAt, l.end, l.ownEnd)
-		if l.broken != nil {
-			w.t.Error(l.broken)
+		check(fmt.Sprintf("link of rank %d", l.Job.Rank()), l.EndedAt, l.End, l.OwnEnd)
+		if l.Broken != nil {
+			w.t.Error(l.Broken)
 		}
 	}
 	for rank := range w.survivors {
@@ -343,9 +343,9 @@ func (w *killWork) mustEnd(died int64, report *killReport) {
 	report.cases++
 	for _, l := range append(w.touching, w.between[:]...) {
 		if l != nil {
-			report.revoked += l.revoked.Load()
-			report.peerRevoked += l.peerRevoked.Load()
-			report.refused += l.refused.Load()
+			report.revoked += l.Revoked.Load()
+			report.peerRevoked += l.PeerRevoked.Load()
+			report.refused += l.Refused.Load()
 		}
 	}
 	report.latencies = append(report.latencies, time.Duration(last-died))
@@ -361,6 +361,6 @@ func (w *killWork) mustEnd(died int64, report *killReport) {
 // mustContinue checks that the ranks low and high still work with each other.
 func (w *killWork) mustContinue() {
 	w.t.Helper()
-	before := w.between[0].done.Load()
-	proctest.Eventually(w.t, "the survivors go on with each other", func() bool { return w.between[0].done.Load() > before+100 })
+	before := w.between[0].Done.Load()
+	proctest.Eventually(w.t, "the survivors go on with each other", func() bool { return w.between[0].Done.Load() > before+100 })
 }

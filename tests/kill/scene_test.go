@@ -271,17 +271,17 @@ func stopAt(t *testing.T, point failpoint.Point, executor string, r *rand.Rand, 
 		t.Errorf("the stopped rank counts as dead: %v", err)
 	}
 	for _, l := range w.touching {
-		if err := l.last.Load(); err != nil && strings.Contains((*err).Error(), "died") {
-			t.Errorf("link of rank %d: %v", l.job.Rank(), *err)
+		if err := l.Last.Load(); err != nil && strings.Contains((*err).Error(), "died") {
+			t.Errorf("link of rank %d: %v", l.Job.Rank(), *err)
 		}
 	}
 	var before []int64
 	for _, l := range w.touching {
-		before = append(before, l.done.Load())
+		before = append(before, l.Done.Load())
 	}
 	k.victim.Resume()
 	for i, l := range w.touching {
-		proctest.Eventually(t, fmt.Sprintf("rank %d goes on with the one that was stopped", l.job.Rank()), func() bool { return l.done.Load() > before[i] })
+		proctest.Eventually(t, fmt.Sprintf("rank %d goes on with the one that was stopped", l.Job.Rank()), func() bool { return l.Done.Load() > before[i] })
 	}
 	died := linux.HostClock()
 	k.victim.Kill()

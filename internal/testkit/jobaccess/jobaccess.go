@@ -5,17 +5,15 @@ package jobaccess
 import (
 	"context"
 
-	"github.com/softnd/softnd/endpoint"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
 
 // Inside is what a job consists of.
 type Inside struct {
-	Arena    *shm.Arena
-	Member   *shm.Member
-	Group    *shm.Group
-	Provider *endpoint.Provider
+	Arena  *shm.Arena
+	Member *shm.Member
+	Group  *shm.Group
 
 	Request func(rank int) nd.Connector // takes the oldest connection request of a rank; nil if there is none
 	Kept    func(rank int) int          // counts the requests that a rank has made and, as far as this process knows, has not given up
