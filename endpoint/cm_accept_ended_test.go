@@ -12,9 +12,9 @@ import (
 // returned at the passive side. Accept succeeds, and the end of the connection is reported as an end.
 func TestAcceptOfEndedConnection(t *testing.T) {
 	ends := map[string]func(p *pair){
-		"close": func(p *pair) { p.b.must(order{Do: doCloseEndpoint}); p.b.puppet.leave() },
-		"leave": func(p *pair) { p.b.puppet.leave() },
-		"death": func(p *pair) { p.b.puppet.kill() },
+		"close": func(p *pair) { p.b.must(order{Do: doCloseEndpoint}); p.b.process.leave() },
+		"leave": func(p *pair) { p.b.process.leave() },
+		"death": func(p *pair) { p.b.process.kill() },
 	}
 	for name, end := range ends {
 		t.Run(name, func(t *testing.T) {

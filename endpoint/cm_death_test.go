@@ -4,12 +4,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
@@ -74,7 +72,7 @@ func TestPeerDeathUnderLoad(t *testing.T) {
 						}
 						fate := p.a.start(repeat(do, n, far))
 						time.Sleep(time.Duration(random.IntN(5000)) * time.Microsecond)
-						p.b.puppet.kill()
+						p.b.process.kill()
 						// A Send without a receive may fail first.
 						if r := <-fate; r.Status != nd.Canceled && !(do == doSend && r.Status == nd.IOTimeout) {
 							t.Errorf("the survivor's request ends with %v (%s), seed %d", r.Status, r.Text, seed)
@@ -110,7 +108,7 @@ func TestPeerDeathFlushesOutstanding(t *testing.T) {
 			p := newPair(t, s)
 			w := p.a.window()
 			p.a.bind(w, 0, 100, nd.AllowWrite)
-			p.b.puppet.Stop()
+			p.b.process.Stop()
 			var sends, receives []nd.Result
 			for i := range uint64(10) {
 				p.a.must(order{Do: doReceive, Context: i, Parts: mine(0, 10)})
@@ -119,7 +117,7 @@ func TestPeerDeathFlushesOutstanding(t *testing.T) {
 				sends = append(sends, failure(nd.RequestSend, i, nd.Canceled))
 			}
 			p.a.refuse(nd.DeviceBusy, order{Do: doDeregister})
-			p.b.puppet.kill()
+			p.b.process.kill()
 			p.a.expect(initiatorQueue, sends...)
 			p.a.expect(receiveQueue, receives...)
 			p.a.refuse(nd.ConnectionAborted, order{Do: doWhy})
@@ -146,7 +144,7 @@ func TestPeerDeathAfterDelivery(t *testing.T) {
 		}
 		p.b.must(order{Do: doWrite, Context: 5, Parts: mine(0, 8), Far: p.a.memory})
 		p.b.expect(initiatorQueue, success(nd.RequestWrite, 5, 8))
-		p.b.puppet.kill()
+		p.b.process.kill()
 		p.a.expect(receiveQueue, append(want, failure(nd.RequestReceive, 9, nd.Canceled))...)
 	}
 }
@@ -184,9 +182,9 @@ func TestPeerStoppedDuringCopy(t *testing.T) {
 					p.a.refuse(nd.DeviceBusy, order{Do: doDeregister})
 				}
 				if kill {
-					p.b.puppet.kill()
+					p.b.process.kill()
 				} else {
-					p.b.puppet.Resume()
+					p.b.process.Resume()
 				}
 				if r := <-done; r.Status != nd.Success {
 					t.Fatal(r.Text)
@@ -210,17 +208,17 @@ func TestPeerStoppedDuringCopy(t *testing.T) {
 	}
 }
 
-// stopInMidCopy stops the puppet while a token is in its hazard word.
+// stopInMidCopy stops the remote side while a token is in its hazard word.
 func (p *pair) stopInMidCopy(t *testing.T, token nd.Token) {
 	t.Helper()
 	ep := p.a.local.endpoint(0).(*queuePair)
 	proctest.Eventually(t, "the peer is caught in the middle of a copy", func() bool {
-		p.b.puppet.Stop()
+		p.b.process.Stop()
 		hazard := ep.conn.peerQP.Hazard.Load()
 		if nd.Token(hazard>>32) == token || nd.Token(hazard) == token {
 			return true
 		}
-		p.b.puppet.Resume()
+		p.b.process.Resume()
 		return false
 	})
 }
@@ -245,9 +243,9 @@ func TestDeregisterWaitsForCopy(t *testing.T) {
 				default:
 				}
 				if kill {
-					p.b.puppet.kill()
+					p.b.process.kill()
 				} else {
-					p.b.puppet.Resume()
+					p.b.process.Resume()
 				}
 				if r := <-done; r.Status != nd.Success {
 					t.Error(r.Text)
@@ -269,79 +267,12 @@ func TestOwnerDeathDuringInvalidate(t *testing.T) {
 	ep.localQP.Hazard.Store(uint64(d.Token) << 32)
 	p.b.must(order{Do: doInvalidate, Window: w})
 	p.b.nothing(initiatorQueue)
-	p.b.puppet.kill()
+	p.b.process.kill()
 	ep.localQP.Hazard.Store(0)
 	ep.mu.Unlock()
 	p.a.must(order{Do: doNotify})
 	p.a.must(order{Do: doWrite, Parts: mine(0, 8), Far: d})
 	p.a.expect(initiatorQueue, failure(nd.RequestWrite, 0, nd.Canceled))
-}
-
-// TestPeerDeathWhileConnecting kills the peer of a Connect, an Accept or a CompleteConnect in
-// progress.
-func TestPeerDeathWhileConnecting(t *testing.T) {
-	tests := map[string]func(t *testing.T, p *pair){
-		"before Connect": func(t *testing.T, p *pair) {
-			addr := p.b.must(order{Do: doListen}).Addr
-			p.b.puppet.kill()
-			r := p.a.do(order{Do: doConnect, Addr: addr})
-			if r.Status != nd.HostUnreachable {
-				t.Errorf("connect returns %v (%s)", r.Status, r.Text)
-			}
-		},
-		"in Connect": func(t *testing.T, p *pair) {
-			addr := p.b.must(order{Do: doListen}).Addr
-			done := p.a.start(order{Do: doConnect, Addr: addr})
-			time.Sleep(time.Millisecond)
-			p.b.puppet.kill()
-			if r := <-done; r.Status != nd.HostUnreachable {
-				t.Errorf("connect returns %v (%s)", r.Status, r.Text)
-			}
-		},
-		"between Connect and CompleteConnect": func(t *testing.T, p *pair) {
-			addr := p.b.must(order{Do: doListen}).Addr
-			p.b.start(order{Do: doAccept})
-			p.a.must(order{Do: doConnect, Addr: addr})
-			p.b.puppet.kill()
-			proctest.Eventually(t, "the death is known", func() bool { return p.arena.Deaths() != 0 })
-			want := fmt.Sprintf("%v (pid %d) has died or left", p.b.member, p.b.puppet.PID())
-			if r := p.a.refuse(nd.ConnectionAborted, order{Do: doComplete}); !strings.Contains(r.Text, want) {
-				t.Errorf("the error is %q, want %q", r.Text, want)
-			}
-		},
-		"in Accept": func(t *testing.T, p *pair) {
-			addr := p.a.must(order{Do: doListen}).Addr
-			done := p.a.start(order{Do: doAccept})
-			p.a.must(order{Do: doReceive, Context: 1})
-			p.b.must(order{Do: doConnect, Addr: addr})
-			p.b.puppet.kill()
-			if r := <-done; r.Status != nd.ConnectionRefused {
-				t.Errorf("accept returns %v (%s)", r.Status, r.Text)
-			}
-			p.a.expect(receiveQueue, failure(nd.RequestReceive, 1, nd.Canceled))
-		},
-		"after Accept": func(t *testing.T, p *pair) {
-			addr := p.a.must(order{Do: doListen}).Addr
-			done := p.a.start(order{Do: doAccept})
-			p.a.must(order{Do: doReceive, Context: 1})
-			p.b.must(order{Do: doConnect, Addr: addr})
-			p.b.must(order{Do: doComplete})
-			p.b.puppet.kill()
-			if r := <-done; r.Status != nd.Success {
-				t.Errorf("accept returns %v (%s)", r.Status, r.Text)
-			}
-			p.a.expect(receiveQueue, failure(nd.RequestReceive, 1, nd.Canceled))
-		},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			p := newPair(t, setup{Processes: true, Unwired: true})
-			before := p.a.local.member.InUse()
-			test(t, p)
-			p.a.must(order{Do: doCloseEndpoint})
-			p.settledAfterDeath(t, before)
-		})
-	}
 }
 
 // TestPeerDeathWithoutProgress: when the dead peer's memory is reclaimed, the endpoint has ended although
@@ -370,7 +301,7 @@ func TestPeerDeathWithoutProgress(t *testing.T) {
 				ep.terminate(ep.opError("test", nd.Canceled, "ended by the test", ""))
 				ep.mu.Unlock()
 			}
-			p.b.puppet.kill()
+			p.b.process.kill()
 			p.reclaimedAfterDeath(t)
 			ep.mu.Lock()
 			defer ep.mu.Unlock()
@@ -381,122 +312,8 @@ func TestPeerDeathWithoutProgress(t *testing.T) {
 	}
 }
 
-// TestConnectRequestOfDeadPeer: a dead peer's request is in the listener's queue or in a connector, and
-// its memory already belongs to another member. No call writes to it.
-func TestConnectRequestOfDeadPeer(t *testing.T) {
-	for name, use := range map[string]func(t *testing.T, s *side, c nd.Connector){
-		"queued": func(t *testing.T, s *side, _ nd.Connector) {
-			if err := s.listener.Close(); err != nil {
-				t.Error(err)
-			}
-		},
-		"accepted": func(t *testing.T, s *side, c nd.Connector) {
-			wantStatus(t, c.Accept(s.ctx, s.endpoint(0), nd.ConnectParams{}), nd.ConnectionAborted)
-		},
-		"rejected": func(t *testing.T, _ *side, c nd.Connector) {
-			wantStatus(t, c.Reject(make([]byte, wire.MaxPrivateData)), nd.ConnectionAborted)
-		},
-		"read": func(t *testing.T, _ *side, c nd.Connector) {
-			_, err := c.GetPrivateData(nil)
-			wantStatus(t, err, nd.ConnectionAborted)
-		},
-		"closed": func(t *testing.T, _ *side, c nd.Connector) {
-			if err := c.Close(); err != nil {
-				t.Error(err)
-			}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := newPair(t, setup{Processes: true, Unwired: true})
-			s := p.a.local
-			addr := p.a.must(order{Do: doListen}).Addr
-			p.b.start(order{Do: doConnect, Addr: addr, Data: []byte("about to die")})
-			l := s.listener.(*listener)
-			proctest.Eventually(t, "the request is there", func() bool {
-				l.mu.Lock()
-				defer l.mu.Unlock()
-				return len(l.queue) == 1
-			})
-			record := l.queue[0].offset
-			c := s.connector(0)
-			if name != "queued" {
-				if err := s.listener.GetConnectionRequest(s.ctx, c); err != nil {
-					t.Fatal(err)
-				}
-			}
-			p.b.puppet.kill()
-			p.settledAfterDeath(t, s.member.InUse())
-			// The next owner of that memory.
-			other, err := p.arena.Join(shm.NoRank)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer other.Leave()
-			mem := claim(t, p.arena, other, record)
-			fill(mem, 5)
-			use(t, s, c)
-			want := make([]byte, len(mem))
-			fill(want, 5)
-			for i := range mem {
-				if mem[i] != want[i] {
-					t.Fatalf("byte %d of memory that was freed and reused has changed", i)
-				}
-			}
-		})
-	}
-}
-
 // chunkSize is the unit in which members own heap memory, in bytes.
 const chunkSize = 64 << 10
-
-// claim allocates until a given offset is part of the member's memory.
-func claim(t *testing.T, arena *shm.Arena, m *shm.Member, at shm.Offset) []byte {
-	t.Helper()
-	for range 1000 {
-		off, err := m.Alloc(chunkSize)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if off <= at && at < off+chunkSize {
-			mem, err := arena.Bytes(off, chunkSize)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return mem
-		}
-	}
-	t.Fatal("the dead member's memory was not reused")
-	return nil
-}
-
-// TestConnectRequestBehindDeadPeer: a request in the inbox behind that of a dead member is not lost.
-func TestConnectRequestBehindDeadPeer(t *testing.T) {
-	arena := newArena(t)
-	a := newParty(t, arena, "a", sideOptions{}, false)
-	first := newParty(t, arena, "first", sideOptions{}, false)
-	dying := newParty(t, arena, "dying", sideOptions{}, true)
-	addr := a.must(order{Do: doListen}).Addr
-	// This process does not read its inbox meanwhile.
-	a.local.provider.inboxMu.Lock()
-	unlock := sync.OnceFunc(a.local.provider.inboxMu.Unlock)
-	t.Cleanup(unlock) // closing the party needs the lock, also if the test fails before
-	connected := first.start(order{Do: doConnect, Addr: addr})
-	proctest.Eventually(t, "the first request is in the inbox", a.local.member.HasMail)
-	dying.start(order{Do: doConnect, Addr: addr})
-	time.Sleep(20 * time.Millisecond) // so that the second request precedes it in the list
-	dying.puppet.kill()
-	proctest.Eventually(t, "the death is known", func() bool { return arena.Deaths() != 0 })
-	time.Sleep(2 * busyInterval) // the dead member's memory would be reclaimed by now
-	unlock()
-	accepted := a.start(order{Do: doAccept})
-	if r := <-connected; r.Status != nd.Success {
-		t.Fatal(r.Text)
-	}
-	first.must(order{Do: doComplete})
-	if r := <-accepted; r.Status != nd.Success {
-		t.Fatal(r.Text)
-	}
-}
 
 // TestHazardsOfDeadPeerIgnored, whichever goroutine notices the death first.
 func TestHazardsOfDeadPeerIgnored(t *testing.T) {
@@ -513,7 +330,7 @@ func TestHazardsOfDeadPeerIgnored(t *testing.T) {
 	if region.Release() {
 		t.Error("a token is drained while a live peer uses it")
 	}
-	p.b.puppet.kill()
+	p.b.process.kill()
 	proctest.Eventually(t, "the token is drained", region.Release)
 }
 

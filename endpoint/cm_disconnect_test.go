@@ -151,7 +151,7 @@ func TestDisconnectDeliversData(t *testing.T) {
 				}
 				p.b.must(order{Do: doReceive, Context: 99, Parts: mine(at, 100)}) // no small receive, for which a sender would wait
 				p.a.fill(0, 0, 100_000, 7)
-				p.b.puppet.Stop()
+				p.b.process.Stop()
 				for i, n := range sizes {
 					p.a.must(order{Do: doSend, Context: uint64(i), Parts: mine(0, n)})
 				}
@@ -162,7 +162,7 @@ func TestDisconnectDeliversData(t *testing.T) {
 				} else {
 					time.Sleep(time.Millisecond) // so that it has usually begun
 				}
-				p.b.puppet.Resume()
+				p.b.process.Resume()
 				p.b.expect(receiveQueue, receives...)
 				at = 0
 				for _, n := range sizes {
@@ -350,7 +350,7 @@ func TestPostWithoutConnection(t *testing.T) {
 			t.Errorf("%v, want %q at its end", err, want)
 		}
 	}
-	ep := idle1(t).ep
+	ep := newUnconnected(t).ep
 	why("the endpoint is not connected yet: connection invalid: post when Connect and CompleteConnect, or Accept, have returned", ep.Send(1, nil, 0))
 	wantStatus(t, ep.Close(), nd.Success)
 	why("the endpoint was closed: connection invalid: connect a new endpoint", ep.Send(1, nil, 0))

@@ -38,7 +38,7 @@ func TestDone(t *testing.T) {
 	t.Run("the peer dies", func(t *testing.T) {
 		r := newStar(t, setup{Processes: true}, nd.SharedReceiveQueueConfig{}, 1)
 		ep := r.owner.local.endpoint(0)
-		r.peers[0].puppet.kill()
+		r.peers[0].process.kill()
 		wantDone(t, ep, nd.ConnectionAborted)
 	})
 }

@@ -16,13 +16,13 @@ func TestInboxFlooded(t *testing.T) {
 	const requests = 60_000 // comparing all with each other would take a minute; otherwise it takes a fraction of a second
 	arena := newArena(t)
 	victim := newParty(t, arena, "victim", sideOptions{}, false).local
-	liar, err := arena.Join(shm.NoRank)
+	attacker, err := arena.Join(shm.NoRank)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer liar.Leave()
+	defer attacker.Leave()
 	const stride = (wire.ConnectionRecordSize + 63) / 64 * 64
-	base, err := liar.Alloc(requests * stride)
+	base, err := attacker.Alloc(requests * stride)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestInboxFlooded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Member[active], r.Member[passive] = uint64(liar.ID()), uint64(peer.ID())
+		r.Member[active], r.Member[passive] = uint64(attacker.ID()), uint64(peer.ID())
 		r.Address[passive] = addressWord(victim.provider.address())
 		r.Port[passive] = 7 // no listener has this port
 		r.State.Store(uint32(connRequested))

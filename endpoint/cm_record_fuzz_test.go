@@ -26,9 +26,9 @@ const (
 
 // Small numbers in a record stand for members and adapters.
 const (
-	idOfLiar = 1 + iota
+	idOfAttacker = 1 + iota
 	idOfVictim
-	strangerOfLiar
+	strangerOfAttacker
 	strangerOfVictim
 )
 
@@ -47,7 +47,7 @@ func FuzzConnectionRecord(f *testing.F) {
 	request := func(link uint64, state connState, from, to, owner, qp uint64) []byte {
 		return bytesOf(link, two(uint32(state), 0), 0, 0, from, to, owner, 0, qp, 0, two(900, 7), two(16, 0), two(16, 0), two(3, 0), 0, 0x636261)
 	}
-	good := request(0, connRequested, idOfLiar, idOfVictim, idOfLiar, landmark(liarsQP, 0))
+	good := request(0, connRequested, idOfAttacker, idOfVictim, idOfAttacker, landmark(attackersQP, 0))
 	all := one(agreeing, completing, trafficking)
 	f.Add(good, there, all)
 	f.Add(good, there, one(rejecting))
@@ -58,43 +58,43 @@ func FuzzConnectionRecord(f *testing.F) {
 	answer := func(state connState, to, owner, qp uint64) []byte {
 		return bytesOf(0, two(uint32(state), 0), 0, 0, idOfVictim, to, 0, owner, 0, qp, two(900, 7), two(16, 16), two(16, 16), two(3, ^uint32(0)))
 	}
-	f.Add(answer(connAccepted, idOfLiar, idOfLiar, landmark(liarsQP, 0)), there, all|one(dialled))
-	f.Add(answer(connAccepted, idOfLiar, idOfVictim, landmark(liarsQP, 0)), there, all|one(dialled))
-	f.Add(answer(connAccepted, idOfLiar, idOfLiar, landmark(victimsMemory, 0)), there, all|one(dialled))
+	f.Add(answer(connAccepted, idOfAttacker, idOfAttacker, landmark(attackersQP, 0)), there, all|one(dialled))
+	f.Add(answer(connAccepted, idOfAttacker, idOfVictim, landmark(attackersQP, 0)), there, all|one(dialled))
+	f.Add(answer(connAccepted, idOfAttacker, idOfAttacker, landmark(victimsMemory, 0)), there, all|one(dialled))
 	for _, state := range []connState{0, connRequested, connEstablished, connRefused, connWithdrawn, connAborted, 99} {
-		f.Add(answer(state, idOfLiar, idOfLiar, landmark(liarsQP, 0)), there, all|one(dialled))
+		f.Add(answer(state, idOfAttacker, idOfAttacker, landmark(attackersQP, 0)), there, all|one(dialled))
 	}
 	for _, addresses := range []uint64{two(0, 0x0a000001), two(0x7f4e0001, 0x7f4e0001), two(0x7f4e0001, 0), two(0x0a000001, 0)} {
-		f.Add(bytesOf(0, two(uint32(connRequested), 0), 0, 0, idOfLiar, idOfVictim, idOfLiar, 0, landmark(liarsQP, 0), 0, two(900, 7), two(16, 0), two(16, 0), 0, addresses), there, all)
+		f.Add(bytesOf(0, two(uint32(connRequested), 0), 0, 0, idOfAttacker, idOfVictim, idOfAttacker, 0, landmark(attackersQP, 0), 0, two(900, 7), two(16, 0), two(16, 0), 0, addresses), there, all)
 	}
 	f.Add([]byte{}, there, all)
 	f.Add(bytes.Repeat([]byte{0xff}, wire.ConnectionRecordSize), there, all)
 	for _, state := range []connState{0, connAccepted, connEstablished, connRefused, connWithdrawn, connAborted, 7, 1 << 31} {
-		f.Add(request(0, state, idOfLiar, idOfVictim, idOfLiar, landmark(liarsQP, 0)), there, all)
+		f.Add(request(0, state, idOfAttacker, idOfVictim, idOfAttacker, landmark(attackersQP, 0)), there, all)
 	}
 	for _, from := range []uint64{idOfVictim, 0x10000, 0x20001, 1<<48 | 1, 0xffff, ^uint64(0)} {
-		f.Add(request(0, connRequested, from, idOfVictim, idOfLiar, landmark(liarsQP, 0)), there, all)
+		f.Add(request(0, connRequested, from, idOfVictim, idOfAttacker, landmark(attackersQP, 0)), there, all)
 	}
-	f.Add(request(0, connRequested, idOfLiar, idOfLiar, idOfLiar, landmark(liarsQP, 0)), there, all)
-	for _, owner := range []uint64{0, idOfVictim, strangerOfLiar, strangerOfVictim, ^uint64(0)} {
-		f.Add(request(0, connRequested, idOfLiar, idOfVictim, owner, landmark(liarsQP, 0)), there, all)
+	f.Add(request(0, connRequested, idOfAttacker, idOfAttacker, idOfAttacker, landmark(attackersQP, 0)), there, all)
+	for _, owner := range []uint64{0, idOfVictim, strangerOfAttacker, strangerOfVictim, ^uint64(0)} {
+		f.Add(request(0, connRequested, idOfAttacker, idOfVictim, owner, landmark(attackersQP, 0)), there, all)
 	}
-	for _, qp := range []uint64{0, landmark(victimsQP, 0), landmark(victimsMemory, 0), landmark(arenaEnd, -wire.SharedQPSize), landmark(arenaEnd, 8), ^uint64(7), landmark(liarsQP, 4), landmark(tables, 0)} {
-		f.Add(request(0, connRequested, idOfLiar, idOfVictim, idOfLiar, qp), there, all)
+	for _, qp := range []uint64{0, landmark(victimsQP, 0), landmark(victimsMemory, 0), landmark(arenaEnd, -wire.SharedQPSize), landmark(arenaEnd, 8), ^uint64(7), landmark(attackersQP, 4), landmark(tables, 0)} {
+		f.Add(request(0, connRequested, idOfAttacker, idOfVictim, idOfAttacker, qp), there, all)
 	}
-	for _, link := range []uint64{landmark(liarsRecord, 0), landmark(liarsMemory, margin), landmark(arenaEnd, -8), 12} {
-		f.Add(request(link, connRequested, idOfLiar, idOfVictim, idOfLiar, landmark(liarsQP, 0)), there, all)
+	for _, link := range []uint64{landmark(attackersRecord, 0), landmark(attackersMemory, margin), landmark(arenaEnd, -8), 12} {
+		f.Add(request(link, connRequested, idOfAttacker, idOfVictim, idOfAttacker, landmark(attackersQP, 0)), there, all)
 	}
 	for _, offset := range []uint64{1, 8, landmark(tables, 0), landmark(tables, 512), landmark(windowTable, 0), landmark(heapStart, -8), landmark(arenaEnd, -wire.ConnectionRecordSize), landmark(arenaEnd, -64), landmark(victimsQP, 0), ^uint64(7)} {
 		f.Add(good, offset, all)
 	}
-	f.Add(good, landmark(liarsMemory, margin), all|one(planted))
+	f.Add(good, landmark(attackersMemory, margin), all|one(planted))
 	f.Add(good, landmark(victimsMemory, 0), all|one(planted))
-	f.Add(request(0, connEstablished, idOfLiar, idOfVictim, idOfLiar, 0), landmark(victimsMemory, margin+vastSize+1024), one(planted))
+	f.Add(request(0, connEstablished, idOfAttacker, idOfVictim, idOfAttacker, 0), landmark(victimsMemory, margin+vastSize+1024), one(planted))
 	f.Fuzz(func(t *testing.T, content []byte, offset uint64, choices uint8) {
 		defer r.begin(t)()
 		r.arrive(t)
-		l := r.liar
+		l := r.attacker
 		heap := l.member
 		off, err := heap.Alloc(wire.ConnectionRecordSize)
 		if err != nil {
@@ -120,7 +120,7 @@ func FuzzConnectionRecord(f *testing.F) {
 		} else {
 			r.receiveMail(t, shm.Offset(at), choices)
 		}
-		r.liarLeaves(t)
+		r.attackerLeaves(t)
 		if !bytes.Equal(tables, before) {
 			t.Fatal("the tables of the arena have changed")
 		}
@@ -158,7 +158,7 @@ func (r *rig) plant(off shm.Offset, content []byte) (restore func()) {
 	saved := append([]uint64(nil), to...)
 	copy(to, list)
 	mem, _ := r.arena.Bytes(off, wire.ConnectionRecordSize)
-	e := r.victim.estates[inArena]
+	e := r.victim.areas[inArena]
 	from, mine := within(e.mem, mem)
 	if mine { // so that the check sees only what the victim changes
 		copy(e.was[from:], mem)
@@ -185,15 +185,15 @@ func within(whole, part []byte) (from int, ok bool) {
 func (r *rig) mayPlant(mem, content []byte) bool {
 	var first [5]uint64
 	words(first[:], content)
-	_, liars := within(r.liar.estates[inArena].mem, mem)
-	_, victims := within(r.victim.estates[inArena].mem, mem)
-	return shm.AddressOf(mem)%8 == 0 && (liars || victims && r.member(first[4]) != uint64(r.victim.member.ID()))
+	_, attackers := within(r.attacker.areas[inArena].mem, mem)
+	_, victims := within(r.victim.areas[inArena].mem, mem)
+	return shm.AddressOf(mem)%8 == 0 && (attackers || victims && r.member(first[4]) != uint64(r.victim.member.ID()))
 }
 
 func (r *rig) member(word uint64) uint64 {
 	switch word {
-	case idOfLiar:
-		return uint64(r.liar.member.ID())
+	case idOfAttacker:
+		return uint64(r.attacker.member.ID())
 	case idOfVictim:
 		return uint64(r.victim.member.ID())
 	}
@@ -202,8 +202,8 @@ func (r *rig) member(word uint64) uint64 {
 
 func (r *rig) owner(word uint64) uint64 {
 	of := map[uint64]uint64{
-		idOfLiar: r.liar.adapter.domain.Adapter, idOfVictim: r.victim.adapter.domain.Adapter,
-		strangerOfLiar: r.liar.stranger.domain.Adapter, strangerOfVictim: r.victim.stranger.domain.Adapter,
+		idOfAttacker: r.attacker.adapter.domain.Adapter, idOfVictim: r.victim.adapter.domain.Adapter,
+		strangerOfAttacker: r.attacker.stranger.domain.Adapter, strangerOfVictim: r.victim.stranger.domain.Adapter,
 	}
 	if o, ok := of[word]; ok {
 		return uint64(o)
@@ -271,8 +271,8 @@ func (r *rig) deliver(t *testing.T, off shm.Offset) {
 func (r *rig) dialAndChange(t *testing.T, content []byte, choices uint8) {
 	t.Helper()
 	v, c := r.victim, uint16(choices)
-	conn := v.dial(t, r.liar)
-	if _, err := r.liar.member.TakeMail(func(shm.Offset) (*atomic.Uint64, error) { return &conn.record.Link, nil }); err != nil {
+	conn := v.dial(t, r.attacker)
+	if _, err := r.attacker.member.TakeMail(func(shm.Offset) (*atomic.Uint64, error) { return &conn.record.Link, nil }); err != nil {
 		t.Fatal(err)
 	}
 	r.plant(conn.offset, content)
@@ -307,13 +307,13 @@ func (r *rig) traffic(t *testing.T) {
 		r.write(uint64(i), &s)
 	}
 	r.rest(t, false, nil)
-	v.post(nd.RequestWrite, 0, 100, r.liar, 0)
+	v.post(nd.RequestWrite, 0, 100, r.attacker, 0)
 	v.post(nd.RequestSend, 0, 100, nil, 0)
 	r.rest(t, false, nil)
 }
 
-// liarLeaves ends the victim's connections as their other side would.
-func (r *rig) liarLeaves(t *testing.T) {
+// attackerLeaves ends the victim's connections as their other side would.
+func (r *rig) attackerLeaves(t *testing.T) {
 	t.Helper()
 	v := r.victim
 	for _, c := range v.listener.queue {
@@ -324,7 +324,7 @@ func (r *rig) liarLeaves(t *testing.T) {
 	v.connector.Close()
 	for c := range v.provider.conns {
 		mem, _ := r.arena.Bytes(c.offset, wire.ConnectionRecordSize)
-		if _, mine := within(v.estates[inArena].mem, mem); !mine {
+		if _, mine := within(v.areas[inArena].mem, mem); !mine {
 			c.record.Detached[1-c.side].Store(wire.DetachedRecord)
 		} else {
 			t.Fatal("the victim took a request that lies in its own memory")

@@ -14,7 +14,7 @@ func TestCloseDuringAcceptWaitsForCopy(t *testing.T) {
 	r := newRig(t)
 	defer r.begin(t)()
 	r.arrive(t)
-	v, l := r.victim, r.liar
+	v, l := r.victim, r.attacker
 	v.receive(0)
 	v.receive(0)
 	conn := l.dial(t, v)
@@ -35,7 +35,7 @@ func TestCloseDuringAcceptWaitsForCopy(t *testing.T) {
 	if s := v.ep.state(); s != connecting {
 		t.Fatalf("the passive endpoint is in state %v, want connecting", s)
 	}
-	l.ep.localQP.Hazard.Store(uint64(v.estates[inArena].local[local]) << 32) // a copy is in progress
+	l.ep.localQP.Hazard.Store(uint64(v.areas[inArena].local[local]) << 32) // a copy is in progress
 	v.ep.Close()
 	v.provider.runDeferred()
 	v.collect(t)

@@ -234,7 +234,7 @@ func TestEventPeerDied(t *testing.T) {
 	p.a = newParty(t, p.arena, "a", sideOptions{Options: Options{EventHandler: &h}}, false)
 	p.b = newParty(t, p.arena, "b", sideOptions{}, true) // a handler cannot be passed to a process
 	p.connect(p.b.must(order{Do: doListen}).Addr)
-	p.b.puppet.kill()
+	p.b.process.kill()
 	h.await(t, 1, "peer died")[0].check(t, slog.LevelWarn, map[string]string{"peer": "member"})
 	h.await(t, 1, "connection failed")[0].check(t, slog.LevelWarn, map[string]string{"by": byPeer, "cause": "died"})
 }

@@ -415,7 +415,7 @@ func TestFaultKillsProcess(t *testing.T) {
 			if r := p.b.do(order{Do: doWrite, Parts: mine(0, 8), Far: at(p.a.memory, 16)}); !r.IsGone {
 				t.Errorf("the third Write returns %v: %s", r.Status, r.Text)
 			}
-			p.b.puppet.kill() // it is dead: this only waits for it
+			p.b.process.kill() // it is dead: this only waits for it
 			p.a.must(order{Do: doNotify})
 			if got := p.a.must(order{Do: doLongestRun, Len: 32, N: 7}).N; got != 8*written {
 				t.Errorf("%d bytes are written, want %d", got, 8*written)
@@ -428,7 +428,7 @@ func TestFaultKillsProcess(t *testing.T) {
 func TestFaultStopsProcess(t *testing.T) {
 	p := newFaultyPair(t, setup{Processes: true}, nil, []faults.Rule{on("write", faults.Rule{Nth: 1, Action: "stop"})})
 	done := p.b.start(order{Do: doWrite, Parts: mine(0, 8), Far: p.a.memory})
-	pid := p.b.puppet.Cmd.Process.Pid
+	pid := p.b.process.Cmd.Process.Pid
 	proctest.Eventually(t, "the process stops", func() bool {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		return err == nil && bytes.Contains(stat, []byte(") T "))
@@ -438,7 +438,7 @@ func TestFaultStopsProcess(t *testing.T) {
 		t.Fatalf("the Write returns %v", r)
 	default:
 	}
-	p.b.puppet.Resume()
+	p.b.process.Resume()
 	if r := <-done; r.Status != nd.Success {
 		t.Errorf("%v: %s", r.Status, r.Text)
 	}

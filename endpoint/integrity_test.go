@@ -237,12 +237,12 @@ func TestChecksRefuseForgedEntries(t *testing.T) {
 			p := newPair(t, setup{})
 			before := p.b.sum(0, 0, 64)
 			p.b.must(order{Do: doReceive, Parts: mine(100, 100)})
-			liar := p.a.local.endpoint(0).(*queuePair)
+			attacker := p.a.local.endpoint(0).(*queuePair)
 			entry := ring.Words{wire.Header(c.kind, whole, c.length, p.b.memory.Token), p.b.memory.Address, 2, 3, 4, 5, 6}
-			liar.mu.Lock()
-			liar.conn.out.Push(&entry)
-			liar.conn.peer.Wake()
-			liar.mu.Unlock()
+			attacker.mu.Lock()
+			attacker.conn.out.Push(&entry)
+			attacker.conn.peer.Wake()
+			attacker.mu.Unlock()
 			victim := p.b.local.endpoint(0)
 			<-victim.Done()
 			if err := victim.Err(); nd.StatusOf(err) != c.want {
@@ -258,16 +258,16 @@ func TestChecksRefuseForgedEntries(t *testing.T) {
 // TestChecksRefuseForgedReadHash: a peer answers Reads with wrong hashes.
 func TestChecksRefuseForgedReadHash(t *testing.T) {
 	p := newPair(t, setup{Executors: [2]Executor{Target, Auto}, Both: checkedPayloads})
-	liar := p.b.local.endpoint(0).(*queuePair)
+	attacker := p.b.local.endpoint(0).(*queuePair)
 	func() {
-		liar.mu.Lock() // so that its provider cannot serve the Read
-		defer liar.mu.Unlock()
+		attacker.mu.Lock() // so that its provider cannot serve the Read
+		defer attacker.mu.Unlock()
 		p.a.must(order{Do: doRead, Parts: mine(0, 8), Far: p.b.memory})
-		proctest.Eventually(t, "the Read arrives", liar.conn.in.HasEntry)
-		liar.localQP.ReadHashes[0].Store(1)
-		liar.conn.in.Advance()
-		liar.conn.in.Release()
-		liar.conn.peer.Wake()
+		proctest.Eventually(t, "the Read arrives", attacker.conn.in.HasEntry)
+		attacker.localQP.ReadHashes[0].Store(1)
+		attacker.conn.in.Advance()
+		attacker.conn.in.Release()
+		attacker.conn.peer.Wake()
 	}()
 	p.a.expect(initiatorQueue, failure(nd.RequestRead, 0, nd.DataChecksumError))
 	p.ended(nd.DataChecksumError)

@@ -121,7 +121,7 @@ func (o *oracle) violate() {
 	o.cancel()
 	p.submit()
 	for range o.IntN(4) {
-		p.doomed()
+		p.postBehindFailure()
 	}
 	o.finish()
 	o.compare()
@@ -152,17 +152,17 @@ func (p *player) some(most int) {
 	}
 }
 
-// doomed posts a request behind one that fails: it is canceled, and has no effect.
-func (p *player) doomed() {
+// postBehindFailure posts a request behind one that fails: it is canceled, and has no effect.
+func (p *player) postBehindFailure() {
 	o := p.o
 	parts := p.split(1, o.size(), p.limits.MaxInitiatorSGE)
 	g, to := p.target(lengthOf(parts), func(g *oracleAccess) bool { return g.plain })
 	f := p.flags() &^ nd.Defer
 	if o.one(2) {
-		p.post(failing(nd.RequestSend, nd.Canceled, "doomed send"), f, func(c uint64) error { return p.ep.Send(c, entriesOf(parts), f) })
+		p.post(failing(nd.RequestSend, nd.Canceled, "send behind a failure"), f, func(c uint64) error { return p.ep.Send(c, entriesOf(parts), f) })
 		return
 	}
-	p.post(failing(nd.RequestWrite, nd.Canceled, "doomed write"), f, func(c uint64) error { return p.ep.Write(c, entriesOf(parts), g.addressOf(to), g.token, f) })
+	p.post(failing(nd.RequestWrite, nd.Canceled, "write behind a failure"), f, func(c uint64) error { return p.ep.Write(c, entriesOf(parts), g.addressOf(to), g.token, f) })
 }
 
 // violations post requests that fail. They report whether they could.

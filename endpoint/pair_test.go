@@ -44,12 +44,12 @@ func (s setup) String() string {
 
 // party is one side as a test sees it, in this process or another one.
 type party struct {
-	t      testing.TB
-	name   string
-	local  *side // nil if it is another process
-	puppet *puppet
-	member shm.MemberID
-	memory nd.WindowDescriptor // the first region
+	t       testing.TB
+	name    string
+	local   *side // nil if it is another process
+	process *remoteSide
+	member  shm.MemberID
+	memory  nd.WindowDescriptor // the first region
 }
 
 // pair is two connected sides.
@@ -82,9 +82,9 @@ func newParty(t testing.TB, arena *shm.Arena, name string, o sideOptions, otherP
 	t.Helper()
 	p := &party{t: t, name: name}
 	if otherProcess {
-		p.puppet = startPuppet(t, arena, o)
-		p.member = p.puppet.member
-		t.Cleanup(p.puppet.leave)
+		p.process = startRemoteSide(t, arena, o)
+		p.member = p.process.member
+		t.Cleanup(p.process.leave)
 	} else {
 		s, err := newSide(proctest.Context(t), arena, o)
 		if err != nil {
@@ -164,9 +164,9 @@ func (p *pair) addEndpoints(addr netip.AddrPort) int {
 // do executes an order and returns its reply.
 func (p *party) do(o order) reply {
 	if p.local != nil {
-		return p.local.obey(o)
+		return p.local.execute(o)
 	}
-	return p.puppet.obey(o)
+	return p.process.execute(o)
 }
 
 // start executes an order in the background.

@@ -11,7 +11,7 @@ import (
 // TestErrorNamesTheParameter makes each call fail because of each parameter that has a number.
 func TestErrorNamesTheParameter(t *testing.T) {
 	a := newPair(t, setup{}).a.local
-	i := &loner{dialer{t, a}, a.adapter, a.queues[0], a.endpoint(0)}
+	i := &unconnected{dialer{t, a}, a.adapter, a.queues[0], a.endpoint(0)}
 	ctx := t.Context()
 	mr := must(i.ad.Allocate(ctx, 8192, nd.AllowLocalWrite))
 	mw := must(i.ad.CreateMemoryWindow(ctx))

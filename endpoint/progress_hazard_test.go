@@ -52,7 +52,7 @@ func TestDrainEndsWithContext(t *testing.T) {
 	w := a.window(p.a.must(order{Do: doWindow}).N)
 	p.a.must(order{Do: doBind, Len: 64, Flags: nd.AllowRead})
 	p.a.expect(initiatorQueue, success(nd.RequestBind, 0, 0))
-	p.b.puppet.Stop()
+	p.b.process.Stop()
 	far := ep.(*queuePair).conn.peerQP
 	for _, c := range []struct {
 		name   string
@@ -75,5 +75,5 @@ func TestDrainEndsWithContext(t *testing.T) {
 			t.Errorf("%s after the copy: %v", c.name, err)
 		}
 	}
-	p.b.puppet.Resume()
+	p.b.process.Resume()
 }

@@ -40,7 +40,7 @@ func TestManyIdleMembers(t *testing.T) {
 	used := processorTime(t)
 	time.Sleep(idle)
 	t.Logf("%d idle members take %.2f %% of a core", members, 100*(processorTime(t)-used).Seconds()/idle.Seconds())
-	victim.puppet.kill()
+	victim.process.kill()
 	killed := time.Now()
 	proctest.Eventually(t, "the death is counted", func() bool { return arena.Deaths() != 0 })
 	t.Logf("the death is found within %v", time.Since(killed))

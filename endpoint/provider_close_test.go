@@ -224,7 +224,7 @@ func TestCallsRacingProviderClose(t *testing.T) {
 	for range trials {
 		arena := must(shm.Create(shm.Config{Size: testArena}))
 		a, b := must(newSide(t.Context(), arena, sideOptions{})), must(newSide(t.Context(), arena, sideOptions{}))
-		addr := b.obey(order{Do: doListen}).Addr
+		addr := b.execute(order{Do: doListen}).Addr
 		p := &pair{a: &party{t: t, name: "a", local: a}, b: &party{t: t, name: "b", local: b}}
 		p.connect(addr)
 		window := a.window(p.a.must(order{Do: doWindow}).N)

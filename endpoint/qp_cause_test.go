@@ -75,12 +75,12 @@ func TestFailedResultHasCause(t *testing.T) {
 // TestReasonOfFaultyPeerIsSanitized stores invalid text as the reason: the reader survives, and prints no control characters.
 func TestReasonOfFaultyPeerIsSanitized(t *testing.T) {
 	p := newPair(t, setup{})
-	liar, c := p.b.local.endpoint(0).(*queuePair).localQP, p.a.local.endpoint(0).(*queuePair).conn
-	for i := range liar.Reason {
-		liar.Reason[i] = byte(i)
+	attacker, c := p.b.local.endpoint(0).(*queuePair).localQP, p.a.local.endpoint(0).(*queuePair).conn
+	for i := range attacker.Reason {
+		attacker.Reason[i] = byte(i)
 	}
-	for length, want := range map[uint32]int{0: 0, 5: 5, uint32(len(liar.Reason)): len(liar.Reason), 1 << 31: len(liar.Reason), ^uint32(0): len(liar.Reason)} {
-		liar.ReasonLength.Store(length)
+	for length, want := range map[uint32]int{0: 0, 5: 5, uint32(len(attacker.Reason)): len(attacker.Reason), 1 << 31: len(attacker.Reason), ^uint32(0): len(attacker.Reason)} {
+		attacker.ReasonLength.Store(length)
 		got := c.reason()
 		if utf8.RuneCountInString(got) != want || !utf8.ValidString(got) || strings.ContainsAny(got, "\x00\x07\n\r\x1b\x7f") {
 			t.Errorf("%d bytes are shown as %q", length, got)

@@ -185,12 +185,12 @@ func TestReadFenceWaitsForReads(t *testing.T) {
 				want := p.b.sum(0, 0, n)
 				p.b.must(order{Do: doReceive, Context: context, Parts: mine(100_000, n)})
 				if s.Executors[0] == Target || s.Private[1] {
-					p.b.puppet.Stop()
+					p.b.process.Stop()
 				}
 				p.a.must(order{Do: doRead, Context: context, Parts: mine(0, n), Far: p.b.memory})
 				p.a.must(order{Do: doWrite, Context: context, Parts: mine(0, n), Far: atFar(p.b, 180_000), Flags: nd.ReadFence})
 				p.a.must(order{Do: doSend, Context: context, Parts: mine(0, n), Flags: nd.ReadFence})
-				p.b.puppet.Resume()
+				p.b.process.Resume()
 				p.a.expect(initiatorQueue, success(nd.RequestRead, context, n), success(nd.RequestWrite, context, n),
 					success(nd.RequestSend, context, n))
 				p.b.expect(receiveQueue, success(nd.RequestReceive, context, n))

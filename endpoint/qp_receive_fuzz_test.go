@@ -29,9 +29,9 @@ const (
 	// The faulty peer stores a wrong count of consumed entries: detail is the difference.
 	storeMoreReleased
 	// Steps of a correct peer.
-	liarReceives // detail is the kind
-	liarServes
-	liarSends
+	attackerReceives // detail is the kind
+	attackerServes
+	attackerSends
 	// The victim posts; detail says from where, the word how many bytes.
 	victimSends
 	victimWrites
@@ -49,12 +49,12 @@ const stepSize = 10
 // maxSteps bounds the work of one input.
 const maxSteps = 48
 
-type lie struct {
+type forgery struct {
 	step, detail byte
 	word         uint64
 }
 
-func script(steps ...lie) (b []byte) {
+func script(steps ...forgery) (b []byte) {
 	for _, s := range steps {
 		b = append(append(b, s.step, s.detail), bytesOf(s.word)...)
 	}
@@ -65,52 +65,52 @@ func script(steps ...lie) (b []byte) {
 // in progress.
 func FuzzReceiveDescriptor(f *testing.F) {
 	r := newRig(f)
-	l := theLiar
+	l := theAttacker
 	entryWord := func(n uint32, t nd.Token) uint64 { return uint64(n) | uint64(t)<<32 }
 	mine := func(rng int, n uint32) uint64 { return entryWord(n, localOf(l, inArena, rng)) }
 	const vastly = vastSize
 	f.Add([]byte{})
-	f.Add(script(lie{liarReceives, 6, 0}, lie{victimSends, 0, 1000}, lie{victimSends, 1, 20}, lie{liarReceives, 0, 0}, lie{victimWrites, 2, 500}, lie{victimReads, 1, vastly}))
-	f.Add(script(lie{victimTargets, 1, 0}, lie{liarReceives, 6, 0}, lie{victimSends, 0, 1000}, lie{victimSends, 1, 20}, lie{liarReceives, 0, 0}, lie{victimWrites, 3, 500}, lie{victimReads, 1, vastly}, lie{victimReads, 0, 100}, lie{liarServes, 0, 0}))
-	f.Add(script(lie{storePosted, 0, 1 << 40}, lie{victimSends, 0, 100}))
-	f.Add(script(lie{storePosted, 0, ^uint64(0)}, lie{victimSends, 0, 100}))
-	f.Add(script(lie{storePosted, 0, 8}, lie{victimSends, 0, 0}, lie{victimSends, 0, 48}, lie{victimSends, 0, 49}, lie{storePosted, 0, 2}, lie{victimSends, 0, 1}))
-	f.Add(script(lie{storePosted, 0, 8}, lie{storeLimitedEnd, 0, 3}, lie{victimSends, 0, 10}, lie{storeLimitedEnd, 0, ^uint64(0)}, lie{victimSends, 0, 10}, lie{storeMoreReleased, 0, 0}))
-	f.Add(script(lie{storePosted, 0, 1}, lie{storeCapacity, 0, 1000}, lie{storeEntries, 0, 1}, lie{storeAddress, 0, address(l, inArena, vast, 0)}, lie{storeLength, 0, mine(vast, 1000)}, lie{victimSends, 0, 1000}))
-	f.Add(script(lie{storePosted, 0, 1}, lie{storeCapacity, 0, 1000}, lie{storeEntries, 0, 2}, lie{storeAddress, 0, address(l, inArena, vast, 0)}, lie{storeLength, 0, mine(vast, 500)}, lie{victimSends, 0, 1000}))
-	f.Add(script(lie{storePosted, 0, 1}, lie{storeCapacity, 0, ^uint64(0)}, lie{storeEntries, 0, ^uint64(0)}, lie{victimSends, 0, 1000}))
-	f.Add(script(lie{storePosted, 0, 1}, lie{storeCapacity, 0, 100}, lie{victimSends, 0, 100}))
-	f.Add(script(lie{storePosted, 0, 1}, lie{storeCapacity, 0, 100}, lie{storeEntries, 0, 1}, lie{storeAddress, 0, address(theVictim, inArena, local, 0)}, lie{storeLength, 0, entryWord(100, localOf(theVictim, inArena, local))}, lie{victimSends, 0, 100}))
-	f.Add(script(lie{storePosted, 0, 1}, lie{storeCapacity, 0, 100}, lie{storeEntries, 0, 1}, lie{storeAddress, 0, address(l, inArena, foreign, 0)}, lie{storeLength, 0, mine(foreign, 100)}, lie{victimSends, 0, 100}))
-	f.Add(script(lie{storePosted, 0, 1}, lie{storeCapacity, 0, 100}, lie{storeEntries, 0, 1}, lie{storeAddress, 0, ^uint64(0) - 10}, lie{storeLength, 0, mine(small, ^uint32(0))}, lie{victimSends, 0, 100}))
-	f.Add(script(lie{storePosted, 0, 1}, lie{storeCapacity, 0, 200}, lie{storeEntries, 0, 2}, lie{storeAddress, 0, address(l, inArena, small, 0)}, lie{storeLength, 0, mine(small, 100)},
-		lie{storeAddress, 1, address(l, private, small, 0)}, lie{storeLength, 1, entryWord(100, localOf(l, private, small))}, lie{victimSends, 0, 150}))
-	f.Add(script(lie{storePosted, 0, 1}, lie{storeCapacity, 0, 400}, lie{storeEntries, 0, 1}, lie{storeAddress, 0, address(l, private, small, 0)}, lie{storeLength, 0, entryWord(400, localOf(l, private, small))}, lie{victimSends, 1, 150}, lie{liarServes, 0, 0}))
-	f.Add(script(lie{victimTargets, 1, 0}, lie{victimWrites, 1, vastly}, lie{storeMoreReleased, 1, 0}, lie{storeMoreReleased, 2, 0}, lie{liarServes, 0, 0}, lie{storeReleased, 0, 1 << 50}))
-	f.Add(script(lie{victimTargets, 1, 0}, lie{victimReads, 1, 70_000}, lie{storeMoreReleased, 1, 0}, lie{victimMoves, 0, 0}, lie{storeMoreReleased, 1, 0}))
-	f.Add(script(lie{victimTargets, 1, 0}, lie{victimReads, 1, 7}, lie{storeHazard, 0, 3}, lie{victimReads, 1, 7}))
-	f.Add(script(lie{victimTargets, 1, 0}, lie{victimReads, 0, 100}, lie{victimWrites, 0, 100}, lie{storeFault, 0, 2}, lie{storeFaultStatus, 0, uint64(nd.AccessViolation)}, lie{storeState, 0, uint64(connAborted)}))
-	f.Add(script(lie{victimTargets, 1, 0}, lie{victimReads, 0, 100}, lie{victimWrites, 0, 100}, lie{storeMoreReleased, 1, 0}, lie{storeFault, 0, 1}, lie{storeFaultStatus, 0, 0}, lie{storeState, 0, uint64(connAborted)}))
-	f.Add(script(lie{storeFault, 0, ^uint64(0)}, lie{victimSends, 0, 8}, lie{storeState, 0, 77}))
-	f.Add(script(lie{liarReceives, 0, 0}, lie{victimRevokes, 0, uint64(windowToken(l, 0))}, lie{liarServes, 0, 0}, lie{victimRevokes, 0, 0}, lie{liarReceives, 0, 0}, lie{liarServes, 0, 0}))
-	f.Add(script(lie{storeDisconnected, 0, 1}, lie{victimSends, 0, 8}, lie{victimReads, 0, 8}))
-	f.Add(script(lie{victimReceives, 0, 0}, lie{storeNeedWakeup, 0, 1}, lie{liarSends, 0, 20}, lie{victimReceives, 6, 0}, lie{liarSends, 1, vastly}, lie{storeNeedWakeup, 0, 9}))
-	f.Add(script(lie{victimTargets, 1, 0}, lie{victimWrites, 2, 300}, lie{victimWrites, 3, 40}, lie{victimInvalidates, 0, 0}, lie{storeHazard, 0, uint64(windowToken(theVictim, 1))}, lie{victimInvalidates, 1, 0}, lie{liarServes, 0, 0}))
+	f.Add(script(forgery{attackerReceives, 6, 0}, forgery{victimSends, 0, 1000}, forgery{victimSends, 1, 20}, forgery{attackerReceives, 0, 0}, forgery{victimWrites, 2, 500}, forgery{victimReads, 1, vastly}))
+	f.Add(script(forgery{victimTargets, 1, 0}, forgery{attackerReceives, 6, 0}, forgery{victimSends, 0, 1000}, forgery{victimSends, 1, 20}, forgery{attackerReceives, 0, 0}, forgery{victimWrites, 3, 500}, forgery{victimReads, 1, vastly}, forgery{victimReads, 0, 100}, forgery{attackerServes, 0, 0}))
+	f.Add(script(forgery{storePosted, 0, 1 << 40}, forgery{victimSends, 0, 100}))
+	f.Add(script(forgery{storePosted, 0, ^uint64(0)}, forgery{victimSends, 0, 100}))
+	f.Add(script(forgery{storePosted, 0, 8}, forgery{victimSends, 0, 0}, forgery{victimSends, 0, 48}, forgery{victimSends, 0, 49}, forgery{storePosted, 0, 2}, forgery{victimSends, 0, 1}))
+	f.Add(script(forgery{storePosted, 0, 8}, forgery{storeLimitedEnd, 0, 3}, forgery{victimSends, 0, 10}, forgery{storeLimitedEnd, 0, ^uint64(0)}, forgery{victimSends, 0, 10}, forgery{storeMoreReleased, 0, 0}))
+	f.Add(script(forgery{storePosted, 0, 1}, forgery{storeCapacity, 0, 1000}, forgery{storeEntries, 0, 1}, forgery{storeAddress, 0, address(l, inArena, vast, 0)}, forgery{storeLength, 0, mine(vast, 1000)}, forgery{victimSends, 0, 1000}))
+	f.Add(script(forgery{storePosted, 0, 1}, forgery{storeCapacity, 0, 1000}, forgery{storeEntries, 0, 2}, forgery{storeAddress, 0, address(l, inArena, vast, 0)}, forgery{storeLength, 0, mine(vast, 500)}, forgery{victimSends, 0, 1000}))
+	f.Add(script(forgery{storePosted, 0, 1}, forgery{storeCapacity, 0, ^uint64(0)}, forgery{storeEntries, 0, ^uint64(0)}, forgery{victimSends, 0, 1000}))
+	f.Add(script(forgery{storePosted, 0, 1}, forgery{storeCapacity, 0, 100}, forgery{victimSends, 0, 100}))
+	f.Add(script(forgery{storePosted, 0, 1}, forgery{storeCapacity, 0, 100}, forgery{storeEntries, 0, 1}, forgery{storeAddress, 0, address(theVictim, inArena, local, 0)}, forgery{storeLength, 0, entryWord(100, localOf(theVictim, inArena, local))}, forgery{victimSends, 0, 100}))
+	f.Add(script(forgery{storePosted, 0, 1}, forgery{storeCapacity, 0, 100}, forgery{storeEntries, 0, 1}, forgery{storeAddress, 0, address(l, inArena, foreign, 0)}, forgery{storeLength, 0, mine(foreign, 100)}, forgery{victimSends, 0, 100}))
+	f.Add(script(forgery{storePosted, 0, 1}, forgery{storeCapacity, 0, 100}, forgery{storeEntries, 0, 1}, forgery{storeAddress, 0, ^uint64(0) - 10}, forgery{storeLength, 0, mine(small, ^uint32(0))}, forgery{victimSends, 0, 100}))
+	f.Add(script(forgery{storePosted, 0, 1}, forgery{storeCapacity, 0, 200}, forgery{storeEntries, 0, 2}, forgery{storeAddress, 0, address(l, inArena, small, 0)}, forgery{storeLength, 0, mine(small, 100)},
+		forgery{storeAddress, 1, address(l, private, small, 0)}, forgery{storeLength, 1, entryWord(100, localOf(l, private, small))}, forgery{victimSends, 0, 150}))
+	f.Add(script(forgery{storePosted, 0, 1}, forgery{storeCapacity, 0, 400}, forgery{storeEntries, 0, 1}, forgery{storeAddress, 0, address(l, private, small, 0)}, forgery{storeLength, 0, entryWord(400, localOf(l, private, small))}, forgery{victimSends, 1, 150}, forgery{attackerServes, 0, 0}))
+	f.Add(script(forgery{victimTargets, 1, 0}, forgery{victimWrites, 1, vastly}, forgery{storeMoreReleased, 1, 0}, forgery{storeMoreReleased, 2, 0}, forgery{attackerServes, 0, 0}, forgery{storeReleased, 0, 1 << 50}))
+	f.Add(script(forgery{victimTargets, 1, 0}, forgery{victimReads, 1, 70_000}, forgery{storeMoreReleased, 1, 0}, forgery{victimMoves, 0, 0}, forgery{storeMoreReleased, 1, 0}))
+	f.Add(script(forgery{victimTargets, 1, 0}, forgery{victimReads, 1, 7}, forgery{storeHazard, 0, 3}, forgery{victimReads, 1, 7}))
+	f.Add(script(forgery{victimTargets, 1, 0}, forgery{victimReads, 0, 100}, forgery{victimWrites, 0, 100}, forgery{storeFault, 0, 2}, forgery{storeFaultStatus, 0, uint64(nd.AccessViolation)}, forgery{storeState, 0, uint64(connAborted)}))
+	f.Add(script(forgery{victimTargets, 1, 0}, forgery{victimReads, 0, 100}, forgery{victimWrites, 0, 100}, forgery{storeMoreReleased, 1, 0}, forgery{storeFault, 0, 1}, forgery{storeFaultStatus, 0, 0}, forgery{storeState, 0, uint64(connAborted)}))
+	f.Add(script(forgery{storeFault, 0, ^uint64(0)}, forgery{victimSends, 0, 8}, forgery{storeState, 0, 77}))
+	f.Add(script(forgery{attackerReceives, 0, 0}, forgery{victimRevokes, 0, uint64(windowToken(l, 0))}, forgery{attackerServes, 0, 0}, forgery{victimRevokes, 0, 0}, forgery{attackerReceives, 0, 0}, forgery{attackerServes, 0, 0}))
+	f.Add(script(forgery{storeDisconnected, 0, 1}, forgery{victimSends, 0, 8}, forgery{victimReads, 0, 8}))
+	f.Add(script(forgery{victimReceives, 0, 0}, forgery{storeNeedWakeup, 0, 1}, forgery{attackerSends, 0, 20}, forgery{victimReceives, 6, 0}, forgery{attackerSends, 1, vastly}, forgery{storeNeedWakeup, 0, 9}))
+	f.Add(script(forgery{victimTargets, 1, 0}, forgery{victimWrites, 2, 300}, forgery{victimWrites, 3, 40}, forgery{victimInvalidates, 0, 0}, forgery{storeHazard, 0, uint64(windowToken(theVictim, 1))}, forgery{victimInvalidates, 1, 0}, forgery{attackerServes, 0, 0}))
 	f.Fuzz(func(t *testing.T, script []byte) {
 		defer r.begin(t)()
 		r.connect(t, len(script)/stepSize%2 == 0)
-		h, rec := r.liar.ep.localQP, r.liar.ep.conn.record
+		h, rec := r.attacker.ep.localQP, r.attacker.ep.conn.record
 		for range maxSteps {
 			if len(script) < stepSize {
 				break
 			}
 			var word [1]uint64
 			words(word[:], script[2:])
-			r.step(t, h, rec, lie{script[0] % stepKinds, script[1], word[0]})
+			r.step(t, h, rec, forgery{script[0] % stepKinds, script[1], word[0]})
 			script = script[stepSize:]
 			r.victim.ep.progress()
 			r.victim.collect(t)
-			r.liar.collect(t)
+			r.attacker.collect(t)
 		}
 		h.Hazard.Store(0)
 		r.rest(t, true, nil)
@@ -119,8 +119,8 @@ func FuzzReceiveDescriptor(f *testing.F) {
 }
 
 // step carries one step out.
-func (r *rig) step(t *testing.T, h *wire.SharedQP, rec *wire.ConnectionRecord, s lie) {
-	v, l := r.victim, r.liar
+func (r *rig) step(t *testing.T, h *wire.SharedQP, rec *wire.ConnectionRecord, s forgery) {
+	v, l := r.victim, r.attacker
 	var descriptor []uint64
 	if c := v.ep.conn; s.step >= storeCapacity && s.step <= storeLength {
 		at := c.credit.taken(c.out.Published()) & (c.receiveCount - 1) * c.stride
@@ -159,11 +159,11 @@ func (r *rig) step(t *testing.T, h *wire.SharedQP, rec *wire.ConnectionRecord, s
 		rec.Disconnected[l.ep.conn.side].Store(uint32(word))
 	case storeMoreReleased:
 		h.Released.Store(v.ep.conn.out.LoadReleased() + uint64(int8(s.detail)))
-	case liarReceives:
+	case attackerReceives:
 		l.receive(s.detail)
-	case liarServes:
+	case attackerServes:
 		l.ep.progress()
-	case liarSends:
+	case attackerSends:
 		l.post(nd.RequestSend, s.detail, s.word, nil, 0)
 	case victimSends:
 		v.post(nd.RequestSend, s.detail, s.word, nil, 0)
@@ -205,7 +205,7 @@ func (a *actor) post(k nd.RequestType, detail byte, n uint64, far *actor, revoke
 	case k == nd.RequestSend:
 		err = a.ep.Send(a.context(), list, flags)
 	default:
-		e := far.estates[there]
+		e := far.areas[there]
 		at, token := shm.AddressOf(e.of(vast)), e.remote[vast]
 		if k == nd.RequestWrite {
 			err = a.ep.Write(a.context(), list, at, token, flags)

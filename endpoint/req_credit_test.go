@@ -13,8 +13,8 @@ func FuzzCredit(f *testing.F) {
 	for seed := range uint64(8) {
 		f.Add(randomScript(rand.New(rand.NewPCG(seed, 0)), 400), seed%4 == 3)
 	}
-	f.Fuzz(func(t *testing.T, script []byte, liar bool) {
-		m := creditModel{t: t, liar: liar}
+	f.Fuzz(func(t *testing.T, script []byte, attacker bool) {
+		m := creditModel{t: t, attacker: attacker}
 		for m.script = script; len(m.script) > 0 && !t.Failed(); m.check() {
 			m.step()
 		}
@@ -24,7 +24,7 @@ func FuzzCredit(f *testing.F) {
 // TestCreditKeepsInvariants is FuzzCredit with more steps than its seeds have.
 func TestCreditKeepsInvariants(t *testing.T) {
 	for seed := range uint64(200) {
-		m := creditModel{t: t, liar: seed%4 == 3, script: randomScript(rand.New(rand.NewPCG(seed, 1)), 5000)}
+		m := creditModel{t: t, attacker: seed%4 == 3, script: randomScript(rand.New(rand.NewPCG(seed, 1)), 5000)}
 		for step := 0; len(m.script) > 0; step++ {
 			m.step()
 			m.check()
@@ -50,9 +50,9 @@ const (
 
 // creditModel is a sender's credit and all that it is about.
 type creditModel struct {
-	t      *testing.T
-	liar   bool
-	script []byte
+	t        *testing.T
+	attacker bool
+	script   []byte
 
 	credit   credit
 	messages []creditMessage
@@ -125,7 +125,7 @@ func (m *creditModel) hasReceive() bool {
 		return true
 	}
 	posted, tight, room := uint64(len(m.receives)), m.tight, m.roomy
-	if m.liar {
+	if m.attacker {
 		posted, tight, room = posted+uint64(int8(m.next(255))), tight+uint64(int8(m.next(255))), uint64(m.next(255))<<m.next(57)
 	}
 	return k.refresh(pushed, posted, creditQueue, tight, room)
@@ -161,7 +161,7 @@ func (m *creditModel) slowSend(n uint64) {
 
 // delivers checks that the next message, of n bytes, has a receive that takes it.
 func (m *creditModel) delivers(n uint64) {
-	if m.liar {
+	if m.attacker {
 		return
 	}
 	if taken := m.taken(); taken >= uint64(len(m.receives)) || n > m.receives[taken] {
@@ -215,13 +215,13 @@ func (m *creditModel) check() {
 		"limit - pushed <= slots":              k.fastLimit <= pushed || k.fastLimit-pushed <= m.free(),
 		"fastMaxLength, room <= inlinePayload": k.fastMaxLength <= wire.MaxSendInEntry && k.smallReceiveBytes <= wire.MaxSendInEntry,
 		"lastUnsettled":                        k.orderBarrier(pushed) == unsettled,
-		"posted":                               m.liar || k.posted <= uint64(len(m.receives)),
+		"posted":                               m.attacker || k.posted <= uint64(len(m.receives)),
 	} {
 		if !ok {
 			m.t.Errorf("%s does not hold: %+v, %d pushed, %d consumed, %d taken", what, *k, pushed, m.consumed, taken)
 		}
 	}
-	for i := pushed; i < k.fastLimit && !m.liar; i++ {
+	for i := pushed; i < k.fastLimit && !m.attacker; i++ {
 		if room := m.receives[taken+i-pushed]; uint64(k.fastMaxLength) > room {
 			m.t.Errorf("message %d may have %d bytes, for a receive of %d", i, k.fastMaxLength, room)
 		}

@@ -238,7 +238,7 @@ func TestPollNoticesPeerGone(t *testing.T) {
 				var got []nd.Result
 				proctest.Eventually(t, "a poll finds out", func() bool {
 					for i := 0; i < 2*thoroughInterval*endpoints/thoroughEndpoints && len(got) == 0; i++ {
-						got = p.a.local.obey(order{Do: doPoll, Queue: receiveQueue, N: 4}).Results
+						got = p.a.local.execute(order{Do: doPoll, Queue: receiveQueue, N: 4}).Results
 					}
 					return len(got) > 0
 				})

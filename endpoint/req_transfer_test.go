@@ -232,7 +232,7 @@ func TestFullRingResumes(t *testing.T) {
 				}
 			}
 			p.a.fill(0, 0, depth*n, 1)
-			p.b.puppet.Stop()
+			p.b.process.Stop()
 			for i := range uint64(depth) {
 				at := int(i) * n
 				o := order{Context: i, Parts: mine(at, n), Far: atFar(p.b, at)}
@@ -247,7 +247,7 @@ func TestFullRingResumes(t *testing.T) {
 				p.a.must(o)
 			}
 			p.a.nothing(initiatorQueue)
-			p.b.puppet.Resume()
+			p.b.process.Resume()
 			p.a.expect(initiatorQueue, results...)
 			if request == nd.RequestSend {
 				p.b.expect(receiveQueue, receives...)

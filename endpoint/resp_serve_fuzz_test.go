@@ -10,7 +10,7 @@ import (
 )
 
 // Choices of FuzzRingEntry, one bit each. The upper byte says which token the
-// liar claims to be using meanwhile.
+// attacker claims to be using meanwhile.
 const (
 	oneByOne   = iota // serve each message before the next is published
 	targeting         // the victim's requests travel
@@ -19,7 +19,7 @@ const (
 	busyVictim        // the victim has requests of its own
 	overrunning
 	hangingUp // the victim disconnects at the end
-	leaving   // the liar does so before, or both
+	leaving   // the attacker does so before, or both
 )
 
 // maxMessages bounds the work of one input.
@@ -46,9 +46,9 @@ func fuzzMessages(f *testing.F, shared bool) {
 		awaited = wire.FlagAckRequest
 	}
 	whole := wire.FlagFirst | wire.FlagLast | awaited
-	v, l := theVictim, theLiar
-	from := func(estate, rng int, n uint32) wire.SGE {
-		return wire.SGE{Address: address(l, estate, rng, 0), Length: n, Token: localOf(l, estate, rng)}
+	v, l := theVictim, theAttacker
+	from := func(area, rng int, n uint32) wire.SGE {
+		return wire.SGE{Address: address(l, area, rng, 0), Length: n, Token: localOf(l, area, rng)}
 	}
 	inline := func(flags uint8, n int, token nd.Token) ring.Words {
 		return ring.Words{wire.Header(wire.SendInEntry, flags, n, token), 1, 2, 3, 4, 5, 6}
@@ -117,7 +117,7 @@ func fuzzMessages(f *testing.F, shared bool) {
 			r.victim.share(t)
 		}
 		r.connect(t, len(slots)%2 == 0)
-		v, l := r.victim, r.liar
+		v, l := r.victim, r.attacker
 		if bit(choices, targeting) {
 			v.provider.options.Executor = Target
 		}
@@ -195,11 +195,11 @@ func (a *actor) receiveAll(kinds []byte) {
 
 // busy gives the victim some requests of each kind.
 func (r *rig) busy() {
-	v, l := r.victim, r.liar
+	v, l := r.victim, r.attacker
 	l.receive(6)
 	l.receive(2)
 	l.receive(0)
-	far := l.estates[inArena]
+	far := l.areas[inArena]
 	at, token := shm.AddressOf(far.of(vast)), far.remote[vast]
 	v.posted(0, v.ep.Send(v.context(), []nd.SGE{v.sge(private, forPeers, 0, 20)}, 0))
 	v.posted(0, v.ep.Write(v.context(), []nd.SGE{v.sge(inArena, forPeers, 0, 30)}, at, token, nd.SilentSuccess))

@@ -16,102 +16,6 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// An order is an operation that one side of a connection executes. Orders can be sent, so the
-// same test runs with both sides in one process or in two.
-type order struct {
-	Do       verb
-	Endpoint int // which endpoint, and which connector
-	Context  uint64
-	Parts    []part
-	Far      nd.WindowDescriptor
-	Flags    nd.OpFlags
-	Window   int
-	Region   int
-	Off, Len int // of Region
-	Rights   nd.RegionFlags
-	Private  bool // memory of the process instead of arena memory
-	Queue    queue
-	N        int
-	Retries  int // of doPoll: further polls while the queue is empty
-	Seed     uint64
-	Addr     netip.AddrPort
-	Data     []byte
-	In, Out  int           // read limits
-	Timeout  time.Duration // limits a control call; 0 = proctest.Timeout
-}
-
-// part is one scatter/gather entry: a range of a region, which may be out of bounds.
-type part struct {
-	Region, Off, Len int
-	Token            nd.Token // instead of the region's local token, if not 0
-}
-
-type reply struct {
-	Status  nd.Status // status that the call returned
-	Text    string    // its error
-	Results []nd.Result
-	Far     nd.WindowDescriptor
-	Sum     uint64
-	N       int
-	In, Out int
-	Addr    netip.AddrPort
-	Data    []byte
-	IsGone  bool // the process that received the order is gone
-}
-
-type queue int
-
-const (
-	initiatorQueue queue = iota
-	receiveQueue
-)
-
-type verb string
-
-const (
-	doWrite         verb = "write"
-	doRead          verb = "read"
-	doSend          verb = "send"
-	doSendRevoking  verb = "send and invalidate"
-	doReceive       verb = "receive"
-	doBind          verb = "bind"
-	doInvalidate    verb = "invalidate"
-	doFlush         verb = "flush"
-	doWait          verb = "wait" // for N results of Queue
-	doPoll          verb = "poll" // for the queued results
-	doFill          verb = "fill"
-	doFillByte      verb = "fill with byte N"
-	doLongestRun    verb = "find the longest run of byte N"
-	doSum           verb = "sum"
-	doPeek          verb = "peek"   // the bytes themselves
-	doGather        verb = "sum up" // of Parts
-	doEdges         verb = "check the edges"
-	doRegion        verb = "register"
-	doAllocate      verb = "allocate" // a region without edges
-	doRegionInfo    verb = "describe region"
-	doDeregister    verb = "deregister"
-	doCloseRegion   verb = "close region"
-	doWindow        verb = "create window"
-	doCloseWindow   verb = "close window"
-	doDescriptor    verb = "describe"
-	doEndpoint      verb = "create endpoint"
-	doCloseEndpoint verb = "close endpoint"
-	doWhy           verb = "why" // Endpoint.Err
-	doListen        verb = "listen"
-	doAccept        verb = "accept"
-	doConnect       verb = "connect"
-	doComplete      verb = "complete connect"
-	doNotify        verb = "notify disconnect"
-	doDisconnect    verb = "disconnect"
-	doCloseLink     verb = "close connector"
-	doVisit         verb = "visit"  // connect, exchange messages, and end the connection
-	doServe         verb = "serve"  // the other side of a visit
-	doRepeat        verb = "repeat" // a transfer, until it fails
-	doCloseProvider verb = "close provider"
-	doInUse         verb = "count memory"
-	doLeave         verb = "leave"
-)
-
 // sideOptions configure a side.
 type sideOptions struct {
 	Options
@@ -127,25 +31,6 @@ type sideOptions struct {
 	InlineSize        int
 	Shared            *nd.SharedReceiveQueueConfig // all endpoints take their receives from such a queue
 }
-
-// edge is the number of bytes around each region that no transfer may touch.
-const edge = 4096
-
-// regionMemory is a region with edges around it.
-type regionMemory struct {
-	mr     nd.MemoryRegion
-	all    []byte
-	edge   int
-	holder nd.MemoryRegion // of all of it, if it is in the arena
-	mapped nd.LogicalMapping
-}
-
-func (m *regionMemory) bytes() []byte { return m.all[m.edge : len(m.all)-m.edge] }
-
-// cut returns a range of the region, which may include a part of the edges.
-func (m *regionMemory) cut(off, n int) []byte { return m.all[m.edge+off:][:n] }
-
-const edgeByte = 0xa5
 
 // side is one end of the connections of a test.
 type side struct {
@@ -182,13 +67,13 @@ func newSide(ctx context.Context, arena *shm.Arena, o sideOptions) (*side, error
 	if s.provider, err = New(member, o.Options); err != nil {
 		return nil, errors.Join(err, member.Leave())
 	}
-	if err := s.furnish(); err != nil {
+	if err := s.setUp(); err != nil {
 		return nil, errors.Join(err, s.leave())
 	}
 	return s, nil
 }
 
-func (s *side) furnish() (err error) {
+func (s *side) setUp() (err error) {
 	if s.adapter, err = s.provider.OpenAdapter(s.ctx, s.provider.adapterID()); err != nil {
 		return err
 	}
@@ -215,17 +100,17 @@ func (s *side) furnish() (err error) {
 		size = 256 << 10
 	}
 	const all = nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite
-	if r := s.obey(order{Do: doRegion, Len: size, Private: s.options.Private, Rights: all}); r.Status != nd.Success {
+	if r := s.execute(order{Do: doRegion, Len: size, Private: s.options.Private, Rights: all}); r.Status != nd.Success {
 		return errors.New(r.Text)
 	}
-	if r := s.obey(order{Do: doEndpoint}); r.Status != nd.Success {
+	if r := s.execute(order{Do: doEndpoint}); r.Status != nd.Success {
 		return errors.New(r.Text)
 	}
 	return nil
 }
 
-// obey executes an order. Orders may run concurrently.
-func (s *side) obey(o order) (r reply) {
+// execute executes an order. Orders may run concurrently.
+func (s *side) execute(o order) (r reply) {
 	if err := s.try(o, &r); err != nil {
 		r.Status, r.Text = nd.StatusOf(err), err.Error()
 	}
@@ -444,51 +329,6 @@ func (s *side) addEndpoint(ctx context.Context, r *reply) error {
 // endpointContext is the Context of a side's endpoint i.
 func endpointContext(i int) uint64 { return 0xe0 + uint64(i) }
 
-// addRegion makes a region of o.Len bytes between two edges.
-func (s *side) addRegion(o order, r *reply) (err error) {
-	m := &regionMemory{edge: edge}
-	if o.Private {
-		m.all = make([]byte, o.Len+2*edge)
-	} else {
-		if m.holder, err = s.adapter.Allocate(s.ctx, o.Len+2*edge, nd.AllowLocalWrite); err != nil {
-			return err
-		}
-		m.all = m.holder.Bytes()
-	}
-	for i := range edge {
-		m.all[i], m.all[len(m.all)-1-i] = edgeByte, edgeByte
-	}
-	if m.mr, err = s.adapter.Register(s.ctx, m.bytes(), o.Rights); err != nil {
-		return err
-	}
-	s.keep(m, r)
-	return nil
-}
-
-func (s *side) keep(m *regionMemory, r *reply) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r.N = len(s.regions)
-	s.regions = append(s.regions, m)
-	r.Far, r.Sum = farOf(m.mr), uint64(m.mr.LocalToken())
-}
-
-func (s *side) checkEdges() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for n, m := range s.regions {
-		for i := range m.edge {
-			if m.all[i] != edgeByte {
-				return fmt.Errorf("region %d: byte %d before it was written", n, edge-i)
-			}
-			if m.all[len(m.all)-1-i] != edgeByte {
-				return fmt.Errorf("region %d: byte %d after it was written", n, edge-1-i)
-			}
-		}
-	}
-	return nil
-}
-
 // collect waits for n results.
 func (s *side) collect(ctx context.Context, q queue, n int) ([]nd.Result, error) {
 	all := make([]nd.Result, n)
@@ -538,30 +378,6 @@ func (s *side) repeat(o order, r *reply) error {
 	}
 }
 
-// fill writes a pattern that differs at every offset and for every seed.
-func fill(b []byte, seed uint64) {
-	x := seed*0x9e3779b97f4a7c15 + 1
-	for i := range b {
-		if i%8 == 0 {
-			x ^= x << 13
-			x ^= x >> 7
-			x ^= x << 17
-		}
-		b[i] = byte(x >> (i % 8 * 8))
-	}
-}
-
-func longestRun(b []byte, x byte) (longest int) {
-	run := 0
-	for _, y := range b {
-		if run++; y != x {
-			run = 0
-		}
-		longest = max(longest, run)
-	}
-	return longest
-}
-
 // showRaceDetector tells the race detector about synchronization with another process, which it
 // cannot see.
 func (s *side) showRaceDetector() {
@@ -572,8 +388,6 @@ func (s *side) showRaceDetector() {
 	}
 }
 
-func (s *side) memory(o order) []byte { return s.region(o.Region).cut(o.Off, o.Len) }
-
 func (s *side) region(i int) *regionMemory   { return item(s, &s.regions, i) }
 func (s *side) window(i int) nd.MemoryWindow { return item(s, &s.windows, i) }
 func (s *side) endpoint(i int) nd.Endpoint   { return item(s, &s.endpoints, i) }
@@ -583,10 +397,6 @@ func item[T any](s *side, list *[]T, i int) T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return (*list)[i]
-}
-
-func farOf(mr nd.MemoryRegion) nd.WindowDescriptor {
-	return nd.WindowDescriptor{Address: mr.Address(), Length: uint64(len(mr.Bytes())), Token: mr.RemoteToken()}
 }
 
 // leave closes all objects and ends the membership.

@@ -141,11 +141,11 @@ func (r *star) startMessage(t *testing.T, n int) {
 		if !waits {
 			return false
 		}
-		p.puppet.Stop()
+		p.process.Stop()
 		if ep.conn.peerQP.Hazard.Load() == 0 {
 			return true
 		}
-		p.puppet.Resume() // the end of the connection would wait for the end of the copy
+		p.process.Resume() // the end of the connection would wait for the end of the copy
 		return false
 	})
 	for context := uint64(1); context <= 3; context++ {
@@ -162,7 +162,7 @@ func (r *star) startMessage(t *testing.T, n int) {
 // receive cancels that receive, and leaves the others to other endpoints.
 func TestSharedReceiveConnectionEndsDuringMessage(t *testing.T) {
 	for name, end := range map[string]func(r *star){
-		"peer dies": func(r *star) { r.peers[0].puppet.kill() },
+		"peer dies": func(r *star) { r.peers[0].process.kill() },
 		"flush":     func(r *star) { r.owner.must(order{Do: doFlush}) },
 		"close":     func(r *star) { r.owner.must(order{Do: doCloseEndpoint}) },
 	} {
@@ -174,7 +174,7 @@ func TestSharedReceiveConnectionEndsDuringMessage(t *testing.T) {
 			r.owner.expect(receiveQueue, failure(nd.RequestReceive, 1, nd.Canceled))
 			r.stays(1, 2, 2)
 			if p := r.peers[0]; name != "peer dies" {
-				p.puppet.Resume()
+				p.process.Resume()
 				p.expect(initiatorQueue, failure(nd.RequestSend, 1, nd.Canceled))
 			}
 		})
@@ -199,7 +199,7 @@ func (r *star) bothWait(t *testing.T) {
 // from those behind it.
 func TestSharedReceiveWaitingConnectionEnds(t *testing.T) {
 	for name, end := range map[string]func(r *star){
-		"peer dies": func(r *star) { r.peers[0].puppet.kill(); r.owner.must(order{Do: doNotify}) },
+		"peer dies": func(r *star) { r.peers[0].process.kill(); r.owner.must(order{Do: doNotify}) },
 		"flush":     func(r *star) { r.owner.must(order{Do: doFlush}) },
 		"close":     func(r *star) { r.owner.must(order{Do: doCloseEndpoint}) },
 		"peer disconnects": func(r *star) {
@@ -260,11 +260,11 @@ func TestSharedReceiveForgedMessages(t *testing.T) {
 				for context := uint64(1); context <= 2; context++ {
 					r.owner.must(order{Do: doReceive, Context: context, Parts: mine(0, 100)})
 				}
-				owner, liar := r.owner.local.endpoint(0).(*queuePair), r.peers[0].local.endpoint(0).(*queuePair)
+				owner, attacker := r.owner.local.endpoint(0).(*queuePair), r.peers[0].local.endpoint(0).(*queuePair)
 				owner.mu.Lock()
-				liar.mu.Lock()
-				liar.conn.out.Push(&slot)
-				liar.mu.Unlock()
+				attacker.mu.Lock()
+				attacker.conn.out.Push(&slot)
+				attacker.mu.Unlock()
 				if over { // the last read of the ring must reject it, too
 					owner.terminate(owner.opError("test", nd.ConnectionAborted, "as asked", ""))
 				} else {
@@ -286,13 +286,13 @@ func TestSharedReceiveForgedDuringMessage(t *testing.T) {
 	for context := uint64(1); context <= 2; context++ {
 		r.owner.must(order{Do: doReceive, Context: context, Parts: mine(0, 100)})
 	}
-	owner, liar := r.owner.local.endpoint(0).(*queuePair), r.peers[0].local.endpoint(0).(*queuePair)
+	owner, attacker := r.owner.local.endpoint(0).(*queuePair), r.peers[0].local.endpoint(0).(*queuePair)
 	owner.mu.Lock()
-	liar.mu.Lock()
-	liar.conn.out.Push(&ring.Words{wire.Header(wire.SendFragment, wire.FlagFirst|wire.FlagAckRequest, 0, 0), 0, 0, 0, 50})
+	attacker.mu.Lock()
+	attacker.conn.out.Push(&ring.Words{wire.Header(wire.SendFragment, wire.FlagFirst|wire.FlagAckRequest, 0, 0), 0, 0, 0, 50})
 	owner.progressLocked()
-	liar.conn.out.Push(&ring.Words{wire.Header(wire.SendPlaced, wire.FlagFirst|wire.FlagLast, 0, 0), 50})
-	liar.mu.Unlock()
+	attacker.conn.out.Push(&ring.Words{wire.Header(wire.SendPlaced, wire.FlagFirst|wire.FlagLast, 0, 0), 50})
+	attacker.mu.Unlock()
 	if owner.rq.posted-owner.rq.completed != 1 {
 		t.Error("the message has taken no receive")
 	}

@@ -86,43 +86,55 @@ var producers = map[string]func(t *testing.T) error{
 		proctest.Eventually(t, "the other endpoint fails", func() bool { p.a.local.queues[0].Poll(nil); return ep.Err() != nil })
 		return ep.Err()
 	},
-	"DataOverrun":   func(t *testing.T) error { return idle1(t).ep.Send(1, make([]nd.SGE, maxSGE+1), 0) },
-	"NoMoreEntries": func(t *testing.T) error { return fillReceives(idle1(t).ep) },
+	"DataOverrun":   func(t *testing.T) error { return newUnconnected(t).ep.Send(1, make([]nd.SGE, maxSGE+1), 0) },
+	"NoMoreEntries": func(t *testing.T) error { return fillReceives(newUnconnected(t).ep) },
 
 	// Objects and arguments.
-	"InvalidHandle":    func(t *testing.T) error { i := idle1(t); i.good(i.cq.Close()); return i.cq.Resize(4) },
-	"InvalidParameter": func(t *testing.T) error { i := idle1(t); _, err := i.ad.Query(7); return err },
+	"InvalidHandle":    func(t *testing.T) error { i := newUnconnected(t); i.good(i.cq.Close()); return i.cq.Resize(4) },
+	"InvalidParameter": func(t *testing.T) error { i := newUnconnected(t); _, err := i.ad.Query(7); return err },
 	"InvalidParameter1": func(t *testing.T) error {
-		return idle1(t).connector().Connect(t.Context(), nil, netip.AddrPort{}, nd.ConnectParams{})
+		return newUnconnected(t).connector().Connect(t.Context(), nil, netip.AddrPort{}, nd.ConnectParams{})
 	},
-	"InvalidParameter2": func(t *testing.T) error { return idle1(t).create(func(c *nd.EndpointConfig) { c.Receive = nil }) },
-	"InvalidParameter3": func(t *testing.T) error { return idle1(t).create(func(c *nd.EndpointConfig) { c.Initiator = nil }) },
-	"InvalidParameter4": func(t *testing.T) error { return idle1(t).ep.Send(1, nil, nd.AllowRead) },
+	"InvalidParameter2": func(t *testing.T) error {
+		return newUnconnected(t).create(func(c *nd.EndpointConfig) { c.Receive = nil })
+	},
+	"InvalidParameter3": func(t *testing.T) error {
+		return newUnconnected(t).create(func(c *nd.EndpointConfig) { c.Initiator = nil })
+	},
+	"InvalidParameter4": func(t *testing.T) error { return newUnconnected(t).ep.Send(1, nil, nd.AllowRead) },
 	"InvalidParameter5": func(t *testing.T) error {
-		return idle1(t).create(func(c *nd.EndpointConfig) { c.ReceiveDepth = maxQueueDepth + 1 })
+		return newUnconnected(t).create(func(c *nd.EndpointConfig) { c.ReceiveDepth = maxQueueDepth + 1 })
 	},
 	"InvalidParameter6": func(t *testing.T) error {
-		return idle1(t).create(func(c *nd.EndpointConfig) { c.InitiatorDepth = maxQueueDepth + 1 })
+		return newUnconnected(t).create(func(c *nd.EndpointConfig) { c.InitiatorDepth = maxQueueDepth + 1 })
 	},
 	"InvalidParameter7": func(t *testing.T) error {
-		return idle1(t).create(func(c *nd.EndpointConfig) { c.MaxReceiveSGE = maxSGE + 1 })
+		return newUnconnected(t).create(func(c *nd.EndpointConfig) { c.MaxReceiveSGE = maxSGE + 1 })
 	},
 	"InvalidParameter8": func(t *testing.T) error {
-		return idle1(t).create(func(c *nd.EndpointConfig) { c.MaxInitiatorSGE = maxSGE + 1 })
+		return newUnconnected(t).create(func(c *nd.EndpointConfig) { c.MaxInitiatorSGE = maxSGE + 1 })
 	},
 	"InvalidParameter9": func(t *testing.T) error {
-		return idle1(t).create(func(c *nd.EndpointConfig) { c.InlineSize = 1 << 20 })
+		return newUnconnected(t).create(func(c *nd.EndpointConfig) { c.InlineSize = 1 << 20 })
 	},
 	"InvalidParameterMix": func(t *testing.T) error {
-		return idle1(t).cq.(nd.InterruptModerator).ModerateInterrupts(-1, -1)
+		return newUnconnected(t).cq.(nd.InterruptModerator).ModerateInterrupts(-1, -1)
 	},
-	"InvalidDeviceState": func(t *testing.T) error { return idle1(t).listener().Listen(0) },
-	"InvalidBufferSize":  func(t *testing.T) error { i := idle1(t); _, err := i.ad.Register(i.ctx, []byte{}, 0); return err },
+	"InvalidDeviceState": func(t *testing.T) error { return newUnconnected(t).listener().Listen(0) },
+	"InvalidBufferSize": func(t *testing.T) error {
+		i := newUnconnected(t)
+		_, err := i.ad.Register(i.ctx, []byte{}, 0)
+		return err
+	},
 	"ImplementationLimit": func(t *testing.T) error {
-		i := idle1(t)
+		i := newUnconnected(t)
 		return must(i.ad.CreateMemoryRegion(i.ctx)).InitializeFastRegister(i.ctx, 1<<30, false)
 	},
-	"NotSupported": func(t *testing.T) error { i := idle1(t); _, err := i.ad.Control(i.ctx, 1, nil, nil); return err },
+	"NotSupported": func(t *testing.T) error {
+		i := newUnconnected(t)
+		_, err := i.ad.Control(i.ctx, 1, nil, nil)
+		return err
+	},
 	"DeviceBusy": func(t *testing.T) error {
 		p := newPair(t, setup{})
 		p.a.must(order{Do: doBind, Window: p.a.must(order{Do: doWindow}).N, Len: 8, Flags: nd.AllowRead})
@@ -145,9 +157,13 @@ var producers = map[string]func(t *testing.T) error{
 	"DeviceNotReady": func(*testing.T) error { return new(ndcompat.Library).Cleanup() },
 
 	// Resources.
-	"NoMemory": func(t *testing.T) error { i := idle1(t); _, err := i.ad.Allocate(i.ctx, 2*testArena, 0); return err },
+	"NoMemory": func(t *testing.T) error {
+		i := newUnconnected(t)
+		_, err := i.ad.Allocate(i.ctx, 2*testArena, 0)
+		return err
+	},
 	"InsufficientResources": func(t *testing.T) error {
-		i := idle1(t)
+		i := newUnconnected(t)
 		for {
 			if ad, err := i.provider.OpenAdapter(i.ctx, i.provider.adapterID()); err != nil {
 				return err
@@ -157,14 +173,14 @@ var producers = map[string]func(t *testing.T) error{
 		}
 	},
 	"TooManyAddresses": func(t *testing.T) error {
-		i := idle1(t)
+		i := newUnconnected(t)
 		for range nd.EphemeralPortLast - nd.EphemeralPortFirst + 1 {
 			i.good(i.connector().Bind(netip.AddrPortFrom(i.address(), 0)))
 		}
 		return i.connector().Bind(netip.AddrPortFrom(i.address(), 0))
 	},
 	"DeviceRemoved": func(t *testing.T) error {
-		i := idle1(t)
+		i := newUnconnected(t)
 		i.good(i.provider.Close())
 		_, err := i.ad.CreateConnector(i.ctx)
 		return err
@@ -172,30 +188,33 @@ var producers = map[string]func(t *testing.T) error{
 
 	// Connections.
 	"SharingViolation": func(t *testing.T) error {
-		i := idle1(t)
+		i := newUnconnected(t)
 		i.good(i.connector().Bind(netip.AddrPortFrom(i.address(), 77)))
 		return i.connector().Bind(netip.AddrPortFrom(i.address(), 77))
 	},
-	"BadNetworkName": func(t *testing.T) error { return idle1(t).connect("0.0.0.0:5") },
+	"BadNetworkName": func(t *testing.T) error { return newUnconnected(t).connect("0.0.0.0:5") },
 	"InvalidAddress": func(t *testing.T) error {
-		return idle1(t).connector().Bind(netip.MustParseAddrPort("192.0.2.1:5"))
+		return newUnconnected(t).connector().Bind(netip.MustParseAddrPort("192.0.2.1:5"))
 	},
 	"AddressAlreadyAssociated": func(t *testing.T) error {
-		i := idle1(t)
+		i := newUnconnected(t)
 		l := i.listener()
 		i.good(l.Bind(netip.AddrPortFrom(i.address(), 0)))
 		return l.Bind(netip.AddrPortFrom(i.address(), 0))
 	},
 	"AddressAlreadyExists": connectTwiceFromOneAddress,
-	"ConnectionRefused":    func(t *testing.T) error { i := idle1(t); return i.connect(netip.AddrPortFrom(i.address(), 5).String()) },
-	"ConnectionInvalid":    func(t *testing.T) error { return idle1(t).ep.Send(1, nil, 0) },
+	"ConnectionRefused": func(t *testing.T) error {
+		i := newUnconnected(t)
+		return i.connect(netip.AddrPortFrom(i.address(), 5).String())
+	},
+	"ConnectionInvalid": func(t *testing.T) error { return newUnconnected(t).ep.Send(1, nil, 0) },
 	"ConnectionActive": func(t *testing.T) error {
 		p := newPair(t, setup{})
 		s := p.a.local
 		return s.connector(0).Connect(s.ctx, s.endpoint(0), netip.MustParseAddrPort("127.77.0.2:1"), nd.ConnectParams{})
 	},
-	"NetworkUnreachable": func(t *testing.T) error { return idle1(t).connect("192.0.2.1:5") },
-	"HostUnreachable":    func(t *testing.T) error { return idle1(t).connect("127.77.0.200:5") },
+	"NetworkUnreachable": func(t *testing.T) error { return newUnconnected(t).connect("192.0.2.1:5") },
+	"HostUnreachable":    func(t *testing.T) error { return newUnconnected(t).connect("127.77.0.200:5") },
 	"ConnectionAborted": func(t *testing.T) error {
 		p := newPair(t, setup{})
 		p.b.must(order{Do: doCloseEndpoint})
@@ -268,36 +287,36 @@ func statusConstants(t *testing.T) map[string]nd.Status {
 	return all
 }
 
-// loner is one side that is not connected.
-type loner struct {
+// unconnected is one side that is not connected.
+type unconnected struct {
 	dialer
 	ad nd.Adapter
 	cq nd.CompletionQueue
 	ep nd.Endpoint
 }
 
-func idle1(t *testing.T) *loner {
+func newUnconnected(t *testing.T) *unconnected {
 	t.Helper()
 	p := newParty(t, newArena(t), "alone", sideOptions{}, false)
-	return &loner{dialer{t, p.local}, p.local.adapter, p.local.queues[0], p.local.endpoint(0)}
+	return &unconnected{dialer{t, p.local}, p.local.adapter, p.local.queues[0], p.local.endpoint(0)}
 }
 
-func (l *loner) address() netip.Addr { return Address(0, l.member.ID()) }
+func (l *unconnected) address() netip.Addr { return Address(0, l.member.ID()) }
 
-func (l *loner) create(change func(*nd.EndpointConfig)) error {
+func (l *unconnected) create(change func(*nd.EndpointConfig)) error {
 	cfg := nd.EndpointConfig{Receive: l.cq, Initiator: l.cq}
 	change(&cfg)
 	_, err := l.ad.CreateEndpoint(l.ctx, cfg)
 	return err
 }
 
-func (l *loner) listener() nd.Listener {
+func (l *unconnected) listener() nd.Listener {
 	listener := must(l.ad.CreateListener(l.ctx))
 	l.t.Cleanup(func() { listener.Close() })
 	return listener
 }
 
-func (l *loner) connect(to string) error {
+func (l *unconnected) connect(to string) error {
 	return l.connector().Connect(l.ctx, l.ep, netip.MustParseAddrPort(to), nd.ConnectParams{})
 }
 

@@ -12,19 +12,19 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// A duel is two sides with several connections that post requests of all kinds in random order.
+// randomTraffic is two sides with several connections that post requests of all kinds in random order.
 // The test computes what each request must have done.
-type duel struct {
+type randomTraffic struct {
 	t     *testing.T
 	p     *pair
 	seed  uint64
-	lanes [2][duelConnections]*lane
+	lanes [2][trafficConnections]*lane
 }
 
 const (
-	duelConnections = 3
-	duelArea        = 64 << 10
-	duelRegion      = (1 + 3*duelConnections) * duelArea
+	trafficConnections = 3
+	trafficArea        = 64 << 10
+	trafficRegion      = (1 + 3*trafficConnections) * trafficArea
 )
 
 // lane is one direction of one connection. Every side's region starts with the data it sends.
@@ -41,7 +41,7 @@ type lane struct {
 	checks   []func() error
 }
 
-func (l *lane) area(kind int) int { return (1 + 3*l.endpoint + kind) * duelArea }
+func (l *lane) area(kind int) int { return (1 + 3*l.endpoint + kind) * trafficArea }
 
 const (
 	writtenArea = iota
@@ -55,9 +55,9 @@ func TestStress(t *testing.T) {
 		rounds = 3
 	}
 	for _, s := range append(everySetup(setup{}), mixedSetups()...) {
-		s.Unwired, s.Both = true, sideOptions{Size: duelRegion}
+		s.Unwired, s.Both = true, sideOptions{Size: trafficRegion}
 		t.Run(s.String(), func(t *testing.T) {
-			d := newDuel(t, newPair(t, s), rand.Uint64())
+			d := newRandomTraffic(t, newPair(t, s), rand.Uint64())
 			for range rounds {
 				d.round()
 			}
@@ -65,8 +65,8 @@ func TestStress(t *testing.T) {
 	}
 }
 
-func newDuel(t *testing.T, p *pair, seed uint64) *duel {
-	d := &duel{t: t, p: p, seed: seed}
+func newRandomTraffic(t *testing.T, p *pair, seed uint64) *randomTraffic {
+	d := &randomTraffic{t: t, p: p, seed: seed}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the seed was %d", seed)
@@ -74,21 +74,21 @@ func newDuel(t *testing.T, p *pair, seed uint64) *duel {
 	})
 	addr := p.b.must(order{Do: doListen}).Addr
 	p.connect(addr)
-	for range duelConnections - 1 {
+	for range trafficConnections - 1 {
 		p.addEndpoints(addr)
 	}
 	for way, parties := range [][2]*party{{p.a, p.b}, {p.b, p.a}} {
-		source := make([]byte, duelArea)
+		source := make([]byte, trafficArea)
 		fill(source, seed+uint64(way))
-		parties[0].fill(0, 0, duelArea, seed+uint64(way))
-		for i := range duelConnections {
+		parties[0].fill(0, 0, trafficArea, seed+uint64(way))
+		for i := range trafficConnections {
 			l := &lane{
-				from: parties[0], to: parties[1], endpoint: i, source: source, written: make([]byte, duelArea),
-				random: rand.New(rand.NewPCG(seed, uint64(way*duelConnections+i))), window: parties[1].window(),
+				from: parties[0], to: parties[1], endpoint: i, source: source, written: make([]byte, trafficArea),
+				random: rand.New(rand.NewPCG(seed, uint64(way*trafficConnections+i))), window: parties[1].window(),
 			}
 			d.lanes[way][i] = l
 			fill(l.written, 0)
-			l.to.fill(0, l.area(writtenArea), duelArea, 0)
+			l.to.fill(0, l.area(writtenArea), trafficArea, 0)
 		}
 	}
 	return d
@@ -96,12 +96,12 @@ func newDuel(t *testing.T, p *pair, seed uint64) *duel {
 
 // round binds all windows, starts all lanes, checks the results, and invalidates some of the
 // windows.
-func (d *duel) round() {
+func (d *randomTraffic) round() {
 	d.t.Helper()
 	for _, way := range d.lanes {
 		for _, l := range way {
 			if l.far.Token == 0 {
-				o := order{Do: doBind, Endpoint: l.endpoint, Window: l.window, Off: l.area(writtenArea), Len: duelArea, Flags: nd.AllowRead | nd.AllowWrite}
+				o := order{Do: doBind, Endpoint: l.endpoint, Window: l.window, Off: l.area(writtenArea), Len: trafficArea, Flags: nd.AllowRead | nd.AllowWrite}
 				l.far = l.to.must(o).Far
 				l.to.results(initiatorQueue, 1)
 			}
@@ -109,7 +109,7 @@ func (d *duel) round() {
 	}
 	var all sync.WaitGroup
 	for _, way := range d.lanes {
-		var want, receives [duelConnections][]nd.Result
+		var want, receives [trafficConnections][]nd.Result
 		var orders [][]order
 		for i, l := range way {
 			var mine []order
@@ -169,7 +169,7 @@ func post(t *testing.T, l *lane, orders [][]order) {
 }
 
 // check takes the results of a queue that all connections share, and compares each connection's.
-func check(t *testing.T, p *party, q queue, want [duelConnections][]nd.Result) {
+func check(t *testing.T, p *party, q queue, want [trafficConnections][]nd.Result) {
 	n := 0
 	for _, w := range want {
 		n += len(w)
@@ -203,10 +203,10 @@ func (l *lane) invent() (orders []order, want, receives []nd.Result) {
 	for i := range uint64(n) {
 		size := []int{l.random.IntN(60), l.random.IntN(4000), 48, 8}[l.random.IntN(4)]
 		if l.random.IntN(12) == 0 {
-			size = l.random.IntN(duelArea / 3)
+			size = l.random.IntN(trafficArea / 3)
 		}
-		from := l.random.IntN(duelArea - size)
-		at := l.random.IntN(duelArea - size)
+		from := l.random.IntN(trafficArea - size)
+		at := l.random.IntN(trafficArea - size)
 		o := order{Endpoint: l.endpoint, Context: i, Parts: l.split(from, size), Far: nd.WindowDescriptor{Address: l.far.Address + uint64(at), Token: l.far.Token}}
 		kind := nd.RequestWrite
 		switch l.random.IntN(4) {
@@ -214,18 +214,18 @@ func (l *lane) invent() (orders []order, want, receives []nd.Result) {
 			o.Do = doWrite
 			copy(l.written[at:], l.source[from:from+size])
 		case 2:
-			if read+size > l.area(readArea)+duelArea {
+			if read+size > l.area(readArea)+trafficArea {
 				continue
 			}
 			o.Do, kind, o.Parts = doRead, nd.RequestRead, l.split(read, size)
 			l.expect("reads", l.from, read, l.written[at:at+size])
 			read += size
 		case 3:
-			if message+size > l.area(messageArea)+duelArea {
+			if message+size > l.area(messageArea)+trafficArea {
 				continue
 			}
 			o.Do, kind, o.Far = doSend, nd.RequestSend, nd.WindowDescriptor{}
-			room := min(size+l.random.IntN(100), l.area(messageArea)+duelArea-message)
+			room := min(size+l.random.IntN(100), l.area(messageArea)+trafficArea-message)
 			orders = append(orders, order{Do: doReceive, Endpoint: l.endpoint, Context: i, Parts: l.split(message, room)})
 			got := success(nd.RequestReceive, i, size)
 			l.expect("messages", l.to, message, l.source[from:from+size])

@@ -14,23 +14,23 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// A puppet is a process that executes orders. They come through its standard input, and the
+// A remote side is a process that executes orders. They come through its standard input, and the
 // replies go through its standard output; the arena is descriptor 3.
 
-type puppetCall struct {
+type remoteCall struct {
 	ID    int
 	Order order
 }
 
-type puppetAnswer struct {
+type remoteAnswer struct {
 	ID    int
 	Reply reply
 }
 
-var rolePuppet = proctest.Role("puppet", playPuppet)
+var roleRemoteSide = proctest.Role("remoteSide", serveRemoteSide)
 
-// playPuppet is the main function of the puppet's process.
-func playPuppet(self *proctest.Self) error {
+// serveRemoteSide is the main function of the remote side's process.
+func serveRemoteSide(self *proctest.Self) error {
 	file := self.File(0)
 	arena, err := shm.Attach(self.Ctx, file)
 	if err != nil {
@@ -47,16 +47,16 @@ func playPuppet(self *proctest.Self) error {
 		return err
 	}
 	var mu sync.Mutex
-	answer := func(a puppetAnswer) error {
+	answer := func(a remoteAnswer) error {
 		mu.Lock()
 		defer mu.Unlock()
 		return out.Encode(a)
 	}
-	if err := answer(puppetAnswer{Reply: reply{N: int(s.member.ID())}}); err != nil {
+	if err := answer(remoteAnswer{Reply: reply{N: int(s.member.ID())}}); err != nil {
 		return err
 	}
 	for {
-		var c puppetCall
+		var c remoteCall
 		if err := in.Decode(&c); err != nil {
 			return fmt.Errorf("the test hung up: %w", err)
 		}
@@ -67,15 +67,15 @@ func playPuppet(self *proctest.Self) error {
 			return arena.Close()
 		}
 		go func() {
-			if err := answer(puppetAnswer{c.ID, s.obey(c.Order)}); err != nil {
+			if err := answer(remoteAnswer{c.ID, s.execute(c.Order)}); err != nil {
 				fmt.Fprintln(os.Stderr, err)
 			}
 		}()
 	}
 }
 
-// puppet is the test's handle of such a process.
-type puppet struct {
+// remoteSide is the test's handle of such a process.
+type remoteSide struct {
 	*proctest.Process
 	t      testing.TB
 	in     io.Closer
@@ -90,11 +90,11 @@ type puppet struct {
 	ended   bool
 }
 
-// startPuppet starts a process with a side in the arena.
-func startPuppet(t testing.TB, arena *shm.Arena, o sideOptions) *puppet {
+// startRemoteSide starts a process with a side in the arena.
+func startRemoteSide(t testing.TB, arena *shm.Arena, o sideOptions) *remoteSide {
 	t.Helper()
-	p := &puppet{t: t, read: make(chan struct{}), pending: make(map[int]chan reply)}
-	cmd := proctest.Command(rolePuppet)
+	p := &remoteSide{t: t, read: make(chan struct{}), pending: make(map[int]chan reply)}
+	cmd := proctest.Command(roleRemoteSide)
 	cmd.ExtraFiles = []*os.File{arena.File()}
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -115,17 +115,17 @@ func startPuppet(t testing.TB, arena *shm.Arena, o sideOptions) *puppet {
 	r := <-hello
 	if r.IsGone {
 		p.Wait()
-		t.Fatal("the puppet did not start")
+		t.Fatal("the remote side did not start")
 	}
 	p.member = shm.MemberID(r.N)
 	return p
 }
 
 // listen distributes the replies until the process is gone.
-func (p *puppet) listen(dec *gob.Decoder) {
+func (p *remoteSide) listen(dec *gob.Decoder) {
 	defer close(p.read)
 	for {
-		var a puppetAnswer
+		var a remoteAnswer
 		err := dec.Decode(&a)
 		p.mu.Lock()
 		if err != nil {
@@ -144,7 +144,7 @@ func (p *puppet) listen(dec *gob.Decoder) {
 	}
 }
 
-func (p *puppet) obey(o order) reply {
+func (p *remoteSide) execute(o order) reply {
 	p.mu.Lock()
 	if p.over {
 		p.mu.Unlock()
@@ -153,7 +153,7 @@ func (p *puppet) obey(o order) reply {
 	c := make(chan reply, 1)
 	id := p.next
 	p.pending[id], p.next = c, id+1
-	err := p.enc.Encode(puppetCall{id, o})
+	err := p.enc.Encode(remoteCall{id, o})
 	p.mu.Unlock()
 	if err != nil {
 		return reply{IsGone: true, Status: nd.Unsuccessful, Text: err.Error()}
@@ -162,17 +162,17 @@ func (p *puppet) obey(o order) reply {
 }
 
 // leave makes the process end normally, and fails the test if it does not.
-func (p *puppet) leave() {
+func (p *remoteSide) leave() {
 	p.t.Helper()
 	if !p.ended {
-		p.obey(order{Do: doLeave})
+		p.execute(order{Do: doLeave})
 		p.finish()
 		p.Wait()
 	}
 }
 
 // kill ends the process as the kernel's out-of-memory killer would.
-func (p *puppet) kill() {
+func (p *remoteSide) kill() {
 	if !p.ended {
 		_ = p.Cmd.Process.Kill() // it may have ended already
 		p.finish()
@@ -181,7 +181,7 @@ func (p *puppet) kill() {
 }
 
 // finish waits until all replies have been read.
-func (p *puppet) finish() {
+func (p *remoteSide) finish() {
 	p.ended = true
 	p.in.Close()
 	<-p.read

@@ -1,0 +1,236 @@
+package endpoint
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/softnd/softnd/internal/testkit/proctest"
+	"github.com/softnd/softnd/nd"
+)
+
+// TestConnectWithdrawn: the active side withdraws at each moment and in each way.
+func TestConnectWithdrawn(t *testing.T) {
+	for name, giveUp := range map[string]func(c nd.Connector, cancel context.CancelFunc){
+		"context":   func(_ nd.Connector, cancel context.CancelFunc) { cancel() },
+		"connector": func(c nd.Connector, _ context.CancelFunc) { c.Close() },
+	} {
+		t.Run("before the request is read/"+name, func(t *testing.T) {
+			a, b, addr := strangersPair(t)
+			l := b.listener.(*listener)
+			ctx, cancel := context.WithCancel(a.ctx)
+			defer cancel()
+			ca, ea := a.connector(), a.endpoint()
+			connected := soon(func() error { return ca.Connect(ctx, ea, addr, nd.ConnectParams{}) })
+			proctest.Eventually(t, "the request is there", func() bool { l.mu.Lock(); defer l.mu.Unlock(); return len(l.queue) == 1 })
+			giveUp(ca, cancel)
+			wantStatus(t, <-connected, nd.Canceled)
+			// The passive side never gets the request.
+			other := a.connector()
+			connected = soon(func() error { return other.Connect(a.ctx, ea, addr, nd.ConnectParams{PrivateData: []byte("second")}) })
+			if got := privateDataOf(t, b.request()); string(got) != "second" {
+				t.Errorf("the request is %q", got)
+			}
+			_ = other.Close()
+			wantStatus(t, <-connected, nd.Canceled)
+		})
+		t.Run("before Accept/"+name, func(t *testing.T) {
+			a, b, addr := strangersPair(t)
+			ctx, cancel := context.WithCancel(a.ctx)
+			defer cancel()
+			ca, ea, eb := a.connector(), a.endpoint(), b.endpoint()
+			connected := soon(func() error { return ca.Connect(ctx, ea, addr, nd.ConnectParams{PrivateData: []byte("hello")}) })
+			cb := b.request()
+			giveUp(ca, cancel)
+			wantStatus(t, <-connected, nd.Canceled)
+			_, err := cb.GetPrivateData(make([]byte, 10))
+			wantStatus(t, err, nd.ConnectionAborted)
+			wantStatus(t, cb.Accept(b.ctx, eb, nd.ConnectParams{}), nd.ConnectionAborted)
+			wantStatus(t, cb.Reject(nil), nd.ConnectionInvalid)
+		})
+	}
+	for name, giveUp := range map[string]func(c nd.Connector){
+		"rejects": func(c nd.Connector) {
+			if err := c.Reject([]byte("sorry")); err != nil {
+				t.Error(err)
+			}
+		},
+		"closes": func(c nd.Connector) { c.Close() },
+	} {
+		t.Run("after Accept/"+name, func(t *testing.T) {
+			a, b, addr := strangersPair(t)
+			ca, ea, eb := a.connector(), a.endpoint(), b.endpoint()
+			connected := soon(func() error { return ca.Connect(a.ctx, ea, addr, nd.ConnectParams{}) })
+			cb := b.request()
+			b.good(eb.Receive(7, nil))
+			accepted := soon(func() error { return cb.Accept(b.ctx, eb, nd.ConnectParams{}) })
+			a.good(<-connected)
+			giveUp(ca)
+			wantStatus(t, <-accepted, nd.ConnectionRefused)
+			if name == "rejects" {
+				if got := privateDataOf(t, cb); string(got) != "sorry" {
+					t.Errorf("data of the rejection: %q", got)
+				}
+			}
+			wantStatus(t, ca.CompleteConnect(a.ctx), map[string]nd.Status{"rejects": nd.ConnectionInvalid, "closes": nd.InvalidHandle}[name])
+			if r := b.execute(order{Do: doWait, Queue: receiveQueue, N: 1}); r.Status != nd.Success || r.Results[0].Status != nd.Canceled {
+				t.Errorf("the receive of the refused endpoint: %v", r)
+			}
+			wantStatus(t, cb.NotifyDisconnect(b.ctx), nd.ConnectionInvalid)
+		})
+	}
+}
+
+// TestAcceptWithdrawn: the passive side ends the connection after it has accepted.
+func TestAcceptWithdrawn(t *testing.T) {
+	for name, giveUp := range map[string]func(c nd.Connector, ep nd.Endpoint, cancel context.CancelFunc){
+		"context":   func(_ nd.Connector, _ nd.Endpoint, cancel context.CancelFunc) { cancel() },
+		"connector": func(c nd.Connector, _ nd.Endpoint, _ context.CancelFunc) { c.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b, addr := strangersPair(t)
+			ctx, cancel := context.WithCancel(b.ctx)
+			defer cancel()
+			ca, ea, eb := a.connector(), a.endpoint(), b.endpoint()
+			connected := soon(func() error { return ca.Connect(a.ctx, ea, addr, nd.ConnectParams{}) })
+			cb := b.request()
+			accepted := soon(func() error { return cb.Accept(ctx, eb, nd.ConnectParams{}) })
+			a.good(<-connected)
+			giveUp(cb, eb, cancel)
+			wantStatus(t, <-accepted, nd.Canceled)
+			wantStatus(t, ca.CompleteConnect(a.ctx), nd.ConnectionAborted)
+			wantStatus(t, ca.CompleteConnect(a.ctx), nd.ConnectionInvalid)
+			wantStatus(t, ea.Send(1, nil, 0), nd.Success) // it has failed by now: the result says so
+			wantStatus(t, ca.Connect(a.ctx, ea, addr, nd.ConnectParams{}), nd.ConnectionActive)
+		})
+	}
+}
+
+// TestEndpointClosedWhileConnecting: an endpoint that is closed or flushed during Connect or
+// Accept stays failed.
+func TestEndpointClosedWhileConnecting(t *testing.T) {
+	for name, end := range map[string]func(nd.Endpoint) error{"flush": nd.Endpoint.Flush, "close": nd.Endpoint.Close} {
+		t.Run(name+" before the answer", func(t *testing.T) {
+			a, b, addr := strangersPair(t)
+			ca, ea, eb := a.connector(), a.endpoint(), b.endpoint()
+			connected := soon(func() error { return ca.Connect(a.ctx, ea, addr, nd.ConnectParams{}) })
+			cb := b.request()
+			a.good(end(ea))
+			accepted := soon(func() error { return cb.Accept(b.ctx, eb, nd.ConnectParams{}) })
+			if err := <-connected; err == nil {
+				wantStatus(t, ca.CompleteConnect(a.ctx), nd.ConnectionAborted)
+			}
+			if err := <-accepted; err == nil {
+				t.Error("Accept succeeded without a peer")
+			}
+			if err := ea.Send(0, nil, 0); name == "close" {
+				wantStatus(t, err, nd.ConnectionInvalid)
+			}
+		})
+		t.Run(name+" before the completion", func(t *testing.T) {
+			a, b, addr := strangersPair(t)
+			ca, ea, eb := a.connector(), a.endpoint(), b.endpoint()
+			connected := soon(func() error { return ca.Connect(a.ctx, ea, addr, nd.ConnectParams{}) })
+			cb := b.request()
+			accepted := soon(func() error { return cb.Accept(b.ctx, eb, nd.ConnectParams{}) })
+			a.good(<-connected)
+			a.good(end(ea))
+			wantStatus(t, ca.CompleteConnect(a.ctx), nd.ConnectionAborted)
+			<-accepted // refused, or ended at once
+			b.good(b.executeOnly(order{Do: doFlush, Endpoint: len(b.endpoints) - 1}))
+		})
+	}
+}
+
+// TestConnectorClosed: all calls on a closed connector fail.
+func TestConnectorClosed(t *testing.T) {
+	a, b, addr := strangersPair(t)
+	connected, _, _, _ := connectEndpoints(a, b, addr)
+	for _, c := range []nd.Connector{a.connector(), connected} {
+		for range 2 {
+			a.good(c.Close())
+		}
+		ep := a.endpoint()
+		_, _, limits := c.ReadLimits()
+		_, data := c.GetPrivateData(nil)
+		_, local := c.LocalAddress()
+		_, peer := c.PeerAddress()
+		for what, err := range map[string]error{
+			"bind":         c.Bind(netip.AddrPortFrom(netip.IPv4Unspecified(), 0)),
+			"connect":      c.Connect(a.ctx, ep, addr, nd.ConnectParams{}),
+			"complete":     c.CompleteConnect(a.ctx),
+			"accept":       c.Accept(a.ctx, ep, nd.ConnectParams{}),
+			"reject":       c.Reject(nil),
+			"notify":       c.NotifyDisconnect(a.ctx),
+			"disconnect":   c.Disconnect(a.ctx),
+			"read limits":  limits,
+			"private data": data,
+			"local":        local,
+			"peer":         peer,
+		} {
+			if nd.StatusOf(err) != nd.InvalidHandle {
+				t.Errorf("%s on a closed connector: %v", what, err)
+			}
+		}
+	}
+}
+
+// TestCompleteConnectNamesOwnEnd: if the own endpoint has ended the connection, the error does not blame the other side.
+func TestCompleteConnectNamesOwnEnd(t *testing.T) {
+	for name, end := range map[string]func(ep nd.Endpoint) error{"flushed": nd.Endpoint.Flush, "closed": nd.Endpoint.Close} {
+		t.Run(name, func(t *testing.T) {
+			a, b, addr := strangersPair(t)
+			ca, ea := a.connector(), a.endpoint()
+			connected := soon(func() error { return ca.Connect(a.ctx, ea, addr, nd.ConnectParams{}) })
+			cb := b.request()
+			accepted := soon(func() error { return cb.Accept(b.ctx, b.endpoint(), nd.ConnectParams{}) })
+			a.good(<-connected)
+			a.good(end(ea))
+			wantStatus(t, <-accepted, nd.ConnectionRefused)
+			err := ca.CompleteConnect(a.ctx)
+			wantStatus(t, err, nd.ConnectionAborted)
+			if !strings.Contains(err.Error(), "the endpoint was "+name) || strings.Contains(err.Error(), "passive") {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestConnectionCallsCanceled: the error of a canceled call contains the context's cause.
+func TestConnectionCallsCanceled(t *testing.T) {
+	a, b, addr := strangersPair(t)
+	cause := errors.New("a cause")
+	_, cb, _, _ := connectEndpoints(a, b, addr)
+	ca, ea := a.connector(), a.endpoint()
+	for name, call := range map[string]func(ctx context.Context) error{
+		"connect": func(ctx context.Context) error { return ca.Connect(ctx, ea, addr, nd.ConnectParams{}) },
+		"get connection request": func(ctx context.Context) error {
+			return a.listenerOf().GetConnectionRequest(ctx, must(a.adapter.CreateConnector(a.ctx)))
+		},
+		"notify": func(ctx context.Context) error { return cb.NotifyDisconnect(ctx) },
+		"wait": func(ctx context.Context) error {
+			_, err := a.queues[0].Wait(ctx, make([]nd.Result, 1))
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, before := range []bool{true, false} {
+				ctx, cancel := context.WithCancelCause(a.ctx)
+				if before {
+					cancel(cause)
+				}
+				done := soon(func() error { return call(ctx) })
+				time.Sleep(time.Millisecond)
+				cancel(cause)
+				err := <-done
+				wantStatus(t, err, nd.Canceled)
+				if !errors.Is(err, context.Canceled) || !errors.Is(err, cause) {
+					t.Errorf("%q tells neither of the context nor of its cause", err)
+				}
+			}
+		})
+	}
+}
