@@ -1,5 +1,7 @@
 package softnd
 
+// TWIN c/src/job/hostlinks.c.
+
 import (
 	"context"
 	"encoding/binary"

@@ -1,5 +1,7 @@
 package softnd
 
+// TWIN c/src/job/hosts.c.
+
 import (
 	"context"
 	"encoding/json"

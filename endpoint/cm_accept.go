@@ -1,5 +1,7 @@
 package endpoint
 
+// TWIN c/src/endpoint/cm_connector.c.
+
 import (
 	"context"
 	"fmt"

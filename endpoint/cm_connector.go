@@ -1,5 +1,7 @@
 package endpoint
 
+// TWIN c/src/endpoint/cm_connector.c.
+
 import (
 	"fmt"
 	"net/netip"

@@ -1,5 +1,7 @@
 package endpoint
 
+// TWIN c/src/endpoint/mr.c.
+
 import (
 	"context"
 	"errors"

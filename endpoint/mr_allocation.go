@@ -1,5 +1,7 @@
 package endpoint
 
+// TWIN c/src/endpoint/mr_allocation.c.
+
 import (
 	"errors"
 	"slices"

@@ -1,5 +1,7 @@
 package endpoint
 
+// TWIN c/src/endpoint/req_credit.h.
+
 import (
 	"github.com/softnd/softnd/endpoint/internal/wire"
 )

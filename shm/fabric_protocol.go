@@ -1,5 +1,7 @@
 package shm
 
+// TWIN c/src/shm/fabric_name.c.
+
 import (
 	"encoding/binary"
 	"errors"

@@ -1,5 +1,7 @@
 package shm
 
+// TWIN c/src/job/group.c.
+
 import (
 	"fmt"
 

@@ -1,5 +1,7 @@
 package shm
 
+// TWIN c/src/shm/heap.c.
+
 import (
 	"errors"
 	"fmt"

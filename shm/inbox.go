@@ -1,5 +1,7 @@
 package shm
 
+// TWIN c/src/shm/inbox.c.
+
 import (
 	"fmt"
 	"sync/atomic"

@@ -1,5 +1,7 @@
 package shm
 
+// TWIN c/src/shm/liveness.c.
+
 import (
 	"time"
 

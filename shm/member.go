@@ -1,5 +1,7 @@
 package shm
 
+// TWIN c/src/shm/member.c.
+
 import (
 	"bytes"
 	"errors"

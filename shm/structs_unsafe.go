@@ -1,5 +1,7 @@
 package shm
 
+// TWIN c/src/shm/structs.h.
+
 import (
 	"structs"
 	"sync/atomic"

@@ -1,5 +1,7 @@
 package shm
 
+// TWIN c/src/shm/arena.c.
+
 import (
 	"bytes"
 	"fmt"

@@ -1,5 +1,7 @@
 package shm
 
+// TWIN c/src/shm/watch.c.
+
 import (
 	"os"
 	"sync/atomic"

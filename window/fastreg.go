@@ -1,5 +1,7 @@
 package window
 
+// TWIN c/src/window/fastreg.c.
+
 import "github.com/softnd/softnd/nd"
 
 // registration is a fast registration that has its tokens; see Prepared.

@@ -1,5 +1,7 @@
 package window
 
+// TWIN c/src/window/guard.h.
+
 import (
 	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/internal/testkit/failpoint"

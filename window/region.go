@@ -1,5 +1,7 @@
 package window
 
+// TWIN c/src/window/region.c.
+
 import (
 	"sync/atomic"
 

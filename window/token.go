@@ -1,5 +1,7 @@
 package window
 
+// TWIN c/src/window/table.c.
+
 import (
 	"encoding/binary"
 

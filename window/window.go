@@ -1,5 +1,7 @@
 package window
 
+// TWIN c/src/window/window.c.
+
 import "github.com/softnd/softnd/nd"
 
 // Window is a memory window: it lets peers access a part of a region, from a bind to an

@@ -169,5 +169,5 @@ void forge(struct input *in)
 	if (which & 0x40)
 		slot->words[2] = (uint64_t)fuzz_byte(in) * 64 | (uint64_t)known(in) << 32;
 	slot->seq = ++c->out.next; /* the sender's own count is changed, so that it stays in step */
-	c->credit.other_entries += flags >> 7;
+	c->credit.entries_without_receive += flags >> 7;
 }

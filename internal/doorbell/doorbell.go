@@ -2,6 +2,8 @@
 // share.
 package doorbell
 
+// TWIN c/src/shm/doorbell.c.
+
 import (
 	"math/rand/v2"
 	"sync/atomic"

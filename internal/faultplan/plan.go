@@ -1,5 +1,7 @@
 package faultplan
 
+// TWIN c/src/endpoint/faultplan.c.
+
 import (
 	"fmt"
 	"sync"

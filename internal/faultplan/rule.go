@@ -3,6 +3,8 @@
 // endpoint acts on them.
 package faultplan
 
+// TWIN c/src/endpoint/faultplan.c.
+
 import (
 	"crypto/sha256"
 	"encoding/binary"

@@ -1,5 +1,7 @@
 package linux
 
+// TWIN c/src/linux/clock.c.
+
 import (
 	"os"
 	"strconv"

@@ -1,5 +1,7 @@
 package linux
 
+// TWIN c/src/linux/descriptor.c.
+
 import (
 	"sync"
 	"time"

@@ -1,5 +1,7 @@
 package linux
 
+// TWIN c/src/linux/procmaps.c.
+
 import (
 	"bufio"
 	"errors"

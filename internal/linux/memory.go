@@ -1,5 +1,7 @@
 package linux
 
+// TWIN c/src/linux/memory_limit.c.
+
 import (
 	"fmt"
 	"math"

@@ -4,6 +4,8 @@
 // page, they also ask the member for the stacks of its goroutines.
 package statuspage
 
+// TWIN c/src/endpoint/progress_statuspage.c.
+
 import (
 	"encoding/json"
 	"fmt"

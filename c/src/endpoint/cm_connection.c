@@ -1,4 +1,4 @@
-/* One side's private, checked view of a connection record. */
+/* One side's private, checked view of a connection record. TWIN endpoint/cm_connection.go. */
 
 #include "endpoint/cm_connection.h"
 

@@ -1,4 +1,4 @@
-/* Listeners: they take the connection requests for one port. */
+/* Listeners: they take the connection requests for one port. TWIN endpoint/cm_listener.go. */
 
 #include "endpoint/cm_listener.h"
 

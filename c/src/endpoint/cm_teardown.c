@@ -1,4 +1,4 @@
-/* The end of a connection, see docs/model/teardown.pml. */
+/* The end of a connection, see docs/model/teardown.pml. TWIN endpoint/cm_teardown.go, endpoint/cm_disconnect.go. */
 
 #include "endpoint/cm_teardown.h"
 

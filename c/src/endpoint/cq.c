@@ -1,3 +1,4 @@
+/* TWIN endpoint/cq.go. */
 
 
 #include "endpoint/cq.h"

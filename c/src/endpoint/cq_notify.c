@@ -1,4 +1,5 @@
-/* Events of a completion queue: calls of notify, and the event descriptor. */
+/* Events of a completion queue: calls of notify, and the event descriptor.
+ * TWIN endpoint/cq_notify.go, endpoint/cq_moderation.go, endpoint/cq_eventfd.go. */
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>

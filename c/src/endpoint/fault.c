@@ -1,4 +1,5 @@
-/* The effect of fault rules on requests and messages. endpoint/internal/mode/fault does the same. */
+/* The effect of fault rules on requests and messages. endpoint/internal/mode/fault does the same.
+ * TWIN endpoint/internal/mode/fault/fault.go, endpoint/internal/mode/fault/action.go. */
 #include "endpoint/fault.h"
 
 #include <inttypes.h>

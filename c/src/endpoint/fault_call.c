@@ -1,4 +1,4 @@
-/* The effect of fault rules on calls. endpoint/internal/mode/fault does the same. */
+/* The effect of fault rules on calls. endpoint/internal/mode/fault does the same. TWIN endpoint/internal/mode/fault/calls.go. */
 #include <inttypes.h>
 
 #include "endpoint/cm_connection.h"

@@ -1,7 +1,8 @@
 /* The fault plan of a member decides which operation meets which rule. It decides as internal/faultplan does: a plan with a seed has
  * the same effect on ranks of each language.
  *
- * Everything that a decision needs is private: a peer can falsify only the counters in the arena, which decide nothing. */
+ * Everything that a decision needs is private: a peer can falsify only the counters in the arena, which decide nothing.
+ * TWIN internal/faultplan/plan.go, internal/faultplan/rule.go. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

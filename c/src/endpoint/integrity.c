@@ -1,4 +1,5 @@
-/* Payload checks: docs/integrity.md says between which two moments a change is found, endpoint/internal/mode/integrity how. */
+/* Payload checks: docs/integrity.md says between which two moments a change is found, endpoint/internal/mode/integrity how.
+ * TWIN endpoint/internal/mode/integrity/integrity.go. */
 #include "endpoint/integrity.h"
 
 #include <inttypes.h>

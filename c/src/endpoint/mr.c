@@ -1,3 +1,4 @@
+/* TWIN endpoint/mr.go. */
 #include <inttypes.h>
 
 #include "endpoint/fault.h"

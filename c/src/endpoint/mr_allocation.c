@@ -1,3 +1,4 @@
+/* TWIN endpoint/mr_allocation.go. */
 
 
 #include "endpoint/mr_allocation.h"

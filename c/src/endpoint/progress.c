@@ -1,4 +1,4 @@
-/* Progress of endpoints. */
+/* Progress of endpoints. TWIN endpoint/progress_endpoint.go. */
 #include "endpoint/progress.h"
 
 #include "endpoint/cm_connection.h"

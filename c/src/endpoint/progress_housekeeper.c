@@ -1,4 +1,5 @@
-/* Periodic work: checks of the peers' processes, answers to joining processes, the status page. */
+/* Periodic work: checks of the peers' processes, answers to joining processes, the status page.
+ * TWIN endpoint/progress_housekeeper.go. */
 #include "endpoint/progress_housekeeper.h"
 
 #include "endpoint/cm_connection.h"

@@ -1,3 +1,4 @@
+/* TWIN endpoint/progress_statuspage.go, internal/statuspage/statuspage.go. */
 
 
 #include "endpoint/progress_statuspage.h"

@@ -1,3 +1,4 @@
+/* TWIN endpoint/qp.go. */
 
 #include "endpoint/qp.h"
 

@@ -1,5 +1,5 @@
 /* Posting requests. The fast path runs a request within its post and handles no errors: it returns false, and
- * the slow path posts the request again and reports the reason. */
+ * the slow path posts the request again and reports the reason. TWIN endpoint/qp_post.go, endpoint/req_fast.go. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -186,14 +186,13 @@ static bool push_write_fast(struct snd_endpoint *ep, uint64_t context, const snd
 	if (n > SNDL_MAX_WRITE_IN_ENTRY || snd_free_slots(&c->out) == 0 || !snd_is_open(&c->far) ||
 		snd_allowed(&ep->guard, sge->token, SNDL_RIGHT_LOCAL | SNDL_RIGHT_READ, (uint64_t)(uintptr_t)sge->buffer, n) == NULL)
 		return false;
-	snd_credit_end_fast_run(&c->credit, c->out.next);
 	struct snd_slot *slot = snd_next_slot(&c->out);
 	snd_set(&slot->words[0], SNDL_KIND_WRITE_IN_ENTRY | (uint64_t)(SNDL_FLAG_FIRST | SNDL_FLAG_LAST | SNDL_FLAG_ACK_REQUEST) << SNDL_ENTRY_FLAGS_SHIFT |
 		(uint64_t)n << SNDL_ENTRY_LENGTH_SHIFT | (uint64_t)token << SNDL_ENTRY_TOKEN_SHIFT);
 	snd_set(&slot->words[1], address);
 	memcpy((void *)&slot->words[2], sge->buffer, n);
 	snd_publish(&c->out);
-	snd_credit_count_slow(&c->credit, c->out.next);
+	snd_credit_count_entry(&c->credit, c->out.next - 1, false);
 	snd_ring_peer(ep->object.fabric, &c->peer);
 	snd_cancel_wakeup(ep);
 	struct snd_send_request *r = snd_enqueue_pushed(ep, SND_REQUEST_WRITE, context);

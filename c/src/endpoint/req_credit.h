@@ -1,5 +1,5 @@
 /* The flow-control credit of a requester: for how many ring entries the peer has posted receives, and up to
- * which length a message completes at once. endpoint/req_credit.go states the invariants. */
+ * which length a message completes at once. The invariants are stated in its TWIN endpoint/req_credit.go. */
 #ifndef SND_CREDIT_H
 #define SND_CREDIT_H
 
@@ -9,18 +9,18 @@
 #include "shm/layout.h"
 
 struct snd_credit {
-	uint64_t fast_run_start;   /* number of the first entry of the current run of fast-path messages */
-	uint64_t slow_payload_end; /* number after the last entry with data before the run */
-	uint64_t ack_request_end;  /* number after the last entry whose consumption completes a request */
-	uint64_t fast_limit;       /* entries before this number may take the fast path */
+	uint64_t send_run_start;         /* number of the first entry of the current run of Sends of the fast path */
+	uint64_t payload_end_before_run; /* number after the last entry with data before the run */
+	uint64_t ack_request_end;        /* number after the last entry whose consumption completes a request */
+	uint64_t fast_limit;             /* entries before this number may take the fast path */
 	uint32_t fast_max_length;
 	uint32_t small_receive_bytes;
-	uint64_t other_entries; /* entries that have taken no receive */
-	uint64_t posted;        /* receives that the peer had posted at the last look */
+	uint64_t entries_without_receive; /* entries that have taken no receive */
+	uint64_t posted;                  /* receives that the peer had posted at the last look */
 	uint64_t small_receives_end;
 };
 
-static inline uint64_t snd_credit_taken(const struct snd_credit *c, uint64_t pushed) { return pushed - c->other_entries; }
+static inline uint64_t snd_credit_taken(const struct snd_credit *c, uint64_t pushed) { return pushed - c->entries_without_receive; }
 static inline bool snd_credit_is_spent(const struct snd_credit *c, uint64_t pushed) { return c->posted == snd_credit_taken(c, pushed); }
 
 /* snd_credit_refresh sets the credit from words of the peer, and reports whether a receive is posted for the
@@ -52,19 +52,20 @@ static inline bool snd_credit_extend(struct snd_credit *c, uint64_t pushed, uint
 
 static inline uint64_t snd_credit_payload_end(const struct snd_credit *c, uint64_t pushed)
 {
-	return pushed != c->fast_run_start ? pushed : c->slow_payload_end;
+	return pushed != c->send_run_start ? pushed : c->payload_end_before_run;
 }
-/* snd_credit_end_fast_run ends the run, before an entry of another kind is pushed. */
-static inline void snd_credit_end_fast_run(struct snd_credit *c, uint64_t pushed) { c->slow_payload_end = snd_credit_payload_end(c, pushed); }
-/* snd_credit_count_slow counts an entry that is not a Send of the fast path, after it is pushed. */
-static inline void snd_credit_count_slow(struct snd_credit *c, uint64_t pushed)
+
+/* snd_credit_count_entry counts an entry that is not a Send of the fast path, after it is pushed. */
+static inline void snd_credit_count_entry(struct snd_credit *c, uint64_t number, bool takes_receive)
 {
-	c->other_entries++;
-	c->fast_run_start = pushed;
+	c->payload_end_before_run = snd_credit_payload_end(c, number);
+	if (!takes_receive)
+		c->entries_without_receive++;
+	c->send_run_start = number + 1;
 }
-static inline void snd_credit_take_receive(struct snd_credit *c) { c->other_entries--; }
-/* snd_credit_barrier returns the number after the last entry that later requests must not overtake. */
-static inline uint64_t snd_credit_barrier(const struct snd_credit *c, uint64_t pushed)
+
+/* snd_credit_order_barrier returns the number after the last entry that later requests must not overtake. */
+static inline uint64_t snd_credit_order_barrier(const struct snd_credit *c, uint64_t pushed)
 {
 	uint64_t end = snd_credit_payload_end(c, pushed);
 	return c->ack_request_end > end ? c->ack_request_end : end;

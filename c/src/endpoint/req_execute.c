@@ -1,4 +1,5 @@
-/* The slow path of a request: it runs in the order of posting, and is the only place that reports errors. */
+/* The slow path of a request: it runs in the order of posting, and is the only place that reports errors.
+ * TWIN endpoint/req_execute.go, endpoint/req_fragment.go, endpoint/internal/wire/entry.go. */
 
 #include "endpoint/req_execute.h"
 
@@ -113,17 +114,16 @@ bool snd_has_free_entry(struct snd_endpoint *ep)
 	return snd_free_slots(&ep->conn->out) != 0;
 }
 
-bool snd_push_entry(struct snd_endpoint *ep, struct snd_send_request *r, const uint64_t words[7])
+bool snd_push_entry(struct snd_endpoint *ep, struct snd_send_request *r, const uint64_t words[7], bool takes_receive)
 {
 	struct snd_connection *c = ep->conn;
 	if (!snd_has_free_entry(ep))
 		return false;
-	snd_credit_end_fast_run(&c->credit, c->out.next);
 	struct snd_slot *slot = snd_next_slot(&c->out);
 	for (int i = 0; i < 7; i++)
 		snd_set(&slot->words[i], words[i]);
 	snd_publish(&c->out);
-	snd_credit_count_slow(&c->credit, c->out.next);
+	snd_credit_count_entry(&c->credit, c->out.next - 1, takes_receive);
 	snd_cancel_wakeup(ep);
 	if (r->end_entry == 0)
 		r->first_entry = c->out.next - 1;
@@ -167,7 +167,7 @@ static enum snd_outcome push_write_in_entry(struct snd_endpoint *ep, struct snd_
 	words[1] = r->remote_address;
 	if (r->sum != NULL)
 		words[SNDL_HASH_WORD] = snd_hash_word(r);
-	snd_push_entry(ep, r, words);
+	snd_push_entry(ep, r, words, false);
 	snd_ring_peer(ep->object.fabric, &ep->conn->peer);
 	return SND_EXECUTED;
 }
@@ -283,9 +283,7 @@ enum snd_outcome snd_send_fragments(struct snd_endpoint *ep, struct snd_send_req
 		uint32_t kind = read ? SNDL_KIND_READ_FRAGMENT : r->kind == SND_REQUEST_WRITE ? SNDL_KIND_WRITE_FRAGMENT : SNDL_KIND_SEND_FRAGMENT;
 		const uint64_t words[7] = {header_of(kind, flags, 0, r->remote_token), e.address, (uint64_t)e.length | (uint64_t)e.token << 32,
 			r->remote_address + r->transferred, r->total, 0, snd_hash_word(r)};
-		snd_push_entry(ep, r, words);
-		if (r->transferred == 0 && r->kind == SND_REQUEST_SEND)
-			snd_credit_take_receive(&c->credit);
+		snd_push_entry(ep, r, words, r->transferred == 0 && r->kind == SND_REQUEST_SEND);
 		snd_ring_peer(ep->object.fabric, &c->peer);
 		r->transferred += n;
 		if (read && r->transferred == r->total)

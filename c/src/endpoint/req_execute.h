@@ -28,7 +28,8 @@ static inline void snd_cancel_wakeup(struct snd_endpoint *ep)
 	}
 }
 bool snd_has_free_entry(struct snd_endpoint *ep);
-bool snd_push_entry(struct snd_endpoint *ep, struct snd_send_request *r, const uint64_t words[7]);
+/* snd_push_entry pushes an entry of r that takes a receive of the peer, or does not; false if the ring is full. */
+bool snd_push_entry(struct snd_endpoint *ep, struct snd_send_request *r, const uint64_t words[7], bool takes_receive);
 bool snd_gather_payload(struct snd_endpoint *ep, struct snd_send_request *r, void *to);
 enum snd_outcome snd_send_fragments(struct snd_endpoint *ep, struct snd_send_request *r, uint64_t *budget);
 uint32_t snd_entry_flags(const struct snd_send_request *r);
@@ -36,7 +37,7 @@ uint32_t snd_entry_flags(const struct snd_send_request *r);
 /* snd_must_not_overtake reports whether the ring holds an entry that a direct copy must not overtake. */
 static inline bool snd_must_not_overtake(struct snd_connection *c)
 {
-	uint64_t last = snd_credit_barrier(&c->credit, c->out.next);
+	uint64_t last = snd_credit_order_barrier(&c->credit, c->out.next);
 	return last != 0 && (int64_t)(last - c->out.released) > 0 && (int64_t)(last - snd_load_released(&c->out)) > 0;
 }
 

@@ -1,4 +1,4 @@
-/* Sends that the fast path has not taken. */
+/* Sends that the fast path has not taken. TWIN endpoint/req_send.go. */
 
 #include "endpoint/req_send.h"
 
@@ -44,9 +44,8 @@ static void next_receive(struct snd_endpoint *ep)
 static enum snd_outcome reject_receive(struct snd_endpoint *ep, struct snd_send_request *r, snd_status s, const char *why)
 {
 	const uint64_t words[7] = {SNDL_KIND_SEND_FAILED | (uint64_t)(SNDL_FLAG_FIRST | SNDL_FLAG_LAST) << SNDL_ENTRY_FLAGS_SHIFT, s, r->total};
-	if (!snd_push_entry(ep, r, words))
+	if (!snd_push_entry(ep, r, words, true))
 		return SND_BLOCKED;
-	snd_credit_take_receive(&ep->conn->credit);
 	snd_release32(&ep->local_qp->receive_status, s); /* ORDER reason: before the swap in snd_transition; pairs with the load in set_cause_from_peer */
 	return snd_reject(ep, r, SND_REMOTE_ERROR, "a message of %" PRIu64 " bytes for a receive of %" PRIu64 ": %s", r->total, ep->remote_capacity, why);
 }
@@ -125,9 +124,8 @@ static enum snd_outcome push_send_in_entry(struct snd_endpoint *ep, struct snd_s
 		(uint64_t)r->remote_token << SNDL_ENTRY_TOKEN_SHIFT;
 	if (r->sum != NULL)
 		words[SNDL_HASH_WORD] = snd_hash_word(r);
-	snd_push_entry(ep, r, words);
-	c->credit.slow_payload_end = r->end_entry;
-	snd_credit_take_receive(&c->credit);
+	snd_push_entry(ep, r, words, true);
+	c->credit.payload_end_before_run = r->end_entry;
 	snd_ring_peer(ep->object.fabric, &c->peer);
 	if (!r->needs_ack)
 		complete_if_open(ep, r);
@@ -174,9 +172,8 @@ static enum snd_outcome copy_to_receive(struct snd_endpoint *ep, struct snd_send
 		*budget -= n;
 	}
 	const uint64_t words[7] = {SNDL_KIND_SEND_PLACED | (uint64_t)(SNDL_FLAG_FIRST | SNDL_FLAG_LAST | snd_entry_flags(r)) << SNDL_ENTRY_FLAGS_SHIFT, r->total};
-	if (!snd_push_entry(ep, r, words))
+	if (!snd_push_entry(ep, r, words, true))
 		return SND_BLOCKED;
-	snd_credit_take_receive(&c->credit);
 	snd_ring_peer(ep->object.fabric, &c->peer);
 	complete_if_open(ep, r);
 	return SND_EXECUTED;

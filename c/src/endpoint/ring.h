@@ -1,4 +1,5 @@
-/* A ring of 64-byte entries from one producer to one consumer. Each side uses its ring under its fabric's lock. */
+/* A ring of 64-byte entries from one producer to one consumer. Each side uses its ring under its fabric's lock.
+ * TWIN endpoint/internal/ring/producer.go, endpoint/internal/ring/consumer.go. */
 #ifndef SND_RING_H
 #define SND_RING_H
 

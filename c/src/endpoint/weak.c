@@ -1,4 +1,4 @@
-/* Weak order: when requests run, and when their results arrive. */
+/* Weak order: when requests run, and when their results arrive. TWIN endpoint/internal/mode/weak/weak.go. */
 
 #include "endpoint/weak.h"
 

@@ -1,4 +1,4 @@
-/* Weak order: in which order bytes are stored. */
+/* Weak order: in which order bytes are stored. TWIN endpoint/internal/mode/weak/place.go. */
 #include "endpoint/qp.h"
 #include "endpoint/resp_serve.h"
 #include "endpoint/weak.h"

@@ -1,4 +1,4 @@
-/* Connections by rank. Of two ranks, the one with the higher number connects. */
+/* Connections by rank. Of two ranks, the one with the higher number connects. TWIN connect.go. */
 
 #include "job/connect.h"
 

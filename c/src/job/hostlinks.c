@@ -1,3 +1,4 @@
+/* TWIN hostlinks.go. */
 
 
 #include "job/hostlinks.h"

@@ -1,3 +1,4 @@
+/* TWIN internal/linux/memory.go. */
 
 
 #include "linux/memory_limit.h"

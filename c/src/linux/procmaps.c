@@ -1,3 +1,4 @@
+/* TWIN internal/linux/mappings.go. */
 
 
 #include "linux/procmaps.h"

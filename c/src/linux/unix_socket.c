@@ -1,3 +1,4 @@
+/* TWIN internal/meet/unixsock/unixsock.go. */
 
 
 #include "linux/unix_socket.h"

@@ -1,3 +1,4 @@
+/* TWIN internal/meet/bootstrap/address.go. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>

@@ -1,3 +1,4 @@
+/* TWIN internal/meet/bootstrap/bootstrap.go. */
 
 
 #include "meet/bootstrap.h"

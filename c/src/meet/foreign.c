@@ -1,6 +1,6 @@
 /* Under a launcher that speaks no PMI, the ranks of a job open a fabric together. The launcher's variables tell their rank, the
  * size of the job, and a name for the fabric that no other job has. The names are those of internal/meet/bootstrap/foreign.go, so
- * that C and Go ranks meet. */
+ * that C and Go ranks meet. TWIN internal/meet/bootstrap/foreign.go. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* TWIN internal/meet/controlchannel/client.go. */
 
 
 #include "meet/launcher.h"

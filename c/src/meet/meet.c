@@ -1,5 +1,6 @@
 /* Ranks that meet through the launcher's PMI, or at SOFTND_ROOT. Rank 0 groups them into hosts, and all learn the names of their fabrics.
- * Keys and values are those of internal/meet/bootstrap/hosts.go, so that C and Go ranks meet. */
+ * Keys and values are those of internal/meet/bootstrap/hosts.go, so that C and Go ranks meet.
+ * TWIN internal/meet/bootstrap/hosts.go. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

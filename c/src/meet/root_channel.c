@@ -1,3 +1,4 @@
+/* TWIN internal/meet/rendezvous/wire.go. */
 
 
 #include "meet/root_channel.h"

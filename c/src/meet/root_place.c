@@ -1,4 +1,5 @@
-/* A job that a user starts without a launcher: the variables with which the ranks meet at SOFTND_ROOT. See internal/meet/bootstrap/root.go. */
+/* A job that a user starts without a launcher: the variables with which the ranks meet at SOFTND_ROOT. See internal/meet/bootstrap/root.go.
+ * TWIN internal/meet/bootstrap/root.go. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

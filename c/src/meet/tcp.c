@@ -1,3 +1,4 @@
+/* TWIN internal/meet/rendezvous/tcp.go. */
 
 
 #include "meet/tcp.h"

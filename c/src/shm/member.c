@@ -1,3 +1,4 @@
+/* TWIN shm/member.go, shm/lock_page_unsafe.go. */
 
 #include "shm/member.h"
 

@@ -1,5 +1,5 @@
 /* The structures in the arena. layout_check.c compares them with internal/layout/LAYOUT.txt. docs/shared-memory.md
- * says which process writes each word. */
+ * says which process writes each word. TWIN shm/structs_unsafe.go. */
 #ifndef SND_SHARED_H
 #define SND_SHARED_H
 

@@ -1,4 +1,4 @@
-/* The end of a fast registration. */
+/* The end of a fast registration. TWIN window/fastreg.go. */
 
 #include "window/fastreg.h"
 

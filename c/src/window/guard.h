@@ -1,4 +1,4 @@
-/* The fast path of the guarded access. The labels are those of docs/model. */
+/* The fast path of the guarded access. The labels are those of docs/model. TWIN window/guard_fast.go. */
 #ifndef SND_GUARD_H
 #define SND_GUARD_H
 

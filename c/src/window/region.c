@@ -1,4 +1,4 @@
-/* Regions: their two tokens. */
+/* Regions: their two tokens. TWIN window/region.go. */
 #include "window/region.h"
 
 #include "window/fastreg.h"

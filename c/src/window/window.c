@@ -1,4 +1,4 @@
-/* Binds of windows. */
+/* Binds of windows. TWIN window/window.go. */
 #include "window/window.h"
 
 #include "window/region.h"

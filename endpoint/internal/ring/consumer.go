@@ -1,5 +1,7 @@
 package ring
 
+// TWIN c/src/endpoint/ring.h.
+
 import (
 	"sync/atomic"
 

@@ -1,5 +1,7 @@
 package waiter
 
+// TWIN c/src/endpoint/progress_wait.c.
+
 import (
 	"sync/atomic"
 	"time"

@@ -1,5 +1,7 @@
 package wire
 
+// TWIN c/src/endpoint/req_execute.c.
+
 import (
 	"encoding/binary"
 

@@ -1,5 +1,7 @@
 package bootstrap
 
+// TWIN c/src/meet/address.c.
+
 import (
 	"bytes"
 	"context"

@@ -6,6 +6,8 @@
 // host have an arena of their own.
 package bootstrap
 
+// TWIN c/src/meet/bootstrap.c.
+
 import (
 	"context"
 	"errors"

@@ -1,5 +1,7 @@
 package bootstrap
 
+// TWIN c/src/meet/foreign.c.
+
 import (
 	"context"
 	"crypto/sha256"

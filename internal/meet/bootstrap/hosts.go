@@ -1,5 +1,7 @@
 package bootstrap
 
+// TWIN c/src/meet/meet.c.
+
 import (
 	"context"
 	"crypto/rand"

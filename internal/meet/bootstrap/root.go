@@ -1,5 +1,7 @@
 package bootstrap
 
+// TWIN c/src/meet/root_place.c.
+
 import (
 	"bytes"
 	"context"

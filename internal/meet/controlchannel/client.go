@@ -1,5 +1,7 @@
 package controlchannel
 
+// TWIN c/src/meet/launcher.c.
+
 import (
 	"context"
 	"errors"

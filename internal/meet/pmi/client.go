@@ -1,5 +1,7 @@
 package pmi
 
+// TWIN c/src/meet/pmi.c.
+
 import (
 	"bufio"
 	"context"

@@ -24,6 +24,8 @@
 // unpublish_name, lookup_name) are refused.
 package pmi
 
+// TWIN c/src/meet/pmi.c.
+
 import (
 	"bufio"
 	"errors"

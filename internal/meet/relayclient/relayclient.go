@@ -2,6 +2,8 @@
 // addresses of the other hosts' relays. Both sides write one JSON object a line; docs/hosts.md describes them.
 package relayclient
 
+// TWIN c/src/meet/relay.c.
+
 import (
 	"bufio"
 	"context"

@@ -1,5 +1,7 @@
 package rendezvous
 
+// TWIN c/src/meet/root.c.
+
 import (
 	"context"
 	"errors"

@@ -1,5 +1,7 @@
 package rendezvous
 
+// TWIN c/src/meet/root_service.c.
+
 import (
 	"crypto/rand"
 	"errors"

@@ -1,5 +1,7 @@
 package rendezvous
 
+// TWIN c/src/meet/tcp.c.
+
 import (
 	"context"
 	"errors"

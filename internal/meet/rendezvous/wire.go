@@ -1,5 +1,7 @@
 package rendezvous
 
+// TWIN c/src/meet/root_channel.c.
+
 import (
 	"crypto/hmac"
 	"crypto/rand"

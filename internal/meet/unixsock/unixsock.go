@@ -7,6 +7,8 @@
 // at the end, or of an empty record, returns [io.EOF].
 package unixsock
 
+// TWIN c/src/linux/unix_socket.c.
+
 import (
 	"errors"
 	"fmt"

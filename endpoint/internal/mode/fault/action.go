@@ -1,5 +1,7 @@
 package fault
 
+// TWIN c/src/endpoint/fault.c.
+
 import (
 	"runtime"
 

@@ -1,5 +1,7 @@
 package fault
 
+// TWIN c/src/endpoint/fault_call.c.
+
 import (
 	"context"
 	"time"

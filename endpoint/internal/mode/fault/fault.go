@@ -5,6 +5,8 @@
 // often the request is tried.
 package fault
 
+// TWIN c/src/endpoint/fault.c.
+
 import (
 	"fmt"
 	"time"

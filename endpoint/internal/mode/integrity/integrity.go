@@ -9,6 +9,8 @@
 // buffers before the Read completes.
 package integrity
 
+// TWIN c/src/endpoint/integrity.c.
+
 import (
 	"fmt"
 

@@ -1,5 +1,7 @@
 package weak
 
+// TWIN c/src/endpoint/weak_place.c.
+
 import (
 	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/endpoint/internal/wire"

@@ -6,6 +6,8 @@
 // the machine has no part in it, so a program that makes the same calls again meets the same order.
 package weak
 
+// TWIN c/src/endpoint/weak.c.
+
 import (
 	"math/rand/v2"
 	"runtime"
