@@ -197,7 +197,7 @@ static void deliver_remaining(struct snd_endpoint *ep)
 		if (ep->in_entry.kind == SNDL_KIND_SEND_PLACED) {
 			snd_complete_receive(ep, r, SND_SUCCESS, ep->in_entry.request_length < r->capacity ? ep->in_entry.request_length : r->capacity, 0);
 		} else if (ep->in_entry.kind == SNDL_KIND_SEND_FAILED) {
-			snd_complete_receive(ep, r, snd_receive_status(ep), 0, 0);
+			snd_complete_receive(ep, r, snd_entry_receive_status(&ep->in_entry), 0, 0);
 		} else if (ep->in_entry.kind == SNDL_KIND_SEND_IN_ENTRY && (ep->in_entry.flags & SNDL_FLAG_ACK_REQUEST) == 0 && n <= r->capacity) {
 			struct snd_operand source = {.memory = ep->in_entry.payload};
 			if (!snd_fill_receive(ep, r, 0, &source, n))

@@ -2,6 +2,7 @@
 #ifndef SND_ENDPOINT_H
 #define SND_ENDPOINT_H
 
+#include "endpoint/entry.h"
 #include "endpoint/req_credit.h"
 #include "endpoint/ring.h"
 #include "shm/member.h"
@@ -222,12 +223,8 @@ struct snd_endpoint {
 	uint64_t bounce_freed_by[SND_BOUNCE_COUNT];
 
 	/* Responder. */
-	struct {
-		uint32_t kind, flags, payload_length, token, sender_token;
-		uint64_t sender_address, receiver_address, fragment_length, request_length, status, hash;
-		unsigned char payload[SNDL_MAX_SEND_IN_ENTRY];
-		uint64_t copied;
-	} in_entry;
+	struct snd_ring_entry in_entry;
+	uint64_t in_copied; /* bytes of it */
 	uint64_t message_received;
 	uint64_t next_fragment; /* number of the entry that alone may continue that message */
 	uint64_t local_bind, remote_bind;

@@ -197,9 +197,9 @@ bool snd_copy_served(struct snd_endpoint *ep, const struct snd_operand *sink, co
 		snd_copy(&ep->guard, sink, source, n, sink_fault, source_fault);
 		return true;
 	}
-	if ((flags & SNDL_FLAG_FIRST) != 0 && ep->in_entry.copied == 0)
+	if ((flags & SNDL_FLAG_FIRST) != 0 && ep->in_copied == 0)
 		snd_hash_begin(&ep->served);
-	const bool end = (flags & SNDL_FLAG_LAST) != 0 && ep->in_entry.copied + n == ep->in_entry.fragment_length;
+	const bool end = (flags & SNDL_FLAG_LAST) != 0 && ep->in_copied + n == ep->in_entry.fragment_length;
 	const bool read = ep->in_entry.kind == SNDL_KIND_READ_FRAGMENT;
 	if (!copy_hashed(ep, *sink, *source, n, &ep->served, end && !read ? &ep->in_entry.hash : NULL, sink_fault, source_fault))
 		return false;

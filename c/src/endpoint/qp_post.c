@@ -165,8 +165,7 @@ SND_FAST bool send_fast(struct snd_endpoint *ep, uint64_t context, const snd_sge
 		snd_allowed(&ep->guard, sge->token, SNDL_RIGHT_LOCAL | SNDL_RIGHT_READ, (uint64_t)(uintptr_t)sge->buffer, n) == NULL)
 		return false;
 	struct snd_slot *slot = snd_next_slot(&c->out);
-	snd_set(&slot->words[0], SNDL_KIND_SEND_IN_ENTRY | (uint64_t)(SNDL_FLAG_FIRST | SNDL_FLAG_LAST) << SNDL_ENTRY_FLAGS_SHIFT |
-		(uint64_t)n << SNDL_ENTRY_LENGTH_SHIFT);
+	snd_set(&slot->words[0], snd_entry_header(SNDL_KIND_SEND_IN_ENTRY, SND_PLAIN_SEND, n, 0));
 	memcpy((void *)&slot->words[1], sge->buffer, n);
 	snd_publish(&c->out);
 	snd_ring_peer(ep->object.fabric, &c->peer);
@@ -187,8 +186,7 @@ static bool push_write_fast(struct snd_endpoint *ep, uint64_t context, const snd
 		snd_allowed(&ep->guard, sge->token, SNDL_RIGHT_LOCAL | SNDL_RIGHT_READ, (uint64_t)(uintptr_t)sge->buffer, n) == NULL)
 		return false;
 	struct snd_slot *slot = snd_next_slot(&c->out);
-	snd_set(&slot->words[0], SNDL_KIND_WRITE_IN_ENTRY | (uint64_t)(SNDL_FLAG_FIRST | SNDL_FLAG_LAST | SNDL_FLAG_ACK_REQUEST) << SNDL_ENTRY_FLAGS_SHIFT |
-		(uint64_t)n << SNDL_ENTRY_LENGTH_SHIFT | (uint64_t)token << SNDL_ENTRY_TOKEN_SHIFT);
+	snd_set(&slot->words[0], snd_entry_header(SNDL_KIND_WRITE_IN_ENTRY, SND_PLAIN_WRITE, n, token));
 	snd_set(&slot->words[1], address);
 	memcpy((void *)&slot->words[2], sge->buffer, n);
 	snd_publish(&c->out);

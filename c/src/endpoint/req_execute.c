@@ -1,5 +1,5 @@
 /* The slow path of a request: it runs in the order of posting, and is the only place that reports errors.
- * TWIN endpoint/req_execute.go, endpoint/req_fragment.go, endpoint/internal/wire/entry.go. */
+ * TWIN endpoint/req_execute.go, endpoint/req_fragment.go. */
 
 #include "endpoint/req_execute.h"
 
@@ -133,11 +133,6 @@ bool snd_push_entry(struct snd_endpoint *ep, struct snd_send_request *r, const u
 	return true;
 }
 
-static uint64_t header_of(uint32_t kind, uint32_t flags, uint64_t length, uint32_t token)
-{
-	return kind | (uint64_t)flags << SNDL_ENTRY_FLAGS_SHIFT | length << SNDL_ENTRY_LENGTH_SHIFT | (uint64_t)token << SNDL_ENTRY_TOKEN_SHIFT;
-}
-
 /* snd_gather_payload copies the data of a Send or Write together. It returns false if it has rejected r. */
 bool snd_gather_payload(struct snd_endpoint *ep, struct snd_send_request *r, void *payload)
 {
@@ -163,7 +158,7 @@ static enum snd_outcome push_write_in_entry(struct snd_endpoint *ep, struct snd_
 		return SND_BLOCKED;
 	if (!snd_gather_payload(ep, r, words + 2))
 		return SND_EXECUTED;
-	words[0] = header_of(SNDL_KIND_WRITE_IN_ENTRY, SNDL_FLAG_FIRST | SNDL_FLAG_LAST | SNDL_FLAG_ACK_REQUEST | snd_entry_flags(r), r->total, r->remote_token);
+	words[0] = snd_entry_header(SNDL_KIND_WRITE_IN_ENTRY, SNDL_FLAG_FIRST | SNDL_FLAG_LAST | SNDL_FLAG_ACK_REQUEST | snd_entry_flags(r), r->total, r->remote_token);
 	words[1] = r->remote_address;
 	if (r->sum != NULL)
 		words[SNDL_HASH_WORD] = snd_hash_word(r);
@@ -281,7 +276,7 @@ enum snd_outcome snd_send_fragments(struct snd_endpoint *ep, struct snd_send_req
 		uint32_t flags = SNDL_FLAG_ACK_REQUEST | snd_entry_flags(r) | (r->transferred == 0 ? SNDL_FLAG_FIRST : 0) |
 			(r->transferred + n == r->total ? SNDL_FLAG_LAST : 0);
 		uint32_t kind = read ? SNDL_KIND_READ_FRAGMENT : r->kind == SND_REQUEST_WRITE ? SNDL_KIND_WRITE_FRAGMENT : SNDL_KIND_SEND_FRAGMENT;
-		const uint64_t words[7] = {header_of(kind, flags, 0, r->remote_token), e.address, (uint64_t)e.length | (uint64_t)e.token << 32,
+		const uint64_t words[7] = {snd_entry_header(kind, flags, 0, r->remote_token), e.address, (uint64_t)e.length | (uint64_t)e.token << 32,
 			r->remote_address + r->transferred, r->total, 0, snd_hash_word(r)};
 		snd_push_entry(ep, r, words, r->transferred == 0 && r->kind == SND_REQUEST_SEND);
 		snd_ring_peer(ep->object.fabric, &c->peer);

@@ -43,7 +43,7 @@ static void next_receive(struct snd_endpoint *ep)
 /* reject_receive tells the peer that its receive has failed with status s, and rejects the Send. */
 static enum snd_outcome reject_receive(struct snd_endpoint *ep, struct snd_send_request *r, snd_status s, const char *why)
 {
-	const uint64_t words[7] = {SNDL_KIND_SEND_FAILED | (uint64_t)(SNDL_FLAG_FIRST | SNDL_FLAG_LAST) << SNDL_ENTRY_FLAGS_SHIFT, s, r->total};
+	const uint64_t words[7] = {snd_entry_header(SNDL_KIND_SEND_FAILED, SNDL_FLAG_FIRST | SNDL_FLAG_LAST, 0, 0), s, r->total};
 	if (!snd_push_entry(ep, r, words, true))
 		return SND_BLOCKED;
 	snd_release32(&ep->local_qp->receive_status, s); /* ORDER reason: before the swap in snd_transition; pairs with the load in set_cause_from_peer */
@@ -120,8 +120,7 @@ static enum snd_outcome push_send_in_entry(struct snd_endpoint *ep, struct snd_s
 		r->needs_ack = true;
 		flags |= SNDL_FLAG_ACK_REQUEST;
 	}
-	words[0] = SNDL_KIND_SEND_IN_ENTRY | (uint64_t)flags << SNDL_ENTRY_FLAGS_SHIFT | r->total << SNDL_ENTRY_LENGTH_SHIFT |
-		(uint64_t)r->remote_token << SNDL_ENTRY_TOKEN_SHIFT;
+	words[0] = snd_entry_header(SNDL_KIND_SEND_IN_ENTRY, flags, r->total, r->remote_token);
 	if (r->sum != NULL)
 		words[SNDL_HASH_WORD] = snd_hash_word(r);
 	snd_push_entry(ep, r, words, true);
@@ -171,7 +170,7 @@ static enum snd_outcome copy_to_receive(struct snd_endpoint *ep, struct snd_send
 		snd_advance_request(ep, r, n);
 		*budget -= n;
 	}
-	const uint64_t words[7] = {SNDL_KIND_SEND_PLACED | (uint64_t)(SNDL_FLAG_FIRST | SNDL_FLAG_LAST | snd_entry_flags(r)) << SNDL_ENTRY_FLAGS_SHIFT, r->total};
+	const uint64_t words[7] = {snd_entry_header(SNDL_KIND_SEND_PLACED, SNDL_FLAG_FIRST | SNDL_FLAG_LAST | snd_entry_flags(r), 0, 0), r->total};
 	if (!snd_push_entry(ep, r, words, true))
 		return SND_BLOCKED;
 	snd_ring_peer(ep->object.fabric, &c->peer);

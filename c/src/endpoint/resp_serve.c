@@ -19,8 +19,6 @@
 #include "shm/work.h"
 #include "window/invalidatable.h"
 
-#define PLAIN_SEND (SNDL_KIND_SEND_IN_ENTRY | (uint64_t)(SNDL_FLAG_FIRST | SNDL_FLAG_LAST) << SNDL_ENTRY_FLAGS_SHIFT)
-#define PLAIN_WRITE (SNDL_KIND_WRITE_IN_ENTRY | (uint64_t)(SNDL_FLAG_FIRST | SNDL_FLAG_LAST | SNDL_FLAG_ACK_REQUEST) << SNDL_ENTRY_FLAGS_SHIFT)
 #define LENGTH_BITS (SNDL_ENTRY_LENGTH_MASK << SNDL_ENTRY_LENGTH_SHIFT)
 
 /* snd_serve_sends_fast receives consecutive Sends whose data is in the entry, stores the results, and returns
@@ -36,7 +34,7 @@ uint32_t snd_serve_sends_fast(struct snd_endpoint *ep, snd_result *results, uint
 		const uint64_t word = snd_relaxed(&slot->words[0]); /* loaded once: the peer can overwrite it */
 		const uint64_t size = word >> SNDL_ENTRY_LENGTH_SHIFT & SNDL_ENTRY_LENGTH_MASK;
 		struct snd_receive *r = snd_receive_at(ep, ep->rcompleted);
-		if ((word & ~LENGTH_BITS) != PLAIN_SEND || size - 1 >= SNDL_MAX_SEND_IN_ENTRY || r->count != 1 || size > r->single.length ||
+		if ((word & ~LENGTH_BITS) != snd_entry_header(SNDL_KIND_SEND_IN_ENTRY, SND_PLAIN_SEND, 0, 0) || size - 1 >= SNDL_MAX_SEND_IN_ENTRY || r->count != 1 || size > r->single.length ||
 			snd_allowed(&ep->guard, r->single.token, SNDL_RIGHT_LOCAL | SNDL_RIGHT_WRITE, r->single.address, size) == NULL)
 			break;
 		snd_move((unsigned char *)(uintptr_t)r->single.address, (const unsigned char *)&slot->words[1], size);
@@ -64,7 +62,7 @@ static bool serve_write_fast(struct snd_endpoint *ep, struct snd_slot *slot)
 	struct snd_connection *c = ep->conn;
 	const uint64_t word = snd_relaxed(&slot->words[0]), address = snd_relaxed(&slot->words[1]);
 	const uint64_t n = word >> SNDL_ENTRY_LENGTH_SHIFT & SNDL_ENTRY_LENGTH_MASK;
-	if ((word & 0xffff) != PLAIN_WRITE || n - 1 >= SNDL_MAX_WRITE_IN_ENTRY || !snd_is_open(&c->far))
+	if ((word & 0xffff) != snd_entry_header(SNDL_KIND_WRITE_IN_ENTRY, SND_PLAIN_WRITE, 0, 0) || n - 1 >= SNDL_MAX_WRITE_IN_ENTRY || !snd_is_open(&c->far))
 		return false;
 	struct snd_own_entry *e = snd_allowed(&ep->guard, (uint32_t)(word >> SNDL_ENTRY_TOKEN_SHIFT), SNDL_RIGHT_REMOTE | SNDL_RIGHT_WRITE, address, n);
 	if (e == NULL || (e->scope != 0 && e->scope != ep->number))
@@ -94,54 +92,12 @@ bool snd_decode_entry(struct snd_endpoint *ep, const struct snd_slot *slot)
 	uint64_t w[7];
 	for (int i = 0; i < 7; i++)
 		w[i] = snd_relaxed(&slot->words[i]);
-	ep->in_entry.kind = (uint32_t)(w[0] & SNDL_ENTRY_KIND_MASK);
-	ep->in_entry.flags = (uint32_t)(w[0] >> SNDL_ENTRY_FLAGS_SHIFT & SNDL_ENTRY_FLAGS_MASK);
-	ep->in_entry.payload_length = (uint32_t)(w[0] >> SNDL_ENTRY_LENGTH_SHIFT & SNDL_ENTRY_LENGTH_MASK);
-	ep->in_entry.token = (uint32_t)(w[0] >> SNDL_ENTRY_TOKEN_SHIFT);
-	ep->in_entry.copied = 0;
+	const bool known = snd_entry_decode(&ep->in_entry, w);
+	ep->in_copied = 0;
 	ep->remote_bind = 0;
 	if (ep->in_entry.flags & SNDL_FLAG_FIRST)
 		ep->local_bind = 0;
-	const bool hashed = (ep->in_entry.flags & SNDL_FLAG_HASHED) != 0;
-	ep->in_entry.hash = hashed ? w[SNDL_HASH_WORD] : 0;
-	uint32_t length = ep->in_entry.payload_length, less = hashed ? SNDL_HASH_SIZE : 0;
-	switch (ep->in_entry.kind) {
-	case SNDL_KIND_SEND_IN_ENTRY:
-		if (length > SNDL_MAX_SEND_IN_ENTRY - less)
-			return false;
-		memcpy(ep->in_entry.payload, w + 1, length);
-		return true;
-	case SNDL_KIND_WRITE_IN_ENTRY:
-		if (length > SNDL_MAX_WRITE_IN_ENTRY - less)
-			return false;
-		ep->in_entry.receiver_address = w[1];
-		memcpy(ep->in_entry.payload, w + 2, length);
-		return true;
-	case SNDL_KIND_SEND_PLACED:
-		ep->in_entry.request_length = w[1];
-		return length == 0;
-	case SNDL_KIND_SEND_FAILED:
-		ep->in_entry.status = w[1];
-		ep->in_entry.request_length = w[2];
-		return length == 0;
-	case SNDL_KIND_SEND_FRAGMENT:
-	case SNDL_KIND_WRITE_FRAGMENT:
-	case SNDL_KIND_READ_FRAGMENT:
-		ep->in_entry.sender_address = w[1];
-		ep->in_entry.fragment_length = (uint32_t)w[2];
-		ep->in_entry.sender_token = (uint32_t)(w[2] >> 32);
-		ep->in_entry.receiver_address = w[3];
-		ep->in_entry.request_length = w[4];
-		return length == 0;
-	default:
-		return false;
-	}
-}
-
-/* snd_receive_status returns the status that a SendFailed entry gives its receive. */
-snd_status snd_receive_status(const struct snd_endpoint *ep)
-{
-	return ep->in_entry.status == SND_BUFFER_OVERFLOW ? SND_BUFFER_OVERFLOW : SND_ACCESS_VIOLATION;
+	return known;
 }
 
 static enum snd_outcome protocol_error(struct snd_endpoint *ep, const char *what)
@@ -258,7 +214,7 @@ static bool refuses_message(struct snd_endpoint *ep, struct snd_receive *r)
 		return false; /* the data is copied */
 	if (ep->in_entry.kind == SNDL_KIND_SEND_IN_ENTRY)
 		total = ep->in_entry.payload_length;
-	else if (ep->in_entry.kind != SNDL_KIND_SEND_FRAGMENT || (ep->in_entry.flags & SNDL_FLAG_FIRST) == 0 || ep->in_entry.copied != 0)
+	else if (ep->in_entry.kind != SNDL_KIND_SEND_FRAGMENT || (ep->in_entry.flags & SNDL_FLAG_FIRST) == 0 || ep->in_copied != 0)
 		return false;
 	if ((ep->in_entry.flags & SNDL_FLAG_INVALIDATE) != 0 && snd_find_bound(ep->object.fabric->table, ep->adapter_number, ep->number, ep->in_entry.token, SNDL_RIGHT_REMOTE) == NULL) {
 		fail_invalidate(ep, r);
@@ -287,24 +243,24 @@ static enum snd_outcome serve_send_in_entry(struct snd_endpoint *ep, struct snd_
 static enum snd_outcome serve_send_fragment(struct snd_endpoint *ep, struct snd_receive *r, uint64_t *budget)
 {
 	const uint64_t length = ep->in_entry.fragment_length;
-	if ((ep->in_entry.flags & SNDL_FLAG_FIRST) != 0 && ep->in_entry.copied == 0 && ep->invalidating == NULL)
+	if ((ep->in_entry.flags & SNDL_FLAG_FIRST) != 0 && ep->in_copied == 0 && ep->invalidating == NULL)
 		ep->message_received = 0;
 	const uint64_t number = ep->conn->in.next;
 	if ((ep->in_entry.flags & SNDL_FLAG_FIRST) == 0 && number != ep->next_fragment)
 		return protocol_error(ep, "a fragment that continues no message"); /* another message may have taken the receive */
 	uint64_t received = ep->message_received < r->capacity ? ep->message_received : r->capacity;
-	if (length > r->capacity - received + ep->in_entry.copied)
+	if (length > r->capacity - received + ep->in_copied)
 		return protocol_error(ep, "more bytes of a message than announced");
-	while (ep->in_entry.copied < length) {
+	while (ep->in_copied < length) {
 		if (*budget == 0)
 			return SND_PARTIAL;
-		uint64_t n = length - ep->in_entry.copied < *budget ? length - ep->in_entry.copied : *budget;
+		uint64_t n = length - ep->in_copied < *budget ? length - ep->in_copied : *budget;
 		struct snd_operand source = {.token = ep->in_entry.sender_token, .rights = SNDL_RIGHT_LOCAL | SNDL_RIGHT_READ,
-			.address = ep->in_entry.sender_address + ep->in_entry.copied, .peers = true, .bind = &ep->remote_bind};
+			.address = ep->in_entry.sender_address + ep->in_copied, .peers = true, .bind = &ep->remote_bind};
 		if (!snd_fill_receive(ep, r, ep->message_received, &source, n))
 			return ep->state == SND_QP_FAILED ? SND_EXECUTED : SND_BLOCKED;
 		ep->message_received += n;
-		ep->in_entry.copied += n;
+		ep->in_copied += n;
 		*budget -= n;
 	}
 	if ((ep->in_entry.flags & SNDL_FLAG_LAST) == 0) {
@@ -333,17 +289,17 @@ static enum snd_outcome serve_fragment(struct snd_endpoint *ep, uint64_t *budget
 	uint64_t whole = length;
 	if ((ep->in_entry.flags & SNDL_FLAG_FIRST) != 0 && ep->in_entry.request_length > whole)
 		whole = ep->in_entry.request_length;
-	if (ep->in_entry.copied == 0 && (whole > (length < *budget ? length : *budget) || ep->weak != NULL || (ep->in_entry.flags & SNDL_FLAG_HASHED) != 0)) {
+	if (ep->in_copied == 0 && (whole > (length < *budget ? length : *budget) || ep->weak != NULL || (ep->in_entry.flags & SNDL_FLAG_HASHED) != 0)) {
 		enum snd_fault f = snd_check_operand(&ep->guard, &local, whole);
 		if (f != SND_NO_FAULT) {
 			snd_refuse_access(ep, &local, whole, f);
 			return SND_EXECUTED;
 		}
 	}
-	while (ep->in_entry.copied < length) {
+	while (ep->in_copied < length) {
 		if (*budget == 0)
 			return SND_PARTIAL;
-		uint64_t at = ep->in_entry.copied, n = length - at < *budget ? length - at : *budget;
+		uint64_t at = ep->in_copied, n = length - at < *budget ? length - at : *budget;
 		if (snd_unlikely(ep->weak != NULL) && (at = snd_next_weak_part(ep, &n), n == 0))
 			return SND_BLOCKED;
 		local.address = ep->in_entry.receiver_address + at;
@@ -386,7 +342,7 @@ static enum snd_outcome serve_write_in_entry(struct snd_endpoint *ep)
 /* serve_send_failed completes a receive that the sender could not fill. */
 static enum snd_outcome serve_send_failed(struct snd_endpoint *ep, struct snd_receive *r)
 {
-	snd_status s = snd_receive_status(ep);
+	snd_status s = snd_entry_receive_status(&ep->in_entry);
 	snd_complete_receive(ep, r, s, 0, 0);
 	ep->conn->in.next++;
 	snd_terminate(ep, s, "receive: the peer could not deliver a message of %" PRIu64 " bytes for a receive of %" PRIu64 ": post receives that are large enough, with valid tokens",
@@ -459,12 +415,12 @@ bool snd_serve_ring(struct snd_endpoint *ep, uint64_t *budget)
 			}
 		}
 		ep->serving = true; /* from here on the slot is not read again */
-		uint64_t before = ep->in_entry.copied;
+		uint64_t before = ep->in_copied;
 		enum snd_outcome out;
 		if (snd_likely(ep->weak == NULL) || !snd_weak_before_serve(ep, &out))
 			out = serve_entry(ep, budget);
 		switch (out) {
-		case SND_BLOCKED: return progressed || ep->in_entry.copied != before;
+		case SND_BLOCKED: return progressed || ep->in_copied != before;
 		case SND_PARTIAL: return true;
 		case SND_EXECUTED: break;
 		}

@@ -9,7 +9,6 @@ bool snd_serve_ring(struct snd_endpoint *ep, uint64_t *budget);
 bool snd_decode_entry(struct snd_endpoint *ep, const struct snd_slot *slot);
 bool snd_fill_receive(struct snd_endpoint *ep, struct snd_receive *r, uint64_t at, struct snd_operand *source, uint64_t n);
 void snd_release_entries(struct snd_endpoint *ep, bool always_ring);
-snd_status snd_receive_status(const struct snd_endpoint *ep);
 /* snd_fail_serving fails the connection because of the entry being served. status is that of the peer's request. */
 void snd_fail_serving(struct snd_endpoint *ep, snd_status status, snd_status cause, const char *format, ...) __attribute__((format(printf, 4, 5)));
 /* snd_fail_receive is snd_fail_serving for a fault of an entry of the receive. */

@@ -97,7 +97,7 @@ static struct snd_weak_message *message_state(struct snd_endpoint *ep)
 uint64_t snd_next_weak_part(struct snd_endpoint *ep, uint64_t *n)
 {
 	if ((ep->in_entry.flags & SNDL_FLAG_HASHED) != 0)
-		return ep->in_entry.copied;
+		return ep->in_copied;
 	const uint64_t sink = ep->in_entry.kind == SNDL_KIND_READ_FRAGMENT ? ep->in_entry.sender_address : ep->in_entry.receiver_address;
 	uint64_t most;
 	const uint64_t at = next_part(ep, &message_state(ep)->placement, ep->conn->in.next, sink, ep->in_entry.fragment_length, &most);
@@ -107,7 +107,7 @@ uint64_t snd_next_weak_part(struct snd_endpoint *ep, uint64_t *n)
 
 void snd_advance_part(struct snd_endpoint *ep, uint64_t n)
 {
-	ep->in_entry.copied += n;
+	ep->in_copied += n;
 	if (snd_unlikely(ep->weak != NULL) && (ep->in_entry.flags & SNDL_FLAG_HASHED) == 0)
 		snd_placement_advance(&message_state(ep)->placement, n);
 }

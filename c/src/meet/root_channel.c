@@ -149,9 +149,9 @@ size_t snd_root_pack(struct snd_root_channel *c, const struct snd_root_message *
 	add_text(&j, "kind", m->kind);
 	add_number(&j, "rank", m->rank);
 	add_number(&j, "size", m->size);
-	add_number(&j, "code", m->code);
 	add_text(&j, "key", m->key);
 	add_text(&j, "value", m->value);
+	add_number(&j, "code", m->code);
 	add_text(&j, "text", m->text);
 	j.at[j.length++] = '}';
 	snd_put_number(packet, j.length, HEAD);

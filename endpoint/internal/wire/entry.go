@@ -1,6 +1,6 @@
 package wire
 
-// TWIN c/src/endpoint/req_execute.c.
+// TWIN c/src/endpoint/entry.h.
 
 import (
 	"encoding/binary"
@@ -178,8 +178,8 @@ func (e *Entry) Decode(w *ring.Words) bool {
 // ReceiveStatus returns the status that a SendFailed entry gives its receive. It is
 // [nd.BufferOverflow] or, for any other value of the peer, [nd.AccessViolation].
 func (e *Entry) ReceiveStatus() nd.Status {
-	if s := nd.Status(e.status); s == nd.BufferOverflow {
-		return s
+	if e.status == uint64(nd.BufferOverflow) {
+		return nd.BufferOverflow
 	}
 	return nd.AccessViolation
 }
