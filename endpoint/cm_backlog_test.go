@@ -40,10 +40,13 @@ func TestBacklogForgetsWithdrawn(t *testing.T) {
 		l := b.listener.(*listener)
 		return func() bool { l.mu.Lock(); defer l.mu.Unlock(); return len(l.queue) == int(n) }
 	}
+	connect := func(ctx context.Context) (end <-chan error) {
+		c, ep := a.connector(), a.endpoint()
+		return soon(func() error { return c.Connect(ctx, ep, addr, nd.ConnectParams{}) })
+	}
 	wait := func() (withdraw func()) {
 		ctx, cancel := context.WithCancel(a.ctx)
-		c, ep := a.connector(), a.endpoint()
-		end := soon(func() error { return c.Connect(ctx, ep, addr, nd.ConnectParams{}) })
+		end := connect(ctx)
 		return func() { cancel(); wantStatus(t, <-end, nd.Canceled) }
 	}
 	for range 3 {
@@ -56,7 +59,13 @@ func TestBacklogForgetsWithdrawn(t *testing.T) {
 		for _, w := range withdraw {
 			w()
 		}
-		_ = wait() // until the test ends
+		end, isQueued := connect(a.ctx), queued(1)
+		proctest.Eventually(t, "the request is queued or refused", func() bool { return isQueued() || len(end) > 0 })
+		if !isQueued() { // the listener searches at every second request that finds a queue of two full
+			wantStatus(t, <-end, nd.ConnectionRefused)
+			connect(a.ctx)
+			proctest.Eventually(t, "the next request is queued", isQueued)
+		}
 		b.request()
 	}
 }
