@@ -109,6 +109,7 @@ func TestDisconnectTimeout(t *testing.T) {
 
 // TestLateDisconnect: the peer disconnects after more than two seconds, as a process on busy cores may.
 func TestLateDisconnect(t *testing.T) {
+	t.Parallel() // it waits for time-outs
 	p := newPair(t, setup{})
 	done := p.a.start(order{Do: doDisconnect})
 	time.Sleep(2500 * time.Millisecond)

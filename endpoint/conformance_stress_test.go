@@ -27,7 +27,7 @@ func TestConformanceStress(t *testing.T) {
 					if processes {
 						t.Parallel()
 					}
-					rounds := 30
+					rounds := scale(10, 30)
 					if testing.Short() {
 						rounds = 5
 					}

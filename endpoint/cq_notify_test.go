@@ -317,7 +317,7 @@ func TestNotifyLosesNoWakeup(t *testing.T) {
 
 func takeMessages(t *testing.T, p *pair, wait func() error) {
 	t.Helper()
-	q, messages := p.a.local.queues[receiveQueue], uint64(10_000)
+	q, messages := p.a.local.queues[receiveQueue], uint64(scale(2000, 10_000))
 	if raceDetector || testing.Short() {
 		messages /= 10
 	}

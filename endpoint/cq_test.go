@@ -76,7 +76,7 @@ func TestCQResize(t *testing.T) {
 // Resize while results are added and taken loses and duplicates none.
 func TestCQResizeInUse(t *testing.T) {
 	q := newTestQueue(t, 64)
-	const total = 20_000
+	total := uint64(scale(5000, 20_000))
 	ctx := proctest.Context(t)
 	var taken atomic.Uint64
 	go func() {

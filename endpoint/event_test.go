@@ -209,6 +209,7 @@ func TestEventsOfEndsOutOfOrder(t *testing.T) {
 }
 
 func TestEventConnectionFailed(t *testing.T) {
+	t.Parallel() // it waits for time-outs
 	var h recorder
 	p := newLoggedPair(t, &h, setup{})
 	bad := nd.SGE{Buffer: p.a.local.regions[0].bytes()[:8], Token: 12345}
@@ -257,6 +258,7 @@ func TestEventQueueOverran(t *testing.T) {
 }
 
 func TestEventRequestWaits(t *testing.T) {
+	t.Parallel() // it waits for time-outs
 	var h recorder
 	s := setup{}
 	s.Both.ReceiveTimeout = NoLimit

@@ -68,6 +68,7 @@ func TestFastRegionInvalidationRefused(t *testing.T) {
 // TestFastRequestFailureEndsConnection end the connection, and with it the registration: the mapping can be
 // closed.
 func TestFastRequestFailureEndsConnection(t *testing.T) {
+	t.Parallel() // it waits for time-outs
 	registered := func(p *pair, r int) { p.b.register(r, 0, 100) }
 	for name, c := range map[string]struct {
 		prepare func(p *pair, r int)

@@ -57,9 +57,9 @@ func (o *oracle) withinBudget() func() bool {
 	if n := numberFrom(o.t, oracleOps); n != 0 {
 		return func() bool { return o.ops < int(n) }
 	}
-	limit := 4 * time.Second
+	limit := time.Duration(scale(2, 4)) * time.Second
 	if testing.Short() {
-		limit = 2 * time.Second
+		limit = time.Second
 	}
 	end := time.Now().Add(limit)
 	return func() bool { return time.Now().Before(end) }

@@ -12,10 +12,7 @@ import (
 // process that is killed. Its death is noticed. The log shows the processor time of the idle
 // members, and how long the detection takes.
 func TestManyIdleMembers(t *testing.T) {
-	members, idle := shm.MaxRanks, 2*time.Second
-	if testing.Short() {
-		members, idle = 128, time.Second
-	}
+	members, idle := scale(128, shm.MaxRanks), time.Duration(scale(1, 2))*time.Second
 	arena := newArena(t)
 	for range members - 1 {
 		m, err := arena.Join(shm.NoRank)

@@ -50,7 +50,7 @@ const (
 )
 
 func TestStress(t *testing.T) {
-	rounds := 12
+	rounds := scale(6, 12)
 	if testing.Short() {
 		rounds = 3
 	}

@@ -91,8 +91,8 @@ func newStage(t testing.TB, arena *shm.Arena, seed uint64, processes bool) (s *l
 
 // TestLitmus runs 300 seeds in one process and 20 between processes, and 10,000 of each with SOFTND_STRESS=1.
 func TestLitmus(t *testing.T) {
-	t.Run("one process", func(t *testing.T) { testLitmus(t, weakSeeds(fewer(300), 10_000), false) })
-	t.Run("processes", func(t *testing.T) { testLitmus(t, weakSeeds(fewer(20), 10_000), true) })
+	t.Run("one process", func(t *testing.T) { testLitmus(t, scale(fewer(300), 10_000), false) })
+	t.Run("processes", func(t *testing.T) { testLitmus(t, scale(fewer(20), 10_000), true) })
 }
 
 func testLitmus(t *testing.T, seeds int, processes bool) {

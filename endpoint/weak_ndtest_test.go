@@ -3,7 +3,6 @@ package endpoint
 import (
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"testing"
 
@@ -15,14 +14,6 @@ var lenient = []string{
 	"C058",                 // more scatter/gather entries than the program has asked for
 	"C111",                 // more results in a completion queue than its depth
 	"C119", "C120", "C121", // nd.InOrderDMASupported
-}
-
-// weakSeeds returns the number of seeds of a test: few, or full with SOFTND_STRESS=1.
-func weakSeeds(few, full int) int {
-	if os.Getenv("SOFTND_STRESS") == "1" {
-		return full
-	}
-	return few
 }
 
 // fewer returns how many of n seeds a test has that takes seconds with the race detector.
@@ -52,7 +43,7 @@ func onWeakSeeds(t *testing.T, few int, test func(t *testing.T, seed uint64, pro
 	if raceDetector {
 		few = 1
 	}
-	first, n := uint64(0), uint64(weakSeeds(few, 100))
+	first, n := uint64(0), uint64(scale(few, 100))
 	for _, processes := range []bool{false, true} {
 		for seed := first; seed < first+n; seed++ { // not grouped, so that parallel runs of both kinds overlap
 			t.Run(fmt.Sprintf("%s/%d", choose(processes, "processes", "goroutines"), seed), func(t *testing.T) { test(t, seed, processes) })
