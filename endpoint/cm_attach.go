@@ -1,5 +1,7 @@
 package endpoint
 
+// TWIN c/src/endpoint/cm_connection.c.
+
 import (
 	"fmt"
 

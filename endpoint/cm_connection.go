@@ -10,6 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/softnd/softnd/endpoint/internal/credit"
 	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/testkit/failpoint"
@@ -38,7 +39,7 @@ type connection struct {
 
 	out        ring.Producer  // the ring of this side's requests
 	guardPeer  window.Peer    // the connection, as the guard sees it: open or not, and whose tokens are valid
-	credit     credit         // of this side's messages
+	credit     credit.Credit  // of this side's messages
 	peer       *shm.Peer      // the other process
 	peerQP     *wire.SharedQP // the peer's shared queue-pair state
 	in         *ring.Consumer // the ring of the peer's requests
@@ -171,25 +172,25 @@ func (c *connection) whyEnded() string {
 // hasReceive reports whether the peer has a posted receive for the next message.
 func (c *connection) hasReceive() bool {
 	pushed := c.out.Published()
-	if !c.credit.isSpent(pushed) {
+	if !c.credit.IsSpent(pushed) {
 		return true
 	}
 	posted := c.peerQP.Posted.Load()                       // ORDER receive-posted: pairs with the stores in queuePair.publishPosted
 	smallReceivesEnd := c.peerQP.SmallReceivesEnd.Load()   // ORDER receive-limit: after posted; pairs with the store in queuePair.publishSmallReceive
 	smallReceiveBytes := c.peerQP.SmallReceiveBytes.Load() // ORDER receive-room: after smallReceivesEnd; pairs with the store in queuePair.publishSmallReceive
 	failpoint.Reach(failpoint.CreditRefreshed)
-	return c.credit.refresh(pushed, posted, c.receiveCount, smallReceivesEnd, smallReceiveBytes)
+	return c.credit.Refresh(pushed, posted, c.receiveCount, smallReceivesEnd, smallReceiveBytes)
 }
 
 // renewCredit computes how many small messages may take the fast path, and how long they may be.
 // It reports whether any may.
 func (c *connection) renewCredit() bool {
-	return !c.peerHasSRQ && c.hasReceive() && c.credit.extend(c.out.Published(), c.out.FreeSlots())
+	return !c.peerHasSRQ && c.hasReceive() && c.credit.Extend(c.out.Published(), c.out.FreeSlots())
 }
 
 // nextReceive returns a copy of the peer's oldest receive that no message has taken.
 func (c *connection) nextReceive(to *[maxSGE]wire.SGE) (entries []wire.SGE, capacity uint64) {
-	at := (c.credit.taken(c.out.Published()) & (c.receiveCount - 1)) * c.stride
+	at := (c.credit.Taken(c.out.Published()) & (c.receiveCount - 1)) * c.stride
 	// Plain loads: the peer wrote these words before posted, which hasReceive has loaded. It
 	// writes them again only after a message of this side has taken the receive.
 	d := c.descriptors[at : at+c.stride]
@@ -206,14 +207,14 @@ func (c *connection) nextReceive(to *[maxSGE]wire.SGE) (entries []wire.SGE, capa
 // peer has not placed its data yet, or a request waits for the peer to execute it. A Send that
 // completed when its entry was pushed counts until its data is placed.
 func (c *connection) copyWouldOvertake() bool {
-	last := c.credit.orderBarrier(c.out.Published())
+	last := c.credit.OrderBarrier(c.out.Published())
 	return last != 0 && !c.out.IsReleased(last)
 }
 
 // hasUnexecutedRequests reports whether a request waits for the peer to execute its ring entries. Unlike
 // copyWouldOvertake, it ignores Sends that completed when they were pushed.
 func (c *connection) hasUnexecutedRequests() bool {
-	return !c.out.IsReleased(c.credit.ackRequestEnd)
+	return !c.out.IsReleased(c.credit.AckRequestEnd)
 }
 
 // hasReadsInFlight reports whether the peer has not yet delivered the data of n Reads or more. n

@@ -1,5 +1,7 @@
 package endpoint
 
+// TWIN c/src/endpoint/cm_listener.c.
+
 import (
 	"fmt"
 	"net/netip"

@@ -252,7 +252,7 @@ func (q *completionQueue) overrun() {
 	}
 	q.hasOverrun = true
 	q.mustLock.Store(true)
-	q.provider.events.queueOverran(q)
+	q.provider.events.QueueOverran(q.number, len(q.entries))
 	// Each endpoint fails under its own lock, when it is driven next. The engine drives it if
 	// the program does not.
 	for _, ep := range *q.endpoints.Load() {

@@ -1,5 +1,7 @@
 package endpoint
 
+// TWIN c/src/endpoint/cq_notify.c.
+
 import (
 	"encoding/binary"
 	"sync"

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/softnd/softnd/endpoint/internal/eventlog"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
 )
@@ -323,17 +324,16 @@ func TestEventLogDropsWhatExceedsItsLimit(t *testing.T) {
 		}
 		<-release
 	}}
-	l := newEventLog(&h)
-	l.add(slog.LevelInfo, "first")
+	l := eventlog.New(&h)
+	l.Add(slog.LevelInfo, "first")
 	<-entered
-	for range maxEvents + 5 {
-		l.add(slog.LevelInfo, "later")
+	for range eventlog.MaxEvents + 5 {
+		l.Add(slog.LevelInfo, "later")
 	}
 	close(release)
-	l.close()
-	<-l.ended
-	if n := len(h.find("later")); n != maxEvents {
-		t.Errorf("%d events delivered, want %d", n, maxEvents)
+	l.Close()
+	h.await(t, 1, "events dropped")[0].check(t, slog.LevelWarn, map[string]string{"count": "5"}) // it is the last
+	if n := len(h.find("later")); n != eventlog.MaxEvents {
+		t.Errorf("%d events delivered, want %d", n, eventlog.MaxEvents)
 	}
-	h.await(t, 1, "events dropped")[0].check(t, slog.LevelWarn, map[string]string{"count": "5"})
 }

@@ -1,5 +1,7 @@
 package endpoint
 
+// TWIN c/src/endpoint/progress_engine.c.
+
 import (
 	"runtime"
 	"time"

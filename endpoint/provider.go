@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/softnd/softnd/endpoint/internal/eventlog"
 	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/endpoint/internal/waiter"
 	"github.com/softnd/softnd/internal/faultplan"
@@ -99,7 +100,7 @@ type Options struct {
 	// them, as a relay does. Such an endpoint has no Receives.
 	Forward bool
 
-	// EventHandler gets the events of connections and queues; see eventLog. nil means none.
+	// EventHandler gets the events of connections and queues; see package eventlog. nil means none.
 	EventHandler slog.Handler
 }
 
@@ -128,7 +129,7 @@ type Provider struct {
 	arena      *shm.Arena
 	table      *window.Table
 	status     *statuspage.Reporter
-	events     *eventLog // nil = no handler
+	events     *eventlog.Log // nil = no handler
 	limits     *adapterLimits
 	modes      modes
 	calls      mode.Calls // nil = no mode is in use

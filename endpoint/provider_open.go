@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/softnd/softnd/endpoint/internal/eventlog"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
@@ -42,7 +43,7 @@ func New(m *shm.Member, o Options) (*Provider, error) {
 	p.countProcesses()
 	addArena(p.arena)
 	if o.EventHandler != nil {
-		p.events = newEventLog(o.EventHandler)
+		p.events = eventlog.New(o.EventHandler)
 	}
 	p.housekeeper.start(p)
 	p.engine.start(p)
@@ -101,7 +102,7 @@ func (p *Provider) Close() error {
 	p.housekeeper.stop()
 	p.closeDone.Store(true)
 	err := p.endAllocations()
-	p.events.close()
+	p.events.Close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for c := range p.conns {

@@ -1,5 +1,7 @@
 package endpoint
 
+// TWIN c/src/endpoint/cm_teardown.c.
+
 import (
 	"context"
 	"fmt"

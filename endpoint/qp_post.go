@@ -20,13 +20,13 @@ func (ep *queuePair) Send(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
 		ep.mu.Lock()
 	}
 	c, n := ep.conn, uint64(len(sge[0].Buffer))
-	// fastLimit: the peer has posted a receive for each entry before this number, and the ring has a slot for
-	// it. Each of these receives can hold fastMaxLength bytes. renewCredit raises the limit, if it can.
-	if ep.canRunFast() && (c.out.Published() < c.credit.fastLimit || c.renewCredit()) && n <= uint64(c.credit.fastMaxLength) {
+	// FastLimit: the peer has posted a receive for each entry before this number, and the ring has a slot for
+	// it. Each of these receives can hold FastMaxLength bytes. renewCredit raises the limit, if it can.
+	if ep.canRunFast() && (c.out.Published() < c.credit.FastLimit || c.renewCredit()) && n <= uint64(c.credit.FastMaxLength) {
 		entry := c.out.NextEntry()
 		entry[0] = wire.PlainSend(n)
 		if ep.guard.CopyToEntry(entry.Bytes(1), &sge[0]) { // the payload begins at word 1
-			c.out.Publish() // counts as a Send of the fast path: the credit needs countEntry for other entries only
+			c.out.Publish() // counts as a Send of the fast path: the credit needs CountEntry for other entries only
 			c.out.PrefetchForWrite()
 			if c.peer.HasWaiter() {
 				c.peer.Wake()

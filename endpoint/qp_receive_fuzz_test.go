@@ -123,7 +123,7 @@ func (r *rig) step(t *testing.T, h *wire.SharedQP, rec *wire.ConnectionRecord, s
 	v, l := r.victim, r.attacker
 	var descriptor []uint64
 	if c := v.ep.conn; s.step >= storeCapacity && s.step <= storeLength {
-		at := c.credit.taken(c.out.Published()) & (c.receiveCount - 1) * c.stride
+		at := c.credit.Taken(c.out.Published()) & (c.receiveCount - 1) * c.stride
 		descriptor = c.descriptors[at : at+c.stride]
 	}
 	word := r.mean(s.word)

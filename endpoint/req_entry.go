@@ -1,5 +1,7 @@
 package endpoint
 
+// TWIN c/src/endpoint/req_execute.c.
+
 import (
 	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/endpoint/internal/ring"
@@ -23,14 +25,14 @@ func (ep *queuePair) pushEntry(r *request, entry *ring.Words, takesReceive bool)
 			return false
 		}
 	}
-	c.credit.countEntry(number, takesReceive) // every entry but a Send of the fast path, see pushWriteFast
+	c.credit.CountEntry(number, takesReceive) // every entry but a Send of the fast path, see pushWriteFast
 	ep.cancelWakeup()
 	if r.EndEntry == 0 {
 		r.firstEntry = number
 	}
 	r.EndEntry = number + 1
 	if r.needsAck {
-		c.credit.ackRequestEnd = r.EndEntry
+		c.credit.AckRequestEnd = r.EndEntry
 	}
 	return true
 }

@@ -69,7 +69,7 @@ func (ep *queuePair) enqueuePushed(kind nd.RequestType, reqCtx uint64) *request 
 	r.reset(kind, 0, reqCtx)
 	r.EndEntry, r.needsAck = ep.conn.out.Published(), true
 	r.firstEntry = r.EndEntry - 1
-	ep.conn.credit.ackRequestEnd = r.EndEntry // later requests must not overtake this one
+	ep.conn.credit.AckRequestEnd = r.EndEntry // later requests must not overtake this one
 	ep.sq.posted++
 	ep.sq.slotsTaken++
 	ep.req.submitted, ep.req.next = ep.sq.posted, ep.sq.posted                 // it is executed, but not completed
@@ -92,9 +92,9 @@ func (ep *queuePair) pushWriteFast(reqCtx uint64, sge *nd.SGE, remoteAddress uin
 	entry[0], entry[1] = wire.PlainWrite(uint64(n), remoteToken), remoteAddress
 	c.out.Publish()
 	c.out.PrefetchForWrite()
-	// Without countEntry, an entry counts as a Send of the fast path, which takes a receive of the peer. A Write
+	// Without CountEntry, an entry counts as a Send of the fast path, which takes a receive of the peer. A Write
 	// takes none.
-	c.credit.countEntry(c.out.Published()-1, false)
+	c.credit.CountEntry(c.out.Published()-1, false)
 	if c.peer.HasWaiter() {
 		c.peer.Wake()
 	}

@@ -1,5 +1,7 @@
 package endpoint
 
+// TWIN c/src/endpoint/req_execute.c.
+
 import (
 	"slices"
 

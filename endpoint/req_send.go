@@ -115,14 +115,14 @@ func (ep *queuePair) pushSendInEntry(r *request) outcome {
 	flags := wire.FlagFirst | wire.FlagLast | r.entryFlags()
 	// Unless the next receive can certainly hold the message, only the peer knows whether it did. Only the peer
 	// checks the hash.
-	if r.Invalidate || r.Hashed || r.needsAck || !c.credit.fits(c.out.Published(), r.Total) {
+	if r.Invalidate || r.Hashed || r.needsAck || !c.credit.Fits(c.out.Published(), r.Total) {
 		r.needsAck = true
 		flags |= wire.FlagAckRequest
 	}
 	entry := ring.Words{wire.Header(wire.SendInEntry, flags, int(r.Total), r.RemoteToken)}
 	wire.PutPayload(&entry, 1, payload)
 	ep.pushEntry(r, &entry, true)
-	c.credit.payloadEndBeforeRun = r.EndEntry // later requests must not overtake the payload
+	c.credit.PayloadEndBeforeRun = r.EndEntry // later requests must not overtake the payload
 	c.peer.Wake()
 	if !r.needsAck {
 		ep.completeIfOpen(r)
@@ -184,7 +184,7 @@ func (ep *queuePair) completeIfOpen(r *request) {
 		return
 	}
 	r.needsAck = true
-	ep.conn.credit.ackRequestEnd = r.EndEntry
+	ep.conn.credit.AckRequestEnd = r.EndEntry
 }
 
 // rejectReceive tells the peer that its receive has failed with status s, and rejects the Send.

@@ -1,5 +1,7 @@
 package endpoint
 
+// TWIN c/src/endpoint/qp_post.c.
+
 import (
 	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/nd"

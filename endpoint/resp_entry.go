@@ -1,5 +1,7 @@
 package endpoint
 
+// TWIN c/src/endpoint/resp_serve.c.
+
 import (
 	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"

@@ -1,4 +1,4 @@
-/* Listeners: they take the connection requests for one port. TWIN endpoint/cm_listener.go. */
+/* Listeners: they take the connection requests for one port. TWIN endpoint/cm_listener.go, endpoint/cm_inbox.go. */
 
 #include "endpoint/cm_listener.h"
 

@@ -1,4 +1,4 @@
-/* TWIN endpoint/qp.go. */
+/* TWIN endpoint/qp.go, endpoint/qp_create.go. */
 
 #include "endpoint/qp.h"
 

@@ -1,5 +1,6 @@
 /* Posting requests. The fast path runs a request within its post and handles no errors: it returns false, and
- * the slow path posts the request again and reports the reason. TWIN endpoint/qp_post.go, endpoint/req_fast.go. */
+ * the slow path posts the request again and reports the reason.
+ * TWIN endpoint/qp_post.go, endpoint/req_fast.go, endpoint/req_submit.go. */
 #include <inttypes.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* The flow-control credit of a requester: for how many ring entries the peer has posted receives, and up to
- * which length a message completes at once. The invariants are stated in its TWIN endpoint/req_credit.go. */
+ * which length a message completes at once. The invariants are stated in its TWIN endpoint/internal/credit/credit.go. */
 #ifndef SND_CREDIT_H
 #define SND_CREDIT_H
 

@@ -1,4 +1,4 @@
-package endpoint
+package credit
 
 import (
 	"math/rand/v2"
@@ -54,7 +54,7 @@ type creditModel struct {
 	attacker bool
 	script   []byte
 
-	credit   credit
+	credit   Credit
 	messages []creditMessage
 	consumed uint64 // messages that the peer has taken out of the ring
 
@@ -121,20 +121,20 @@ func (m *creditModel) post(capacity uint64) {
 // hasReceive is connection.hasReceive.
 func (m *creditModel) hasReceive() bool {
 	k, pushed := &m.credit, m.pushed()
-	if !k.isSpent(pushed) {
+	if !k.IsSpent(pushed) {
 		return true
 	}
 	posted, tight, room := uint64(len(m.receives)), m.tight, m.roomy
 	if m.attacker {
 		posted, tight, room = posted+uint64(int8(m.next(255))), tight+uint64(int8(m.next(255))), uint64(m.next(255))<<m.next(57)
 	}
-	return k.refresh(pushed, posted, creditQueue, tight, room)
+	return k.Refresh(pushed, posted, creditQueue, tight, room)
 }
 
 // fastSend is queuePair.Send.
 func (m *creditModel) fastSend(n uint64) {
 	k := &m.credit
-	if m.pushed() >= k.fastLimit && !(m.hasReceive() && k.extend(m.pushed(), m.free())) || n > uint64(k.fastMaxLength) {
+	if m.pushed() >= k.FastLimit && !(m.hasReceive() && k.Extend(m.pushed(), m.free())) || n > uint64(k.FastMaxLength) {
 		return
 	}
 	if m.free() == 0 {
@@ -153,7 +153,7 @@ func (m *creditModel) slowSend(n uint64) {
 		return
 	}
 	small := n <= wire.MaxSendInEntry
-	if small && m.credit.fits(m.pushed(), n) {
+	if small && m.credit.Fits(m.pushed(), n) {
 		m.delivers(n)
 	}
 	m.push(creditMessage{takes: true, inSlot: small, awaited: m.next(2) == 0})
@@ -173,12 +173,12 @@ func (m *creditModel) delivers(n uint64) {
 func (m *creditModel) push(x creditMessage) {
 	m.messages = append(m.messages, x)
 	k, pushed := &m.credit, m.pushed()
-	k.countEntry(pushed-1, x.takes)
+	k.CountEntry(pushed-1, x.takes)
 	if x.inSlot {
-		k.payloadEndBeforeRun = pushed
+		k.PayloadEndBeforeRun = pushed
 	}
 	if x.awaited {
-		k.ackRequestEnd = pushed
+		k.AckRequestEnd = pushed
 	}
 }
 
@@ -206,24 +206,24 @@ func (m *creditModel) check() {
 	credit := k.posted - taken
 	for what, ok := range map[string]bool{
 		"others <= pushed":                     k.entriesWithoutReceive <= pushed,
-		"taken":                                k.taken(pushed) == taken,
+		"taken":                                k.Taken(pushed) == taken,
 		"posted - taken <= queue":              credit <= creditQueue,
 		"rowStart":                             k.sendRunStart == rowStart,
-		"inSlot <= pushed":                     k.payloadEndBeforeRun <= pushed,
-		"awaited <= pushed":                    k.ackRequestEnd <= pushed,
-		"limit - pushed <= credit":             k.fastLimit <= pushed || k.fastLimit-pushed <= credit,
-		"limit - pushed <= slots":              k.fastLimit <= pushed || k.fastLimit-pushed <= m.free(),
-		"fastMaxLength, room <= inlinePayload": k.fastMaxLength <= wire.MaxSendInEntry && k.smallReceiveBytes <= wire.MaxSendInEntry,
-		"lastUnsettled":                        k.orderBarrier(pushed) == unsettled,
+		"inSlot <= pushed":                     k.PayloadEndBeforeRun <= pushed,
+		"awaited <= pushed":                    k.AckRequestEnd <= pushed,
+		"limit - pushed <= credit":             k.FastLimit <= pushed || k.FastLimit-pushed <= credit,
+		"limit - pushed <= slots":              k.FastLimit <= pushed || k.FastLimit-pushed <= m.free(),
+		"fastMaxLength, room <= inlinePayload": k.FastMaxLength <= wire.MaxSendInEntry && k.smallReceiveBytes <= wire.MaxSendInEntry,
+		"lastUnsettled":                        k.OrderBarrier(pushed) == unsettled,
 		"posted":                               m.attacker || k.posted <= uint64(len(m.receives)),
 	} {
 		if !ok {
 			m.t.Errorf("%s does not hold: %+v, %d pushed, %d consumed, %d taken", what, *k, pushed, m.consumed, taken)
 		}
 	}
-	for i := pushed; i < k.fastLimit && !m.attacker; i++ {
-		if room := m.receives[taken+i-pushed]; uint64(k.fastMaxLength) > room {
-			m.t.Errorf("message %d may have %d bytes, for a receive of %d", i, k.fastMaxLength, room)
+	for i := pushed; i < k.FastLimit && !m.attacker; i++ {
+		if room := m.receives[taken+i-pushed]; uint64(k.FastMaxLength) > room {
+			m.t.Errorf("message %d may have %d bytes, for a receive of %d", i, k.FastMaxLength, room)
 		}
 	}
 }
