@@ -60,6 +60,7 @@ func inEmptyTemp(t *testing.T, cmd *exec.Cmd) {
 }
 
 func TestGoPackageIsBuiltAndRun(t *testing.T) {
+	t.Parallel()
 	dir := goPackage(t, heat)
 	for _, tc := range []struct{ name, from, program string }{
 		{"absolute", "/", dir},

@@ -295,6 +295,7 @@ func TestCheckReportMustBeWritable(t *testing.T) {
 
 // Ranks whose wrapper closes or replaces their descriptors are watched in full.
 func TestCheckBehindAWrapper(t *testing.T) {
+	t.Parallel()
 	for name, redirect := range map[string]string{
 		"journal closed":   "exec $SOFTND_CHECK_FD>&-",
 		"journal replaced": "exec $SOFTND_CHECK_FD</dev/null",

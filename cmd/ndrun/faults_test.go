@@ -193,6 +193,7 @@ func TestFaultStopsRank(t *testing.T) {
 
 // Random faults repeat with the seed that ndrun prints, in the same ranks and at the same operations.
 func TestFaultSeedIsPrinted(t *testing.T) {
+	t.Parallel()
 	const plan = "rules:\n- {operation: write, probability: 0.2, phase: post, action: fail, status: NoMoreEntries}"
 	sortedLines := func(out string) string {
 		var lines [3]string

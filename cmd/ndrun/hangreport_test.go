@@ -198,6 +198,7 @@ func (s *stuck) result() error {
 
 // ndrun names the cause of a hang.
 func TestHangReport(t *testing.T) {
+	t.Parallel()
 	for how, want := range map[string]string{
 		"missing receive":  `(?s)ndrun: likely cause: rank 0 (has posted no receive on endpoint 1 for the send of rank 1|waits for a result that cannot come.*failed: .*has posted no receive)`,
 		"lost notify":      `ndrun: likely cause: rank 0 waits in notify \(NotifySolicited\) at completion queue 1, which already holds results \(1\)`,
@@ -246,6 +247,7 @@ func TestHangReport(t *testing.T) {
 
 // If --timeout ends a job that makes progress, ndrun says so, and finds no cause of a hang.
 func TestTimeoutOfAJobThatMakesProgress(t *testing.T) {
+	t.Parallel()
 	report := filepath.Join(t.TempDir(), "report")
 	cmd := ndrun(t, "-n", "3", "-env", proctest.RoleEnv+"=hang", "--timeout", "4", "--report", report, testBinary(t), "goes on")
 	status, _, errOut := proctest.Run(t, cmd)
@@ -290,6 +292,7 @@ func TestExitBeforeInit(t *testing.T) {
 // If a signal ends a hanging job, ndrun reports the causes. A job that makes progress is not
 // diagnosed.
 func TestSignalToHangingJob(t *testing.T) {
+	t.Parallel()
 	// On a busy machine a goroutine of a rank may be running; then ndrun cannot report a circle.
 	const crossed = `ndrun: likely cause: (the ranks wait for each other in a circle\n|rank [01] .* is in (barrier 2|wait at completion queue 1), and another of its goroutines runs)`
 	for _, tc := range []struct {
@@ -327,6 +330,7 @@ func TestSignalToHangingJob(t *testing.T) {
 
 // A job that makes progress and hangs again is reported again.
 func TestHangIsReportedAgain(t *testing.T) {
+	t.Parallel()
 	cmd := ndrun(t, "-n", "2", "-env", proctest.RoleEnv+"=hang", "--hang-after", "0.5", testBinary(t), "again and again")
 	p, lines := startReadingErrors(t, cmd)
 	reports := 0
@@ -342,6 +346,7 @@ func TestHangIsReportedAgain(t *testing.T) {
 
 // If no process reads the messages of ndrun, --timeout still ends the job.
 func TestHangReportWithoutReader(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{{"--timeout", "1"}, {"--hang-after", "0.5"}} {
 		cmd := ndrun(t, append(args, "-n", "2", "-env", proctest.RoleEnv+"=hang", testBinary(t), "many stacks")...)
 		r, w, err := os.Pipe()

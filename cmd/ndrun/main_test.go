@@ -20,6 +20,7 @@ import (
 func TestMain(m *testing.M) {
 	launcher.Serve()
 	proctest.Main()
+	proctest.SideBySide(8)
 	// Background jobs of a shell and nohup ignore these, which ranks would inherit. They do not inherit handlers.
 	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGHUP} {
 		if signal.Ignored(sig) {

@@ -33,6 +33,7 @@ func mpiProgram(t *testing.T) string {
 }
 
 func TestMPI(t *testing.T) {
+	t.Parallel()
 	program := mpiProgram(t)
 	for _, n := range []int{1, 2, 4} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -61,6 +62,7 @@ func TestMPI(t *testing.T) {
 
 // If a rank of MPI fails, the others do not wait for it, and the exit status is that of the rank.
 func TestMPIFailures(t *testing.T) {
+	t.Parallel()
 	program := mpiProgram(t)
 	shell := []string{"sh", "-c", `"$@"; true`, "sh"} // hides the code
 	for _, tc := range []struct {
@@ -157,6 +159,7 @@ func TestPMI(t *testing.T) {
 
 // --timeout ends a job whose ranks wait in a PMI barrier.
 func TestTimeoutInPMIBarrier(t *testing.T) {
+	t.Parallel()
 	for range 4 {
 		status, _, errOut := proctest.Run(t, ndrun(t, "--timeout", "1", "-n", "3", "-env", proctest.RoleEnv+"=pmi", testBinary(t),
 			"cmd=init pmi_version=1 pmi_subversion=1", "cmd=barrier_in", ":", "-n", "1", "sleep", "600"))

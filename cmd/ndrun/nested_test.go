@@ -13,6 +13,7 @@ import (
 // rank. The error of Init has a command that starts this launcher correctly, and that command
 // works.
 func TestNestedLauncher(t *testing.T) {
+	t.Parallel()
 	for _, inner := range [][]string{
 		{"mpiexec.hydra", "-n", "2"},
 		{"mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "2"},

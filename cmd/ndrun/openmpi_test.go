@@ -11,6 +11,7 @@ import (
 
 // A program of Open MPI runs as jobs of one rank, and ndrun says so.
 func TestOpenMPIProgram(t *testing.T) {
+	t.Parallel()
 	cc, err := exec.LookPath("mpicc.openmpi")
 	if err != nil {
 		t.Skip("Open MPI's compiler is not installed (Debian: libopenmpi-dev): ", err)

@@ -103,6 +103,7 @@ func jobs(t *testing.T, role string, wrapper []string, how string) *exec.Cmd {
 const closing = "import subprocess, sys; sys.exit(subprocess.run(sys.argv[1:]).returncode)"
 
 func TestWrappers(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name    string
 		role    string

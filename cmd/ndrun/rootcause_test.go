@@ -92,6 +92,7 @@ func playCause() error {
 // The rank that caused the end of a job is the first to fail, not its victim, and its error is
 // printed.
 func TestCauseIsFirstToFail(t *testing.T) {
+	t.Parallel()
 	runs := scale(4, 60)
 	for how := range endings {
 		for _, victim := range []string{"poll", "barrier", "abort"} {

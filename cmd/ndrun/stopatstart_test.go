@@ -44,6 +44,7 @@ func TestStopAtStart(t *testing.T) {
 
 // The printed command attaches gdb at the program's first instruction.
 func TestAttachToStoppedRank(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("gdb"); err != nil {
 		t.Skip("gdb is not installed: ", err)
 	}

@@ -48,6 +48,7 @@ func TestCauseInTimeNamespaces(t *testing.T) {
 
 // The report of a hang names the cause, and the time that each rank has waited.
 func TestHangInTimeNamespaces(t *testing.T) {
+	t.Parallel()
 	for ahead := range 2 {
 		t.Run(fmt.Sprintf("rank %d is ahead", ahead), func(t *testing.T) {
 			t.Parallel()

@@ -11,6 +11,7 @@ import (
 )
 
 func TestTimeout(t *testing.T) {
+	t.Parallel()
 	for _, form := range []string{"4.5", "4500ms", "4.5s"} {
 		t.Run(form, func(t *testing.T) {
 			t.Parallel() // they wait; on a busy machine the ranks start late
@@ -46,6 +47,7 @@ func TestTimedOutNamesRunningRanks(t *testing.T) {
 
 // --grace gives a rank more time than the default of 250 ms.
 func TestGrace(t *testing.T) {
+	t.Parallel()
 	const slow = "trap 'sleep 1; echo has ended; exit 0' TERM; echo ready; test $SOFTND_RANK = 0 && sleep 1 && exit 3; while :; do sleep 0.1; done"
 	if status, out, errOut := proctest.Run(t, ndrun(t, "-n", "2", "--grace", proctest.Timeout.String(), "sh", "-c", slow)); status != 3 || !strings.Contains(out, "[1] has ended\n") {
 		t.Errorf("exit status %d, %s%s", status, out, errOut)

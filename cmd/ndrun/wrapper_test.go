@@ -55,6 +55,7 @@ func TestWrapperGetsUsablePath(t *testing.T) {
 // The gdb command in the documentation keeps the exit status of a rank that exits, and prints the
 // stack of one that crashes.
 func TestWrapInDebuggerAsDocumented(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("gdb"); err != nil {
 		t.Skip("gdb is not installed: ", err)
 	}
@@ -80,6 +81,7 @@ func TestWrapInDebuggerAsDocumented(t *testing.T) {
 
 // gdb runs a package that was built in memory and prints source lines.
 func TestWrapInDebugger(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("gdb"); err != nil {
 		t.Skip("gdb is not installed: ", err)
 	}

@@ -32,6 +32,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -68,6 +69,10 @@ func Main() {
 	}
 	os.Exit(play(name))
 }
+
+// SideBySide lets n parallel tests run at once, unless the flag -parallel says otherwise. Tests of processes sleep more than they
+// compute. Call it after [Main].
+func SideBySide(n int) { _ = flag.Set("test.parallel", strconv.Itoa(n)) }
 
 func play(name string) int {
 	run := roles[name]
