@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"github.com/softnd/softnd"
 	"github.com/softnd/softnd/internal/testkit/jobaccess"
 	"github.com/softnd/softnd/internal/testkit/proctest"
+	"github.com/softnd/softnd/internal/testkit/scale"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/softndtest"
 )
@@ -350,10 +350,7 @@ func TestConnectNamesRankThatLeft(t *testing.T) {
 // A rank that gives up and connects again, with a rank that is waiting for a third one,
 // leaves nothing behind in either of them.
 func TestConnectRetriesLeaveNothing(t *testing.T) {
-	var longer time.Duration
-	if os.Getenv("SOFTND_STRESS") == "1" {
-		longer = 10 * time.Minute
-	}
+	longer := scale.Of(0, 10*time.Minute)
 	ctx, cancel := context.WithTimeout(t.Context(), proctest.Timeout+longer)
 	defer cancel()
 	jobs := softndtest.New(t, 3)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/testkit/proctest"
+	"github.com/softnd/softnd/internal/testkit/scale"
 )
 
 // Under every limit from 1 MiB to 2 GiB, an allocation either succeeds or fails with an error. After a success, its
@@ -25,12 +26,7 @@ import (
 // error says how much was wanted, how much there is, and which limit it was.
 
 // sweepFill is how many bytes one process writes at most, apart from the first and last ones. With SOFTND_STRESS there is no limit.
-var sweepFill = func() uint64 {
-	if os.Getenv("SOFTND_STRESS") == "1" {
-		return math.MaxUint64
-	}
-	return 48 << 20
-}()
+var sweepFill = scale.Of[uint64](48<<20, math.MaxUint64)
 
 // sweepHeld is how many bytes one process holds when it begins to free the oldest allocation after each.
 const sweepHeld = 48 << 20

@@ -151,7 +151,7 @@ while :; do /bin/sleep 1000; done`})
 func TestHangIsNoFigure(t *testing.T) {
 	nothingLeft(t)
 	only(t, map[string]string{"mpicc.openmpi": "", "mpiexec.openmpi": "exec /bin/sleep 1000", "fi_pingpong": "exec /bin/sleep 1000"})
-	o := Options{Tests: []string{"send_lat"}, Sizes: []int{8}, timeout: 2 * time.Second}
+	o := Options{Tests: []string{"send_lat"}, Sizes: []int{8}, timeout: 500 * time.Millisecond}
 	for _, name := range []string{"openmpi", "libfabric"} {
 		results, err := measureAll(t.Context(), named(t, name), o)
 		if len(results) != 0 || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "send_lat of 8 B") {

@@ -60,7 +60,7 @@ var transfers = []string{"write_lat", "read_lat", "send_lat", "write_completion"
 
 // tiny are options of a run for form. The ranks share cores with whatever else
 // runs, and are not pinned: one that spins must not keep the other waiting.
-var tiny = []string{"-n", "20", "-w", "5", "-r", "3", "--no-pin", "-c", "-s", "8,5000"}
+var tiny = []string{"-n", "20", "-w", "5", "-r", "2", "--no-pin", "-c", "-s", "8,5000"}
 
 // checkReport reads a report and checks its form.
 func checkReport(t *testing.T, text []byte, test string) *report.Report {
@@ -177,14 +177,14 @@ func TestOptionsAreReported(t *testing.T) {
 		{"send_lat -e", func(r report.Result) bool { return r.Mode == "event" && r.Memory == "arena" }},
 		{"read_lat -x target", func(r report.Result) bool { return r.Executor == "target" && r.Mode == "polling" }},
 		{"write_lat -m private -x auto", func(r report.Result) bool { return r.Executor == "auto" && r.Memory == "private" }},
-		{"write_bw -q 1024 -s 8 -c", func(r report.Result) bool { return r.Pairs == 1024 }},
-		{"send_bw -q 1024 -s 8", func(r report.Result) bool { return r.Pairs == 1024 }},
-		{"msg_rate -q 1024", func(r report.Result) bool { return r.Pairs == 1024 }},
+		{"write_bw -q 1024 --size 8 -c", func(r report.Result) bool { return r.Pairs == 1024 }},
+		{"send_bw -q 1024 --size 8", func(r report.Result) bool { return r.Pairs == 1024 }},
+		{"msg_rate -q 1024 --size 8", func(r report.Result) bool { return r.Pairs == 1024 }},
 		{"write_lat -q 64", func(r report.Result) bool { return r.Pairs == 64 && r.Executor == "auto" }},
 		{"msg_rate -b -I --size 8", func(r report.Result) bool { return r.Depth == 128 && strings.Contains(r.Note, "inline") }},
 		{"posted -t 7 --size 8", func(r report.Result) bool { return r.Depth == 1 || r.Depth == 7 }},
 	} {
-		args := append(strings.Fields(tc.args), "-n", "20", "-w", "5", "-r", "3", "--no-pin", "-c", "--json", "-")
+		args := append(strings.Fields(tc.args), "-n", "20", "-w", "5", "-r", "2", "--no-pin", "-c", "--json", "-")
 		if !strings.Contains(tc.args, "--size") {
 			args = append(args, "-s", "8,5000")
 		}

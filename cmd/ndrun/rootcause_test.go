@@ -10,6 +10,7 @@ import (
 
 	"github.com/softnd/softnd"
 	"github.com/softnd/softnd/internal/testkit/proctest"
+	"github.com/softnd/softnd/internal/testkit/scale"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -93,7 +94,7 @@ func playCause() error {
 // printed.
 func TestCauseIsFirstToFail(t *testing.T) {
 	t.Parallel()
-	runs := scale(4, 60)
+	runs := scale.Of(4, 60)
 	for how := range endings {
 		for _, victim := range []string{"poll", "barrier", "abort"} {
 			if victim == "barrier" && strings.Contains(how, "Endpoint.Close") {

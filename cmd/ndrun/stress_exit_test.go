@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/internal/testkit/proctest"
+	"github.com/softnd/softnd/internal/testkit/scale"
 )
 
 // fate is a shell command of a rank in a stress job, with its exit status; 0 if it does not fail
@@ -112,7 +113,7 @@ func runFates(t *testing.T, left *leftovers, fates []fate, report string) error 
 }
 
 func TestStressExitStatus(t *testing.T) {
-	jobs := scale(60, 9000)
+	jobs := scale.Of(60, 9000)
 	_, seed := seeded(t)
 	left := watchLeftovers(t)
 	reports := t.TempDir()
@@ -140,7 +141,7 @@ func TestStressExitStatus(t *testing.T) {
 // ndrun is killed at any time of a job: while it starts, while it starts ranks, and when ranks
 // run.
 func TestStressKilledLauncher(t *testing.T) {
-	jobs := scale(20, 1000)
+	jobs := scale.Of(20, 1000)
 	r, _ := seeded(t)
 	left := watchLeftovers(t)
 	running := 0
@@ -172,7 +173,7 @@ func TestStressKilledLauncher(t *testing.T) {
 // If the supervisor is killed while ranks start, the output of the ranks still arrives. In every other job a rank has written
 // before.
 func TestStressKilledSupervisor(t *testing.T) {
-	jobs := scale(8, 200)
+	jobs := scale.Of(8, 200)
 	r, _ := seeded(t)
 	left := watchLeftovers(t)
 	lines := 0

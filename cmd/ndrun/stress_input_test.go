@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd/internal/testkit/proctest"
+	"github.com/softnd/softnd/internal/testkit/scale"
 )
 
 // playHash prints the hash and the length of its standard input.
@@ -25,7 +26,7 @@ func playHash([]string) error {
 }
 
 func TestStressInput(t *testing.T) {
-	length := int64(scale(16<<20, 1<<30))
+	length := int64(scale.Of(16<<20, 1<<30))
 	for _, readers := range []string{"0", "all"} {
 		t.Run(readers, func(t *testing.T) {
 			_, seed := seeded(t)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/softnd/softnd"
 	"github.com/softnd/softnd/internal/testkit/proctest"
+	"github.com/softnd/softnd/internal/testkit/scale"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -54,11 +55,11 @@ func ranksWith(mark string) (pids []int) {
 func sharedObjects() (all []string) {
 	names, _ := filepath.Glob("/dev/shm/*")
 	for _, name := range names {
-		if scale(0, 1) == 1 || strings.Contains(name, "softnd") || strings.Contains(name, "ndrun") {
+		if scale.Of(0, 1) == 1 || strings.Contains(name, "softnd") || strings.Contains(name, "ndrun") {
 			all = append(all, name)
 		}
 	}
-	if scale(0, 1) == 1 {
+	if scale.Of(0, 1) == 1 {
 		for _, kind := range []string{"shm", "sem", "msg"} {
 			text, _ := os.ReadFile("/proc/sysvipc/" + kind)
 			for line := range strings.Lines(string(text)) {
@@ -75,7 +76,7 @@ func sharedObjects() (all []string) {
 // that is left two seconds later is an error.
 func TestStressSignaledJobs(t *testing.T) {
 	const promised = 2 * time.Second
-	jobs := scale(30, 1000)
+	jobs := scale.Of(30, 1000)
 	r, _ := seeded(t)
 	left := watchLeftovers(t)
 	before := sharedObjects()
@@ -116,7 +117,7 @@ func TestStressSignaledJobs(t *testing.T) {
 		if longest = max(longest, took); took > promised {
 			late++
 			report := t.Logf // this machine may be busy with other tests
-			if scale(0, 1) == 1 {
+			if scale.Of(0, 1) == 1 {
 				report = t.Errorf
 			}
 			report("job %d: %v to %d (0 a rank, 1 ndrun, 2 both): the last process has ended after %v", job, sig, target, took)

@@ -16,6 +16,7 @@ import (
 	"unsafe"
 
 	"github.com/softnd/softnd/internal/testkit/proctest"
+	"github.com/softnd/softnd/internal/testkit/scale"
 )
 
 // writing describes the output of the ranks of a test, derived from a common seed.
@@ -163,7 +164,7 @@ func (a *arrived) take(line []byte) error {
 }
 
 func TestStressOutput(t *testing.T) {
-	ranks, lines := scale(16, 64), scale(3000, 100_000)
+	ranks, lines := scale.Of(16, 64), scale.Of(3000, 100_000)
 	for _, tc := range []struct {
 		name, end string
 		status    int

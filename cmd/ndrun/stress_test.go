@@ -15,30 +15,17 @@ import (
 
 	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/testkit/proctest"
+	"github.com/softnd/softnd/internal/testkit/scale"
 )
 
 // The tests named TestStress run ndrun as an installed program, with random decisions from a
 // seed. They take seconds. With SOFTND_STRESS=1 they run at full scale and take minutes.
 // SOFTND_SEED repeats a run.
 
-// scale returns small in an ordinary run and full with SOFTND_STRESS.
-func scale(small, full int) int {
-	if os.Getenv("SOFTND_STRESS") == "1" {
-		return full
-	}
-	return small
-}
-
-// seeded returns the random source of a test and logs how to repeat its decisions.
+// seeded returns the random source of a test, and its seed.
 func seeded(t *testing.T) (*rand.Rand, uint64) {
 	t.Helper()
-	seed := rand.Uint64()
-	if s := os.Getenv("SOFTND_SEED"); s != "" {
-		if _, err := fmt.Sscan(s, &seed); err != nil {
-			t.Fatalf("read SOFTND_SEED: %v", err)
-		}
-	}
-	t.Logf("SOFTND_SEED=%d", seed)
+	seed := scale.Seed(t)
 	return rand.New(rand.NewPCG(seed, 0)), seed
 }
 

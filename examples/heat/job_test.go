@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/softnd/softnd/internal/testkit/scale"
 )
 
 // launch returns a function that runs the program as a job of that many ranks, and returns what
@@ -52,11 +54,7 @@ func TestJob(t *testing.T) {
 	}
 
 	t.Run("weak order", func(t *testing.T) {
-		seeds := 2
-		if os.Getenv("SOFTND_STRESS") == "1" {
-			seeds = 100
-		}
-		for seed := range seeds {
+		for seed := range scale.Of(2, 100) {
 			for _, executor := range []string{"auto", "target"} {
 				t.Setenv("SOFTND_EXEC", executor)
 				if out, ok := run(4, "SOFTND_WEAK_ORDER="+strconv.Itoa(seed), "-steps", "10", "-verify"); !ok || !strings.Contains(out, identical) {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/softnd/softnd/internal/testkit/scale"
 )
 
 // launch returns a function that runs the program as a job of that many ranks, and returns what
@@ -61,11 +63,7 @@ func TestJob(t *testing.T) {
 			t.Errorf("%+v: exit 0 is %v\n%s", tc, ok, out)
 		}
 	}
-	seeds := 1
-	if os.Getenv("SOFTND_STRESS") == "1" {
-		seeds = 100
-	}
-	for seed := range seeds {
+	for seed := range scale.Of(1, 100) {
 		out, ok := runLongEnough(run, 3, "SOFTND_WEAK_ORDER="+strconv.Itoa(seed))
 		if !ok || strings.Count(out, "; 0 bytes changed after an invalidation completed") != 1 {
 			t.Errorf("weak order with seed %d: exit 0 is %v\n%s", seed, ok, out)

@@ -11,6 +11,7 @@ import (
 	"github.com/softnd/softnd"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/internal/testkit/ranktest"
+	"github.com/softnd/softnd/internal/testkit/scale"
 )
 
 func TestMain(m *testing.M) {
@@ -39,7 +40,7 @@ func playMany(ctx context.Context, j *softnd.Job, _ int) error {
 func TestManyRanks(t *testing.T) {
 	ranks := 400
 	switch {
-	case os.Getenv("SOFTND_STRESS") == "1":
+	case scale.IsFull():
 		ranks = 1000
 	case testing.Short():
 		ranks = 50

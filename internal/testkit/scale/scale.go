@@ -9,8 +9,23 @@ import (
 	"time"
 )
 
-// EnvSeed is the variable that repeats a test that makes random decisions.
-const EnvSeed = "SOFTND_SEED"
+// Names of variables. SOFTND_STRESS=1 makes tests take minutes instead of seconds; SOFTND_SEED repeats a test that makes random
+// decisions.
+const (
+	EnvStress = "SOFTND_STRESS"
+	EnvSeed   = "SOFTND_SEED"
+)
+
+// IsFull reports whether tests run at full scale.
+func IsFull() bool { return os.Getenv(EnvStress) == "1" }
+
+// Of returns small, or full at full scale.
+func Of[T any](small, full T) T {
+	if IsFull() {
+		return full
+	}
+	return small
+}
 
 // Seed returns and logs the seed of a test. It is a random number, or the value of SOFTND_SEED.
 func Seed(t testing.TB) uint64 {
@@ -20,16 +35,13 @@ func Seed(t testing.TB) uint64 {
 	return seed
 }
 
-// Duration returns how long a test runs: normal, with -short less, or what the variable name says.
-func Duration(t testing.TB, name string, short, normal time.Duration) time.Duration {
+// Duration returns how long a test runs: normal, at full scale full, or the value of the variable name.
+func Duration(t testing.TB, name string, normal, full time.Duration) time.Duration {
 	t.Helper()
-	if testing.Short() {
-		normal = short
-	}
-	return set(t, name, normal, time.ParseDuration)
+	return set(t, name, Of(normal, full), time.ParseDuration)
 }
 
-// Number returns n, or what the variable name says.
+// Number returns n, or the value of the variable name.
 func Number(t testing.TB, name string, n int) int {
 	t.Helper()
 	return set(t, name, n, strconv.Atoi)
