@@ -3,6 +3,7 @@ package endpoint
 // TWIN c/src/endpoint/cm_teardown.c.
 
 import (
+	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/internal/testkit/failpoint"
@@ -56,7 +57,7 @@ func (ep *queuePair) peerAborted() {
 func (ep *queuePair) awaitsPeer() bool {
 	for number := ep.sq.completed; number != ep.sq.posted; number++ {
 		r := ep.requestAt(number)
-		if !r.Finished && (number >= ep.req.next || !ep.conn.out.IsReleased(r.EndEntry)) {
+		if r.State != mode.Finished && (number >= ep.req.next || !ep.conn.out.IsReleased(r.EndEntry)) {
 			return true
 		}
 	}
@@ -72,9 +73,9 @@ func (ep *queuePair) completeBlamed() {
 	c := ep.conn
 	for ep.sq.completed != ep.sq.posted {
 		r := ep.requestAt(ep.sq.completed)
-		isExecuted := ep.sq.completed != ep.req.next && !r.IsAside
+		isExecuted := ep.sq.completed != ep.req.next && r.State != mode.SetAside
 		switch {
-		case r.Finished:
+		case r.State == mode.Finished:
 		case !isExecuted && (!r.needsAck || r.EndEntry == 0):
 			return
 		case isExecuted && c.out.IsReleased(r.EndEntry):
@@ -208,7 +209,7 @@ func (ep *queuePair) flushRequests() bool {
 	for ep.sq.completed != ep.sq.posted {
 		r := ep.requestAt(ep.sq.completed)
 		switch {
-		case !r.draining:
+		case r.State != mode.Draining:
 			r.cancel()
 		case !r.Object.Release():
 			return false

@@ -63,7 +63,7 @@ func (ep *queuePair) checkReads() (match bool) {
 	}
 	for number := ep.sq.completed; number != ep.req.next; number++ {
 		r := ep.requestAt(number)
-		if r.Kind == nd.RequestRead && (r.Finished || !r.IsAside && ep.conn.out.IsReleased(r.EndEntry)) {
+		if r.Kind == nd.RequestRead && (r.State == mode.Finished || r.State != mode.SetAside && ep.conn.out.IsReleased(r.EndEntry)) {
 			ep.hook.Arrived(&r.Request)
 		}
 		match = match && r.Status == nd.Success

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -188,7 +189,7 @@ func (ep *queuePair) postInvalidateRegion(reqCtx uint64, mr nd.MemoryRegion, fla
 // through the ring. It invalidates the first entry's region before the Read succeeds.
 func (ep *queuePair) invalidateSink(r *request) outcome {
 	switch {
-	case r.Object == nil, r.Finished && r.Status != nd.Success, r.hasInvalidated:
+	case r.Object == nil, r.State == mode.Finished && r.Status != nd.Success:
 		return executed // nothing to invalidate, failed, or done
 	case r.needsAck && !ep.conn.out.IsReleased(r.EndEntry):
 		return blocked
@@ -199,6 +200,6 @@ func (ep *queuePair) invalidateSink(r *request) outcome {
 	if r.Status != nd.Success {
 		return executed
 	}
-	r.Finished = false
+	r.State = mode.Waiting
 	return ep.executeInvalidate(r)
 }

@@ -5,6 +5,7 @@ package endpoint
 import (
 	"time"
 
+	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/nd"
 )
@@ -121,10 +122,10 @@ func (ep *queuePair) needsPolling() bool {
 		return false
 	case r.awaitsParts(): // the program continues it
 		return false
-	case r.Kind == nd.RequestInvalidate && !r.draining && ep.conn.hasUnexecutedRequests():
+	case r.Kind == nd.RequestInvalidate && r.State != mode.Draining && ep.conn.hasUnexecutedRequests():
 		return false
 	}
-	return r.draining || ep.state() == connected && !r.needsAck
+	return r.State == mode.Draining || ep.state() == connected && !r.needsAck
 }
 
 // settleDeliveries receives the messages that have arrived at an adapter's endpoints, before memory of

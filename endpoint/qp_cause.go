@@ -3,6 +3,7 @@ package endpoint
 import (
 	"errors"
 
+	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/internal/testkit/failpoint"
 	"github.com/softnd/softnd/nd"
 )
@@ -32,7 +33,7 @@ func (e peerError) Error() string { return string(e) }
 func (ep *queuePair) requestAtFault() *request {
 	for i := ep.sq.completed; i != ep.sq.posted; i++ {
 		r := ep.requestAt(i)
-		if !r.Finished && ep.conn.fault().concerns(r) {
+		if r.State != mode.Finished && ep.conn.fault().concerns(r) {
 			return r
 		}
 	}

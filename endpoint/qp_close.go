@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 )
@@ -29,7 +30,7 @@ func (ep *queuePair) hasNoMoreResults() bool {
 	case ep.serving && ep.rq.completed != ep.rq.posted: // a message
 		return false
 	}
-	return ep.req.next == ep.req.submitted || !ep.requestAt(ep.req.next).draining
+	return ep.req.next == ep.req.submitted || ep.requestAt(ep.req.next).State != mode.Draining
 }
 
 // Flush is FlushContext without a deadline.

@@ -23,8 +23,6 @@ type request struct {
 	hasReceive      bool             // the peer has a receive for this Send
 	stalls          uint8            // a bit for each stallCause that has been counted
 	remoteBindCheck window.BindCheck // bind of the remote token that is in use
-	draining        bool             // an Invalidate has revoked its tokens and waits for the drain
-	hasInvalidated  bool             // the Invalidate is complete
 	deadline        time.Time        // of a Send that has no receive
 	bounceIndex     int              // bounce buffer that receives the data of a Read; -1 = none
 	bounceSGE       wire.SGE         // the part of that buffer in use

@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -12,7 +13,7 @@ func (ep *queuePair) setAside(r *request) bool {
 	if r.Kind != nd.RequestRead || r.Total == 0 || r.Flags&(nd.ReadFence|nd.ReadLocalInvalidate) != 0 || r.InOrder || len(ep.req.aside) >= ep.req.readLimit {
 		return false
 	}
-	r.IsAside = true
+	r.State = mode.SetAside
 	ep.req.aside = append(ep.req.aside, r.Number)
 	return true
 }

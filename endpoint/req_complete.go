@@ -33,8 +33,10 @@ func (ep *queuePair) completeSilently(r *request) {
 }
 
 // completeInvalidate completes an Invalidate whose tokens are drained and released. For a Read with
-// ReadLocalInvalidate, hasInvalidated tells invalidateSink that this is done.
+// ReadLocalInvalidate, invalidateSink then finds no region to invalidate.
 func (ep *queuePair) completeInvalidate(r *request) {
-	r.draining, r.hasInvalidated = false, true
+	if r.Kind == nd.RequestRead {
+		r.Object = nil
+	}
 	r.Finish(nd.Success)
 }

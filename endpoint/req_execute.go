@@ -3,6 +3,7 @@ package endpoint
 // TWIN c/src/endpoint/req_execute.c.
 
 import (
+	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/window"
@@ -11,7 +12,7 @@ import (
 // execute runs or continues request r, the oldest that is not executed. It transfers at most *budget
 // bytes and subtracts them.
 func (ep *queuePair) execute(r *request, budget *uint64) outcome {
-	if r.draining {
+	if r.State == mode.Draining {
 		return ep.executeInvalidate(r)
 	}
 	switch r.Kind {
@@ -62,7 +63,7 @@ func (ep *queuePair) executeBind(r *request) outcome {
 // executeInvalidate revokes a token, and completes the request when no peer uses the token (drain).
 func (ep *queuePair) executeInvalidate(r *request) outcome {
 	done := false
-	if !r.draining {
+	if r.State != mode.Draining {
 		if r.Object.IsRegion() && (ep.conn.hasUnexecutedRequests() || ep.hasAside()) {
 			return ep.stall(r, stallOrder) // the peer has not run all requests that may name the region's local token
 		}
@@ -74,7 +75,7 @@ func (ep *queuePair) executeInvalidate(r *request) outcome {
 			return ep.reject(r, nd.InvalidDeviceRequest, "%s", whyNotInvalidated(r.Object))
 		}
 		ep.bound.remove(r.Object)
-		r.draining = true
+		r.State = mode.Draining
 	}
 	if !done && !r.Object.Release() {
 		return ep.stall(r, stallDrain)

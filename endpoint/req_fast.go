@@ -3,6 +3,7 @@ package endpoint
 // TWIN c/src/endpoint/qp_post.c.
 
 import (
+	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/nd"
@@ -57,7 +58,7 @@ func (ep *queuePair) invalidateFast(reqCtx uint64, object *window.Invalidatable)
 	// The token is revoked but still in use: queue a request that waits for the drain.
 	r := ep.requestAt(ep.sq.posted)
 	r.reset(nd.RequestInvalidate, 0, reqCtx)
-	r.Object, r.draining = object, true
+	r.Object, r.State = object, mode.Draining
 	ep.enqueue(r)
 	return true
 }
@@ -67,7 +68,7 @@ func (ep *queuePair) invalidateFast(reqCtx uint64, object *window.Invalidatable)
 func (ep *queuePair) enqueuePushed(kind nd.RequestType, reqCtx uint64) *request {
 	r := ep.requestAt(ep.sq.posted)
 	r.reset(kind, 0, reqCtx)
-	r.EndEntry, r.needsAck = ep.conn.out.Published(), true
+	r.EndEntry, r.needsAck, r.State = ep.conn.out.Published(), true, mode.Sent
 	r.firstEntry = r.EndEntry - 1
 	ep.conn.credit.AckRequestEnd = r.EndEntry // later requests must not overtake this one
 	ep.sq.posted++

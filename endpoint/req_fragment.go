@@ -3,6 +3,7 @@ package endpoint
 // TWIN c/src/endpoint/req_execute.c.
 
 import (
+	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
@@ -24,7 +25,7 @@ func (ep *queuePair) sendFragments(r *request, budget *uint64) outcome {
 				return out
 			}
 		}
-		if r.Finished || r.Transferred == r.Total {
+		if r.State == mode.Finished || r.Transferred == r.Total {
 			return executed
 		}
 		if *budget == 0 {
@@ -63,7 +64,7 @@ func (ep *queuePair) sendFragments(r *request, budget *uint64) outcome {
 			if buffer, e, out = ep.bounceOut(r, e); out != executed {
 				return out
 			}
-			if r.Finished {
+			if r.State == mode.Finished {
 				return executed
 			}
 			n = uint64(e.Length)

@@ -31,7 +31,7 @@ func (ep *queuePair) runRequests(budget *uint64) (progressed bool) {
 			continue
 		}
 		// An Invalidate that has begun (draining) continues even if the peer has disconnected.
-		if ep.state() != connected && !(r.draining && ep.state() == peerDisconnected) || *budget == 0 {
+		if ep.state() != connected && !(r.State == mode.Draining && ep.state() == peerDisconnected) || *budget == 0 {
 			return progressed
 		}
 		before := r.Transferred
@@ -51,7 +51,10 @@ func (ep *queuePair) runRequests(budget *uint64) (progressed bool) {
 			return true
 		}
 		// After a failed request no other runs. It completes after the requests before it.
-		ep.req.hasFailed = r.Finished && r.Status != nd.Success
+		if r.State == mode.Waiting {
+			r.State = mode.Sent
+		}
+		ep.req.hasFailed = r.State == mode.Finished && r.Status != nd.Success
 		ep.req.next++
 		progressed = true
 	}
@@ -85,9 +88,9 @@ func (ep *queuePair) askHook(r *request) (out outcome, handled bool) {
 func (ep *queuePair) completeRequests() (progressed bool) {
 	for ep.sq.completed != ep.req.next {
 		r := ep.requestAt(ep.sq.completed)
-		if !r.Finished {
+		if r.State != mode.Finished {
 			// Executed but not finished: the request completes when the peer has released its last entry.
-			if ep.life.remoteReleased || r.IsAside || !ep.conn.out.IsReleased(r.EndEntry) {
+			if ep.life.remoteReleased || r.State == mode.SetAside || !ep.conn.out.IsReleased(r.EndEntry) {
 				return progressed
 			}
 			r.Finish(nd.Success)
@@ -134,9 +137,11 @@ func (ep *queuePair) runAside(budget *uint64) (progressed bool) {
 		progressed = progressed || out != blocked || r.Transferred != before
 		switch {
 		case out == executed:
-			r.IsAside = false
+			if r.State == mode.SetAside {
+				r.State = mode.Sent
+			}
 			ep.req.aside = slices.Delete(ep.req.aside, at, at+1)
-			ep.req.hasFailed = ep.req.hasFailed || r.Finished && r.Status != nd.Success
+			ep.req.hasFailed = ep.req.hasFailed || r.State == mode.Finished && r.Status != nd.Success
 			at = 0
 		case r.Transferred > 0:
 			ep.req.aside = slices.Insert(slices.Delete(ep.req.aside, at, at+1), 0, number)

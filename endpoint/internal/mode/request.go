@@ -28,11 +28,10 @@ type Request struct {
 	LocalBindCheck  window.BindCheck // bind of the local token that is in use
 	EndEntry        uint64           // number after its last ring entry; 0 = none
 
-	Status   nd.Status
-	Finished bool // Status is final
+	State  State
+	Status nd.Status // final when the request is Finished
 
-	IsAside bool   // later requests may run before it
-	InOrder bool   // a hook forbids that
+	InOrder bool   // a hook forbids that the request is set aside
 	Hashed  bool   // its ring entries have wire.FlagHashed and Hash, and the peer confirms it
 	Hash    uint64 // the word of its ring entries, see wire.Entry.Hash
 }
@@ -40,8 +39,20 @@ type Request struct {
 // FitsEntry reports whether the data fits a ring entry of a kind.
 func (r *Request) FitsEntry(k wire.Kind) bool { return r.Total <= wire.Room(k, r.Hashed) }
 
+// State says how far a request is. It goes down this list, and leaves out what does not apply. Only a Read with
+// ReadLocalInvalidate goes from Finished to Draining, to invalidate its sink, and is Finished once more.
+type State uint8
+
+const (
+	Waiting  State = iota // it has not run, or in part
+	SetAside              // the same, and later requests may run before it
+	Sent                  // it has run, and the peer must confirm it
+	Draining              // an Invalidate has revoked its tokens, and waits for the end of accesses with them
+	Finished              // Status is final; the result follows those of the requests before it
+)
+
 // Finish sets the final status.
-func (r *Request) Finish(s nd.Status) { r.Finished, r.Status = true, s }
+func (r *Request) Finish(s nd.Status) { r.State, r.Status = Finished, s }
 
 // OpName returns the name of the request in errors.
 func (r *Request) OpName() string {

@@ -129,12 +129,12 @@ func (w *Hook) state(r *mode.Request) *request {
 
 // BeforeRun delays a request, or sets a Read aside.
 func (w *Hook) BeforeRun(r *mode.Request) mode.Answer {
-	s := w.state(r)
+	s, isAside := w.state(r), r.State == mode.SetAside
 	switch {
 	case r.Transferred > 0:
-	case r.IsAside && !w.isDue(&s.read, w.draw(ofReads, r.Number)>>1%64), !r.IsAside && !w.isDue(&s.start, w.steps(ofStart, r.Number)):
+	case isAside && !w.isDue(&s.read, w.draw(ofReads, r.Number)>>1%64), !isAside && !w.isDue(&s.start, w.steps(ofStart, r.Number)):
 		return mode.Hold
-	case r.Kind == nd.RequestRead && !r.IsAside && w.draw(ofReads, r.Number)&1 != 0:
+	case r.Kind == nd.RequestRead && !isAside && w.draw(ofReads, r.Number)&1 != 0:
 		return mode.Aside
 	}
 	return w.Hook.BeforeRun(r)
