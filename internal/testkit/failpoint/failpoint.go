@@ -32,7 +32,7 @@ type Step struct {
 	Name   string
 	Scene  Scene
 	Orders string // names of the table of orders in docs/shared-memory.md, separated by spaces
-	Labels string // labels of the guarded access in docs/shared-memory.md, separated by spaces
+	Labels string // labels of the guarded access in docs/architecture.md, separated by spaces
 }
 
 // Name returns the name that arms the point.
