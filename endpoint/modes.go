@@ -1,5 +1,7 @@
 package endpoint
 
+// TWIN c/src/endpoint/modes.c.
+
 import (
 	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/endpoint/internal/mode/fault"

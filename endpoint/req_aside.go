@@ -1,5 +1,7 @@
 package endpoint
 
+// TWIN c/src/endpoint/req_aside.h.
+
 import (
 	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/nd"

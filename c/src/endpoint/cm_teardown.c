@@ -9,15 +9,15 @@
 
 #include "endpoint/cm_connection.h"
 #include "endpoint/describe.h"
-#include "endpoint/integrity.h"
+#include "endpoint/hook.h"
 #include "endpoint/progress.h"
 #include "endpoint/qp.h"
 #include "endpoint/qp_receive.h"
+#include "endpoint/req_aside.h"
 #include "endpoint/req_bind.h"
 #include "endpoint/req_execute.h"
 #include "endpoint/resp_serve.h"
 #include "endpoint/srq.h"
-#include "endpoint/weak.h"
 #include "linux/clock.h"
 #include "shm/liveness.h"
 #include "shm/work.h"
@@ -297,7 +297,7 @@ static bool run_teardown(struct snd_work *work)
 void snd_tear_down(struct snd_endpoint *ep)
 {
 	snd_remove_waiter(ep);
-	snd_check_reads(ep); /* complete_blamed completes those that have arrived */
+	snd_before_revoke(ep); /* complete_blamed completes those that have arrived */
 	while (!snd_list_is_empty(&ep->bound)) { /* ORDER end-revoke: after the change of state; pairs with refused */
 		struct snd_invalidatable *i = SND_OF(ep->bound.next, struct snd_invalidatable, bound_link);
 		snd_invalidate(i, ep->number, true); /* leaves the list */

@@ -86,7 +86,7 @@ void snd_cq_event(struct snd_cq *q, bool failed, bool solicited);
 /* snd_cq_limit makes q overrun if a result of the endpoint comes next and q is full: with a weak order, q holds exactly its depth. */
 static inline void snd_cq_limit(struct snd_cq *q, const struct snd_endpoint *ep)
 {
-	if (snd_unlikely(ep->weak != NULL) && q->tail - q->head >= q->depth)
+	if (snd_unlikely(ep->object.fabric->weak_order) && q->tail - q->head >= q->depth)
 		snd_cq_overrun(q);
 }
 

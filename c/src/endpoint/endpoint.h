@@ -10,8 +10,10 @@
 #include "window/window.h"
 #include "xxh64.h"
 
+struct snd_aside;
 struct snd_cq;
 struct snd_connector;
+struct snd_hook;
 struct snd_payload_sum;
 struct snd_srq;
 struct snd_weak;
@@ -44,9 +46,7 @@ enum { SND_ACTIVE = 0, SND_PASSIVE = 1 };
 
 enum {
 	SND_SLOW_OVERRUN = 1, /* a completion queue has overrun */
-	SND_SLOW_FAULTS = 2,  /* the fault plan has rules for this member */
-	SND_SLOW_CHECKS = 4,  /* the endpoint asks for payload checks */
-	SND_SLOW_WEAK = 8,    /* a weak order delays everything */
+	SND_SLOW_HOOK = 2,    /* the endpoint has a mode */
 };
 
 struct snd_connection {
@@ -128,8 +128,9 @@ struct snd_send_request {
 	struct snd_binding binding;
 	struct snd_registration *registration; /* of a fast registration that is not executed */
 	struct snd_entry bounce_entry;
-	struct snd_payload_sum *sum; /* NULL = the payload is not checked, or has been */
+	uint64_t hash; /* the word SNDL_HASH_WORD of its entries */
 	int bounce_index; /* bounce buffer that receives the data of a Read; -1 = none */
+	bool hashed; /* its entries have SNDL_FLAG_HASHED, and the peer checks the data */
 	bool invalidate;
 	bool must_cancel;
 	bool responder_copies;
@@ -230,7 +231,9 @@ struct snd_endpoint {
 	uint64_t local_bind, remote_bind;
 	struct snd_invalidatable *invalidating;
 
-	/* Payload checks. */
+	/* The modes. Only they use what follows the hook. */
+	const struct snd_hook *hook; /* NULL = no mode */
+	struct snd_aside *aside; /* NULL = requests run in order */
 	struct snd_payload_sum *sums; /* of the requests; NULL = this side does not ask for checks */
 	struct snd_hash served;       /* of the peer's request that is being served */
 	struct snd_send_request *hashed_reads[SND_READ_HASHES]; /* Reads that wait for a hash in the peer's word of that index */

@@ -10,7 +10,6 @@
 
 #include "endpoint/cm_teardown.h"
 #include "endpoint/cq.h"
-#include "endpoint/integrity.h"
 #include "endpoint/qp.h"
 #include "endpoint/qp_receive.h"
 #include "endpoint/req_execute.h"
@@ -125,7 +124,7 @@ bool snd_fault_before_execute(struct snd_endpoint *ep, struct snd_send_request *
 	struct snd_fired fired = ask(ep, r, SNDL_FAULT_AT_EXECUTE);
 	if (fired.rule != NULL)
 		*p = begin(fired);
-	if (p->fired.rule == NULL || snd_until_fault(ep, r, 1) == 1 || r->bounce_index >= 0) /* the bytes before the fault are in a bounce buffer */
+	if (p->fired.rule == NULL || snd_until_rule(ep, r, 1) == 1 || r->bounce_index >= 0) /* the bytes before the fault are in a bounce buffer */
 		return false;
 	const struct snd_fault_rule *rule = p->fired.rule;
 	const bool one = rule->action == SNDL_FAULT_CORRUPT || rule->action == SNDL_FAULT_FAIL || rule->action == SNDL_FAULT_INVALIDATE_NOW;
@@ -199,8 +198,6 @@ void snd_corrupt_sink(struct snd_endpoint *ep, struct snd_send_request *r)
 bool snd_fault_before_complete(struct snd_endpoint *ep, struct snd_send_request *r)
 {
 	struct snd_pending_fault *p = &state_of(ep, r)->pending;
-	snd_corrupt_sink(ep, r);
-	snd_check_read(ep, r);
 	if (r->status != SND_SUCCESS) /* a Read with wrong data has not succeeded */
 		return true;
 	struct snd_fired fired = ask(ep, r, SNDL_FAULT_AT_COMPLETE);

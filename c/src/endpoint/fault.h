@@ -76,15 +76,4 @@ void snd_signal_self(const struct snd_fired *fired);
 
 uint64_t snd_until_rule(struct snd_endpoint *ep, const struct snd_send_request *r, uint64_t n);
 bool snd_has_rule_within(struct snd_endpoint *ep, const struct snd_send_request *r);
-/* snd_until_fault limits n, the next bytes of r, to those that come before the action of a fault rule. */
-static inline uint64_t snd_until_fault(struct snd_endpoint *ep, const struct snd_send_request *r, uint64_t n)
-{
-	return snd_likely(ep->faults == NULL) ? n : snd_until_rule(ep, r, n);
-}
-/* snd_has_fault_within reports whether a fault rule acts between two bytes of r. */
-static inline bool snd_has_fault_within(struct snd_endpoint *ep, const struct snd_send_request *r)
-{
-	return snd_unlikely(ep->faults != NULL) && snd_has_rule_within(ep, r);
-}
-
 #endif

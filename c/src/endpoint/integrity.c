@@ -5,12 +5,12 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "endpoint/fault.h"
 #include "endpoint/qp.h"
 #include "endpoint/qp_receive.h"
 #include "endpoint/req_execute.h"
 #include "endpoint/resp_serve.h"
-#include "endpoint/weak.h"
+
+static struct snd_payload_sum *sum_of(struct snd_endpoint *ep, const struct snd_send_request *r) { return &ep->sums[r - ep->requests]; }
 
 #define CHANGED "the %" PRIu64 " bytes of the transfer have changed in flight: do not change a buffer before its request is complete"
 
@@ -41,9 +41,9 @@ static enum snd_fault hash_entries(struct snd_endpoint *ep, struct snd_hash *h, 
 
 static enum snd_fault hash_data(struct snd_endpoint *ep, struct snd_send_request *r, struct snd_entry *bad)
 {
-	struct snd_payload_sum *s = r->sum;
+	struct snd_payload_sum *s = sum_of(ep, r);
 	enum snd_fault f = hash_entries(ep, &s->hash, r, r->entries, r->count, r->total, bad);
-	s->want = snd_hash_sum(&s->hash);
+	s->want = r->hash = snd_hash_sum(&s->hash);
 	s->made = f == SND_NO_FAULT;
 	snd_hash_begin(&s->hash);
 	return f;
@@ -54,19 +54,20 @@ void snd_hash_posted(struct snd_endpoint *ep, struct snd_send_request *r)
 	struct snd_entry bad;
 	if (ep->sums == NULL || r->total == 0)
 		return;
-	r->sum = &ep->sums[ep->posted & ep->request_mask];
-	r->sum->made = r->kind == SND_REQUEST_READ;
-	r->sum->place = -1;
-	snd_hash_begin(&r->sum->hash);
+	struct snd_payload_sum *s = sum_of(ep, r);
+	r->hashed = true;
+	s->made = r->kind == SND_REQUEST_READ;
+	s->place = -1;
+	snd_hash_begin(&s->hash);
 	/* An earlier Read may bring the data of a fenced request, and an earlier fast registration make its token valid. */
-	if (!r->sum->made && !r->must_cancel && (r->flags & SND_READ_FENCE) == 0)
+	if (!s->made && !r->must_cancel && (r->flags & SND_READ_FENCE) == 0)
 		hash_data(ep, r, &bad);
 }
 
 bool snd_hash_late(struct snd_endpoint *ep, struct snd_send_request *r)
 {
 	struct snd_entry bad;
-	if (r->sum == NULL || r->sum->made)
+	if (!r->hashed || sum_of(ep, r)->made)
 		return true;
 	enum snd_fault f = hash_data(ep, r, &bad);
 	if (f != SND_NO_FAULT)
@@ -104,31 +105,20 @@ static bool copy_hashed(struct snd_endpoint *ep, struct snd_operand sink, struct
 	}
 }
 
-bool snd_copy_request(struct snd_endpoint *ep, struct snd_send_request *r, const struct snd_operand *sink, const struct snd_operand *source, uint64_t n,
+static enum snd_outcome reject(struct snd_endpoint *ep, struct snd_send_request *r) { return snd_reject(ep, r, SND_DATA_CHECKSUM_ERROR, CHANGED, r->total); }
+
+bool snd_copy_hashed(struct snd_endpoint *ep, struct snd_send_request *r, const struct snd_operand *sink, const struct snd_operand *source, uint64_t n,
 	enum snd_fault *sink_fault, enum snd_fault *source_fault)
 {
+	struct snd_payload_sum *s = sum_of(ep, r);
 	const bool last = r->transferred + n == r->total;
-	if (r->sum == NULL) {
-		snd_copy(&ep->guard, sink, source, n, sink_fault, source_fault);
-		return true;
-	}
-	if (!copy_hashed(ep, *sink, *source, n, &r->sum->hash, last && r->kind == SND_REQUEST_WRITE ? &r->sum->want : NULL, sink_fault, source_fault))
+	if (!copy_hashed(ep, *sink, *source, n, &s->hash, last && r->kind == SND_REQUEST_WRITE ? &s->want : NULL, sink_fault, source_fault)) {
+		reject(ep, r);
 		return false;
+	}
 	if (last && r->kind == SND_REQUEST_READ)
-		r->sum->want = snd_hash_sum(&r->sum->hash); /* of what the Read has found; snd_check_read compares */
+		s->want = snd_hash_sum(&s->hash); /* of what the Read has found; snd_check_read compares */
 	return true;
-}
-
-enum snd_outcome snd_reject_hash(struct snd_endpoint *ep, struct snd_send_request *r)
-{
-	return snd_reject(ep, r, SND_DATA_CHECKSUM_ERROR, CHANGED, r->total);
-}
-
-uint64_t snd_hash_word(const struct snd_send_request *r)
-{
-	if (r->sum == NULL)
-		return 0;
-	return r->kind == SND_REQUEST_READ ? (uint64_t)r->sum->place : r->sum->want;
 }
 
 /* take_read_hash takes the hash that the peer has computed for Read r, which is sent as a whole. It returns false if the
@@ -137,72 +127,70 @@ static bool take_read_hash(struct snd_endpoint *ep, struct snd_send_request *r)
 {
 	if ((int64_t)(snd_load_released(&ep->conn->out) - r->end_entry) < 0)
 		return false;
-	r->sum->want = snd_load(&ep->conn->peer_qp->read_hashes[r->sum->place]); /* ORDER read-hash: after the release of the entry; pairs with the store in snd_copy_served */
-	ep->hashed_reads[r->sum->place] = NULL;
-	r->sum->place = -1;
+	struct snd_payload_sum *s = sum_of(ep, r);
+	s->want = snd_load(&ep->conn->peer_qp->read_hashes[s->place]); /* ORDER read-hash: after the release of the entry; pairs with the store in snd_copy_served */
+	ep->hashed_reads[s->place] = NULL;
+	s->place = -1;
 	return true;
 }
 
 bool snd_take_read_place(struct snd_endpoint *ep, struct snd_send_request *r)
 {
-	for (int i = 0; i < SND_READ_HASHES && r->sum->place < 0; i++)
+	struct snd_payload_sum *s = sum_of(ep, r);
+	for (int i = 0; i < SND_READ_HASHES && s->place < 0; i++)
 		if (ep->hashed_reads[i] == NULL || take_read_hash(ep, ep->hashed_reads[i])) {
 			ep->hashed_reads[i] = r;
-			r->sum->place = i;
+			s->place = i;
+			r->hash = (uint64_t)i;
 		}
-	return r->sum->place >= 0;
+	return s->place >= 0;
 }
 
 void snd_check_read(struct snd_endpoint *ep, struct snd_send_request *r)
 {
-	struct snd_payload_sum *s = r->sum;
 	struct snd_entry bad;
-	if (s == NULL || r->kind != SND_REQUEST_READ || r->status != SND_SUCCESS)
+	if (!r->hashed || r->kind != SND_REQUEST_READ || r->status != SND_SUCCESS)
 		return;
+	struct snd_payload_sum *s = sum_of(ep, r);
 	if (s->place >= 0)
 		take_read_hash(ep, r);
-	r->sum = NULL; /* checked */
+	r->hashed = false; /* checked */
 	enum snd_fault f = hash_entries(ep, &s->hash, r, r->entries, r->count, r->total, &bad);
 	if (f != SND_NO_FAULT && ep->state != SND_QP_CONNECTED && ep->state != SND_QP_PEER_DISCONNECTED)
 		snd_cancel_request(r); /* the data has arrived after snd_tear_down has revoked tokens */
 	else if (f != SND_NO_FAULT)
 		snd_reject_local(ep, r, &bad, f);
 	else if (snd_hash_sum(&s->hash) != s->want)
-		snd_reject_hash(ep, r);
+		reject(ep, r);
 }
 
-bool snd_check_reads(struct snd_endpoint *ep)
+/* fail_write fails a Write of the peer of n bytes whose data has changed. */
+static void fail_write(struct snd_endpoint *ep, uint64_t n)
 {
-	bool match = true;
-	if (ep->sums == NULL || ep->remote_released)
-		return match;
-	for (uint64_t i = ep->completed; i != ep->next; i++) {
-		struct snd_send_request *r = snd_request_at(ep, i);
-		const bool arrived = r->finished || (!snd_is_aside(ep, i) && (int64_t)(snd_load_released(&ep->conn->out) - r->end_entry) >= 0);
-		if (r->sum != NULL && arrived) {
-			if (snd_unlikely(ep->faults != NULL))
-				snd_corrupt_sink(ep, r);
-			snd_check_read(ep, r);
-		}
-		match = match && r->status == SND_SUCCESS;
-	}
-	return match;
+	snd_fail_serving(ep, SND_DATA_CHECKSUM_ERROR, SND_CONNECTION_ABORTED, "serve: a write of the peer: " CHANGED, n);
+}
+
+bool snd_check_write(struct snd_endpoint *ep)
+{
+	const struct snd_ring_entry *e = &ep->in_entry;
+	if ((e->flags & SNDL_FLAG_HASHED) == 0 || snd_xxh64(e->payload, e->payload_length) == e->hash)
+		return true;
+	fail_write(ep, e->payload_length);
+	return false;
 }
 
 bool snd_copy_served(struct snd_endpoint *ep, const struct snd_operand *sink, const struct snd_operand *source, uint64_t n,
 	enum snd_fault *sink_fault, enum snd_fault *source_fault)
 {
 	const uint32_t flags = ep->in_entry.flags;
-	if ((flags & SNDL_FLAG_HASHED) == 0) {
-		snd_copy(&ep->guard, sink, source, n, sink_fault, source_fault);
-		return true;
-	}
 	if ((flags & SNDL_FLAG_FIRST) != 0 && ep->in_copied == 0)
 		snd_hash_begin(&ep->served);
 	const bool end = (flags & SNDL_FLAG_LAST) != 0 && ep->in_copied + n == ep->in_entry.fragment_length;
 	const bool read = ep->in_entry.kind == SNDL_KIND_READ_FRAGMENT;
-	if (!copy_hashed(ep, *sink, *source, n, &ep->served, end && !read ? &ep->in_entry.hash : NULL, sink_fault, source_fault))
+	if (!copy_hashed(ep, *sink, *source, n, &ep->served, end && !read ? &ep->in_entry.hash : NULL, sink_fault, source_fault)) {
+		fail_write(ep, ep->in_entry.request_length);
 		return false;
+	}
 	if (end && read)
 		snd_release(&ep->local_qp->read_hashes[ep->in_entry.hash % SND_READ_HASHES], snd_hash_sum(&ep->served)); /* ORDER read-hash: before the release of the entry; pairs with the load in take_read_hash */
 	return true;
@@ -211,8 +199,6 @@ bool snd_copy_served(struct snd_endpoint *ep, const struct snd_operand *sink, co
 bool snd_check_message(struct snd_endpoint *ep, struct snd_receive *r, uint64_t total)
 {
 	struct snd_entry bad;
-	if (ep->faults != NULL)
-		snd_corrupt_message(ep, r, total);
 	enum snd_fault f = hash_entries(ep, &ep->served, NULL, snd_entries_of(r), r->count, total, &bad);
 	if (f != SND_NO_FAULT) {
 		snd_complete_receive(ep, r, SND_ACCESS_VIOLATION, 0, 0);
@@ -224,9 +210,4 @@ bool snd_check_message(struct snd_endpoint *ep, struct snd_receive *r, uint64_t 
 	snd_complete_receive(ep, r, SND_DATA_CHECKSUM_ERROR, 0, 0);
 	snd_fail_serving(ep, SND_DATA_CHECKSUM_ERROR, SND_DATA_CHECKSUM_ERROR, "receive: " CHANGED, total);
 	return false;
-}
-
-void snd_fail_hash(struct snd_endpoint *ep, uint64_t n)
-{
-	snd_fail_serving(ep, SND_DATA_CHECKSUM_ERROR, SND_CONNECTION_ABORTED, "serve: a write of the peer: " CHANGED, n);
 }

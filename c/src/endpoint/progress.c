@@ -3,11 +3,10 @@
 
 #include "endpoint/cm_connection.h"
 #include "endpoint/cm_teardown.h"
-#include "endpoint/fault.h"
+#include "endpoint/hook.h"
 #include "endpoint/qp.h"
 #include "endpoint/req_execute.h"
 #include "endpoint/resp_serve.h"
-#include "endpoint/weak.h"
 #include "linux/clock.h"
 #include "shm/inbox.h"
 #include "shm/work.h"
@@ -16,8 +15,8 @@
 bool snd_progress(struct snd_endpoint *ep)
 {
 	bool progressed = false;
-	if (snd_unlikely(ep->weak != NULL))
-		ep->weak->clock++;
+	if (snd_unlikely(ep->hook != NULL))
+		ep->hook->step(ep);
 	if (snd_has_overrun(ep) && ep->state != SND_QP_FAILED && ep->state != SND_QP_CLOSED) {
 		snd_terminate(ep, SND_INTERNAL_ERROR, "a completion queue of the endpoint overran and lost results: create a deeper queue, and connect a new endpoint");
 		return true;
@@ -92,20 +91,6 @@ bool snd_progress_all(struct snd_fabric *f)
 	return progressed;
 }
 
-bool snd_progress_unpolled(struct snd_fabric *f)
-{
-	bool progressed = snd_read_inbox(f, snd_handle_request);
-	for (struct snd_link *l = f->endpoints.next; l != &f->endpoints; l = l->next) {
-		struct snd_endpoint *ep = SND_OF(l, struct snd_endpoint, link);
-		if (snd_engine_may_drive(ep) || snd_has_overrun(ep)) {
-			f->weak_engine_rounds++;
-			progressed = snd_progress(ep) || progressed;
-			ep->weak->clock_seen = ep->weak->clock;
-		}
-	}
-	return progressed;
-}
-
 /* snd_settle_deliveries receives the messages that have arrived at an adapter's endpoints, before memory of their
  * receives is freed. */
 void snd_settle_deliveries(struct snd_fabric *f, struct snd_adapter *a)
@@ -129,7 +114,7 @@ bool snd_needs_polling(struct snd_fabric *f)
 		struct snd_endpoint *ep = SND_OF(l, struct snd_endpoint, link);
 		if (ep->state == SND_QP_DISCONNECTING || ep->invalidating != NULL)
 			return true;
-		if ((ep->state == SND_QP_CONNECTED || ep->state == SND_QP_PEER_DISCONNECTED) && (snd_weak_is_busy(ep) || (ep->faults != NULL && snd_is_delayed(ep))))
+		if ((ep->state == SND_QP_CONNECTED || ep->state == SND_QP_PEER_DISCONNECTED) && ep->hook != NULL && ep->hook->waits(ep))
 			return true;
 		if ((ep->state == SND_QP_CONNECTED || ep->state == SND_QP_PEER_DISCONNECTED) && ep->next != ep->submitted) {
 			struct snd_send_request *r = snd_request_at(ep, ep->next);

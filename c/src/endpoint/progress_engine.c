@@ -9,6 +9,7 @@
 
 #include "endpoint/progress.h"
 #include "endpoint/progress_housekeeper.h"
+#include "endpoint/weak.h"
 #include "linux/clock.h"
 #include "linux/thread.h"
 #include "shm/work.h"

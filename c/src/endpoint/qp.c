@@ -10,12 +10,11 @@
 #include "endpoint/cm_connection.h"
 #include "endpoint/cm_teardown.h"
 #include "endpoint/fault.h"
-#include "endpoint/integrity.h"
+#include "endpoint/hook.h"
 #include "endpoint/progress.h"
 #include "endpoint/progress_wait.h"
 #include "endpoint/req_execute.h"
 #include "endpoint/srq.h"
-#include "endpoint/weak.h"
 #include "linux/memory_limit.h"
 #include "shm/work.h"
 #include "window/invalidatable.h"
@@ -54,7 +53,7 @@ void snd_set_state(struct snd_endpoint *ep, enum snd_qp_state s)
 }
 
 /* allocate_queues allocates the private queues, so that posting never allocates. */
-static bool allocate_queues(struct snd_endpoint *ep)
+static bool allocate_queues(struct snd_endpoint *ep, bool checks)
 {
 	size_t requests = (size_t)power_of_two(ep->initiator_depth), receives = (size_t)power_of_two(ep->receive_depth);
 	ep->request_mask = requests - 1;
@@ -64,18 +63,8 @@ static bool allocate_queues(struct snd_endpoint *ep)
 	ep->inline_memory = malloc(requests * ep->inline_size + 1);
 	ep->receives = calloc(receives, sizeof *ep->receives);
 	ep->receive_entries = calloc(receives * ep->max_receive_sge, sizeof *ep->receive_entries);
-	if ((ep->slow & SND_SLOW_CHECKS) != 0 && (ep->sums = calloc(requests, sizeof *ep->sums)) == NULL)
+	if (!snd_add_modes(ep, requests, checks))
 		return false;
-	if (ep->object.fabric->faults != NULL) {
-		ep->slow |= SND_SLOW_FAULTS;
-		if ((ep->faults = calloc(requests, sizeof *ep->faults)) == NULL)
-			return false;
-	}
-	if (ep->object.fabric->weak_order) {
-		ep->slow |= SND_SLOW_WEAK;
-		if ((ep->weak = snd_weak_new(requests)) == NULL)
-			return false;
-	}
 	if (ep->requests == NULL || ep->request_entries == NULL || ep->inline_memory == NULL || ep->receives == NULL || ep->receive_entries == NULL)
 		return false;
 	for (size_t i = 0; i < requests; i++) {
@@ -101,9 +90,7 @@ static void free_queues(struct snd_endpoint *ep)
 	free(ep->inline_memory);
 	free(ep->receives);
 	free(ep->receive_entries);
-	free(ep->sums);
-	free(ep->faults);
-	free(ep->weak);
+	snd_free_modes(ep);
 }
 
 /* make_shared_qp allocates the shared queue-pair state, followed by the outbound ring and the receive descriptors. */
@@ -199,8 +186,6 @@ snd_status snd_endpoint_create(snd_adapter *adapter, const snd_endpoint_config *
 	ep->adapter_number = adapter->number;
 	ep->number = number;
 	ep->requester_copies = !f->target;
-	if (f->check_payloads || c.check_payloads != 0)
-		ep->slow |= SND_SLOW_CHECKS;
 	ep->initiator_cq = c.initiator_cq;
 	ep->receive_cq = c.receive_cq;
 	ep->initiator_depth = c.initiator_depth;
@@ -216,7 +201,7 @@ snd_status snd_endpoint_create(snd_adapter *adapter, const snd_endpoint_config *
 	snd_list_init(&ep->bound);
 	snd_list_init(&ep->teardown_work.link);
 	snd_list_init(&ep->free_work.link);
-	s = allocate_queues(ep) ? make_shared_qp(ep, op) : snd_no_memory(queue_bytes(ep), "private memory", op);
+	s = allocate_queues(ep, f->check_payloads || c.check_payloads != 0) ? make_shared_qp(ep, op) : snd_no_memory(queue_bytes(ep), "private memory", op);
 	if (s == SND_SUCCESS && (!snd_cq_attach(c.receive_cq, ep) || !snd_cq_attach(c.initiator_cq, ep))) {
 		snd_cq_detach(c.receive_cq, ep);
 		snd_free(&f->heap, ep->local_qp_offset);

@@ -5,8 +5,7 @@
 #include <string.h>
 
 #include "endpoint/cq.h"
-#include "endpoint/fault.h"
-#include "endpoint/integrity.h"
+#include "endpoint/hook.h"
 #include "endpoint/mr_fastreg.h"
 #include "endpoint/mr_mapping.h"
 #include "endpoint/qp.h"
@@ -57,13 +56,12 @@ static void submit(struct snd_endpoint *ep)
 		snd_wake_progress(ep->object.fabric); /* the next request waits, perhaps for a time-out that no ring announces */
 }
 
-/* enqueue queues the next request. It fails only if the fault plan asks for it. */
+/* enqueue queues the next request. It fails only if a mode asks for it. */
 static snd_status enqueue(struct snd_endpoint *ep, struct snd_send_request *r)
 {
 	snd_status s;
-	if (snd_unlikely(ep->faults != NULL) && (s = snd_fault_at_post(ep, r)) != SND_SUCCESS)
+	if (snd_unlikely(ep->hook != NULL) && (s = ep->hook->post(ep, r)) != SND_SUCCESS)
 		return s;
-	snd_hash_posted(ep, r);
 	ep->posted++;
 	if ((r->flags & SND_DEFER) == 0 || ep->state != SND_QP_CONNECTED)
 		submit(ep);

@@ -6,14 +6,14 @@
 
 #include "endpoint/cm_teardown.h"
 #include "endpoint/cq.h"
-#include "endpoint/fault.h"
+#include "endpoint/hook.h"
 #include "endpoint/mr_mapping.h"
 #include "endpoint/qp.h"
 
 void snd_complete_receive(struct snd_endpoint *ep, struct snd_receive *r, snd_status s, uint64_t bytes, uint32_t invalidated)
 {
-	if (snd_unlikely(ep->faults != NULL))
-		snd_fault_at_receive_end(ep, r, s, bytes);
+	if (snd_unlikely(ep->hook != NULL))
+		ep->hook->served(ep, r, s, bytes);
 	ep->rcompleted++;
 	ep->message_received = 0;
 	snd_cq_limit(ep->receive_cq, ep);
@@ -120,8 +120,8 @@ snd_status snd_post_receive(struct snd_endpoint *ep, uint64_t context, const snd
 		if (s != SND_SUCCESS)
 			return s;
 	}
-	if (snd_unlikely(ep->faults != NULL)) {
-		snd_status s = snd_fault_at_receive(ep, r);
+	if (snd_unlikely(ep->hook != NULL)) {
+		snd_status s = ep->hook->post_receive(ep, r);
 		if (s != SND_SUCCESS)
 			return s;
 	}

@@ -1,10 +1,9 @@
 /* Requests that bind or register memory, and those that end that. */
 #include "endpoint/req_bind.h"
 
-#include "endpoint/fault.h"
-#include "endpoint/integrity.h"
+#include "endpoint/hook.h"
+#include "endpoint/req_aside.h"
 #include "endpoint/req_execute.h"
-#include "endpoint/weak.h"
 #include "window/invalidatable.h"
 #include "window/region.h"
 
@@ -32,7 +31,7 @@ enum snd_outcome snd_execute_invalidate(struct snd_endpoint *ep, struct snd_send
 		struct snd_connection *c = ep->conn;
 		if (snd_is_region(r->object) && (c->out.next != snd_load_released(&c->out) || snd_has_reads_aside(ep)))
 			return SND_BLOCKED; /* requests that may name the region's local token have not run, or are still in the ring */
-		if (snd_is_region(r->object) && !snd_check_reads(ep))
+		if (snd_is_region(r->object) && !snd_before_revoke(ep))
 			return SND_BLOCKED; /* the failed Read ends the connection when it completes */
 		if (!snd_invalidate(r->object, ep->number, false))
 			return snd_reject(ep, r, SND_INVALID_DEVICE_REQUEST, snd_is_region(r->object)
@@ -68,9 +67,7 @@ enum snd_outcome snd_invalidate_sink(struct snd_endpoint *ep, struct snd_send_re
 		return SND_EXECUTED;
 	if (r->needs_ack && (int64_t)(snd_load_released(&ep->conn->out) - r->end_entry) < 0)
 		return SND_BLOCKED;
-	if (snd_unlikely(ep->faults != NULL))
-		snd_corrupt_sink(ep, r); /* while the token is valid, and before the payload check */
-	snd_check_read(ep, r);
+	snd_data_arrived(ep, r); /* while the token is valid */
 	if (r->status != SND_SUCCESS)
 		return SND_EXECUTED;
 	r->finished = false;

@@ -10,12 +10,14 @@
 
 #include "endpoint/cm_connection.h"
 #include "endpoint/cm_teardown.h"
+#include "endpoint/cq.h"
 #include "endpoint/describe.h"
-#include "endpoint/integrity.h"
+#include "endpoint/hook.h"
 #include "endpoint/qp.h"
+#include "endpoint/req_aside.h"
 #include "endpoint/req_bind.h"
 #include "endpoint/req_send.h"
-#include "endpoint/weak.h"
+#include "shm/doorbell.h"
 #include "window/fastreg.h"
 #include "window/invalidatable.h"
 #include "window/region.h"
@@ -77,7 +79,7 @@ void snd_set_operand(struct snd_send_request *r, struct snd_operand *o, const st
 uint32_t snd_entry_flags(const struct snd_send_request *r)
 {
 	return (r->invalidate ? SNDL_FLAG_INVALIDATE : 0) | ((r->flags & SND_SOLICIT_EVENT) ? SNDL_FLAG_SOLICITED : 0) |
-		(r->sum != NULL ? SNDL_FLAG_HASHED : 0);
+		(r->hashed ? SNDL_FLAG_HASHED : 0);
 }
 
 /* snd_enqueue_pushed queues a request for the entry that the fast path has just pushed. It completes when the
@@ -160,8 +162,8 @@ static enum snd_outcome push_write_in_entry(struct snd_endpoint *ep, struct snd_
 		return SND_EXECUTED;
 	words[0] = snd_entry_header(SNDL_KIND_WRITE_IN_ENTRY, SNDL_FLAG_FIRST | SNDL_FLAG_LAST | SNDL_FLAG_ACK_REQUEST | snd_entry_flags(r), r->total, r->remote_token);
 	words[1] = r->remote_address;
-	if (r->sum != NULL)
-		words[SNDL_HASH_WORD] = snd_hash_word(r);
+	if (r->hashed)
+		words[SNDL_HASH_WORD] = r->hash;
 	snd_push_entry(ep, r, words, false);
 	snd_ring_peer(ep->object.fabric, &ep->conn->peer);
 	return SND_EXECUTED;
@@ -241,7 +243,7 @@ enum snd_outcome snd_send_fragments(struct snd_endpoint *ep, struct snd_send_req
 	struct snd_connection *c = ep->conn;
 	const bool read = r->kind == SND_REQUEST_READ;
 	r->needs_ack = true;
-	if (r->kind == SND_REQUEST_WRITE && r->total <= snd_room(r) && !snd_has_fault_within(ep, r))
+	if (r->kind == SND_REQUEST_WRITE && r->total <= snd_room(r) && !snd_is_split(ep, r))
 		return push_write_in_entry(ep, r);
 	for (;;) {
 		if (r->bounce_index >= 0) {
@@ -251,12 +253,12 @@ enum snd_outcome snd_send_fragments(struct snd_endpoint *ep, struct snd_send_req
 		}
 		if (r->finished || r->transferred == r->total)
 			return SND_EXECUTED;
-		if (snd_until_fault(ep, r, *budget) == 0)
+		if (snd_bytes_until(ep, r, *budget) == 0)
 			return SND_PARTIAL;
-		if (read && r->transferred == 0 && (has_reads_in_flight(c, ep->read_limit) || (r->sum != NULL && !snd_take_read_place(ep, r))))
+		if (read && r->transferred == 0 && (has_reads_in_flight(c, ep->read_limit) || (r->hashed && !ep->hook->before_read(ep, r))))
 			return SND_BLOCKED;
 		struct snd_entry e = snd_entry_at(r->entries, r->count, r->transferred);
-		e.length = (uint32_t)snd_until_fault(ep, r, e.length);
+		e.length = (uint32_t)snd_bytes_until(ep, r, e.length);
 		struct snd_operand local;
 		enum snd_fault fault;
 		snd_set_operand(r, &local, &e, read ? SNDL_RIGHT_WRITE : SNDL_RIGHT_READ);
@@ -277,7 +279,7 @@ enum snd_outcome snd_send_fragments(struct snd_endpoint *ep, struct snd_send_req
 			(r->transferred + n == r->total ? SNDL_FLAG_LAST : 0);
 		uint32_t kind = read ? SNDL_KIND_READ_FRAGMENT : r->kind == SND_REQUEST_WRITE ? SNDL_KIND_WRITE_FRAGMENT : SNDL_KIND_SEND_FRAGMENT;
 		const uint64_t words[7] = {snd_entry_header(kind, flags, 0, r->remote_token), e.address, (uint64_t)e.length | (uint64_t)e.token << 32,
-			r->remote_address + r->transferred, r->total, 0, snd_hash_word(r)};
+			r->remote_address + r->transferred, r->total, 0, r->hash};
 		snd_push_entry(ep, r, words, r->transferred == 0 && r->kind == SND_REQUEST_SEND);
 		snd_ring_peer(ep->object.fabric, &c->peer);
 		r->transferred += n;
@@ -300,7 +302,7 @@ static enum snd_outcome copy_one_sided(struct snd_endpoint *ep, struct snd_send_
 	const bool write = r->kind == SND_REQUEST_WRITE;
 	struct snd_operand local, remote = {.token = r->remote_token, .rights = SNDL_RIGHT_REMOTE | (write ? SNDL_RIGHT_WRITE : SNDL_RIGHT_READ),
 		.peers = true, .bind = &r->remote_bind, .address = r->remote_address};
-	if (r->transferred == 0 && (r->count > 1 || r->total > *budget || r->sum != NULL || ep->weak != NULL || snd_has_fault_within(ep, r))) {
+	if (r->transferred == 0 && (r->count > 1 || r->total > *budget || ep->hook != NULL)) {
 		/* The whole range is checked before the first byte is copied. */
 		enum snd_fault f = snd_check_operand(&ep->guard, &remote, r->total);
 		if (f == SND_FAULT_DISCONNECTED)
@@ -309,14 +311,15 @@ static enum snd_outcome copy_one_sided(struct snd_endpoint *ep, struct snd_send_
 			return reject_remote(ep, r, f);
 	}
 	while (r->transferred < r->total) {
-		if (snd_until_fault(ep, r, *budget) == 0)
+		if (*budget == 0)
 			return SND_PARTIAL;
+		enum snd_outcome out;
 		uint64_t n = *budget;
-		const uint64_t at = snd_next_bytes(ep, r, &n);
+		const uint64_t at = snd_next_bytes(ep, r, &n, &out);
 		if (n == 0)
-			return SND_BLOCKED;
+			return out;
 		struct snd_entry e = snd_entry_at(r->entries, r->count, at);
-		n = snd_until_fault(ep, r, e.length < n ? e.length : n);
+		n = e.length < n ? e.length : n;
 		enum snd_fault local_fault, remote_fault;
 		snd_set_operand(r, &local, &e, write ? SNDL_RIGHT_READ : SNDL_RIGHT_WRITE);
 		remote.address = r->remote_address + at;
@@ -333,8 +336,8 @@ static enum snd_outcome copy_one_sided(struct snd_endpoint *ep, struct snd_send_
 		if (local_fault != SND_NO_FAULT)
 			return snd_reject_local(ep, r, &e, local_fault);
 		if (!matches)
-			return snd_reject_hash(ep, r);
-		snd_advance_request(ep, r, n);
+			return SND_EXECUTED;
+		snd_count_copied(ep, r, n);
 		*budget -= n;
 	}
 	snd_finish(r, SND_SUCCESS);
@@ -348,12 +351,7 @@ static bool before_execute(struct snd_endpoint *ep, struct snd_send_request *r, 
 	*out = SND_BLOCKED;
 	if ((r->flags & SND_READ_FENCE) != 0 && (has_reads_in_flight(ep->conn, 1) || snd_has_reads_aside(ep)))
 		return true;
-	*out = SND_EXECUTED;
-	if (!snd_hash_late(ep, r))
-		return true;
-	if (snd_unlikely(ep->faults != NULL) && snd_fault_before_execute(ep, r, out))
-		return true;
-	return snd_unlikely(ep->weak != NULL) && snd_weak_before_execute(ep, r, out);
+	return snd_unlikely(ep->hook != NULL) && ep->hook->before_run(ep, r, out);
 }
 
 enum snd_outcome snd_execute(struct snd_endpoint *ep, struct snd_send_request *r, uint64_t *budget)
@@ -395,8 +393,8 @@ void snd_cancel_request(struct snd_send_request *r)
 void snd_drop_request(struct snd_endpoint *ep, struct snd_send_request *r)
 {
 	snd_cancel_preparation(r);
-	if (ep->faults != NULL)
-		snd_end_fault(ep, r);
+	if (snd_unlikely(ep->hook != NULL))
+		ep->hook->forget(ep, r);
 	if (r->object != NULL)
 		snd_unreference(r->object);
 }
@@ -404,11 +402,11 @@ void snd_drop_request(struct snd_endpoint *ep, struct snd_send_request *r)
 /* snd_complete_request adds the result of a finished request to the completion queue. */
 void snd_complete_request(struct snd_endpoint *ep, struct snd_send_request *r)
 {
-	snd_check_read(ep, r);
+	snd_data_arrived(ep, r);
 	if (r->object != NULL)
 		snd_unreference(r->object);
-	if (snd_unlikely(ep->faults != NULL))
-		snd_end_fault(ep, r);
+	if (snd_unlikely(ep->hook != NULL))
+		ep->hook->forget(ep, r);
 	if (r->status == SND_SUCCESS && (r->flags & SND_SILENT_SUCCESS) != 0) {
 		ep->adjustment--;
 		return;
@@ -429,9 +427,7 @@ static bool complete_requests(struct snd_endpoint *ep)
 				return progressed;
 			snd_finish(r, SND_SUCCESS);
 		}
-		if (snd_unlikely(ep->faults != NULL) && !r->must_cancel && !snd_fault_before_complete(ep, r))
-			return progressed;
-		if (snd_unlikely(ep->weak != NULL) && !snd_result_is_due(ep, ep->completed))
+		if (snd_unlikely(ep->hook != NULL) && !ep->hook->before_completion(ep, r))
 			return progressed;
 		ep->completed++;
 		snd_complete_request(ep, r);
@@ -453,7 +449,7 @@ bool snd_run_requests(struct snd_endpoint *ep, uint64_t *budget)
 		progressed = complete_requests(ep) || progressed;
 		if (snd_unlikely(snd_has_reads_aside(ep))) {
 			progressed = snd_run_reads_aside(ep, budget) || progressed;
-			if (ep->weak->begun)
+			if (ep->aside->begun)
 				return progressed;
 		}
 		if (ep->next == ep->submitted || ep->has_failed)

@@ -34,6 +34,13 @@ bool snd_gather_payload(struct snd_endpoint *ep, struct snd_send_request *r, voi
 enum snd_outcome snd_send_fragments(struct snd_endpoint *ep, struct snd_send_request *r, uint64_t *budget);
 uint32_t snd_entry_flags(const struct snd_send_request *r);
 
+/* snd_room returns how much data fits an entry that carries a whole Send or Write of r. */
+static inline uint64_t snd_room(const struct snd_send_request *r)
+{
+	uint64_t n = r->kind == SND_REQUEST_WRITE ? SNDL_MAX_WRITE_IN_ENTRY : SNDL_MAX_SEND_IN_ENTRY;
+	return r->hashed ? n - SNDL_HASH_SIZE : n;
+}
+
 /* snd_must_not_overtake reports whether the ring holds an entry that a direct copy must not overtake. */
 static inline bool snd_must_not_overtake(struct snd_connection *c)
 {

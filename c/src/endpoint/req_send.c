@@ -6,11 +6,11 @@
 #include <stdio.h>
 
 #include "endpoint/describe.h"
-#include "endpoint/integrity.h"
+#include "endpoint/hook.h"
 #include "endpoint/qp.h"
 #include "endpoint/req_execute.h"
-#include "endpoint/weak.h"
 #include "linux/clock.h"
+#include "shm/doorbell.h"
 
 bool snd_has_receive(struct snd_connection *c)
 {
@@ -66,10 +66,10 @@ static bool check_local(struct snd_endpoint *ep, struct snd_send_request *r)
 }
 
 /* needs_peer_copy reports whether only the peer can fill an entry of its receive after the first. The copy itself detects that for the
- * first entry. With a weak order the copy may begin with another one. */
+ * first entry. With a hook the copy may begin with another one. */
 static bool needs_peer_copy(struct snd_endpoint *ep)
 {
-	for (uint32_t i = ep->weak == NULL; i < ep->remote_count; i++) {
+	for (uint32_t i = ep->hook == NULL; i < ep->remote_count; i++) {
 		const struct snd_entry *e = &ep->remote_entries[i];
 		struct snd_operand o = {.address = e->address, .token = e->token, .rights = SNDL_RIGHT_LOCAL | SNDL_RIGHT_WRITE, .peers = true};
 		if (snd_check_operand(&ep->guard, &o, e->length) == SND_FAULT_UNREACHABLE)
@@ -116,13 +116,13 @@ static enum snd_outcome push_send_in_entry(struct snd_endpoint *ep, struct snd_s
 		return SND_EXECUTED;
 	uint32_t flags = SNDL_FLAG_FIRST | SNDL_FLAG_LAST | snd_entry_flags(r);
 	/* Unless the next receive can certainly hold the message, only the peer knows whether it did. */
-	if (r->invalidate || r->sum != NULL || r->needs_ack || !snd_credit_fits(&c->credit, c->out.next, r->total)) {
+	if (r->invalidate || r->hashed || r->needs_ack || !snd_credit_fits(&c->credit, c->out.next, r->total)) {
 		r->needs_ack = true;
 		flags |= SNDL_FLAG_ACK_REQUEST;
 	}
 	words[0] = snd_entry_header(SNDL_KIND_SEND_IN_ENTRY, flags, r->total, r->remote_token);
-	if (r->sum != NULL)
-		words[SNDL_HASH_WORD] = snd_hash_word(r);
+	if (r->hashed)
+		words[SNDL_HASH_WORD] = r->hash;
 	snd_push_entry(ep, r, words, true);
 	c->credit.payload_end_before_run = r->end_entry;
 	snd_ring_peer(ep->object.fabric, &c->peer);
@@ -136,16 +136,17 @@ static enum snd_outcome copy_to_receive(struct snd_endpoint *ep, struct snd_send
 {
 	struct snd_connection *c = ep->conn;
 	while (r->transferred < r->total) {
-		if (snd_until_fault(ep, r, *budget) == 0)
+		if (*budget == 0)
 			return SND_PARTIAL;
+		enum snd_outcome out;
 		uint64_t n = *budget;
-		const uint64_t at = snd_next_bytes(ep, r, &n);
+		const uint64_t at = snd_next_bytes(ep, r, &n, &out);
 		if (n == 0)
-			return SND_BLOCKED;
+			return out;
 		struct snd_entry from = snd_entry_at(r->entries, r->count, at);
 		struct snd_entry to = snd_entry_at(ep->remote_entries, ep->remote_count, at);
 		n = n < from.length ? n : from.length;
-		n = snd_until_fault(ep, r, n < to.length ? n : to.length);
+		n = n < to.length ? n : to.length;
 		if (n == 0)
 			return reject_receive(ep, r, SND_ACCESS_VIOLATION, "its entries hold less");
 		struct snd_operand source, sink = {.address = to.address, .token = to.token, .rights = SNDL_RIGHT_LOCAL | SNDL_RIGHT_WRITE,
@@ -167,7 +168,7 @@ static enum snd_outcome copy_to_receive(struct snd_endpoint *ep, struct snd_send
 		}
 		if (local_fault != SND_NO_FAULT)
 			return snd_reject_local(ep, r, &from, local_fault);
-		snd_advance_request(ep, r, n);
+		snd_count_copied(ep, r, n);
 		*budget -= n;
 	}
 	const uint64_t words[7] = {snd_entry_header(SNDL_KIND_SEND_PLACED, SNDL_FLAG_FIRST | SNDL_FLAG_LAST | snd_entry_flags(r), 0, 0), r->total};
@@ -195,7 +196,7 @@ enum snd_outcome snd_execute_send(struct snd_endpoint *ep, struct snd_send_reque
 		r->has_receive = true;
 		/* The message must not overtake entries that the peer has yet to copy. A later message could change the
 		 * bytes of a hashed one before the peer has checked them. */
-		r->responder_copies = r->invalidate || r->sum != NULL || ep->object.fabric->target || c->peer_copies || snd_must_not_overtake(c);
+		r->responder_copies = r->invalidate || r->hashed || ep->object.fabric->target || c->peer_copies || snd_must_not_overtake(c);
 		if (r->total > SNDL_MAX_SEND_IN_ENTRY && !r->responder_copies) {
 			next_receive(ep);
 			if (r->total > ep->remote_capacity) {

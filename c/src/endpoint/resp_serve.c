@@ -9,12 +9,13 @@
 #include <string.h>
 
 #include "endpoint/cm_teardown.h"
+#include "endpoint/cq.h"
 #include "endpoint/describe.h"
-#include "endpoint/integrity.h"
+#include "endpoint/hook.h"
 #include "endpoint/qp.h"
 #include "endpoint/qp_receive.h"
 #include "endpoint/srq.h"
-#include "endpoint/weak.h"
+#include "shm/doorbell.h"
 #include "shm/liveness.h"
 #include "shm/work.h"
 #include "window/invalidatable.h"
@@ -93,6 +94,8 @@ bool snd_decode_entry(struct snd_endpoint *ep, const struct snd_slot *slot)
 	for (int i = 0; i < 7; i++)
 		w[i] = snd_relaxed(&slot->words[i]);
 	const bool known = snd_entry_decode(&ep->in_entry, w);
+	if (snd_unlikely((ep->in_entry.flags & SNDL_FLAG_HASHED) != 0))
+		snd_add_payload_checks(ep);
 	ep->in_copied = 0;
 	ep->remote_bind = 0;
 	if (ep->in_entry.flags & SNDL_FLAG_FIRST)
@@ -180,7 +183,7 @@ static enum snd_outcome fail_invalidate(struct snd_endpoint *ep, struct snd_rece
  * takes the result, no copy uses the token. */
 static enum snd_outcome finish_send(struct snd_endpoint *ep, struct snd_receive *r, uint64_t total)
 {
-	if ((ep->in_entry.flags & SNDL_FLAG_HASHED) != 0 && ep->invalidating == NULL && !snd_check_message(ep, r, total))
+	if (snd_unlikely(ep->hook != NULL) && ep->invalidating == NULL && !ep->hook->received(ep, r, total))
 		return SND_EXECUTED;
 	if ((ep->in_entry.flags & SNDL_FLAG_INVALIDATE) == 0) {
 		snd_complete_receive(ep, r, SND_SUCCESS, total, 0);
@@ -190,7 +193,7 @@ static enum snd_outcome finish_send(struct snd_endpoint *ep, struct snd_receive 
 		struct snd_invalidatable *i = snd_find_bound(ep->object.fabric->table, ep->adapter_number, ep->number, ep->in_entry.token, SNDL_RIGHT_REMOTE);
 		if (i == NULL)
 			return fail_invalidate(ep, r); /* a local Invalidate came first */
-		snd_check_reads(ep); /* a wrong one fails the connection when it completes */
+		snd_before_revoke(ep); /* a wrong one fails the connection when it completes */
 		snd_invalidate(i, ep->number, false);
 		i->references++;
 		ep->invalidating = i;
@@ -289,7 +292,7 @@ static enum snd_outcome serve_fragment(struct snd_endpoint *ep, uint64_t *budget
 	uint64_t whole = length;
 	if ((ep->in_entry.flags & SNDL_FLAG_FIRST) != 0 && ep->in_entry.request_length > whole)
 		whole = ep->in_entry.request_length;
-	if (ep->in_copied == 0 && (whole > (length < *budget ? length : *budget) || ep->weak != NULL || (ep->in_entry.flags & SNDL_FLAG_HASHED) != 0)) {
+	if (ep->in_copied == 0 && (whole > (length < *budget ? length : *budget) || ep->hook != NULL)) {
 		enum snd_fault f = snd_check_operand(&ep->guard, &local, whole);
 		if (f != SND_NO_FAULT) {
 			snd_refuse_access(ep, &local, whole, f);
@@ -300,24 +303,30 @@ static enum snd_outcome serve_fragment(struct snd_endpoint *ep, uint64_t *budget
 		if (*budget == 0)
 			return SND_PARTIAL;
 		uint64_t at = ep->in_copied, n = length - at < *budget ? length - at : *budget;
-		if (snd_unlikely(ep->weak != NULL) && (at = snd_next_weak_part(ep, &n), n == 0))
+		if (snd_unlikely(ep->hook != NULL) && (at = ep->hook->served_bytes(ep, &n), n == 0))
 			return SND_BLOCKED;
 		local.address = ep->in_entry.receiver_address + at;
 		struct snd_operand remote = {.token = ep->in_entry.sender_token, .rights = SNDL_RIGHT_LOCAL | (read ? SNDL_RIGHT_WRITE : SNDL_RIGHT_READ),
 			.address = ep->in_entry.sender_address + at, .peers = true, .bind = &ep->remote_bind};
 		enum snd_fault here, there;
-		const bool matches = snd_copy_served(ep, read ? &remote : &local, read ? &local : &remote, n, read ? &there : &here, read ? &here : &there);
+		const struct snd_operand *sink = read ? &remote : &local, *source = read ? &local : &remote;
+		enum snd_fault *sink_fault = read ? &there : &here, *source_fault = read ? &here : &there;
+		bool matches = true;
+		if (snd_unlikely((ep->in_entry.flags & SNDL_FLAG_HASHED) != 0))
+			matches = ep->hook->copy_served(ep, sink, source, n, sink_fault, source_fault);
+		else
+			snd_copy(&ep->guard, sink, source, n, sink_fault, source_fault);
 		if (there == SND_FAULT_DISCONNECTED)
 			return SND_BLOCKED;
 		if (here != SND_NO_FAULT || there != SND_NO_FAULT) {
 			snd_refuse_access(ep, here != SND_NO_FAULT ? &local : &remote, length, here != SND_NO_FAULT ? here : there);
 			return SND_EXECUTED;
 		}
-		if (!matches) {
-			snd_fail_hash(ep, ep->in_entry.request_length);
+		if (!matches)
 			return SND_EXECUTED;
-		}
-		snd_advance_part(ep, n);
+		ep->in_copied += n;
+		if (snd_unlikely(ep->hook != NULL))
+			ep->hook->copied_served(ep, n);
 		*budget -= n;
 	}
 	return SND_EXECUTED;
@@ -328,12 +337,9 @@ static enum snd_outcome serve_write_in_entry(struct snd_endpoint *ep)
 	struct snd_operand source = {.memory = ep->in_entry.payload}, sink = {.token = ep->in_entry.token,
 		.rights = SNDL_RIGHT_REMOTE | SNDL_RIGHT_WRITE, .address = ep->in_entry.receiver_address, .endpoint = ep->number};
 	enum snd_fault sink_fault, source_fault;
-	if ((ep->in_entry.flags & SNDL_FLAG_HASHED) != 0 && snd_xxh64(ep->in_entry.payload, ep->in_entry.payload_length) != ep->in_entry.hash) {
-		snd_fail_hash(ep, ep->in_entry.payload_length);
-		return SND_EXECUTED;
-	}
-	if (snd_unlikely(ep->weak != NULL))
-		return snd_place_write(ep);
+	enum snd_outcome out;
+	if (snd_unlikely(ep->hook != NULL) && ep->hook->before_write(ep, &out))
+		return out;
 	if (!snd_copy(&ep->guard, &sink, &source, ep->in_entry.payload_length, &sink_fault, &source_fault))
 		snd_refuse_access(ep, &sink, ep->in_entry.payload_length, sink_fault); /* the payload is in the entry, so only the sink can fail */
 	return SND_EXECUTED;
@@ -370,7 +376,7 @@ static enum snd_outcome serve_entry(struct snd_endpoint *ep, uint64_t *budget)
 		return SND_EXECUTED;
 	enum snd_outcome out;
 	/* After the refusal: no rule applies to a message that is not received. */
-	if (snd_unlikely(ep->faults != NULL) && snd_fault_before_receive(ep, r, &out))
+	if (snd_unlikely(ep->hook != NULL) && ep->hook->before_receive(ep, r, &out))
 		return out;
 	switch (ep->in_entry.kind) {
 	case SNDL_KIND_SEND_PLACED:
@@ -417,7 +423,7 @@ bool snd_serve_ring(struct snd_endpoint *ep, uint64_t *budget)
 		ep->serving = true; /* from here on the slot is not read again */
 		uint64_t before = ep->in_copied;
 		enum snd_outcome out;
-		if (snd_likely(ep->weak == NULL) || !snd_weak_before_serve(ep, &out))
+		if (snd_likely(ep->hook == NULL) || !ep->hook->before_serving(ep, &out))
 			out = serve_entry(ep, budget);
 		switch (out) {
 		case SND_BLOCKED: return progressed || ep->in_copied != before;

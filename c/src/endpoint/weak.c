@@ -6,8 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "endpoint/cm_connection.h"
+#include "endpoint/progress.h"
 #include "endpoint/qp.h"
-#include "endpoint/req_execute.h"
+#include "endpoint/req_aside.h"
+#include "shm/inbox.h"
 
 /* high returns the upper half of a product of 128 bits. */
 static uint64_t high(uint64_t a, uint64_t b)
@@ -72,7 +75,7 @@ struct snd_weak_request *snd_weak_request(struct snd_endpoint *ep, uint64_t numb
 static bool may_overtake(const struct snd_endpoint *ep, const struct snd_send_request *r)
 {
 	return r->kind == SND_REQUEST_READ && r->total > 0 && (r->flags & (SND_READ_FENCE | SND_READ_LOCAL_INVALIDATE)) == 0 &&
-		(ep->faults == NULL || ep->faults[r - ep->requests].pending.fired.rule == NULL) && ep->weak->read_count < ep->read_limit;
+		(ep->faults == NULL || ep->faults[r - ep->requests].pending.fired.rule == NULL) && ep->aside->count < ep->read_limit;
 }
 
 bool snd_weak_before_execute(struct snd_endpoint *ep, struct snd_send_request *r, enum snd_outcome *out)
@@ -84,11 +87,11 @@ bool snd_weak_before_execute(struct snd_endpoint *ep, struct snd_send_request *r
 		return false;
 	if (!snd_is_due(w, &s->start, snd_weak_steps(ep, SND_OF_START, ep->next)))
 		return true;
-	if (r->kind == SND_REQUEST_SEND && ep->conn->peer_has_srq && w->read_count > 0)
+	if (r->kind == SND_REQUEST_SEND && ep->conn->peer_has_srq && ep->aside->count > 0)
 		return true; /* such a Send waits in the ring, without limit; no Read may get behind it */
 	if (!may_overtake(ep, r) || (draw(ep, SND_OF_READS, ep->next) & 1) == 0)
 		return false;
-	w->reads[w->read_count++] = ep->next;
+	ep->aside->reads[ep->aside->count++] = ep->next;
 	*out = SND_EXECUTED;
 	return true;
 }
@@ -100,13 +103,29 @@ bool snd_result_is_due(struct snd_endpoint *ep, uint64_t number)
 		snd_is_due(ep->weak, &snd_weak_request(ep, number)->result, snd_weak_steps(ep, SND_OF_RESULT, number));
 }
 
-bool snd_engine_may_drive(struct snd_endpoint *ep)
+/* engine_may_drive counts a round of the engine, and reports whether it drives the endpoint. While the program does, the
+ * engine does not: its rounds depend on the time. */
+static bool engine_may_drive(struct snd_endpoint *ep)
 {
 	enum { ROUNDS = 100 }; /* of snd_poll_interval */
 	struct snd_weak *w = ep->weak;
 	w->idle_rounds = w->clock == w->clock_seen ? w->idle_rounds + 1 : 0;
 	w->clock_seen = w->clock;
 	return w->idle_rounds >= ROUNDS;
+}
+
+bool snd_progress_unpolled(struct snd_fabric *f)
+{
+	bool progressed = snd_read_inbox(f, snd_handle_request);
+	for (struct snd_link *l = f->endpoints.next; l != &f->endpoints; l = l->next) {
+		struct snd_endpoint *ep = SND_OF(l, struct snd_endpoint, link);
+		if (engine_may_drive(ep) || snd_has_overrun(ep)) {
+			f->weak_engine_rounds++;
+			progressed = snd_progress(ep) || progressed;
+			ep->weak->clock_seen = ep->weak->clock;
+		}
+	}
+	return progressed;
 }
 
 /* Results of a while may arrive meanwhile, so that the notification covers several of them. */
@@ -123,55 +142,7 @@ void snd_weak_delay_event(struct snd_cq *q, void (*drive)(void *), void *arg)
 	}
 }
 
-bool snd_is_aside(const struct snd_endpoint *ep, uint64_t number)
+bool snd_aside_is_due(struct snd_endpoint *ep, uint64_t number)
 {
-	for (uint32_t i = 0; ep->weak != NULL && i < ep->weak->read_count; i++)
-		if (ep->weak->reads[i] == number)
-			return true;
-	return false;
-}
-
-/* remove_read removes the Read at an index. */
-static void remove_read(struct snd_weak *w, uint32_t at)
-{
-	w->read_count--;
-	memmove(&w->reads[at], &w->reads[at + 1], (w->read_count - at) * sizeof w->reads[0]);
-}
-
-/* A Read that has begun may hold a bounce buffer, so no other request runs before its end. */
-bool snd_run_reads_aside(struct snd_endpoint *ep, uint64_t *budget)
-{
-	struct snd_weak *w = ep->weak;
-	bool progressed = false;
-	if (ep->state != SND_QP_CONNECTED)
-		return false;
-	if (ep->next != ep->submitted) {
-		const struct snd_send_request *next = snd_request_at(ep, ep->next);
-		if (next->transferred > 0 && (next->transferred < next->total || next->bounce_index >= 0))
-			return false; /* the entries of a message are consecutive, and a bounce buffer with data is not used again */
-	} /* a Read with all its bytes may wait to invalidate its sink, and that waits for the Reads */
-	for (uint32_t at = 0; at < w->read_count && *budget > 0;) {
-		const uint64_t number = w->reads[at];
-		struct snd_send_request *r = snd_request_at(ep, number);
-		if (!w->begun && !snd_is_due(w, &snd_weak_request(ep, number)->read, (draw(ep, SND_OF_READS, number) >> 1) % 64)) {
-			at++;
-			continue;
-		}
-		const uint64_t before = r->transferred;
-		const enum snd_outcome out = snd_execute(ep, r, budget);
-		progressed = progressed || out != SND_BLOCKED || r->transferred != before;
-		w->begun = out != SND_EXECUTED && r->transferred > 0;
-		if (out == SND_EXECUTED) {
-			remove_read(w, at);
-			ep->has_failed = ep->has_failed || (r->finished && r->status != SND_SUCCESS);
-			at = 0;
-		} else if (w->begun) { /* it is the first from now on */
-			memmove(&w->reads[1], &w->reads[0], at * sizeof w->reads[0]);
-			w->reads[0] = number;
-			return progressed;
-		} else {
-			at++;
-		}
-	}
-	return progressed;
+	return snd_is_due(ep->weak, &snd_weak_request(ep, number)->read, (draw(ep, SND_OF_READS, number) >> 1) % 64);
 }

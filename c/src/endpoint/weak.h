@@ -5,8 +5,7 @@
  * rank in Go with the same numbers decide the same. A delay is a number of steps: calls that drive the endpoint. The clock of the
  * machine has no part in it, so a program that makes the same calls again meets the same order.
  *
- * The bit SND_SLOW_WEAK keeps all requests and messages from the fast path. On the slow path, each place that waits has a check
- * of snd_endpoint.weak, which is NULL without a weak order. The fabric's lock guards everything here. */
+ * The bit SND_SLOW_HOOK keeps all requests and messages from the fast path. The fabric's lock guards everything here. */
 #ifndef SND_WEAK_H
 #define SND_WEAK_H
 
@@ -58,9 +57,6 @@ struct snd_weak {
 	uint64_t clock;       /* steps so far */
 	uint64_t clock_seen;  /* by the engine */
 	uint32_t idle_rounds; /* of the engine, since the program last drove the endpoint */
-	bool begun;           /* the first of the Reads has copied some bytes: no other request runs before its end */
-	uint32_t read_count;
-	uint64_t reads[SND_MAX_READS]; /* numbers of the Reads that are set aside */
 	struct snd_weak_message message;
 	struct snd_weak_request requests[]; /* parallel to those of the endpoint */
 };
@@ -88,43 +84,26 @@ bool snd_weak_before_execute(struct snd_endpoint *ep, struct snd_send_request *r
 bool snd_result_is_due(struct snd_endpoint *ep, uint64_t number);
 /* snd_weak_is_busy reports whether a request or a message waits for steps, which no ring announces. */
 static inline bool snd_weak_is_busy(const struct snd_endpoint *ep) { return ep->weak != NULL && (ep->completed != ep->submitted || ep->serving); }
-/* snd_engine_may_drive counts a round of the engine, and reports whether it drives the endpoint. While the program does, the
- * engine does not: its rounds depend on the time. */
-bool snd_engine_may_drive(struct snd_endpoint *ep);
+/* snd_progress_unpolled is what the engine does with a weak order, instead of snd_progress_all. */
+bool snd_progress_unpolled(struct snd_fabric *f);
 /* snd_weak_delay_event makes a notify return late. */
 void snd_weak_delay_event(struct snd_cq *q, void (*drive)(void *), void *arg);
 
-/* Reads that are set aside: later requests run before their data arrives. Their results still come before those of the later
- * requests, because requests complete in the order of posting. */
-static inline bool snd_has_reads_aside(const struct snd_endpoint *ep) { return ep->weak != NULL && ep->weak->read_count > 0; }
-bool snd_is_aside(const struct snd_endpoint *ep, uint64_t number);
-/* snd_run_reads_aside runs the Reads that are due, in any order. It transfers at most *budget bytes. */
-bool snd_run_reads_aside(struct snd_endpoint *ep, uint64_t *budget);
-/* snd_drop_reads_aside forgets the Reads, because all requests are canceled. */
-static inline void snd_drop_reads_aside(struct snd_endpoint *ep)
-{
-	if (ep->weak != NULL) {
-		ep->weak->read_count = 0;
-		ep->weak->begun = false;
-	}
-}
+/* snd_aside_is_due reports whether a Read that is set aside may run. */
+bool snd_aside_is_due(struct snd_endpoint *ep, uint64_t number);
 
 /* weak_place.c */
 void snd_placement_draw(struct snd_placement *p, uint64_t random, uint64_t address, uint64_t total);
 /* snd_placement_part returns where the next bytes are stored, relative to the start of the transfer, and how many at most in n. */
 uint64_t snd_placement_part(const struct snd_placement *p, uint64_t *n);
 void snd_placement_advance(struct snd_placement *p, uint64_t n);
-/* snd_next_bytes returns which byte of request r this process copies next. *n is the number of bytes to copy at most, and becomes
- * less; it becomes 0 while they are delayed. snd_advance_request counts n bytes as copied. */
+/* snd_next_weak_bytes returns which byte of request r this process copies next. *n is the number of bytes to copy at most, and becomes
+ * less; it becomes 0 while they are delayed. snd_weak_copied notes that n bytes are copied. */
 uint64_t snd_next_weak_bytes(struct snd_endpoint *ep, const struct snd_send_request *r, uint64_t *n);
-static inline uint64_t snd_next_bytes(struct snd_endpoint *ep, const struct snd_send_request *r, uint64_t *n)
-{
-	return snd_likely(ep->weak == NULL) ? r->transferred : snd_next_weak_bytes(ep, r, n);
-}
-void snd_advance_request(struct snd_endpoint *ep, struct snd_send_request *r, uint64_t n);
+void snd_weak_copied(struct snd_endpoint *ep, const struct snd_send_request *r, uint64_t n);
 /* The same for the entry of a Read or Write of the peer. */
 uint64_t snd_next_weak_part(struct snd_endpoint *ep, uint64_t *n);
-void snd_advance_part(struct snd_endpoint *ep, uint64_t n);
+void snd_weak_copied_part(struct snd_endpoint *ep, uint64_t n);
 /* snd_place_write runs a Write whose data is in the entry, in parts. */
 enum snd_outcome snd_place_write(struct snd_endpoint *ep);
 /* snd_weak_before_serve delays the entry at the front of the peer's ring. It may store the data of a message some time before the

@@ -1,5 +1,6 @@
 /* Weak order: in which order bytes are stored. TWIN endpoint/internal/mode/weak/place.go. */
 #include "endpoint/qp.h"
+#include "endpoint/req_aside.h"
 #include "endpoint/resp_serve.h"
 #include "endpoint/weak.h"
 
@@ -61,15 +62,15 @@ static uint64_t next_part(struct snd_endpoint *ep, struct snd_placement *p, uint
 /* number_of returns the number of r: it is the next request, or a Read that is set aside. */
 static uint64_t number_of(struct snd_endpoint *ep, const struct snd_send_request *r)
 {
-	for (uint32_t i = 0; i < ep->weak->read_count; i++)
-		if (snd_request_at(ep, ep->weak->reads[i]) == r)
-			return ep->weak->reads[i];
+	for (uint32_t i = 0; i < ep->aside->count; i++)
+		if (snd_request_at(ep, ep->aside->reads[i]) == r)
+			return ep->aside->reads[i];
 	return ep->next;
 }
 
 uint64_t snd_next_weak_bytes(struct snd_endpoint *ep, const struct snd_send_request *r, uint64_t *n)
 {
-	if (r->sum != NULL) /* a hash needs the bytes in order */
+	if (r->hashed) /* a hash needs the bytes in order */
 		return r->transferred;
 	const uint64_t number = number_of(ep, r), address = r->kind == SND_REQUEST_READ ? r->entries[0].address : r->remote_address;
 	uint64_t most;
@@ -78,10 +79,9 @@ uint64_t snd_next_weak_bytes(struct snd_endpoint *ep, const struct snd_send_requ
 	return at;
 }
 
-void snd_advance_request(struct snd_endpoint *ep, struct snd_send_request *r, uint64_t n)
+void snd_weak_copied(struct snd_endpoint *ep, const struct snd_send_request *r, uint64_t n)
 {
-	r->transferred += n;
-	if (snd_unlikely(ep->weak != NULL) && r->sum == NULL)
+	if (!r->hashed)
 		snd_placement_advance(&snd_weak_request(ep, number_of(ep, r))->placement, n);
 }
 
@@ -105,10 +105,9 @@ uint64_t snd_next_weak_part(struct snd_endpoint *ep, uint64_t *n)
 	return at;
 }
 
-void snd_advance_part(struct snd_endpoint *ep, uint64_t n)
+void snd_weak_copied_part(struct snd_endpoint *ep, uint64_t n)
 {
-	ep->in_copied += n;
-	if (snd_unlikely(ep->weak != NULL) && (ep->in_entry.flags & SNDL_FLAG_HASHED) == 0)
+	if ((ep->in_entry.flags & SNDL_FLAG_HASHED) == 0)
 		snd_placement_advance(&message_state(ep)->placement, n);
 }
 

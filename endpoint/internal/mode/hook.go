@@ -1,5 +1,7 @@
 package mode
 
+// TWIN c/src/endpoint/hook.h.
+
 import (
 	"context"
 

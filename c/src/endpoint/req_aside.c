@@ -1,0 +1,60 @@
+#include "endpoint/req_aside.h"
+
+#include <string.h>
+
+#include "endpoint/hook.h"
+#include "endpoint/qp.h"
+#include "endpoint/req_execute.h"
+
+bool snd_is_aside(const struct snd_endpoint *ep, uint64_t number)
+{
+	for (uint32_t i = 0; ep->aside != NULL && i < ep->aside->count; i++)
+		if (ep->aside->reads[i] == number)
+			return true;
+	return false;
+}
+
+/* remove_read removes the Read at an index. */
+static void remove_read(struct snd_aside *w, uint32_t at)
+{
+	w->count--;
+	memmove(&w->reads[at], &w->reads[at + 1], (w->count - at) * sizeof w->reads[0]);
+}
+
+/* A Read that has begun may hold a bounce buffer, so no other request runs before its end. */
+bool snd_run_reads_aside(struct snd_endpoint *ep, uint64_t *budget)
+{
+	struct snd_aside *w = ep->aside;
+	bool progressed = false;
+	if (ep->state != SND_QP_CONNECTED)
+		return false;
+	if (ep->next != ep->submitted) {
+		const struct snd_send_request *next = snd_request_at(ep, ep->next);
+		if (next->transferred > 0 && (next->transferred < next->total || next->bounce_index >= 0))
+			return false; /* the entries of a message are consecutive, and a bounce buffer with data is not used again */
+	} /* a Read with all its bytes may wait to invalidate its sink, and that waits for the Reads */
+	for (uint32_t at = 0; at < w->count && *budget > 0;) {
+		const uint64_t number = w->reads[at];
+		struct snd_send_request *r = snd_request_at(ep, number);
+		if (!w->begun && !ep->hook->is_due(ep, number)) {
+			at++;
+			continue;
+		}
+		const uint64_t before = r->transferred;
+		const enum snd_outcome out = snd_execute(ep, r, budget);
+		progressed = progressed || out != SND_BLOCKED || r->transferred != before;
+		w->begun = out != SND_EXECUTED && r->transferred > 0;
+		if (out == SND_EXECUTED) {
+			remove_read(w, at);
+			ep->has_failed = ep->has_failed || (r->finished && r->status != SND_SUCCESS);
+			at = 0;
+		} else if (w->begun) { /* it is the first from now on */
+			memmove(&w->reads[1], &w->reads[0], at * sizeof w->reads[0]);
+			w->reads[0] = number;
+			return progressed;
+		} else {
+			at++;
+		}
+	}
+	return progressed;
+}
