@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/softnd/softnd/endpoint/internal/memory"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -87,7 +88,7 @@ func (a *adapter) Allocate(ctx context.Context, size int, flags nd.RegionFlags) 
 	}
 	buf, err := a.provider.arena.Bytes(offset, uint64(size))
 	if err == nil {
-		mr.allocation = a.provider.addAllocation(offset, buf)
+		mr.allocation = memory.Add(a.provider.member, offset, buf)
 		err = mr.register(ctx, buf, flags)
 	}
 	if err != nil {

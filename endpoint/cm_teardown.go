@@ -237,7 +237,7 @@ func (ep *queuePair) cancelReceives() {
 // because no further request can invalidate them. ORDER end-revoke: the state of the connection, or Disconnected, has
 // changed before, so that a peer that meets a revoked token finds the end, too; pairs with window.Operand.refused.
 func (ep *queuePair) revokeBound() {
-	ep.bound.clear(func(object *window.Invalidatable) {
+	ep.bound.Clear(func(object *window.Invalidatable) {
 		if _, done, ok := object.InvalidateAtEnd(ep.number); ok && !done {
 			ep.releaseWhenDrained(object)
 		}

@@ -216,7 +216,7 @@ func (r *rig) settle(t *testing.T) {
 				if err != nil || !b.Apply() {
 					t.Fatalf("window %d cannot be bound: %v", i, err)
 				}
-				a.ep.bound.add(&a.windows[i].window.Invalidatable)
+				a.ep.bound.Add(&a.windows[i].window.Invalidatable)
 			}
 			if e := a.areas[g.area]; g.flags.Has(nd.AllowWrite) && !g.otherwhere {
 				e.allow(windowy, g.from, g.to)

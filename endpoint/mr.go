@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/softnd/softnd/endpoint/internal/memory"
 	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
@@ -20,7 +21,7 @@ import (
 type memoryRegion struct {
 	adapter    *adapter
 	region     *window.Region
-	allocation *allocation // arena memory that Allocate made for the region; nil = none
+	allocation *memory.Allocation // arena memory that Allocate made for the region; nil = none
 
 	mu            sync.Mutex
 	maxPages      int  // limit of one fast registration
@@ -81,11 +82,11 @@ func (r *memoryRegion) register(ctx context.Context, buf []byte, flags nd.Region
 func (r *memoryRegion) hold(buf []byte, flags nd.RegionFlags) (release func(), err error) {
 	const op = "register"
 	p, n := r.adapter.provider, uint64(len(buf))
-	held, release := p.holdMemory(buf)
+	held, release := memory.Hold(p.member, buf)
 	if release != nil {
 		return release, nil
 	}
-	if held > 0 || meetsArena(buf) {
+	if held > 0 || memory.MeetsArena(buf) {
 		return nil, r.opError(op, nd.AccessViolation, fmt.Sprintf("%d of %d bytes at %#x are allocated memory of open regions", held, n, shm.AddressOf(buf)),
 			"register a part of MemoryRegion.Bytes while its region is open")
 	}
@@ -264,7 +265,7 @@ func (r *memoryRegion) finishClose() bool {
 	}
 	r.region.Free()
 	if r.allocation != nil {
-		r.allocation.close()
+		r.allocation.Close()
 	}
 	r.closeDone = true
 	return true

@@ -12,6 +12,7 @@ import (
 
 	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
 )
 
 // TestRegistrationKeepsMemory: allocated memory stays in place while a registration covers it. A peer that writes with
@@ -44,7 +45,7 @@ func TestRegistrationKeepsMemory(t *testing.T) {
 			c := newParty(t, p.arena, "c", sideOptions{}, true)
 			s := p.b.local
 			first := must(s.adapter.Allocate(s.ctx, size, nd.AllowLocalWrite))
-			mem, off := first.Bytes(), first.(*memoryRegion).allocation.offset
+			mem, off := first.Bytes(), offsetOf(first)
 			for i := range mem {
 				mem[i] = old
 			}
@@ -93,7 +94,7 @@ func TestRegistrationByOtherProvider(t *testing.T) {
 			owner := newParty(t, arena, "owner", sideOptions{}, false).local
 			other := newParty(t, arena, "other", sideOptions{}, false).local
 			first := must(owner.adapter.Allocate(owner.ctx, 1<<20, nd.AllowLocalWrite))
-			off := first.(*memoryRegion).allocation.offset
+			off := offsetOf(first)
 			second := must(other.adapter.Register(other.ctx, first.Bytes(), nd.AllowRemoteWrite))
 			wantStatus(t, first.Close(), nd.Success)
 			if !owner.member.Owns(off, 1<<20) {
@@ -189,4 +190,10 @@ func residentPages(t *testing.T) int {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// offsetOf returns the offset of allocated memory in its arena.
+func offsetOf(mr nd.MemoryRegion) shm.Offset {
+	off, _ := mr.(*memoryRegion).adapter.provider.arena.Locate(mr.Bytes())
+	return off
 }

@@ -34,7 +34,7 @@ func TestMappingKeepsMemoryAfterDrain(t *testing.T) {
 	s := newParty(t, newArena(t), "alone", sideOptions{}, false).local
 	memory := must(s.adapter.Allocate(s.ctx, 100_000, nd.AllowLocalWrite))
 	mapping := must(s.adapter.BuildLogicalAddressMapping(s.ctx, memory.Bytes())).(*logicalMapping)
-	off := memory.(*memoryRegion).allocation.offset
+	off := offsetOf(memory)
 	wantStatus(t, memory.Close(), nd.Success)
 	done := copying(s, mapping.region.LocalToken())
 	closed, again := soon(mapping.Close), soon(mapping.Close)
@@ -83,7 +83,7 @@ func TestClosedRegionInUseKeepsEngineIdle(t *testing.T) {
 	for _, holders := range [][]string{{"window"}, {"bind"}, {"mapping"}, {"window", "bind"}, {"window", "mapping"}, {"mapping", "mapping"}} {
 		t.Run(strings.Join(holders, " and "), func(t *testing.T) {
 			mr := must(s.adapter.Allocate(s.ctx, 100_000, nd.AllowLocalWrite))
-			off := mr.(*memoryRegion).allocation.offset
+			off := offsetOf(mr)
 			var releases []func() error
 			for _, h := range holders {
 				releases = append(releases, hold[h](mr))

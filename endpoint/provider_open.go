@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/softnd/softnd/endpoint/internal/eventlog"
+	"github.com/softnd/softnd/endpoint/internal/memory"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
@@ -41,7 +42,7 @@ func New(m *shm.Member, o Options) (*Provider, error) {
 	p.ports.init()
 	p.waiters.Init(m.WaitDoorbell(), p.engine.endRest)
 	p.countProcesses()
-	addArena(p.arena)
+	memory.AddArena(p.arena)
 	if o.EventHandler != nil {
 		p.events = eventlog.New(o.EventHandler)
 	}
@@ -101,7 +102,7 @@ func (p *Provider) Close() error {
 	p.engine.stop()
 	p.housekeeper.stop()
 	p.closeDone.Store(true)
-	err := p.endAllocations()
+	err := memory.End(p.member)
 	p.events.Close()
 	p.mu.Lock()
 	defer p.mu.Unlock()

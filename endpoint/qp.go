@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/softnd/softnd/endpoint/internal/memory"
 	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
@@ -72,7 +73,7 @@ type queuePair struct {
 	life lifecycle
 
 	parts *parts // of the requests that a relay posts; nil = none
-	bound boundSet
+	bound memory.BoundSet
 
 	sink, source window.Operand // of the copy in progress; here to avoid an allocation
 	result       nd.Result      // likewise, for a completion

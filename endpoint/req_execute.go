@@ -55,7 +55,7 @@ func (ep *queuePair) executeBind(r *request) outcome {
 	if !b.Apply() {
 		return ep.reject(r, nd.InvalidDeviceRequest, "%s", whyNotBound(r.Object))
 	}
-	ep.bound.add(r.Object)
+	ep.bound.Add(r.Object)
 	r.Finish(nd.Success)
 	return executed
 }
@@ -74,7 +74,7 @@ func (ep *queuePair) executeInvalidate(r *request) outcome {
 		if _, done, ok = r.Object.Invalidate(ep.number); !ok {
 			return ep.reject(r, nd.InvalidDeviceRequest, "%s", whyNotInvalidated(r.Object))
 		}
-		ep.bound.remove(r.Object)
+		ep.bound.Remove(r.Object)
 		r.State = mode.Draining
 	}
 	if !done && !r.Object.Release() {

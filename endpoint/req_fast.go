@@ -35,7 +35,7 @@ func (ep *queuePair) bindFast(reqCtx uint64, r *window.Region, w *window.Window,
 	if !ep.canRunFast() || !w.Bind(r, buf, rights, ep.number) {
 		return false
 	}
-	ep.bound.add(&w.Invalidatable) // the end of the connection invalidates it
+	ep.bound.Add(&w.Invalidatable) // the end of the connection invalidates it
 	ep.completeFast(nd.RequestBind, reqCtx, 0)
 	return true
 }
@@ -50,7 +50,7 @@ func (ep *queuePair) invalidateFast(reqCtx uint64, object *window.Invalidatable)
 	if !ok {
 		return false
 	}
-	ep.bound.remove(object)
+	ep.bound.Remove(object)
 	if done {
 		ep.completeFast(nd.RequestInvalidate, reqCtx, 0)
 		return true

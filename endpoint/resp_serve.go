@@ -272,7 +272,7 @@ func (ep *queuePair) finishSend(entry *wire.Entry, r *receive, total uint64) out
 			ep.failServing(nd.RemoteError, ep.opError("receive", nd.InvalidDeviceRequest, fmt.Sprintf("%v was invalidated while the message arrived, or windows are bound to its region", entry.Token), ""))
 			return executed
 		}
-		ep.bound.remove(object)
+		ep.bound.Remove(object)
 		if !done {
 			ep.resp.invalidating = object
 			ep.provider.wakeProgress() // no ring announces the end of a drain

@@ -1,4 +1,4 @@
-/* TWIN endpoint/mr_allocation.go. */
+/* TWIN endpoint/internal/memory/allocation.go. */
 
 
 #include "endpoint/mr_allocation.h"

@@ -1,4 +1,4 @@
-package endpoint
+package memory
 
 import (
 	"maps"
@@ -6,15 +6,15 @@ import (
 	"github.com/softnd/softnd/window"
 )
 
-// boundSet holds the windows that are bound and the regions that are fast-registered on one
+// BoundSet holds the windows that are bound and the regions that are fast-registered on one
 // endpoint. Usually the latest is invalidated first.
-type boundSet struct {
+type BoundSet struct {
 	latest  *window.Invalidatable // nil = none
 	others  map[*window.Invalidatable]struct{}
 	pruneAt int // size of others at which members that are not bound are removed
 }
 
-func (l *boundSet) add(i *window.Invalidatable) {
+func (l *BoundSet) Add(i *window.Invalidatable) {
 	if l.latest == nil || l.latest == i {
 		l.latest = i
 		return
@@ -30,7 +30,7 @@ func (l *boundSet) add(i *window.Invalidatable) {
 	l.latest = i
 }
 
-func (l *boundSet) remove(i *window.Invalidatable) {
+func (l *BoundSet) Remove(i *window.Invalidatable) {
 	if l.latest == i {
 		l.latest = nil
 		return
@@ -38,8 +38,8 @@ func (l *boundSet) remove(i *window.Invalidatable) {
 	delete(l.others, i)
 }
 
-// clear empties the set and calls f with each member.
-func (l *boundSet) clear(f func(*window.Invalidatable)) {
+// Clear empties the set and calls f with each member.
+func (l *BoundSet) Clear(f func(*window.Invalidatable)) {
 	if l.latest != nil {
 		f(l.latest)
 	}
