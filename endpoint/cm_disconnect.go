@@ -63,7 +63,7 @@ func (c *connector) Disconnect(ctx context.Context) error {
 		return &nd.OpError{Op: op, Object: "connector", Status: nd.ConnectionAborted, Detail: "the connection has already failed", Err: ep.Err(), Next: conn.nextStep()}
 	}
 	// Until the drains end, a transfer of the peer may still access this process's memory.
-	err := p.wait(ctx, statuspage.Call{Op: op, Object: "connector", Peer: conn.peer.ID()}, func() { ep.progress(); p.runDeferred() }, func() bool {
+	err := p.wait(ctx, statuspage.Call{Op: op, Object: "connector", Peer: conn.peer.ID()}, func() { ep.progress(); p.deferred.Run() }, func() bool {
 		return ep.state() != disconnecting && ep.pendingDrains.Load() == 0
 	})
 	ep.mu.Lock()

@@ -330,5 +330,5 @@ func (r *rig) attackerLeaves(t *testing.T) {
 			t.Fatal("the victim took a request that lies in its own memory")
 		}
 	}
-	r.victim.provider.runDeferred()
+	r.victim.provider.deferred.Run()
 }

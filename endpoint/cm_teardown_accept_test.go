@@ -37,13 +37,13 @@ func TestCloseDuringAcceptWaitsForCopy(t *testing.T) {
 	}
 	l.ep.localQP.Hazard.Store(uint64(v.areas[inArena].local[local]) << 32) // a copy is in progress
 	v.ep.Close()
-	v.provider.runDeferred()
+	v.provider.deferred.Run()
 	v.collect(t)
 	if v.ledger.delivered != 0 {
 		t.Errorf("%d receives are given back in the middle of a copy", v.ledger.delivered)
 	}
 	l.ep.localQP.Hazard.Store(0)
-	v.provider.runDeferred()
+	v.provider.deferred.Run()
 	var results [4]nd.Result
 	n := v.received.pop(results[:])
 	if n != 2 || results[0].Status != nd.Success || results[0].BytesTransferred != 8 || results[1].Status != nd.Canceled {

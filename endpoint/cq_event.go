@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softnd/softnd/endpoint/internal/progress"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -111,7 +112,7 @@ type moderator struct {
 	count     int           // negative: only the interval ends a delay
 	due       time.Time     // when the oldest delayed result reaches interval
 	hasTimer  bool          // timer is in the deferred work
-	timer     deferredWork  // checkModeration as a value, made once so that delaying an event does not allocate
+	timer     progress.Work // checkModeration as a value, made once so that delaying an event does not allocate
 }
 
 // unannounced returns the number of queued results for which no event was raised.
@@ -142,7 +143,7 @@ func (q *completionQueue) checkModeration() bool {
 	defer q.mu.Unlock()
 	if q.unannounced() > 0 && q.interval >= 0 {
 		if time.Now().Before(q.due) {
-			q.provider.keepDeferredRecent() // the time of the event is known: keep checking often
+			q.provider.deferred.KeepRecent() // the time of the event is known: keep checking often
 			return false
 		}
 		q.raiseEvent()

@@ -34,7 +34,7 @@
 //
 // All locks are within one process. They are taken in this order:
 //
-//   - Provider.deferredMu, while deferred work runs; its holder holds no other lock when it takes it;
+//   - that of Provider.deferred, while deferred work runs; its holder holds no other lock when it takes it;
 //   - Provider.inboxMu, on which only the housekeeper blocks;
 //   - listener, then connector, then sharedAddress, then ports; or memoryRegion or memoryWindow;
 //   - queuePair;

@@ -352,7 +352,7 @@ func (r *rig) rest(t *testing.T, attackerServes bool, between func()) {
 		if attackerServes {
 			m = max(m, r.attacker.ep.progress())
 		}
-		r.victim.provider.runDeferred()
+		r.victim.provider.deferred.Run()
 		if m == noProgress {
 			r.victim.collect(t)
 			return
@@ -372,7 +372,7 @@ func (r *rig) part(t *testing.T) {
 	for range 4 {
 		for _, a := range []*actor{r.victim, r.attacker} {
 			a.provider.progressAll()
-			a.provider.runDeferred()
+			a.provider.deferred.Run()
 		}
 	}
 	for i, a := range []*actor{r.victim, r.attacker} {
@@ -387,9 +387,9 @@ func (r *rig) part(t *testing.T) {
 		if n := a.member.InUse(); n != a.inUse {
 			t.Fatalf("%s: %d bytes in use, %d before", name, n, a.inUse)
 		}
-		if len(p.conns) != 0 || len(p.deferred) != 0 || len(*p.endpoints.Load()) != 0 || len(a.listener.queue) != 0 || len(p.ports.used) != 1 || len(p.watched) > 1 {
-			t.Fatalf("%s: left are %d connections, %d deferred, %d endpoints, %d requests, %d ports, %d watches", name,
-				len(p.conns), len(p.deferred), len(*p.endpoints.Load()), len(a.listener.queue), len(p.ports.used), len(p.watched))
+		if len(p.conns) != 0 || !p.deferred.IsEmpty() || len(*p.endpoints.Load()) != 0 || len(a.listener.queue) != 0 || len(p.ports.used) != 1 || len(p.watched) > 1 {
+			t.Fatalf("%s: left are %d connections, deferred work: %t, %d endpoints, %d requests, %d ports, %d watches", name,
+				len(p.conns), !p.deferred.IsEmpty(), len(*p.endpoints.Load()), len(a.listener.queue), len(p.ports.used), len(p.watched))
 		}
 		for n, w := range a.windows {
 			if _, _, bound := w.window.Invalidate(a.ep.number); bound {

@@ -124,7 +124,7 @@ func (r *memoryRegion) Deregister(ctx context.Context) error {
 	}
 	defer p.waiters.EndCall()
 	p.settleDeliveries(r.adapter)
-	p.runDeferred() // it may release a window
+	p.deferred.Run() // it may release a window
 	r.mu.Lock()
 	if r.closed.Load() {
 		r.mu.Unlock()
@@ -142,7 +142,7 @@ func (r *memoryRegion) Deregister(ctx context.Context) error {
 	case err != nil:
 		return r.opError(op, nd.StatusOf(err), "the region is not registered", "")
 	}
-	if err := p.wait(ctx, statuspage.Call{Op: op, Object: "memory region"}, p.runDeferred, func() bool { return isClosed(drained) }); err != nil {
+	if err := p.wait(ctx, statuspage.Call{Op: op, Object: "memory region"}, p.deferred.Run, func() bool { return isClosed(drained) }); err != nil {
 		return Canceled(ctx, err, op, "memory region")
 	}
 	return nil
@@ -227,11 +227,11 @@ func (r *memoryRegion) CloseContext(ctx context.Context) error {
 	defer p.waiters.EndCall()
 	r.region.Retire(func() { p.deferWork(r.finishClose) })
 	p.settleDeliveries(r.adapter)
-	p.runDeferred() // it may release a window
+	p.deferred.Run() // it may release a window
 	if !again {
 		p.runOrDefer(r.finishClose)
 	}
-	err := p.wait(ctx, statuspage.Call{Op: op, Object: object}, p.runDeferred, func() bool {
+	err := p.wait(ctx, statuspage.Call{Op: op, Object: object}, p.deferred.Run, func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		return r.closeDone || r.closeBlocked
@@ -313,7 +313,7 @@ func (w *memoryWindow) CloseContext(ctx context.Context) error {
 	if !again {
 		w.startClose()
 	}
-	err := p.wait(ctx, statuspage.Call{Op: op, Object: object}, p.runDeferred, func() bool { return isClosed(w.closeDone) })
+	err := p.wait(ctx, statuspage.Call{Op: op, Object: object}, p.deferred.Run, func() bool { return isClosed(w.closeDone) })
 	return drainError(ctx, err, op, object)
 }
 

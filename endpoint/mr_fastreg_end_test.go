@@ -247,7 +247,7 @@ func TestMappingKeepsMemoryOfClosedRegion(t *testing.T) {
 	held := s.member.InUse()
 	mapping := must(s.adapter.BuildLogicalAddressMapping(s.ctx, memory.Bytes()[10:20]))
 	wantStatus(t, memory.Close(), nd.Success)
-	s.provider.runDeferred()
+	s.provider.deferred.Run()
 	if got := s.member.InUse(); got != held {
 		t.Fatalf("%d bytes in use after the region's end, want %d", got, held)
 	}

@@ -91,7 +91,7 @@ func (m *logicalMapping) CloseContext(ctx context.Context) error {
 	}
 	defer p.waiters.EndCall()
 	p.settleDeliveries(m.adapter)
-	p.runDeferred() // it may end a registration
+	p.deferred.Run() // it may end a registration
 	p.mappings.mu.Lock()
 	if n := m.registrations.Load(); n > 0 {
 		p.mappings.mu.Unlock()

@@ -46,7 +46,7 @@ func (h *housekeeper) run() {
 		p.updateStatusPage()
 		h.quiet.Store(!h.publishedAt.IsZero() && time.Duration(linux.HostClock()-h.progressAt) >= quietAfter)
 		next := busyInterval
-		if p.hasDeferred() {
+		if !p.deferred.IsEmpty() {
 			p.engine.wake() // the engine runs the deferred work
 		} else if h.quiet.Load() && !p.status.StacksRequested() {
 			next = quietInterval

@@ -33,8 +33,8 @@ func (e *engine) run() {
 		if !waiting {
 			m = p.progressUnpolled()
 		}
-		if p.hasDeferred() {
-			p.runDeferred()
+		if !p.deferred.IsEmpty() {
+			p.deferred.Run()
 		}
 		if m == madeProgress {
 			p.housekeeper.wakeIfQuiet()
@@ -104,7 +104,7 @@ func (p *Provider) progressUnpolled() progressResult {
 // processes per core, so that the engines do not compete with the programs.
 func (p *Provider) pollGapLimit() time.Duration {
 	perCore := int(p.processes.Load()) / runtime.NumCPU()
-	if p.hasRecentDeferred() {
+	if p.deferred.IsRecent() {
 		return maxPollGap
 	}
 	return maxPollGap * time.Duration(min(max(1, perCore), 10))

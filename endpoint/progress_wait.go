@@ -259,7 +259,7 @@ func (p *Provider) progressAll() progressResult {
 
 // needsPolling reports whether there is work that no doorbell announces: a time-out or a drain.
 func (p *Provider) needsPolling() bool {
-	if p.hasRecentDeferred() {
+	if p.deferred.IsRecent() {
 		return true
 	}
 	for _, ep := range *p.endpoints.Load() {

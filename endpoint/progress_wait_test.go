@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softnd/softnd/endpoint/internal/progress"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
 )
@@ -40,8 +41,8 @@ func TestModerationChecksInterval(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.a.must(order{Do: doWrite, Parts: mine(0, 8), Far: atFar(p.b, 0)})
-	time.Sleep(deferredRecent + 500*time.Millisecond)
-	if !q.provider.hasRecentDeferred() {
+	time.Sleep(progress.Recent + 500*time.Millisecond)
+	if !q.provider.deferred.IsRecent() {
 		t.Error("the engine does not check the clock")
 	}
 	p.a.expect(initiatorQueue, success(nd.RequestWrite, 0, 8))
@@ -54,11 +55,7 @@ func TestDeferredWorkBacksOff(t *testing.T) {
 	var over atomic.Bool
 	p.runOrDefer(func() bool { tries.Add(1); return over.Load() })
 	proctest.Eventually(t, "the deferred work runs often", func() bool { return tries.Load() > 10 })
-	proctest.Eventually(t, "the deferred work is no longer recent", func() bool { // hasRecentDeferred is also false while the deferred work runs
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return time.Since(p.deferredChanged) >= deferredRecent
-	})
+	time.Sleep(progress.Recent)
 	time.Sleep(100 * time.Millisecond)
 	before := tries.Load()
 	time.Sleep(time.Second)
@@ -66,5 +63,5 @@ func TestDeferredWorkBacksOff(t *testing.T) {
 		t.Errorf("deferred work ran %d times in a second", n)
 	}
 	over.Store(true)
-	proctest.Eventually(t, "the deferred work is done", func() bool { return !p.hasDeferred() })
+	proctest.Eventually(t, "the deferred work is done", func() bool { return p.deferred.IsEmpty() })
 }

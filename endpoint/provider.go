@@ -11,6 +11,7 @@ import (
 
 	"github.com/softnd/softnd/endpoint/internal/eventlog"
 	"github.com/softnd/softnd/endpoint/internal/mode"
+	"github.com/softnd/softnd/endpoint/internal/progress"
 	"github.com/softnd/softnd/endpoint/internal/waiter"
 	"github.com/softnd/softnd/internal/faultplan"
 	"github.com/softnd/softnd/internal/statuspage"
@@ -135,21 +136,19 @@ type Provider struct {
 	calls      mode.Calls // nil = no mode is in use
 	isStepwise bool       // each call that drives an endpoint is a step of a mode: waits sleep little, queues have their exact depth
 
-	deferredMu sync.Mutex // held while deferred work runs
+	deferred progress.Deferred
 
 	closeDone atomic.Bool // Close is done: the member may leave, and its memory may be given to another process
 
-	mu              sync.Mutex // guards the fields below
-	closed          bool
-	endpoints       atomic.Pointer[[]*queuePair] // open endpoints; replaced as a whole
-	conns           map[*connection]struct{}
-	requests        map[requestKey]struct{} // names of those of conns for which this process is the passive side
-	deferred        []deferredWork
-	deferredChanged time.Time // when deferred work was last added or done
-	watched         map[shm.MemberID]chan struct{}
-	unfreed         []*queuePair     // closed endpoints whose memory is not freed yet, for Stats
-	freedStats      nd.EndpointStats // sums of the freed endpoints
-	freedEndpoints  int
+	mu             sync.Mutex // guards the fields below
+	closed         bool
+	endpoints      atomic.Pointer[[]*queuePair] // open endpoints; replaced as a whole
+	conns          map[*connection]struct{}
+	requests       map[requestKey]struct{} // names of those of conns for which this process is the passive side
+	watched        map[shm.MemberID]chan struct{}
+	unfreed        []*queuePair     // closed endpoints whose memory is not freed yet, for Stats
+	freedStats     nd.EndpointStats // sums of the freed endpoints
+	freedEndpoints int
 
 	mappings mappings
 }
@@ -184,7 +183,3 @@ type requestKey struct {
 	from shm.MemberID
 	at   shm.Offset
 }
-
-// deferredWork is cleanup that has to wait for an event elsewhere. It is called until it returns
-// true.
-type deferredWork func() bool

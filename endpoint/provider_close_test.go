@@ -56,9 +56,8 @@ func TestClosedRegionInUseKeepsEngineIdle(t *testing.T) {
 	s := p.a.local
 	ep := s.endpoint(0)
 	idle := func() bool {
-		s.provider.deferredMu.Lock() // otherwise runDeferred may have taken the list
-		defer s.provider.deferredMu.Unlock()
-		return !s.provider.hasDeferred()
+		s.provider.deferred.Run() // the engine may have taken the list
+		return s.provider.deferred.IsEmpty()
 	}
 	hold := map[string]func(nd.MemoryRegion) (release func() error){
 		"window": func(mr nd.MemoryRegion) func() error {

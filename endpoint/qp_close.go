@@ -47,7 +47,7 @@ func (ep *queuePair) FlushContext(ctx context.Context) error {
 	}
 	ep.mu.Unlock()
 	p := ep.provider
-	err := p.wait(ctx, statuspage.Call{Op: op, Object: ep.String()}, p.runDeferred, func() bool {
+	err := p.wait(ctx, statuspage.Call{Op: op, Object: ep.String()}, p.deferred.Run, func() bool {
 		ep.mu.Lock()
 		defer ep.mu.Unlock()
 		return ep.life.flushed
