@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/softnd/softnd/internal/meet/relayclient"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -16,23 +17,12 @@ import (
 // what their hosts have, and the others wait at the next barrier, at which the leader publishes what it has got.
 
 // callKind distinguishes collective calls that leaders must make together.
-type callKind byte
+type callKind = relayclient.CallKind
 
 const (
-	barrierCall callKind = 1 + iota
-	exchangeCall
-	failedCall // an exchange of another leader has failed
+	barrierCall  = relayclient.Barrier
+	exchangeCall = relayclient.Exchange
 )
-
-func (k callKind) String() string {
-	switch k {
-	case barrierCall:
-		return "Barrier"
-	case exchangeCall:
-		return "Exchange"
-	}
-	return fmt.Sprintf("call of kind %d", byte(k))
-}
 
 // maxNotice is the size of the longest reason of a failure that a leader publishes, in bytes.
 const maxNotice = 1024
@@ -167,8 +157,7 @@ func (j *Job) lead(ctx context.Context, op string, kind callKind) outcome {
 	if kind == exchangeCall {
 		pack = appendPack(nil, mine, o.err != nil)
 	}
-	// A pack has 8 bytes for each rank and 8 more.
-	packs, err := j.hosts.leaders.exchange(ctx, op, kind, pack, j.exchangeLimit+8*uint64(j.size+1))
+	packs, err := j.hosts.leaders.exchange(ctx, op, kind, pack)
 	if err != nil {
 		return outcome{err: err}
 	}
@@ -187,6 +176,9 @@ func (j *Job) lead(ctx context.Context, op string, kind callKind) outcome {
 	}
 	return outcome{packs: packs}
 }
+
+// maxPack returns the bytes of the longest pack: it has 8 for each rank and 8 more.
+func (j *Job) maxPack() uint64 { return j.exchangeLimit + 8*uint64(j.size+1) }
 
 // appendPack appends the number of bytes of all blobs, and then each blob behind its length. If the blobs are too long, it
 // appends a number that no limit allows, and no blobs.
@@ -269,14 +261,20 @@ func (j *Job) readOutcome(kind callKind) outcome {
 	case len(b) == 0 || b[0] != noticePacks:
 		return outcome{err: damagedPack(j.hosts.Number)}
 	}
-	o := outcome{packs: make([][]byte, j.hosts.Count)}
-	rest, ok := b[1:], false
-	for host := range o.packs {
-		if o.packs[host], rest, ok = cutBlob(rest); !ok {
-			return outcome{err: damagedPack(host)}
+	packs, err := cutPacks(b[1:], j.hosts.Count)
+	return outcome{packs: packs, err: err}
+}
+
+// cutPacks returns the packs of all hosts.
+func cutPacks(b []byte, count int) ([][]byte, error) {
+	packs := make([][]byte, count)
+	for host := range packs {
+		var ok bool
+		if packs[host], b, ok = cutBlob(b); !ok {
+			return nil, damagedPack(host)
 		}
 	}
-	return o
+	return packs, nil
 }
 
 // unpack returns the blobs of all ranks.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/internal/meet/bootstrap"
+	"github.com/softnd/softnd/internal/meet/relayclient"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
@@ -31,7 +32,7 @@ type leaderCall struct {
 	err  error
 }
 
-func (m memoryLeaders) exchange(ctx context.Context, _ string, kind callKind, blob []byte, _ uint64) ([][]byte, error) {
+func (m memoryLeaders) exchange(ctx context.Context, _ string, kind callKind, blob []byte) ([][]byte, error) {
 	all := make([][]byte, len(m.to))
 	all[m.host] = blob
 	m.tell(leaderCall{kind: kind, blob: bytes.Clone(blob)})
@@ -56,7 +57,6 @@ func (m memoryLeaders) exchange(ctx context.Context, _ string, kind callKind, bl
 }
 
 func (m memoryLeaders) fail(cause error) { m.tell(leaderCall{err: cause}) }
-func (memoryLeaders) close() error       { return nil }
 
 func (m memoryLeaders) tell(c leaderCall) {
 	for host, to := range m.to[m.host] {
@@ -304,34 +304,22 @@ func TestRankLeavesOverHosts(t *testing.T) {
 	}
 }
 
-// endedLeaders are leaders whose connections end in the first call.
-type endedLeaders struct{ err error }
-
-func (e endedLeaders) exchange(context.Context, string, callKind, []byte, uint64) ([][]byte, error) {
-	return nil, e.err
-}
-func (endedLeaders) fail(error)   {}
-func (endedLeaders) close() error { return nil }
-
-// A leader that loses its connections tells the ranks of its host, with which it stays in the job, even if a flushed
-// request has been canceled.
+// A leader that loses another host tells the ranks of its host, with which it stays in the job.
 func TestLinkEndsAndLeaderStays(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	x := &hostLinks{}
-	l := &hostLink{host: 1, rank: 2}
-	l.take(x, &nd.Result{Status: nd.Canceled})
-	for _, err := range []error{x.lost(l), &nd.OpError{Op: "exchange", Object: "job", Status: nd.ConnectionAborted, Err: nd.Canceled}} {
+	_, lost := newHostJobs(t, placements["2x2"])[0].packsOf(&relayclient.Answer{Outcome: relayclient.Lost, Host: 1}, "barrier", barrierCall)
+	if !strings.Contains(lost.Error(), "host 1: rank 2, the first of that host, has died or left") {
+		t.Error(lost)
+	}
+	for _, err := range []error{lost, &nd.OpError{Op: "exchange", Object: "job", Status: nd.ConnectionAborted, Err: nd.Canceled}} {
 		jobs := newHostJobs(t, placements["2x2"])
-		jobs[0].hosts.leaders = endedLeaders{err}
+		jobs[0].hosts.leaders = failedLeaders{err}
 		for rank, got := range eachJob(jobs[:2], func(j *Job) error { return j.Barrier(ctx) }) {
 			if !errors.Is(got, nd.ConnectionAborted) {
 				t.Errorf("%v: rank %d: %v", err, rank, got)
 			}
 		}
-	}
-	if err := x.lost(l); errors.Is(err, nd.Canceled) {
-		t.Errorf("an end of a connection is a cancel of the call: %v", err)
 	}
 }
 
@@ -371,11 +359,20 @@ func TestFailedStartFits(t *testing.T) {
 
 // A host whose exchange limit is lower than that of another says so.
 func TestPackAboveTheLimit(t *testing.T) {
-	x := &hostLinks{job: &Job{exchangeLimit: 10}}
-	l := &hostLink{host: 1, arrived: [][]byte{header(exchangeCall, 100, nd.WindowDescriptor{})}}
-	_, err := x.next(t.Context(), "exchange", l, exchangeCall, 18)
+	j := &Job{exchangeLimit: 10, hosts: newHosts(&bootstrap.Hosts{Count: 2, Of: []int{0, 1}})}
+	_, err := j.packsOf(&relayclient.Answer{Outcome: relayclient.TooLong, Host: 1}, "exchange", exchangeCall)
 	if !errors.Is(err, nd.InvalidBufferSize) || !strings.Contains(err.Error(), "host 1") {
 		t.Error(err)
+	}
+}
+
+// An answer that no relay gives is an error.
+func TestDamagedAnswer(t *testing.T) {
+	j := &Job{hosts: newHosts(&bootstrap.Hosts{Count: 2, Of: []int{0, 1}})}
+	for _, a := range []relayclient.Answer{{}, {Outcome: relayclient.Met}, {Outcome: relayclient.Met, Bytes: make([]byte, 9)}, {Outcome: relayclient.Lost, Host: 2}, {Outcome: relayclient.Lost + 1}} {
+		if _, err := j.packsOf(&a, "exchange", exchangeCall); !errors.Is(err, nd.InternalError) {
+			t.Errorf("%+v: %v", a, err)
+		}
 	}
 }
 

@@ -2,13 +2,14 @@ package softnd
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/softnd/softnd/internal/meet/bootstrap"
+	"github.com/softnd/softnd/internal/meet/relayclient"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
@@ -113,77 +114,46 @@ func TestNoMemoryForTheResult(t *testing.T) {
 	nextFails(t, ctx, jobs[2:], "host 0")
 }
 
-// recordedLeaders record the cause of a failure.
-type recordedLeaders struct {
-	endedLeaders
-	told *[]error
-}
-
-func (r recordedLeaders) fail(cause error) { *r.told = append(*r.told, cause) }
-
-// A leader that cannot connect all others tells those that it has connected.
+// The ranks of a host whose relay could not be connected learn the cause from their leader.
 func TestLeaderWithoutAllOthers(t *testing.T) {
-	var told []error
 	cause := errors.New("no route")
 	jobs := newHostJobs(t, []int{0, 0})
-	jobs[0].hosts.leaders = failedLeaders{cause, recordedLeaders{told: &told}}
+	jobs[0].hosts.leaders = failedLeaders{cause}
 	for rank, err := range eachJob(jobs, func(j *Job) error { return j.Barrier(proctest.Context(t)) }) {
 		if err == nil || err.Error() != cause.Error() {
 			t.Errorf("rank %d: %v", rank, err)
 		}
 	}
-	if len(told) != 1 || told[0] != cause {
-		t.Errorf("the other leaders are told %v", told)
-	}
 }
 
-// A leader that waits for the others fails if its relay dies, or the connection with one of them ends.
-func TestLeaderWaitsInVain(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	ended := func(x *hostLinks, _ *shm.Member) error {
-		x.links[1] = &hostLink{host: 1, rank: 1, failed: errors.New("flushed")}
-		return nil
-	}
-	for name, c := range map[string]struct {
-		end  func(x *hostLinks, relay *shm.Member) error
-		want string
-	}{
-		"relay dies": {func(_ *hostLinks, relay *shm.Member) error { return relay.Leave() }, "the relay of this host has died"},
-		"link ends":  {ended, "rank 1, the first of that host, has died or left"},
-	} {
+// A collective call fails in all ranks of a host whose relay dies, also one that has more to pass than the relay takes.
+func TestRelayDiesInACall(t *testing.T) {
+	ctx := proctest.Context(t)
+	for name, rest := range map[string]string{"at once": "", "later": "sleep 0.1", "with a part": "head -c 100000 >/dev/null"} {
 		t.Run(name, func(t *testing.T) {
-			fabric, err := shm.OpenFabric(ctx, "softnd-test-in-vain-"+rand.Text(), shm.Config{Ranks: 1})
-			if err != nil {
+			program := filepath.Join(t.TempDir(), "relay")
+			script := "#!/bin/sh\nread line; echo '{\"control\":\"127.0.0.1:1\"}'; read line; echo '{\"ready\":true}'; " + rest + "\n"
+			if err := os.WriteFile(program, []byte(script), 0o755); err != nil {
 				t.Fatal(err)
 			}
-			j := newJob(fabric.Arena, fabric.Close)
-			defer j.Close()
-			j.hosts, j.size = newHosts(&bootstrap.Hosts{Count: 3, Of: []int{0, 1, 2}}), 3
-			if err := j.enter(ctx, 0, settings{}); err != nil {
-				t.Fatal(err)
-			}
-			relay, err := j.arena.Join(shm.NoRank)
+			t.Setenv(relayclient.EnvProgram, program)
+			jobs := newHostJobs(t, placements["2x2"])
+			leader := jobs[0]
+			relay, err := relayclient.Start(ctx, leader.arena.File(), relayclient.Config{Pack: leader.maxPack()})
 			if err == nil {
-				err = relay.BecomeRelay()
+				err = relay.Connect(ctx, nil)
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer relay.Leave()
-			x, err := j.newHostLinks(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := c.end(x, relay); err != nil {
-				t.Fatal(err)
-			}
-			if err := x.connect(ctx, make([]announcement, 3)); err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("%v, want %q", err, c.want)
-			}
-			x.links[1] = nil
-			if err := x.close(); err != nil {
-				t.Error(err)
+			leader.hosts.relay, leader.hosts.leaders = relay, relayedLeaders{leader}
+			for rank, err := range eachJob(jobs[:2], func(j *Job) error {
+				_, err := j.Exchange(ctx, make([]byte, 1<<20))
+				return err
+			}) {
+				if !errors.Is(err, nd.ConnectionAborted) || !strings.Contains(err.Error(), "the relay of this host has ended") {
+					t.Errorf("rank %d: %v", rank, err)
+				}
 			}
 		})
 	}

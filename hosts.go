@@ -38,14 +38,13 @@ type hosts struct {
 	}
 }
 
-// leaders is a leader's connection with the other leaders.
+// leaders lets a leader make a collective call with the other leaders.
 type leaders interface {
-	// exchange passes blob to the other leaders, and returns those of all, indexed by host. All of them pass the same kind.
-	// It fails if a blob has more than limit bytes.
-	exchange(ctx context.Context, op string, kind callKind, blob []byte, limit uint64) ([][]byte, error)
+	// exchange passes blob to the other leaders, and returns those of all, indexed by host. All of them pass the same kind, and
+	// at most Job.maxPack bytes.
+	exchange(ctx context.Context, op string, kind callKind, blob []byte) ([][]byte, error)
 	// fail lets the other leaders' exchange fail.
 	fail(cause error)
-	close() error
 }
 
 func newHosts(h *bootstrap.Hosts) *hosts {
@@ -123,9 +122,8 @@ func (j *Job) addressOf(rank int) (a netip.Addr, ok bool) {
 
 // announcement is what a leader tells all ranks in Init.
 type announcement struct {
-	Relay  string     // control address of the host's relay
-	Leader netip.Addr // address of the leader
-	Error  string     // why there is no relay
+	Relay string // control address of the host's relay
+	Error string // why there is no relay
 }
 
 // maxAnnouncement limits an announcement as it is passed to [bootstrap.Hosts.Share], escaped, in bytes. A value of PMI has
@@ -152,10 +150,9 @@ const maxEscaped = 8
 // startHosts is the part of Init that connects the hosts. All ranks of this host have joined its group.
 func (j *Job) startHosts(ctx context.Context) (err error) {
 	h := j.hosts
-	var links *hostLinks
 	var own announcement
 	if j.isLeader() {
-		if links, err = j.startRelay(ctx, &own); err != nil {
+		if own.Relay, err = j.startRelay(ctx); err != nil {
 			own = failedStart(err)
 		}
 	}
@@ -167,63 +164,52 @@ func (j *Job) startHosts(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	all := make([]announcement, h.Count)
 	relays := make([]string, h.Count)
 	var failed error
 	for host, text := range shared {
-		if err := json.Unmarshal([]byte(text), &all[host]); err != nil {
+		var a announcement
+		if err := json.Unmarshal([]byte(text), &a); err != nil {
 			return fmt.Errorf("announcement of host %d: %w", host, err)
 		}
-		if all[host].Error != "" {
-			failed = errors.Join(failed, fmt.Errorf("host %d (of rank %d): %s", host, h.Ranks(host)[0], all[host].Error))
+		if a.Error != "" {
+			failed = errors.Join(failed, fmt.Errorf("host %d (of rank %d): %s", host, h.Ranks(host)[0], a.Error))
 		}
-		relays[host] = all[host].Relay
+		relays[host] = a.Relay
 	}
 	if failed != nil {
 		return failed
 	}
 	h.controls = relays
-	if links != nil {
-		if err = h.relay.Connect(ctx, relays); err == nil {
-			err = links.connect(ctx, all)
-		}
-		h.leaders = links
-		if err != nil { // of which the other ranks of this host learn in exchangeAddresses
-			h.leaders = failedLeaders{err, links}
+	if j.isLeader() {
+		h.leaders = relayedLeaders{j}
+		if err := h.relay.Connect(ctx, relays); err != nil { // of which the other ranks of this host learn in exchangeAddresses
+			h.leaders = failedLeaders{err}
 		}
 	}
 	return j.exchangeAddresses(ctx)
 }
 
-// startRelay starts the relay of this host, and makes this rank, its leader, reachable for other leaders.
-func (j *Job) startRelay(ctx context.Context, own *announcement) (*hostLinks, error) {
+// startRelay starts the relay of this host. It returns the control address.
+func (j *Job) startRelay(ctx context.Context) (control string, err error) {
 	h := j.hosts
-	var err error
 	if h.notice, err = j.member.Alloc(maxNotice); err != nil {
-		return nil, err
+		return "", err
 	}
 	address, err := h.Address()
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	links, err := j.newHostLinks(ctx)
-	if err != nil {
-		return nil, err
-	}
-	h.leaders = links // so that Close closes them
-	config := relayclient.Config{Job: h.Job, Secret: h.Secret, Host: h.Number, Hosts: h.Count, Address: address, Hidden: bootstrap.EnvSecret}
+	config := relayclient.Config{Job: h.Job, Secret: h.Secret, Host: h.Number, Hosts: h.Count, Address: address, Hidden: bootstrap.EnvSecret, Pack: j.maxPack()}
 	if h.Launcher != nil {
 		if config.Launcher, err = h.Launcher(); err != nil {
-			return nil, err
+			return "", err
 		}
 		defer config.Launcher.Close()
 	}
-	h.relay, err = relayclient.Start(ctx, j.arena.File(), config)
-	if err != nil {
-		return nil, err
+	if h.relay, err = relayclient.Start(ctx, j.arena.File(), config); err != nil {
+		return "", err
 	}
-	own.Relay, own.Leader = h.relay.Control, endpoint.Address(h.Number, j.member.ID())
-	return links, nil
+	return h.relay.Control, nil
 }
 
 // exchangeAddresses lets all ranks know the addresses of all.
@@ -257,31 +243,22 @@ func (j *Job) exchangeAddresses(ctx context.Context) error {
 	return nil
 }
 
-// failedLeaders are leaders of which not all could be connected.
-type failedLeaders struct {
-	cause error
-	links leaders
-}
+// failedLeaders are leaders whose relay could not be connected.
+type failedLeaders struct{ cause error }
 
-func (n failedLeaders) exchange(context.Context, string, callKind, []byte, uint64) ([][]byte, error) {
+func (n failedLeaders) exchange(context.Context, string, callKind, []byte) ([][]byte, error) {
 	return nil, n.cause
 }
-func (n failedLeaders) fail(cause error) { n.links.fail(cause) }
-func (n failedLeaders) close() error     { return n.links.close() }
+func (failedLeaders) fail(error) {} // the other relays have no link to this one
 
 // leave ends what hosts has started. The relay ends when no rank is left on this host. isInOrder says that this rank has joined
 // the job, and ends well.
-func (h *hosts) leave(isInOrder bool) error {
+func (h *hosts) leave(isInOrder bool) {
 	if h == nil {
-		return nil
-	}
-	var err error
-	if h.leaders != nil {
-		err = h.leaders.close()
+		return
 	}
 	if h.relay != nil {
 		h.RelayFinalizes = isInOrder && h.relay.Finalize()
 		h.relay.Close()
 	}
-	return err
 }

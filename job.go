@@ -79,7 +79,6 @@ const (
 const (
 	connectPort = 1 // of each rank, for Connect
 	dialPort    = 2 // of a rank that has called Listen, for Dial
-	leaderPort  = 3 // of the first rank of a host, for the first ranks of other hosts
 )
 
 // Job is this process's membership in a job. Any number of goroutines may call its methods at once.
@@ -341,7 +340,7 @@ func (j *Job) Close() error {
 	if j.listener != nil {
 		errs = append(errs, j.listener.Close())
 	}
-	errs = append(errs, j.hosts.leave(j.place != nil))
+	j.hosts.leave(j.place != nil)
 	if j.checker != nil {
 		j.checker.End()
 	}

@@ -11,7 +11,7 @@
 #include "encoding.h"
 #include "job/collective.h"
 #include "job/group.h"
-#include "job/hostlinks.h"
+#include "job/hostrelay.h"
 #include "job/hosts.h"
 #include "linux/clock.h"
 #include "linux/memory_limit.h"
@@ -71,6 +71,18 @@ static bool published(struct snd_job *j, uint32_t local, struct snd_pack *to, bo
 	return true;
 }
 
+/* cut takes a blob from the front of a pack. */
+static bool cut(struct snd_pack *from, struct snd_pack *blob)
+{
+	const uint64_t n = from->length < 8 ? 0 : snd_get_number(from->bytes, 8);
+	if (from->length < 8 || n > from->length - 8)
+		return false;
+	*blob = (struct snd_pack){from->bytes + 8, n};
+	from->bytes += 8 + n;
+	from->length -= 8 + n;
+	return true;
+}
+
 /* local_pack makes the pack of this host: the number of bytes of all blobs, and then each blob behind its length. Blobs that are too
  * long make a number that no limit allows. */
 static bool local_pack(struct snd_job *j, struct snd_pack *pack, struct outcome *o, const char *op)
@@ -92,29 +104,20 @@ static bool local_pack(struct snd_job *j, struct snd_pack *pack, struct outcome 
 	return true;
 }
 
-/* join joins the packs of all hosts, and checks their lengths. */
-static bool join(const struct snd_hosts *h, const struct snd_pack *packs, struct outcome *o, const char *op)
+/* check_packs checks the lengths of the packs of all hosts. */
+static bool check_packs(const struct snd_hosts *h, struct outcome *o, const char *op)
 {
-	uint64_t total = 0, size = 1;
+	struct snd_pack rest = {o->packs.bytes + 1, o->packs.length - 1}, pack = {NULL, 0};
+	uint64_t total = 0;
 	for (uint32_t host = 0; host < h->count; host++) {
-		const uint64_t n = packs[host].length < 8 ? 0 : snd_get_number(packs[host].bytes, 8);
-		if (packs[host].length < 8)
+		if (!cut(&rest, &pack) || pack.length < 8)
 			return fails(o, snd_fail(SND_INTERNAL_ERROR, "%s: host %" PRIu32 ": the pack of its leader is damaged", op, host), false);
+		const uint64_t n = snd_get_number(pack.bytes, 8);
 		if (n > SND_MAX_EXCHANGE || total + n > SND_MAX_EXCHANGE)
 			return fails(o, snd_fail(SND_INVALID_BUFFER_SIZE, "%s: the bytes of all ranks together are more than %" PRIu64, op, (uint64_t)SND_MAX_EXCHANGE), true);
 		total += n;
-		size += 8 + packs[host].length;
 	}
-	unsigned char *at = o->packs.bytes = malloc(size);
-	if (at == NULL)
-		return fails(o, snd_no_memory(size, "private memory", op), false);
-	o->packs.length = size;
-	*at++ = NOTICE_PACKS;
-	for (uint32_t host = 0; host < h->count; host++) {
-		snd_put_number(at, packs[host].length, 8);
-		memcpy(at + 8, packs[host].bytes, packs[host].length);
-		at += 8 + packs[host].length;
-	}
+	o->packs.bytes[0] = NOTICE_PACKS;
 	return true;
 }
 
@@ -126,44 +129,32 @@ static bool are_barriers(struct snd_job *j, struct outcome *o, const char *op)
 	return s == SND_SUCCESS || fails(o, s, false);
 }
 
-/* lead exchanges the blobs of this host with the other leaders. The caller has the lock, which this call gives back meanwhile. */
+/* lead exchanges the blobs of this host with the other leaders. The caller has the lock. */
 static void lead(struct snd_job *j, enum snd_call_kind kind, struct outcome *o, int64_t deadline, const char *op)
 {
 	const struct snd_hosts *h = j->hosts;
-	struct snd_fabric *f = j->fabric;
-	struct snd_pack packs[SND_HOSTS] = {{NULL, 0}}, *own = &packs[h->number];
-	const bool good = kind == SND_CALL_EXCHANGE ? local_pack(j, own, o, op) : are_barriers(j, o, op);
-	/* 8 bytes for each rank and 8 more */
-	const uint64_t limit = kind == SND_CALL_BARRIER ? 0 : SND_MAX_EXCHANGE + 8 * ((uint64_t)j->size + 1);
-	f->calls++; /* the job stays until the call ends */
-	snd_unlock(f);
+	struct snd_pack own = {NULL, 0};
+	const bool good = kind == SND_CALL_EXCHANGE ? local_pack(j, &own, o, op) : are_barriers(j, o, op);
+	free(o->packs.bytes);
+	o->packs = (struct snd_pack){NULL, 0};
 	if (h->failed != SND_SUCCESS) {
 		(void)fails(o, snd_fail(h->failed, "%s", h->why), false);
 	} else if (good) {
-		const snd_status s = snd_links_exchange(h->links, kind, own, packs, limit, deadline, op);
+		const snd_status s = snd_relay_exchange(j, kind, &own, &o->packs, deadline, op);
 		if (s != SND_SUCCESS)
 			(void)fails(o, s, false);
 		else if (kind == SND_CALL_EXCHANGE)
-			(void)join(h, packs, o, op);
+			(void)check_packs(h, o, op);
 	}
-	snd_lock(f);
-	f->calls--;
-	for (uint32_t host = 0; host < h->count; host++)
-		free(packs[host].bytes);
+	free(own.bytes);
 }
 
 /* leave_step tells the other leaders, if this rank is one, that its host takes part in no further call. They may have made this call with
- * success, and then fail in the next one. A close tells them by the end of the connections. The call gives the lock back meanwhile. */
+ * success, and then fail in the next one. A close tells them by the end of the relay's input. */
 static void leave_step(struct snd_job *j, snd_status status, const char *text)
 {
-	struct snd_fabric *f = j->fabric;
-	if (!snd_is_leader(j->hosts) || f->closed)
-		return;
-	f->calls++;
-	snd_unlock(f);
-	snd_links_fail(j->hosts->links, status, text);
-	snd_lock(f);
-	f->calls--;
+	if (snd_is_leader(j->hosts) && !j->fabric->closed && j->hosts->failed == SND_SUCCESS)
+		snd_relay_fail(j, status, text);
 }
 
 /* meet is the barrier of a host that takes part in no further call if it fails. */
@@ -222,18 +213,6 @@ static void read_outcome(struct snd_job *j, enum snd_call_kind kind, struct outc
 	} else if (o->packs.length == 0 || b[0] != NOTICE_PACKS) {
 		(void)fails(o, snd_fail(SND_INTERNAL_ERROR, "%s: the result of the leader is damaged", op), false);
 	}
-}
-
-/* cut takes a blob from the front of a pack. */
-static bool cut(struct snd_pack *from, struct snd_pack *blob)
-{
-	const uint64_t n = from->length < 8 ? 0 : snd_get_number(from->bytes, 8);
-	if (from->length < 8 || n > from->length - 8)
-		return false;
-	*blob = (struct snd_pack){from->bytes + 8, n};
-	from->bytes += 8 + n;
-	from->length -= 8 + n;
-	return true;
 }
 
 /* unpack stores the blobs of all ranks, which must have one length. */

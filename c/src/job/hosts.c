@@ -11,7 +11,7 @@
 #include "endpoint/cm_ports.h"
 #include "job/abort.h"
 #include "job/hostcalls.h"
-#include "job/hostlinks.h"
+#include "job/hostrelay.h"
 #include "linux/clock.h"
 #include "linux/memory_limit.h"
 
@@ -30,15 +30,12 @@ uint32_t snd_rank_at(const struct snd_job *j, uint32_t local)
 
 bool snd_is_remote(const struct snd_job *j, uint32_t rank) { return j->hosts != NULL && j->hosts->of[rank] != j->hosts->number; }
 
-/* An announcement is what a leader tells all ranks: the control address of the host's relay, the address of the leader, or why there
- * is no relay. */
-static bool announce(char *text, size_t size, const char *relay, uint32_t leader, const char *why)
+/* An announcement is what a leader tells all ranks: the control address of the host's relay, or why there is none. */
+static bool announce(char *text, size_t size, const char *relay, const char *why)
 {
-	char quoted[600], address[32] = "", escaped[SND_PMI_VALUE + 1];
-	if (leader != 0)
-		snprintf(address, sizeof address, "%" PRIu32 ".%" PRIu32 ".%" PRIu32 ".%" PRIu32, leader >> 24, leader >> 16 & 255, leader >> 8 & 255, leader & 255);
+	char quoted[600], escaped[SND_PMI_VALUE + 1];
 	snd_json_quote(why, quoted, sizeof quoted);
-	snprintf(text, size, "{\"Relay\":\"%s\",\"Leader\":\"%s\",\"Error\":%s}", relay, address, quoted);
+	snprintf(text, size, "{\"Relay\":\"%s\",\"Error\":%s}", relay, quoted);
 	return snd_escape(text, escaped, sizeof escaped);
 }
 
@@ -47,11 +44,11 @@ static void announce_failure(char *text, size_t size, const char *cause)
 {
 	char why[512];
 	snprintf(why, sizeof why, "%s", cause);
-	while (!announce(text, size, "", 0, why) && why[0] != 0)
+	while (!announce(text, size, "", why) && why[0] != 0)
 		why[strlen(why) - 1] = 0;
 }
 
-/* start_relay starts the relay of this host, and makes this rank, its leader, reachable for other leaders. */
+/* start_relay starts the relay of this host. */
 static snd_status start_relay(struct snd_job *j, char control[SND_RELAY_ADDRESS], int64_t deadline, const char *op)
 {
 	struct snd_hosts *h = j->hosts;
@@ -62,25 +59,20 @@ static snd_status start_relay(struct snd_job *j, char control[SND_RELAY_ADDRESS]
 	snd_unlock(f);
 	if (s == SND_SUCCESS)
 		s = snd_host_address(h->known, address, op);
-	if (s == SND_SUCCESS)
-		s = snd_links_open(j, &h->links, op);
 	const struct snd_pmi *launcher = &j->place.pmi;
-	return s == SND_SUCCESS ? snd_relay_start(&h->relay, f->arena.fd, launcher->socket < 0 || snd_pmi_ends_job(launcher) ? -1 : launcher->socket, h, address, control, deadline, op) : s;
+	return s == SND_SUCCESS ? snd_relay_start(&h->relay, f->arena.fd, launcher->socket < 0 || snd_pmi_ends_job(launcher) ? -1 : launcher->socket, h, snd_max_pack(j), address, control, deadline, op) : s;
 }
 
-/* read_announcements stores the relays as a list of JSON strings, and the leaders by host. It fails if a host has no relay. */
-static snd_status read_announcements(const struct snd_hosts *h, snd_shared_text *all, char *relays, size_t size, uint32_t *leaders, const char *op)
+/* read_announcements stores the relays as a list of JSON strings. It fails if a host has no relay. */
+static snd_status read_announcements(const struct snd_hosts *h, snd_shared_text *all, char *relays, size_t size, const char *op)
 {
 	size_t n = 0;
 	for (uint32_t host = 0; host < h->count; host++) {
-		char why[300], relay[SND_RELAY_ADDRESS], address[32], quoted[2 * SND_RELAY_ADDRESS];
-		unsigned a[4];
+		char why[300], relay[SND_RELAY_ADDRESS], quoted[2 * SND_RELAY_ADDRESS];
 		if (snd_json_text(all[host], "Error", why, sizeof why) && why[0] != 0)
 			return snd_fail(SND_HOST_UNREACHABLE, "%s: host %" PRIu32 " (of rank %" PRIu32 "): %s", op, host, snd_first_of(h, host), why);
-		if (!snd_json_text(all[host], "Relay", relay, sizeof relay) || !snd_json_text(all[host], "Leader", address, sizeof address) ||
-			sscanf(address, "%3u.%3u.%3u.%3u", &a[0], &a[1], &a[2], &a[3]) != 4 || (a[0] | a[1] | a[2] | a[3]) > 255)
+		if (!snd_json_text(all[host], "Relay", relay, sizeof relay))
 			return snd_fail(SND_UNSUCCESSFUL, "%s: announcement of host %" PRIu32 ": malformed value \"%.80s\"", op, host, all[host]);
-		leaders[host] = (uint32_t)a[0] << 24 | (uint32_t)a[1] << 16 | (uint32_t)a[2] << 8 | (uint32_t)a[3];
 		snd_json_quote(relay, quoted, sizeof quoted);
 		n += (size_t)snprintf(relays + n, size - n, "%s%s", host > 0 ? "," : "[", quoted);
 	}
@@ -120,11 +112,10 @@ snd_status snd_start_hosts(struct snd_job *j, int64_t deadline, const char *op)
 {
 	struct snd_hosts *h = j->hosts;
 	char own[SND_PMI_VALUE + 1] = "", control[SND_RELAY_ADDRESS], relays[SND_HOSTS * 2 * SND_RELAY_ADDRESS + 2];
-	uint32_t leaders[SND_HOSTS];
 	snd_status s = SND_SUCCESS;
 	if (snd_is_leader(h)) {
 		if (start_relay(j, control, deadline, op) == SND_SUCCESS)
-			(void)announce(own, sizeof own, control, snd_host_of(j->fabric, j->fabric->slot), "");
+			(void)announce(own, sizeof own, control, "");
 		else
 			announce_failure(own, sizeof own, snd_last_error());
 	}
@@ -133,17 +124,14 @@ snd_status snd_start_hosts(struct snd_job *j, int64_t deadline, const char *op)
 		return snd_no_memory(h->count * sizeof *all, "private memory", op);
 	s = snd_place_share(&j->place, "relay", own, all, deadline, op);
 	if (s == SND_SUCCESS)
-		s = read_announcements(h, all, relays, sizeof relays, leaders, op);
+		s = read_announcements(h, all, relays, sizeof relays, op);
 	free(all);
 	if (s != SND_SUCCESS)
 		return s;
 	snd_place_watch(&j->place, snd_job_ends, j);
 	if (snd_is_leader(h)) {
-		snd_status failed = snd_relay_connect(&h->relay, h->number, relays, deadline, op);
-		if (failed == SND_SUCCESS)
-			failed = snd_links_connect(h->links, leaders, deadline, op);
-		h->failed = failed; /* of which the other ranks of this host learn in exchange_addresses */
-		if (failed != SND_SUCCESS)
+		h->failed = snd_relay_connect(&h->relay, h->number, relays, deadline, op); /* of which the other ranks of this host learn in exchange_addresses */
+		if (h->failed != SND_SUCCESS)
 			snprintf(h->why, sizeof h->why, "%s", snd_last_error());
 	}
 	return exchange_addresses(j, deadline, op);

@@ -25,7 +25,6 @@ void snd_hosts_free(struct snd_hosts *h)
 	if (h == NULL)
 		return;
 	snd_relay_release(&h->relay);
-	free(h->links);
 	free(h->of);
 	free(h->position);
 	free(h->addresses);

@@ -10,8 +10,6 @@
 
 enum { SND_HOSTS = 17, SND_SECRET = 32, SND_JOB_DIGITS = 32, SND_NOTICE = 1024 };
 
-struct snd_links;
-
 struct snd_hosts {
 	uint32_t number, count; /* of this host; of all hosts */
 	uint32_t size;          /* ranks of the job */
@@ -25,9 +23,8 @@ struct snd_hosts {
 
 	/* Of a leader. */
 	struct snd_relay relay;
-	struct snd_links *links; /* with the other leaders */
-	uint64_t notice;         /* memory for the reason of a failure */
-	uint32_t failed;         /* status of the failure to connect the leaders, and why */
+	uint64_t notice; /* memory for the reason of a failure */
+	uint32_t failed; /* status of the failure to connect the relay, and why */
 	char why[512];
 };
 

@@ -166,7 +166,7 @@ static snd_status ask(struct snd_relay *r, const char *line, int64_t deadline, c
 	return snd_fail(SND_UNSUCCESSFUL, "%s: malformed answer \"%.80s\"", op, r->line);
 }
 
-snd_status snd_relay_start(struct snd_relay *r, int arena, int launcher, const struct snd_hosts *h, const char *address, char control[SND_RELAY_ADDRESS], int64_t deadline, const char *op)
+snd_status snd_relay_start(struct snd_relay *r, int arena, int launcher, const struct snd_hosts *h, uint64_t pack, const char *address, char control[SND_RELAY_ADDRESS], int64_t deadline, const char *op)
 {
 	char path[PATH], secret[2 * SND_SECRET], provider[100], keepalive[60], line[SND_RELAY_LINE], who[400];
 	snd_status s = find(path, op);
@@ -177,8 +177,8 @@ snd_status snd_relay_start(struct snd_relay *r, int arena, int launcher, const s
 	snd_base64(h->secret, sizeof h->secret, secret);
 	snd_json_quote(setting("SOFTND_RELAY_PROVIDER", "tcp"), provider, sizeof provider);
 	snd_json_quote(setting("SOFTND_RELAY_KEEPALIVE", "5s"), keepalive, sizeof keepalive);
-	snprintf(line, sizeof line, "{\"job\":\"%s\",\"secret\":\"%s\",\"host\":%" PRIu32 ",\"hosts\":%" PRIu32 ",\"provider\":%s,\"address\":\"%s\",\"keepalive\":%s%s}\n",
-		h->job, secret, h->number, h->count, provider, address, keepalive, launcher >= 0 ? ",\"launcher\":true" : "");
+	snprintf(line, sizeof line, "{\"job\":\"%s\",\"secret\":\"%s\",\"host\":%" PRIu32 ",\"hosts\":%" PRIu32 ",\"provider\":%s,\"address\":\"%s\",\"keepalive\":%s,\"pack\":%" PRIu64 "%s}\n",
+		h->job, secret, h->number, h->count, provider, address, keepalive, pack, launcher >= 0 ? ",\"launcher\":true" : "");
 	snprintf(who, sizeof who, "%s: the relay of host %" PRIu32 " (%.300s)", op, h->number, path);
 	r->has_launcher = launcher >= 0;
 	s = ask(r, line, deadline, who);
@@ -197,17 +197,4 @@ snd_status snd_relay_connect(struct snd_relay *r, uint32_t host, const char *rel
 		return strncmp(r->line, "{\"ready\":true", 13) == 0 ? s : snd_fail(SND_UNSUCCESSFUL, "%s: its second answer is not that it is ready", who);
 	snprintf(why, sizeof why, "%s", snd_last_error());
 	return snd_fail(s, "%s; check that the hosts reach %.120s, or set SOFTND_HOST_ADDRESS", why, relays);
-}
-
-bool snd_relay_finalize(struct snd_relay *r)
-{
-	static const char line[] = "{\"finalize\":true}\n";
-	return r->socket >= 0 && r->has_launcher && send(r->socket, line, sizeof line - 1, MSG_NOSIGNAL) == (ssize_t)sizeof line - 1;
-}
-
-void snd_relay_release(struct snd_relay *r)
-{
-	if (r->socket >= 0)
-		snd_fork_close(r->socket);
-	r->socket = -1;
 }

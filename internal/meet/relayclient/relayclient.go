@@ -10,11 +10,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -63,6 +63,7 @@ type Config struct {
 	Hosts   int
 	Address string // local IP address
 	Hidden  string // a variable of the environment that the relay does not get
+	Pack    uint64 // bytes of the longest pack of an Exchange
 
 	// Launcher is a connection over which the relay has the launcher end the job if a rank dies; nil = it does not. The caller
 	// closes it. See [Relay.Finalize].
@@ -79,6 +80,7 @@ type instruction struct {
 	Address   string `json:"address"`
 	Keepalive string `json:"keepalive"`
 	Launcher  bool   `json:"launcher,omitempty"` // descriptor 4 is a connection with the launcher
+	Pack      uint64 `json:"pack"`
 }
 
 // answer is a line of the relay.
@@ -88,7 +90,7 @@ type answer struct {
 	Error   string `json:"error"`
 }
 
-// Relay is a running ndrelay. Its methods are for one goroutine at a time.
+// Relay is a running ndrelay. Its methods are for one goroutine at a time, except Finalize and Close.
 type Relay struct {
 	Control string // address to which other relays connect
 
@@ -101,6 +103,9 @@ type Relay struct {
 	listens     atomic.Bool // it has answered, so its end is news
 	closed      atomic.Bool
 	ended       chan struct{}
+
+	mu   sync.Mutex
+	talk conversation
 }
 
 // Start starts the relay, a member of the arena in file, and returns when it listens. If the relay ends before Close, a
@@ -114,7 +119,7 @@ func Start(ctx context.Context, file *os.File, c Config) (*Relay, error) {
 	if err != nil {
 		return nil, err
 	}
-	first := instruction{Job: c.Job, Secret: c.Secret, Host: c.Host, Hosts: c.Hosts, Address: c.Address, Provider: Provider(), Keepalive: keepalive.String(), Launcher: c.Launcher != nil}
+	first := instruction{Job: c.Job, Secret: c.Secret, Host: c.Host, Hosts: c.Hosts, Address: c.Address, Provider: Provider(), Keepalive: keepalive.String(), Launcher: c.Launcher != nil, Pack: c.Pack}
 	r := &Relay{host: c.Host, hasLauncher: c.Launcher != nil, ended: make(chan struct{})}
 	if err := r.start(path, c.Hidden, file, c.Launcher); err != nil {
 		return nil, fmt.Errorf("start %s: %w", path, err)
@@ -247,21 +252,10 @@ func (r *Relay) kill() {
 	_ = r.process.Kill() // it may have ended
 }
 
-// finalizeLine is the last line that the relay reads.
-const finalizeLine = "{\"finalize\":true}\n"
-
-// Finalize has the relay tell the launcher that its leader ends well, when no rank of this host is left. Until then the relay can
-// have the launcher end the job. Finalize returns false if the relay has no connection with a launcher, or has ended.
-func (r *Relay) Finalize() bool {
-	if !r.hasLauncher {
-		return false
-	}
-	_, err := io.WriteString(r.in, finalizeLine)
-	return err == nil
-}
-
 // Close lets the relay end when no rank of this host is left. It does not wait for that.
 func (r *Relay) Close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.closed.Store(true)
 	r.in.Close()
 	r.out.Close()

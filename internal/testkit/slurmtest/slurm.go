@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -154,6 +155,12 @@ func Launch(t testing.TB, env []string, args ...string) (status int, stdout, std
 	}
 	return proctest.Run(t, Command(env, path, args[1:]...))
 }
+
+// queueLine is what srun prints while the nodes of an earlier job are not free again.
+var queueLine = regexp.MustCompile(`(?m)^srun: job \d+ (queued and waiting for resources|has been allocated resources)\n`)
+
+// WithoutQueue returns the standard error of srun without its lines about waiting for nodes.
+func WithoutQueue(stderr string) string { return queueLine.ReplaceAllString(stderr, "") }
 
 // FreePort returns a TCP port that no process of this host uses.
 func FreePort(t testing.TB) int {

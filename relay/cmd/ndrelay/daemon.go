@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd/internal/meet/pmi"
+	"github.com/softnd/softnd/internal/meet/relayclient"
 	"github.com/softnd/softnd/relay/internal/handshake"
 	"github.com/softnd/softnd/relay/internal/relay"
 	"github.com/softnd/softnd/shm"
@@ -31,19 +32,21 @@ var errInputEnded = errors.New("standard input has ended: the rank that started 
 
 // daemon is the life of a relay.
 type daemon struct {
-	lines  <-chan []byte
-	out    io.Writer // until all links are up
-	log    io.Writer
-	config config
+	input   input
+	out     io.Writer
+	answers chan relayclient.Answer
+	isReady bool // the other side of out expects answers in place of lines
+	log     io.Writer
+	config  config
 
 	arena   *shm.Arena
 	relay   *relay.Relay
 	ended   chan error // result of Run
 	changes chan change
 
-	launcher *os.File         // that ends the job when a rank of this host has died; nil = nothing to do
-	checks   <-chan time.Time // for deaths, while launcher may end the job
-	farewell farewell         // of the rank that has started this relay
+	launcher  *os.File         // that ends the job when a rank of this host has died; nil = nothing to do
+	checks    <-chan time.Time // for deaths, while launcher may end the job
+	finalizes bool             // tell the launcher that the rank which has started this relay ends well, when no rank of this host is left
 
 	mu     sync.Mutex
 	linked map[uint16]bool  // hosts that have a link, or had one
@@ -57,7 +60,9 @@ type change struct {
 }
 
 func newDaemon(in io.Reader, out, log io.Writer) *daemon {
-	return &daemon{lines: readLines(in), out: out, log: log, linked: make(map[uint16]bool), failed: make(map[uint16]error)}
+	d := &daemon{out: out, log: log, linked: make(map[uint16]bool), failed: make(map[uint16]error), answers: make(chan relayclient.Answer, maxAnswers)}
+	d.input = readInput(in, func() uint64 { return d.config.Pack }, d.wakeLeader)
+	return d
 }
 
 // run is the whole life of the relay. file is the arena, and launcher the descriptor of a connection with the launcher.
@@ -96,7 +101,7 @@ func (d *daemon) run(file *os.File, launcher int) error {
 func (d *daemon) receive(to any) error {
 	for {
 		select {
-		case line, ok := <-d.lines:
+		case line, ok := <-d.input.lines:
 			if !ok {
 				return errInputEnded
 			}
@@ -119,7 +124,7 @@ func (d *daemon) send(line any) error {
 
 // fail reports why the relay ends: to the rank that waits for it, or else to the user.
 func (d *daemon) fail(err error) {
-	isTold := d.out != nil && d.send(failure{err.Error()}) == nil
+	isTold := !d.isReady && d.send(failure{err.Error()}) == nil
 	if !isTold && !errors.Is(err, errInputEnded) { // if that rank has died, its launcher says so
 		d.logf("%v", err)
 	}
@@ -147,6 +152,7 @@ func (d *daemon) open(ctx context.Context, file *os.File) (net.Listener, error) 
 	}
 	d.changes = make(chan change, 2*d.config.Hosts) // one link for each host, and its end
 	config.Arena, config.Logf = d.arena, d.logf
+	config.Answer = d.answer
 	config.Linked = func(host uint16, err error) { d.changes <- change{host, err} }
 	control, err := net.Listen("tcp", net.JoinHostPort(d.config.Address, "0"))
 	if err != nil {
@@ -184,9 +190,41 @@ func (d *daemon) link(ctx context.Context, control net.Listener) error {
 	if err := d.waitForLinks(failed); err != nil {
 		return explain(err, p.Relays)
 	}
-	err := d.send(ready{true})
-	d.out = nil
-	return errors.Join(err, closeOutput())
+	d.isReady = true
+	if err := d.send(ready{true}); err != nil {
+		return err
+	}
+	go d.writeAnswers()
+	return nil
+}
+
+// maxAnswers is more than the answers that the leader can miss, if it waits for each.
+const maxAnswers = 16
+
+// writeAnswers passes the answers of the relay to the leader, until the process ends.
+func (d *daemon) writeAnswers() {
+	for a := range d.answers {
+		if err := relayclient.WriteAnswer(d.out, &a, d.wakeLeader); err != nil {
+			return // the leader has left
+		}
+	}
+}
+
+// answer keeps an answer for writeAnswers. A leader that does not read loses answers.
+func (d *daemon) answer(a relayclient.Answer) {
+	select {
+	case d.answers <- a:
+	default:
+	}
+}
+
+// wakeLeader wakes the rank that has started this relay: it has something to read, or can write again.
+func (d *daemon) wakeLeader() {
+	if id, ok := d.arena.MemberOf(0); ok {
+		if p, err := d.arena.Peer(id); err == nil {
+			p.Wake()
+		}
+	}
 }
 
 // Pauses between attempts to make a link.
@@ -274,7 +312,7 @@ func (d *daemon) waitForLinks(failed <-chan error) error {
 		case err := <-d.ended:
 			d.ended <- err
 			return err
-		case <-d.lines:
+		case <-d.input.calls:
 			return errInputEnded
 		case <-d.checks:
 			d.reportDeath()
@@ -304,26 +342,30 @@ func (d *daemon) missing(up map[uint16]bool) string {
 
 // wait waits until standard input has ended and no rank is left.
 func (d *daemon) wait() error {
-	lines, checks := d.lines, d.checks
+	calls, checks := d.input.calls, d.checks
 	for {
 		select {
-		case line, ok := <-lines:
-			if !ok {
-				lines = nil
-			} else if decode(line, &d.farewell) != nil {
-				d.farewell = farewell{} // of another version
+		case c, ok := <-calls:
+			switch {
+			case !ok:
+				calls = nil
+				d.relay.EndCalls()
+			case c.Kind == relayclient.Finalize:
+				d.finalizes = true
+			default:
+				d.relay.Call(c)
 			}
 		case <-checks:
 		case err := <-d.ended:
 			d.ended <- err
 			return err
 		}
-		isOver := lines == nil && !d.hasRanks()
+		isOver := calls == nil && !d.hasRanks()
 		d.reportDeath() // after hasRanks: else the last rank could die between the two
 		if isOver {
 			return nil
 		}
-		if lines == nil && checks == nil {
+		if calls == nil && checks == nil {
 			ticker := time.NewTicker(rankCheck)
 			defer ticker.Stop()
 			checks = ticker.C
@@ -352,7 +394,7 @@ func (d *daemon) reportDeath() {
 
 // finalize tells the launcher that the rank that has started this relay ends well, if that rank has left it to the relay.
 func (d *daemon) finalize() {
-	if d.launcher == nil || !d.farewell.Finalize {
+	if d.launcher == nil || !d.finalizes {
 		return
 	}
 	done := make(chan struct{})

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -274,9 +273,6 @@ func playLeader(self *proctest.Self) error {
 	var r ready
 	if err := answers.Decode(&r); err != nil || !r.Ready {
 		return fmt.Errorf("the relay is not ready: %w", err)
-	}
-	if err := answers.Decode(&r); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("the relay keeps its standard output: %w", err)
 	}
 	self.Say("%d", cmd.Process.Pid)
 	self.Say("%v", n.address)

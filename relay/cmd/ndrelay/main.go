@@ -11,8 +11,6 @@ import (
 	"os/signal"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/softnd/softnd/internal/goruntime"
 )
 
@@ -46,14 +44,4 @@ func main() {
 		d.fail(err)
 		os.Exit(1)
 	}
-}
-
-// closeOutput makes standard output refer to nothing. The pipe would otherwise show its reader no end.
-func closeOutput() error {
-	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	defer null.Close()
-	return unix.Dup3(int(null.Fd()), unix.Stdout, 0)
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/endpoint"
+	"github.com/softnd/softnd/internal/meet/relayclient"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/relay/internal/nstest"
@@ -193,13 +194,13 @@ func TestDeathEndsTheJob(t *testing.T) {
 		{"left", "", func(h *lonelyHost) { h.link(); h.rank.Say("leave"); h.rank.Wait() }},
 		{"left in good order", "cmd=finalize\n", func(h *lonelyHost) {
 			h.link()
-			h.relay.Say(`{"finalize":true}`)
+			h.relay.Say("%s", finalize)
 			h.rank.Say("leave")
 			h.rank.Wait()
 		}},
 		{"killed after its leader has left in good order", aborted, func(h *lonelyHost) {
 			h.link()
-			h.relay.Say(`{"finalize":true}`)
+			h.relay.Say("%s", finalize)
 			h.rank.Kill()
 			h.hear(aborted)
 		}},
@@ -220,6 +221,9 @@ func TestDeathEndsTheJob(t *testing.T) {
 		})
 	}
 }
+
+// finalize is the message of a leader that leaves in good order.
+var finalize = append([]byte{byte(relayclient.Finalize)}, make([]byte, 23)...)
 
 // lonelyHost is a host with one rank, in a process of its own.
 type lonelyHost struct {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/endpoint"
+	"github.com/softnd/softnd/internal/meet/relayclient"
 	"github.com/softnd/softnd/relay/internal/handshake"
 	"github.com/softnd/softnd/relay/internal/relay"
 )
@@ -22,11 +23,11 @@ import (
 //	in   config    what the relay has to know
 //	out  listening the relay accepts control connections
 //	in   peers     where the relays of all hosts listen
-//	out  ready     all links are up; standard output ends
-//	in   farewell  the rank that started the relay leaves the job in good order; may be missing
+//	out  ready     all links are up
 //
-// A failure before ready ends with a line of type failure. Later lines of standard input mean nothing. Its end means that
-// the rank that started the relay has left or died.
+// A failure before ready ends with a line of type failure. After ready, standard input carries the collective calls of this host,
+// and standard output the answers, in the form of package relayclient. The end of standard input means that the rank that started
+// the relay has left or died.
 
 // config is the first line.
 type config struct {
@@ -38,6 +39,7 @@ type config struct {
 	Address   string `json:"address"`   // of this host, for control connections and libfabric
 	Keepalive string `json:"keepalive"` // such as 5s, which is the default
 	Launcher  bool   `json:"launcher"`  // descriptor 4 is a connection with a launcher that speaks PMI
+	Pack      uint64 `json:"pack"`      // bytes of the longest pack of an Exchange
 }
 
 type listening struct {
@@ -53,11 +55,6 @@ type ready struct {
 	Ready bool `json:"ready"`
 }
 
-// farewell is the third line.
-type farewell struct {
-	Finalize bool `json:"finalize"` // tell the launcher that the rank ends well, when no rank of this host is left
-}
-
 type failure struct {
 	Error string `json:"error"`
 }
@@ -69,22 +66,42 @@ const envReceiveTimeout = "SOFTND_RECEIVE_TIMEOUT"
 // maxLine is the length of the longest line, which has the addresses of all relays.
 const maxLine = 64 << 10
 
-// readLines returns the first three lines of r. The channel is closed at the end of r.
-func readLines(r io.Reader) <-chan []byte {
-	lines := make(chan []byte)
+// input is what arrives at standard input. Each channel is closed at the end.
+type input struct {
+	lines chan []byte           // the first two
+	calls chan relayclient.Call // after the lines
+}
+
+// readInput reads standard input. limit returns the limit of a call in bytes, and wake lets the writer of a call go on.
+func readInput(r io.Reader, limit func() uint64, wake func()) input {
+	i := input{make(chan []byte), make(chan relayclient.Call)}
 	go func() {
-		defer close(lines)
+		defer close(i.calls)
 		in := bufio.NewReaderSize(r, maxLine)
-		for range 3 {
-			line, err := in.ReadSlice('\n')
-			if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+		if !i.readLines(in) {
+			return
+		}
+		for {
+			c, err := relayclient.ReadCall(in, limit(), wake)
+			if err != nil {
 				return
 			}
-			lines <- bytes.Clone(line)
+			i.calls <- c
 		}
-		_, _ = io.Copy(io.Discard, in)
 	}()
-	return lines
+	return i
+}
+
+func (i input) readLines(in *bufio.Reader) bool {
+	defer close(i.lines)
+	for range 2 {
+		line, err := in.ReadSlice('\n')
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return false
+		}
+		i.lines <- bytes.Clone(line)
+	}
+	return true
 }
 
 // decode decodes a line, which may contain what to has and nothing else.
@@ -102,7 +119,7 @@ func decode(line []byte, to any) error {
 
 // relay checks the configuration, and returns that of the relay, without the arena.
 func (c *config) relay() (relay.Config, error) {
-	out := relay.Config{Provider: c.Provider, Node: c.Address}
+	out := relay.Config{Provider: c.Provider, Node: c.Address, Pack: c.Pack}
 	fail := func(format string, args ...any) (relay.Config, error) {
 		return out, fmt.Errorf("configuration: "+format, args...)
 	}

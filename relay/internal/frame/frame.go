@@ -34,13 +34,17 @@ const (
 	Abort                       // end of the connection by force; the payload says why
 	Withdraw                    // the process that asked for tunnel Request of the sender has stopped waiting
 	Room                        // the receiver may send the bytes of Sends and Writes before byte Request of the tunnel
+	Call                        // collective call Request of the sender's host, of kind Token, with Address bytes; the payload is the next part
+	Called                      // call Request of the receiver's host has arrived
+	Leave                       // the sender's host takes part in no further call
 
-	lastKind = Room
+	lastKind = Leave
 )
 
 var names = [...]string{Hello: "Hello", Credit: "Credit", Ping: "Ping", Pong: "Pong", Open: "Open", Accept: "Accept", Refuse: "Refuse",
 	Established: "Established", Send: "Send", Write: "Write", Read: "Read", Data: "Data", Done: "Done", Fail: "Fail",
-	Disconnect: "Disconnect", Abort: "Abort", Withdraw: "Withdraw", Room: "Room"}
+	Disconnect: "Disconnect", Abort: "Abort", Withdraw: "Withdraw", Room: "Room",
+	Call: "Call", Called: "Called", Leave: "Leave"}
 
 // String returns the name of the kind.
 func (k Kind) String() string {
@@ -64,6 +68,7 @@ const (
 	MaxTotal   = 1 << 30 // of a request
 	MaxText    = 376     // of the payload of an Abort or a Fail, which is text for people
 	MaxRefusal = 512     // of the payload of a Refuse, which is private data
+	MaxPart    = 1 << 16 // of the payload of a Call
 )
 
 // Frame is a decoded frame. The fields that its kind does not have are 0.
@@ -73,10 +78,10 @@ type Frame struct {
 	Flags   uint8
 	Credits uint16 // frames that the sender has freed since it last said so
 	Tunnel  uint32 // number of the tunnel at the receiver; 0 for frames of the link
-	Request uint64 // number of a request in its direction of the tunnel; of a Withdraw, of the tunnel at the sender
-	Address uint64 // remote address
-	Token   uint32 // remote token, or the token to invalidate
-	Status  uint32 // of a Fail, an Abort, or a Refuse
+	Request uint64 // number of a request in its direction of the tunnel; of a Withdraw, of the tunnel at the sender; of a call
+	Address uint64 // remote address, or the bytes of a Call
+	Token   uint32 // remote token, or the token to invalidate, or the kind of a Call
+	Status  uint32 // of a Fail, an Abort, a Refuse, or a Call that has failed
 	Done    uint32 // of a Send, Write, Read or Data: number of further requests of the other direction that are complete
 	Total   uint32 // bytes of the request
 	Offset  uint32 // of the payload in these bytes
@@ -174,6 +179,9 @@ var shapes = [lastKind + 1]shape{
 	Abort:       {fields: hasTunnel | hasStatus | hasPayload, maxPayload: MaxText},
 	Withdraw:    {fields: hasRequest},
 	Room:        {fields: hasTunnel | hasRequest},
+	Call:        {fields: hasRequest | hasAddress | hasToken | hasStatus | hasPayload, maxPayload: MaxPart},
+	Called:      {fields: hasRequest},
+	Leave:       {},
 }
 
 // Decode decodes the frame that fills b. The payload is a part of b. After an error only Kind is meaningful.

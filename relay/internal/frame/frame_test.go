@@ -33,6 +33,10 @@ func examples() []Frame {
 		{Kind: Abort, Tunnel: 7, Status: 0xC0000241, Payload: []byte("closed")},
 		{Kind: Withdraw, Request: 7, Payload: []byte{}},
 		{Kind: Room, Tunnel: 7, Request: 1 << 40, Payload: []byte{}},
+		{Kind: Call, Request: 3, Address: 1 << 33, Token: 2, Payload: []byte("a part")},
+		{Kind: Call, Request: 4, Address: 3, Token: 3, Status: 0xC0000241, Payload: []byte("why")},
+		{Kind: Called, Request: 3, Payload: []byte{}},
+		{Kind: Leave, Payload: []byte{}},
 	}
 }
 

@@ -37,6 +37,7 @@ type link struct {
 	handled uint32             // frames of the other relay so far
 	early   [linkWindow]*early // frames that have arrived before others, by the rest of their numbers
 	unsent  []unsent           // messages that the provider could not take
+	unsaid  []callFrame        // of collective calls
 	refused []uint32           // tunnels of the other relay for which there is none here
 	tunnels []*tunnel
 	turn    int // tunnel that is served next
@@ -81,6 +82,10 @@ func (r *Relay) Link(conn net.Conn, session *handshake.Session) {
 
 func (r *Relay) addLink(conn net.Conn, session *handshake.Session, forget func() bool) {
 	l := &link{relay: r, session: session, conn: conn, forget: forget, credits: newCredits(linkWindow), heard: time.Now()}
+	if session.Host >= MaxHosts {
+		l.fail(fmt.Errorf("host %d of at most %d", session.Host, MaxHosts))
+		return
+	}
 	if len(r.links) == maxLinks {
 		l.fail(fmt.Errorf("%d links, the maximum", maxLinks))
 		return
@@ -92,6 +97,7 @@ func (r *Relay) addLink(conn net.Conn, session *handshake.Session, forget func()
 	}
 	l.hasPeer = true
 	r.links[session.Inbound] = l
+	r.collective.hosts[session.Host] = new(hostCalls)
 	if err = r.ofi.PostReceives(len(r.links) * linkWindow); err != nil {
 		l.fail(err)
 		return
@@ -188,6 +194,7 @@ func (l *link) fail(err error) {
 	}
 	l.forget()
 	if l.hasPeer {
+		l.endCalls()
 		if err := l.relay.ofi.RemovePeer(l.peer); err != nil {
 			l.relay.config.Logf("link to host %d: %v", l.session.Host, err)
 		}
@@ -313,6 +320,13 @@ func (l *link) handle(f *frame.Frame) error {
 	case frame.Withdraw:
 		l.withdrawn(f.Request)
 		return nil
+	case frame.Call:
+		return l.called(f)
+	case frame.Called:
+		return l.acknowledged(f)
+	case frame.Leave:
+		l.endCalls()
+		return nil
 	}
 	if f.Tunnel > maxTunnels {
 		return errTunnel
@@ -346,6 +360,7 @@ func (l *link) step() (worked bool) {
 		l.send(&frame.Frame{Kind: frame.Refuse, Tunnel: l.refused[0]}, nil)
 		l.refused, worked = l.refused[1:], true
 	}
+	worked = l.stepCalls() || worked
 	worked = l.stepTunnels() || worked
 	l.dropEnded()
 	if l.credits.mustReturn() && l.hasBuffer() {

@@ -78,6 +78,7 @@ var phrases = [][]byte{
 	frameOp(frame.Send, 2), frameOp(frame.Send, 7), frameOp(frame.Write, 3), frameOp(frame.Write, 7), frameOp(frame.Write, 8),
 	frameOp(frame.Read, 4), frameOp(frame.Read, 8), frameOp(frame.Data, 0), frameOp(frame.Done, 0), frameOp(frame.Fail, 3),
 	frameOp(frame.Accept, 0), frameOp(frame.Established, 0), frameOp(frame.Disconnect, 0), frameOp(frame.Abort, 1), frameOp(frame.Withdraw, 0),
+	frameOp(frame.Call, 0), {opFrame, byte(frame.Call), 0, 0, 1, 3}, {opFrame, byte(frame.Call), 0, 0, 2, 2}, frameOp(frame.Called, 0), frameOp(frame.Leave, 0),
 	frameOp(frame.Ping, 0), frameOp(frame.Credit, 0), {opFrame, byte(frame.Write), 0, 0, 1, 3}, {opFrame, byte(frame.Send), 0, 0, 1, 3},
 }
 

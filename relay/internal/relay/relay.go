@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd/endpoint"
+	"github.com/softnd/softnd/internal/meet/relayclient"
 	"github.com/softnd/softnd/internal/relayhook"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/relay/internal/frame"
@@ -59,6 +60,11 @@ type Config struct {
 	// ReceiveTimeout is how long a Send of another host waits for a Receive here, as endpoint.Options has it.
 	ReceiveTimeout time.Duration
 
+	// Pack is the number of bytes of the longest pack of an Exchange. Answer is called with the answers to [Relay.Call]. It must not
+	// block. It may be nil if there is no call.
+	Pack   uint64
+	Answer func(relayclient.Answer)
+
 	// Linked is called when a link to a host is up, and with an error when it has ended. It must not block. It may be nil.
 	Linked func(host uint16, err error)
 
@@ -92,6 +98,7 @@ type Relay struct {
 
 	// State of Run.
 	links          map[uint64]*link // by the session number of their frames
+	collective     collective       // calls of all hosts
 	tunnels        [maxTunnels]*tunnel
 	enlarged       int                                      // tunnels with a large room
 	made           uint64                                   // tunnels so far

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/endpoint"
+	"github.com/softnd/softnd/internal/meet/relayclient"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/relay/internal/frame"
@@ -31,6 +32,7 @@ type host struct {
 	close func() error
 
 	control string // address for other relays
+	answers chan relayclient.Answer
 }
 
 // rank is a local process.
@@ -101,11 +103,15 @@ type settings struct {
 	polls    bool          // the provider has no descriptor to wait for
 
 	keepalive time.Duration
+	answer    func(relayclient.Answer)
 }
+
+const packLimit = 1 << 20
 
 // openHost makes host number with a relay and a rank.
 func openHost(ctx context.Context, number int, node string, s settings, logf func(string, ...any)) (h *host, err error) {
-	h = &host{ctx: ctx}
+	h = &host{ctx: ctx, answers: make(chan relayclient.Answer, 16)}
+	s.answer = func(a relayclient.Answer) { h.answers <- a }
 	if h.arena, err = shm.Create(shm.Config{Size: 256 << 20, Host: number}); err != nil {
 		return nil, err
 	}
@@ -131,7 +137,7 @@ func openRelay(arena *shm.Arena, node string, s settings, logf func(string, ...a
 		s.provider = "tcp"
 	}
 	return New(context.Background(), Config{Arena: arena, Provider: s.provider, Node: node, ReceiveTimeout: s.timeout, Keepalive: s.keepalive, noDescriptor: s.polls,
-		Handshake: handshake.Config{Secret: [32]byte{1}, Job: [16]byte{2}}, Logf: logf})
+		Pack: packLimit, Answer: s.answer, Handshake: handshake.Config{Secret: [32]byte{1}, Job: [16]byte{2}}, Logf: logf})
 }
 
 func newHost(t testing.TB, number int, s settings) *host {

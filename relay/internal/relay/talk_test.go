@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softnd/softnd/internal/meet/relayclient"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/relay/internal/frame"
@@ -26,6 +27,7 @@ type talk struct {
 	session *handshake.Session
 	tunnels []farTunnel
 	opens   uint32 // requests for connections
+	called  uint64 // collective calls
 	owed    uint16 // frames of the relay that were read and not returned
 	locals  []local
 	calls   sync.WaitGroup
@@ -303,8 +305,17 @@ func (p *talk) sendFrame() {
 	switch f.Kind {
 	case frame.Withdraw:
 		f.Tunnel, f.Request = 0, uint64(max(p.opens, 1))
-	case frame.Hello, frame.Credit:
+	case frame.Hello, frame.Credit, frame.Leave:
 		f.Tunnel = 0
+	case frame.Call:
+		p.called++
+		f.Tunnel, f.Request, f.Token = 0, p.called, 1+uint32(where%4)
+		if f.Token != uint32(relayclient.Barrier) {
+			f.Payload = make([]byte, length%(1+frame.MaxPart))
+			f.Address = uint64(len(f.Payload))
+		}
+	case frame.Called:
+		f.Tunnel, f.Request = 0, uint64(request)
 	case frame.Ping, frame.Pong:
 		f.Tunnel, f.Request = 0, uint64(request)
 	case frame.Open, frame.Accept:
