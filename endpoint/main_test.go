@@ -1,7 +1,6 @@
 package endpoint
 
 import (
-	"flag"
 	"os"
 	"strings"
 	"testing"
@@ -13,10 +12,7 @@ import (
 func TestMain(m *testing.M) {
 	maxSleep, maxRest, maxEngineSleep = time.Hour, time.Hour, time.Hour // a sleep that nothing ends fails a test
 	proctest.Main()
-	flag.Parse()
-	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
-		_ = f.Value.Set("5") // parallel tests sleep a part of the time; with more, those that poll take it from each other
-	}
+	proctest.SideBySide(5) // parallel tests sleep a part of the time; with more, those that poll take it from each other
 	proctest.Exit(m.Run(), func() []string { return append(openArenas(), strayGoroutines()...) })
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/softnd/softnd/internal/layout/layouttest"
+	"github.com/softnd/softnd/internal/testkit/scale"
 	"github.com/softnd/softnd/shm"
 )
 
@@ -93,7 +94,7 @@ func TestTextIsReadWhole(t *testing.T) {
 			}
 		}
 	})
-	most := 2000
+	most := scale.Of(500, 2000)
 	if testing.Short() {
 		most = 200
 	}

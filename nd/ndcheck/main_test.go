@@ -11,5 +11,6 @@ import (
 
 func TestMain(m *testing.M) {
 	proctest.Main()
+	proctest.SideBySide(4)
 	os.Exit(m.Run())
 }
