@@ -61,8 +61,8 @@ func (ep *queuePair) serveSendFast(entry *ring.Words) bool {
 	return true
 }
 
-// serveWriteFast is serveWriteInEntry for the fast path. It reports whether it has run the Write. The
-// sink is memory of this process, so the connection may be checked before the hazard is published.
+// serveWriteFast is serveFragment for the fast path. It reports whether it has run the Write, whose data is in the entry.
+// The sink is memory of this process, so the connection may be checked before the hazard is published.
 func (ep *queuePair) serveWriteFast(entry *ring.Words) bool {
 	c := ep.conn
 	header, address := atomic.LoadUint64(&entry[0]), atomic.LoadUint64(&entry[1]) // loaded once: the peer can overwrite them

@@ -100,9 +100,6 @@ func (ep *queuePair) serveEntry(entry *wire.Entry, budget *uint64) outcome {
 	case wire.WriteFragment, wire.ReadFragment:
 		return ep.serveFragment(entry, budget)
 	case wire.WriteInEntry:
-		if ep.hook == nil {
-			return ep.serveWriteInEntry(entry)
-		}
 		entry.FragmentLength, entry.RequestLength = uint64(entry.PayloadLength), uint64(entry.PayloadLength)
 		return ep.serveFragment(entry, budget)
 	}
@@ -333,7 +330,7 @@ func (ep *queuePair) serveSendFragment(entry *wire.Entry, r *receive, budget *ui
 	return ep.finishSend(entry, r, ep.resp.messageReceived)
 }
 
-// serveFragment runs a fragment of the peer's Read or Write on local memory.
+// serveFragment runs a fragment of the peer's Read or Write on local memory, or a Write whose data is in the entry.
 func (ep *queuePair) serveFragment(entry *wire.Entry, budget *uint64) outcome {
 	// right is what the token of local memory must grant, remoteRight what the peer's token must grant.
 	local, remote, right, remoteRight := &ep.sink, &ep.source, window.Write, window.Read
@@ -390,17 +387,6 @@ func (ep *queuePair) serveFragment(entry *wire.Entry, budget *uint64) outcome {
 		if ep.hook != nil {
 			ep.hook.CopiedServed(entry, n)
 		}
-	}
-	return executed
-}
-
-// serveWriteInEntry runs a Write whose data is in the ring entry.
-func (ep *queuePair) serveWriteInEntry(entry *wire.Entry) outcome {
-	ep.sink = window.Operand{Token: entry.Token, Rights: window.Remote | window.Write, Address: entry.ReceiverAddress, Endpoint: ep.number}
-	ep.source = window.Operand{Mem: entry.Payload[:entry.PayloadLength]}
-	n := uint64(entry.PayloadLength)
-	if _, f, _ := ep.guard.Copy(&ep.sink, &ep.source, n); f != window.NoFault {
-		ep.failAccess(entry, &ep.sink, n, f)
 	}
 	return executed
 }
