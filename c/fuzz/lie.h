@@ -12,7 +12,6 @@
 
 enum { ENDPOINTS = 2, WINDOWS = 2, PAGE = 4096, GRANTED = 5096, GRANTED_BYTES = 100, SINK = 6144, ARENA = 112 << 20 };
 
-
 struct side {
 	snd_job *job;
 	snd_fabric *f;

@@ -1,5 +1,4 @@
 /* One side's private, checked view of a connection record. TWIN endpoint/cm_connection.go, endpoint/cm_attach.go. */
-
 #include "endpoint/cm_connection.h"
 
 #include <inttypes.h>

@@ -1,5 +1,4 @@
 /* Connectors: they make and end one connection. TWIN endpoint/cm_connector.go, endpoint/cm_connect.go, endpoint/cm_accept.go. */
-
 #include "endpoint/cm_connector.h"
 
 #include <inttypes.h>

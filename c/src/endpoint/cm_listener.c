@@ -1,5 +1,4 @@
 /* Listeners: they take the connection requests for one port. TWIN endpoint/cm_listener.go, endpoint/cm_inbox.go. */
-
 #include "endpoint/cm_listener.h"
 
 #include <inttypes.h>

@@ -1,5 +1,4 @@
 /* The end of a connection, see docs/model/teardown.pml. TWIN endpoint/cm_teardown.go, endpoint/cm_disconnect.go, endpoint/qp_close.go. */
-
 #include "endpoint/cm_teardown.h"
 
 #include <inttypes.h>

@@ -1,6 +1,4 @@
 /* TWIN endpoint/cq.go, endpoint/cq_poll.go. */
-
-
 #include "endpoint/cq.h"
 
 #include <inttypes.h>

@@ -1,5 +1,4 @@
 /* The access that a token allows, in words, for the message of a refused access. TWIN window/describe.go. */
-
 #include "endpoint/describe.h"
 
 #include <inttypes.h>

@@ -1,6 +1,4 @@
 /* TWIN endpoint/internal/memory/allocation.go. */
-
-
 #include "endpoint/mr_allocation.h"
 
 #include <inttypes.h>

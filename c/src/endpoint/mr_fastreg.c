@@ -1,6 +1,5 @@
 /* Fast registration: a request registers pages of mappings as the memory of a region. Peers see them as one range of
  * addresses. TWIN endpoint/mr_fastreg.go. */
-
 #include "endpoint/mr_fastreg.h"
 
 #include <errno.h>

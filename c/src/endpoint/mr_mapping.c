@@ -1,6 +1,5 @@
 /* Logical mappings: lists of pages of allocated memory, for fast registrations. The address of a page is its offset in the
  * arena. The privileged token is a local token for the memory of all mappings of an adapter. TWIN endpoint/mr_mapping.go. */
-
 #include "endpoint/mr_mapping.h"
 
 #include <inttypes.h>

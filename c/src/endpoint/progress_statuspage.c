@@ -1,6 +1,4 @@
 /* TWIN endpoint/progress_statuspage.go, internal/statuspage/statuspage.go. */
-
-
 #include "endpoint/progress_statuspage.h"
 
 #include <inttypes.h>

@@ -1,6 +1,5 @@
 /* How a blocking call waits: it spins for about as long as an answer from another core takes, then yields, then sleeps.
  * TWIN endpoint/progress_wait.go, endpoint/internal/waiter/spin.go. */
-
 #include "endpoint/progress_wait.h"
 
 #include <sched.h>

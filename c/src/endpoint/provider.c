@@ -1,5 +1,4 @@
 /* Opening and closing a fabric and its adapters. */
-
 #include "endpoint/provider.h"
 
 #include <inttypes.h>

@@ -1,5 +1,4 @@
 /* TWIN endpoint/qp.go, endpoint/qp_create.go. */
-
 #include "endpoint/qp.h"
 
 #include <inttypes.h>

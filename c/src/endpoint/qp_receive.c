@@ -1,5 +1,4 @@
 /* Posting receives, and their results. TWIN endpoint/qp_receive.go. */
-
 #include "endpoint/qp_receive.h"
 
 #include <inttypes.h>

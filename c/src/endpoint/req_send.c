@@ -1,5 +1,4 @@
 /* Sends that the fast path has not taken. TWIN endpoint/req_send.go. */
-
 #include "endpoint/req_send.h"
 
 #include <inttypes.h>

@@ -1,6 +1,5 @@
 /* Serving the peer's ring entries, in order. Every word of an entry is loaded once, and the copy is checked.
  * TWIN endpoint/resp_serve.go, endpoint/resp_fast.go, endpoint/resp_entry.go. */
-
 #include "endpoint/resp_serve.h"
 
 #include <inttypes.h>

@@ -1,6 +1,5 @@
 /* Shared receive queues: receives for several endpoints of one adapter. They are local to the process. Peers know only that
  * their messages travel by ring and wait there for a receive. TWIN endpoint/srq.go. */
-
 #include "endpoint/srq.h"
 
 #include <inttypes.h>

@@ -1,5 +1,4 @@
 /* Weak order: when requests run, and when their results arrive. TWIN endpoint/internal/mode/weak/weak.go. */
-
 #include "endpoint/weak.h"
 
 #include <sched.h>

@@ -1,5 +1,4 @@
 /* snd_job_abort. */
-
 #include "job/abort.h"
 
 #include <inttypes.h>

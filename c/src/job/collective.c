@@ -1,5 +1,4 @@
 /* Collective calls: barrier and exchange. */
-
 #include "job/collective.h"
 
 #include <inttypes.h>

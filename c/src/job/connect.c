@@ -1,5 +1,4 @@
 /* Connections by rank. Of two ranks, the one with the higher number connects. TWIN connect.go. */
-
 #include "job/connect.h"
 
 #include <inttypes.h>

@@ -1,5 +1,4 @@
 /* The rank group of a host: how its members become ranks. TWIN shm/group.go. */
-
 #include "job/group.h"
 
 #include <inttypes.h>

@@ -1,6 +1,5 @@
 /* Collective calls over several hosts. The ranks of a host meet at the barrier of their arena. Then the leaders exchange what
  * their hosts have, and the others wait at the next barrier, at which the leader publishes what it has got. TWIN hostcalls.go. */
-
 #include "job/hostcalls.h"
 
 #include <inttypes.h>

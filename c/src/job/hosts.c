@@ -1,5 +1,4 @@
 /* The begin of a job over several hosts, and the numbers and addresses of its ranks. TWIN hosts.go. */
-
 #include "job/hosts.h"
 
 #include <inttypes.h>

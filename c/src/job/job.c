@@ -1,5 +1,4 @@
 /* Jobs: how a process becomes a rank, and leaves. */
-
 #include "job/job.h"
 
 #include <inttypes.h>

@@ -1,6 +1,4 @@
 /* TWIN internal/linux/clock.go. */
-
-
 #include "linux/clock.h"
 
 #include <stdio.h>

@@ -1,6 +1,4 @@
 /* TWIN internal/linux/descriptor.go. */
-
-
 #include "linux/descriptor.h"
 
 #include <errno.h>

@@ -1,6 +1,4 @@
 /* TWIN internal/linux/memory.go. */
-
-
 #include "linux/memory_limit.h"
 
 #include <fcntl.h>

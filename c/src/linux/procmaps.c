@@ -1,6 +1,4 @@
 /* TWIN internal/linux/mappings.go. */
-
-
 #include "linux/procmaps.h"
 
 #include <errno.h>

@@ -1,6 +1,4 @@
 /* TWIN internal/meet/unixsock/unixsock.go. */
-
-
 #include "linux/unix_socket.h"
 
 #include <errno.h>

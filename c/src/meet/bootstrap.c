@@ -1,6 +1,4 @@
 /* TWIN internal/meet/bootstrap/bootstrap.go. */
-
-
 #include "meet/bootstrap.h"
 
 #include <fcntl.h>

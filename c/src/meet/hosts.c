@@ -1,5 +1,4 @@
 /* The hosts of a job. */
-
 #include "meet/hosts.h"
 
 #include <stdlib.h>

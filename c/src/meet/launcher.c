@@ -1,6 +1,4 @@
 /* TWIN internal/meet/controlchannel/client.go. */
-
-
 #include "meet/launcher.h"
 
 #include <errno.h>

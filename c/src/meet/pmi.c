@@ -1,6 +1,4 @@
 /* TWIN internal/meet/pmi/client.go, internal/meet/pmi/wire.go. */
-
-
 #include "meet/pmi.h"
 
 #include <errno.h>

@@ -1,6 +1,4 @@
 /* TWIN internal/meet/relayclient/relayclient.go. */
-
-
 #include "meet/relay.h"
 
 #include <errno.h>

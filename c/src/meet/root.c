@@ -1,6 +1,4 @@
 /* TWIN internal/meet/rendezvous/rank.go. */
-
-
 #include "meet/root.h"
 
 #include <errno.h>

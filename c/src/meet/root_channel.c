@@ -1,6 +1,4 @@
 /* TWIN internal/meet/rendezvous/wire.go. */
-
-
 #include "meet/root_channel.h"
 
 #include <errno.h>

@@ -1,6 +1,4 @@
 /* TWIN internal/meet/rendezvous/root.go. */
-
-
 #include "meet/root_service.h"
 
 #include <errno.h>

@@ -1,6 +1,4 @@
 /* TWIN internal/meet/rendezvous/tcp.go. */
-
-
 #include "meet/tcp.h"
 
 #include <arpa/inet.h>

@@ -1,6 +1,4 @@
 /* TWIN shm/arena.go, shm/version.go. */
-
-
 #include "shm/arena.h"
 
 #include <errno.h>

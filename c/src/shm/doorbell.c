@@ -1,6 +1,5 @@
 /* Doorbells: how a waiting call sleeps, and how another member wakes it. See docs/shared-memory.md.
  * TWIN internal/doorbell/doorbell.go. */
-
 #include "shm/doorbell.h"
 
 #include <errno.h>

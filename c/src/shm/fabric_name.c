@@ -1,5 +1,4 @@
 /* Named fabrics: both sides of the protocol in shm/fabric_protocol.go. TWIN shm/fabric_protocol.go. */
-
 #include "shm/fabric_name.h"
 
 #include <errno.h>

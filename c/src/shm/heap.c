@@ -1,6 +1,4 @@
 /* TWIN shm/heap.go, shm/owner_map.go. */
-
-
 #include "shm/heap.h"
 
 #include <inttypes.h>

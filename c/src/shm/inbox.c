@@ -1,5 +1,4 @@
 /* The inbox: a list of connection requests, newest first, that any member adds to. TWIN shm/inbox.go. */
-
 #include "shm/inbox.h"
 
 #include <stdlib.h>

@@ -1,5 +1,4 @@
 /* TWIN shm/member.go, shm/lock_page_unsafe.go. */
-
 #include "shm/member.h"
 
 #include <errno.h>

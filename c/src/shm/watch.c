@@ -1,7 +1,6 @@
 /* The thread that watches. A futex and a descriptor cannot be waited for together, so the progress thread cannot do this.
  * A pidfd reports the end of a process. A member without one (another PID namespace, no descriptor left) has its lock
  * tested every 50 ms. TWIN shm/watch.go. */
-
 #include "shm/watch.h"
 
 #include <errno.h>

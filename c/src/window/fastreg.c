@@ -1,5 +1,4 @@
 /* The end of a fast registration. TWIN window/fastreg.go. */
-
 #include "window/fastreg.h"
 
 #include <stdlib.h>

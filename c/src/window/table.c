@@ -1,6 +1,4 @@
 /* TWIN window/table.go, window/token.go. */
-
-
 #include "window/table.h"
 
 #include <stdlib.h>
