@@ -79,6 +79,7 @@ func TestNextDeathOfRanksThatAreTakenAgain(t *testing.T) {
 }
 
 func testTakenAgain(t *testing.T, early bool) {
+	t.Parallel()
 	ctx := proctest.Context(t)
 	name := fmt.Sprintf("softnd-test-taken-%d-%v", os.Getpid(), early)
 	victim := proctest.StartWith(t, nil, ranktest.RoleJoins, name, 2)
@@ -178,6 +179,7 @@ func TestBarrierFindsDeathDespiteOverwrittenWord(t *testing.T) {
 	for word := range wordsBeforeDeath {
 		for _, ranks := range []int{2, 4} {
 			t.Run(fmt.Sprintf("word %d, %d ranks", word, ranks), func(t *testing.T) {
+				t.Parallel()
 				all := ranktest.Start(t, ranks, roleHidden, word)
 				all[ranks-1].WaitKilled()
 				for _, r := range all[:ranks-1] {

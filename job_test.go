@@ -19,6 +19,7 @@ import (
 
 func TestMain(m *testing.M) {
 	proctest.Main()
+	proctest.SideBySide(8)
 	os.Exit(m.Run())
 }
 

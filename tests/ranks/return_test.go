@@ -31,6 +31,7 @@ func TestRankThatReturnsIsNotTheOldOne(t *testing.T) {
 }
 
 func testReturn(t *testing.T, ranks int, dies, exchange bool) {
+	t.Parallel()
 	ctx := proctest.Context(t)
 	name := fmt.Sprintf("softnd-test-return-%d-%d-%v-%v", os.Getpid(), ranks, dies, exchange)
 	last := ranks - 1
