@@ -57,8 +57,9 @@ void snd_terminate(struct snd_endpoint *ep, snd_status cause, const char *format
 	if (c != NULL && c->attached) {
 		publish_reason(ep, disconnected ? text : ep->cause_text);
 		if (c->side == SND_PASSIVE || !snd_transition(c, SNDL_CONN_WITHDRAWN, SNDL_CONN_ACCEPTED)) {
-			if (!snd_transition(c, SNDL_CONN_ABORTED, SNDL_CONN_ESTABLISHED))
-				snd_transition(c, SNDL_CONN_ABORTED, SNDL_CONN_ACCEPTED);
+			/* In this order: the other side may move the record from the one state to the next meanwhile. */
+			if (!snd_transition(c, SNDL_CONN_ABORTED, SNDL_CONN_ACCEPTED))
+				snd_transition(c, SNDL_CONN_ABORTED, SNDL_CONN_ESTABLISHED);
 		}
 	}
 	snd_tear_down(ep);

@@ -311,7 +311,7 @@ static enum snd_outcome serve_fragment(struct snd_endpoint *ep, uint64_t *budget
 		const struct snd_operand *sink = read ? &remote : &local, *source = read ? &local : &remote;
 		enum snd_fault *sink_fault = read ? &there : &here, *source_fault = read ? &here : &there;
 		bool matches = true;
-		if (snd_unlikely((ep->in_entry.flags & SNDL_FLAG_HASHED) != 0))
+		if (snd_unlikely(ep->hook != NULL) && (ep->in_entry.flags & SNDL_FLAG_HASHED) != 0) /* an entry with a hash has brought the hook with it */
 			matches = ep->hook->copy_served(ep, sink, source, n, sink_fault, source_fault);
 		else
 			snd_copy(&ep->guard, sink, source, n, sink_fault, source_fault);

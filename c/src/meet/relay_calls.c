@@ -85,12 +85,14 @@ int snd_relay_poll(struct snd_relay *r, uint64_t limit, struct snd_answer *answe
 			continue;
 		}
 		const bool latest = snd_get_number(r->header + 8, 8) == r->number; /* else it is to a call that this rank has given up */
-		*answer = (struct snd_answer){(uint32_t)snd_get_number(r->header, 2), (uint32_t)snd_get_number(r->header + 2, 2), (uint32_t)snd_get_number(r->header + 4, 4), r->bytes, length};
+		unsigned char *bytes = r->bytes;
 		r->got = 0;
 		r->bytes = NULL;
-		if (latest)
+		if (latest) {
+			*answer = (struct snd_answer){(uint32_t)snd_get_number(r->header, 2), (uint32_t)snd_get_number(r->header + 2, 2), (uint32_t)snd_get_number(r->header + 4, 4), bytes, length};
 			return 1;
-		free(answer->bytes);
+		}
+		free(bytes);
 	}
 }
 
