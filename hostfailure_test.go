@@ -147,6 +147,22 @@ func TestRelayDiesInACall(t *testing.T) {
 				t.Fatal(err)
 			}
 			leader.hosts.relay, leader.hosts.leaders = relay, relayedLeaders{leader}
+			self, err := leader.arena.Peer(leader.member.ID())
+			if err != nil {
+				t.Fatal(err)
+			}
+			over := make(chan struct{})
+			defer close(over)
+			go func() { // the relays of a job are members, whose death wakes the ranks
+				for {
+					select {
+					case <-over:
+						return
+					case <-time.After(10 * time.Millisecond):
+						self.Wake()
+					}
+				}
+			}()
 			for rank, err := range eachJob(jobs[:2], func(j *Job) error {
 				_, err := j.Exchange(ctx, make([]byte, 1<<20))
 				return err

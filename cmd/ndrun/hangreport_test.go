@@ -263,7 +263,8 @@ func TestTimeoutOfAJobThatMakesProgress(t *testing.T) {
 
 // A rank that computes is named as slow. It is not blamed for the Receive that it has not posted yet.
 func TestSlowRankIsNamed(t *testing.T) {
-	cmd := ndrun(t, "-n", "3", "-env", proctest.RoleEnv+"=hang", "-env", softnd.EnvReceiveTimeout+"=1m", "--timeout", "5", testBinary(t), "slow receiver")
+	t.Parallel()
+	cmd := ndrun(t, "-n", "3", "-env", proctest.RoleEnv+"=hang", "-env", softnd.EnvReceiveTimeout+"=1m", "--timeout", "15", testBinary(t), "slow receiver")
 	status, _, errOut := proctest.Run(t, cmd)
 	if status != 124 || strings.Contains(errOut, "has posted no receive on endpoint") ||
 		!regexp.MustCompile(`ndrun: likely cause: rank 1 \(.*, pid \d+\) is slow: it computes, or polls memory, and has used [0-9.]+m?s of processor time; .* for `).MatchString(errOut) {
