@@ -66,7 +66,7 @@ type rankRecord struct {
 	_              [4]byte
 	publishedRound atomic.Uint64 // number of the barrier after which other ranks may read blob and length
 	lostPeer       atomic.Uint64 // MemberID of the peer that the rank lost; see Member.RecordLostPeer
-	lostPeerAt     atomic.Uint64 // hostclock.Now when the rank recorded that; 0 = never
+	lostPeerAt     atomic.Uint64 // linux.HostClock when the rank recorded that; 0 = never
 }
 
 func _() { // a compile error here (constant or index) means that a field or size of the shared layout has changed

@@ -13,8 +13,8 @@ import (
 type sharedPage struct {
 	_            structs.HostLayout
 	seq          atomic.Uint64 // odd while text, length and writtenAt are being written
-	lastProgress atomic.Uint64 // hostclock.Now when the reporter last noted progress
-	writtenAt    atomic.Uint64 // hostclock.Now when text was written
+	lastProgress atomic.Uint64 // linux.HostClock when the reporter last noted progress
+	writtenAt    atomic.Uint64 // linux.HostClock when text was written
 	length       atomic.Uint64 // bytes of text
 	requested    atomic.Uint32 // number of requests for the stacks so far
 	answered     atomic.Uint32 // number of the latest request that stacks answers

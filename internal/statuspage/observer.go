@@ -32,7 +32,7 @@ func Observe(a *shm.Arena, id shm.MemberID) (*Observer, error) {
 	return &Observer{peer, a, page}, nil
 }
 
-// LastProgress returns when the member last noted progress, as hostclock.Now counts. It costs one
+// LastProgress returns when the member last noted progress, as linux.HostClock counts. It costs one
 // load.
 func (o *Observer) LastProgress() int64 { return int64(o.page.lastProgress.Load()) }
 

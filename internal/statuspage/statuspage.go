@@ -35,7 +35,7 @@ type Call struct {
 	Peer   shm.MemberID `json:"p,omitempty"` // the member that the call waits for; 0 = no particular one
 	Queue  uint64       `json:"q,omitempty"` // number of the completion queue that the call waits on; 0 = none
 	Round  uint64       `json:"r,omitempty"` // number of the ranks' barrier, from 1; 0 = the call is no barrier
-	Since  int64        `json:"t,omitempty"` // when the call began, as hostclock.Now counts
+	Since  int64        `json:"t,omitempty"` // when the call began, as linux.HostClock counts
 }
 
 // OpPoll is the Op of a loop of polls that return nothing.
