@@ -177,8 +177,8 @@ func (j *Job) lead(ctx context.Context, op string, kind callKind) outcome {
 	return outcome{packs: packs}
 }
 
-// maxPack returns the bytes of the longest pack: it has 8 for each rank and 8 more.
-func (j *Job) maxPack() uint64 { return j.exchangeLimit + 8*uint64(j.size+1) }
+// maxPack returns the bytes of the longest pack: it has 8 for each rank and 8 more. No memory holds a limit of that size.
+func (j *Job) maxPack() uint64 { return min(j.exchangeLimit, 1<<48) + 8*uint64(j.size+1) }
 
 // appendPack appends the number of bytes of all blobs, and then each blob behind its length. If the blobs are too long, it
 // appends a number that no limit allows, and no blobs.
@@ -301,7 +301,7 @@ func (j *Job) unpack(packs [][]byte) ([][]byte, error) {
 // failedAt returns the error of a collective call that has failed at another host with a status. A cancel there is not one
 // of this rank, whose context has not ended.
 func failedAt(op string, host int, status nd.Status, text string) error {
-	if status == nd.Canceled {
+	if status == nd.Canceled || status == nd.Success {
 		status = nd.ConnectionAborted
 	}
 	return &nd.OpError{Op: op, Object: fmt.Sprintf("host %d", host), Status: status, Err: errors.New(text)}

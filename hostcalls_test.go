@@ -366,6 +366,14 @@ func TestPackAboveTheLimit(t *testing.T) {
 	}
 }
 
+// The length of the longest answer of a relay is a number of 64 bits, whatever the limit.
+func TestLargestPack(t *testing.T) {
+	j := &Job{exchangeLimit: ^uint64(0), size: 1024}
+	if n := j.maxPack(); n < 1<<48 || n > 1<<49 || 17*(n+8) < n {
+		t.Errorf("%d bytes", n)
+	}
+}
+
 // An answer that no relay gives is an error.
 func TestDamagedAnswer(t *testing.T) {
 	j := &Job{hosts: newHosts(&bootstrap.Hosts{Count: 2, Of: []int{0, 1}})}

@@ -19,7 +19,7 @@ type relayedLeaders struct{ job *Job }
 func (x relayedLeaders) await(ctx context.Context, op string) (a *relayclient.Answer, err error) {
 	var failed error
 	j := x.job
-	limit := uint64(j.hosts.Count) * (j.maxPack() + 8)
+	limit := uint64(j.hosts.Count)*(j.maxPack()+8) + relayclient.MaxReason
 	err = j.provider.WaitFor(ctx, statuspage.Call{Op: op, Round: j.group.Round()}, func() bool {
 		a, failed = j.hosts.relay.Poll(limit)
 		return a != nil || failed != nil
@@ -73,6 +73,6 @@ func (x relayedLeaders) fail(cause error) {
 	ctx, stop := context.WithTimeout(context.Background(), failLimit)
 	defer stop()
 	text := cause.Error()
-	x.job.hosts.relay.Post(relayclient.Failed, uint32(nd.StatusOf(cause)), []byte(text[:min(len(text), maxNotice)]))
+	x.job.hosts.relay.Post(relayclient.Failed, uint32(nd.StatusOf(cause)), []byte(text[:min(len(text), relayclient.MaxReason)]))
 	_, _ = x.await(ctx, "fail") // else Close could come before
 }

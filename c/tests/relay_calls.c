@@ -19,6 +19,7 @@ static void begin(void)
 	CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
 	memset(&relay, 0, sizeof relay);
 	relay.socket = ends[0];
+	CHECK(snd_identify(relay.socket, &relay.identity));
 	other = ends[1];
 }
 
@@ -117,6 +118,22 @@ static void test_end(void)
 	end();
 }
 
+/* A program that closes the socket, and opens another file in its place. */
+static void test_closed(void)
+{
+	struct snd_answer a = {0};
+	int ends[2];
+	begin();
+	CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+	CHECK(dup2(ends[0], relay.socket) == relay.socket && send(ends[1], "of the program", 14, 0) == 14);
+	CHECK(snd_relay_post(&relay, SND_CALL_BARRIER, 0, NULL, 0) && snd_relay_poll(&relay, 10, &a) == -1);
+	char text[20];
+	CHECK(recv(ends[0], text, sizeof text, MSG_DONTWAIT) == 14 && recv(ends[1], text, sizeof text, MSG_DONTWAIT) < 0);
+	close(ends[0]);
+	close(ends[1]);
+	end();
+}
+
 /* Finalize comes behind what the relay has not taken, and is left out without a launcher. */
 static void test_finalize(void)
 {
@@ -135,6 +152,7 @@ int main(void)
 	test_long();
 	test_earlier();
 	test_end();
+	test_closed();
 	test_finalize();
 	return 0;
 }

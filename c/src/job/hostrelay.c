@@ -32,7 +32,7 @@ static bool answer_ready(void *arg)
 
 static snd_status await(struct snd_job *j, struct answer_wait *w, int64_t timeout, const char *op)
 {
-	*w = (struct answer_wait){.relay = &j->hosts->relay, .limit = j->hosts->count * (snd_max_pack(j) + 8)};
+	*w = (struct answer_wait){.relay = &j->hosts->relay, .limit = j->hosts->count * (snd_max_pack(j) + 8) + SND_NOTICE};
 	const snd_status s = snd_wait(j->fabric, timeout, answer_ready, NULL, w, &(struct snd_call){.op = op, .round = j->round});
 	if (s != SND_SUCCESS)
 		return s == SND_CANCELED ? snd_fail(s, "%s: the job was closed", op) : snd_fail(s, "%s: not all hosts have arrived", op);

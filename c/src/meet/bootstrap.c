@@ -154,8 +154,11 @@ snd_status snd_place_find(struct snd_place *p, const snd_fabric_options *o, int6
 
 snd_status snd_place_leave(struct snd_place *p, const char *op)
 {
-	if (p->root != NULL)
+	if (p->root != NULL) {
+		if (p->hosts != NULL)
+			snd_relay_release(&p->hosts->relay); /* the ranks of other hosts learn that this one has left: rank 0 waits for theirs */
 		return snd_root_leave(p->root, op);
+	}
 	if (p->channel >= 0)
 		snd_launcher_leave(p->channel);
 	if (p->hosts != NULL && !snd_pmi_is_shared() && snd_relay_finalize(&p->hosts->relay))

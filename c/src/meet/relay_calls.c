@@ -13,9 +13,11 @@
 
 enum { MOST = 128 << 10 /* bytes that are received at once */, FINISH_LIMIT = 1000 /* ms for which finalize waits */ };
 
-/* flush sends what the socket takes. It fails if the relay has ended. */
+/* flush sends what the socket takes. It fails if the relay has ended, or the program has closed the socket. */
 static bool flush(struct snd_relay *r)
 {
+	if (!snd_is_still(r->socket, &r->identity))
+		return false;
 	while (r->sent < r->length) {
 		const ssize_t n = send(r->socket, r->unsent + r->sent, r->length - r->sent, MSG_DONTWAIT | MSG_NOSIGNAL);
 		if (n < 0 && errno == EINTR)
@@ -64,13 +66,14 @@ static ssize_t take(const struct snd_relay *r, void *to, uint64_t n)
 
 int snd_relay_poll(struct snd_relay *r, uint64_t limit, struct snd_answer *answer)
 {
-	if (!flush(r))
+	const bool lives = flush(r);
+	if (!lives && !snd_is_still(r->socket, &r->identity))
 		return -1;
 	for (;;) {
 		ssize_t n;
 		if (r->got < SND_CALL_HEADER) {
 			if ((n = take(r, r->header + r->got, SND_CALL_HEADER - r->got)) <= 0)
-				return (int)n;
+				return lives ? (int)n : -1;
 			r->got += (size_t)n;
 			continue;
 		}
@@ -80,7 +83,7 @@ int snd_relay_poll(struct snd_relay *r, uint64_t limit, struct snd_answer *answe
 		const uint64_t missing = SND_CALL_HEADER + length - r->got;
 		if (missing > 0) {
 			if ((n = take(r, r->bytes + 1 + (r->got - SND_CALL_HEADER), missing)) <= 0)
-				return (int)n;
+				return lives ? (int)n : -1;
 			r->got += (size_t)n;
 			continue;
 		}
@@ -101,7 +104,8 @@ bool snd_relay_finalize(struct snd_relay *r)
 	if (r->socket < 0 || !r->has_launcher || !snd_relay_post(r, SND_CALL_FINALIZE, 0, NULL, 0))
 		return false;
 	struct pollfd p = {r->socket, POLLOUT, 0};
-	while (r->length > 0 && poll(&p, 1, FINISH_LIMIT) > 0 && flush(r))
+	int ready;
+	while (r->length > 0 && ((ready = poll(&p, 1, FINISH_LIMIT)) > 0 || (ready < 0 && errno == EINTR)) && flush(r))
 		;
 	return r->length == 0;
 }

@@ -34,6 +34,9 @@ func (k CallKind) String() string {
 	return fmt.Sprintf("call of kind %d", uint32(k))
 }
 
+// MaxReason is the length of the text of a Failed in bytes.
+const MaxReason = 1024
+
 // Call is a message to the relay.
 type Call struct {
 	Kind   CallKind
@@ -53,18 +56,20 @@ const (
 	Lost                           // Host takes part in no further call
 )
 
-// Answer is what becomes of a call.
+// Answer is what becomes of a call. A relay gives the packs of all hosts apart, and [Relay.Poll] returns them in Bytes.
 type Answer struct {
 	Outcome Outcome
 	Host    uint16
 	Status  uint32
 	Number  uint64
 	Bytes   []byte
+	Packs   [][]byte
 }
 
 const (
 	headerSize = 24
-	partSize   = 32 << 10 // of the bytes of a message, between two wake-ups of its reader or writer
+	partSize   = 4 << 10 // bytes of a message that are written between two wake-ups of the reader; every pipe holds more
+	readSize   = 128 << 10
 )
 
 func putHeader(b []byte, kind, status uint32, number, length uint64) []byte {
@@ -74,36 +79,55 @@ func putHeader(b []byte, kind, status uint32, number, length uint64) []byte {
 	return binary.LittleEndian.AppendUint64(b, length)
 }
 
-// ReadCall reads a message to the relay of at most limit bytes. It calls wake when it has taken bytes, for which the leader may wait.
+// ReadCall reads a message to the relay of at most limit bytes, or of MaxReason. It calls wake each time that it has taken bytes: the
+// leader may wait for that.
 func ReadCall(in io.Reader, limit uint64, wake func()) (c Call, err error) {
 	var h [headerSize]byte
 	if _, err := io.ReadFull(in, h[:]); err != nil {
 		return c, err
 	}
 	length := binary.LittleEndian.Uint64(h[16:])
-	if length > limit {
+	if length > max(limit, MaxReason) {
 		return c, fmt.Errorf("a call with %d bytes, more than %d", length, limit)
 	}
 	c = Call{CallKind(binary.LittleEndian.Uint32(h[:])), binary.LittleEndian.Uint32(h[4:]), binary.LittleEndian.Uint64(h[8:]), make([]byte, length)}
-	for rest := c.Pack; len(rest) > 0; rest = rest[min(len(rest), partSize):] {
-		if _, err := io.ReadFull(in, rest[:min(len(rest), partSize)]); err != nil {
-			return c, err
+	for rest := c.Pack; len(rest) > 0; {
+		n, err := in.Read(rest)
+		rest = rest[n:]
+		if wake(); err != nil && len(rest) > 0 {
+			return c, io.ErrUnexpectedEOF
 		}
-		wake()
 	}
 	return c, nil
 }
 
 // WriteAnswer writes an answer of the relay. It calls wake when there is something to read.
 func WriteAnswer(out io.Writer, a *Answer, wake func()) error {
-	rest := append(putHeader(make([]byte, 0, headerSize+len(a.Bytes)), uint32(a.Outcome)|uint32(a.Host)<<16, a.Status, a.Number, uint64(len(a.Bytes))), a.Bytes...)
-	for len(rest) > 0 {
-		n := min(len(rest), partSize)
-		if _, err := out.Write(rest[:n]); err != nil {
+	length := len(a.Bytes)
+	for _, p := range a.Packs {
+		length += 8 + len(p)
+	}
+	write := func(b []byte) error {
+		for len(b) > 0 {
+			n := min(len(b), partSize)
+			if _, err := out.Write(b[:n]); err != nil {
+				return err
+			}
+			wake()
+			b = b[n:]
+		}
+		return nil
+	}
+	if err := write(append(putHeader(nil, uint32(a.Outcome)|uint32(a.Host)<<16, a.Status, a.Number, uint64(length)), a.Bytes...)); err != nil {
+		return err
+	}
+	for _, p := range a.Packs {
+		if err := write(binary.LittleEndian.AppendUint64(nil, uint64(len(p)))); err != nil {
 			return err
 		}
-		wake()
-		rest = rest[n:]
+		if err := write(p); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -146,7 +170,7 @@ func (r *Relay) Poll(limit uint64) (*Answer, error) {
 			}
 		}
 		if missing := headerSize + int(length) - len(c.answer); missing > 0 {
-			if !r.receive(min(missing, 4*partSize)) {
+			if !r.receive(min(missing, readSize)) {
 				return nil, c.stalled
 			}
 			continue
@@ -155,7 +179,7 @@ func (r *Relay) Poll(limit uint64) (*Answer, error) {
 		c.answer = nil
 		if binary.LittleEndian.Uint64(b[8:]) == c.number { // else it is to a call that this rank has given up
 			kind := binary.LittleEndian.Uint32(b)
-			return &Answer{Outcome(kind), uint16(kind >> 16), binary.LittleEndian.Uint32(b[4:]), c.number, b[headerSize:]}, nil
+			return &Answer{Outcome: Outcome(kind), Host: uint16(kind >> 16), Status: binary.LittleEndian.Uint32(b[4:]), Number: c.number, Bytes: b[headerSize:]}, nil
 		}
 	}
 }

@@ -32,7 +32,7 @@ var errInputEnded = errors.New("standard input has ended: the rank that started 
 
 // daemon is the life of a relay.
 type daemon struct {
-	input   input
+	input   *input
 	out     io.Writer
 	answers chan relayclient.Answer
 	isReady bool // the other side of out expects answers in place of lines
@@ -347,6 +347,8 @@ func (d *daemon) wait() error {
 		select {
 		case c, ok := <-calls:
 			switch {
+			case !ok && d.input.err != nil:
+				return d.input.err
 			case !ok:
 				calls = nil
 				d.relay.EndCalls()

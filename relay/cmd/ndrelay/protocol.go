@@ -70,11 +70,12 @@ const maxLine = 64 << 10
 type input struct {
 	lines chan []byte           // the first two
 	calls chan relayclient.Call // after the lines
+	err   error                 // why calls is closed before the end of standard input
 }
 
 // readInput reads standard input. limit returns the limit of a call in bytes, and wake lets the writer of a call go on.
-func readInput(r io.Reader, limit func() uint64, wake func()) input {
-	i := input{make(chan []byte), make(chan relayclient.Call)}
+func readInput(r io.Reader, limit func() uint64, wake func()) *input {
+	i := &input{lines: make(chan []byte), calls: make(chan relayclient.Call)}
 	go func() {
 		defer close(i.calls)
 		in := bufio.NewReaderSize(r, maxLine)
@@ -84,6 +85,9 @@ func readInput(r io.Reader, limit func() uint64, wake func()) input {
 		for {
 			c, err := relayclient.ReadCall(in, limit(), wake)
 			if err != nil {
+				if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+					i.err = fmt.Errorf("standard input: %w", err)
+				}
 				return
 			}
 			i.calls <- c
@@ -92,7 +96,7 @@ func readInput(r io.Reader, limit func() uint64, wake func()) input {
 	return i
 }
 
-func (i input) readLines(in *bufio.Reader) bool {
+func (i *input) readLines(in *bufio.Reader) bool {
 	defer close(i.lines)
 	for range 2 {
 		line, err := in.ReadSlice('\n')

@@ -280,6 +280,17 @@ func (c *cCluster) testAtRoot(t *testing.T) {
 		}
 		c.mustBeEmpty()
 	})
+	// Rank 0 waits in snd_job_close until the others have called it, and they learn that it has left.
+	t.Run("rank 0 leaves before a barrier of the other host", func(t *testing.T) {
+		program := c.script("leaves-and-barriers", fmt.Sprintf("#!/bin/sh\ncase $SOFTND_RANK in\n0) exec %s 'leaves first';;\n*) exec %s barriers;;\nesac\n", c.program, c.program))
+		all := c.atRoot(1, nil, program)
+		all[1].Wait()
+		all[0].Wait()
+		if text := all[0].Out.String(); !strings.HasPrefix(text, "success") {
+			t.Errorf("snd_job_close of rank 0 has returned %q", text)
+		}
+		c.mustBeEmpty()
+	})
 	t.Run("cut off host", func(t *testing.T) {
 		all := c.atRoot(1, []string{"SOFTND_RELAY_KEEPALIVE=1s"}, c.program, "waits")
 		ready(t, all)

@@ -1,8 +1,8 @@
 package relay
 
 import (
-	"encoding/binary"
 	"errors"
+	"slices"
 
 	"github.com/softnd/softnd/internal/meet/relayclient"
 	"github.com/softnd/softnd/relay/internal/frame"
@@ -15,9 +15,6 @@ import (
 // maxAhead is how many calls of another host may have arrived that the leader here has not made: the next, one more, and the
 // failure of that host.
 const maxAhead = 3
-
-// maxReason is the length of the reason of a failed call in bytes.
-const maxReason = 1024
 
 var (
 	errCall  = errors.New("a collective call out of order")
@@ -37,6 +34,7 @@ type collective struct {
 	made    uint64            // calls that other relays get
 	current *relayclient.Call // without an answer
 	packs   [][]byte          // of the current call by host; nil until all have arrived
+	failed  bool              // the others know, or will, that this host takes part in no further call
 	left    bool              // the leader makes no more
 	hosts   [MaxHosts]*hostCalls
 }
@@ -75,15 +73,20 @@ func (r *Relay) makeCall(c relayclient.Call) {
 	case relayclient.Barrier:
 		c.Pack = nil
 	case relayclient.Failed:
-		c.Pack = c.Pack[:min(len(c.Pack), maxReason)]
+		c.Pack = c.Pack[:min(len(c.Pack), relayclient.MaxReason)]
 	default:
 		return
 	}
 	if c.Kind != relayclient.Failed {
 		c.Status = 0
 	}
-	s.made++
 	s.current, s.packs = &c, nil
+	if s.failed { // said once is enough
+		r.matchCalls()
+		return
+	}
+	s.made++
+	s.failed = c.Kind == relayclient.Failed
 	r.toAllHosts(callFrame{frame.Frame{Kind: frame.Call, Request: s.made, Address: uint64(len(c.Pack)), Token: uint32(c.Kind), Status: c.Status}, c.Pack})
 	r.matchCalls()
 }
@@ -98,7 +101,7 @@ func (r *Relay) toAllHosts(f callFrame) {
 func (r *Relay) matchCalls() {
 	s := &r.collective
 	c := s.current
-	if c == nil || c.Kind != relayclient.Failed && s.packs == nil && !r.meet(c) {
+	if c == nil || !s.failed && s.packs == nil && !r.meet(c) {
 		return
 	}
 	for _, h := range s.hosts {
@@ -106,11 +109,7 @@ func (r *Relay) matchCalls() {
 			return
 		}
 	}
-	var b []byte
-	for _, p := range s.packs {
-		b = append(binary.LittleEndian.AppendUint64(b, uint64(len(p))), p...)
-	}
-	r.answer(relayclient.Answer{Outcome: relayclient.Met, Bytes: b})
+	r.answer(relayclient.Answer{Outcome: relayclient.Met, Packs: s.packs})
 }
 
 // meet reports whether the call of each host has arrived, and takes them then. If they do not match, or one of them cannot
@@ -141,7 +140,7 @@ func (r *Relay) meet(c *relayclient.Call) bool {
 			continue
 		}
 		theirs := h.arrived[0]
-		h.arrived = h.arrived[:copy(h.arrived, h.arrived[1:])]
+		h.arrived = slices.Delete(h.arrived, 0, 1)
 		switch {
 		case theirs.kind != c.Kind:
 			r.answer(relayclient.Answer{Outcome: relayclient.AnotherCall, Host: uint16(host), Status: uint32(theirs.kind)})
@@ -156,8 +155,20 @@ func (r *Relay) meet(c *relayclient.Call) bool {
 		packs[host] = theirs.pack
 	}
 	s.packs = packs
+	total := uint64(0)
+	for _, p := range packs {
+		total += uint64(len(p))
+	}
+	if total > r.config.Pack+numberSize*MaxHosts { // more than the leaders take: the numbers of bytes suffice for that error
+		for host, p := range packs {
+			packs[host] = slices.Clone(p[:min(len(p), numberSize)])
+		}
+	}
 	return true
 }
+
+// numberSize is the length of the first part of the pack of an Exchange, which is the number of bytes of its blobs.
+const numberSize = 8
 
 func (r *Relay) answer(a relayclient.Answer) {
 	a.Number = r.collective.current.Number
@@ -172,7 +183,7 @@ func (l *link) stepCalls() (worked bool) {
 		f, part := u.frame, u.rest[:min(len(u.rest), frame.MaxPart)]
 		u.rest = u.rest[len(part):]
 		if len(u.rest) == 0 {
-			l.unsaid = l.unsaid[:copy(l.unsaid, l.unsaid[1:])]
+			l.unsaid = slices.Delete(l.unsaid, 0, 1)
 		}
 		l.send(&f, part)
 		worked = true
@@ -197,16 +208,17 @@ func (l *link) called(f *frame.Frame) error {
 		return errCall
 	}
 	h.got += uint64(len(f.Payload))
-	if p.length <= r.config.Pack {
+	if p.length <= max(r.config.Pack, relayclient.MaxReason) {
 		p.pack = append(p.pack, f.Payload...)
 	}
 	if h.got < p.length {
 		return nil
 	}
 	h.part = nil
-	if !r.collective.left {
-		h.arrived = append(h.arrived, *p)
+	if r.collective.left { // no host waits for this one
+		return nil
 	}
+	h.arrived = append(h.arrived, *p)
 	l.unsaid = append(l.unsaid, callFrame{frame: frame.Frame{Kind: frame.Called, Request: f.Request}})
 	r.matchCalls()
 	return nil
@@ -222,7 +234,7 @@ func (h *hostCalls) begin(f *frame.Frame) error {
 		return errCall
 	case kind == relayclient.Exchange && f.Status == 0:
 	case kind == relayclient.Barrier && f.Status == 0 && f.Address == 0:
-	case kind == relayclient.Failed && f.Address <= maxReason:
+	case kind == relayclient.Failed && f.Address <= relayclient.MaxReason:
 	default:
 		return errCall
 	}

@@ -30,7 +30,7 @@ func packsOf(packs ...[]byte) (b []byte) {
 func TestCalls(t *testing.T) {
 	a, b := newHosts(t, settings{})
 	hosts := []*host{a, b}
-	for round, size := range []int{0, 1, frame.MaxPart, frame.MaxPart + 1, packLimit} {
+	for round, size := range []int{0, 1, frame.MaxPart, frame.MaxPart + 1, packLimit / 2} {
 		first, second := hosts[round%2], hosts[1-round%2]
 		call := func(h *host) {
 			pack := bytes.Repeat([]byte{byte(10*round + h.arena.Host())}, size)
@@ -39,16 +39,16 @@ func TestCalls(t *testing.T) {
 		call(first)
 		call(second)
 		want := packsOf(bytes.Repeat([]byte{byte(10 * round)}, size), bytes.Repeat([]byte{byte(10*round + 1)}, size))
-		if got := first.answer(t); got.Outcome != relayclient.Met || got.Number != uint64(2*round+1) || !bytes.Equal(got.Bytes, want) {
-			t.Fatalf("%d bytes: outcome %d of call %d with %d bytes", size, got.Outcome, got.Number, len(got.Bytes))
+		if got := first.answer(t); got.Outcome != relayclient.Met || got.Number != uint64(2*round+1) || !bytes.Equal(packsOf(got.Packs...), want) {
+			t.Fatalf("%d bytes: outcome %d of call %d with %d packs", size, got.Outcome, got.Number, len(got.Packs))
 		}
 		first.relay.Call(relayclient.Call{Kind: relayclient.Barrier, Number: uint64(2*round + 2)}) // before the other has its answer
-		if got := second.answer(t); got.Outcome != relayclient.Met || !bytes.Equal(got.Bytes, want) {
-			t.Fatalf("%d bytes: outcome %d with %d bytes", size, got.Outcome, len(got.Bytes))
+		if got := second.answer(t); got.Outcome != relayclient.Met || !bytes.Equal(packsOf(got.Packs...), want) {
+			t.Fatalf("%d bytes: outcome %d with %d packs", size, got.Outcome, len(got.Packs))
 		}
 		second.relay.Call(relayclient.Call{Kind: relayclient.Barrier, Number: uint64(2*round + 2)})
 		for _, h := range hosts {
-			if got := h.answer(t); got.Outcome != relayclient.Met || !bytes.Equal(got.Bytes, packsOf(nil, nil)) {
+			if got := h.answer(t); got.Outcome != relayclient.Met || !bytes.Equal(packsOf(got.Packs...), packsOf(nil, nil)) {
 				t.Fatalf("barrier: %+v", got)
 			}
 		}
@@ -160,7 +160,7 @@ func TestLiesInCalls(t *testing.T) {
 		"no kind":                  {[]frame.Frame{changed(func(f *frame.Frame) { f.Token = 0 })}, errCall},
 		"barrier with bytes":       {[]frame.Frame{changed(func(f *frame.Frame) { f.Token = uint32(relayclient.Barrier) })}, errCall},
 		"exchange with a status":   {[]frame.Frame{changed(func(f *frame.Frame) { f.Status = 1 })}, errCall},
-		"long reason":              {[]frame.Frame{changed(func(f *frame.Frame) { f.Token, f.Address = uint32(relayclient.Failed), maxReason+1 })}, errCall},
+		"long reason":              {[]frame.Frame{changed(func(f *frame.Frame) { f.Token, f.Address = uint32(relayclient.Failed), relayclient.MaxReason+1 })}, errCall},
 		"more bytes than it says":  {[]frame.Frame{changed(func(f *frame.Frame) { f.Address = 4 })}, errCall},
 		"more bytes in the end":    {[]frame.Frame{exchange, changed(func(f *frame.Frame) { f.Payload = make([]byte, 6) })}, errCall},
 		"a part without bytes":     {[]frame.Frame{exchange, changed(func(f *frame.Frame) { f.Payload = nil })}, errCall},
@@ -180,5 +180,64 @@ func TestLiesInCalls(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A host that fails twice, as its ranks find one cause after the other, keeps its links.
+func TestTwoFailures(t *testing.T) {
+	a, b := newHosts(t, settings{})
+	call := func(h *host, kind relayclient.CallKind, n uint64, want relayclient.Outcome) {
+		t.Helper()
+		h.relay.Call(relayclient.Call{Kind: kind, Number: n})
+		if want == 0 {
+			return
+		}
+		if got := h.answer(t); got.Outcome != want || got.Number != n {
+			t.Fatalf("call %d: %+v, want outcome %d", n, got, want)
+		}
+	}
+	call(a, relayclient.Barrier, 1, 0) // which its leader gives up
+	call(a, relayclient.Failed, 2, relayclient.Met)
+	call(b, relayclient.Barrier, 1, relayclient.Met)
+	call(b, relayclient.Barrier, 2, relayclient.FailedAt)
+	for n := range uint64(5) {
+		call(b, relayclient.Failed, 3+n, relayclient.Met)
+	}
+	if a.relay.state().Linked != 1 || b.relay.state().Linked != 1 {
+		t.Error("the link has ended")
+	}
+}
+
+// When the leader has left, calls of other hosts take no memory.
+func TestCallsAfterTheLeader(t *testing.T) {
+	a, _ := newHosts(t, settings{})
+	proctest.Eventually(t, "the link is up", func() bool { return a.relay.state().Linked == 1 })
+	a.relay.EndCalls()
+	if err := a.onLink(func(l *link) error {
+		before := len(l.unsaid)
+		for n := range uint64(1000) {
+			if err := l.called(&frame.Frame{Kind: frame.Call, Request: n + 1, Token: uint32(relayclient.Barrier)}); err != nil {
+				return err
+			}
+		}
+		if len(l.unsaid) > before || len(l.calls().arrived) > 0 {
+			t.Errorf("%d frames and %d calls are kept", len(l.unsaid)-before, len(l.calls().arrived))
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+// Of packs that are together longer than an Exchange may be, the leaders get the lengths.
+func TestPacksOfTooManyBytes(t *testing.T) {
+	a, b := newHosts(t, settings{})
+	for _, h := range []*host{a, b} {
+		h.relay.Call(relayclient.Call{Kind: relayclient.Exchange, Pack: append([]byte("12345678"), make([]byte, packLimit-8)...)})
+	}
+	for _, h := range []*host{a, b} {
+		if got := h.answer(t); got.Outcome != relayclient.Met || len(got.Packs) != 2 || string(got.Packs[0]) != "12345678" || string(got.Packs[1]) != "12345678" {
+			t.Errorf("outcome %d, packs of %d and %d bytes", got.Outcome, len(got.Packs[0]), len(got.Packs[1]))
+		}
 	}
 }

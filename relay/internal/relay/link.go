@@ -16,31 +16,32 @@ import (
 
 // link is the exchange of frames with one other relay.
 type link struct {
-	relay   *Relay
-	session *handshake.Session
-	conn    net.Conn    // control connection: its end is that of the link
-	forget  func() bool // ends the wait for the end of the relay
-	peer    ofi.Peer
-	hasPeer bool
-	credits credits
-	failed  error
-	broken  error // a frame could not be sent: the control connection says why, or checkAlive ends the link
-	hello   hello
-	linked  bool      // Config.Linked has been called
-	ready   bool      // the other relay knows the session: it would drop a frame before
-	heard   time.Time // when the last frame arrived; exact to the checks
-	doomed  bool      // a check has found it broken
-	silent  bool      // no frame has arrived since the last check
-	pings   uint64
-	pong    uint64             // number of a Ping to be answered; 0 = none
-	sent    uint32             // frames so far
-	handled uint32             // frames of the other relay so far
-	early   [linkWindow]*early // frames that have arrived before others, by the rest of their numbers
-	unsent  []unsent           // messages that the provider could not take
-	unsaid  []callFrame        // of collective calls
-	refused []uint32           // tunnels of the other relay for which there is none here
-	tunnels []*tunnel
-	turn    int // tunnel that is served next
+	relay      *Relay
+	session    *handshake.Session
+	conn       net.Conn    // control connection: its end is that of the link
+	forget     func() bool // ends the wait for the end of the relay
+	peer       ofi.Peer
+	hasPeer    bool
+	credits    credits
+	failed     error
+	broken     error // a frame could not be sent: the control connection says why, or checkAlive ends the link
+	hello      hello
+	linked     bool      // Config.Linked has been called
+	ready      bool      // the other relay knows the session: it would drop a frame before
+	heard      time.Time // when the last frame arrived; exact to the checks
+	doomed     bool      // a check has found it broken
+	silent     bool      // no frame has arrived since the last check
+	pings      uint64
+	pong       uint64             // number of a Ping to be answered; 0 = none
+	sent       uint32             // frames so far
+	handled    uint32             // frames of the other relay so far
+	early      [linkWindow]*early // frames that have arrived before others, by the rest of their numbers
+	unsent     []unsent           // messages that the provider could not take
+	unsaid     []callFrame        // of collective calls
+	callsFirst bool
+	refused    []uint32 // tunnels of the other relay for which there is none here
+	tunnels    []*tunnel
+	turn       int // tunnel that is served next
 }
 
 type unsent struct{ buffer, n int }
@@ -186,7 +187,7 @@ func (l *link) fail(err error) {
 	for _, u := range l.unsent {
 		l.relay.ofi.FreeBuffer(u.buffer)
 	}
-	l.unsent = nil
+	l.unsent, l.unsaid = nil, nil
 	for _, e := range l.early {
 		if e != nil {
 			l.relay.ofiFailed(l.relay.ofi.Repost(e.buffer))
@@ -360,8 +361,13 @@ func (l *link) step() (worked bool) {
 		l.send(&frame.Frame{Kind: frame.Refuse, Tunnel: l.refused[0]}, nil)
 		l.refused, worked = l.refused[1:], true
 	}
-	worked = l.stepCalls() || worked
-	worked = l.stepTunnels() || worked
+	if l.callsFirst = !l.callsFirst; l.callsFirst { // in turn, because each takes what the link has room for
+		worked = l.stepCalls() || worked
+		worked = l.stepTunnels() || worked
+	} else {
+		worked = l.stepTunnels() || worked
+		worked = l.stepCalls() || worked
+	}
 	l.dropEnded()
 	if l.credits.mustReturn() && l.hasBuffer() {
 		l.send(&frame.Frame{Kind: frame.Credit}, nil)
