@@ -38,11 +38,13 @@ type session struct {
 }
 
 const (
-	limit      = 20 * time.Second // until all requests of a connection are complete; no test asserts less
-	largest    = 24 << 10         // largest transfer
-	memorySize = 4 * largest
-	depth      = 32
-	fastBase   = 1 << 40 // address of a fast-registered region
+	limit       = 20 * time.Second       // until all requests of a connection are complete; no test asserts less
+	largest     = 24 << 10               // largest transfer
+	received    = receives / 2 * largest // of each region: memory of receives; the rest is that of requests
+	memorySize  = received + 2*largest
+	guardedSize = 4 * largest
+	depth       = 32
+	fastBase    = 1 << 40 // address of a fast-registered region
 
 	// Contexts of requests. Those below receives are of receives, and say where the memory is.
 	receives      = 16
@@ -54,7 +56,7 @@ const (
 
 	// Descriptors of memory and of the grant have different lengths.
 	regionLength = memorySize - 8
-	grantLength  = memorySize
+	grantLength  = guardedSize
 )
 
 func (s *session) open() (err error) {
@@ -71,9 +73,9 @@ func (s *session) open() (err error) {
 	}
 	isFast := s.IntN(2) == 0
 	if isFast || s.IntN(2) == 0 {
-		s.guarded, err = a.Allocate(s.ctx, memorySize, nd.AllowLocalWrite)
+		s.guarded, err = a.Allocate(s.ctx, guardedSize, nd.AllowLocalWrite)
 	} else {
-		s.guarded, err = a.Register(s.ctx, make([]byte, memorySize), nd.AllowLocalWrite)
+		s.guarded, err = a.Register(s.ctx, make([]byte, guardedSize), nd.AllowLocalWrite)
 	}
 	if err != nil {
 		return err
@@ -182,7 +184,7 @@ func (s *session) grant() (err error) {
 		s.granted = s.window.Descriptor()
 		return err
 	}
-	err = s.ep.FastRegister(plainRequest, s.fast, s.pages.Pages(), s.pages.Offset(), memorySize, fastBase, nd.AllowRemoteRead|nd.AllowRemoteWrite, 0)
+	err = s.ep.FastRegister(plainRequest, s.fast, s.pages.Pages(), s.pages.Offset(), guardedSize, fastBase, nd.AllowRemoteRead|nd.AllowRemoteWrite, 0)
 	s.granted = nd.WindowDescriptor{Address: fastBase, Length: grantLength, Token: s.fast.RemoteToken()}
 	return err
 }
@@ -203,8 +205,11 @@ func (s *session) post() {
 			far = s.far[s.IntN(len(s.far))]
 		}
 	}
-	at := far.Address + 2*largest + s.Uint64N(largest)
-	if far.Length < regionLength {
+	at := far.Address + guardedSize/2 + s.Uint64N(largest)
+	switch {
+	case far.Length == regionLength:
+		at = far.Address + received + s.Uint64N(largest)
+	case far.Length < grantLength:
 		at = far.Address + s.Uint64N(100) // memory of a rank in C
 	}
 	sge, flags := s.source(), nd.OpFlags(0)
@@ -244,7 +249,7 @@ func (s *session) source() []nd.SGE {
 	}
 	part := func(n int) nd.SGE {
 		from := s.memory[s.IntN(2)]
-		return nd.SGE{Buffer: from.Bytes()[2*largest+s.IntN(largest):][:n], Token: from.LocalToken()}
+		return nd.SGE{Buffer: from.Bytes()[received+s.IntN(largest):][:n], Token: from.LocalToken()}
 	}
 	sge := []nd.SGE{part(n)}
 	if s.IntN(8) == 0 {
@@ -253,7 +258,7 @@ func (s *session) source() []nd.SGE {
 	return sge
 }
 
-// receive posts a receive, in its own quarter of memory. One in 60 is too small for most messages.
+// receive posts a receive, in its own part of memory: the program reads a message while others arrive. One in 60 is too small for most messages.
 func (s *session) receive(i uint64) {
 	n := largest
 	if s.IntN(60) == 0 {
@@ -264,12 +269,12 @@ func (s *session) receive(i uint64) {
 	if s.srq != nil {
 		post = s.srq.Receive
 	}
-	if post(i, []nd.SGE{{Buffer: mr.Bytes()[i/2%2*largest:][:n], Token: mr.LocalToken()}}) == nil {
+	if post(i, []nd.SGE{{Buffer: mr.Bytes()[i/2*largest:][:n], Token: mr.LocalToken()}}) == nil {
 		s.posted++
 	}
 }
 
-// hashOf is the hash of a descriptor in a message, whose memory later messages may overwrite.
+// hashOf is the hash of a descriptor in a message, by which its receiver knows that it is one.
 func hashOf(b []byte) uint64 {
 	h := fnv.New64a()
 	h.Write(b)
@@ -354,7 +359,7 @@ func (s *session) learn(r *nd.Result) {
 	if n := r.BytesTransferred; i >= receives || n != toldSize && !(s.Wild && n == nd.WindowDescriptorSize) {
 		return
 	}
-	b := s.memory[i%2].Bytes()[i/2%2*largest:][:toldSize]
+	b := s.memory[i%2].Bytes()[i/2*largest:][:toldSize]
 	isTrue := hashOf(b[:nd.WindowDescriptorSize]) == binary.LittleEndian.Uint64(b[nd.WindowDescriptorSize:])
 	if d.UnmarshalBinary(b[:nd.WindowDescriptorSize]) != nil || !isTrue && !s.Wild {
 		return
@@ -367,7 +372,7 @@ func (s *session) learn(r *nd.Result) {
 	}
 }
 
-var pattern = bytes.Repeat([]byte{0x5c}, memorySize)
+var pattern = bytes.Repeat([]byte{0x5c}, guardedSize)
 
 // guard fills the memory of the grant, which is not valid.
 func (s *session) guard() {
