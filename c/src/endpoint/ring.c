@@ -1,10 +1,9 @@
-
-#if defined(__x86_64__)
-
 #include "endpoint/ring.h"
 
-#include <cpuid.h>
+#include <stdbool.h>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
 #endif
 
 /* A consumer's core has copies of the slots that the producer fills next. A prefetch for write takes such a
