@@ -233,7 +233,7 @@ func readFabric(c *unixsock.Conn) (record []byte, files []*os.File, err error) {
 	b := make([]byte, fabricRecordSize+1) // one byte more, so that a longer record is recognised
 	oob := make([]byte, unix.CmsgSpace(4*maxPassed))
 	n, oobn, flags, err := c.Receive(b, oob)
-	files = passedFiles(oob[:oobn])
+	files = unixsock.PassedFiles(oob[:oobn])
 	if err == nil && flags&unix.MSG_CTRUNC != 0 {
 		err = fmt.Errorf("%w: not all descriptors arrived (too many of them, or the limit on open files: ulimit -n)", errNotFabric)
 	}
@@ -242,23 +242,6 @@ func readFabric(c *unixsock.Conn) (record []byte, files []*os.File, err error) {
 
 // maxPassed is the most descriptors that Linux passes in one message.
 const maxPassed = 253
-
-func passedFiles(oob []byte) (files []*os.File) {
-	messages, err := unix.ParseSocketControlMessage(oob)
-	if err != nil {
-		return nil
-	}
-	for _, m := range messages {
-		fds, err := unix.ParseUnixRights(&m)
-		if err != nil {
-			continue
-		}
-		for _, fd := range fds {
-			files = append(files, os.NewFile(uintptr(fd), "passed"))
-		}
-	}
-	return files
-}
 
 func closeAll(files []*os.File) {
 	for _, f := range files {

@@ -78,7 +78,7 @@ func handshake(c *unixsock.Conn, a Address, rank int, wanted Wanted) (files File
 	if err != nil {
 		return files, err
 	}
-	passed := passedFiles(oob[:oobn])
+	passed := unixsock.PassedFiles(oob[:oobn])
 	r, err := parse(b[:n])
 	number := 0
 	if wanted.File {
@@ -111,24 +111,6 @@ func handshake(c *unixsock.Conn, a Address, rank int, wanted Wanted) (files File
 
 // maxFiles is the number of files that a message can have.
 const maxFiles = 2
-
-// passedFiles returns the files that were sent with a message.
-func passedFiles(oob []byte) (files []*os.File) {
-	messages, err := unix.ParseSocketControlMessage(oob)
-	if err != nil {
-		return nil
-	}
-	for _, m := range messages {
-		fds, err := unix.ParseUnixRights(&m)
-		if err != nil {
-			continue
-		}
-		for _, fd := range fds {
-			files = append(files, os.NewFile(uintptr(fd), "passed"))
-		}
-	}
-	return files
-}
 
 // Leave tells the launcher that the rank ends in good order, and closes the channel.
 func (ch *Channel) Leave() error {

@@ -278,7 +278,7 @@ func exchange(t testing.TB, s *Server, said []byte) (answer message, file bool) 
 	_ = c.CloseWrite()
 	b, oob := make([]byte, maxMessage), make([]byte, 100)
 	n, oobn, _, _ := c.Receive(b, oob)
-	for _, f := range passedFiles(oob[:oobn]) {
+	for _, f := range unixsock.PassedFiles(oob[:oobn]) {
 		f.Close()
 		file = true
 	}

@@ -93,6 +93,24 @@ func (c *Conn) Receive(b, oob []byte) (n, oobn, flags int, err error) {
 	return n, oobn, flags, os.NewSyscallError("recvmsg", err)
 }
 
+// PassedFiles returns the files that came with a message, from the out-of-band bytes of [Conn.Receive]. The caller closes them.
+func PassedFiles(oob []byte) (files []*os.File) {
+	messages, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil
+	}
+	for _, m := range messages {
+		fds, err := unix.ParseUnixRights(&m)
+		if err != nil {
+			continue
+		}
+		for _, fd := range fds {
+			files = append(files, os.NewFile(uintptr(fd), "passed"))
+		}
+	}
+	return files
+}
+
 func receive(fd int, b, oob []byte) (n, oobn, flags int, err error) {
 	for {
 		linux.ReserveStandard(func() { n, oobn, flags, _, err = unix.Recvmsg(fd, b, oob, unix.MSG_CMSG_CLOEXEC) })
