@@ -7,6 +7,8 @@
 // The first word is a test of the report, or "machine" for the machine. The others are settings of the result. With
 // show=ratio, limit or range, the text is the ratio to the limit, the limit, or the interval, instead of the value.
 //
+// It also writes the picture of the packages and their imports, between <!--imports--> and <!--/imports-->.
+//
 //	go -C tools run ./pagefigures            writes the pages
 //	go -C tools run ./pagefigures -check     names the differences, one in a line
 //	go -C tools run ./pagefigures -measure   measures, writes the report and the pictures, then the pages
@@ -84,6 +86,11 @@ func page(path string, rep *report.Report, check bool) error {
 		return err
 	}
 	text, changes, err := fill(string(old), rep)
+	if err == nil {
+		var pictures []change
+		text, pictures, err = fillPicture(text)
+		changes = append(changes, pictures...)
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
