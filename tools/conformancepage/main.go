@@ -1,7 +1,8 @@
 // Conformancepage writes docs/conformance.md. For each part of package nd the page gives its name in NetworkDirect, the
 // scenarios that use it, and whether they pass. For each row of the conformance table it says whether the row passes.
+// The texts of the rows are in nd/ndtest/ROWS.txt, which it writes too.
 //
-// The whole page is generated. The names come from the comments of package nd. The uses come from the types of package
+// Both files are generated. The names come from the comments of package nd. The uses come from the types of package
 // ndtest and of the tests of packages nd and endpoint. The results come from runs of the suite. The page contains no
 // results of other tests.
 //
@@ -14,14 +15,20 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+
+	"github.com/softnd/softnd/nd/ndtest"
 )
 
-const pageFile = "../docs/conformance.md"
+const (
+	pageFile = "../docs/conformance.md"
+	rowsFile = "../nd/ndtest/ROWS.txt"
+)
 
 func main() {
 	check := flag.Bool("check", false, "compare the page with the results instead of writing it")
@@ -63,13 +70,27 @@ func run(check bool, file string) error {
 	if err != nil {
 		return err
 	}
+	return errors.Join(put(check, pageFile, page), put(check, rowsFile, rowTexts()))
+}
+
+// put writes a file, or compares it.
+func put(check bool, name string, text []byte) error {
 	if !check {
-		return os.WriteFile(pageFile, page, 0o644)
+		return os.WriteFile(name, text, 0o644)
 	}
-	if old, err := os.ReadFile(pageFile); err != nil || !bytes.Equal(old, page) {
-		return fmt.Errorf("%s is out of date (%v): run go -C tools run ./conformancepage", pageFile, err)
+	if old, err := os.ReadFile(name); err != nil || !bytes.Equal(old, text) {
+		return fmt.Errorf("%s is out of date (%v): run go -C tools run ./conformancepage", name, err)
 	}
 	return nil
+}
+
+// rowTexts is the file of the rows of the suite, with the property that each of them checks.
+func rowTexts() []byte {
+	var b bytes.Buffer
+	for _, s := range ndtest.Scenarios() {
+		fmt.Fprintf(&b, "%s %s\n", s.ID, s.Title)
+	}
+	return b.Bytes()
 }
 
 // runSuite lets TestConformance write its results into a file.

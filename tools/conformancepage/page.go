@@ -32,7 +32,6 @@ func Render(root string, runs []Run, tables []Table) ([]byte, error) {
 		return nil, fmt.Errorf("model page: %w", err)
 	}
 	p.head()
-	p.exceptions()
 	p.model()
 	p.table()
 	return []byte(p.text.String()), nil
@@ -139,53 +138,51 @@ func (p *page) model() {
 	p.printf(`
 ## The model
 
-For each part of package nd, the tables name its origin in NetworkDirect, the rows that use it, and their result.
-Rows in parentheses use it only through helper functions. If no row uses a part, other tests are named, the most specific
-ones first. The result ` + "`go test`" + ` means that these tests run with ` + "`go test ./...`" + ` and are not part of this page.
+For each part of package nd, the tables name its origin in NetworkDirect and the rows that use it. These rows pass, unless
+another result is given. Rows in parentheses use the part only through helper functions. If no row uses a part, a test is
+named, which runs with ` + "`go test ./...`" + `. A number such as +3 counts further rows or tests.
 `)
 	for _, kind := range kinds {
-		p.printf("\n### %s\n\n| Go | NetworkDirect | tests | result |\n|---|---|---|---|\n", kind)
+		p.printf("\n### %s\n\n| Go | NetworkDirect | tests |\n|---|---|---|\n", kind)
 		for _, pt := range byKind[kind] {
-			tests, result := p.usedBy(pt.name)
-			p.line("`"+pt.name+"`", pt.source, tests, result)
+			p.line("`"+pt.name+"`", pt.source, p.usedBy(pt.name))
 		}
 	}
 }
 
-// usedBy names what uses a part, and the common result of that.
-func (p *page) usedBy(name string) (tests, result string) {
-	rows, passed := p.rowsWith(func(u use) bool { return slices.Contains(u.direct, name) })
+// usedBy names what uses a part, and the result of that unless it has passed.
+func (p *page) usedBy(name string) string {
+	rows := p.rowsWith(func(u use) bool { return slices.Contains(u.direct, name) })
 	for _, t := range p.tables {
 		if reason, ok := t.Without[name]; ok {
-			return rows, reason
+			return strings.TrimPrefix(rows+"; "+reason, "; ")
 		}
 		if rows == "" && slices.Contains(t.Names, name) {
-			return "`" + t.Test + "/" + name + "`", "`go test`"
+			return "`" + t.Test + "/" + name + "`"
 		}
 	}
 	if rows != "" {
-		return rows, passed
+		return rows
 	}
-	if rows, passed = p.rowsWith(func(u use) bool { return slices.Contains(u.wider, name) }); rows != "" {
-		return "(" + rows + ")", passed
+	if rows = p.rowsWith(func(u use) bool { return slices.Contains(u.wider, name) }); rows != "" {
+		return "(" + rows + ")"
 	}
 	if tests := p.testsOf(name); tests != "" {
-		return tests, "`go test`"
+		return tests
 	}
 	for _, caller := range p.callers[name] {
 		if tests := p.testsOf(caller); tests != "" {
-			return "(" + tests + ")", "`go test`"
+			return "(" + tests + ")"
 		}
 	}
-	return "", "no test uses it"
+	return "no test uses it"
 }
 
-// rowsWith names the rows that have a use as wanted, and their common result.
-func (p *page) rowsWith(wanted func(use) bool) (rows, result string) {
-	const shown = 6
+// rowsWith names the rows that have a use as wanted, and the result of one that has not passed.
+func (p *page) rowsWith(wanted func(use) bool) string {
+	const shown = 3
 	var labels []string
-	more := 0
-	result = string(ndtest.Passed)
+	more, result := 0, ""
 	for _, u := range p.uses {
 		if !wanted(u) {
 			continue
@@ -197,16 +194,16 @@ func (p *page) rowsWith(wanted func(use) bool) (rows, result string) {
 		}
 		for _, id := range u.ids {
 			if r := p.result(id); r != ndtest.Passed {
-				result = fmt.Sprintf("%s: %s", id, r)
+				result = fmt.Sprintf("; %s: %s", id, r)
 			}
 		}
 	}
-	return andMore(labels, more), result
+	return andMore(labels, more) + result
 }
 
 // testsOf names tests of a part that no row uses.
 func (p *page) testsOf(name string) string {
-	const shown = 2
+	const shown = 1
 	var names []string
 	more := 0
 	for _, t := range p.tests {
@@ -224,19 +221,22 @@ func (p *page) testsOf(name string) string {
 func andMore(names []string, more int) string {
 	s := strings.Join(names, ", ")
 	if more > 0 {
-		s += fmt.Sprintf(" and %d more", more)
+		s += fmt.Sprintf(" +%d", more)
 	}
 	return s
 }
 
-// table lists the conformance table and the further scenarios of the suite.
+// table lists the results of the conformance table and of the further scenarios of the suite.
 func (p *page) table() {
-	p.printf("\n## The conformance table\n\n| row | requirement | result |\n|---|---|---|\n")
-	for _, s := range ndtest.Scenarios() {
-		result := string(p.result(s.ID))
-		if _, ok := ndtest.Adapted[s.ID]; ok {
+	p.printf("\n## The conformance table\n\n| row | result |\n|---|---|\n")
+	for _, id := range ids() {
+		result := string(p.result(id))
+		if _, ok := ndtest.Adapted[id]; ok {
 			result += ", adapted"
 		}
-		p.line(s.ID, s.Title, result)
+		if in, why := p.skipped(id); len(in) > 0 {
+			result += fmt.Sprintf("; skipped in %d of %d runs (%s): %s", len(in), len(p.runs), strings.Join(in, ", "), why)
+		}
+		p.line(id, result)
 	}
 }

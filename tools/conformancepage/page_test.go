@@ -57,16 +57,16 @@ func TestPageTellsOutcomes(t *testing.T) {
 	two.Report.Outcomes["R007"] = ndtest.Failed
 	text := render(t, one, two)
 	for cell, want := range map[string]string{
-		"C227":                            "1 of 2: one | lonely",
-		"C001":                            ndtest.Adapted["C001"],
-		"C170":                            ndtest.Untestable["C170"],
-		"R007":                            "| failed |",
-		"R008":                            "| passed |",
-		"`OpenAddress`":                   "| R007: failed |",
+		"C227":                            "passed; skipped in 1 of 2 runs (one): lonely |",
+		"C001":                            "passed, adapted |",
+		"C170":                            "passed |",
+		"R007":                            " failed |",
+		"R008":                            " passed |",
+		"`OpenAddress`":                   "; R007: failed) |",
 		"`NotifyErrors`":                  "C196",
-		"`NoMemory`":                      "ND_NO_MEMORY | `endpoint.TestTable/NoMemory` | `go test` |",
-		"`Canceled`":                      "| passed |",
-		"`DataError`":                     `STATUS_DATA_ERROR |  | not \| here |`,
+		"`NoMemory`":                      "ND_NO_MEMORY | `endpoint.TestTable/NoMemory` |",
+		"`Canceled`":                      "CANCELED | C",
+		"`DataError`":                     `STATUS_DATA_ERROR | not \| here |`,
 		"`SharedAddress.LocalAddress`":    "endpoint.TestSharedAddress",
 		"`CountingCompletionQueue.Stats`": "(`",
 	} {

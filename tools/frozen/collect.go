@@ -117,12 +117,13 @@ func (all facts) labels(name string, text []byte) {
 }
 
 var (
-	row      = regexp.MustCompile(`(?m)^\| ([CR]\d{3}) \| (.*) \|$`)
+	row      = regexp.MustCompile(`(?m)^\| ([CR]\d{3}) \|(?: .* \|)? ((?:passed|skipped|failed|no test)[^|]*) \|(?: .* \|)?$`)
+	rowText  = regexp.MustCompile(`(?m)^([CR]\d{3}) (.*)$`)
 	pairing  = regexp.MustCompile(`(?m)^(?:\| |- )(\S+/(?:goroutines|processes|threads))(.*)$`)
 	modelRun = regexp.MustCompile(`^(.*?) *\| *([a-z].*?) *\| *(.*?) *\| *(.*)$`)
 )
 
-// page adds the layout hash, the rows of a page of conformance, and the runs of the models.
+// page adds the layout hash, the rows of conformance with their results, and the runs of the models.
 func (all facts) page(name, text string) {
 	switch name {
 	case "internal/layout/LAYOUT.txt":
@@ -132,12 +133,13 @@ func (all facts) page(name, text string) {
 		for _, m := range pairing.FindAllStringSubmatch(text, -1) {
 			all.add(kind, m[1], strings.TrimSpace(m[2]))
 		}
-		values := make(map[string]string)
 		for _, m := range row.FindAllStringSubmatch(text, -1) {
-			values[m[1]] += m[2] + "; "
+			result, _, _ := strings.Cut(m[2], ";") // without the runs that skip the row
+			all.add(kind, m[1], result)
 		}
-		for id, value := range values {
-			all.add(kind, id, value)
+	case "nd/ndtest/ROWS.txt":
+		for _, m := range rowText.FindAllStringSubmatch(text, -1) {
+			all.add("conformance row", m[1], m[2])
 		}
 	case "docs/model/check.sh":
 		_, table, _ := strings.Cut(text, "<<END\n")

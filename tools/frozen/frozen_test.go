@@ -60,8 +60,9 @@ func TestCollectsFromSources(t *testing.T) {
 		"shmx/c.go":                  "package shmx\n\nvar Other int\n",
 		"internal/failpoint/s.go":    "package failpoint\n\nvar Steps = []Step{\n\tDies: {Name: \"dies\"},\n}\n",
 		"docs/model/check.sh":        "<<END\na.pml\nrun a | safety | nothing | -\n\nEND\n",
-		"docs/conformance.md":        "- auto/arena/goroutines\n| C001 | a row | passed |\n",
-		"docs/conformance-c.md":      "| C-C/auto/arena/threads | 1 | 0 |\n",
+		"docs/conformance.md":        "- auto/arena/goroutines\n| C001 | passed; skipped in 1 of 2 runs (x): y |\n",
+		"nd/ndtest/ROWS.txt":         "C001 a row\n",
+		"docs/conformance-c.md":      "| C-C/auto/arena/threads | 1 | 0 |\n| C002 | no test in all runs | a reason |\n",
 		"c/src/a.c":                  "int a; // " + "ORDER one: x\n",
 		"internal/layout/LAYOUT.txt": "",
 	} {
@@ -77,9 +78,11 @@ func TestCollectsFromSources(t *testing.T) {
 		got = append(got, f.String())
 	}
 	want := []string{
-		"conformance\tC001\ta row | passed; \t",
+		"conformance\tC001\tpassed\t",
 		"conformance\tauto/arena/goroutines\t\t",
+		"conformance row\tC001\ta row\t",
 		"conformance-c\tC-C/auto/arena/threads\t| 1 | 0 |\t",
+		"conformance-c\tC002\tno test in all runs\t",
 		"failpoint\tdies\t\tshm/a.go",
 		"layout\thash\tef46db3751d8e999\t",
 		"model\ta.pml\t1 runs\t",
