@@ -56,7 +56,7 @@ func (r *Relay) request(c nd.Connector) {
 	var t *tunnel
 	if host, _ := endpoint.HostOf(to.Addr()); err == nil {
 		if l := r.linkTo(uint16(host)); l != nil {
-			t, status = l.newTunnel(), nd.ConnectionRefused // there are too many
+			t, status = l.newTunnel(asked), nd.ConnectionRefused // there are too many
 		}
 	}
 	if t == nil {
@@ -66,7 +66,7 @@ func (r *Relay) request(c nd.Connector) {
 		})
 		return
 	}
-	t.connector, t.isPassive = c, true
+	t.connector = c
 	// The limits of this side of the request are those of the other side of the local process.
 	open := frame.Connect{Tunnel: t.number, From: from, To: to, ReadsIn: uint16(outbound), ReadsOut: uint16(inbound), Private: private[:n]}
 	t.post(note{kind: frame.Open, payload: open.Append(nil)})
@@ -85,18 +85,19 @@ func reject(c nd.Connector, status nd.Status, private []byte) {
 // withdraw ends a tunnel whose process has stopped waiting for the answer to its request. The number of the tunnel is
 // free when the other relay has answered, if it knows of the request.
 func (t *tunnel) withdraw() {
-	t.ended = true
 	if len(t.outbox) > 0 { // Open is not sent
-		t.outbox, t.aborted = nil, true
+		t.change(withdraws)
+		t.outbox = nil
 		return
 	}
+	t.change(ends)
 	t.post(note{kind: frame.Withdraw, request: uint64(t.number)})
 }
 
 // withdrawn handles Withdraw. If the local process has accepted, Accept is on its way, and the answer to it will be Abort.
 func (l *link) withdrawn(number uint64) {
 	for _, t := range l.tunnels {
-		if !t.isPassive && uint64(t.remote) == number && !t.accepted && !t.ended {
+		if t.state == calling && uint64(t.remote) == number {
 			t.stop()
 			t.refuseOpen(0, nil)
 		}
@@ -105,19 +106,19 @@ func (l *link) withdrawn(number uint64) {
 
 // opened handles Accept and Refuse.
 func (t *tunnel) opened(f *frame.Frame) error {
-	if !t.isPassive || t.remote != 0 || t.aborted {
+	if t.remote != 0 || t.state != asked && t.state != ended {
 		return errTunnel
 	}
 	r, c := t.link.relay, t.connector
 	if f.Kind == frame.Refuse {
-		t.aborted = true
-		if t.ended {
+		t.change(peerRefuses)
+		if t.state == over {
 			return nil
 		}
 		private, status := append([]byte(nil), f.Payload...), nd.Status(f.Status)
 		r.calls.Go(func() {
 			reject(c, status, private)
-			r.do(func() { t.ended = true }) // which closes the connector, so not before
+			r.do(func() { t.change(answers) }) // which closes the connector, so not before
 		})
 		return nil
 	}
@@ -126,10 +127,11 @@ func (t *tunnel) opened(f *frame.Frame) error {
 		return err
 	}
 	t.remote = answer.Tunnel
-	if t.ended {
+	if t.state == ended {
 		t.post(note{kind: frame.Abort, status: nd.Canceled})
 		return nil
 	}
+	t.change(peerAccepts)
 	if err := t.setUp(r.ctx); err != nil {
 		t.end(nd.StatusOf(err), err.Error())
 		return nil
@@ -150,13 +152,14 @@ func (t *tunnel) rejected() {
 	}
 }
 
-// refused handles Refuse of the process that has asked for the connection. Abort follows it.
-func (t *tunnel) refused(private []byte) error {
-	if !t.accepted || t.open || t.aborted {
-		return errTunnel
-	}
-	if !t.ended {
+// peerRejects handles Refuse of the process that has asked for the connection. Abort follows it.
+func (t *tunnel) peerRejects(private []byte) error {
+	switch t.state {
+	case offered:
 		_ = t.connector.Reject(private) // if it fails, the local process has ended the connection
+	case ended:
+	default:
+		return errTunnel
 	}
 	return nil
 }
@@ -171,7 +174,7 @@ func (t *tunnel) connect(call func(context.Context) error, ready func()) {
 		r.do(func() {
 			defer stop()
 			switch {
-			case t.ended:
+			case t.state != accepting:
 			case err != nil:
 				if nd.StatusOf(err) == nd.ConnectionRefused {
 					t.rejected()
@@ -186,7 +189,7 @@ func (t *tunnel) connect(call func(context.Context) error, ready func()) {
 
 // start lets requests pass.
 func (t *tunnel) start() {
-	t.open = true
+	t.change(completes)
 	t.watch()
 }
 
@@ -202,7 +205,7 @@ func (l *link) open(f *frame.Frame) error {
 	if !ok1 || !ok2 || from != int(l.session.Host) || to != r.config.Arena.Host() {
 		return errAddress
 	}
-	t := l.newTunnel()
+	t := l.newTunnel(calling)
 	if t == nil {
 		if len(l.refused) == maxTunnels { // more than the other relay has
 			return errTunnel
@@ -235,7 +238,7 @@ func (l *link) open(f *frame.Frame) error {
 
 // answered handles the answer of the local process to a request of the other host.
 func (t *tunnel) answered(err error) {
-	if t.ended {
+	if t.state != calling {
 		return
 	}
 	private := make([]byte, frame.MaxPrivateData)
@@ -248,7 +251,7 @@ func (t *tunnel) answered(err error) {
 		t.refuseOpen(nd.StatusOf(err), private[:n])
 		return
 	}
-	t.accepted = true
+	t.change(accepts)
 	accept := frame.Connect{Tunnel: t.number, ReadsIn: uint16(outbound), ReadsOut: uint16(inbound), Private: private[:n]}
 	t.post(note{kind: frame.Accept, payload: accept.Append(nil)})
 }
@@ -263,16 +266,17 @@ func (t *tunnel) refuseOpen(status nd.Status, private []byte) {
 		status = 0
 	}
 	t.post(note{kind: frame.Refuse, status: status, payload: private})
-	t.ended, t.aborted = true, true
+	t.change(refuses)
 }
 
 // established handles Established: the process of the other host has completed its Connect.
 func (t *tunnel) established() error {
-	if t.isPassive || t.open || t.aborted {
-		return errTunnel
-	}
-	if t.ended {
+	switch t.state {
+	case offered:
+	case ended:
 		return nil
+	default:
+		return errTunnel
 	}
 	if err := t.connector.CompleteConnect(t.link.relay.ctx); err != nil {
 		t.end(nd.StatusOf(err), err.Error())

@@ -201,7 +201,7 @@ func (h *host) ask(t *testing.T, other *host) <-chan error {
 	proctest.Eventually(t, "the request is on its way", func() bool {
 		return h.onLink(func(*link) error {
 			for _, t := range h.relay.tunnels {
-				if t != nil && t.isPassive && t.remote == 0 && len(t.outbox) == 0 {
+				if t != nil && t.state == asked && len(t.outbox) == 0 {
 					return nil
 				}
 			}

@@ -192,10 +192,10 @@ func TestWithdrawAfterAccept(t *testing.T) {
 	a, b := newHosts(t, settings{})
 	connect(t, a, b, nd.EndpointConfig{})
 	var x, y *tunnel
-	must(t, a.onLink(func(l *link) error { x = l.newTunnel(); x.aborted, x.isPassive = true, true; return nil })) // step leaves it alone
-	must(t, b.onLink(func(l *link) error { y = l.newTunnel(); y.remote, y.accepted = x.number, true; return nil }))
+	must(t, a.onLink(func(l *link) error { x = l.newTunnel(refused); return nil })) // step leaves it alone
+	must(t, b.onLink(func(l *link) error { y = l.newTunnel(offered); y.remote = x.number; return nil }))
 	must(t, a.onLink(func(l *link) error {
-		x.aborted = false
+		x.state = asked
 		x.withdraw()
 		return x.opened(&frame.Frame{Kind: frame.Accept, Payload: (&frame.Connect{Tunnel: y.number}).Append(nil)})
 	}))

@@ -21,17 +21,10 @@ type tunnel struct {
 	ep        relayhook.Endpoint
 	connector nd.Connector
 	stop      context.CancelFunc // ends calls of the connector
-	open      bool               // requests may be carried
-	isPassive bool               // a local process has asked for the connection
-	accepted  bool               // a local process has accepted the connection
 
-	outbox       []note // frames without data, to be sent before others
-	localEnded   bool   // the local connection has ended
-	disconnected bool   // Disconnect is sent
-	toldToEnd    bool   // Disconnect has arrived
-	answering    bool   // the answer to the Disconnect of the local process is on its way
-	ended        bool   // nothing is carried; Abort is in the outbox or sent, unless remote is 0
-	aborted      bool   // the other relay has sent Abort, or does not know the tunnel
+	state      tunnelState
+	localEnded bool   // the local connection has ended
+	outbox     []note // frames without data, to be sent before others
 
 	out outbound
 	in  inbound
@@ -46,11 +39,11 @@ type note struct {
 }
 
 // newTunnel adds a tunnel to the link. It returns nil if there are too many.
-func (l *link) newTunnel() *tunnel {
+func (l *link) newTunnel(s tunnelState) *tunnel {
 	for i, other := range &l.relay.tunnels {
 		if other == nil {
 			l.relay.made++
-			t := &tunnel{link: l, number: uint32(i + 1), id: l.relay.made*maxTunnels + uint64(i), stop: func() {}}
+			t := &tunnel{link: l, number: uint32(i + 1), id: l.relay.made*maxTunnels + uint64(i), state: s, stop: func() {}}
 			t.out.limit, t.in.room = smallRoom, newRoom()
 			l.relay.tunnels[i] = t
 			l.tunnels = append(l.tunnels, t)
@@ -89,7 +82,7 @@ func (t *tunnel) watch() {
 func (t *tunnel) passOnEnd() {
 	err := t.ep.Err()
 	if nd.StatusOf(err) == nd.ConnectionDisconnected {
-		if !t.toldToEnd { // else this relay has disconnected first, and disconnect waits for the local process
+		if t.state == open { // else disconnect waits for the local process, or the other relay knows
 			t.tellDisconnect()
 		}
 		return
@@ -106,10 +99,22 @@ func (t *tunnel) passOnEnd() {
 
 // tellDisconnect passes on that the local process has disconnected gracefully.
 func (t *tunnel) tellDisconnect() {
-	if !t.disconnected {
-		t.disconnected = true
-		t.post(note{kind: frame.Disconnect})
+	t.change(disconnects)
+	t.post(note{kind: frame.Disconnect})
+}
+
+// peerDisconnected handles Disconnect.
+func (t *tunnel) peerDisconnected() error {
+	switch t.state {
+	case open:
+		t.disconnect()
+	case disconnected:
+		t.acknowledgeDisconnect()
+	default:
+		return errTunnel
 	}
+	t.change(peerDisconnects)
+	return nil
 }
 
 // disconnect ends the local connection gracefully, because the other process has done so.
@@ -119,7 +124,7 @@ func (t *tunnel) disconnect() {
 		err := c.Disconnect(r.ctx)
 		r.do(func() {
 			switch {
-			case t.ended:
+			case t.state != told:
 			case err != nil:
 				t.end(nd.StatusOf(err), err.Error())
 			default:
@@ -131,10 +136,10 @@ func (t *tunnel) disconnect() {
 
 // end ends the local connection, and tells the other relay.
 func (t *tunnel) end(status nd.Status, why string) {
-	if t.ended {
+	if t.hasEnded() {
 		return
 	}
-	t.ended, t.open = true, false
+	t.change(ends)
 	t.stop()
 	if t.ep != nil {
 		t.ep.Abort(why)
@@ -148,7 +153,7 @@ func (t *tunnel) end(status nd.Status, why string) {
 func text(why string) []byte { return []byte(why[:min(len(why), frame.MaxText)]) }
 
 // isOver reports whether the other relay has ended the tunnel too, and everything is sent.
-func (t *tunnel) isOver() bool { return t.ended && t.aborted && len(t.outbox) == 0 }
+func (t *tunnel) isOver() bool { return t.state == over && len(t.outbox) == 0 }
 
 // release frees the objects of a tunnel that has ended.
 func (t *tunnel) release() {
@@ -157,7 +162,7 @@ func (t *tunnel) release() {
 	if t.in.room.size == largeRoom {
 		r.enlarged--
 	}
-	ep, connector, isUnanswered := t.ep, t.connector, t.isPassive && t.remote == 0
+	ep, connector, isUnanswered := t.ep, t.connector, t.remote == 0
 	r.calls.Go(func() { // these calls may wait for a copy of the local process
 		if ep != nil {
 			_ = ep.Close()
@@ -176,13 +181,13 @@ func (t *tunnel) post(n note) { t.outbox = append(t.outbox, n) }
 // step sends the frames that the tunnel has to send. It reports whether it has sent any.
 func (t *tunnel) step() (worked bool) {
 	l := t.link
-	if t.isPassive && t.remote == 0 && !t.ended && !t.aborted && !t.connector.(relayhook.Connector).IsWanted() {
+	if t.state == asked && !t.connector.(relayhook.Connector).IsWanted() {
 		t.withdraw()
 	}
-	if t.open {
+	if t.state.carries() {
 		worked = t.answer()
 	}
-	if t.open && t.localEnded {
+	if t.state.carries() && t.localEnded {
 		t.passOnEnd()
 	}
 	for len(t.outbox) > 0 && l.hasRoom() {
@@ -195,7 +200,7 @@ func (t *tunnel) step() (worked bool) {
 		l.send(&frame.Frame{Kind: n.kind, Tunnel: tunnel, Request: n.request, Status: uint32(n.status)}, n.payload)
 		worked = true
 	}
-	if t.open && len(t.outbox) == 0 {
+	if t.state.carries() && len(t.outbox) == 0 {
 		worked = t.forward() || worked
 	}
 	return worked
@@ -205,50 +210,38 @@ func (t *tunnel) step() (worked bool) {
 func (t *tunnel) handle(f *frame.Frame) error {
 	switch f.Kind {
 	case frame.Refuse:
-		if !t.isPassive {
-			return t.refused(f.Payload)
+		if t.remote != 0 {
+			return t.peerRejects(f.Payload)
 		}
 		return t.opened(f)
 	case frame.Accept:
 		return t.opened(f)
 	case frame.Abort:
-		if t.aborted || t.remote == 0 {
+		if t.remote == 0 || t.state == over || t.state == lastAnswer {
 			return errTunnel
 		}
-		t.aborted = true
-		if !t.answering { // else the tunnel ends when the local process has its answer
+		if t.state != answering { // else the tunnel ends when the local process has its answer
 			t.end(nd.ConnectionAborted, string(f.Payload))
 		}
+		t.change(peerEnds)
 		return nil
 	case frame.Established:
 		return t.established()
 	}
-	if t.remote == 0 || t.aborted {
-		return errTunnel
-	}
-	if t.ended {
+	switch {
+	case t.state == ended && t.remote != 0:
 		return nil // the other relay did not know yet
-	}
-	if !t.open {
+	case !t.state.carries() || t.state == lastAnswer:
 		return errTunnel
 	}
 	if f.Done != 0 {
-		if err := t.done(t.out.done + uint64(f.Done)); err != nil || t.ended {
+		if err := t.done(t.out.done + uint64(f.Done)); err != nil || t.hasEnded() {
 			return err
 		}
 	}
 	switch f.Kind {
 	case frame.Disconnect:
-		if t.toldToEnd {
-			return errTunnel
-		}
-		t.toldToEnd = true
-		if t.disconnected {
-			t.acknowledgeDisconnect()
-		} else {
-			t.disconnect()
-		}
-		return nil
+		return t.peerDisconnected()
 	case frame.Send, frame.Write, frame.Read:
 		return t.accept(f)
 	case frame.Data:
@@ -264,7 +257,6 @@ func (t *tunnel) handle(f *frame.Frame) error {
 // acknowledgeDisconnect completes a graceful end that the local process has begun.
 func (t *tunnel) acknowledgeDisconnect() {
 	r, c := t.link.relay, t.connector
-	t.answering = true
 	r.calls.Go(func() {
 		err := c.Disconnect(r.ctx)
 		r.do(func() {

@@ -110,9 +110,9 @@ func TestCheckEntryRefuses(t *testing.T) {
 		"a rest without a beginning":     {Kind: relayhook.Send, Last: true, Length: 8, Total: 8},
 		"more than the request":          {Kind: relayhook.Send, First: true, Last: true, Length: 9, Total: 8},
 	} {
-		tunnel := &tunnel{stop: func() {}}
+		tunnel := &tunnel{state: open, stop: func() {}}
 		tunnel.out.entry = e
-		if tunnel.checkEntry() || !tunnel.ended {
+		if tunnel.checkEntry() || !tunnel.hasEnded() {
 			t.Errorf("%s is carried", name)
 		}
 	}
@@ -121,9 +121,9 @@ func TestCheckEntryRefuses(t *testing.T) {
 		{Kind: relayhook.Send, First: true, Last: true},
 		{Kind: relayhook.Write, First: true, Length: 8, Total: 16},
 	} {
-		tunnel := &tunnel{stop: func() {}}
+		tunnel := &tunnel{state: open, stop: func() {}}
 		tunnel.out.entry = e
-		if !tunnel.checkEntry() || tunnel.ended {
+		if !tunnel.checkEntry() || tunnel.hasEnded() {
 			t.Errorf("%+v is refused", e)
 		}
 	}
