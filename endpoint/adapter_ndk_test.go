@@ -9,7 +9,7 @@ import (
 )
 
 func TestQueryNDK(t *testing.T) {
-	s := newPair(t, setup{Unwired: true}).a.local
+	s := newPair(t, setup{Unwired: true}).a
 	info, err := s.adapter.(nd.NDKAdapter).QueryNDK()
 	if err != nil || info != (nd.NDKInfo{FastRegisterPageCount: fastRegisterPages, Technology: nd.TechnologyUndefined}) {
 		t.Errorf("%+v (%v)", info, err)
@@ -18,8 +18,8 @@ func TestQueryNDK(t *testing.T) {
 
 func TestRoutes(t *testing.T) {
 	p := newPair(t, setup{Unwired: true})
-	s := p.a.local
-	own, peer := Address(0, s.member.ID()), Address(0, p.b.member)
+	s := p.a
+	own, peer := Address(0, s.member.ID()), Address(0, p.b.id)
 	for to, want := range map[netip.Addr]nd.Status{
 		own:                                nd.Success,
 		peer:                               nd.Success,
@@ -44,18 +44,18 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// sharedAddress returns a shared address of d.
-func (d dialer) sharedAddress(addr string) nd.SharedAddress {
-	d.t.Helper()
-	s, err := d.adapter.(nd.NDKAdapter).CreateSharedAddress(d.ctx, netip.MustParseAddrPort(addr))
-	d.good(err)
-	return s
+// sharedAddress returns a shared address of s.
+func (s *side) sharedAddress(addr string) nd.SharedAddress {
+	s.t.Helper()
+	a, err := s.adapter.(nd.NDKAdapter).CreateSharedAddress(s.ctx, netip.MustParseAddrPort(addr))
+	s.good(err)
+	return a
 }
 
 // connectFrom connects a new endpoint of a from a shared address.
-func connectFrom(a, b dialer, from nd.SharedAddress, to netip.AddrPort) (ca, cb nd.Connector) {
+func connectFrom(a, b *side, from nd.SharedAddress, to netip.AddrPort) (ca, cb nd.Connector) {
 	a.t.Helper()
-	ca, ea, eb := a.connector(), a.endpoint(), b.endpoint()
+	ca, ea, eb := a.newConnector(), a.newEndpoint(), b.newEndpoint()
 	connected := soon(func() error {
 		return ca.(nd.SharedAddressConnector).ConnectFrom(a.ctx, ea, from, to, nd.ConnectParams{PrivateData: []byte(to.String())})
 	})
@@ -69,11 +69,11 @@ func connectFrom(a, b dialer, from nd.SharedAddress, to netip.AddrPort) (ca, cb 
 
 // listenToo returns the address of another listener, which puts its requests before those of the
 // first.
-func (d dialer) listenToo() netip.AddrPort {
-	d.t.Helper()
-	first := d.listener
-	addr := d.listen(0)
-	d.t.Cleanup(func() { first.Close() })
+func (s *side) listenToo() netip.AddrPort {
+	s.t.Helper()
+	first := s.listener
+	addr := s.listen(0)
+	s.t.Cleanup(func() { first.Close() })
 	return addr
 }
 
@@ -87,7 +87,7 @@ func TestSharedAddress(t *testing.T) {
 	}
 	_, err := a.adapter.(nd.NDKAdapter).CreateSharedAddress(a.ctx, local)
 	wantStatus(t, err, nd.SharingViolation)
-	wantStatus(t, a.connector().Bind(local), nd.SharingViolation)
+	wantStatus(t, a.newConnector().Bind(local), nd.SharingViolation)
 
 	first, firstPeer := connectFrom(a, b, shared, addr)
 	second, _ := connectFrom(a, b, shared, b.listenToo())
@@ -99,7 +99,7 @@ func TestSharedAddress(t *testing.T) {
 	if got := must(firstPeer.PeerAddress()); got != local {
 		t.Errorf("the peer sees %v, want %v", got, local)
 	}
-	third, ep := a.connector().(nd.SharedAddressConnector), a.endpoint()
+	third, ep := a.newConnector().(nd.SharedAddressConnector), a.newEndpoint()
 	wantStatus(t, third.ConnectFrom(a.ctx, ep, shared, addr, nd.ConnectParams{}), nd.AddressAlreadyExists)
 
 	a.good(first.Close())
@@ -114,9 +114,9 @@ func TestSharedAddress(t *testing.T) {
 	wantStatus(t, third.ConnectFrom(a.ctx, ep, shared, addr, nd.ConnectParams{}), nd.InvalidHandle)
 	_, err = shared.LocalAddress()
 	wantStatus(t, err, nd.InvalidHandle)
-	wantStatus(t, a.connector().Bind(local), nd.SharingViolation)
+	wantStatus(t, a.newConnector().Bind(local), nd.SharingViolation)
 	a.good(second.Close())
-	a.good(a.connector().Bind(local))
+	a.good(a.newConnector().Bind(local))
 }
 
 // TestSharedAddressAfterFailure: a failed connector can try again, from the same or another
@@ -128,7 +128,7 @@ func TestSharedAddressAfterFailure(t *testing.T) {
 	if local := must(shared.LocalAddress()); local.Port() < nd.EphemeralPortFirst {
 		t.Errorf("a free port is %d", local.Port())
 	}
-	ca, ea := a.connector(), a.endpoint()
+	ca, ea := a.newConnector(), a.newEndpoint()
 	from := func(ctx context.Context, to netip.AddrPort) error {
 		return ca.(nd.SharedAddressConnector).ConnectFrom(ctx, ea, shared, to, nd.ConnectParams{})
 	}
@@ -146,7 +146,7 @@ func TestSharedAddressAfterFailure(t *testing.T) {
 	}
 	wantStatus(t, ca.Connect(a.ctx, ea, noListener, nd.ConnectParams{}), nd.ConnectionRefused)
 	connected := soon(func() error { return from(a.ctx, addr) })
-	cb, eb := b.request(), b.endpoint()
+	cb, eb := b.request(), b.newEndpoint()
 	accepted := soon(func() error { return cb.Accept(b.ctx, eb, nd.ConnectParams{}) })
 	a.good(<-connected)
 	a.good(ca.CompleteConnect(a.ctx))
@@ -158,7 +158,7 @@ func TestSharedAddressOfOtherAdapter(t *testing.T) {
 	a, b, addr := strangersPair(t)
 	theirs := b.sharedAddress("0.0.0.0:0")
 	defer theirs.Close()
-	c, ep := a.connector().(nd.SharedAddressConnector), a.endpoint()
+	c, ep := a.newConnector().(nd.SharedAddressConnector), a.newEndpoint()
 	wantStatus(t, c.ConnectFrom(a.ctx, ep, theirs, addr, nd.ConnectParams{}), nd.InvalidAddress)
 	wantStatus(t, c.ConnectFrom(a.ctx, ep, nil, addr, nd.ConnectParams{}), nd.InvalidAddress)
 	_, err := a.adapter.(nd.NDKAdapter).CreateSharedAddress(a.ctx, addr)

@@ -62,7 +62,7 @@ func TestConnectWithoutRelay(t *testing.T) {
 		}
 	}
 	connect := func(to string) error {
-		return a.connector().Connect(a.ctx, a.endpoint(), netip.MustParseAddrPort(to), nd.ConnectParams{})
+		return a.newConnector().Connect(a.ctx, a.newEndpoint(), netip.MustParseAddrPort(to), nd.ConnectParams{})
 	}
 	// Numbers of hosts and of slots that no process has are no different.
 	for _, to := range []string{"127.78.0.1:1", "127.78.0.0:1", "127.255.255.255:65535", "127.79.8.1:0"} {

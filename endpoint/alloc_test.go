@@ -39,17 +39,17 @@ type hotPath struct {
 }
 
 func newHotPath(p *pair, n int) *hotPath {
-	a, b := p.a.local, p.b.local
+	a, b := p.a, p.b
 	entries := func(s *side) []nd.SGE {
-		m := s.region(0)
+		m := s.regionAt(0)
 		return []nd.SGE{
 			{Buffer: m.cut(1, n/2), Token: m.mr.LocalToken()},
 			{Buffer: m.cut(n, n-n/2), Token: m.mr.LocalToken()},
 		}
 	}
 	return &hotPath{
-		a: a, b: b, from: a.endpoint(0), to: b.endpoint(0), n: n, source: entries(a), sink: entries(b), far: p.b.memory,
-		window: a.window(p.a.window()), bound: a.region(0).cut(0, max(n, 1)),
+		a: a, b: b, from: a.endpointAt(0), to: b.endpointAt(0), n: n, source: entries(a), sink: entries(b), far: p.b.memory,
+		window: a.windowAt(p.a.newWindow()), bound: a.regionAt(0).cut(0, max(n, 1)),
 	}
 }
 
@@ -144,7 +144,7 @@ func (h *hotPath) paths() map[string]func() {
 			}
 		},
 		"bind and invalidate": func() {
-			h.post(h.from.Bind(1, h.a.region(0).mr, h.window, h.bound, nd.AllowRead|nd.AllowWrite))
+			h.post(h.from.Bind(1, h.a.regionAt(0).mr, h.window, h.bound, nd.AllowRead|nd.AllowWrite))
 			h.post(h.from.Invalidate(2, h.window, 0))
 			h.take(initiatorQueue, h.a)
 			h.take(initiatorQueue, h.a)
@@ -163,7 +163,7 @@ func (h *hotPath) paths() map[string]func() {
 
 // whole is one entry of a side's memory.
 func (h *hotPath) whole(s *side) []nd.SGE {
-	m := s.region(0)
+	m := s.regionAt(0)
 	h.one[0] = nd.SGE{Buffer: m.cut(8, h.n), Token: m.mr.LocalToken()}
 	return h.one[:]
 }

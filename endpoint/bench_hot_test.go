@@ -10,10 +10,10 @@ import (
 // goroutine drives both sides.
 func BenchmarkHotPath(b *testing.B) {
 	p := newPair(b, setup{})
-	x, y := p.a.local, p.b.local
-	m := x.region(0)
+	x, y := p.a, p.b
+	m := x.regionAt(0)
 	here := []nd.SGE{{Buffer: m.cut(0, 8), Token: m.mr.LocalToken()}}
-	there := []nd.SGE{{Buffer: y.region(0).cut(0, 64), Token: y.region(0).mr.LocalToken()}}
+	there := []nd.SGE{{Buffer: y.regionAt(0).cut(0, 64), Token: y.regionAt(0).mr.LocalToken()}}
 	var results [64]nd.Result
 	take := func(s *side, q queue, n int) {
 		for n > 0 {
@@ -31,7 +31,7 @@ func BenchmarkHotPath(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	from, to, far := x.endpoint(0), y.endpoint(0), p.b.memory
+	from, to, far := x.endpointAt(0), y.endpointAt(0), p.b.memory
 	b.Run("Write8", func(b *testing.B) {
 		for b.Loop() {
 			check(from.Write(1, here, far.Address, far.Token, 0))

@@ -19,9 +19,9 @@ func TestAcceptOfEndedConnection(t *testing.T) {
 	for name, end := range ends {
 		t.Run(name, func(t *testing.T) {
 			p := newPair(t, setup{Processes: true, Unwired: true})
-			a := dialer{t, p.a.local}
+			a := p.a
 			addr := a.listen(0)
-			ep := a.endpoint()
+			ep := a.newEndpoint()
 			accepted := make(chan error, 1)
 			requested := make(chan *connector, 1)
 			go func() {

@@ -11,7 +11,7 @@ import (
 
 func TestFalseRingIsRefused(t *testing.T) {
 	p := newPair(t, setup{})
-	ep := p.a.local.endpoint(0).(*queuePair)
+	ep := p.a.endpointAt(0).(*queuePair)
 	at, slots := ep.conn.peerQP.Ring, ep.conn.peerQP.RingSlots
 	size := testArena / uint64(ring.SlotSize)
 	attach := func(at, slots uint64) error {

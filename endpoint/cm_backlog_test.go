@@ -13,7 +13,7 @@ import (
 func TestBacklogIsBounded(t *testing.T) {
 	p := newPair(t, setup{Unwired: true})
 	for backlog, want := range map[int]int{0: maxBacklog, 1: 1, maxBacklog: maxBacklog, maxBacklog + 1: maxBacklog} {
-		l := must(p.a.local.adapter.CreateListener(t.Context())).(*listener)
+		l := must(p.a.adapter.CreateListener(t.Context())).(*listener)
 		if err := l.Bind(netip.AddrPortFrom(netip.IPv4Unspecified(), 0)); err != nil {
 			t.Fatal(err)
 		}
@@ -34,14 +34,14 @@ func TestBacklogIsBounded(t *testing.T) {
 // A request that finds the queue full takes the place of one that its sender has withdrawn, each time that this happens.
 func TestBacklogForgetsWithdrawn(t *testing.T) {
 	p := newPair(t, setup{Unwired: true})
-	a, b := dialer{t, p.a.local}, dialer{t, p.b.local}
+	a, b := p.a, p.b
 	addr := b.listen(2)
 	queued := func(n uint64) func() bool {
 		l := b.listener.(*listener)
 		return func() bool { l.mu.Lock(); defer l.mu.Unlock(); return len(l.queue) == int(n) }
 	}
 	connect := func(ctx context.Context) (end <-chan error) {
-		c, ep := a.connector(), a.endpoint()
+		c, ep := a.newConnector(), a.newEndpoint()
 		return soon(func() error { return c.Connect(ctx, ep, addr, nd.ConnectParams{}) })
 	}
 	wait := func() (withdraw func()) {
@@ -55,7 +55,7 @@ func TestBacklogForgetsWithdrawn(t *testing.T) {
 			withdraw = append(withdraw, wait())
 			proctest.Eventually(t, "the request is queued", queued(n+1))
 		}
-		wantStatus(t, a.connector().Connect(a.ctx, a.endpoint(), addr, nd.ConnectParams{}), nd.ConnectionRefused)
+		wantStatus(t, a.newConnector().Connect(a.ctx, a.newEndpoint(), addr, nd.ConnectParams{}), nd.ConnectionRefused)
 		for _, w := range withdraw {
 			w()
 		}

@@ -31,7 +31,7 @@ func TestPrivateData(t *testing.T) {
 		called, answer := make([]byte, n), make([]byte, wire.MaxPrivateData-n)
 		fill(called, uint64(n)+1)
 		fill(answer, uint64(n)+2)
-		ca, ea, eb := a.connector(), a.endpoint(), b.endpoint()
+		ca, ea, eb := a.newConnector(), a.newEndpoint(), b.newEndpoint()
 		_, err := ca.GetPrivateData(nil)
 		wantStatus(t, err, nd.ConnectionInvalid)
 		connected := soon(func() error { return ca.Connect(a.ctx, ea, addr, nd.ConnectParams{PrivateData: called}) })
@@ -72,7 +72,7 @@ func TestPrivateData(t *testing.T) {
 func TestPrivateDataTooLong(t *testing.T) {
 	a, b, addr := strangersPair(t)
 	tooMuch := nd.ConnectParams{PrivateData: make([]byte, wire.MaxPrivateData+1)}
-	ca, ea, eb := a.connector(), a.endpoint(), b.endpoint()
+	ca, ea, eb := a.newConnector(), a.newEndpoint(), b.newEndpoint()
 	wantStatus(t, ca.Connect(a.ctx, ea, addr, tooMuch), nd.InvalidBufferSize)
 	connected := soon(func() error { return ca.Connect(a.ctx, ea, addr, nd.ConnectParams{}) })
 	cb := b.request()
@@ -105,7 +105,7 @@ func TestReadLimits(t *testing.T) {
 				t.Errorf("%+v with %+v: %s has %d and %d (%v), want %+v", c.active, c.passive, side, in, out, err, want)
 			}
 		}
-		ca, ea, eb := a.connector(), a.endpoint(), b.endpoint()
+		ca, ea, eb := a.newConnector(), a.newEndpoint(), b.newEndpoint()
 		_, _, err := ca.ReadLimits()
 		wantStatus(t, err, nd.ConnectionInvalid)
 		connected := soon(func() error {
@@ -171,7 +171,7 @@ func TestConnectRetryAfterRefusal(t *testing.T) {
 	b.good(err)
 	defer bound.Close()
 	b.good(bound.Bind(netip.AddrPortFrom(addr.Addr(), 10)))
-	ca, ea := a.connector(), a.endpoint()
+	ca, ea := a.newConnector(), a.newEndpoint()
 	a.good(ca.Bind(netip.AddrPortFrom(netip.IPv4Unspecified(), 77)))
 	for range 3 {
 		for _, to := range []netip.AddrPort{noListener, netip.AddrPortFrom(addr.Addr(), 10)} {
@@ -196,7 +196,7 @@ func TestConnectRetryAfterRefusal(t *testing.T) {
 	// The local address may change in between.
 	a.good(ca.Bind(netip.AddrPortFrom(netip.IPv4Unspecified(), 0)))
 	connected := soon(func() error { return ca.Connect(a.ctx, ea, addr, nd.ConnectParams{}) })
-	cb, eb := b.request(), b.endpoint()
+	cb, eb := b.request(), b.newEndpoint()
 	accepted := soon(func() error { return cb.Accept(b.ctx, eb, nd.ConnectParams{}) })
 	a.good(<-connected)
 	a.good(ca.CompleteConnect(a.ctx))
@@ -209,7 +209,7 @@ func TestConnectRetryAfterRefusal(t *testing.T) {
 // TestConnectWrongAddresses: Connect and Bind refuse wrong addresses at once.
 func TestConnectWrongAddresses(t *testing.T) {
 	a, b, addr := strangersPair(t)
-	ca, ea := a.connector(), a.endpoint()
+	ca, ea := a.newConnector(), a.newEndpoint()
 	for to, want := range map[netip.AddrPort]nd.Status{
 		netip.AddrPortFrom(netip.IPv4Unspecified(), addr.Port()): nd.BadNetworkName,
 		netip.AddrPortFrom(netip.IPv6Unspecified(), addr.Port()): nd.BadNetworkName,
@@ -232,7 +232,7 @@ func TestConnectWrongAddresses(t *testing.T) {
 	defer stranger.Close()
 	wantStatus(t, stranger.Connect(a.ctx, ea, addr, nd.ConnectParams{}), nd.InvalidParameter1)
 	wantStatus(t, ca.Connect(a.ctx, nil, addr, nd.ConnectParams{}), nd.InvalidParameter1)
-	wantStatus(t, ca.Connect(a.ctx, b.endpoint(), addr, nd.ConnectParams{}), nd.InvalidParameter1)
+	wantStatus(t, ca.Connect(a.ctx, b.newEndpoint(), addr, nd.ConnectParams{}), nd.InvalidParameter1)
 }
 
 func (s *side) executeOnly(o order) error { return s.execute(o).Status.Err() }
@@ -240,8 +240,8 @@ func (s *side) executeOnly(o order) error { return s.execute(o).Status.Err() }
 // TestConnectorHasOneConnection: second calls fail during and after connecting.
 func TestConnectorHasOneConnection(t *testing.T) {
 	a, b, addr := strangersPair(t)
-	ca, ea, eb := a.connector(), a.endpoint(), b.endpoint()
-	other, spare := a.connector(), a.endpoint()
+	ca, ea, eb := a.newConnector(), a.newEndpoint(), b.newEndpoint()
+	other, spare := a.newConnector(), a.newEndpoint()
 	connected := soon(func() error { return ca.Connect(a.ctx, ea, addr, nd.ConnectParams{}) })
 	cb := b.request()
 	check := func(moment string) {
@@ -264,11 +264,11 @@ func TestConnectorHasOneConnection(t *testing.T) {
 	accepted := soon(func() error { return cb.Accept(b.ctx, eb, nd.ConnectParams{}) })
 	a.good(<-connected)
 	check("between Connect and CompleteConnect")
-	wantStatus(t, cb.Accept(b.ctx, b.endpoint(), nd.ConnectParams{}), nd.ConnectionActive)
+	wantStatus(t, cb.Accept(b.ctx, b.newEndpoint(), nd.ConnectParams{}), nd.ConnectionActive)
 	a.good(ca.CompleteConnect(a.ctx))
 	a.good(<-accepted)
 	check("connected")
-	wantStatus(t, cb.Accept(b.ctx, b.endpoint(), nd.ConnectParams{}), nd.ConnectionActive)
+	wantStatus(t, cb.Accept(b.ctx, b.newEndpoint(), nd.ConnectParams{}), nd.ConnectionActive)
 	wantStatus(t, ca.CompleteConnect(a.ctx), nd.ConnectionInvalid)
 	wantStatus(t, ca.Reject(nil), nd.ConnectionInvalid)
 	wantStatus(t, cb.Reject(nil), nd.ConnectionInvalid)
@@ -278,13 +278,13 @@ func TestConnectorHasOneConnection(t *testing.T) {
 	cb = b.request()
 	wantStatus(t, cb.Accept(b.ctx, eb, nd.ConnectParams{}), nd.ConnectionActive)
 	wantStatus(t, cb.Accept(b.ctx, ea, nd.ConnectParams{}), nd.InvalidParameter1)
-	third := b.endpoint()
+	third := b.newEndpoint()
 	accepted = soon(func() error { return cb.Accept(b.ctx, third, nd.ConnectParams{}) })
 	a.good(<-connected)
 	a.good(other.CompleteConnect(a.ctx))
 	a.good(<-accepted)
-	fresh := a.connector()
-	wantStatus(t, fresh.Accept(a.ctx, a.endpoint(), nd.ConnectParams{}), nd.ConnectionInvalid)
+	fresh := a.newConnector()
+	wantStatus(t, fresh.Accept(a.ctx, a.newEndpoint(), nd.ConnectParams{}), nd.ConnectionInvalid)
 	wantStatus(t, fresh.Reject(nil), nd.ConnectionInvalid)
 }
 
@@ -294,7 +294,7 @@ func TestConnectCrossed(t *testing.T) {
 	a, b, toB := strangersPair(t)
 	toA := a.listen(0)
 	for range 20 {
-		ca, cb, ea, eb := a.connector(), b.connector(), a.endpoint(), b.endpoint()
+		ca, cb, ea, eb := a.newConnector(), b.newConnector(), a.newEndpoint(), b.newEndpoint()
 		fromA := soon(func() error { return ca.Connect(a.ctx, ea, toB, nd.ConnectParams{}) })
 		fromB := soon(func() error { return cb.Connect(b.ctx, eb, toA, nd.ConnectParams{}) })
 		atA, atB := a.request(), b.request()
@@ -313,10 +313,9 @@ func TestConnectToSelf(t *testing.T) {
 		for _, private := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%v/private=%v", executor, private), func(t *testing.T) {
 				arena := newArena(t)
-				p := newParty(t, arena, "self", sideOptions{Options: Options{Executor: executor}, Private: private}, false)
-				memory := p.region(0)
-				me := dialer{t, p.local}
-				ca, cb, _, _ := connectEndpoints(me, me, me.listen(0)) // endpoints 1 and 2
+				p := newSide(t, arena, "self", sideOptions{Options: Options{Executor: executor}, Private: private}, false)
+				memory := p.describe(0)
+				ca, cb, _, _ := connectEndpoints(p, p, p.listen(0)) // endpoints 1 and 2
 				p.fill(0, 0, 100_000, 1)
 				of := func(r nd.Result, ep int) nd.Result { r.EndpointContext = endpointContext(ep); return r }
 				for _, n := range []int{8, 1000, 100_000} {
@@ -330,18 +329,18 @@ func TestConnectToSelf(t *testing.T) {
 						t.Errorf("%d bytes: the data differ", n)
 					}
 				}
-				w := p.window()
+				w := p.newWindow()
 				d := p.must(order{Do: doBind, Endpoint: 1, Context: 4, Window: w, Len: 8, Flags: nd.AllowRead}).Far
 				p.must(order{Do: doInvalidate, Endpoint: 1, Context: 5, Window: w})
 				p.expect(initiatorQueue, of(success(nd.RequestBind, 4, 0), 1), of(success(nd.RequestInvalidate, 5, 0), 1))
 				p.must(order{Do: doRead, Endpoint: 2, Context: 6, Parts: mine(0, 8), Far: d})
 				p.expect(initiatorQueue, of(failure(nd.RequestRead, 6, nd.AccessViolation), 2))
-				me.good(ca.NotifyDisconnect(me.ctx))
-				wantStatus(t, cb.Disconnect(me.ctx), nd.ConnectionAborted)
+				p.good(ca.NotifyDisconnect(p.ctx))
+				wantStatus(t, cb.Disconnect(p.ctx), nd.ConnectionAborted)
 				// An endpoint cannot be connected to itself.
-				c, ep := me.connector(), me.endpoint()
-				done := soon(func() error { return c.Connect(me.ctx, ep, must(me.listenerOf().LocalAddress()), nd.ConnectParams{}) })
-				wantStatus(t, me.request().Accept(me.ctx, ep, nd.ConnectParams{}), nd.ConnectionActive)
+				c, ep := p.newConnector(), p.newEndpoint()
+				done := soon(func() error { return c.Connect(p.ctx, ep, must(p.listenerOf().LocalAddress()), nd.ConnectParams{}) })
+				wantStatus(t, p.request().Accept(p.ctx, ep, nd.ConnectParams{}), nd.ConnectionActive)
 				c.Close()
 				wantStatus(t, <-done, nd.Canceled)
 			})
@@ -377,10 +376,10 @@ func TestConnectionsLeaveNothingBehind(t *testing.T) {
 				})
 			}
 			all.Wait()
-			for i, x := range []*party{p.a, p.b} {
+			for i, x := range []*side{p.a, p.b} {
 				proctest.Eventually(t, x.name+"'s memory is free again", func() bool { return x.must(order{Do: doInUse}).N == before[i] })
 			}
-			prov := p.a.local.provider
+			prov := p.a.provider
 			prov.mu.Lock()
 			defer prov.mu.Unlock()
 			if len(prov.conns) != 0 || len(*prov.endpoints.Load()) != 1 {

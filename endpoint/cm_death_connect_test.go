@@ -40,7 +40,7 @@ func TestPeerDeathWhileConnecting(t *testing.T) {
 			p.a.must(order{Do: doConnect, Addr: addr})
 			p.b.process.kill()
 			proctest.Eventually(t, "the death is known", func() bool { return p.arena.Deaths() != 0 })
-			want := fmt.Sprintf("%v (pid %d) has died or left", p.b.member, p.b.process.PID())
+			want := fmt.Sprintf("%v (pid %d) has died or left", p.b.id, p.b.process.PID())
 			if r := p.a.refuse(nd.ConnectionAborted, order{Do: doComplete}); !strings.Contains(r.Text, want) {
 				t.Errorf("the error is %q, want %q", r.Text, want)
 			}
@@ -72,7 +72,7 @@ func TestPeerDeathWhileConnecting(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			p := newPair(t, setup{Processes: true, Unwired: true})
-			before := p.a.local.member.InUse()
+			before := p.a.member.InUse()
 			test(t, p)
 			p.a.must(order{Do: doCloseEndpoint})
 			p.settledAfterDeath(t, before)
@@ -90,7 +90,7 @@ func TestConnectRequestOfDeadPeer(t *testing.T) {
 			}
 		},
 		"accepted": func(t *testing.T, s *side, c nd.Connector) {
-			wantStatus(t, c.Accept(s.ctx, s.endpoint(0), nd.ConnectParams{}), nd.ConnectionAborted)
+			wantStatus(t, c.Accept(s.ctx, s.endpointAt(0), nd.ConnectParams{}), nd.ConnectionAborted)
 		},
 		"rejected": func(t *testing.T, _ *side, c nd.Connector) {
 			wantStatus(t, c.Reject(make([]byte, wire.MaxPrivateData)), nd.ConnectionAborted)
@@ -107,7 +107,7 @@ func TestConnectRequestOfDeadPeer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPair(t, setup{Processes: true, Unwired: true})
-			s := p.a.local
+			s := p.a
 			addr := p.a.must(order{Do: doListen}).Addr
 			p.b.start(order{Do: doConnect, Addr: addr, Data: []byte("about to die")})
 			l := s.listener.(*listener)
@@ -117,7 +117,7 @@ func TestConnectRequestOfDeadPeer(t *testing.T) {
 				return len(l.queue) == 1
 			})
 			record := l.queue[0].offset
-			c := s.connector(0)
+			c := s.connectorAt(0)
 			if name != "queued" {
 				if err := s.listener.GetConnectionRequest(s.ctx, c); err != nil {
 					t.Fatal(err)
@@ -168,16 +168,16 @@ func claim(t *testing.T, arena *shm.Arena, m *shm.Member, at shm.Offset) []byte 
 // TestConnectRequestBehindDeadPeer: a request in the inbox behind that of a dead member is not lost.
 func TestConnectRequestBehindDeadPeer(t *testing.T) {
 	arena := newArena(t)
-	a := newParty(t, arena, "a", sideOptions{}, false)
-	first := newParty(t, arena, "first", sideOptions{}, false)
-	dying := newParty(t, arena, "dying", sideOptions{}, true)
+	a := newSide(t, arena, "a", sideOptions{}, false)
+	first := newSide(t, arena, "first", sideOptions{}, false)
+	dying := newSide(t, arena, "dying", sideOptions{}, true)
 	addr := a.must(order{Do: doListen}).Addr
 	// This process does not read its inbox meanwhile.
-	a.local.provider.inboxMu.Lock()
-	unlock := sync.OnceFunc(a.local.provider.inboxMu.Unlock)
-	t.Cleanup(unlock) // closing the party needs the lock, also if the test fails before
+	a.provider.inboxMu.Lock()
+	unlock := sync.OnceFunc(a.provider.inboxMu.Unlock)
+	t.Cleanup(unlock) // closing the side needs the lock, also if the test fails before
 	connected := first.start(order{Do: doConnect, Addr: addr})
-	proctest.Eventually(t, "the first request is in the inbox", a.local.member.HasMail)
+	proctest.Eventually(t, "the first request is in the inbox", a.member.HasMail)
 	dying.start(order{Do: doConnect, Addr: addr})
 	time.Sleep(20 * time.Millisecond) // so that the second request precedes it in the list
 	dying.process.kill()

@@ -16,7 +16,7 @@ import (
 // survivors' resources: memory and objects that the arena and a provider hold.
 func (p *pair) settledAfterDeath(t *testing.T, before uint64) {
 	t.Helper()
-	s := p.a.local
+	s := p.a
 	proctest.Eventually(t, "the survivor's memory for the connection is free", func() bool { return s.member.InUse() <= before })
 	p.reclaimedAfterDeath(t)
 }
@@ -30,7 +30,7 @@ func (p *pair) reclaimedAfterDeath(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer m.Leave()
-		return m.ID().Slot() == p.b.member.Slot()
+		return m.ID().Slot() == p.b.id.Slot()
 	})
 }
 
@@ -60,7 +60,7 @@ func TestPeerDeathUnderLoad(t *testing.T) {
 					s := setup{Processes: true, Executors: [2]Executor{executor, executor}, Private: [2]bool{private, private}}
 					t.Run(fmt.Sprintf("%s/peer is %s/survivor %s", s, peer, name), func(t *testing.T) {
 						p := newPair(t, s)
-						before := p.a.local.member.InUse()
+						before := p.a.member.InUse()
 						for i := range 60 {
 							p.b.must(order{Do: doReceive, Context: uint64(i), Parts: mine(0, n)})
 						}
@@ -106,7 +106,7 @@ func TestPeerDeathFlushesOutstanding(t *testing.T) {
 		t.Run(s.String(), func(t *testing.T) {
 			t.Parallel()
 			p := newPair(t, s)
-			w := p.a.window()
+			w := p.a.newWindow()
 			p.a.bind(w, 0, 100, nd.AllowWrite)
 			p.b.process.Stop()
 			var sends, receives []nd.Result
@@ -161,7 +161,7 @@ func TestPeerStoppedDuringCopy(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/kill=%v", name, kill), func(t *testing.T) {
 				const n = 1 << 20
 				p := newPair(t, setup{Processes: true, Both: sideOptions{Size: n}})
-				w := p.a.window()
+				w := p.a.newWindow()
 				d := p.a.bind(w, 0, n, nd.AllowWrite)
 				p.b.fill(0, 0, n, 1)
 				fate := p.b.start(repeat(doWrite, n, d))
@@ -211,7 +211,7 @@ func TestPeerStoppedDuringCopy(t *testing.T) {
 // stopInMidCopy stops the remote side while a token is in its hazard word.
 func (p *pair) stopInMidCopy(t *testing.T, token nd.Token) {
 	t.Helper()
-	ep := p.a.local.endpoint(0).(*queuePair)
+	ep := p.a.endpointAt(0).(*queuePair)
 	proctest.Eventually(t, "the peer is caught in the middle of a copy", func() bool {
 		p.b.process.Stop()
 		hazard := ep.conn.peerQP.Hazard.Load()
@@ -259,10 +259,10 @@ func TestDeregisterWaitsForCopy(t *testing.T) {
 // continue.
 func TestOwnerDeathDuringInvalidate(t *testing.T) {
 	p := newPair(t, setup{Processes: true, Both: sideOptions{Size: 1 << 20}})
-	w := p.b.window()
+	w := p.b.newWindow()
 	d := p.b.bind(w, 0, 1<<20, nd.AllowWrite)
 	// This process holds a hazard for the whole test, like a copy that never ends.
-	ep := p.a.local.endpoint(0).(*queuePair)
+	ep := p.a.endpointAt(0).(*queuePair)
 	ep.mu.Lock()
 	ep.localQP.Hazard.Store(uint64(d.Token) << 32)
 	p.b.must(order{Do: doInvalidate, Window: w})
@@ -281,7 +281,7 @@ func TestPeerDeathWithoutProgress(t *testing.T) {
 	for _, at := range []qpState{accepted, connected, failed} {
 		t.Run(at.String(), func(t *testing.T) {
 			p := newPair(t, setup{Processes: true, Unwired: true, Both: sideOptions{Size: 1 << 20}})
-			ep := p.a.local.endpoint(0).(*queuePair)
+			ep := p.a.endpointAt(0).(*queuePair)
 			addr := p.b.must(order{Do: doListen}).Addr
 			accepting := p.b.start(order{Do: doAccept})
 			p.a.must(order{Do: doConnect, Addr: addr})
@@ -295,7 +295,7 @@ func TestPeerDeathWithoutProgress(t *testing.T) {
 				p.b.start(repeat(doWrite, 1<<20, p.a.memory))
 				p.stopInMidCopy(t, p.a.memory.Token)
 			}
-			p.a.local.provider.engine.stop()
+			p.a.provider.engine.stop()
 			if at == failed {
 				ep.mu.Lock()
 				ep.terminate(ep.opError("test", nd.Canceled, "ended by the test", ""))
@@ -318,11 +318,11 @@ const chunkSize = 64 << 10
 // TestHazardsOfDeadPeerIgnored, whichever goroutine notices the death first.
 func TestHazardsOfDeadPeerIgnored(t *testing.T) {
 	p := newPair(t, setup{Processes: true})
-	region := must(p.a.local.adapter.(*adapter).domain.NewRegion())
+	region := must(p.a.adapter.(*adapter).domain.NewRegion())
 	if err := region.Register(make([]byte, 8), 0, nil); err != nil {
 		t.Fatal(err)
 	}
-	ep := p.a.local.endpoint(0).(*queuePair)
+	ep := p.a.endpointAt(0).(*queuePair)
 	ep.conn.peerQP.Hazard.Store(uint64(localToken(region)))
 	if err := region.Deregister(); err != nil {
 		t.Fatal(err)
@@ -344,8 +344,8 @@ func TestDamagedMemberRecordEndsConnections(t *testing.T) {
 				p := newPair(t, setup{Both: sideOptions{Options: Options{ReceiveTimeout: proctest.Timeout}}})
 				p.a.must(order{Do: doReceive, Context: 1, Parts: mine(0, 10)})
 				p.b.must(order{Do: doReceive, Context: 2, Parts: mine(0, 10)})
-				victim := [...]*party{p.a, p.b}[damaged]
-				state, err := shm.At[atomic.Uint64](p.arena, shm.Offset(records+stride*victim.member.Slot()))
+				victim := [...]*side{p.a, p.b}[damaged]
+				state, err := shm.At[atomic.Uint64](p.arena, shm.Offset(records+stride*victim.id.Slot()))
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -14,7 +14,7 @@ import (
 var disconnect = order{Do: doDisconnect}
 
 // goodEnd disconnects both sides and requires success of both.
-func (p *pair) goodEnd(first, second *party) {
+func (p *pair) goodEnd(first, second *side) {
 	p.a.t.Helper()
 	done := first.start(disconnect)
 	second.must(disconnect)
@@ -25,7 +25,7 @@ func (p *pair) goodEnd(first, second *party) {
 
 func TestDisconnect(t *testing.T) {
 	onEvery(t, setup{}, func(t *testing.T, p *pair) {
-		for _, x := range []*party{p.a, p.b} {
+		for _, x := range []*side{p.a, p.b} {
 			x.must(order{Do: doReceive, Context: 1, Parts: mine(0, 100)})
 			x.must(order{Do: doReceive, Context: 2})
 		}
@@ -34,7 +34,7 @@ func TestDisconnect(t *testing.T) {
 		p.goodEnd(p.a, p.b)
 		p.b.expect(receiveQueue, success(nd.RequestReceive, 1, 100), failure(nd.RequestReceive, 2, nd.Canceled))
 		p.a.expect(receiveQueue, failure(nd.RequestReceive, 1, nd.Canceled), failure(nd.RequestReceive, 2, nd.Canceled))
-		for _, x := range []*party{p.a, p.b} {
+		for _, x := range []*side{p.a, p.b} {
 			x.must(order{Do: doNotify})
 			x.refuse(nd.ConnectionInvalid, disconnect)
 			x.refuse(nd.ConnectionDisconnected, order{Do: doWhy})
@@ -95,8 +95,8 @@ func TestDisconnectTimeout(t *testing.T) {
 				t.Errorf("error %q, want it to name the time limit %v", r.Text, timeout)
 			}
 			p.b.expect(receiveQueue, failure(nd.RequestReceive, 1, nd.Canceled))
-			if p.b.local != nil {
-				if err := p.b.local.endpoint(0).Err(); !errors.Is(err, nd.ConnectionDisconnected) || !strings.Contains(err.Error(), "ended before this side did") {
+			if p.b.process == nil {
+				if err := p.b.endpointAt(0).Err(); !errors.Is(err, nd.ConnectionDisconnected) || !strings.Contains(err.Error(), "ended before this side did") {
 					t.Errorf("the cause is %v, want it not to advise a Disconnect", err)
 				}
 			}
@@ -328,7 +328,7 @@ func TestNotConnectedYet(t *testing.T) {
 	p.a.refuse(nd.ConnectionInvalid, order{Do: doNotify})
 	p.a.refuse(nd.ConnectionInvalid, order{Do: doComplete})
 	p.a.must(order{Do: doReceive, Context: 1})
-	window := p.a.window()
+	window := p.a.newWindow()
 	for _, o := range []order{
 		{Do: doSend}, {Do: doSendRevoking}, {Do: doWrite}, {Do: doRead},
 		{Do: doBind, Window: window, Len: 8, Flags: nd.AllowRead}, {Do: doInvalidate, Window: window},
@@ -351,7 +351,7 @@ func TestPostWithoutConnection(t *testing.T) {
 			t.Errorf("%v, want %q at its end", err, want)
 		}
 	}
-	ep := newUnconnected(t).ep
+	ep := newUnconnected(t).endpoints[0]
 	why("the endpoint is not connected yet: connection invalid: post when Connect and CompleteConnect, or Accept, have returned", ep.Send(1, nil, 0))
 	wantStatus(t, ep.Close(), nd.Success)
 	why("the endpoint was closed: connection invalid: connect a new endpoint", ep.Send(1, nil, 0))

@@ -12,33 +12,33 @@ import (
 // nor posts receives.
 func TestDone(t *testing.T) {
 	for name, c := range map[string]struct {
-		end  func(r *star)
+		end  func(p *pair)
 		want nd.Status
 	}{
-		"the peer closes its endpoint": {func(r *star) { r.peers[0].must(order{Do: doCloseEndpoint}) }, nd.ConnectionAborted},
-		"the peer disconnects":         {func(r *star) { r.peers[0].start(order{Do: doDisconnect}) }, nd.ConnectionDisconnected},
-		"the peer flushes":             {func(r *star) { r.peers[0].must(order{Do: doFlush}) }, nd.ConnectionAborted},
-		"the endpoint is flushed":      {func(r *star) { r.owner.must(order{Do: doFlush}) }, nd.Canceled},
-		"the endpoint is closed":       {func(r *star) { r.owner.must(order{Do: doCloseEndpoint}) }, nd.Canceled},
+		"the peer closes its endpoint": {func(p *pair) { p.b.must(order{Do: doCloseEndpoint}) }, nd.ConnectionAborted},
+		"the peer disconnects":         {func(p *pair) { p.b.start(order{Do: doDisconnect}) }, nd.ConnectionDisconnected},
+		"the peer flushes":             {func(p *pair) { p.b.must(order{Do: doFlush}) }, nd.ConnectionAborted},
+		"the endpoint is flushed":      {func(p *pair) { p.a.must(order{Do: doFlush}) }, nd.Canceled},
+		"the endpoint is closed":       {func(p *pair) { p.a.must(order{Do: doCloseEndpoint}) }, nd.Canceled},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, s := range []setup{{}, {Processes: true}} {
 				t.Run(s.String(), func(t *testing.T) {
-					r := newStar(t, s, nd.SharedReceiveQueueConfig{}, 1)
-					ep := r.owner.local.endpoint(0)
+					p := newPair(t, shared(s, 1))
+					ep := p.a.endpointAt(0)
 					if isClosed(ep.Done()) || ep.Err() != nil {
 						t.Fatalf("a connected endpoint is done: %v", ep.Err())
 					}
-					c.end(r)
+					c.end(p)
 					wantDone(t, ep, c.want)
 				})
 			}
 		})
 	}
 	t.Run("the peer dies", func(t *testing.T) {
-		r := newStar(t, setup{Processes: true}, nd.SharedReceiveQueueConfig{}, 1)
-		ep := r.owner.local.endpoint(0)
-		r.peers[0].process.kill()
+		p := newPair(t, shared(setup{Processes: true}, 1))
+		ep := p.a.endpointAt(0)
+		p.b.process.kill()
 		wantDone(t, ep, nd.ConnectionAborted)
 	})
 }
@@ -56,7 +56,7 @@ func wantDone(t *testing.T, ep nd.Endpoint, want nd.Status) {
 // before.
 func TestEndpointConnector(t *testing.T) {
 	a, b, addr := strangersPair(t)
-	if c := a.endpoint().Connector(); c != nil {
+	if c := a.newEndpoint().Connector(); c != nil {
 		t.Errorf("an idle endpoint has the connector %v", c)
 	}
 	ca, cb, ea, eb := connectEndpoints(a, b, addr)

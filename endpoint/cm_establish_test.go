@@ -15,7 +15,7 @@ import (
 func TestConnectorUnboundAfterFailure(t *testing.T) {
 	a, _, addr := strangersPair(t)
 	bound := netip.AddrPortFrom(Address(0, a.member.ID()), 77)
-	ca, ea := a.connector(), a.endpoint()
+	ca, ea := a.newConnector(), a.newEndpoint()
 	for to, want := range map[string]nd.Status{"10.1.2.3:5": nd.NetworkUnreachable, "127.77.7.7:5": nd.HostUnreachable, addr.Addr().String() + ":9": nd.ConnectionRefused} {
 		a.good(ca.Bind(bound))
 		if got := must(ca.LocalAddress()); got != bound {
@@ -24,7 +24,7 @@ func TestConnectorUnboundAfterFailure(t *testing.T) {
 		wantStatus(t, ca.Connect(a.ctx, ea, netip.MustParseAddrPort(to), nd.ConnectParams{}), want)
 		_, err := ca.LocalAddress()
 		wantStatus(t, err, nd.ConnectionInvalid)
-		other := a.connector()
+		other := a.newConnector()
 		a.good(other.Bind(bound))
 		a.good(other.Close())
 	}
@@ -52,7 +52,7 @@ func TestListenerPaused(t *testing.T) {
 	b.good(l.Listen(2))
 	b.good(l.PauseEvents(true))
 	addr := must(l.LocalAddress())
-	cb := b.connector()
+	cb := b.newConnector()
 	taken := soon(func() error { return l.GetConnectionRequest(b.ctx, cb) })
 	proctest.Eventually(t, "the call waits", func() bool {
 		x := l.(*listener)
@@ -62,7 +62,7 @@ func TestListenerPaused(t *testing.T) {
 	})
 	results := make(chan error, 3)
 	for range 3 {
-		go func() { results <- a.connector().Connect(a.ctx, a.endpoint(), addr, nd.ConnectParams{}) }()
+		go func() { results <- a.newConnector().Connect(a.ctx, a.newEndpoint(), addr, nd.ConnectParams{}) }()
 	}
 	wantStatus(t, <-results, nd.ConnectionRefused) // of one of the three
 	select {
@@ -94,7 +94,7 @@ func TestConnectorOfOtherAdapterHandle(t *testing.T) {
 func TestConnectorClosedDuringAccept(t *testing.T) {
 	for i := range 20 {
 		a, b, addr := strangersPair(t)
-		ca, ea, eb := a.connector(), a.endpoint(), b.endpoint()
+		ca, ea, eb := a.newConnector(), a.newEndpoint(), b.newEndpoint()
 		dialed := soon(func() error { return ca.Connect(a.ctx, ea, addr, nd.ConnectParams{}) })
 		cb := b.request()
 		accepted := soon(func() error { return cb.Accept(b.ctx, eb, nd.ConnectParams{}) })
@@ -137,7 +137,7 @@ func TestEndpointClosedDuringDisconnect(t *testing.T) {
 // TestRejectAfterPeerIsGone: Reject fails if the peer is gone.
 func TestRejectAfterPeerIsGone(t *testing.T) {
 	a, b, addr := strangersPair(t)
-	ca, ea := a.connector(), a.endpoint()
+	ca, ea := a.newConnector(), a.newEndpoint()
 	connected := soon(func() error { return ca.Connect(a.ctx, ea, addr, nd.ConnectParams{}) })
 	cb := b.request()
 	a.good(a.provider.Close())
@@ -150,7 +150,7 @@ func TestRejectAfterPeerIsGone(t *testing.T) {
 func TestCreateEndpointDuringProviderClose(t *testing.T) {
 	for range 10 {
 		p := newPair(t, setup{Unwired: true})
-		s := p.a.local
+		s := p.a
 		var calls sync.WaitGroup
 		made := make(chan nd.Endpoint, 1000)
 		begun := make(chan struct{}, 1000)
@@ -192,9 +192,9 @@ func TestCreateEndpointDuringProviderClose(t *testing.T) {
 // TestAcceptRefusesDamagedMemory: an active side whose memory is damaged gets an answer.
 func TestAcceptRefusesDamagedMemory(t *testing.T) {
 	a, b, addr := strangersPair(t)
-	dialed := soon(func() error { return a.connector().Connect(a.ctx, a.endpoint(), addr, nd.ConnectParams{}) })
+	dialed := soon(func() error { return a.newConnector().Connect(a.ctx, a.newEndpoint(), addr, nd.ConnectParams{}) })
 	cb := b.request()
 	cb.(*connector).conn.record.QP[active] = 0
-	wantStatus(t, cb.Accept(b.ctx, b.endpoint(), nd.ConnectParams{}), nd.ConnectionAborted)
+	wantStatus(t, cb.Accept(b.ctx, b.newEndpoint(), nd.ConnectParams{}), nd.ConnectionAborted)
 	wantStatus(t, <-dialed, nd.ConnectionRefused)
 }

@@ -15,7 +15,7 @@ import (
 func TestInboxFlooded(t *testing.T) {
 	const requests = 60_000 // comparing all with each other would take a minute; otherwise it takes a fraction of a second
 	arena := newArena(t)
-	victim := newParty(t, arena, "victim", sideOptions{}, false).local
+	victim := newSide(t, arena, "victim", sideOptions{}, false)
 	attacker, err := arena.Join(shm.NoRank)
 	if err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ func TestResultsEndWithThePeersDisconnect(t *testing.T) {
 				for i, n := range append(sizes, 8) {
 					p.a.must(order{Do: doReceive, Context: uint64(i + 1), Parts: mine(0, n)})
 				}
-				q := p.a.local.queues[receiveQueue]
+				q := p.a.queues[receiveQueue]
 				if foreign {
 					q = foreignQueue{q}
 				}
@@ -35,7 +35,7 @@ func TestResultsEndWithThePeersDisconnect(t *testing.T) {
 				ended := make(chan ending, 1)
 				go func() {
 					var e ending
-					for r, err := range nd.Results(proctest.Context(t), q, p.a.local.endpoint(0)) {
+					for r, err := range nd.Results(proctest.Context(t), q, p.a.endpointAt(0)) {
 						if e.err = err; err == nil {
 							e.sizes = append(e.sizes, int(r.BytesTransferred))
 						}
@@ -51,7 +51,7 @@ func TestResultsEndWithThePeersDisconnect(t *testing.T) {
 				if len(e.sizes) != len(sizes) || !errors.Is(e.err, nd.ConnectionDisconnected) {
 					t.Errorf("messages of %v bytes, then %v; want %v bytes and the disconnect", e.sizes, e.err, sizes)
 				}
-				if _, err := nd.WaitOne(t.Context(), q, p.a.local.endpoint(0)); nd.StatusOf(err) != nd.ConnectionDisconnected {
+				if _, err := nd.WaitOne(t.Context(), q, p.a.endpointAt(0)); nd.StatusOf(err) != nd.ConnectionDisconnected {
 					t.Errorf("WaitOne after the end: %v", err)
 				}
 				p.a.must(disconnect)
@@ -82,7 +82,7 @@ func TestWaitOneEndsWithEachEnd(t *testing.T) {
 					p := newPair(t, s)
 					p.a.must(order{Do: doReceive, Context: 7, Parts: mine(0, 8)})
 					c.end(p)
-					ep, q := p.a.local.endpoint(0), p.a.local.queues[receiveQueue]
+					ep, q := p.a.endpointAt(0), p.a.queues[receiveQueue]
 					ctx := proctest.Context(t)
 					if r, err := nd.WaitOne(ctx, q, ep); r.RequestContext != 7 || r.Status != nd.Canceled {
 						t.Errorf("the receive: %v, %v", r, err)
@@ -99,8 +99,8 @@ func TestWaitOneEndsWithEachEnd(t *testing.T) {
 // TestWaitEndpointOfAnotherProvider: a queue does not wait for an endpoint that it cannot watch.
 func TestWaitEndpointOfAnotherProvider(t *testing.T) {
 	p := newPair(t, setup{})
-	w := p.a.local.queues[receiveQueue].(nd.EndpointWaiter)
-	for name, ep := range map[string]nd.Endpoint{"wrapped": struct{ nd.Endpoint }{p.a.local.endpoint(0)}, "of the peer": p.b.local.endpoint(0)} {
+	w := p.a.queues[receiveQueue].(nd.EndpointWaiter)
+	for name, ep := range map[string]nd.Endpoint{"wrapped": struct{ nd.Endpoint }{p.a.endpointAt(0)}, "of the peer": p.b.endpointAt(0)} {
 		if n, err := w.WaitEndpoint(context.Background(), make([]nd.Result, 1), ep); n != 0 || !errors.Is(err, nd.NotSupported) {
 			t.Errorf("%s: %d, %v", name, n, err)
 		}

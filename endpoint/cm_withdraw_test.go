@@ -23,13 +23,13 @@ func TestConnectWithdrawn(t *testing.T) {
 			l := b.listener.(*listener)
 			ctx, cancel := context.WithCancel(a.ctx)
 			defer cancel()
-			ca, ea := a.connector(), a.endpoint()
+			ca, ea := a.newConnector(), a.newEndpoint()
 			connected := soon(func() error { return ca.Connect(ctx, ea, addr, nd.ConnectParams{}) })
 			proctest.Eventually(t, "the request is there", func() bool { l.mu.Lock(); defer l.mu.Unlock(); return len(l.queue) == 1 })
 			giveUp(ca, cancel)
 			wantStatus(t, <-connected, nd.Canceled)
 			// The passive side never gets the request.
-			other := a.connector()
+			other := a.newConnector()
 			connected = soon(func() error { return other.Connect(a.ctx, ea, addr, nd.ConnectParams{PrivateData: []byte("second")}) })
 			if got := privateDataOf(t, b.request()); string(got) != "second" {
 				t.Errorf("the request is %q", got)
@@ -41,7 +41,7 @@ func TestConnectWithdrawn(t *testing.T) {
 			a, b, addr := strangersPair(t)
 			ctx, cancel := context.WithCancel(a.ctx)
 			defer cancel()
-			ca, ea, eb := a.connector(), a.endpoint(), b.endpoint()
+			ca, ea, eb := a.newConnector(), a.newEndpoint(), b.newEndpoint()
 			connected := soon(func() error { return ca.Connect(ctx, ea, addr, nd.ConnectParams{PrivateData: []byte("hello")}) })
 			cb := b.request()
 			giveUp(ca, cancel)
@@ -62,7 +62,7 @@ func TestConnectWithdrawn(t *testing.T) {
 	} {
 		t.Run("after Accept/"+name, func(t *testing.T) {
 			a, b, addr := strangersPair(t)
-			ca, ea, eb := a.connector(), a.endpoint(), b.endpoint()
+			ca, ea, eb := a.newConnector(), a.newEndpoint(), b.newEndpoint()
 			connected := soon(func() error { return ca.Connect(a.ctx, ea, addr, nd.ConnectParams{}) })
 			cb := b.request()
 			b.good(eb.Receive(7, nil))
@@ -94,7 +94,7 @@ func TestAcceptWithdrawn(t *testing.T) {
 			a, b, addr := strangersPair(t)
 			ctx, cancel := context.WithCancel(b.ctx)
 			defer cancel()
-			ca, ea, eb := a.connector(), a.endpoint(), b.endpoint()
+			ca, ea, eb := a.newConnector(), a.newEndpoint(), b.newEndpoint()
 			connected := soon(func() error { return ca.Connect(a.ctx, ea, addr, nd.ConnectParams{}) })
 			cb := b.request()
 			accepted := soon(func() error { return cb.Accept(ctx, eb, nd.ConnectParams{}) })
@@ -115,7 +115,7 @@ func TestEndpointClosedWhileConnecting(t *testing.T) {
 	for name, end := range map[string]func(nd.Endpoint) error{"flush": nd.Endpoint.Flush, "close": nd.Endpoint.Close} {
 		t.Run(name+" before the answer", func(t *testing.T) {
 			a, b, addr := strangersPair(t)
-			ca, ea, eb := a.connector(), a.endpoint(), b.endpoint()
+			ca, ea, eb := a.newConnector(), a.newEndpoint(), b.newEndpoint()
 			connected := soon(func() error { return ca.Connect(a.ctx, ea, addr, nd.ConnectParams{}) })
 			cb := b.request()
 			a.good(end(ea))
@@ -132,7 +132,7 @@ func TestEndpointClosedWhileConnecting(t *testing.T) {
 		})
 		t.Run(name+" before the completion", func(t *testing.T) {
 			a, b, addr := strangersPair(t)
-			ca, ea, eb := a.connector(), a.endpoint(), b.endpoint()
+			ca, ea, eb := a.newConnector(), a.newEndpoint(), b.newEndpoint()
 			connected := soon(func() error { return ca.Connect(a.ctx, ea, addr, nd.ConnectParams{}) })
 			cb := b.request()
 			accepted := soon(func() error { return cb.Accept(b.ctx, eb, nd.ConnectParams{}) })
@@ -149,11 +149,11 @@ func TestEndpointClosedWhileConnecting(t *testing.T) {
 func TestConnectorClosed(t *testing.T) {
 	a, b, addr := strangersPair(t)
 	connected, _, _, _ := connectEndpoints(a, b, addr)
-	for _, c := range []nd.Connector{a.connector(), connected} {
+	for _, c := range []nd.Connector{a.newConnector(), connected} {
 		for range 2 {
 			a.good(c.Close())
 		}
-		ep := a.endpoint()
+		ep := a.newEndpoint()
 		_, _, limits := c.ReadLimits()
 		_, data := c.GetPrivateData(nil)
 		_, local := c.LocalAddress()
@@ -183,10 +183,10 @@ func TestCompleteConnectNamesOwnEnd(t *testing.T) {
 	for name, end := range map[string]func(ep nd.Endpoint) error{"flushed": nd.Endpoint.Flush, "closed": nd.Endpoint.Close} {
 		t.Run(name, func(t *testing.T) {
 			a, b, addr := strangersPair(t)
-			ca, ea := a.connector(), a.endpoint()
+			ca, ea := a.newConnector(), a.newEndpoint()
 			connected := soon(func() error { return ca.Connect(a.ctx, ea, addr, nd.ConnectParams{}) })
 			cb := b.request()
-			accepted := soon(func() error { return cb.Accept(b.ctx, b.endpoint(), nd.ConnectParams{}) })
+			accepted := soon(func() error { return cb.Accept(b.ctx, b.newEndpoint(), nd.ConnectParams{}) })
 			a.good(<-connected)
 			a.good(end(ea))
 			wantStatus(t, <-accepted, nd.ConnectionRefused)
@@ -204,7 +204,7 @@ func TestConnectionCallsCanceled(t *testing.T) {
 	a, b, addr := strangersPair(t)
 	cause := errors.New("a cause")
 	_, cb, _, _ := connectEndpoints(a, b, addr)
-	ca, ea := a.connector(), a.endpoint()
+	ca, ea := a.newConnector(), a.newEndpoint()
 	for name, call := range map[string]func(ctx context.Context) error{
 		"connect": func(ctx context.Context) error { return ca.Connect(ctx, ea, addr, nd.ConnectParams{}) },
 		"get connection request": func(ctx context.Context) error {

@@ -134,7 +134,7 @@ func TestEventFDWakesSleepingProcess(t *testing.T) {
 			s := setup{Processes: true, Executors: [2]Executor{executor, executor}, Private: [2]bool{private, private}}
 			t.Run(s.String(), func(t *testing.T) {
 				pair := newPair(t, s)
-				p := newPoller(t, pair.a.local.queues[receiveQueue])
+				p := newPoller(t, pair.a.queues[receiveQueue])
 				for i := range uint64(20) {
 					pair.a.must(order{Do: doReceive, Context: i, Parts: mine(0, 4096)})
 					sent := pair.b.start(order{Do: doSend, Context: i, Parts: mine(0, []int{8, 4096}[i%2])})

@@ -22,7 +22,7 @@ type testQueue struct {
 
 func newTestQueue(t testing.TB, depth int) *testQueue {
 	t.Helper()
-	s := newParty(t, newArena(t), "a", sideOptions{}, false).local
+	s := newUnconnected(t)
 	return &testQueue{completionQueue: s.newQueue(t, depth), t: t, owner: s}
 }
 
@@ -203,7 +203,7 @@ func TestNotifyEndsWithContext(t *testing.T) {
 
 // Close ends the calls in the order in which they began, and returns after them.
 func TestNotifyEndsOnClose(t *testing.T) {
-	s := newParty(t, newArena(t), "a", sideOptions{}, false).local
+	s := newUnconnected(t)
 	for range 30 {
 		q := &testQueue{completionQueue: s.newQueue(t, 4), t: t}
 		var calls []*call
@@ -246,7 +246,7 @@ func TestNotifyEndsOnProviderClose(t *testing.T) {
 func TestSolicitedEvents(t *testing.T) {
 	onEvery(t, setup{}, func(t *testing.T, p *pair) {
 		// The receiving side is in this process.
-		q := &testQueue{completionQueue: p.a.local.queues[receiveQueue].(*completionQueue), t: t}
+		q := &testQueue{completionQueue: p.a.queues[receiveQueue].(*completionQueue), t: t}
 		for _, n := range []int{0, 8, 48, 4096, 100_000} {
 			c := q.begin(nd.NotifySolicited)
 			for j, send := range []order{{Do: doSend}, {Do: doSend, Flags: nd.SendAndSolicitEvent}} {
@@ -299,17 +299,17 @@ func TestNotifyLosesNoWakeup(t *testing.T) {
 			calls := 0
 			takeMessages(t, p, func() error {
 				if calls++; calls%2 == 0 { // every other call sleeps at once
-					p.a.local.provider.processes.Store(math.MaxInt32)
+					p.a.provider.processes.Store(math.MaxInt32)
 				} else {
-					p.a.local.provider.countProcesses()
+					p.a.provider.countProcesses()
 				}
-				return p.a.local.queues[receiveQueue].Notify(ctx, nd.NotifyAny)
+				return p.a.queues[receiveQueue].Notify(ctx, nd.NotifyAny)
 			})
 		})
 		if s.Processes == (s.Executors[0] == Target) {
 			t.Run("EventFD/"+s.String(), func(t *testing.T) {
 				p := newPair(t, s)
-				takeMessages(t, p, newPoller(t, p.a.local.queues[receiveQueue]).wait)
+				takeMessages(t, p, newPoller(t, p.a.queues[receiveQueue]).wait)
 			})
 		}
 	}
@@ -317,7 +317,7 @@ func TestNotifyLosesNoWakeup(t *testing.T) {
 
 func takeMessages(t *testing.T, p *pair, wait func() error) {
 	t.Helper()
-	q, messages := p.a.local.queues[receiveQueue], uint64(scale(2000, 10_000))
+	q, messages := p.a.queues[receiveQueue], uint64(scale(2000, 10_000))
 	if raceDetector || testing.Short() {
 		messages /= 10
 	}

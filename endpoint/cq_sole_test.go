@@ -38,16 +38,16 @@ func TestCQBecomesShared(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPair(t, setup{})
-			s := p.a.local
+			s := p.a
 			q := s.queues[initiatorQueue].(*completionQueue)
-			if q.soleEndpoint != s.endpoint(0) {
+			if q.soleEndpoint != s.endpointAt(0) {
 				t.Fatal("the queue's only endpoint does not have it to itself")
 			}
 			ctx := proctest.Context(t)
 			done := make(chan struct{})
 			var crew sync.WaitGroup
 			crew.Go(func() {
-				m := s.region(0)
+				m := s.regionAt(0)
 				here := []nd.SGE{{Buffer: m.cut(0, 8), Token: m.mr.LocalToken()}}
 				var results [8]nd.Result
 				posted, taken := uint64(0), uint64(0)
@@ -61,7 +61,7 @@ func TestCQBecomesShared(t *testing.T) {
 					default:
 					}
 					for !over && posted-taken < uint64(posted%7)+1 {
-						if err := s.endpoint(0).Write(posted, here, p.b.memory.Address, p.b.memory.Token, 0); err != nil {
+						if err := s.endpointAt(0).Write(posted, here, p.b.memory.Address, p.b.memory.Token, 0); err != nil {
 							t.Error(err)
 							return
 						}

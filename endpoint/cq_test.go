@@ -171,7 +171,7 @@ func TestCQOverrunFailsLaterPosts(t *testing.T) {
 				p.a.refuse(nd.InternalError, order{Do: do, Parts: mine(0, 8), Far: p.b.memory})
 			}
 			p.a.refuse(nd.InternalError, order{Do: doWhy})
-			wantDone(t, p.a.local.endpoint(0), nd.InternalError)
+			wantDone(t, p.a.endpointAt(0), nd.InternalError)
 			for _, do := range []verb{doWrite, doReceive} {
 				p.a.refuse(nd.InternalError, order{Do: do, Parts: mine(0, 8), Far: p.b.memory})
 			}

@@ -109,11 +109,11 @@ func TestEventDisconnected(t *testing.T) {
 	p := newLoggedPair(t, &h, setup{})
 	ctx := proctest.Context(t)
 	done := make(chan error, 1)
-	go func() { done <- p.a.local.connector(0).Disconnect(ctx) }()
-	if err := p.b.local.connector(0).NotifyDisconnect(ctx); err != nil {
+	go func() { done <- p.a.connectorAt(0).Disconnect(ctx) }()
+	if err := p.b.connectorAt(0).NotifyDisconnect(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.b.local.connector(0).Disconnect(ctx); err != nil {
+	if err := p.b.connectorAt(0).Disconnect(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-done; err != nil {
@@ -147,7 +147,7 @@ func TestEventsOfOrderlyEnds(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, p *pair){
 		"the endpoint is closed":         func(t *testing.T, p *pair) { p.b.must(order{Do: doCloseEndpoint}) },
 		"the connector is closed":        func(t *testing.T, p *pair) { p.b.must(order{Do: doCloseLink}) },
-		"the provider is closed":         func(t *testing.T, p *pair) { must(t, p.b.local.provider.Close()) },
+		"the provider is closed":         func(t *testing.T, p *pair) { must(t, p.b.provider.Close()) },
 		"both disconnect":                func(t *testing.T, p *pair) { p.goodEnd(p.a, p.b) },
 		"one disconnects, both close":    disconnectFirst(order{Do: doCloseEndpoint}),
 		"one disconnects, one connector": disconnectFirst(order{Do: doCloseLink}),
@@ -155,7 +155,7 @@ func TestEventsOfOrderlyEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var h recorder
 			p := newLoggedPair(t, &h, setup{Both: sideOptions{DisconnectTimeout: proctest.Timeout}})
-			for _, x := range []*party{p.a, p.b} { // receives are posted, and requests have been made
+			for _, x := range []*side{p.a, p.b} { // receives are posted, and requests have been made
 				x.must(order{Do: doReceive, Parts: mine(0, 8)})
 				x.must(order{Do: doReceive, Parts: mine(0, 8)})
 			}
@@ -164,8 +164,8 @@ func TestEventsOfOrderlyEnds(t *testing.T) {
 			p.b.must(order{Do: doSend, Flags: nd.SilentSuccess, Parts: mine(0, 8)})
 			p.a.results(receiveQueue, 1)
 			end(t, p)
-			proctest.Receive(t, "the peer's endpoint is done", p.a.local.endpoint(0).Done())
-			must(t, p.a.local.endpoint(0).Close())
+			proctest.Receive(t, "the peer's endpoint is done", p.a.endpointAt(0).Done())
+			must(t, p.a.endpointAt(0).Close())
 			by := make(map[string]int)
 			for _, e := range h.await(t, 2, "disconnected") {
 				by[e.attrs["by"]]++
@@ -213,8 +213,8 @@ func TestEventConnectionFailed(t *testing.T) {
 	t.Parallel() // it waits for time-outs
 	var h recorder
 	p := newLoggedPair(t, &h, setup{})
-	bad := nd.SGE{Buffer: p.a.local.regions[0].bytes()[:8], Token: 12345}
-	if err := p.a.local.endpoint(0).Send(1, []nd.SGE{bad}, 0); err != nil {
+	bad := nd.SGE{Buffer: p.a.regions[0].bytes()[:8], Token: 12345}
+	if err := p.a.endpointAt(0).Send(1, []nd.SGE{bad}, 0); err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range h.await(t, 2, "connection failed") {
@@ -233,8 +233,8 @@ func TestEventConnectionFailed(t *testing.T) {
 func TestEventPeerDied(t *testing.T) {
 	var h recorder
 	p := &pair{arena: newArena(t)}
-	p.a = newParty(t, p.arena, "a", sideOptions{Options: Options{EventHandler: &h}}, false)
-	p.b = newParty(t, p.arena, "b", sideOptions{}, true) // a handler cannot be passed to a process
+	p.a = newSide(t, p.arena, "a", sideOptions{Options: Options{EventHandler: &h}}, false)
+	p.b = newSide(t, p.arena, "b", sideOptions{}, true) // a handler cannot be passed to a process
 	p.connect(p.b.must(order{Do: doListen}).Addr)
 	p.b.process.kill()
 	h.await(t, 1, "peer died")[0].check(t, slog.LevelWarn, map[string]string{"peer": "member"})
@@ -247,7 +247,7 @@ func TestEventQueueOverran(t *testing.T) {
 	s.Both.QueueDepth = 1
 	p := newLoggedPair(t, &h, s)
 	for range 64 {
-		_ = p.a.local.endpoint(0).Write(1, nil, 0, 0, 0)
+		_ = p.a.endpointAt(0).Write(1, nil, 0, 0, 0)
 	}
 	h.await(t, 1, "completion queue overran")[0].check(t, slog.LevelError, map[string]string{"queue": "", "depth": "2"})
 	h.await(t, 1, "connection failed")
@@ -264,7 +264,7 @@ func TestEventRequestWaits(t *testing.T) {
 	s := setup{}
 	s.Both.ReceiveTimeout = NoLimit
 	p := newLoggedPair(t, &h, s)
-	if err := p.a.local.endpoint(0).Send(77, nil, 0); err != nil {
+	if err := p.a.endpointAt(0).Send(77, nil, 0); err != nil {
 		t.Fatal(err)
 	}
 	h.await(t, 1, "request waits")[0].check(t, slog.LevelWarn, map[string]string{"request": "send", "context": "77", "for": "receive", "endpoint": "1"})
@@ -280,13 +280,13 @@ func TestEventHandlerBlocks(t *testing.T) {
 	h := recorder{handle: func(slog.Record) { <-release }}
 	p := newLoggedPair(t, &h, setup{})
 	h.await(t, 1, "connected")
-	if err := p.a.local.endpoint(0).Write(1, nil, 0, 0, 0); err != nil {
+	if err := p.a.endpointAt(0).Write(1, nil, 0, 0, 0); err != nil {
 		t.Error(err)
 	}
-	if err := p.a.local.endpoint(0).Close(); err != nil {
+	if err := p.a.endpointAt(0).Close(); err != nil {
 		t.Error(err)
 	}
-	if err := p.a.local.provider.Close(); err != nil {
+	if err := p.a.provider.Close(); err != nil {
 		t.Error(err)
 	}
 }
@@ -298,14 +298,14 @@ func TestEventHandlerCallsBack(t *testing.T) {
 	var once sync.Once
 	h := recorder{handle: func(r slog.Record) {
 		<-ready
-		p.a.local.provider.Stats()
-		if err := p.a.local.endpoint(0).Flush(); err != nil {
+		p.a.provider.Stats()
+		if err := p.a.endpointAt(0).Flush(); err != nil {
 			t.Error(err)
 		}
-		if err := p.a.local.endpoint(0).Close(); err != nil {
+		if err := p.a.endpointAt(0).Close(); err != nil {
 			t.Error(err)
 		}
-		if err := p.a.local.provider.Close(); err != nil {
+		if err := p.a.provider.Close(); err != nil {
 			t.Error(err)
 		}
 		once.Do(func() { close(ended) })

@@ -51,7 +51,7 @@ func tracesOf(t *testing.T, s setup, operation string, n, k int, rule faults.Rul
 	rule.After = uint64(k)
 	s.Unwired = true
 	p := newFaultyPair(t, s, []faults.Rule{on(operation, rule)}, nil)
-	at := p.b.listening(t)
+	at := p.b.listen(0)
 	p.connect(at)
 	other := p.addEndpoints(at)
 	from, to := p.a, p.b
@@ -80,8 +80,8 @@ func tracesOf(t *testing.T, s setup, operation string, n, k int, rule faults.Rul
 	}
 	seen.Initiator = p.a.results(initiatorQueue, 1)[0].Status
 	seen.Receive = p.b.results(receiveQueue, 1)[0].Status
-	for _, side := range []*party{p.a, p.b} {
-		proctest.Eventually(t, side.name+" has ended", func() bool { return isClosed(side.local.endpoint(0).Done()) })
+	for _, side := range []*side{p.a, p.b} {
+		proctest.Eventually(t, side.name+" has ended", func() bool { return isClosed(side.endpointAt(0).Done()) })
 	}
 	seen.InitiatorErr, seen.Err = p.a.do(order{Do: doWhy}).Status, p.b.do(order{Do: doWhy}).Status
 	seen.HeadCopied = to.sum(0, 0, k) == from.sum(0, 0, k)
@@ -90,6 +90,6 @@ func tracesOf(t *testing.T, s setup, operation string, n, k int, rule faults.Rul
 	seen.Rebind = p.b.results(initiatorQueue, 1)[0].Status
 	p.a.must(order{Do: doWrite, Endpoint: other, Parts: mine(0, 8), Far: far})
 	seen.OldToken = p.a.results(initiatorQueue, 1)[0].Status
-	seen.Refused = p.a.local.endpoint(0).(*queuePair).Stats().AccessesRefused
+	seen.Refused = p.a.endpointAt(0).(*queuePair).Stats().AccessesRefused
 	return seen
 }

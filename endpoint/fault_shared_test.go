@@ -18,24 +18,24 @@ func TestFaultInSharedPost(t *testing.T) {
 	drop.Action, drop.Status = "drop", 0
 	overrun.Action, overrun.Status = "overrun", 0
 	rules := rulesOf(t, on("receive", drop), on("receive", overrun), on("receive", named), on("receive", peer), on("receive", second), on("receive", large))
-	r := newStar(t, setup{Both: sideOptions{FaultRules: rules}}, nd.SharedReceiveQueueConfig{Depth: 4}, 1)
-	q := r.queue()
+	p := newPair(t, setup{Both: sideOptions{FaultRules: rules}, Shared: &nd.SharedReceiveQueueConfig{Depth: 4}})
+	q := p.queue()
 	for i, want := range []nd.Status{nd.Success, nd.InsufficientResources, nd.Success} {
-		if got := r.owner.do(order{Do: doReceive, Context: uint64(i), Parts: mine(0, 8)}); got.Status != want {
+		if got := p.a.do(order{Do: doReceive, Context: uint64(i), Parts: mine(0, 8)}); got.Status != want {
 			t.Errorf("post %d: %v %s, want %v", i, got.Status, got.Text, want)
 		}
 	}
-	r.owner.refuse(nd.InsufficientResources, order{Do: doReceive, Parts: mine(0, 100)})
+	p.a.refuse(nd.InsufficientResources, order{Do: doReceive, Parts: mine(0, 100)})
 	if n := q.outstanding(); n != 2 {
 		t.Errorf("%d receives are posted, want 2", n)
 	}
 	for i, want := range []uint64{0, 0, 0, 0, 4, 1} {
-		if matched, _ := r.owner.local.plan.Counts(i); matched != want {
+		if matched, _ := p.a.plan.Counts(i); matched != want {
 			t.Errorf("rule %d matched %d posts, want %d", i+1, matched, want)
 		}
 	}
 	for range 2 {
-		r.peers[0].must(order{Do: doSend, Parts: mine(0, 8)})
+		p.b.must(order{Do: doSend, Parts: mine(0, 8)})
 	}
-	r.owner.expect(receiveQueue, success(nd.RequestReceive, 0, 8), success(nd.RequestReceive, 2, 8))
+	p.a.expect(receiveQueue, success(nd.RequestReceive, 0, 8), success(nd.RequestReceive, 2, 8))
 }

@@ -190,9 +190,9 @@ func (p *pair) callWithFault(operation string) (r reply, ended bool) {
 	addr := p.b.must(order{Do: doListen}).Addr
 	switch operation {
 	case "notify":
-		return replyOf(p.a.local.queues[0].Notify(p.a.local.ctx, nd.NotifyAny)), false
+		return replyOf(p.a.queues[0].Notify(p.a.ctx, nd.NotifyAny)), false
 	case "register":
-		_, err := p.a.local.adapter.Register(p.a.local.ctx, []byte{1}, 0)
+		_, err := p.a.adapter.Register(p.a.ctx, []byte{1}, 0)
 		return replyOf(err), false
 	}
 	connect := order{Do: doConnect, Addr: addr}
@@ -202,7 +202,7 @@ func (p *pair) callWithFault(operation string) (r reply, ended bool) {
 	accepted, connected := p.b.start(order{Do: doAccept}), p.a.start(connect)
 	if operation == "accept" {
 		r = <-accepted
-		c := p.b.local.connector(0).(*connector)
+		c := p.b.connectorAt(0).(*connector)
 		c.mu.Lock()
 		ended = c.phase == phaseEnded
 		c.mu.Unlock()
@@ -213,7 +213,7 @@ func (p *pair) callWithFault(operation string) (r reply, ended bool) {
 		return r, ended
 	}
 	<-connected
-	endpoint := p.a.local.endpoint(0)
+	endpoint := p.a.endpointAt(0)
 	if operation == "complete-connect" {
 		r = p.a.do(order{Do: doComplete})
 		ended = isClosed(endpoint.Done())
@@ -245,8 +245,8 @@ func TestFaultRefusesConnection(t *testing.T) {
 			}
 			p := newFaultyPair(t, setup{Unwired: true}, rules[0], rules[1])
 			addr := p.b.must(order{Do: doListen}).Addr
-			c := p.a.local.connector(0)
-			if err := c.Bind(netip.AddrPortFrom(Address(0, p.a.member), 0)); err != nil {
+			c := p.a.connectorAt(0)
+			if err := c.Bind(netip.AddrPortFrom(Address(0, p.a.id), 0)); err != nil {
 				t.Fatal(err)
 			}
 			p.a.refuse(nd.ConnectionRefused, order{Do: doConnect, Addr: addr})
@@ -267,7 +267,7 @@ func TestFaultExhaustsMemory(t *testing.T) {
 		rules = append(rules, on(operation, faults.Rule{Nth: max(nth, 1), Action: "exhaust", Name: "no memory for " + operation}))
 	}
 	p := newFaultyPair(t, setup{Unwired: true}, rules, nil)
-	s := p.a.local
+	s := p.a
 	calls := map[string]func() error{
 		"allocate": func() error { _, err := s.adapter.Allocate(s.ctx, 1<<20, 0); return err },
 		"register": func() error { _, err := s.adapter.Register(s.ctx, []byte{1}, 0); return err },
@@ -325,7 +325,7 @@ func TestFaultDescribesOperations(t *testing.T) {
 		}
 	}
 	write.Parts = mine(0, 8)
-	if write.Endpoint = p.addEndpoints(p.b.listening(t)); p.a.do(write).Status != nd.InsufficientResources {
+	if write.Endpoint = p.addEndpoints(p.b.listen(0)); p.a.do(write).Status != nd.InsufficientResources {
 		t.Error("a Write on endpoint 2 does not match")
 	}
 	bind := order{Do: doBind, Len: 8, Flags: nd.AllowRead}
@@ -343,7 +343,7 @@ func TestFaultDescribesOperations(t *testing.T) {
 	p.a.must(read)
 	p.b.must(order{Do: doReceive})
 	p.a.must(order{Do: doSend}) // the peer is no rank
-	if matched, fired := p.a.local.plan.Counts(4); matched+fired != 0 {
+	if matched, fired := p.a.plan.Counts(4); matched+fired != 0 {
 		t.Errorf("a rule about rank 3 matched %d operations", matched)
 	}
 	p.a.results(initiatorQueue, 7)
@@ -353,7 +353,7 @@ func TestFaultDescribesOperations(t *testing.T) {
 func TestFaultNumbersEndpointsOfCalls(t *testing.T) {
 	fail := faults.Rule{Action: "fail", Status: nd.InsufficientResources, Endpoint: 2}
 	p := newFaultyPair(t, setup{Unwired: true}, nil, []faults.Rule{on("create-endpoint", fail)})
-	s := p.b.local // it has endpoint 1
+	s := p.b // it has endpoint 1
 	if err := s.addEndpoint(s.ctx, new(reply)); !errors.Is(err, nd.InsufficientResources) {
 		t.Errorf("endpoint 2 is created: %v", err)
 	}

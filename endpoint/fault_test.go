@@ -34,16 +34,16 @@ func on(operation string, r faults.Rule) faults.Rule {
 func newFaultyPair(t testing.TB, s setup, a, b []faults.Rule) *pair {
 	t.Helper()
 	p := &pair{setup: s, arena: newArena(t)}
-	side := func(i int, name string, rules []faults.Rule, otherProcess bool) *party {
+	side := func(i int, name string, rules []faults.Rule, otherProcess bool) *side {
 		o := s.Both
 		o.Executor, o.Private = s.Executors[i], s.Private[i]
 		if rules != nil {
 			o.FaultRules = rulesOf(t, rules...)
 		}
-		return newParty(t, p.arena, name, o, otherProcess)
+		return newSide(t, p.arena, name, o, otherProcess)
 	}
 	p.a, p.b = side(0, "a", a, false), side(1, "b", b, s.Processes)
-	p.a.memory, p.b.memory = p.a.region(0), p.b.region(0)
+	p.a.memory, p.b.memory = p.a.describe(0), p.b.describe(0)
 	if !s.Unwired {
 		p.connect(p.b.must(order{Do: doListen}).Addr)
 	}
@@ -71,11 +71,11 @@ func onFaulty(t *testing.T, a []faults.Rule, test func(t *testing.T, p *pair)) {
 }
 
 // allFired checks that each rule of a side has acted.
-func (p *party) allFired() {
-	p.t.Helper()
-	for i := range p.local.plan.Rules() {
-		if matched, fired := p.local.plan.Counts(i); fired == 0 {
-			p.t.Errorf("rule %d of %s has not acted; it matched %d operations", i+1, p.name, matched)
+func (s *side) allFired() {
+	s.t.Helper()
+	for i := range s.plan.Rules() {
+		if matched, fired := s.plan.Counts(i); fired == 0 {
+			s.t.Errorf("rule %d of %s has not acted; it matched %d operations", i+1, s.name, matched)
 		}
 	}
 }
@@ -83,11 +83,11 @@ func (p *party) allFired() {
 // ended checks that the connection has ended at both sides.
 func (p *pair) ended(want nd.Status) {
 	p.a.t.Helper()
-	for _, side := range []*party{p.a, p.b} {
-		ep := side.local.endpoint(0)
+	for _, side := range []*side{p.a, p.b} {
+		ep := side.endpointAt(0)
 		proctest.Eventually(p.a.t, side.name+" has ended", func() bool { return isClosed(ep.Done()) })
 	}
-	if err := p.a.local.endpoint(0).Err(); nd.StatusOf(err) != want {
+	if err := p.a.endpointAt(0).Err(); nd.StatusOf(err) != want {
 		p.a.t.Errorf("%s: %v, want %v", p.a.name, err, want)
 	}
 }
@@ -232,7 +232,7 @@ func TestFaultCorrupts(t *testing.T) {
 					}
 					p := newFaultyPair(t, s, rules[0], rules[1])
 					defer func() {
-						for i, r := range p.a.local.endpoint(0).(*queuePair).req.requests {
+						for i, r := range p.a.endpointAt(0).(*queuePair).req.requests {
 							if cap(r.Inline) != 0 {
 								t.Errorf("request %d keeps the corrupted copy", i)
 							}
@@ -259,7 +259,7 @@ func TestFaultCorrupts(t *testing.T) {
 						if from.sum(0, 0, n) != original {
 							t.Error("the data of the sender has changed")
 						}
-						b := to.local.memory(order{Len: n})
+						b := to.rangeOf(order{Len: n})
 						if i == 1 {
 							if to.sum(0, 0, n) == original {
 								t.Error("no byte is wrong")
@@ -317,7 +317,7 @@ func TestFaultDelayEndsWithoutPolls(t *testing.T) {
 	onFaulty(t, rules, func(t *testing.T, p *pair) {
 		awaitEngineSleeps(t, p.a)
 		p.a.must(order{Do: doWrite, Parts: mine(0, 8), Far: p.b.memory})
-		q := p.a.local.queues[initiatorQueue].(*completionQueue)
+		q := p.a.queues[initiatorQueue].(*completionQueue)
 		proctest.Eventually(t, "the engine completes the request", func() bool { return !q.isEmpty() })
 	})
 }
@@ -327,7 +327,7 @@ func TestFaultDelayNeedsPolling(t *testing.T) {
 	for _, phase := range []string{"execute", "complete"} {
 		p := newFaultyPair(t, setup{}, []faults.Rule{on("write", faults.Rule{Phase: phase, Action: "delay", Delay: time.Hour})}, nil)
 		p.a.must(order{Do: doWrite, Parts: mine(0, 8), Far: p.b.memory})
-		if !p.a.local.endpoint(0).(*queuePair).needsPolling() {
+		if !p.a.endpointAt(0).(*queuePair).needsPolling() {
 			t.Errorf("not during a delay in the phase %s", phase)
 		}
 		p.a.must(order{Do: doFlush}) // ends the delay
@@ -336,7 +336,7 @@ func TestFaultDelayNeedsPolling(t *testing.T) {
 	p := newFaultyPair(t, setup{}, nil, []faults.Rule{on("receive", faults.Rule{Action: "delay", Delay: time.Hour})})
 	p.b.must(order{Do: doReceive, Parts: mine(0, 8)})
 	p.a.must(order{Do: doSend, Parts: mine(0, 8)})
-	proctest.Eventually(t, "the delay of a message needs polling", p.b.local.endpoint(0).(*queuePair).needsPolling)
+	proctest.Eventually(t, "the delay of a message needs polling", p.b.endpointAt(0).(*queuePair).needsPolling)
 }
 
 func TestFaultDrops(t *testing.T) {
@@ -448,7 +448,7 @@ func TestFaultStopsProcess(t *testing.T) {
 // TestFaultPlanKeepsTheFastPathOff, and only for a side that a rule names.
 func TestFaultPlanKeepsTheFastPathOff(t *testing.T) {
 	p := newFaultyPair(t, setup{}, []faults.Rule{on("read", faults.Rule{Nth: 1 << 40, Action: "drop"})}, []faults.Rule{{Operations: []string{"read"}, Ranks: []int{5}, Action: "drop"}})
-	for _, s := range []*party{p.a, p.b} {
+	for _, s := range []*side{p.a, p.b} {
 		far := p.a.memory
 		if s == p.a {
 			far = p.b.memory
@@ -458,8 +458,8 @@ func TestFaultPlanKeepsTheFastPathOff(t *testing.T) {
 		}
 		s.results(initiatorQueue, 3)
 	}
-	for s, want := range map[*party]uint64{p.a: 0, p.b: 3} {
-		if got := s.local.endpoint(0).(*queuePair).Stats().RequestsImmediate; got != want {
+	for s, want := range map[*side]uint64{p.a: 0, p.b: 3} {
+		if got := s.endpointAt(0).(*queuePair).Stats().RequestsImmediate; got != want {
 			t.Errorf("%s: %d requests took the fast path, want %d", s.name, got, want)
 		}
 	}
@@ -473,17 +473,17 @@ func TestFaultSeedRepeats(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := &pair{arena: newArena(t)}
-		p.a = newParty(t, p.arena, "a", sideOptions{FaultRules: (*faultplan.Plan)(plan).Rules()}, false)
-		p.b = newParty(t, p.arena, "b", sideOptions{}, false)
+		p.a = newSide(t, p.arena, "a", sideOptions{FaultRules: (*faultplan.Plan)(plan).Rules()}, false)
+		p.b = newSide(t, p.arena, "b", sideOptions{}, false)
 		p.b.must(order{Do: doFillByte, Len: 100})
 		p.a.must(order{Do: doFillByte, Len: 1})
 		p.connect(p.b.must(order{Do: doListen}).Addr)
-		far := p.b.region(0)
+		far := p.b.describe(0)
 		for i := range 100 {
 			p.a.must(order{Do: doWrite, Parts: mine(0, 1), Far: at(far, i)})
 			p.a.results(initiatorQueue, 1)
 		}
-		return fmt.Sprintf("%x", p.b.local.memory(order{Len: 100}))
+		return fmt.Sprintf("%x", p.b.rangeOf(order{Len: 100}))
 	}
 	first := run(1)
 	if n := strings.Count(first, "ff"); n < 10 || n > 60 {

@@ -11,11 +11,11 @@ import (
 )
 
 // unmatched checks that no rule of a side has matched an operation.
-func (p *party) unmatched() {
-	p.t.Helper()
-	for i := range p.local.plan.Rules() {
-		if n, _ := p.local.plan.Counts(i); n != 0 {
-			p.t.Errorf("rule %d of %s matched %d operations, want none", i+1, p.name, n)
+func (s *side) unmatched() {
+	s.t.Helper()
+	for i := range s.plan.Rules() {
+		if n, _ := s.plan.Counts(i); n != 0 {
+			s.t.Errorf("rule %d of %s matched %d operations, want none", i+1, s.name, n)
 		}
 	}
 }
@@ -45,7 +45,7 @@ func TestFaultOnlyAfterCheck(t *testing.T) {
 			p.a.expect(initiatorQueue, success(nd.RequestRead, 0, 100))
 			p.a.must(order{Do: doRead, Context: 1, Parts: mine(0, 100), Far: p.b.memory})
 			p.a.expect(initiatorQueue, failure(nd.RequestRead, 1, nd.DataChecksumError))
-			if n, fired := p.a.local.plan.Counts(1); n != 1 || fired != 0 {
+			if n, fired := p.a.plan.Counts(1); n != 1 || fired != 0 {
 				t.Errorf("%s: the rule matched %d operations and acted %d times, want 1 and 0", rule.Action, n, fired)
 			}
 		})
@@ -97,7 +97,7 @@ func TestFaultNeedsMessage(t *testing.T) {
 func TestFaultNeedsConnection(t *testing.T) {
 	rule := faults.Rule{Operations: []string{"complete-connect", "accept", "disconnect"}, Action: "fail", Status: nd.IOTimeout}
 	p := newFaultyPair(t, setup{Unwired: true}, []faults.Rule{rule}, nil)
-	c, ep := p.a.local.connector(0), p.a.local.endpoint(0)
+	c, ep := p.a.connectorAt(0), p.a.endpointAt(0)
 	for what, err := range map[string]error{
 		"complete connect": c.CompleteConnect(t.Context()), "accept": c.Accept(t.Context(), ep, nd.ConnectParams{}), "disconnect": c.Disconnect(t.Context()),
 	} {
@@ -114,11 +114,11 @@ func TestFaultDelayOfCallIsCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	result := make(chan error, 1)
 	go func() {
-		_, err := p.a.local.adapter.CreateMemoryWindow(ctx)
+		_, err := p.a.adapter.CreateMemoryWindow(ctx)
 		result <- err
 	}()
 	proctest.Eventually(t, "the delay begins", func() bool {
-		_, fired := p.a.local.plan.Counts(0)
+		_, fired := p.a.plan.Counts(0)
 		return fired == 1
 	})
 	cancel()

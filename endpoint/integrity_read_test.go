@@ -86,7 +86,7 @@ func TestChecksBeforeEnd(t *testing.T) {
 // blames no token.
 func TestChecksAfterEnd(t *testing.T) {
 	onCheckedReads(t, time.Hour, faultSetups(), func(t *testing.T, p *pair, _ int, _ nd.WindowDescriptor) {
-		ep := p.a.local.endpoint(0).(*queuePair)
+		ep := p.a.endpointAt(0).(*queuePair)
 		p.b.must(order{Do: doReceive, Parts: mine(0, 8)})
 		p.a.must(order{Do: doSend, Context: 1, Parts: mine(0, 8)})
 		p.b.expect(receiveQueue, success(nd.RequestReceive, 0, 8))

@@ -73,10 +73,14 @@ func testCorruption(t *testing.T, s setup, operation string, n int, rule faults.
 		p.b.expect(receiveQueue, success(nd.RequestReceive, 0, n), failure(nd.RequestReceive, 1, nd.DataChecksumError), failure(nd.RequestReceive, 2, nd.Canceled))
 	}
 	p.ended(nd.DataChecksumError)
-	if err := p.a.local.endpoint(0).Err(); !strings.Contains(err.Error(), fmt.Sprintf("%d bytes", n)) {
+	if err := p.a.endpointAt(0).Err(); !strings.Contains(err.Error(), fmt.Sprintf("%d bytes", n)) {
 		t.Errorf("the error does not name the bytes: %v", err)
 	}
-	(&party{t: t, name: "the faulty side", local: map[bool]*party{true: p.b, false: p.a}[operation == "receive"].local}).allFired()
+	faulty := p.a
+	if operation == "receive" {
+		faulty = p.b
+	}
+	faulty.allFired()
 }
 
 // TestChecksOfOneSide: each side decides for its own requests, and the peer checks whatever its own setting is.
@@ -93,9 +97,9 @@ func TestChecksOfOneSide(t *testing.T) {
 				if asks {
 					asking = p.a
 				}
-				asking.local.provider.options.CheckPayloads = true
+				asking.provider.options.CheckPayloads = true
 				p.b.must(order{Do: doListen})
-				number := p.addEndpoints(p.b.listening(t)) // made with that option
+				number := p.addEndpoints(p.b.listen(0)) // made with that option
 				want := success(nd.RequestSend, 0, 100)
 				if asks {
 					want = failure(nd.RequestSend, 0, nd.DataChecksumError)
@@ -135,14 +139,14 @@ func TestChecksAllowPolling(t *testing.T) {
 		s.Both = checkedPayloads
 		p := newPair(t, s)
 		const n = 100_000
-		flag := &must(nd.View[atomic.Uint64](p.b.local.memory(order{Off: n - 8, Len: 8})))[0]
+		flag := &must(nd.View[atomic.Uint64](p.b.rangeOf(order{Off: n - 8, Len: 8})))[0]
 		for i := range 200 {
-			p.a.local.memory(order{Off: n - 8, Len: 8})[0] = 1
+			p.a.rangeOf(order{Off: n - 8, Len: 8})[0] = 1
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
 				for flag.Load() == 0 {
-					p.b.local.queues[0].Poll(nil)
+					p.b.queues[0].Poll(nil)
 				}
 				flag.Store(0)
 			}()
@@ -236,13 +240,13 @@ func TestChecksRefuseForgedEntries(t *testing.T) {
 			p := newPair(t, setup{})
 			before := p.b.sum(0, 0, 64)
 			p.b.must(order{Do: doReceive, Parts: mine(100, 100)})
-			attacker := p.a.local.endpoint(0).(*queuePair)
+			attacker := p.a.endpointAt(0).(*queuePair)
 			entry := ring.Words{wire.Header(c.kind, whole, c.length, p.b.memory.Token), p.b.memory.Address, 2, 3, 4, 5, 6}
 			attacker.mu.Lock()
 			attacker.conn.out.Push(&entry)
 			attacker.conn.peer.Wake()
 			attacker.mu.Unlock()
-			victim := p.b.local.endpoint(0)
+			victim := p.b.endpointAt(0)
 			<-victim.Done()
 			if err := victim.Err(); nd.StatusOf(err) != c.want {
 				t.Errorf("the victim's error is %v, want %v", err, c.want)
@@ -257,7 +261,7 @@ func TestChecksRefuseForgedEntries(t *testing.T) {
 // TestChecksRefuseForgedReadHash: a peer answers Reads with wrong hashes.
 func TestChecksRefuseForgedReadHash(t *testing.T) {
 	p := newPair(t, setup{Executors: [2]Executor{Target, Auto}, Both: checkedPayloads})
-	attacker := p.b.local.endpoint(0).(*queuePair)
+	attacker := p.b.endpointAt(0).(*queuePair)
 	func() {
 		attacker.mu.Lock() // so that its provider cannot serve the Read
 		defer attacker.mu.Unlock()

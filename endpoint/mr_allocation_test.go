@@ -27,7 +27,7 @@ func TestRegistrationKeepsMemory(t *testing.T) {
 		"window": func(s *side, first nd.MemoryRegion) (nd.WindowDescriptor, func() error) {
 			second := must(s.adapter.Register(s.ctx, first.Bytes(), nd.AllowRemoteWrite))
 			w := must(s.adapter.CreateMemoryWindow(s.ctx))
-			must(0, s.endpoint(0).Bind(1, second, w, second.Bytes()[64:], nd.AllowWrite))
+			must(0, s.endpointAt(0).Bind(1, second, w, second.Bytes()[64:], nd.AllowWrite))
 			must(s.collect(s.ctx, initiatorQueue, 1))
 			wantStatus(t, second.Close(), nd.Success)
 			return w.Descriptor(), w.Close
@@ -42,8 +42,8 @@ func TestRegistrationKeepsMemory(t *testing.T) {
 	for name, register := range registrations {
 		t.Run(name, func(t *testing.T) {
 			p := newPair(t, setup{})
-			c := newParty(t, p.arena, "c", sideOptions{}, true)
-			s := p.b.local
+			c := newSide(t, p.arena, "c", sideOptions{}, true)
+			s := p.b
 			first := must(s.adapter.Allocate(s.ctx, size, nd.AllowLocalWrite))
 			mem, off := first.Bytes(), offsetOf(first)
 			for i := range mem {
@@ -71,7 +71,7 @@ func TestRegistrationKeepsMemory(t *testing.T) {
 			if !bytes.Equal(mem[64:128], bytes.Repeat([]byte{written}, 64)) || mem[63] != old || mem[128] != old {
 				t.Errorf("memory after the Write: % x", mem[60:132])
 			}
-			if stats, ok := nd.StatsOf(p.a.local.endpoint(0)); !ok || stats.Fragments != 0 {
+			if stats, ok := nd.StatsOf(p.a.endpointAt(0)); !ok || stats.Fragments != 0 {
 				t.Errorf("%d parts of the Write were copied by the owner of the memory, want one copy by the requester", stats.Fragments)
 			}
 			wantStatus(t, end(), nd.Success)
@@ -91,8 +91,8 @@ func TestRegistrationByOtherProvider(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			arena := newArena(t)
-			owner := newParty(t, arena, "owner", sideOptions{}, false).local
-			other := newParty(t, arena, "other", sideOptions{}, false).local
+			owner := newSide(t, arena, "owner", sideOptions{}, false)
+			other := newSide(t, arena, "other", sideOptions{}, false)
 			first := must(owner.adapter.Allocate(owner.ctx, 1<<20, nd.AllowLocalWrite))
 			off := offsetOf(first)
 			second := must(other.adapter.Register(other.ctx, first.Bytes(), nd.AllowRemoteWrite))
@@ -109,7 +109,7 @@ func TestRegistrationByOtherProvider(t *testing.T) {
 // TestRegisterInaccessibleMemory: Register refuses memory that the process itself must not access in the same way, and
 // names the range.
 func TestRegisterInaccessibleMemory(t *testing.T) {
-	s := newParty(t, newArena(t), "alone", sideOptions{}, false).local
+	s := newUnconnected(t)
 	page := os.Getpagesize()
 	mapped := func(prot int) []byte {
 		mem := must(unix.Mmap(-1, 0, 3*page, prot, unix.MAP_PRIVATE|unix.MAP_ANON))
@@ -171,7 +171,7 @@ func TestRegisterInaccessibleMemory(t *testing.T) {
 
 // TestRegisterSparseMemory: a registration does not commit memory.
 func TestRegisterSparseMemory(t *testing.T) {
-	s := newParty(t, newArena(t), "alone", sideOptions{}, false).local
+	s := newUnconnected(t)
 	const size = 64 << 30
 	mem := must(unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE))
 	defer unix.Munmap(mem)

@@ -32,9 +32,9 @@ func TestDeregisterDuringMessages(t *testing.T) {
 					owner = p.b
 				}
 				region := owner.must(order{Do: doRegion, Len: depth * size, Private: true, Rights: nd.AllowLocalWrite}).N
-				m := owner.local.region(region)
+				m := owner.regionAt(region)
 				token := m.mr.LocalToken()
-				from, to := p.a.local.region(0), p.b.local.region(0)
+				from, to := p.a.regionAt(0), p.b.regionAt(0)
 				sourceToken, sinkToken := from.mr.LocalToken(), to.mr.LocalToken()
 				if owner == p.a {
 					from, sourceToken = m, token
@@ -69,7 +69,7 @@ func runMessages(t *testing.T, p *pair, ep int, source, sink func(i uint64) nd.S
 	t.Helper()
 	const depth = 16
 	ctx := proctest.Context(t)
-	from, to := p.a.local.endpoint(ep), p.b.local.endpoint(ep)
+	from, to := p.a.endpointAt(ep), p.b.endpointAt(ep)
 	var arrived atomic.Uint64
 	var crew sync.WaitGroup
 	over := func(results []nd.Result) bool {
@@ -84,7 +84,7 @@ func runMessages(t *testing.T, p *pair, ep int, source, sink func(i uint64) nd.S
 	}
 	crew.Go(func() {
 		var results [4]nd.Result
-		for i, n := uint64(0), 0; !over(results[:n]); n = p.a.local.queues[initiatorQueue].Poll(results[:]) {
+		for i, n := uint64(0), 0; !over(results[:n]); n = p.a.queues[initiatorQueue].Poll(results[:]) {
 			if from.Send(i, []nd.SGE{source(i)}, 0) == nil {
 				i++
 			}
@@ -94,7 +94,7 @@ func runMessages(t *testing.T, p *pair, ep int, source, sink func(i uint64) nd.S
 	crew.Go(func() {
 		var results [4]nd.Result
 		for next := uint64(depth); ; runtime.Gosched() {
-			n := p.b.local.queues[receiveQueue].Poll(results[:])
+			n := p.b.queues[receiveQueue].Poll(results[:])
 			if over(results[:n]) {
 				return
 			}

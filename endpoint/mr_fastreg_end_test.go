@@ -54,7 +54,7 @@ func TestFastRegionInvalidationRefused(t *testing.T) {
 		},
 		"with a window": func(p *pair, r int) nd.WindowDescriptor {
 			d := p.b.register(r, 0, 100)
-			p.b.must(order{Do: doBind, Region: r, Window: p.b.window(), Len: 10, Flags: nd.AllowRead})
+			p.b.must(order{Do: doBind, Region: r, Window: p.b.newWindow(), Len: 10, Flags: nd.AllowRead})
 			p.b.expect(initiatorQueue, success(nd.RequestBind, 0, 0))
 			return d
 		},
@@ -84,7 +84,7 @@ func TestFastRequestFailureEndsConnection(t *testing.T) {
 		}, order{Do: doInvalidateRegion}, nd.RequestInvalidate},
 		"a window is bound": {func(p *pair, r int) {
 			registered(p, r)
-			p.b.must(order{Do: doBind, Region: r, Window: p.b.window(), Len: 10, Flags: nd.AllowRead})
+			p.b.must(order{Do: doBind, Region: r, Window: p.b.newWindow(), Len: 10, Flags: nd.AllowRead})
 			p.b.expect(initiatorQueue, success(nd.RequestBind, 0, 0))
 		}, order{Do: doInvalidateRegion}, nd.RequestInvalidate},
 	} {
@@ -120,7 +120,7 @@ func TestFastRegionOfOtherEndpoint(t *testing.T) {
 
 		// A window of another endpoint outlives the registration, and keeps the region.
 		d = p.b.register(r, 0, 1000)
-		w := p.b.window()
+		w := p.b.newWindow()
 		bound := p.b.must(order{Do: doBind, Endpoint: third, Region: r, Window: w, Off: 100, Len: 50, Flags: nd.AllowWrite}).Far
 		p.b.expect(initiatorQueue, of(success(nd.RequestBind, 0, 0), third))
 		if bound.Address != fastBase+100 {
@@ -221,13 +221,13 @@ func TestFastRegionInvalidatedDuringTransfers(t *testing.T) {
 
 // morePeers connects others with b, peer i by b's endpoint i+1. Every other peer is a process of
 // its own.
-func (p *pair) morePeers(addr netip.AddrPort, n, size int) (peers []*party) {
+func (p *pair) morePeers(addr netip.AddrPort, n, size int) (peers []*side) {
 	p.a.t.Helper()
 	for i := range n {
 		o := p.Both
 		o.Size = size
-		peer := newParty(p.a.t, p.arena, fmt.Sprintf("peer %d", i), o, i%2 == 1)
-		peer.memory = peer.region(0)
+		peer := newSide(p.a.t, p.arena, fmt.Sprintf("peer %d", i), o, i%2 == 1)
+		peer.memory = peer.describe(0)
 		for range i + 1 {
 			peer.must(order{Do: doEndpoint})
 		}
@@ -241,7 +241,7 @@ func (p *pair) morePeers(addr netip.AddrPort, n, size int) (peers []*party) {
 // TestMappingKeepsMemoryOfClosedRegion while a mapping of it is open.
 func TestMappingKeepsMemoryOfClosedRegion(t *testing.T) {
 	p := newPair(t, setup{})
-	s := p.a.local
+	s := p.a
 	inUse := s.member.InUse()
 	memory := must(s.adapter.Allocate(s.ctx, 100_000, nd.AllowLocalWrite))
 	held := s.member.InUse()

@@ -22,17 +22,17 @@ var fastOrders = map[verb]func(*side, context.Context, order, *reply) error{
 	doFastRegion:   (*side).addFastRegion,
 	doFastRegister: (*side).fastRegister,
 	doInvalidateRegion: func(s *side, _ context.Context, o order, _ *reply) error {
-		return s.endpoint(o.Endpoint).InvalidateRegion(o.Context, s.region(o.Region).mr, o.Flags)
+		return s.endpointAt(o.Endpoint).InvalidateRegion(o.Context, s.regionAt(o.Region).mr, o.Flags)
 	},
-	doCloseMapping: func(s *side, _ context.Context, o order, _ *reply) error { return s.region(o.Region).mapped.Close() },
+	doCloseMapping: func(s *side, _ context.Context, o order, _ *reply) error { return s.regionAt(o.Region).mapped.Close() },
 	doPrivileged: func(s *side, _ context.Context, _ order, r *reply) error {
 		token, err := s.adapter.PrivilegedToken()
 		r.Sum = uint64(token)
 		return err
 	},
 	doBytes: func(s *side, _ context.Context, o order, r *reply) error {
-		r.N = len(s.region(o.Region).mr.Bytes())
-		r.Far = farOf(s.region(o.Region).mr)
+		r.N = len(s.regionAt(o.Region).mr.Bytes())
+		r.Far = farOf(s.regionAt(o.Region).mr)
 		return nil
 	},
 }
@@ -65,13 +65,13 @@ func (s *side) addFastRegion(ctx context.Context, o order, r *reply) (err error)
 
 // fastRegister registers o.Len bytes of the mapping, from o.Off on.
 func (s *side) fastRegister(_ context.Context, o order, r *reply) error {
-	m := s.region(o.Region)
+	m := s.regionAt(o.Region)
 	pages, at := m.mapped.Pages(), m.mapped.Offset()+o.Off
 	if o.N == 1 {
 		pages = slices.Clone(pages)
 		slices.Reverse(pages)
 	}
-	err := s.endpoint(o.Endpoint).FastRegister(o.Context, m.mr, pages, at, o.Len, o.Far.Address, o.Rights, o.Flags)
+	err := s.endpointAt(o.Endpoint).FastRegister(o.Context, m.mr, pages, at, o.Len, o.Far.Address, o.Rights, o.Flags)
 	r.Far = nd.WindowDescriptor{Address: o.Far.Address, Length: uint64(o.Len), Token: m.mr.RemoteToken()}
 	r.Sum = uint64(m.mr.LocalToken())
 	return err
@@ -83,23 +83,23 @@ const (
 )
 
 // fastRegion makes a region of n bytes that can be registered with all rights.
-func (p *party) fastRegion(n int) int {
-	p.t.Helper()
-	return p.must(order{Do: doFastRegion, Len: n, N: fastRegisterPages, In: 1}).N
+func (s *side) fastRegion(n int) int {
+	s.t.Helper()
+	return s.must(order{Do: doFastRegion, Len: n, N: fastRegisterPages, In: 1}).N
 }
 
 // register registers a range of a region with all rights, and takes the result.
-func (p *party) register(region, off, n int) nd.WindowDescriptor {
-	p.t.Helper()
-	d := p.must(order{Do: doFastRegister, Context: 0xf0, Region: region, Off: off, Len: n, Far: nd.WindowDescriptor{Address: fastBase}, Rights: fastAll}).Far
-	p.expect(initiatorQueue, success(nd.RequestFastRegister, 0xf0, 0))
+func (s *side) register(region, off, n int) nd.WindowDescriptor {
+	s.t.Helper()
+	d := s.must(order{Do: doFastRegister, Context: 0xf0, Region: region, Off: off, Len: n, Far: nd.WindowDescriptor{Address: fastBase}, Rights: fastAll}).Far
+	s.expect(initiatorQueue, success(nd.RequestFastRegister, 0xf0, 0))
 	return d
 }
 
-func (p *party) unregister(region int) {
-	p.t.Helper()
-	p.must(order{Do: doInvalidateRegion, Context: 0xf1, Region: region})
-	p.expect(initiatorQueue, success(nd.RequestInvalidate, 0xf1, 0))
+func (s *side) unregister(region int) {
+	s.t.Helper()
+	s.must(order{Do: doInvalidateRegion, Context: 0xf1, Region: region})
+	s.expect(initiatorQueue, success(nd.RequestInvalidate, 0xf1, 0))
 }
 
 // fastSetups are the setups in which fast registrations may differ. They are fewer than those of

@@ -154,8 +154,8 @@ func TestFastRegionRights(t *testing.T) {
 
 func TestFastRegisterRejectsBadArguments(t *testing.T) {
 	p := newPair(t, setup{})
-	s := p.a.local
-	ctx, ep := s.ctx, s.endpoint(0)
+	s := p.a
+	ctx, ep := s.ctx, s.endpointAt(0)
 	memory := must(s.adapter.Allocate(ctx, 5*4096, nd.AllowLocalWrite))
 	mapping := must(s.adapter.BuildLogicalAddressMapping(ctx, memory.Bytes()[100:][:3*4096]))
 	pages := mapping.Pages()

@@ -21,7 +21,7 @@ func TestTokenReusedDuringRequest(t *testing.T) {
 				for _, whose := range []string{"of the requester", "of the responder"} {
 					t.Run(fmt.Sprintf("%v, private %v/%s/%s", executor, private, verb, whose), func(t *testing.T) {
 						p := newPair(t, setup{Executors: [2]Executor{executor, executor}, Private: [2]bool{private, private}, Both: sideOptions{Size: size}})
-						a, b := p.a.local, p.b.local
+						a, b := p.a, p.b
 						a.provider.engine.stop() // a request continues only when the test drives it
 						b.provider.engine.stop()
 						source, sink, owner := a, b, b
@@ -31,7 +31,7 @@ func TestTokenReusedDuringRequest(t *testing.T) {
 						if whose == "of the requester" {
 							owner = a
 						}
-						from, to := source.region(0).bytes(), sink.region(0).bytes()
+						from, to := source.regionAt(0).bytes(), sink.regionAt(0).bytes()
 						for i := range to {
 							from[i], to[i] = 0x11, 0xee
 						}
@@ -45,13 +45,13 @@ func TestTokenReusedDuringRequest(t *testing.T) {
 						}
 						p.a.must(order{Do: verb, Parts: mine(0, size), Far: far})
 						for bytes.IndexByte(to, 0x11) < 0 {
-							b.endpoint(0).(*queuePair).progress()
-							a.endpoint(0).(*queuePair).progress()
+							b.endpointAt(0).(*queuePair).progress()
+							a.endpointAt(0).(*queuePair).progress()
 						}
 						comesRound(t)
 						var results [1]nd.Result
 						proctest.Eventually(t, "the request ends", func() bool {
-							b.endpoint(0).(*queuePair).progress()
+							b.endpointAt(0).(*queuePair).progress()
 							return a.queues[initiatorQueue].Poll(results[:]) == 1
 						})
 						if s := results[0].Status; s == nd.Success || bytes.IndexByte(to, 0xee) < 0 {
@@ -67,7 +67,7 @@ func TestTokenReusedDuringRequest(t *testing.T) {
 // roundOfRegion deregisters the first region, and registers it until the local token is valid
 // again.
 func (s *side) roundOfRegion(t *testing.T) {
-	r := s.region(0).mr.(*memoryRegion).region
+	r := s.regionAt(0).mr.(*memoryRegion).region
 	mem, first := r.Bytes(), localToken(r)
 	for {
 		if err := r.Deregister(); err != nil {
@@ -92,7 +92,7 @@ func (s *side) roundOfWindow(t *testing.T) (d nd.WindowDescriptor, comesRound fu
 	if err != nil {
 		t.Fatal(err)
 	}
-	ep, r, w := s.endpoint(0).(*queuePair), s.region(0).mr.(*memoryRegion).region, mw.(*memoryWindow).window
+	ep, r, w := s.endpointAt(0).(*queuePair), s.regionAt(0).mr.(*memoryRegion).region, mw.(*memoryWindow).window
 	bind := func(t *testing.T) nd.WindowDescriptor {
 		if !w.Bind(r, r.Bytes(), window.Read|window.Write, ep.number) {
 			t.Fatal("the window cannot be bound")

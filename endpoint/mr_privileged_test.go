@@ -6,9 +6,9 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-func (p *party) privileged() nd.Token {
-	p.t.Helper()
-	return nd.Token(p.must(order{Do: doPrivileged}).Sum)
+func (s *side) privileged() nd.Token {
+	s.t.Helper()
+	return nd.Token(s.must(order{Do: doPrivileged}).Sum)
 }
 
 // TestPrivilegedToken: mapped memory is source and sink without a registration.
@@ -87,7 +87,7 @@ func TestPrivilegedTokenRefused(t *testing.T) {
 	})
 	t.Run("of another adapter", func(t *testing.T) {
 		p := newPair(t, setup{})
-		s := p.b.local
+		s := p.b
 		other := must(s.provider.OpenAdapter(s.ctx, s.provider.adapterID()))
 		foreign := must(other.PrivilegedToken())
 		p.b.privileged()
@@ -179,7 +179,7 @@ func TestReadLocalInvalidateRefused(t *testing.T) {
 		onFast(t, setup{}, func(t *testing.T, p *pair) {
 			r := p.b.fastRegion(1000)
 			p.b.register(r, 0, 1000)
-			p.b.must(order{Do: doBind, Region: r, Window: p.b.window(), Len: 10, Flags: nd.AllowRead})
+			p.b.must(order{Do: doBind, Region: r, Window: p.b.newWindow(), Len: 10, Flags: nd.AllowRead})
 			p.b.expect(initiatorQueue, success(nd.RequestBind, 0, 0))
 			p.badInitiator(order{Do: doRead, Parts: []part{{Region: r, Len: 8}}, Far: p.a.memory, Flags: flags}, nd.RequestRead)
 		})

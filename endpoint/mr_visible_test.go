@@ -44,7 +44,7 @@ func playRace(ctx context.Context) error {
 		return err
 	}
 	defer arena.Close()
-	s, err := newSide(ctx, arena, sideOptions{})
+	s, err := openSide(ctx, arena, sideOptions{})
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ func TestBindRejectsBadArguments(t *testing.T) {
 	for _, s := range someSetups(setup{}) {
 		t.Run(s.String(), func(t *testing.T) {
 			p := newPair(t, s)
-			w := p.b.window()
+			w := p.b.newWindow()
 			readOnly := p.b.must(order{Do: doRegion, Len: 100, Private: s.Private[1], Rights: nd.AllowRemoteRead}).N
 			gone := p.b.must(order{Do: doRegion, Len: 100, Private: s.Private[1], Rights: nd.AllowLocalWrite}).N
 			p.b.must(order{Do: doDeregister, Region: gone})
@@ -51,7 +51,7 @@ func TestBindRejectsBadArguments(t *testing.T) {
 // TestObjectsOfOtherAdapterRejected: objects of another adapter are refused by their position.
 func TestObjectsOfOtherAdapterRejected(t *testing.T) {
 	p := newPair(t, setup{})
-	s := p.a.local
+	s := p.a
 	other, err := s.provider.OpenAdapter(s.ctx, s.provider.adapterID())
 	if err != nil {
 		t.Fatal(err)
@@ -66,12 +66,12 @@ func TestObjectsOfOtherAdapterRejected(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	own := p.a.window()
-	ep := s.endpoint(0)
-	wantStatus(t, ep.Bind(0, mr, s.window(own), mr.Bytes(), nd.AllowRead), nd.InvalidParameter2)
-	wantStatus(t, ep.Bind(0, nil, s.window(own), mr.Bytes(), nd.AllowRead), nd.InvalidParameter2)
-	wantStatus(t, ep.Bind(0, s.region(0).mr, w, s.region(0).bytes(), nd.AllowRead), nd.InvalidParameter3)
-	wantStatus(t, ep.Bind(0, s.region(0).mr, nil, s.region(0).bytes(), nd.AllowRead), nd.InvalidParameter3)
+	own := p.a.newWindow()
+	ep := s.endpointAt(0)
+	wantStatus(t, ep.Bind(0, mr, s.windowAt(own), mr.Bytes(), nd.AllowRead), nd.InvalidParameter2)
+	wantStatus(t, ep.Bind(0, nil, s.windowAt(own), mr.Bytes(), nd.AllowRead), nd.InvalidParameter2)
+	wantStatus(t, ep.Bind(0, s.regionAt(0).mr, w, s.regionAt(0).bytes(), nd.AllowRead), nd.InvalidParameter3)
+	wantStatus(t, ep.Bind(0, s.regionAt(0).mr, nil, s.regionAt(0).bytes(), nd.AllowRead), nd.InvalidParameter3)
 	wantStatus(t, ep.Invalidate(0, w, 0), nd.InvalidParameter2)
 	wantStatus(t, ep.Invalidate(0, nil, 0), nd.InvalidParameter2)
 	p.a.nothing(initiatorQueue)
@@ -127,7 +127,7 @@ func TestRegionWithBoundWindowStaysRegistered(t *testing.T) {
 			for _, s := range someSetups(setup{}) {
 				t.Run(s.String(), func(t *testing.T) {
 					p := newPair(t, s)
-					w := p.b.window()
+					w := p.b.newWindow()
 					p.b.bind(w, 0, 100, 0)
 					p.b.refuse(nd.DeviceBusy, order{Do: doDeregister})
 					release(p, w)
@@ -143,7 +143,7 @@ func TestRegionWithBoundWindowStaysRegistered(t *testing.T) {
 // canceled.
 func TestBindQueued(t *testing.T) {
 	p := newPair(t, setup{Both: sideOptions{Options: Options{ReceiveTimeout: proctest.Timeout}}})
-	w := p.b.window()
+	w := p.b.newWindow()
 	p.b.must(order{Do: doSend}) // the peer posts no receive
 	p.b.must(order{Do: doBind, Window: w, Len: 10, Flags: nd.AllowRead})
 	p.b.refuse(nd.DeviceBusy, order{Do: doDeregister})
@@ -157,7 +157,7 @@ func TestWindowClosedBeforeBindRuns(t *testing.T) {
 	for _, s := range someSetups(setup{Both: sideOptions{Options: Options{ReceiveTimeout: proctest.Timeout}}}) {
 		t.Run(s.String(), func(t *testing.T) {
 			p := newPair(t, s)
-			w := p.b.window()
+			w := p.b.newWindow()
 			p.b.must(order{Do: doSend, Context: 1}) // the peer posts no receive
 			d := p.b.must(order{Do: doBind, Context: 2, Window: w, Len: 10, Flags: nd.AllowWrite}).Far
 			p.b.must(order{Do: doCloseWindow, Window: w})
@@ -175,7 +175,7 @@ func TestWindowClosedBeforeBindRuns(t *testing.T) {
 // TestBindOfClosedObjects are refused as arguments.
 func TestBindOfClosedObjects(t *testing.T) {
 	p := newPair(t, setup{})
-	open, closed := p.b.window(), p.b.window()
+	open, closed := p.b.newWindow(), p.b.newWindow()
 	p.b.must(order{Do: doCloseWindow, Window: closed})
 	p.b.must(order{Do: doCloseWindow, Window: closed})
 	p.b.refuse(nd.InvalidHandle, order{Do: doBind, Window: closed, Len: 10, Flags: nd.AllowRead})
@@ -192,7 +192,7 @@ func TestRegionClosedWithBoundWindow(t *testing.T) {
 	for _, s := range someSetups(setup{}) {
 		t.Run(s.String(), func(t *testing.T) {
 			p := newPair(t, s)
-			w := p.b.window()
+			w := p.b.newWindow()
 			before := p.b.must(order{Do: doInUse}).N
 			how := order{Do: doAllocate, Len: 100_000, Rights: nd.AllowLocalWrite}
 			if s.Private[1] {

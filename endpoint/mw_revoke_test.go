@@ -17,7 +17,7 @@ func revoked(context uint64, bytes int, token nd.Token) nd.Result {
 func TestWindowInvalidatedByPeer(t *testing.T) {
 	const room = 100_000
 	onEvery(t, setup{}, func(t *testing.T, p *pair) {
-		w := p.b.window()
+		w := p.b.newWindow()
 		var dead nd.WindowDescriptor
 		for i, n := range []int{0, 1, 40, 47, 48, 1000, room} {
 			context := uint64(i)
@@ -49,12 +49,12 @@ func TestWindowInvalidatedByPeer(t *testing.T) {
 }
 
 // spare binds a window to a region of its own, and invalidates it again.
-func (p *party) spare(w int) int {
-	p.t.Helper()
-	n := p.must(order{Do: doRegion, Len: 100, Rights: nd.AllowLocalWrite}).N
-	p.must(order{Do: doBind, Context: 1, Region: n, Window: w, Len: 100, Flags: nd.AllowWrite})
-	p.must(order{Do: doInvalidate, Context: 2, Window: w})
-	p.expect(initiatorQueue, success(nd.RequestBind, 1, 0), success(nd.RequestInvalidate, 2, 0))
+func (s *side) spare(w int) int {
+	s.t.Helper()
+	n := s.must(order{Do: doRegion, Len: 100, Rights: nd.AllowLocalWrite}).N
+	s.must(order{Do: doBind, Context: 1, Region: n, Window: w, Len: 100, Flags: nd.AllowWrite})
+	s.must(order{Do: doInvalidate, Context: 2, Window: w})
+	s.expect(initiatorQueue, success(nd.RequestBind, 1, 0), success(nd.RequestInvalidate, 2, 0))
 	return n
 }
 
@@ -62,7 +62,7 @@ func (p *party) spare(w int) int {
 func TestWindowInvalidatedByPeerAfterReads(t *testing.T) {
 	const n = 200_000
 	onEvery(t, setup{}, func(t *testing.T, p *pair) {
-		w := p.b.window()
+		w := p.b.newWindow()
 		for i := range uint64(5) {
 			d := p.b.bind(w, 0, n, nd.AllowRead)
 			p.b.fill(0, 0, n, i)
@@ -85,7 +85,7 @@ func TestWindowsInvalidatedByConsecutiveMessages(t *testing.T) {
 		var bound []nd.WindowDescriptor
 		var received, sent []nd.Result
 		for i := range 10 {
-			bound = append(bound, p.b.bind(p.b.window(), 100*i, 200, nd.AllowWrite)) // they overlap
+			bound = append(bound, p.b.bind(p.b.newWindow(), 100*i, 200, nd.AllowWrite)) // they overlap
 			p.b.must(order{Do: doReceive, Context: uint64(i)})
 		}
 		for i, d := range bound {
@@ -107,20 +107,20 @@ func TestWindowInvalidationRefused(t *testing.T) {
 		"no token": func(*pair) (d nd.WindowDescriptor) { return },
 		"unknown":  func(p *pair) nd.WindowDescriptor { return nd.WindowDescriptor{Token: p.b.memory.Token ^ 1<<28} },
 		"another bind of the window": func(p *pair) nd.WindowDescriptor {
-			w := p.b.window()
+			w := p.b.newWindow()
 			d := p.b.bind(w, 0, 100, nd.AllowWrite)
 			p.b.invalidate(w)
 			p.b.bind(w, 0, 100, nd.AllowWrite)
 			return d
 		},
 		"invalidated by its owner": func(p *pair) nd.WindowDescriptor {
-			w := p.b.window()
+			w := p.b.newWindow()
 			d := p.b.bind(w, 0, 100, nd.AllowWrite)
 			p.b.invalidate(w)
 			return d
 		},
 		"invalidated by the peer": func(p *pair) nd.WindowDescriptor {
-			d := p.b.bind(p.b.window(), 0, 100, nd.AllowWrite)
+			d := p.b.bind(p.b.newWindow(), 0, 100, nd.AllowWrite)
 			p.b.must(order{Do: doReceive})
 			p.a.must(order{Do: doSendRevoking, Far: d})
 			p.b.expect(receiveQueue, revoked(0, 0, d.Token))
@@ -128,7 +128,7 @@ func TestWindowInvalidationRefused(t *testing.T) {
 			return d
 		},
 		"closed": func(p *pair) nd.WindowDescriptor {
-			w := p.b.window()
+			w := p.b.newWindow()
 			d := p.b.bind(w, 0, 100, nd.AllowWrite)
 			p.b.must(order{Do: doCloseWindow, Window: w})
 			return d
@@ -138,7 +138,7 @@ func TestWindowInvalidationRefused(t *testing.T) {
 			return nd.WindowDescriptor{Token: nd.Token(p.b.must(order{Do: doRegionInfo}).Sum)}
 		},
 		"sender's own window": func(p *pair) nd.WindowDescriptor {
-			return p.a.bind(p.a.window(), 0, 100, nd.AllowWrite)
+			return p.a.bind(p.a.newWindow(), 0, 100, nd.AllowWrite)
 		},
 	}
 	for name, token := range cases {
@@ -190,7 +190,7 @@ func TestWindowOfOtherEndpointNotInvalidated(t *testing.T) {
 					p.connect(addr)
 					other := p.addEndpoints(addr)
 					of := func(r nd.Result) nd.Result { r.EndpointContext = endpointContext(other); return r }
-					w := p.b.window()
+					w := p.b.newWindow()
 					d := p.b.must(order{Do: doBind, Endpoint: other, Window: w, Off: 210_000, Len: 100, Flags: nd.AllowWrite}).Far
 					p.b.expect(initiatorQueue, of(success(nd.RequestBind, 0, 0)))
 					p.failToRevoke(d, n, flags)
@@ -213,7 +213,7 @@ func TestWindowInvalidatedFromBothSides(t *testing.T) {
 		t.Run(s.String(), func(t *testing.T) {
 			for range 4 {
 				p := newPair(t, s)
-				w := p.b.window()
+				w := p.b.newWindow()
 				d := p.b.bind(w, 0, 100, nd.AllowWrite)
 				p.b.must(order{Do: doReceive, Context: 1})
 				sent := p.a.start(order{Do: doSendRevoking, Context: 2, Far: d})
@@ -255,7 +255,7 @@ func TestWindowInvalidatedDuringTransfer(t *testing.T) {
 		for _, do := range []verb{doWrite, doRead} {
 			t.Run(fmt.Sprintf("%s/%v", do, s), func(t *testing.T) {
 				p := newPair(t, s)
-				w := p.b.window()
+				w := p.b.newWindow()
 				d := p.b.bind(w, 0, size, nd.AllowRead|nd.AllowWrite)
 				p.a.fill(0, 0, size, 1)
 				p.b.fill(0, 0, size, 2)
@@ -299,7 +299,7 @@ func TestWindowRebound(t *testing.T) {
 			other := p.addEndpoints(addr)
 			of := func(r nd.Result) nd.Result { r.EndpointContext = endpointContext(other); return r }
 			region := p.b.must(order{Do: doRegion, Len: 500, Private: !s.Private[1], Rights: nd.AllowRemoteRead}).N
-			w := p.b.window()
+			w := p.b.newWindow()
 			first := p.b.bind(w, 1000, 5000, nd.AllowWrite|nd.ThisEndpointOnly)
 			p.a.must(order{Do: doWrite, Parts: mine(0, 5000), Far: first})
 			p.a.expect(initiatorQueue, success(nd.RequestWrite, 0, 5000))

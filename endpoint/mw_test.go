@@ -9,22 +9,22 @@ import (
 )
 
 // bind binds a range of a side's first region through a window, and takes the result.
-func (p *party) bind(window, off, n int, flags nd.OpFlags) nd.WindowDescriptor {
-	p.t.Helper()
-	d := p.must(order{Do: doBind, Context: 0xb1, Window: window, Off: off, Len: n, Flags: flags}).Far
-	p.expect(initiatorQueue, success(nd.RequestBind, 0xb1, 0))
+func (s *side) bind(window, off, n int, flags nd.OpFlags) nd.WindowDescriptor {
+	s.t.Helper()
+	d := s.must(order{Do: doBind, Context: 0xb1, Window: window, Off: off, Len: n, Flags: flags}).Far
+	s.expect(initiatorQueue, success(nd.RequestBind, 0xb1, 0))
 	return d
 }
 
-func (p *party) invalidate(window int) {
-	p.t.Helper()
-	p.must(order{Do: doInvalidate, Context: 0x1e, Window: window})
-	p.expect(initiatorQueue, success(nd.RequestInvalidate, 0x1e, 0))
+func (s *side) invalidate(window int) {
+	s.t.Helper()
+	s.must(order{Do: doInvalidate, Context: 0x1e, Window: window})
+	s.expect(initiatorQueue, success(nd.RequestInvalidate, 0x1e, 0))
 }
 
-func (p *party) window() int {
-	p.t.Helper()
-	return p.must(order{Do: doWindow}).N
+func (s *side) newWindow() int {
+	s.t.Helper()
+	return s.must(order{Do: doWindow}).N
 }
 
 // offend makes a request of a that b's memory does not allow, and checks what both sides see.
@@ -53,7 +53,7 @@ func (p *pair) offend(do verb, parts []part, far nd.WindowDescriptor) {
 
 func TestWindowFromBindToInvalidate(t *testing.T) {
 	onEvery(t, setup{}, func(t *testing.T, p *pair) {
-		w := p.b.window()
+		w := p.b.newWindow()
 		if d := p.b.must(order{Do: doDescriptor, Window: w}).Far; d != (nd.WindowDescriptor{}) {
 			t.Errorf("descriptor before the first bind: %v", d)
 		}
@@ -87,7 +87,7 @@ func TestWindowFromBindToInvalidate(t *testing.T) {
 // was polled.
 func TestBindReturnsToken(t *testing.T) {
 	onEvery(t, setup{}, func(t *testing.T, p *pair) {
-		w := p.b.window()
+		w := p.b.newWindow()
 		p.a.must(order{Do: doReceive})
 		p.b.must(order{Do: doWrite, Parts: mine(0, 200_000), Far: p.a.memory}) // the bind has to wait for this
 		d := p.b.must(order{Do: doBind, Context: 1, Window: w, Len: 8, Flags: nd.AllowWrite | nd.SilentSuccess}).Far
@@ -102,7 +102,7 @@ func TestBindReturnsToken(t *testing.T) {
 func TestBindGivesNewToken(t *testing.T) {
 	onEvery(t, setup{}, func(t *testing.T, p *pair) {
 		seen := map[nd.Token]bool{p.b.memory.Token: true, 0: true}
-		w := p.b.window()
+		w := p.b.newWindow()
 		var first nd.WindowDescriptor
 		for i := range 40 {
 			d := p.b.bind(w, i, 100+i, nd.AllowWrite)
@@ -137,7 +137,7 @@ func TestWindowRights(t *testing.T) {
 							p.b.fill(0, 0, n, 1)
 							p.a.fill(0, 0, n, 2)
 							a, b := p.a.sum(0, 0, n), p.b.sum(0, 0, n)
-							d := p.b.bind(p.b.window(), 0, n, flags)
+							d := p.b.bind(p.b.newWindow(), 0, n, flags)
 							if allowed {
 								p.a.must(order{Do: do, Parts: mine(0, n), Far: d})
 								if r := p.a.results(initiatorQueue, 1)[0]; r.Status != nd.Success {
@@ -183,7 +183,7 @@ func TestWindowEdges(t *testing.T) {
 				for _, s := range someSetups(setup{}) {
 					t.Run(s.String(), func(t *testing.T) {
 						p := newPair(t, s)
-						d := p.b.bind(p.b.window(), start, size, nd.AllowRead|nd.AllowWrite)
+						d := p.b.bind(p.b.newWindow(), start, size, nd.AllowRead|nd.AllowWrite)
 						d.Address += uint64(c.off)
 						if c.allowed {
 							p.a.must(order{Do: do, Parts: mine(0, c.n), Far: d})
@@ -207,7 +207,7 @@ func TestWindowEdges(t *testing.T) {
 		for _, s := range someSetups(setup{}) {
 			t.Run(s.String(), func(t *testing.T) {
 				p := newPair(t, s)
-				d := p.b.bind(p.b.window(), start, size, nd.AllowWrite)
+				d := p.b.bind(p.b.newWindow(), start, size, nd.AllowWrite)
 				d.Address = math.MaxUint64 - 99_999
 				p.offend(doWrite, mine(0, 200_000), d)
 			})
@@ -217,7 +217,7 @@ func TestWindowEdges(t *testing.T) {
 		for _, s := range someSetups(setup{}) {
 			t.Run(s.String(), func(t *testing.T) {
 				p := newPair(t, s)
-				d := p.b.bind(p.b.window(), start, size, nd.AllowWrite)
+				d := p.b.bind(p.b.newWindow(), start, size, nd.AllowWrite)
 				p.offend(doWrite, []part{{Len: 20_000}, {Len: 20_000}, {Len: size - 40_000 + 1}}, d)
 			})
 		}
@@ -228,7 +228,7 @@ func TestOverlappingWindows(t *testing.T) {
 	for _, s := range someSetups(setup{}) {
 		t.Run(s.String(), func(t *testing.T) {
 			p := newPair(t, s)
-			in, out := p.b.window(), p.b.window()
+			in, out := p.b.newWindow(), p.b.newWindow()
 			r := p.b.bind(in, 0, 1000, nd.AllowRead)
 			w := p.b.bind(out, 500, 1000, nd.AllowWrite)
 			p.a.must(order{Do: doRead, Parts: mine(0, 1000), Far: r})
@@ -252,7 +252,7 @@ func TestWindowScope(t *testing.T) {
 				addr := p.b.must(order{Do: doListen}).Addr
 				p.connect(addr)
 				p.addEndpoints(addr)
-				w := p.b.window()
+				w := p.b.newWindow()
 				d := p.b.bind(w, 0, 100, nd.AllowWrite|nd.AllowRead|only)
 				use := func(endpoint int) nd.Result {
 					p.a.must(order{Do: doWrite, Endpoint: endpoint, Parts: mine(0, 100), Far: d})
@@ -293,7 +293,7 @@ func TestBindBoundWindow(t *testing.T) {
 	for _, s := range someSetups(setup{}) {
 		t.Run(s.String(), func(t *testing.T) {
 			p := newPair(t, s)
-			w := p.b.window()
+			w := p.b.newWindow()
 			p.b.bind(w, 0, 100, nd.AllowRead)
 			p.badInitiator(order{Do: doBind, Window: w, Len: 10, Flags: nd.AllowRead}, nd.RequestBind)
 			p.b.must(order{Do: doDeregister})
@@ -303,7 +303,7 @@ func TestBindBoundWindow(t *testing.T) {
 
 func TestInvalidateAndBindPipelined(t *testing.T) {
 	onEvery(t, setup{}, func(t *testing.T, p *pair) {
-		w := p.b.window()
+		w := p.b.newWindow()
 		old := p.b.bind(w, 0, 100, nd.AllowWrite)
 		var d nd.WindowDescriptor
 		for i := range uint64(10) {
@@ -337,7 +337,7 @@ func TestInvalidateUnboundWindow(t *testing.T) {
 				for _, s := range someSetups(setup{}) {
 					t.Run(s.String(), func(t *testing.T) {
 						p := newPair(t, s)
-						w := p.b.window()
+						w := p.b.newWindow()
 						prepare(p, w)
 						p.badInitiator(order{Do: doInvalidate, Window: w, Flags: flags}, nd.RequestInvalidate)
 					})
@@ -355,7 +355,7 @@ func TestInvalidateOnOtherEndpoint(t *testing.T) {
 			addr := p.b.must(order{Do: doListen}).Addr
 			p.connect(addr)
 			p.addEndpoints(addr)
-			w := p.b.window()
+			w := p.b.newWindow()
 			d := p.b.bind(w, 0, 100, nd.AllowWrite)
 			p.b.must(order{Do: doInvalidate, Endpoint: 1, Context: 5, Window: w})
 			bad := failure(nd.RequestInvalidate, 5, nd.InvalidDeviceRequest)

@@ -87,12 +87,12 @@ type oracleWindow struct {
 	busy bool // bound, or being so
 }
 
-func newPlayer(o *oracle, x *party) *player {
-	p := &player{o: o, name: x.name, side: x.local}
+func newPlayer(o *oracle, x *side) *player {
+	p := &player{o: o, name: x.name, side: x}
 	const all = nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite
 	for i, name := range []string{"arena", "private"} {
 		n := x.must(order{Do: doRegion, Len: 2 * areaMiddle, Private: i == 1, Rights: all}).N
-		m := x.local.region(n)
+		m := x.regionAt(n)
 		a := &oracleArea{name: name, mr: m.mr, mem: m.bytes(), model: make([]byte, 2*areaMiddle)}
 		a.refill(uint64(i), true)
 		p.areas = append(p.areas, a)

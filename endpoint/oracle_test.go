@@ -77,7 +77,7 @@ func numberFrom(t testing.TB, variable string) (n uint64) {
 
 func newOracle(t testing.TB, p *pair) *oracle {
 	o := &oracle{t: t, addr: p.b.must(order{Do: doListen}).Addr}
-	for i, x := range []*party{p.a, p.b} {
+	for i, x := range []*side{p.a, p.b} {
 		o.players[i] = newPlayer(o, x)
 	}
 	o.players[0].far, o.players[1].far = o.players[1], o.players[0]

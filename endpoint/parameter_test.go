@@ -10,23 +10,22 @@ import (
 
 // TestErrorNamesTheParameter makes each call fail because of each parameter that has a number.
 func TestErrorNamesTheParameter(t *testing.T) {
-	a := newPair(t, setup{}).a.local
-	i := &unconnected{dialer{t, a}, a.adapter, a.queues[0], a.endpoint(0)}
+	i := newPair(t, setup{}).a
 	ctx := t.Context()
-	mr := must(i.ad.Allocate(ctx, 8192, nd.AllowLocalWrite))
-	mw := must(i.ad.CreateMemoryWindow(ctx))
-	fast := must(i.ad.CreateMemoryRegion(ctx))
+	mr := must(i.adapter.Allocate(ctx, 8192, nd.AllowLocalWrite))
+	mw := must(i.adapter.CreateMemoryWindow(ctx))
+	fast := must(i.adapter.CreateMemoryRegion(ctx))
 	i.good(fast.InitializeFastRegister(ctx, 2, false))
-	pages := must(i.ad.BuildLogicalAddressMapping(ctx, mr.Bytes()))
+	pages := must(i.adapter.BuildLogicalAddressMapping(ctx, mr.Bytes()))
 	defer pages.Close()
 	fastRegister := func(change func(*nd.FastRegistration)) error {
 		r := nd.FastRegistration{Region: fast, Pages: pages.Pages(), Offset: pages.Offset(), Length: 4096, BaseAddress: 1 << 20}
 		change(&r)
-		return nd.FastRegister(i.ep, 0, r, 0)
+		return nd.FastRegister(i.endpoints[0], 0, r, 0)
 	}
-	listener := i.listener()
+	listener := i.newListener()
 	i.good(listener.Bind(netip.AddrPortFrom(i.address(), 0)))
-	other := i.listener()
+	other := i.newListener()
 	i.good(other.Bind(netip.AddrPortFrom(i.address(), 0)))
 	i.good(other.Listen(0))
 	const bad nd.OpFlags = 1 << 30
@@ -38,23 +37,23 @@ func TestErrorNamesTheParameter(t *testing.T) {
 		"SharedReceive": {i.create(func(c *nd.EndpointConfig) { c.SharedReceive = (*sharedReceiveQueue)(nil) })},
 		"ReceiveDepth":  {i.create(func(c *nd.EndpointConfig) { c.ReceiveDepth = -1 })},
 		"InlineSize":    {i.create(func(c *nd.EndpointConfig) { c.InlineSize = -1 })},
-		"Depth":         {second(i.ad.CreateSharedReceiveQueue(ctx, nd.SharedReceiveQueueConfig{Depth: -1}))},
-		"MaxSGE":        {second(i.ad.CreateSharedReceiveQueue(ctx, nd.SharedReceiveQueueConfig{MaxSGE: -1}))},
-		"Threshold":     {second(i.ad.CreateSharedReceiveQueue(ctx, nd.SharedReceiveQueueConfig{Threshold: -1}))},
-		"depth":         {second(i.ad.CreateCompletionQueue(ctx, 0)), i.cq.Resize(0)},
-		"version":       {second(i.ad.Query(7))},
-		"size":          {second(i.ad.Allocate(ctx, -1, 0))},
-		"buf":           {second(i.ad.Register(ctx, nil, 0)), second(i.ad.BuildLogicalAddressMapping(ctx, nil))},
-		"results":       {second(i.cq.Wait(ctx, nil))},
-		"t":             {i.cq.Notify(ctx, 9)},
+		"Depth":         {second(i.adapter.CreateSharedReceiveQueue(ctx, nd.SharedReceiveQueueConfig{Depth: -1}))},
+		"MaxSGE":        {second(i.adapter.CreateSharedReceiveQueue(ctx, nd.SharedReceiveQueueConfig{MaxSGE: -1}))},
+		"Threshold":     {second(i.adapter.CreateSharedReceiveQueue(ctx, nd.SharedReceiveQueueConfig{Threshold: -1}))},
+		"depth":         {second(i.adapter.CreateCompletionQueue(ctx, 0)), i.queues[0].Resize(0)},
+		"version":       {second(i.adapter.Query(7))},
+		"size":          {second(i.adapter.Allocate(ctx, -1, 0))},
+		"buf":           {second(i.adapter.Register(ctx, nil, 0)), second(i.adapter.BuildLogicalAddressMapping(ctx, nil))},
+		"results":       {second(i.queues[0].Wait(ctx, nil))},
+		"t":             {i.queues[0].Notify(ctx, 9)},
 		"c":             {other.GetConnectionRequest(ctx, nil)},
 		"backlog":       {listener.Listen(-1)},
 		"ep": {
-			i.connector().Connect(ctx, nil, netip.AddrPort{}, nd.ConnectParams{}),
-			i.connector().Accept(ctx, nil, nd.ConnectParams{}),
+			i.newConnector().Connect(ctx, nil, netip.AddrPort{}, nd.ConnectParams{}),
+			i.newConnector().Accept(ctx, nil, nd.ConnectParams{}),
 		},
-		"mr":            {i.ep.Bind(0, nil, mw, mr.Bytes(), 0), i.ep.InvalidateRegion(0, nil, 0), fastRegister(func(r *nd.FastRegistration) { r.Region = nil })},
-		"mw":            {i.ep.Bind(0, mr, nil, mr.Bytes(), 0), i.ep.Invalidate(0, nil, 0)},
+		"mr":            {i.endpoints[0].Bind(0, nil, mw, mr.Bytes(), 0), i.endpoints[0].InvalidateRegion(0, nil, 0), fastRegister(func(r *nd.FastRegistration) { r.Region = nil })},
+		"mw":            {i.endpoints[0].Bind(0, mr, nil, mr.Bytes(), 0), i.endpoints[0].Invalidate(0, nil, 0)},
 		"offset":        {fastRegister(func(r *nd.FastRegistration) { r.Offset = -1 })},
 		"length":        {fastRegister(func(r *nd.FastRegistration) { r.Length = 0 })},
 		"baseAddress":   {fastRegister(func(r *nd.FastRegistration) { r.BaseAddress = 0 })},
@@ -65,9 +64,9 @@ func TestErrorNamesTheParameter(t *testing.T) {
 			fastRegister(func(r *nd.FastRegistration) { r.Pages = []nd.LogicalPage{1 << 50, 1 << 51} }),
 		},
 		"flags": {
-			second(i.ad.Register(ctx, make([]byte, 1), 1<<20)), second(i.ad.Allocate(ctx, 1, 1<<20)),
-			i.ep.Send(0, nil, bad), i.ep.SendAndInvalidate(0, nil, 0, bad), i.ep.Write(0, nil, 0, 0, bad), i.ep.Read(0, nil, 0, 0, bad),
-			i.ep.Bind(0, mr, mw, mr.Bytes(), bad), i.ep.Invalidate(0, mw, bad), i.ep.InvalidateRegion(0, fast, bad),
+			second(i.adapter.Register(ctx, make([]byte, 1), 1<<20)), second(i.adapter.Allocate(ctx, 1, 1<<20)),
+			i.endpoints[0].Send(0, nil, bad), i.endpoints[0].SendAndInvalidate(0, nil, 0, bad), i.endpoints[0].Write(0, nil, 0, 0, bad), i.endpoints[0].Read(0, nil, 0, 0, bad),
+			i.endpoints[0].Bind(0, mr, mw, mr.Bytes(), bad), i.endpoints[0].Invalidate(0, mw, bad), i.endpoints[0].InvalidateRegion(0, fast, bad),
 		},
 	} {
 		for n, err := range errs {
@@ -88,7 +87,7 @@ func TestErrorNamesTheParameter(t *testing.T) {
 
 // A refusal names only the bits that are not flags, and the call that the program made.
 func TestUnknownRegionFlagsAreNamed(t *testing.T) {
-	_, err := newPair(t, setup{}).a.local.adapter.Allocate(t.Context(), 1, 0xffffffff)
+	_, err := newPair(t, setup{}).a.adapter.Allocate(t.Context(), 1, 0xffffffff)
 	const want = "nd: allocate memory region on adapter: unknown flags 0x7ffffff0: invalid parameter 3 (flags): use the nd.RegionFlags constants"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)

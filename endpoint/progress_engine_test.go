@@ -16,16 +16,16 @@ import (
 // peers. Here a peer reads memory that only the program's process can reach.
 func TestBusyProgramServesItsPeer(t *testing.T) {
 	p := newPair(t, setup{Private: [2]bool{true, false}})
-	x, y := p.a.local, p.b.local
-	here := []nd.SGE{{Buffer: x.region(0).cut(0, 8), Token: x.region(0).mr.LocalToken()}}
-	there := []nd.SGE{{Buffer: y.region(0).cut(64, 64), Token: y.region(0).mr.LocalToken()}}
+	x, y := p.a, p.b
+	here := []nd.SGE{{Buffer: x.regionAt(0).cut(0, 8), Token: x.regionAt(0).mr.LocalToken()}}
+	there := []nd.SGE{{Buffer: y.regionAt(0).cut(64, 64), Token: y.regionAt(0).mr.LocalToken()}}
 	var stop atomic.Bool
 	var writes atomic.Int64
 	ended := make(chan error, 1)
 	go func() {
 		var results [16]nd.Result
 		for !stop.Load() {
-			if err := x.endpoint(0).Write(1, here, p.b.memory.Address, p.b.memory.Token, 0); err != nil {
+			if err := x.endpointAt(0).Write(1, here, p.b.memory.Address, p.b.memory.Token, 0); err != nil {
 				ended <- err
 				return
 			}
@@ -42,7 +42,7 @@ func TestBusyProgramServesItsPeer(t *testing.T) {
 			runtime.Gosched()
 		}
 		posted := writes.Load()
-		if err := y.endpoint(0).Read(2, there, p.a.memory.Address, p.a.memory.Token, 0); err != nil {
+		if err := y.endpointAt(0).Read(2, there, p.a.memory.Address, p.a.memory.Token, 0); err != nil {
 			t.Fatal(err)
 		}
 		var results [4]nd.Result
@@ -63,8 +63,8 @@ func TestBusyProgramServesItsPeer(t *testing.T) {
 // A peer that publishes a message and takes it back at once harms only the connection.
 func TestPeerThatTakesMessagesBack(t *testing.T) {
 	p := newPair(t, setup{})
-	x, y := p.a.local, p.b.local
-	ex, ey := any(x.endpoint(0)).(*queuePair), any(y.endpoint(0)).(*queuePair)
+	x, y := p.a, p.b
+	ex, ey := any(x.endpointAt(0)).(*queuePair), any(y.endpointAt(0)).(*queuePair)
 	words, err := shm.Slice[atomic.Uint64](p.arena, shm.Offset(ey.localQP.Ring), ey.localQP.RingSlots*8)
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func TestPeerThatTakesMessagesBack(t *testing.T) {
 		stop.Store(true)
 		<-stopped
 	}()
-	m := x.region(0)
+	m := x.regionAt(0)
 	there := []nd.SGE{{Buffer: m.cut(0, 8), Token: m.mr.LocalToken()}}
 	var results [64]nd.Result
 	for range rounds(3_000_000) {
@@ -112,8 +112,8 @@ func rounds(n int) int {
 }
 
 // awaitEngineSleeps returns when the engine of a side in this process sleeps, or is about to.
-func awaitEngineSleeps(t *testing.T, p *party) {
+func awaitEngineSleeps(t *testing.T, p *side) {
 	t.Helper()
-	proctest.Eventually(t, "the engine sleeps", p.local.provider.engine.bell.Armed)
+	proctest.Eventually(t, "the engine sleeps", p.provider.engine.bell.Armed)
 	time.Sleep(20 * time.Millisecond) // it arms its doorbell before it sleeps
 }

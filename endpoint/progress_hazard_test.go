@@ -12,9 +12,9 @@ import (
 
 // forge makes a third process set the hazards of both endpoints of a pair: they name the tokens
 // of a region.
-func (p *pair) forge(x *party) {
-	local, remote := x.local.region(0).mr.LocalToken(), x.local.region(0).mr.RemoteToken()
-	a, b := p.a.local.endpoint(0).(*queuePair), p.a.local.endpoint(0).(*queuePair).conn.peerQP
+func (p *pair) forge(x *side) {
+	local, remote := x.regionAt(0).mr.LocalToken(), x.regionAt(0).mr.RemoteToken()
+	a, b := p.a.endpointAt(0).(*queuePair), p.a.endpointAt(0).(*queuePair).conn.peerQP
 	a.localQP.Hazard.Store(uint64(local)<<32 | uint64(remote))
 	b.Hazard.Store(uint64(remote)<<32 | uint64(local))
 }
@@ -34,9 +34,9 @@ func TestForgedHazardCleared(t *testing.T) {
 				p := newPair(t, setup{Processes: processes})
 				p.forge(p.a)
 				p.a.must(call)
-				far := p.a.local.endpoint(0).(*queuePair).conn.peerQP
+				far := p.a.endpointAt(0).(*queuePair).conn.peerQP
 				proctest.Eventually(t, "both hazards are clear", func() bool {
-					return far.Hazard.Load() == 0 && p.a.local.endpoint(0).(*queuePair).localQP.Hazard.Load() == 0
+					return far.Hazard.Load() == 0 && p.a.endpointAt(0).(*queuePair).localQP.Hazard.Load() == 0
 				})
 			})
 		}
@@ -47,9 +47,9 @@ func TestForgedHazardCleared(t *testing.T) {
 // Calls that wait for it end with their contexts, and have their effect when the peer continues.
 func TestDrainEndsWithContext(t *testing.T) {
 	p := newPair(t, setup{Processes: true})
-	a := p.a.local
-	r, ep := a.region(0).mr, a.endpoint(0)
-	w := a.window(p.a.must(order{Do: doWindow}).N)
+	a := p.a
+	r, ep := a.regionAt(0).mr, a.endpointAt(0)
+	w := a.windowAt(p.a.must(order{Do: doWindow}).N)
 	p.a.must(order{Do: doBind, Len: 64, Flags: nd.AllowRead})
 	p.a.expect(initiatorQueue, success(nd.RequestBind, 0, 0))
 	p.b.process.Stop()

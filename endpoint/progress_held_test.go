@@ -16,8 +16,8 @@ func TestLockedEndpointKeepsThreadsIdle(t *testing.T) {
 	const hold = 500 * time.Millisecond
 	for _, waiting := range []bool{false, true} {
 		p := newPair(t, setup{})
-		s := p.b.local
-		ep := s.endpoint(0).(*queuePair)
+		s := p.b
+		ep := s.endpointAt(0).(*queuePair)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		if waiting {

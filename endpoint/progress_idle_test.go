@@ -32,7 +32,7 @@ func TestManyIdleMembers(t *testing.T) {
 			}
 		}()
 	}
-	victim := newParty(t, arena, "victim", sideOptions{}, true)
+	victim := newSide(t, arena, "victim", sideOptions{}, true)
 	time.Sleep(2 * quietInterval) // until all housekeepers are quiet
 	used := processorTime(t)
 	time.Sleep(idle)

@@ -13,7 +13,7 @@ import (
 // Serve calls step again and again while there is work, sleeps when there is none, and calls step after a wake-up. It ends
 // with its context.
 func TestServeSleepsAndWakes(t *testing.T) {
-	p := newPair(t, setup{}).b.local.provider
+	p := newPair(t, setup{}).b.provider
 	ctx, cancel := context.WithCancel(t.Context())
 	var work, done atomic.Int64
 	var isArmed atomic.Bool // the last call of step found the doorbell armed
@@ -45,7 +45,7 @@ func TestServeSleepsAndWakes(t *testing.T) {
 
 // Serve ends with its context and with the provider although there is always work.
 func TestServeEndsInWork(t *testing.T) {
-	p := newPair(t, setup{}).b.local.provider
+	p := newPair(t, setup{}).b.provider
 	for _, x := range []struct {
 		name string
 		want error

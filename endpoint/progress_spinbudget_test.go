@@ -16,7 +16,7 @@ import (
 func TestSpinBudget(t *testing.T) {
 	usual := new(waiter.Spin).Phase()
 	for budget, want := range map[int]waiter.Phase{0: usual, NoSpin: {}, 7: {Rounds: 7, Limit: usual.Limit}, math.MaxInt: {Rounds: math.MaxInt}} {
-		p := newParty(t, newArena(t), "alone", sideOptions{Options: Options{SpinBudget: budget}}, false).local.provider
+		p := newSide(t, newArena(t), "alone", sideOptions{Options: Options{SpinBudget: budget}}, false).provider
 		for _, processes := range []int{1, runtime.NumCPU() + 1} { // the processors are not counted: a binding counts only those of this process
 			p.processes.Store(int32(processes))
 			if spins, _ := p.spinBudget(); spins != want {
@@ -28,7 +28,7 @@ func TestSpinBudget(t *testing.T) {
 
 // After waits whose events come late, a wait does not spin. One whose event comes soon makes the next ones spin.
 func TestSpinsAdapt(t *testing.T) {
-	p := newParty(t, newArena(t), "alone", sideOptions{}, false).local.provider
+	p := newUnconnected(t).provider
 	p.processes.Store(1)
 	wait := func(ready func(checks int) bool) (checks int) {
 		err := p.WaitFor(t.Context(), statuspage.Call{Op: "wait"}, func() bool {
@@ -74,7 +74,7 @@ func TestSlowWaitSleepsSooner(t *testing.T) {
 		"with weak order": {Options{WeakOrder: new(uint64)}, true, waiter.SpinRounds + yields.Rounds + others},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newParty(t, newArena(t), "alone", sideOptions{Options: test.Options}, false).local.provider
+			p := newSide(t, newArena(t), "alone", sideOptions{Options: test.Options}, false).provider
 			p.processes.Store(1)
 			if test.withRelay {
 				if err := p.member.BecomeRelay(); err != nil {
@@ -96,7 +96,7 @@ func TestSlowWaitSleepsSooner(t *testing.T) {
 
 // Observers see a wait that spins without end.
 func TestSpinningWaitIsListed(t *testing.T) {
-	p := newParty(t, newArena(t), "alone", sideOptions{Options: Options{SpinBudget: math.MaxInt}}, false).local.provider
+	p := newSide(t, newArena(t), "alone", sideOptions{Options: Options{SpinBudget: math.MaxInt}}, false).provider
 	p.processes.Store(1)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

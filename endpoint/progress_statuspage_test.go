@@ -12,9 +12,9 @@ import (
 )
 
 // awaitStatus waits until a member has published a status that satisfies ok.
-func awaitStatus(t *testing.T, p *party, what string, ok func(statuspage.Page) bool) statuspage.Page {
+func awaitStatus(t *testing.T, p *side, what string, ok func(statuspage.Page) bool) statuspage.Page {
 	t.Helper()
-	observer, err := statuspage.Observe(p.local.member.Arena(), p.member)
+	observer, err := statuspage.Observe(p.member.Arena(), p.id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,8 +32,8 @@ func TestStatusPageShowsWait(t *testing.T) {
 	p := newPair(t, setup{})
 	p.b.must(order{Do: doReceive, Parts: mine(0, 8)})
 	before := linux.HostClock()
-	q := p.b.local.queues[receiveQueue].(*completionQueue)
-	done := background(t, p.b.local.provider, func() error { return q.Notify(p.b.local.ctx, nd.NotifySolicited) })
+	q := p.b.queues[receiveQueue].(*completionQueue)
+	done := background(t, p.b.provider, func() error { return q.Notify(p.b.ctx, nd.NotifySolicited) })
 	page := awaitStatus(t, p.b, "b reports a wait", func(page statuspage.Page) bool {
 		return len(page.Calls) == 1 && page.Calls[0].Op != statuspage.OpPoll && // not the poll before
 			len(page.Endpoints) == 1 && !page.Endpoints[0].Busy
@@ -42,8 +42,8 @@ func TestStatusPageShowsWait(t *testing.T) {
 	if call.Op != "notify" || call.Object != "NotifySolicited" || call.Queue != q.number || call.Since < before || call.Since > linux.HostClock() {
 		t.Errorf("call: %+v", call)
 	}
-	want := statuspage.Endpoint{Number: 1, Peer: p.a.member, PeerNumber: 1, State: "connected",
-		RequestQueue: p.b.local.queues[initiatorQueue].(*completionQueue).number, ReceiveQueue: q.number, Receives: 1}
+	want := statuspage.Endpoint{Number: 1, Peer: p.a.id, PeerNumber: 1, State: "connected",
+		RequestQueue: p.b.queues[initiatorQueue].(*completionQueue).number, ReceiveQueue: q.number, Receives: 1}
 	if len(page.Endpoints) != 1 || page.Endpoints[0] != want {
 		t.Errorf("endpoints: %+v, want %+v", page.Endpoints, want)
 	}
@@ -64,7 +64,7 @@ func TestStatusPageShowsWait(t *testing.T) {
 func TestStatusPageShowsPolls(t *testing.T) {
 	p := newPair(t, setup{Both: sideOptions{Options: Options{ReceiveTimeout: proctest.Timeout}}})
 	p.a.must(order{Do: doSend, Parts: mine(0, 8)})
-	q := p.a.local.queues[initiatorQueue].(*completionQueue)
+	q := p.a.queues[initiatorQueue].(*completionQueue)
 	page := awaitStatus(t, p.a, "a reports polls", func(page statuspage.Page) bool {
 		for range 100 {
 			q.Poll(make([]nd.Result, 1))
@@ -97,10 +97,10 @@ func TestObserverGetsStacks(t *testing.T) {
 	p := newPair(t, setup{})
 	for _, waits := range []bool{false, true} {
 		if waits {
-			q := p.a.local.queues[receiveQueue].(*completionQueue)
-			background(t, p.a.local.provider, func() error { return q.Notify(p.a.local.ctx, nd.NotifyAny) })
+			q := p.a.queues[receiveQueue].(*completionQueue)
+			background(t, p.a.provider, func() error { return q.Notify(p.a.ctx, nd.NotifyAny) })
 		}
-		observer, err := statuspage.Observe(p.arena, p.a.member)
+		observer, err := statuspage.Observe(p.arena, p.a.id)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,7 +119,7 @@ func TestObserverGetsStacks(t *testing.T) {
 // for each question.
 func TestObserverQuestionsRateLimited(t *testing.T) {
 	p := newPair(t, setup{})
-	observer, err := statuspage.Observe(p.arena, p.a.member)
+	observer, err := statuspage.Observe(p.arena, p.a.id)
 	if err != nil {
 		t.Fatal(err)
 	}

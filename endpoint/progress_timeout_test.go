@@ -14,7 +14,7 @@ import (
 // A wait that has slept until its context ended says for how long. (On a busy machine the context may end before it sleeps.)
 func TestEndedWaitSaysHowLong(t *testing.T) {
 	p := newPair(t, setup{})
-	cq, err := p.a.local.adapter.CreateCompletionQueue(t.Context(), 4)
+	cq, err := p.a.adapter.CreateCompletionQueue(t.Context(), 4)
 	if err != nil {
 		t.Fatal(err)
 	}

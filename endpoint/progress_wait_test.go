@@ -23,7 +23,7 @@ func TestSleepingWaitSeesPosts(t *testing.T) {
 		{"a Send without a receive", order{Do: doSend, Parts: mine(0, 8)}, nd.IOTimeout},
 	} {
 		result := p.a.start(order{Do: doWait, Queue: initiatorQueue, N: 1})
-		proctest.Eventually(t, "the wait sleeps", func() bool { return p.a.local.provider.waiters.Sleeping() == 1 })
+		proctest.Eventually(t, "the wait sleeps", func() bool { return p.a.provider.waiters.Sleeping() == 1 })
 		time.Sleep(20 * time.Millisecond) // it arms its doorbell before it sleeps
 		p.a.must(test.post)
 		if r := <-result; len(r.Results) != 1 || r.Results[0].Status != test.want {
@@ -36,7 +36,7 @@ func TestSleepingWaitSeesPosts(t *testing.T) {
 // not late.
 func TestModerationChecksInterval(t *testing.T) {
 	p := newPair(t, setup{})
-	q := p.a.local.queues[initiatorQueue].(*completionQueue)
+	q := p.a.queues[initiatorQueue].(*completionQueue)
 	if err := q.ModerateInterrupts(proctest.Timeout, -1); err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestModerationChecksInterval(t *testing.T) {
 
 // TestDeferredWorkBacksOff, for example the end of a region with a bound window.
 func TestDeferredWorkBacksOff(t *testing.T) {
-	p := newPair(t, setup{}).a.local.provider
+	p := newPair(t, setup{}).a.provider
 	var tries atomic.Int32
 	var over atomic.Bool
 	p.runOrDefer(func() bool { tries.Add(1); return over.Load() })

@@ -17,9 +17,9 @@ import (
 // engine's doorbell.
 func TestEndedWaitWakesEngine(t *testing.T) {
 	p := newPair(t, setup{})
-	b := p.b.local.provider
+	b := p.b.provider
 	b.engine.stop()
-	ep := p.b.local.endpoint(0).(*queuePair)
+	ep := p.b.endpointAt(0).(*queuePair)
 	var over atomic.Bool
 	done := make(chan error)
 	go func() { done <- b.WaitFor(t.Context(), statuspage.Call{Op: "test"}, over.Load) }()
@@ -71,7 +71,7 @@ func TestClearedDoorbell(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newParty(t, newArena(t), "alone", sideOptions{}, false).local.provider
+			p := newUnconnected(t).provider
 			proctest.Eventually(t, "the engine sleeps", p.engine.bell.Armed)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -90,8 +90,8 @@ func TestClearedDoorbell(t *testing.T) {
 func TestEndedWaitLeavesTransferToEngine(t *testing.T) {
 	const n = 8 * quantum
 	p := newPair(t, setup{Private: [2]bool{false, true}, Both: sideOptions{Size: n}})
-	b := p.b.local.provider
-	ep := p.b.local.endpoint(0).(*queuePair)
+	b := p.b.provider
+	ep := p.b.endpointAt(0).(*queuePair)
 	b.engine.stop()
 	asleep := pretendSleep(b)
 	begun := func() bool {

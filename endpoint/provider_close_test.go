@@ -31,7 +31,7 @@ func copying(s *side, token nd.Token) (done func()) {
 // TestMappingKeepsMemoryAfterDrain: the memory of a closed region is freed when its mapping is
 // closed, and not while a copy under the mapping's token is in progress.
 func TestMappingKeepsMemoryAfterDrain(t *testing.T) {
-	s := newParty(t, newArena(t), "alone", sideOptions{}, false).local
+	s := newUnconnected(t)
 	memory := must(s.adapter.Allocate(s.ctx, 100_000, nd.AllowLocalWrite))
 	mapping := must(s.adapter.BuildLogicalAddressMapping(s.ctx, memory.Bytes())).(*logicalMapping)
 	off := offsetOf(memory)
@@ -53,8 +53,8 @@ func TestMappingKeepsMemoryAfterDrain(t *testing.T) {
 // closed region. The region's memory is freed when the last of them is gone.
 func TestClosedRegionInUseKeepsEngineIdle(t *testing.T) {
 	p := newPair(t, setup{})
-	s := p.a.local
-	ep := s.endpoint(0)
+	s := p.a
+	ep := s.endpointAt(0)
 	idle := func() bool {
 		s.provider.deferred.Run() // the engine may have taken the list
 		return s.provider.deferred.IsEmpty()
@@ -116,9 +116,9 @@ func stays(t *testing.T, done func(), c <-chan error) {
 // TestSecondCloseWaits: a second Close of a region or window waits as long as the first.
 func TestSecondCloseWaits(t *testing.T) {
 	p := newPair(t, setup{})
-	s := p.a.local
+	s := p.a
 	region := must(s.adapter.Allocate(s.ctx, 100, nd.AllowLocalWrite))
-	w := s.window(p.a.window())
+	w := s.windowAt(p.a.newWindow())
 	p.a.must(order{Do: doBind, Len: 8, Flags: nd.AllowRead})
 	p.a.results(initiatorQueue, 1)
 	for _, tc := range []struct {
@@ -138,12 +138,12 @@ func TestSecondCloseWaits(t *testing.T) {
 // TestFlushWaitsForDrain: the results are queued when Flush returns.
 func TestFlushWaitsForDrain(t *testing.T) {
 	p := newPair(t, setup{})
-	w := p.a.window()
+	w := p.a.newWindow()
 	token := p.a.must(order{Do: doBind, Context: 1, Window: w, Len: 8, Flags: nd.AllowRead}).Far.Token
-	done := copying(p.a.local, token)
+	done := copying(p.a, token)
 	p.a.must(order{Do: doInvalidate, Context: 2, Window: w})
 	p.a.must(order{Do: doWrite, Context: 3, Parts: mine(0, 8), Far: p.b.memory})
-	flushed := soon(p.a.local.endpoint(0).Flush)
+	flushed := soon(p.a.endpointAt(0).Flush)
 	stays(t, done, flushed)
 	done()
 	wantStatus(t, <-flushed, nd.Success)
@@ -222,12 +222,13 @@ func TestCallsRacingProviderClose(t *testing.T) {
 	}
 	for range trials {
 		arena := must(shm.Create(shm.Config{Size: testArena}))
-		a, b := must(newSide(t.Context(), arena, sideOptions{})), must(newSide(t.Context(), arena, sideOptions{}))
+		a, b := must(openSide(t.Context(), arena, sideOptions{})), must(openSide(t.Context(), arena, sideOptions{}))
 		addr := b.execute(order{Do: doListen}).Addr
-		p := &pair{a: &party{t: t, name: "a", local: a}, b: &party{t: t, name: "b", local: b}}
+		a.t, a.name, b.t, b.name = t, "a", t, "b"
+		p := &pair{a: a, b: b}
 		p.connect(addr)
-		window := a.window(p.a.must(order{Do: doWindow}).N)
-		ep, mr, peer := a.endpoint(0), a.region(0).mr, p.b.region(0)
+		window := a.windowAt(a.must(order{Do: doWindow}).N)
+		ep, mr, peer := a.endpointAt(0), a.regionAt(0).mr, b.describe(0)
 		here := []nd.SGE{{Buffer: mr.Bytes()[:64], Token: mr.LocalToken()}}
 		var stop atomic.Bool
 		var all sync.WaitGroup

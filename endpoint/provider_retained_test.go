@@ -38,8 +38,8 @@ func TestEndedConnectionsAreCollected(t *testing.T) {
 		all = append(all, ended{weak.Make(ep), weak.Make(ep.conn), weak.Make(ep.sq.cq)})
 	}
 	for i := range connections {
-		here, connector, closeHere := create(a.side)
-		there, accepting, closeThere := create(b.side)
+		here, connector, closeHere := create(a)
+		there, accepting, closeThere := create(b)
 		accepted := soon(func() error {
 			if err := listener.GetConnectionRequest(b.ctx, accepting); err != nil {
 				return err

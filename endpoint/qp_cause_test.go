@@ -32,7 +32,7 @@ func TestReasonReachesPeer(t *testing.T) {
 					p := newPair(t, setup{Processes: processes, Both: sideOptions{QueueDepth: 4, Options: Options{ReceiveTimeout: AtOnce}}})
 					c.end(p)
 					p.b.must(order{Do: doNotify})
-					for side, want := range map[*party]string{p.a: c.own, p.b: c.told} {
+					for side, want := range map[*side]string{p.a: c.own, p.b: c.told} {
 						if got := side.do(order{Do: doWhy}).Text; !strings.Contains(got, want) {
 							t.Errorf("%s says %q, want %q", side.name, got, want)
 						}
@@ -49,7 +49,7 @@ func TestFailedResultHasCause(t *testing.T) {
 	for _, executors := range [][2]Executor{{Auto, Auto}, {Target, Target}} {
 		for i := range 50 {
 			p := newPair(t, setup{Executors: executors})
-			a, b := p.a.local, p.b.local
+			a, b := p.a, p.b
 			p.a.must(order{Do: doReceive, Context: 1})
 			p.b.must(order{Do: doReceive, Context: 2, Parts: mine(0, 100)})
 			p.a.must(order{Do: doSend, Context: 3, Parts: mine(0, 200)})
@@ -59,13 +59,13 @@ func TestFailedResultHasCause(t *testing.T) {
 					if _, err := s.queues[q].Wait(t.Context(), r[:]); err != nil {
 						t.Fatal(err)
 					}
-					err := r[0].Err(s.endpoint(0))
+					err := r[0].Err(s.endpointAt(0))
 					if !errors.Is(err, r[0].Status) || !strings.Contains(err.Error(), "a message of 200 bytes for a receive of 100") {
 						t.Fatalf("trial %d: %v has the error %v", i, r[0].RequestType, err)
 					}
 				}
 			}
-			if err := b.endpoint(0).Err(); !errors.Is(err, nd.BufferOverflow) {
+			if err := b.endpointAt(0).Err(); !errors.Is(err, nd.BufferOverflow) {
 				t.Errorf("trial %d: the receive failed, and Err is %v", i, err)
 			}
 		}
@@ -75,7 +75,7 @@ func TestFailedResultHasCause(t *testing.T) {
 // TestReasonOfFaultyPeerIsSanitized stores invalid text as the reason: the reader survives, and prints no control characters.
 func TestReasonOfFaultyPeerIsSanitized(t *testing.T) {
 	p := newPair(t, setup{})
-	attacker, c := p.b.local.endpoint(0).(*queuePair).localQP, p.a.local.endpoint(0).(*queuePair).conn
+	attacker, c := p.b.endpointAt(0).(*queuePair).localQP, p.a.endpointAt(0).(*queuePair).conn
 	for i := range attacker.Reason {
 		attacker.Reason[i] = byte(i)
 	}

@@ -38,7 +38,7 @@ func TestAccessErrorNamesRangeAndToken(t *testing.T) {
 			return texts{"write on endpoint 1: " + text, "write", text + beyond}
 		},
 		"read with a stale token": func(p *pair) texts {
-			w := p.b.window()
+			w := p.b.newWindow()
 			far := p.b.bind(w, 0, n, nd.AllowRead)
 			p.b.invalidate(w)
 			p.a.must(order{Do: doRead, Parts: mine(0, n), Far: far})
@@ -46,7 +46,7 @@ func TestAccessErrorNamesRangeAndToken(t *testing.T) {
 				"read", "the token is not valid"}
 		},
 		"read through a window for writing": func(p *pair) texts {
-			far := p.b.bind(p.b.window(), 100, n, nd.AllowWrite)
+			far := p.b.bind(p.b.newWindow(), 100, n, nd.AllowWrite)
 			p.a.must(order{Do: doRead, Parts: mine(0, 10), Far: at(far, 5)})
 			// It may have been taken away by the time that a looks.
 			return texts{fmt.Sprintf("read on endpoint 1: 10 bytes at %#x with %v, which grants ", far.Address+5, far.Token),
@@ -107,7 +107,7 @@ func TestAccessErrorNamesRangeAndToken(t *testing.T) {
 				want := offend(p)
 				p.a.must(order{Do: doNotify})
 				p.b.must(order{Do: doNotify})
-				for side, words := range map[*party][]string{p.a: {want.a, want.fault}, p.b: {want.b, want.fault}} {
+				for side, words := range map[*side][]string{p.a: {want.a, want.fault}, p.b: {want.b, want.fault}} {
 					got := side.do(order{Do: doWhy}).Text
 					for _, words := range words {
 						if !strings.Contains(got, words) {
@@ -123,13 +123,13 @@ func TestAccessErrorNamesRangeAndToken(t *testing.T) {
 // TestBindErrorNamesRegion checks that the error of a refused Bind describes the region.
 func TestBindErrorNamesRegion(t *testing.T) {
 	p := newPair(t, setup{})
-	s := p.a.local
+	s := p.a
 	mem := make([]byte, 1000)
 	mr := must(s.adapter.Register(context.Background(), mem, nd.AllowRemoteRead))
 	defer mr.Close()
 	mw := must(s.adapter.CreateMemoryWindow(context.Background()))
 	defer mw.Close()
-	err := s.endpoint(0).Bind(1, mr, mw, mem[10:30], nd.AllowWrite)
+	err := s.endpointAt(0).Bind(1, mr, mw, mem[10:30], nd.AllowWrite)
 	wantStatus(t, err, nd.AccessViolation)
 	want := fmt.Sprintf("bind on endpoint 1: AllowWrite for 20 bytes at %#x with %v, which grants 1000 bytes at %#x to read",
 		shm.AddressOf(mem)+10, mr.LocalToken(), shm.AddressOf(mem))

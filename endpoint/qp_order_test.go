@@ -235,7 +235,7 @@ func TestEndpointsShareCompletionQueue(t *testing.T) {
 					p.a.must(order{Do: doSend, Endpoint: ep, Context: i, Parts: mine(0, int(i)*1000)})
 				}
 			}
-			for _, x := range []*party{p.a, p.b} {
+			for _, x := range []*side{p.a, p.b} {
 				var next [2]uint64
 				for _, r := range x.results(initiatorQueue, 2*rounds) {
 					ep := r.EndpointContext - endpointContext(0)

@@ -9,7 +9,7 @@ import (
 // TestDeferredRequestsComplete checks that each deferred request has its result, in order.
 func TestDeferredRequestsComplete(t *testing.T) {
 	onEvery(t, setup{}, func(t *testing.T, p *pair) {
-		w := p.a.window()
+		w := p.a.newWindow()
 		p.b.must(order{Do: doReceive, Context: 9, Parts: mine(0, 100)})
 		p.a.must(order{Do: doBind, Context: 1, Window: w, Len: 100, Flags: nd.AllowRead | nd.Defer})
 		p.a.must(order{Do: doInvalidate, Context: 2, Window: w, Flags: nd.Defer})
@@ -38,7 +38,7 @@ func TestFailedPostSubmitsDeferred(t *testing.T) {
 // TestRequestBatchesComplete checks the results of batches that are submitted and of one that is not.
 func TestRequestBatchesComplete(t *testing.T) {
 	onEvery(t, setup{}, func(t *testing.T, p *pair) {
-		ep := p.a.local.endpoint(0)
+		ep := p.a.endpointAt(0)
 		var want []nd.Result
 		write := func() {
 			context := uint64(len(want))
@@ -63,7 +63,7 @@ func TestRequestBatchesComplete(t *testing.T) {
 		ep.SubmitRequestBatch()
 		p.a.nothing(initiatorQueue)
 	})
-	idle := newPair(t, setup{Unwired: true}).a.local.endpoint(0)
+	idle := newPair(t, setup{Unwired: true}).a.endpointAt(0)
 	idle.StartRequestBatch()
 	idle.SubmitRequestBatch()
 	if err := idle.Close(); err != nil {

@@ -65,8 +65,8 @@ var effects = map[string]func(t *testing.T, flag uint32) string{
 	},
 	"ThisEndpointOnly": func(t *testing.T, flag uint32) string {
 		p := newPair(t, setup{})
-		other := p.addEndpoints(p.b.listening(t))
-		far := p.a.must(order{Do: doBind, Window: p.a.window(), Len: 8, Flags: nd.AllowWrite | nd.OpFlags(flag)}).Far
+		other := p.addEndpoints(p.b.listen(0))
+		far := p.a.must(order{Do: doBind, Window: p.a.newWindow(), Len: 8, Flags: nd.AllowWrite | nd.OpFlags(flag)}).Far
 		p.a.results(initiatorQueue, 1)
 		p.b.must(order{Do: doWrite, Endpoint: other, Parts: mine(0, 8), Far: far})
 		return "over another connection: " + p.b.results(initiatorQueue, 1)[0].Status.String()
@@ -92,12 +92,12 @@ var effects = map[string]func(t *testing.T, flag uint32) string{
 // readFenceEffect: a Read waits for the peer. Does an Invalidate that follows take effect before?
 func readFenceEffect(t *testing.T, flag uint32) string {
 	p := newPair(t, setup{Executors: [2]Executor{Target, Target}})
-	other := p.addEndpoints(p.b.listening(t))
-	w := p.a.window()
+	other := p.addEndpoints(p.b.listen(0))
+	w := p.a.newWindow()
 	far := p.a.must(order{Do: doBind, Window: w, Len: 8, Flags: nd.AllowWrite}).Far
 	p.a.results(initiatorQueue, 1)
 	// The peer serves nothing on the first connection while its lock is held.
-	serving := p.b.local.endpoint(0).(*queuePair)
+	serving := p.b.endpointAt(0).(*queuePair)
 	serving.mu.Lock()
 	p.a.must(order{Do: doRead, Context: 1, Parts: mine(0, 8), Far: p.b.memory})
 	p.a.must(order{Do: doInvalidate, Context: 2, Window: w, Flags: nd.OpFlags(flag)})
@@ -111,7 +111,7 @@ func readFenceEffect(t *testing.T, flag uint32) string {
 // bindFlagEffect uses a window that was bound with flags only.
 func bindFlagEffect(t *testing.T, flags nd.OpFlags, do verb) string {
 	p := newPair(t, setup{})
-	far := p.b.must(order{Do: doBind, Window: p.b.window(), Len: 8, Flags: flags}).Far
+	far := p.b.must(order{Do: doBind, Window: p.b.newWindow(), Len: 8, Flags: flags}).Far
 	p.b.results(initiatorQueue, 1)
 	p.a.must(order{Do: do, Parts: mine(0, 8), Far: far})
 	return p.a.results(initiatorQueue, 1)[0].Status.String()
@@ -146,7 +146,7 @@ func notifyEffect(t *testing.T, kind nd.NotifyType) (ends string) {
 
 // notified reports whether something ends a Notify of b's receive queue.
 func notified(t *testing.T, p *pair, kind nd.NotifyType, something func()) string {
-	q := p.b.local.queues[receiveQueue]
+	q := p.b.queues[receiveQueue]
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := soon(func() error { return q.Notify(ctx, kind) })

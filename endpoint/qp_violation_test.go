@@ -83,7 +83,7 @@ func TestLocalViolationFailsRequest(t *testing.T) {
 // others, and checks what both sides see of that.
 func (p *pair) ownViolation(bad order) {
 	p.a.t.Helper()
-	w := p.a.window()
+	w := p.a.newWindow()
 	for i := range uint64(2) {
 		p.a.must(order{Do: doReceive, Context: 0xa0 + i})
 		p.b.must(order{Do: doReceive, Context: 0xb0 + i, Parts: mine(0, 200_000)})
@@ -175,7 +175,7 @@ func TestViolationSplitsQueue(t *testing.T) {
 // TestViolationCancelsPeerRequests checks that the outstanding requests of the peer have status Canceled and no other.
 func TestViolationCancelsPeerRequests(t *testing.T) {
 	onEvery(t, setup{Both: longReceiveTimeout}, func(t *testing.T, p *pair) {
-		w := p.b.window()
+		w := p.b.newWindow()
 		p.b.must(order{Do: doSend, Context: 1}) // the peer posts no receive
 		p.b.must(order{Do: doWrite, Context: 2, Parts: mine(0, 100), Far: p.a.memory, Flags: nd.SilentSuccess})
 		p.b.must(order{Do: doBind, Context: 3, Window: w, Len: 100, Flags: nd.AllowRead})
@@ -200,8 +200,8 @@ func TestPostsAfterViolationAreCanceled(t *testing.T) {
 		p.a.must(order{Do: doWrite, Parts: mine(0, 8), Far: bad})
 		p.a.expect(initiatorQueue, failure(nd.RequestWrite, 0, nd.AccessViolation))
 		p.b.must(order{Do: doNotify})
-		for _, side := range []*party{p.a, p.b} {
-			w := side.window()
+		for _, side := range []*side{p.a, p.b} {
+			w := side.newWindow()
 			for i, do := range []verb{doWrite, doRead, doSend, doSendRevoking, doBind, doInvalidate} {
 				for _, flags := range []nd.OpFlags{0, nd.SilentSuccess, nd.ReadFence} {
 					o := order{Do: do, Context: uint64(10 + i), Flags: flags, Window: w, Parts: mine(0, 100), Len: 100, Far: p.a.memory}
@@ -226,7 +226,7 @@ func TestViolationSparesOtherConnections(t *testing.T) {
 		p.connect(addr)
 		n := p.addEndpoints(addr)
 		other := func(r nd.Result) nd.Result { r.EndpointContext = endpointContext(n); return r }
-		w, v := p.b.window(), p.b.window()
+		w, v := p.b.newWindow(), p.b.newWindow()
 		dead := p.b.bind(w, 0, 1000, nd.AllowWrite)
 		alive := p.b.must(order{Do: doBind, Endpoint: n, Window: v, Len: 1000, Flags: nd.AllowWrite}).Far
 		p.b.expect(initiatorQueue, other(success(nd.RequestBind, 0, 0)))
@@ -294,7 +294,7 @@ func TestViolationErrorHidesToken(t *testing.T) {
 			return []string{"send and invalidate"}, secret{0xdeadbe04}
 		},
 		"stale window": func(p *pair) ([]string, secret) {
-			w := p.b.window()
+			w := p.b.newWindow()
 			far := p.b.bind(w, 0, n, nd.AllowWrite)
 			p.b.invalidate(w)
 			p.a.must(order{Do: doWrite, Parts: mine(0, n), Far: far})
@@ -307,17 +307,17 @@ func TestViolationErrorHidesToken(t *testing.T) {
 				t.Run(s.String(), func(t *testing.T) {
 					p := newPair(t, s)
 					words, tokens := offend(p)
-					for _, side := range []*party{p.a, p.b} {
+					for _, side := range []*side{p.a, p.b} {
 						tokens = append(tokens, side.memory.Token, nd.Token(side.must(order{Do: doRegionInfo}).Sum))
 					}
 					p.a.must(order{Do: doNotify})
 					p.b.must(order{Do: doNotify})
-					for _, side := range []*party{p.a, p.b} {
+					for _, side := range []*side{p.a, p.b} {
 						text := side.do(order{Do: doWhy}).Text
 						if text == "" {
 							t.Fatalf("%s has no error", side.name)
 						}
-						want := []string{fmt.Sprint(side.local.endpoint(0))}
+						want := []string{fmt.Sprint(side.endpointAt(0))}
 						if side == p.a {
 							want = append(want, words...)
 						}
@@ -351,7 +351,7 @@ func shows(text string, token nd.Token) bool {
 // TestInvalidFlagsFailPost checks that the status identifies the flags parameter, and that the post has no effect.
 func TestInvalidFlagsFailPost(t *testing.T) {
 	p := newPair(t, setup{})
-	w := p.a.window()
+	w := p.a.newWindow()
 	for do, want := range map[verb]nd.Status{
 		doSend: nd.InvalidParameter4, doSendRevoking: nd.InvalidParameter4,
 		doWrite: nd.InvalidParameter6, doRead: nd.InvalidParameter6, doBind: nd.InvalidParameter6,
@@ -404,7 +404,7 @@ func TestTooManyEntriesFailPost(t *testing.T) {
 func TestCompletionQueueOverrunFailsEndpoints(t *testing.T) {
 	const depth, room = 4, 8 // see newCompletionQueue
 	posted := room + 5
-	check := func(p *pair, over, other *party, q queue, kind nd.RequestType, bytes int) {
+	check := func(p *pair, over, other *side, q queue, kind nd.RequestType, bytes int) {
 		p.a.t.Helper()
 		other.must(order{Do: doNotify})
 		over.must(order{Do: doNotify})

@@ -42,7 +42,7 @@ func serveRemoteSide(self *proctest.Self) error {
 	if err := in.Decode(&options); err != nil {
 		return err
 	}
-	s, err := newSide(self.Ctx, arena, options)
+	s, err := openSide(self.Ctx, arena, options)
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ func TestSendToLimitedReceiveWaitsForPeer(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%d for %d", c.n, c.capacity), func(t *testing.T) {
 			p := newPair(t, setup{})
-			p.b.local.provider.engine.stop() // no goroutine serves the receiver
+			p.b.provider.engine.stop() // no goroutine serves the receiver
 			p.a.fill(0, 0, c.n, 1)
 			for i := range uint64(2) {
 				p.b.must(order{Do: doReceive, Context: i, Parts: mine(0, c.capacity)})
@@ -58,7 +58,7 @@ func TestSendToLimitedReceiveWaitsForPeer(t *testing.T) {
 // TestSmallestReceiveLimitsSends posts several small receives: the smallest limits all, until they are complete.
 func TestSmallestReceiveLimitsSends(t *testing.T) {
 	p := newPair(t, setup{})
-	p.b.local.provider.engine.stop()
+	p.b.provider.engine.stop()
 	for round := range 3 {
 		for i, room := range []int{40, 8, 40, 64} {
 			p.b.must(order{Do: doReceive, Context: uint64(i), Parts: mine(100*i, room)})
@@ -90,7 +90,7 @@ func TestReceiveRevokedAfterPostFails(t *testing.T) {
 		for _, when := range []string{"before the message", "with the message in its slot"} {
 			t.Run(fmt.Sprintf("%d bytes, %s", n, when), func(t *testing.T) {
 				p := newPair(t, setup{})
-				p.b.local.provider.engine.stop()
+				p.b.provider.engine.stop()
 				const room = 64
 				p.b.must(order{Do: doRegion, Len: room, Rights: nd.AllowLocalWrite})
 				p.b.fill(1, 0, room, 3)
@@ -135,7 +135,7 @@ func TestConcurrentPollsKeepOrder(t *testing.T) {
 	ctx, cancel := context.WithCancel(proctest.Context(t))
 	defer cancel()
 	var crew sync.WaitGroup
-	for what, s := range map[verb]*side{doReceive: p.b.local, doSend: p.a.local} {
+	for what, s := range map[verb]*side{doReceive: p.b, doSend: p.a} {
 		crew.Go(func() {
 			var results [8]nd.Result
 			for i := range uint64(endpoints * messages) {
@@ -155,7 +155,7 @@ func TestConcurrentPollsKeepOrder(t *testing.T) {
 	left.Store(endpoints * messages)
 	crew.Go(func() {
 		for left.Load() > 0 && ctx.Err() == nil { // takes nothing, so that results pile up in the queue
-			p.b.local.queues[receiveQueue].Poll(nil)
+			p.b.queues[receiveQueue].Poll(nil)
 			runtime.Gosched()
 		}
 	})
@@ -167,7 +167,7 @@ func TestConcurrentPollsKeepOrder(t *testing.T) {
 				for ep := range last {
 					last[ep] = taken[ep].Load()
 				}
-				n := p.b.local.queues[receiveQueue].Poll(results[:])
+				n := p.b.queues[receiveQueue].Poll(results[:])
 				for _, r := range results[:n] {
 					ep := r.EndpointContext - endpointContext(0)
 					if r.Status != nd.Success || r.RequestContext <= last[ep] {
@@ -192,9 +192,9 @@ func TestConcurrentPollsKeepOrder(t *testing.T) {
 // TestResultsDoNotOvertakeQueuedOnes checks that results bypass the completion queue only while it is empty.
 func TestResultsDoNotOvertakeQueuedOnes(t *testing.T) {
 	p := newPair(t, setup{})
-	s := p.b.local
+	s := p.b
 	s.provider.engine.stop()
-	q, ep := s.queues[receiveQueue].(*completionQueue), s.endpoint(0).(*queuePair)
+	q, ep := s.queues[receiveQueue].(*completionQueue), s.endpointAt(0).(*queuePair)
 	var room [4]nd.Result
 	for i := range uint64(3) {
 		p.b.must(order{Do: doReceive, Context: i, Parts: mine(0, 64)})
@@ -231,14 +231,14 @@ func TestPollNoticesPeerGone(t *testing.T) {
 			for ep := range endpoints {
 				p.a.must(order{Do: doReceive, Endpoint: ep, Context: uint64(ep), Parts: mine(0, 8)})
 			}
-			p.a.local.provider.engine.stop() // so that it is the polls that find out
+			p.a.provider.engine.stop() // so that it is the polls that find out
 			for _, ep := range []int{37, 0, endpoints - 1} {
 				p.a.nothing(receiveQueue)
 				leave(p, ep)
 				var got []nd.Result
 				proctest.Eventually(t, "a poll finds out", func() bool {
 					for i := 0; i < 2*thoroughInterval*endpoints/thoroughEndpoints && len(got) == 0; i++ {
-						got = p.a.local.execute(order{Do: doPoll, Queue: receiveQueue, N: 4}).Results
+						got = p.a.execute(order{Do: doPoll, Queue: receiveQueue, N: 4}).Results
 					}
 					return len(got) > 0
 				})
@@ -261,7 +261,7 @@ func TestPeersWithAndWithoutMembarrier(t *testing.T) {
 	for _, barriers := range [][2]uint64{{1, 1}, {0, 1}, {1, 0}, {0, 0}} {
 		t.Run(fmt.Sprint(barriers), func(t *testing.T) {
 			p := newPair(t, setup{Unwired: true})
-			sides := [2]*queuePair{p.a.local.endpoint(0).(*queuePair), p.b.local.endpoint(0).(*queuePair)}
+			sides := [2]*queuePair{p.a.endpointAt(0).(*queuePair), p.b.endpointAt(0).(*queuePair)}
 			for i, ep := range sides {
 				ep.localQP.Membarrier = min(barriers[i], ep.localQP.Membarrier) // before the peer looks
 			}
@@ -275,7 +275,7 @@ func TestPeersWithAndWithoutMembarrier(t *testing.T) {
 			// receive, has to wake them.
 			const rounds = 300
 			var crew sync.WaitGroup
-			for i, x := range [2]*party{p.a, p.b} {
+			for i, x := range [2]*side{p.a, p.b} {
 				crew.Go(func() {
 					for round := range uint64(rounds) {
 						x.must(order{Do: doReceive, Context: round, Parts: mine(0, 8)})

@@ -28,9 +28,9 @@ func scraps(b []byte, n int) []nd.SGE {
 // have more entries than the endpoint grants.
 func TestInlineDataIsCopiedByPost(t *testing.T) {
 	onEvery(t, setup{Both: sideOptions{InlineSize: maxInline}}, func(t *testing.T, p *pair) {
-		s := p.a.local
-		ep, taken := s.endpoint(0), s.region(0).bytes()
-		w := p.b.window()
+		s := p.a
+		ep, taken := s.endpointAt(0), s.regionAt(0).bytes()
+		w := p.b.newWindow()
 		context := uint64(0)
 		for _, n := range inlineSizes {
 			for _, entries := range []int{1, 3, 40} {
@@ -82,7 +82,7 @@ func TestWaitingInlineRequestsKeepData(t *testing.T) {
 	const depth, n = 8, 500
 	both := sideOptions{InlineSize: n, InitiatorDepth: depth, Options: Options{ReceiveTimeout: proctest.Timeout}}
 	onEvery(t, setup{Both: both}, func(t *testing.T, p *pair) {
-		ep, b := p.a.local.endpoint(0), make([]byte, n)
+		ep, b := p.a.endpointAt(0), make([]byte, n)
 		for round := range 3 {
 			var want, receives []nd.Result
 			for i := range depth {
@@ -115,7 +115,7 @@ func TestInlineTooLongFailsPost(t *testing.T) {
 	for _, limit := range []int{0, 1, 100, maxInline} {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {
 			p := newPair(t, setup{Both: sideOptions{InlineSize: limit}})
-			ep, far := p.a.local.endpoint(0), p.b.memory
+			ep, far := p.a.endpointAt(0), p.b.memory
 			for _, sge := range [][]nd.SGE{scraps(make([]byte, limit+1), 1), scraps(make([]byte, limit+1), 40), scraps(make([]byte, 3<<20), 7)} {
 				wantStatus(t, ep.Send(1, sge, nd.Inline), nd.BufferOverflow)
 				wantStatus(t, ep.SendAndInvalidate(1, sge, 1, nd.Inline|nd.SilentSuccess), nd.BufferOverflow)
@@ -133,7 +133,7 @@ func TestInlineTooLongFailsPost(t *testing.T) {
 
 // TestInlineLimitsMatchAdapter asks for the limits that the adapter reports, and for more.
 func TestInlineLimitsMatchAdapter(t *testing.T) {
-	s := newPair(t, setup{Unwired: true}).a.local
+	s := newPair(t, setup{Unwired: true}).a
 	info := must(s.adapter.Query(nd.InfoVersion2))
 	if info.MaxInlineDataSize == 0 || info.InlineRequestThreshold > info.MaxInlineDataSize || info.InlineRequestThreshold == 0 {
 		t.Errorf("%d bytes at most, worth it up to %d", info.MaxInlineDataSize, info.InlineRequestThreshold)
@@ -152,7 +152,7 @@ func TestInlineLimitsMatchAdapter(t *testing.T) {
 func TestInlineToInvalidTokenFails(t *testing.T) {
 	for _, n := range []int{8, 48, 100, maxInline} {
 		onEvery(t, setup{Both: sideOptions{InlineSize: maxInline}}, func(t *testing.T, p *pair) {
-			ep, far := p.a.local.endpoint(0), at(p.b.memory, 256<<10-n+1)
+			ep, far := p.a.endpointAt(0), at(p.b.memory, 256<<10-n+1)
 			if err := ep.Write(1, scraps(make([]byte, n), 1), far.Address, far.Token, nd.Inline|nd.SilentSuccess); err != nil {
 				t.Fatal(err)
 			}

@@ -11,7 +11,7 @@ const overtakingTrials = 200
 
 // whileBlocked runs f while the peer takes nothing out of its rings.
 func (p *pair) whileBlocked(f func()) {
-	ep := p.b.local.endpoint(0).(*queuePair)
+	ep := p.b.endpointAt(0).(*queuePair)
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	f()
@@ -122,7 +122,7 @@ func TestInvalidateRegionWaitsForItsUsers(t *testing.T) {
 					p.a.must(order{Do: doWrite, Context: 3, Parts: part, Far: atFar(p.b, 16384)})
 					p.a.must(order{Do: doSend, Context: 4, Parts: part})
 					p.a.must(order{Do: doInvalidateRegion, Context: 5, Region: region})
-					p.a.local.provider.progressAll()
+					p.a.provider.progressAll()
 				})
 				p.a.expect(initiatorQueue, success(nd.RequestSend, 2, 8), success(nd.RequestWrite, 3, n), success(nd.RequestSend, 4, n),
 					success(nd.RequestInvalidate, 5, 0))

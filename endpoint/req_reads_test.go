@@ -19,7 +19,7 @@ func TestReadLimitBoundsReadsInProgress(t *testing.T) {
 				s.Both.InitiatorDepth = count
 				p := newPair(t, s)
 				p.b.fill(0, 0, count*n, 1)
-				from, to := p.a.local.endpoint(0).(*queuePair), p.b.local.endpoint(0).(*queuePair)
+				from, to := p.a.endpointAt(0).(*queuePair), p.b.endpointAt(0).(*queuePair)
 
 				to.mu.Lock() // so that nothing is done there
 				release := sync.OnceFunc(to.mu.Unlock)

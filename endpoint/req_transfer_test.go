@@ -27,7 +27,7 @@ func TestTransfersOfAllSizes(t *testing.T) {
 // places that are aligned to nothing.
 func transferAllSizes(t *testing.T, p *pair) {
 	context := uint64(0)
-	for _, way := range [][2]*party{{p.a, p.b}, {p.b, p.a}} {
+	for _, way := range [][2]*side{{p.a, p.b}, {p.b, p.a}} {
 		from, to := way[0], way[1]
 		for _, n := range transferSizes {
 			context++
@@ -74,9 +74,9 @@ func lay(region, start int, lengths ...int) (parts []part) {
 }
 
 // gathered is the sum of what a list of parts holds.
-func (p *party) gathered(parts []part) string {
-	p.t.Helper()
-	r := p.must(order{Do: doGather, Parts: parts})
+func (s *side) gathered(parts []part) string {
+	s.t.Helper()
+	r := s.must(order{Do: doGather, Parts: parts})
 	return fmt.Sprintf("%d bytes with sum %#x", r.N, r.Sum)
 }
 
@@ -138,7 +138,7 @@ func TestArenaAndPrivateMemoryInOneList(t *testing.T) {
 			s := setup{Executors: [2]Executor{executor, executor}, Processes: processes}
 			t.Run(s.String(), func(t *testing.T) {
 				p := newPair(t, s)
-				for _, x := range []*party{p.a, p.b} {
+				for _, x := range []*side{p.a, p.b} {
 					x.must(order{Do: doRegion, Len: 64 << 10, Private: true, Rights: nd.AllowLocalWrite})
 					x.fill(1, 0, 64<<10, 3)
 				}
@@ -214,7 +214,7 @@ func TestFullQueuesComplete(t *testing.T) {
 	})
 }
 
-func atFar(p *party, off int) nd.WindowDescriptor { return at(p.memory, off) }
+func atFar(p *side, off int) nd.WindowDescriptor { return at(p.memory, off) }
 
 // TestFullRingResumes posts more than the ring holds while the peer is stopped, and then continues the peer.
 func TestFullRingResumes(t *testing.T) {
@@ -263,15 +263,15 @@ func TestFullRingResumes(t *testing.T) {
 func TestTransfersInBothDirections(t *testing.T) {
 	const rounds, n = 40, 70_000
 	onEvery(t, setup{Both: sideOptions{Size: 1 << 20, OneQueue: true}}, func(t *testing.T, p *pair) {
-		for _, x := range []*party{p.a, p.b} {
+		for _, x := range []*side{p.a, p.b} {
 			x.fill(0, 0, n, 1)
 			for i := range uint64(rounds) {
 				x.must(order{Do: doReceive, Context: i, Parts: mine(2*n+int(i)*16, n)})
 			}
 		}
 		ended := make(chan []nd.Result, 2)
-		for i, x := range []*party{p.a, p.b} {
-			y := []*party{p.b, p.a}[i]
+		for i, x := range []*side{p.a, p.b} {
+			y := []*side{p.b, p.a}[i]
 			go func() {
 				var all []nd.Result
 				for i := range uint64(rounds) {

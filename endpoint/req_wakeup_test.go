@@ -12,7 +12,7 @@ import (
 func TestRingSlotsWakeSleepingRequester(t *testing.T) {
 	const slots = 64
 	p := newPair(t, setup{Both: sideOptions{InitiatorDepth: slots, ReceiveDepth: 2 * slots}})
-	a, b := p.a.local, p.b.local
+	a, b := p.a, p.b
 	a.provider.engine.stop() // so that only this test takes results and makes progress
 	b.provider.engine.stop()
 	for i := range uint64(slots) {
@@ -28,7 +28,7 @@ func TestRingSlotsWakeSleepingRequester(t *testing.T) {
 		_, err := a.queues[initiatorQueue].Wait(ctx, results[:])
 		done <- err
 	}()
-	ep := a.endpoint(0).(*queuePair)
+	ep := a.endpointAt(0).(*queuePair)
 	proctest.Eventually(t, "the Write sleeps", func() bool { return a.provider.waiters.Sleeping() == 1 && ep.localQP.NeedWakeup.Load() == 1 })
 	bell := a.member.WaitDoorbell()
 	before := bell.Arm() // it is armed, because the Write sleeps

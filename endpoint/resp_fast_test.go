@@ -9,11 +9,11 @@ import (
 // TestWriteDoesNotOvertakeInlineSends posts other requests between the inline Send and the Write.
 func TestWriteDoesNotOvertakeInlineSends(t *testing.T) {
 	p := newPair(t, setup{})
-	for _, side := range []*party{p.a, p.b} {
-		side.local.provider.engine.stop() // only this test polls
+	for _, side := range []*side{p.a, p.b} {
+		side.provider.engine.stop() // only this test polls
 	}
-	x, y := p.a.local, p.b.local
-	ep, m := x.endpoint(0).(*queuePair), x.region(0)
+	x, y := p.a, p.b
+	ep, m := x.endpointAt(0).(*queuePair), x.regionAt(0)
 	part := func(n int) []nd.SGE { return []nd.SGE{{Buffer: m.cut(0, n), Token: m.mr.LocalToken()}} }
 	must := func(err error) {
 		t.Helper()
@@ -22,7 +22,7 @@ func TestWriteDoesNotOvertakeInlineSends(t *testing.T) {
 		}
 	}
 	for range 2 {
-		must(y.endpoint(0).Receive(1, []nd.SGE{{Buffer: y.region(0).cut(0, 4096), Token: y.region(0).mr.LocalToken()}}))
+		must(y.endpointAt(0).Receive(1, []nd.SGE{{Buffer: y.regionAt(0).cut(0, 4096), Token: y.regionAt(0).mr.LocalToken()}}))
 	}
 	must(ep.Send(1, part(8), 0))
 	if !ep.conn.copyWouldOvertake() {
@@ -44,11 +44,11 @@ func TestWriteDoesNotOvertakeInlineSends(t *testing.T) {
 // that have arrived.
 func TestPollAfterEmptyPollReturnsOneMessage(t *testing.T) {
 	p := newPair(t, setup{})
-	for _, side := range []*party{p.a, p.b} {
-		side.local.provider.engine.stop()
+	for _, side := range []*side{p.a, p.b} {
+		side.provider.engine.stop()
 	}
-	x, y := p.a.local, p.b.local
-	m := x.region(0)
+	x, y := p.a, p.b
+	m := x.regionAt(0)
 	var results [16]nd.Result
 	poll := func(want int) {
 		t.Helper()
@@ -58,13 +58,13 @@ func TestPollAfterEmptyPollReturnsOneMessage(t *testing.T) {
 	}
 	for range 3 {
 		for range 5 {
-			if err := y.endpoint(0).Receive(1, []nd.SGE{{Buffer: y.region(0).cut(0, 64), Token: y.region(0).mr.LocalToken()}}); err != nil {
+			if err := y.endpointAt(0).Receive(1, []nd.SGE{{Buffer: y.regionAt(0).cut(0, 64), Token: y.regionAt(0).mr.LocalToken()}}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		poll(0)
 		for range 5 {
-			if err := x.endpoint(0).Send(1, []nd.SGE{{Buffer: m.cut(0, 8), Token: m.mr.LocalToken()}}, 0); err != nil {
+			if err := x.endpointAt(0).Send(1, []nd.SGE{{Buffer: m.cut(0, 8), Token: m.mr.LocalToken()}}, 0); err != nil {
 				t.Fatal(err)
 			}
 		}

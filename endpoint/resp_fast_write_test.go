@@ -28,9 +28,9 @@ func TestResponderRejectsInvalidInlineWrites(t *testing.T) {
 				p := newPair(t, s)
 				from := 0
 				if tc.other {
-					from = p.addEndpoints(p.b.listening(t))
+					from = p.addEndpoints(p.b.listen(0))
 				}
-				w := p.b.window()
+				w := p.b.newWindow()
 				far := p.b.bind(w, 1000, 100, tc.flags)
 				if tc.stale {
 					p.b.invalidate(w)

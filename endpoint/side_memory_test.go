@@ -65,7 +65,7 @@ func (s *side) checkEdges() error {
 	return nil
 }
 
-func (s *side) memory(o order) []byte { return s.region(o.Region).cut(o.Off, o.Len) }
+func (s *side) rangeOf(o order) []byte { return s.regionAt(o.Region).cut(o.Off, o.Len) }
 
 func farOf(mr nd.MemoryRegion) nd.WindowDescriptor {
 	return nd.WindowDescriptor{Address: mr.Address(), Length: uint64(len(mr.Bytes())), Token: mr.RemoteToken()}

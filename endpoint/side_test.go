@@ -4,14 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/softnd/softnd/internal/faultplan"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -32,8 +33,15 @@ type sideOptions struct {
 	Shared            *nd.SharedReceiveQueueConfig // all endpoints take their receives from such a queue
 }
 
-// side is one end of the connections of a test.
+// side is one end of the connections of a test, in this process or in another one. Then its objects are there, and orders reach
+// them through process.
 type side struct {
+	t       testing.TB // nil in the process of a remote side
+	name    string
+	process *remoteSide // nil = in this process
+	id      shm.MemberID
+	memory  nd.WindowDescriptor // the first region
+
 	ctx      context.Context
 	options  sideOptions
 	plan     *faultplan.Plan // nil = none
@@ -51,14 +59,45 @@ type side struct {
 	listener   nd.Listener
 }
 
-// newSide joins the arena and makes an adapter, queues, an endpoint, and a region with all
+// newSide makes a side in this process or in another one. When the test ends it closes all
+// objects, checks the edges of its memory, and leaves.
+func newSide(t testing.TB, arena *shm.Arena, name string, o sideOptions, otherProcess bool) *side {
+	t.Helper()
+	if otherProcess {
+		p := startRemoteSide(t, arena, o)
+		t.Cleanup(p.leave)
+		return &side{t: t, name: name, process: p, id: p.member}
+	}
+	s, err := openSide(proctest.Context(t), arena, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.t, s.name = t, name
+	t.Cleanup(func() {
+		if err := s.checkEdges(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := s.leave(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	})
+	return s
+}
+
+// newUnconnected makes a side in an arena of its own.
+func newUnconnected(t testing.TB) *side {
+	t.Helper()
+	return newSide(t, newArena(t), "alone", sideOptions{}, false)
+}
+
+// openSide joins the arena and makes an adapter, queues, an endpoint, and a region with all
 // rights.
-func newSide(ctx context.Context, arena *shm.Arena, o sideOptions) (*side, error) {
+func openSide(ctx context.Context, arena *shm.Arena, o sideOptions) (*side, error) {
 	member, err := arena.Join(shm.NoRank)
 	if err != nil {
 		return nil, err
 	}
-	s := &side{ctx: ctx, options: o, member: member}
+	s := &side{ctx: ctx, options: o, member: member, id: member.ID()}
 	o.Options.disconnectTimeout = o.DisconnectTimeout
 	if o.FaultRules != nil {
 		s.plan = faultplan.New(o.FaultRules)
@@ -129,7 +168,7 @@ func (s *side) try(o order, r *reply) (err error) {
 		err = s.post(o, r)
 	case doWait:
 		if r.Results, err = s.collect(ctx, o.Queue, o.N); err == nil && o.Len > 0 {
-			r.Sum = xxhash.Sum64(s.memory(o)) // at this moment
+			r.Sum = xxhash.Sum64(s.rangeOf(o)) // at this moment
 		}
 	case doPoll:
 		room := make([]nd.Result, o.N)
@@ -140,33 +179,33 @@ func (s *side) try(o order, r *reply) (err error) {
 		}
 	case doFill:
 		s.showRaceDetector()
-		fill(s.memory(o), o.Seed)
+		fill(s.rangeOf(o), o.Seed)
 		s.showRaceDetector()
 	case doFillByte:
 		s.showRaceDetector()
-		mem := s.memory(o)
+		mem := s.rangeOf(o)
 		for i := range mem {
 			mem[i] = byte(o.N)
 		}
 		s.showRaceDetector()
 	case doLongestRun:
 		s.showRaceDetector()
-		r.N = longestRun(s.memory(o), byte(o.N))
+		r.N = longestRun(s.rangeOf(o), byte(o.N))
 		s.showRaceDetector()
 	case doSum:
 		s.showRaceDetector()
-		r.Sum = xxhash.Sum64(s.memory(o))
+		r.Sum = xxhash.Sum64(s.rangeOf(o))
 		s.showRaceDetector()
 	case doPeek:
 		s.showRaceDetector()
-		r.Data = slices.Clone(s.memory(o))
+		r.Data = slices.Clone(s.rangeOf(o))
 		s.showRaceDetector()
 	case doGather:
 		s.showRaceDetector()
 		h := xxhash.New()
 		for _, part := range o.Parts {
 			r.N += part.Len
-			h.Write(s.region(part.Region).cut(part.Off, part.Len))
+			h.Write(s.regionAt(part.Region).cut(part.Off, part.Len))
 		}
 		r.Sum = h.Sum64()
 		s.showRaceDetector()
@@ -180,12 +219,12 @@ func (s *side) try(o order, r *reply) (err error) {
 			s.keep(&regionMemory{mr: mr, all: mr.Bytes()}, r)
 		}
 	case doRegionInfo:
-		mr := s.region(o.Region).mr
+		mr := s.regionAt(o.Region).mr
 		r.Far, r.Sum = farOf(mr), uint64(mr.LocalToken())
 	case doDeregister:
-		err = s.region(o.Region).mr.Deregister(ctx)
+		err = s.regionAt(o.Region).mr.Deregister(ctx)
 	case doCloseRegion:
-		err = s.region(o.Region).mr.Close()
+		err = s.regionAt(o.Region).mr.Close()
 	case doWindow:
 		var w nd.MemoryWindow
 		if w, err = s.adapter.CreateMemoryWindow(ctx); err == nil {
@@ -195,15 +234,15 @@ func (s *side) try(o order, r *reply) (err error) {
 			s.mu.Unlock()
 		}
 	case doCloseWindow:
-		err = s.window(o.Window).Close()
+		err = s.windowAt(o.Window).Close()
 	case doDescriptor:
-		r.Far = s.window(o.Window).Descriptor()
+		r.Far = s.windowAt(o.Window).Descriptor()
 	case doEndpoint:
 		err = s.addEndpoint(ctx, r)
 	case doCloseEndpoint:
-		err = s.endpoint(o.Endpoint).Close()
+		err = s.endpointAt(o.Endpoint).Close()
 	case doWhy:
-		err = s.endpoint(o.Endpoint).Err()
+		err = s.endpointAt(o.Endpoint).Err()
 	case doVisit:
 		err = s.visit(ctx, o)
 	case doServe:
@@ -227,10 +266,10 @@ func (s *side) try(o order, r *reply) (err error) {
 
 // post makes the work request of an order.
 func (s *side) post(o order, r *reply) error {
-	ep := s.endpoint(o.Endpoint)
+	ep := s.endpointAt(o.Endpoint)
 	sge := make([]nd.SGE, len(o.Parts))
 	for i, p := range o.Parts {
-		m := s.region(p.Region)
+		m := s.regionAt(p.Region)
 		sge[i] = nd.SGE{Buffer: m.cut(p.Off, p.Len), Token: p.Token}
 		if p.Token == 0 {
 			sge[i].Token = m.mr.LocalToken()
@@ -251,57 +290,13 @@ func (s *side) post(o order, r *reply) error {
 		}
 		return ep.Receive(o.Context, sge)
 	case doInvalidate:
-		return ep.Invalidate(o.Context, s.window(o.Window), o.Flags)
+		return ep.Invalidate(o.Context, s.windowAt(o.Window), o.Flags)
 	case doFlush:
 		return ep.Flush()
 	}
-	m := s.region(o.Region)
-	err := ep.Bind(o.Context, m.mr, s.window(o.Window), m.cut(o.Off, o.Len), o.Flags)
-	r.Far = s.window(o.Window).Descriptor()
-	return err
-}
-
-// link makes and ends connections.
-func (s *side) link(ctx context.Context, o order, r *reply) (err error) {
-	params := nd.ConnectParams{InboundReadLimit: o.In, OutboundReadLimit: o.Out, PrivateData: o.Data}
-	switch o.Do {
-	case doListen:
-		return s.listen(ctx, o, r)
-	case doAccept:
-		c := s.connector(o.Endpoint)
-		if err := s.listener.GetConnectionRequest(ctx, c); err != nil {
-			return err
-		}
-		return c.Accept(ctx, s.endpoint(o.Endpoint), params)
-	case doConnect:
-		return s.connector(o.Endpoint).Connect(ctx, s.endpoint(o.Endpoint), o.Addr, params)
-	case doComplete:
-		return s.connector(o.Endpoint).CompleteConnect(ctx)
-	case doNotify:
-		return s.connector(o.Endpoint).NotifyDisconnect(ctx)
-	case doDisconnect:
-		return s.connector(o.Endpoint).Disconnect(ctx)
-	case doCloseLink:
-		return s.connector(o.Endpoint).Close()
-	}
-	return fmt.Errorf("unknown order %q", o.Do)
-}
-
-func (s *side) listen(ctx context.Context, o order, r *reply) (err error) {
-	if s.listener, err = s.adapter.CreateListener(ctx); err != nil {
-		return err
-	}
-	addrs, err := s.adapter.QueryAddressList()
-	if err != nil {
-		return err
-	}
-	if err := s.listener.Bind(netip.AddrPortFrom(addrs[0], o.Addr.Port())); err != nil {
-		return err
-	}
-	if err := s.listener.Listen(o.N); err != nil {
-		return err
-	}
-	r.Addr, err = s.listener.LocalAddress()
+	m := s.regionAt(o.Region)
+	err := ep.Bind(o.Context, m.mr, s.windowAt(o.Window), m.cut(o.Off, o.Len), o.Flags)
+	r.Far = s.windowAt(o.Window).Descriptor()
 	return err
 }
 
@@ -388,10 +383,10 @@ func (s *side) showRaceDetector() {
 	}
 }
 
-func (s *side) region(i int) *regionMemory   { return item(s, &s.regions, i) }
-func (s *side) window(i int) nd.MemoryWindow { return item(s, &s.windows, i) }
-func (s *side) endpoint(i int) nd.Endpoint   { return item(s, &s.endpoints, i) }
-func (s *side) connector(i int) nd.Connector { return item(s, &s.connectors, i) }
+func (s *side) regionAt(i int) *regionMemory   { return item(s, &s.regions, i) }
+func (s *side) windowAt(i int) nd.MemoryWindow { return item(s, &s.windows, i) }
+func (s *side) endpointAt(i int) nd.Endpoint   { return item(s, &s.endpoints, i) }
+func (s *side) connectorAt(i int) nd.Connector { return item(s, &s.connectors, i) }
 
 func item[T any](s *side, list *[]T, i int) T {
 	s.mu.Lock()

@@ -12,45 +12,43 @@ import (
 
 // stays checks that n receives are outstanding, and that peer i's connection works: its next
 // message takes the oldest, of the given context.
-func (r *star) stays(i, n int, context uint64) {
-	r.owner.t.Helper()
-	r.queue().mu.Lock()
-	got := r.queue().outstanding()
-	r.queue().mu.Unlock()
+func (p *pair) stays(i, n int, context uint64) {
+	p.a.t.Helper()
+	p.queue().mu.Lock()
+	got := p.queue().outstanding()
+	p.queue().mu.Unlock()
 	if got != uint64(n) {
-		r.owner.t.Errorf("%d receives are outstanding, want %d", got, n)
+		p.a.t.Errorf("%d receives are outstanding, want %d", got, n)
 	}
-	p := r.peers[i]
-	p.must(order{Do: doSend, Context: 99, Parts: mine(0, 8)})
-	p.expect(initiatorQueue, success(nd.RequestSend, 99, 8))
-	r.owner.expect(receiveQueue, of(i, success(nd.RequestReceive, context, 8)))
+	peer := p.peers[i]
+	peer.must(order{Do: doSend, Context: 99, Parts: mine(0, 8)})
+	peer.expect(initiatorQueue, success(nd.RequestSend, 99, 8))
+	p.a.expect(receiveQueue, of(i, success(nd.RequestReceive, context, 8)))
 }
 
-// fails checks that a message of peer 0 ends the connection of the owner's first endpoint, and
+// fails checks that a message of peer 0 ends the connection of side 0's first endpoint, and
 // nothing else.
-func (r *star) fails(o order, receive, send nd.Status) {
-	r.owner.t.Helper()
-	p := r.peers[0]
+func (p *pair) fails(o order, receive, send nd.Status) {
+	p.a.t.Helper()
+	peer := p.b
 	for context := uint64(2); context <= 3; context++ {
-		r.owner.must(order{Do: doReceive, Context: context, Parts: mine(0, 100)})
+		p.a.must(order{Do: doReceive, Context: context, Parts: mine(0, 100)})
 	}
 	o.Context = 1
-	p.must(o)
-	p.must(order{Do: doSend, Context: 2})
-	r.owner.expect(receiveQueue, failure(nd.RequestReceive, 1, receive))
-	p.expect(initiatorQueue, failure(nd.RequestSend, 1, send), failure(nd.RequestSend, 2, nd.Canceled))
-	r.owner.must(order{Do: doNotify})
-	r.owner.refuse(receive, order{Do: doWhy})
-	r.stays(1, 2, 2)
-	r.owner.nothing(receiveQueue)
+	peer.must(o)
+	peer.must(order{Do: doSend, Context: 2})
+	p.a.expect(receiveQueue, failure(nd.RequestReceive, 1, receive))
+	peer.expect(initiatorQueue, failure(nd.RequestSend, 1, send), failure(nd.RequestSend, 2, nd.Canceled))
+	p.a.must(order{Do: doNotify})
+	p.a.refuse(receive, order{Do: doWhy})
+	p.stays(1, 2, 2)
+	p.a.nothing(receiveQueue)
 }
 
-// onSomeStars runs a test with each executor once, and two peers.
-func onSomeStars(t *testing.T, test func(t *testing.T, r *star)) {
+// onSomeShared runs a test with each executor once, and two peers.
+func onSomeShared(t *testing.T, test func(t *testing.T, p *pair)) {
 	t.Helper()
-	runEach(t, append(someSetups(setup{}), setup{Processes: true}), func(t *testing.T, s setup) {
-		test(t, newStar(t, s, nd.SharedReceiveQueueConfig{}, 2))
-	})
+	onEach(t, append(someSetups(shared(setup{}, 2)), shared(setup{Processes: true}, 2)), test)
 }
 
 // TestSharedReceiveTooSmall: the message that took a receive it does not fit into fails, and
@@ -62,12 +60,12 @@ func TestSharedReceiveTooSmall(t *testing.T) {
 				continue
 			}
 			t.Run(fmt.Sprintf("%d for %d", n, room), func(t *testing.T) {
-				onSomeStars(t, func(t *testing.T, r *star) {
-					r.owner.fill(0, 0, 200_000, 1)
-					before := r.owner.sum(0, 100_000+room, 100_000-room)
-					r.owner.must(order{Do: doReceive, Context: 1, Parts: mine(100_000, room)})
-					r.fails(order{Do: doSend, Parts: mine(0, n)}, nd.BufferOverflow, nd.RemoteError)
-					if r.owner.sum(0, 100_000+room, 100_000-room) != before {
+				onSomeShared(t, func(t *testing.T, p *pair) {
+					p.a.fill(0, 0, 200_000, 1)
+					before := p.a.sum(0, 100_000+room, 100_000-room)
+					p.a.must(order{Do: doReceive, Context: 1, Parts: mine(100_000, room)})
+					p.fails(order{Do: doSend, Parts: mine(0, n)}, nd.BufferOverflow, nd.RemoteError)
+					if p.a.sum(0, 100_000+room, 100_000-room) != before {
 						t.Error("bytes after the receive have changed")
 					}
 				})
@@ -79,9 +77,9 @@ func TestSharedReceiveTooSmall(t *testing.T) {
 func TestSharedReceiveInvalid(t *testing.T) {
 	for _, n := range []int{8, 70_000} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			onSomeStars(t, func(t *testing.T, r *star) {
-				r.owner.must(order{Do: doReceive, Context: 1, Parts: []part{{Len: n, Token: 1<<31 + 12345}}})
-				r.fails(order{Do: doSend, Parts: mine(0, n)}, nd.AccessViolation, nd.RemoteError)
+			onSomeShared(t, func(t *testing.T, p *pair) {
+				p.a.must(order{Do: doReceive, Context: 1, Parts: []part{{Len: n, Token: 1<<31 + 12345}}})
+				p.fails(order{Do: doSend, Parts: mine(0, n)}, nd.AccessViolation, nd.RemoteError)
 			})
 		})
 	}
@@ -90,66 +88,66 @@ func TestSharedReceiveInvalid(t *testing.T) {
 // TestSharedReceiveInvalidates: a message may invalidate a window of its endpoint, even after a
 // long wait, and no other window.
 func TestSharedReceiveInvalidates(t *testing.T) {
-	onEveryStar(t, setup{}, 2, func(t *testing.T, r *star) {
-		p, w := r.peers[0], r.owner.window()
-		d := r.owner.bind(w, 0, 100, nd.AllowWrite)
-		p.must(order{Do: doSendRevoking, Context: 1, Parts: mine(0, 60_000), Far: d})
-		p.must(order{Do: doWrite, Context: 2, Parts: mine(0, 8), Far: r.owner.memory})
-		p.nothing(initiatorQueue)
-		r.owner.must(order{Do: doReceive, Context: 1, Parts: mine(0, 60_000)})
+	onEvery(t, shared(setup{}, 2), func(t *testing.T, p *pair) {
+		peer, w := p.b, p.a.newWindow()
+		d := p.a.bind(w, 0, 100, nd.AllowWrite)
+		peer.must(order{Do: doSendRevoking, Context: 1, Parts: mine(0, 60_000), Far: d})
+		peer.must(order{Do: doWrite, Context: 2, Parts: mine(0, 8), Far: p.a.memory})
+		peer.nothing(initiatorQueue)
+		p.a.must(order{Do: doReceive, Context: 1, Parts: mine(0, 60_000)})
 		want := success(nd.RequestReceiveAndInvalidate, 1, 60_000)
 		want.InvalidatedToken = d.Token
-		r.owner.expect(receiveQueue, want)
-		p.expect(initiatorQueue, success(nd.RequestSend, 1, 60_000), success(nd.RequestWrite, 2, 8))
-		d = r.owner.bind(w, 0, 100, nd.AllowWrite) // the window can be bound again
+		p.a.expect(receiveQueue, want)
+		peer.expect(initiatorQueue, success(nd.RequestSend, 1, 60_000), success(nd.RequestWrite, 2, 8))
+		d = p.a.bind(w, 0, 100, nd.AllowWrite) // the window can be bound again
 
-		r.owner.must(order{Do: doReceive, Context: 3, Parts: mine(0, 8)})
-		r.peers[1].must(order{Do: doSendRevoking, Context: 3, Far: d})
-		r.owner.expect(receiveQueue, of(1, failure(nd.RequestReceive, 3, nd.InvalidDeviceRequest)))
-		r.peers[1].expect(initiatorQueue, failure(nd.RequestSend, 3, nd.RemoteError))
-		p.must(order{Do: doWrite, Context: 4, Parts: mine(0, 8), Far: d})
-		p.expect(initiatorQueue, success(nd.RequestWrite, 4, 8))
+		p.a.must(order{Do: doReceive, Context: 3, Parts: mine(0, 8)})
+		p.peers[1].must(order{Do: doSendRevoking, Context: 3, Far: d})
+		p.a.expect(receiveQueue, of(1, failure(nd.RequestReceive, 3, nd.InvalidDeviceRequest)))
+		p.peers[1].expect(initiatorQueue, failure(nd.RequestSend, 3, nd.RemoteError))
+		peer.must(order{Do: doWrite, Context: 4, Parts: mine(0, 8), Far: d})
+		peer.expect(initiatorQueue, success(nd.RequestWrite, 4, 8))
 	})
 }
 
 // TestSharedReceiveMemoryDeregistered: a message whose receive memory is deregistered while it
 // waits fails when it gets its receive.
 func TestSharedReceiveMemoryDeregistered(t *testing.T) {
-	r := newStar(t, setup{}, nd.SharedReceiveQueueConfig{}, 2)
-	p := r.peers[0]
-	p.must(order{Do: doSend, Context: 1, Parts: mine(0, 1000)})
-	p.must(order{Do: doDeregister})
+	p := newPair(t, shared(setup{}, 2))
+	peer := p.b
+	peer.must(order{Do: doSend, Context: 1, Parts: mine(0, 1000)})
+	peer.must(order{Do: doDeregister})
 	for context := uint64(1); context <= 2; context++ {
-		r.owner.must(order{Do: doReceive, Context: context, Parts: mine(0, 1000)})
+		p.a.must(order{Do: doReceive, Context: context, Parts: mine(0, 1000)})
 	}
-	r.owner.expect(receiveQueue, failure(nd.RequestReceive, 1, nd.Canceled))
-	p.expect(initiatorQueue, failure(nd.RequestSend, 1, nd.AccessViolation))
-	r.stays(1, 1, 2)
+	p.a.expect(receiveQueue, failure(nd.RequestReceive, 1, nd.Canceled))
+	peer.expect(initiatorQueue, failure(nd.RequestSend, 1, nd.AccessViolation))
+	p.stays(1, 1, 2)
 }
 
 // startMessage makes the first message of peer 0, which is a process, take a receive of context 1
 // and stop half-way: it stops the sender.
-func (r *star) startMessage(t *testing.T, n int) {
+func (p *pair) startMessage(t *testing.T, n int) {
 	t.Helper()
-	p := r.peers[0]
-	p.must(order{Do: doSend, Context: 1, Parts: mine(0, n)})
-	ep := r.owner.local.endpoint(0).(*queuePair)
+	peer := p.b
+	peer.must(order{Do: doSend, Context: 1, Parts: mine(0, n)})
+	ep := p.a.endpointAt(0).(*queuePair)
 	proctest.Eventually(t, "the start of the message waits, and the sender is stopped between two copies", func() bool {
-		r.queue().mu.Lock()
-		waits := len(r.queue().waiting) == 1
-		r.queue().mu.Unlock()
+		p.queue().mu.Lock()
+		waits := len(p.queue().waiting) == 1
+		p.queue().mu.Unlock()
 		if !waits {
 			return false
 		}
-		p.process.Stop()
+		peer.process.Stop()
 		if ep.conn.peerQP.Hazard.Load() == 0 {
 			return true
 		}
-		p.process.Resume() // the end of the connection would wait for the end of the copy
+		peer.process.Resume() // the end of the connection would wait for the end of the copy
 		return false
 	})
 	for context := uint64(1); context <= 3; context++ {
-		r.owner.must(order{Do: doReceive, Context: context, Parts: mine(0, n)})
+		p.a.must(order{Do: doReceive, Context: context, Parts: mine(0, n)})
 	}
 	proctest.Eventually(t, "the message is half-way through", func() bool {
 		ep.mu.Lock()
@@ -161,32 +159,32 @@ func (r *star) startMessage(t *testing.T, n int) {
 // TestSharedReceiveConnectionEndsDuringMessage: each kind of end of the connection of a message that has a
 // receive cancels that receive, and leaves the others to other endpoints.
 func TestSharedReceiveConnectionEndsDuringMessage(t *testing.T) {
-	for name, end := range map[string]func(r *star){
-		"peer dies": func(r *star) { r.peers[0].process.kill() },
-		"flush":     func(r *star) { r.owner.must(order{Do: doFlush}) },
-		"close":     func(r *star) { r.owner.must(order{Do: doCloseEndpoint}) },
+	for name, end := range map[string]func(p *pair){
+		"peer dies": func(p *pair) { p.b.process.kill() },
+		"flush":     func(p *pair) { p.a.must(order{Do: doFlush}) },
+		"close":     func(p *pair) { p.a.must(order{Do: doCloseEndpoint}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := setup{Processes: true, Private: [2]bool{false, true}, Both: sideOptions{Size: 1 << 20}}
-			r := newStar(t, s, nd.SharedReceiveQueueConfig{}, 2)
-			r.startMessage(t, 1<<20)
-			end(r)
-			r.owner.expect(receiveQueue, failure(nd.RequestReceive, 1, nd.Canceled))
-			r.stays(1, 2, 2)
-			if p := r.peers[0]; name != "peer dies" {
-				p.process.Resume()
-				p.expect(initiatorQueue, failure(nd.RequestSend, 1, nd.Canceled))
+			p := newPair(t, shared(s, 2))
+			p.startMessage(t, 1<<20)
+			end(p)
+			p.a.expect(receiveQueue, failure(nd.RequestReceive, 1, nd.Canceled))
+			p.stays(1, 2, 2)
+			if peer := p.b; name != "peer dies" {
+				peer.process.Resume()
+				peer.expect(initiatorQueue, failure(nd.RequestSend, 1, nd.Canceled))
 			}
 		})
 	}
 }
 
 // bothWait makes a message of each peer wait for a receive, that of peer 0 first.
-func (r *star) bothWait(t *testing.T) {
+func (p *pair) bothWait(t *testing.T) {
 	t.Helper()
-	q := r.queue()
-	for i, p := range r.peers {
-		p.must(order{Do: doSend, Context: 1, Parts: mine(0, 8)})
+	q := p.queue()
+	for i, peer := range p.peers {
+		peer.must(order{Do: doSend, Context: 1, Parts: mine(0, 8)})
 		proctest.Eventually(t, "its message waits", func() bool {
 			q.mu.Lock()
 			defer q.mu.Unlock()
@@ -198,32 +196,32 @@ func (r *star) bothWait(t *testing.T) {
 // TestSharedReceiveWaitingConnectionEnds: a connection that ends while its message waits takes no receive
 // from those behind it.
 func TestSharedReceiveWaitingConnectionEnds(t *testing.T) {
-	for name, end := range map[string]func(r *star){
-		"peer dies": func(r *star) { r.peers[0].process.kill(); r.owner.must(order{Do: doNotify}) },
-		"flush":     func(r *star) { r.owner.must(order{Do: doFlush}) },
-		"close":     func(r *star) { r.owner.must(order{Do: doCloseEndpoint}) },
-		"peer disconnects": func(r *star) {
-			r.peers[0].start(disconnect)
-			r.owner.must(order{Do: doNotify})
+	for name, end := range map[string]func(p *pair){
+		"peer dies": func(p *pair) { p.b.process.kill(); p.a.must(order{Do: doNotify}) },
+		"flush":     func(p *pair) { p.a.must(order{Do: doFlush}) },
+		"close":     func(p *pair) { p.a.must(order{Do: doCloseEndpoint}) },
+		"peer disconnects": func(p *pair) {
+			p.b.start(disconnect)
+			p.a.must(order{Do: doNotify})
 		},
-		"disconnect": func(r *star) {
-			bye := r.peers[0].start(disconnect)
-			r.owner.must(disconnect)
+		"disconnect": func(p *pair) {
+			bye := p.b.start(disconnect)
+			p.a.must(disconnect)
 			if a := <-bye; a.Status != nd.Success {
-				r.owner.t.Error(a.Text)
+				p.a.t.Error(a.Text)
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newStar(t, setup{Processes: true}, nd.SharedReceiveQueueConfig{}, 2)
-			r.bothWait(t)
-			end(r)
+			p := newPair(t, shared(setup{Processes: true}, 2))
+			p.bothWait(t)
+			end(p)
 			for context := uint64(1); context <= 2; context++ {
-				r.owner.must(order{Do: doReceive, Context: context, Parts: mine(0, 8)})
+				p.a.must(order{Do: doReceive, Context: context, Parts: mine(0, 8)})
 			}
-			r.owner.expect(receiveQueue, of(1, success(nd.RequestReceive, 1, 8)))
-			r.peers[1].expect(initiatorQueue, success(nd.RequestSend, 1, 8))
-			r.stays(1, 1, 2)
+			p.a.expect(receiveQueue, of(1, success(nd.RequestReceive, 1, 8)))
+			p.peers[1].expect(initiatorQueue, success(nd.RequestSend, 1, 8))
+			p.stays(1, 1, 2)
 		})
 	}
 }
@@ -231,17 +229,17 @@ func TestSharedReceiveWaitingConnectionEnds(t *testing.T) {
 // TestSharedReceiveGoesToNextWaiter: if an endpoint ends before it takes a receive that it waits
 // for, the next one gets it.
 func TestSharedReceiveGoesToNextWaiter(t *testing.T) {
-	r := newStar(t, setup{Processes: true}, nd.SharedReceiveQueueConfig{}, 2)
-	r.bothWait(t)
-	first := r.owner.local.endpoint(0).(*queuePair)
+	p := newPair(t, shared(setup{Processes: true}, 2))
+	p.bothWait(t)
+	first := p.a.endpointAt(0).(*queuePair)
 	first.mu.Lock() // so that it cannot take the receive
-	r.owner.must(order{Do: doReceive, Context: 1, Parts: mine(0, 8)})
-	r.owner.local.endpoint(1).(*queuePair).progress()
-	r.owner.nothing(receiveQueue)
+	p.a.must(order{Do: doReceive, Context: 1, Parts: mine(0, 8)})
+	p.a.endpointAt(1).(*queuePair).progress()
+	p.a.nothing(receiveQueue)
 	first.terminate(first.opError("test", nd.Canceled, "as asked", ""))
 	first.mu.Unlock()
-	r.owner.expect(receiveQueue, of(1, success(nd.RequestReceive, 1, 8)))
-	r.peers[1].expect(initiatorQueue, success(nd.RequestSend, 1, 8))
+	p.a.expect(receiveQueue, of(1, success(nd.RequestReceive, 1, 8)))
+	p.peers[1].expect(initiatorQueue, success(nd.RequestSend, 1, 8))
 }
 
 // TestSharedReceiveForgedMessages: a forged message that claims knowledge of the receives ends the
@@ -256,11 +254,11 @@ func TestSharedReceiveForgedMessages(t *testing.T) {
 	} {
 		for _, over := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/connection over=%v", name, over), func(t *testing.T) {
-				r := newStar(t, setup{}, nd.SharedReceiveQueueConfig{}, 2)
+				p := newPair(t, shared(setup{}, 2))
 				for context := uint64(1); context <= 2; context++ {
-					r.owner.must(order{Do: doReceive, Context: context, Parts: mine(0, 100)})
+					p.a.must(order{Do: doReceive, Context: context, Parts: mine(0, 100)})
 				}
-				owner, attacker := r.owner.local.endpoint(0).(*queuePair), r.peers[0].local.endpoint(0).(*queuePair)
+				owner, attacker := p.a.endpointAt(0).(*queuePair), p.b.endpointAt(0).(*queuePair)
 				owner.mu.Lock()
 				attacker.mu.Lock()
 				attacker.conn.out.Push(&slot)
@@ -271,9 +269,9 @@ func TestSharedReceiveForgedMessages(t *testing.T) {
 					owner.progressLocked()
 				}
 				owner.mu.Unlock()
-				r.owner.refuse(nd.ConnectionAborted, order{Do: doWhy})
-				r.owner.nothing(receiveQueue)
-				r.stays(1, 2, 1)
+				p.a.refuse(nd.ConnectionAborted, order{Do: doWhy})
+				p.a.nothing(receiveQueue)
+				p.stays(1, 2, 1)
 			})
 		}
 	}
@@ -282,11 +280,11 @@ func TestSharedReceiveForgedMessages(t *testing.T) {
 // TestSharedReceiveForgedDuringMessage: when the connection ends, forged statements about the
 // receive that the message has taken have no effect.
 func TestSharedReceiveForgedDuringMessage(t *testing.T) {
-	r := newStar(t, setup{}, nd.SharedReceiveQueueConfig{}, 2)
+	p := newPair(t, shared(setup{}, 2))
 	for context := uint64(1); context <= 2; context++ {
-		r.owner.must(order{Do: doReceive, Context: context, Parts: mine(0, 100)})
+		p.a.must(order{Do: doReceive, Context: context, Parts: mine(0, 100)})
 	}
-	owner, attacker := r.owner.local.endpoint(0).(*queuePair), r.peers[0].local.endpoint(0).(*queuePair)
+	owner, attacker := p.a.endpointAt(0).(*queuePair), p.b.endpointAt(0).(*queuePair)
 	owner.mu.Lock()
 	attacker.mu.Lock()
 	attacker.conn.out.Push(&ring.Words{wire.Header(wire.SendFragment, wire.FlagFirst|wire.FlagAckRequest, 0, 0), 0, 0, 0, 50})
@@ -298,14 +296,14 @@ func TestSharedReceiveForgedDuringMessage(t *testing.T) {
 	}
 	owner.terminate(owner.opError("test", nd.ConnectionAborted, "as asked", ""))
 	owner.mu.Unlock()
-	r.owner.expect(receiveQueue, failure(nd.RequestReceive, 1, nd.Canceled))
-	r.stays(1, 1, 2)
+	p.a.expect(receiveQueue, failure(nd.RequestReceive, 1, nd.Canceled))
+	p.stays(1, 1, 2)
 }
 
 // TestPeerStateWithUnknownReceiveKind: such queue-pair state is refused.
 func TestPeerStateWithUnknownReceiveKind(t *testing.T) {
 	p := newPair(t, setup{Unwired: true})
-	p.a.local.endpoint(0).(*queuePair).localQP.SharedReceive = 2
+	p.a.endpointAt(0).(*queuePair).localQP.SharedReceive = 2
 	addr := p.b.must(order{Do: doListen}).Addr
 	connected := p.a.start(order{Do: doConnect, Addr: addr})
 	p.b.refuse(nd.ConnectionAborted, order{Do: doAccept})

@@ -10,14 +10,14 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// loneQueue is a shared receive queue without endpoints, with some receives.
-func loneQueue(t *testing.T, cfg nd.SharedReceiveQueueConfig, receives int) (*side, *sharedReceiveQueue) {
+// unusedQueue is a shared receive queue without endpoints, with some receives.
+func unusedQueue(t *testing.T, cfg nd.SharedReceiveQueueConfig, receives int) (*side, *sharedReceiveQueue) {
 	t.Helper()
-	p := newParty(t, newArena(t), "owner", sideOptions{Shared: &cfg}, false)
+	p := newSide(t, newArena(t), "owner", sideOptions{Shared: &cfg}, false)
 	for i := range receives {
 		p.must(order{Do: doReceive, Context: uint64(i), Parts: mine(0, 8)})
 	}
-	return p.local, p.local.shared.(*sharedReceiveQueue)
+	return p, p.shared.(*sharedReceiveQueue)
 }
 
 // background starts a call that blocks, and waits until it does.
@@ -43,39 +43,39 @@ func stillWaits(t *testing.T, done <-chan error) {
 // not before; one event ends all waiting calls.
 func TestSharedReceiveNotify(t *testing.T) {
 	for _, processes := range []bool{false, true} {
-		r := newStar(t, setup{Processes: processes}, nd.SharedReceiveQueueConfig{Threshold: 4}, 2)
-		q := r.queue()
+		p := newPair(t, setup{Processes: processes, Shared: &nd.SharedReceiveQueueConfig{Threshold: 4}, Peers: 2})
+		q := p.queue()
 		for i := range uint64(6) {
-			r.owner.must(order{Do: doReceive, Context: i, Parts: mine(0, 8)})
+			p.a.must(order{Do: doReceive, Context: i, Parts: mine(0, 8)})
 		}
 		var calls [3]<-chan error
 		for i := range calls {
-			calls[i] = background(t, r.owner.local.provider, func() error { return q.Notify(r.owner.local.ctx) })
+			calls[i] = background(t, p.a.provider, func() error { return q.Notify(p.a.ctx) })
 		}
 		for i := range 3 {
 			for _, c := range calls {
 				stillWaits(t, c)
 			}
-			r.peers[i%2].must(order{Do: doSend, Parts: mine(0, 8)})
-			r.owner.results(receiveQueue, 1)
+			p.peers[i%2].must(order{Do: doSend, Parts: mine(0, 8)})
+			p.a.results(receiveQueue, 1)
 		}
 		for _, c := range calls {
 			if err := <-c; err != nil {
 				t.Error(err)
 			}
 		}
-		if err := q.Notify(r.owner.local.ctx); err != nil { // there are still too few
+		if err := q.Notify(p.a.ctx); err != nil { // there are still too few
 			t.Error(err)
 		}
-		r.owner.must(order{Do: doReceive, Parts: mine(0, 8)})
-		stillWaits(t, background(t, r.owner.local.provider, func() error { return q.Notify(r.owner.local.ctx) }))
+		p.a.must(order{Do: doReceive, Parts: mine(0, 8)})
+		stillWaits(t, background(t, p.a.provider, func() error { return q.Notify(p.a.ctx) }))
 	}
 }
 
 // TestSharedReceiveNotifyLosesNoEvent: a call that checks only after receives were posted again sees
 // the event.
 func TestSharedReceiveNotifyLosesNoEvent(t *testing.T) {
-	s, q := loneQueue(t, nd.SharedReceiveQueueConfig{Threshold: 2}, 2)
+	s, q := unusedQueue(t, nd.SharedReceiveQueueConfig{Threshold: 2}, 2)
 	call := background(t, s.provider, func() error { return q.Notify(s.ctx) })
 	q.mu.Lock()
 	q.head++ // a message takes a receive
@@ -92,7 +92,7 @@ func TestSharedReceiveNotifyLosesNoEvent(t *testing.T) {
 }
 
 func TestSharedReceiveNotifyEnds(t *testing.T) {
-	s, q := loneQueue(t, nd.SharedReceiveQueueConfig{}, 1) // with a threshold of 0 there are no events
+	s, q := unusedQueue(t, nd.SharedReceiveQueueConfig{}, 1) // with a threshold of 0 there are no events
 	ctx, cancel := context.WithCancel(s.ctx)
 	call := background(t, s.provider, func() error { return q.Notify(ctx) })
 	other := background(t, s.provider, func() error { return q.Notify(s.ctx) })
@@ -124,18 +124,18 @@ func TestSharedReceiveNotifyEnds(t *testing.T) {
 
 // TestSharedReceiveModify keeps the receives in order, and changes nothing when it fails.
 func TestSharedReceiveModify(t *testing.T) {
-	r := newStar(t, setup{}, nd.SharedReceiveQueueConfig{Depth: 4}, 1)
-	q := r.queue()
+	p := newPair(t, setup{Shared: &nd.SharedReceiveQueueConfig{Depth: 4}})
+	q := p.queue()
 	post := func(context, n int) {
 		for i := range n {
-			r.owner.must(order{Do: doReceive, Context: uint64(context + i), Parts: mine(context+i, 1)})
+			p.a.must(order{Do: doReceive, Context: uint64(context + i), Parts: mine(context+i, 1)})
 		}
 	}
 	take := func(context, n int) {
 		for i := range n {
-			r.peers[0].must(order{Do: doSend, Parts: mine(i, 1)})
-			r.owner.expect(receiveQueue, success(nd.RequestReceive, uint64(context+i), 1))
-			r.peers[0].results(initiatorQueue, 1)
+			p.b.must(order{Do: doSend, Parts: mine(i, 1)})
+			p.a.expect(receiveQueue, success(nd.RequestReceive, uint64(context+i), 1))
+			p.b.results(initiatorQueue, 1)
 		}
 	}
 	post(0, 4)
@@ -166,7 +166,7 @@ func TestSharedReceiveModify(t *testing.T) {
 }
 
 func TestSharedReceiveParameters(t *testing.T) {
-	s, q := loneQueue(t, nd.SharedReceiveQueueConfig{}, 0)
+	s, q := unusedQueue(t, nd.SharedReceiveQueueConfig{}, 0)
 	info, err := s.adapter.Query(nd.InfoVersion2)
 	if err != nil || info.MaxSharedReceiveQueueDepth != 4096 {
 		t.Errorf("the adapter shows a depth of %d, %v", info.MaxSharedReceiveQueueDepth, err)
@@ -212,7 +212,7 @@ func TestSharedReceiveParameters(t *testing.T) {
 			defer ep.Close()
 		}
 	}
-	wantStatus(t, s.endpoint(0).Receive(1, nil), nd.InvalidDeviceRequest)
+	wantStatus(t, s.endpointAt(0).Receive(1, nil), nd.InvalidDeviceRequest)
 	wantStatus(t, q.Receive(1, make([]nd.SGE, minSGE+1)), nd.DataOverrun)
 	group, mask, err := q.NotifyAffinity()
 	if err != nil || group != 0 || mask == 0 {
@@ -223,22 +223,22 @@ func TestSharedReceiveParameters(t *testing.T) {
 // TestSharedReceiveQueueServesAfterClose: it serves its endpoints until they are closed, and no
 // new ones.
 func TestSharedReceiveQueueServesAfterClose(t *testing.T) {
-	r := newStar(t, setup{}, nd.SharedReceiveQueueConfig{}, 1)
-	q, s := r.queue(), r.owner.local
-	r.owner.must(order{Do: doReceive, Context: 1, Parts: mine(0, 100_000)})
+	p := newPair(t, shared(setup{}, 1))
+	q, s := p.queue(), p.a
+	p.a.must(order{Do: doReceive, Context: 1, Parts: mine(0, 100_000)})
 	if err := q.Close(); err != nil {
 		t.Fatal(err)
 	}
 	_, err := s.adapter.CreateEndpoint(s.ctx, nd.EndpointConfig{Receive: s.queues[0], Initiator: s.queues[0], SharedReceive: q})
 	wantStatus(t, err, nd.InvalidParameter4)
-	r.peers[0].must(order{Do: doSend, Context: 1, Parts: mine(0, 100_000)})
-	r.owner.expect(receiveQueue, success(nd.RequestReceive, 1, 100_000))
-	r.peers[0].expect(initiatorQueue, success(nd.RequestSend, 1, 100_000))
+	p.b.must(order{Do: doSend, Context: 1, Parts: mine(0, 100_000)})
+	p.a.expect(receiveQueue, success(nd.RequestReceive, 1, 100_000))
+	p.b.expect(initiatorQueue, success(nd.RequestSend, 1, 100_000))
 }
 
 // TestSharedReceiveAfterProviderClose: calls do not access an arena that may be unmapped.
 func TestSharedReceiveAfterProviderClose(t *testing.T) {
-	s, q := loneQueue(t, nd.SharedReceiveQueueConfig{}, 0)
+	s, q := unusedQueue(t, nd.SharedReceiveQueueConfig{}, 0)
 	call := background(t, s.provider, func() error { return q.Notify(s.ctx) })
 	if err := s.provider.Close(); err != nil {
 		t.Fatal(err)

@@ -9,60 +9,16 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// star is an owner of a shared receive queue and its peers. Endpoint i of the owner is connected
-// with endpoint 0 of peer i.
-type star struct {
-	setup
-	owner *party
-	peers []*party
+// queue is the shared receive queue of side 0.
+func (p *pair) queue() *sharedReceiveQueue { return p.a.shared.(*sharedReceiveQueue) }
+
+// shared returns s with a shared receive queue of side 0, and a number of peers.
+func shared(s setup, peers int) setup {
+	s.Shared, s.Peers = new(nd.SharedReceiveQueueConfig), peers
+	return s
 }
 
-// newStar makes a star with a number of peers. With s.Processes the peers are processes of their
-// own. The first executor and memory of s are the owner's.
-func newStar(t testing.TB, s setup, cfg nd.SharedReceiveQueueConfig, peers int) *star {
-	t.Helper()
-	r := &star{setup: s}
-	arena := newArena(t)
-	of := func(i int) sideOptions {
-		o := s.Both
-		o.Executor, o.Private = s.Executors[i], s.Private[i]
-		return o
-	}
-	options := of(0)
-	options.Shared = &cfg
-	r.owner = newParty(t, arena, "owner", options, false)
-	r.owner.memory = r.owner.region(0)
-	for i := range peers {
-		p := newParty(t, arena, fmt.Sprint("peer ", i), of(1), s.Processes)
-		p.memory = p.region(0)
-		r.peers = append(r.peers, p)
-		if i > 0 {
-			r.owner.must(order{Do: doEndpoint})
-		}
-		r.connect(i, p.must(order{Do: doListen}))
-	}
-	return r
-}
-
-func (r *star) connect(i int, listener reply) {
-	r.owner.t.Helper()
-	accepted := r.peers[i].start(order{Do: doAccept, In: 16, Out: 16})
-	r.owner.must(order{Do: doConnect, Endpoint: i, Addr: listener.Addr, In: 16, Out: 16})
-	r.owner.must(order{Do: doComplete, Endpoint: i})
-	if a := <-accepted; a.Status != nd.Success {
-		r.owner.t.Fatalf("accept: %s", a.Text)
-	}
-}
-
-func (r *star) queue() *sharedReceiveQueue { return r.owner.local.shared.(*sharedReceiveQueue) }
-
-// onEveryStar runs a test with every executor and memory, within a process and across several.
-func onEveryStar(t *testing.T, s setup, peers int, test func(t *testing.T, r *star)) {
-	t.Helper()
-	runEach(t, everySetup(s), func(t *testing.T, s setup) { test(t, newStar(t, s, nd.SharedReceiveQueueConfig{}, peers)) })
-}
-
-// of makes the result of a receive one of the owner's endpoint i.
+// of makes the result of a receive one of side 0's endpoint i.
 func of(i int, r nd.Result) nd.Result {
 	r.EndpointContext = endpointContext(i)
 	return r
@@ -75,28 +31,28 @@ var impatient = sideOptions{Options: Options{ReceiveTimeout: time.Millisecond}}
 // TestSharedReceive: each message takes the oldest receive, at any endpoint, and its result
 // shows that endpoint.
 func TestSharedReceive(t *testing.T) {
-	onEveryStar(t, setup{Both: impatient}, 2, func(t *testing.T, r *star) {
+	onEvery(t, shared(setup{Both: impatient}, 2), func(t *testing.T, p *pair) {
 		for _, n := range []int{0, 1, 8, 47, 48, 49, 1000, 60_000} {
 			for i := range uint64(4) {
-				r.owner.must(order{Do: doReceive, Context: i, Parts: mine(int(i)*60_000, n)})
+				p.a.must(order{Do: doReceive, Context: i, Parts: mine(int(i)*60_000, n)})
 			}
 			for i := range uint64(4) {
-				p := r.peers[i%2]
-				p.fill(0, 0, n, i+7)
-				p.must(order{Do: doSend, Context: i, Parts: mine(0, n)})
-				r.owner.expect(receiveQueue, of(int(i%2), success(nd.RequestReceive, i, n)))
-				p.expect(initiatorQueue, success(nd.RequestSend, i, n))
-				if r.owner.sum(0, int(i)*60_000, n) != p.sum(0, 0, n) {
+				peer := p.peers[i%2]
+				peer.fill(0, 0, n, i+7)
+				peer.must(order{Do: doSend, Context: i, Parts: mine(0, n)})
+				p.a.expect(receiveQueue, of(int(i%2), success(nd.RequestReceive, i, n)))
+				peer.expect(initiatorQueue, success(nd.RequestSend, i, n))
+				if p.a.sum(0, int(i)*60_000, n) != peer.sum(0, 0, n) {
 					t.Errorf("%d bytes: the data differ", n)
 				}
 			}
 		}
 		// The other direction has no shared queue.
-		for i, p := range r.peers {
-			p.must(order{Do: doReceive, Context: 5, Parts: mine(0, 100)})
-			r.owner.must(order{Do: doSend, Endpoint: i, Context: 6, Parts: mine(0, 100)})
-			p.expect(receiveQueue, success(nd.RequestReceive, 5, 100))
-			r.owner.expect(initiatorQueue, of(i, success(nd.RequestSend, 6, 100)))
+		for i, peer := range p.peers {
+			peer.must(order{Do: doReceive, Context: 5, Parts: mine(0, 100)})
+			p.a.must(order{Do: doSend, Endpoint: i, Context: 6, Parts: mine(0, 100)})
+			peer.expect(receiveQueue, success(nd.RequestReceive, 5, 100))
+			p.a.expect(initiatorQueue, of(i, success(nd.RequestSend, 6, 100)))
 		}
 	})
 }
@@ -104,26 +60,26 @@ func TestSharedReceive(t *testing.T) {
 // TestSharedReceivePostedLate: a message waits for a receive without limit, and later requests
 // wait with it.
 func TestSharedReceivePostedLate(t *testing.T) {
-	onEveryStar(t, setup{Both: impatient}, 1, func(t *testing.T, r *star) {
-		p := r.peers[0]
+	onEvery(t, shared(setup{Both: impatient}, 1), func(t *testing.T, p *pair) {
+		peer := p.b
 		for i, n := range []int{0, 8, 48, 49, 1000, 200_000} {
 			context := uint64(i)
-			p.fill(0, 0, n, context)
-			r.owner.fill(0, 0, n+16, context+100)
-			before := r.owner.sum(0, n, 16)
-			p.must(order{Do: doSend, Context: context, Parts: mine(0, n)})
-			p.must(order{Do: doWrite, Context: context, Parts: mine(n, 16), Far: at(r.owner.memory, n)})
-			p.must(order{Do: doRead, Context: context, Parts: mine(250_000, 8), Far: r.owner.memory})
+			peer.fill(0, 0, n, context)
+			p.a.fill(0, 0, n+16, context+100)
+			before := p.a.sum(0, n, 16)
+			peer.must(order{Do: doSend, Context: context, Parts: mine(0, n)})
+			peer.must(order{Do: doWrite, Context: context, Parts: mine(n, 16), Far: at(p.a.memory, n)})
+			peer.must(order{Do: doRead, Context: context, Parts: mine(250_000, 8), Far: p.a.memory})
 			time.Sleep(5 * time.Millisecond) // five times the time-out of a plain Send
-			p.nothing(initiatorQueue)
-			r.owner.nothing(receiveQueue)
-			if r.owner.sum(0, n, 16) != before {
+			peer.nothing(initiatorQueue)
+			p.a.nothing(receiveQueue)
+			if p.a.sum(0, n, 16) != before {
 				t.Errorf("%d bytes: a Write has overtaken the message", n)
 			}
-			r.owner.must(order{Do: doReceive, Context: context, Parts: mine(0, n)})
-			r.owner.expect(receiveQueue, of(0, success(nd.RequestReceive, context, n)))
-			p.expect(initiatorQueue, success(nd.RequestSend, context, n), success(nd.RequestWrite, context, 16), success(nd.RequestRead, context, 8))
-			if p.sum(0, 0, n+16) != r.owner.sum(0, 0, n+16) {
+			p.a.must(order{Do: doReceive, Context: context, Parts: mine(0, n)})
+			p.a.expect(receiveQueue, of(0, success(nd.RequestReceive, context, n)))
+			peer.expect(initiatorQueue, success(nd.RequestSend, context, n), success(nd.RequestWrite, context, 16), success(nd.RequestRead, context, 8))
+			if peer.sum(0, 0, n+16) != p.a.sum(0, 0, n+16) {
 				t.Errorf("%d bytes: the data differ", n)
 			}
 		}
@@ -137,24 +93,24 @@ func TestSharedReceiveLetsEngineSleep(t *testing.T) {
 		for _, private := range []bool{false, true} {
 			for _, size := range []int{8, 200_000} {
 				t.Run(fmt.Sprintf("%s/private=%v/%d bytes", name, private, size), func(t *testing.T) {
-					s := setup{Private: [2]bool{private, private}, Both: sideOptions{InitiatorDepth: 512}}
-					r := newStar(t, s, nd.SharedReceiveQueueConfig{Depth: 512}, 1)
-					p := r.peers[0]
+					s := setup{Private: [2]bool{private, private}, Both: sideOptions{InitiatorDepth: 512}, Shared: &nd.SharedReceiveQueueConfig{Depth: 512}}
+					p := newPair(t, s)
+					peer := p.b
 					for i := range n {
-						p.must(order{Do: doSend, Context: uint64(i), Parts: mine(0, size)})
+						peer.must(order{Do: doSend, Context: uint64(i), Parts: mine(0, size)})
 					}
-					for _, side := range []*side{r.owner.local, p.local} {
+					for _, side := range []*side{p.a, peer} {
 						proctest.Eventually(t, "no progress is made", func() bool {
-							return r.owner.local.provider.progressAll() == noProgress && p.local.provider.progressAll() == noProgress
+							return p.a.provider.progressAll() == noProgress && peer.provider.progressAll() == noProgress
 						})
 						// It can be armed for a moment while another goroutine drives the endpoint.
 						proctest.Eventually(t, "the engine does not look again and again", func() bool { return !side.provider.needsPolling() })
 					}
 					for i := range n {
-						r.owner.must(order{Do: doReceive, Context: uint64(i), Parts: mine(0, size)})
+						p.a.must(order{Do: doReceive, Context: uint64(i), Parts: mine(0, size)})
 					}
-					r.owner.results(receiveQueue, n)
-					p.results(initiatorQueue, n)
+					p.a.results(receiveQueue, n)
+					peer.results(initiatorQueue, n)
 				})
 			}
 		}
@@ -164,25 +120,25 @@ func TestSharedReceiveLetsEngineSleep(t *testing.T) {
 // TestSharedReceiveWakesEngine: a process that neither polls nor waits notices a receive for
 // which a message waits.
 func TestSharedReceiveWakesEngine(t *testing.T) {
-	r := newStar(t, setup{}, nd.SharedReceiveQueueConfig{}, 1)
-	bell := r.owner.local.member.EngineDoorbell()
+	p := newPair(t, shared(setup{}, 1))
+	bell := p.a.member.EngineDoorbell()
 	const n = 20
 	for range n {
-		r.peers[0].must(order{Do: doSend, Parts: mine(0, 8)})
+		p.b.must(order{Do: doSend, Parts: mine(0, 8)})
 	}
 	rung := 0
 	for range n {
 		proctest.Eventually(t, "a message waits", func() bool {
-			r.queue().mu.Lock()
-			defer r.queue().mu.Unlock()
-			return len(r.queue().waiting) == 1
+			p.queue().mu.Lock()
+			defer p.queue().mu.Unlock()
+			return len(p.queue().waiting) == 1
 		})
 		before := bell.Arm() // the engine may disarm it at once, but not each time
-		r.owner.must(order{Do: doReceive, Parts: mine(0, 8)})
+		p.a.must(order{Do: doReceive, Parts: mine(0, 8)})
 		if bell.Arm() != before {
 			rung++
 		}
-		r.peers[0].results(initiatorQueue, 1)
+		p.b.results(initiatorQueue, 1)
 	}
 	if rung == 0 {
 		t.Errorf("none of %d receives has woken the engine", n)
@@ -193,39 +149,39 @@ func TestSharedReceiveWakesEngine(t *testing.T) {
 // the receive that it took.
 func TestSharedReceiveLargeMessages(t *testing.T) {
 	const n, rounds = 1 << 20, 8
-	onEveryStar(t, setup{Both: sideOptions{Size: 4 * n}}, 3, func(t *testing.T, r *star) {
+	onEvery(t, shared(setup{Both: sideOptions{Size: 4 * n}}, 3), func(t *testing.T, p *pair) {
 		var sums [3]uint64
-		for i, p := range r.peers {
-			p.fill(0, 0, n, uint64(i))
-			sums[i] = p.sum(0, 0, n)
+		for i, peer := range p.peers {
+			peer.fill(0, 0, n, uint64(i))
+			sums[i] = peer.sum(0, 0, n)
 			for k := range uint64(rounds) {
-				p.must(order{Do: doSend, Context: k, Parts: []part{{Off: 0, Len: n / 3}, {Off: n / 3, Len: n - n/3}}})
+				peer.must(order{Do: doSend, Context: k, Parts: []part{{Off: 0, Len: n / 3}, {Off: n / 3, Len: n - n/3}}})
 			}
 		}
 		slot := func(k int) order {
 			return order{Do: doReceive, Context: uint64(k), Parts: []part{{Off: k * n, Len: n / 2}, {Off: k*n + n/2, Len: n / 2}}}
 		}
 		for k := range 4 {
-			r.owner.must(slot(k))
+			p.a.must(slot(k))
 		}
 		var got [3]int
-		for range len(r.peers) * rounds {
-			res := r.owner.results(receiveQueue, 1)[0]
+		for range len(p.peers) * rounds {
+			res := p.a.results(receiveQueue, 1)[0]
 			i, k := int(res.EndpointContext-endpointContext(0)), int(res.RequestContext)
 			if res.Status != nd.Success || res.BytesTransferred != n {
-				t.Fatalf("%v\n%s", res, r.owner.why())
+				t.Fatalf("%v\n%s", res, p.a.why())
 			}
-			if r.owner.sum(0, k*n, n) != sums[i] {
+			if p.a.sum(0, k*n, n) != sums[i] {
 				t.Fatalf("what came from peer %d into receive %d is something else", i, k)
 			}
 			got[i]++
-			r.owner.must(slot(k))
+			p.a.must(slot(k))
 		}
-		for i, p := range r.peers {
+		for i, peer := range p.peers {
 			if got[i] != rounds {
 				t.Errorf("%d messages of peer %d, want %d", got[i], i, rounds)
 			}
-			for k, res := range p.results(initiatorQueue, rounds) {
+			for k, res := range peer.results(initiatorQueue, rounds) {
 				if res != (nd.Result{RequestType: nd.RequestSend, RequestContext: uint64(k), BytesTransferred: n, EndpointContext: endpointContext(0)}) {
 					t.Errorf("%v", res)
 				}
@@ -237,20 +193,20 @@ func TestSharedReceiveLargeMessages(t *testing.T) {
 // TestSharedReceiveFairness: an endpoint with a steady stream of messages does not starve the
 // others.
 func TestSharedReceiveFairness(t *testing.T) {
-	r := newStar(t, setup{}, nd.SharedReceiveQueueConfig{}, 3)
+	p := newPair(t, shared(setup{}, 3))
 	var waiting [3]int
 	wait := func(what string, endpoints int) {
 		t.Helper()
 		proctest.Eventually(t, what, func() bool {
-			r.owner.local.provider.progressAll()
-			r.queue().mu.Lock()
-			defer r.queue().mu.Unlock()
-			return len(r.queue().waiting) == endpoints
+			p.a.provider.progressAll()
+			p.queue().mu.Lock()
+			defer p.queue().mu.Unlock()
+			return len(p.queue().waiting) == endpoints
 		})
 	}
-	for i := range r.peers {
+	for i := range p.peers {
 		for range 10 {
-			r.peers[i].must(order{Do: doSend, Parts: mine(0, 8)})
+			p.peers[i].must(order{Do: doSend, Parts: mine(0, 8)})
 		}
 		wait("its first message waits", i+1)
 	}
@@ -262,17 +218,17 @@ func TestSharedReceiveFairness(t *testing.T) {
 			}
 		}
 		wait("each endpoint with a message waits", left) // otherwise no endpoint waits for its turn
-		r.owner.must(order{Do: doReceive, Context: uint64(k), Parts: mine(0, 8)})
-		res := r.owner.results(receiveQueue, 1)[0]
+		p.a.must(order{Do: doReceive, Context: uint64(k), Parts: mine(0, 8)})
+		res := p.a.results(receiveQueue, 1)[0]
 		waiting[res.EndpointContext-endpointContext(0)]++
 		if low, high := min(waiting[0], waiting[1], waiting[2]), max(waiting[0], waiting[1], waiting[2]); high-low > 1 {
 			t.Fatalf("after %d receives the endpoints have got %v", k+1, waiting)
 		}
 	}
-	r.queue().mu.Lock()
-	defer r.queue().mu.Unlock()
-	if len(r.queue().waiting) != 0 || r.queue().outstanding() != 0 {
-		t.Errorf("%d endpoints wait, %d receives are outstanding", len(r.queue().waiting), r.queue().outstanding())
+	p.queue().mu.Lock()
+	defer p.queue().mu.Unlock()
+	if len(p.queue().waiting) != 0 || p.queue().outstanding() != 0 {
+		t.Errorf("%d endpoints wait, %d receives are outstanding", len(p.queue().waiting), p.queue().outstanding())
 	}
 }
 
@@ -281,10 +237,10 @@ func TestSharedReceiveFairness(t *testing.T) {
 func TestSharedReceiveHotPath(t *testing.T) {
 	for _, executor := range []Executor{Auto, Target} {
 		for _, n := range []int{0, 48, 4096, 100_000} {
-			r := newStar(t, setup{Executors: [2]Executor{executor, executor}}, nd.SharedReceiveQueueConfig{}, 1)
-			q, p := r.queue(), r.peers[0].local
-			h := hotPath{a: r.owner.local, b: p, from: p.endpoint(0), n: n}
-			from, to := p.region(0), r.owner.local.region(0)
+			p := newPair(t, shared(setup{Executors: [2]Executor{executor, executor}}, 1))
+			q, peer := p.queue(), p.b
+			h := hotPath{a: p.a, b: peer, from: peer.endpointAt(0), n: n}
+			from, to := peer.regionAt(0), p.a.regionAt(0)
 			h.source = []nd.SGE{{Buffer: from.cut(0, n), Token: from.mr.LocalToken()}}
 			h.sink = []nd.SGE{{Buffer: to.cut(0, n), Token: to.mr.LocalToken()}}
 			for name, f := range map[string]func(){

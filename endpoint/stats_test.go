@@ -12,9 +12,9 @@ import (
 )
 
 // statsOf returns the counters of the first endpoint of a side.
-func statsOf(t *testing.T, p *party) nd.EndpointStats {
+func statsOf(t *testing.T, p *side) nd.EndpointStats {
 	t.Helper()
-	s, ok := nd.StatsOf(p.local.endpoint(0))
+	s, ok := nd.StatsOf(p.endpointAt(0))
 	if !ok {
 		t.Fatal("the endpoint has no counters")
 	}
@@ -74,7 +74,7 @@ func TestStatsCountOperationsByType(t *testing.T) {
 				t.Errorf("posted %d, completed %d, receives posted %d, completed %d; want 6, 6, 3, 3",
 					a.RequestsPosted, a.RequestsCompleted, b.ReceivesPosted, b.ReceivesCompleted)
 			}
-			q, ok := nd.QueueStatsOf(p.b.local.queues[receiveQueue])
+			q, ok := nd.QueueStatsOf(p.b.queues[receiveQueue])
 			if !ok || q.Results != 3 || q.Queued != 0 || *q.Operations != want {
 				t.Errorf("receive queue: %+v %+v, want 3 results, none queued, and the same operations", q, q.Operations)
 			}
@@ -116,7 +116,7 @@ func TestStatsCountStalls(t *testing.T) {
 
 func TestStatsCountRefusals(t *testing.T) {
 	p := newPair(t, setup{})
-	ep := p.a.local.endpoint(0)
+	ep := p.a.endpointAt(0)
 	wrong := p.b.memory
 	wrong.Token++
 	p.a.must(order{Do: doWrite, Parts: []part{{Len: 8}}, Far: wrong})
@@ -131,7 +131,7 @@ func TestStatsCountRefusals(t *testing.T) {
 	}
 	q := newPair(t, setup{Both: sideOptions{Options: Options{ReceiveTimeout: NoLimit}, InitiatorDepth: 1}})
 	q.a.must(order{Do: doSend})
-	if err := q.a.local.endpoint(0).Send(2, nil, 0); nd.StatusOf(err) != nd.NoMoreEntries {
+	if err := q.a.endpointAt(0).Send(2, nil, 0); nd.StatusOf(err) != nd.NoMoreEntries {
 		t.Fatalf("a post on a full queue: %v", err)
 	}
 	if got := statsOf(t, q.a); got.PostsRefused != 1 {
@@ -146,12 +146,12 @@ func TestStatsOfClosedEndpointsAreKept(t *testing.T) {
 	p := newPair(t, s)
 	p.a.must(order{Do: doWrite, Parts: []part{{Len: 8}}, Far: p.b.memory})
 	p.a.must(order{Do: doWait, Queue: initiatorQueue, N: 1})
-	if got := p.a.local.provider.Stats(); len(got.Endpoints) != 1 || len(got.CompletionQueues) != 2 || got.ClosedEndpoints != 0 {
+	if got := p.a.provider.Stats(); len(got.Endpoints) != 1 || len(got.CompletionQueues) != 2 || got.ClosedEndpoints != 0 {
 		t.Errorf("before the close: %+v", got)
 	}
 	p.a.must(order{Do: doCloseEndpoint})
 	for range 3 {
-		got := p.a.local.provider.Stats()
+		got := p.a.provider.Stats()
 		if len(got.Endpoints) != 0 || got.ClosedEndpoints != 1 || got.Closed.RequestsCompleted != 1 || got.Closed.Operations.Write.Bytes != 8 {
 			t.Errorf("after the close: %+v", got)
 		}
@@ -163,8 +163,8 @@ func TestStatsOfClosedEndpointsAreKept(t *testing.T) {
 
 func TestGoroutinesAreLabelled(t *testing.T) {
 	p := &pair{arena: newArena(t)}
-	p.a = newParty(t, p.arena, "a", sideOptions{Options: Options{EventHandler: new(recorder)}}, false)
-	p.b = newParty(t, p.arena, "b", sideOptions{}, true) // its death is watched
+	p.a = newSide(t, p.arena, "a", sideOptions{Options: Options{EventHandler: new(recorder)}}, false)
+	p.b = newSide(t, p.arena, "b", sideOptions{}, true) // its death is watched
 	p.connect(p.b.must(order{Do: doListen}).Addr)
 	for _, role := range []string{"progress engine", "housekeeper", "liveness check", "event log"} {
 		want := `"softnd":"` + role + `"`

@@ -80,20 +80,24 @@ var producers = map[string]func(t *testing.T) error{
 		for range 64 {
 			p.a.must(order{Do: doReceive})
 		}
-		other := p.addEndpoints(p.b.listening(t))
+		other := p.addEndpoints(p.b.listen(0))
 		p.a.must(order{Do: doFlush}) // overruns the queue that the other endpoint uses, too
-		ep := p.a.local.endpoint(other)
-		proctest.Eventually(t, "the other endpoint fails", func() bool { p.a.local.queues[0].Poll(nil); return ep.Err() != nil })
+		ep := p.a.endpointAt(other)
+		proctest.Eventually(t, "the other endpoint fails", func() bool { p.a.queues[0].Poll(nil); return ep.Err() != nil })
 		return ep.Err()
 	},
-	"DataOverrun":   func(t *testing.T) error { return newUnconnected(t).ep.Send(1, make([]nd.SGE, maxSGE+1), 0) },
-	"NoMoreEntries": func(t *testing.T) error { return fillReceives(newUnconnected(t).ep) },
+	"DataOverrun":   func(t *testing.T) error { return newUnconnected(t).endpoints[0].Send(1, make([]nd.SGE, maxSGE+1), 0) },
+	"NoMoreEntries": func(t *testing.T) error { return fillReceives(newUnconnected(t).endpoints[0]) },
 
 	// Objects and arguments.
-	"InvalidHandle":    func(t *testing.T) error { i := newUnconnected(t); i.good(i.cq.Close()); return i.cq.Resize(4) },
-	"InvalidParameter": func(t *testing.T) error { i := newUnconnected(t); _, err := i.ad.Query(7); return err },
+	"InvalidHandle": func(t *testing.T) error {
+		i := newUnconnected(t)
+		i.good(i.queues[0].Close())
+		return i.queues[0].Resize(4)
+	},
+	"InvalidParameter": func(t *testing.T) error { i := newUnconnected(t); _, err := i.adapter.Query(7); return err },
 	"InvalidParameter1": func(t *testing.T) error {
-		return newUnconnected(t).connector().Connect(t.Context(), nil, netip.AddrPort{}, nd.ConnectParams{})
+		return newUnconnected(t).newConnector().Connect(t.Context(), nil, netip.AddrPort{}, nd.ConnectParams{})
 	},
 	"InvalidParameter2": func(t *testing.T) error {
 		return newUnconnected(t).create(func(c *nd.EndpointConfig) { c.Receive = nil })
@@ -101,7 +105,7 @@ var producers = map[string]func(t *testing.T) error{
 	"InvalidParameter3": func(t *testing.T) error {
 		return newUnconnected(t).create(func(c *nd.EndpointConfig) { c.Initiator = nil })
 	},
-	"InvalidParameter4": func(t *testing.T) error { return newUnconnected(t).ep.Send(1, nil, nd.AllowRead) },
+	"InvalidParameter4": func(t *testing.T) error { return newUnconnected(t).endpoints[0].Send(1, nil, nd.AllowRead) },
 	"InvalidParameter5": func(t *testing.T) error {
 		return newUnconnected(t).create(func(c *nd.EndpointConfig) { c.ReceiveDepth = maxQueueDepth + 1 })
 	},
@@ -118,27 +122,27 @@ var producers = map[string]func(t *testing.T) error{
 		return newUnconnected(t).create(func(c *nd.EndpointConfig) { c.InlineSize = 1 << 20 })
 	},
 	"InvalidParameterMix": func(t *testing.T) error {
-		return newUnconnected(t).cq.(nd.InterruptModerator).ModerateInterrupts(-1, -1)
+		return newUnconnected(t).queues[0].(nd.InterruptModerator).ModerateInterrupts(-1, -1)
 	},
-	"InvalidDeviceState": func(t *testing.T) error { return newUnconnected(t).listener().Listen(0) },
+	"InvalidDeviceState": func(t *testing.T) error { return newUnconnected(t).newListener().Listen(0) },
 	"InvalidBufferSize": func(t *testing.T) error {
 		i := newUnconnected(t)
-		_, err := i.ad.Register(i.ctx, []byte{}, 0)
+		_, err := i.adapter.Register(i.ctx, []byte{}, 0)
 		return err
 	},
 	"ImplementationLimit": func(t *testing.T) error {
 		i := newUnconnected(t)
-		return must(i.ad.CreateMemoryRegion(i.ctx)).InitializeFastRegister(i.ctx, 1<<30, false)
+		return must(i.adapter.CreateMemoryRegion(i.ctx)).InitializeFastRegister(i.ctx, 1<<30, false)
 	},
 	"NotSupported": func(t *testing.T) error {
 		i := newUnconnected(t)
-		_, err := i.ad.Control(i.ctx, 1, nil, nil)
+		_, err := i.adapter.Control(i.ctx, 1, nil, nil)
 		return err
 	},
 	"DeviceBusy": func(t *testing.T) error {
 		p := newPair(t, setup{})
 		p.a.must(order{Do: doBind, Window: p.a.must(order{Do: doWindow}).N, Len: 8, Flags: nd.AllowRead})
-		return p.a.local.region(0).mr.Deregister(t.Context())
+		return p.a.regionAt(0).mr.Deregister(t.Context())
 	},
 	"Pending": func(t *testing.T) error {
 		var o ndcompat.Overlapped
@@ -159,7 +163,7 @@ var producers = map[string]func(t *testing.T) error{
 	// Resources.
 	"NoMemory": func(t *testing.T) error {
 		i := newUnconnected(t)
-		_, err := i.ad.Allocate(i.ctx, 2*testArena, 0)
+		_, err := i.adapter.Allocate(i.ctx, 2*testArena, 0)
 		return err
 	},
 	"InsufficientResources": func(t *testing.T) error {
@@ -175,56 +179,56 @@ var producers = map[string]func(t *testing.T) error{
 	"TooManyAddresses": func(t *testing.T) error {
 		i := newUnconnected(t)
 		for range nd.EphemeralPortLast - nd.EphemeralPortFirst + 1 {
-			i.good(i.connector().Bind(netip.AddrPortFrom(i.address(), 0)))
+			i.good(i.newConnector().Bind(netip.AddrPortFrom(i.address(), 0)))
 		}
-		return i.connector().Bind(netip.AddrPortFrom(i.address(), 0))
+		return i.newConnector().Bind(netip.AddrPortFrom(i.address(), 0))
 	},
 	"DeviceRemoved": func(t *testing.T) error {
 		i := newUnconnected(t)
 		i.good(i.provider.Close())
-		_, err := i.ad.CreateConnector(i.ctx)
+		_, err := i.adapter.CreateConnector(i.ctx)
 		return err
 	},
 
 	// Connections.
 	"SharingViolation": func(t *testing.T) error {
 		i := newUnconnected(t)
-		i.good(i.connector().Bind(netip.AddrPortFrom(i.address(), 77)))
-		return i.connector().Bind(netip.AddrPortFrom(i.address(), 77))
+		i.good(i.newConnector().Bind(netip.AddrPortFrom(i.address(), 77)))
+		return i.newConnector().Bind(netip.AddrPortFrom(i.address(), 77))
 	},
-	"BadNetworkName": func(t *testing.T) error { return newUnconnected(t).connect("0.0.0.0:5") },
+	"BadNetworkName": func(t *testing.T) error { return newUnconnected(t).dial("0.0.0.0:5") },
 	"InvalidAddress": func(t *testing.T) error {
-		return newUnconnected(t).connector().Bind(netip.MustParseAddrPort("192.0.2.1:5"))
+		return newUnconnected(t).newConnector().Bind(netip.MustParseAddrPort("192.0.2.1:5"))
 	},
 	"AddressAlreadyAssociated": func(t *testing.T) error {
 		i := newUnconnected(t)
-		l := i.listener()
+		l := i.newListener()
 		i.good(l.Bind(netip.AddrPortFrom(i.address(), 0)))
 		return l.Bind(netip.AddrPortFrom(i.address(), 0))
 	},
 	"AddressAlreadyExists": connectTwiceFromOneAddress,
 	"ConnectionRefused": func(t *testing.T) error {
 		i := newUnconnected(t)
-		return i.connect(netip.AddrPortFrom(i.address(), 5).String())
+		return i.dial(netip.AddrPortFrom(i.address(), 5).String())
 	},
-	"ConnectionInvalid": func(t *testing.T) error { return newUnconnected(t).ep.Send(1, nil, 0) },
+	"ConnectionInvalid": func(t *testing.T) error { return newUnconnected(t).endpoints[0].Send(1, nil, 0) },
 	"ConnectionActive": func(t *testing.T) error {
 		p := newPair(t, setup{})
-		s := p.a.local
-		return s.connector(0).Connect(s.ctx, s.endpoint(0), netip.MustParseAddrPort("127.77.0.2:1"), nd.ConnectParams{})
+		s := p.a
+		return s.connectorAt(0).Connect(s.ctx, s.endpointAt(0), netip.MustParseAddrPort("127.77.0.2:1"), nd.ConnectParams{})
 	},
-	"NetworkUnreachable": func(t *testing.T) error { return newUnconnected(t).connect("192.0.2.1:5") },
-	"HostUnreachable":    func(t *testing.T) error { return newUnconnected(t).connect("127.77.0.200:5") },
+	"NetworkUnreachable": func(t *testing.T) error { return newUnconnected(t).dial("192.0.2.1:5") },
+	"HostUnreachable":    func(t *testing.T) error { return newUnconnected(t).dial("127.77.0.200:5") },
 	"ConnectionAborted": func(t *testing.T) error {
 		p := newPair(t, setup{})
 		p.b.must(order{Do: doCloseEndpoint})
-		return p.a.local.connector(0).Disconnect(t.Context())
+		return p.a.connectorAt(0).Disconnect(t.Context())
 	},
 	"ConnectionDisconnected": func(t *testing.T) error {
 		p := newPair(t, setup{})
 		left := p.b.start(order{Do: doDisconnect})
 		p.a.must(order{Do: doNotify})
-		err := p.a.local.endpoint(0).Err()
+		err := p.a.endpointAt(0).Err()
 		p.a.must(order{Do: doDisconnect})
 		<-left
 		return err
@@ -287,45 +291,6 @@ func statusConstants(t *testing.T) map[string]nd.Status {
 	return all
 }
 
-// unconnected is one side that is not connected.
-type unconnected struct {
-	dialer
-	ad nd.Adapter
-	cq nd.CompletionQueue
-	ep nd.Endpoint
-}
-
-func newUnconnected(t *testing.T) *unconnected {
-	t.Helper()
-	p := newParty(t, newArena(t), "alone", sideOptions{}, false)
-	return &unconnected{dialer{t, p.local}, p.local.adapter, p.local.queues[0], p.local.endpoint(0)}
-}
-
-func (l *unconnected) address() netip.Addr { return Address(0, l.member.ID()) }
-
-func (l *unconnected) create(change func(*nd.EndpointConfig)) error {
-	cfg := nd.EndpointConfig{Receive: l.cq, Initiator: l.cq}
-	change(&cfg)
-	_, err := l.ad.CreateEndpoint(l.ctx, cfg)
-	return err
-}
-
-func (l *unconnected) listener() nd.Listener {
-	listener := must(l.ad.CreateListener(l.ctx))
-	l.t.Cleanup(func() { listener.Close() })
-	return listener
-}
-
-func (l *unconnected) connect(to string) error {
-	return l.connector().Connect(l.ctx, l.ep, netip.MustParseAddrPort(to), nd.ConnectParams{})
-}
-
-// listening makes a party listen and returns its address.
-func (p *party) listening(t *testing.T) netip.AddrPort {
-	t.Helper()
-	return p.must(order{Do: doListen}).Addr
-}
-
 func fillReceives(ep nd.Endpoint) error {
 	for {
 		if err := ep.Receive(1, nil); err != nil {
@@ -340,5 +305,5 @@ func connectTwiceFromOneAddress(t *testing.T) error {
 	shared := must(a.adapter.(nd.NDKAdapter).CreateSharedAddress(a.ctx, netip.AddrPortFrom(Address(0, a.member.ID()), 0)))
 	t.Cleanup(func() { shared.Close() })
 	connectFrom(a, b, shared, addr)
-	return a.connector().(nd.SharedAddressConnector).ConnectFrom(a.ctx, a.endpoint(), shared, addr, nd.ConnectParams{})
+	return a.newConnector().(nd.SharedAddressConnector).ConnectFrom(a.ctx, a.newEndpoint(), shared, addr, nd.ConnectParams{})
 }

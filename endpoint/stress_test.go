@@ -31,7 +31,7 @@ const (
 // Then follow, for each connection, the areas for the peer's writes, for the results of Reads,
 // and for messages.
 type lane struct {
-	from, to *party
+	from, to *side
 	endpoint int
 	random   *rand.Rand
 	window   int // of to
@@ -77,14 +77,14 @@ func newRandomTraffic(t *testing.T, p *pair, seed uint64) *randomTraffic {
 	for range trafficConnections - 1 {
 		p.addEndpoints(addr)
 	}
-	for way, parties := range [][2]*party{{p.a, p.b}, {p.b, p.a}} {
+	for way, sides := range [][2]*side{{p.a, p.b}, {p.b, p.a}} {
 		source := make([]byte, trafficArea)
 		fill(source, seed+uint64(way))
-		parties[0].fill(0, 0, trafficArea, seed+uint64(way))
+		sides[0].fill(0, 0, trafficArea, seed+uint64(way))
 		for i := range trafficConnections {
 			l := &lane{
-				from: parties[0], to: parties[1], endpoint: i, source: source, written: make([]byte, trafficArea),
-				random: rand.New(rand.NewPCG(seed, uint64(way*trafficConnections+i))), window: parties[1].window(),
+				from: sides[0], to: sides[1], endpoint: i, source: source, written: make([]byte, trafficArea),
+				random: rand.New(rand.NewPCG(seed, uint64(way*trafficConnections+i))), window: sides[1].newWindow(),
 			}
 			d.lanes[way][i] = l
 			fill(l.written, 0)
@@ -169,7 +169,7 @@ func post(t *testing.T, l *lane, orders [][]order) {
 }
 
 // check takes the results of a queue that all connections share, and compares each connection's.
-func check(t *testing.T, p *party, q queue, want [trafficConnections][]nd.Result) {
+func check(t *testing.T, p *side, q queue, want [trafficConnections][]nd.Result) {
 	n := 0
 	for _, w := range want {
 		n += len(w)
@@ -262,14 +262,14 @@ func (l *lane) split(at, size int) (parts []part) {
 	return append(parts, part{Off: at, Len: size})
 }
 
-// expect notes what must be in a party's memory after the round. Later writes of the round are
+// expect notes what must be in a side's memory after the round. Later writes of the round are
 // not in it.
-func (l *lane) expect(what string, p *party, at int, data []byte) {
+func (l *lane) expect(what string, p *side, at int, data []byte) {
 	data = append([]byte(nil), data...)
 	l.checks = append(l.checks, func() error { return l.same(what, p, at, data) })
 }
 
-func (l *lane) same(what string, p *party, at int, data []byte) error {
+func (l *lane) same(what string, p *side, at int, data []byte) error {
 	if p.sum(0, at, len(data)) != xxhash.Sum64(data) {
 		return fmt.Errorf("%s from %s to %s over connection %d: %d bytes differ", what, l.from.name, l.to.name, l.endpoint, len(data))
 	}
@@ -291,7 +291,7 @@ func TestInvalidateUnderLoad(t *testing.T) {
 				p := newPair(t, s)
 				addr := p.b.must(order{Do: doListen}).Addr
 				p.connect(addr)
-				w := p.a.window()
+				w := p.a.newWindow()
 				for i := range rounds {
 					ep := 0
 					if i > 0 {
@@ -362,7 +362,7 @@ func TestConcurrentPostsHaveOneResultEach(t *testing.T) {
 			p := newPair(t, s)
 			const n = 400
 			var posters sync.WaitGroup
-			for _, x := range []*party{p.a, p.b} {
+			for _, x := range []*side{p.a, p.b} {
 				for k := range 2 {
 					posters.Go(func() {
 						for i := range n {
@@ -379,7 +379,7 @@ func TestConcurrentPostsHaveOneResultEach(t *testing.T) {
 				p.a.must(order{Do: doFlush})
 			})
 			posters.Wait()
-			for _, x := range []*party{p.a, p.b} {
+			for _, x := range []*side{p.a, p.b} {
 				for _, q := range []queue{initiatorQueue, receiveQueue} {
 					canceled := false
 					for i, r := range x.results(q, n) {

@@ -122,8 +122,8 @@ func beQuiet(t *testing.T, how string) {
 		for _, private := range []bool{false, true} {
 			s := setup{Executors: [2]Executor{executor, executor}, Private: [2]bool{private, private}, Both: sideOptions{InlineSize: maxInline}}
 			p := newPair(t, s)
-			for _, x := range []*party{p.a, p.b} {
-				x.local.provider.engine.stop() // to wake one that sleeps takes a call
+			for _, x := range []*side{p.a, p.b} {
+				x.provider.engine.stop() // to wake one that sleeps takes a call
 			}
 			for _, n := range []int{8, 48, 1000, 4096} {
 				h := newHotPath(p, n)

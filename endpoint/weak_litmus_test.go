@@ -13,35 +13,35 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// litmusParty is a party of the litmus tests.
-type litmusParty struct {
-	*party
+// litmusSide is a side as the litmus tests use it.
+type litmusSide struct {
+	*side
 	far     nd.WindowDescriptor // of an initiator
 	retries int                 // of a poll
 }
 
-func (p litmusParty) Memory() []byte { return p.local.region(0).bytes() }
-func (p litmusParty) Receive()       { p.t.Helper(); p.must(order{Do: doReceive}) }
+func (p litmusSide) Memory() []byte { return p.regionAt(0).bytes() }
+func (p litmusSide) Receive()       { p.t.Helper(); p.must(order{Do: doReceive}) }
 
-// pollRetries is the maximum number of further polls of a party in another process while its queue is empty. Each message to it costs
+// pollRetries is the maximum number of further polls of a side in another process while its queue is empty. Each message to it costs
 // two switches between processes, and most polls return no result. One seed in four has none, so that all sides look after each step.
 const pollRetries = 7
 
-// Poll polls the only queue. A party in this process polls once, into room.
-func (p litmusParty) Poll(room []nd.Result) []nd.Result {
+// Poll polls the only queue. A side in this process polls once, into room.
+func (p litmusSide) Poll(room []nd.Result) []nd.Result {
 	p.t.Helper()
-	if p.local != nil {
-		return room[:p.local.queues[0].Poll(room)]
+	if p.process == nil {
+		return room[:p.queues[0].Poll(room)]
 	}
 	return p.must(order{Do: doPoll, N: len(room), Retries: p.retries}).Results
 }
 
-func (p litmusParty) Peek(off int) byte {
+func (p litmusSide) Peek(off int) byte {
 	p.t.Helper()
 	return p.must(order{Do: doPeek, Off: off, Len: 1}).Data[0]
 }
 
-func (p litmusParty) Post(r litmus.Request) {
+func (p litmusSide) Post(r litmus.Request) {
 	p.t.Helper()
 	o := order{Do: doWrite, Endpoint: r.Endpoint, Context: r.Context, Far: at(p.far, r.Far), Flags: r.Flags, Parts: mine(r.Near, r.Length)}
 	switch r.Type {
@@ -54,23 +54,23 @@ func (p litmusParty) Post(r litmus.Request) {
 	p.must(o)
 }
 
-// newStage connects the parties. The initiators are processes of their own if processes is set.
-func newStage(t testing.TB, arena *shm.Arena, seed uint64, processes bool) (s *litmus.Stage, parties []*party) {
+// newStage connects the sides. The initiators are processes of their own if processes is set.
+func newStage(t testing.TB, arena *shm.Arena, seed uint64, processes bool) (s *litmus.Stage, sides []*side) {
 	t.Helper()
 	o := sideOptions{Options: Options{Executor: Executor(seed % 2), WeakOrder: &seed}, Size: litmus.MemorySize, OneQueue: true, Private: seed/2%2 == 1}
 	s = &litmus.Stage{T: t, Random: rand.New(rand.NewPCG(seed, 1))}
-	target := newParty(t, arena, "target", o, false)
+	target := newSide(t, arena, "target", o, false)
 	retries := pollRetries
 	if seed/4%4 == 0 { // seed%4 selects the executor and the memory
 		retries = 0
 	}
-	initiators := make([]*party, 2)
+	initiators := make([]*side, 2)
 	for i := range initiators {
-		initiators[i] = newParty(t, arena, fmt.Sprint("initiator ", i), o, processes)
-		s.Initiators[i] = litmusParty{party: initiators[i], far: target.region(0), retries: retries}
+		initiators[i] = newSide(t, arena, fmt.Sprint("initiator ", i), o, processes)
+		s.Initiators[i] = litmusSide{side: initiators[i], far: target.describe(0), retries: retries}
 	}
-	s.Target = litmusParty{party: target}
-	at := target.must(order{Do: doListen}).Addr
+	s.Target = litmusSide{side: target}
+	at := target.listen(0)
 	for i := range 4 {
 		if i > 0 {
 			target.must(order{Do: doEndpoint})
@@ -79,12 +79,7 @@ func newStage(t testing.TB, arena *shm.Arena, seed uint64, processes bool) (s *l
 		if i%2 > 0 {
 			initiator.must(order{Do: doEndpoint})
 		}
-		accepted := target.start(order{Do: doAccept, Endpoint: i, In: 16, Out: 16})
-		initiator.must(order{Do: doConnect, Endpoint: i % 2, Addr: at, In: 16, Out: 16})
-		initiator.must(order{Do: doComplete, Endpoint: i % 2})
-		if r := <-accepted; r.Status != nd.Success {
-			t.Fatal(r.Text)
-		}
+		initiator.connectTo(i%2, target, i, at, 0)
 	}
 	return s, append(initiators, target)
 }
@@ -99,7 +94,7 @@ func testLitmus(t *testing.T, seeds int, processes bool) {
 	var outcomes litmus.Outcomes
 	arena := newArena(t)
 	for seed := range uint64(seeds) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { // the parties leave at its end
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { // the sides leave at its end
 			s, _ := newStage(t, arena, seed, processes)
 			outcomes.Play(s)
 		})
@@ -108,9 +103,9 @@ func testLitmus(t *testing.T, seeds int, processes bool) {
 }
 
 // engineRounds returns how often the engines of all sides have driven an endpoint.
-func engineRounds(parties []*party) (n uint64) {
-	for _, p := range parties {
-		n += p.local.provider.modes.weak.EngineRounds.Load()
+func engineRounds(sides []*side) (n uint64) {
+	for _, p := range sides {
+		n += p.provider.modes.weak.EngineRounds.Load()
 	}
 	return n
 }
@@ -120,17 +115,17 @@ func engineRounds(parties []*party) (n uint64) {
 func TestWeakOrderReplays(t *testing.T) {
 	try := func(seed uint64) (all []string, counts bool) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			s, parties := newStage(t, newArena(t), seed, false) // in a new arena, the sides have the same slots each time
+			s, sides := newStage(t, newArena(t), seed, false) // in a new arena, the sides have the same slots each time
 			var results [8]nd.Result
-			for _, p := range parties {
-				p.local.queues[0].Poll(results[:])
+			for _, p := range sides {
+				p.queues[0].Poll(results[:])
 			}
 			time.Sleep(5 * time.Millisecond) // the engines see the polls
-			before := engineRounds(parties)
+			before := engineRounds(sides)
 			for i := range litmus.Tests {
 				all = append(all, s.Play(&litmus.Tests[i]))
 			}
-			counts = engineRounds(parties) == before
+			counts = engineRounds(sides) == before
 		})
 		return all, counts
 	}

@@ -26,7 +26,7 @@ func onWeakPairs(t *testing.T, seeds int, s setup, test func(t *testing.T, p *pa
 func TestWeakOrderHasSmallLimits(t *testing.T) {
 	seed := uint64(1)
 	p := newPair(t, setup{Both: sideOptions{Options: Options{WeakOrder: &seed}, SGE: 1, QueueDepth: 3, InitiatorDepth: 8}})
-	info, err := p.a.local.adapter.Query(nd.InfoVersion2)
+	info, err := p.a.adapter.Query(nd.InfoVersion2)
 	if err != nil || info.AdapterFlags.Has(nd.InOrderDMASupported) || info.MaxInitiatorSGE != 4 || info.MaxInlineDataSize != 96 || info.MaxOutboundReadLimit != 16 {
 		t.Errorf("%v, %+v", err, info)
 	}
@@ -34,8 +34,8 @@ func TestWeakOrderHasSmallLimits(t *testing.T) {
 	for i := range uint64(4) {
 		p.a.must(order{Do: doWrite, Context: i, Far: p.b.memory, Parts: mine(0, 8)})
 	}
-	q := p.a.local.queues[initiatorQueue].(*completionQueue)
-	for !p.a.local.endpoint(0).(*queuePair).hasOverrun() {
+	q := p.a.queues[initiatorQueue].(*completionQueue)
+	for !p.a.endpointAt(0).(*queuePair).hasOverrun() {
 		q.progressAll()
 	}
 	if n := q.tail.Load(); n != 3 {
@@ -48,9 +48,9 @@ func TestWeakOrderDelaysNotify(t *testing.T) {
 	seed := uint64(1)
 	p := newPair(t, setup{Both: sideOptions{Options: Options{WeakOrder: &seed}}})
 	p.a.must(order{Do: doWrite, Far: p.b.memory, Parts: mine(0, 8)})
-	q := p.a.local.queues[initiatorQueue].(*completionQueue)
-	if err := q.Notify(t.Context(), nd.NotifyAny); err != nil || p.a.local.provider.modes.weak.Events.Load() != 1 {
-		t.Errorf("%v, %d events were delayed, want 1", err, p.a.local.provider.modes.weak.Events.Load())
+	q := p.a.queues[initiatorQueue].(*completionQueue)
+	if err := q.Notify(t.Context(), nd.NotifyAny); err != nil || p.a.provider.modes.weak.Events.Load() != 1 {
+		t.Errorf("%v, %d events were delayed, want 1", err, p.a.provider.modes.weak.Events.Load())
 	}
 }
 
@@ -60,7 +60,7 @@ func TestWeakOrderDelaysEffects(t *testing.T) {
 	const rounds = 64
 	seed := uint64(1)
 	p := newPair(t, setup{Both: sideOptions{Options: Options{WeakOrder: &seed}, InitiatorDepth: 4, ReceiveDepth: 4}})
-	source, sink := p.a.local.region(0).bytes(), p.b.local.region(0).bytes()
+	source, sink := p.a.regionAt(0).bytes(), p.b.regionAt(0).bytes()
 	for turn := range byte(2) {
 		written, unserved, placed := 0, 0, 0
 		for i := range byte(rounds) {
@@ -96,15 +96,15 @@ func TestWeakOrderDelaysEffects(t *testing.T) {
 func TestWeakOrderReadBeforeSharedReceive(t *testing.T) {
 	for seed := range uint64(16) {
 		both := sideOptions{Options: Options{WeakOrder: &seed}}
-		r := newStar(t, setup{Executors: [2]Executor{Executor(seed % 2), Executor(seed % 2)}, Both: both}, nd.SharedReceiveQueueConfig{}, 1)
-		p := r.peers[0]
-		p.must(order{Do: doRead, Context: 1, Parts: mine(0, 8), Far: r.owner.memory})
-		p.must(order{Do: doSend, Context: 2, Parts: mine(8, 8)})
-		p.expect(initiatorQueue, success(nd.RequestRead, 1, 8))
-		p.nothing(initiatorQueue)
-		r.owner.must(order{Do: doReceive, Context: 3, Parts: mine(0, 8)})
-		p.expect(initiatorQueue, success(nd.RequestSend, 2, 8))
-		r.owner.expect(receiveQueue, success(nd.RequestReceive, 3, 8))
+		p := newPair(t, shared(setup{Executors: [2]Executor{Executor(seed % 2), Executor(seed % 2)}, Both: both}, 1))
+		peer := p.b
+		peer.must(order{Do: doRead, Context: 1, Parts: mine(0, 8), Far: p.a.memory})
+		peer.must(order{Do: doSend, Context: 2, Parts: mine(8, 8)})
+		peer.expect(initiatorQueue, success(nd.RequestRead, 1, 8))
+		peer.nothing(initiatorQueue)
+		p.a.must(order{Do: doReceive, Context: 3, Parts: mine(0, 8)})
+		peer.expect(initiatorQueue, success(nd.RequestSend, 2, 8))
+		p.a.expect(receiveQueue, success(nd.RequestReceive, 3, 8))
 	}
 }
 
@@ -186,17 +186,17 @@ func TestWeakOrderFillsPrivateEntry(t *testing.T) {
 func TestWeakOrderPlacesMessagesInTheirReceives(t *testing.T) {
 	t.Run("shared", func(t *testing.T) {
 		for seed := range uint64(16) {
-			r := newStar(t, setup{Both: sideOptions{Options: Options{WeakOrder: &seed}}}, nd.SharedReceiveQueueConfig{}, 1)
-			r.owner.must(order{Do: doReceive, Parts: mine(0, 8)})
-			r.peers[0].must(order{Do: doSend, Parts: mine(0, 8)})
-			r.owner.expect(receiveQueue, success(nd.RequestReceive, 0, 8))
-			r.owner.must(order{Do: doFillByte, Len: 8, N: 7})
-			r.peers[0].must(order{Do: doSend, Parts: mine(0, 8)})
+			p := newPair(t, shared(setup{Both: sideOptions{Options: Options{WeakOrder: &seed}}}, 1))
+			p.a.must(order{Do: doReceive, Parts: mine(0, 8)})
+			p.b.must(order{Do: doSend, Parts: mine(0, 8)})
+			p.a.expect(receiveQueue, success(nd.RequestReceive, 0, 8))
+			p.a.must(order{Do: doFillByte, Len: 8, N: 7})
+			p.b.must(order{Do: doSend, Parts: mine(0, 8)})
 			for range 200 { // more than the longest delay
-				r.peers[0].must(order{Do: doPoll, N: 2})
-				r.owner.nothing(receiveQueue)
+				p.b.must(order{Do: doPoll, N: 2})
+				p.a.nothing(receiveQueue)
 			}
-			if r.owner.must(order{Do: doLongestRun, Len: 8, N: 7}).N != 8 {
+			if p.a.must(order{Do: doLongestRun, Len: 8, N: 7}).N != 8 {
 				t.Error("the second message is in the buffer of the first")
 			}
 		}
@@ -210,12 +210,12 @@ func TestWeakOrderPlacesMessagesInTheirReceives(t *testing.T) {
 		"bad token": {order{Do: doSendRevoking, Parts: mine(0, 8)}, 16, nd.InvalidDeviceRequest},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onWeakPairs(t, 16, setup{}, func(t *testing.T, p *pair) {
-				p.b.must(order{Do: doFillByte, Len: 64, N: 7})
-				p.b.must(order{Do: doReceive, Parts: mine(0, tc.size)})
-				p.a.must(tc.do)
-				p.b.expect(receiveQueue, failure(nd.RequestReceive, 0, tc.want))
-				if p.b.must(order{Do: doLongestRun, Len: 64, N: 7}).N != 64 {
+			onWeakPairs(t, 16, setup{}, func(t *testing.T, peer *pair) {
+				peer.b.must(order{Do: doFillByte, Len: 64, N: 7})
+				peer.b.must(order{Do: doReceive, Parts: mine(0, tc.size)})
+				peer.a.must(tc.do)
+				peer.b.expect(receiveQueue, failure(nd.RequestReceive, 0, tc.want))
+				if peer.b.must(order{Do: doLongestRun, Len: 64, N: 7}).N != 64 {
 					t.Error("the buffer has changed")
 				}
 			})
@@ -255,7 +255,7 @@ func TestWeakOrderWithFaults(t *testing.T) {
 			if first := got[0].Status; first != nd.Success && first != nd.Canceled || got[2].Status != nd.Canceled {
 				t.Errorf("%v", got)
 			}
-			if err := p.a.local.endpoint(0).Err(); !errors.Is(err, nd.IOTimeout) {
+			if err := p.a.endpointAt(0).Err(); !errors.Is(err, nd.IOTimeout) {
 				t.Errorf("%v", err)
 			}
 		})
@@ -269,7 +269,7 @@ func TestWeakOrderReadLimit(t *testing.T) {
 	most := 0
 	for _, n := range []int{8, 70_000} {
 		onWeakPairs(t, 16, setup{ReadLimit: limit, Both: sideOptions{Size: reads * 2 * 70_000}}, func(t *testing.T, p *pair) {
-			ep := p.a.local.endpoint(0).(*queuePair)
+			ep := p.a.endpointAt(0).(*queuePair)
 			p.a.fill(0, reads*n, reads*n, 1)
 			p.b.fill(0, 0, reads*n, 2)
 			for i := range reads {
@@ -297,7 +297,7 @@ func TestWeakOrderReadLimit(t *testing.T) {
 func TestWeakOrderNeedsPolling(t *testing.T) {
 	delayed, unserved := 0, 0
 	onWeakPairs(t, 16, setup{}, func(t *testing.T, p *pair) {
-		a, b := p.a.local.endpoint(0).(*queuePair), p.b.local.endpoint(0).(*queuePair)
+		a, b := p.a.endpointAt(0).(*queuePair), p.b.endpointAt(0).(*queuePair)
 		check := func(ep *queuePair) (isBusy bool) {
 			ep.mu.Lock()
 			isBusy = ep.sq.completed != ep.req.submitted || ep.serving
@@ -334,7 +334,7 @@ func TestWeakOrderNeedsPolling(t *testing.T) {
 func TestWeakOrderParts(t *testing.T) {
 	torn := 0
 	onWeakPairs(t, 32, setup{}, func(t *testing.T, p *pair) {
-		mine, far := p.a.local.region(0).bytes(), p.b.local.region(0).bytes()
+		mine, far := p.a.regionAt(0).bytes(), p.b.regionAt(0).bytes()
 		for _, n := range []int{9, 32, 64, 1000} {
 			clear(mine)
 			clear(far)

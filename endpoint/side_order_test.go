@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"fmt"
 	"net/netip"
 	"time"
 
@@ -102,3 +103,94 @@ const (
 	doInUse         verb = "count memory"
 	doLeave         verb = "leave"
 )
+
+// do executes an order and returns its reply.
+func (s *side) do(o order) reply {
+	if s.process != nil {
+		return s.process.execute(o)
+	}
+	return s.execute(o)
+}
+
+// start executes an order in the background.
+func (s *side) start(o order) <-chan reply {
+	c := make(chan reply, 1)
+	go func() { c <- s.do(o) }()
+	return c
+}
+
+// must executes an order that has to succeed.
+func (s *side) must(o order) reply {
+	s.t.Helper()
+	r := s.do(o)
+	if r.Status != nd.Success {
+		s.t.Fatalf("%s: %s: %s\n%s", s.name, o.Do, r.Text, s.why())
+	}
+	return r
+}
+
+// refuse executes an order that has to return a status.
+func (s *side) refuse(want nd.Status, o order) reply {
+	s.t.Helper()
+	r := s.do(o)
+	if r.Status != want {
+		s.t.Errorf("%s: %s returns %v (%s), want %v", s.name, o.Do, r.Status, r.Text, want)
+	}
+	return r
+}
+
+// why returns why the endpoints of this side have ended.
+func (s *side) why() string {
+	r := s.do(order{Do: doWhy})
+	return fmt.Sprintf("%s says: %q", s.name, r.Text)
+}
+
+// region describes a region to peers.
+func (s *side) describe(i int) nd.WindowDescriptor {
+	s.t.Helper()
+	return s.must(order{Do: doRegionInfo, Region: i}).Far
+}
+
+// results waits for n results of a queue.
+func (s *side) results(q queue, n int) []nd.Result {
+	s.t.Helper()
+	r := s.do(order{Do: doWait, Queue: q, N: n})
+	if r.Status != nd.Success {
+		s.t.Fatalf("%s: waiting for %d results of queue %d: %s (the last are %v)\n%s", s.name, n, q, r.Text, r.Results[max(0, len(r.Results)-3):], s.why())
+	}
+	return r.Results
+}
+
+// expect waits for the results of a queue, which must be exactly these. It fills in the first
+// endpoint's context.
+func (s *side) expect(q queue, want ...nd.Result) {
+	s.t.Helper()
+	for i := range want {
+		if want[i].EndpointContext == 0 {
+			want[i].EndpointContext = endpointContext(0)
+		}
+	}
+	for i, got := range s.results(q, len(want)) {
+		if got != want[i] {
+			s.t.Fatalf("%s: result %d of queue %d\n got %v\nwant %v\n%s", s.name, i, q, got, want[i], s.why())
+		}
+	}
+}
+
+// nothing checks that a queue has no result.
+func (s *side) nothing(q queue) {
+	s.t.Helper()
+	if r := s.must(order{Do: doPoll, Queue: q, N: 4}); len(r.Results) != 0 {
+		s.t.Errorf("%s: unexpected results of queue %d: %v", s.name, q, r.Results)
+	}
+}
+
+func (s *side) fill(region, off, n int, seed uint64) {
+	s.t.Helper()
+	s.must(order{Do: doFill, Region: region, Off: off, Len: n, Seed: seed})
+}
+
+func (s *side) sum(region, off, n int) uint64 {
+	s.t.Helper()
+	return s.must(order{Do: doSum, Region: region, Off: off, Len: n}).Sum
+}
