@@ -89,10 +89,10 @@ func (c *connection) state() connState {
 // transition changes the state by an event. It reports whether it has: the other side may have been first.
 func (c *connection) transition(e connEvent) (moved bool) {
 	c.writeRecord(func() {
-		for range len(connTransitions[e]) { // the other side may move it at the same time, from one of these states to the next
+		for range connStates.after { // the other side may change it at the same time
 			s := c.record.State.Load()
-			to, ok := connTransitions[e][connState(s)]
-			if moved = ok && c.record.State.CompareAndSwap(s, uint32(to)); moved || !ok { // ORDER conn-state: pairs with the load in state, at the other side
+			to, ok := connStates.find(s, e)
+			if moved = ok && c.record.State.CompareAndSwap(s, to); moved || !ok { // ORDER conn-state: pairs with the load in state, at the other side
 				return
 			}
 		}

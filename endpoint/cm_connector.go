@@ -30,7 +30,7 @@ type connector struct {
 }
 
 // on changes the phase by an event. The caller holds c.mu.
-func (c *connector) on(e connEvent) { c.phase = phaseTransitions.next(c.phase, e) }
+func (c *connector) on(e connEvent) { c.phase = phase(phases.next(uint32(c.phase), e)) }
 
 func (c *connector) opError(op string, s nd.Status, detail, next string) error {
 	return &nd.OpError{Op: op, Object: "connector", Status: s, Field: parameterName(op, s), Detail: detail, Next: next}

@@ -285,7 +285,7 @@ func (ep *queuePair) completeDisconnect() {
 
 // on changes the state by an event. The caller holds ep.mu.
 func (ep *queuePair) on(e connEvent) {
-	s := qpTransitions.next(ep.state(), e)
+	s := qpState(qpStates.next(uint32(ep.state()), e))
 	ep.life.wasConnected = ep.life.wasConnected || s == connected
 	if s == connected && ep.state() != connected {
 		ep.logConnected()

@@ -3,63 +3,46 @@ package endpoint
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 )
 
-// machine is one of the tables of states, as text.
-type machine struct {
-	name   string
-	states []string
-	next   func(state int, e connEvent) (to int, ok bool)
-}
-
-func machineOf[S ~int | ~uint32](name string, t transitions[S], states ...string) machine {
-	return machine{name, states, func(state int, e connEvent) (int, bool) {
-		to, ok := t[e][S(state)]
-		return int(to), ok
-	}}
-}
-
-func machines() []machine {
-	return []machine{
-		machineOf("record", connTransitions, "none", "requested", "accepted", "established", "refused", "withdrawn", "aborted"),
-		machineOf("connector", phaseTransitions, "new", "connecting", "accepted", "requested", "accepting", "connected", "ended"),
-		machineOf("endpoint", qpTransitions, "idle", "connecting", "accepted", "connected", "peer disconnected", "failed", "disconnecting", "closed"),
-	}
-}
+var machines = []struct {
+	name string
+	*states
+}{{"record", &connStates}, {"connector", &phases}, {"endpoint", &qpStates}}
 
 // each calls f for each transition.
-func (m machine) each(f func(from, to string, e connEvent)) {
-	for from, name := range m.states {
+func (t *states) each(f func(from, to string, e connEvent)) {
+	for from, name := range t.text {
 		for e := range connEvent(len(eventText)) {
-			if to, ok := m.next(from, e); ok {
-				f(name, m.states[to], e)
+			if to, ok := t.find(uint32(from), e); ok {
+				f(name, t.text[to], e)
 			}
 		}
 	}
 }
 
-// STATES.txt is the table for readers and for other languages, docs/states.md its drawing. Both are written here, and compared.
+// The tables are those of STATES.txt, whose notes are left out here, and docs/states.md draws them.
 func TestStatesAreListedAndDrawn(t *testing.T) {
-	var list, drawing strings.Builder
-	for _, m := range machines() {
+	listed := regexp.MustCompile(`(?m)^(  \d [^:\n]*):.*$`).ReplaceAllString(content(t, "../internal/layout/STATES.txt"), "$1")
+	var list strings.Builder
+	for _, m := range machines {
 		fmt.Fprintf(&list, "\n%s\n", m.name)
-		for i, s := range m.states {
+		for i, s := range m.text {
 			fmt.Fprintf(&list, "  %d %s\n", i, s)
 		}
-		fmt.Fprintf(&drawing, "\n```mermaid\nstateDiagram-v2\n")
+		drawing := "\n```mermaid\nstateDiagram-v2\n"
 		m.each(func(from, to string, e connEvent) {
-			fmt.Fprintf(&list, "  %s: %v -> %s\n", from, e, to)
-			fmt.Fprintf(&drawing, "    %s --> %s: %v\n", strings.ReplaceAll(from, " ", "_"), strings.ReplaceAll(to, " ", "_"), e)
+			fmt.Fprintf(&list, "  %s: %s -> %s\n", from, eventText[e], to)
+			drawing += fmt.Sprintf("    %s --> %s: %s\n", strings.ReplaceAll(from, " ", "_"), strings.ReplaceAll(to, " ", "_"), eventText[e])
 		})
-		drawing.WriteString("```\n")
-		if !strings.Contains(content(t, "../docs/states.md"), drawing.String()) {
-			t.Errorf("docs/states.md lacks the drawing of the %s:\n%s", m.name, drawing.String())
+		if drawing += "```\n"; !strings.Contains(content(t, "../docs/states.md"), drawing) {
+			t.Errorf("docs/states.md lacks the drawing of the %s:\n%s", m.name, drawing)
 		}
-		drawing.Reset()
 	}
-	if got := content(t, "../internal/layout/STATES.txt"); !strings.HasSuffix(got, list.String()) {
+	if !strings.HasSuffix(listed, list.String()) {
 		t.Errorf("internal/layout/STATES.txt should end with\n%s", list.String())
 	}
 }
@@ -76,15 +59,15 @@ func content(t *testing.T, file string) string {
 // Each state is reached from the first, and each event moves a state of some table.
 func TestStatesAreReached(t *testing.T) {
 	moves := map[connEvent]bool{}
-	for _, m := range machines() {
-		reached := map[string]bool{m.states[0]: true}
-		for range m.states {
+	for _, m := range machines {
+		reached := map[string]bool{m.text[0]: true}
+		for range m.text {
 			m.each(func(from, to string, e connEvent) {
 				moves[e] = true
 				reached[to] = reached[to] || reached[from]
 			})
 		}
-		if len(reached) != len(m.states) {
+		if len(reached) != len(m.text) {
 			t.Errorf("%s: only %v are reached", m.name, reached)
 		}
 	}
@@ -95,14 +78,29 @@ func TestStatesAreReached(t *testing.T) {
 
 // A state that ends a connection at this side is final, except that the endpoint is closed.
 func TestEndedStatesAreFinal(t *testing.T) {
-	for _, m := range machines() {
+	for _, m := range machines {
 		m.each(func(from, to string, e connEvent) {
 			switch from {
 			case "refused", "withdrawn", "aborted", "failed", "closed", "ended":
 				if to != from && to != "closed" {
-					t.Errorf("%s: %v leads from %s to %s", m.name, e, from, to)
+					t.Errorf("%s: %s leads from %s to %s", m.name, eventText[e], from, to)
 				}
 			}
 		})
 	}
+}
+
+// An event that is impossible in a state is an error of softnd. A record ignores it, and every event in a state that no correct peer stores.
+func TestImpossibleEvent(t *testing.T) {
+	for _, s := range []connState{connAborted, connAborted + 1, 1 << 31} {
+		if to, ok := connStates.find(uint32(s), completes); ok {
+			t.Errorf("a record in state %d completes to %d", s, to)
+		}
+	}
+	defer func() {
+		if got, want := recover(), `endpoint: event "completes" in state "closed"`; got != want {
+			t.Errorf("panic %v, want %v", got, want)
+		}
+	}()
+	qpStates.next(uint32(closed), completes)
 }

@@ -13,6 +13,7 @@
 #include "endpoint/entry.h"
 #include "endpoint/fault.h"
 #include "endpoint/req_credit.h"
+#include "endpoint/state.h"
 #include "meet/root_channel.h"
 #include "window/table.h"
 
@@ -248,8 +249,58 @@ static void message(void)
 	close(ends[1]);
 }
 
+/* index_of returns the place of a name in a list. */
+static uint32_t index_of(const char *name, const char *const *names, uint32_t count)
+{
+	uint32_t i = 0;
+	while (i < count && (names[i] == NULL || strcmp(names[i], name) != 0))
+		i++;
+	CHECK(i < count);
+	return i;
+}
+
+/* states compares the tables with internal/layout/STATES.txt: its transitions are possible, and no others. */
+static void states(void)
+{
+	const struct {
+		const char *name;
+		const struct snd_states *table;
+	} tables[] = {{"record\n", &snd_conn_states}, {"connector\n", &snd_phases}, {"endpoint\n", &snd_qp_states}};
+	char line[LINE], name[64], event[64], after[64];
+	const struct snd_states *t = NULL;
+	uint32_t number, to, possible = 0, listed = 0, named = 0;
+	FILE *f = fopen(SOFTND_VECTORS "../layout/STATES.txt", "r");
+	CHECK(f != NULL);
+	while (fgets(line, sizeof line, f) != NULL) {
+		for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
+			if (strcmp(line, tables[i].name) == 0)
+				t = tables[i].table;
+		if (t == NULL || strncmp(line, "  ", 2) != 0)
+			continue;
+		if (sscanf(line, " %63[^:]: %63[^-] -> %63[^\n]", name, event, after) == 3) {
+			event[strlen(event) - 1] = 0;
+			CHECK(snd_find_state(t, index_of(name, t->text, SND_STATES), index_of(event, snd_event_text, SND_EVENTS), &to) &&
+				to == index_of(after, t->text, SND_STATES));
+			listed++;
+		} else {
+			CHECK(sscanf(line, " %u %63[^:\n]", &number, name) == 2 && number == index_of(name, t->text, SND_STATES));
+			named++;
+		}
+	}
+	fclose(f);
+	for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
+		for (uint32_t s = 0; s < SND_STATES + 1; s++) {
+			named -= s < SND_STATES && tables[i].table->text[s] != NULL;
+			for (uint32_t e = 0; e < SND_EVENTS; e++)
+				possible += snd_find_state(tables[i].table, s, e, &to);
+		}
+	CHECK(possible == listed && named == 0);
+	CHECK(!snd_find_state(&snd_conn_states, UINT32_MAX, SND_EVENT_ABORTS, &to)); /* a peer has written it */
+}
+
 int main(void)
 {
+	states();
 	check("entries.txt", entry);
 	check("tokens.txt", token);
 	check("credits.txt", credit);

@@ -1,8 +1,9 @@
-// Layoutgen writes the C view of the arena's layout: the constants in c/src/shm/layout.h, and in
-// c/src/shm/layout_check.c an assertion for each of them that a C structure must bear out. Its source is
-// internal/layout/LAYOUT.txt, which tests compare with the Go structures.
+// Layoutgen writes what Go and C share as text.
 //
-//	go -C tools run ./layoutgen          # write both files
+// From internal/layout/LAYOUT.txt it writes the C view of the arena's layout. The constants are in c/src/shm/layout.h. For each
+// of them that a C structure must bear out, c/src/shm/layout_check.c has an assertion. Tests compare the text with the Go structures. From internal/layout/STATES.txt it writes the tables of the states of a connection, for Go and C.
+//
+//	go -C tools run ./layoutgen          # write the files
 //	go -C tools run ./layoutgen -check   # fail if one of them is out of date
 package main
 
@@ -16,12 +17,15 @@ import (
 )
 
 const (
-	headerFile = "c/src/shm/layout.h"
-	checkFile  = "c/src/shm/layout_check.c"
+	headerFile       = "c/src/shm/layout.h"
+	checkFile        = "c/src/shm/layout_check.c"
+	goTableFile      = "endpoint/state_table.go"
+	cTableHeaderFile = "c/src/endpoint/state_table.h"
+	cTableFile       = "c/src/endpoint/state_table.c"
 )
 
 func main() {
-	check := flag.Bool("check", false, "compare the files with internal/layout/LAYOUT.txt instead of writing them")
+	check := flag.Bool("check", false, "compare the files with their sources instead of writing them")
 	flag.Parse()
 	if err := run(*check); err != nil {
 		fmt.Fprintln(os.Stderr, "layoutgen:", err)
@@ -33,11 +37,11 @@ func run(check bool) error {
 	if err := os.Chdir(".."); err != nil {
 		return err
 	}
-	header, asserts, err := generate(layout.Text)
+	files, err := generateAll()
 	if err != nil {
 		return err
 	}
-	for name, want := range map[string][]byte{headerFile: header, checkFile: asserts} {
+	for name, want := range files {
 		if !check {
 			if err := os.WriteFile(name, want, 0o644); err != nil {
 				return err
@@ -51,4 +55,18 @@ func run(check bool) error {
 		}
 	}
 	return nil
+}
+
+// generateAll returns all generated files. The folder is that of the repository.
+func generateAll() (map[string][]byte, error) {
+	text, err := os.ReadFile("internal/layout/STATES.txt")
+	if err != nil {
+		return nil, err
+	}
+	files, err := generateStates(string(text))
+	if err != nil {
+		return nil, fmt.Errorf("STATES.txt: %w", err)
+	}
+	files[headerFile], files[checkFile], err = generate(layout.Text)
+	return files, err
 }

@@ -121,11 +121,18 @@ bool snd_attach(struct snd_connection *c, struct snd_endpoint *ep)
 	return true;
 }
 
-bool snd_transition(struct snd_connection *c, uint32_t to, uint32_t from)
+static bool change_state(struct snd_connection_record *r, enum snd_conn_event e)
 {
-	if (c->peer_dead || c->released)
-		return false; /* the record may have been the dead process's */
-	if (!atomic_compare_exchange_strong(&c->record->state, &from, to)) /* ORDER conn-state: pairs with the load in snd_connection_state, at the other side */
+	uint32_t s = snd_load32(&r->state), to;
+	for (int tries = 0; tries < SND_STATES && snd_find_state(&snd_conn_states, s, e, &to); tries++) /* the other side may change it at the same time */
+		if (atomic_compare_exchange_strong(&r->state, &s, to)) /* ORDER conn-state: pairs with the load in snd_connection_state, at the other side */
+			return true;
+	return false;
+}
+
+bool snd_transition(struct snd_connection *c, enum snd_conn_event e)
+{
+	if (c->peer_dead || c->released || !change_state(c->record, e)) /* the record may have been the dead process's */
 		return false;
 	snd_ring_peer(c->fabric, &c->peer);
 	return true;
@@ -189,7 +196,7 @@ void snd_forget_connection(struct snd_connection *c)
 
 void snd_refuse(struct snd_connection *c)
 {
-	snd_transition(c, SNDL_CONN_REFUSED, SNDL_CONN_REQUESTED);
+	snd_transition(c, SND_EVENT_REFUSES);
 	snd_detach(c);
 }
 
@@ -217,8 +224,7 @@ void snd_handle_request(struct snd_fabric *f, uint64_t offset)
 	}
 	struct snd_connection *c = snd_connection_new(f, r, offset, SND_PASSIVE, peer);
 	if (c == NULL) { /* no memory: the words that snd_refuse would change, without a private part */
-		uint32_t requested = SNDL_CONN_REQUESTED;
-		if (atomic_compare_exchange_strong(&r->state, &requested, SNDL_CONN_REFUSED)) /* ORDER conn-state: pairs with the load in snd_connection_state, at the other side */
+		if (change_state(r, SND_EVENT_REFUSES))
 			snd_set32(&r->data_len[SND_PASSIVE], 0);
 		snd_store_full32(&r->detached[SND_PASSIVE], SNDL_DETACHED_RECORD); /* ORDER detached: pairs with the load in release */
 		snd_ring_peer(f, &peer);

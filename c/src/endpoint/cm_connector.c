@@ -28,6 +28,8 @@ static void why_ended(const struct snd_connection *conn, char why[WHY])
 		snprintf(why, WHY, "%s has %s", peer, conn->remote == 0 ? "rejected or closed the connection" : "left or has ended the connection, or there is no link to its host");
 }
 
+void snd_change_phase(struct snd_connector *c, enum snd_conn_event e) { c->phase = snd_next_state(&snd_phases, c->phase, e); }
+
 void snd_release_address(struct snd_connector *c)
 {
 	if (c->owns_port)
@@ -98,7 +100,7 @@ bool snd_begin_connecting(struct snd_endpoint *ep, struct snd_connection *c, str
 	c->users++;
 	c->endpoint = ep;
 	set_endpoint(by, ep);
-	snd_set_state(ep, SND_QP_CONNECTING);
+	snd_change_state(ep, SND_EVENT_REQUESTS);
 	return true;
 }
 
@@ -154,7 +156,7 @@ static void undo_connect(struct snd_connector *c)
 		ep->conn = NULL;
 		ep->connector = NULL;
 		conn->endpoint = NULL;
-		snd_set_state(ep, SND_QP_IDLE);
+		snd_change_state(ep, SND_EVENT_UNDOES);
 		snd_detach(conn);
 		snd_unuse(conn);
 	} else {
@@ -164,9 +166,11 @@ static void undo_connect(struct snd_connector *c)
 	}
 	set_connection(c, NULL);
 	c->ep = NULL;
-	c->phase = c->closed ? SND_PHASE_ENDED : SND_PHASE_NEW;
-	if (c->closed)
+	snd_change_phase(c, SND_EVENT_UNDOES);
+	if (c->closed) {
+		snd_change_phase(c, SND_EVENT_ENDS);
 		snd_release_address(c);
+	}
 }
 
 /* start_connect checks the arguments and sends the connection request. */
@@ -228,7 +232,7 @@ static snd_status start_connect(struct snd_connector *c, struct snd_endpoint *ep
 	snd_set32(&r->address[SND_PASSIVE], address.host);
 	fill_record(conn, ep, params);
 	snd_release32(&r->state, SNDL_CONN_REQUESTED);
-	c->phase = SND_PHASE_CONNECTING;
+	snd_change_phase(c, SND_EVENT_REQUESTS);
 	c->remote = address;
 	if (snd_is_of_other_host(f, address.host))
 		conn->remote = address.host;
@@ -276,22 +280,22 @@ static snd_status handle_accepted(struct snd_connector *c, const char *op)
 	struct snd_connection *conn = c->conn;
 	struct snd_endpoint *ep = c->ep;
 	if (ep == NULL || ep->conn != conn || ep->state != SND_QP_CONNECTING) {
-		snd_transition(conn, SNDL_CONN_WITHDRAWN, SNDL_CONN_ACCEPTED);
+		snd_transition(conn, SND_EVENT_WITHDRAWS);
 		undo_connect(c);
 		return snd_fail(SND_CANCELED, "%s: the endpoint was flushed or closed during the call", op);
 	}
 	if (!snd_attach(conn, ep)) {
-		snd_transition(conn, SNDL_CONN_ABORTED, SNDL_CONN_ACCEPTED);
+		snd_transition(conn, SND_EVENT_ABANDONS);
 		undo_connect(c);
-		c->phase = SND_PHASE_ENDED;
+		snd_change_phase(c, SND_EVENT_ENDS);
 		return snd_fail(SND_CONNECTION_ABORTED, "%s: the peer's shared queue-pair state is damaged", op);
 	}
-	snd_set_state(ep, SND_QP_ACCEPTED);
+	snd_change_state(ep, SND_EVENT_ACCEPTS);
 	const struct snd_connection_record *r = conn->record;
 	copy_private_data(c, SND_PASSIVE);
 	c->inbound_reads = clamp_reads(c->object.fabric, least(snd_relaxed32(&r->read_in[SND_ACTIVE]), snd_relaxed32(&r->read_out[SND_PASSIVE])));
 	c->outbound_reads = clamp_reads(c->object.fabric, least(snd_relaxed32(&r->read_out[SND_ACTIVE]), snd_relaxed32(&r->read_in[SND_PASSIVE])));
-	c->phase = SND_PHASE_ACCEPTED;
+	snd_change_phase(c, SND_EVENT_ACCEPTS);
 	return SND_SUCCESS;
 }
 
@@ -317,8 +321,8 @@ snd_status snd_connector_connect(snd_connector *connector, snd_endpoint *endpoin
 		return snd_leave_with(f, s);
 	snd_status waited = wait_for(c, timeout, is_answered, op);
 	struct snd_connection *conn = c->conn;
-	if (waited != SND_SUCCESS && !snd_transition(conn, SNDL_CONN_WITHDRAWN, SNDL_CONN_REQUESTED))
-		snd_transition(conn, SNDL_CONN_WITHDRAWN, SNDL_CONN_ACCEPTED);
+	if (waited != SND_SUCCESS)
+		snd_transition(conn, SND_EVENT_WITHDRAWS);
 	uint32_t state = snd_connection_state(conn);
 	if (state == SNDL_CONN_ACCEPTED && !snd_is_peer_gone(conn)) {
 		s = handle_accepted(c, op);
@@ -354,8 +358,8 @@ snd_status snd_connector_complete(snd_connector *connector)
 	if (connector->phase != SND_PHASE_ACCEPTED) {
 		s = snd_fail(SND_CONNECTION_INVALID, "%s: no Connect has been accepted: call snd_connector_connect first", op);
 	} else if (ep == NULL || ep->state != SND_QP_ACCEPTED || snd_is_peer_gone(connector->conn) ||
-		!snd_transition(connector->conn, SNDL_CONN_ESTABLISHED, SNDL_CONN_ACCEPTED)) {
-		connector->phase = SND_PHASE_ENDED;
+		!snd_transition(connector->conn, SND_EVENT_COMPLETES)) {
+		snd_change_phase(connector, SND_EVENT_ENDS);
 		/* Of the peer's acts, only its death ends the state SND_QP_ACCEPTED. */
 		const bool own = ep == NULL || (ep->state != SND_QP_ACCEPTED && !snd_is_peer_gone(connector->conn));
 		char why[WHY];
@@ -366,8 +370,8 @@ snd_status snd_connector_complete(snd_connector *connector)
 			: snd_fail(SND_CONNECTION_ABORTED, "%s: %s%s", op, why, connector->conn->remote != 0 && snd_is_peer_gone(connector->conn) ? "" : ": connect again with a new connector and endpoint");
 	} else {
 		ep->read_limit = connector->outbound_reads;
-		connector->phase = SND_PHASE_CONNECTED;
-		snd_set_state(ep, SND_QP_CONNECTED);
+		snd_change_phase(connector, SND_EVENT_COMPLETES);
+		snd_change_state(ep, SND_EVENT_COMPLETES);
 	}
 	return snd_leave_with(f, s);
 }
@@ -387,7 +391,7 @@ static snd_address source_of(const struct snd_connection *conn)
 void snd_take_request(struct snd_connector *c, struct snd_connection *conn, snd_address local)
 {
 	c->conn = conn;
-	c->phase = SND_PHASE_REQUESTED;
+	snd_change_phase(c, SND_EVENT_TAKES);
 	c->local = local;
 	c->remote = source_of(conn);
 	if (snd_is_of_other_host(c->object.fabric, c->remote.host))
@@ -412,7 +416,7 @@ static snd_status start_accept(struct snd_connector *c, struct snd_endpoint *ep,
 			"%s: the connector holds no connection request", op);
 	struct snd_connection *conn = c->conn;
 	if (snd_is_peer_gone(conn) || snd_connection_state(conn) != SNDL_CONN_REQUESTED) {
-		c->phase = SND_PHASE_ENDED;
+		snd_change_phase(c, SND_EVENT_ENDS);
 		char why[WHY];
 		why_ended(conn, why);
 		snd_detach(conn);
@@ -426,12 +430,12 @@ static snd_status start_accept(struct snd_connector *c, struct snd_endpoint *ep,
 		c->inbound_reads = least(clamp_reads(c->object.fabric, params == NULL ? 0 : params->inbound_reads), c->inbound_reads);
 		c->outbound_reads = least(clamp_reads(c->object.fabric, params == NULL ? 0 : params->outbound_reads), c->outbound_reads);
 		ep->read_limit = c->outbound_reads;
-		if (snd_transition(conn, SNDL_CONN_ACCEPTED, SNDL_CONN_REQUESTED)) {
-			c->phase = SND_PHASE_ACCEPTING;
+		if (snd_transition(conn, SND_EVENT_ACCEPTS)) {
+			snd_change_phase(c, SND_EVENT_ACCEPTS);
 			return SND_SUCCESS;
 		}
 	}
-	c->phase = SND_PHASE_ENDED;
+	snd_change_phase(c, SND_EVENT_ENDS);
 	char why[WHY];
 	why_ended(conn, why);
 	snd_terminate(ep, SND_CONNECTION_ABORTED, "%s: %s, or its memory is damaged", op, why);
@@ -456,22 +460,22 @@ snd_status snd_connector_accept(snd_connector *connector, snd_endpoint *endpoint
 		return snd_leave_with(f, s);
 	snd_status waited = wait_for(c, timeout, is_completed, op);
 	struct snd_connection *conn = c->conn;
-	const bool aborted = waited != SND_SUCCESS && snd_transition(conn, SNDL_CONN_ABORTED, SNDL_CONN_ACCEPTED); /* by this side */
+	const bool aborted = waited != SND_SUCCESS && snd_transition(conn, SND_EVENT_ABANDONS); /* by this side */
 	struct snd_endpoint *ep = c->ep;
 	uint32_t state = snd_connection_state(conn);
 	if (ep != NULL && !c->closed && ep->state == SND_QP_CONNECTING && !aborted && snd_was_established(conn)) { /* the active side may have ended the connection since */
-		snd_set_state(ep, SND_QP_CONNECTED);
+		snd_change_state(ep, SND_EVENT_COMPLETES);
 		snd_progress(ep);
 	}
 	if (ep == NULL || c->closed) {
-		c->phase = SND_PHASE_ENDED;
+		snd_change_phase(c, SND_EVENT_ENDS);
 		if (ep != NULL)
 			snd_terminate(ep, SND_CONNECTION_ABORTED, "%s: the connector was closed", op);
 		s = snd_fail(SND_CANCELED, "%s: the connector or the endpoint was closed", op);
 	} else if (ep->was_connected && !aborted) {
-		c->phase = SND_PHASE_CONNECTED;
+		snd_change_phase(c, SND_EVENT_COMPLETES);
 	} else {
-		c->phase = SND_PHASE_ENDED;
+		snd_change_phase(c, SND_EVENT_ENDS);
 		c->private_length = 0; /* the data of the request stays only if the peer has withdrawn it */
 		if (state == SNDL_CONN_WITHDRAWN)
 			copy_private_data(c, SND_ACTIVE);
@@ -492,12 +496,12 @@ snd_status snd_connector_accept(snd_connector *connector, snd_endpoint *endpoint
 bool snd_withdraw(struct snd_connector *c, const void *data, uint32_t length)
 {
 	struct snd_connection *conn = c->conn;
-	c->phase = SND_PHASE_ENDED;
+	snd_change_phase(c, SND_EVENT_ENDS);
 	if (!conn->peer_dead && !conn->released && data != NULL) {
 		memcpy(conn->record->data[SND_ACTIVE], data, length);
 		snd_set32(&conn->record->data_len[SND_ACTIVE], length);
 	}
-	bool ok = snd_transition(conn, SNDL_CONN_WITHDRAWN, SNDL_CONN_ACCEPTED);
+	bool ok = snd_transition(conn, SND_EVENT_WITHDRAWS);
 	if (c->ep != NULL)
 		snd_terminate(c->ep, SND_CANCELED, "reject: the connection was rejected");
 	return ok;
@@ -526,8 +530,8 @@ snd_status snd_connector_reject(snd_connector *connector, const void *private_da
 				memcpy(conn->record->data[SND_PASSIVE], private_data, length);
 			snd_set32(&conn->record->data_len[SND_PASSIVE], length);
 		}
-		connector->phase = SND_PHASE_ENDED;
-		ok = snd_transition(conn, SNDL_CONN_REFUSED, SNDL_CONN_REQUESTED) && !snd_is_peer_gone(conn);
+		snd_change_phase(connector, SND_EVENT_ENDS);
+		ok = snd_transition(conn, SND_EVENT_REFUSES) && !snd_is_peer_gone(conn);
 		snd_detach(conn);
 		break;
 	case SND_PHASE_ACCEPTED:
@@ -721,8 +725,7 @@ snd_status snd_connector_close(snd_connector *connector)
 	snd_object_hide(&c->object);
 	switch (c->phase) {
 	case SND_PHASE_CONNECTING: /* the call in progress cleans up */
-		if (!snd_transition(c->conn, SNDL_CONN_WITHDRAWN, SNDL_CONN_REQUESTED))
-			snd_transition(c->conn, SNDL_CONN_WITHDRAWN, SNDL_CONN_ACCEPTED);
+		snd_transition(c->conn, SND_EVENT_WITHDRAWS);
 		break;
 	case SND_PHASE_ACCEPTED:
 		snd_withdraw(c, NULL, 0);
@@ -731,7 +734,7 @@ snd_status snd_connector_close(snd_connector *connector)
 		snd_refuse(c->conn);
 		break;
 	case SND_PHASE_ACCEPTING:
-		snd_transition(c->conn, SNDL_CONN_ABORTED, SNDL_CONN_ACCEPTED);
+		snd_transition(c->conn, SND_EVENT_ABANDONS);
 		break;
 	case SND_PHASE_CONNECTED:
 		if (c->ep != NULL)
@@ -743,7 +746,7 @@ snd_status snd_connector_close(snd_connector *connector)
 	snd_wake(f);
 	if (c->phase != SND_PHASE_CONNECTING && c->phase != SND_PHASE_ACCEPTING) {
 		snd_release_address(c);
-		c->phase = SND_PHASE_ENDED;
+		snd_change_phase(c, SND_EVENT_ENDS);
 	}
 	if (c->waits == 0)
 		snd_forget_connector(c);

@@ -4,16 +4,6 @@
 
 #include "endpoint/endpoint.h"
 
-enum snd_phase {
-	SND_PHASE_NEW,       /* also after a failed Connect that may be repeated */
-	SND_PHASE_CONNECTING,
-	SND_PHASE_ACCEPTED,  /* active side: complete is due */
-	SND_PHASE_REQUESTED, /* passive side: holds a request */
-	SND_PHASE_ACCEPTING,
-	SND_PHASE_CONNECTED, /* now or before */
-	SND_PHASE_ENDED,
-};
-
 struct snd_connector {
 	struct snd_object object;
 	struct snd_link link;
@@ -31,6 +21,8 @@ struct snd_connector {
 	unsigned char private_data[SND_MAX_PRIVATE_DATA];
 };
 
+/* snd_change_phase changes the phase by an event. */
+void snd_change_phase(struct snd_connector *c, enum snd_conn_event e);
 /* snd_connector_new returns an open connector, NULL if there is no memory. */
 struct snd_connector *snd_connector_new(struct snd_adapter *a);
 /* snd_give_to_endpoint makes the endpoint free the connector with itself. */

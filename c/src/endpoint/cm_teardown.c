@@ -38,7 +38,7 @@ static void publish_reason(struct snd_endpoint *ep, const char *reason)
 {
 	size_t n = strlen(reason);
 	memcpy(ep->local_qp->reason, reason, n);
-	snd_release32(&ep->local_qp->reason_length, (uint32_t)n); /* ORDER reason: before the swap in snd_transition; pairs with the load in set_cause_from_peer */
+	snd_release32(&ep->local_qp->reason_length, (uint32_t)n); /* ORDER reason: before the swap in change_state; pairs with the load in set_cause_from_peer */
 }
 
 void snd_terminate(struct snd_endpoint *ep, snd_status cause, const char *format, ...)
@@ -52,15 +52,12 @@ void snd_terminate(struct snd_endpoint *ep, snd_status cause, const char *format
 	va_end(args);
 	snd_set_cause(ep, cause, "%s", text);
 	const bool disconnected = ep->state == SND_QP_PEER_DISCONNECTED || ep->state == SND_QP_DISCONNECTING; /* that is its first cause */
-	snd_set_state(ep, SND_QP_FAILED);
+	snd_change_state(ep, SND_EVENT_ABORTS);
 	struct snd_connection *c = ep->conn;
 	if (c != NULL && c->attached) {
 		publish_reason(ep, disconnected ? text : ep->cause_text);
-		if (c->side == SND_PASSIVE || !snd_transition(c, SNDL_CONN_WITHDRAWN, SNDL_CONN_ACCEPTED)) {
-			/* In this order: the other side may move the record from the one state to the next meanwhile. */
-			if (!snd_transition(c, SNDL_CONN_ABORTED, SNDL_CONN_ACCEPTED))
-				snd_transition(c, SNDL_CONN_ABORTED, SNDL_CONN_ESTABLISHED);
-		}
+		if (c->side == SND_PASSIVE || !snd_transition(c, SND_EVENT_WITHDRAWS))
+			snd_transition(c, SND_EVENT_ABORTS);
 	}
 	snd_tear_down(ep);
 }
@@ -139,7 +136,7 @@ static void set_cause_from_peer(struct snd_endpoint *ep)
 void snd_peer_aborted(struct snd_endpoint *ep)
 {
 	struct snd_connection *c = ep->conn;
-	snd_set_state(ep, SND_QP_FAILED);
+	snd_change_state(ep, SND_EVENT_ABORTS);
 	read_fault(c);
 	if (snd_is_peer_gone(c) || c->fault.entry == 0) /* otherwise a request of this side was the cause */
 		snd_record_lost_peer(ep->object.fabric, c->peer.id);
@@ -324,7 +321,7 @@ void snd_peer_died(struct snd_connection *c)
 	case SND_QP_CONNECTING:
 	case SND_QP_ACCEPTED:
 		if (c->attached && c->side == SND_PASSIVE && snd_was_established(c))
-			snd_set_state(ep, SND_QP_CONNECTED); /* accept has not returned yet, and the record may be read for the last time; snd_progress ends the connection */
+			snd_change_state(ep, SND_EVENT_COMPLETES); /* accept has not returned yet, and the record may be read for the last time; snd_progress ends the connection */
 		else if (c->attached)
 			snd_peer_aborted(ep);
 		break;
@@ -345,7 +342,7 @@ bool snd_handle_peer_disconnect(struct snd_endpoint *ep)
 	if (ep->state == SND_QP_CONNECTED) {
 		snd_set_cause(ep, SND_CONNECTION_DISCONNECTED, "the peer has disconnected: call snd_connector_disconnect too");
 		snd_record_lost_peer(ep->object.fabric, ep->conn->peer.id);
-		snd_set_state(ep, SND_QP_PEER_DISCONNECTED);
+		snd_change_state(ep, SND_EVENT_PEER_DISCONNECTS);
 		snd_remove_waiter(ep);
 		return true;
 	}
@@ -359,7 +356,7 @@ bool snd_handle_peer_disconnect(struct snd_endpoint *ep)
 void snd_complete_disconnect(struct snd_endpoint *ep)
 {
 	ep->both_disconnected = true;
-	snd_set_state(ep, SND_QP_CLOSED);
+	snd_change_state(ep, SND_EVENT_BOTH_DISCONNECT);
 	snd_detach_if_done(ep);
 }
 
@@ -372,7 +369,7 @@ bool snd_begin_disconnect(struct snd_endpoint *ep)
 		return false;
 	snd_set_cause(ep, SND_CONNECTION_DISCONNECTED, "disconnect: the connection was disconnected gracefully");
 	bool peer_was_first = ep->state == SND_QP_PEER_DISCONNECTED;
-	snd_set_state(ep, SND_QP_DISCONNECTING);
+	snd_change_state(ep, SND_EVENT_DISCONNECTS);
 	const int64_t timeout = ep->object.fabric->disconnect_timeout;
 	ep->disconnect_deadline = timeout == SND_FOREVER ? INT64_MAX : snd_deadline(timeout);
 	if (!c->peer_dead && !c->released)

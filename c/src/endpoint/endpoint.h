@@ -5,6 +5,7 @@
 #include "endpoint/entry.h"
 #include "endpoint/req_credit.h"
 #include "endpoint/ring.h"
+#include "endpoint/state.h"
 #include "shm/member.h"
 #include "window/guard.h"
 #include "window/window.h"
@@ -17,17 +18,6 @@ struct snd_hook;
 struct snd_payload_sum;
 struct snd_srq;
 struct snd_weak;
-
-enum snd_qp_state {
-	SND_QP_IDLE,
-	SND_QP_CONNECTING,
-	SND_QP_ACCEPTED, /* active side: the peer has accepted, the program has not completed */
-	SND_QP_CONNECTED,
-	SND_QP_PEER_DISCONNECTED,
-	SND_QP_FAILED,
-	SND_QP_DISCONNECTING,
-	SND_QP_CLOSED,
-};
 
 /* snd_entry is a scatter/gather entry as an address: only a check of the token makes memory of it. */
 struct snd_entry {
@@ -95,7 +85,7 @@ static inline uint32_t snd_connection_state(const struct snd_connection *c)
 {
 	if (c->released)
 		return SNDL_CONN_ABORTED; /* the record may be reused memory by now */
-	return snd_load32(&c->record->state); /* ORDER conn-state: pairs with the swap in snd_transition */
+	return snd_load32(&c->record->state); /* ORDER conn-state: pairs with the swap in change_state */
 }
 
 /* snd_was_established reports, for the passive side, whether the active side has completed the connection. An active side that ends

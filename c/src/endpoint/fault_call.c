@@ -93,7 +93,7 @@ snd_status snd_fault_in_phase(struct snd_connector *c, const char *op, uint32_t 
 		return s;
 	if (operation == SNDL_FAULT_ACCEPT) {
 		snd_refuse(c->conn);
-		c->phase = SND_PHASE_ENDED;
+		snd_change_phase(c, SND_EVENT_ENDS);
 	} else if (operation == SNDL_FAULT_COMPLETE_CONNECT) {
 		(void)snd_withdraw(c, NULL, 0);
 	} else if (c->ep != NULL) {

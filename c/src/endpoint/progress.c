@@ -28,7 +28,7 @@ bool snd_progress(struct snd_endpoint *ep)
 	case SND_QP_CONNECTING:
 		if (c->side == SND_ACTIVE || snd_connection_state(c) != SNDL_CONN_ESTABLISHED)
 			return false;
-		snd_set_state(ep, SND_QP_CONNECTED); /* accept may not have returned yet */
+		snd_change_state(ep, SND_EVENT_COMPLETES); /* accept may not have returned yet */
 		progressed = true;
 		break;
 	case SND_QP_CONNECTED:

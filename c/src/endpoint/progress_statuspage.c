@@ -161,10 +161,9 @@ static int importance(const struct snd_endpoint *ep)
 
 static void add_endpoint(struct text *t, struct list *l, struct snd_endpoint *ep)
 {
-	static const char *const states[] = {"idle", "connecting", "accepted by the peer", "connected", "disconnected by the peer", "failed", "disconnecting", "closed"};
 	const struct snd_connection *c = ep->conn;
 	begin_entry(t, l, "n", ep->number);
-	add_string(t, "s", states[ep->state]);
+	add_string(t, "s", snd_qp_states.text[ep->state]);
 	if (c != NULL) {
 		add_number(t, "p", c->peer.id);
 		add_number(t, "m", c->attached ? c->far.endpoint : 0);

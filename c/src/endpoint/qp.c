@@ -39,8 +39,9 @@ struct snd_entry snd_entry_at(const struct snd_entry *entries, uint32_t count, u
 	return (struct snd_entry){0, 0, 0};
 }
 
-void snd_set_state(struct snd_endpoint *ep, enum snd_qp_state s)
+void snd_change_state(struct snd_endpoint *ep, enum snd_conn_event e)
 {
+	const enum snd_qp_state s = snd_next_state(&snd_qp_states, ep->state, e);
 	ep->was_connected = ep->was_connected || s == SND_QP_CONNECTED;
 	if (ep->state == SND_QP_PEER_DISCONNECTED) {
 		ep->cause = SND_SUCCESS; /* it advises this side to disconnect, too */
@@ -279,7 +280,7 @@ void snd_close_endpoint(struct snd_endpoint *ep)
 	struct snd_fabric *f = ep->object.fabric;
 	ep->close_called = true;
 	snd_end_by_close(ep, SND_CANCELED, "the endpoint was closed");
-	snd_set_state(ep, SND_QP_CLOSED);
+	snd_change_state(ep, SND_EVENT_CLOSES);
 	snd_cq_detach(ep->receive_cq, ep);
 	snd_cq_detach(ep->initiator_cq, ep);
 	snd_list_remove(&ep->link);

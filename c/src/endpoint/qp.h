@@ -9,7 +9,8 @@ static inline struct snd_receive *snd_receive_at(struct snd_endpoint *ep, uint64
 static inline const struct snd_entry *snd_entries_of(const struct snd_receive *r) { return r->count == 1 ? &r->single : r->list; }
 static inline bool snd_has_overrun(const struct snd_endpoint *ep) { return (ep->slow & SND_SLOW_OVERRUN) != 0; }
 struct snd_entry snd_entry_at(const struct snd_entry *entries, uint32_t count, uint64_t at);
-void snd_set_state(struct snd_endpoint *ep, enum snd_qp_state s);
+/* snd_change_state changes the state by an event. */
+void snd_change_state(struct snd_endpoint *ep, enum snd_conn_event e);
 void snd_close_endpoint(struct snd_endpoint *ep);
 void snd_forget_endpoint(struct snd_endpoint *ep);
 

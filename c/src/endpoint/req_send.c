@@ -45,7 +45,7 @@ static enum snd_outcome reject_receive(struct snd_endpoint *ep, struct snd_send_
 	const uint64_t words[7] = {snd_entry_header(SNDL_KIND_SEND_FAILED, SNDL_FLAG_FIRST | SNDL_FLAG_LAST, 0, 0), s, r->total};
 	if (!snd_push_entry(ep, r, words, true))
 		return SND_BLOCKED;
-	snd_release32(&ep->local_qp->receive_status, s); /* ORDER reason: before the swap in snd_transition; pairs with the load in set_cause_from_peer */
+	snd_release32(&ep->local_qp->receive_status, s); /* ORDER reason: before the swap in change_state; pairs with the load in set_cause_from_peer */
 	return snd_reject(ep, r, SND_REMOTE_ERROR, "a message of %" PRIu64 " bytes for a receive of %" PRIu64 ": %s", r->total, ep->remote_capacity, why);
 }
 
