@@ -14,6 +14,7 @@
 #include "endpoint/fault.h"
 #include "endpoint/req_credit.h"
 #include "endpoint/state.h"
+#include "meet/pmi.h"
 #include "meet/root_channel.h"
 #include "window/table.h"
 
@@ -21,6 +22,7 @@ enum { WORDS = 16, LINE = 16 << 10, BYTES = 4 << 10 };
 
 /* A case is the words of a line before the colon. */
 static char *word[WORDS];
+static int words;
 static char result[LINE];
 
 static uint64_t number(int i) { return strtoull(word[i], NULL, 16); }
@@ -69,9 +71,9 @@ static void check(const char *file, void (*compute)(void))
 		colon[strcspn(colon, "\n")] = 0;
 		snprintf(want, sizeof want, "%s", colon + 3);
 		*colon = 0;
-		int n = 0;
-		for (char *w = strtok(line, " "); w != NULL && n < WORDS; w = strtok(NULL, " "))
-			word[n++] = w;
+		words = 0;
+		for (char *w = strtok(line, " "); w != NULL && words < WORDS; w = strtok(NULL, " "))
+			word[words++] = w;
 		result[0] = 0;
 		compute();
 		if (strcmp(result, want) != 0) {
@@ -197,6 +199,22 @@ static void value(void)
 		say("refused");
 }
 
+static void pmi(void)
+{
+	unsigned char line[BYTES];
+	struct snd_pmi_answer a;
+	bytes(1, line);
+	if (snd_pmi_parse((char *)line, &a) != NULL) {
+		say("refused");
+		return;
+	}
+	say("%s", a.values[0]);
+	for (int i = 2; i < words; i++) {
+		const char *v = snd_pmi_value(&a, word[i]);
+		say(" %s", v == NULL ? "none" : *v == 0 ? "-" : v);
+	}
+}
+
 static void message(void)
 {
 	unsigned char secret[BYTES], greetings[BYTES], packet[BYTES], text[BYTES];
@@ -307,6 +325,7 @@ int main(void)
 	check("faults.txt", fault);
 	check("descriptors.txt", descriptor);
 	check("values.txt", value);
+	check("pmi.txt", pmi);
 	check("messages.txt", message);
 	return 0;
 }

@@ -53,6 +53,9 @@ func Check(t testing.TB, file string, result func(c Case) string) {
 // Kind returns the first word, which says what a case is about.
 func (c Case) Kind() string { return c.words[0] }
 
+// Words returns the words from i on.
+func (c Case) Words(i int) []string { return c.words[i:] }
+
 // Number returns word i as a number.
 func (c Case) Number(i int) uint64 {
 	n, err := strconv.ParseUint(c.words[i], 16, 64)

@@ -20,15 +20,9 @@
 
 extern int MPI_Initialized(int *flag) __attribute__((weak)); /* NULL in programs without MPI */
 
-enum { MAX_WORDS = 64, ABORT_MS = 1000 };
+enum { ABORT_MS = 1000 };
 
-/* answer is a parsed line: words name=value. The first is cmd. */
-struct answer {
-	int count;
-	const char *names[MAX_WORDS], *values[MAX_WORDS];
-};
-
-static const char *value_of(const struct answer *a, const char *name)
+const char *snd_pmi_value(const struct snd_pmi_answer *a, const char *name)
 {
 	for (int i = 1; i < a->count; i++)
 		if (strcmp(a->names[i], name) == 0)
@@ -36,17 +30,16 @@ static const char *value_of(const struct answer *a, const char *name)
 	return NULL;
 }
 
-/* parse splits a line in place. It returns what is wrong, or NULL. */
-static const char *parse(char *line, struct answer *a)
+const char *snd_pmi_parse(char *line, struct snd_pmi_answer *a)
 {
 	char *rest = NULL;
 	a->count = 0;
 	for (char *word = strtok_r(line, " \t\r\v\f", &rest); word != NULL; word = strtok_r(NULL, " \t\r\v\f", &rest)) {
 		char *equals = strchr(word, '=');
-		if (equals == NULL || equals == word || a->count == MAX_WORDS || (a->count == 0 && strncmp(word, "cmd=", 4) != 0))
+		if (equals == NULL || equals == word || a->count == SND_PMI_WORDS || (a->count == 0 && strncmp(word, "cmd=", 4) != 0))
 			return "want name=value pairs that begin with cmd=";
 		*equals = 0;
-		if (value_of(a, word) != NULL && a->count > 0)
+		if (snd_pmi_value(a, word) != NULL && a->count > 0)
 			return "a name is given twice";
 		a->names[a->count] = word;
 		a->values[a->count++] = equals + 1;
@@ -87,7 +80,7 @@ static const char *read_line(struct snd_pmi *c, int64_t deadline, char **line)
 }
 
 /* ask sends a command and reads the answer, which must be the wanted one and report success. */
-static snd_status ask(struct snd_pmi *c, const char *command, const char *pairs, const char *want, struct answer *a, int64_t deadline, const char *op)
+static snd_status ask(struct snd_pmi *c, const char *command, const char *pairs, const char *want, struct snd_pmi_answer *a, int64_t deadline, const char *op)
 {
 	char request[SND_PMI_LINE], *line = NULL;
 	int n = snprintf(request, sizeof request, "cmd=%s%s\n", command, pairs);
@@ -97,9 +90,9 @@ static snd_status ask(struct snd_pmi *c, const char *command, const char *pairs,
 		return snd_fail(errno == ETIMEDOUT ? SND_IO_TIMEOUT : SND_UNSUCCESSFUL, "%s: pmi: %s: %s", op, command, wrong);
 	char shown[81];
 	snprintf(shown, sizeof shown, "%.80s", line);
-	if ((wrong = parse(line, a)) != NULL)
+	if ((wrong = snd_pmi_parse(line, a)) != NULL)
 		return snd_fail(SND_UNSUCCESSFUL, "%s: pmi: %s: malformed answer \"%s\": %s", op, command, shown, wrong);
-	const char *rc = value_of(a, "rc"), *message = value_of(a, "msg");
+	const char *rc = snd_pmi_value(a, "rc"), *message = snd_pmi_value(a, "msg");
 	if (rc != NULL && strcmp(rc, "0") != 0)
 		return snd_fail(SND_UNSUCCESSFUL, "%s: pmi: %s: refused by the launcher: rc=%s %s", op, command, rc, message != NULL ? message : "");
 	if (strcmp(a->values[0], want) != 0)
@@ -145,14 +138,14 @@ snd_status snd_pmi_dial(struct snd_pmi *c, int64_t deadline, const char *op)
 		return snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: descriptor %d (PMI_FD): dup: %s", op, c->inherited, snd_errno_text(errno));
 	c->rank = (uint32_t)rank;
 	c->size = (uint32_t)size;
-	struct answer a;
+	struct snd_pmi_answer a;
 	const char *version, *name;
 	s = ask(c, "init", " pmi_version=1 pmi_subversion=1", "response_to_init", &a, deadline, op);
-	if (s == SND_SUCCESS && ((version = value_of(&a, "pmi_version")) == NULL || strcmp(version, "1") != 0))
+	if (s == SND_SUCCESS && ((version = snd_pmi_value(&a, "pmi_version")) == NULL || strcmp(version, "1") != 0))
 		s = snd_fail(SND_NOT_SUPPORTED, "%s: pmi: init: unsupported version \"%s\" of the launcher: want 1", op, version != NULL ? version : "");
 	if (s == SND_SUCCESS)
 		s = ask(c, "get_my_kvsname", "", "my_kvsname", &a, deadline, op);
-	if (s == SND_SUCCESS && ((name = value_of(&a, "kvsname")) == NULL || *name == 0 || strlen(name) > SND_PMI_NAME))
+	if (s == SND_SUCCESS && ((name = snd_pmi_value(&a, "kvsname")) == NULL || *name == 0 || strlen(name) > SND_PMI_NAME))
 		s = snd_fail(SND_UNSUCCESSFUL, "%s: pmi: get_my_kvsname: the launcher's answer has no name", op);
 	else if (s == SND_SUCCESS)
 		memcpy(c->name, name, strlen(name) + 1);
@@ -176,7 +169,7 @@ snd_status snd_pmi_put(struct snd_pmi *c, const char *key, const char *value, in
 	if (*key == 0 || !is_word(key, SND_PMI_KEY) || !is_word(value, SND_PMI_VALUE))
 		return snd_fail(SND_INVALID_PARAMETER, "%s: pmi: put \"%.80s\": invalid key or value: want 1 to %d and at most %d printable characters", op, key, SND_PMI_KEY, SND_PMI_VALUE);
 	char pairs[SND_PMI_NAME + SND_PMI_KEY + SND_PMI_VALUE + 40];
-	struct answer a;
+	struct snd_pmi_answer a;
 	snprintf(pairs, sizeof pairs, " kvsname=%s key=%s value=%s", c->name, key, value);
 	return ask(c, "put", pairs, "put_result", &a, deadline, op);
 }
@@ -184,10 +177,10 @@ snd_status snd_pmi_put(struct snd_pmi *c, const char *key, const char *value, in
 snd_status snd_pmi_get(struct snd_pmi *c, const char *key, char value[SND_PMI_VALUE + 1], int64_t deadline, const char *op)
 {
 	char pairs[SND_PMI_NAME + SND_PMI_KEY + 40];
-	struct answer a;
+	struct snd_pmi_answer a;
 	snprintf(pairs, sizeof pairs, " kvsname=%s key=%.64s", c->name, key);
 	snd_status s = ask(c, "get", pairs, "get_result", &a, deadline, op);
-	const char *got = s == SND_SUCCESS ? value_of(&a, "value") : NULL;
+	const char *got = s == SND_SUCCESS ? snd_pmi_value(&a, "value") : NULL;
 	if (s == SND_SUCCESS && (got == NULL || strlen(got) > SND_PMI_VALUE))
 		return snd_fail(SND_UNSUCCESSFUL, "%s: pmi: get %s: the launcher's answer has no value", op, key);
 	if (s == SND_SUCCESS)
@@ -197,7 +190,7 @@ snd_status snd_pmi_get(struct snd_pmi *c, const char *key, char value[SND_PMI_VA
 
 snd_status snd_pmi_barrier(struct snd_pmi *c, int64_t deadline, const char *op)
 {
-	struct answer a;
+	struct snd_pmi_answer a;
 	return ask(c, "barrier_in", "", "barrier_out", &a, deadline, op);
 }
 
@@ -218,7 +211,7 @@ bool snd_pmi_is_shared(void)
 
 snd_status snd_pmi_finalize(struct snd_pmi *c, int64_t deadline, const char *op)
 {
-	struct answer a;
+	struct snd_pmi_answer a;
 	snd_status s = snd_pmi_is_shared() ? SND_SUCCESS : ask(c, "finalize", "", "finalize_ack", &a, deadline, op);
 	snd_pmi_hang_up(c);
 	return s;

@@ -20,6 +20,17 @@ struct snd_pmi {
 	char line[SND_PMI_LINE + 1];
 };
 
+/* snd_pmi_answer is a parsed line: words name=value. The first is cmd. */
+enum { SND_PMI_WORDS = 64 };
+struct snd_pmi_answer {
+	int count;
+	const char *names[SND_PMI_WORDS], *values[SND_PMI_WORDS];
+};
+/* snd_pmi_parse splits a line in place. It returns what is wrong, or NULL. */
+const char *snd_pmi_parse(char *line, struct snd_pmi_answer *a);
+/* snd_pmi_value returns the value of a name after the first word, or NULL. */
+const char *snd_pmi_value(const struct snd_pmi_answer *a, const char *name);
+
 /* snd_pmi_dial begins with the launcher that PMI_FD, PMI_RANK and PMI_SIZE describe. Deadlines are in the time of
  * snd_clock; a negative one is none. */
 snd_status snd_pmi_dial(struct snd_pmi *c, int64_t deadline, const char *op);
