@@ -1,5 +1,5 @@
 // Package relayclient starts ndrelay, the process that carries a job's connections to other hosts, and passes it the
-// addresses of the other hosts' relays. Both sides write one JSON object a line; docs/hosts.md describes them.
+// addresses of the other hosts' relays. Both sides write one JSON object a line; protocol.go of ndrelay describes them.
 package relayclient
 
 // TWIN c/src/meet/relay.c.

@@ -55,7 +55,7 @@ func (s *strangers) number() int {
 	return s.count
 }
 
-// greeting returns the first n bytes of the greeting of a relay of host 1 to that of host 0. docs/hosts.md has its fields.
+// greeting returns the first n bytes of the greeting of a relay of host 1 to that of host 0. Package handshake has its fields.
 func greeting(n int) []byte {
 	job := sha256.Sum256([]byte("abc"))
 	b := append([]byte("SNDRELAY"), handshake.Version, 0, 1, 0, 0, 0, 0, 0)
@@ -148,7 +148,7 @@ func listens(t *testing.T, p *proctest.Process) (all []string) {
 // works. Each relay prints one line at most. It has 64 connections of strangers at a time at most, and keeps none.
 func TestManyStrangers(t *testing.T) {
 	const (
-		mostPending = 64       // handshakes of a relay at a time, as in docs/hosts.md
+		mostPending = 64       // handshakes of a relay at a time, as in docs/security.md
 		spare       = 16       // descriptors for the links, and for connections that are just accepted or closed
 		mostMemory  = 32 << 10 // KiB beyond the memory of a relay without strangers
 	)

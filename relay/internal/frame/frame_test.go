@@ -58,7 +58,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// The header is that of docs/hosts.md.
+// The fields of the header follow each other in this order, without gaps.
 func TestHeaderBytes(t *testing.T) {
 	f := Frame{Session: 0x0807060504030201, Kind: 9, Flags: 10, Credits: 0x0c0b, Tunnel: 0x100f0e0d, Request: 0x1817161514131211,
 		Address: 0x201f1e1d1c1b1a19, Token: 0x24232221, Status: 0x28272625, Total: 0x2c2b2a29, Offset: 0x302f2e2d, Order: 0x38373635}

@@ -1,5 +1,5 @@
 // Package relay is the relay. It joins an arena as a member, and carries connections between local processes and those
-// of other hosts. docs/hosts.md has the design, and lists the parts that are missing.
+// of other hosts. docs/hosts.md has the design.
 //
 // One goroutine, that of Run, does everything but blocking calls. It takes requests out of the rings of local processes,
 // sends and receives frames, posts the requests of other hosts, and answers. Its state needs no lock. Goroutines
