@@ -79,7 +79,7 @@ func (s *side) listenToo() netip.AddrPort {
 
 // TestSharedAddress: many connectors can use one address, but only one for each destination.
 func TestSharedAddress(t *testing.T) {
-	a, b, addr := strangersPair(t)
+	a, b, addr := unconnectedPair(t)
 	shared := a.sharedAddress("0.0.0.0:700")
 	local := must(shared.LocalAddress())
 	if want := netip.AddrPortFrom(Address(0, a.member.ID()), 700); local != want {
@@ -122,7 +122,7 @@ func TestSharedAddress(t *testing.T) {
 // TestSharedAddressAfterFailure: a failed connector can try again, from the same or another
 // address.
 func TestSharedAddressAfterFailure(t *testing.T) {
-	a, b, addr := strangersPair(t)
+	a, b, addr := unconnectedPair(t)
 	shared := a.sharedAddress("0.0.0.0:0")
 	defer shared.Close()
 	if local := must(shared.LocalAddress()); local.Port() < nd.EphemeralPortFirst {
@@ -155,7 +155,7 @@ func TestSharedAddressAfterFailure(t *testing.T) {
 
 // TestSharedAddressOfOtherAdapter cannot be used.
 func TestSharedAddressOfOtherAdapter(t *testing.T) {
-	a, b, addr := strangersPair(t)
+	a, b, addr := unconnectedPair(t)
 	theirs := b.sharedAddress("0.0.0.0:0")
 	defer theirs.Close()
 	c, ep := a.newConnector().(nd.SharedAddressConnector), a.newEndpoint()

@@ -53,7 +53,7 @@ var roleRelay = proctest.Role("relay", func(self *proctest.Self) error {
 // A Connect to another host fails for a reason that it names: there is no relay, or the relay is dead, before or during
 // the call.
 func TestConnectWithoutRelay(t *testing.T) {
-	a, _, _ := strangersPair(t)
+	a, _, _ := unconnectedPair(t)
 	fails := func(err error, want string) {
 		t.Helper()
 		wantStatus(t, err, nd.HostUnreachable)
@@ -101,7 +101,7 @@ func TestConnectWithoutRelay(t *testing.T) {
 // A listener takes requests for its own address only. Only the relay can name another source than itself, and no source of
 // this host.
 func TestAddressesOfRequest(t *testing.T) {
-	a, b, at := strangersPair(t)
+	a, b, at := unconnectedPair(t)
 	arena := a.provider.arena
 	m := must(arena.Join(shm.NoRank))
 	defer m.Leave()

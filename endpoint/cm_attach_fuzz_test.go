@@ -11,7 +11,7 @@ import (
 // FuzzQueuePairState attaches to queue-pair state whose owner writes false offsets and sizes. The memory
 // of the false owner to which they may point has content.
 func FuzzQueuePairState(f *testing.F) {
-	r := newRig(f)
+	r := newFuzzPair(f)
 	const (
 		entries  = wire.SharedQPSize // offset of the ring
 		slots    = 16
@@ -102,7 +102,7 @@ func FuzzQueuePairState(f *testing.F) {
 }
 
 // giveUp ends a Connect that was not accepted.
-func (a *actor) giveUp(conn *connection) {
+func (a *fuzzSide) giveUp(conn *connection) {
 	a.connector.mu.Lock()
 	defer a.connector.mu.Unlock()
 	conn.transition(withdraws)

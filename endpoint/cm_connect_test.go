@@ -26,7 +26,7 @@ func privateDataOf(t *testing.T, c nd.Connector) []byte {
 }
 
 func TestPrivateData(t *testing.T) {
-	a, b, addr := strangersPair(t)
+	a, b, addr := unconnectedPair(t)
 	for _, n := range []int{0, 1, 40, wire.MaxPrivateData} {
 		called, answer := make([]byte, n), make([]byte, wire.MaxPrivateData-n)
 		fill(called, uint64(n)+1)
@@ -70,7 +70,7 @@ func TestPrivateData(t *testing.T) {
 
 // TestPrivateDataTooLong: the call fails and has no effect.
 func TestPrivateDataTooLong(t *testing.T) {
-	a, b, addr := strangersPair(t)
+	a, b, addr := unconnectedPair(t)
 	tooMuch := nd.ConnectParams{PrivateData: make([]byte, wire.MaxPrivateData+1)}
 	ca, ea, eb := a.newConnector(), a.newEndpoint(), b.newEndpoint()
 	wantStatus(t, ca.Connect(a.ctx, ea, addr, tooMuch), nd.InvalidBufferSize)
@@ -86,7 +86,7 @@ func TestPrivateDataTooLong(t *testing.T) {
 
 func TestReadLimits(t *testing.T) {
 	type limits struct{ in, out int }
-	a, b, addr := strangersPair(t)
+	a, b, addr := unconnectedPair(t)
 	for _, c := range []struct {
 		active, passive          limits
 		atRequest, atEnd, atPeer limits // the passive side at the request and at the end, and the active side
@@ -165,7 +165,7 @@ func TestReadsBeyondLimitWait(t *testing.T) {
 
 // TestConnectRetryAfterRefusal: the same connector and endpoint can connect after a refusal.
 func TestConnectRetryAfterRefusal(t *testing.T) {
-	a, b, addr := strangersPair(t)
+	a, b, addr := unconnectedPair(t)
 	noListener := netip.AddrPortFrom(addr.Addr(), 9)
 	bound, err := b.adapter.CreateListener(b.ctx)
 	b.good(err)
@@ -208,7 +208,7 @@ func TestConnectRetryAfterRefusal(t *testing.T) {
 
 // TestConnectWrongAddresses: Connect and Bind refuse wrong addresses at once.
 func TestConnectWrongAddresses(t *testing.T) {
-	a, b, addr := strangersPair(t)
+	a, b, addr := unconnectedPair(t)
 	ca, ea := a.newConnector(), a.newEndpoint()
 	for to, want := range map[netip.AddrPort]nd.Status{
 		netip.AddrPortFrom(netip.IPv4Unspecified(), addr.Port()): nd.BadNetworkName,
@@ -228,9 +228,9 @@ func TestConnectWrongAddresses(t *testing.T) {
 		wantStatus(t, c.Bind(netip.MustParseAddrPort("192.168.0.1:0")), nd.InvalidAddress)
 	}
 	other := must(a.provider.OpenAdapter(a.ctx, a.provider.adapterID()))
-	stranger := must(other.CreateConnector(a.ctx))
-	defer stranger.Close()
-	wantStatus(t, stranger.Connect(a.ctx, ea, addr, nd.ConnectParams{}), nd.InvalidParameter1)
+	foreign := must(other.CreateConnector(a.ctx))
+	defer foreign.Close()
+	wantStatus(t, foreign.Connect(a.ctx, ea, addr, nd.ConnectParams{}), nd.InvalidParameter1)
 	wantStatus(t, ca.Connect(a.ctx, nil, addr, nd.ConnectParams{}), nd.InvalidParameter1)
 	wantStatus(t, ca.Connect(a.ctx, b.newEndpoint(), addr, nd.ConnectParams{}), nd.InvalidParameter1)
 }
@@ -239,7 +239,7 @@ func (s *side) executeOnly(o order) error { return s.execute(o).Status.Err() }
 
 // TestConnectorHasOneConnection: second calls fail during and after connecting.
 func TestConnectorHasOneConnection(t *testing.T) {
-	a, b, addr := strangersPair(t)
+	a, b, addr := unconnectedPair(t)
 	ca, ea, eb := a.newConnector(), a.newEndpoint(), b.newEndpoint()
 	other, spare := a.newConnector(), a.newEndpoint()
 	connected := soon(func() error { return ca.Connect(a.ctx, ea, addr, nd.ConnectParams{}) })
@@ -291,7 +291,7 @@ func TestConnectorHasOneConnection(t *testing.T) {
 // TestConnectCrossed: two sides connect to each other at the same time, and one of the requests
 // is rejected.
 func TestConnectCrossed(t *testing.T) {
-	a, b, toB := strangersPair(t)
+	a, b, toB := unconnectedPair(t)
 	toA := a.listen(0)
 	for range 20 {
 		ca, cb, ea, eb := a.newConnector(), b.newConnector(), a.newEndpoint(), b.newEndpoint()

@@ -55,7 +55,7 @@ func wantDone(t *testing.T, ep nd.Endpoint, want nd.Status) {
 // TestEndpointConnector: Endpoint.Connector returns the connector of the connection, and nil
 // before.
 func TestEndpointConnector(t *testing.T) {
-	a, b, addr := strangersPair(t)
+	a, b, addr := unconnectedPair(t)
 	if c := a.newEndpoint().Connector(); c != nil {
 		t.Errorf("an idle endpoint has the connector %v", c)
 	}

@@ -13,7 +13,7 @@ import (
 // TestConnectorUnboundAfterFailure: after a failed Connect that may be repeated, the connector has no
 // address. After a wrong argument nothing has changed.
 func TestConnectorUnboundAfterFailure(t *testing.T) {
-	a, _, addr := strangersPair(t)
+	a, _, addr := unconnectedPair(t)
 	bound := netip.AddrPortFrom(Address(0, a.member.ID()), 77)
 	ca, ea := a.newConnector(), a.newEndpoint()
 	for to, want := range map[string]nd.Status{"10.1.2.3:5": nd.NetworkUnreachable, "127.77.7.7:5": nd.HostUnreachable, addr.Addr().String() + ":9": nd.ConnectionRefused} {
@@ -42,7 +42,7 @@ func TestConnectorUnboundAfterFailure(t *testing.T) {
 
 // TestListenerPaused: a paused listener queues requests up to its backlog, and delivers none.
 func TestListenerPaused(t *testing.T) {
-	a, b, _ := strangersPair(t)
+	a, b, _ := unconnectedPair(t)
 	l, fresh := must(b.adapter.CreateListener(b.ctx)), must(b.adapter.CreateListener(b.ctx))
 	defer l.Close()
 	defer fresh.Close()
@@ -81,11 +81,11 @@ func TestListenerPaused(t *testing.T) {
 
 // TestConnectorOfOtherAdapterHandle: a connector of another adapter handle cannot take a request.
 func TestConnectorOfOtherAdapterHandle(t *testing.T) {
-	_, b, _ := strangersPair(t)
+	_, b, _ := unconnectedPair(t)
 	other := must(b.provider.OpenAdapter(b.ctx, b.provider.adapterID()))
-	stranger := must(other.CreateConnector(b.ctx))
-	defer stranger.Close()
-	wantStatus(t, b.listener.GetConnectionRequest(b.ctx, stranger), nd.InvalidParameter1)
+	foreign := must(other.CreateConnector(b.ctx))
+	defer foreign.Close()
+	wantStatus(t, b.listener.GetConnectionRequest(b.ctx, foreign), nd.InvalidParameter1)
 	wantStatus(t, b.listener.GetConnectionRequest(b.ctx, nil), nd.InvalidParameter1)
 }
 
@@ -93,7 +93,7 @@ func TestConnectorOfOtherAdapterHandle(t *testing.T) {
 // connection is complete, does not get connected.
 func TestConnectorClosedDuringAccept(t *testing.T) {
 	for i := range 20 {
-		a, b, addr := strangersPair(t)
+		a, b, addr := unconnectedPair(t)
 		ca, ea, eb := a.newConnector(), a.newEndpoint(), b.newEndpoint()
 		dialed := soon(func() error { return ca.Connect(a.ctx, ea, addr, nd.ConnectParams{}) })
 		cb := b.request()
@@ -125,7 +125,7 @@ func TestConnectorClosedDuringAccept(t *testing.T) {
 
 // TestEndpointClosedDuringDisconnect: the disconnect is not graceful then.
 func TestEndpointClosedDuringDisconnect(t *testing.T) {
-	a, b, addr := strangersPair(t)
+	a, b, addr := unconnectedPair(t)
 	ca, cb, ea, _ := connectEndpoints(a, b, addr)
 	ended := soon(func() error { return ca.Disconnect(a.ctx) })
 	b.good(cb.NotifyDisconnect(b.ctx))
@@ -136,7 +136,7 @@ func TestEndpointClosedDuringDisconnect(t *testing.T) {
 
 // TestRejectAfterPeerIsGone: Reject fails if the peer is gone.
 func TestRejectAfterPeerIsGone(t *testing.T) {
-	a, b, addr := strangersPair(t)
+	a, b, addr := unconnectedPair(t)
 	ca, ea := a.newConnector(), a.newEndpoint()
 	connected := soon(func() error { return ca.Connect(a.ctx, ea, addr, nd.ConnectParams{}) })
 	cb := b.request()
@@ -191,7 +191,7 @@ func TestCreateEndpointDuringProviderClose(t *testing.T) {
 
 // TestAcceptRefusesDamagedMemory: an active side whose memory is damaged gets an answer.
 func TestAcceptRefusesDamagedMemory(t *testing.T) {
-	a, b, addr := strangersPair(t)
+	a, b, addr := unconnectedPair(t)
 	dialed := soon(func() error { return a.newConnector().Connect(a.ctx, a.newEndpoint(), addr, nd.ConnectParams{}) })
 	cb := b.request()
 	cb.(*connector).conn.record.QP[active] = 0

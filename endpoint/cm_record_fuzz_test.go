@@ -28,14 +28,14 @@ const (
 const (
 	idOfAttacker = 1 + iota
 	idOfVictim
-	strangerOfAttacker
-	strangerOfVictim
+	otherOfAttacker
+	otherOfVictim
 )
 
 // FuzzConnectionRecord delivers an arbitrary connection request, at an arbitrary offset, or gives an
 // arbitrary answer to one.
 func FuzzConnectionRecord(f *testing.F) {
-	r := newRig(f)
+	r := newFuzzPair(f)
 	const there = uint64(0) // the memory of a record
 	one := func(n ...int) (choices uint8) {
 		for _, i := range n {
@@ -76,7 +76,7 @@ func FuzzConnectionRecord(f *testing.F) {
 		f.Add(request(0, connRequested, from, idOfVictim, idOfAttacker, landmark(attackersQP, 0)), there, all)
 	}
 	f.Add(request(0, connRequested, idOfAttacker, idOfAttacker, idOfAttacker, landmark(attackersQP, 0)), there, all)
-	for _, owner := range []uint64{0, idOfVictim, strangerOfAttacker, strangerOfVictim, ^uint64(0)} {
+	for _, owner := range []uint64{0, idOfVictim, otherOfAttacker, otherOfVictim, ^uint64(0)} {
 		f.Add(request(0, connRequested, idOfAttacker, idOfVictim, owner, landmark(attackersQP, 0)), there, all)
 	}
 	for _, qp := range []uint64{0, landmark(victimsQP, 0), landmark(victimsMemory, 0), landmark(arenaEnd, -wire.SharedQPSize), landmark(arenaEnd, 8), ^uint64(7), landmark(attackersQP, 4), landmark(tables, 0)} {
@@ -134,7 +134,7 @@ func FuzzConnectionRecord(f *testing.F) {
 }
 
 // plant writes the content of a record, which may be in memory of the victim.
-func (r *rig) plant(off shm.Offset, content []byte) (restore func()) {
+func (r *fuzzPair) plant(off shm.Offset, content []byte) (restore func()) {
 	list := make([]uint64, wire.ConnectionRecordSize/8)
 	words(list, content)
 	for i := range list[:15] {
@@ -182,7 +182,7 @@ func within(whole, part []byte) (from int, ok bool) {
 
 // mayPlant reports whether a record may be written to mem: memory of the forger, or of the
 // victim unless it is to be a request of the victim itself.
-func (r *rig) mayPlant(mem, content []byte) bool {
+func (r *fuzzPair) mayPlant(mem, content []byte) bool {
 	var first [5]uint64
 	words(first[:], content)
 	_, attackers := within(r.attacker.areas[inArena].mem, mem)
@@ -190,7 +190,7 @@ func (r *rig) mayPlant(mem, content []byte) bool {
 	return shm.AddressOf(mem)%8 == 0 && (attackers || victims && r.member(first[4]) != uint64(r.victim.member.ID()))
 }
 
-func (r *rig) member(word uint64) uint64 {
+func (r *fuzzPair) member(word uint64) uint64 {
 	switch word {
 	case idOfAttacker:
 		return uint64(r.attacker.member.ID())
@@ -200,10 +200,10 @@ func (r *rig) member(word uint64) uint64 {
 	return word
 }
 
-func (r *rig) owner(word uint64) uint64 {
+func (r *fuzzPair) owner(word uint64) uint64 {
 	of := map[uint64]uint64{
 		idOfAttacker: r.attacker.adapter.domain.Adapter, idOfVictim: r.victim.adapter.domain.Adapter,
-		strangerOfAttacker: r.attacker.stranger.domain.Adapter, strangerOfVictim: r.victim.stranger.domain.Adapter,
+		otherOfAttacker: r.attacker.other.domain.Adapter, otherOfVictim: r.victim.other.domain.Adapter,
 	}
 	if o, ok := of[word]; ok {
 		return uint64(o)
@@ -212,7 +212,7 @@ func (r *rig) owner(word uint64) uint64 {
 }
 
 // receiveMail makes the victim read and handle the record at an offset.
-func (r *rig) receiveMail(t *testing.T, off shm.Offset, choices uint8) {
+func (r *fuzzPair) receiveMail(t *testing.T, off shm.Offset, choices uint8) {
 	t.Helper()
 	v, c := r.victim, uint16(choices)
 	ports := &v.provider.ports
@@ -251,7 +251,7 @@ func (r *rig) receiveMail(t *testing.T, off shm.Offset, choices uint8) {
 }
 
 // deliver sends the record at an offset, and makes the victim read it.
-func (r *rig) deliver(t *testing.T, off shm.Offset) {
+func (r *fuzzPair) deliver(t *testing.T, off shm.Offset) {
 	t.Helper()
 	peer, err := r.arena.Peer(r.victim.member.ID())
 	if err != nil {
@@ -268,7 +268,7 @@ func (r *rig) deliver(t *testing.T, off shm.Offset) {
 }
 
 // dialAndChange makes the victim connect, and the forger answer by writing into the record.
-func (r *rig) dialAndChange(t *testing.T, content []byte, choices uint8) {
+func (r *fuzzPair) dialAndChange(t *testing.T, content []byte, choices uint8) {
 	t.Helper()
 	v, c := r.victim, uint16(choices)
 	conn := v.dial(t, r.attacker)
@@ -288,7 +288,7 @@ func (r *rig) dialAndChange(t *testing.T, content []byte, choices uint8) {
 }
 
 // traffic makes both sides use a connection that may not exist.
-func (r *rig) traffic(t *testing.T) {
+func (r *fuzzPair) traffic(t *testing.T) {
 	t.Helper()
 	v, conn := r.victim, r.victim.ep.conn
 	r.settle(t)
@@ -299,7 +299,7 @@ func (r *rig) traffic(t *testing.T) {
 	send := ring.Words{wire.Header(wire.SendInEntry, wire.FlagFirst|wire.FlagLast, 8, 0), 1}
 	// If the victim mistook its own tokens for the forger's, it would copy into its own memory.
 	sink := wire.SGE{Address: r.mean(address(theVictim, inArena, local, 448)), Length: 64, Token: r.token(localOf(theVictim, inArena, local))}
-	if conn.record.Adapter[1-conn.side] == v.stranger.domain.Adapter {
+	if conn.record.Adapter[1-conn.side] == v.other.domain.Adapter {
 		sink = wire.SGE{Address: r.mean(address(theVictim, inArena, foreign, 0)), Length: 64, Token: r.token(localOf(theVictim, inArena, foreign))}
 	}
 	gift := wire.Fragment(wire.ReadFragment, wire.FlagFirst|wire.FlagLast|wire.FlagAckRequest, valid, sink, r.mean(address(theVictim, inArena, small, 0)), 64)
@@ -313,7 +313,7 @@ func (r *rig) traffic(t *testing.T) {
 }
 
 // attackerLeaves ends the victim's connections as their other side would.
-func (r *rig) attackerLeaves(t *testing.T) {
+func (r *fuzzPair) attackerLeaves(t *testing.T) {
 	t.Helper()
 	v := r.victim
 	for _, c := range v.listener.queue {

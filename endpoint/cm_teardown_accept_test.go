@@ -11,7 +11,7 @@ import (
 // the passive side, and copies into a posted receive. The close of the passive endpoint gives that
 // receive back only when the copy has ended, and after the messages that count as delivered.
 func TestCloseDuringAcceptWaitsForCopy(t *testing.T) {
-	r := newRig(t)
+	r := newFuzzPair(t)
 	defer r.begin(t)()
 	r.arrive(t)
 	v, l := r.victim, r.attacker

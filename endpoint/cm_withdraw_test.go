@@ -19,7 +19,7 @@ func TestConnectWithdrawn(t *testing.T) {
 		"connector": func(c nd.Connector, _ context.CancelFunc) { c.Close() },
 	} {
 		t.Run("before the request is read/"+name, func(t *testing.T) {
-			a, b, addr := strangersPair(t)
+			a, b, addr := unconnectedPair(t)
 			l := b.listener.(*listener)
 			ctx, cancel := context.WithCancel(a.ctx)
 			defer cancel()
@@ -38,7 +38,7 @@ func TestConnectWithdrawn(t *testing.T) {
 			wantStatus(t, <-connected, nd.Canceled)
 		})
 		t.Run("before Accept/"+name, func(t *testing.T) {
-			a, b, addr := strangersPair(t)
+			a, b, addr := unconnectedPair(t)
 			ctx, cancel := context.WithCancel(a.ctx)
 			defer cancel()
 			ca, ea, eb := a.newConnector(), a.newEndpoint(), b.newEndpoint()
@@ -61,7 +61,7 @@ func TestConnectWithdrawn(t *testing.T) {
 		"closes": func(c nd.Connector) { c.Close() },
 	} {
 		t.Run("after Accept/"+name, func(t *testing.T) {
-			a, b, addr := strangersPair(t)
+			a, b, addr := unconnectedPair(t)
 			ca, ea, eb := a.newConnector(), a.newEndpoint(), b.newEndpoint()
 			connected := soon(func() error { return ca.Connect(a.ctx, ea, addr, nd.ConnectParams{}) })
 			cb := b.request()
@@ -91,7 +91,7 @@ func TestAcceptWithdrawn(t *testing.T) {
 		"connector": func(c nd.Connector, _ nd.Endpoint, _ context.CancelFunc) { c.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, b, addr := strangersPair(t)
+			a, b, addr := unconnectedPair(t)
 			ctx, cancel := context.WithCancel(b.ctx)
 			defer cancel()
 			ca, ea, eb := a.newConnector(), a.newEndpoint(), b.newEndpoint()
@@ -114,7 +114,7 @@ func TestAcceptWithdrawn(t *testing.T) {
 func TestEndpointClosedWhileConnecting(t *testing.T) {
 	for name, end := range map[string]func(nd.Endpoint) error{"flush": nd.Endpoint.Flush, "close": nd.Endpoint.Close} {
 		t.Run(name+" before the answer", func(t *testing.T) {
-			a, b, addr := strangersPair(t)
+			a, b, addr := unconnectedPair(t)
 			ca, ea, eb := a.newConnector(), a.newEndpoint(), b.newEndpoint()
 			connected := soon(func() error { return ca.Connect(a.ctx, ea, addr, nd.ConnectParams{}) })
 			cb := b.request()
@@ -131,7 +131,7 @@ func TestEndpointClosedWhileConnecting(t *testing.T) {
 			}
 		})
 		t.Run(name+" before the completion", func(t *testing.T) {
-			a, b, addr := strangersPair(t)
+			a, b, addr := unconnectedPair(t)
 			ca, ea, eb := a.newConnector(), a.newEndpoint(), b.newEndpoint()
 			connected := soon(func() error { return ca.Connect(a.ctx, ea, addr, nd.ConnectParams{}) })
 			cb := b.request()
@@ -147,7 +147,7 @@ func TestEndpointClosedWhileConnecting(t *testing.T) {
 
 // TestConnectorClosed: all calls on a closed connector fail.
 func TestConnectorClosed(t *testing.T) {
-	a, b, addr := strangersPair(t)
+	a, b, addr := unconnectedPair(t)
 	connected, _, _, _ := connectEndpoints(a, b, addr)
 	for _, c := range []nd.Connector{a.newConnector(), connected} {
 		for range 2 {
@@ -182,7 +182,7 @@ func TestConnectorClosed(t *testing.T) {
 func TestCompleteConnectNamesOwnEnd(t *testing.T) {
 	for name, end := range map[string]func(ep nd.Endpoint) error{"flushed": nd.Endpoint.Flush, "closed": nd.Endpoint.Close} {
 		t.Run(name, func(t *testing.T) {
-			a, b, addr := strangersPair(t)
+			a, b, addr := unconnectedPair(t)
 			ca, ea := a.newConnector(), a.newEndpoint()
 			connected := soon(func() error { return ca.Connect(a.ctx, ea, addr, nd.ConnectParams{}) })
 			cb := b.request()
@@ -201,7 +201,7 @@ func TestCompleteConnectNamesOwnEnd(t *testing.T) {
 
 // TestConnectionCallsCanceled: the error of a canceled call contains the context's cause.
 func TestConnectionCallsCanceled(t *testing.T) {
-	a, b, addr := strangersPair(t)
+	a, b, addr := unconnectedPair(t)
 	cause := errors.New("a cause")
 	_, cb, _, _ := connectEndpoints(a, b, addr)
 	ca, ea := a.newConnector(), a.newEndpoint()

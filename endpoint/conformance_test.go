@@ -69,11 +69,11 @@ func parseKind(kind string) (o Options, err error) {
 
 const checked = " checked"
 
-var roleConformance = proctest.Role("conformance", playConformance)
+var roleConformance = proctest.Role("conformance", runConformance)
 
-// playConformance is the other process of a run. The arena is descriptor 3. The kind of its provider, and the
+// runConformance is the other process of a run. The arena is descriptor 3. The kind of its provider, and the
 // seed of a weak order, if any, are in the environment.
-func playConformance(self *proctest.Self) error {
+func runConformance(self *proctest.Self) error {
 	file := self.File(0)
 	arena, err := shm.Attach(self.Ctx, file)
 	if err != nil {

@@ -185,8 +185,8 @@ func TestFastRegisterRejectsBadArguments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stranger := must(other.CreateMemoryRegion(ctx))
-	wantStatus(t, stranger.InitializeFastRegister(ctx, 10, true), nd.Success)
+	otherRegion := must(other.CreateMemoryRegion(ctx))
+	wantStatus(t, otherRegion.InitializeFastRegister(ctx, 10, true), nd.Success)
 	foreign := must(other.BuildLogicalAddressMapping(ctx, memory.Bytes()[4*4096:]))
 	invented := slices.Clone(pages)
 	invented[1]++
@@ -205,7 +205,7 @@ func TestFastRegisterRejectsBadArguments(t *testing.T) {
 		want nd.Status
 	}{
 		"no region":                  {with(func(a *args) { a.mr = nil }), nd.InvalidParameter2},
-		"another adapter's":          {with(func(a *args) { a.mr = stranger }), nd.InvalidParameter2},
+		"another adapter's":          {with(func(a *args) { a.mr = otherRegion }), nd.InvalidParameter2},
 		"a plain region":             {with(func(a *args) { a.mr = plain }), nd.InvalidParameter2},
 		"a registered plain region":  {with(func(a *args) { a.mr = memory }), nd.InvalidParameter2},
 		"too many pages":             {with(func(a *args) { a.mr, a.rights = local, 0 }), nd.InvalidParameter3},
@@ -233,7 +233,7 @@ func TestFastRegisterRejectsBadArguments(t *testing.T) {
 			wantStatus(t, ep.FastRegister(0, c.mr, c.pages, c.offset, c.length, c.base, c.rights, c.flags), c.want)
 		})
 	}
-	wantStatus(t, ep.InvalidateRegion(0, stranger, 0), nd.InvalidParameter2)
+	wantStatus(t, ep.InvalidateRegion(0, otherRegion, 0), nd.InvalidParameter2)
 	wantStatus(t, ep.InvalidateRegion(0, nil, 0), nd.InvalidParameter2)
 	wantStatus(t, ep.InvalidateRegion(0, remote, nd.AllowRead), nd.InvalidParameter3)
 	for name, buf := range map[string][]byte{"nothing": nil, "empty": memory.Bytes()[:0], "private": make([]byte, 100), "the header": arenaBytes(t, s, 0)} {
@@ -252,7 +252,7 @@ func TestFastRegisterRejectsBadArguments(t *testing.T) {
 	wantStatus(t, foreign.Close(), nd.Success)
 	p.a.must(order{Do: doWrite, Parts: mine(0, 1), Far: p.b.memory}) // the refused calls have had no effect
 	p.a.expect(initiatorQueue, success(nd.RequestWrite, 0, 1))
-	for _, mr := range []nd.MemoryRegion{memory, plain, local, stranger} {
+	for _, mr := range []nd.MemoryRegion{memory, plain, local, otherRegion} {
 		wantStatus(t, mr.Close(), nd.Success)
 	}
 }

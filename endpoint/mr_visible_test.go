@@ -13,7 +13,7 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// raceMemory selects the memory in which playRace races.
+// raceMemory selects the memory in which runRace races.
 const raceMemory = "SOFTND_TEST_RACE_MEMORY"
 
 // exitRace is the exit status of a process in which the race detector has found a race.
@@ -34,11 +34,11 @@ func TestRaceDetectorSeesRegisteredMemory(t *testing.T) {
 	}
 }
 
-var roleRace = proctest.Role("race", func(self *proctest.Self) error { return playRace(self.Ctx) })
+var roleRace = proctest.Role("race", func(self *proctest.Self) error { return runRace(self.Ctx) })
 
-// playRace accesses the same bytes of a region in two goroutines that do not synchronize. Each waits until the other has
+// runRace accesses the same bytes of a region in two goroutines that do not synchronize. Each waits until the other has
 // stored its byte: the race detector may miss a race with a goroutine that has ended.
-func playRace(ctx context.Context) error {
+func runRace(ctx context.Context) error {
 	arena, err := shm.Create(shm.Config{Ranks: 1})
 	if err != nil {
 		return err

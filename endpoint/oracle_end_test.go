@@ -12,8 +12,8 @@ import (
 func (o *oracle) disconnect() {
 	o.drain()
 	ctx := proctest.Context(o.t)
-	there := soon(func() error { return o.players[1].connector.Disconnect(ctx) })
-	o.must(o.players[0].connector.Disconnect(ctx))
+	there := soon(func() error { return o.sides[1].connector.Disconnect(ctx) })
+	o.must(o.sides[0].connector.Disconnect(ctx))
 	o.must(<-there)
 	o.cancel()
 	o.finish()
@@ -21,7 +21,7 @@ func (o *oracle) disconnect() {
 
 // cancel notes that the receives that no message has taken are canceled.
 func (o *oracle) cancel() {
-	for _, p := range o.players {
+	for _, p := range o.sides {
 		for _, r := range p.receives {
 			if p.shared == nil {
 				r.Status, r.decided = nd.Canceled, true
@@ -34,14 +34,14 @@ func (o *oracle) cancel() {
 // flush ends the connection in the middle of everything. Requests that are done by then have status Success,
 // the rest is canceled; the test cannot know which request is which.
 func (o *oracle) flush() {
-	p := o.players[o.IntN(2)]
+	p := o.sides[o.IntN(2)]
 	o.note("%s: flush", p.name)
 	if o.one(2) {
 		o.must(p.ep.Flush())
 	} else {
 		o.must(p.ep.Close())
 	}
-	for _, p := range o.players {
+	for _, p := range o.sides {
 		p.confused = true
 		for end := time.Now().Add(proctest.Timeout); ; {
 			for _, q := range p.queues {
@@ -61,7 +61,7 @@ func (o *oracle) flush() {
 }
 
 // flushed compares a result with the expected one, or with its cancellation.
-func (p *player) flushed(r nd.Result) {
+func (p *oracleSide) flushed(r nd.Result) {
 	p.o.note("%s: result %+v", p.name, r)
 	q := receiveQueue
 	if r.RequestType.Initiator() {
@@ -86,7 +86,7 @@ func (p *player) flushed(r nd.Result) {
 
 // allFlushed reports whether nothing is owed but by requests that may have succeeded silently, and
 // by receives of a shared queue, which stay there.
-func (p *player) allFlushed() bool {
+func (p *oracleSide) allFlushed() bool {
 	for _, e := range p.want[initiatorQueue] {
 		if !e.silent {
 			return false
@@ -98,10 +98,10 @@ func (p *player) allFlushed() bool {
 	return len(p.want[receiveQueue]) == 0
 }
 
-// violate makes a request that must fail, among others of the same player.
+// violate makes a request that must fail, among others of the same side.
 func (o *oracle) violate() {
 	o.drain()
-	p := o.players[o.IntN(2)]
+	p := o.sides[o.IntN(2)]
 	far := p.far
 	violation := violations[o.IntN(len(violations))]
 	if o.one(2) {
@@ -139,7 +139,7 @@ func (r *oracleRequest) withReceive(s nd.Status) *oracleRequest {
 }
 
 // some posts a few requests that take effect at the peer.
-func (p *player) some(most int) {
+func (p *oracleSide) some(most int) {
 	for range p.o.IntN(most) {
 		switch p.o.IntN(3) {
 		case 0:
@@ -153,7 +153,7 @@ func (p *player) some(most int) {
 }
 
 // postBehindFailure posts a request behind one that fails: it is canceled, and has no effect.
-func (p *player) postBehindFailure() {
+func (p *oracleSide) postBehindFailure() {
 	o := p.o
 	parts := p.split(1, o.size(), p.limits.MaxInitiatorSGE)
 	g, to := p.target(lengthOf(parts), func(g *oracleAccess) bool { return g.plain })
@@ -166,28 +166,28 @@ func (p *player) postBehindFailure() {
 }
 
 // violations post requests that fail. They report whether they could.
-var violations = []func(p *player) bool{
-	func(p *player) bool { // an unknown token
+var violations = []func(p *oracleSide) bool{
+	func(p *oracleSide) bool { // an unknown token
 		return p.fail(nd.AccessViolation, true, func(g *oracleAccess, to *oraclePart) { g.token ^= 1 << 20 })
 	},
-	func(p *player) bool { // beyond the end
+	func(p *oracleSide) bool { // beyond the end
 		return p.fail(nd.AccessViolation, true, func(g *oracleAccess, to *oraclePart) { to.off = g.off + g.n - to.n + 1 })
 	},
-	func(p *player) bool { // before the beginning
+	func(p *oracleSide) bool { // before the beginning
 		return p.fail(nd.AccessViolation, true, func(g *oracleAccess, to *oraclePart) { to.off = g.off - 1 })
 	},
-	func(p *player) bool { // a local token that is none
+	func(p *oracleSide) bool { // a local token that is none
 		return p.fail(nd.AccessViolation, false, nil)
 	},
-	(*player).failWithoutRight,
-	(*player).failStale,
-	(*player).failOverflow,
-	(*player).failBadReceive,
-	(*player).failBind,
+	(*oracleSide).failWithoutRight,
+	(*oracleSide).failStale,
+	(*oracleSide).failOverflow,
+	(*oracleSide).failBadReceive,
+	(*oracleSide).failBind,
 }
 
 // fail posts a Read or Write of a few bytes, or with a bad local token a Send, that is refused.
-func (p *player) fail(s nd.Status, remote bool, spoil func(g *oracleAccess, to *oraclePart)) bool {
+func (p *oracleSide) fail(s nd.Status, remote bool, spoil func(g *oracleAccess, to *oraclePart)) bool {
 	o := p.o
 	g := *p.far.pick(func(g *oracleAccess) bool { return g.read && g.write })
 	if g.plain {
@@ -211,7 +211,7 @@ func (p *player) fail(s nd.Status, remote bool, spoil func(g *oracleAccess, to *
 }
 
 // must is post once there is room.
-func (p *player) must(r *oracleRequest, f nd.OpFlags, call func(c uint64) error) bool {
+func (p *oracleSide) must(r *oracleRequest, f nd.OpFlags, call func(c uint64) error) bool {
 	for end := time.Now().Add(proctest.Timeout); !p.post(r, f, call); {
 		if time.Now().After(end) {
 			p.o.failf("%s: the queue stays full", p.name)
@@ -222,7 +222,7 @@ func (p *player) must(r *oracleRequest, f nd.OpFlags, call func(c uint64) error)
 }
 
 // failWithoutRight uses a window that does not allow it.
-func (p *player) failWithoutRight() bool {
+func (p *oracleSide) failWithoutRight() bool {
 	g := p.far.pick(func(g *oracleAccess) bool { return !g.write })
 	if g == nil {
 		return false
@@ -230,13 +230,13 @@ func (p *player) failWithoutRight() bool {
 	return p.failWrite(g, "write without the right")
 }
 
-func (p *player) failWrite(g *oracleAccess, what string) bool {
+func (p *oracleSide) failWrite(g *oracleAccess, what string) bool {
 	sge := entriesOf(p.split(1, 1+p.o.IntN(g.n), p.limits.MaxInitiatorSGE))
 	return p.must(failing(nd.RequestWrite, nd.AccessViolation, what), 0, func(c uint64) error { return p.ep.Write(c, sge, g.address, g.token, 0) })
 }
 
 // failStale uses a window after the end of its bind, with a message or without.
-func (p *player) failStale() bool {
+func (p *oracleSide) failStale() bool {
 	far := p.far
 	g := far.pick(func(g *oracleAccess) bool { return !g.plain && g.read && g.write && g.users == 0 })
 	if g == nil {
@@ -256,7 +256,7 @@ func (p *player) failStale() bool {
 }
 
 // failOverflow sends more than the receive holds.
-func (p *player) failOverflow() bool {
+func (p *oracleSide) failOverflow() bool {
 	far := p.far
 	far.receive()
 	if len(far.receives) == 0 || far.receives[0].capacity >= areaMiddle {
@@ -266,14 +266,14 @@ func (p *player) failOverflow() bool {
 }
 
 // failSend sends to a receive that fails.
-func (p *player) failSend(n int, s nd.Status) bool {
+func (p *oracleSide) failSend(n int, s nd.Status) bool {
 	parts := p.split(1, n, p.limits.MaxInitiatorSGE)
 	r := failing(nd.RequestSend, nd.RemoteError, fmt.Sprintf("send %v to a receive that fails", parts)).withReceive(s)
 	return p.must(r, 0, func(c uint64) error { return p.ep.Send(c, entriesOf(parts), 0) })
 }
 
 // failBadReceive sends to a receive whose token is none.
-func (p *player) failBadReceive() bool {
+func (p *oracleSide) failBadReceive() bool {
 	far, o := p.far, p.o
 	for len(far.receives) > 0 {
 		r := &oracleRequest{message: true, expectation: &expectation{what: "empty send", Result: nd.Result{RequestType: nd.RequestSend}}, apply: func(*oracleReceive) {}}
@@ -290,7 +290,7 @@ func (p *player) failBadReceive() bool {
 }
 
 // failBind binds a window twice, or invalidates one that is not bound.
-func (p *player) failBind() bool {
+func (p *oracleSide) failBind() bool {
 	w := p.windows[p.o.IntN(len(p.windows))]
 	if w.busy {
 		return p.must(failing(nd.RequestBind, nd.InvalidDeviceRequest, "bind a bound window"), 0, func(c uint64) error {

@@ -8,9 +8,9 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// oracleArea is registered memory of a player, and its contents according to the model. Its first
+// oracleArea is registered memory of a side, and its contents according to the model. Its first
 // half is what requests of the peer read, write and fill; its second half is what requests of
-// the player itself take bytes from and Reads fill. So each byte changes in the order of one
+// the side itself take bytes from and Reads fill. So each byte changes in the order of one
 // endpoint's requests.
 type oracleArea struct {
 	name       string
@@ -144,8 +144,8 @@ func (o *oracle) place(part, n int) span {
 	return span{at + o.IntN(areaMiddle-n+1), n}
 }
 
-// split picks a list of n bytes in the first (0) or second (1) part of a player's areas.
-func (p *player) split(part, n, most int) (parts []oraclePart) {
+// split picks a list of n bytes in the first (0) or second (1) part of a side's areas.
+func (p *oracleSide) split(part, n, most int) (parts []oraclePart) {
 	for n > 0 {
 		k := n
 		if len(parts)+1 < most && p.o.one(3) {

@@ -8,7 +8,7 @@ import (
 )
 
 // request posts a random initiator request.
-func (p *player) request() {
+func (p *oracleSide) request() {
 	switch n := p.o.IntN(100); {
 	case n < 35:
 		p.send()
@@ -26,7 +26,7 @@ func (p *player) request() {
 }
 
 // flags picks flags that every request takes; often none, as requests without flags take the fast path.
-func (p *player) flags() (f nd.OpFlags) {
+func (p *oracleSide) flags() (f nd.OpFlags) {
 	if p.o.one(2) {
 		return 0
 	}
@@ -44,7 +44,7 @@ func (p *player) flags() (f nd.OpFlags) {
 
 // fence adds a fence to a request that needs one, because it uses what a Read before it fills, or
 // changes what that reads; and notes what a fence is for.
-func (p *player) fence(f nd.OpFlags, local, far []oraclePart, sink bool) nd.OpFlags {
+func (p *oracleSide) fence(f nd.OpFlags, local, far []oraclePart, sink bool) nd.OpFlags {
 	for _, r := range p.reads {
 		source := []oraclePart{r.source}
 		if !r.fenced && (overlap(local, r.sink) || !sink && overlap(far, source)) {
@@ -54,7 +54,7 @@ func (p *player) fence(f nd.OpFlags, local, far []oraclePart, sink bool) nd.OpFl
 	return f
 }
 
-func (p *player) fenced(f nd.OpFlags) {
+func (p *oracleSide) fenced(f nd.OpFlags) {
 	if f.Has(nd.ReadFence) {
 		for _, r := range p.reads {
 			r.fenced = true
@@ -64,7 +64,7 @@ func (p *player) fenced(f nd.OpFlags) {
 
 // inline makes a request inline if it can be: its bytes are taken at once, so no Read may be
 // filling them.
-func (p *player) inline(f nd.OpFlags, parts []oraclePart) nd.OpFlags {
+func (p *oracleSide) inline(f nd.OpFlags, parts []oraclePart) nd.OpFlags {
 	for _, r := range p.reads {
 		if overlap(parts, r.sink) {
 			return f
@@ -91,7 +91,7 @@ func captured(f nd.OpFlags, parts []oraclePart) (sge []nd.SGE, posted func()) {
 }
 
 // send posts a message, which may take a window or region of the peer's back.
-func (p *player) send() {
+func (p *oracleSide) send() {
 	o := p.o
 	n := o.size()
 	var far []oraclePart
@@ -149,7 +149,7 @@ func (p *player) send() {
 }
 
 // target picks a range of the peer's memory, of n bytes at most.
-func (p *player) target(n int, allowed func(*oracleAccess) bool) (g *oracleAccess, part oraclePart) {
+func (p *oracleSide) target(n int, allowed func(*oracleAccess) bool) (g *oracleAccess, part oraclePart) {
 	o := p.o
 	g = p.far.pick(allowed)
 	if g.plain {
@@ -162,7 +162,7 @@ func (p *player) target(n int, allowed func(*oracleAccess) bool) (g *oracleAcces
 
 func (g *oracleAccess) addressOf(part oraclePart) uint64 { return g.address + uint64(part.off-g.off) }
 
-func (p *player) write() {
+func (p *oracleSide) write() {
 	g, to := p.target(p.o.size(), func(g *oracleAccess) bool { return g.write })
 	parts := p.split(1, to.n, p.limits.MaxInitiatorSGE)
 	f := p.inline(p.fence(p.flags(), parts, []oraclePart{to}, false), parts)
@@ -187,7 +187,7 @@ func (p *player) write() {
 	posted()
 }
 
-func (p *player) read() {
+func (p *oracleSide) read() {
 	g, from := p.target(p.o.size(), func(g *oracleAccess) bool { return g.read })
 	parts := p.split(1, from.n, p.limits.MaxInitiatorSGE)
 	f := p.fence(p.flags(), parts, nil, true)
@@ -210,7 +210,7 @@ func (p *player) read() {
 }
 
 // pick returns a random grant that can be used and that a condition holds for; nil if there is none.
-func (p *player) pick(allowed func(*oracleAccess) bool) *oracleAccess {
+func (p *oracleSide) pick(allowed func(*oracleAccess) bool) *oracleAccess {
 	var some []*oracleAccess
 	for _, g := range p.access {
 		if g.usable && allowed(g) {
@@ -224,7 +224,7 @@ func (p *player) pick(allowed func(*oracleAccess) bool) *oracleAccess {
 }
 
 // drop removes a grant that can be used no more.
-func (p *player) drop(g *oracleAccess) {
+func (p *oracleSide) drop(g *oracleAccess) {
 	p.access = slices.DeleteFunc(p.access, func(x *oracleAccess) bool { return x == g })
 }
 
@@ -238,7 +238,7 @@ func (g *oracleAccess) free() {
 }
 
 // grant posts what gives the peer a part of our memory.
-func (p *player) giveAccess(g *oracleAccess, f nd.OpFlags, k nd.RequestType, what string, call func(context uint64) error) {
+func (p *oracleSide) giveAccess(g *oracleAccess, f nd.OpFlags, k nd.RequestType, what string, call func(context uint64) error) {
 	r := &oracleRequest{expectation: &expectation{what: what, Result: nd.Result{RequestType: k}, done: func() { g.usable = true }}, apply: func(*oracleReceive) {}}
 	if p.post(r, f, call) {
 		p.fenced(f)
@@ -248,7 +248,7 @@ func (p *player) giveAccess(g *oracleAccess, f nd.OpFlags, k nd.RequestType, wha
 	}
 }
 
-func (p *player) bind() {
+func (p *oracleSide) bind() {
 	o := p.o
 	w := p.windows[o.IntN(len(p.windows))]
 	if w.busy {
@@ -279,7 +279,7 @@ func (p *player) bind() {
 
 func (g *oracleAccess) String() string { return fmt.Sprintf("%v token %v", g.oraclePart, g.token) }
 
-func (p *player) fastRegister(fa *fastArea) {
+func (p *oracleSide) fastRegister(fa *fastArea) {
 	o := p.o
 	if fa.live {
 		return
@@ -308,7 +308,7 @@ func (p *player) fastRegister(fa *fastArea) {
 }
 
 // invalidate invalidates a window or region that no request uses.
-func (p *player) invalidate() {
+func (p *oracleSide) invalidate() {
 	if p.o.one(2) && p.fast[1].live {
 		p.invalidateNow(&oracleAccess{fast: p.fast[1]})
 		return
@@ -318,7 +318,7 @@ func (p *player) invalidate() {
 	}
 }
 
-func (p *player) invalidateNow(g *oracleAccess) {
+func (p *oracleSide) invalidateNow(g *oracleAccess) {
 	f := p.flags()
 	r := &oracleRequest{expectation: &expectation{what: fmt.Sprintf("invalidate %v", g.token), Result: nd.Result{RequestType: nd.RequestInvalidate}}, apply: func(*oracleReceive) {}}
 	if p.post(r, f, func(c uint64) error {

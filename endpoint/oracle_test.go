@@ -15,19 +15,19 @@ import (
 )
 
 // The oracle makes random calls at both ends of a connection, and predicts from a sequential
-// model what each result must be and what memory must hold. See player for the model.
+// model what each result must be and what memory must hold. See oracleSide for the model.
 
 const (
 	oracleOps  = "SOFTND_ORACLE" // operations with each pair of executors, instead of some seconds
 	oracleSeed = "SOFTND_SEED"   // of the one connection that is tried then
 )
 
-// oracle tries one connection after the other between two players.
+// oracle tries one connection after the other between two sides.
 type oracle struct {
 	*rand.Rand
 	t       testing.TB
 	seed    uint64 // of the connection
-	players [2]*player
+	sides   [2]*oracleSide
 	addr    netip.AddrPort
 	ops     int
 	history []string // the latest calls and results
@@ -78,9 +78,9 @@ func numberFrom(t testing.TB, variable string) (n uint64) {
 func newOracle(t testing.TB, p *pair) *oracle {
 	o := &oracle{t: t, addr: p.b.must(order{Do: doListen}).Addr}
 	for i, x := range []*side{p.a, p.b} {
-		o.players[i] = newPlayer(o, x)
+		o.sides[i] = newOracleSide(o, x)
 	}
-	o.players[0].far, o.players[1].far = o.players[1], o.players[0]
+	o.sides[0].far, o.sides[1].far = o.sides[1], o.sides[0]
 	return o
 }
 
@@ -88,7 +88,7 @@ func newOracle(t testing.TB, p *pair) *oracle {
 func (o *oracle) try(seed uint64) {
 	o.seed, o.history = seed, nil
 	o.Rand = rand.New(rand.NewPCG(seed, 0))
-	for _, p := range o.players {
+	for _, p := range o.sides {
 		p.begin()
 	}
 	o.connect()
@@ -103,13 +103,13 @@ func (o *oracle) try(seed uint64) {
 	default:
 		o.violate()
 	}
-	for _, p := range o.players {
+	for _, p := range o.sides {
 		p.end()
 	}
 }
 
 func (o *oracle) connect() {
-	a, b := o.players[0], o.players[1]
+	a, b := o.sides[0], o.sides[1]
 	params := nd.ConnectParams{InboundReadLimit: 1 + o.IntN(16), OutboundReadLimit: 1 + o.IntN(16)}
 	ctx := proctest.Context(o.t)
 	accepted := soon(func() error {
@@ -125,7 +125,7 @@ func (o *oracle) connect() {
 
 // step makes one call, or some that belong together.
 func (o *oracle) step() {
-	p := o.players[o.IntN(2)]
+	p := o.sides[o.IntN(2)]
 	switch n := o.IntN(100); {
 	case n < 42:
 		p.request()
@@ -144,7 +144,7 @@ func (o *oracle) step() {
 
 // drain waits until everything posted is done, and compares the memory with the model.
 func (o *oracle) drain() {
-	for _, p := range o.players {
+	for _, p := range o.sides {
 		p.marker()
 	}
 	o.finish()
@@ -156,24 +156,24 @@ func (o *oracle) finish() {
 	for end := time.Now().Add(proctest.Timeout); ; {
 		owed := 0
 		o.unblock()
-		for _, p := range o.players {
+		for _, p := range o.sides {
 			owed += len(p.want[initiatorQueue]) + p.decidedReceives()
 		}
 		switch {
 		case owed == 0:
 			return
 		case time.Now().After(end):
-			o.failf("%d results never come; the next are %v, %v", owed, o.players[0].want, o.players[1].want)
+			o.failf("%d results never come; the next are %v, %v", owed, o.sides[0].want, o.sides[1].want)
 		}
 	}
 }
 
 // unblock lets requests run that wait for something.
 func (o *oracle) unblock() {
-	for _, p := range o.players {
+	for _, p := range o.sides {
 		p.submit()
 	}
-	for _, p := range o.players {
+	for _, p := range o.sides {
 		if p.far.blocked() != nil {
 			p.receive()
 		}
@@ -183,7 +183,7 @@ func (o *oracle) unblock() {
 
 // compare checks all bytes that may have changed, and the bytes around them.
 func (o *oracle) compare() {
-	for _, p := range o.players {
+	for _, p := range o.sides {
 		for _, a := range p.areas {
 			if at, ok := a.differs(); ok {
 				o.failf("%s: byte %d of its %s memory is %#x, want %#x", p.name, at, a.name, a.mem[at], a.model[at])
@@ -205,11 +205,11 @@ func (o *oracle) failf(format string, args ...any) {
 	o.t.Helper()
 	o.goOn()
 	o.t.Fatalf("%s\na: %v\nb: %v\n%s=%d tries the connection again; its latest calls:\n%s", fmt.Sprintf(format, args...),
-		o.players[0].ep.Err(), o.players[1].ep.Err(), oracleSeed, o.seed, strings.Join(o.history, "\n"))
+		o.sides[0].ep.Err(), o.sides[1].ep.Err(), oracleSeed, o.seed, strings.Join(o.history, "\n"))
 }
 
-// pause keeps a player from serving the other one, whose requests wait in its ring, until goOn.
-func (o *oracle) pause(p *player) {
+// pause keeps a side from serving the other one, whose requests wait in its ring, until goOn.
+func (o *oracle) pause(p *oracleSide) {
 	ep := p.ep.(*queuePair)
 	ep.mu.Lock()
 	o.release = ep.mu.Unlock

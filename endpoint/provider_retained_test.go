@@ -14,7 +14,7 @@ import (
 // connections stay.
 func TestEndedConnectionsAreCollected(t *testing.T) {
 	const connections = 8
-	a, b, _ := strangersPair(t)
+	a, b, _ := unconnectedPair(t)
 	listener := must(b.adapter.CreateListener(b.ctx))
 	must(0, listener.Bind(netip.AddrPortFrom(netip.IPv4Unspecified(), 0)))
 	must(0, listener.Listen(0))

@@ -64,7 +64,7 @@ func script(steps ...forgery) (b []byte) {
 // FuzzReceiveDescriptor changes the shared queue-pair state of the faulty peer while the victim has all kinds of requests
 // in progress.
 func FuzzReceiveDescriptor(f *testing.F) {
-	r := newRig(f)
+	r := newFuzzPair(f)
 	l := theAttacker
 	entryWord := func(n uint32, t nd.Token) uint64 { return uint64(n) | uint64(t)<<32 }
 	mine := func(rng int, n uint32) uint64 { return entryWord(n, localOf(l, inArena, rng)) }
@@ -119,7 +119,7 @@ func FuzzReceiveDescriptor(f *testing.F) {
 }
 
 // step carries one step out.
-func (r *rig) step(t *testing.T, h *wire.SharedQP, rec *wire.ConnectionRecord, s forgery) {
+func (r *fuzzPair) step(t *testing.T, h *wire.SharedQP, rec *wire.ConnectionRecord, s forgery) {
 	v, l := r.victim, r.attacker
 	var descriptor []uint64
 	if c := v.ep.conn; s.step >= storeCapacity && s.step <= storeLength {
@@ -186,7 +186,7 @@ func (r *rig) step(t *testing.T, h *wire.SharedQP, rec *wire.ConnectionRecord, s
 
 // post posts a transfer of n bytes. The lower bits of detail choose the memory
 // at either end, and whether the request is silent.
-func (a *actor) post(k nd.RequestType, detail byte, n uint64, far *actor, revoke nd.Token) {
+func (a *fuzzSide) post(k nd.RequestType, detail byte, n uint64, far *fuzzSide, revoke nd.Token) {
 	here, there := int(detail&1), int(detail>>1&1)
 	size := int(n % (vastSize + 1))
 	rng := vast

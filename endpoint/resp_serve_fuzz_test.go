@@ -40,7 +40,7 @@ func FuzzRingEntry(f *testing.F) { fuzzMessages(f, false) }
 func FuzzSharedReceiveEntry(f *testing.F) { fuzzMessages(f, true) }
 
 func fuzzMessages(f *testing.F, shared bool) {
-	r := newRig(f)
+	r := newFuzzPair(f)
 	awaited := uint8(0)
 	if shared {
 		awaited = wire.FlagAckRequest
@@ -187,14 +187,14 @@ func cutSlots(b []byte) (list [][]byte) {
 	return list
 }
 
-func (a *actor) receiveAll(kinds []byte) {
+func (a *fuzzSide) receiveAll(kinds []byte) {
 	for _, k := range kinds[:min(len(kinds), 8)] {
 		a.receive(k)
 	}
 }
 
 // busy gives the victim some requests of each kind.
-func (r *rig) busy() {
+func (r *fuzzPair) busy() {
 	v, l := r.victim, r.attacker
 	l.receive(6)
 	l.receive(2)

@@ -54,9 +54,9 @@ func (s *side) startListener(ctx context.Context, o order, r *reply) (err error)
 	return err
 }
 
-// strangersPair returns two members that have no connection, and the address at which the second
+// unconnectedPair returns two members that have no connection, and the address at which the second
 // one listens.
-func strangersPair(t *testing.T) (a, b *side, addr netip.AddrPort) {
+func unconnectedPair(t *testing.T) (a, b *side, addr netip.AddrPort) {
 	t.Helper()
 	p := newPair(t, setup{Unwired: true, Both: sideOptions{DisconnectTimeout: proctest.Timeout, Options: Options{ReceiveTimeout: proctest.Timeout}}})
 	return p.a, p.b, p.b.listen(0)

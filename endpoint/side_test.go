@@ -28,6 +28,7 @@ type sideOptions struct {
 	InitiatorDepth    int
 	QueueDepth        int  // of the completion queues; 0 = 1024
 	OneQueue          bool // one completion queue instead of two
+	Bare              bool // no endpoint, region or goroutine: the test drives the provider
 	SGE               int
 	InlineSize        int
 	Shared            *nd.SharedReceiveQueueConfig // all endpoints take their receives from such a queue
@@ -106,6 +107,10 @@ func openSide(ctx context.Context, arena *shm.Arena, o sideOptions) (*side, erro
 	if s.provider, err = New(member, o.Options); err != nil {
 		return nil, errors.Join(err, member.Leave())
 	}
+	if o.Bare {
+		s.provider.engine.stop()
+		s.provider.housekeeper.stop()
+	}
 	if err := s.setUp(); err != nil {
 		return nil, errors.Join(err, s.leave())
 	}
@@ -128,6 +133,9 @@ func (s *side) setUp() (err error) {
 		if s.queues[i], err = s.adapter.CreateCompletionQueue(s.ctx, depth); err != nil {
 			return err
 		}
+	}
+	if s.options.Bare {
+		return nil
 	}
 	if s.options.Shared != nil {
 		if s.shared, err = s.adapter.CreateSharedReceiveQueue(s.ctx, *s.options.Shared); err != nil {

@@ -301,7 +301,7 @@ func fillReceives(ep nd.Endpoint) error {
 
 // connectTwiceFromOneAddress connects the same two addresses a second time.
 func connectTwiceFromOneAddress(t *testing.T) error {
-	a, b, addr := strangersPair(t)
+	a, b, addr := unconnectedPair(t)
 	shared := must(a.adapter.(nd.NDKAdapter).CreateSharedAddress(a.ctx, netip.AddrPortFrom(Address(0, a.member.ID()), 0)))
 	t.Cleanup(func() { shared.Close() })
 	connectFrom(a, b, shared, addr)

@@ -55,7 +55,7 @@ func (p litmusSide) Post(r litmus.Request) {
 }
 
 // newStage connects the sides. The initiators are processes of their own if processes is set.
-func newStage(t testing.TB, arena *shm.Arena, seed uint64, processes bool) (s *litmus.Stage, sides []*side) {
+func newLitmusSetup(t testing.TB, arena *shm.Arena, seed uint64, processes bool) (s *litmus.Stage, sides []*side) {
 	t.Helper()
 	o := sideOptions{Options: Options{Executor: Executor(seed % 2), WeakOrder: &seed}, Size: litmus.MemorySize, OneQueue: true, Private: seed/2%2 == 1}
 	s = &litmus.Stage{T: t, Random: rand.New(rand.NewPCG(seed, 1))}
@@ -95,7 +95,7 @@ func testLitmus(t *testing.T, seeds int, processes bool) {
 	arena := newArena(t)
 	for seed := range uint64(seeds) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { // the sides leave at its end
-			s, _ := newStage(t, arena, seed, processes)
+			s, _ := newLitmusSetup(t, arena, seed, processes)
 			outcomes.Play(s)
 		})
 	}
@@ -115,7 +115,7 @@ func engineRounds(sides []*side) (n uint64) {
 func TestWeakOrderReplays(t *testing.T) {
 	try := func(seed uint64) (all []string, counts bool) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			s, sides := newStage(t, newArena(t), seed, false) // in a new arena, the sides have the same slots each time
+			s, sides := newLitmusSetup(t, newArena(t), seed, false) // in a new arena, the sides have the same slots each time
 			var results [8]nd.Result
 			for _, p := range sides {
 				p.queues[0].Poll(results[:])

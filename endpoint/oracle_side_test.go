@@ -10,12 +10,12 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// player is one end of the connections of an oracle, and the model of it. The requests of a
-// player take effect one after the other, in the order of posting, and a message waits for a
+// oracleSide is one end of the connections of an oracle, and the model of it. The requests of a
+// side take effect one after the other, in the order of posting, and a message waits for a
 // receive; so the model applies each as soon as it has been posted, or the receive has.
-type player struct {
+type oracleSide struct {
 	o     *oracle
-	far   *player
+	far   *oracleSide
 	name  string
 	side  *side
 	areas []*oracleArea // arena memory, and private memory
@@ -27,7 +27,7 @@ type player struct {
 	shared    nd.SharedReceiveQueue // nil = receives of its own
 	limits    nd.EndpointConfig
 	windows   []*oracleWindow
-	fast      [2]*fastArea // for the peer; for requests of this player
+	fast      [2]*fastArea // for the peer; for requests of this side
 	access    []*oracleAccess
 	context   uint64
 	want      [2][]*expectation // results owed, in order
@@ -87,8 +87,8 @@ type oracleWindow struct {
 	busy bool // bound, or being so
 }
 
-func newPlayer(o *oracle, x *side) *player {
-	p := &player{o: o, name: x.name, side: x}
+func newOracleSide(o *oracle, x *side) *oracleSide {
+	p := &oracleSide{o: o, name: x.name, side: x}
 	const all = nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite
 	for i, name := range []string{"arena", "private"} {
 		n := x.must(order{Do: doRegion, Len: 2 * areaMiddle, Private: i == 1, Rights: all}).N
@@ -101,9 +101,9 @@ func newPlayer(o *oracle, x *side) *player {
 }
 
 // begin makes what belongs to one connection.
-func (p *player) begin() {
+func (p *oracleSide) begin() {
 	o, ctx, ad := p.o, context.Background(), p.side.adapter
-	*p = player{o: o, far: p.far, name: p.name, side: p.side, areas: p.areas, confused: p.confused}
+	*p = oracleSide{o: o, far: p.far, name: p.name, side: p.side, areas: p.areas, confused: p.confused}
 	for i := range p.queues {
 		if i > 0 && o.one(3) {
 			p.queues[i] = p.queues[0]
@@ -137,7 +137,7 @@ func (p *player) begin() {
 }
 
 // end closes it.
-func (p *player) end() {
+func (p *oracleSide) end() {
 	o := p.o
 	o.must(p.ep.Close())
 	o.must(p.connector.Close())
@@ -157,7 +157,7 @@ func (p *player) end() {
 }
 
 // blocked returns the message that waits for a receive of the peer's, if any.
-func (p *player) blocked() *oracleRequest {
+func (p *oracleSide) blocked() *oracleRequest {
 	if len(p.requests) == 0 {
 		return nil
 	}
@@ -165,7 +165,7 @@ func (p *player) blocked() *oracleRequest {
 }
 
 // settle applies what can be.
-func (p *player) settle() {
+func (p *oracleSide) settle() {
 	for len(p.requests) > 0 {
 		r := p.requests[0]
 		var into *oracleReceive
@@ -183,7 +183,7 @@ func (p *player) settle() {
 }
 
 // post makes an initiator request and tells the model. It reports whether there was room.
-func (p *player) post(r *oracleRequest, flags nd.OpFlags, call func(context uint64) error) bool {
+func (p *oracleSide) post(r *oracleRequest, flags nd.OpFlags, call func(context uint64) error) bool {
 	p.context++
 	p.o.ops++
 	err := call(p.context)
@@ -203,7 +203,7 @@ func (p *player) post(r *oracleRequest, flags nd.OpFlags, call func(context uint
 }
 
 // receive posts a receive, large enough for a message that waits for one.
-func (p *player) receive() {
+func (p *oracleSide) receive() {
 	o := p.o
 	n := o.size()
 	if r := p.far.blocked(); r != nil {
@@ -212,7 +212,7 @@ func (p *player) receive() {
 	p.postReceive(p.split(0, n, p.limits.MaxReceiveSGE))
 }
 
-func (p *player) postReceive(parts []oraclePart) {
+func (p *oracleSide) postReceive(parts []oraclePart) {
 	o := p.o
 	p.context++
 	o.ops++
@@ -237,7 +237,7 @@ func (p *player) postReceive(parts []oraclePart) {
 }
 
 // poll takes some results.
-func (p *player) poll() int {
+func (p *oracleSide) poll() int {
 	var results [8]nd.Result
 	n := p.queues[p.o.IntN(2)].Poll(results[:1+p.o.IntN(len(results))])
 	for _, r := range results[:n] {
@@ -247,7 +247,7 @@ func (p *player) poll() int {
 }
 
 // pollAll takes what is there.
-func (p *player) pollAll() {
+func (p *oracleSide) pollAll() {
 	for _, q := range p.queues {
 		var results [64]nd.Result
 		for _, r := range results[:q.Poll(results[:])] {
@@ -257,7 +257,7 @@ func (p *player) pollAll() {
 }
 
 // result compares a result with the expected one.
-func (p *player) result(r nd.Result) {
+func (p *oracleSide) result(r nd.Result) {
 	p.o.note("%s: result %+v", p.name, r)
 	q := receiveQueue
 	if r.RequestType.Initiator() {
@@ -277,7 +277,7 @@ func (p *player) result(r nd.Result) {
 }
 
 // take strikes the oldest result off.
-func (p *player) take(q queue) []*expectation {
+func (p *oracleSide) take(q queue) []*expectation {
 	e := p.want[q][0]
 	p.want[q] = p.want[q][1:]
 	if e.done != nil {
@@ -287,7 +287,7 @@ func (p *player) take(q queue) []*expectation {
 }
 
 // decidedReceives counts the receives whose messages have been sent.
-func (p *player) decidedReceives() (n int) {
+func (p *oracleSide) decidedReceives() (n int) {
 	for _, e := range p.want[receiveQueue] {
 		if e.decided {
 			n++
@@ -297,7 +297,7 @@ func (p *player) decidedReceives() (n int) {
 }
 
 // burst posts some requests while the peer serves nothing, so that they wait in its ring.
-func (p *player) burst() {
+func (p *oracleSide) burst() {
 	p.o.pause(p.far)
 	defer p.o.goOn()
 	for range 2 + p.o.IntN(8) {
@@ -306,7 +306,7 @@ func (p *player) burst() {
 }
 
 // batch begins or ends a batch.
-func (p *player) batch() {
+func (p *oracleSide) batch() {
 	if p.batching {
 		p.submit()
 		return
@@ -317,13 +317,13 @@ func (p *player) batch() {
 }
 
 // submit lets everything run.
-func (p *player) submit() {
+func (p *oracleSide) submit() {
 	p.ep.SubmitRequestBatch()
 	p.batching = false
 }
 
 // marker posts a request whose result shows that those before it are done.
-func (p *player) marker() {
+func (p *oracleSide) marker() {
 	r := &oracleRequest{expectation: &expectation{what: "marker", Result: nd.Result{RequestType: nd.RequestRead}}, apply: func(*oracleReceive) {}}
 	for end := time.Now().Add(proctest.Timeout); !p.post(r, nd.ReadFence, func(c uint64) error { return p.ep.Read(c, nil, 0, 0, nd.ReadFence) }); {
 		if time.Now().After(end) {
@@ -337,6 +337,6 @@ func (p *player) marker() {
 }
 
 // forget removes a Read that is done.
-func (p *player) forget(r *oracleRead) {
+func (p *oracleSide) forget(r *oracleRead) {
 	p.reads = slices.DeleteFunc(p.reads, func(x *oracleRead) bool { return x == r })
 }

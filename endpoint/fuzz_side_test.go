@@ -15,11 +15,10 @@ import (
 	"github.com/softnd/softnd/window"
 )
 
-// actor is one of the two. Its endpoint and its connector are used for one input.
-type actor struct {
-	member              *shm.Member
-	provider            *Provider
-	adapter, stranger   *adapter
+// fuzzSide is one of the two. Its endpoint and its connector are used for one input.
+type fuzzSide struct {
+	*side
+	adapter, other      *adapter
 	initiated, received *completionQueue
 	listener            *listener
 	addr                netip.AddrPort
@@ -33,7 +32,7 @@ type actor struct {
 	ledger    ledger
 }
 
-func newActor(f testing.TB, arena *shm.Arena, seed uint64) *actor {
+func newFuzzSide(f testing.TB, arena *shm.Arena, seed uint64) *fuzzSide {
 	f.Helper()
 	must := func(err error) {
 		f.Helper()
@@ -41,21 +40,14 @@ func newActor(f testing.TB, arena *shm.Arena, seed uint64) *actor {
 			f.Fatal(err)
 		}
 	}
-	member, err := arena.Join(shm.NoRank)
-	must(err)
-	// Sends wait without limit for a Receive, so that the result does not depend on time.
-	p, err := New(member, Options{ReceiveTimeout: time.Hour})
-	must(err)
-	p.engine.stop()
-	p.housekeeper.stop()
-	a := &actor{member: member, provider: p}
 	ctx := context.Background()
-	opened, err := p.OpenAdapter(ctx, p.adapterID())
+	// Sends wait without limit for a Receive, so that the result does not depend on time.
+	s, err := openSide(ctx, arena, sideOptions{Options: Options{ReceiveTimeout: time.Hour}, QueueDepth: 256, Bare: true})
 	must(err)
-	stranger, err := p.OpenAdapter(ctx, p.adapterID())
+	other, err := s.provider.OpenAdapter(ctx, s.provider.adapterID())
 	must(err)
-	a.adapter, a.stranger = opened.(*adapter), stranger.(*adapter)
-	a.initiated, a.received = newCompletionQueue(a.adapter, 256), newCompletionQueue(a.adapter, 256)
+	a := &fuzzSide{side: s, adapter: s.adapter.(*adapter), other: other.(*adapter),
+		initiated: s.queues[initiatorQueue].(*completionQueue), received: s.queues[receiveQueue].(*completionQueue)}
 	for i := range a.areas {
 		a.areas[i] = newMemoryArea(f, a, i == private, seed+uint64(i)*10)
 	}
@@ -73,20 +65,20 @@ func newActor(f testing.TB, arena *shm.Arena, seed uint64) *actor {
 	l, err := a.adapter.CreateListener(ctx)
 	must(err)
 	a.listener = l.(*listener)
-	must(a.listener.Bind(netip.AddrPortFrom(Address(0, member.ID()), 7)))
+	must(a.listener.Bind(netip.AddrPortFrom(a.address(), 7)))
 	must(a.listener.Listen(0))
 	a.addr, err = a.listener.LocalAddress()
 	must(err)
 	// The chunks from which endpoints and records are allocated stay this member's.
 	for _, n := range []uint64{wire.SharedQPSize + 16*ring.SlotSize + 8*128, wire.ConnectionRecordSize} {
-		_, err = member.Alloc(n)
+		_, err = a.member.Alloc(n)
 		must(err)
 	}
-	a.inUse = member.InUse()
+	a.inUse = a.member.InUse()
 	return a
 }
 
-// memoryArea is memory of an actor: ranges, and bytes between them that no transfer may touch.
+// memoryArea is memory of a side: ranges, and bytes between them that no transfer may touch.
 type memoryArea struct {
 	mem, was []byte
 	regions  [rangeCount]*window.Region
@@ -95,7 +87,7 @@ type memoryArea struct {
 	open     [][2]int // ranges that may have changed, besides vast
 }
 
-func newMemoryArea(f testing.TB, a *actor, private bool, seed uint64) *memoryArea {
+func newMemoryArea(f testing.TB, a *fuzzSide, private bool, seed uint64) *memoryArea {
 	f.Helper()
 	e := &memoryArea{mem: make([]byte, 3*margin+vastSize+rangeCount*rangeStep)}
 	if !private {
@@ -121,7 +113,7 @@ func newMemoryArea(f testing.TB, a *actor, private bool, seed uint64) *memoryAre
 	for i := range rangeCount {
 		domain := a.adapter.domain
 		if i == foreign {
-			domain = a.stranger.domain
+			domain = a.other.domain
 		}
 		region, err := domain.NewRegion()
 		if err == nil {
@@ -193,8 +185,8 @@ func (e *memoryArea) check(t *testing.T, whose string) {
 	}
 }
 
-// share gives the next endpoint of an actor a shared receive queue.
-func (a *actor) share(t *testing.T) {
+// share gives the next endpoint of a side a shared receive queue.
+func (a *fuzzSide) share(t *testing.T) {
 	t.Helper()
 	q, err := a.adapter.CreateSharedReceiveQueue(context.Background(), nd.SharedReceiveQueueConfig{Depth: 8})
 	if err != nil {
@@ -204,7 +196,7 @@ func (a *actor) share(t *testing.T) {
 }
 
 // dial, accept, complete and established are the steps of a connection. None of them waits.
-func (a *actor) dial(t *testing.T, to *actor) *connection {
+func (a *fuzzSide) dial(t *testing.T, to *fuzzSide) *connection {
 	t.Helper()
 	conn, err := a.connector.startConnect(context.Background(), a.ep, nil, to.addr, nd.ConnectParams{InboundReadLimit: 16, OutboundReadLimit: 16})
 	if err != nil {
@@ -213,7 +205,7 @@ func (a *actor) dial(t *testing.T, to *actor) *connection {
 	return conn
 }
 
-func (a *actor) accept(t *testing.T) error {
+func (a *fuzzSide) accept(t *testing.T) error {
 	t.Helper()
 	a.provider.progressAll()
 	if err := a.listener.GetConnectionRequest(context.Background(), a.connector); err != nil {
@@ -223,7 +215,7 @@ func (a *actor) accept(t *testing.T) error {
 	return err
 }
 
-func (a *actor) complete(conn *connection) error {
+func (a *fuzzSide) complete(conn *connection) error {
 	a.connector.mu.Lock()
 	err := a.connector.handleAccepted(conn)
 	a.connector.mu.Unlock()
@@ -233,14 +225,14 @@ func (a *actor) complete(conn *connection) error {
 	return a.connector.CompleteConnect(context.Background())
 }
 
-func (a *actor) established() {
+func (a *fuzzSide) established() {
 	a.ep.progress()
 	a.connector.mu.Lock()
 	a.connector.phase = phaseConnected
 	a.connector.mu.Unlock()
 }
 
-// ledger counts what an actor has posted, and the results.
+// ledger counts what a side has posted, and the results.
 type ledger struct {
 	receives  []uint64 // capacities
 	requests  []nd.OpFlags
@@ -250,7 +242,7 @@ type ledger struct {
 }
 
 // collect takes all results and compares them with the posted requests.
-func (a *actor) collect(t *testing.T) {
+func (a *fuzzSide) collect(t *testing.T) {
 	t.Helper()
 	var results [16]nd.Result
 	l := &a.ledger
@@ -298,13 +290,13 @@ func (l *ledger) close(t *testing.T, name string) {
 }
 
 // sge names a part of a range.
-func (a *actor) sge(area, rng, from, n int) nd.SGE {
+func (a *fuzzSide) sge(area, rng, from, n int) nd.SGE {
 	e := a.areas[area]
 	return nd.SGE{Buffer: e.of(rng)[from:][:n], Token: e.local[rng]}
 }
 
 // receive posts a Receive of some kind.
-func (a *actor) receive(kind byte) {
+func (a *fuzzSide) receive(kind byte) {
 	from := len(a.ledger.receives) % 4 * 128
 	var list []nd.SGE
 	switch kind % receiveKinds {
@@ -345,10 +337,10 @@ func (a *actor) receive(kind byte) {
 }
 
 // posted notes the outcome of a post.
-func (a *actor) posted(flags nd.OpFlags, err error) {
+func (a *fuzzSide) posted(flags nd.OpFlags, err error) {
 	if err == nil {
 		a.ledger.requests = append(a.ledger.requests, flags)
 	}
 }
 
-func (a *actor) context() uint64 { return uint64(len(a.ledger.requests)) }
+func (a *fuzzSide) context() uint64 { return uint64(len(a.ledger.requests)) }

@@ -15,11 +15,11 @@ import (
 	"github.com/softnd/softnd/window"
 )
 
-// A rig is a victim and an attacker: two members of one arena with stopped engines. Everything
+// A fuzzPair is a victim and an attacker: two members of one arena with stopped engines. Everything
 // happens when a fuzz target drives it, so that an input has the same effect each time.
-type rig struct {
+type fuzzPair struct {
 	arena            *shm.Arena
-	victim, attacker *actor
+	victim, attacker *fuzzSide
 	tokens           []nd.Token // the tokens that small numbers in an input mean
 	raw              []uint64   // the ring of the attacker
 	published        uint64
@@ -79,7 +79,7 @@ func localOf(who, area, rng int) nd.Token { return remote(who, area, rng) + 1 }
 
 func windowToken(who, i int) nd.Token { return nd.Token(1 + 8*rangeCount + who*len(boundWindows) + i) }
 
-// boundWindows are the windows of each actor: parts of its windowy ranges.
+// boundWindows are the windows of each side: parts of its windowy ranges.
 var boundWindows = [...]struct {
 	area, from, to int
 	flags          nd.OpFlags
@@ -108,9 +108,9 @@ const (
 	arenaEnd
 )
 
-func newRig(f testing.TB) *rig {
+func newFuzzPair(f testing.TB) *fuzzPair {
 	f.Helper()
-	r := new(rig)
+	r := new(fuzzPair)
 	r.build(f)
 	f.Cleanup(func() {
 		if err := r.clear(); err != nil {
@@ -120,26 +120,26 @@ func newRig(f testing.TB) *rig {
 	return r
 }
 
-func (r *rig) build(t testing.TB) {
+func (r *fuzzPair) build(t testing.TB) {
 	t.Helper()
 	arena, err := shm.Create(shm.Config{Size: 96 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
-	*r = rig{arena: arena, victim: newActor(t, arena, 1), attacker: newActor(t, arena, 2)}
+	*r = fuzzPair{arena: arena, victim: newFuzzSide(t, arena, 1), attacker: newFuzzSide(t, arena, 2)}
 }
 
-func (r *rig) clear() error {
+func (r *fuzzPair) clear() error {
 	var errs []error
-	for _, a := range []*actor{r.victim, r.attacker} {
-		errs = append(errs, a.provider.Close(), a.member.Leave())
+	for _, a := range []*fuzzSide{r.victim, r.attacker} {
+		errs = append(errs, a.leave())
 	}
 	return errors.Join(append(errs, r.arena.Close())...)
 }
 
 // begin starts an input. The process ends if the input does not. After an input that fails the
-// rig is built again.
-func (r *rig) begin(t *testing.T) (end func()) {
+// pair is built again.
+func (r *fuzzPair) begin(t *testing.T) (end func()) {
 	returned := proctest.Watchdog(t)
 	return func() {
 		returned()
@@ -150,9 +150,9 @@ func (r *rig) begin(t *testing.T) (end func()) {
 	}
 }
 
-// connect gives both actors an endpoint, connects the two, and binds their windows. The attacker
+// connect gives both sides an endpoint, connects the two, and binds their windows. The attacker
 // connects, or else the victim does.
-func (r *rig) connect(t *testing.T, attackerConnects bool) {
+func (r *fuzzPair) connect(t *testing.T, attackerConnects bool) {
 	t.Helper()
 	r.arrive(t)
 	active, passive := r.victim, r.attacker
@@ -171,10 +171,10 @@ func (r *rig) connect(t *testing.T, attackerConnects bool) {
 }
 
 // arrive makes endpoints and connectors.
-func (r *rig) arrive(t *testing.T) {
+func (r *fuzzPair) arrive(t *testing.T) {
 	t.Helper()
 	ctx := context.Background()
-	for _, a := range []*actor{r.victim, r.attacker} {
+	for _, a := range []*fuzzSide{r.victim, r.attacker} {
 		a.provider.options.Executor = Auto
 		cfg := nd.EndpointConfig{Receive: a.received, Initiator: a.initiated, ReceiveDepth: 8, InitiatorDepth: 16}
 		if a.shared != nil {
@@ -199,17 +199,17 @@ func (r *rig) arrive(t *testing.T) {
 }
 
 // settle binds the windows, and collects all tokens.
-func (r *rig) settle(t *testing.T) {
+func (r *fuzzPair) settle(t *testing.T) {
 	t.Helper()
 	r.tokens = append(r.tokens[:0], 0)
-	for _, a := range []*actor{r.victim, r.attacker} {
+	for _, a := range []*fuzzSide{r.victim, r.attacker} {
 		for _, e := range a.areas {
 			for i := range rangeCount {
 				r.tokens = append(r.tokens, e.remote[i], e.local[i])
 			}
 		}
 	}
-	for _, a := range []*actor{r.victim, r.attacker} {
+	for _, a := range []*fuzzSide{r.victim, r.attacker} {
 		for i, g := range boundWindows {
 			if e := a.areas[g.area]; !g.otherwhere && a.ep.state() == connected {
 				b, err := a.windows[i].window.Prepare(e.regions[windowy], e.of(windowy)[g.from:g.to], rightsOf(g.flags), a.ep.number, g.flags.Has(nd.ThisEndpointOnly))
@@ -240,12 +240,12 @@ func rightsOf(f nd.OpFlags) (rights window.Rights) {
 }
 
 // mean replaces a number of an input by the address or offset that it means.
-func (r *rig) mean(word uint64) uint64 {
+func (r *fuzzPair) mean(word uint64) uint64 {
 	which, distance := int(word>>48&0xff), uint64(int64(int32(word)))
 	switch word >> 56 {
 	case addressMark:
 		which %= 4 * rangeCount
-		e := [...]*actor{r.victim, r.attacker}[which/(2*rangeCount)].areas[which/rangeCount%2]
+		e := [...]*fuzzSide{r.victim, r.attacker}[which/(2*rangeCount)].areas[which/rangeCount%2]
 		return shm.AddressOf(e.of(which%rangeCount)) + distance
 	case offsetMark:
 		return r.landmark(which) + distance
@@ -253,7 +253,7 @@ func (r *rig) mean(word uint64) uint64 {
 	return word
 }
 
-func (r *rig) landmark(which int) uint64 {
+func (r *fuzzPair) landmark(which int) uint64 {
 	off := shm.Offset(0)
 	switch which % (arenaEnd + 1) {
 	case attackersQP:
@@ -281,7 +281,7 @@ func (r *rig) landmark(which int) uint64 {
 	return uint64(off)
 }
 
-func (r *rig) token(t nd.Token) nd.Token {
+func (r *fuzzPair) token(t nd.Token) nd.Token {
 	if int(t) < len(r.tokens) {
 		return r.tokens[t]
 	}
@@ -289,7 +289,7 @@ func (r *rig) token(t nd.Token) nd.Token {
 }
 
 // slot reads a slot from an input.
-func (r *rig) slot(b []byte) (s ring.Words) {
+func (r *fuzzPair) slot(b []byte) (s ring.Words) {
 	words(s[:], b)
 	for i := range s {
 		if i == 0 || i == 2 {
@@ -323,26 +323,26 @@ func bytesOf(words ...uint64) (b []byte) {
 }
 
 // write puts a message into the attacker's ring at the place of message n.
-func (r *rig) write(n uint64, s *ring.Words) {
+func (r *fuzzPair) write(n uint64, s *ring.Words) {
 	at := n % uint64(len(r.raw)/8) * 8
 	copy(r.raw[at+1:], s[:])
 	r.sequence(at).Store(n + 1)
 }
 
-func (r *rig) sequence(at uint64) *atomic.Uint64 {
+func (r *fuzzPair) sequence(at uint64) *atomic.Uint64 {
 	h := r.attacker.ep.localQP
 	word, _ := shm.At[atomic.Uint64](r.arena, shm.Offset(h.Ring+at*8)) // the offset is valid: arrive has checked it
 	return word
 }
 
 // room reports whether the victim has taken as many messages as a correct producer waits for.
-func (r *rig) room() bool {
+func (r *fuzzPair) room() bool {
 	return r.published-r.victim.ep.localQP.Released.Load() < uint64(len(r.raw)/8)
 }
 
 // rest drives the victim until it makes no progress, and calls between after each step. It also
 // drives the attacker's endpoint if serve says so.
-func (r *rig) rest(t *testing.T, attackerServes bool, between func()) {
+func (r *fuzzPair) rest(t *testing.T, attackerServes bool, between func()) {
 	t.Helper()
 	for range 2000 {
 		m := r.victim.ep.progress()
@@ -362,20 +362,20 @@ func (r *rig) rest(t *testing.T, attackerServes bool, between func()) {
 }
 
 // part closes both sides, and checks that nothing is left of them.
-func (r *rig) part(t *testing.T) {
+func (r *fuzzPair) part(t *testing.T) {
 	t.Helper()
 	r.attacker.ep.localQP.Hazard.Store(0)
-	for _, a := range []*actor{r.victim, r.attacker} {
+	for _, a := range []*fuzzSide{r.victim, r.attacker} {
 		a.ep.Close()
 		a.connector.Close()
 	}
 	for range 4 {
-		for _, a := range []*actor{r.victim, r.attacker} {
+		for _, a := range []*fuzzSide{r.victim, r.attacker} {
 			a.provider.progressAll()
 			a.provider.deferred.Run()
 		}
 	}
-	for i, a := range []*actor{r.victim, r.attacker} {
+	for i, a := range []*fuzzSide{r.victim, r.attacker} {
 		name := [...]string{"victim", "attacker"}[i]
 		a.collect(t)
 		if a.shared != nil {
@@ -407,7 +407,7 @@ const receiveKinds = 10
 
 // alive posts a Write, and checks that everything completes: successfully, if the connection is
 // alive. A peer that has disconnected leaves earlier requests as they are.
-func (r *rig) alive(t *testing.T) {
+func (r *fuzzPair) alive(t *testing.T) {
 	t.Helper()
 	v := r.victim
 	r.rest(t, true, nil)
