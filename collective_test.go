@@ -55,10 +55,10 @@ func TestBarrierFailsAfterDeathOfARank(t *testing.T) {
 	}
 }
 
-var roleClosing = ranktest.Role("closing", playClosing)
+var roleClosing = ranktest.Role("closing", runClosing)
 
-// playClosing closes the job of rank 0 while it is in a barrier.
-func playClosing(ctx context.Context, j *softnd.Job, pause int) error {
+// runClosing closes the job of rank 0 while it is in a barrier.
+func runClosing(ctx context.Context, j *softnd.Job, pause int) error {
 	want := nd.ConnectionAborted
 	switch j.Rank() {
 	case 0:
@@ -82,10 +82,10 @@ func TestCloseEndsBarrier(t *testing.T) {
 	}
 }
 
-var roleCrossed = ranktest.Role("crossed", playCrossed)
+var roleCrossed = ranktest.Role("crossed", runCrossed)
 
-// playCrossed has rank 0 in a barrier while the others exchange something.
-func playCrossed(ctx context.Context, j *softnd.Job, _ int) error {
+// runCrossed has rank 0 in a barrier while the others exchange something.
+func runCrossed(ctx context.Context, j *softnd.Job, _ int) error {
 	for range 2 {
 		if _, err := j.Exchange(ctx, []byte{byte(j.Rank())}); err != nil {
 			return err
@@ -116,10 +116,10 @@ func TestExchangeAgainstABarrierFails(t *testing.T) {
 	}
 }
 
-var roleTimed = ranktest.Role("timed", playTimed)
+var roleTimed = ranktest.Role("timed", runTimed)
 
-// playTimed prints the time of n barriers, in nanoseconds.
-func playTimed(ctx context.Context, j *softnd.Job, n int) error {
+// runTimed prints the time of n barriers, in nanoseconds.
+func runTimed(ctx context.Context, j *softnd.Job, n int) error {
 	if j.Size() <= runtime.NumCPU() {
 		runtime.LockOSThread()
 		var one unix.CPUSet

@@ -18,10 +18,10 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-var roleDying = ranktest.Role("dying", playDying)
+var roleDying = ranktest.Role("dying", runDying)
 
-// playDying lets ranks 2 and 3 die, and rank 1 leave. Rank 0 waits for the deaths.
-func playDying(ctx context.Context, j *softnd.Job, _ int) error {
+// runDying lets ranks 2 and 3 die, and rank 1 leave. Rank 0 waits for the deaths.
+func runDying(ctx context.Context, j *softnd.Job, _ int) error {
 	if err := j.Barrier(ctx); err != nil {
 		return err
 	}
@@ -151,10 +151,10 @@ var wordsBeforeDeath = []func(slot int64) int64{
 	func(int64) int64 { return highestAt },
 }
 
-var roleHidden = ranktest.Role("hidden", playHidden)
+var roleHidden = ranktest.Role("hidden", runHidden)
 
-// playHidden lets the last rank clear a word and die while the others wait for it.
-func playHidden(ctx context.Context, j *softnd.Job, word int) error {
+// runHidden lets the last rank clear a word and die while the others wait for it.
+func runHidden(ctx context.Context, j *softnd.Job, word int) error {
 	if err := j.Barrier(ctx); err != nil {
 		return err
 	}

@@ -54,11 +54,11 @@ func (p litmusSide) Post(r litmus.Request) {
 	p.must(o)
 }
 
-// newStage connects the sides. The initiators are processes of their own if processes is set.
-func newLitmusSetup(t testing.TB, arena *shm.Arena, seed uint64, processes bool) (s *litmus.Stage, sides []*side) {
+// newLitmusSetup connects the sides. The initiators are processes of their own if processes is set.
+func newLitmusSetup(t testing.TB, arena *shm.Arena, seed uint64, processes bool) (s *litmus.Setup, sides []*side) {
 	t.Helper()
 	o := sideOptions{Options: Options{Executor: Executor(seed % 2), WeakOrder: &seed}, Size: litmus.MemorySize, OneQueue: true, Private: seed/2%2 == 1}
-	s = &litmus.Stage{T: t, Random: rand.New(rand.NewPCG(seed, 1))}
+	s = &litmus.Setup{T: t, Random: rand.New(rand.NewPCG(seed, 1))}
 	target := newSide(t, arena, "target", o, false)
 	retries := pollRetries
 	if seed/4%4 == 0 { // seed%4 selects the executor and the memory
@@ -96,7 +96,7 @@ func testLitmus(t *testing.T, seeds int, processes bool) {
 	for seed := range uint64(seeds) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { // the sides leave at its end
 			s, _ := newLitmusSetup(t, arena, seed, processes)
-			outcomes.Play(s)
+			outcomes.Run(s)
 		})
 	}
 	outcomes.Check(t)
@@ -123,7 +123,7 @@ func TestWeakOrderReplays(t *testing.T) {
 			time.Sleep(5 * time.Millisecond) // the engines see the polls
 			before := engineRounds(sides)
 			for i := range litmus.Tests {
-				all = append(all, s.Play(&litmus.Tests[i]))
+				all = append(all, s.Run(&litmus.Tests[i]))
 			}
 			counts = engineRounds(sides) == before
 		})

@@ -16,9 +16,9 @@ import (
 	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
-// playOwn reports its rank and its inherited descriptors over the rank's socket, and waits for an
+// runOwn reports its rank and its inherited descriptors over the rank's socket, and waits for an
 // answer. The first byte of the answer is its exit code; "-" makes it wait for a signal.
-func playOwn() error {
+func runOwn() error {
 	var open []string
 	for fd := FirstFile; fd < 64; fd++ {
 		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {

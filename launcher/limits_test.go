@@ -13,11 +13,11 @@ import (
 	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
-func init() { proctest.Role("reserve", playReserve) }
+func init() { proctest.Role("reserve", runReserve) }
 
-// playReserve reserves threads, then lets half as many goroutines wait in the kernel, and fails if
+// runReserve reserves threads, then lets half as many goroutines wait in the kernel, and fails if
 // the Go runtime creates threads for them. It may create a few for its own work.
-func playReserve(*proctest.Self) error {
+func runReserve(*proctest.Self) error {
 	const waiting = 16
 	if os.Getenv("WITHOUT") == "" {
 		reserveThreads(2 * waiting)

@@ -22,24 +22,24 @@ import (
 
 func init() {
 	for name, play := range map[string]func() error{
-		"plan":     playPlan,
-		"family":   playFamily,
-		"stubborn": playStubborn,
-		"child":    playChild,
-		"tell":     playTell,
-		"writer":   playWriter,
-		"listener": playListener,
-		"reader":   playReader,
-		"front":    playFrontEnd,
-		"own":      playOwn,
+		"plan":     runPlan,
+		"family":   runFamily,
+		"stubborn": runStubborn,
+		"child":    runChild,
+		"tell":     runTell,
+		"writer":   runWriter,
+		"listener": runListener,
+		"reader":   runReader,
+		"front":    runFrontEnd,
+		"own":      runOwn,
 	} {
 		proctest.Role(name, func(*proctest.Self) error { return play() })
 	}
 }
 
-// playPlan follows PLAN_<rank>: "exit N", "signal N", or "", which waits for a signal. After
+// runPlan follows PLAN_<rank>: "exit N", "signal N", or "", which waits for a signal. After
 // "gate " it waits for a byte from the gate first.
-func playPlan() error {
+func runPlan() error {
 	plan := os.Getenv("PLAN_" + os.Getenv("RANK"))
 	fmt.Println("ready", os.Getpid(), os.Getppid())
 	if rest, ok := strings.CutPrefix(plan, "gate "); ok {
@@ -64,9 +64,9 @@ func playPlan() error {
 	return nil
 }
 
-// playFamily starts a grandchild in its own session that ignores all signals but SIGKILL and
+// runFamily starts a grandchild in its own session that ignores all signals but SIGKILL and
 // whose parent has exited. Then it ends as FAMILY says.
-func playFamily() error {
+func runFamily() error {
 	cmd := self("child")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	out, err := cmd.Output()
@@ -87,8 +87,8 @@ func playFamily() error {
 	return nil
 }
 
-// playChild starts the grandchild, prints its PID, and exits.
-func playChild() error {
+// runChild starts the grandchild, prints its PID, and exits.
+func runChild() error {
 	cmd := self("stubborn")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	out, err := cmd.StdoutPipe()
@@ -103,15 +103,15 @@ func playChild() error {
 	return err
 }
 
-func playStubborn() error {
+func runStubborn() error {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
 	fmt.Println(os.Getpid()) // deaf by now
 	forever()
 	return nil
 }
 
-// playTell prints what a rank has inherited.
-func playTell() error {
+// runTell prints what a rank has inherited.
+func runTell() error {
 	dir, err := os.Getwd()
 	if err != nil {
 		return err
@@ -155,8 +155,8 @@ func wantOutput(rank, stream int) []byte {
 	return append(b, "end"...)
 }
 
-// playWriter writes wantOutput to both streams, split at arbitrary positions.
-func playWriter() error {
+// runWriter writes wantOutput to both streams, split at arbitrary positions.
+func runWriter() error {
 	rank, _ := strconv.Atoi(os.Getenv("RANK"))
 	left := [][]byte{wantOutput(rank, 0), wantOutput(rank, 1)}
 	files := []*os.File{os.Stdout, os.Stderr}
@@ -174,9 +174,9 @@ func playWriter() error {
 	return nil
 }
 
-// playListener prints each signal that it gets, and exits with 0 on the one in LISTEN_END.
+// runListener prints each signal that it gets, and exits with 0 on the one in LISTEN_END.
 // SIGTSTP stops it.
-func playListener() error {
+func runListener() error {
 	deaf := signal.Ignored(syscall.SIGHUP)
 	c := make(chan os.Signal, 16)
 	if !deaf {
@@ -193,16 +193,16 @@ func playListener() error {
 	return nil
 }
 
-func playReader() error {
+func runReader() error {
 	b, err := io.ReadAll(os.Stdin)
 	fmt.Printf("read %q\n", b)
 	return err
 }
 
-// playFrontEnd runs a job whose ranks play FRONT_RANK, in a process that may be killed.
+// runFrontEnd runs a job whose ranks play FRONT_RANK, in a process that may be killed.
 // FRONT_BYSTANDER gives it a child outside of the job. FRONT_DEAF makes it ignore SIGHUP as nohup
 // does.
-func playFrontEnd() error {
+func runFrontEnd() error {
 	if os.Getenv("FRONT_DEAF") != "" {
 		signal.Ignore(syscall.SIGHUP)
 	}

@@ -23,7 +23,7 @@ func TestKillFabric(t *testing.T) {
 		}
 	}
 	for i, step := range failpoint.Steps {
-		if step.Scene != failpoint.Fabric {
+		if step.Scenario != failpoint.Fabric {
 			continue
 		}
 		t.Run(step.Name, func(t *testing.T) {
@@ -40,7 +40,7 @@ func TestKillFabric(t *testing.T) {
 // A process dies when it has become the relay. Another one takes its place.
 func TestKillRelay(t *testing.T) {
 	for _, step := range failpoint.Steps {
-		if step.Scene != failpoint.Relay {
+		if step.Scenario != failpoint.Relay {
 			continue
 		}
 		t.Run(step.Name, func(t *testing.T) {

@@ -72,9 +72,9 @@ func growRuntime() {
 // sweepArena is the size of a second arena under the larger limits, in addition to one of the default size.
 const sweepArena = 1 << 30
 
-var roleSweep = proctest.Role("limits", playSweep)
+var roleSweep = proctest.Role("limits", runSweep)
 
-func playSweep(self *proctest.Self) error {
+func runSweep(self *proctest.Self) error {
 	kind := self.Args[0]
 	limit, err := strconv.ParseUint(self.Args[1], 10, 64)
 	if err != nil {

@@ -221,10 +221,10 @@ func TestLastWordIsStoredLast(t *testing.T) {
 	}
 }
 
-var rolePoller = arenaRole("poller", playPoller)
+var rolePoller = arenaRole("poller", runPoller)
 
-// playPoller polls in another process. Its arguments are the offset of the memory and the number of rounds.
-func playPoller(self *proctest.Self, a *shm.Arena) error {
+// runPoller polls in another process. Its arguments are the offset of the memory and the number of rounds.
+func runPoller(self *proctest.Self, a *shm.Arena) error {
 	at, err := strconv.ParseUint(self.Args[0], 10, 64)
 	if err != nil {
 		return err

@@ -254,11 +254,11 @@ func firstOther(b []byte, values ...byte) int {
 	return 0
 }
 
-var roleCopier = arenaRole("copier", playCopier)
+var roleCopier = arenaRole("copier", runCopier)
 
-// playCopier is a copier in its own process. Its arguments are the offset of the board, its number, the owner's adapter, and
+// runCopier is a copier in its own process. Its arguments are the offset of the board, its number, the owner's adapter, and
 // whether to copy whole ranges.
-func playCopier(self *proctest.Self, a *shm.Arena) error {
+func runCopier(self *proctest.Self, a *shm.Arena) error {
 	var words [3]uint64
 	for i := range words {
 		var err error

@@ -26,9 +26,9 @@ func TestMain(m *testing.M) {
 }
 
 // roleRank executes the order in its argument.
-var roleRank = proctest.Role("rank", obey)
+var roleRank = proctest.Role("rank", runOrder)
 
-func obey(self *proctest.Self) error {
+func runOrder(self *proctest.Self) error {
 	var o order
 	if err := json.Unmarshal([]byte(self.Args[0]), &o); err != nil {
 		return err

@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "lie.h"
+#include "damage.h"
 
 enum { DESCRIPTOR = 700, MAX_STEPS = 300, CANARY = 0xa5 };
 #define MILLISECOND INT64_C(1000000)
@@ -226,18 +226,18 @@ static void step(void)
 	}
 	default:
 		if (kind < 40)
-			lie(script);
+			damage(script);
 		else if (kind < 52)
 			forge(script);
 		else
-			arm_lie(script);
+			arm_damage(script);
 	}
 }
 
 /* end closes one member, and then checks that the other one is free. */
 static void end(struct side *s, struct side *first)
 {
-	disarm_lie();
+	disarm_damage();
 	EXPECT(snd_job_close(first->job) == SND_SUCCESS);
 	for (int i = 0; i < 40; i++) { /* the other has left: nothing of this member waits for it */
 		fuzz_pass(i % 10 == 0 ? 150 * MILLISECOND : 0);

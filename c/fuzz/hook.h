@@ -1,4 +1,4 @@
-/* Included before every source of the library in a fuzz build. Each load of a shared word can run a lie right
+/* Included before every source of the library in a fuzz build. Each load of a shared word can do damage right
  * afterwards, as a peer on another core could. Time passes only when the library asks for it or sleeps. */
 #ifndef SND_FUZZ_HOOK_H
 #define SND_FUZZ_HOOK_H

@@ -89,8 +89,8 @@ static void flood(int listens)
 	within("the end of the flood", began, 4);
 }
 
-/* crowd makes all free member records look alive, or dead and not counted. */
-static void crowd(uint32_t status)
+/* fill_members makes all free member records look alive, or dead and not counted. */
+static void fill_members(uint32_t status)
 {
 	struct snd_fabric *victim, *liar;
 	join_both(&victim, &liar);
@@ -102,7 +102,7 @@ static void crowd(uint32_t status)
 			}
 		double began = cpu();
 		snd_check_liveness(victim);
-		within(status == SNDL_STATUS_LIVE ? "a crowd of false members" : "a crowd of false deaths", began, 2);
+		within(status == SNDL_STATUS_LIVE ? "many false members" : "many false deaths", began, 2);
 	}
 	OK(snd_fabric_close(liar));
 	OK(snd_fabric_close(victim));
@@ -145,8 +145,8 @@ static void damage(void)
 int main(void)
 {
 	damage();
-	crowd(SNDL_STATUS_LIVE);
-	crowd(SNDL_STATUS_DEAD);
+	fill_members(SNDL_STATUS_LIVE);
+	fill_members(SNDL_STATUS_DEAD);
 	flood(0);
 	flood(1);
 	return 0;

@@ -20,10 +20,10 @@ import (
 	"github.com/softnd/softnd/nd/ndcheck"
 )
 
-func init() { plays["check"] = playCheck }
+func init() { plays["check"] = runCheck }
 
-// playCheck is a rank that rank 0 gives a window. Rank 1 writes to it. The argument is the mistake, if any.
-func playCheck(args []string) error {
+// runCheck is a rank that rank 0 gives a window. Rank 1 writes to it. The argument is the mistake, if any.
+func runCheck(args []string) error {
 	ctx := context.Background()
 	job, err := softnd.Init(ctx)
 	if err != nil {

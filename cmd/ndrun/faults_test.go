@@ -20,9 +20,9 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// playFaulty is a rank that writes bytes into the memory of the next rank, one after the other, and prints the
+// runFaulty is a rank that writes bytes into the memory of the next rank, one after the other, and prints the
 // statuses and, in the end, its own memory. A rank whose request fails ends normally.
-func playFaulty() error {
+func runFaulty() error {
 	ctx, cancel := context.WithTimeout(context.Background(), proctest.Timeout)
 	defer cancel()
 	var options []softnd.Option
@@ -78,7 +78,7 @@ func playFaulty() error {
 	return nil
 }
 
-// faulty runs ranks of playFaulty under a plan.
+// faulty runs ranks of runFaulty under a plan.
 func faulty(t *testing.T, ranks int, plan string, options ...string) (status int, out, errOut string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "plan.yaml")

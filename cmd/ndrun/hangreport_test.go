@@ -155,8 +155,8 @@ func deep(calls int, never <-chan struct{}) {
 	<-never
 }
 
-// playHang is a rank of a job that hangs.
-func playHang() error {
+// runHang is a rank of a job that hangs.
+func runHang() error {
 	how, ctx := os.Args[1], context.Background()
 	switch early := os.Getenv(softnd.EnvRank) == "1"; {
 	case early && how == "exited before":
@@ -233,7 +233,7 @@ func TestHangReport(t *testing.T) {
 			if !strings.Contains(text[before:], "ndrun: likely cause: ") {
 				t.Errorf("no word about it before SIGQUIT is passed on:\n%s", text[before:])
 			}
-			if !strings.Contains(text, "ndrun.playHang") {
+			if !strings.Contains(text, "ndrun.runHang") {
 				t.Errorf("no stack of a rank in\n%s", text)
 			}
 			var told struct{ Hang []string }

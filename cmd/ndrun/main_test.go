@@ -41,17 +41,17 @@ var roleNdrun = proctest.Role("ndrun", func(self *proctest.Self) error {
 })
 
 func init() {
-	for name, play := range map[string]func() error{"rank": rank, "pmi": playPMI, "job": playJob, "cause": playCause, "hang": playHang, "wrapper": playWrapper, "faulty": playFaulty, "leaning": playLeaning} {
+	for name, play := range map[string]func() error{"rank": rank, "pmi": runPMI, "job": runJob, "cause": runCause, "hang": runHang, "wrapper": runWrapper, "faulty": runFaulty, "leaning": runLeaning} {
 		proctest.Role(name, func(*proctest.Self) error { return play() })
 	}
 }
 
 // plays are further roles of ranks.
 var plays = map[string]func(args []string) error{
-	"lines":   playLines,
-	"hash":    playHash,
-	"working": playWorking,
-	"shared":  playShared,
+	"lines":   runLines,
+	"hash":    runHash,
+	"working": runWorking,
+	"shared":  runShared,
 }
 
 // rank prints its job's variables and ends as its first argument says.

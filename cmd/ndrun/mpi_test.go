@@ -101,8 +101,8 @@ func TestMPISpawn(t *testing.T) {
 	}
 }
 
-// playPMI is a rank that sends its arguments to PMI, one per line, and prints the answers.
-func playPMI() error {
+// runPMI is a rank that sends its arguments to PMI, one per line, and prints the answers.
+func runPMI() error {
 	fd, err := strconv.Atoi(os.Getenv("PMI_FD"))
 	if err != nil {
 		return err

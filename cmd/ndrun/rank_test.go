@@ -21,8 +21,8 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// playJob is a rank of softnd that meets the others and ends as its argument says.
-func playJob() error {
+// runJob is a rank of softnd that meets the others and ends as its argument says.
+func runJob() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*proctest.Timeout)
 	defer cancel()
 	job, err := softnd.Init(ctx)
@@ -81,8 +81,8 @@ func lament(err error) error {
 	return nil
 }
 
-// playWrapper starts its arguments with another arena instead of the job's.
-func playWrapper() error {
+// runWrapper starts its arguments with another arena instead of the job's.
+func runWrapper() error {
 	other, err := shm.Create(shm.Config{Ranks: 2})
 	if err != nil {
 		return err

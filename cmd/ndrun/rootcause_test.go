@@ -45,9 +45,9 @@ var endings = map[string]func(job *softnd.Job, ep nd.Endpoint) error{
 
 const diskFull = "the disk is full"
 
-// playCause is one of two ranks. The rank in the second argument ends the job as the first
+// runCause is one of two ranks. The rank in the second argument ends the job as the first
 // argument says. The other rank, its victim, fails because of that.
-func playCause() error {
+func runCause() error {
 	ctx := context.Background()
 	job, err := softnd.Init(ctx)
 	if err != nil {

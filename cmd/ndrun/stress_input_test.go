@@ -17,8 +17,8 @@ import (
 	"github.com/softnd/softnd/internal/testkit/scale"
 )
 
-// playHash prints the hash and the length of its standard input.
-func playHash([]string) error {
+// runHash prints the hash and the length of its standard input.
+func runHash([]string) error {
 	h := xxhash.New()
 	n, err := io.Copy(h, os.Stdin)
 	fmt.Printf("hash %016x of %d\n", h.Sum64(), n)

@@ -17,8 +17,8 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// playWorking is a rank with memory in use that makes collective calls until they fail.
-func playWorking([]string) error {
+// runWorking is a rank with memory in use that makes collective calls until they fail.
+func runWorking([]string) error {
 	ctx := context.Background()
 	j, err := softnd.Init(ctx)
 	if err != nil {

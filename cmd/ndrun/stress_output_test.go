@@ -77,10 +77,10 @@ func progress(path string, ranks int) (written, pids []atomic.Int64, err error) 
 	return all[:ranks], all[ranks:], nil
 }
 
-// playLines writes the lines of a rank, split at arbitrary positions, with pauses; the last line
+// runLines writes the lines of a rank, split at arbitrary positions, with pauses; the last line
 // has no line feed. Its arguments are "lines SEED LINES PROGRESS END". END is "exit", or "stay"
 // to wait until it is killed.
-func playLines(args []string) error {
+func runLines(args []string) error {
 	seed, err := strconv.ParseUint(args[0], 10, 64)
 	if err != nil {
 		return err

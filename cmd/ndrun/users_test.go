@@ -29,8 +29,8 @@ const (
 	intruderUser = 64202
 )
 
-// playShared is a rank of a job. Rank 0 also has a named fabric.
-func playShared(args []string) error {
+// runShared is a rank of a job. Rank 0 also has a named fabric.
+func runShared(args []string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*proctest.Timeout)
 	defer cancel()
 	job, err := softnd.Init(ctx)

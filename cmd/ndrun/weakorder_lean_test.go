@@ -48,8 +48,8 @@ type leaning struct {
 	cq   nd.CompletionQueue
 }
 
-// playLeaning is a rank of the program that the first argument names.
-func playLeaning() error {
+// runLeaning is a rank of the program that the first argument names.
+func runLeaning() error {
 	ctx, cancel := context.WithTimeout(context.Background(), proctest.Timeout)
 	defer cancel()
 	job, err := softnd.Init(ctx)

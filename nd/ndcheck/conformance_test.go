@@ -47,10 +47,10 @@ func watched(arena *shm.Arena, e endpoint.Executor, journal *ndcheck.Journal, fi
 
 const conformanceTimeout = time.Second
 
-var roleConformance = proctest.Role("conformance", playConformance)
+var roleConformance = proctest.Role("conformance", runConformance)
 
-// playConformance is the other process of a run. The arena is descriptor 3, the journal is descriptor 4.
-func playConformance(self *proctest.Self) error {
+// runConformance is the other process of a run. The arena is descriptor 3, the journal is descriptor 4.
+func runConformance(self *proctest.Self) error {
 	arena, err := shm.Attach(self.Ctx, self.File(0))
 	if err != nil {
 		return err

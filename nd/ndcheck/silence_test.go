@@ -15,11 +15,11 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-var roleSilence = proctest.Role("silence", playSilence)
+var roleSilence = proctest.Role("silence", runSilence)
 
-// playSilence is a process that connects with itself and posts a silent request. It waits for a result that cannot come, or
+// runSilence is a process that connects with itself and posts a silent request. It waits for a result that cannot come, or
 // that another goroutine may cause.
-func playSilence(self *proctest.Self) error {
+func runSilence(self *proctest.Self) error {
 	job, err := softnd.Init(self.Ctx)
 	if err != nil {
 		return err

@@ -27,11 +27,11 @@ const (
 	copyStop   = 100 * time.Millisecond // how long the copier stops, at least
 )
 
-var roleCopier = proctest.Role("copier", playCopier)
+var roleCopier = proctest.Role("copier", runCopier)
 
-// playCopier writes into the window that the owner describes, or waits while the owner reads its memory. Its
+// runCopier writes into the window that the owner describes, or waits while the owner reads its memory. Its
 // arguments are the number of bytes to write, and the failpoint to arm.
-func playCopier(s *proctest.Self) error {
+func runCopier(s *proctest.Self) error {
 	n, err := strconv.Atoi(s.Args[0])
 	if err != nil {
 		return err

@@ -64,11 +64,11 @@ const (
 	bystander killRole = "bystander" // it is not connected with them
 )
 
-var roleDoomed = proctest.Role("doomed", playDoomed)
+var roleVictim = proctest.Role("victim of a step", runVictim)
 
-// playDoomed is a rank that dies at a point, or is killed. Its arguments are its role, a seed, and the value of
+// runVictim is a rank that dies at a point, or is killed. Its arguments are its role, a seed, and the value of
 // SOFTND_FAILPOINT that it arms when it works, or "".
-func playDoomed(s *proctest.Self) error {
+func runVictim(s *proctest.Self) error {
 	seed, err := strconv.ParseUint(s.Args[1], 10, 64)
 	if err != nil {
 		return err
@@ -93,8 +93,8 @@ func playDoomed(s *proctest.Self) error {
 	return errors.New("nothing has killed this rank")
 }
 
-// doomed returns the arguments of playDoomed for a victim that reaches a point n times and then acts.
-func doomed(role killRole, r *rand.Rand, point failpoint.Point, n int, action failpoint.Action) []string {
+// victimArgs returns the arguments of runVictim for a victim that reaches a point n times and then acts.
+func victimArgs(role killRole, r *rand.Rand, point failpoint.Point, n int, action failpoint.Action) []string {
 	return []string{string(role), fmt.Sprint(r.Uint64()), fmt.Sprintf("%s:%d:%s", point.Name(), n, action)}
 }
 
@@ -192,10 +192,10 @@ func kills(t *testing.T) (repeats int, seed uint64) {
 	return repeats, scale.Seed(t)
 }
 
-// pointsOf returns the points of a scene.
-func pointsOf(scene failpoint.Scene) (points []failpoint.Point) {
+// pointsOf returns the points of a scenario.
+func pointsOf(scenario failpoint.Scenario) (points []failpoint.Point) {
 	for i, step := range failpoint.Steps {
-		if step.Scene == scene {
+		if step.Scenario == scenario {
 			points = append(points, failpoint.Point(i))
 		}
 	}
@@ -237,7 +237,7 @@ func killOnce(t *testing.T, point failpoint.Point, role killRole, executor strin
 	if point == failpoint.BarrierOpened {
 		n = 1 + n%4 // on a busy machine the victim is rarely the last rank
 	}
-	k := startKillJob(t, killRanks, executor, victimRank, roleDoomed, doomed(role, r, point, n, failpoint.Kill)...)
+	k := startKillJob(t, killRanks, executor, victimRank, roleVictim, victimArgs(role, r, point, n, failpoint.Kill)...)
 	w := k.work(role, r)
 	w.meet(r)
 	k.victim.Expect("works")

@@ -47,7 +47,7 @@ const stepTime = 300 * time.Millisecond
 // killInStep runs one job, whose survivors have connections with the victim only.
 func killInStep(t *testing.T, point failpoint.Point, executor string, r *rand.Rand, report *killReport) {
 	t.Helper()
-	k := startKillJob(t, killRanks, executor, victimRank, roleDoomed, string(bystander), fmt.Sprint(r.Uint64()), "")
+	k := startKillJob(t, killRanks, executor, victimRank, roleVictim, string(bystander), fmt.Sprint(r.Uint64()), "")
 	w := k.work(bystander, r)
 	w.ended.Go(func() {
 		for !k.isVictimDead() {

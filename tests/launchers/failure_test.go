@@ -15,10 +15,10 @@ import (
 	"github.com/softnd/softnd/internal/testkit/slurmtest"
 )
 
-var roleInit = proctest.Role("init only", playInitOnly)
+var roleInit = proctest.Role("init only", runInitOnly)
 
-// playInitOnly prints the error of Init, and ends well in any case: no launcher ends the others because of that.
-func playInitOnly(self *proctest.Self) error {
+// runInitOnly prints the error of Init, and ends well in any case: no launcher ends the others because of that.
+func runInitOnly(self *proctest.Self) error {
 	j, err := softnd.Init(self.Ctx)
 	fmt.Println(err)
 	if err != nil {
@@ -46,10 +46,10 @@ func TestOthersLearnOfARefusedSetting(t *testing.T) {
 	})
 }
 
-var roleLate = proctest.Role("late", playLate)
+var roleLate = proctest.Role("late", runLate)
 
-// playLate fails in Init of rank 0, because rank 1 is late. Rank 0 is slow to say so.
-func playLate(self *proctest.Self) error {
+// runLate fails in Init of rank 0, because rank 1 is late. Rank 0 is slow to say so.
+func runLate(self *proctest.Self) error {
 	if os.Getenv("PMI_RANK") != "0" {
 		time.Sleep(time.Minute) // until Hydra ends it
 		return nil

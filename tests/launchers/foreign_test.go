@@ -231,9 +231,9 @@ func TestInitTwiceUnderPMIFails(t *testing.T) {
 	}
 }
 
-var roleAgain = ranktest.Role("again", playAgain)
+var roleAgain = ranktest.Role("again", runAgain)
 
-func playAgain(ctx context.Context, j *softnd.Job, _ int) error {
+func runAgain(ctx context.Context, j *softnd.Job, _ int) error {
 	if err := j.Close(); err != nil {
 		return err
 	}
@@ -243,10 +243,10 @@ func playAgain(ctx context.Context, j *softnd.Job, _ int) error {
 	return nil
 }
 
-var roleAbort = ranktest.Role("abort", playAbort)
+var roleAbort = ranktest.Role("abort", runAbort)
 
-// playAbort ends the job from rank 1, while the others wait for it.
-func playAbort(ctx context.Context, j *softnd.Job, code int) error {
+// runAbort ends the job from rank 1, while the others wait for it.
+func runAbort(ctx context.Context, j *softnd.Job, code int) error {
 	if err := j.Barrier(ctx); err != nil {
 		return err
 	}

@@ -72,10 +72,10 @@ func endByAbort(t *testing.T, all []*proctest.Process, culprit int, reason strin
 	}
 }
 
-var roleWaits = ranktest.Role("waits", playWaits)
+var roleWaits = ranktest.Role("waits", runWaits)
 
-// playWaits is a rank that does nothing until it is ended.
-func playWaits(ctx context.Context, j *softnd.Job, _ int) error {
+// runWaits is a rank that does nothing until it is ended.
+func runWaits(ctx context.Context, j *softnd.Job, _ int) error {
 	fmt.Println("ready")
 	<-ctx.Done()
 	return ctx.Err()
@@ -99,10 +99,10 @@ func TestDeathAtRootEndsTheJob(t *testing.T) {
 	}
 }
 
-var roleLeavesFirst = ranktest.Role("leaves first", playLeavesFirst)
+var roleLeavesFirst = ranktest.Role("leaves first", runLeavesFirst)
 
-// playLeavesFirst is a rank that waits until it is ended, but rank 0 leaves at once.
-func playLeavesFirst(ctx context.Context, j *softnd.Job, _ int) error {
+// runLeavesFirst is a rank that waits until it is ended, but rank 0 leaves at once.
+func runLeavesFirst(ctx context.Context, j *softnd.Job, _ int) error {
 	if j.Rank() > 0 {
 		arena := jobaccess.Of(j).Arena
 		hasLeft := func() bool {
@@ -113,7 +113,7 @@ func playLeavesFirst(ctx context.Context, j *softnd.Job, _ int) error {
 		for !hasLeft() {
 			time.Sleep(time.Millisecond)
 		}
-		return playWaits(ctx, j, 0)
+		return runWaits(ctx, j, 0)
 	}
 	err := j.Close()
 	if !errors.Is(err, nd.ConnectionAborted) {
@@ -137,13 +137,13 @@ func TestDeathAtRootAfterRootLeaves(t *testing.T) {
 	}
 }
 
-var roleAbortsLate = ranktest.Role("aborts late", playAbortsLate)
+var roleAbortsLate = ranktest.Role("aborts late", runAbortsLate)
 
-// playAbortsLate is a rank that waits until it is ended. Rank 0 closes the job, and then aborts it from another goroutine. A Barrier
+// runAbortsLate is a rank that waits until it is ended. Rank 0 closes the job, and then aborts it from another goroutine. A Barrier
 // returns meanwhile.
-func playAbortsLate(ctx context.Context, j *softnd.Job, code int) error {
+func runAbortsLate(ctx context.Context, j *softnd.Job, code int) error {
 	if j.Rank() > 0 {
-		return playWaits(ctx, j, 0)
+		return runWaits(ctx, j, 0)
 	}
 	go func() {
 		ended, cancel := context.WithCancel(ctx)

@@ -20,10 +20,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-var roleMany = ranktest.Role("many", playMany)
+var roleMany = ranktest.Role("many", runMany)
 
-// playMany is the life of a rank in a large job.
-func playMany(ctx context.Context, j *softnd.Job, _ int) error {
+// runMany is the life of a rank in a large job.
+func runMany(ctx context.Context, j *softnd.Job, _ int) error {
 	all, err := j.Exchange(ctx, fmt.Append(nil, j.Rank()))
 	if err != nil {
 		return err

@@ -13,10 +13,10 @@ import (
 	"github.com/softnd/softnd/internal/testkit/traffic"
 )
 
-var roleScribbled = proctest.Role("scribbled", playScribbled)
+var roleScribbled = proctest.Role("scribbled", runScribbled)
 
-// playScribbled is an honest rank, for a while.
-func playScribbled(s *proctest.Self) error {
+// runScribbled is an honest rank, for a while.
+func runScribbled(s *proctest.Self) error {
 	span, err1 := time.ParseDuration(s.Args[0])
 	seed, err2 := strconv.ParseUint(s.Args[1], 10, 64)
 	if err := errors.Join(err1, err2); err != nil {

@@ -30,15 +30,15 @@ var scribbledRules = []faults.Rule{
 func newScribbledArena(t *testing.T, r *rand.Rand) (arena *shm.Arena, variables []string) {
 	t.Helper()
 	config := shm.Config{Ranks: scribbleRanks, Size: 192 << 20}
-	scene := r.IntN(5)
-	if scene == 0 {
+	mode := r.IntN(5)
+	if mode == 0 {
 		config.FaultRules = len(scribbledRules)
 	}
 	arena, err := shm.Create(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	switch scene {
+	switch mode {
 	case 0:
 		plan, err := faults.New(r.Uint64(), scribbledRules...)
 		if err != nil {

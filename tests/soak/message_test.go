@@ -118,7 +118,7 @@ func (s *soakSession) sendBytes(message []byte, flags nd.OpFlags, call func(x ui
 }
 
 // sendCargo posts a Send, or call.
-func (s *soakSession) sendCargo(c *soakCargo, n int, flags nd.OpFlags, done func(bool), call func(x uint64, sge []nd.SGE, f nd.OpFlags) error) bool {
+func (s *soakSession) sendCargo(c *soakTransfer, n int, flags nd.OpFlags, done func(bool), call func(x uint64, sge []nd.SGE, f nd.OpFlags) error) bool {
 	sge := c.sge
 	if n <= s.inline && flags&nd.ReadFence == 0 && s.IntN(2) == 0 {
 		sge = c.copied()
@@ -161,7 +161,7 @@ func (s *soakSession) sendPattern() bool {
 		s.rank.count(soakPrivileged)
 	}
 	head.fill(s.seal(append([]byte{mData}, data...))[:soakHeader])
-	c := &soakCargo{sge: append(head.sge[:len(head.sge):len(head.sge)], nd.SGE{Buffer: data, Token: token})}
+	c := &soakTransfer{sge: append(head.sge[:len(head.sge):len(head.sge)], nd.SGE{Buffer: data, Token: token})}
 	if !s.sendCargo(c, soakHeader+len(data), 0, func(bool) { head.drop() }, nil) {
 		head.drop()
 		return false

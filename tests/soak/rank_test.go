@@ -72,10 +72,10 @@ type soakRank struct {
 	counts [soakCounters]atomic.Int64
 }
 
-var roleSoak = proctest.Role("soak", playSoak)
+var roleSoak = proctest.Role("soak", runSoak)
 
-// playSoak is the life of a rank. Its arguments are the name of the fabric, the rank, the executor and the seed.
-func playSoak(self *proctest.Self) error {
+// runSoak is the life of a rank. Its arguments are the name of the fabric, the rank, the executor and the seed.
+func runSoak(self *proctest.Self) error {
 	ctx := context.Background() // the soak may take longer than other tests
 	rank, err1 := strconv.Atoi(self.Args[1])
 	executor, err2 := endpoint.ParseExecutor(self.Args[2])

@@ -44,11 +44,11 @@ func (l *soakLink) run(ctx context.Context) {
 // soakSession is one connection.
 type soakSession struct {
 	*soakLink
-	ctx    context.Context
-	ep     nd.Endpoint
-	cq     nd.CompletionQueue
-	inline int
-	duel   bool // this side hardly does anything but to end the access while the peer uses it
+	ctx        context.Context
+	ep         nd.Endpoint
+	cq         nd.CompletionQueue
+	inline     int
+	endsAccess bool // this side hardly does anything but to end the access while the peer uses it
 
 	local  [2]nd.MemoryRegion // from Allocate, and private
 	blocks soakPool           // of local
@@ -165,7 +165,7 @@ func (s *soakSession) open() (err error) {
 		}
 	}
 	s.shared = region(s.memory(soakSharedSize, soakAnything))
-	if s.duel = s.IntN(3) == 0; s.duel && s.IntN(2) == 0 {
+	if s.endsAccess = s.IntN(3) == 0; s.endsAccess && s.IntN(2) == 0 {
 		s.guard = region(s.memoryOf(0, soakGuardSize, soakAnything)) // the peer can copy itself
 	} else {
 		s.guard = region(s.memory(soakGuardSize, soakAnything))

@@ -25,7 +25,7 @@ func (s *soakSession) step() {
 		s.take(s.cq.Poll(s.results[:])) // which copies
 		return
 	}
-	if s.duel && s.said[0] > 0 {
+	if s.endsAccess && s.said[0] > 0 {
 		s.useTrap()
 	}
 	switch k := s.IntN(40); {
@@ -44,7 +44,7 @@ func (s *soakSession) step() {
 		}
 	case k < 24 && len(s.outbox) > 0:
 		s.sendNext()
-	case s.duel && k < 38:
+	case s.endsAccess && k < 38:
 	default:
 		if !s.act() {
 			s.wait()
@@ -115,10 +115,10 @@ type soakFar struct {
 	desc nd.WindowDescriptor
 	busy [len(soakSlotSizes)]bool // slots that the peer has not acknowledged
 
-	fire  bool // to use the trap without a pause
-	trap  nd.WindowDescriptor
-	shots [2]*soakCargo // the source of Writes to the trap, and the sink of Reads
-	burns bool          // a shot has succeeded
+	fire      bool // to use the trap without a pause
+	trap      nd.WindowDescriptor
+	transfers [2]*soakTransfer // the source of Writes to the trap, and the sink of Reads
+	burns     bool             // a transfer has succeeded
 }
 
 // Shared memory: the slots that the peer writes, then a pattern that it reads.
@@ -207,21 +207,21 @@ func (s *soakSession) read() bool {
 	return true
 }
 
-func (s *soakSession) checkRead(c *soakCargo, ok bool, want []byte) {
+func (s *soakSession) checkRead(c *soakTransfer, ok bool, want []byte) {
 	if ok && c.sum() != xxhash.Sum64(want) {
 		s.fail(fmt.Errorf("a Read of %d bytes returned others than the peer has", len(want)))
 	}
 }
 
 // relay sends the data of a Read that has been posted.
-func (s *soakSession) relay(c *soakCargo, data []byte) {
+func (s *soakSession) relay(c *soakTransfer, data []byte) {
 	head := s.blocks.load(s.Rand, soakHeader)
 	if head == nil {
 		return
 	}
 	body := append([]byte{mData}, data...)
 	head.fill(s.seal(body)[:soakHeader])
-	both := &soakCargo{sge: append(head.sge[:len(head.sge):len(head.sge)], c.sge...)}
+	both := &soakTransfer{sge: append(head.sge[:len(head.sge):len(head.sge)], c.sge...)}
 	c.users++
 	if !s.sendCargo(both, soakHeader+len(data), nd.ReadFence, func(bool) { head.drop(); c.drop() }, nil) {
 		head.drop()
@@ -251,7 +251,7 @@ func (s *soakSession) readAndInvalidate() bool {
 	}
 	s.rank.count(soakRegistrations)
 	s.sinkBusy = true
-	c := &soakCargo{sge: []nd.SGE{{Buffer: b.memory[:n], Token: s.sink.LocalToken()}}, users: 1}
+	c := &soakTransfer{sge: []nd.SGE{{Buffer: b.memory[:n], Token: s.sink.LocalToken()}}, users: 1}
 	c.set(soakCleared)
 	at := s.IntN(soakPatternSize - n + 1)
 	flags, done := nd.ReadLocalInvalidate, func(ok bool) {
@@ -290,17 +290,17 @@ func (s *soakSession) transferNothing() bool {
 // fire uses the trap of the peer, which ends the access at any time. It prepares its memory once, so that a copy is
 // under way most of the time.
 func (s *soakSession) fire() bool {
-	if s.far.shots[1] == nil {
+	if s.far.transfers[1] == nil {
 		for i, content := range []byte{soakFired, soakCleared} {
-			if s.far.shots[i] == nil {
-				if s.far.shots[i] = s.blocks.load(s.Rand, soakGuardSize); s.far.shots[i] == nil {
+			if s.far.transfers[i] == nil {
+				if s.far.transfers[i] = s.blocks.load(s.Rand, soakGuardSize); s.far.transfers[i] == nil {
 					return false
 				}
-				s.far.shots[i].set(content)
+				s.far.transfers[i].set(content)
 			}
 		}
 	}
-	call, c := s.ep.Write, s.far.shots[0]
+	call, c := s.ep.Write, s.far.transfers[0]
 	q := soakRequest{kind: nd.RequestWrite, bytes: soakGuardSize, mayFail: true, done: func(ok bool) {
 		if ok && !s.far.burns {
 			s.far.burns = true
@@ -308,7 +308,7 @@ func (s *soakSession) fire() bool {
 		}
 	}}
 	if s.far.burns && s.IntN(2) == 0 {
-		call, c = s.ep.Read, s.far.shots[1]
+		call, c = s.ep.Read, s.far.transfers[1]
 		q.kind, q.done = nd.RequestRead, func(ok bool) {
 			if c.has(soakPoison) || ok && c.has(soakCleared) {
 				s.fail(fmt.Errorf("a Read, success %t, returned bytes of memory that was no longer granted", ok))
@@ -337,14 +337,14 @@ type soakTrap struct {
 func (s *soakSession) useTrap() {
 	t := &s.trap
 	switch {
-	case t.revoking || t.burns && !t.open: // the next shot of the peer ends the connection
+	case t.revoking || t.burns && !t.open: // the next transfer of the peer ends the connection
 	case t.open:
 		if !t.fire || t.burns && time.Now().After(t.until) {
 			s.revokeTrap()
 		}
 	default:
 		s.checkTrap()
-		fire := s.duel || s.IntN(6) == 0
+		fire := s.endsAccess || s.IntN(6) == 0
 		t.sealed = false
 		if t.gone {
 			s.fail(s.guard.Register(context.Background(), s.guard0, soakAnything))

@@ -25,20 +25,20 @@ func weakSeeds(few int) int {
 	return few
 }
 
-// litmusParty is a party of the litmus tests: a member with endpoints that share a queue.
-type litmusParty struct {
+// litmusSide is a member in the litmus tests, with endpoints that share a queue.
+type litmusSide struct {
 	member
 	endpoints []nd.Endpoint
 	far       nd.WindowDescriptor // of an initiator
 }
 
-func (p *litmusParty) Memory() []byte { return p.mr.Bytes()[:litmus.MemorySize] }
-func (p *litmusParty) Receive()       { check(p.endpoints[0].Receive(0, nil)) }
+func (p *litmusSide) Memory() []byte { return p.mr.Bytes()[:litmus.MemorySize] }
+func (p *litmusSide) Receive()       { check(p.endpoints[0].Receive(0, nil)) }
 
-func (p *litmusParty) Poll(room []nd.Result) []nd.Result { return room[:p.cq.Poll(room)] }
-func (p *litmusParty) Peek(at int) byte                  { return p.mr.Bytes()[at] }
+func (p *litmusSide) Poll(room []nd.Result) []nd.Result { return room[:p.cq.Poll(room)] }
+func (p *litmusSide) Peek(at int) byte                  { return p.mr.Bytes()[at] }
 
-func (p *litmusParty) Post(r litmus.Request) {
+func (p *litmusSide) Post(r litmus.Request) {
 	near := p.mr.Bytes()[r.Near:][:litmus.Filled]
 	for i := range near {
 		near[i] = r.Value
@@ -54,19 +54,19 @@ func (p *litmusParty) Post(r litmus.Request) {
 	}
 }
 
-// newStage connects initiators in one language with a target in another one. They leave at the end of t.
-func newStage(t *testing.T, arena *shm.Arena, languages [2]string, seed uint64) *litmus.Stage {
+// newLitmusSetup connects initiators in one language with a target in another one. They leave at the end of t.
+func newLitmusSetup(t *testing.T, arena *shm.Arena, languages [2]string, seed uint64) *litmus.Setup {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	s := &litmus.Stage{T: t, Random: rand.New(rand.NewPCG(seed, 1))}
+	s := &litmus.Setup{T: t, Random: rand.New(rand.NewPCG(seed, 1))}
 	kind := executors[seed%2] + weak + fmt.Sprint(seed)
 	private := seed/2%2 == 1
 	target, addr := newMember(ctx, t, must(open(arena, languages[1], kind)), private)
-	to := &litmusParty{member: target}
+	to := &litmusSide{member: target}
 	s.Target = to
 	for i := range s.Initiators {
 		m, _ := newMember(ctx, t, must(open(arena, languages[0], kind)), private)
-		from := &litmusParty{member: m, far: nd.DescriptorOf(target.mr)}
+		from := &litmusSide{member: m, far: nd.DescriptorOf(target.mr)}
 		for n := range 2 {
 			if n > 0 {
 				m.ep = must(m.adapter.CreateEndpoint(ctx, nd.EndpointConfig{Receive: m.cq, Initiator: m.cq}))
@@ -92,7 +92,7 @@ func TestLitmus(t *testing.T) {
 			var outcomes litmus.Outcomes
 			arena := newArena(t)
 			for seed := range uint64(weakSeeds(300)) {
-				t.Run(fmt.Sprint(seed), func(t *testing.T) { outcomes.Play(newStage(t, arena, languages, seed)) })
+				t.Run(fmt.Sprint(seed), func(t *testing.T) { outcomes.Run(newLitmusSetup(t, arena, languages, seed)) })
 			}
 			outcomes.Check(t)
 		})

@@ -28,11 +28,11 @@ func TestMain(m *testing.M) {
 }
 
 // roleStranger dials the address in its argument.
-var roleStranger = proctest.Role("stranger", playStranger)
+var roleStranger = proctest.Role("stranger", runStranger)
 
-// playStranger prints the answers to an honest client, and to one that does not check the
+// runStranger prints the answers to an honest client, and to one that does not check the
 // server's user.
-func playStranger(self *proctest.Self) error {
+func runStranger(self *proctest.Self) error {
 	a, err := Parse(self.Args[0])
 	if err != nil {
 		return err

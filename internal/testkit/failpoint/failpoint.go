@@ -13,26 +13,26 @@ package failpoint
 // Env names the environment variable that arms a point.
 const Env = "SOFTND_FAILPOINT"
 
-// Scene is what a process must do to reach a point. The kill matrix has a test for each.
-type Scene uint8
+// Scenario is what a process must do to reach a point. The kill matrix has a test for each.
+type Scenario uint8
 
-// Scenes.
+// Scenarios.
 const (
-	Job    Scene = iota // rank of a job: connections, memory, and collective calls of more than two ranks
-	Start               // rank that joins its job
-	Leave               // rank that leaves its job
-	Pair                // collective calls of a job of two ranks
-	Idle                // rank without progress, whose status page an observer reads
-	Fabric              // process that creates, joins or serves a named fabric
-	Relay               // relay to other hosts
+	Job    Scenario = iota // rank of a job: connections, memory, and collective calls of more than two ranks
+	Start                  // rank that joins its job
+	Leave                  // rank that leaves its job
+	Pair                   // collective calls of a job of two ranks
+	Idle                   // rank without progress, whose status page an observer reads
+	Fabric                 // process that creates, joins or serves a named fabric
+	Relay                  // relay to other hosts
 )
 
 // Step describes a point.
 type Step struct {
-	Name   string
-	Scene  Scene
-	Orders string // names of the table of orders in docs/shared-memory.md, separated by spaces
-	Labels string // labels of the guarded access in docs/architecture.md, separated by spaces
+	Name     string
+	Scenario Scenario
+	Orders   string // names of the table of orders in docs/shared-memory.md, separated by spaces
+	Labels   string // labels of the guarded access in docs/architecture.md, separated by spaces
 }
 
 // Name returns the name that arms the point.

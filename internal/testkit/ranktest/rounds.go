@@ -53,9 +53,9 @@ func Round(ctx context.Context, j *softnd.Job, n int) error {
 }
 
 // RoleRounds plays as many rounds as its argument says, and prints that number.
-var RoleRounds = Role("rounds", playRounds)
+var RoleRounds = Role("rounds", runRounds)
 
-func playRounds(ctx context.Context, j *softnd.Job, rounds int) error {
+func runRounds(ctx context.Context, j *softnd.Job, rounds int) error {
 	for n := range rounds {
 		if err := Round(ctx, j, n); err != nil {
 			return err
@@ -66,9 +66,9 @@ func playRounds(ctx context.Context, j *softnd.Job, rounds int) error {
 }
 
 // RoleVictim plays rounds until the last rank dies in the one that its argument names. The others print the error.
-var RoleVictim = Role("victim", playVictim)
+var RoleVictim = Role("victim", runVictim)
 
-func playVictim(ctx context.Context, j *softnd.Job, last int) error {
+func runVictim(ctx context.Context, j *softnd.Job, last int) error {
 	victim := j.Size() - 1
 	for n := range last + 10 {
 		if j.Rank() == victim && n == last {

@@ -218,13 +218,13 @@ func (x *connection) ping(b byte) error {
 
 const arenaSize = 256 << 20
 
-var roleLeader = proctest.Role("leader", playLeader)
+var roleLeader = proctest.Role("leader", runLeader)
 
-// playLeader is the only rank of a host, which starts the relay. The arguments are the number of the host and its address.
+// runLeader is the only rank of a host, which starts the relay. The arguments are the number of the host and its address.
 // After a first line, it says where the relay listens. It hears the line with all relays, and says the number of the
 // relay's process and its own address. "connect ADDRESS" connects. "end" waits for the end of the connection, and says its
 // status. "leave" ends.
-func playLeader(self *proctest.Self) error {
+func runLeader(self *proctest.Self) error {
 	var host int
 	if _, err := fmt.Sscan(self.Args[0], &host); err != nil {
 		return err

@@ -190,11 +190,11 @@ func openBusyRank(ctx context.Context, arena *shm.Arena) (*busyRank, error) {
 	return &busyRank{member: member, adapter: ad, close: func() error { return errors.Join(p.Close(), member.Leave()) }}, err
 }
 
-var busyRole = proctest.Role("busy rank", playBusyRank)
+var busyRole = proctest.Role("busy rank", runBusyRank)
 
-// playBusyRank is the rank of the second host. It says its address, and takes part in rounds: it accepts connections, says
+// runBusyRank is the rank of the second host. It says its address, and takes part in rounds: it accepts connections, says
 // that all of them work, and reports how they have ended.
-func playBusyRank(self *proctest.Self) error {
+func runBusyRank(self *proctest.Self) error {
 	ctx := context.Background()
 	arena, err := shm.Attach(ctx, self.File(0))
 	if err != nil {

@@ -45,10 +45,10 @@ func openerIn(arena *shm.Arena, executor endpoint.Executor) func() (nd.Provider,
 	}
 }
 
-var conformanceRole = proctest.Role("conformance", playConformance)
+var conformanceRole = proctest.Role("conformance", runConformance)
 
-// playConformance is the passive side of the suite: a process at host 2.
-func playConformance(self *proctest.Self) error {
+// runConformance is the passive side of the suite: a process at host 2.
+func runConformance(self *proctest.Self) error {
 	arena, err := shm.Attach(self.Ctx, self.File(0))
 	if err != nil {
 		return err

@@ -32,7 +32,7 @@ const (
 	controlPort        = "5000"
 )
 
-var hostRole = proctest.Role("host", playHost)
+var hostRole = proctest.Role("host", runHost)
 
 // hostCommand is a request to a process that plays a host.
 type hostCommand struct {
@@ -52,8 +52,8 @@ type hostReply struct {
 	Status nd.Status
 }
 
-// playHost is one host: a relay, and a rank. The rank of host 1 answers each message.
-func playHost(self *proctest.Self) error {
+// runHost is one host: a relay, and a rank. The rank of host 1 answers each message.
+func runHost(self *proctest.Self) error {
 	var h *host
 	var w wire
 	for {

@@ -18,7 +18,7 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-var relayRole = proctest.Role("relay", playRelay)
+var relayRole = proctest.Role("relay", runRelay)
 
 // relayCommand is a request to a process that is the relay of a host.
 type relayCommand struct {
@@ -36,8 +36,8 @@ type relayReply struct {
 	Control string // address of its listener
 }
 
-// playRelay is a relay. The arena is descriptor 3.
-func playRelay(self *proctest.Self) error {
+// runRelay is a relay. The arena is descriptor 3.
+func runRelay(self *proctest.Self) error {
 	arena, err := shm.Attach(self.Ctx, self.File(0))
 	if err != nil {
 		return err

@@ -1,6 +1,6 @@
-/* The two members of the fabric target, and the lies that their peers may tell. */
-#ifndef SND_FUZZ_LIE_H
-#define SND_FUZZ_LIE_H
+/* The two members of the fabric target, and the damage that their peers may do. */
+#ifndef SND_FUZZ_DAMAGE_H
+#define SND_FUZZ_DAMAGE_H
 
 #include "endpoint/cm_connector.h"
 #include "endpoint/cm_listener.h"
@@ -29,10 +29,10 @@ struct side {
 
 extern struct side sides[2];
 
-/* lie overwrites one shared word. forge puts an entry into a ring. arm_lie does the former after some loads of the library. */
-void lie(struct input *in);
+/* damage overwrites one shared word. forge puts an entry into a ring. arm_damage does the former after some loads of the library. */
+void damage(struct input *in);
 void forge(struct input *in);
-void arm_lie(struct input *in);
-void disarm_lie(void);
+void arm_damage(struct input *in);
+void disarm_damage(void);
 
 #endif

@@ -25,11 +25,11 @@ import (
 
 // Deaths while a job starts, in jobs of two ranks, and of ranks that make no progress; and ranks that are stopped.
 
-var roleBarriers = proctest.Role("barriers", playBarriers)
+var roleBarriers = proctest.Role("barriers", runBarriers)
 
-// playBarriers calls Barrier again and again. The first argument is the point at which it dies after Init, the second
+// runBarriers calls Barrier again and again. The first argument is the point at which it dies after Init, the second
 // says how often it must reach it. The point armed by the environment may come earlier.
-func playBarriers(s *proctest.Self) error {
+func runBarriers(s *proctest.Self) error {
 	j, err := softnd.Init(s.Ctx)
 	if err != nil {
 		return err
@@ -259,7 +259,7 @@ func TestStoppedIsNotDead(t *testing.T) {
 // stopAt runs one job.
 func stopAt(t *testing.T, point failpoint.Point, executor string, r *rand.Rand, report *killReport) {
 	t.Helper()
-	k := startKillJob(t, killRanks, executor, victimRank, roleDoomed, doomed(initiator, r, point, 1, failpoint.Stop)...)
+	k := startKillJob(t, killRanks, executor, victimRank, roleVictim, victimArgs(initiator, r, point, 1, failpoint.Stop)...)
 	w := k.work(initiator, r)
 	w.meet(r)
 	k.victim.Expect("works")

@@ -48,16 +48,16 @@ func (p *soakPool) add(mr nd.MemoryRegion) {
 	}
 }
 
-// soakCargo is the memory of one transfer, in up to four entries. Its entries are of both regions.
-type soakCargo struct {
+// soakTransfer is the memory of one transfer, in up to four entries. Its entries are of both regions.
+type soakTransfer struct {
 	sge    []nd.SGE
 	blocks []*soakBlock
 	users  int // requests that need it
 }
 
 // load returns memory of n bytes, or nil if too many blocks are in use.
-func (p soakPool) load(r *rand.Rand, n int) *soakCargo {
-	c := &soakCargo{users: 1}
+func (p soakPool) load(r *rand.Rand, n int) *soakTransfer {
+	c := &soakTransfer{users: 1}
 	for parts := 1 + r.IntN(2); n > 0 || len(c.sge) == 0; parts-- {
 		k := n
 		if parts > 1 && n > 1 {
@@ -92,7 +92,7 @@ func (p soakPool) free(r *rand.Rand, n int) (best *soakBlock) {
 }
 
 // drop ends the use by one request.
-func (c *soakCargo) drop() {
+func (c *soakTransfer) drop() {
 	if c.users--; c.users <= 0 {
 		for _, b := range c.blocks {
 			b.used = false
@@ -101,22 +101,22 @@ func (c *soakCargo) drop() {
 	}
 }
 
-// fill stores the bytes of data, which has as many as the cargo.
-func (c *soakCargo) fill(data []byte) {
+// fill stores the bytes of data, which has as many as the transfer.
+func (c *soakTransfer) fill(data []byte) {
 	for _, e := range c.sge {
 		data = data[copy(e.Buffer, data):]
 	}
 }
 
 // set stores one byte everywhere.
-func (c *soakCargo) set(b byte) {
+func (c *soakTransfer) set(b byte) {
 	for _, e := range c.sge {
 		setAll(e.Buffer, b)
 	}
 }
 
 // sum returns the hash of the bytes.
-func (c *soakCargo) sum() uint64 {
+func (c *soakTransfer) sum() uint64 {
 	var d xxhash.Digest
 	d.Reset()
 	for _, e := range c.sge {
@@ -126,7 +126,7 @@ func (c *soakCargo) sum() uint64 {
 }
 
 // has reports whether a byte occurs.
-func (c *soakCargo) has(b byte) bool {
+func (c *soakTransfer) has(b byte) bool {
 	for _, e := range c.sge {
 		if bytes.IndexByte(e.Buffer, b) >= 0 {
 			return true
@@ -136,7 +136,7 @@ func (c *soakCargo) has(b byte) bool {
 }
 
 // copied returns a copy of the bytes in memory that is not registered, as one entry.
-func (c *soakCargo) copied() []nd.SGE {
+func (c *soakTransfer) copied() []nd.SGE {
 	var b []byte
 	for _, e := range c.sge {
 		b = append(b, e.Buffer...)

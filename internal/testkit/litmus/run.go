@@ -10,7 +10,7 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// MemorySize is enough memory for a party.
+// MemorySize is enough memory for one process.
 const MemorySize = 4096
 
 // Request is a request of an initiator to the target. Near and Far are the places of the data in the memories of the two. Before
@@ -28,30 +28,30 @@ type Request struct {
 // Filled is the number of bytes that an initiator fills before a request.
 const Filled = 8 * wordsOfLong
 
-// Initiator is party A or B. It fails the test if a call fails.
+// Initiator is process A or B. It fails the test if a call fails.
 type Initiator interface {
 	Post(r Request)
 	Poll(room []nd.Result) []nd.Result // polls the only queue, once or until there is a result
 	Peek(at int) byte                  // returns a byte of the memory
 }
 
-// Target is party C.
+// Target is process C.
 type Target interface {
 	Memory() []byte
 	Receive() // posts a receive without memory to the first endpoint
 	Poll(room []nd.Result) []nd.Result
 }
 
-// Stage has the parties of the tests.
-type Stage struct {
+// Setup has the processes of the tests.
+type Setup struct {
 	T          testing.TB
 	Initiators [2]Initiator
 	Target     Target
 	Random     *rand.Rand // decides which side acts next
 }
 
-// Play runs one test, in one goroutine, and returns its outcome.
-func (s *Stage) Play(l *Test) string {
+// Run runs one test, in one goroutine, and returns its outcome.
+func (s *Setup) Run(l *Test) string {
 	s.T.Helper()
 	memory := s.Target.Memory()
 	clear(memory)
@@ -132,30 +132,30 @@ func (a *act) request(n int) Request {
 	return r
 }
 
-// Outcomes counts the outcomes of many plays.
+// Outcomes counts the outcomes of many runs.
 type Outcomes struct {
-	played int
+	runs   int
 	byTest []map[string]int
 }
 
-// Play plays all tests, and fails if one has an outcome that is not allowed.
-func (o *Outcomes) Play(s *Stage) {
+// Run runs all tests, and fails if one has an outcome that is not allowed.
+func (o *Outcomes) Run(s *Setup) {
 	s.T.Helper()
 	for len(o.byTest) < len(Tests) {
 		o.byTest = append(o.byTest, map[string]int{})
 	}
 	for i := range Tests {
 		l := &Tests[i]
-		outcome := s.Play(l)
+		outcome := s.Run(l)
 		if !slices.Contains(strings.Fields(l.allowed), outcome) {
 			s.T.Errorf("%s: outcome %s, allowed are %s", l.name, outcome, l.allowed)
 		}
 		o.byTest[i][outcome]++
 	}
-	o.played++
+	o.runs++
 }
 
-// enough plays show each outcome that is allowed. With fewer, the rarest may be missing.
+// enough runs show each outcome that is allowed. With fewer, the rarest may be missing.
 const enough = 300
 
 // Check fails the test for an outcome that is allowed and has not occurred.
@@ -165,7 +165,7 @@ func (o *Outcomes) Check(t testing.TB) {
 		l := &Tests[i]
 		t.Logf("%-52s %v", l.name, counts)
 		for _, outcome := range strings.Fields(l.allowed) {
-			if counts[outcome] == 0 && o.played >= enough {
+			if counts[outcome] == 0 && o.runs >= enough {
 				t.Errorf("%s: outcome %s is allowed, but no seed has it", l.name, outcome)
 			}
 		}

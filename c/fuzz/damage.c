@@ -1,16 +1,16 @@
-#include "lie.h"
+#include "damage.h"
 
 #include <stdbool.h>
 
 /* A shared word, and its next value. */
-struct lie {
+struct damage {
 	void *word;
 	bool half;
 	uint64_t value;
 };
 
-static uint8_t armed[16]; /* bytes that choose the lie when its time has come, perhaps of an endpoint that does not exist yet */
-static uint32_t loads;    /* until it is told; 0 = none is armed */
+static uint8_t armed[16]; /* bytes that choose the damage when its time has come, perhaps of an endpoint that does not exist yet */
+static uint32_t loads;    /* until it is done; 0 = none is armed */
 
 /* A word of a structure, an index of a small number of words. */
 static void *word_of(void *structure, size_t bytes, uint32_t index) { return (unsigned char *)structure + index % (bytes / 8) * 8; }
@@ -56,7 +56,7 @@ static uint64_t value(struct input *in, uint64_t old)
 	}
 }
 
-static bool choose(struct input *in, struct lie *l)
+static bool choose(struct input *in, struct damage *l)
 {
 	const uint8_t which = fuzz_byte(in), index = fuzz_byte(in);
 	struct side *s = &sides[which & 1];
@@ -119,7 +119,7 @@ static bool choose(struct input *in, struct lie *l)
 	return true;
 }
 
-static void tell(const struct lie *l)
+static void store(const struct damage *l)
 {
 	if (l->half)
 		*(uint32_t *)l->word = (uint32_t)l->value;
@@ -127,11 +127,11 @@ static void tell(const struct lie *l)
 		*(uint64_t *)l->word = l->value;
 }
 
-void lie(struct input *in)
+void damage(struct input *in)
 {
-	struct lie l;
+	struct damage l;
 	if (choose(in, &l))
-		tell(&l);
+		store(&l);
 }
 
 void snd_fuzz_loaded(const volatile void *word)
@@ -142,17 +142,17 @@ void snd_fuzz_loaded(const volatile void *word)
 	if (loads == 0 || !shared || --loads > 0)
 		return;
 	struct input in = {armed, armed + sizeof armed};
-	lie(&in);
+	damage(&in);
 }
 
-void arm_lie(struct input *in)
+void arm_damage(struct input *in)
 {
 	loads = 1 + fuzz_byte(in) + (fuzz_byte(in) & 15) * 256u;
 	for (size_t i = 0; i < sizeof armed; i++)
 		armed[i] = fuzz_byte(in);
 }
 
-void disarm_lie(void) { loads = 0; }
+void disarm_damage(void) { loads = 0; }
 
 void forge(struct input *in)
 {
