@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// maxWords is the number of words in the longest sentence that passes. The style asks for 25; 30 leaves room for a
+// maxWords is the number of words in the longest sentence without a warning. The style asks for 25; 30 leaves room for a
 // sentence that names several objects.
 const maxWords = 30
 
@@ -121,8 +121,8 @@ func checkBlock(rules []rule, file string, b *block) (found []finding) {
 func checkLength(b *block, text string, offset int) (found []finding) {
 	for part := range strings.SplitSeq(text, ";") {
 		if n := countWords(part); n > maxWords {
-			found = append(found, finding{line: b.lineOf(offset), text: firstWords(part), rule: "length",
-				advice: fmt.Sprintf("the sentence has %d words: make two of it (at most %d)", n, maxWords), context: text})
+			found = append(found, finding{line: b.lineOf(offset), text: firstWords(part), rule: "length", isWarning: true,
+				advice: fmt.Sprintf("the sentence has %d words: are they one thought? (at most %d read easily)", n, maxWords), context: text})
 		}
 		offset += len(part) + 1
 	}

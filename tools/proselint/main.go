@@ -6,8 +6,8 @@
 //	go -C tools run ./proselint endpoint nd/qp.go  checks directories and files
 //	go -C tools run ./proselint -summary           counts the findings of each directory
 //
-// A finding is printed as file:line: "text": rule: advice, and the exit status is then 1. What allowed.txt lists is let
-// through; an entry there that matches nothing is a finding in a check of the whole tree. The paths are relative to the root of the tree.
+// A finding is printed as file:line: "text": rule: advice, and the exit status is then 1. A long
+// sentence is a warning only, because some thoughts need one. What allowed.txt lists is let through; an entry there that matches nothing is a finding in a check of the whole tree. The paths are relative to the root of the tree.
 package main
 
 import (
@@ -48,13 +48,20 @@ type finding struct {
 	rule    string
 	advice  string
 	context string // the sentence or name that holds the text
+
+	isWarning bool // for the author to consider; it fails nothing
 }
 
 func (f finding) String() string {
-	return fmt.Sprintf("%s:%d: %q: %s: %s", f.path, f.line, f.text, f.rule, f.advice)
+	rule := f.rule
+	if f.isWarning {
+		rule = "warning: " + rule
+	}
+	return fmt.Sprintf("%s:%d: %q: %s: %s", f.path, f.line, f.text, rule, f.advice)
 }
 
-// run checks the paths, or the whole tree if there are none, and returns the number of findings.
+// run checks the paths, or the whole tree if there are none, and returns the number of findings that are no
+// warnings.
 func run(out io.Writer, summary bool, paths []string) (int, error) {
 	if _, err := os.Stat("go.mod"); err != nil {
 		return 0, fmt.Errorf("%w: run it with go -C tools run ./proselint", err)
@@ -100,6 +107,7 @@ func run(out io.Writer, summary bool, paths []string) (int, error) {
 		all = append(all, allowed.unused()...)
 	}
 	printFindings(out, summary, all)
+	all = slices.DeleteFunc(all, func(f finding) bool { return f.isWarning })
 	return len(all), nil
 }
 

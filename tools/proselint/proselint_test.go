@@ -178,6 +178,14 @@ func TestRunPrintsPlaces(t *testing.T) {
 	if n, err := run(&out, true, nil); n == 0 || err != nil || !strings.Contains(out.String(), "     1 a\n") {
 		t.Errorf("summary: %d findings, %v:\n%s", n, err, &out)
 	}
+	long := strings.Repeat("many words make a sentence ", 7) + "long.\n"
+	if err := os.WriteFile("long.md", []byte(long), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out.Reset()
+	if n, err := run(&out, false, []string{"long.md"}); n != 0 || err != nil || !strings.Contains(out.String(), "warning: length: the sentence has 36 words") {
+		t.Errorf("a long sentence: %d findings, %v:\n%s", n, err, &out)
+	}
 	if _, err := run(&out, false, []string{"missing"}); err == nil {
 		t.Error("a missing path is no error")
 	}
