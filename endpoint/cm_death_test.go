@@ -305,7 +305,7 @@ func TestPeerDeathWithoutProgress(t *testing.T) {
 			p.reclaimedAfterDeath(t)
 			ep.mu.Lock()
 			defer ep.mu.Unlock()
-			if s := ep.state(); s != failed || !ep.life.remoteReleased {
+			if s := ep.state(); s != failed || ep.life.teardown == notReleased {
 				t.Errorf("the endpoint is %v and may use the memory", s)
 			}
 		})

@@ -156,14 +156,14 @@ func (ep *queuePair) tearDown() {
 // buffers back to the program, so the peer must have ended its copies. It returns false if the
 // peer has not.
 func (ep *queuePair) finishTeardown() bool {
-	if ep.life.flushed { // a graceful disconnect that now ends by force
+	if ep.life.teardown == flushed { // a graceful disconnect that now ends by force
 		ep.detachIfDone()
 		return true
 	}
 	if !ep.releasePeerState() || !ep.flushRequests() {
 		return false
 	}
-	ep.life.flushed = true
+	ep.life.teardown = flushed
 	ep.detachIfDone()
 	return true
 }
@@ -171,7 +171,7 @@ func (ep *queuePair) finishTeardown() bool {
 // releasePeerState reads the peer's shared state for the last time and acts on it. The state's
 // memory may be freed afterwards. It returns false if the peer is in the middle of a copy.
 func (ep *queuePair) releasePeerState() bool {
-	if ep.life.remoteReleased {
+	if ep.life.teardown != notReleased {
 		return true
 	}
 	if c := ep.conn; c != nil && c.attached { // also before Accept has returned: the active side may be connected already
@@ -185,7 +185,7 @@ func (ep *queuePair) releasePeerState() bool {
 		}
 	}
 	failpoint.Reach(failpoint.LastEntriesRead)
-	ep.life.remoteReleased = true
+	ep.life.teardown = released
 	ep.cancelReceives()
 	if ep.resp.invalidating != nil {
 		ep.releaseWhenDrained(ep.resp.invalidating)
@@ -197,7 +197,7 @@ func (ep *queuePair) releasePeerState() bool {
 // detachIfDone ends the use of the peer's memory when nothing in its ring is left to deliver and
 // no graceful disconnect is in progress.
 func (ep *queuePair) detachIfDone() {
-	if c := ep.conn; c != nil && c.attached && ep.life.flushed && ep.state() != disconnecting {
+	if c := ep.conn; c != nil && c.attached && ep.life.teardown == flushed && ep.state() != disconnecting {
 		c.detach()
 	}
 }

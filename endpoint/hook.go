@@ -58,7 +58,7 @@ func (ep *queuePair) countCopied(r *request, n uint64) {
 // called before a local token is revoked. It reports false if a Read has failed.
 func (ep *queuePair) checkReads() (match bool) {
 	match = true
-	if ep.hook == nil || ep.life.remoteReleased {
+	if ep.hook == nil || ep.life.teardown != notReleased {
 		return match
 	}
 	for number := ep.sq.completed; number != ep.req.next; number++ {

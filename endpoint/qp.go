@@ -163,14 +163,22 @@ type lifecycle struct {
 	wasConnected       bool
 	cause              error         // why the endpoint left the connected state
 	done               chan struct{} // closed when the endpoint has left the connected state permanently
-	flushed            bool          // all requests and receives are completed, and no other is accepted
-	requestFailed      bool          // a request has completed with a failure that this side found; the rest is canceled
-	remoteReleased     bool          // no code uses the peer's shared queue-pair state from now on
-	disconnectDeadline time.Time     // for the peer's Disconnect
+	teardown           teardown
+	requestFailed      bool      // a request has completed with a failure that this side found; the rest is canceled
+	disconnectDeadline time.Time // for the peer's Disconnect
 	disconnectTimedOut bool
 	bothDisconnected   bool
 	closeCalled        bool
 }
+
+// teardown says how far the end of a connection has come.
+type teardown uint8
+
+const (
+	notReleased teardown = iota
+	released             // no code uses the peer's shared queue-pair state from now on
+	flushed              // all requests and receives are completed, and no other is accepted
+)
 
 // requestAt returns the place of the request with a number.
 func (ep *queuePair) requestAt(number uint64) *request {

@@ -26,7 +26,7 @@ func (ep *queuePair) hasNoMoreResults() bool {
 	}
 	switch {
 	case ep.state() != peerDisconnected:
-		return ep.life.flushed
+		return ep.life.teardown == flushed
 	case ep.serving && ep.rq.completed != ep.rq.posted: // a message
 		return false
 	}
@@ -50,7 +50,7 @@ func (ep *queuePair) FlushContext(ctx context.Context) error {
 	err := p.wait(ctx, statuspage.Call{Op: op, Object: ep.String()}, p.deferred.Run, func() bool {
 		ep.mu.Lock()
 		defer ep.mu.Unlock()
-		return ep.life.flushed
+		return ep.life.teardown == flushed
 	})
 	return drainError(ctx, err, op, ep.String())
 }

@@ -72,7 +72,7 @@ func (ep *queuePair) postReceive(reqCtx uint64, sge []nd.SGE) error {
 	ep.rq.posted++
 	switch ep.state() {
 	case failed, disconnecting, closed:
-		if ep.life.remoteReleased { // else releasePeerState cancels it after the receives before it
+		if ep.life.teardown != notReleased { // else releasePeerState cancels it after the receives before it
 			ep.cancelReceives()
 		}
 	default:

@@ -218,7 +218,7 @@ void snd_cancel_receives(struct snd_endpoint *ep)
 static bool release_peer_state(struct snd_endpoint *ep)
 {
 	struct snd_connection *c = ep->conn;
-	if (ep->remote_released)
+	if (ep->teardown != SND_NOT_RELEASED)
 		return true;
 	if (c != NULL && c->attached) { /* also before an accept has returned: the active side may be connected already */
 		/* ORDER hazard, hazard-clear: after the change of state; pairs with snd_publish_hazard and then snd_is_open, and with snd_clear_hazard */
@@ -229,7 +229,7 @@ static bool release_peer_state(struct snd_endpoint *ep)
 		if (ep->state == SND_QP_FAILED)
 			complete_blamed(ep);
 	}
-	ep->remote_released = true;
+	ep->teardown = SND_RELEASED;
 	snd_cancel_receives(ep);
 	if (ep->invalidating != NULL) {
 		snd_release_later(ep->invalidating, &ep->pending_drains);
@@ -261,19 +261,19 @@ static bool flush_requests(struct snd_endpoint *ep)
 
 void snd_detach_if_done(struct snd_endpoint *ep)
 {
-	if (ep->conn != NULL && ep->conn->attached && ep->flushed && ep->state != SND_QP_DISCONNECTING)
+	if (ep->conn != NULL && ep->conn->attached && ep->teardown == SND_FLUSHED && ep->state != SND_QP_DISCONNECTING)
 		snd_detach(ep->conn);
 }
 
 static bool finish_teardown(struct snd_endpoint *ep)
 {
-	if (ep->flushed) { /* a graceful disconnect that now ends by force */
+	if (ep->teardown == SND_FLUSHED) { /* a graceful disconnect that now ends by force */
 		snd_detach_if_done(ep);
 		return true;
 	}
 	if (!release_peer_state(ep) || !flush_requests(ep))
 		return false;
-	ep->flushed = true;
+	ep->teardown = SND_FLUSHED;
 	snd_detach_if_done(ep);
 	return true;
 }
@@ -333,7 +333,7 @@ void snd_peer_died(struct snd_connection *c)
 	default:
 		break;
 	}
-	if (!ep->close_called)
+	if (!snd_is_closed(&ep->object))
 		snd_progress(ep);
 }
 

@@ -162,6 +162,13 @@ struct snd_request_fault {
 	uint8_t asked;       /* a bit for each phase in which the plan has been asked */
 };
 
+/* snd_teardown says how far the end of a connection has come. */
+enum snd_teardown {
+	SND_NOT_RELEASED,
+	SND_RELEASED, /* no code uses the peer's shared queue-pair state from now on */
+	SND_FLUSHED,  /* all requests and receives are completed, and no other is accepted */
+};
+
 struct snd_endpoint {
 	struct snd_object object;
 
@@ -238,7 +245,8 @@ struct snd_endpoint {
 	/* Life. */
 	struct snd_connector *connector;
 	bool request_failed; /* a request has completed with a failure that this side found; the rest is canceled */
-	bool was_connected, flushed, remote_released, disconnect_timed_out, both_disconnected, close_called, freeing;
+	bool was_connected, disconnect_timed_out, both_disconnected;
+	enum snd_teardown teardown;
 	int64_t disconnect_deadline;
 	uint32_t pending_drains;
 	snd_status cause;

@@ -278,7 +278,6 @@ void snd_forget_endpoint(struct snd_endpoint *ep)
 void snd_close_endpoint(struct snd_endpoint *ep)
 {
 	struct snd_fabric *f = ep->object.fabric;
-	ep->close_called = true;
 	snd_end_by_close(ep, SND_CANCELED, "the endpoint was closed");
 	snd_change_state(ep, SND_EVENT_CLOSES);
 	snd_cq_detach(ep->receive_cq, ep);
@@ -314,7 +313,7 @@ snd_status snd_endpoint_error(snd_endpoint *endpoint)
 static bool is_flushed(void *arg)
 {
 	struct snd_endpoint *ep = arg;
-	return snd_is_closed(&ep->object) || ep->flushed;
+	return snd_is_closed(&ep->object) || ep->teardown == SND_FLUSHED;
 }
 
 snd_status snd_endpoint_flush(snd_endpoint *endpoint, int64_t timeout)

@@ -422,7 +422,7 @@ static bool complete_requests(struct snd_endpoint *ep)
 	while (ep->completed != ep->next) {
 		struct snd_send_request *r = snd_request_at(ep, ep->completed);
 		if (!r->finished) {
-			if (ep->remote_released || snd_is_aside(ep, ep->completed) || (int64_t)(snd_load_released(&ep->conn->out) - r->end_entry) < 0)
+			if (ep->teardown != SND_NOT_RELEASED || snd_is_aside(ep, ep->completed) || (int64_t)(snd_load_released(&ep->conn->out) - r->end_entry) < 0)
 				return progressed;
 			snd_finish(r, SND_SUCCESS);
 		}
