@@ -1,5 +1,7 @@
 package endpoint
 
+// TWIN c/src/endpoint/hook_call.c.
+
 import (
 	"context"
 	"net/netip"

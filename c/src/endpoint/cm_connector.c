@@ -8,7 +8,7 @@
 #include "endpoint/cm_connection.h"
 #include "endpoint/cm_ports.h"
 #include "endpoint/cm_teardown.h"
-#include "endpoint/fault.h"
+#include "endpoint/hook.h"
 #include "endpoint/progress.h"
 #include "endpoint/progress_wait.h"
 #include "endpoint/qp.h"
@@ -314,7 +314,7 @@ snd_status snd_connector_connect(snd_connector *connector, snd_endpoint *endpoin
 	SND_ENTER(connector, SND_TYPE_CONNECTOR, op);
 	struct snd_connector *c = connector;
 	struct snd_fabric *f = c->object.fabric;
-	snd_status s = snd_fault_in_connect(c, op, endpoint, address, &timeout);
+	snd_status s = snd_before_connect(c, op, endpoint, address, &timeout);
 	if (s == SND_SUCCESS)
 		s = start_connect(c, endpoint, address, params, op);
 	if (s != SND_SUCCESS)
@@ -351,7 +351,7 @@ snd_status snd_connector_complete(snd_connector *connector)
 	const char *op = "complete connect";
 	SND_ENTER(connector, SND_TYPE_CONNECTOR, op);
 	struct snd_fabric *f = connector->object.fabric;
-	snd_status s = snd_fault_in_phase(connector, op, SNDL_FAULT_COMPLETE_CONNECT, connector->ep, NULL);
+	snd_status s = snd_before_phase_call(connector, op, SND_PHASE_ACCEPTED, connector->ep, NULL);
 	if (s != SND_SUCCESS)
 		return snd_leave_with(f, s);
 	struct snd_endpoint *ep = connector->ep;
@@ -453,7 +453,7 @@ snd_status snd_connector_accept(snd_connector *connector, snd_endpoint *endpoint
 	struct snd_fabric *f = c->object.fabric;
 	snd_status s = check_params(c, endpoint, params, op);
 	if (s == SND_SUCCESS)
-		s = snd_fault_in_phase(c, op, SNDL_FAULT_ACCEPT, endpoint, &timeout);
+		s = snd_before_phase_call(c, op, SND_PHASE_REQUESTED, endpoint, &timeout);
 	if (s == SND_SUCCESS) /* it checks again: during a delay another thread may have closed the endpoint */
 		s = start_accept(c, endpoint, params, op);
 	if (s != SND_SUCCESS)
@@ -650,7 +650,7 @@ snd_status snd_connector_disconnect(snd_connector *connector, int64_t timeout)
 	struct snd_connector *c = connector;
 	struct snd_fabric *f = c->object.fabric;
 	char peer[64] = "";
-	snd_status s = snd_fault_in_phase(c, op, SNDL_FAULT_DISCONNECT, c->ep, &timeout);
+	snd_status s = snd_before_phase_call(c, op, SND_PHASE_CONNECTED, c->ep, &timeout);
 	if (s != SND_SUCCESS)
 		return snd_leave_with(f, s);
 	if (c->ep != NULL && c->ep->conn != NULL)

@@ -4,8 +4,9 @@
 #include <inttypes.h>
 
 #include "endpoint/cm_connection.h"
+#include "endpoint/cm_connector.h"
 #include "endpoint/cm_ports.h"
-#include "endpoint/fault.h"
+#include "endpoint/hook.h"
 #include "endpoint/progress_wait.h"
 #include "linux/memory_limit.h"
 #include "shm/doorbell.h"
@@ -52,7 +53,7 @@ snd_status snd_listener_listen(snd_listener *listener, uint32_t backlog)
 	SND_KEEP_ERRNO;
 	SND_ENTER(listener, SND_TYPE_LISTENER, "listen");
 	struct snd_fabric *f = listener->object.fabric;
-	snd_status s = snd_fault_in_call(&listener->object, "listen", (struct snd_fault_event){.operation = SNDL_FAULT_LISTEN, .peer = -1}, NULL);
+	snd_status s = snd_before_call(&listener->object, "listen", 0, 0, NULL);
 	if (s != SND_SUCCESS)
 		return snd_leave_with(f, s);
 	if (!listener->bound || listener->listening) {
@@ -110,7 +111,7 @@ bool snd_listener_enqueue(struct snd_fabric *f, struct snd_connection *c, uint16
 		struct snd_listener *l = SND_OF(i, struct snd_listener, link);
 		if (!l->listening || l->address.port != port)
 			continue;
-		if (snd_fault_refuses(c))
+		if (f->call_hook != NULL && f->call_hook->refuses(c))
 			return false;
 		if (l->queued >= l->backlog && l->refused++ % l->backlog == 0) /* not for each of a flood of requests */
 			drop_abandoned(l);

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "endpoint/cm_connection.h"
-#include "endpoint/fault.h"
+#include "endpoint/hook.h"
 #include "endpoint/progress.h"
 #include "endpoint/progress_housekeeper.h"
 #include "endpoint/progress_wait.h"
@@ -50,7 +50,7 @@ snd_status snd_cq_create(snd_adapter *adapter, uint32_t depth, snd_cq **cq)
 	struct snd_fabric *f = adapter->object.fabric;
 	snd_status s = check_depth(f, depth, op);
 	if (s == SND_SUCCESS)
-		s = snd_fault_in_call(&adapter->object, op, (struct snd_fault_event){.operation = SNDL_FAULT_CREATE_QUEUE, .peer = -1}, NULL);
+		s = snd_before_call(&adapter->object, op, 0, 0, NULL);
 	if (s != SND_SUCCESS)
 		return snd_leave_with(f, s);
 	uint64_t size = ring_size(depth);
@@ -195,8 +195,8 @@ static __attribute__((noinline)) void look(struct snd_cq *q)
 	if (q->polls - q->last_thorough >= THOROUGH) {
 		q->last_thorough = q->polls;
 		thorough(q, THOROUGH_ENDPOINTS);
-	} else if (ticked && f->weak_order) {
-		find_gone(q); /* the steps of a weak order must not depend on time */
+	} else if (ticked && f->stepwise) {
+		find_gone(q); /* the steps must not depend on time */
 	} else if (ticked) {
 		thorough(q, TICK_ENDPOINTS);
 	}

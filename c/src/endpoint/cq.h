@@ -83,10 +83,10 @@ void snd_cq_signal(struct snd_cq *q);
 /* snd_cq_event ends calls of notify that the latest result satisfies, and makes the event descriptor readable. */
 void snd_cq_event(struct snd_cq *q, bool failed, bool solicited);
 
-/* snd_cq_limit makes q overrun if a result of the endpoint comes next and q is full: with a weak order, q holds exactly its depth. */
+/* snd_cq_limit makes q overrun if a result of the endpoint comes next and q is full: on a stepwise fabric, q holds exactly its depth. */
 static inline void snd_cq_limit(struct snd_cq *q, const struct snd_endpoint *ep)
 {
-	if (snd_unlikely(ep->object.fabric->weak_order) && q->tail - q->head >= q->depth)
+	if (snd_unlikely(ep->object.fabric->stepwise) && q->tail - q->head >= q->depth)
 		snd_cq_overrun(q);
 }
 

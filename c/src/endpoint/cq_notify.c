@@ -4,10 +4,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "endpoint/fault.h"
+#include "endpoint/hook.h"
 #include "endpoint/progress.h"
 #include "endpoint/progress_wait.h"
-#include "endpoint/weak.h"
 #include "linux/clock.h"
 #include "shm/work.h"
 
@@ -153,7 +152,7 @@ snd_status snd_cq_notify(snd_cq *cq, uint32_t type, int64_t timeout)
 	SND_CHECK_TIMEOUT(timeout, op);
 	SND_ENTER(cq, SND_TYPE_CQ, op);
 	struct snd_fabric *f = cq->object.fabric;
-	snd_status s = snd_fault_in_call(&cq->object, op, (struct snd_fault_event){.operation = SNDL_FAULT_NOTIFY, .peer = -1}, &timeout);
+	snd_status s = snd_before_call(&cq->object, op, 0, 0, &timeout);
 	if (s != SND_SUCCESS)
 		return snd_leave_with(f, s);
 	if (cq->overrun)
@@ -166,8 +165,8 @@ snd_status snd_cq_notify(snd_cq *cq, uint32_t type, int64_t timeout)
 	s = snd_wait(f, timeout, is_notified, drive, &w, &(struct snd_call){.op = op, .object = kinds[type], .queue = cq->number});
 	snd_list_remove(&w.n.link);
 	update_watched(cq);
-	if (w.n.released)
-		snd_weak_delay_event(cq, drive, &w);
+	if (w.n.released && f->call_hook != NULL)
+		f->call_hook->before_return(f, drive, &w);
 	s = w.n.released ? SND_SUCCESS : snd_cq_wait_status(cq, s, op, "no result of this type", timeout);
 	snd_let_go(&cq->object);
 	return snd_leave_with(f, s);

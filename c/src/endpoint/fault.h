@@ -8,6 +8,8 @@
 
 #include "endpoint/cm_connector.h"
 
+struct snd_new_call;
+
 /* snd_fault_event is a moment in the life of an operation. */
 struct snd_fault_event {
 	uint32_t operation, phase;
@@ -26,7 +28,6 @@ struct snd_fired snd_next_fault(struct snd_fabric *f, const struct snd_fault_eve
 /* snd_fault_window numbers the remote tokens, and the windows and regions, that requests name: the first one is 1. It returns 0
  * if no rule asks for these numbers, or the request names neither. */
 uint64_t snd_fault_window(struct snd_fabric *f, uint32_t token, const struct snd_invalidatable *object);
-int32_t snd_rank_of(const struct snd_fabric *f, uint64_t member);
 
 /* snd_fault_text is room for the name of a rule in messages. */
 struct snd_fault_text {
@@ -60,14 +61,9 @@ void snd_corrupt_message(struct snd_endpoint *ep, struct snd_receive *r, uint64_
 /* snd_fault_at_receive_end ends the rules of a message. */
 void snd_fault_at_receive_end(struct snd_endpoint *ep, struct snd_receive *r, snd_status s, uint64_t bytes);
 
-/* fault_call.c: calls. */
-/* snd_fault_in_call asks the plan about a call on an object that has not begun, and acts. It returns the status of the call. A
- * delay is part of the timeout, unless that is NULL. During a delay other threads may close any handle. If they have closed o,
- * or cancelled the calls of connector o, the call fails. */
-snd_status snd_fault_in_call(struct snd_object *o, const char *op, struct snd_fault_event e, int64_t *timeout);
-/* The same for calls of a connector, which a failure may unbind or end as docs/faults.md says. */
-snd_status snd_fault_in_connect(struct snd_connector *c, const char *op, struct snd_endpoint *ep, snd_address to, int64_t *timeout);
-snd_status snd_fault_in_phase(struct snd_connector *c, const char *op, uint32_t operation, struct snd_endpoint *ep, int64_t *timeout);
+/* fault_call.c: calls. Fabrics without f->faults do not call these. */
+/* snd_fault_before_call asks the plan about a call, and acts. It returns the status of the call. */
+snd_status snd_fault_before_call(const struct snd_new_call *c);
 /* snd_fault_refuses reports whether the plan refuses a connection request that has arrived. */
 bool snd_fault_refuses(const struct snd_connection *c);
 

@@ -224,15 +224,6 @@ uint64_t snd_fault_window(struct snd_fabric *f, uint32_t token, const struct snd
 	return s->slots[i].number;
 }
 
-int32_t snd_rank_of(const struct snd_fabric *f, uint64_t member)
-{
-	struct snd_peer p;
-	if (!snd_peer_of(f, member, &p))
-		return -1;
-	uint32_t rank = snd_relaxed32(&p.record->rank); /* loaded once */
-	return rank >= 1 && rank <= SNDL_RANKS ? (int32_t)rank - 1 : -1;
-}
-
 struct snd_fault_text snd_describe_fault(const struct snd_fired *fired)
 {
 	struct snd_fault_text t;

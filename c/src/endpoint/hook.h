@@ -1,5 +1,5 @@
-/* The hook of an endpoint: at named moments of the slow path it lets modes act, which are faults, weak order and payload checks. Only
- * modes.c knows the modes. TWIN endpoint/internal/mode/hook.go. */
+/* The hooks: at named moments of the slow path, that of an endpoint lets modes act, which are faults, weak order and payload checks. That of
+ * a fabric does so before calls. Only modes.c knows the modes. TWIN endpoint/internal/mode/hook.go. */
 #ifndef SND_ENDPOINT_HOOK_H
 #define SND_ENDPOINT_HOOK_H
 
@@ -38,8 +38,47 @@ struct snd_hook {
 
 	/* Time. */
 	void (*step)(struct snd_endpoint *ep); /* a call drives the endpoint */
+	bool (*engine_turn)(struct snd_endpoint *ep); /* of a stepwise fabric: the engine drives the endpoint now */
 	bool (*waits)(struct snd_endpoint *ep); /* something waits that no ring announces */
 };
+
+/* snd_new_call is a call of the program that has not begun. */
+struct snd_new_call {
+	struct snd_object *object;
+	const char *op;    /* as in errors */
+	int32_t peer;      /* rank; -1 = none, or not known */
+	uint64_t size;     /* bytes */
+	uint64_t endpoint; /* number; 0 = none */
+	int64_t *timeout;  /* of which a delay is part; NULL = none */
+};
+
+/* snd_call_hook is the hook of a fabric, which is NULL without a mode. The fabric's lock is held at every moment. */
+struct snd_call_hook {
+	/* A failure is that of the call. During a delay other threads may close any handle. If they have closed the object, or cancelled the calls
+	 * of a connector, the call fails. */
+	snd_status (*before)(const struct snd_new_call *c);
+	snd_status (*post_shared_receive)(struct snd_fabric *f, uint64_t size);
+	bool (*refuses)(const struct snd_connection *c); /* a connection request that has arrived */
+	void (*before_return)(struct snd_fabric *f, void (*drive)(void *), void *arg); /* of a notify, which drives by calling drive */
+};
+
+/* snd_load_modes loads the modes of a fabric whose arena is attached, for a rank; -1 = a member that is no rank. snd_begin_modes begins them when
+ * it has joined. */
+snd_status snd_load_modes(struct snd_fabric *f, int32_t rank, const char *op);
+void snd_begin_modes(struct snd_fabric *f);
+void snd_end_modes(struct snd_fabric *f);
+
+/* snd_before_call asks about a call of an object. */
+static inline snd_status snd_before_call(struct snd_object *o, const char *op, uint64_t size, uint64_t endpoint, int64_t *timeout)
+{
+	const struct snd_call_hook *hook = snd_fabric_of(o)->call_hook;
+	return snd_likely(hook == NULL) ? SND_SUCCESS : hook->before(&(struct snd_new_call){o, op, -1, size, endpoint, timeout});
+}
+/* snd_before_connect asks about Connect. A failure that unbinds the connector does so. */
+snd_status snd_before_connect(struct snd_connector *c, const char *op, struct snd_endpoint *ep, snd_address to, int64_t *timeout);
+/* snd_before_phase_call asks about a call for the connection of c, which must be in a phase. A failure after which the connector cannot be used
+ * again ends the connection. */
+snd_status snd_before_phase_call(struct snd_connector *c, const char *op, enum snd_phase want, struct snd_endpoint *ep, int64_t *timeout);
 
 /* snd_add_modes gives an endpoint the hook of the modes that its fabric has, and of payload checks if it asks for them. It returns false if
  * there is no memory. An endpoint without them gets the hook with the first hashed entry of its peer. */

@@ -1,4 +1,4 @@
-/* The modes of an endpoint, behind its hook. Only this file and the opening of a fabric know them by name. TWIN endpoint/modes.go. */
+/* The modes of an endpoint and of a fabric, behind their hooks. Only this file knows them by name. TWIN endpoint/modes.go. */
 #include <stdlib.h>
 
 #include "endpoint/fault.h"
@@ -126,19 +126,46 @@ static const struct snd_hook modes = {
 	.forget = forget,
 	.post_receive = post_receive, .before_serving = before_serving, .before_receive = before_receive, .before_write = before_write,
 	.served_bytes = served_bytes, .copy_served = snd_copy_served, .copied_served = copied_served, .received = received, .served = served,
-	.step = step, .waits = waits,
+	.step = step, .engine_turn = snd_weak_engine_turn, .waits = waits,
 };
+
+static snd_status before(const struct snd_new_call *c) { return snd_fabric_of(c->object)->faults != NULL ? snd_fault_before_call(c) : SND_SUCCESS; }
+static snd_status post_shared_receive(struct snd_fabric *f, uint64_t size) { return f->faults != NULL ? snd_fault_at_shared_receive(f, size) : SND_SUCCESS; }
+static bool refuses(const struct snd_connection *c) { return c->fabric->faults != NULL && snd_fault_refuses(c); }
+static void before_return(struct snd_fabric *f, void (*drive)(void *), void *arg)
+{
+	if (f->stepwise)
+		snd_weak_delay_event(f, drive, arg);
+}
+
+static const struct snd_call_hook call_modes = {.before = before, .post_shared_receive = post_shared_receive, .refuses = refuses, .before_return = before_return};
+
+snd_status snd_load_modes(struct snd_fabric *f, int32_t rank, const char *op)
+{
+	const snd_status s = snd_load_faults(f, rank, op);
+	if (f->faults != NULL || f->stepwise)
+		f->call_hook = &call_modes;
+	return s;
+}
+
+void snd_begin_modes(struct snd_fabric *f)
+{
+	if (f->stepwise)
+		snd_weak_begin(f);
+}
+
+void snd_end_modes(struct snd_fabric *f) { snd_free_faults(f); }
 
 bool snd_add_modes(struct snd_endpoint *ep, size_t requests, bool checks)
 {
 	const struct snd_fabric *f = ep->object.fabric;
-	if (f->faults == NULL && !f->weak_order && !checks)
+	if (f->faults == NULL && !f->stepwise && !checks)
 		return true;
 	ep->hook = &modes;
 	ep->slow |= SND_SLOW_HOOK;
 	return (!checks || (ep->sums = calloc(requests, sizeof *ep->sums)) != NULL) &&
 		(f->faults == NULL || (ep->faults = calloc(requests, sizeof *ep->faults)) != NULL) &&
-		(!f->weak_order || ((ep->weak = snd_weak_new(requests)) != NULL && (ep->aside = calloc(1, sizeof *ep->aside)) != NULL));
+		(!f->stepwise || ((ep->weak = snd_weak_new(requests)) != NULL && (ep->aside = calloc(1, sizeof *ep->aside)) != NULL));
 }
 
 void snd_add_payload_checks(struct snd_endpoint *ep)

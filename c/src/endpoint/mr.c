@@ -1,7 +1,7 @@
 /* TWIN endpoint/mr.go. */
 #include <inttypes.h>
 
-#include "endpoint/fault.h"
+#include "endpoint/hook.h"
 #include "endpoint/mr_allocation.h"
 #include "endpoint/progress.h"
 #include "endpoint/progress_wait.h"
@@ -31,8 +31,7 @@ static void add_mr(struct snd_mr *m)
 	m->region.i.adapter->objects++;
 }
 
-/* begin_mr makes a region for a call that operation names in fault plans. */
-static snd_status begin_mr(struct snd_adapter *a, uint32_t operation, uint64_t length, uint32_t flags, struct snd_mr **mr, const char *op)
+static snd_status begin_mr(struct snd_adapter *a, uint64_t length, uint32_t flags, struct snd_mr **mr, const char *op)
 {
 	if (length == 0)
 		return snd_fail(SND_INVALID_BUFFER_SIZE, "%s: 0 bytes: register at least 1 byte", op);
@@ -40,7 +39,7 @@ static snd_status begin_mr(struct snd_adapter *a, uint32_t operation, uint64_t l
 		return snd_fail(SND_INVALID_PARAMETER, "%s: %" PRIu64 " bytes, at most %" PRIu64 ": use several regions", op, length, SND_MAX_REGISTRATION);
 	if ((flags & ~SND_REGION_FLAGS) != 0)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: unknown flags %#" PRIx32 ": pass SND_ALLOW_LOCAL_WRITE and the other flags of regions", op, flags & ~SND_REGION_FLAGS);
-	snd_status s = snd_fault_in_call(&a->object, op, (struct snd_fault_event){.operation = operation, .peer = -1, .size = length}, NULL);
+	snd_status s = snd_before_call(&a->object, op, length, 0, NULL);
 	snd_free_released(a->object.fabric);
 	if (s == SND_SUCCESS && (s = new_mr(a, mr, op)) == SND_SUCCESS)
 		(*mr)->length = length;
@@ -72,7 +71,7 @@ snd_status snd_mr_allocate(snd_adapter *adapter, uint64_t length, uint32_t flags
 	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
 	struct snd_fabric *f = adapter->object.fabric;
 	struct snd_mr *m = NULL;
-	snd_status s = begin_mr(adapter, SNDL_FAULT_ALLOCATE, length, flags, &m, op);
+	snd_status s = begin_mr(adapter, length, flags, &m, op);
 	if (s == SND_SUCCESS && (s = snd_allocate(f, length, &m->allocation, op)) != SND_SUCCESS)
 		abandon_mr(m);
 	if (s == SND_SUCCESS) {
@@ -111,7 +110,7 @@ snd_status snd_mr_register(snd_adapter *adapter, void *buffer, uint64_t length, 
 	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
 	struct snd_fabric *f = adapter->object.fabric;
 	struct snd_mr *m = NULL;
-	snd_status s = begin_mr(adapter, SNDL_FAULT_REGISTER, length, flags, &m, op);
+	snd_status s = begin_mr(adapter, length, flags, &m, op);
 	if (s == SND_SUCCESS && (s = hold(m, buffer, length, flags, op)) != SND_SUCCESS)
 		abandon_mr(m);
 	if (s == SND_SUCCESS) {

@@ -1,4 +1,4 @@
-#include "endpoint/fault.h"
+#include "endpoint/hook.h"
 #include "endpoint/progress_wait.h"
 #include "linux/memory_limit.h"
 #include "window/invalidatable.h"
@@ -13,7 +13,7 @@ snd_status snd_window_create(snd_adapter *adapter, snd_window **window)
 	*window = NULL;
 	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
 	struct snd_fabric *f = adapter->object.fabric;
-	snd_status s = snd_fault_in_call(&adapter->object, op, (struct snd_fault_event){.operation = SNDL_FAULT_CREATE_WINDOW, .peer = -1}, NULL);
+	snd_status s = snd_before_call(&adapter->object, op, 0, 0, NULL);
 	if (s != SND_SUCCESS)
 		return snd_leave_with(f, s);
 	struct snd_window *w = snd_new(f, SND_TYPE_WINDOW, sizeof *w);

@@ -91,6 +91,19 @@ bool snd_progress_all(struct snd_fabric *f)
 	return progressed;
 }
 
+bool snd_progress_by_engine(struct snd_fabric *f)
+{
+	if (!f->stepwise)
+		return snd_progress_all(f);
+	bool progressed = snd_read_inbox(f, snd_handle_request);
+	for (struct snd_link *l = f->endpoints.next; l != &f->endpoints; l = l->next) {
+		struct snd_endpoint *ep = SND_OF(l, struct snd_endpoint, link);
+		if (ep->hook->engine_turn(ep) || snd_has_overrun(ep))
+			progressed = snd_progress(ep) || progressed;
+	}
+	return progressed;
+}
+
 /* snd_settle_deliveries receives the messages that have arrived at an adapter's endpoints, before memory of their
  * receives is freed. */
 void snd_settle_deliveries(struct snd_fabric *f, struct snd_adapter *a)
@@ -102,8 +115,8 @@ void snd_settle_deliveries(struct snd_fabric *f, struct snd_adapter *a)
 	}
 }
 
-/* Each sleep is a step of a weak order, whose requests wait for many. */
-int64_t snd_poll_interval(const struct snd_fabric *f) { return f->weak_order ? 100000 : 1000000; }
+/* Each sleep is a step, and requests wait for many. */
+int64_t snd_poll_interval(const struct snd_fabric *f) { return f->stepwise ? 100000 : 1000000; }
 
 /* snd_needs_polling reports whether there is work that no doorbell announces: a time-out or a drain. */
 bool snd_needs_polling(struct snd_fabric *f)

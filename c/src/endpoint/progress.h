@@ -5,6 +5,7 @@
 #include "endpoint/cq.h"
 
 bool snd_progress_all(struct snd_fabric *f);
+bool snd_progress_by_engine(struct snd_fabric *f);
 bool snd_progress(struct snd_endpoint *ep);
 /* snd_progress_into is snd_progress that may store results of receives directly. */
 uint32_t snd_progress_into(struct snd_endpoint *ep, struct snd_cq *q, snd_result *results, uint32_t room);

@@ -8,7 +8,6 @@
 
 #include "endpoint/progress.h"
 #include "endpoint/progress_housekeeper.h"
-#include "endpoint/weak.h"
 #include "linux/clock.h"
 #include "linux/thread.h"
 #include "shm/work.h"
@@ -43,7 +42,7 @@ static void engine_unlock(struct snd_fabric *f)
 
 static bool drive(struct snd_fabric *f)
 {
-	bool progressed = f->weak_order ? snd_progress_unpolled(f) : snd_progress_all(f);
+	bool progressed = snd_progress_by_engine(f);
 	if (!snd_list_is_empty(&f->work))
 		snd_run_deferred(f);
 	snd_housekeep(f, snd_clock());
@@ -79,7 +78,7 @@ static void *run(void *arg)
 	int64_t gap = MIN_GAP;
 	int burst = 0;
 	while (snd_load32(&f->quit) == 0) {
-		if (f->weak_order) { /* steps are counted, so something always remains to do */
+		if (f->stepwise) { /* steps are counted, so something always remains to do */
 			engine_lock(f);
 			if (f->calls == 0)
 				drive(f);

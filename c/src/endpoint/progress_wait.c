@@ -64,8 +64,8 @@ static struct budget budget_of(struct snd_fabric *f)
 {
 	const uint32_t per_core = (f->processes + f->cores - 1) / f->cores;
 	struct budget b = {.yields = per_core <= MAX_PER_CORE_TO_YIELD ? YIELDS : 0, .spin_limit = SPIN_LIMIT, .yield_limit = INT64_MAX};
-	/* With a weak order each round is a step of its delays. Other processes run meanwhile, and see what is delayed. */
-	if (f->weak_order)
+	/* Each round is a step. Other processes run meanwhile, and see what is delayed. */
+	if (f->stepwise)
 		return b;
 	if (snd_has_relay(f))
 		b.yield_limit = (int64_t)YIELD_LIMIT * per_core;

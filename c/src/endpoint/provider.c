@@ -8,9 +8,10 @@
 #include <unistd.h>
 
 #include "endpoint/cm_connection.h"
+#include "endpoint/cm_connector.h"
 #include "endpoint/cm_listener.h"
 #include "endpoint/cm_ports.h"
-#include "endpoint/fault.h"
+#include "endpoint/hook.h"
 #include "endpoint/mr_allocation.h"
 #include "endpoint/mr_mapping.h"
 #include "endpoint/progress.h"
@@ -19,7 +20,6 @@
 #include "endpoint/progress_statuspage.h"
 #include "endpoint/qp.h"
 #include "endpoint/srq.h"
-#include "endpoint/weak.h"
 #include "linux/clock.h"
 #include "linux/memory_limit.h"
 #include "settings.h"
@@ -86,7 +86,7 @@ snd_status snd_fabric_begin(const snd_fabric_options *options, snd_fabric **hand
 		f->has_engine = options->progress == SND_PROGRESS_AUTO;
 		f->target = options->executor == SND_EXECUTOR_TARGET;
 		f->check_payloads = options->check_payloads != 0;
-		f->weak_order = options->weak_order != 0;
+		f->stepwise = options->weak_order != 0;
 		f->weak_seed = options->weak_order_seed;
 		f->spin_budget = options->spin_budget;
 		if (options->receive_timeout != 0)
@@ -94,7 +94,7 @@ snd_status snd_fabric_begin(const snd_fabric_options *options, snd_fabric **hand
 		if (options->disconnect_timeout != 0)
 			f->disconnect_timeout = options->disconnect_timeout;
 	}
-	f->limits = f->weak_order ? &snd_small_limits : &snd_large_limits;
+	f->limits = f->stepwise ? &snd_small_limits : &snd_large_limits;
 	if (!f->has_mutex)
 		pthread_mutex_init(&f->mutex, NULL);
 	f->has_mutex = true;
@@ -119,7 +119,7 @@ snd_status snd_fabric_begin(const snd_fabric_options *options, snd_fabric **hand
 static void free_fabric(struct snd_fabric *f)
 {
 	snd_stop_serving(f);
-	snd_free_faults(f);
+	snd_end_modes(f);
 	snd_leave_allocations(f); /* of a fabric that has never been open */
 	snd_arena_close(&f->arena);
 	snd_table_free(f->table);
@@ -134,7 +134,7 @@ snd_status snd_fabric_finish(struct snd_fabric *f, snd_status s, int32_t rank, s
 	if (s == SND_SUCCESS)
 		s = snd_add_mapping(f, op);
 	if (s == SND_SUCCESS)
-		s = snd_load_faults(f, rank, op);
+		s = snd_load_modes(f, rank, op);
 	if (s == SND_SUCCESS)
 		s = snd_join(f, rank, snd_reset_status_page, op);
 	if (s == SND_SUCCESS && (f->table = snd_table_new(&f->arena, f->slot)) == NULL) {
@@ -145,8 +145,7 @@ snd_status snd_fabric_finish(struct snd_fabric *f, snd_status s, int32_t rank, s
 		free_fabric(f);
 		return s;
 	}
-	if (f->weak_order)
-		snd_weak_begin(f);
+	snd_begin_modes(f);
 	if (f->has_engine)
 		s = snd_watch_start(f, op);
 	snd_check_liveness(f);

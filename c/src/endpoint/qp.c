@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "endpoint/cm_connection.h"
+#include "endpoint/cm_connector.h"
 #include "endpoint/cm_teardown.h"
-#include "endpoint/fault.h"
 #include "endpoint/hook.h"
 #include "endpoint/progress.h"
 #include "endpoint/progress_wait.h"
@@ -171,9 +171,9 @@ snd_status snd_endpoint_create(snd_adapter *adapter, const snd_endpoint_config *
 	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
 	struct snd_fabric *f = adapter->object.fabric;
 	snd_status s = check_config(adapter, &c, op);
-	const uint64_t number = s == SND_SUCCESS ? ++f->endpoints_created : 0; /* before the plan is asked: another thread may call meanwhile */
-	if (s == SND_SUCCESS && f->faults != NULL) {
-		s = snd_fault_in_call(&adapter->object, op, (struct snd_fault_event){.operation = SNDL_FAULT_CREATE_ENDPOINT, .peer = -1, .endpoint = number}, NULL);
+	const uint64_t number = s == SND_SUCCESS ? ++f->endpoints_created : 0; /* before the hook is asked: another thread may call meanwhile */
+	if (s == SND_SUCCESS && f->call_hook != NULL) {
+		s = snd_before_call(&adapter->object, op, 0, number, NULL);
 		if (s == SND_SUCCESS)
 			s = check_config(adapter, &c, op); /* another thread may have closed a queue meanwhile */
 	}

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "endpoint/fault.h"
+#include "endpoint/hook.h"
 #include "endpoint/mr_mapping.h"
 #include "endpoint/progress_wait.h"
 #include "endpoint/qp_receive.h"
@@ -119,7 +119,8 @@ static snd_status post(struct snd_srq *q, uint64_t context, const snd_sge *sge, 
 	snd_status s = snd_set_receive(r, context, sge, count, q->max_sge, op);
 	if (s != SND_SUCCESS)
 		return s;
-	if (snd_unlikely(q->object.fabric->faults != NULL) && (s = snd_fault_at_shared_receive(q->object.fabric, r->capacity)) != SND_SUCCESS)
+	const struct snd_call_hook *hook = q->object.fabric->call_hook;
+	if (snd_unlikely(hook != NULL) && (s = hook->post_shared_receive(q->object.fabric, r->capacity)) != SND_SUCCESS)
 		return s;
 	for (uint32_t i = 0; i < r->count; i++)
 		snd_resolve(q->adapter, r->list[i].address, r->list[i].length, &r->list[i].token);

@@ -5,11 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "endpoint/cm_connection.h"
-#include "endpoint/progress.h"
 #include "endpoint/qp.h"
 #include "endpoint/req_aside.h"
-#include "shm/inbox.h"
 
 /* high returns the upper half of a product of 128 bits. */
 static uint64_t high(uint64_t a, uint64_t b)
@@ -102,37 +99,19 @@ bool snd_result_is_due(struct snd_endpoint *ep, uint64_t number)
 		snd_is_due(ep->weak, &snd_weak_request(ep, number)->result, snd_weak_steps(ep, SND_OF_RESULT, number));
 }
 
-/* engine_may_drive counts a round of the engine, and reports whether it drives the endpoint. While the program does, the
- * engine does not: its rounds depend on the time. */
-static bool engine_may_drive(struct snd_endpoint *ep)
+/* While the program drives the endpoint, the engine does not: its rounds depend on the time. */
+bool snd_weak_engine_turn(struct snd_endpoint *ep)
 {
 	enum { ROUNDS = 100 }; /* of snd_poll_interval */
 	struct snd_weak *w = ep->weak;
 	w->idle_rounds = w->clock == w->clock_seen ? w->idle_rounds + 1 : 0;
-	w->clock_seen = w->clock;
+	w->clock_seen = w->clock + (w->idle_rounds >= ROUNDS); /* the turn is a step */
 	return w->idle_rounds >= ROUNDS;
 }
 
-bool snd_progress_unpolled(struct snd_fabric *f)
-{
-	bool progressed = snd_read_inbox(f, snd_handle_request);
-	for (struct snd_link *l = f->endpoints.next; l != &f->endpoints; l = l->next) {
-		struct snd_endpoint *ep = SND_OF(l, struct snd_endpoint, link);
-		if (engine_may_drive(ep) || snd_has_overrun(ep)) {
-			f->weak_engine_rounds++;
-			progressed = snd_progress(ep) || progressed;
-			ep->weak->clock_seen = ep->weak->clock;
-		}
-	}
-	return progressed;
-}
-
 /* Results of a while may arrive meanwhile, so that the notification covers several of them. */
-void snd_weak_delay_event(struct snd_cq *q, void (*drive)(void *), void *arg)
+void snd_weak_delay_event(struct snd_fabric *f, void (*drive)(void *), void *arg)
 {
-	struct snd_fabric *f = q->object.fabric;
-	if (!f->weak_order)
-		return;
 	for (uint64_t n = snd_weak_draw(f, SND_OF_EVENTS, 0, ++f->weak_events) % 4; n > 0 && !f->closed; n--) {
 		drive(arg);
 		snd_unlock(f);

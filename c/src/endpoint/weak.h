@@ -84,10 +84,10 @@ bool snd_weak_before_execute(struct snd_endpoint *ep, struct snd_send_request *r
 bool snd_result_is_due(struct snd_endpoint *ep, uint64_t number);
 /* snd_weak_is_busy reports whether a request or a message waits for steps, which no ring announces. */
 static inline bool snd_weak_is_busy(const struct snd_endpoint *ep) { return ep->weak != NULL && (ep->completed != ep->submitted || ep->serving); }
-/* snd_progress_unpolled is what the engine does with a weak order, instead of snd_progress_all. */
-bool snd_progress_unpolled(struct snd_fabric *f);
+/* snd_weak_engine_turn counts a round of the engine, and reports whether it drives the endpoint. */
+bool snd_weak_engine_turn(struct snd_endpoint *ep);
 /* snd_weak_delay_event makes a notify return late. */
-void snd_weak_delay_event(struct snd_cq *q, void (*drive)(void *), void *arg);
+void snd_weak_delay_event(struct snd_fabric *f, void (*drive)(void *), void *arg);
 
 /* snd_aside_is_due reports whether a Read that is set aside may run. */
 bool snd_aside_is_due(struct snd_endpoint *ep, uint64_t number);

@@ -120,15 +120,14 @@ struct snd_fabric {
 	unsigned char *ports; /* a bit for each port in use */
 	uint16_t next_port;
 
-	struct snd_faults *faults; /* rules of the fault plan about this member; NULL = none */
-
 	const struct snd_limits *limits; /* of its adapters */
 
-	/* A weak order, see weak.h. */
-	bool weak_order;
-	uint64_t weak_seed;          /* of the job, and from snd_weak_begin on of this member */
-	uint64_t weak_events;        /* calls of snd_weak_delay_event */
-	uint64_t weak_engine_rounds; /* how often the engine has driven an endpoint: if it has, the time has a part in the order */
+	/* The modes. Only they use what follows the hook. */
+	bool stepwise; /* each call that drives an endpoint is a step, and time has no part in its order: weak order */
+	const struct snd_call_hook *call_hook; /* NULL = no mode */
+	struct snd_faults *faults; /* rules of the fault plan about this member; NULL = none */
+	uint64_t weak_seed;   /* of the job, and from snd_weak_begin on of this member */
+	uint64_t weak_events; /* calls of snd_weak_delay_event */
 
 	/* Of a named fabric. */
 	int socket; /* that listens; -1 = none */

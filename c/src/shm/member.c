@@ -178,3 +178,12 @@ void snd_peer_name(const struct snd_peer *p, char *text, size_t size)
 	else
 		snprintf(text, size, "member %" PRIu32 ".%" PRIu32 " (pid %" PRIu32 ")", snd_member_slot(p->id), snd_member_incarnation(p->id), pid);
 }
+
+int32_t snd_rank_of(const struct snd_fabric *f, uint64_t member)
+{
+	struct snd_peer p;
+	if (!snd_peer_of(f, member, &p))
+		return -1;
+	uint32_t rank = snd_relaxed32(&p.record->rank); /* loaded once */
+	return rank >= 1 && rank <= SNDL_RANKS ? (int32_t)rank - 1 : -1;
+}

@@ -13,6 +13,8 @@ void snd_mark_rank(struct snd_fabric *f, uint64_t bit);
 uint64_t snd_pid_namespace(void);
 /* snd_peer_of returns the peer of an identity that a peer may have written; false if no member can have it. */
 bool snd_peer_of(const struct snd_fabric *f, uint64_t id, struct snd_peer *p);
+/* snd_rank_of returns the rank of a member; -1 = it is no rank, or not known. */
+int32_t snd_rank_of(const struct snd_fabric *f, uint64_t member);
 bool snd_peer_in_slot(const struct snd_fabric *f, uint32_t slot, struct snd_peer *p);
 bool snd_peer_owns(const struct snd_fabric *f, const struct snd_peer *p, uint64_t offset, uint64_t length);
 void snd_peer_name(const struct snd_peer *p, char *text, size_t size);
