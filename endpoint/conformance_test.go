@@ -38,14 +38,15 @@ type hosted struct {
 
 func (h hosted) Close() error { return errors.Join(h.Provider.Close(), h.member.Leave()) }
 
-// openerIn returns a function that opens providers in an arena. kind is that of parseKind. weakOrder is nil or the seed
-// of a weak order.
+// openerIn returns a function that opens providers in an arena. kind is that of parseKind, and privately behind it if adapters allocate
+// memory of the process. weakOrder is nil or the seed of a weak order.
 func openerIn(arena *shm.Arena, kind string, weakOrder *uint64) func() (nd.Provider, error) {
 	return func() (nd.Provider, error) {
 		member, err := arena.Join(shm.NoRank)
 		if err != nil {
 			return nil, err
 		}
+		kind, isPrivate := strings.CutSuffix(kind, privately)
 		o, err := parseKind(kind)
 		if err != nil {
 			return nil, errors.Join(err, member.Leave())
@@ -54,6 +55,9 @@ func openerIn(arena *shm.Arena, kind string, weakOrder *uint64) func() (nd.Provi
 		p, err := New(member, o)
 		if err != nil {
 			return nil, errors.Join(err, member.Leave())
+		}
+		if isPrivate {
+			return privateProvider{hosted{p, member}}, nil
 		}
 		return hosted{p, member}, nil
 	}
@@ -67,7 +71,10 @@ func parseKind(kind string) (o Options, err error) {
 	return o, err
 }
 
-const checked = " checked"
+const (
+	checked   = " checked"
+	privately = " private"
+)
 
 var roleConformance = proctest.Role("conformance", runConformance)
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	_ "embed"
 	"fmt"
 	"io"
 	"slices"
@@ -48,6 +49,33 @@ func parse(text string) []fact {
 	for line := range strings.Lines(text) {
 		f := strings.Split(strings.TrimRight(line, "\n"), "\t")
 		all.add(f[0], f[1], f[2], strings.Fields(f[3])...)
+	}
+	return all.sorted()
+}
+
+//go:embed renamed.txt
+var renamed string
+
+// rename returns facts of tests under the names that the tests have now, according to a text like renamed.txt.
+func rename(old []fact, text string) []fact {
+	names := make(map[[2]string]string)
+	for line := range strings.Lines(text) {
+		if f := strings.Fields(line); f[0] != "#" {
+			names[[2]string{f[0], f[1]}] = f[2]
+		}
+	}
+	all := make(facts)
+	for _, f := range old {
+		if !strings.HasPrefix(f.kind, "test ") || len(f.places) == 0 {
+			all.add(f.kind, f.name, f.value, f.places...)
+			continue
+		}
+		for _, place := range f.places {
+			name := cmp.Or(names[[2]string{f.name, place}], f.name)
+			if key := [3]string{f.kind, name, f.value}; !slices.Contains(all[key], place) {
+				all.add(f.kind, name, f.value, place)
+			}
+		}
 	}
 	return all.sorted()
 }

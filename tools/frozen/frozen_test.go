@@ -30,6 +30,21 @@ func TestChanges(t *testing.T) {
 	}
 }
 
+// A test that has moved into another one is not lost, but the other one is missed if it is not there.
+func TestRenamed(t *testing.T) {
+	const before = "test in Go\tTestA\t\ta b\ntest in Go\tTestB\t\ta\n"
+	for after, want := range map[string]string{
+		"test in Go\tTestA\t\tb\ntest in Go\tTestB\t\ta\n": "0 lost, 0 changed, 0 fewer, 0 more, 0 moved, 0 new, 0 sizes\n",
+		"test in Go\tTestA\t\tb\n":                         "lost     test in Go TestB: a -> nothing\n1 lost, 0 changed, 0 fewer, 0 more, 0 moved, 0 new, 0 sizes\n",
+	} {
+		var out strings.Builder
+		printChanges(&out, rename(parse(before), "# a comment\nTestA\ta\tTestB\n"), parse(after))
+		if out.String() != want {
+			t.Errorf("%q is reported as %q, want %q", after, out.String(), want)
+		}
+	}
+}
+
 // The facts of the kept files can be read and printed again.
 func TestKeptFacts(t *testing.T) {
 	files, err := kept.ReadDir("kept")

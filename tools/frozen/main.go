@@ -7,7 +7,7 @@
 //	go -C tools run ./frozen -speed REV       compares the speed of this tree with that of a commit
 //
 // A fact is a line of four fields, separated by tabs: its kind, its name, its value, and the files or packages where it is.
-// A fact that has the same name and value elsewhere has moved. -since exits with 1 if a fact is lost or has another value.
+// A fact that has the same name and value elsewhere has moved. renamed.txt says which tests have other names. -since exits with 1 if a fact is lost or has another value.
 //
 // -speed builds ndbench of both and lets them measure alternately. The arguments are tests with their options; without any
 // they are "posted -s 8" and "send_lat -s 8". It compares ratios to the limit of the machine as ndbench --compare does, and
@@ -58,7 +58,7 @@ func run(out io.Writer, tree, of, since, than string, measure func(base string) 
 		if err != nil {
 			return err
 		}
-		if printChanges(out, old, facts) {
+		if printChanges(out, rename(old, renamed), facts) {
 			return errors.New("facts are lost or have changed")
 		}
 		return nil
