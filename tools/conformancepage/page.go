@@ -228,7 +228,7 @@ func andMore(names []string, more int) string {
 
 // table lists the results of the conformance table and of the further scenarios of the suite.
 func (p *page) table() {
-	p.printf("\n## The conformance table\n\n| row | result |\n|---|---|\n")
+	p.printf("\n## The conformance table\n\n```\n")
 	for _, id := range ids() {
 		result := string(p.result(id))
 		if _, ok := ndtest.Adapted[id]; ok {
@@ -237,6 +237,7 @@ func (p *page) table() {
 		if in, why := p.skipped(id); len(in) > 0 {
 			result += fmt.Sprintf("; skipped in %d of %d runs (%s): %s", len(in), len(p.runs), strings.Join(in, ", "), why)
 		}
-		p.line(id, result)
+		p.printf("%s %s\n", id, result)
 	}
+	p.printf("```\n")
 }

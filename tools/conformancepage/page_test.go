@@ -38,6 +38,9 @@ func line(t *testing.T, text, cell string) string {
 	t.Helper()
 	_, after, found := strings.Cut(text, "\n| "+cell+" |")
 	if !found {
+		_, after, found = strings.Cut(text, "\n"+cell+" ") // a row of the conformance table
+	}
+	if !found {
 		t.Fatalf("no line of %s", cell)
 	}
 	l, _, _ := strings.Cut(after, "\n")
@@ -57,11 +60,11 @@ func TestPageTellsOutcomes(t *testing.T) {
 	two.Report.Outcomes["R007"] = ndtest.Failed
 	text := render(t, one, two)
 	for cell, want := range map[string]string{
-		"C227":                            "passed; skipped in 1 of 2 runs (one): lonely |",
-		"C001":                            "passed, adapted |",
-		"C170":                            "passed |",
-		"R007":                            " failed |",
-		"R008":                            " passed |",
+		"C227":                            "passed; skipped in 1 of 2 runs (one): lonely",
+		"C001":                            "passed, adapted",
+		"C170":                            "passed",
+		"R007":                            "failed",
+		"R008":                            "passed",
 		"`OpenAddress`":                   "; R007: failed) |",
 		"`NotifyErrors`":                  "C196",
 		"`NoMemory`":                      "ND_NO_MEMORY | `endpoint.TestTable/NoMemory` |",

@@ -117,7 +117,7 @@ func (all facts) labels(name string, text []byte) {
 }
 
 var (
-	row      = regexp.MustCompile(`(?m)^\| ([CR]\d{3}) \|(?: .* \|)? ((?:passed|skipped|failed|no test)[^|]*) \|(?: .* \|)?$`)
+	row      = regexp.MustCompile(`(?m)^(?:\| )?([CR]\d{3}) (?:\| (?:.* \| )?)?((?:passed|skipped|failed|no test)[^|;\n]*)`)
 	rowText  = regexp.MustCompile(`(?m)^([CR]\d{3}) (.*)$`)
 	pairing  = regexp.MustCompile(`(?m)^(?:\| |- )(\S+/(?:goroutines|processes|threads))(.*)$`)
 	modelRun = regexp.MustCompile(`^(.*?) *\| *([a-z].*?) *\| *(.*?) *\| *(.*)$`)
@@ -134,8 +134,7 @@ func (all facts) page(name, text string) {
 			all.add(kind, m[1], strings.TrimSpace(m[2]))
 		}
 		for _, m := range row.FindAllStringSubmatch(text, -1) {
-			result, _, _ := strings.Cut(m[2], ";") // without the runs that skip the row
-			all.add(kind, m[1], result)
+			all.add(kind, m[1], strings.TrimSpace(m[2])) // without the runs that skip the row
 		}
 	case "nd/ndtest/ROWS.txt":
 		for _, m := range rowText.FindAllStringSubmatch(text, -1) {

@@ -75,7 +75,7 @@ func TestCollectsFromSources(t *testing.T) {
 		"shmx/c.go":                  "package shmx\n\nvar Other int\n",
 		"internal/failpoint/s.go":    "package failpoint\n\nvar Steps = []Step{\n\tDies: {Name: \"dies\"},\n}\n",
 		"docs/model/check.sh":        "<<END\na.pml\nrun a | safety | nothing | -\n\nEND\n",
-		"docs/conformance.md":        "- auto/arena/goroutines\n| C001 | passed; skipped in 1 of 2 runs (x): y |\n",
+		"docs/conformance.md":        "- auto/arena/goroutines\n```\nC001 passed; skipped in 1 of 2 runs (x): y\n```\n",
 		"nd/ndtest/ROWS.txt":         "C001 a row\n",
 		"docs/conformance-c.md":      "| C-C/auto/arena/threads | 1 | 0 |\n| C002 | no test in all runs | a reason |\n",
 		"c/src/a.c":                  "int a; // " + "ORDER one: x\n",
