@@ -33,7 +33,7 @@
 // # What can be compared
 //
 // Write and put: neither UCX nor MPI checks which process may write where. A put of UCX over shared memory is a plain copy by
-// the initiator to an address that the peer has sent, and it is done when the call returns. It has no window that the peer
+// the requester to an address that the peer has sent, and it is done when the call returns. It has no window that the peer
 // could invalidate, no bounds and no completion to poll, and it requires memory of UCX. MPI checks at most the bounds. Its
 // put and flush together correspond to a Write with its completion.
 //

@@ -94,7 +94,7 @@ type Connector interface {
 }
 
 // Order is a request that the program posts to its peer in parts: for a process of another host, whose memory has
-// no token here. The endpoint executes it as any other request, and its result is in the initiator's completion queue. The
+// no token here. The endpoint executes it as any other request, and its result is in the requester's completion queue. The
 // range that it names is checked before its first part. Its token has to keep its bind until the last part.
 type Order struct {
 	Context    uint64   // of the result
