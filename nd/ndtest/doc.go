@@ -10,7 +10,7 @@
 // The suite consists of numbered scenarios. Each scenario is a subtest named by its number:
 //
 //   - C001 to C248 are the rows of the conformance table. Each row is a property that a provider must
-//     have. The file ROWS.txt lists them.
+//     have.
 //   - R001 and later are further scenarios. Each combines a way to revoke access to memory, such as
 //     Invalidate, with a state of the access, such as "transfers in progress".
 //
