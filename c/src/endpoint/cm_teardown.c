@@ -111,7 +111,7 @@ static void set_cause_from_peer(struct snd_endpoint *ep)
 	snd_status failed = snd_acquire32(&c->peer_qp->receive_status); /* ORDER reason: as reason_length */
 	for (uint64_t i = ep->completed; i != ep->posted; i++) {
 		struct snd_send_request *r = snd_request_at(ep, i);
-		if (!r->finished && is_blamed(c, r)) {
+		if (r->state != SND_REQ_FINISHED && is_blamed(c, r)) {
 			ep->cause = SND_SUCCESS; /* it would be of a later request, which failed at this side */
 			char asked[SND_REASON];
 			snd_describe_request(ep, r, asked, sizeof asked);
@@ -148,14 +148,14 @@ void snd_peer_aborted(struct snd_endpoint *ep)
 static bool settle(struct snd_endpoint *ep, struct snd_send_request *r)
 {
 	struct snd_connection *c = ep->conn;
-	const bool executed = ep->completed != ep->next && !snd_is_aside(ep, ep->completed), begun = executed || (r->needs_ack && r->end_entry != 0);
-	if (r->finished || !begun)
-		return r->finished;
+	const bool executed = ep->completed != ep->next && r->state != SND_REQ_ASIDE, begun = executed || (r->needs_ack && r->end_entry != 0);
+	if (r->state == SND_REQ_FINISHED || !begun)
+		return r->state == SND_REQ_FINISHED;
 	if (executed && (int64_t)(snd_load_released(&c->out) - r->end_entry) >= 0)
 		snd_finish(r, SND_SUCCESS);
 	else if (is_blamed(c, r))
 		snd_finish(r, c->fault.status);
-	return r->finished;
+	return r->state == SND_REQ_FINISHED;
 }
 
 /* complete_blamed completes the request that failed at the peer with its status, after those before it. It does nothing after a failure
@@ -244,7 +244,7 @@ static bool flush_requests(struct snd_endpoint *ep)
 {
 	while (ep->completed != ep->posted) {
 		struct snd_send_request *r = snd_request_at(ep, ep->completed);
-		if (!r->draining)
+		if (r->state != SND_REQ_DRAINING)
 			snd_cancel_request(r);
 		else if (!snd_end_invalidation(r->object))
 			return false;

@@ -97,6 +97,16 @@ static inline bool snd_was_established(const struct snd_connection *c)
 }
 static inline bool snd_is_peer_gone(const struct snd_connection *c) { return c->peer_dead || snd_peer_gone(&c->peer); }
 
+/* snd_request_state says how far a request is. It goes down this list, and leaves out what does not apply. Only a Read with
+ * SND_READ_LOCAL_INVALIDATE goes from finished to draining, to invalidate its sink, and is finished once more. */
+enum snd_request_state {
+	SND_REQ_WAITING,  /* it has not run, or in part */
+	SND_REQ_ASIDE,    /* the same, and later requests may run before it */
+	SND_REQ_SENT,     /* it has run, and the peer must confirm it */
+	SND_REQ_DRAINING, /* an Invalidate has revoked its tokens, and waits for the end of accesses with them */
+	SND_REQ_FINISHED, /* status is final; the result follows those of the requests before it */
+};
+
 /* snd_send_request is a request of the initiator queue. */
 struct snd_send_request {
 	uint32_t kind;
@@ -122,13 +132,11 @@ struct snd_send_request {
 	int bounce_index; /* bounce buffer that receives the data of a Read; -1 = none */
 	bool hashed; /* its entries have SNDL_FLAG_HASHED, and the peer checks the data */
 	bool invalidate;
-	bool must_cancel;
+	bool posted_after_end; /* posted when the connection had ended: it can only be canceled */
 	bool responder_copies;
 	bool has_receive;
-	bool draining;
-	bool has_invalidated; /* a Read whose region is invalidated */
 	bool needs_ack;
-	bool finished;
+	enum snd_request_state state;
 };
 
 struct snd_receive {

@@ -60,7 +60,7 @@ void snd_hash_posted(struct snd_endpoint *ep, struct snd_send_request *r)
 	s->place = -1;
 	snd_hash_begin(&s->hash);
 	/* An earlier Read may bring the data of a fenced request, and an earlier fast registration make its token valid. */
-	if (!s->made && !r->must_cancel && (r->flags & SND_READ_FENCE) == 0)
+	if (!s->made && !r->posted_after_end && (r->flags & SND_READ_FENCE) == 0)
 		hash_data(ep, r, &bad);
 }
 

@@ -50,7 +50,7 @@ static bool before_revoke(struct snd_endpoint *ep)
 		return match;
 	for (uint64_t i = ep->completed; i != ep->next; i++) {
 		struct snd_send_request *r = snd_request_at(ep, i);
-		if (r->hashed && (r->finished || (!snd_is_aside(ep, i) && (int64_t)(snd_load_released(&ep->conn->out) - r->end_entry) >= 0)))
+		if (r->hashed && (r->state == SND_REQ_FINISHED || (r->state != SND_REQ_ASIDE && (int64_t)(snd_load_released(&ep->conn->out) - r->end_entry) >= 0)))
 			arrived(ep, r);
 		match = match && r->status == SND_SUCCESS;
 	}
@@ -59,7 +59,7 @@ static bool before_revoke(struct snd_endpoint *ep)
 
 static bool before_completion(struct snd_endpoint *ep, struct snd_send_request *r)
 {
-	if (ep->faults != NULL && !r->must_cancel) {
+	if (ep->faults != NULL && !r->posted_after_end) {
 		arrived(ep, r);
 		if (!snd_fault_before_complete(ep, r))
 			return false;

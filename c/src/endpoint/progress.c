@@ -133,7 +133,7 @@ bool snd_needs_polling(struct snd_fabric *f)
 			struct snd_send_request *r = snd_request_at(ep, ep->next);
 			if (r->kind == SND_REQUEST_SEND && !r->has_receive && f->receive_timeout == SND_FOREVER)
 				continue;
-			if (r->draining || !r->needs_ack)
+			if (r->state == SND_REQ_DRAINING || !r->needs_ack)
 				return true;
 		}
 	}

@@ -6,13 +6,7 @@
 #include "endpoint/qp.h"
 #include "endpoint/req_execute.h"
 
-bool snd_is_aside(const struct snd_endpoint *ep, uint64_t number)
-{
-	for (uint32_t i = 0; ep->aside != NULL && i < ep->aside->count; i++)
-		if (ep->aside->reads[i] == number)
-			return true;
-	return false;
-}
+bool snd_has_begun_aside(struct snd_endpoint *ep) { return snd_has_reads_aside(ep) && snd_request_at(ep, ep->aside->reads[0])->transferred > 0; }
 
 /* remove_read removes the Read at an index. */
 static void remove_read(struct snd_aside *w, uint32_t at)
@@ -21,7 +15,6 @@ static void remove_read(struct snd_aside *w, uint32_t at)
 	memmove(&w->reads[at], &w->reads[at + 1], (w->count - at) * sizeof w->reads[0]);
 }
 
-/* A Read that has begun may hold a bounce buffer, so no other request runs before its end. */
 bool snd_run_reads_aside(struct snd_endpoint *ep, uint64_t *budget)
 {
 	struct snd_aside *w = ep->aside;
@@ -36,19 +29,20 @@ bool snd_run_reads_aside(struct snd_endpoint *ep, uint64_t *budget)
 	for (uint32_t at = 0; at < w->count && *budget > 0;) {
 		const uint64_t number = w->reads[at];
 		struct snd_send_request *r = snd_request_at(ep, number);
-		if (!w->begun && !ep->hook->is_due(ep, number)) {
+		if (r->transferred == 0 && !ep->hook->is_due(ep, number)) {
 			at++;
 			continue;
 		}
 		const uint64_t before = r->transferred;
 		const enum snd_outcome out = snd_execute(ep, r, budget);
 		progressed = progressed || out != SND_BLOCKED || r->transferred != before;
-		w->begun = out != SND_EXECUTED && r->transferred > 0;
 		if (out == SND_EXECUTED) {
+			if (r->state == SND_REQ_ASIDE)
+				r->state = SND_REQ_SENT;
 			remove_read(w, at);
-			ep->has_failed = ep->has_failed || (r->finished && r->status != SND_SUCCESS);
+			ep->has_failed = ep->has_failed || (r->state == SND_REQ_FINISHED && r->status != SND_SUCCESS);
 			at = 0;
-		} else if (w->begun) { /* it is the first from now on */
+		} else if (r->transferred > 0) { /* it is the first from now on */
 			memmove(&w->reads[1], &w->reads[0], at * sizeof w->reads[0]);
 			w->reads[0] = number;
 			return progressed;

@@ -6,13 +6,14 @@
 #include "endpoint/endpoint.h"
 
 struct snd_aside {
-	bool begun; /* the first of the Reads has copied some bytes: no other request runs before its end */
 	uint32_t count;
 	uint64_t reads[SND_MAX_READS]; /* their numbers */
 };
 
 static inline bool snd_has_reads_aside(const struct snd_endpoint *ep) { return ep->aside != NULL && ep->aside->count > 0; }
-bool snd_is_aside(const struct snd_endpoint *ep, uint64_t number);
+/* snd_has_begun_aside reports whether one of the Reads, the first, has transferred some bytes. It may hold a bounce buffer, so no other
+ * request runs before its end. */
+bool snd_has_begun_aside(struct snd_endpoint *ep);
 /* snd_run_reads_aside runs the Reads that are due, in any order. It transfers at most *budget bytes. */
 bool snd_run_reads_aside(struct snd_endpoint *ep, uint64_t *budget);
 /* snd_drop_reads_aside forgets the Reads, because all requests are canceled. */

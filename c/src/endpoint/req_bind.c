@@ -20,14 +20,16 @@ enum snd_outcome snd_execute_bind(struct snd_endpoint *ep, struct snd_send_reque
 
 void snd_complete_invalidate(struct snd_send_request *r)
 {
-	r->draining = false;
-	r->has_invalidated = true;
+	if (r->kind == SND_REQUEST_READ) { /* snd_invalidate_sink finds no region to invalidate */
+		snd_unreference(r->object);
+		r->object = NULL;
+	}
 	snd_finish(r, SND_SUCCESS);
 }
 
 enum snd_outcome snd_execute_invalidate(struct snd_endpoint *ep, struct snd_send_request *r)
 {
-	if (!r->draining) {
+	if (r->state != SND_REQ_DRAINING) {
 		struct snd_connection *c = ep->conn;
 		if (snd_is_region(r->object) && (c->out.next != snd_load_released(&c->out) || snd_has_reads_aside(ep)))
 			return SND_BLOCKED; /* requests that may name the region's local token have not run, or are still in the ring */
@@ -36,7 +38,7 @@ enum snd_outcome snd_execute_invalidate(struct snd_endpoint *ep, struct snd_send
 		if (!snd_invalidate(r->object, ep->number, false))
 			return snd_reject(ep, r, SND_INVALID_DEVICE_REQUEST, snd_is_region(r->object)
 				? "the region is not registered on this endpoint, or a window still uses it" : "the window is not bound on this endpoint");
-		r->draining = true;
+		r->state = SND_REQ_DRAINING;
 	}
 	if (!snd_end_invalidation(r->object))
 		return SND_BLOCKED;
@@ -63,13 +65,13 @@ bool snd_find_sink(struct snd_endpoint *ep, struct snd_send_request *r)
 
 enum snd_outcome snd_invalidate_sink(struct snd_endpoint *ep, struct snd_send_request *r)
 {
-	if (r->object == NULL || r->has_invalidated || (r->finished && r->status != SND_SUCCESS))
-		return SND_EXECUTED;
+	if (r->object == NULL || (r->state == SND_REQ_FINISHED && r->status != SND_SUCCESS))
+		return SND_EXECUTED; /* nothing to invalidate, failed, or done */
 	if (r->needs_ack && (int64_t)(snd_load_released(&ep->conn->out) - r->end_entry) < 0)
 		return SND_BLOCKED;
 	snd_data_arrived(ep, r); /* while the token is valid */
 	if (r->status != SND_SUCCESS)
 		return SND_EXECUTED;
-	r->finished = false;
+	r->state = SND_REQ_WAITING;
 	return snd_execute_invalidate(ep, r);
 }

@@ -35,7 +35,7 @@ const char *snd_request_name(const struct snd_send_request *r)
 
 void snd_finish(struct snd_send_request *r, snd_status s)
 {
-	r->finished = true;
+	r->state = SND_REQ_FINISHED;
 	r->status = s;
 }
 
@@ -250,7 +250,7 @@ enum snd_outcome snd_send_fragments(struct snd_endpoint *ep, struct snd_send_req
 			if (out != SND_EXECUTED)
 				return out;
 		}
-		if (r->finished || r->transferred == r->total)
+		if (r->state == SND_REQ_FINISHED || r->transferred == r->total)
 			return SND_EXECUTED;
 		if (snd_bytes_until(ep, r, *budget) == 0)
 			return SND_PARTIAL;
@@ -269,7 +269,7 @@ enum snd_outcome snd_send_fragments(struct snd_endpoint *ep, struct snd_send_req
 		int buffer = -1;
 		if (is_private) {
 			enum snd_outcome out = bounce_out(ep, r, &e, &buffer);
-			if (out != SND_EXECUTED || r->finished)
+			if (out != SND_EXECUTED || r->state == SND_REQ_FINISHED)
 				return out;
 			*budget -= e.length < *budget ? e.length : *budget;
 		}
@@ -355,7 +355,7 @@ static bool before_execute(struct snd_endpoint *ep, struct snd_send_request *r, 
 
 enum snd_outcome snd_execute(struct snd_endpoint *ep, struct snd_send_request *r, uint64_t *budget)
 {
-	if (r->draining)
+	if (r->state == SND_REQ_DRAINING)
 		return snd_execute_invalidate(ep, r);
 	switch (r->kind) {
 	case SND_REQUEST_FAST_REGISTER:
@@ -421,8 +421,8 @@ static bool complete_requests(struct snd_endpoint *ep)
 	bool progressed = false;
 	while (ep->completed != ep->next) {
 		struct snd_send_request *r = snd_request_at(ep, ep->completed);
-		if (!r->finished) {
-			if (ep->teardown != SND_NOT_RELEASED || snd_is_aside(ep, ep->completed) || (int64_t)(snd_load_released(&ep->conn->out) - r->end_entry) < 0)
+		if (r->state != SND_REQ_FINISHED) {
+			if (ep->teardown != SND_NOT_RELEASED || r->state == SND_REQ_ASIDE || (int64_t)(snd_load_released(&ep->conn->out) - r->end_entry) < 0)
 				return progressed;
 			snd_finish(r, SND_SUCCESS);
 		}
@@ -430,7 +430,7 @@ static bool complete_requests(struct snd_endpoint *ep)
 			return progressed;
 		ep->completed++;
 		snd_complete_request(ep, r);
-		bool failed = r->status != SND_SUCCESS && !r->must_cancel;
+		bool failed = r->status != SND_SUCCESS && !r->posted_after_end;
 		progressed = true;
 		if (failed) {
 			ep->request_failed = true;
@@ -448,19 +448,19 @@ bool snd_run_requests(struct snd_endpoint *ep, uint64_t *budget)
 		progressed = complete_requests(ep) || progressed;
 		if (snd_unlikely(snd_has_reads_aside(ep))) {
 			progressed = snd_run_reads_aside(ep, budget) || progressed;
-			if (ep->aside->begun)
+			if (snd_has_begun_aside(ep))
 				return progressed;
 		}
 		if (ep->next == ep->submitted || ep->has_failed)
 			return progressed;
 		struct snd_send_request *r = snd_request_at(ep, ep->next);
-		if (r->must_cancel) {
+		if (r->posted_after_end) {
 			snd_cancel_request(r);
 			ep->next++;
 			continue;
 		}
 		/* An Invalidate that has begun continues even if the peer has disconnected. */
-		if ((ep->state != SND_QP_CONNECTED && !(r->draining && ep->state == SND_QP_PEER_DISCONNECTED)) || *budget == 0)
+		if ((ep->state != SND_QP_CONNECTED && !(r->state == SND_REQ_DRAINING && ep->state == SND_QP_PEER_DISCONNECTED)) || *budget == 0)
 			return progressed;
 		uint64_t before = r->transferred;
 		enum snd_outcome out;
@@ -473,8 +473,10 @@ bool snd_run_requests(struct snd_endpoint *ep, uint64_t *budget)
 		case SND_PARTIAL: return true;
 		case SND_EXECUTED: break;
 		}
+		if (r->state == SND_REQ_WAITING)
+			r->state = SND_REQ_SENT;
 		/* After a failed request no other runs. It completes after the requests before it. */
-		ep->has_failed = r->finished && r->status != SND_SUCCESS;
+		ep->has_failed = r->state == SND_REQ_FINISHED && r->status != SND_SUCCESS;
 		ep->next++;
 		progressed = true;
 	}

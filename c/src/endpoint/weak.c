@@ -87,6 +87,7 @@ bool snd_weak_before_execute(struct snd_endpoint *ep, struct snd_send_request *r
 		return true; /* such a Send waits in the ring, without limit; no Read may get behind it */
 	if (!may_overtake(ep, r) || (draw(ep, SND_OF_READS, ep->next) & 1) == 0)
 		return false;
+	r->state = SND_REQ_ASIDE;
 	ep->aside->reads[ep->aside->count++] = ep->next;
 	*out = SND_EXECUTED;
 	return true;
