@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/softnd/softnd/nd/ndtest"
 )
@@ -102,14 +103,6 @@ func (p *page) read(root string) error {
 
 func (p *page) printf(format string, args ...any) { fmt.Fprintf(&p.text, format, args...) }
 
-// line writes a row of a table, in which a bar would end a cell.
-func (p *page) line(cells ...string) {
-	for _, c := range cells {
-		p.printf("| %s ", strings.ReplaceAll(c, "|", `\|`))
-	}
-	p.printf("|\n")
-}
-
 // result sums up the outcomes of a scenario over all runs.
 func (p *page) result(id string) ndtest.Outcome {
 	sum := ndtest.Skipped
@@ -138,15 +131,18 @@ func (p *page) model() {
 	p.printf(`
 ## The model
 
-For each part of package nd, the tables name its origin in NetworkDirect and the rows that use it. These rows pass, unless
+For each part of package nd, the lists name its origin in NetworkDirect and the rows that use it. These rows pass, unless
 another result is given. Rows in parentheses use the part only through helper functions. If no row uses a part, a test is
 named, which runs with ` + "`go test ./...`" + `. A number such as +3 counts further rows or tests.
 `)
 	for _, kind := range kinds {
-		p.printf("\n### %s\n\n| Go | NetworkDirect | tests |\n|---|---|---|\n", kind)
+		p.printf("\n### %s\n\n```\n", kind)
+		columns := tabwriter.NewWriter(&p.text, 0, 0, 2, ' ', 0)
 		for _, pt := range byKind[kind] {
-			p.line("`"+pt.name+"`", pt.source, p.usedBy(pt.name))
+			fmt.Fprintf(columns, "%s\t%s\t%s\n", pt.name, pt.source, p.usedBy(pt.name))
 		}
+		columns.Flush()
+		p.printf("```\n")
 	}
 }
 
@@ -158,7 +154,7 @@ func (p *page) usedBy(name string) string {
 			return strings.TrimPrefix(rows+"; "+reason, "; ")
 		}
 		if rows == "" && slices.Contains(t.Names, name) {
-			return "`" + t.Test + "/" + name + "`"
+			return t.Test + "/" + name
 		}
 	}
 	if rows != "" {
@@ -210,7 +206,7 @@ func (p *page) testsOf(name string) string {
 		switch {
 		case !slices.Contains(t.parts, name):
 		case len(names) < shown:
-			names = append(names, "`"+t.name+"`")
+			names = append(names, t.name)
 		default:
 			more++
 		}
