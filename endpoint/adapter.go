@@ -16,6 +16,7 @@ import (
 
 // adapter is one handle of the member's adapter. Safe for concurrent use.
 type adapter struct {
+	nd.UnsupportedAdapter
 	provider *Provider
 	domain   *window.Domain
 	closed   atomic.Bool
@@ -63,11 +64,6 @@ func (a *adapter) Query(version uint32) (nd.AdapterInfo, error) {
 
 // QueryAddressList returns the address of the member.
 func (a *adapter) QueryAddressList() ([]netip.Addr, error) { return a.provider.QueryAddressList() }
-
-// Control fails with nd.NotSupported: softnd defines no vendor-specific control codes.
-func (a *adapter) Control(context.Context, uint32, []byte, []byte) (int, error) {
-	return 0, a.opError("control", nd.NotSupported, "softnd defines no control codes", "use the methods of nd.Adapter")
-}
 
 // Close closes the handle. Objects created through it stay usable until they are closed.
 func (a *adapter) Close() error {

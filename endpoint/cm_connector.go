@@ -12,6 +12,7 @@ import (
 
 // connector establishes and ends one connection. Safe for concurrent use.
 type connector struct {
+	nd.UnsupportedConnector
 	adapter *adapter
 
 	mu                          sync.Mutex

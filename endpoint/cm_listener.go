@@ -20,6 +20,7 @@ const maxBacklog = 4096
 
 // listener accepts connection requests for one port. Safe for concurrent use.
 type listener struct {
+	nd.UnsupportedListener
 	adapter *adapter
 
 	mu      sync.Mutex

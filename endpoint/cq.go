@@ -15,6 +15,7 @@ import (
 // completionQueue holds the results of the endpoints that use it. It is local to the process.
 // Polling it makes progress on those endpoints. Safe for concurrent use.
 type completionQueue struct {
+	nd.UnsupportedCompletionQueue
 	adapter   *adapter
 	provider  *Provider
 	endpoints atomic.Pointer[[]*queuePair] // endpoints that use the queue; replaced as a whole

@@ -19,6 +19,7 @@ import (
 
 // memoryRegion is registered memory of one adapter.
 type memoryRegion struct {
+	nd.UnsupportedMemoryRegion
 	adapter    *adapter
 	region     *window.Region
 	allocation *memory.Allocation // arena memory that Allocate made for the region; nil = none
@@ -280,6 +281,7 @@ func (r *memoryRegion) opError(op string, s nd.Status, detail, next string) erro
 
 // memoryWindow gives peers access to a part of a region.
 type memoryWindow struct {
+	nd.UnsupportedMemoryWindow
 	adapter *adapter
 	window  *window.Window
 

@@ -17,6 +17,7 @@ import (
 // logicalMapping lists the pages of a part of the member's arena memory. The address of a page
 // is its offset in the arena. Safe for concurrent use.
 type logicalMapping struct {
+	nd.UnsupportedLogicalMapping
 	adapter       *adapter
 	start, end    shm.Offset
 	pages         []nd.LogicalPage

@@ -108,6 +108,7 @@ type Options struct {
 // Provider provides the adapters of one member of an arena, and makes progress on all their
 // objects. Its methods are safe for concurrent use.
 type Provider struct {
+	nd.UnsupportedProvider
 	rankOfRemote atomic.Pointer[func(netip.Addr) (int, bool)] // see NameRemotes; nil = unknown
 
 	options Options

@@ -31,6 +31,7 @@ const stateFlags = overrunBit | slowBit
 // queuePair is a queue pair. It is safe for concurrent use. Requests posted concurrently are ordered
 // arbitrarily.
 type queuePair struct {
+	nd.UnsupportedEndpoint
 	// The fields that small requests and messages use come first, close together: a program may use
 	// many endpoints alternately, and the nearest cache holds few of their lines. The allocator puts
 	// 8 bytes before the first field. TestHotFieldsOfEndpointStayTogether guards the order.

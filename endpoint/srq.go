@@ -18,6 +18,7 @@ import (
 // process. Peers know only that their messages have to travel by ring and wait there for a
 // receive. Safe for concurrent use.
 type sharedReceiveQueue struct {
+	nd.UnsupportedSharedReceiveQueue
 	adapter *adapter
 	sge     int // maximum per receive
 

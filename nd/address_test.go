@@ -9,6 +9,7 @@ import (
 
 // fixedProvider owns one IPv4 and one IPv6 address, in front of one adapter.
 type fixedProvider struct {
+	UnsupportedProvider
 	listErr error
 	opened  []AdapterID
 }

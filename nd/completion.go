@@ -87,6 +87,8 @@ type CompletionQueue interface {
 	// Close ends waiting calls with [Canceled], and drops the results that were not taken. The queue
 	// itself is released when the last endpoint that uses it is closed.
 	Close() error
+
+	extensible // implemented by embedding UnsupportedCompletionQueue
 }
 
 // InterruptModerator is an optional interface of completion queues. They implement it if the adapter
@@ -154,4 +156,6 @@ type SharedReceiveQueue interface {
 	// Close ends waiting calls with [Canceled], and refuses further receives. The queue itself is
 	// released when the last endpoint that uses it is closed.
 	Close() error
+
+	extensible // implemented by embedding UnsupportedSharedReceiveQueue
 }

@@ -187,6 +187,8 @@ type Connector interface {
 	// endpoint is connected, Close flushes its requests and aborts the connection, without waiting for
 	// the peer. The local address is then free, unless a listener uses it too.
 	Close() error
+
+	extensible // implemented by embedding UnsupportedConnector
 }
 
 // Listener waits for connection requests at one address.
@@ -245,4 +247,6 @@ type Listener interface {
 	// no call has returned. Connections that were made through the listener stay. Whether these
 	// connections keep the listener's address in use depends on the provider.
 	Close() error
+
+	extensible // implemented by embedding UnsupportedListener
 }

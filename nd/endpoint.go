@@ -295,4 +295,6 @@ type Endpoint interface {
 	// progress when Close returns. No process accesses that memory through the window after the Close
 	// of the window, or the Deregister or Close of its region, has returned.
 	Close() error
+
+	extensible // implemented by embedding UnsupportedEndpoint
 }

@@ -210,6 +210,8 @@ type MemoryRegion interface {
 	// program must not access the memory before another call of Close or CloseContext has returned
 	// nil.
 	CloseContext(ctx context.Context) error
+
+	extensible // implemented by embedding UnsupportedMemoryRegion
 }
 
 // MemoryWindow gives peers access to a part of a region, until the window is invalidated.
@@ -242,6 +244,8 @@ type MemoryWindow interface {
 	// Errors: [Canceled] when ctx ends. The window is closed and its token is invalid even so. To wait
 	// until no transfer accesses the memory, call Close or CloseContext again.
 	CloseContext(ctx context.Context) error
+
+	extensible // implemented by embedding UnsupportedMemoryWindow
 }
 
 // LogicalPage is the address of one page, in addresses of the adapter.
@@ -268,4 +272,6 @@ type LogicalMapping interface {
 	// registrations even so. To wait until no transfer accesses the memory, call Close or
 	// CloseContext again.
 	CloseContext(ctx context.Context) error
+
+	extensible // implemented by embedding UnsupportedLogicalMapping
 }

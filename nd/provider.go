@@ -33,6 +33,8 @@ type Provider interface {
 	// are closed, or the provider ends them and their objects at once. In the second case it aborts
 	// connections, and calls that block fail with [Canceled].
 	Close() error
+
+	extensible // implemented by embedding UnsupportedProvider
 }
 
 // Adapter creates all other objects. An object can be used only with objects of the same adapter.
@@ -155,6 +157,8 @@ type Adapter interface {
 	// Close releases this handle of the adapter. Objects that were created with the handle stay
 	// usable until they are closed. The adapter is released when the last of these objects is closed.
 	Close() error
+
+	extensible // implemented by embedding UnsupportedAdapter
 }
 
 // EndpointConfig has the queues and limits of an endpoint.

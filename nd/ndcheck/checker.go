@@ -118,8 +118,11 @@ func (c *checker) found(f Finding, about ...object) {
 // Provider is a provider whose use is watched.
 type Provider struct {
 	*checker
-	inner nd.Provider
+	inner
 }
+
+// inner is the provider that is used. The name keeps it out of the interface of Provider, whose embedded value it is.
+type inner = nd.Provider
 
 // Wrap returns a provider that forwards all calls to p and watches them. Objects of p that were made otherwise
 // cannot be used together with objects of the result.
@@ -150,14 +153,6 @@ func (p *Provider) InTrouble() {
 	for _, a := range p.adapters {
 		a.fails()
 	}
-}
-
-// QueryAddressList implements [nd.Provider].
-func (p *Provider) QueryAddressList() ([]netip.Addr, error) { return p.inner.QueryAddressList() }
-
-// ResolveAddress implements [nd.Provider].
-func (p *Provider) ResolveAddress(local netip.Addr) (nd.AdapterID, error) {
-	return p.inner.ResolveAddress(local)
 }
 
 // ResolveRoute implements [nd.RouteResolver], also if the provider below does not.

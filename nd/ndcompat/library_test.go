@@ -13,6 +13,7 @@ import (
 
 // oneAddress is a provider with one address, which knows the route to one other.
 type oneAddress struct {
+	nd.UnsupportedProvider
 	addr, reaches netip.Addr
 	listErr       error
 }

@@ -16,6 +16,7 @@ import (
 )
 
 type connector struct {
+	nd.UnsupportedConnector
 	adapter *adapter
 
 	mu     sync.Mutex
@@ -241,6 +242,7 @@ func (c *connector) Close() error {
 }
 
 type listener struct {
+	nd.UnsupportedListener
 	adapter *adapter
 	turn    chan struct{} // held by the call that asks for a request, so that calls are served in order
 

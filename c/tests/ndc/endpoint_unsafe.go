@@ -22,6 +22,7 @@ import (
 )
 
 type endpoint struct {
+	nd.UnsupportedEndpoint
 	adapter *adapter
 	inline  int
 

@@ -85,6 +85,7 @@ func (e *endpoint) InvalidateRegion(ctx uint64, mr nd.MemoryRegion, flags nd.OpF
 }
 
 type mapping struct {
+	nd.UnsupportedLogicalMapping
 	c      *C.snd_mapping
 	pages  []nd.LogicalPage
 	offset int

@@ -18,6 +18,7 @@ import (
 
 // region is a memory region. The handle in C exists while it is registered.
 type region struct {
+	nd.UnsupportedMemoryRegion
 	adapter *adapter
 
 	mu            sync.Mutex
@@ -161,6 +162,7 @@ func (r *region) CloseContext(ctx context.Context) error {
 
 // window is a memory window.
 type window struct {
+	nd.UnsupportedMemoryWindow
 	adapter *adapter
 	c       *C.snd_window
 	mu      sync.Mutex

@@ -18,6 +18,7 @@ import (
 
 // Provider is a member of an arena, in C.
 type Provider struct {
+	nd.UnsupportedProvider
 	fabric       *C.snd_fabric
 	addr         netip.Addr
 	hasWeakOrder bool
@@ -114,6 +115,7 @@ func (p *Provider) Close() error {
 }
 
 type adapter struct {
+	nd.UnsupportedAdapter
 	provider *Provider
 	c        *C.snd_adapter
 	info     C.snd_adapter_info
@@ -149,10 +151,6 @@ func (a *adapter) Query(version uint32) (nd.AdapterInfo, error) {
 }
 
 func (a *adapter) QueryAddressList() ([]netip.Addr, error) { return a.provider.QueryAddressList() }
-
-func (a *adapter) Control(context.Context, uint32, []byte, []byte) (int, error) {
-	return 0, refuse("control", nd.NotSupported, "")
-}
 
 // usable returns an error of op if the adapter is closed or ctx has ended.
 func (a *adapter) usable(ctx context.Context, op string) error {

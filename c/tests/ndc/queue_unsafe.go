@@ -15,6 +15,7 @@ import (
 )
 
 type queue struct {
+	nd.UnsupportedCompletionQueue
 	adapter *adapter
 	c       *C.snd_cq
 	closed  atomic.Bool

@@ -15,6 +15,7 @@ import (
 )
 
 type sharedQueue struct {
+	nd.UnsupportedSharedReceiveQueue
 	adapter *adapter
 	c       *C.snd_srq
 	closed  atomic.Bool

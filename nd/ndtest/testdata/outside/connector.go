@@ -27,6 +27,7 @@ const (
 
 // connector establishes and ends one connection.
 type connector struct {
+	nd.UnsupportedConnector
 	adapter       *adapter
 	phase         phase
 	closed        bool

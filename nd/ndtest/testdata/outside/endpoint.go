@@ -20,6 +20,7 @@ const (
 
 // endpoint is a queue pair.
 type endpoint struct {
+	nd.UnsupportedEndpoint
 	adapter               *adapter
 	cfg                   nd.EndpointConfig
 	receiving, initiating *queue
@@ -176,10 +177,6 @@ func (e *endpoint) Invalidate(reqCtx uint64, mw nd.MemoryWindow, flags nd.OpFlag
 
 func (e *endpoint) InvalidateRegion(uint64, nd.MemoryRegion, nd.OpFlags) error {
 	return refuse("invalidate region", nd.InvalidDeviceRequest, "there are no fast registrations")
-}
-
-func (e *endpoint) FastRegister(uint64, nd.MemoryRegion, []nd.LogicalPage, int, int, uint64, nd.RegionFlags, nd.OpFlags) error {
-	return refuse("fast register", nd.NotSupported, "")
 }
 
 func (e *endpoint) Read(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, remoteToken nd.Token, flags nd.OpFlags) error {

@@ -10,6 +10,7 @@ import (
 
 // listener receives the connection requests for one address.
 type listener struct {
+	nd.UnsupportedListener
 	adapter                   *adapter
 	local                     netip.AddrPort
 	listening, paused, closed bool

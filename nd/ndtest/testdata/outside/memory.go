@@ -9,6 +9,7 @@ import (
 
 // region is registered memory. Peers use its address in this process.
 type region struct {
+	nd.UnsupportedMemoryRegion
 	adapter       *adapter
 	mem           []byte // nil when not registered
 	flags         nd.RegionFlags
@@ -110,10 +111,6 @@ func (r *region) end() {
 	r.mem = nil
 }
 
-func (r *region) InitializeFastRegister(context.Context, int, bool) error {
-	return refuse("initialize fast register", nd.NotSupported, "")
-}
-
 func (r *region) LocalToken() nd.Token {
 	defer r.adapter.lock()()
 	return r.local
@@ -148,6 +145,7 @@ func (r *region) CloseContext(context.Context) error { return r.Close() } // it 
 
 // window gives access to a part of a region while its access is not nil.
 type window struct {
+	nd.UnsupportedMemoryWindow
 	adapter *adapter
 	access  *access             // nil if the window is not bound
 	last    nd.WindowDescriptor // of the last Bind

@@ -10,6 +10,7 @@ import (
 
 // Provider has one adapter, at an address of its own.
 type Provider struct {
+	nd.UnsupportedProvider
 	fabric *Fabric
 	addr   netip.Addr
 	id     nd.AdapterID
@@ -20,7 +21,7 @@ func (f *Fabric) Open() (nd.Provider, error) {
 	defer f.lock()()
 	f.adapters++
 	n := f.adapters
-	return &Provider{f, netip.AddrFrom4([4]byte{10, 1, byte(n >> 8), byte(n)}), nd.AdapterID(0x71000000 + n)}, nil
+	return &Provider{fabric: f, addr: netip.AddrFrom4([4]byte{10, 1, byte(n >> 8), byte(n)}), id: nd.AdapterID(0x71000000 + n)}, nil
 }
 
 func (p *Provider) QueryAddressList() ([]netip.Addr, error) { return []netip.Addr{p.addr}, nil }
@@ -66,6 +67,7 @@ const (
 
 // adapter is a handle. Objects of different handles cannot be used together.
 type adapter struct {
+	nd.UnsupportedAdapter
 	*Fabric
 	addr   netip.Addr
 	id     nd.AdapterID
@@ -93,10 +95,6 @@ func (a *adapter) Query(version uint32) (nd.AdapterInfo, error) {
 
 func (a *adapter) QueryAddressList() ([]netip.Addr, error) { return []netip.Addr{a.addr}, nil }
 
-func (a *adapter) Control(context.Context, uint32, []byte, []byte) (int, error) {
-	return 0, refuse("control", nd.NotSupported, "")
-}
-
 func (a *adapter) usable(op string) error {
 	defer a.lock()()
 	if a.closed {
@@ -114,10 +112,6 @@ func (a *adapter) CreateCompletionQueue(ctx context.Context, depth int) (nd.Comp
 		return nil, refuse(op, nd.InvalidParameter3, "depth")
 	}
 	return &queue{adapter: a, depth: depth}, nil
-}
-
-func (a *adapter) CreateSharedReceiveQueue(context.Context, nd.SharedReceiveQueueConfig) (nd.SharedReceiveQueue, error) {
-	return nil, refuse("create shared receive queue", nd.NotSupported, "")
 }
 
 func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd.Endpoint, error) {
@@ -172,14 +166,6 @@ func (a *adapter) CreateConnector(ctx context.Context) (nd.Connector, error) {
 
 func (a *adapter) CreateListener(ctx context.Context) (nd.Listener, error) {
 	return &listener{adapter: a}, a.usable("create listener")
-}
-
-func (a *adapter) BuildLogicalAddressMapping(context.Context, []byte) (nd.LogicalMapping, error) {
-	return nil, refuse("build logical address mapping", nd.NotSupported, "")
-}
-
-func (a *adapter) PrivilegedToken() (nd.Token, error) {
-	return 0, refuse("privileged token", nd.NotSupported, "")
 }
 
 func (a *adapter) Close() error {

@@ -8,6 +8,7 @@ import (
 
 // queue is a completion queue.
 type queue struct {
+	nd.UnsupportedCompletionQueue
 	adapter *adapter
 	depth   int
 	entries []entry
@@ -144,8 +145,6 @@ func (q *queue) Notify(ctx context.Context, t nd.NotifyType) error {
 	return q.fault(op)
 }
 
-func (q *queue) EventFD() (int, error) { return -1, refuse("event descriptor", nd.NotSupported, "") }
-
 func (q *queue) Resize(depth int) error {
 	const op = "resize"
 	defer q.adapter.lock()()
@@ -159,10 +158,6 @@ func (q *queue) Resize(depth int) error {
 	}
 	q.depth = depth
 	return nil
-}
-
-func (q *queue) NotifyAffinity() (uint16, uint64, error) {
-	return 0, 0, refuse("notify affinity", nd.NotSupported, "")
 }
 
 func (q *queue) Close() error {
