@@ -123,7 +123,7 @@ bool snd_attach(struct snd_connection *c, struct snd_endpoint *ep)
 
 static bool change_state(struct snd_connection_record *r, enum snd_conn_event e)
 {
-	uint32_t s = snd_load32(&r->state), to;
+	uint32_t s = snd_load32(&r->state), to; /* ORDER conn-state: pairs with the swap below, at the other side */
 	for (int tries = 0; tries < SND_STATES && snd_find_state(&snd_conn_states, s, e, &to); tries++) /* the other side may change it at the same time */
 		if (atomic_compare_exchange_strong(&r->state, &s, to)) /* ORDER conn-state: pairs with the load in snd_connection_state, at the other side */
 			return true;

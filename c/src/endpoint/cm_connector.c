@@ -120,11 +120,8 @@ snd_status snd_connector_create(snd_adapter *adapter, snd_connector **connector)
 {
 	SND_KEEP_ERRNO;
 	const char *op = "create connector";
-	SND_CHECK(adapter, SND_TYPE_ADAPTER, op);
-	if (connector == NULL)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: connector is NULL", op);
+	SND_ENTER_TO(adapter, SND_TYPE_ADAPTER, connector, op);
 	*connector = NULL;
-	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
 	struct snd_connector *c = *connector = snd_connector_new(adapter);
 	return snd_leave_with(adapter->object.fabric, c != NULL ? SND_SUCCESS : snd_no_memory(sizeof *c, "private memory", op));
 }
@@ -593,10 +590,7 @@ snd_status snd_connector_read_limits(snd_connector *connector, uint32_t *inbound
 snd_status snd_connector_local_address(snd_connector *connector, snd_address *address)
 {
 	const char *op = "get local address";
-	SND_CHECK(connector, SND_TYPE_CONNECTOR, op);
-	if (address == NULL)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: address is NULL", op);
-	SND_ENTER(connector, SND_TYPE_CONNECTOR, op);
+	SND_ENTER_TO(connector, SND_TYPE_CONNECTOR, address, op);
 	bool known = connector->phase == SND_PHASE_NEW ? connector->owns_port : connector->phase != SND_PHASE_ENDED;
 	*address = connector->local;
 	return snd_leave_with(connector->object.fabric, known ? SND_SUCCESS : snd_fail(SND_CONNECTION_INVALID, "%s: not connecting or connected", op));
@@ -605,10 +599,7 @@ snd_status snd_connector_local_address(snd_connector *connector, snd_address *ad
 snd_status snd_connector_peer_address(snd_connector *connector, snd_address *address)
 {
 	const char *op = "get peer address";
-	SND_CHECK(connector, SND_TYPE_CONNECTOR, op);
-	if (address == NULL)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: address is NULL", op);
-	SND_ENTER(connector, SND_TYPE_CONNECTOR, op);
+	SND_ENTER_TO(connector, SND_TYPE_CONNECTOR, address, op);
 	*address = connector->remote;
 	return snd_leave_with(connector->object.fabric, is_up(connector) ? SND_SUCCESS : snd_fail(SND_CONNECTION_INVALID, "%s: not connected", op));
 }

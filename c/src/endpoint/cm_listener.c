@@ -18,11 +18,8 @@ snd_status snd_listener_create(snd_adapter *adapter, snd_listener **listener)
 {
 	SND_KEEP_ERRNO;
 	const char *op = "create listener";
-	SND_CHECK(adapter, SND_TYPE_ADAPTER, op);
-	if (listener == NULL)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: listener is NULL", op);
+	SND_ENTER_TO(adapter, SND_TYPE_ADAPTER, listener, op);
 	*listener = NULL;
-	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
 	struct snd_fabric *f = adapter->object.fabric;
 	struct snd_listener *l = snd_new(f, SND_TYPE_LISTENER, sizeof *l);
 	if (l == NULL)
@@ -68,10 +65,7 @@ snd_status snd_listener_listen(snd_listener *listener, uint32_t backlog)
 snd_status snd_listener_address(snd_listener *listener, snd_address *address)
 {
 	const char *op = "get local address";
-	SND_CHECK(listener, SND_TYPE_LISTENER, op);
-	if (address == NULL)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: address is NULL", op);
-	SND_ENTER(listener, SND_TYPE_LISTENER, op);
+	SND_ENTER_TO(listener, SND_TYPE_LISTENER, address, op);
 	snd_status s = SND_SUCCESS;
 	if (listener->listening)
 		*address = listener->address;
@@ -152,8 +146,7 @@ snd_status snd_listener_request(snd_listener *listener, int64_t timeout, snd_con
 	SND_KEEP_ERRNO;
 	const char *op = "get connection request";
 	SND_CHECK(listener, SND_TYPE_LISTENER, op);
-	if (connector == NULL)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: connector is NULL", op);
+	SND_CHECK_POINTER(connector, op);
 	*connector = NULL;
 	SND_CHECK_TIMEOUT(timeout, op);
 	SND_ENTER(listener, SND_TYPE_LISTENER, op);

@@ -42,11 +42,8 @@ snd_status snd_cq_create(snd_adapter *adapter, uint32_t depth, snd_cq **cq)
 {
 	SND_KEEP_ERRNO;
 	const char *op = "create completion queue";
-	SND_CHECK(adapter, SND_TYPE_ADAPTER, op);
-	if (cq == NULL)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: cq is NULL", op);
+	SND_ENTER_TO(adapter, SND_TYPE_ADAPTER, cq, op);
 	*cq = NULL;
-	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
 	struct snd_fabric *f = adapter->object.fabric;
 	snd_status s = check_depth(f, depth, op);
 	if (s == SND_SUCCESS)

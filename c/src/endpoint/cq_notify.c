@@ -176,11 +176,8 @@ snd_status snd_cq_event_fd(snd_cq *cq, int *descriptor)
 {
 	SND_KEEP_ERRNO;
 	const char *op = "event descriptor";
-	SND_CHECK(cq, SND_TYPE_CQ, op);
-	if (descriptor == NULL)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: descriptor is NULL", op);
+	SND_ENTER_TO(cq, SND_TYPE_CQ, descriptor, op);
 	*descriptor = -1;
-	SND_ENTER(cq, SND_TYPE_CQ, op);
 	struct snd_fabric *f = cq->object.fabric;
 	snd_status s = SND_SUCCESS;
 	if (!f->has_engine) {

@@ -64,11 +64,8 @@ snd_status snd_mr_allocate(snd_adapter *adapter, uint64_t length, uint32_t flags
 {
 	SND_KEEP_ERRNO;
 	const char *op = "allocate memory region";
-	SND_CHECK(adapter, SND_TYPE_ADAPTER, op);
-	if (mr == NULL)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: mr is NULL", op);
+	SND_ENTER_TO(adapter, SND_TYPE_ADAPTER, mr, op);
 	*mr = NULL;
-	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
 	struct snd_fabric *f = adapter->object.fabric;
 	struct snd_mr *m = NULL;
 	snd_status s = begin_mr(adapter, length, flags, &m, op);
@@ -125,8 +122,7 @@ snd_status snd_mr_create_fast(snd_adapter *adapter, uint32_t pages, int remote, 
 	SND_KEEP_ERRNO;
 	const char *op = "create memory region";
 	SND_CHECK(adapter, SND_TYPE_ADAPTER, op);
-	if (mr == NULL)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: mr is NULL", op);
+	SND_CHECK_POINTER(mr, op);
 	*mr = NULL;
 	if (pages < 1 || pages > SND_MAX_FAST_PAGES)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: %" PRIu32 " pages, allowed 1 to %d: use several regions, or snd_mr_register", op, pages, SND_MAX_FAST_PAGES);
@@ -151,10 +147,7 @@ uint32_t snd_mr_remote_token(snd_mr *mr) { SND_GET(mr, SND_TYPE_MR, "remote toke
 snd_status snd_mr_query(snd_mr *mr, snd_window_descriptor *descriptor)
 {
 	const char *op = "query memory region";
-	SND_CHECK(mr, SND_TYPE_MR, op);
-	if (descriptor == NULL)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: descriptor is NULL", op);
-	SND_ENTER(mr, SND_TYPE_MR, op);
+	SND_ENTER_TO(mr, SND_TYPE_MR, descriptor, op);
 	*descriptor = (snd_window_descriptor){mr->address, mr->length, mr->region.remote_token, 0};
 	return snd_leave_with(mr->object.fabric, SND_SUCCESS);
 }

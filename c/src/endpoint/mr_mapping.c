@@ -41,11 +41,8 @@ snd_status snd_adapter_privileged_token(snd_adapter *adapter, uint32_t *token)
 {
 	SND_KEEP_ERRNO;
 	const char *op = "privileged token";
-	SND_CHECK(adapter, SND_TYPE_ADAPTER, op);
-	if (token == NULL)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: token is NULL", op);
+	SND_ENTER_TO(adapter, SND_TYPE_ADAPTER, token, op);
 	*token = 0;
-	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
 	struct snd_fabric *f = adapter->object.fabric;
 	snd_status s = SND_SUCCESS;
 	if (adapter->privileged == 0) {
@@ -91,11 +88,8 @@ snd_status snd_mapping_create(snd_mr *mr, void *buffer, uint64_t length, snd_map
 {
 	SND_KEEP_ERRNO;
 	const char *op = "create logical mapping";
-	SND_CHECK(mr, SND_TYPE_MR, op);
-	if (mapping == NULL)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: mapping is NULL", op);
+	SND_ENTER_TO(mr, SND_TYPE_MR, mapping, op);
 	*mapping = NULL;
-	SND_ENTER(mr, SND_TYPE_MR, op);
 	return snd_leave_with(mr->object.fabric, new_mapping(mr, buffer, length, mapping, op));
 }
 

@@ -7,11 +7,8 @@ snd_status snd_window_create(snd_adapter *adapter, snd_window **window)
 {
 	SND_KEEP_ERRNO;
 	const char *op = "create window";
-	SND_CHECK(adapter, SND_TYPE_ADAPTER, op);
-	if (window == NULL)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: window is NULL", op);
+	SND_ENTER_TO(adapter, SND_TYPE_ADAPTER, window, op);
 	*window = NULL;
-	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
 	struct snd_fabric *f = adapter->object.fabric;
 	snd_status s = snd_before_call(&adapter->object, op, 0, 0, NULL);
 	if (s != SND_SUCCESS)
@@ -34,10 +31,7 @@ snd_status snd_window_create(snd_adapter *adapter, snd_window **window)
 snd_status snd_window_query(snd_window *window, snd_window_descriptor *descriptor)
 {
 	const char *op = "query window";
-	SND_CHECK(window, SND_TYPE_WINDOW, op);
-	if (descriptor == NULL)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: descriptor is NULL", op);
-	SND_ENTER(window, SND_TYPE_WINDOW, op);
+	SND_ENTER_TO(window, SND_TYPE_WINDOW, descriptor, op);
 	*descriptor = window->latest;
 	return snd_leave_with(window->object.fabric, SND_SUCCESS);
 }

@@ -301,11 +301,8 @@ snd_status snd_adapter_open(snd_fabric *fabric, snd_adapter **adapter)
 {
 	SND_KEEP_ERRNO;
 	const char *op = "open adapter";
-	SND_CHECK(fabric, SND_TYPE_FABRIC, op);
-	if (adapter == NULL)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: adapter is NULL", op);
+	SND_ENTER_TO(fabric, SND_TYPE_FABRIC, adapter, op);
 	*adapter = NULL;
-	SND_ENTER(fabric, SND_TYPE_FABRIC, op);
 	snd_status s = SND_SUCCESS;
 	struct snd_adapter *a = NULL;
 	if (fabric->adapters_opened >= SNDL_ADAPTER_NUMBER_MASK)
@@ -329,8 +326,7 @@ snd_status snd_adapter_query(snd_adapter *adapter, snd_adapter_info *info, uint6
 {
 	const char *op = "query adapter";
 	SND_CHECK(adapter, SND_TYPE_ADAPTER, op);
-	if (info == NULL)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: info is NULL", op);
+	SND_CHECK_POINTER(info, op);
 	if (size == 0 || size > MOST_INFO)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: size is %" PRIu64 ", allowed 1 to %d: pass sizeof *info", op, size, MOST_INFO);
 	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);

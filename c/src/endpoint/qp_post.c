@@ -341,10 +341,7 @@ snd_status snd_endpoint_fast_register(snd_endpoint *endpoint, uint64_t context, 
 {
 	SND_KEEP_ERRNO;
 	const char *op = "fast register";
-	SND_CHECK(endpoint, SND_TYPE_ENDPOINT, op);
-	if (registration == NULL)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: registration is NULL", op);
-	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, op);
+	SND_ENTER_TO(endpoint, SND_TYPE_ENDPOINT, registration, op);
 	struct snd_fabric *f = endpoint->object.fabric;
 	if (!snd_belongs(f, mr, SND_TYPE_MR))
 		return snd_leave_with(f, snd_bad_handle(op, "mr"));

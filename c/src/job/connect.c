@@ -175,8 +175,7 @@ snd_status snd_job_connect(snd_job *job, uint32_t peer, const snd_endpoint_confi
 	SND_KEEP_ERRNO;
 	const char *op = "connect";
 	SND_CHECK(job, SND_TYPE_JOB, op);
-	if (endpoint == NULL)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: endpoint is NULL", op);
+	SND_CHECK_POINTER(endpoint, op);
 	*endpoint = NULL;
 	SND_CHECK_TIMEOUT(timeout, op);
 	SND_ENTER(job, SND_TYPE_JOB, op);

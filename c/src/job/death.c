@@ -40,8 +40,7 @@ snd_status snd_job_next_death(snd_job *job, int64_t timeout, uint32_t *rank)
 	SND_KEEP_ERRNO;
 	const char *op = "next death";
 	SND_CHECK(job, SND_TYPE_JOB, op);
-	if (rank == NULL)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: rank is NULL", op);
+	SND_CHECK_POINTER(rank, op);
 	SND_CHECK_TIMEOUT(timeout, op);
 	SND_ENTER(job, SND_TYPE_JOB, op);
 	struct snd_job *j = job;

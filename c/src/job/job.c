@@ -143,8 +143,7 @@ static snd_status start(struct snd_job *j, snd_fabric *f, snd_status s, const st
 /* new_job checks what snd_job_init and snd_job_join have in common. A refused setting becomes r, and the process meets the others yet. */
 static snd_status new_job(const snd_fabric_options *options, snd_fabric_options *o, snd_job **job, struct snd_job **j, struct refusal *r, int64_t timeout, const char *op)
 {
-	if (job == NULL)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: job is NULL", op);
+	SND_CHECK_POINTER(job, op);
 	*job = NULL;
 	SND_CHECK_TIMEOUT(timeout, op);
 	snd_status s = snd_start(op);

@@ -234,6 +234,21 @@ SND_FAST bool snd_enter(const struct snd_object *o, enum snd_type type)
 			return snd_bad_handle(op, #h); \
 	} while (0)
 
+/* SND_CHECK_POINTER refuses an argument that is NULL. */
+#define SND_CHECK_POINTER(p, op) \
+	do { \
+		if (snd_unlikely((p) == NULL)) \
+			return snd_fail(SND_INVALID_PARAMETER, "%s: %s is NULL", op, #p); \
+	} while (0)
+
+/* SND_ENTER_TO is SND_ENTER for a call that stores its result in *to. */
+#define SND_ENTER_TO(h, type, to, op) \
+	do { \
+		SND_CHECK(h, type, op); \
+		SND_CHECK_POINTER(to, op); \
+		SND_ENTER(h, type, op); \
+	} while (0)
+
 /* SND_CHECK_TIMEOUT refuses a negative time limit other than SND_FOREVER. Each call that has a time limit begins with it. */
 #define SND_CHECK_TIMEOUT(timeout, op) \
 	do { \
