@@ -19,7 +19,7 @@ func twoSides(t *testing.T) (sides [2]*Line) {
 		if sides[i], err = MapLine(f); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { sides[i].close() })
+		t.Cleanup(func() { sides[i].mem.Unmap() })
 	}
 	return sides
 }

@@ -135,6 +135,3 @@ func (l *Line) Meet(side int) {
 
 // yield gives the core to another process that can run. The call does not block, so the Go runtime need not know of it.
 func yield() { unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
-
-// close unmaps the memory.
-func (l *Line) close() error { return l.mem.Unmap() }

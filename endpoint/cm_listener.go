@@ -133,12 +133,7 @@ func (l *listener) GetConnectionRequest(ctx context.Context, c nd.Connector) err
 	case t.closed:
 		return l.opError(op, nd.Canceled, "the listener was closed", "")
 	}
-	for i, other := range l.calls {
-		if other == t {
-			l.calls = slices.Delete(l.calls, i, i+1)
-			break
-		}
-	}
+	l.calls = *without(&l.calls, t)
 	if err != nil {
 		return Canceled(ctx, err, op, "listener")
 	}

@@ -30,15 +30,6 @@ type Files struct {
 	Journal *os.File // nil if the launcher has none
 }
 
-// Close closes the files.
-func (f Files) Close() {
-	for _, file := range []*os.File{f.File, f.Journal} {
-		if file != nil {
-			file.Close()
-		}
-	}
-}
-
 // Dial connects to the launcher as a rank, and returns the files that the rank wants.
 //
 // It fails if no process listens (the launcher has ended, or is in another network namespace), if

@@ -200,7 +200,8 @@ func TestJournal(t *testing.T) {
 					}
 				}
 			}
-			files.Close()
+			files.File.Close() // one that is nil stays so
+			files.Journal.Close()
 			ch.Close()
 		}
 		s.Close()
