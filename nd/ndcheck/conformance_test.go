@@ -152,6 +152,7 @@ func expectClean(t *testing.T, journal *ndcheck.Journal) {
 
 // The checker changes nothing that the conformance suite sees, and finds nothing in it but what it announces.
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	for _, executor := range []string{"auto", "target"} {
 		for _, processes := range []bool{false, true} {
 			t.Run(executor+map[bool]string{false: "/goroutines", true: "/processes"}[processes], func(t *testing.T) {

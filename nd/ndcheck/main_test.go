@@ -11,6 +11,6 @@ import (
 
 func TestMain(m *testing.M) {
 	proctest.Main()
-	proctest.SideBySide(4)
+	proctest.SideBySide(6)
 	os.Exit(m.Run())
 }

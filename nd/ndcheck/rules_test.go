@@ -95,6 +95,7 @@ func TestConnectCycle(t *testing.T) {
 }
 
 func TestRules(t *testing.T) {
+	t.Parallel()
 	tested := map[string]bool{"N603": true, "N703": true, "N901": true, "N902": true} // TestConnectCycle, TestWaitForSilence, TestExpect, TestSightLost
 	for _, p := range slices.Concat(memoryPrograms, requestPrograms) {
 		tested[p.rule] = true

@@ -277,6 +277,7 @@ func (s *side) receiveShared() {
 }
 
 func TestCorrectPrograms(t *testing.T) {
+	t.Parallel()
 	for name, p := range correct {
 		t.Run(name, func(t *testing.T) {
 			for _, f := range watch(t, p.cfg, 64, p.roles[0], p.roles[1]) {

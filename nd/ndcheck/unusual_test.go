@@ -381,6 +381,7 @@ func TestChangesByPeers(t *testing.T) {
 
 // Correct programs stay clean in a weak order.
 func TestWeakOrder(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(3) {
 		for name, p := range correct {
 			t.Run(fmt.Sprint(name, seed), func(t *testing.T) {

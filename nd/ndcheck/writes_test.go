@@ -122,6 +122,7 @@ func fill(n int) []func(s *side) {
 
 // The checker says that it cannot watch all requests, and only then.
 func TestSightLost(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("to fill the table of accesses takes too long with the race detector")
 	}

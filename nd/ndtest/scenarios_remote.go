@@ -122,11 +122,12 @@ var remoteScenarios = []scenario{
 			c := s.pair(connOptions{})
 			s.barrier()
 			c.must(c.ep.Send(1, c.sge(0, 1), 0))
+			c.must(c.connector.NotifyDisconnect(s.ctx)) // the Send may complete only when this side disconnects, too
+			c.disconnectRacing()
 			r := c.nextResult(true)
 			if r.RequestContext != 1 || r.Status != nd.Success && r.Status != nd.Canceled {
 				s.errorf("result of the last Send: %v, want request 1 with Success or Canceled", r.Status)
 			}
-			c.disconnectRacing()
 		}
 	}, passive: func(s *side) {
 		for range disconnectRaces {
