@@ -28,6 +28,9 @@ import (
 // sweepFill is how many bytes one process writes at most, apart from the first and last ones. With SOFTND_STRESS there is no limit.
 var sweepFill = scale.Of[uint64](48<<20, math.MaxUint64)
 
+// sweepSteps is how many allocations one process makes. A large one costs what it takes to clear its bytes.
+var sweepSteps = scale.Of(80, 200)
+
 // sweepHeld is how many bytes one process holds when it begins to free the oldest allocation after each.
 const sweepHeld = 48 << 20
 
@@ -124,7 +127,7 @@ func sweep(self *proctest.Self, asked uint64) error {
 	var held []Offset
 	var written uint64
 	said := "no allocation failed"
-	for range 200 {
+	for range sweepSteps {
 		n := 1 + r.Uint64N(1<<(6+r.IntN(20)))
 		if r.IntN(10) == 0 {
 			n = a.geo.size * uint64(1+r.IntN(4)) / 2

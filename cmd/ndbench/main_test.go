@@ -17,6 +17,7 @@ import (
 	"github.com/softnd/softnd/bench/measure"
 	"github.com/softnd/softnd/bench/report"
 	"github.com/softnd/softnd/internal/testkit/proctest"
+	"github.com/softnd/softnd/internal/testkit/scale"
 )
 
 // built returns the directory of the programs that are tested.
@@ -168,6 +169,7 @@ func TestEveryTestWithServerAndClient(t *testing.T) {
 
 // TestOptionsAreReported: each option that changes the measurement is in the report.
 func TestOptionsAreReported(t *testing.T) {
+	many := scale.Of(128, 1024)
 	for _, tc := range []struct {
 		args string
 		want func(report.Result) bool
@@ -178,13 +180,13 @@ func TestOptionsAreReported(t *testing.T) {
 		{"read_lat -x target", func(r report.Result) bool { return r.Executor == "target" && r.Mode == "polling" }},
 		{"write_lat -m private -x auto", func(r report.Result) bool { return r.Executor == "auto" && r.Memory == "private" }},
 		{"write_bw -q 1024 --size 8 -c", func(r report.Result) bool { return r.Pairs == 1024 }},
-		{"send_bw -q 1024 --size 8", func(r report.Result) bool { return r.Pairs == 1024 }},
-		{"msg_rate -q 1024 --size 8", func(r report.Result) bool { return r.Pairs == 1024 }},
+		{fmt.Sprintf("send_bw -q %d --size 8", many), func(r report.Result) bool { return r.Pairs == many }},
+		{fmt.Sprintf("msg_rate -q %d --size 8", many), func(r report.Result) bool { return r.Pairs == many }},
 		{"write_lat -q 64", func(r report.Result) bool { return r.Pairs == 64 && r.Executor == "auto" }},
 		{"msg_rate -b -I --size 8", func(r report.Result) bool { return r.Depth == 128 && strings.Contains(r.Note, "inline") }},
 		{"posted -t 7 --size 8", func(r report.Result) bool { return r.Depth == 1 || r.Depth == 7 }},
 	} {
-		args := append(strings.Fields(tc.args), "-n", "20", "-w", "5", "-r", "2", "--no-pin", "-c", "--json", "-")
+		args := append(strings.Fields(tc.args), "-n", "4", "-w", "1", "-r", "2", "--no-pin", "-c", "--json", "-")
 		if !strings.Contains(tc.args, "--size") {
 			args = append(args, "-s", "8,5000")
 		}
