@@ -32,13 +32,20 @@ func TestLayout(t *testing.T) {
 			maxSGE, descriptorHeader/8, descriptorEntry/8, descriptorHeader/8+1, descriptorEntry/8),
 		"word wire.Entry.0, 64 bits\n"+
 			layouttest.Bits(wire.Header(0xff, 0, 0, 0), "kind")+
-			layouttest.Bits(wire.Header(0, 0xff, 0, 0), fmt.Sprintf("flags: %d first, %d last, %d invalidate, %d ack request, %d solicited, %d hashed", wire.FlagFirst, wire.FlagLast, wire.FlagInvalidate, wire.FlagAckRequest, wire.FlagSolicited, wire.FlagHashed))+
+			layouttest.Bits(wire.Header(0, 0xff, 0, 0), fmt.Sprintf("flags: %d first, %d last, %d invalidate, %d ack request, %d solicited, %d hashed, %d immediate", wire.FlagFirst, wire.FlagLast, wire.FlagInvalidate, wire.FlagAckRequest, wire.FlagSolicited, wire.FlagHashed, wire.FlagImmediate))+
 			layouttest.Bits(wire.Header(0, 0, 0xffff, 0), "length of the payload")+
 			layouttest.Bits(wire.Header(0, 0, 0, token), "token"),
 		fmt.Sprintf("word wire.Entry.%d, 64 bits, with flag %d\n"+
 			"  of a Send or Write: XXH64 of the data of the whole request; kinds %d and %d hold %d bytes less\n"+
 			"  of a Read: index in wire.SharedQP.ReadHashes of the receiver, which stores the XXH64 of the data there\n",
-			wire.HashWord, wire.FlagHashed, wire.SendInEntry, wire.WriteInEntry, wire.MaxSendInEntry-wire.Room(wire.SendInEntry, true)),
+			wire.HashWord, wire.FlagHashed, wire.SendInEntry, wire.WriteInEntry, wire.MaxSendInEntry-wire.Room(wire.SendInEntry, wire.FlagHashed)),
+		fmt.Sprintf("wire.Entry, immediate data, 32 bits, with flag %d\n"+
+			"  kinds %d, %d, %d and %d: in the place of the token\n"+
+			"  kind %d: word %d, with flag %d word %d; it holds %d bytes less\n"+
+			"  kind %d: word %d of the last entry\n",
+			wire.FlagImmediate, wire.SendInEntry, wire.SendPlaced, wire.SendFragment, wire.WritePlaced,
+			wire.WriteInEntry, wire.HashWord, wire.FlagHashed, wire.HashWord-1, wire.MaxWriteInEntry-wire.Room(wire.WriteInEntry, wire.FlagImmediate),
+			wire.WriteFragment, wire.HashWord-1),
 		fmt.Sprintf("wire.Entry, words of ring.Slot.words by kind\n"+
 			"  %d SendInEntry 1..%d payload, at most %d bytes\n"+
 			"  %d SendPlaced  1 bytes that lie in the receive already\n"+
@@ -46,6 +53,9 @@ func TestLayout(t *testing.T) {
 			"  %d SendFragment 1 sender's address, 2 length and sender's local token, 4 length of the whole message\n"+
 			"  %d WriteFragment 1 sender's address, 2 length and sender's local token, 3 receiver's address, 4 length of the whole request\n"+
 			"  %d ReadFragment likewise\n"+
-			"  %d WriteInEntry 1 receiver's address, 2..%d payload, at most %d bytes\n",
-			wire.SendInEntry, len(ring.Words{})-1, wire.MaxSendInEntry, wire.SendPlaced, wire.SendFailed, wire.SendFragment, wire.WriteFragment, wire.ReadFragment, wire.WriteInEntry, len(ring.Words{})-1, wire.MaxWriteInEntry))
+			"  %d WriteInEntry 1 receiver's address, 2..%d payload, at most %d bytes\n"+
+			"  %d WritePlaced 1 bytes that lie in the memory already\n"+
+			"  %d Atomic 1 receiver's address, 2 operand, 3 swap value, 4 operation (%d fetch and add, %d compare and swap, %d swap), 5 index in wire.SharedQP.Results, of which there are %d, of the receiver, which stores the old value there\n",
+			wire.SendInEntry, len(ring.Words{})-1, wire.MaxSendInEntry, wire.SendPlaced, wire.SendFailed, wire.SendFragment, wire.WriteFragment, wire.ReadFragment, wire.WriteInEntry, len(ring.Words{})-1, wire.MaxWriteInEntry,
+			wire.WritePlaced, wire.Atomic, wire.FetchAndAdd, wire.CompareAndSwap, wire.Swap, wire.Results))
 }

@@ -170,7 +170,11 @@ func (ep *queuePair) postBind(reqCtx uint64, mr nd.MemoryRegion, mw nd.MemoryWin
 	if flags.Has(nd.AllowWrite) {
 		rights |= window.Write
 	}
-	if flags&^(nd.AllowRead|nd.AllowWrite) == 0 {
+	if flags.Has(nd.AllowAtomic) {
+		rights |= window.Atomic
+	}
+	const access = nd.AllowRead | nd.AllowWrite | nd.AllowAtomic
+	if flags&^access == 0 {
 		if !ep.mu.LockBiased() {
 			ep.mu.Lock()
 		}
@@ -190,8 +194,8 @@ func (ep *queuePair) postBind(reqCtx uint64, mr nd.MemoryRegion, mw nd.MemoryWin
 	binding, err := win.window.Prepare(region.region, buf, rights, ep.number, flags.Has(nd.ThisEndpointOnly))
 	if err != nil {
 		asked := window.Operand{Token: region.LocalToken(), Rights: window.Local, Address: shm.AddressOf(buf)}
-		return ep.opError(op, nd.StatusOf(err), fmt.Sprintf("%v for %s", flags&(nd.AllowRead|nd.AllowWrite), ep.describeAccess(&asked, uint64(len(buf)))),
-			"pass a part of mr.Bytes(); AllowWrite needs a region with AllowLocalWrite")
+		return ep.opError(op, nd.StatusOf(err), fmt.Sprintf("%v for %s", flags&access, ep.describeAccess(&asked, uint64(len(buf)))),
+			"pass a part of mr.Bytes(); AllowWrite and AllowAtomic need a region with AllowLocalWrite")
 	}
 	r.binding = binding
 	return ep.post(r)

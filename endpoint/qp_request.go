@@ -47,10 +47,7 @@ func (r *request) entryFlags() (flags uint8) {
 	if r.Flags.Has(nd.SendAndSolicitEvent) {
 		flags |= wire.FlagSolicited
 	}
-	if r.Hashed {
-		flags |= wire.FlagHashed
-	}
-	return flags
+	return flags | r.DataFlags()
 }
 
 // appendSGEs appends the entries of sge that are not empty. It also returns their length in bytes.

@@ -18,7 +18,7 @@ func (ep *queuePair) decodeEntry(slot *ring.Words) bool {
 	if ep.resp.remoteBindCheck = (window.BindCheck{}); wire.Flags(words[0])&wire.FlagFirst != 0 {
 		ep.resp.localBindCheck = window.BindCheck{}
 	}
-	if !ep.resp.entry.Decode(&words) {
+	if !ep.resp.entry.Decode(&words) || ep.resp.entry.IsExtended() && ep.localQP.Extended == 0 {
 		return false
 	}
 	if ep.resp.entry.Flags&wire.FlagHashed != 0 {

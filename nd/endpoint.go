@@ -106,7 +106,7 @@ type Endpoint interface {
 	// Bind gives peers access to buf, a part of mr.Bytes(), through the window mw. When the request
 	// runs, mw must not be bound. It is enough to post an Invalidate of mw right before the Bind.
 	//
-	// flags contains the rights of the window: [AllowRead], [AllowWrite], both or neither. The
+	// flags contains the rights of the window: any of [AllowRead], [AllowWrite] and [AllowAtomic]. The
 	// AllowRemote flags of the region do not matter. Every connected peer that has the token may use
 	// the window, unless flags has [ThisEndpointOnly].
 	//
@@ -117,7 +117,7 @@ type Endpoint interface {
 	// Errors:
 	//
 	//   - [AccessViolation]: buf is empty or not within mr; or mr is not registered; or flags has
-	//     AllowWrite and mr lacks [AllowLocalWrite].
+	//     AllowWrite or AllowAtomic and mr lacks [AllowLocalWrite].
 	//   - [InvalidParameter2]: mr is of another adapter.
 	//   - [InvalidParameter3]: mw is of another adapter.
 	//   - [InvalidParameter6]: Bind does not take these flags.
@@ -232,6 +232,66 @@ type Endpoint interface {
 	// local tokens need no right.
 	// Source: IND2QueuePair::Write, NdkWrite.
 	Write(reqCtx uint64, sge []SGE, remoteAddress uint64, remoteToken Token, flags OpFlags) error
+
+	// SendImmediate is Send, and the result of the peer's Receive also has the number immediate: its type is
+	// [RequestReceiveImmediate]. The result at this side is of type [RequestSend].
+	//
+	// Errors: those of Send; [NotSupported] if the adapter or the peer's does not have [ImmediateSupported].
+	// Results: those of Send.
+	// Source: IBV_WR_SEND_WITH_IMM of verbs; the model has none.
+	SendImmediate(reqCtx uint64, sge []SGE, immediate uint32, flags OpFlags) error
+
+	// WriteImmediate is Write, and when its bytes are in the peer's memory, it also completes the oldest posted Receive of
+	// the peer, with the number immediate. The buffers of the Receive are not touched, and may be smaller than the Write. The
+	// result there is of type [RequestReceiveWriteImmediate], and its BytesTransferred is the length of the Write. sge may
+	// be empty: the peer then only gets the number. If the peer has no Receive posted, the request waits for one as a Send does.
+	// In the order of the peer's receives, it counts as a message.
+	//
+	// flags are those of Write, and [SendAndSolicitEvent].
+	//
+	// Errors: those of Write; [NotSupported] if the adapter or the peer's does not have [ImmediateSupported].
+	// Results: those of Write, and [IOTimeout] if the peer posted no Receive in time. Bytes of a Write that fails may have
+	// been written.
+	// Source: IBV_WR_RDMA_WRITE_WITH_IMM of verbs; the model has none.
+	WriteImmediate(reqCtx uint64, sge []SGE, remoteAddress uint64, remoteToken Token, immediate uint32, flags OpFlags) error
+
+	// FetchAndAdd adds a number to the 8 bytes of the peer's memory at remoteAddress, and stores what they were before in
+	// the entry of sge, which has exactly 8 bytes. Numbers are unsigned, in the byte order of the host, and wrap around.
+	//
+	// The access is atomic with respect to all atomics of all endpoints, on every host, and to atomic instructions of the
+	// peer's own program on the same 8 bytes. It counts as a Read in the read limits and for [ReadFence]. Its effect in the
+	// peer's memory appears in the order of posting.
+	//
+	// Errors:
+	//
+	//   - [DataOverrun]: sge has not exactly one entry.
+	//   - [InvalidBufferSize]: the entry has not 8 bytes.
+	//   - [InvalidParameter4]: remoteAddress is not a multiple of 8.
+	//   - [InvalidParameter6]: the request does not take these flags.
+	//   - [NotSupported]: the adapter or the peer's does not have [AtomicsSupported].
+	//
+	// Results:
+	//
+	//   - [AccessViolation]: the remote token is not valid, does not allow atomics, or does not cover the 8 bytes. Or the
+	//     local token does not cover the entry, or lacks [AllowLocalWrite].
+	//   - [DataOverrun], [IOTimeout], [RemoteError]: with some providers.
+	//
+	// If the local entry is refused, the number may have been added.
+	// Source: IBV_WR_ATOMIC_FETCH_AND_ADD of verbs; the model has none.
+	FetchAndAdd(reqCtx uint64, sge []SGE, remoteAddress uint64, remoteToken Token, add uint64, flags OpFlags) error
+
+	// CompareAndSwap is FetchAndAdd, but stores swap if the 8 bytes equal compare. If the old value that it returns is
+	// compare, it has stored swap.
+	//
+	// Errors, Results: those of FetchAndAdd.
+	// Source: IBV_WR_ATOMIC_CMP_AND_SWP of verbs; the model has none.
+	CompareAndSwap(reqCtx uint64, sge []SGE, remoteAddress uint64, remoteToken Token, compare, swap uint64, flags OpFlags) error
+
+	// Swap is FetchAndAdd, but stores value.
+	//
+	// Errors, Results: those of FetchAndAdd.
+	// Source: none; verbs has it for some cards only.
+	Swap(reqCtx uint64, sge []SGE, remoteAddress uint64, remoteToken Token, value uint64, flags OpFlags) error
 
 	// Flush ends the connection, and completes all incomplete requests of both queues with
 	// [Canceled], each queue in the order of posting. Flush blocks until copies by the peer that are

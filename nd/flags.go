@@ -53,6 +53,10 @@ const (
 	// the flag. Its number is softnd's own.
 	// Source: none, softnd's own.
 	ThisEndpointOnly OpFlags = 0x10000
+	// AllowAtomic is for Bind, with an adapter that has [AtomicsSupported]. It allows peers to change memory of the
+	// window by FetchAndAdd, CompareAndSwap and Swap. The region must have [AllowLocalWrite]. Its number is softnd's
+	// own. Source: IBV_ACCESS_REMOTE_ATOMIC of verbs.
+	AllowAtomic OpFlags = 0x20000
 )
 
 // everyRequest holds the flags that any initiator request takes.
@@ -68,6 +72,7 @@ var opFlagNames = []flagnames.Name{
 	{Bits: uint32(ReadLocalInvalidate), Name: "ReadLocalInvalidate"},
 	{Bits: uint32(Defer), Name: "Defer"},
 	{Bits: uint32(ThisEndpointOnly), Name: "ThisEndpointOnly"},
+	{Bits: uint32(AllowAtomic), Name: "AllowAtomic"},
 }
 
 // Has reports whether every flag of want is set.
@@ -92,15 +97,20 @@ const (
 	// RDMAReadSink allows Reads of this process to store data in the region. Adapters with
 	// [ReadSinkNotRequired] do not need this flag, and ignore it.
 	RDMAReadSink RegionFlags = 0x8
+	// AllowRemoteAtomic allows peers to change the region by FetchAndAdd, CompareAndSwap and Swap with the region's own
+	// remote token. It has two bits, 0x10000 and that of AllowLocalWrite: test it with [RegionFlags.RemoteAtomic]. Only
+	// adapters with [AtomicsSupported] accept it. Its number is softnd's own. Source: IBV_ACCESS_REMOTE_ATOMIC of verbs.
+	AllowRemoteAtomic RegionFlags = 0x10001
 	// DoNotSecureVM has a meaning on Windows only. It is accepted and ignored.
 	DoNotSecureVM RegionFlags = 0x80000000
 )
 
-// AllRegionFlags has all bits that Register accepts.
+// AllRegionFlags has all bits of the model that Register accepts; an adapter with [AtomicsSupported] also accepts [AllowRemoteAtomic].
 const AllRegionFlags = AllowLocalWrite | AllowRemoteRead | AllowRemoteWrite | RDMAReadSink | DoNotSecureVM
 
 var regionFlagNames = []flagnames.Name{
 	{Bits: uint32(AllowRemoteWrite), Name: "AllowRemoteWrite"},
+	{Bits: uint32(AllowRemoteAtomic), Name: "AllowRemoteAtomic"},
 	{Bits: uint32(AllowLocalWrite), Name: "AllowLocalWrite"},
 	{Bits: uint32(AllowRemoteRead), Name: "AllowRemoteRead"},
 	{Bits: uint32(RDMAReadSink), Name: "RDMAReadSink"},
@@ -116,6 +126,10 @@ func (f RegionFlags) RemoteRead() bool { return f&AllowRemoteRead != 0 }
 // RemoteWrite reports whether peers may write with the region's own remote token. It checks bit 0x4
 // alone, because the other bit of [AllowRemoteWrite] is [AllowLocalWrite].
 func (f RegionFlags) RemoteWrite() bool { return f&0x4 != 0 }
+
+// RemoteAtomic reports whether peers may change the memory atomically with the region's own remote token. It checks bit
+// 0x10000 alone, because the other bit of [AllowRemoteAtomic] is [AllowLocalWrite].
+func (f RegionFlags) RemoteAtomic() bool { return f&0x10000 != 0 }
 
 // String lists the flags by name, joined by "|".
 func (f RegionFlags) String() string { return flagnames.Join(uint32(f), regionFlagNames) }

@@ -16,11 +16,13 @@ func TestFlagNumbers(t *testing.T) {
 		{"ReadLocalInvalidate", uint32(ReadLocalInvalidate), 0x100},
 		{"Defer", uint32(Defer), 0x200},
 		{"ThisEndpointOnly", uint32(ThisEndpointOnly), 0x10000},
+		{"AllowAtomic", uint32(AllowAtomic), 0x20000},
 
 		{"AllowLocalWrite", uint32(AllowLocalWrite), 0x1},
 		{"AllowRemoteRead", uint32(AllowRemoteRead), 0x2},
 		{"AllowRemoteWrite", uint32(AllowRemoteWrite), 0x5},
 		{"RDMAReadSink", uint32(RDMAReadSink), 0x8},
+		{"AllowRemoteAtomic", uint32(AllowRemoteAtomic), 0x10001},
 		{"DoNotSecureVM", uint32(DoNotSecureVM), 0x80000000},
 		{"AllRegionFlags", uint32(AllRegionFlags), 0x8000000F},
 
@@ -35,6 +37,9 @@ func TestFlagNumbers(t *testing.T) {
 		{"ReadLocalInvalidateSupported", uint32(ReadLocalInvalidateSupported), 0x10},
 		{"CQResizeSupported", uint32(CQResizeSupported), 0x100},
 		{"LoopbackConnectionsSupported", uint32(LoopbackConnectionsSupported), 0x10000},
+
+		{"AtomicsSupported", uint32(AtomicsSupported), 0x20000},
+		{"ImmediateSupported", uint32(ImmediateSupported), 0x40000},
 
 		{"InfoVersion1", InfoVersion1, 1},
 		{"InfoVersion2", InfoVersion2, 0x20000},
@@ -86,7 +91,7 @@ func TestAllowedFlags(t *testing.T) {
 		RequestReceive:              0,
 		RequestReceiveAndInvalidate: 0,
 		RequestSend:                 0x227,
-		RequestBind:                 0x1021B,
+		RequestBind:                 0x3021B,
 		RequestInvalidate:           0x203,
 		RequestRead:                 0x303,
 		RequestWrite:                0x223,

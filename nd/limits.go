@@ -96,6 +96,12 @@ const (
 	CQResizeSupported AdapterFlags = 0x100
 	// LoopbackConnectionsSupported means that an address of the adapter can connect to itself.
 	LoopbackConnectionsSupported AdapterFlags = 0x10000
+	// AtomicsSupported means that FetchAndAdd, CompareAndSwap and Swap of [Endpoint] are supported. The flag and its
+	// number are softnd's own. Source: atomic_cap of verbs.
+	AtomicsSupported AdapterFlags = 0x20000
+	// ImmediateSupported means that SendImmediate and WriteImmediate of [Endpoint] are supported. The flag and its number
+	// are softnd's own.
+	ImmediateSupported AdapterFlags = 0x40000
 )
 
 var adapterFlagNames = []flagnames.Name{
@@ -106,6 +112,8 @@ var adapterFlagNames = []flagnames.Name{
 	{Bits: uint32(ReadLocalInvalidateSupported), Name: "ReadLocalInvalidateSupported"},
 	{Bits: uint32(CQResizeSupported), Name: "CQResizeSupported"},
 	{Bits: uint32(LoopbackConnectionsSupported), Name: "LoopbackConnectionsSupported"},
+	{Bits: uint32(AtomicsSupported), Name: "AtomicsSupported"},
+	{Bits: uint32(ImmediateSupported), Name: "ImmediateSupported"},
 }
 
 // Has reports whether every flag of want is set.

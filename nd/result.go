@@ -8,7 +8,7 @@ type Result struct {
 	// the statuses of their results.
 	Status Status
 	// BytesTransferred is the number of bytes that a successful Send, Receive, Read or Write has
-	// transferred. It is 0 for other results. Providers other than softnd may set it for Receive only.
+	// transferred, and 8 for a successful atomic. It is 0 for other results. Providers other than softnd may set it for Receive only.
 	BytesTransferred uint32
 	// EndpointContext is the Context of the endpoint's [EndpointConfig].
 	EndpointContext uint64
@@ -17,8 +17,24 @@ type Result struct {
 	// RequestType is the type of the request.
 	RequestType RequestType
 	// InvalidatedToken is the remote token that the message has invalidated, if RequestType is
-	// [RequestReceiveAndInvalidate]. Otherwise it is 0.
+	// [RequestReceiveAndInvalidate]. If the result has immediate data, it holds that: use [Result.Immediate]. Otherwise it
+	// is 0. No message has both.
 	InvalidatedToken Token
+}
+
+// Immediate returns the immediate data of a message or Write. ok is false unless RequestType is
+// [RequestReceiveImmediate] or [RequestReceiveWriteImmediate].
+func (r Result) Immediate() (data uint32, ok bool) {
+	if r.RequestType == RequestReceiveImmediate || r.RequestType == RequestReceiveWriteImmediate {
+		return uint32(r.InvalidatedToken), true
+	}
+	return 0, false
+}
+
+// SetImmediate makes r the result of a receive with immediate data. t is [RequestReceiveImmediate] or
+// [RequestReceiveWriteImmediate]. SetImmediate is for providers.
+func (r *Result) SetImmediate(t RequestType, data uint32) {
+	r.RequestType, r.InvalidatedToken = t, Token(data)
 }
 
 // Err returns nil if the result is a success, and otherwise an [OpError] with the status of the
@@ -67,11 +83,11 @@ type RequestType uint32
 
 const (
 	RequestReceive    RequestType = 0
-	RequestSend       RequestType = 1 // Send and SendAndInvalidate
+	RequestSend       RequestType = 1 // Send, SendAndInvalidate and SendImmediate
 	RequestBind       RequestType = 2
 	RequestInvalidate RequestType = 3 // Invalidate and InvalidateRegion
 	RequestRead       RequestType = 4
-	RequestWrite      RequestType = 5
+	RequestWrite      RequestType = 5 // Write and WriteImmediate
 
 	// RequestReceiveAndInvalidate is the type of a Receive whose message was sent by
 	// SendAndInvalidate. Its number is that of NDK, because version 2 does not have the type.
@@ -80,12 +96,27 @@ const (
 	// RequestFastRegister is the type of a FastRegister. Its number is softnd's own. Version 2 does
 	// not have the type. NDK has it as number 4, which version 2 uses for a Read. Source: NDK_OPERATION_TYPE.
 	RequestFastRegister RequestType = 0x8002
+
+	// RequestFetchAndAdd, RequestCompareAndSwap and RequestSwap are the types of the requests with these names. The model
+	// does not have them. Their numbers are softnd's own, as are the next two.
+	RequestFetchAndAdd    RequestType = 0x8003
+	RequestCompareAndSwap RequestType = 0x8004
+	RequestSwap           RequestType = 0x8005
+	// RequestReceiveImmediate is the type of a Receive whose message was sent by SendImmediate.
+	RequestReceiveImmediate RequestType = 0x8006
+	// RequestReceiveWriteImmediate is the type of a Receive that a WriteImmediate of the peer has used. Its
+	// BytesTransferred is the length of the Write; the buffers of the Receive are untouched.
+	RequestReceiveWriteImmediate RequestType = 0x8007
 )
 
 // Initiator reports whether t is the type of an initiator request. The results of initiator requests go
 // to the completion queue [EndpointConfig].Initiator, all other results to [EndpointConfig].Receive.
 func (t RequestType) Initiator() bool {
-	return t != RequestReceive && t != RequestReceiveAndInvalidate
+	switch t {
+	case RequestReceive, RequestReceiveAndInvalidate, RequestReceiveImmediate, RequestReceiveWriteImmediate:
+		return false
+	}
+	return true
 }
 
 // AllowedFlags returns the flags that a request of this type takes. A post with any other flag fails.
@@ -95,12 +126,12 @@ func (t RequestType) AllowedFlags() OpFlags {
 	case RequestSend:
 		return everyRequest | SendAndSolicitEvent | Inline
 	case RequestBind:
-		return everyRequest | AllowRead | AllowWrite | ThisEndpointOnly
+		return everyRequest | AllowRead | AllowWrite | AllowAtomic | ThisEndpointOnly
 	case RequestRead:
 		return everyRequest | ReadLocalInvalidate
 	case RequestWrite:
 		return everyRequest | Inline
-	case RequestInvalidate, RequestFastRegister:
+	case RequestInvalidate, RequestFastRegister, RequestFetchAndAdd, RequestCompareAndSwap, RequestSwap:
 		return everyRequest
 	}
 	return 0
@@ -115,12 +146,17 @@ func (t RequestType) String() string {
 }
 
 var requestTypeNames = map[RequestType]string{
-	RequestReceive:              "RequestReceive",
-	RequestSend:                 "RequestSend",
-	RequestBind:                 "RequestBind",
-	RequestInvalidate:           "RequestInvalidate",
-	RequestRead:                 "RequestRead",
-	RequestWrite:                "RequestWrite",
-	RequestReceiveAndInvalidate: "RequestReceiveAndInvalidate",
-	RequestFastRegister:         "RequestFastRegister",
+	RequestReceive:               "RequestReceive",
+	RequestSend:                  "RequestSend",
+	RequestBind:                  "RequestBind",
+	RequestInvalidate:            "RequestInvalidate",
+	RequestRead:                  "RequestRead",
+	RequestWrite:                 "RequestWrite",
+	RequestReceiveAndInvalidate:  "RequestReceiveAndInvalidate",
+	RequestFastRegister:          "RequestFastRegister",
+	RequestFetchAndAdd:           "RequestFetchAndAdd",
+	RequestCompareAndSwap:        "RequestCompareAndSwap",
+	RequestSwap:                  "RequestSwap",
+	RequestReceiveImmediate:      "RequestReceiveImmediate",
+	RequestReceiveWriteImmediate: "RequestReceiveWriteImmediate",
 }

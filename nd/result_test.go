@@ -102,3 +102,19 @@ func TestResultErr(t *testing.T) {
 		t.Errorf("a success has the error %v", err)
 	}
 }
+
+// The immediate data of a result takes the place of the token, and no other result has any.
+func TestImmediateData(t *testing.T) {
+	for _, typ := range []RequestType{RequestReceiveImmediate, RequestReceiveWriteImmediate} {
+		var r Result
+		if r.SetImmediate(typ, 0xfedcba98); r.RequestType != typ {
+			t.Errorf("the type is %v", r.RequestType)
+		}
+		if data, ok := r.Immediate(); !ok || data != 0xfedcba98 {
+			t.Errorf("%v has %#x, %v", typ, data, ok)
+		}
+	}
+	if data, ok := (Result{RequestType: RequestReceiveAndInvalidate, InvalidatedToken: 5}).Immediate(); ok {
+		t.Errorf("a token is taken for immediate data %#x", data)
+	}
+}

@@ -74,7 +74,8 @@ func (UnsupportedSharedReceiveQueue) NotifyAffinity() (group uint16, mask uint64
 	return 0, 0, unsupported("notify affinity", "shared receive queue")
 }
 
-// UnsupportedEndpoint is for implementations of [Endpoint]. It answers FastRegister and InvalidateRegion.
+// UnsupportedEndpoint is for implementations of [Endpoint]. It answers FastRegister, InvalidateRegion,
+// atomics, and requests with immediate data.
 type UnsupportedEndpoint struct{}
 
 func (UnsupportedEndpoint) embedUnsupported() {}
@@ -87,6 +88,31 @@ func (UnsupportedEndpoint) FastRegister(uint64, MemoryRegion, []LogicalPage, int
 // InvalidateRegion fails with [NotSupported].
 func (UnsupportedEndpoint) InvalidateRegion(uint64, MemoryRegion, OpFlags) error {
 	return unsupported("invalidate region", "endpoint")
+}
+
+// SendImmediate fails with [NotSupported].
+func (UnsupportedEndpoint) SendImmediate(uint64, []SGE, uint32, OpFlags) error {
+	return unsupported("send immediate", "endpoint")
+}
+
+// WriteImmediate fails with [NotSupported].
+func (UnsupportedEndpoint) WriteImmediate(uint64, []SGE, uint64, Token, uint32, OpFlags) error {
+	return unsupported("write immediate", "endpoint")
+}
+
+// FetchAndAdd fails with [NotSupported].
+func (UnsupportedEndpoint) FetchAndAdd(uint64, []SGE, uint64, Token, uint64, OpFlags) error {
+	return unsupported("fetch and add", "endpoint")
+}
+
+// CompareAndSwap fails with [NotSupported].
+func (UnsupportedEndpoint) CompareAndSwap(uint64, []SGE, uint64, Token, uint64, uint64, OpFlags) error {
+	return unsupported("compare and swap", "endpoint")
+}
+
+// Swap fails with [NotSupported].
+func (UnsupportedEndpoint) Swap(uint64, []SGE, uint64, Token, uint64, OpFlags) error {
+	return unsupported("swap", "endpoint")
 }
 
 // UnsupportedConnector is for implementations of [Connector].

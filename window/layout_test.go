@@ -18,7 +18,7 @@ func TestLayoutDescribesEntries(t *testing.T) {
 			layouttest.Bits(uint64(makeToken(0, tagMask)), "tag: another one with each bind of the index"),
 		"word window.accessEntry.word, 64 bits\n"+
 			layouttest.Bits(uint64(wordOf(all, 0)), "token")+
-			layouttest.Bits(uint64(wordOf(0, 0xff)), fmt.Sprintf("rights: %d read, %d write, %d remote token, %d local token", Read, Write, Remote, Local))+
+			layouttest.Bits(uint64(wordOf(0, 0xff)), fmt.Sprintf("rights: %d read, %d write, %d remote token, %d local token, %d atomic", Read, Write, Remote, Local, Atomic))+
 			layouttest.Bits(uint64(boundWord(0, all, 0)&^wordOf(all, 0)), "generation: number of the bind, without the tag")+
 			layouttest.Bits(uint64(validBit), "the token is valid"),
 		"word window.hazard, 64 bits: wire.SharedQP.Hazard\n"+

@@ -126,6 +126,9 @@ func (r *Region) prepare(mem []byte, address uint64, flags nd.RegionFlags) (loca
 	if flags.RemoteWrite() {
 		remote.rights |= Write
 	}
+	if flags.RemoteAtomic() {
+		remote.rights |= Atomic
+	}
 	r.tokens.Store(uint64(local.token)<<32 | uint64(remote.token))
 	return local, remote
 }

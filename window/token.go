@@ -52,6 +52,7 @@ const (
 	Write                     // a remote token: peers may write; a local one: it may be a sink
 	Remote                    // it is a remote token, for one-sided requests
 	Local                     // it is a local token, for scatter/gather entries
+	Atomic                    // a remote token: peers may change 8 bytes atomically
 )
 
 // entryWord is the word of an entry that executors compare: bits 0..31 are the token, 32..39 its

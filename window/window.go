@@ -120,12 +120,12 @@ func (w *Window) prepare(r *Region, mem []byte, rights Rights, endpoint uint64) 
 		b = &binding{window: w, permissions: permissions{adapter: w.domain.Adapter, invalidates: &w.Invalidatable}}
 	}
 	p := &b.permissions
-	if !r.attach(p, mem, rights&Write != 0) {
+	if !r.attach(p, mem, rights&(Write|Atomic) != 0) {
 		return nil
 	}
 	b.region, b.endpoint, w.spare = r, endpoint, nil
 	p.token, p.bindNumber = w.remote.nextToken()
-	p.rights, p.scope = rights&(Read|Write)|Remote, 0
+	p.rights, p.scope = rights&(Read|Write|Atomic)|Remote, 0
 	w.latest = nd.WindowDescriptor{Address: p.base, Length: uint64(len(mem)), Token: p.token}
 	return b
 }

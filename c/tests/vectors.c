@@ -88,6 +88,12 @@ static void check(const char *file, void (*compute)(void))
 
 static void entry(void)
 {
+	if (is("immediate")) {
+		uint64_t w[7] = {number(1)};
+		snd_entry_put_immediate(w, (uint32_t)number(2));
+		say("%" PRIx64 " %" PRIx64 " %" PRIx64, w[0], w[5], w[6]);
+		return;
+	}
 	if (is("header")) {
 		say("%" PRIx64, snd_entry_header((uint32_t)number(1), (uint32_t)number(2), number(3), (uint32_t)number(4)));
 		return;
@@ -103,6 +109,10 @@ static void entry(void)
 	say("%x %x %x %x %" PRIx64 " %x %" PRIx64 " %" PRIx64 " %" PRIx64 " %" PRIx64 " %x ", e.kind, e.flags, e.payload_length, e.token, e.sender_address,
 		e.sender_token, e.receiver_address, e.fragment_length, e.request_length, e.hash, snd_entry_receive_status(&e));
 	say_bytes(e.payload, e.payload_length);
+	if ((e.flags & SNDL_FLAG_IMMEDIATE) != 0)
+		say(" immediate %x", e.immediate);
+	if (e.kind == SNDL_KIND_ATOMIC)
+		say(" atomic %" PRIx64 " %" PRIx64 " %" PRIx64 " %x", e.operation, e.operand, e.swap, e.result_index);
 }
 
 static void token(void)

@@ -48,7 +48,7 @@ type valueLine struct {
 
 var values = []valueLine{
 	{"word shm.memberRecord.state, 64 bits", regexp.MustCompile(`status: (.*)`), []string{"STATUS_FREE", "STATUS_LIVE", "STATUS_DEAD"}},
-	{"word window.accessEntry.word, 64 bits", regexp.MustCompile(`rights: (.*)`), []string{"RIGHT_READ", "RIGHT_WRITE", "RIGHT_REMOTE", "RIGHT_LOCAL"}},
+	{"word window.accessEntry.word, 64 bits", regexp.MustCompile(`rights: (.*)`), []string{"RIGHT_READ", "RIGHT_WRITE", "RIGHT_REMOTE", "RIGHT_LOCAL", "RIGHT_ATOMIC"}},
 	{"word wire.ConnectionRecord.State, 32 bits", regexp.MustCompile(`^  (1 requested.*)`),
 		[]string{"CONN_REQUESTED", "CONN_ACCEPTED", "CONN_ESTABLISHED", "CONN_REFUSED", "CONN_WITHDRAWN", "CONN_ABORTED"}},
 	{"word wire.ConnectionRecord.Detached, 32 bits", regexp.MustCompile(`^  (1 no longer.*)`), []string{"DETACHED_QP", "DETACHED_RECORD"}},
@@ -59,13 +59,15 @@ var values = []valueLine{
 	{"word faultplan.Rule.Phase, 32 bits", regexp.MustCompile(`^  (1 post.*)`), []string{"FAULT_AT_POST", "FAULT_AT_EXECUTE", "FAULT_AT_COMPLETE"}},
 	{"word faultplan.Rule.Action, 32 bits", regexp.MustCompile(`^  (1 fail.*)`), []string{"FAULT_FAIL", "FAULT_DELAY", "FAULT_CORRUPT", "FAULT_STOP", "FAULT_KILL",
 		"FAULT_DROP", "FAULT_INVALIDATE_NOW", "FAULT_OVERRUN", "FAULT_REFUSE", "FAULT_EXHAUST"}},
-	{"word wire.Entry.0, 64 bits", regexp.MustCompile(`flags: (.*)`), []string{"FLAG_FIRST", "FLAG_LAST", "FLAG_INVALIDATE", "FLAG_ACK_REQUEST", "FLAG_SOLICITED", "FLAG_HASHED"}},
+	{"word wire.Entry.0, 64 bits", regexp.MustCompile(`flags: (.*)`), []string{"FLAG_FIRST", "FLAG_LAST", "FLAG_INVALIDATE", "FLAG_ACK_REQUEST", "FLAG_SOLICITED", "FLAG_HASHED", "FLAG_IMMEDIATE"}},
+	{"wire.Entry, words of ring.Slot.words by kind", regexp.MustCompile(`operation \(([^)]*)\)`), []string{"OPERATION_FETCH_AND_ADD", "OPERATION_COMPARE_AND_SWAP", "OPERATION_SWAP"}},
 }
 
 // kinds names the kinds of ring entries.
 var kinds = map[string]string{
 	"SendInEntry": "KIND_SEND_IN_ENTRY", "SendPlaced": "KIND_SEND_PLACED", "SendFailed": "KIND_SEND_FAILED", "SendFragment": "KIND_SEND_FRAGMENT",
 	"WriteFragment": "KIND_WRITE_FRAGMENT", "ReadFragment": "KIND_READ_FRAGMENT", "WriteInEntry": "KIND_WRITE_IN_ENTRY",
+	"WritePlaced": "KIND_WRITE_PLACED", "Atomic": "KIND_ATOMIC",
 }
 
 // fileNumbers are the numbers of the sections without a table of fields.
@@ -86,6 +88,8 @@ var fileNumbers = []struct {
 	{`number of entries, at most (\d+)`, []string{"MAX_SGE"}},
 	{`wire\.Entry\.(\d+), 64 bits, with flag 32`, []string{"HASH_WORD"}},
 	{`kinds 1 and 7 hold (\d+) bytes less`, []string{"HASH_SIZE"}},
+	{`with flag 32 word 5; it holds (\d+) bytes less`, []string{"IMMEDIATE_SIZE"}},
+	{`index in wire\.SharedQP\.Results, of which there are (\d+)`, []string{"RESULTS"}},
 	{`SendInEntry 1\.\.6 payload, at most (\d+) bytes`, []string{"MAX_SEND_IN_ENTRY"}},
 	{`WriteInEntry 1 receiver's address, 2\.\.6 payload, at most (\d+) bytes`, []string{"MAX_WRITE_IN_ENTRY"}},
 }
@@ -127,7 +131,7 @@ func generate(text string) (header, asserts []byte, err error) {
 			err = bits(define, title, body)
 		case strings.HasPrefix(title, "wire.Entry, words"):
 			err = entryKinds(define, body)
-		case strings.HasPrefix(title, "softnd arena"), title == "file", strings.HasPrefix(title, "endpoint.descriptor"), strings.HasPrefix(title, "word wire.Entry.6"):
+		case strings.HasPrefix(title, "softnd arena"), title == "file", strings.HasPrefix(title, "endpoint.descriptor"), strings.HasPrefix(title, "word wire.Entry.6"), strings.HasPrefix(title, "wire.Entry, immediate"):
 		case slices.ContainsFunc(values, func(v valueLine) bool { return v.section == title }):
 		default:
 			err = fmt.Errorf("unknown section %q", title)

@@ -37,8 +37,7 @@ uint32_t snd_entry_flags(const struct snd_send_request *r);
 /* snd_room returns how much data fits an entry that carries a whole Send or Write of r. */
 static inline uint64_t snd_room(const struct snd_send_request *r)
 {
-	uint64_t n = r->kind == SND_REQUEST_WRITE ? SNDL_MAX_WRITE_IN_ENTRY : SNDL_MAX_SEND_IN_ENTRY;
-	return r->hashed ? n - SNDL_HASH_SIZE : n;
+	return snd_entry_room(r->kind == SND_REQUEST_WRITE ? SNDL_KIND_WRITE_IN_ENTRY : SNDL_KIND_SEND_IN_ENTRY, r->hashed ? SNDL_FLAG_HASHED : 0);
 }
 
 /* snd_must_not_overtake reports whether the ring holds an entry that a direct copy must not overtake. */

@@ -92,7 +92,7 @@ bool snd_decode_entry(struct snd_endpoint *ep, const struct snd_slot *slot)
 	uint64_t w[7];
 	for (int i = 0; i < 7; i++)
 		w[i] = snd_relaxed(&slot->words[i]);
-	const bool known = snd_entry_decode(&ep->in_entry, w);
+	const bool known = snd_entry_decode(&ep->in_entry, w) && (!snd_entry_is_extended(&ep->in_entry) || snd_relaxed(&ep->local_qp->extended) != 0);
 	if (snd_unlikely((ep->in_entry.flags & SNDL_FLAG_HASHED) != 0))
 		snd_add_payload_checks(ep);
 	ep->in_copied = 0;

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#define SNDL_LAYOUT_HASH                        UINT64_C(0x3bb046857fd17fb4)
+#define SNDL_LAYOUT_HASH                        UINT64_C(0xc31f3bad9cac8363)
 #define SNDL_LAYOUT_VERSION                     2u
 #define SNDL_HEADER_PAGE                        4096u
 #define SNDL_TABLE_ALIGN                        4096u
@@ -24,6 +24,8 @@
 #define SNDL_MAX_SGE                            16u
 #define SNDL_HASH_WORD                          6u
 #define SNDL_HASH_SIZE                          8u
+#define SNDL_IMMEDIATE_SIZE                     8u
+#define SNDL_RESULTS                            8u
 #define SNDL_MAX_SEND_IN_ENTRY                  48u
 #define SNDL_MAX_WRITE_IN_ENTRY                 40u
 #define SNDL_SIZEOF_HEADER                      512u
@@ -107,6 +109,7 @@
 #define SNDL_RIGHT_WRITE                        2u
 #define SNDL_RIGHT_REMOTE                       4u
 #define SNDL_RIGHT_LOCAL                        8u
+#define SNDL_RIGHT_ATOMIC                       16u
 #define SNDL_TOKEN_INDEX_SHIFT                  0u
 #define SNDL_TOKEN_INDEX_MASK                   UINT64_C(0xfffff)
 #define SNDL_TOKEN_TAG_SHIFT                    20u
@@ -187,6 +190,7 @@
 #define SNDL_AT_SHARED_QP_SHARED_RECEIVE        48u
 #define SNDL_AT_SHARED_QP_MEMBARRIER            56u
 #define SNDL_AT_SHARED_QP_RESPONDER_COPIES      64u
+#define SNDL_AT_SHARED_QP_EXTENDED              72u
 #define SNDL_AT_SHARED_QP_RELEASED              128u
 #define SNDL_AT_SHARED_QP_FAULT                 136u
 #define SNDL_AT_SHARED_QP_FAULT_STATUS          144u
@@ -196,6 +200,7 @@
 #define SNDL_AT_SHARED_QP_SMALL_RECEIVE_BYTES   272u
 #define SNDL_AT_SHARED_QP_HAZARD                384u
 #define SNDL_AT_SHARED_QP_NEED_WAKEUP           512u
+#define SNDL_AT_SHARED_QP_RESULTS               576u
 #define SNDL_AT_SHARED_QP_RECEIVE_STATUS        640u
 #define SNDL_AT_SHARED_QP_REASON_LENGTH         644u
 #define SNDL_AT_SHARED_QP_REASON                648u
@@ -239,6 +244,7 @@
 #define SNDL_FLAG_ACK_REQUEST                   8u
 #define SNDL_FLAG_SOLICITED                     16u
 #define SNDL_FLAG_HASHED                        32u
+#define SNDL_FLAG_IMMEDIATE                     64u
 #define SNDL_KIND_SEND_IN_ENTRY                 1u
 #define SNDL_KIND_SEND_PLACED                   2u
 #define SNDL_KIND_SEND_FAILED                   3u
@@ -246,5 +252,10 @@
 #define SNDL_KIND_WRITE_FRAGMENT                5u
 #define SNDL_KIND_READ_FRAGMENT                 6u
 #define SNDL_KIND_WRITE_IN_ENTRY                7u
+#define SNDL_KIND_WRITE_PLACED                  8u
+#define SNDL_KIND_ATOMIC                        9u
+#define SNDL_OPERATION_FETCH_AND_ADD            1u
+#define SNDL_OPERATION_COMPARE_AND_SWAP         2u
+#define SNDL_OPERATION_SWAP                     3u
 
 #endif

@@ -185,6 +185,8 @@ _Static_assert(offsetof(struct snd_shared_qp, membarrier) == SNDL_AT_SHARED_QP_M
 _Static_assert(sizeof(((struct snd_shared_qp *)0)->membarrier) == 8, "size of Membarrier");
 _Static_assert(offsetof(struct snd_shared_qp, responder_copies) == SNDL_AT_SHARED_QP_RESPONDER_COPIES, "offset of ResponderCopies");
 _Static_assert(sizeof(((struct snd_shared_qp *)0)->responder_copies) == 8, "size of ResponderCopies");
+_Static_assert(offsetof(struct snd_shared_qp, extended) == SNDL_AT_SHARED_QP_EXTENDED, "offset of Extended");
+_Static_assert(sizeof(((struct snd_shared_qp *)0)->extended) == 8, "size of Extended");
 _Static_assert(offsetof(struct snd_shared_qp, released) == SNDL_AT_SHARED_QP_RELEASED, "offset of Released");
 _Static_assert(sizeof(((struct snd_shared_qp *)0)->released) == 8, "size of Released");
 _Static_assert(offsetof(struct snd_shared_qp, fault) == SNDL_AT_SHARED_QP_FAULT, "offset of Fault");
@@ -203,6 +205,8 @@ _Static_assert(offsetof(struct snd_shared_qp, hazard) == SNDL_AT_SHARED_QP_HAZAR
 _Static_assert(sizeof(((struct snd_shared_qp *)0)->hazard) == 8, "size of Hazard");
 _Static_assert(offsetof(struct snd_shared_qp, need_wakeup) == SNDL_AT_SHARED_QP_NEED_WAKEUP, "offset of NeedWakeup");
 _Static_assert(sizeof(((struct snd_shared_qp *)0)->need_wakeup) == 4, "size of NeedWakeup");
+_Static_assert(offsetof(struct snd_shared_qp, results) == SNDL_AT_SHARED_QP_RESULTS, "offset of Results");
+_Static_assert(sizeof(((struct snd_shared_qp *)0)->results) == 64, "size of Results");
 _Static_assert(offsetof(struct snd_shared_qp, receive_status) == SNDL_AT_SHARED_QP_RECEIVE_STATUS, "offset of ReceiveStatus");
 _Static_assert(sizeof(((struct snd_shared_qp *)0)->receive_status) == 4, "size of ReceiveStatus");
 _Static_assert(offsetof(struct snd_shared_qp, reason_length) == SNDL_AT_SHARED_QP_REASON_LENGTH, "offset of ReasonLength");

@@ -147,7 +147,8 @@ struct snd_shared_qp {
 	snd_word shared_receive;
 	snd_word membarrier;
 	snd_word responder_copies;
-	char pad1[56];
+	snd_word extended;
+	char pad1[48];
 	snd_word released;
 	snd_word fault;
 	snd_half fault_status;
@@ -160,7 +161,8 @@ struct snd_shared_qp {
 	snd_word hazard;
 	char pad4[120];
 	snd_half need_wakeup;
-	char pad5[124];
+	char pad5[60];
+	snd_word results[SNDL_RESULTS];
 	snd_half receive_status;
 	snd_half reason_length;
 	char reason[376];

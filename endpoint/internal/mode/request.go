@@ -31,13 +31,26 @@ type Request struct {
 	State  State
 	Status nd.Status // final when the request is Finished
 
-	InOrder bool   // a hook forbids that the request is set aside
-	Hashed  bool   // its ring entries have wire.FlagHashed and Hash, and the peer confirms it
-	Hash    uint64 // the word of its ring entries, see wire.Entry.Hash
+	InOrder      bool // a hook forbids that the request is set aside
+	HasImmediate bool
+	Immediate    uint32
+	Hashed       bool   // its ring entries have wire.FlagHashed and Hash, and the peer confirms it
+	Hash         uint64 // the word of its ring entries, see wire.Entry.Hash
 }
 
 // FitsEntry reports whether the data fits a ring entry of a kind.
-func (r *Request) FitsEntry(k wire.Kind) bool { return r.Total <= wire.Room(k, r.Hashed) }
+func (r *Request) FitsEntry(k wire.Kind) bool { return r.Total <= wire.Room(k, r.DataFlags()) }
+
+// DataFlags returns the flags of its ring entries that mean further words.
+func (r *Request) DataFlags() (flags uint8) {
+	if r.Hashed {
+		flags |= wire.FlagHashed
+	}
+	if r.HasImmediate {
+		flags |= wire.FlagImmediate
+	}
+	return flags
+}
 
 // State says how far a request is. It goes down this list, and leaves out what does not apply. Only a Read with
 // ReadLocalInvalidate goes from Finished to Draining, to invalidate its sink, and is Finished once more.

@@ -31,6 +31,12 @@ const (
 	ReadFragment
 	// WriteInEntry carries the data of a Write in words 2..6, and the receiver's address in word 1.
 	WriteInEntry
+	// WritePlaced reports a Write with immediate data whose bytes the sender has copied. Word 1 is its length in bytes.
+	WritePlaced
+	// Atomic asks the receiver to change 8 bytes of its memory. Word 1 is their address, word 2 the operand, word 3 the
+	// value to store if the operand compares equal. Word 4 is the operation. Word 5 is an index in [SharedQP].Results of
+	// the receiver, which stores the old value there. The header's token is the receiver's remote token.
+	Atomic
 )
 
 // Flags of a ring entry.
@@ -41,6 +47,7 @@ const (
 	FlagAckRequest                   // the sender's request completes when this entry has been released
 	FlagSolicited                    // of a Send: its receive completes with a solicited event
 	FlagHashed                       // the word HashWord has a hash, XXH64 with seed 0, or says where to store it
+	FlagImmediate                    // of a Send or Write: its receive gets 32 bits of immediate data
 )
 
 // HashWord is the index of the word that FlagHashed is about. For a Send or Write it is the hash of the whole
@@ -53,19 +60,51 @@ const (
 	MaxSendInEntry  = ring.SlotSize - 2*8 // of a Send; the slot also holds the sequence number and the header
 	MaxWriteInEntry = ring.SlotSize - 3*8 // of a Write; the slot also holds these two and the address
 	hashSize        = 8                   // by which FlagHashed lowers both
+	immediateSize   = 8                   // by which FlagImmediate lowers that of a Write
 )
 
-// Room returns the limit of the data in an entry that carries a whole Send or Write.
-func Room(k Kind, hashed bool) uint64 {
+// Room returns the limit of the data in an entry that carries a whole Send or Write with these flags.
+func Room(k Kind, flags uint8) uint64 {
 	n := uint64(MaxSendInEntry)
 	if k == WriteInEntry {
 		n = MaxWriteInEntry
+		if flags&FlagImmediate != 0 {
+			n -= immediateSize
+		}
 	}
-	if hashed {
+	if flags&FlagHashed != 0 {
 		n -= hashSize
 	}
 	return n
 }
+
+// immediateWord returns the index of the word with the immediate data of a Write that has the remote token in its header. A
+// Send, and a Write that is placed, has the data there, in place of a token.
+func immediateWord(k Kind, flags uint8) int {
+	if k == WriteInEntry && flags&FlagHashed == 0 {
+		return HashWord
+	}
+	return HashWord - 1
+}
+
+// PutImmediate stores the immediate data of an entry whose header has FlagImmediate.
+func PutImmediate(w *ring.Words, data uint32) {
+	switch k := Kind(w[0]); k {
+	case WriteInEntry, WriteFragment:
+		w[immediateWord(k, Flags(w[0]))] = uint64(data)
+	default:
+		w[0] = w[0]&(1<<32-1) | uint64(data)<<32
+	}
+}
+
+// Operation is what an entry of kind Atomic does with the 8 bytes.
+type Operation uint8
+
+const (
+	FetchAndAdd    Operation = 1 + iota // adds the operand
+	CompareAndSwap                      // stores the swap value if the bytes equal the operand
+	Swap                                // stores the operand
+)
 
 // Header packs word 0 of an entry: the kind (bits 0..7), the flags (8..15), the length of the
 // payload in bytes (16..31) and a token (32..63).
@@ -135,7 +174,11 @@ type Entry struct {
 	FragmentLength  uint64   // bytes
 	RequestLength   uint64   // bytes of the whole request or message
 	Hash            uint64   // the word HashWord; with FlagHashed only
-	status          uint64   // see ReceiveStatus
+	Immediate       uint32   // with FlagImmediate only
+	Operation       Operation
+	Operand, Swap   uint64 // of an Atomic
+	ResultIndex     int    // of an Atomic
+	status          uint64 // see ReceiveStatus
 	Payload         [MaxSendInEntry]byte
 }
 
@@ -147,6 +190,9 @@ func (e *Entry) Decode(w *ring.Words) bool {
 	if e.Hash = 0; e.Flags&FlagHashed != 0 {
 		e.Hash = w[HashWord]
 	}
+	if e.Immediate = 0; e.Flags&FlagImmediate != 0 && !e.decodeImmediate(w) {
+		return false
+	}
 	first := 1 // word of the payload
 	switch e.Kind {
 	case SendInEntry:
@@ -156,6 +202,12 @@ func (e *Entry) Decode(w *ring.Words) bool {
 	case SendPlaced:
 		e.RequestLength = w[1]
 		return e.PayloadLength == 0
+	case WritePlaced:
+		e.RequestLength = w[1]
+		return e.PayloadLength == 0 && e.Flags&FlagImmediate != 0
+	case Atomic:
+		e.ReceiverAddress, e.Operand, e.Swap, e.Operation, e.ResultIndex = w[1], w[2], w[3], Operation(w[4]), int(w[5]%Results)
+		return e.PayloadLength == 0 && e.Flags == FlagFirst|FlagLast|FlagAckRequest && w[4]-1 < uint64(Swap) && w[5] < Results
 	case SendFailed:
 		e.status, e.RequestLength = w[1], w[2]
 		return e.PayloadLength == 0
@@ -166,13 +218,29 @@ func (e *Entry) Decode(w *ring.Words) bool {
 	default:
 		return false
 	}
-	if uint64(e.PayloadLength) > Room(e.Kind, e.Flags&FlagHashed != 0) {
+	if uint64(e.PayloadLength) > Room(e.Kind, e.Flags) {
 		return false
 	}
 	for i := 0; i < e.PayloadLength; i += 8 {
 		binary.NativeEndian.PutUint64(e.Payload[i:], w[first+i/8])
 	}
 	return true
+}
+
+// IsExtended reports whether only an endpoint that has set [SharedQP].Extended takes the entry.
+func (e *Entry) IsExtended() bool { return e.Flags&FlagImmediate != 0 || e.Kind >= WritePlaced }
+
+// decodeImmediate decodes the immediate data. It reports false if an entry of this kind has none.
+func (e *Entry) decodeImmediate(w *ring.Words) bool {
+	switch e.Kind {
+	case SendInEntry, SendPlaced, SendFragment, WritePlaced:
+		e.Immediate, e.Token = uint32(e.Token), 0
+	case WriteInEntry, WriteFragment:
+		e.Immediate = uint32(w[immediateWord(e.Kind, e.Flags)])
+	default:
+		return false
+	}
+	return e.Flags&FlagInvalidate == 0
 }
 
 // ReceiveStatus returns the status that a SendFailed entry gives its receive. It is

@@ -29,7 +29,12 @@ func TestEntryWords(t *testing.T) {
 func TestDecodeRejectsMalformedEntries(t *testing.T) {
 	for _, header := range []uint64{
 		0, // no kind
-		Header(WriteInEntry+1, FlagFirst|FlagLast, 0, 0),
+		Header(Atomic+1, FlagFirst|FlagLast, 0, 0),
+		Header(WritePlaced, FlagFirst|FlagLast, 0, 0),           // without immediate data
+		Header(Atomic, FlagFirst|FlagLast|FlagAckRequest, 0, 0), // operation 0
+		Header(SendFailed, FlagFirst|FlagLast|FlagImmediate, 0, 0),
+		Header(SendInEntry, FlagFirst|FlagLast|FlagInvalidate|FlagImmediate, 0, 0),
+		Header(WriteInEntry, FlagFirst|FlagLast|FlagImmediate, MaxWriteInEntry-7, 0),
 		Header(SendInEntry, FlagFirst|FlagLast, MaxSendInEntry+1, 0),
 		Header(WriteInEntry, FlagFirst|FlagLast, MaxWriteInEntry+1, 0),
 		Header(SendPlaced, FlagFirst|FlagLast, 1, 0),

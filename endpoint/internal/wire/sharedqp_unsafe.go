@@ -24,7 +24,8 @@ type SharedQP struct {
 	Membarrier    uint64 // 1: its process calls asym.HeavyGlobal where others rely on that; see ring.NewProducer
 
 	ResponderCopies uint64 // 1: the peer copies nothing itself, and sends every request through the ring
-	_               [56]byte
+	Extended        uint64 // 1: this side understands immediate data and entries of kinds WritePlaced and Atomic
+	_               [48]byte
 
 	Released    atomic.Uint64 // number of entries of the peer's ring that this side has released; see ring.Consumer.Release
 	Fault       atomic.Uint64 // number of the entry that failed here, plus one; stored before the abort
@@ -42,13 +43,18 @@ type SharedQP struct {
 	_      [120]byte
 
 	NeedWakeup atomic.Uint32 // 1: this side waits for ring slots or for a receive; the peer must ring
-	_          [124]byte
+	_          [60]byte
+
+	Results [Results]atomic.Uint64 // old values of the peer's Atomics
 
 	// Why this side has ended the connection. Stored before the abort.
 	ReceiveStatus atomic.Uint32 // of the peer's receive that this side could not fill; 0 = none
 	ReasonLength  atomic.Uint32 // bytes
 	Reason        [376]byte
 }
+
+// Results is the number of Atomics of one direction that the responder may execute at a time.
+const Results = 8
 
 // SharedQPSize is the size of SharedQP in bytes.
 const SharedQPSize = 1024
@@ -58,5 +64,6 @@ func _() { // a constant or index error here means that the shared layout has mo
 	_, _ = at[unsafe.Offsetof(SharedQP{}.Released)-128], at[unsafe.Offsetof(SharedQP{}.ReadHashes)-192]
 	_ = at[unsafe.Offsetof(SharedQP{}.Posted)-256]
 	_, _ = at[unsafe.Offsetof(SharedQP{}.Hazard)-384], at[unsafe.Offsetof(SharedQP{}.NeedWakeup)-512]
+	_ = at[unsafe.Offsetof(SharedQP{}.Results)-576]
 	_, _ = at[unsafe.Offsetof(SharedQP{}.ReceiveStatus)-640], at[unsafe.Sizeof(SharedQP{})-SharedQPSize]
 }
