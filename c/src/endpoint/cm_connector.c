@@ -92,7 +92,7 @@ static void fill_record(struct snd_connection *conn, struct snd_endpoint *ep, co
 	snd_set32(&r->data_len[i], n);
 }
 
-bool snd_begin_connecting(struct snd_endpoint *ep, struct snd_connection *c, struct snd_connector *by)
+static bool begin_connecting(struct snd_endpoint *ep, struct snd_connection *c, struct snd_connector *by)
 {
 	if (ep->state != SND_QP_IDLE || snd_has_overrun(ep))
 		return false;
@@ -220,7 +220,7 @@ static snd_status start_connect(struct snd_connector *c, struct snd_endpoint *ep
 	}
 	struct snd_connection_record *r = conn->record;
 	set_connection(c, conn);
-	snd_begin_connecting(ep, conn, c);
+	begin_connecting(ep, conn, c);
 	snd_set(&r->member[SND_ACTIVE], f->id);
 	snd_set(&r->member[SND_PASSIVE], peer.id);
 	snd_set32(&r->port[SND_ACTIVE], c->local.port);
@@ -419,7 +419,7 @@ static snd_status start_accept(struct snd_connector *c, struct snd_endpoint *ep,
 		snd_detach(conn);
 		return snd_fail(SND_CONNECTION_ABORTED, "%s: %s", op, why);
 	}
-	if (!snd_begin_connecting(ep, conn, c))
+	if (!begin_connecting(ep, conn, c))
 		return snd_fail(SND_CONNECTION_ACTIVE, "%s: the endpoint is not idle: accept with an idle endpoint", op);
 	if (snd_attach(conn, ep)) {
 		fill_record(conn, ep, params);

@@ -35,7 +35,6 @@ void snd_take_request(struct snd_connector *c, struct snd_connection *conn, snd_
 
 /* snd_endpoint_closed tells a connector that its endpoint's memory is freed. */
 void snd_endpoint_closed(struct snd_connector *c);
-bool snd_begin_connecting(struct snd_endpoint *ep, struct snd_connection *c, struct snd_connector *by);
 void snd_forget_connector(struct snd_connector *c);
 
 #endif

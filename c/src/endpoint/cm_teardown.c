@@ -259,7 +259,7 @@ static bool flush_requests(struct snd_endpoint *ep)
 	return true;
 }
 
-void snd_detach_if_done(struct snd_endpoint *ep)
+static void detach_if_done(struct snd_endpoint *ep)
 {
 	if (ep->conn != NULL && ep->conn->attached && ep->teardown == SND_FLUSHED && ep->state != SND_QP_DISCONNECTING)
 		snd_detach(ep->conn);
@@ -268,13 +268,13 @@ void snd_detach_if_done(struct snd_endpoint *ep)
 static bool finish_teardown(struct snd_endpoint *ep)
 {
 	if (ep->teardown == SND_FLUSHED) { /* a graceful disconnect that now ends by force */
-		snd_detach_if_done(ep);
+		detach_if_done(ep);
 		return true;
 	}
 	if (!release_peer_state(ep) || !flush_requests(ep))
 		return false;
 	ep->teardown = SND_FLUSHED;
-	snd_detach_if_done(ep);
+	detach_if_done(ep);
 	return true;
 }
 
@@ -337,6 +337,13 @@ void snd_peer_died(struct snd_connection *c)
 		snd_progress(ep);
 }
 
+static void complete_disconnect(struct snd_endpoint *ep)
+{
+	ep->both_disconnected = true;
+	snd_change_state(ep, SND_EVENT_BOTH_DISCONNECT);
+	detach_if_done(ep);
+}
+
 bool snd_handle_peer_disconnect(struct snd_endpoint *ep)
 {
 	if (ep->state == SND_QP_CONNECTED) {
@@ -347,17 +354,10 @@ bool snd_handle_peer_disconnect(struct snd_endpoint *ep)
 		return true;
 	}
 	if (ep->state == SND_QP_DISCONNECTING) {
-		snd_complete_disconnect(ep);
+		complete_disconnect(ep);
 		return true;
 	}
 	return false;
-}
-
-void snd_complete_disconnect(struct snd_endpoint *ep)
-{
-	ep->both_disconnected = true;
-	snd_change_state(ep, SND_EVENT_BOTH_DISCONNECT);
-	snd_detach_if_done(ep);
 }
 
 /* snd_begin_disconnect starts a graceful disconnect. It returns false if the connection has failed. */
@@ -378,6 +378,6 @@ bool snd_begin_disconnect(struct snd_endpoint *ep)
 	snd_wake_progress(ep->object.fabric); /* no ring announces that the time is over */
 	snd_tear_down(ep);
 	if (peer_was_first && ep->state == SND_QP_DISCONNECTING)
-		snd_complete_disconnect(ep);
+		complete_disconnect(ep);
 	return ep->state != SND_QP_FAILED;
 }

@@ -10,10 +10,8 @@ void snd_set_cause(struct snd_endpoint *ep, snd_status s, const char *format, ..
 void snd_peer_aborted(struct snd_endpoint *ep);
 void snd_peer_died(struct snd_connection *c);
 void snd_tear_down(struct snd_endpoint *ep);
-void snd_detach_if_done(struct snd_endpoint *ep);
 bool snd_handle_peer_disconnect(struct snd_endpoint *ep);
 bool snd_begin_disconnect(struct snd_endpoint *ep);
-void snd_complete_disconnect(struct snd_endpoint *ep);
 void snd_cancel_receives(struct snd_endpoint *ep);
 
 #endif

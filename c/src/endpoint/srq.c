@@ -21,6 +21,14 @@ static struct snd_receive *at(const struct snd_srq *q, uint64_t number) { return
 
 static uint64_t queue_bytes(uint32_t depth, uint32_t sge) { return depth * (sizeof(struct snd_receive) + sge * sizeof(struct snd_entry)); }
 
+static void copy_receive(struct snd_receive *to, const struct snd_receive *from)
+{
+	struct snd_entry *list = to->list;
+	memcpy(list, from->list, from->count * sizeof *list);
+	*to = *from;
+	to->list = list;
+}
+
 /* make_room makes room for depth receives, and keeps those that are posted. */
 static bool make_room(struct snd_srq *q, uint32_t depth)
 {
@@ -42,7 +50,7 @@ static bool make_room(struct snd_srq *q, uint32_t depth)
 		struct snd_receive *to = &receives[(q->head + i) & (size - 1)];
 		to->list = entries + i * q->max_sge;
 		if (i < outstanding(q))
-			snd_copy_receive(to, at(q, q->head + i));
+			copy_receive(to, at(q, q->head + i));
 	}
 	free(q->receives);
 	free(q->entries);
@@ -51,14 +59,6 @@ static bool make_room(struct snd_srq *q, uint32_t depth)
 	q->mask = size - 1;
 	q->depth = depth;
 	return true;
-}
-
-void snd_copy_receive(struct snd_receive *to, const struct snd_receive *from)
-{
-	struct snd_entry *list = to->list;
-	memcpy(list, from->list, from->count * sizeof *list);
-	*to = *from;
-	to->list = list;
 }
 
 void snd_srq_release(struct snd_srq *q)
@@ -182,7 +182,7 @@ bool snd_assign_receive(struct snd_endpoint *ep)
 	}
 	snd_list_remove(&ep->srq_link);
 	bool was_low = is_low(q);
-	snd_copy_receive(&ep->receives[0], at(q, q->head++));
+	copy_receive(&ep->receives[0], at(q, q->head++));
 	ep->rposted++;
 	count_low(q, was_low);
 	return true;

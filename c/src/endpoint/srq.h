@@ -26,6 +26,5 @@ void snd_srq_release(struct snd_srq *q);
 bool snd_assign_receive(struct snd_endpoint *ep);
 /* snd_remove_waiter is called when the endpoint's connection ends. */
 void snd_remove_waiter(struct snd_endpoint *ep);
-void snd_copy_receive(struct snd_receive *to, const struct snd_receive *from);
 
 #endif
