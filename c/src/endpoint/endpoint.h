@@ -109,6 +109,7 @@ enum snd_request_state {
 
 /* snd_send_request is a request of the initiator queue. */
 struct snd_send_request {
+	uint64_t number; /* in the order of posting */
 	uint32_t kind;
 	uint32_t flags;
 	uint64_t context;
@@ -136,6 +137,7 @@ struct snd_send_request {
 	bool responder_copies;
 	bool has_receive;
 	bool needs_ack;
+	bool in_order; /* a mode forbids that it is set aside */
 	enum snd_request_state state;
 };
 

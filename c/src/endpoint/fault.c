@@ -122,8 +122,10 @@ bool snd_fault_before_execute(struct snd_endpoint *ep, struct snd_send_request *
 	struct snd_request_fault *q = state_of(ep, r);
 	struct snd_pending_fault *p = &q->pending;
 	struct snd_fired fired = ask(ep, r, SNDL_FAULT_AT_EXECUTE);
-	if (fired.rule != NULL)
+	if (fired.rule != NULL) {
 		*p = begin(fired);
+		r->in_order = true;
+	}
 	if (p->fired.rule == NULL || snd_until_rule(ep, r, 1) == 1 || r->bounce_index >= 0) /* the bytes before the fault are in a bounce buffer */
 		return false;
 	const struct snd_fault_rule *rule = p->fired.rule;

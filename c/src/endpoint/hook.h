@@ -10,8 +10,7 @@
 struct snd_hook {
 	/* The requester. */
 	snd_status (*post)(struct snd_endpoint *ep, struct snd_send_request *r); /* r is complete, and not queued */
-	bool (*before_run)(struct snd_endpoint *ep, struct snd_send_request *r, enum snd_outcome *out); /* before each attempt to run r, the next one */
-	bool (*is_due)(struct snd_endpoint *ep, uint64_t number); /* a Read that is set aside may run */
+	bool (*before_run)(struct snd_endpoint *ep, struct snd_send_request *r, enum snd_outcome *out); /* before each attempt to run r: the next one, or one that is set aside */
 	uint64_t (*until)(struct snd_endpoint *ep, const struct snd_send_request *r, uint64_t n); /* how many of the next n bytes of r come before before_run acts */
 	bool (*splits)(struct snd_endpoint *ep, const struct snd_send_request *r); /* before_run acts between two bytes of r */
 	uint64_t (*bytes)(struct snd_endpoint *ep, const struct snd_send_request *r, uint64_t *n); /* the next byte to copy; *n becomes less, 0 = not now */

@@ -64,7 +64,7 @@ static bool before_completion(struct snd_endpoint *ep, struct snd_send_request *
 		if (!snd_fault_before_complete(ep, r))
 			return false;
 	}
-	return ep->weak == NULL || snd_result_is_due(ep, ep->completed);
+	return ep->weak == NULL || snd_result_is_due(ep, r);
 }
 
 static void forget(struct snd_endpoint *ep, struct snd_send_request *r)
@@ -121,7 +121,7 @@ static void step(struct snd_endpoint *ep)
 static bool waits(struct snd_endpoint *ep) { return snd_weak_is_busy(ep) || (ep->faults != NULL && snd_is_delayed(ep)); }
 
 static const struct snd_hook modes = {
-	.post = post, .before_run = before_run, .is_due = snd_aside_is_due, .until = until, .splits = splits, .bytes = bytes, .copy = snd_copy_hashed,
+	.post = post, .before_run = before_run, .until = until, .splits = splits, .bytes = bytes, .copy = snd_copy_hashed,
 	.copied = copied, .before_read = snd_take_read_place, .arrived = arrived, .before_revoke = before_revoke, .before_completion = before_completion,
 	.forget = forget,
 	.post_receive = post_receive, .before_serving = before_serving, .before_receive = before_receive, .before_write = before_write,

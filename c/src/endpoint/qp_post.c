@@ -31,7 +31,7 @@ static snd_status new_request(struct snd_endpoint *ep, const char *op, uint32_t 
 	if (!snd_has_queue_slot(ep))
 		return snd_fail(SND_NO_MORE_ENTRIES, "%s: all %" PRIu64 " requests of initiator_depth are outstanding: poll for results, then retry", op, ep->initiator_depth);
 	struct snd_send_request *r = snd_request_at(ep, ep->posted);
-	*r = (struct snd_send_request){.kind = kind, .flags = flags, .context = context, .entries = r->entries, .inline_data = r->inline_data,
+	*r = (struct snd_send_request){.number = ep->posted, .kind = kind, .flags = flags, .context = context, .entries = r->entries, .inline_data = r->inline_data,
 		.bounce_index = -1, .posted_after_end = ep->state != SND_QP_CONNECTED};
 	*request = r;
 	return SND_SUCCESS;

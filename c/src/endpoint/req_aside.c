@@ -2,9 +2,18 @@
 
 #include <string.h>
 
-#include "endpoint/hook.h"
 #include "endpoint/qp.h"
 #include "endpoint/req_execute.h"
+
+bool snd_set_aside(struct snd_endpoint *ep, struct snd_send_request *r)
+{
+	struct snd_aside *w = ep->aside;
+	if (r->kind != SND_REQUEST_READ || r->total == 0 || (r->flags & (SND_READ_FENCE | SND_READ_LOCAL_INVALIDATE)) != 0 || r->in_order || w->count >= ep->read_limit)
+		return false;
+	r->state = SND_REQ_ASIDE;
+	w->reads[w->count++] = r->number;
+	return true;
+}
 
 bool snd_has_begun_aside(struct snd_endpoint *ep) { return snd_has_reads_aside(ep) && snd_request_at(ep, ep->aside->reads[0])->transferred > 0; }
 
@@ -29,12 +38,10 @@ bool snd_run_reads_aside(struct snd_endpoint *ep, uint64_t *budget)
 	for (uint32_t at = 0; at < w->count && *budget > 0;) {
 		const uint64_t number = w->reads[at];
 		struct snd_send_request *r = snd_request_at(ep, number);
-		if (r->transferred == 0 && !ep->hook->is_due(ep, number)) {
-			at++;
-			continue;
-		}
 		const uint64_t before = r->transferred;
-		const enum snd_outcome out = snd_execute(ep, r, budget);
+		enum snd_outcome out;
+		if (!snd_ask_hook(ep, r, &out))
+			out = snd_execute(ep, r, budget);
 		progressed = progressed || out != SND_BLOCKED || r->transferred != before;
 		if (out == SND_EXECUTED) {
 			if (r->state == SND_REQ_ASIDE)

@@ -11,6 +11,8 @@ struct snd_aside {
 };
 
 static inline bool snd_has_reads_aside(const struct snd_endpoint *ep) { return ep->aside != NULL && ep->aside->count > 0; }
+/* snd_set_aside sets Read r aside, which is the next to run. It returns false if later requests must not overtake it. */
+bool snd_set_aside(struct snd_endpoint *ep, struct snd_send_request *r);
 /* snd_has_begun_aside reports whether one of the Reads, the first, has transferred some bytes. It may hold a bounce buffer, so no other
  * request runs before its end. */
 bool snd_has_begun_aside(struct snd_endpoint *ep);

@@ -86,7 +86,7 @@ uint32_t snd_entry_flags(const struct snd_send_request *r)
 struct snd_send_request *snd_enqueue_pushed(struct snd_endpoint *ep, uint32_t kind, uint64_t context)
 {
 	struct snd_send_request *r = snd_request_at(ep, ep->posted);
-	*r = (struct snd_send_request){.kind = kind, .context = context, .entries = r->entries, .inline_data = r->inline_data, .bounce_index = -1};
+	*r = (struct snd_send_request){.number = ep->posted, .kind = kind, .context = context, .entries = r->entries, .inline_data = r->inline_data, .bounce_index = -1};
 	r->end_entry = ep->conn->out.next;
 	r->first_entry = r->end_entry - 1;
 	r->needs_ack = true;
@@ -343,14 +343,24 @@ static enum snd_outcome copy_one_sided(struct snd_endpoint *ep, struct snd_send_
 	return SND_EXECUTED;
 }
 
-/* before_execute makes request r, the next to run, wait for earlier Reads and for what keeps it from the fast path. If it returns
- * true, *out replaces the outcome of its execution. */
+bool snd_ask_hook(struct snd_endpoint *ep, struct snd_send_request *r, enum snd_outcome *out)
+{
+	if (snd_likely(ep->hook == NULL))
+		return false;
+	if (ep->hook->before_run(ep, r, out))
+		return true;
+	*out = SND_BLOCKED; /* such a Send waits in the ring, without limit; no Read may get behind it */
+	return r->kind == SND_REQUEST_SEND && r->transferred == 0 && snd_has_reads_aside(ep) && ep->conn->peer_has_srq;
+}
+
+/* before_execute makes request r, the next to run, wait for earlier Reads, and asks the hook. If it returns true, *out replaces the
+ * outcome of its execution. */
 static bool before_execute(struct snd_endpoint *ep, struct snd_send_request *r, enum snd_outcome *out)
 {
 	*out = SND_BLOCKED;
 	if ((r->flags & SND_READ_FENCE) != 0 && (has_reads_in_flight(ep->conn, 1) || snd_has_reads_aside(ep)))
 		return true;
-	return snd_unlikely(ep->hook != NULL) && ep->hook->before_run(ep, r, out);
+	return snd_ask_hook(ep, r, out);
 }
 
 enum snd_outcome snd_execute(struct snd_endpoint *ep, struct snd_send_request *r, uint64_t *budget)

@@ -7,6 +7,8 @@
 const char *snd_request_name(const struct snd_send_request *r);
 struct snd_send_request *snd_enqueue_pushed(struct snd_endpoint *ep, uint32_t kind, uint64_t context);
 bool snd_run_requests(struct snd_endpoint *ep, uint64_t *budget);
+/* snd_ask_hook asks the hook about a request that would run now. If it returns true, *out replaces the outcome of its execution. */
+bool snd_ask_hook(struct snd_endpoint *ep, struct snd_send_request *r, enum snd_outcome *out);
 /* snd_execute runs or continues request r. */
 enum snd_outcome snd_execute(struct snd_endpoint *ep, struct snd_send_request *r, uint64_t *budget);
 void snd_complete_request(struct snd_endpoint *ep, struct snd_send_request *r);

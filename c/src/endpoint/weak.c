@@ -59,45 +59,33 @@ uint64_t snd_weak_steps(const struct snd_endpoint *ep, enum snd_choice c, uint64
 	return (d & 1) == 0 ? 0 : 1 + (d >> 1) % greatest[draw(ep, SND_OF_SCALE, c) % 3];
 }
 
-struct snd_weak_request *snd_weak_request(struct snd_endpoint *ep, uint64_t number)
+struct snd_weak_request *snd_weak_request(struct snd_endpoint *ep, const struct snd_send_request *r)
 {
-	struct snd_weak_request *s = &ep->weak->requests[number & ep->request_mask];
-	if (s->id != number + 1)
-		*s = (struct snd_weak_request){.id = number + 1};
+	struct snd_weak_request *s = &ep->weak->requests[r->number & ep->request_mask];
+	if (s->id != r->number + 1)
+		*s = (struct snd_weak_request){.id = r->number + 1};
 	return s;
-}
-
-/* may_overtake reports whether later requests may overtake Read r. */
-static bool may_overtake(const struct snd_endpoint *ep, const struct snd_send_request *r)
-{
-	return r->kind == SND_REQUEST_READ && r->total > 0 && (r->flags & (SND_READ_FENCE | SND_READ_LOCAL_INVALIDATE)) == 0 &&
-		(ep->faults == NULL || ep->faults[r - ep->requests].pending.fired.rule == NULL) && ep->aside->count < ep->read_limit;
 }
 
 bool snd_weak_before_execute(struct snd_endpoint *ep, struct snd_send_request *r, enum snd_outcome *out)
 {
-	struct snd_weak *w = ep->weak;
-	struct snd_weak_request *s = snd_weak_request(ep, ep->next);
+	struct snd_weak_request *s = snd_weak_request(ep, r);
+	const bool aside = r->state == SND_REQ_ASIDE;
+	const uint64_t reads = draw(ep, SND_OF_READS, r->number);
 	*out = SND_BLOCKED;
 	if (r->transferred > 0)
 		return false;
-	if (!snd_is_due(w, &s->start, snd_weak_steps(ep, SND_OF_START, ep->next)))
+	if (aside ? !snd_is_due(ep->weak, &s->read, (reads >> 1) % 64) : !snd_is_due(ep->weak, &s->start, snd_weak_steps(ep, SND_OF_START, r->number)))
 		return true;
-	if (r->kind == SND_REQUEST_SEND && ep->conn->peer_has_srq && ep->aside->count > 0)
-		return true; /* such a Send waits in the ring, without limit; no Read may get behind it */
-	if (!may_overtake(ep, r) || (draw(ep, SND_OF_READS, ep->next) & 1) == 0)
-		return false;
-	r->state = SND_REQ_ASIDE;
-	ep->aside->reads[ep->aside->count++] = ep->next;
 	*out = SND_EXECUTED;
-	return true;
+	return !aside && (reads & 1) != 0 && snd_set_aside(ep, r);
 }
 
 /* After the end of a connection no result is delayed. */
-bool snd_result_is_due(struct snd_endpoint *ep, uint64_t number)
+bool snd_result_is_due(struct snd_endpoint *ep, const struct snd_send_request *r)
 {
 	return (ep->state != SND_QP_CONNECTED && ep->state != SND_QP_PEER_DISCONNECTED) ||
-		snd_is_due(ep->weak, &snd_weak_request(ep, number)->result, snd_weak_steps(ep, SND_OF_RESULT, number));
+		snd_is_due(ep->weak, &snd_weak_request(ep, r)->result, snd_weak_steps(ep, SND_OF_RESULT, r->number));
 }
 
 /* While the program drives the endpoint, the engine does not: its rounds depend on the time. */
@@ -119,9 +107,4 @@ void snd_weak_delay_event(struct snd_fabric *f, void (*drive)(void *), void *arg
 		sched_yield();
 		snd_lock(f);
 	}
-}
-
-bool snd_aside_is_due(struct snd_endpoint *ep, uint64_t number)
-{
-	return snd_is_due(ep->weak, &snd_weak_request(ep, number)->read, (draw(ep, SND_OF_READS, number) >> 1) % 64);
 }

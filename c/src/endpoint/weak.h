@@ -76,21 +76,18 @@ static inline bool snd_is_due(const struct snd_weak *w, uint64_t *due, uint64_t 
 		*due = w->clock + steps;
 	return w->clock >= *due;
 }
-struct snd_weak_request *snd_weak_request(struct snd_endpoint *ep, uint64_t number);
-/* snd_weak_before_execute delays request r, the next to run, or sets it aside. If it returns true, *out replaces the outcome of
+struct snd_weak_request *snd_weak_request(struct snd_endpoint *ep, const struct snd_send_request *r);
+/* snd_weak_before_execute delays request r, or sets it aside. If it returns true, *out replaces the outcome of
  * its execution. */
 bool snd_weak_before_execute(struct snd_endpoint *ep, struct snd_send_request *r, enum snd_outcome *out);
 /* snd_result_is_due reports whether the result of a finished request may be queued. */
-bool snd_result_is_due(struct snd_endpoint *ep, uint64_t number);
+bool snd_result_is_due(struct snd_endpoint *ep, const struct snd_send_request *r);
 /* snd_weak_is_busy reports whether a request or a message waits for steps, which no ring announces. */
 static inline bool snd_weak_is_busy(const struct snd_endpoint *ep) { return ep->weak != NULL && (ep->completed != ep->submitted || ep->serving); }
 /* snd_weak_engine_turn counts a round of the engine, and reports whether it drives the endpoint. */
 bool snd_weak_engine_turn(struct snd_endpoint *ep);
 /* snd_weak_delay_event makes a notify return late. */
 void snd_weak_delay_event(struct snd_fabric *f, void (*drive)(void *), void *arg);
-
-/* snd_aside_is_due reports whether a Read that is set aside may run. */
-bool snd_aside_is_due(struct snd_endpoint *ep, uint64_t number);
 
 /* weak_place.c */
 void snd_placement_draw(struct snd_placement *p, uint64_t random, uint64_t address, uint64_t total);

@@ -59,22 +59,13 @@ static uint64_t next_part(struct snd_endpoint *ep, struct snd_placement *p, uint
 	return snd_placement_part(p, n);
 }
 
-/* number_of returns the number of r: it is the next request, or a Read that is set aside. */
-static uint64_t number_of(struct snd_endpoint *ep, const struct snd_send_request *r)
-{
-	for (uint32_t i = 0; i < ep->aside->count; i++)
-		if (snd_request_at(ep, ep->aside->reads[i]) == r)
-			return ep->aside->reads[i];
-	return ep->next;
-}
-
 uint64_t snd_next_weak_bytes(struct snd_endpoint *ep, const struct snd_send_request *r, uint64_t *n)
 {
 	if (r->hashed) /* a hash needs the bytes in order */
 		return r->transferred;
-	const uint64_t number = number_of(ep, r), address = r->kind == SND_REQUEST_READ ? r->entries[0].address : r->remote_address;
+	const uint64_t address = r->kind == SND_REQUEST_READ ? r->entries[0].address : r->remote_address;
 	uint64_t most;
-	const uint64_t at = next_part(ep, &snd_weak_request(ep, number)->placement, number, address, r->total, &most);
+	const uint64_t at = next_part(ep, &snd_weak_request(ep, r)->placement, r->number, address, r->total, &most);
 	*n = *n < most ? *n : most;
 	return at;
 }
@@ -82,7 +73,7 @@ uint64_t snd_next_weak_bytes(struct snd_endpoint *ep, const struct snd_send_requ
 void snd_weak_copied(struct snd_endpoint *ep, const struct snd_send_request *r, uint64_t n)
 {
 	if (!r->hashed)
-		snd_placement_advance(&snd_weak_request(ep, number_of(ep, r))->placement, n);
+		snd_placement_advance(&snd_weak_request(ep, r)->placement, n);
 }
 
 /* message_state returns the state of the entry at the front of the peer's ring. */
