@@ -280,6 +280,7 @@ func heldPipes(t *testing.T, pid int) (held []string) {
 
 // The front end is killed at random moments, also while it starts the other processes.
 func TestFrontEndKilledAtAnyMoment(t *testing.T) {
+	t.Parallel()
 	begin := time.Now()
 	first := startFrontEnd(t, "family", 4)
 	first.out.await(4, "grandchild")

@@ -76,6 +76,7 @@ func TestJobOutlivesRanks(t *testing.T) {
 
 // After a death, a signal, the time limit and an abort still end the job.
 func TestJobThatOutlivesRanksEnds(t *testing.T) {
+	t.Parallel()
 	aborts := make(chan Abort, 1)
 	signals := make(chan os.Signal, 1)
 	for name, tc := range map[string]struct {

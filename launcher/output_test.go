@@ -329,6 +329,7 @@ func TestIsTerminal(t *testing.T) {
 
 // If no process reads the output, one signal ends the job and the wait for a reader.
 func TestSignalWhileOutputIsNotRead(t *testing.T) {
+	t.Parallel()
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

@@ -119,6 +119,7 @@ func TestTimeoutOfEndingJob(t *testing.T) {
 // A call of Config.Diagnose that does not return prevents neither the timeout nor a second signal
 // from ending the job.
 func TestDiagnosisThatDoesNotReturn(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		timeout time.Duration
 		signals []syscall.Signal
