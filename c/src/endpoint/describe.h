@@ -2,7 +2,7 @@
 #ifndef SND_ENDPOINT_DESCRIBE_H
 #define SND_ENDPOINT_DESCRIBE_H
 
-#include "endpoint/fault.h"
+#include "endpoint/endpoint.h"
 
 const char *snd_fault_text(enum snd_fault f);
 /* snd_describe_range names n bytes that o is to access, and the access that its token allows. */

@@ -6,7 +6,7 @@
 #ifndef SND_FAULTS_H
 #define SND_FAULTS_H
 
-#include "endpoint/cm_connector.h"
+#include "endpoint/endpoint.h"
 
 struct snd_new_call;
 

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "endpoint/cm_connector.h"
 #include "endpoint/fault.h"
 #include "endpoint/hook.h"
 #include "endpoint/progress_wait.h"

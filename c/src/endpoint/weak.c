@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "endpoint/qp.h"
 #include "endpoint/req_aside.h"
 
 /* high returns the upper half of a product of 128 bits. */

@@ -9,7 +9,7 @@
 #ifndef SND_WEAK_H
 #define SND_WEAK_H
 
-#include "endpoint/cq.h"
+#include "endpoint/endpoint.h"
 
 enum snd_choice {
 	SND_OF_MEMBER,

@@ -1,6 +1,5 @@
 /* Weak order: in which order bytes are stored. TWIN endpoint/internal/mode/weak/place.go. */
 #include "endpoint/qp.h"
-#include "endpoint/req_aside.h"
 #include "endpoint/resp_serve.h"
 #include "endpoint/weak.h"
 

@@ -17,7 +17,6 @@
 #include "linux/clock.h"
 #include "linux/memory_limit.h"
 #include "settings.h"
-#include "shm/fabric_name.h"
 
 enum { NAMED_ABSENT = 8, CAUSE = 1024 };
 

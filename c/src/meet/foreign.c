@@ -11,7 +11,6 @@
 #include "linux/memory_limit.h"
 #include "meet/bootstrap.h"
 #include "settings.h"
-#include "shm/fabric_name.h"
 
 const struct snd_launcher_variables snd_open_mpi = {
 	"Open MPI's mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_SIZE",

@@ -13,7 +13,6 @@
 #include "linux/memory_limit.h"
 #include "meet/bootstrap.h"
 #include "meet/root.h"
-#include "shm/fabric_name.h"
 
 #define HOST_KEY "softnd-host-%" PRIu32 /* of each rank: its host */
 #define FABRIC_KEY "softnd-fabric" /* of rank 0: the agreement */

@@ -7,7 +7,6 @@
 #include <sys/socket.h>
 
 #include "encoding.h"
-#include "linux/clock.h"
 #include "linux/fork.h"
 #include "meet/relay.h"
 
