@@ -1,11 +1,14 @@
 /* What C and Go must do alike, by the vectors in internal/vectors: Go tests read the same files. */
 #include <inttypes.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -326,9 +329,30 @@ static void states(void)
 	CHECK(!snd_find_state(&snd_conn_states, UINT32_MAX, SND_EVENT_ABORTS, &to)); /* a peer has written it */
 }
 
+/* An event that is impossible in a state is an error of softnd, and ends the process. */
+static void impossible_event(void)
+{
+	char text[BYTES] = {0};
+	int ends[2], status;
+	CHECK(pipe(ends) == 0);
+	const pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		dup2(ends[1], STDERR_FILENO);
+		setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+		snd_next_state(&snd_qp_states, SND_QP_CLOSED, SND_EVENT_COMPLETES);
+		_exit(0);
+	}
+	CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+	CHECK(read(ends[0], text, sizeof text - 1) > 0 && strcmp(text, "softnd: event \"completes\" in state \"closed\"\n") == 0);
+	close(ends[0]);
+	close(ends[1]);
+}
+
 int main(void)
 {
 	states();
+	impossible_event();
 	check("entries.txt", entry);
 	check("tokens.txt", token);
 	check("credits.txt", credit);
