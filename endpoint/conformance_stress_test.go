@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/softnd/softnd/internal/testkit/scale"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/nd/ndtest"
 	"github.com/softnd/softnd/shm"
@@ -28,7 +29,7 @@ func TestConformanceStress(t *testing.T) {
 					if processes {
 						t.Parallel()
 					}
-					rounds := scale(5, 15)
+					rounds := scale.Of(5, 15)
 					if testing.Short() {
 						rounds = 2
 					}

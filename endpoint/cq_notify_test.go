@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/softnd/softnd/internal/testkit/proctest"
+	"github.com/softnd/softnd/internal/testkit/scale"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -317,7 +318,7 @@ func TestNotifyLosesNoWakeup(t *testing.T) {
 
 func takeMessages(t *testing.T, p *pair, wait func() error) {
 	t.Helper()
-	q, messages := p.a.queues[receiveQueue], uint64(scale(2000, 10_000))
+	q, messages := p.a.queues[receiveQueue], uint64(scale.Of(2000, 10_000))
 	if raceDetector || testing.Short() {
 		messages /= 10
 	}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd/internal/testkit/proctest"
+	"github.com/softnd/softnd/internal/testkit/scale"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -76,7 +77,7 @@ func TestCQResize(t *testing.T) {
 // Resize while results are added and taken loses and duplicates none.
 func TestCQResizeInUse(t *testing.T) {
 	q := newTestQueue(t, 64)
-	total := uint64(scale(5000, 20_000))
+	total := uint64(scale.Of(5000, 20_000))
 	ctx := proctest.Context(t)
 	var taken atomic.Uint64
 	go func() {

@@ -12,6 +12,7 @@ import (
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/faults"
 	"github.com/softnd/softnd/internal/testkit/proctest"
+	"github.com/softnd/softnd/internal/testkit/scale"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/nd/ndtest"
 )
@@ -164,7 +165,7 @@ func TestChecksConform(t *testing.T) {
 		for _, private := range []bool{false, true} {
 			for _, processes := range []bool{false, true} {
 				sampled := (private == processes) == (kind == "auto"+checked)
-				if raceDetector && processes || !sampled && scale(0, 1) == 0 {
+				if raceDetector && processes || !sampled && scale.Of(0, 1) == 0 {
 					continue
 				}
 				t.Run(fmt.Sprintf("%s/%s/%s", kind, choose(private, "private", "arena"), choose(processes, "processes", "goroutines")), func(t *testing.T) {

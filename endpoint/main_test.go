@@ -40,11 +40,3 @@ func strayGoroutines() (stacks []string) {
 	}
 	return stacks
 }
-
-// scale returns how much a test does: few, or full with SOFTND_STRESS=1.
-func scale(few, full int) int {
-	if os.Getenv("SOFTND_STRESS") == "1" {
-		return full
-	}
-	return few
-}

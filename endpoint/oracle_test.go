@@ -5,22 +5,19 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/softnd/softnd/internal/testkit/proctest"
+	"github.com/softnd/softnd/internal/testkit/scale"
 	"github.com/softnd/softnd/nd"
 )
 
 // The oracle makes random calls at both ends of a connection, and predicts from a sequential
 // model what each result must be and what memory must hold. See oracleSide for the model.
 
-const (
-	oracleOps  = "SOFTND_ORACLE" // operations with each pair of executors, instead of some seconds
-	oracleSeed = "SOFTND_SEED"   // of the one connection that is tried then
-)
+const oracleOps = "SOFTND_ORACLE" // operations with each pair of executors, instead of some seconds
 
 // oracle tries one connection after the other between two sides.
 type oracle struct {
@@ -39,8 +36,8 @@ func TestOracle(t *testing.T) {
 		s := setup{Executors: executors, Unwired: true, Both: sideOptions{Options: Options{ReceiveTimeout: proctest.Timeout}}}
 		t.Run(s.String(), func(t *testing.T) {
 			o := newOracle(t, newPair(t, s))
-			if seed := numberFrom(t, oracleSeed); seed != 0 {
-				o.try(seed)
+			if os.Getenv(scale.EnvSeed) != "" { // of one connection
+				o.try(scale.Seed(t))
 				return
 			}
 			connections := 0
@@ -54,25 +51,15 @@ func TestOracle(t *testing.T) {
 
 // withinBudget returns a function that reports whether to try another connection.
 func (o *oracle) withinBudget() func() bool {
-	if n := numberFrom(o.t, oracleOps); n != 0 {
-		return func() bool { return o.ops < int(n) }
+	if n := scale.Number(o.t, oracleOps, 0); n != 0 {
+		return func() bool { return o.ops < n }
 	}
-	limit := time.Duration(scale(2, 4)) * time.Second
+	limit := time.Duration(scale.Of(2, 4)) * time.Second
 	if testing.Short() {
 		limit = time.Second
 	}
 	end := time.Now().Add(limit)
 	return func() bool { return time.Now().Before(end) }
-}
-
-func numberFrom(t testing.TB, variable string) (n uint64) {
-	if text := os.Getenv(variable); text != "" {
-		var err error
-		if n, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatalf("%s: %v", variable, err)
-		}
-	}
-	return n
 }
 
 func newOracle(t testing.TB, p *pair) *oracle {
@@ -205,7 +192,7 @@ func (o *oracle) failf(format string, args ...any) {
 	o.t.Helper()
 	o.goOn()
 	o.t.Fatalf("%s\na: %v\nb: %v\n%s=%d tries the connection again; its latest calls:\n%s", fmt.Sprintf(format, args...),
-		o.sides[0].ep.Err(), o.sides[1].ep.Err(), oracleSeed, o.seed, strings.Join(o.history, "\n"))
+		o.sides[0].ep.Err(), o.sides[1].ep.Err(), scale.EnvSeed, o.seed, strings.Join(o.history, "\n"))
 }
 
 // pause keeps a side from serving the other one, whose requests wait in its ring, until goOn.

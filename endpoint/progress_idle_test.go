@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/internal/testkit/proctest"
+	"github.com/softnd/softnd/internal/testkit/scale"
 	"github.com/softnd/softnd/shm"
 )
 
@@ -12,7 +13,7 @@ import (
 // process that is killed. Its death is noticed. The log shows the processor time of the idle
 // members, and how long the detection takes.
 func TestManyIdleMembers(t *testing.T) {
-	members, idle := scale(128, shm.MaxRanks), time.Duration(scale(1, 2))*time.Second
+	members, idle := scale.Of(128, shm.MaxRanks), time.Duration(scale.Of(1, 2))*time.Second
 	arena := newArena(t)
 	for range members - 1 {
 		m, err := arena.Join(shm.NoRank)

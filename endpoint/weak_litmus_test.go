@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/internal/testkit/litmus"
+	"github.com/softnd/softnd/internal/testkit/scale"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -86,8 +87,8 @@ func newLitmusSetup(t testing.TB, arena *shm.Arena, seed uint64, processes bool)
 
 // TestLitmus runs 300 seeds in one process and 20 between processes, and 10,000 of each with SOFTND_STRESS=1.
 func TestLitmus(t *testing.T) {
-	t.Run("one process", func(t *testing.T) { testLitmus(t, scale(fewer(300), 10_000), false) })
-	t.Run("processes", func(t *testing.T) { testLitmus(t, scale(fewer(20), 10_000), true) })
+	t.Run("one process", func(t *testing.T) { testLitmus(t, scale.Of(fewer(300), 10_000), false) })
+	t.Run("processes", func(t *testing.T) { testLitmus(t, scale.Of(fewer(20), 10_000), true) })
 }
 
 func testLitmus(t *testing.T, seeds int, processes bool) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/softnd/softnd/internal/testkit/scale"
 	"github.com/softnd/softnd/nd/ndtest"
 )
 
@@ -43,7 +44,7 @@ func onWeakSeeds(t *testing.T, few int, test func(t *testing.T, seed uint64, pro
 	if raceDetector {
 		few = 1
 	}
-	first, n := uint64(0), uint64(scale(few, 100))
+	first, n := uint64(0), uint64(scale.Of(few, 100))
 	for _, processes := range []bool{false, true} {
 		for seed := first; seed < first+n; seed++ { // not grouped, so that parallel runs of both kinds overlap
 			t.Run(fmt.Sprintf("%s/%d", choose(processes, "processes", "goroutines"), seed), func(t *testing.T) { test(t, seed, processes) })

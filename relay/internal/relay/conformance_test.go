@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/softnd/softnd/endpoint"
 	"github.com/softnd/softnd/internal/testkit/proctest"
+	"github.com/softnd/softnd/internal/testkit/scale"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/nd/ndtest"
 	"github.com/softnd/softnd/relay/internal/nstest"
@@ -166,14 +166,7 @@ func TestConformance(t *testing.T) {
 
 // TestStress makes random requests between two hosts. SOFTND_SEEDS is the number of seeds, and SOFTND_SEED the first one.
 func TestStress(t *testing.T) {
-	seeds, err := strconv.Atoi(os.Getenv("SOFTND_SEEDS"))
-	if err != nil {
-		seeds = 2
-	}
-	first, err := strconv.ParseUint(os.Getenv("SOFTND_SEED"), 10, 64)
-	if err != nil {
-		first = 1
-	}
+	seeds, first := scale.Number(t, "SOFTND_SEEDS", 2), uint64(scale.Number(t, scale.EnvSeed, 1))
 	eachConformanceRun(t, 1, func(t *testing.T, cfg ndtest.Config, _ int) {
 		cfg.Delay = 0
 		for seed := range seeds {

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/softnd/softnd/internal/meet/relayclient"
 	"github.com/softnd/softnd/internal/testkit/proctest"
+	"github.com/softnd/softnd/internal/testkit/scale"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/relay/internal/nstest"
 )
@@ -123,14 +123,6 @@ func (g *failureRig) usage() (u usage) {
 	return u
 }
 
-// runs is how often a failure is tried.
-func runs(otherwise int) int {
-	if n, err := strconv.Atoi(os.Getenv("SOFTND_RUNS")); err == nil {
-		return n
-	}
-	return otherwise
-}
-
 // hostFailure is something that fails at a host, or between the hosts.
 type hostFailure struct {
 	namespaces bool // are necessary
@@ -204,7 +196,7 @@ func (c hostFailure) test(t *testing.T) {
 	g := newFailureRig(t, missing == "")
 	var first usage
 	var longest time.Duration
-	n := runs(3)
+	n := scale.Number(t, "SOFTND_RUNS", 3)
 	if c.once {
 		n = 1
 	}

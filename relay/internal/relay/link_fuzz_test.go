@@ -9,11 +9,11 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/softnd/softnd/internal/testkit/proctest"
+	"github.com/softnd/softnd/internal/testkit/scale"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/relay/internal/frame"
 	"github.com/softnd/softnd/relay/internal/handshake"
@@ -32,19 +32,16 @@ func FuzzLink(f *testing.F) {
 		if rig == nil { // for all inputs of the process
 			rig = newLinkRig(t)
 		}
-		rig.play(t, input)
+		rig.run(t, input)
 	})
 }
 
-// TestHostileRelay plays random conversations: parts of correct ones, with mistakes. SOFTND_RUNS sets how many, and
+// TestHostileRelay runs random conversations: parts of correct ones, with mistakes. SOFTND_RUNS sets how many, and
 // SOFTND_SEED the first seed.
 func TestHostileRelay(t *testing.T) {
 	rig := newLinkRig(t)
-	seed, err := strconv.ParseUint(os.Getenv("SOFTND_SEED"), 10, 64)
-	if err != nil {
-		seed = rand.Uint64()
-	}
-	for range runs(200) {
+	seed := scale.Seed(t)
+	for range scale.Number(t, "SOFTND_RUNS", 200) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		var input []byte
 		for range 1 + random.IntN(24) {
@@ -54,7 +51,7 @@ func TestHostileRelay(t *testing.T) {
 			}
 			input = append(input, phrase...)
 		}
-		if rig.play(t, input); t.Failed() {
+		if rig.run(t, input); t.Failed() {
 			t.Fatalf("SOFTND_SEED=%d repeats input %x", seed, input)
 		}
 		seed++
@@ -169,8 +166,8 @@ func (g *linkRig) memory() [2]uint64 {
 	return [2]uint64{g.near.rank.member.InUse(), g.near.relay.member.InUse()}
 }
 
-// play plays an input on a link of its own.
-func (g *linkRig) play(t *testing.T, input []byte) {
+// run runs an input on a link of its own.
+func (g *linkRig) run(t *testing.T, input []byte) {
 	hangs := time.AfterFunc(proctest.Timeout, func() {
 		fmt.Fprintf(os.Stderr, "input %x hangs\n%s\n", input, proctest.Stacks())
 		os.Exit(1)
