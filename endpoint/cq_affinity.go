@@ -4,17 +4,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd/internal/linux"
+	"github.com/softnd/softnd/nd"
 )
 
-// processAffinity returns the first group of 64 processors that contains a processor this
-// process may run on, and the mask of those processors.
-func processAffinity() (group uint16, mask uint64, err error) {
+// notifyAffinity returns the first group of 64 processors that contains a processor this process may run on, because
+// goroutines of this process serve the notifications of a queue, and the mask of those processors.
+func notifyAffinity(object string) (group uint16, mask uint64, err error) {
 	cpus, err := linux.ProcessCPUs()
-	if err != nil {
-		return 0, 0, err
+	if err == nil && len(cpus) == 0 {
+		err = unix.ENODEV
 	}
-	if len(cpus) == 0 {
-		return 0, 0, unix.ENODEV
+	if err != nil {
+		return 0, 0, &nd.OpError{Op: "get notify affinity", Object: object, Status: nd.NotSupported, Err: err}
 	}
 	const groupSize = 64
 	group = uint16(cpus[0] / groupSize)

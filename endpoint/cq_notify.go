@@ -71,11 +71,7 @@ func (q *completionQueue) notifyResult(op string, w *notifyCall) (bool, error) {
 	return err != nil, err
 }
 
-// NotifyAffinity returns the processors that this process may run on, because goroutines of this
-// process serve the notifications.
+// NotifyAffinity returns the processors that this process may run on.
 func (q *completionQueue) NotifyAffinity() (group uint16, mask uint64, err error) {
-	if group, mask, err = processAffinity(); err != nil {
-		return 0, 0, &nd.OpError{Op: "get notify affinity", Object: "completion queue", Status: nd.NotSupported, Err: err}
-	}
-	return group, mask, nil
+	return notifyAffinity("completion queue")
 }

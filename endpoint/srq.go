@@ -226,13 +226,9 @@ func (q *sharedReceiveQueue) Modify(depth, threshold int) error {
 	return nil
 }
 
-// NotifyAffinity returns the processors that this process may run on, because goroutines of this
-// process serve the notifications.
+// NotifyAffinity returns the processors that this process may run on.
 func (q *sharedReceiveQueue) NotifyAffinity() (group uint16, mask uint64, err error) {
-	if group, mask, err = processAffinity(); err != nil {
-		return 0, 0, &nd.OpError{Op: "get notify affinity", Object: q.String(), Status: nd.NotSupported, Err: err}
-	}
-	return group, mask, nil
+	return notifyAffinity(q.String())
 }
 
 // Close ends all waits and refuses further receives. Posted receives continue to serve the
