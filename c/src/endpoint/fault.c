@@ -45,8 +45,9 @@ static uint32_t operation_of(const struct snd_send_request *r)
 	case SND_REQUEST_READ: return SNDL_FAULT_READ;
 	case SND_REQUEST_WRITE: return SNDL_FAULT_WRITE;
 	case SND_REQUEST_BIND: return SNDL_FAULT_BIND;
+	case SND_REQUEST_INVALIDATE: return snd_is_region(r->object) ? SNDL_FAULT_INVALIDATE_REGION : SNDL_FAULT_INVALIDATE;
 	case SND_REQUEST_FAST_REGISTER: return SNDL_FAULT_FAST_REGISTER;
-	default: return snd_is_region(r->object) ? SNDL_FAULT_INVALIDATE_REGION : SNDL_FAULT_INVALIDATE;
+	default: return 63; /* no rule has this bit */
 	}
 }
 

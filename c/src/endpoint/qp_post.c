@@ -76,7 +76,9 @@ static uint32_t allowed_flags(uint32_t kind)
 	case SND_REQUEST_WRITE: return every | SND_INLINE;
 	case SND_REQUEST_READ: return every | SND_READ_LOCAL_INVALIDATE;
 	case SND_REQUEST_BIND: return every | SND_ALLOW_READ | SND_ALLOW_WRITE | SND_THIS_ENDPOINT_ONLY;
-	default: return every;
+	case SND_REQUEST_INVALIDATE:
+	case SND_REQUEST_FAST_REGISTER: return every;
+	default: return 0;
 	}
 }
 

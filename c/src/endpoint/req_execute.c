@@ -28,8 +28,9 @@ const char *snd_request_name(const struct snd_send_request *r)
 	case SND_REQUEST_WRITE: return "write";
 	case SND_REQUEST_READ: return "read";
 	case SND_REQUEST_BIND: return "bind";
+	case SND_REQUEST_INVALIDATE: return "invalidate";
 	case SND_REQUEST_FAST_REGISTER: return "fast register";
-	default: return "invalidate";
+	default: return "unknown request";
 	}
 }
 
@@ -372,6 +373,7 @@ enum snd_outcome snd_execute(struct snd_endpoint *ep, struct snd_send_request *r
 	case SND_REQUEST_BIND: return snd_execute_bind(ep, r);
 	case SND_REQUEST_INVALIDATE: return snd_execute_invalidate(ep, r);
 	case SND_REQUEST_SEND: return snd_execute_send(ep, r, budget);
+	default: break; /* a Read or Write */
 	}
 	if (r->kind == SND_REQUEST_READ && ep->read_limit == 0)
 		return snd_reject(ep, r, SND_INVALID_DEVICE_REQUEST, "the connection was made with an outbound read limit of 0: pass outbound_reads, and the peer inbound_reads, in snd_connect_params");
