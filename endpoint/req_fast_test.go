@@ -134,9 +134,9 @@ func TestConcurrentPollsKeepOrder(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(proctest.Context(t))
 	defer cancel()
-	var crew sync.WaitGroup
+	var both sync.WaitGroup
 	for what, s := range map[verb]*side{doReceive: p.b, doSend: p.a} {
-		crew.Go(func() {
+		both.Go(func() {
 			var results [8]nd.Result
 			for i := range uint64(endpoints * messages) {
 				ep := int(i % endpoints)
@@ -153,14 +153,14 @@ func TestConcurrentPollsKeepOrder(t *testing.T) {
 	var taken [endpoints]atomic.Uint64 // the latest that has been taken for sure
 	var left atomic.Int64
 	left.Store(endpoints * messages)
-	crew.Go(func() {
+	both.Go(func() {
 		for left.Load() > 0 && ctx.Err() == nil { // takes nothing, so that results pile up in the queue
 			p.b.queues[receiveQueue].Poll(nil)
 			runtime.Gosched()
 		}
 	})
 	for range 2 {
-		crew.Go(func() {
+		both.Go(func() {
 			var results [5]nd.Result
 			for left.Load() > 0 && ctx.Err() == nil {
 				var last [endpoints]uint64
@@ -183,7 +183,7 @@ func TestConcurrentPollsKeepOrder(t *testing.T) {
 			}
 		})
 	}
-	crew.Wait()
+	both.Wait()
 	if n := left.Load(); n != 0 {
 		t.Errorf("%d results are missing\n%s\n%s", n, p.a.why(), p.b.why())
 	}
@@ -274,9 +274,9 @@ func TestPeersWithAndWithoutMembarrier(t *testing.T) {
 			// Each round both sides fall asleep, and the other one's message, or
 			// receive, has to wake them.
 			const rounds = 300
-			var crew sync.WaitGroup
+			var both sync.WaitGroup
 			for i, x := range [2]*side{p.a, p.b} {
-				crew.Go(func() {
+				both.Go(func() {
 					for round := range uint64(rounds) {
 						x.must(order{Do: doReceive, Context: round, Parts: mine(0, 8)})
 						send := order{Do: doSend, Context: round, Parts: mine(8, 8)}
@@ -292,7 +292,7 @@ func TestPeersWithAndWithoutMembarrier(t *testing.T) {
 					}
 				})
 			}
-			crew.Wait()
+			both.Wait()
 		})
 	}
 }

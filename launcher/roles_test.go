@@ -21,7 +21,7 @@ import (
 )
 
 func init() {
-	for name, play := range map[string]func() error{
+	for name, run := range map[string]func() error{
 		"plan":     runPlan,
 		"family":   runFamily,
 		"stubborn": runStubborn,
@@ -33,7 +33,7 @@ func init() {
 		"front":    runFrontEnd,
 		"own":      runOwn,
 	} {
-		proctest.Role(name, func(*proctest.Self) error { return play() })
+		proctest.Role(name, func(*proctest.Self) error { return run() })
 	}
 }
 

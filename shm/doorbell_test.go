@@ -95,8 +95,8 @@ func TestWakeUpsAreNotLost(t *testing.T) {
 	}()
 	for last := uint64(0); ; {
 		select {
-		case played := <-finished:
-			t.Logf("%d turns, each after a ring", played)
+		case count := <-finished:
+			t.Logf("%d turns, each after a ring", count)
 			c.Wait()
 			return
 		case <-time.After(proctest.Timeout / 3):

@@ -268,14 +268,14 @@ func TestJoinGroupRaceHasOneWinner(t *testing.T) {
 
 func TestPublishedIsChecked(t *testing.T) {
 	a := newArena(t, 2)
-	liar, m := join(t, a, 0), join(t, a, 1)
-	theirs, ours := joinGroup(t, liar), joinGroup(t, m)
+	attacker, m := join(t, a, 0), join(t, a, 1)
+	theirs, ours := joinGroup(t, attacker), joinGroup(t, m)
 	form(t, theirs, ours)
 	if b, err := ours.Published(0, noLimit); b != nil || !errors.Is(err, ErrNotPublished) {
 		t.Errorf("nothing was published, but there is %q, %v", b, err)
 	}
 	meet := func() { theirs.Arrive(); ours.Arrive() }
-	off, err := liar.heap.Alloc(2 * chunkSize)
+	off, err := attacker.heap.Alloc(2 * chunkSize)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -310,14 +310,14 @@ func TestPublishedIsChecked(t *testing.T) {
 	} {
 		theirs.Publish(tc.off, tc.n)
 		meet()
-		if peerOf(t, m, liar.ID()).Owns(tc.off, tc.n) {
+		if peerOf(t, m, attacker.ID()).Owns(tc.off, tc.n) {
 			t.Errorf("%s: the peer owns it", tc.name)
 		}
 		if b, err := ours.Published(0, noLimit); !errors.Is(err, ErrDamaged) || b != nil {
 			t.Errorf("%s: %d bytes, %v", tc.name, len(b), err)
 		}
 	}
-	if !peerOf(t, m, liar.ID()).Owns(off+1, 2*chunkSize-1) || !peerOf(t, m, m.ID()).Owns(foreign, 100) {
+	if !peerOf(t, m, attacker.ID()).Owns(off+1, 2*chunkSize-1) || !peerOf(t, m, m.ID()).Owns(foreign, 100) {
 		t.Error("a peer does not own its own memory")
 	}
 	theirs.Publish(0, 0)

@@ -284,17 +284,17 @@ func TestWatchWorksAcrossProcesses(t *testing.T) {
 func TestWatchDoesNotTrustTheRecord(t *testing.T) {
 	a := newArena(t, 0)
 	m := join(t, a, NoRank)
-	liar := join(t, a, NoRank)
+	attacker := join(t, a, NoRank)
 	other, _ := startMember(t, a)
 	stop := make(chan struct{})
 	defer close(stop)
 	var fired atomic.Bool
-	p := peerOf(t, m, liar.ID())
+	p := peerOf(t, m, attacker.ID())
 	for _, pid := range []int{other.PID(), 0, 1 << 30} {
-		liar.rec.pid.Store(uint32(pid))
+		attacker.rec.pid.Store(uint32(pid))
 		m.Watch(p, stop, func() { fired.Store(true) })
 	}
-	liar.rec.pidNS.Store(1)
+	attacker.rec.pidNS.Store(1)
 	if m.Watch(p, stop, func() { fired.Store(true) }) {
 		t.Error("a process of another namespace is watched")
 	}

@@ -14,12 +14,12 @@ func TestMain(m *testing.M) {
 }
 
 // arenaRole registers a role of a process that gets the arena as its first file.
-func arenaRole(name string, play func(self *proctest.Self, a *shm.Arena) error) string {
+func arenaRole(name string, run func(self *proctest.Self, a *shm.Arena) error) string {
 	return proctest.Role(name, func(self *proctest.Self) error {
 		a, err := shm.Attach(self.Ctx, self.File(0))
 		if err != nil {
 			return err
 		}
-		return play(self, a)
+		return run(self, a)
 	})
 }

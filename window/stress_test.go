@@ -245,13 +245,13 @@ func (o *bindingOwner) stress() {
 // The promise of the package: after the drain no process accesses the memory.
 func TestDrainedMemoryIsNotAccessed(t *testing.T) {
 	o := newBindingOwner(t)
-	var crew []*remoteCopier
+	var copiers []*remoteCopier
 	for i := range 3 {
-		crew = append(crew, o.startCopier(i, false))
+		copiers = append(copiers, o.startCopier(i, false))
 	}
 	o.stress()
 	o.board.stop.Store(1)
-	for _, c := range crew {
+	for _, c := range copiers {
 		c.Wait()
 	}
 	o.watch(1)
@@ -260,10 +260,10 @@ func TestDrainedMemoryIsNotAccessed(t *testing.T) {
 // The same with goroutines, for the race detector.
 func TestDrainedMemoryIsNotAccessedInOneProcess(t *testing.T) {
 	o := newBindingOwner(t)
-	var crew sync.WaitGroup
+	var copiers sync.WaitGroup
 	end := func() {
 		o.board.stop.Store(1)
-		crew.Wait()
+		copiers.Wait()
 	}
 	for i := range 3 {
 		s := join(t, o.arena)
@@ -274,7 +274,7 @@ func TestDrainedMemoryIsNotAccessedInOneProcess(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		crew.Go(func() {
+		copiers.Go(func() {
 			if err := c.run(); err != nil {
 				t.Error(err)
 			}

@@ -81,13 +81,13 @@ static void come_again(uint32_t rank, bool unused)
 	meet_all(job);
 }
 
-static pid_t start(void (*play)(uint32_t, bool), uint32_t rank, bool flag)
+static pid_t start(void (*body)(uint32_t, bool), uint32_t rank, bool flag)
 {
 	pid_t pid = fork();
 	CHECK(pid >= 0);
 	if (pid == 0) {
 		alarm(60);
-		play(rank, flag);
+		body(rank, flag);
 		exit(0);
 	}
 	return pid;

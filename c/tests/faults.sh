@@ -7,8 +7,8 @@ ndrun=$1 gorank=$2 plans=$3 program=$4 other=$5
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
-# play NAME ARGUMENT...: runs a job with the plan, and keeps what it printed, sorted by rank, and what ndrun says about the rules.
-play() {
+# run_job NAME ARGUMENT...: runs a job with the plan, and keeps what it printed, sorted by rank, and what ndrun says about the rules.
+run_job() {
 	name=$1
 	shift
 	if ! timeout --foreground 300 "$ndrun" --no-label --faults "$dir/plan.yaml" --faults-seed 7 "$@" >"$dir/out" 2>"$dir/$name.report"; then
@@ -32,10 +32,10 @@ awk '/^[0-9]/ { if (plan) print plan; plan = $0 } /^ / { plan = plan $0 } END { 
 count=0
 while read -r rounds rules; do
 	printf 'rules: %s\n' "$rules" | sed 's/{operation/{rank: 1, operation/g' >"$dir/plan.yaml"
-	play go -n 2 "$gorank" faulty "$rounds" </dev/null
-	play mixed -n 1 "$gorank" faulty "$rounds" : -n 1 "$program" "$rounds" </dev/null
+	run_job go -n 2 "$gorank" faulty "$rounds" </dev/null
+	run_job mixed -n 1 "$gorank" faulty "$rounds" : -n 1 "$program" "$rounds" </dev/null
 	same mixed
-	play c -n 2 "$other" "$rounds" </dev/null
+	run_job c -n 2 "$other" "$rounds" </dev/null
 	same c
 	count=$((count + 1))
 done <"$dir/plans"

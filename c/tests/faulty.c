@@ -180,8 +180,8 @@ static void act(struct link *l, enum kind kind, int posts, bool at_once, const s
 		sees();
 }
 
-/* play makes the requests of a kind: all at once, or each after the result of the one before. */
-static void play(enum kind kind, bool at_once)
+/* run_kind makes the requests of a kind: all at once, or each after the result of the one before. */
+static void run_kind(enum kind kind, bool at_once)
 {
 	struct link l;
 	new_queue(&l);
@@ -312,7 +312,7 @@ int main(int argc, char **argv)
 	for (round_number = 0; round_number < rounds; round_number++) {
 		for (enum kind k = SEND; k < KINDS; k++) {
 			kind_name = kinds[k];
-			play(k, round_number % 2 != 0);
+			run_kind(k, round_number % 2 != 0);
 		}
 		kind_name = "connect";
 		meet(!subject);

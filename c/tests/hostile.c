@@ -45,35 +45,35 @@ static void *connect_one(void *arg)
 	return NULL;
 }
 
-static void join_both(struct snd_fabric **victim, struct snd_fabric **liar)
+static void join_both(struct snd_fabric **victim, struct snd_fabric **attacker)
 {
 	OK(snd_fabric_create(0, UINT64_C(1) << 28, NULL, victim));
-	OK(snd_fabric_attach(snd_fabric_descriptor(*victim), -1, NULL, liar));
+	OK(snd_fabric_attach(snd_fabric_descriptor(*victim), -1, NULL, attacker));
 }
 
 /* flood sends many connection requests, each with a record of its own, all at once. */
 static void flood(int listens)
 {
-	struct snd_fabric *victim, *liar;
+	struct snd_fabric *victim, *attacker;
 	snd_adapter *a;
 	snd_listener *l;
 	uint64_t base;
-	join_both(&victim, &liar);
+	join_both(&victim, &attacker);
 	OK(snd_adapter_open(victim, &a));
 	OK(snd_listener_create(a, &l));
 	OK(snd_listener_bind(l, (snd_address){0, 7, 0}));
 	if (listens)
 		OK(snd_listener_listen(l, 0));
-	OK(snd_alloc(&liar->heap, (uint64_t)REQUESTS * STRIDE, false, &base, "flood"));
+	OK(snd_alloc(&attacker->heap, (uint64_t)REQUESTS * STRIDE, false, &base, "flood"));
 	struct snd_peer p = {victim->id, victim->record};
 	for (uint64_t i = 0; i < REQUESTS; i++) {
-		struct snd_connection_record *r = (struct snd_connection_record *)(void *)(liar->arena.base + base + i * STRIDE);
-		snd_set(&r->member[SND_ACTIVE], liar->id);
+		struct snd_connection_record *r = (struct snd_connection_record *)(void *)(attacker->arena.base + base + i * STRIDE);
+		snd_set(&r->member[SND_ACTIVE], attacker->id);
 		snd_set(&r->member[SND_PASSIVE], victim->id);
 		snd_set32(&r->address[SND_PASSIVE], snd_host_of(victim, victim->slot));
 		snd_set32(&r->port[SND_PASSIVE], 7);
 		snd_set32(&r->state, SNDL_CONN_REQUESTED);
-		snd_send_mail(liar, &p, base + i * STRIDE, &r->link);
+		snd_send_mail(attacker, &p, base + i * STRIDE, &r->link);
 	}
 	double began = cpu();
 	for (int i = 0; i < 10; i++)
@@ -82,7 +82,7 @@ static void flood(int listens)
 	CHECK(snd_load(&victim->record->inbox) == 0);
 	CHECK(listens || (snd_list_is_empty(&victim->connections) && snd_list_is_empty(&victim->work))); /* although the sender does not detach */
 	began = cpu();
-	OK(snd_fabric_close(liar));
+	OK(snd_fabric_close(attacker));
 	for (int i = 0; i < 10; i++)
 		OK(snd_fabric_progress(victim));
 	OK(snd_fabric_close(victim));
@@ -92,11 +92,11 @@ static void flood(int listens)
 /* fill_members makes all free member records look alive, or dead and not counted. */
 static void fill_members(uint32_t status)
 {
-	struct snd_fabric *victim, *liar;
-	join_both(&victim, &liar);
+	struct snd_fabric *victim, *attacker;
+	join_both(&victim, &attacker);
 	for (int round = 0; round < 3; round++) {
 		for (uint32_t slot = 0; slot < SNDL_MEMBERS; slot++)
-			if (slot != victim->slot && slot != liar->slot) {
+			if (slot != victim->slot && slot != attacker->slot) {
 				snd_set(&snd_member(&victim->arena, slot)->death_epoch, 0);
 				snd_set(&snd_member(&victim->arena, slot)->state, snd_state_of(status, 5));
 			}
@@ -104,7 +104,7 @@ static void fill_members(uint32_t status)
 		snd_check_liveness(victim);
 		within(status == SNDL_STATUS_LIVE ? "many false members" : "many false deaths", began, 2);
 	}
-	OK(snd_fabric_close(liar));
+	OK(snd_fabric_close(attacker));
 	OK(snd_fabric_close(victim));
 }
 

@@ -174,7 +174,7 @@ static int told(char what)
 	return 1;
 }
 
-static int play(void)
+static int run_rank(void)
 {
 	const int before = descriptors();
 	snd_status joined = snd_job_init(test_options(), SECONDS(30), &job);
@@ -374,7 +374,7 @@ static int kill_one(int number, const char *other, uint32_t *range, uint32_t *co
 int main(void)
 {
 	if (getenv("SOFTND_RANK") != NULL)
-		return play();
+		return run_rank();
 	signal(SIGPIPE, SIG_IGN);
 	const char *text = getenv("KILL_KILLS");
 	const uint32_t kills = text != NULL ? (uint32_t)atoi(text) : KILLS;

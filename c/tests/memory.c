@@ -145,7 +145,7 @@ static void many_regions(snd_adapter *adapter)
 	}
 }
 
-static void play(const snd_fabric_options *options)
+static void use_all(const snd_fabric_options *options)
 {
 	static struct side a, b;
 	snd_adapter *adapters[2];
@@ -171,11 +171,11 @@ static void play(const snd_fabric_options *options)
 int main(void)
 {
 	const snd_fabric_options *options = test_options();
-	play(options);
+	use_all(options);
 	const int before = descriptors();
 	for (failing = 1;; failing++) {
 		atomic_store(&allocations, 0);
-		play(options);
+		use_all(options);
 		CHECK(descriptors() == before);
 		if (atomic_load(&allocations) < failing)
 			break;

@@ -1,4 +1,4 @@
-/* Two ranks play through every kind of request, each of them in both roles. Without SOFTND_RANK the program starts both
+/* Two ranks make every kind of request, each of them in both roles. Without SOFTND_RANK the program starts both
  * ranks itself. tests/gorank plays the same script in Go, so that ndrun can mix the two. */
 #include <fcntl.h>
 #include <signal.h>
@@ -334,7 +334,7 @@ static void too_long(int initiator, uint32_t n)
 	barrier();
 }
 
-static int play(void)
+static int run_rank(void)
 {
 	const char *name = getenv("PAIR_NAME"); /* ranks that no launcher has started */
 	if (name != NULL)
@@ -379,7 +379,7 @@ static pid_t start(const char *program, int fd, int number, const char *executor
 int main(int argc, char **argv)
 {
 	if (getenv("SOFTND_RANK") != NULL)
-		return play();
+		return run_rank();
 	static const char *const executors[][2] = {{"auto", "auto"}, {"target", "target"}, {"auto", "target"}};
 	const int only = argc > 1 ? atoi(argv[1]) : -1; /* under a slow tool */
 	for (int i = 0; i < 3; i++) {

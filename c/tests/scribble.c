@@ -203,7 +203,7 @@ static void *beside(void *unused)
 	return NULL;
 }
 
-static int play(void)
+static int run_rank(void)
 {
 	seed = (uint64_t)getpid() * 2654435761 + 1;
 	snd_fabric_options o = *test_options();
@@ -361,7 +361,7 @@ static int number_in(const char *name, int otherwise)
 int main(void)
 {
 	if (getenv("SOFTND_RANK") != NULL)
-		return play();
+		return run_rank();
 	struct work sum = {0};
 	seed = (uint64_t)number_in("SCRIBBLE_SEED", 77) * 977 + 1;
 	const int seconds = number_in("SCRIBBLE_SECONDS", 0), rounds = number_in("SCRIBBLE_ROUNDS", ROUNDS);

@@ -91,9 +91,9 @@ static void test_limits(void)
 	close_members();
 }
 
-/* play makes requests of all kinds, and returns a sum of when each result has come, counted in polls. With manual progress, time
+/* run_requests makes requests of all kinds, and returns a sum of when each result has come, counted in polls. With manual progress, time
  * has no part in it. */
-static uint64_t play(uint64_t seed)
+static uint64_t run_requests(uint64_t seed)
 {
 	snd_mr *mine, *far;
 	snd_window_descriptor to;
@@ -150,9 +150,9 @@ static void test_replay(void)
 {
 	uint64_t before = 0, different = 0;
 	for (uint64_t seed = 0; seed < 12; seed++) {
-		const uint64_t first = play(seed);
+		const uint64_t first = run_requests(seed);
 		for (int i = 0; i < 3; i++)
-			CHECK(play(seed) == first);
+			CHECK(run_requests(seed) == first);
 		different += first != before;
 		before = first;
 	}

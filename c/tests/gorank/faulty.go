@@ -41,7 +41,7 @@ func faulty() {
 	prepare()
 	for round = range rounds {
 		for _, kind = range kinds {
-			play(round%2 != 0)
+			runKind(round%2 != 0)
 		}
 		kind = "connect"
 		connectActively()
@@ -141,8 +141,8 @@ func part(i, n int) []nd.SGE {
 	return []nd.SGE{nd.SGEOf(memory, i*slot, n)}
 }
 
-// play makes the requests of a kind: all at once, or each after the result of the one before.
-func play(atOnce bool) {
+// runKind makes the requests of a kind: all at once, or each after the result of the one before.
+func runKind(atOnce bool) {
 	l := newLink()
 	l.ep = create("connect", func() (nd.Endpoint, error) { return job.Connect(ctx, 1-job.Rank(), l.config()) })
 	copy(memory.Bytes(), pattern(slots*slot, len(kind)+job.Rank()))

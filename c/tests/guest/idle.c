@@ -39,8 +39,8 @@ static long switches(pid_t pid)
 	return sum;
 }
 
-/* play is rank 1: it connects and then does nothing, or blocks in a call. */
-static void play(const char *name, const snd_fabric_options *o, bool blocks)
+/* run_rank is rank 1: it connects and then does nothing, or blocks in a call. */
+static void run_rank(const char *name, const snd_fabric_options *o, bool blocks)
 {
 	struct two t;
 	two_join(&t, name, 1, o);
@@ -104,7 +104,7 @@ static double check(const char *test, snd_progress_model progress, bool blocks, 
 int main(int argc, char **argv)
 {
 	if (argc == 4)
-		play(argv[1], &(snd_fabric_options){.progress = strcmp(argv[2], "auto") == 0 ? SND_PROGRESS_AUTO : SND_PROGRESS_MANUAL}, strcmp(argv[3], "blocks") == 0);
+		run_rank(argv[1], &(snd_fabric_options){.progress = strcmp(argv[2], "auto") == 0 ? SND_PROGRESS_AUTO : SND_PROGRESS_MANUAL}, strcmp(argv[3], "blocks") == 0);
 	double first = check("idle", SND_PROGRESS_AUTO, false, MOST_QUIET), second = check("blocked", SND_PROGRESS_AUTO, true, MOST_QUIET);
 	check("manual", SND_PROGRESS_MANUAL, true, MOST_MANUAL);
 	CHECK(first < 100 || second < 100); /* a busy machine may delay one of them */

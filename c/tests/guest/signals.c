@@ -52,7 +52,7 @@ static int check_threads(void)
 	return n;
 }
 
-static void play(const char *name, uint32_t rank, snd_progress_model progress)
+static void run_rank(const char *name, uint32_t rank, snd_progress_model progress)
 {
 	struct two t;
 	const snd_fabric_options o = {.progress = progress};
@@ -84,7 +84,7 @@ int main(int argc, char **argv)
 	CHECK(setitimer(ITIMER_REAL, &often, NULL) == 0);
 	const snd_progress_model models[] = {SND_PROGRESS_MANUAL, SND_PROGRESS_AUTO};
 	if (argc == 3) {
-		play(argv[1], 1, models[atoi(argv[2])]);
+		run_rank(argv[1], 1, models[atoi(argv[2])]);
 	} else {
 		for (int i = 0; i < 2; i++) {
 			char name[64];
@@ -94,7 +94,7 @@ int main(int argc, char **argv)
 				execl("/proc/self/exe", argv[0], name, i == 0 ? "0" : "1", (char *)NULL);
 				_exit(127);
 			}
-			play(name, 0, models[i]);
+			run_rank(name, 0, models[i]);
 			int status;
 			while (waitpid(child, &status, 0) != child)
 				;

@@ -110,7 +110,7 @@ static uint64_t address_space(void)
 
 static const char *const kinds[] = {"arena size", "file size", "address space", "locked memory"};
 
-static void play(size_t kind, uint64_t limit)
+static void run_rank(size_t kind, uint64_t limit)
 {
 	static const __rlimit_resource_t resources[] = {RLIMIT_NOFILE, RLIMIT_FSIZE, RLIMIT_AS, RLIMIT_MEMLOCK};
 	if (kind == 0) {
@@ -135,7 +135,7 @@ int main(void)
 			int status;
 			const pid_t child = fork();
 			if (child == 0) {
-				play(kind, mib * MIB);
+				run_rank(kind, mib * MIB);
 				exit(0);
 			}
 			CHECK(waitpid(child, &status, 0) == child);

@@ -62,7 +62,7 @@ type Process struct {
 	pipes  []*os.File     // our ends of those of Out and Err
 	hangs  *time.Timer
 	limit  time.Duration // of End; 0: that of hangs
-	doomed bool          // SIGKILL ends it: its input stays open
+	killed bool          // SIGKILL ends it: its input stays open
 	ended  chan struct{}
 	end    func() error
 }
@@ -145,7 +145,7 @@ func (p *Process) quit() {
 
 // reap waits until the process has ended and its output is read.
 func (p *Process) reap() error {
-	if p.in != nil && !p.doomed {
+	if p.in != nil && !p.killed {
 		p.in.Close()
 	}
 	if p.limit > 0 {
@@ -234,7 +234,7 @@ func (p *Process) Wait() {
 // process stays open until then.
 func (p *Process) WaitKilled() {
 	p.t.Helper()
-	p.doomed = true
+	p.killed = true
 	if err := p.End(); p.signal() != syscall.SIGKILL {
 		p.t.Errorf("%s: %v, want SIGKILL\n%s", p.name, err, p.Err)
 	}

@@ -173,22 +173,22 @@ func TestFailureOfProcessFailsTest(t *testing.T) {
 			p.Hear()
 			p.hangs.Reset(0)
 			p.Wait()
-		}, 2, "proctest.play("},
+		}, 2, "proctest.runRole("},
 		{"hangs, and has no limit before the wait", roleHang, func(_ testing.TB, p *Process) {
 			p.Hear()
 			p.NoLimit().limit = time.Millisecond
 			p.Wait()
-		}, 2, "proctest.play("},
+		}, 2, "proctest.runRole("},
 		{"hangs, and is stopped", roleHang, func(_ testing.TB, p *Process) {
 			p.Hear()
 			p.Stop()
 			p.hangs.Reset(0)
 			p.Wait()
-		}, 2, "proctest.play("},
+		}, 2, "proctest.runRole("},
 		{"runs when the test fails", roleHang, func(t testing.TB, p *Process) {
 			p.Hear()
 			t.Fatalf("for another reason")
-		}, 2, "proctest.play("},
+		}, 2, "proctest.runRole("},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var p *Process
@@ -266,7 +266,7 @@ func TestWaitEnds(t *testing.T) {
 
 func TestWatchdogWritesStacks(t *testing.T) {
 	status, _, errs := Run(t, Command(roleWatchdog))
-	if status != 2 || !strings.Contains(errs, "TestOfRole: not over after 1ms") || !strings.Contains(errs, "proctest.play(") {
+	if status != 2 || !strings.Contains(errs, "TestOfRole: not over after 1ms") || !strings.Contains(errs, "proctest.runRole(") {
 		t.Errorf("exit status %d\n%s", status, errs)
 	}
 	Watchdog(t)()

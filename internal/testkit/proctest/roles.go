@@ -50,11 +50,11 @@ const (
 var roles = make(map[string]func(*Self) error)
 
 // Role registers a role and returns its name.
-func Role(name string, play func(*Self) error) string {
+func Role(name string, run func(*Self) error) string {
 	if roles[name] != nil {
 		panic("two roles named " + name)
 	}
-	roles[name] = play
+	roles[name] = run
 	return name
 }
 
@@ -67,14 +67,14 @@ func Main() {
 		os.Setenv("GORACE", strings.TrimSpace(os.Getenv("GORACE")+" atexit_sleep_ms=0"))
 		return
 	}
-	os.Exit(play(name))
+	os.Exit(runRole(name))
 }
 
 // SideBySide lets n parallel tests run at once, unless the flag -parallel says otherwise. Tests of processes sleep more than they
 // compute. Call it after [Main].
 func SideBySide(n int) { _ = flag.Set("test.parallel", strconv.Itoa(n)) }
 
-func play(name string) int {
+func runRole(name string) int {
 	run := roles[name]
 	if run == nil {
 		fmt.Fprintf(os.Stderr, "no role %q\n", name)
