@@ -1,5 +1,7 @@
 package endpoint
 
+// TWIN c/src/endpoint/cm_connection.c, c/src/endpoint/cm_teardown.c.
+
 import (
 	"github.com/softnd/softnd/shm"
 )

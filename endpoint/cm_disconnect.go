@@ -1,6 +1,6 @@
 package endpoint
 
-// TWIN c/src/endpoint/cm_teardown.c.
+// TWIN c/src/endpoint/cm_teardown.c, c/src/endpoint/cm_connector.c.
 
 import (
 	"context"

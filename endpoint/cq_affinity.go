@@ -1,5 +1,7 @@
 package endpoint
 
+// TWIN c/src/endpoint/cq_affinity.c.
+
 import (
 	"golang.org/x/sys/unix"
 

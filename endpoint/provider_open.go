@@ -1,5 +1,7 @@
 package endpoint
 
+// TWIN c/src/endpoint/provider.c.
+
 import (
 	"context"
 	"fmt"

@@ -1,5 +1,7 @@
 package window
 
+// TWIN c/src/window/invalidatable.c.
+
 import (
 	"sync"
 	"sync/atomic"

@@ -1,5 +1,7 @@
 package window
 
+// TWIN c/src/window/guard.c.
+
 import (
 	"sync/atomic"
 

@@ -1,4 +1,5 @@
-/* Connectors: they make and end one connection. TWIN endpoint/cm_connector.go, endpoint/cm_connect.go, endpoint/cm_accept.go. */
+/* Connectors: they make and end one connection.
+ * TWIN endpoint/cm_connector.go, endpoint/cm_connect.go, endpoint/cm_accept.go, endpoint/cm_disconnect.go. */
 #include "endpoint/cm_connector.h"
 
 #include <inttypes.h>

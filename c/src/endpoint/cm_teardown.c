@@ -1,4 +1,5 @@
-/* The end of a connection, see docs/model/teardown.pml. TWIN endpoint/cm_teardown.go, endpoint/cm_disconnect.go, endpoint/qp_close.go. */
+/* The end of a connection, see docs/model/teardown.pml.
+ * TWIN endpoint/cm_teardown.go, endpoint/cm_disconnect.go, endpoint/qp_close.go, endpoint/cm_deaths.go. */
 #include "endpoint/cm_teardown.h"
 
 #include <inttypes.h>

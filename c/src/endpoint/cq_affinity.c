@@ -1,4 +1,5 @@
-/* The processors that serve notifications: those on which the main thread of this process may run. */
+/* The processors that serve notifications: those on which the main thread of this process may run.
+ * TWIN endpoint/cq_affinity.go. */
 #include <sched.h>
 #include <string.h>
 #include <unistd.h>

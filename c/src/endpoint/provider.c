@@ -1,4 +1,4 @@
-/* Opening and closing a fabric and its adapters. */
+/* Opening and closing a fabric and its adapters. TWIN endpoint/provider.go, endpoint/provider_open.go. */
 #include "endpoint/provider.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* The end of a bind or of a registration: the tokens become invalid at once, and the memory is the owner's alone once no
- * peer uses them. The fabric's lock guards everything here. TWIN window/invalidatable.go. */
+ * peer uses them. The fabric's lock guards everything here. TWIN window/invalidatable.go, window/domain.go. */
 #include "window/invalidatable.h"
 
 #include "shm/doorbell.h"
