@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"unsafe"
 
@@ -69,9 +70,12 @@ func TestRefusedSystemCalls(t *testing.T) {
 	if err := os.Symlink(self, filepath.Join(dir, rankName)); err != nil {
 		t.Fatal(err)
 	}
-	agreed := 0
+	var agreed atomic.Int32
+	t.Cleanup(func() { expectNoProcesses(t, self, ndrun) }) // when all have ended
+	t.Cleanup(func() { t.Logf("%d of %d system calls could be refused here", agreed.Load(), len(refusable)) })
 	for name, call := range refusable {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // one waits for a time limit
 			s := constraint(fmt.Sprint("refuse ", call))
 			r, exit := ndinfo(t, s, nil)
 			cmd := proctest.Command(roleNdinfo, ndrun, "--timeout", "20", "-n", "2", rankName)
@@ -89,12 +93,8 @@ func TestRefusedSystemCalls(t *testing.T) {
 					t.Errorf("%+v", c)
 				}
 			}
-			agreed++
-			expectNoProcesses(t, self, ndrun)
+			agreed.Add(1)
 		})
-	}
-	if agreed == 0 {
-		t.Skip("no system call can be refused here")
 	}
 }
 
