@@ -33,8 +33,8 @@ store buffers, ends         | liveness | nothing | TSO
 two and buffers             | safety   | nothing | $twotso
 members rejoin              | safety   | nothing | REJOIN
 members rejoin, ends        | liveness | nothing | REJOIN
-bias dies                  | safety   | nothing | $dying
-bias dies, ends            | liveness | nothing | $dying
+owner dies                  | safety   | nothing | $dying
+owner dies, ends            | liveness | nothing | $dying
 hazards appear              | safety   | nothing | GROWS
 reachable                   | safety   | S1 S2 S3 S4 S5 S6 S7 S8 | REACH $dying
 NO_PUBLISH                  | safety   | P1_kept P1_touch P3_range | NO_PUBLISH
