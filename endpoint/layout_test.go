@@ -2,6 +2,9 @@ package endpoint
 
 import (
 	"fmt"
+	"os"
+	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/softnd/softnd/endpoint/internal/ring"
@@ -9,6 +12,26 @@ import (
 	"github.com/softnd/softnd/internal/layout/layouttest"
 	"github.com/softnd/softnd/nd"
 )
+
+// TestSharedMemoryPage fails for a word of the shared state, or a kind of entry, that the page does not name.
+func TestSharedMemoryPage(t *testing.T) {
+	page, err := os.ReadFile("../docs/shared-memory.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{"SendInEntry", "SendPlaced", "SendFailed", "SendFragment", "WriteFragment", "ReadFragment", "WriteInEntry", "WritePlaced", "Atomic"}
+	if len(names) != int(wire.Atomic) {
+		t.Errorf("the test has %d kinds of entries", len(names))
+	}
+	for f := range reflect.TypeFor[wire.SharedQP]().Fields() {
+		names = append(names, f.Name)
+	}
+	for _, name := range names {
+		if name != "_" && !strings.Contains(string(page), "`"+name+"`") {
+			t.Errorf("docs/shared-memory.md does not name %s", name)
+		}
+	}
+}
 
 func TestLayout(t *testing.T) {
 	const token = nd.Token(1<<32 - 1)
