@@ -56,13 +56,13 @@ var typePlaces = map[string]func(t *testing.T, r nd.RequestType) string{
 }
 
 // unknownTypes has the types that a place does not have to know, with the reason.
-var unknownTypes = map[string]map[nd.RequestType]string{
+var unknownTypes = map[string]map[string]string{
 	"nd/ndcompat": {
-		nd.RequestFetchAndAdd:           "NDK has no atomics",
-		nd.RequestCompareAndSwap:        "NDK has no atomics",
-		nd.RequestSwap:                  "NDK has no atomics",
-		nd.RequestReceiveImmediate:      "NDK has no immediate data",
-		nd.RequestReceiveWriteImmediate: "NDK has no immediate data",
+		"RequestFetchAndAdd":           "NDK has no atomics",
+		"RequestCompareAndSwap":        "NDK has no atomics",
+		"RequestSwap":                  "NDK has no atomics",
+		"RequestReceiveImmediate":      "NDK has no immediate data",
+		"RequestReceiveWriteImmediate": "NDK has no immediate data",
 	},
 }
 
@@ -76,7 +76,7 @@ func TestRequestTypesAreKnown(t *testing.T) {
 		}
 		n++
 		for place, missing := range typePlaces {
-			text, reason := missing(t, r), unknownTypes[place][r]
+			text, reason := missing(t, r), unknownTypes[place][r.String()]
 			if text != "" && reason == "" {
 				t.Errorf("%s does not know %v: %s: see docs/new-request.md", place, r, text)
 			}

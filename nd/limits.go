@@ -100,7 +100,7 @@ const (
 	// number are softnd's own. Source: atomic_cap of verbs.
 	AtomicsSupported AdapterFlags = 0x20000
 	// ImmediateSupported means that SendImmediate and WriteImmediate of [Endpoint] are supported. The flag and its number
-	// are softnd's own.
+	// are softnd's own. Source: none.
 	ImmediateSupported AdapterFlags = 0x40000
 )
 

@@ -99,13 +99,15 @@ const (
 
 	// RequestFetchAndAdd, RequestCompareAndSwap and RequestSwap are the types of the requests with these names. The model
 	// does not have them. Their numbers are softnd's own, as are the next two.
-	RequestFetchAndAdd    RequestType = 0x8003
-	RequestCompareAndSwap RequestType = 0x8004
-	RequestSwap           RequestType = 0x8005
+	RequestFetchAndAdd    RequestType = 0x8003 // Source: IBV_WC_FETCH_ADD of verbs.
+	RequestCompareAndSwap RequestType = 0x8004 // Source: IBV_WC_COMP_SWAP of verbs.
+	RequestSwap           RequestType = 0x8005 // Source: none.
 	// RequestReceiveImmediate is the type of a Receive whose message was sent by SendImmediate.
+	// Source: IBV_WC_RECV with IBV_WC_WITH_IMM of verbs.
 	RequestReceiveImmediate RequestType = 0x8006
 	// RequestReceiveWriteImmediate is the type of a Receive that a WriteImmediate of the peer has used. Its
 	// BytesTransferred is the length of the Write; the buffers of the Receive are untouched.
+	// Source: IBV_WC_RECV_RDMA_WITH_IMM of verbs.
 	RequestReceiveWriteImmediate RequestType = 0x8007
 )
 
