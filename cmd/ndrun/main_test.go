@@ -41,7 +41,7 @@ var roleNdrun = proctest.Role("ndrun", func(self *proctest.Self) error {
 })
 
 func init() {
-	for name, play := range map[string]func() error{"rank": rank, "pmi": runPMI, "job": runJob, "cause": runCause, "hang": runHang, "wrapper": runWrapper, "faulty": runFaulty, "leaning": runLeaning} {
+	for name, play := range map[string]func() error{"rank": rank, "pmi": runPMI, "job": runJob, "cause": runCause, "hang": runHang, "wrapper": runWrapper, "faulty": runFaulty, "mistaken": runMistaken} {
 		proctest.Role(name, func(*proctest.Self) error { return play() })
 	}
 }

@@ -66,8 +66,12 @@ func rename(old []fact, text string) []fact {
 	}
 	all := make(facts)
 	for _, f := range old {
-		if !strings.HasPrefix(f.kind, "test ") || len(f.places) == 0 {
+		if !strings.HasPrefix(f.kind, "test ") {
 			all.add(f.kind, f.name, f.value, f.places...)
+			continue
+		}
+		if len(f.places) == 0 { // of C
+			all.add(f.kind, cmp.Or(names[[2]string{f.name, "c"}], f.name), f.value)
 			continue
 		}
 		for _, place := range f.places {

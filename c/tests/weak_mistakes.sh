@@ -1,6 +1,6 @@
 #!/bin/sh
 # Programs that rely on more than the model promises are successful, and fail with a weak order. The seed that ndrun prints fails
-# again. lean.sh NDRUN PROGRAM
+# again. weak_mistakes.sh NDRUN PROGRAM
 set -eu
 ndrun=$1 program=$2
 tries=5 # the mistakes show in nearly each run

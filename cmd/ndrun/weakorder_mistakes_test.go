@@ -18,11 +18,11 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// leaningPrograms are wrong: each relies on something that softnd does and hardware may not do. A rank that notices
+// mistakenPrograms are wrong: each relies on something that softnd does and hardware may not do. A rank that notices
 // it returns an error. Rank 0 posts, and rank 1 owns the memory.
-var leaningPrograms = []struct {
+var mistakenPrograms = []struct {
 	name string
-	run  func(*leaning) error
+	run  func(*mistaken) error
 	says string // in the error of the rank
 }{
 	{"polls the last word of a Write", pollLastWord, "is missing"},
@@ -33,13 +33,13 @@ var leaningPrograms = []struct {
 }
 
 const (
-	leaningRounds = 100
-	leaningWords  = 64
-	leaningPart   = 8 * leaningWords // the memory of a rank has two parts of so many bytes
+	mistakenRounds = 100
+	mistakenWords  = 64
+	mistakenPart   = 8 * mistakenWords // the memory of a rank has two parts of so many bytes
 )
 
-// leaning is a rank of such a program.
-type leaning struct {
+// mistaken is a rank of such a program.
+type mistaken struct {
 	ctx  context.Context
 	job  *softnd.Job
 	mr   nd.MemoryRegion
@@ -48,8 +48,8 @@ type leaning struct {
 	cq   nd.CompletionQueue
 }
 
-// runLeaning is a rank of the program that the first argument names.
-func runLeaning() error {
+// runMistaken is a rank of the program that the first argument names.
+func runMistaken() error {
 	ctx, cancel := context.WithTimeout(context.Background(), proctest.Timeout)
 	defer cancel()
 	job, err := softnd.Init(ctx)
@@ -57,8 +57,8 @@ func runLeaning() error {
 		return err
 	}
 	defer job.Close()
-	l := &leaning{ctx: ctx, job: job}
-	if l.mr, err = job.Adapter().Allocate(ctx, 2*leaningPart, nd.AllowLocalWrite|nd.AllowRemoteRead|nd.AllowRemoteWrite); err != nil {
+	l := &mistaken{ctx: ctx, job: job}
+	if l.mr, err = job.Adapter().Allocate(ctx, 2*mistakenPart, nd.AllowLocalWrite|nd.AllowRemoteRead|nd.AllowRemoteWrite); err != nil {
 		return err
 	}
 	windows, err := job.ExchangeWindows(ctx, nd.DescriptorOf(l.mr))
@@ -72,7 +72,7 @@ func runLeaning() error {
 	if l.ep, err = job.Connect(ctx, 1-job.Rank(), nd.EndpointConfig{Receive: l.cq, Initiator: l.cq, MaxInitiatorSGE: 1}); err != nil {
 		return err
 	}
-	for _, p := range leaningPrograms {
+	for _, p := range mistakenPrograms {
 		if p.name == os.Args[1] {
 			if err := p.run(l); err != nil {
 				return err
@@ -84,14 +84,14 @@ func runLeaning() error {
 }
 
 // words returns one part of the memory. Both ranks may access it at the same time.
-func (l *leaning) words(part int) ([]uint64, error) {
-	return nd.View[uint64](l.mr.Bytes()[part*leaningPart:][:leaningPart])
+func (l *mistaken) words(part int) ([]uint64, error) {
+	return nd.View[uint64](l.mr.Bytes()[part*mistakenPart:][:mistakenPart])
 }
 
-func (l *leaning) part(part, n int) []nd.SGE { return []nd.SGE{nd.SGEOf(l.mr, part*leaningPart, n)} }
+func (l *mistaken) part(part, n int) []nd.SGE { return []nd.SGE{nd.SGEOf(l.mr, part*mistakenPart, n)} }
 
 // finish waits for the results of posts, which must be successful.
-func (l *leaning) finish(posts ...error) error {
+func (l *mistaken) finish(posts ...error) error {
 	if err := errors.Join(posts...); err != nil {
 		return err
 	}
@@ -103,21 +103,21 @@ func (l *leaning) finish(posts ...error) error {
 	return nil
 }
 
-func pollLastWord(l *leaning) error {
+func pollLastWord(l *mistaken) error {
 	words, err := l.words(0)
 	if err != nil {
 		return err
 	}
-	for round := range uint64(leaningRounds) {
+	for round := range uint64(mistakenRounds) {
 		if l.job.Rank() == 0 {
 			for i := range words {
 				words[i] = round + 1
 			}
-			if err := l.finish(nd.WriteTo(l.ep, 0, l.part(0, leaningPart), l.peer, 0)); err != nil {
+			if err := l.finish(nd.WriteTo(l.ep, 0, l.part(0, mistakenPart), l.peer, 0)); err != nil {
 				return err
 			}
 		} else {
-			for atomic.LoadUint64(&words[leaningWords-1]) != round+1 {
+			for atomic.LoadUint64(&words[mistakenWords-1]) != round+1 {
 				if l.ctx.Err() != nil {
 					return l.ctx.Err()
 				}
@@ -137,13 +137,13 @@ func pollLastWord(l *leaning) error {
 }
 
 // overwriteSource reads a word and then writes it, as a program does that takes a value and leaves a mark.
-func overwriteSource(l *leaning) error {
+func overwriteSource(l *mistaken) error {
 	if l.job.Rank() != 0 {
 		return nil
 	}
 	mem := l.mr.Bytes()
-	for round := range uint64(leaningRounds) {
-		binary.NativeEndian.PutUint64(mem[leaningPart:], round+1)
+	for round := range uint64(mistakenRounds) {
+		binary.NativeEndian.PutUint64(mem[mistakenPart:], round+1)
 		read := nd.ReadFrom(l.ep, 0, l.part(0, 8), l.peer, 0)
 		write := nd.WriteTo(l.ep, 0, l.part(1, 8), l.peer, 0)
 		if err := l.finish(read, write); err != nil {
@@ -157,7 +157,7 @@ func overwriteSource(l *leaning) error {
 }
 
 // expectReadsInOrder reads two values into the same place.
-func expectReadsInOrder(l *leaning) error {
+func expectReadsInOrder(l *mistaken) error {
 	words, err := l.words(0)
 	if err != nil {
 		return err
@@ -170,12 +170,12 @@ func expectReadsInOrder(l *leaning) error {
 	if err != nil {
 		return err
 	}
-	for round := range leaningRounds {
+	for round := range mistakenRounds {
 		err := l.finish(nd.ReadFrom(l.ep, 0, l.part(1, 8), l.peer, 0), nd.ReadFrom(l.ep, 0, l.part(1, 8), second, 0))
 		if err != nil {
 			return err
 		}
-		if got := binary.NativeEndian.Uint64(l.mr.Bytes()[leaningPart:]); got != 2 {
+		if got := binary.NativeEndian.Uint64(l.mr.Bytes()[mistakenPart:]); got != 2 {
 			return fmt.Errorf("round %d: the first Read has overwritten the second", round)
 		}
 	}
@@ -183,13 +183,13 @@ func expectReadsInOrder(l *leaning) error {
 }
 
 // sendSink sends the sink of a Read without a fence.
-func sendSink(l *leaning) error {
+func sendSink(l *mistaken) error {
 	mem := l.mr.Bytes()
 	want := bytes.Repeat([]byte{7}, 8)
 	if l.job.Rank() == 1 {
 		copy(mem, want)
 	}
-	for round := range leaningRounds {
+	for round := range mistakenRounds {
 		if l.job.Rank() == 1 {
 			if err := l.ep.Receive(0, l.part(1, 8)); err != nil {
 				return err
@@ -208,8 +208,8 @@ func sendSink(l *leaning) error {
 			if _, err := nd.WaitOne(l.ctx, l.cq, l.ep); err != nil {
 				return err
 			}
-			if !bytes.Equal(mem[leaningPart:][:8], want) {
-				return fmt.Errorf("round %d: %x was sent before the Read has stored its data", round, mem[leaningPart:][:8])
+			if !bytes.Equal(mem[mistakenPart:][:8], want) {
+				return fmt.Errorf("round %d: %x was sent before the Read has stored its data", round, mem[mistakenPart:][:8])
 			}
 		}
 		if err := l.job.Barrier(l.ctx); err != nil {
@@ -220,7 +220,7 @@ func sendSink(l *leaning) error {
 }
 
 // useMoreEntries asks for one scatter/gather entry and posts two.
-func useMoreEntries(l *leaning) error {
+func useMoreEntries(l *mistaken) error {
 	if l.job.Rank() != 0 {
 		return nil
 	}
@@ -231,11 +231,11 @@ func useMoreEntries(l *leaning) error {
 // seed and the page, and the seed fails again.
 func TestWeakOrderFindsLeaningPrograms(t *testing.T) {
 	const tries = 5 // the mistakes show in nearly each run
-	for _, p := range leaningPrograms {
+	for _, p := range mistakenPrograms {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
 			launch := func(options ...string) (status int, errOut string) {
-				args := append(options, "-n", "2", "-env", proctest.RoleEnv+"=leaning", testBinary(t), p.name)
+				args := append(options, "-n", "2", "-env", proctest.RoleEnv+"=mistaken", testBinary(t), p.name)
 				status, _, errOut = proctest.Run(t, ndrun(t, args...))
 				return status, errOut
 			}

@@ -1,6 +1,6 @@
 /* Programs that are wrong: each relies on something that softnd does and hardware may not do. Rank 0 posts, and rank 1 owns the
- * memory. A rank that notices the mistake prints it and exits with 1. lean.sh runs them with and without a weak order.
- * cmd/ndrun/weakorder_lean_test.go has the same programs in Go. */
+ * memory. A rank that notices the mistake prints it and exits with 1. weak_mistakes.sh runs them with and without a weak order.
+ * cmd/ndrun/weakorder_mistakes_test.go has the same programs in Go. */
 #include <sched.h>
 #include <stdarg.h>
 #include <string.h>
