@@ -66,7 +66,7 @@ func (a *adapter) Allocate(ctx context.Context, size int, flags nd.RegionFlags) 
 		return nil, a.opError(op, nd.InvalidBufferSize, fmt.Sprintf("%d bytes", size), "ask for at least 1 byte")
 	case size > maxRegistration:
 		return nil, a.opError(op, nd.InvalidParameter, fmt.Sprintf("%d bytes, at most %d in one region", size, maxRegistration), "use several regions")
-	case flags&^nd.AllRegionFlags != 0:
+	case flags&^regionFlags != 0:
 		return nil, a.opError(op, nd.InvalidParameter3, unknownFlags(flags), useRegionFlags)
 	}
 	if err := a.beforeCall(ctx, op, uint64(size), 0); err != nil {

@@ -31,6 +31,7 @@ func (c *connection) attach(ep *queuePair) error {
 		return err
 	}
 	c.peerCopies = peerQP.ResponderCopies != 0
+	c.peerExtended = peerQP.Extended == 1
 	if err := c.attachRing(ep, peerQP); err != nil {
 		return err
 	}

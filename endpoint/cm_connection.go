@@ -37,15 +37,16 @@ const (
 type connection struct {
 	// The first fields are those that small requests and messages need; see queuePair.
 
-	out        ring.Producer  // the ring of this side's requests
-	guardPeer  window.Peer    // the connection, as the guard sees it: open or not, and whose tokens are valid
-	credit     credit.Credit  // of this side's messages
-	peer       *shm.Peer      // the other process
-	peerQP     *wire.SharedQP // the peer's shared queue-pair state
-	in         *ring.Consumer // the ring of the peer's requests
-	peerHasSRQ bool           // the peer's receives come from a shared queue, and this side does not see them
-	peerCopies bool           // only the peer copies: every request of this side goes through the ring
-	peerFences bool           // the peer's process issues the barriers that this side's stores omit; see ring.NewProducer
+	out          ring.Producer  // the ring of this side's requests
+	guardPeer    window.Peer    // the connection, as the guard sees it: open or not, and whose tokens are valid
+	credit       credit.Credit  // of this side's messages
+	peer         *shm.Peer      // the other process
+	peerQP       *wire.SharedQP // the peer's shared queue-pair state
+	in           *ring.Consumer // the ring of the peer's requests
+	peerExtended bool           // the peer understands immediate data and atomics
+	peerHasSRQ   bool           // the peer's receives come from a shared queue, and this side does not see them
+	peerCopies   bool           // only the peer copies: every request of this side goes through the ring
+	peerFences   bool           // the peer's process issues the barriers that this side's stores omit; see ring.NewProducer
 
 	provider *Provider
 	record   *wire.ConnectionRecord
@@ -65,8 +66,10 @@ type connection struct {
 	stride       uint64
 	receiveCount uint64
 
-	readsSent     uint64           // Reads sent to the peer so far
-	readEnds      [maxReads]uint64 // for each of the latest Reads: number after its last ring entry
+	atomicsSent   uint64           // atomics sent to the peer so far
+	atomicsTaken  uint64           // of them, those whose result was taken out of the peer's SharedQP.Results
+	readsSent     uint64           // Reads and atomics sent to the peer so far
+	readEnds      [maxReads]uint64 // for each of the latest of them: number after its last ring entry
 	peerFault     peerFault        // see fault
 	inboundFailed bool             // a message of the peer failed here: later ones do not count
 	mu            sync.Mutex       // held while the record is written or peerDead is set
@@ -215,6 +218,12 @@ func (c *connection) copyWouldOvertake() bool {
 // copyWouldOvertake, it ignores Sends that completed when they were pushed.
 func (c *connection) hasUnexecutedRequests() bool {
 	return !c.out.IsReleased(c.credit.AckRequestEnd)
+}
+
+// countRead counts a Read or an atomic that the peer executes. end is the number after its last ring entry.
+func (c *connection) countRead(end uint64) {
+	c.readEnds[c.readsSent%maxReads] = end
+	c.readsSent++
 }
 
 // hasReadsInFlight reports whether the peer has not yet delivered the data of n Reads or more. n

@@ -112,6 +112,8 @@ func (ep *queuePair) deliverRemaining() {
 		switch {
 		case entry.Kind == wire.SendPlaced:
 			ep.completeReceive(r, nd.Success, min(entry.RequestLength, r.capacity), 0)
+		case entry.Kind == wire.WritePlaced && entry.Flags&wire.FlagAckRequest == 0:
+			ep.completeReceive(r, nd.Success, min(entry.RequestLength, maxTransfer), 0)
 		case entry.Kind == wire.SendFailed:
 			ep.completeReceive(r, entry.ReceiveStatus(), 0, 0)
 		case entry.Kind == wire.SendInEntry && entry.Flags&wire.FlagAckRequest == 0 && uint64(entry.PayloadLength) <= r.capacity:

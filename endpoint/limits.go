@@ -51,5 +51,8 @@ var (
 // progress engine run longer requests, in chunks.
 const smallTransfer = window.ChunkSize
 
-const adapterFlags = nd.InOrderDMASupported | nd.MultiEngineSupported | nd.LoopbackConnectionsSupported |
+const adapterFlags = nd.InOrderDMASupported | nd.MultiEngineSupported | nd.LoopbackConnectionsSupported | nd.AtomicsSupported | nd.ImmediateSupported |
 	nd.CQResizeSupported | nd.InterruptModerationSupported | nd.ReadLocalInvalidateSupported
+
+// regionFlags are the flags of a registration.
+const regionFlags = nd.AllRegionFlags | nd.AllowRemoteAtomic

@@ -51,7 +51,7 @@ func (r *memoryRegion) register(ctx context.Context, buf []byte, flags nd.Region
 		return r.opError(op, nd.InvalidBufferSize, "an empty buffer", "register at least 1 byte")
 	case len(buf) > maxRegistration:
 		return r.opError(op, nd.InvalidParameter, fmt.Sprintf("%d bytes, at most %d", len(buf), maxRegistration), "use several regions")
-	case flags&^nd.AllRegionFlags != 0:
+	case flags&^regionFlags != 0:
 		return r.opError(op, nd.InvalidParameter3, unknownFlags(flags), useRegionFlags)
 	case ctx.Err() != nil:
 		return nd.CanceledError(ctx, op, "memory region")
@@ -111,7 +111,7 @@ const useRegionFlags = "use the nd.RegionFlags constants"
 
 // unknownFlags names the bits that are not flags.
 func unknownFlags(flags nd.RegionFlags) string {
-	return "unknown flags " + (flags &^ nd.AllRegionFlags).String()
+	return "unknown flags " + (flags &^ regionFlags).String()
 }
 
 // Deregister ends the registration. When it returns nil, no transfer uses the memory through

@@ -72,9 +72,9 @@ func (ep *queuePair) postFastRegister(reqCtx uint64, mr nd.MemoryRegion, pages [
 		return ep.opError(op, nd.InvalidParameter6, fmt.Sprintf("%d bytes at offset %d of %d", length, offset, total), "pass all pages of the range")
 	case baseAddress == 0 || baseAddress > math.MaxUint64-uint64(length):
 		return ep.opError(op, nd.InvalidParameter7, fmt.Sprintf("base address %#x for %d bytes", baseAddress, length), "choose an address above 0 that leaves room for the length")
-	case rights&^nd.AllRegionFlags != 0 || flags&^nd.RequestFastRegister.AllowedFlags() != 0:
+	case rights&^regionFlags != 0 || flags&^nd.RequestFastRegister.AllowedFlags() != 0:
 		return ep.opError(op, nd.InvalidParameter8, fmt.Sprintf("rights %v, flags %v", rights, flags), "use the nd.RegionFlags constants, and only flags that FastRegister takes")
-	case (rights.RemoteRead() || rights.RemoteWrite()) && !remote:
+	case (rights.RemoteRead() || rights.RemoteWrite() || rights.RemoteAtomic()) && !remote:
 		return ep.opError(op, nd.AccessViolation, fmt.Sprintf("rights %v for a region without remote access", rights), "call InitializeFastRegister with remote true")
 	}
 	ep.mu.Lock()

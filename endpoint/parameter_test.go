@@ -88,7 +88,7 @@ func TestErrorNamesTheParameter(t *testing.T) {
 // A refusal names only the bits that are not flags, and the call that the program made.
 func TestUnknownRegionFlagsAreNamed(t *testing.T) {
 	_, err := newPair(t, setup{}).a.adapter.Allocate(t.Context(), 1, 0xffffffff)
-	const want = "nd: allocate memory region on adapter: unknown flags 0x7ffffff0: invalid parameter 3 (flags): use the nd.RegionFlags constants"
+	const want = "nd: allocate memory region on adapter: unknown flags 0x7ffefff0: invalid parameter 3 (flags): use the nd.RegionFlags constants"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}

@@ -149,6 +149,7 @@ func (ep *queuePair) makeSharedQP() error {
 		return err
 	}
 	h := ep.localQP
+	h.Extended = 1
 	h.Ring, h.RingSlots = uint64(off)+wire.SharedQPSize, slots
 	h.Receives, h.ReceiveCount, h.ReceiveStride = h.Ring+slots*ring.SlotSize, count, stride
 	h.Endpoint = ep.number

@@ -49,8 +49,11 @@ func (ep *queuePair) describeRequest(r *request) string {
 
 // readOrWrite names the peer's one-sided request.
 func readOrWrite(k wire.Kind) string {
-	if k == wire.ReadFragment {
+	switch k {
+	case wire.ReadFragment:
 		return "read"
+	case wire.Atomic:
+		return "change"
 	}
 	return "write"
 }

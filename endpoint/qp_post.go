@@ -47,12 +47,24 @@ func (ep *queuePair) Send(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
 
 // postSend is Send on the slow path.
 func (ep *queuePair) postSend(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
-	return ep.submitOnError(ep.postTransfer("send", nd.RequestSend, reqCtx, sge, 0, 0, flags, nd.InvalidParameter4, false))
+	return ep.submitOnError(ep.postTransfer(transfer{op: "send", kind: nd.RequestSend, badFlags: nd.InvalidParameter4}, reqCtx, sge, flags))
 }
 
 // SendAndInvalidate posts a message that also invalidates the peer's window or region with remoteToken.
 func (ep *queuePair) SendAndInvalidate(reqCtx uint64, sge []nd.SGE, remoteToken nd.Token, flags nd.OpFlags) error {
-	return ep.submitOnError(ep.postTransfer("send and invalidate", nd.RequestSend, reqCtx, sge, 0, remoteToken, flags, nd.InvalidParameter4, true))
+	return ep.submitOnError(ep.postTransfer(transfer{op: "send and invalidate", kind: nd.RequestSend, badFlags: nd.InvalidParameter4, invalidate: true, remoteToken: remoteToken}, reqCtx, sge, flags))
+}
+
+// SendImmediate posts a message with a number for the result of the peer's receive.
+func (ep *queuePair) SendImmediate(reqCtx uint64, sge []nd.SGE, immediate uint32, flags nd.OpFlags) error {
+	return ep.submitOnError(ep.postTransfer(transfer{op: "send immediate", kind: nd.RequestSend, badFlags: nd.InvalidParameter4, hasImmediate: true, immediate: immediate,
+		remoteToken: nd.Token(immediate)}, reqCtx, sge, flags)) // ring entries have it in the place of the token
+}
+
+// WriteImmediate posts a Write that also completes the peer's oldest receive, with a number for its result.
+func (ep *queuePair) WriteImmediate(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, remoteToken nd.Token, immediate uint32, flags nd.OpFlags) error {
+	return ep.submitOnError(ep.postTransfer(transfer{op: "write immediate", kind: nd.RequestWrite, badFlags: nd.InvalidParameter6, hasImmediate: true, immediate: immediate,
+		remoteAddress: remoteAddress, remoteToken: remoteToken}, reqCtx, sge, flags))
 }
 
 // Write posts a copy of the bytes in sge to the peer's memory at remoteAddress.
@@ -78,7 +90,7 @@ func (ep *queuePair) Write(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, re
 			return nil
 		}
 	}
-	return ep.submitOnError(ep.postTransfer("write", nd.RequestWrite, reqCtx, sge, remoteAddress, remoteToken, flags, nd.InvalidParameter6, false))
+	return ep.submitOnError(ep.postTransfer(transfer{op: "write", kind: nd.RequestWrite, badFlags: nd.InvalidParameter6, remoteAddress: remoteAddress, remoteToken: remoteToken}, reqCtx, sge, flags))
 }
 
 // Read posts a copy of the peer's memory at remoteAddress into the bytes of sge.
@@ -95,14 +107,35 @@ func (ep *queuePair) Read(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, rem
 		}
 		ep.mu.Unlock()
 	}
-	return ep.submitOnError(ep.postTransfer("read", nd.RequestRead, reqCtx, sge, remoteAddress, remoteToken, flags, nd.InvalidParameter6, false))
+	return ep.submitOnError(ep.postTransfer(transfer{op: "read", kind: nd.RequestRead, badFlags: nd.InvalidParameter6, remoteAddress: remoteAddress, remoteToken: remoteToken}, reqCtx, sge, flags))
 }
 
-// postTransfer posts a Send, Write or Read on the slow path. In errors, op names the call. The status for
-// flags that the call does not allow is badFlags. invalidate is set for SendAndInvalidate.
-func (ep *queuePair) postTransfer(op string, kind nd.RequestType, reqCtx uint64, sge []nd.SGE, remoteAddress uint64, remoteToken nd.Token, flags nd.OpFlags, badFlags nd.Status, invalidate bool) error {
-	if flags&^kind.AllowedFlags() != 0 {
-		return ep.opError(op, badFlags, "invalid flags "+flags.String(), "pass only flags that the call documents")
+// transfer is what distinguishes the calls of postTransfer.
+type transfer struct {
+	op            string // names the call in errors
+	kind          nd.RequestType
+	badFlags      nd.Status // for flags that the call does not allow
+	invalidate    bool      // SendAndInvalidate
+	hasImmediate  bool
+	immediate     uint32
+	remoteAddress uint64
+	remoteToken   nd.Token
+}
+
+// allowedFlags returns the flags that the call takes.
+func (t *transfer) allowedFlags() nd.OpFlags {
+	flags := t.kind.AllowedFlags()
+	if t.hasImmediate {
+		flags |= nd.SendAndSolicitEvent
+	}
+	return flags
+}
+
+// postTransfer posts a Send, Write or Read on the slow path.
+func (ep *queuePair) postTransfer(t transfer, reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
+	op := t.op
+	if flags&^t.allowedFlags() != 0 {
+		return ep.opError(op, t.badFlags, "invalid flags "+flags.String(), "pass only flags that the call documents")
 	}
 	inline := flags.Has(nd.Inline)
 	if inline {
@@ -117,9 +150,12 @@ func (ep *queuePair) postTransfer(op string, kind nd.RequestType, reqCtx uint64,
 	}
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	r, err := ep.newRequest(op, kind, flags, reqCtx)
+	r, err := ep.newRequest(op, t.kind, flags, reqCtx)
 	if err != nil {
 		return err
+	}
+	if t.hasImmediate && !r.PostedAfterEnd && !ep.conn.peerExtended {
+		return ep.notExtended(op)
 	}
 	if inline {
 		r.copyInline(sge)
@@ -127,7 +163,8 @@ func (ep *queuePair) postTransfer(op string, kind nd.RequestType, reqCtx uint64,
 		r.SGEs, r.Total = appendSGEs(r.SGEs, sge)
 		ep.adapter.resolvePrivileged(r.SGEs) // entries with the privileged token get that of their region
 	}
-	r.RemoteAddress, r.RemoteToken, r.Invalidate = remoteAddress, remoteToken, invalidate
+	r.RemoteAddress, r.RemoteToken, r.Invalidate = t.remoteAddress, t.remoteToken, t.invalidate
+	r.HasImmediate, r.Immediate = t.hasImmediate, t.immediate
 	return ep.post(r)
 }
 

@@ -38,8 +38,9 @@ var effects = map[string]func(t *testing.T, flag uint32) string{
 			p.a.must(order{Do: doSend, Flags: nd.OpFlags(flag)})
 		})
 	},
-	"AllowRead":  func(t *testing.T, flag uint32) string { return bindFlagEffect(t, nd.OpFlags(flag), doRead) },
-	"AllowWrite": func(t *testing.T, flag uint32) string { return bindFlagEffect(t, nd.OpFlags(flag), doWrite) },
+	"AllowRead":   func(t *testing.T, flag uint32) string { return bindFlagEffect(t, nd.OpFlags(flag), doRead) },
+	"AllowAtomic": func(t *testing.T, flag uint32) string { return bindFlagEffect(t, nd.OpFlags(flag), doSwap) },
+	"AllowWrite":  func(t *testing.T, flag uint32) string { return bindFlagEffect(t, nd.OpFlags(flag), doWrite) },
 	"Inline": func(t *testing.T, flag uint32) string {
 		p := newPair(t, setup{Both: sideOptions{InlineSize: 8}})
 		parts := []part{{Len: 8, Token: 1}} // no such token
@@ -82,6 +83,10 @@ var effects = map[string]func(t *testing.T, flag uint32) string{
 	"AllowRemoteRead": func(t *testing.T, flag uint32) string { return regionEffect(t, nd.RegionFlags(flag), doRead) },
 	"AllowRemoteWrite": func(t *testing.T, flag uint32) string {
 		return regionEffect(t, nd.RegionFlags(flag)|nd.AllowLocalWrite, doWrite)
+	},
+
+	"AllowRemoteAtomic": func(t *testing.T, flag uint32) string {
+		return regionEffect(t, nd.RegionFlags(flag)|nd.AllowLocalWrite, doSwap)
 	},
 
 	"NotifyErrors":    func(t *testing.T, kind uint32) string { return notifyEffect(t, nd.NotifyType(kind)) },

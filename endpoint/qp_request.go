@@ -20,12 +20,16 @@ type request struct {
 	binding window.Prepared // Bind and FastRegister
 
 	// Progress.
-	hasReceive      bool             // the peer has a receive for this Send
+	hasReceive      bool             // the peer has a receive for this Send, or Write with immediate data
 	stalls          uint8            // a bit for each stallCause that has been counted
 	remoteBindCheck window.BindCheck // bind of the remote token that is in use
 	deadline        time.Time        // of a Send that has no receive
 	bounceIndex     int              // bounce buffer that receives the data of a Read; -1 = none
 	bounceSGE       wire.SGE         // the part of that buffer in use
+	operand, swap   uint64           // of an atomic
+	hasChanged      bool             // an atomic has changed the peer's memory, and
+	old             uint64           // this was the value before
+	resultIndex     uint64           // of an atomic: in the peer's SharedQP.Results
 	needsAck        bool             // the request completes when the peer has consumed its last entry
 	firstEntry      uint64           // number of its first ring entry
 }
@@ -81,7 +85,7 @@ func (r *request) cancelBinding() {
 // bytesTransferred returns the number of bytes in the result of a successful request.
 func (r *request) bytesTransferred() uint32 {
 	switch r.Kind {
-	case nd.RequestSend, nd.RequestRead, nd.RequestWrite:
+	case nd.RequestSend, nd.RequestRead, nd.RequestWrite, nd.RequestFetchAndAdd, nd.RequestCompareAndSwap, nd.RequestSwap:
 		return uint32(r.Total)
 	}
 	return 0

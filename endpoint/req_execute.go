@@ -4,10 +4,14 @@ package endpoint
 
 import (
 	"github.com/softnd/softnd/endpoint/internal/mode"
+	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/window"
 )
+
+// noReads says why a Read or an atomic is refused.
+const noReads = "the connection was made with an outbound read limit of 0: pass OutboundReadLimit, and the peer InboundReadLimit, in ConnectParams"
 
 // execute runs or continues request r, the oldest that is not executed. It transfers at most *budget
 // bytes and subtracts them.
@@ -22,11 +26,18 @@ func (ep *queuePair) execute(r *request, budget *uint64) outcome {
 		return ep.executeInvalidate(r)
 	case nd.RequestSend:
 		return ep.executeSend(r, budget)
+	case nd.RequestFetchAndAdd, nd.RequestCompareAndSwap, nd.RequestSwap:
+		return ep.executeAtomic(r)
 	}
 	if r.Kind == nd.RequestRead && ep.req.readLimit == 0 {
-		return ep.reject(r, nd.InvalidDeviceRequest, "the connection was made with an outbound read limit of 0: pass OutboundReadLimit, and the peer InboundReadLimit, in ConnectParams")
+		return ep.reject(r, nd.InvalidDeviceRequest, noReads)
 	}
-	if r.Total == 0 {
+	if r.HasImmediate && !r.hasReceive {
+		if out := ep.takeReceive(r); out != executed || r.State == mode.Finished {
+			return out
+		}
+	}
+	if r.Total == 0 && !r.HasImmediate {
 		r.Finish(nd.Success) // an empty Read or Write only checks the connection
 		return executed
 	}
@@ -109,7 +120,7 @@ func (ep *queuePair) copyOneSided(r *request, budget *uint64) outcome {
 		local, remote, right = &ep.sink, &ep.source, window.Read
 	}
 	*remote = window.Operand{Token: r.RemoteToken, Rights: window.Remote | right, Peer: &ep.conn.guardPeer, BindCheck: &r.remoteBindCheck}
-	if r.Transferred == 0 && (len(r.SGEs) > 1 || r.Total > *budget || ep.hook != nil || r.limit(r.Total) < r.Total) {
+	if r.Transferred == 0 && r.Total > 0 && (len(r.SGEs) > 1 || r.Total > *budget || ep.hook != nil || r.limit(r.Total) < r.Total) {
 		// The whole range is checked before the first byte is copied.
 		remote.Address = r.RemoteAddress
 		switch f := ep.guard.Check(remote, r.Total); f {
@@ -160,6 +171,26 @@ func (ep *queuePair) copyOneSided(r *request, budget *uint64) outcome {
 		ep.countCopied(r, n)
 		*budget -= n
 	}
+	if r.HasImmediate {
+		return ep.pushWritePlaced(r)
+	}
 	r.Finish(nd.Success)
+	return executed
+}
+
+// pushWritePlaced tells the peer that a Write with immediate data is in its memory.
+func (ep *queuePair) pushWritePlaced(r *request) outcome {
+	flags := wire.FlagFirst | wire.FlagLast | r.entryFlags()&^wire.FlagHashed
+	if r.needsAck {
+		flags |= wire.FlagAckRequest
+	}
+	entry := ring.Words{wire.Header(wire.WritePlaced, flags, 0, nd.Token(r.Immediate)), r.Total}
+	if !ep.pushEntry(r, &entry, true) {
+		return ep.stall(r, stallQueue)
+	}
+	ep.conn.peer.Wake()
+	if !r.needsAck {
+		ep.completeIfOpen(r)
+	}
 	return executed
 }

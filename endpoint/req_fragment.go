@@ -78,12 +78,16 @@ func (ep *queuePair) sendFragments(r *request, budget *uint64) outcome {
 			flags |= wire.FlagLast
 		}
 		entry := wire.Fragment(fragmentKind(r.Kind), flags, r.RemoteToken, e, r.RemoteAddress+r.Transferred, r.Total)
-		ep.pushEntry(r, &entry, r.Transferred == 0 && r.Kind == nd.RequestSend)
+		takesReceive := r.Transferred == 0 && r.Kind == nd.RequestSend
+		if r.HasImmediate && r.Kind == nd.RequestWrite {
+			wire.PutImmediate(&entry, r.Immediate)
+			takesReceive = flags&wire.FlagLast != 0
+		}
+		ep.pushEntry(r, &entry, takesReceive)
 		ep.counters.fragments++
 		c.peer.Wake()
 		if r.Transferred += n; r.Kind == nd.RequestRead && r.Transferred == r.Total {
-			c.readEnds[c.readsSent%maxReads] = r.EndEntry // for hasReadsInFlight
-			c.readsSent++
+			c.countRead(r.EndEntry)
 		}
 		if buffer >= 0 {
 			ep.req.bounce.freedBy[buffer] = r.EndEntry
@@ -117,7 +121,10 @@ func (ep *queuePair) pushWriteInEntry(r *request) outcome {
 	flags := wire.FlagFirst | wire.FlagLast | wire.FlagAckRequest | r.entryFlags()
 	entry := ring.Words{wire.Header(wire.WriteInEntry, flags, int(r.Total), r.RemoteToken), r.RemoteAddress}
 	wire.PutPayload(&entry, 2, payload)
-	ep.pushEntry(r, &entry, false)
+	if r.HasImmediate {
+		wire.PutImmediate(&entry, r.Immediate)
+	}
+	ep.pushEntry(r, &entry, r.HasImmediate)
 	c.peer.Wake()
 	return executed
 }

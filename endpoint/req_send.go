@@ -5,6 +5,7 @@ package endpoint
 import (
 	"time"
 
+	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
@@ -17,23 +18,14 @@ func (ep *queuePair) executeSend(r *request, budget *uint64) outcome {
 	if r.isIncomplete() {
 		return blocked
 	}
-	if !r.hasReceive && c.peerHasSRQ {
-		// Only the peer knows whether its shared queue has a receive. The message waits in the
-		// ring for one, without limit.
-		r.hasReceive, r.ResponderCopies, r.needsAck = true, true, true
-	}
 	if !r.hasReceive {
-		if !c.hasReceive() {
-			if ep.requestWakeup(); !c.hasReceive() {
-				return ep.awaitReceive(r)
-			}
+		if out := ep.takeReceive(r); out != executed || r.State == mode.Finished {
+			return out
 		}
-		ep.cancelWakeup()
-		r.hasReceive = true // the receive is for r, because Sends are executed in order
 		// The message must not overtake entries that the peer has yet to copy: an earlier message
 		// or Write may store to the same bytes, or fail. A later message could change the bytes of a
 		// hashed one before the peer has checked them.
-		r.ResponderCopies = r.Invalidate || r.Hashed || ep.mustPeerCopy() || c.copyWouldOvertake()
+		r.ResponderCopies = c.peerHasSRQ || r.Invalidate || r.Hashed || ep.mustPeerCopy() || c.copyWouldOvertake()
 		if r.Total > wire.MaxSendInEntry && !r.ResponderCopies {
 			ep.req.peerReceiveSGEs, ep.req.peerReceiveCapacity = c.nextReceive(&ep.req.peerReceiveBuffer)
 			if r.Total > ep.req.peerReceiveCapacity {
@@ -53,6 +45,25 @@ func (ep *queuePair) executeSend(r *request, budget *uint64) outcome {
 		return ep.sendFragments(r, budget)
 	}
 	return ep.copyToReceive(r, budget)
+}
+
+// takeReceive makes sure that the peer has a receive for r. The receive is for r, because such requests are executed in order.
+func (ep *queuePair) takeReceive(r *request) outcome {
+	c := ep.conn
+	switch {
+	case c.peerHasSRQ:
+		// Only the peer knows whether its shared queue has a receive. The entry waits in the ring for one, without limit.
+		r.needsAck = true
+	case !c.hasReceive():
+		if ep.requestWakeup(); !c.hasReceive() {
+			return ep.awaitReceive(r)
+		}
+		fallthrough
+	default:
+		ep.cancelWakeup()
+	}
+	r.hasReceive = true
+	return executed
 }
 
 // checkLocalAccess returns the first entry of r that must not be read, and why.
@@ -166,7 +177,7 @@ func (ep *queuePair) copyToReceive(r *request, budget *uint64) outcome {
 		ep.countCopied(r, n)
 		*budget -= n
 	}
-	entry := ring.Words{wire.Header(wire.SendPlaced, wire.FlagFirst|wire.FlagLast|r.entryFlags(), 0, 0), r.Total}
+	entry := ring.Words{wire.Header(wire.SendPlaced, wire.FlagFirst|wire.FlagLast|r.entryFlags(), 0, r.RemoteToken), r.Total}
 	if !ep.pushEntry(r, &entry, true) {
 		return ep.stall(r, stallQueue)
 	}

@@ -51,8 +51,14 @@ func (ep *queuePair) completeReceive(r *receive, s nd.Status, bytes uint64, inva
 	ep.result = nd.Result{Status: s, RequestContext: r.context, RequestType: nd.RequestReceive}
 	if s == nd.Success {
 		ep.result.BytesTransferred = uint32(bytes)
-		if invalidated != 0 {
+		switch e := &ep.resp.entry; {
+		case invalidated != 0:
 			ep.result.RequestType, ep.result.InvalidatedToken = nd.RequestReceiveAndInvalidate, invalidated
+		case e.Flags&wire.FlagImmediate == 0:
+		case e.IsWrite():
+			ep.result.SetImmediate(nd.RequestReceiveWriteImmediate, e.Immediate)
+		default:
+			ep.result.SetImmediate(nd.RequestReceiveImmediate, e.Immediate)
 		}
 	}
 	ep.rq.completed++

@@ -97,22 +97,15 @@ func (ep *queuePair) protocolError(format string, args ...any) error {
 // serveEntry serves an entry, or continues to: it delivers a Send into a receive, or runs a Read or Write.
 func (ep *queuePair) serveEntry(entry *wire.Entry, budget *uint64) outcome {
 	switch entry.Kind {
-	case wire.WriteFragment, wire.ReadFragment:
+	case wire.ReadFragment:
 		return ep.serveFragment(entry, budget)
-	case wire.WriteInEntry:
-		entry.FragmentLength, entry.RequestLength = uint64(entry.PayloadLength), uint64(entry.PayloadLength)
-		return ep.serveFragment(entry, budget)
+	case wire.WriteFragment, wire.WriteInEntry, wire.WritePlaced:
+		return ep.serveWrite(entry, budget)
+	case wire.Atomic:
+		return ep.serveAtomic(entry)
 	}
-	switch {
-	case ep.srq != nil && (entry.Kind == wire.SendPlaced || entry.Kind == wire.SendFailed || entry.Flags&wire.FlagAckRequest == 0):
-		ep.terminate(ep.protocolError("a ring entry of kind %d and flags %#x to a shared receive queue", entry.Kind, entry.Flags))
-		return executed
-	case ep.rq.completed != ep.rq.posted: // the endpoint's own receive, or one that an earlier fragment has taken
-	case ep.srq == nil:
-		ep.terminate(ep.protocolError("a message without a posted receive"))
-		return executed
-	case ep.state() == peerDisconnected || !ep.srq.assignReceive(ep): // a peer that has disconnected has canceled its requests
-		return blocked
+	if out, ok := ep.findReceive(entry); !ok {
+		return out
 	}
 	r := ep.receiveAt(ep.rq.completed)
 	if ep.refusesMessage(entry, r) {
@@ -136,6 +129,56 @@ func (ep *queuePair) serveEntry(entry *wire.Entry, budget *uint64) outcome {
 		return ep.serveSendFragment(entry, r, budget)
 	}
 	return ep.serveSendInEntry(entry, r)
+}
+
+// findReceive finds the receive for entry. It reports false, with the outcome of serving, if there is none.
+func (ep *queuePair) findReceive(entry *wire.Entry) (out outcome, ok bool) {
+	switch {
+	case ep.srq != nil && (entry.Kind == wire.SendPlaced || entry.Kind == wire.SendFailed || entry.Flags&wire.FlagAckRequest == 0):
+		ep.terminate(ep.protocolError("a ring entry of kind %d and flags %#x to a shared receive queue", entry.Kind, entry.Flags))
+		return executed, false
+	case ep.rq.completed != ep.rq.posted: // the endpoint's own receive, or one that an earlier fragment has taken
+	case ep.srq == nil:
+		ep.terminate(ep.protocolError("a message without a posted receive"))
+		return executed, false
+	case ep.state() == peerDisconnected || !ep.srq.assignReceive(ep): // a peer that has disconnected has canceled its requests
+		return blocked, false
+	}
+	return executed, true
+}
+
+// serveWrite runs a part of a Write of the peer, or all of it. If the Write has immediate data, its last part completes the
+// oldest receive.
+func (ep *queuePair) serveWrite(entry *wire.Entry, budget *uint64) outcome {
+	if entry.TakesReceive() {
+		if out, ok := ep.findReceive(entry); !ok {
+			return out
+		}
+	}
+	if entry.Kind == wire.WriteInEntry {
+		entry.FragmentLength, entry.RequestLength = uint64(entry.PayloadLength), uint64(entry.PayloadLength)
+	}
+	if entry.Kind != wire.WritePlaced {
+		if out := ep.serveFragment(entry, budget); out != executed || ep.state() == failed {
+			return out
+		}
+	}
+	if entry.TakesReceive() {
+		ep.completeReceive(ep.receiveAt(ep.rq.completed), nd.Success, min(entry.RequestLength, maxTransfer), 0)
+	}
+	return executed
+}
+
+// serveAtomic runs an atomic of the peer on local memory.
+func (ep *queuePair) serveAtomic(entry *wire.Entry) outcome {
+	ep.sink = window.Operand{Token: entry.Token, Rights: window.Remote | window.Atomic, Address: entry.ReceiverAddress, Endpoint: ep.number}
+	old, f := ep.guard.Change(&ep.sink, entry.Operation.Request(), entry.Operand, entry.Swap)
+	if f != window.NoFault {
+		ep.failAccess(entry, &ep.sink, 8, f)
+		return executed
+	}
+	ep.localQP.Results[entry.ResultIndex].Store(old) // ORDER result-stored: before the release of the entry; pairs with the load in takeResult
+	return executed
 }
 
 // refusesMessage checks the message that entry begins, before any of its data is copied. If r cannot receive it, it fails

@@ -29,6 +29,8 @@ type order struct {
 	Addr     netip.AddrPort
 	Data     []byte
 	In, Out  int           // read limits
+	Operand  uint64        // of an atomic; the immediate data of a Send or Write
+	Swap     uint64        // of CompareAndSwap
 	Timeout  time.Duration // limits a control call; 0 = proctest.Timeout
 }
 
@@ -65,10 +67,17 @@ const (
 	doRead          verb = "read"
 	doSend          verb = "send"
 	doSendRevoking  verb = "send and invalidate"
+	doSendImmediate verb = "send immediate"
 	doReceive       verb = "receive"
 	doBind          verb = "bind"
 	doInvalidate    verb = "invalidate"
 	doFlush         verb = "flush"
+
+	doWriteImmediate verb = "write immediate"
+	doFetchAndAdd    verb = "fetch and add"
+	doCompareAndSwap verb = "compare and swap"
+	doSwap           verb = "swap"
+
 	doWait          verb = "wait" // for N results of Queue
 	doPoll          verb = "poll" // for the queued results
 	doFill          verb = "fill"

@@ -172,7 +172,7 @@ func (s *side) try(o order, r *reply) (err error) {
 		defer cancel()
 	}
 	switch o.Do {
-	case doWrite, doRead, doSend, doSendRevoking, doReceive, doBind, doInvalidate, doFlush:
+	case doWrite, doRead, doSend, doSendRevoking, doReceive, doBind, doInvalidate, doFlush, doSendImmediate, doWriteImmediate, doFetchAndAdd, doCompareAndSwap, doSwap:
 		err = s.post(o, r)
 	case doWait:
 		if r.Results, err = s.collect(ctx, o.Queue, o.N); err == nil && o.Len > 0 {
@@ -292,6 +292,16 @@ func (s *side) post(o order, r *reply) error {
 		return ep.Send(o.Context, sge, o.Flags)
 	case doSendRevoking:
 		return ep.SendAndInvalidate(o.Context, sge, o.Far.Token, o.Flags)
+	case doSendImmediate:
+		return ep.SendImmediate(o.Context, sge, uint32(o.Operand), o.Flags)
+	case doWriteImmediate:
+		return ep.WriteImmediate(o.Context, sge, o.Far.Address, o.Far.Token, uint32(o.Operand), o.Flags)
+	case doFetchAndAdd:
+		return ep.FetchAndAdd(o.Context, sge, o.Far.Address, o.Far.Token, o.Operand, o.Flags)
+	case doCompareAndSwap:
+		return ep.CompareAndSwap(o.Context, sge, o.Far.Address, o.Far.Token, o.Operand, o.Swap, o.Flags)
+	case doSwap:
+		return ep.Swap(o.Context, sge, o.Far.Address, o.Far.Token, o.Operand, o.Flags)
 	case doReceive:
 		if s.shared != nil {
 			return s.shared.Receive(o.Context, sge)

@@ -154,7 +154,7 @@ func addStats(sum *nd.EndpointStats, s nd.EndpointStats) {
 	if sum.Operations == nil {
 		sum.Operations = new(nd.OperationStats)
 	}
-	for _, t := range [...]nd.RequestType{nd.RequestSend, nd.RequestWrite, nd.RequestRead, nd.RequestBind, nd.RequestInvalidate, nd.RequestFastRegister, nd.RequestReceive} {
+	for _, t := range [...]nd.RequestType{nd.RequestSend, nd.RequestWrite, nd.RequestRead, nd.RequestBind, nd.RequestInvalidate, nd.RequestFastRegister, nd.RequestSwap, nd.RequestReceive} {
 		to, from := sum.Operations.Of(t), s.Operations.Of(t)
 		to.Succeeded += from.Succeeded
 		to.Failed += from.Failed

@@ -66,7 +66,7 @@ type Stalls struct {
 
 // OperationStats counts the results of requests and receives by type.
 type OperationStats struct {
-	Send, Write, Read, Bind, Invalidate, FastRegister, Receive OperationCount
+	Send, Write, Read, Bind, Invalidate, FastRegister, Atomic, Receive OperationCount
 }
 
 // OperationCount counts the results of one type.
@@ -91,7 +91,9 @@ func (s *OperationStats) Of(t RequestType) *OperationCount {
 		return &s.Invalidate
 	case RequestFastRegister:
 		return &s.FastRegister
-	case RequestReceive, RequestReceiveAndInvalidate:
+	case RequestFetchAndAdd, RequestCompareAndSwap, RequestSwap:
+		return &s.Atomic
+	case RequestReceive, RequestReceiveAndInvalidate, RequestReceiveImmediate, RequestReceiveWriteImmediate:
 		return &s.Receive
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/softnd/softnd/internal/asym"
+	"github.com/softnd/softnd/nd"
 )
 
 // copyOrdered copies source to sink, which have the same length, and stores the last word last and
@@ -48,4 +49,26 @@ func copyWord(sink, source []byte) bool {
 	}
 	asym.StoreRelease((*atomic.Uint64)(to), *(*uint64)(from))
 	return true
+}
+
+// changeWord runs an atomic request of type t on the first 8 bytes of mem, and returns what they were. If they are not
+// aligned, it changes nothing and returns false. Other processes may do the same, with the same instructions, at the same time.
+func changeWord(mem []byte, t nd.RequestType, operand, swap uint64) (old uint64, isAligned bool) {
+	at := unsafe.Pointer(unsafe.SliceData(mem[:8]))
+	if uintptr(at)%8 != 0 {
+		return 0, false
+	}
+	word := (*atomic.Uint64)(at)
+	switch t {
+	case nd.RequestFetchAndAdd:
+		return word.Add(operand) - operand, true
+	case nd.RequestSwap:
+		return word.Swap(operand), true
+	}
+	for !word.CompareAndSwap(operand, swap) {
+		if old = word.Load(); old != operand { // else they have changed back
+			return old, true
+		}
+	}
+	return operand, true
 }

@@ -12,6 +12,7 @@ const (
 	faultOutOfRange                // the range is not within the memory
 	FaultUnreachable               // the memory is private to its owner, so only the owner can copy
 	FaultDisconnected              // the connection has ended
+	faultUnaligned                 // the address of an atomic is not a multiple of 8 in memory
 	faultUnspecified               // any of these; Guard.Copy finds out which
 )
 
@@ -24,6 +25,7 @@ var faultText = [...]string{
 	faultOutOfRange:   "the range is outside the granted memory",
 	FaultUnreachable:  "the memory is private to its owner",
 	FaultDisconnected: "the connection has ended",
+	faultUnaligned:    "the 8 bytes are not aligned in memory",
 	faultUnspecified:  "the access was refused",
 }
 

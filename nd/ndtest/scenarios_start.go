@@ -137,7 +137,8 @@ var startScenarios = []scenario{
 			s.errorf("Query: MaxReceiveQueueDepth is the largest uint32, want less, so that a larger depth can be refused")
 		}
 		const known = nd.InOrderDMASupported | nd.ReadSinkNotRequired | nd.InterruptModerationSupported |
-			nd.MultiEngineSupported | nd.ReadLocalInvalidateSupported | nd.CQResizeSupported | nd.LoopbackConnectionsSupported
+			nd.MultiEngineSupported | nd.ReadLocalInvalidateSupported | nd.CQResizeSupported | nd.LoopbackConnectionsSupported |
+			nd.AtomicsSupported | nd.ImmediateSupported
 		if unknown := s.info.AdapterFlags &^ known; unknown != 0 {
 			s.errorf("Query: unknown adapter flags %v", unknown)
 		}

@@ -41,6 +41,11 @@ type Request struct {
 // FitsEntry reports whether the data fits a ring entry of a kind.
 func (r *Request) FitsEntry(k wire.Kind) bool { return r.Total <= wire.Room(k, r.DataFlags()) }
 
+// IsAtomic reports whether the request is an atomic.
+func (r *Request) IsAtomic() bool {
+	return r.Kind >= nd.RequestFetchAndAdd && r.Kind <= nd.RequestSwap
+}
+
 // DataFlags returns the flags of its ring entries that mean further words.
 func (r *Request) DataFlags() (flags uint8) {
 	if r.Hashed {
@@ -74,9 +79,21 @@ func (r *Request) OpName() string {
 		if r.Invalidate {
 			return "send and invalidate"
 		}
+		if r.HasImmediate {
+			return "send immediate"
+		}
 		return "send"
 	case nd.RequestWrite:
+		if r.HasImmediate {
+			return "write immediate"
+		}
 		return "write"
+	case nd.RequestFetchAndAdd:
+		return "fetch and add"
+	case nd.RequestCompareAndSwap:
+		return "compare and swap"
+	case nd.RequestSwap:
+		return "swap"
 	case nd.RequestRead:
 		return "read"
 	case nd.RequestBind:

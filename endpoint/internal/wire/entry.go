@@ -97,6 +97,17 @@ func PutImmediate(w *ring.Words, data uint32) {
 	}
 }
 
+// AtomicEntry packs an entry of kind Atomic for a request of type t.
+func AtomicEntry(token nd.Token, address uint64, t nd.RequestType, operand, swap uint64, result int) ring.Words {
+	op := FetchAndAdd + Operation(t-nd.RequestFetchAndAdd)
+	return ring.Words{Header(Atomic, FlagFirst|FlagLast|FlagAckRequest, 0, token), address, operand, swap, uint64(op), uint64(result)}
+}
+
+// Request returns the type of the request with this operation.
+func (o Operation) Request() nd.RequestType {
+	return nd.RequestFetchAndAdd + nd.RequestType(o-FetchAndAdd)
+}
+
 // Operation is what an entry of kind Atomic does with the 8 bytes.
 type Operation uint8
 
@@ -225,6 +236,16 @@ func (e *Entry) Decode(w *ring.Words) bool {
 		binary.NativeEndian.PutUint64(e.Payload[i:], w[first+i/8])
 	}
 	return true
+}
+
+// IsWrite reports whether the entry belongs to a Write.
+func (e *Entry) IsWrite() bool {
+	return e.Kind == WriteFragment || e.Kind == WriteInEntry || e.Kind == WritePlaced
+}
+
+// TakesReceive reports whether the entry belongs to a Write that takes a receive, and is its last.
+func (e *Entry) TakesReceive() bool {
+	return e.Flags&(FlagImmediate|FlagLast) == FlagImmediate|FlagLast && e.IsWrite()
 }
 
 // IsExtended reports whether only an endpoint that has set [SharedQP].Extended takes the entry.

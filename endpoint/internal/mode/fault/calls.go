@@ -15,11 +15,13 @@ import (
 // operations has the word of fault rules for each request and call, by its name in errors.
 var operations = map[string]faultplan.Operation{
 	"send":                faultplan.Send,
+	"send immediate":      faultplan.Send,
 	"send and invalidate": faultplan.SendAndInvalidate,
 	"bind":                faultplan.Bind,
 	"invalidate":          faultplan.Invalidate,
 	"read":                faultplan.Read,
 	"write":               faultplan.Write,
+	"write immediate":     faultplan.Write,
 	"fast register":       faultplan.FastRegister,
 	"receive":             faultplan.Receive,
 

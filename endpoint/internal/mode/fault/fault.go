@@ -95,7 +95,10 @@ func (h *Hook) ask(r *mode.Request, phase faultplan.Phase) (f faultplan.Fired, o
 		return f, false
 	}
 	s.phases |= 1 << phase
-	op := operations[r.OpName()]
+	op, isKnown := operations[r.OpName()]
+	if !isKnown { // no rule is about it
+		return f, false
+	}
 	if op == faultplan.Invalidate && r.Object.IsRegion() {
 		op = faultplan.InvalidateRegion
 	}

@@ -68,7 +68,7 @@ func (h *Hook) sum(r *mode.Request) *sum { return &h.sums[r.Number&uint64(len(h.
 
 // Post hashes the data of a request.
 func (h *Hook) Post(r *mode.Request) error {
-	if err := h.Hook.Post(r); err != nil || h.sums == nil || r.Total == 0 {
+	if err := h.Hook.Post(r); err != nil || h.sums == nil || r.Total == 0 || r.IsAtomic() { // an atomic has no data that waits
 		return err
 	}
 	r.Hashed = true
