@@ -39,19 +39,83 @@ var maintainers = map[string]bool{"architecture.md": true, "new-request.md": tru
 
 // allNames returns the names in the sources of the library.
 func allNames(t *testing.T, name *regexp.Regexp) map[string]bool {
-	files, err := filepath.Glob("../../src/*/*.[ch]")
-	if err != nil || len(files) < 100 {
-		t.Fatalf("%d files, %v", len(files), err)
-	}
 	all := map[string]bool{}
-	for _, f := range files {
-		text, err := os.ReadFile(f)
+	for _, m := range name.FindAllString(sources(t, "../../src/*/*.[ch]"), -1) {
+		all[m] = true
+	}
+	return all
+}
+
+// sources returns the text of the files that match patterns.
+func sources(t *testing.T, patterns ...string) string {
+	var all strings.Builder
+	for _, p := range patterns {
+		files, err := filepath.Glob(p)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %d files, %v", p, len(files), err)
+		}
+		for _, f := range files {
+			text, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all.Write(text)
+		}
+	}
+	return all.String()
+}
+
+// The tables of steps name functions of Go and C that exist.
+func TestTablesOfStepsNameFunctions(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := []string{sources(t, "../../../endpoint/*.go", "../../../window/*.go", "../../../shm/*.go"), sources(t, "../../src/*/*.[ch]")}
+	name := regexp.MustCompile("`(?:\\w+\\.)?(\\w+)`")
+	inTable, rows := false, 0
+	for line := range strings.Lines(string(page)) {
+		inTable = strings.HasPrefix(line, "|") && (inTable || strings.HasPrefix(line, "| step | Go | C |"))
+		if !inTable {
+			continue
+		}
+		rows++
+		for i, cell := range strings.Split(line, "|")[2:4] {
+			for _, m := range name.FindAllStringSubmatch(cell, -1) {
+				isFile := strings.HasSuffix(m[0], ".go`") || strings.HasSuffix(m[0], ".c`") || strings.HasSuffix(m[0], ".h`")
+				if !isFile && !regexp.MustCompile(`\b`+m[1]+`\(`).MatchString(texts[i]) {
+					t.Errorf("architecture.md names %s, which is no function", m[1])
+				}
+			}
+		}
+	}
+	if rows < 25 {
+		t.Errorf("found %d rows", rows)
+	}
+}
+
+// The pages for people who change softnd name files that exist.
+func TestPagesNameFiles(t *testing.T) {
+	path := regexp.MustCompile("`([a-z][a-z0-9_]*/[a-zA-Z0-9_/.-]*\\.(?:go|c|h|txt|f90))`")
+	found := 0
+	for page := range maintainers {
+		text, err := os.ReadFile("../../../docs/" + page)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range name.FindAllString(string(text), -1) {
-			all[m] = true
+		for _, m := range path.FindAllStringSubmatch(string(text), -1) {
+			found++
+			exists := false
+			for _, root := range []string{"../../../", "../../src/"} {
+				_, err := os.Stat(root + m[1])
+				exists = exists || err == nil
+			}
+			if !exists {
+				t.Errorf("%s names %s, which does not exist", page, m[1])
+			}
 		}
 	}
-	return all
+	if found < 60 {
+		t.Errorf("found %d files", found)
+	}
 }
