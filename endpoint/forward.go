@@ -110,7 +110,7 @@ func (ep *queuePair) Next(r *relayhook.Request) bool {
 // isForwarded reports whether an entry is one that a correct peer sends to a relay: it needs an acknowledgement, and
 // does not report data that the peer has placed itself.
 func isForwarded(e *wire.Entry) bool {
-	return e.Kind != wire.SendPlaced && e.Kind != wire.SendFailed && e.Flags&wire.FlagAckRequest != 0
+	return e.Kind != wire.SendPlaced && e.Kind != wire.SendFailed && e.Flags&wire.FlagAckRequest != 0 && !e.IsExtended()
 }
 
 func forwardKind(k wire.Kind) relayhook.Kind {
