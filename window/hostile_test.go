@@ -196,7 +196,7 @@ func TestEntriesChangeDuringAccess(t *testing.T) {
 	r := owner.region(t, mem, allRights)
 	tokens := []nd.Token{}
 	for range 8 {
-		tokens = append(tokens, bind(t, owner.window(t), r, mem, Read|Write, 0, false))
+		tokens = append(tokens, bind(t, owner.window(t), r, mem, Read|Write|Atomic, 0, false))
 	}
 	unchanged := watchTables(t, a)
 	stop, stopped := make(chan struct{}), make(chan struct{})
@@ -205,7 +205,7 @@ func TestEntriesChangeDuringAccess(t *testing.T) {
 		defer close(stopped)
 		random := rand.New(rand.NewPCG(1, 2))
 		interesting := []uint64{0, 1, math.MaxUint64, 1 << 63, uint64(a.Info().HeapStart), uint64(a.Info().HeapStart) - 8, a.Info().Size, a.Info().Size - 64,
-			shm.AddressOf(mem), uint64(owner.offsetOf(t, mem)), 1 << 16, 0}
+			shm.AddressOf(mem), shm.AddressOf(mem) - 4, uint64(owner.offsetOf(t, mem)), 1 << 16, 0}
 		for {
 			select {
 			case <-stop:
@@ -217,7 +217,7 @@ func TestEntriesChangeDuringAccess(t *testing.T) {
 			value := interesting[random.IntN(len(interesting))]
 			switch random.IntN(7) {
 			case 0:
-				e.word.Store(uint64(wordOf(token, Rights(random.IntN(16))) | validBit))
+				e.word.Store(uint64(wordOf(token, Rights(random.IntN(32))) | validBit))
 			case 1:
 				e.word.Store(value)
 			case 2:
@@ -245,8 +245,14 @@ func TestEntriesChangeDuringAccess(t *testing.T) {
 			if moved, f := owner.read(own[:n], ref); moved != n || f != NoFault {
 				t.Fatalf("own access: %d bytes, %v", moved, f)
 			}
-			ref.Peer = to
+			change := &Operand{Token: token, Rights: Remote | Atomic, Address: ref.Address + n&^7}
+			if _, f := owner.guard.Change(change, nd.RequestFetchAndAdd, 1, 0); f != NoFault {
+				t.Fatalf("own change: %v", f)
+			}
+			ref.Peer, change.Peer = to, to
 			_, f := executor.read(plain[:n], ref)
+			outcomes[f]++
+			_, f = executor.guard.Change(change, nd.RequestCompareAndSwap, n, 0)
 			outcomes[f]++
 		}
 		delete(outcomes, faultRevoked) // too rare to wait for
