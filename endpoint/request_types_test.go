@@ -49,7 +49,7 @@ var typePlaces = map[string]func(t *testing.T, r nd.RequestType) string{
 	},
 	"endpoint/internal/mode/fault": func(t *testing.T, r nd.RequestType) string {
 		if r.Initiator() && !strings.Contains(source(t, "internal/mode/fault"), fmt.Sprintf("%q:", opName(r))) {
-			return "its table of operations lacks the name: a rule for Sends would act at the request"
+			return "its table of operations lacks the name: no rule acts at the request"
 		}
 		return ""
 	},
