@@ -266,8 +266,7 @@ type Endpoint interface {
 	//
 	//   - [DataOverrun]: sge has not exactly one entry.
 	//   - [InvalidBufferSize]: the entry has not 8 bytes.
-	//   - [InvalidParameter4]: remoteAddress is not a multiple of 8.
-	//   - [InvalidParameter6]: the request does not take these flags.
+	//   - [InvalidParameter]: remoteAddress is not a multiple of 8, or the request does not take these flags.
 	//   - [NotSupported]: the adapter or the peer's does not have [AtomicsSupported].
 	//
 	// Results:

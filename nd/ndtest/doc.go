@@ -13,6 +13,8 @@
 //     have.
 //   - R001 and later are further scenarios. Each combines a way to revoke access to memory, such as
 //     Invalidate, with a state of the access, such as "transfers in progress".
+//   - X001 and later are about requests that the model does not have: atomics, and from X101 on Sends and
+//     Writes with immediate data. Providers without them skip these scenarios.
 //
 // A scenario has one or two sides: the active side A connects, and the passive side P listens. Each
 // side opens an adapter of its own. By default, both sides run as goroutines. With [Config.Spawn], one

@@ -36,21 +36,26 @@ func TestOutsideImports(t *testing.T) {
 	}
 }
 
-// TestOutside runs the suite with the provider of module outside. At most 10 scenarios may be skipped.
+// TestOutside runs the suite with the provider of module outside. At most 10 scenarios of the model may be skipped. The
+// provider has none of the requests of X001 and later.
 func TestOutside(t *testing.T) {
 	before := files(t)
 	ended := outcomes(t, output(t, goIn("test", "-json", "-count=1", "-timeout=5m", "./...")))
-	passed := 0
+	passed, all := 0, 0
 	for _, s := range ndtest.Scenarios() {
-		switch how := ended[s.ID]; how {
-		case "pass":
+		how, isExtension := ended[s.ID], strings.HasPrefix(s.ID, "X")
+		if !isExtension {
+			all++
+		}
+		switch {
+		case how == "pass" && !isExtension:
 			passed++
-		case "skip":
+		case how == "skip":
 		default:
 			t.Errorf("%s (%s): result %q, want pass or skip", s.ID, s.Title, how)
 		}
 	}
-	if all := len(ndtest.Scenarios()); passed < all-10 || passed < 230 {
+	if passed < all-10 || passed < 230 {
 		t.Errorf("%d of %d scenarios passed and the others were skipped, want at most 10 skipped", passed, all)
 	}
 	if !maps.Equal(files(t), before) {

@@ -14,6 +14,14 @@ type revocation struct {
 	prepareAgain func(*access)
 }
 
+// grantedRights are the rights that an owner grants: also that for atomics, if the connection's region has it.
+func (c *conn) grantedRights() (ofRegion nd.RegionFlags, ofWindow nd.OpFlags) {
+	if c.opts.RegionFlags.RemoteAtomic() {
+		return atomicRights, readWrite | nd.AllowAtomic
+	}
+	return allRights, readWrite
+}
+
 // access is access that an owner grants to a peer, with the revocation that will end it.
 type access struct {
 	revocation
@@ -45,7 +53,8 @@ var revocations = []revocation{
 
 // grantAccess registers mem and grants access to it that w can revoke.
 func (c *conn) grantAccess(w revocation, mem []byte) *access {
-	g := &access{revocation: w, c: c, mem: mem, mr: c.register(mem, allRights).mr}
+	rights, _ := c.grantedRights()
+	g := &access{revocation: w, c: c, mem: mem, mr: c.register(mem, rights).mr}
 	if w.window {
 		g.w = c.newWindow()
 	}
@@ -58,7 +67,8 @@ func (g *access) grant() {
 	const probe = 0x155
 	g.d = nd.WindowDescriptor{Address: g.mr.Address(), Length: uint64(len(g.mem)), Token: g.mr.RemoteToken()}
 	if g.window {
-		g.c.must(g.c.ep.Bind(probe, g.mr, g.w, g.mem, readWrite))
+		_, rights := g.c.grantedRights()
+		g.c.must(g.c.ep.Bind(probe, g.mr, g.w, g.mem, rights))
 		g.c.wantResult(nd.Success, probe)
 		g.d = g.w.Descriptor()
 	}

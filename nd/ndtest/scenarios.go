@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// scenario is a row of the conformance table, C001 and later, or a further scenario, R001 and later.
+// scenario is a row of the conformance table, C001 and later, or a further scenario, R001 and later or X001 and later.
 type scenario struct {
 	id    string
 	title string // the property that is checked
@@ -44,7 +44,8 @@ func all() []scenario {
 		messageScenarios, remoteScenarios, registrationScenarios, // H
 		invalidateScenarios, sendInvalidateScenarios, bindScenarios, writeScenarios, // I
 		queueScenarios, endpointScenarios, endpointOrderScenarios, connectorScenarios, listenerScenarios, regionScenarios, sharedScenarios, // J
-		revocationScenarios, // R001 and later
+		revocationScenarios,                                         // R001 and later
+		atomicScenarios, immediateScenarios, immediateFlagScenarios, // X001 and later
 	)
 	slices.SortFunc(list, func(a, b scenario) int { return strings.Compare(a.id, b.id) })
 	return list

@@ -117,8 +117,8 @@ func (all facts) labels(name string, text []byte) {
 }
 
 var (
-	row      = regexp.MustCompile(`(?m)^(?:\| )?([CR]\d{3}) (?:\| (?:.* \| )?)?((?:passed|skipped|failed|no test)[^|;\n]*)`)
-	rowText  = regexp.MustCompile(`(?m)^([CR]\d{3}) (.*)$`)
+	row      = regexp.MustCompile(`(?m)^(?:\| )?([CRX]\d{3}) (?:\| (?:.* \| )?)?((?:passed|skipped|failed|no test)[^|;\n]*)`)
+	rowText  = regexp.MustCompile(`(?m)^([CRX]\d{3}) (.*)$`)
 	pairing  = regexp.MustCompile(`(?m)^(?:\| |- )(\S+/(?:goroutines|processes|threads))(.*)$`)
 	modelRun = regexp.MustCompile(`^(.*?) *\| *([a-z].*?) *\| *(.*?) *\| *(.*)$`)
 )
