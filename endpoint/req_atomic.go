@@ -1,5 +1,7 @@
 package endpoint
 
+// TWIN c/src/endpoint/req_atomic.c.
+
 import (
 	"encoding/binary"
 	"fmt"

@@ -52,6 +52,7 @@ module softnd
   integer(c_int32_t), parameter :: snd_allow_local_write = 1
   integer(c_int32_t), parameter :: snd_allow_remote_read = 2
   integer(c_int32_t), parameter :: snd_allow_remote_write = 5
+  integer(c_int32_t), parameter :: snd_allow_remote_atomic = 65537
   integer(c_int32_t), parameter :: snd_rdma_read_sink = 8
   integer(c_int32_t), parameter :: snd_do_not_secure_vm = -2147483647 - 1
   integer(c_int32_t), parameter :: snd_request_receive = 0
@@ -62,6 +63,11 @@ module softnd
   integer(c_int32_t), parameter :: snd_request_write = 5
   integer(c_int32_t), parameter :: snd_request_receive_and_invalidate = 32769
   integer(c_int32_t), parameter :: snd_request_fast_register = 32770
+  integer(c_int32_t), parameter :: snd_request_fetch_and_add = 32771
+  integer(c_int32_t), parameter :: snd_request_compare_and_swap = 32772
+  integer(c_int32_t), parameter :: snd_request_swap = 32773
+  integer(c_int32_t), parameter :: snd_request_receive_immediate = 32774
+  integer(c_int32_t), parameter :: snd_request_receive_write_immediate = 32775
   integer(c_int32_t), parameter :: snd_page_size = 4096
   integer(c_int32_t), parameter :: snd_silent_success = 1
   integer(c_int32_t), parameter :: snd_read_fence = 2
@@ -72,6 +78,9 @@ module softnd
   integer(c_int32_t), parameter :: snd_read_local_invalidate = 256
   integer(c_int32_t), parameter :: snd_defer = 512
   integer(c_int32_t), parameter :: snd_this_endpoint_only = 65536
+  integer(c_int32_t), parameter :: snd_allow_atomic = 131072
+  integer(c_int32_t), parameter :: snd_adapter_atomics = 131072
+  integer(c_int32_t), parameter :: snd_adapter_immediate = 262144
   integer(c_int32_t), parameter :: snd_thread_domain = 0
   integer(c_int32_t), parameter :: snd_thread_safe = 1
   integer(c_int32_t), parameter :: snd_progress_manual = 0
@@ -113,7 +122,7 @@ module softnd
     integer(c_int32_t) :: max_private_data = 0
     integer(c_int32_t) :: inline_threshold = 0
     integer(c_int32_t) :: max_inter_host_connections = 0
-    integer(c_int32_t) :: reserved = 0
+    integer(c_int32_t) :: flags = 0
   end type
 
   type, bind(c) :: snd_window_descriptor
@@ -541,6 +550,60 @@ module softnd
       integer(c_int32_t), value :: count
       integer(c_int64_t), value :: address
       integer(c_int32_t), value :: token, flags
+      integer(snd_status) :: r
+    end function
+    function snd_endpoint_send_immediate(endpoint, context, sge, count, immediate, flags) result(r) bind(c)
+      import
+      type(c_ptr), value :: endpoint
+      integer(c_int64_t), value :: context
+      type(snd_sge), intent(in) :: sge(*)
+      integer(c_int32_t), value :: count, immediate, flags
+      integer(snd_status) :: r
+    end function
+    function snd_endpoint_write_immediate(endpoint, context, sge, count, address, token, immediate, flags) result(r) bind(c)
+      import
+      type(c_ptr), value :: endpoint
+      integer(c_int64_t), value :: context
+      type(snd_sge), intent(in) :: sge(*)
+      integer(c_int32_t), value :: count
+      integer(c_int64_t), value :: address
+      integer(c_int32_t), value :: token, immediate, flags
+      integer(snd_status) :: r
+    end function
+    function snd_endpoint_fetch_and_add(endpoint, context, sge, count, address, token, add, flags) result(r) bind(c)
+      import
+      type(c_ptr), value :: endpoint
+      integer(c_int64_t), value :: context
+      type(snd_sge), intent(in) :: sge(*)
+      integer(c_int32_t), value :: count
+      integer(c_int64_t), value :: address
+      integer(c_int32_t), value :: token
+      integer(c_int64_t), value :: add
+      integer(c_int32_t), value :: flags
+      integer(snd_status) :: r
+    end function
+    function snd_endpoint_compare_and_swap(endpoint, context, sge, count, address, token, compare, swap, flags) result(r) bind(c)
+      import
+      type(c_ptr), value :: endpoint
+      integer(c_int64_t), value :: context
+      type(snd_sge), intent(in) :: sge(*)
+      integer(c_int32_t), value :: count
+      integer(c_int64_t), value :: address
+      integer(c_int32_t), value :: token
+      integer(c_int64_t), value :: compare, swap
+      integer(c_int32_t), value :: flags
+      integer(snd_status) :: r
+    end function
+    function snd_endpoint_swap(endpoint, context, sge, count, address, token, value, flags) result(r) bind(c)
+      import
+      type(c_ptr), value :: endpoint
+      integer(c_int64_t), value :: context
+      type(snd_sge), intent(in) :: sge(*)
+      integer(c_int32_t), value :: count
+      integer(c_int64_t), value :: address
+      integer(c_int32_t), value :: token
+      integer(c_int64_t), value :: value
+      integer(c_int32_t), value :: flags
       integer(snd_status) :: r
     end function
     function snd_endpoint_bind(endpoint, context, mr, window, buffer, length, flags) result(r) bind(c)

@@ -87,6 +87,11 @@ ROW(snd_endpoint_send, snd_endpoint_send(h, 1, &sge, 1, 0))
 ROW(snd_endpoint_send_and_invalidate, snd_endpoint_send_and_invalidate(h, 1, &sge, 1, 5, 0))
 ROW(snd_endpoint_write, snd_endpoint_write(h, 1, &sge, 1, 0, 5, 0))
 ROW(snd_endpoint_read, snd_endpoint_read(h, 1, &sge, 1, 0, 5, 0))
+ROW(snd_endpoint_send_immediate, snd_endpoint_send_immediate(h, 1, &sge, 1, 6, 0))
+ROW(snd_endpoint_write_immediate, snd_endpoint_write_immediate(h, 1, &sge, 1, 0, 5, 6, 0))
+ROW(snd_endpoint_fetch_and_add, snd_endpoint_fetch_and_add(h, 1, &sge, 1, 0, 5, 6, 0))
+ROW(snd_endpoint_compare_and_swap, snd_endpoint_compare_and_swap(h, 1, &sge, 1, 0, 5, 6, 7, 0))
+ROW(snd_endpoint_swap, snd_endpoint_swap(h, 1, &sge, 1, 0, 5, 6, 0))
 ROW(snd_endpoint_bind, snd_endpoint_bind(h, 1, mr, window, NULL, 0, 0))
 ROW(snd_endpoint_invalidate, snd_endpoint_invalidate(h, 1, window, 0))
 ROW(snd_endpoint_fast_register, snd_endpoint_fast_register(h, 1, mr, &(snd_fast_registration){0}, 0))
@@ -157,7 +162,8 @@ static const struct row rows[] = {
 	CQ(snd_cq_poll), CQ(snd_cq_wait), CQ(snd_cq_event_fd), CQ(snd_cq_notify), CQ(snd_cq_moderate), CQ(snd_cq_notify_affinity), CQ(snd_cq_resize), CQ(snd_cq_close),
 	ENDPOINT(snd_endpoint_receive), ENDPOINT(snd_endpoint_send), ENDPOINT(snd_endpoint_send_and_invalidate), ENDPOINT(snd_endpoint_write),
 	ENDPOINT(snd_endpoint_read), ENDPOINT(snd_endpoint_bind), ENDPOINT(snd_endpoint_invalidate), ENDPOINT(snd_endpoint_post),
-	ENDPOINT(snd_endpoint_fast_register), ENDPOINT(snd_endpoint_invalidate_mr),
+	ENDPOINT(snd_endpoint_fast_register), ENDPOINT(snd_endpoint_invalidate_mr), ENDPOINT(snd_endpoint_send_immediate), ENDPOINT(snd_endpoint_write_immediate),
+	ENDPOINT(snd_endpoint_fetch_and_add), ENDPOINT(snd_endpoint_compare_and_swap), ENDPOINT(snd_endpoint_swap),
 	ENDPOINT(snd_endpoint_flush), ENDPOINT(snd_endpoint_error), ENDPOINT(snd_endpoint_close),
 	LISTENER(snd_listener_bind), LISTENER(snd_listener_listen), LISTENER(snd_listener_address), LISTENER(snd_listener_request), LISTENER(snd_listener_pause), LISTENER(snd_listener_close),
 	CONNECTOR(snd_connector_bind), CONNECTOR(snd_connector_connect), CONNECTOR(snd_connector_complete), CONNECTOR(snd_connector_accept),

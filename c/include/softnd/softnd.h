@@ -187,8 +187,11 @@ typedef struct snd_adapter_info {
 	uint32_t max_private_data;
 	uint32_t inline_threshold; /* up to this length Inline is faster */
 	uint32_t max_inter_host_connections; /* to other hosts, of all processes of this host together; 0 if no other host can be reached */
-	uint32_t reserved;
+	uint32_t flags; /* SND_ADAPTER_ATOMICS and SND_ADAPTER_IMMEDIATE */
 } snd_adapter_info;
+
+#define SND_ADAPTER_ATOMICS 0x20000u /* snd_endpoint_fetch_and_add, snd_endpoint_compare_and_swap and snd_endpoint_swap are supported */
+#define SND_ADAPTER_IMMEDIATE 0x40000u /* snd_endpoint_send_immediate and snd_endpoint_write_immediate are supported */
 
 /* snd_adapter_open opens an adapter of a fabric. All other objects are made from an adapter. */
 SND_API snd_status snd_adapter_open(snd_fabric *fabric, snd_adapter **adapter);
@@ -206,6 +209,7 @@ SND_API snd_status snd_adapter_close(snd_adapter *adapter);
 #define SND_ALLOW_LOCAL_WRITE 0x1u
 #define SND_ALLOW_REMOTE_READ 0x2u
 #define SND_ALLOW_REMOTE_WRITE 0x5u /* implies SND_ALLOW_LOCAL_WRITE */
+#define SND_ALLOW_REMOTE_ATOMIC 0x10001u /* implies SND_ALLOW_LOCAL_WRITE */
 #define SND_RDMA_READ_SINK 0x8u /* of NetworkDirect: without effect, since every region may be the sink of a Read */
 #define SND_DO_NOT_SECURE_VM 0x80000000u /* of NetworkDirect: without effect */
 
@@ -308,16 +312,21 @@ typedef struct snd_fast_registration {
 #define SND_REQUEST_WRITE 5u
 #define SND_REQUEST_RECEIVE_AND_INVALIDATE 0x8001u
 #define SND_REQUEST_FAST_REGISTER 0x8002u
+#define SND_REQUEST_FETCH_AND_ADD 0x8003u
+#define SND_REQUEST_COMPARE_AND_SWAP 0x8004u
+#define SND_REQUEST_SWAP 0x8005u
+#define SND_REQUEST_RECEIVE_IMMEDIATE 0x8006u /* a message of snd_endpoint_send_immediate */
+#define SND_REQUEST_RECEIVE_WRITE_IMMEDIATE 0x8007u /* taken by snd_endpoint_write_immediate */
 
 /* snd_result is the end of a request. If it has failed, so has its endpoint: the results of later requests are
  * SND_CANCELED, and snd_endpoint_error returns the cause in words. */
 typedef struct snd_result {
 	snd_status status;
-	uint32_t bytes; /* of the message, Read or Write */
+	uint32_t bytes; /* of the message, Read or Write; 8 of an atomic */
 	uint64_t endpoint_context; /* of snd_endpoint_config */
 	uint64_t request_context;  /* of the post */
 	uint32_t type;             /* SND_REQUEST_RECEIVE and so on */
-	uint32_t invalidated_token; /* of SND_REQUEST_RECEIVE_AND_INVALIDATE */
+	uint32_t invalidated_token; /* of SND_REQUEST_RECEIVE_AND_INVALIDATE; of the last two types, the immediate data */
 } snd_result;
 
 /* Types of results that end snd_cq_notify. */
@@ -411,6 +420,7 @@ SND_API snd_status snd_srq_close(snd_srq *srq);
 #define SND_READ_LOCAL_INVALIDATE 0x100u /* of a Read: its success ends the fast registration of its first entry */
 #define SND_DEFER 0x200u /* the request may wait for the next post without this flag */
 #define SND_THIS_ENDPOINT_ONLY 0x10000u /* of a bind: only the peer of this endpoint may use the window */
+#define SND_ALLOW_ATOMIC 0x20000u /* of a bind: peers may change memory by atomics */
 
 /* snd_endpoint_config configures an endpoint; 0 selects the default. */
 typedef struct snd_endpoint_config {
@@ -448,8 +458,38 @@ SND_API snd_status snd_endpoint_write(snd_endpoint *endpoint, uint64_t context, 
  * are SND_SILENT_SUCCESS, SND_READ_FENCE, SND_READ_LOCAL_INVALIDATE and SND_DEFER. */
 SND_API snd_status snd_endpoint_read(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address,
 	uint32_t token, uint32_t flags);
+/* snd_endpoint_send_immediate is snd_endpoint_send, and the peer's result also has a number, in the place of the
+ * invalidated token: its type is SND_REQUEST_RECEIVE_IMMEDIATE. The post fails with SND_NOT_SUPPORTED if the peer lacks
+ * SND_ADAPTER_IMMEDIATE, as peers on other hosts do. */
+SND_API snd_status snd_endpoint_send_immediate(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count,
+	uint32_t immediate, uint32_t flags);
+/* snd_endpoint_write_immediate is snd_endpoint_write, and when the bytes are in the peer's memory, it also completes the peer's
+ * oldest receive with a number, in the place of the invalidated token. The type of that result is
+ * SND_REQUEST_RECEIVE_WRITE_IMMEDIATE, and its bytes are the length of the write. The buffers of the receive are not touched, and
+ * may be smaller. With count 0 the peer only gets the number. The request waits for a receive as snd_endpoint_send does. flags are
+ * those of snd_endpoint_write and SND_SOLICIT_EVENT. The post fails with SND_NOT_SUPPORTED if the peer lacks
+ * SND_ADAPTER_IMMEDIATE, as peers on other hosts do. */
+SND_API snd_status snd_endpoint_write_immediate(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count,
+	uint64_t address, uint32_t token, uint32_t immediate, uint32_t flags);
+/* snd_endpoint_fetch_and_add adds a number to 8 bytes of the peer's memory at address, if token allows it, and stores what they were
+ * before in the entry. There is exactly one entry, of 8 bytes, in a region with SND_ALLOW_LOCAL_WRITE. address is a multiple of 8.
+ * Numbers are in host byte order, and wrap around.
+ *
+ * The access is atomic with respect to all atomics of all endpoints, and to atomic instructions of the peer's own program. It counts
+ * as a Read: in the limits of snd_connect_params, and for SND_READ_FENCE. If the entry is refused, the number may have been added.
+ * flags are SND_SILENT_SUCCESS, SND_READ_FENCE and SND_DEFER. The post fails with SND_NOT_SUPPORTED if the peer lacks
+ * SND_ADAPTER_ATOMICS, as peers on other hosts do. */
+SND_API snd_status snd_endpoint_fetch_and_add(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count,
+	uint64_t address, uint32_t token, uint64_t add, uint32_t flags);
+/* snd_endpoint_compare_and_swap is snd_endpoint_fetch_and_add, but stores swap if the 8 bytes equal compare. It has done so if the old
+ * value is compare. */
+SND_API snd_status snd_endpoint_compare_and_swap(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count,
+	uint64_t address, uint32_t token, uint64_t compare, uint64_t swap, uint32_t flags);
+/* snd_endpoint_swap is snd_endpoint_fetch_and_add, but stores value. */
+SND_API snd_status snd_endpoint_swap(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address,
+	uint32_t token, uint64_t value, uint32_t flags);
 /* snd_endpoint_bind binds a window to length bytes at buffer, a part of mr. flags are SND_ALLOW_READ,
- * SND_ALLOW_WRITE, SND_THIS_ENDPOINT_ONLY, SND_SILENT_SUCCESS, SND_READ_FENCE and SND_DEFER. When the call returns,
+ * SND_ALLOW_WRITE, SND_ALLOW_ATOMIC, SND_THIS_ENDPOINT_ONLY, SND_SILENT_SUCCESS, SND_READ_FENCE and SND_DEFER. When the call returns,
  * snd_window_query has the new token, which a later request of this endpoint may carry to the peer. */
 SND_API snd_status snd_endpoint_bind(snd_endpoint *endpoint, uint64_t context, snd_mr *mr, snd_window *window, void *buffer,
 	uint64_t length, uint32_t flags);

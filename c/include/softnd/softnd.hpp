@@ -440,6 +440,30 @@ public:
 	{
 		return snd_endpoint_read(get(), context, sge.data(), detail::count(sge.size()), address, token, flags);
 	}
+	snd_status try_send_immediate(std::uint64_t context, sge_list sge, std::uint32_t immediate, std::uint32_t flags = 0) const noexcept
+	{
+		return snd_endpoint_send_immediate(get(), context, sge.data(), detail::count(sge.size()), immediate, flags);
+	}
+	snd_status try_write_immediate(std::uint64_t context, sge_list sge, std::uint64_t address, std::uint32_t token, std::uint32_t immediate,
+		std::uint32_t flags = 0) const noexcept
+	{
+		return snd_endpoint_write_immediate(get(), context, sge.data(), detail::count(sge.size()), address, token, immediate, flags);
+	}
+	snd_status try_fetch_and_add(std::uint64_t context, const snd_sge &old, std::uint64_t address, std::uint32_t token, std::uint64_t add,
+		std::uint32_t flags = 0) const noexcept
+	{
+		return snd_endpoint_fetch_and_add(get(), context, &old, 1, address, token, add, flags);
+	}
+	snd_status try_compare_and_swap(std::uint64_t context, const snd_sge &old, std::uint64_t address, std::uint32_t token, std::uint64_t compare,
+		std::uint64_t swap, std::uint32_t flags = 0) const noexcept
+	{
+		return snd_endpoint_compare_and_swap(get(), context, &old, 1, address, token, compare, swap, flags);
+	}
+	snd_status try_swap(std::uint64_t context, const snd_sge &old, std::uint64_t address, std::uint32_t token, std::uint64_t value,
+		std::uint32_t flags = 0) const noexcept
+	{
+		return snd_endpoint_swap(get(), context, &old, 1, address, token, value, flags);
+	}
 	snd_status try_post(span<const snd_request> requests, std::uint32_t &posted) const noexcept
 	{
 		return snd_endpoint_post(get(), requests.data(), detail::count(requests.size()), &posted);
@@ -457,6 +481,30 @@ public:
 	void read(std::uint64_t context, sge_list sge, std::uint64_t address, std::uint32_t token, std::uint32_t flags = 0) const
 	{
 		check(try_read(context, sge, address, token, flags));
+	}
+	void send_immediate(std::uint64_t context, sge_list sge, std::uint32_t immediate, std::uint32_t flags = 0) const
+	{
+		check(try_send_immediate(context, sge, immediate, flags));
+	}
+	void write_immediate(std::uint64_t context, sge_list sge, std::uint64_t address, std::uint32_t token, std::uint32_t immediate,
+		std::uint32_t flags = 0) const
+	{
+		check(try_write_immediate(context, sge, address, token, immediate, flags));
+	}
+	void fetch_and_add(std::uint64_t context, const snd_sge &old, std::uint64_t address, std::uint32_t token, std::uint64_t add,
+		std::uint32_t flags = 0) const
+	{
+		check(try_fetch_and_add(context, old, address, token, add, flags));
+	}
+	void compare_and_swap(std::uint64_t context, const snd_sge &old, std::uint64_t address, std::uint32_t token, std::uint64_t compare,
+		std::uint64_t swap, std::uint32_t flags = 0) const
+	{
+		check(try_compare_and_swap(context, old, address, token, compare, swap, flags));
+	}
+	void swap(std::uint64_t context, const snd_sge &old, std::uint64_t address, std::uint32_t token, std::uint64_t value,
+		std::uint32_t flags = 0) const
+	{
+		check(try_swap(context, old, address, token, value, flags));
 	}
 	template <class T>
 	void bind(std::uint64_t context, snd_mr *mr, snd_window *window, span<T> part, std::uint32_t flags) const

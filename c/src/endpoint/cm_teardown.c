@@ -14,6 +14,7 @@
 #include "endpoint/qp.h"
 #include "endpoint/qp_receive.h"
 #include "endpoint/req_aside.h"
+#include "endpoint/req_atomic.h"
 #include "endpoint/req_bind.h"
 #include "endpoint/req_execute.h"
 #include "endpoint/resp_serve.h"
@@ -153,7 +154,7 @@ static bool settle(struct snd_endpoint *ep, struct snd_send_request *r)
 	if (r->state == SND_REQ_FINISHED || !begun)
 		return r->state == SND_REQ_FINISHED;
 	if (executed && (int64_t)(snd_load_released(&c->out) - r->end_entry) >= 0)
-		snd_finish(r, SND_SUCCESS);
+		snd_finish_sent(ep, r);
 	else if (is_blamed(c, r))
 		snd_finish(r, c->fault.status);
 	return r->state == SND_REQ_FINISHED;
@@ -194,6 +195,8 @@ static void deliver_remaining(struct snd_endpoint *ep)
 		uint64_t n = ep->in_entry.payload_length;
 		if (ep->in_entry.kind == SNDL_KIND_SEND_PLACED) {
 			snd_complete_receive(ep, r, SND_SUCCESS, ep->in_entry.request_length < r->capacity ? ep->in_entry.request_length : r->capacity, 0);
+		} else if (ep->in_entry.kind == SNDL_KIND_WRITE_PLACED && (ep->in_entry.flags & SNDL_FLAG_ACK_REQUEST) == 0) {
+			snd_complete_receive(ep, r, SND_SUCCESS, snd_length_of_write(&ep->in_entry), 0);
 		} else if (ep->in_entry.kind == SNDL_KIND_SEND_FAILED) {
 			snd_complete_receive(ep, r, snd_entry_receive_status(&ep->in_entry), 0, 0);
 		} else if (ep->in_entry.kind == SNDL_KIND_SEND_IN_ENTRY && (ep->in_entry.flags & SNDL_FLAG_ACK_REQUEST) == 0 && n <= r->capacity) {

@@ -8,7 +8,8 @@ const char *snd_fault_text(enum snd_fault f)
 {
 	static const char *const text[] = {"none", "the token is not valid", "the token was revoked during the transfer",
 		"the token is valid on another connection only", "the token does not grant this right: add it to the flags of the region or of the bind",
-		"the range is outside the granted memory: compare it with the descriptor", "the memory is private to its owner", "the connection has ended"};
+		"the range is outside the granted memory: compare it with the descriptor", "the memory is private to its owner", "the connection has ended",
+		"the 8 bytes are not aligned in memory"};
 	return text[f];
 }
 

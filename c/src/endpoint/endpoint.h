@@ -50,6 +50,7 @@ struct snd_connection {
 	struct snd_peer peer;
 	uint32_t remote; /* address of the process of another host for which the peer, a relay, acts; 0 = none */
 	bool peer_has_srq;
+	bool peer_extended; /* the peer understands immediate data and atomics */
 	bool peer_copies; /* only the peer copies: every request of this side goes through the ring */
 
 	bool attached;
@@ -72,8 +73,10 @@ struct snd_connection {
 	uint64_t stride;       /* words */
 	uint64_t receive_count;
 
-	uint64_t reads_sent;
-	uint64_t read_ends[SND_MAX_READS];
+	uint64_t atomics_sent;             /* to the peer */
+	uint64_t atomics_taken;            /* of them, those whose result was taken from the peer's results */
+	uint64_t reads_sent;               /* Reads and atomics */
+	uint64_t read_ends[SND_MAX_READS]; /* of the latest: number after the last ring entry */
 	struct {
 		bool read;
 		uint64_t entry; /* number plus one; 0 = none */
@@ -120,10 +123,14 @@ struct snd_send_request {
 	unsigned char *inline_data;
 	uint64_t remote_address;
 	uint32_t remote_token;
+	uint32_t immediate;
+	bool has_immediate;
+	uint64_t result_index;    /* of an atomic: in the results of the peer */
+	struct snd_change change; /* likewise */
 	uint64_t local_bind, remote_bind; /* words of the binds in use; 0 = none yet */
 	uint64_t transferred;
 	uint64_t first_entry, end_entry; /* ring entries; end 0 = none */
-	int64_t deadline;                /* of a Send that has no receive */
+	int64_t deadline;                /* of a Send, or Write with immediate data, that has no receive */
 	uint32_t stalls;                 /* how often it has found none */
 	struct snd_invalidatable *object; /* which a Bind or Invalidate changes */
 	struct snd_binding binding;
@@ -140,6 +147,9 @@ struct snd_send_request {
 	bool in_order; /* a mode forbids that it is set aside */
 	enum snd_request_state state;
 };
+
+static inline bool snd_is_atomic(const struct snd_send_request *r) { return r->kind >= SND_REQUEST_FETCH_AND_ADD && r->kind <= SND_REQUEST_SWAP; }
+static inline bool snd_takes_receive(const struct snd_send_request *r) { return r->kind == SND_REQUEST_SEND || r->has_immediate; }
 
 struct snd_receive {
 	uint64_t context;

@@ -55,10 +55,17 @@ void snd_entry_put_immediate(uint64_t w[7], uint32_t data);
  * entry; kind, flags and payload_length are set even then. */
 bool snd_entry_decode(struct snd_ring_entry *e, const uint64_t w[7]);
 
-/* snd_entry_is_extended reports whether only an endpoint that has set extended in its shared state takes the entry. */
-static inline bool snd_entry_is_extended(const struct snd_ring_entry *e)
+/* snd_entry_is_write reports whether the entry belongs to a Write. */
+static inline bool snd_entry_is_write(const struct snd_ring_entry *e)
 {
-	return (e->flags & SNDL_FLAG_IMMEDIATE) != 0 || e->kind >= SNDL_KIND_WRITE_PLACED;
+	return e->kind == SNDL_KIND_WRITE_FRAGMENT || e->kind == SNDL_KIND_WRITE_IN_ENTRY || e->kind == SNDL_KIND_WRITE_PLACED;
+}
+
+/* snd_entry_ends_write reports whether the entry is the last of a Write with immediate data, and so takes a receive. */
+static inline bool snd_entry_ends_write(const struct snd_ring_entry *e)
+{
+	const uint32_t both = SNDL_FLAG_IMMEDIATE | SNDL_FLAG_LAST;
+	return (e->flags & both) == both && snd_entry_is_write(e);
 }
 
 /* snd_entry_receive_status returns the status that a SendFailed entry gives its receive: of any value of the peer, an allowed one. */

@@ -47,6 +47,9 @@ static uint32_t operation_of(const struct snd_send_request *r)
 	case SND_REQUEST_BIND: return SNDL_FAULT_BIND;
 	case SND_REQUEST_INVALIDATE: return snd_is_region(r->object) ? SNDL_FAULT_INVALIDATE_REGION : SNDL_FAULT_INVALIDATE;
 	case SND_REQUEST_FAST_REGISTER: return SNDL_FAULT_FAST_REGISTER;
+	case SND_REQUEST_FETCH_AND_ADD:
+	case SND_REQUEST_COMPARE_AND_SWAP:
+	case SND_REQUEST_SWAP: return SNDL_FAULT_READ; /* they are in the read limits */
 	default: return 63; /* no rule has this bit */
 	}
 }
@@ -160,10 +163,10 @@ bool snd_fault_before_execute(struct snd_endpoint *ep, struct snd_send_request *
 uint64_t snd_until_rule(struct snd_endpoint *ep, const struct snd_send_request *r, uint64_t n)
 {
 	const struct snd_pending_fault *p = &state_of(ep, r)->pending;
-	if (p->fired.rule == NULL || p->done || (r->kind == SND_REQUEST_READ && is(p, SNDL_FAULT_CORRUPT))) /* snd_corrupt_sink acts when the data has arrived */
+	if (p->fired.rule == NULL || p->done || (operation_of(r) == SNDL_FAULT_READ && is(p, SNDL_FAULT_CORRUPT))) /* snd_corrupt_sink acts when the data has arrived */
 		return n;
-	if (r->kind == SND_REQUEST_SEND && r->total <= snd_room(r))
-		return 0; /* the message travels whole, so the action comes before it */
+	if (snd_is_atomic(r) || (r->kind == SND_REQUEST_SEND && r->total <= snd_room(r)))
+		return 0; /* the request runs, or the message travels, whole, so the action comes before it */
 	const uint64_t after = p->fired.rule->after, left = after > r->transferred ? after - r->transferred : 0;
 	return n < left ? n : left;
 }
@@ -192,7 +195,7 @@ static void corrupt(struct snd_endpoint *ep, const struct snd_entry *entries, ui
 void snd_corrupt_sink(struct snd_endpoint *ep, struct snd_send_request *r)
 {
 	struct snd_pending_fault *p = &state_of(ep, r)->pending;
-	if (r->kind != SND_REQUEST_READ || r->status != SND_SUCCESS || !is(p, SNDL_FAULT_CORRUPT) || p->done)
+	if (operation_of(r) != SNDL_FAULT_READ || r->status != SND_SUCCESS || !is(p, SNDL_FAULT_CORRUPT) || p->done)
 		return;
 	p->done = true;
 	corrupt(ep, r->entries, r->count, p->fired.rule);

@@ -52,7 +52,7 @@ static enum snd_fault hash_data(struct snd_endpoint *ep, struct snd_send_request
 void snd_hash_posted(struct snd_endpoint *ep, struct snd_send_request *r)
 {
 	struct snd_entry bad;
-	if (ep->sums == NULL || r->total == 0)
+	if (ep->sums == NULL || r->total == 0 || snd_is_atomic(r)) /* an atomic has no data that waits */
 		return;
 	struct snd_payload_sum *s = sum_of(ep, r);
 	r->hashed = true;

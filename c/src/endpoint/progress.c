@@ -131,7 +131,7 @@ bool snd_needs_polling(struct snd_fabric *f)
 			return true;
 		if ((ep->state == SND_QP_CONNECTED || ep->state == SND_QP_PEER_DISCONNECTED) && ep->next != ep->submitted) {
 			struct snd_send_request *r = snd_request_at(ep, ep->next);
-			if (r->kind == SND_REQUEST_SEND && !r->has_receive && f->receive_timeout == SND_FOREVER)
+			if (snd_takes_receive(r) && !r->has_receive && f->receive_timeout == SND_FOREVER)
 				continue;
 			if (r->state == SND_REQ_DRAINING || !r->needs_ack)
 				return true;

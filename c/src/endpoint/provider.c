@@ -335,7 +335,7 @@ snd_status snd_adapter_query(snd_adapter *adapter, snd_adapter_info *info, uint6
 	struct snd_peer relay;
 	const snd_adapter_info known = {SND_MAX_REGISTRATION, SND_MAX_TRANSFER, l->sge, l->sge, l->inline_size, l->reads,
 		l->queue_depth, l->cq_depth, l->private_data, l->inline_size < SND_INLINE_THRESHOLD ? l->inline_size : SND_INLINE_THRESHOLD,
-		snd_find_relay(f, &relay) ? MAX_INTER_HOST : 0, 0};
+		snd_find_relay(f, &relay) ? MAX_INTER_HOST : 0, SND_ADAPTER_ATOMICS | SND_ADAPTER_IMMEDIATE};
 	memset(info, 0, size);
 	memcpy(info, &known, size < sizeof known ? size : sizeof known);
 	return snd_leave_with(f, SND_SUCCESS);

@@ -114,6 +114,7 @@ static snd_status make_shared_qp(struct snd_endpoint *ep, const char *op)
 	snd_set(&h->endpoint, ep->number);
 	snd_set(&h->membarrier, snd_has_heavy_global());
 	snd_set(&h->shared_receive, ep->srq != NULL);
+	snd_set(&h->extended, 1);
 	ep->stride = stride / 8;
 	ep->descriptors = (uint64_t *)(void *)(f->arena.base + receives);
 	ep->conn = NULL;

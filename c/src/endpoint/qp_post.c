@@ -1,9 +1,12 @@
 /* Posting requests. The fast path runs a request within its post and handles no errors: it returns false, and
  * the slow path posts the request again and reports the reason.
  * TWIN endpoint/qp_post.go, endpoint/req_fast.go, endpoint/req_submit.go. */
+#include "endpoint/qp_post.h"
+
 #include <inttypes.h>
 #include <string.h>
 
+#include "endpoint/cm_connection.h"
 #include "endpoint/cq.h"
 #include "endpoint/hook.h"
 #include "endpoint/mr_fastreg.h"
@@ -20,8 +23,7 @@ static bool can_post(const struct snd_endpoint *ep)
 	return ep->state == SND_QP_CONNECTED || ep->state == SND_QP_PEER_DISCONNECTED || ep->state == SND_QP_FAILED;
 }
 
-/* new_request returns the next request of the initiator queue, reset. It is posted only when enqueue is called. */
-static snd_status new_request(struct snd_endpoint *ep, const char *op, uint32_t kind, uint32_t flags, uint64_t context, struct snd_send_request **request)
+snd_status snd_new_request(struct snd_endpoint *ep, const char *op, uint32_t kind, uint32_t flags, uint64_t context, struct snd_send_request **request)
 {
 	if (!can_post(ep))
 		return snd_fail(SND_CONNECTION_INVALID, "%s: the endpoint is not connected%s", op,
@@ -56,8 +58,7 @@ static void submit(struct snd_endpoint *ep)
 		snd_wake_progress(ep->object.fabric); /* the next request waits, perhaps for a time-out that no ring announces */
 }
 
-/* enqueue queues the next request. It fails only if a mode asks for it. */
-static snd_status enqueue(struct snd_endpoint *ep, struct snd_send_request *r)
+snd_status snd_enqueue(struct snd_endpoint *ep, struct snd_send_request *r)
 {
 	snd_status s;
 	if (snd_unlikely(ep->hook != NULL) && (s = ep->hook->post(ep, r)) != SND_SUCCESS)
@@ -75,25 +76,48 @@ static uint32_t allowed_flags(uint32_t kind)
 	case SND_REQUEST_SEND: return every | SND_SOLICIT_EVENT | SND_INLINE;
 	case SND_REQUEST_WRITE: return every | SND_INLINE;
 	case SND_REQUEST_READ: return every | SND_READ_LOCAL_INVALIDATE;
-	case SND_REQUEST_BIND: return every | SND_ALLOW_READ | SND_ALLOW_WRITE | SND_THIS_ENDPOINT_ONLY;
+	case SND_REQUEST_BIND: return every | SND_ALLOW_READ | SND_ALLOW_WRITE | SND_ALLOW_ATOMIC | SND_THIS_ENDPOINT_ONLY;
 	case SND_REQUEST_INVALIDATE:
-	case SND_REQUEST_FAST_REGISTER: return every;
+	case SND_REQUEST_FAST_REGISTER:
+	case SND_REQUEST_FETCH_AND_ADD:
+	case SND_REQUEST_COMPARE_AND_SWAP:
+	case SND_REQUEST_SWAP: return every;
 	default: return 0;
 	}
 }
 
-static snd_status check_flags(const char *op, uint32_t kind, uint32_t flags)
+static snd_status check_flags(const char *op, uint32_t flags, uint32_t allowed)
 {
-	if ((flags & ~allowed_flags(kind)) != 0)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: invalid flags %#" PRIx32 ": pass only flags that the call documents", op, flags & ~allowed_flags(kind));
+	if ((flags & ~allowed) != 0)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: invalid flags %#" PRIx32 ": pass only flags that the call documents", op, flags & ~allowed);
 	return SND_SUCCESS;
 }
 
-/* post_transfer posts a Send, Write or Read on the slow path. The caller holds the lock. */
-static snd_status post_transfer(struct snd_endpoint *ep, const char *op, uint32_t kind, uint64_t context, const snd_sge *sge, uint32_t count,
-	uint64_t address, uint32_t token, uint32_t flags, bool invalidate)
+snd_status snd_check_flags(const char *op, uint32_t kind, uint32_t flags) { return check_flags(op, flags, allowed_flags(kind)); }
+
+snd_status snd_check_extended(const struct snd_endpoint *ep, const struct snd_send_request *r, const char *op)
 {
-	snd_status s = check_flags(op, kind, flags);
+	char peer[64];
+	if (r->posted_after_end || ep->conn->peer_extended)
+		return SND_SUCCESS;
+	snd_name_peer(ep->conn, peer, sizeof peer);
+	return snd_fail(SND_NOT_SUPPORTED, "%s: the peer (%s) has no atomics and no immediate data: see the flags of snd_adapter_info", op, peer);
+}
+
+/* transfer is what distinguishes the calls of post_transfer. */
+struct transfer {
+	const char *op; /* names the call in errors */
+	uint32_t kind;
+	bool invalidate, has_immediate;
+	uint32_t token, immediate;
+	uint64_t address;
+};
+
+/* post_transfer posts a Send, Write or Read on the slow path. The caller holds the lock. */
+static snd_status post_transfer(struct snd_endpoint *ep, struct transfer t, uint64_t context, const snd_sge *sge, uint32_t count, uint32_t flags)
+{
+	const char *op = t.op;
+	snd_status s = check_flags(op, flags, allowed_flags(t.kind) | (t.has_immediate ? SND_SOLICIT_EVENT : 0));
 	if (s != SND_SUCCESS)
 		return s;
 	if (count > 0 && sge == NULL)
@@ -112,7 +136,7 @@ static snd_status post_transfer(struct snd_endpoint *ep, const char *op, uint32_
 	if (total > SND_MAX_TRANSFER)
 		return snd_fail(SND_BUFFER_OVERFLOW, "%s: %" PRIu64 " bytes, at most %" PRIu64 ": split the request", op, total, SND_MAX_TRANSFER);
 	struct snd_send_request *r;
-	if ((s = new_request(ep, op, kind, flags, context, &r)) != SND_SUCCESS)
+	if ((s = snd_new_request(ep, op, t.kind, flags, context, &r)) != SND_SUCCESS || (t.has_immediate && (s = snd_check_extended(ep, r, op)) != SND_SUCCESS))
 		return s;
 	if (in_line) {
 		/* The request then has one entry, whose address is an index into inline_data. */
@@ -132,14 +156,15 @@ static snd_status post_transfer(struct snd_endpoint *ep, const char *op, uint32_
 			}
 		r->total = total;
 	}
-	r->remote_address = address;
-	r->remote_token = token;
-	r->invalidate = invalidate;
-	return enqueue(ep, r);
+	r->remote_address = t.address;
+	r->remote_token = t.token;
+	r->invalidate = t.invalidate;
+	r->has_immediate = t.has_immediate;
+	r->immediate = t.immediate;
+	return snd_enqueue(ep, r);
 }
 
-/* submit_on_error submits the deferred requests if a post has failed: the program may never post again. */
-static snd_status submit_on_error(struct snd_endpoint *ep, snd_status s)
+snd_status snd_submit_on_error(struct snd_endpoint *ep, snd_status s)
 {
 	if (s != SND_SUCCESS)
 		submit(ep);
@@ -226,21 +251,21 @@ SND_FAST snd_status post_send(struct snd_endpoint *ep, uint64_t context, const s
 {
 	if (is_small(sge, count, flags, SNDL_MAX_SEND_IN_ENTRY) && send_fast(ep, context, sge))
 		return SND_SUCCESS;
-	return submit_on_error(ep, post_transfer(ep, "send", SND_REQUEST_SEND, context, sge, count, 0, 0, flags, false));
+	return snd_submit_on_error(ep, post_transfer(ep, (struct transfer){.op = "send", .kind = SND_REQUEST_SEND}, context, sge, count, flags));
 }
 
 SND_FAST snd_status post_write(struct snd_endpoint *ep, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address, uint32_t token, uint32_t flags)
 {
 	if (is_small(sge, count, flags, SND_CHUNK_BYTES) && write_fast(ep, context, sge, address, token))
 		return SND_SUCCESS;
-	return submit_on_error(ep, post_transfer(ep, "write", SND_REQUEST_WRITE, context, sge, count, address, token, flags, false));
+	return snd_submit_on_error(ep, post_transfer(ep, (struct transfer){.op = "write", .kind = SND_REQUEST_WRITE, .address = address, .token = token}, context, sge, count, flags));
 }
 
 SND_FAST snd_status post_read(struct snd_endpoint *ep, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address, uint32_t token, uint32_t flags)
 {
 	if (is_small(sge, count, flags, SND_CHUNK_BYTES) && read_fast(ep, context, sge, address, token))
 		return SND_SUCCESS;
-	return submit_on_error(ep, post_transfer(ep, "read", SND_REQUEST_READ, context, sge, count, address, token, flags, false));
+	return snd_submit_on_error(ep, post_transfer(ep, (struct transfer){.op = "read", .kind = SND_REQUEST_READ, .address = address, .token = token}, context, sge, count, flags));
 }
 
 snd_status snd_endpoint_send(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count, uint32_t flags)
@@ -249,12 +274,30 @@ snd_status snd_endpoint_send(snd_endpoint *endpoint, uint64_t context, const snd
 	return snd_leave_with(endpoint->object.fabric, post_send(endpoint, context, sge, count, flags));
 }
 
+static struct transfer send_and_invalidate(uint32_t token)
+{
+	return (struct transfer){.op = "send and invalidate", .kind = SND_REQUEST_SEND, .invalidate = true, .token = token};
+}
+
 snd_status snd_endpoint_send_and_invalidate(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count, uint32_t token, uint32_t flags)
 {
-	const char *op = "send and invalidate";
-	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, op);
-	return snd_leave_with(endpoint->object.fabric,
-		submit_on_error(endpoint, post_transfer(endpoint, op, SND_REQUEST_SEND, context, sge, count, 0, token, flags, true)));
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, "send and invalidate");
+	return snd_leave_with(endpoint->object.fabric, snd_submit_on_error(endpoint, post_transfer(endpoint, send_and_invalidate(token), context, sge, count, flags)));
+}
+
+snd_status snd_endpoint_send_immediate(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count, uint32_t immediate, uint32_t flags)
+{
+	const struct transfer t = {.op = "send immediate", .kind = SND_REQUEST_SEND, .has_immediate = true, .immediate = immediate};
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, t.op);
+	return snd_leave_with(endpoint->object.fabric, snd_submit_on_error(endpoint, post_transfer(endpoint, t, context, sge, count, flags)));
+}
+
+snd_status snd_endpoint_write_immediate(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address, uint32_t token,
+	uint32_t immediate, uint32_t flags)
+{
+	const struct transfer t = {.op = "write immediate", .kind = SND_REQUEST_WRITE, .has_immediate = true, .immediate = immediate, .address = address, .token = token};
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, t.op);
+	return snd_leave_with(endpoint->object.fabric, snd_submit_on_error(endpoint, post_transfer(endpoint, t, context, sge, count, flags)));
 }
 
 snd_status snd_endpoint_write(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address, uint32_t token, uint32_t flags)
@@ -289,7 +332,7 @@ snd_status snd_endpoint_post(snd_endpoint *endpoint, const snd_request *requests
 			break;
 		case SND_REQUEST_SEND:
 			s = r->token == 0 ? post_send(endpoint, r->context, r->sge, r->count, r->flags)
-				: post_transfer(endpoint, "send and invalidate", SND_REQUEST_SEND, r->context, r->sge, r->count, 0, r->token, r->flags, true);
+				: post_transfer(endpoint, send_and_invalidate(r->token), r->context, r->sge, r->count, r->flags);
 			break;
 		case SND_REQUEST_WRITE: s = post_write(endpoint, r->context, r->sge, r->count, r->address, r->token, r->flags); break;
 		case SND_REQUEST_READ: s = post_read(endpoint, r->context, r->sge, r->count, r->address, r->token, r->flags); break;
@@ -310,7 +353,7 @@ static snd_status post_about(struct snd_endpoint *ep, struct snd_send_request *r
 {
 	r->object = object;
 	object->references++;
-	snd_status s = enqueue(ep, r);
+	snd_status s = snd_enqueue(ep, r);
 	if (s != SND_SUCCESS)
 		snd_unreference(object);
 	return s;
@@ -326,17 +369,19 @@ snd_status snd_endpoint_bind(snd_endpoint *endpoint, uint64_t context, snd_mr *m
 	if (mr->region.i.adapter != endpoint->adapter || window->i.adapter != endpoint->adapter)
 		return snd_leave_with(f, snd_fail(SND_INVALID_PARAMETER, "%s: the region or the window is of another adapter", op));
 	struct snd_send_request *r = NULL;
-	snd_status s = check_flags(op, SND_REQUEST_BIND, flags);
+	snd_status s = snd_check_flags(op, SND_REQUEST_BIND, flags);
 	if (s == SND_SUCCESS)
-		s = new_request(endpoint, op, SND_REQUEST_BIND, flags, context, &r);
-	uint32_t rights = ((flags & SND_ALLOW_READ) ? SNDL_RIGHT_READ : 0) | ((flags & SND_ALLOW_WRITE) ? SNDL_RIGHT_WRITE : 0);
-	if (s == SND_SUCCESS && (flags & SND_ALLOW_WRITE) != 0 && (mr->region.flags & SND_ALLOW_LOCAL_WRITE) == 0)
-		s = snd_fail(SND_ACCESS_VIOLATION, "%s: SND_ALLOW_WRITE, but the region has no SND_ALLOW_LOCAL_WRITE: make the region with this flag", op);
+		s = snd_new_request(endpoint, op, SND_REQUEST_BIND, flags, context, &r);
+	uint32_t rights = ((flags & SND_ALLOW_READ) ? SNDL_RIGHT_READ : 0) | ((flags & SND_ALLOW_WRITE) ? SNDL_RIGHT_WRITE : 0) |
+		((flags & SND_ALLOW_ATOMIC) ? SNDL_RIGHT_ATOMIC : 0);
+	if (s == SND_SUCCESS && (flags & (SND_ALLOW_WRITE | SND_ALLOW_ATOMIC)) != 0 && (mr->region.flags & SND_ALLOW_LOCAL_WRITE) == 0)
+		s = snd_fail(SND_ACCESS_VIOLATION, "%s: %s, but the region has no SND_ALLOW_LOCAL_WRITE: make the region with this flag", op,
+			(flags & SND_ALLOW_WRITE) != 0 ? "SND_ALLOW_WRITE" : "SND_ALLOW_ATOMIC");
 	if (s == SND_SUCCESS && !snd_prepare(window, &mr->region, buffer, length, rights, endpoint->number, (flags & SND_THIS_ENDPOINT_ONLY) != 0, &r->binding))
 		s = snd_fail(SND_ACCESS_VIOLATION, "%s: %" PRIu64 " bytes at %p: pass at least 1 byte within the %" PRIu64 " of the region at %p", op, length, buffer, mr->region.length, (void *)mr->region.memory);
 	if (s == SND_SUCCESS)
 		s = post_about(endpoint, r, &window->i);
-	return snd_leave_with(f, submit_on_error(endpoint, s));
+	return snd_leave_with(f, snd_submit_on_error(endpoint, s));
 }
 
 snd_status snd_endpoint_fast_register(snd_endpoint *endpoint, uint64_t context, snd_mr *mr, const snd_fast_registration *registration, uint32_t flags)
@@ -350,12 +395,12 @@ snd_status snd_endpoint_fast_register(snd_endpoint *endpoint, uint64_t context, 
 	if (mr->region.i.adapter != endpoint->adapter)
 		return snd_leave_with(f, snd_fail(SND_INVALID_PARAMETER, "%s: the region is of another adapter", op));
 	struct snd_send_request *r = NULL;
-	snd_status s = check_flags(op, SND_REQUEST_FAST_REGISTER, flags);
-	if (s == SND_SUCCESS && (s = new_request(endpoint, op, SND_REQUEST_FAST_REGISTER, flags, context, &r)) == SND_SUCCESS)
+	snd_status s = snd_check_flags(op, SND_REQUEST_FAST_REGISTER, flags);
+	if (s == SND_SUCCESS && (s = snd_new_request(endpoint, op, SND_REQUEST_FAST_REGISTER, flags, context, &r)) == SND_SUCCESS)
 		s = snd_prepare_registration(endpoint, mr, registration, &r->registration, op);
 	if (s == SND_SUCCESS)
 		s = post_about(endpoint, r, &mr->region.i);
-	return snd_leave_with(f, submit_on_error(endpoint, s));
+	return snd_leave_with(f, snd_submit_on_error(endpoint, s));
 }
 
 static snd_status post_invalidation(struct snd_endpoint *ep, const char *op, uint64_t context, struct snd_invalidatable *object, uint32_t flags)
@@ -363,10 +408,10 @@ static snd_status post_invalidation(struct snd_endpoint *ep, const char *op, uin
 	if (object->adapter != ep->adapter)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: the object is of another adapter", op);
 	struct snd_send_request *r = NULL;
-	snd_status s = check_flags(op, SND_REQUEST_INVALIDATE, flags);
-	if (s == SND_SUCCESS && (s = new_request(ep, op, SND_REQUEST_INVALIDATE, flags, context, &r)) == SND_SUCCESS)
+	snd_status s = snd_check_flags(op, SND_REQUEST_INVALIDATE, flags);
+	if (s == SND_SUCCESS && (s = snd_new_request(ep, op, SND_REQUEST_INVALIDATE, flags, context, &r)) == SND_SUCCESS)
 		s = post_about(ep, r, object);
-	return submit_on_error(ep, s);
+	return snd_submit_on_error(ep, s);
 }
 
 snd_status snd_endpoint_invalidate(snd_endpoint *endpoint, uint64_t context, snd_window *window, uint32_t flags)

@@ -13,11 +13,16 @@ void snd_complete_receive(struct snd_endpoint *ep, struct snd_receive *r, snd_st
 {
 	if (snd_unlikely(ep->hook != NULL))
 		ep->hook->served(ep, r, s, bytes);
+	const struct snd_ring_entry *e = &ep->in_entry;
+	uint32_t type = invalidated != 0 ? SND_REQUEST_RECEIVE_AND_INVALIDATE : SND_REQUEST_RECEIVE, number = invalidated;
+	if (snd_unlikely((e->flags & SNDL_FLAG_IMMEDIATE) != 0) && s == SND_SUCCESS) {
+		type = snd_entry_is_write(e) ? SND_REQUEST_RECEIVE_WRITE_IMMEDIATE : SND_REQUEST_RECEIVE_IMMEDIATE;
+		number = e->immediate;
+	}
 	ep->rcompleted++;
 	ep->message_received = 0;
 	snd_cq_limit(ep->receive_cq, ep);
-	snd_cq_push(ep->receive_cq, &ep->receive_slots, s, invalidated != 0 ? SND_REQUEST_RECEIVE_AND_INVALIDATE : SND_REQUEST_RECEIVE,
-		r->context, s == SND_SUCCESS ? bytes : 0, invalidated, (ep->in_entry.flags & SNDL_FLAG_SOLICITED) != 0);
+	snd_cq_push(ep->receive_cq, &ep->receive_slots, s, type, r->context, s == SND_SUCCESS ? bytes : 0, number, (e->flags & SNDL_FLAG_SOLICITED) != 0);
 }
 
 /* publish_small_receive announces that the receive posted last may be too small for a message of more than room bytes. */

@@ -14,6 +14,7 @@
 #include "endpoint/hook.h"
 #include "endpoint/qp.h"
 #include "endpoint/req_aside.h"
+#include "endpoint/req_atomic.h"
 #include "endpoint/req_bind.h"
 #include "endpoint/req_send.h"
 #include "shm/doorbell.h"
@@ -24,9 +25,12 @@
 const char *snd_request_name(const struct snd_send_request *r)
 {
 	switch (r->kind) {
-	case SND_REQUEST_SEND: return r->invalidate ? "send and invalidate" : "send";
-	case SND_REQUEST_WRITE: return "write";
+	case SND_REQUEST_SEND: return r->invalidate ? "send and invalidate" : r->has_immediate ? "send immediate" : "send";
+	case SND_REQUEST_WRITE: return r->has_immediate ? "write immediate" : "write";
 	case SND_REQUEST_READ: return "read";
+	case SND_REQUEST_FETCH_AND_ADD: return "fetch and add";
+	case SND_REQUEST_COMPARE_AND_SWAP: return "compare and swap";
+	case SND_REQUEST_SWAP: return "swap";
 	case SND_REQUEST_BIND: return "bind";
 	case SND_REQUEST_INVALIDATE: return "invalidate";
 	case SND_REQUEST_FAST_REGISTER: return "fast register";
@@ -60,7 +64,7 @@ enum snd_outcome snd_reject_local(struct snd_endpoint *ep, struct snd_send_reque
 	return snd_reject(ep, r, SND_ACCESS_VIOLATION, "scatter/gather entry of %s: %s", why, snd_fault_text(f));
 }
 
-static enum snd_outcome reject_remote(struct snd_endpoint *ep, struct snd_send_request *r, enum snd_fault f)
+enum snd_outcome snd_reject_remote(struct snd_endpoint *ep, struct snd_send_request *r, enum snd_fault f)
 {
 	char why[SND_REASON], peer[64];
 	snd_describe_request(ep, r, why, sizeof why);
@@ -79,7 +83,7 @@ void snd_set_operand(struct snd_send_request *r, struct snd_operand *o, const st
 uint32_t snd_entry_flags(const struct snd_send_request *r)
 {
 	return (r->invalidate ? SNDL_FLAG_INVALIDATE : 0) | ((r->flags & SND_SOLICIT_EVENT) ? SNDL_FLAG_SOLICITED : 0) |
-		(r->hashed ? SNDL_FLAG_HASHED : 0);
+		snd_data_flags(r);
 }
 
 /* snd_enqueue_pushed queues a request for the entry that the fast path has just pushed. It completes when the
@@ -116,11 +120,13 @@ bool snd_has_free_entry(struct snd_endpoint *ep)
 	return snd_free_slots(&ep->conn->out) != 0;
 }
 
-bool snd_push_entry(struct snd_endpoint *ep, struct snd_send_request *r, const uint64_t words[7], bool takes_receive)
+bool snd_push_entry(struct snd_endpoint *ep, struct snd_send_request *r, uint64_t words[7], bool takes_receive)
 {
 	struct snd_connection *c = ep->conn;
 	if (!snd_has_free_entry(ep))
 		return false;
+	if ((words[0] >> SNDL_ENTRY_FLAGS_SHIFT & SNDL_FLAG_IMMEDIATE) != 0)
+		snd_entry_put_immediate(words, r->immediate);
 	struct snd_slot *slot = snd_next_slot(&c->out);
 	for (int i = 0; i < 7; i++)
 		snd_set(&slot->words[i], words[i]);
@@ -164,7 +170,7 @@ static enum snd_outcome push_write_in_entry(struct snd_endpoint *ep, struct snd_
 	words[1] = r->remote_address;
 	if (r->hashed)
 		words[SNDL_HASH_WORD] = r->hash;
-	snd_push_entry(ep, r, words, false);
+	snd_push_entry(ep, r, words, r->has_immediate);
 	snd_ring_peer(ep->object.fabric, &ep->conn->peer);
 	return SND_EXECUTED;
 }
@@ -231,8 +237,7 @@ static enum snd_outcome bounce_in(struct snd_endpoint *ep, struct snd_send_reque
 	return SND_EXECUTED;
 }
 
-/* has_reads_in_flight reports whether the peer has not yet delivered the data of n Reads or more. */
-static bool has_reads_in_flight(struct snd_connection *c, uint64_t n)
+bool snd_has_reads_in_flight(struct snd_connection *c, uint64_t n)
 {
 	return c->reads_sent >= n && (int64_t)(c->read_ends[(c->reads_sent - n) % SND_MAX_READS] - snd_load_released(&c->out)) > 0;
 }
@@ -255,7 +260,7 @@ enum snd_outcome snd_send_fragments(struct snd_endpoint *ep, struct snd_send_req
 			return SND_EXECUTED;
 		if (snd_bytes_until(ep, r, *budget) == 0)
 			return SND_PARTIAL;
-		if (read && r->transferred == 0 && (has_reads_in_flight(c, ep->read_limit) || (r->hashed && !ep->hook->before_read(ep, r))))
+		if (read && r->transferred == 0 && (snd_has_reads_in_flight(c, ep->read_limit) || (r->hashed && !ep->hook->before_read(ep, r))))
 			return SND_BLOCKED;
 		struct snd_entry e = snd_entry_at(r->entries, r->count, r->transferred);
 		e.length = (uint32_t)snd_bytes_until(ep, r, e.length);
@@ -278,13 +283,13 @@ enum snd_outcome snd_send_fragments(struct snd_endpoint *ep, struct snd_send_req
 		uint32_t flags = SNDL_FLAG_ACK_REQUEST | snd_entry_flags(r) | (r->transferred == 0 ? SNDL_FLAG_FIRST : 0) |
 			(r->transferred + n == r->total ? SNDL_FLAG_LAST : 0);
 		uint32_t kind = read ? SNDL_KIND_READ_FRAGMENT : r->kind == SND_REQUEST_WRITE ? SNDL_KIND_WRITE_FRAGMENT : SNDL_KIND_SEND_FRAGMENT;
-		const uint64_t words[7] = {snd_entry_header(kind, flags, 0, r->remote_token), e.address, (uint64_t)e.length | (uint64_t)e.token << 32,
+		uint64_t words[7] = {snd_entry_header(kind, flags, 0, r->remote_token), e.address, (uint64_t)e.length | (uint64_t)e.token << 32,
 			r->remote_address + r->transferred, r->total, 0, r->hash};
-		snd_push_entry(ep, r, words, r->transferred == 0 && r->kind == SND_REQUEST_SEND);
+		snd_push_entry(ep, r, words, r->kind == SND_REQUEST_SEND ? r->transferred == 0 : r->has_immediate && (flags & SNDL_FLAG_LAST) != 0);
 		snd_ring_peer(ep->object.fabric, &c->peer);
 		r->transferred += n;
 		if (read && r->transferred == r->total)
-			c->read_ends[c->reads_sent++ % SND_MAX_READS] = r->end_entry;
+			snd_count_read(c, r->end_entry);
 		if (buffer >= 0) {
 			ep->bounce_freed_by[buffer] = r->end_entry;
 			if (read) {
@@ -295,6 +300,19 @@ enum snd_outcome snd_send_fragments(struct snd_endpoint *ep, struct snd_send_req
 	}
 }
 
+/* push_write_placed tells the peer that a Write with immediate data is in its memory. */
+static enum snd_outcome push_write_placed(struct snd_endpoint *ep, struct snd_send_request *r)
+{
+	uint32_t flags = SNDL_FLAG_FIRST | SNDL_FLAG_LAST | (r->needs_ack ? SNDL_FLAG_ACK_REQUEST : 0) | (snd_entry_flags(r) & ~SNDL_FLAG_HASHED);
+	uint64_t words[7] = {snd_entry_header(SNDL_KIND_WRITE_PLACED, flags, 0, 0), r->total};
+	if (!snd_push_entry(ep, r, words, true))
+		return SND_BLOCKED;
+	snd_ring_peer(ep->object.fabric, &ep->conn->peer);
+	if (!r->needs_ack)
+		snd_complete_if_open(ep, r);
+	return SND_EXECUTED;
+}
+
 /* copy_one_sided runs a Read or Write in this process. It leaves the copy to the peer if only the peer can reach
  * its memory. */
 static enum snd_outcome copy_one_sided(struct snd_endpoint *ep, struct snd_send_request *r, uint64_t *budget)
@@ -302,13 +320,13 @@ static enum snd_outcome copy_one_sided(struct snd_endpoint *ep, struct snd_send_
 	const bool write = r->kind == SND_REQUEST_WRITE;
 	struct snd_operand local, remote = {.token = r->remote_token, .rights = SNDL_RIGHT_REMOTE | (write ? SNDL_RIGHT_WRITE : SNDL_RIGHT_READ),
 		.peers = true, .bind = &r->remote_bind, .address = r->remote_address};
-	if (r->transferred == 0 && (r->count > 1 || r->total > *budget || ep->hook != NULL)) {
+	if (r->transferred == 0 && r->total > 0 && (r->count > 1 || r->total > *budget || ep->hook != NULL)) {
 		/* The whole range is checked before the first byte is copied. */
 		enum snd_fault f = snd_check_operand(&ep->guard, &remote, r->total);
 		if (f == SND_FAULT_DISCONNECTED)
 			return SND_BLOCKED;
 		if (f != SND_NO_FAULT && f != SND_FAULT_UNREACHABLE)
-			return reject_remote(ep, r, f);
+			return snd_reject_remote(ep, r, f);
 	}
 	while (r->transferred < r->total) {
 		if (*budget == 0)
@@ -332,7 +350,7 @@ static enum snd_outcome copy_one_sided(struct snd_endpoint *ep, struct snd_send_
 			return snd_send_fragments(ep, r, budget);
 		}
 		if (remote_fault != SND_NO_FAULT)
-			return reject_remote(ep, r, remote_fault);
+			return snd_reject_remote(ep, r, remote_fault);
 		if (local_fault != SND_NO_FAULT)
 			return snd_reject_local(ep, r, &e, local_fault);
 		if (!matches)
@@ -340,6 +358,8 @@ static enum snd_outcome copy_one_sided(struct snd_endpoint *ep, struct snd_send_
 		snd_count_copied(ep, r, n);
 		*budget -= n;
 	}
+	if (r->has_immediate)
+		return push_write_placed(ep, r);
 	snd_finish(r, SND_SUCCESS);
 	return SND_EXECUTED;
 }
@@ -351,7 +371,7 @@ bool snd_ask_hook(struct snd_endpoint *ep, struct snd_send_request *r, enum snd_
 	if (ep->hook->before_run(ep, r, out))
 		return true;
 	*out = SND_BLOCKED; /* such a Send waits in the ring, without limit; no Read may get behind it */
-	return r->kind == SND_REQUEST_SEND && r->transferred == 0 && snd_has_reads_aside(ep) && ep->conn->peer_has_srq;
+	return snd_takes_receive(r) && r->transferred == 0 && snd_has_reads_aside(ep) && ep->conn->peer_has_srq;
 }
 
 /* before_execute makes request r, the next to run, wait for earlier Reads, and asks the hook. If it returns true, *out replaces the
@@ -359,7 +379,7 @@ bool snd_ask_hook(struct snd_endpoint *ep, struct snd_send_request *r, enum snd_
 static bool before_execute(struct snd_endpoint *ep, struct snd_send_request *r, enum snd_outcome *out)
 {
 	*out = SND_BLOCKED;
-	if ((r->flags & SND_READ_FENCE) != 0 && (has_reads_in_flight(ep->conn, 1) || snd_has_reads_aside(ep)))
+	if ((r->flags & SND_READ_FENCE) != 0 && (snd_has_reads_in_flight(ep->conn, 1) || snd_has_reads_aside(ep) || snd_has_results(ep->conn)))
 		return true;
 	return snd_ask_hook(ep, r, out);
 }
@@ -373,19 +393,31 @@ enum snd_outcome snd_execute(struct snd_endpoint *ep, struct snd_send_request *r
 	case SND_REQUEST_BIND: return snd_execute_bind(ep, r);
 	case SND_REQUEST_INVALIDATE: return snd_execute_invalidate(ep, r);
 	case SND_REQUEST_SEND: return snd_execute_send(ep, r, budget);
-	default: break; /* a Read or Write */
+	case SND_REQUEST_READ:
+	case SND_REQUEST_FETCH_AND_ADD:
+	case SND_REQUEST_COMPARE_AND_SWAP:
+	case SND_REQUEST_SWAP:
+		if (ep->read_limit == 0)
+			return snd_reject(ep, r, SND_INVALID_DEVICE_REQUEST, "the connection was made with an outbound read limit of 0: pass outbound_reads, and the peer inbound_reads, in snd_connect_params");
+		if (r->kind != SND_REQUEST_READ)
+			return snd_execute_atomic(ep, r);
+		break;
+	default: break; /* a Write */
 	}
-	if (r->kind == SND_REQUEST_READ && ep->read_limit == 0)
-		return snd_reject(ep, r, SND_INVALID_DEVICE_REQUEST, "the connection was made with an outbound read limit of 0: pass outbound_reads, and the peer inbound_reads, in snd_connect_params");
-	if (r->total == 0) { /* an empty Read or Write only checks the connection */
+	if (r->has_immediate && !r->has_receive) {
+		const enum snd_outcome out = snd_take_receive(ep, r);
+		if (!r->has_receive)
+			return out;
+	}
+	if (r->total == 0 && !r->has_immediate) { /* an empty Read or Write only checks the connection */
 		snd_finish(r, SND_SUCCESS);
 		return SND_EXECUTED;
 	}
 	if ((r->flags & SND_READ_LOCAL_INVALIDATE) != 0 && r->object == NULL && !snd_find_sink(ep, r))
 		return SND_EXECUTED;
 	if (!r->responder_copies && r->transferred == 0)
-		r->responder_copies = ep->object.fabric->target || ep->conn->peer_copies || snd_must_not_overtake(ep->conn);
-	return r->responder_copies ? snd_send_fragments(ep, r, budget) : copy_one_sided(ep, r, budget);
+		r->responder_copies = snd_peer_must_copy(ep);
+	return r->responder_copies && r->total > 0 ? snd_send_fragments(ep, r, budget) : copy_one_sided(ep, r, budget);
 }
 
 void snd_cancel_preparation(struct snd_send_request *r)
@@ -436,7 +468,7 @@ static bool complete_requests(struct snd_endpoint *ep)
 		if (r->state != SND_REQ_FINISHED) {
 			if (ep->teardown != SND_NOT_RELEASED || r->state == SND_REQ_ASIDE || (int64_t)(snd_load_released(&ep->conn->out) - r->end_entry) < 0)
 				return progressed;
-			snd_finish(r, SND_SUCCESS);
+			snd_finish_sent(ep, r);
 		}
 		if (snd_unlikely(ep->hook != NULL) && !ep->hook->before_completion(ep, r))
 			return progressed;

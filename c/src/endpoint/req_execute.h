@@ -19,6 +19,7 @@ void snd_cancel_request(struct snd_send_request *r);
 void snd_drop_request(struct snd_endpoint *ep, struct snd_send_request *r);
 void snd_finish(struct snd_send_request *r, snd_status s);
 enum snd_outcome snd_reject(struct snd_endpoint *ep, struct snd_send_request *r, snd_status s, const char *format, ...) __attribute__((format(printf, 4, 5)));
+enum snd_outcome snd_reject_remote(struct snd_endpoint *ep, struct snd_send_request *r, enum snd_fault f);
 enum snd_outcome snd_reject_local(struct snd_endpoint *ep, struct snd_send_request *r, const struct snd_entry *e, enum snd_fault f);
 void snd_set_operand(struct snd_send_request *r, struct snd_operand *o, const struct snd_entry *e, uint32_t rights);
 void snd_request_wakeup(struct snd_endpoint *ep);
@@ -30,16 +31,26 @@ static inline void snd_cancel_wakeup(struct snd_endpoint *ep)
 	}
 }
 bool snd_has_free_entry(struct snd_endpoint *ep);
-/* snd_push_entry pushes an entry of r that takes a receive of the peer, or does not; false if the ring is full. */
-bool snd_push_entry(struct snd_endpoint *ep, struct snd_send_request *r, const uint64_t words[7], bool takes_receive);
+/* snd_push_entry pushes an entry of r that takes a receive of the peer, or does not; false if the ring is full. It adds the immediate data. */
+bool snd_push_entry(struct snd_endpoint *ep, struct snd_send_request *r, uint64_t words[7], bool takes_receive);
 bool snd_gather_payload(struct snd_endpoint *ep, struct snd_send_request *r, void *to);
 enum snd_outcome snd_send_fragments(struct snd_endpoint *ep, struct snd_send_request *r, uint64_t *budget);
 uint32_t snd_entry_flags(const struct snd_send_request *r);
+/* snd_has_reads_in_flight reports whether the peer has not yet delivered the data of n Reads or atomics or more. */
+bool snd_has_reads_in_flight(struct snd_connection *c, uint64_t n);
+/* snd_count_read counts a Read or an atomic that the peer executes. end is the number after its last ring entry. */
+static inline void snd_count_read(struct snd_connection *c, uint64_t end) { c->read_ends[c->reads_sent++ % SND_MAX_READS] = end; }
+
+/* snd_data_flags returns the flags of its ring entries that mean further words. */
+static inline uint32_t snd_data_flags(const struct snd_send_request *r)
+{
+	return (r->hashed ? SNDL_FLAG_HASHED : 0) | (r->has_immediate ? SNDL_FLAG_IMMEDIATE : 0);
+}
 
 /* snd_room returns how much data fits an entry that carries a whole Send or Write of r. */
 static inline uint64_t snd_room(const struct snd_send_request *r)
 {
-	return snd_entry_room(r->kind == SND_REQUEST_WRITE ? SNDL_KIND_WRITE_IN_ENTRY : SNDL_KIND_SEND_IN_ENTRY, r->hashed ? SNDL_FLAG_HASHED : 0);
+	return snd_entry_room(r->kind == SND_REQUEST_WRITE ? SNDL_KIND_WRITE_IN_ENTRY : SNDL_KIND_SEND_IN_ENTRY, snd_data_flags(r));
 }
 
 /* snd_must_not_overtake reports whether the ring holds an entry that a direct copy must not overtake. */
@@ -47,6 +58,12 @@ static inline bool snd_must_not_overtake(struct snd_connection *c)
 {
 	uint64_t last = snd_credit_order_barrier(&c->credit, c->out.next);
 	return last != 0 && (int64_t)(last - c->out.released) > 0 && (int64_t)(last - snd_load_released(&c->out)) > 0;
+}
+
+/* snd_peer_must_copy reports whether the data of a request that begins now goes through the ring. */
+static inline bool snd_peer_must_copy(struct snd_endpoint *ep)
+{
+	return ep->object.fabric->target || ep->conn->peer_copies || snd_must_not_overtake(ep->conn);
 }
 
 #endif

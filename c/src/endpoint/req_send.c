@@ -42,7 +42,7 @@ static void next_receive(struct snd_endpoint *ep)
 /* reject_receive tells the peer that its receive has failed with status s, and rejects the Send. */
 static enum snd_outcome reject_receive(struct snd_endpoint *ep, struct snd_send_request *r, snd_status s, const char *why)
 {
-	const uint64_t words[7] = {snd_entry_header(SNDL_KIND_SEND_FAILED, SNDL_FLAG_FIRST | SNDL_FLAG_LAST, 0, 0), s, r->total};
+	uint64_t words[7] = {snd_entry_header(SNDL_KIND_SEND_FAILED, SNDL_FLAG_FIRST | SNDL_FLAG_LAST, 0, 0), s, r->total};
 	if (!snd_push_entry(ep, r, words, true))
 		return SND_BLOCKED;
 	snd_release32(&ep->local_qp->receive_status, s); /* ORDER reason: before the swap in change_state; pairs with the load in set_cause_from_peer */
@@ -93,9 +93,25 @@ static enum snd_outcome await_receive(struct snd_endpoint *ep, struct snd_send_r
 		limit == SND_RECEIVE_TIMEOUT_AT_ONCE ? 0 : limit / 1000000);
 }
 
-/* complete_if_open completes a Send whose entry is in the ring, if the peer is sure to consume it. A side that ends
- * a connection first changes its state, and then reads the ring once more. */
-static void complete_if_open(struct snd_endpoint *ep, struct snd_send_request *r)
+enum snd_outcome snd_take_receive(struct snd_endpoint *ep, struct snd_send_request *r)
+{
+	struct snd_connection *c = ep->conn;
+	if (c->peer_has_srq) {
+		r->needs_ack = true; /* only the peer knows whether its shared queue has a receive. The entry waits in the ring for one */
+	} else {
+		if (!snd_has_receive(c)) {
+			snd_request_wakeup(ep);
+			if (!snd_has_receive(c))
+				return await_receive(ep, r);
+		}
+		snd_cancel_wakeup(ep);
+	}
+	r->has_receive = true; /* it is for r, because such requests are executed in order */
+	return SND_EXECUTED;
+}
+
+/* A side that ends a connection first changes its state, and then reads the ring once more. */
+void snd_complete_if_open(struct snd_endpoint *ep, struct snd_send_request *r)
 {
 	if (snd_is_open(&ep->conn->far)) { /* ORDER conn-state: after the push; pairs with the change of state before release_peer_state reads the ring */
 		snd_finish(r, SND_SUCCESS);
@@ -126,7 +142,7 @@ static enum snd_outcome push_send_in_entry(struct snd_endpoint *ep, struct snd_s
 	c->credit.payload_end_before_run = r->end_entry;
 	snd_ring_peer(ep->object.fabric, &c->peer);
 	if (!r->needs_ack)
-		complete_if_open(ep, r);
+		snd_complete_if_open(ep, r);
 	return SND_EXECUTED;
 }
 
@@ -170,32 +186,24 @@ static enum snd_outcome copy_to_receive(struct snd_endpoint *ep, struct snd_send
 		snd_count_copied(ep, r, n);
 		*budget -= n;
 	}
-	const uint64_t words[7] = {snd_entry_header(SNDL_KIND_SEND_PLACED, SNDL_FLAG_FIRST | SNDL_FLAG_LAST | snd_entry_flags(r), 0, 0), r->total};
+	uint64_t words[7] = {snd_entry_header(SNDL_KIND_SEND_PLACED, SNDL_FLAG_FIRST | SNDL_FLAG_LAST | snd_entry_flags(r), 0, 0), r->total};
 	if (!snd_push_entry(ep, r, words, true))
 		return SND_BLOCKED;
 	snd_ring_peer(ep->object.fabric, &c->peer);
-	complete_if_open(ep, r);
+	snd_complete_if_open(ep, r);
 	return SND_EXECUTED;
 }
 
 enum snd_outcome snd_execute_send(struct snd_endpoint *ep, struct snd_send_request *r, uint64_t *budget)
 {
 	struct snd_connection *c = ep->conn;
-	if (!r->has_receive && c->peer_has_srq) {
-		/* Only the peer knows whether its shared queue has a receive. The message waits in the ring for one. */
-		r->has_receive = r->responder_copies = r->needs_ack = true;
-	}
 	if (!r->has_receive) {
-		if (!snd_has_receive(c)) {
-			snd_request_wakeup(ep);
-			if (!snd_has_receive(c))
-				return await_receive(ep, r);
-		}
-		snd_cancel_wakeup(ep);
-		r->has_receive = true;
+		const enum snd_outcome out = snd_take_receive(ep, r);
+		if (!r->has_receive)
+			return out;
 		/* The message must not overtake entries that the peer has yet to copy. A later message could change the
 		 * bytes of a hashed one before the peer has checked them. */
-		r->responder_copies = r->invalidate || r->hashed || ep->object.fabric->target || c->peer_copies || snd_must_not_overtake(c);
+		r->responder_copies = c->peer_has_srq || r->invalidate || r->hashed || snd_peer_must_copy(ep);
 		if (r->total > SNDL_MAX_SEND_IN_ENTRY && !r->responder_copies) {
 			next_receive(ep);
 			if (r->total > ep->remote_capacity) {

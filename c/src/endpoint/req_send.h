@@ -6,5 +6,10 @@
 
 enum snd_outcome snd_execute_send(struct snd_endpoint *ep, struct snd_send_request *r, uint64_t *budget);
 bool snd_has_receive(struct snd_connection *c);
+/* snd_take_receive makes sure that the peer has a receive for r, a Send or a Write with immediate data, and sets r->has_receive. Otherwise
+ * it returns the outcome of executing r. */
+enum snd_outcome snd_take_receive(struct snd_endpoint *ep, struct snd_send_request *r);
+/* snd_complete_if_open completes a request whose last entry is in the ring, if the peer is sure to consume it. */
+void snd_complete_if_open(struct snd_endpoint *ep, struct snd_send_request *r);
 
 #endif

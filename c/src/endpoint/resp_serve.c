@@ -92,7 +92,7 @@ bool snd_decode_entry(struct snd_endpoint *ep, const struct snd_slot *slot)
 	uint64_t w[7];
 	for (int i = 0; i < 7; i++)
 		w[i] = snd_relaxed(&slot->words[i]);
-	const bool known = snd_entry_decode(&ep->in_entry, w) && (!snd_entry_is_extended(&ep->in_entry) || snd_relaxed(&ep->local_qp->extended) != 0);
+	const bool known = snd_entry_decode(&ep->in_entry, w);
 	if (snd_unlikely((ep->in_entry.flags & SNDL_FLAG_HASHED) != 0))
 		snd_add_payload_checks(ep);
 	ep->in_copied = 0;
@@ -277,7 +277,7 @@ void snd_refuse_access(struct snd_endpoint *ep, const struct snd_operand *o, uin
 	char range[SND_REASON];
 	snd_describe_range(ep, o, n, range, sizeof range);
 	snd_fail_serving(ep, SND_ACCESS_VIOLATION, SND_CONNECTION_ABORTED, "serve: the peer was refused a %s of %s%s: %s",
-		ep->in_entry.kind == SNDL_KIND_READ_FRAGMENT ? "read" : "write", o->peers ? "its own memory, " : "", range, snd_fault_text(f));
+		ep->in_entry.kind == SNDL_KIND_READ_FRAGMENT ? "read" : ep->in_entry.kind == SNDL_KIND_ATOMIC ? "change" : "write", o->peers ? "its own memory, " : "", range, snd_fault_text(f));
 }
 
 /* serve_fragment runs a fragment of the peer's Read or Write on local memory. */
@@ -355,25 +355,72 @@ static enum snd_outcome serve_send_failed(struct snd_endpoint *ep, struct snd_re
 	return SND_EXECUTED;
 }
 
+/* find_receive finds the receive for the entry. If there is none, it returns NULL, and the outcome of serving the entry. */
+static struct snd_receive *find_receive(struct snd_endpoint *ep, enum snd_outcome *out)
+{
+	*out = SND_EXECUTED;
+	if (ep->srq != NULL && (ep->in_entry.kind == SNDL_KIND_SEND_PLACED || ep->in_entry.kind == SNDL_KIND_SEND_FAILED || (ep->in_entry.flags & SNDL_FLAG_ACK_REQUEST) == 0)) {
+		protocol_error(ep, "an entry that a shared receive queue does not take");
+		return NULL;
+	}
+	if (ep->rcompleted == ep->rposted) { /* else the endpoint's own receive, or one that an earlier fragment has taken */
+		if (ep->srq == NULL) {
+			protocol_error(ep, "a message without a posted receive");
+			return NULL;
+		}
+		*out = SND_BLOCKED;
+		if (ep->state == SND_QP_PEER_DISCONNECTED || !snd_assign_receive(ep)) /* a peer that has disconnected has canceled its requests */
+			return NULL;
+	}
+	return snd_receive_at(ep, ep->rcompleted);
+}
+
+/* serve_write runs a part of a Write of the peer, or all of it. If the Write has immediate data, its last part completes the oldest receive. */
+static enum snd_outcome serve_write(struct snd_endpoint *ep, uint64_t *budget)
+{
+	struct snd_receive *r = NULL;
+	enum snd_outcome out;
+	if (snd_entry_ends_write(&ep->in_entry) && (r = find_receive(ep, &out)) == NULL)
+		return out;
+	if (ep->in_entry.kind != SNDL_KIND_WRITE_PLACED) {
+		out = ep->in_entry.kind == SNDL_KIND_WRITE_IN_ENTRY ? serve_write_in_entry(ep) : serve_fragment(ep, budget);
+		if (out != SND_EXECUTED || ep->state == SND_QP_FAILED)
+			return out;
+	}
+	if (r != NULL)
+		snd_complete_receive(ep, r, SND_SUCCESS, snd_length_of_write(&ep->in_entry), 0);
+	return SND_EXECUTED;
+}
+
+/* serve_atomic runs an atomic of the peer on local memory. */
+static enum snd_outcome serve_atomic(struct snd_endpoint *ep)
+{
+	const struct snd_ring_entry *e = &ep->in_entry;
+	const struct snd_operand local = {.token = e->token, .rights = SNDL_RIGHT_REMOTE | SNDL_RIGHT_ATOMIC, .address = e->receiver_address, .endpoint = ep->number};
+	uint64_t old;
+	const enum snd_fault f = snd_change_word(&ep->guard, &local, (struct snd_change){e->operation, e->operand, e->swap}, &old);
+	if (f != SND_NO_FAULT)
+		snd_refuse_access(ep, &local, sizeof old, f);
+	else
+		snd_release(&ep->local_qp->results[e->result_index], old); /* ORDER result-stored: before the release of the entry; pairs with the load in snd_finish_sent */
+	return SND_EXECUTED;
+}
+
 static enum snd_outcome serve_entry(struct snd_endpoint *ep, uint64_t *budget)
 {
 	switch (ep->in_entry.kind) {
-	case SNDL_KIND_WRITE_FRAGMENT:
 	case SNDL_KIND_READ_FRAGMENT: return serve_fragment(ep, budget);
-	case SNDL_KIND_WRITE_IN_ENTRY: return serve_write_in_entry(ep);
+	case SNDL_KIND_WRITE_FRAGMENT:
+	case SNDL_KIND_WRITE_IN_ENTRY:
+	case SNDL_KIND_WRITE_PLACED: return serve_write(ep, budget);
+	case SNDL_KIND_ATOMIC: return serve_atomic(ep);
 	}
-	if (ep->srq != NULL && (ep->in_entry.kind == SNDL_KIND_SEND_PLACED || ep->in_entry.kind == SNDL_KIND_SEND_FAILED || (ep->in_entry.flags & SNDL_FLAG_ACK_REQUEST) == 0))
-		return protocol_error(ep, "an entry that a shared receive queue does not take");
-	if (ep->rcompleted == ep->rposted) { /* else the endpoint's own receive, or one that an earlier fragment has taken */
-		if (ep->srq == NULL)
-			return protocol_error(ep, "a message without a posted receive");
-		if (ep->state == SND_QP_PEER_DISCONNECTED || !snd_assign_receive(ep)) /* a peer that has disconnected has canceled its requests */
-			return SND_BLOCKED;
-	}
-	struct snd_receive *r = snd_receive_at(ep, ep->rcompleted);
+	enum snd_outcome out;
+	struct snd_receive *r = find_receive(ep, &out);
+	if (r == NULL)
+		return out;
 	if (refuses_message(ep, r))
 		return SND_EXECUTED;
-	enum snd_outcome out;
 	/* After the refusal: no rule applies to a message that is not received. */
 	if (snd_unlikely(ep->hook != NULL) && ep->hook->before_receive(ep, r, &out))
 		return out;

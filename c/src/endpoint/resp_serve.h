@@ -4,6 +4,13 @@
 
 #include "endpoint/endpoint.h"
 
+/* snd_length_of_write returns how many bytes a Write has, according to its last entry. */
+static inline uint64_t snd_length_of_write(const struct snd_ring_entry *e)
+{
+	const uint64_t n = e->kind == SNDL_KIND_WRITE_IN_ENTRY ? e->payload_length : e->request_length;
+	return n < SND_MAX_TRANSFER ? n : SND_MAX_TRANSFER;
+}
+
 uint32_t snd_serve_sends_fast(struct snd_endpoint *ep, snd_result *results, uint32_t room);
 bool snd_serve_ring(struct snd_endpoint *ep, uint64_t *budget);
 bool snd_decode_entry(struct snd_endpoint *ep, const struct snd_slot *slot);

@@ -1,4 +1,4 @@
-/* The guarded access in full: it reports why it refuses. TWIN window/guard.go, window/guard_atomic.go, window/copy_unsafe.go, window/operand.go. */
+/* The guarded access in full: it reports why it refuses. TWIN window/guard.go, window/guard_atomic.go, window/guard_atomic.go, window/copy_unsafe.go, window/operand.go. */
 #include "window/guard.h"
 
 void snd_copy_ordered(unsigned char *sink, const unsigned char *source, uint64_t n)
@@ -175,6 +175,36 @@ enum snd_fault snd_check_operand(struct snd_guard *g, const struct snd_operand *
 	snd_publish_hazard(g, o->token, 0);
 	enum snd_fault f = check(g, &r, o, n);
 	snd_clear_hazard(g);
+	return refused(g, o, f);
+}
+
+/* change_word changes a word, and returns what it was. Other processes may do the same, with the same instructions, at the same time. */
+static uint64_t change_word(snd_word *w, struct snd_change c)
+{
+	switch (c.operation) {
+	case SNDL_OPERATION_FETCH_AND_ADD: return atomic_fetch_add(w, c.operand);
+	case SNDL_OPERATION_SWAP: return atomic_exchange(w, c.operand);
+	}
+	(void)atomic_compare_exchange_strong(w, &c.operand, c.swap);
+	return c.operand; /* a failed exchange has stored what it found */
+}
+
+enum snd_fault snd_change_word(struct snd_guard *g, const struct snd_operand *o, struct snd_change change, uint64_t *old)
+{
+	struct checked at = {0};
+	if (o->peers)
+		snd_publish_hazard(g, o->token, 0);
+	enum snd_fault f = check(g, &at, o, sizeof *old);
+	if (f == SND_NO_FAULT && (uintptr_t)at.memory % sizeof *old != 0)
+		f = SND_FAULT_UNALIGNED;
+	if (f == SND_NO_FAULT) {
+		*old = change_word((snd_word *)(void *)at.memory, change); /* COPY */
+		snd_fence_after_copy();
+		if (!is_unchanged(&at))
+			f = SND_FAULT_REVOKED;
+	}
+	if (o->peers)
+		snd_clear_hazard(g);
 	return refused(g, o, f);
 }
 

@@ -18,6 +18,7 @@ enum snd_fault {
 	SND_FAULT_OUT_OF_RANGE,
 	SND_FAULT_UNREACHABLE, /* private memory of the peer */
 	SND_FAULT_DISCONNECTED,
+	SND_FAULT_UNALIGNED, /* the address of an atomic is not a multiple of 8 in memory */
 };
 
 /* snd_operand is the memory at one end of a copy. */
@@ -61,6 +62,13 @@ void snd_copy_ordered(unsigned char *sink, const unsigned char *source, uint64_t
 bool snd_copy(struct snd_guard *g, const struct snd_operand *sink, const struct snd_operand *source, uint64_t n,
 	enum snd_fault *sink_fault, enum snd_fault *source_fault);
 enum snd_fault snd_check_operand(struct snd_guard *g, const struct snd_operand *o, uint64_t n);
+/* snd_change is the effect of an atomic on 8 bytes. */
+struct snd_change {
+	uint64_t operation, operand, swap;
+};
+/* snd_change_word makes a change of the 8 bytes of o while its token is valid, and stores what they were. It takes the steps of snd_copy, with
+ * one atomic instruction in the place of the copy. After SND_FAULT_REVOKED the bytes may have been changed. */
+enum snd_fault snd_change_word(struct snd_guard *g, const struct snd_operand *o, struct snd_change change, uint64_t *old);
 /* snd_is_private reports whether an own operand is memory that no peer can reach. */
 bool snd_is_private(struct snd_guard *g, const struct snd_operand *o, uint64_t n, enum snd_fault *fault);
 bool snd_cache_entry(struct snd_guard *g, uint32_t token);

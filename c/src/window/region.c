@@ -36,6 +36,8 @@ static void bind(struct snd_region *r, uint64_t address, uint32_t flags, uint32_
 		remote |= SNDL_RIGHT_READ;
 	if (flags & (SND_ALLOW_REMOTE_WRITE & ~SND_ALLOW_LOCAL_WRITE))
 		remote |= SNDL_RIGHT_WRITE;
+	if (flags & (SND_ALLOW_REMOTE_ATOMIC & ~SND_ALLOW_LOCAL_WRITE))
+		remote |= SNDL_RIGHT_ATOMIC;
 	r->address = address;
 	r->flags = flags;
 	r->i.state = SND_BOUND;

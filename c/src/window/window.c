@@ -8,11 +8,11 @@ bool snd_prepare(struct snd_window *w, struct snd_region *r, void *memory, uint6
 {
 	uint64_t at = (uint64_t)(uintptr_t)memory, base = (uint64_t)(uintptr_t)r->memory;
 	if (r->i.state != SND_BOUND || length == 0 || !snd_within(at, length, base, r->length) ||
-		((rights & SNDL_RIGHT_WRITE) != 0 && (r->flags & SND_ALLOW_LOCAL_WRITE) == 0))
+		((rights & (SNDL_RIGHT_WRITE | SNDL_RIGHT_ATOMIC)) != 0 && (r->flags & SND_ALLOW_LOCAL_WRITE) == 0))
 		return false;
 	*b = (struct snd_binding){.region = r, .memory = memory, .base = r->address + (at - base), .length = length,
 		.offset = snd_locate(&w->i.adapter->object.fabric->arena, memory, length), .scope = only ? endpoint : 0, .bound_on = endpoint,
-		.rights = (rights & (SNDL_RIGHT_READ | SNDL_RIGHT_WRITE)) | SNDL_RIGHT_REMOTE};
+		.rights = (rights & (SNDL_RIGHT_READ | SNDL_RIGHT_WRITE | SNDL_RIGHT_ATOMIC)) | SNDL_RIGHT_REMOTE};
 	b->token = snd_next_token(w->i.remote, &b->bind);
 	r->i.windows++;
 	w->latest = (snd_window_descriptor){b->base, length, b->token, 0};

@@ -6,7 +6,7 @@
 #include "window/table.h"
 
 /* The flags of regions: rights, and those that have an effect on other adapters and systems only. */
-#define SND_REGION_RIGHTS (SND_ALLOW_LOCAL_WRITE | SND_ALLOW_REMOTE_READ | SND_ALLOW_REMOTE_WRITE)
+#define SND_REGION_RIGHTS (SND_ALLOW_LOCAL_WRITE | SND_ALLOW_REMOTE_READ | SND_ALLOW_REMOTE_WRITE | SND_ALLOW_REMOTE_ATOMIC)
 #define SND_REGION_FLAGS (SND_REGION_RIGHTS | SND_RDMA_READ_SINK | SND_DO_NOT_SECURE_VM)
 
 /* Limits of an adapter. */

@@ -7,6 +7,11 @@ static snd_status e_send(snd_endpoint *e, uint64_t context, uintptr_t sge, uint3
 static snd_status e_send_invalidate(snd_endpoint *e, uint64_t context, uintptr_t sge, uint32_t n, uint32_t token, uint32_t flags) { return snd_endpoint_send_and_invalidate(e, context, (const snd_sge *)sge, n, token, flags); }
 static snd_status e_write(snd_endpoint *e, uint64_t context, uintptr_t sge, uint32_t n, uint64_t at, uint32_t token, uint32_t flags) { return snd_endpoint_write(e, context, (const snd_sge *)sge, n, at, token, flags); }
 static snd_status e_read(snd_endpoint *e, uint64_t context, uintptr_t sge, uint32_t n, uint64_t at, uint32_t token, uint32_t flags) { return snd_endpoint_read(e, context, (const snd_sge *)sge, n, at, token, flags); }
+static snd_status e_send_immediate(snd_endpoint *e, uint64_t context, uintptr_t sge, uint32_t n, uint32_t immediate, uint32_t flags) { return snd_endpoint_send_immediate(e, context, (const snd_sge *)sge, n, immediate, flags); }
+static snd_status e_write_immediate(snd_endpoint *e, uint64_t context, uintptr_t sge, uint32_t n, uint64_t at, uint32_t token, uint32_t immediate, uint32_t flags) { return snd_endpoint_write_immediate(e, context, (const snd_sge *)sge, n, at, token, immediate, flags); }
+static snd_status e_add(snd_endpoint *e, uint64_t context, uintptr_t sge, uint32_t n, uint64_t at, uint32_t token, uint64_t add, uint32_t flags) { return snd_endpoint_fetch_and_add(e, context, (const snd_sge *)sge, n, at, token, add, flags); }
+static snd_status e_compare(snd_endpoint *e, uint64_t context, uintptr_t sge, uint32_t n, uint64_t at, uint32_t token, uint64_t compare, uint64_t swap, uint32_t flags) { return snd_endpoint_compare_and_swap(e, context, (const snd_sge *)sge, n, at, token, compare, swap, flags); }
+static snd_status e_swap(snd_endpoint *e, uint64_t context, uintptr_t sge, uint32_t n, uint64_t at, uint32_t token, uint64_t value, uint32_t flags) { return snd_endpoint_swap(e, context, (const snd_sge *)sge, n, at, token, value, flags); }
 static snd_status e_bind(snd_endpoint *e, uint64_t context, snd_mr *mr, snd_window *w, uintptr_t buffer, uint64_t n, uint32_t flags) { return snd_endpoint_bind(e, context, mr, w, (void *)buffer, n, flags); }
 */
 import "C"
@@ -36,12 +41,17 @@ type endpoint struct {
 
 // post calls f unless the endpoint is closed. bad is the status of a request with wrong flags.
 func (e *endpoint) post(op string, kind nd.RequestType, flags nd.OpFlags, bad nd.Status, f func() C.snd_status) error {
+	return numbered(e.call(op, f), flags&^kind.AllowedFlags() != 0, bad)
+}
+
+// call calls f unless the endpoint is closed.
+func (e *endpoint) call(op string, f func() C.snd_status) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
 		return refuse(op, nd.ConnectionInvalid, "the endpoint is closed")
 	}
-	return numbered(status(op, f), flags&^kind.AllowedFlags() != 0, bad)
+	return status(op, f)
 }
 
 func (e *endpoint) Send(ctx uint64, sge []nd.SGE, flags nd.OpFlags) error {
@@ -61,15 +71,9 @@ func (e *endpoint) SendAndInvalidate(ctx uint64, sge []nd.SGE, token nd.Token, f
 }
 
 func (e *endpoint) Receive(ctx uint64, sge []nd.SGE) error {
-	const op = "receive"
 	list, at, n := elements(sge)
 	defer runtime.KeepAlive(list)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		return refuse(op, nd.ConnectionInvalid, "the endpoint is closed")
-	}
-	return status(op, func() C.snd_status { return C.e_receive(e.c, C.uint64_t(ctx), at, n) })
+	return e.call("receive", func() C.snd_status { return C.e_receive(e.c, C.uint64_t(ctx), at, n) })
 }
 
 func (e *endpoint) Write(ctx uint64, sge []nd.SGE, address uint64, token nd.Token, flags nd.OpFlags) error {
@@ -85,6 +89,48 @@ func (e *endpoint) Read(ctx uint64, sge []nd.SGE, address uint64, token nd.Token
 	defer runtime.KeepAlive(list)
 	return e.post("read", nd.RequestRead, flags, nd.InvalidParameter6, func() C.snd_status {
 		return C.e_read(e.c, C.uint64_t(ctx), at, n, C.uint64_t(address), C.uint32_t(token), C.uint32_t(flags))
+	})
+}
+
+func (e *endpoint) SendImmediate(ctx uint64, sge []nd.SGE, immediate uint32, flags nd.OpFlags) error {
+	list, at, n := elements(sge)
+	defer runtime.KeepAlive(list)
+	return e.post("send immediate", nd.RequestSend, flags, nd.InvalidParameter4, func() C.snd_status {
+		return C.e_send_immediate(e.c, C.uint64_t(ctx), at, n, C.uint32_t(immediate), C.uint32_t(flags))
+	})
+}
+
+func (e *endpoint) WriteImmediate(ctx uint64, sge []nd.SGE, address uint64, token nd.Token, immediate uint32, flags nd.OpFlags) error {
+	list, at, n := elements(sge)
+	defer runtime.KeepAlive(list)
+	return e.post("write immediate", nd.RequestWrite, flags&^nd.SendAndSolicitEvent, nd.InvalidParameter6, func() C.snd_status {
+		return C.e_write_immediate(e.c, C.uint64_t(ctx), at, n, C.uint64_t(address), C.uint32_t(token), C.uint32_t(immediate), C.uint32_t(flags))
+	})
+}
+
+// atomic calls f, which posts an atomic of a kind. A refusal names the flags or the address.
+func (e *endpoint) atomic(op string, kind nd.RequestType, sge []nd.SGE, address uint64, flags nd.OpFlags, f func(list C.uintptr_t, n C.uint32_t) C.snd_status) error {
+	list, at, n := elements(sge)
+	defer runtime.KeepAlive(list)
+	err := e.post(op, kind, flags, nd.InvalidParameter6, func() C.snd_status { return f(at, n) })
+	return numbered(err, address%8 != 0, nd.InvalidParameter4)
+}
+
+func (e *endpoint) FetchAndAdd(ctx uint64, sge []nd.SGE, address uint64, token nd.Token, add uint64, flags nd.OpFlags) error {
+	return e.atomic("fetch and add", nd.RequestFetchAndAdd, sge, address, flags, func(list C.uintptr_t, n C.uint32_t) C.snd_status {
+		return C.e_add(e.c, C.uint64_t(ctx), list, n, C.uint64_t(address), C.uint32_t(token), C.uint64_t(add), C.uint32_t(flags))
+	})
+}
+
+func (e *endpoint) CompareAndSwap(ctx uint64, sge []nd.SGE, address uint64, token nd.Token, compare, swap uint64, flags nd.OpFlags) error {
+	return e.atomic("compare and swap", nd.RequestCompareAndSwap, sge, address, flags, func(list C.uintptr_t, n C.uint32_t) C.snd_status {
+		return C.e_compare(e.c, C.uint64_t(ctx), list, n, C.uint64_t(address), C.uint32_t(token), C.uint64_t(compare), C.uint64_t(swap), C.uint32_t(flags))
+	})
+}
+
+func (e *endpoint) Swap(ctx uint64, sge []nd.SGE, address uint64, token nd.Token, value uint64, flags nd.OpFlags) error {
+	return e.atomic("swap", nd.RequestSwap, sge, address, flags, func(list C.uintptr_t, n C.uint32_t) C.snd_status {
+		return C.e_swap(e.c, C.uint64_t(ctx), list, n, C.uint64_t(address), C.uint32_t(token), C.uint64_t(value), C.uint32_t(flags))
 	})
 }
 

@@ -131,7 +131,7 @@ func (a *adapter) Query(version uint32) (nd.AdapterInfo, error) {
 	}
 	i := a.info
 	flags := nd.InOrderDMASupported | nd.MultiEngineSupported | nd.LoopbackConnectionsSupported | nd.CQResizeSupported |
-		nd.ReadLocalInvalidateSupported | nd.InterruptModerationSupported
+		nd.ReadLocalInvalidateSupported | nd.InterruptModerationSupported | nd.AdapterFlags(i.flags)
 	if a.provider.hasWeakOrder {
 		flags &^= nd.InOrderDMASupported
 	}

@@ -1,0 +1,17 @@
+/* The slow path of posts. The caller holds the fabric's lock. */
+#ifndef SND_ENDPOINT_QP_POST_H
+#define SND_ENDPOINT_QP_POST_H
+
+#include "endpoint/endpoint.h"
+
+/* snd_new_request returns the next request of the initiator queue, reset. It is posted only when snd_enqueue is called. */
+snd_status snd_new_request(struct snd_endpoint *ep, const char *op, uint32_t kind, uint32_t flags, uint64_t context, struct snd_send_request **request);
+/* snd_enqueue queues the next request. It fails only if a mode asks for it. */
+snd_status snd_enqueue(struct snd_endpoint *ep, struct snd_send_request *r);
+/* snd_submit_on_error submits the deferred requests if a post has failed: the program may never post again. */
+snd_status snd_submit_on_error(struct snd_endpoint *ep, snd_status s);
+snd_status snd_check_flags(const char *op, uint32_t kind, uint32_t flags);
+/* snd_check_extended fails if the peer understands neither atomics nor immediate data. */
+snd_status snd_check_extended(const struct snd_endpoint *ep, const struct snd_send_request *r, const char *op);
+
+#endif

@@ -1,0 +1,156 @@
+/* Atomics: their posts, and how they run. TWIN endpoint/req_atomic.go. */
+#include "endpoint/req_atomic.h"
+
+#include <inttypes.h>
+
+#include "endpoint/cq.h"
+#include "endpoint/mr_mapping.h"
+#include "endpoint/qp_post.h"
+#include "endpoint/req_execute.h"
+#include "shm/doorbell.h"
+
+enum { SIZE = 8 };
+
+/* store_result stores the old value in the local entry. */
+static enum snd_fault store_result(struct snd_endpoint *ep, struct snd_send_request *r, uint64_t old)
+{
+	struct snd_operand sink, source = {.memory = (unsigned char *)&old};
+	enum snd_fault sink_fault, source_fault;
+	snd_set_operand(r, &sink, &r->entries[0], SNDL_RIGHT_WRITE);
+	snd_copy(&ep->guard, &sink, &source, SIZE, &sink_fault, &source_fault);
+	return sink_fault;
+}
+
+/* send_atomic sends an atomic to the peer, which changes its memory. */
+static enum snd_outcome send_atomic(struct snd_endpoint *ep, struct snd_send_request *r)
+{
+	struct snd_connection *c = ep->conn;
+	r->needs_ack = true;
+	if (snd_has_reads_in_flight(c, ep->read_limit) || c->atomics_sent - c->atomics_taken == SNDL_RESULTS || !snd_has_free_entry(ep))
+		return SND_BLOCKED;
+	r->result_index = c->atomics_sent++ % SNDL_RESULTS;
+	uint64_t words[7] = {snd_entry_header(SNDL_KIND_ATOMIC, SND_PLAIN_WRITE, 0, r->remote_token), r->remote_address, r->change.operand, r->change.swap,
+		r->change.operation, r->result_index};
+	snd_push_entry(ep, r, words, false);
+	snd_count_read(c, r->end_entry);
+	snd_ring_peer(ep->object.fabric, &c->peer);
+	return SND_EXECUTED;
+}
+
+enum snd_outcome snd_execute_atomic(struct snd_endpoint *ep, struct snd_send_request *r)
+{
+	struct snd_operand sink;
+	uint64_t old;
+	snd_set_operand(r, &sink, &r->entries[0], SNDL_RIGHT_WRITE);
+	enum snd_fault f = snd_check_operand(&ep->guard, &sink, SIZE);
+	if (f != SND_NO_FAULT) /* before the peer's memory changes */
+		return snd_reject_local(ep, r, &r->entries[0], f);
+	r->responder_copies = r->responder_copies || snd_peer_must_copy(ep);
+	if (r->responder_copies)
+		return send_atomic(ep, r);
+	const struct snd_operand remote = {.token = r->remote_token, .rights = SNDL_RIGHT_REMOTE | SNDL_RIGHT_ATOMIC, .peers = true, .bind = &r->remote_bind,
+		.address = r->remote_address};
+	f = snd_change_word(&ep->guard, &remote, r->change, &old);
+	switch (f) {
+	case SND_NO_FAULT: break;
+	case SND_FAULT_DISCONNECTED: return SND_BLOCKED; /* the next check of the connection notices the end too */
+	case SND_FAULT_UNREACHABLE: r->responder_copies = true; return send_atomic(ep, r);
+	default: return snd_reject_remote(ep, r, f);
+	}
+	(void)store_result(ep, r, old); /* the fabric's lock keeps the token valid */
+	snd_finish(r, SND_SUCCESS);
+	return SND_EXECUTED;
+}
+
+void snd_finish_sent(struct snd_endpoint *ep, struct snd_send_request *r)
+{
+	snd_finish(r, SND_SUCCESS);
+	if (snd_likely(!snd_is_atomic(r)))
+		return;
+	const uint64_t old = snd_load(&ep->conn->peer_qp->results[r->result_index]); /* ORDER result-stored: after the release of the entry; pairs with the store in serve_atomic */
+	ep->conn->atomics_taken++;
+	const enum snd_fault f = store_result(ep, r, old);
+	if (f != SND_NO_FAULT && ep->state != SND_QP_CONNECTED && ep->state != SND_QP_PEER_DISCONNECTED)
+		snd_cancel_request(r); /* snd_tear_down has revoked the token */
+	else if (f != SND_NO_FAULT)
+		snd_reject_local(ep, r, &r->entries[0], f);
+}
+
+/* change_fast runs an atomic within its post. It stores in *bind which bind of the remote token it has used: if that was revoked meanwhile,
+ * the request fails on the slow path. */
+static bool change_fast(struct snd_endpoint *ep, uint32_t kind, uint64_t context, const snd_sge *sge, uint64_t address, uint32_t token, struct snd_change change,
+	uint64_t *bind)
+{
+	const struct snd_operand remote = {.token = token, .rights = SNDL_RIGHT_REMOTE | SNDL_RIGHT_ATOMIC, .peers = true, .bind = bind, .address = address};
+	uint64_t old;
+	if (!ep->requester_copies || !snd_can_run_fast(ep) || !ep->conn->peer_extended || snd_must_not_overtake(ep->conn) || ep->read_limit == 0 ||
+		snd_allowed(&ep->guard, sge->token, SNDL_RIGHT_LOCAL | SNDL_RIGHT_WRITE, (uint64_t)(uintptr_t)sge->buffer, SIZE) == NULL ||
+		snd_change_word(&ep->guard, &remote, change, &old) != SND_NO_FAULT)
+		return false;
+	snd_move(sge->buffer, (const unsigned char *)&old, SIZE);
+	snd_complete_fast(ep, kind, context, SIZE);
+	return true;
+}
+
+/* check checks the arguments of an atomic. */
+static snd_status check(const char *op, uint32_t kind, const snd_sge *sge, uint32_t count, uint64_t address, uint32_t flags)
+{
+	const snd_status s = snd_check_flags(op, kind, flags);
+	if (s != SND_SUCCESS)
+		return s;
+	if (count != 1)
+		return snd_fail(SND_DATA_OVERRUN, "%s: %" PRIu32 " scatter/gather entries, want 1: pass one entry of 8 bytes for the old value", op, count);
+	if (sge == NULL || sge->buffer == NULL)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: %s is NULL", op, sge == NULL ? "sge" : "the buffer of the entry");
+	if (sge->length != SIZE)
+		return snd_fail(SND_INVALID_BUFFER_SIZE, "%s: an entry of %" PRIu32 " bytes, want 8: pass one entry of 8 bytes for the old value", op, sge->length);
+	if (address % SIZE != 0)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: address %#" PRIx64 " is not a multiple of 8: align the numbers that atomics change", op, address);
+	return SND_SUCCESS;
+}
+
+static snd_status post(struct snd_endpoint *ep, const char *op, uint32_t kind, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address, uint32_t token,
+	uint64_t operand, uint64_t swap, uint32_t flags)
+{
+	const struct snd_change change = {SNDL_OPERATION_FETCH_AND_ADD + (kind - SND_REQUEST_FETCH_AND_ADD), operand, swap};
+	uint64_t bind = 0;
+	struct snd_send_request *r;
+	snd_status s = check(op, kind, sge, count, address, flags);
+	if (s == SND_SUCCESS && flags == 0 && change_fast(ep, kind, context, sge, address, token, change, &bind))
+		return SND_SUCCESS;
+	if (s == SND_SUCCESS && (s = snd_new_request(ep, op, kind, flags, context, &r)) == SND_SUCCESS && (s = snd_check_extended(ep, r, op)) == SND_SUCCESS) {
+		struct snd_entry *e = &r->entries[r->count++];
+		*e = (struct snd_entry){(uint64_t)(uintptr_t)sge->buffer, SIZE, sge->token};
+		snd_resolve(ep->adapter, e->address, e->length, &e->token);
+		r->total = SIZE;
+		r->remote_address = address;
+		r->remote_token = token;
+		r->remote_bind = bind;
+		r->change = change;
+		s = snd_enqueue(ep, r);
+	}
+	return snd_submit_on_error(ep, s);
+}
+
+snd_status snd_endpoint_fetch_and_add(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address, uint32_t token, uint64_t add,
+	uint32_t flags)
+{
+	const char *op = "fetch and add";
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, op);
+	return snd_leave_with(endpoint->object.fabric, post(endpoint, op, SND_REQUEST_FETCH_AND_ADD, context, sge, count, address, token, add, 0, flags));
+}
+
+snd_status snd_endpoint_compare_and_swap(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address, uint32_t token, uint64_t compare,
+	uint64_t swap, uint32_t flags)
+{
+	const char *op = "compare and swap";
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, op);
+	return snd_leave_with(endpoint->object.fabric, post(endpoint, op, SND_REQUEST_COMPARE_AND_SWAP, context, sge, count, address, token, compare, swap, flags));
+}
+
+snd_status snd_endpoint_swap(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address, uint32_t token, uint64_t value, uint32_t flags)
+{
+	const char *op = "swap";
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, op);
+	return snd_leave_with(endpoint->object.fabric, post(endpoint, op, SND_REQUEST_SWAP, context, sge, count, address, token, value, 0, flags));
+}
