@@ -74,12 +74,12 @@ static bool choose(struct input *in, struct damage *l)
 	case 5:
 		if (ep == NULL)
 			return false;
-		l->word = word_of(ep->local_qp, 64, index); /* the words that the peer reads once */
+		l->word = word_of(ep->local_qp, 80, index); /* the words that the peer reads once */
 		break;
 	case 6: {
 		static const uint16_t fields[] = {SNDL_AT_SHARED_QP_RELEASED, SNDL_AT_SHARED_QP_FAULT, SNDL_AT_SHARED_QP_FAULT_STATUS, SNDL_AT_SHARED_QP_POSTED,
 			SNDL_AT_SHARED_QP_SMALL_RECEIVES_END, SNDL_AT_SHARED_QP_SMALL_RECEIVE_BYTES, SNDL_AT_SHARED_QP_HAZARD, SNDL_AT_SHARED_QP_NEED_WAKEUP,
-			SNDL_AT_SHARED_QP_RECEIVE_STATUS, SNDL_AT_SHARED_QP_REASON};
+			SNDL_AT_SHARED_QP_RECEIVE_STATUS, SNDL_AT_SHARED_QP_REASON, SNDL_AT_SHARED_QP_RESULTS};
 		if (ep == NULL)
 			return false;
 		l->word = (unsigned char *)ep->local_qp + fields[index % (sizeof fields / sizeof fields[0])];
@@ -163,7 +163,7 @@ void forge(struct input *in)
 	struct snd_connection *c = ep->conn;
 	struct snd_slot *slot = &c->out.slots[c->out.next & c->out.mask];
 	uint64_t token = (uint32_t)known(in), length = fuzz_byte(in) & 63;
-	slot->words[0] = (which >> 2 & 7) | (uint64_t)(flags & 63) << SNDL_ENTRY_FLAGS_SHIFT | length << SNDL_ENTRY_LENGTH_SHIFT | token << SNDL_ENTRY_TOKEN_SHIFT;
+	slot->words[0] = (which >> 2 & 7) | (which >> 4 & 8) | (uint64_t)(flags & 127) << SNDL_ENTRY_FLAGS_SHIFT | length << SNDL_ENTRY_LENGTH_SHIFT | token << SNDL_ENTRY_TOKEN_SHIFT;
 	for (int i = 1; i < 7; i++)
 		slot->words[i] = which & 0x20 ? known(in) : value(in, slot->words[i]);
 	if (which & 0x40)

@@ -84,7 +84,7 @@ static void make_side(int rank)
 	EXPECT(snd_cq_create(s->a, 1024, &s->cq) == SND_SUCCESS);
 	snd_srq_config config = {.depth = 16};
 	EXPECT(snd_srq_create(s->a, &config, &s->srq) == SND_SUCCESS);
-	EXPECT(snd_mr_allocate(s->a, PAGE, SND_ALLOW_REMOTE_WRITE | SND_ALLOW_REMOTE_READ, &s->shared) == SND_SUCCESS);
+	EXPECT(snd_mr_allocate(s->a, PAGE, SND_ALLOW_REMOTE_WRITE | SND_ALLOW_REMOTE_READ | SND_ALLOW_REMOTE_ATOMIC, &s->shared) == SND_SUCCESS);
 	EXPECT(snd_mr_register(s->a, s->memory + PAGE, PAGE, SND_ALLOW_LOCAL_WRITE, &s->own) == SND_SUCCESS);
 	for (int i = 0; i < WINDOWS; i++)
 		EXPECT(snd_window_create(s->a, &s->windows[i]) == SND_SUCCESS);
@@ -165,11 +165,13 @@ static void request(struct side *s, struct snd_endpoint *ep, uint8_t kind)
 	const snd_window_descriptor d = b & 1 ? other->windows[b >> 1 & 1]->latest
 		: (snd_window_descriptor){snd_mr_address(other->shared), PAGE, snd_mr_remote_token(other->shared), 0};
 	const uint32_t flags = (b & 0x10 ? SND_SILENT_SUCCESS : 0) | (b & 0x20 ? SND_DEFER : 0) | (b & 0x40 ? SND_READ_FENCE : 0);
-	snd_sge g = part(s, kind == 0 || kind == 3);
+	snd_sge g = part(s, kind == 0 || kind == 3 || kind > 8);
+	if (kind > 8 && (b & 8) == 0)
+		g.length = 8;
 	snd_window *w = s->windows[b >> 1 & 1];
 	if (kind == 6) {
 		if (g.buffer != snd_mr_buffer(s->shared)) /* memory that a bound window grants */
-			count(s, snd_endpoint_bind(ep, 1, s->own, w, s->memory + GRANTED, GRANTED_BYTES, SND_ALLOW_WRITE | SND_ALLOW_READ));
+			count(s, snd_endpoint_bind(ep, 1, s->own, w, s->memory + GRANTED, GRANTED_BYTES, SND_ALLOW_WRITE | SND_ALLOW_READ | SND_ALLOW_ATOMIC));
 		else
 			count(s, snd_endpoint_bind(ep, 1, s->shared, w, g.buffer, g.length, SND_ALLOW_READ));
 		return;
@@ -180,6 +182,11 @@ static void request(struct side *s, struct snd_endpoint *ep, uint8_t kind)
 	case 2: count(s, snd_endpoint_write(ep, 1, &g, 1, d.address, d.token, flags | (b & 0x80 ? SND_INLINE : 0))); break;
 	case 3: count(s, snd_endpoint_read(ep, 1, &g, 1, d.address, d.token, flags)); break;
 	case 4: count(s, snd_endpoint_send_and_invalidate(ep, 1, &g, 1, d.token, flags)); break;
+	case 7: count(s, snd_endpoint_send_immediate(ep, 1, &g, 1, b, flags)); break;
+	case 8: count(s, snd_endpoint_write_immediate(ep, 1, &g, 1, d.address, d.token, b, flags | (b & 0x80 ? SND_INLINE : 0))); break;
+	case 9: count(s, snd_endpoint_fetch_and_add(ep, 1, &g, 1, d.address, d.token, b, flags)); break;
+	case 10: count(s, snd_endpoint_compare_and_swap(ep, 1, &g, 1, d.address, d.token, b & 0x80, b, flags)); break;
+	case 11: count(s, snd_endpoint_swap(ep, 1, &g, 1, d.address, d.token, b, flags)); break;
 	default: count(s, snd_endpoint_invalidate(ep, 1, w, flags)); break;
 	}
 }
@@ -191,7 +198,7 @@ static void step(void)
 	struct snd_endpoint *ep = s->endpoints[b >> 1 & 1];
 	if (kind < 14) {
 		if (ep != NULL)
-			request(s, ep, kind % 7);
+			request(s, ep, kind % 12);
 		return;
 	}
 	switch (kind) {

@@ -1,4 +1,4 @@
-/* The guarded access in full: it reports why it refuses. TWIN window/guard.go, window/guard_atomic.go, window/guard_atomic.go, window/copy_unsafe.go, window/operand.go. */
+/* The guarded access in full: it reports why it refuses. TWIN window/guard.go, window/guard_atomic.go, window/copy_unsafe.go, window/operand.go. */
 #include "window/guard.h"
 
 void snd_copy_ordered(unsigned char *sink, const unsigned char *source, uint64_t n)
