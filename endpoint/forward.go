@@ -99,10 +99,15 @@ func (ep *queuePair) Next(r *relayhook.Request) bool {
 		Invalidate: e.Flags&wire.FlagInvalidate != 0, Solicited: e.Flags&wire.FlagSolicited != 0, Hashed: e.Flags&wire.FlagHashed != 0,
 		Token: e.Token, Address: e.ReceiverAddress, Length: e.FragmentLength, Total: e.RequestLength,
 		LocalAddress: e.SenderAddress, LocalToken: e.SenderToken, Hash: e.Hash,
+		HasImmediate: e.Flags&wire.FlagImmediate != 0, Immediate: e.Immediate,
 	}
-	if e.Kind == wire.SendInEntry || e.Kind == wire.WriteInEntry {
+	switch e.Kind {
+	case wire.SendInEntry, wire.WriteInEntry:
 		r.InEntry, r.Data = true, e.Payload
 		r.Length, r.Total = uint64(e.PayloadLength), uint64(e.PayloadLength)
+	case wire.Atomic:
+		r.Length, r.Total = 8, 8
+		r.Change, r.ResultIndex = relayhook.Change{Type: e.Operation.Request(), Operand: e.Operand, Swap: e.Swap}, e.ResultIndex
 	}
 	return true
 }
@@ -110,7 +115,7 @@ func (ep *queuePair) Next(r *relayhook.Request) bool {
 // isForwarded reports whether an entry is one that a correct peer sends to a relay: it needs an acknowledgement, and
 // does not report data that the peer has placed itself.
 func isForwarded(e *wire.Entry) bool {
-	return e.Kind != wire.SendPlaced && e.Kind != wire.SendFailed && e.Flags&wire.FlagAckRequest != 0 && !e.IsExtended()
+	return e.Kind != wire.SendPlaced && e.Kind != wire.SendFailed && e.Kind != wire.WritePlaced && e.Flags&wire.FlagAckRequest != 0
 }
 
 func forwardKind(k wire.Kind) relayhook.Kind {
@@ -119,6 +124,8 @@ func forwardKind(k wire.Kind) relayhook.Kind {
 		return relayhook.Write
 	case wire.ReadFragment:
 		return relayhook.Read
+	case wire.Atomic:
+		return relayhook.Atomic
 	}
 	return relayhook.Send
 }
@@ -176,6 +183,15 @@ func (ep *queuePair) AnswerHash(r *relayhook.Request, hash uint64) {
 	}
 }
 
+// AnswerAtomic tells the peer what the bytes were that its atomic has changed.
+func (ep *queuePair) AnswerAtomic(r *relayhook.Request, old uint64) {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if ep.forwards() && ep.state() == connected {
+		ep.localQP.Results[r.ResultIndex].Store(old) // ORDER result-stored: before the release of the entry; pairs with the load in takeResult
+	}
+}
+
 // Complete completes the peer's requests before ring entry number end.
 func (ep *queuePair) Complete(end uint64) {
 	ep.mu.Lock()
@@ -215,6 +231,8 @@ func (ep *queuePair) Begin(o *relayhook.Order, data []byte) error {
 		kind = nd.RequestWrite
 	case relayhook.Read:
 		kind = nd.RequestRead
+	case relayhook.Atomic:
+		kind = o.Change.Type
 	}
 	if o.Solicited {
 		flags = nd.SendAndSolicitEvent
@@ -225,8 +243,16 @@ func (ep *queuePair) Begin(o *relayhook.Order, data []byte) error {
 	if err != nil {
 		return err
 	}
-	r.parts, r.Total, r.Invalidate = ep.parts, o.Total, o.Invalidate
+	r.Total, r.Invalidate, r.HasImmediate, r.Immediate = o.Total, o.Invalidate, o.HasImmediate, o.Immediate
 	r.RemoteAddress, r.RemoteToken = o.Address, o.Token
+	if r.HasImmediate && kind == nd.RequestSend {
+		r.RemoteToken = nd.Token(o.Immediate)
+	}
+	if r.IsAtomic() {
+		r.operand, r.swap, r.oldTo = o.Change.Operand, o.Change.Swap, o.Old
+	} else {
+		r.parts = ep.parts
+	}
 	if o.Total > 0 {
 		r.SGEs = append(r.SGEs, wire.SGE{Length: uint32(o.Total)})
 	}

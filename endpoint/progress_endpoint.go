@@ -118,7 +118,7 @@ func (ep *queuePair) needsPolling() bool {
 	// The peer rings when a request in the ring can continue. That also continues an Invalidate behind such
 	// requests, and a Send that waits for a receive without a time-out; see requestWakeup.
 	switch {
-	case r.Kind == nd.RequestSend && !r.hasReceive && ep.provider.options.ReceiveTimeout == NoLimit:
+	case r.takesReceive() && !r.hasReceive && ep.provider.options.ReceiveTimeout == NoLimit:
 		return false
 	case r.awaitsParts(): // the program continues it
 		return false

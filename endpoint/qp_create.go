@@ -157,7 +157,7 @@ func (ep *queuePair) makeSharedQP() error {
 		h.Membarrier = 1
 	}
 	if ep.provider.options.Forward {
-		h.ResponderCopies, h.SharedReceive, h.Extended = 1, 1, 0
+		h.ResponderCopies, h.SharedReceive = 1, 1
 	}
 	if ep.outboundSlots, err = shm.Slice[ring.Slot](arena, shm.Offset(h.Ring), slots); err != nil {
 		return err

@@ -29,6 +29,7 @@ type request struct {
 	operand, swap   uint64           // of an atomic
 	hasChanged      bool             // an atomic has changed the peer's memory, and
 	old             uint64           // this was the value before
+	oldTo           *uint64          // place of the old value, if that is not local memory with a token
 	resultIndex     uint64           // of an atomic: in the peer's SharedQP.Results
 	needsAck        bool             // the request completes when the peer has consumed its last entry
 	firstEntry      uint64           // number of its first ring entry
@@ -135,9 +136,12 @@ func (r *request) isIncomplete() bool {
 	return r.parts != nil && r.Kind != nd.RequestRead && r.Total <= wire.MaxSendInEntry && r.parts.available(r) < r.Total-r.Transferred
 }
 
+// takesReceive reports whether r takes a receive of the peer.
+func (r *request) takesReceive() bool { return r.Kind == nd.RequestSend || r.HasImmediate }
+
 // awaitsParts reports whether only the program can continue r, by a call of Give or Take.
 func (r *request) awaitsParts() bool {
-	return r.parts != nil && (r.Kind != nd.RequestSend || r.hasReceive) && r.Transferred < r.Total && r.parts.available(r) == 0
+	return r.parts != nil && (r.hasReceive || !r.takesReceive()) && r.Transferred < r.Total && r.parts.available(r) == 0
 }
 
 // receive is one posted receive.

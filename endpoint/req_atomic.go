@@ -71,8 +71,10 @@ func (ep *queuePair) postChange(op string, kind nd.RequestType, reqCtx uint64, s
 
 // notExtended returns the error of a request that the peer does not understand.
 func (ep *queuePair) notExtended(op string) error {
-	return ep.opError(op, nd.NotSupported, "the peer ("+ep.conn.peerName+") has no atomics and no immediate data", "see AdapterFlags of its adapter")
+	return ep.opError(op, nd.NotSupported, fmt.Sprintf(noExtension, ep.conn.peerName), "see AdapterFlags of its adapter")
 }
+
+const noExtension = "the peer (%s) has no atomics and no immediate data"
 
 // changeFast is executeAtomic for the fast path. It reports whether it has run the atomic.
 func (ep *queuePair) changeFast(kind nd.RequestType, reqCtx uint64, sge *nd.SGE, remoteAddress uint64, remoteToken nd.Token, operand, swap uint64) bool {
@@ -101,17 +103,19 @@ func (ep *queuePair) changeFast(kind nd.RequestType, reqCtx uint64, sge *nd.SGE,
 
 // executeAtomic changes 8 bytes of the peer's memory, or lets the peer do so.
 func (ep *queuePair) executeAtomic(r *request) outcome {
-	if ep.req.readLimit == 0 {
+	switch {
+	case !ep.conn.peerExtended: // a request of a relay; else the post has failed
+		return ep.reject(r, nd.NotSupported, noExtension, ep.conn.peerName)
+	case ep.req.readLimit == 0:
 		return ep.reject(r, nd.InvalidDeviceRequest, noReads)
-	}
-	if r.hasChanged {
+	case r.hasChanged:
 		ep.storeResult(r, r.old)
 		return executed
-	}
-	e := r.SGEs[0]
-	r.setOperand(&ep.sink, e, window.Write)
-	if f := ep.guard.Check(&ep.sink, 8); f != window.NoFault { // before the peer's memory changes
-		return ep.rejectLocal(r, e, f)
+	case r.oldTo == nil:
+		r.setOperand(&ep.sink, r.SGEs[0], window.Write)
+		if f := ep.guard.Check(&ep.sink, 8); f != window.NoFault { // before the peer's memory changes
+			return ep.rejectLocal(r, r.SGEs[0], f)
+		}
 	}
 	if !r.ResponderCopies {
 		r.ResponderCopies = ep.mustPeerCopy() || ep.conn.copyWouldOvertake()
@@ -161,6 +165,11 @@ func (ep *queuePair) takeResult(r *request) {
 
 // storeResult stores the old value in the local entry, and finishes r.
 func (ep *queuePair) storeResult(r *request, old uint64) {
+	if r.oldTo != nil {
+		*r.oldTo = old
+		r.Finish(nd.Success)
+		return
+	}
 	e := r.SGEs[0]
 	if ep.deliverResult(e.Address, e.Token, old) {
 		r.Finish(nd.Success)

@@ -78,7 +78,7 @@ func (ep *queuePair) askHook(r *request) (out outcome, handled bool) {
 	switch {
 	case a == mode.Aside && ep.setAside(r):
 		return executed, true
-	case a == mode.Run && (r.Kind == nd.RequestSend || r.HasImmediate) && r.Transferred == 0 && ep.hasAside() && ep.conn.peerHasSRQ:
+	case a == mode.Run && r.takesReceive() && r.Transferred == 0 && ep.hasAside() && ep.conn.peerHasSRQ:
 		return blocked, true // such a Send waits in the ring, without limit; no Read may get behind it
 	}
 	return handle(a)

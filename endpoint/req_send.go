@@ -51,6 +51,8 @@ func (ep *queuePair) executeSend(r *request, budget *uint64) outcome {
 func (ep *queuePair) takeReceive(r *request) outcome {
 	c := ep.conn
 	switch {
+	case r.HasImmediate && !c.peerExtended: // a request of a relay; else the post has failed
+		return ep.reject(r, nd.NotSupported, noExtension, c.peerName)
 	case c.peerHasSRQ:
 		// Only the peer knows whether its shared queue has a receive. The entry waits in the ring for one, without limit.
 		r.needsAck = true

@@ -21,7 +21,15 @@ const (
 	Send Kind = 1 + iota
 	Write
 	Read
+	Atomic
 )
+
+// Change is what an Atomic does with the 8 bytes at its address.
+type Change struct {
+	Type    nd.RequestType // RequestFetchAndAdd, RequestCompareAndSwap or RequestSwap
+	Operand uint64         // number to add, to compare or to store
+	Swap    uint64         // number to store if the comparison finds Operand
+}
 
 // Request is one ring entry: a request of the peer, or a part of it. The peer has written all numbers, so
 // all of them may be wrong. A caller passes the address to Endpoint methods only.
@@ -31,13 +39,17 @@ type Request struct {
 	First      bool     // first entry of a request
 	Last       bool     // last entry of a request
 	Invalidate bool     // of a Send: the receiver invalidates Token
-	Solicited  bool     // of a Send: its Receive completes with a solicited event
+	Solicited  bool     // of a Send, or a Write with immediate data: its Receive completes with a solicited event
 	Hashed     bool     // the peer asks for a check of the payload
 	Token      nd.Token // remote token, or the token to invalidate
-	Address    uint64   // remote address of a Read or Write
+	Address    uint64   // remote address of a Read, Write or Atomic
 	Length     uint64   // bytes of this entry
 	Total      uint64   // bytes of the whole request
 	Hash       uint64   // of the data of the whole request, if a Send or Write is Hashed
+
+	HasImmediate bool   // of a Send or Write: its Receive completes with Immediate
+	Immediate    uint32 //
+	Change       Change // of an Atomic
 
 	// Where the peer has the data of this entry. Only Endpoint uses these fields.
 	InEntry      bool // in Data
@@ -45,6 +57,7 @@ type Request struct {
 	LocalAddress uint64 // else there, in its memory
 	LocalToken   nd.Token
 	BindCheck    window.BindCheck // bind of LocalToken
+	ResultIndex  int              // of an Atomic: the place of its answer
 }
 
 // Adapter is an adapter of a relay.
@@ -100,12 +113,17 @@ type Order struct {
 	Context    uint64   // of the result
 	Kind       Kind     //
 	Invalidate bool     // of a Send: the peer invalidates Token
-	Solicited  bool     // of a Send: its Receive completes with a solicited event
+	Solicited  bool     // of a Send, or a Write with immediate data: its Receive completes with a solicited event
 	Token      nd.Token // remote token, or the token to invalidate
-	Address    uint64   // remote address of a Read or Write
+	Address    uint64   // remote address of a Read, Write or Atomic
 	Total      uint64   // bytes of the request
 	Hashed     bool     // of a Send or Write: its data has to have the hash Hash
 	Hash       uint64
+
+	HasImmediate bool    // of a Send or Write: the peer's Receive completes with Immediate
+	Immediate    uint32  //
+	Change       Change  // of an Atomic, which is posted as a whole
+	Old          *uint64 // of an Atomic: the value of the 8 bytes before it, stored when it has succeeded
 }
 
 // Endpoint is an endpoint whose peer's requests the program carries out.
@@ -130,6 +148,9 @@ type Endpoint interface {
 	// AnswerHash tells the peer the hash of the data of a Read that is Hashed. r is the last ring entry of it. It has to be called
 	// before Complete.
 	AnswerHash(r *Request, hash uint64)
+
+	// AnswerAtomic tells the peer what the 8 bytes of its Atomic were before. It has to be called before Complete.
+	AnswerAtomic(r *Request, old uint64)
 
 	// Complete completes the peer's requests whose entries are before number end. Next has returned these entries.
 	Complete(end uint64)

@@ -263,30 +263,6 @@ func TestSendFlags(t *testing.T) {
 	}
 }
 
-// A relay carries no atomics and no immediate data: their posts fail, and the connection goes on.
-func TestExtendedRequestsAreRefused(t *testing.T) {
-	r := newRig(t, endpoint.Auto)
-	mr := r.region(4096, false)
-	one, ep, far := []nd.SGE{nd.SGEOf(mr, 0, 8)}, r.rank.ep, &r.far
-	for name, err := range map[string]error{
-		"send immediate":   ep.SendImmediate(1, one, 5, 0),
-		"write immediate":  ep.WriteImmediate(1, one, far.base, far.token, 5, 0),
-		"fetch and add":    ep.FetchAndAdd(1, one, far.base, far.token, 5, 0),
-		"compare and swap": ep.CompareAndSwap(1, one, far.base, far.token, 5, 6, 0),
-		"swap":             ep.Swap(1, one, far.base, far.token, 5, 0),
-	} {
-		if nd.StatusOf(err) != nd.NotSupported {
-			t.Errorf("%s: %v, want %v", name, err, nd.NotSupported)
-		}
-	}
-	if err := ep.Send(2, one, 0); err != nil {
-		t.Fatal(err)
-	}
-	if have := r.carry(); have.Status != nd.Success || have.RequestContext != 2 {
-		t.Errorf("%+v", have)
-	}
-}
-
 // The request that fails has its status, those before it succeed, and those after it are canceled.
 func TestFail(t *testing.T) {
 	for _, status := range []nd.Status{nd.AccessViolation, nd.RemoteError, nd.IOTimeout, nd.NotSupported} {

@@ -37,14 +37,15 @@ const (
 	Call                        // collective call Request of the sender's host, of kind Token, with Address bytes; the payload is the next part
 	Called                      // call Request of the receiver's host has arrived
 	Leave                       // the sender's host takes part in no further call
+	Atomic                      // changes 8 bytes; the payload is a Change
 
-	lastKind = Leave
+	lastKind = Atomic
 )
 
 var names = [...]string{Hello: "Hello", Credit: "Credit", Ping: "Ping", Pong: "Pong", Open: "Open", Accept: "Accept", Refuse: "Refuse",
 	Established: "Established", Send: "Send", Write: "Write", Read: "Read", Data: "Data", Done: "Done", Fail: "Fail",
 	Disconnect: "Disconnect", Abort: "Abort", Withdraw: "Withdraw", Room: "Room",
-	Call: "Call", Called: "Called", Leave: "Leave"}
+	Call: "Call", Called: "Called", Leave: "Leave", Atomic: "Atomic"}
 
 // String returns the name of the kind.
 func (k Kind) String() string {
@@ -57,18 +58,21 @@ func (k Kind) String() string {
 // Flags of a frame.
 const (
 	Invalidate uint8 = 1 << iota // of a Send: the receiver invalidates Token
-	Solicited                    // of a Send: its Receive completes with a solicited event
+	Solicited                    // of a Send, or a Write with immediate data: its Receive completes with a solicited event
 	Hashed                       // Hash is that of the data of the request, of a Data that of its payload; of a Read: wants such Data
+	Immediate                    // of a Send or Write: its Receive completes with Immediate
 )
 
 // Sizes in bytes.
 const (
-	HeaderSize = 56
-	HashSize   = 8       // after the payload of a frame that carries a hash
-	MaxTotal   = 1 << 30 // of a request
-	MaxText    = 376     // of the payload of an Abort or a Fail, which is text for people
-	MaxRefusal = 512     // of the payload of a Refuse, which is private data
-	MaxPart    = 1 << 16 // of the payload of a Call
+	HeaderSize    = 56
+	immediateSize = 4                        // after the payload of a frame with immediate data
+	hashSize      = 8                        // after that of a frame that carries a hash
+	MaxTrailer    = immediateSize + hashSize // of both
+	MaxTotal      = 1 << 30                  // of a request
+	MaxText       = 376                      // of the payload of an Abort or a Fail, which is text for people
+	MaxRefusal    = 512                      // of the payload of a Refuse, which is private data
+	MaxPart       = 1 << 16                  // of the payload of a Call
 )
 
 // Frame is a decoded frame. The fields that its kind does not have are 0.
@@ -82,12 +86,14 @@ type Frame struct {
 	Address uint64 // remote address, or the bytes of a Call
 	Token   uint32 // remote token, or the token to invalidate, or the kind of a Call
 	Status  uint32 // of a Fail, an Abort, a Refuse, or a Call that has failed
-	Done    uint32 // of a Send, Write, Read or Data: number of further requests of the other direction that are complete
+	Done    uint32 // of a Send, Write, Read, Atomic or Data: number of further requests of the other direction that are complete
 	Total   uint32 // bytes of the request
 	Offset  uint32 // of the payload in these bytes
 	Order   uint32 // number of the frame in its direction of the link
 	Hash    uint64 // XXH64, see Hashed; after the payload
 	Payload []byte // part of the encoded frame
+
+	Immediate uint32 // see there; after the payload, and before the hash
 }
 
 // Errors of Decode.
@@ -122,9 +128,13 @@ func (f *Frame) Put(b []byte, length int) int {
 	binary.LittleEndian.PutUint32(b[atLength:], uint32(length))
 	binary.LittleEndian.PutUint32(b[atOrder:], f.Order)
 	length += HeaderSize
+	if f.Flags&Immediate != 0 {
+		binary.LittleEndian.PutUint32(b[length:], f.Immediate)
+		length += immediateSize
+	}
 	if f.carriesHash() {
 		binary.LittleEndian.PutUint64(b[length:], f.Hash)
-		length += HashSize
+		length += hashSize
 	}
 	return length
 }
@@ -169,8 +179,8 @@ var shapes = [lastKind + 1]shape{
 	Accept:      {fields: hasTunnel | hasPayload, maxPayload: maxConnect},
 	Refuse:      {fields: hasTunnel | hasStatus | hasPayload, maxPayload: MaxRefusal},
 	Established: {fields: hasTunnel},
-	Send:        {fields: hasTunnel | hasRequest | hasToken | hasDone | hasParts, flags: Invalidate | Solicited | Hashed},
-	Write:       {fields: hasTunnel | hasRequest | hasAddress | hasToken | hasDone | hasParts, flags: Hashed},
+	Send:        {fields: hasTunnel | hasRequest | hasToken | hasDone | hasParts, flags: Invalidate | Solicited | Hashed | Immediate},
+	Write:       {fields: hasTunnel | hasRequest | hasAddress | hasToken | hasDone | hasParts, flags: Solicited | Hashed | Immediate},
 	Read:        {fields: hasTunnel | hasRequest | hasAddress | hasToken | hasDone | hasTotal, flags: Hashed},
 	Data:        {fields: hasTunnel | hasRequest | hasDone | hasParts, flags: Hashed},
 	Done:        {fields: hasTunnel | hasRequest},
@@ -182,6 +192,7 @@ var shapes = [lastKind + 1]shape{
 	Call:        {fields: hasRequest | hasAddress | hasToken | hasStatus | hasPayload, maxPayload: MaxPart},
 	Called:      {fields: hasRequest},
 	Leave:       {},
+	Atomic:      {fields: hasTunnel | hasRequest | hasAddress | hasToken | hasDone | hasPayload, maxPayload: ChangeSize},
 }
 
 // Decode decodes the frame that fills b. The payload is a part of b. After an error only Kind is meaningful.
@@ -208,11 +219,19 @@ func (f *Frame) Decode(b []byte) error {
 		return ErrKind
 	}
 	if f.carriesHash() {
-		end := len(b) - HashSize
+		end := len(b) - hashSize
 		if end < HeaderSize {
 			return ErrShort
 		}
 		f.Hash = binary.LittleEndian.Uint64(b[end:])
+		b = b[:end]
+	}
+	if f.Flags&Immediate != 0 {
+		end := len(b) - immediateSize
+		if end < HeaderSize {
+			return ErrShort
+		}
+		f.Immediate = binary.LittleEndian.Uint32(b[end:])
 		b = b[:end]
 	}
 	length := binary.LittleEndian.Uint32(b[atLength:])
@@ -224,7 +243,7 @@ func (f *Frame) Decode(b []byte) error {
 	if !s.lacks(hasDone) {
 		f.Status, f.Done = 0, f.Status
 	}
-	if f.Flags&^s.flags != 0 || f.Flags&Invalidate == 0 && f.Kind == Send && f.Token != 0 {
+	if f.Flags&^s.flags != 0 || !f.hasMeaningfulFlags() {
 		return ErrFlags
 	}
 	if s.lacks(hasTunnel) != (f.Tunnel == 0) || s.lacks(hasRequest) && f.Request != 0 || s.lacks(hasAddress) && f.Address != 0 ||
@@ -232,6 +251,18 @@ func (f *Frame) Decode(b []byte) error {
 		return ErrField
 	}
 	return f.checkLengths(s, length)
+}
+
+// hasMeaningfulFlags reports whether the flags of a Send or Write agree with each other, and with the token.
+func (f *Frame) hasMeaningfulFlags() bool {
+	const invalidatesToo = Invalidate | Immediate
+	switch f.Kind {
+	case Send:
+		return f.Flags&invalidatesToo != invalidatesToo && (f.Flags&Invalidate != 0 || f.Token == 0)
+	case Write:
+		return f.Flags&Immediate != 0 || f.Flags&Solicited == 0
+	}
+	return true
 }
 
 func (s *shape) lacks(x field) bool { return s.fields&x == 0 }

@@ -37,6 +37,11 @@ func examples() []Frame {
 		{Kind: Call, Request: 4, Address: 3, Token: 3, Status: 0xC0000241, Payload: []byte("why")},
 		{Kind: Called, Request: 3, Payload: []byte{}},
 		{Kind: Leave, Payload: []byte{}},
+		{Kind: Send, Tunnel: 7, Flags: Immediate | Solicited, Immediate: 1<<32 - 1, Payload: []byte{}},
+		{Kind: Send, Tunnel: 7, Flags: Immediate | Hashed, Immediate: 1, Hash: 2, Total: 3, Payload: []byte("abc")},
+		{Kind: Write, Tunnel: 7, Request: 2, Flags: Immediate | Solicited, Address: 1, Token: 5, Payload: []byte{}},
+		{Kind: Write, Tunnel: 7, Request: 2, Flags: Immediate | Hashed, Address: 1, Token: 5, Immediate: 9, Hash: 1 << 63, Total: 3, Payload: []byte("abc")},
+		{Kind: Atomic, Tunnel: 7, Request: 2, Address: 1 << 40, Token: 5, Done: 1, Payload: (&Change{CompareAndSwap, 1<<64 - 1, 5}).Append(nil)},
 	}
 }
 
@@ -60,13 +65,17 @@ func TestRoundTrip(t *testing.T) {
 
 // The fields of the header follow each other in this order, without gaps.
 func TestHeaderBytes(t *testing.T) {
-	f := Frame{Session: 0x0807060504030201, Kind: 9, Flags: 10, Credits: 0x0c0b, Tunnel: 0x100f0e0d, Request: 0x1817161514131211,
+	f := Frame{Session: 0x0807060504030201, Kind: 9, Flags: 0xf0, Credits: 0x0c0b, Tunnel: 0x100f0e0d, Request: 0x1817161514131211,
 		Address: 0x201f1e1d1c1b1a19, Token: 0x24232221, Status: 0x28272625, Total: 0x2c2b2a29, Offset: 0x302f2e2d, Order: 0x38373635}
 	b := make([]byte, HeaderSize)
 	f.Put(b, 0x34333231)
 	for i := range HeaderSize {
-		if b[i] != byte(i+1) {
-			t.Errorf("byte %d is %#x, want %#x", i, b[i], i+1)
+		want := byte(i + 1)
+		if i == atFlags {
+			want = f.Flags // none that puts anything after the payload
+		}
+		if b[i] != want {
+			t.Errorf("byte %d is %#x, want %#x", i, b[i], want)
 		}
 	}
 }
@@ -84,10 +93,18 @@ func TestDecodeRefuses(t *testing.T) {
 		"kind 0":                {Frame{}, nil, ErrKind},
 		"kind after the last":   {Frame{Kind: lastKind + 1}, nil, ErrKind},
 		"flags of a Read":       {Frame{Kind: Read, Tunnel: 1, Flags: Invalidate, Total: 1}, nil, ErrFlags},
-		"unknown flag":          {Frame{Kind: Send, Tunnel: 1, Flags: 8}, nil, ErrFlags},
+		"unknown flag":          {Frame{Kind: Send, Tunnel: 1, Flags: 16}, nil, ErrFlags},
 		"hash of a Done":        {Frame{Kind: Done, Tunnel: 1, Flags: Hashed}, nil, ErrFlags},
 		"cut in its hash":       {Frame{Kind: Write, Tunnel: 1, Flags: Hashed, Total: 1, Payload: []byte{1}}, func(b []byte) []byte { return b[:len(b)-1] }, ErrShort},
-		"without its hash":      {Frame{Kind: Write, Tunnel: 1, Flags: Hashed}, func(b []byte) []byte { return b[:HeaderSize+HashSize-1] }, ErrShort},
+		"without its hash":      {Frame{Kind: Write, Tunnel: 1, Flags: Hashed}, func(b []byte) []byte { return b[:HeaderSize+hashSize-1] }, ErrShort},
+		"number and token":      {Frame{Kind: Send, Tunnel: 1, Flags: Immediate | Invalidate, Token: 5}, nil, ErrFlags},
+		"number of a Read":      {Frame{Kind: Read, Tunnel: 1, Flags: Immediate, Total: 1}, nil, ErrFlags},
+		"number of an Atomic":   {Frame{Kind: Atomic, Tunnel: 1, Flags: Immediate}, nil, ErrFlags},
+		"number without a flag": {Frame{Kind: Send, Tunnel: 1}, func(b []byte) []byte { return append(b, 1, 0, 0, 0) }, ErrShort},
+		"cut in its number":     {Frame{Kind: Send, Tunnel: 1, Flags: Immediate, Immediate: 5}, func(b []byte) []byte { return b[:len(b)-1] }, ErrShort},
+		"event of a Write":      {Frame{Kind: Write, Tunnel: 1, Flags: Solicited}, nil, ErrFlags},
+		"Atomic too long":       {Frame{Kind: Atomic, Tunnel: 1, Payload: make([]byte, ChangeSize+1)}, nil, ErrLength},
+		"total of an Atomic":    {Frame{Kind: Atomic, Tunnel: 1, Total: OldSize}, nil, ErrField},
 		"token of a plain Send": {Frame{Kind: Send, Tunnel: 1, Token: 5}, nil, ErrFlags},
 		"no tunnel":             {Frame{Kind: Done}, nil, ErrField},
 		"tunnel of a Ping":      {Frame{Kind: Ping, Tunnel: 1}, nil, ErrField},
@@ -136,6 +153,29 @@ func TestConnectRefuses(t *testing.T) {
 	}
 }
 
+func TestChangeRefuses(t *testing.T) {
+	var c Change
+	for name, b := range map[string][]byte{
+		"empty": nil, "cut": (&Change{Operation: Swap}).Append(nil)[1:], "longer": append((&Change{Operation: Swap}).Append(nil), 0), "no operation": (&Change{}).Append(nil),
+		"unknown operation": (&Change{Operation: Swap + 1}).Append(nil), "value of an addition": (&Change{Operation: FetchAndAdd, Swap: 1}).Append(nil),
+	} {
+		if c.Decode(b) == nil {
+			t.Errorf("%s: accepted as %+v", name, c)
+		}
+	}
+	for _, want := range []Change{{FetchAndAdd, 1 << 63, 0}, {CompareAndSwap, 0x0807060504030201, 1}, {Swap, 1<<64 - 1, 0}} {
+		if err := c.Decode(want.Append(nil)); err != nil || c != want {
+			t.Errorf("%+v, %v, want %+v", c, err, want)
+		}
+	}
+	if b := (&Change{CompareAndSwap, 0x0908070605040302, 0x11100f0e0d0c0b0a}).Append(nil); !bytes.Equal(b, []byte{2, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17}) {
+		t.Errorf("encoded as %v", b)
+	}
+	if old := Old(AppendOld(nil, 1<<63+5)); old != 1<<63+5 {
+		t.Errorf("an old value of %#x", old)
+	}
+}
+
 func TestNoAllocation(t *testing.T) {
 	b := make([]byte, 700)
 	payload := []byte("abc")
@@ -168,12 +208,17 @@ func FuzzDecode(f *testing.F) {
 		if n := uint64(have.Offset) + uint64(len(have.Payload)); have.Total != 0 && (n > uint64(have.Total) || have.Total > MaxTotal) {
 			t.Fatalf("a part of bytes %d to %d of %d", have.Offset, n, have.Total)
 		}
-		if have.Kind != Open && have.Kind != Accept {
-			return
-		}
-		var c Connect
-		if c.Decode(have.Payload) == nil && !bytes.Equal(c.Append(nil), have.Payload) {
-			t.Fatalf("%x is accepted as %+v", have.Payload, c)
+		switch have.Kind {
+		case Open, Accept:
+			var c Connect
+			if c.Decode(have.Payload) == nil && !bytes.Equal(c.Append(nil), have.Payload) {
+				t.Fatalf("%x is accepted as %+v", have.Payload, c)
+			}
+		case Atomic:
+			var c Change
+			if c.Decode(have.Payload) == nil && !bytes.Equal(c.Append(nil), have.Payload) {
+				t.Fatalf("%x is accepted as %+v", have.Payload, c)
+			}
 		}
 	})
 }

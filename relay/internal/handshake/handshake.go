@@ -19,7 +19,7 @@ import (
 )
 
 // Version is that of the handshake and of the frames. Relays of different versions refuse each other.
-const Version = 4
+const Version = 5
 
 // Limit is how long a handshake may take.
 const Limit = 5 * time.Second

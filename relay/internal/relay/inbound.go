@@ -24,6 +24,7 @@ type inbound struct {
 	late    int         // turns left in which an answer shows that the last Done was sent too early
 	room    room        // of the bytes of Sends and Writes
 	order   relayhook.Order
+	olds    [tunnelDepth]uint64 // old values that Atomics have returned, by the rest of their numbers
 }
 
 // inRequest is a request of the other host.
@@ -33,21 +34,27 @@ type inRequest struct {
 	hashed   bool // a Read whose Data carries hashes
 	finished bool
 	status   nd.Status
-	sent     uint32 // bytes of the answer to a Read that were sent
+	sent     uint32 // bytes of the answer to a Read or Atomic that were sent
 }
 
-// accept handles a Send, Write or Read, or a part of one.
+// isAsked reports whether the request has data as its answer.
+func (a *inRequest) isAsked() bool { return a.kind == frame.Read || a.kind == frame.Atomic }
+
+// accept handles a Send, Write, Read or Atomic, or a part of one.
 func (t *tunnel) accept(f *frame.Frame) error {
 	in := &t.in
 	n := len(in.posted)
-	isPart := n > 0 && in.posted[n-1].kind != frame.Read && in.arrived < in.posted[n-1].size
+	isPart := n > 0 && !in.posted[n-1].isAsked() && in.arrived < in.posted[n-1].size
 	switch {
 	case isPart:
-		if a := &in.posted[n-1]; f.Request != in.last || a.kind != f.Kind || f.Total != a.size || f.Offset != in.arrived || f.Hash != in.order.Hash {
+		if a := &in.posted[n-1]; f.Request != in.last || a.kind != f.Kind || f.Total != a.size || f.Offset != in.arrived || f.Hash != in.order.Hash || f.Immediate != in.order.Immediate {
 			return errOrder
 		}
 	case f.Offset != 0 || f.Request != in.last+1 || n >= tunnelDepth:
 		return errOrder
+	}
+	if f.Kind == frame.Atomic {
+		return t.acceptAtomic(f)
 	}
 	if !in.room.receive(len(f.Payload)) {
 		return errRoom
@@ -65,8 +72,28 @@ func (t *tunnel) accept(f *frame.Frame) error {
 	}
 	in.order = relayhook.Order{Context: f.Request, Kind: orderKind(f.Kind), Total: uint64(f.Total), Address: f.Address, Token: nd.Token(f.Token),
 		Invalidate: f.Flags&frame.Invalidate != 0, Solicited: f.Flags&frame.Solicited != 0,
-		Hashed: isHashed && f.Kind != frame.Read, Hash: f.Hash}
-	if err := t.ep.Begin(&in.order, f.Payload); err != nil && nd.StatusOf(err) != nd.ConnectionInvalid { // that one is an end, which passOnEnd handles
+		Hashed: isHashed && f.Kind != frame.Read, Hash: f.Hash, HasImmediate: f.Flags&frame.Immediate != 0, Immediate: f.Immediate}
+	return t.begin(f.Payload)
+}
+
+// acceptAtomic handles an Atomic.
+func (t *tunnel) acceptAtomic(f *frame.Frame) error {
+	in := &t.in
+	var c frame.Change
+	if err := c.Decode(f.Payload); err != nil {
+		return err
+	}
+	in.last, in.arrived = f.Request, 0
+	in.posted = append(in.posted, inRequest{kind: f.Kind, size: frame.OldSize})
+	change := relayhook.Change{Type: nd.RequestFetchAndAdd + nd.RequestType(c.Operation-frame.FetchAndAdd), Operand: c.Operand, Swap: c.Swap}
+	in.order = relayhook.Order{Context: f.Request, Kind: relayhook.Atomic, Total: frame.OldSize, Address: f.Address, Token: nd.Token(f.Token),
+		Change: change, Old: &in.olds[f.Request%tunnelDepth]}
+	return t.begin(nil)
+}
+
+// begin posts the request of in.order, with the bytes of it that have arrived.
+func (t *tunnel) begin(data []byte) error {
+	if err := t.ep.Begin(&t.in.order, data); err != nil && nd.StatusOf(err) != nd.ConnectionInvalid { // that one is an end, which passOnEnd handles
 		return fmt.Errorf("post: %w", err)
 	}
 	return nil
@@ -114,7 +141,7 @@ func (t *tunnel) answer() (worked bool) {
 	done, onlySends := 0, true
 	for i := range in.posted {
 		a := &in.posted[i]
-		if a.kind == frame.Read && a.sent < a.size && !(a.finished && a.status != nd.Success) {
+		if a.isAsked() && a.sent < a.size && !(a.finished && a.status != nd.Success) {
 			worked = t.sendData(a, first+uint64(i)) || worked
 			if a.sent < a.size {
 				break
@@ -169,6 +196,9 @@ func (t *tunnel) tellDone() uint32 {
 // sendData sends data of a Read that the local process lets the relay have now. It reports whether it has sent any. The
 // last of it makes the Read succeed.
 func (t *tunnel) sendData(a *inRequest, number uint64) (worked bool) {
+	if a.kind == frame.Atomic {
+		return a.finished && t.sendOld(a, number)
+	}
 	for range framesATurn {
 		if a.sent == a.size || !t.link.hasRoom() {
 			return worked
@@ -188,6 +218,18 @@ func (t *tunnel) sendData(a *inRequest, number uint64) (worked bool) {
 		worked = true
 	}
 	return worked
+}
+
+// sendOld answers an Atomic that has succeeded. It reports false if there is no room on the link.
+func (t *tunnel) sendOld(a *inRequest, number uint64) bool {
+	if !t.link.hasRoom() {
+		return false
+	}
+	var payload [frame.OldSize]byte
+	f := frame.Frame{Kind: frame.Data, Tunnel: t.remote, Request: number, Done: t.tellDone(), Total: a.size}
+	t.link.send(&f, frame.AppendOld(payload[:0], t.in.olds[number%tunnelDepth]))
+	a.sent = a.size
+	return true
 }
 
 // grantRoom lets the other relay send more.

@@ -71,11 +71,12 @@ var phrases = [][]byte{
 	slices.Concat([]byte{opConnect}, frameOp(frame.Accept, 0)),
 	slices.Concat([]byte{opConnect}, frameOp(frame.Refuse, 0)),
 	{opAccept}, {opConnect}, {opReceive, 2}, {opReceive, 7}, {opInvalidate}, {opDisconnect}, {opClose}, {opWait},
-	{opLocal, 12}, {opLocal, 9}, {opLocal, 10}, {opLocal, 15}, {opLocal, 30}, {opLocal, 33},
+	{opLocal, 24}, {opLocal, 17}, {opLocal, 18}, {opLocal, 27}, {opLocal, 58}, {opLocal, 65}, {opLocal, 28}, {opLocal, 53}, {opLocal, 6}, {opLocal, 7},
 	frameOp(frame.Send, 2), frameOp(frame.Send, 7), frameOp(frame.Write, 3), frameOp(frame.Write, 7), frameOp(frame.Write, 8),
 	frameOp(frame.Read, 4), frameOp(frame.Read, 8), frameOp(frame.Data, 0), frameOp(frame.Done, 0), frameOp(frame.Fail, 3),
 	frameOp(frame.Accept, 0), frameOp(frame.Established, 0), frameOp(frame.Disconnect, 0), frameOp(frame.Abort, 1), frameOp(frame.Withdraw, 0),
 	frameOp(frame.Call, 0), {opFrame, byte(frame.Call), 0, 0, 1, 3}, {opFrame, byte(frame.Call), 0, 0, 2, 2}, frameOp(frame.Called, 0), frameOp(frame.Leave, 0),
+	frameOp(frame.Atomic, 0), {opFrame, byte(frame.Atomic), 0, 0, 1, 0}, {opFrame, byte(frame.Send), 0, 0, 48, 3}, {opFrame, byte(frame.Write), 0, 0, 48, 7},
 	frameOp(frame.Ping, 0), frameOp(frame.Credit, 0), {opFrame, byte(frame.Write), 0, 0, 1, 3}, {opFrame, byte(frame.Send), 0, 0, 1, 3},
 }
 
@@ -185,7 +186,7 @@ func (g *linkRig) run(t *testing.T, input []byte) {
 	n := g.near.rank
 	p.queue, err = n.adapter.CreateCompletionQueue(n.ctx, 4096)
 	must(t, err)
-	p.memory, err = n.adapter.Allocate(n.ctx, 1<<20, nd.AllowLocalWrite|nd.AllowRemoteRead|nd.AllowRemoteWrite)
+	p.memory, err = n.adapter.Allocate(n.ctx, 1<<20, nd.AllowLocalWrite|nd.AllowRemoteRead|nd.AllowRemoteWrite|nd.AllowRemoteAtomic)
 	must(t, err)
 	for n := 0; n < 500 && len(p.input) > 0; n++ { // a longer input takes so long that the fuzzer believes it hangs
 		p.op()

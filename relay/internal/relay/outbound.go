@@ -35,11 +35,14 @@ type outbound struct {
 
 // outRequest is a request that was sent and is not done.
 type outRequest struct {
-	read   relayhook.Request // of a Read, its entry
-	isRead bool
-	last   uint64 // number of its last ring entry
-	stored uint64 // bytes of a Read that have arrived
+	asked  relayhook.Request // of a Read or Atomic, its entry
+	isAsk  bool              // it is one of these
+	last   uint64            // number of its last ring entry
+	stored uint64            // bytes of its answer that have arrived
 }
+
+// isAsk reports whether a request has data as its answer.
+func isAsk(k relayhook.Kind) bool { return k == relayhook.Read || k == relayhook.Atomic }
 
 // refusal is a request that fails when all requests before it are done.
 type refusal struct {
@@ -89,16 +92,17 @@ func (t *tunnel) checkEntry() bool {
 	}
 	switch {
 	case size > frame.MaxTotal: // refused below
-	case e.Kind == relayhook.Read && size > 0 && !o.inMessage:
+	case isAsk(e.Kind) && size > 0 && !o.inMessage:
 		o.hasNumber = false
 		return true
-	case e.Kind != relayhook.Read && e.First != o.inMessage:
+	case !isAsk(e.Kind) && e.First != o.inMessage:
 		if e.First {
 			o.message, o.inMessage, o.carried, o.hasNumber = *e, true, 0, false
 		}
 		m := &o.message
 		isWhole := e.Length <= m.Total-o.carried && e.Last == (e.Length == m.Total-o.carried) && (e.Length > 0 || e.Total == 0)
-		if e.Kind == m.Kind && e.Total == m.Total && isWhole && (e.Kind == relayhook.Send || !e.Invalidate && !e.Solicited) {
+		isSame := e.Kind == m.Kind && e.Total == m.Total && e.HasImmediate == m.HasImmediate && e.Immediate == m.Immediate
+		if isSame && isWhole && (e.Kind == relayhook.Send || !e.Invalidate && (e.HasImmediate || !e.Solicited)) {
 			return true
 		}
 	}
@@ -126,15 +130,8 @@ func (t *tunnel) failRefused() {
 func (t *tunnel) sendEntry() bool {
 	o, e, l := &t.out, &t.out.entry, t.link
 	f := frame.Frame{Tunnel: t.remote, Request: o.begun}
-	if e.Kind == relayhook.Read {
-		f.Kind, f.Address, f.Token, f.Total = frame.Read, e.Address, uint32(e.Token), uint32(e.Length)
-		f.Done = t.tellDone()
-		if e.Hashed {
-			f.Flags = frame.Hashed
-		}
-		l.send(&f, nil)
-		o.sent = append(o.sent, outRequest{read: *e, isRead: true, last: e.Number})
-		o.hasEntry = false
+	if isAsk(e.Kind) {
+		t.ask(&f)
 		return true
 	}
 	f.Kind, f.Total = frame.Send, uint32(o.message.Total)
@@ -150,6 +147,10 @@ func (t *tunnel) sendEntry() bool {
 	if o.message.Hashed {
 		f.Flags |= frame.Hashed
 		f.Hash = o.message.Hash
+	}
+	if o.message.HasImmediate {
+		f.Flags |= frame.Immediate
+		f.Immediate = o.message.Immediate
 	}
 	for frames := 0; o.fetched < e.Length || frames == 0; frames++ {
 		n := min(e.Length-o.fetched, maxPayload)
@@ -185,6 +186,24 @@ func (t *tunnel) sendEntry() bool {
 	return true
 }
 
+// ask sends the entry, a Read or an Atomic, with a frame that has its tunnel and its number.
+func (t *tunnel) ask(f *frame.Frame) {
+	o, e := &t.out, &t.out.entry
+	var room [frame.ChangeSize]byte
+	payload := room[:0]
+	f.Kind, f.Address, f.Token, f.Done = frame.Read, e.Address, uint32(e.Token), t.tellDone()
+	if e.Kind == relayhook.Atomic {
+		f.Kind = frame.Atomic
+		c := frame.Change{Operation: frame.FetchAndAdd + frame.Operation(e.Change.Type-nd.RequestFetchAndAdd), Operand: e.Change.Operand, Swap: e.Change.Swap}
+		payload = c.Append(payload)
+	} else if f.Total = uint32(e.Length); e.Hashed {
+		f.Flags = frame.Hashed
+	}
+	t.link.send(f, payload)
+	o.sent = append(o.sent, outRequest{asked: *e, isAsk: true, last: e.Number})
+	o.hasEntry = false
+}
+
 // releaseFetched releases the fetched entries of the message in progress, if all requests before it are done. The local
 // process may need the entries, or the buffer to which they refer, for the rest of the message.
 func (t *tunnel) releaseFetched() {
@@ -201,7 +220,7 @@ func (t *tunnel) done(number uint64) error {
 	}
 	n := int(number - o.done)
 	for i := range o.sent[:n] {
-		if d := &o.sent[i]; d.isRead && d.stored != d.read.Length {
+		if d := &o.sent[i]; d.isAsk && d.stored != d.asked.Length {
 			return errOrder
 		}
 	}
@@ -222,25 +241,33 @@ func (t *tunnel) enlarge(limit uint64) error {
 	return nil
 }
 
-// store handles the data of a Read.
+// store handles the data of a Read, or the answer to an Atomic.
 func (t *tunnel) store(f *frame.Frame) error {
 	i := f.Request - t.out.done - 1
 	if i >= uint64(len(t.out.sent)) {
 		return errOrder
 	}
-	for j := range t.out.sent[:i] { // data arrives in the order of the Reads
-		if e := &t.out.sent[j]; e.isRead && e.stored != e.read.Length {
+	for j := range t.out.sent[:i] { // data arrives in the order of the requests
+		if e := &t.out.sent[j]; e.isAsk && e.stored != e.asked.Length {
 			return errOrder
 		}
 	}
 	d := &t.out.sent[i]
-	if !d.isRead || uint64(f.Total) != d.read.Length || uint64(f.Offset) != d.stored || (f.Flags&frame.Hashed != 0) != d.read.Hashed {
+	if !d.isAsk || uint64(f.Total) != d.asked.Length || uint64(f.Offset) != d.stored || (f.Flags&frame.Hashed != 0) != d.asked.Hashed {
 		return errOrder
 	}
-	if d.read.Hashed && !t.checkData(d, f) {
+	if d.asked.Kind == relayhook.Atomic {
+		if len(f.Payload) != frame.OldSize {
+			return errOrder
+		}
+		t.ep.AnswerAtomic(&d.asked, frame.Old(f.Payload))
+		d.stored = frame.OldSize
 		return nil
 	}
-	if s := t.ep.Store(&d.read, d.stored, f.Payload); s == nd.AccessViolation {
+	if d.asked.Hashed && !t.checkData(d, f) {
+		return nil
+	}
+	if s := t.ep.Store(&d.asked, d.stored, f.Payload); s == nd.AccessViolation {
 		t.refuseRead(d.last, s, "a Read names memory of its own process that its token does not allow")
 	}
 	d.stored += uint64(len(f.Payload))
@@ -255,12 +282,12 @@ func (t *tunnel) checkData(d *outRequest, f *frame.Frame) bool {
 		return false
 	}
 	sum := &t.out.readSum
-	if d.read.First && d.stored == 0 {
+	if d.asked.First && d.stored == 0 {
 		sum.Reset()
 	}
 	_, _ = sum.Write(f.Payload)
-	if d.read.Last && d.stored+uint64(len(f.Payload)) == d.read.Length {
-		t.ep.AnswerHash(&d.read, sum.Sum64())
+	if d.asked.Last && d.stored+uint64(len(f.Payload)) == d.asked.Length {
+		t.ep.AnswerHash(&d.asked, sum.Sum64())
 	}
 	return true
 }

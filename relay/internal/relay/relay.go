@@ -30,7 +30,7 @@ import (
 // Sizes of a relay.
 const (
 	maxPayload   = window.ChunkSize // of a frame: the guard copies as much at a time
-	bufferSize   = maxPayload + frame.HeaderSize + frame.HashSize
+	bufferSize   = maxPayload + frame.HeaderSize + frame.MaxTrailer
 	linkWindow   = 32 // receive buffers for each link
 	maxLinks     = MaxHosts - 1
 	sendBuffers  = maxLinks * linkWindow  // so that a host that has stopped takes none of those of other links

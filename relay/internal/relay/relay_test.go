@@ -70,7 +70,7 @@ func openRank(ctx context.Context, arena *shm.Arena, o endpoint.Options, private
 	if n.queue, err = n.adapter.CreateCompletionQueue(ctx, 1024); err != nil {
 		return nil, err
 	}
-	const rights = nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite
+	const rights = nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite | nd.AllowRemoteAtomic
 	if private {
 		n.memory, err = n.adapter.Register(ctx, make([]byte, memorySize), rights)
 	} else {

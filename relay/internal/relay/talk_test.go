@@ -197,7 +197,7 @@ func (p *talk) accept() {
 	p.locals = append(p.locals, l)
 	p.calls.Go(func() {
 		if c.Accept(p.ctx, ep, nd.ConnectParams{InboundReadLimit: 4, OutboundReadLimit: 4}) == nil {
-			_ = ep.Bind(1, p.memory, l.window, p.memory.Bytes(), nd.AllowRead|nd.AllowWrite)
+			_ = ep.Bind(1, p.memory, l.window, p.memory.Bytes(), nd.AllowRead|nd.AllowWrite|nd.AllowAtomic)
 		}
 	})
 	p.settle(func() bool { return len(p.tunnels) > 0 })
@@ -224,8 +224,8 @@ func (p *talk) post() {
 	if l == nil {
 		return
 	}
-	sge := []nd.SGE{nd.SGEOf(p.memory, 0, sizeOf(kind/4)%(1<<20))}
-	switch kind % 4 {
+	sge := []nd.SGE{nd.SGEOf(p.memory, 0, sizeOf(kind/8)%(1<<20))}
+	switch kind % 8 {
 	case 0:
 		_ = l.ep.Send(1, sge, 0)
 	case 1:
@@ -234,6 +234,14 @@ func (p *talk) post() {
 		_ = l.ep.Read(3, sge, 1<<40, 77, 0)
 	case 3:
 		_ = l.ep.SendAndInvalidate(4, sge, 77, 0)
+	case 4:
+		_ = l.ep.SendImmediate(5, sge, 9, 0)
+	case 5:
+		_ = l.ep.WriteImmediate(6, sge, 1<<40, 77, 9, 0)
+	case 6:
+		_ = l.ep.FetchAndAdd(7, []nd.SGE{nd.SGEOf(p.memory, 0, 8)}, 1<<40, 77, 9, 0)
+	case 7:
+		_ = l.ep.CompareAndSwap(8, []nd.SGE{nd.SGEOf(p.memory, 8, 8)}, 1<<40, 77, 9, 8, 0)
 	}
 	p.settle(func() bool { return true })
 }
@@ -283,10 +291,14 @@ func (p *talk) heard(f *frame.Frame) {
 			own = uint32(1000 + len(p.tunnels))
 		}
 		p.tunnels = append(p.tunnels, farTunnel{number: c.Tunnel, own: own})
-	case frame.Read:
+	case frame.Read, frame.Atomic:
+		total := f.Total
+		if f.Kind == frame.Atomic {
+			total = frame.OldSize
+		}
 		for i := range p.tunnels {
 			if x := &p.tunnels[i]; x.own == f.Tunnel {
-				x.reads[f.Request%8] = f.Total
+				x.reads[f.Request%8] = total
 			}
 		}
 	}
@@ -335,8 +347,11 @@ func (p *talk) sendFrame() {
 		n := min(x.total-x.sent, maxPayload)
 		f.Payload = make([]byte, n)
 		x.sent += n
+		if where%64 >= 48 {
+			f.Flags, f.Immediate = frame.Immediate, uint32(where)
+		}
 		if f.Kind == frame.Send {
-			f.Flags = where % 4
+			f.Flags |= where % 4
 			if f.Flags&frame.Invalidate != 0 {
 				f.Token = uint32(p.token(where))
 			}
@@ -349,6 +364,10 @@ func (p *talk) sendFrame() {
 			f.Request, f.Total = x.last, max(uint32(length), 1)
 		}
 		f.Address, f.Token = nd.DescriptorOf(p.memory).Address+uint64(where)*8000, uint32(p.token(where))
+	case frame.Atomic:
+		x.last++
+		f.Request, f.Address, f.Token = x.last, nd.DescriptorOf(p.memory).Address+uint64(where)*8000, uint32(p.token(where))
+		f.Payload = (&frame.Change{Operation: frame.FetchAndAdd + frame.Operation(where%4)}).Append(nil)
 	case frame.Data:
 		f.Request, f.Total, f.Offset = x.done+1, x.reads[(x.done+1)%8], x.stored
 		n := min(f.Total-f.Offset, maxPayload)
@@ -374,9 +393,8 @@ func (p *talk) sendFrame() {
 		f.Total = uint32(where) << 24
 	}
 	p.owed = 0
-	b := make([]byte, frame.HeaderSize+len(f.Payload))
-	f.Encode(b)
-	p.deliver(b)
+	b := make([]byte, frame.HeaderSize+len(f.Payload)+frame.MaxTrailer)
+	p.deliver(b[:f.Encode(b)])
 }
 
 // token returns one that the far side has, or another one.

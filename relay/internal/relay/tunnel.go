@@ -242,7 +242,7 @@ func (t *tunnel) handle(f *frame.Frame) error {
 	switch f.Kind {
 	case frame.Disconnect:
 		return t.peerDisconnected()
-	case frame.Send, frame.Write, frame.Read:
+	case frame.Send, frame.Write, frame.Read, frame.Atomic:
 		return t.accept(f)
 	case frame.Data:
 		return t.store(f)
