@@ -44,15 +44,15 @@ func (r *memoryRegion) InitializeFastRegister(ctx context.Context, pages int, re
 	return nil
 }
 
-// FastRegister posts the registration of pages in mr. The tokens are known when it returns, and
+// FastRegister posts the registration of pages in a region. The tokens are known when it returns, and
 // valid when the request has been executed.
-func (ep *queuePair) FastRegister(reqCtx uint64, mr nd.MemoryRegion, pages []nd.LogicalPage, offset, length int, baseAddress uint64, rights nd.RegionFlags, flags nd.OpFlags) error {
-	return ep.submitOnError(ep.postFastRegister(reqCtx, mr, pages, offset, length, baseAddress, rights, flags))
+func (ep *queuePair) FastRegister(reqCtx uint64, f nd.FastRegistration, flags nd.OpFlags) error {
+	return ep.submitOnError(ep.postFastRegister(reqCtx, f, flags))
 }
 
-func (ep *queuePair) postFastRegister(reqCtx uint64, mr nd.MemoryRegion, pages []nd.LogicalPage, offset, length int, baseAddress uint64, rights nd.RegionFlags, flags nd.OpFlags) error {
+func (ep *queuePair) postFastRegister(reqCtx uint64, f nd.FastRegistration, flags nd.OpFlags) error {
 	const op = "fast register"
-	region, ok := mr.(*memoryRegion)
+	region, ok := f.Region.(*memoryRegion)
 	if !ok || region == nil || region.adapter != ep.adapter {
 		return ep.opError(op, nd.InvalidParameter2, "the region is not of this adapter", "create it with the endpoint's adapter")
 	}
@@ -60,22 +60,22 @@ func (ep *queuePair) postFastRegister(reqCtx uint64, mr nd.MemoryRegion, pages [
 		return ep.opError(op, nd.InvalidHandle, "the region is closed", "create another")
 	}
 	limit, remote := region.fastLimits()
-	total := len(pages) * shm.PageSize
+	total := len(f.Pages) * shm.PageSize
 	switch {
 	case limit == 0:
 		return ep.opError(op, nd.InvalidParameter2, "the region is not set up for fast registration", "call InitializeFastRegister")
-	case len(pages) == 0 || len(pages) > limit:
-		return ep.opError(op, nd.InvalidParameter3, fmt.Sprintf("%d pages, from 1 to %d", len(pages), limit), "call InitializeFastRegister with more pages")
-	case offset < 0 || offset >= total:
-		return ep.opError(op, nd.InvalidParameter5, fmt.Sprintf("offset %d in pages of %d bytes", offset, total), "see LogicalMapping.Offset")
-	case length < 1 || length > total-offset:
-		return ep.opError(op, nd.InvalidParameter6, fmt.Sprintf("%d bytes at offset %d of %d", length, offset, total), "pass all pages of the range")
-	case baseAddress == 0 || baseAddress > math.MaxUint64-uint64(length):
-		return ep.opError(op, nd.InvalidParameter7, fmt.Sprintf("base address %#x for %d bytes", baseAddress, length), "choose an address above 0 that leaves room for the length")
-	case rights&^regionFlags != 0 || flags&^nd.RequestFastRegister.AllowedFlags() != 0:
-		return ep.opError(op, nd.InvalidParameter8, fmt.Sprintf("rights %v, flags %v", rights, flags), "use the nd.RegionFlags constants, and only flags that FastRegister takes")
-	case (rights.RemoteRead() || rights.RemoteWrite() || rights.RemoteAtomic()) && !remote:
-		return ep.opError(op, nd.AccessViolation, fmt.Sprintf("rights %v for a region without remote access", rights), "call InitializeFastRegister with remote true")
+	case len(f.Pages) == 0 || len(f.Pages) > limit:
+		return ep.opError(op, nd.InvalidParameter3, fmt.Sprintf("%d pages, from 1 to %d", len(f.Pages), limit), "call InitializeFastRegister with more pages")
+	case f.Offset < 0 || f.Offset >= total:
+		return ep.opError(op, nd.InvalidParameter5, fmt.Sprintf("offset %d in pages of %d bytes", f.Offset, total), "see LogicalMapping.Offset")
+	case f.Length < 1 || f.Length > total-f.Offset:
+		return ep.opError(op, nd.InvalidParameter6, fmt.Sprintf("%d bytes at offset %d of %d", f.Length, f.Offset, total), "pass all pages of the range")
+	case f.BaseAddress == 0 || f.BaseAddress > math.MaxUint64-uint64(f.Length):
+		return ep.opError(op, nd.InvalidParameter7, fmt.Sprintf("base address %#x for %d bytes", f.BaseAddress, f.Length), "choose an address above 0 that leaves room for the length")
+	case f.Rights&^regionFlags != 0 || flags&^nd.RequestFastRegister.AllowedFlags() != 0:
+		return ep.opError(op, nd.InvalidParameter8, fmt.Sprintf("rights %v, flags %v", f.Rights, flags), "use the nd.RegionFlags constants, and only flags that FastRegister takes")
+	case (f.Rights.RemoteRead() || f.Rights.RemoteWrite() || f.Rights.RemoteAtomic()) && !remote:
+		return ep.opError(op, nd.AccessViolation, fmt.Sprintf("rights %v for a region without remote access", f.Rights), "call InitializeFastRegister with remote true")
 	}
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
@@ -83,12 +83,12 @@ func (ep *queuePair) postFastRegister(reqCtx uint64, mr nd.MemoryRegion, pages [
 	if err != nil {
 		return err
 	}
-	held, err := ep.pinPages(pages, offset, length)
+	held, err := ep.pinPages(f.Pages, f.Offset, f.Length)
 	if err != nil {
 		return err
 	}
 	r.Object = &region.region.Invalidatable
-	r.binding = region.region.PrepareFastRegister(held.bytes, baseAddress, rights, ep.number, held.release)
+	r.binding = region.region.PrepareFastRegister(held.bytes, f.BaseAddress, f.Rights, ep.number, held.release)
 	return ep.post(r)
 }
 

@@ -71,7 +71,7 @@ func (s *side) fastRegister(_ context.Context, o order, r *reply) error {
 		pages = slices.Clone(pages)
 		slices.Reverse(pages)
 	}
-	err := s.endpointAt(o.Endpoint).FastRegister(o.Context, m.mr, pages, at, o.Len, o.Far.Address, o.Rights, o.Flags)
+	err := s.endpointAt(o.Endpoint).FastRegister(o.Context, nd.FastRegistration{Region: m.mr, Pages: pages, Offset: at, Length: o.Len, BaseAddress: o.Far.Address, Rights: o.Rights}, o.Flags)
 	r.Far = nd.WindowDescriptor{Address: o.Far.Address, Length: uint64(o.Len), Token: m.mr.RemoteToken()}
 	r.Sum = uint64(m.mr.LocalToken())
 	return err

@@ -230,7 +230,7 @@ func TestFastRegisterRejectsBadArguments(t *testing.T) {
 		"rights that it cannot have": {with(func(a *args) { a.mr, a.pages, a.length = local, pages[:3], 10 }), nd.AccessViolation},
 	} {
 		t.Run(name, func(t *testing.T) {
-			wantStatus(t, ep.FastRegister(0, c.mr, c.pages, c.offset, c.length, c.base, c.rights, c.flags), c.want)
+			wantStatus(t, ep.FastRegister(0, nd.FastRegistration{Region: c.mr, Pages: c.pages, Offset: c.offset, Length: c.length, BaseAddress: c.base, Rights: c.rights}, c.flags), c.want)
 		})
 	}
 	wantStatus(t, ep.InvalidateRegion(0, otherRegion, 0), nd.InvalidParameter2)
@@ -243,11 +243,11 @@ func TestFastRegisterRejectsBadArguments(t *testing.T) {
 	}
 	p.a.nothing(initiatorQueue)
 	wantStatus(t, mapping.Close(), nd.Success) // no registration holds it
-	wantStatus(t, ep.FastRegister(0, remote, pages, 100, 10, 1, 0, 0), nd.InvalidParameter4)
+	wantStatus(t, ep.FastRegister(0, nd.FastRegistration{Region: remote, Pages: pages, Offset: 100, Length: 10, BaseAddress: 1, Rights: 0}, 0), nd.InvalidParameter4)
 	wantStatus(t, mapping.Close(), nd.Success)
 	wantStatus(t, remote.Close(), nd.Success)
 	wantStatus(t, remote.InitializeFastRegister(ctx, 1, true), nd.InvalidHandle)
-	wantStatus(t, ep.FastRegister(0, remote, foreign.Pages(), 0, 10, 1, 0, 0), nd.InvalidHandle)
+	wantStatus(t, ep.FastRegister(0, nd.FastRegistration{Region: remote, Pages: foreign.Pages(), Offset: 0, Length: 10, BaseAddress: 1, Rights: 0}, 0), nd.InvalidHandle)
 	wantStatus(t, ep.InvalidateRegion(0, remote, 0), nd.InvalidHandle)
 	wantStatus(t, foreign.Close(), nd.Success)
 	p.a.must(order{Do: doWrite, Parts: mine(0, 1), Far: p.b.memory}) // the refused calls have had no effect

@@ -298,7 +298,7 @@ func (p *oracleSide) fastRegister(fa *fastArea) {
 	}
 	f := p.flags()
 	p.giveAccess(g, f, nd.RequestFastRegister, fmt.Sprintf("fast register %v", fa.span), func(c uint64) error {
-		err := p.ep.FastRegister(c, fa.mr, pages, offset, fa.n, g.address, rights, f)
+		err := p.ep.FastRegister(c, nd.FastRegistration{Region: fa.mr, Pages: pages, Offset: offset, Length: fa.n, BaseAddress: g.address, Rights: rights}, f)
 		if err == nil {
 			fa.live = true
 			g.token = fa.mr.RemoteToken()

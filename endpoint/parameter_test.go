@@ -21,7 +21,7 @@ func TestErrorNamesTheParameter(t *testing.T) {
 	fastRegister := func(change func(*nd.FastRegistration)) error {
 		r := nd.FastRegistration{Region: fast, Pages: pages.Pages(), Offset: pages.Offset(), Length: 4096, BaseAddress: 1 << 20}
 		change(&r)
-		return nd.FastRegister(i.endpoints[0], 0, r, 0)
+		return i.endpoints[0].FastRegister(0, r, 0)
 	}
 	listener := i.newListener()
 	i.good(listener.Bind(netip.AddrPortFrom(i.address(), 0)))

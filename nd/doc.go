@@ -58,7 +58,6 @@
 //	WriteTo, ReadFrom   post a Write or Read to a descriptor, and check the length first
 //	SendInline          posts a Send of bytes that are not registered
 //	WaitOne, Results    wait for results, and return errors that say why a request failed
-//	FastRegister        is Endpoint.FastRegister with its parameters in a struct
 //	View                returns registered memory as a slice of numbers or structs
 //
 // # Errors

@@ -154,13 +154,13 @@ type Endpoint interface {
 	// Source: NdkInvalidate.
 	InvalidateRegion(reqCtx uint64, mr MemoryRegion, flags OpFlags) error
 
-	// FastRegister registers length bytes of pages as the memory of mr. The first byte is offset
-	// bytes into the first page. mr must be set up by [MemoryRegion.InitializeFastRegister]. The pages
-	// are from open mappings of the adapter, in any order: see [Adapter.BuildLogicalAddressMapping].
-	// The function [FastRegister] takes these parameters in a struct.
+	// FastRegister registers r.Length bytes of r.Pages as the memory of r.Region. The first byte is
+	// r.Offset bytes into the first page. The region must be set up by
+	// [MemoryRegion.InitializeFastRegister]. The pages are from open mappings of the adapter, in any
+	// order: see [Adapter.BuildLogicalAddressMapping].
 	//
-	// Peers access the memory as one range of addresses that begins at baseAddress and follows the
-	// order of pages. Only peers use baseAddress, which must not be 0. An [SGE] of the owner has a
+	// Peers access the memory as one range of addresses that begins at r.BaseAddress and follows the
+	// order of pages. Only peers use that address, which must not be 0. An [SGE] of the owner has a
 	// slice of the owner's memory, as for any other region. The slice can extend over several pages
 	// only if they are contiguous in the owner's memory, in the order of pages.
 	//
@@ -176,19 +176,19 @@ type Endpoint interface {
 	//
 	// Errors:
 	//
-	//   - [AccessViolation]: rights has remote rights, and mr was not set up for them.
-	//   - [InvalidParameter2]: mr is of another adapter, or not set up for fast registration.
-	//   - [InvalidParameter3]: pages is empty, or has more pages than mr was set up for.
+	//   - [AccessViolation]: r.Rights has remote rights, and the region was not set up for them.
+	//   - [InvalidParameter2]: the region is of another adapter, or not set up for fast registration.
+	//   - [InvalidParameter3]: r.Pages is empty, or has more pages than the region was set up for.
 	//   - [InvalidParameter4]: a page is not of an open mapping of the adapter.
-	//   - [InvalidParameter5], [InvalidParameter6]: offset or length reaches beyond the pages, or
+	//   - [InvalidParameter5], [InvalidParameter6]: r.Offset or r.Length reaches beyond the pages, or
 	//     beyond the mapped part of a page. The first and last page of a mapping may be mapped in part.
-	//   - [InvalidParameter7]: baseAddress is 0, or too high for the length.
-	//   - [InvalidParameter8]: rights or flags has an unknown bit.
+	//   - [InvalidParameter7]: r.BaseAddress is 0, or too high for the length.
+	//   - [InvalidParameter8]: r.Rights or flags has an unknown bit.
 	//   - [InsufficientResources], [NotSupported].
 	//
-	// Results: [InvalidDeviceRequest] if mr is still registered.
+	// Results: [InvalidDeviceRequest] if the region is still registered.
 	// Source: NdkFastRegister.
-	FastRegister(reqCtx uint64, mr MemoryRegion, pages []LogicalPage, offset, length int, baseAddress uint64, rights RegionFlags, flags OpFlags) error
+	FastRegister(reqCtx uint64, r FastRegistration, flags OpFlags) error
 
 	// Read copies bytes of the peer's memory, beginning at remoteAddress, into the entries of sge in
 	// order. remoteAddress is in host byte order, and lies within the memory of remoteToken. If sge

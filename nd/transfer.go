@@ -63,9 +63,3 @@ type FastRegistration struct {
 	BaseAddress uint64        // address of the first byte for peers; not 0
 	Rights      RegionFlags
 }
-
-// FastRegister is [Endpoint.FastRegister] with its parameters in a struct. It has the same errors and
-// results.
-func FastRegister(ep Endpoint, reqCtx uint64, r FastRegistration, flags OpFlags) error {
-	return ep.FastRegister(reqCtx, r.Region, r.Pages, r.Offset, r.Length, r.BaseAddress, r.Rights, flags)
-}

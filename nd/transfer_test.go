@@ -27,11 +27,6 @@ func (e *postEndpoint) Read(reqCtx uint64, sge []SGE, remoteAddress uint64, remo
 	return nil
 }
 
-func (e *postEndpoint) FastRegister(reqCtx uint64, mr MemoryRegion, pages []LogicalPage, offset, length int, base uint64, rights RegionFlags, flags OpFlags) error {
-	e.posted = []any{"fast register", reqCtx, mr, pages, offset, length, base, rights, flags}
-	return nil
-}
-
 func TestWriteToAndReadFromCheckTheLength(t *testing.T) {
 	memory := WindowDescriptor{Address: 1000, Length: 10, Token: 7}
 	for op, post := range map[string]func(Endpoint, uint64, []SGE, WindowDescriptor, OpFlags) error{"write": WriteTo, "read": ReadFrom} {
@@ -74,17 +69,6 @@ func TestSendInlineAddsTheFlag(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := []any{"send", uint64(4), []SGE{{Buffer: message}}, SendAndSolicitEvent | Inline}; !reflect.DeepEqual(ep.posted, want) {
-		t.Errorf("posted %v, want %v", ep.posted, want)
-	}
-}
-
-func TestFastRegisterPassesEachField(t *testing.T) {
-	var ep postEndpoint
-	r := FastRegistration{Region: &fixedRegion{}, Pages: []LogicalPage{8, 9}, Offset: 1, Length: 2, BaseAddress: 3, Rights: AllowRemoteRead}
-	if err := FastRegister(&ep, 6, r, ReadFence); err != nil {
-		t.Fatal(err)
-	}
-	if want := []any{"fast register", uint64(6), r.Region, r.Pages, 1, 2, uint64(3), AllowRemoteRead, ReadFence}; !reflect.DeepEqual(ep.posted, want) {
 		t.Errorf("posted %v, want %v", ep.posted, want)
 	}
 }

@@ -81,7 +81,7 @@ type UnsupportedEndpoint struct{}
 func (UnsupportedEndpoint) embedUnsupported() {}
 
 // FastRegister fails with [NotSupported].
-func (UnsupportedEndpoint) FastRegister(uint64, MemoryRegion, []LogicalPage, int, int, uint64, RegionFlags, OpFlags) error {
+func (UnsupportedEndpoint) FastRegister(uint64, FastRegistration, OpFlags) error {
 	return unsupported("fast register", "endpoint")
 }
 

@@ -167,18 +167,19 @@ func (ep *endpoint) InvalidateRegion(reqCtx uint64, mr nd.MemoryRegion, flags nd
 	return ep.post(r, func() error { return ep.Endpoint.InvalidateRegion(r.id, m.MemoryRegion, flags) })
 }
 
-func (ep *endpoint) FastRegister(reqCtx uint64, mr nd.MemoryRegion, pages []nd.LogicalPage, offset, length int, baseAddress uint64, rights nd.RegionFlags, flags nd.OpFlags) error {
-	m, ok := mr.(*region)
+func (ep *endpoint) FastRegister(reqCtx uint64, f nd.FastRegistration, flags nd.OpFlags) error {
+	m, ok := f.Region.(*region)
 	if !ok {
-		return ep.Endpoint.FastRegister(reqCtx, mr, pages, offset, length, baseAddress, rights, flags)
+		return ep.Endpoint.FastRegister(reqCtx, f, flags)
 	}
 	r := ep.newRequest(nd.RequestFastRegister, reqCtx, nil, flags)
 	r.region = m
 	return ep.post(r, func() error {
 		inner := m.MemoryRegion
-		err := ep.Endpoint.FastRegister(r.id, inner, pages, offset, length, baseAddress, rights, flags)
+		f.Region = inner
+		err := ep.Endpoint.FastRegister(r.id, f, flags)
 		if err == nil {
-			m.registeredAs(rights, r.site, inner.LocalToken(), inner.RemoteToken(), inner.Bytes(), baseAddress, uint64(length))
+			m.registeredAs(f.Rights, r.site, inner.LocalToken(), inner.RemoteToken(), inner.Bytes(), f.BaseAddress, uint64(f.Length))
 		}
 		return err
 	})

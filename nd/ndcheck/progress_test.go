@@ -200,7 +200,7 @@ func (s *side) registerFast() nd.MemoryRegion {
 	mr, err := a.CreateMemoryRegion(s.ctx)
 	s.must(err)
 	s.must(mr.InitializeFastRegister(s.ctx, len(mapping.Pages()), true))
-	s.must(nd.FastRegister(s.ep, 1, nd.FastRegistration{Region: mr, Pages: mapping.Pages(), Offset: mapping.Offset(), Length: memory, BaseAddress: 1 << 20,
+	s.must(s.ep.FastRegister(1, nd.FastRegistration{Region: mr, Pages: mapping.Pages(), Offset: mapping.Offset(), Length: memory, BaseAddress: 1 << 20,
 		Rights: nd.AllowLocalWrite | nd.AllowRemoteWrite}, 0))
 	s.done()
 	return mr

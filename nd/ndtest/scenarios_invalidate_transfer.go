@@ -179,7 +179,7 @@ func fastRegisterOwner(s *side) {
 	mr := s.emptyRegion()
 	s.mustOrSkip(mr.InitializeFastRegister(s.ctx, len(mapping.Pages()), true))
 	register := func() {
-		s.must(c.ep.FastRegister(1, mr, mapping.Pages(), mapping.Offset(), size, base, allRights, 0))
+		s.must(c.ep.FastRegister(1, nd.FastRegistration{Region: mr, Pages: mapping.Pages(), Offset: mapping.Offset(), Length: size, BaseAddress: base, Rights: allRights}, 0))
 		d := nd.WindowDescriptor{Address: base, Length: size, Token: mr.RemoteToken()}
 		if r := c.wantResult(nd.Success, 1); r.RequestType != nd.RequestFastRegister {
 			s.errorf("result of a %v, want a FastRegister", r.RequestType)

@@ -208,7 +208,7 @@ func (c *stressConn) postStep(x uint64, st step, rights *nd.OpFlags) error {
 		return err
 	case doFastRegister:
 		const base = 1 << 40
-		err := c.ep.FastRegister(x, c.fast, c.pages.Pages(), c.pages.Offset(), stressArea, base, regionRights(*rights), st.flags)
+		err := c.ep.FastRegister(x, nd.FastRegistration{Region: c.fast, Pages: c.pages.Pages(), Offset: c.pages.Offset(), Length: stressArea, BaseAddress: base, Rights: regionRights(*rights)}, st.flags)
 		c.storeDescriptor(nd.WindowDescriptor{Address: base, Length: stressArea, Token: c.fast.RemoteToken()})
 		return err
 	case doInvalidate:

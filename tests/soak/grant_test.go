@@ -76,7 +76,7 @@ func (s *soakSession) issueGrant() {
 			remote |= nd.AllowRemoteWrite
 		}
 		if !s.post(soakRequest{kind: nd.RequestFastRegister, done: func(bool) {}}, 0, func(x uint64, f nd.OpFlags) error {
-			return s.ep.FastRegister(x, s.fast, s.pages.Pages(), s.pages.Offset(), soakSharedSize, base, remote, f)
+			return s.ep.FastRegister(x, nd.FastRegistration{Region: s.fast, Pages: s.pages.Pages(), Offset: s.pages.Offset(), Length: soakSharedSize, BaseAddress: base, Rights: remote}, f)
 		}) {
 			return
 		}

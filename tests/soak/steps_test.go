@@ -244,7 +244,7 @@ func (s *soakSession) readAndInvalidate() bool {
 	free := func() { b.used = false }
 	n := 1 + s.IntN(len(b.memory))
 	if !s.post(soakRequest{kind: nd.RequestFastRegister, done: func(bool) {}}, 0, func(x uint64, f nd.OpFlags) error {
-		return s.ep.FastRegister(x, s.sink, s.sinkPages.Pages(), s.sinkPages.Offset(), soakBlocksSize, 1<<41, nd.AllowLocalWrite, f)
+		return s.ep.FastRegister(x, nd.FastRegistration{Region: s.sink, Pages: s.sinkPages.Pages(), Offset: s.sinkPages.Offset(), Length: soakBlocksSize, BaseAddress: 1 << 41, Rights: nd.AllowLocalWrite}, f)
 	}) {
 		free()
 		return false

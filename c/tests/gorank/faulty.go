@@ -235,7 +235,7 @@ func (l *link) post(i int, window, all nd.WindowDescriptor) error {
 		return l.ep.Invalidate(number, mws[i/2], 0)
 	}
 	if i%2 == 0 {
-		return l.ep.FastRegister(number, fast, pages.Pages(), pages.Offset(), 4096, 1<<30, nd.AllowLocalWrite|nd.AllowRemoteRead, 0)
+		return l.ep.FastRegister(number, nd.FastRegistration{Region: fast, Pages: pages.Pages(), Offset: pages.Offset(), Length: 4096, BaseAddress: 1 << 30, Rights: nd.AllowLocalWrite | nd.AllowRemoteRead}, 0)
 	}
 	return l.ep.InvalidateRegion(number, fast, 0)
 }

@@ -42,23 +42,24 @@ func (r *region) InitializeFastRegister(ctx context.Context, pages int, remote b
 	return err
 }
 
-func (e *endpoint) FastRegister(ctx uint64, mr nd.MemoryRegion, pages []nd.LogicalPage, offset, length int, address uint64, rights nd.RegionFlags, flags nd.OpFlags) error {
+func (e *endpoint) FastRegister(ctx uint64, f nd.FastRegistration, flags nd.OpFlags) error {
 	const op = "fast register"
-	r, ok := mr.(*region)
+	r, ok := f.Region.(*region)
 	if !ok || r == nil || r.adapter != e.adapter || !r.fast {
 		return refuse(op, nd.InvalidParameter2, "the region is not for fast registration with this adapter")
 	}
 	if r.closed {
 		return refuse(op, nd.InvalidHandle, "the region is closed")
 	}
-	list := (*C.uint64_t)(C.calloc(C.size_t(len(pages)+1), 8))
+	list := (*C.uint64_t)(C.calloc(C.size_t(len(f.Pages)+1), 8))
 	defer C.free(unsafe.Pointer(list))
-	for i, page := range pages {
-		unsafe.Slice(list, len(pages))[i] = C.uint64_t(page)
+	for i, page := range f.Pages {
+		unsafe.Slice(list, len(f.Pages))[i] = C.uint64_t(page)
 	}
 	p := (*C.snd_fast_registration)(C.calloc(1, C.sizeof_snd_fast_registration))
 	defer C.free(unsafe.Pointer(p))
-	*p = C.snd_fast_registration{pages: list, page_count: C.uint32_t(len(pages)), offset: C.uint32_t(offset), length: C.uint64_t(length), address: C.uint64_t(address), rights: C.uint32_t(rights)}
+	*p = C.snd_fast_registration{pages: list, page_count: C.uint32_t(len(f.Pages)), offset: C.uint32_t(f.Offset), length: C.uint64_t(f.Length),
+		address: C.uint64_t(f.BaseAddress), rights: C.uint32_t(f.Rights)}
 	err := e.post(op, nd.RequestFastRegister, flags, nd.InvalidParameter8, func() C.snd_status {
 		return C.snd_endpoint_fast_register(e.c, C.uint64_t(ctx), r.c, p, C.uint32_t(flags))
 	})

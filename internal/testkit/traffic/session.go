@@ -184,7 +184,7 @@ func (s *session) grant() (err error) {
 		s.granted = s.window.Descriptor()
 		return err
 	}
-	err = s.ep.FastRegister(plainRequest, s.fast, s.pages.Pages(), s.pages.Offset(), guardedSize, fastBase, nd.AllowRemoteRead|nd.AllowRemoteWrite, 0)
+	err = s.ep.FastRegister(plainRequest, nd.FastRegistration{Region: s.fast, Pages: s.pages.Pages(), Offset: s.pages.Offset(), Length: guardedSize, BaseAddress: fastBase, Rights: nd.AllowRemoteRead | nd.AllowRemoteWrite}, 0)
 	s.granted = nd.WindowDescriptor{Address: fastBase, Length: grantLength, Token: s.fast.RemoteToken()}
 	return err
 }
