@@ -65,11 +65,11 @@ static void burst(uint32_t limit)
 {
 	a.ep->read_limit = limit;
 	for (int i = 0; i < 40; i++) {
-		word[i] = 0;
-		OK(add((uint64_t)i, i, (uint64_t)i + 1, i % 3 == 1 ? SND_DEFER : 0));
+		word[i] = 10 * (uint64_t)i;
+		OK(add((uint64_t)i, i, (uint64_t)i + 1, i < 39 ? SND_DEFER : 0));
 	}
 	for (int i = 0; i < 40; i++)
-		want(SND_REQUEST_FETCH_AND_ADD, (uint64_t)i, i, 0, (uint64_t)i + 1);
+		want(SND_REQUEST_FETCH_AND_ADD, (uint64_t)i, i, 10 * (uint64_t)i, 11 * (uint64_t)i + 1);
 	for (int i = 0; i < 40; i++)
 		OK(add((uint64_t)i, 0, 1, SND_SILENT_SUCCESS | SND_DEFER));
 	OK(add(99, 0, 1, 0));
@@ -134,6 +134,33 @@ static void sinks(void)
 	OK(snd_mr_close(fast, 10 * SECOND));
 	OK(snd_mapping_close(mapping, 10 * SECOND));
 	OK(snd_mr_close(memory, 10 * SECOND));
+}
+
+/* stays_behind writes to memory that this side reaches, after an atomic on memory that only the peer reaches. While the peer does nothing,
+ * neither has an effect. */
+static void stays_behind(void)
+{
+	snd_mr *owned, *shared;
+	uint64_t *first, *second;
+	const snd_sge s = at(1), later = at(2);
+	make_region(&b, true, SND_ALLOW_REMOTE_ATOMIC, &owned, &first);
+	make_region(&b, false, SND_ALLOW_REMOTE_WRITE, &shared, &second);
+	const uint64_t to_first = snd_mr_address(owned), to_second = snd_mr_address(shared);
+	const uint32_t token = snd_mr_remote_token(owned), other = snd_mr_remote_token(shared);
+	old[2] = 5;
+	snd_lock(b.fabric);
+	OK(snd_endpoint_swap(a.ep, 1, &s, 1, to_first, token, 4, 0));
+	OK(snd_endpoint_write(a.ep, 2, &later, 1, to_second, other, 0));
+	for (int i = 0; i < 100; i++)
+		CHECK(snd_cq_poll(a.cq, NULL, 0) == 0);
+	CHECK(*first == 0 && *second == 0);
+	snd_unlock(b.fabric);
+	WANT(a.cq, SND_REQUEST_SWAP, 1, SND_SUCCESS);
+	WANT(a.cq, SND_REQUEST_WRITE, 2, SND_SUCCESS);
+	CHECK(*first == 4 && *second == 5);
+	OK(snd_mr_close(owned, 10 * SECOND));
+	OK(snd_mr_close(shared, 10 * SECOND));
+	free(first);
 }
 
 /* arguments makes posts that fail. */
@@ -235,14 +262,27 @@ static void unaligned(void)
 	disconnect_members();
 }
 
-/* ended lets the peer end the connection when it has run an atomic, and before this side has seen that. */
-static void ended(void)
+/* late lets the peer run an atomic, and then invalidate the memory for the old value or end the connection, before this side has seen that the
+ * atomic has run. */
+static void late(bool ends)
 {
-	uint64_t budget = SND_QUANTUM;
+	uint64_t budget = SND_QUANTUM, page;
+	snd_mr *memory, *fast;
+	snd_mapping *mapping;
 	connect_members(NULL);
+	OK(snd_mr_allocate(a.adapter, SND_PAGE_SIZE, SND_ALLOW_LOCAL_WRITE, &memory));
+	OK(snd_mapping_create(memory, snd_mr_buffer(memory), SND_PAGE_SIZE, &mapping));
+	CHECK(snd_mapping_pages(mapping, &page, 1) == 1);
+	OK(snd_mr_create_fast(a.adapter, 1, 1, &fast));
+	const snd_fast_registration f = {.pages = &page, .page_count = 1, .length = 64, .address = SND_PAGE_SIZE, .rights = SND_ALLOW_REMOTE_WRITE};
+	OK(snd_endpoint_fast_register(a.ep, 1, fast, &f, 0));
+	WANT(a.cq, SND_REQUEST_FAST_REGISTER, 1, SND_SUCCESS);
+	uint64_t *result = snd_mr_buffer(memory);
+	const snd_sge s = {result, 8, snd_mr_local_token(fast)}, in = at(5);
+	const uint32_t token = snd_mr_remote_token(fast);
 	word[1] = 70;
-	old[1] = 0;
-	OK(add(1, 1, 1, SND_DEFER));
+	OK(snd_endpoint_receive(a.ep, 3, &in, 1));
+	OK(snd_endpoint_fetch_and_add(a.ep, 2, &s, 1, remote(1), snd_mr_remote_token(theirs), 1, SND_DEFER));
 	snd_lock(a.fabric);
 	snd_lock(b.fabric);
 	a.ep->submitted = a.ep->posted;
@@ -250,10 +290,20 @@ static void ended(void)
 	snd_unlock(b.fabric);
 	while (snd_load_released(&a.ep->conn->out) != a.ep->conn->out.next)
 		usleep(100);
-	OK(snd_endpoint_close(b.ep));
+	if (ends)
+		OK(snd_endpoint_close(b.ep));
+	else
+		OK(snd_endpoint_send_and_invalidate(b.ep, 4, NULL, 0, token, 0));
 	snd_unlock(a.fabric);
-	want(SND_REQUEST_FETCH_AND_ADD, 1, 1, 70, 71);
+	WANT(a.cq, ends ? SND_REQUEST_FETCH_AND_ADD : SND_REQUEST_RECEIVE_AND_INVALIDATE, ends ? 2u : 3u, SND_SUCCESS);
+	WANT(a.cq, ends ? SND_REQUEST_RECEIVE : SND_REQUEST_FETCH_AND_ADD, ends ? 3u : 2u, ends ? SND_CANCELED : SND_SUCCESS);
+	CHECK(*result == 70 && value(1) == 71);
 	OK(snd_endpoint_close(a.ep));
+	OK(snd_mr_close(fast, 10 * SECOND));
+	OK(snd_mapping_close(mapping, 10 * SECOND));
+	OK(snd_mr_close(memory, 10 * SECOND));
+	if (!ends)
+		OK(snd_endpoint_close(b.ep));
 	OK(snd_connector_close(a.connector));
 	OK(snd_connector_close(b.connector));
 	OK(snd_cq_close(a.cq));
@@ -272,6 +322,7 @@ static void between_members(snd_executor executor, bool is_private, uint32_t wea
 		burst(100);
 		fences(weak ? 20 : 500);
 		sinks();
+		stays_behind();
 		arguments();
 		kinds();
 		disconnect_members();
@@ -279,8 +330,8 @@ static void between_members(snd_executor executor, bool is_private, uint32_t wea
 	check_payloads = 0;
 	refusals();
 	unaligned();
-	if ((executor == SND_EXECUTOR_TARGET || is_private) && !weak)
-		ended();
+	for (int ends = 0; ends < 2 && (executor == SND_EXECUTOR_TARGET || is_private) && !weak; ends++)
+		late(ends);
 	OK(snd_mr_close(mine, 10 * SECOND));
 	OK(snd_mr_close(theirs, 10 * SECOND));
 	if (is_private) {

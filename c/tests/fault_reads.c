@@ -1,4 +1,4 @@
-/* Fault rules and the payload checks of Reads. */
+/* Fault rules and the payload checks of Reads, and fault rules of atomics. */
 #include "planted.h"
 #include "window/invalidatable.h"
 
@@ -126,8 +126,44 @@ static void test_late_reads(void)
 		}
 }
 
+/* A rule for Reads acts on atomics, before the peer's memory changes, or on the old value. */
+static void test_atomics(void)
+{
+	const struct {
+		uint32_t phase, action;
+		snd_status status;
+		uint64_t after, want, before; /* bytes; the word of the peer, and its old value here */
+	} cases[] = {{SNDL_FAULT_AT_EXECUTE, SNDL_FAULT_FAIL, SND_IO_TIMEOUT, 0, 7, 0}, {SNDL_FAULT_AT_EXECUTE, SNDL_FAULT_FAIL, SND_IO_TIMEOUT, 4, 7, 0},
+		{SNDL_FAULT_AT_EXECUTE, SNDL_FAULT_DELAY, SND_SUCCESS, 0, 8, 7}, {SNDL_FAULT_AT_EXECUTE, SNDL_FAULT_CORRUPT, SND_SUCCESS, 0, 8, 7 ^ 0x1000},
+		{SNDL_FAULT_AT_COMPLETE, SNDL_FAULT_FAIL, SND_IO_TIMEOUT, 0, 8, 7}};
+	for (int setup = 0; setup < SETUPS; setup++)
+		for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+			struct snd_fault_rule r = rule(SNDL_FAULT_READ, cases[i].phase, cases[i].action);
+			r.status = cases[i].action == SNDL_FAULT_FAIL ? cases[i].status : 0;
+			r.delay = cases[i].action == SNDL_FAULT_DELAY ? 1000 : 0;
+			r.after = cases[i].after;
+			r.min_size = 8;
+			r.offset = cases[i].action == SNDL_FAULT_CORRUPT ? 1 : 0;
+			r.flip = cases[i].action == SNDL_FAULT_CORRUPT ? 0x10 : 0;
+			open_pair(&r, 1, setup);
+			uint64_t *old = (uint64_t *)(void *)here, *word = (uint64_t *)(void *)there;
+			snd_mr *grants;
+			OK(snd_mr_register(b.adapter, there, 8, SND_ALLOW_REMOTE_ATOMIC, &grants));
+			*old = 0;
+			*word = 7;
+			const snd_sge s = {here, 8, snd_mr_local_token(mine)};
+			OK(snd_endpoint_fetch_and_add(a.ep, 1, &s, 1, snd_mr_address(grants), snd_mr_remote_token(grants), 1, 0));
+			WANT(a.cq, SND_REQUEST_FETCH_AND_ADD, 1, cases[i].status);
+			CHECK(*word == cases[i].want && *old == cases[i].before);
+			want_counts(0, 1, 1);
+			OK(snd_mr_close(grants, 10 * SECOND));
+			close_pair(setup);
+		}
+}
+
 int main(void)
 {
+	test_atomics();
 	test_corrupt_sink();
 	test_failed_check();
 	test_late_reads();

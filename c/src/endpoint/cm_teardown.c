@@ -298,6 +298,7 @@ static bool run_teardown(struct snd_work *work)
 void snd_tear_down(struct snd_endpoint *ep)
 {
 	snd_remove_waiter(ep);
+	snd_take_results(ep);
 	snd_before_revoke(ep); /* complete_blamed completes those that have arrived */
 	while (!snd_list_is_empty(&ep->bound)) { /* ORDER end-revoke: after the change of state; pairs with refused */
 		struct snd_invalidatable *i = SND_OF(ep->bound.next, struct snd_invalidatable, bound_link);

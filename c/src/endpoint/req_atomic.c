@@ -5,6 +5,7 @@
 
 #include "endpoint/cq.h"
 #include "endpoint/mr_mapping.h"
+#include "endpoint/qp.h"
 #include "endpoint/qp_post.h"
 #include "endpoint/req_execute.h"
 #include "shm/doorbell.h"
@@ -26,6 +27,8 @@ static enum snd_outcome send_atomic(struct snd_endpoint *ep, struct snd_send_req
 {
 	struct snd_connection *c = ep->conn;
 	r->needs_ack = true;
+	if (c->atomics_sent - c->atomics_taken == SNDL_RESULTS)
+		snd_take_results(ep);
 	if (snd_has_reads_in_flight(c, ep->read_limit) || c->atomics_sent - c->atomics_taken == SNDL_RESULTS || !snd_has_free_entry(ep))
 		return SND_BLOCKED;
 	r->result_index = c->atomics_sent++ % SNDL_RESULTS;
@@ -74,6 +77,18 @@ void snd_finish_sent(struct snd_endpoint *ep, struct snd_send_request *r)
 		snd_cancel_request(r); /* snd_tear_down has revoked the token */
 	else if (f != SND_NO_FAULT)
 		snd_reject_local(ep, r, &r->entries[0], f);
+}
+
+void snd_take_results(struct snd_endpoint *ep)
+{
+	struct snd_connection *c = ep->conn;
+	if (c == NULL || !c->attached || ep->teardown != SND_NOT_RELEASED)
+		return;
+	for (uint64_t i = ep->completed; i != ep->next && c->atomics_sent != c->atomics_taken; i++) {
+		struct snd_send_request *r = snd_request_at(ep, i);
+		if (snd_is_atomic(r) && r->state == SND_REQ_SENT && (int64_t)(snd_load_released(&c->out) - r->end_entry) >= 0)
+			snd_finish_sent(ep, r);
+	}
 }
 
 /* change_fast runs an atomic within its post. It stores in *bind which bind of the remote token it has used: if that was revoked meanwhile,

@@ -8,7 +8,15 @@
 enum snd_outcome snd_execute_atomic(struct snd_endpoint *ep, struct snd_send_request *r);
 /* snd_finish_sent finishes a request that the peer has executed. */
 void snd_finish_sent(struct snd_endpoint *ep, struct snd_send_request *r);
-/* snd_has_results reports whether the old values of some atomics are not in local memory, though the peer may have executed them. */
-static inline bool snd_has_results(const struct snd_connection *c) { return c->atomics_sent != c->atomics_taken; }
+/* snd_take_results finishes the atomics that the peer has executed. Their old values are then in local memory. */
+void snd_take_results(struct snd_endpoint *ep);
+/* snd_awaits_results reports whether the old values of some atomics are not in local memory. */
+static inline bool snd_awaits_results(struct snd_endpoint *ep)
+{
+	if (snd_likely(ep->conn->atomics_sent == ep->conn->atomics_taken))
+		return false;
+	snd_take_results(ep);
+	return ep->conn->atomics_sent != ep->conn->atomics_taken;
+}
 
 #endif

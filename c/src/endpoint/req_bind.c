@@ -32,7 +32,7 @@ enum snd_outcome snd_execute_invalidate(struct snd_endpoint *ep, struct snd_send
 {
 	if (r->state != SND_REQ_DRAINING) {
 		struct snd_connection *c = ep->conn;
-		if (snd_is_region(r->object) && (c->out.next != snd_load_released(&c->out) || snd_has_reads_aside(ep) || snd_has_results(c)))
+		if (snd_is_region(r->object) && (c->out.next != snd_load_released(&c->out) || snd_has_reads_aside(ep) || snd_awaits_results(ep)))
 			return SND_BLOCKED; /* requests that may name the region's local token have not run, or are still in the ring */
 		if (snd_is_region(r->object) && !snd_before_revoke(ep))
 			return SND_BLOCKED; /* the failed Read ends the connection when it completes */

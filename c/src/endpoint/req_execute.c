@@ -379,7 +379,7 @@ bool snd_ask_hook(struct snd_endpoint *ep, struct snd_send_request *r, enum snd_
 static bool before_execute(struct snd_endpoint *ep, struct snd_send_request *r, enum snd_outcome *out)
 {
 	*out = SND_BLOCKED;
-	if ((r->flags & SND_READ_FENCE) != 0 && (snd_has_reads_in_flight(ep->conn, 1) || snd_has_reads_aside(ep) || snd_has_results(ep->conn)))
+	if ((r->flags & SND_READ_FENCE) != 0 && (snd_has_reads_in_flight(ep->conn, 1) || snd_has_reads_aside(ep) || snd_awaits_results(ep)))
 		return true;
 	return snd_ask_hook(ep, r, out);
 }

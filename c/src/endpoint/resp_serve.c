@@ -13,6 +13,7 @@
 #include "endpoint/hook.h"
 #include "endpoint/qp.h"
 #include "endpoint/qp_receive.h"
+#include "endpoint/req_atomic.h"
 #include "endpoint/srq.h"
 #include "shm/doorbell.h"
 #include "shm/liveness.h"
@@ -192,6 +193,7 @@ static enum snd_outcome finish_send(struct snd_endpoint *ep, struct snd_receive 
 		struct snd_invalidatable *i = snd_find_bound(ep->object.fabric->table, ep->adapter_number, ep->number, ep->in_entry.token, SNDL_RIGHT_REMOTE);
 		if (i == NULL)
 			return fail_invalidate(ep, r); /* a local Invalidate came first */
+		snd_take_results(ep);
 		snd_before_revoke(ep); /* a wrong one fails the connection when it completes */
 		snd_invalidate(i, ep->number, false);
 		i->references++;
