@@ -197,20 +197,26 @@ static void changed(size_t n)
 	disconnect_members();
 }
 
+/* push pushes an entry of a. */
+static void push(uint32_t kind, uint32_t flags, uint64_t length, uint32_t token, uint64_t w1, uint64_t w4, uint64_t w5)
+{
+	snd_lock(a.fabric);
+	struct snd_producer *out = &a.ep->conn->out;
+	const uint64_t words[7] = {snd_entry_header(kind, flags, length, token), w1, 1, 1, w4, w5, 1};
+	for (int i = 0; i < 7; i++)
+		snd_set(&snd_next_slot(out)->words[i], words[i]);
+	snd_publish(out);
+	snd_ring_peer(a.fabric, &a.ep->conn->peer);
+	snd_unlock(a.fabric);
+}
+
 /* lie pushes an entry that no correct peer pushes. b ends the connection. */
 static void lie(int receives, uint32_t kind, uint32_t flags, uint64_t length, uint64_t w1, uint64_t w4, uint64_t w5)
 {
 	connect_members(NULL);
 	for (int i = 0; i < receives; i++)
 		post_receive(1, RECEIVE);
-	snd_lock(a.fabric);
-	struct snd_producer *out = &a.ep->conn->out;
-	const uint64_t words[7] = {snd_entry_header(kind, flags, length, snd_mr_remote_token(theirs)), w1, 1, 1, w4, w5, 1};
-	for (int i = 0; i < 7; i++)
-		snd_set(&snd_next_slot(out)->words[i], words[i]);
-	snd_publish(out);
-	snd_ring_peer(a.fabric, &a.ep->conn->peer);
-	snd_unlock(a.fabric);
+	push(kind, flags, length, snd_mr_remote_token(theirs), w1, w4, w5);
 	for (int i = 0; i < 100000 && snd_endpoint_error(b.ep) == SND_SUCCESS; i++)
 		usleep(100);
 	CHECK(snd_endpoint_error(b.ep) == SND_CONNECTION_ABORTED);
@@ -221,6 +227,14 @@ static void lies(void)
 {
 	enum { FIRST = SNDL_FLAG_FIRST, LAST = SNDL_FLAG_LAST, ACK = SNDL_FLAG_ACK_REQUEST, NUMBER = SNDL_FLAG_IMMEDIATE, WHOLE = FIRST | LAST, PLAIN = WHOLE | ACK };
 	const uint64_t at = snd_mr_address(theirs);
+	connect_members(NULL);
+	post_receive(1, RECEIVE);
+	push(SNDL_KIND_WRITE_IN_ENTRY, PLAIN | NUMBER, 0, 0, 0, 0, 0); /* correct: without bytes it names no memory */
+	want(SND_REQUEST_RECEIVE_WRITE_IMMEDIATE, 1, 0, 1);
+	post_receive(2, RECEIVE);
+	push(SNDL_KIND_WRITE_PLACED, WHOLE | NUMBER, 0, 7, UINT64_MAX, 0, 0); /* the length has no effect but for the result */
+	want(SND_REQUEST_RECEIVE_WRITE_IMMEDIATE, 2, 1u << 30, 7);
+	disconnect_members();
 	lie(0, SNDL_KIND_WRITE_PLACED, WHOLE | NUMBER, 0, 8, 0, 0); /* without a receive */
 	lie(0, SNDL_KIND_WRITE_IN_ENTRY, PLAIN | NUMBER, 8, at, 0, 0);
 	lie(0, SNDL_KIND_WRITE_FRAGMENT, PLAIN | NUMBER, 0, at, 1, 0);

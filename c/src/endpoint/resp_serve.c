@@ -339,6 +339,8 @@ static enum snd_outcome serve_write_in_entry(struct snd_endpoint *ep)
 		.rights = SNDL_RIGHT_REMOTE | SNDL_RIGHT_WRITE, .address = ep->in_entry.receiver_address, .endpoint = ep->number};
 	enum snd_fault sink_fault, source_fault;
 	enum snd_outcome out;
+	if (ep->in_entry.payload_length == 0)
+		return SND_EXECUTED; /* it brings a number only, and names no memory */
 	if (snd_unlikely(ep->hook != NULL) && ep->hook->before_write(ep, &out))
 		return out;
 	if (!snd_copy(&ep->guard, &sink, &source, ep->in_entry.payload_length, &sink_fault, &source_fault))

@@ -108,28 +108,27 @@ func (e *endpoint) WriteImmediate(ctx uint64, sge []nd.SGE, address uint64, toke
 	})
 }
 
-// atomic calls f, which posts an atomic of a kind. A refusal names the flags or the address.
-func (e *endpoint) atomic(op string, kind nd.RequestType, sge []nd.SGE, address uint64, flags nd.OpFlags, f func(list C.uintptr_t, n C.uint32_t) C.snd_status) error {
+// atomic calls f, which posts an atomic.
+func (e *endpoint) atomic(op string, sge []nd.SGE, f func(list C.uintptr_t, n C.uint32_t) C.snd_status) error {
 	list, at, n := elements(sge)
 	defer runtime.KeepAlive(list)
-	err := e.post(op, kind, flags, nd.InvalidParameter6, func() C.snd_status { return f(at, n) })
-	return numbered(err, address%8 != 0, nd.InvalidParameter4)
+	return e.call(op, func() C.snd_status { return f(at, n) })
 }
 
 func (e *endpoint) FetchAndAdd(ctx uint64, sge []nd.SGE, address uint64, token nd.Token, add uint64, flags nd.OpFlags) error {
-	return e.atomic("fetch and add", nd.RequestFetchAndAdd, sge, address, flags, func(list C.uintptr_t, n C.uint32_t) C.snd_status {
+	return e.atomic("fetch and add", sge, func(list C.uintptr_t, n C.uint32_t) C.snd_status {
 		return C.e_add(e.c, C.uint64_t(ctx), list, n, C.uint64_t(address), C.uint32_t(token), C.uint64_t(add), C.uint32_t(flags))
 	})
 }
 
 func (e *endpoint) CompareAndSwap(ctx uint64, sge []nd.SGE, address uint64, token nd.Token, compare, swap uint64, flags nd.OpFlags) error {
-	return e.atomic("compare and swap", nd.RequestCompareAndSwap, sge, address, flags, func(list C.uintptr_t, n C.uint32_t) C.snd_status {
+	return e.atomic("compare and swap", sge, func(list C.uintptr_t, n C.uint32_t) C.snd_status {
 		return C.e_compare(e.c, C.uint64_t(ctx), list, n, C.uint64_t(address), C.uint32_t(token), C.uint64_t(compare), C.uint64_t(swap), C.uint32_t(flags))
 	})
 }
 
 func (e *endpoint) Swap(ctx uint64, sge []nd.SGE, address uint64, token nd.Token, value uint64, flags nd.OpFlags) error {
-	return e.atomic("swap", nd.RequestSwap, sge, address, flags, func(list C.uintptr_t, n C.uint32_t) C.snd_status {
+	return e.atomic("swap", sge, func(list C.uintptr_t, n C.uint32_t) C.snd_status {
 		return C.e_swap(e.c, C.uint64_t(ctx), list, n, C.uint64_t(address), C.uint32_t(token), C.uint64_t(value), C.uint32_t(flags))
 	})
 }
