@@ -13,7 +13,7 @@ const (
 	completes                        // CompleteConnect; at the passive side: it has been noticed
 	refuses                          // there is no listener, its backlog is full, or Reject
 	withdraws                        // the active side gives up
-	abandons                         // the passive side gives up before the active side has completed
+	abandons                         // before it is completed: the passive side gives up, or the active side cannot attach
 	cuts                             // a relay cannot reach the process that the request is for
 	aborts                           // either side ends the connection by force, or it has failed
 	disconnects                      // this side calls Disconnect
