@@ -1,6 +1,7 @@
 package bindings
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -65,14 +66,12 @@ func sources(t *testing.T, patterns ...string) string {
 	return all.String()
 }
 
-// The tables of steps name functions of Go and C that exist.
+// The tables of steps name functions of Go and C, and after them in the cell the file that defines them.
 func TestTablesOfStepsNameFunctions(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/architecture.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	texts := []string{sources(t, "../../../endpoint/*.go", "../../../window/*.go", "../../../shm/*.go"), sources(t, "../../src/*/*.[ch]")}
-	name := regexp.MustCompile("`(?:\\w+\\.)?(\\w+)`")
 	inTable, rows := false, 0
 	for line := range strings.Lines(string(page)) {
 		inTable = strings.HasPrefix(line, "|") && (inTable || strings.HasPrefix(line, "| step | Go | C |"))
@@ -81,16 +80,49 @@ func TestTablesOfStepsNameFunctions(t *testing.T) {
 		}
 		rows++
 		for i, cell := range strings.Split(line, "|")[2:4] {
-			for _, m := range name.FindAllStringSubmatch(cell, -1) {
-				isFile := strings.HasSuffix(m[0], ".go`") || strings.HasSuffix(m[0], ".c`") || strings.HasSuffix(m[0], ".h`")
-				if !isFile && !regexp.MustCompile(`\b`+m[1]+`\(`).MatchString(texts[i]) {
-					t.Errorf("architecture.md names %s, which is no function", m[1])
-				}
-			}
+			checkCell(t, cell, [...]string{"../../../", "../../src/"}[i], [...]string{goFunction, cFunction}[i])
 		}
 	}
 	if rows < 25 {
 		t.Errorf("found %d rows", rows)
+	}
+}
+
+// Lines that begin the definition of a function: of a receiver, and with a name.
+const (
+	goFunction = `(?m)^func (\(\w+ \*?%s\) )?%s\(`
+	cFunction  = `(?m)^[A-Za-z]\w* [^;=\n]*\b%[2]s\(.*[^;\n]$`
+)
+
+// checkCell checks that each function in a cell is defined in the next file in it. Files without a folder are in endpoint.
+func checkCell(t *testing.T, cell, root, definition string) {
+	var functions []string
+	for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cell, -1) {
+		name := m[1]
+		if ext := filepath.Ext(name); ext != ".go" && ext != ".c" && ext != ".h" {
+			functions = append(functions, name)
+			continue
+		}
+		if !strings.Contains(name, "/") {
+			name = "endpoint/" + name
+		}
+		text, err := os.ReadFile(root + name)
+		if err != nil {
+			t.Errorf("architecture.md: %v", err)
+		}
+		for _, f := range functions {
+			receiver, function, isMethod := strings.Cut(f, ".")
+			if !isMethod {
+				receiver, function = `\w+`, f
+			}
+			if !regexp.MustCompile(fmt.Sprintf(definition, receiver, function)).Match(text) {
+				t.Errorf("architecture.md: %s does not define %s", name, f)
+			}
+		}
+		functions = nil
+	}
+	if len(functions) > 0 {
+		t.Errorf("architecture.md: no file after %v", functions)
 	}
 }
 
