@@ -30,6 +30,19 @@
 // while the program polls. Another goroutine, the housekeeper, checks the liveness of peers and
 // updates the status page.
 //
+// # Files
+//
+// The beginning of a file's name says which part of the package it is:
+//
+//	cm_        connections: ports, listeners, connectors, the record, the end, the peer's death
+//	mr_, mw_   memory regions, mappings and fast registrations; memory windows, which are in mr.go
+//	qp_        queue pairs: how they begin and end, posts, receives, errors
+//	req_       the requester: posted requests run and complete
+//	resp_      the responder: ring entries are served
+//	cq_        completion queues: results, polls, notifications
+//	srq_       shared receive queues
+//	progress_  what drives the endpoints: polls, waits, the engine, the housekeeper
+//
 // # Locks
 //
 // All locks are within one process. They are taken in this order:

@@ -25,7 +25,7 @@ enum snd_fault {
 struct snd_operand {
 	unsigned char *memory; /* plain memory without a token; else NULL */
 	uint64_t address;
-	uint64_t *bind;    /* of which all parts must be; 0 = none yet. NULL for a single part */
+	uint64_t *bind;    /* the bind that all parts of the request must have; 0 = none yet. NULL for a single part */
 	uint64_t endpoint; /* own token in a peer's request: our endpoint; 0 = our own request */
 	uint32_t token;
 	uint32_t rights;
