@@ -68,22 +68,25 @@ func sources(t *testing.T, patterns ...string) string {
 
 // The tables of steps name functions of Go and C, and after them in the cell the file that defines them.
 func TestTablesOfStepsNameFunctions(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/architecture.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	inTable, rows := false, 0
-	for line := range strings.Lines(string(page)) {
-		inTable = strings.HasPrefix(line, "|") && (inTable || strings.HasPrefix(line, "| step | Go | C |"))
-		if !inTable {
-			continue
+	rows := 0
+	for _, page := range []string{"architecture.md", "model/README.md"} {
+		text, err := os.ReadFile("../../../docs/" + page)
+		if err != nil {
+			t.Fatal(err)
 		}
-		rows++
-		for i, cell := range strings.Split(line, "|")[2:4] {
-			checkCell(t, cell, [...]string{"../../../", "../../src/"}[i], [...]string{goFunction, cFunction}[i])
+		inTable := false
+		for line := range strings.Lines(string(text)) {
+			inTable = strings.HasPrefix(line, "|") && (inTable || strings.HasPrefix(line, "| step | Go | C |"))
+			if !inTable {
+				continue
+			}
+			rows++
+			cells := strings.Split(line, "|")
+			checkCell(t, page, cells[2], "../../../", goFunction)
+			checkCell(t, page, cells[3], "../../src/", cFunction)
 		}
 	}
-	if rows < 25 {
+	if rows < 45 {
 		t.Errorf("found %d rows", rows)
 	}
 }
@@ -95,7 +98,7 @@ const (
 )
 
 // checkCell checks that each function in a cell is defined in the next file in it. Files without a folder are in endpoint.
-func checkCell(t *testing.T, cell, root, definition string) {
+func checkCell(t *testing.T, page, cell, root, definition string) {
 	var functions []string
 	for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cell, -1) {
 		name := m[1]
@@ -108,7 +111,7 @@ func checkCell(t *testing.T, cell, root, definition string) {
 		}
 		text, err := os.ReadFile(root + name)
 		if err != nil {
-			t.Errorf("architecture.md: %v", err)
+			t.Errorf("%s: %v", page, err)
 		}
 		for _, f := range functions {
 			receiver, function, isMethod := strings.Cut(f, ".")
@@ -116,13 +119,13 @@ func checkCell(t *testing.T, cell, root, definition string) {
 				receiver, function = `\w+`, f
 			}
 			if !regexp.MustCompile(fmt.Sprintf(definition, receiver, function)).Match(text) {
-				t.Errorf("architecture.md: %s does not define %s", name, f)
+				t.Errorf("%s: %s does not define %s", page, name, f)
 			}
 		}
 		functions = nil
 	}
 	if len(functions) > 0 {
-		t.Errorf("architecture.md: no file after %v", functions)
+		t.Errorf("%s: no file after %v", page, functions)
 	}
 }
 
