@@ -109,6 +109,40 @@ func (ep *endpoint) Write(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, rem
 	return ep.post(r, func() error { return ep.Endpoint.Write(r.id, sge, remoteAddress, remoteToken, flags) })
 }
 
+func (ep *endpoint) SendImmediate(reqCtx uint64, sge []nd.SGE, immediate uint32, flags nd.OpFlags) error {
+	r := ep.newRequest(nd.RequestSend, reqCtx, sge, flags)
+	r.hasImmediate = true
+	return ep.post(r, func() error { return ep.Endpoint.SendImmediate(r.id, sge, immediate, flags) })
+}
+
+func (ep *endpoint) WriteImmediate(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, remoteToken nd.Token, immediate uint32, flags nd.OpFlags) error {
+	r := ep.newRequest(nd.RequestWrite, reqCtx, sge, flags)
+	r.address, r.token, r.hasImmediate = remoteAddress, remoteToken, true
+	return ep.post(r, func() error {
+		return ep.Endpoint.WriteImmediate(r.id, sge, remoteAddress, remoteToken, immediate, flags)
+	})
+}
+
+func (ep *endpoint) FetchAndAdd(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, remoteToken nd.Token, add uint64, flags nd.OpFlags) error {
+	r := ep.newRequest(nd.RequestFetchAndAdd, reqCtx, sge, flags)
+	r.address, r.token = remoteAddress, remoteToken
+	return ep.post(r, func() error { return ep.Endpoint.FetchAndAdd(r.id, sge, remoteAddress, remoteToken, add, flags) })
+}
+
+func (ep *endpoint) CompareAndSwap(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, remoteToken nd.Token, compare, swap uint64, flags nd.OpFlags) error {
+	r := ep.newRequest(nd.RequestCompareAndSwap, reqCtx, sge, flags)
+	r.address, r.token = remoteAddress, remoteToken
+	return ep.post(r, func() error {
+		return ep.Endpoint.CompareAndSwap(r.id, sge, remoteAddress, remoteToken, compare, swap, flags)
+	})
+}
+
+func (ep *endpoint) Swap(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, remoteToken nd.Token, value uint64, flags nd.OpFlags) error {
+	r := ep.newRequest(nd.RequestSwap, reqCtx, sge, flags)
+	r.address, r.token = remoteAddress, remoteToken
+	return ep.post(r, func() error { return ep.Endpoint.Swap(r.id, sge, remoteAddress, remoteToken, value, flags) })
+}
+
 func (ep *endpoint) Bind(reqCtx uint64, mr nd.MemoryRegion, mw nd.MemoryWindow, buf []byte, flags nd.OpFlags) error {
 	m, ok1 := mr.(*region)
 	w, ok2 := mw.(*window)

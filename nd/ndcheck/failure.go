@@ -25,7 +25,7 @@ func (c *checker) failed(ep *endpoint, r *request, res nd.Result) {
 		if c.explainRemote(&f, ep, r) {
 			c.found(f, about...)
 		}
-	case res.Status == nd.IOTimeout && r.kind == nd.RequestSend && !c.faults:
+	case res.Status == nd.IOTimeout && r.sendsMessage() && !c.faults:
 		f.Rule = noReceive
 		c.found(f, about...)
 	case res.Status == nd.BufferOverflow && r.kind == nd.RequestReceive && !c.faults:
@@ -82,7 +82,7 @@ func (c *checker) explainLocal(f *Finding, r *request) bool {
 
 // explainRemote completes f if the remote token of r is the reason for its failure.
 func (c *checker) explainRemote(f *Finding, ep *endpoint, r *request) bool {
-	if r.token == 0 && !r.invalidate && r.kind != nd.RequestRead && r.kind != nd.RequestWrite {
+	if r.token == 0 && !r.invalidate && !r.fetches() && r.kind != nd.RequestWrite {
 		return false
 	}
 	t, ok, certain := c.journal.findToken(r.token)
@@ -117,7 +117,7 @@ func (c *checker) explainRemote(f *Finding, ep *endpoint, r *request) bool {
 	case !isWithin(r.address, r.size, t.base, t.length):
 		f.Rule, f.What = outsideRange, with+fmt.Sprintf(", where %d bytes are granted", t.length)
 		f.setOther(t, "granted the memory")
-	case r.kind == nd.RequestRead && !t.read || r.kind == nd.RequestWrite && !t.write:
+	case r.kind == nd.RequestRead && !t.read || r.kind == nd.RequestWrite && !t.write || r.isAtomic() && !t.atomic:
 		f.Rule, f.What = missingRight, with
 		f.setOther(t, "granted "+rightsText(t))
 	case !t.live && !t.cut: // if it ended with the connection, the failure was the reason and not the effect
@@ -133,15 +133,22 @@ func (c *checker) explainRemote(f *Finding, ep *endpoint, r *request) bool {
 }
 
 func rightsText(t tokenRecord) string {
-	switch {
-	case t.read && t.write:
-		return "reading and writing"
-	case t.read:
-		return "reading only"
-	case t.write:
-		return "writing only"
+	var rights []string
+	for _, right := range []struct {
+		granted bool
+		text    string
+	}{{t.read, "reading"}, {t.write, "writing"}, {t.atomic, "atomics"}} {
+		if right.granted {
+			rights = append(rights, right.text)
+		}
 	}
-	return "no right"
+	switch len(rights) {
+	case 0:
+		return "no right"
+	case 1:
+		return rights[0] + " only"
+	}
+	return strings.Join(rights, " and ")
 }
 
 func (f *Finding) setOther(t tokenRecord, what string) {

@@ -7,9 +7,10 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// access is a Read or Write in flight on the memory of another process, or of this one.
+// access is a Read, a Write or an atomic in flight on the memory of another process, or of this one.
 type access struct {
-	write         bool
+	write         bool // also of an atomic
+	atomic        bool
 	rank          int // of the process that posted it
 	owner         int // rank of the owner of the memory
 	endpoint      uint32
@@ -22,15 +23,18 @@ func (a *access) span() span { return span{a.address, a.size} }
 
 func (a *access) decode(b []byte) {
 	le := binary.LittleEndian
-	*a = access{write: b[1] != 0, rank: int(int32(le.Uint32(b[4:]))), owner: int(int32(le.Uint32(b[8:]))), endpoint: le.Uint32(b[12:]),
+	*a = access{write: b[1] != 0, atomic: b[3] != 0, rank: int(int32(le.Uint32(b[4:]))), owner: int(int32(le.Uint32(b[8:]))), endpoint: le.Uint32(b[12:]),
 		address: le.Uint64(b[16:]), size: le.Uint64(b[24:]), posted: int64(le.Uint64(b[32:])), site: getString(b[64:accessSize])}
 }
 
 func (a *access) encode(b []byte) {
 	le := binary.LittleEndian
-	b[0], b[1], b[2] = 1, 0, 0
+	b[0], b[1], b[2], b[3] = 1, 0, 0, 0
 	if a.write {
 		b[1] = 1
+	}
+	if a.atomic {
+		b[3] = 1
 	}
 	le.PutUint32(b[4:], uint32(a.rank))
 	le.PutUint32(b[8:], uint32(a.owner))
@@ -119,7 +123,7 @@ func (j *Journal) open(a access) (number uint32, conflicts []access) {
 		other.decode(b)
 		switch {
 		case b[2] != 0: // a message has ordered it
-		case other.owner != a.owner || !other.write && !a.write || other.rank == a.rank && other.endpoint == a.endpoint || len(conflicts) == maxConflicts:
+		case other.owner != a.owner || !other.write && !a.write || other.atomic && a.atomic || other.rank == a.rank && other.endpoint == a.endpoint || len(conflicts) == maxConflicts:
 		case !j.isPresent(a.rank, other.rank):
 			b[0] = 0 // it ended with its process
 		case !j.mayHaveHeard(a.rank, other):

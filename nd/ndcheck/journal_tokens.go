@@ -24,6 +24,7 @@ type tokenRecord struct {
 	live          bool
 	cut           bool // it ended together with its connection
 	read, write   bool // the access that it grants
+	atomic        bool // peers may use atomics
 	rank          int
 	object        uint32 // number of the region or window in its process
 	adapter       uint32
@@ -46,7 +47,7 @@ func (r tokenRecord) String() string {
 func (r *tokenRecord) decode(b []byte) {
 	le := binary.LittleEndian
 	*r = tokenRecord{
-		token: nd.Token(le.Uint32(b)), kind: kind(b[4]), live: b[5] == 1, cut: b[5] == 2, read: b[6] != 0, write: b[7] != 0,
+		token: nd.Token(le.Uint32(b)), kind: kind(b[4]), live: b[5] == 1, cut: b[5] == 2, read: b[6] != 0, write: b[7]&1 != 0, atomic: b[7]&2 != 0,
 		rank: int(int32(le.Uint32(b[8:]))), object: le.Uint32(b[12:]), adapter: le.Uint32(b[16:]),
 		base: le.Uint64(b[24:]), length: le.Uint64(b[32:]), issued: int64(le.Uint64(b[40:])), ended: int64(le.Uint64(b[48:])), writes: le.Uint32(b[56:]), endRank: int(int32(le.Uint32(b[60:]))),
 		firstWrite: int64(le.Uint64(b[64:])), memory: le.Uint64(b[72:]), link: le.Uint64(b[80:]),
@@ -63,7 +64,7 @@ func (r *tokenRecord) encode(b []byte) {
 		return 0
 	}
 	le.PutUint32(b, uint32(r.token))
-	b[4], b[5], b[6], b[7] = byte(r.kind), flag(r.live), flag(r.read), flag(r.write)
+	b[4], b[5], b[6], b[7] = byte(r.kind), flag(r.live), flag(r.read), flag(r.write)|flag(r.atomic)<<1
 	if r.cut {
 		b[5] = 2
 	}
@@ -204,10 +205,11 @@ func (j *Journal) announce(token nd.Token, rank int, site string, at int64) {
 
 // wrote is a Write that has succeeded.
 type wrote struct {
-	token   nd.Token
-	posted  int64
-	isKnown bool // where it has stored its bytes: the end of its access notes them
-	owner   int  // if it is not known: the peer, which has the bytes somewhere
+	token    nd.Token
+	posted   int64
+	isKnown  bool // where it has stored its bytes: the end of its access notes them
+	owner    int  // if it is not known: the peer, which has the bytes somewhere
+	isAtomic bool
 }
 
 // finish notes that requests of a rank are complete.
@@ -222,7 +224,7 @@ func (j *Journal) finish(rank int, b batch) {
 			if !w.isKnown {
 				j.missWrite(w.owner, now())
 			}
-			if slot, ok := j.tokenSlotOf(w.token); ok {
+			if slot, ok := j.tokenSlotOf(w.token); ok && !w.isAtomic { // the owner may look at a number that atomics change
 				le := binary.LittleEndian
 				if le.PutUint32(slot[56:], le.Uint32(slot[56:])+1); le.Uint32(slot[56:]) == 1 {
 					le.PutUint64(slot[64:], uint64(w.posted))

@@ -50,7 +50,7 @@ func (r *region) registeredAs(flags nd.RegionFlags, site string, local, remote n
 		read: true, write: flags.LocalWrite(), site: site}
 	r.journal.issue(t)
 	if remote != local {
-		t.token, t.kind, t.base, t.length, t.read, t.write = remote, regionToken, base, length, flags.RemoteRead(), flags.RemoteWrite()
+		t.token, t.kind, t.base, t.length, t.read, t.write, t.atomic = remote, regionToken, base, length, flags.RemoteRead(), flags.RemoteWrite(), flags.RemoteAtomic()
 		r.journal.issue(t)
 	}
 }
@@ -64,7 +64,7 @@ func (r *region) ended(site string) {
 	}
 	r.local, r.remote, r.bytes = 0, 0, nil
 	churned := false
-	if once && local != 0 && !r.flags.RemoteRead() && !r.flags.RemoteWrite() { // else peers may have used it often
+	if once && local != 0 && !r.flags.RemoteRead() && !r.flags.RemoteWrite() && !r.flags.RemoteAtomic() { // else peers may have used it often
 		r.churn[at]++
 		churned = r.churn[at] == churnLimit
 	}
@@ -175,6 +175,7 @@ type window struct {
 	token   nd.Token // of the bind, 0 = not bound
 	bytes   []byte
 	write   bool
+	atomic  bool
 	boundOn *endpoint
 	region  *region
 	boundAt string
@@ -187,7 +188,7 @@ func (w *window) home() *adapter { return w.adapter }
 func (w *window) bound(ep *endpoint, r *region, buf []byte, flags nd.OpFlags, site string) {
 	d := w.MemoryWindow.Descriptor()
 	t := tokenRecord{token: d.Token, kind: windowToken, rank: w.rank, object: w.id, adapter: w.adapter.id, base: d.Address, length: d.Length, memory: addressOf(buf),
-		read: flags.Has(nd.AllowRead), write: flags.Has(nd.AllowWrite), site: site}
+		read: flags.Has(nd.AllowRead), write: flags.Has(nd.AllowWrite), atomic: flags.Has(nd.AllowAtomic), site: site}
 	if flags.Has(nd.ThisEndpointOnly) {
 		w.mu.Lock()
 		t.link = ep.link
@@ -203,7 +204,7 @@ func (w *window) bound(ep *endpoint, r *region, buf []byte, flags nd.OpFlags, si
 		}
 	}
 	w.windows[w] = struct{}{}
-	w.token, w.bytes, w.write, w.boundOn, w.region, w.boundAt = d.Token, buf, t.write, ep, r, site
+	w.token, w.bytes, w.write, w.atomic, w.boundOn, w.region, w.boundAt = d.Token, buf, t.write, t.atomic, ep, r, site
 	flagged, registeredAt := r.flags, r.registeredAt
 	w.mu.Unlock()
 	for i := range others {
@@ -213,7 +214,7 @@ func (w *window) bound(ep *endpoint, r *region, buf []byte, flags nd.OpFlags, si
 		w.found(Finding{Rule: grantedTwice, Site: site, What: fmt.Sprintf("%s binds %s to %d bytes", ep.name(), w.name(), n), Address: at, Length: n,
 			OtherRank: w.rank, Other: fmt.Sprintf("%s has bound %s to some of them for another peer", others[i].boundOn.name(), others[i].name()), OtherSite: others[i].boundAt}, w, ep)
 	}
-	if flagged.RemoteRead() && t.read || flagged.RemoteWrite() && t.write { // else the window gives the peer more
+	if flagged.RemoteRead() && t.read || flagged.RemoteWrite() && t.write || flagged.RemoteAtomic() && t.atomic { // else the window gives the peer more
 		w.found(Finding{Rule: wholeRegionGranted, Site: registeredAt, What: fmt.Sprintf("%s is registered with %v", r.name(), flagged),
 			OtherRank: w.rank, Other: w.name() + " limits access to a part of it", OtherSite: site}, w, r)
 	}

@@ -82,7 +82,7 @@ func (ep *endpoint) checkBuffers(r *request) (found []Finding) {
 	if r.flags.Has(nd.ReadFence) && ep.fenced == nil {
 		ep.fenced = r
 	}
-	if r.kind == nd.RequestRead {
+	if r.fetches() {
 		ep.reads++
 	}
 	unfenced := ep.unfenced(r)
@@ -97,14 +97,14 @@ func (ep *endpoint) checkBuffers(r *request) (found []Finding) {
 	}
 	for q := range ep.sinks {
 		if at, n := commonBytes(r, q, r.size); n > 0 {
-			r.isUnchecked = true                                                                                   // its bytes may change after this post
-			isOrdered := q.kind == nd.RequestRead && q.owner == ep && !r.inline() && !slices.Contains(unfenced, q) // Inline takes the bytes at the post
+			r.isUnchecked = true                                                                      // its bytes may change after this post
+			isOrdered := q.fetches() && q.owner == ep && !r.inline() && !slices.Contains(unfenced, q) // Inline takes the bytes at the post
 			if isOrdered || q.answered {
 				continue
 			}
 			f := Finding{Rule: receiveUsed, Site: r.site, What: r.name() + " takes its bytes", Address: at, Length: n,
 				OtherRank: ep.rank, Other: q.name() + " may still store into them", OtherSite: q.site}
-			if q.kind == nd.RequestRead {
+			if q.fetches() {
 				f.Rule = readUsed
 			}
 			return append(found, f)
@@ -113,7 +113,7 @@ func (ep *endpoint) checkBuffers(r *request) (found []Finding) {
 	return found
 }
 
-// unfenced returns the Reads in flight that r need not wait for. The caller holds checker.mu.
+// unfenced returns the Reads and atomics in flight that r need not wait for. The caller holds checker.mu.
 func (ep *endpoint) unfenced(r *request) (reads []*request) {
 	if r.flags.Has(nd.ReadFence) {
 		return nil
@@ -122,23 +122,23 @@ func (ep *endpoint) unfenced(r *request) (reads []*request) {
 		if q.flags.Has(nd.ReadFence) {
 			reads = nil // later requests wait, too
 		}
-		if q.kind == nd.RequestRead && q != r && !q.answered {
+		if q.fetches() && q != r && !q.answered {
 			reads = append(reads, q)
 		}
 	}
 	return reads
 }
 
-// orderedBy returns the accesses that a Send orders: the peer may learn from the message that the Writes before it
+// orderedBy returns the accesses that a message orders: the peer may learn from it that the Writes and atomics before it
 // are done, and the Reads that it waits for. They stay open until their results: a Write may store its bytes later. The
 // caller holds checker.mu.
 func (ep *endpoint) orderedBy(r *request) (numbers []uint32) {
-	if r.kind != nd.RequestSend {
+	if !r.sendsMessage() {
 		return nil
 	}
 	unfenced := ep.unfenced(r)
 	for _, q := range ep.initiator {
-		if q.access != 0 && !q.isOrdered && !slices.Contains(unfenced, q) {
+		if q.access != 0 && !q.isOrdered && (q.isAtomic() || !slices.Contains(unfenced, q)) {
 			numbers = append(numbers, q.access)
 			q.isOrdered = true
 		}
@@ -161,12 +161,12 @@ func (ep *endpoint) overload(r *request, q *queue) []Finding {
 		OtherRank: ep.rank, Other: "created the queue", OtherSite: q.site}}
 }
 
-// openAccess notes a Read or Write in flight, and returns those that conflict with it.
+// openAccess notes a Read, a Write or an atomic in flight, and returns those that conflict with it.
 func (ep *endpoint) openAccess(r *request) (found []Finding) {
-	if r.kind != nd.RequestRead && r.kind != nd.RequestWrite || r.size == 0 {
+	if !r.fetches() && r.kind != nd.RequestWrite || r.size == 0 {
 		return nil
 	}
-	a := access{write: r.kind == nd.RequestWrite, rank: ep.rank, endpoint: ep.id, address: r.address, size: r.size, posted: r.posted, site: r.site}
+	a := access{write: r.kind != nd.RequestRead, atomic: r.isAtomic(), rank: ep.rank, endpoint: ep.id, address: r.address, size: r.size, posted: r.posted, site: r.site}
 	peer := int(ep.peerRank.Load()) - 1
 	number, conflicts, isKnown := ep.journal.openRemote(r.token, &a, peer)
 	if !isKnown {
@@ -181,13 +181,17 @@ func (ep *endpoint) openAccess(r *request) (found []Finding) {
 	ep.mu.Lock()
 	learnedAt := ep.learnedAt
 	r.access, r.target = number, a.address
+	r.isOrdered = r.hasImmediate // its own number says that its bytes are there
 	for _, q := range ep.unfenced(r) {
-		if a.write && q.target != 0 && overlaps(a.address, a.size, q.target, q.size) {
+		if a.write && q.kind == nd.RequestRead && q.target != 0 && overlaps(a.address, a.size, q.target, q.size) {
 			found = append(found, Finding{Rule: overtaken, Site: r.site, What: r.name() + " may store first", Address: a.address, Length: a.size, OtherRank: ep.rank, Other: q.name() + " reads some of the bytes", OtherSite: q.site})
 			break
 		}
 	}
 	ep.mu.Unlock()
+	if r.hasImmediate && number != 0 {
+		ep.journal.order([]uint32{number})
+	}
 	for _, other := range conflicts {
 		// The program may have learned that the other access is complete.
 		if isFlag(a, other) || learnedAt >= other.posted || ep.unwatchedMayHaveWritten(nil) {
@@ -196,7 +200,10 @@ func (ep *endpoint) openAccess(r *request) (found []Finding) {
 		from := max(a.address, other.address)
 		f := Finding{Rule: conflict, Site: r.site, What: r.name() + " has no order", Address: from, Length: min(a.address+a.size, other.address+other.size) - from,
 			OtherRank: other.rank, Other: fmt.Sprintf("%s of %d bytes on endpoint %d is in flight", accessName(other), other.size, other.endpoint), OtherSite: other.site}
-		if other.rank == ep.rank && a.write != other.write {
+		switch {
+		case a.write && other.write && a.atomic != other.atomic:
+			f.Rule = writeBesideAtomic
+		case other.rank == ep.rank && a.write != other.write:
 			f.Rule = readBesideWrite
 		}
 		found = append(found, f)
@@ -220,13 +227,16 @@ func (c *checker) executed() (numbers []uint32) {
 	return numbers
 }
 
-// isFlag reports whether two accesses are a Write of a word and a Read that polls it.
+// isFlag reports whether two accesses are a Write or an atomic of a word and a Read that polls it.
 func isFlag(a, b access) bool {
 	return a.write != b.write && a.address == b.address && a.size == b.size && (a.size == 1 || a.size == 2 || a.size == 4 || a.size == 8) && a.address%a.size == 0
 }
 
 func accessName(a access) string {
-	if a.write {
+	switch {
+	case a.atomic:
+		return "an atomic"
+	case a.write:
 		return "a Write"
 	}
 	return "a Read"

@@ -23,14 +23,15 @@ type request struct {
 	owner  object // the endpoint or the shared receive queue
 	posted int64  // when
 
-	address     uint64   // of a Read or Write
-	token       nd.Token // of a Read, a Write or a SendAndInvalidate
-	invalidate  bool     // a SendAndInvalidate
-	target      uint64   // first byte of a Read or Write, in addresses of the owner, 0 = unknown; guarded by checker.mu
-	isOrdered   bool     // a later Send has ordered its access; guarded by checker.mu
-	access      uint32   // number in the journal; guarded by checker.mu
-	isUnchecked bool     // its bytes are not compared; guarded by checker.mu
-	answered    bool     // the peer may have told the program that it is complete; guarded by checker.mu
+	address      uint64   // of a Read, a Write or an atomic
+	token        nd.Token // of these, or of a SendAndInvalidate
+	invalidate   bool     // a SendAndInvalidate
+	hasImmediate bool     // a SendImmediate or WriteImmediate
+	target       uint64   // first byte of a Read, a Write or an atomic, in addresses of the owner, 0 = unknown; guarded by checker.mu
+	isOrdered    bool     // a later Send has ordered its access; guarded by checker.mu
+	access       uint32   // number in the journal; guarded by checker.mu
+	isUnchecked  bool     // its bytes are not compared; guarded by checker.mu
+	answered     bool     // the peer may have told the program that it is complete; guarded by checker.mu
 
 	hash  uint64   // of the bytes that a Send or Write takes
 	image [][]byte // of a Receive: the last bytes of its buffers at the post
@@ -57,7 +58,11 @@ func (r *request) name() string {
 	if ep, ok := r.owner.(*endpoint); ok {
 		owner = ep.label()
 	}
-	text := fmt.Sprintf("%s %d on %s", typeName(r.kind), r.ctx, owner)
+	call := typeName(r.kind)
+	if r.hasImmediate {
+		call += "Immediate"
+	}
+	text := fmt.Sprintf("%s %d on %s", call, r.ctx, owner)
 	if r.size > 0 {
 		text += fmt.Sprintf(" (%d bytes)", r.size)
 	}
@@ -76,7 +81,18 @@ func (r *request) isSource() bool {
 }
 
 // isSink reports whether the request stores bytes into its buffers.
-func (r *request) isSink() bool { return r.kind == nd.RequestReceive || r.kind == nd.RequestRead }
+func (r *request) isSink() bool { return r.kind == nd.RequestReceive || r.fetches() }
+
+// fetches reports whether the request brings bytes of the peer, for which ReadFence waits.
+func (r *request) fetches() bool { return r.kind == nd.RequestRead || r.isAtomic() }
+
+// isAtomic reports whether the request changes 8 bytes of the peer, and brings what they were.
+func (r *request) isAtomic() bool {
+	return r.kind == nd.RequestFetchAndAdd || r.kind == nd.RequestCompareAndSwap || r.kind == nd.RequestSwap
+}
+
+// sendsMessage reports whether the peer gets a result for the request.
+func (r *request) sendsMessage() bool { return r.kind == nd.RequestSend || r.hasImmediate }
 
 // uses reports whether an entry of the request has the token.
 func (r *request) uses(token nd.Token) bool {

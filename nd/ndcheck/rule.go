@@ -33,7 +33,7 @@ var (
 		"check address and length against the descriptor of the window, for example with WriteTo or ReadFrom")
 	missingRight = rule("N103", Error, "right not granted",
 		"The access fails with an access violation and ends the connection.",
-		"bind the window with AllowRead or AllowWrite, or register the memory with the right")
+		"bind the window with AllowRead, AllowWrite or AllowAtomic, or register the memory with the right")
 	swappedToken = rule("N104", Error, "local and remote token swapped",
 		"A local token allows requests of its own process only, a remote token those of peers only.",
 		"use LocalToken in scatter/gather entries, and pass RemoteToken to peers")
@@ -73,6 +73,9 @@ var (
 	overtaken = rule("N304", Warning, "request that a Read before it needs to wait for",
 		"softnd executes requests in order. On a card the request may be executed before the Read.",
 		"post the later request with ReadFence, or take the result of the Read first")
+	writeBesideAtomic = rule("N305", Error, "Write to bytes that atomics change",
+		"Atomics are atomic among each other only. The Write may come between the load and the store of an atomic, and is lost then.",
+		"change the number by Swap, FetchAndAdd or CompareAndSwap everywhere, or order the Write behind the atomics by a message")
 	grantedTwice = rule("N401", Warning, "memory granted to two peers, one of which may write",
 		"Nothing orders the accesses of the two peers.",
 		"bind windows of different peers to different bytes, or invalidate one before you bind the other")

@@ -125,6 +125,44 @@ var requestPrograms = []program{
 				}
 				s.close()
 			}}},
+	{rule: "N305", other: 1,
+		broken: [2]func(s *side){
+			func(s *side) {
+				s.give(s.bind(0, 64, nd.AllowWrite|nd.AllowAtomic).Descriptor())
+				s.second()
+				s.barrier()
+			},
+			func(s *side) {
+				d := s.get()
+				ep := s.second()
+				s.must(s.ep.FetchAndAdd(1, s.sge(8, 8), d.Address, d.Token, 1, 0))
+				s.must(nd.WriteTo(ep, 2, s.sge(0, 8), d, 0))
+				s.done()
+				s.done()
+				s.barrier()
+			}},
+		clean: [2]func(s *side){ // atomics beside each other, and a Write that follows one on the same endpoint
+			func(s *side) {
+				s.give(s.bind(0, 64, nd.AllowWrite|nd.AllowAtomic).Descriptor())
+				s.second()
+				s.must(s.ep.Receive(1, s.sge(128, 8)))
+				s.must(s.ep.Receive(2, s.sge(136, 8)))
+				s.barrier()
+				s.received()
+				s.received()
+			},
+			func(s *side) {
+				d := s.get()
+				ep := s.second()
+				s.barrier()
+				s.must(s.ep.Swap(1, s.sge(8, 8), d.Address, d.Token, 1, 0))
+				s.must(ep.CompareAndSwap(2, s.sge(16, 8), d.Address, d.Token, 1, 2, 0))
+				s.must(s.ep.WriteImmediate(3, s.sge(0, 8), d.Address+8, d.Token, 5, 0))
+				s.must(s.ep.SendImmediate(4, s.sge(8, 8), 6, nd.ReadFence))
+				for range 4 {
+					s.done()
+				}
+			}}},
 	{rule: "N401", other: 0,
 		broken: [2]func(s *side){
 			func(s *side) {

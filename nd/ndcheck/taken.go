@@ -54,8 +54,8 @@ func (q *queue) taken(res *nd.Result, b *batch) {
 	for _, d := range done {
 		switch d.kind {
 		case nd.RequestReceive:
-			suspect = append(suspect, c.checkSink(d, uint64(res.BytesTransferred))...)
-		case nd.RequestRead:
+			suspect = append(suspect, c.checkSink(d, received(res))...)
+		case nd.RequestRead, nd.RequestFetchAndAdd, nd.RequestCompareAndSwap, nd.RequestSwap:
 			suspect = append(suspect, c.checkSink(d, d.size)...)
 		default:
 			suspect = append(suspect, c.checkSource(d)...)
@@ -89,6 +89,16 @@ func (q *queue) taken(res *nd.Result, b *batch) {
 	}
 }
 
+// received returns how many bytes a Receive has stored in its buffers.
+func received(res *nd.Result) uint64 {
+	switch res.RequestType {
+	case nd.RequestReceive, nd.RequestReceiveAndInvalidate, nd.RequestReceiveImmediate:
+		return uint64(res.BytesTransferred)
+	case nd.RequestReceiveWriteImmediate: // the Write has stored them elsewhere
+	}
+	return 0
+}
+
 // silentTypes are requests whose success says nothing about what the peer has done.
 var silentTypes = []nd.RequestType{nd.RequestSend, nd.RequestWrite, nd.RequestBind, nd.RequestFastRegister}
 
@@ -111,7 +121,7 @@ func (c *checker) learned() (suspect []suspicion) {
 	c.learnedAt = now()
 	c.journal.learn(c.rank, c.learnedAt)
 	for r := range c.unanswered {
-		if r.kind == nd.RequestRead && !r.isFencedOff() {
+		if r.fetches() && !r.isFencedOff() {
 			continue // its sink may still change
 		}
 		suspect = append(suspect, c.checkSource(r)...)
@@ -162,10 +172,10 @@ func (c *checker) unwatchedMayHaveWritten(bytes []span) bool {
 	defer c.mu.Unlock()
 	granted := false
 	for _, m := range c.regions {
-		granted = granted || m.flags.RemoteWrite() && isIn(m.bytes)
+		granted = granted || (m.flags.RemoteWrite() || m.flags.RemoteAtomic()) && isIn(m.bytes)
 	}
 	for w := range c.windows {
-		granted = granted || w.write && isIn(w.bytes)
+		granted = granted || (w.write || w.atomic) && isIn(w.bytes)
 	}
 	unwatched := false
 	for _, ep := range c.endpoints {
@@ -177,8 +187,8 @@ func (c *checker) unwatchedMayHaveWritten(bytes []span) bool {
 // succeeded notes the effects of a request that has succeeded. res is the result that says so.
 func (c *checker) succeeded(ep *endpoint, r *request, res nd.Result, b *batch) {
 	switch {
-	case r.kind == nd.RequestWrite:
-		w := wrote{token: r.token, posted: r.posted, isKnown: r.target != 0 || r.size == 0}
+	case r.kind == nd.RequestWrite || r.isAtomic():
+		w := wrote{token: r.token, posted: r.posted, isAtomic: r.isAtomic(), isKnown: r.target != 0 || r.size == 0}
 		if !w.isKnown {
 			w.owner = int(ep.peerRank.Load()) - 1
 		}
