@@ -150,11 +150,11 @@ static void test_atomics(void)
 			snd_mr *grants;
 			OK(snd_mr_register(b.adapter, there, 8, SND_ALLOW_REMOTE_ATOMIC, &grants));
 			*old = 0;
-			*word = 7;
+			__atomic_store_n(word, 7, __ATOMIC_SEQ_CST);
 			const snd_sge s = {here, 8, snd_mr_local_token(mine)};
 			OK(snd_endpoint_fetch_and_add(a.ep, 1, &s, 1, snd_mr_address(grants), snd_mr_remote_token(grants), 1, 0));
 			WANT(a.cq, SND_REQUEST_FETCH_AND_ADD, 1, cases[i].status);
-			CHECK(*word == cases[i].want && *old == cases[i].before);
+			CHECK(__atomic_load_n(word, __ATOMIC_SEQ_CST) == cases[i].want && *old == cases[i].before);
 			want_counts(0, 1, 1);
 			OK(snd_mr_close(grants, 10 * SECOND));
 			close_pair(setup);

@@ -82,7 +82,7 @@ The wrapper adds what package nd has and the interface in C does not have. The r
 | a region or connector exists before its registration or request | the call that registers, or takes a request, makes the handle | makes the handle then |
 | a context ends a call | timeouts, and snd_connector_cancel | repeats calls with short timeouts, in the order of the callers, and cancels those of connectors |
 | Endpoint.Done, Endpoint.Connector, and Err of a closed endpoint | none of them | polls snd_endpoint_error, and keeps the connector and the last error |
-| adapter flags | none | has those of the Go implementation, without InOrderDMASupported in runs with a weak order |
+| adapter flags | those of atomics and immediate data | adds those of the model that the Go implementation has, without InOrderDMASupported in runs with a weak order |
 
 ## Runs
 
