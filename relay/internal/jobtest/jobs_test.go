@@ -50,6 +50,20 @@ func TestHeatOverHosts(t *testing.T) {
 	})
 }
 
+// Ranks of two hosts use one counter, one lock and one queue.
+func TestAtomicsOverHosts(t *testing.T) {
+	c := newCluster(t)
+	for program, answer := range map[string]string{"counter": "counter: each task was done once\n", "lock": "lock: 600 increments, and none was lost\n",
+		"queue": "queue: 1500 numbers arrived\n"} {
+		t.Run(program, func(t *testing.T) {
+			status, out, errOut := proctest.Run(t, c.hydra(2, c.build("github.com/softnd/softnd/examples/atomics/"+program)))
+			if status != 0 || !strings.Contains(out, answer) {
+				t.Errorf("exit status %d: %s\n%s", status, errOut, out)
+			}
+		})
+	}
+}
+
 // A job runs with each tested provider of libfabric. libfabric 1.18 and newer have no net.
 func TestHeatWithProviders(t *testing.T) {
 	c := newCluster(t)
