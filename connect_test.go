@@ -22,7 +22,7 @@ import (
 // oneQueue is the configuration of an endpoint with one new queue for both kinds of results.
 func oneQueue(ctx context.Context, job *softnd.Job) (nd.CompletionQueue, nd.EndpointConfig, error) {
 	cq, err := job.Adapter().CreateCompletionQueue(ctx, 64)
-	return cq, nd.EndpointConfig{Receive: cq, Initiator: cq, InlineSize: 16}, err
+	return cq, nd.EndpointConfig{ReceiveCQ: cq, InitiatorCQ: cq, InlineSize: 16}, err
 }
 
 // Each rank sends its number to each other rank.
@@ -341,7 +341,7 @@ func TestConnectNamesRankThatLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = jobs[1].Connect(ctx, 0, nd.EndpointConfig{Receive: q, Initiator: q})
+	_, err = jobs[1].Connect(ctx, 0, nd.EndpointConfig{ReceiveCQ: q, InitiatorCQ: q})
 	if !errors.Is(err, nd.HostUnreachable) || !strings.Contains(err.Error(), "the rank has died or left") {
 		t.Errorf("Connect to a rank that has left: %v", err)
 	}
@@ -359,7 +359,7 @@ func TestConnectRetriesLeaveNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return nd.EndpointConfig{Receive: q, Initiator: q}
+		return nd.EndpointConfig{ReceiveCQ: q, InitiatorCQ: q}
 	}
 	waiting, stop := context.WithCancel(ctx)
 	var busy sync.WaitGroup

@@ -19,7 +19,7 @@ func Example() {
 	memory := softnd.Must(job.Adapter().Allocate(ctx, job.Size()*line, nd.AllowLocalWrite|nd.AllowRemoteWrite))
 	all := softnd.Must(job.ExchangeWindows(ctx, nd.DescriptorOf(memory)))
 	results := softnd.Must(job.Adapter().CreateCompletionQueue(ctx, 16))
-	peers := softnd.Must(job.ConnectAll(ctx, nd.EndpointConfig{Receive: results, Initiator: results}))
+	peers := softnd.Must(job.ConnectAll(ctx, nd.EndpointConfig{ReceiveCQ: results, InitiatorCQ: results}))
 	mine := nd.SGEOf(memory, job.Rank()*line, line)
 	copy(mine.Buffer, fmt.Sprintf("hello from rank %4d\n", job.Rank()))
 	if ep := peers[0]; ep != nil { // nil at rank 0 itself
@@ -39,7 +39,7 @@ func ExampleJob_Listen() {
 	job := softnd.Must(softnd.Init(ctx))
 	defer job.Close()
 	results := softnd.Must(job.Adapter().CreateCompletionQueue(ctx, 16))
-	cfg := nd.EndpointConfig{Receive: results, Initiator: results}
+	cfg := nd.EndpointConfig{ReceiveCQ: results, InitiatorCQ: results}
 	if job.Rank() > 0 { // a client
 		softnd.Check(job.Barrier(ctx)) // the server listens
 		ep := softnd.Must(job.Dial(ctx, 0, cfg))

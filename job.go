@@ -42,7 +42,7 @@ const (
 	EnvSize    = bootstrap.EnvSize    // SOFTND_SIZE: number of ranks
 	EnvArenaFD = bootstrap.EnvArenaFD // SOFTND_ARENA_FD: number of the inherited file descriptor of the arena
 	EnvAppNum  = "SOFTND_APPNUM"      // number of the program that the rank runs, from 0
-	EnvFabric  = bootstrap.EnvFabric  // SOFTND_FABRIC: address of ndrun's control channel
+	EnvControl = bootstrap.EnvControl // SOFTND_CONTROL: address of ndrun's control channel
 	EnvExec    = "SOFTND_EXEC"        // auto or target: the process that copies the data of requests, see WithExecutor
 	EnvDebug   = bootstrap.EnvDebug   // SOFTND_DEBUG: with 1, Init prints which launcher it has detected
 

@@ -53,7 +53,7 @@ func sendInVain(ctx context.Context, name string, rank int, options []Option) (e
 	if err != nil {
 		return err
 	}
-	ep, err := job.Connect(ctx, 1-rank, nd.EndpointConfig{Receive: q, Initiator: q})
+	ep, err := job.Connect(ctx, 1-rank, nd.EndpointConfig{ReceiveCQ: q, InitiatorCQ: q})
 	if err != nil {
 		return err
 	}

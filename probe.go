@@ -48,7 +48,7 @@ func (j *Job) probe(ctx context.Context, peer int) (err error) {
 		return err
 	}
 	defer q.Close()
-	ep, err := a.CreateEndpoint(ctx, nd.EndpointConfig{Receive: q, Initiator: q, ReceiveDepth: 1, InitiatorDepth: 1})
+	ep, err := a.CreateEndpoint(ctx, nd.EndpointConfig{ReceiveCQ: q, InitiatorCQ: q, ReceiveDepth: 1, InitiatorDepth: 1})
 	if err != nil {
 		return err
 	}

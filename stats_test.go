@@ -21,7 +21,7 @@ func TestWithLoggerNamesTheRank(t *testing.T) {
 		go func() {
 			queue, err := job.Adapter().CreateCompletionQueue(t.Context(), 16)
 			if err == nil {
-				_, err = job.Connect(t.Context(), 1-job.Rank(), nd.EndpointConfig{Receive: queue, Initiator: queue})
+				_, err = job.Connect(t.Context(), 1-job.Rank(), nd.EndpointConfig{ReceiveCQ: queue, InitiatorCQ: queue})
 			}
 			connected <- err
 		}()

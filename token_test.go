@@ -53,10 +53,10 @@ func (o *tokenOwner) connect(ctx context.Context, t *testing.T, at0, at1 nd.Comp
 	ended := make(chan error, 1)
 	go func() {
 		var err error
-		ep0, err = o.jobs[0].Connect(ctx, 1, nd.EndpointConfig{Receive: at0, Initiator: at0})
+		ep0, err = o.jobs[0].Connect(ctx, 1, nd.EndpointConfig{ReceiveCQ: at0, InitiatorCQ: at0})
 		ended <- err
 	}()
-	ep1, err := o.jobs[1].Connect(ctx, 0, nd.EndpointConfig{Receive: at1, Initiator: at1})
+	ep1, err := o.jobs[1].Connect(ctx, 0, nd.EndpointConfig{ReceiveCQ: at1, InitiatorCQ: at1})
 	if err := errors.Join(err, <-ended); err != nil {
 		t.Fatal(err)
 	}

@@ -60,7 +60,7 @@ func openBench(ctx context.Context) (*benchSide, error) {
 	if s.cq, err = ad.CreateCompletionQueue(ctx, 256); err != nil {
 		return nil, err
 	}
-	if s.ep, err = job.Connect(ctx, 1-job.Rank(), nd.EndpointConfig{Receive: s.cq, Initiator: s.cq}); err != nil {
+	if s.ep, err = job.Connect(ctx, 1-job.Rank(), nd.EndpointConfig{ReceiveCQ: s.cq, InitiatorCQ: s.cq}); err != nil {
 		return nil, err
 	}
 	all, err := job.ExchangeWindows(ctx, nd.WindowDescriptor{Address: s.mr.Address(), Length: benchTransfer, Token: s.mr.RemoteToken()})

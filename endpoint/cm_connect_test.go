@@ -419,7 +419,7 @@ func (s *side) meet(ctx context.Context, connect func(nd.Connector, nd.Endpoint)
 		return err
 	}
 	defer cq.Close()
-	ep, err := s.adapter.CreateEndpoint(ctx, nd.EndpointConfig{Receive: cq, Initiator: cq})
+	ep, err := s.adapter.CreateEndpoint(ctx, nd.EndpointConfig{ReceiveCQ: cq, InitiatorCQ: cq})
 	if err != nil {
 		return err
 	}

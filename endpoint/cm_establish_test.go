@@ -157,7 +157,7 @@ func TestCreateEndpointDuringProviderClose(t *testing.T) {
 		for range 3 {
 			calls.Go(func() {
 				for range cap(made) / 3 {
-					ep, err := s.adapter.CreateEndpoint(s.ctx, nd.EndpointConfig{Receive: s.queues[0], Initiator: s.queues[1], ReceiveDepth: 1, InitiatorDepth: 1})
+					ep, err := s.adapter.CreateEndpoint(s.ctx, nd.EndpointConfig{ReceiveCQ: s.queues[0], InitiatorCQ: s.queues[1], ReceiveDepth: 1, InitiatorDepth: 1})
 					if err != nil {
 						if !errors.Is(err, nd.InvalidHandle) && !errors.Is(err, nd.DeviceRemoved) {
 							t.Error(err)

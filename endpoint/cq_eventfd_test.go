@@ -103,7 +103,7 @@ func TestEventFD(t *testing.T) {
 // The descriptor outlives Close until the last endpoint of the queue is closed.
 func TestEventFDClosedWithQueue(t *testing.T) {
 	q := newTestQueue(t, 64)
-	ep, err := q.owner.adapter.CreateEndpoint(q.owner.ctx, nd.EndpointConfig{Receive: q.completionQueue, Initiator: q.completionQueue})
+	ep, err := q.owner.adapter.CreateEndpoint(q.owner.ctx, nd.EndpointConfig{ReceiveCQ: q.completionQueue, InitiatorCQ: q.completionQueue})
 	if err != nil {
 		t.Fatal(err)
 	}

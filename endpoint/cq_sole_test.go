@@ -15,7 +15,7 @@ import (
 func TestCQBecomesShared(t *testing.T) {
 	for name, meddle := range map[string]func(t *testing.T, s *side, q *completionQueue){
 		"another endpoint": func(t *testing.T, s *side, q *completionQueue) {
-			ep, err := s.adapter.CreateEndpoint(t.Context(), nd.EndpointConfig{Receive: q, Initiator: q})
+			ep, err := s.adapter.CreateEndpoint(t.Context(), nd.EndpointConfig{ReceiveCQ: q, InitiatorCQ: q})
 			if err != nil {
 				t.Fatal(err)
 			}

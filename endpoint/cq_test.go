@@ -114,7 +114,7 @@ func TestCQResizeInUse(t *testing.T) {
 func TestCQOverrun(t *testing.T) {
 	q := newTestQueue(t, 4)
 	endpoint := func() *queuePair {
-		ep, err := q.owner.adapter.CreateEndpoint(q.owner.ctx, nd.EndpointConfig{Receive: q.completionQueue, Initiator: q.completionQueue, ReceiveDepth: 1024})
+		ep, err := q.owner.adapter.CreateEndpoint(q.owner.ctx, nd.EndpointConfig{ReceiveCQ: q.completionQueue, InitiatorCQ: q.completionQueue, ReceiveDepth: 1024})
 		if err != nil {
 			t.Fatal(err)
 		}

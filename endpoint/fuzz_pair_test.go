@@ -176,7 +176,7 @@ func (r *fuzzPair) arrive(t *testing.T) {
 	ctx := context.Background()
 	for _, a := range []*fuzzSide{r.victim, r.attacker} {
 		a.provider.options.Executor = Auto
-		cfg := nd.EndpointConfig{Receive: a.received, Initiator: a.initiated, ReceiveDepth: 8, InitiatorDepth: 16}
+		cfg := nd.EndpointConfig{ReceiveCQ: a.received, InitiatorCQ: a.initiated, ReceiveDepth: 8, InitiatorDepth: 16}
 		if a.shared != nil {
 			cfg.SharedReceive = a.shared
 		}

@@ -111,7 +111,7 @@ func (p *oracleSide) begin() {
 		}
 		p.queues[i] = must(ad.CreateCompletionQueue(ctx, 512))
 	}
-	p.limits = nd.EndpointConfig{Receive: p.queues[receiveQueue], Initiator: p.queues[initiatorQueue], Context: o.Uint64(),
+	p.limits = nd.EndpointConfig{ReceiveCQ: p.queues[receiveQueue], InitiatorCQ: p.queues[initiatorQueue], Context: o.Uint64(),
 		ReceiveDepth: 2 + o.IntN(60), InitiatorDepth: 2 + o.IntN(60), MaxReceiveSGE: 4 + o.IntN(5), MaxInitiatorSGE: 4 + o.IntN(5), InlineSize: o.IntN(512)}
 	if o.one(3) {
 		p.shared = must(ad.CreateSharedReceiveQueue(ctx, nd.SharedReceiveQueueConfig{Depth: p.limits.ReceiveDepth, MaxSGE: p.limits.MaxReceiveSGE}))

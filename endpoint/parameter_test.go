@@ -32,8 +32,8 @@ func TestErrorNamesTheParameter(t *testing.T) {
 	second := func(_ any, err error) error { return err }
 	covered := make(map[parameter]bool)
 	for name, errs := range map[string][]error{
-		"Receive":       {i.create(func(c *nd.EndpointConfig) { c.Receive = nil })},
-		"Initiator":     {i.create(func(c *nd.EndpointConfig) { c.Initiator = nil })},
+		"ReceiveCQ":     {i.create(func(c *nd.EndpointConfig) { c.ReceiveCQ = nil })},
+		"InitiatorCQ":   {i.create(func(c *nd.EndpointConfig) { c.InitiatorCQ = nil })},
 		"SharedReceive": {i.create(func(c *nd.EndpointConfig) { c.SharedReceive = (*sharedReceiveQueue)(nil) })},
 		"ReceiveDepth":  {i.create(func(c *nd.EndpointConfig) { c.ReceiveDepth = -1 })},
 		"InlineSize":    {i.create(func(c *nd.EndpointConfig) { c.InlineSize = -1 })},

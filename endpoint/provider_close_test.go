@@ -163,7 +163,7 @@ func TestCallsAfterProviderClose(t *testing.T) {
 		p := must(New(m, Options{}))
 		ad := must(p.OpenAdapter(ctx, p.adapterID()))
 		cq := must(ad.CreateCompletionQueue(ctx, 10))
-		return m, p, ad, cq, must(ad.CreateEndpoint(ctx, nd.EndpointConfig{Receive: cq, Initiator: cq}))
+		return m, p, ad, cq, must(ad.CreateEndpoint(ctx, nd.EndpointConfig{ReceiveCQ: cq, InitiatorCQ: cq}))
 	}
 	m, p, ad, cq, ep := join()
 	memory := must(ad.Allocate(ctx, 100, 0))

@@ -22,7 +22,7 @@ func TestEndedConnectionsAreCollected(t *testing.T) {
 	defer listener.Close()
 	create := func(s *side) (nd.Endpoint, nd.Connector, func()) {
 		cq := must(s.adapter.CreateCompletionQueue(s.ctx, 16))
-		ep := must(s.adapter.CreateEndpoint(s.ctx, nd.EndpointConfig{Receive: cq, Initiator: cq}))
+		ep := must(s.adapter.CreateEndpoint(s.ctx, nd.EndpointConfig{ReceiveCQ: cq, InitiatorCQ: cq}))
 		c := must(s.adapter.CreateConnector(s.ctx))
 		return ep, c, func() { must(0, ep.Close()); must(0, c.Close()); must(0, cq.Close()) }
 	}

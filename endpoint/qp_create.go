@@ -21,13 +21,13 @@ func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 		return nil, err
 	}
 	defer a.provider.waiters.EndCall()
-	receiveCQ, ok := a.ownQueue(cfg.Receive)
+	receiveCQ, ok := a.ownQueue(cfg.ReceiveCQ)
 	if !ok {
-		return nil, a.opError(op, nd.InvalidParameter2, "no open completion queue of this adapter for receives", "set EndpointConfig.Receive")
+		return nil, a.opError(op, nd.InvalidParameter2, "no open completion queue of this adapter for receives", "set EndpointConfig.ReceiveCQ")
 	}
-	initiatorCQ, ok := a.ownQueue(cfg.Initiator)
+	initiatorCQ, ok := a.ownQueue(cfg.InitiatorCQ)
 	if !ok {
-		return nil, a.opError(op, nd.InvalidParameter3, "no open completion queue of this adapter for initiator requests", "set EndpointConfig.Initiator")
+		return nil, a.opError(op, nd.InvalidParameter3, "no open completion queue of this adapter for initiator requests", "set EndpointConfig.InitiatorCQ")
 	}
 	shared, err := a.sharedQueue(op, &cfg)
 	if err != nil {

@@ -139,7 +139,7 @@ func TestInlineLimitsMatchAdapter(t *testing.T) {
 		t.Errorf("%d bytes at most, worth it up to %d", info.MaxInlineDataSize, info.InlineRequestThreshold)
 	}
 	for size, want := range map[int]nd.Status{-1: nd.InvalidParameter9, int(info.MaxInlineDataSize): nd.Success, int(info.MaxInlineDataSize) + 1: nd.InvalidParameter9} {
-		ep, err := s.adapter.CreateEndpoint(s.ctx, nd.EndpointConfig{Receive: s.queues[0], Initiator: s.queues[0], InlineSize: size,
+		ep, err := s.adapter.CreateEndpoint(s.ctx, nd.EndpointConfig{ReceiveCQ: s.queues[0], InitiatorCQ: s.queues[0], InlineSize: size,
 			ReceiveDepth: maxQueueDepth, InitiatorDepth: maxQueueDepth, MaxReceiveSGE: maxSGE, MaxInitiatorSGE: maxSGE})
 		wantStatus(t, err, want)
 		if err == nil {

@@ -140,7 +140,7 @@ func must[T any](x T, err error) T {
 func (s *side) address() netip.Addr { return Address(0, s.member.ID()) }
 
 func (s *side) create(change func(*nd.EndpointConfig)) error {
-	cfg := nd.EndpointConfig{Receive: s.queues[0], Initiator: s.queues[0]}
+	cfg := nd.EndpointConfig{ReceiveCQ: s.queues[0], InitiatorCQ: s.queues[0]}
 	change(&cfg)
 	_, err := s.adapter.CreateEndpoint(s.ctx, cfg)
 	return err

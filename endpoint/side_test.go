@@ -322,7 +322,7 @@ func (s *side) addEndpoint(ctx context.Context, r *reply) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ep, err := s.adapter.CreateEndpoint(ctx, nd.EndpointConfig{
-		Receive: s.queues[receiveQueue], Initiator: s.queues[initiatorQueue], SharedReceive: s.shared,
+		ReceiveCQ: s.queues[receiveQueue], InitiatorCQ: s.queues[initiatorQueue], SharedReceive: s.shared,
 		Context:      endpointContext(len(s.endpoints)),
 		ReceiveDepth: s.options.ReceiveDepth, InitiatorDepth: s.options.InitiatorDepth,
 		MaxReceiveSGE: s.options.SGE, MaxInitiatorSGE: s.options.SGE, InlineSize: s.options.InlineSize,

@@ -198,14 +198,14 @@ func TestSharedReceiveParameters(t *testing.T) {
 	}
 	for want, change := range map[nd.Status]func(*nd.EndpointConfig){
 		nd.Success:           func(c *nd.EndpointConfig) { c.ReceiveDepth, c.MaxReceiveSGE = -1, 1<<20 }, // ignored
-		nd.InvalidParameter2: func(c *nd.EndpointConfig) { c.Receive = nil },
-		nd.InvalidParameter3: func(c *nd.EndpointConfig) { c.Initiator = nil },
+		nd.InvalidParameter2: func(c *nd.EndpointConfig) { c.ReceiveCQ = nil },
+		nd.InvalidParameter3: func(c *nd.EndpointConfig) { c.InitiatorCQ = nil },
 		nd.InvalidParameter4: func(c *nd.EndpointConfig) { c.SharedReceive = foreign },
 		nd.InvalidParameter6: func(c *nd.EndpointConfig) { c.InitiatorDepth = maxQueueDepth + 1 },
 		nd.InvalidParameter7: func(c *nd.EndpointConfig) { c.MaxInitiatorSGE = maxSGE + 1 },
 		nd.InvalidParameter8: func(c *nd.EndpointConfig) { c.InlineSize = -1 },
 	} {
-		cfg := nd.EndpointConfig{Receive: s.queues[receiveQueue], Initiator: s.queues[initiatorQueue], SharedReceive: q}
+		cfg := nd.EndpointConfig{ReceiveCQ: s.queues[receiveQueue], InitiatorCQ: s.queues[initiatorQueue], SharedReceive: q}
 		change(&cfg)
 		ep, err := s.adapter.CreateEndpoint(s.ctx, cfg)
 		if wantStatus(t, err, want); err == nil {
@@ -229,7 +229,7 @@ func TestSharedReceiveQueueServesAfterClose(t *testing.T) {
 	if err := q.Close(); err != nil {
 		t.Fatal(err)
 	}
-	_, err := s.adapter.CreateEndpoint(s.ctx, nd.EndpointConfig{Receive: s.queues[0], Initiator: s.queues[0], SharedReceive: q})
+	_, err := s.adapter.CreateEndpoint(s.ctx, nd.EndpointConfig{ReceiveCQ: s.queues[0], InitiatorCQ: s.queues[0], SharedReceive: q})
 	wantStatus(t, err, nd.InvalidParameter4)
 	p.b.must(order{Do: doSend, Context: 1, Parts: mine(0, 100_000)})
 	p.a.expect(receiveQueue, success(nd.RequestReceive, 1, 100_000))

@@ -100,10 +100,10 @@ var producers = map[string]func(t *testing.T) error{
 		return newUnconnected(t).newConnector().Connect(t.Context(), nil, netip.AddrPort{}, nd.ConnectParams{})
 	},
 	"InvalidParameter2": func(t *testing.T) error {
-		return newUnconnected(t).create(func(c *nd.EndpointConfig) { c.Receive = nil })
+		return newUnconnected(t).create(func(c *nd.EndpointConfig) { c.ReceiveCQ = nil })
 	},
 	"InvalidParameter3": func(t *testing.T) error {
-		return newUnconnected(t).create(func(c *nd.EndpointConfig) { c.Initiator = nil })
+		return newUnconnected(t).create(func(c *nd.EndpointConfig) { c.InitiatorCQ = nil })
 	},
 	"InvalidParameter4": func(t *testing.T) error { return newUnconnected(t).endpoints[0].Send(1, nil, nd.AllowRead) },
 	"InvalidParameter5": func(t *testing.T) error {

@@ -105,7 +105,7 @@ type InterruptModerator interface {
 }
 
 // SharedReceiveQueue holds receives for several endpoints. Each message to one of these endpoints
-// takes the oldest receive. The result of the receive goes to the [EndpointConfig].Receive completion
+// takes the oldest receive. The result of the receive goes to the [EndpointConfig].ReceiveCQ completion
 // queue of that endpoint. A message that arrives while the queue is empty waits without limit, and
 // its connection stays up.
 //

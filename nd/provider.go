@@ -114,8 +114,8 @@ type Adapter interface {
 	// set:
 	//
 	//	field            SharedReceive is nil     SharedReceive is set
-	//	Receive          InvalidParameter2        InvalidParameter2
-	//	Initiator        InvalidParameter3        InvalidParameter3
+	//	ReceiveCQ        InvalidParameter2        InvalidParameter2
+	//	InitiatorCQ      InvalidParameter3        InvalidParameter3
 	//	SharedReceive                             InvalidParameter4
 	//	ReceiveDepth     InvalidParameter5        (ignored)
 	//	InitiatorDepth   InvalidParameter6        InvalidParameter6
@@ -163,10 +163,10 @@ type Adapter interface {
 
 // EndpointConfig has the queues and limits of an endpoint.
 type EndpointConfig struct {
-	// Receive is the completion queue for the results of receives, and Initiator that for the results
+	// ReceiveCQ is the completion queue for the results of receives, and InitiatorCQ that for the results
 	// of initiator requests. Both are required. They may be the same queue, and several endpoints may
 	// use one queue.
-	Receive, Initiator CompletionQueue
+	ReceiveCQ, InitiatorCQ CompletionQueue
 	// SharedReceive, if not nil, replaces the endpoint's own receive queue. ReceiveDepth and
 	// MaxReceiveSGE are then ignored.
 	SharedReceive SharedReceiveQueue

@@ -112,7 +112,7 @@ const (
 )
 
 // Initiator reports whether t is the type of an initiator request. The results of initiator requests go
-// to the completion queue [EndpointConfig].Initiator, all other results to [EndpointConfig].Receive.
+// to the completion queue [EndpointConfig].InitiatorCQ, all other results to [EndpointConfig].ReceiveCQ.
 func (t RequestType) Initiator() bool {
 	switch t {
 	case RequestReceive, RequestReceiveAndInvalidate, RequestReceiveImmediate, RequestReceiveWriteImmediate:

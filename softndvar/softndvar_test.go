@@ -22,7 +22,7 @@ func TestPublish(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := job.Adapter().CreateEndpoint(t.Context(), nd.EndpointConfig{Receive: queue, Initiator: queue}); err != nil {
+	if _, err := job.Adapter().CreateEndpoint(t.Context(), nd.EndpointConfig{ReceiveCQ: queue, InitiatorCQ: queue}); err != nil {
 		t.Fatal(err)
 	}
 	read := func() (s softnd.Stats) {

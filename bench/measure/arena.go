@@ -61,7 +61,7 @@ func (m *mesh) connect(ctx context.Context, w *World) (err error) {
 	if m.cq, err = w.Job.Adapter().CreateCompletionQueue(ctx, meshDepth); err != nil {
 		return err
 	}
-	m.eps, err = w.Job.ConnectAll(ctx, nd.EndpointConfig{Receive: m.cq, Initiator: m.cq})
+	m.eps, err = w.Job.ConnectAll(ctx, nd.EndpointConfig{ReceiveCQ: m.cq, InitiatorCQ: m.cq})
 	return err
 }
 

@@ -15,7 +15,7 @@ func runConnect(ctx context.Context, w *World, o Options) ([]report.Result, erro
 	if err != nil {
 		return nil, err
 	}
-	c := &connecting{ctx: ctx, w: w, config: nd.EndpointConfig{Receive: cq, Initiator: cq}}
+	c := &connecting{ctx: ctx, w: w, config: nd.EndpointConfig{ReceiveCQ: cq, InitiatorCQ: cq}}
 	rate := timed(w, o, "connect_rate", 0)
 	rate.Unit, rate.Better = "ops/s", "more"
 	var found []report.Result

@@ -142,7 +142,7 @@ func (l *link) fillPlaces() {
 }
 
 func (l *link) addPair(i int) error {
-	cfg := nd.EndpointConfig{Receive: l.cq, Initiator: l.cq, Context: uint64(i), ReceiveDepth: max(l.receives+l.spare, 1), InitiatorDepth: l.depth + 1}
+	cfg := nd.EndpointConfig{ReceiveCQ: l.cq, InitiatorCQ: l.cq, Context: uint64(i), ReceiveDepth: max(l.receives+l.spare, 1), InitiatorDepth: l.depth + 1}
 	if l.o.Inline {
 		cfg.InlineSize, l.flags = l.size, nd.Inline
 	}

@@ -78,7 +78,7 @@ func newRing(ctx context.Context, w *World, o Options, size int) (r *ring, err e
 		order = [2]int{1, 0}
 	}
 	for _, i := range order {
-		if r.neighbour[i].ep, err = w.Job.Connect(ctx, peers[i], nd.EndpointConfig{Receive: r.cq, Initiator: r.cq, Context: uint64(i)}); err != nil {
+		if r.neighbour[i].ep, err = w.Job.Connect(ctx, peers[i], nd.EndpointConfig{ReceiveCQ: r.cq, InitiatorCQ: r.cq, Context: uint64(i)}); err != nil {
 			return r, err
 		}
 		for slot := range uint64(slotsAhead) {

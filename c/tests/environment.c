@@ -21,7 +21,7 @@ static const struct {
 	{{{"PMI_FD", "x"}}, "PMI_FD=\"x\": not a descriptor number"},
 	{{{"PMI_FD", "987654"}, {"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}, "descriptor 987654 (PMI_FD): not inherited"},
 	{{{"PMI_FD", "0"}, {"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}, "descriptor 0 (PMI_FD): not a socket"},
-	{{{"SOFTND_RANK", "0"}, {"SOFTND_SIZE", "1"}}, "SOFTND_RANK or SOFTND_SIZE is set, but none of SOFTND_ARENA_FD, SOFTND_FABRIC and SOFTND_ROOT"},
+	{{{"SOFTND_RANK", "0"}, {"SOFTND_SIZE", "1"}}, "SOFTND_RANK or SOFTND_SIZE is set, but none of SOFTND_ARENA_FD, SOFTND_CONTROL and SOFTND_ROOT"},
 	{{{"PMI_FD", "0"}, {"PMI_SIZE", "1"}}, "PMI_RANK=\"\" (PMI_SIZE=\"1\"): not a valid rank"},
 	{{{"PMI_FD", "0"}, {"PMI_RANK", "1"}, {"PMI_SIZE", "1"}}, "PMI_RANK=\"1\" (PMI_SIZE=\"1\"): not a valid rank"},
 	{{{"PMI_ID", "0"}, {"PMI_PORT", "host:1"}}, "over the network only (PMI_PORT)"},
@@ -47,7 +47,7 @@ static const struct {
 	{{{"SOFTND_ROOT", "127.0.0.1:7000"}, USER_SECRET, {"SOFTND_RELAY_KEEPALIVE", "0s"}, RANK_0_OF_2}, "SOFTND_RELAY_KEEPALIVE=\"0s\": want a duration such as 5s"},
 	{{{"SOFTND_DEBUG", "yes"}}, "SOFTND_DEBUG: invalid value \"yes\": want 0 or 1"},
 	{{{"SOFTND_DUMP_ARENA", "yes"}}, "SOFTND_DUMP_ARENA: invalid value \"yes\": want 0 or 1"},
-	{{{"SOFTND_RANK", "0"}, {"SOFTND_FABRIC", "x"}}, "SOFTND_FABRIC=\"x\": want name:secret:identity"},
+	{{{"SOFTND_RANK", "0"}, {"SOFTND_CONTROL", "x"}}, "SOFTND_CONTROL=\"x\": want name:secret:identity"},
 	{{{"SOFTND_RANK", ""}, {"SOFTND_ARENA_FD", "3"}}, "SOFTND_RANK=\"\" is not a rank number"},
 	{{{"SOFTND_RANK", "0"}, {"SOFTND_ARENA_FD", "x"}}, "SOFTND_ARENA_FD=\"x\" is not a descriptor number"},
 	{{{"SOFTND_RANK", "0"}, {"SOFTND_ARENA_FD", "0"}}, "did a wrapper close or replace it?"},
@@ -186,7 +186,7 @@ static void init_under_ndrun(const char *name)
 	char address[200];
 	snd_job *job;
 	snprintf(address, sizeof address, "%s:00112233445566778899aabbccddeeff:ffeeddccbbaa99887766554433221100", name);
-	CHECK(setenv("SOFTND_FABRIC", address, 1) == 0 && setenv("SOFTND_RANK", "1", 1) == 0);
+	CHECK(setenv("SOFTND_CONTROL", address, 1) == 0 && setenv("SOFTND_RANK", "1", 1) == 0);
 	CHECK(snd_job_init(NULL, INT64_C(5000000000), &job) != SND_SUCCESS);
 }
 
@@ -205,7 +205,7 @@ static void test_versions(void)
 	snprintf(name, sizeof name, "softnd-job-test%d", (int)getpid());
 	answered(name, "\"secret\":\"00112233445566778899aabbccddeeff\",\"rank\":1,\"file\":true}", refusal, strlen(refusal), init_under_ndrun,
 		"init: SOFTND_ARENA_FD=\"\" is not a descriptor number: start the program with ndrun, or unset it; "
-		"SOFTND_FABRIC: connect to launcher: the launcher contains softnd \"v9\": build both with one release of softnd");
+		"SOFTND_CONTROL: connect to launcher: the launcher contains softnd \"v9\": build both with one release of softnd");
 	snprintf(name, sizeof name, "softnd-fabric-%lu-test%d", (unsigned long)geteuid(), (int)getpid());
 	memcpy(record + 48, "v9.1", 4);
 	answered(name, "SOFTNDFB", record, sizeof record, join_named, "the members of the fabric contain softnd v9.1, this program contains softnd libsoftnd ");
@@ -302,7 +302,7 @@ static void test_spin_budget(void)
 
 int main(void)
 {
-	static const char *const ours[] = {"SOFTND_RANK", "SOFTND_SIZE", "SOFTND_ARENA_FD", "SOFTND_FABRIC", "SOFTND_ROOT", "SOFTND_SECRET", "SOFTND_SECRET_FILE", "SOFTND_DEBUG", "PMI_FD", "PMI_RANK", "PMI_SIZE", "PMI_PORT"};
+	static const char *const ours[] = {"SOFTND_RANK", "SOFTND_SIZE", "SOFTND_ARENA_FD", "SOFTND_CONTROL", "SOFTND_ROOT", "SOFTND_SECRET", "SOFTND_SECRET_FILE", "SOFTND_DEBUG", "PMI_FD", "PMI_RANK", "PMI_SIZE", "PMI_PORT"};
 	for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++)
 		CHECK(unsetenv(ours[i]) == 0);
 	test_bad();

@@ -97,7 +97,7 @@ func runJob(ctx context.Context, out, errOut io.Writer) (*launcher.Report, error
 				softnd.EnvRank + "=" + strconv.Itoa(rank),
 				softnd.EnvSize + "=" + strconv.Itoa(trialRanks),
 				softnd.EnvArenaFD + "=" + strconv.Itoa(launcher.FirstFile),
-				softnd.EnvFabric + "=" + channel.Address().String(),
+				softnd.EnvControl + "=" + channel.Address().String(),
 			}
 		},
 		Stdout: out,

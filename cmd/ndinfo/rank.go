@@ -55,7 +55,7 @@ func transfer(ctx context.Context) (_ *adapter, err error) {
 	if err != nil {
 		return nil, err
 	}
-	ep, err := job.Connect(ctx, 1-job.Rank(), nd.EndpointConfig{Receive: cq, Initiator: cq})
+	ep, err := job.Connect(ctx, 1-job.Rank(), nd.EndpointConfig{ReceiveCQ: cq, InitiatorCQ: cq})
 	if err != nil {
 		return nil, err
 	}

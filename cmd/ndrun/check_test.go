@@ -45,7 +45,7 @@ func runCheck(args []string) error {
 	if err != nil {
 		return err
 	}
-	ep, err := job.Connect(ctx, 1-job.Rank(), nd.EndpointConfig{Receive: q, Initiator: q})
+	ep, err := job.Connect(ctx, 1-job.Rank(), nd.EndpointConfig{ReceiveCQ: q, InitiatorCQ: q})
 	if err != nil {
 		return err
 	}

@@ -50,7 +50,7 @@ func runFaulty() error {
 	if err != nil {
 		return err
 	}
-	endpoints, err := job.ConnectAll(ctx, nd.EndpointConfig{Receive: cq, Initiator: cq})
+	endpoints, err := job.ConnectAll(ctx, nd.EndpointConfig{ReceiveCQ: cq, InitiatorCQ: cq})
 	if err != nil {
 		return err
 	}

@@ -177,7 +177,7 @@ func runHang() error {
 	}
 	s.mem = s.region.Bytes()
 	if job.Rank() < 2 {
-		cfg := nd.EndpointConfig{Receive: s.cq, Initiator: s.cq, ReceiveDepth: 4, InitiatorDepth: 4, MaxReceiveSGE: 1, MaxInitiatorSGE: 1}
+		cfg := nd.EndpointConfig{ReceiveCQ: s.cq, InitiatorCQ: s.cq, ReceiveDepth: 4, InitiatorDepth: 4, MaxReceiveSGE: 1, MaxInitiatorSGE: 1}
 		if s.peer, err = job.Connect(ctx, 1-job.Rank(), cfg); err != nil {
 			return err
 		}

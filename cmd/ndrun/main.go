@@ -11,7 +11,7 @@
 // A rank finds its number in SOFTND_RANK, the number of ranks in SOFTND_SIZE, and the number of
 // its program, from 0, in SOFTND_APPNUM. SOFTND_ARENA_FD is the descriptor of the memory that the
 // ranks share. If a wrapper has closed that descriptor, the rank gets it from ndrun by means of
-// SOFTND_FABRIC. Programs of MPICH find PMI, the protocol of MPICH's launchers, in PMI_FD. Rank 0
+// SOFTND_CONTROL. Programs of MPICH find PMI, the protocol of MPICH's launchers, in PMI_FD. Rank 0
 // has ndrun's standard input, unless --stdin says otherwise. Each line of output is prefixed with
 // the rank that wrote it, as "[2] text", unless --no-label or --json-lines is given. On a
 // terminal, a carriage return ends a line too.

@@ -116,7 +116,7 @@ func TestWrappers(t *testing.T) {
 		{"replaced", "job", []string{"sh", "-c", `exec 3</dev/null; exec "$@"`, "sh"}, "started by ndrun behind a wrapper, arena from ndrun\n"},
 		{"another arena", "wrapper", nil, "started by ndrun behind a wrapper, arena from ndrun\n"},
 		{"no variable", "job", []string{"env", "-u", softnd.EnvArenaFD}, "started by ndrun behind a wrapper, arena from ndrun\n"},
-		{"PMI alone", "job", []string{"env", "-u", softnd.EnvArenaFD, "-u", softnd.EnvFabric}, "started by a launcher that speaks PMI (job softnd-"},
+		{"PMI alone", "job", []string{"env", "-u", softnd.EnvArenaFD, "-u", softnd.EnvControl}, "started by a launcher that speaks PMI (job softnd-"},
 		{"Python", "job", []string{"python3", "-c", closing}, "started by ndrun behind a wrapper, arena from ndrun\n"},
 		{"numactl", "job", []string{"numactl", "--all"}, "started by ndrun\n"},
 		{"valgrind", "job", []string{"env", "GODEBUG=cpu.rdtscp=off", "valgrind", "-q", "--tool=none", "--fair-sched=yes"}, "started by ndrun\n"},
@@ -147,9 +147,9 @@ func TestWrappers(t *testing.T) {
 
 // Without the secret, a rank does not get the memory.
 func TestWrongSecret(t *testing.T) {
-	const change = `exec 3<&-; SOFTND_FABRIC=${SOFTND_FABRIC%%:*}:00000000000000000000000000000000:${SOFTND_FABRIC##*:}; exec "$@"`
+	const change = `exec 3<&-; SOFTND_CONTROL=${SOFTND_CONTROL%%:*}:00000000000000000000000000000000:${SOFTND_CONTROL##*:}; exec "$@"`
 	status, _, errOut := proctest.Run(t, jobs(t, "job", []string{"sh", "-c", change, "sh"}, "close"))
-	if status == 0 || !strings.Contains(errOut, "SOFTND_FABRIC: connect to launcher: wrong secret") || !strings.Contains(errOut, "descriptor 3 (SOFTND_ARENA_FD; did a wrapper close") {
+	if status == 0 || !strings.Contains(errOut, "SOFTND_CONTROL: connect to launcher: wrong secret") || !strings.Contains(errOut, "descriptor 3 (SOFTND_ARENA_FD; did a wrapper close") {
 		t.Errorf("exit status %d, %s", status, errOut)
 	}
 }

@@ -66,7 +66,7 @@ func (s *rankServices) serveSocket(rank int, file *os.File) error {
 func (s *rankServices) env(rank, files int) []string {
 	number, size := strconv.Itoa(rank), strconv.Itoa(s.ranks)
 	return []string{
-		softnd.EnvFabric + "=" + s.channel.Address().String(),
+		softnd.EnvControl + "=" + s.channel.Address().String(),
 		pmi.EnvFD + "=" + strconv.Itoa(launcher.FirstFile+files),
 		pmi.EnvRank + "=" + number,
 		pmi.EnvSize + "=" + size,

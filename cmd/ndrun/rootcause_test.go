@@ -61,7 +61,7 @@ func runCause() error {
 	if err != nil {
 		return err
 	}
-	cfg := nd.EndpointConfig{Receive: cq, Initiator: cq, ReceiveDepth: 4, InitiatorDepth: 4, MaxReceiveSGE: 1, MaxInitiatorSGE: 1}
+	cfg := nd.EndpointConfig{ReceiveCQ: cq, InitiatorCQ: cq, ReceiveDepth: 4, InitiatorDepth: 4, MaxReceiveSGE: 1, MaxInitiatorSGE: 1}
 	ep, err := job.Connect(ctx, 1-job.Rank(), cfg)
 	if err != nil {
 		return err

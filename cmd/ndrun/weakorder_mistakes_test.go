@@ -69,7 +69,7 @@ func runMistaken() error {
 		return err
 	}
 	l.peer = windows[1-job.Rank()]
-	if l.ep, err = job.Connect(ctx, 1-job.Rank(), nd.EndpointConfig{Receive: l.cq, Initiator: l.cq, MaxInitiatorSGE: 1}); err != nil {
+	if l.ep, err = job.Connect(ctx, 1-job.Rank(), nd.EndpointConfig{ReceiveCQ: l.cq, InitiatorCQ: l.cq, MaxInitiatorSGE: 1}); err != nil {
 		return err
 	}
 	for _, p := range mistakenPrograms {

@@ -165,7 +165,7 @@ func connect(ctx context.Context, job *softnd.Job, rank int) (*link, error) {
 	if l.sent, err = a.CreateCompletionQueue(ctx, 2); err != nil {
 		return nil, err
 	}
-	l.ep, err = job.Connect(ctx, rank, nd.EndpointConfig{Receive: l.received, Initiator: l.sent, ReceiveDepth: 1, InitiatorDepth: 1, InlineSize: 8})
+	l.ep, err = job.Connect(ctx, rank, nd.EndpointConfig{ReceiveCQ: l.received, InitiatorCQ: l.sent, ReceiveDepth: 1, InitiatorDepth: 1, InlineSize: 8})
 	if err != nil {
 		return nil, err
 	}

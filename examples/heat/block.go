@@ -140,7 +140,7 @@ func (b *block) connect(ctx context.Context) error {
 			continue
 		}
 		ep, err := b.job.Connect(ctx, peer, nd.EndpointConfig{
-			Receive: b.cq, Initiator: b.cq, Context: uint64(peer),
+			ReceiveCQ: b.cq, InitiatorCQ: b.cq, Context: uint64(peer),
 			ReceiveDepth: receiveDepth, InitiatorDepth: initiatorDepth,
 		})
 		if err != nil {

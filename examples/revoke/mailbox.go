@@ -36,7 +36,7 @@ func openMailbox(ctx context.Context, job *softnd.Job, peer int) (*mailbox, erro
 	if m.cq, err = job.Adapter().CreateCompletionQueue(ctx, 2*inSlots); err != nil {
 		return m, err
 	}
-	m.ep, err = job.Connect(ctx, peer, nd.EndpointConfig{Receive: m.cq, Initiator: m.cq,
+	m.ep, err = job.Connect(ctx, peer, nd.EndpointConfig{ReceiveCQ: m.cq, InitiatorCQ: m.cq,
 		ReceiveDepth: inSlots, InitiatorDepth: 1})
 	if err != nil {
 		return m, err

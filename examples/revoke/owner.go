@@ -74,7 +74,7 @@ func (o *owner) open(ctx context.Context) (err error) {
 
 // connect makes a connection with the writer.
 func (o *owner) connect(ctx context.Context) (nd.Endpoint, error) {
-	return o.job.Connect(ctx, o.writer, nd.EndpointConfig{Receive: o.cq, Initiator: o.cq,
+	return o.job.Connect(ctx, o.writer, nd.EndpointConfig{ReceiveCQ: o.cq, InitiatorCQ: o.cq,
 		ReceiveDepth: 1, InitiatorDepth: ownRequests})
 }
 

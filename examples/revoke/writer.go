@@ -31,7 +31,7 @@ func write(ctx context.Context, job *softnd.Job, set settings) error {
 		return err
 	}
 	connect := func() (nd.Endpoint, error) {
-		return job.Connect(ctx, 0, nd.EndpointConfig{Receive: cq, Initiator: cq,
+		return job.Connect(ctx, 0, nd.EndpointConfig{ReceiveCQ: cq, InitiatorCQ: cq,
 			ReceiveDepth: 1, InitiatorDepth: postedWrites})
 	}
 	steady, err := connect() // the owner's steady connection; no transfer uses it

@@ -70,7 +70,7 @@ func (n *node) renew() {
 	if n.ep != nil {
 		n.ep.Close()
 	}
-	n.ep = must(n.adapter.CreateEndpoint(n.ctx, nd.EndpointConfig{Receive: n.queue, Initiator: n.queue, InitiatorDepth: 128}))
+	n.ep = must(n.adapter.CreateEndpoint(n.ctx, nd.EndpointConfig{ReceiveCQ: n.queue, InitiatorCQ: n.queue, InitiatorDepth: 128}))
 }
 
 // far is the memory of another host that a rank reads and writes, and the messages that it has received.

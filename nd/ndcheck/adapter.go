@@ -178,13 +178,13 @@ func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 	if ep.depth == 0 {
 		ep.depth = defaultDepth
 	}
-	if q, ok := cfg.Receive.(checkedQueue); ok {
+	if q, ok := cfg.ReceiveCQ.(checkedQueue); ok {
 		ep.receiveQueue = q.self()
-		inner.Receive = ep.receiveQueue.CompletionQueue
+		inner.ReceiveCQ = ep.receiveQueue.CompletionQueue
 	}
-	if q, ok := cfg.Initiator.(checkedQueue); ok {
+	if q, ok := cfg.InitiatorCQ.(checkedQueue); ok {
 		ep.initiatorQueue = q.self()
-		inner.Initiator = ep.initiatorQueue.CompletionQueue
+		inner.InitiatorCQ = ep.initiatorQueue.CompletionQueue
 	}
 	if q, ok := cfg.SharedReceive.(*sharedQueue); ok {
 		ep.shared = q

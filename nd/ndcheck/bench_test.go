@@ -52,7 +52,7 @@ func writeMany(ctx context.Context, b *testing.B, job *softnd.Job, size int) err
 	if err != nil {
 		return err
 	}
-	ep, err := job.Connect(ctx, 1-job.Rank(), nd.EndpointConfig{Receive: q, Initiator: q})
+	ep, err := job.Connect(ctx, 1-job.Rank(), nd.EndpointConfig{ReceiveCQ: q, InitiatorCQ: q})
 	if err != nil {
 		return err
 	}

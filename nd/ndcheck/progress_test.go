@@ -180,7 +180,7 @@ func (s *side) finish(n int) {
 func (s *side) fillQueue(receives, sends int) {
 	q, err := s.job.Adapter().CreateCompletionQueue(s.ctx, 4)
 	s.must(err)
-	ep, err := s.job.Connect(s.ctx, 0, nd.EndpointConfig{Receive: q, Initiator: q})
+	ep, err := s.job.Connect(s.ctx, 0, nd.EndpointConfig{ReceiveCQ: q, InitiatorCQ: q})
 	s.must(err)
 	for range receives {
 		s.must(ep.Receive(1, nil))

@@ -163,7 +163,7 @@ func watchWith(t *testing.T, journal *ndcheck.Journal, cfg nd.EndpointConfig, de
 			s.mr, err = a.Allocate(ctx, memory, nd.AllowLocalWrite)
 			s.must(err)
 			cfg := cfg
-			cfg.Receive, cfg.Initiator = s.recv, s.init
+			cfg.ReceiveCQ, cfg.InitiatorCQ = s.recv, s.init
 			if job.Rank() < 2 {
 				s.ep, err = job.Connect(ctx, 1-job.Rank(), cfg)
 				s.must(err)
@@ -200,7 +200,7 @@ func (s *side) writeSilently(d nd.WindowDescriptor, n int) {
 func (s *side) second() nd.Endpoint { return s.connect(1 - s.job.Rank()) }
 
 func (s *side) connect(peer int) nd.Endpoint {
-	ep, err := s.job.Connect(s.ctx, peer, nd.EndpointConfig{Receive: s.recv, Initiator: s.init})
+	ep, err := s.job.Connect(s.ctx, peer, nd.EndpointConfig{ReceiveCQ: s.recv, InitiatorCQ: s.init})
 	s.must(err)
 	return ep
 }
@@ -220,7 +220,7 @@ func (s *side) inlineThreshold() int {
 }
 
 func (s *side) thirdWith(entries int) {
-	ep, err := s.job.Adapter().CreateEndpoint(s.ctx, nd.EndpointConfig{Receive: s.recv, Initiator: s.init, MaxInitiatorSGE: entries})
+	ep, err := s.job.Adapter().CreateEndpoint(s.ctx, nd.EndpointConfig{ReceiveCQ: s.recv, InitiatorCQ: s.init, MaxInitiatorSGE: entries})
 	s.must(err)
 	s.must(ep.Close())
 }

@@ -68,7 +68,7 @@ func TestConnectCycle(t *testing.T) {
 			}
 			first := tc.order(job.Rank())
 			for _, peer := range []int{first, 3 - job.Rank() - first} {
-				if _, err = job.Connect(ctx, peer, nd.EndpointConfig{Receive: q, Initiator: q}); err != nil {
+				if _, err = job.Connect(ctx, peer, nd.EndpointConfig{ReceiveCQ: q, InitiatorCQ: q}); err != nil {
 					break
 				}
 			}

@@ -74,7 +74,7 @@ func postMany(ctx context.Context, job *softnd.Job) error {
 	}
 	list := make([]*poster, posters)
 	for i := range list {
-		ep, err := job.Connect(ctx, 1-job.Rank(), nd.EndpointConfig{Receive: q, Initiator: q, SharedReceive: shared, Context: uint64(i)})
+		ep, err := job.Connect(ctx, 1-job.Rank(), nd.EndpointConfig{ReceiveCQ: q, InitiatorCQ: q, SharedReceive: shared, Context: uint64(i)})
 		if err != nil {
 			return err
 		}

@@ -98,7 +98,7 @@ func fill(n int) []func(s *side) {
 	const each = 4096
 	connect := func(s *side) (all []nd.Endpoint) {
 		for i := 0; i < n; i += each {
-			ep, err := s.job.Connect(s.ctx, 1-s.job.Rank(), nd.EndpointConfig{Receive: s.recv, Initiator: s.init, InitiatorDepth: each})
+			ep, err := s.job.Connect(s.ctx, 1-s.job.Rank(), nd.EndpointConfig{ReceiveCQ: s.recv, InitiatorCQ: s.init, InitiatorDepth: each})
 			s.must(err)
 			all = append(all, ep)
 		}

@@ -95,7 +95,7 @@ func (s *side) prepare(o connOptions) *conn {
 	s.serial++
 	c.context = s.serial<<8 | uint64(s.role)
 	l := o.Endpoint
-	l.Receive, l.Initiator, l.Context = c.rcq, c.cq, c.context
+	l.ReceiveCQ, l.InitiatorCQ, l.Context = c.rcq, c.cq, c.context
 	if l.SharedReceive == nil {
 		l.ReceiveDepth, l.MaxReceiveSGE = or(l.ReceiveDepth, 16), or(l.MaxReceiveSGE, min(4, int(s.info.MaxReceiveSGE)))
 	}

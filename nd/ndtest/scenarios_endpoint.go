@@ -11,7 +11,7 @@ import (
 // wantCreateRefused checks that CreateEndpoint fails with status after change has made a field invalid.
 func (s *side) wantCreateRefused(status nd.Status, change func(*nd.EndpointConfig)) {
 	q := s.newQueue(16)
-	cfg := nd.EndpointConfig{Receive: q, Initiator: q, ReceiveDepth: 4, InitiatorDepth: 4, MaxReceiveSGE: 1, MaxInitiatorSGE: 1}
+	cfg := nd.EndpointConfig{ReceiveCQ: q, InitiatorCQ: q, ReceiveDepth: 4, InitiatorDepth: 4, MaxReceiveSGE: 1, MaxInitiatorSGE: 1}
 	change(&cfg)
 	_, err := s.ad.CreateEndpoint(s.ctx, cfg)
 	s.want(status, err)
@@ -81,8 +81,8 @@ var endpointScenarios = []scenario{
 	}},
 
 	{id: "C203", title: "CreateEndpoint needs both completion queues", active: func(s *side) {
-		s.wantCreateRefused(nd.InvalidParameter2, func(c *nd.EndpointConfig) { c.Receive = nil })
-		s.wantCreateRefused(nd.InvalidParameter3, func(c *nd.EndpointConfig) { c.Initiator = nil })
+		s.wantCreateRefused(nd.InvalidParameter2, func(c *nd.EndpointConfig) { c.ReceiveCQ = nil })
+		s.wantCreateRefused(nd.InvalidParameter3, func(c *nd.EndpointConfig) { c.InitiatorCQ = nil })
 	}},
 
 	{id: "C204", title: "Query knows two versions only; address lists belong to the caller", active: func(s *side) {

@@ -51,8 +51,8 @@ var limitScenarios = []scenario{
 		}
 	}},
 	{id: "C089", title: "a receive queue deeper than the maximum is refused", active: func(s *side) {
-		limits := nd.EndpointConfig{Receive: s.newQueue(16), ReceiveDepth: int(s.info.MaxReceiveQueueDepth) + 1, InitiatorDepth: 1}
-		limits.Initiator = limits.Receive
+		limits := nd.EndpointConfig{ReceiveCQ: s.newQueue(16), ReceiveDepth: int(s.info.MaxReceiveQueueDepth) + 1, InitiatorDepth: 1}
+		limits.InitiatorCQ = limits.ReceiveCQ
 		_, err := s.ad.CreateEndpoint(s.ctx, limits)
 		s.want(nd.InvalidParameter5, err)
 	}},

@@ -35,7 +35,7 @@ var notifyScenarios = []scenario{
 			w.cancelOne(false)
 		}
 		for _, q := range w.queues { // no canceled waiter remains that takes the event
-			cfg := nd.EndpointConfig{Receive: q, Initiator: q, ReceiveDepth: 1, InitiatorDepth: 1, MaxReceiveSGE: 1, MaxInitiatorSGE: 1}
+			cfg := nd.EndpointConfig{ReceiveCQ: q, InitiatorCQ: q, ReceiveDepth: 1, InitiatorDepth: 1, MaxReceiveSGE: 1, MaxInitiatorSGE: 1}
 			ep, err := s.ad.CreateEndpoint(s.ctx, cfg)
 			s.must(err)
 			s.cleanup(func() { ep.Close() })

@@ -60,7 +60,7 @@ func createAndCloseEach(s *side, buf []byte) error {
 	if err != nil {
 		return err
 	}
-	ep, err := s.ad.CreateEndpoint(s.ctx, nd.EndpointConfig{Receive: q, Initiator: q, ReceiveDepth: 4, InitiatorDepth: 4})
+	ep, err := s.ad.CreateEndpoint(s.ctx, nd.EndpointConfig{ReceiveCQ: q, InitiatorCQ: q, ReceiveDepth: 4, InitiatorDepth: 4})
 	if err != nil {
 		return err
 	}

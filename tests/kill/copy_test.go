@@ -76,7 +76,7 @@ func openCopyEnd(ctx context.Context, j *softnd.Job, peer int) (e *copyEnd, far 
 	if e.memory, err = a.Allocate(ctx, copyMemory, nd.AllowLocalWrite|nd.AllowRemoteRead|nd.AllowRemoteWrite); err != nil {
 		return nil, far, err
 	}
-	if e.ep, err = j.Connect(ctx, peer, nd.EndpointConfig{Receive: e.cq, Initiator: e.cq}); err != nil {
+	if e.ep, err = j.Connect(ctx, peer, nd.EndpointConfig{ReceiveCQ: e.cq, InitiatorCQ: e.cq}); err != nil {
 		return nil, far, err
 	}
 	near := nd.DescriptorOf(e.memory)

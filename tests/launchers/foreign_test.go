@@ -193,7 +193,7 @@ func TestInitReportsBadEnvironment(t *testing.T) {
 	}{
 		{"no descriptor", []string{"PMI_FD=x"}, `PMI_FD="x": not a descriptor number`},
 		{"closed", []string{"PMI_FD=987654", "PMI_RANK=0", "PMI_SIZE=1"}, "descriptor 987654 (PMI_FD): not inherited"},
-		{"no memory", []string{"SOFTND_RANK=0", "SOFTND_SIZE=1"}, "SOFTND_RANK or SOFTND_SIZE is set, but none of SOFTND_ARENA_FD, SOFTND_FABRIC and SOFTND_ROOT"},
+		{"no memory", []string{"SOFTND_RANK=0", "SOFTND_SIZE=1"}, "SOFTND_RANK or SOFTND_SIZE is set, but none of SOFTND_ARENA_FD, SOFTND_CONTROL and SOFTND_ROOT"},
 		{"no rank", []string{"PMI_FD=0", "PMI_SIZE=1"}, `PMI_RANK="" (PMI_SIZE="1"): not a valid rank`},
 		{"rank too large", []string{"PMI_FD=0", "PMI_RANK=1", "PMI_SIZE=1"}, `PMI_RANK="1" (PMI_SIZE="1"): not a valid rank`},
 		{"by port", []string{"PMI_ID=0", "PMI_PORT=host:1"}, "over the network only (PMI_PORT)"},
@@ -203,7 +203,7 @@ func TestInitReportsBadEnvironment(t *testing.T) {
 		{"Open MPI, two hosts", []string{"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=4", "OMPI_COMM_WORLD_LOCAL_SIZE=2"}, "runs the job on several hosts (OMPI_COMM_WORLD_LOCAL_SIZE is 2, not 4)"},
 		{"Slurm, two hosts", []string{"SLURM_PROCID=0", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=4", "SLURM_STEP_NUM_NODES=2"}, "runs the job on several hosts (SLURM_STEP_NUM_NODES is 2, not 1)"},
 		{"debug", []string{"SOFTND_DEBUG=yes"}, `SOFTND_DEBUG: invalid value "yes": want 0 or 1`},
-		{"line", []string{"SOFTND_RANK=0", "SOFTND_FABRIC=x"}, `SOFTND_FABRIC="x": want name:secret:identity`},
+		{"line", []string{"SOFTND_RANK=0", "SOFTND_CONTROL=x"}, `SOFTND_CONTROL="x": want name:secret:identity`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			for _, v := range tc.env {

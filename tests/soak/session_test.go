@@ -203,7 +203,7 @@ func (s *soakSession) open() (err error) {
 // are to rest.
 func (s *soakSession) connect() bool {
 	s.inline = []int{0, 48, 256}[s.IntN(3)]
-	cfg := nd.EndpointConfig{Receive: s.cq, Initiator: s.cq, ReceiveDepth: soakDepth, InitiatorDepth: soakDepth, MaxInitiatorSGE: 8, InlineSize: s.inline}
+	cfg := nd.EndpointConfig{ReceiveCQ: s.cq, InitiatorCQ: s.cq, ReceiveDepth: soakDepth, InitiatorDepth: soakDepth, MaxInitiatorSGE: 8, InlineSize: s.inline}
 	if s.inbox[0] == nil {
 		cfg.SharedReceive = s.rank.srq
 	}

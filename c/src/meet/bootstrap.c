@@ -36,7 +36,7 @@ static void set_taken(struct snd_place *p)
 {
 	const bool inner = is_set(snd_open_mpi.rank) || is_set(snd_slurm.rank); /* ndrun sets PMI_FD too, which comes before those */
 	snprintf(p->taken, sizeof p->taken, "if a launcher that runs under ndrun has started this process, start that launcher with env "
-		"-u SOFTND_ARENA_FD -u SOFTND_FABRIC%s; else start each rank once", inner ? " -u PMI_FD" : "");
+		"-u SOFTND_ARENA_FD -u SOFTND_CONTROL%s; else start each rank once", inner ? " -u PMI_FD" : "");
 }
 
 /* attach_inherited attaches the arena behind the inherited descriptor. If home is not NULL, it must be the arena that home
@@ -65,7 +65,7 @@ static snd_status attach_inherited(struct snd_arena *a, const char *home, const 
  * channel. */
 static snd_status attach(struct snd_place *p, struct snd_arena *a, const char *op)
 {
-	const char *home = getenv("SOFTND_FABRIC");
+	const char *home = getenv("SOFTND_CONTROL");
 	char lost[REASON];
 	snd_status s = attach_inherited(a, home, op);
 	if (s == SND_NOT_SUPPORTED || home == NULL) /* another layout: the descriptor is the right one */
@@ -81,7 +81,7 @@ static snd_status attach(struct snd_place *p, struct snd_arena *a, const char *o
 	if (p->channel < 0) {
 		char why[REASON];
 		snprintf(why, sizeof why, "%s", snd_last_error() + strlen(op) + 2);
-		return snd_fail(s, "%s; SOFTND_FABRIC: %s", lost, why);
+		return snd_fail(s, "%s; SOFTND_CONTROL: %s", lost, why);
 	}
 	snprintf(p->launcher, sizeof p->launcher, "started by ndrun behind a wrapper, arena from ndrun");
 	s = snd_arena_attach(a, file, snd_clock() + ATTACH_TIMEOUT, op);
@@ -91,12 +91,12 @@ static snd_status attach(struct snd_place *p, struct snd_arena *a, const char *o
 
 static snd_status place_under_ndrun(struct snd_place *p, const snd_fabric_options *o, snd_fabric **fabric, const char *op)
 {
-	const char *home = getenv("SOFTND_FABRIC");
+	const char *home = getenv("SOFTND_CONTROL");
 	const int64_t rank = snd_number_in("SOFTND_RANK");
 	if (rank < 0)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_RANK=\"%s\" is not a rank number: start the program with ndrun", op, snd_value_of("SOFTND_RANK"));
 	if (home != NULL && !snd_launcher_is_address(home))
-		return snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_FABRIC=\"%.100s\": want name:secret:identity: start the program with ndrun, or unset it", op, home);
+		return snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_CONTROL=\"%.100s\": want name:secret:identity: start the program with ndrun, or unset it", op, home);
 	p->rank = (uint32_t)rank;
 	snprintf(p->launcher, sizeof p->launcher, "started by ndrun");
 	set_taken(p);
@@ -127,7 +127,7 @@ snd_status snd_place_find(struct snd_place *p, const snd_fabric_options *o, int6
 	snd_status s = snd_read_flag("SOFTND_DEBUG", &debug, op);
 	if (s != SND_SUCCESS)
 		return s;
-	if (is_set("SOFTND_ARENA_FD") || is_set("SOFTND_FABRIC"))
+	if (is_set("SOFTND_ARENA_FD") || is_set("SOFTND_CONTROL"))
 		s = place_under_ndrun(p, o, fabric, op);
 	else if (is_set("SOFTND_ROOT"))
 		s = snd_place_at_root(p, o, deadline, fabric, op);
@@ -141,7 +141,7 @@ snd_status snd_place_find(struct snd_place *p, const snd_fabric_options *o, int6
 	else if (is_set(snd_slurm.rank) && is_set(snd_slurm.job[0]))
 		s = snd_place_in_variables(p, &snd_slurm, o, deadline, fabric, op);
 	else if (is_set("SOFTND_RANK") || is_set("SOFTND_SIZE"))
-		s = snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_RANK or SOFTND_SIZE is set, but none of SOFTND_ARENA_FD, SOFTND_FABRIC and SOFTND_ROOT, through which the ranks meet: "
+		s = snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_RANK or SOFTND_SIZE is set, but none of SOFTND_ARENA_FD, SOFTND_CONTROL and SOFTND_ROOT, through which the ranks meet: "
 			"start the program with ndrun, or unset both to run it alone", op);
 	else
 		s = place_alone(p, o, fabric, op);

@@ -71,7 +71,7 @@ int snd_launcher_dial(const char *address, uint32_t rank, int *file, const char 
 	char name[NAME + 1], secret[DIGITS + 1], message[4097], why[301];
 	uint64_t id[2];
 	if (!parse(address, name, secret, id)) {
-		(void)snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_FABRIC is malformed: start the program with ndrun, or unset it", op);
+		(void)snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_CONTROL is malformed: start the program with ndrun, or unset it", op);
 		return -1;
 	}
 	int s = snd_unix_dial(name, TIMEOUT_MS);

@@ -102,7 +102,7 @@ func newLink() (l link) {
 }
 
 func (l *link) config() nd.EndpointConfig {
-	return nd.EndpointConfig{Receive: l.cq, Initiator: l.cq, ReceiveDepth: 16, InitiatorDepth: 16}
+	return nd.EndpointConfig{ReceiveCQ: l.cq, InitiatorCQ: l.cq, ReceiveDepth: 16, InitiatorDepth: 16}
 }
 
 // take takes n results, and prints those that are worth it. It reports whether all are successes.

@@ -130,7 +130,7 @@ func (k *killer) begin(rank int, timeout time.Duration) {
 	defer cancel()
 	p := &k.peers[rank]
 	*p = peer{shared: rand.IntN(2) == 0}
-	cfg := nd.EndpointConfig{Receive: k.cq, Initiator: k.cq, Context: uint64(rank), ReceiveDepth: killSlots, InitiatorDepth: 32}
+	cfg := nd.EndpointConfig{ReceiveCQ: k.cq, InitiatorCQ: k.cq, Context: uint64(rank), ReceiveDepth: killSlots, InitiatorDepth: 32}
 	if p.shared {
 		cfg.SharedReceive = k.srq
 	}

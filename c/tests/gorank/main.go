@@ -120,7 +120,7 @@ type link struct {
 
 func connect() link {
 	cq := must(job.Adapter().CreateCompletionQueue(ctx, 512))
-	ep := must(job.Connect(ctx, 1-job.Rank(), nd.EndpointConfig{Receive: cq, Initiator: cq, Context: 77, ReceiveDepth: 128, InitiatorDepth: 128, InlineSize: 256}))
+	ep := must(job.Connect(ctx, 1-job.Rank(), nd.EndpointConfig{ReceiveCQ: cq, InitiatorCQ: cq, Context: 77, ReceiveDepth: 128, InitiatorDepth: 128, InlineSize: 256}))
 	return link{cq, ep}
 }
 

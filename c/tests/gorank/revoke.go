@@ -42,7 +42,7 @@ func own() {
 	for more := true; more; rounds++ {
 		more = time.Now().Before(end)
 		l := link{cq: must(job.Adapter().CreateCompletionQueue(ctx, 64))}
-		l.ep = must(job.Connect(ctx, 1, nd.EndpointConfig{Receive: l.cq, Initiator: l.cq}))
+		l.ep = must(job.Connect(ctx, 1, nd.EndpointConfig{ReceiveCQ: l.cq, InitiatorCQ: l.cq}))
 		w := must(job.Adapter().CreateMemoryWindow(ctx))
 		var d nd.WindowDescriptor
 		if more {
@@ -87,7 +87,7 @@ func writeAll() {
 	stamp := uint64(0)
 	for more := true; more; {
 		l := link{cq: must(job.Adapter().CreateCompletionQueue(ctx, 64))}
-		l.ep = must(job.Connect(ctx, 0, nd.EndpointConfig{Receive: l.cq, Initiator: l.cq}))
+		l.ep = must(job.Connect(ctx, 0, nd.EndpointConfig{ReceiveCQ: l.cq, InitiatorCQ: l.cq}))
 		ok(l.ep.Receive(1, []nd.SGE{nd.SGEOf(mr, revokeSize, 64)}))
 		l.want(nd.RequestReceive, 1, nd.WindowDescriptorSize)
 		var d nd.WindowDescriptor

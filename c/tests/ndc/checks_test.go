@@ -36,7 +36,7 @@ func newMember(ctx context.Context, t *testing.T, p nd.Provider, private bool) (
 	addr = must(p.QueryAddressList())[0]
 	m.adapter = must(nd.OpenAddress(ctx, p, addr))
 	m.cq = must(m.adapter.CreateCompletionQueue(ctx, 16))
-	m.ep = must(m.adapter.CreateEndpoint(ctx, nd.EndpointConfig{Receive: m.cq, Initiator: m.cq}))
+	m.ep = must(m.adapter.CreateEndpoint(ctx, nd.EndpointConfig{ReceiveCQ: m.cq, InitiatorCQ: m.cq}))
 	const rights = nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite
 	if private {
 		m.mr = must(m.adapter.CreateMemoryRegion(ctx))

@@ -202,8 +202,8 @@ func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 	if err := a.usable(ctx, op); err != nil {
 		return nil, err
 	}
-	receive, rok := cfg.Receive.(*queue)
-	initiator, iok := cfg.Initiator.(*queue)
+	receive, rok := cfg.ReceiveCQ.(*queue)
+	initiator, iok := cfg.InitiatorCQ.(*queue)
 	shared, sok := cfg.SharedReceive.(*sharedQueue)
 	less := nd.Status(0) // with a shared queue the call has one parameter less
 	if cfg.SharedReceive != nil {

@@ -69,10 +69,10 @@ func newLitmusSetup(t *testing.T, arena *shm.Arena, languages [2]string, seed ui
 		from := &litmusSide{member: m, far: nd.DescriptorOf(target.mr)}
 		for n := range 2 {
 			if n > 0 {
-				m.ep = must(m.adapter.CreateEndpoint(ctx, nd.EndpointConfig{Receive: m.cq, Initiator: m.cq}))
+				m.ep = must(m.adapter.CreateEndpoint(ctx, nd.EndpointConfig{ReceiveCQ: m.cq, InitiatorCQ: m.cq}))
 			}
 			if i+n > 0 {
-				target.ep = must(target.adapter.CreateEndpoint(ctx, nd.EndpointConfig{Receive: target.cq, Initiator: target.cq}))
+				target.ep = must(target.adapter.CreateEndpoint(ctx, nd.EndpointConfig{ReceiveCQ: target.cq, InitiatorCQ: target.cq}))
 			}
 			connect(ctx, m, target, addr)
 			from.endpoints, to.endpoints = append(from.endpoints, m.ep), append(to.endpoints, target.ep)

@@ -35,7 +35,7 @@ func run(ctx context.Context, job *softnd.Job) error {
 	if err != nil {
 		return err
 	}
-	endpoints, err := job.ConnectAll(ctx, nd.EndpointConfig{Receive: cq, Initiator: cq, InitiatorDepth: 4, ReceiveDepth: 4})
+	endpoints, err := job.ConnectAll(ctx, nd.EndpointConfig{ReceiveCQ: cq, InitiatorCQ: cq, InitiatorDepth: 4, ReceiveDepth: 4})
 	if err != nil {
 		return err
 	}

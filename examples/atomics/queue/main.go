@@ -44,7 +44,7 @@ func run(ctx context.Context, job *softnd.Job) error {
 	if err != nil {
 		return err
 	}
-	endpoints, err := job.ConnectAll(ctx, nd.EndpointConfig{Receive: cq, Initiator: cq, SharedReceive: srq, InitiatorDepth: 4})
+	endpoints, err := job.ConnectAll(ctx, nd.EndpointConfig{ReceiveCQ: cq, InitiatorCQ: cq, SharedReceive: srq, InitiatorDepth: 4})
 	if err != nil {
 		return err
 	}

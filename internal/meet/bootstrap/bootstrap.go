@@ -29,7 +29,7 @@ const (
 	EnvRank    = "SOFTND_RANK"     // 0 to size-1
 	EnvSize    = "SOFTND_SIZE"     // number of ranks
 	EnvArenaFD = "SOFTND_ARENA_FD" // number of the inherited descriptor of the arena
-	EnvFabric  = "SOFTND_FABRIC"   // address of ndrun's control channel
+	EnvControl = "SOFTND_CONTROL"  // address of ndrun's control channel
 	EnvDebug   = "SOFTND_DEBUG"    // 1: Find prints a line about the launcher that it has found
 )
 
@@ -71,7 +71,7 @@ func Find(ctx context.Context, wantJournal bool) (*Membership, error) {
 	var p *Membership
 	var err error
 	switch {
-	case set(EnvArenaFD) || set(EnvFabric):
+	case set(EnvArenaFD) || set(EnvControl):
 		p, err = fromNdrun(ctx, wantJournal)
 	case set(EnvRoot):
 		p, err = fromRoot(ctx)
@@ -86,7 +86,7 @@ func Find(ctx context.Context, wantJournal bool) (*Membership, error) {
 		p, err = slurm.place(ctx)
 	case set(EnvRank) || set(EnvSize):
 		return nil, fmt.Errorf("%s or %s is set, but none of %s, %s and %s, through which the ranks meet: start the program with ndrun, or unset both to run it alone",
-			EnvRank, EnvSize, EnvArenaFD, EnvFabric, EnvRoot)
+			EnvRank, EnvSize, EnvArenaFD, EnvControl, EnvRoot)
 	default:
 		p, err = alone()
 	}
@@ -141,10 +141,10 @@ func fromNdrun(ctx context.Context, wantJournal bool) (*Membership, error) {
 	}
 	p := &Membership{Rank: int(rank), Local: int(rank), launcher: "started by ndrun", RankTakenHint: takenUnderNdrun()}
 	var home *controlchannel.Address
-	if text, ok := os.LookupEnv(EnvFabric); ok {
+	if text, ok := os.LookupEnv(EnvControl); ok {
 		a, err := controlchannel.Parse(text)
 		if err != nil {
-			return nil, fmt.Errorf("%s=%q: %w: start the program with ndrun, or unset it", EnvFabric, text, err)
+			return nil, fmt.Errorf("%s=%q: %w: start the program with ndrun, or unset it", EnvControl, text, err)
 		}
 		home = &a
 	}
@@ -158,7 +158,7 @@ func fromNdrun(ctx context.Context, wantJournal bool) (*Membership, error) {
 		case err == nil:
 			p.leave, p.hangUp, p.abort = channel.Leave, func(error) error { return channel.Close() }, channel.Abort
 		case arena == nil:
-			return nil, errors.Join(lost, fmt.Errorf("%s: %w", EnvFabric, err))
+			return nil, errors.Join(lost, fmt.Errorf("%s: %w", EnvControl, err))
 		default:
 			p.launcher += fmt.Sprintf(" (which does not listen: %v)", err)
 		}
@@ -184,7 +184,7 @@ func fromNdrun(ctx context.Context, wantJournal bool) (*Membership, error) {
 // takenUnderNdrun says what the user can do if another process holds the rank already. A launcher
 // that runs as a rank of ndrun passes ndrun's variables on to its own ranks.
 func takenUnderNdrun() string {
-	unset := []string{EnvArenaFD, EnvFabric}
+	unset := []string{EnvArenaFD, EnvControl}
 	for _, inner := range []environment{openMPI, slurm} {
 		if _, ok := os.LookupEnv(inner.rank); ok {
 			unset = append(unset, pmi.EnvFD) // ndrun sets it too, and Find prefers it

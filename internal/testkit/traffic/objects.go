@@ -35,7 +35,7 @@ func Objects(ctx context.Context, a nd.Adapter, r *rand.Rand, allocated func()) 
 			}
 		case 4:
 			if cq, err := a.CreateCompletionQueue(ctx, 16); err == nil {
-				if ep, err := a.CreateEndpoint(ctx, nd.EndpointConfig{Receive: cq, Initiator: cq}); err == nil {
+				if ep, err := a.CreateEndpoint(ctx, nd.EndpointConfig{ReceiveCQ: cq, InitiatorCQ: cq}); err == nil {
 					held = append(held, ep)
 				}
 				held = append(held, cq)

@@ -93,7 +93,7 @@ func (s *session) open() (err error) {
 			return err
 		}
 	}
-	if s.ep, err = s.Job.Connect(s.ctx, s.Peer, nd.EndpointConfig{Receive: s.cq, Initiator: s.cq, SharedReceive: s.srq, ReceiveDepth: depth, InitiatorDepth: depth, InlineSize: 64}); err != nil {
+	if s.ep, err = s.Job.Connect(s.ctx, s.Peer, nd.EndpointConfig{ReceiveCQ: s.cq, InitiatorCQ: s.cq, SharedReceive: s.srq, ReceiveDepth: depth, InitiatorDepth: depth, InlineSize: 64}); err != nil {
 		return err
 	}
 	for i := range uint64(receives) {

@@ -161,7 +161,7 @@ func (n *rank) open() (x *connection, err error) {
 	if x.memory, err = n.adapter.Allocate(n.ctx, 2*messageSize, nd.AllowLocalWrite); err != nil {
 		return nil, err
 	}
-	x.ep, err = n.adapter.CreateEndpoint(n.ctx, nd.EndpointConfig{Receive: x.queue, Initiator: x.queue})
+	x.ep, err = n.adapter.CreateEndpoint(n.ctx, nd.EndpointConfig{ReceiveCQ: x.queue, InitiatorCQ: x.queue})
 	return x, err
 }
 

@@ -39,7 +39,7 @@ var roleTalks = proctest.Role("talks", func(s *proctest.Self) error {
 	if err != nil {
 		return err
 	}
-	all, err := j.ConnectAll(s.Ctx, nd.EndpointConfig{Receive: q, Initiator: q})
+	all, err := j.ConnectAll(s.Ctx, nd.EndpointConfig{ReceiveCQ: q, InitiatorCQ: q})
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ var roleDeparts = proctest.Role("departs", func(s *proctest.Self) error {
 	if err != nil {
 		return err
 	}
-	cfg := nd.EndpointConfig{Receive: q, Initiator: q}
+	cfg := nd.EndpointConfig{ReceiveCQ: q, InitiatorCQ: q}
 	gone := 3 - j.Rank() // rank 0 waits for its request, rank 2 sends it one
 	if _, err := j.Connect(s.Ctx, gone, cfg); !errors.Is(err, nd.HostUnreachable) || !strings.Contains(fmt.Sprint(err), "on another host has left or has ended the connection") {
 		return fmt.Errorf("connect to rank %d, which has left: %w", gone, err)

@@ -164,7 +164,7 @@ var roleConnects = proctest.Role("connects", func(s *proctest.Self) error {
 	if err != nil {
 		return err
 	}
-	all, err := j.ConnectAll(s.Ctx, nd.EndpointConfig{Receive: q, Initiator: q})
+	all, err := j.ConnectAll(s.Ctx, nd.EndpointConfig{ReceiveCQ: q, InitiatorCQ: q})
 	if err != nil {
 		return err
 	}
@@ -214,7 +214,7 @@ func dialNext(ctx context.Context, j *softnd.Job, q nd.CompletionQueue) error {
 		return err
 	}
 	dialled := make(chan error, 1)
-	cfg := nd.EndpointConfig{Receive: q, Initiator: q}
+	cfg := nd.EndpointConfig{ReceiveCQ: q, InitiatorCQ: q}
 	go func() {
 		_, err := j.Dial(ctx, (j.Rank()+1)%j.Size(), cfg)
 		dialled <- err

@@ -21,7 +21,7 @@ var roleLoses = proctest.Role("loses", func(s *proctest.Self) error {
 	if err != nil {
 		return err
 	}
-	ep, err := j.Connect(s.Ctx, 1-j.Rank(), nd.EndpointConfig{Receive: q, Initiator: q})
+	ep, err := j.Connect(s.Ctx, 1-j.Rank(), nd.EndpointConfig{ReceiveCQ: q, InitiatorCQ: q})
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ func newBusyConn(ctx context.Context, ad nd.Adapter) (b *busyConn, err error) {
 	if b.connector, err = ad.CreateConnector(ctx); err != nil {
 		return nil, err
 	}
-	b.ep, err = ad.CreateEndpoint(ctx, nd.EndpointConfig{Receive: b.received, Initiator: b.queue})
+	b.ep, err = ad.CreateEndpoint(ctx, nd.EndpointConfig{ReceiveCQ: b.received, InitiatorCQ: b.queue})
 	return b, err
 }
 

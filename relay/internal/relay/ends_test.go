@@ -21,7 +21,7 @@ func TestRefused(t *testing.T) {
 	a, b := newHosts(t, settings{})
 	ask := func(to netip.Addr, port uint16) ([]byte, error) {
 		n := a.rank
-		ep, err := n.adapter.CreateEndpoint(n.ctx, nd.EndpointConfig{Receive: n.queue, Initiator: n.queue})
+		ep, err := n.adapter.CreateEndpoint(n.ctx, nd.EndpointConfig{ReceiveCQ: n.queue, InitiatorCQ: n.queue})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -185,7 +185,7 @@ func (h *host) ask(t *testing.T, other *host) <-chan error {
 		t.Fatal(err)
 	}
 	n := h.rank
-	ep, err := n.adapter.CreateEndpoint(n.ctx, nd.EndpointConfig{Receive: n.queue, Initiator: n.queue})
+	ep, err := n.adapter.CreateEndpoint(n.ctx, nd.EndpointConfig{ReceiveCQ: n.queue, InitiatorCQ: n.queue})
 	if err != nil {
 		t.Fatal(err)
 	}

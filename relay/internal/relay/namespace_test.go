@@ -138,7 +138,7 @@ func (n *rank) accept(l nd.Listener, answers bool) error {
 	if err := l.GetConnectionRequest(n.ctx, c); err != nil {
 		return err
 	}
-	ep, err := n.adapter.CreateEndpoint(n.ctx, nd.EndpointConfig{Receive: n.queue, Initiator: n.queue})
+	ep, err := n.adapter.CreateEndpoint(n.ctx, nd.EndpointConfig{ReceiveCQ: n.queue, InitiatorCQ: n.queue})
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ func TestRejectInPlaceOfCompleteConnect(t *testing.T) {
 			defer l.Close()
 			must(t, errors.Join(l.Bind(netip.AddrPortFrom(b.rank.address, port)), l.Listen(0)))
 			side := func(n *rank) (nd.Endpoint, nd.Connector) {
-				ep, err := n.adapter.CreateEndpoint(n.ctx, nd.EndpointConfig{Receive: n.queue, Initiator: n.queue})
+				ep, err := n.adapter.CreateEndpoint(n.ctx, nd.EndpointConfig{ReceiveCQ: n.queue, InitiatorCQ: n.queue})
 				must(t, err)
 				c, err := n.adapter.CreateConnector(n.ctx)
 				must(t, err)

@@ -327,7 +327,7 @@ func connect(t testing.TB, a, b *host, cfg nd.EndpointConfig) *wire {
 		t.Fatalf("private data %q, %v", private[:n], err)
 	}
 	cfgB := cfg
-	cfgB.Receive, cfgB.Initiator = w.b.queue, w.b.queue
+	cfgB.ReceiveCQ, cfgB.InitiatorCQ = w.b.queue, w.b.queue
 	if w.y, err = w.b.adapter.CreateEndpoint(w.b.ctx, cfgB); err != nil {
 		t.Fatal(err)
 	}
@@ -342,7 +342,7 @@ func connect(t testing.TB, a, b *host, cfg nd.EndpointConfig) *wire {
 
 func (w *wire) dial(to netip.Addr, cfg nd.EndpointConfig) (err error) {
 	n := w.a
-	cfg.Receive, cfg.Initiator, cfg.SharedReceive = n.queue, n.queue, nil
+	cfg.ReceiveCQ, cfg.InitiatorCQ, cfg.SharedReceive = n.queue, n.queue, nil
 	if w.x, err = n.adapter.CreateEndpoint(n.ctx, cfg); err != nil {
 		return err
 	}

@@ -179,7 +179,7 @@ func (p *talk) request() nd.Connector {
 }
 
 func (p *talk) endpoint() nd.Endpoint {
-	ep, err := p.near.rank.adapter.CreateEndpoint(p.ctx, nd.EndpointConfig{Receive: p.queue, Initiator: p.queue, InitiatorDepth: 64, ReceiveDepth: 64})
+	ep, err := p.near.rank.adapter.CreateEndpoint(p.ctx, nd.EndpointConfig{ReceiveCQ: p.queue, InitiatorCQ: p.queue, InitiatorDepth: 64, ReceiveDepth: 64})
 	must(p.t, err)
 	return ep
 }

@@ -56,7 +56,7 @@ func (l *link) newTunnel(s tunnelState) *tunnel {
 // setUp creates the endpoint of a tunnel.
 func (t *tunnel) setUp(ctx context.Context) error {
 	r := t.link.relay
-	ep, err := r.adapter.CreateEndpoint(ctx, nd.EndpointConfig{Receive: r.unused, Initiator: r.results, InitiatorDepth: tunnelDepth, ReceiveDepth: 1,
+	ep, err := r.adapter.CreateEndpoint(ctx, nd.EndpointConfig{ReceiveCQ: r.unused, InitiatorCQ: r.results, InitiatorDepth: tunnelDepth, ReceiveDepth: 1,
 		Context: t.id})
 	if err != nil {
 		return err

@@ -83,7 +83,7 @@ func TestManyTunnels(t *testing.T) {
 				}
 				var ep nd.Endpoint
 				if err == nil {
-					ep, err = b.rank.adapter.CreateEndpoint(b.rank.ctx, nd.EndpointConfig{Receive: b.rank.queue, Initiator: b.rank.queue, SharedReceive: shared})
+					ep, err = b.rank.adapter.CreateEndpoint(b.rank.ctx, nd.EndpointConfig{ReceiveCQ: b.rank.queue, InitiatorCQ: b.rank.queue, SharedReceive: shared})
 				}
 				if err == nil {
 					err = c.Accept(b.rank.ctx, ep, nd.ConnectParams{PrivateData: []byte("from b")})

@@ -119,8 +119,8 @@ func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 	if err := a.usable(op); err != nil {
 		return nil, err
 	}
-	rq, rok := cfg.Receive.(*queue)
-	iq, iok := cfg.Initiator.(*queue)
+	rq, rok := cfg.ReceiveCQ.(*queue)
+	iq, iok := cfg.InitiatorCQ.(*queue)
 	for _, c := range []struct {
 		bad    bool
 		status nd.Status
