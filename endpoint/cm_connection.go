@@ -226,6 +226,9 @@ func (c *connection) countRead(end uint64) {
 	c.readsSent++
 }
 
+// awaitsResults reports whether the old value of an atomic is not in its memory yet. The peer may have stored it here.
+func (c *connection) awaitsResults() bool { return c.atomicsSent != c.atomicsTaken }
+
 // hasReadsInFlight reports whether the peer has not yet delivered the data of n Reads or more. n
 // is 1 to maxReads.
 func (c *connection) hasReadsInFlight(n uint64) bool {

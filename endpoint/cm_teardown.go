@@ -79,7 +79,7 @@ func (ep *queuePair) completeBlamed() {
 		case !isExecuted && (!r.needsAck || r.EndEntry == 0):
 			return
 		case isExecuted && c.out.IsReleased(r.EndEntry):
-			r.Finish(nd.Success)
+			ep.finishReleased(r)
 		case c.fault().concerns(r):
 			r.Finish(c.fault().status)
 			ep.counters.accessRefused++

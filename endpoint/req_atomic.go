@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
@@ -154,6 +155,28 @@ func (ep *queuePair) sendAtomic(r *request) outcome {
 	c.countRead(r.EndEntry)
 	c.atomicsSent++
 	return executed
+}
+
+// finishReleased finishes a request whose last entry the peer has released.
+func (ep *queuePair) finishReleased(r *request) {
+	if r.IsAtomic() {
+		ep.takeResult(r)
+		return
+	}
+	r.Finish(nd.Success)
+}
+
+// takeResults takes the old values of all atomics that the peer has executed, although requests before them may not be
+// complete yet. It is called before a local token is revoked.
+func (ep *queuePair) takeResults() {
+	if ep.life.teardown != notReleased || ep.conn == nil || !ep.conn.awaitsResults() {
+		return
+	}
+	for number := ep.sq.completed; number != ep.req.next; number++ {
+		if r := ep.requestAt(number); r.IsAtomic() && r.State == mode.Sent && ep.conn.out.IsReleased(r.EndEntry) {
+			ep.takeResult(r)
+		}
+	}
 }
 
 // takeResult takes the old value of an atomic that the peer has executed, and finishes r.

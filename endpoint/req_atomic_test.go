@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/softnd/softnd/endpoint/internal/wire"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -229,4 +230,47 @@ func TestUnalignedAtomics(t *testing.T) {
 			t.Errorf("the number is %d, want 5", got)
 		}
 	})
+}
+
+// The old value is in memory before a fenced request runs, before the region is invalidated, and when the connection ends.
+func TestOldValueArrivesFirst(t *testing.T) {
+	const count = 300
+	onEvery(t, setup{Executors: [2]Executor{Target, Target}}, func(t *testing.T, p *pair) {
+		_, far := p.atomicRegion(p.b, p.Private[1])
+		for i := range uint64(count) {
+			p.b.must(order{Do: doReceive, Context: i, Parts: mine(1024, 8)})
+			p.a.must(order{Do: doFetchAndAdd, Parts: mine(0, 8), Far: far, Operand: 1})
+			p.a.must(order{Do: doSend, Parts: mine(0, 8), Flags: nd.ReadFence})
+			p.a.expect(initiatorQueue, success(nd.RequestFetchAndAdd, 0, 8), success(nd.RequestSend, 0, 8))
+			p.b.expect(receiveQueue, success(nd.RequestReceive, i, 8))
+			if got := p.b.number(0, 1024); got != i {
+				t.Fatalf("message %d brings %d", i, got)
+			}
+		}
+		p.a.must(order{Do: doFetchAndAdd, Context: 1, Parts: mine(0, 8), Far: far, Operand: 1})
+		p.a.must(order{Do: doFetchAndAdd, Context: 2, Parts: mine(8, 8), Far: at(far, 4096)}) // refused
+		p.a.expect(initiatorQueue, success(nd.RequestFetchAndAdd, 1, 8), failure(nd.RequestFetchAndAdd, 2, nd.AccessViolation))
+		if got := p.a.number(0, 0); got != count {
+			t.Errorf("before the end, the number was %d, want %d", got, count)
+		}
+	})
+}
+
+// An atomic that the peer has executed succeeds with its old value, although this side notices it only after the end.
+func TestOldValueAfterTheEnd(t *testing.T) {
+	p := newPair(t, setup{Executors: [2]Executor{Target, Target}})
+	region, far := p.atomicRegion(p.b, false)
+	near, peer := p.a.endpointAt(0).(*queuePair), p.b.endpointAt(0).(*queuePair)
+	p.a.fill(0, 0, 8, 1)
+	peer.mu.Lock() // nothing is executed
+	p.a.must(order{Do: doSwap, Context: 1, Parts: mine(0, 8), Far: far, Operand: 7})
+	p.a.must(order{Do: doSwap, Context: 2, Parts: mine(8, 8), Far: at(far, 4096)}) // refused
+	near.mu.Lock()                                                                 // nothing is noticed
+	peer.mu.Unlock()
+	proctest.Eventually(t, "the end of the connection", func() bool { return near.conn.state() == connAborted })
+	near.mu.Unlock()
+	p.a.expect(initiatorQueue, success(nd.RequestSwap, 1, 8), failure(nd.RequestSwap, 2, nd.AccessViolation))
+	if old, now := p.a.number(0, 0), p.b.number(region, 0); old != 0 || now != 7 {
+		t.Errorf("the old value is %d, want 0, and the new one %d, want 7", old, now)
+	}
 }

@@ -75,7 +75,7 @@ func (ep *queuePair) executeBind(r *request) outcome {
 func (ep *queuePair) executeInvalidate(r *request) outcome {
 	done := false
 	if r.State != mode.Draining {
-		if r.Object.IsRegion() && (ep.conn.hasUnexecutedRequests() || ep.hasAside()) {
+		if r.Object.IsRegion() && (ep.conn.hasUnexecutedRequests() || ep.conn.awaitsResults() || ep.hasAside()) {
 			return ep.stall(r, stallOrder) // the peer has not run all requests that may name the region's local token
 		}
 		if r.Object.IsRegion() && !ep.checkReads() {

@@ -63,7 +63,7 @@ func (ep *queuePair) runRequests(budget *uint64) (progressed bool) {
 // beforeExecute makes request r, the next to run, wait for earlier Reads, and asks the hook. If it reports true, out
 // replaces the outcome of execute.
 func (ep *queuePair) beforeExecute(r *request) (out outcome, handled bool) {
-	if r.Flags.Has(nd.ReadFence) && (ep.conn.hasReadsInFlight(1) || ep.hasAside()) {
+	if r.Flags.Has(nd.ReadFence) && (ep.conn.hasReadsInFlight(1) || ep.conn.awaitsResults() || ep.hasAside()) {
 		return ep.stall(r, stallOrder), true
 	}
 	return ep.askHook(r)
@@ -93,11 +93,7 @@ func (ep *queuePair) completeRequests() (progressed bool) {
 			if ep.life.teardown != notReleased || r.State == mode.SetAside || !ep.conn.out.IsReleased(r.EndEntry) {
 				return progressed
 			}
-			if r.IsAtomic() {
-				ep.takeResult(r)
-			} else {
-				r.Finish(nd.Success)
-			}
+			ep.finishReleased(r)
 		}
 		if ep.hook != nil && !ep.mayComplete(r) {
 			return progressed

@@ -58,14 +58,9 @@ var typePlaces = map[string]func(t *testing.T, r nd.RequestType) string{
 // unknownTypes has the types that a place does not have to know, with the reason.
 var unknownTypes = map[string]map[string]string{
 	"faults": {
-		"RequestFetchAndAdd":    "no rule is about atomics",
-		"RequestCompareAndSwap": "no rule is about atomics",
-		"RequestSwap":           "no rule is about atomics",
-	},
-	"endpoint/internal/mode/fault": {
-		"RequestFetchAndAdd":    "no rule is about atomics",
-		"RequestCompareAndSwap": "no rule is about atomics",
-		"RequestSwap":           "no rule is about atomics",
+		"RequestFetchAndAdd":    "a rule for Reads is about atomics",
+		"RequestCompareAndSwap": "a rule for Reads is about atomics",
+		"RequestSwap":           "a rule for Reads is about atomics",
 	},
 	"nd/ndcompat": {
 		"RequestFetchAndAdd":           "NDK has no atomics",

@@ -386,7 +386,7 @@ func (ep *queuePair) serveFragment(entry *wire.Entry, budget *uint64) outcome {
 	if entry.Flags&wire.FlagFirst != 0 {
 		whole = max(entry.FragmentLength, entry.RequestLength)
 	}
-	if ep.resp.fragmentCopied == 0 && (whole > min(entry.FragmentLength, *budget) || ep.hook != nil) {
+	if ep.resp.fragmentCopied == 0 && whole > 0 && (whole > min(entry.FragmentLength, *budget) || ep.hook != nil) {
 		if f := ep.guard.Check(local, whole); f != window.NoFault {
 			ep.failAccess(entry, local, whole, f)
 			return executed

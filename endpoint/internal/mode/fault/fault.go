@@ -114,7 +114,11 @@ func (h *Hook) Post(r *mode.Request) error {
 		if r.Object != nil {
 			named = r.Object
 		}
-		s.window = h.injector.WindowNumber(uint32(r.RemoteToken), named)
+		token := r.RemoteToken
+		if r.HasImmediate && r.Kind == nd.RequestSend {
+			token = 0 // it is the number that the message brings
+		}
+		s.window = h.injector.WindowNumber(uint32(token), named)
 	}
 	if f, ok := h.ask(r, faultplan.Post); ok {
 		if f.Action == uint32(faultplan.Fail) {
@@ -171,7 +175,7 @@ func (h *Hook) BeforeRun(r *mode.Request) mode.Answer {
 // travels whole, so the action comes before it.
 func (h *Hook) untilAction(r *mode.Request, n uint64) uint64 {
 	f := h.state(r).pending
-	if f == nil || f.done || r.Kind == nd.RequestRead && f.is(faultplan.Corrupt) { // Arrived acts on a Read
+	if f == nil || f.done || brings(r) && f.is(faultplan.Corrupt) { // Arrived acts on it
 		return n
 	}
 	if r.Kind == nd.RequestSend && r.FitsEntry(wire.SendInEntry) {
@@ -188,10 +192,13 @@ func (h *Hook) Bytes(r *mode.Request, n uint64) (at, m uint64, a mode.Answer) {
 	return h.Hook.Bytes(r, n)
 }
 
-// Arrived changes a byte that a Read has received, if a rule asks for it.
+// brings reports whether a request stores bytes of the peer here: a Read, or the old value of an atomic.
+func brings(r *mode.Request) bool { return r.Kind == nd.RequestRead || r.IsAtomic() }
+
+// Arrived changes a byte that a Read or an atomic has brought, if a rule asks for it.
 func (h *Hook) Arrived(r *mode.Request) {
 	h.Hook.Arrived(r)
-	if f := h.state(r).pending; r.Kind == nd.RequestRead && f.is(faultplan.Corrupt) && !f.done && r.Status == nd.Success {
+	if f := h.state(r).pending; brings(r) && f.is(faultplan.Corrupt) && !f.done && r.Status == nd.Success {
 		f.done = true
 		h.corrupt(r.SGEs, f)
 	}
