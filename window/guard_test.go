@@ -139,7 +139,7 @@ func TestCopyChecksAccess(t *testing.T) {
 		}
 	}
 	for f := range faultUnspecified {
-		if f != faultRevoked && count[f] == 0 {
+		if f != faultRevoked && f != faultUnaligned && count[f] == 0 { // of Change: see TestChange
 			t.Errorf("the matrix has no case of %q", f)
 		}
 	}
