@@ -69,7 +69,11 @@ func TestKillAtStart(t *testing.T) {
 				defer arena.Close()
 				cmd := ranktest.Command(arena, roleBarriers, victim, ranks)
 				cmd.Env = append(cmd.Env, failpoint.Env+"="+point.Name()+":1")
-				p := proctest.Start(t, cmd)
+				isLast := point == failpoint.LivenessRequested // which a process reaches if there are others when it joins
+				var p *proctest.Process
+				if !isLast {
+					p = proctest.Start(t, cmd)
+				}
 				ctx, cancel := context.WithTimeout(proctest.Context(t), 2*time.Second)
 				defer cancel()
 				type end struct {
@@ -93,6 +97,10 @@ func TestKillAtStart(t *testing.T) {
 						}
 						ends <- end{j, err}
 					}()
+				}
+				if isLast {
+					proctest.Eventually(t, "the other ranks have joined", func() bool { return arena.LiveMemberCount() == ranks-1 })
+					p = proctest.Start(t, cmd)
 				}
 				for range ranks - 1 {
 					e := proctest.Receive(t, "Init returns", ends)
