@@ -92,7 +92,7 @@ func (r *memoryRegion) hold(buf []byte, flags nd.RegionFlags) (release func(), e
 			"register a part of MemoryRegion.Bytes while its region is open")
 	}
 	want := linux.Read
-	if flags.LocalWrite() || flags.RemoteWrite() {
+	if flags.LocalWrite() || flags.RemoteWrite() || flags.RemoteAtomic() {
 		want |= linux.Write
 	}
 	f, err := linux.CheckAccess(shm.AddressOf(buf), n, want)

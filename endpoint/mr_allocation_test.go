@@ -139,6 +139,8 @@ func TestRegisterInaccessibleMemory(t *testing.T) {
 	}{
 		"read-only, write":  {readOnly, nd.AllowRemoteWrite, "are not writable"},
 		"read-only, local":  {readOnly, nd.AllowLocalWrite, "are not writable"},
+		"read-only, bit 4":  {readOnly, nd.AllowRemoteWrite &^ nd.AllowLocalWrite, "are not writable"},
+		"read-only, atomic": {readOnly, nd.AllowRemoteAtomic &^ nd.AllowLocalWrite, "are not writable"},
 		"read-only, read":   {readOnly, nd.AllowRemoteRead, ""},
 		"no access":         {none, nd.AllowRemoteRead, "are not readable"},
 		"no access, write":  {none, nd.AllowRemoteWrite, "are not readable"},

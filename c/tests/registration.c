@@ -229,6 +229,8 @@ static void rights(void)
 
 	refuses(adapter, read_only, 3 * 4096, SND_ALLOW_REMOTE_WRITE, "bytes 0 to 12287 of 12288");
 	refuses(adapter, read_only + 5, 9, SND_ALLOW_LOCAL_WRITE, "are not writable");
+	refuses(adapter, read_only, 4096, SND_ALLOW_REMOTE_WRITE & ~SND_ALLOW_LOCAL_WRITE, "are not writable");
+	refuses(adapter, read_only, 4096, SND_ALLOW_REMOTE_ATOMIC & ~SND_ALLOW_LOCAL_WRITE, "are not writable");
 	accepts(adapter, read_only, 3 * 4096, SND_ALLOW_REMOTE_READ);
 	refuses(adapter, none, 3 * 4096, SND_ALLOW_REMOTE_READ, "are not readable");
 	refuses(adapter, none + 4095, 1, SND_ALLOW_REMOTE_WRITE, "are not readable");

@@ -84,8 +84,9 @@ static snd_status hold(struct snd_mr *m, unsigned char *buffer, uint64_t length,
 	snd_status s = snd_hold_memory(buffer, length, &m->hold, op);
 	if (s != SND_SUCCESS || m->hold != NULL)
 		return s;
+	const uint32_t writes = SND_ALLOW_LOCAL_WRITE | SND_ALLOW_REMOTE_WRITE | SND_ALLOW_REMOTE_ATOMIC; /* each bit of them alone, too */
 	struct snd_inaccessible bad;
-	s = snd_check_access((uint64_t)(uintptr_t)buffer, length, (flags & SND_ALLOW_LOCAL_WRITE) != 0, &bad, op);
+	s = snd_check_access((uint64_t)(uintptr_t)buffer, length, (flags & writes) != 0, &bad, op);
 	if (s != SND_SUCCESS || bad.reason == NULL)
 		return s;
 	const uint64_t at = bad.start - (uint64_t)(uintptr_t)buffer;
