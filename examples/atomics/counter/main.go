@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/softnd/softnd"
 	"github.com/softnd/softnd/nd"
@@ -24,6 +25,10 @@ func main() {
 
 func run(ctx context.Context, job *softnd.Job) error {
 	mr, err := job.Adapter().Allocate(ctx, 4096, nd.AllowLocalWrite|nd.AllowRemoteAtomic)
+	if err != nil {
+		return err
+	}
+	words, err := nd.View[uint64](mr.Bytes()) // for instructions that are atomic with the requests of other ranks
 	if err != nil {
 		return err
 	}
@@ -46,7 +51,7 @@ func run(ctx context.Context, job *softnd.Job) error {
 		for {
 			var task uint64
 			if ep := endpoints[victim]; ep == nil {
-				task = numberIn(mr.Bytes()).Add(1) - 1
+				task = atomic.AddUint64(&words[0], 1) - 1
 			} else {
 				if err := ep.FetchAndAdd(0, []nd.SGE{old}, counters[victim].Address, counters[victim].Token, 1, 0); err != nil {
 					return err

@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/softnd/softnd"
 	"github.com/softnd/softnd/nd"
@@ -38,11 +39,13 @@ func run(ctx context.Context, job *softnd.Job) error {
 		return err
 	}
 	srq, err := adapter.CreateSharedReceiveQueue(ctx, nd.SharedReceiveQueueConfig{Depth: slots}) // one Receive for each slot that is free
-	for range slots {
-		err = errors.Join(err, srq.Receive(0, nil))
-	}
 	if err != nil {
 		return err
+	}
+	for range slots {
+		if err := srq.Receive(0, nil); err != nil {
+			return err
+		}
 	}
 	endpoints, err := job.ConnectAll(ctx, nd.EndpointConfig{ReceiveCQ: cq, InitiatorCQ: cq, SharedReceive: srq, InitiatorDepth: 4})
 	if err != nil {
@@ -62,6 +65,10 @@ func run(ctx context.Context, job *softnd.Job) error {
 
 // consume takes n numbers out of the queue, in the order of their tickets.
 func consume(ctx context.Context, mr nd.MemoryRegion, cq nd.CompletionQueue, srq nd.SharedReceiveQueue, n uint64) error {
+	words, err := nd.View[uint64](mr.Bytes()) // for instructions that are atomic with the requests of other ranks
+	if err != nil {
+		return err
+	}
 	var isFull [slots]bool
 	sum := uint64(0)
 	for ticket := uint64(0); ticket < n; {
@@ -77,7 +84,7 @@ func consume(ctx context.Context, mr nd.MemoryRegion, cq nd.CompletionQueue, srq
 			if err := srq.Receive(0, nil); err != nil {
 				return err
 			}
-			numberIn(mr.Bytes()[head:]).Store(ticket + 1) // frees the slot
+			atomic.StoreUint64(&words[head/8], ticket+1) // frees the slot
 		}
 	}
 	if want := n * (items + 1) / 2; sum != want {
