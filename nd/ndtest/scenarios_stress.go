@@ -1,7 +1,6 @@
 package ndtest
 
 import (
-	"bytes"
 	"errors"
 
 	"github.com/cespare/xxhash/v2"
@@ -29,18 +28,20 @@ type stressConn struct {
 
 // stressFeatures are optional features of an adapter.
 type stressFeatures struct {
-	Inline int
-	Fast   bool
+	Inline    int // bytes; 0 = no inline requests
+	Fast      bool
+	Atomics   bool
+	Immediate bool
 }
 
 // stress runs one side.
 func (s *side) stress(task stressTask) {
 	conns := s.newStressConns()
-	mine := stressFeatures{s.inlineLimit(), conns[0].supportsFastRegister()}
+	mine := stressFeatures{s.inlineLimit(), conns[0].supportsFastRegister(), s.info.AdapterFlags.Has(nd.AtomicsSupported), s.info.AdapterFlags.Has(nd.ImmediateSupported)}
 	s.tell(mine)
 	other := hear[stressFeatures](s)
-	p := newPlan(task.Seed, min(mine.Inline, other.Inline), mine.Fast && other.Fast)
-	if p.fast {
+	p := newPlan(task.Seed, stressFeatures{min(mine.Inline, other.Inline), mine.Fast && other.Fast, mine.Atomics && other.Atomics, mine.Immediate && other.Immediate})
+	if p.Fast {
 		for _, c := range conns {
 			c.mapPages()
 		}
@@ -51,10 +52,12 @@ func (s *side) stress(task stressTask) {
 		for i, c := range conns {
 			c.postReceives(p.directions[s.role][i], p.directions[1-s.role][i])
 		}
+		shared := newSharedNumbers(conns[0].conn, p.Atomics)
 		s.barrier() // all Receives are posted
-		s.exchange(p, conns)
+		s.exchange(p, conns, shared)
 		s.barrier() // the peer's requests are complete, too
 		s.wantEmpty(conns[0].cq)
+		shared.check(round, conns, p)
 		for i, c := range conns {
 			c.checkMemory(round, p.directions[s.role][i], p.directions[1-s.role][i])
 		}
@@ -80,6 +83,9 @@ func (c *stressConn) supportsFastRegister() bool {
 
 func (s *side) newStressConns() (conns []*stressConn) {
 	o := connOptions{CQDepth: 1024, RegionSize: stressRegion, Endpoint: nd.EndpointConfig{InitiatorDepth: 64, ReceiveDepth: 64, InlineSize: s.inlineLimit()}}
+	if s.info.AdapterFlags.Has(nd.AtomicsSupported) {
+		o.RegionFlags = atomicRights
+	}
 	for i := range stressConns {
 		c := &stressConn{conn: s.pair(o), index: i, window: s.newWindow()}
 		o.ShareWith = c.conn
@@ -105,8 +111,11 @@ func (c *stressConn) postReceives(mine, theirs *direction) {
 	c.post, c.posted, c.results = mine.steps, 0, nil
 	c.incoming, c.receives, c.grantHeard = nil, 0, false
 	for _, st := range theirs.steps {
-		if !st.sends() {
+		if !st.takesReceive() {
 			continue
+		}
+		if st.stepKind == doWriteImmediate { // it leaves the buffers of the Receive as they are
+			st.sum = xxhash.Sum64(c.bytesOf(st.receiveInto))
 		}
 		c.must(c.ep.Receive(uint64(len(c.incoming)), c.entries(st.receiveInto)))
 		c.incoming = append(c.incoming, st)
@@ -121,7 +130,7 @@ func (c *stressConn) entries(parts []span) (sge []nd.SGE) {
 }
 
 // exchange posts the requests of all connections in a mixed order and takes all results.
-func (s *side) exchange(p *plan, conns []*stressConn) {
+func (s *side) exchange(p *plan, conns []*stressConn, shared *sharedNumbers) {
 	byContext := make(map[uint64]*stressConn)
 	for _, c := range conns {
 		byContext[c.context] = c
@@ -140,6 +149,9 @@ func (s *side) exchange(p *plan, conns []*stressConn) {
 		for _, c := range conns {
 			busy = busy || len(c.post)+len(c.results)+len(c.incoming) > 0
 			stuck = stuck && !c.canPost()
+		}
+		if shared.change(mix >> 20) {
+			busy, stuck = true, false
 		}
 		if !busy {
 			return
@@ -179,7 +191,7 @@ func (c *stressConn) postNext(p *plan) {
 		return
 	}
 	want := nd.Result{EndpointContext: c.context, RequestContext: x, RequestType: st.request()}
-	if st.stepKind == doWrite || st.stepKind == doRead || st.sends() {
+	if st.stepKind == doRead || st.isAtomic() || st.stepKind == doWrite || st.takesReceive() {
 		want.BytesTransferred = uint32(st.size)
 	}
 	c.results = append(c.results, want)
@@ -192,14 +204,27 @@ func (c *stressConn) postStep(x uint64, st step, rights *nd.OpFlags) error {
 	}
 	far := c.peerRegion
 	far.Address += uint64(writtenAt(c.index))
-	if st.usesGrant || st.stepKind == doSendInvalidate {
+	switch {
+	case st.usesGrant || st.stepKind == doSendInvalidate:
 		far = c.peer
+	case st.shared:
+		far.Address = c.peerRegion.Address
 	}
 	switch st.stepKind {
 	case doWrite:
 		return c.ep.Write(x, sge, far.Address+uint64(st.at), far.Token, st.flags)
 	case doRead:
 		return c.ep.Read(x, sge, far.Address+uint64(st.at), far.Token, st.flags)
+	case doWriteImmediate:
+		return c.ep.WriteImmediate(x, sge, far.Address+uint64(st.at), far.Token, st.immediate, st.flags)
+	case doFetchAndAdd:
+		return c.ep.FetchAndAdd(x, sge, far.Address+uint64(st.at), far.Token, st.operands[0], st.flags)
+	case doCompareAndSwap:
+		return c.ep.CompareAndSwap(x, sge, far.Address+uint64(st.at), far.Token, st.operands[0], st.operands[1], st.flags)
+	case doSwap:
+		return c.ep.Swap(x, sge, far.Address+uint64(st.at), far.Token, st.operands[0], st.flags)
+	case doSendImmediate:
+		return c.ep.SendImmediate(x, sge, st.immediate, st.flags)
 	case doSendInvalidate:
 		return c.ep.SendAndInvalidate(x, sge, far.Token, st.flags)
 	case doBind:
@@ -235,6 +260,9 @@ func regionRights(f nd.OpFlags) (r nd.RegionFlags) {
 	if f.Has(nd.AllowWrite) {
 		r |= nd.AllowRemoteWrite
 	}
+	if f.Has(nd.AllowAtomic) {
+		r |= nd.AllowRemoteAtomic
+	}
 	return r
 }
 
@@ -267,41 +295,47 @@ func (c *stressConn) handleResult(r nd.Result) {
 	}
 	st := c.incoming[0]
 	c.incoming = c.incoming[1:]
-	want := nd.Result{EndpointContext: c.context, RequestContext: c.receives, RequestType: nd.RequestReceive, BytesTransferred: uint32(st.size)}
-	if st.stepKind == doSendInvalidate {
-		want.RequestType, want.InvalidatedToken = nd.RequestReceiveAndInvalidate, c.token
+	want := nd.Result{EndpointContext: c.context, RequestContext: c.receives, RequestType: st.receiveType(), BytesTransferred: uint32(st.size)}
+	switch st.stepKind {
+	case doSendInvalidate:
+		want.InvalidatedToken = c.token
+	case doSendImmediate, doWriteImmediate:
+		want.SetImmediate(want.RequestType, st.immediate)
 	}
 	if r != want {
 		c.fatalf("connection %d: receive result %+v, want %+v (Endpoint.Err: %v)", c.index, r, want, c.ep.Err())
 	}
 	c.receives++
+	bytes := c.bytesOf(st.receiveInto)
+	if st.sends() {
+		bytes = bytes[:st.size]
+	}
 	if st.stepKind == doGrant {
-		c.must(c.peer.UnmarshalBinary(c.bytesOf(st.receiveInto, st.size)))
+		c.must(c.peer.UnmarshalBinary(bytes))
 		c.grantHeard = true
-	} else if got := xxhash.Sum64(c.bytesOf(st.receiveInto, st.size)); got != st.sum {
-		c.fatalf("connection %d: message %d of %d bytes has checksum %#x, want %#x", c.index, want.RequestContext, st.size, got, st.sum)
+	} else if got := xxhash.Sum64(bytes); got != st.sum {
+		c.fatalf("connection %d: message %d of %d bytes: its Receive has checksum %#x, want %#x", c.index, want.RequestContext, st.size, got, st.sum)
 	}
 	for _, w := range st.visible {
 		if xxhash.Sum64(c.memory.mem[w.off:][:w.n]) != w.sum {
-			c.fatalf("connection %d: message %d was received before the %d bytes of the Write before it were visible", c.index, want.RequestContext, w.n)
+			c.fatalf("connection %d: message %d was received before the %d bytes that were written before it were visible", c.index, want.RequestContext, w.n)
 		}
 	}
 }
 
-// bytesOf returns a copy of the first n bytes of the spans.
-func (c *stressConn) bytesOf(parts []span, n int) []byte {
-	var b bytes.Buffer
+// bytesOf returns a copy of the bytes of the spans.
+func (c *stressConn) bytesOf(parts []span) (b []byte) {
 	for _, s := range parts {
-		b.Write(c.memory.mem[s.off:][:s.n])
+		b = append(b, c.memory.mem[s.off:][:s.n]...)
 	}
-	return b.Bytes()[:n]
+	return b
 }
 
 // checkMemory compares memory with the model after a round.
 func (c *stressConn) checkMemory(round int, mine, theirs *direction) {
 	for x, st := range mine.steps {
-		if st.stepKind == doRead && xxhash.Sum64(c.bytesOf(st.parts, st.size)) != st.sum {
-			c.fatalf("connection %d, round %d: the Read of step %d has returned other bytes than the model", c.index, round, x)
+		if (st.stepKind == doRead || st.isAtomic() && !st.shared) && xxhash.Sum64(c.bytesOf(st.parts)) != st.sum {
+			c.fatalf("connection %d, round %d: the %v of step %d has returned other bytes than the model", c.index, round, st.request(), x)
 		}
 	}
 	if xxhash.Sum64(c.peerArea()) != xxhash.Sum64(theirs.written) {

@@ -10,6 +10,8 @@ import (
 // result and every byte of memory with a small sequential model. Both sides derive the same plan from
 // seed. The plan has the given number of rounds, each with up to a few hundred requests. The same seed
 // produces the same plan, but not the same timing. Stress prints the seed before the first request.
+// Atomics and immediate data are part of the plan if both adapters have [nd.AtomicsSupported] or
+// [nd.ImmediateSupported]. Some numbers are then changed by all connections and by their owner at once.
 //
 // Stress calls cfg.Open for the active side first. If cfg.Spawn is nil, it calls cfg.Open again for the
 // passive side. The two providers may be configured differently, but must be able to connect to each

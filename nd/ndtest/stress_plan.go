@@ -8,11 +8,14 @@ import (
 
 // The layout of each side's region. The first area holds the bytes that the side sends. Three areas
 // follow for each connection: one that the peer writes and reads, one for the data of the side's own
-// Reads, and one for messages. The descriptors that the side sends are at the end.
+// Reads and for old values, and one for messages. Then come the shared numbers, and at the end the descriptors that
+// the side sends.
 const (
 	stressConns  = 3
+	stressShared = 2 // numbers that all connections change
 	stressArea   = 192 << 10
-	stressGrants = (1 + 3*stressConns) * stressArea
+	stressWords  = (1 + 3*stressConns) * stressArea
+	stressGrants = stressWords + 8*stressShared
 	stressRegion = stressGrants + stressConns*nd.WindowDescriptorSize
 	stressBody   = 20 // most transfers of a round
 )
@@ -22,6 +25,7 @@ func writtenAt(i int) int    { return (1 + 3*i) * stressArea }
 func sinkAt(i int) int       { return (2 + 3*i) * stressArea }
 func messagesAt(i int) int   { return (3 + 3*i) * stressArea }
 func descriptorAt(i int) int { return stressGrants + i*nd.WindowDescriptorSize }
+func sharedAt(i int) int     { return stressWords + 8*i }
 
 // span is a part of a side's region.
 type span struct{ off, n int }
@@ -39,13 +43,38 @@ const (
 	doGrant        // send the descriptor of doBind or doFastRegister
 	doInvalidate   // invalidate the access
 	doAwait        // wait for the message of the peer's doGrant
+	doFetchAndAdd
+	doCompareAndSwap
+	doSwap
+	doSendImmediate
+	doWriteImmediate
 )
 
-func (v stepKind) sends() bool { return v == doSend || v == doSendInvalidate || v == doGrant }
+func (v stepKind) sends() bool {
+	return v == doSend || v == doSendInvalidate || v == doSendImmediate || v == doGrant
+}
+
+// takesReceive reports whether the step completes a Receive of the peer.
+func (v stepKind) takesReceive() bool { return v.sends() || v == doWriteImmediate }
+
+func (v stepKind) isAtomic() bool { return v == doFetchAndAdd || v == doCompareAndSwap || v == doSwap }
+
+// receiveType returns the type of the result that the step makes at the peer.
+func (v stepKind) receiveType() nd.RequestType {
+	switch v {
+	case doSendInvalidate:
+		return nd.RequestReceiveAndInvalidate
+	case doSendImmediate:
+		return nd.RequestReceiveImmediate
+	case doWriteImmediate:
+		return nd.RequestReceiveWriteImmediate
+	}
+	return nd.RequestReceive
+}
 
 func (v stepKind) request() nd.RequestType {
 	switch v {
-	case doWrite:
+	case doWrite, doWriteImmediate:
 		return nd.RequestWrite
 	case doRead:
 		return nd.RequestRead
@@ -55,6 +84,12 @@ func (v stepKind) request() nd.RequestType {
 		return nd.RequestFastRegister
 	case doInvalidate:
 		return nd.RequestInvalidate
+	case doFetchAndAdd:
+		return nd.RequestFetchAndAdd
+	case doCompareAndSwap:
+		return nd.RequestCompareAndSwap
+	case doSwap:
+		return nd.RequestSwap
 	}
 	return nd.RequestSend
 }
@@ -67,9 +102,12 @@ type step struct {
 	size        int
 	at          int             // offset in the area of the peer's region for this connection
 	usesGrant   bool            // by the access that the peer granted, instead of its region's token
-	sum         uint64          // checksum of the bytes of a Read or of a message
+	sum         uint64          // checksum of the bytes of a Read or of a message, or of an old value
 	receiveInto []span          // of the peer's region: the list of the Receive for the message
 	visible     []expectedBytes // bytes that the peer must see when it has the result of the message
+	operands    [2]uint64       // of an atomic
+	shared      bool            // the atomic changes the shared number with the index at
+	immediate   uint32
 }
 
 // expectedBytes is a part of a side's region and the checksum of its bytes.
@@ -94,13 +132,12 @@ type direction struct {
 // plan is the model of a run. Both sides compute the same plan.
 type plan struct {
 	*rand.Rand
-	inline     int                        // bytes; 0 = no inline requests
-	fast       bool                       // use fast registration
+	stressFeatures
 	directions [2][stressConns]*direction // by the side that posts
 }
 
-func newPlan(seed uint64, inline int, fast bool) *plan {
-	p := &plan{Rand: rand.New(rand.NewPCG(seed, 1)), inline: inline, fast: fast}
+func newPlan(seed uint64, has stressFeatures) *plan {
+	p := &plan{Rand: rand.New(rand.NewPCG(seed, 1)), stressFeatures: has}
 	for side := range p.directions {
 		source := make([]byte, stressArea)
 		fill(source, seed+uint64(side))
@@ -134,8 +171,11 @@ func (p *plan) addGrants(l *direction) {
 		return
 	}
 	g := &l.grant
-	g.live, g.fresh, g.fast = true, true, p.fast && p.oneIn(2)
+	g.live, g.fresh, g.fast = true, true, p.Fast && p.oneIn(2)
 	g.rights = []nd.OpFlags{nd.AllowRead, nd.AllowWrite, nd.AllowRead | nd.AllowWrite}[p.IntN(3)]
+	if p.Atomics && p.oneIn(2) {
+		g.rights |= nd.AllowAtomic
+	}
 	if g.fast {
 		l.add(step{stepKind: doFastRegister, flags: p.flags(doFastRegister)})
 	} else {
@@ -157,7 +197,7 @@ func (l *direction) add(s step) *step {
 // oneIn returns true with probability 1/n.
 func (p *plan) oneIn(n int) bool { return p.IntN(n) == 0 }
 
-// flags chooses flags that are legal for every request and, for a message, flags of messages.
+// flags chooses flags that are legal for every request and, for one that completes a Receive, flags of messages.
 func (p *plan) flags(v stepKind) (f nd.OpFlags) {
 	if p.oneIn(3) {
 		f |= nd.SilentSuccess
@@ -168,7 +208,7 @@ func (p *plan) flags(v stepKind) (f nd.OpFlags) {
 	if p.oneIn(4) {
 		f |= nd.Defer
 	}
-	if v.sends() && p.oneIn(3) {
+	if v.takesReceive() && p.oneIn(3) {
 		f |= nd.SendAndSolicitEvent
 	}
 	return f

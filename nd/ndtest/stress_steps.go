@@ -1,6 +1,9 @@
 package ndtest
 
 import (
+	"encoding/binary"
+	"slices"
+
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/softnd/softnd/nd"
@@ -16,7 +19,9 @@ type roundState struct {
 	readData []byte     // data of the latest Read, which later requests may send
 	readAt   int        // its offset in the area for Reads
 	reads    []span     // read from the peer's area since the latest fence
-	writes   []span     // written to the peer's area, in order
+	atomics  bool       // the same of atomics
+	writes   []span     // changed in the peer's area, in order
+	changed  int        // offset of the latest atomic in the peer's area
 }
 
 // addTransfers adds the transfers of a round to direction l.
@@ -24,17 +29,19 @@ func (p *plan) addTransfers(l, peer *direction) {
 	v := &roundState{direction: l, peer: peer}
 	for i := range l.steps {
 		if s := &l.steps[i]; s.stepKind == doGrant {
-			p.addReceive(v, s)
+			p.addReceive(v, s, s.size)
 		}
 	}
 	for range 1 + p.IntN(stressBody) {
-		switch p.IntN(5) {
+		switch p.IntN(7) {
 		case 0, 1:
 			p.write(v)
 		case 2:
 			p.read(v)
+		case 3, 4:
+			p.atomic(v)
 		default:
-			p.send(v, doSend)
+			p.send(v, p.orImmediate(doSend, doSendImmediate))
 		}
 	}
 	if peer.grant.live && p.oneIn(2) {
@@ -107,7 +114,7 @@ func (p *plan) split(off, n int) (parts []span) {
 // have read.
 func (v *roundState) noteFence(f nd.OpFlags) {
 	if f.Has(nd.ReadFence) {
-		v.reads = nil
+		v.reads, v.atomics = nil, false
 	}
 }
 
@@ -117,24 +124,84 @@ func (p *plan) maybeInline(s *step) {
 	if fromSink := len(s.parts) > 0 && s.parts[0].off >= stressArea; fromSink {
 		return
 	}
-	if p.inline > 0 && s.size <= p.inline && p.oneIn(3) {
+	if p.Inline > 0 && s.size <= p.Inline && p.oneIn(3) {
 		s.flags |= nd.Inline
 	}
 }
 
 func (p *plan) write(v *roundState) {
-	s := step{stepKind: doWrite, flags: p.flags(doWrite), usesGrant: p.useGrant(v, nd.AllowWrite)}
+	s := step{stepKind: p.orImmediate(doWrite, doWriteImmediate), immediate: p.Uint32(), usesGrant: p.useGrant(v, nd.AllowWrite)}
+	s.flags = p.flags(s.stepKind)
 	data := p.bytes(v, &s)
 	p.maybeInline(&s)
 	s.at = p.IntN(stressArea - s.size)
-	to := span{s.at, s.size}
+	p.change(v, s, data)
+	if s.stepKind == doWriteImmediate {
+		p.addReceive(v, &v.steps[len(v.steps)-1], 0)
+	}
+}
+
+// change adds a step that stores bytes in the peer's area.
+func (p *plan) change(v *roundState, s step, data []byte) {
+	to := span{s.at, len(data)}
 	if overlaps(to, v.reads) {
-		s.flags |= nd.ReadFence // without a fence the Read could see this Write
+		s.flags |= nd.ReadFence // without a fence the Read could see the bytes
 	}
 	v.noteFence(s.flags)
 	copy(v.written[s.at:], data)
 	v.writes = append(v.writes, to)
 	v.add(s)
+}
+
+// orImmediate chooses between a request without and one with immediate data.
+func (p *plan) orImmediate(without, with stepKind) stepKind {
+	if p.Immediate && p.oneIn(3) {
+		return with
+	}
+	return without
+}
+
+// atomic adds a change of 8 bytes of the peer's area, or of a shared number. The old value goes to the area for Reads.
+func (p *plan) atomic(v *roundState) {
+	if !p.Atomics || v.sink+8 > stressArea {
+		return
+	}
+	s := step{stepKind: []stepKind{doFetchAndAdd, doCompareAndSwap, doSwap}[p.IntN(3)], size: 8, parts: []span{{sinkAt(v.conn) + v.sink, 8}}}
+	s.flags, s.operands = p.flags(s.stepKind), [2]uint64{p.Uint64(), p.Uint64()}
+	if p.oneIn(3) {
+		v.sink += 8
+		p.shared(&s)
+		v.noteFence(s.flags)
+		v.add(s)
+		return
+	}
+	s.usesGrant = p.useGrant(v, nd.AllowAtomic)
+	if p.oneIn(2) {
+		v.changed = 8 * p.IntN(stressArea/8)
+	}
+	s.at = v.changed
+	v.readData, v.readAt = slices.Clone(v.written[s.at:s.at+8]), v.sink
+	v.sink += 8
+	s.sum = xxhash.Sum64(v.readData)
+	old := binary.NativeEndian.Uint64(v.readData)
+	if p.oneIn(2) {
+		s.operands[0] = old // a CompareAndSwap finds what it compares with
+	}
+	p.change(v, s, binary.NativeEndian.AppendUint64(nil, s.store(old)))
+	v.atomics = true
+}
+
+// store returns the number that an atomic stores in the place of old.
+func (s *step) store(old uint64) uint64 {
+	switch {
+	case s.stepKind == doFetchAndAdd:
+		return old + s.operands[0]
+	case s.stepKind == doSwap:
+		return s.operands[0]
+	case old == s.operands[0]:
+		return s.operands[1]
+	}
+	return old
 }
 
 func (p *plan) read(v *roundState) {
@@ -155,11 +222,11 @@ func (p *plan) read(v *roundState) {
 }
 
 func (p *plan) send(v *roundState, how stepKind) {
-	s := step{stepKind: how, flags: p.flags(how)}
+	s := step{stepKind: how, flags: p.flags(how), immediate: p.Uint32()}
 	data := p.bytes(v, &s)
 	p.maybeInline(&s)
-	if how == doSendInvalidate && len(v.reads) > 0 {
-		s.flags |= nd.ReadFence // Reads that use the access must complete first
+	if how == doSendInvalidate && (len(v.reads) > 0 || v.atomics) {
+		s.flags |= nd.ReadFence // Reads and atomics that use the access must complete first
 	}
 	s.sum = xxhash.Sum64(data)
 	if v.messages+s.size > stressArea {
@@ -167,12 +234,12 @@ func (p *plan) send(v *roundState, how stepKind) {
 	}
 	v.noteFence(s.flags)
 	s.visible = nil
-	p.addReceive(v, v.add(s))
+	p.addReceive(v, v.add(s), s.size)
 }
 
-// addReceive chooses the list of the Receive for a message.
-func (p *plan) addReceive(v *roundState, s *step) {
-	room := min(s.size+p.IntN(40), stressArea-v.messages)
+// addReceive chooses the list of the Receive for a step. The list has n bytes or more.
+func (p *plan) addReceive(v *roundState, s *step, n int) {
+	room := min(n+p.IntN(40), stressArea-v.messages)
 	s.receiveInto = p.split(messagesAt(v.conn)+v.messages, room)
 	v.messages += room
 }
@@ -186,16 +253,16 @@ func overlaps(s span, list []span) bool {
 	return false
 }
 
-// noteVisible records for each message the latest Write before it. The peer must see the bytes of that
-// Write when it has the result of the message. A Write is left out if a later one changes its bytes.
+// noteVisible records for each message the latest change of the peer's area before it, which may be its own. The
+// peer must see it when it has the result of the message. It is left out if a later one changes its bytes.
 func (l *direction) noteVisible(writes []span) {
 	k := 0
 	for i := range l.steps {
 		s := &l.steps[i]
-		if s.stepKind == doWrite {
+		if s.stepKind == doWrite || s.stepKind == doWriteImmediate || s.isAtomic() && !s.shared {
 			k++
 		}
-		if !s.sends() || k == 0 || overlaps(writes[k-1], writes[k:]) {
+		if !s.takesReceive() || k == 0 || overlaps(writes[k-1], writes[k:]) {
 			continue
 		}
 		w := writes[k-1]
