@@ -247,7 +247,7 @@ int main(int argc, char **argv)
 		fail("ranks", "too many");
 	snd_adapter *adapter = snd_job_adapter(job);
 	snd_adapter_info info;
-	MUST(snd_adapter_query(adapter, &info, sizeof info));
+	MUST(snd_adapter_query(adapter, &info));
 	max_transfer = info.max_transfer;
 
 	double *start = rank == 0 ? start_picture(in) : NULL;

@@ -184,7 +184,7 @@ void heat::run(bool verify)
 	width = get(whole.width), height = get(whole.height);
 	first = first_of(rank), rows = first_of(rank + 1) - first;
 	snd_adapter_info info{};
-	softnd::check(snd_adapter_query(job.adapter(), &info, sizeof info));
+	softnd::check(snd_adapter_query(job.adapter(), &info));
 	max_transfer = info.max_transfer;
 	memory = softnd::region::allocate(job.adapter(), (2 * rows + 4) * width * sizeof(double));
 	cells = memory.as<double>();

@@ -38,7 +38,7 @@ program heat
   rank = snd_job_rank(job)
   ranks = snd_job_size(job)
   adapter = snd_job_adapter(job)
-  call snd_check(snd_adapter_query(adapter, info, c_sizeof(info)))
+  call snd_check(snd_adapter_query(adapter, info))
   allocate (peers(0:ranks - 1), all(60, 0:ranks - 1), blocks(28, 0:ranks - 1), sizes(16, 0:ranks - 1))
 
   call gather([big(int(width, c_int64_t)), big(int(height, c_int64_t))], sizes)

@@ -8,6 +8,8 @@ module softnd
   use, intrinsic :: iso_c_binding
   implicit none
   private :: c_status_name, c_last_error, c_version, c_strlen, copy_text
+  private :: c_fabric_create, c_fabric_attach, c_fabric_open, c_adapter_query, c_srq_create, c_endpoint_create
+  private :: c_endpoint_fast_register, c_connector_connect, c_connector_accept, c_job_init, c_job_join, c_job_connect
 
   integer, parameter :: snd_status = c_int32_t
   integer(c_int64_t), parameter :: snd_forever = -1_c_int64_t
@@ -209,24 +211,27 @@ module softnd
       import
       type(c_ptr) :: r
     end function
-    function snd_fabric_create(ranks, size, options, fabric) result(r) bind(c)
+    function c_fabric_create(options_size, ranks, size, options, fabric) result(r) bind(c, name='snd_fabric_create')
       import
+      integer(c_size_t), value :: options_size
       integer(c_int32_t), value :: ranks
       integer(c_int64_t), value :: size
       type(snd_fabric_options), intent(in), optional :: options
       type(c_ptr), intent(out) :: fabric
       integer(snd_status) :: r
     end function
-    function snd_fabric_attach(descriptor, rank, options, fabric) result(r) bind(c)
+    function c_fabric_attach(options_size, descriptor, rank, options, fabric) result(r) bind(c, name='snd_fabric_attach')
       import
+      integer(c_size_t), value :: options_size
       integer(c_int), value :: descriptor
       integer(c_int32_t), value :: rank
       type(snd_fabric_options), intent(in), optional :: options
       type(c_ptr), intent(out) :: fabric
       integer(snd_status) :: r
     end function
-    function snd_fabric_open(name, ranks, size, rank, options, fabric) result(r) bind(c)
+    function c_fabric_open(options_size, name, ranks, size, rank, options, fabric) result(r) bind(c, name='snd_fabric_open')
       import
+      integer(c_size_t), value :: options_size
       character(kind=c_char), intent(in) :: name(*)
       integer(c_int32_t), value :: ranks
       integer(c_int64_t), value :: size
@@ -261,11 +266,11 @@ module softnd
       type(c_ptr), intent(out) :: adapter
       integer(snd_status) :: r
     end function
-    function snd_adapter_query(adapter, info, size) result(r) bind(c)
+    function c_adapter_query(info_size, adapter, info) result(r) bind(c, name='snd_adapter_query')
       import
+      integer(c_size_t), value :: info_size
       type(c_ptr), value :: adapter
       type(snd_adapter_info), intent(out) :: info
-      integer(c_int64_t), value :: size
       integer(snd_status) :: r
     end function
     function snd_adapter_close(adapter) result(r) bind(c)
@@ -454,8 +459,9 @@ module softnd
       type(c_ptr), value :: cq
       integer(snd_status) :: r
     end function
-    function snd_srq_create(adapter, config, srq) result(r) bind(c)
+    function c_srq_create(config_size, adapter, config, srq) result(r) bind(c, name='snd_srq_create')
       import
+      integer(c_size_t), value :: config_size
       type(c_ptr), value :: adapter
       type(snd_srq_config), intent(in) :: config
       type(c_ptr), intent(out) :: srq
@@ -501,8 +507,9 @@ module softnd
       type(c_ptr), value :: srq
       integer(snd_status) :: r
     end function
-    function snd_endpoint_create(adapter, config, endpoint) result(r) bind(c)
+    function c_endpoint_create(config_size, adapter, config, endpoint) result(r) bind(c, name='snd_endpoint_create')
       import
+      integer(c_size_t), value :: config_size
       type(c_ptr), value :: adapter
       type(snd_endpoint_config), intent(in) :: config
       type(c_ptr), intent(out) :: endpoint
@@ -623,8 +630,9 @@ module softnd
       integer(c_int32_t), value :: flags
       integer(snd_status) :: r
     end function
-    function snd_endpoint_fast_register(endpoint, context, mr, registration, flags) result(r) bind(c)
+    function c_endpoint_fast_register(registration_size, endpoint, context, mr, registration, flags) result(r) bind(c, name='snd_endpoint_fast_register')
       import
+      integer(c_size_t), value :: registration_size
       type(c_ptr), value :: endpoint
       integer(c_int64_t), value :: context
       type(c_ptr), value :: mr
@@ -718,8 +726,9 @@ module softnd
       type(snd_address), value :: address
       integer(snd_status) :: r
     end function
-    function snd_connector_connect(connector, endpoint, address, params, timeout) result(r) bind(c)
+    function c_connector_connect(params_size, connector, endpoint, address, params, timeout) result(r) bind(c, name='snd_connector_connect')
       import
+      integer(c_size_t), value :: params_size
       type(c_ptr), value :: connector, endpoint
       type(snd_address), value :: address
       type(snd_connect_params), intent(in), optional :: params
@@ -731,8 +740,9 @@ module softnd
       type(c_ptr), value :: connector
       integer(snd_status) :: r
     end function
-    function snd_connector_accept(connector, endpoint, params, timeout) result(r) bind(c)
+    function c_connector_accept(params_size, connector, endpoint, params, timeout) result(r) bind(c, name='snd_connector_accept')
       import
+      integer(c_size_t), value :: params_size
       type(c_ptr), value :: connector, endpoint
       type(snd_connect_params), intent(in), optional :: params
       integer(c_int64_t), value :: timeout
@@ -791,15 +801,17 @@ module softnd
       type(c_ptr), value :: connector
       integer(snd_status) :: r
     end function
-    function snd_job_init(options, timeout, job) result(r) bind(c)
+    function c_job_init(options_size, options, timeout, job) result(r) bind(c, name='snd_job_init')
       import
+      integer(c_size_t), value :: options_size
       type(snd_fabric_options), intent(in), optional :: options
       integer(c_int64_t), value :: timeout
       type(c_ptr), intent(out) :: job
       integer(snd_status) :: r
     end function
-    function snd_job_join(name, rank, size, options, timeout, job) result(r) bind(c)
+    function c_job_join(options_size, name, rank, size, options, timeout, job) result(r) bind(c, name='snd_job_join')
       import
+      integer(c_size_t), value :: options_size
       character(kind=c_char), intent(in) :: name(*)
       integer(c_int32_t), value :: rank, size
       type(snd_fabric_options), intent(in), optional :: options
@@ -856,8 +868,9 @@ module softnd
       integer(c_int64_t), value :: timeout
       integer(snd_status) :: r
     end function
-    function snd_job_connect(job, peer, config, timeout, endpoint) result(r) bind(c)
+    function c_job_connect(config_size, job, peer, config, timeout, endpoint) result(r) bind(c, name='snd_job_connect')
       import
+      integer(c_size_t), value :: config_size
       type(c_ptr), value :: job
       integer(c_int32_t), value :: peer
       type(snd_endpoint_config), intent(in) :: config
@@ -884,6 +897,110 @@ module softnd
   end interface
 
 contains
+
+  ! The calls that take a structure which can grow pass its size.
+  function snd_fabric_create(ranks, size, options, fabric) result(r)
+    integer(c_int32_t), value :: ranks
+    integer(c_int64_t), value :: size
+    type(snd_fabric_options), intent(in), optional :: options
+    type(c_ptr), intent(out) :: fabric
+    integer(snd_status) :: r
+    type(snd_fabric_options) :: present_options
+    r = c_fabric_create(c_sizeof(present_options), ranks, size, options, fabric)
+  end function
+  function snd_fabric_attach(descriptor, rank, options, fabric) result(r)
+    integer(c_int), value :: descriptor
+    integer(c_int32_t), value :: rank
+    type(snd_fabric_options), intent(in), optional :: options
+    type(c_ptr), intent(out) :: fabric
+    integer(snd_status) :: r
+    type(snd_fabric_options) :: present_options
+    r = c_fabric_attach(c_sizeof(present_options), descriptor, rank, options, fabric)
+  end function
+  function snd_fabric_open(name, ranks, size, rank, options, fabric) result(r)
+    character(kind=c_char), intent(in) :: name(*)
+    integer(c_int32_t), value :: ranks
+    integer(c_int64_t), value :: size
+    integer(c_int32_t), value :: rank
+    type(snd_fabric_options), intent(in), optional :: options
+    type(c_ptr), intent(out) :: fabric
+    integer(snd_status) :: r
+    type(snd_fabric_options) :: present_options
+    r = c_fabric_open(c_sizeof(present_options), name, ranks, size, rank, options, fabric)
+  end function
+  function snd_adapter_query(adapter, info) result(r)
+    type(c_ptr), value :: adapter
+    type(snd_adapter_info), intent(out) :: info
+    integer(snd_status) :: r
+    r = c_adapter_query(c_sizeof(info), adapter, info)
+  end function
+  function snd_srq_create(adapter, config, srq) result(r)
+    type(c_ptr), value :: adapter
+    type(snd_srq_config), intent(in) :: config
+    type(c_ptr), intent(out) :: srq
+    integer(snd_status) :: r
+    r = c_srq_create(c_sizeof(config), adapter, config, srq)
+  end function
+  function snd_endpoint_create(adapter, config, endpoint) result(r)
+    type(c_ptr), value :: adapter
+    type(snd_endpoint_config), intent(in) :: config
+    type(c_ptr), intent(out) :: endpoint
+    integer(snd_status) :: r
+    r = c_endpoint_create(c_sizeof(config), adapter, config, endpoint)
+  end function
+  function snd_endpoint_fast_register(endpoint, context, mr, registration, flags) result(r)
+    type(c_ptr), value :: endpoint
+    integer(c_int64_t), value :: context
+    type(c_ptr), value :: mr
+    type(snd_fast_registration), intent(in) :: registration
+    integer(c_int32_t), value :: flags
+    integer(snd_status) :: r
+    r = c_endpoint_fast_register(c_sizeof(registration), endpoint, context, mr, registration, flags)
+  end function
+  function snd_connector_connect(connector, endpoint, address, params, timeout) result(r)
+    type(c_ptr), value :: connector, endpoint
+    type(snd_address), value :: address
+    type(snd_connect_params), intent(in), optional :: params
+    integer(c_int64_t), value :: timeout
+    integer(snd_status) :: r
+    type(snd_connect_params) :: present_params
+    r = c_connector_connect(c_sizeof(present_params), connector, endpoint, address, params, timeout)
+  end function
+  function snd_connector_accept(connector, endpoint, params, timeout) result(r)
+    type(c_ptr), value :: connector, endpoint
+    type(snd_connect_params), intent(in), optional :: params
+    integer(c_int64_t), value :: timeout
+    integer(snd_status) :: r
+    type(snd_connect_params) :: present_params
+    r = c_connector_accept(c_sizeof(present_params), connector, endpoint, params, timeout)
+  end function
+  function snd_job_init(options, timeout, job) result(r)
+    type(snd_fabric_options), intent(in), optional :: options
+    integer(c_int64_t), value :: timeout
+    type(c_ptr), intent(out) :: job
+    integer(snd_status) :: r
+    type(snd_fabric_options) :: present_options
+    r = c_job_init(c_sizeof(present_options), options, timeout, job)
+  end function
+  function snd_job_join(name, rank, size, options, timeout, job) result(r)
+    character(kind=c_char), intent(in) :: name(*)
+    integer(c_int32_t), value :: rank, size
+    type(snd_fabric_options), intent(in), optional :: options
+    integer(c_int64_t), value :: timeout
+    type(c_ptr), intent(out) :: job
+    integer(snd_status) :: r
+    type(snd_fabric_options) :: present_options
+    r = c_job_join(c_sizeof(present_options), name, rank, size, options, timeout, job)
+  end function
+  function snd_job_connect(job, peer, config, timeout, endpoint) result(r)
+    type(c_ptr), value :: job
+    integer(c_int32_t), value :: peer
+    type(snd_endpoint_config), intent(in) :: config
+    integer(c_int64_t), value :: timeout
+    type(c_ptr), intent(out) :: endpoint
+    integer(snd_status) :: r
+    r = c_job_connect(c_sizeof(config), job, peer, config, timeout, endpoint)
+  end function
 
   ! snd_text returns the name of a status, such as "access violation".
   function snd_text(status) result(text)

@@ -92,7 +92,7 @@ static void talks(void)
 	const int open_before = descriptors();
 	join();
 	snd_adapter_info info;
-	OK(snd_adapter_query(snd_job_adapter(job), &info, sizeof info));
+	OK(snd_adapter_query(snd_job_adapter(job), &info));
 	CHECK(info.max_inter_host_connections == 2048);
 	OK(snd_cq_create(snd_job_adapter(job), 1024, &cq));
 	OK(snd_mr_allocate(snd_job_adapter(job), MEMORY, SND_ALLOW_LOCAL_WRITE | SND_ALLOW_REMOTE_WRITE | SND_ALLOW_REMOTE_READ, &mr));

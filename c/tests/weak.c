@@ -62,7 +62,7 @@ static void test_limits(void)
 	snd_endpoint *ep;
 	char data[57] = {0};
 	open_weak(1, SND_PROGRESS_MANUAL);
-	OK(snd_adapter_query(a.adapter, &i, sizeof i));
+	OK(snd_adapter_query(a.adapter, &i));
 	CHECK(i.max_initiator_sge == 4 && i.max_receive_sge == 4 && i.max_inline == 96 && i.max_reads == 16 && i.max_queue_depth == 256 && i.max_cq_depth == 4096 &&
 		i.max_private_data == 56 && i.inline_threshold == 96);
 	CHECK(snd_cq_create(a.adapter, 4097, &cq) == SND_INVALID_PARAMETER);

@@ -32,6 +32,14 @@
  * Times are in nanoseconds. SND_FOREVER is no limit, 0 only checks. A call refuses other negative limits.
  *
  * Members named reserved are 0. Calls refuse structures in which they are not.
+ *
+ * Structures that can grow. A later version may append members to snd_fabric_options, snd_adapter_info, snd_srq_config,
+ * snd_endpoint_config, snd_connect_params and snd_fast_registration. Set them to zero or by designated initialisers: 0 in a new member
+ * is what older programs get. A call that takes one of them has its size as first argument, which a macro of the same name adds:
+ * programs in C and C++ leave it out. Programs that load the library with dlsym, and those that define SND_EXPLICIT_SIZES, as cgo
+ * needs, pass it. A call
+ * refuses a structure that is larger than the one it knows if a byte beyond that is not 0, and one whose size is 0 or above 4096;
+ * snd_adapter_query stores the members that fit, and 0 beyond those that it knows. All other structures keep their members.
  */
 #ifndef SOFTND_SOFTND_H
 #define SOFTND_SOFTND_H
@@ -155,14 +163,15 @@ typedef struct snd_fabric_options {
 
 /* snd_fabric_create makes a new arena with a group of ranks (0: none) and joins it without a rank.
  * size is in bytes of address space; 0 is the size of the machine's memory. options may be NULL. */
-SND_API snd_status snd_fabric_create(uint32_t ranks, uint64_t size, const snd_fabric_options *options, snd_fabric **fabric);
+SND_API snd_status snd_fabric_create(size_t options_size, uint32_t ranks, uint64_t size, const snd_fabric_options *options,
+	snd_fabric **fabric);
 /* snd_fabric_attach joins the arena behind a descriptor, as rank (-1: none). The caller keeps the descriptor. */
-SND_API snd_status snd_fabric_attach(int descriptor, int32_t rank, const snd_fabric_options *options, snd_fabric **fabric);
+SND_API snd_status snd_fabric_attach(size_t options_size, int descriptor, int32_t rank, const snd_fabric_options *options, snd_fabric **fabric);
 /* snd_fabric_open joins the current user's fabric of a name. If there is none, it creates the fabric with a
  * group of ranks and a size. name has 1 to 64 characters of A-Z a-z 0-9 . _ and -. Joiners are answered by
  * the members that poll, wait or have SND_PROGRESS_AUTO. */
-SND_API snd_status snd_fabric_open(const char *name, uint32_t ranks, uint64_t size, int32_t rank, const snd_fabric_options *options,
-	snd_fabric **fabric);
+SND_API snd_status snd_fabric_open(size_t options_size, const char *name, uint32_t ranks, uint64_t size, int32_t rank,
+	const snd_fabric_options *options, snd_fabric **fabric);
 /* snd_fabric_descriptor returns the descriptor of the arena, for other processes, or -1. */
 SND_API int snd_fabric_descriptor(snd_fabric *fabric);
 /* snd_fabric_address returns the address of this member, with port 0. */
@@ -195,10 +204,8 @@ typedef struct snd_adapter_info {
 
 /* snd_adapter_open opens an adapter of a fabric. All other objects are made from an adapter. */
 SND_API snd_status snd_adapter_open(snd_fabric *fabric, snd_adapter **adapter);
-/* snd_adapter_query stores the limits of an adapter. size is sizeof *info. A later version may append members, and stores
- * only those that fit. Members that the library does not know become 0. A size of 0, or above 4096, is
- * SND_INVALID_PARAMETER. */
-SND_API snd_status snd_adapter_query(snd_adapter *adapter, snd_adapter_info *info, uint64_t size);
+/* snd_adapter_query stores the limits of an adapter. */
+SND_API snd_status snd_adapter_query(size_t info_size, snd_adapter *adapter, snd_adapter_info *info);
 /* snd_adapter_close closes an adapter. It fails with SND_DEVICE_BUSY while an object of the adapter is
  * open. */
 SND_API snd_status snd_adapter_close(snd_adapter *adapter);
@@ -318,7 +325,7 @@ typedef struct snd_fast_registration {
 #define SND_REQUEST_RECEIVE_IMMEDIATE 0x8006u /* a message of snd_endpoint_send_immediate */
 #define SND_REQUEST_RECEIVE_WRITE_IMMEDIATE 0x8007u /* taken by snd_endpoint_write_immediate */
 
-/* snd_result is the end of a request. If it has failed, so has its endpoint: the results of later requests are
+/* snd_result is the end of a request. It never grows, as snd_sge and snd_request do not: queues and lists consist of them. If it has failed, so has its endpoint: the results of later requests are
  * SND_CANCELED, and snd_endpoint_error returns the cause in words. */
 typedef struct snd_result {
 	snd_status status;
@@ -391,7 +398,7 @@ typedef struct snd_request {
 } snd_request;
 
 /* snd_srq_create makes a shared receive queue. */
-SND_API snd_status snd_srq_create(snd_adapter *adapter, const snd_srq_config *config, snd_srq **srq);
+SND_API snd_status snd_srq_create(size_t config_size, snd_adapter *adapter, const snd_srq_config *config, snd_srq **srq);
 /* snd_srq_receive posts a receive for one message to any endpoint of the queue. See
  * snd_endpoint_receive. */
 SND_API snd_status snd_srq_receive(snd_srq *srq, uint64_t context, const snd_sge *sge, uint32_t count);
@@ -437,7 +444,8 @@ typedef struct snd_endpoint_config {
 } snd_endpoint_config;
 
 /* snd_endpoint_create makes an endpoint that is not connected. */
-SND_API snd_status snd_endpoint_create(snd_adapter *adapter, const snd_endpoint_config *config, snd_endpoint **endpoint);
+SND_API snd_status snd_endpoint_create(size_t config_size, snd_adapter *adapter, const snd_endpoint_config *config,
+	snd_endpoint **endpoint);
 /* snd_endpoint_receive posts the buffers for one message, in any state of the connection. The message
  * fills the entries in order. With count 0 it is a receive for an empty message. Its result has the number of bytes, or SND_BUFFER_OVERFLOW if the message
  * was longer. */
@@ -500,7 +508,7 @@ SND_API snd_status snd_endpoint_invalidate(snd_endpoint *endpoint, uint64_t cont
  * returns, for later requests of this endpoint. They are valid on every connection of the adapter. The registration
  * ends with snd_endpoint_invalidate_mr on this endpoint, and when the endpoint fails, disconnects or is closed. The
  * result is SND_INVALID_DEVICE_REQUEST if the region is still registered. */
-SND_API snd_status snd_endpoint_fast_register(snd_endpoint *endpoint, uint64_t context, snd_mr *mr,
+SND_API snd_status snd_endpoint_fast_register(size_t registration_size, snd_endpoint *endpoint, uint64_t context, snd_mr *mr,
 	const snd_fast_registration *registration, uint32_t flags);
 /* snd_endpoint_invalidate_mr ends a fast registration. After its result no peer uses the memory. The result is
  * SND_INVALID_DEVICE_REQUEST while a window is bound to the region. */
@@ -550,12 +558,12 @@ SND_API snd_status snd_connector_create(snd_adapter *adapter, snd_connector **co
 SND_API snd_status snd_connector_bind(snd_connector *connector, snd_address address);
 /* snd_connector_connect requests a connection and blocks until the other side has answered. Then the
  * program reads the private data and calls snd_connector_complete or snd_connector_reject. */
-SND_API snd_status snd_connector_connect(snd_connector *connector, snd_endpoint *endpoint, snd_address address,
+SND_API snd_status snd_connector_connect(size_t params_size, snd_connector *connector, snd_endpoint *endpoint, snd_address address,
 	const snd_connect_params *params, int64_t timeout);
 /* snd_connector_complete establishes a connection that the other side has accepted. */
 SND_API snd_status snd_connector_complete(snd_connector *connector);
 /* snd_connector_accept accepts the request and blocks until the other side has completed the connection. */
-SND_API snd_status snd_connector_accept(snd_connector *connector, snd_endpoint *endpoint, const snd_connect_params *params,
+SND_API snd_status snd_connector_accept(size_t params_size, snd_connector *connector, snd_endpoint *endpoint, const snd_connect_params *params,
 	int64_t timeout);
 /* snd_connector_reject refuses a request, or a connection that the other side has accepted. The other
  * side receives the private data. */
@@ -604,9 +612,10 @@ SND_API snd_status snd_connector_close(snd_connector *connector);
  *
  * SOFTND_EXEC, SOFTND_RECEIVE_TIMEOUT, SOFTND_INTEGRITY, SOFTND_WEAK_ORDER and SOFTND_SPIN_BUDGET in the environment take the
  * place of options that are 0. */
-SND_API snd_status snd_job_init(const snd_fabric_options *options, int64_t timeout, snd_job **job);
+SND_API snd_status snd_job_init(size_t options_size, const snd_fabric_options *options, int64_t timeout, snd_job **job);
 /* snd_job_join makes the process a rank of a named job, for processes that no launcher has started. */
-SND_API snd_status snd_job_join(const char *name, uint32_t rank, uint32_t size, const snd_fabric_options *options, int64_t timeout, snd_job **job);
+SND_API snd_status snd_job_join(size_t options_size, const char *name, uint32_t rank, uint32_t size, const snd_fabric_options *options,
+	int64_t timeout, snd_job **job);
 /* snd_job_rank returns the number of this rank; the first is 0. */
 SND_API uint32_t snd_job_rank(snd_job *job);
 /* snd_job_size returns the number of ranks. */
@@ -635,8 +644,8 @@ SND_API snd_status snd_job_exchange_windows(snd_job *job, const snd_window_descr
 /* snd_job_connect makes an endpoint that is connected with one of rank peer, which must call it too. If two ranks connect
  * several times, the n-th call of one is connected with the n-th call of the other. A rank that connects with several ranks does so in
  * ascending order of the ranks: otherwise the ranks can wait for each other in a circle. */
-SND_API snd_status snd_job_connect(snd_job *job, uint32_t peer, const snd_endpoint_config *config, int64_t timeout,
-	snd_endpoint **endpoint);
+SND_API snd_status snd_job_connect(size_t config_size, snd_job *job, uint32_t peer, const snd_endpoint_config *config,
+	int64_t timeout, snd_endpoint **endpoint);
 /* snd_job_close leaves the job in good order. It cancels the requests that are not done: take their results before it. In rank 0 of a job at SOFTND_ROOT it blocks until the other ranks have called it, and
  * returns SND_CONNECTION_ABORTED if one of them dies or aborts the job before. In the other ranks it returns that if the job ends
  * meanwhile, or SND_IO_TIMEOUT if rank 0 does not answer in two seconds. The job is closed in any case. */
@@ -651,6 +660,22 @@ SND_API snd_status snd_job_close(snd_job *job);
  * end the job because a rank has failed. At SOFTND_ROOT each other rank prints a line and exits with the code. A job of snd_job_join
  * has no launcher: its other ranks detect that this process has died. A forked child only prints the reason and exits. */
 SND_API SND_NORETURN void snd_job_abort(snd_job *job, int code, const char *reason);
+
+/* The sizes of the structures that can grow, as the program was compiled. */
+#ifndef SND_EXPLICIT_SIZES
+#define snd_fabric_create(...) snd_fabric_create(sizeof(snd_fabric_options), __VA_ARGS__)
+#define snd_fabric_attach(...) snd_fabric_attach(sizeof(snd_fabric_options), __VA_ARGS__)
+#define snd_fabric_open(...) snd_fabric_open(sizeof(snd_fabric_options), __VA_ARGS__)
+#define snd_adapter_query(...) snd_adapter_query(sizeof(snd_adapter_info), __VA_ARGS__)
+#define snd_srq_create(...) snd_srq_create(sizeof(snd_srq_config), __VA_ARGS__)
+#define snd_endpoint_create(...) snd_endpoint_create(sizeof(snd_endpoint_config), __VA_ARGS__)
+#define snd_endpoint_fast_register(...) snd_endpoint_fast_register(sizeof(snd_fast_registration), __VA_ARGS__)
+#define snd_connector_connect(...) snd_connector_connect(sizeof(snd_connect_params), __VA_ARGS__)
+#define snd_connector_accept(...) snd_connector_accept(sizeof(snd_connect_params), __VA_ARGS__)
+#define snd_job_init(...) snd_job_init(sizeof(snd_fabric_options), __VA_ARGS__)
+#define snd_job_join(...) snd_job_join(sizeof(snd_fabric_options), __VA_ARGS__)
+#define snd_job_connect(...) snd_job_connect(sizeof(snd_endpoint_config), __VA_ARGS__)
+#endif
 
 #ifdef __cplusplus
 }

@@ -224,7 +224,7 @@ public:
 	snd_adapter_info query() const
 	{
 		snd_adapter_info info{};
-		check(snd_adapter_query(get(), &info, sizeof info));
+		check(snd_adapter_query(get(), &info));
 		return info;
 	}
 	std::uint32_t privileged_token() const
@@ -240,15 +240,15 @@ public:
 	using handle::handle;
 	static fabric create(std::uint32_t ranks, std::uint64_t size, const snd_fabric_options *options = nullptr)
 	{
-		return made<fabric, snd_fabric>(snd_fabric_create, ranks, size, options);
+		return made<fabric, snd_fabric>(snd_fabric_create, sizeof *options, ranks, size, options);
 	}
 	static fabric attach(int descriptor, std::int32_t rank = -1, const snd_fabric_options *options = nullptr)
 	{
-		return made<fabric, snd_fabric>(snd_fabric_attach, descriptor, rank, options);
+		return made<fabric, snd_fabric>(snd_fabric_attach, sizeof *options, descriptor, rank, options);
 	}
 	static fabric open(const char *name, std::uint32_t ranks, std::uint64_t size, std::int32_t rank = -1, const snd_fabric_options *options = nullptr)
 	{
-		return made<fabric, snd_fabric>(snd_fabric_open, name, ranks, size, rank, options);
+		return made<fabric, snd_fabric>(snd_fabric_open, sizeof *options, name, ranks, size, rank, options);
 	}
 	int descriptor() const noexcept { return snd_fabric_descriptor(get()); }
 	snd_address address() const noexcept { return snd_fabric_address(get()); }
@@ -397,7 +397,7 @@ public:
 	using handle::handle;
 	static shared_receive_queue create(snd_adapter *adapter, const snd_srq_config &config)
 	{
-		return made<shared_receive_queue, snd_srq>(snd_srq_create, adapter, &config);
+		return made<shared_receive_queue, snd_srq>(snd_srq_create, sizeof config, adapter, &config);
 	}
 	snd_status try_receive(std::uint64_t context, sge_list sge) const noexcept
 	{
@@ -418,7 +418,7 @@ public:
 	using handle::handle;
 	static endpoint create(snd_adapter *adapter, const snd_endpoint_config &config)
 	{
-		return made<endpoint, snd_endpoint>(snd_endpoint_create, adapter, &config);
+		return made<endpoint, snd_endpoint>(snd_endpoint_create, sizeof config, adapter, &config);
 	}
 	snd_status try_receive(std::uint64_t context, sge_list sge = {}) const noexcept
 	{
@@ -598,11 +598,11 @@ public:
 	using handle::handle;
 	static job init(std::int64_t timeout = SND_FOREVER, const snd_fabric_options *options = nullptr)
 	{
-		return made<job, snd_job>(snd_job_init, options, timeout);
+		return made<job, snd_job>(snd_job_init, sizeof *options, options, timeout);
 	}
 	static job join(const char *name, std::uint32_t rank, std::uint32_t size, std::int64_t timeout = SND_FOREVER, const snd_fabric_options *options = nullptr)
 	{
-		return made<job, snd_job>(snd_job_join, name, rank, size, options, timeout);
+		return made<job, snd_job>(snd_job_join, sizeof *options, name, rank, size, options, timeout);
 	}
 	std::uint32_t rank() const noexcept { return snd_job_rank(get()); }
 	std::uint32_t size() const noexcept { return snd_job_size(get()); }
@@ -634,7 +634,7 @@ public:
 	}
 	endpoint connect(std::uint32_t peer, const snd_endpoint_config &config, std::int64_t timeout = SND_FOREVER) const
 	{
-		return made<endpoint, snd_endpoint>(snd_job_connect, get(), peer, &config, timeout);
+		return made<endpoint, snd_endpoint>(snd_job_connect, sizeof config, get(), peer, &config, timeout);
 	}
 	/* abort_job ends the process without destructors, and the job. It takes the job that the process joined last. */
 	[[noreturn]] static void abort_job(int code, const char *reason) { snd_job_abort(nullptr, code, reason); }

@@ -15,6 +15,7 @@
 #include "endpoint/qp.h"
 #include "linux/memory_limit.h"
 #include "shm/inbox.h"
+#include "structure.h"
 
 enum { WHY = 256 };
 
@@ -304,10 +305,12 @@ static void end_wait(struct snd_connector *c)
 		snd_forget_connector(c);
 }
 
-snd_status snd_connector_connect(snd_connector *connector, snd_endpoint *endpoint, snd_address address, const snd_connect_params *params, int64_t timeout)
+snd_status snd_connector_connect(size_t params_size, snd_connector *connector, snd_endpoint *endpoint, snd_address address, const snd_connect_params *params,
+	int64_t timeout)
 {
 	SND_KEEP_ERRNO;
 	const char *op = "connect";
+	SND_KNOWN(snd_connect_params, params, params_size, op);
 	SND_CHECK_TIMEOUT(timeout, op);
 	SND_ENTER(connector, SND_TYPE_CONNECTOR, op);
 	struct snd_connector *c = connector;
@@ -441,10 +444,11 @@ static snd_status start_accept(struct snd_connector *c, struct snd_endpoint *ep,
 	return snd_fail(SND_CONNECTION_ABORTED, "%s: %s, or its memory is damaged", op, why);
 }
 
-snd_status snd_connector_accept(snd_connector *connector, snd_endpoint *endpoint, const snd_connect_params *params, int64_t timeout)
+snd_status snd_connector_accept(size_t params_size, snd_connector *connector, snd_endpoint *endpoint, const snd_connect_params *params, int64_t timeout)
 {
 	SND_KEEP_ERRNO;
 	const char *op = "accept";
+	SND_KNOWN(snd_connect_params, params, params_size, op);
 	SND_CHECK_TIMEOUT(timeout, op);
 	SND_ENTER(connector, SND_TYPE_CONNECTOR, op);
 	struct snd_connector *c = connector;

@@ -26,6 +26,7 @@
 #include "shm/fabric_name.h"
 #include "shm/watch.h"
 #include "shm/work.h"
+#include "structure.h"
 #include "window/fastreg.h"
 
 #define SECOND INT64_C(1000000000)
@@ -162,19 +163,21 @@ snd_status snd_fabric_finish(struct snd_fabric *f, snd_status s, int32_t rank, s
 	return SND_SUCCESS;
 }
 
-snd_status snd_fabric_create(uint32_t ranks, uint64_t size, const snd_fabric_options *options, snd_fabric **fabric)
+snd_status snd_fabric_create(size_t options_size, uint32_t ranks, uint64_t size, const snd_fabric_options *options, snd_fabric **fabric)
 {
 	SND_KEEP_ERRNO;
 	const char *op = "create fabric";
+	SND_KNOWN(snd_fabric_options, options, options_size, op);
 	struct snd_fabric *f;
 	snd_status s = snd_fabric_begin(options, fabric, &f, op);
 	return s != SND_SUCCESS ? s : snd_fabric_finish(f, snd_arena_create(&f->arena, ranks, 0, size, op), -1, fabric, op);
 }
 
-snd_status snd_fabric_attach(int descriptor, int32_t rank, const snd_fabric_options *options, snd_fabric **fabric)
+snd_status snd_fabric_attach(size_t options_size, int descriptor, int32_t rank, const snd_fabric_options *options, snd_fabric **fabric)
 {
 	SND_KEEP_ERRNO;
 	const char *op = "attach fabric";
+	SND_KNOWN(snd_fabric_options, options, options_size, op);
 	struct snd_fabric *f;
 	snd_status s = snd_fabric_begin(options, fabric, &f, op);
 	return s != SND_SUCCESS ? s : snd_fabric_finish(f, snd_arena_attach(&f->arena, descriptor, snd_clock() + 10 * SECOND, op), rank, fabric, op);
@@ -192,10 +195,13 @@ snd_status snd_fabric_join(const char *name, uint32_t ranks, uint32_t host, uint
 	return snd_fabric_finish(f, snd_find_fabric(f, name, ranks, host, size, deadline, op), rank, fabric, op);
 }
 
-snd_status snd_fabric_open(const char *name, uint32_t ranks, uint64_t size, int32_t rank, const snd_fabric_options *options, snd_fabric **fabric)
+snd_status snd_fabric_open(size_t options_size, const char *name, uint32_t ranks, uint64_t size, int32_t rank, const snd_fabric_options *options,
+	snd_fabric **fabric)
 {
 	SND_KEEP_ERRNO;
-	return snd_fabric_join(name, ranks, 0, size, rank, options, snd_deadline(10 * SECOND), fabric, "open fabric");
+	const char *op = "open fabric";
+	SND_KNOWN(snd_fabric_options, options, options_size, op);
+	return snd_fabric_join(name, ranks, 0, size, rank, options, snd_deadline(10 * SECOND), fabric, op);
 }
 
 int snd_fabric_descriptor(snd_fabric *fabric) { SND_GET(fabric, SND_TYPE_FABRIC, "descriptor of fabric", int, fabric->arena.fd, -1); }
@@ -320,15 +326,15 @@ snd_status snd_adapter_open(snd_fabric *fabric, snd_adapter **adapter)
 }
 
 enum { MAX_INTER_HOST = 2048 }; /* connections that the relay of a host carries */
-enum { MOST_INFO = 4096 }; /* no version has a larger structure: such a size is a mistake, and clearing as much would overwrite other memory */
 
-snd_status snd_adapter_query(snd_adapter *adapter, snd_adapter_info *info, uint64_t size)
+snd_status snd_adapter_query(size_t info_size, snd_adapter *adapter, snd_adapter_info *info)
 {
 	const char *op = "query adapter";
 	SND_CHECK(adapter, SND_TYPE_ADAPTER, op);
 	SND_CHECK_POINTER(info, op);
-	if (size == 0 || size > MOST_INFO)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: size is %" PRIu64 ", allowed 1 to %d: pass sizeof *info", op, size, MOST_INFO);
+	const snd_status s = snd_check_size(info_size, "snd_adapter_info", op);
+	if (s != SND_SUCCESS)
+		return s;
 	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
 	struct snd_fabric *f = adapter->object.fabric;
 	const struct snd_limits *l = f->limits;
@@ -336,8 +342,8 @@ snd_status snd_adapter_query(snd_adapter *adapter, snd_adapter_info *info, uint6
 	const snd_adapter_info known = {SND_MAX_REGISTRATION, SND_MAX_TRANSFER, l->sge, l->sge, l->inline_size, l->reads,
 		l->queue_depth, l->cq_depth, l->private_data, l->inline_size < SND_INLINE_THRESHOLD ? l->inline_size : SND_INLINE_THRESHOLD,
 		snd_find_relay(f, &relay) ? MAX_INTER_HOST : 0, SND_ADAPTER_ATOMICS | SND_ADAPTER_IMMEDIATE};
-	memset(info, 0, size);
-	memcpy(info, &known, size < sizeof known ? size : sizeof known);
+	memset(info, 0, info_size);
+	memcpy(info, &known, info_size < sizeof known ? info_size : sizeof known);
 	return snd_leave_with(f, SND_SUCCESS);
 }
 

@@ -16,6 +16,7 @@
 #include "endpoint/srq.h"
 #include "linux/memory_limit.h"
 #include "shm/work.h"
+#include "structure.h"
 #include "window/invalidatable.h"
 #include "window/region.h"
 
@@ -160,7 +161,7 @@ static snd_status check_config(struct snd_adapter *a, snd_endpoint_config *c, co
 	return s;
 }
 
-snd_status snd_endpoint_create(snd_adapter *adapter, const snd_endpoint_config *config, snd_endpoint **endpoint)
+snd_status snd_endpoint_create(size_t config_size, snd_adapter *adapter, const snd_endpoint_config *config, snd_endpoint **endpoint)
 {
 	SND_KEEP_ERRNO;
 	const char *op = "create endpoint";
@@ -168,6 +169,7 @@ snd_status snd_endpoint_create(snd_adapter *adapter, const snd_endpoint_config *
 	if (config == NULL || endpoint == NULL)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: %s is NULL", op, config == NULL ? "config" : "endpoint");
 	*endpoint = NULL;
+	SND_KNOWN(snd_endpoint_config, config, config_size, op);
 	snd_endpoint_config c = *config;
 	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
 	struct snd_fabric *f = adapter->object.fabric;

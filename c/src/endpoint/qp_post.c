@@ -16,6 +16,7 @@
 #include "endpoint/req_execute.h"
 #include "endpoint/req_send.h"
 #include "shm/work.h"
+#include "structure.h"
 #include "window/invalidatable.h"
 
 static bool can_post(const struct snd_endpoint *ep)
@@ -384,10 +385,12 @@ snd_status snd_endpoint_bind(snd_endpoint *endpoint, uint64_t context, snd_mr *m
 	return snd_leave_with(f, snd_submit_on_error(endpoint, s));
 }
 
-snd_status snd_endpoint_fast_register(snd_endpoint *endpoint, uint64_t context, snd_mr *mr, const snd_fast_registration *registration, uint32_t flags)
+snd_status snd_endpoint_fast_register(size_t registration_size, snd_endpoint *endpoint, uint64_t context, snd_mr *mr,
+	const snd_fast_registration *registration, uint32_t flags)
 {
 	SND_KEEP_ERRNO;
 	const char *op = "fast register";
+	SND_KNOWN(snd_fast_registration, registration, registration_size, op);
 	SND_ENTER_TO(endpoint, SND_TYPE_ENDPOINT, registration, op);
 	struct snd_fabric *f = endpoint->object.fabric;
 	if (!snd_belongs(f, mr, SND_TYPE_MR))

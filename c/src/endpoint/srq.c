@@ -13,6 +13,7 @@
 #include "linux/memory_limit.h"
 #include "shm/doorbell.h"
 #include "shm/work.h"
+#include "structure.h"
 
 static uint64_t outstanding(const struct snd_srq *q) { return q->tail - q->head; }
 static bool is_low(const struct snd_srq *q) { return outstanding(q) < q->threshold; }
@@ -72,7 +73,7 @@ void snd_srq_release(struct snd_srq *q)
 	snd_object_free(&q->object);
 }
 
-snd_status snd_srq_create(snd_adapter *adapter, const snd_srq_config *config, snd_srq **srq)
+snd_status snd_srq_create(size_t config_size, snd_adapter *adapter, const snd_srq_config *config, snd_srq **srq)
 {
 	SND_KEEP_ERRNO;
 	const char *op = "create shared receive queue";
@@ -80,6 +81,7 @@ snd_status snd_srq_create(snd_adapter *adapter, const snd_srq_config *config, sn
 	if (config == NULL || srq == NULL)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: %s is NULL", op, config == NULL ? "config" : "srq");
 	*srq = NULL;
+	SND_KNOWN(snd_srq_config, config, config_size, op);
 	const struct snd_srq_config c = *config;
 	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
 	struct snd_fabric *f = adapter->object.fabric;

@@ -12,6 +12,7 @@
 #include "job/hosts.h"
 #include "linux/clock.h"
 #include "shm/liveness.h"
+#include "structure.h"
 
 #define CHECK_INTERVAL INT64_C(100000000)
 #define PROBE_INTERVAL INT64_C(1000000000) /* after which a rank that waits checks that the rank of another host has not left */
@@ -96,7 +97,7 @@ static snd_status dial(struct snd_job *j, uint32_t address, uint16_t port, snd_e
 	params.private_data_length = sizeof b;
 	snd_status s = snd_connector_create(j->adapter, connector);
 	if (s == SND_SUCCESS)
-		s = snd_connector_connect(*connector, ep, (snd_address){address, port, 0}, &params, timeout);
+		s = snd_connector_connect(sizeof params, *connector, ep, (snd_address){address, port, 0}, &params, timeout);
 	if (s == SND_SUCCESS)
 		s = snd_connector_complete(*connector);
 	return s;
@@ -137,7 +138,7 @@ static snd_status answer(struct snd_job *j, uint32_t rank, uint32_t address, con
 		}
 		last = left == 0;
 	}
-	const snd_status s = snd_connector_accept(*connector, ep, &no_limits, snd_time_left(deadline));
+	const snd_status s = snd_connector_accept(sizeof no_limits, *connector, ep, &no_limits, snd_time_left(deadline));
 	if (s == SND_IO_TIMEOUT && snd_time_left(deadline) == 0) /* accept names the rest of the time */
 		return snd_fail(s, "%s: rank %" PRIu32 " has not completed the connection within %s", op, rank, snd_duration(timeout).text);
 	return s;
@@ -149,7 +150,7 @@ static snd_status connect_rank(struct snd_job *j, uint32_t rank, uint32_t addres
 {
 	snd_endpoint *ep = NULL;
 	snd_connector *c = NULL;
-	snd_status s = snd_endpoint_create(j->adapter, config, &ep);
+	snd_status s = snd_endpoint_create(sizeof *config, j->adapter, config, &ep);
 	if (s != SND_SUCCESS)
 		return s;
 	s = rank > j->rank ? answer(j, rank, address, p, ep, timeout, &c, op) : dial(j, address, SND_CONNECT_PORT, ep, timeout, &c);
@@ -170,13 +171,14 @@ static snd_status connect_rank(struct snd_job *j, uint32_t rank, uint32_t addres
 	return s;
 }
 
-snd_status snd_job_connect(snd_job *job, uint32_t peer, const snd_endpoint_config *config, int64_t timeout, snd_endpoint **endpoint)
+snd_status snd_job_connect(size_t config_size, snd_job *job, uint32_t peer, const snd_endpoint_config *config, int64_t timeout, snd_endpoint **endpoint)
 {
 	SND_KEEP_ERRNO;
 	const char *op = "connect";
 	SND_CHECK(job, SND_TYPE_JOB, op);
 	SND_CHECK_POINTER(endpoint, op);
 	*endpoint = NULL;
+	SND_KNOWN(snd_endpoint_config, config, config_size, op);
 	SND_CHECK_TIMEOUT(timeout, op);
 	SND_ENTER(job, SND_TYPE_JOB, op);
 	struct snd_job *j = job;

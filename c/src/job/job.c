@@ -17,6 +17,7 @@
 #include "linux/clock.h"
 #include "linux/memory_limit.h"
 #include "settings.h"
+#include "structure.h"
 
 enum { NAMED_ABSENT = 8, CAUSE = 1024 };
 
@@ -160,10 +161,11 @@ static snd_status new_job(const snd_fabric_options *options, snd_fabric_options 
 	return SND_SUCCESS;
 }
 
-snd_status snd_job_init(const snd_fabric_options *options, int64_t timeout, snd_job **job)
+snd_status snd_job_init(size_t options_size, const snd_fabric_options *options, int64_t timeout, snd_job **job)
 {
 	SND_KEEP_ERRNO;
 	const char *op = "init";
+	SND_KNOWN(snd_fabric_options, options, options_size, op);
 	const int64_t deadline = timeout < 0 ? -1 : snd_deadline(timeout);
 	snd_fabric_options o;
 	struct snd_job *j;
@@ -176,10 +178,12 @@ snd_status snd_job_init(const snd_fabric_options *options, int64_t timeout, snd_
 	return start(j, f, s, &r, deadline, job, op);
 }
 
-snd_status snd_job_join(const char *name, uint32_t rank, uint32_t size, const snd_fabric_options *options, int64_t timeout, snd_job **job)
+snd_status snd_job_join(size_t options_size, const char *name, uint32_t rank, uint32_t size, const snd_fabric_options *options, int64_t timeout,
+	snd_job **job)
 {
 	SND_KEEP_ERRNO;
 	const char *op = "join";
+	SND_KNOWN(snd_fabric_options, options, options_size, op);
 	const int64_t deadline = timeout < 0 ? -1 : snd_deadline(timeout);
 	snd_fabric_options o;
 	struct snd_job *j;

@@ -133,7 +133,7 @@ func (h *header) scalar(t *testing.T, c string) string {
 		return "integer(c_int)"
 	}
 	kind, ok := map[string]string{"snd_status": "c_int32_t", "uint32_t": "c_int32_t", "int32_t": "c_int32_t", "uint64_t": "c_int64_t",
-		"int64_t": "c_int64_t", "uint16_t": "c_int16_t", "uint8_t": "c_int8_t", "int": "c_int"}[c]
+		"int64_t": "c_int64_t", "uint16_t": "c_int16_t", "uint8_t": "c_int8_t", "int": "c_int", "size_t": "c_size_t"}[c]
 	if !ok {
 		t.Fatalf("no Fortran type is known for %s: extend this test", c)
 	}
@@ -168,7 +168,7 @@ func (h *header) argument(t *testing.T, c string) part {
 var (
 	fConstant = regexp.MustCompile(`(?m)^  integer\(\w+\), parameter :: (snd_\w+) = (-?[0-9]+)(?:\w*)( - 1)?`)
 	fType     = regexp.MustCompile(`(?s)  type, bind\(c\) :: (\w+)\n(.*?)  end type`)
-	fCall     = regexp.MustCompile(`(?s)    (?:function|subroutine) (\w+)\(([^)]*)\)(?: result\(r\))? bind\(c(?:, name='(\w+)')?\)\n(.*?)    end `)
+	fCall     = regexp.MustCompile(`(?s)    (?:function|subroutine) (\w+)\(([^)]*)\)(?: result\(r\))?(?: &\n *| )bind\(c(?:, name='(\w+)')?\)\n(.*?)    end `)
 	fLine     = regexp.MustCompile(`(?m)^ +(.*?) :: (.*)$`)
 )
 

@@ -22,7 +22,7 @@ static void *move(void *arg)
 {
 	struct two *t = arg;
 	char name[64];
-	two_join(t, two_name(name, "children", (long)getpid()), t == &pair[1], &(snd_fabric_options){SND_THREAD_SAFE, SND_PROGRESS_AUTO, SND_EXECUTOR_AUTO, 0, 0, 0, 0, 0, 0});
+	two_join(t, two_name(name, "children", (long)getpid()), t == &pair[1], &(snd_fabric_options){.threading = SND_THREAD_SAFE, .progress = SND_PROGRESS_AUTO});
 	uint64_t more = 1;
 	for (uint64_t i = 1; more != 0; i++) {
 		uint64_t go_on[2], mine = !over;

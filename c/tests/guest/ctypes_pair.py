@@ -9,7 +9,7 @@ import sys
 LIMIT = c.c_int64(30_000_000_000)
 
 
-class Options(c.Structure):
+class Options(c.Structure):  # the first members of snd_fabric_options: an older program has no others
     _fields_ = [("threading", c.c_int), ("progress", c.c_int), ("executor", c.c_int), ("check_payloads", c.c_uint32),
                 ("receive_timeout", c.c_int64), ("disconnect_timeout", c.c_int64)]
 
@@ -40,10 +40,12 @@ def play(lib, name, rank):
     lib.snd_last_error.restype = c.c_char_p
     lib.snd_job_adapter.restype = lib.snd_mr_buffer.restype = c.c_void_p
     job, mr, cq, ep = c.c_void_p(), c.c_void_p(), c.c_void_p(), c.c_void_p()
-    ok(lib.snd_job_join(name.encode(), c.c_uint32(rank), c.c_uint32(2), c.byref(Options(progress=1)), LIMIT, c.byref(job)))
+    ok(lib.snd_job_join(c.c_size_t(c.sizeof(Options)), name.encode(), c.c_uint32(rank), c.c_uint32(2), c.byref(Options(progress=1)), LIMIT,
+                        c.byref(job)))
     adapter = c.c_void_p(lib.snd_job_adapter(job))
     ok(lib.snd_cq_create(adapter, c.c_uint32(16), c.byref(cq)))
-    ok(lib.snd_job_connect(job, c.c_uint32(1 - rank), c.byref(Config(receive_cq=cq, initiator_cq=cq)), LIMIT, c.byref(ep)))
+    ok(lib.snd_job_connect(c.c_size_t(c.sizeof(Config)), job, c.c_uint32(1 - rank), c.byref(Config(receive_cq=cq, initiator_cq=cq)), LIMIT,
+                           c.byref(ep)))
     ok(lib.snd_mr_allocate(adapter, c.c_uint64(4096), c.c_uint32(7), c.byref(mr)))
     mine, both = Descriptor(), (Descriptor * 2)()
     ok(lib.snd_mr_query(mr, c.byref(mine)))

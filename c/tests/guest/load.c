@@ -83,11 +83,11 @@ int main(int argc, char **argv)
 		snd_fabric *f;
 		snd_adapter *a;
 		snd_mr *mr;
-		CHECK(l.create(0, UINT64_C(1) << 28, &o, &f) == SND_SUCCESS && l.open(f, &a) == SND_SUCCESS && l.allocate(a, 100000, SND_ALLOW_LOCAL_WRITE, &mr) == SND_SUCCESS);
+		CHECK(l.create(sizeof o, 0, UINT64_C(1) << 28, &o, &f) == SND_SUCCESS && l.open(f, &a) == SND_SUCCESS && l.allocate(a, 100000, SND_ALLOW_LOCAL_WRITE, &mr) == SND_SUCCESS);
 		CHECK(maps_contain("softnd-arena"));
 		wait_for_threads(threads + 2 * (i % 2));
 		CHECK(l.close(f) == SND_SUCCESS);
-		CHECK(l.create(5000, 0, NULL, &f) == SND_INVALID_PARAMETER && l.error()[0] != 0);
+		CHECK(l.create(sizeof o, 5000, 0, NULL, &f) == SND_INVALID_PARAMETER && l.error()[0] != 0);
 		CHECK(dlclose(l.handle) == 0);
 		CHECK(!maps_contain("libsoftnd") && !maps_contain("softnd-arena"));
 		CHECK(count("/proc/self/fd") == descriptors);

@@ -3,7 +3,7 @@
 package ndc
 
 /*
-#cgo CFLAGS: -I${SRCDIR}/../../include
+#cgo CFLAGS: -I${SRCDIR}/../../include -DSND_EXPLICIT_SIZES
 #cgo LDFLAGS: -lpthread
 #include <stdlib.h>
 #include "softnd/softnd.h"

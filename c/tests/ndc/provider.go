@@ -46,7 +46,7 @@ func Open(fd int, o Options) (*Provider, error) {
 	if o.WeakOrder != nil {
 		p.hasWeakOrder, c.weak_order, c.weak_order_seed = true, 1, C.uint64_t(*o.WeakOrder)
 	}
-	if err := status("attach fabric", func() C.snd_status { return C.snd_fabric_attach(C.int(fd), -1, &c, &p.fabric) }); err != nil {
+	if err := status("attach fabric", func() C.snd_status { return C.snd_fabric_attach(C.sizeof_snd_fabric_options, C.int(fd), -1, &c, &p.fabric) }); err != nil {
 		return nil, err
 	}
 	p.addr = addressOf(C.snd_fabric_address(p.fabric)).Addr()
@@ -102,7 +102,7 @@ func (p *Provider) OpenAdapter(ctx context.Context, id nd.AdapterID) (nd.Adapter
 	if err := status(op, func() C.snd_status { return C.snd_adapter_open(p.fabric, &a.c) }); err != nil {
 		return nil, err
 	}
-	return a, status(op, func() C.snd_status { return C.snd_adapter_query(a.c, &a.info, C.sizeof_snd_adapter_info) })
+	return a, status(op, func() C.snd_status { return C.snd_adapter_query(C.sizeof_snd_adapter_info, a.c, &a.info) })
 }
 
 func (p *Provider) Close() error {
@@ -239,7 +239,7 @@ func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 		c.check_payloads = 1
 	}
 	e := &endpoint{adapter: a, inline: cfg.InlineSize}
-	err := status(op, func() C.snd_status { return C.snd_endpoint_create(a.c, &c, &e.c) })
+	err := status(op, func() C.snd_status { return C.snd_endpoint_create(C.sizeof_snd_endpoint_config, a.c, &c, &e.c) })
 	for _, argument := range arguments { // the first wrong one has the number
 		err = numbered(err, argument.bad, argument.s)
 	}
