@@ -13,7 +13,7 @@ module softnd
 
   integer, parameter :: snd_status = c_int32_t
   integer(c_int64_t), parameter :: snd_forever = -1_c_int64_t
-  integer(c_int64_t), parameter :: snd_receive_timeout_at_once = -2_c_int64_t
+  integer(c_int64_t), parameter :: snd_default_timeout = -2_c_int64_t
   integer(c_int32_t), parameter :: snd_no_spin = -1_c_int32_t
 
   integer(snd_status), parameter :: snd_success = 0_snd_status
@@ -105,8 +105,6 @@ module softnd
     integer(c_int) :: progress = 0
     integer(c_int) :: executor = 0
     integer(c_int32_t) :: check_payloads = 0
-    integer(c_int64_t) :: receive_timeout = 0
-    integer(c_int64_t) :: disconnect_timeout = 0
     integer(c_int64_t) :: weak_order_seed = 0
     integer(c_int32_t) :: weak_order = 0
     integer(c_int32_t) :: spin_budget = 0
@@ -249,6 +247,12 @@ module softnd
       import
       type(c_ptr), value :: fabric
       type(snd_address) :: r
+    end function
+    function snd_fabric_set_timeouts(fabric, receive, disconnect) result(r) bind(c)
+      import
+      type(c_ptr), value :: fabric
+      integer(c_int64_t), value :: receive, disconnect
+      integer(snd_status) :: r
     end function
     function snd_fabric_progress(fabric) result(r) bind(c)
       import

@@ -77,9 +77,10 @@ static void make_side(int rank)
 	char text[2] = {(char)('0' + rank), 0};
 	setenv("SOFTND_RANK", text, 1);
 	const uint8_t mode = fuzz_byte(script);
-	snd_fabric_options o = {.executor = mode & 1 ? SND_EXECUTOR_TARGET : SND_EXECUTOR_AUTO, .check_payloads = mode >> 1 & 1, .receive_timeout = MILLISECOND, .disconnect_timeout = MILLISECOND};
+	snd_fabric_options o = {.executor = mode & 1 ? SND_EXECUTOR_TARGET : SND_EXECUTOR_AUTO, .check_payloads = mode >> 1 & 1};
 	EXPECT(snd_job_init(&o, 50 * MILLISECOND, &s->job) == SND_SUCCESS);
 	s->f = snd_job_fabric(s->job);
+	EXPECT(snd_fabric_set_timeouts(s->f, MILLISECOND, MILLISECOND) == SND_SUCCESS);
 	s->a = snd_job_adapter(s->job);
 	EXPECT(snd_cq_create(s->a, 1024, &s->cq) == SND_SUCCESS);
 	snd_srq_config config = {.depth = 16};

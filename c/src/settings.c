@@ -74,20 +74,6 @@ static snd_status read_executor(const char *text, snd_fabric_options *o, const c
 	return SND_SUCCESS;
 }
 
-static snd_status read_receive_timeout(const char *text, snd_fabric_options *o, const char *op)
-{
-	int64_t duration;
-	if (strcmp(text, "unlimited") == 0)
-		duration = INT64_MAX;
-	else if (!snd_parse_duration(text, &duration))
-		return snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_RECEIVE_TIMEOUT: time-out \"%s\": want a duration such as 500ms or 10s, 0, or unlimited", op, text);
-	if (duration < 0)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_RECEIVE_TIMEOUT: receive time-out of %s: want 0 or more", op, text);
-	if (o->receive_timeout == 0)
-		o->receive_timeout = duration == 0 ? SND_RECEIVE_TIMEOUT_AT_ONCE : duration == INT64_MAX ? SND_FOREVER : duration;
-	return SND_SUCCESS;
-}
-
 static snd_status read_integrity(const char *text, snd_fabric_options *o, const char *op)
 {
 	if (strcmp(text, "1") == 0)
@@ -161,7 +147,6 @@ static const struct setting {
 	snd_status (*read)(const char *text, snd_fabric_options *o, const char *op);
 } settings[] = {
 	{"SOFTND_EXEC", read_executor},
-	{"SOFTND_RECEIVE_TIMEOUT", read_receive_timeout},
 	{"SOFTND_INTEGRITY", read_integrity},
 	{"SOFTND_WEAK_ORDER", read_weak_order},
 	{"SOFTND_SPIN_BUDGET", read_spin_budget},
@@ -176,6 +161,20 @@ snd_status snd_apply_environment(snd_fabric_options *o, const char *op)
 			s = settings[i].read(text, o, op);
 	}
 	return s;
+}
+
+snd_status snd_read_receive_timeout(int64_t *limit, const char *op)
+{
+	const char *text = getenv("SOFTND_RECEIVE_TIMEOUT");
+	int64_t duration = INT64_MAX;
+	if (text == NULL || *text == 0)
+		return SND_SUCCESS;
+	if (strcmp(text, "unlimited") != 0 && !snd_parse_duration(text, &duration))
+		return snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_RECEIVE_TIMEOUT: time-out \"%s\": want a duration such as 500ms or 10s, 0, or unlimited", op, text);
+	if (duration < 0)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_RECEIVE_TIMEOUT: receive time-out of %s: want 0 or more", op, text);
+	*limit = duration == INT64_MAX ? SND_FOREVER : duration;
+	return SND_SUCCESS;
 }
 
 snd_status snd_read_flag(const char *name, bool *flag, const char *op)

@@ -9,6 +9,8 @@
 
 /* snd_apply_environment checks the settings of a job, and applies those that the program has left at their defaults. */
 snd_status snd_apply_environment(snd_fabric_options *o, const char *op);
+/* snd_read_receive_timeout reads SOFTND_RECEIVE_TIMEOUT, in nanoseconds or SND_FOREVER. It leaves the limit if the variable is not set. */
+snd_status snd_read_receive_timeout(int64_t *limit, const char *op);
 /* snd_read_flag reads a setting whose value is 0 or 1. */
 snd_status snd_read_flag(const char *name, bool *flag, const char *op);
 /* snd_value_of returns the value of a variable, "" if it is not set. */

@@ -42,6 +42,7 @@ static int64_t limit; /* of the calls that have one */
 
 ROW(snd_fabric_descriptor, VALUE(snd_fabric_descriptor(h) == -1))
 ROW(snd_fabric_address, VALUE(snd_fabric_address(h).host == 0))
+ROW(snd_fabric_set_timeouts, snd_fabric_set_timeouts(h, SND_DEFAULT_TIMEOUT, SND_DEFAULT_TIMEOUT))
 ROW(snd_fabric_progress, snd_fabric_progress(h))
 ROW(snd_fabric_close, snd_fabric_close(h))
 ROW(snd_adapter_open, snd_adapter_open(h, (snd_adapter **)&out))
@@ -151,7 +152,7 @@ struct row {
 #define JOB(name) {#name, try_##name, (void **)&job, (void **)&fabric}
 
 static const struct row rows[] = {
-	FABRIC(snd_fabric_descriptor), FABRIC(snd_fabric_address), FABRIC(snd_fabric_progress), FABRIC(snd_fabric_close), FABRIC(snd_adapter_open),
+	FABRIC(snd_fabric_descriptor), FABRIC(snd_fabric_address), FABRIC(snd_fabric_set_timeouts), FABRIC(snd_fabric_progress), FABRIC(snd_fabric_close), FABRIC(snd_adapter_open),
 	ADAPTER(snd_adapter_query), ADAPTER(snd_adapter_close), ADAPTER(snd_mr_allocate), ADAPTER(snd_mr_register), ADAPTER(snd_window_create),
 	ADAPTER(snd_mr_create_fast), ADAPTER(snd_adapter_privileged_token), MR(snd_mapping_create),
 	MAPPING(snd_mapping_pages), MAPPING(snd_mapping_offset), MAPPING(snd_mapping_close),

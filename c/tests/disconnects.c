@@ -38,7 +38,8 @@ static pthread_t begin_disconnect(int64_t limit, snd_executor executor, snd_stat
 {
 	pthread_t thread;
 	returned = false;
-	open_members_with((snd_fabric_options){.threading = SND_THREAD_SAFE, .progress = SND_PROGRESS_AUTO, .executor = executor, .disconnect_timeout = limit});
+	open_members_with((snd_fabric_options){.threading = SND_THREAD_SAFE, .progress = SND_PROGRESS_AUTO, .executor = executor});
+	set_timeouts(SND_DEFAULT_TIMEOUT, limit);
 	connect_members(NULL);
 	CHECK(pthread_create(&thread, NULL, disconnect, status) == 0);
 	OK(snd_connector_wait_disconnect(b.connector, SND_FOREVER)); /* the disconnect has begun */
@@ -86,7 +87,7 @@ int main(void)
 	alarm(100); /* a hang ends the test */
 	for (int i = 0; i < 2; i++) {
 		const snd_executor executor = i == 0 ? SND_EXECUTOR_AUTO : SND_EXECUTOR_TARGET;
-		test_limit(0, executor, "within 10 s");
+		test_limit(SND_DEFAULT_TIMEOUT, executor, "within 10 s");
 		test_limit(3000 * SECOND, executor, "within 3000 s");
 		test_forever(executor);
 	}

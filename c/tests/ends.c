@@ -101,14 +101,16 @@ int main(void)
 {
 	for (int i = 0; i < 2; i++) {
 		open_members_with((snd_fabric_options){.threading = SND_THREAD_SAFE, .progress = SND_PROGRESS_AUTO,
-			.executor = i == 0 ? SND_EXECUTOR_AUTO : SND_EXECUTOR_TARGET, .receive_timeout = SND_FOREVER});
+			.executor = i == 0 ? SND_EXECUTOR_AUTO : SND_EXECUTOR_TARGET});
+		set_timeouts(SND_FOREVER, SND_DEFAULT_TIMEOUT);
 		test_disconnect();
 		test_close_instead();
 		test_close(true);
 		test_close(false);
 		close_members();
 	}
-	open_members_with((snd_fabric_options){.threading = SND_THREAD_SAFE, .progress = SND_PROGRESS_AUTO, .disconnect_timeout = SECOND / 20});
+	open_members_with((snd_fabric_options){.threading = SND_THREAD_SAFE, .progress = SND_PROGRESS_AUTO});
+	set_timeouts(SND_DEFAULT_TIMEOUT, SECOND / 20);
 	test_too_late();
 	close_members();
 	puts("ends: ok");

@@ -219,34 +219,37 @@ static void test_versions(void)
 /* The durations that Go's time.ParseDuration accepts. */
 static const struct {
 	const char *text;
-	int64_t want; /* 0: refused */
+	int64_t want; /* SND_DEFAULT_TIMEOUT: refused */
 } durations[] = {
 	{"500ms", 500000000}, {"2s", 2000000000}, {"1m30s", INT64_C(90000000000)}, {"1.5h", INT64_C(5400000000000)}, {".5us", 500}, {"+3ns", 3}, {"7\xc2\xb5s", 7000},
-	{"1h0.25s", INT64_C(3600250000000)}, {"0", SND_RECEIVE_TIMEOUT_AT_ONCE}, {"0s", SND_RECEIVE_TIMEOUT_AT_ONCE}, {"-0", SND_RECEIVE_TIMEOUT_AT_ONCE},
-	{"unlimited", SND_FOREVER}, {"9223372036854775807ns", SND_FOREVER}, {"9223372036854775808ns", 0}, {"3000000h", 0}, {"99999999999999999999s", 0},
-	{"s", 0}, {".s", 0}, {"1", 0}, {"1d", 0}, {"1 s", 0}, {"1s ", 0}, {"--1s", 0}, {"1.2.3s", 0}, {"forever", 0}, {"-1ns", 0},
+	{"1h0.25s", INT64_C(3600250000000)}, {"0", 0}, {"0s", 0}, {"-0", 0},
+	{"unlimited", SND_FOREVER}, {"9223372036854775807ns", SND_FOREVER}, {"9223372036854775808ns", SND_DEFAULT_TIMEOUT}, {"3000000h", SND_DEFAULT_TIMEOUT}, {"99999999999999999999s", SND_DEFAULT_TIMEOUT},
+	{"s", SND_DEFAULT_TIMEOUT}, {".s", SND_DEFAULT_TIMEOUT}, {"1", SND_DEFAULT_TIMEOUT}, {"1d", SND_DEFAULT_TIMEOUT}, {"1 s", SND_DEFAULT_TIMEOUT}, {"1s ", SND_DEFAULT_TIMEOUT}, {"--1s", SND_DEFAULT_TIMEOUT}, {"1.2.3s", SND_DEFAULT_TIMEOUT}, {"forever", SND_DEFAULT_TIMEOUT}, {"-1ns", SND_DEFAULT_TIMEOUT},
 };
 
 static void test_durations(void)
 {
 	for (size_t i = 0; i < sizeof durations / sizeof durations[0]; i++) {
-		snd_fabric_options o = {0};
+		int64_t limit = SND_DEFAULT_TIMEOUT;
 		CHECK(setenv("SOFTND_RECEIVE_TIMEOUT", durations[i].text, 1) == 0);
-		snd_status s = snd_apply_environment(&o, "test");
-		if ((s == SND_SUCCESS) != (durations[i].want != 0) || o.receive_timeout != durations[i].want) {
-			fprintf(stderr, "%s: %s, %ld\n", durations[i].text, snd_status_name(s), (long)o.receive_timeout);
+		snd_status s = snd_read_receive_timeout(&limit, "test");
+		if ((s == SND_SUCCESS) != (durations[i].want != SND_DEFAULT_TIMEOUT) || limit != durations[i].want) {
+			fprintf(stderr, "%s: %s, %ld\n", durations[i].text, snd_status_name(s), (long)limit);
 			exit(1);
 		}
 	}
 	/* An option takes precedence. */
-	snd_fabric_options o = {.receive_timeout = 5, .executor = SND_EXECUTOR_TARGET};
-	CHECK(setenv("SOFTND_RECEIVE_TIMEOUT", "1s", 1) == 0 && setenv("SOFTND_EXEC", "auto", 1) == 0);
+	snd_fabric_options o = {.executor = SND_EXECUTOR_TARGET};
+	CHECK(setenv("SOFTND_EXEC", "auto", 1) == 0);
 	OK(snd_apply_environment(&o, "test"));
-	CHECK(o.receive_timeout == 5 && o.executor == SND_EXECUTOR_TARGET);
+	CHECK(o.executor == SND_EXECUTOR_TARGET);
+	int64_t limit = 7;
 	CHECK(setenv("SOFTND_RECEIVE_TIMEOUT", "", 1) == 0 && setenv("SOFTND_EXEC", "", 1) == 0);
+	OK(snd_read_receive_timeout(&limit, "test"));
+	CHECK(limit == 7);
 	o = (snd_fabric_options){0};
 	OK(snd_apply_environment(&o, "test"));
-	CHECK(o.receive_timeout == 0 && o.executor == SND_EXECUTOR_AUTO && o.check_payloads == 0);
+	CHECK(o.executor == SND_EXECUTOR_AUTO && o.check_payloads == 0);
 	CHECK(setenv("SOFTND_INTEGRITY", "1", 1) == 0);
 	OK(snd_apply_environment(&o, "test"));
 	CHECK(o.check_payloads == 1);

@@ -278,7 +278,8 @@ int main(void)
 			const bool is_private = setup % 2 != 0, weak = setup / 2 != 0;
 			snd_srq *q;
 			open_members_with((snd_fabric_options){.threading = SND_THREAD_SAFE, .progress = SND_PROGRESS_AUTO, .executor = (snd_executor)executor,
-				.receive_timeout = SECOND, .weak_order = weak});
+				.weak_order = weak});
+			set_timeouts(SECOND, SND_DEFAULT_TIMEOUT);
 			make_region(&a, is_private, SND_ALLOW_LOCAL_WRITE, &mine);
 			make_region(&b, is_private, SND_ALLOW_REMOTE_WRITE, &theirs);
 			make_region(&b, is_private, SND_ALLOW_LOCAL_WRITE, &sink);

@@ -207,9 +207,9 @@ static int run_rank(void)
 {
 	seed = (uint64_t)getpid() * 2654435761 + 1;
 	snd_fabric_options o = *test_options();
-	o.receive_timeout = o.disconnect_timeout = SECONDS(1) / 10;
 	if (snd_job_init(&o, SECONDS(1), &job) != SND_SUCCESS)
 		return 0;
+	OK(snd_fabric_set_timeouts(snd_job_fabric(job), SECONDS(1) / 10, SECONDS(1) / 10));
 	adapter = snd_job_adapter(job);
 	end = snd_clock() + SECONDS(1) / 2;
 	if (snd_listener_create(adapter, &listener) != SND_SUCCESS || snd_listener_bind(listener, (snd_address){0, PORT, 0}) != SND_SUCCESS ||

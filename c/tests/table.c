@@ -111,7 +111,7 @@ static void test_forked(void)
 /* Every call with a time limit refuses negative ones that have no name. */
 static void test_limits(void)
 {
-	static const int64_t limits[] = {SND_RECEIVE_TIMEOUT_AT_ONCE, -3, -5 * SECOND, INT64_MIN};
+	static const int64_t limits[] = {SND_DEFAULT_TIMEOUT, -3, -5 * SECOND, INT64_MIN};
 	int found = 0;
 	for (size_t k = 0; k < sizeof limits / sizeof limits[0]; k++) {
 		limit = limits[k];
@@ -123,14 +123,12 @@ static void test_limits(void)
 			}
 		CHECK(snd_job_init(NULL, limit, (snd_job **)&out) == SND_INVALID_PARAMETER && out == NULL);
 		CHECK(snd_job_join("x", 0, 1, NULL, limit, (snd_job **)&out) == SND_INVALID_PARAMETER && out == NULL);
-		CHECK(snd_fabric_create(0, 0, &(snd_fabric_options){.disconnect_timeout = limit}, (snd_fabric **)&out) == SND_INVALID_PARAMETER);
-		if (limit != SND_RECEIVE_TIMEOUT_AT_ONCE)
-			CHECK(snd_fabric_create(0, 0, &(snd_fabric_options){.receive_timeout = limit}, (snd_fabric **)&out) == SND_INVALID_PARAMETER);
+		CHECK(snd_fabric_set_timeouts(fabric, limit, 0) == (limit == SND_DEFAULT_TIMEOUT ? SND_SUCCESS : SND_INVALID_PARAMETER));
+		CHECK(snd_fabric_set_timeouts(fabric, 0, limit) == (limit == SND_DEFAULT_TIMEOUT ? SND_SUCCESS : SND_INVALID_PARAMETER));
 	}
 	CHECK(found > 0);
 	limit = 0;
-	OK(snd_fabric_create(0, UINT64_C(1) << 28, &(snd_fabric_options){.disconnect_timeout = SND_FOREVER}, (snd_fabric **)&out));
-	OK(snd_fabric_close(out));
+	OK(snd_fabric_set_timeouts(fabric, SND_FOREVER, SND_FOREVER));
 }
 
 /* A closed handle does not become valid again with the next objects. */
@@ -195,7 +193,6 @@ static void test_others(void)
 	CHECK(snd_fabric_create(0, 0, NULL, NULL) == SND_INVALID_PARAMETER && snd_fabric_create(5000, 0, NULL, &f) == SND_INVALID_PARAMETER);
 	CHECK(snd_fabric_create(0, 1000, NULL, &f) == SND_INVALID_PARAMETER && snd_fabric_create(0, UINT64_MAX, NULL, &f) == SND_INVALID_PARAMETER);
 	CHECK(snd_fabric_create(0, 0, &(snd_fabric_options){.progress = (snd_progress_model)7}, &f) == SND_INVALID_PARAMETER);
-	CHECK(snd_fabric_create(0, 0, &(snd_fabric_options){.disconnect_timeout = -7}, &f) == SND_INVALID_PARAMETER);
 	CHECK(snd_fabric_create(0, 0, &(snd_fabric_options){.check_payloads = 2}, &f) == SND_INVALID_PARAMETER);
 	CHECK(snd_fabric_create(0, 0, &(snd_fabric_options){.weak_order = 2}, &f) == SND_INVALID_PARAMETER);
 	CHECK(snd_fabric_attach(-1, 0, NULL, &f) != SND_SUCCESS && snd_fabric_attach(0, 0, NULL, &f) != SND_SUCCESS && f == NULL);

@@ -39,6 +39,12 @@ static inline void open_members(snd_executor executor)
 	open_members_with((snd_fabric_options){.threading = SND_THREAD_SAFE, .progress = SND_PROGRESS_AUTO, .executor = executor});
 }
 
+static inline void set_timeouts(int64_t receive, int64_t disconnect)
+{
+	OK(snd_fabric_set_timeouts(a.fabric, receive, disconnect));
+	OK(snd_fabric_set_timeouts(b.fabric, receive, disconnect));
+}
+
 static inline void close_members(void)
 {
 	OK(snd_fabric_close(a.fabric));

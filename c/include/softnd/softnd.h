@@ -29,7 +29,8 @@
  * Children. fork with exec, vfork, posix_spawn, system and popen work at any time, in any thread. Every
  * descriptor of the library is closed on exec.
  *
- * Times are in nanoseconds. SND_FOREVER is no limit, 0 only checks. A call refuses other negative limits.
+ * Times are in nanoseconds. 0 is no time: the call only checks. SND_FOREVER is no limit, and in snd_fabric_set_timeouts SND_DEFAULT_TIMEOUT
+ * is the default. Calls refuse other negative times.
  *
  * Members named reserved are 0. Calls refuse structures in which they are not.
  *
@@ -60,6 +61,7 @@ extern "C" {
 #endif
 
 #define SND_FOREVER INT64_C(-1)
+#define SND_DEFAULT_TIMEOUT INT64_C(-2)
 
 /* Statuses. The top bit is set for every failure. */
 typedef uint32_t snd_status;
@@ -146,7 +148,6 @@ typedef enum snd_progress_model { SND_PROGRESS_MANUAL = 0, SND_PROGRESS_AUTO = 1
 /* snd_executor selects the process that copies the bytes of one-sided requests and long messages. */
 typedef enum snd_executor { SND_EXECUTOR_AUTO = 0, SND_EXECUTOR_TARGET = 1 } snd_executor;
 
-#define SND_RECEIVE_TIMEOUT_AT_ONCE INT64_C(-2)
 #define SND_NO_SPIN UINT32_C(4294967295)
 
 typedef struct snd_fabric_options {
@@ -154,8 +155,6 @@ typedef struct snd_fabric_options {
 	snd_progress_model progress;
 	snd_executor executor;
 	uint32_t check_payloads; /* 1: all endpoints have check_payloads */
-	int64_t receive_timeout; /* of a Send without a Receive; 0: 2 s, SND_FOREVER, SND_RECEIVE_TIMEOUT_AT_ONCE */
-	int64_t disconnect_timeout; /* 0: 10 s, SND_FOREVER */
 	uint64_t weak_order_seed;
 	uint32_t weak_order; /* 1: delay and reorder requests as hardware may, to find programs that rely on more order. docs/weak-order.md */
 	uint32_t spin_budget; /* checks of a blocking call before it yields its core and sleeps; 0: at most 500 and adapted, SND_NO_SPIN: none */
@@ -176,6 +175,10 @@ SND_API snd_status snd_fabric_open(size_t options_size, const char *name, uint32
 SND_API int snd_fabric_descriptor(snd_fabric *fabric);
 /* snd_fabric_address returns the address of this member, with port 0. */
 SND_API snd_address snd_fabric_address(snd_fabric *fabric);
+/* snd_fabric_set_timeouts sets the time limits of what the endpoints of the fabric do by themselves. A Send waits receive for a receive
+ * of the peer, by default 2 s, or SOFTND_RECEIVE_TIMEOUT in a job. A disconnect waits disconnect for that of the peer, by default 10 s.
+ * They hold for Sends that already wait, and for disconnects that begin later. */
+SND_API snd_status snd_fabric_set_timeouts(snd_fabric *fabric, int64_t receive, int64_t disconnect);
 /* snd_fabric_progress makes progress on all objects of the fabric. */
 SND_API snd_status snd_fabric_progress(snd_fabric *fabric);
 /* snd_fabric_close ends all connections and leaves the arena. All objects of the fabric are closed.
@@ -451,7 +454,7 @@ SND_API snd_status snd_endpoint_create(size_t config_size, snd_adapter *adapter,
  * was longer. */
 SND_API snd_status snd_endpoint_receive(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count);
 /* snd_endpoint_send posts a message for the oldest receive of the peer. It waits for a receive up to the
- * receive_timeout of the options. With count 0 the message is empty; it uses a receive, too. flags are SND_SILENT_SUCCESS, SND_READ_FENCE, SND_SOLICIT_EVENT,
+ * limit of snd_fabric_set_timeouts. With count 0 the message is empty; it uses a receive, too. flags are SND_SILENT_SUCCESS, SND_READ_FENCE, SND_SOLICIT_EVENT,
  * SND_INLINE and SND_DEFER. */
 SND_API snd_status snd_endpoint_send(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count, uint32_t flags);
 /* snd_endpoint_send_and_invalidate posts a message that also invalidates the peer's window with this
@@ -610,8 +613,8 @@ SND_API snd_status snd_connector_close(snd_connector *connector);
  * A program may use MPI too. It calls MPI_Init before snd_job_close, in any order with snd_job_init. While
  * one thread is in snd_job_init, no other may be in MPI_Init or MPI_Finalize: they may use one connection.
  *
- * SOFTND_EXEC, SOFTND_RECEIVE_TIMEOUT, SOFTND_INTEGRITY, SOFTND_WEAK_ORDER and SOFTND_SPIN_BUDGET in the environment take the
- * place of options that are 0. */
+ * SOFTND_EXEC, SOFTND_INTEGRITY, SOFTND_WEAK_ORDER and SOFTND_SPIN_BUDGET in the environment take the place of options that are 0, and
+ * SOFTND_RECEIVE_TIMEOUT that of the default. */
 SND_API snd_status snd_job_init(size_t options_size, const snd_fabric_options *options, int64_t timeout, snd_job **job);
 /* snd_job_join makes the process a rank of a named job, for processes that no launcher has started. */
 SND_API snd_status snd_job_join(size_t options_size, const char *name, uint32_t rank, uint32_t size, const snd_fabric_options *options,

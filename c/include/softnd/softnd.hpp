@@ -252,6 +252,7 @@ public:
 	}
 	int descriptor() const noexcept { return snd_fabric_descriptor(get()); }
 	snd_address address() const noexcept { return snd_fabric_address(get()); }
+	void set_timeouts(std::int64_t receive, std::int64_t disconnect = SND_DEFAULT_TIMEOUT) const { check(snd_fabric_set_timeouts(get(), receive, disconnect)); }
 	snd_status try_progress() const noexcept { return snd_fabric_progress(get()); }
 };
 

@@ -667,7 +667,7 @@ snd_status snd_connector_disconnect(snd_connector *connector, int64_t timeout)
 		else if (c->ep == NULL || c->ep->both_disconnected)
 			s = SND_SUCCESS;
 		else if (c->ep->disconnect_timed_out)
-			s = snd_fail(SND_IO_TIMEOUT, "%s: %s did not disconnect within %s (disconnect_timeout): both sides must call it", op, peer, snd_duration(f->disconnect_timeout).text);
+			s = snd_fail(SND_IO_TIMEOUT, "%s: %s did not disconnect within %s (snd_fabric_set_timeouts): both sides must call it", op, peer, snd_duration(f->disconnect_timeout).text);
 		else
 			s = snd_fail(SND_CONNECTION_ABORTED, "%s: %s has died or left, or has aborted the connection", op, peer);
 		end_wait(c);

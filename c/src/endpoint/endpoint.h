@@ -130,7 +130,7 @@ struct snd_send_request {
 	uint64_t local_bind, remote_bind; /* words of the binds in use; 0 = none yet */
 	uint64_t transferred;
 	uint64_t first_entry, end_entry; /* ring entries; end 0 = none */
-	int64_t deadline;                /* of a Send, or Write with immediate data, that has no receive */
+	int64_t waits_since;             /* without a receive, of a Send or Write with immediate data; 0: it does not */
 	uint32_t stalls;                 /* how often it has found none */
 	struct snd_invalidatable *object; /* which a Bind or Invalidate changes */
 	struct snd_binding binding;

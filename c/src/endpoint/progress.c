@@ -40,7 +40,7 @@ bool snd_progress(struct snd_endpoint *ep)
 		progressed = snd_handle_peer_disconnect(ep) || progressed;
 	if (snd_unlikely(ep->state == SND_QP_DISCONNECTING && snd_clock() > ep->disconnect_deadline)) {
 		ep->disconnect_timed_out = true;
-		snd_terminate(ep, SND_IO_TIMEOUT, "disconnect: the peer did not disconnect within %s (disconnect_timeout): both sides must call snd_connector_disconnect",
+		snd_terminate(ep, SND_IO_TIMEOUT, "disconnect: the peer did not disconnect within %s (snd_fabric_set_timeouts): both sides must call snd_connector_disconnect",
 			snd_duration(ep->object.fabric->disconnect_timeout).text);
 		return true;
 	}

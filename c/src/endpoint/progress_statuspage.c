@@ -175,7 +175,7 @@ static void add_endpoint(struct text *t, struct list *l, struct snd_endpoint *ep
 		const struct snd_send_request *r = snd_request_at(ep, ep->completed);
 		add_number(t, "o", ep->posted - ep->completed);
 		add_string(t, "k", snd_request_name(r));
-		if (snd_takes_receive(r) && r->deadline != 0 && !r->has_receive)
+		if (snd_takes_receive(r) && r->waits_since != 0 && !r->has_receive)
 			add(t, ",\"w\":true");
 	}
 	if (ep->state == SND_QP_FAILED)

@@ -30,6 +30,7 @@
 #include "window/fastreg.h"
 
 #define SECOND INT64_C(1000000000)
+#define DISCONNECT_TIMEOUT (10 * SECOND) /* processes that share busy cores may need seconds for the answer */
 
 const struct snd_limits snd_large_limits = {.sge = SNDL_MAX_SGE, .least_sge = 4, .inline_size = 1024, .queue_depth = SND_MAX_QUEUE_DEPTH, .cq_depth = 65536,
 	.reads = SND_MAX_READS, .private_data = SND_MAX_PRIVATE_DATA};
@@ -45,10 +46,6 @@ static snd_status check_options(const snd_fabric_options *o, const char *op)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: progress %d of the options: pass SND_PROGRESS_MANUAL or SND_PROGRESS_AUTO", op, (int)o->progress);
 	if (o->executor != SND_EXECUTOR_AUTO && o->executor != SND_EXECUTOR_TARGET)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: executor %d of the options: pass SND_EXECUTOR_AUTO or SND_EXECUTOR_TARGET", op, (int)o->executor);
-	if (o->receive_timeout < SND_RECEIVE_TIMEOUT_AT_ONCE)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: receive_timeout %" PRId64 " of the options: pass nanoseconds, SND_FOREVER or SND_RECEIVE_TIMEOUT_AT_ONCE", op, o->receive_timeout);
-	if (o->disconnect_timeout < SND_FOREVER)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: disconnect_timeout %" PRId64 " of the options: pass nanoseconds or SND_FOREVER", op, o->disconnect_timeout);
 	snd_status s = snd_check_switch(o->check_payloads, "check_payloads", op);
 	if (s == SND_SUCCESS)
 		s = snd_check_switch(o->weak_order, "weak_order", op);
@@ -81,8 +78,8 @@ snd_status snd_fabric_begin(const snd_fabric_options *options, snd_fabric **hand
 		f->joiners[i].socket = -1;
 	long cores = sysconf(_SC_NPROCESSORS_ONLN);
 	f->cores = cores > 0 ? (uint32_t)cores : 1;
-	f->receive_timeout = 2 * SECOND;
-	f->disconnect_timeout = 10 * SECOND; /* processes that share busy cores may need seconds for the answer */
+	f->receive_timeout = f->default_receive_timeout = 2 * SECOND;
+	f->disconnect_timeout = DISCONNECT_TIMEOUT;
 	if (options != NULL) {
 		f->has_engine = options->progress == SND_PROGRESS_AUTO;
 		f->target = options->executor == SND_EXECUTOR_TARGET;
@@ -90,10 +87,6 @@ snd_status snd_fabric_begin(const snd_fabric_options *options, snd_fabric **hand
 		f->stepwise = options->weak_order != 0;
 		f->weak_seed = options->weak_order_seed;
 		f->spin_budget = options->spin_budget;
-		if (options->receive_timeout != 0)
-			f->receive_timeout = options->receive_timeout;
-		if (options->disconnect_timeout != 0)
-			f->disconnect_timeout = options->disconnect_timeout;
 	}
 	f->limits = f->stepwise ? &snd_small_limits : &snd_large_limits;
 	if (!f->has_mutex)
@@ -209,6 +202,20 @@ int snd_fabric_descriptor(snd_fabric *fabric) { SND_GET(fabric, SND_TYPE_FABRIC,
 snd_address snd_fabric_address(snd_fabric *fabric)
 {
 	SND_GET(fabric, SND_TYPE_FABRIC, "address of fabric", snd_address, ((snd_address){snd_host_of(fabric, fabric->slot), 0, 0}), ((snd_address){0, 0, 0}));
+}
+
+snd_status snd_fabric_set_timeouts(snd_fabric *fabric, int64_t receive, int64_t disconnect)
+{
+	SND_KEEP_ERRNO;
+	const char *op = "set time-outs";
+	const int64_t least = receive < disconnect ? receive : disconnect;
+	if (least < SND_DEFAULT_TIMEOUT)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: %" PRId64 ": pass nanoseconds, 0, SND_FOREVER or SND_DEFAULT_TIMEOUT", op, least);
+	SND_ENTER(fabric, SND_TYPE_FABRIC, op);
+	fabric->receive_timeout = receive == SND_DEFAULT_TIMEOUT ? fabric->default_receive_timeout : receive;
+	fabric->disconnect_timeout = disconnect == SND_DEFAULT_TIMEOUT ? DISCONNECT_TIMEOUT : disconnect;
+	snd_wake_progress(fabric); /* a Send that waits may have no limit any more, or have one now */
+	return snd_leave_with(fabric, SND_SUCCESS);
 }
 
 snd_status snd_fabric_progress(snd_fabric *fabric)

@@ -82,15 +82,15 @@ static enum snd_outcome await_receive(struct snd_endpoint *ep, struct snd_send_r
 	int64_t limit = ep->object.fabric->receive_timeout;
 	if (limit == SND_FOREVER)
 		return SND_BLOCKED;
-	if (r->deadline != 0 && ++r->stalls % 16 != 0)
+	if (r->waits_since != 0 && ++r->stalls % 16 != 0)
 		return SND_BLOCKED; /* the clock costs more than the rest of a poll */
 	int64_t now = snd_clock();
-	if (r->deadline == 0)
-		r->deadline = limit == SND_RECEIVE_TIMEOUT_AT_ONCE ? now : snd_deadline(limit);
-	if (limit != SND_RECEIVE_TIMEOUT_AT_ONCE && now < r->deadline)
+	if (r->waits_since == 0)
+		r->waits_since = now;
+	if (now - r->waits_since < limit)
 		return SND_BLOCKED;
-	return snd_reject(ep, r, SND_IO_TIMEOUT, "the peer has posted no receive for %" PRId64 " ms: post receives before the peer sends, or raise receive_timeout",
-		limit == SND_RECEIVE_TIMEOUT_AT_ONCE ? 0 : limit / 1000000);
+	return snd_reject(ep, r, SND_IO_TIMEOUT, "the peer has posted no receive for %" PRId64 " ms: post receives before the peer sends, or raise the limit with snd_fabric_set_timeouts",
+		limit / 1000000);
 }
 
 enum snd_outcome snd_take_receive(struct snd_endpoint *ep, struct snd_send_request *r)

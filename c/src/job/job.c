@@ -23,8 +23,9 @@ enum { NAMED_ABSENT = 8, CAUSE = 1024 };
 
 #define REFUSAL_TIMEOUT INT64_C(5000000000) /* of the wait of a rank that cannot take part for the others */
 
-/* refusal is why a process cannot take part in its job: a setting in the environment. */
-struct refusal {
+/* environment has what a job takes from the environment beside options, and why the process cannot take part in the job: a setting. */
+struct environment {
+	int64_t receive_timeout;
 	snd_status status;
 	char cause[CAUSE];
 };
@@ -92,7 +93,7 @@ static snd_status refuse(struct snd_job *j, snd_status status, const char *why, 
 
 /* start makes the process a rank of the fabric's group, and waits for the other ranks. s is the status of opening the
  * fabric. If it fails, or the process cannot take part, it frees everything. */
-static snd_status start(struct snd_job *j, snd_fabric *f, snd_status s, const struct refusal *r, int64_t deadline, snd_job **job, const char *op)
+static snd_status start(struct snd_job *j, snd_fabric *f, snd_status s, const struct environment *e, int64_t deadline, snd_job **job, const char *op)
 {
 	if (s == SND_SUCCESS) {
 		f->of_job = true;
@@ -106,8 +107,10 @@ static snd_status start(struct snd_job *j, snd_fabric *f, snd_status s, const st
 		s = snd_join_group(j, op);
 	}
 	const bool joined = s == SND_SUCCESS;
-	if (r->status != SND_SUCCESS)
-		s = snd_fail(r->status, "%s", r->cause);
+	if (s == SND_SUCCESS && e->receive_timeout != SND_DEFAULT_TIMEOUT)
+		f->receive_timeout = f->default_receive_timeout = e->receive_timeout;
+	if (e->status != SND_SUCCESS)
+		s = snd_fail(e->status, "%s", e->cause);
 	if (s == SND_SUCCESS)
 		s = snd_adapter_open(f, &j->adapter);
 	if (s == SND_SUCCESS)
@@ -140,8 +143,8 @@ static snd_status start(struct snd_job *j, snd_fabric *f, snd_status s, const st
 	return s;
 }
 
-/* new_job checks what snd_job_init and snd_job_join have in common. A refused setting becomes r, and the process meets the others yet. */
-static snd_status new_job(const snd_fabric_options *options, snd_fabric_options *o, snd_job **job, struct snd_job **j, struct refusal *r, int64_t timeout, const char *op)
+/* new_job checks what snd_job_init and snd_job_join have in common. A refused setting becomes e, and the process meets the others yet. */
+static snd_status new_job(const snd_fabric_options *options, snd_fabric_options *o, snd_job **job, struct snd_job **j, struct environment *e, int64_t timeout, const char *op)
 {
 	SND_CHECK_POINTER(job, op);
 	*job = NULL;
@@ -151,8 +154,9 @@ static snd_status new_job(const snd_fabric_options *options, snd_fabric_options 
 	if (s != SND_SUCCESS)
 		return s;
 	*o = given;
-	if ((r->status = snd_apply_environment(o, op)) != SND_SUCCESS) {
-		snprintf(r->cause, sizeof r->cause, "%s", snd_last_error());
+	e->receive_timeout = SND_DEFAULT_TIMEOUT;
+	if ((e->status = snd_apply_environment(o, op)) != SND_SUCCESS || (e->status = snd_read_receive_timeout(&e->receive_timeout, op)) != SND_SUCCESS) {
+		snprintf(e->cause, sizeof e->cause, "%s", snd_last_error());
 		*o = given;
 	}
 	if ((*j = snd_object_new(SND_TYPE_JOB, sizeof **j, sizeof(struct snd_object), NULL, o->threading == SND_THREAD_SAFE)) == NULL)
@@ -169,13 +173,13 @@ snd_status snd_job_init(size_t options_size, const snd_fabric_options *options, 
 	const int64_t deadline = timeout < 0 ? -1 : snd_deadline(timeout);
 	snd_fabric_options o;
 	struct snd_job *j;
-	struct refusal r;
-	snd_status s = new_job(options, &o, job, &j, &r, timeout, op);
+	struct environment e;
+	snd_status s = new_job(options, &o, job, &j, &e, timeout, op);
 	if (s != SND_SUCCESS)
 		return s;
 	snd_fabric *f = NULL;
 	s = snd_place_find(&j->place, &o, deadline, &f, op);
-	return start(j, f, s, &r, deadline, job, op);
+	return start(j, f, s, &e, deadline, job, op);
 }
 
 snd_status snd_job_join(size_t options_size, const char *name, uint32_t rank, uint32_t size, const snd_fabric_options *options, int64_t timeout,
@@ -187,8 +191,8 @@ snd_status snd_job_join(size_t options_size, const char *name, uint32_t rank, ui
 	const int64_t deadline = timeout < 0 ? -1 : snd_deadline(timeout);
 	snd_fabric_options o;
 	struct snd_job *j;
-	struct refusal r;
-	snd_status s = new_job(options, &o, job, &j, &r, timeout, op);
+	struct environment e;
+	snd_status s = new_job(options, &o, job, &j, &e, timeout, op);
 	if (s != SND_SUCCESS)
 		return s;
 	snd_fabric *f = NULL;
@@ -197,7 +201,7 @@ snd_status snd_job_join(size_t options_size, const char *name, uint32_t rank, ui
 		s = snd_fail(SND_INVALID_PARAMETER, "%s: rank %" PRIu32 " of %" PRIu32 ": want a rank from 0 to size-1", op, rank, size);
 	else
 		s = snd_fabric_join(name, size, 0, 0, (int32_t)rank, &o, deadline, &f, op);
-	return start(j, f, s, &r, deadline, job, op);
+	return start(j, f, s, &e, deadline, job, op);
 }
 
 uint32_t snd_job_rank(snd_job *job) { SND_GET(job, SND_TYPE_JOB, "rank of job", uint32_t, job->rank, 0); }

@@ -10,8 +10,7 @@ LIMIT = c.c_int64(30_000_000_000)
 
 
 class Options(c.Structure):  # the first members of snd_fabric_options: an older program has no others
-    _fields_ = [("threading", c.c_int), ("progress", c.c_int), ("executor", c.c_int), ("check_payloads", c.c_uint32),
-                ("receive_timeout", c.c_int64), ("disconnect_timeout", c.c_int64)]
+    _fields_ = [("threading", c.c_int), ("progress", c.c_int), ("executor", c.c_int), ("check_payloads", c.c_uint32)]
 
 
 class Config(c.Structure):

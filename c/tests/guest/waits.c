@@ -10,7 +10,8 @@ int main(int argc, char **argv)
 	char c;
 	CHECK(argc == 3);
 	(void)prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
-	two_join(&t, argv[1], (uint32_t)atoi(argv[2]), &(snd_fabric_options){.progress = SND_PROGRESS_AUTO, .receive_timeout = SND_FOREVER});
+	two_join(&t, argv[1], (uint32_t)atoi(argv[2]), &(snd_fabric_options){.progress = SND_PROGRESS_AUTO});
+	OK(snd_fabric_set_timeouts(snd_job_fabric(t.job), SND_FOREVER, SND_DEFAULT_TIMEOUT));
 	puts("waits");
 	(void)fflush(stdout);
 	while (t.rank == 1 && read(0, &c, 1) > 0)

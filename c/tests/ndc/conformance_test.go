@@ -66,7 +66,7 @@ func open(arena *shm.Arena, language, executor string) (nd.Provider, error) {
 	}
 	executor, isChecked := strings.CutSuffix(executor, checked)
 	if language == "C" {
-		return Open(int(arena.File().Fd()), Options{Target: executor == "target", CheckPayloads: isChecked, WeakOrder: weakOrder, Receive: timeout, Disconnect: timeout})
+		return Open(int(arena.File().Fd()), Options{Target: executor == "target", CheckPayloads: isChecked, WeakOrder: weakOrder, Timeout: timeout})
 	}
 	member, err := arena.Join(shm.NoRank)
 	if err != nil {

@@ -8,6 +8,7 @@ import "C"
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"net/netip"
 	"sync"
 	"time"
@@ -26,16 +27,15 @@ type Provider struct {
 
 // Options are those of the fabric.
 type Options struct {
-	Target              bool
-	CheckPayloads       bool
-	WeakOrder           *uint64       // the seed; nil = none
-	Receive, Disconnect time.Duration // time-outs
+	Target        bool
+	CheckPayloads bool
+	WeakOrder     *uint64       // the seed; nil = none
+	Timeout       time.Duration // of Sends and disconnects; 0 = the defaults
 }
 
 // Open joins the arena behind a descriptor.
 func Open(fd int, o Options) (*Provider, error) {
-	c := C.snd_fabric_options{threading: C.SND_THREAD_SAFE, progress: C.SND_PROGRESS_AUTO,
-		receive_timeout: C.int64_t(o.Receive), disconnect_timeout: C.int64_t(o.Disconnect)}
+	c := C.snd_fabric_options{threading: C.SND_THREAD_SAFE, progress: C.SND_PROGRESS_AUTO}
 	if o.Target {
 		c.executor = C.SND_EXECUTOR_TARGET
 	}
@@ -48,6 +48,11 @@ func Open(fd int, o Options) (*Provider, error) {
 	}
 	if err := status("attach fabric", func() C.snd_status { return C.snd_fabric_attach(C.sizeof_snd_fabric_options, C.int(fd), -1, &c, &p.fabric) }); err != nil {
 		return nil, err
+	}
+	if o.Timeout != 0 {
+		if err := status("set time-outs", func() C.snd_status { return C.snd_fabric_set_timeouts(p.fabric, C.int64_t(o.Timeout), C.int64_t(o.Timeout)) }); err != nil {
+			return nil, errors.Join(err, p.Close())
+		}
 	}
 	p.addr = addressOf(C.snd_fabric_address(p.fabric)).Addr()
 	return p, nil
