@@ -26,8 +26,10 @@ static void link_check(const snd_result *r)
 /* link_poll takes completions, if there are any. */
 static void link_poll(struct link *l)
 {
-	uint32_t n = snd_cq_poll(l->cq, l->results, MAX_RESULTS);
-	for (uint32_t i = 0; i < n; i++) {
+	int32_t n = snd_cq_poll(l->cq, l->results, MAX_RESULTS);
+	if (n < 0)
+		must((snd_status)n);
+	for (int32_t i = 0; i < n; i++) {
 		const snd_result *r = &l->results[i];
 		link_check(r);
 		if (r->type != SND_REQUEST_RECEIVE) {

@@ -16,9 +16,9 @@ static void complete(uint32_t n)
 static uint32_t take_all(void)
 {
 	snd_result r[64];
-	uint32_t n = 0, got;
-	while ((got = snd_cq_poll(a.cq, r, 64)) > 0)
-		n += got;
+	uint32_t n = 0;
+	for (int32_t got; (got = snd_cq_poll(a.cq, r, 64)) > 0;)
+		n += (uint32_t)got;
 	return n;
 }
 

@@ -96,8 +96,8 @@ static void transfer(struct side *a, struct side *b)
 	posted += WORKS(snd_endpoint_read(a->endpoint, 4, &out, 1, snd_mr_address(b->private_mr), snd_mr_remote_token(b->private_mr), 0));
 	for (int i = 0; i < 100000 && done < posted; i++) {
 		(void)snd_cq_poll(b->cq, r, 8);
-		uint32_t n = snd_cq_poll(a->cq, r, 8);
-		for (uint32_t k = 0; k < n; k++, done++)
+		int32_t n = snd_cq_poll(a->cq, r, 8);
+		for (int32_t k = 0; k < n; k++, done++)
 			if (r[k].status != SND_SUCCESS && (failing == 0 || (r[k].status != SND_INTERNAL_ERROR && r[k].status != SND_CANCELED))) { /* no bounce buffer */
 				fprintf(stderr, "allocation %ld fails: request %u: %s\n", failing, (unsigned)r[k].request_context, snd_status_name(r[k].status));
 				CHECK(snd_endpoint_error(a->endpoint) == SND_SUCCESS);

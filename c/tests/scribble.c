@@ -124,8 +124,9 @@ static void take(struct session *s, int64_t timeout)
 {
 	snd_result r[8];
 	uint32_t taken = 0;
+	int32_t n;
 	if (timeout == 0)
-		taken = snd_cq_poll(s->cq, r, 8);
+		taken = (n = snd_cq_poll(s->cq, r, 8)) > 0 ? (uint32_t)n : 0;
 	else
 		snd_cq_wait(s->cq, r, 8, timeout, &taken);
 	for (uint32_t i = 0; i < taken; i++) {

@@ -286,7 +286,7 @@ static void test_arguments(void)
 	CHECK(snd_mr_register(adapter, pages + 1, 2 << 16, 0, &r) == SND_ACCESS_VIOLATION && r == NULL && errno == 4711);
 	CHECK(munmap(pages, 2 << 16) == 0);
 	CHECK(snd_cq_create(adapter, 0, &q) == SND_INVALID_PARAMETER && snd_cq_create(adapter, 1 << 30, &q) == SND_INVALID_PARAMETER);
-	CHECK(snd_cq_poll(cq, NULL, 1) == 0 && snd_cq_wait(cq, results, 0, 0, &n) == SND_INVALID_PARAMETER);
+	CHECK((snd_status)snd_cq_poll(cq, NULL, 1) == SND_INVALID_PARAMETER && snd_cq_wait(cq, results, 0, 0, &n) == SND_INVALID_PARAMETER);
 	CHECK(snd_cq_wait(cq, results, 1, 0, &n) == SND_IO_TIMEOUT && n == 0);
 	snd_endpoint_config bad = good;
 	bad.receive_depth = 1 << 20;

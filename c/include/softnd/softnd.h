@@ -346,10 +346,11 @@ typedef struct snd_result {
 
 /* snd_cq_create makes a completion queue for depth results. */
 SND_API snd_status snd_cq_create(snd_adapter *adapter, uint32_t depth, snd_cq **cq);
-/* snd_cq_poll takes up to count results and returns their number. It makes progress on the endpoints
- * of the queue, also with count 0. It never blocks. With SND_PROGRESS_MANUAL it is polling that detects the end
- * of a connection, however rarely the program polls. */
-SND_API uint32_t snd_cq_poll(snd_cq *cq, snd_result *results, uint32_t count);
+/* snd_cq_poll takes up to count results and returns their number. A negative number is a snd_status as int32_t, and no result was taken:
+ * SND_BUFFER_OVERFLOW if the queue has overrun and has no results left, SND_INVALID_HANDLE, SND_INVALID_PARAMETER or SND_DEVICE_REMOVED.
+ * It makes progress on the endpoints of the queue, also with count 0. It never blocks. With SND_PROGRESS_MANUAL it is polling that
+ * detects the end of a connection, however rarely the program polls. */
+SND_API int32_t snd_cq_poll(snd_cq *cq, snd_result *results, uint32_t count);
 /* snd_cq_wait blocks until there is a result, and takes results like snd_cq_poll. It fails with SND_IO_TIMEOUT,
  * SND_CANCELED (the queue or the fabric was closed) or SND_BUFFER_OVERFLOW (the queue has overrun). */
 SND_API snd_status snd_cq_wait(snd_cq *cq, snd_result *results, uint32_t count, int64_t timeout, uint32_t *taken);

@@ -2,8 +2,8 @@
  *
  * Each class owns one handle and closes it when it is destroyed. Destroy objects before their fabric or
  * job. An object converts to its C handle, so each call of softnd.h works on it. Calls throw
- * softnd::error. Calls whose names begin with try_, and poll, return a status or a count, throw
- * nothing and allocate nothing.
+ * softnd::error. Calls whose names begin with try_ return a status or a count, throw nothing and
+ * allocate nothing.
  *
  * In a program without exceptions (-fno-exceptions) a call that would throw writes the text of its
  * exception to standard error and calls std::abort.
@@ -366,10 +366,14 @@ class completion_queue : public handle<snd_cq> {
 public:
 	using handle::handle;
 	static completion_queue create(snd_adapter *adapter, std::uint32_t depth) { return made<completion_queue, snd_cq>(snd_cq_create, adapter, depth); }
+	std::int32_t try_poll(span<snd_result> results) const noexcept { return snd_cq_poll(get(), results.data(), detail::count(results.size())); }
 	/* poll returns the results that it has taken into the first elements of results. */
-	span<snd_result> poll(span<snd_result> results) const noexcept
+	span<snd_result> poll(span<snd_result> results) const
 	{
-		return results.first(snd_cq_poll(get(), results.data(), detail::count(results.size())));
+		const std::int32_t n = try_poll(results);
+		if (n < 0)
+			check(static_cast<snd_status>(n));
+		return results.first(static_cast<std::size_t>(n));
 	}
 	snd_status try_wait(span<snd_result> results, std::uint32_t &taken, std::int64_t timeout = SND_FOREVER) const noexcept
 	{

@@ -109,6 +109,7 @@ void snd_cq_overrun(struct snd_cq *q)
 	if (q->closed || q->overrun)
 		return;
 	q->overrun = q->ended = true;
+	q->next_look = 0; /* each poll finds it out, at no cost for those of other queues */
 	for (uint32_t i = 0; i < q->users; i++)
 		q->endpoints[i]->slow |= SND_SLOW_OVERRUN; /* each fails when it is driven next */
 	snd_cq_signal(q);
@@ -188,7 +189,7 @@ static __attribute__((noinline)) void look(struct snd_cq *q)
 	clock_gettime(CLOCK_MONOTONIC_COARSE, &t); /* its ticks are some milliseconds apart, and it costs a fraction of the other clock */
 	const bool ticked = t.tv_nsec != q->tick.tv_nsec || t.tv_sec != q->tick.tv_sec;
 	q->tick = t;
-	q->next_look = q->polls + (ticked ? 1 : LOOK_INTERVAL);
+	q->next_look = q->overrun ? 0 : q->polls + (ticked ? 1 : LOOK_INTERVAL);
 	if (q->polls - q->last_thorough >= THOROUGH) {
 		q->last_thorough = q->polls;
 		thorough(q, THOROUGH_ENDPOINTS);
@@ -199,22 +200,37 @@ static __attribute__((noinline)) void look(struct snd_cq *q)
 	}
 }
 
+/* poll_overrun is a poll of a queue that has overrun: its endpoints fail, and the results that it has are taken first. */
+static __attribute__((noinline)) int32_t poll_overrun(struct snd_cq *q, snd_result *results, uint32_t count)
+{
+	for (uint32_t i = 0; i < q->users; i++)
+		snd_progress(q->endpoints[i]);
+	const uint32_t n = pop(q, results, count);
+	return n > 0 ? (int32_t)n : (int32_t)snd_cq_wait_status(q, SND_SUCCESS, "poll", "", 0);
+}
+
 /* drive is a poll without room for results. */
-static void drive(struct snd_cq *q)
+static int32_t drive(struct snd_cq *q)
 {
 	q->polls++;
 	look(q);
+	if (q->overrun)
+		return poll_overrun(q, NULL, 0);
 	for (uint32_t i = 0; i < q->users; i++)
 		if (has_work(q->endpoints[i]))
 			snd_progress(q->endpoints[i]);
+	return 0;
 }
 
-static uint32_t poll(struct snd_cq *q, snd_result *results, uint32_t count)
+static int32_t poll(struct snd_cq *q, snd_result *results, uint32_t count)
 {
 	uint32_t n = 0;
 	q->polls++;
-	if (snd_unlikely(q->polls >= q->next_look))
+	if (snd_unlikely(q->polls >= q->next_look)) {
 		look(q);
+		if (q->overrun)
+			return poll_overrun(q, results, count);
+	}
 	if (q->head == q->tail) {
 		if (snd_likely(q->users == 1)) {
 			if (has_work(q->endpoints[0]))
@@ -223,22 +239,20 @@ static uint32_t poll(struct snd_cq *q, snd_result *results, uint32_t count)
 			n = scan(q, results, count, SCANNED);
 		}
 	}
-	return q->head == q->tail ? n : n + pop(q, results + n, count - n);
+	return (int32_t)(q->head == q->tail ? n : n + pop(q, results + n, count - n));
 }
 
-uint32_t snd_cq_poll(snd_cq *cq, snd_result *results, uint32_t count)
+int32_t snd_cq_poll(snd_cq *cq, snd_result *results, uint32_t count)
 {
-	if (snd_unlikely(!snd_enter(SND_OBJECT(cq), SND_TYPE_CQ))) {
-		(void)snd_bad_handle("poll", "cq");
-		return 0;
-	}
-	uint32_t n = 0;
+	if (snd_unlikely(!snd_enter(SND_OBJECT(cq), SND_TYPE_CQ)))
+		return (int32_t)snd_bad_handle("poll", "cq");
+	int32_t n = 0;
 	if (snd_unlikely(count == 0))
-		drive(cq);
+		n = drive(cq);
 	else if (snd_likely(results != NULL))
 		n = poll(cq, results, count);
 	else
-		(void)snd_fail(SND_INVALID_PARAMETER, "poll: results is NULL, and count is %" PRIu32, count);
+		n = (int32_t)snd_fail(SND_INVALID_PARAMETER, "poll: results is NULL, and count is %" PRIu32, count);
 	snd_unlock(cq->object.fabric);
 	return n;
 }
@@ -295,7 +309,9 @@ snd_status snd_cq_wait(snd_cq *cq, snd_result *results, uint32_t count, int64_t 
 	SND_ENTER(cq, SND_TYPE_CQ, op);
 	struct snd_fabric *f = cq->object.fabric;
 	struct cq_wait w = {cq, results, count, 0};
-	if ((*taken = poll(cq, results, count)) > 0)
+	const int32_t n = poll(cq, results, count);
+	*taken = n > 0 ? (uint32_t)n : 0;
+	if (n > 0)
 		return snd_leave_with(f, SND_SUCCESS);
 	snd_hold(&cq->object);
 	snd_status s = snd_wait(f, timeout, cq_ready, NULL, &w, &(struct snd_call){.op = op, .queue = cq->number});

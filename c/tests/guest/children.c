@@ -70,7 +70,7 @@ static void check_fork(void)
 	for (size_t i = 0; i < sizeof got / sizeof got[0]; i++)
 		if (got[i] != SND_DEVICE_REMOVED)
 			_exit(10 + (int)i);
-	if (snd_cq_poll(t->cq, &r, 1) != 0 || snd_last_error()[0] == 0)
+	if ((snd_status)snd_cq_poll(t->cq, &r, 1) != SND_DEVICE_REMOVED || snd_last_error()[0] == 0)
 		_exit(2);
 	unsigned char resident;
 	if (mincore(memory, 1, &resident) == 0 || errno != ENOMEM) /* the arena is not mapped */

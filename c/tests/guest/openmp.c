@@ -21,10 +21,11 @@ static void share(struct two *t)
 			CHECK(s == SND_SUCCESS || s == SND_NO_MORE_ENTRIES);
 			i += s == SND_SUCCESS;
 			posted += s == SND_SUCCESS;
-			uint32_t n = snd_cq_poll(t->cq, r, 8);
-			for (uint32_t k = 0; k < n; k++)
+			int32_t n = snd_cq_poll(t->cq, r, 8);
+			CHECK(n >= 0);
+			for (int32_t k = 0; k < n; k++)
 				CHECK(r[k].status == SND_SUCCESS);
-			taken += n;
+			taken += (uint32_t)n;
 		}
 	}
 	while (taken < posted) {

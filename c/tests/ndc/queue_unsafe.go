@@ -30,7 +30,7 @@ func (q *queue) Poll(results []nd.Result) int {
 	if len(results) == 0 || q.isClosed() {
 		return 0
 	}
-	return int(C.snd_cq_poll(q.c, (*C.snd_result)(unsafe.Pointer(&results[0])), C.uint32_t(len(results))))
+	return max(0, int(C.snd_cq_poll(q.c, (*C.snd_result)(unsafe.Pointer(&results[0])), C.uint32_t(len(results)))))
 }
 
 func (q *queue) Wait(ctx context.Context, results []nd.Result) (int, error) {
