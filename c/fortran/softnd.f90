@@ -9,7 +9,7 @@ module softnd
   implicit none
   private :: c_status_name, c_last_error, c_version, c_strlen, copy_text
   private :: c_fabric_create, c_fabric_attach, c_fabric_open, c_adapter_query, c_srq_create, c_endpoint_create
-  private :: c_endpoint_fast_register, c_connector_connect, c_connector_accept, c_job_init, c_job_join, c_job_connect
+  private :: c_connector_connect, c_connector_accept, c_job_init, c_job_join, c_job_connect
 
   integer, parameter :: snd_status = c_int32_t
   integer(c_int64_t), parameter :: snd_forever = -1_c_int64_t
@@ -185,6 +185,14 @@ module softnd
     integer(c_int32_t) :: count = 0
     integer(c_int32_t) :: token = 0
     integer(c_int64_t) :: address = 0
+    integer(c_int64_t) :: length = 0
+    integer(c_int64_t) :: operand = 0
+    integer(c_int64_t) :: swap = 0
+    integer(c_int32_t) :: has_immediate = 0
+    integer(c_int32_t) :: immediate = 0
+    type(c_ptr) :: mr = c_null_ptr
+    type(c_ptr) :: window = c_null_ptr
+    type(c_ptr) :: registration = c_null_ptr
   end type
 
   type, bind(c) :: snd_connect_params
@@ -634,9 +642,8 @@ module softnd
       integer(c_int32_t), value :: flags
       integer(snd_status) :: r
     end function
-    function c_endpoint_fast_register(registration_size, endpoint, context, mr, registration, flags) result(r) bind(c, name='snd_endpoint_fast_register')
+      function snd_endpoint_fast_register(endpoint, context, mr, registration, flags) result(r) bind(c)
       import
-      integer(c_size_t), value :: registration_size
       type(c_ptr), value :: endpoint
       integer(c_int64_t), value :: context
       type(c_ptr), value :: mr
@@ -730,7 +737,8 @@ module softnd
       type(snd_address), value :: address
       integer(snd_status) :: r
     end function
-    function c_connector_connect(params_size, connector, endpoint, address, params, timeout) result(r) bind(c, name='snd_connector_connect')
+    function c_connector_connect(params_size, connector, endpoint, address, params, timeout) result(r) &
+        bind(c, name='snd_connector_connect')
       import
       integer(c_size_t), value :: params_size
       type(c_ptr), value :: connector, endpoint
@@ -951,15 +959,6 @@ contains
     type(c_ptr), intent(out) :: endpoint
     integer(snd_status) :: r
     r = c_endpoint_create(c_sizeof(config), adapter, config, endpoint)
-  end function
-  function snd_endpoint_fast_register(endpoint, context, mr, registration, flags) result(r)
-    type(c_ptr), value :: endpoint
-    integer(c_int64_t), value :: context
-    type(c_ptr), value :: mr
-    type(snd_fast_registration), intent(in) :: registration
-    integer(c_int32_t), value :: flags
-    integer(snd_status) :: r
-    r = c_endpoint_fast_register(c_sizeof(registration), endpoint, context, mr, registration, flags)
   end function
   function snd_connector_connect(connector, endpoint, address, params, timeout) result(r)
     type(c_ptr), value :: connector, endpoint

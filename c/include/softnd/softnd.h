@@ -35,7 +35,7 @@
  * Members named reserved are 0. Calls refuse structures in which they are not.
  *
  * Structures that can grow. A later version may append members to snd_fabric_options, snd_adapter_info, snd_srq_config,
- * snd_endpoint_config, snd_connect_params and snd_fast_registration. Set them to zero or by designated initialisers: 0 in a new member
+ * snd_endpoint_config and snd_connect_params. Set them to zero or by designated initialisers: 0 in a new member
  * is what older programs get. A call that takes one of them has its size as first argument, which a macro of the same name adds:
  * programs in C and C++ leave it out. Programs that load the library with dlsym, and those that define SND_EXPLICIT_SIZES, as cgo
  * needs, pass it. A call
@@ -390,15 +390,23 @@ typedef struct snd_sge {
 	uint32_t token; /* local token of the region that contains the buffer */
 } snd_sge;
 
-/* snd_request is a request of a list. */
+/* snd_request is a request of a list. Members that its type does not use are 0. */
 typedef struct snd_request {
-	uint32_t type; /* SND_REQUEST_RECEIVE, _SEND, _READ or _WRITE */
+	uint32_t type; /* SND_REQUEST_RECEIVE, or that of an initiator request */
 	uint32_t flags;
 	uint64_t context;
 	const snd_sge *sge;
 	uint32_t count;
-	uint32_t token; /* of a Read or Write: that of address; of a Send: the peer's token to invalidate, 0 = none */
-	uint64_t address;
+	uint32_t token; /* of a Write, Read or atomic: that of address; of a Send: the peer's token to invalidate, 0 = none */
+	uint64_t address; /* in the peer's memory; of a bind: the buffer */
+	uint64_t length; /* of a bind */
+	uint64_t operand; /* of an atomic: the number to add, to compare with, or to store */
+	uint64_t swap; /* of SND_REQUEST_COMPARE_AND_SWAP: the number to store */
+	uint32_t has_immediate; /* 1: a Send or Write with immediate data */
+	uint32_t immediate;
+	snd_mr *mr; /* of a bind or fast registration, or to invalidate */
+	snd_window *window; /* of a bind, or to invalidate */
+	const snd_fast_registration *registration;
 } snd_request;
 
 /* snd_srq_create makes a shared receive queue. */
@@ -406,7 +414,7 @@ SND_API snd_status snd_srq_create(size_t config_size, snd_adapter *adapter, cons
 /* snd_srq_receive posts a receive for one message to any endpoint of the queue. See
  * snd_endpoint_receive. */
 SND_API snd_status snd_srq_receive(snd_srq *srq, uint64_t context, const snd_sge *sge, uint32_t count);
-/* snd_srq_post posts receives in order until one fails, and stores the number posted. */
+/* snd_srq_post is snd_endpoint_post for receives. */
 SND_API snd_status snd_srq_post(snd_srq *srq, const snd_request *requests, uint32_t count, uint32_t *posted);
 /* snd_srq_notify blocks until fewer receives are outstanding than the threshold. */
 SND_API snd_status snd_srq_notify(snd_srq *srq, int64_t timeout);
@@ -512,14 +520,14 @@ SND_API snd_status snd_endpoint_invalidate(snd_endpoint *endpoint, uint64_t cont
  * returns, for later requests of this endpoint. They are valid on every connection of the adapter. The registration
  * ends with snd_endpoint_invalidate_mr on this endpoint, and when the endpoint fails, disconnects or is closed. The
  * result is SND_INVALID_DEVICE_REQUEST if the region is still registered. */
-SND_API snd_status snd_endpoint_fast_register(size_t registration_size, snd_endpoint *endpoint, uint64_t context, snd_mr *mr,
+SND_API snd_status snd_endpoint_fast_register(snd_endpoint *endpoint, uint64_t context, snd_mr *mr,
 	const snd_fast_registration *registration, uint32_t flags);
 /* snd_endpoint_invalidate_mr ends a fast registration. After its result no peer uses the memory. The result is
  * SND_INVALID_DEVICE_REQUEST while a window is bound to the region. */
 SND_API snd_status snd_endpoint_invalidate_mr(snd_endpoint *endpoint, uint64_t context, snd_mr *mr, uint32_t flags);
 
-/* snd_endpoint_post posts requests in order until one fails, and stores the number posted. Binds, invalidations and
- * fast registrations have calls of their own: with SND_DEFER they start together with a list. */
+/* snd_endpoint_post posts requests of any types in order, each as its own call does, until one is refused. It stores the number posted,
+ * which is the index of the refused one, and returns the status of that. snd_last_error names the request. posted may be NULL. */
 SND_API snd_status snd_endpoint_post(snd_endpoint *endpoint, const snd_request *requests, uint32_t count, uint32_t *posted);
 /* snd_endpoint_flush cancels everything outstanding and ends the connection. */
 SND_API snd_status snd_endpoint_flush(snd_endpoint *endpoint, int64_t timeout);
@@ -673,7 +681,6 @@ SND_API SND_NORETURN void snd_job_abort(snd_job *job, int code, const char *reas
 #define snd_adapter_query(...) snd_adapter_query(sizeof(snd_adapter_info), __VA_ARGS__)
 #define snd_srq_create(...) snd_srq_create(sizeof(snd_srq_config), __VA_ARGS__)
 #define snd_endpoint_create(...) snd_endpoint_create(sizeof(snd_endpoint_config), __VA_ARGS__)
-#define snd_endpoint_fast_register(...) snd_endpoint_fast_register(sizeof(snd_fast_registration), __VA_ARGS__)
 #define snd_connector_connect(...) snd_connector_connect(sizeof(snd_connect_params), __VA_ARGS__)
 #define snd_connector_accept(...) snd_connector_accept(sizeof(snd_connect_params), __VA_ARGS__)
 #define snd_job_init(...) snd_job_init(sizeof(snd_fabric_options), __VA_ARGS__)

@@ -4,6 +4,7 @@
 #include "endpoint/qp_post.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "endpoint/cm_connection.h"
@@ -13,10 +14,10 @@
 #include "endpoint/mr_mapping.h"
 #include "endpoint/qp.h"
 #include "endpoint/qp_receive.h"
+#include "endpoint/req_atomic.h"
 #include "endpoint/req_execute.h"
 #include "endpoint/req_send.h"
 #include "shm/work.h"
-#include "structure.h"
 #include "window/invalidatable.h"
 
 static bool can_post(const struct snd_endpoint *ep)
@@ -280,6 +281,16 @@ static struct transfer send_and_invalidate(uint32_t token)
 	return (struct transfer){.op = "send and invalidate", .kind = SND_REQUEST_SEND, .invalidate = true, .token = token};
 }
 
+static struct transfer send_immediate(uint32_t immediate)
+{
+	return (struct transfer){.op = "send immediate", .kind = SND_REQUEST_SEND, .has_immediate = true, .immediate = immediate};
+}
+
+static struct transfer write_immediate(uint64_t address, uint32_t token, uint32_t immediate)
+{
+	return (struct transfer){.op = "write immediate", .kind = SND_REQUEST_WRITE, .has_immediate = true, .immediate = immediate, .address = address, .token = token};
+}
+
 snd_status snd_endpoint_send_and_invalidate(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count, uint32_t token, uint32_t flags)
 {
 	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, "send and invalidate");
@@ -288,17 +299,15 @@ snd_status snd_endpoint_send_and_invalidate(snd_endpoint *endpoint, uint64_t con
 
 snd_status snd_endpoint_send_immediate(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count, uint32_t immediate, uint32_t flags)
 {
-	const struct transfer t = {.op = "send immediate", .kind = SND_REQUEST_SEND, .has_immediate = true, .immediate = immediate};
-	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, t.op);
-	return snd_leave_with(endpoint->object.fabric, snd_submit_on_error(endpoint, post_transfer(endpoint, t, context, sge, count, flags)));
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, "send immediate");
+	return snd_leave_with(endpoint->object.fabric, snd_submit_on_error(endpoint, post_transfer(endpoint, send_immediate(immediate), context, sge, count, flags)));
 }
 
 snd_status snd_endpoint_write_immediate(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address, uint32_t token,
 	uint32_t immediate, uint32_t flags)
 {
-	const struct transfer t = {.op = "write immediate", .kind = SND_REQUEST_WRITE, .has_immediate = true, .immediate = immediate, .address = address, .token = token};
-	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, t.op);
-	return snd_leave_with(endpoint->object.fabric, snd_submit_on_error(endpoint, post_transfer(endpoint, t, context, sge, count, flags)));
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, "write immediate");
+	return snd_leave_with(endpoint->object.fabric, snd_submit_on_error(endpoint, post_transfer(endpoint, write_immediate(address, token, immediate), context, sge, count, flags)));
 }
 
 snd_status snd_endpoint_write(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address, uint32_t token, uint32_t flags)
@@ -313,42 +322,6 @@ snd_status snd_endpoint_read(snd_endpoint *endpoint, uint64_t context, const snd
 	return snd_leave_with(endpoint->object.fabric, post_read(endpoint, context, sge, count, address, token, flags));
 }
 
-snd_status snd_endpoint_post(snd_endpoint *endpoint, const snd_request *requests, uint32_t count, uint32_t *posted)
-{
-	const char *op = "post";
-	if (posted != NULL)
-		*posted = 0;
-	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, op);
-	struct snd_fabric *f = endpoint->object.fabric;
-	if (count > 0 && requests == NULL)
-		return snd_leave_with(f, snd_fail(SND_INVALID_PARAMETER, "%s: requests is NULL", op));
-	snd_status s = SND_SUCCESS;
-	uint32_t i = 0;
-	for (; i < count && s == SND_SUCCESS; i++) {
-		const snd_request *r = &requests[i];
-		switch (r->type) {
-		case SND_REQUEST_RECEIVE:
-			s = r->flags != 0 ? snd_fail(SND_INVALID_PARAMETER, "%s: request %" PRIu32 ": a receive takes no flags", op, i)
-				: snd_post_receive(endpoint, r->context, r->sge, r->count);
-			break;
-		case SND_REQUEST_SEND:
-			s = r->token == 0 ? post_send(endpoint, r->context, r->sge, r->count, r->flags)
-				: post_transfer(endpoint, send_and_invalidate(r->token), r->context, r->sge, r->count, r->flags);
-			break;
-		case SND_REQUEST_WRITE: s = post_write(endpoint, r->context, r->sge, r->count, r->address, r->token, r->flags); break;
-		case SND_REQUEST_READ: s = post_read(endpoint, r->context, r->sge, r->count, r->address, r->token, r->flags); break;
-		default: s = snd_fail(SND_INVALID_PARAMETER, "%s: request %" PRIu32 " has the unknown type %" PRIu32, op, i, r->type);
-		}
-	}
-	if (s != SND_SUCCESS) {
-		i--;
-		submit(endpoint);
-	}
-	if (posted != NULL)
-		*posted = i;
-	return snd_leave_with(f, s);
-}
-
 /* post_about posts a request that refers to a window or region. */
 static snd_status post_about(struct snd_endpoint *ep, struct snd_send_request *r, struct snd_invalidatable *object)
 {
@@ -360,50 +333,45 @@ static snd_status post_about(struct snd_endpoint *ep, struct snd_send_request *r
 	return s;
 }
 
-snd_status snd_endpoint_bind(snd_endpoint *endpoint, uint64_t context, snd_mr *mr, snd_window *window, void *buffer, uint64_t length, uint32_t flags)
+static snd_status post_bind(struct snd_endpoint *ep, uint64_t context, snd_mr *mr, snd_window *window, void *buffer, uint64_t length, uint32_t flags)
 {
 	const char *op = "bind";
-	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, op);
-	struct snd_fabric *f = endpoint->object.fabric;
-	if (!snd_belongs(f, mr, SND_TYPE_MR) || !snd_belongs(f, window, SND_TYPE_WINDOW))
-		return snd_leave_with(f, snd_bad_handle(op, "mr or the window"));
-	if (mr->region.i.adapter != endpoint->adapter || window->i.adapter != endpoint->adapter)
-		return snd_leave_with(f, snd_fail(SND_INVALID_PARAMETER, "%s: the region or the window is of another adapter", op));
+	if (!snd_belongs(ep->object.fabric, mr, SND_TYPE_MR) || !snd_belongs(ep->object.fabric, window, SND_TYPE_WINDOW))
+		return snd_bad_handle(op, "mr or the window");
+	if (mr->region.i.adapter != ep->adapter || window->i.adapter != ep->adapter)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: the region or the window is of another adapter", op);
 	struct snd_send_request *r = NULL;
 	snd_status s = snd_check_flags(op, SND_REQUEST_BIND, flags);
 	if (s == SND_SUCCESS)
-		s = snd_new_request(endpoint, op, SND_REQUEST_BIND, flags, context, &r);
+		s = snd_new_request(ep, op, SND_REQUEST_BIND, flags, context, &r);
 	uint32_t rights = ((flags & SND_ALLOW_READ) ? SNDL_RIGHT_READ : 0) | ((flags & SND_ALLOW_WRITE) ? SNDL_RIGHT_WRITE : 0) |
 		((flags & SND_ALLOW_ATOMIC) ? SNDL_RIGHT_ATOMIC : 0);
 	if (s == SND_SUCCESS && (flags & (SND_ALLOW_WRITE | SND_ALLOW_ATOMIC)) != 0 && (mr->region.flags & SND_ALLOW_LOCAL_WRITE) == 0)
 		s = snd_fail(SND_ACCESS_VIOLATION, "%s: %s, but the region has no SND_ALLOW_LOCAL_WRITE: make the region with this flag", op,
 			(flags & SND_ALLOW_WRITE) != 0 ? "SND_ALLOW_WRITE" : "SND_ALLOW_ATOMIC");
-	if (s == SND_SUCCESS && !snd_prepare(window, &mr->region, buffer, length, rights, endpoint->number, (flags & SND_THIS_ENDPOINT_ONLY) != 0, &r->binding))
+	if (s == SND_SUCCESS && !snd_prepare(window, &mr->region, buffer, length, rights, ep->number, (flags & SND_THIS_ENDPOINT_ONLY) != 0, &r->binding))
 		s = snd_fail(SND_ACCESS_VIOLATION, "%s: %" PRIu64 " bytes at %p: pass at least 1 byte within the %" PRIu64 " of the region at %p", op, length, buffer, mr->region.length, (void *)mr->region.memory);
 	if (s == SND_SUCCESS)
-		s = post_about(endpoint, r, &window->i);
-	return snd_leave_with(f, snd_submit_on_error(endpoint, s));
+		s = post_about(ep, r, &window->i);
+	return snd_submit_on_error(ep, s);
 }
 
-snd_status snd_endpoint_fast_register(size_t registration_size, snd_endpoint *endpoint, uint64_t context, snd_mr *mr,
-	const snd_fast_registration *registration, uint32_t flags)
+static snd_status post_fast_register(struct snd_endpoint *ep, uint64_t context, snd_mr *mr, const snd_fast_registration *registration, uint32_t flags)
 {
 	SND_KEEP_ERRNO;
 	const char *op = "fast register";
-	SND_KNOWN(snd_fast_registration, registration, registration_size, op);
-	SND_ENTER_TO(endpoint, SND_TYPE_ENDPOINT, registration, op);
-	struct snd_fabric *f = endpoint->object.fabric;
-	if (!snd_belongs(f, mr, SND_TYPE_MR))
-		return snd_leave_with(f, snd_bad_handle(op, "mr"));
-	if (mr->region.i.adapter != endpoint->adapter)
-		return snd_leave_with(f, snd_fail(SND_INVALID_PARAMETER, "%s: the region is of another adapter", op));
+	SND_CHECK_POINTER(registration, op);
+	if (!snd_belongs(ep->object.fabric, mr, SND_TYPE_MR))
+		return snd_bad_handle(op, "mr");
+	if (mr->region.i.adapter != ep->adapter)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: the region is of another adapter", op);
 	struct snd_send_request *r = NULL;
 	snd_status s = snd_check_flags(op, SND_REQUEST_FAST_REGISTER, flags);
-	if (s == SND_SUCCESS && (s = snd_new_request(endpoint, op, SND_REQUEST_FAST_REGISTER, flags, context, &r)) == SND_SUCCESS)
-		s = snd_prepare_registration(endpoint, mr, registration, &r->registration, op);
+	if (s == SND_SUCCESS && (s = snd_new_request(ep, op, SND_REQUEST_FAST_REGISTER, flags, context, &r)) == SND_SUCCESS)
+		s = snd_prepare_registration(ep, mr, registration, &r->registration, op);
 	if (s == SND_SUCCESS)
-		s = post_about(endpoint, r, &mr->region.i);
-	return snd_leave_with(f, snd_submit_on_error(endpoint, s));
+		s = post_about(ep, r, &mr->region.i);
+	return snd_submit_on_error(ep, s);
 }
 
 static snd_status post_invalidation(struct snd_endpoint *ep, const char *op, uint64_t context, struct snd_invalidatable *object, uint32_t flags)
@@ -417,24 +385,108 @@ static snd_status post_invalidation(struct snd_endpoint *ep, const char *op, uin
 	return snd_submit_on_error(ep, s);
 }
 
-snd_status snd_endpoint_invalidate(snd_endpoint *endpoint, uint64_t context, snd_window *window, uint32_t flags)
+static snd_status post_invalidate(struct snd_endpoint *ep, uint64_t context, snd_window *window, uint32_t flags)
 {
 	const char *op = "invalidate";
-	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, op);
-	struct snd_fabric *f = endpoint->object.fabric;
-	if (!snd_belongs(f, window, SND_TYPE_WINDOW))
-		return snd_leave_with(f, snd_bad_handle(op, "window"));
-	return snd_leave_with(f, post_invalidation(endpoint, op, context, &window->i, flags));
+	return snd_belongs(ep->object.fabric, window, SND_TYPE_WINDOW) ? post_invalidation(ep, op, context, &window->i, flags) : snd_bad_handle(op, "window");
+}
+
+static snd_status post_invalidate_mr(struct snd_endpoint *ep, uint64_t context, snd_mr *mr, uint32_t flags)
+{
+	const char *op = "invalidate region";
+	if (!snd_belongs(ep->object.fabric, mr, SND_TYPE_MR))
+		return snd_bad_handle(op, "mr");
+	if (mr->fast_pages == 0)
+		return snd_fail(SND_INVALID_DEVICE_REQUEST, "%s: the region is not for fast registration: call snd_mr_close", op);
+	return post_invalidation(ep, op, context, &mr->region.i, flags);
+}
+
+snd_status snd_endpoint_bind(snd_endpoint *endpoint, uint64_t context, snd_mr *mr, snd_window *window, void *buffer, uint64_t length, uint32_t flags)
+{
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, "bind");
+	return snd_leave_with(endpoint->object.fabric, post_bind(endpoint, context, mr, window, buffer, length, flags));
+}
+
+snd_status snd_endpoint_fast_register(snd_endpoint *endpoint, uint64_t context, snd_mr *mr, const snd_fast_registration *registration, uint32_t flags)
+{
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, "fast register");
+	return snd_leave_with(endpoint->object.fabric, post_fast_register(endpoint, context, mr, registration, flags));
+}
+
+snd_status snd_endpoint_invalidate(snd_endpoint *endpoint, uint64_t context, snd_window *window, uint32_t flags)
+{
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, "invalidate");
+	return snd_leave_with(endpoint->object.fabric, post_invalidate(endpoint, context, window, flags));
 }
 
 snd_status snd_endpoint_invalidate_mr(snd_endpoint *endpoint, uint64_t context, snd_mr *mr, uint32_t flags)
 {
-	const char *op = "invalidate region";
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, "invalidate region");
+	return snd_leave_with(endpoint->object.fabric, post_invalidate_mr(endpoint, context, mr, flags));
+}
+
+/* post_with_immediate posts a Send or Write of a list that has immediate data. */
+static snd_status post_with_immediate(struct snd_endpoint *ep, const snd_request *r)
+{
+	const bool is_write = r->type == SND_REQUEST_WRITE;
+	if (r->has_immediate != 1 || (!is_write && r->token != 0))
+		return snd_fail(SND_INVALID_PARAMETER, "%s immediate: %s", is_write ? "write" : "send",
+			r->has_immediate != 1 ? "has_immediate: pass 0 or 1" : "token: a Send with immediate data cannot invalidate: pass 0");
+	return snd_submit_on_error(ep, post_transfer(ep, is_write ? write_immediate(r->address, r->token, r->immediate) : send_immediate(r->immediate),
+		r->context, r->sge, r->count, r->flags));
+}
+
+static snd_status post_one(struct snd_endpoint *ep, const snd_request *r)
+{
+	switch (r->type) {
+	case SND_REQUEST_RECEIVE:
+		return r->flags != 0 ? snd_fail(SND_INVALID_PARAMETER, "receive: flags %#" PRIx32 ": a receive takes none", r->flags) : snd_post_receive(ep, r->context, r->sge, r->count);
+	case SND_REQUEST_SEND:
+		if (snd_unlikely(r->has_immediate != 0))
+			return post_with_immediate(ep, r);
+		return r->token == 0 ? post_send(ep, r->context, r->sge, r->count, r->flags)
+			: post_transfer(ep, send_and_invalidate(r->token), r->context, r->sge, r->count, r->flags);
+	case SND_REQUEST_WRITE:
+		if (snd_unlikely(r->has_immediate != 0))
+			return post_with_immediate(ep, r);
+		return post_write(ep, r->context, r->sge, r->count, r->address, r->token, r->flags);
+	case SND_REQUEST_READ: return post_read(ep, r->context, r->sge, r->count, r->address, r->token, r->flags);
+	case SND_REQUEST_FETCH_AND_ADD:
+	case SND_REQUEST_COMPARE_AND_SWAP:
+	case SND_REQUEST_SWAP: return snd_post_atomic(ep, r->type, r->context, r->sge, r->count, r->address, r->token, r->operand, r->swap, r->flags);
+	case SND_REQUEST_BIND: return post_bind(ep, r->context, r->mr, r->window, (void *)(uintptr_t)r->address, r->length, r->flags);
+	case SND_REQUEST_INVALIDATE:
+		return r->window == NULL && r->mr != NULL ? post_invalidate_mr(ep, r->context, r->mr, r->flags) : post_invalidate(ep, r->context, r->window, r->flags);
+	case SND_REQUEST_FAST_REGISTER: return post_fast_register(ep, r->context, r->mr, r->registration, r->flags);
+	default: return snd_fail(SND_INVALID_PARAMETER, "unknown type %" PRIu32 ": pass a type of initiator requests, or SND_REQUEST_RECEIVE", r->type);
+	}
+}
+
+snd_status snd_refuse_list(snd_status s, uint32_t i, uint32_t count)
+{
+	char text[400];
+	snprintf(text, sizeof text, "%s", snd_last_error());
+	return snd_fail(s, "post: request %" PRIu32 " of %" PRIu32 ": %s", i + 1, count, text);
+}
+
+snd_status snd_endpoint_post(snd_endpoint *endpoint, const snd_request *requests, uint32_t count, uint32_t *posted)
+{
+	const char *op = "post";
+	if (posted != NULL)
+		*posted = 0;
 	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, op);
 	struct snd_fabric *f = endpoint->object.fabric;
-	if (!snd_belongs(f, mr, SND_TYPE_MR))
-		return snd_leave_with(f, snd_bad_handle(op, "mr"));
-	if (mr->fast_pages == 0)
-		return snd_leave_with(f, snd_fail(SND_INVALID_DEVICE_REQUEST, "%s: the region is not for fast registration: call snd_mr_close", op));
-	return snd_leave_with(f, post_invalidation(endpoint, op, context, &mr->region.i, flags));
+	if (count > 0 && requests == NULL)
+		return snd_leave_with(f, snd_fail(SND_INVALID_PARAMETER, "%s: requests is NULL", op));
+	snd_status s = SND_SUCCESS;
+	uint32_t i = 0;
+	while (i < count && (s = post_one(endpoint, &requests[i])) == SND_SUCCESS)
+		i++;
+	if (s != SND_SUCCESS) {
+		submit(endpoint);
+		s = snd_refuse_list(s, i, count);
+	}
+	if (posted != NULL)
+		*posted = i;
+	return snd_leave_with(f, s);
 }

@@ -10,6 +10,8 @@ snd_status snd_new_request(struct snd_endpoint *ep, const char *op, uint32_t kin
 snd_status snd_enqueue(struct snd_endpoint *ep, struct snd_send_request *r);
 /* snd_submit_on_error submits the deferred requests if a post has failed: the program may never post again. */
 snd_status snd_submit_on_error(struct snd_endpoint *ep, snd_status s);
+/* snd_refuse_list makes the status of a post of a list whose request i was refused: the text also has its number, from 1. */
+snd_status snd_refuse_list(snd_status s, uint32_t i, uint32_t count);
 snd_status snd_check_flags(const char *op, uint32_t kind, uint32_t flags);
 /* snd_check_extended fails if the peer understands neither atomics nor immediate data. */
 snd_status snd_check_extended(const struct snd_endpoint *ep, const struct snd_send_request *r, const char *op);

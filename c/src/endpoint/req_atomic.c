@@ -124,9 +124,15 @@ static snd_status check(const char *op, uint32_t kind, const snd_sge *sge, uint3
 	return SND_SUCCESS;
 }
 
-static snd_status post(struct snd_endpoint *ep, const char *op, uint32_t kind, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address, uint32_t token,
+static const char *op_of(uint32_t kind)
+{
+	return kind == SND_REQUEST_FETCH_AND_ADD ? "fetch and add" : kind == SND_REQUEST_SWAP ? "swap" : "compare and swap";
+}
+
+snd_status snd_post_atomic(struct snd_endpoint *ep, uint32_t kind, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address, uint32_t token,
 	uint64_t operand, uint64_t swap, uint32_t flags)
 {
+	const char *op = op_of(kind);
 	const struct snd_change change = {SNDL_OPERATION_FETCH_AND_ADD + (kind - SND_REQUEST_FETCH_AND_ADD), operand, swap};
 	uint64_t bind = 0;
 	struct snd_send_request *r;
@@ -150,22 +156,19 @@ static snd_status post(struct snd_endpoint *ep, const char *op, uint32_t kind, u
 snd_status snd_endpoint_fetch_and_add(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address, uint32_t token, uint64_t add,
 	uint32_t flags)
 {
-	const char *op = "fetch and add";
-	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, op);
-	return snd_leave_with(endpoint->object.fabric, post(endpoint, op, SND_REQUEST_FETCH_AND_ADD, context, sge, count, address, token, add, 0, flags));
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, "fetch and add");
+	return snd_leave_with(endpoint->object.fabric, snd_post_atomic(endpoint, SND_REQUEST_FETCH_AND_ADD, context, sge, count, address, token, add, 0, flags));
 }
 
 snd_status snd_endpoint_compare_and_swap(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address, uint32_t token, uint64_t compare,
 	uint64_t swap, uint32_t flags)
 {
-	const char *op = "compare and swap";
-	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, op);
-	return snd_leave_with(endpoint->object.fabric, post(endpoint, op, SND_REQUEST_COMPARE_AND_SWAP, context, sge, count, address, token, compare, swap, flags));
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, "compare and swap");
+	return snd_leave_with(endpoint->object.fabric, snd_post_atomic(endpoint, SND_REQUEST_COMPARE_AND_SWAP, context, sge, count, address, token, compare, swap, flags));
 }
 
 snd_status snd_endpoint_swap(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address, uint32_t token, uint64_t value, uint32_t flags)
 {
-	const char *op = "swap";
-	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, op);
-	return snd_leave_with(endpoint->object.fabric, post(endpoint, op, SND_REQUEST_SWAP, context, sge, count, address, token, value, 0, flags));
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, "swap");
+	return snd_leave_with(endpoint->object.fabric, snd_post_atomic(endpoint, SND_REQUEST_SWAP, context, sge, count, address, token, value, 0, flags));
 }

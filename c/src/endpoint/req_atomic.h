@@ -4,6 +4,9 @@
 
 #include "endpoint/endpoint.h"
 
+/* snd_post_atomic posts an atomic of a type. The caller holds the lock. */
+snd_status snd_post_atomic(struct snd_endpoint *ep, uint32_t kind, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address, uint32_t token,
+	uint64_t operand, uint64_t swap, uint32_t flags);
 /* snd_execute_atomic changes 8 bytes of the peer's memory, or lets the peer do so. */
 enum snd_outcome snd_execute_atomic(struct snd_endpoint *ep, struct snd_send_request *r);
 /* snd_finish_sent finishes a request that the peer has executed. */

@@ -9,6 +9,7 @@
 #include "endpoint/hook.h"
 #include "endpoint/mr_mapping.h"
 #include "endpoint/progress_wait.h"
+#include "endpoint/qp_post.h"
 #include "endpoint/qp_receive.h"
 #include "linux/memory_limit.h"
 #include "shm/doorbell.h"
@@ -152,10 +153,12 @@ snd_status snd_srq_post(snd_srq *srq, const snd_request *requests, uint32_t coun
 	for (uint32_t i = 0; i < count && s == SND_SUCCESS; i++) {
 		const snd_request *r = &requests[i];
 		if (r->type != SND_REQUEST_RECEIVE || r->flags != 0)
-			s = snd_fail(SND_INVALID_PARAMETER, "%s: request %" PRIu32 " is no receive, or has flags", op, i);
+			s = snd_fail(SND_INVALID_PARAMETER, "it is no receive, or has flags: pass SND_REQUEST_RECEIVE");
 		else
 			s = post(srq, r->context, r->sge, r->count);
-		if (s == SND_SUCCESS && posted != NULL)
+		if (s != SND_SUCCESS)
+			s = snd_refuse_list(s, i, count);
+		else if (posted != NULL)
 			*posted = i + 1;
 	}
 	return snd_leave_with(srq->object.fabric, s);

@@ -11,6 +11,7 @@ var typeSwitches = map[string]string{
 	"snd_request_name": "src/endpoint/req_execute.c",
 	"operation_of":     "src/endpoint/fault.c",
 	"allowed_flags":    "src/endpoint/qp_post.c",
+	"post_one":         "src/endpoint/qp_post.c",
 }
 
 // TestSwitchesKnowRequests fails for a type of request that one of the switches leaves to its default.

@@ -61,7 +61,7 @@ func (e *endpoint) FastRegister(ctx uint64, f nd.FastRegistration, flags nd.OpFl
 	*p = C.snd_fast_registration{pages: list, page_count: C.uint32_t(len(f.Pages)), offset: C.uint32_t(f.Offset), length: C.uint64_t(f.Length),
 		address: C.uint64_t(f.BaseAddress), rights: C.uint32_t(f.Rights)}
 	err := e.post(op, nd.RequestFastRegister, flags, nd.InvalidParameter8, func() C.snd_status {
-		return C.snd_endpoint_fast_register(C.sizeof_snd_fast_registration, e.c, C.uint64_t(ctx), r.c, p, C.uint32_t(flags))
+		return C.snd_endpoint_fast_register(e.c, C.uint64_t(ctx), r.c, p, C.uint32_t(flags))
 	})
 	if err == nil {
 		r.mu.Lock()
