@@ -331,6 +331,13 @@ module softnd
       type(c_ptr), value :: mr
       integer(c_int32_t) :: r
     end function
+    function snd_mr_sge(mr, offset, length) result(r) bind(c)
+      import
+      type(c_ptr), value :: mr
+      integer(c_int64_t), value :: offset
+      integer(c_size_t), value :: length
+      type(snd_sge) :: r
+    end function
     function snd_mr_close(mr, timeout) result(r) bind(c)
       import
       type(c_ptr), value :: mr

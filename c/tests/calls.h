@@ -55,6 +55,7 @@ ROW(snd_mr_length, VALUE(snd_mr_length(h) == 0))
 ROW(snd_mr_address, VALUE(snd_mr_address(h) == 0))
 ROW(snd_mr_local_token, VALUE(snd_mr_local_token(h) == 0))
 ROW(snd_mr_remote_token, VALUE(snd_mr_remote_token(h) == 0))
+ROW(snd_mr_sge, VALUE(snd_mr_sge(h, 0, 1).buffer == NULL))
 ROW(snd_mr_query, snd_mr_query(h, &descriptor))
 ROW(snd_mr_close, snd_mr_close(h, limit))
 ROW(snd_mr_create_fast, snd_mr_create_fast(h, 1, 1, (snd_mr **)&out))
@@ -158,7 +159,7 @@ static const struct row rows[] = {
 	MAPPING(snd_mapping_pages), MAPPING(snd_mapping_offset), MAPPING(snd_mapping_close),
 	ADAPTER(snd_cq_create), ADAPTER(snd_endpoint_create), ADAPTER(snd_listener_create), ADAPTER(snd_connector_create), ADAPTER(snd_srq_create),
 	SRQ(snd_srq_receive), SRQ(snd_srq_post), SRQ(snd_srq_notify), SRQ(snd_srq_notify_affinity), SRQ(snd_srq_modify), SRQ(snd_srq_close),
-	MR(snd_mr_buffer), MR(snd_mr_length), MR(snd_mr_address), MR(snd_mr_local_token), MR(snd_mr_remote_token), MR(snd_mr_query), MR(snd_mr_close),
+	MR(snd_mr_buffer), MR(snd_mr_length), MR(snd_mr_address), MR(snd_mr_local_token), MR(snd_mr_remote_token), MR(snd_mr_sge), MR(snd_mr_query), MR(snd_mr_close),
 	WINDOW(snd_window_query), WINDOW(snd_window_close),
 	CQ(snd_cq_poll), CQ(snd_cq_wait), CQ(snd_cq_event_fd), CQ(snd_cq_notify), CQ(snd_cq_moderate), CQ(snd_cq_notify_affinity), CQ(snd_cq_resize), CQ(snd_cq_close),
 	ENDPOINT(snd_endpoint_receive), ENDPOINT(snd_endpoint_send), ENDPOINT(snd_endpoint_send_and_invalidate), ENDPOINT(snd_endpoint_write),

@@ -307,7 +307,17 @@ static void test_arguments(void)
 	OK(snd_cq_resize(cq, 200));
 	CHECK(snd_cq_event_fd(cq, NULL) == SND_INVALID_PARAMETER);
 
-	sge = (snd_sge){snd_mr_buffer(mr), 8, snd_mr_local_token(mr)};
+	sge = snd_mr_sge(mr, 0, 8);
+	CHECK(sge.buffer == snd_mr_buffer(mr) && sge.length == 8 && sge.token == snd_mr_local_token(mr));
+	CHECK(snd_mr_sge(mr, 4000, 96).buffer == (char *)snd_mr_buffer(mr) + 4000 && snd_mr_sge(mr, 4096, 0).buffer != NULL);
+	const uint64_t beyond[][2] = {{4096, 1}, {4001, 96}, {UINT64_MAX, 2}, {0, SIZE_MAX}, {0, (size_t)1 << 32}};
+	for (size_t i = 0; i < sizeof beyond / sizeof beyond[0]; i++) {
+		snd_sge none = snd_mr_sge(mr, beyond[i][0], beyond[i][1]);
+		CHECK(none.buffer == NULL && strstr(snd_last_error(), "entry of memory region: ") != NULL && strstr(snd_last_error(), "are not in the 4096 of the region") != NULL);
+		advises(snd_endpoint_receive(endpoint, 1, &none, 1), SND_INVALID_PARAMETER, "is NULL");
+		advises(snd_endpoint_write(endpoint, 1, &none, 1, 0, 0, 0), SND_INVALID_PARAMETER, "is NULL");
+		advises(snd_endpoint_fetch_and_add(endpoint, 1, &none, 1, 0, 0, 0, 0), SND_INVALID_PARAMETER, "is NULL");
+	}
 	advises(snd_endpoint_send(endpoint, 1, &sge, 1, 0), SND_CONNECTION_INVALID, "yet: post when snd_connector_complete or snd_connector_accept has returned");
 	CHECK(snd_endpoint_write(endpoint, 1, NULL, 1, 0, 0, 0) == SND_INVALID_PARAMETER);
 	CHECK(snd_endpoint_send(endpoint, 1, &sge, 1, 0x80000000) == SND_INVALID_PARAMETER && snd_endpoint_bind(endpoint, 1, mr, window, NULL, 1, 0) == SND_CONNECTION_INVALID);

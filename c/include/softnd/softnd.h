@@ -223,6 +223,13 @@ SND_API snd_status snd_adapter_close(snd_adapter *adapter);
 #define SND_RDMA_READ_SINK 0x8u /* of NetworkDirect: without effect, since every region may be the sink of a Read */
 #define SND_DO_NOT_SECURE_VM 0x80000000u /* of NetworkDirect: without effect */
 
+/* snd_sge is an entry of a scatter/gather list. */
+typedef struct snd_sge {
+	void *buffer;
+	uint32_t length;
+	uint32_t token; /* local token of the region that contains the buffer */
+} snd_sge;
+
 /* snd_mr_allocate makes a region of arena memory, which peers reach with one copy. The memory is zero. Its address is a
  * multiple of 64. */
 SND_API snd_status snd_mr_allocate(snd_adapter *adapter, uint64_t length, uint32_t flags, snd_mr **mr);
@@ -248,6 +255,9 @@ SND_API uint32_t snd_mr_local_token(snd_mr *mr);
 /* snd_mr_remote_token returns the token for requests of peers, 0 for a bad handle. It gives the access
  * that the flags of the region allow. */
 SND_API uint32_t snd_mr_remote_token(snd_mr *mr);
+/* snd_mr_sge returns an entry for length bytes of a region, from offset on. If they are not in the region, or more than 4 GiB - 1, or
+ * the handle is bad, snd_last_error says so, and the entry has no buffer: each post refuses it with SND_INVALID_PARAMETER. */
+SND_API snd_sge snd_mr_sge(snd_mr *mr, uint64_t offset, size_t length);
 /* snd_mr_close ends the registration. It frees the memory of snd_mr_allocate, unless another region covers a part of it: then
  * the memory is freed when the last such region is closed. The call blocks until no peer uses the memory. It fails with
  * SND_DEVICE_BUSY while a window is bound to the region, or a logical mapping lists its pages. It fails with SND_IO_TIMEOUT
@@ -382,13 +392,6 @@ typedef struct snd_srq_config {
 	uint32_t threshold; /* of snd_srq_notify, at most depth; 0: none */
 	uint32_t reserved;
 } snd_srq_config;
-
-/* snd_sge is an entry of a scatter/gather list. */
-typedef struct snd_sge {
-	void *buffer;
-	uint32_t length;
-	uint32_t token; /* local token of the region that contains the buffer */
-} snd_sge;
 
 /* snd_request is a request of a list. Members that its type does not use are 0. */
 typedef struct snd_request {

@@ -296,7 +296,8 @@ public:
 	/* sge describes n bytes at a place of the region. */
 	snd_sge sge(std::size_t at, std::size_t n) const
 	{
-		return snd_sge{bytes().part(at, n).data(), detail::count(n), local_token()};
+		(void)bytes().part(at, n);
+		return snd_mr_sge(get(), at, n);
 	}
 	/* close throws if the region is in use; see snd_mr_close. */
 	void close(std::int64_t timeout = SND_FOREVER)

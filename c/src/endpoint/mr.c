@@ -145,6 +145,26 @@ uint64_t snd_mr_address(snd_mr *mr) { SND_GET(mr, SND_TYPE_MR, "address of memor
 uint32_t snd_mr_local_token(snd_mr *mr) { SND_GET(mr, SND_TYPE_MR, "local token", uint32_t, mr->region.local_token, 0); }
 uint32_t snd_mr_remote_token(snd_mr *mr) { SND_GET(mr, SND_TYPE_MR, "remote token", uint32_t, mr->region.remote_token, 0); }
 
+snd_sge snd_mr_sge(snd_mr *mr, uint64_t offset, size_t length)
+{
+	const char *op = "entry of memory region";
+	snd_sge sge = {NULL, UINT32_MAX, 0};
+	if (!snd_enter(SND_OBJECT(mr), SND_TYPE_MR)) {
+		(void)snd_bad_handle(op, "mr");
+		return sge;
+	}
+	if (mr->buffer == NULL)
+		snd_record_failure("%s: the region is for fast registration: pass the region that has the memory", op);
+	else if (offset > mr->length || length > mr->length - offset)
+		snd_record_failure("%s: %zu bytes at %" PRIu64 " are not in the %" PRIu64 " of the region", op, length, offset, mr->length);
+	else if (length > UINT32_MAX)
+		snd_record_failure("%s: %zu bytes, at most %" PRIu32 ": use several entries", op, length, UINT32_MAX);
+	else
+		sge = (snd_sge){(unsigned char *)mr->buffer + offset, (uint32_t)length, mr->region.local_token};
+	snd_unlock(mr->object.fabric);
+	return sge;
+}
+
 snd_status snd_mr_query(snd_mr *mr, snd_window_descriptor *descriptor)
 {
 	const char *op = "query memory region";

@@ -86,6 +86,8 @@ snd_status snd_set_receive(struct snd_receive *r, uint64_t context, const snd_sg
 	uint64_t total = 0;
 	uint32_t n = 0;
 	for (uint32_t i = 0; i < count; i++) {
+		if (sge[i].length > 0 && sge[i].buffer == NULL)
+			return snd_fail(SND_INVALID_PARAMETER, "%s: buffer of entry %" PRIu32 " is NULL", op, i);
 		if (sge[i].length > 0)
 			r->list[n++] = (struct snd_entry){(uint64_t)(uintptr_t)sge[i].buffer, sge[i].length, sge[i].token};
 		total += sge[i].length;
