@@ -81,6 +81,13 @@ module softnd
   integer(c_int32_t), parameter :: snd_defer = 512
   integer(c_int32_t), parameter :: snd_this_endpoint_only = 65536
   integer(c_int32_t), parameter :: snd_allow_atomic = 131072
+  integer(c_int32_t), parameter :: snd_adapter_in_order_dma = 1
+  integer(c_int32_t), parameter :: snd_adapter_read_sink_not_required = 2
+  integer(c_int32_t), parameter :: snd_adapter_interrupt_moderation = 4
+  integer(c_int32_t), parameter :: snd_adapter_multi_engine = 8
+  integer(c_int32_t), parameter :: snd_adapter_read_local_invalidate = 16
+  integer(c_int32_t), parameter :: snd_adapter_cq_resize = 256
+  integer(c_int32_t), parameter :: snd_adapter_loopback = 65536
   integer(c_int32_t), parameter :: snd_adapter_atomics = 131072
   integer(c_int32_t), parameter :: snd_adapter_immediate = 262144
   integer(c_int32_t), parameter :: snd_thread_domain = 0
@@ -111,18 +118,29 @@ module softnd
   end type
 
   type, bind(c) :: snd_adapter_info
+    integer(c_int64_t) :: adapter_id = 0
     integer(c_int64_t) :: max_registration = 0
+    integer(c_int64_t) :: max_window = 0
     integer(c_int64_t) :: max_transfer = 0
     integer(c_int32_t) :: max_initiator_sge = 0
     integer(c_int32_t) :: max_receive_sge = 0
+    integer(c_int32_t) :: max_read_sge = 0
     integer(c_int32_t) :: max_inline = 0
-    integer(c_int32_t) :: max_reads = 0
-    integer(c_int32_t) :: max_queue_depth = 0
+    integer(c_int32_t) :: max_inbound_reads = 0
+    integer(c_int32_t) :: max_outbound_reads = 0
+    integer(c_int32_t) :: max_receive_depth = 0
+    integer(c_int32_t) :: max_initiator_depth = 0
+    integer(c_int32_t) :: max_srq_depth = 0
     integer(c_int32_t) :: max_cq_depth = 0
-    integer(c_int32_t) :: max_private_data = 0
     integer(c_int32_t) :: inline_threshold = 0
+    integer(c_int32_t) :: large_threshold = 0
+    integer(c_int32_t) :: max_caller_data = 0
+    integer(c_int32_t) :: max_callee_data = 0
+    integer(c_int16_t) :: vendor_id = 0
+    integer(c_int16_t) :: device_id = 0
     integer(c_int32_t) :: max_inter_host_connections = 0
     integer(c_int32_t) :: flags = 0
+    integer(c_int32_t) :: reserved = 0
   end type
 
   type, bind(c) :: snd_window_descriptor

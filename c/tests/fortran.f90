@@ -34,7 +34,7 @@ program test_fortran
   if (snd_job_rank(job) /= rank) error stop 'rank'
   if (snd_job_size(job) /= 2) error stop 'size'
   call snd_check(snd_adapter_query(snd_job_adapter(job), info))
-  if (info%max_transfer < 4096 .or. info%max_private_data /= 512) error stop 'adapter info'
+  if (info%max_transfer < 4096 .or. info%max_caller_data /= 512) error stop 'adapter info'
   call snd_check(snd_mr_allocate(snd_job_adapter(job), 4096_c_int64_t, snd_allow_local_write, mr))
   call c_f_pointer(snd_mr_buffer(mr), words, [512])
   words = 0

@@ -106,7 +106,7 @@ static const char *const fixed[] = {"snd_address", "snd_window_descriptor", "snd
 /* Bytes after the last member would be one of the next version, and may be anything in programs of this one. */
 #define ENDS_WITH(type, member) _Static_assert(offsetof(type, member) + sizeof(((type *)0)->member) == sizeof(type), "padding at the end")
 ENDS_WITH(snd_fabric_options, spin_budget);
-ENDS_WITH(snd_adapter_info, flags);
+ENDS_WITH(snd_adapter_info, reserved);
 ENDS_WITH(snd_srq_config, reserved);
 ENDS_WITH(snd_endpoint_config, check_payloads);
 ENDS_WITH(snd_connect_params, reserved);

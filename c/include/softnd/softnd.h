@@ -187,21 +187,41 @@ SND_API snd_status snd_fabric_close(snd_fabric *fabric);
 
 /* Adapter: a protection domain. Objects of two adapters cannot be used together. */
 
+/* snd_adapter_info has the limits of an adapter. Lengths are in bytes, depths are numbers of outstanding requests, and a value equal to
+ * a limit is allowed. */
 typedef struct snd_adapter_info {
-	uint64_t max_registration;
-	uint64_t max_transfer;
-	uint32_t max_initiator_sge;
+	uint64_t adapter_id; /* no other member of the arena has it */
+	uint64_t max_registration; /* of one region */
+	uint64_t max_window;
+	uint64_t max_transfer; /* of all entries of one request together */
+	uint32_t max_initiator_sge; /* entries of a Send or Write */
 	uint32_t max_receive_sge;
-	uint32_t max_inline;
-	uint32_t max_reads;
-	uint32_t max_queue_depth;
-	uint32_t max_cq_depth;
-	uint32_t max_private_data;
-	uint32_t inline_threshold; /* up to this length Inline is faster */
+	uint32_t max_read_sge;
+	uint32_t max_inline; /* of one request with SND_INLINE */
+	uint32_t max_inbound_reads; /* Reads of the peer that may run at once, of each endpoint */
+	uint32_t max_outbound_reads; /* Reads of this side that may run at once; further Reads wait */
+	uint32_t max_receive_depth; /* of an endpoint */
+	uint32_t max_initiator_depth; /* of an endpoint */
+	uint32_t max_srq_depth;
+	uint32_t max_cq_depth; /* in results */
+	uint32_t inline_threshold; /* up to this length, a request is expected to be faster with SND_INLINE */
+	uint32_t large_threshold; /* from this length on, Reads and Writes are expected to be faster than Sends */
+	uint32_t max_caller_data; /* private data of snd_connector_connect */
+	uint32_t max_callee_data; /* private data of snd_connector_accept and snd_connector_reject */
+	uint16_t vendor_id; /* 0: no vendor */
+	uint16_t device_id;
 	uint32_t max_inter_host_connections; /* to other hosts, of all processes of this host together; 0 if no other host can be reached */
-	uint32_t flags; /* SND_ADAPTER_ATOMICS and SND_ADAPTER_IMMEDIATE */
+	uint32_t flags; /* SND_ADAPTER_IN_ORDER_DMA and so on */
+	uint32_t reserved;
 } snd_adapter_info;
 
+#define SND_ADAPTER_IN_ORDER_DMA 0x1u /* the last byte of a transfer becomes visible after all its other bytes */
+#define SND_ADAPTER_READ_SINK_NOT_REQUIRED 0x2u
+#define SND_ADAPTER_INTERRUPT_MODERATION 0x4u /* snd_cq_moderate is supported */
+#define SND_ADAPTER_MULTI_ENGINE 0x8u /* several connections make progress at the same time */
+#define SND_ADAPTER_READ_LOCAL_INVALIDATE 0x10u /* SND_READ_LOCAL_INVALIDATE has an effect */
+#define SND_ADAPTER_CQ_RESIZE 0x100u /* snd_cq_resize is supported */
+#define SND_ADAPTER_LOOPBACK 0x10000u /* an address of the adapter can connect to itself */
 #define SND_ADAPTER_ATOMICS 0x20000u /* snd_endpoint_fetch_and_add, snd_endpoint_compare_and_swap and snd_endpoint_swap are supported */
 #define SND_ADAPTER_IMMEDIATE 0x40000u /* snd_endpoint_send_immediate and snd_endpoint_write_immediate are supported */
 

@@ -1,6 +1,7 @@
 /* Opening and closing a fabric and its adapters. TWIN endpoint/provider.go, endpoint/provider_open.go. */
 #include "endpoint/provider.h"
 
+#include <endian.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -334,6 +335,16 @@ snd_status snd_adapter_open(snd_fabric *fabric, snd_adapter **adapter)
 
 enum { MAX_INTER_HOST = 2048 }; /* connections that the relay of a host carries */
 
+#define ADAPTER_FLAGS (SND_ADAPTER_IN_ORDER_DMA | SND_ADAPTER_INTERRUPT_MODERATION | SND_ADAPTER_MULTI_ENGINE | SND_ADAPTER_READ_LOCAL_INVALIDATE | \
+	SND_ADAPTER_CQ_RESIZE | SND_ADAPTER_LOOPBACK | SND_ADAPTER_ATOMICS | SND_ADAPTER_IMMEDIATE)
+
+/* adapter_id is adapterID of endpoint/address.go. */
+static uint64_t adapter_id(const struct snd_fabric *f)
+{
+	const uint64_t words[] = {htole64(f->arena.id[0]), htole64(f->arena.id[1]), htole64(f->id)};
+	return snd_xxh64(words, sizeof words);
+}
+
 snd_status snd_adapter_query(size_t info_size, snd_adapter *adapter, snd_adapter_info *info)
 {
 	const char *op = "query adapter";
@@ -346,9 +357,12 @@ snd_status snd_adapter_query(size_t info_size, snd_adapter *adapter, snd_adapter
 	struct snd_fabric *f = adapter->object.fabric;
 	const struct snd_limits *l = f->limits;
 	struct snd_peer relay;
-	const snd_adapter_info known = {SND_MAX_REGISTRATION, SND_MAX_TRANSFER, l->sge, l->sge, l->inline_size, l->reads,
-		l->queue_depth, l->cq_depth, l->private_data, l->inline_size < SND_INLINE_THRESHOLD ? l->inline_size : SND_INLINE_THRESHOLD,
-		snd_find_relay(f, &relay) ? MAX_INTER_HOST : 0, SND_ADAPTER_ATOMICS | SND_ADAPTER_IMMEDIATE};
+	const snd_adapter_info known = {.adapter_id = adapter_id(f), .max_registration = SND_MAX_REGISTRATION, .max_window = SND_MAX_REGISTRATION, .max_transfer = SND_MAX_TRANSFER,
+		.max_initiator_sge = l->sge, .max_receive_sge = l->sge, .max_read_sge = l->sge, .max_inline = l->inline_size, .max_inbound_reads = l->reads, .max_outbound_reads = l->reads,
+		.max_receive_depth = l->queue_depth, .max_initiator_depth = l->queue_depth, .max_srq_depth = l->queue_depth, .max_cq_depth = l->cq_depth,
+		.inline_threshold = l->inline_size < SND_INLINE_THRESHOLD ? l->inline_size : SND_INLINE_THRESHOLD, .large_threshold = SNDL_MAX_SEND_IN_ENTRY,
+		.max_caller_data = l->private_data, .max_callee_data = l->private_data, .max_inter_host_connections = snd_find_relay(f, &relay) ? MAX_INTER_HOST : 0,
+		.flags = f->stepwise ? ADAPTER_FLAGS & ~SND_ADAPTER_IN_ORDER_DMA : ADAPTER_FLAGS};
 	memset(info, 0, info_size);
 	memcpy(info, &known, info_size < sizeof known ? info_size : sizeof known);
 	return snd_leave_with(f, SND_SUCCESS);

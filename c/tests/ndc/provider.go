@@ -20,9 +20,8 @@ import (
 // Provider is a member of an arena, in C.
 type Provider struct {
 	nd.UnsupportedProvider
-	fabric       *C.snd_fabric
-	addr         netip.Addr
-	hasWeakOrder bool
+	fabric *C.snd_fabric
+	addr   netip.Addr
 }
 
 // Options are those of the fabric.
@@ -44,13 +43,17 @@ func Open(fd int, o Options) (*Provider, error) {
 	}
 	p := new(Provider)
 	if o.WeakOrder != nil {
-		p.hasWeakOrder, c.weak_order, c.weak_order_seed = true, 1, C.uint64_t(*o.WeakOrder)
+		c.weak_order, c.weak_order_seed = 1, C.uint64_t(*o.WeakOrder)
 	}
-	if err := status("attach fabric", func() C.snd_status { return C.snd_fabric_attach(C.sizeof_snd_fabric_options, C.int(fd), -1, &c, &p.fabric) }); err != nil {
+	if err := status("attach fabric", func() C.snd_status {
+		return C.snd_fabric_attach(C.sizeof_snd_fabric_options, C.int(fd), -1, &c, &p.fabric)
+	}); err != nil {
 		return nil, err
 	}
 	if o.Timeout != 0 {
-		if err := status("set time-outs", func() C.snd_status { return C.snd_fabric_set_timeouts(p.fabric, C.int64_t(o.Timeout), C.int64_t(o.Timeout)) }); err != nil {
+		if err := status("set time-outs", func() C.snd_status {
+			return C.snd_fabric_set_timeouts(p.fabric, C.int64_t(o.Timeout), C.int64_t(o.Timeout))
+		}); err != nil {
 			return nil, errors.Join(err, p.Close())
 		}
 	}
@@ -135,23 +138,18 @@ func (a *adapter) Query(version uint32) (nd.AdapterInfo, error) {
 		return nd.AdapterInfo{}, refuse(op, nd.InvalidParameter, "unknown version")
 	}
 	i := a.info
-	flags := nd.InOrderDMASupported | nd.MultiEngineSupported | nd.LoopbackConnectionsSupported | nd.CQResizeSupported |
-		nd.ReadLocalInvalidateSupported | nd.InterruptModerationSupported | nd.AdapterFlags(i.flags)
-	if a.provider.hasWeakOrder {
-		flags &^= nd.InOrderDMASupported
-	}
 	return nd.AdapterInfo{
-		InfoVersion: version, AdapterID: a.provider.id(),
-		MaxRegistrationSize: uint64(i.max_registration), MaxWindowSize: uint64(i.max_registration),
-		MaxInitiatorSGE: uint32(i.max_initiator_sge), MaxReceiveSGE: uint32(i.max_receive_sge), MaxReadSGE: uint32(i.max_initiator_sge),
+		InfoVersion: version, VendorID: uint16(i.vendor_id), DeviceID: uint16(i.device_id), AdapterID: a.provider.id(),
+		MaxRegistrationSize: uint64(i.max_registration), MaxWindowSize: uint64(i.max_window),
+		MaxInitiatorSGE: uint32(i.max_initiator_sge), MaxReceiveSGE: uint32(i.max_receive_sge), MaxReadSGE: uint32(i.max_read_sge),
 		MaxTransferLength: uint32(i.max_transfer), MaxInlineDataSize: uint32(i.max_inline),
-		MaxInboundReadLimit: uint32(i.max_reads), MaxOutboundReadLimit: uint32(i.max_reads),
-		MaxReceiveQueueDepth: uint32(i.max_queue_depth), MaxInitiatorQueueDepth: uint32(i.max_queue_depth), MaxCompletionQueueDepth: uint32(i.max_cq_depth),
-		InlineRequestThreshold: uint32(i.inline_threshold), LargeRequestThreshold: 48,
-		MaxSharedReceiveQueueDepth: uint32(i.max_queue_depth),
-		MaxCallerData:              uint32(i.max_private_data), MaxCalleeData: uint32(i.max_private_data),
+		MaxInboundReadLimit: uint32(i.max_inbound_reads), MaxOutboundReadLimit: uint32(i.max_outbound_reads),
+		MaxReceiveQueueDepth: uint32(i.max_receive_depth), MaxInitiatorQueueDepth: uint32(i.max_initiator_depth),
+		MaxSharedReceiveQueueDepth: uint32(i.max_srq_depth), MaxCompletionQueueDepth: uint32(i.max_cq_depth),
+		InlineRequestThreshold: uint32(i.inline_threshold), LargeRequestThreshold: uint32(i.large_threshold),
+		MaxCallerData: uint32(i.max_caller_data), MaxCalleeData: uint32(i.max_callee_data),
 		MaxInterHostConnections: uint32(i.max_inter_host_connections),
-		AdapterFlags:            flags,
+		AdapterFlags:            nd.AdapterFlags(i.flags),
 	}, nil
 }
 
@@ -223,8 +221,8 @@ func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 	}{
 		{!rok || receive == nil || receive.adapter != a || receive.isClosed(), nd.InvalidParameter2},
 		{!iok || initiator == nil || initiator.adapter != a || initiator.isClosed(), nd.InvalidParameter3},
-		{cfg.ReceiveDepth < 0 || cfg.ReceiveDepth > int(a.info.max_queue_depth), nd.InvalidParameter5},
-		{cfg.InitiatorDepth < 0 || cfg.InitiatorDepth > int(a.info.max_queue_depth), nd.InvalidParameter6},
+		{cfg.ReceiveDepth < 0 || cfg.ReceiveDepth > int(a.info.max_receive_depth), nd.InvalidParameter5},
+		{cfg.InitiatorDepth < 0 || cfg.InitiatorDepth > int(a.info.max_initiator_depth), nd.InvalidParameter6},
 		{cfg.MaxReceiveSGE < 0 || cfg.MaxReceiveSGE > int(a.info.max_receive_sge), nd.InvalidParameter7 - less},
 		{cfg.MaxInitiatorSGE < 0 || cfg.MaxInitiatorSGE > int(a.info.max_initiator_sge), nd.InvalidParameter8 - less},
 		{cfg.InlineSize < 0 || cfg.InlineSize > int(a.info.max_inline), nd.InvalidParameter9 - less},
