@@ -9,7 +9,7 @@ import (
 
 // Most counters are derived from the words that posting and completing change anyway. The fast path
 // counts nothing else. With Options.CountOperations, each result is added under the completion queue's
-// lock, where it is counted by type.
+// lock, where it is counted by type. TWIN c/src/endpoint/stats.c.
 
 // stall counts, once for a request and a cause, that the request waits.
 func (ep *queuePair) stall(r *request, cause stallCause) outcome {

@@ -9,7 +9,7 @@ module softnd
   implicit none
   private :: c_status_name, c_last_error, c_version, c_strlen, copy_text
   private :: c_fabric_create, c_fabric_attach, c_fabric_open, c_adapter_query, c_srq_create, c_endpoint_create
-  private :: c_connector_connect, c_connector_accept, c_job_init, c_job_join, c_job_connect
+  private :: c_cq_get_stats, c_endpoint_get_stats, c_connector_connect, c_connector_accept, c_job_init, c_job_join, c_job_connect
 
   integer, parameter :: snd_status = c_int32_t
   integer(c_int64_t), parameter :: snd_forever = -1_c_int64_t
@@ -167,6 +167,35 @@ module softnd
     integer(c_int64_t) :: request_context = 0
     integer(c_int32_t) :: request_type = 0
     integer(c_int32_t) :: invalidated_token = 0
+  end type
+
+  type, bind(c) :: snd_cq_stats
+    integer(c_int64_t) :: number = 0
+    integer(c_int64_t) :: depth = 0
+    integer(c_int64_t) :: queued = 0
+    integer(c_int64_t) :: results = 0
+    integer(c_int64_t) :: polls = 0
+    integer(c_int64_t) :: overrun = 0
+  end type
+
+  type, bind(c) :: snd_endpoint_stats
+    integer(c_int64_t) :: number = 0
+    integer(c_int64_t) :: requests_posted = 0
+    integer(c_int64_t) :: requests_completed = 0
+    integer(c_int64_t) :: requests_immediate = 0
+    integer(c_int64_t) :: receives_posted = 0
+    integer(c_int64_t) :: receives_completed = 0
+    integer(c_int64_t) :: posts_refused = 0
+    integer(c_int64_t) :: accesses_refused = 0
+    integer(c_int64_t) :: fragments = 0
+    integer(c_int64_t) :: retries = 0
+    integer(c_int64_t) :: stalls_receive = 0
+    integer(c_int64_t) :: stalls_shared_receive = 0
+    integer(c_int64_t) :: stalls_queue = 0
+    integer(c_int64_t) :: stalls_order = 0
+    integer(c_int64_t) :: stalls_drain = 0
+    character(kind=c_char) :: state(32) = c_null_char
+    character(kind=c_char) :: peer(64) = c_null_char
   end type
 
   type, bind(c) :: snd_srq_config
@@ -491,6 +520,13 @@ module softnd
       integer(c_int32_t), value :: depth
       integer(snd_status) :: r
     end function
+    function c_cq_get_stats(stats_size, cq, stats) result(r) bind(c, name='snd_cq_get_stats')
+      import
+      integer(c_size_t), value :: stats_size
+      type(c_ptr), value :: cq
+      type(snd_cq_stats), intent(out) :: stats
+      integer(snd_status) :: r
+    end function
     function snd_cq_close(cq) result(r) bind(c)
       import
       type(c_ptr), value :: cq
@@ -701,6 +737,13 @@ module softnd
     function snd_endpoint_error(endpoint) result(r) bind(c)
       import
       type(c_ptr), value :: endpoint
+      integer(snd_status) :: r
+    end function
+    function c_endpoint_get_stats(stats_size, endpoint, stats) result(r) bind(c, name='snd_endpoint_get_stats')
+      import
+      integer(c_size_t), value :: stats_size
+      type(c_ptr), value :: endpoint
+      type(snd_endpoint_stats), intent(out) :: stats
       integer(snd_status) :: r
     end function
     function snd_endpoint_close(endpoint) result(r) bind(c)
@@ -970,6 +1013,18 @@ contains
     type(snd_adapter_info), intent(out) :: info
     integer(snd_status) :: r
     r = c_adapter_query(c_sizeof(info), adapter, info)
+  end function
+  function snd_cq_get_stats(cq, stats) result(r)
+    type(c_ptr), value :: cq
+    type(snd_cq_stats), intent(out) :: stats
+    integer(snd_status) :: r
+    r = c_cq_get_stats(c_sizeof(stats), cq, stats)
+  end function
+  function snd_endpoint_get_stats(endpoint, stats) result(r)
+    type(c_ptr), value :: endpoint
+    type(snd_endpoint_stats), intent(out) :: stats
+    integer(snd_status) :: r
+    r = c_endpoint_get_stats(c_sizeof(stats), endpoint, stats)
   end function
   function snd_srq_create(adapter, config, srq) result(r)
     type(c_ptr), value :: adapter

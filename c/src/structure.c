@@ -11,6 +11,12 @@ snd_status snd_check_size(size_t size, const char *type, const char *op)
 	return SND_SUCCESS;
 }
 
+void snd_store_known(void *to, size_t size, const void *from, size_t known)
+{
+	memset(to, 0, size);
+	memcpy(to, from, size < known ? size : known);
+}
+
 snd_status snd_copy_known(void *to, size_t known, const void *from, size_t size, const char *type, const char *op)
 {
 	memset(to, 0, known);

@@ -34,6 +34,8 @@ static uint64_t all[4];
 static uint16_t group;
 static snd_address address;
 static snd_adapter_info info;
+static snd_endpoint_stats endpoint_stats;
+static snd_cq_stats cq_stats;
 static snd_window_descriptor descriptor, windows[2];
 static snd_request request;
 static int fd;
@@ -74,6 +76,7 @@ ROW(snd_cq_event_fd, snd_cq_event_fd(h, &fd))
 ROW(snd_cq_notify, snd_cq_notify(h, SND_NOTIFY_ANY, limit))
 ROW(snd_cq_moderate, snd_cq_moderate(h, 0, 0))
 ROW(snd_cq_notify_affinity, snd_cq_notify_affinity(h, &group, all))
+ROW(snd_cq_get_stats, snd_cq_get_stats(h, &cq_stats))
 ROW(snd_cq_resize, snd_cq_resize(h, 20))
 ROW(snd_cq_close, snd_cq_close(h))
 ROW(snd_srq_create, snd_srq_create(h, &(snd_srq_config){0}, (snd_srq **)&out))
@@ -100,6 +103,7 @@ ROW(snd_endpoint_fast_register, snd_endpoint_fast_register(h, 1, mr, &(snd_fast_
 ROW(snd_endpoint_invalidate_mr, snd_endpoint_invalidate_mr(h, 1, mr, 0))
 ROW(snd_endpoint_post, snd_endpoint_post(h, &request, 1, &n))
 ROW(snd_endpoint_flush, snd_endpoint_flush(h, limit))
+ROW(snd_endpoint_get_stats, snd_endpoint_get_stats(h, &endpoint_stats))
 ROW(snd_endpoint_error, snd_endpoint_error(h))
 ROW(snd_endpoint_close, snd_endpoint_close(h))
 ROW(snd_listener_create, snd_listener_create(h, (snd_listener **)&out))
@@ -161,12 +165,12 @@ static const struct row rows[] = {
 	SRQ(snd_srq_receive), SRQ(snd_srq_post), SRQ(snd_srq_notify), SRQ(snd_srq_notify_affinity), SRQ(snd_srq_modify), SRQ(snd_srq_close),
 	MR(snd_mr_buffer), MR(snd_mr_length), MR(snd_mr_address), MR(snd_mr_local_token), MR(snd_mr_remote_token), MR(snd_mr_sge), MR(snd_mr_query), MR(snd_mr_close),
 	WINDOW(snd_window_query), WINDOW(snd_window_close),
-	CQ(snd_cq_poll), CQ(snd_cq_wait), CQ(snd_cq_event_fd), CQ(snd_cq_notify), CQ(snd_cq_moderate), CQ(snd_cq_notify_affinity), CQ(snd_cq_resize), CQ(snd_cq_close),
+	CQ(snd_cq_poll), CQ(snd_cq_wait), CQ(snd_cq_event_fd), CQ(snd_cq_notify), CQ(snd_cq_moderate), CQ(snd_cq_notify_affinity), CQ(snd_cq_resize), CQ(snd_cq_get_stats), CQ(snd_cq_close),
 	ENDPOINT(snd_endpoint_receive), ENDPOINT(snd_endpoint_send), ENDPOINT(snd_endpoint_send_and_invalidate), ENDPOINT(snd_endpoint_write),
 	ENDPOINT(snd_endpoint_read), ENDPOINT(snd_endpoint_bind), ENDPOINT(snd_endpoint_invalidate), ENDPOINT(snd_endpoint_post),
 	ENDPOINT(snd_endpoint_fast_register), ENDPOINT(snd_endpoint_invalidate_mr), ENDPOINT(snd_endpoint_send_immediate), ENDPOINT(snd_endpoint_write_immediate),
 	ENDPOINT(snd_endpoint_fetch_and_add), ENDPOINT(snd_endpoint_compare_and_swap), ENDPOINT(snd_endpoint_swap),
-	ENDPOINT(snd_endpoint_flush), ENDPOINT(snd_endpoint_error), ENDPOINT(snd_endpoint_close),
+	ENDPOINT(snd_endpoint_flush), ENDPOINT(snd_endpoint_error), ENDPOINT(snd_endpoint_get_stats), ENDPOINT(snd_endpoint_close),
 	LISTENER(snd_listener_bind), LISTENER(snd_listener_listen), LISTENER(snd_listener_address), LISTENER(snd_listener_request), LISTENER(snd_listener_pause), LISTENER(snd_listener_close),
 	CONNECTOR(snd_connector_bind), CONNECTOR(snd_connector_connect), CONNECTOR(snd_connector_complete), CONNECTOR(snd_connector_accept),
 	CONNECTOR(snd_connector_reject), CONNECTOR(snd_connector_private_data), CONNECTOR(snd_connector_read_limits), CONNECTOR(snd_connector_local_address),

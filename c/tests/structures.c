@@ -1,5 +1,5 @@
-/* The structures of softnd.h: those that can grow carry their size by one rule, and a program that was compiled with an older or newer
- * version of them is served or refused. A structure or call of the header that this file does not know fails the test. */
+/* The structures of softnd.h that can grow. Programs may have been compiled with an older or newer version of them. A structure
+ * or call of the header that this file does not know fails the test. */
 #define SND_EXPLICIT_SIZES
 #include <stddef.h>
 #include <string.h>
@@ -74,6 +74,8 @@ static snd_status create_endpoint(size_t size, void *p)
 		OK(snd_endpoint_close(ep));
 	return s;
 }
+static snd_status cq_stats(size_t size, void *p) { return snd_cq_get_stats(size, cq, p); }
+static snd_status endpoint_stats(size_t size, void *p) { return snd_endpoint_get_stats(size, endpoint, p); }
 static snd_status connect_to(size_t size, void *p) { return snd_connector_connect(size, connector, endpoint, (snd_address){0, 0, 0}, p, 0); }
 static snd_status accept_one(size_t size, void *p) { return snd_connector_accept(size, connector, endpoint, p, 0); }
 static snd_status connect_rank(size_t size, void *p)
@@ -94,6 +96,8 @@ static struct row {
 	{"snd_job_init", "snd_fabric_options", sizeof(snd_fabric_options), init, 0, 0},
 	{"snd_job_join", "snd_fabric_options", sizeof(snd_fabric_options), join, 0, 0},
 	{"snd_adapter_query", "snd_adapter_info", sizeof(snd_adapter_info), query, 1, 0},
+	{"snd_cq_get_stats", "snd_cq_stats", sizeof(snd_cq_stats), cq_stats, 1, 0},
+	{"snd_endpoint_get_stats", "snd_endpoint_stats", sizeof(snd_endpoint_stats), endpoint_stats, 1, 0},
 	{"snd_srq_create", "snd_srq_config", sizeof(snd_srq_config), create_srq, 0, 0},
 	{"snd_endpoint_create", "snd_endpoint_config", sizeof(snd_endpoint_config), create_endpoint, 0, 0},
 	{"snd_job_connect", "snd_endpoint_config", sizeof(snd_endpoint_config), connect_rank, 0, 0},
@@ -107,6 +111,8 @@ static const char *const fixed[] = {"snd_address", "snd_window_descriptor", "snd
 #define ENDS_WITH(type, member) _Static_assert(offsetof(type, member) + sizeof(((type *)0)->member) == sizeof(type), "padding at the end")
 ENDS_WITH(snd_fabric_options, spin_budget);
 ENDS_WITH(snd_adapter_info, reserved);
+ENDS_WITH(snd_cq_stats, overrun);
+ENDS_WITH(snd_endpoint_stats, peer);
 ENDS_WITH(snd_srq_config, reserved);
 ENDS_WITH(snd_endpoint_config, check_payloads);
 ENDS_WITH(snd_connect_params, reserved);

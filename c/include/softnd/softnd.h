@@ -35,12 +35,12 @@
  * Members named reserved are 0. Calls refuse structures in which they are not.
  *
  * Structures that can grow. A later version may append members to snd_fabric_options, snd_adapter_info, snd_srq_config,
- * snd_endpoint_config and snd_connect_params. Set them to zero or by designated initialisers: 0 in a new member
+ * snd_endpoint_config, snd_connect_params, snd_endpoint_stats and snd_cq_stats. Set them to zero or by designated initialisers: 0 in a new member
  * is what older programs get. A call that takes one of them has its size as first argument, which a macro of the same name adds:
  * programs in C and C++ leave it out. Programs that load the library with dlsym, and those that define SND_EXPLICIT_SIZES, as cgo
  * needs, pass it. A call
  * refuses a structure that is larger than the one it knows if a byte beyond that is not 0, and one whose size is 0 or above 4096;
- * snd_adapter_query stores the members that fit, and 0 beyond those that it knows. All other structures keep their members.
+ * calls that store one store the members that fit, and 0 beyond those that they know. All other structures keep their members.
  */
 #ifndef SOFTND_SOFTND_H
 #define SOFTND_SOFTND_H
@@ -275,8 +275,8 @@ SND_API uint32_t snd_mr_local_token(snd_mr *mr);
 /* snd_mr_remote_token returns the token for requests of peers, 0 for a bad handle. It gives the access
  * that the flags of the region allow. */
 SND_API uint32_t snd_mr_remote_token(snd_mr *mr);
-/* snd_mr_sge returns an entry for length bytes of a region, from offset on. If they are not in the region, or more than 4 GiB - 1, or
- * the handle is bad, snd_last_error says so, and the entry has no buffer: each post refuses it with SND_INVALID_PARAMETER. */
+/* snd_mr_sge returns an entry for length bytes of a region, from offset on. After a failure the entry has no buffer, and each post refuses
+ * it with SND_INVALID_PARAMETER: the bytes are not in the region, or more than 4 GiB - 1, or the handle is bad. */
 SND_API snd_sge snd_mr_sge(snd_mr *mr, uint64_t offset, size_t length);
 /* snd_mr_close ends the registration. It frees the memory of snd_mr_allocate, unless another region covers a part of it: then
  * the memory is freed when the last such region is closed. The call blocks until no peer uses the memory. It fails with
@@ -400,6 +400,18 @@ SND_API snd_status snd_cq_moderate(snd_cq *cq, int64_t interval, int32_t count);
 SND_API snd_status snd_cq_notify_affinity(snd_cq *cq, uint16_t *group, uint64_t *mask);
 /* snd_cq_resize changes the depth. The queue loses no result. */
 SND_API snd_status snd_cq_resize(snd_cq *cq, uint32_t depth);
+/* snd_cq_stats has the counters of a completion queue since its creation. */
+typedef struct snd_cq_stats {
+	uint64_t number; /* of the queue in its process */
+	uint64_t depth;
+	uint64_t queued; /* results in the queue now */
+	uint64_t results; /* added to the queue; a small message may bypass the queue, and is then not counted */
+	uint64_t polls; /* checks for results by all calls, approximate */
+	uint64_t overrun; /* 1: a result was lost because the queue was full */
+} snd_cq_stats;
+
+/* snd_cq_get_stats stores the counters of a completion queue. */
+SND_API snd_status snd_cq_get_stats(size_t stats_size, snd_cq *cq, snd_cq_stats *stats);
 /* snd_cq_close discards the queued results and ends all waits. Endpoints may still use the queue: their
  * results are lost. */
 SND_API snd_status snd_cq_close(snd_cq *cq);
@@ -557,6 +569,29 @@ SND_API snd_status snd_endpoint_flush(snd_endpoint *endpoint, int64_t timeout);
 /* snd_endpoint_error returns why the endpoint has left the connected state: SND_SUCCESS if it has not.
  * snd_last_error returns the cause in words. */
 SND_API snd_status snd_endpoint_error(snd_endpoint *endpoint);
+/* snd_endpoint_stats has the counters of an endpoint since its creation. */
+typedef struct snd_endpoint_stats {
+	uint64_t number; /* of the endpoint in its process */
+	uint64_t requests_posted; /* initiator requests, of all types */
+	uint64_t requests_completed;
+	uint64_t requests_immediate; /* that completed within the call that posted them */
+	uint64_t receives_posted; /* or taken from the shared receive queue */
+	uint64_t receives_completed;
+	uint64_t posts_refused; /* with SND_NO_MORE_ENTRIES */
+	uint64_t accesses_refused; /* requests of either side that failed because of a token or a posted receive */
+	uint64_t fragments; /* parts of requests whose data the peer copies */
+	uint64_t retries; /* unsuccessful attempts to run a waiting request */
+	uint64_t stalls_receive; /* requests that waited for a receive of the peer: receiver not ready (RNR) in verbs */
+	uint64_t stalls_shared_receive; /* messages of the peer that waited for a receive in the shared receive queue */
+	uint64_t stalls_queue; /* requests that waited for space in the queue to the peer */
+	uint64_t stalls_order; /* requests that waited for Reads or atomics (SND_READ_FENCE or a limit), and Invalidates for earlier requests */
+	uint64_t stalls_drain; /* Invalidates that waited for the end of a copy in progress */
+	char state[32]; /* such as "connected" */
+	char peer[64]; /* the process at the other side; empty until the endpoint is connected */
+} snd_endpoint_stats;
+
+/* snd_endpoint_get_stats stores the counters of an endpoint. A request that waits for two causes counts once for each. */
+SND_API snd_status snd_endpoint_get_stats(size_t stats_size, snd_endpoint *endpoint, snd_endpoint_stats *stats);
 /* snd_endpoint_close aborts an established connection. Its results stay in their queues. */
 SND_API snd_status snd_endpoint_close(snd_endpoint *endpoint);
 
@@ -702,6 +737,8 @@ SND_API SND_NORETURN void snd_job_abort(snd_job *job, int code, const char *reas
 #define snd_fabric_attach(...) snd_fabric_attach(sizeof(snd_fabric_options), __VA_ARGS__)
 #define snd_fabric_open(...) snd_fabric_open(sizeof(snd_fabric_options), __VA_ARGS__)
 #define snd_adapter_query(...) snd_adapter_query(sizeof(snd_adapter_info), __VA_ARGS__)
+#define snd_cq_get_stats(...) snd_cq_get_stats(sizeof(snd_cq_stats), __VA_ARGS__)
+#define snd_endpoint_get_stats(...) snd_endpoint_get_stats(sizeof(snd_endpoint_stats), __VA_ARGS__)
 #define snd_srq_create(...) snd_srq_create(sizeof(snd_srq_config), __VA_ARGS__)
 #define snd_endpoint_create(...) snd_endpoint_create(sizeof(snd_endpoint_config), __VA_ARGS__)
 #define snd_connector_connect(...) snd_connector_connect(sizeof(snd_connect_params), __VA_ARGS__)

@@ -395,6 +395,12 @@ public:
 	}
 	void moderate(std::int64_t interval, std::int32_t count) const { check(snd_cq_moderate(get(), interval, count)); }
 	void notify_affinity(std::uint16_t &group, std::uint64_t &mask) const { check(snd_cq_notify_affinity(get(), &group, &mask)); }
+	snd_cq_stats stats() const
+	{
+		snd_cq_stats s{};
+		check(snd_cq_get_stats(get(), &s));
+		return s;
+	}
 	void resize(std::uint32_t depth) const { check(snd_cq_resize(get(), depth)); }
 };
 
@@ -531,6 +537,12 @@ public:
 		check(snd_endpoint_invalidate_mr(get(), context, mr, flags));
 	}
 	void flush(std::int64_t timeout = SND_FOREVER) const { check(snd_endpoint_flush(get(), timeout)); }
+	snd_endpoint_stats stats() const
+	{
+		snd_endpoint_stats s{};
+		check(snd_endpoint_get_stats(get(), &s));
+		return s;
+	}
 	snd_status error() const noexcept { return snd_endpoint_error(get()); }
 };
 

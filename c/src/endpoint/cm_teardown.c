@@ -155,8 +155,10 @@ static bool settle(struct snd_endpoint *ep, struct snd_send_request *r)
 		return r->state == SND_REQ_FINISHED;
 	if (executed && (int64_t)(snd_load_released(&c->out) - r->end_entry) >= 0)
 		snd_finish_sent(ep, r);
-	else if (is_blamed(c, r))
+	else if (is_blamed(c, r)) {
 		snd_finish(r, c->fault.status);
+		ep->counters.accesses_refused++;
+	}
 	return r->state == SND_REQ_FINISHED;
 }
 

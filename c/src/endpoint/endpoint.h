@@ -132,6 +132,7 @@ struct snd_send_request {
 	uint64_t first_entry, end_entry; /* ring entries; end 0 = none */
 	int64_t waits_since;             /* without a receive, of a Send or Write with immediate data; 0: it does not */
 	uint32_t stalls;                 /* how often it has found none */
+	uint32_t stalled;                /* a bit for each cause for which it has waited */
 	struct snd_invalidatable *object; /* which a Bind or Invalidate changes */
 	struct snd_binding binding;
 	struct snd_registration *registration; /* of a fast registration that is not executed */
@@ -187,6 +188,21 @@ enum snd_teardown {
 	SND_NOT_RELEASED,
 	SND_RELEASED, /* no code uses the peer's shared queue-pair state from now on */
 	SND_FLUSHED,  /* all requests and receives are completed, and no other is accepted */
+};
+
+/* Why a request waits. */
+enum snd_stall_cause {
+	SND_STALL_RECEIVE, /* the peer has no receive posted */
+	SND_STALL_QUEUE,   /* the ring or the bounce buffers are full */
+	SND_STALL_ORDER,   /* earlier requests must complete first */
+	SND_STALL_DRAIN,   /* the peer uses a token that an Invalidate has revoked */
+	SND_STALLS
+};
+
+/* snd_counters are the counters that no other words of an endpoint have. The fast path changes none. */
+struct snd_counters {
+	uint64_t posts_refused, accesses_refused, fragments, retries, shared_stalls, silent;
+	uint64_t stalls[SND_STALLS];
 };
 
 struct snd_endpoint {
@@ -262,6 +278,8 @@ struct snd_endpoint {
 
 	struct snd_weak *weak; /* NULL = no weak order, see weak.h */
 
+	struct snd_counters counters;
+
 	/* Life. */
 	struct snd_connector *connector;
 	bool request_failed; /* a request has completed with a failure that this side found; the rest is canceled */
@@ -276,6 +294,14 @@ struct snd_endpoint {
 };
 
 enum snd_outcome { SND_BLOCKED, SND_PARTIAL, SND_EXECUTED };
+
+/* snd_stall counts, once for a request and a cause, that the request waits. */
+static inline enum snd_outcome snd_stall(struct snd_endpoint *ep, struct snd_send_request *r, enum snd_stall_cause cause)
+{
+	ep->counters.stalls[cause] += (r->stalled >> cause & 1) == 0;
+	r->stalled |= UINT32_C(1) << cause;
+	return SND_BLOCKED;
+}
 
 #define SND_QUANTUM (UINT64_C(256) << 10)
 

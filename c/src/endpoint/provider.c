@@ -215,7 +215,7 @@ snd_status snd_fabric_set_timeouts(snd_fabric *fabric, int64_t receive, int64_t 
 	SND_ENTER(fabric, SND_TYPE_FABRIC, op);
 	fabric->receive_timeout = receive == SND_DEFAULT_TIMEOUT ? fabric->default_receive_timeout : receive;
 	fabric->disconnect_timeout = disconnect == SND_DEFAULT_TIMEOUT ? DISCONNECT_TIMEOUT : disconnect;
-	snd_wake_progress(fabric); /* a Send that waits may have no limit any more, or have one now */
+	snd_wake_progress(fabric); /* the limit of a Send that waits has changed */
 	return snd_leave_with(fabric, SND_SUCCESS);
 }
 
@@ -349,10 +349,7 @@ snd_status snd_adapter_query(size_t info_size, snd_adapter *adapter, snd_adapter
 {
 	const char *op = "query adapter";
 	SND_CHECK(adapter, SND_TYPE_ADAPTER, op);
-	SND_CHECK_POINTER(info, op);
-	const snd_status s = snd_check_size(info_size, "snd_adapter_info", op);
-	if (s != SND_SUCCESS)
-		return s;
+	SND_CHECK_STORED(snd_adapter_info, info, info_size, op);
 	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
 	struct snd_fabric *f = adapter->object.fabric;
 	const struct snd_limits *l = f->limits;
@@ -363,8 +360,7 @@ snd_status snd_adapter_query(size_t info_size, snd_adapter *adapter, snd_adapter
 		.inline_threshold = l->inline_size < SND_INLINE_THRESHOLD ? l->inline_size : SND_INLINE_THRESHOLD, .large_threshold = SNDL_MAX_SEND_IN_ENTRY,
 		.max_caller_data = l->private_data, .max_callee_data = l->private_data, .max_inter_host_connections = snd_find_relay(f, &relay) ? MAX_INTER_HOST : 0,
 		.flags = f->stepwise ? ADAPTER_FLAGS & ~SND_ADAPTER_IN_ORDER_DMA : ADAPTER_FLAGS};
-	memset(info, 0, info_size);
-	memcpy(info, &known, info_size < sizeof known ? info_size : sizeof known);
+	snd_store_known(info, info_size, &known, sizeof known);
 	return snd_leave_with(f, SND_SUCCESS);
 }
 

@@ -32,8 +32,10 @@ snd_status snd_new_request(struct snd_endpoint *ep, const char *op, uint32_t kin
 			ep->was_connected ? " any more: connect a new endpoint" : " yet: post when snd_connector_complete or snd_connector_accept has returned");
 	if (snd_has_overrun(ep))
 		return snd_fail(SND_INTERNAL_ERROR, "%s: a completion queue of the endpoint overran and lost results: create a deeper queue, and connect a new endpoint", op);
-	if (!snd_has_queue_slot(ep))
+	if (!snd_has_queue_slot(ep)) {
+		ep->counters.posts_refused++;
 		return snd_fail(SND_NO_MORE_ENTRIES, "%s: all %" PRIu64 " requests of initiator_depth are outstanding: poll for results, then retry", op, ep->initiator_depth);
+	}
 	struct snd_send_request *r = snd_request_at(ep, ep->posted);
 	*r = (struct snd_send_request){.number = ep->posted, .kind = kind, .flags = flags, .context = context, .entries = r->entries, .inline_data = r->inline_data,
 		.bounce_index = -1, .posted_after_end = ep->state != SND_QP_CONNECTED};

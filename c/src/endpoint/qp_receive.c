@@ -113,6 +113,7 @@ snd_status snd_post_receive(struct snd_endpoint *ep, uint64_t context, const snd
 	if (snd_unlikely(ep->rposted - ep->receive_slots.freed >= ep->receive_depth)) {
 		struct snd_entry scratch[SNDL_MAX_SGE]; /* an error of the arguments takes precedence */
 		snd_status s = snd_set_receive(&(struct snd_receive){.list = scratch}, context, sge, count, ep->max_receive_sge, op);
+		ep->counters.posts_refused += s == SND_SUCCESS;
 		return s != SND_SUCCESS ? s
 			: snd_fail(SND_NO_MORE_ENTRIES, "%s: all %" PRIu64 " receives of receive_depth are outstanding: poll for results, then retry", op, ep->receive_depth);
 	}

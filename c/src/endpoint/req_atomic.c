@@ -29,12 +29,15 @@ static enum snd_outcome send_atomic(struct snd_endpoint *ep, struct snd_send_req
 	r->needs_ack = true;
 	if (c->atomics_sent - c->atomics_taken == SNDL_RESULTS)
 		snd_take_results(ep);
-	if (snd_has_reads_in_flight(c, ep->read_limit) || c->atomics_sent - c->atomics_taken == SNDL_RESULTS || !snd_has_free_entry(ep))
-		return SND_BLOCKED;
+	if (snd_has_reads_in_flight(c, ep->read_limit) || c->atomics_sent - c->atomics_taken == SNDL_RESULTS)
+		return snd_stall(ep, r, SND_STALL_ORDER);
+	if (!snd_has_free_entry(ep))
+		return snd_stall(ep, r, SND_STALL_QUEUE);
 	r->result_index = c->atomics_sent++ % SNDL_RESULTS;
 	uint64_t words[7] = {snd_entry_header(SNDL_KIND_ATOMIC, SND_PLAIN_WRITE, 0, r->remote_token), r->remote_address, r->change.operand, r->change.swap,
 		r->change.operation, r->result_index};
 	snd_push_entry(ep, r, words, false);
+	ep->counters.fragments++;
 	snd_count_read(c, r->end_entry);
 	snd_ring_peer(ep->object.fabric, &c->peer);
 	return SND_EXECUTED;

@@ -33,16 +33,16 @@ enum snd_outcome snd_execute_invalidate(struct snd_endpoint *ep, struct snd_send
 	if (r->state != SND_REQ_DRAINING) {
 		struct snd_connection *c = ep->conn;
 		if (snd_is_region(r->object) && (c->out.next != snd_load_released(&c->out) || snd_has_reads_aside(ep) || snd_awaits_results(ep)))
-			return SND_BLOCKED; /* requests that may name the region's local token have not run, or are still in the ring */
+			return snd_stall(ep, r, SND_STALL_ORDER); /* requests that may name the region's local token have not run, or are still in the ring */
 		if (snd_is_region(r->object) && !snd_before_revoke(ep))
-			return SND_BLOCKED; /* the failed Read ends the connection when it completes */
+			return snd_stall(ep, r, SND_STALL_ORDER); /* the failed Read ends the connection when it completes */
 		if (!snd_invalidate(r->object, ep->number, false))
 			return snd_reject(ep, r, SND_INVALID_DEVICE_REQUEST, snd_is_region(r->object)
 				? "the region is not registered on this endpoint, or a window still uses it" : "the window is not bound on this endpoint");
 		r->state = SND_REQ_DRAINING;
 	}
 	if (!snd_end_invalidation(r->object))
-		return SND_BLOCKED;
+		return snd_stall(ep, r, SND_STALL_DRAIN);
 	snd_complete_invalidate(r);
 	return SND_EXECUTED;
 }

@@ -60,6 +60,7 @@ enum snd_outcome snd_reject_local(struct snd_endpoint *ep, struct snd_send_reque
 {
 	struct snd_operand o = {.address = e->address, .token = e->token, .rights = SNDL_RIGHT_LOCAL};
 	char why[SND_REASON];
+	ep->counters.accesses_refused++;
 	snd_describe_range(ep, &o, e->length, why, sizeof why);
 	return snd_reject(ep, r, SND_ACCESS_VIOLATION, "scatter/gather entry of %s: %s", why, snd_fault_text(f));
 }
@@ -67,6 +68,7 @@ enum snd_outcome snd_reject_local(struct snd_endpoint *ep, struct snd_send_reque
 enum snd_outcome snd_reject_remote(struct snd_endpoint *ep, struct snd_send_request *r, enum snd_fault f)
 {
 	char why[SND_REASON], peer[64];
+	ep->counters.accesses_refused++;
 	snd_describe_request(ep, r, why, sizeof why);
 	snd_name_peer(ep->conn, peer, sizeof peer);
 	return snd_reject(ep, r, SND_ACCESS_VIOLATION, "%s: %s; the peer is %s", why, snd_fault_text(f), peer);
@@ -163,7 +165,7 @@ static enum snd_outcome push_write_in_entry(struct snd_endpoint *ep, struct snd_
 {
 	uint64_t words[7] = {0};
 	if (!snd_has_free_entry(ep))
-		return SND_BLOCKED;
+		return snd_stall(ep, r, SND_STALL_QUEUE);
 	if (!snd_gather_payload(ep, r, words + 2))
 		return SND_EXECUTED;
 	words[0] = snd_entry_header(SNDL_KIND_WRITE_IN_ENTRY, SNDL_FLAG_FIRST | SNDL_FLAG_LAST | SNDL_FLAG_ACK_REQUEST | snd_entry_flags(r), r->total, r->remote_token);
@@ -207,7 +209,7 @@ static enum snd_outcome bounce_out(struct snd_endpoint *ep, struct snd_send_requ
 		if ((int64_t)(released - ep->bounce_freed_by[i]) >= 0)
 			*buffer = i;
 	if (*buffer < 0)
-		return SND_BLOCKED;
+		return snd_stall(ep, r, SND_STALL_QUEUE);
 	uint64_t n = e->length < SND_CHUNK_BYTES ? e->length : SND_CHUNK_BYTES;
 	unsigned char *memory = bounce_at(ep, *buffer);
 	if (r->kind != SND_REQUEST_READ) {
@@ -261,7 +263,7 @@ enum snd_outcome snd_send_fragments(struct snd_endpoint *ep, struct snd_send_req
 		if (snd_bytes_until(ep, r, *budget) == 0)
 			return SND_PARTIAL;
 		if (read && r->transferred == 0 && (snd_has_reads_in_flight(c, ep->read_limit) || (r->hashed && !ep->hook->before_read(ep, r))))
-			return SND_BLOCKED;
+			return snd_stall(ep, r, SND_STALL_ORDER);
 		struct snd_entry e = snd_entry_at(r->entries, r->count, r->transferred);
 		e.length = (uint32_t)snd_bytes_until(ep, r, e.length);
 		struct snd_operand local;
@@ -271,7 +273,7 @@ enum snd_outcome snd_send_fragments(struct snd_endpoint *ep, struct snd_send_req
 		if (fault != SND_NO_FAULT)
 			return snd_reject_local(ep, r, &e, fault);
 		if (!snd_has_free_entry(ep))
-			return SND_BLOCKED;
+			return snd_stall(ep, r, SND_STALL_QUEUE);
 		int buffer = -1;
 		if (is_private) {
 			enum snd_outcome out = bounce_out(ep, r, &e, &buffer);
@@ -286,6 +288,7 @@ enum snd_outcome snd_send_fragments(struct snd_endpoint *ep, struct snd_send_req
 		uint64_t words[7] = {snd_entry_header(kind, flags, 0, r->remote_token), e.address, (uint64_t)e.length | (uint64_t)e.token << 32,
 			r->remote_address + r->transferred, r->total, 0, r->hash};
 		snd_push_entry(ep, r, words, r->kind == SND_REQUEST_SEND ? r->transferred == 0 : r->has_immediate && (flags & SNDL_FLAG_LAST) != 0);
+		ep->counters.fragments++;
 		snd_ring_peer(ep->object.fabric, &c->peer);
 		r->transferred += n;
 		if (read && r->transferred == r->total)
@@ -306,7 +309,7 @@ static enum snd_outcome push_write_placed(struct snd_endpoint *ep, struct snd_se
 	uint32_t flags = SNDL_FLAG_FIRST | SNDL_FLAG_LAST | (r->needs_ack ? SNDL_FLAG_ACK_REQUEST : 0) | (snd_entry_flags(r) & ~SNDL_FLAG_HASHED);
 	uint64_t words[7] = {snd_entry_header(SNDL_KIND_WRITE_PLACED, flags, 0, 0), r->total};
 	if (!snd_push_entry(ep, r, words, true))
-		return SND_BLOCKED;
+		return snd_stall(ep, r, SND_STALL_QUEUE);
 	snd_ring_peer(ep->object.fabric, &ep->conn->peer);
 	if (!r->needs_ack)
 		snd_complete_if_open(ep, r);
@@ -378,9 +381,10 @@ bool snd_ask_hook(struct snd_endpoint *ep, struct snd_send_request *r, enum snd_
  * outcome of its execution. */
 static bool before_execute(struct snd_endpoint *ep, struct snd_send_request *r, enum snd_outcome *out)
 {
-	*out = SND_BLOCKED;
-	if ((r->flags & SND_READ_FENCE) != 0 && (snd_has_reads_in_flight(ep->conn, 1) || snd_has_reads_aside(ep) || snd_awaits_results(ep)))
+	if ((r->flags & SND_READ_FENCE) != 0 && (snd_has_reads_in_flight(ep->conn, 1) || snd_has_reads_aside(ep) || snd_awaits_results(ep))) {
+		*out = snd_stall(ep, r, SND_STALL_ORDER);
 		return true;
+	}
 	return snd_ask_hook(ep, r, out);
 }
 
@@ -452,6 +456,7 @@ void snd_complete_request(struct snd_endpoint *ep, struct snd_send_request *r)
 		ep->hook->forget(ep, r);
 	if (r->status == SND_SUCCESS && (r->flags & SND_SILENT_SUCCESS) != 0) {
 		ep->adjustment--;
+		ep->counters.silent++;
 		return;
 	}
 	uint64_t bytes = r->status == SND_SUCCESS && r->kind != SND_REQUEST_BIND && r->kind != SND_REQUEST_INVALIDATE ? r->total : 0;
@@ -513,7 +518,9 @@ bool snd_run_requests(struct snd_endpoint *ep, uint64_t *budget)
 		if ((r->flags & SND_READ_LOCAL_INVALIDATE) != 0 && out == SND_EXECUTED)
 			out = snd_invalidate_sink(ep, r);
 		switch (out) {
-		case SND_BLOCKED: return progressed || r->transferred != before;
+		case SND_BLOCKED:
+			ep->counters.retries++;
+			return progressed || r->transferred != before;
 		case SND_PARTIAL: return true;
 		case SND_EXECUTED: break;
 		}

@@ -44,7 +44,8 @@ static enum snd_outcome reject_receive(struct snd_endpoint *ep, struct snd_send_
 {
 	uint64_t words[7] = {snd_entry_header(SNDL_KIND_SEND_FAILED, SNDL_FLAG_FIRST | SNDL_FLAG_LAST, 0, 0), s, r->total};
 	if (!snd_push_entry(ep, r, words, true))
-		return SND_BLOCKED;
+		return snd_stall(ep, r, SND_STALL_QUEUE);
+	ep->counters.accesses_refused++;
 	snd_release32(&ep->local_qp->receive_status, s); /* ORDER reason: before the swap in change_state; pairs with the load in set_cause_from_peer */
 	return snd_reject(ep, r, SND_REMOTE_ERROR, "a message of %" PRIu64 " bytes for a receive of %" PRIu64 ": %s", r->total, ep->remote_capacity, why);
 }
@@ -81,14 +82,14 @@ static enum snd_outcome await_receive(struct snd_endpoint *ep, struct snd_send_r
 {
 	int64_t limit = ep->object.fabric->receive_timeout;
 	if (limit == SND_FOREVER)
-		return SND_BLOCKED;
+		return snd_stall(ep, r, SND_STALL_RECEIVE);
 	if (r->waits_since != 0 && ++r->stalls % 16 != 0)
-		return SND_BLOCKED; /* the clock costs more than the rest of a poll */
+		return snd_stall(ep, r, SND_STALL_RECEIVE); /* the clock costs more than the rest of a poll */
 	int64_t now = snd_clock();
 	if (r->waits_since == 0)
 		r->waits_since = now;
 	if (now - r->waits_since < limit)
-		return SND_BLOCKED;
+		return snd_stall(ep, r, SND_STALL_RECEIVE);
 	return snd_reject(ep, r, SND_IO_TIMEOUT, "the peer has posted no receive for %" PRId64 " ms: post receives before the peer sends, or raise the limit with snd_fabric_set_timeouts",
 		limit / 1000000);
 }
@@ -126,7 +127,7 @@ static enum snd_outcome push_send_in_entry(struct snd_endpoint *ep, struct snd_s
 	struct snd_connection *c = ep->conn;
 	uint64_t words[7] = {0};
 	if (!snd_has_free_entry(ep))
-		return SND_BLOCKED;
+		return snd_stall(ep, r, SND_STALL_QUEUE);
 	if (!snd_gather_payload(ep, r, words + 1))
 		return SND_EXECUTED;
 	uint32_t flags = SNDL_FLAG_FIRST | SNDL_FLAG_LAST | snd_entry_flags(r);
@@ -188,7 +189,7 @@ static enum snd_outcome copy_to_receive(struct snd_endpoint *ep, struct snd_send
 	}
 	uint64_t words[7] = {snd_entry_header(SNDL_KIND_SEND_PLACED, SNDL_FLAG_FIRST | SNDL_FLAG_LAST | snd_entry_flags(r), 0, 0), r->total};
 	if (!snd_push_entry(ep, r, words, true))
-		return SND_BLOCKED;
+		return snd_stall(ep, r, SND_STALL_QUEUE);
 	snd_ring_peer(ep->object.fabric, &c->peer);
 	snd_complete_if_open(ep, r);
 	return SND_EXECUTED;

@@ -120,6 +120,7 @@ void snd_fail_serving(struct snd_endpoint *ep, snd_status status, snd_status cau
 	va_end(args);
 	struct snd_consumer *in = &ep->conn->in;
 	snd_release_slots(in);
+	ep->counters.accesses_refused++;
 	snd_set32(&ep->local_qp->fault_status, status);
 	snd_release(&ep->local_qp->fault, in->next + 1); /* ORDER fault: before the abort, whose reader loads it */
 	in->next++; /* not released: else the peer would complete the request with success */
@@ -352,6 +353,7 @@ static enum snd_outcome serve_write_in_entry(struct snd_endpoint *ep)
 static enum snd_outcome serve_send_failed(struct snd_endpoint *ep, struct snd_receive *r)
 {
 	snd_status s = snd_entry_receive_status(&ep->in_entry);
+	ep->counters.accesses_refused++;
 	snd_complete_receive(ep, r, s, 0, 0);
 	ep->conn->in.next++;
 	snd_terminate(ep, s, "receive: the peer could not deliver a message of %" PRIu64 " bytes for a receive of %" PRIu64 ": post receives that are large enough, with valid tokens",

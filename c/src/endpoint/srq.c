@@ -181,8 +181,10 @@ bool snd_assign_receive(struct snd_endpoint *ep)
 	for (struct snd_link *l = q->waiting.next; l != &q->waiting && l != &ep->srq_link; l = l->next)
 		ahead++;
 	if (ahead >= outstanding(q)) {
-		if (!waits)
+		if (!waits) {
 			snd_list_append(&q->waiting, &ep->srq_link);
+			ep->counters.shared_stalls++;
+		}
 		return false;
 	}
 	snd_list_remove(&ep->srq_link);

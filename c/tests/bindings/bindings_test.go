@@ -96,11 +96,14 @@ func (h *header) members(t *testing.T, text string) (all []part) {
 		if m == nil {
 			t.Fatalf("cannot read the member %q", member)
 		}
-		kind := "type(c_ptr)"
-		if m[2] == "" {
+		kind, name := "type(c_ptr)", fortranName(m[3])
+		switch {
+		case m[4] != "":
+			kind, name = "character(kind=c_char)", name+strings.NewReplacer("[", "(", "]", ")").Replace(m[4])
+		case m[2] == "":
 			kind = h.scalar(t, m[1])
 		}
-		all = append(all, part{fortranName(m[3]), kind})
+		all = append(all, part{name, kind})
 	}
 	return all
 }

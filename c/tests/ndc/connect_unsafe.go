@@ -102,7 +102,9 @@ func (c *connector) Connect(ctx context.Context, ep nd.Endpoint, addr netip.Addr
 		at.host = 1
 	}
 	c.used = true
-	err = c.blocking(ctx, op, h, func() C.snd_status { return C.snd_connector_connect(C.sizeof_snd_connect_params, h, e.c, at, cp, C.SND_FOREVER) })
+	err = c.blocking(ctx, op, h, func() C.snd_status {
+		return C.snd_connector_connect(C.sizeof_snd_connect_params, h, e.c, at, cp, C.SND_FOREVER)
+	})
 	if err == nil {
 		c.pending = e
 	}
@@ -139,7 +141,9 @@ func (c *connector) Accept(ctx context.Context, ep nd.Endpoint, p nd.ConnectPara
 	}
 	cp, free := params(p)
 	defer free()
-	err = c.blocking(ctx, op, h, func() C.snd_status { return C.snd_connector_accept(C.sizeof_snd_connect_params, h, e.c, cp, C.SND_FOREVER) })
+	err = c.blocking(ctx, op, h, func() C.snd_status {
+		return C.snd_connector_accept(C.sizeof_snd_connect_params, h, e.c, cp, C.SND_FOREVER)
+	})
 	if err == nil {
 		e.mu.Lock()
 		e.connector = c

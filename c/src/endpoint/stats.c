@@ -1,0 +1,38 @@
+/* Counters of endpoints and completion queues. TWIN endpoint/stats.go. */
+#include <stdio.h>
+
+#include "endpoint/cm_connection.h"
+#include "endpoint/cq.h"
+#include "structure.h"
+
+snd_status snd_endpoint_get_stats(size_t stats_size, snd_endpoint *endpoint, snd_endpoint_stats *stats)
+{
+	const char *op = "get statistics";
+	SND_CHECK(endpoint, SND_TYPE_ENDPOINT, op);
+	SND_CHECK_STORED(snd_endpoint_stats, stats, stats_size, op);
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, op);
+	const struct snd_counters *k = &endpoint->counters;
+	const uint64_t immediate = endpoint->adjustment + k->silent; /* requests of the fast path, which posted omits */
+	snd_endpoint_stats s = {.number = endpoint->number, .requests_posted = endpoint->posted + immediate, .requests_completed = endpoint->completed + immediate,
+		.requests_immediate = immediate, .receives_posted = endpoint->rposted, .receives_completed = endpoint->rcompleted, .posts_refused = k->posts_refused,
+		.accesses_refused = k->accesses_refused, .fragments = k->fragments, .retries = k->retries, .stalls_receive = k->stalls[SND_STALL_RECEIVE],
+		.stalls_shared_receive = k->shared_stalls, .stalls_queue = k->stalls[SND_STALL_QUEUE], .stalls_order = k->stalls[SND_STALL_ORDER],
+		.stalls_drain = k->stalls[SND_STALL_DRAIN]};
+	snprintf(s.state, sizeof s.state, "%s", snd_qp_states.text[endpoint->state]);
+	if (endpoint->conn != NULL)
+		snd_name_peer(endpoint->conn, s.peer, sizeof s.peer);
+	snd_store_known(stats, stats_size, &s, sizeof s);
+	return snd_leave_with(endpoint->object.fabric, SND_SUCCESS);
+}
+
+snd_status snd_cq_get_stats(size_t stats_size, snd_cq *cq, snd_cq_stats *stats)
+{
+	const char *op = "get statistics";
+	SND_CHECK(cq, SND_TYPE_CQ, op);
+	SND_CHECK_STORED(snd_cq_stats, stats, stats_size, op);
+	SND_ENTER(cq, SND_TYPE_CQ, op);
+	const snd_cq_stats s = {.number = cq->number, .depth = cq->depth, .queued = cq->tail - cq->head, .results = cq->base + cq->tail, .polls = cq->polls,
+		.overrun = cq->overrun};
+	snd_store_known(stats, stats_size, &s, sizeof s);
+	return snd_leave_with(cq->object.fabric, SND_SUCCESS);
+}

@@ -1,0 +1,70 @@
+/* The counters of endpoints and completion queues. TestStats in endpoint counts the same in Go. */
+#include "two_members.h"
+
+#define ALL (SND_ALLOW_REMOTE_READ | SND_ALLOW_REMOTE_WRITE)
+
+static snd_mr *mine, *theirs, *far; /* far is private memory of b, which only b can copy */
+static unsigned char memory[4096];
+
+static snd_endpoint_stats of(snd_endpoint *ep)
+{
+	snd_endpoint_stats s;
+	OK(snd_endpoint_get_stats(ep, &s));
+	return s;
+}
+
+static void write_to(snd_mr *mr, uint64_t context, uint32_t flags)
+{
+	const snd_sge s = snd_mr_sge(mine, 0, 64);
+	OK(snd_endpoint_write(a.ep, context, &s, 1, snd_mr_address(mr), snd_mr_remote_token(mr), flags));
+}
+
+int main(void)
+{
+	open_members(SND_EXECUTOR_AUTO);
+	OK(snd_mr_allocate(a.adapter, 4096, ALL, &mine));
+	OK(snd_mr_allocate(b.adapter, 4096, ALL, &theirs));
+	OK(snd_mr_register(b.adapter, memory, sizeof memory, ALL, &far));
+	connect_members(NULL);
+	snd_endpoint_stats s = of(a.ep), t;
+	CHECK(s.number == 1 && s.requests_posted == 0 && strcmp(s.state, "connected") == 0 && s.peer[0] != 0);
+
+	/* Requests of the fast path, a silent one, one that the peer copies, and one that waits for a receive. */
+	write_to(theirs, 1, 0);
+	write_to(theirs, 2, SND_SILENT_SUCCESS);
+	write_to(far, 3, 0);
+	WANT(a.cq, SND_REQUEST_WRITE, 1, SND_SUCCESS);
+	WANT(a.cq, SND_REQUEST_WRITE, 3, SND_SUCCESS);
+	s = of(a.ep);
+	CHECK(s.requests_posted == 3 && s.requests_completed == 3 && s.requests_immediate == 1 && s.stalls_receive == 0 && s.accesses_refused == 0);
+	OK(snd_endpoint_send(a.ep, 4, NULL, 0, 0));
+	s = of(a.ep);
+	CHECK(s.requests_posted == 4 && s.requests_completed == 3 && s.stalls_receive == 1);
+	OK(snd_endpoint_receive(b.ep, 5, NULL, 0));
+	WANT(a.cq, SND_REQUEST_SEND, 4, SND_SUCCESS);
+	WANT(b.cq, SND_REQUEST_RECEIVE, 5, SND_SUCCESS);
+	s = of(a.ep);
+	t = of(b.ep);
+	CHECK(s.requests_completed == 4 && s.stalls_receive == 1 && s.retries > 0 && t.receives_posted == 1 && t.receives_completed == 1);
+
+	/* A full queue. */
+	for (int i = 0; i < 64; i++)
+		OK(snd_endpoint_receive(b.ep, 6, NULL, 0));
+	CHECK(snd_endpoint_receive(b.ep, 6, NULL, 0) == SND_NO_MORE_ENTRIES && of(b.ep).posts_refused == 1);
+	snd_cq_stats q;
+	OK(snd_cq_get_stats(a.cq, &q));
+	CHECK(q.number > 0 && q.depth == 64 && q.queued == 0 && q.results == 3 && q.polls > 0 && q.overrun == 0);
+
+	/* A refused access. */
+	const snd_sge sge = snd_mr_sge(mine, 0, 8);
+	OK(snd_endpoint_write(a.ep, 7, &sge, 1, snd_mr_address(theirs), 0x12345, 0));
+	WANT(a.cq, SND_REQUEST_WRITE, 7, SND_ACCESS_VIOLATION);
+	s = of(a.ep);
+	CHECK(s.accesses_refused == 1 && strcmp(s.state, "failed") == 0);
+	disconnect_members();
+	OK(snd_mr_close(mine, SECOND));
+	OK(snd_mr_close(theirs, SECOND));
+	OK(snd_mr_close(far, SECOND));
+	close_members();
+	return 0;
+}
