@@ -46,7 +46,7 @@ func TestCloseWaitsForPanic(t *testing.T) {
 			}
 		}()
 		defer func() {
-			if err := region.Close(); !errors.Is(err, nd.Pending) {
+			if err := region.Close(ctx); !errors.Is(err, nd.Pending) {
 				t.Errorf("MemoryRegion.Close while a panic unwinds: %v, want Pending", err)
 			}
 		}()
@@ -92,7 +92,7 @@ func TestMemoryOutlivesJob(t *testing.T) {
 	}
 	first, second := allocate(), allocate()
 	mem, unused := first.Bytes(), second.Bytes()
-	if err := second.Close(); err != nil {
+	if err := second.Close(ctx); err != nil {
 		t.Fatal(err)
 	}
 	register := func(mem []byte) (nd.MemoryRegion, error) {
@@ -118,7 +118,7 @@ func TestMemoryOutlivesJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range []nd.MemoryRegion{all, part} {
-		if err := r.Close(); err != nil {
+		if err := r.Close(ctx); err != nil {
 			t.Error(err)
 		}
 	}

@@ -100,7 +100,7 @@ func (o *tokenOwner) mustRefuse(ctx context.Context, t *testing.T, name string, 
 	t.Helper()
 	a := o.jobs[1].Adapter()
 	own := softnd.Must(a.Allocate(ctx, tokenMemory, nd.AllowLocalWrite))
-	defer own.Close()
+	defer own.Close(ctx)
 	good := []nd.SGE{nd.SGEOf(own, 0, 64)}
 	bad := []nd.SGE{{Buffer: own.Bytes()[:64], Token: token}}
 	at, remote := o.memory.Address(), o.memory.RemoteToken()

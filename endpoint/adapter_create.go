@@ -44,7 +44,7 @@ func (a *adapter) Register(ctx context.Context, buf []byte, flags nd.RegionFlags
 		return nil, err
 	}
 	if err := r.Register(ctx, buf, flags); err != nil {
-		r.Close()
+		r.Close(ctx)
 		return nil, err
 	}
 	return r, nil
@@ -83,7 +83,7 @@ func (a *adapter) Allocate(ctx context.Context, size int, flags nd.RegionFlags) 
 	mr := r.(*memoryRegion)
 	offset, err := a.provider.member.Alloc(uint64(size))
 	if err != nil {
-		mr.Close()
+		mr.Close(ctx)
 		return nil, a.allocError(op, err)
 	}
 	buf, err := a.provider.arena.Bytes(offset, uint64(size))
@@ -92,7 +92,7 @@ func (a *adapter) Allocate(ctx context.Context, size int, flags nd.RegionFlags) 
 		err = mr.register(ctx, buf, flags)
 	}
 	if err != nil {
-		mr.Close()
+		mr.Close(ctx)
 		return nil, err
 	}
 	return mr, nil

@@ -76,7 +76,7 @@ func BenchmarkHotPath(b *testing.B) {
 			take(x, initiatorQueue, 2)
 		}
 	})
-	check(w.Close())
+	check(w.Close(x.ctx))
 	b.Run("EmptyPoll", func(b *testing.B) {
 		for b.Loop() {
 			x.queues[initiatorQueue].Poll(results[:])

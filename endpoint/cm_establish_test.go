@@ -29,7 +29,7 @@ func TestConnectorUnboundAfterFailure(t *testing.T) {
 		a.good(other.Close())
 	}
 	wantStatus(t, ca.Connect(a.ctx, ea, netip.AddrPort{}, nd.ConnectParams{}), nd.BadNetworkName)
-	ea.Flush() // it cannot be connected after that
+	ea.Flush(a.ctx) // it cannot be connected after that
 	wantStatus(t, ca.Connect(a.ctx, ea, addr, nd.ConnectParams{}), nd.ConnectionActive)
 	_, err := ca.LocalAddress()
 	wantStatus(t, err, nd.ConnectionInvalid)

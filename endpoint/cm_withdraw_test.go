@@ -109,10 +109,12 @@ func TestAcceptWithdrawn(t *testing.T) {
 	}
 }
 
+func flush(ep nd.Endpoint) error { return ep.Flush(context.Background()) }
+
 // TestEndpointClosedWhileConnecting: an endpoint that is closed or flushed during Connect or
 // Accept stays failed.
 func TestEndpointClosedWhileConnecting(t *testing.T) {
-	for name, end := range map[string]func(nd.Endpoint) error{"flush": nd.Endpoint.Flush, "close": nd.Endpoint.Close} {
+	for name, end := range map[string]func(nd.Endpoint) error{"flush": flush, "close": nd.Endpoint.Close} {
 		t.Run(name+" before the answer", func(t *testing.T) {
 			a, b, addr := unconnectedPair(t)
 			ca, ea, eb := a.newConnector(), a.newEndpoint(), b.newEndpoint()
@@ -180,7 +182,7 @@ func TestConnectorClosed(t *testing.T) {
 
 // TestCompleteConnectNamesOwnEnd: if the own endpoint has ended the connection, the error does not blame the other side.
 func TestCompleteConnectNamesOwnEnd(t *testing.T) {
-	for name, end := range map[string]func(ep nd.Endpoint) error{"flushed": nd.Endpoint.Flush, "closed": nd.Endpoint.Close} {
+	for name, end := range map[string]func(ep nd.Endpoint) error{"flushed": flush, "closed": nd.Endpoint.Close} {
 		t.Run(name, func(t *testing.T) {
 			a, b, addr := unconnectedPair(t)
 			ca, ea := a.newConnector(), a.newEndpoint()

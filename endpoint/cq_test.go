@@ -131,7 +131,7 @@ func TestCQOverrun(t *testing.T) {
 	waited := make(chan error, 1)
 	q.begin(nd.NotifyErrors)
 	pending := q.begin(nd.NotifyErrors)
-	if err := flushed.Flush(); err != nil {
+	if err := flushed.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	first.returns(nd.Success) // by the first result

@@ -299,7 +299,7 @@ func TestEventHandlerCallsBack(t *testing.T) {
 	h := recorder{handle: func(r slog.Record) {
 		<-ready
 		p.a.provider.Stats()
-		if err := p.a.endpointAt(0).Flush(); err != nil {
+		if err := p.a.endpointAt(0).Flush(t.Context()); err != nil {
 			t.Error(err)
 		}
 		if err := p.a.endpointAt(0).Close(); err != nil {

@@ -277,7 +277,7 @@ func TestFaultExhaustsMemory(t *testing.T) {
 		"create-window": func() error {
 			w, err := s.adapter.CreateMemoryWindow(s.ctx)
 			if err == nil {
-				w.Close()
+				w.Close(s.ctx)
 			}
 			return err
 		},

@@ -93,7 +93,7 @@ func TestChecksAfterEnd(t *testing.T) {
 		ep.mu.Lock()
 		ep.revokeBound()
 		ep.mu.Unlock()
-		if err := ep.Flush(); err != nil {
+		if err := ep.Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		p.a.expect(initiatorQueue, lateWrite, failure(nd.RequestRead, 0, nd.Canceled), failure(nd.RequestSend, 1, nd.Canceled))

@@ -205,17 +205,14 @@ func (r *memoryRegion) Bytes() []byte {
 // address or this process's virtual address, which peers use only as a number.
 func (r *memoryRegion) Address() uint64 { return r.region.Address() }
 
-// Close is CloseContext without a deadline.
-func (r *memoryRegion) Close() error { return r.CloseContext(context.Background()) }
-
-// CloseContext releases the region. It deregisters a registered region first. While a window is
+// Close releases the region. It deregisters a registered region first. While a window is
 // bound to the region, that is delayed until the window is released. Memory from Allocate is
 // kept while another registration or a mapping covers it. If ctx ends while a peer is still
 // copying, the tokens are invalid all the same, the drain continues, and the memory is freed at its end. In a goroutine that panics
 // it is postponed, see [nd.Endpoint.Close].
-func (r *memoryRegion) CloseContext(ctx context.Context) error {
+func (r *memoryRegion) Close(ctx context.Context) error {
 	const op, object = "close", "memory region"
-	if err := r.adapter.provider.postponed(object, r.Close); err != nil {
+	if err := r.adapter.provider.postponed(object, func() error { return r.Close(context.Background()) }); err != nil {
 		return err
 	}
 	r.mu.Lock()
@@ -295,15 +292,12 @@ func (w *memoryWindow) RemoteToken() nd.Token { return w.window.Descriptor().Tok
 // Descriptor returns address, length and token of the latest bind.
 func (w *memoryWindow) Descriptor() nd.WindowDescriptor { return w.window.Descriptor() }
 
-// Close is CloseContext without a deadline.
-func (w *memoryWindow) Close() error { return w.CloseContext(context.Background()) }
-
-// CloseContext releases the window. It invalidates a bound window first. When it returns nil, no
+// Close releases the window. It invalidates a bound window first. When it returns nil, no
 // transfer uses the window. If ctx ends first, the token is invalid all the same, and the drain
 // continues. In a goroutine that panics it is postponed, see [nd.Endpoint.Close].
-func (w *memoryWindow) CloseContext(ctx context.Context) error {
+func (w *memoryWindow) Close(ctx context.Context) error {
 	const op, object = "close", "memory window"
-	if err := w.adapter.provider.postponed(object, w.Close); err != nil {
+	if err := w.adapter.provider.postponed(object, func() error { return w.Close(context.Background()) }); err != nil {
 		return err
 	}
 	again := w.closed.Swap(true)

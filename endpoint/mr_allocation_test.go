@@ -22,21 +22,21 @@ func TestRegistrationKeepsMemory(t *testing.T) {
 	registrations := map[string]func(s *side, first nd.MemoryRegion) (d nd.WindowDescriptor, end func() error){
 		"region": func(s *side, first nd.MemoryRegion) (nd.WindowDescriptor, func() error) {
 			second := must(s.adapter.Register(s.ctx, first.Bytes()[64:], nd.AllowRemoteWrite))
-			return nd.DescriptorOf(second), second.Close
+			return nd.DescriptorOf(second), func() error { return second.Close(s.ctx) }
 		},
 		"window": func(s *side, first nd.MemoryRegion) (nd.WindowDescriptor, func() error) {
 			second := must(s.adapter.Register(s.ctx, first.Bytes(), nd.AllowRemoteWrite))
 			w := must(s.adapter.CreateMemoryWindow(s.ctx))
 			must(0, s.endpointAt(0).Bind(1, second, w, second.Bytes()[64:], nd.AllowWrite))
 			must(s.collect(s.ctx, initiatorQueue, 1))
-			wantStatus(t, second.Close(), nd.Success)
-			return w.Descriptor(), w.Close
+			wantStatus(t, second.Close(s.ctx), nd.Success)
+			return w.Descriptor(), func() error { return w.Close(s.ctx) }
 		},
 		"two regions": func(s *side, first nd.MemoryRegion) (nd.WindowDescriptor, func() error) {
 			all := must(s.adapter.Register(s.ctx, first.Bytes(), nd.AllowRemoteWrite))
 			part := must(s.adapter.Register(s.ctx, first.Bytes()[64:], nd.AllowRemoteWrite))
-			wantStatus(t, all.Close(), nd.Success)
-			return nd.DescriptorOf(part), part.Close
+			wantStatus(t, all.Close(s.ctx), nd.Success)
+			return nd.DescriptorOf(part), func() error { return part.Close(s.ctx) }
 		},
 	}
 	for name, register := range registrations {
@@ -50,7 +50,7 @@ func TestRegistrationKeepsMemory(t *testing.T) {
 				mem[i] = old
 			}
 			d, end := register(s, first)
-			wantStatus(t, first.Close(), nd.Success)
+			wantStatus(t, first.Close(c.ctx), nd.Success)
 			var regions []int
 			for {
 				r := c.do(order{Do: doAllocate, Len: size, Rights: nd.AllowRemoteWrite})
@@ -86,7 +86,7 @@ func TestRegistrationKeepsMemory(t *testing.T) {
 // allocated, until it or its provider is closed.
 func TestRegistrationByOtherProvider(t *testing.T) {
 	for name, end := range map[string]func(s *side, mr nd.MemoryRegion) error{
-		"close of the region":   func(_ *side, mr nd.MemoryRegion) error { return mr.Close() },
+		"close of the region":   func(_ *side, mr nd.MemoryRegion) error { return mr.Close(t.Context()) },
 		"close of the provider": func(s *side, _ nd.MemoryRegion) error { return s.provider.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestRegistrationByOtherProvider(t *testing.T) {
 			first := must(owner.adapter.Allocate(owner.ctx, 1<<20, nd.AllowLocalWrite))
 			off := offsetOf(first)
 			second := must(other.adapter.Register(other.ctx, first.Bytes(), nd.AllowRemoteWrite))
-			wantStatus(t, first.Close(), nd.Success)
+			wantStatus(t, first.Close(t.Context()), nd.Success)
 			if !owner.member.Owns(off, 1<<20) {
 				t.Fatal("the memory is freed while it is registered")
 			}
@@ -160,7 +160,7 @@ func TestRegisterInaccessibleMemory(t *testing.T) {
 			mr, err := s.adapter.Register(s.ctx, c.mem, c.flags)
 			if c.want == "" {
 				wantStatus(t, err, nd.Success)
-				wantStatus(t, mr.Close(), nd.Success)
+				wantStatus(t, mr.Close(s.ctx), nd.Success)
 				return
 			}
 			wantStatus(t, err, nd.AccessViolation)
@@ -182,7 +182,7 @@ func TestRegisterSparseMemory(t *testing.T) {
 	if n := residentPages(t) - before; n > 16384 {
 		t.Errorf("%d pages more are resident", n)
 	}
-	wantStatus(t, mr.Close(), nd.Success)
+	wantStatus(t, mr.Close(s.ctx), nd.Success)
 }
 
 func residentPages(t *testing.T) int {

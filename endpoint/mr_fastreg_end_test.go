@@ -246,12 +246,12 @@ func TestMappingKeepsMemoryOfClosedRegion(t *testing.T) {
 	memory := must(s.adapter.Allocate(s.ctx, 100_000, nd.AllowLocalWrite))
 	held := s.member.InUse()
 	mapping := must(s.adapter.BuildLogicalAddressMapping(s.ctx, memory.Bytes()[10:20]))
-	wantStatus(t, memory.Close(), nd.Success)
+	wantStatus(t, memory.Close(s.ctx), nd.Success)
 	s.provider.deferred.Run()
 	if got := s.member.InUse(); got != held {
 		t.Fatalf("%d bytes in use after the region's end, want %d", got, held)
 	}
-	wantStatus(t, mapping.Close(), nd.Success)
+	wantStatus(t, mapping.Close(s.ctx), nd.Success)
 	proctest.Eventually(t, "the memory is free", func() bool { return s.member.InUse() == inUse })
 }
 

@@ -24,7 +24,9 @@ var fastOrders = map[verb]func(*side, context.Context, order, *reply) error{
 	doInvalidateRegion: func(s *side, _ context.Context, o order, _ *reply) error {
 		return s.endpointAt(o.Endpoint).InvalidateRegion(o.Context, s.regionAt(o.Region).mr, o.Flags)
 	},
-	doCloseMapping: func(s *side, _ context.Context, o order, _ *reply) error { return s.regionAt(o.Region).mapped.Close() },
+	doCloseMapping: func(s *side, _ context.Context, o order, _ *reply) error {
+		return s.regionAt(o.Region).mapped.Close(s.ctx)
+	},
 	doPrivileged: func(s *side, _ context.Context, _ order, r *reply) error {
 		token, err := s.adapter.PrivilegedToken()
 		r.Sum = uint64(token)

@@ -242,18 +242,18 @@ func TestFastRegisterRejectsBadArguments(t *testing.T) {
 		}
 	}
 	p.a.nothing(initiatorQueue)
-	wantStatus(t, mapping.Close(), nd.Success) // no registration holds it
+	wantStatus(t, mapping.Close(ctx), nd.Success) // no registration holds it
 	wantStatus(t, ep.FastRegister(0, nd.FastRegistration{Region: remote, Pages: pages, Offset: 100, Length: 10, BaseAddress: 1, Rights: 0}, 0), nd.InvalidParameter4)
-	wantStatus(t, mapping.Close(), nd.Success)
-	wantStatus(t, remote.Close(), nd.Success)
+	wantStatus(t, mapping.Close(ctx), nd.Success)
+	wantStatus(t, remote.Close(ctx), nd.Success)
 	wantStatus(t, remote.InitializeFastRegister(ctx, 1, true), nd.InvalidHandle)
 	wantStatus(t, ep.FastRegister(0, nd.FastRegistration{Region: remote, Pages: foreign.Pages(), Offset: 0, Length: 10, BaseAddress: 1, Rights: 0}, 0), nd.InvalidHandle)
 	wantStatus(t, ep.InvalidateRegion(0, remote, 0), nd.InvalidHandle)
-	wantStatus(t, foreign.Close(), nd.Success)
+	wantStatus(t, foreign.Close(ctx), nd.Success)
 	p.a.must(order{Do: doWrite, Parts: mine(0, 1), Far: p.b.memory}) // the refused calls have had no effect
 	p.a.expect(initiatorQueue, success(nd.RequestWrite, 0, 1))
 	for _, mr := range []nd.MemoryRegion{memory, plain, local, otherRegion} {
-		wantStatus(t, mr.Close(), nd.Success)
+		wantStatus(t, mr.Close(ctx), nd.Success)
 	}
 }
 

@@ -58,7 +58,7 @@ func (a *adapter) BuildLogicalAddressMapping(ctx context.Context, buf []byte) (n
 		err = a.opError(op, nd.InvalidParameter, fmt.Sprintf("%d bytes of which a part is freed", len(buf)), "map memory of open regions")
 	}
 	if err != nil {
-		return nil, errors.Join(err, region.Close())
+		return nil, errors.Join(err, region.Close(ctx))
 	}
 	m := &logicalMapping{adapter: a, start: start, end: start + shm.Offset(len(buf)), region: region}
 	for page := start - start%shm.PageSize; page < m.end; page += shm.PageSize {
@@ -79,13 +79,10 @@ func (m *logicalMapping) PageSize() int { return shm.PageSize }
 // Offset returns the offset of the buffer in the first page.
 func (m *logicalMapping) Offset() int { return int(m.start % shm.PageSize) }
 
-// Close is CloseContext without a deadline.
-func (m *logicalMapping) Close() error { return m.CloseContext(context.Background()) }
-
-// CloseContext closes the mapping. It fails with nd.DeviceBusy while a fast registration uses
+// Close closes the mapping. It fails with nd.DeviceBusy while a fast registration uses
 // its pages. When it returns nil, no transfer uses the memory under the privileged token. If ctx
 // ends first, the mapping is closing, and another call waits for the rest.
-func (m *logicalMapping) CloseContext(ctx context.Context) error {
+func (m *logicalMapping) Close(ctx context.Context) error {
 	p := m.adapter.provider
 	if !p.waiters.BeginCall() {
 		return nil // the member's departure frees all that it owned
@@ -101,7 +98,7 @@ func (m *logicalMapping) CloseContext(ctx context.Context) error {
 	}
 	m.closing.Store(true)
 	p.mappings.mu.Unlock()
-	if err := m.region.CloseContext(ctx); err != nil {
+	if err := m.region.Close(ctx); err != nil {
 		return err
 	}
 	p.mappings.mu.Lock()

@@ -61,7 +61,7 @@ func runRace(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer mr.Close()
+	defer mr.Close(ctx)
 	var both sync.WaitGroup
 	b := mr.Bytes()
 	for mine := range 2 {

@@ -60,12 +60,12 @@ func TestObjectsOfOtherAdapterRejected(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer mr.Close()
+	defer mr.Close(s.ctx)
 	w, err := other.CreateMemoryWindow(s.ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.Close()
+	defer w.Close(s.ctx)
 	own := p.a.newWindow()
 	ep := s.endpointAt(0)
 	wantStatus(t, ep.Bind(0, mr, s.windowAt(own), mr.Bytes(), nd.AllowRead), nd.InvalidParameter2)

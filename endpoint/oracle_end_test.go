@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -37,7 +38,7 @@ func (o *oracle) flush() {
 	p := o.sides[o.IntN(2)]
 	o.note("%s: flush", p.name)
 	if o.one(2) {
-		o.must(p.ep.Flush())
+		o.must(p.ep.Flush(context.Background()))
 	} else {
 		o.must(p.ep.Close())
 	}

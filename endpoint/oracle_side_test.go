@@ -145,11 +145,11 @@ func (p *oracleSide) end() {
 		o.must(p.shared.Close())
 	}
 	for _, w := range p.windows {
-		o.must(w.mw.Close())
+		o.must(w.mw.Close(context.Background()))
 	}
 	for _, f := range p.fast {
-		o.must(f.mr.Close())
-		o.must(f.mapping.Close())
+		o.must(f.mr.Close(context.Background()))
+		o.must(f.mapping.Close(context.Background()))
 	}
 	for _, q := range p.queues {
 		o.must(q.Close())

@@ -17,7 +17,7 @@ func TestErrorNamesTheParameter(t *testing.T) {
 	fast := must(i.adapter.CreateMemoryRegion(ctx))
 	i.good(fast.InitializeFastRegister(ctx, 2, false))
 	pages := must(i.adapter.BuildLogicalAddressMapping(ctx, mr.Bytes()))
-	defer pages.Close()
+	defer pages.Close(ctx)
 	fastRegister := func(change func(*nd.FastRegistration)) error {
 		r := nd.FastRegistration{Region: fast, Pages: pages.Pages(), Offset: pages.Offset(), Length: 4096, BaseAddress: 1 << 20}
 		change(&r)

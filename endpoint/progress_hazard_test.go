@@ -55,23 +55,22 @@ func TestDrainEndsWithContext(t *testing.T) {
 	p.b.process.Stop()
 	far := ep.(*queuePair).conn.peerQP
 	for _, c := range []struct {
-		name   string
-		token  nd.Token
-		within func(context.Context) error
-		whole  func() error
+		name  string
+		token nd.Token
+		end   func(context.Context) error
 	}{
-		{"window.Close", w.RemoteToken(), w.CloseContext, w.Close},
-		{"endpoint.Flush", r.LocalToken(), ep.FlushContext, ep.Flush},
-		{"region.Close", r.LocalToken(), r.CloseContext, r.Close},
+		{"window.Close", w.RemoteToken(), w.Close},
+		{"endpoint.Flush", r.LocalToken(), ep.Flush},
+		{"region.Close", r.LocalToken(), r.Close},
 	} {
 		far.Hazard.Store(uint64(c.token))
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
-		if err := c.within(ctx); !errors.Is(err, nd.Canceled) || !errors.Is(err, context.DeadlineExceeded) {
+		if err := c.end(ctx); !errors.Is(err, nd.Canceled) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s returns %v while a peer is in the middle of a copy, want Canceled", c.name, err)
 		}
 		cancel()
 		far.Hazard.Store(0)
-		if err := c.whole(); err != nil {
+		if err := c.end(t.Context()); err != nil {
 			t.Errorf("%s after the copy: %v", c.name, err)
 		}
 	}

@@ -35,9 +35,9 @@ func TestMappingKeepsMemoryAfterDrain(t *testing.T) {
 	memory := must(s.adapter.Allocate(s.ctx, 100_000, nd.AllowLocalWrite))
 	mapping := must(s.adapter.BuildLogicalAddressMapping(s.ctx, memory.Bytes())).(*logicalMapping)
 	off := offsetOf(memory)
-	wantStatus(t, memory.Close(), nd.Success)
+	wantStatus(t, memory.Close(s.ctx), nd.Success)
 	done := copying(s, mapping.region.LocalToken())
-	closed, again := soon(mapping.Close), soon(mapping.Close)
+	closed, again := soon(func() error { return mapping.Close(s.ctx) }), soon(func() error { return mapping.Close(s.ctx) })
 	stays(t, done, closed)
 	stays(t, done, again) // a second Close waits, too
 	if !s.member.Owns(off, 100_000) {
@@ -64,7 +64,7 @@ func TestClosedRegionInUseKeepsEngineIdle(t *testing.T) {
 			w := must(s.adapter.CreateMemoryWindow(s.ctx))
 			must(0, ep.Bind(1, mr, w, mr.Bytes(), nd.AllowRead))
 			p.a.results(initiatorQueue, 1)
-			return w.Close
+			return func() error { return w.Close(s.ctx) }
 		},
 		"bind": func(mr nd.MemoryRegion) func() error {
 			w := must(s.adapter.CreateMemoryWindow(s.ctx))
@@ -76,7 +76,8 @@ func TestClosedRegionInUseKeepsEngineIdle(t *testing.T) {
 			}
 		},
 		"mapping": func(mr nd.MemoryRegion) func() error {
-			return must(s.adapter.BuildLogicalAddressMapping(s.ctx, mr.Bytes())).Close
+			m := must(s.adapter.BuildLogicalAddressMapping(s.ctx, mr.Bytes()))
+			return func() error { return m.Close(s.ctx) }
 		},
 	}
 	for _, holders := range [][]string{{"window"}, {"bind"}, {"mapping"}, {"window", "bind"}, {"window", "mapping"}, {"mapping", "mapping"}} {
@@ -87,7 +88,7 @@ func TestClosedRegionInUseKeepsEngineIdle(t *testing.T) {
 			for _, h := range holders {
 				releases = append(releases, hold[h](mr))
 			}
-			wantStatus(t, mr.Close(), nd.Success)
+			wantStatus(t, mr.Close(s.ctx), nd.Success)
 			for _, release := range releases {
 				proctest.Eventually(t, "nothing is left to poll for", idle)
 				if !s.member.Owns(off, 100_000) {
@@ -124,7 +125,7 @@ func TestSecondCloseWaits(t *testing.T) {
 	for _, tc := range []struct {
 		token nd.Token
 		close func() error
-	}{{region.LocalToken(), region.Close}, {w.RemoteToken(), w.Close}} {
+	}{{region.LocalToken(), func() error { return region.Close(s.ctx) }}, {w.RemoteToken(), func() error { return w.Close(s.ctx) }}} {
 		done := copying(s, tc.token)
 		first, second := soon(tc.close), soon(tc.close)
 		stays(t, done, first)
@@ -143,7 +144,7 @@ func TestFlushWaitsForDrain(t *testing.T) {
 	done := copying(p.a, token)
 	p.a.must(order{Do: doInvalidate, Context: 2, Window: w})
 	p.a.must(order{Do: doWrite, Context: 3, Parts: mine(0, 8), Far: p.b.memory})
-	flushed := soon(p.a.endpointAt(0).Flush)
+	flushed := soon(func() error { return p.a.endpointAt(0).Flush(p.a.ctx) })
 	stays(t, done, flushed)
 	done()
 	wantStatus(t, <-flushed, nd.Success)
@@ -194,7 +195,7 @@ func TestCallsAfterProviderClose(t *testing.T) {
 		"Receive":        func() { _ = ep.Receive(1, nil) },
 		"Notify":         func() { _ = cq.Notify(ctx, nd.NotifyAny) },
 		"Poll":           func() { cq.Poll(make([]nd.Result, 1)) },
-		"Flush":          func() { _ = ep.Flush() },
+		"Flush":          func() { _ = ep.Flush(ctx) },
 		"Bytes": func() {
 			if b := memory.Bytes(); b != nil {
 				t.Errorf("Bytes returns %d bytes of an arena that is closed", len(b))
@@ -266,7 +267,7 @@ func TestCallsRacingProviderClose(t *testing.T) {
 		})
 		race("Register", func() {
 			if mr, err := a.adapter.Allocate(t.Context(), 100, nd.AllowLocalWrite); err == nil {
-				_ = mr.Close()
+				_ = mr.Close(a.ctx)
 			}
 		})
 		race("Err", func() { _ = ep.Err() })

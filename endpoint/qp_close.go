@@ -33,13 +33,10 @@ func (ep *queuePair) hasNoMoreResults() bool {
 	return ep.req.next == ep.req.submitted || ep.requestAt(ep.req.next).State != mode.Draining
 }
 
-// Flush is FlushContext without a deadline.
-func (ep *queuePair) Flush() error { return ep.FlushContext(context.Background()) }
-
-// FlushContext cancels everything outstanding; the endpoint is in the failed state then. It
+// Flush cancels everything outstanding; the endpoint is in the failed state then. It
 // blocks until a copy of the peer that is in progress has ended. If ctx ends first, the endpoint
 // has failed all the same, and the results follow when the copy has ended.
-func (ep *queuePair) FlushContext(ctx context.Context) error {
+func (ep *queuePair) Flush(ctx context.Context) error {
 	const op = "flush"
 	ep.mu.Lock()
 	if ep.state() != disconnecting { // otherwise a graceful disconnect flushes it already

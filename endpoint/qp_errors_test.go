@@ -126,9 +126,9 @@ func TestBindErrorNamesRegion(t *testing.T) {
 	s := p.a
 	mem := make([]byte, 1000)
 	mr := must(s.adapter.Register(context.Background(), mem, nd.AllowRemoteRead))
-	defer mr.Close()
+	defer mr.Close(s.ctx)
 	mw := must(s.adapter.CreateMemoryWindow(context.Background()))
-	defer mw.Close()
+	defer mw.Close(s.ctx)
 	err := s.endpointAt(0).Bind(1, mr, mw, mem[10:30], nd.AllowWrite)
 	wantStatus(t, err, nd.AccessViolation)
 	want := fmt.Sprintf("bind on endpoint 1: AllowWrite for 20 bytes at %#x with %v, which grants 1000 bytes at %#x to read",

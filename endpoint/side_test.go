@@ -232,7 +232,7 @@ func (s *side) try(o order, r *reply) (err error) {
 	case doDeregister:
 		err = s.regionAt(o.Region).mr.Deregister(ctx)
 	case doCloseRegion:
-		err = s.regionAt(o.Region).mr.Close()
+		err = s.regionAt(o.Region).mr.Close(ctx)
 	case doWindow:
 		var w nd.MemoryWindow
 		if w, err = s.adapter.CreateMemoryWindow(ctx); err == nil {
@@ -242,7 +242,7 @@ func (s *side) try(o order, r *reply) (err error) {
 			s.mu.Unlock()
 		}
 	case doCloseWindow:
-		err = s.windowAt(o.Window).Close()
+		err = s.windowAt(o.Window).Close(ctx)
 	case doDescriptor:
 		r.Far = s.windowAt(o.Window).Descriptor()
 	case doEndpoint:
@@ -310,7 +310,7 @@ func (s *side) post(o order, r *reply) error {
 	case doInvalidate:
 		return ep.Invalidate(o.Context, s.windowAt(o.Window), o.Flags)
 	case doFlush:
-		return ep.Flush()
+		return ep.Flush(s.ctx)
 	}
 	m := s.regionAt(o.Region)
 	err := ep.Bind(o.Context, m.mr, s.windowAt(o.Window), m.cut(o.Off, o.Len), o.Flags)
@@ -415,10 +415,14 @@ func item[T any](s *side, list *[]T, i int) T {
 // leave closes all objects and ends the membership.
 func (s *side) leave() error {
 	var errs []error
-	close := func(what string, c interface{ Close() error }) {
-		if err := c.Close(); err != nil {
+	note := func(what string, err error) {
+		if err != nil {
 			errs = append(errs, fmt.Errorf("closing %s: %w", what, err))
 		}
+	}
+	close := func(what string, c interface{ Close() error }) { note(what, c.Close()) }
+	drain := func(what string, c interface{ Close(context.Context) error }) {
+		note(what, c.Close(context.Background()))
 	}
 	if s.listener != nil {
 		close("listener", s.listener)
@@ -433,15 +437,15 @@ func (s *side) leave() error {
 		close("shared receive queue", s.shared)
 	}
 	for _, w := range s.windows {
-		close("window", w)
+		drain("window", w)
 	}
 	for _, m := range s.regions {
-		close("region", m.mr)
+		drain("region", m.mr)
 		if m.mapped != nil {
-			close("mapping", m.mapped)
+			drain("mapping", m.mapped)
 		}
 		if m.holder != nil {
-			close("region", m.holder)
+			drain("region", m.holder)
 		}
 	}
 	close("provider", s.provider)

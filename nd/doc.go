@@ -41,8 +41,9 @@
 // [context.Context]. If the context ends first, this call fails with [Canceled], and [errors.Is] also
 // finds the context's own error. If the work is done just as the context ends, the call may return
 // its normal outcome. If a canceled call may have had an effect, its comment describes the effect.
-// Flush and Close take no context, but may block until a copy in progress has ended. To limit that
-// wait, call FlushContext or CloseContext; before the Close of an endpoint, call its FlushContext.
+// Each call has one form. So Flush, and the Close of a region, window or mapping, take a context,
+// because they block until copies in progress have ended. Close of any other object waits for no peer,
+// and takes no context. To wait for the copies of an endpoint, call its Flush before its Close.
 //
 // The data calls are the posting methods of [Endpoint], and [SharedReceiveQueue.Receive]. A data call
 // posts a request and returns without waiting for it. If the call returns an error, nothing was

@@ -295,19 +295,16 @@ type Endpoint interface {
 	// Flush ends the connection, and completes all incomplete requests of both queues with
 	// [Canceled], each queue in the order of posting. Flush blocks until copies by the peer that are
 	// in progress have ended. A request that succeeds in the meantime keeps its result. When Flush
-	// returns, all results are in the completion queues.
+	// returns nil, all results are in the completion queues.
 	//
 	// Flush works in any state. Afterwards the endpoint has failed: it transfers nothing and cannot
-	// be connected. A request that is posted during Flush may complete with Canceled.
-	// Source: IND2QueuePair::Flush, NdkFlush.
-	Flush() error
-
-	// FlushContext is Flush with a limit on the wait. Without a limit, a peer that is stopped in the
-	// middle of a copy blocks Flush until the peer continues or dies.
+	// be connected. A request that is posted during Flush may complete with Canceled. A peer that is
+	// stopped in the middle of a copy blocks Flush until the peer continues or dies, or ctx ends.
 	//
-	// Errors: [Canceled] when ctx ends. The endpoint has failed even so, and the results follow when
-	// the copy has ended. To wait for them, call FlushContext again.
-	FlushContext(ctx context.Context) error
+	// Errors: [Canceled] if ctx ends first. The endpoint has failed even so, and the results follow when
+	// the copy has ended. To wait for them, call Flush again.
+	// Source: IND2QueuePair::Flush, NdkFlush.
+	Flush(ctx context.Context) error
 
 	// StartRequestBatch allows the provider to delay the requests that are posted from now on, until
 	// SubmitRequestBatch. It is a hint. The provider treats these requests, of all goroutines, as if
@@ -350,7 +347,7 @@ type Endpoint interface {
 	//
 	// Close may return while the peer copies data for a request that was posted here. The result of
 	// that request then follows later, and its buffers belong to the request until then. To wait for the results,
-	// call FlushContext before Close. Also, a peer's copy through an invalidated window may be in
+	// call Flush before Close. Also, a peer's copy through an invalidated window may be in
 	// progress when Close returns. No process accesses that memory through the window after the Close
 	// of the window, or the Deregister or Close of its region, has returned.
 	Close() error

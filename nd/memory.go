@@ -198,18 +198,15 @@ type MemoryRegion interface {
 
 	// Close releases the region, and ends its registration as Deregister does. If windows are bound
 	// to the region, the registration ends when the last of them is invalidated or closed. If another
-	// process is copying from or to the region, Close waits until that copy ends or that process dies.
+	// process is copying from or to the region, Close blocks until that copy ends, that process dies, or
+	// ctx ends.
 	//
 	// Memory from [Adapter.Allocate] is freed then. If registrations of other regions cover it, also in
 	// part, it is freed when the last of them has ended.
-	Close() error
-
-	// CloseContext is Close with a limit on the wait.
 	//
-	// Errors: [Canceled] when ctx ends. The region is closed and its tokens are invalid even so. The
-	// program must not access the memory before another call of Close or CloseContext has returned
-	// nil.
-	CloseContext(ctx context.Context) error
+	// Errors: [Canceled] if ctx ends first. The region is closed and its tokens are invalid even so. The
+	// program must not access the memory before another call of Close has returned nil.
+	Close(ctx context.Context) error
 
 	extensible // implemented by embedding UnsupportedMemoryRegion
 }
@@ -235,15 +232,12 @@ type MemoryWindow interface {
 	Descriptor() WindowDescriptor
 
 	// Close releases the window. If the window is bound, Close invalidates it first. A transfer in
-	// progress fails at the peer. If another process is copying through the window, Close waits until
-	// that copy ends or that process dies.
-	Close() error
-
-	// CloseContext is Close with a limit on the wait.
+	// progress fails at the peer. If another process is copying through the window, Close blocks until
+	// that copy ends, that process dies, or ctx ends.
 	//
-	// Errors: [Canceled] when ctx ends. The window is closed and its token is invalid even so. To wait
-	// until no transfer accesses the memory, call Close or CloseContext again.
-	CloseContext(ctx context.Context) error
+	// Errors: [Canceled] if ctx ends first. The window is closed and its token is invalid even so. To wait
+	// until no transfer accesses the memory, call Close again.
+	Close(ctx context.Context) error
 
 	extensible // implemented by embedding UnsupportedMemoryWindow
 }
@@ -260,18 +254,15 @@ type LogicalMapping interface {
 	PageSize() int
 	// Offset returns the offset of the buffer in the first page, in bytes.
 	Offset() int
-	// Close releases the mapping. All registrations of its pages must have ended before Close.
+	// Close releases the mapping. All registrations of its pages must have ended before Close. If another
+	// process is copying from or to the memory, Close blocks until that copy ends, that process dies, or ctx
+	// ends.
 	//
-	// Errors: [DeviceBusy], without effect, if a registration still uses its pages.
+	// Errors: [DeviceBusy], without effect, if a registration still uses its pages; [Canceled] if ctx ends
+	// first. The mapping accepts no further registrations even so. To wait until no transfer accesses the
+	// memory, call Close again.
 	// Source: NdkReleaseLAM.
-	Close() error
-
-	// CloseContext is Close with a limit on the wait.
-	//
-	// Errors: those of Close, and [Canceled] when ctx ends. The mapping accepts no further
-	// registrations even so. To wait until no transfer accesses the memory, call Close or
-	// CloseContext again.
-	CloseContext(ctx context.Context) error
+	Close(ctx context.Context) error
 
 	extensible // implemented by embedding UnsupportedLogicalMapping
 }

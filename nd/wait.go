@@ -109,7 +109,7 @@ func waitUntilDone(ctx context.Context, cq CompletionQueue, results []Result, ep
 		return n, err
 	}
 	if !errors.Is(ep.Err(), ConnectionDisconnected) {
-		_ = ep.FlushContext(ctx) // a failed endpoint completes its requests later
+		_ = ep.Flush(ctx) // a failed endpoint completes its requests later
 		if ctx.Err() != nil {
 			return 0, CanceledError(ctx, "wait", "completion queue")
 		}

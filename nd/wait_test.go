@@ -80,7 +80,7 @@ type endingEndpoint struct {
 
 func (e endingEndpoint) Done() <-chan struct{} { return e.done }
 
-func (e endingEndpoint) FlushContext(context.Context) error {
+func (e endingEndpoint) Flush(context.Context) error {
 	e.queue.results, e.queue.later = append(e.queue.results, e.queue.later...), nil
 	return nil
 }

@@ -24,7 +24,7 @@ func arenaBytes(ctx context.Context, ad nd.Adapter) (int64, error) {
 		return 0, err
 	}
 	inode, err := mappedInode(mr.Address())
-	if err := errors.Join(err, mr.Close()); err != nil {
+	if err := errors.Join(err, mr.Close(ctx)); err != nil {
 		return 0, err
 	}
 	return allocated(inode)

@@ -134,7 +134,7 @@ func (b *binder) together(n int) error {
 
 func (b *binder) close() (err error) {
 	for _, w := range b.windows {
-		err = errors.Join(err, w.Close())
+		err = errors.Join(err, w.Close(b.ctx))
 	}
 	return errors.Join(err, b.release())
 }

@@ -282,7 +282,7 @@ func (l *link) release() error {
 		errs = append(errs, l.cq.Close())
 	}
 	if l.mr != nil {
-		errs = append(errs, l.mr.Deregister(l.ctx), l.mr.Close())
+		errs = append(errs, l.mr.Deregister(l.ctx), l.mr.Close(l.ctx))
 	}
 	return errors.Join(errs...)
 }

@@ -173,7 +173,7 @@ func (r *ring) close() (err error) {
 		err = errors.Join(err, r.cq.Close())
 	}
 	if r.mr != nil {
-		err = errors.Join(err, r.mr.Close())
+		err = errors.Join(err, r.mr.Close(r.ctx))
 	}
 	return err
 }

@@ -84,7 +84,7 @@ func TestArenaIsCounted(t *testing.T) {
 	if got := bytes() - before; got != size {
 		t.Errorf("%d bytes more after an allocation of %d", got, size)
 	}
-	if err := mr.Close(); err != nil {
+	if err := mr.Close(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if after := bytes(); after != before {

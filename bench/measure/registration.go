@@ -96,7 +96,7 @@ func (s *regionSet) allocating() (reversible, error) {
 		undo: func(i int) error {
 			mr := s.regions[i]
 			s.regions[i] = nil
-			return mr.Close()
+			return mr.Close(s.ctx)
 		},
 	}, nil
 }
@@ -104,7 +104,7 @@ func (s *regionSet) allocating() (reversible, error) {
 func (s *regionSet) close() (err error) {
 	for _, mr := range s.regions {
 		if mr != nil {
-			err = errors.Join(err, mr.Close())
+			err = errors.Join(err, mr.Close(s.ctx))
 		}
 	}
 	return err

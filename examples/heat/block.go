@@ -317,12 +317,12 @@ func (b *block) close() {
 	}
 	for _, w := range []nd.MemoryWindow{b.above.window, b.below.window, b.window, b.sheet.window} {
 		if w != nil {
-			w.Close()
+			w.Close(context.Background())
 		}
 	}
 	for _, r := range []nd.MemoryRegion{b.region, b.sheet.region} {
 		if r != nil {
-			r.Close()
+			r.Close(context.Background())
 		}
 	}
 	if b.cq != nil {

@@ -114,7 +114,7 @@ func (m *mailbox) close() {
 		m.cq.Close()
 	}
 	if m.region != nil {
-		m.region.Close()
+		m.region.Close(context.Background())
 	}
 }
 

@@ -146,7 +146,7 @@ func (o *owner) invalidate(ctx context.Context, ep nd.Endpoint) error {
 	// The writer's failure ended the connection before the invalidation was complete. Close
 	// invalidates the window, too.
 	o.tally.closed++
-	err = o.window.Close()
+	err = o.window.Close(ctx)
 	o.window = nil
 	return err
 }
@@ -192,10 +192,10 @@ func (o *owner) close() {
 		o.box.close()
 	}
 	if o.window != nil {
-		o.window.Close()
+		o.window.Close(context.Background())
 	}
 	if o.region != nil {
-		o.region.Close()
+		o.region.Close(context.Background())
 	}
 	if o.cq != nil {
 		o.cq.Close()

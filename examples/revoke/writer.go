@@ -18,7 +18,7 @@ func write(ctx context.Context, job *softnd.Job, set settings) error {
 	if err != nil {
 		return err
 	}
-	defer region.Close()
+	defer region.Close(ctx)
 	fillPattern(region.Bytes(), set.seed)
 	cq, err := job.Adapter().CreateCompletionQueue(ctx, 2*postedWrites)
 	if err != nil {

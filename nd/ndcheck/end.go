@@ -114,18 +114,10 @@ func (c *checker) invalidatedByPeer(r *request, token nd.Token) {
 	}
 }
 
-func (ep *endpoint) Flush() error {
+func (ep *endpoint) Flush(ctx context.Context) error {
 	site := here()
 	ep.end("Flush", site)
-	err := ep.Endpoint.Flush()
-	ep.ended(site)
-	return err
-}
-
-func (ep *endpoint) FlushContext(ctx context.Context) error {
-	site := here()
-	ep.end("Flush", site)
-	err := ep.Endpoint.FlushContext(ctx)
+	err := ep.Endpoint.Flush(ctx)
 	ep.ended(site)
 	return err
 }

@@ -147,19 +147,10 @@ func (r *region) Deregister(ctx context.Context) error {
 	return err
 }
 
-func (r *region) Close() error {
+func (r *region) Close(ctx context.Context) error {
 	site := here()
 	r.inUse("closes", site)
-	err := r.MemoryRegion.Close()
-	r.ended(site)
-	r.adapter.closed(r)
-	return err
-}
-
-func (r *region) CloseContext(ctx context.Context) error {
-	site := here()
-	r.inUse("closes", site)
-	err := r.MemoryRegion.CloseContext(ctx)
+	err := r.MemoryRegion.Close(ctx)
 	r.ended(site)
 	r.adapter.closed(r)
 	return err
@@ -233,15 +224,8 @@ func (w *window) unbound(site string) nd.Token {
 	return token
 }
 
-func (w *window) Close() error {
-	err := w.MemoryWindow.Close()
-	w.unbound(here())
-	w.adapter.closed(w)
-	return err
-}
-
-func (w *window) CloseContext(ctx context.Context) error {
-	err := w.MemoryWindow.CloseContext(ctx)
+func (w *window) Close(ctx context.Context) error {
+	err := w.MemoryWindow.Close(ctx)
 	w.unbound(here())
 	w.adapter.closed(w)
 	return err

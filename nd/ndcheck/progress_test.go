@@ -188,7 +188,7 @@ func (s *side) fillQueue(receives, sends int) {
 	for range sends {
 		s.must(ep.Send(2, nil, 0))
 	}
-	s.must(ep.Flush())
+	s.must(ep.Flush(s.ctx))
 	s.barrier()
 }
 

@@ -68,7 +68,7 @@ var requestPrograms = []program{
 				w := s.bind(0, 64, nd.AllowWrite)
 				s.give(w.Descriptor())
 				s.hear() // the writer has its result
-				s.must(w.Close())
+				s.must(w.Close(s.ctx))
 				s.tell()
 			},
 			func(s *side) {
@@ -85,7 +85,7 @@ var requestPrograms = []program{
 				w := s.bind(0, 64, nd.AllowWrite)
 				s.give(w.Descriptor())
 				s.received()
-				s.must(w.Close())
+				s.must(w.Close(s.ctx))
 				s.close()
 			},
 			func(s *side) {
@@ -192,8 +192,8 @@ var requestPrograms = []program{
 			func(s *side) {
 				s.barrier()
 				s.must(s.ep.Send(1, s.sge(0, 64), 0)) // it waits for a Receive
-				s.must(s.mr.Close())
-				s.must(s.ep.Flush())
+				s.must(s.mr.Close(s.ctx))
+				s.must(s.ep.Flush(s.ctx))
 				s.result(s.init)
 				s.barrier()
 			}},
@@ -263,7 +263,7 @@ var requestPrograms = []program{
 					s.must(s.ep.Send(uint64(i), nil, 0))
 				}
 				s.must(nd.SendInline(s.ep, 5, nil, 0))
-				s.ep.Flush()
+				s.ep.Flush(s.ctx)
 				s.barrier()
 			}},
 		clean: [2]func(s *side){
@@ -361,7 +361,7 @@ var requestPrograms = []program{
 		broken: [2]func(s *side){
 			func(s *side) { s.barrier() },
 			func(s *side) {
-				s.must(s.ep.Flush())
+				s.must(s.ep.Flush(s.ctx))
 				s.must(s.ep.Receive(1, nil))
 				s.result(s.recv)
 				for i := range 5 {
@@ -373,7 +373,7 @@ var requestPrograms = []program{
 		clean: [2]func(s *side){
 			func(s *side) { s.barrier() },
 			func(s *side) {
-				s.must(s.ep.Flush())
+				s.must(s.ep.Flush(s.ctx))
 				s.must(s.ep.Receive(1, nil))
 				s.result(s.recv)
 				for i := range 5 { // as if it had not read all of its results yet
@@ -407,7 +407,7 @@ var requestPrograms = []program{
 			func(s *side) { s.barrier() },
 			func(s *side) {
 				s.must(s.ep.Send(1, nil, 0))
-				s.must(s.ep.Flush())
+				s.must(s.ep.Flush(s.ctx))
 				s.must(s.ep.Close())
 				s.barrier()
 			}}},

@@ -110,7 +110,7 @@ func (s *side) close() {
 	s.must(s.ep.Close())
 	s.must(s.recv.Close())
 	s.must(s.init.Close())
-	s.must(s.mr.Close())
+	s.must(s.mr.Close(s.ctx))
 }
 
 // watch runs the roles as ranks with the checker, and returns its findings. Each role gets its side; a role that ends
@@ -207,7 +207,7 @@ func (s *side) connect(peer int) nd.Endpoint {
 
 // open replaces the region by one with other rights.
 func (s *side) open(flags nd.RegionFlags) {
-	s.must(s.mr.Close())
+	s.must(s.mr.Close(s.ctx))
 	var err error
 	s.mr, err = s.job.Adapter().Allocate(s.ctx, memory, flags)
 	s.must(err)
@@ -247,7 +247,7 @@ func (s *side) sendFresh(regions, each int) {
 			s.must(s.ep.Send(1, []nd.SGE{nd.SGEOf(mr, 0, 0)}, 0))
 			s.done()
 		}
-		s.must(mr.Close())
+		s.must(mr.Close(s.ctx))
 	}
 	s.close()
 }

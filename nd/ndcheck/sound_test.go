@@ -92,7 +92,7 @@ var correct = map[string]struct {
 				s.must(s.ep.Invalidate(0, w, 0))
 				s.done()
 			}
-			s.must(w.Close())
+			s.must(w.Close(s.ctx))
 			s.close()
 		},
 		func(s *side) {
@@ -163,7 +163,7 @@ var correct = map[string]struct {
 			s.give(w.Descriptor())
 			s.received()
 			time.Sleep(20 * time.Millisecond)
-			s.must(w.Close())
+			s.must(w.Close(s.ctx))
 			s.close()
 		},
 		func(s *side) {
@@ -183,9 +183,9 @@ var correct = map[string]struct {
 			s.barrier()
 			s.must(s.ep.Send(1, nil, 0))
 			s.done()
-			s.must(s.ep.Flush())
+			s.must(s.ep.Flush(s.ctx))
 			s.must(s.ep.Close())
-			s.must(s.mr.Close())
+			s.must(s.mr.Close(s.ctx))
 			if r := s.result(s.recv); r.Status != nd.Canceled || r.RequestContext != 1 {
 				s.must(errors.New("the flushed Receive has another result"))
 			}
@@ -383,11 +383,11 @@ func TestNothingStays(t *testing.T) {
 		must(active.Send(0, nil, 0))
 		must(active.Send(0, nil, nd.SilentSuccess)) // its success has no result
 		if i%2 == 0 {
-			must(active.Flush())
+			must(active.Flush(ctx))
 		}
 		must(active.Close())
 		must(passive.Close())
-		must(w.Close())
+		must(w.Close(ctx))
 		for {
 			var results [8]nd.Result
 			n := q.Poll(results[:])
@@ -401,7 +401,7 @@ func TestNothingStays(t *testing.T) {
 			}
 		}
 	}
-	must(mr.Close())
+	must(mr.Close(ctx))
 	must(q.Close())
 	must(l.Close())
 	if endpoints, requests, objects := p.Sizes(); endpoints+requests+objects != 0 { // a closed queue has no results
@@ -448,7 +448,7 @@ func TestUnmappedMemory(t *testing.T) {
 		s.must(s.ep.Send(1, []nd.SGE{nd.SGEOf(mr, 0, 64)}, nd.SilentSuccess))
 		s.must(s.ep.Send(2, nil, 0))
 		time.Sleep(50 * time.Millisecond) // until the messages have arrived
-		s.must(mr.Close())
+		s.must(mr.Close(s.ctx))
 		s.must(unix.Munmap(mem))
 		s.done()
 		s.barrier()

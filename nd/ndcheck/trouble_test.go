@@ -24,7 +24,7 @@ var troubled = map[string]struct {
 		func(s *side) {
 			ep := s.second()
 			s.must(ep.Receive(1, nil))
-			s.must(ep.Flush())
+			s.must(ep.Flush(s.ctx))
 			s.mustBe(s.recv, nd.Canceled)
 			s.leaveResult()
 			s.barrier()

@@ -145,7 +145,7 @@ var unusual = map[string][2]func(s *side){
 				time.Sleep(time.Millisecond)
 			}
 			time.Sleep(20 * time.Millisecond)
-			s.must(w.Close())
+			s.must(w.Close(s.ctx))
 			s.received()
 			s.close()
 		},
@@ -178,7 +178,7 @@ var unusual = map[string][2]func(s *side){
 			s.barrier()
 			s.must(s.ep.Send(2, s.sge(0, 64), 0))
 			time.Sleep(50 * time.Millisecond) // until the message has arrived
-			s.must(s.ep.Flush())
+			s.must(s.ep.Flush(s.ctx))
 			clear(s.mr.Bytes())
 			s.mr.Bytes()[0], s.mr.Bytes()[64] = 1, 1
 			s.must(ep.Send(3, s.sge(64, 64), 0))
@@ -237,7 +237,7 @@ var unusual = map[string][2]func(s *side){
 			s.must(s.ep.Receive(1, s.sge(64, 64)))
 			s.barrier()
 			s.must(s.recv.Notify(s.ctx, nd.NotifyAny))
-			s.must(s.ep.Flush())
+			s.must(s.ep.Flush(s.ctx))
 			s.mr.Bytes()[127] = 1
 			s.received()
 			s.barrier()
@@ -318,7 +318,7 @@ var unusual = map[string][2]func(s *side){
 				s.done()
 			}
 			s.barrier()
-			s.must(w.Close())
+			s.must(w.Close(s.ctx))
 		}},
 	// A library that sets ReadFence on every message, and Reads come later.
 	"fences first": {

@@ -27,7 +27,7 @@ func (s *side) region(size int, flags nd.RegionFlags) *region {
 	}
 	mr, err := s.ad.Allocate(s.ctx, size, flags)
 	s.must(err)
-	s.cleanup(func() { mr.Close() })
+	s.cleanup(func() { mr.Close(s.ctx) })
 	return &region{mr, mr.Bytes()}
 }
 
@@ -35,7 +35,7 @@ func (s *side) region(size int, flags nd.RegionFlags) *region {
 func (s *side) register(mem []byte, flags nd.RegionFlags) *region {
 	mr, err := s.ad.Register(s.ctx, mem, flags)
 	s.must(err)
-	s.cleanup(func() { mr.Close() })
+	s.cleanup(func() { mr.Close(s.ctx) })
 	return &region{mr, mem}
 }
 
@@ -43,7 +43,7 @@ func (s *side) register(mem []byte, flags nd.RegionFlags) *region {
 func (s *side) emptyRegion() nd.MemoryRegion {
 	mr, err := s.ad.CreateMemoryRegion(s.ctx)
 	s.must(err)
-	s.cleanup(func() { mr.Close() })
+	s.cleanup(func() { mr.Close(s.ctx) })
 	return mr
 }
 
@@ -51,6 +51,6 @@ func (s *side) emptyRegion() nd.MemoryRegion {
 func (s *side) newWindow() nd.MemoryWindow {
 	w, err := s.ad.CreateMemoryWindow(s.ctx)
 	s.must(err)
-	s.cleanup(func() { w.Close() })
+	s.cleanup(func() { w.Close(s.ctx) })
 	return w
 }

@@ -44,10 +44,10 @@ var revocations = []revocation{
 		revoke:       func(g *access) { g.c.must(g.mr.Deregister(g.c.ctx)) },
 		prepareAgain: func(g *access) { g.c.must(g.mr.Register(g.c.ctx, g.mem, allRights)) }},
 	{name: "Close of the region",
-		revoke:       func(g *access) { g.c.must(g.mr.Close()) },
+		revoke:       func(g *access) { g.c.must(g.mr.Close(g.c.ctx)) },
 		prepareAgain: func(g *access) { g.mr = g.c.register(g.mem, allRights).mr }},
 	{name: "Close of the window", window: true,
-		revoke:       func(g *access) { g.c.must(g.w.Close()) },
+		revoke:       func(g *access) { g.c.must(g.w.Close(g.c.ctx)) },
 		prepareAgain: func(g *access) { g.w = g.c.newWindow() }},
 }
 

@@ -236,7 +236,7 @@ var atomicOrder = []scenario{
 	}},
 	{id: "X015", title: "atomics that are posted after the end of the connection complete with Canceled", active: func(s *side) {
 		c := s.atomicPair()
-		c.must(c.ep.Flush())
+		c.must(c.ep.Flush(c.ctx))
 		for i, a := range atomics {
 			c.must(a.post(c, uint64(i), c.sge(oldAt, 8), c.peerRegion, 0))
 		}

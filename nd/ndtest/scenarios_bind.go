@@ -56,7 +56,7 @@ var bindScenarios = []scenario{
 		around := s.region(end+base, nd.AllowLocalWrite)
 		mr, err := s.ad.Register(s.ctx, around.mem[base:end], nd.AllowLocalWrite)
 		s.must(err)
-		s.cleanup(func() { mr.Close() })
+		s.cleanup(func() { mr.Close(c.ctx) })
 		w := s.newWindow()
 		for _, part := range [][2]int{
 			{base - 1, base + 100}, {base - 100, base}, {0, end + 1}, // start before the region

@@ -124,7 +124,7 @@ var queueScenarios = []scenario{
 		c := s.pair(connOptions{CQDepth: 4, Endpoint: nd.EndpointConfig{ReceiveDepth: n}})
 		other := s.pair(connOptions{ShareWith: c})
 		c.overrunQueue(n, func(x uint64) error { return c.ep.Receive(x, nil) })
-		s.must(c.ep.Flush())
+		s.must(c.ep.Flush(c.ctx))
 		s.wantOverrun(c.cq)
 		stored := make([]nd.Result, n)
 		stored = stored[:c.cq.Poll(stored)]
@@ -197,7 +197,7 @@ var queueScenarios = []scenario{
 		const depth = 100
 		c := s.prepare(connOptions{CQDepth: 16, Endpoint: nd.EndpointConfig{ReceiveDepth: depth}})
 		c.receiveAny(10)
-		s.must(c.ep.Flush())
+		s.must(c.ep.Flush(c.ctx))
 		s.want(nd.BufferOverflow, c.cq.Resize(5))
 		s.want(nd.InvalidParameter, c.cq.Resize(int(s.info.MaxCompletionQueueDepth)+1))
 		s.want(nd.InvalidParameter, c.cq.Resize(0))

@@ -154,7 +154,7 @@ var connectRefusedScenarios = []scenario{
 
 // wantOneFlushed calls Flush and checks that the only Receive completes with Canceled.
 func (c *conn) wantOneFlushed(reqCtx uint64) {
-	c.must(c.ep.Flush())
+	c.must(c.ep.Flush(c.ctx))
 	c.wantReceivesFlushed(reqCtx)
 	c.wantEmpty(c.rcq)
 }

@@ -96,7 +96,7 @@ var crossingScenarios = []scenario{
 		c.connector = s.newBoundConnector(0)
 		s.want(nd.ConnectionRefused, c.connector.Connect(s.ctx, c.ep, hear[netip.AddrPort](s), c.opts.connectParams()))
 		s.wantEmpty(c.cq) // a refused Connect does not change the endpoint
-		s.must(c.ep.Flush())
+		s.must(c.ep.Flush(c.ctx))
 		var results [3]nd.Result
 		if n := c.cq.Poll(results[:]); n != 2 {
 			s.fatalf("Poll after Flush: %d results, want 2", n)

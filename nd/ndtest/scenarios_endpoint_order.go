@@ -10,7 +10,7 @@ import (
 var endpointOrderScenarios = []scenario{
 	{id: "C214", title: "posts to a failed endpoint succeed and complete with Canceled", active: func(s *side) {
 		c, w := s.pair(connOptions{}), s.newWindow()
-		s.must(c.ep.Flush())
+		s.must(c.ep.Flush(c.ctx))
 		s.must(c.ep.Receive(1, c.sge(0, 64)))
 		c.wantReceive(nd.Canceled, 1)
 		s.must(c.ep.Send(2, c.sge(0, 64), 0))
@@ -126,7 +126,7 @@ var endpointOrderScenarios = []scenario{
 		d := s.pair(connOptions{ShareWith: c})
 		c.receiveAny(3)
 		d.receiveAny(3)
-		s.must(c.ep.Flush())
+		s.must(c.ep.Flush(c.ctx))
 		c.wantReceivesFlushed(0, 1, 2)
 		s.wantEmpty(c.cq)
 		c.wantErrorState()
@@ -217,7 +217,7 @@ var endpointOrderScenarios = []scenario{
 			s.async(func() error { return postRange(0, n, func(x uint64) error { return c.ep.Send(x, c.sge(64, 64), 0) }) }),
 		}
 		_ = hear[string](s)
-		s.must(c.ep.Flush())
+		s.must(c.ep.Flush(c.ctx))
 		for _, d := range done {
 			s.must(s.await(d))
 		}

@@ -98,7 +98,7 @@ var immediateFlagScenarios = []scenario{
 	}},
 	{id: "X125", title: "requests with a number that are posted after the end of the connection complete with Canceled", active: func(s *side) {
 		c := s.immediatePair(connOptions{})
-		c.must(c.ep.Flush())
+		c.must(c.ep.Flush(c.ctx))
 		s.must(sendNumber(c))
 		s.must(writeNumber(c))
 		for _, kind := range []nd.RequestType{nd.RequestSend, nd.RequestWrite} {

@@ -172,10 +172,10 @@ func fastRegisterOwner(s *side) {
 	c := s.pair(connOptions{})
 	memory, err := s.ad.Allocate(s.ctx, size, nd.AllowLocalWrite)
 	s.must(err)
-	s.cleanup(func() { memory.Close() })
+	s.cleanup(func() { memory.Close(c.ctx) })
 	mapping, err := s.ad.BuildLogicalAddressMapping(s.ctx, memory.Bytes())
 	s.mustOrSkip(err)
-	s.cleanup(func() { mapping.Close() })
+	s.cleanup(func() { mapping.Close(c.ctx) })
 	mr := s.emptyRegion()
 	s.mustOrSkip(mr.InitializeFastRegister(s.ctx, len(mapping.Pages()), true))
 	register := func() {

@@ -90,8 +90,8 @@ var limitScenarios = []scenario{
 		s.barrier()
 		c.disconnect()
 		s.must(c.memory.mr.Deregister(s.ctx))
-		s.must(c.memory.mr.Close())
-		s.must(w.Close())
+		s.must(c.memory.mr.Close(c.ctx))
+		s.must(w.Close(c.ctx))
 	}, passive: func(s *side) {
 		c := s.pair(connOptions{})
 		c.hearDescriptor()
@@ -122,7 +122,7 @@ var limitScenarios = []scenario{
 		c := s.prepare(connOptions{CQDepth: 2})
 		c.must(c.ep.Receive(1, nil))
 		c.must(c.ep.Receive(2, nil))
-		c.must(c.ep.Flush())
+		c.must(c.ep.Flush(c.ctx))
 		s.must(c.cq.Notify(s.ctx, nd.NotifyAny))
 		results := make([]nd.Result, 3)
 		if n := c.cq.Poll(results[:2]); n != 2 {

@@ -63,7 +63,7 @@ var messageScenarios = []scenario{
 			c.must(c.ep.Receive(i, list))
 		}
 		s.want(nd.NoMoreEntries, c.ep.Receive(depth, list))
-		c.must(c.ep.Flush())
+		c.must(c.ep.Flush(c.ctx))
 		for i := range uint64(depth) {
 			c.wantReceivesFlushed(i)
 		}

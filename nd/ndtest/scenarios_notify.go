@@ -40,7 +40,7 @@ var notifyScenarios = []scenario{
 			s.must(err)
 			s.cleanup(func() { ep.Close() })
 			s.must(ep.Receive(5, nil))
-			s.must(ep.Flush())
+			s.must(ep.Flush(s.ctx))
 			s.must(q.Notify(s.ctx, nd.NotifyAny))
 		}
 	}},

@@ -13,9 +13,14 @@ import (
 const goroutines = 4
 
 // closeAll closes the objects and joins their errors to err.
-func closeAll(err error, objects ...interface{ Close() error }) error {
-	for _, o := range objects {
-		err = errors.Join(err, o.Close())
+func closeAll(ctx context.Context, err error, objects ...any) error {
+	for _, object := range objects {
+		switch o := object.(type) {
+		case interface{ Close() error }:
+			err = errors.Join(err, o.Close())
+		case interface{ Close(context.Context) error }:
+			err = errors.Join(err, o.Close(ctx))
+		}
 	}
 	return err
 }
@@ -78,7 +83,7 @@ func createAndCloseEach(s *side, buf []byte) error {
 	if _, err := s.ad.Query(nd.InfoVersion2); err != nil {
 		return err
 	}
-	return closeAll(nil, l, c, ep, w, mr, q)
+	return closeAll(s.ctx, nil, l, c, ep, w, mr, q)
 }
 
 var registrationScenarios = []scenario{
@@ -106,7 +111,7 @@ var registrationScenarios = []scenario{
 					err = cancelRace(s, mr, mem)
 				}
 			}
-			return closeAll(err, mr)
+			return closeAll(s.ctx, err, mr)
 		})
 	}},
 	{id: "C125", title: "1,200 regions on one buffer, registered by 4 goroutines", active: func(s *side) {
@@ -139,7 +144,7 @@ var registrationScenarios = []scenario{
 		})
 		s.parallel(goroutines, func(i int) (err error) {
 			for _, mr := range regions[i] {
-				err = closeAll(err, mr)
+				err = closeAll(s.ctx, err, mr)
 			}
 			return err
 		})

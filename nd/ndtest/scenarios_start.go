@@ -81,7 +81,7 @@ var startScenarios = []scenario{
 			s.ad = ad
 			r := s.region(1<<20, allRights) // large, so that a leak exhausts the memory soon
 			s.must(ad.Close())
-			s.must(r.mr.Close())
+			s.must(r.mr.Close(s.ctx))
 			_, err = ad.CreateCompletionQueue(s.ctx, 1)
 			s.want(nd.InvalidHandle, err)
 		}
@@ -159,15 +159,13 @@ var startScenarios = []scenario{
 			w := s.newWindow()
 			connector := s.newBoundConnector(0)
 			listener, _ := s.listen(0)
-			objects := []interface{ Close() error }{c.memory.mr, w, c.cq}
+			objects := []any{c.memory.mr, w, c.cq}
 			if s.info.MaxSharedReceiveQueueDepth > 0 {
 				srq, err := s.ad.CreateSharedReceiveQueue(s.ctx, nd.SharedReceiveQueueConfig{Depth: 4, MaxSGE: 1})
 				s.must(err)
 				objects = append(objects, srq)
 			}
-			for _, o := range append(objects, c.ep, connector, listener) {
-				s.must(o.Close())
-			}
+			s.must(closeAll(s.ctx, nil, append(objects, c.ep, connector, listener)...))
 			s.must(s.ad.Close())
 		}
 	}},

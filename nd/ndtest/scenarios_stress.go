@@ -77,7 +77,7 @@ func (c *stressConn) supportsFastRegister() bool {
 		return false
 	}
 	c.must(err)
-	c.must(pages.Close())
+	c.must(pages.Close(c.ctx))
 	return true
 }
 
@@ -98,7 +98,7 @@ func (c *stressConn) mapPages() {
 	var err error
 	c.pages, err = c.ad.BuildLogicalAddressMapping(c.ctx, c.peerArea())
 	c.must(err)
-	c.cleanup(func() { c.pages.Close() })
+	c.cleanup(func() { c.pages.Close(c.ctx) })
 	c.fast = c.emptyRegion()
 	c.must(c.fast.InitializeFastRegister(c.ctx, len(c.pages.Pages()), true))
 }

@@ -59,7 +59,7 @@ var violationScenarios = []scenario{
 		d := c.hearDescriptor()
 		short, err := s.ad.Register(s.ctx, c.memory.mem[:4096], nd.AllowLocalWrite)
 		s.must(err)
-		s.cleanup(func() { short.Close() })
+		s.cleanup(func() { short.Close(c.ctx) })
 		c.must(c.ep.Read(1, []nd.SGE{{Buffer: c.memory.mem[:4097], Token: short.LocalToken()}}, d.Address, d.Token, 0))
 		c.wantResult(nd.AccessViolation, 1)
 		c.wantZero(c.memory.mem[4096:])

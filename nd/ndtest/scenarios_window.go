@@ -205,14 +205,14 @@ var windowScenarios = []scenario{
 		c := exposeRegion(s, 0)
 		c.disconnect()
 		s.must(c.memory.mr.Deregister(s.ctx))
-		s.must(c.memory.mr.Close())
+		s.must(c.memory.mr.Close(c.ctx))
 	}, passive: func(s *side) {
 		c, d := accessRegion(s, 0)
 		c.read(0, 64, d.Address, d.Token)
 		c.sendDone()
 		c.disconnect()
 		s.must(c.memory.mr.Deregister(s.ctx))
-		s.must(c.memory.mr.Close())
+		s.must(c.memory.mr.Close(c.ctx))
 	}},
 	{id: "C067", title: "consecutive Reads with read limits of 1", active: func(s *side) {
 		c := s.pair(connOptions{InboundReads: 1, OutboundReads: 1, BeforeConnect: fillRegion(1)})

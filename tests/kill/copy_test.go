@@ -163,10 +163,8 @@ func (c *stoppedCopy) mustKeep(dies bool) {
 	if !bytes.Equal(c.bytes, pattern) {
 		c.t.Error("memory has changed after the end of the permission")
 	}
-	for _, o := range []interface{ Close() error }{c.window, c.memory, c.cq} {
-		if err := o.Close(); err != nil {
-			c.t.Error(err)
-		}
+	if err := errors.Join(c.window.Close(context.Background()), c.memory.Close(context.Background()), c.cq.Close()); err != nil {
+		c.t.Error(err)
 	}
 	c.mustReclaim().mustKeep(c.t)
 	c.killJob.close()
@@ -182,12 +180,12 @@ func TestKillInCopy(t *testing.T) {
 		return errors.Join(r.Err(c.ep), err)
 	}
 	deregister := func(ctx context.Context, c *stoppedCopy) error {
-		if err := c.window.Close(); err != nil { // a region with a bound window cannot be deregistered
+		if err := c.window.Close(ctx); err != nil { // a region with a bound window cannot be deregistered
 			return err
 		}
 		return c.memory.Deregister(ctx)
 	}
-	flush := func(ctx context.Context, c *stoppedCopy) error { return c.ep.FlushContext(ctx) }
+	flush := func(ctx context.Context, c *stoppedCopy) error { return c.ep.Flush(ctx) }
 	for _, test := range []struct {
 		name string
 		n    int

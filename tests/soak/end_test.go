@@ -21,7 +21,7 @@ func (s *soakSession) finish() {
 	if !s.ended() && ways == 1 && s.inbox[0] != nil {
 		s.fail(s.ep.Close()) // results may follow later
 	} else {
-		s.fail(s.ep.FlushContext(ctx))
+		s.fail(s.ep.Flush(ctx))
 	}
 	for {
 		n := s.cq.Poll(s.results[:])
@@ -62,13 +62,13 @@ func (s *soakSession) owes() bool {
 
 // close closes all objects. Their memory must not change afterwards.
 func (s *soakSession) close() {
-	closed := func(c interface{ Close() error }) {
-		if err := c.Close(); err != nil {
+	closed := func(c interface{ Close(context.Context) error }) {
+		if err := c.Close(context.Background()); err != nil {
 			s.fail(fmt.Errorf("close %T: %w", c, err))
 		}
 	}
 	if s.ep != nil {
-		closed(s.ep)
+		s.fail(s.ep.Close())
 	}
 	s.checkTrap()
 	closed(s.guardWindow)
@@ -91,7 +91,7 @@ func (s *soakSession) close() {
 			closed(mr)
 		}
 	}
-	closed(s.cq)
+	s.fail(s.cq.Close())
 	for _, b := range s.own {
 		setAll(b, soakPoison)
 	}

@@ -123,7 +123,7 @@ func runSoak(self *proctest.Self) error {
 			}
 			self.Say("%s", b)
 		case "end":
-			return errors.Join(r.srq.Close(), r.inbox.Close(), r.job.Close())
+			return errors.Join(r.srq.Close(), r.inbox.Close(ctx), r.job.Close())
 		}
 	}
 }

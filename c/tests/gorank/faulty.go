@@ -190,7 +190,7 @@ func runKind(atOnce bool) {
 			certain = l.take(posted, true) && certain
 		}
 		l.cq.Poll(make([]nd.Result, 1)) // an endpoint whose queue has overrun fails when it is driven next
-		ok(l.ep.FlushContext(ctx))
+		ok(l.ep.Flush(ctx))
 		say("error %08x", uint32(nd.StatusOf(l.ep.Err())))
 		if certain {
 			sees()
@@ -204,7 +204,7 @@ func runKind(atOnce bool) {
 	}
 	barrier()
 	if !isSubject() {
-		ok(l.ep.FlushContext(ctx))
+		ok(l.ep.Flush(ctx))
 		l.take(receives, true)
 		if !atOnce {
 			sees()

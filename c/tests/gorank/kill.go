@@ -109,7 +109,10 @@ func kill() {
 	for rank := range k.peers {
 		k.finish(&k.peers[rank])
 	}
-	for _, c := range []io.Closer{k.secret, k.memory, k.srq, k.cq, k.inbox, k.hello} {
+	for _, mr := range []nd.MemoryRegion{k.secret, k.memory, k.inbox, k.hello} {
+		ok(mr.Close(ctx))
+	}
+	for _, c := range []io.Closer{k.srq, k.cq} {
 		ok(c.Close())
 	}
 	ok(binary.Write(os.Stdout, binary.LittleEndian, k.succeeded))
@@ -258,7 +261,7 @@ func (k *killer) finish(p *peer) {
 	}
 	deadline := time.Now().Add(10 * time.Second)
 	if !p.failed { // else its end completes them
-		ok(p.ep.Flush())
+		ok(p.ep.Flush(ctx))
 	}
 	for p.requests+p.receives > 0 {
 		check(time.Now().Before(deadline), *p)
@@ -266,6 +269,6 @@ func (k *killer) finish(p *peer) {
 	}
 	check(p.ep.Err() != nil, p)
 	ok(p.ep.Close())
-	ok(p.window.Close())
+	ok(p.window.Close(ctx))
 	p.ep = nil
 }

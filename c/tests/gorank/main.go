@@ -180,7 +180,7 @@ func oneSided(initiator, private bool) {
 		barrier()
 	}
 	l.close()
-	ok(mr.Close())
+	ok(mr.Close(ctx))
 	barrier()
 }
 
@@ -209,7 +209,7 @@ func twoSided(initiator, private bool) {
 	}
 	barrier()
 	l.close()
-	ok(mr.Close())
+	ok(mr.Close(ctx))
 	barrier()
 }
 
@@ -238,7 +238,7 @@ func burst(initiator bool) {
 	}
 	barrier()
 	l.close()
-	ok(mr.Close())
+	ok(mr.Close(ctx))
 	barrier()
 }
 
@@ -279,9 +279,9 @@ func windows(initiator, private bool) {
 		}
 	}
 	barrier()
-	ok(w.Close())
+	ok(w.Close(ctx))
 	l.close()
-	ok(mr.Close())
+	ok(mr.Close(ctx))
 	barrier()
 }
 
@@ -303,9 +303,9 @@ func remoteInvalidate(initiator bool) {
 		check(r.Status == nd.Success && r.RequestType == nd.RequestReceiveAndInvalidate && r.InvalidatedToken == w.RemoteToken() && r.BytesTransferred == 20, r)
 	}
 	barrier()
-	ok(w.Close())
+	ok(w.Close(ctx))
 	l.close()
-	ok(mr.Close())
+	ok(mr.Close(ctx))
 	barrier()
 }
 
@@ -324,6 +324,6 @@ func tooLong(initiator bool, n int) {
 	check(r.Status == want, r)
 	barrier()
 	l.close()
-	ok(mr.Close())
+	ok(mr.Close(ctx))
 	barrier()
 }

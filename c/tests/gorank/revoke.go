@@ -72,13 +72,13 @@ func own() {
 			}
 		}
 		ok(l.ep.Close())
-		ok(w.Close())
+		ok(w.Close(ctx))
 		ok(l.cq.Close())
 	}
 	fmt.Printf("revoke: %d rounds, %d with a transfer in flight, %d with a late byte\n", rounds, cut, late)
 	check(late == 0, late)
-	ok(mr.Close())
-	ok(message.Close())
+	ok(mr.Close(ctx))
+	ok(message.Close(ctx))
 }
 
 func writeAll() {
@@ -109,5 +109,5 @@ func writeAll() {
 		ok(l.ep.Close())
 		ok(l.cq.Close())
 	}
-	ok(mr.Close())
+	ok(mr.Close(ctx))
 }

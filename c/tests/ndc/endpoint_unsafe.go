@@ -172,9 +172,7 @@ func (e *endpoint) Invalidate(ctx uint64, mw nd.MemoryWindow, flags nd.OpFlags) 
 func (e *endpoint) StartRequestBatch()  {}
 func (e *endpoint) SubmitRequestBatch() {}
 
-func (e *endpoint) Flush() error { return e.FlushContext(context.Background()) }
-
-func (e *endpoint) FlushContext(ctx context.Context) error {
+func (e *endpoint) Flush(ctx context.Context) error {
 	if e.isClosed() {
 		return nil
 	}

@@ -122,9 +122,8 @@ func (a *adapter) BuildLogicalAddressMapping(ctx context.Context, buf []byte) (n
 func (m *mapping) Pages() []nd.LogicalPage { return m.pages }
 func (m *mapping) PageSize() int           { return C.SND_PAGE_SIZE }
 func (m *mapping) Offset() int             { return m.offset }
-func (m *mapping) Close() error            { return m.CloseContext(context.Background()) }
 
-func (m *mapping) CloseContext(ctx context.Context) error {
+func (m *mapping) Close(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {

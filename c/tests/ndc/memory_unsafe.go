@@ -134,9 +134,7 @@ func (r *region) Address() uint64 {
 	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(r.mem))))
 }
 
-func (r *region) Close() error { return r.CloseContext(context.Background()) }
-
-func (r *region) CloseContext(ctx context.Context) error {
+func (r *region) Close(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed = true
@@ -190,9 +188,8 @@ func (w *window) Descriptor() nd.WindowDescriptor {
 }
 
 func (w *window) RemoteToken() nd.Token { return w.Descriptor().Token }
-func (w *window) Close() error          { return w.CloseContext(context.Background()) }
 
-func (w *window) CloseContext(ctx context.Context) error {
+func (w *window) Close(ctx context.Context) error {
 	w.Descriptor()
 	w.mu.Lock()
 	defer w.mu.Unlock()

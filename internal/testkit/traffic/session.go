@@ -121,7 +121,7 @@ func (s *session) step() {
 	s.check()
 	switch k := s.IntN(20); {
 	case s.Wild && s.IntN(20_000) == 0:
-		_ = s.ep.Flush()
+		_ = s.ep.Flush(context.Background())
 	case k < 2:
 		s.wait(time.Millisecond)
 	case k < 6 || s.outstanding > depth/2:
@@ -434,20 +434,26 @@ func (s *session) close() {
 		s.ep.Close()
 	}
 	if s.window != nil {
-		s.window.Close()
+		s.window.Close(context.Background())
 		s.mustKeep()
 	}
 	if s.fast != nil {
-		s.fast.Close()
+		s.fast.Close(context.Background())
 		s.mustKeep()
 	}
-	for _, c := range []interface{ Close() error }{s.pages, s.guarded, s.memory[0], s.memory[1], s.srq, s.cq} {
-		if c == nil {
+	for _, object := range []any{s.pages, s.guarded, s.memory[0], s.memory[1], s.srq, s.cq} {
+		if object == nil {
 			continue
 		}
-		err := c.Close()
+		shut := func() error {
+			if c, ok := object.(interface{ Close() error }); ok {
+				return c.Close()
+			}
+			return object.(interface{ Close(context.Context) error }).Close(context.Background())
+		}
+		err := shut()
 		// A FastRegister keeps the pages until it is canceled: when a copy of the peer has ended, and perhaps after ep.Close.
-		for end := time.Now().Add(limit); errors.Is(err, nd.DeviceBusy) && !s.Wild && time.Now().Before(end); err = c.Close() {
+		for end := time.Now().Add(limit); errors.Is(err, nd.DeviceBusy) && !s.Wild && time.Now().Before(end); err = shut() {
 			time.Sleep(time.Millisecond)
 		}
 		if err != nil {

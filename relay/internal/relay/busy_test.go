@@ -163,7 +163,7 @@ func (b *busyConn) finishReceives(ctx context.Context, receives int, notified <-
 }
 
 func (b *busyConn) close() error {
-	return errors.Join(b.ep.Close(), b.connector.Close(), b.queue.Close(), b.received.Close(), b.window.Close(), b.memory.Deregister(context.Background()), b.memory.Close())
+	return errors.Join(b.ep.Close(), b.connector.Close(), b.queue.Close(), b.received.Close(), b.window.Close(context.Background()), b.memory.Deregister(context.Background()), b.memory.Close(context.Background()))
 }
 
 // busyRank is a rank with such connections.

@@ -270,7 +270,7 @@ func TestSendAndInvalidate(t *testing.T) {
 			t.Errorf("%+v: %v", r, w.x.Err())
 		}
 	}
-	if err := window.Close(); err != nil {
+	if err := window.Close(a.ctx); err != nil {
 		t.Error(err)
 	}
 	if err := nd.WriteTo(w.x, 3, w.a.sge(0, 10), far, 0); err != nil {

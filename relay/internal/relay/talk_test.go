@@ -70,7 +70,7 @@ func (p *talk) end() {
 	}
 	must(t, p.queue.Close())
 	must(t, p.memory.Deregister(context.Background()))
-	must(t, p.memory.Close())
+	must(t, p.memory.Close(p.ctx))
 	proctest.Eventually(t, "the end of the link", func() bool { s := r.state(); return s.Links == 1 && s.Tunnels == 1 })
 	proctest.Eventually(t, "all memory is free", func() bool {
 		for len(p.requests) > 0 {
@@ -102,7 +102,7 @@ func (l *local) close() {
 		l.connector.Close()
 	}
 	if l.window != nil {
-		l.window.Close()
+		l.window.Close(context.Background())
 	}
 }
 

@@ -134,14 +134,12 @@ func (r *region) Address() uint64 {
 	return address(r.mem)
 }
 
-func (r *region) Close() error {
+func (r *region) Close(context.Context) error { // it never waits
 	defer r.adapter.lock()()
 	r.closed = true
 	r.end()
 	return nil
 }
-
-func (r *region) CloseContext(context.Context) error { return r.Close() } // it never waits
 
 // window gives access to a part of a region while its access is not nil.
 type window struct {
@@ -188,9 +186,7 @@ func (w *window) Descriptor() nd.WindowDescriptor {
 	return w.last
 }
 
-func (w *window) CloseContext(context.Context) error { return w.Close() } // it never waits
-
-func (w *window) Close() error {
+func (w *window) Close(context.Context) error { // it never waits
 	defer w.adapter.lock()()
 	w.closed = true
 	w.end()

@@ -47,7 +47,7 @@ func (e *endpoint) flush() {
 	}
 }
 
-func (e *endpoint) Flush() error {
+func (e *endpoint) Flush(context.Context) error { // it never waits
 	defer e.adapter.lock()()
 	if e.released {
 		return refuse("flush", nd.InvalidHandle, "the endpoint is closed")
@@ -55,8 +55,6 @@ func (e *endpoint) Flush() error {
 	e.fail(nd.Canceled, nd.ConnectionAborted)
 	return nil
 }
-
-func (e *endpoint) FlushContext(context.Context) error { return e.Flush() } // it never waits
 
 func (e *endpoint) Close() error {
 	defer e.adapter.lock()()
