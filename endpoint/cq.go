@@ -152,18 +152,19 @@ func (q *completionQueue) pop(results []nd.Result) (n int) {
 		head++
 	}
 	asym.StoreRelease(&q.head, head) // ORDER queue-head: pairs with the load in pushSuccess
-	if head == tail {
+	if q.signaled && head == tail {
 		q.signaled = false
 	}
 	q.mu.Unlock()
 	return n
 }
 
-// prepareSlot returns the slot of the next result. The caller has checked that it is free. The
-// first result after the queue was empty goes into entries[0], so that a queue that is usually
-// empty touches few cache lines.
+// reusedSlots is how many slots a queue uses as long as it is usually empty, so that it touches few cache lines.
+const reusedSlots = 16
+
+// prepareSlot returns the slot of the next result. The caller has checked that it is free.
 func (q *completionQueue) prepareSlot(tail, head uint64, a *slotCounter) *completion {
-	if tail == head {
+	if tail == head && tail-q.firstIndex >= reusedSlots {
 		q.firstIndex = tail
 	}
 	e := q.slot(tail)

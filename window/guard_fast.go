@@ -34,6 +34,10 @@ func (g *Guard) Get(peer *Peer, sge *nd.SGE, remoteAddress uint64, remoteToken n
 // putOrGet is Put and Get. rights are those that the remote token must have; the local token must
 // have the opposite ones.
 func (g *Guard) putOrGet(peer *Peer, sge *nd.SGE, remoteAddress uint64, remoteToken nd.Token, rights Rights) (f Fault) {
+	known := &peer.known[remoteToken%knownBinds]
+	if !known.word.validAndAllows(remoteToken, rights) {
+		return g.putOrGetNew(peer, sge, remoteAddress, remoteToken, rights)
+	}
 	localToken, buf, n := sge.Token, sge.Buffer, uint64(len(sge.Buffer))
 	f = faultUnspecified
 	g.publishHazard(makeHazard(remoteToken, localToken)) // the order of the two does not matter here
@@ -41,46 +45,45 @@ func (g *Guard) putOrGet(peer *Peer, sge *nd.SGE, remoteAddress uint64, remoteTo
 		g.findEntry(localToken)
 	}
 	p, localWord := g.lastEntry.load()
-	e := &g.entries[indexOf(remoteToken)]
-	word := e.word.Load() // ORDER entry-valid: pairs with the store in ownEntry.bind
-	// ENTRY-CHECK, of the local token and of the remote one.
-	if p.allows(localWord, localToken, rights^(Remote|Local|Read|Write), shm.AddressOf(buf), n) && peer.Connected() &&
-		entryWord(word).validAndAllows(remoteToken, rights) &&
-		e.owner.Load() == peer.Adapter {
-		// ENTRY-FIELDS
-		scope, base, offset := e.scope.Load(), e.base.Load(), shm.Offset(e.offset.Load())
-		switch {
-		case offset == 0:
-			f = FaultUnreachable
-		case (scope == 0 || scope == peer.Endpoint) && within(remoteAddress, n, base, e.length.Load()):
-			mem := g.arena.HeapBytes(offset+shm.Offset(remoteAddress-base), n)
-			if mem == nil {
-				break // the entry names memory outside the heap
-			}
-			to, from := mem, buf
-			if rights&Write == 0 {
-				to, from = buf, mem
-			}
+	// ENTRY-CHECK, of the local token and of the remote one, and ENTRY-FIELDS: the known fields are the bind's while its
+	// word is in the entry. ORDER entry-valid: pairs with the store in ownEntry.bind
+	if entryWord(known.entry.word.Load()) == known.word && p.allows(localWord, localToken, rights^(Remote|Local|Read|Write), shm.AddressOf(buf), n) &&
+		peer.Connected() && within(remoteAddress, n, known.base, uint64(len(known.mem))) {
+		to, from := known.mem[remoteAddress-known.base:][:n], buf
+		if rights&Write == 0 {
+			to, from = from, to
+		}
+		if failpoint.Enabled {
+			failpoint.Reach(failpoint.EntryChecked)
+		}
+		if !copyWord(to, from) { // COPY: copyWord stores 8 aligned bytes at once
+			copyOrdered(to, from)
+		}
+		if failpoint.Enabled {
+			failpoint.Reach(failpoint.ChunkCopied)
+		}
+		// ENTRY-RECHECK. ORDER entry-recheck: after the copy; pairs with the exchange in ownEntry.revoke
+		if entryWord(known.entry.word.Load()) == known.word && g.lastEntry.permissions.Load() == p {
+			f = NoFault
 			if failpoint.Enabled {
-				failpoint.Reach(failpoint.EntryChecked)
-			}
-			if !copyWord(to, from) { // COPY: copyWord stores 8 aligned bytes at once
-				copyOrdered(to, from)
-			}
-			if failpoint.Enabled {
-				failpoint.Reach(failpoint.ChunkCopied)
-			}
-			// ENTRY-RECHECK. ORDER entry-recheck: after the copy; pairs with the exchange in ownEntry.revoke
-			if e.word.Load() == word && g.lastEntry.permissions.Load() == p {
-				f = NoFault
-				if failpoint.Enabled {
-					failpoint.Reach(failpoint.EntryRechecked)
-				}
+				failpoint.Reach(failpoint.EntryRechecked)
 			}
 		}
 	}
 	g.clearHazard()
 	return f
+}
+
+// putOrGetNew is putOrGet for a bind that is not known yet.
+func (g *Guard) putOrGetNew(peer *Peer, sge *nd.SGE, remoteAddress uint64, remoteToken nd.Token, rights Rights) Fault {
+	remote := Operand{Token: remoteToken, Rights: rights, Address: remoteAddress, Peer: peer}
+	local := Operand{Token: sge.Token, Rights: rights ^ (Remote | Local | Read | Write), Address: shm.AddressOf(sge.Buffer)}
+	sink, source := &remote, &local
+	if rights&Write == 0 {
+		sink, source = source, sink
+	}
+	_, sinkFault, sourceFault := g.Copy(sink, source, uint64(len(sge.Buffer)))
+	return sinkFault | sourceFault
 }
 
 // CopyToEntry copies the memory of sge to entry, the payload of a ring entry. Only this process

@@ -42,6 +42,20 @@ type Peer struct {
 	State         *atomic.Uint32 // of the connection; equal to Established while it is open
 	Established   uint32
 	Disconnecting *atomic.Uint32 // not 0: the other side has begun to disconnect
+
+	known [knownBinds]knownBind // by the last bits of the token: programs use several windows of a peer in turn
+}
+
+const knownBinds = 4
+
+// knownBind is a bind of the peer that a check has accepted. As long as the word of its entry is the same, so is the rest: the
+// word changes with each bind, and comes again after 2³² of them.
+type knownBind struct {
+	word  entryWord // 0 = none yet
+	entry *accessEntry
+	base  uint64 // address of mem[0]
+	mem   []byte
+	_     [16]byte // so that each fills a cache line
 }
 
 // Connected reports whether neither side has ended the connection.

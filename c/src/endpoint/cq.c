@@ -116,18 +116,26 @@ void snd_cq_overrun(struct snd_cq *q)
 	snd_wake_progress(q->object.fabric);
 }
 
-static uint32_t pop(struct snd_cq *q, snd_result *results, uint32_t count)
+/* pop takes queued results. The queue must not be empty. */
+SND_FAST uint32_t pop(struct snd_cq *q, snd_result *results, uint32_t count)
 {
-	uint32_t n = 0;
-	for (; n < count && q->head != q->tail; n++) {
-		struct snd_completion *e = &q->entries[q->head++ & q->mask];
-		snd_word *to = (snd_word *)(void *)&results[n];
-		for (int i = 0; i < 4; i++)
-			snd_set(&to[i], snd_relaxed(&e->words[i]));
+	const struct snd_completion *entries = q->entries;
+	uint64_t head = q->head;
+	const uint64_t mask = q->mask, tail = q->tail, end = tail - head < count ? tail : head + count;
+	snd_word *to = (snd_word *)(void *)results;
+	do {
+		const struct snd_completion *e = &entries[head++ & mask];
+		snd_set(&to[0], snd_relaxed(&e->words[0]));
+		snd_set(&to[1], snd_relaxed(&e->words[1]));
+		snd_set(&to[2], snd_relaxed(&e->words[2]));
+		snd_set(&to[3], snd_relaxed(&e->words[3]));
+		to += 4;
 		e->slots->freed++;
-	}
-	if (q->head == q->tail)
-		q->signaled = false;
+	} while (head != end);
+	const uint32_t n = (uint32_t)(head - q->head);
+	q->head = head;
+	if (snd_unlikely(q->signaled))
+		q->signaled = head != tail;
 	return n;
 }
 
@@ -205,7 +213,7 @@ static __attribute__((noinline)) int32_t poll_overrun(struct snd_cq *q, snd_resu
 {
 	for (uint32_t i = 0; i < q->users; i++)
 		snd_progress(q->endpoints[i]);
-	const uint32_t n = pop(q, results, count);
+	const uint32_t n = q->head != q->tail && count > 0 ? pop(q, results, count) : 0;
 	return n > 0 ? (int32_t)n : (int32_t)snd_cq_wait_status(q, SND_SUCCESS, "poll", "", 0);
 }
 
@@ -225,24 +233,18 @@ static int32_t drive(struct snd_cq *q)
 static int32_t poll(struct snd_cq *q, snd_result *results, uint32_t count)
 {
 	uint32_t n = 0;
-	q->polls++;
-	if (snd_unlikely(q->polls >= q->next_look)) {
+	if (snd_unlikely(++q->polls >= q->next_look)) {
 		look(q);
 		if (q->overrun)
 			return poll_overrun(q, results, count);
 	}
-	if (q->head == q->tail) {
-		if (snd_likely(q->users == 1)) {
-			if (has_work(q->endpoints[0]))
-				n = snd_progress_into(q->endpoints[0], q, results, count);
-		} else {
-			n = scan(q, results, count, SCANNED);
-		}
-	}
-	return (int32_t)(q->head == q->tail ? n : n + pop(q, results + n, count - n));
+	if (q->head == q->tail)
+		n = q->users == 1 ? snd_progress_into(q->endpoints[0], q, results, count) : scan(q, results, count, SCANNED);
+	return (int32_t)(q->head == q->tail || n == count ? n : n + pop(q, results + n, count - n));
 }
 
-int32_t snd_cq_poll(snd_cq *cq, snd_result *results, uint32_t count)
+/* poll_any is snd_cq_poll without its fast path. */
+static __attribute__((noinline)) int32_t poll_any(snd_cq *cq, snd_result *results, uint32_t count)
 {
 	if (snd_unlikely(!snd_enter(SND_OBJECT(cq), SND_TYPE_CQ)))
 		return (int32_t)snd_bad_handle("poll", "cq");
@@ -254,6 +256,21 @@ int32_t snd_cq_poll(snd_cq *cq, snd_result *results, uint32_t count)
 	else
 		n = (int32_t)snd_fail(SND_INVALID_PARAMETER, "poll: results is NULL, and count is %" PRIu32, count);
 	snd_unlock(cq->object.fabric);
+	return n;
+}
+
+int32_t snd_cq_poll(snd_cq *cq, snd_result *results, uint32_t count)
+{
+	if (snd_unlikely(count == 0 || results == NULL || !snd_try_enter(SND_OBJECT(cq), SND_TYPE_CQ)))
+		return poll_any(cq, results, count);
+	const bool is_empty = cq->head == cq->tail;
+	if (snd_unlikely(cq->polls + 1 >= cq->next_look || (is_empty && (cq->users != 1 || has_work(cq->endpoints[0]))))) {
+		snd_try_leave(cq->object.fabric);
+		return poll_any(cq, results, count);
+	}
+	cq->polls++;
+	const int32_t n = is_empty ? 0 : (int32_t)pop(cq, results, count);
+	snd_try_leave(cq->object.fabric);
 	return n;
 }
 
@@ -270,7 +287,7 @@ static bool cq_ready(void *arg)
 	if (snd_is_closed(&q->object) || q->overrun)
 		return true;
 	w->taken = q->head == q->tail ? scan(q, w->results, w->count, q->users) : 0;
-	if (q->head != q->tail)
+	if (q->head != q->tail && w->taken < w->count)
 		w->taken += pop(q, w->results + w->taken, w->count - w->taken);
 	return w->taken > 0;
 }

@@ -90,24 +90,38 @@ static inline void snd_cq_limit(struct snd_cq *q, const struct snd_endpoint *ep)
 		snd_cq_overrun(q);
 }
 
-/* snd_cq_push adds a result of the endpoint that slots belongs to. */
-SND_FAST void snd_cq_push(struct snd_cq *q, struct snd_slots *slots, snd_status status, uint32_t type, uint64_t context,
-	uint64_t bytes, uint32_t token, bool solicited)
+enum { SND_CQ_REUSED = 16 }; /* places that a queue uses as long as it is usually empty */
+
+/* snd_cq_put adds a result to a queue that has room. */
+SND_FAST void snd_cq_put(struct snd_cq *q, struct snd_slots *slots, snd_status status, uint32_t type, uint64_t context, uint64_t bytes, uint32_t token)
 {
-	if (q->head == q->tail) { /* a queue that is usually empty touches few cache lines */
+	if (q->head == q->tail && q->tail >= SND_CQ_REUSED) { /* a queue that is usually empty touches few cache lines */
 		q->base += q->tail;
 		q->head = q->tail = 0;
-	}
-	if (snd_unlikely(q->tail - q->head > q->mask || q->ended)) {
-		snd_cq_overrun(q);
-		return;
 	}
 	struct snd_completion *e = &q->entries[q->tail++ & q->mask];
 	e->slots = slots;
 	snd_set_result(e->words, status, bytes, slots->context, context, type, token);
+}
+
+/* snd_cq_push adds a result of the endpoint that slots belongs to. */
+SND_FAST void snd_cq_push(struct snd_cq *q, struct snd_slots *slots, snd_status status, uint32_t type, uint64_t context,
+	uint64_t bytes, uint32_t token, bool solicited)
+{
+	if (snd_unlikely(q->tail - q->head > q->mask || q->ended)) {
+		snd_cq_overrun(q);
+		return;
+	}
+	snd_cq_put(q, slots, status, type, context, bytes, token);
 	if (snd_unlikely(q->watched || solicited || status != SND_SUCCESS))
 		snd_cq_event(q, status != SND_SUCCESS, solicited);
 	snd_wake(q->object.fabric);
+}
+
+/* snd_cq_is_quiet reports whether a successful result needs no more than snd_cq_put. */
+static inline bool snd_cq_is_quiet(const struct snd_cq *q)
+{
+	return q->tail - q->head <= q->mask && !q->ended && !q->watched && q->object.fabric->sleepers == 0;
 }
 
 static inline bool snd_has_queue_slot(const struct snd_endpoint *ep)

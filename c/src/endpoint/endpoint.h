@@ -44,6 +44,7 @@ struct snd_connection {
 	struct snd_producer out;
 	struct snd_consumer in;
 	struct snd_credit credit;
+	uint64_t overtaken; /* a direct copy may overtake the entries before this number */
 	struct snd_connection_record *record;
 	struct snd_shared_qp *peer_qp;
 	struct snd_far far;

@@ -56,8 +56,13 @@ static inline uint64_t snd_room(const struct snd_send_request *r)
 /* snd_must_not_overtake reports whether the ring holds an entry that a direct copy must not overtake. */
 static inline bool snd_must_not_overtake(struct snd_connection *c)
 {
+	if (snd_likely(c->overtaken == c->out.next))
+		return false;
 	uint64_t last = snd_credit_order_barrier(&c->credit, c->out.next);
-	return last != 0 && (int64_t)(last - c->out.released) > 0 && (int64_t)(last - snd_load_released(&c->out)) > 0;
+	if (last != 0 && (int64_t)(last - c->out.released) > 0 && (int64_t)(last - snd_load_released(&c->out)) > 0)
+		return true;
+	c->overtaken = c->out.next;
+	return false;
 }
 
 /* snd_peer_must_copy reports whether the data of a request that begins now goes through the ring. */

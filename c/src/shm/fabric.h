@@ -209,6 +209,32 @@ SND_FAST bool snd_enter(const struct snd_object *o, enum snd_type type)
 	return false;
 }
 
+/* snd_try_enter is snd_enter for the fast path of a call: it calls no function, so that the compiler keeps everything in registers. If it
+ * returns false, the call begins again with snd_enter. */
+SND_FAST bool snd_try_enter(const struct snd_object *o, enum snd_type type)
+{
+	if (snd_unlikely(o == NULL || __atomic_load_n(&o->magic, __ATOMIC_RELAXED) != SND_MAGIC_OF(type)))
+		return false;
+	struct snd_fabric *f = snd_fabric_of(o);
+	if (snd_likely(f->lock == SND_LOCK_NONE))
+		return true;
+	if (f->lock != SND_LOCK_BIASED)
+		return false;
+	snd_set32(&f->inside, 1);
+	snd_light(); /* ORDER engine: as in snd_lock */
+	if (snd_likely(snd_acquire32(&f->wanted) == 0))
+		return true;
+	snd_release32(&f->inside, 0);
+	return false;
+}
+
+/* snd_try_leave ends a call that snd_try_enter has let in. */
+SND_FAST void snd_try_leave(struct snd_fabric *f)
+{
+	if (snd_unlikely(f->lock != SND_LOCK_NONE))
+		snd_release32(&f->inside, 0);
+}
+
 #define SND_OBJECT(h) ((struct snd_object *)(void *)(h))
 /* SND_ENTER returns from a call whose handle is bad. Otherwise the call has the lock. */
 #define SND_ENTER(h, type, op) \

@@ -32,18 +32,30 @@ struct snd_operand {
 	bool peers; /* a token of the peer */
 };
 
+/* snd_known_bind is a bind of the peer that a check has accepted. As long as the word of its entry is the same, so is the rest: the word
+ * changes with each bind, and comes again after 2^32 of them. */
+struct snd_known_bind {
+	_Alignas(64) uint64_t word; /* 0 = none yet */
+	const struct snd_access_entry *entry;
+	uint64_t base, length;
+	unsigned char *memory; /* at base */
+};
+
+enum { SND_KNOWN_BINDS = 4 }; /* by the last bits of the token: programs use several windows of a peer in turn */
+
 /* snd_far is the other side of a connection. */
 struct snd_far {
 	const snd_half *state; /* of the connection record */
 	const snd_half *disconnected;
 	uint64_t adapter, endpoint;
+	struct snd_known_bind known[SND_KNOWN_BINDS];
 };
 
 /* snd_guard makes the guarded copies of an endpoint. */
 struct snd_guard {
 	struct snd_own_entry *cached; /* of the local token that was used last */
 	snd_word *hazard;
-	const struct snd_far *far; /* of the connection; NULL = none yet */
+	struct snd_far *far; /* of the connection; NULL = none yet */
 	struct snd_arena *arena;
 	struct snd_table *table;
 	uint64_t adapter;     /* whose local tokens it accepts */
@@ -112,6 +124,26 @@ SND_FAST void snd_move(unsigned char *to, const unsigned char *from, uint64_t n)
 	snd_copy_ordered(to, from, n);
 }
 
+/* snd_copy_new is snd_copy_fast for a bind that the endpoint does not know yet. */
+bool snd_copy_new(struct snd_guard *g, uint32_t remote, uint32_t rights, uint64_t address, uint32_t local, unsigned char *buffer, uint64_t n);
+
+/* snd_find_known returns what is known of the bind of a peer's token that allows the access; NULL if that is nothing. */
+SND_FAST const struct snd_known_bind *snd_find_known(const struct snd_guard *g, uint32_t token, uint32_t rights)
+{
+	const struct snd_known_bind *known = &g->far->known[token % SND_KNOWN_BINDS];
+	const uint64_t asked = SND_WORD_VALID | snd_word_of(token, rights);
+	return (known->word & (asked | SNDL_WORD_TOKEN_MASK)) == asked ? known : NULL;
+}
+
+/* snd_known_memory is ENTRY-CHECK and ENTRY-FIELDS: it returns the memory of n bytes of a known bind, NULL if the bind has ended or does
+ * not cover them. The hazard is published. */
+SND_FAST unsigned char *snd_known_memory(const struct snd_guard *g, const struct snd_known_bind *known, uint64_t address, uint64_t n)
+{
+	/* ORDER entry-valid: pairs with the store in snd_bind_entry */
+	const bool is_valid = snd_load(&known->entry->word) == known->word;
+	return snd_likely(is_valid && snd_is_open(g->far) && snd_within(address, n, known->base, known->length)) ? known->memory + (address - known->base) : NULL;
+}
+
 /* snd_copy_fast copies between memory of ours with a local token and a peer's. n is 1 to SND_CHUNK_BYTES. It
  * reports no fault: if it returns false, snd_copy makes the request again and finds the reason. Some bytes may
  * have been written then. */
@@ -119,32 +151,54 @@ SND_FAST bool snd_copy_fast(struct snd_guard *g, uint32_t remote, uint32_t right
 	unsigned char *buffer, uint64_t n)
 {
 	const bool write = (rights & SNDL_RIGHT_WRITE) != 0;
-	const struct snd_far *far = g->far;
+	const struct snd_known_bind *known = snd_find_known(g, remote, rights);
+	if (snd_unlikely(known == NULL))
+		return snd_copy_new(g, remote, rights, address, local, buffer, n);
 	/* ENTRY-CHECK of the local token; no other thread can revoke it meanwhile. */
 	if (snd_unlikely(snd_allowed(g, local, SNDL_RIGHT_LOCAL | (write ? SNDL_RIGHT_READ : SNDL_RIGHT_WRITE), (uint64_t)(uintptr_t)buffer, n) == NULL))
 		return false;
 	bool ok = false;
 	snd_publish_hazard(g, write ? remote : local, write ? local : remote);
-	const struct snd_arena *a = g->arena;
-	const struct snd_access_entry *e = &a->entries[snd_index_of(remote)];
-	const uint64_t word = snd_load(&e->word); /* ENTRY-CHECK. ORDER entry-valid: pairs with the store in snd_bind_entry */
-	const uint64_t asked = SND_WORD_VALID | snd_word_of(remote, rights);
-	if (snd_likely(snd_is_open(far) && (word & (asked | SNDL_WORD_TOKEN_MASK)) == asked && snd_relaxed(&e->owner) == far->adapter)) {
-		/* ENTRY-FIELDS: each is loaded once, and belongs to word while the hazard names its token. */
-		const uint64_t scope = snd_relaxed(&e->scope), base = snd_relaxed(&e->base), length = snd_relaxed(&e->length), offset = snd_relaxed(&e->offset);
-		if (snd_unlikely(offset == 0)) {
-			g->unreachable = remote;
-		} else if (snd_likely((scope == 0 || scope == far->endpoint) && snd_within(address, n, base, length))) {
-			unsigned char *memory = snd_heap_at(a, offset + (address - base), n);
-			if (snd_likely(memory != NULL)) { /* else the entry names memory outside the heap */
-				if (write)
-					snd_move(memory, buffer, n);
-				else
-					snd_move(buffer, memory, n);
-				snd_fence_after_copy();
-				ok = snd_load(&e->word) == word; /* ENTRY-RECHECK. ORDER entry-recheck: after the copy; pairs with the store in snd_revoke */
-			}
-		}
+	unsigned char *memory = snd_known_memory(g, known, address, n);
+	if (snd_likely(memory != NULL)) {
+		if (write)
+			snd_move(memory, buffer, n);
+		else
+			snd_move(buffer, memory, n);
+		snd_fence_after_copy();
+		ok = snd_load(&known->entry->word) == known->word; /* ENTRY-RECHECK. ORDER entry-recheck: after the copy; pairs with the store in snd_revoke */
+	}
+	snd_clear_hazard(g);
+	return ok;
+}
+
+#define SND_WORDS_BYTES 64u
+
+/* snd_copy_words is snd_copy_fast for a Write of up to SND_WORDS_BYTES in aligned words, with a local token that was used last and a bind
+ * of the peer that is known. It calls no function. */
+SND_FAST bool snd_copy_words(struct snd_guard *g, uint32_t remote, uint64_t address, uint32_t local, const unsigned char *buffer, uint64_t n)
+{
+	const uint64_t asked = snd_word_of(local, SNDL_RIGHT_LOCAL | SNDL_RIGHT_READ);
+	const struct snd_own_entry *own = g->cached;
+	if (snd_unlikely(!own->valid || (own->word & (asked | SNDL_WORD_TOKEN_MASK)) != asked || own->adapter != g->adapter ||
+		!snd_within((uint64_t)(uintptr_t)buffer, n, own->base, own->length) || n % 8 != 0))
+		return false;
+	const struct snd_known_bind *known = snd_find_known(g, remote, SNDL_RIGHT_REMOTE | SNDL_RIGHT_WRITE);
+	if (snd_unlikely(known == NULL))
+		return false;
+	bool ok = false;
+	snd_publish_hazard(g, remote, local);
+	unsigned char *memory = snd_known_memory(g, known, address, n);
+	if (snd_likely(memory != NULL && (uintptr_t)memory % 8 == 0 && (uintptr_t)memory - (uintptr_t)buffer >= n)) { /* from the first byte on; the two may overlap */
+		uint64_t at = 0;
+		do { /* COPY */
+			uint64_t v;
+			memcpy(&v, buffer + at, 8);
+			snd_release((snd_word *)(void *)(memory + at), v);
+			at += 8;
+		} while (at != n);
+		snd_fence_after_copy();
+		ok = snd_load(&known->entry->word) == known->word; /* ENTRY-RECHECK, as in snd_copy_fast */
 	}
 	snd_clear_hazard(g);
 	return ok;

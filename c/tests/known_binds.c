@@ -1,0 +1,115 @@
+/* An endpoint never uses the fields that it remembers of a bind for another bind, and Writes of some words copy the same bytes as longer ones. */
+#include "endpoint/endpoint.h"
+#include "shm/fabric.h"
+#include "two_members.h"
+
+enum { SIZE = 4096, WINDOWS = 3 * SND_KNOWN_BINDS };
+
+static snd_mr *mine, *theirs;
+static unsigned char *from, *to;
+
+/* post writes n bytes of local memory, and returns the status of the result. A refused Write ends the connection. */
+static snd_status post(void *source, uint32_t n, uint32_t local, uint64_t address, uint32_t token)
+{
+	const snd_sge s = {source, n, local};
+	OK(snd_endpoint_write(a.ep, 1, &s, 1, address, token, 0));
+	return next_result(a.cq).status;
+}
+
+static void bind(snd_window *w, void *buffer, uint64_t n, snd_window_descriptor *d)
+{
+	OK(snd_endpoint_bind(b.ep, 2, theirs, w, buffer, n, SND_ALLOW_WRITE));
+	WANT(b.cq, SND_REQUEST_BIND, 2, SND_SUCCESS);
+	OK(snd_window_query(w, d));
+}
+
+static void invalidate(snd_window *w)
+{
+	OK(snd_endpoint_invalidate(b.ep, 3, w, 0));
+	WANT(b.cq, SND_REQUEST_INVALIDATE, 3, SND_SUCCESS);
+}
+
+/* comes_again binds a window until its token has come again, for other memory. */
+static void comes_again(bool old_range)
+{
+	snd_window *w;
+	snd_window_descriptor first, last;
+	OK(snd_window_create(b.adapter, &w));
+	bind(w, to, SIZE / 2, &first);
+	CHECK(post(from, 8, snd_mr_local_token(mine), first.address, first.token) == SND_SUCCESS);
+	int binds = 0;
+	do {
+		invalidate(w);
+		bind(w, to + SIZE / 2, SIZE / 2, &last);
+		CHECK(++binds <= 4096);
+	} while (last.token != first.token);
+	memset(to, 0x33, SIZE);
+	if (old_range) {
+		CHECK(post(from, 8, snd_mr_local_token(mine), first.address, first.token) == SND_ACCESS_VIOLATION);
+		CHECK(to[0] == 0x33);
+		return;
+	}
+	for (int i = 0; i < 2; i++) {
+		from[0] = (unsigned char)i;
+		CHECK(post(from, 8, snd_mr_local_token(mine), last.address, last.token) == SND_SUCCESS);
+		CHECK(memcmp(to + SIZE / 2, from, 8) == 0 && to[0] == 0x33);
+	}
+}
+
+/* in_turn uses more tokens in turn than an endpoint remembers. */
+static void in_turn(void)
+{
+	snd_window *w[WINDOWS];
+	snd_window_descriptor d[WINDOWS];
+	for (int i = 0; i < WINDOWS; i++) {
+		OK(snd_window_create(b.adapter, &w[i]));
+		bind(w[i], to + 64 * i, 64, &d[i]);
+	}
+	for (int round = 0; round < 3; round++)
+		for (int i = 0; i < WINDOWS; i++) {
+			memset(from, 16 * round + i, 64);
+			CHECK(post(from, 64, snd_mr_local_token(mine), d[i].address, d[i].token) == SND_SUCCESS);
+			CHECK(memcmp(to + 64 * i, from, 64) == 0);
+		}
+}
+
+/* overlaps writes all numbers of words over themselves, at all distances. */
+static void overlaps(void)
+{
+	unsigned char want[SIZE];
+	unsigned char *same = a.fabric->arena.base + (to - b.fabric->arena.base); /* the memory of the peer, as this member sees it */
+	CHECK(post(from, 8, snd_mr_local_token(mine), snd_mr_address(theirs), snd_mr_remote_token(theirs)) == SND_SUCCESS);
+	struct snd_own_entry *e = a.ep->guard.cached;
+	e->memory = same; /* no call registers memory of a peer */
+	e->base = (uint64_t)(uintptr_t)same;
+	for (uint32_t n = 1; n <= 80; n++)
+		for (int distance = -80; distance <= 80; distance++) {
+			for (int i = 0; i < SIZE; i++)
+				to[i] = want[i] = (unsigned char)(i * 7 + (i >> 8));
+			memmove(want + 512, want + 512 + distance, n);
+			CHECK(post(same + 512 + distance, n, snd_mr_local_token(mine), snd_mr_address(theirs) + 512, snd_mr_remote_token(theirs)) == SND_SUCCESS);
+			CHECK(memcmp(to, want, SIZE) == 0);
+		}
+	e->memory = from;
+	e->base = (uint64_t)(uintptr_t)from;
+}
+
+int main(void)
+{
+	for (int test = 0; test < 4; test++) {
+		open_members_with((snd_fabric_options){0});
+		connect_members(NULL);
+		OK(snd_mr_allocate(a.adapter, SIZE, 0, &mine));
+		OK(snd_mr_allocate(b.adapter, SIZE, SND_ALLOW_LOCAL_WRITE | SND_ALLOW_REMOTE_WRITE, &theirs));
+		from = snd_mr_buffer(mine);
+		to = snd_mr_buffer(theirs);
+		if (test < 2)
+			comes_again(test == 1);
+		else if (test == 2)
+			in_turn();
+		else
+			overlaps();
+		close_members();
+	}
+	return 0;
+}
