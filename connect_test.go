@@ -59,7 +59,7 @@ func TestConnectAllConnectsEachPairOfRanks(t *testing.T) {
 			for len(seen) < n-1 {
 				r, err := nd.WaitOne(ctx, cq, nil)
 				if err == nil {
-					err = r.Err(endpoints[r.EndpointContext])
+					err = nd.Explain(endpoints[r.EndpointContext], r)
 				}
 				if err != nil {
 					return err

@@ -59,7 +59,7 @@ func TestFailedResultHasCause(t *testing.T) {
 					if _, err := s.queues[q].Wait(t.Context(), r[:]); err != nil {
 						t.Fatal(err)
 					}
-					err := r[0].Err(s.endpointAt(0))
+					err := nd.Explain(s.endpointAt(0), r[0])
 					if !errors.Is(err, r[0].Status) || !strings.Contains(err.Error(), "a message of 200 bytes for a receive of 100") {
 						t.Fatalf("trial %d: %v has the error %v", i, r[0].RequestType, err)
 					}

@@ -59,6 +59,7 @@
 //	WriteTo, ReadFrom   post a Write or Read to a descriptor, and check the length first
 //	SendInline          posts a Send of bytes that are not registered
 //	WaitOne, Results    wait for results, and return errors that say why a request failed
+//	Explain             returns the error of a result, with the cause that its endpoint knows
 //	View                returns registered memory as a slice of numbers or structs
 //
 // # Errors

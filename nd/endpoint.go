@@ -326,7 +326,7 @@ type Endpoint interface {
 	//   - otherwise the status of the failed request, which was a request of either side.
 	//
 	// If the peer ended the connection and the provider knows the peer's reason, Err returns that
-	// reason. Once the program has taken a failed result, Err is not nil. See also [Result.Err].
+	// reason. Once the program has taken a failed result, Err is not nil. See also [Explain].
 	Err() error
 
 	// Done returns a channel that is closed when the endpoint leaves the connected state permanently.

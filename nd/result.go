@@ -37,24 +37,70 @@ func (r *Result) SetImmediate(t RequestType, data uint32) {
 	r.RequestType, r.InvalidatedToken = t, Token(data)
 }
 
-// Err returns nil if the result is a success, and otherwise an [OpError] with the status of the
-// result. The cause of the error is ep.Err(), and the text of the error ends with the Next of that
-// cause. If ep is nil, the error has no cause.
-//
-// ep is the endpoint of the request, which the program can identify by EndpointContext. For a receive of
-// a shared receive queue, it is the endpoint that received the message.
-//
-// [errors.Is] finds the status, and every error that it finds in ep.Err(). If you need the status
-// only, use [Status.Err].
-func (r Result) Err(ep Endpoint) error {
+// Err returns nil if the result is a success, and otherwise an [OpError]. It names the request, its
+// status, what the status means for a request of its type, and what to do. [Explain] adds the cause that
+// the endpoint knows, such as the token or the peer's death. If you need the status only, use
+// [Status.Err].
+func (r Result) Err() error {
 	if r.Status == Success {
 		return nil
 	}
-	err := &OpError{Object: r.RequestType.String() + " " + strconv.FormatUint(r.RequestContext, 10), Status: r.Status}
-	if ep != nil {
-		err.setCause(ep.Err())
-	}
+	err := r.opError()
+	err.Detail, err.Next = r.meaning()
 	return err
+}
+
+// Explain returns the error of r.Err() with the cause of its failure. The cause is ep.Err(), and the text
+// of the error ends with the Next of that cause. If ep is nil, or has no cause, Explain returns r.Err().
+// [errors.Is] finds the status of r, and every error that it finds in ep.Err().
+//
+// ep is the endpoint of the request, which the program can identify by EndpointContext. For a receive of
+// a shared receive queue, it is the endpoint that received the message.
+func Explain(ep Endpoint, r Result) error {
+	if r.Status == Success || ep == nil {
+		return r.Err()
+	}
+	cause := ep.Err()
+	if cause == nil {
+		return r.Err()
+	}
+	err := r.opError()
+	err.setCause(cause)
+	return err
+}
+
+func (r Result) opError() *OpError {
+	return &OpError{Object: r.RequestType.String() + " " + strconv.FormatUint(r.RequestContext, 10), Status: r.Status}
+}
+
+// meaning returns what the status of a failed result says of a request of its type, and what to do.
+func (r Result) meaning() (detail, next string) {
+	switch r.Status {
+	case AccessViolation:
+		if r.RequestType == RequestSend || !r.RequestType.Initiator() {
+			return "the local token of an entry does not cover its buffer, or lacks a right", "check the region of each entry"
+		}
+		return "the remote token, or the local token of an entry, does not allow the access", "check token, range and rights"
+	case BufferOverflow:
+		return "the message is larger than the buffers", "post larger receives"
+	case Canceled:
+		return "the connection has ended", "see the first failed result, or Endpoint.Err"
+	case DataChecksumError:
+		return "the data changed in flight", "do not change a buffer before its request is complete"
+	case DataOverrun:
+		return "more data than the adapter can send", "split the request"
+	case InternalError:
+		return "the endpoint or its completion queue is broken", "see Endpoint.Err"
+	case InvalidDeviceRequest:
+		return "the state of the window, region or connection does not allow the request", "see the comment of the post"
+	case IOTimeout:
+		return "the peer posted no Receive in time, or did not answer", "post receives before the peer sends"
+	case NotSupported:
+		return "the peer's adapter does not have this request", "check AdapterFlags at both sides"
+	case RemoteError:
+		return "the request failed at the peer", "see the results of the peer"
+	}
+	return "", "see Endpoint.Err"
 }
 
 // setCause sets the cause of e, and takes the cause's Next.

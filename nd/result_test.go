@@ -83,7 +83,7 @@ func (e whyEndpoint) Done() <-chan struct{} { return nil }
 func TestResultErr(t *testing.T) {
 	why := &OpError{Op: "write", Object: "endpoint 3", Status: AccessViolation, Detail: "2 bytes past the window"}
 	r := Result{Status: Canceled, RequestType: RequestSend, RequestContext: 7}
-	err := r.Err(whyEndpoint{err: why})
+	err := Explain(whyEndpoint{err: why}, r)
 	if !errors.Is(err, Canceled) || !errors.Is(err, AccessViolation) || StatusOf(err) != Canceled {
 		t.Errorf("%v does not lead to both statuses", err)
 	}
@@ -91,15 +91,30 @@ func TestResultErr(t *testing.T) {
 	if err.Error() != want {
 		t.Errorf("%q, want %q", err, want)
 	}
-	if err := r.Err(whyEndpoint{}); err.Error() != "nd: RequestSend 7: canceled" {
-		t.Errorf("without a reason: %q", err)
-	}
-	if err := r.Err(nil); err.Error() != "nd: RequestSend 7: canceled" {
-		t.Errorf("without an endpoint: %q", err)
+	const alone = "nd: RequestSend 7: the connection has ended: canceled: see the first failed result, or Endpoint.Err"
+	for name, err := range map[string]error{"no endpoint": r.Err(), "nil": Explain(nil, r), "an endpoint without a cause": Explain(whyEndpoint{}, r)} {
+		if err.Error() != alone {
+			t.Errorf("with %s: %q, want %q", name, err, alone)
+		}
 	}
 	r.Status = Success
-	if err := r.Err(whyEndpoint{err: why}); err != nil {
+	if err := errors.Join(Explain(whyEndpoint{err: why}, r), r.Err()); err != nil {
 		t.Errorf("a success has the error %v", err)
+	}
+}
+
+// Each status that the comments of the posts list for results has a meaning and a next step of its own.
+func TestResultErrSaysWhatToDo(t *testing.T) {
+	for _, s := range []Status{AccessViolation, BufferOverflow, Canceled, DataChecksumError, DataOverrun, InternalError, InvalidDeviceRequest, IOTimeout, NotSupported, RemoteError} {
+		for typ := range requestTypeNames {
+			var op *OpError
+			if err := (Result{Status: s, RequestType: typ}).Err(); !errors.As(err, &op) || op.Status != s || op.Detail == "" || op.Next == "" {
+				t.Errorf("%v of %v: %v", s, typ, err)
+			}
+		}
+	}
+	if size := reflect.TypeFor[Result]().Size(); size != 32 {
+		t.Errorf("a result has %d bytes, want 32", size)
 	}
 }
 

@@ -7,30 +7,31 @@ import (
 )
 
 // WaitOne blocks until cq has a result, and takes it. If the request has failed, WaitOne returns the
-// result together with the error of [Result.Err](ep).
+// result together with the error of [Explain](ep, result).
 //
 // ep is the endpoint that cq serves. If ep.Done() is closed and cq gets no further result, WaitOne
 // returns the zero Result and an error with the status and the cause of ep.Err(). After a Disconnect of
 // the peer, this status is [ConnectionDisconnected]. The receives are still posted then; they complete
 // when this side calls [Connector.Disconnect] or closes ep.
 //
-// If cq serves several endpoints, pass nil for ep: WaitOne then blocks until there is a result. If the
-// result has failed, call its Err method with the endpoint that its EndpointContext identifies.
+// If cq serves several endpoints, pass nil for ep: WaitOne then blocks until there is a result, and the
+// error is that of [Result.Err]. For the cause, call Explain with the endpoint that its EndpointContext
+// identifies.
 //
 // WaitOne allocates memory. In a hot loop, call [CompletionQueue.Poll] with a slice that is reused.
 //
-// Errors: those of [CompletionQueue.Wait] and of the end of ep, with the zero Result; [Result.Err] of a
+// Errors: those of [CompletionQueue.Wait] and of the end of ep, with the zero Result; [Explain] of a
 // failed result.
 func WaitOne(ctx context.Context, cq CompletionQueue, ep Endpoint) (Result, error) {
 	var r [1]Result
 	if err := waitResult(ctx, cq, r[:], ep); err != nil {
 		return Result{}, err
 	}
-	return r[0], r[0].Err(ep)
+	return r[0], Explain(ep, r[0])
 }
 
 // Results returns an iterator over the results of cq. Each step is a [WaitOne] with cq and ep. It
-// blocks until there is a result, and yields the result and the error of its [Result.Err].
+// blocks until there is a result, and yields the result and the error of [Explain](ep, result).
 //
 // A failed result does not end the iteration. The iteration ends when ctx ends, even if the queue
 // still has results. It also ends after an error of [CompletionQueue.Wait], and when ep has ended and
@@ -50,7 +51,7 @@ func Results(ctx context.Context, cq CompletionQueue, ep Endpoint) iter.Seq2[Res
 				yield(Result{}, err)
 				return
 			}
-			if !yield(r[0], r[0].Err(ep)) {
+			if !yield(r[0], Explain(ep, r[0])) {
 				return
 			}
 		}

@@ -234,7 +234,7 @@ func (l *link) complete(count int) error {
 }
 
 func (l *link) failure(r *nd.Result) error {
-	return fmt.Errorf("queue pair %d: %w", r.EndpointContext, r.Err(l.pairs[r.EndpointContext].ep))
+	return fmt.Errorf("queue pair %d: %w", r.EndpointContext, nd.Explain(l.pairs[r.EndpointContext].ep, *r))
 }
 
 // mustPoll reports whether the passive rank has to poll because it moves the bytes. In event mode its provider moves

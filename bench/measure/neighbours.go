@@ -138,7 +138,7 @@ func (r *ring) step() error {
 
 func (r *ring) handle(res nd.Result) error {
 	if res.Status != nd.Success {
-		return fmt.Errorf("measure: %w", res.Err(r.neighbour[res.EndpointContext].ep))
+		return fmt.Errorf("measure: %w", nd.Explain(r.neighbour[res.EndpointContext].ep, res))
 	}
 	if res.RequestType == nd.RequestSend {
 		r.sent++

@@ -108,5 +108,5 @@ func waitForOne(ctx context.Context, cq nd.CompletionQueue, ep nd.Endpoint) erro
 	if _, err := cq.Wait(ctx, r[:]); err != nil {
 		return err
 	}
-	return r[0].Err(ep)
+	return nd.Explain(ep, r[0])
 }

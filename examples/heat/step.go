@@ -107,7 +107,7 @@ func (b *block) handleResults(ctx context.Context) error {
 		ep := b.peers[peer]
 		switch {
 		case r.Status.Failed():
-			return fmt.Errorf("connection with rank %d: %w", peer, r.Err(ep))
+			return fmt.Errorf("connection with rank %d: %w", peer, nd.Explain(ep, r))
 		case r.RequestType == nd.RequestSend && peer < b.job.Rank():
 			b.above.sending--
 			continue

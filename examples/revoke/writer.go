@@ -102,7 +102,7 @@ func flood(ctx context.Context, ep nd.Endpoint, cq nd.CompletionQueue, source nd
 			case failed:
 				return r, fmt.Errorf("transfer after the failed one: want status %v: %w", nd.Canceled, result.Status)
 			default:
-				return r, fmt.Errorf("transfer: want status %v: %w", nd.AccessViolation, result.Err(ep))
+				return r, fmt.Errorf("transfer: want status %v: %w", nd.AccessViolation, nd.Explain(ep, result))
 			}
 		}
 	}

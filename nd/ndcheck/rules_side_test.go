@@ -52,14 +52,14 @@ func (s *side) result(q nd.CompletionQueue) nd.Result {
 // done takes the next result of the initiator queue, which must be a success.
 func (s *side) done() {
 	if r := s.result(s.init); r.Status != nd.Success {
-		s.must(r.Err(s.ep))
+		s.must(nd.Explain(s.ep, r))
 	}
 }
 
 func (s *side) received() nd.Result {
 	r := s.result(s.recv)
 	if r.Status != nd.Success {
-		s.must(r.Err(s.ep))
+		s.must(nd.Explain(s.ep, r))
 	}
 	return r
 }

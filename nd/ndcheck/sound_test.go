@@ -270,7 +270,7 @@ func (s *side) receiveShared() {
 	s.must(ep.Send(9, nil, nd.SilentSuccess))
 	for range 2 { // it waits for longer than the checker does
 		if r := s.result(q); r.Status != nd.Success || r.RequestContext != 8 {
-			s.must(r.Err(ep))
+			s.must(nd.Explain(ep, r))
 		}
 	}
 	s.barrier()

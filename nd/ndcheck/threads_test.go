@@ -110,7 +110,7 @@ func postMany(ctx context.Context, job *softnd.Job) error {
 					p := list[r.EndpointContext]
 					switch {
 					case r.Status != nd.Success:
-						fail(r.Err(p.ep))
+						fail(nd.Explain(p.ep, r))
 					case r.RequestType == nd.RequestReceive:
 						i := int(r.RequestContext - 1000)
 						clear(receiveAt(i)[0].Buffer)

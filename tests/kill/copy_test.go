@@ -177,7 +177,7 @@ func TestKillInCopy(t *testing.T) {
 			return err
 		}
 		r, err := nd.WaitOne(ctx, c.cq, c.ep)
-		return errors.Join(r.Err(c.ep), err)
+		return errors.Join(nd.Explain(c.ep, r), err)
 	}
 	deregister := func(ctx context.Context, c *stoppedCopy) error {
 		if err := c.window.Close(ctx); err != nil { // a region with a bound window cannot be deregistered

@@ -339,7 +339,7 @@ func (s *soakSession) completed(r nd.Result) {
 	case r.Status == nd.AccessViolation && q.mayFail:
 		s.rank.count(soakTooLate)
 	default:
-		s.fail(fmt.Errorf("%v %d of %d bytes: %v: %w", q.kind, q.context, q.bytes, r.Status, r.Err(s.ep)))
+		s.fail(fmt.Errorf("%v %d of %d bytes: %v: %w", q.kind, q.context, q.bytes, r.Status, nd.Explain(s.ep, r)))
 	}
 	q.done(ok)
 }
@@ -365,7 +365,7 @@ func (s *soakSession) received(r nd.Result) {
 			s.receive(r.RequestContext)
 		}
 	default:
-		s.fail(fmt.Errorf("receive: %v: %w", r.Status, r.Err(s.ep)))
+		s.fail(fmt.Errorf("receive: %v: %w", r.Status, nd.Explain(s.ep, r)))
 	}
 }
 
