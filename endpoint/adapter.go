@@ -3,7 +3,6 @@ package endpoint
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -27,17 +26,13 @@ type adapter struct {
 }
 
 // Query returns the limits of the adapter.
-func (a *adapter) Query(version uint32) (nd.AdapterInfo, error) {
-	if version != nd.InfoVersion1 && version != nd.InfoVersion2 {
-		return nd.AdapterInfo{}, a.opError("query", nd.InvalidParameter, fmt.Sprintf("structure version %#x", version), "ask for nd.InfoVersion2")
-	}
+func (a *adapter) Query() (nd.AdapterInfo, error) {
 	c := a.provider.limits
 	interHost := uint32(0)
 	if _, err := a.provider.arena.Relay(); err == nil {
 		interHost = maxInterHost
 	}
 	return nd.AdapterInfo{
-		InfoVersion:             version,
 		AdapterID:               a.provider.adapterID(),
 		MaxRegistrationSize:     maxRegistration,
 		MaxWindowSize:           maxRegistration,

@@ -2,14 +2,12 @@ package endpoint
 
 import (
 	"testing"
-
-	"github.com/softnd/softnd/nd"
 )
 
 // An adapter of a host without a relay says that it reaches no other host. Package carry tests one with a relay.
 func TestQueryWithoutRelay(t *testing.T) {
 	p := newPair(t, setup{})
-	info, err := p.a.adapter.Query(nd.InfoVersion2)
+	info, err := p.a.adapter.Query()
 	if err != nil || info.MaxInterHostConnections != 0 {
 		t.Errorf("MaxInterHostConnections is %d, want 0: %v", info.MaxInterHostConnections, err)
 	}

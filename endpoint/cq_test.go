@@ -32,7 +32,7 @@ func (q *testQueue) inOrder(n uint64) {
 
 func TestCQResize(t *testing.T) {
 	q := newTestQueue(t, 8)
-	if info, err := q.owner.adapter.Query(nd.InfoVersion2); err != nil || !info.AdapterFlags.Has(nd.CQResizeSupported) {
+	if info, err := q.owner.adapter.Query(); err != nil || !info.AdapterFlags.Has(nd.CQResizeSupported) {
 		t.Errorf("the adapter does not show that queues can be resized: %v, %v", info.AdapterFlags, err)
 	}
 	for range 11 { // so that the ring wraps
@@ -214,7 +214,7 @@ func TestNotifyAffinity(t *testing.T) {
 
 func TestModerateInterrupts(t *testing.T) {
 	q := newTestQueue(t, 64)
-	if info, err := q.owner.adapter.Query(nd.InfoVersion2); err != nil || !info.AdapterFlags.Has(nd.InterruptModerationSupported) {
+	if info, err := q.owner.adapter.Query(); err != nil || !info.AdapterFlags.Has(nd.InterruptModerationSupported) {
 		t.Errorf("the adapter does not show that it moderates: %v, %v", info.AdapterFlags, err)
 	}
 	moderate := func(interval time.Duration, count int) {

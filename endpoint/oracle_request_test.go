@@ -27,8 +27,11 @@ func (p *oracleSide) request() {
 
 // flags picks flags that every request takes; often none, as requests without flags take the fast path.
 func (p *oracleSide) flags() (f nd.OpFlags) {
+	if p.batching {
+		f = nd.Defer
+	}
 	if p.o.one(2) {
-		return 0
+		return f
 	}
 	if p.o.one(3) {
 		f |= nd.SilentSuccess

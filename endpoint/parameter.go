@@ -48,7 +48,6 @@ var parameterNames = map[parameter]string{
 	{"invalidate region", nd.InvalidParameter3}:            "flags",
 	{"listen", nd.InvalidParameter1}:                       "backlog",
 	{"notify", nd.InvalidParameter1}:                       "t",
-	{"query", nd.InvalidParameter}:                         "version",
 	{"read", nd.InvalidParameter6}:                         "flags",
 	{"register", nd.InvalidParameter}:                      "buf",
 	{"register", nd.InvalidParameter3}:                     "flags",

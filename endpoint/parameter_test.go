@@ -41,7 +41,6 @@ func TestErrorNamesTheParameter(t *testing.T) {
 		"MaxSGE":        {second(i.adapter.CreateSharedReceiveQueue(ctx, nd.SharedReceiveQueueConfig{MaxSGE: -1}))},
 		"Threshold":     {second(i.adapter.CreateSharedReceiveQueue(ctx, nd.SharedReceiveQueueConfig{Threshold: -1}))},
 		"depth":         {second(i.adapter.CreateCompletionQueue(ctx, 0)), i.queues[0].Resize(0)},
-		"version":       {second(i.adapter.Query(7))},
 		"size":          {second(i.adapter.Allocate(ctx, -1, 0))},
 		"buf":           {second(i.adapter.Register(ctx, nil, 0)), second(i.adapter.BuildLogicalAddressMapping(ctx, nil))},
 		"results":       {second(i.queues[0].Wait(ctx, nil))},

@@ -39,7 +39,6 @@ type queuePair struct {
 	stateWord       atomic.Uint32    // the qpState, which changes under mu, and stateFlags
 	uncompleted     atomic.Uint32    // requests that are not completed; see hasWork
 	requesterCopies bool             // this process copies the data of its requests where it can
-	batching        bool             // posts are deferred until SubmitRequestBatch
 	wakeupRequested bool             // localQP.NeedWakeup is set
 	serving         bool             // resp.entry is decoded and not finished
 	unreachable     nd.Token         // the last token of which a Write found that only the peer can access its memory

@@ -16,7 +16,7 @@ func TestHotFieldsOfEndpointStayTogether(t *testing.T) {
 	}{
 		{"stateWord", unsafe.Offsetof(ep.stateWord), unsafe.Sizeof(ep.stateWord)},
 		{"outstanding", unsafe.Offsetof(ep.uncompleted), unsafe.Sizeof(ep.uncompleted)},
-		{"requesterCopies, batching, wakeupRequested, serving", unsafe.Offsetof(ep.requesterCopies), unsafe.Offsetof(ep.serving) - unsafe.Offsetof(ep.requesterCopies) + 1},
+		{"requesterCopies, wakeupRequested, serving", unsafe.Offsetof(ep.requesterCopies), unsafe.Offsetof(ep.serving) - unsafe.Offsetof(ep.requesterCopies) + 1},
 		{"mu", unsafe.Offsetof(ep.mu), unsafe.Sizeof(ep.mu)},
 		{"conn", unsafe.Offsetof(ep.conn), unsafe.Sizeof(ep.conn)},
 		{"guard", unsafe.Offsetof(ep.guard), unsafe.Sizeof(ep.guard)},

@@ -279,18 +279,3 @@ func (ep *queuePair) postInvalidation(op string, object *window.Invalidatable, r
 	r.Object = object
 	return ep.post(r)
 }
-
-// StartRequestBatch defers all requests that are posted before the next SubmitRequestBatch.
-func (ep *queuePair) StartRequestBatch() {
-	ep.mu.Lock()
-	defer ep.mu.Unlock()
-	ep.batching = true
-}
-
-// SubmitRequestBatch submits the deferred requests.
-func (ep *queuePair) SubmitRequestBatch() {
-	ep.mu.Lock()
-	defer ep.mu.Unlock()
-	ep.batching = false
-	ep.submit()
-}

@@ -18,10 +18,10 @@ import (
 // posts the request on the slow path, which reports the error. A Write that fails may have written some bytes.
 
 // canRunFast reports whether a request may run now, within its post. The endpoint is connected, all earlier
-// requests are completed, no request batch defers requests, and the initiator queue has a free slot. The
-// caller holds ep.mu, as for all functions of the fast path.
+// requests are completed, and the initiator queue has a free slot. The caller holds ep.mu, as for all
+// functions of the fast path.
 func (ep *queuePair) canRunFast() bool {
-	return ep.stateWord.Load() == uint32(connected) && ep.sq.completed == ep.sq.posted && !ep.batching && ep.hasQueueSlot()
+	return ep.stateWord.Load() == uint32(connected) && ep.sq.completed == ep.sq.posted && ep.hasQueueSlot()
 }
 
 // completeFast completes a request of the fast path with success. n is the number of bytes transferred.

@@ -134,7 +134,7 @@ func TestInlineTooLongFailsPost(t *testing.T) {
 // TestInlineLimitsMatchAdapter asks for the limits that the adapter reports, and for more.
 func TestInlineLimitsMatchAdapter(t *testing.T) {
 	s := newPair(t, setup{Unwired: true}).a
-	info := must(s.adapter.Query(nd.InfoVersion2))
+	info := must(s.adapter.Query())
 	if info.MaxInlineDataSize == 0 || info.InlineRequestThreshold > info.MaxInlineDataSize || info.InlineRequestThreshold == 0 {
 		t.Errorf("%d bytes at most, worth it up to %d", info.MaxInlineDataSize, info.InlineRequestThreshold)
 	}

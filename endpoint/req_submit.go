@@ -60,7 +60,7 @@ func (ep *queuePair) enqueue(r *request) {
 	ep.sq.posted++
 	ep.sq.slotsTaken++
 	asym.StoreRelease32(&ep.uncompleted, uint32(ep.sq.posted-ep.sq.completed)) // for pollers without the lock
-	if (r.Flags.Has(nd.Defer) || ep.batching) && ep.state() == connected {
+	if r.Flags.Has(nd.Defer) && ep.state() == connected {
 		return
 	}
 	ep.submit()

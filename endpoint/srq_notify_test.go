@@ -167,7 +167,7 @@ func TestSharedReceiveModify(t *testing.T) {
 
 func TestSharedReceiveParameters(t *testing.T) {
 	s, q := unusedQueue(t, nd.SharedReceiveQueueConfig{}, 0)
-	info, err := s.adapter.Query(nd.InfoVersion2)
+	info, err := s.adapter.Query()
 	if err != nil || info.MaxSharedReceiveQueueDepth != 4096 {
 		t.Errorf("the adapter shows a depth of %d, %v", info.MaxSharedReceiveQueueDepth, err)
 	}

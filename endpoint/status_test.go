@@ -95,7 +95,7 @@ var producers = map[string]func(t *testing.T) error{
 		i.good(i.queues[0].Close())
 		return i.queues[0].Resize(4)
 	},
-	"InvalidParameter": func(t *testing.T) error { i := newUnconnected(t); _, err := i.adapter.Query(7); return err },
+	"InvalidParameter": func(t *testing.T) error { return newUnconnected(t).queues[0].Resize(0) },
 	"InvalidParameter1": func(t *testing.T) error {
 		return newUnconnected(t).newConnector().Connect(t.Context(), nil, netip.AddrPort{}, nd.ConnectParams{})
 	},
@@ -136,7 +136,7 @@ var producers = map[string]func(t *testing.T) error{
 	},
 	"NotSupported": func(t *testing.T) error {
 		i := newUnconnected(t)
-		_, err := i.adapter.Control(i.ctx, 1, nil, nil)
+		_, err := ndcompat.Control(i.ctx, i.adapter, 1, nil, nil)
 		return err
 	},
 	"DeviceBusy": func(t *testing.T) error {

@@ -26,7 +26,7 @@ func onWeakPairs(t *testing.T, seeds int, s setup, test func(t *testing.T, p *pa
 func TestWeakOrderHasSmallLimits(t *testing.T) {
 	seed := uint64(1)
 	p := newPair(t, setup{Both: sideOptions{Options: Options{WeakOrder: &seed}, SGE: 1, QueueDepth: 3, InitiatorDepth: 8}})
-	info, err := p.a.adapter.Query(nd.InfoVersion2)
+	info, err := p.a.adapter.Query()
 	if err != nil || info.AdapterFlags.Has(nd.InOrderDMASupported) || info.MaxInitiatorSGE != 4 || info.MaxInlineDataSize != 96 || info.MaxOutboundReadLimit != 16 {
 		t.Errorf("%v, %+v", err, info)
 	}

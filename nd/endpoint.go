@@ -306,16 +306,6 @@ type Endpoint interface {
 	// Source: IND2QueuePair::Flush, NdkFlush.
 	Flush(ctx context.Context) error
 
-	// StartRequestBatch allows the provider to delay the requests that are posted from now on, until
-	// SubmitRequestBatch. It is a hint. The provider treats these requests, of all goroutines, as if
-	// they had [Defer].
-	// Source: INDEndpoint::StartRequestBatch.
-	StartRequestBatch()
-
-	// SubmitRequestBatch starts all requests that were delayed.
-	// Source: INDEndpoint::SubmitRequestBatch.
-	SubmitRequestBatch()
-
 	// Err returns the reason why the endpoint left the connected state. While the endpoint is
 	// connected, and before, it returns nil. If there are several reasons, it returns the first.
 	// errors.Is finds in it:

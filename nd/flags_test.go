@@ -41,8 +41,6 @@ func TestFlagNumbers(t *testing.T) {
 		{"AtomicsSupported", uint32(AtomicsSupported), 0x20000},
 		{"ImmediateSupported", uint32(ImmediateSupported), 0x40000},
 
-		{"InfoVersion1", InfoVersion1, 1},
-		{"InfoVersion2", InfoVersion2, 0x20000},
 		{"TechnologyUndefined", uint32(TechnologyUndefined), 0},
 		{"TechnologyIWARP", uint32(TechnologyIWARP), 1},
 		{"TechnologyInfiniBand", uint32(TechnologyInfiniBand), 2},

@@ -15,14 +15,6 @@ func (id AdapterID) String() string {
 	return "0x" + "0000000000000000"[:16-len(s)] + s
 }
 
-// InfoVersion1 and InfoVersion2 are the versions of [AdapterInfo] that [Adapter.Query] accepts. Both
-// have the same fields. The documentation of NetworkDirect uses version 1; existing programs use
-// version 2.
-const (
-	InfoVersion1 uint32 = 1
-	InfoVersion2 uint32 = 0x20000
-)
-
 // EphemeralPortFirst and EphemeralPortLast are the first and the last port that Bind of a [Connector]
 // or [Listener] may choose for port 0. The ports belong to the provider. They are
 // independent of the host's TCP ports.
@@ -35,10 +27,9 @@ const (
 // outstanding requests, and SGE limits are entries per request. A value equal to a limit is allowed.
 // Source: ND2_ADAPTER_INFO.
 type AdapterInfo struct {
-	InfoVersion uint32 // the version that Query was called with
-	VendorID    uint16 // 0 if there is no vendor
-	DeviceID    uint16
-	AdapterID   AdapterID
+	VendorID  uint16 // 0 if there is no vendor
+	DeviceID  uint16
+	AdapterID AdapterID
 
 	MaxRegistrationSize uint64 // of one registration
 	MaxWindowSize       uint64 // of one window

@@ -42,25 +42,13 @@ type Provider interface {
 // [DeviceRemoved] or [Canceled]. A call that fails creates nothing.
 // Source: NetworkDirect IND2Adapter.
 type Adapter interface {
-	// Query returns the limits of the adapter. version is [InfoVersion1] or [InfoVersion2], and
-	// becomes the InfoVersion of the answer.
-	//
-	// Errors: [InvalidParameter] for another version.
+	// Query returns the limits and capabilities of the adapter.
 	// Source: IND2Adapter::Query, NdkQueryAdapterInfo.
-	Query(version uint32) (AdapterInfo, error)
+	Query() (AdapterInfo, error)
 
 	// QueryAddressList returns the addresses of this adapter, to which connectors and listeners can
 	// be bound. Source: IND2Adapter::QueryAddressList.
 	QueryAddressList() ([]netip.Addr, error)
-
-	// Control runs the command code, which this provider defines. in is the input of the command. The
-	// output is written to out, and Control returns the length of the output.
-	//
-	// Errors: [NotSupported] if the provider does not know code; [BufferOverflow] if out is too short;
-	// other errors that the provider documents. With BufferOverflow, Control returns the length that
-	// is needed.
-	// Source: INDAdapter::Control.
-	Control(ctx context.Context, code uint32, in, out []byte) (int, error)
 
 	// CreateCompletionQueue creates a queue for at least depth results. depth is 1 to
 	// MaxCompletionQueueDepth. It may be less than the sum of the depths of the initiator and receive

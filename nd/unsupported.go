@@ -20,16 +20,11 @@ type UnsupportedProvider struct{}
 
 func (UnsupportedProvider) embedUnsupported() {}
 
-// UnsupportedAdapter is for implementations of [Adapter]. It answers BuildLogicalAddressMapping, Control,
+// UnsupportedAdapter is for implementations of [Adapter]. It answers BuildLogicalAddressMapping,
 // CreateSharedReceiveQueue and PrivilegedToken.
 type UnsupportedAdapter struct{}
 
 func (UnsupportedAdapter) embedUnsupported() {}
-
-// Control fails with [NotSupported].
-func (UnsupportedAdapter) Control(context.Context, uint32, []byte, []byte) (int, error) {
-	return 0, unsupported("control", "adapter")
-}
 
 // CreateSharedReceiveQueue fails with [NotSupported].
 func (UnsupportedAdapter) CreateSharedReceiveQueue(context.Context, SharedReceiveQueueConfig) (SharedReceiveQueue, error) {

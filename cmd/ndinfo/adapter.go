@@ -15,7 +15,6 @@ import (
 type adapter struct {
 	ID        string   `json:"id"`
 	Addresses []string `json:"addresses"`
-	Version   string   `json:"version"`
 	Vendor    string   `json:"vendor"`
 	Device    string   `json:"device"`
 	Flags     []string `json:"flags"`
@@ -48,7 +47,6 @@ func describe(info nd.AdapterInfo, addresses []netip.Addr) adapter {
 	a := adapter{
 		ID:        info.AdapterID.String(),
 		Addresses: []string{},
-		Version:   fmt.Sprintf("%#x", info.InfoVersion),
 		Vendor:    fmt.Sprintf("%#04x", info.VendorID),
 		Device:    fmt.Sprintf("%#04x", info.DeviceID),
 		Flags:     []string{},
@@ -85,7 +83,7 @@ func describe(info nd.AdapterInfo, addresses []netip.Addr) adapter {
 // print writes one line for each field, with a tab before the value.
 func (a *adapter) print(w io.Writer) {
 	fmt.Fprintf(w, "\nadapter %s at %s\n", a.ID, strings.Join(a.Addresses, ", "))
-	fmt.Fprintf(w, "  Version\t%s\n  Vendor\t%s\n  Device\t%s\n", a.Version, a.Vendor, a.Device)
+	fmt.Fprintf(w, "  Vendor\t%s\n  Device\t%s\n", a.Vendor, a.Device)
 	v := reflect.ValueOf(a.Limits)
 	for i := range v.NumField() {
 		fmt.Fprintf(w, "  %s\t%v\n", v.Type().Field(i).Name, v.Field(i))

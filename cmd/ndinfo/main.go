@@ -56,7 +56,6 @@
 //	adapters    a list, empty if no adapter could be opened, of objects with
 //	  id        the adapter's id: "0x" and 16 hexadecimal digits
 //	  addresses a list of IP addresses
-//	  version   version of the adapter's information, as "0x20000"
 //	  vendor    vendor id, as "0x0000"
 //	  device    device id, as "0x0000"
 //	  flags     a list of the names of nd.AdapterFlags

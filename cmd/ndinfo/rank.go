@@ -43,7 +43,7 @@ func transfer(ctx context.Context) (_ *adapter, err error) {
 	}
 	defer func() { err = errors.Join(err, job.Close()) }()
 	ad := job.Adapter()
-	info, err := ad.Query(nd.InfoVersion2)
+	info, err := ad.Query()
 	if err != nil {
 		return nil, err
 	}

@@ -287,7 +287,7 @@ func (b *block) readResults(ctx context.Context, from []result, generation int) 
 // read fills a buffer from the beginning of a peer's window. One request can transfer
 // MaxTransferLength bytes, so it may take several.
 func (b *block) read(ctx context.Context, peer int, into nd.SGE, from nd.WindowDescriptor) error {
-	info, err := b.job.Adapter().Query(nd.InfoVersion2)
+	info, err := b.job.Adapter().Query()
 	if err != nil {
 		return err
 	}

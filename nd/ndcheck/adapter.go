@@ -44,7 +44,7 @@ func (p *Provider) OpenAdapter(ctx context.Context, id nd.AdapterID) (nd.Adapter
 		return nil, err
 	}
 	a := &adapter{Adapter: inner, checker: p.checker, id: p.number(adapters), open: make(map[object]string)}
-	a.info, _ = inner.Query(nd.InfoVersion2) // without the limits, the rules about limits find nothing
+	a.info, _ = inner.Query() // without the limits, the rules about limits find nothing
 	p.mu.Lock()
 	p.adapters = append(p.adapters, a)
 	p.mu.Unlock()

@@ -27,7 +27,6 @@ type endpoint struct {
 	initiator  []*request   // posted, result not taken
 	pending    int          // initiator requests and Receives whose result was not taken
 	deferred   *request     // the first that nothing has submitted
-	batching   bool
 	hasFailed  bool     // the program has taken a failed result
 	failedOn   *queue   // from which it took it,
 	failedPoll uint64   // in this call
@@ -217,22 +216,4 @@ func (ep *endpoint) FastRegister(reqCtx uint64, f nd.FastRegistration, flags nd.
 		}
 		return err
 	})
-}
-
-func (ep *endpoint) StartRequestBatch() {
-	ep.order.Lock()
-	defer ep.order.Unlock()
-	ep.mu.Lock()
-	ep.batching = true
-	ep.mu.Unlock()
-	ep.Endpoint.StartRequestBatch()
-}
-
-func (ep *endpoint) SubmitRequestBatch() {
-	ep.order.Lock()
-	defer ep.order.Unlock()
-	ep.mu.Lock()
-	ep.batching, ep.deferred = false, nil
-	ep.mu.Unlock()
-	ep.Endpoint.SubmitRequestBatch()
 }

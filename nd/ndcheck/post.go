@@ -70,7 +70,7 @@ func (ep *endpoint) foundAll(found []Finding) {
 func (ep *endpoint) noteDeferred(r *request) {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	if !r.flags.Has(nd.Defer) && !ep.batching {
+	if !r.flags.Has(nd.Defer) {
 		ep.deferred = nil
 	} else if ep.deferred == nil {
 		ep.deferred = r

@@ -102,7 +102,7 @@ var (
 		"post every n-th request without SilentSuccess, with n less than the depth of the queue")
 	neverSubmitted = rule("N505", Error, "deferred requests never submitted",
 		"The provider may keep requests with Defer until one without Defer is posted.",
-		"post the last request without Defer, or call SubmitRequestBatch")
+		"post the last request without Defer")
 	failedIgnored = rule("N506", Warning, "posts on a failed endpoint",
 		"Every request completes with Canceled, and no data moves.",
 		"look at the status of each result, and connect a new endpoint after the first failure")

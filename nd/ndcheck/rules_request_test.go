@@ -352,8 +352,9 @@ var requestPrograms = []program{
 			func(s *side) { s.must(s.ep.Receive(1, nil)); s.barrier(); s.received(); s.close() },
 			func(s *side) {
 				s.barrier()
-				s.must(s.ep.Send(1, nil, nd.Defer))
-				s.ep.SubmitRequestBatch()
+				s.must(s.ep.Write(1, nil, 0, 0, nd.Defer))
+				s.must(s.ep.Send(2, nil, 0))
+				s.done()
 				s.done()
 				s.close()
 			}}},

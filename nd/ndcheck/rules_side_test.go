@@ -214,7 +214,7 @@ func (s *side) open(flags nd.RegionFlags) {
 }
 
 func (s *side) inlineThreshold() int {
-	info, err := s.job.Adapter().Query(nd.InfoVersion2)
+	info, err := s.job.Adapter().Query()
 	s.must(err)
 	return int(info.InlineRequestThreshold)
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/nd/ndcompat"
 )
 
 // wantCreateRefused checks that CreateEndpoint fails with status after change has made a field invalid.
@@ -86,19 +87,19 @@ var endpointScenarios = []scenario{
 	}},
 
 	{id: "C204", title: "Query knows two versions only; address lists belong to the caller", active: func(s *side) {
-		one, err := s.ad.Query(nd.InfoVersion1)
+		one, err := ndcompat.Query(s.ad, ndcompat.InfoVersion1)
 		s.must(err)
-		two, err := s.ad.Query(nd.InfoVersion2)
+		two, err := ndcompat.Query(s.ad, ndcompat.InfoVersion2)
 		s.must(err)
-		if one.InfoVersion != nd.InfoVersion1 || two.InfoVersion != nd.InfoVersion2 {
+		if one.InfoVersion != ndcompat.InfoVersion1 || two.InfoVersion != ndcompat.InfoVersion2 {
 			s.errorf("Query: InfoVersion %#x and %#x, want 1 and 2 as requested", one.InfoVersion, two.InfoVersion)
 		}
 		two.InfoVersion = one.InfoVersion
 		if one != two {
 			s.errorf("Query: version 1 has %+v, version 2 has %+v, want the same", one, two)
 		}
-		for _, version := range []uint32{0, 2, nd.InfoVersion2 + 1, math.MaxUint32} {
-			_, err := s.ad.Query(version)
+		for _, version := range []uint32{0, 2, ndcompat.InfoVersion2 + 1, math.MaxUint32} {
+			_, err := ndcompat.Query(s.ad, version)
 			s.want(nd.InvalidParameter, err)
 		}
 		for _, query := range []func() ([]netip.Addr, error){s.ad.QueryAddressList, s.provider.QueryAddressList} {

@@ -80,7 +80,7 @@ func createAndCloseEach(s *side, buf []byte) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.ad.Query(nd.InfoVersion2); err != nil {
+	if _, err := s.ad.Query(); err != nil {
 		return err
 	}
 	return closeAll(s.ctx, nil, l, c, ep, w, mr, q)

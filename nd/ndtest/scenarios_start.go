@@ -87,11 +87,11 @@ var startScenarios = []scenario{
 		}
 	}},
 	{id: "C007", title: "Query fills in the adapter's limits", active: func(s *side) {
-		old, err := s.ad.Query(nd.InfoVersion1)
+		old, err := ndcompat.Query(s.ad, ndcompat.InfoVersion1)
 		s.must(err)
-		i, err := s.ad.Query(nd.InfoVersion2)
+		i, err := ndcompat.Query(s.ad, ndcompat.InfoVersion2)
 		s.must(err)
-		if old.InfoVersion != nd.InfoVersion1 || i.InfoVersion != nd.InfoVersion2 {
+		if old.InfoVersion != ndcompat.InfoVersion1 || i.InfoVersion != ndcompat.InfoVersion2 {
 			s.errorf("Query: InfoVersion %#x and %#x, want 1 and 2 as requested", old.InfoVersion, i.InfoVersion)
 		}
 		if old.InfoVersion = i.InfoVersion; old != i {
@@ -123,7 +123,7 @@ var startScenarios = []scenario{
 				s.errorf("Query: %s is %d, want at least %d", f.name, f.got, f.least)
 			}
 		}
-		_, err = s.ad.Query(7)
+		_, err = ndcompat.Query(s.ad, 7)
 		s.want(nd.InvalidParameter, err)
 	}},
 	{id: "C008", title: "the limits agree with each other", active: func(s *side) {

@@ -53,7 +53,7 @@ func (s *side) setUp(h *providers, sc scenario) {
 	}
 	s.must(err)
 	s.ad = s.openAdapter()
-	s.info, err = s.ad.Query(nd.InfoVersion2)
+	s.info, err = s.ad.Query()
 	s.must(err)
 	list, err := s.ad.QueryAddressList()
 	s.must(err)

@@ -31,12 +31,6 @@ func (s *soakSession) step() {
 	switch k := s.IntN(40); {
 	case k == 0:
 		s.wait()
-	case k == 1:
-		s.ep.StartRequestBatch()
-		for range 2 + s.IntN(4) {
-			s.act()
-		}
-		s.ep.SubmitRequestBatch()
 	case k < 12 || len(s.pending) > soakDepth/2:
 		n := s.cq.Poll(s.results[:1+s.IntN(len(s.results))])
 		if s.take(n); n == 0 && len(s.pending) > soakDepth/2 {

@@ -169,9 +169,6 @@ func (e *endpoint) Invalidate(ctx uint64, mw nd.MemoryWindow, flags nd.OpFlags) 
 	})
 }
 
-func (e *endpoint) StartRequestBatch()  {}
-func (e *endpoint) SubmitRequestBatch() {}
-
 func (e *endpoint) Flush(ctx context.Context) error {
 	if e.isClosed() {
 		return nil

@@ -132,14 +132,10 @@ type adapter struct {
 	allocated sync.Map // regions of Allocate
 }
 
-func (a *adapter) Query(version uint32) (nd.AdapterInfo, error) {
-	const op = "query"
-	if version != nd.InfoVersion1 && version != nd.InfoVersion2 {
-		return nd.AdapterInfo{}, refuse(op, nd.InvalidParameter, "unknown version")
-	}
+func (a *adapter) Query() (nd.AdapterInfo, error) {
 	i := a.info
 	return nd.AdapterInfo{
-		InfoVersion: version, VendorID: uint16(i.vendor_id), DeviceID: uint16(i.device_id), AdapterID: a.provider.id(),
+		VendorID: uint16(i.vendor_id), DeviceID: uint16(i.device_id), AdapterID: a.provider.id(),
 		MaxRegistrationSize: uint64(i.max_registration), MaxWindowSize: uint64(i.max_window),
 		MaxInitiatorSGE: uint32(i.max_initiator_sge), MaxReceiveSGE: uint32(i.max_receive_sge), MaxReadSGE: uint32(i.max_read_sge),
 		MaxTransferLength: uint32(i.max_transfer), MaxInlineDataSize: uint32(i.max_inline),

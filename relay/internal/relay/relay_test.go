@@ -232,7 +232,7 @@ func TestQuery(t *testing.T) {
 	defer alone.leave()
 	a, _ := newHosts(t, settings{})
 	for n, want := range map[*rank]uint32{alone: 0, a.rank: maxTunnels} {
-		info, err := n.adapter.Query(nd.InfoVersion2)
+		info, err := n.adapter.Query()
 		if err != nil || info.MaxInterHostConnections != want {
 			t.Errorf("MaxInterHostConnections is %d, want %d: %v", info.MaxInterHostConnections, want, err)
 		}

@@ -191,10 +191,6 @@ func (e *endpoint) Write(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, remo
 	return e.post("write", r, nd.InvalidParameter6)
 }
 
-// StartRequestBatch and SubmitRequestBatch are hints, and every request runs at once here.
-func (e *endpoint) StartRequestBatch()  {}
-func (e *endpoint) SubmitRequestBatch() {}
-
 func (e *endpoint) Err() error {
 	defer e.adapter.lock()()
 	return refuse("connection", e.why, "")

@@ -76,12 +76,9 @@ type adapter struct {
 	remote map[nd.Token]*access // by remote token
 }
 
-func (a *adapter) Query(version uint32) (nd.AdapterInfo, error) {
-	if version != nd.InfoVersion1 && version != nd.InfoVersion2 {
-		return nd.AdapterInfo{}, refuse("query", nd.InvalidParameter, "unknown version")
-	}
+func (a *adapter) Query() (nd.AdapterInfo, error) {
 	return nd.AdapterInfo{
-		InfoVersion: version, AdapterID: a.id,
+		AdapterID: a.id,
 		MaxRegistrationSize: maxBytes, MaxWindowSize: maxBytes,
 		MaxInitiatorSGE: maxSGE, MaxReceiveSGE: maxSGE, MaxReadSGE: maxSGE,
 		MaxTransferLength: maxBytes, MaxInlineDataSize: maxInline,
