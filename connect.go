@@ -28,7 +28,7 @@ import (
 // Errors (the endpoint is closed then):
 //
 //   - those of [nd.Adapter.CreateEndpoint].
-//   - [nd.InvalidParameter1]: peer is this rank, or not a rank of the job.
+//   - [nd.InvalidParameter]: peer is this rank, or not a rank of the job.
 //   - [nd.HostUnreachable], [nd.ConnectionAborted]: the peer has died or left the job, or its host
 //     cannot be reached.
 //   - [nd.Canceled]: ctx has ended.
@@ -66,7 +66,7 @@ func (j *Job) blame(peer int) {
 // connectWith creates an endpoint for op and connects it with one of peer by calling connect.
 func (j *Job) connectWith(ctx context.Context, op string, peer int, cfg nd.EndpointConfig, connect func(nd.Endpoint) error) (nd.Endpoint, error) {
 	if peer < 0 || peer >= j.Size() || peer == j.Rank() {
-		return nil, &nd.OpError{Op: op, Object: fmt.Sprintf("rank %d", peer), Status: nd.InvalidParameter1, Field: "peer",
+		return nil, &nd.OpError{Op: op, Object: fmt.Sprintf("rank %d", peer), Status: nd.InvalidParameter, Field: "peer",
 			Detail: fmt.Sprintf("this is rank %d, and the job has ranks 0 to %d", j.Rank(), j.Size()-1), Next: "connect to another rank"}
 	}
 	if err := j.usable(op); err != nil {
@@ -347,7 +347,7 @@ func (l *Listener) Close() error { return l.nd.Close() }
 //
 //   - those of [nd.Adapter.CreateEndpoint].
 //   - [nd.ConnectionRefused]: the peer has no listener, or has closed it, or its Accept has failed.
-//   - [nd.InvalidParameter1]: peer is this rank, or not a rank of the job.
+//   - [nd.InvalidParameter]: peer is this rank, or not a rank of the job.
 //   - [nd.HostUnreachable], [nd.ConnectionAborted]: the peer has died or left the job, or its host
 //     cannot be reached.
 //   - [nd.Canceled]: ctx has ended.

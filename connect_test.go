@@ -150,7 +150,7 @@ func TestConnectRefusesRanksThatAreNone(t *testing.T) {
 		for name, connect := range map[string]func(context.Context, int, nd.EndpointConfig) (nd.Endpoint, error){"connect": job.Connect, "dial": job.Dial} {
 			_, err := connect(t.Context(), peer, cfg)
 			var op *nd.OpError
-			if !errors.Is(err, nd.InvalidParameter1) || !errors.As(err, &op) || op.Field != "peer" || op.Op != name ||
+			if !errors.Is(err, nd.InvalidParameter) || !errors.As(err, &op) || op.Field != "peer" || op.Op != name ||
 				op.Detail != "this is rank 0, and the job has ranks 0 to 1" {
 				t.Errorf("%s with rank %d: %v", name, peer, err)
 			}
@@ -322,8 +322,8 @@ func TestAcceptRefusesTheRequestIfItsConfigurationIsWrong(t *testing.T) {
 		_, err := jobs[1].Dial(t.Context(), 0, cfg)
 		dialed <- err
 	}()
-	if _, _, err := l.Accept(t.Context(), nd.EndpointConfig{}); !errors.Is(err, nd.InvalidParameter2) {
-		t.Errorf("Accept: %v, want InvalidParameter2", err)
+	if _, _, err := l.Accept(t.Context(), nd.EndpointConfig{}); !errors.Is(err, nd.InvalidParameter) {
+		t.Errorf("Accept: %v, want InvalidParameter", err)
 	}
 	if err := <-dialed; !errors.Is(err, nd.ConnectionRefused) {
 		t.Errorf("Dial: %v, want ConnectionRefused", err)

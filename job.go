@@ -15,6 +15,10 @@
 // adapter creates all other objects: memory regions, completion queues, endpoints. These objects and
 // their requests are those of the NetworkDirect model, which package nd describes. Package softndtest
 // runs the ranks of a job inside a test.
+//
+// The defaults of [nd.EndpointConfig] and [nd.SharedReceiveQueueConfig] are 64 requests per queue, and 4
+// entries per request. The number of an invalid token is used again only after at least 4,096 further
+// Binds and registrations.
 package softnd
 
 import (

@@ -97,7 +97,7 @@ func (a *adapter) closedProviderError(op string) error {
 }
 
 func (a *adapter) opError(op string, s nd.Status, detail, next string) error {
-	return &nd.OpError{Op: op, Object: "adapter", Status: s, Field: parameterName(op, s), Detail: detail, Next: next}
+	return &nd.OpError{Op: op, Object: "adapter", Status: s, Detail: detail, Next: next}
 }
 
 // allocError returns the error of a call for which the arena has no room, with a fitting status.

@@ -15,7 +15,7 @@ func (a *adapter) CreateCompletionQueue(ctx context.Context, depth int) (nd.Comp
 		return nil, err
 	}
 	if most := a.provider.limits.cqDepth; depth < 1 || depth > most {
-		return nil, a.opError(op, nd.InvalidParameter3, fmt.Sprintf("depth %d, allowed 1 to %d", depth, most), "choose a depth within the limits")
+		return nil, argument("depth", a.opError(op, nd.InvalidParameter, fmt.Sprintf("depth %d, allowed 1 to %d", depth, most), "choose a depth within the limits"))
 	}
 	if err := a.beforeCall(ctx, op, 0, 0); err != nil {
 		return nil, err
@@ -61,13 +61,13 @@ func (a *adapter) Allocate(ctx context.Context, size int, flags nd.RegionFlags) 
 	const op = "allocate memory region"
 	switch {
 	case size < 0:
-		return nil, a.opError(op, nd.InvalidParameter, fmt.Sprintf("%d bytes", size), "ask for at least 1 byte")
+		return nil, argument("size", a.opError(op, nd.InvalidParameter, fmt.Sprintf("%d bytes", size), "ask for at least 1 byte"))
 	case size == 0:
 		return nil, a.opError(op, nd.InvalidBufferSize, fmt.Sprintf("%d bytes", size), "ask for at least 1 byte")
 	case size > maxRegistration:
-		return nil, a.opError(op, nd.InvalidParameter, fmt.Sprintf("%d bytes, at most %d in one region", size, maxRegistration), "use several regions")
+		return nil, argument("size", a.opError(op, nd.InvalidParameter, fmt.Sprintf("%d bytes, at most %d in one region", size, maxRegistration), "use several regions"))
 	case flags&^regionFlags != 0:
-		return nil, a.opError(op, nd.InvalidParameter3, unknownFlags(flags), useRegionFlags)
+		return nil, argument("flags", a.opError(op, nd.InvalidParameter, unknownFlags(flags), useRegionFlags))
 	}
 	if err := a.beforeCall(ctx, op, uint64(size), 0); err != nil {
 		return nil, err

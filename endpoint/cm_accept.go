@@ -16,7 +16,7 @@ func (c *connector) takeRequest(conn *connection) error {
 	defer c.mu.Unlock()
 	if c.phase != phaseNew || c.closed {
 		conn.refuse()
-		return c.opError("get connection request", nd.InvalidParameter1, "the connector was used by another call", "pass a new connector")
+		return argument("c", c.opError("get connection request", nd.InvalidParameter, "the connector was used by another call", "pass a new connector"))
 	}
 	c.releaseAddress()
 	c.conn = conn

@@ -230,9 +230,9 @@ func TestConnectWrongAddresses(t *testing.T) {
 	other := must(a.provider.OpenAdapter(a.ctx, a.provider.adapterID()))
 	foreign := must(other.CreateConnector(a.ctx))
 	defer foreign.Close()
-	wantStatus(t, foreign.Connect(a.ctx, ea, addr, nd.ConnectParams{}), nd.InvalidParameter1)
-	wantStatus(t, ca.Connect(a.ctx, nil, addr, nd.ConnectParams{}), nd.InvalidParameter1)
-	wantStatus(t, ca.Connect(a.ctx, b.newEndpoint(), addr, nd.ConnectParams{}), nd.InvalidParameter1)
+	wantStatus(t, foreign.Connect(a.ctx, ea, addr, nd.ConnectParams{}), nd.InvalidParameter)
+	wantStatus(t, ca.Connect(a.ctx, nil, addr, nd.ConnectParams{}), nd.InvalidParameter)
+	wantStatus(t, ca.Connect(a.ctx, b.newEndpoint(), addr, nd.ConnectParams{}), nd.InvalidParameter)
 }
 
 func (s *side) executeOnly(o order) error { return s.execute(o).Status.Err() }
@@ -256,7 +256,7 @@ func TestConnectorHasOneConnection(t *testing.T) {
 		if err := ca.Bind(netip.AddrPortFrom(netip.IPv4Unspecified(), 0)); nd.StatusOf(err) != nd.AddressAlreadyAssociated {
 			t.Errorf("%s: bind again: %v", moment, err)
 		}
-		if err := b.listener.GetConnectionRequest(b.ctx, cb); nd.StatusOf(err) != nd.InvalidParameter1 {
+		if err := b.listener.GetConnectionRequest(b.ctx, cb); nd.StatusOf(err) != nd.InvalidParameter {
 			t.Errorf("%s: another request into the connector: %v", moment, err)
 		}
 	}
@@ -277,7 +277,7 @@ func TestConnectorHasOneConnection(t *testing.T) {
 	connected = soon(func() error { return other.Connect(a.ctx, spare, addr, nd.ConnectParams{}) })
 	cb = b.request()
 	wantStatus(t, cb.Accept(b.ctx, eb, nd.ConnectParams{}), nd.ConnectionActive)
-	wantStatus(t, cb.Accept(b.ctx, ea, nd.ConnectParams{}), nd.InvalidParameter1)
+	wantStatus(t, cb.Accept(b.ctx, ea, nd.ConnectParams{}), nd.InvalidParameter)
 	third := b.newEndpoint()
 	accepted = soon(func() error { return cb.Accept(b.ctx, third, nd.ConnectParams{}) })
 	a.good(<-connected)

@@ -34,7 +34,7 @@ type connector struct {
 func (c *connector) on(e connEvent) { c.phase = phase(phases.next(uint32(c.phase), e)) }
 
 func (c *connector) opError(op string, s nd.Status, detail, next string) error {
-	return &nd.OpError{Op: op, Object: "connector", Status: s, Field: parameterName(op, s), Detail: detail, Next: next}
+	return &nd.OpError{Op: op, Object: "connector", Status: s, Detail: detail, Next: next}
 }
 
 // checkOpen returns an error if the connector is closed. The caller holds c.mu.
@@ -95,7 +95,7 @@ func (c *connector) releaseAddress() {
 func (c *connector) checkParams(op string, endpoint nd.Endpoint, params nd.ConnectParams) (*queuePair, error) {
 	ep, ok := endpoint.(*queuePair)
 	if !ok || ep == nil || ep.adapter != c.adapter {
-		return nil, c.opError(op, nd.InvalidParameter1, "the endpoint is not of this adapter", "create it with the connector's adapter")
+		return nil, argument("ep", c.opError(op, nd.InvalidParameter, "the endpoint is not of this adapter", "create it with the connector's adapter"))
 	}
 	if most := c.adapter.provider.limits.privateData; len(params.PrivateData) > most {
 		return nil, c.opError(op, nd.InvalidBufferSize, fmt.Sprintf("%d bytes of private data, at most %d", len(params.PrivateData), most), "send the rest with a Send")

@@ -85,8 +85,8 @@ func TestConnectorOfOtherAdapterHandle(t *testing.T) {
 	other := must(b.provider.OpenAdapter(b.ctx, b.provider.adapterID()))
 	foreign := must(other.CreateConnector(b.ctx))
 	defer foreign.Close()
-	wantStatus(t, b.listener.GetConnectionRequest(b.ctx, foreign), nd.InvalidParameter1)
-	wantStatus(t, b.listener.GetConnectionRequest(b.ctx, nil), nd.InvalidParameter1)
+	wantStatus(t, b.listener.GetConnectionRequest(b.ctx, foreign), nd.InvalidParameter)
+	wantStatus(t, b.listener.GetConnectionRequest(b.ctx, nil), nd.InvalidParameter)
 }
 
 // TestConnectorClosedDuringAccept: a connector that is closed during Accept, before or after the

@@ -79,7 +79,7 @@ func (l *listener) Listen(backlog int) error {
 		return l.opError("listen", nd.InvalidDeviceState, "the listener is not bound, or is listening already", "call Bind, then Listen, once")
 	}
 	if backlog < 0 {
-		return l.opError("listen", nd.InvalidParameter1, "negative backlog", fmt.Sprintf("pass 0 for the most, which is %d", maxBacklog))
+		return argument("backlog", l.opError("listen", nd.InvalidParameter, "negative backlog", fmt.Sprintf("pass 0 for the most, which is %d", maxBacklog)))
 	}
 	if backlog == 0 || backlog > maxBacklog {
 		backlog = maxBacklog
@@ -105,10 +105,10 @@ func (l *listener) GetConnectionRequest(ctx context.Context, c nd.Connector) err
 	const op = "get connection request"
 	connector, ok := c.(*connector)
 	if !ok || connector == nil || connector.adapter != l.adapter {
-		return l.opError(op, nd.InvalidParameter1, "the connector is not of this adapter", "create it with the listener's adapter")
+		return argument("c", l.opError(op, nd.InvalidParameter, "the connector is not of this adapter", "create it with the listener's adapter"))
 	}
 	if !connector.isNew() {
-		return l.opError(op, nd.InvalidParameter1, "the connector is in use", "pass a new connector")
+		return argument("c", l.opError(op, nd.InvalidParameter, "the connector is in use", "pass a new connector"))
 	}
 	t := new(requestCall)
 	l.mu.Lock()
@@ -251,5 +251,5 @@ func (l *listener) close() {
 }
 
 func (l *listener) opError(op string, s nd.Status, detail, next string) error {
-	return &nd.OpError{Op: op, Object: "listener", Status: s, Field: parameterName(op, s), Detail: detail, Next: next}
+	return &nd.OpError{Op: op, Object: "listener", Status: s, Detail: detail, Next: next}
 }

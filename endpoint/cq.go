@@ -293,7 +293,7 @@ func (q *completionQueue) capacity() int {
 func (q *completionQueue) Resize(depth int) error {
 	const op = "resize"
 	if most := q.provider.limits.cqDepth; depth < 1 || depth > most {
-		return q.opError(op, nd.InvalidParameter, fmt.Sprintf("depth %d, allowed 1 to %d", depth, most), "choose a depth within the limits")
+		return argument("depth", q.opError(op, nd.InvalidParameter, fmt.Sprintf("depth %d, allowed 1 to %d", depth, most), "choose a depth within the limits"))
 	}
 	entries := makeRing(depth)
 	q.makeShared()
@@ -329,7 +329,7 @@ func (q *completionQueue) Close() error {
 }
 
 func (q *completionQueue) opError(op string, s nd.Status, detail, next string) error {
-	return &nd.OpError{Op: op, Object: "completion queue", Status: s, Field: parameterName(op, s), Detail: detail, Next: next}
+	return &nd.OpError{Op: op, Object: "completion queue", Status: s, Detail: detail, Next: next}
 }
 
 func (q *completionQueue) attach(ep *queuePair) {

@@ -16,7 +16,7 @@ import (
 func (q *completionQueue) Notify(ctx context.Context, t nd.NotifyType) error {
 	const op = "notify"
 	if t > nd.NotifySolicited {
-		return q.opError(op, nd.InvalidParameter1, t.String(), "ask for NotifyAny, NotifySolicited or NotifyErrors")
+		return argument("t", q.opError(op, nd.InvalidParameter, t.String(), "ask for NotifyAny, NotifySolicited or NotifyErrors"))
 	}
 	if err := q.provider.ask(ctx, mode.Call{Op: op, Object: "completion queue", Peer: shm.NoRank}); err != nil {
 		return err

@@ -147,7 +147,7 @@ func TestNotifyTypes(t *testing.T) {
 			q.take(1)
 		}
 	}
-	if err := q.Notify(t.Context(), 3); !errors.Is(err, nd.InvalidParameter1) {
+	if err := q.Notify(t.Context(), 3); !errors.Is(err, nd.InvalidParameter) {
 		t.Errorf("an unknown type: %v", err)
 	}
 }

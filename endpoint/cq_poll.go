@@ -146,7 +146,7 @@ func (q *completionQueue) WaitEndpoint(ctx context.Context, results []nd.Result,
 func (q *completionQueue) wait(ctx context.Context, results []nd.Result, ep *queuePair) (int, error) {
 	const op = "wait"
 	if len(results) == 0 {
-		return 0, q.opError(op, nd.InvalidParameter, "results is empty", "pass a slice of length 1 or more")
+		return 0, argument("results", q.opError(op, nd.InvalidParameter, "results is empty", "pass a slice of length 1 or more"))
 	}
 	if n := q.Poll(results); n > 0 {
 		return n, nil

@@ -46,13 +46,13 @@ func (r *memoryRegion) register(ctx context.Context, buf []byte, flags nd.Region
 	const op = "register"
 	switch {
 	case buf == nil:
-		return r.opError(op, nd.InvalidParameter, "no buffer", "pass the memory to register")
+		return argument("buf", r.opError(op, nd.InvalidParameter, "no buffer", "pass the memory to register"))
 	case len(buf) == 0:
 		return r.opError(op, nd.InvalidBufferSize, "an empty buffer", "register at least 1 byte")
 	case len(buf) > maxRegistration:
-		return r.opError(op, nd.InvalidParameter, fmt.Sprintf("%d bytes, at most %d", len(buf), maxRegistration), "use several regions")
+		return argument("buf", r.opError(op, nd.InvalidParameter, fmt.Sprintf("%d bytes, at most %d", len(buf), maxRegistration), "use several regions"))
 	case flags&^regionFlags != 0:
-		return r.opError(op, nd.InvalidParameter3, unknownFlags(flags), useRegionFlags)
+		return argument("flags", r.opError(op, nd.InvalidParameter, unknownFlags(flags), useRegionFlags))
 	case ctx.Err() != nil:
 		return nd.CanceledError(ctx, op, "memory region")
 	}
@@ -273,7 +273,7 @@ func (r *memoryRegion) finishClose() bool {
 func (r *memoryRegion) isOpen() bool { return !r.closed.Load() }
 
 func (r *memoryRegion) opError(op string, s nd.Status, detail, next string) error {
-	return &nd.OpError{Op: op, Object: "memory region", Status: s, Field: parameterName(op, s), Detail: detail, Next: next}
+	return &nd.OpError{Op: op, Object: "memory region", Status: s, Detail: detail, Next: next}
 }
 
 // memoryWindow gives peers access to a part of a region.

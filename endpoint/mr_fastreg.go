@@ -22,7 +22,7 @@ func (r *memoryRegion) InitializeFastRegister(ctx context.Context, pages int, re
 	const op = "initialize fast register"
 	switch {
 	case pages < 1:
-		return r.opError(op, nd.InvalidParameter1, fmt.Sprintf("%d pages", pages), "ask for at least 1 page")
+		return argument("pages", r.opError(op, nd.InvalidParameter, fmt.Sprintf("%d pages", pages), "ask for at least 1 page"))
 	case pages > fastRegisterPages:
 		return r.opError(op, nd.ImplementationLimit, fmt.Sprintf("%d pages, at most %d", pages, fastRegisterPages), "use several regions, or Register")
 	case ctx.Err() != nil:
@@ -54,7 +54,7 @@ func (ep *queuePair) postFastRegister(reqCtx uint64, f nd.FastRegistration, flag
 	const op = "fast register"
 	region, ok := f.Region.(*memoryRegion)
 	if !ok || region == nil || region.adapter != ep.adapter {
-		return ep.opError(op, nd.InvalidParameter2, "the region is not of this adapter", "create it with the endpoint's adapter")
+		return argument("Region", ep.opError(op, nd.InvalidParameter, "the region is not of this adapter", "create it with the endpoint's adapter"))
 	}
 	if !region.isOpen() {
 		return ep.opError(op, nd.InvalidHandle, "the region is closed", "create another")
@@ -63,17 +63,17 @@ func (ep *queuePair) postFastRegister(reqCtx uint64, f nd.FastRegistration, flag
 	total := len(f.Pages) * shm.PageSize
 	switch {
 	case limit == 0:
-		return ep.opError(op, nd.InvalidParameter2, "the region is not set up for fast registration", "call InitializeFastRegister")
+		return argument("Region", ep.opError(op, nd.InvalidParameter, "the region is not set up for fast registration", "call InitializeFastRegister"))
 	case len(f.Pages) == 0 || len(f.Pages) > limit:
-		return ep.opError(op, nd.InvalidParameter3, fmt.Sprintf("%d pages, from 1 to %d", len(f.Pages), limit), "call InitializeFastRegister with more pages")
+		return argument("len(Pages)", ep.opError(op, nd.InvalidParameter, fmt.Sprintf("%d pages, from 1 to %d", len(f.Pages), limit), "call InitializeFastRegister with more pages"))
 	case f.Offset < 0 || f.Offset >= total:
-		return ep.opError(op, nd.InvalidParameter5, fmt.Sprintf("offset %d in pages of %d bytes", f.Offset, total), "see LogicalMapping.Offset")
+		return argument("Offset", ep.opError(op, nd.InvalidParameter, fmt.Sprintf("offset %d in pages of %d bytes", f.Offset, total), "see LogicalMapping.Offset"))
 	case f.Length < 1 || f.Length > total-f.Offset:
-		return ep.opError(op, nd.InvalidParameter6, fmt.Sprintf("%d bytes at offset %d of %d", f.Length, f.Offset, total), "pass all pages of the range")
+		return argument("Length", ep.opError(op, nd.InvalidParameter, fmt.Sprintf("%d bytes at offset %d of %d", f.Length, f.Offset, total), "pass all pages of the range"))
 	case f.BaseAddress == 0 || f.BaseAddress > math.MaxUint64-uint64(f.Length):
-		return ep.opError(op, nd.InvalidParameter7, fmt.Sprintf("base address %#x for %d bytes", f.BaseAddress, f.Length), "choose an address above 0 that leaves room for the length")
+		return argument("BaseAddress", ep.opError(op, nd.InvalidParameter, fmt.Sprintf("base address %#x for %d bytes", f.BaseAddress, f.Length), "choose an address above 0 that leaves room for the length"))
 	case f.Rights&^regionFlags != 0 || flags&^nd.RequestFastRegister.AllowedFlags() != 0:
-		return ep.opError(op, nd.InvalidParameter8, fmt.Sprintf("rights %v, flags %v", f.Rights, flags), "use the nd.RegionFlags constants, and only flags that FastRegister takes")
+		return argument("Rights, flags", ep.opError(op, nd.InvalidParameter, fmt.Sprintf("rights %v, flags %v", f.Rights, flags), "use the nd.RegionFlags constants, and only flags that FastRegister takes"))
 	case (f.Rights.RemoteRead() || f.Rights.RemoteWrite() || f.Rights.RemoteAtomic()) && !remote:
 		return ep.opError(op, nd.AccessViolation, fmt.Sprintf("rights %v for a region without remote access", f.Rights), "call InitializeFastRegister with remote true")
 	}
@@ -123,11 +123,11 @@ func (ep *queuePair) pinPages(pages []nd.LogicalPage, offset, length int) (h *pi
 		m, known := list.acquire(ep.adapter, at, shm.Offset(lo), shm.Offset(hi))
 		switch {
 		case !known:
-			return h, ep.opError(op, nd.InvalidParameter4, fmt.Sprintf("page %d of %d is in no open mapping of the adapter", i, len(pages)), "pass pages from LogicalMapping.Pages")
+			return h, argument("Pages", ep.opError(op, nd.InvalidParameter, fmt.Sprintf("page %d of %d is in no open mapping of the adapter", i, len(pages)), "pass pages from LogicalMapping.Pages"))
 		case m == nil && i == offset/shm.PageSize && !list.contains(ep.adapter, at, shm.Offset(lo)):
-			return h, ep.opError(op, nd.InvalidParameter5, fmt.Sprintf("byte %d of page %d is not mapped", lo, i), "see LogicalMapping.Offset")
+			return h, argument("Offset", ep.opError(op, nd.InvalidParameter, fmt.Sprintf("byte %d of page %d is not mapped", lo, i), "see LogicalMapping.Offset"))
 		case m == nil:
-			return h, ep.opError(op, nd.InvalidParameter6, fmt.Sprintf("%d bytes extend beyond the mapped part of page %d", length, i), "map all bytes to register")
+			return h, argument("Length", ep.opError(op, nd.InvalidParameter, fmt.Sprintf("%d bytes extend beyond the mapped part of page %d", length, i), "map all bytes to register"))
 		}
 		h.mappings = append(h.mappings, m)
 		last = m
@@ -174,7 +174,7 @@ func (ep *queuePair) postInvalidateRegion(reqCtx uint64, mr nd.MemoryRegion, fla
 	const op = "invalidate region"
 	region, ok := mr.(*memoryRegion)
 	if !ok || region == nil || region.adapter != ep.adapter {
-		return ep.opError(op, nd.InvalidParameter2, "the region is not of this adapter", "")
+		return argument("mr", ep.opError(op, nd.InvalidParameter, "the region is not of this adapter", ""))
 	}
 	if !region.isOpen() {
 		return ep.opError(op, nd.InvalidHandle, "the region is closed", "")

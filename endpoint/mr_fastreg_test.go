@@ -164,7 +164,7 @@ func TestFastRegisterRejectsBadArguments(t *testing.T) {
 	}
 	plain, local, remote := newRegion(t, s), newRegion(t, s), newRegion(t, s)
 	for _, pages := range []int{0, -1, math.MinInt} {
-		wantStatus(t, plain.InitializeFastRegister(ctx, pages, true), nd.InvalidParameter1)
+		wantStatus(t, plain.InitializeFastRegister(ctx, pages, true), nd.InvalidParameter)
 	}
 	for _, pages := range []int{fastRegisterPages + 1, math.MaxInt} {
 		wantStatus(t, plain.InitializeFastRegister(ctx, pages, true), nd.ImplementationLimit)
@@ -204,38 +204,38 @@ func TestFastRegisterRejectsBadArguments(t *testing.T) {
 		args
 		want nd.Status
 	}{
-		"no region":                  {with(func(a *args) { a.mr = nil }), nd.InvalidParameter2},
-		"another adapter's":          {with(func(a *args) { a.mr = otherRegion }), nd.InvalidParameter2},
-		"a plain region":             {with(func(a *args) { a.mr = plain }), nd.InvalidParameter2},
-		"a registered plain region":  {with(func(a *args) { a.mr = memory }), nd.InvalidParameter2},
-		"too many pages":             {with(func(a *args) { a.mr, a.rights = local, 0 }), nd.InvalidParameter3},
-		"no pages":                   {with(func(a *args) { a.pages, a.offset, a.length = nil, 0, 0 }), nd.InvalidParameter3},
-		"an invented page":           {with(func(a *args) { a.pages = invented }), nd.InvalidParameter4},
-		"page 0":                     {with(func(a *args) { a.pages = []nd.LogicalPage{0}; a.length = 1 }), nd.InvalidParameter4},
-		"the last page there is":     {with(func(a *args) { a.pages = []nd.LogicalPage{math.MaxUint64 - 4095}; a.length = 1 }), nd.InvalidParameter4},
-		"the page behind":            {with(func(a *args) { a.pages = []nd.LogicalPage{pages[3] + 4096}; a.length = 1 }), nd.InvalidParameter4},
-		"a page of another adapter":  {with(func(a *args) { a.pages = append(slices.Clone(pages), foreign.Pages()...) }), nd.InvalidParameter4},
-		"a negative offset":          {with(func(a *args) { a.offset = -1 }), nd.InvalidParameter5},
-		"an offset beyond":           {with(func(a *args) { a.offset, a.length = 4*4096, 1 }), nd.InvalidParameter5},
-		"a byte before the mapped":   {with(func(a *args) { a.offset = 99 }), nd.InvalidParameter5},
-		"length 0":                   {with(func(a *args) { a.length = 0 }), nd.InvalidParameter6},
-		"a negative length":          {with(func(a *args) { a.length = math.MinInt }), nd.InvalidParameter6},
-		"a length beyond":            {with(func(a *args) { a.length = 4*4096 - 99 }), nd.InvalidParameter6},
-		"a huge length":              {with(func(a *args) { a.length = math.MaxInt }), nd.InvalidParameter6},
-		"a byte behind the mapped":   {with(func(a *args) { a.length++ }), nd.InvalidParameter6},
-		"base 0":                     {with(func(a *args) { a.base = 0 }), nd.InvalidParameter7},
-		"a base that wraps":          {with(func(a *args) { a.base = math.MaxUint64 - 3*4096 + 1 }), nd.InvalidParameter7},
-		"unknown rights":             {with(func(a *args) { a.rights |= 0x100 }), nd.InvalidParameter8},
-		"flags of other requests":    {with(func(a *args) { a.flags = nd.Inline }), nd.InvalidParameter8},
+		"no region":                  {with(func(a *args) { a.mr = nil }), nd.InvalidParameter},
+		"another adapter's":          {with(func(a *args) { a.mr = otherRegion }), nd.InvalidParameter},
+		"a plain region":             {with(func(a *args) { a.mr = plain }), nd.InvalidParameter},
+		"a registered plain region":  {with(func(a *args) { a.mr = memory }), nd.InvalidParameter},
+		"too many pages":             {with(func(a *args) { a.mr, a.rights = local, 0 }), nd.InvalidParameter},
+		"no pages":                   {with(func(a *args) { a.pages, a.offset, a.length = nil, 0, 0 }), nd.InvalidParameter},
+		"an invented page":           {with(func(a *args) { a.pages = invented }), nd.InvalidParameter},
+		"page 0":                     {with(func(a *args) { a.pages = []nd.LogicalPage{0}; a.length = 1 }), nd.InvalidParameter},
+		"the last page there is":     {with(func(a *args) { a.pages = []nd.LogicalPage{math.MaxUint64 - 4095}; a.length = 1 }), nd.InvalidParameter},
+		"the page behind":            {with(func(a *args) { a.pages = []nd.LogicalPage{pages[3] + 4096}; a.length = 1 }), nd.InvalidParameter},
+		"a page of another adapter":  {with(func(a *args) { a.pages = append(slices.Clone(pages), foreign.Pages()...) }), nd.InvalidParameter},
+		"a negative offset":          {with(func(a *args) { a.offset = -1 }), nd.InvalidParameter},
+		"an offset beyond":           {with(func(a *args) { a.offset, a.length = 4*4096, 1 }), nd.InvalidParameter},
+		"a byte before the mapped":   {with(func(a *args) { a.offset = 99 }), nd.InvalidParameter},
+		"length 0":                   {with(func(a *args) { a.length = 0 }), nd.InvalidParameter},
+		"a negative length":          {with(func(a *args) { a.length = math.MinInt }), nd.InvalidParameter},
+		"a length beyond":            {with(func(a *args) { a.length = 4*4096 - 99 }), nd.InvalidParameter},
+		"a huge length":              {with(func(a *args) { a.length = math.MaxInt }), nd.InvalidParameter},
+		"a byte behind the mapped":   {with(func(a *args) { a.length++ }), nd.InvalidParameter},
+		"base 0":                     {with(func(a *args) { a.base = 0 }), nd.InvalidParameter},
+		"a base that wraps":          {with(func(a *args) { a.base = math.MaxUint64 - 3*4096 + 1 }), nd.InvalidParameter},
+		"unknown rights":             {with(func(a *args) { a.rights |= 0x100 }), nd.InvalidParameter},
+		"flags of other requests":    {with(func(a *args) { a.flags = nd.Inline }), nd.InvalidParameter},
 		"rights that it cannot have": {with(func(a *args) { a.mr, a.pages, a.length = local, pages[:3], 10 }), nd.AccessViolation},
 	} {
 		t.Run(name, func(t *testing.T) {
 			wantStatus(t, ep.FastRegister(0, nd.FastRegistration{Region: c.mr, Pages: c.pages, Offset: c.offset, Length: c.length, BaseAddress: c.base, Rights: c.rights}, c.flags), c.want)
 		})
 	}
-	wantStatus(t, ep.InvalidateRegion(0, otherRegion, 0), nd.InvalidParameter2)
-	wantStatus(t, ep.InvalidateRegion(0, nil, 0), nd.InvalidParameter2)
-	wantStatus(t, ep.InvalidateRegion(0, remote, nd.AllowRead), nd.InvalidParameter3)
+	wantStatus(t, ep.InvalidateRegion(0, otherRegion, 0), nd.InvalidParameter)
+	wantStatus(t, ep.InvalidateRegion(0, nil, 0), nd.InvalidParameter)
+	wantStatus(t, ep.InvalidateRegion(0, remote, nd.AllowRead), nd.InvalidParameter)
 	for name, buf := range map[string][]byte{"nothing": nil, "empty": memory.Bytes()[:0], "private": make([]byte, 100), "the header": arenaBytes(t, s, 0)} {
 		if _, err := s.adapter.BuildLogicalAddressMapping(ctx, buf); nd.StatusOf(err) != nd.InvalidParameter {
 			t.Errorf("mapping of %s: %v", name, err)
@@ -243,7 +243,7 @@ func TestFastRegisterRejectsBadArguments(t *testing.T) {
 	}
 	p.a.nothing(initiatorQueue)
 	wantStatus(t, mapping.Close(ctx), nd.Success) // no registration holds it
-	wantStatus(t, ep.FastRegister(0, nd.FastRegistration{Region: remote, Pages: pages, Offset: 100, Length: 10, BaseAddress: 1, Rights: 0}, 0), nd.InvalidParameter4)
+	wantStatus(t, ep.FastRegister(0, nd.FastRegistration{Region: remote, Pages: pages, Offset: 100, Length: 10, BaseAddress: 1, Rights: 0}, 0), nd.InvalidParameter)
 	wantStatus(t, mapping.Close(ctx), nd.Success)
 	wantStatus(t, remote.Close(ctx), nd.Success)
 	wantStatus(t, remote.InitializeFastRegister(ctx, 1, true), nd.InvalidHandle)
@@ -304,6 +304,6 @@ func TestFastRegisterPagesOutOfOrder(t *testing.T) {
 			p.b.unregister(r)
 		}
 		p.b.must(order{Do: doCloseMapping, Region: r})
-		p.b.refuse(nd.InvalidParameter4, o)
+		p.b.refuse(nd.InvalidParameter, o)
 	})
 }

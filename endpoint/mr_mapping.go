@@ -44,9 +44,9 @@ func (a *adapter) BuildLogicalAddressMapping(ctx context.Context, buf []byte) (n
 	start, ok := p.arena.Locate(buf)
 	switch {
 	case len(buf) == 0:
-		return nil, a.opError(op, nd.InvalidParameter, "an empty buffer", "map at least 1 byte")
+		return nil, argument("buf", a.opError(op, nd.InvalidParameter, "an empty buffer", "map at least 1 byte"))
 	case !ok || !p.member.Owns(start, uint64(len(buf))):
-		return nil, a.opError(op, nd.InvalidParameter, fmt.Sprintf("%d bytes outside the adapter's memory", len(buf)), "map memory from Adapter.Allocate")
+		return nil, argument("buf", a.opError(op, nd.InvalidParameter, fmt.Sprintf("%d bytes outside the adapter's memory", len(buf)), "map memory from Adapter.Allocate"))
 	}
 	created, err := a.CreateMemoryRegion(ctx)
 	if err != nil {
@@ -55,7 +55,7 @@ func (a *adapter) BuildLogicalAddressMapping(ctx context.Context, buf []byte) (n
 	region := created.(*memoryRegion)
 	err = region.register(ctx, buf, nd.AllowLocalWrite) // not Register: the program does not register memory
 	if errors.Is(err, nd.AccessViolation) {
-		err = a.opError(op, nd.InvalidParameter, fmt.Sprintf("%d bytes of which a part is freed", len(buf)), "map memory of open regions")
+		err = argument("buf", a.opError(op, nd.InvalidParameter, fmt.Sprintf("%d bytes of which a part is freed", len(buf)), "map memory of open regions"))
 	}
 	if err != nil {
 		return nil, errors.Join(err, region.Close(ctx))

@@ -32,8 +32,8 @@ func TestBindRejectsBadArguments(t *testing.T) {
 				}
 			}
 			for _, flags := range []nd.OpFlags{nd.Inline, nd.SendAndSolicitEvent, nd.ReadLocalInvalidate, 1 << 30} {
-				p.b.refuse(nd.InvalidParameter6, order{Do: doBind, Window: w, Len: 10, Flags: flags})
-				p.b.refuse(nd.InvalidParameter3, order{Do: doInvalidate, Window: w, Flags: flags})
+				p.b.refuse(nd.InvalidParameter, order{Do: doBind, Window: w, Len: 10, Flags: flags})
+				p.b.refuse(nd.InvalidParameter, order{Do: doInvalidate, Window: w, Flags: flags})
 			}
 			p.b.nothing(initiatorQueue)
 			// The refused calls have had no effect.
@@ -68,12 +68,12 @@ func TestObjectsOfOtherAdapterRejected(t *testing.T) {
 	defer w.Close(s.ctx)
 	own := p.a.newWindow()
 	ep := s.endpointAt(0)
-	wantStatus(t, ep.Bind(0, mr, s.windowAt(own), mr.Bytes(), nd.AllowRead), nd.InvalidParameter2)
-	wantStatus(t, ep.Bind(0, nil, s.windowAt(own), mr.Bytes(), nd.AllowRead), nd.InvalidParameter2)
-	wantStatus(t, ep.Bind(0, s.regionAt(0).mr, w, s.regionAt(0).bytes(), nd.AllowRead), nd.InvalidParameter3)
-	wantStatus(t, ep.Bind(0, s.regionAt(0).mr, nil, s.regionAt(0).bytes(), nd.AllowRead), nd.InvalidParameter3)
-	wantStatus(t, ep.Invalidate(0, w, 0), nd.InvalidParameter2)
-	wantStatus(t, ep.Invalidate(0, nil, 0), nd.InvalidParameter2)
+	wantStatus(t, ep.Bind(0, mr, s.windowAt(own), mr.Bytes(), nd.AllowRead), nd.InvalidParameter)
+	wantStatus(t, ep.Bind(0, nil, s.windowAt(own), mr.Bytes(), nd.AllowRead), nd.InvalidParameter)
+	wantStatus(t, ep.Bind(0, s.regionAt(0).mr, w, s.regionAt(0).bytes(), nd.AllowRead), nd.InvalidParameter)
+	wantStatus(t, ep.Bind(0, s.regionAt(0).mr, nil, s.regionAt(0).bytes(), nd.AllowRead), nd.InvalidParameter)
+	wantStatus(t, ep.Invalidate(0, w, 0), nd.InvalidParameter)
+	wantStatus(t, ep.Invalidate(0, nil, 0), nd.InvalidParameter)
 	p.a.nothing(initiatorQueue)
 
 	// Its tokens are invalid here, for peers and in entries.

@@ -197,7 +197,7 @@ func (ep *queuePair) hasOverrun() bool { return ep.stateWord.Load()&overrunBit !
 func (ep *queuePair) String() string { return fmt.Sprintf("endpoint %d", ep.number) }
 
 func (ep *queuePair) opError(op string, s nd.Status, detail, next string) error {
-	return &nd.OpError{Op: op, Object: ep.String(), Status: s, Field: parameterName(op, s), Detail: detail, Next: next}
+	return &nd.OpError{Op: op, Object: ep.String(), Status: s, Detail: detail, Next: next}
 }
 
 // setCause records why the endpoint left the connected state. The first cause is kept.

@@ -23,11 +23,11 @@ func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 	defer a.provider.waiters.EndCall()
 	receiveCQ, ok := a.ownQueue(cfg.ReceiveCQ)
 	if !ok {
-		return nil, a.opError(op, nd.InvalidParameter2, "no open completion queue of this adapter for receives", "set EndpointConfig.ReceiveCQ")
+		return nil, argument("ReceiveCQ", a.opError(op, nd.InvalidParameter, "no open completion queue of this adapter for receives", "set EndpointConfig.ReceiveCQ"))
 	}
 	initiatorCQ, ok := a.ownQueue(cfg.InitiatorCQ)
 	if !ok {
-		return nil, a.opError(op, nd.InvalidParameter3, "no open completion queue of this adapter for initiator requests", "set EndpointConfig.InitiatorCQ")
+		return nil, argument("InitiatorCQ", a.opError(op, nd.InvalidParameter, "no open completion queue of this adapter for initiator requests", "set EndpointConfig.InitiatorCQ"))
 	}
 	shared, err := a.sharedQueue(op, &cfg)
 	if err != nil {
@@ -38,19 +38,15 @@ func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 		name           string
 		value          *int
 		ifZero, atMost int
-		status         nd.Status
 	}{
-		{"ReceiveDepth", &cfg.ReceiveDepth, defaultQueueDepth, most.queueDepth, nd.InvalidParameter5},
-		{"InitiatorDepth", &cfg.InitiatorDepth, defaultQueueDepth, most.queueDepth, nd.InvalidParameter6},
-		{"MaxReceiveSGE", &cfg.MaxReceiveSGE, minSGE, most.sge, nd.InvalidParameter7},
-		{"MaxInitiatorSGE", &cfg.MaxInitiatorSGE, minSGE, most.sge, nd.InvalidParameter8},
-		{"InlineSize", &cfg.InlineSize, 0, most.inline, nd.InvalidParameter9},
+		{"ReceiveDepth", &cfg.ReceiveDepth, defaultQueueDepth, most.queueDepth},
+		{"InitiatorDepth", &cfg.InitiatorDepth, defaultQueueDepth, most.queueDepth},
+		{"MaxReceiveSGE", &cfg.MaxReceiveSGE, minSGE, most.sge},
+		{"MaxInitiatorSGE", &cfg.MaxInitiatorSGE, minSGE, most.sge},
+		{"InlineSize", &cfg.InlineSize, 0, most.inline},
 	} {
 		if *l.value < 0 || *l.value > l.atMost {
-			if shared != nil && l.status > nd.InvalidParameter6 {
-				l.status-- // with a shared queue the call has one parameter less before this one
-			}
-			return nil, &nd.OpError{Op: op, Object: "adapter", Status: l.status, Field: l.name,
+			return nil, &nd.OpError{Op: op, Object: "adapter", Status: nd.InvalidParameter, Field: l.name,
 				Detail: fmt.Sprintf("%d, at most %d", *l.value, l.atMost), Next: "see Adapter.Query for the limits"}
 		}
 		if *l.value == 0 {
@@ -107,7 +103,7 @@ func (a *adapter) sharedQueue(op string, cfg *nd.EndpointConfig) (*sharedReceive
 	}
 	q, ok := cfg.SharedReceive.(*sharedReceiveQueue)
 	if !ok || q == nil || q.adapter != a || q.isClosed() {
-		return nil, a.opError(op, nd.InvalidParameter4, "no shared receive queue of this adapter, or one that is closed", "create it with the endpoint's adapter")
+		return nil, argument("SharedReceive", a.opError(op, nd.InvalidParameter, "no shared receive queue of this adapter, or one that is closed", "create it with the endpoint's adapter"))
 	}
 	cfg.ReceiveDepth, cfg.MaxReceiveSGE = 0, 0
 	return q, nil

@@ -47,23 +47,23 @@ func (ep *queuePair) Send(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
 
 // postSend is Send on the slow path.
 func (ep *queuePair) postSend(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
-	return ep.submitOnError(ep.postTransfer(transfer{op: "send", kind: nd.RequestSend, badFlags: nd.InvalidParameter4}, reqCtx, sge, flags))
+	return ep.submitOnError(ep.postTransfer(transfer{op: "send", kind: nd.RequestSend}, reqCtx, sge, flags))
 }
 
 // SendAndInvalidate posts a message that also invalidates the peer's window or region with remoteToken.
 func (ep *queuePair) SendAndInvalidate(reqCtx uint64, sge []nd.SGE, remoteToken nd.Token, flags nd.OpFlags) error {
-	return ep.submitOnError(ep.postTransfer(transfer{op: "send and invalidate", kind: nd.RequestSend, badFlags: nd.InvalidParameter4, invalidate: true, remoteToken: remoteToken}, reqCtx, sge, flags))
+	return ep.submitOnError(ep.postTransfer(transfer{op: "send and invalidate", kind: nd.RequestSend, invalidate: true, remoteToken: remoteToken}, reqCtx, sge, flags))
 }
 
 // SendImmediate posts a message with a number for the result of the peer's receive.
 func (ep *queuePair) SendImmediate(reqCtx uint64, sge []nd.SGE, immediate uint32, flags nd.OpFlags) error {
-	return ep.submitOnError(ep.postTransfer(transfer{op: "send immediate", kind: nd.RequestSend, badFlags: nd.InvalidParameter4, hasImmediate: true, immediate: immediate,
+	return ep.submitOnError(ep.postTransfer(transfer{op: "send immediate", kind: nd.RequestSend, hasImmediate: true, immediate: immediate,
 		remoteToken: nd.Token(immediate)}, reqCtx, sge, flags)) // ring entries have it in the place of the token
 }
 
 // WriteImmediate posts a Write that also completes the peer's oldest receive, with a number for its result.
 func (ep *queuePair) WriteImmediate(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, remoteToken nd.Token, immediate uint32, flags nd.OpFlags) error {
-	return ep.submitOnError(ep.postTransfer(transfer{op: "write immediate", kind: nd.RequestWrite, badFlags: nd.InvalidParameter6, hasImmediate: true, immediate: immediate,
+	return ep.submitOnError(ep.postTransfer(transfer{op: "write immediate", kind: nd.RequestWrite, hasImmediate: true, immediate: immediate,
 		remoteAddress: remoteAddress, remoteToken: remoteToken}, reqCtx, sge, flags))
 }
 
@@ -90,7 +90,7 @@ func (ep *queuePair) Write(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, re
 			return nil
 		}
 	}
-	return ep.submitOnError(ep.postTransfer(transfer{op: "write", kind: nd.RequestWrite, badFlags: nd.InvalidParameter6, remoteAddress: remoteAddress, remoteToken: remoteToken}, reqCtx, sge, flags))
+	return ep.submitOnError(ep.postTransfer(transfer{op: "write", kind: nd.RequestWrite, remoteAddress: remoteAddress, remoteToken: remoteToken}, reqCtx, sge, flags))
 }
 
 // Read posts a copy of the peer's memory at remoteAddress into the bytes of sge.
@@ -107,15 +107,14 @@ func (ep *queuePair) Read(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, rem
 		}
 		ep.mu.Unlock()
 	}
-	return ep.submitOnError(ep.postTransfer(transfer{op: "read", kind: nd.RequestRead, badFlags: nd.InvalidParameter6, remoteAddress: remoteAddress, remoteToken: remoteToken}, reqCtx, sge, flags))
+	return ep.submitOnError(ep.postTransfer(transfer{op: "read", kind: nd.RequestRead, remoteAddress: remoteAddress, remoteToken: remoteToken}, reqCtx, sge, flags))
 }
 
 // transfer is what distinguishes the calls of postTransfer.
 type transfer struct {
 	op            string // names the call in errors
 	kind          nd.RequestType
-	badFlags      nd.Status // for flags that the call does not allow
-	invalidate    bool      // SendAndInvalidate
+	invalidate    bool // SendAndInvalidate
 	hasImmediate  bool
 	immediate     uint32
 	remoteAddress uint64
@@ -135,7 +134,7 @@ func (t *transfer) allowedFlags() nd.OpFlags {
 func (ep *queuePair) postTransfer(t transfer, reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
 	op := t.op
 	if flags&^t.allowedFlags() != 0 {
-		return ep.opError(op, t.badFlags, "invalid flags "+flags.String(), "pass only flags that the call documents")
+		return argument("flags", ep.opError(op, nd.InvalidParameter, "invalid flags "+flags.String(), "pass only flags that the call documents"))
 	}
 	inline := flags.Has(nd.Inline)
 	if inline {
@@ -188,17 +187,17 @@ func (ep *queuePair) postBind(reqCtx uint64, mr nd.MemoryRegion, mw nd.MemoryWin
 	const op = "bind"
 	region, ok := mr.(*memoryRegion)
 	if !ok || region == nil || region.adapter != ep.adapter {
-		return ep.opError(op, nd.InvalidParameter2, "the region is not of this adapter", "register the memory with the endpoint's adapter")
+		return argument("mr", ep.opError(op, nd.InvalidParameter, "the region is not of this adapter", "register the memory with the endpoint's adapter"))
 	}
 	win, ok := mw.(*memoryWindow)
 	if !ok || win == nil || win.adapter != ep.adapter {
-		return ep.opError(op, nd.InvalidParameter3, "the window is not of this adapter", "create it with the endpoint's adapter")
+		return argument("mw", ep.opError(op, nd.InvalidParameter, "the window is not of this adapter", "create it with the endpoint's adapter"))
 	}
 	if !region.isOpen() || !win.isOpen() {
 		return ep.opError(op, nd.InvalidHandle, "the region or the window is closed", "create another")
 	}
 	if flags&^nd.RequestBind.AllowedFlags() != 0 {
-		return ep.opError(op, nd.InvalidParameter6, "invalid flags "+flags.String(), "pass only flags that Bind documents")
+		return argument("flags", ep.opError(op, nd.InvalidParameter, "invalid flags "+flags.String(), "pass only flags that Bind documents"))
 	}
 	var rights window.Rights
 	if flags.Has(nd.AllowRead) {
@@ -247,7 +246,7 @@ func (ep *queuePair) postInvalidate(reqCtx uint64, mw nd.MemoryWindow, flags nd.
 	const op = "invalidate"
 	win, ok := mw.(*memoryWindow)
 	if !ok || win == nil || win.adapter != ep.adapter {
-		return ep.opError(op, nd.InvalidParameter2, "the window is not of this adapter", "create it with the endpoint's adapter")
+		return argument("mw", ep.opError(op, nd.InvalidParameter, "the window is not of this adapter", "create it with the endpoint's adapter"))
 	}
 	if !win.isOpen() {
 		return ep.opError(op, nd.InvalidHandle, "the window is closed", "create another")
@@ -258,7 +257,7 @@ func (ep *queuePair) postInvalidate(reqCtx uint64, mw nd.MemoryWindow, flags nd.
 // postInvalidation posts the invalidation of a bound window or a fast-registered region.
 func (ep *queuePair) postInvalidation(op string, object *window.Invalidatable, reqCtx uint64, flags nd.OpFlags) error {
 	if flags&^nd.RequestInvalidate.AllowedFlags() != 0 {
-		return ep.opError(op, nd.InvalidParameter3, "invalid flags "+flags.String(), "pass only flags that Invalidate documents")
+		return argument("flags", ep.opError(op, nd.InvalidParameter, "invalid flags "+flags.String(), "pass only flags that Invalidate documents"))
 	}
 	if flags == 0 {
 		if !ep.mu.LockBiased() {

@@ -211,7 +211,7 @@ func TestPostsAfterViolationAreCanceled(t *testing.T) {
 			}
 			side.must(order{Do: doReceive, Context: 7, Parts: mine(0, 100)})
 			side.expect(receiveQueue, failure(nd.RequestReceive, 7, nd.Canceled))
-			side.refuse(nd.InvalidParameter6, order{Do: doWrite, Flags: nd.AllowRead})
+			side.refuse(nd.InvalidParameter, order{Do: doWrite, Flags: nd.AllowRead})
 			side.refuse(nd.AccessViolation, order{Do: doBind, Window: w, Off: -1, Len: 2})
 			side.nothing(initiatorQueue)
 			side.must(order{Do: doDeregister})
@@ -353,9 +353,9 @@ func TestInvalidFlagsFailPost(t *testing.T) {
 	p := newPair(t, setup{})
 	w := p.a.newWindow()
 	for do, want := range map[verb]nd.Status{
-		doSend: nd.InvalidParameter4, doSendRevoking: nd.InvalidParameter4,
-		doWrite: nd.InvalidParameter6, doRead: nd.InvalidParameter6, doBind: nd.InvalidParameter6,
-		doInvalidate: nd.InvalidParameter3,
+		doSend: nd.InvalidParameter, doSendRevoking: nd.InvalidParameter,
+		doWrite: nd.InvalidParameter, doRead: nd.InvalidParameter, doBind: nd.InvalidParameter,
+		doInvalidate: nd.InvalidParameter,
 	} {
 		o := order{Do: do, Window: w, Parts: mine(0, 10), Len: 10, Far: p.b.memory}
 		for bit := range 32 {

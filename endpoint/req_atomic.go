@@ -47,13 +47,13 @@ func (ep *queuePair) change(op string, kind nd.RequestType, reqCtx uint64, sge [
 func (ep *queuePair) postChange(op string, kind nd.RequestType, reqCtx uint64, sge []nd.SGE, remoteAddress uint64, remoteToken nd.Token, operand, swap uint64, flags nd.OpFlags) error {
 	switch {
 	case flags&^kind.AllowedFlags() != 0:
-		return ep.opError(op, nd.InvalidParameter, "invalid flags "+flags.String(), "pass only flags that the call documents")
+		return argument("flags", ep.opError(op, nd.InvalidParameter, "invalid flags "+flags.String(), "pass only flags that the call documents"))
 	case len(sge) != 1:
 		return ep.opError(op, nd.DataOverrun, fmt.Sprintf("%d scatter/gather entries, want 1", len(sge)), "pass one entry of 8 bytes for the old value")
 	case len(sge[0].Buffer) != 8:
 		return ep.opError(op, nd.InvalidBufferSize, fmt.Sprintf("an entry of %d bytes, want 8", len(sge[0].Buffer)), "pass one entry of 8 bytes for the old value")
 	case remoteAddress%8 != 0:
-		return ep.opError(op, nd.InvalidParameter, fmt.Sprintf("remote address %#x is not a multiple of 8", remoteAddress), "align the numbers that atomics change")
+		return argument("remoteAddress", ep.opError(op, nd.InvalidParameter, fmt.Sprintf("remote address %#x is not a multiple of 8", remoteAddress), "align the numbers that atomics change"))
 	}
 	ep.mu.Lock()
 	defer ep.mu.Unlock()

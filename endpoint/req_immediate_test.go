@@ -117,9 +117,9 @@ func TestImmediateFlags(t *testing.T) {
 	p.b.must(order{Do: doReceive, Context: 1})
 	p.a.must(order{Do: doWriteImmediate, Context: 2, Far: p.b.memory, Flags: nd.SendAndSolicitEvent | nd.SilentSuccess | nd.ReadFence})
 	p.b.expect(receiveQueue, received(nd.RequestReceiveWriteImmediate, 1, 0, 0))
-	p.a.refuse(nd.InvalidParameter6, order{Do: doWriteImmediate, Far: p.b.memory, Flags: nd.AllowRead})
-	p.a.refuse(nd.InvalidParameter4, order{Do: doSendImmediate, Flags: nd.AllowRead})
-	p.a.refuse(nd.InvalidParameter6, order{Do: doWrite, Far: p.b.memory, Flags: nd.SendAndSolicitEvent})
+	p.a.refuse(nd.InvalidParameter, order{Do: doWriteImmediate, Far: p.b.memory, Flags: nd.AllowRead})
+	p.a.refuse(nd.InvalidParameter, order{Do: doSendImmediate, Flags: nd.AllowRead})
+	p.a.refuse(nd.InvalidParameter, order{Do: doWrite, Far: p.b.memory, Flags: nd.SendAndSolicitEvent})
 }
 
 // A Write with immediate data that has succeeded here is received there, although the connection ends first.

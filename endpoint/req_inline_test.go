@@ -121,7 +121,7 @@ func TestInlineTooLongFailsPost(t *testing.T) {
 				wantStatus(t, ep.SendAndInvalidate(1, sge, 1, nd.Inline|nd.SilentSuccess), nd.BufferOverflow)
 				wantStatus(t, ep.Write(1, sge, far.Address, far.Token, nd.Inline), nd.BufferOverflow)
 			}
-			wantStatus(t, ep.Read(1, nil, far.Address, far.Token, nd.Inline), nd.InvalidParameter6)
+			wantStatus(t, ep.Read(1, nil, far.Address, far.Token, nd.Inline), nd.InvalidParameter)
 			p.a.nothing(initiatorQueue)
 			if err := ep.Write(2, scraps(make([]byte, limit), 3), far.Address, far.Token, nd.Inline); err != nil {
 				t.Error(err)
@@ -138,7 +138,7 @@ func TestInlineLimitsMatchAdapter(t *testing.T) {
 	if info.MaxInlineDataSize == 0 || info.InlineRequestThreshold > info.MaxInlineDataSize || info.InlineRequestThreshold == 0 {
 		t.Errorf("%d bytes at most, worth it up to %d", info.MaxInlineDataSize, info.InlineRequestThreshold)
 	}
-	for size, want := range map[int]nd.Status{-1: nd.InvalidParameter9, int(info.MaxInlineDataSize): nd.Success, int(info.MaxInlineDataSize) + 1: nd.InvalidParameter9} {
+	for size, want := range map[int]nd.Status{-1: nd.InvalidParameter, int(info.MaxInlineDataSize): nd.Success, int(info.MaxInlineDataSize) + 1: nd.InvalidParameter} {
 		ep, err := s.adapter.CreateEndpoint(s.ctx, nd.EndpointConfig{ReceiveCQ: s.queues[0], InitiatorCQ: s.queues[0], InlineSize: size,
 			ReceiveDepth: maxQueueDepth, InitiatorDepth: maxQueueDepth, MaxReceiveSGE: maxSGE, MaxInitiatorSGE: maxSGE})
 		wantStatus(t, err, want)

@@ -47,11 +47,11 @@ func (a *adapter) CreateSharedReceiveQueue(ctx context.Context, cfg nd.SharedRec
 	}
 	switch {
 	case depth < 0 || depth > most.sharedDepth:
-		return nil, a.opError(op, nd.InvalidParameter3, fmt.Sprintf("Depth %d, at most %d", depth, most.sharedDepth), "see Adapter.Query for the limits")
+		return nil, argument("Depth", a.opError(op, nd.InvalidParameter, fmt.Sprintf("Depth %d, at most %d", depth, most.sharedDepth), "see Adapter.Query for the limits"))
 	case cfg.MaxSGE < 0 || cfg.MaxSGE > most.sge:
-		return nil, a.opError(op, nd.InvalidParameter4, fmt.Sprintf("MaxSGE %d, at most %d", cfg.MaxSGE, most.sge), "see Adapter.Query for the limits")
+		return nil, argument("MaxSGE", a.opError(op, nd.InvalidParameter, fmt.Sprintf("MaxSGE %d, at most %d", cfg.MaxSGE, most.sge), "see Adapter.Query for the limits"))
 	case cfg.Threshold < 0 || cfg.Threshold > depth:
-		return nil, a.opError(op, nd.InvalidParameter5, fmt.Sprintf("Threshold %d, at most the depth of %d", cfg.Threshold, depth), "choose a threshold of at most the depth")
+		return nil, argument("Threshold", a.opError(op, nd.InvalidParameter, fmt.Sprintf("Threshold %d, at most the depth of %d", cfg.Threshold, depth), "choose a threshold of at most the depth"))
 	}
 	q := &sharedReceiveQueue{adapter: a, sge: sge, lowThreshold: uint64(cfg.Threshold)}
 	q.setDepth(uint64(depth))
@@ -211,11 +211,11 @@ func (q *sharedReceiveQueue) Modify(depth, threshold int) error {
 	case q.closed:
 		return q.opError(op, nd.InvalidHandle, "the queue is closed", "create another")
 	case depth < 0 || depth > q.adapter.provider.limits.sharedDepth:
-		return q.opError(op, nd.InvalidParameter, fmt.Sprintf("depth %d, at most %d", depth, q.adapter.provider.limits.sharedDepth), "see Adapter.Query for the limits")
+		return argument("depth", q.opError(op, nd.InvalidParameter, fmt.Sprintf("depth %d, at most %d", depth, q.adapter.provider.limits.sharedDepth), "see Adapter.Query for the limits"))
 	case uint64(depth) < q.outstanding():
 		return q.opError(op, nd.BufferOverflow, fmt.Sprintf("depth %d, and %d receives are outstanding", depth, q.outstanding()), "retry when messages have taken some")
 	case threshold < 0 || threshold > depth:
-		return q.opError(op, nd.InvalidParameter, fmt.Sprintf("threshold %d, at most the depth of %d", threshold, depth), "choose a threshold of at most the depth")
+		return argument("threshold", q.opError(op, nd.InvalidParameter, fmt.Sprintf("threshold %d, at most the depth of %d", threshold, depth), "choose a threshold of at most the depth"))
 	}
 	wasLow := q.isLow()
 	q.setDepth(uint64(depth))
@@ -250,5 +250,5 @@ func (q *sharedReceiveQueue) isClosed() bool {
 func (q *sharedReceiveQueue) String() string { return "shared receive queue" }
 
 func (q *sharedReceiveQueue) opError(op string, s nd.Status, detail, next string) error {
-	return &nd.OpError{Op: op, Object: q.String(), Status: s, Field: parameterName(op, s), Detail: detail, Next: next}
+	return &nd.OpError{Op: op, Object: q.String(), Status: s, Detail: detail, Next: next}
 }

@@ -177,12 +177,12 @@ func TestSharedReceiveParameters(t *testing.T) {
 	}{
 		{nd.SharedReceiveQueueConfig{}, nd.Success},
 		{nd.SharedReceiveQueueConfig{Depth: 4096, MaxSGE: 16, Threshold: 4096}, nd.Success},
-		{nd.SharedReceiveQueueConfig{Depth: -1}, nd.InvalidParameter3},
-		{nd.SharedReceiveQueueConfig{Depth: 4097}, nd.InvalidParameter3},
-		{nd.SharedReceiveQueueConfig{MaxSGE: -1}, nd.InvalidParameter4},
-		{nd.SharedReceiveQueueConfig{MaxSGE: 17}, nd.InvalidParameter4},
-		{nd.SharedReceiveQueueConfig{Threshold: -1}, nd.InvalidParameter5},
-		{nd.SharedReceiveQueueConfig{Depth: 8, Threshold: 9}, nd.InvalidParameter5},
+		{nd.SharedReceiveQueueConfig{Depth: -1}, nd.InvalidParameter},
+		{nd.SharedReceiveQueueConfig{Depth: 4097}, nd.InvalidParameter},
+		{nd.SharedReceiveQueueConfig{MaxSGE: -1}, nd.InvalidParameter},
+		{nd.SharedReceiveQueueConfig{MaxSGE: 17}, nd.InvalidParameter},
+		{nd.SharedReceiveQueueConfig{Threshold: -1}, nd.InvalidParameter},
+		{nd.SharedReceiveQueueConfig{Depth: 8, Threshold: 9}, nd.InvalidParameter},
 	} {
 		_, err := s.adapter.CreateSharedReceiveQueue(s.ctx, c.cfg)
 		wantStatus(t, err, c.want)
@@ -196,20 +196,26 @@ func TestSharedReceiveParameters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for want, change := range map[nd.Status]func(*nd.EndpointConfig){
-		nd.Success:           func(c *nd.EndpointConfig) { c.ReceiveDepth, c.MaxReceiveSGE = -1, 1<<20 }, // ignored
-		nd.InvalidParameter2: func(c *nd.EndpointConfig) { c.ReceiveCQ = nil },
-		nd.InvalidParameter3: func(c *nd.EndpointConfig) { c.InitiatorCQ = nil },
-		nd.InvalidParameter4: func(c *nd.EndpointConfig) { c.SharedReceive = foreign },
-		nd.InvalidParameter6: func(c *nd.EndpointConfig) { c.InitiatorDepth = maxQueueDepth + 1 },
-		nd.InvalidParameter7: func(c *nd.EndpointConfig) { c.MaxInitiatorSGE = maxSGE + 1 },
-		nd.InvalidParameter8: func(c *nd.EndpointConfig) { c.InlineSize = -1 },
+	for name, change := range map[string]func(*nd.EndpointConfig){
+		"":                func(c *nd.EndpointConfig) { c.ReceiveDepth, c.MaxReceiveSGE = -1, 1<<20 }, // ignored
+		"ReceiveCQ":       func(c *nd.EndpointConfig) { c.ReceiveCQ = nil },
+		"InitiatorCQ":     func(c *nd.EndpointConfig) { c.InitiatorCQ = nil },
+		"SharedReceive":   func(c *nd.EndpointConfig) { c.SharedReceive = foreign },
+		"InitiatorDepth":  func(c *nd.EndpointConfig) { c.InitiatorDepth = maxQueueDepth + 1 },
+		"MaxInitiatorSGE": func(c *nd.EndpointConfig) { c.MaxInitiatorSGE = maxSGE + 1 },
+		"InlineSize":      func(c *nd.EndpointConfig) { c.InlineSize = -1 },
 	} {
 		cfg := nd.EndpointConfig{ReceiveCQ: s.queues[receiveQueue], InitiatorCQ: s.queues[initiatorQueue], SharedReceive: q}
 		change(&cfg)
 		ep, err := s.adapter.CreateEndpoint(s.ctx, cfg)
-		if wantStatus(t, err, want); err == nil {
+		switch op, ok := errors.AsType[*nd.OpError](err); {
+		case err == nil:
 			defer ep.Close()
+			fallthrough
+		case !ok || op.Status != nd.InvalidParameter || op.Field != name:
+			if err != nil || name != "" {
+				t.Errorf("an invalid %q: %v", name, err)
+			}
 		}
 	}
 	wantStatus(t, s.endpointAt(0).Receive(1, nil), nd.InvalidDeviceRequest)
@@ -230,7 +236,7 @@ func TestSharedReceiveQueueServesAfterClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := s.adapter.CreateEndpoint(s.ctx, nd.EndpointConfig{ReceiveCQ: s.queues[0], InitiatorCQ: s.queues[0], SharedReceive: q})
-	wantStatus(t, err, nd.InvalidParameter4)
+	wantStatus(t, err, nd.InvalidParameter)
 	p.b.must(order{Do: doSend, Context: 1, Parts: mine(0, 100_000)})
 	p.a.expect(receiveQueue, success(nd.RequestReceive, 1, 100_000))
 	p.b.expect(initiatorQueue, success(nd.RequestSend, 1, 100_000))

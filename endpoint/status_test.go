@@ -21,10 +21,9 @@ import (
 // A status counts as produced when a call or a result reports it. elsewhere holds the statuses of
 // other providers and other versions of the model, with the reason.
 var elsewhere = map[string]string{
-	"Timeout":            "old providers end Connect with it; nd/connect.go promises IOTimeout",
-	"BufferTooSmall":     "NDK's word for BufferOverflow in queries that Go slices make unnecessary",
-	"DataError":          "InfiniBand hardware reports it for a Send that its Receive could not hold; here the Send ends with RemoteError",
-	"InvalidParameter10": "the tenth parameter of version 2's CreateQueuePair says where to store the queue pair, which is a return value here",
+	"Timeout":        "old providers end Connect with it; nd/connect.go promises IOTimeout",
+	"BufferTooSmall": "NDK's word for BufferOverflow in queries that Go slices make unnecessary",
+	"DataError":      "InfiniBand hardware reports it for a Send that its Receive could not hold; here the Send ends with RemoteError",
 }
 
 // producers make the model's statuses happen, by the name of the constant.
@@ -96,31 +95,6 @@ var producers = map[string]func(t *testing.T) error{
 		return i.queues[0].Resize(4)
 	},
 	"InvalidParameter": func(t *testing.T) error { return newUnconnected(t).queues[0].Resize(0) },
-	"InvalidParameter1": func(t *testing.T) error {
-		return newUnconnected(t).newConnector().Connect(t.Context(), nil, netip.AddrPort{}, nd.ConnectParams{})
-	},
-	"InvalidParameter2": func(t *testing.T) error {
-		return newUnconnected(t).create(func(c *nd.EndpointConfig) { c.ReceiveCQ = nil })
-	},
-	"InvalidParameter3": func(t *testing.T) error {
-		return newUnconnected(t).create(func(c *nd.EndpointConfig) { c.InitiatorCQ = nil })
-	},
-	"InvalidParameter4": func(t *testing.T) error { return newUnconnected(t).endpoints[0].Send(1, nil, nd.AllowRead) },
-	"InvalidParameter5": func(t *testing.T) error {
-		return newUnconnected(t).create(func(c *nd.EndpointConfig) { c.ReceiveDepth = maxQueueDepth + 1 })
-	},
-	"InvalidParameter6": func(t *testing.T) error {
-		return newUnconnected(t).create(func(c *nd.EndpointConfig) { c.InitiatorDepth = maxQueueDepth + 1 })
-	},
-	"InvalidParameter7": func(t *testing.T) error {
-		return newUnconnected(t).create(func(c *nd.EndpointConfig) { c.MaxReceiveSGE = maxSGE + 1 })
-	},
-	"InvalidParameter8": func(t *testing.T) error {
-		return newUnconnected(t).create(func(c *nd.EndpointConfig) { c.MaxInitiatorSGE = maxSGE + 1 })
-	},
-	"InvalidParameter9": func(t *testing.T) error {
-		return newUnconnected(t).create(func(c *nd.EndpointConfig) { c.InlineSize = 1 << 20 })
-	},
 	"InvalidParameterMix": func(t *testing.T) error {
 		return newUnconnected(t).queues[0].(nd.InterruptModerator).ModerateInterrupts(-1, -1)
 	},
@@ -285,7 +259,7 @@ func statusConstants(t *testing.T) map[string]nd.Status {
 			all[v.Names[0].Name] = nd.Status(n)
 		}
 	}
-	if len(all) < 50 {
+	if len(all) < 40 {
 		t.Fatalf("only %d status constants found", len(all))
 	}
 	return all

@@ -53,7 +53,7 @@ type CompletionQueue interface {
 	//   - [Canceled]: ctx has ended, or the queue was closed. Close ends all calls, oldest first.
 	//   - [BufferOverflow]: the queue has overrun.
 	//   - [InternalError]: the queue is broken for another reason.
-	//   - [InvalidParameter1]: t is not a constant of NotifyType.
+	//   - [InvalidParameter]: t is not a constant of NotifyType.
 	//
 	// Source: IND2CompletionQueue::Notify, NdkArmCq.
 	Notify(ctx context.Context, t NotifyType) error

@@ -72,11 +72,11 @@ type Connector interface {
 	//   - [BadNetworkName]: addr is the unspecified address.
 	//   - [InvalidBufferSize]: p.PrivateData is too long.
 	//   - [ConnectionActive]: the connector or ep is connecting or connected.
-	//   - [InvalidParameter1]: ep is of another adapter.
+	//   - [InvalidParameter]: ep is of another adapter.
 	//
 	// If ctx ends, or the endpoint is flushed or closed meanwhile, Connect withdraws the request and
 	// fails with [Canceled]. The connector can then be used again. If the connector has not been bound,
-	// softnd binds it to a free port; other providers may refuse.
+	// the provider binds it to a free port, or refuses.
 	//
 	// Source: IND2Connector::Connect, NdkConnect.
 	Connect(ctx context.Context, ep Endpoint, addr netip.AddrPort, p ConnectParams) error
@@ -104,7 +104,7 @@ type Connector interface {
 	//
 	//   - [InvalidBufferSize]: p.PrivateData is too long.
 	//   - [ConnectionActive]: ep is connecting or connected.
-	//   - [InvalidParameter1]: ep is of another adapter.
+	//   - [InvalidParameter]: ep is of another adapter.
 	//   - [ConnectionInvalid]: the connector has no request.
 	//
 	// After the following errors, the connector cannot be used again:
@@ -213,7 +213,7 @@ type Listener interface {
 	// 0 means that limit.
 	//
 	// Errors: [InvalidDeviceState] if the listener is not bound, or is already listening;
-	// [InvalidParameter1] if backlog is negative. Source: IND2Listener::Listen, NdkListen.
+	// [InvalidParameter] if backlog is negative. Source: IND2Listener::Listen, NdkListen.
 	Listen(backlog int) error
 
 	// LocalAddress returns the address at which the listener accepts requests, with its actual port.
@@ -229,7 +229,7 @@ type Listener interface {
 	// Errors (after each, c is unused):
 	//
 	//   - [InvalidDeviceState]: the listener is not listening.
-	//   - [InvalidParameter1]: c is already used, or of another adapter.
+	//   - [InvalidParameter]: c is already used, or of another adapter.
 	//   - [Canceled]: ctx has ended, or the listener was closed.
 	//
 	// Source: IND2Listener::GetConnectionRequest, NdkConnectEventCallback.

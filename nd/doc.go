@@ -74,11 +74,9 @@
 // If an adapter has vanished, calls on it and calls that create an object may fail with
 // [DeviceRemoved]. Close still works.
 //
-// If an argument is an object of another adapter, or a value out of range, some calls fail with one of
-// [InvalidParameter1] to [InvalidParameter10]. The number is the position of the parameter in the C
-// function of version 2, not in the Go method. For example, CreateCompletionQueue refuses a depth
-// out of range with InvalidParameter3. OpError.Field has the name of the parameter, if the provider
-// sets it.
+// If an argument is an object of another adapter, or a value out of range, a call fails with
+// [InvalidParameter], and OpError.Field names the parameter or configuration field. ndcompat.StatusOf
+// returns the status of version 2, which has the number of the parameter in the C function.
 //
 // # Rules for all objects
 //
@@ -100,11 +98,11 @@
 //
 // # Versions of the model
 //
-// The model follows version 2 of NetworkDirect. SendAndInvalidate and request batches are from
-// version 1. Fast registration, deferred posts and results that name an invalidated token are from
-// NDK. Comments give the origin of each method under "Source". The numbers of statuses and flags are
+// The model follows version 2 of NetworkDirect. SendAndInvalidate is from version 1.
+// Fast registration, deferred posts and results that name an invalidated token are from NDK. Comments give the origin of each method under "Source". The numbers of statuses and flags are
 // those of version 2, unless the comment says otherwise. Package
-// [github.com/softnd/softnd/nd/ndcompat] has the numbers of NDK where they differ, overlapped
+// [github.com/softnd/softnd/nd/ndcompat] has what belongs to an interface in C: the numbers of
+// NDK where they differ, statuses that number a parameter, structure versions, request batches, overlapped
 // requests, and the helper library for several providers.
 //
 // Optional parts of the model are separate interfaces: [InterruptModerator], [RouteResolver],

@@ -46,7 +46,7 @@ type Endpoint interface {
 	//   - [DataOverrun]: sge has too many entries.
 	//   - [BufferOverflow]: the message has more than MaxTransferLength bytes, or, with [Inline],
 	//     more than InlineSize.
-	//   - [InvalidParameter4]: Send does not take these flags.
+	//   - [InvalidParameter]: Send does not take these flags.
 	//
 	// Results:
 	//
@@ -118,9 +118,7 @@ type Endpoint interface {
 	//
 	//   - [AccessViolation]: buf is empty or not within mr; or mr is not registered; or flags has
 	//     AllowWrite or AllowAtomic and mr lacks [AllowLocalWrite].
-	//   - [InvalidParameter2]: mr is of another adapter.
-	//   - [InvalidParameter3]: mw is of another adapter.
-	//   - [InvalidParameter6]: Bind does not take these flags.
+	//   - [InvalidParameter]: mr or mw is of another adapter, or Bind does not take these flags.
 	//
 	// Results: [InvalidDeviceRequest] if mw is still bound.
 	// Source: IND2QueuePair::Bind, NdkBind.
@@ -134,8 +132,7 @@ type Endpoint interface {
 	// [AccessViolation], and the connection ends. To keep the connection, call Invalidate only after
 	// the peer has reported that its transfers are complete, or let the peer call SendAndInvalidate.
 	//
-	// Errors: [InvalidParameter2] if mw is of another adapter; [InvalidParameter3] if Invalidate does
-	// not take these flags.
+	// Errors: [InvalidParameter] if mw is of another adapter, or Invalidate does not take these flags.
 	// Results: [InvalidDeviceRequest] if mw is not bound, or bound on another endpoint.
 	// Source: IND2QueuePair::Invalidate, INDEndpoint::Invalidate, NdkInvalidate.
 	Invalidate(reqCtx uint64, mw MemoryWindow, flags OpFlags) error
@@ -177,13 +174,11 @@ type Endpoint interface {
 	// Errors:
 	//
 	//   - [AccessViolation]: r.Rights has remote rights, and the region was not set up for them.
-	//   - [InvalidParameter2]: the region is of another adapter, or not set up for fast registration.
-	//   - [InvalidParameter3]: r.Pages is empty, or has more pages than the region was set up for.
-	//   - [InvalidParameter4]: a page is not of an open mapping of the adapter.
-	//   - [InvalidParameter5], [InvalidParameter6]: r.Offset or r.Length reaches beyond the pages, or
-	//     beyond the mapped part of a page. The first and last page of a mapping may be mapped in part.
-	//   - [InvalidParameter7]: r.BaseAddress is 0, or too high for the length.
-	//   - [InvalidParameter8]: r.Rights or flags has an unknown bit.
+	//   - [InvalidParameter]: the region is of another adapter, or not set up for fast registration;
+	//     r.Pages is empty, has more pages than the region was set up for, or a page that is not of an open
+	//     mapping of the adapter; r.Offset or r.Length reaches beyond the pages, or beyond the mapped part
+	//     of a page (the first and last page of a mapping may be mapped in part); r.BaseAddress is 0, or
+	//     too high for the length; r.Rights or flags has an unknown bit.
 	//   - [InsufficientResources], [NotSupported].
 	//
 	// Results: [InvalidDeviceRequest] if the region is still registered.
@@ -202,7 +197,7 @@ type Endpoint interface {
 	//
 	//   - [DataOverrun]: sge has more entries than MaxReadSGE or the endpoint's limit.
 	//   - [BufferOverflow]: the buffers have more than MaxTransferLength bytes.
-	//   - [InvalidParameter6]: Read does not take these flags.
+	//   - [InvalidParameter]: Read does not take these flags.
 	//   - [RemoteError]: the range ends beyond the remote memory, and the provider detects this in the
 	//     post.
 	//

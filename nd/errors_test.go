@@ -18,8 +18,8 @@ func TestOpErrorText(t *testing.T) {
 			"nd: write on endpoint 3: 2 bytes past the window (asked [96,106), granted [0,104)): access violation: check the length",
 		},
 		{
-			OpError{Op: "create endpoint", Object: "adapter", Detail: "2000, at most 1024", Status: InvalidParameter9, Field: "InlineSize", Next: "see Adapter.Query", Err: io.EOF},
-			"nd: create endpoint on adapter: 2000, at most 1024: invalid parameter 9 (InlineSize) (EOF): see Adapter.Query",
+			OpError{Op: "create endpoint", Object: "adapter", Detail: "2000, at most 1024", Status: InvalidParameter, Field: "InlineSize", Next: "see Adapter.Query", Err: io.EOF},
+			"nd: create endpoint on adapter: 2000, at most 1024: invalid parameter (InlineSize) (EOF): see Adapter.Query",
 		},
 		{OpError{Op: "connect", Status: ConnectionRefused}, "nd: connect: connection refused"},
 		{OpError{Object: "window 7", Status: DeviceBusy}, "nd: window 7: device busy"},

@@ -50,12 +50,12 @@ const (
 	// then use the window; on other connections the token is invalid. Without the flag, every
 	// connected peer that has the token may use the window. RDMA hardware that follows version 2
 	// always behaves as if the flag were set. A program that is also meant for such hardware sets
-	// the flag. Its number is softnd's own.
-	// Source: none, softnd's own.
+	// the flag. Its number is this package's own.
+	// Source: none.
 	ThisEndpointOnly OpFlags = 0x10000
 	// AllowAtomic is for Bind, with an adapter that has [AtomicsSupported]. It allows peers to change memory of the
-	// window by FetchAndAdd, CompareAndSwap and Swap. The region must have [AllowLocalWrite]. Its number is softnd's
-	// own. Source: IBV_ACCESS_REMOTE_ATOMIC of verbs.
+	// window by FetchAndAdd, CompareAndSwap and Swap. The region must have [AllowLocalWrite]. Its number is this
+	// package's own. Source: IBV_ACCESS_REMOTE_ATOMIC of verbs.
 	AllowAtomic OpFlags = 0x20000
 )
 
@@ -99,7 +99,7 @@ const (
 	RDMAReadSink RegionFlags = 0x8
 	// AllowRemoteAtomic allows peers to change the region by FetchAndAdd, CompareAndSwap and Swap with the region's own
 	// remote token. It has two bits, 0x10000 and that of AllowLocalWrite: test it with [RegionFlags.RemoteAtomic]. Only
-	// adapters with [AtomicsSupported] accept it. Its number is softnd's own. Source: IBV_ACCESS_REMOTE_ATOMIC of verbs.
+	// adapters with [AtomicsSupported] accept it. Its number is this package's own. Source: IBV_ACCESS_REMOTE_ATOMIC of verbs.
 	AllowRemoteAtomic RegionFlags = 0x10001
 	// DoNotSecureVM has a meaning on Windows only. It is accepted and ignored.
 	DoNotSecureVM RegionFlags = 0x80000000

@@ -59,7 +59,7 @@ type AdapterInfo struct {
 
 	// MaxInterHostConnections is the number of connections to other hosts that all processes of this host may have
 	// together. It is 0 if no other host can be reached, as in a job on one host. The other limits are the same on these
-	// connections. Requests on them complete when the peer's host has answered: see docs/hosts.md of softnd. Source: none.
+	// connections. Requests on them complete when the peer's host has answered. Source: none.
 	MaxInterHostConnections uint32
 }
 
@@ -88,10 +88,10 @@ const (
 	// LoopbackConnectionsSupported means that an address of the adapter can connect to itself.
 	LoopbackConnectionsSupported AdapterFlags = 0x10000
 	// AtomicsSupported means that FetchAndAdd, CompareAndSwap and Swap of [Endpoint] are supported. The flag and its
-	// number are softnd's own. Source: atomic_cap of verbs.
+	// number are this package's own. Source: atomic_cap of verbs.
 	AtomicsSupported AdapterFlags = 0x20000
 	// ImmediateSupported means that SendImmediate and WriteImmediate of [Endpoint] are supported. The flag and its number
-	// are softnd's own. Source: none.
+	// are this package's own. Source: none.
 	ImmediateSupported AdapterFlags = 0x40000
 )
 

@@ -138,12 +138,11 @@ type MemoryRegion interface {
 	//
 	// Errors (the region is unchanged after each):
 	//
-	//   - [InvalidParameter]: buf is nil, or longer than MaxRegistrationSize.
+	//   - [InvalidParameter]: buf is nil, or longer than MaxRegistrationSize; or flags has an unknown bit.
 	//   - [InvalidBufferSize]: buf is empty but not nil.
-	//   - [InvalidParameter3]: flags has an unknown bit.
 	//   - [AccessViolation]: the process cannot access buf in the ways that flags allows, or a part of
-	//     it is memory of a closed region. The error names the range. softnd checks this without
-	//     touching the memory. Another provider need not check it.
+	//     it is memory of a closed region. The error names the range. A provider need not check this,
+	//     and does not touch the memory for it.
 	//   - [InvalidDeviceState]: the region is already registered, or set up for fast registration.
 	//   - [InsufficientResources], [NoMemory], [Canceled].
 	//
@@ -169,7 +168,7 @@ type MemoryRegion interface {
 	// the region is for fast registration only, until it is closed. While the region is not
 	// registered, InitializeFastRegister may be called again, with other values.
 	//
-	// Errors: [InvalidParameter1] if pages is less than 1; [ImplementationLimit] if pages is too
+	// Errors: [InvalidParameter] if pages is less than 1; [ImplementationLimit] if pages is too
 	// large; [InvalidDeviceState] if the region is registered; [NotSupported]; [Canceled].
 	// Source: NdkInitializeFastRegisterMr.
 	InitializeFastRegister(ctx context.Context, pages int, remote bool) error
@@ -221,8 +220,7 @@ type MemoryWindow interface {
 	// RemoteToken returns the token of the last Bind, as soon as the call of Bind has returned. Every
 	// Bind gives the window a new token. RemoteToken returns 0 before the first Bind. After the
 	// invalidation, it still returns the last token, which is then invalid. A provider may reuse the
-	// number of an old token. softnd does so only after at least 4,096 further Binds and
-	// registrations.
+	// number of an old token.
 	// Source: IND2MemoryWindow::GetRemoteToken.
 	RemoteToken() Token
 

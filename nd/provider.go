@@ -54,7 +54,7 @@ type Adapter interface {
 	// MaxCompletionQueueDepth. It may be less than the sum of the depths of the initiator and receive
 	// queues that use the completion queue. Only an actual overrun is an error: see [CompletionQueue].
 	//
-	// Errors: [InvalidParameter3] for a depth out of range.
+	// Errors: [InvalidParameter] for a depth out of range.
 	// Source: IND2Adapter::CreateCompletionQueue, NdkCreateCq.
 	CreateCompletionQueue(ctx context.Context, depth int) (CompletionQueue, error)
 
@@ -69,7 +69,8 @@ type Adapter interface {
 	Register(ctx context.Context, buf []byte, flags RegionFlags) (MemoryRegion, error)
 
 	// Allocate allocates size bytes of zeroed memory, and creates a region that has this memory
-	// registered. The memory is of the kind that the provider's transfers access fastest.
+	// registered. The memory is of the kind that the provider's transfers access fastest, and begins at
+	// a multiple of 64 bytes.
 	// [MemoryRegion.Bytes] returns it. After Deregister the program may still use the memory, and may
 	// register it again. Other regions can register parts of it, with other rights. After Close of the
 	// region, the program must not access the memory, except what other regions have registered.
@@ -77,8 +78,8 @@ type Adapter interface {
 	// Errors:
 	//
 	//   - [InvalidBufferSize]: size is 0.
-	//   - [InvalidParameter]: size is negative, or greater than MaxRegistrationSize.
-	//   - [InvalidParameter3]: flags has an unknown bit.
+	//   - [InvalidParameter]: size is negative, or greater than MaxRegistrationSize; or flags has an
+	//     unknown bit.
 	//   - [NoMemory]: the error names the limit that was reached.
 	Allocate(ctx context.Context, size int, flags RegionFlags) (MemoryRegion, error)
 
@@ -88,9 +89,8 @@ type Adapter interface {
 
 	// CreateSharedReceiveQueue creates a queue of receives for several endpoints.
 	//
-	// Errors: [NotSupported] if MaxSharedReceiveQueueDepth is 0. If a field of cfg is out of range:
-	// [InvalidParameter3] for Depth, [InvalidParameter4] for MaxSGE, [InvalidParameter5] for
-	// Threshold.
+	// Errors: [NotSupported] if MaxSharedReceiveQueueDepth is 0; [InvalidParameter] if a field of cfg is
+	// out of range.
 	// Source: IND2Adapter::CreateSharedReceiveQueue, NdkCreateSrq.
 	CreateSharedReceiveQueue(ctx context.Context, cfg SharedReceiveQueueConfig) (SharedReceiveQueue, error)
 
@@ -98,19 +98,7 @@ type Adapter interface {
 	// provider may grant higher limits than cfg asks for. It grants at least 4 entries per request, if
 	// the adapter allows 4. A configuration with every limit at its maximum is valid.
 	//
-	// If a field of cfg is not valid, the error depends on the field, and on whether SharedReceive is
-	// set:
-	//
-	//	field            SharedReceive is nil     SharedReceive is set
-	//	ReceiveCQ        InvalidParameter2        InvalidParameter2
-	//	InitiatorCQ      InvalidParameter3        InvalidParameter3
-	//	SharedReceive                             InvalidParameter4
-	//	ReceiveDepth     InvalidParameter5        (ignored)
-	//	InitiatorDepth   InvalidParameter6        InvalidParameter6
-	//	MaxReceiveSGE    InvalidParameter7        (ignored)
-	//	MaxInitiatorSGE  InvalidParameter8        InvalidParameter7
-	//	InlineSize       InvalidParameter9        InvalidParameter8
-	//
+	// Errors: [InvalidParameter] if a field of cfg is not valid; OpError.Field names it.
 	// Source: IND2Adapter::CreateQueuePair and CreateQueuePairWithSrq, NdkCreateQp,
 	// NdkCreateQpWithSrq.
 	CreateEndpoint(ctx context.Context, cfg EndpointConfig) (Endpoint, error)
@@ -164,8 +152,7 @@ type EndpointConfig struct {
 
 	// ReceiveDepth and InitiatorDepth limit the outstanding requests of the two queues.
 	// MaxReceiveSGE and MaxInitiatorSGE limit the scatter/gather entries of one request. 0 means the
-	// provider's default, which is at least 1 and within the adapter's limits. The defaults of softnd
-	// are 64 requests per queue, and 4 entries per request.
+	// provider's default, which is at least 1 and within the adapter's limits.
 	ReceiveDepth, InitiatorDepth   int
 	MaxReceiveSGE, MaxInitiatorSGE int
 
@@ -183,7 +170,7 @@ type EndpointConfig struct {
 // SharedReceiveQueueConfig has the limits of a shared receive queue.
 type SharedReceiveQueueConfig struct {
 	// Depth limits the outstanding receives. MaxSGE limits the scatter/gather entries of one receive.
-	// 0 means the provider's default. The defaults of softnd are 64 receives and 4 entries.
+	// 0 means the provider's default.
 	Depth, MaxSGE int
 	// Threshold is at most Depth. [SharedReceiveQueue.Notify] returns when fewer receives than
 	// Threshold are outstanding. With 0, Notify never returns for that reason.

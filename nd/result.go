@@ -8,7 +8,7 @@ type Result struct {
 	// the statuses of their results.
 	Status Status
 	// BytesTransferred is the number of bytes that a successful Send, Receive, Read or Write has
-	// transferred, and 8 for a successful atomic. It is 0 for other results. Providers other than softnd may set it for Receive only.
+	// transferred, and 8 for a successful atomic. It is 0 for other results. A provider may set it for Receive only.
 	BytesTransferred uint32
 	// EndpointContext is the Context of the endpoint's [EndpointConfig].
 	EndpointContext uint64
@@ -139,12 +139,12 @@ const (
 	// SendAndInvalidate. Its number is that of NDK, because version 2 does not have the type.
 	// Source: NDK_OPERATION_TYPE.
 	RequestReceiveAndInvalidate RequestType = 0x8001
-	// RequestFastRegister is the type of a FastRegister. Its number is softnd's own. Version 2 does
+	// RequestFastRegister is the type of a FastRegister. Its number is this package's own. Version 2 does
 	// not have the type. NDK has it as number 4, which version 2 uses for a Read. Source: NDK_OPERATION_TYPE.
 	RequestFastRegister RequestType = 0x8002
 
 	// RequestFetchAndAdd, RequestCompareAndSwap and RequestSwap are the types of the requests with these names. The model
-	// does not have them. Their numbers are softnd's own, as are the next two.
+	// does not have them. Their numbers are this package's own, as are the next two.
 	RequestFetchAndAdd    RequestType = 0x8003 // Source: IBV_WC_FETCH_ADD of verbs.
 	RequestCompareAndSwap RequestType = 0x8004 // Source: IBV_WC_COMP_SWAP of verbs.
 	RequestSwap           RequestType = 0x8005 // Source: none.

@@ -38,21 +38,11 @@ const (
 // the status of a result, and then ends the connection.
 const (
 	InvalidHandle            Status = 0xC0000008 // the object was closed
-	InvalidParameter         Status = 0xC000000D // an argument is not valid
+	InvalidParameter         Status = 0xC000000D // an argument is not valid: OpError.Field names it
 	InvalidDeviceRequest     Status = 0xC0000010 // the state of an object does not allow the request, such as Invalidate of a window that is not bound
 	BufferTooSmall           Status = 0xC0000023 // the buffer is too small; NDK only. Source: STATUS_BUFFER_TOO_SMALL.
 	InvalidParameterMix      Status = 0xC0000030 // arguments contradict each other
 	NotSupported             Status = 0xC00000BB // the provider does not have this optional part of the model
-	InvalidParameter1        Status = 0xC00000EF // the first parameter of the C function, not counting the object
-	InvalidParameter2        Status = 0xC00000F0
-	InvalidParameter3        Status = 0xC00000F1
-	InvalidParameter4        Status = 0xC00000F2
-	InvalidParameter5        Status = 0xC00000F3
-	InvalidParameter6        Status = 0xC00000F4
-	InvalidParameter7        Status = 0xC00000F5
-	InvalidParameter8        Status = 0xC00000F6
-	InvalidParameter9        Status = 0xC00000F7
-	InvalidParameter10       Status = 0xC00000F8
 	InvalidDeviceState       Status = 0xC0000184 // the state of the object does not allow the call, such as Register of a registered region
 	InvalidBufferSize        Status = 0xC0000206 // the private data is too long, or the memory to register is empty
 	ImplementationLimit      Status = 0xC000042B // a limit of the provider; NDK only. Source: STATUS_IMPLEMENTATION_LIMIT.
@@ -128,16 +118,6 @@ var statusTexts = map[Status]struct{ name, words string }{
 	NotSupported:             {"NotSupported", "not supported"},
 	BadNetworkName:           {"BadNetworkName", "bad network name"},
 	InternalError:            {"InternalError", "internal error"},
-	InvalidParameter1:        {"InvalidParameter1", "invalid parameter 1"},
-	InvalidParameter2:        {"InvalidParameter2", "invalid parameter 2"},
-	InvalidParameter3:        {"InvalidParameter3", "invalid parameter 3"},
-	InvalidParameter4:        {"InvalidParameter4", "invalid parameter 4"},
-	InvalidParameter5:        {"InvalidParameter5", "invalid parameter 5"},
-	InvalidParameter6:        {"InvalidParameter6", "invalid parameter 6"},
-	InvalidParameter7:        {"InvalidParameter7", "invalid parameter 7"},
-	InvalidParameter8:        {"InvalidParameter8", "invalid parameter 8"},
-	InvalidParameter9:        {"InvalidParameter9", "invalid parameter 9"},
-	InvalidParameter10:       {"InvalidParameter10", "invalid parameter 10"},
 	Canceled:                 {"Canceled", "canceled"},
 	RemoteError:              {"RemoteError", "remote error"},
 	InvalidAddress:           {"InvalidAddress", "invalid address"},

@@ -23,7 +23,7 @@ import (
 //
 //   - [InvalidParameter]: T is refused, or its size is 0.
 //   - [InvalidBufferSize]: mem does not begin at a multiple of T's alignment, or its length is not a
-//     multiple of T's size. The memory of softnd's [Adapter.Allocate] begins at a multiple of 64 bytes.
+//     multiple of T's size. The memory of [Adapter.Allocate] begins at a multiple of 64 bytes.
 func View[T any](mem []byte) ([]T, error) {
 	typ := reflect.TypeFor[T]()
 	if part := unfit(typ); part != "" {

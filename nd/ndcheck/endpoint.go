@@ -27,14 +27,14 @@ type endpoint struct {
 	initiator  []*request   // posted, result not taken
 	pending    int          // initiator requests and Receives whose result was not taken
 	deferred   *request     // the first that nothing has submitted
-	hasFailed  bool     // the program has taken a failed result
-	failedOn   *queue   // from which it took it,
-	failedPoll uint64   // in this call
-	ignored    int      // posts since the call after that
-	fenced     *request // the first with ReadFence
-	reads      int      // posted so far
-	link       uint64   // identifies the connection on both sides, 0 = unknown
-	ending     bool     // disconnected, flushed or closed
+	hasFailed  bool         // the program has taken a failed result
+	failedOn   *queue       // from which it took it,
+	failedPoll uint64       // in this call
+	ignored    int          // posts since the call after that
+	fenced     *request     // the first with ReadFence
+	reads      int          // posted so far
+	link       uint64       // identifies the connection on both sides, 0 = unknown
+	ending     bool         // disconnected, flushed or closed
 	closed     bool
 }
 

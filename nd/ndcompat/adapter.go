@@ -44,8 +44,7 @@ type Controller interface {
 	Control(ctx context.Context, code uint32, in, out []byte) (int, error)
 }
 
-// Control calls [Controller.Control] of the adapter. It fails with [nd.NotSupported] if the adapter is no Controller, as
-// that of softnd.
+// Control calls [Controller.Control] of the adapter. It fails with [nd.NotSupported] if the adapter is no Controller.
 func Control(ctx context.Context, a nd.Adapter, code uint32, in, out []byte) (int, error) {
 	if c, ok := a.(Controller); ok {
 		return c.Control(ctx, code, in, out)

@@ -83,7 +83,7 @@ func notStarted(op string) error {
 // QueryAddressList returns the local addresses of all providers, except the kinds that flags exclude.
 // There may be none. The caller may keep and change the list.
 //
-// Errors: [nd.DeviceNotReady]; [nd.InvalidParameter1] if flags has an unknown bit.
+// Errors: [nd.DeviceNotReady]; [nd.InvalidParameter] if flags has an unknown bit.
 // Source: NdQueryAddressList.
 func (l *Library) QueryAddressList(flags QueryFlags) ([]netip.Addr, error) {
 	const op = "query address list"
@@ -91,7 +91,7 @@ func (l *Library) QueryAddressList(flags QueryFlags) ([]netip.Addr, error) {
 		return nil, err
 	}
 	if flags&^(ExcludeEmulators|ExcludeV1|ExcludeV2) != 0 {
-		return nil, &nd.OpError{Op: op, Object: "library", Status: nd.InvalidParameter1, Detail: flags.String()}
+		return nil, &nd.OpError{Op: op, Object: "library", Status: nd.InvalidParameter, Field: "flags", Detail: flags.String()}
 	}
 	var all []netip.Addr
 	for _, p := range l.providers(flags) {

@@ -98,7 +98,7 @@ func TestLibraryExcludes(t *testing.T) {
 			t.Errorf("QueryAddressList(%v) = %v, %v, want %v", flags, got, err, want)
 		}
 	}
-	if _, err := l.QueryAddressList(8); !errors.Is(err, nd.InvalidParameter1) {
+	if _, err := l.QueryAddressList(8); StatusOf(err) != InvalidParameter1 {
 		t.Errorf("QueryAddressList(8): %v, want InvalidParameter1", err)
 	}
 	l.V1 = []nd.Provider{&oneAddress{listErr: nd.DeviceRemoved}}

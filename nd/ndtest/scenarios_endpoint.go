@@ -67,23 +67,23 @@ var endpointScenarios = []scenario{
 		limit := int(s.info.MaxCompletionQueueDepth)
 		for _, depth := range []int{0, -1, limit + 1} {
 			_, err := s.ad.CreateCompletionQueue(s.ctx, depth)
-			s.want(nd.InvalidParameter3, err)
+			s.want(nd.InvalidParameter, err)
 		}
 		s.newQueue(1)
 	}},
 
 	{id: "C202", title: "the status of CreateEndpoint names the limit that was exceeded", active: func(s *side) {
 		i := s.info
-		s.wantCreateRefused(nd.InvalidParameter5, func(c *nd.EndpointConfig) { c.ReceiveDepth = int(i.MaxReceiveQueueDepth) + 1 })
-		s.wantCreateRefused(nd.InvalidParameter6, func(c *nd.EndpointConfig) { c.InitiatorDepth = int(i.MaxInitiatorQueueDepth) + 1 })
-		s.wantCreateRefused(nd.InvalidParameter7, func(c *nd.EndpointConfig) { c.MaxReceiveSGE = int(i.MaxReceiveSGE) + 1 })
-		s.wantCreateRefused(nd.InvalidParameter8, func(c *nd.EndpointConfig) { c.MaxInitiatorSGE = int(i.MaxInitiatorSGE) + 1 })
-		s.wantCreateRefused(nd.InvalidParameter9, func(c *nd.EndpointConfig) { c.InlineSize = int(i.MaxInlineDataSize) + 1 })
+		s.wantCreateRefused(nd.InvalidParameter, func(c *nd.EndpointConfig) { c.ReceiveDepth = int(i.MaxReceiveQueueDepth) + 1 })
+		s.wantCreateRefused(nd.InvalidParameter, func(c *nd.EndpointConfig) { c.InitiatorDepth = int(i.MaxInitiatorQueueDepth) + 1 })
+		s.wantCreateRefused(nd.InvalidParameter, func(c *nd.EndpointConfig) { c.MaxReceiveSGE = int(i.MaxReceiveSGE) + 1 })
+		s.wantCreateRefused(nd.InvalidParameter, func(c *nd.EndpointConfig) { c.MaxInitiatorSGE = int(i.MaxInitiatorSGE) + 1 })
+		s.wantCreateRefused(nd.InvalidParameter, func(c *nd.EndpointConfig) { c.InlineSize = int(i.MaxInlineDataSize) + 1 })
 	}},
 
 	{id: "C203", title: "CreateEndpoint needs both completion queues", active: func(s *side) {
-		s.wantCreateRefused(nd.InvalidParameter2, func(c *nd.EndpointConfig) { c.ReceiveCQ = nil })
-		s.wantCreateRefused(nd.InvalidParameter3, func(c *nd.EndpointConfig) { c.InitiatorCQ = nil })
+		s.wantCreateRefused(nd.InvalidParameter, func(c *nd.EndpointConfig) { c.ReceiveCQ = nil })
+		s.wantCreateRefused(nd.InvalidParameter, func(c *nd.EndpointConfig) { c.InitiatorCQ = nil })
 	}},
 
 	{id: "C204", title: "Query knows two versions only; address lists belong to the caller", active: func(s *side) {
@@ -151,11 +151,11 @@ var endpointScenarios = []scenario{
 
 	{id: "C207", title: "unknown flags are refused without effect", active: func(s *side) {
 		c, w := s.pair(connOptions{}), s.newWindow()
-		s.want(nd.InvalidParameter4, c.ep.Send(1, nil, unknownFlag))
-		s.want(nd.InvalidParameter6, c.ep.Write(2, nil, c.peerRegion.Address, c.peerRegion.Token, unknownFlag))
-		s.want(nd.InvalidParameter6, c.ep.Read(3, nil, c.peerRegion.Address, c.peerRegion.Token, unknownFlag))
-		s.want(nd.InvalidParameter6, c.ep.Bind(4, c.memory.mr, w, c.memory.mem, nd.AllowRead|unknownFlag))
-		s.want(nd.InvalidParameter3, c.ep.Invalidate(5, w, unknownFlag))
+		s.want(nd.InvalidParameter, c.ep.Send(1, nil, unknownFlag))
+		s.want(nd.InvalidParameter, c.ep.Write(2, nil, c.peerRegion.Address, c.peerRegion.Token, unknownFlag))
+		s.want(nd.InvalidParameter, c.ep.Read(3, nil, c.peerRegion.Address, c.peerRegion.Token, unknownFlag))
+		s.want(nd.InvalidParameter, c.ep.Bind(4, c.memory.mr, w, c.memory.mem, nd.AllowRead|unknownFlag))
+		s.want(nd.InvalidParameter, c.ep.Invalidate(5, w, unknownFlag))
 		s.wantEmpty(c.cq)
 		c.wantAlive()
 	}, passive: func(s *side) {

@@ -76,10 +76,10 @@ var immediateFlagScenarios = []scenario{
 		c := s.immediatePair(connOptions{})
 		at, token := c.peerRegion.Address, c.peerRegion.Token
 		for _, f := range []nd.OpFlags{nd.AllowRead, nd.AllowAtomic, nd.ReadLocalInvalidate, unknownFlag} {
-			s.want(nd.InvalidParameter4, c.ep.SendImmediate(1, nil, 0, f))
-			s.want(nd.InvalidParameter6, c.ep.WriteImmediate(1, nil, at, token, 0, f))
+			s.want(nd.InvalidParameter, c.ep.SendImmediate(1, nil, 0, f))
+			s.want(nd.InvalidParameter, c.ep.WriteImmediate(1, nil, at, token, 0, f))
 		}
-		s.want(nd.InvalidParameter6, c.ep.Write(1, nil, at, token, nd.SendAndSolicitEvent))
+		s.want(nd.InvalidParameter, c.ep.Write(1, nil, at, token, nd.SendAndSolicitEvent))
 		var many []nd.SGE
 		for i := range int(s.info.MaxInitiatorSGE) + 1 {
 			many = append(many, c.sge(i, 1)...)

@@ -54,7 +54,7 @@ var limitScenarios = []scenario{
 		limits := nd.EndpointConfig{ReceiveCQ: s.newQueue(16), ReceiveDepth: int(s.info.MaxReceiveQueueDepth) + 1, InitiatorDepth: 1}
 		limits.InitiatorCQ = limits.ReceiveCQ
 		_, err := s.ad.CreateEndpoint(s.ctx, limits)
-		s.want(nd.InvalidParameter5, err)
+		s.want(nd.InvalidParameter, err)
 	}},
 	{id: "C090", title: "a window without rights can be bound, and allows no access", active: func(s *side) {
 		c, _ := bindWithoutRights(s)

@@ -151,7 +151,7 @@ func ofOtherAdapter(w revocation) (active, passive func(*side)) {
 				offender.refuseInvalidate()
 				theirs.revoke(theirs)
 			case w.name == "Invalidate":
-				s.want(nd.InvalidParameter2, c.ep.Invalidate(1, theirs.w, 0))
+				s.want(nd.InvalidParameter, c.ep.Invalidate(1, theirs.w, 0))
 				s.wantEmpty(c.cq)
 				s.barrier()
 			default:

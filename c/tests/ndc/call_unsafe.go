@@ -13,7 +13,6 @@ import "C"
 
 import (
 	"context"
-	"errors"
 	"runtime"
 	"time"
 	"unsafe"
@@ -34,15 +33,6 @@ func status(op string, f func() C.snd_status) error {
 
 func refuse(op string, s nd.Status, why string) error {
 	return &nd.OpError{Op: op, Status: s, Detail: why}
-}
-
-// numbered gives a refusal of the library the status of the model that names the wrong argument. The library has one status for all
-// arguments. An argument that it accepts stays accepted.
-func numbered(err error, wrong bool, s nd.Status) error {
-	if e, ok := errors.AsType[*nd.OpError](err); ok && wrong && e.Status == nd.InvalidParameter {
-		e.Status = s
-	}
-	return err
 }
 
 // The first part of a repeated call, and the longest one.

@@ -71,7 +71,7 @@ func params(p nd.ConnectParams) (c *C.snd_connect_params, free func()) {
 func (c *connector) endpoint(op string, ep nd.Endpoint) (*endpoint, error) {
 	e, ok := ep.(*endpoint)
 	if !ok || e == nil || e.adapter != c.adapter {
-		return nil, refuse(op, nd.InvalidParameter1, "the endpoint is not of this adapter")
+		return nil, refuse(op, nd.InvalidParameter, "the endpoint is not of this adapter")
 	}
 	if e.isClosed() {
 		return nil, refuse(op, nd.ConnectionActive, "the endpoint is closed")
@@ -295,7 +295,7 @@ func (l *listener) Listen(backlog int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.state == 1 && backlog < 0 {
-		return refuse(op, nd.InvalidParameter1, "negative backlog")
+		return refuse(op, nd.InvalidParameter, "negative backlog")
 	}
 	err = status(op, func() C.snd_status { return C.snd_listener_listen(h, C.uint32_t(backlog)) })
 	if err == nil {
@@ -321,7 +321,7 @@ func (l *listener) GetConnectionRequest(ctx context.Context, nc nd.Connector) er
 	const op = "get connection request"
 	c, ok := nc.(*connector)
 	if !ok || c == nil || c.adapter != l.adapter || c.used || c.closed {
-		return refuse(op, nd.InvalidParameter1, "no new connector of this adapter")
+		return refuse(op, nd.InvalidParameter, "no new connector of this adapter")
 	}
 	h, err := l.handle(op)
 	l.mu.Lock()
@@ -352,7 +352,7 @@ func (l *listener) GetConnectionRequest(ctx context.Context, nc nd.Connector) er
 	defer c.mu.Unlock()
 	if c.used || c.closed {
 		C.snd_connector_close(got)
-		return refuse(op, nd.InvalidParameter1, "the connector was used by another call")
+		return refuse(op, nd.InvalidParameter, "the connector was used by another call")
 	}
 	C.snd_connector_close(c.c)
 	c.c, c.used = got, true

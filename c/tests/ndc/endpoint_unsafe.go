@@ -39,11 +39,6 @@ type endpoint struct {
 	connector *connector
 }
 
-// post calls f unless the endpoint is closed. bad is the status of a request with wrong flags.
-func (e *endpoint) post(op string, kind nd.RequestType, flags nd.OpFlags, bad nd.Status, f func() C.snd_status) error {
-	return numbered(e.call(op, f), flags&^kind.AllowedFlags() != 0, bad)
-}
-
 // call calls f unless the endpoint is closed.
 func (e *endpoint) call(op string, f func() C.snd_status) error {
 	e.mu.Lock()
@@ -57,7 +52,7 @@ func (e *endpoint) call(op string, f func() C.snd_status) error {
 func (e *endpoint) Send(ctx uint64, sge []nd.SGE, flags nd.OpFlags) error {
 	list, at, n := elements(sge)
 	defer runtime.KeepAlive(list)
-	return e.post("send", nd.RequestSend, flags, nd.InvalidParameter4, func() C.snd_status {
+	return e.call("send", func() C.snd_status {
 		return C.e_send(e.c, C.uint64_t(ctx), at, n, C.uint32_t(flags))
 	})
 }
@@ -65,7 +60,7 @@ func (e *endpoint) Send(ctx uint64, sge []nd.SGE, flags nd.OpFlags) error {
 func (e *endpoint) SendAndInvalidate(ctx uint64, sge []nd.SGE, token nd.Token, flags nd.OpFlags) error {
 	list, at, n := elements(sge)
 	defer runtime.KeepAlive(list)
-	return e.post("send and invalidate", nd.RequestSend, flags, nd.InvalidParameter4, func() C.snd_status {
+	return e.call("send and invalidate", func() C.snd_status {
 		return C.e_send_invalidate(e.c, C.uint64_t(ctx), at, n, C.uint32_t(token), C.uint32_t(flags))
 	})
 }
@@ -79,7 +74,7 @@ func (e *endpoint) Receive(ctx uint64, sge []nd.SGE) error {
 func (e *endpoint) Write(ctx uint64, sge []nd.SGE, address uint64, token nd.Token, flags nd.OpFlags) error {
 	list, at, n := elements(sge)
 	defer runtime.KeepAlive(list)
-	return e.post("write", nd.RequestWrite, flags, nd.InvalidParameter6, func() C.snd_status {
+	return e.call("write", func() C.snd_status {
 		return C.e_write(e.c, C.uint64_t(ctx), at, n, C.uint64_t(address), C.uint32_t(token), C.uint32_t(flags))
 	})
 }
@@ -87,7 +82,7 @@ func (e *endpoint) Write(ctx uint64, sge []nd.SGE, address uint64, token nd.Toke
 func (e *endpoint) Read(ctx uint64, sge []nd.SGE, address uint64, token nd.Token, flags nd.OpFlags) error {
 	list, at, n := elements(sge)
 	defer runtime.KeepAlive(list)
-	return e.post("read", nd.RequestRead, flags, nd.InvalidParameter6, func() C.snd_status {
+	return e.call("read", func() C.snd_status {
 		return C.e_read(e.c, C.uint64_t(ctx), at, n, C.uint64_t(address), C.uint32_t(token), C.uint32_t(flags))
 	})
 }
@@ -95,7 +90,7 @@ func (e *endpoint) Read(ctx uint64, sge []nd.SGE, address uint64, token nd.Token
 func (e *endpoint) SendImmediate(ctx uint64, sge []nd.SGE, immediate uint32, flags nd.OpFlags) error {
 	list, at, n := elements(sge)
 	defer runtime.KeepAlive(list)
-	return e.post("send immediate", nd.RequestSend, flags, nd.InvalidParameter4, func() C.snd_status {
+	return e.call("send immediate", func() C.snd_status {
 		return C.e_send_immediate(e.c, C.uint64_t(ctx), at, n, C.uint32_t(immediate), C.uint32_t(flags))
 	})
 }
@@ -103,7 +98,7 @@ func (e *endpoint) SendImmediate(ctx uint64, sge []nd.SGE, immediate uint32, fla
 func (e *endpoint) WriteImmediate(ctx uint64, sge []nd.SGE, address uint64, token nd.Token, immediate uint32, flags nd.OpFlags) error {
 	list, at, n := elements(sge)
 	defer runtime.KeepAlive(list)
-	return e.post("write immediate", nd.RequestWrite, flags&^nd.SendAndSolicitEvent, nd.InvalidParameter6, func() C.snd_status {
+	return e.call("write immediate", func() C.snd_status {
 		return C.e_write_immediate(e.c, C.uint64_t(ctx), at, n, C.uint64_t(address), C.uint32_t(token), C.uint32_t(immediate), C.uint32_t(flags))
 	})
 }
@@ -137,11 +132,11 @@ func (e *endpoint) Bind(ctx uint64, mr nd.MemoryRegion, mw nd.MemoryWindow, buf 
 	const op = "bind"
 	r, ok := mr.(*region)
 	if !ok || r == nil || r.adapter != e.adapter {
-		return refuse(op, nd.InvalidParameter2, "the region is not of this adapter")
+		return refuse(op, nd.InvalidParameter, "the region is not of this adapter")
 	}
 	w, ok := mw.(*window)
 	if !ok || w == nil || w.adapter != e.adapter {
-		return refuse(op, nd.InvalidParameter3, "the window is not of this adapter")
+		return refuse(op, nd.InvalidParameter, "the window is not of this adapter")
 	}
 	if r.closed || w.closed {
 		return refuse(op, nd.InvalidHandle, "the region or the window is closed")
@@ -150,7 +145,7 @@ func (e *endpoint) Bind(ctx uint64, mr nd.MemoryRegion, mw nd.MemoryWindow, buf 
 		return refuse(op, nd.AccessViolation, "the region is not registered")
 	}
 	at := C.uintptr_t(uintptr(unsafe.Pointer(unsafe.SliceData(buf))))
-	return e.post(op, nd.RequestBind, flags, nd.InvalidParameter6, func() C.snd_status {
+	return e.call(op, func() C.snd_status {
 		return C.e_bind(e.c, C.uint64_t(ctx), r.c, w.c, at, C.uint64_t(len(buf)), C.uint32_t(flags))
 	})
 }
@@ -159,12 +154,12 @@ func (e *endpoint) Invalidate(ctx uint64, mw nd.MemoryWindow, flags nd.OpFlags) 
 	const op = "invalidate"
 	w, ok := mw.(*window)
 	if !ok || w == nil || w.adapter != e.adapter {
-		return refuse(op, nd.InvalidParameter2, "the window is not of this adapter")
+		return refuse(op, nd.InvalidParameter, "the window is not of this adapter")
 	}
 	if w.closed {
 		return refuse(op, nd.InvalidHandle, "the window is closed")
 	}
-	return e.post(op, nd.RequestInvalidate, flags, nd.InvalidParameter3, func() C.snd_status {
+	return e.call(op, func() C.snd_status {
 		return C.snd_endpoint_invalidate(e.c, C.uint64_t(ctx), w.c, C.uint32_t(flags))
 	})
 }

@@ -24,7 +24,7 @@ func (r *region) InitializeFastRegister(ctx context.Context, pages int, remote b
 	case r.closed:
 		return refuse(op, nd.InvalidHandle, "the region is closed")
 	case pages < 1:
-		return refuse(op, nd.InvalidParameter1, "no pages")
+		return refuse(op, nd.InvalidParameter, "no pages")
 	case r.c != nil:
 		return refuse(op, nd.InvalidDeviceState, "the region is registered, or set up already")
 	case ctx.Err() != nil:
@@ -46,7 +46,7 @@ func (e *endpoint) FastRegister(ctx uint64, f nd.FastRegistration, flags nd.OpFl
 	const op = "fast register"
 	r, ok := f.Region.(*region)
 	if !ok || r == nil || r.adapter != e.adapter || !r.fast {
-		return refuse(op, nd.InvalidParameter2, "the region is not for fast registration with this adapter")
+		return refuse(op, nd.InvalidParameter, "the region is not for fast registration with this adapter")
 	}
 	if r.closed {
 		return refuse(op, nd.InvalidHandle, "the region is closed")
@@ -60,7 +60,7 @@ func (e *endpoint) FastRegister(ctx uint64, f nd.FastRegistration, flags nd.OpFl
 	defer C.free(unsafe.Pointer(p))
 	*p = C.snd_fast_registration{pages: list, page_count: C.uint32_t(len(f.Pages)), offset: C.uint32_t(f.Offset), length: C.uint64_t(f.Length),
 		address: C.uint64_t(f.BaseAddress), rights: C.uint32_t(f.Rights)}
-	err := e.post(op, nd.RequestFastRegister, flags, nd.InvalidParameter8, func() C.snd_status {
+	err := e.call(op, func() C.snd_status {
 		return C.snd_endpoint_fast_register(e.c, C.uint64_t(ctx), r.c, p, C.uint32_t(flags))
 	})
 	if err == nil {
@@ -75,12 +75,12 @@ func (e *endpoint) InvalidateRegion(ctx uint64, mr nd.MemoryRegion, flags nd.OpF
 	const op = "invalidate region"
 	r, ok := mr.(*region)
 	if !ok || r == nil || r.adapter != e.adapter {
-		return refuse(op, nd.InvalidParameter2, "the region is not of this adapter")
+		return refuse(op, nd.InvalidParameter, "the region is not of this adapter")
 	}
 	if r.closed || r.c == nil {
 		return refuse(op, nd.InvalidDeviceRequest, "the region is not for fast registration")
 	}
-	return e.post(op, nd.RequestInvalidate, flags, nd.InvalidParameter3, func() C.snd_status {
+	return e.call(op, func() C.snd_status {
 		return C.snd_endpoint_invalidate_mr(e.c, C.uint64_t(ctx), r.c, C.uint32_t(flags))
 	})
 }

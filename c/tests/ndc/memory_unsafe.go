@@ -90,7 +90,7 @@ func (r *region) Register(ctx context.Context, buf []byte, flags nd.RegionFlags)
 		return C.c_register2(r.adapter.c, at, C.uint64_t(len(buf)), C.uint32_t(flags), &r.c)
 	}); err != nil {
 		r.pin.Unpin()
-		return numbered(err, flags&^nd.AllRegionFlags != 0, nd.InvalidParameter3)
+		return err
 	}
 	r.mem = buf
 	r.tokens()

@@ -75,7 +75,6 @@ The wrapper adds what package nd has and the interface in C does not have. The r
 
 | in package nd | in C | the wrapper |
 |---|---|---|
-| a status that names the wrong argument, such as InvalidParameter3 | SND_INVALID_PARAMETER, and the argument in the text | passes the argument on, and adds the number if the library refuses it |
 | a region with bound windows can be closed; its memory is freed with the last window | snd_mr_close fails with SND_DEVICE_BUSY | repeats the call until no window is bound |
 | an adapter can be closed before its objects | snd_adapter_close fails with SND_DEVICE_BUSY | leaves the adapter in C open |
 | calls on closed objects have statuses of their own, such as Canceled | a closed handle is SND_INVALID_HANDLE, and must not be used | does not pass a closed handle on, and returns the status of the model |

@@ -168,8 +168,7 @@ func (a *adapter) CreateCompletionQueue(ctx context.Context, depth int) (nd.Comp
 		return nil, err
 	}
 	q := &queue{adapter: a}
-	err := status(op, func() C.snd_status { return C.snd_cq_create(a.c, C.uint32_t(max(depth, 0)), &q.c) })
-	return q, numbered(err, depth < 1 || depth > int(a.info.max_cq_depth), nd.InvalidParameter3)
+	return q, status(op, func() C.snd_status { return C.snd_cq_create(a.c, C.uint32_t(max(depth, 0)), &q.c) })
 }
 
 func (a *adapter) CreateConnector(ctx context.Context) (nd.Connector, error) {
@@ -204,28 +203,19 @@ func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 	receive, rok := cfg.ReceiveCQ.(*queue)
 	initiator, iok := cfg.InitiatorCQ.(*queue)
 	shared, sok := cfg.SharedReceive.(*sharedQueue)
-	less := nd.Status(0) // with a shared queue the call has one parameter less
 	if cfg.SharedReceive != nil {
 		if !sok || shared == nil || shared.adapter != a || shared.isClosed() {
-			return nil, refuse(op, nd.InvalidParameter4, "")
+			return nil, refuse(op, nd.InvalidParameter, "")
 		}
-		less, cfg.ReceiveDepth, cfg.MaxReceiveSGE = 1, 0, 0
+		cfg.ReceiveDepth, cfg.MaxReceiveSGE = 0, 0
 	}
-	arguments := []struct {
-		bad bool
-		s   nd.Status
-	}{
-		{!rok || receive == nil || receive.adapter != a || receive.isClosed(), nd.InvalidParameter2},
-		{!iok || initiator == nil || initiator.adapter != a || initiator.isClosed(), nd.InvalidParameter3},
-		{cfg.ReceiveDepth < 0 || cfg.ReceiveDepth > int(a.info.max_receive_depth), nd.InvalidParameter5},
-		{cfg.InitiatorDepth < 0 || cfg.InitiatorDepth > int(a.info.max_initiator_depth), nd.InvalidParameter6},
-		{cfg.MaxReceiveSGE < 0 || cfg.MaxReceiveSGE > int(a.info.max_receive_sge), nd.InvalidParameter7 - less},
-		{cfg.MaxInitiatorSGE < 0 || cfg.MaxInitiatorSGE > int(a.info.max_initiator_sge), nd.InvalidParameter8 - less},
-		{cfg.InlineSize < 0 || cfg.InlineSize > int(a.info.max_inline), nd.InvalidParameter9 - less},
+	// A closed queue has no handle that the library could refuse: its memory is another object's.
+	if !rok || receive == nil || receive.adapter != a || receive.isClosed() || !iok || initiator == nil || initiator.adapter != a || initiator.isClosed() {
+		return nil, refuse(op, nd.InvalidParameter, "no open completion queue of this adapter")
 	}
-	for _, queue := range arguments[:2] { // a closed one has no handle that the library could refuse: its memory is another object's
-		if queue.bad {
-			return nil, refuse(op, queue.s, "")
+	for _, v := range []int{cfg.ReceiveDepth, cfg.InitiatorDepth, cfg.MaxReceiveSGE, cfg.MaxInitiatorSGE, cfg.InlineSize} {
+		if v < 0 { // no number of C
+			return nil, refuse(op, nd.InvalidParameter, "a negative limit")
 		}
 	}
 	c := C.snd_endpoint_config{receive_cq: receive.c, initiator_cq: initiator.c, context: C.uint64_t(cfg.Context),
@@ -238,9 +228,5 @@ func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 		c.check_payloads = 1
 	}
 	e := &endpoint{adapter: a, inline: cfg.InlineSize}
-	err := status(op, func() C.snd_status { return C.snd_endpoint_create(C.sizeof_snd_endpoint_config, a.c, &c, &e.c) })
-	for _, argument := range arguments { // the first wrong one has the number
-		err = numbered(err, argument.bad, argument.s)
-	}
-	return e, err
+	return e, status(op, func() C.snd_status { return C.snd_endpoint_create(C.sizeof_snd_endpoint_config, a.c, &c, &e.c) })
 }

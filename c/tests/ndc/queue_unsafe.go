@@ -65,7 +65,7 @@ func (q *queue) Notify(ctx context.Context, t nd.NotifyType) error {
 		return refuse(op, nd.Canceled, "the queue is closed")
 	}
 	err := repeat(ctx, op, func(timeout C.int64_t) C.snd_status { return C.snd_cq_notify(q.c, C.uint32_t(t), timeout) })
-	return q.ended(op, numbered(err, t > nd.NotifySolicited, nd.InvalidParameter1))
+	return q.ended(op, err)
 }
 
 func (q *queue) EventFD() (int, error) {
@@ -92,8 +92,11 @@ func (q *queue) NotifyAffinity() (uint16, uint64, error) {
 }
 
 func (q *queue) ModerateInterrupts(interval time.Duration, count int) error {
-	err := status("moderate interrupts", func() C.snd_status { return C.snd_cq_moderate(q.c, C.int64_t(interval), C.int32_t(count)) })
-	return numbered(err, interval < 0 && count < 0, nd.InvalidParameterMix)
+	const op = "moderate interrupts"
+	if interval < 0 && count < 0 { // C has one status for all arguments
+		return refuse(op, nd.InvalidParameterMix, "")
+	}
+	return status(op, func() C.snd_status { return C.snd_cq_moderate(q.c, C.int64_t(interval), C.int32_t(count)) })
 }
 
 func (q *queue) Close() error {

@@ -30,10 +30,7 @@ func (a *adapter) CreateSharedReceiveQueue(ctx context.Context, cfg nd.SharedRec
 	}
 	c := C.snd_srq_config{depth: C.uint32_t(cfg.Depth), max_sge: C.uint32_t(cfg.MaxSGE), threshold: C.uint32_t(cfg.Threshold)}
 	q := &sharedQueue{adapter: a}
-	err := status(op, func() C.snd_status { return C.snd_srq_create(C.sizeof_snd_srq_config, a.c, &c, &q.c) })
-	err = numbered(err, cfg.Depth < 0 || cfg.Depth > int(a.info.max_srq_depth), nd.InvalidParameter3)
-	err = numbered(err, cfg.MaxSGE < 0 || cfg.MaxSGE > int(a.info.max_receive_sge), nd.InvalidParameter4)
-	return q, numbered(err, true, nd.InvalidParameter5)
+	return q, status(op, func() C.snd_status { return C.snd_srq_create(C.sizeof_snd_srq_config, a.c, &c, &q.c) })
 }
 
 func (q *sharedQueue) Receive(ctx uint64, sge []nd.SGE) error {

@@ -67,7 +67,7 @@ func (c *connector) checkArguments(op string, given nd.Endpoint, p nd.ConnectPar
 	ep, ok := given.(*endpoint)
 	switch {
 	case !ok || ep.adapter != c.adapter:
-		return nil, refuse(op, nd.InvalidParameter1, "the endpoint is of another adapter")
+		return nil, refuse(op, nd.InvalidParameter, "the endpoint is of another adapter")
 	case len(p.PrivateData) > maxData:
 		return nil, refuse(op, nd.InvalidBufferSize, "private data")
 	case ep.state != idle || ep.released:

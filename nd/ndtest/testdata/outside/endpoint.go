@@ -57,9 +57,9 @@ type request struct {
 }
 
 // check checks a request, and copies the slices that belong to the caller.
-func (e *endpoint) check(op string, r *request, parameter nd.Status) error {
+func (e *endpoint) check(op string, r *request) error {
 	if bad := r.flags &^ r.kind.AllowedFlags(); bad != 0 {
-		return refuse(op, parameter, bad.String())
+		return refuse(op, nd.InvalidParameter, bad.String())
 	}
 	n, most := 0, e.cfg.MaxInitiatorSGE
 	if r.kind == nd.RequestReceive {
@@ -84,8 +84,8 @@ func (e *endpoint) check(op string, r *request, parameter nd.Status) error {
 }
 
 // post queues an initiator request, and runs the requests that need not wait.
-func (e *endpoint) post(op string, r *request, parameter nd.Status) error {
-	if err := e.check(op, r, parameter); err != nil {
+func (e *endpoint) post(op string, r *request) error {
+	if err := e.check(op, r); err != nil {
 		return err
 	}
 	switch {
@@ -106,20 +106,20 @@ func (e *endpoint) post(op string, r *request, parameter nd.Status) error {
 
 func (e *endpoint) Send(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
 	defer e.adapter.lock()()
-	return e.post("send", &request{kind: nd.RequestSend, context: reqCtx, sge: sge, flags: flags}, nd.InvalidParameter4)
+	return e.post("send", &request{kind: nd.RequestSend, context: reqCtx, sge: sge, flags: flags})
 }
 
 func (e *endpoint) SendAndInvalidate(reqCtx uint64, sge []nd.SGE, remoteToken nd.Token, flags nd.OpFlags) error {
 	defer e.adapter.lock()()
 	r := &request{kind: nd.RequestSend, context: reqCtx, sge: sge, flags: flags, token: remoteToken, also: true}
-	return e.post("send and invalidate", r, nd.InvalidParameter4)
+	return e.post("send and invalidate", r)
 }
 
 func (e *endpoint) Receive(reqCtx uint64, sge []nd.SGE) error {
 	const op = "receive"
 	defer e.adapter.lock()()
 	r := &request{kind: nd.RequestReceive, context: reqCtx, sge: sge}
-	if err := e.check(op, r, nd.InvalidParameter4); err != nil {
+	if err := e.check(op, r); err != nil {
 		return err
 	}
 	switch {
@@ -145,11 +145,11 @@ func (e *endpoint) Bind(reqCtx uint64, mr nd.MemoryRegion, mw nd.MemoryWindow, b
 	w, wok := mw.(*window)
 	switch {
 	case !mok || m.adapter != e.adapter:
-		return refuse(op, nd.InvalidParameter2, "the region is of another adapter")
+		return refuse(op, nd.InvalidParameter, "the region is of another adapter")
 	case !wok || w.adapter != e.adapter:
-		return refuse(op, nd.InvalidParameter3, "the window is of another adapter")
+		return refuse(op, nd.InvalidParameter, "the window is of another adapter")
 	case w.closed:
-		return refuse(op, nd.InvalidParameter3, "the window is closed")
+		return refuse(op, nd.InvalidParameter, "the window is closed")
 	}
 	if _, ok := within(m.mem, address(m.mem), address(buf), len(buf)); !ok || len(buf) == 0 {
 		return refuse(op, nd.AccessViolation, "not within the region")
@@ -162,7 +162,7 @@ func (e *endpoint) Bind(reqCtx uint64, mr nd.MemoryRegion, mw nd.MemoryWindow, b
 		read: flags.Has(nd.AllowRead), write: flags.Has(nd.AllowWrite),
 	}
 	r := &request{kind: nd.RequestBind, context: reqCtx, flags: flags, win: w, access: g, token: e.adapter.token()}
-	return e.post(op, r, nd.InvalidParameter6)
+	return e.post(op, r)
 }
 
 func (e *endpoint) Invalidate(reqCtx uint64, mw nd.MemoryWindow, flags nd.OpFlags) error {
@@ -170,9 +170,9 @@ func (e *endpoint) Invalidate(reqCtx uint64, mw nd.MemoryWindow, flags nd.OpFlag
 	defer e.adapter.lock()()
 	w, ok := mw.(*window)
 	if !ok || w.adapter != e.adapter {
-		return refuse(op, nd.InvalidParameter2, "the window is of another adapter")
+		return refuse(op, nd.InvalidParameter, "the window is of another adapter")
 	}
-	return e.post(op, &request{kind: nd.RequestInvalidate, context: reqCtx, flags: flags, win: w}, nd.InvalidParameter3)
+	return e.post(op, &request{kind: nd.RequestInvalidate, context: reqCtx, flags: flags, win: w})
 }
 
 func (e *endpoint) InvalidateRegion(uint64, nd.MemoryRegion, nd.OpFlags) error {
@@ -182,13 +182,13 @@ func (e *endpoint) InvalidateRegion(uint64, nd.MemoryRegion, nd.OpFlags) error {
 func (e *endpoint) Read(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, remoteToken nd.Token, flags nd.OpFlags) error {
 	defer e.adapter.lock()()
 	r := &request{kind: nd.RequestRead, context: reqCtx, sge: sge, far: remoteAddress, token: remoteToken, flags: flags}
-	return e.post("read", r, nd.InvalidParameter6)
+	return e.post("read", r)
 }
 
 func (e *endpoint) Write(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, remoteToken nd.Token, flags nd.OpFlags) error {
 	defer e.adapter.lock()()
 	r := &request{kind: nd.RequestWrite, context: reqCtx, sge: sge, far: remoteAddress, token: remoteToken, flags: flags}
-	return e.post("write", r, nd.InvalidParameter6)
+	return e.post("write", r)
 }
 
 func (e *endpoint) Err() error {

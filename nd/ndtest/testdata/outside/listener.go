@@ -46,7 +46,7 @@ func (l *listener) Listen(backlog int) error {
 	case !l.local.IsValid() || l.listening:
 		return refuse(op, nd.InvalidDeviceState, "not bound, or listening already")
 	case backlog < 0:
-		return refuse(op, nd.InvalidParameter1, "negative backlog")
+		return refuse(op, nd.InvalidParameter, "negative backlog")
 	}
 	l.listening, l.backlog = true, backlog
 	return nil
@@ -90,7 +90,7 @@ func (l *listener) GetConnectionRequest(ctx context.Context, given nd.Connector)
 	case !l.listening:
 		return refuse(op, nd.InvalidDeviceState, "not listening")
 	case !ok || c.adapter != l.adapter || c.phase != fresh || c.known || c.closed:
-		return refuse(op, nd.InvalidParameter1, "the connector is not fresh")
+		return refuse(op, nd.InvalidParameter, "the connector is not fresh")
 	}
 	c.phase = waiting
 	t := l.calls.join()

@@ -76,7 +76,7 @@ func (r *region) Register(ctx context.Context, buf []byte, flags nd.RegionFlags)
 	case len(buf) == 0:
 		return refuse(op, nd.InvalidBufferSize, "no bytes")
 	case flags&^nd.AllRegionFlags != 0:
-		return refuse(op, nd.InvalidParameter3, flags.String())
+		return refuse(op, nd.InvalidParameter, flags.String())
 	case r.mem != nil:
 		return refuse(op, nd.InvalidDeviceState, "registered already")
 	}

@@ -78,7 +78,7 @@ type adapter struct {
 
 func (a *adapter) Query() (nd.AdapterInfo, error) {
 	return nd.AdapterInfo{
-		AdapterID: a.id,
+		AdapterID:           a.id,
 		MaxRegistrationSize: maxBytes, MaxWindowSize: maxBytes,
 		MaxInitiatorSGE: maxSGE, MaxReceiveSGE: maxSGE, MaxReadSGE: maxSGE,
 		MaxTransferLength: maxBytes, MaxInlineDataSize: maxInline,
@@ -106,7 +106,7 @@ func (a *adapter) CreateCompletionQueue(ctx context.Context, depth int) (nd.Comp
 		return nil, err
 	}
 	if depth < 1 || depth > maxEvents {
-		return nil, refuse(op, nd.InvalidParameter3, "depth")
+		return nil, refuse(op, nd.InvalidParameter, "depth")
 	}
 	return &queue{adapter: a, depth: depth}, nil
 }
@@ -123,13 +123,13 @@ func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 		status nd.Status
 	}{
 		{cfg.SharedReceive != nil || cfg.CheckPayloads, nd.NotSupported},
-		{!rok || rq.adapter != a, nd.InvalidParameter2},
-		{!iok || iq.adapter != a, nd.InvalidParameter3},
-		{!choose(&cfg.ReceiveDepth, maxDepth, 64), nd.InvalidParameter5},
-		{!choose(&cfg.InitiatorDepth, maxDepth, 64), nd.InvalidParameter6},
-		{!choose(&cfg.MaxReceiveSGE, maxSGE, 4), nd.InvalidParameter7},
-		{!choose(&cfg.MaxInitiatorSGE, maxSGE, 4), nd.InvalidParameter8},
-		{cfg.InlineSize < 0 || cfg.InlineSize > maxInline, nd.InvalidParameter9},
+		{!rok || rq.adapter != a, nd.InvalidParameter},
+		{!iok || iq.adapter != a, nd.InvalidParameter},
+		{!choose(&cfg.ReceiveDepth, maxDepth, 64), nd.InvalidParameter},
+		{!choose(&cfg.InitiatorDepth, maxDepth, 64), nd.InvalidParameter},
+		{!choose(&cfg.MaxReceiveSGE, maxSGE, 4), nd.InvalidParameter},
+		{!choose(&cfg.MaxInitiatorSGE, maxSGE, 4), nd.InvalidParameter},
+		{cfg.InlineSize < 0 || cfg.InlineSize > maxInline, nd.InvalidParameter},
 	} {
 		if c.bad {
 			return nil, refuse(op, c.status, "")

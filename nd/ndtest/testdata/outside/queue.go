@@ -121,7 +121,7 @@ func (q *queue) Notify(ctx context.Context, t nd.NotifyType) error {
 	const op = "notify"
 	defer q.adapter.lock()()
 	if t > nd.NotifySolicited {
-		return refuse(op, nd.InvalidParameter1, t.String())
+		return refuse(op, nd.InvalidParameter, t.String())
 	}
 	if err := q.fault(op); err != nil {
 		return err
