@@ -39,8 +39,7 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// Names of environment variables. ndrun sets the first five, EnvFaults, and EnvTerminal. Users set EnvExec,
-// EnvReceiveTimeout, EnvIntegrity, EnvWeakOrder, EnvSpinBudget and EnvDebug.
+// Names of environment variables. docs/environment.md says who sets each.
 const (
 	EnvRank    = bootstrap.EnvRank    // SOFTND_RANK: number of the rank, 0 to size-1
 	EnvSize    = bootstrap.EnvSize    // SOFTND_SIZE: number of ranks

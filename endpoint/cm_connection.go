@@ -82,7 +82,7 @@ func (c *connection) state() connState {
 	if c.provider.closeDone.Load() {
 		return connAborted
 	}
-	s := connState(c.record.State.Load()) // ORDER conn-state: pairs with the swap in transition
+	s := connState(c.record.State.Load()) // ORDER conn-state: pairs with the compare-and-swap in transition
 	if c.released.Load() {                // ORDER released: after the load of the state; pairs with the store in release
 		return connAborted // the record may be reused memory by now, and s meaningless
 	}

@@ -28,7 +28,14 @@ func (ep *queuePair) execute(r *request, budget *uint64) outcome {
 		return ep.executeSend(r, budget)
 	case nd.RequestFetchAndAdd, nd.RequestCompareAndSwap, nd.RequestSwap:
 		return ep.executeAtomic(r)
+	case nd.RequestRead, nd.RequestWrite:
+		return ep.executeOneSided(r, budget)
 	}
+	return ep.reject(r, nd.NotSupported, "no code executes requests of type %v", r.Kind)
+}
+
+// executeOneSided is execute for a Read or Write.
+func (ep *queuePair) executeOneSided(r *request, budget *uint64) outcome {
 	if r.Kind == nd.RequestRead && ep.req.readLimit == 0 {
 		return ep.reject(r, nd.InvalidDeviceRequest, noReads)
 	}

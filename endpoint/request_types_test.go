@@ -22,6 +22,13 @@ var typePlaces = map[string]func(t *testing.T, r nd.RequestType) string{
 		}
 		return ""
 	},
+	"queuePair.execute": func(t *testing.T, r nd.RequestType) string {
+		text, _, _ := strings.Cut(source(t, "."), "\nfunc (ep *queuePair) executeOneSided(")
+		if _, text, _ = strings.Cut(text, "\nfunc (ep *queuePair) execute("); r.Initiator() && !strings.Contains(text, "nd."+r.String()) {
+			return "no case executes it"
+		}
+		return ""
+	},
 	"nd.OperationStats": func(_ *testing.T, r nd.RequestType) string {
 		if new(nd.OperationStats).Of(r) == nil {
 			return "no counter counts its results"

@@ -64,6 +64,9 @@ func changeWord(mem []byte, t nd.RequestType, operand, swap uint64) (old uint64,
 		return word.Add(operand) - operand, true
 	case nd.RequestSwap:
 		return word.Swap(operand), true
+	case nd.RequestCompareAndSwap:
+	default:
+		panic("window: no atomic is a " + t.String())
 	}
 	for !word.CompareAndSwap(operand, swap) {
 		if old = word.Load(); old != operand { // else they have changed back

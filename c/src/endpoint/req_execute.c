@@ -388,26 +388,9 @@ static bool before_execute(struct snd_endpoint *ep, struct snd_send_request *r, 
 	return snd_ask_hook(ep, r, out);
 }
 
-enum snd_outcome snd_execute(struct snd_endpoint *ep, struct snd_send_request *r, uint64_t *budget)
+/* execute_one_sided is snd_execute for a Read or Write. */
+static enum snd_outcome execute_one_sided(struct snd_endpoint *ep, struct snd_send_request *r, uint64_t *budget)
 {
-	if (r->state == SND_REQ_DRAINING)
-		return snd_execute_invalidate(ep, r);
-	switch (r->kind) {
-	case SND_REQUEST_FAST_REGISTER:
-	case SND_REQUEST_BIND: return snd_execute_bind(ep, r);
-	case SND_REQUEST_INVALIDATE: return snd_execute_invalidate(ep, r);
-	case SND_REQUEST_SEND: return snd_execute_send(ep, r, budget);
-	case SND_REQUEST_READ:
-	case SND_REQUEST_FETCH_AND_ADD:
-	case SND_REQUEST_COMPARE_AND_SWAP:
-	case SND_REQUEST_SWAP:
-		if (ep->read_limit == 0)
-			return snd_reject(ep, r, SND_INVALID_DEVICE_REQUEST, "the connection was made with an outbound read limit of 0: pass outbound_reads, and the peer inbound_reads, in snd_connect_params");
-		if (r->kind != SND_REQUEST_READ)
-			return snd_execute_atomic(ep, r);
-		break;
-	default: break; /* a Write */
-	}
 	if (r->has_immediate && !r->has_receive) {
 		const enum snd_outcome out = snd_take_receive(ep, r);
 		if (!r->has_receive)
@@ -422,6 +405,27 @@ enum snd_outcome snd_execute(struct snd_endpoint *ep, struct snd_send_request *r
 	if (!r->responder_copies && r->transferred == 0)
 		r->responder_copies = snd_peer_must_copy(ep);
 	return r->responder_copies && r->total > 0 ? snd_send_fragments(ep, r, budget) : copy_one_sided(ep, r, budget);
+}
+
+enum snd_outcome snd_execute(struct snd_endpoint *ep, struct snd_send_request *r, uint64_t *budget)
+{
+	if (r->state == SND_REQ_DRAINING)
+		return snd_execute_invalidate(ep, r);
+	switch (r->kind) {
+	case SND_REQUEST_FAST_REGISTER:
+	case SND_REQUEST_BIND: return snd_execute_bind(ep, r);
+	case SND_REQUEST_INVALIDATE: return snd_execute_invalidate(ep, r);
+	case SND_REQUEST_SEND: return snd_execute_send(ep, r, budget);
+	case SND_REQUEST_WRITE: return execute_one_sided(ep, r, budget);
+	case SND_REQUEST_READ:
+	case SND_REQUEST_FETCH_AND_ADD:
+	case SND_REQUEST_COMPARE_AND_SWAP:
+	case SND_REQUEST_SWAP:
+		if (ep->read_limit == 0)
+			return snd_reject(ep, r, SND_INVALID_DEVICE_REQUEST, "the connection was made with an outbound read limit of 0: pass outbound_reads, and the peer inbound_reads, in snd_connect_params");
+		return r->kind == SND_REQUEST_READ ? execute_one_sided(ep, r, budget) : snd_execute_atomic(ep, r);
+	default: return snd_reject(ep, r, SND_NOT_SUPPORTED, "no code executes requests of type %" PRIu32, r->kind);
+	}
 }
 
 void snd_cancel_preparation(struct snd_send_request *r)

@@ -1,6 +1,8 @@
 /* The guarded access in full: it reports why it refuses. TWIN window/guard.go, window/guard_atomic.go, window/copy_unsafe.go, window/operand.go. */
 #include "window/guard.h"
 
+#include <stdlib.h>
+
 void snd_copy_ordered(unsigned char *sink, const unsigned char *source, uint64_t n)
 {
 	uintptr_t end = (uintptr_t)sink + n;
@@ -199,6 +201,8 @@ static uint64_t change_word(snd_word *w, struct snd_change c)
 	switch (c.operation) {
 	case SNDL_OPERATION_FETCH_AND_ADD: return atomic_fetch_add(w, c.operand);
 	case SNDL_OPERATION_SWAP: return atomic_exchange(w, c.operand);
+	case SNDL_OPERATION_COMPARE_AND_SWAP: break;
+	default: abort(); /* the caller has checked it */
 	}
 	(void)atomic_compare_exchange_strong(w, &c.operand, c.swap);
 	return c.operand; /* a failed exchange has stored what it found */

@@ -9,6 +9,7 @@ import (
 // typeSwitches are the functions of the library that must have a case for each type of an initiator request.
 var typeSwitches = map[string]string{
 	"snd_request_name": "src/endpoint/req_execute.c",
+	"snd_execute":      "src/endpoint/req_execute.c",
 	"operation_of":     "src/endpoint/fault.c",
 	"allowed_flags":    "src/endpoint/qp_post.c",
 	"post_one":         "src/endpoint/qp_post.c",

@@ -24,7 +24,7 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// Variables of the environment that ndrun sets for each rank, and one that users set.
+// Variables of the environment. docs/environment.md says who sets each.
 const (
 	EnvRank    = "SOFTND_RANK"     // 0 to size-1
 	EnvSize    = "SOFTND_SIZE"     // number of ranks
