@@ -21,9 +21,10 @@ import (
 // Connect with the number of this rank. If two ranks connect several times, the n-th call of one rank
 // is connected to the n-th call of the other. To end the connection, close the endpoint.
 //
-// If a goroutine connects to several ranks, it must do so in ascending order of the ranks. Otherwise
-// the ranks may deadlock. [Job.ConnectAll] uses this order. If only one of two ranks knows in
-// advance that they are to be connected, use [Job.Listen] and [Job.Dial].
+// To connect to several ranks, call [Job.ConnectRanks] or [Job.ConnectAll]. If ranks call Connect for one
+// peer after the other, each in an order of its own, they may wait for each other in a circle until a
+// context ends. If only one of two ranks knows in advance that they are to be connected, use [Job.Listen]
+// and [Job.Dial].
 //
 // Errors (the endpoint is closed then):
 //
@@ -87,26 +88,44 @@ func (j *Job) connectWith(ctx context.Context, op string, peer int, cfg nd.Endpo
 }
 
 // ConnectAll connects this rank to every other rank, and returns the endpoints, indexed by rank. The
-// element of this rank is nil. All ranks must call ConnectAll. No rank may call Connect during
-// ConnectAll.
+// element of this rank is nil. It is [Job.ConnectRanks] with all other ranks.
+func (j *Job) ConnectAll(ctx context.Context, cfg nd.EndpointConfig) ([]nd.Endpoint, error) {
+	peers := make([]int, 0, j.Size())
+	for peer := range j.Size() {
+		if peer != j.Rank() {
+			peers = append(peers, peer)
+		}
+	}
+	endpoints, err := j.ConnectRanks(ctx, peers, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Insert(endpoints, j.Rank(), nd.Endpoint(nil)), nil
+}
+
+// ConnectRanks connects this rank to each of peers, and returns the endpoints in the order of peers. Each of
+// these ranks must call ConnectRanks, too, with this rank among its peers, or ConnectAll. The order of peers
+// does not matter: whatever the ranks choose, they do not deadlock, unless one of them calls [Job.Connect]
+// meanwhile.
 //
-// Each endpoint has the configuration cfg, except that its Context is the number of the peer's rank.
-// So endpoints[r.EndpointContext] is the endpoint of a result r. The completion queues of cfg need
-// room for the results of all endpoints.
+// Each endpoint has the configuration cfg, except that its Context is the number of the peer's rank. The
+// completion queues of cfg need room for the results of all endpoints.
 //
-// If ConnectAll fails, end the process or close the job. Otherwise ranks that are not yet connected to
+// If ConnectRanks fails, end the process or close the job. Otherwise ranks that are not yet connected to
 // this rank keep waiting for it until their ctx ends.
 //
-// Errors: those of [Job.Connect]. All endpoints are closed then.
-func (j *Job) ConnectAll(ctx context.Context, cfg nd.EndpointConfig) ([]nd.Endpoint, error) {
-	endpoints := make([]nd.Endpoint, j.Size())
-	for peer := range endpoints {
-		if peer == j.Rank() {
-			continue
-		}
+// Errors: those of Connect. All endpoints are closed then.
+func (j *Job) ConnectRanks(ctx context.Context, peers []int, cfg nd.EndpointConfig) ([]nd.Endpoint, error) {
+	order := make([]int, len(peers)) // ascending: the lowest rank with a missing connection and its lowest such peer always wait for each other
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return peers[a] - peers[b] })
+	endpoints := make([]nd.Endpoint, len(peers))
+	for _, i := range order {
 		var err error
-		cfg.Context = uint64(peer)
-		if endpoints[peer], err = j.Connect(ctx, peer, cfg); err != nil {
+		cfg.Context = uint64(peers[i])
+		if endpoints[i], err = j.Connect(ctx, peers[i], cfg); err != nil {
 			for _, ep := range endpoints {
 				if ep != nil {
 					err = errors.Join(err, ep.Close())

@@ -117,7 +117,7 @@ var (
 		"take all results, then call Disconnect on both sides, then Close")
 	connectCycle = rule("N603", Error, "connects that wait for each other",
 		"Each of the ranks waits in Connect until the other accepts, and none of them accepts.",
-		"accept in another goroutine, or connect in ascending order of the ranks, as ConnectAll does")
+		"accept in another goroutine, or connect in ascending order of the ranks, as ConnectRanks and ConnectAll do")
 	uselessFence = rule("N701", Note, "ReadFence on an endpoint without Reads",
 		"The flag has no effect. It orders a request behind earlier Reads of the same endpoint only.",
 		"remove the flag, or set it on the request that uses the data of the Read")
