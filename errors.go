@@ -1,12 +1,17 @@
 package softnd
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"os/signal"
+	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/softnd/softnd/internal/meet/bootstrap"
+	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
 
@@ -51,7 +56,7 @@ const maxReason = 512
 // ndrun and Hydra's mpiexec exit with the code of the first rank that aborts or fails. If a
 // wrapper runs the rank, the exit code of the wrapper does not change this. Other launchers end the job
 // because a rank has failed. A job of [Join] has no launcher: its other ranks detect that this process
-// has died. A job at SOFTND_ROOT has none either: each of its ranks prints a line, and ends with the code.
+// has died. A job at SOFTND_ROOT has none either: see [Job.Done] for its other ranks.
 func Abort(code int, reason string) {
 	if code < 1 || code > 255 {
 		code = 1
@@ -77,12 +82,46 @@ func Abort(code int, reason string) {
 	os.Exit(code)
 }
 
-// endProcess ends this process, because another rank has ended the job and no launcher ends this rank.
-func endProcess(code int, why string) {
-	j := current.Load()
-	if j == nil {
+// Main makes the process a rank as [Init] does, calls rank, closes the job, and ends the process. The exit code is 0 if rank
+// returns nil. If Init or rank fails, Main calls [Abort] with code 1 and the error. The context of rank ends at SIGINT and
+// SIGTERM, and a further signal ends the process. Main implies [WithExit]. A program calls it last in its function main:
+//
+//	func main() { softnd.Main(run) }
+func Main(rank func(ctx context.Context, job *Job) error, options ...Option) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	job, err := Init(ctx, append(slices.Clip(options), WithExit())...)
+	Check(err)
+	Check(rank(ctx, job))
+	Check(job.Close())
+	os.Exit(0)
+}
+
+// end is called when another rank has ended the job, and no launcher ends this rank.
+func (j *Job) end(code int, why string) {
+	if current.Load() != j {
 		return // it has left the job
 	}
-	fmt.Fprintf(os.Stderr, "softnd: rank %d of %d ends with the job: %s\n", j.Rank(), j.Size(), why)
-	os.Exit(code)
+	if j.exits {
+		fmt.Fprintf(os.Stderr, "softnd: rank %d of %d ends with the job: %s\n", j.Rank(), j.Size(), why)
+		os.Exit(code)
+	}
+	cause := &nd.OpError{Object: "job", Status: nd.ConnectionAborted, Detail: why, Next: "close the job and end the process"}
+	if j.cause.CompareAndSwap(nil, cause) {
+		close(j.done)
+	}
+}
+
+// Done returns a channel that is closed when another rank has ended the job, and no launcher is there to end this process: at
+// SOFTND_ROOT, when a rank has called [Abort] or died. [Job.Err] has the cause then. With [Main] or [WithExit], the process
+// ends instead. Every call returns the same channel. Close does not close it.
+func (j *Job) Done() <-chan struct{} { return j.done }
+
+// Err returns an error with [nd.ConnectionAborted] that names the rank which has ended the job, and nil while the channel of
+// [Job.Done] is open.
+func (j *Job) Err() error {
+	if cause := j.cause.Load(); cause != nil {
+		return cause
+	}
+	return nil
 }

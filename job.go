@@ -16,6 +16,9 @@
 // their requests are those of the NetworkDirect model, which package nd describes. Package softndtest
 // runs the ranks of a job inside a test.
 //
+// Only [Abort], [Check], [Must], [Main] and [WithExit] end the process. If a rank of a job without a launcher ends the
+// job, the other ranks learn it from errors and [Job.Done].
+//
 // The defaults of [nd.EndpointConfig] and [nd.SharedReceiveQueueConfig] are 64 requests per queue, and 4
 // entries per request. The number of an invalid token is used again only after at least 4,096 further
 // Binds and registrations.
@@ -116,6 +119,10 @@ type Job struct {
 	closed  atomic.Bool
 	ballast *strings.Builder // see newBallast
 
+	exits bool                       // see WithExit
+	done  chan struct{}              // closed when cause is set
+	cause atomic.Pointer[nd.OpError] // why another rank has ended the job
+
 	mu      sync.Mutex
 	waiting map[int][]nd.Connector // connection requests by rank; guarded by mu
 }
@@ -172,7 +179,7 @@ func Init(ctx context.Context, options ...Option) (*Job, error) {
 	}
 	j.place, j.ballast = p, newBallast(p.Size)
 	current.Store(j)
-	p.OnEnd(endProcess)
+	p.OnEnd(j.end)
 	return j, nil
 }
 
@@ -217,7 +224,7 @@ func (j *Job) refuse(ctx context.Context, local int) {
 
 // newJob returns a job without a rank yet: Close releases only the arena.
 func newJob(arena *shm.Arena, detach func() error) *Job {
-	return &Job{arena: arena, size: arena.Ranks(), detach: detach, waiting: make(map[int][]nd.Connector)}
+	return &Job{arena: arena, size: arena.Ranks(), detach: detach, waiting: make(map[int][]nd.Connector), done: make(chan struct{})}
 }
 
 // start makes this process a rank of the arena, and waits in op for the other ranks of the job. If it fails,
@@ -241,7 +248,7 @@ func (j *Job) start(ctx context.Context, local int, s settings, op string) error
 
 // enter is start without the wait for the other ranks.
 func (j *Job) enter(ctx context.Context, local int, s settings) (err error) {
-	j.exchangeLimit = s.exchange
+	j.exchangeLimit, j.exits = s.exchange, s.exits
 	if j.hosts == nil {
 		j.rank = local
 	}

@@ -28,6 +28,7 @@ type settings struct {
 	logger   *slog.Logger     // nil = none
 	exchange uint64           // limit of an Exchange, in bytes
 	check    *ndcheck.Options // nil = the program is not watched
+	exits    bool             // see WithExit
 }
 
 // defaultExchangeLimit is the limit of an Exchange without WithExchangeLimit.
@@ -112,6 +113,16 @@ func WithExchangeLimit(bytes uint64) Option {
 			return errors.New("exchange limit of 0 bytes: want 1 or more")
 		}
 		s.exchange = bytes
+		return nil
+	}
+}
+
+// WithExit makes the process end when another rank has ended the job and no launcher is there to end this process: instead of
+// closing the channel of [Job.Done], softnd prints a line to the standard error output, and exits with the code of [Abort], or
+// with 1. Deferred functions do not run. [Main] implies it.
+func WithExit() Option {
+	return func(s *settings) error {
+		s.exits = true
 		return nil
 	}
 }

@@ -79,7 +79,7 @@ func becomeRank(ctx context.Context, arena *shm.Arena, rank, ranks int) (*softnd
 	for name, value := range rankEnv(rank, ranks, own) {
 		os.Setenv(name, value)
 	}
-	return softnd.Init(ctx)
+	return softnd.Init(ctx, softnd.WithExit())
 }
 
 // abandon exits because a rank has exited: loops that wait for a change of its memory check nothing else.

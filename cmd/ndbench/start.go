@@ -33,7 +33,7 @@ func (o *options) start(ctx context.Context, ranks int) (s *session, err error) 
 	case inJob() && named:
 		return nil, errors.New("start: this process is a rank of a job: omit --server and --client, or start it without a launcher")
 	case inJob():
-		job, err = softnd.Init(ctx)
+		job, err = softnd.Init(ctx, softnd.WithExit())
 	case named:
 		s.shared = true
 		job, err = o.meet(ctx, ranks, &s.over)

@@ -99,6 +99,71 @@ func TestDeathAtRootEndsTheJob(t *testing.T) {
 	}
 }
 
+// roleHears is a rank that ends by itself when another rank has ended the job.
+var roleHears = proctest.Role("hears", func(s *proctest.Self) error {
+	j, err := softnd.Init(s.Ctx)
+	if err != nil {
+		return err
+	}
+	if err := j.Err(); err != nil {
+		return fmt.Errorf("at once: %w", err)
+	}
+	fmt.Println("ready")
+	select {
+	case <-j.Done():
+	case <-s.Ctx.Done():
+		return s.Ctx.Err()
+	}
+	if err := j.Err(); !errors.Is(err, nd.ConnectionAborted) {
+		return fmt.Errorf("cause: %w", err)
+	}
+	fmt.Println(j.Err())
+	if err := j.Close(); err != nil && !errors.Is(err, nd.ConnectionAborted) {
+		return fmt.Errorf("close: %w", err)
+	}
+	return nil
+})
+
+// Without WithExit the library does not end the process of another rank.
+func TestDeathAtRootIsReported(t *testing.T) {
+	all := startAtRoot(t, roleHears, 3, 0, nil)
+	for _, r := range all {
+		r.Expect("ready")
+	}
+	all[2].Kill()
+	for _, r := range all[:2] {
+		r.Wait()
+		if text := r.Out.String(); !strings.Contains(text, "nd: job: rank 2 ") {
+			t.Errorf("the cause is %q", text)
+		}
+	}
+}
+
+// roleMain is a rank in softnd.Main. With the argument 1, rank 1 fails, and the others wait.
+var roleMain = proctest.Role("main", func(s *proctest.Self) error {
+	softnd.Main(func(ctx context.Context, j *softnd.Job) error {
+		fails, err := strconv.Atoi(s.Args[0])
+		switch {
+		case err != nil || fails == 0:
+			return err
+		case j.Rank() == 1:
+			return errors.New("the disk is full")
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	return errors.New("Main has returned")
+})
+
+func TestMainEndsTheProcess(t *testing.T) {
+	for _, r := range startAtRoot(t, roleMain, 2, 0, nil) {
+		r.Wait()
+	}
+	all := startAtRoot(t, roleMain, 2, 1, nil)
+	endsAlone(t, all[1], 1, "softnd: rank 1 of 2 aborts the job with code 1: the disk is full\n")
+	endsAlone(t, all[0], 1, "softnd: rank 0 of 2 ends with the job: rank 1 has aborted the job with code 1: the disk is full\n")
+}
+
 var roleLeavesFirst = ranktest.Role("leaves first", runLeavesFirst)
 
 // runLeavesFirst is a rank that waits until it is ended, but rank 0 leaves at once.

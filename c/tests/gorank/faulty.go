@@ -37,7 +37,7 @@ func faulty() {
 	if len(os.Args) > 2 {
 		rounds = must(strconv.Atoi(os.Args[2]))
 	}
-	job = must(softnd.Init(ctx))
+	job = must(softnd.Init(ctx, softnd.WithExit()))
 	prepare()
 	for round = range rounds {
 		for _, kind = range kinds {

@@ -59,7 +59,7 @@ func kill() {
 			commands <- b[0]
 		}
 	}()
-	if job, err = softnd.Init(ctx); errors.Is(err, nd.ConnectionAborted) {
+	if job, err = softnd.Init(ctx, softnd.WithExit()); errors.Is(err, nd.ConnectionAborted) {
 		return // another was killed before this rank was ready
 	} else if err != nil {
 		must(0, err)

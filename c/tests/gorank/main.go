@@ -57,7 +57,7 @@ func main() {
 		rank, _ := strconv.Atoi(os.Getenv("SOFTND_RANK"))
 		job = must(softnd.Join(ctx, name, rank, 2))
 	} else {
-		job = must(softnd.Init(ctx))
+		job = must(softnd.Init(ctx, softnd.WithExit()))
 	}
 	for round := range 4 {
 		initiator, private := job.Rank() == round%2, round >= 2

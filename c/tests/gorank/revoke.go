@@ -18,7 +18,7 @@ const revokeSize = 2 << 20
 
 // revoke is c/tests/revoke.c in Go.
 func revoke() {
-	job = must(softnd.Init(ctx))
+	job = must(softnd.Init(ctx, softnd.WithExit()))
 	if job.Rank() == 0 {
 		own()
 	} else {

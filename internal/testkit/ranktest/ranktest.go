@@ -22,7 +22,7 @@ func Role(name string, play func(ctx context.Context, j *softnd.Job, n int) erro
 		if err != nil {
 			return err
 		}
-		j, err := softnd.Init(s.Ctx)
+		j, err := softnd.Init(s.Ctx, softnd.WithExit())
 		if err != nil {
 			return err
 		}

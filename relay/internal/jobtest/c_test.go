@@ -27,7 +27,7 @@ func cProgram(t *testing.T) string {
 
 // roleTalks does what c/tests/hosts.c does as talks.
 var roleTalks = proctest.Role("talks", func(s *proctest.Self) error {
-	j, err := softnd.Init(s.Ctx)
+	j, err := softnd.Init(s.Ctx, softnd.WithExit())
 	if err != nil {
 		return err
 	}

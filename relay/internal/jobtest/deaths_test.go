@@ -22,7 +22,7 @@ import (
 
 // roleDeparts has ranks 1 and 3 leave. Then ranks 0 and 2 connect to them, and late to each other.
 var roleDeparts = proctest.Role("departs", func(s *proctest.Self) error {
-	j, err := softnd.Init(s.Ctx)
+	j, err := softnd.Init(s.Ctx, softnd.WithExit())
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func TestConnectToRankThatHasLeft(t *testing.T) {
 
 // roleWaits joins the job, says so, and waits until it is ended.
 var roleWaits = proctest.Role("waits", func(s *proctest.Self) error {
-	j, err := softnd.Init(s.Ctx)
+	j, err := softnd.Init(s.Ctx, softnd.WithExit())
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ var roleWaits = proctest.Role("waits", func(s *proctest.Self) error {
 // roleLeaves is roleWaits for all ranks but that of its argument. When all ranks have joined, that rank leaves the job, says so,
 // and ends. With a second argument, the others leave and end when that time has passed.
 var roleLeaves = proctest.Role("leaves", func(s *proctest.Self) error {
-	j, err := softnd.Init(s.Ctx)
+	j, err := softnd.Init(s.Ctx, softnd.WithExit())
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ var roleLeaves = proctest.Role("leaves", func(s *proctest.Self) error {
 
 // roleAborts joins the job. Rank 3 aborts it, and the others wait until they are ended.
 var roleAborts = proctest.Role("aborts", func(s *proctest.Self) error {
-	j, err := softnd.Init(s.Ctx)
+	j, err := softnd.Init(s.Ctx, softnd.WithExit())
 	if err != nil {
 		return err
 	}

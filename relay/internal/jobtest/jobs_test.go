@@ -90,7 +90,7 @@ func TestHeatWithProviders(t *testing.T) {
 // roleMany is the life of a rank in a large job.
 var roleMany = proctest.Role("many", func(s *proctest.Self) error {
 	began := time.Now()
-	j, err := softnd.Init(s.Ctx)
+	j, err := softnd.Init(s.Ctx, softnd.WithExit())
 	if err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func TestManyRanksOverHosts(t *testing.T) {
 
 // roleConnects connects every rank with every other one in each way, and sends messages. Each host has two ranks.
 var roleConnects = proctest.Role("connects", func(s *proctest.Self) error {
-	j, err := softnd.Init(s.Ctx)
+	j, err := softnd.Init(s.Ctx, softnd.WithExit())
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 
 // roleLoses does what c/tests/hosts.c does as loses.
 var roleLoses = proctest.Role("loses", func(s *proctest.Self) error {
-	j, err := softnd.Init(s.Ctx)
+	j, err := softnd.Init(s.Ctx, softnd.WithExit())
 	if err != nil {
 		return err
 	}
