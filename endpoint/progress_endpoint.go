@@ -99,6 +99,9 @@ func (ep *queuePair) progressLocked() (progressed bool) {
 
 // needsPolling reports whether the endpoint has work in progress whose continuation no ring announces.
 func (ep *queuePair) needsPolling() bool {
+	if ep.slotWaits.Load() > 0 {
+		return true
+	}
 	switch ep.state() {
 	case connected, peerDisconnected, disconnecting:
 	default:

@@ -80,6 +80,8 @@ type queuePair struct {
 
 	counters endpointCounters
 	waiting  waitObserver // of the housekeeper
+
+	slotWaits atomic.Int32 // calls of WaitSlot that wait
 }
 
 // sendQueue holds the counters of the initiator queue that every request changes. Requests of the

@@ -18,7 +18,7 @@ import "context"
 //
 //   - [ConnectionInvalid]: the endpoint is not yet connected, or this side has called Disconnect or
 //     Close.
-//   - [NoMoreEntries]: InitiatorDepth requests are outstanding. Take results, then retry.
+//   - [NoMoreEntries]: InitiatorDepth requests are outstanding. Take results, or call WaitSlot, then retry.
 //
 // After the connection has failed, or the peer has disconnected, posts succeed and their results are
 // [Canceled]. If a completion queue of the endpoint has overrun, a post of any kind may instead fail
@@ -286,6 +286,15 @@ type Endpoint interface {
 	// Errors, Results: those of FetchAndAdd.
 	// Source: none; verbs has it for some cards only.
 	Swap(reqCtx uint64, sge []SGE, remoteAddress uint64, remoteToken Token, value uint64, flags OpFlags) error
+
+	// WaitSlot blocks until fewer than InitiatorDepth requests are outstanding. The next post then does not
+	// fail with [NoMoreEntries], unless another goroutine posts first. WaitSlot takes no results: a slot
+	// becomes free when another goroutine takes a result, or when a request with [SilentSuccess] succeeds. A
+	// program with one goroutine takes results instead, for example with [CompletionQueue.Wait].
+	//
+	// Errors: [Canceled] if ctx ends; [ConnectionInvalid] if the endpoint is closed; [NotSupported].
+	// Source: none.
+	WaitSlot(ctx context.Context) error
 
 	// Flush ends the connection, and completes all incomplete requests of both queues with
 	// [Canceled], each queue in the order of posting. Flush blocks until copies by the peer that are

@@ -70,7 +70,7 @@ func (UnsupportedSharedReceiveQueue) NotifyAffinity() (group uint16, mask uint64
 }
 
 // UnsupportedEndpoint is for implementations of [Endpoint]. It answers FastRegister, InvalidateRegion,
-// atomics, and requests with immediate data.
+// WaitSlot, atomics, and requests with immediate data.
 type UnsupportedEndpoint struct{}
 
 func (UnsupportedEndpoint) embedUnsupported() {}
@@ -108,6 +108,11 @@ func (UnsupportedEndpoint) CompareAndSwap(uint64, []SGE, uint64, Token, uint64, 
 // Swap fails with [NotSupported].
 func (UnsupportedEndpoint) Swap(uint64, []SGE, uint64, Token, uint64, OpFlags) error {
 	return unsupported("swap", "endpoint")
+}
+
+// WaitSlot fails with [NotSupported].
+func (UnsupportedEndpoint) WaitSlot(context.Context) error {
+	return unsupported("wait slot", "endpoint")
 }
 
 // UnsupportedConnector is for implementations of [Connector].
