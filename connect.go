@@ -105,8 +105,7 @@ func (j *Job) ConnectAll(ctx context.Context, cfg nd.EndpointConfig) ([]nd.Endpo
 
 // ConnectRanks connects this rank to each of peers, and returns the endpoints in the order of peers. Each of
 // these ranks must call ConnectRanks, too, with this rank among its peers, or ConnectAll. The order of peers
-// does not matter: whatever the ranks choose, they do not deadlock, unless one of them calls [Job.Connect]
-// meanwhile.
+// does not matter: the ranks do not deadlock, unless one of them calls [Job.Connect] meanwhile.
 //
 // Each endpoint has the configuration cfg, except that its Context is the number of the peer's rank. The
 // completion queues of cfg need room for the results of all endpoints.

@@ -21,6 +21,8 @@ type adapter struct {
 	closed   atomic.Bool
 	isHidden bool // see Hide
 
+	owned ownedObjects
+
 	privilegedMu sync.Mutex    // held while the privileged token is made
 	privileged   atomic.Uint32 // the token; 0 until PrivilegedToken is called
 }
@@ -59,12 +61,6 @@ func (a *adapter) Query() (nd.AdapterInfo, error) {
 
 // QueryAddressList returns the address of the member.
 func (a *adapter) QueryAddressList() ([]netip.Addr, error) { return a.provider.QueryAddressList() }
-
-// Close closes the handle. Objects created through it stay usable until they are closed.
-func (a *adapter) Close() error {
-	a.closed.Store(true)
-	return nil
-}
 
 func (a *adapter) checkUsable(ctx context.Context, op string) error {
 	if a.closed.Load() {

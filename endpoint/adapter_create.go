@@ -20,12 +20,21 @@ func (a *adapter) CreateCompletionQueue(ctx context.Context, depth int) (nd.Comp
 	if err := a.beforeCall(ctx, op, 0, 0); err != nil {
 		return nil, err
 	}
-	return newCompletionQueue(a, depth), nil
+	return adopt[nd.CompletionQueue](a, op, kindQueue, newCompletionQueue(a, depth))
 }
 
 // CreateMemoryRegion makes a region without memory.
 func (a *adapter) CreateMemoryRegion(ctx context.Context) (nd.MemoryRegion, error) {
 	const op = "create memory region"
+	r, err := a.newRegion(ctx, op)
+	if err != nil {
+		return nil, err
+	}
+	return adopt[nd.MemoryRegion](a, op, kindRegion, r)
+}
+
+// newRegion is CreateMemoryRegion for a region that another object owns.
+func (a *adapter) newRegion(ctx context.Context, op string) (*memoryRegion, error) {
 	if err := a.beginCall(ctx, op); err != nil {
 		return nil, err
 	}
@@ -39,7 +48,8 @@ func (a *adapter) CreateMemoryRegion(ctx context.Context) (nd.MemoryRegion, erro
 
 // Register makes a region of any memory of the process.
 func (a *adapter) Register(ctx context.Context, buf []byte, flags nd.RegionFlags) (nd.MemoryRegion, error) {
-	r, err := a.CreateMemoryRegion(ctx)
+	const op = "create memory region"
+	r, err := a.newRegion(ctx, op)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +57,7 @@ func (a *adapter) Register(ctx context.Context, buf []byte, flags nd.RegionFlags
 		r.Close(ctx)
 		return nil, err
 	}
-	return r, nil
+	return adopt[nd.MemoryRegion](a, op, kindRegion, r)
 }
 
 // Allocate makes a region of arena memory. Peers reach it with one copy and without this
@@ -76,11 +86,10 @@ func (a *adapter) Allocate(ctx context.Context, size int, flags nd.RegionFlags) 
 		return nil, err
 	}
 	defer a.provider.waiters.EndCall()
-	r, err := a.CreateMemoryRegion(ctx)
+	mr, err := a.newRegion(ctx, op)
 	if err != nil {
 		return nil, err
 	}
-	mr := r.(*memoryRegion)
 	offset, err := a.provider.member.Alloc(uint64(size))
 	if err != nil {
 		mr.Close(ctx)
@@ -95,7 +104,7 @@ func (a *adapter) Allocate(ctx context.Context, size int, flags nd.RegionFlags) 
 		mr.Close(ctx)
 		return nil, err
 	}
-	return mr, nil
+	return adopt[nd.MemoryRegion](a, op, kindRegion, mr) // the last step: Close of the adapter would miss the memory of a region without it
 }
 
 // CreateMemoryWindow makes a window that is not bound.
@@ -112,21 +121,23 @@ func (a *adapter) CreateMemoryWindow(ctx context.Context) (nd.MemoryWindow, erro
 	if err != nil {
 		return nil, a.allocError(op, err)
 	}
-	return &memoryWindow{adapter: a, window: w, closeDone: make(chan struct{})}, nil
+	return adopt[nd.MemoryWindow](a, op, kindWindow, &memoryWindow{adapter: a, window: w, closeDone: make(chan struct{})})
 }
 
 // CreateConnector makes an unbound connector.
 func (a *adapter) CreateConnector(ctx context.Context) (nd.Connector, error) {
-	if err := a.checkUsable(ctx, "create connector"); err != nil {
+	const op = "create connector"
+	if err := a.checkUsable(ctx, op); err != nil {
 		return nil, err
 	}
-	return &connector{adapter: a}, nil
+	return adopt[nd.Connector](a, op, kindConnector, &connector{adapter: a})
 }
 
 // CreateListener makes an unbound listener.
 func (a *adapter) CreateListener(ctx context.Context) (nd.Listener, error) {
-	if err := a.checkUsable(ctx, "create listener"); err != nil {
+	const op = "create listener"
+	if err := a.checkUsable(ctx, op); err != nil {
 		return nil, err
 	}
-	return &listener{adapter: a}, nil
+	return adopt[nd.Listener](a, op, kindListener, &listener{adapter: a})
 }

@@ -47,5 +47,5 @@ func (a *adapter) CreateSharedAddress(ctx context.Context, addr netip.AddrPort) 
 	if err != nil {
 		return nil, err
 	}
-	return &sharedAddress{adapter: a, addr: local, remotes: make(map[netip.AddrPort]struct{})}, nil
+	return adopt[nd.SharedAddress](a, op, kindSharedAddress, &sharedAddress{adapter: a, addr: local, remotes: make(map[netip.AddrPort]struct{})})
 }

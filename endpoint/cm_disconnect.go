@@ -126,6 +126,7 @@ func (c *connector) Close() error {
 		return nil
 	}
 	c.closed = true
+	c.adapter.disown(kindConnector, c)
 	switch c.phase {
 	case phaseConnecting:
 		c.conn.transition(withdraws) // Connect returns and cleans up

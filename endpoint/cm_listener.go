@@ -230,6 +230,7 @@ func (l *listener) Close() error {
 }
 
 func (l *listener) close() {
+	l.adapter.disown(kindListener, l)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {

@@ -30,6 +30,7 @@ func (s *sharedAddress) LocalAddress() (netip.AddrPort, error) {
 
 // Close gives up the address. Its connections stay connected.
 func (s *sharedAddress) Close() error {
+	s.adapter.disown(kindSharedAddress, s)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed {

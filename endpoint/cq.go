@@ -316,6 +316,7 @@ func (q *completionQueue) Resize(depth int) error {
 // Close discards the queued results and ends all waits. It blocks until the pending calls of
 // Notify have returned, one after the other, the oldest first.
 func (q *completionQueue) Close() error {
+	q.adapter.disown(kindQueue, q)
 	q.makeShared()
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -53,5 +53,5 @@
 //   - queuePair;
 //   - completionQueue, sharedReceiveQueue, the waiters' lock: none of them while another is held;
 //   - Provider.mu, then connection.mu, which is held while a connection record is written;
-//   - those of packages window and shm.
+//   - those of packages window and shm, and of ownedObjects.
 package endpoint

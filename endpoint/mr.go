@@ -234,6 +234,9 @@ func (r *memoryRegion) Close(ctx context.Context) error {
 		defer r.mu.Unlock()
 		return r.closeDone || r.closeBlocked
 	})
+	if err == nil {
+		r.adapter.disown(kindRegion, r)
+	}
 	return drainError(ctx, err, op, object)
 }
 
@@ -310,6 +313,9 @@ func (w *memoryWindow) Close(ctx context.Context) error {
 		w.startClose()
 	}
 	err := p.wait(ctx, statuspage.Call{Op: op, Object: object}, p.deferred.Run, func() bool { return isClosed(w.closeDone) })
+	if err == nil {
+		w.adapter.disown(kindWindow, w)
+	}
 	return drainError(ctx, err, op, object)
 }
 

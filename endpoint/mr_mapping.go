@@ -48,11 +48,10 @@ func (a *adapter) BuildLogicalAddressMapping(ctx context.Context, buf []byte) (n
 	case !ok || !p.member.Owns(start, uint64(len(buf))):
 		return nil, argument("buf", a.opError(op, nd.InvalidParameter, fmt.Sprintf("%d bytes outside the adapter's memory", len(buf)), "map memory from Adapter.Allocate"))
 	}
-	created, err := a.CreateMemoryRegion(ctx)
+	region, err := a.newRegion(ctx, op)
 	if err != nil {
 		return nil, err
 	}
-	region := created.(*memoryRegion)
 	err = region.register(ctx, buf, nd.AllowLocalWrite) // not Register: the program does not register memory
 	if errors.Is(err, nd.AccessViolation) {
 		err = argument("buf", a.opError(op, nd.InvalidParameter, fmt.Sprintf("%d bytes of which a part is freed", len(buf)), "map memory of open regions"))
@@ -67,7 +66,7 @@ func (a *adapter) BuildLogicalAddressMapping(ctx context.Context, buf []byte) (n
 	p.mappings.mu.Lock()
 	p.mappings.list.Store(with(p.mappings.list.Load(), m))
 	p.mappings.mu.Unlock()
-	return m, nil
+	return adopt[nd.LogicalMapping](a, op, kindMapping, m)
 }
 
 // Pages returns the pages in the order of the buffer.
@@ -104,6 +103,7 @@ func (m *logicalMapping) Close(ctx context.Context) error {
 	p.mappings.mu.Lock()
 	p.mappings.list.Store(without(p.mappings.list.Load(), m))
 	p.mappings.mu.Unlock()
+	m.adapter.disown(kindMapping, m)
 	return nil
 }
 

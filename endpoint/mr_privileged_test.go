@@ -94,7 +94,7 @@ func TestPrivilegedTokenRefused(t *testing.T) {
 		r := p.b.fastRegion(100)
 		p.b.must(order{Do: doWrite, Context: 1, Parts: []part{{Region: r, Len: 8, Token: foreign}}, Far: p.a.memory})
 		p.b.expect(initiatorQueue, failure(nd.RequestWrite, 1, nd.AccessViolation))
-		wantStatus(t, other.Close(), nd.Success)
+		wantStatus(t, other.Close(s.ctx), nd.Success)
 		if _, err := other.PrivilegedToken(); nd.StatusOf(err) != nd.InvalidHandle {
 			t.Errorf("of a closed adapter: %v", err)
 		}

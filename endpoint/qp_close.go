@@ -97,6 +97,7 @@ func (ep *queuePair) close() {
 	}
 	ep.rq.cq.detach(ep)
 	ep.sq.cq.detach(ep)
+	ep.adapter.disown(kindEndpoint, ep)
 	ep.provider.removeEndpoint(ep)
 	ep.provider.runOrDefer(ep.free)
 }

@@ -92,7 +92,7 @@ func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 	if ep.hasOverrun() {
 		a.provider.engine.wake() // to end the endpoint, see overrun
 	}
-	return ep, nil
+	return adopt[nd.Endpoint](a, op, kindEndpoint, ep)
 }
 
 // sharedQueue returns the shared receive queue that cfg names, or nil. With a shared queue it clears

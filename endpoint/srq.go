@@ -55,7 +55,7 @@ func (a *adapter) CreateSharedReceiveQueue(ctx context.Context, cfg nd.SharedRec
 	}
 	q := &sharedReceiveQueue{adapter: a, sge: sge, lowThreshold: uint64(cfg.Threshold)}
 	q.setDepth(uint64(depth))
-	return q, nil
+	return adopt[nd.SharedReceiveQueue](a, op, kindQueue, q)
 }
 
 // setDepth makes room for depth receives, and keeps those that are posted.
@@ -237,6 +237,7 @@ func (q *sharedReceiveQueue) Close() error {
 	q.mu.Lock()
 	q.closed = true
 	q.mu.Unlock()
+	q.adapter.disown(kindQueue, q)
 	q.adapter.provider.waiters.Wake()
 	return nil
 }

@@ -146,7 +146,7 @@ var producers = map[string]func(t *testing.T) error{
 			if ad, err := i.provider.OpenAdapter(i.ctx, i.provider.adapterID()); err != nil {
 				return err
 			} else {
-				i.good(ad.Close())
+				i.good(ad.Close(i.ctx))
 			}
 		}
 	},

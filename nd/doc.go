@@ -41,7 +41,7 @@
 // [context.Context]. If the context ends first, this call fails with [Canceled], and [errors.Is] also
 // finds the context's own error. If the work is done just as the context ends, the call may return
 // its normal outcome. If a canceled call may have had an effect, its comment describes the effect.
-// Each call has one form. So Flush, and the Close of a region, window or mapping, take a context,
+// Each call has one form. So Flush, and the Close of a region, window, mapping or adapter, take a context,
 // because they block until copies in progress have ended. Close of any other object waits for no peer,
 // and takes no context. To wait for the copies of an endpoint, call its Flush before its Close.
 //
@@ -83,8 +83,9 @@
 // All methods may be called by any number of goroutines at once. If several goroutines post to one
 // queue at the same time, the order of their requests is undefined.
 //
-// Objects may be closed in any order. If an open object still uses a closed object, the provider
-// keeps the part that is needed until the open object is closed too. Close cancels the calls that
+// Close of an adapter closes its objects. They may also be closed one by one, in any order: if an open
+// object still uses a closed object, the provider keeps the part that is needed until the open object is
+// closed too. Close cancels the calls that
 // block on the object, oldest first. The object reports no event afterwards.
 //
 // Methods of a closed object fail with [InvalidHandle], with these exceptions:

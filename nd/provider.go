@@ -130,9 +130,14 @@ type Adapter interface {
 	// Source: NdkGetPrivilegedMemoryRegionToken.
 	PrivilegedToken() (Token, error)
 
-	// Close releases this handle of the adapter. Objects that were created with the handle stay
-	// usable until they are closed. The adapter is released when the last of these objects is closed.
-	Close() error
+	// Close closes this handle of the adapter, and every open object that was created with it: listeners
+	// and connectors, then endpoints, windows, regions, mappings and queues, each with the effect of its own
+	// Close. Other goroutines may use the objects meanwhile. When Close has returned nil, no transfer accesses
+	// memory of the adapter's regions.
+	//
+	// Errors: [Canceled] if ctx ends first. All objects are closed even so. To wait until no transfer accesses
+	// the memory, call Close again.
+	Close(ctx context.Context) error
 
 	extensible // implemented by embedding UnsupportedAdapter
 }

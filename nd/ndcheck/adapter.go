@@ -225,12 +225,12 @@ func (a *adapter) closed(o object) {
 	a.mu.Unlock()
 }
 
-// Close notes that the program has closed the adapter. It may close the objects later.
-func (a *adapter) Close() error {
+// Close notes that the program has closed the adapter.
+func (a *adapter) Close(ctx context.Context) error {
 	a.mu.Lock()
 	a.closedAt = here()
 	a.mu.Unlock()
-	return a.Adapter.Close()
+	return a.Adapter.Close(ctx)
 }
 
 // leaks reports the objects of a closed adapter that are still open at the end.

@@ -395,10 +395,10 @@ var requestPrograms = []program{
 			func(s *side) { s.barrier(); s.must(s.ep.Send(1, s.sge(0, 8), 0)); s.done(); s.close() }}},
 	{rule: "N601", other: -1,
 		broken: [2]func(s *side){
-			func(s *side) { s.must(s.job.Adapter().Close()); s.must(s.job.Close()) },
+			func(s *side) { s.must(s.job.Adapter().Close(s.ctx)); s.must(s.job.Close()) },
 			func(s *side) {}},
 		clean: [2]func(s *side){
-			func(s *side) { s.must(s.job.Adapter().Close()); s.close(); s.must(s.job.Close()) },
+			func(s *side) { s.must(s.job.Adapter().Close(s.ctx)); s.close(); s.must(s.job.Close()) },
 			func(s *side) { s.close() }}},
 	{rule: "N602", other: 1,
 		broken: [2]func(s *side){

@@ -407,7 +407,7 @@ func TestNothingStays(t *testing.T) {
 	if endpoints, requests, objects := p.Sizes(); endpoints+requests+objects != 0 { // a closed queue has no results
 		t.Errorf("%d endpoints, %d requests, %d objects are left", endpoints, requests, objects)
 	}
-	must(a.Close())
+	must(a.Close(ctx))
 	must(p.Close())
 	must(m.Leave())
 	for _, f := range found {

@@ -73,7 +73,7 @@ var troubled = map[string]struct {
 			s.waitInVain(s.recv)
 			s.barrier()
 			s.received()
-			s.must(s.job.Adapter().Close())
+			s.must(s.job.Adapter().Close(s.ctx))
 			s.barrier()
 			s.must(s.job.Close())
 		}}},
@@ -104,7 +104,7 @@ var troubled = map[string]struct {
 		func(s *side) { s.must(s.second().Close()); s.barrier() },
 		func(s *side) {
 			s.failure()
-			s.must(s.job.Adapter().Close())
+			s.must(s.job.Adapter().Close(s.ctx))
 			s.barrier()
 			s.must(s.job.Close())
 		}}},

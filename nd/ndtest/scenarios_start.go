@@ -80,7 +80,7 @@ var startScenarios = []scenario{
 			s.must(err)
 			s.ad = ad
 			r := s.region(1<<20, allRights) // large, so that a leak exhausts the memory soon
-			s.must(ad.Close())
+			s.must(ad.Close(s.ctx))
 			s.must(r.mr.Close(s.ctx))
 			_, err = ad.CreateCompletionQueue(s.ctx, 1)
 			s.want(nd.InvalidHandle, err)
@@ -166,7 +166,7 @@ var startScenarios = []scenario{
 				objects = append(objects, srq)
 			}
 			s.must(closeAll(s.ctx, nil, append(objects, c.ep, connector, listener)...))
-			s.must(s.ad.Close())
+			s.must(s.ad.Close(c.ctx))
 		}
 	}},
 	{id: "C011", title: "the route to a server starts at a local address", active: func(s *side) {

@@ -72,7 +72,7 @@ func (s *side) openAdapter() nd.Adapter {
 	}
 	ad, err := nd.OpenAddress(s.ctx, s.provider, list[0])
 	s.must(err)
-	s.cleanup(func() { ad.Close() })
+	s.cleanup(func() { ad.Close(s.ctx) })
 	s.expectMisuse(ad)
 	return ad
 }

@@ -152,7 +152,7 @@ var roleMain = proctest.Role("main", func(s *proctest.Self) error {
 		<-ctx.Done()
 		return ctx.Err()
 	})
-	return errors.New("Main has returned")
+	return errors.New("it has returned")
 })
 
 func TestMainEndsTheProcess(t *testing.T) {

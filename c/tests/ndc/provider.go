@@ -189,8 +189,8 @@ func (a *adapter) CreateListener(ctx context.Context) (nd.Listener, error) {
 	return l, status(op, func() C.snd_status { return C.snd_listener_create(a.c, &l.c) })
 }
 
-// Close leaves the handle in C open: its objects stay usable.
-func (a *adapter) Close() error {
+// Close leaves the handle and its objects in C open.
+func (a *adapter) Close(context.Context) error {
 	a.closed = true
 	return nil
 }

@@ -165,7 +165,7 @@ func (a *adapter) CreateListener(ctx context.Context) (nd.Listener, error) {
 	return &listener{adapter: a}, a.usable("create listener")
 }
 
-func (a *adapter) Close() error {
+func (a *adapter) Close(context.Context) error {
 	defer a.lock()()
 	a.closed = true
 	return nil
