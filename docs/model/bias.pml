@@ -4,7 +4,7 @@
  * internal/asym.BiasedMutex costs the goroutine that has the bias plain loads and stores only. Any other goroutine that
  * locks it revokes the bias first, and pays for both with membarrier(2), which is Heavy. The model has LockBiased of
  * stack_unsafe.go, and lockSlow, tryLockSlow, revokeBias, setBias and Unlock of mutex.go; each load or store is a step.
- * The promises of the mutex are assertions.
+ * The promises of the mutex are assertions. LIBRARY is the lock of the C library, c/src/shm/lock.c and snd_lock of c/src/shm/fabric.h.
  *
  *	biased goroutine (LockBiased, Unlock)        any other (lockSlow, tryLockSlow), with mu held
  *	-------------------------------------        -----------------------------------------------
@@ -30,9 +30,12 @@
  * Variants, in which all claims hold: AGAIN, a holder may try to lock once more, which must fail; MOVES, LockBiased may at any time not
  * recognise the goroutine, because its stack has moved; the goroutine then revokes its own bias.
  *
+ * LIBRARY: threads take the place of goroutines, and there is no TryLock. A process that has mu and finds the bias its own leaves it. One that has
+ * revoked a bias waits, and may give it back when it unlocks, as the engine does. The flag is slow: the lock is held through mu.
+ *
  * Mutations:
  *	NO_HEAVY NO_SECOND_LOAD SHARED_FLAG NO_WAIT FORGET_REVOKED NO_BACK_OFF HEAVY_FIRST UNLOCK_FIRST PLAIN_ARM
- *	CHECK_FIRST NO_LOCK; with AGAIN: NO_HELD_CHECK
+ *	CHECK_FIRST NO_LOCK; with AGAIN: NO_HELD_CHECK; with LIBRARY: SLOW_LATE
  *
  * README.md says what each of them takes away. REACH asserts that certain situations never occur; each of these
  * assertions must fail.
@@ -53,6 +56,7 @@
 #define BIAS	0		/* 0 = none, else the process's number plus one */
 #define LATEST	1		/* likewise: the present bias, or the one that was revoked last */
 #define HELDBYBIAS 2
+#define SLOW	2		/* instead, in LIBRARY */
 #define DATA	3		/* the guarded data: the number of pushes */
 #define ARMED	4		/* the waiter's doorbell */
 #ifdef SHARED_FLAG
@@ -146,7 +150,7 @@ hidden byte O1_alone, O2_seen, O3_woken;
 #define CLAIM(name, what)	name = (what); assert(name)
 
 #ifdef REACH
-hidden byte S1, S2, S3, S4, S5, S6, S7, S8;
+hidden byte S1, S2, S3, S4, S5, S6, S7, S8, S9;
 #define SEEN(name, what)	name = !(what); assert(name)
 #else
 #define SEEN(name, what)	skip
@@ -154,7 +158,7 @@ hidden byte S1, S2, S3, S4, S5, S6, S7, S8;
 
 /* ---- The mutex ------------------------------------------------------------------------------------------------- */
 
-#ifdef NO_HELD_CHECK
+#if defined(NO_HELD_CHECK) || defined(LIBRARY)
 #define HELD	0
 #else
 #define HELD	x
@@ -182,7 +186,9 @@ inline lockbiased() {
 #endif
 			if
 			:: x == me + 1 ->
+#ifndef LIBRARY
 				store(HELDBYBIAS, 1);
+#endif
 				entered = true
 			:: else ->
 				d_step { SEEN(S3, true); SEEN(S5, M[HELDBYBIAS] && M[BIAS] != 0) };
@@ -224,7 +230,7 @@ inline revokebias() {
 	x = 0
 }
 
-#ifdef FORGET_REVOKED
+#if defined(FORGET_REVOKED) || defined(LIBRARY)
 #define ASKED	(took && x != 0)
 #else
 #define ASKED	(x != 0)
@@ -248,8 +254,17 @@ inline lock() {
 	:: entered
 	:: else ->
 		d_step { !mu && EMPTY(me) -> mu = true };
+#ifdef LIBRARY
+		load(x, BIAS);
+		if
+		:: x == me + 1 -> d_step { SEEN(S4, true); took = false; x = 0 }
+		:: else -> revokebias(); awaitbiased()
+		fi;
+		store(SLOW, 1);
+#else
 		revokebias();
 		awaitbiased();
+#endif
 		entered = true
 	fi
 }
@@ -282,6 +297,30 @@ inline trylock() {
 	fi
 }
 
+#ifdef LIBRARY
+inline unlock() {
+	load(x, SLOW);
+	if
+	:: x ->
+#ifndef SLOW_LATE
+		store(SLOW, 0);
+#endif
+		if
+		:: store(LATEST, me + 1); store(BIAS, me + 1)	/* give_bias */
+		:: took -> load(x, LATEST); store(BIAS, x); d_step { SEEN(S9, true) }	/* snd_unlock_aside */
+		:: skip
+		fi;
+#ifdef SLOW_LATE
+		store(SLOW, 0);
+#endif
+		d_step { EMPTY(me) -> mu = false; took = false }
+	:: else ->
+		load(x, LATEST);
+		store(INSIDE(x - 1), 0)
+	fi;
+	x = 0
+}
+#else
 inline unlock() {
 	load(x, HELDBYBIAS);
 	if
@@ -298,6 +337,7 @@ inline unlock() {
 	fi;
 	x = 0
 }
+#endif
 
 /* ---- The users ------------------------------------------------------------------------------------------------- */
 
@@ -375,7 +415,11 @@ proctype Process(byte me) {
 	do
 	:: left > 1 || left == 1 && me != WAITER ->
 		left--;
+#ifdef LIBRARY
+		lock();
+#else
 		if :: lock() :: trylock() fi;
+#endif
 		if
 		:: entered -> push(); ring()
 		:: else

@@ -94,6 +94,13 @@ bias, UNLOCK_FIRST            | safety   | O2_seen O3_woken | UNLOCK_FIRST
 bias, PLAIN_ARM            | safety   | nothing | PLAIN_ARM ROUNDS=3
 bias, CHECK_FIRST           | safety   | O3_woken | CHECK_FIRST
 bias, NO_LOCK              | safety   | O3_woken | NO_LOCK
+bias, library              | safety   | nothing | LIBRARY ROUNDS=3
+bias, library, three       | safety   | nothing | LIBRARY N=3
+bias, library, reachable   | safety   | S1 S2 S3 S4 S6 S7 S8 S9 | LIBRARY REACH ROUNDS=3
+bias, library, NO_HEAVY    | safety   | O1_alone O2_seen O3_woken deadlock | LIBRARY NO_HEAVY
+bias, library, NO_WAIT     | safety   | O1_alone O2_seen O3_woken | LIBRARY NO_WAIT
+bias, library, SHARED_FLAG | safety   | O1_alone O2_seen O3_woken | LIBRARY SHARED_FLAG ROUNDS=3
+bias, library, SLOW_LATE   | safety   | deadlock | LIBRARY SLOW_LATE
 
 doorbell.pml
 doorbell                        | safety   | nothing | -

@@ -15,6 +15,8 @@ import (
 // has moved its stack. The zero value is unlocked and has no bias. A BiasedMutex must not be copied, and the goroutine
 // that locks it must unlock it.
 //
+// TWIN c/src/shm/lock.c.
+//
 // A biased unlock is no memory fence. A goroutine that stores a word and then has to see what the biased goroutine stored
 // before must lock the mutex in between.
 type BiasedMutex struct {

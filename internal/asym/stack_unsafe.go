@@ -18,7 +18,7 @@ func currentStack() *stack
 // pointer is unsafe.Pointer, with which LockBiased needs no calls.
 type pointer = unsafe.Pointer
 
-// LockBiased locks m and returns true if m is biased toward the calling goroutine. Else it returns false and has changed
+// LockBiased locks m and returns true if m is biased toward the calling goroutine. TWIN c/src/shm/fabric.h. Else it returns false and has changed
 // nothing; the caller then calls Lock. Callers use it before Lock because the compiler can inline it.
 //
 // The caller has the bias if it runs within bias.bounds, and the record still has these bounds. This takes a few loads

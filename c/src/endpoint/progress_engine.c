@@ -3,7 +3,6 @@
  * arms its doorbell and sleeps until a peer rings. TWIN endpoint/progress_engine.go, endpoint/progress_run.go. */
 #include "endpoint/progress_engine.h"
 
-#include <sched.h>
 #include <time.h>
 
 #include "endpoint/progress.h"
@@ -16,29 +15,7 @@
 #define MAX_GAP INT64_C(2000000)
 static const char name_of_thread[] = "softnd";
 
-enum { MAX_BURST = 16, YIELDS = 100 };
-
-static void engine_lock(struct snd_fabric *f)
-{
-	pthread_mutex_lock(&f->mutex);
-	if (f->lock != SND_LOCK_BIASED)
-		return;
-	snd_set32(&f->wanted, 1);
-	snd_heavy(); /* ORDER engine: between the store of wanted and the loads of inside; pairs with snd_light in snd_lock */
-	for (int i = 0; snd_acquire32(&f->inside) != 0; i++) {
-		if (i < YIELDS)
-			sched_yield();
-		else
-			nanosleep(&(struct timespec){0, 50000}, NULL); /* a long copy, or the program is stopped */
-	}
-}
-
-static void engine_unlock(struct snd_fabric *f)
-{
-	if (f->lock == SND_LOCK_BIASED)
-		snd_release32(&f->wanted, 0);
-	pthread_mutex_unlock(&f->mutex);
-}
+enum { MAX_BURST = 16 };
 
 static bool drive(struct snd_fabric *f)
 {
@@ -55,19 +32,19 @@ static void pause_for(int64_t ns) { nanosleep(&(struct timespec){0, (long)ns}, N
 static void rest(struct snd_fabric *f)
 {
 	struct snd_doorbell *d = &f->record->engine;
-	engine_lock(f);
+	snd_lock_aside(f);
 	uint32_t ticket = snd_arm(d);
 	f->engine_armed = true;
 	bool progressed = drive(f);
 	/* A wait of the program polls by itself, and wakes the engine if it ends before that work does. */
 	int64_t sleep = f->calls == 0 && snd_needs_polling(f) ? snd_poll_interval(f) : snd_idle_time(f);
-	engine_unlock(f);
+	snd_unlock_aside(f);
 	if (!progressed && snd_load32(&f->quit) == 0)
 		snd_sleep(d, ticket, sleep);
-	engine_lock(f);
+	snd_lock_aside(f);
 	f->engine_armed = false;
 	snd_disarm(d);
-	engine_unlock(f);
+	snd_unlock_aside(f);
 }
 
 static void *run(void *arg)
@@ -79,10 +56,10 @@ static void *run(void *arg)
 	int burst = 0;
 	while (snd_load32(&f->quit) == 0) {
 		if (f->stepwise) { /* steps are counted, so something always remains to do */
-			engine_lock(f);
+			snd_lock_aside(f);
 			if (f->calls == 0)
 				drive(f);
-			engine_unlock(f);
+			snd_unlock_aside(f);
 			pause_for(snd_poll_interval(f));
 			continue;
 		}
@@ -93,9 +70,9 @@ static void *run(void *arg)
 			gap = gap * 2 < MAX_GAP ? gap * 2 : MAX_GAP;
 			continue;
 		}
-		engine_lock(f);
+		snd_lock_aside(f);
 		bool progressed = f->calls == 0 && drive(f); /* a wait drives everything */
-		engine_unlock(f);
+		snd_unlock_aside(f);
 		if (progressed && ++burst < MAX_BURST)
 			continue;
 		burst = 0;

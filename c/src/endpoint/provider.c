@@ -67,7 +67,7 @@ snd_status snd_fabric_begin(const snd_fabric_options *options, snd_fabric **hand
 	if (s != SND_SUCCESS)
 		return s;
 	const bool safe = options != NULL && options->threading == SND_THREAD_SAFE;
-	struct snd_fabric *f = snd_object_new(SND_TYPE_FABRIC, sizeof *f, offsetof(struct snd_fabric, inside), NULL, safe);
+	struct snd_fabric *f = snd_object_new(SND_TYPE_FABRIC, sizeof *f, offsetof(struct snd_fabric, closed), NULL, safe);
 	if (f == NULL || (f->ports = calloc(1, 65536 / 8)) == NULL) {
 		if (f != NULL)
 			snd_object_free(&f->object);
@@ -93,12 +93,11 @@ snd_status snd_fabric_begin(const snd_fabric_options *options, snd_fabric **hand
 	if (!f->has_mutex)
 		pthread_mutex_init(&f->mutex, NULL);
 	f->has_mutex = true;
-	if (!safe && watched)
-		f->lock = SND_LOCK_WATCHED;
-	else if (!safe)
-		f->lock = f->has_engine ? SND_LOCK_BIASED : SND_LOCK_NONE;
-	else if (f->lock != SND_LOCK_MUTEX)
-		f->lock = SND_LOCK_MUTEX; /* once: threads read it on the way to the mutex */
+	const enum snd_locking lock = safe || (f->has_engine && !watched) ? SND_LOCK_BIASED : watched ? SND_LOCK_WATCHED : SND_LOCK_NONE;
+	if (f->lock != lock) { /* not with SND_THREAD_SAFE if an earlier fabric was here: threads that use that too late read it */
+		f->bias = NULL;
+		f->lock = lock;
+	}
 	struct snd_link *lists[] = {&f->adapters, &f->endpoints, &f->closing, &f->connections, &f->listeners, &f->connectors, &f->queues, &f->closing_queues, &f->shared_queues,
 		&f->regions, &f->windows, &f->work, &f->waiting};
 	for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)

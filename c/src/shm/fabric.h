@@ -51,18 +51,30 @@ struct snd_spin {
 struct snd_limits;
 struct snd_table;
 
+/* snd_bias is the bias of a lock toward one thread. That thread may write inside even after the bias is revoked, until it finds out.
+ * So each thread has a bias of its own, and no other thread ever gets it. */
+struct snd_bias {
+	_Atomic uintptr_t thread; /* see snd_thread; 0: no thread has it yet */
+	snd_half inside;          /* 1: the thread holds the lock, or is about to find that the bias is revoked */
+};
+enum { SND_BIASES = 32 }; /* threads that can have the bias of a lock; the lock is a mutex to all others */
+
 struct snd_fabric {
 	struct snd_object object;
-	/* These outlive the fabric: a call that comes too late may still lock the mutex, and then finds its handle closed. */
-	enum { SND_LOCK_NONE, SND_LOCK_BIASED, SND_LOCK_MUTEX, SND_LOCK_WATCHED } lock;
-	snd_half user;         /* SND_LOCK_WATCHED: the thread of the program that holds the mutex, or is in a wait; 0 = none */
-	bool crossed;          /* SND_LOCK_WATCHED: calls of two threads have met, and that is reported */
+	/* The lock. It outlives the fabric: a call that comes too late may still lock it, and then finds its handle closed. */
+	enum snd_locking { SND_LOCK_NONE, SND_LOCK_BIASED, SND_LOCK_WATCHED } lock;
+	bool slow;      /* the lock is held through the mutex; guarded by the lock, as those below */
+	bool revoked;   /* by the engine, which holds the lock */
+	bool crossed;   /* SND_LOCK_WATCHED: calls of two threads have met, and that is reported */
 	bool has_mutex;
+	_Atomic(struct snd_bias *) bias; /* the present one; NULL = none. Changes with the mutex held */
+	struct snd_bias *latest;         /* the present one, or the one that was revoked last */
+	uintptr_t last;                  /* the thread that last locked through the mutex */
+	uint32_t streak;                 /* consecutive locks through the mutex that were last's */
+	snd_half user;  /* SND_LOCK_WATCHED: the thread of the program that holds the mutex, or is in a wait; 0 = none */
 	pthread_mutex_t mutex;
+	struct snd_bias biases[SND_BIASES];
 
-	snd_half inside; /* of a biased lock: the program is in a call, or about to look at wanted */
-	snd_half wanted; /* the engine holds the lock, or waits for the program */
-	bool slow;       /* the program holds the mutex instead */
 	bool closed;       /* no call may begin, and waits end */
 	bool of_job;       /* snd_job_close closes it */
 	bool marked_dead;  /* a peer has marked this live member dead */
@@ -152,61 +164,73 @@ enum { SND_LINE = 64 };
  * lines a small request touches. */
 static inline void *snd_alloc_lines(size_t size) { return aligned_alloc(SND_LINE, (size + SND_LINE - 1) / SND_LINE * SND_LINE); }
 
-/* lock.c */
-void snd_lock_contended(struct snd_fabric *f);
-
-/* snd_lock_watched locks the mutex of a fabric that has no SND_THREAD_SAFE, and reports if another thread is in a call. */
-void snd_lock_watched(struct snd_fabric *f);
-void snd_unlock_watched(struct snd_fabric *f);
-static inline void snd_lock_mutex(struct snd_fabric *f)
+/* snd_is_of reports whether a handle is still open and of an open fabric. Before a thread has the lock, another may close the handle, or the
+ * fabric. */
+SND_FAST bool snd_is_of(const struct snd_object *o, enum snd_type type, const struct snd_fabric *f)
 {
-	if (f->lock == SND_LOCK_WATCHED)
-		snd_lock_watched(f);
-	else
-		pthread_mutex_lock(&f->mutex);
+	return snd_has_magic(o, type) && snd_fabric_of(o) == f && !f->closed;
 }
 
-/* snd_lock is what each call of the program begins with. Without an engine and with calls of one thread at a time
- * there is nothing to exclude. With an engine, the program is the frequent side of a biased lock. */
+/* lock.c */
+bool snd_enter_slow(const struct snd_object *o, enum snd_type type);
+void snd_lock_slow(struct snd_fabric *f);
+void snd_unlock_slow(struct snd_fabric *f);
+/* snd_lock_aside and snd_unlock_aside are for the engine: the thread that has the bias has it again afterwards. */
+void snd_lock_aside(struct snd_fabric *f);
+void snd_unlock_aside(struct snd_fabric *f);
+
+/* snd_thread identifies the calling thread by the place of its thread-local storage. When it has ended, another may get that place. */
+SND_FAST uintptr_t snd_thread(void)
+{
+#if defined(__x86_64__)
+	uintptr_t place;
+	__asm__("mov %%fs:0, %0" : "=r"(place));
+	return place;
+#else
+	return (uintptr_t)__builtin_thread_pointer();
+#endif
+}
+
+/* snd_light_of_bias is snd_light where a bias exists, and so membarrier works. */
+SND_FAST void snd_light_of_bias(void)
+{
+#if defined(__SANITIZE_THREAD__)
+	atomic_thread_fence(memory_order_seq_cst);
+#else
+	atomic_signal_fence(memory_order_seq_cst);
+#endif
+}
+
+/* snd_lock_by_bias locks a fabric whose bias is toward this thread, with plain loads and stores. Otherwise it returns false, and has changed
+ * nothing. TWIN internal/asym/stack_unsafe.go. */
+SND_FAST bool snd_lock_by_bias(struct snd_fabric *f)
+{
+	struct snd_bias *b = atomic_load_explicit(&f->bias, memory_order_relaxed);
+	if (snd_unlikely(b == NULL || atomic_load_explicit(&b->thread, memory_order_relaxed) != snd_thread()))
+		return false;
+	snd_set32(&b->inside, 1);
+	snd_light_of_bias(); /* ORDER bias: between the store of inside and the load of bias; pairs with snd_heavy in revoke_bias */
+	if (snd_likely(atomic_load_explicit(&f->bias, memory_order_acquire) == b))
+		return true;
+	snd_release32(&b->inside, 0);
+	return false;
+}
+
+/* snd_lock is what each call of the program begins with. Without an engine and with calls of one thread at a time there is nothing to
+ * exclude. Otherwise the lock is biased toward the thread that has made 64 calls with no other thread in between. */
 static inline void snd_lock(struct snd_fabric *f)
 {
-	if (snd_likely(f->lock == SND_LOCK_NONE))
-		return;
-	if (f->lock >= SND_LOCK_MUTEX) {
-		snd_lock_mutex(f);
-		return;
-	}
-	snd_set32(&f->inside, 1);
-	snd_light(); /* ORDER engine: between the store of inside and the load of wanted; pairs with snd_heavy in engine_lock */
-	if (snd_unlikely(snd_acquire32(&f->wanted) != 0))
-		snd_lock_contended(f);
+	if (f->lock != SND_LOCK_NONE && !snd_lock_by_bias(f))
+		snd_lock_slow(f);
 }
 static inline void snd_unlock(struct snd_fabric *f)
 {
-	if (snd_likely(f->lock == SND_LOCK_NONE))
+	if (f->lock == SND_LOCK_NONE)
 		return;
-	if (f->lock >= SND_LOCK_MUTEX || snd_unlikely(f->slow)) {
-		f->slow = false;
-		if (f->lock == SND_LOCK_WATCHED)
-			snd_unlock_watched(f);
-		pthread_mutex_unlock(&f->mutex);
-		return;
-	}
-	snd_release32(&f->inside, 0);
-}
-
-/* snd_enter begins a call on a handle: it locks the fabric of an open object. While a thread waits for the mutex, another
- * one may close the handle, or the fabric. */
-SND_FAST bool snd_enter(const struct snd_object *o, enum snd_type type)
-{
-	if (snd_unlikely(o == NULL || __atomic_load_n(&o->magic, __ATOMIC_RELAXED) != SND_MAGIC_OF(type)))
-		return false;
-	struct snd_fabric *f = snd_fabric_of(o);
-	snd_lock(f);
-	if (snd_likely(f->lock != SND_LOCK_MUTEX || (snd_has_magic(o, type) && snd_fabric_of(o) == f && !f->closed)))
-		return true;
-	snd_unlock(f);
-	return false;
+	if (snd_likely(!f->slow))
+		snd_release32(&f->latest->inside, 0);
+	else
+		snd_unlock_slow(f);
 }
 
 /* snd_try_enter is snd_enter for the fast path of a call: it calls no function, so that the compiler keeps everything in registers. If it
@@ -216,23 +240,27 @@ SND_FAST bool snd_try_enter(const struct snd_object *o, enum snd_type type)
 	if (snd_unlikely(o == NULL || __atomic_load_n(&o->magic, __ATOMIC_RELAXED) != SND_MAGIC_OF(type)))
 		return false;
 	struct snd_fabric *f = snd_fabric_of(o);
-	if (snd_likely(f->lock == SND_LOCK_NONE))
+	if (f->lock == SND_LOCK_NONE)
 		return true;
-	if (f->lock != SND_LOCK_BIASED)
+	if (snd_unlikely(!snd_lock_by_bias(f)))
 		return false;
-	snd_set32(&f->inside, 1);
-	snd_light(); /* ORDER engine: as in snd_lock */
-	if (snd_likely(snd_acquire32(&f->wanted) == 0))
+	if (snd_likely(snd_is_of(o, type, f)))
 		return true;
-	snd_release32(&f->inside, 0);
+	snd_release32(&f->latest->inside, 0);
 	return false;
 }
 
 /* snd_try_leave ends a call that snd_try_enter has let in. */
 SND_FAST void snd_try_leave(struct snd_fabric *f)
 {
-	if (snd_unlikely(f->lock != SND_LOCK_NONE))
-		snd_release32(&f->inside, 0);
+	if (f->lock != SND_LOCK_NONE)
+		snd_release32(&f->latest->inside, 0);
+}
+
+/* snd_enter begins a call on a handle: it locks the fabric of an open object. */
+SND_FAST bool snd_enter(const struct snd_object *o, enum snd_type type)
+{
+	return snd_likely(snd_try_enter(o, type)) || snd_enter_slow(o, type);
 }
 
 #define SND_OBJECT(h) ((struct snd_object *)(void *)(h))

@@ -1,19 +1,82 @@
-/* The lock of a fabric: its slow path, and threads that use a fabric at the same time without SND_THREAD_SAFE, for which
- * SOFTND_CHECK=1 looks. */
+/* The lock of a fabric: all but its fast path, which is in fabric.h. TWIN internal/asym/mutex.go.
+ *
+ * One thread at a time may have the bias, and locks with plain loads and stores. Every other thread, and that one while it has no bias, holds
+ * the mutex instead. A thread with the mutex revokes the bias of another one, and waits until that is outside. So
+ *
+ * - a thread may end while it has the bias: nothing waits for it. A new thread at the same place has the bias from the start;
+ * - while a thread is stopped in a call, all others wait, as for a mutex;
+ * - a bias exists only where membarrier works. Elsewhere the lock is the mutex.
+ *
+ * And threads that use a fabric at the same time without SND_THREAD_SAFE, for which SOFTND_CHECK=1 looks. */
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "shm/fabric.h"
 
-/* snd_lock_contended is the program's snd_lock when the engine wants the lock: it waits for the engine, and holds the
- * mutex itself. */
-void snd_lock_contended(struct snd_fabric *f)
+enum {
+	/* Consecutive locks that give a thread the bias: worth the microsecond that revoking it takes. */
+	THRESHOLD = 64,
+	/* A thread that waits for the biased one first yields, and then sleeps between checks, each time twice as long. */
+	YIELDS = 100,
+	SHORTEST_NAP = 20 * 1000,
+	LONGEST_NAP = 2000 * 1000
+};
+
+/* can_bias reports whether the barriers that a bias needs work. Under ThreadSanitizer both sides have full ones, so that it checks the
+ * biased lock, too. */
+static bool can_bias(void)
 {
-	snd_release32(&f->inside, 0);
-	pthread_mutex_lock(&f->mutex);
-	f->slow = true;
+#if defined(__SANITIZE_THREAD__)
+	return true;
+#else
+	return snd_has_membarrier;
+#endif
+}
+
+static void await_outside(const struct snd_bias *b)
+{
+	long nap = SHORTEST_NAP;
+	for (int checks = 0; snd_acquire32(&b->inside) != 0; checks++) {
+		if (checks < YIELDS) {
+			sched_yield();
+			continue;
+		}
+		(void)syscall(SYS_nanosleep, &(struct timespec){0, nap}, NULL); /* nanosleep is a point at which a thread can be canceled */
+		nap = nap * 2 < LONGEST_NAP ? nap * 2 : LONGEST_NAP;
+	}
+}
+
+/* revoke ends the bias toward another thread, and waits until that is outside. It reports whether there was one. The caller has the
+ * mutex, and with it the lock when revoke_bias returns. */
+static bool revoke_bias(struct snd_fabric *f)
+{
+	struct snd_bias *b = atomic_load_explicit(&f->bias, memory_order_relaxed);
+	if (b == NULL || atomic_load_explicit(&b->thread, memory_order_relaxed) == snd_thread())
+		return false;
+	SND_KEEP_ERRNO;
+	atomic_store_explicit(&f->bias, NULL, memory_order_relaxed);
+	snd_heavy(); /* ORDER bias: between the store of bias and the load of inside; pairs with snd_light in snd_lock */
+	await_outside(b);
+	return true;
+}
+
+static void give_bias(struct snd_fabric *f, uintptr_t thread)
+{
+	f->streak = 0;
+	struct snd_bias *b = f->biases;
+	for (; b < f->biases + SND_BIASES; b++) {
+		const uintptr_t owner = atomic_load_explicit(&b->thread, memory_order_relaxed);
+		if (owner != 0 && owner != thread)
+			continue;
+		atomic_store_explicit(&b->thread, thread, memory_order_relaxed);
+		f->latest = b;
+		atomic_store_explicit(&f->bias, b, memory_order_release);
+		return;
+	}
 }
 
 static uint32_t this_thread(void)
@@ -47,7 +110,7 @@ static void report(struct snd_fabric *f, uint32_t other)
 		"the objects of a fabric, or set threading of its options to SND_THREAD_SAFE\n", rank, other, theirs, this_thread(), mine);
 }
 
-void snd_lock_watched(struct snd_fabric *f)
+static void lock_watched(struct snd_fabric *f)
 {
 	/* A thread in a wait has given the mutex back, but not its place as the user. */
 	const uint32_t user = snd_load32(&f->user);
@@ -60,8 +123,61 @@ void snd_lock_watched(struct snd_fabric *f)
 		snd_set32(&f->user, this_thread());
 }
 
-void snd_unlock_watched(struct snd_fabric *f)
+static void unlock_watched(struct snd_fabric *f)
 {
 	if (f->calls == 0)
 		snd_set32(&f->user, 0);
+}
+
+void snd_lock_slow(struct snd_fabric *f)
+{
+	if (f->lock == SND_LOCK_WATCHED) {
+		lock_watched(f);
+	} else {
+		pthread_mutex_lock(&f->mutex);
+		(void)revoke_bias(f);
+	}
+	f->slow = true;
+}
+
+void snd_unlock_slow(struct snd_fabric *f)
+{
+	const uintptr_t thread = snd_thread();
+	f->slow = false; /* before another thread gets in by its bias */
+	if (f->lock == SND_LOCK_WATCHED) {
+		unlock_watched(f);
+	} else if (f->last != thread) {
+		f->last = thread;
+		f->streak = 0;
+	} else if (++f->streak >= THRESHOLD && can_bias()) {
+		give_bias(f, thread);
+	}
+	pthread_mutex_unlock(&f->mutex);
+}
+
+void snd_lock_aside(struct snd_fabric *f)
+{
+	pthread_mutex_lock(&f->mutex);
+	f->revoked = revoke_bias(f);
+	f->slow = true;
+}
+
+void snd_unlock_aside(struct snd_fabric *f)
+{
+	f->slow = false;
+	if (f->revoked)
+		atomic_store_explicit(&f->bias, f->latest, memory_order_release);
+	pthread_mutex_unlock(&f->mutex);
+}
+
+bool snd_enter_slow(const struct snd_object *o, enum snd_type type)
+{
+	if (o == NULL || __atomic_load_n(&o->magic, __ATOMIC_RELAXED) != SND_MAGIC_OF(type))
+		return false;
+	struct snd_fabric *f = snd_fabric_of(o);
+	snd_lock(f);
+	if (f->lock == SND_LOCK_NONE || snd_is_of(o, type, f))
+		return true;
+	snd_unlock(f);
+	return false;
 }

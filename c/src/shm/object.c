@@ -12,7 +12,8 @@
 #include "linux/memory_limit.h"
 #include "shm/fabric.h"
 
-enum { SLAB = 256 << 10, STALE = 1024 /* freed objects of a type whose handles stay invalid */, LARGE = 16 << 10 };
+enum { SLAB = 256 << 10, STALE = 1024 /* freed objects of a type whose handles stay invalid */, LARGE = 16 << 10, KEPT = 1024 };
+_Static_assert(offsetof(struct snd_fabric, closed) <= KEPT, "late calls use the lock of a fabric");
 
 struct slab {
 	struct slab *next;
@@ -86,11 +87,11 @@ static struct snd_object *take(struct list *l)
 	return o;
 }
 
-/* shrink gives the pages of a large freed object back, but for the first one, which late calls may read. */
+/* shrink gives the pages of a large freed object back, but for its first KEPT bytes, which late calls may use. */
 static void shrink(struct snd_object *o)
 {
 	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = (uintptr_t)o, end = (start + sizes[o->type]) / page * page;
-	const uintptr_t first = (start / page + 1) * page;
+	const uintptr_t first = (start + KEPT + page - 1) / page * page;
 	if (sizes[o->type] >= LARGE && first < end)
 		(void)madvise((void *)first, end - first, MADV_DONTNEED);
 }
