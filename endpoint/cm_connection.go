@@ -40,6 +40,7 @@ type connection struct {
 	out          ring.Producer  // the ring of this side's requests
 	guardPeer    window.Peer    // the connection, as the guard sees it: open or not, and whose tokens are valid
 	credit       credit.Credit  // of this side's messages
+	overtaken    uint64         // a direct copy may overtake the ring entries before this number
 	peer         *shm.Peer      // the other process
 	peerQP       *wire.SharedQP // the peer's shared queue-pair state
 	in           *ring.Consumer // the ring of the peer's requests
@@ -210,8 +211,16 @@ func (c *connection) nextReceive(to *[maxSGE]wire.SGE) (entries []wire.SGE, capa
 // peer has not placed its data yet, or a request waits for the peer to execute it. A Send that
 // completed when its entry was pushed counts until its data is placed.
 func (c *connection) copyWouldOvertake() bool {
-	last := c.credit.OrderBarrier(c.out.Published())
-	return last != 0 && !c.out.IsReleased(last)
+	return c.overtaken != c.out.Published() && c.ringIsInTheWay()
+}
+
+// ringIsInTheWay looks for what copyWouldOvertake reports, and remembers that it has found nothing.
+func (c *connection) ringIsInTheWay() bool {
+	if last := c.credit.OrderBarrier(c.out.Published()); last != 0 && !c.out.IsReleased(last) {
+		return true
+	}
+	c.overtaken = c.out.Published()
+	return false
 }
 
 // hasUnexecutedRequests reports whether a request waits for the peer to execute its ring entries. Unlike

@@ -41,10 +41,11 @@ func (g *Guard) putOrGet(peer *Peer, sge *nd.SGE, remoteAddress uint64, remoteTo
 	localToken, buf, n := sge.Token, sge.Buffer, uint64(len(sge.Buffer))
 	f = faultUnspecified
 	g.publishHazard(makeHazard(remoteToken, localToken)) // the order of the two does not matter here
-	if !g.lastEntry.hasToken(localToken) {
-		g.findEntry(localToken)
-	}
 	p, localWord := g.lastEntry.load()
+	if localWord.token() != localToken {
+		g.findEntry(localToken)
+		p, localWord = g.lastEntry.load()
+	}
 	// ENTRY-CHECK, of the local token and of the remote one, and ENTRY-FIELDS: the known fields are the bind's while its
 	// word is in the entry. ORDER entry-valid: pairs with the store in ownEntry.bind
 	if entryWord(known.entry.word.Load()) == known.word && p.allows(localWord, localToken, rights^(Remote|Local|Read|Write), shm.AddressOf(buf), n) &&
