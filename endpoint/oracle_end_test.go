@@ -142,11 +142,13 @@ func (r *oracleRequest) withReceive(s nd.Status) *oracleRequest {
 // some posts a few requests that take effect at the peer.
 func (p *oracleSide) some(most int) {
 	for range p.o.IntN(most) {
-		switch p.o.IntN(3) {
+		switch p.o.IntN(4) {
 		case 0:
 			p.send()
 		case 1:
 			p.write()
+		case 2:
+			p.atomic()
 		default:
 			p.read()
 		}
@@ -224,16 +226,23 @@ func (p *oracleSide) must(r *oracleRequest, f nd.OpFlags, call func(c uint64) er
 
 // failWithoutRight uses a window that does not allow it.
 func (p *oracleSide) failWithoutRight() bool {
-	g := p.far.pick(func(g *oracleAccess) bool { return !g.write })
-	if g == nil {
-		return false
+	if g := p.far.pick(func(g *oracleAccess) bool { return !g.write }); g != nil && p.o.one(2) {
+		return p.failWrite(g, "write without the right")
 	}
-	return p.failWrite(g, "write without the right")
+	if g := p.far.pick(func(g *oracleAccess) bool { return !g.atomic }); g != nil {
+		return p.failAtomic(g, "atomic without the right")
+	}
+	return false
 }
 
 func (p *oracleSide) failWrite(g *oracleAccess, what string) bool {
 	sge := entriesOf(p.split(1, 1+p.o.IntN(g.n), p.limits.MaxInitiatorSGE))
 	return p.must(failing(nd.RequestWrite, nd.AccessViolation, what), 0, func(c uint64) error { return p.ep.Write(c, sge, g.address, g.token, 0) })
+}
+
+func (p *oracleSide) failAtomic(g *oracleAccess, what string) bool {
+	kind, sge := nd.RequestFetchAndAdd+nd.RequestType(p.o.IntN(3)), entriesOf(p.split(1, 8, 1))
+	return p.must(failing(kind, nd.AccessViolation, what), 0, func(c uint64) error { return p.postAtomic(kind, c, sge, (g.address+7)&^7, g.token, 1, 2, 0) })
 }
 
 // failStale uses a window after the end of its bind, with a message or without.
@@ -252,6 +261,9 @@ func (p *oracleSide) failStale() bool {
 		}
 		r := failing(nd.RequestSend, nd.RemoteError, "send and invalidate what is invalid").withReceive(nd.InvalidDeviceRequest)
 		return p.must(r, 0, func(c uint64) error { return p.ep.SendAndInvalidate(c, nil, g.token, 0) })
+	}
+	if p.o.one(2) {
+		return p.failAtomic(g, "atomic on a window that is invalid")
 	}
 	return p.failWrite(g, "write to a window that is invalid")
 }

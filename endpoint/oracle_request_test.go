@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
 
@@ -12,10 +13,12 @@ func (p *oracleSide) request() {
 	switch n := p.o.IntN(100); {
 	case n < 35:
 		p.send()
-	case n < 60:
+	case n < 55:
 		p.write()
-	case n < 80:
+	case n < 72:
 		p.read()
+	case n < 80:
+		p.atomic()
 	case n < 88:
 		p.bind()
 	case n < 92:
@@ -117,6 +120,7 @@ func (p *oracleSide) send() {
 	if g != nil && len(p.reads) > 0 {
 		f |= nd.ReadFence
 	}
+	hasImmediate, immediate := o.one(4), o.Uint32()
 	var now []byte
 	if f.Has(nd.Inline) {
 		now = gather(parts)
@@ -133,13 +137,19 @@ func (p *oracleSide) send() {
 		if g != nil {
 			into.RequestType, into.InvalidatedToken = nd.RequestReceiveAndInvalidate, g.token
 			into.done = g.free
+		} else if hasImmediate {
+			into.SetImmediate(nd.RequestReceiveImmediate, immediate)
 		}
 	}
 	sge, posted := captured(f, parts)
 	var ok bool
-	if g == nil {
+	switch {
+	case g == nil && hasImmediate:
+		r.what += fmt.Sprintf(" with %#x", immediate)
+		ok = p.post(r, f, func(c uint64) error { return p.ep.SendImmediate(c, sge, immediate, f) })
+	case g == nil:
 		ok = p.post(r, f, func(c uint64) error { return p.ep.Send(c, sge, f) })
-	} else {
+	default:
 		r.what += fmt.Sprintf(" and invalidate %v", g.token)
 		if ok = p.post(r, f, func(c uint64) error { return p.ep.SendAndInvalidate(c, sge, g.token, f) }); ok {
 			p.far.drop(g)
@@ -152,15 +162,18 @@ func (p *oracleSide) send() {
 }
 
 // target picks a range of the peer's memory, of n bytes at most.
-func (p *oracleSide) target(n int, allowed func(*oracleAccess) bool) (g *oracleAccess, part oraclePart) {
-	o := p.o
-	g = p.far.pick(allowed)
+func (p *oracleSide) target(n int, allowed func(*oracleAccess) bool) (*oracleAccess, oraclePart) {
+	g := p.far.pick(allowed)
+	return g, g.part(p.o, n)
+}
+
+// part picks a range of n bytes at most.
+func (g *oracleAccess) part(o *oracle, n int) oraclePart {
 	if g.plain {
-		part = oraclePart{o.place(0, n), g.area, g.token}
-		return g, part
+		return oraclePart{o.place(0, n), g.area, g.token}
 	}
 	n = min(n, g.n)
-	return g, oraclePart{span{g.off + o.IntN(g.n-n+1), n}, g.area, g.token}
+	return oraclePart{span{g.off + o.IntN(g.n-n+1), n}, g.area, g.token}
 }
 
 func (g *oracleAccess) addressOf(part oraclePart) uint64 { return g.address + uint64(part.off-g.off) }
@@ -175,15 +188,26 @@ func (p *oracleSide) write() {
 	}
 	r := &oracleRequest{expectation: &expectation{what: fmt.Sprintf("write %v to %v", parts, to),
 		Result: nd.Result{RequestType: nd.RequestWrite, BytesTransferred: uint32(to.n)}, done: func() { g.users-- }}}
-	r.apply = func(*oracleReceive) {
+	r.message = p.o.one(5)
+	immediate := p.o.Uint32()
+	r.apply = func(into *oracleReceive) {
 		data := now
 		if !f.Has(nd.Inline) {
 			data = gather(parts)
 		}
 		scatter([]oraclePart{to}, data)
+		if r.message {
+			into.BytesTransferred = uint32(to.n)
+			into.SetImmediate(nd.RequestReceiveWriteImmediate, immediate)
+		}
 	}
 	sge, posted := captured(f, parts)
-	if p.post(r, f, func(c uint64) error { return p.ep.Write(c, sge, g.addressOf(to), g.token, f) }) {
+	if p.post(r, f, func(c uint64) error {
+		if r.message {
+			return p.ep.WriteImmediate(c, sge, g.addressOf(to), g.token, immediate, f)
+		}
+		return p.ep.Write(c, sge, g.addressOf(to), g.token, f)
+	}) {
 		g.users++
 		p.fenced(f)
 	}
@@ -210,6 +234,58 @@ func (p *oracleSide) read() {
 			fast.live = false
 		}
 	}
+}
+
+// atomic changes 8 bytes of the peer's memory. The old value arrives as the bytes of a Read do, but no later request overtakes
+// the change.
+func (p *oracleSide) atomic() {
+	o := p.o
+	g := p.far.pick(func(g *oracleAccess) bool { return g.atomic && g.n >= 16 && (g.address-uint64(g.off))%8 == 0 })
+	if g == nil {
+		return
+	}
+	to := g.part(o, 16)
+	to.off, to.n = (to.off+7)&^7, 8
+	parts := p.split(1, 8, 1)
+	kind := nd.RequestFetchAndAdd + nd.RequestType(o.IntN(3))
+	operand, swap := o.Uint64(), o.Uint64()
+	f := p.fence(p.flags(), parts, []oraclePart{to}, false)
+	read := &oracleRead{sink: parts}
+	r := &oracleRequest{expectation: &expectation{what: fmt.Sprintf("%v(%#x, %#x) of %v into %v", kind, operand, swap, to, parts),
+		Result: nd.Result{RequestType: kind, BytesTransferred: 8}, done: func() { g.users--; p.forget(read) }}}
+	r.apply = func(*oracleReceive) {
+		b := gather([]oraclePart{to})
+		scatter(parts, b)
+		switch old := binary.NativeEndian.Uint64(b); {
+		case kind == nd.RequestFetchAndAdd:
+			binary.NativeEndian.PutUint64(b, old+operand)
+		case kind == nd.RequestSwap:
+			binary.NativeEndian.PutUint64(b, operand)
+		case old == operand:
+			binary.NativeEndian.PutUint64(b, swap)
+		}
+		scatter([]oraclePart{to}, b)
+	}
+	if o.one(2) && len(p.requests) == 0 { // a CompareAndSwap finds what it compares with
+		operand = binary.NativeEndian.Uint64(gather([]oraclePart{to}))
+	}
+	if p.post(r, f, func(c uint64) error {
+		return p.postAtomic(kind, c, entriesOf(parts), g.addressOf(to), g.token, operand, swap, f)
+	}) {
+		g.users++
+		p.fenced(f)
+		p.reads = append(p.reads, read)
+	}
+}
+
+func (p *oracleSide) postAtomic(kind nd.RequestType, c uint64, sge []nd.SGE, address uint64, token nd.Token, operand, swap uint64, f nd.OpFlags) error {
+	switch kind {
+	case nd.RequestFetchAndAdd:
+		return p.ep.FetchAndAdd(c, sge, address, token, operand, f)
+	case nd.RequestSwap:
+		return p.ep.Swap(c, sge, address, token, operand, f)
+	}
+	return p.ep.CompareAndSwap(c, sge, address, token, operand, swap, f)
 }
 
 // pick returns a random grant that can be used and that a condition holds for; nil if there is none.
@@ -258,13 +334,16 @@ func (p *oracleSide) bind() {
 		return
 	}
 	area := p.areas[o.IntN(len(p.areas))]
-	g := &oracleAccess{oraclePart: oraclePart{span: o.place(0, 1+o.IntN(3*hotBytes)), area: area}, read: !o.one(4), write: !o.one(4), window: w}
+	g := &oracleAccess{oraclePart: oraclePart{span: o.place(0, 1+o.IntN(3*hotBytes)), area: area}, read: !o.one(4), write: !o.one(4), atomic: !o.one(4), window: w}
 	f := p.flags()
 	if g.read {
 		f |= nd.AllowRead
 	}
 	if g.write {
 		f |= nd.AllowWrite
+	}
+	if g.atomic {
+		f |= nd.AllowAtomic
 	}
 	if o.one(4) {
 		f |= nd.ThisEndpointOnly
@@ -288,7 +367,10 @@ func (p *oracleSide) fastRegister(fa *fastArea) {
 		return
 	}
 	pages, offset := fa.choose(o)
-	g := &oracleAccess{oraclePart: oraclePart{span: fa.span}, address: 1 + o.Uint64()>>1, read: !o.one(4), write: !o.one(4), fast: fa}
+	g := &oracleAccess{oraclePart: oraclePart{span: fa.span}, address: 1 + o.Uint64()>>1, read: !o.one(4), write: !o.one(4), atomic: !o.one(4), fast: fa}
+	if o.one(2) { // else its numbers are not aligned for peers
+		g.address = g.address&^7 + 8 + uint64(fa.off%8)
+	}
 	rights := nd.AllowLocalWrite
 	if fa.part == 0 {
 		g.area = p.areas[0]
@@ -297,6 +379,9 @@ func (p *oracleSide) fastRegister(fa *fastArea) {
 		}
 		if g.write {
 			rights |= nd.AllowRemoteWrite
+		}
+		if g.atomic {
+			rights |= nd.AllowRemoteAtomic
 		}
 	}
 	f := p.flags()

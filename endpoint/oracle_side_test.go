@@ -75,6 +75,7 @@ type oracleAccess struct {
 	address    uint64 // of its first byte, for peers
 	read       bool
 	write      bool
+	atomic     bool
 	usable     bool // its request is done
 	users      int  // requests of the peer that are not known to be done
 	plain      bool // a region's own
@@ -89,7 +90,7 @@ type oracleWindow struct {
 
 func newOracleSide(o *oracle, x *side) *oracleSide {
 	p := &oracleSide{o: o, name: x.name, side: x}
-	const all = nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite
+	const all = nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite | nd.AllowRemoteAtomic
 	for i, name := range []string{"arena", "private"} {
 		n := x.must(order{Do: doRegion, Len: 2 * areaMiddle, Private: i == 1, Rights: all}).N
 		m := x.regionAt(n)
@@ -131,7 +132,7 @@ func (p *oracleSide) begin() {
 	for _, a := range p.areas {
 		a.refill(o.Uint64(), p.confused)
 		p.access = append(p.access, &oracleAccess{oraclePart: oraclePart{span{0, areaMiddle}, a, a.mr.RemoteToken()}, address: a.mr.Address(),
-			read: true, write: true, usable: true, plain: true})
+			read: true, write: true, atomic: true, usable: true, plain: true})
 	}
 	p.confused = false
 }
