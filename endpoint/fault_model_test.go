@@ -16,7 +16,7 @@ import (
 // delays are rules that hold requests, results and messages back at random, which no program may notice but
 // by the time.
 func delays() []faults.Rule {
-	requests := []string{"send", "send-and-invalidate", "read", "write", "bind", "invalidate", "invalidate-region", "fast-register"}
+	requests := []string{"send", "send-and-invalidate", "read", "write", "atomic", "bind", "invalidate", "invalidate-region", "fast-register"}
 	delay := faults.Rule{Probability: 0.05, Action: "delay", Delay: 200 * time.Microsecond}
 	execute, complete, arrival := delay, delay, delay
 	execute.Operations, complete.Operations, arrival.Operations = requests, requests, []string{"receive"}

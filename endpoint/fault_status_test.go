@@ -73,6 +73,10 @@ var postOf = map[string]func(p *pair){
 	},
 	"read":  func(p *pair) { p.a.must(order{Do: doRead, Parts: mine(0, 8), Far: p.b.memory}) },
 	"write": func(p *pair) { p.a.must(order{Do: doWrite, Parts: mine(0, 8), Far: p.b.memory}) },
+	"atomic": func(p *pair) {
+		_, far := p.atomicRegion(p.b, false)
+		p.a.must(order{Do: doFetchAndAdd, Parts: mine(0, 8), Far: far})
+	},
 	"bind": func(p *pair) {
 		p.a.must(order{Do: doBind, Window: p.a.must(order{Do: doWindow}).N, Len: 8, Flags: nd.AllowRead})
 	},
@@ -90,7 +94,7 @@ func TestFaultProducesEveryResultStatus(t *testing.T) {
 	every := []nd.Status{nd.Canceled, nd.InvalidDeviceRequest, nd.InternalError}
 	produced, plansOfC := 0, string(must(os.ReadFile("../c/tests/faults.plans")))
 	for method, operation := range map[string]string{
-		"Send": "send", "SendAndInvalidate": "send-and-invalidate", "Receive": "receive", "Read": "read", "Write": "write",
+		"Send": "send", "SendAndInvalidate": "send-and-invalidate", "Receive": "receive", "Read": "read", "Write": "write", "FetchAndAdd": "atomic",
 		"Bind": "bind", "Invalidate": "invalidate", "InvalidateRegion": "invalidate-region", "FastRegister": "fast-register",
 	} {
 		allowed := slices.Concat(documented[method], every)
@@ -133,7 +137,7 @@ func TestFaultProducesEveryResultStatus(t *testing.T) {
 			}
 		}
 	}
-	if produced < 9*len(every)+20 {
+	if produced < 10*len(every)+24 {
 		t.Errorf("only %d pairs of request and status", produced)
 	}
 }

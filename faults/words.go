@@ -14,6 +14,7 @@ var operations = map[string]faultplan.Operation{
 	"receive":                 faultplan.Receive,
 	"read":                    faultplan.Read,
 	"write":                   faultplan.Write,
+	"atomic":                  faultplan.Atomic,
 	"bind":                    faultplan.Bind,
 	"invalidate":              faultplan.Invalidate,
 	"invalidate-region":       faultplan.InvalidateRegion,
@@ -56,9 +57,9 @@ func words[V any](table map[string]V) []string { return slices.Sorted(maps.Keys(
 
 // only lists the operations that an action is limited to, for each action that is.
 var only = map[faultplan.Action]uint64{
-	faultplan.Corrupt:       set("send", "send-and-invalidate", "receive", "read", "write"),
+	faultplan.Corrupt:       set("send", "send-and-invalidate", "receive", "read", "write", "atomic"),
 	faultplan.Drop:          requests,
-	faultplan.InvalidateNow: set("read", "write"),
+	faultplan.InvalidateNow: set("read", "write", "atomic"),
 	faultplan.Overrun:       requests,
 	faultplan.Refuse:        set("connect", "connection-request"),
 	faultplan.Exhaust:       set("connect", "allocate", "register", "create-window", "create-completion-queue", "create-endpoint"),
@@ -68,9 +69,9 @@ var only = map[faultplan.Action]uint64{
 // onWindows, toPeer and onEndpoint are the operations that have a window or a remote token, a peer, or an endpoint.
 var (
 	requests   = faultplan.Connect.Set() - 1
-	transfers  = set("send", "send-and-invalidate", "receive", "read", "write", "allocate", "register")
+	transfers  = set("send", "send-and-invalidate", "receive", "read", "write", "atomic", "allocate", "register")
 	inParts    = set("send", "send-and-invalidate", "read", "write")
-	onWindows  = set("send-and-invalidate", "read", "write", "bind", "invalidate")
+	onWindows  = set("send-and-invalidate", "read", "write", "atomic", "bind", "invalidate")
 	toPeer     = requests | set("connect", "complete-connect", "accept", "disconnect", "connection-request")
 	onEndpoint = requests | set("connect", "complete-connect", "accept", "disconnect", "create-endpoint")
 )
@@ -100,6 +101,7 @@ var resultStatuses = map[faultplan.Operation][]nd.Status{
 	faultplan.Receive:           {nd.BufferOverflow, nd.AccessViolation, nd.IOTimeout, nd.RemoteError, nd.DataChecksumError},
 	faultplan.Read:              {nd.AccessViolation, nd.DataOverrun, nd.IOTimeout, nd.RemoteError, nd.DataChecksumError},
 	faultplan.Write:             {nd.AccessViolation, nd.DataOverrun, nd.IOTimeout, nd.RemoteError, nd.DataChecksumError},
+	faultplan.Atomic:            {nd.AccessViolation, nd.DataOverrun, nd.IOTimeout, nd.RemoteError},
 }
 
 // everyResult lists the failures that the result of any request may have.

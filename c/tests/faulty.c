@@ -8,10 +8,10 @@
 
 #define SECONDS(n) ((int64_t)(n) * 1000000000)
 
-enum { SLOT = 200000, SLOTS = 4, ATTEMPTS = 6, ALL = SND_ALLOW_LOCAL_WRITE | SND_ALLOW_REMOTE_READ | SND_ALLOW_REMOTE_WRITE };
+enum { SLOT = 200000, SLOTS = 4, ATTEMPTS = 6, ALL = SND_ALLOW_LOCAL_WRITE | SND_ALLOW_REMOTE_READ | SND_ALLOW_REMOTE_WRITE | SND_ALLOW_REMOTE_ATOMIC };
 static const uint32_t transfers[SLOTS] = {8, 100, 5000, SLOT};
-enum kind { SEND, SEND_AND_INVALIDATE, RECEIVE, READ, WRITE, BIND, FAST_REGISTER, KINDS };
-static const char *const kinds[] = {"send", "send-and-invalidate", "receive", "read", "write", "bind", "fast-register"};
+enum kind { SEND, SEND_AND_INVALIDATE, RECEIVE, READ, WRITE, BIND, FAST_REGISTER, ATOMIC, KINDS };
+static const char *const kinds[] = {"send", "send-and-invalidate", "receive", "read", "write", "bind", "fast-register", "atomic"};
 
 static snd_job *job;
 static snd_adapter *adapter;
@@ -151,6 +151,11 @@ static snd_status post(struct link *l, enum kind kind, int i, const snd_window_d
 	case WRITE: s = sge_of(mr, i, transfers[i]); return snd_endpoint_write(l->ep, number, &s, 1, far, all->token, 0);
 	case BIND: return i % 2 == 0 ? snd_endpoint_bind(l->ep, number, memory, windows[i / 2], snd_mr_buffer(memory), 100, SND_ALLOW_READ)
 				: snd_endpoint_invalidate(l->ep, number, windows[i / 2], 0);
+	case ATOMIC:
+		s = sge_of(mr, i, 8);
+		return i % 3 == 0 ? snd_endpoint_fetch_and_add(l->ep, number, &s, 1, far, all->token, 5, 0)
+			: i % 3 == 1  ? snd_endpoint_compare_and_swap(l->ep, number, &s, 1, far, all->token, 5, 7, 0)
+				      : snd_endpoint_swap(l->ep, number, &s, 1, far, all->token, 9, 0);
 	default: return i % 2 == 0 ? snd_endpoint_fast_register(l->ep, number, fast, &g, 0) : snd_endpoint_invalidate_mr(l->ep, number, fast, 0);
 	}
 }

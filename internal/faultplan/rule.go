@@ -89,6 +89,7 @@ const (
 	Invalidate
 	InvalidateRegion
 	FastRegister
+	Atomic // FetchAndAdd, CompareAndSwap or Swap
 
 	Connect
 	CompleteConnect

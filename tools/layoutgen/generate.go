@@ -54,7 +54,7 @@ var values = []valueLine{
 	{"word wire.ConnectionRecord.Detached, 32 bits", regexp.MustCompile(`^  (1 no longer.*)`), []string{"DETACHED_QP", "DETACHED_RECORD"}},
 	{"word faultplan.Rule.Operations, 64 bits", regexp.MustCompile(`bits: (.*)`), []string{
 		"FAULT_SEND", "FAULT_SEND_AND_INVALIDATE", "FAULT_RECEIVE", "FAULT_READ", "FAULT_WRITE", "FAULT_BIND", "FAULT_INVALIDATE", "FAULT_INVALIDATE_REGION",
-		"FAULT_FAST_REGISTER", "FAULT_CONNECT", "FAULT_COMPLETE_CONNECT", "FAULT_ACCEPT", "FAULT_DISCONNECT", "FAULT_LISTEN", "FAULT_CONNECTION_REQUEST",
+		"FAULT_FAST_REGISTER", "FAULT_ATOMIC", "FAULT_CONNECT", "FAULT_COMPLETE_CONNECT", "FAULT_ACCEPT", "FAULT_DISCONNECT", "FAULT_LISTEN", "FAULT_CONNECTION_REQUEST",
 		"FAULT_NOTIFY", "FAULT_ALLOCATE", "FAULT_REGISTER", "FAULT_CREATE_WINDOW", "FAULT_CREATE_QUEUE", "FAULT_CREATE_ENDPOINT"}},
 	{"word faultplan.Rule.Phase, 32 bits", regexp.MustCompile(`^  (1 post.*)`), []string{"FAULT_AT_POST", "FAULT_AT_EXECUTE", "FAULT_AT_COMPLETE"}},
 	{"word faultplan.Rule.Action, 32 bits", regexp.MustCompile(`^  (1 fail.*)`), []string{"FAULT_FAIL", "FAULT_DELAY", "FAULT_CORRUPT", "FAULT_STOP", "FAULT_KILL",

@@ -49,10 +49,13 @@ static uint32_t operation_of(const struct snd_send_request *r)
 	case SND_REQUEST_FAST_REGISTER: return SNDL_FAULT_FAST_REGISTER;
 	case SND_REQUEST_FETCH_AND_ADD:
 	case SND_REQUEST_COMPARE_AND_SWAP:
-	case SND_REQUEST_SWAP: return SNDL_FAULT_READ; /* they are in the read limits */
+	case SND_REQUEST_SWAP: return SNDL_FAULT_ATOMIC;
 	default: return 63; /* no rule has this bit */
 	}
 }
+
+/* brings reports whether a request stores bytes of the peer here: a Read, or the old value of an atomic. */
+static bool brings(const struct snd_send_request *r) { return r->kind == SND_REQUEST_READ || snd_is_atomic(r); }
 
 /* ask asks the plan about a request. It asks once in each phase. */
 static struct snd_fired ask(struct snd_endpoint *ep, const struct snd_send_request *r, uint32_t phase)
@@ -163,7 +166,7 @@ bool snd_fault_before_execute(struct snd_endpoint *ep, struct snd_send_request *
 uint64_t snd_until_rule(struct snd_endpoint *ep, const struct snd_send_request *r, uint64_t n)
 {
 	const struct snd_pending_fault *p = &state_of(ep, r)->pending;
-	if (p->fired.rule == NULL || p->done || (operation_of(r) == SNDL_FAULT_READ && is(p, SNDL_FAULT_CORRUPT))) /* snd_corrupt_sink acts when the data has arrived */
+	if (p->fired.rule == NULL || p->done || (brings(r) && is(p, SNDL_FAULT_CORRUPT))) /* snd_corrupt_sink acts when the data has arrived */
 		return n;
 	if (snd_is_atomic(r) || (r->kind == SND_REQUEST_SEND && r->total <= snd_room(r)))
 		return 0; /* the request runs, or the message travels, whole, so the action comes before it */
@@ -195,7 +198,7 @@ static void corrupt(struct snd_endpoint *ep, const struct snd_entry *entries, ui
 void snd_corrupt_sink(struct snd_endpoint *ep, struct snd_send_request *r)
 {
 	struct snd_pending_fault *p = &state_of(ep, r)->pending;
-	if (operation_of(r) != SNDL_FAULT_READ || r->status != SND_SUCCESS || !is(p, SNDL_FAULT_CORRUPT) || p->done)
+	if (!brings(r) || r->status != SND_SUCCESS || !is(p, SNDL_FAULT_CORRUPT) || p->done)
 		return;
 	p->done = true;
 	corrupt(ep, r->entries, r->count, p->fired.rule);

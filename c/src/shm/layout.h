@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#define SNDL_LAYOUT_HASH                        UINT64_C(0xc31f3bad9cac8363)
+#define SNDL_LAYOUT_HASH                        UINT64_C(0xd8ac62db678893c5)
 #define SNDL_LAYOUT_VERSION                     2u
 #define SNDL_HEADER_PAGE                        4096u
 #define SNDL_TABLE_ALIGN                        4096u
@@ -152,18 +152,19 @@
 #define SNDL_FAULT_INVALIDATE                   6u
 #define SNDL_FAULT_INVALIDATE_REGION            7u
 #define SNDL_FAULT_FAST_REGISTER                8u
-#define SNDL_FAULT_CONNECT                      9u
-#define SNDL_FAULT_COMPLETE_CONNECT             10u
-#define SNDL_FAULT_ACCEPT                       11u
-#define SNDL_FAULT_DISCONNECT                   12u
-#define SNDL_FAULT_LISTEN                       13u
-#define SNDL_FAULT_CONNECTION_REQUEST           14u
-#define SNDL_FAULT_NOTIFY                       15u
-#define SNDL_FAULT_ALLOCATE                     16u
-#define SNDL_FAULT_REGISTER                     17u
-#define SNDL_FAULT_CREATE_WINDOW                18u
-#define SNDL_FAULT_CREATE_QUEUE                 19u
-#define SNDL_FAULT_CREATE_ENDPOINT              20u
+#define SNDL_FAULT_ATOMIC                       9u
+#define SNDL_FAULT_CONNECT                      10u
+#define SNDL_FAULT_COMPLETE_CONNECT             11u
+#define SNDL_FAULT_ACCEPT                       12u
+#define SNDL_FAULT_DISCONNECT                   13u
+#define SNDL_FAULT_LISTEN                       14u
+#define SNDL_FAULT_CONNECTION_REQUEST           15u
+#define SNDL_FAULT_NOTIFY                       16u
+#define SNDL_FAULT_ALLOCATE                     17u
+#define SNDL_FAULT_REGISTER                     18u
+#define SNDL_FAULT_CREATE_WINDOW                19u
+#define SNDL_FAULT_CREATE_QUEUE                 20u
+#define SNDL_FAULT_CREATE_ENDPOINT              21u
 #define SNDL_FAULT_AT_POST                      1u
 #define SNDL_FAULT_AT_EXECUTE                   2u
 #define SNDL_FAULT_AT_COMPLETE                  3u

@@ -21,7 +21,7 @@ const (
 
 var (
 	transfers = [slots]int{8, 100, 5000, slot}
-	kinds     = []string{"send", "send-and-invalidate", "receive", "read", "write", "bind", "fast-register"}
+	kinds     = []string{"send", "send-and-invalidate", "receive", "read", "write", "bind", "fast-register", "atomic"}
 
 	round                 int
 	kind                  = "prepare"
@@ -84,7 +84,7 @@ func create[T any](name string, call func() (T, error)) (made T) {
 }
 
 func prepare() {
-	const rights = nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite
+	const rights = nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite | nd.AllowRemoteAtomic
 	a := job.Adapter()
 	memory = create("allocate", func() (nd.MemoryRegion, error) { return a.Allocate(ctx, slots*slot, rights) })
 	private = create("register", func() (nd.MemoryRegion, error) { return a.Register(ctx, make([]byte, slots*slot), rights) })
@@ -228,6 +228,15 @@ func (l *link) post(i int, window, all nd.WindowDescriptor) error {
 		return l.ep.Read(number, part(i, transfers[i]), all.Address+uint64(i*slot), all.Token, 0)
 	case "write":
 		return l.ep.Write(number, part(i, transfers[i]), all.Address+uint64(i*slot), all.Token, 0)
+	case "atomic":
+		switch far := all.Address + uint64(i*slot); i % 3 {
+		case 0:
+			return l.ep.FetchAndAdd(number, part(i, 8), far, all.Token, 5, 0)
+		case 1:
+			return l.ep.CompareAndSwap(number, part(i, 8), far, all.Token, 5, 7, 0)
+		default:
+			return l.ep.Swap(number, part(i, 8), far, all.Token, 9, 0)
+		}
 	case "bind":
 		if i%2 == 0 {
 			return l.ep.Bind(number, memory, mws[i/2], memory.Bytes()[:100], nd.AllowRead)

@@ -20,9 +20,9 @@ var operations = map[string]faultplan.Operation{
 	"bind":                faultplan.Bind,
 	"invalidate":          faultplan.Invalidate,
 	"read":                faultplan.Read,
-	"fetch and add":       faultplan.Read, // an atomic is a Read to the rules
-	"compare and swap":    faultplan.Read,
-	"swap":                faultplan.Read,
+	"fetch and add":       faultplan.Atomic,
+	"compare and swap":    faultplan.Atomic,
+	"swap":                faultplan.Atomic,
 	"write":               faultplan.Write,
 	"write immediate":     faultplan.Write,
 	"fast register":       faultplan.FastRegister,
