@@ -49,7 +49,7 @@ func (s *soakSession) issueGrant() {
 	if g.seal != sealOf(s.shared.Bytes()) {
 		s.fail(fmt.Errorf("a byte of a slot has changed after the end of grant %d", g.number))
 	}
-	rights := []nd.OpFlags{nd.AllowRead, nd.AllowWrite, soakBoth}[s.IntN(3)]
+	rights := []nd.OpFlags{nd.AllowRead, nd.AllowWrite, soakBoth}[s.IntN(3)] | []nd.OpFlags{0, nd.AllowAtomic}[s.IntN(2)]
 	desc := nd.DescriptorOf(s.shared)
 	switch g.kind = grantKind(s.IntN(int(grantKinds))); {
 	case g.kind == grantRegion || g.kind == grantFast && s.pages == nil:
@@ -74,6 +74,9 @@ func (s *soakSession) issueGrant() {
 		}
 		if rights.Has(nd.AllowWrite) {
 			remote |= nd.AllowRemoteWrite
+		}
+		if rights.Has(nd.AllowAtomic) {
+			remote |= nd.AllowRemoteAtomic
 		}
 		if !s.post(soakRequest{kind: nd.RequestFastRegister, done: func(bool) {}}, 0, func(x uint64, f nd.OpFlags) error {
 			return s.ep.FastRegister(x, nd.FastRegistration{Region: s.fast, Pages: s.pages.Pages(), Offset: s.pages.Offset(), Length: soakSharedSize, BaseAddress: base, Rights: remote}, f)

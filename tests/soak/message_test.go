@@ -124,7 +124,11 @@ func (s *soakSession) sendCargo(c *soakTransfer, n int, flags nd.OpFlags, done f
 		sge = c.copied()
 		flags |= nd.Inline
 	}
-	if call == nil {
+	switch number := uint32(s.said[0]); {
+	case call == nil && s.IntN(4) == 0:
+		s.rank.count(soakNumbers)
+		call = func(x uint64, sge []nd.SGE, f nd.OpFlags) error { return s.ep.SendImmediate(x, sge, number, f) }
+	case call == nil:
 		call = s.ep.Send
 	}
 	if !s.post(soakRequest{kind: nd.RequestSend, bytes: n, done: done}, flags, func(x uint64, f nd.OpFlags) error { return call(x, sge, f) }) {

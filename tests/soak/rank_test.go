@@ -29,6 +29,8 @@ const (
 	soakSends
 	soakWrites
 	soakReads
+	soakAtomics
+	soakNumbers
 	soakRelays
 	soakBinds
 	soakRegistrations
@@ -45,7 +47,7 @@ const (
 	soakCounters
 )
 
-var soakNames = [soakCounters]string{"sessions", "Sends", "Writes", "Reads", "fenced relays", "Binds", "fast registrations", "Invalidates", "SendAndInvalidates",
+var soakNames = [soakCounters]string{"sessions", "Sends", "Writes", "Reads", "atomics", "requests with a number", "fenced relays", "Binds", "fast registrations", "Invalidates", "SendAndInvalidates",
 	"local invalidations", "revocations under way", "requests too late", "messages received", "privileged", "silent", "fenced", "inline"}
 
 // soakSample is what a rank reports.

@@ -76,7 +76,8 @@ type soakSession struct {
 	results  [16]nd.Result
 
 	nonce [2]uint64 // of the messages sent, and of those received
-	said  [2]uint64 // number of messages sent, and received
+	said  [2]uint64 // number of messages sent, and received; one WriteImmediate counts as one
+	added uint64    // to the counter of the peer
 
 	grant soakGrant // to the peer
 	far   soakFar   // from the peer
@@ -100,7 +101,7 @@ const (
 	soakMessage  = soakMedium
 	soakStalled  = time.Minute // for progress of a session; a watchdog
 	soakBoth     = nd.AllowRead | nd.AllowWrite
-	soakAnything = nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite
+	soakAnything = nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite | nd.AllowRemoteAtomic
 )
 
 // fail ends the process if a promise was broken.
@@ -192,6 +193,7 @@ func (s *soakSession) open() (err error) {
 		s.blocks.add(mr)
 	}
 	copy(s.shared.Bytes()[soakSlots:], soakPattern(s.rank.job.Rank()))
+	setAll(s.shared.Bytes()[soakCounter:][:8], 0)
 	s.grant.seal = sealOf(s.shared.Bytes())
 	s.guard0 = s.guard.Bytes()
 	setAll(s.guard0, soakPoison)
@@ -352,11 +354,21 @@ func (s *soakSession) received(r nd.Result) {
 	switch {
 	case r.Status == nd.Success:
 		s.rank.count(soakMessages)
+		token := r.InvalidatedToken
+		if number, ok := r.Immediate(); ok {
+			if token = 0; number != uint32(s.said[1]) {
+				s.fail(fmt.Errorf("message %d has the number %d", s.said[1], number))
+			}
+		}
 		var b []byte
 		for _, e := range s.letter(r.RequestContext) {
 			b = append(b, e.Buffer...)
 		}
-		s.hear(b[:r.BytesTransferred], r.InvalidatedToken)
+		if r.RequestType == nd.RequestReceiveWriteImmediate {
+			s.said[1]++ // a message about its bytes follows
+		} else {
+			s.hear(b[:r.BytesTransferred], token)
+		}
 		if s.inbox[0] == nil || !s.ended() {
 			s.receive(r.RequestContext)
 		}

@@ -2,6 +2,7 @@ package soak
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"time"
 
@@ -64,8 +65,10 @@ func (s *soakSession) act() bool {
 		return s.sendData()
 	case k < 16:
 		return s.write()
-	case k < 24:
+	case k < 22:
 		return s.read()
+	case k < 24:
+		return s.count()
 	case k < 27:
 		return s.readAndInvalidate()
 	case k < 29:
@@ -115,11 +118,12 @@ type soakFar struct {
 	burns     bool             // a transfer has succeeded
 }
 
-// Shared memory: the slots that the peer writes, then a pattern that it reads.
+// Shared memory: the slots that the peer writes, the counter that it changes, then a pattern that it reads.
 var soakSlotSizes = [...]int{8 << 10, 8 << 10, 8 << 10, 8 << 10, 24 << 10, 24 << 10, soakBig, soakBig}
 
 const (
-	soakSlots       = 4*8<<10 + 2*24<<10 + 2*soakBig
+	soakCounter     = 4*8<<10 + 2*24<<10 + 2*soakBig
+	soakSlots       = soakCounter + 8
 	soakPatternSize = 256 << 10
 	soakSharedSize  = soakSlots + soakPatternSize
 	soakGuardSize   = 128 << 10
@@ -148,7 +152,7 @@ func (s *soakSession) write() bool {
 	c.fill(data)
 	at := s.IntN(soakSlotSizes[slot] - n + 1)
 	q := soakRequest{kind: nd.RequestWrite, bytes: n, done: func(bool) { c.drop() }}
-	flags, sge := nd.OpFlags(0), c.sge
+	flags, sge, hasNumber := nd.OpFlags(0), c.sge, s.IntN(4) == 0
 	if n <= s.inline && s.IntN(2) == 0 {
 		flags, sge = nd.Inline, c.copied()
 	}
@@ -158,14 +162,51 @@ func (s *soakSession) write() bool {
 				setAll(sge[0].Buffer, soakPoison)
 			}
 		}()
-		return s.ep.Write(x, sge, s.far.desc.Address+uint64(slotAt(slot)+at), s.far.desc.Token, f)
+		to := s.far.desc.Address + uint64(slotAt(slot)+at)
+		if hasNumber {
+			return s.ep.WriteImmediate(x, sge, to, s.far.desc.Token, uint32(s.said[0]), f)
+		}
+		return s.ep.Write(x, sge, to, s.far.desc.Token, f)
 	}) {
 		c.drop()
 		return false
 	}
 	s.rank.count(soakWrites)
+	if hasNumber {
+		s.rank.count(soakNumbers)
+		s.said[0]++
+	}
 	s.far.busy[slot] = true
 	s.say(mWrote, wroteMessage{Slot: uint32(slot), At: uint32(at), N: uint32(n), Sum: xxhash.Sum64(data)}, 0)
+	return true
+}
+
+// count adds to the counter of the peer, which nothing else changes.
+func (s *soakSession) count() bool {
+	if !s.far.ok || !s.far.rights().Has(nd.AllowAtomic) {
+		return false
+	}
+	b := s.blocks.free(s.Rand, 8)
+	if b == nil {
+		return false
+	}
+	b.used = true
+	old, want := nd.SGE{Buffer: b.memory[:8:8], Token: b.token}, s.added
+	setAll(old.Buffer, soakCleared)
+	q := soakRequest{kind: nd.RequestFetchAndAdd, bytes: 8, done: func(ok bool) {
+		if got := binary.NativeEndian.Uint64(old.Buffer); ok && got != want {
+			s.fail(fmt.Errorf("addition %d to the counter of the peer found %d", want, got))
+		}
+		b.used = false
+	}}
+	if !s.post(q, 0, func(x uint64, f nd.OpFlags) error {
+		return s.ep.FetchAndAdd(x, []nd.SGE{old}, s.far.desc.Address+soakCounter, s.far.desc.Token, 1, f)
+	}) {
+		b.used = false
+		return false
+	}
+	s.rank.count(soakAtomics)
+	s.added++
 	return true
 }
 
