@@ -2,8 +2,13 @@
 package atomics
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -31,5 +36,59 @@ func TestJobs(t *testing.T) {
 			}
 			end.Stop()
 		}
+	}
+}
+
+// mistakes are changes of the examples, each with the rule by which the checker finds it. The checker cannot see that a program
+// changes or reads its memory without an atomic instruction, only what it does with requests.
+var mistakes = []struct{ program, name, right, wrong, rule string }{
+	{"counter", "a rank steals with a Write",
+		"ep.FetchAndAdd(0, []nd.SGE{old}, counters[victim].Address, counters[victim].Token, 1, 0); err",
+		`func() error {
+					if job.Rank() != 0 {
+						return ep.FetchAndAdd(0, []nd.SGE{old}, counters[victim].Address, counters[victim].Token, 1, 0)
+					}
+					binary.NativeEndian.PutUint64(old.Buffer, done)
+					return ep.Write(0, []nd.SGE{old}, counters[victim].Address, counters[victim].Token, 0)
+				}(); err`, "N103"},
+	{"lock", "unlock with a Write", "	_, err = l.add(serving, 1)",
+		`	binary.NativeEndian.PutUint64(l.word.Buffer, ticket+1)
+	err = l.wait(l.ep.Write(0, []nd.SGE{l.word}, l.far.Address+serving, l.far.Token, 0))`, "N305"},
+	{"queue", "prepare the next item while a request sends", `uint32(ticket), 0); err != nil {
+			return err
+		}`, `uint32(ticket), 0); err != nil {
+			return err
+		}
+		binary.NativeEndian.PutUint64(item.Buffer, i+2)`, "N201"},
+}
+
+func TestCheckerFindsMistakes(t *testing.T) {
+	dir := t.TempDir()
+	for i, m := range mistakes {
+		t.Run(m.program+"/"+m.name, func(t *testing.T) {
+			source := filepath.Join(m.program, "main.go")
+			text, err := os.ReadFile(source)
+			if err != nil || strings.Count(string(text), m.right) != 1 {
+				t.Fatalf("%s: %v, or the text to change is not in it once", source, err)
+			}
+			changed := filepath.Join(dir, strconv.Itoa(i)+".go")
+			overlay := changed + ".json"
+			replaced, err := json.Marshal(map[string]any{"Replace": map[string]string{source: changed}})
+			if err := errors.Join(err, os.WriteFile(changed, []byte(strings.Replace(string(text), m.right, m.wrong, 1)), 0o600), os.WriteFile(overlay, replaced, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			build := exec.CommandContext(t.Context(), "go", "build", "-overlay", overlay, "-o", dir, "./"+m.program, "../../cmd/ndrun")
+			if out, err := build.CombinedOutput(); err != nil {
+				t.Fatalf("%v: %v\n%s", build, err, out)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			run := exec.CommandContext(ctx, filepath.Join(dir, "ndrun"), "--check", "--timeout", "20", "-n", "4", filepath.Join(dir, m.program))
+			run.WaitDelay = 10 * time.Second
+			out, err := run.CombinedOutput()
+			if err == nil || !strings.Contains(string(out), m.rule+" error") {
+				t.Errorf("no %s: %v\n%s", m.rule, err, out)
+			}
+		})
 	}
 }
