@@ -17,11 +17,12 @@ import (
 // litmusSide is a side as the litmus tests use it.
 type litmusSide struct {
 	*side
+	region  int                 // of a target
 	far     nd.WindowDescriptor // of an initiator
 	retries int                 // of a poll
 }
 
-func (p litmusSide) Memory() []byte { return p.regionAt(0).bytes() }
+func (p litmusSide) Memory() []byte { return p.regionAt(p.region).bytes() }
 func (p litmusSide) Receive()       { p.t.Helper(); p.must(order{Do: doReceive}) }
 
 // pollRetries is the maximum number of further polls of a side in another process while its queue is empty. Each message to it costs
@@ -44,12 +45,23 @@ func (p litmusSide) Peek(off int) byte {
 
 func (p litmusSide) Post(r litmus.Request) {
 	p.t.Helper()
-	o := order{Do: doWrite, Endpoint: r.Endpoint, Context: r.Context, Far: at(p.far, r.Far), Flags: r.Flags, Parts: mine(r.Near, r.Length)}
+	o := order{Endpoint: r.Endpoint, Context: r.Context, Far: at(p.far, r.Far), Flags: r.Flags, Parts: mine(r.Near, r.Length), Operand: r.Operands[0], Swap: r.Operands[1]}
 	switch r.Type {
+	case nd.RequestWrite:
+		o.Do = doWrite
 	case nd.RequestRead:
 		o.Do = doRead
 	case nd.RequestSend:
 		o.Do, o.Parts = doSend, nil
+	case nd.RequestFetchAndAdd:
+		o.Do = doFetchAndAdd
+	case nd.RequestCompareAndSwap:
+		o.Do = doCompareAndSwap
+	case nd.RequestSwap:
+		o.Do = doSwap
+	}
+	if r.Immediate != 0 {
+		o.Do, o.Operand = map[verb]verb{doWrite: doWriteImmediate, doSend: doSendImmediate}[o.Do], uint64(r.Immediate)
 	}
 	p.must(order{Do: doFillByte, Off: r.Near, Len: litmus.Filled, N: int(r.Value)})
 	p.must(o)
@@ -61,6 +73,7 @@ func newLitmusSetup(t testing.TB, arena *shm.Arena, seed uint64, processes bool)
 	o := sideOptions{Options: Options{Executor: Executor(seed % 2), WeakOrder: &seed}, Size: litmus.MemorySize, OneQueue: true, Private: seed/2%2 == 1}
 	s = &litmus.Setup{T: t, Random: rand.New(rand.NewPCG(seed, 1))}
 	target := newSide(t, arena, "target", o, false)
+	memory := target.must(order{Do: doRegion, Len: litmus.MemorySize, Private: o.Private, Rights: nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite | nd.AllowRemoteAtomic})
 	retries := pollRetries
 	if seed/4%4 == 0 { // seed%4 selects the executor and the memory
 		retries = 0
@@ -68,9 +81,9 @@ func newLitmusSetup(t testing.TB, arena *shm.Arena, seed uint64, processes bool)
 	initiators := make([]*side, 2)
 	for i := range initiators {
 		initiators[i] = newSide(t, arena, fmt.Sprint("initiator ", i), o, processes)
-		s.Initiators[i] = litmusSide{side: initiators[i], far: target.describe(0), retries: retries}
+		s.Initiators[i] = litmusSide{side: initiators[i], far: memory.Far, retries: retries}
 	}
-	s.Target = litmusSide{side: target}
+	s.Target = litmusSide{side: target, region: memory.N}
 	at := target.listen(0)
 	for i := range 4 {
 		if i > 0 {

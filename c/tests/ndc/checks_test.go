@@ -37,7 +37,7 @@ func newMember(ctx context.Context, t *testing.T, p nd.Provider, private bool) (
 	m.adapter = must(nd.OpenAddress(ctx, p, addr))
 	m.cq = must(m.adapter.CreateCompletionQueue(ctx, 16))
 	m.ep = must(m.adapter.CreateEndpoint(ctx, nd.EndpointConfig{ReceiveCQ: m.cq, InitiatorCQ: m.cq}))
-	const rights = nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite
+	const rights = nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite | nd.AllowRemoteAtomic
 	if private {
 		m.mr = must(m.adapter.CreateMemoryRegion(ctx))
 		check(m.mr.Register(ctx, make([]byte, 1<<16), rights))

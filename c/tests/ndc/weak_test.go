@@ -48,8 +48,22 @@ func (p *litmusSide) Post(r litmus.Request) {
 	case nd.RequestRead:
 		check(ep.Read(r.Context, data, far, p.far.Token, r.Flags))
 	case nd.RequestWrite:
+		if r.Immediate != 0 {
+			check(ep.WriteImmediate(r.Context, data, far, p.far.Token, r.Immediate, r.Flags))
+			return
+		}
 		check(ep.Write(r.Context, data, far, p.far.Token, r.Flags))
+	case nd.RequestFetchAndAdd:
+		check(ep.FetchAndAdd(r.Context, data, far, p.far.Token, r.Operands[0], r.Flags))
+	case nd.RequestCompareAndSwap:
+		check(ep.CompareAndSwap(r.Context, data, far, p.far.Token, r.Operands[0], r.Operands[1], r.Flags))
+	case nd.RequestSwap:
+		check(ep.Swap(r.Context, data, far, p.far.Token, r.Operands[0], r.Flags))
 	default:
+		if r.Immediate != 0 {
+			check(ep.SendImmediate(r.Context, nil, r.Immediate, r.Flags))
+			return
+		}
 		check(ep.Send(r.Context, nil, r.Flags))
 	}
 }

@@ -16,12 +16,14 @@ const MemorySize = 4096
 // Request is a request of an initiator to the target. Near and Far are the places of the data in the memories of the two. Before
 // the post, the initiator stores Value into Filled bytes from Near on.
 type Request struct {
-	Type      nd.RequestType // RequestRead, RequestWrite or RequestSend without data
+	Type      nd.RequestType // RequestRead, RequestWrite, RequestSend without data, or an atomic
+	Immediate uint32         // of a Write or Send, unless it is 0
 	Endpoint  int            // 0 or 1
 	Context   uint64
 	Near, Far int
 	Length    int
 	Value     byte
+	Operands  [2]uint64 // of an atomic
 	Flags     nd.OpFlags
 }
 
@@ -61,7 +63,7 @@ func (s *Setup) Run(l *Test) string {
 		results      [8]nd.Result
 	)
 	look := func(location, word int) byte { return memory[spacing*location+8*word] }
-	sends := slices.ContainsFunc(l.initiate[0], func(a act) bool { return a.send })
+	sends := slices.ContainsFunc(l.initiate[0], func(a act) bool { return a.does.takesReceive() })
 	if sends {
 		s.Target.Receive()
 	}
@@ -74,7 +76,7 @@ func (s *Setup) Run(l *Test) string {
 		if n := posted[i]; n < len(acts) && !(acts[n].wait && done[i] < n) && s.Random.IntN(2) == 0 {
 			me.Post(acts[n].request(n))
 			posted[i]++
-			if l.early && acts[n].read {
+			if l.early && acts[n].does.brings() {
 				seen = fmt.Sprint(me.Peek(spacing * n))
 			}
 		}
@@ -90,8 +92,15 @@ func (s *Setup) Run(l *Test) string {
 				seen += fmt.Sprint(done[0])
 			}
 		}
-		if len(s.Target.Poll(results[:])) > 0 {
-			seen = fmt.Sprint(look(x, s.Random.IntN(wordsOfLong)))
+		if got := s.Target.Poll(results[:]); len(got) > 0 {
+			if number, ok := got[0].Immediate(); ok && number != immediate {
+				s.T.Fatalf("%s: the number %#x has arrived, want %#x", l.name, number, immediate)
+			}
+			word := 0
+			if slices.ContainsFunc(l.initiate[0], func(a act) bool { return a.long }) {
+				word = s.Random.IntN(wordsOfLong)
+			}
+			seen = fmt.Sprint(look(x, word))
 			order += "r"
 			sends = false
 		}
@@ -102,7 +111,7 @@ func (s *Setup) Run(l *Test) string {
 	var outcome strings.Builder
 	for i, acts := range l.initiate {
 		for n, a := range acts {
-			if a.read && !l.early {
+			if a.does.brings() && !l.early {
 				outcome.WriteString(fmt.Sprint(s.Initiators[i].Peek(spacing * n)))
 			}
 		}
@@ -123,14 +132,31 @@ func (a *act) request(n int) Request {
 	if a.long {
 		r.Length = Filled
 	}
-	switch {
-	case a.read:
-		r.Type = nd.RequestRead
-	case a.send:
+	const eachByte = 0x0101010101010101
+	operand := uint64(a.value) * eachByte
+	switch a.does {
+	case writesImm:
+		r.Immediate = immediate
+	case sendsImm:
+		r.Type, r.Length, r.Immediate = nd.RequestSend, 0, immediate
+	case sends:
 		r.Type, r.Length = nd.RequestSend, 0
+	case reads:
+		r.Type = nd.RequestRead
+	case adds:
+		r.Type, r.Value, r.Operands[0] = nd.RequestFetchAndAdd, notStored, operand
+	case swaps:
+		r.Type, r.Value, r.Operands[0] = nd.RequestSwap, notStored, operand
+	case takes:
+		r.Type, r.Value, r.Operands[1] = nd.RequestCompareAndSwap, notStored, operand
 	}
 	return r
 }
+
+const (
+	immediate = 0x5eed_1e57
+	notStored = 9 // where the old value of an atomic goes
+)
 
 // Outcomes counts the outcomes of many runs.
 type Outcomes struct {
