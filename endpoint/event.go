@@ -120,7 +120,7 @@ func (ep *queuePair) logWaitingLocked(now time.Time, limit time.Duration) {
 // awaited says what the oldest request waits for.
 func (ep *queuePair) awaited(r *request) string {
 	switch {
-	case ep.req.next != ep.sq.completed && ep.conn.peerHasSRQ && r.Kind == nd.RequestSend:
+	case ep.req.next != ep.sq.completed && ep.conn.peerHasSRQ && r.takesReceive():
 		return "the peer to take a receive from its shared queue"
 	case ep.req.next != ep.sq.completed:
 		return "the peer to process it"

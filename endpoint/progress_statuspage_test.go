@@ -81,6 +81,38 @@ func TestStatusPageShowsPolls(t *testing.T) {
 	p.a.expect(initiatorQueue, success(nd.RequestSend, 0, 8))
 }
 
+// TestStatusPageNamesExtensions: an atomic that the peer has not executed, and requests with immediate data that wait for a receive.
+func TestStatusPageNamesExtensions(t *testing.T) {
+	for _, c := range []struct {
+		order
+		name    string
+		missing bool
+	}{
+		{order{Do: doFetchAndAdd}, "fetch and add", false}, {order{Do: doCompareAndSwap}, "compare and swap", false}, {order{Do: doSwap}, "swap", false},
+		{order{Do: doSendImmediate}, "send immediate", true}, {order{Do: doWriteImmediate}, "write immediate", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := newPair(t, setup{Executors: [2]Executor{Target, Target}, Both: sideOptions{Options: Options{ReceiveTimeout: proctest.Timeout}}})
+			_, far := p.atomicRegion(p.b, false)
+			if c.missing {
+				far = p.b.memory
+			} else { // the peer does nothing meanwhile
+				ep := p.b.endpointAt(0).(*queuePair)
+				ep.mu.Lock()
+				defer ep.mu.Unlock()
+			}
+			c.Parts, c.Far = mine(0, 8), far
+			p.a.must(c.order)
+			page := awaitStatus(t, p.a, "a reports the request", func(page statuspage.Page) bool {
+				return len(page.Endpoints) == 1 && page.Endpoints[0].Requests == 1
+			})
+			if e := page.Endpoints[0]; e.OldestRequest != c.name || e.ReceiveMissing != c.missing {
+				t.Errorf("endpoint: %+v, want a %s", e, c.name)
+			}
+		})
+	}
+}
+
 // TestStatusPageShowsFailure, with its cause, until the endpoint is closed.
 func TestStatusPageShowsFailure(t *testing.T) {
 	p := newPair(t, setup{})
