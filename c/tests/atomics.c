@@ -360,7 +360,8 @@ static uint64_t finish(snd_cq *cq, const uint64_t *result)
 static int run_rank(const char *name, uint32_t rank, bool is_private)
 {
 	const snd_executor executor = rank % 2 == 0 ? SND_EXECUTOR_AUTO : SND_EXECUTOR_TARGET;
-	const int adds = rank % 2 == 0 && !is_private ? ADDS : SLOW_ADDS;
+	const int fast_adds = getenv("ATOMICS_ADDS") != NULL ? atoi(getenv("ATOMICS_ADDS")) : ADDS;
+	const int adds = rank % 2 == 0 && !is_private ? fast_adds : SLOW_ADDS;
 	const snd_fabric_options o = {.executor = executor, .threading = SND_THREAD_SAFE, .progress = SND_PROGRESS_AUTO};
 	snd_job *job;
 	snd_cq *cq;
@@ -417,7 +418,7 @@ static int run_rank(const char *name, uint32_t rank, bool is_private)
 	}
 	OK(snd_job_barrier(job, 60 * SECOND));
 	if (rank == 0) {
-		CHECK(w[COUNTER] == own + (is_private ? 3 * SLOW_ADDS : ADDS + 2 * SLOW_ADDS));
+		CHECK(w[COUNTER] == own + (is_private ? 3 * SLOW_ADDS : (uint64_t)fast_adds + 2 * SLOW_ADDS));
 		CHECK(w[LOCK] == 0 && w[NUMBER] == RANKS * LOCKED);
 	}
 	OK(snd_job_close(job));

@@ -1,10 +1,11 @@
 /* One of three ranks is killed at a random time. The requests of the others complete, and they go on with each other. Meanwhile
- * the memory of the dead rank is reclaimed, and its slot can be taken again. Nothing is left at the end. KILL_GO names the
- * program gorank, for jobs of ranks in Go and C. KILL_KILLS is the number of kills. */
+ * the memory of the dead rank is reclaimed, and its slot can be taken again. No atomic of it that was complete is lost. Nothing is left
+ * at the end. KILL_GO names the program gorank, for jobs of ranks in Go and C. KILL_KILLS is the number of kills. */
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -17,9 +18,24 @@
 
 #define SECONDS(n) ((int64_t)(n) * 1000000000)
 
-enum { RANKS = 3, KILLS = 12, SIZE = 100000, MESSAGE = 20000, SLOTS = 24, HELLO = 2 * SND_WINDOW_DESCRIPTOR_SIZE, IDLE_CHUNKS = 4 };
+enum { RANKS = 3, KILLS = 12, SIZE = 100000, MESSAGE = 20000, SLOTS = 24, HELLO = 2 * SND_WINDOW_DESCRIPTOR_SIZE, IDLE_CHUNKS = 4,
+	WORDS = SIZE - 8 * RANKS /* in memory: a number for each rank, to which only that rank adds */ };
 
 static uint32_t seed;
+
+/* counts is memory of all processes: how many additions a rank has posted to its number in the memory of another one, and how many of
+ * them were complete. The test clears it. */
+static struct counts {
+	uint64_t posted, done;
+} (*counts)[RANKS];
+
+static void map_counts(int fd)
+{
+	counts = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	CHECK(counts != MAP_FAILED);
+}
+
+static uint64_t load(const uint64_t *word) { return __atomic_load_n(word, __ATOMIC_SEQ_CST); }
 
 static uint32_t pick(uint32_t n)
 {
@@ -73,6 +89,8 @@ static void take(const snd_result *r)
 		CHECK(l->requests > 0);
 		l->requests--;
 		l->failed |= r->status != SND_SUCCESS;
+		if (r->type == SND_REQUEST_FETCH_AND_ADD && r->status == SND_SUCCESS)
+			__atomic_fetch_add(&counts[snd_job_rank(job)][r->endpoint_context].done, 1, __ATOMIC_SEQ_CST);
 		return;
 	}
 	CHECK(r->request_context > 0 && used[r->request_context - 1]);
@@ -131,6 +149,10 @@ static void finish(struct link *l)
 	OK(snd_endpoint_close(l->ep));
 	OK(snd_window_close(l->window, SECONDS(10)));
 	l->ep = NULL;
+	const ptrdiff_t peer = l - links;
+	const struct counts *c = &counts[peer][snd_job_rank(job)];
+	const uint64_t done = load(&c->done), sum = load((uint64_t *)((char *)snd_mr_buffer(memory) + WORDS) + peer);
+	CHECK(done <= sum && sum <= load(&c->posted));
 }
 
 static void request(struct link *l)
@@ -141,7 +163,7 @@ static void request(struct link *l)
 	const snd_window_descriptor *d = &l->theirs[pick(2)];
 	snd_sge sge = {snd_mr_buffer(m), n, snd_mr_local_token(m)};
 	snd_status s = SND_CONNECTION_INVALID;
-	switch (pick(8)) {
+	switch (pick(9)) {
 	case 0:
 	case 1:
 		if (l->has_theirs)
@@ -151,6 +173,16 @@ static void request(struct link *l)
 		if (l->has_theirs)
 			s = snd_endpoint_read(l->ep, 2, &sge, 1, d->address, d->token, 0);
 		break;
+	case 8: {
+		if (!l->has_theirs)
+			break;
+		sge.length = 8;
+		d = &l->theirs[0];
+		struct counts *c = &counts[snd_job_rank(job)][l - links];
+		__atomic_fetch_add(&c->posted, 1, __ATOMIC_SEQ_CST);
+		s = snd_endpoint_fetch_and_add(l->ep, 2, &sge, 1, d->address + WORDS + 8 * snd_job_rank(job), d->token, 1, 0);
+		break;
+	}
 	case 3: s = snd_endpoint_send(l->ep, 2, &sge, 1, SND_SOLICIT_EVENT); break;
 	case 4: { /* the window is bound while both are in order; otherwise the connection fails, too */
 		s = snd_endpoint_bind(l->ep, 3, m, l->window, snd_mr_buffer(m), 1 + n, SND_ALLOW_READ | SND_ALLOW_WRITE);
@@ -177,11 +209,12 @@ static int told(char what)
 static int run_rank(void)
 {
 	const int before = descriptors();
+	map_counts(atoi(getenv("KILL_COUNTS")));
 	snd_status joined = snd_job_init(test_options(), SECONDS(30), &job);
 	if (joined == SND_CONNECTION_ABORTED)
 		return 0; /* another was killed before this rank was ready */
 	OK(joined);
-	const uint32_t flags = SND_ALLOW_LOCAL_WRITE | SND_ALLOW_REMOTE_READ | SND_ALLOW_REMOTE_WRITE, self = snd_job_rank(job);
+	const uint32_t flags = SND_ALLOW_LOCAL_WRITE | SND_ALLOW_REMOTE_READ | SND_ALLOW_REMOTE_WRITE | SND_ALLOW_REMOTE_ATOMIC, self = snd_job_rank(job);
 	static unsigned char private_memory[SIZE];
 	snd_srq_config config = {.depth = SLOTS};
 	seed = (uint32_t)getpid() * 2654435761u;
@@ -243,6 +276,8 @@ struct rank {
 	int to, from;
 };
 
+static int counts_descriptor;
+
 static struct rank start(const char *program, int fd, int number)
 {
 	int in[2], out[2];
@@ -252,6 +287,8 @@ static struct rank start(const char *program, int fd, int number)
 		char text[20];
 		snprintf(text, sizeof text, "%d", fd);
 		setenv("SOFTND_ARENA_FD", text, 1);
+		snprintf(text, sizeof text, "%d", counts_descriptor);
+		setenv("KILL_COUNTS", text, 1);
 		snprintf(text, sizeof text, "%d", number);
 		setenv("SOFTND_RANK", text, 1);
 		setenv("SOFTND_SIZE", "3", 1);
@@ -308,6 +345,7 @@ static int kill_one(int number, const char *other, uint32_t *range, uint32_t *co
 	snd_fabric *f, *again;
 	struct rank ranks[RANKS];
 	int status, early = 0;
+	memset(counts, 0, 4096);
 	OK(snd_fabric_create(RANKS, UINT64_C(1) << 30, NULL, &f));
 	int fd = fcntl(snd_fabric_descriptor(f), F_DUPFD, 100);
 	const uint32_t mix = 1 + pick(6); /* a rank of each kind at least */
@@ -379,6 +417,10 @@ int main(void)
 	const char *text = getenv("KILL_KILLS");
 	const uint32_t kills = text != NULL ? (uint32_t)atoi(text) : KILLS;
 	seed = getenv("KILL_SEED") != NULL ? (uint32_t)atoi(getenv("KILL_SEED")) : 7;
+	const int memory_file = memfd_create("counts", 0);
+	CHECK(ftruncate(memory_file, 4096) == 0);
+	counts_descriptor = fcntl(memory_file, F_DUPFD, 110);
+	map_counts(counts_descriptor);
 	const int before = descriptors();
 	uint32_t counted = 0, range = 200000;
 	uint64_t requests = 0;

@@ -97,18 +97,18 @@ static void request(struct session *s)
 	uint32_t n = 1 + (pick(3) == 0 ? pick(SIZE - 200) : pick(60));
 	snd_mr *m = pick(2) ? s->mr : s->secret;
 	const snd_window_descriptor d = s->described == 0 ? (snd_window_descriptor){0} : s->far[pick(s->described < 4 ? s->described : 4)];
-	snd_sge g = {snd_mr_buffer(m), n, snd_mr_local_token(m)};
+	snd_sge g = {snd_mr_buffer(m), n, snd_mr_local_token(m)}, old = {g.buffer, 8, g.token};
 	const uint32_t flags = pick(8) == 0 ? SND_READ_FENCE : pick(8) == 0 ? SND_DEFER : 0;
 	if (s->described == 0 && pick(2000) != 0)
 		return; /* a Write or Read without a token ends the connection */
-	switch (pick(8)) {
+	switch (pick(11)) {
 	case 0:
 	case 1: snd_endpoint_write(s->ep, 2, &g, 1, d.address + pick(100), d.token, flags); break;
 	case 2: snd_endpoint_read(s->ep, 2, &g, 1, d.address, d.token, flags); break;
 	case 3:
 	case 4:
 		if (!s->bound)
-			s->bound = snd_endpoint_bind(s->ep, 3, m, s->w, snd_mr_buffer(m), n, SND_ALLOW_READ | SND_ALLOW_WRITE) == SND_SUCCESS;
+			s->bound = snd_endpoint_bind(s->ep, 3, m, s->w, snd_mr_buffer(m), n, SND_ALLOW_READ | SND_ALLOW_WRITE | SND_ALLOW_ATOMIC) == SND_SUCCESS;
 		else
 			s->bound = snd_endpoint_invalidate(s->ep, 3, s->w, 0) != SND_SUCCESS;
 		break;
@@ -116,6 +116,9 @@ static void request(struct session *s)
 		if (pick(200) == 0)
 			snd_endpoint_send_and_invalidate(s->ep, 3, &g, 1, pick(2) ? d.token : (uint32_t)random64(), flags);
 		break;
+	case 6: snd_endpoint_fetch_and_add(s->ep, 2, &old, 1, d.address + 8 * pick(12), d.token, random64(), flags); break;
+	case 7: snd_endpoint_compare_and_swap(s->ep, 2, &old, 1, d.address + 8 * pick(12), d.token, 0, random64(), flags); break;
+	case 8: snd_endpoint_write_immediate(s->ep, 2, &g, 1, d.address + pick(100), d.token, (uint32_t)random64(), flags); break;
 	default: snd_endpoint_send(s->ep, 2, &g, 1, flags | (pick(2) ? SND_SOLICIT_EVENT : 0)); break;
 	}
 }
@@ -151,7 +154,7 @@ static void memory(void)
 static void play_session(uint32_t peer)
 {
 	static unsigned char private_memory[SIZE];
-	const uint32_t flags = SND_ALLOW_LOCAL_WRITE | SND_ALLOW_REMOTE_READ | SND_ALLOW_REMOTE_WRITE;
+	const uint32_t flags = SND_ALLOW_LOCAL_WRITE | SND_ALLOW_REMOTE_READ | SND_ALLOW_REMOTE_WRITE | SND_ALLOW_REMOTE_ATOMIC;
 	struct session s = {0};
 	snd_srq_config config = {.depth = 16, .threshold = 8};
 	if (snd_cq_create(adapter, 512, &s.cq) == SND_SUCCESS && snd_srq_create(adapter, &config, &s.srq) == SND_SUCCESS &&

@@ -7,6 +7,9 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"strconv"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/softnd/softnd"
@@ -21,6 +24,7 @@ const (
 	killMessage = 20_000
 	killSlots   = 24
 	killHello   = 2 * nd.WindowDescriptorSize
+	killWords   = killSize - 8*ranks // in memory: a number for each rank, to which only that rank adds
 )
 
 // peer is the connection with another rank. Its requests and its receives are counted.
@@ -39,8 +43,15 @@ type killer struct {
 	peers                        [ranks]peer
 	sharedReceives               int
 	succeeded                    uint64
+	words                        []uint64                   // of memory
+	counts                       []killCount                // of each rank at each of its peers
 	used                         [2 * ranks * killSlots]int // 1: a receive of an endpoint has the slot; 2: one of the shared queue
 }
+
+// killCount says how many additions a rank has posted to its number in the memory of a peer, and how many were complete.
+type killCount struct{ Posted, Done uint64 }
+
+func (k *killer) count(rank, peer int) *killCount { return &k.counts[rank*ranks+peer] }
 
 // descriptors returns the number of open descriptors.
 func descriptors() int { return len(must(os.ReadDir("/proc/self/fd"))) }
@@ -64,7 +75,7 @@ func kill() {
 	} else if err != nil {
 		must(0, err)
 	}
-	const flags = nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite
+	const flags = nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite | nd.AllowRemoteAtomic
 	a := job.Adapter()
 	k := &killer{
 		cq:     must(a.CreateCompletionQueue(ctx, 1024)),
@@ -74,6 +85,9 @@ func kill() {
 		inbox:  must(a.Allocate(ctx, len(killer{}.used)*killMessage, nd.AllowLocalWrite)),
 		hello:  must(a.Allocate(ctx, killHello, nd.AllowLocalWrite)),
 	}
+	k.words = must(nd.View[uint64](k.memory.Bytes()[killWords:]))
+	fd := must(strconv.Atoi(os.Getenv("KILL_COUNTS")))
+	k.counts = must(nd.View[killCount](must(syscall.Mmap(fd, 0, 4096, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED))))
 	n := copy(k.hello.Bytes(), must(nd.DescriptorOf(k.memory).MarshalBinary()))
 	copy(k.hello.Bytes()[n:], must(nd.DescriptorOf(k.secret).MarshalBinary()))
 	self := job.Rank()
@@ -94,11 +108,11 @@ func kill() {
 			switch {
 			case rank == self:
 			case p.ep != nil && (p.failed || rand.IntN(2000) == 0):
-				k.finish(p)
+				k.finish(rank)
 			case p.ep != nil:
 				k.postReceives(p)
 				for range 6 {
-					k.request(p)
+					k.request(rank, p)
 				}
 			case rand.IntN(10) == 0:
 				k.begin(rank, time.Second/5)
@@ -107,7 +121,7 @@ func kill() {
 		k.poll(time.Millisecond)
 	}
 	for rank := range k.peers {
-		k.finish(&k.peers[rank])
+		k.finish(rank)
 	}
 	for _, mr := range []nd.MemoryRegion{k.secret, k.memory, k.inbox, k.hello} {
 		ok(mr.Close(ctx))
@@ -182,7 +196,7 @@ func (k *killer) postReceives(p *peer) {
 	}
 }
 
-func (k *killer) request(p *peer) {
+func (k *killer) request(rank int, p *peer) {
 	n := rand.IntN(60)
 	if rand.IntN(5) == 0 {
 		n = rand.IntN(killMessage)
@@ -198,14 +212,18 @@ func (k *killer) request(p *peer) {
 	if n > 0 {
 		sge = []nd.SGE{nd.SGEOf(m, 0, n)}
 	}
-	switch op := rand.IntN(8); {
-	case op < 3 && p.theirs == nil:
+	switch op := rand.IntN(9); {
+	case (op < 3 || op == 8) && p.theirs == nil:
 	case op < 2:
 		d := p.theirs[rand.IntN(2)]
 		p.count(p.ep.Write(2, sge, d.Address, d.Token, 0))
 	case op == 2:
 		d := p.theirs[rand.IntN(2)]
 		p.count(p.ep.Read(2, sge, d.Address, d.Token, 0))
+	case op == 8:
+		d, self := p.theirs[0], job.Rank()
+		atomic.AddUint64(&k.count(self, rank).Posted, 1)
+		p.count(p.ep.FetchAndAdd(2, []nd.SGE{nd.SGEOf(m, 0, 8)}, d.Address+killWords+uint64(8*self), d.Token, 1, 0))
 	case op == 3:
 		p.count(p.ep.Send(2, sge, nd.SendAndSolicitEvent))
 	case op == 4:
@@ -233,6 +251,9 @@ func (k *killer) take(r *nd.Result) {
 	} else {
 		p.failed = true
 	}
+	if r.RequestType == nd.RequestFetchAndAdd && r.Status == nd.Success {
+		atomic.AddUint64(&k.count(job.Rank(), int(r.EndpointContext)).Done, 1)
+	}
 	if r.RequestType != nd.RequestReceive {
 		p.requests--
 		check(p.requests >= 0, r)
@@ -255,7 +276,8 @@ func (k *killer) take(r *nd.Result) {
 }
 
 // finish waits until all requests of a connection have completed, and releases what it has.
-func (k *killer) finish(p *peer) {
+func (k *killer) finish(rank int) {
+	p := &k.peers[rank]
 	if p.ep == nil {
 		return
 	}
@@ -271,4 +293,8 @@ func (k *killer) finish(p *peer) {
 	ok(p.ep.Close())
 	ok(p.window.Close(ctx))
 	p.ep = nil
+	c := k.count(rank, job.Rank())
+	done, sum := atomic.LoadUint64(&c.Done), atomic.LoadUint64(&k.words[rank])
+	posted := atomic.LoadUint64(&c.Posted)
+	check(done <= sum && sum <= posted, []uint64{done, sum, posted})
 }

@@ -61,7 +61,7 @@ const (
 
 func (s *session) open() (err error) {
 	a := s.Job.Adapter()
-	const flags = nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite
+	const flags = nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite | nd.AllowRemoteAtomic
 	if s.cq, err = a.CreateCompletionQueue(s.ctx, 4*depth); err != nil {
 		return err
 	}
@@ -180,11 +180,11 @@ func (s *session) useGrant() {
 
 func (s *session) grant() (err error) {
 	if s.fast == nil {
-		err = s.ep.Bind(plainRequest, s.guarded, s.window, s.guarded.Bytes(), nd.AllowRead|nd.AllowWrite)
+		err = s.ep.Bind(plainRequest, s.guarded, s.window, s.guarded.Bytes(), nd.AllowRead|nd.AllowWrite|nd.AllowAtomic)
 		s.granted = s.window.Descriptor()
 		return err
 	}
-	err = s.ep.FastRegister(plainRequest, nd.FastRegistration{Region: s.fast, Pages: s.pages.Pages(), Offset: s.pages.Offset(), Length: guardedSize, BaseAddress: fastBase, Rights: nd.AllowRemoteRead | nd.AllowRemoteWrite}, 0)
+	err = s.ep.FastRegister(plainRequest, nd.FastRegistration{Region: s.fast, Pages: s.pages.Pages(), Offset: s.pages.Offset(), Length: guardedSize, BaseAddress: fastBase, Rights: nd.AllowRemoteRead | nd.AllowRemoteWrite | nd.AllowRemoteAtomic}, 0)
 	s.granted = nd.WindowDescriptor{Address: fastBase, Length: grantLength, Token: s.fast.RemoteToken()}
 	return err
 }
@@ -217,7 +217,7 @@ func (s *session) post() {
 		flags = nd.ReadFence
 	}
 	var err error
-	switch k := s.IntN(12); {
+	switch k := s.IntN(16); {
 	case k < 1:
 		err = s.ep.Send(plainRequest, []nd.SGE{{Buffer: make([]byte, s.IntN(toldSize))}}, flags|nd.Inline)
 	case k < 4 || far.Length == 0 && !(s.Wild && s.IntN(5000) == 0):
@@ -227,14 +227,33 @@ func (s *session) post() {
 			s.farGrant = nd.WindowDescriptor{}
 		}
 		err = s.ep.SendAndInvalidate(reqCtx, sge, far.Token, flags)
+	case k < 8:
+		err = s.ep.SendImmediate(plainRequest, sge, s.Uint32(), flags)
 	case k < 9:
+		err = s.ep.WriteImmediate(reqCtx, sge, at, far.Token, s.Uint32(), flags)
+	case k < 11:
 		err = s.ep.Write(reqCtx, sge, at, far.Token, flags)
+	case k < 14:
+		err = s.change(reqCtx, at&^7, far.Token, flags)
 	default:
 		err = s.ep.Read(reqCtx, sge, at, far.Token, flags)
 	}
 	if err == nil {
 		s.outstanding++
 	}
+}
+
+// change posts an atomic.
+func (s *session) change(reqCtx, at uint64, token nd.Token, flags nd.OpFlags) error {
+	m := s.memory[s.IntN(2)]
+	old := []nd.SGE{nd.SGEOf(m, received+s.IntN(largest), 8)}
+	switch s.IntN(3) {
+	case 0:
+		return s.ep.FetchAndAdd(reqCtx, old, at, token, s.Uint64(), flags)
+	case 1:
+		return s.ep.Swap(reqCtx, old, at, token, s.Uint64(), flags)
+	}
+	return s.ep.CompareAndSwap(reqCtx, old, at, token, 0, s.Uint64(), flags)
 }
 
 // source returns memory for a request, in one or two parts.
@@ -301,8 +320,7 @@ func (s *session) take(n int) {
 		case nd.AccessViolation:
 			s.Refused.Add(1)
 		}
-		switch r.RequestType {
-		case nd.RequestReceive, nd.RequestReceiveAndInvalidate:
+		if !r.RequestType.Initiator() {
 			s.takeReceive(&r)
 			continue
 		}
@@ -326,7 +344,9 @@ func (s *session) takeReceive(r *nd.Result) {
 			s.PeerRevoked.Add(1)
 			s.grantEnded()
 		}
-		s.learn(r)
+		if r.RequestType != nd.RequestReceiveWriteImmediate { // which has no message
+			s.learn(r)
+		}
 		s.receive(r.RequestContext)
 	case nd.BufferOverflow, nd.InvalidDeviceRequest: // it was too small, or a message came too late for the grant
 		s.endsItself(r)
