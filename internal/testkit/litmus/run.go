@@ -155,7 +155,7 @@ func (a *act) request(n int) Request {
 
 const (
 	immediate = 0x5eed_1e57
-	notStored = 9 // where the old value of an atomic goes
+	notStored = 9 // in the place for the old value of an atomic, before its post
 )
 
 // Outcomes counts the outcomes of many runs.
