@@ -54,7 +54,7 @@ func (d *Doorbell) Sleep(ticket uint32, timeout time.Duration) {
 
 // Disarm withdraws the announcement. The doorbell must have no other waiter: Ring would not wake
 // it.
-func (d *Doorbell) Disarm() { d.armed.Store(unarmed) }
+func (d *Doorbell) Disarm() { d.armed.Store(unarmed) } // ORDER doorbell-disarmed: pairs with the exchange in claim
 
 // Armed reports whether a waiter sleeps or is about to. The condition of [Doorbell.Ring] applies.
 func (d *Doorbell) Armed() bool {
@@ -84,7 +84,7 @@ func (d *Doorbell) ring() bool {
 // claim puts this process's mark on an armed doorbell before its waiters are woken. It returns the
 // value that settle replaces afterwards. ok is false if another ringer has disarmed the doorbell.
 func (d *Doorbell) claim() (left uint32, ok bool) {
-	if d.armed.CompareAndSwap(armed, mark) {
+	if d.armed.CompareAndSwap(armed, mark) { // ORDER doorbell-disarmed: pairs with the store in Disarm
 		return mark, true
 	}
 	switch left = d.armed.Load(); left {
