@@ -242,7 +242,7 @@ func (p *oracleSide) failWrite(g *oracleAccess, what string) bool {
 
 func (p *oracleSide) failAtomic(g *oracleAccess, what string) bool {
 	kind, sge := nd.RequestFetchAndAdd+nd.RequestType(p.o.IntN(3)), entriesOf(p.split(1, 8, 1))
-	return p.must(failing(kind, nd.AccessViolation, what), 0, func(c uint64) error { return p.postAtomic(kind, c, sge, (g.address+7)&^7, g.token, 1, 2, 0) })
+	return p.must(failing(kind, nd.AccessViolation, what), 0, func(c uint64) error { return p.postAtomic(kind, c, sge[0], (g.address+7)&^7, g.token, 1, 2, 0) })
 }
 
 // failStale uses a window after the end of its bind, with a message or without.

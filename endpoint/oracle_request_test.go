@@ -270,7 +270,7 @@ func (p *oracleSide) atomic() {
 		operand = binary.NativeEndian.Uint64(gather([]oraclePart{to}))
 	}
 	if p.post(r, f, func(c uint64) error {
-		return p.postAtomic(kind, c, entriesOf(parts), g.addressOf(to), g.token, operand, swap, f)
+		return p.postAtomic(kind, c, entriesOf(parts)[0], g.addressOf(to), g.token, operand, swap, f)
 	}) {
 		g.users++
 		p.fenced(f)
@@ -278,14 +278,14 @@ func (p *oracleSide) atomic() {
 	}
 }
 
-func (p *oracleSide) postAtomic(kind nd.RequestType, c uint64, sge []nd.SGE, address uint64, token nd.Token, operand, swap uint64, f nd.OpFlags) error {
+func (p *oracleSide) postAtomic(kind nd.RequestType, c uint64, old nd.SGE, address uint64, token nd.Token, operand, swap uint64, f nd.OpFlags) error {
 	switch kind {
 	case nd.RequestFetchAndAdd:
-		return p.ep.FetchAndAdd(c, sge, address, token, operand, f)
+		return p.ep.FetchAndAdd(c, old, address, token, operand, f)
 	case nd.RequestSwap:
-		return p.ep.Swap(c, sge, address, token, operand, f)
+		return p.ep.Swap(c, old, address, token, operand, f)
 	}
-	return p.ep.CompareAndSwap(c, sge, address, token, operand, swap, f)
+	return p.ep.CompareAndSwap(c, old, address, token, operand, swap, f)
 }
 
 // pick returns a random grant that can be used and that a condition holds for; nil if there is none.

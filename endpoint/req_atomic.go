@@ -14,44 +14,42 @@ import (
 )
 
 // FetchAndAdd posts the addition of a number to 8 bytes of the peer's memory.
-func (ep *queuePair) FetchAndAdd(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, remoteToken nd.Token, add uint64, flags nd.OpFlags) error {
-	return ep.change("fetch and add", nd.RequestFetchAndAdd, reqCtx, sge, remoteAddress, remoteToken, add, 0, flags)
+func (ep *queuePair) FetchAndAdd(reqCtx uint64, old nd.SGE, remoteAddress uint64, remoteToken nd.Token, add uint64, flags nd.OpFlags) error {
+	return ep.change("fetch and add", nd.RequestFetchAndAdd, reqCtx, old, remoteAddress, remoteToken, add, 0, flags)
 }
 
 // CompareAndSwap posts a store of swap to 8 bytes of the peer's memory that equal compare.
-func (ep *queuePair) CompareAndSwap(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, remoteToken nd.Token, compare, swap uint64, flags nd.OpFlags) error {
-	return ep.change("compare and swap", nd.RequestCompareAndSwap, reqCtx, sge, remoteAddress, remoteToken, compare, swap, flags)
+func (ep *queuePair) CompareAndSwap(reqCtx uint64, old nd.SGE, remoteAddress uint64, remoteToken nd.Token, compare, swap uint64, flags nd.OpFlags) error {
+	return ep.change("compare and swap", nd.RequestCompareAndSwap, reqCtx, old, remoteAddress, remoteToken, compare, swap, flags)
 }
 
 // Swap posts an exchange of 8 bytes of the peer's memory.
-func (ep *queuePair) Swap(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, remoteToken nd.Token, value uint64, flags nd.OpFlags) error {
-	return ep.change("swap", nd.RequestSwap, reqCtx, sge, remoteAddress, remoteToken, value, 0, flags)
+func (ep *queuePair) Swap(reqCtx uint64, old nd.SGE, remoteAddress uint64, remoteToken nd.Token, value uint64, flags nd.OpFlags) error {
+	return ep.change("swap", nd.RequestSwap, reqCtx, old, remoteAddress, remoteToken, value, 0, flags)
 }
 
 // change posts an atomic. It runs at once if a Read could.
-func (ep *queuePair) change(op string, kind nd.RequestType, reqCtx uint64, sge []nd.SGE, remoteAddress uint64, remoteToken nd.Token, operand, swap uint64, flags nd.OpFlags) error {
-	if flags == 0 && len(sge) == 1 && len(sge[0].Buffer) == 8 && remoteAddress%8 == 0 {
+func (ep *queuePair) change(op string, kind nd.RequestType, reqCtx uint64, old nd.SGE, remoteAddress uint64, remoteToken nd.Token, operand, swap uint64, flags nd.OpFlags) error {
+	if flags == 0 && len(old.Buffer) == 8 && remoteAddress%8 == 0 {
 		if !ep.mu.LockBiased() {
 			ep.mu.Lock()
 		}
 		done := ep.requesterCopies && ep.canRunFast() && ep.conn.peerExtended && !ep.conn.copyWouldOvertake() && ep.req.readLimit > 0 &&
-			ep.changeFast(kind, reqCtx, &sge[0], remoteAddress, remoteToken, operand, swap)
+			ep.changeFast(kind, reqCtx, old, remoteAddress, remoteToken, operand, swap)
 		ep.mu.Unlock()
 		if done {
 			return nil
 		}
 	}
-	return ep.submitOnError(ep.postChange(op, kind, reqCtx, sge, remoteAddress, remoteToken, operand, swap, flags))
+	return ep.submitOnError(ep.postChange(op, kind, reqCtx, old, remoteAddress, remoteToken, operand, swap, flags))
 }
 
-func (ep *queuePair) postChange(op string, kind nd.RequestType, reqCtx uint64, sge []nd.SGE, remoteAddress uint64, remoteToken nd.Token, operand, swap uint64, flags nd.OpFlags) error {
+func (ep *queuePair) postChange(op string, kind nd.RequestType, reqCtx uint64, old nd.SGE, remoteAddress uint64, remoteToken nd.Token, operand, swap uint64, flags nd.OpFlags) error {
 	switch {
 	case flags&^kind.AllowedFlags() != 0:
 		return argument("flags", ep.opError(op, nd.InvalidParameter, "invalid flags "+flags.String(), "pass only flags that the call documents"))
-	case len(sge) != 1:
-		return ep.opError(op, nd.DataOverrun, fmt.Sprintf("%d scatter/gather entries, want 1", len(sge)), "pass one entry of 8 bytes for the old value")
-	case len(sge[0].Buffer) != 8:
-		return ep.opError(op, nd.InvalidBufferSize, fmt.Sprintf("an entry of %d bytes, want 8", len(sge[0].Buffer)), "pass one entry of 8 bytes for the old value")
+	case len(old.Buffer) != 8:
+		return ep.opError(op, nd.InvalidBufferSize, fmt.Sprintf("an entry of %d bytes, want 8", len(old.Buffer)), "pass one entry of 8 bytes for the old value")
 	case remoteAddress%8 != 0:
 		return argument("remoteAddress", ep.opError(op, nd.InvalidParameter, fmt.Sprintf("remote address %#x is not a multiple of 8", remoteAddress), "align the numbers that atomics change"))
 	}
@@ -64,7 +62,7 @@ func (ep *queuePair) postChange(op string, kind nd.RequestType, reqCtx uint64, s
 	if !r.PostedAfterEnd && !ep.conn.peerExtended {
 		return ep.notExtended(op)
 	}
-	r.SGEs, r.Total = appendSGEs(r.SGEs, sge)
+	r.SGEs, r.Total = appendSGEs(r.SGEs, []nd.SGE{old})
 	ep.adapter.resolvePrivileged(r.SGEs)
 	r.RemoteAddress, r.RemoteToken, r.operand, r.swap = remoteAddress, remoteToken, operand, swap
 	return ep.post(r)
@@ -78,9 +76,9 @@ func (ep *queuePair) notExtended(op string) error {
 const noExtension = "the peer (%s) has no atomics and no immediate data"
 
 // changeFast is executeAtomic for the fast path. It reports whether it has run the atomic.
-func (ep *queuePair) changeFast(kind nd.RequestType, reqCtx uint64, sge *nd.SGE, remoteAddress uint64, remoteToken nd.Token, operand, swap uint64) bool {
-	at := shm.AddressOf(sge.Buffer)
-	if !ep.guard.CanDeliverSend(at, sge.Token, 8) {
+func (ep *queuePair) changeFast(kind nd.RequestType, reqCtx uint64, to nd.SGE, remoteAddress uint64, remoteToken nd.Token, operand, swap uint64) bool {
+	at := shm.AddressOf(to.Buffer)
+	if !ep.guard.CanDeliverSend(at, to.Token, 8) {
 		return false
 	}
 	ep.sink = window.Operand{Token: remoteToken, Rights: window.Remote | window.Atomic, Address: remoteAddress, Peer: &ep.conn.guardPeer}
@@ -88,7 +86,7 @@ func (ep *queuePair) changeFast(kind nd.RequestType, reqCtx uint64, sge *nd.SGE,
 	if f != window.NoFault {
 		return false // nothing has changed, unless the token was revoked: then the slow path finds that, too
 	}
-	if ep.deliverResult(at, sge.Token, old) {
+	if ep.deliverResult(at, to.Token, old) {
 		ep.completeFast(kind, reqCtx, 8)
 		return true
 	}
@@ -96,7 +94,7 @@ func (ep *queuePair) changeFast(kind nd.RequestType, reqCtx uint64, sge *nd.SGE,
 	r := ep.requestAt(ep.sq.posted)
 	r.reset(kind, 0, reqCtx)
 	r.Number = ep.sq.posted
-	r.SGEs, r.Total = append(r.SGEs, wire.SGE{Address: at, Length: 8, Token: sge.Token}), 8
+	r.SGEs, r.Total = append(r.SGEs, wire.SGE{Address: at, Length: 8, Token: to.Token}), 8
 	r.hasChanged, r.old = true, old
 	ep.enqueue(r)
 	return true

@@ -297,11 +297,11 @@ func (s *side) post(o order, r *reply) error {
 	case doWriteImmediate:
 		return ep.WriteImmediate(o.Context, sge, o.Far.Address, o.Far.Token, uint32(o.Operand), o.Flags)
 	case doFetchAndAdd:
-		return ep.FetchAndAdd(o.Context, sge, o.Far.Address, o.Far.Token, o.Operand, o.Flags)
+		return ep.FetchAndAdd(o.Context, sge[0], o.Far.Address, o.Far.Token, o.Operand, o.Flags)
 	case doCompareAndSwap:
-		return ep.CompareAndSwap(o.Context, sge, o.Far.Address, o.Far.Token, o.Operand, o.Swap, o.Flags)
+		return ep.CompareAndSwap(o.Context, sge[0], o.Far.Address, o.Far.Token, o.Operand, o.Swap, o.Flags)
 	case doSwap:
-		return ep.Swap(o.Context, sge, o.Far.Address, o.Far.Token, o.Operand, o.Flags)
+		return ep.Swap(o.Context, sge[0], o.Far.Address, o.Far.Token, o.Operand, o.Flags)
 	case doReceive:
 		if s.shared != nil {
 			return s.shared.Receive(o.Context, sge)

@@ -251,7 +251,7 @@ type Endpoint interface {
 	WriteImmediate(reqCtx uint64, sge []SGE, remoteAddress uint64, remoteToken Token, immediate uint32, flags OpFlags) error
 
 	// FetchAndAdd adds a number to the 8 bytes of the peer's memory at remoteAddress, and stores what they were before in
-	// the entry of sge, which has exactly 8 bytes. Numbers are unsigned, in the byte order of the host, and wrap around.
+	// old, an entry of exactly 8 bytes. Numbers are unsigned, in the byte order of the host, and wrap around.
 	//
 	// The access is atomic with respect to all atomics of all endpoints, on every host, and to atomic instructions of the
 	// peer's own program on the same 8 bytes. It counts as a Read in the read limits and for [ReadFence]. Its effect in the
@@ -259,33 +259,32 @@ type Endpoint interface {
 	//
 	// Errors:
 	//
-	//   - [DataOverrun]: sge has not exactly one entry.
-	//   - [InvalidBufferSize]: the entry has not 8 bytes.
+	//   - [InvalidBufferSize]: old has not 8 bytes.
 	//   - [InvalidParameter]: remoteAddress is not a multiple of 8, or the request does not take these flags.
 	//   - [NotSupported]: the adapter or the peer's does not have [AtomicsSupported].
 	//
 	// Results:
 	//
 	//   - [AccessViolation]: the remote token is not valid, does not allow atomics, or does not cover the 8 bytes. Or the
-	//     local token does not cover the entry, or lacks [AllowLocalWrite].
+	//     local token does not cover old, or lacks [AllowLocalWrite].
 	//   - [DataOverrun], [IOTimeout], [RemoteError]: with some providers.
 	//
 	// If the local entry is refused, the number may have been added.
 	// Source: IBV_WR_ATOMIC_FETCH_AND_ADD of verbs; the model has none.
-	FetchAndAdd(reqCtx uint64, sge []SGE, remoteAddress uint64, remoteToken Token, add uint64, flags OpFlags) error
+	FetchAndAdd(reqCtx uint64, old SGE, remoteAddress uint64, remoteToken Token, add uint64, flags OpFlags) error
 
 	// CompareAndSwap is FetchAndAdd, but stores swap if the 8 bytes equal compare. If the old value that it returns is
 	// compare, it has stored swap.
 	//
 	// Errors, Results: those of FetchAndAdd.
 	// Source: IBV_WR_ATOMIC_CMP_AND_SWP of verbs; the model has none.
-	CompareAndSwap(reqCtx uint64, sge []SGE, remoteAddress uint64, remoteToken Token, compare, swap uint64, flags OpFlags) error
+	CompareAndSwap(reqCtx uint64, old SGE, remoteAddress uint64, remoteToken Token, compare, swap uint64, flags OpFlags) error
 
 	// Swap is FetchAndAdd, but stores value.
 	//
 	// Errors, Results: those of FetchAndAdd.
 	// Source: none; verbs has it for some cards only.
-	Swap(reqCtx uint64, sge []SGE, remoteAddress uint64, remoteToken Token, value uint64, flags OpFlags) error
+	Swap(reqCtx uint64, old SGE, remoteAddress uint64, remoteToken Token, value uint64, flags OpFlags) error
 
 	// WaitSlot blocks until fewer than InitiatorDepth requests are outstanding. The next post then does not
 	// fail with [NoMoreEntries], unless another goroutine posts first. WaitSlot takes no results: a slot

@@ -96,17 +96,17 @@ func (UnsupportedEndpoint) WriteImmediate(uint64, []SGE, uint64, Token, uint32, 
 }
 
 // FetchAndAdd fails with [NotSupported].
-func (UnsupportedEndpoint) FetchAndAdd(uint64, []SGE, uint64, Token, uint64, OpFlags) error {
+func (UnsupportedEndpoint) FetchAndAdd(uint64, SGE, uint64, Token, uint64, OpFlags) error {
 	return unsupported("fetch and add", "endpoint")
 }
 
 // CompareAndSwap fails with [NotSupported].
-func (UnsupportedEndpoint) CompareAndSwap(uint64, []SGE, uint64, Token, uint64, uint64, OpFlags) error {
+func (UnsupportedEndpoint) CompareAndSwap(uint64, SGE, uint64, Token, uint64, uint64, OpFlags) error {
 	return unsupported("compare and swap", "endpoint")
 }
 
 // Swap fails with [NotSupported].
-func (UnsupportedEndpoint) Swap(uint64, []SGE, uint64, Token, uint64, OpFlags) error {
+func (UnsupportedEndpoint) Swap(uint64, SGE, uint64, Token, uint64, OpFlags) error {
 	return unsupported("swap", "endpoint")
 }
 

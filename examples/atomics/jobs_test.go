@@ -43,10 +43,10 @@ func TestJobs(t *testing.T) {
 // changes or reads its memory without an atomic instruction, only what it does with requests.
 var mistakes = []struct{ program, name, right, wrong, rule string }{
 	{"counter", "a rank steals with a Write",
-		"ep.FetchAndAdd(0, []nd.SGE{old}, counters[victim].Address, counters[victim].Token, 1, 0); err",
+		"ep.FetchAndAdd(0, old, counters[victim].Address, counters[victim].Token, 1, 0); err",
 		`func() error {
 					if job.Rank() != 0 {
-						return ep.FetchAndAdd(0, []nd.SGE{old}, counters[victim].Address, counters[victim].Token, 1, 0)
+						return ep.FetchAndAdd(0, old, counters[victim].Address, counters[victim].Token, 1, 0)
 					}
 					binary.NativeEndian.PutUint64(old.Buffer, done)
 					return ep.Write(0, []nd.SGE{old}, counters[victim].Address, counters[victim].Token, 0)

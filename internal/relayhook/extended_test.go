@@ -61,15 +61,15 @@ func TestAtomics(t *testing.T) {
 		mr, ep := r.region(4096, private), r.rank.ep
 		const n = 24
 		for i := range n {
-			to, sge := r.far.base+uint64(8*i), []nd.SGE{nd.SGEOf(mr, 8*i, 8)}
+			to, old := r.far.base+uint64(8*i), nd.SGEOf(mr, 8*i, 8)
 			var err error
 			switch i % 3 {
 			case 0:
-				err = ep.FetchAndAdd(uint64(i), sge, to, r.far.token, uint64(i), 0)
+				err = ep.FetchAndAdd(uint64(i), old, to, r.far.token, uint64(i), 0)
 			case 1:
-				err = ep.CompareAndSwap(uint64(i), sge, to, r.far.token, uint64(i), ^uint64(i), 0)
+				err = ep.CompareAndSwap(uint64(i), old, to, r.far.token, uint64(i), ^uint64(i), 0)
 			case 2:
-				err = ep.Swap(uint64(i), sge, to, r.far.token, uint64(i), 0)
+				err = ep.Swap(uint64(i), old, to, r.far.token, uint64(i), 0)
 			}
 			if err != nil {
 				t.Fatal(err)

@@ -122,24 +122,24 @@ func (ep *endpoint) WriteImmediate(reqCtx uint64, sge []nd.SGE, remoteAddress ui
 	})
 }
 
-func (ep *endpoint) FetchAndAdd(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, remoteToken nd.Token, add uint64, flags nd.OpFlags) error {
-	r := ep.newRequest(nd.RequestFetchAndAdd, reqCtx, sge, flags)
+func (ep *endpoint) FetchAndAdd(reqCtx uint64, old nd.SGE, remoteAddress uint64, remoteToken nd.Token, add uint64, flags nd.OpFlags) error {
+	r := ep.newRequest(nd.RequestFetchAndAdd, reqCtx, []nd.SGE{old}, flags)
 	r.address, r.token = remoteAddress, remoteToken
-	return ep.post(r, func() error { return ep.Endpoint.FetchAndAdd(r.id, sge, remoteAddress, remoteToken, add, flags) })
+	return ep.post(r, func() error { return ep.Endpoint.FetchAndAdd(r.id, old, remoteAddress, remoteToken, add, flags) })
 }
 
-func (ep *endpoint) CompareAndSwap(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, remoteToken nd.Token, compare, swap uint64, flags nd.OpFlags) error {
-	r := ep.newRequest(nd.RequestCompareAndSwap, reqCtx, sge, flags)
+func (ep *endpoint) CompareAndSwap(reqCtx uint64, old nd.SGE, remoteAddress uint64, remoteToken nd.Token, compare, swap uint64, flags nd.OpFlags) error {
+	r := ep.newRequest(nd.RequestCompareAndSwap, reqCtx, []nd.SGE{old}, flags)
 	r.address, r.token = remoteAddress, remoteToken
 	return ep.post(r, func() error {
-		return ep.Endpoint.CompareAndSwap(r.id, sge, remoteAddress, remoteToken, compare, swap, flags)
+		return ep.Endpoint.CompareAndSwap(r.id, old, remoteAddress, remoteToken, compare, swap, flags)
 	})
 }
 
-func (ep *endpoint) Swap(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, remoteToken nd.Token, value uint64, flags nd.OpFlags) error {
-	r := ep.newRequest(nd.RequestSwap, reqCtx, sge, flags)
+func (ep *endpoint) Swap(reqCtx uint64, old nd.SGE, remoteAddress uint64, remoteToken nd.Token, value uint64, flags nd.OpFlags) error {
+	r := ep.newRequest(nd.RequestSwap, reqCtx, []nd.SGE{old}, flags)
 	r.address, r.token = remoteAddress, remoteToken
-	return ep.post(r, func() error { return ep.Endpoint.Swap(r.id, sge, remoteAddress, remoteToken, value, flags) })
+	return ep.post(r, func() error { return ep.Endpoint.Swap(r.id, old, remoteAddress, remoteToken, value, flags) })
 }
 
 func (ep *endpoint) Bind(reqCtx uint64, mr nd.MemoryRegion, mw nd.MemoryWindow, buf []byte, flags nd.OpFlags) error {

@@ -135,7 +135,7 @@ var requestPrograms = []program{
 			func(s *side) {
 				d := s.get()
 				ep := s.second()
-				s.must(s.ep.FetchAndAdd(1, s.sge(8, 8), d.Address, d.Token, 1, 0))
+				s.must(s.ep.FetchAndAdd(1, s.sge(8, 8)[0], d.Address, d.Token, 1, 0))
 				s.must(nd.WriteTo(ep, 2, s.sge(0, 8), d, 0))
 				s.done()
 				s.done()
@@ -155,8 +155,8 @@ var requestPrograms = []program{
 				d := s.get()
 				ep := s.second()
 				s.barrier()
-				s.must(s.ep.Swap(1, s.sge(8, 8), d.Address, d.Token, 1, 0))
-				s.must(ep.CompareAndSwap(2, s.sge(16, 8), d.Address, d.Token, 1, 2, 0))
+				s.must(s.ep.Swap(1, s.sge(8, 8)[0], d.Address, d.Token, 1, 0))
+				s.must(ep.CompareAndSwap(2, s.sge(16, 8)[0], d.Address, d.Token, 1, 2, 0))
 				s.must(s.ep.WriteImmediate(3, s.sge(0, 8), d.Address+8, d.Token, 5, 0))
 				s.must(s.ep.SendImmediate(4, s.sge(8, 8), 6, nd.ReadFence))
 				for range 4 {

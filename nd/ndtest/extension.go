@@ -18,7 +18,7 @@ func (s *side) skipUnless(f nd.AdapterFlags) {
 	if f == nd.AtomicsSupported {
 		posts = nil
 		for _, a := range atomics {
-			posts = append(posts, func(c *conn) error { return a.post(c, 1, c.sge(0, 8), c.memory.descriptor(), 0) })
+			posts = append(posts, func(c *conn) error { return a.post(c, 1, c.sge(0, 8)[0], c.memory.descriptor(), 0) })
 		}
 	}
 	for _, post := range posts {
@@ -55,18 +55,18 @@ func (c *conn) wantDone(t nd.RequestType, reqCtx uint64, n int) {
 type change struct {
 	name string
 	kind nd.RequestType
-	post func(c *conn, reqCtx uint64, old []nd.SGE, at nd.WindowDescriptor, flags nd.OpFlags) error
+	post func(c *conn, reqCtx uint64, old nd.SGE, at nd.WindowDescriptor, flags nd.OpFlags) error
 }
 
 // atomics store 1 in memory that is 0.
 var atomics = []change{
-	{"FetchAndAdd", nd.RequestFetchAndAdd, func(c *conn, reqCtx uint64, old []nd.SGE, at nd.WindowDescriptor, flags nd.OpFlags) error {
+	{"FetchAndAdd", nd.RequestFetchAndAdd, func(c *conn, reqCtx uint64, old nd.SGE, at nd.WindowDescriptor, flags nd.OpFlags) error {
 		return c.ep.FetchAndAdd(reqCtx, old, at.Address, at.Token, 1, flags)
 	}},
-	{"CompareAndSwap", nd.RequestCompareAndSwap, func(c *conn, reqCtx uint64, old []nd.SGE, at nd.WindowDescriptor, flags nd.OpFlags) error {
+	{"CompareAndSwap", nd.RequestCompareAndSwap, func(c *conn, reqCtx uint64, old nd.SGE, at nd.WindowDescriptor, flags nd.OpFlags) error {
 		return c.ep.CompareAndSwap(reqCtx, old, at.Address, at.Token, 0, 1, flags)
 	}},
-	{"Swap", nd.RequestSwap, func(c *conn, reqCtx uint64, old []nd.SGE, at nd.WindowDescriptor, flags nd.OpFlags) error {
+	{"Swap", nd.RequestSwap, func(c *conn, reqCtx uint64, old nd.SGE, at nd.WindowDescriptor, flags nd.OpFlags) error {
 		return c.ep.Swap(reqCtx, old, at.Address, at.Token, 1, flags)
 	}},
 }
@@ -104,7 +104,7 @@ func (c *conn) wantNumberAt(off int, want uint64) {
 
 // add posts an addition of n to the number at an offset of d. The old value goes to the region, at offset to.
 func (c *conn) add(reqCtx uint64, to int, d nd.WindowDescriptor, off int, n uint64, flags nd.OpFlags) {
-	c.must(c.ep.FetchAndAdd(reqCtx, c.sge(to, 8), d.Address+uint64(off), d.Token, n, flags))
+	c.must(c.ep.FetchAndAdd(reqCtx, c.sge(to, 8)[0], d.Address+uint64(off), d.Token, n, flags))
 }
 
 // past returns the part of d that begins at an offset.

@@ -218,11 +218,11 @@ func (c *stressConn) postStep(x uint64, st step, rights *nd.OpFlags) error {
 	case doWriteImmediate:
 		return c.ep.WriteImmediate(x, sge, far.Address+uint64(st.at), far.Token, st.immediate, st.flags)
 	case doFetchAndAdd:
-		return c.ep.FetchAndAdd(x, sge, far.Address+uint64(st.at), far.Token, st.operands[0], st.flags)
+		return c.ep.FetchAndAdd(x, sge[0], far.Address+uint64(st.at), far.Token, st.operands[0], st.flags)
 	case doCompareAndSwap:
-		return c.ep.CompareAndSwap(x, sge, far.Address+uint64(st.at), far.Token, st.operands[0], st.operands[1], st.flags)
+		return c.ep.CompareAndSwap(x, sge[0], far.Address+uint64(st.at), far.Token, st.operands[0], st.operands[1], st.flags)
 	case doSwap:
-		return c.ep.Swap(x, sge, far.Address+uint64(st.at), far.Token, st.operands[0], st.flags)
+		return c.ep.Swap(x, sge[0], far.Address+uint64(st.at), far.Token, st.operands[0], st.flags)
 	case doSendImmediate:
 		return c.ep.SendImmediate(x, sge, st.immediate, st.flags)
 	case doSendInvalidate:

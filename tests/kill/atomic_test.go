@@ -87,7 +87,7 @@ var changeLimits = nd.ConnectParams{InboundReadLimit: changesAtOnce, OutboundRea
 
 // change posts the atomic after which the number is to.
 func (c *changer) change(t nd.RequestType, i uint64, far nd.WindowDescriptor, from, to uint64) error {
-	old := []nd.SGE{nd.SGEOf(c.memory, int(i%changesAtOnce*8), 8)}
+	old := nd.SGEOf(c.memory, int(i%changesAtOnce*8), 8)
 	switch t {
 	case nd.RequestFetchAndAdd:
 		return c.ep.FetchAndAdd(i, old, far.Address, far.Token, to-from, 0)

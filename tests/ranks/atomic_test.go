@@ -84,7 +84,7 @@ func addTo(ctx context.Context, ep nd.Endpoint, cq nd.CompletionQueue, mr nd.Mem
 	last := uint64(0)
 	for posted, done := 0, 0; done < n; {
 		for ; posted < n && posted-done < addsAtOnce; posted++ {
-			if err := ep.FetchAndAdd(uint64(posted), []nd.SGE{nd.SGEOf(mr, 64+posted%addsAtOnce*8, 8)}, far.Address, far.Token, 1, 0); err != nil {
+			if err := ep.FetchAndAdd(uint64(posted), nd.SGEOf(mr, 64+posted%addsAtOnce*8, 8), far.Address, far.Token, 1, 0); err != nil {
 				return 0, err
 			}
 		}

@@ -200,7 +200,7 @@ func (s *soakSession) count() bool {
 		b.used = false
 	}}
 	if !s.post(q, 0, func(x uint64, f nd.OpFlags) error {
-		return s.ep.FetchAndAdd(x, []nd.SGE{old}, s.far.desc.Address+soakCounter, s.far.desc.Token, 1, f)
+		return s.ep.FetchAndAdd(x, old, s.far.desc.Address+soakCounter, s.far.desc.Token, 1, f)
 	}) {
 		b.used = false
 		return false

@@ -231,11 +231,11 @@ func (l *link) post(i int, window, all nd.WindowDescriptor) error {
 	case "atomic":
 		switch far := all.Address + uint64(i*slot); i % 3 {
 		case 0:
-			return l.ep.FetchAndAdd(number, part(i, 8), far, all.Token, 5, 0)
+			return l.ep.FetchAndAdd(number, part(i, 8)[0], far, all.Token, 5, 0)
 		case 1:
-			return l.ep.CompareAndSwap(number, part(i, 8), far, all.Token, 5, 7, 0)
+			return l.ep.CompareAndSwap(number, part(i, 8)[0], far, all.Token, 5, 7, 0)
 		default:
-			return l.ep.Swap(number, part(i, 8), far, all.Token, 9, 0)
+			return l.ep.Swap(number, part(i, 8)[0], far, all.Token, 9, 0)
 		}
 	case "bind":
 		if i%2 == 0 {

@@ -223,7 +223,7 @@ func (k *killer) request(rank int, p *peer) {
 	case op == 8:
 		d, self := p.theirs[0], job.Rank()
 		atomic.AddUint64(&k.count(self, rank).Posted, 1)
-		p.count(p.ep.FetchAndAdd(2, []nd.SGE{nd.SGEOf(m, 0, 8)}, d.Address+killWords+uint64(8*self), d.Token, 1, 0))
+		p.count(p.ep.FetchAndAdd(2, nd.SGEOf(m, 0, 8), d.Address+killWords+uint64(8*self), d.Token, 1, 0))
 	case op == 3:
 		p.count(p.ep.Send(2, sge, nd.SendAndSolicitEvent))
 	case op == 4:

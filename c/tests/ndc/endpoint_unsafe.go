@@ -104,26 +104,26 @@ func (e *endpoint) WriteImmediate(ctx uint64, sge []nd.SGE, address uint64, toke
 }
 
 // atomic calls f, which posts an atomic.
-func (e *endpoint) atomic(op string, sge []nd.SGE, f func(list C.uintptr_t, n C.uint32_t) C.snd_status) error {
-	list, at, n := elements(sge)
+func (e *endpoint) atomic(op string, old nd.SGE, f func(list C.uintptr_t, n C.uint32_t) C.snd_status) error {
+	list, at, n := elements([]nd.SGE{old})
 	defer runtime.KeepAlive(list)
 	return e.call(op, func() C.snd_status { return f(at, n) })
 }
 
-func (e *endpoint) FetchAndAdd(ctx uint64, sge []nd.SGE, address uint64, token nd.Token, add uint64, flags nd.OpFlags) error {
-	return e.atomic("fetch and add", sge, func(list C.uintptr_t, n C.uint32_t) C.snd_status {
+func (e *endpoint) FetchAndAdd(ctx uint64, old nd.SGE, address uint64, token nd.Token, add uint64, flags nd.OpFlags) error {
+	return e.atomic("fetch and add", old, func(list C.uintptr_t, n C.uint32_t) C.snd_status {
 		return C.e_add(e.c, C.uint64_t(ctx), list, n, C.uint64_t(address), C.uint32_t(token), C.uint64_t(add), C.uint32_t(flags))
 	})
 }
 
-func (e *endpoint) CompareAndSwap(ctx uint64, sge []nd.SGE, address uint64, token nd.Token, compare, swap uint64, flags nd.OpFlags) error {
-	return e.atomic("compare and swap", sge, func(list C.uintptr_t, n C.uint32_t) C.snd_status {
+func (e *endpoint) CompareAndSwap(ctx uint64, old nd.SGE, address uint64, token nd.Token, compare, swap uint64, flags nd.OpFlags) error {
+	return e.atomic("compare and swap", old, func(list C.uintptr_t, n C.uint32_t) C.snd_status {
 		return C.e_compare(e.c, C.uint64_t(ctx), list, n, C.uint64_t(address), C.uint32_t(token), C.uint64_t(compare), C.uint64_t(swap), C.uint32_t(flags))
 	})
 }
 
-func (e *endpoint) Swap(ctx uint64, sge []nd.SGE, address uint64, token nd.Token, value uint64, flags nd.OpFlags) error {
-	return e.atomic("swap", sge, func(list C.uintptr_t, n C.uint32_t) C.snd_status {
+func (e *endpoint) Swap(ctx uint64, old nd.SGE, address uint64, token nd.Token, value uint64, flags nd.OpFlags) error {
+	return e.atomic("swap", old, func(list C.uintptr_t, n C.uint32_t) C.snd_status {
 		return C.e_swap(e.c, C.uint64_t(ctx), list, n, C.uint64_t(address), C.uint32_t(token), C.uint64_t(value), C.uint32_t(flags))
 	})
 }

@@ -54,11 +54,11 @@ func (p *litmusSide) Post(r litmus.Request) {
 		}
 		check(ep.Write(r.Context, data, far, p.far.Token, r.Flags))
 	case nd.RequestFetchAndAdd:
-		check(ep.FetchAndAdd(r.Context, data, far, p.far.Token, r.Operands[0], r.Flags))
+		check(ep.FetchAndAdd(r.Context, data[0], far, p.far.Token, r.Operands[0], r.Flags))
 	case nd.RequestCompareAndSwap:
-		check(ep.CompareAndSwap(r.Context, data, far, p.far.Token, r.Operands[0], r.Operands[1], r.Flags))
+		check(ep.CompareAndSwap(r.Context, data[0], far, p.far.Token, r.Operands[0], r.Operands[1], r.Flags))
 	case nd.RequestSwap:
-		check(ep.Swap(r.Context, data, far, p.far.Token, r.Operands[0], r.Flags))
+		check(ep.Swap(r.Context, data[0], far, p.far.Token, r.Operands[0], r.Flags))
 	default:
 		if r.Immediate != 0 {
 			check(ep.SendImmediate(r.Context, nil, r.Immediate, r.Flags))

@@ -53,7 +53,7 @@ func run(ctx context.Context, job *softnd.Job) error {
 			if ep := endpoints[victim]; ep == nil {
 				task = atomic.AddUint64(&words[0], 1) - 1
 			} else {
-				if err := ep.FetchAndAdd(0, []nd.SGE{old}, counters[victim].Address, counters[victim].Token, 1, 0); err != nil {
+				if err := ep.FetchAndAdd(0, old, counters[victim].Address, counters[victim].Token, 1, 0); err != nil {
 					return err
 				}
 				if _, err := nd.WaitOne(ctx, cq, ep); err != nil {

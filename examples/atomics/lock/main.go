@@ -95,7 +95,7 @@ func (l *lock) increment() error {
 
 // add adds n to a number of rank 0, and returns what it was before. With n = 0 it reads the number.
 func (l *lock) add(at, n uint64) (old uint64, err error) {
-	err = l.wait(l.ep.FetchAndAdd(0, []nd.SGE{l.word}, l.far.Address+at, l.far.Token, n, 0))
+	err = l.wait(l.ep.FetchAndAdd(0, l.word, l.far.Address+at, l.far.Token, n, 0))
 	return binary.NativeEndian.Uint64(l.word.Buffer), err
 }
 

@@ -98,7 +98,7 @@ func consume(ctx context.Context, mr nd.MemoryRegion, cq nd.CompletionQueue, srq
 func produce(ctx context.Context, mr nd.MemoryRegion, cq nd.CompletionQueue, ep nd.Endpoint, far nd.WindowDescriptor) error {
 	old, item := nd.SGEOf(mr, 0, 8), nd.SGEOf(mr, 64, 8)
 	add := func(at, n uint64) (uint64, error) {
-		err := ep.FetchAndAdd(0, []nd.SGE{old}, far.Address+at, far.Token, n, 0)
+		err := ep.FetchAndAdd(0, old, far.Address+at, far.Token, n, 0)
 		if err == nil {
 			_, err = nd.WaitOne(ctx, cq, ep)
 		}

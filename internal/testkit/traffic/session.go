@@ -246,7 +246,7 @@ func (s *session) post() {
 // change posts an atomic.
 func (s *session) change(reqCtx, at uint64, token nd.Token, flags nd.OpFlags) error {
 	m := s.memory[s.IntN(2)]
-	old := []nd.SGE{nd.SGEOf(m, received+s.IntN(largest), 8)}
+	old := nd.SGEOf(m, received+s.IntN(largest), 8)
 	switch s.IntN(3) {
 	case 0:
 		return s.ep.FetchAndAdd(reqCtx, old, at, token, s.Uint64(), flags)

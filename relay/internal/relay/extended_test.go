@@ -87,14 +87,14 @@ func TestAtomics(t *testing.T) {
 			clear(theirs[:64])
 			binary.NativeEndian.PutUint64(d.from.memory.Bytes()[1<<20:], 11)
 			for i := range n {
-				must(t, d.x.FetchAndAdd(uint64(i), d.from.sge(8*i, 8), d.far.Address+8, d.far.Token, 3, 0))
+				must(t, d.x.FetchAndAdd(uint64(i), d.from.sge(8*i, 8)[0], d.far.Address+8, d.far.Token, 3, 0))
 			}
-			must(t, d.x.CompareAndSwap(n, d.from.sge(8*n, 8), d.far.Address+8, d.far.Token, 3*n, 1<<63+1, 0))
-			must(t, d.x.CompareAndSwap(n+1, d.from.sge(8*n+8, 8), d.far.Address+8, d.far.Token, 3*n, 5, 0)) // finds another number
+			must(t, d.x.CompareAndSwap(n, d.from.sge(8*n, 8)[0], d.far.Address+8, d.far.Token, 3*n, 1<<63+1, 0))
+			must(t, d.x.CompareAndSwap(n+1, d.from.sge(8*n+8, 8)[0], d.far.Address+8, d.far.Token, 3*n, 5, 0)) // finds another number
 			must(t, d.x.Read(n+2, d.from.sge(8*n+16, 8), d.far.Address+8, d.far.Token, 0))
-			must(t, d.x.Swap(n+3, d.from.sge(8*n+24, 8), d.far.Address+8, d.far.Token, 7, 0))
+			must(t, d.x.Swap(n+3, d.from.sge(8*n+24, 8)[0], d.far.Address+8, d.far.Token, 7, 0))
 			must(t, d.x.Write(n+4, d.from.sge(1<<20, 8), d.far.Address+8, d.far.Token, 0))
-			must(t, d.x.Swap(n+5, d.from.sge(8*n+32, 8), d.far.Address+8, d.far.Token, 9, 0))
+			must(t, d.x.Swap(n+5, d.from.sge(8*n+32, 8)[0], d.far.Address+8, d.far.Token, 9, 0))
 			for i := range uint64(n + 6) {
 				want := nd.RequestFetchAndAdd
 				if i >= n {
@@ -127,8 +127,8 @@ func TestExtendedFailures(t *testing.T) {
 		post func(w *wire) error
 		want nd.Status
 	}{
-		"atomic, unknown token": {func(w *wire) error { return w.x.FetchAndAdd(1, w.a.sge(8, 8), w.far.Address, 0x5_0000, 1, 0) }, nd.AccessViolation},
-		"atomic beyond the end": {func(w *wire) error { return w.x.Swap(1, w.a.sge(8, 8), w.far.Address+memorySize, w.far.Token, 1, 0) }, nd.AccessViolation},
+		"atomic, unknown token": {func(w *wire) error { return w.x.FetchAndAdd(1, w.a.sge(8, 8)[0], w.far.Address, 0x5_0000, 1, 0) }, nd.AccessViolation},
+		"atomic beyond the end": {func(w *wire) error { return w.x.Swap(1, w.a.sge(8, 8)[0], w.far.Address+memorySize, w.far.Token, 1, 0) }, nd.AccessViolation},
 		"write beyond the end": {func(w *wire) error {
 			return w.x.WriteImmediate(1, w.a.sge(0, 100), w.far.Address+memorySize-99, w.far.Token, 1, 0)
 		}, nd.AccessViolation},
@@ -137,7 +137,7 @@ func TestExtendedFailures(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			forEach(t, func(t *testing.T, w *wire) {
 				must(t, w.y.Receive(9, w.b.sge(0, 100)))
-				must(t, errors.Join(w.x.FetchAndAdd(0, w.a.sge(0, 8), w.far.Address+1<<20, w.far.Token, 1, 0), c.post(w), w.x.Swap(2, w.a.sge(8, 8), w.far.Address+1<<20, w.far.Token, 9, 0)))
+				must(t, errors.Join(w.x.FetchAndAdd(0, w.a.sge(0, 8)[0], w.far.Address+1<<20, w.far.Token, 1, 0), c.post(w), w.x.Swap(2, w.a.sge(8, 8)[0], w.far.Address+1<<20, w.far.Token, 9, 0)))
 				for i, want := range []nd.Status{nd.Success, c.want, nd.Canceled} {
 					w.b.queue.Poll(nil)
 					if r := w.a.result(t); r.Status != want || r.RequestContext != uint64(i) {
@@ -202,7 +202,7 @@ func TestLiesAboutOldValues(t *testing.T) {
 			w := connect(t, a, b, nd.EndpointConfig{})
 			resume := b.pause()
 			defer resume()
-			must(t, w.x.Swap(1, w.a.sge(0, 8), w.far.Address, w.far.Token, 1, 0))
+			must(t, w.x.Swap(1, w.a.sge(0, 8)[0], w.far.Address, w.far.Token, 1, 0))
 			var err error
 			proctest.Eventually(t, "the Atomic is on its way", func() (sent bool) {
 				must(t, a.onLink(func(l *link) error {

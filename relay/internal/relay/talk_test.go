@@ -239,9 +239,9 @@ func (p *talk) post() {
 	case 5:
 		_ = l.ep.WriteImmediate(6, sge, 1<<40, 77, 9, 0)
 	case 6:
-		_ = l.ep.FetchAndAdd(7, []nd.SGE{nd.SGEOf(p.memory, 0, 8)}, 1<<40, 77, 9, 0)
+		_ = l.ep.FetchAndAdd(7, nd.SGEOf(p.memory, 0, 8), 1<<40, 77, 9, 0)
 	case 7:
-		_ = l.ep.CompareAndSwap(8, []nd.SGE{nd.SGEOf(p.memory, 8, 8)}, 1<<40, 77, 9, 8, 0)
+		_ = l.ep.CompareAndSwap(8, nd.SGEOf(p.memory, 8, 8), 1<<40, 77, 9, 8, 0)
 	}
 	p.settle(func() bool { return true })
 }
