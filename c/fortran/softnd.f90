@@ -9,6 +9,7 @@ module softnd
   implicit none
   private :: c_status_name, c_last_error, c_version, c_strlen, copy_text
   private :: c_fabric_create, c_fabric_attach, c_fabric_open, c_adapter_query, c_srq_create, c_endpoint_create
+  private :: c_connector_start_connect, c_connector_start_accept
   private :: c_cq_get_stats, c_endpoint_get_stats, c_connector_connect, c_connector_accept, c_job_init, c_job_join, c_job_connect
 
   integer, parameter :: snd_status = c_int32_t
@@ -314,6 +315,12 @@ module softnd
       type(c_ptr), value :: fabric
       integer(snd_status) :: r
     end function
+    function snd_fabric_event_fd(fabric, descriptor) result(r) bind(c)
+      import
+      type(c_ptr), value :: fabric
+      integer(c_int), intent(out) :: descriptor
+      integer(snd_status) :: r
+    end function
     function snd_fabric_close(fabric) result(r) bind(c)
       import
       type(c_ptr), value :: fabric
@@ -527,6 +534,11 @@ module softnd
       type(snd_cq_stats), intent(out) :: stats
       integer(snd_status) :: r
     end function
+    function snd_cq_cancel(cq) result(r) bind(c)
+      import
+      type(c_ptr), value :: cq
+      integer(snd_status) :: r
+    end function
     function snd_cq_close(cq) result(r) bind(c)
       import
       type(c_ptr), value :: cq
@@ -573,6 +585,11 @@ module softnd
       import
       type(c_ptr), value :: srq
       integer(c_int32_t), value :: depth, threshold
+      integer(snd_status) :: r
+    end function
+    function snd_srq_cancel(srq) result(r) bind(c)
+      import
+      type(c_ptr), value :: srq
       integer(snd_status) :: r
     end function
     function snd_srq_close(srq) result(r) bind(c)
@@ -788,6 +805,11 @@ module softnd
       integer(c_int), value :: pause
       integer(snd_status) :: r
     end function
+    function snd_listener_cancel(listener) result(r) bind(c)
+      import
+      type(c_ptr), value :: listener
+      integer(snd_status) :: r
+    end function
     function snd_listener_close(listener) result(r) bind(c)
       import
       type(c_ptr), value :: listener
@@ -874,6 +896,33 @@ module softnd
     function snd_connector_cancel(connector) result(r) bind(c)
       import
       type(c_ptr), value :: connector
+      integer(snd_status) :: r
+    end function
+    function snd_connector_start_disconnect(connector) result(r) bind(c)
+      import
+      type(c_ptr), value :: connector
+      integer(snd_status) :: r
+    end function
+    function snd_connector_finish(connector) result(r) bind(c)
+      import
+      type(c_ptr), value :: connector
+      integer(snd_status) :: r
+    end function
+    function c_connector_start_connect(params_size, connector, endpoint, address, params) result(r) &
+        bind(c, name='snd_connector_start_connect')
+      import
+      integer(c_size_t), value :: params_size
+      type(c_ptr), value :: connector, endpoint
+      type(snd_address), value :: address
+      type(snd_connect_params), intent(in), optional :: params
+      integer(snd_status) :: r
+    end function
+    function c_connector_start_accept(params_size, connector, endpoint, params) result(r) &
+        bind(c, name='snd_connector_start_accept')
+      import
+      integer(c_size_t), value :: params_size
+      type(c_ptr), value :: connector, endpoint
+      type(snd_connect_params), intent(in), optional :: params
       integer(snd_status) :: r
     end function
     function snd_connector_close(connector) result(r) bind(c)
@@ -1025,6 +1074,21 @@ contains
     type(snd_endpoint_stats), intent(out) :: stats
     integer(snd_status) :: r
     r = c_endpoint_get_stats(c_sizeof(stats), endpoint, stats)
+  end function
+  function snd_connector_start_connect(connector, endpoint, address, params) result(r)
+    type(c_ptr), value :: connector, endpoint
+    type(snd_address), value :: address
+    type(snd_connect_params), intent(in), optional :: params
+    integer(snd_status) :: r
+    type(snd_connect_params) :: present_params
+    r = c_connector_start_connect(c_sizeof(present_params), connector, endpoint, address, params)
+  end function
+  function snd_connector_start_accept(connector, endpoint, params) result(r)
+    type(c_ptr), value :: connector, endpoint
+    type(snd_connect_params), intent(in), optional :: params
+    integer(snd_status) :: r
+    type(snd_connect_params) :: present_params
+    r = c_connector_start_accept(c_sizeof(present_params), connector, endpoint, params)
   end function
   function snd_srq_create(adapter, config, srq) result(r)
     type(c_ptr), value :: adapter

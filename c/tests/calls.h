@@ -46,6 +46,7 @@ ROW(snd_fabric_descriptor, VALUE(snd_fabric_descriptor(h) == -1))
 ROW(snd_fabric_address, VALUE(snd_fabric_address(h).host == 0))
 ROW(snd_fabric_set_timeouts, snd_fabric_set_timeouts(h, SND_DEFAULT_TIMEOUT, SND_DEFAULT_TIMEOUT))
 ROW(snd_fabric_progress, snd_fabric_progress(h))
+ROW(snd_fabric_event_fd, snd_fabric_event_fd(h, &fd))
 ROW(snd_fabric_close, snd_fabric_close(h))
 ROW(snd_adapter_open, snd_adapter_open(h, (snd_adapter **)&out))
 ROW(snd_adapter_query, snd_adapter_query(h, &info))
@@ -78,6 +79,7 @@ ROW(snd_cq_moderate, snd_cq_moderate(h, 0, 0))
 ROW(snd_cq_notify_affinity, snd_cq_notify_affinity(h, &group, all))
 ROW(snd_cq_get_stats, snd_cq_get_stats(h, &cq_stats))
 ROW(snd_cq_resize, snd_cq_resize(h, 20))
+ROW(snd_cq_cancel, snd_cq_cancel(h))
 ROW(snd_cq_close, snd_cq_close(h))
 ROW(snd_srq_create, snd_srq_create(h, &(snd_srq_config){0}, (snd_srq **)&out))
 ROW(snd_srq_receive, snd_srq_receive(h, 1, &sge, 1))
@@ -85,6 +87,7 @@ ROW(snd_srq_post, snd_srq_post(h, &request, 1, &n))
 ROW(snd_srq_notify_affinity, snd_srq_notify_affinity(h, &group, all))
 ROW(snd_srq_notify, snd_srq_notify(h, limit))
 ROW(snd_srq_modify, snd_srq_modify(h, 0, 0))
+ROW(snd_srq_cancel, snd_srq_cancel(h))
 ROW(snd_srq_close, snd_srq_close(h))
 ROW(snd_endpoint_create, snd_endpoint_create(h, &(snd_endpoint_config){.receive_cq = cq, .initiator_cq = cq}, (snd_endpoint **)&out))
 ROW(snd_endpoint_receive, snd_endpoint_receive(h, 1, &sge, 1))
@@ -112,6 +115,7 @@ ROW(snd_listener_listen, snd_listener_listen(h, 0))
 ROW(snd_listener_address, snd_listener_address(h, &address))
 ROW(snd_listener_request, snd_listener_request(h, limit, (snd_connector **)&out))
 ROW(snd_listener_pause, snd_listener_pause(h, 1))
+ROW(snd_listener_cancel, snd_listener_cancel(h))
 ROW(snd_listener_close, snd_listener_close(h))
 ROW(snd_connector_create, snd_connector_create(h, (snd_connector **)&out))
 ROW(snd_connector_bind, snd_connector_bind(h, address))
@@ -126,6 +130,10 @@ ROW(snd_connector_peer_address, snd_connector_peer_address(h, &address))
 ROW(snd_connector_disconnect, snd_connector_disconnect(h, limit))
 ROW(snd_connector_wait_disconnect, snd_connector_wait_disconnect(h, limit))
 ROW(snd_connector_cancel, snd_connector_cancel(h))
+ROW(snd_connector_start_connect, snd_connector_start_connect(h, endpoint, address, NULL))
+ROW(snd_connector_start_accept, snd_connector_start_accept(h, endpoint, NULL))
+ROW(snd_connector_start_disconnect, snd_connector_start_disconnect(h))
+ROW(snd_connector_finish, snd_connector_finish(h))
 ROW(snd_connector_close, snd_connector_close(h))
 ROW(snd_job_rank, (snd_job_rank(h), SND_INVALID_HANDLE))
 ROW(snd_job_size, VALUE(snd_job_size(h) == 0))
@@ -157,24 +165,25 @@ struct row {
 #define JOB(name) {#name, try_##name, (void **)&job, (void **)&fabric}
 
 static const struct row rows[] = {
-	FABRIC(snd_fabric_descriptor), FABRIC(snd_fabric_address), FABRIC(snd_fabric_set_timeouts), FABRIC(snd_fabric_progress), FABRIC(snd_fabric_close), FABRIC(snd_adapter_open),
+	FABRIC(snd_fabric_descriptor), FABRIC(snd_fabric_address), FABRIC(snd_fabric_set_timeouts), FABRIC(snd_fabric_progress), FABRIC(snd_fabric_event_fd), FABRIC(snd_fabric_close), FABRIC(snd_adapter_open),
 	ADAPTER(snd_adapter_query), ADAPTER(snd_adapter_close), ADAPTER(snd_mr_allocate), ADAPTER(snd_mr_register), ADAPTER(snd_window_create),
 	ADAPTER(snd_mr_create_fast), ADAPTER(snd_adapter_privileged_token), MR(snd_mapping_create),
 	MAPPING(snd_mapping_pages), MAPPING(snd_mapping_offset), MAPPING(snd_mapping_close),
 	ADAPTER(snd_cq_create), ADAPTER(snd_endpoint_create), ADAPTER(snd_listener_create), ADAPTER(snd_connector_create), ADAPTER(snd_srq_create),
-	SRQ(snd_srq_receive), SRQ(snd_srq_post), SRQ(snd_srq_notify), SRQ(snd_srq_notify_affinity), SRQ(snd_srq_modify), SRQ(snd_srq_close),
+	SRQ(snd_srq_receive), SRQ(snd_srq_post), SRQ(snd_srq_notify), SRQ(snd_srq_notify_affinity), SRQ(snd_srq_modify), SRQ(snd_srq_cancel), SRQ(snd_srq_close),
 	MR(snd_mr_buffer), MR(snd_mr_length), MR(snd_mr_address), MR(snd_mr_local_token), MR(snd_mr_remote_token), MR(snd_mr_sge), MR(snd_mr_query), MR(snd_mr_close),
 	WINDOW(snd_window_query), WINDOW(snd_window_close),
-	CQ(snd_cq_poll), CQ(snd_cq_wait), CQ(snd_cq_event_fd), CQ(snd_cq_notify), CQ(snd_cq_moderate), CQ(snd_cq_notify_affinity), CQ(snd_cq_resize), CQ(snd_cq_get_stats), CQ(snd_cq_close),
+	CQ(snd_cq_poll), CQ(snd_cq_wait), CQ(snd_cq_event_fd), CQ(snd_cq_notify), CQ(snd_cq_moderate), CQ(snd_cq_notify_affinity), CQ(snd_cq_resize), CQ(snd_cq_get_stats), CQ(snd_cq_cancel), CQ(snd_cq_close),
 	ENDPOINT(snd_endpoint_receive), ENDPOINT(snd_endpoint_send), ENDPOINT(snd_endpoint_send_and_invalidate), ENDPOINT(snd_endpoint_write),
 	ENDPOINT(snd_endpoint_read), ENDPOINT(snd_endpoint_bind), ENDPOINT(snd_endpoint_invalidate), ENDPOINT(snd_endpoint_post),
 	ENDPOINT(snd_endpoint_fast_register), ENDPOINT(snd_endpoint_invalidate_mr), ENDPOINT(snd_endpoint_send_immediate), ENDPOINT(snd_endpoint_write_immediate),
 	ENDPOINT(snd_endpoint_fetch_and_add), ENDPOINT(snd_endpoint_compare_and_swap), ENDPOINT(snd_endpoint_swap),
 	ENDPOINT(snd_endpoint_flush), ENDPOINT(snd_endpoint_error), ENDPOINT(snd_endpoint_get_stats), ENDPOINT(snd_endpoint_close),
-	LISTENER(snd_listener_bind), LISTENER(snd_listener_listen), LISTENER(snd_listener_address), LISTENER(snd_listener_request), LISTENER(snd_listener_pause), LISTENER(snd_listener_close),
+	LISTENER(snd_listener_bind), LISTENER(snd_listener_listen), LISTENER(snd_listener_address), LISTENER(snd_listener_request), LISTENER(snd_listener_pause), LISTENER(snd_listener_cancel), LISTENER(snd_listener_close),
 	CONNECTOR(snd_connector_bind), CONNECTOR(snd_connector_connect), CONNECTOR(snd_connector_complete), CONNECTOR(snd_connector_accept),
 	CONNECTOR(snd_connector_reject), CONNECTOR(snd_connector_private_data), CONNECTOR(snd_connector_read_limits), CONNECTOR(snd_connector_local_address),
-	CONNECTOR(snd_connector_peer_address), CONNECTOR(snd_connector_disconnect), CONNECTOR(snd_connector_wait_disconnect), CONNECTOR(snd_connector_cancel), CONNECTOR(snd_connector_close),
+	CONNECTOR(snd_connector_peer_address), CONNECTOR(snd_connector_disconnect), CONNECTOR(snd_connector_wait_disconnect), CONNECTOR(snd_connector_cancel), CONNECTOR(snd_connector_start_connect), CONNECTOR(snd_connector_start_accept),
+	CONNECTOR(snd_connector_start_disconnect), CONNECTOR(snd_connector_finish), CONNECTOR(snd_connector_close),
 	JOB(snd_job_rank), JOB(snd_job_size), JOB(snd_job_fabric), JOB(snd_job_adapter), JOB(snd_job_barrier), JOB(snd_job_next_death), JOB(snd_job_exchange), JOB(snd_job_exchange_windows), JOB(snd_job_connect),
 	JOB(snd_job_close),
 };

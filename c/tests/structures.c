@@ -78,6 +78,8 @@ static snd_status cq_stats(size_t size, void *p) { return snd_cq_get_stats(size,
 static snd_status endpoint_stats(size_t size, void *p) { return snd_endpoint_get_stats(size, endpoint, p); }
 static snd_status connect_to(size_t size, void *p) { return snd_connector_connect(size, connector, endpoint, (snd_address){0, 0, 0}, p, 0); }
 static snd_status accept_one(size_t size, void *p) { return snd_connector_accept(size, connector, endpoint, p, 0); }
+static snd_status start_connect(size_t size, void *p) { return snd_connector_start_connect(size, connector, endpoint, (snd_address){0, 0, 0}, p); }
+static snd_status start_accept(size_t size, void *p) { return snd_connector_start_accept(size, connector, endpoint, p); }
 static snd_status connect_rank(size_t size, void *p)
 {
 	snd_endpoint *ep;
@@ -102,6 +104,8 @@ static struct row {
 	{"snd_endpoint_create", "snd_endpoint_config", sizeof(snd_endpoint_config), create_endpoint, 0, 0},
 	{"snd_job_connect", "snd_endpoint_config", sizeof(snd_endpoint_config), connect_rank, 0, 0},
 	{"snd_connector_connect", "snd_connect_params", sizeof(snd_connect_params), connect_to, 0, 0},
+	{"snd_connector_start_connect", "snd_connect_params", sizeof(snd_connect_params), start_connect, 0, 0},
+	{"snd_connector_start_accept", "snd_connect_params", sizeof(snd_connect_params), start_accept, 0, 0},
 	{"snd_connector_accept", "snd_connect_params", sizeof(snd_connect_params), accept_one, 0, 0},
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };

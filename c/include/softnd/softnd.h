@@ -179,6 +179,11 @@ SND_API snd_address snd_fabric_address(snd_fabric *fabric);
  * of the peer, by default 2 s, or SOFTND_RECEIVE_TIMEOUT in a job. A disconnect waits disconnect for that of the peer, by default 10 s.
  * They hold for Sends that already wait, and for disconnects that begin later. */
 SND_API snd_status snd_fabric_set_timeouts(snd_fabric *fabric, int64_t receive, int64_t disconnect);
+/* snd_fabric_event_fd returns a descriptor, for poll and epoll, that becomes readable with an event of connections: a listener has a
+ * request, a call that the program has started can be finished, or an established connection has ended. Read it, then call
+ * snd_listener_request, snd_connector_finish and snd_connector_wait_disconnect with the time limit 0, if they have one, until they
+ * have nothing, then wait again. The descriptor belongs to the fabric. It needs SND_PROGRESS_AUTO. */
+SND_API snd_status snd_fabric_event_fd(snd_fabric *fabric, int *descriptor);
 /* snd_fabric_progress makes progress on all objects of the fabric. */
 SND_API snd_status snd_fabric_progress(snd_fabric *fabric);
 /* snd_fabric_close ends all connections and leaves the arena. All objects of the fabric are closed.
@@ -400,6 +405,8 @@ SND_API snd_status snd_cq_moderate(snd_cq *cq, int64_t interval, int32_t count);
 SND_API snd_status snd_cq_notify_affinity(snd_cq *cq, uint16_t *group, uint64_t *mask);
 /* snd_cq_resize changes the depth. The queue loses no result. */
 SND_API snd_status snd_cq_resize(snd_cq *cq, uint32_t depth);
+/* snd_cq_cancel ends the calls of other threads that wait on the queue, with SND_CANCELED. Later calls wait. */
+SND_API snd_status snd_cq_cancel(snd_cq *cq);
 /* snd_cq_stats has the counters of a completion queue since its creation. */
 typedef struct snd_cq_stats {
 	uint64_t number; /* of the queue in its process */
@@ -457,6 +464,8 @@ SND_API snd_status snd_srq_notify(snd_srq *srq, int64_t timeout);
 SND_API snd_status snd_srq_notify_affinity(snd_srq *srq, uint16_t *group, uint64_t *mask);
 /* snd_srq_modify changes depth and threshold; 0 keeps a value. */
 SND_API snd_status snd_srq_modify(snd_srq *srq, uint32_t depth, uint32_t threshold);
+/* snd_srq_cancel is snd_cq_cancel. */
+SND_API snd_status snd_srq_cancel(snd_srq *srq);
 /* snd_srq_close ends all waits and refuses further receives. Posted ones still serve the endpoints. */
 SND_API snd_status snd_srq_close(snd_srq *srq);
 
@@ -615,6 +624,8 @@ SND_API snd_status snd_listener_listen(snd_listener *listener, uint32_t backlog)
 SND_API snd_status snd_listener_address(snd_listener *listener, snd_address *address);
 /* snd_listener_request waits for a connection request and makes a connector that holds it. */
 SND_API snd_status snd_listener_request(snd_listener *listener, int64_t timeout, snd_connector **connector);
+/* snd_listener_cancel ends the calls of other threads that wait for a request, with SND_CANCELED. Later calls wait. */
+SND_API snd_status snd_listener_cancel(snd_listener *listener);
 /* snd_listener_pause holds requests back, or delivers them again. */
 SND_API snd_status snd_listener_pause(snd_listener *listener, int pause);
 /* snd_listener_close frees the address, refuses the requests that wait, and ends the calls that wait
@@ -638,6 +649,21 @@ SND_API snd_status snd_connector_accept(size_t params_size, snd_connector *conne
 /* snd_connector_reject refuses a request, or a connection that the other side has accepted. The other
  * side receives the private data. */
 SND_API snd_status snd_connector_reject(snd_connector *connector, const void *private_data, uint32_t length);
+/* snd_connector_start_connect is snd_connector_connect, but returns when the request is sent. snd_connector_finish takes the answer.
+ * The endpoint stays open until then. snd_connector_close gives the request up. */
+SND_API snd_status snd_connector_start_connect(size_t params_size, snd_connector *connector, snd_endpoint *endpoint, snd_address address,
+	const snd_connect_params *params);
+/* snd_connector_start_accept is snd_connector_accept, but returns when the answer is sent. snd_connector_finish returns whether the
+ * other side has completed the connection. */
+SND_API snd_status snd_connector_start_accept(size_t params_size, snd_connector *connector, snd_endpoint *endpoint,
+	const snd_connect_params *params);
+/* snd_connector_start_disconnect is snd_connector_disconnect, but returns when this side has disconnected. snd_connector_finish returns
+ * whether the peer has. */
+SND_API snd_status snd_connector_start_disconnect(snd_connector *connector);
+/* snd_connector_finish ends the call that was started, with the status of snd_connector_connect, snd_connector_accept or
+ * snd_connector_disconnect. It does not block: it fails with SND_DEVICE_BUSY while the other side has not answered, and can be called
+ * again. With SND_PROGRESS_MANUAL its calls make the progress. */
+SND_API snd_status snd_connector_finish(snd_connector *connector);
 /* snd_connector_private_data copies the other side's private data and stores its length. */
 SND_API snd_status snd_connector_private_data(snd_connector *connector, void *buffer, uint32_t capacity, uint32_t *length);
 /* snd_connector_read_limits stores the numbers of Reads that the peer and this side may have
@@ -742,6 +768,8 @@ SND_API SND_NORETURN void snd_job_abort(snd_job *job, int code, const char *reas
 #define snd_srq_create(...) snd_srq_create(sizeof(snd_srq_config), __VA_ARGS__)
 #define snd_endpoint_create(...) snd_endpoint_create(sizeof(snd_endpoint_config), __VA_ARGS__)
 #define snd_connector_connect(...) snd_connector_connect(sizeof(snd_connect_params), __VA_ARGS__)
+#define snd_connector_start_connect(...) snd_connector_start_connect(sizeof(snd_connect_params), __VA_ARGS__)
+#define snd_connector_start_accept(...) snd_connector_start_accept(sizeof(snd_connect_params), __VA_ARGS__)
 #define snd_connector_accept(...) snd_connector_accept(sizeof(snd_connect_params), __VA_ARGS__)
 #define snd_job_init(...) snd_job_init(sizeof(snd_fabric_options), __VA_ARGS__)
 #define snd_job_join(...) snd_job_join(sizeof(snd_fabric_options), __VA_ARGS__)

@@ -253,6 +253,12 @@ public:
 	int descriptor() const noexcept { return snd_fabric_descriptor(get()); }
 	snd_address address() const noexcept { return snd_fabric_address(get()); }
 	void set_timeouts(std::int64_t receive, std::int64_t disconnect = SND_DEFAULT_TIMEOUT) const { check(snd_fabric_set_timeouts(get(), receive, disconnect)); }
+	int event_fd() const
+	{
+		int descriptor = -1;
+		check(snd_fabric_event_fd(get(), &descriptor));
+		return descriptor;
+	}
 	snd_status try_progress() const noexcept { return snd_fabric_progress(get()); }
 };
 
@@ -401,6 +407,7 @@ public:
 		check(snd_cq_get_stats(get(), &s));
 		return s;
 	}
+	void cancel() const { check(snd_cq_cancel(get())); }
 	void resize(std::uint32_t depth) const { check(snd_cq_resize(get(), depth)); }
 };
 
@@ -422,6 +429,7 @@ public:
 	void receive(std::uint64_t context, sge_list sge) const { check(try_receive(context, sge)); }
 	void notify_affinity(std::uint16_t &group, std::uint64_t &mask) const { check(snd_srq_notify_affinity(get(), &group, &mask)); }
 	void notify(std::int64_t timeout = SND_FOREVER) const { check(snd_srq_notify(get(), timeout)); }
+	void cancel() const { check(snd_srq_cancel(get())); }
 	void modify(std::uint32_t depth, std::uint32_t threshold) const { check(snd_srq_modify(get(), depth, threshold)); }
 };
 
@@ -584,6 +592,14 @@ public:
 	void disconnect(std::int64_t timeout = SND_FOREVER) const { check(snd_connector_disconnect(get(), timeout)); }
 	void wait_disconnect(std::int64_t timeout = SND_FOREVER) const { check(snd_connector_wait_disconnect(get(), timeout)); }
 	void cancel() const { check(snd_connector_cancel(get())); }
+	void start_connect(snd_endpoint *endpoint, snd_address address, const snd_connect_params *params = nullptr) const
+	{
+		check(snd_connector_start_connect(get(), endpoint, address, params));
+	}
+	void start_accept(snd_endpoint *endpoint, const snd_connect_params *params = nullptr) const { check(snd_connector_start_accept(get(), endpoint, params)); }
+	void start_disconnect() const { check(snd_connector_start_disconnect(get())); }
+	/* try_finish returns SND_DEVICE_BUSY while the other side has not answered. */
+	snd_status try_finish() const noexcept { return snd_connector_finish(get()); }
 
 private:
 	snd_address address(snd_status (*query)(snd_connector *, snd_address *)) const
@@ -607,6 +623,7 @@ public:
 		return a;
 	}
 	connector request(std::int64_t timeout = SND_FOREVER) const { return made<connector, snd_connector>(snd_listener_request, get(), timeout); }
+	void cancel() const { check(snd_listener_cancel(get())); }
 	void pause(bool hold = true) const { check(snd_listener_pause(get(), hold ? 1 : 0)); }
 };
 

@@ -11,8 +11,10 @@
 #include "endpoint/cm_teardown.h"
 #include "endpoint/hook.h"
 #include "endpoint/progress.h"
+#include "endpoint/progress_housekeeper.h"
 #include "endpoint/progress_wait.h"
 #include "endpoint/qp.h"
+#include "linux/clock.h"
 #include "linux/memory_limit.h"
 #include "shm/inbox.h"
 #include "structure.h"
@@ -305,6 +307,40 @@ static void end_wait(struct snd_connector *c)
 		snd_forget_connector(c);
 }
 
+/* begin_connect is start_connect with what the fault plan has to say. */
+static snd_status begin_connect(struct snd_connector *c, struct snd_endpoint *ep, snd_address address, const snd_connect_params *params, int64_t *timeout, const char *op)
+{
+	const snd_status s = snd_before_connect(c, op, ep, address, timeout);
+	return s == SND_SUCCESS ? start_connect(c, ep, address, params, op) : s;
+}
+
+/* finish_connect ends a connect that was answered, or whose wait has ended with another status. */
+static snd_status finish_connect(struct snd_connector *c, snd_status waited, int64_t timeout, const char *op)
+{
+	struct snd_connection *conn = c->conn;
+	const unsigned port = c->remote.port;
+	if (waited != SND_SUCCESS)
+		snd_transition(conn, SND_EVENT_WITHDRAWS);
+	uint32_t state = snd_connection_state(conn);
+	if (state == SNDL_CONN_ACCEPTED && !snd_is_peer_gone(conn))
+		return handle_accepted(c, op);
+	if (state == SNDL_CONN_REFUSED) {
+		copy_private_data(c, SND_PASSIVE);
+		undo_connect(c);
+		snd_release_address(c);
+		return snd_fail(SND_CONNECTION_REFUSED, "%s: no listener at port %u, its backlog is full, or it rejected the request", op, port);
+	}
+	if (state == SNDL_CONN_WITHDRAWN) {
+		undo_connect(c);
+		return waited == SND_IO_TIMEOUT ? snd_fail(waited, "%s: no answer from port %u within %s", op, port, snd_duration(timeout).text) : snd_fail(SND_CANCELED, "%s: the call was cancelled, or the connector or the fabric was closed", op);
+	}
+	char why[WHY];
+	why_ended(conn, why);
+	undo_connect(c);
+	snd_release_address(c);
+	return snd_fail(SND_HOST_UNREACHABLE, "%s: %s", op, why);
+}
+
 snd_status snd_connector_connect(size_t params_size, snd_connector *connector, snd_endpoint *endpoint, snd_address address, const snd_connect_params *params,
 	int64_t timeout)
 {
@@ -315,33 +351,10 @@ snd_status snd_connector_connect(size_t params_size, snd_connector *connector, s
 	SND_ENTER(connector, SND_TYPE_CONNECTOR, op);
 	struct snd_connector *c = connector;
 	struct snd_fabric *f = c->object.fabric;
-	snd_status s = snd_before_connect(c, op, endpoint, address, &timeout);
-	if (s == SND_SUCCESS)
-		s = start_connect(c, endpoint, address, params, op);
+	snd_status s = begin_connect(c, endpoint, address, params, &timeout, op);
 	if (s != SND_SUCCESS)
 		return snd_leave_with(f, s);
-	snd_status waited = wait_for(c, timeout, is_answered, op);
-	struct snd_connection *conn = c->conn;
-	if (waited != SND_SUCCESS)
-		snd_transition(conn, SND_EVENT_WITHDRAWS);
-	uint32_t state = snd_connection_state(conn);
-	if (state == SNDL_CONN_ACCEPTED && !snd_is_peer_gone(conn)) {
-		s = handle_accepted(c, op);
-	} else if (state == SNDL_CONN_REFUSED) {
-		copy_private_data(c, SND_PASSIVE);
-		undo_connect(c);
-		snd_release_address(c);
-		s = snd_fail(SND_CONNECTION_REFUSED, "%s: no listener at port %u, its backlog is full, or it rejected the request", op, (unsigned)address.port);
-	} else if (state == SNDL_CONN_WITHDRAWN) {
-		undo_connect(c);
-		s = waited == SND_IO_TIMEOUT ? snd_fail(waited, "%s: no answer from port %u within %s", op, (unsigned)address.port, snd_duration(timeout).text) : snd_fail(SND_CANCELED, "%s: the call was cancelled, or the connector or the fabric was closed", op);
-	} else {
-		char why[WHY];
-		why_ended(conn, why);
-		undo_connect(c);
-		snd_release_address(c);
-		s = snd_fail(SND_HOST_UNREACHABLE, "%s: %s", op, why);
-	}
+	s = finish_connect(c, wait_for(c, timeout, is_answered, op), timeout, op);
 	end_wait(c);
 	return snd_leave_with(f, s);
 }
@@ -444,23 +457,17 @@ static snd_status start_accept(struct snd_connector *c, struct snd_endpoint *ep,
 	return snd_fail(SND_CONNECTION_ABORTED, "%s: %s, or its memory is damaged", op, why);
 }
 
-snd_status snd_connector_accept(size_t params_size, snd_connector *connector, snd_endpoint *endpoint, const snd_connect_params *params, int64_t timeout)
+static snd_status begin_accept(struct snd_connector *c, struct snd_endpoint *ep, const snd_connect_params *params, int64_t *timeout, const char *op)
 {
-	SND_KEEP_ERRNO;
-	const char *op = "accept";
-	SND_KNOWN(snd_connect_params, params, params_size, op);
-	SND_CHECK_TIMEOUT(timeout, op);
-	SND_ENTER(connector, SND_TYPE_CONNECTOR, op);
-	struct snd_connector *c = connector;
-	struct snd_fabric *f = c->object.fabric;
-	snd_status s = check_params(c, endpoint, params, op);
+	snd_status s = check_params(c, ep, params, op);
 	if (s == SND_SUCCESS)
-		s = snd_before_phase_call(c, op, SND_PHASE_REQUESTED, endpoint, &timeout);
-	if (s == SND_SUCCESS) /* it checks again: during a delay another thread may have closed the endpoint */
-		s = start_accept(c, endpoint, params, op);
-	if (s != SND_SUCCESS)
-		return snd_leave_with(f, s);
-	snd_status waited = wait_for(c, timeout, is_completed, op);
+		s = snd_before_phase_call(c, op, SND_PHASE_REQUESTED, ep, timeout);
+	return s == SND_SUCCESS ? start_accept(c, ep, params, op) : s; /* it checks again: during a delay another thread may have closed the endpoint */
+}
+
+/* finish_accept ends an accept that the active side has completed or given up, or whose wait has ended with another status. */
+static snd_status finish_accept(struct snd_connector *c, snd_status waited, int64_t timeout, const char *op)
+{
 	struct snd_connection *conn = c->conn;
 	const bool aborted = waited != SND_SUCCESS && snd_transition(conn, SND_EVENT_ABANDONS); /* by this side */
 	struct snd_endpoint *ep = c->ep;
@@ -473,24 +480,39 @@ snd_status snd_connector_accept(size_t params_size, snd_connector *connector, sn
 		snd_change_phase(c, SND_EVENT_ENDS);
 		if (ep != NULL)
 			snd_terminate(ep, SND_CONNECTION_ABORTED, "%s: the connector was closed", op);
-		s = snd_fail(SND_CANCELED, "%s: the connector or the endpoint was closed", op);
-	} else if (ep->was_connected && !aborted) {
-		snd_change_phase(c, SND_EVENT_COMPLETES);
-	} else {
-		snd_change_phase(c, SND_EVENT_ENDS);
-		c->private_length = 0; /* the data of the request stays only if the peer has withdrawn it */
-		if (state == SNDL_CONN_WITHDRAWN)
-			copy_private_data(c, SND_ACTIVE);
-		char why[WHY];
-		why_ended(conn, why);
-		snd_terminate(ep, SND_CONNECTION_ABORTED, "%s: %s", op, why);
-		if (state != SNDL_CONN_WITHDRAWN && waited != SND_SUCCESS)
-			s = snd_fail(waited, "%s: the active side has not completed the connection within %s", op, snd_duration(timeout).text);
-		else if (state == SNDL_CONN_WITHDRAWN || snd_is_peer_gone(conn)) /* a dead peer has not completed, as far as this process can know */
-			s = snd_fail(SND_CONNECTION_REFUSED, "%s: %s", op, why);
-		else
-			s = snd_fail(SND_CONNECTION_ABORTED, "%s: %s, or the endpoint was flushed", op, why);
+		return snd_fail(SND_CANCELED, "%s: the connector or the endpoint was closed", op);
 	}
+	if (ep->was_connected && !aborted) {
+		snd_change_phase(c, SND_EVENT_COMPLETES);
+		return SND_SUCCESS;
+	}
+	snd_change_phase(c, SND_EVENT_ENDS);
+	c->private_length = 0; /* the data of the request stays only if the peer has withdrawn it */
+	if (state == SNDL_CONN_WITHDRAWN)
+		copy_private_data(c, SND_ACTIVE);
+	char why[WHY];
+	why_ended(conn, why);
+	snd_terminate(ep, SND_CONNECTION_ABORTED, "%s: %s", op, why);
+	if (state != SNDL_CONN_WITHDRAWN && waited != SND_SUCCESS)
+		return snd_fail(waited, "%s: the active side has not completed the connection within %s", op, snd_duration(timeout).text);
+	if (state == SNDL_CONN_WITHDRAWN || snd_is_peer_gone(conn)) /* a dead peer has not completed, as far as this process can know */
+		return snd_fail(SND_CONNECTION_REFUSED, "%s: %s", op, why);
+	return snd_fail(SND_CONNECTION_ABORTED, "%s: %s, or the endpoint was flushed", op, why);
+}
+
+snd_status snd_connector_accept(size_t params_size, snd_connector *connector, snd_endpoint *endpoint, const snd_connect_params *params, int64_t timeout)
+{
+	SND_KEEP_ERRNO;
+	const char *op = "accept";
+	SND_KNOWN(snd_connect_params, params, params_size, op);
+	SND_CHECK_TIMEOUT(timeout, op);
+	SND_ENTER(connector, SND_TYPE_CONNECTOR, op);
+	struct snd_connector *c = connector;
+	struct snd_fabric *f = c->object.fabric;
+	snd_status s = begin_accept(c, endpoint, params, &timeout, op);
+	if (s != SND_SUCCESS)
+		return snd_leave_with(f, s);
+	s = finish_accept(c, wait_for(c, timeout, is_completed, op), timeout, op);
 	end_wait(c);
 	return snd_leave_with(f, s);
 }
@@ -637,6 +659,36 @@ static bool has_disconnected(struct snd_connector *c)
 	return c->closed || c->ep == NULL || (c->ep->state != SND_QP_DISCONNECTING && c->ep->pending_drains == 0);
 }
 
+static snd_status begin_disconnect(struct snd_connector *c, int64_t *timeout, const char *op)
+{
+	const snd_status s = snd_before_phase_call(c, op, SND_PHASE_CONNECTED, c->ep, timeout);
+	if (s != SND_SUCCESS)
+		return s;
+	if (c->ep != NULL && c->ep->conn != NULL)
+		snd_name_peer(c->ep->conn, c->peer, sizeof c->peer);
+	if (c->phase != SND_PHASE_CONNECTED || c->disconnect_called)
+		return snd_fail(SND_CONNECTION_INVALID, "%s: not connected", op);
+	c->disconnect_called = true;
+	if (c->ep == NULL || !snd_begin_disconnect(c->ep))
+		return snd_fail(SND_CONNECTION_ABORTED, "%s: the connection has already failed: close the connector and the endpoint; snd_endpoint_error returns the cause", op);
+	return SND_SUCCESS;
+}
+
+/* finish_disconnect ends a disconnect whose connection has ended, or whose wait has ended with another status. */
+static snd_status finish_disconnect(struct snd_connector *c, snd_status waited, int64_t timeout, const char *op)
+{
+	const struct snd_fabric *f = c->object.fabric;
+	if (c->closed || f->closed)
+		return snd_fail(SND_CANCELED, "%s: the connector or the fabric was closed", op);
+	if (waited != SND_SUCCESS)
+		return snd_fail(waited, "%s: %s has not disconnected within %s", op, c->peer, snd_duration(timeout).text);
+	if (c->ep == NULL || c->ep->both_disconnected)
+		return SND_SUCCESS;
+	if (c->ep->disconnect_timed_out)
+		return snd_fail(SND_IO_TIMEOUT, "%s: %s did not disconnect within %s (snd_fabric_set_timeouts): both sides must call it", op, c->peer, snd_duration(f->disconnect_timeout).text);
+	return snd_fail(SND_CONNECTION_ABORTED, "%s: %s has died or left, or has aborted the connection", op, c->peer);
+}
+
 snd_status snd_connector_disconnect(snd_connector *connector, int64_t timeout)
 {
 	SND_KEEP_ERRNO;
@@ -645,34 +697,95 @@ snd_status snd_connector_disconnect(snd_connector *connector, int64_t timeout)
 	SND_ENTER(connector, SND_TYPE_CONNECTOR, op);
 	struct snd_connector *c = connector;
 	struct snd_fabric *f = c->object.fabric;
-	char peer[64] = "";
-	snd_status s = snd_before_phase_call(c, op, SND_PHASE_CONNECTED, c->ep, &timeout);
+	snd_status s = begin_disconnect(c, &timeout, op);
 	if (s != SND_SUCCESS)
 		return snd_leave_with(f, s);
-	if (c->ep != NULL && c->ep->conn != NULL)
-		snd_name_peer(c->ep->conn, peer, sizeof peer);
-	if (c->phase != SND_PHASE_CONNECTED || c->disconnect_called) {
-		s = snd_fail(SND_CONNECTION_INVALID, "%s: not connected", op);
-	} else if (c->ep == NULL || !snd_begin_disconnect(c->ep)) {
-		c->disconnect_called = true;
-		s = snd_fail(SND_CONNECTION_ABORTED, "%s: the connection has already failed: close the connector and the endpoint; snd_endpoint_error returns the cause", op);
-	} else {
-		c->disconnect_called = true;
-		/* Until the drains end, a transfer of the peer may still access this process's memory. */
-		s = wait_for(c, timeout, has_disconnected, op);
-		if (c->closed || f->closed)
-			s = snd_fail(SND_CANCELED, "%s: the connector or the fabric was closed", op);
-		else if (s != SND_SUCCESS)
-			s = snd_fail(s, "%s: %s has not disconnected within %s", op, peer, snd_duration(timeout).text);
-		else if (c->ep == NULL || c->ep->both_disconnected)
-			s = SND_SUCCESS;
-		else if (c->ep->disconnect_timed_out)
-			s = snd_fail(SND_IO_TIMEOUT, "%s: %s did not disconnect within %s (snd_fabric_set_timeouts): both sides must call it", op, peer, snd_duration(f->disconnect_timeout).text);
-		else
-			s = snd_fail(SND_CONNECTION_ABORTED, "%s: %s has died or left, or has aborted the connection", op, peer);
-		end_wait(c);
-	}
+	/* Until the drains end, a transfer of the peer may still access this process's memory. */
+	s = finish_disconnect(c, wait_for(c, timeout, has_disconnected, op), timeout, op);
+	end_wait(c);
 	return snd_leave_with(f, s);
+}
+
+/* The calls that a program starts, and finishes when they need not wait. */
+static const struct step {
+	const char *op;
+	bool (*ready)(struct snd_connector *c);
+	snd_status (*finish)(struct snd_connector *c, snd_status waited, int64_t timeout, const char *op);
+} connect_step = {"connect", is_answered, finish_connect}, accept_step = {"accept", is_completed, finish_accept}, disconnect_step = {"disconnect", has_disconnected, finish_disconnect};
+
+/* started notes a step that has begun, unless s is a failure. */
+static snd_status started(struct snd_connector *c, const struct step *step, snd_status s)
+{
+	if (s == SND_SUCCESS) {
+		c->step = step;
+		c->announced = false;
+	}
+	return snd_leave_with(c->object.fabric, s);
+}
+
+snd_status snd_connector_start_connect(size_t params_size, snd_connector *connector, snd_endpoint *endpoint, snd_address address, const snd_connect_params *params)
+{
+	SND_KEEP_ERRNO;
+	int64_t timeout = SND_FOREVER;
+	SND_KNOWN(snd_connect_params, params, params_size, connect_step.op);
+	SND_ENTER(connector, SND_TYPE_CONNECTOR, connect_step.op);
+	return started(connector, &connect_step, begin_connect(connector, endpoint, address, params, &timeout, connect_step.op));
+}
+
+snd_status snd_connector_start_accept(size_t params_size, snd_connector *connector, snd_endpoint *endpoint, const snd_connect_params *params)
+{
+	SND_KEEP_ERRNO;
+	int64_t timeout = SND_FOREVER;
+	SND_KNOWN(snd_connect_params, params, params_size, accept_step.op);
+	SND_ENTER(connector, SND_TYPE_CONNECTOR, accept_step.op);
+	return started(connector, &accept_step, begin_accept(connector, endpoint, params, &timeout, accept_step.op));
+}
+
+snd_status snd_connector_start_disconnect(snd_connector *connector)
+{
+	SND_KEEP_ERRNO;
+	int64_t timeout = SND_FOREVER;
+	SND_ENTER(connector, SND_TYPE_CONNECTOR, disconnect_step.op);
+	return started(connector, &disconnect_step, begin_disconnect(connector, &timeout, disconnect_step.op));
+}
+
+static snd_status finish(struct snd_connector *c, snd_status waited)
+{
+	const struct step *step = c->step;
+	c->step = NULL;
+	return step->finish(c, waited, 0, step->op);
+}
+
+snd_status snd_connector_finish(snd_connector *connector)
+{
+	SND_KEEP_ERRNO;
+	const char *op = "finish";
+	SND_ENTER(connector, SND_TYPE_CONNECTOR, op);
+	struct snd_connector *c = connector;
+	struct snd_fabric *f = c->object.fabric;
+	if (c->step == NULL)
+		return snd_leave_with(f, snd_fail(SND_CONNECTION_INVALID, "%s: nothing is in progress: call snd_connector_start_connect, _accept or _disconnect first", op));
+	if (c->ep != NULL)
+		snd_progress(c->ep);
+	if (!c->step->ready(c))
+		snd_housekeep(f, snd_clock()); /* the peer may have died */
+	if (!c->step->ready(c))
+		return snd_leave_with(f, snd_fail(SND_DEVICE_BUSY, "%s: %s is in progress: wait for the descriptor of snd_fabric_event_fd, and call again", op, c->step->op));
+	return snd_leave_with(f, finish(c, SND_SUCCESS));
+}
+
+void snd_give_up(struct snd_connector *c)
+{
+	if (c->step != NULL)
+		(void)finish(c, SND_CANCELED);
+}
+
+bool snd_has_news(struct snd_connector *c)
+{
+	if (c->step == NULL || c->announced || !c->step->ready(c))
+		return false;
+	c->announced = true;
+	return true;
 }
 
 /* snd_endpoint_closed is called when the endpoint's memory is freed. */
@@ -719,6 +832,7 @@ snd_status snd_connector_close(snd_connector *connector)
 	struct snd_fabric *f = c->object.fabric;
 	c->closed = true;
 	snd_object_hide(&c->object);
+	snd_give_up(c);
 	switch (c->phase) {
 	case SND_PHASE_CONNECTING: /* the call in progress cleans up */
 		snd_transition(c->conn, SND_EVENT_WITHDRAWS);

@@ -4,6 +4,8 @@
 
 #include "endpoint/endpoint.h"
 
+struct step; /* see cm_connector.c */
+
 struct snd_connector {
 	struct snd_object object;
 	struct snd_link link;
@@ -18,6 +20,9 @@ struct snd_connector {
 	snd_address local, remote;
 	bool owns_port, closed, disconnect_called, has_private_data;
 	bool owned; /* by its endpoint, which frees it */
+	bool announced; /* that the step can be finished */
+	const struct step *step; /* which the program has started and not finished; NULL = none */
+	char peer[64]; /* of a disconnect */
 	unsigned char private_data[SND_MAX_PRIVATE_DATA];
 };
 
@@ -32,6 +37,11 @@ void snd_release_address(struct snd_connector *c);
 /* snd_withdraw ends an accepted Connect that is not going to be completed. */
 bool snd_withdraw(struct snd_connector *c, const void *data, uint32_t length);
 void snd_take_request(struct snd_connector *c, struct snd_connection *conn, snd_address local);
+
+/* snd_give_up ends a step that the program has started. */
+void snd_give_up(struct snd_connector *c);
+/* snd_has_news reports once whether the step of c can be finished. */
+bool snd_has_news(struct snd_connector *c);
 
 /* snd_endpoint_closed tells a connector that its endpoint's memory is freed. */
 void snd_endpoint_closed(struct snd_connector *c);

@@ -5,6 +5,7 @@
 
 #include "endpoint/cm_connection.h"
 #include "endpoint/cm_connector.h"
+#include "endpoint/cm_event.h"
 #include "endpoint/cm_ports.h"
 #include "endpoint/hook.h"
 #include "endpoint/progress_wait.h"
@@ -115,6 +116,8 @@ bool snd_listener_enqueue(struct snd_fabric *f, struct snd_connection *c, uint16
 		c->users++;
 		snd_list_append(&l->queue, &c->queue_link);
 		l->queued++;
+		if (f->event_fd >= 0)
+			snd_raise_event(f);
 		return true;
 	}
 	return false;
@@ -124,13 +127,14 @@ struct request_wait {
 	struct snd_listener *l;
 	struct snd_connection *conn;
 	snd_address at; /* where the request has come in */
+	uint32_t cancels; /* when it began */
 };
 
 static bool has_request(void *arg)
 {
 	struct request_wait *w = arg;
 	struct snd_listener *l = w->l;
-	if (snd_is_closed(&l->object))
+	if (snd_is_closed(&l->object) || l->cancels != w->cancels)
 		return true;
 	drop_abandoned(l);
 	if (snd_list_is_empty(&l->queue) || l->paused)
@@ -157,7 +161,7 @@ snd_status snd_listener_request(snd_listener *listener, int64_t timeout, snd_con
 		return snd_leave_with(f, snd_fail(SND_INVALID_DEVICE_STATE, "%s: the listener is not listening: call snd_listener_listen first", op));
 	if ((c = snd_connector_new(l->adapter)) == NULL)
 		return snd_leave_with(f, snd_no_memory(sizeof *c, "private memory", op));
-	struct request_wait w = {.l = l};
+	struct request_wait w = {.l = l, .cancels = l->cancels};
 	snd_read_inbox(f, snd_handle_request);
 	snd_hold(&l->object);
 	snd_status s = snd_wait(f, timeout, has_request, NULL, &w, &(struct snd_call){.op = op, .object = "listener"});
@@ -168,11 +172,21 @@ snd_status snd_listener_request(snd_listener *listener, int64_t timeout, snd_con
 	} else {
 		s = snd_is_closed(&l->object) ? snd_fail(SND_CANCELED, "%s: the listener was closed", op)
 			: s == SND_CANCELED ? snd_fail(s, "%s: the fabric was closed", op)
+			: s == SND_SUCCESS ? snd_fail(SND_CANCELED, "%s: the call was cancelled", op)
 			: snd_fail(s, "%s: no request within %s", op, snd_duration(timeout).text);
 		snd_forget_connector(c);
 	}
 	snd_let_go(&l->object);
 	return snd_leave_with(f, s);
+}
+
+snd_status snd_listener_cancel(snd_listener *listener)
+{
+	SND_KEEP_ERRNO;
+	SND_ENTER(listener, SND_TYPE_LISTENER, "cancel");
+	listener->cancels++;
+	snd_wake(listener->object.fabric);
+	return snd_leave_with(listener->object.fabric, SND_SUCCESS);
 }
 
 snd_status snd_listener_pause(snd_listener *listener, int pause)

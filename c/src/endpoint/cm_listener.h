@@ -11,6 +11,7 @@ struct snd_listener {
 	struct snd_adapter *adapter;
 	snd_address address;
 	uint32_t backlog; /* 0: no limit */
+	uint32_t cancels; /* how often its waits were cancelled */
 	uint32_t queued, refused; /* refused: requests that came to a full queue since the last one that found room */
 	bool bound, listening;
 	bool paused; /* no call takes a request */

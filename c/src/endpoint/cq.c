@@ -278,13 +278,14 @@ struct cq_wait {
 	struct snd_cq *q;
 	snd_result *results;
 	uint32_t count, taken;
+	uint32_t cancels; /* when it began */
 };
 
 static bool cq_ready(void *arg)
 {
 	struct cq_wait *w = arg;
 	struct snd_cq *q = w->q;
-	if (snd_is_closed(&q->object) || q->overrun)
+	if (snd_is_closed(&q->object) || q->overrun || q->cancels != w->cancels)
 		return true;
 	w->taken = q->head == q->tail ? scan(q, w->results, w->count, q->users) : 0;
 	if (q->head != q->tail && w->taken < w->count)
@@ -311,6 +312,8 @@ snd_status snd_cq_wait_status(const struct snd_cq *q, snd_status s, const char *
 		return snd_fail(SND_BUFFER_OVERFLOW, "%s: the queue overran, and results were lost: create a deeper queue", op);
 	if (s == SND_CANCELED)
 		return snd_fail(s, "%s: the fabric was closed", op);
+	if (s == SND_SUCCESS)
+		return snd_fail(SND_CANCELED, "%s: the call was cancelled", op);
 	return snd_fail(s, "%s: %s within %s", op, late, snd_duration(timeout).text);
 }
 
@@ -325,7 +328,7 @@ snd_status snd_cq_wait(snd_cq *cq, snd_result *results, uint32_t count, int64_t 
 	SND_CHECK_TIMEOUT(timeout, op);
 	SND_ENTER(cq, SND_TYPE_CQ, op);
 	struct snd_fabric *f = cq->object.fabric;
-	struct cq_wait w = {cq, results, count, 0};
+	struct cq_wait w = {cq, results, count, 0, cq->cancels};
 	const int32_t n = poll(cq, results, count);
 	*taken = n > 0 ? (uint32_t)n : 0;
 	if (n > 0)
@@ -363,6 +366,15 @@ snd_status snd_cq_resize(snd_cq *cq, uint32_t depth)
 		cq->depth = depth;
 	}
 	return snd_leave_with(f, s);
+}
+
+snd_status snd_cq_cancel(snd_cq *cq)
+{
+	SND_KEEP_ERRNO;
+	SND_ENTER(cq, SND_TYPE_CQ, "cancel");
+	cq->cancels++;
+	snd_wake(cq->object.fabric);
+	return snd_leave_with(cq->object.fabric, SND_SUCCESS);
 }
 
 snd_status snd_cq_close(snd_cq *cq)

@@ -47,6 +47,7 @@ struct snd_cq {
 	int64_t polled_at;       /* time of an update that found polls; 0 = none did */
 	uint32_t references; /* of endpoints that are not freed */
 	bool overrun, closed;
+	uint32_t cancels; /* how often its waits were cancelled */
 	bool ended; /* it is closed or has overrun: it takes no further result */
 
 	/* Events. A result is named by its number plus one, counted from the first of the queue. */

@@ -124,12 +124,13 @@ void snd_cq_event(struct snd_cq *q, bool failed, bool solicited)
 struct notify_wait {
 	struct snd_cq *q;
 	struct notification n;
+	uint32_t cancels; /* when it began */
 };
 
 static bool is_notified(void *arg)
 {
 	struct notify_wait *w = arg;
-	return w->n.released || snd_is_closed(&w->q->object) || w->q->overrun;
+	return w->n.released || snd_is_closed(&w->q->object) || w->q->overrun || w->q->cancels != w->cancels;
 }
 
 static void drive(void *arg)
@@ -157,7 +158,7 @@ snd_status snd_cq_notify(snd_cq *cq, uint32_t type, int64_t timeout)
 		return snd_leave_with(f, s);
 	if (cq->overrun)
 		return snd_leave_with(f, snd_cq_wait_status(cq, SND_SUCCESS, op, "", 0));
-	struct notify_wait w = {cq, {{NULL, NULL}, type, false}};
+	struct notify_wait w = {cq, {{NULL, NULL}, type, false}, cq->cancels};
 	snd_list_append(&cq->notifications, &w.n.link);
 	update_watched(cq);
 	release_notifications(cq);

@@ -1,6 +1,7 @@
 /* Progress of endpoints. TWIN endpoint/progress_endpoint.go. */
 #include "endpoint/progress.h"
 
+#include "endpoint/cm_event.h"
 #include "endpoint/cm_connection.h"
 #include "endpoint/cm_teardown.h"
 #include "endpoint/hook.h"
@@ -88,6 +89,8 @@ bool snd_progress_all(struct snd_fabric *f)
 	bool progressed = snd_read_inbox(f, snd_handle_request);
 	for (struct snd_link *l = f->endpoints.next; l != &f->endpoints; l = l->next)
 		progressed = snd_progress(SND_OF(l, struct snd_endpoint, link)) || progressed;
+	if (snd_unlikely(f->event_fd >= 0))
+		snd_announce_steps(f);
 	return progressed;
 }
 
@@ -101,6 +104,8 @@ bool snd_progress_by_engine(struct snd_fabric *f)
 		if (ep->hook->engine_turn(ep) || snd_has_overrun(ep))
 			progressed = snd_progress(ep) || progressed;
 	}
+	if (f->event_fd >= 0)
+		snd_announce_steps(f);
 	return progressed;
 }
 

@@ -73,7 +73,7 @@ snd_status snd_fabric_begin(const snd_fabric_options *options, snd_fabric **hand
 			snd_object_free(&f->object);
 		return snd_no_memory(sizeof *f, "private memory", op);
 	}
-	f->arena.fd = f->socket = -1;
+	f->arena.fd = f->socket = f->event_fd = -1;
 	f->clock_ahead = snd_clock_ahead();
 	for (int i = 0; i < SND_JOINERS; i++)
 		f->joiners[i].socket = -1;
@@ -114,6 +114,8 @@ static void free_fabric(struct snd_fabric *f)
 {
 	snd_stop_serving(f);
 	snd_end_modes(f);
+	if (f->event_fd >= 0)
+		close(f->event_fd);
 	snd_leave_allocations(f); /* of a fabric that has never been open */
 	snd_arena_close(&f->arena);
 	snd_table_free(f->table);
@@ -280,6 +282,8 @@ static void free_objects(struct snd_fabric *f)
 void snd_close_fabric(struct snd_fabric *f)
 {
 	snd_object_hide(&f->object);
+	for (struct snd_link *l = f->connectors.next; l != &f->connectors; l = l->next)
+		snd_give_up(SND_OF(l, struct snd_connector, link));
 	while (!snd_list_is_empty(&f->endpoints))
 		snd_close_endpoint(SND_OF(f->endpoints.next, struct snd_endpoint, link));
 	f->closed = true;

@@ -8,6 +8,7 @@
 
 #include "endpoint/cm_connection.h"
 #include "endpoint/cm_connector.h"
+#include "endpoint/cm_event.h"
 #include "endpoint/cm_teardown.h"
 #include "endpoint/hook.h"
 #include "endpoint/progress.h"
@@ -51,6 +52,8 @@ void snd_change_state(struct snd_endpoint *ep, enum snd_conn_event e)
 	}
 	ep->state = s;
 	snd_wake(ep->object.fabric);
+	if ((s == SND_QP_PEER_DISCONNECTED || s == SND_QP_FAILED) && ep->object.fabric->event_fd >= 0)
+		snd_raise_event(ep->object.fabric);
 }
 
 /* allocate_queues allocates the private queues, so that posting never allocates. */

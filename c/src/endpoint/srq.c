@@ -208,12 +208,13 @@ void snd_remove_waiter(struct snd_endpoint *ep)
 struct low_wait {
 	struct snd_srq *q;
 	uint64_t events;
+	uint32_t cancels; /* when it began */
 };
 
 static bool has_fallen(void *arg)
 {
 	struct low_wait *w = arg;
-	return snd_is_closed(&w->q->object) || w->q->events != w->events || is_low(w->q);
+	return snd_is_closed(&w->q->object) || w->q->events != w->events || w->q->cancels != w->cancels || is_low(w->q);
 }
 
 snd_status snd_srq_notify(snd_srq *srq, int64_t timeout)
@@ -223,11 +224,13 @@ snd_status snd_srq_notify(snd_srq *srq, int64_t timeout)
 	SND_CHECK_TIMEOUT(timeout, op);
 	SND_ENTER(srq, SND_TYPE_SRQ, op);
 	struct snd_fabric *f = srq->object.fabric;
-	struct low_wait w = {srq, srq->events};
+	struct low_wait w = {srq, srq->events, srq->cancels};
 	snd_hold(&srq->object);
 	snd_status s = snd_wait(f, timeout, has_fallen, NULL, &w, &(struct snd_call){.op = op, .object = "shared receive queue"});
 	if (snd_is_closed(&srq->object))
 		s = snd_fail(SND_CANCELED, "%s: the queue was closed", op);
+	else if (s == SND_SUCCESS && srq->events == w.events && !is_low(srq))
+		s = snd_fail(SND_CANCELED, "%s: the call was cancelled", op);
 	else if (s != SND_SUCCESS)
 		s = s == SND_CANCELED ? snd_fail(s, "%s: the fabric was closed", op)
 			: snd_fail(s, "%s: not fewer receives than the threshold within %s", op, snd_duration(timeout).text);
@@ -258,6 +261,15 @@ snd_status snd_srq_modify(snd_srq *srq, uint32_t depth, uint32_t threshold)
 		count_low(srq, was_low);
 	}
 	return snd_leave_with(f, s);
+}
+
+snd_status snd_srq_cancel(snd_srq *srq)
+{
+	SND_KEEP_ERRNO;
+	SND_ENTER(srq, SND_TYPE_SRQ, "cancel");
+	srq->cancels++;
+	snd_wake(srq->object.fabric);
+	return snd_leave_with(srq->object.fabric, SND_SUCCESS);
 }
 
 snd_status snd_srq_close(snd_srq *srq)

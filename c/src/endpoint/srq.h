@@ -13,6 +13,7 @@ struct snd_srq {
 	uint64_t mask, head, tail;
 	struct snd_link waiting; /* endpoints with a message that found no receive, oldest first */
 	uint64_t events;         /* how often the number of receives fell below the threshold */
+	uint32_t cancels; /* how often its waits were cancelled */
 	uint32_t depth, threshold, max_sge;
 	uint32_t references; /* of endpoints that are not freed */
 	bool closed;

@@ -151,7 +151,8 @@ struct snd_fabric {
 	bool has_engine, engine_runs;
 	struct snd_watch *watch; /* the thread that looks for ended processes; NULL without an engine */
 	bool engine_armed; /* its doorbell is armed */
-	snd_half event_fds; /* completion queues whose program may sleep in poll or epoll */
+	snd_half event_fds; /* descriptors of events with which the program may sleep in poll or epoll */
+	int event_fd;       /* of connections; -1 = none */
 	snd_half quit;
 	snd_word activity; /* changes when the program polls or waits */
 	pthread_t engine;
