@@ -10,6 +10,7 @@ module softnd
   private :: c_status_name, c_last_error, c_version, c_strlen, copy_text
   private :: c_fabric_create, c_fabric_attach, c_fabric_open, c_adapter_query, c_srq_create, c_endpoint_create
   private :: c_connector_start_connect, c_connector_start_accept
+  private :: c_job_connect_all, c_job_accept, c_job_dial
   private :: c_cq_get_stats, c_endpoint_get_stats, c_connector_connect, c_connector_accept, c_job_init, c_job_join, c_job_connect
 
   integer, parameter :: snd_status = c_int32_t
@@ -339,9 +340,10 @@ module softnd
       type(snd_adapter_info), intent(out) :: info
       integer(snd_status) :: r
     end function
-    function snd_adapter_close(adapter) result(r) bind(c)
+    function snd_adapter_close(adapter, timeout) result(r) bind(c)
       import
       type(c_ptr), value :: adapter
+      integer(c_int64_t), value :: timeout
       integer(snd_status) :: r
     end function
     function snd_mr_allocate(adapter, length, flags, mr) result(r) bind(c)
@@ -1007,6 +1009,41 @@ module softnd
       type(c_ptr), intent(out) :: endpoint
       integer(snd_status) :: r
     end function
+    function c_job_connect_all(config_size, job, config, timeout, endpoints) result(r) bind(c, name='snd_job_connect_all')
+      import
+      integer(c_size_t), value :: config_size
+      type(c_ptr), value :: job
+      type(snd_endpoint_config), intent(in) :: config
+      integer(c_int64_t), value :: timeout
+      type(c_ptr), intent(out) :: endpoints(*)
+      integer(snd_status) :: r
+    end function
+    function c_job_accept(config_size, job, listener, config, timeout, endpoint, peer) result(r) bind(c, name='snd_job_accept')
+      import
+      integer(c_size_t), value :: config_size
+      type(c_ptr), value :: job, listener
+      type(snd_endpoint_config), intent(in) :: config
+      integer(c_int64_t), value :: timeout
+      type(c_ptr), intent(out) :: endpoint
+      integer(c_int32_t), intent(out) :: peer
+      integer(snd_status) :: r
+    end function
+    function c_job_dial(config_size, job, peer, config, timeout, endpoint) result(r) bind(c, name='snd_job_dial')
+      import
+      integer(c_size_t), value :: config_size
+      type(c_ptr), value :: job
+      integer(c_int32_t), value :: peer
+      type(snd_endpoint_config), intent(in) :: config
+      integer(c_int64_t), value :: timeout
+      type(c_ptr), intent(out) :: endpoint
+      integer(snd_status) :: r
+    end function
+    function snd_job_listen(job, listener) result(r) bind(c)
+      import
+      type(c_ptr), value :: job
+      type(c_ptr), intent(out) :: listener
+      integer(snd_status) :: r
+    end function
     function snd_job_close(job) result(r) bind(c)
       import
       type(c_ptr), value :: job
@@ -1089,6 +1126,32 @@ contains
     integer(snd_status) :: r
     type(snd_connect_params) :: present_params
     r = c_connector_start_accept(c_sizeof(present_params), connector, endpoint, params)
+  end function
+  function snd_job_connect_all(job, config, timeout, endpoints) result(r)
+    type(c_ptr), value :: job
+    type(snd_endpoint_config), intent(in) :: config
+    integer(c_int64_t), value :: timeout
+    type(c_ptr), intent(out) :: endpoints(*)
+    integer(snd_status) :: r
+    r = c_job_connect_all(c_sizeof(config), job, config, timeout, endpoints)
+  end function
+  function snd_job_accept(job, listener, config, timeout, endpoint, peer) result(r)
+    type(c_ptr), value :: job, listener
+    type(snd_endpoint_config), intent(in) :: config
+    integer(c_int64_t), value :: timeout
+    type(c_ptr), intent(out) :: endpoint
+    integer(c_int32_t), intent(out) :: peer
+    integer(snd_status) :: r
+    r = c_job_accept(c_sizeof(config), job, listener, config, timeout, endpoint, peer)
+  end function
+  function snd_job_dial(job, peer, config, timeout, endpoint) result(r)
+    type(c_ptr), value :: job
+    integer(c_int32_t), value :: peer
+    type(snd_endpoint_config), intent(in) :: config
+    integer(c_int64_t), value :: timeout
+    type(c_ptr), intent(out) :: endpoint
+    integer(snd_status) :: r
+    r = c_job_dial(c_sizeof(config), job, peer, config, timeout, endpoint)
   end function
   function snd_srq_create(adapter, config, srq) result(r)
     type(c_ptr), value :: adapter

@@ -50,7 +50,7 @@ ROW(snd_fabric_event_fd, snd_fabric_event_fd(h, &fd))
 ROW(snd_fabric_close, snd_fabric_close(h))
 ROW(snd_adapter_open, snd_adapter_open(h, (snd_adapter **)&out))
 ROW(snd_adapter_query, snd_adapter_query(h, &info))
-ROW(snd_adapter_close, snd_adapter_close(h))
+ROW(snd_adapter_close, snd_adapter_close(h, limit))
 ROW(snd_mr_allocate, snd_mr_allocate(h, 10, 0, (snd_mr **)&out))
 ROW(snd_mr_register, snd_mr_register(h, &n, sizeof n, 0, (snd_mr **)&out))
 ROW(snd_mr_buffer, VALUE(snd_mr_buffer(h) == NULL))
@@ -144,6 +144,10 @@ ROW(snd_job_next_death, snd_job_next_death(h, limit, &n))
 ROW(snd_job_exchange, snd_job_exchange(h, &n, sizeof n, all, limit))
 ROW(snd_job_exchange_windows, snd_job_exchange_windows(h, &descriptor, windows, limit))
 ROW(snd_job_connect, snd_job_connect(h, 0, &(snd_endpoint_config){0}, limit, (snd_endpoint **)&out))
+ROW(snd_job_connect_all, snd_job_connect_all(h, &(snd_endpoint_config){.receive_cq = cq, .initiator_cq = cq}, limit, (snd_endpoint **)&out))
+ROW(snd_job_listen, snd_job_listen(h, (snd_listener **)&out))
+ROW(snd_job_accept, snd_job_accept(h, listener, &(snd_endpoint_config){.receive_cq = cq, .initiator_cq = cq}, limit, (snd_endpoint **)&out, &n))
+ROW(snd_job_dial, snd_job_dial(h, 0, &(snd_endpoint_config){.receive_cq = cq, .initiator_cq = cq}, limit, (snd_endpoint **)&out))
 ROW(snd_job_close, snd_job_close(h))
 
 /* The handle that the call takes; other is a valid handle of another type. */
@@ -185,7 +189,7 @@ static const struct row rows[] = {
 	CONNECTOR(snd_connector_peer_address), CONNECTOR(snd_connector_disconnect), CONNECTOR(snd_connector_wait_disconnect), CONNECTOR(snd_connector_cancel), CONNECTOR(snd_connector_start_connect), CONNECTOR(snd_connector_start_accept),
 	CONNECTOR(snd_connector_start_disconnect), CONNECTOR(snd_connector_finish), CONNECTOR(snd_connector_close),
 	JOB(snd_job_rank), JOB(snd_job_size), JOB(snd_job_fabric), JOB(snd_job_adapter), JOB(snd_job_barrier), JOB(snd_job_next_death), JOB(snd_job_exchange), JOB(snd_job_exchange_windows), JOB(snd_job_connect),
-	JOB(snd_job_close),
+	JOB(snd_job_connect_all), JOB(snd_job_listen), JOB(snd_job_accept), JOB(snd_job_dial), JOB(snd_job_close),
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
 

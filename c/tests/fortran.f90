@@ -98,7 +98,7 @@ contains
     if (here%host == 0 .or. here%host == there%host) error stop 'addresses of members'
     call snd_check(snd_adapter_open(two, adapter))
     call snd_check(snd_fabric_progress(two))
-    call snd_check(snd_adapter_close(adapter))
+    call snd_check(snd_adapter_close(adapter, limit))
     call snd_check(snd_fabric_close(two))
     call snd_check(snd_fabric_close(one))
     if (snd_fabric_descriptor(one) /= -1) error stop 'a closed fabric'

@@ -15,6 +15,7 @@ static snd_adapter *adapter;
 static snd_cq *cq;
 static snd_endpoint *endpoint;
 static snd_connector *connector;
+static snd_listener *listener;
 
 static snd_status fabric_made(snd_status s, snd_fabric **f)
 {
@@ -86,6 +87,23 @@ static snd_status connect_rank(size_t size, void *p)
 	return snd_job_connect(size, job, 0, p, 0, &ep);
 }
 
+static snd_status connect_all(size_t size, void *p)
+{
+	snd_endpoint *ep;
+	return snd_job_connect_all(size, job, p, 0, &ep);
+}
+static snd_status dial(size_t size, void *p)
+{
+	snd_endpoint *ep;
+	return snd_job_dial(size, job, 0, p, 0, &ep);
+}
+static snd_status accept_dial(size_t size, void *p)
+{
+	snd_endpoint *ep;
+	uint32_t peer;
+	return snd_job_accept(size, job, listener, p, 0, &ep, &peer);
+}
+
 static struct row {
 	const char *call, *type;
 	size_t size;
@@ -104,6 +122,9 @@ static struct row {
 	{"snd_endpoint_create", "snd_endpoint_config", sizeof(snd_endpoint_config), create_endpoint, 0, 0},
 	{"snd_job_connect", "snd_endpoint_config", sizeof(snd_endpoint_config), connect_rank, 0, 0},
 	{"snd_connector_connect", "snd_connect_params", sizeof(snd_connect_params), connect_to, 0, 0},
+	{"snd_job_connect_all", "snd_endpoint_config", sizeof(snd_endpoint_config), connect_all, 0, 0},
+	{"snd_job_dial", "snd_endpoint_config", sizeof(snd_endpoint_config), dial, 0, 0},
+	{"snd_job_accept", "snd_endpoint_config", sizeof(snd_endpoint_config), accept_dial, 0, 0},
 	{"snd_connector_start_connect", "snd_connect_params", sizeof(snd_connect_params), start_connect, 0, 0},
 	{"snd_connector_start_accept", "snd_connect_params", sizeof(snd_connect_params), start_accept, 0, 0},
 	{"snd_connector_accept", "snd_connect_params", sizeof(snd_connect_params), accept_one, 0, 0},
@@ -172,7 +193,7 @@ static void test_sizes(const struct row *r)
 		fill(r, p);
 		memcpy(guarded(size), p, size);
 		const snd_status s = r->try(size, guarded(size));
-		CHECK(strcmp(r->type, "snd_endpoint_config") == 0 ? size > 8 ? s == plain : s != SND_SUCCESS : s == plain);
+		CHECK(r->try == create_endpoint ? size > 8 ? s == plain : s != SND_SUCCESS : s == plain);
 	}
 }
 
@@ -223,6 +244,7 @@ int main(void)
 	config.receive_cq = config.initiator_cq = cq;
 	OK(snd_endpoint_create(sizeof config, adapter, &config, &endpoint));
 	OK(snd_connector_create(adapter, &connector));
+	OK(snd_job_listen(job, &listener));
 	for (int i = 0; i < ROWS; i++)
 		test_sizes(&rows[i]);
 	OK(snd_job_close(job));

@@ -155,6 +155,7 @@ static void test_limits(void)
 #define NEW_LISTENER(h) snd_listener_create(adapter, h)
 #define NEW_JOB(h) snd_job_init(NULL, SECOND, h)
 
+static snd_status close_adapter(snd_adapter *h) { return snd_adapter_close(h, SECOND); }
 static snd_status close_mr(snd_mr *h) { return snd_mr_close(h, SECOND); }
 static snd_status close_window(snd_window *h) { return snd_window_close(h, SECOND); }
 static snd_status close_mapping(snd_mapping *h) { return snd_mapping_close(h, SECOND); }
@@ -162,7 +163,7 @@ static snd_status close_mapping(snd_mapping *h) { return snd_mapping_close(h, SE
 static void test_stale(void)
 {
 	STAYS_CLOSED(snd_fabric, NEW_FABRIC, snd_fabric_close);
-	STAYS_CLOSED(snd_adapter, NEW_ADAPTER, snd_adapter_close);
+	STAYS_CLOSED(snd_adapter, NEW_ADAPTER, close_adapter);
 	STAYS_CLOSED(snd_mr, NEW_MR, close_mr);
 	STAYS_CLOSED(snd_window, NEW_WINDOW, close_window);
 	STAYS_CLOSED(snd_mapping, NEW_MAPPING, close_mapping);
@@ -301,7 +302,7 @@ static void test_arguments(void)
 	bad.initiator_cq = NULL;
 	CHECK(snd_endpoint_create(adapter, &bad, &ep) == SND_INVALID_PARAMETER && strstr(snd_last_error(), "initiator_cq") != NULL);
 	CHECK(snd_endpoint_create(adapter, NULL, &ep) == SND_INVALID_PARAMETER);
-	CHECK(snd_adapter_close(adapter) == SND_DEVICE_BUSY);
+	advises(snd_adapter_close(snd_job_adapter(job), SECOND), SND_DEVICE_BUSY, ": it belongs to a job: call snd_job_close");
 	CHECK(snd_cq_resize(cq, 0) == SND_INVALID_PARAMETER && snd_cq_notify(cq, SND_NOTIFY_ANY, 0) == SND_IO_TIMEOUT);
 	advises(snd_cq_notify(cq, 9, 0), SND_INVALID_PARAMETER, ": pass SND_NOTIFY_ERRORS, SND_NOTIFY_ANY or SND_NOTIFY_SOLICITED");
 	OK(snd_cq_resize(cq, 200));
@@ -399,7 +400,7 @@ static void test_closed(void)
 	CHECK(snd_mr_close(mr, SECOND) == SND_DEVICE_BUSY);
 	OK(snd_mapping_close(mapping, SECOND));
 	OK(snd_mr_close(mr, SECOND));
-	OK(snd_adapter_close(adapter));
+	OK(snd_adapter_close(adapter, SECOND));
 	OK(snd_job_close(job));
 	for (int i = 0; i < ROWS; i++)
 		is_refused(&rows[i], stale[i], SND_INVALID_HANDLE, "a closed handle");

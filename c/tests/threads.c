@@ -44,7 +44,7 @@ static void close_handle(enum type type, void *h)
 {
 	switch (type) {
 	case FABRIC: counted(snd_fabric_close(h)); break;
-	case ADAPTER: counted(snd_adapter_close(h)); break;
+	case ADAPTER: counted(snd_adapter_close(h, MILLISECOND)); break;
 	case MR: counted(snd_mr_close(h, MILLISECOND)); break;
 	case WINDOW: counted(snd_window_close(h, MILLISECOND)); break;
 	case CQ: counted(snd_cq_close(h)); break;

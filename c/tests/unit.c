@@ -314,7 +314,7 @@ static void test_privileged(void)
 		uint32_t token;
 		OK(snd_adapter_open(f, &a));
 		OK(snd_adapter_privileged_token(a, &token));
-		OK(snd_adapter_close(a));
+		OK(snd_adapter_close(a, 0));
 	}
 	CHECK(f->table->entries <= 2 * SNDL_WINDOW_BLOCK_ENTRIES);
 	OK(snd_fabric_close(f));

@@ -234,9 +234,9 @@ typedef struct snd_adapter_info {
 SND_API snd_status snd_adapter_open(snd_fabric *fabric, snd_adapter **adapter);
 /* snd_adapter_query stores the limits of an adapter. */
 SND_API snd_status snd_adapter_query(size_t info_size, snd_adapter *adapter, snd_adapter_info *info);
-/* snd_adapter_close closes an adapter. It fails with SND_DEVICE_BUSY while an object of the adapter is
- * open. */
-SND_API snd_status snd_adapter_close(snd_adapter *adapter);
+/* snd_adapter_close closes an adapter and all its objects, as their own calls do, and blocks until no peer uses the memory; see
+ * snd_mr_close. It fails with SND_DEVICE_BUSY for the adapter of a job: snd_job_close closes that. */
+SND_API snd_status snd_adapter_close(snd_adapter *adapter, int64_t timeout);
 
 /* Memory regions. */
 
@@ -742,6 +742,23 @@ SND_API snd_status snd_job_exchange_windows(snd_job *job, const snd_window_descr
  * ascending order of the ranks: otherwise the ranks can wait for each other in a circle. */
 SND_API snd_status snd_job_connect(size_t config_size, snd_job *job, uint32_t peer, const snd_endpoint_config *config,
 	int64_t timeout, snd_endpoint **endpoint);
+/* snd_job_connect_all connects this rank with every other rank, which call it too, and stores the endpoints by rank: endpoints has room
+ * for one of each rank, and that of this rank is NULL. Each has the configuration, but its context is the number of the peer's rank. The
+ * queues of the configuration need room for the results of all endpoints. No rank calls snd_job_connect meanwhile. timeout is for all
+ * of them together. After a failure all endpoints are closed, and NULL: close the job, or end the process, because other ranks wait. */
+SND_API snd_status snd_job_connect_all(size_t config_size, snd_job *job, const snd_endpoint_config *config, int64_t timeout,
+	snd_endpoint **endpoints);
+/* snd_job_listen makes a listener, to which other ranks connect with snd_job_dial. A rank has one such listener at a time: call
+ * snd_job_barrier in all ranks after it, so that no rank dials too early. */
+SND_API snd_status snd_job_listen(snd_job *job, snd_listener **listener);
+/* snd_job_accept blocks until another rank dials this one, makes an endpoint that is connected with the one of that rank, and stores the
+ * number of the rank. Requests are accepted in the order of their arrival, without those that are given up. */
+SND_API snd_status snd_job_accept(size_t config_size, snd_job *job, snd_listener *listener, const snd_endpoint_config *config,
+	int64_t timeout, snd_endpoint **endpoint, uint32_t *peer);
+/* snd_job_dial makes an endpoint that is connected with one of rank peer, which calls snd_job_accept. It fails with
+ * SND_CONNECTION_REFUSED if the peer has no listener of snd_job_listen. */
+SND_API snd_status snd_job_dial(size_t config_size, snd_job *job, uint32_t peer, const snd_endpoint_config *config, int64_t timeout,
+	snd_endpoint **endpoint);
 /* snd_job_close leaves the job in good order. It cancels the requests that are not done: take their results before it. In rank 0 of a job at SOFTND_ROOT it blocks until the other ranks have called it, and
  * returns SND_CONNECTION_ABORTED if one of them dies or aborts the job before. In the other ranks it returns that if the job ends
  * meanwhile, or SND_IO_TIMEOUT if rank 0 does not answer in two seconds. The job is closed in any case. */
@@ -773,6 +790,9 @@ SND_API SND_NORETURN void snd_job_abort(snd_job *job, int code, const char *reas
 #define snd_connector_accept(...) snd_connector_accept(sizeof(snd_connect_params), __VA_ARGS__)
 #define snd_job_init(...) snd_job_init(sizeof(snd_fabric_options), __VA_ARGS__)
 #define snd_job_join(...) snd_job_join(sizeof(snd_fabric_options), __VA_ARGS__)
+#define snd_job_connect_all(...) snd_job_connect_all(sizeof(snd_endpoint_config), __VA_ARGS__)
+#define snd_job_accept(...) snd_job_accept(sizeof(snd_endpoint_config), __VA_ARGS__)
+#define snd_job_dial(...) snd_job_dial(sizeof(snd_endpoint_config), __VA_ARGS__)
 #define snd_job_connect(...) snd_job_connect(sizeof(snd_endpoint_config), __VA_ARGS__)
 #endif
 

@@ -144,7 +144,7 @@ namespace detail {
 constexpr std::int64_t close_timeout = 2000000000; /* of destructors: the fabric frees what is still in use then */
 
 inline void close(snd_fabric *h) noexcept { (void)snd_fabric_close(h); }
-inline void close(snd_adapter *h) noexcept { (void)snd_adapter_close(h); }
+inline void close(snd_adapter *h) noexcept { (void)snd_adapter_close(h, close_timeout); }
 inline void close(snd_mr *h) noexcept { (void)snd_mr_close(h, close_timeout); }
 inline void close(snd_mapping *h) noexcept { (void)snd_mapping_close(h, close_timeout); }
 inline void close(snd_window *h) noexcept { (void)snd_window_close(h, close_timeout); }
@@ -670,6 +670,29 @@ public:
 	endpoint connect(std::uint32_t peer, const snd_endpoint_config &config, std::int64_t timeout = SND_FOREVER) const
 	{
 		return made<endpoint, snd_endpoint>(snd_job_connect, sizeof config, get(), peer, &config, timeout);
+	}
+	/* connect_all connects with every other rank, and returns the endpoints by rank; the one of this rank owns nothing. */
+	std::vector<endpoint> connect_all(const snd_endpoint_config &config, std::int64_t timeout = SND_FOREVER) const
+	{
+		std::vector<snd_endpoint *> handles(size());
+		check(snd_job_connect_all(get(), &config, timeout, handles.data()));
+		std::vector<endpoint> all;
+		for (snd_endpoint *h : handles)
+			all.emplace_back(h);
+		return all;
+	}
+	listener listen() const { return made<listener, snd_listener>(snd_job_listen, get()); }
+	/* accept returns the endpoint and the rank that has dialled. */
+	std::pair<endpoint, std::uint32_t> accept(snd_listener *listener, const snd_endpoint_config &config, std::int64_t timeout = SND_FOREVER) const
+	{
+		snd_endpoint *h = nullptr;
+		std::uint32_t peer = 0;
+		check(snd_job_accept(get(), listener, &config, timeout, &h, &peer));
+		return {endpoint(h), peer};
+	}
+	endpoint dial(std::uint32_t peer, const snd_endpoint_config &config, std::int64_t timeout = SND_FOREVER) const
+	{
+		return made<endpoint, snd_endpoint>(snd_job_dial, sizeof config, get(), peer, &config, timeout);
 	}
 	/* abort_job ends the process without destructors, and the job. It takes the job that the process joined last. */
 	[[noreturn]] static void abort_job(int code, const char *reason) { snd_job_abort(nullptr, code, reason); }

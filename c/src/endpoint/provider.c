@@ -367,21 +367,79 @@ snd_status snd_adapter_query(size_t info_size, snd_adapter *adapter, snd_adapter
 	return snd_leave_with(f, SND_SUCCESS);
 }
 
-snd_status snd_adapter_close(snd_adapter *adapter)
+/* OPEN_IN returns the first open object of the adapter in a list. */
+#define OPEN_IN(list, kind, of_adapter, type_of, condition) \
+	for (struct snd_link *l = (list)->next; l != (list); l = l->next) { \
+		struct kind *o = SND_OF(l, struct kind, link); \
+		if (o->of_adapter == a && !snd_is_closed(&o->object) && (condition)) { \
+			*type = type_of; \
+			return o; \
+		} \
+	}
+
+/* open_object returns an object of the adapter that no other open one uses, and NULL if there is none. */
+static void *open_object(const struct snd_adapter *a, enum snd_type *type)
+{
+	struct snd_fabric *f = a->object.fabric;
+	OPEN_IN(&f->listeners, snd_listener, adapter, SND_TYPE_LISTENER, true)
+	OPEN_IN(&f->connectors, snd_connector, adapter, SND_TYPE_CONNECTOR, true)
+	OPEN_IN(&f->endpoints, snd_endpoint, adapter, SND_TYPE_ENDPOINT, true)
+	OPEN_IN(&f->windows, snd_window, i.adapter, SND_TYPE_WINDOW, true)
+	OPEN_IN(&f->regions, snd_mr, region.i.adapter, SND_TYPE_MR, o->fast_pages > 0)
+	OPEN_IN(&a->mappings, snd_mapping, region.i.adapter, SND_TYPE_MAPPING, true)
+	OPEN_IN(&f->regions, snd_mr, region.i.adapter, SND_TYPE_MR, true)
+	OPEN_IN(&f->shared_queues, snd_srq, adapter, SND_TYPE_SRQ, true)
+	OPEN_IN(&f->queues, snd_cq, adapter, SND_TYPE_CQ, true)
+	return NULL;
+}
+
+static snd_status close_object(void *o, enum snd_type type, int64_t timeout)
+{
+	switch (type) {
+	case SND_TYPE_LISTENER: return snd_listener_close(o);
+	case SND_TYPE_CONNECTOR: return snd_connector_close(o);
+	case SND_TYPE_ENDPOINT: return snd_endpoint_close(o);
+	case SND_TYPE_WINDOW: return snd_window_close(o, timeout);
+	case SND_TYPE_MAPPING: return snd_mapping_close(o, timeout);
+	case SND_TYPE_MR: return snd_mr_close(o, timeout);
+	case SND_TYPE_SRQ: return snd_srq_close(o);
+	default: return snd_cq_close(o);
+	}
+}
+
+/* free_adapter frees a closed adapter, unless endpoints or queues that are closed still refer to it. */
+static bool free_adapter(struct snd_work *work)
+{
+	struct snd_adapter *a = SND_OF(work, struct snd_adapter, free_work);
+	if (a->objects > 0)
+		return false;
+	snd_list_remove(&a->link);
+	snd_object_free(&a->object);
+	return true;
+}
+
+snd_status snd_adapter_close(snd_adapter *adapter, int64_t timeout)
 {
 	SND_KEEP_ERRNO;
 	const char *op = "close adapter";
+	SND_CHECK_TIMEOUT(timeout, op);
 	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
 	struct snd_fabric *f = adapter->object.fabric;
-	snd_run_deferred(f);
-	snd_status s = SND_SUCCESS;
-	if (adapter->objects > 0) {
-		s = snd_fail(SND_DEVICE_BUSY, "%s: %" PRIu32 " of its objects are open: close them first", op, adapter->objects);
-	} else {
-		if (adapter->privileged != 0)
-			snd_give_back(f->table, adapter->privileged_entry);
-		snd_list_remove(&adapter->link);
-		snd_object_free(&adapter->object);
+	const int64_t deadline = timeout < 0 ? -1 : snd_deadline(timeout);
+	enum snd_type type;
+	if (adapter->of_job)
+		return snd_leave_with(f, snd_fail(SND_DEVICE_BUSY, "%s: it belongs to a job: call snd_job_close", op));
+	for (void *o; (o = open_object(adapter, &type)) != NULL;) {
+		snd_unlock(f);
+		const snd_status s = close_object(o, type, snd_time_left(deadline));
+		if (s != SND_SUCCESS && s != SND_INVALID_HANDLE) /* another thread may have closed it */
+			return s;
+		SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
 	}
-	return snd_leave_with(f, s);
+	if (adapter->privileged != 0)
+		snd_give_back(f->table, adapter->privileged_entry);
+	snd_object_hide(&adapter->object);
+	adapter->free_work.run = free_adapter;
+	snd_run_or_defer(f, &adapter->free_work);
+	return snd_leave_with(f, SND_SUCCESS);
 }

@@ -34,28 +34,40 @@ static uint32_t address_of(const struct snd_job *j, uint32_t rank, struct snd_pe
 	return snd_member_of_rank(j, h != NULL ? h->position[rank] : rank, p) ? snd_host_of(j->fabric, snd_member_slot(p->id)) : 0;
 }
 
-/* keep sorts a connection request by its rank. It closes requests that do not come from the rank that they name. */
-static void keep(struct snd_job *j, snd_connector *c)
+/* comes_from_rank stores the rank that has requested a connection. It closes requests that do not come from the rank that they name. */
+static bool comes_from_rank(struct snd_job *j, snd_connector *c, uint32_t *rank)
 {
 	unsigned char b[4];
 	uint32_t n = 0;
 	snd_address from;
 	struct snd_peer p;
-	struct snd_kept *k = malloc(sizeof *k);
-	if (k != NULL && snd_connector_private_data(c, b, sizeof b, &n) == SND_SUCCESS && n == 4 && snd_connector_peer_address(c, &from) == SND_SUCCESS) {
-		*k = (struct snd_kept){NULL, c, (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24};
-		if (k->rank < j->size && address_of(j, k->rank, &p) == from.host) {
-			snd_lock(j->fabric);
-			struct snd_kept **end = &j->kept;
-			while (*end != NULL)
-				end = &(*end)->next;
-			*end = k;
-			snd_unlock(j->fabric);
-			return;
-		}
+	if (snd_connector_private_data(c, b, sizeof b, &n) == SND_SUCCESS && n == 4 && snd_connector_peer_address(c, &from) == SND_SUCCESS) {
+		*rank = (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
+		if (*rank < j->size && address_of(j, *rank, &p) == from.host)
+			return true;
 	}
-	free(k);
 	(void)snd_connector_close(c);
+	return false;
+}
+
+/* keep sorts a connection request by its rank. */
+static void keep(struct snd_job *j, snd_connector *c)
+{
+	uint32_t rank;
+	if (!comes_from_rank(j, c, &rank))
+		return;
+	struct snd_kept *k = malloc(sizeof *k);
+	if (k == NULL) {
+		(void)snd_connector_close(c);
+		return;
+	}
+	*k = (struct snd_kept){NULL, c, rank};
+	snd_lock(j->fabric);
+	struct snd_kept **end = &j->kept;
+	while (*end != NULL)
+		end = &(*end)->next;
+	*end = k;
+	snd_unlock(j->fabric);
 }
 
 /* unlink_kept removes the oldest request of a rank from the list; NULL if there is none. */
@@ -144,8 +156,15 @@ static snd_status answer(struct snd_job *j, uint32_t rank, uint32_t address, con
 	return s;
 }
 
-/* connect_rank makes an endpoint and connects it. */
-static snd_status connect_rank(struct snd_job *j, uint32_t rank, uint32_t address, const struct snd_peer *p, const snd_endpoint_config *config, int64_t timeout,
+static void give(struct snd_job *j, snd_connector *c)
+{
+	snd_lock(j->fabric);
+	snd_give_to_endpoint(c);
+	snd_unlock(j->fabric);
+}
+
+/* connect_rank makes an endpoint and connects it with one of a rank that calls snd_job_connect, or has a listener at the port. */
+static snd_status connect_rank(struct snd_job *j, uint32_t rank, uint16_t port, uint32_t address, const struct snd_peer *p, const snd_endpoint_config *config, int64_t timeout,
 	snd_endpoint **endpoint, const char *op)
 {
 	snd_endpoint *ep = NULL;
@@ -153,17 +172,16 @@ static snd_status connect_rank(struct snd_job *j, uint32_t rank, uint32_t addres
 	snd_status s = snd_endpoint_create(sizeof *config, j->adapter, config, &ep);
 	if (s != SND_SUCCESS)
 		return s;
-	s = rank > j->rank ? answer(j, rank, address, p, ep, timeout, &c, op) : dial(j, address, SND_CONNECT_PORT, ep, timeout, &c);
+	const bool by_both = port == SND_CONNECT_PORT;
+	s = by_both && rank > j->rank ? answer(j, rank, address, p, ep, timeout, &c, op) : dial(j, address, port, ep, timeout, &c);
 	if (s == SND_SUCCESS) {
-		snd_lock(j->fabric);
-		snd_give_to_endpoint(c);
-		snd_unlock(j->fabric);
+		give(j, c);
 		*endpoint = ep;
 		return s;
 	}
 	if (s == SND_HOST_UNREACHABLE && !snd_is_remote(j, rank) && snd_peer_gone(p)) /* while dial ran, or before */
 		s = snd_fail(s, "%s: rank %" PRIu32 " has died or left", op, rank);
-	if (!snd_is_remote(j, rank) && (s == SND_HOST_UNREACHABLE || s == SND_CONNECTION_ABORTED || s == SND_CONNECTION_REFUSED))
+	if (!snd_is_remote(j, rank) && (s == SND_HOST_UNREACHABLE || s == SND_CONNECTION_ABORTED || (by_both && s == SND_CONNECTION_REFUSED)))
 		snd_record_lost_peer(j->fabric, p->id);
 	if (c != NULL)
 		(void)snd_connector_close(c);
@@ -171,15 +189,29 @@ static snd_status connect_rank(struct snd_job *j, uint32_t rank, uint32_t addres
 	return s;
 }
 
-snd_status snd_job_connect(size_t config_size, snd_job *job, uint32_t peer, const snd_endpoint_config *config, int64_t timeout, snd_endpoint **endpoint)
+/* begin keeps the job while a call runs without the lock. It returns with the lock given up. */
+static void begin(struct snd_job *j, struct snd_call *call)
 {
-	SND_KEEP_ERRNO;
-	const char *op = "connect";
-	SND_CHECK(job, SND_TYPE_JOB, op);
-	SND_CHECK_POINTER(endpoint, op);
-	*endpoint = NULL;
-	SND_KNOWN(snd_endpoint_config, config, config_size, op);
-	SND_CHECK_TIMEOUT(timeout, op);
+	j->fabric->calls++;
+	snd_begin_call(j->fabric, call);
+	snd_unlock(j->fabric);
+}
+
+/* end returns the status of such a call, after which the job may be closed. */
+static snd_status end(struct snd_fabric *f, struct snd_call *call, snd_status s, snd_endpoint **endpoint, const char *op)
+{
+	snd_lock(f);
+	snd_end_call(f, call, s == SND_SUCCESS);
+	f->calls--;
+	if (f->closed) {
+		*endpoint = NULL;
+		s = snd_fail(SND_CANCELED, "%s: the job was closed", op);
+	}
+	return snd_leave_with(f, s);
+}
+
+static snd_status connect_at(snd_job *job, uint32_t peer, uint16_t port, const snd_endpoint_config *config, int64_t timeout, snd_endpoint **endpoint, const char *op)
+{
 	SND_ENTER(job, SND_TYPE_JOB, op);
 	struct snd_job *j = job;
 	struct snd_fabric *f = j->fabric;
@@ -191,19 +223,132 @@ snd_status snd_job_connect(size_t config_size, snd_job *job, uint32_t peer, cons
 		return snd_leave_with(f, snd_fail(SND_HOST_UNREACHABLE, "%s: rank %" PRIu32 "%s", op, peer, snd_is_remote(j, peer) ? ": the relay of this host has died" : " has not joined the job"));
 	char name[20];
 	snprintf(name, sizeof name, "rank %" PRIu32, peer);
-	struct snd_call call = {.op = peer > j->rank ? "accept" : op, .object = name, .peer = snd_is_remote(j, peer) ? 0 : p.id};
-	f->calls++; /* the job stays until the call ends */
-	snd_begin_call(f, &call);
-	snd_unlock(f);
-	snd_status s = connect_rank(j, peer, address, &p, config, timeout, endpoint, op);
-	snd_lock(f);
-	snd_end_call(f, &call, s == SND_SUCCESS);
-	f->calls--;
-	if (f->closed) {
-		*endpoint = NULL;
-		s = snd_fail(SND_CANCELED, "%s: the job was closed", op);
+	struct snd_call call = {.op = port == SND_CONNECT_PORT && peer > j->rank ? "accept" : op, .object = name, .peer = snd_is_remote(j, peer) ? 0 : p.id};
+	begin(j, &call);
+	return end(f, &call, connect_rank(j, peer, port, address, &p, config, timeout, endpoint, op), endpoint, op);
+}
+
+/* CONNECT is the body of a call that connects with one rank. */
+#define CONNECT(port, op) \
+	SND_KEEP_ERRNO; \
+	SND_CHECK(job, SND_TYPE_JOB, op); \
+	SND_CHECK_POINTER(endpoint, op); \
+	*endpoint = NULL; \
+	SND_KNOWN(snd_endpoint_config, config, config_size, op); \
+	SND_CHECK_TIMEOUT(timeout, op); \
+	return connect_at(job, peer, port, config, timeout, endpoint, op)
+
+snd_status snd_job_connect(size_t config_size, snd_job *job, uint32_t peer, const snd_endpoint_config *config, int64_t timeout, snd_endpoint **endpoint)
+{
+	CONNECT(SND_CONNECT_PORT, "connect");
+}
+
+snd_status snd_job_dial(size_t config_size, snd_job *job, uint32_t peer, const snd_endpoint_config *config, int64_t timeout, snd_endpoint **endpoint)
+{
+	CONNECT(SND_DIAL_PORT, "dial");
+}
+
+snd_status snd_job_connect_all(size_t config_size, snd_job *job, const snd_endpoint_config *config, int64_t timeout, snd_endpoint **endpoints)
+{
+	SND_KEEP_ERRNO;
+	const char *op = "connect";
+	SND_CHECK(job, SND_TYPE_JOB, op);
+	SND_CHECK_POINTER(endpoints, op);
+	SND_CHECK_POINTER(config, op);
+	SND_KNOWN(snd_endpoint_config, config, config_size, op);
+	SND_CHECK_TIMEOUT(timeout, op);
+	SND_ENTER(job, SND_TYPE_JOB, op);
+	const uint32_t size = job->size, rank = job->rank;
+	snd_unlock(job->fabric);
+	const int64_t deadline = timeout < 0 ? -1 : snd_deadline(timeout);
+	snd_status s = SND_SUCCESS;
+	uint32_t peer = 0;
+	for (; peer < size && s == SND_SUCCESS; peer++) {
+		snd_endpoint_config own = *config;
+		own.context = peer;
+		endpoints[peer] = NULL;
+		if (peer != rank)
+			s = connect_at(job, peer, SND_CONNECT_PORT, &own, snd_time_left(deadline), &endpoints[peer], op);
 	}
-	return snd_leave_with(f, s);
+	if (s != SND_SUCCESS && s != SND_CANCELED) /* then the fabric has closed them */
+		while (peer-- > 0)
+			if (endpoints[peer] != NULL)
+				(void)snd_endpoint_close(endpoints[peer]);
+	for (uint32_t i = 0; i < size && s != SND_SUCCESS; i++)
+		endpoints[i] = NULL;
+	return s;
+}
+
+snd_status snd_job_listen(snd_job *job, snd_listener **listener)
+{
+	SND_KEEP_ERRNO;
+	const char *op = "listen";
+	SND_ENTER_TO(job, SND_TYPE_JOB, listener, op);
+	snd_listener *l = *listener = NULL;
+	snd_adapter *adapter = job->adapter;
+	snd_unlock(job->fabric);
+	snd_status s = snd_listener_create(adapter, &l);
+	if (s == SND_SUCCESS)
+		s = snd_listener_bind(l, (snd_address){0, SND_DIAL_PORT, 0});
+	if (s == SND_SUCCESS)
+		s = snd_listener_listen(l, 0);
+	if (s == SND_SUCCESS)
+		*listener = l;
+	else if (l != NULL)
+		(void)snd_listener_close(l);
+	return s;
+}
+
+/* accept_next accepts the next request that a rank has not given up. */
+static snd_status accept_next(struct snd_job *j, snd_listener *listener, const snd_endpoint_config *config, int64_t timeout, snd_endpoint **endpoint, uint32_t *peer, const char *op)
+{
+	const int64_t deadline = timeout < 0 ? -1 : snd_deadline(timeout);
+	for (;;) {
+		snd_connector *c;
+		snd_endpoint *ep;
+		snd_status s = snd_listener_request(listener, snd_time_left(deadline), &c);
+		if (s == SND_IO_TIMEOUT)
+			return snd_fail(s, "%s: no rank has called snd_job_dial within %s", op, snd_duration(timeout).text);
+		if (s != SND_SUCCESS)
+			return s;
+		if (!comes_from_rank(j, c, peer))
+			continue;
+		if ((s = snd_endpoint_create(sizeof *config, j->adapter, config, &ep)) != SND_SUCCESS) {
+			(void)snd_connector_close(c); /* refuses it; the text of the failure stays */
+			return s;
+		}
+		s = snd_connector_accept(sizeof no_limits, c, ep, &no_limits, snd_time_left(deadline));
+		if (s == SND_SUCCESS) {
+			give(j, c);
+			*endpoint = ep;
+			return s;
+		}
+		(void)snd_endpoint_close(ep);
+		(void)snd_connector_close(c);
+		if (s == SND_CANCELED || s == SND_IO_TIMEOUT)
+			return s;
+	}
+}
+
+snd_status snd_job_accept(size_t config_size, snd_job *job, snd_listener *listener, const snd_endpoint_config *config, int64_t timeout, snd_endpoint **endpoint,
+	uint32_t *peer)
+{
+	SND_KEEP_ERRNO;
+	const char *op = "accept";
+	SND_CHECK(job, SND_TYPE_JOB, op);
+	SND_CHECK_POINTER(endpoint, op);
+	*endpoint = NULL;
+	SND_CHECK_POINTER(peer, op);
+	SND_CHECK_POINTER(config, op);
+	SND_KNOWN(snd_endpoint_config, config, config_size, op);
+	SND_CHECK_TIMEOUT(timeout, op);
+	SND_ENTER(job, SND_TYPE_JOB, op);
+	struct snd_fabric *f = job->fabric;
+	if (!snd_belongs(f, listener, SND_TYPE_LISTENER))
+		return snd_leave_with(f, snd_bad_handle(op, "listener"));
+	struct snd_call call = {.op = op, .object = "listener"};
+	begin(job, &call);
+	return end(f, &call, accept_next(job, listener, config, timeout, endpoint, peer, op), endpoint, op);
 }
 
 void snd_forget_kept(struct snd_job *j)

@@ -113,8 +113,10 @@ static snd_status start(struct snd_job *j, snd_fabric *f, snd_status s, const st
 		s = snd_fail(e->status, "%s", e->cause);
 	if (s == SND_SUCCESS)
 		s = snd_adapter_open(f, &j->adapter);
-	if (s == SND_SUCCESS)
+	if (s == SND_SUCCESS) {
+		j->adapter->of_job = true;
 		s = snd_listener_create(j->adapter, &j->listener);
+	}
 	if (s == SND_SUCCESS)
 		s = snd_listener_bind(j->listener, (snd_address){0, SND_CONNECT_PORT, 0});
 	if (s == SND_SUCCESS)

@@ -5,7 +5,10 @@
 #include "endpoint/cm_listener.h"
 #include "meet/bootstrap.h"
 
-enum { SND_CONNECT_PORT = 1 }; /* at which every rank listens */
+enum {
+	SND_CONNECT_PORT = 1, /* at which every rank listens, for snd_job_connect */
+	SND_DIAL_PORT = 2     /* of a rank that has called snd_job_listen */
+};
 
 struct snd_job {
 	struct snd_object object;

@@ -37,6 +37,8 @@ struct snd_adapter {
 	struct snd_own_entry *privileged_entry;
 	uint64_t number;             /* unique in the arena */
 	uint32_t objects;            /* that still use it */
+	bool of_job;                 /* snd_job_close closes it */
+	struct snd_work free_work;
 };
 
 /* snd_peer_hazard is the hazard of a peer, which can name tokens of an adapter. */

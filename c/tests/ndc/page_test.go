@@ -76,12 +76,11 @@ The wrapper adds what package nd has and the interface in C does not have. The r
 | in package nd | in C | the wrapper |
 |---|---|---|
 | a region with bound windows can be closed; its memory is freed with the last window | snd_mr_close fails with SND_DEVICE_BUSY | repeats the call until no window is bound |
-| Close of an adapter closes its objects | snd_adapter_close fails with SND_DEVICE_BUSY | leaves the adapter and its objects in C open |
+| Close of an adapter closes its objects | the same, and their handles must not be used any longer | leaves the adapter and its objects in C open |
 | calls on closed objects have statuses of their own, such as Canceled | a closed handle is SND_INVALID_HANDLE, and must not be used | does not pass a closed handle on, and returns the status of the model |
 | a region or connector exists before its registration or request | the call that registers, or takes a request, makes the handle | makes the handle then |
 | a context ends a call | timeouts, and snd_connector_cancel | repeats calls with short timeouts, in the order of the callers, and cancels those of connectors |
 | Endpoint.Done, Endpoint.Connector, and Err of a closed endpoint | none of them | polls snd_endpoint_error, and keeps the connector and the last error |
-| adapter flags | those of atomics and immediate data | adds those of the model that the Go implementation has, without InOrderDMASupported in runs with a weak order |
 
 ## Runs
 
