@@ -496,6 +496,13 @@ module softnd
       integer(c_int32_t), intent(out) :: taken
       integer(snd_status) :: r
     end function
+    function snd_cq_wait_one(cq, endpoint, timeout, result) result(r) bind(c)
+      import
+      type(c_ptr), value :: cq, endpoint
+      integer(c_int64_t), value :: timeout
+      type(snd_result), intent(out) :: result
+      integer(snd_status) :: r
+    end function
     function snd_cq_notify(cq, request_type, timeout) result(r) bind(c)
       import
       type(c_ptr), value :: cq
@@ -1049,6 +1056,10 @@ module softnd
       type(c_ptr), value :: job
       integer(snd_status) :: r
     end function
+    subroutine snd_check(status) bind(c)
+      import
+      integer(c_int32_t), value :: status
+    end subroutine
     subroutine snd_job_abort(job, code, reason) bind(c)
       import
       type(c_ptr), value :: job
@@ -1230,16 +1241,6 @@ contains
     character(len=:), allocatable :: text
     text = copy_text(c_version())
   end function
-
-  ! snd_check ends the program with the text of the failure, if the status is one.
-  subroutine snd_check(status)
-    use, intrinsic :: iso_fortran_env, only: error_unit
-    integer(c_int32_t), intent(in) :: status
-    if (status /= snd_success) then
-      write (error_unit, '(a)') snd_text(status) // ': ' // snd_error_text()
-      stop 1
-    end if
-  end subroutine
 
   function copy_text(from) result(text)
     type(c_ptr), intent(in) :: from

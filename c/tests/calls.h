@@ -73,6 +73,7 @@ ROW(snd_window_close, snd_window_close(h, limit))
 ROW(snd_cq_create, snd_cq_create(h, 10, (snd_cq **)&out))
 ROW(snd_cq_poll, (snd_status)snd_cq_poll(h, NULL, 0))
 ROW(snd_cq_wait, snd_cq_wait(h, results, 2, limit, &n))
+ROW(snd_cq_wait_one, snd_cq_wait_one(h, endpoint, limit, results))
 ROW(snd_cq_event_fd, snd_cq_event_fd(h, &fd))
 ROW(snd_cq_notify, snd_cq_notify(h, SND_NOTIFY_ANY, limit))
 ROW(snd_cq_moderate, snd_cq_moderate(h, 0, 0))
@@ -177,7 +178,7 @@ static const struct row rows[] = {
 	SRQ(snd_srq_receive), SRQ(snd_srq_post), SRQ(snd_srq_notify), SRQ(snd_srq_notify_affinity), SRQ(snd_srq_modify), SRQ(snd_srq_cancel), SRQ(snd_srq_close),
 	MR(snd_mr_buffer), MR(snd_mr_length), MR(snd_mr_address), MR(snd_mr_local_token), MR(snd_mr_remote_token), MR(snd_mr_sge), MR(snd_mr_query), MR(snd_mr_close),
 	WINDOW(snd_window_query), WINDOW(snd_window_close),
-	CQ(snd_cq_poll), CQ(snd_cq_wait), CQ(snd_cq_event_fd), CQ(snd_cq_notify), CQ(snd_cq_moderate), CQ(snd_cq_notify_affinity), CQ(snd_cq_resize), CQ(snd_cq_get_stats), CQ(snd_cq_cancel), CQ(snd_cq_close),
+	CQ(snd_cq_poll), CQ(snd_cq_wait), CQ(snd_cq_wait_one), CQ(snd_cq_event_fd), CQ(snd_cq_notify), CQ(snd_cq_moderate), CQ(snd_cq_notify_affinity), CQ(snd_cq_resize), CQ(snd_cq_get_stats), CQ(snd_cq_cancel), CQ(snd_cq_close),
 	ENDPOINT(snd_endpoint_receive), ENDPOINT(snd_endpoint_send), ENDPOINT(snd_endpoint_send_and_invalidate), ENDPOINT(snd_endpoint_write),
 	ENDPOINT(snd_endpoint_read), ENDPOINT(snd_endpoint_bind), ENDPOINT(snd_endpoint_invalidate), ENDPOINT(snd_endpoint_post),
 	ENDPOINT(snd_endpoint_fast_register), ENDPOINT(snd_endpoint_invalidate_mr), ENDPOINT(snd_endpoint_send_immediate), ENDPOINT(snd_endpoint_write_immediate),
@@ -195,7 +196,7 @@ enum { ROWS = sizeof rows / sizeof rows[0] };
 
 /* Calls without a handle to check, which a test calls by name. */
 static const char *const others[] = {"snd_status_name", "snd_last_error", "snd_version", "snd_fabric_create", "snd_fabric_attach", "snd_fabric_open",
-	"snd_window_descriptor_encode", "snd_window_descriptor_decode", "snd_job_init", "snd_job_join", "snd_job_abort"};
+	"snd_window_descriptor_encode", "snd_window_descriptor_decode", "snd_job_init", "snd_job_join", "snd_job_abort", "snd_check"};
 
 static int has_limit[ROWS]; /* the declaration has a time limit */
 

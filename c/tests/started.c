@@ -142,7 +142,7 @@ static void test_failures(void)
 	OK(snd_connector_close(a.connector));
 	OK(snd_endpoint_close(a.ep));
 	OK(snd_endpoint_close(b.ep));
-	/* Whatever was started ends with the fabric. */
+	/* The close of the fabric ends a call that was started. */
 	make(&a);
 	OK(snd_connector_create(a.adapter, &a.connector));
 	OK(snd_connector_start_connect(a.connector, a.ep, to, NULL));

@@ -389,6 +389,9 @@ SND_API int32_t snd_cq_poll(snd_cq *cq, snd_result *results, uint32_t count);
 /* snd_cq_wait blocks until there is a result, and takes results like snd_cq_poll. It fails with SND_IO_TIMEOUT,
  * SND_CANCELED (the queue or the fabric was closed) or SND_BUFFER_OVERFLOW (the queue has overrun). */
 SND_API snd_status snd_cq_wait(snd_cq *cq, snd_result *results, uint32_t count, int64_t timeout, uint32_t *taken);
+/* snd_cq_wait_one takes one result, as WaitOne of Go. If the request has failed, the call returns why: the status of
+ * snd_endpoint_error, with its text, or the status of the result if endpoint is NULL or has not failed. result may be NULL. */
+SND_API snd_status snd_cq_wait_one(snd_cq *cq, snd_endpoint *endpoint, int64_t timeout, snd_result *result);
 /* snd_cq_notify blocks until a result of a type, such as SND_NOTIFY_ANY, is queued, and takes none. The
  * result ends all calls that wait at that time; a later call considers newer results only. */
 SND_API snd_status snd_cq_notify(snd_cq *cq, uint32_t type, int64_t timeout);
@@ -773,6 +776,9 @@ SND_API snd_status snd_job_close(snd_job *job);
  * end the job because a rank has failed. At SOFTND_ROOT each other rank prints a line and exits with the code. A job of snd_job_join
  * has no launcher: its other ranks detect that this process has died. A forked child only prints the reason and exits. */
 SND_API SND_NORETURN void snd_job_abort(snd_job *job, int code, const char *reason);
+/* snd_check does nothing if status is SND_SUCCESS. Otherwise it calls snd_job_abort for the job that this process joined last, with the
+ * code 1 and the text of snd_last_error. It is for short programs in which any failure is fatal. */
+SND_API void snd_check(snd_status status);
 
 /* The sizes of the structures that can grow, as the program was compiled. */
 #ifndef SND_EXPLICIT_SIZES

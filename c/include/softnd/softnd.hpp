@@ -392,6 +392,13 @@ public:
 		check(try_wait(results, taken, timeout));
 		return results.first(taken);
 	}
+	/* wait_one takes one result. It throws why a request of the endpoint has failed. */
+	snd_result wait_one(snd_endpoint *endpoint = nullptr, std::int64_t timeout = SND_FOREVER) const
+	{
+		snd_result result{};
+		check(snd_cq_wait_one(get(), endpoint, timeout, &result));
+		return result;
+	}
 	void notify(std::uint32_t type, std::int64_t timeout = SND_FOREVER) const { check(snd_cq_notify(get(), type, timeout)); }
 	int event_fd() const
 	{

@@ -341,6 +341,22 @@ snd_status snd_cq_wait(snd_cq *cq, snd_result *results, uint32_t count, int64_t 
 	return snd_leave_with(f, s);
 }
 
+snd_status snd_cq_wait_one(snd_cq *cq, snd_endpoint *endpoint, int64_t timeout, snd_result *result)
+{
+	snd_result r;
+	uint32_t n;
+	snd_status s = snd_cq_wait(cq, &r, 1, timeout, &n);
+	if (s != SND_SUCCESS)
+		return s;
+	if (result != NULL)
+		*result = r;
+	if (r.status == SND_SUCCESS)
+		return s;
+	if (endpoint != NULL && (s = snd_endpoint_error(endpoint)) != SND_SUCCESS)
+		return s;
+	return snd_fail(r.status, "%s: request %" PRIu64 ": %s", "wait", r.request_context, snd_status_name(r.status));
+}
+
 snd_status snd_cq_resize(snd_cq *cq, uint32_t depth)
 {
 	SND_KEEP_ERRNO;

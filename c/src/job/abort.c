@@ -85,3 +85,12 @@ void snd_job_abort(snd_job *job, int code, const char *reason)
 	}
 	_exit(code);
 }
+
+void snd_check(snd_status status)
+{
+	char reason[SND_MAX_REASON];
+	if (status == SND_SUCCESS)
+		return;
+	snprintf(reason, sizeof reason, "%s: %s", snd_status_name(status), snd_last_error());
+	snd_job_abort(NULL, 1, reason);
+}

@@ -279,6 +279,7 @@ func TestCppCalls(t *testing.T) {
 	if len(calls) < 80 {
 		t.Errorf("only %d calls read from softnd.h", len(calls))
 	}
+	delete(calls, "snd_check") // softnd::check throws instead
 	for name := range calls {
 		if !regexp.MustCompile(`\b` + name + `\b`).MatchString(text) {
 			t.Errorf("softnd.hpp does not use %s: add a member function", name)
