@@ -29,6 +29,7 @@ const changeStep = 0x0123_4567_89ab_cdef
 
 // changer is a member that changes a number of another one, or has it.
 type changer struct {
+	member    *shm.Member
 	provider  *endpoint.Provider
 	adapter   nd.Adapter
 	address   netip.Addr
@@ -48,7 +49,7 @@ func newChanger(ctx context.Context, arena *shm.Arena, executor string, private 
 	if err != nil {
 		return nil, err
 	}
-	c = new(changer)
+	c = &changer{member: m}
 	if c.provider, err = endpoint.New(m, endpoint.Options{Executor: e}); err != nil {
 		return nil, err
 	}
@@ -256,10 +257,7 @@ func (o *changed) listen(t *testing.T) {
 	must(o.listener.Listen(0))
 	o.at, err = o.listener.LocalAddress()
 	must(err)
-	m, err := o.arena.Join(shm.NoRank)
-	must(err)
-	t.Cleanup(func() { m.Leave() })
-	o.counts, err = m.Alloc(4096)
+	o.counts, err = o.member.Alloc(4096)
 	must(err)
 	words, err := nd.View[uint64](o.memory.Bytes())
 	must(err)
