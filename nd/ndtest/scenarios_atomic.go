@@ -11,7 +11,7 @@ import (
 const oldAt = 512
 
 // adds is how many additions each of several sides makes at the same time.
-const adds = 1000
+const adds = 200
 
 var atomicScenarios = slices.Concat(atomicResults, atomicOrder, atomicRefusals, atomicRevocations)
 
