@@ -1,7 +1,11 @@
 /* Rank 0 binds a window and invalidates it while rank 1 writes through it as fast as it can. After an Invalidate has
- * completed, no byte of the memory changes. REVOKE_SECONDS says for how long. gorank revoke plays the same in Go. */
+ * completed, no byte of the memory changes. REVOKE_SECONDS says for how long. With REVOKE_STOPS, rank 1 is stopped again and again, wherever
+ * it is. gorank revoke plays the same in Go. */
+#include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "linux/clock.h"
@@ -9,7 +13,7 @@
 
 #define SECONDS(n) ((int64_t)(n) * 1000000000)
 
-enum { SIZE = 2 << 20 };
+enum { SIZE = 2 << 20, STOP = 3000000 };
 
 static uint64_t seed = 88172645463325252;
 
@@ -19,6 +23,24 @@ static uint64_t random64(void)
 	seed ^= seed >> 7;
 	seed ^= seed << 17;
 	return seed;
+}
+
+static void nap(long ns) { nanosleep(&(struct timespec){0, ns}, NULL); }
+
+/* stop_again_and_again stops this process for STOP nanoseconds at a time, until it ends. */
+static void stop_again_and_again(void)
+{
+	const pid_t me = getpid();
+	if (fork() != 0)
+		return;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	while (getppid() == me) {
+		kill(me, SIGSTOP);
+		nap(STOP);
+		kill(me, SIGCONT);
+		nap((long)(random64() % 2000000));
+	}
+	_exit(0);
 }
 
 static uint64_t load(const void *p) { return atomic_load_explicit((const snd_word *)p, memory_order_acquire); }
@@ -73,7 +95,7 @@ static void own(snd_job *job, snd_adapter *a)
 			CHECK(r.status == SND_SUCCESS && r.type == SND_REQUEST_INVALIDATE);
 			memcpy(before, b, SIZE);
 			cut += memcmp(before + 8, before + SIZE - 8, 8) != 0; /* the last long Write has come in part */
-			nanosleep(&(struct timespec){0, (long)(random64() % 300000)}, NULL);
+			nap(getenv("REVOKE_STOPS") != NULL ? 2 * STOP : (long)(random64() % 300000)); /* a stopped rank has gone on by then */
 			late += memcmp(before, b, SIZE) != 0;
 		}
 		OK(snd_endpoint_close(ep));
@@ -104,13 +126,14 @@ static void write_all(snd_job *job, snd_adapter *a)
 		CHECK(wait_one(cq).status == SND_SUCCESS);
 		snd_window_descriptor_decode(b + SIZE, &d);
 		more = d.length != 0;
+		const bool words = random64() % 2 == 0; /* only: a stop then falls between a check and its copy more often */
 		snd_result r = {0};
 		while (more && r.status == SND_SUCCESS) {
 			stamp++;
 			/* The whole range, or a word at its start, each with a new stamp. */
-			uint32_t n = random64() % 4 == 0 ? SIZE : 8;
-			for (uint32_t i = 0; i < n / 8; i++)
-				memcpy(b + 8 * (uint64_t)i, &stamp, 8);
+			uint32_t n = !words && random64() % 4 == 0 ? SIZE : 8;
+			memset(b, (int)stamp, n);
+			memcpy(b, &stamp, 8);
 			s = (snd_sge){b, n, snd_mr_local_token(mr)};
 			snd_status posted = snd_endpoint_write(ep, 2, &s, 1, d.address, d.token, 0);
 			if (posted == SND_SUCCESS)
@@ -131,6 +154,8 @@ int main(void)
 	snd_job *job;
 	OK(snd_job_init(test_options(), SECONDS(30), &job));
 	seed += snd_job_rank(job);
+	if (snd_job_rank(job) == 1 && getenv("REVOKE_STOPS") != NULL)
+		stop_again_and_again();
 	if (snd_job_rank(job) == 0)
 		own(job, snd_job_adapter(job));
 	else
