@@ -343,7 +343,7 @@ snd_status snd_cq_wait(snd_cq *cq, snd_result *results, uint32_t count, int64_t 
 
 snd_status snd_cq_wait_one(snd_cq *cq, snd_endpoint *endpoint, int64_t timeout, snd_result *result)
 {
-	snd_result r;
+	snd_result r = {0};
 	uint32_t n;
 	snd_status s = snd_cq_wait(cq, &r, 1, timeout, &n);
 	if (s != SND_SUCCESS)
