@@ -261,16 +261,17 @@ static __attribute__((noinline)) int32_t poll_any(snd_cq *cq, snd_result *result
 
 int32_t snd_cq_poll(snd_cq *cq, snd_result *results, uint32_t count)
 {
-	if (snd_unlikely(count == 0 || results == NULL || !snd_try_enter(SND_OBJECT(cq), SND_TYPE_CQ)))
+	struct snd_bias *bias;
+	if (snd_unlikely(count == 0 || results == NULL || !snd_try_enter(SND_OBJECT(cq), SND_TYPE_CQ, &bias)))
 		return poll_any(cq, results, count);
 	const bool is_empty = cq->head == cq->tail;
 	if (snd_unlikely(cq->polls + 1 >= cq->next_look || (is_empty && (cq->users != 1 || has_work(cq->endpoints[0]))))) {
-		snd_try_leave(cq->object.fabric);
+		snd_try_leave(bias);
 		return poll_any(cq, results, count);
 	}
 	cq->polls++;
 	const int32_t n = is_empty ? 0 : (int32_t)pop(cq, results, count);
-	snd_try_leave(cq->object.fabric);
+	snd_try_leave(bias);
 	return n;
 }
 

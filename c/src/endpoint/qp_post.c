@@ -333,10 +333,11 @@ static __attribute__((noinline)) snd_status write_any(struct snd_endpoint *ep, u
 
 snd_status snd_endpoint_write(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address, uint32_t token, uint32_t flags)
 {
-	if (snd_unlikely(!is_small(sge, count, flags, SND_WORDS_BYTES) || !snd_try_enter(SND_OBJECT(endpoint), SND_TYPE_ENDPOINT)))
+	struct snd_bias *bias;
+	if (snd_unlikely(!is_small(sge, count, flags, SND_WORDS_BYTES) || !snd_try_enter(SND_OBJECT(endpoint), SND_TYPE_ENDPOINT, &bias)))
 		return write_any(endpoint, context, sge, count, address, token, flags);
 	const bool done = write_words(endpoint, context, sge, address, token);
-	snd_try_leave(endpoint->object.fabric);
+	snd_try_leave(bias);
 	return snd_likely(done) ? SND_SUCCESS : write_any(endpoint, context, sge, count, address, token, flags);
 }
 

@@ -202,26 +202,26 @@ SND_FAST void snd_light_of_bias(void)
 #endif
 }
 
-/* snd_lock_by_bias locks a fabric whose bias is toward this thread, with plain loads and stores. Otherwise it returns false, and has changed
- * nothing. TWIN internal/asym/stack_unsafe.go. */
-SND_FAST bool snd_lock_by_bias(struct snd_fabric *f)
+/* snd_lock_by_bias locks a fabric whose bias is toward this thread, with plain loads and stores, and returns the bias. Otherwise it returns
+ * NULL, and has changed nothing. TWIN internal/asym/stack_unsafe.go. */
+SND_FAST struct snd_bias *snd_lock_by_bias(struct snd_fabric *f)
 {
 	struct snd_bias *b = atomic_load_explicit(&f->bias, memory_order_relaxed);
 	if (snd_unlikely(b == NULL || atomic_load_explicit(&b->thread, memory_order_relaxed) != snd_thread()))
-		return false;
+		return NULL;
 	snd_set32(&b->inside, 1);
 	snd_light_of_bias(); /* ORDER bias: between the store of inside and the load of bias; pairs with snd_heavy in revoke_bias */
 	if (snd_likely(atomic_load_explicit(&f->bias, memory_order_acquire) == b))
-		return true;
+		return b;
 	snd_release32(&b->inside, 0);
-	return false;
+	return NULL;
 }
 
 /* snd_lock is what each call of the program begins with. Without an engine and with calls of one thread at a time there is nothing to
  * exclude. Otherwise the lock is biased toward the thread that has made 64 calls with no other thread in between. */
 static inline void snd_lock(struct snd_fabric *f)
 {
-	if (f->lock != SND_LOCK_NONE && !snd_lock_by_bias(f))
+	if (f->lock != SND_LOCK_NONE && snd_lock_by_bias(f) == NULL)
 		snd_lock_slow(f);
 }
 static inline void snd_unlock(struct snd_fabric *f)
@@ -234,34 +234,36 @@ static inline void snd_unlock(struct snd_fabric *f)
 		snd_unlock_slow(f);
 }
 
-/* snd_try_enter is snd_enter for the fast path of a call: it calls no function, so that the compiler keeps everything in registers. If it
- * returns false, the call begins again with snd_enter. */
-SND_FAST bool snd_try_enter(const struct snd_object *o, enum snd_type type)
+/* snd_try_enter is snd_enter for the fast path of a call: it calls no function, so that the compiler keeps everything in registers. It stores
+ * the bias for snd_try_leave. If it returns false, the call begins again with snd_enter. */
+SND_FAST bool snd_try_enter(const struct snd_object *o, enum snd_type type, struct snd_bias **bias)
 {
 	if (snd_unlikely(o == NULL || __atomic_load_n(&o->magic, __ATOMIC_RELAXED) != SND_MAGIC_OF(type)))
 		return false;
 	struct snd_fabric *f = snd_fabric_of(o);
+	*bias = NULL;
 	if (f->lock == SND_LOCK_NONE)
 		return true;
-	if (snd_unlikely(!snd_lock_by_bias(f)))
+	if (snd_unlikely((*bias = snd_lock_by_bias(f)) == NULL))
 		return false;
 	if (snd_likely(snd_is_of(o, type, f)))
 		return true;
-	snd_release32(&f->latest->inside, 0);
+	snd_release32(&(*bias)->inside, 0);
 	return false;
 }
 
 /* snd_try_leave ends a call that snd_try_enter has let in. */
-SND_FAST void snd_try_leave(struct snd_fabric *f)
+SND_FAST void snd_try_leave(struct snd_bias *bias)
 {
-	if (f->lock != SND_LOCK_NONE)
-		snd_release32(&f->latest->inside, 0);
+	if (bias != NULL)
+		snd_release32(&bias->inside, 0);
 }
 
 /* snd_enter begins a call on a handle: it locks the fabric of an open object. */
 SND_FAST bool snd_enter(const struct snd_object *o, enum snd_type type)
 {
-	return snd_likely(snd_try_enter(o, type)) || snd_enter_slow(o, type);
+	struct snd_bias *bias;
+	return snd_likely(snd_try_enter(o, type, &bias)) || snd_enter_slow(o, type);
 }
 
 #define SND_OBJECT(h) ((struct snd_object *)(void *)(h))
