@@ -11,7 +11,7 @@ flags="-std=c11 -O1 -Wall -Wextra -Wshadow -Werror -fPIC -fvisibility=hidden -D_
 musl-gcc $flags -c "$source/tests/pair.c" -o test.o
 mkdir objects
 (cd "$source/src" && printf '%s\0' *.c */*.c) |
-	xargs -0 -P "$(nproc)" -I{} sh -c 'musl-gcc $1 -DSOFTND_VERSION=\"musl\" -c "$2/src/$3" -o "objects/$(echo "$3" | tr / -).o"' sh "$flags" "$source" {}
+	xargs -0 -P "$(nproc)" -I{} sh -c 'musl-gcc $1 -DSND_EXPLICIT_SIZES -DSOFTND_VERSION=\"musl\" -c "$2/src/$3" -o "objects/$(echo "$3" | tr / -).o"' sh "$flags" "$source" {}
 ar rcs libsoftnd.a objects/*.o
 musl-gcc -static test.o libsoftnd.a -pthread -o static
 musl-gcc -shared objects/*.o -Wl,--version-script="$source/src/softnd.map" -Wl,-z,defs -Wl,-soname,libsoftnd.so -o libsoftnd.so
