@@ -153,7 +153,7 @@ int main(int argc, char **argv)
 	}
 	limits_open(atoi(argv[2]));
 	calibrate();
-	must(snd_job_init(NULL, SND_FOREVER, &job));
+	must(snd_job_init(&(snd_fabric_options){.threading = SND_THREAD_DOMAIN, .progress = SND_PROGRESS_MANUAL}, SND_FOREVER, &job));
 	rank = snd_job_rank(job);
 	puts(GREETING);
 	fflush(stdout);

@@ -92,10 +92,10 @@ module softnd
   integer(c_int32_t), parameter :: snd_adapter_loopback = 65536
   integer(c_int32_t), parameter :: snd_adapter_atomics = 131072
   integer(c_int32_t), parameter :: snd_adapter_immediate = 262144
-  integer(c_int32_t), parameter :: snd_thread_domain = 0
-  integer(c_int32_t), parameter :: snd_thread_safe = 1
-  integer(c_int32_t), parameter :: snd_progress_manual = 0
-  integer(c_int32_t), parameter :: snd_progress_auto = 1
+  integer(c_int32_t), parameter :: snd_thread_safe = 0
+  integer(c_int32_t), parameter :: snd_thread_domain = 1
+  integer(c_int32_t), parameter :: snd_progress_auto = 0
+  integer(c_int32_t), parameter :: snd_progress_manual = 1
   integer(c_int32_t), parameter :: snd_executor_auto = 0
   integer(c_int32_t), parameter :: snd_executor_target = 1
   integer(c_int32_t), parameter :: snd_window_descriptor_size = 20

@@ -77,7 +77,7 @@ static void make_side(int rank)
 	char text[2] = {(char)('0' + rank), 0};
 	setenv("SOFTND_RANK", text, 1);
 	const uint8_t mode = fuzz_byte(script);
-	snd_fabric_options o = {.executor = mode & 1 ? SND_EXECUTOR_TARGET : SND_EXECUTOR_AUTO, .check_payloads = mode >> 1 & 1};
+	snd_fabric_options o = {.threading = SND_THREAD_DOMAIN, .progress = SND_PROGRESS_MANUAL, .executor = mode & 1 ? SND_EXECUTOR_TARGET : SND_EXECUTOR_AUTO, .check_payloads = mode >> 1 & 1};
 	EXPECT(snd_job_init(&o, 50 * MILLISECOND, &s->job) == SND_SUCCESS);
 	s->f = snd_job_fabric(s->job);
 	EXPECT(snd_fabric_set_timeouts(s->f, MILLISECOND, MILLISECOND) == SND_SUCCESS);

@@ -17,6 +17,9 @@
 		} \
 	} while (0)
 
+/* Options of fabrics without threads, so that an input has one outcome. */
+#define MANUAL (&(const snd_fabric_options){.threading = SND_THREAD_DOMAIN, .progress = SND_PROGRESS_MANUAL})
+
 /* The bytes of an input, in order; zeros after its end. */
 struct input {
 	const uint8_t *at, *end;

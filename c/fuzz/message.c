@@ -162,7 +162,7 @@ static void attach(void)
 		h->checksum = snd_xxh64(words, sizeof words);
 	}
 	snd_fabric *f = NULL;
-	snd_status s = snd_fabric_attach(made.fd, (int32_t)(int8_t)fuzz_byte(script), NULL, &f);
+	snd_status s = snd_fabric_attach(made.fd, (int32_t)(int8_t)fuzz_byte(script), MANUAL, &f);
 	EXPECT(fuzz_known(s) && (s == SND_SUCCESS) == (f != NULL));
 	if (f != NULL)
 		use(f);
@@ -180,7 +180,7 @@ static void plain_file(void)
 	EXPECT(fd >= 0 && ftruncate(fd, (how & 15) * 4096 + (how >> 4)) == 0 && pwrite(fd, b, n, 0) == (ssize_t)n);
 	if (how & 1)
 		(void)fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK);
-	snd_status s = snd_fabric_attach(fd, -1, NULL, &f);
+	snd_status s = snd_fabric_attach(fd, -1, MANUAL, &f);
 	EXPECT(fuzz_known(s) && s != SND_SUCCESS && f == NULL);
 	close(fd);
 }
@@ -196,7 +196,7 @@ static void join(void)
 	welcomed = &made;
 	listen_as(full);
 	snd_fabric *f = NULL;
-	snd_status s = snd_fabric_open(name, fuzz_byte(script) & 3, 0, -1, NULL, &f);
+	snd_status s = snd_fabric_open(name, fuzz_byte(script) & 3, 0, -1, MANUAL, &f);
 	EXPECT(fuzz_known(s) && (s == SND_SUCCESS) == (f != NULL));
 	if (f != NULL)
 		EXPECT(snd_fabric_close(f) == SND_SUCCESS);
@@ -213,7 +213,7 @@ static void answer(void)
 	char full[80];
 	struct sockaddr_un at;
 	snprintf(full, sizeof full, "softnd-fabric-%lu-%s", (unsigned long)geteuid(), name);
-	EXPECT(snd_fabric_open(name, 0, ARENA, -1, NULL, &f) == SND_SUCCESS);
+	EXPECT(snd_fabric_open(name, 0, ARENA, -1, MANUAL, &f) == SND_SUCCESS);
 	int joiners[3], n = 1 + fuzz_byte(script) % 3;
 	socklen_t length = address_of(&at, full);
 	for (int i = 0; i < n; i++) {

@@ -45,7 +45,7 @@ int main(void)
 	snd_mr *source, *sink;
 	CHECK(pipe(pipe_ends) == 0);
 	CHECK(sigaction(SIGUSR1, &(struct sigaction){.sa_handler = stay, .sa_flags = SA_RESTART}, NULL) == 0);
-	open_members_with((snd_fabric_options){.threading = SND_THREAD_SAFE});
+	open_members_with((snd_fabric_options){.progress = SND_PROGRESS_MANUAL});
 	OK(snd_cq_create(a.adapter, 64, &a.cq));
 	OK(snd_cq_create(b.adapter, 64, &b.cq));
 	OK(snd_endpoint_create(a.adapter, &(snd_endpoint_config){.receive_cq = a.cq, .initiator_cq = a.cq}, &a.ep));

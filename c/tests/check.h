@@ -29,6 +29,9 @@
 		} \
 	} while (0)
 
+/* Options for a program that makes one call at a time, and leaves progress to its calls. */
+#define MANUAL (&(const snd_fabric_options){.threading = SND_THREAD_DOMAIN, .progress = SND_PROGRESS_MANUAL})
+
 /* test_options returns the options that the environment asks for: TEST_PROGRESS=auto, TEST_THREADS=safe. */
 static inline const snd_fabric_options *test_options(void)
 {

@@ -50,7 +50,7 @@ static void test_limit(void)
 	none = before;
 	none.rlim_cur = 3;
 	CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
-	CHECK(snd_fabric_create(0, UINT64_C(1) << 28, NULL, &f) != SND_SUCCESS && strstr(snd_last_error(), "too many open files: raise the limit of the process (ulimit -n)") != NULL);
+	CHECK(snd_fabric_create(0, UINT64_C(1) << 28, MANUAL, &f) != SND_SUCCESS && strstr(snd_last_error(), "too many open files: raise the limit of the process (ulimit -n)") != NULL);
 	CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
 }
 

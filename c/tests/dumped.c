@@ -30,7 +30,7 @@ static void check_dump(const char *value, int wanted)
 	snd_adapter *a;
 	snd_mr *mr;
 	setenv("SOFTND_DUMP_ARENA", value, 1);
-	OK(snd_fabric_create(0, UINT64_C(1) << 28, NULL, &f));
+	OK(snd_fabric_create(0, UINT64_C(1) << 28, MANUAL, &f));
 	OK(snd_adapter_open(f, &a));
 	OK(snd_mr_allocate(a, SIZE, SND_ALLOW_LOCAL_WRITE, &mr));
 	unsigned char *memory = snd_mr_buffer(mr);

@@ -23,7 +23,7 @@ static void *join_and_leave(void *arg)
 	const int fd = *(int *)arg;
 	for (;;) {
 		snd_fabric *f;
-		OK(snd_fabric_attach(fd, -1, NULL, &f));
+		OK(snd_fabric_attach(fd, -1, MANUAL, &f));
 		OK(snd_fabric_close(f));
 	}
 	return NULL;
@@ -45,7 +45,7 @@ static int parent(int arena, int end_of_test, const char *name)
 {
 	pthread_t t;
 	snd_fabric *named;
-	OK(snd_fabric_open(name, 0, UINT64_C(1) << 28, -1, NULL, &named));
+	OK(snd_fabric_open(name, 0, UINT64_C(1) << 28, -1, MANUAL, &named));
 	pthread_create(&t, NULL, join_and_leave, &arena);
 	for (int i = 0; i < CHILDREN; i++) {
 		nanosleep(&(struct timespec){0, SLEEP_US * 1000}, NULL);
@@ -71,7 +71,7 @@ int main(int argc, char **argv)
 	if (argc == 4)
 		return parent(atoi(argv[1]), atoi(argv[2]), argv[3]);
 	snd_fabric *f, *named;
-	OK(snd_fabric_create(0, UINT64_C(1) << 28, NULL, &f));
+	OK(snd_fabric_create(0, UINT64_C(1) << 28, MANUAL, &f));
 	char fd_text[12], end_text[12], name[40];
 	snprintf(name, sizeof name, "forks-%d", (int)getpid());
 	int fd = fcntl(snd_fabric_descriptor(f), F_DUPFD, 100), end[2];
@@ -105,7 +105,7 @@ int main(int argc, char **argv)
 			return 1;
 		}
 		int64_t begin = snd_clock();
-		OK(snd_fabric_open(name, 0, UINT64_C(1) << 28, -1, NULL, &named)); /* the name is free */
+		OK(snd_fabric_open(name, 0, UINT64_C(1) << 28, -1, MANUAL, &named)); /* the name is free */
 		CHECK(snd_clock() - begin < INT64_C(5000000000));
 		OK(snd_fabric_close(named));
 		close(end[0]);

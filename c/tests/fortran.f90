@@ -90,7 +90,8 @@ contains
     type(c_ptr) :: one, two, adapter
     type(snd_fabric_options) :: options
     type(snd_address) :: here, there
-    options%progress = snd_progress_auto
+    options%threading = snd_thread_domain
+    options%progress = snd_progress_manual
     call snd_check(snd_fabric_create(0, 0_c_int64_t, options, one))
     call snd_check(snd_fabric_attach(snd_fabric_descriptor(one), -1, fabric=two))
     here = snd_fabric_address(one)

@@ -47,8 +47,8 @@ static void *connect_one(void *arg)
 
 static void join_both(struct snd_fabric **victim, struct snd_fabric **attacker)
 {
-	OK(snd_fabric_create(0, UINT64_C(1) << 28, NULL, victim));
-	OK(snd_fabric_attach(snd_fabric_descriptor(*victim), -1, NULL, attacker));
+	OK(snd_fabric_create(0, UINT64_C(1) << 28, MANUAL, victim));
+	OK(snd_fabric_attach(snd_fabric_descriptor(*victim), -1, MANUAL, attacker));
 }
 
 /* flood sends many connection requests, each with a record of its own, all at once. */

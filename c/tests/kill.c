@@ -346,7 +346,7 @@ static int kill_one(int number, const char *other, uint32_t *range, uint32_t *co
 	struct rank ranks[RANKS];
 	int status, early = 0;
 	memset(counts, 0, 4096);
-	OK(snd_fabric_create(RANKS, UINT64_C(1) << 30, NULL, &f));
+	OK(snd_fabric_create(RANKS, UINT64_C(1) << 30, MANUAL, &f));
 	int fd = fcntl(snd_fabric_descriptor(f), F_DUPFD, 100);
 	const uint32_t mix = 1 + pick(6); /* a rank of each kind at least */
 	for (int i = 0; i < RANKS; i++)
@@ -368,7 +368,7 @@ static int kill_one(int number, const char *other, uint32_t *range, uint32_t *co
 		++*counted;
 		UNTIL(f, is_free(f, victim), 20, "the memory of the dead rank is reclaimed while the others live");
 		for (int64_t deadline = snd_clock() + SECONDS(20);;) { /* the survivor that has freed the memory may still hold the record */
-			OK(snd_fabric_attach(snd_fabric_descriptor(f), (int32_t)victim, NULL, &again));
+			OK(snd_fabric_attach(snd_fabric_descriptor(f), (int32_t)victim, MANUAL, &again));
 			int same = snd_fabric_address(again).host == snd_host_of(again, victim);
 			OK(snd_fabric_close(again));
 			if (same)

@@ -229,7 +229,7 @@ static void test_closed_meanwhile(void)
 	snd_status s = SND_SUCCESS;
 	pthread_t t;
 	int status;
-	OK(snd_fabric_create(0, UINT64_C(1) << 28, &(snd_fabric_options){.threading = SND_THREAD_SAFE}, &fabric));
+	OK(snd_fabric_create(0, UINT64_C(1) << 28, &(snd_fabric_options){.progress = SND_PROGRESS_MANUAL}, &fabric));
 	OK(snd_adapter_open(fabric, &adapter));
 	OK(snd_cq_create(adapter, 8, &cq));
 	for (int i = 0; i < ENOUGH; i++)
@@ -251,6 +251,21 @@ static void test_closed_meanwhile(void)
 	OK(snd_fabric_close(fabric));
 }
 
+/* Options of zeros, and none, are the safe ones. */
+static void test_defaults(void)
+{
+	snd_adapter *adapter;
+	int fd;
+	for (int i = 0; i < 2; i++) {
+		OK(snd_fabric_create(0, UINT64_C(1) << 28, i == 0 ? NULL : &(snd_fabric_options){0}, &fabric));
+		CHECK(fabric->lock == SND_LOCK_BIASED);
+		OK(snd_adapter_open(fabric, &adapter));
+		OK(snd_cq_create(adapter, 8, &cq));
+		OK(snd_cq_event_fd(cq, &fd)); /* with a thread that makes progress */
+		OK(snd_fabric_close(fabric));
+	}
+}
+
 int main(void)
 {
 	alarm(100); /* a hang ends the test */
@@ -267,5 +282,6 @@ int main(void)
 	test_excludes();
 	test_many_threads();
 	test_closed_meanwhile();
+	test_defaults();
 	return 0;
 }

@@ -67,7 +67,7 @@ int main(void)
 			test_adapter();
 		close_members();
 	}
-	open_members_with((snd_fabric_options){.threading = SND_THREAD_SAFE});
+	open_members_with((snd_fabric_options){.progress = SND_PROGRESS_MANUAL});
 	test_adapter();
 	close_members();
 	return 0;

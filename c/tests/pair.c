@@ -386,7 +386,7 @@ int main(int argc, char **argv)
 		if (only >= 0 && i != only)
 			continue;
 		snd_fabric *f;
-		OK(snd_fabric_create(2, UINT64_C(1) << 30, NULL, &f));
+		OK(snd_fabric_create(2, UINT64_C(1) << 30, MANUAL, &f));
 		int fd = fcntl(snd_fabric_descriptor(f), F_DUPFD, 100);
 		pid_t ranks[2];
 		for (int r = 0; r < 2; r++)

@@ -28,7 +28,7 @@ static inline void plant(const struct snd_fault_rule *rules, uint32_t n)
 {
 	unsigned char sum[32];
 	char digest[65];
-	OK(snd_fabric_create(2, UINT64_C(1) << 30, &(snd_fabric_options){.threading = SND_THREAD_SAFE}, &base));
+	OK(snd_fabric_create(2, UINT64_C(1) << 30, &(snd_fabric_options){.progress = SND_PROGRESS_MANUAL}, &base));
 	struct snd_arena *arena = &base->arena;
 	struct snd_header *h = snd_header(arena);
 	CHECK(snd_reserve(arena, arena->fault_rules, RECORDS * sizeof *records, "test") == SND_SUCCESS);

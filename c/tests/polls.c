@@ -37,7 +37,7 @@ static void run_child(const char *name, const char *how, int ready)
 	alarm(60); /* if the other process ends */
 	struct side s;
 	snd_address at;
-	OK(snd_fabric_open(name, 0, 1 << 28, -1, NULL, &s.fabric));
+	OK(snd_fabric_open(name, 0, 1 << 28, -1, MANUAL, &s.fabric));
 	open_side(&s);
 	OK(snd_listener_create(s.adapter, &listener));
 	OK(snd_listener_bind(listener, (snd_address){0, 0, 0}));
@@ -82,7 +82,7 @@ static void test_end(const char *how)
 		_exit(0);
 	}
 	CHECK(read(ends[0], &at, sizeof at) == sizeof at);
-	OK(snd_fabric_open(name, 0, 1 << 28, -1, NULL, &s.fabric));
+	OK(snd_fabric_open(name, 0, 1 << 28, -1, MANUAL, &s.fabric));
 	open_side(&s);
 	OK(snd_connector_create(s.adapter, &s.connector));
 	OK(snd_connector_connect(s.connector, s.ep, at, NULL, 20 * SECOND));
@@ -106,7 +106,7 @@ static void test_without_results(void)
 {
 	snd_mr *from, *to;
 	snd_result r;
-	open_members_with((snd_fabric_options){.threading = SND_THREAD_SAFE, .executor = SND_EXECUTOR_TARGET});
+	open_members_with((snd_fabric_options){.progress = SND_PROGRESS_MANUAL, .executor = SND_EXECUTOR_TARGET});
 	connect_members(NULL);
 	OK(snd_mr_allocate(a.adapter, LENGTH, SND_ALLOW_LOCAL_WRITE, &from));
 	OK(snd_mr_allocate(b.adapter, LENGTH, SND_ALLOW_REMOTE_WRITE, &to));

@@ -36,7 +36,7 @@ static void third(void)
 	const int fd = open(path, O_RDWR | O_CLOEXEC);
 	snd_fabric *f;
 	snd_adapter *adapter;
-	OK(snd_fabric_attach(fd, -1, NULL, &f));
+	OK(snd_fabric_attach(fd, -1, MANUAL, &f));
 	OK(snd_adapter_open(f, &adapter));
 	for (;;) {
 		snd_mr *mr[OTHERS];
@@ -123,7 +123,7 @@ static void outlives_fabric(bool region_first)
 	snd_window_descriptor d;
 	OK(snd_mr_allocate(a.adapter, 64, SND_ALLOW_LOCAL_WRITE, &source));
 	memset(snd_mr_buffer(source), WRITTEN, 64);
-	OK(snd_fabric_attach(snd_fabric_descriptor(a.fabric), -1, NULL, &f));
+	OK(snd_fabric_attach(snd_fabric_descriptor(a.fabric), -1, MANUAL, &f));
 	OK(snd_adapter_open(f, &adapter));
 	OK(snd_mr_allocate(adapter, SIZE, SND_ALLOW_LOCAL_WRITE, &other));
 	OK(snd_mr_allocate(adapter, SIZE, SND_ALLOW_LOCAL_WRITE, &first));
@@ -156,7 +156,7 @@ static void ends_with_registering_fabric(bool allocating_first)
 	snd_adapter *adapter[2];
 	snd_mr *mr[2];
 	for (int i = 0; i < 2; i++) {
-		OK(snd_fabric_create(0, UINT64_C(1) << 28, NULL, &f[i]));
+		OK(snd_fabric_create(0, UINT64_C(1) << 28, MANUAL, &f[i]));
 		OK(snd_adapter_open(f[i], &adapter[i]));
 	}
 	OK(snd_mr_allocate(adapter[0], 100, SND_ALLOW_LOCAL_WRITE, &mr[0]));
@@ -217,7 +217,7 @@ static void rights(void)
 {
 	snd_fabric *f;
 	snd_adapter *adapter;
-	OK(snd_fabric_create(0, UINT64_C(1) << 28, NULL, &f));
+	OK(snd_fabric_create(0, UINT64_C(1) << 28, MANUAL, &f));
 	OK(snd_adapter_open(f, &adapter));
 	unsigned char *read_only = map(3, PROT_READ, -1), *none = map(3, PROT_NONE, -1), *guarded = map(3, PROT_READ | PROT_WRITE, -1);
 	CHECK(mprotect(guarded + 4096, 4096, PROT_NONE) == 0);
@@ -308,7 +308,7 @@ int main(void)
 		third();
 	finish(old);
 	rights();
-	open_members_with((snd_fabric_options){.threading = SND_THREAD_SAFE}); /* manual progress: b takes no part in a Write with one copy */
+	open_members_with((snd_fabric_options){.progress = SND_PROGRESS_MANUAL}); /* b takes no part in a Write with one copy */
 	connect_members(NULL);
 	say(0, snd_fabric_descriptor(a.fabric));
 	keeps_memory(false);

@@ -312,7 +312,7 @@ static int run(int round, struct work *sum)
 {
 	snd_fabric *f;
 	int out[2];
-	OK(snd_fabric_create(RANKS, UINT64_C(1) << 29, NULL, &f));
+	OK(snd_fabric_create(RANKS, UINT64_C(1) << 29, MANUAL, &f));
 	CHECK(pipe2(out, O_CLOEXEC) == 0);
 	int fd = fcntl(snd_fabric_descriptor(f), F_DUPFD, 100);
 	pid_t ranks[RANKS];

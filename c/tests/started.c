@@ -199,7 +199,7 @@ int main(void)
 	test_cancel();
 	test_failures();
 	close_members();
-	open_members_with((snd_fabric_options){.threading = SND_THREAD_SAFE});
+	open_members_with((snd_fabric_options){.progress = SND_PROGRESS_MANUAL});
 	CHECK(snd_fabric_event_fd(a.fabric, &fds[0]) == SND_NOT_SUPPORTED && fds[0] == -1);
 	fds[1] = -1;
 	test_connect();

@@ -22,7 +22,7 @@ static void is_refused(const struct row *r, void *h, snd_status want, const char
 
 static void open_all(void)
 {
-	OK(snd_job_init(NULL, SECOND, &job));
+	OK(snd_job_init(MANUAL, SECOND, &job));
 	fabric = snd_job_fabric(job);
 	OK(snd_adapter_open(fabric, &adapter));
 	OK(snd_mr_allocate(adapter, 4096, SND_ALLOW_LOCAL_WRITE, &mr));
@@ -65,7 +65,7 @@ static void abort_in_child(void *h, int code, const char *reason, int joins, int
 		if (dup2(ends[1], 2) != 2 || close(ends[1]) != 0)
 			_exit(99);
 		if (joins)
-			OK(snd_job_init(NULL, SECOND, &job));
+			OK(snd_job_init(MANUAL, SECOND, &job));
 		snd_job_abort(h == &job ? job : h, code, reason);
 	}
 	close(ends[1]);
@@ -143,7 +143,7 @@ static void test_limits(void)
 			OK(close(next)); \
 		} \
 	} while (0)
-#define NEW_FABRIC(h) snd_fabric_create(0, UINT64_C(1) << 28, NULL, h)
+#define NEW_FABRIC(h) snd_fabric_create(0, UINT64_C(1) << 28, MANUAL, h)
 #define NEW_ADAPTER(h) snd_adapter_open(fabric, h)
 #define NEW_MR(h) snd_mr_allocate(adapter, 4096, 0, h)
 #define NEW_WINDOW(h) snd_window_create(adapter, h)
@@ -153,7 +153,7 @@ static void test_limits(void)
 #define NEW_ENDPOINT(h) snd_endpoint_create(adapter, &(snd_endpoint_config){.receive_cq = cq, .initiator_cq = cq}, h)
 #define NEW_CONNECTOR(h) snd_connector_create(adapter, h)
 #define NEW_LISTENER(h) snd_listener_create(adapter, h)
-#define NEW_JOB(h) snd_job_init(NULL, SECOND, h)
+#define NEW_JOB(h) snd_job_init(MANUAL, SECOND, h)
 
 static snd_status close_adapter(snd_adapter *h) { return snd_adapter_close(h, SECOND); }
 static snd_status close_mr(snd_mr *h) { return snd_mr_close(h, SECOND); }
@@ -196,7 +196,7 @@ static void test_others(void)
 	CHECK(snd_fabric_create(0, 0, &(snd_fabric_options){.progress = (snd_progress_model)7}, &f) == SND_INVALID_PARAMETER);
 	CHECK(snd_fabric_create(0, 0, &(snd_fabric_options){.check_payloads = 2}, &f) == SND_INVALID_PARAMETER);
 	CHECK(snd_fabric_create(0, 0, &(snd_fabric_options){.weak_order = 2}, &f) == SND_INVALID_PARAMETER);
-	CHECK(snd_fabric_attach(-1, 0, NULL, &f) != SND_SUCCESS && snd_fabric_attach(0, 0, NULL, &f) != SND_SUCCESS && f == NULL);
+	CHECK(snd_fabric_attach(-1, 0, MANUAL, &f) != SND_SUCCESS && snd_fabric_attach(0, 0, MANUAL, &f) != SND_SUCCESS && f == NULL);
 	CHECK(snd_fabric_attach(snd_fabric_descriptor(fabric), 7, NULL, &f) == SND_INVALID_PARAMETER);
 	CHECK(snd_fabric_open(NULL, 0, 0, -1, NULL, &f) == SND_INVALID_PARAMETER && snd_fabric_open("a b", 0, 0, -1, NULL, &f) == SND_INVALID_PARAMETER);
 	CHECK(snd_job_join("x", 3, 2, NULL, 0, (snd_job **)&out) == SND_INVALID_PARAMETER && snd_job_join(NULL, 0, 1, NULL, 0, (snd_job **)&out) == SND_INVALID_PARAMETER);
@@ -205,7 +205,7 @@ static void test_others(void)
 	snprintf(name, sizeof name, "softnd-table-test-%d", (int)getpid());
 	char before[512];
 	snprintf(before, sizeof before, "%s", snd_last_error());
-	OK(snd_fabric_open(name, 0, UINT64_C(1) << 28, -1, NULL, &f));
+	OK(snd_fabric_open(name, 0, UINT64_C(1) << 28, -1, MANUAL, &f));
 	CHECK(strcmp(snd_last_error(), before) == 0); /* a call that succeeds leaves the text */
 	OK(snd_fabric_progress(f));
 	OK(snd_fabric_close(f));

@@ -234,7 +234,7 @@ static const char *test_crossing(snd_threading threading, bool at_once)
 	snd_adapter *a;
 	snd_cq *cq;
 	CHECK(pipe(out) == 0 && dup2(out[1], 2) == 2);
-	OK(snd_fabric_create(0, UINT64_C(1) << 28, &(snd_fabric_options){.threading = threading}, &f));
+	OK(snd_fabric_create(0, UINT64_C(1) << 28, &(snd_fabric_options){.threading = threading, .progress = SND_PROGRESS_MANUAL}, &f));
 	OK(snd_adapter_open(f, &a));
 	OK(snd_cq_create(a, 8, &cq));
 	CHECK(pthread_create(&other, NULL, wait_long, cq) == 0);
@@ -278,7 +278,7 @@ int main(void)
 	if (text != NULL)
 		rounds = (uint32_t)atoi(text);
 	first_seed = (text = getenv("THREADS_SEED")) != NULL ? (uint32_t)atoi(text) : 1;
-	OK(snd_fabric_create(0, UINT64_C(1) << 28, NULL, &arena));
+	OK(snd_fabric_create(0, UINT64_C(1) << 28, MANUAL, &arena));
 	for (uint32_t f = 0; f < FABRICS; f++) {
 		open_fabric(&self, f);
 		for (int i = 0; i < 100; i++)

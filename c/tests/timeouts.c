@@ -25,7 +25,7 @@ static double now(void)
 static void *join_other(void *unused)
 {
 	(void)unused;
-	OK(snd_job_join(name, 1, 2, NULL, 30 * SECOND, &jobs[1]));
+	OK(snd_job_join(name, 1, 2, MANUAL, 30 * SECOND, &jobs[1]));
 	return NULL;
 }
 
@@ -35,7 +35,7 @@ static void join_both(const char *test)
 	pthread_t thread;
 	snprintf(name, sizeof name, "timeouts.%s.%ld", test, (long)getpid());
 	CHECK(pthread_create(&thread, NULL, join_other, NULL) == 0);
-	OK(snd_job_join(name, 0, 2, NULL, 30 * SECOND, &jobs[0]));
+	OK(snd_job_join(name, 0, 2, MANUAL, 30 * SECOND, &jobs[0]));
 	CHECK(pthread_join(thread, NULL) == 0);
 }
 
@@ -67,7 +67,7 @@ static void test_texts(void)
 	snd_address at;
 	snd_result r;
 	uint32_t taken;
-	OK(snd_fabric_create(0, UINT64_C(1) << 30, NULL, &f));
+	OK(snd_fabric_create(0, UINT64_C(1) << 30, MANUAL, &f));
 	OK(snd_adapter_open(f, &a));
 	OK(snd_cq_create(a, 4, &cq));
 	OK(snd_srq_create(a, &(snd_srq_config){.depth = 4, .max_sge = 1}, &srq));
@@ -160,7 +160,7 @@ static void test_join(void)
 	CHECK(bind(s, (struct sockaddr *)&at, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) == 0 && listen(s, 100) == 0);
 	snprintf(name, sizeof name, "silent.%ld", (long)getpid());
 	const double began = now();
-	CHECK(snd_job_join(name, 0, 2, NULL, SECOND, &jobs[0]) == SND_IO_TIMEOUT);
+	CHECK(snd_job_join(name, 0, 2, MANUAL, SECOND, &jobs[0]) == SND_IO_TIMEOUT);
 	CHECK(now() - began < 5);
 	close(s);
 }

@@ -122,7 +122,7 @@ static void test_heap(void)
 	snd_fabric *f;
 	enum { N = 400 };
 	uint64_t at[N], size[N];
-	OK(snd_fabric_create(0, UINT64_C(256) << 20, NULL, &f));
+	OK(snd_fabric_create(0, UINT64_C(256) << 20, MANUAL, &f));
 	for (int round = 0; round < 3; round++) {
 		for (int i = 0; i < N; i++) {
 			size[i] = (uint64_t)(i * 977 % 40000 + 1) * (i % 37 == 0 ? 9 : 1);
@@ -185,7 +185,7 @@ static void test_status_page(void)
 	snd_cq *q;
 	static snd_endpoint *ep[N];
 	static char text[8129];
-	OK(snd_fabric_create(0, UINT64_C(256) << 20, NULL, &f));
+	OK(snd_fabric_create(0, UINT64_C(256) << 20, MANUAL, &f));
 	OK(snd_adapter_open(f, &a));
 	OK(snd_cq_create(a, 16, &q));
 	for (int i = 0; i < N; i++) {
@@ -227,7 +227,7 @@ static void test_status_page(void)
 static void test_questions(void)
 {
 	snd_fabric *f;
-	OK(snd_fabric_create(0, UINT64_C(256) << 20, NULL, &f));
+	OK(snd_fabric_create(0, UINT64_C(256) << 20, MANUAL, &f));
 	snd_update_status_page(f, snd_clock());
 	snd_update_status_page(f, snd_clock()); /* the first one may have noted progress */
 	CHECK(!snd_status_page_is_old(f) && !snd_is_asked(f));
@@ -243,7 +243,7 @@ static void test_bounds(void)
 	CHECK(snd_within(10, 5, 10, 5) && !snd_within(10, 6, 10, 5) && !snd_within(9, 1, 10, 5));
 	CHECK(!snd_within(UINT64_MAX, 2, 0, UINT64_MAX) && !snd_within(0, UINT64_MAX, 0, 10) && snd_within(UINT64_MAX - 1, 1, UINT64_MAX - 1, 1));
 	snd_fabric *f;
-	OK(snd_fabric_create(0, UINT64_C(256) << 20, NULL, &f));
+	OK(snd_fabric_create(0, UINT64_C(256) << 20, MANUAL, &f));
 	const struct snd_arena *a = &f->arena;
 	CHECK(snd_heap_at(a, a->heap, 1) != NULL && snd_heap_at(a, a->heap - 1, 1) == NULL && snd_heap_at(a, a->size, 1) == NULL);
 	CHECK(snd_heap_at(a, UINT64_MAX, 2) == NULL && snd_heap_at(a, a->heap, UINT64_MAX) == NULL && snd_heap_at(a, a->size - 1, 1) != NULL);
@@ -256,7 +256,7 @@ static void test_tokens(void)
 {
 	snd_fabric *f;
 	struct snd_own_entry *e;
-	OK(snd_fabric_create(0, UINT64_C(256) << 20, NULL, &f));
+	OK(snd_fabric_create(0, UINT64_C(256) << 20, MANUAL, &f));
 	OK(snd_take_entry(f->table, &e, "test"));
 	uint32_t bind, first = snd_next_token(e, &bind), token = first;
 	for (int i = 1; i < 4096; i++) {
@@ -297,7 +297,7 @@ static void test_no_memory(void)
 		printf("unit: no lack of memory: an emulator does not map an arena of this size\n");
 		return;
 	}
-	OK(snd_fabric_create(0, UINT64_C(1) << 39, NULL, &f));
+	OK(snd_fabric_create(0, UINT64_C(1) << 39, MANUAL, &f));
 	CHECK(snd_alloc(&f->heap, UINT64_C(1) << 38, false, &offset, "test") == SND_NO_MEMORY);
 	CHECK(strstr(snd_last_error(), "left") != NULL);
 	OK(snd_alloc(&f->heap, 1 << 20, false, &offset, "test"));
@@ -308,7 +308,7 @@ static void test_no_memory(void)
 static void test_privileged(void)
 {
 	snd_fabric *f;
-	OK(snd_fabric_create(0, UINT64_C(256) << 20, NULL, &f));
+	OK(snd_fabric_create(0, UINT64_C(256) << 20, MANUAL, &f));
 	for (int i = 0; i < 2000; i++) {
 		snd_adapter *a;
 		uint32_t token;
@@ -343,7 +343,7 @@ static void test_slow_wait(void)
 	enum { FEW_SPINS = 32 };
 	for (int relay = 0; relay < 2; relay++) {
 		snd_fabric *f;
-		OK(snd_fabric_create(0, UINT64_C(256) << 20, NULL, &f));
+		OK(snd_fabric_create(0, UINT64_C(256) << 20, MANUAL, &f));
 		f->processes = f->cores = 1;
 		if (relay)
 			snd_set(&snd_header(&f->arena)->relay, 1);
@@ -388,7 +388,7 @@ static int checks_of(snd_fabric *f, bool (*ready)(void *))
 static void test_spins_adapt(void)
 {
 	snd_fabric *f;
-	OK(snd_fabric_create(0, UINT64_C(256) << 20, NULL, &f));
+	OK(snd_fabric_create(0, UINT64_C(256) << 20, MANUAL, &f));
 	f->processes = f->cores = 1;
 	for (int i = 0; i < 10; i++)
 		checks_of(f, late);
@@ -401,10 +401,10 @@ static void test_spins_adapt(void)
 	CHECK(snd_spin_rounds(&f->spin, SPINS) == SPINS / 2);
 	OK(snd_fabric_close(f));
 
-	OK(snd_fabric_create(0, UINT64_C(256) << 20, &(snd_fabric_options){.spin_budget = SND_NO_SPIN}, &f));
+	OK(snd_fabric_create(0, UINT64_C(256) << 20, &(snd_fabric_options){.progress = SND_PROGRESS_MANUAL, .spin_budget = SND_NO_SPIN}, &f));
 	CHECK(checks_of(f, late) == 1 + YIELDS + 1);
 	OK(snd_fabric_close(f));
-	OK(snd_fabric_create(0, UINT64_C(256) << 20, &(snd_fabric_options){.spin_budget = 2 * SPINS}, &f));
+	OK(snd_fabric_create(0, UINT64_C(256) << 20, &(snd_fabric_options){.progress = SND_PROGRESS_MANUAL, .spin_budget = 2 * SPINS}, &f));
 	for (int i = 0; i < 10; i++)
 		CHECK(checks_of(f, late) == 1 + 2 * SPINS + YIELDS + 1);
 	OK(snd_fabric_close(f));
@@ -452,7 +452,7 @@ static bool is_listed(void *arg)
 static void test_long_spin(void)
 {
 	snd_fabric *f;
-	OK(snd_fabric_create(0, UINT64_C(256) << 20, &(snd_fabric_options){.spin_budget = SND_NO_SPIN - 1}, &f));
+	OK(snd_fabric_create(0, UINT64_C(256) << 20, &(snd_fabric_options){.progress = SND_PROGRESS_MANUAL, .spin_budget = SND_NO_SPIN - 1}, &f));
 	struct spinning s = {.f = f};
 	struct snd_call call = {.op = "test"};
 	snd_lock(f);

@@ -10,9 +10,9 @@
  * nothing shared. After a failure, snd_last_error says in words what was wrong. A call that makes an object stores NULL
  * for its handle if it fails, unless it refuses another handle, a pointer or a name that it was passed.
  *
- * Threads. The objects of one fabric form a domain. With SND_THREAD_DOMAIN, the default, the program
- * makes at most one call at a time on the objects of a fabric. With SND_THREAD_SAFE any number of
- * threads may call at once. Different fabrics are independent.
+ * Threads. The objects of one fabric form a domain. With SND_THREAD_SAFE, the default, any number of
+ * threads may call at once. With SND_THREAD_DOMAIN the program makes at most one call at a time on the
+ * objects of a fabric. Different fabrics are independent.
  *
  * With SND_THREAD_SAFE a thread may close a handle while other threads use it. Calls that wait on the
  * handle then return SND_CANCELED, and calls that begin later SND_INVALID_HANDLE. If several calls close
@@ -135,15 +135,15 @@ typedef struct snd_address {
 
 /* Fabric: this process's membership in an arena. */
 
-typedef enum snd_threading { SND_THREAD_DOMAIN = 0, SND_THREAD_SAFE = 1 } snd_threading;
+typedef enum snd_threading { SND_THREAD_SAFE = 0, SND_THREAD_DOMAIN = 1 } snd_threading;
 
-/* With SND_PROGRESS_MANUAL, the default, the library has no thread for it: the calls of the program make
- * progress. A call that waits wakes 10 times a second to look for dead peers, and 50 times in a named fabric.
- * With SND_PROGRESS_AUTO the library has two threads. "softnd" makes progress while the program neither polls
- * nor waits. "softnd-watch" reports the end of processes and answers joiners. Both block all signals, and
- * sleep while nothing is under way.
+/* With SND_PROGRESS_AUTO, the default, the library has two threads. "softnd" makes progress while the program
+ * neither polls nor waits. "softnd-watch" reports the end of processes and answers joiners. Both block all
+ * signals, and sleep while nothing is under way.
+ * With SND_PROGRESS_MANUAL the library has no thread for it: the calls of the program make progress. A call
+ * that waits wakes 10 times a second to look for dead peers, and 50 times in a named fabric.
  * With either, a job at SOFTND_ROOT has the thread "softnd-meeting", and rank 0 also "softnd-root". */
-typedef enum snd_progress_model { SND_PROGRESS_MANUAL = 0, SND_PROGRESS_AUTO = 1 } snd_progress_model;
+typedef enum snd_progress_model { SND_PROGRESS_AUTO = 0, SND_PROGRESS_MANUAL = 1 } snd_progress_model;
 
 /* snd_executor selects the process that copies the bytes of one-sided requests and long messages. */
 typedef enum snd_executor { SND_EXECUTOR_AUTO = 0, SND_EXECUTOR_TARGET = 1 } snd_executor;

@@ -39,12 +39,10 @@ const struct snd_limits snd_small_limits = {.sge = 4, .least_sge = 1, .inline_si
 
 static snd_status check_options(const snd_fabric_options *o, const char *op)
 {
-	if (o == NULL)
-		return SND_SUCCESS;
 	if (o->threading != SND_THREAD_DOMAIN && o->threading != SND_THREAD_SAFE)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: threading %d of the options: pass SND_THREAD_DOMAIN or SND_THREAD_SAFE", op, (int)o->threading);
+		return snd_fail(SND_INVALID_PARAMETER, "%s: threading %d of the options: pass SND_THREAD_SAFE or SND_THREAD_DOMAIN", op, (int)o->threading);
 	if (o->progress != SND_PROGRESS_MANUAL && o->progress != SND_PROGRESS_AUTO)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: progress %d of the options: pass SND_PROGRESS_MANUAL or SND_PROGRESS_AUTO", op, (int)o->progress);
+		return snd_fail(SND_INVALID_PARAMETER, "%s: progress %d of the options: pass SND_PROGRESS_AUTO or SND_PROGRESS_MANUAL", op, (int)o->progress);
 	if (o->executor != SND_EXECUTOR_AUTO && o->executor != SND_EXECUTOR_TARGET)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: executor %d of the options: pass SND_EXECUTOR_AUTO or SND_EXECUTOR_TARGET", op, (int)o->executor);
 	snd_status s = snd_check_switch(o->check_payloads, "check_payloads", op);
@@ -58,6 +56,9 @@ snd_status snd_fabric_begin(const snd_fabric_options *options, snd_fabric **hand
 	if (handle == NULL)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: fabric is NULL", op);
 	*handle = NULL;
+	static const snd_fabric_options defaults;
+	if (options == NULL)
+		options = &defaults;
 	snd_status s = snd_start(op);
 	bool watched = false;
 	if (s == SND_SUCCESS)
@@ -66,7 +67,7 @@ snd_status snd_fabric_begin(const snd_fabric_options *options, snd_fabric **hand
 		s = check_options(options, op);
 	if (s != SND_SUCCESS)
 		return s;
-	const bool safe = options != NULL && options->threading == SND_THREAD_SAFE;
+	const bool safe = options->threading == SND_THREAD_SAFE;
 	struct snd_fabric *f = snd_object_new(SND_TYPE_FABRIC, sizeof *f, offsetof(struct snd_fabric, closed), NULL, safe);
 	if (f == NULL || (f->ports = calloc(1, 65536 / 8)) == NULL) {
 		if (f != NULL)
@@ -81,14 +82,12 @@ snd_status snd_fabric_begin(const snd_fabric_options *options, snd_fabric **hand
 	f->cores = cores > 0 ? (uint32_t)cores : 1;
 	f->receive_timeout = f->default_receive_timeout = 2 * SECOND;
 	f->disconnect_timeout = DISCONNECT_TIMEOUT;
-	if (options != NULL) {
-		f->has_engine = options->progress == SND_PROGRESS_AUTO;
-		f->target = options->executor == SND_EXECUTOR_TARGET;
-		f->check_payloads = options->check_payloads != 0;
-		f->stepwise = options->weak_order != 0;
-		f->weak_seed = options->weak_order_seed;
-		f->spin_budget = options->spin_budget;
-	}
+	f->has_engine = options->progress == SND_PROGRESS_AUTO;
+	f->target = options->executor == SND_EXECUTOR_TARGET;
+	f->check_payloads = options->check_payloads != 0;
+	f->stepwise = options->weak_order != 0;
+	f->weak_seed = options->weak_order_seed;
+	f->spin_budget = options->spin_budget;
 	f->limits = f->stepwise ? &snd_small_limits : &snd_large_limits;
 	if (!f->has_mutex)
 		pthread_mutex_init(&f->mutex, NULL);

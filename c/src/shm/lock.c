@@ -107,7 +107,7 @@ static void report(struct snd_fabric *f, uint32_t other)
 	if (f->rank >= 0)
 		snprintf(rank, sizeof rank, "rank %d: ", f->rank);
 	fprintf(stderr, "softnd: check: %sthread %u (%s) is in a call on a fabric, and thread %u (%s) makes another call on it: let one thread at a time use "
-		"the objects of a fabric, or set threading of its options to SND_THREAD_SAFE\n", rank, other, theirs, this_thread(), mine);
+		"the objects of a fabric, or leave threading of its options at SND_THREAD_SAFE\n", rank, other, theirs, this_thread(), mine);
 }
 
 static void lock_watched(struct snd_fabric *f)

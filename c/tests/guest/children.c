@@ -47,7 +47,7 @@ static void *churn(void *arg)
 		snd_cq *q;
 		int fd;
 		OK(snd_fabric_open(name, 0, UINT64_C(1) << 28, -1, &(snd_fabric_options){.progress = SND_PROGRESS_AUTO}, &f));
-		OK(snd_fabric_open(name, 0, UINT64_C(1) << 28, -1, NULL, &g));
+		OK(snd_fabric_open(name, 0, UINT64_C(1) << 28, -1, MANUAL, &g));
 		OK(snd_adapter_open(f, &a));
 		OK(snd_cq_create(a, 8, &q));
 		OK(snd_cq_event_fd(q, &fd));
@@ -65,8 +65,8 @@ static void check_fork(void)
 	snd_fabric *f;
 	uint32_t n;
 	const snd_status got[] = {snd_endpoint_send(t->ep, 1, NULL, 0, 0), snd_cq_wait(t->cq, &r, 1, SND_FOREVER, &n), snd_fabric_progress(snd_job_fabric(t->job)),
-		snd_mr_close(t->mr, SND_FOREVER), snd_job_barrier(t->job, SND_FOREVER), snd_job_close(t->job), snd_fabric_create(0, 0, NULL, &f),
-		snd_fabric_open("children", 0, 0, -1, NULL, &f), snd_job_init(NULL, SND_FOREVER, &t->job)};
+		snd_mr_close(t->mr, SND_FOREVER), snd_job_barrier(t->job, SND_FOREVER), snd_job_close(t->job), snd_fabric_create(0, 0, MANUAL, &f),
+		snd_fabric_open("children", 0, 0, -1, MANUAL, &f), snd_job_init(MANUAL, SND_FOREVER, &t->job)};
 	for (size_t i = 0; i < sizeof got / sizeof got[0]; i++)
 		if (got[i] != SND_DEVICE_REMOVED)
 			_exit(10 + (int)i);

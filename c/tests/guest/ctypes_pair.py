@@ -39,7 +39,7 @@ def play(lib, name, rank):
     lib.snd_last_error.restype = c.c_char_p
     lib.snd_job_adapter.restype = lib.snd_mr_buffer.restype = c.c_void_p
     job, mr, cq, ep = c.c_void_p(), c.c_void_p(), c.c_void_p(), c.c_void_p()
-    ok(lib.snd_job_join(c.c_size_t(c.sizeof(Options)), name.encode(), c.c_uint32(rank), c.c_uint32(2), c.byref(Options(progress=1)), LIMIT,
+    ok(lib.snd_job_join(c.c_size_t(c.sizeof(Options)), name.encode(), c.c_uint32(rank), c.c_uint32(2), c.byref(Options()), LIMIT,
                         c.byref(job)))
     adapter = c.c_void_p(lib.snd_job_adapter(job))
     ok(lib.snd_cq_create(adapter, c.c_uint32(16), c.byref(cq)))

@@ -21,7 +21,7 @@ int main(void)
 		snd_result r;
 		uint32_t n;
 		CHECK(setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0}) == 0 && dup2(ends[1], STDERR_FILENO) == STDERR_FILENO);
-		OK(snd_fabric_create(0, 0, NULL, &f));
+		OK(snd_fabric_create(0, 0, MANUAL, &f));
 		OK(snd_adapter_open(f, &a));
 		OK(snd_cq_create(a, 1, &cq));
 		if (!snd_has_membarrier)

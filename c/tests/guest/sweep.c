@@ -64,7 +64,7 @@ static void sweep(uint64_t asked)
 	size_t first = 0, count = 0;
 	uint64_t written = 0;
 	seed = asked * 2 + 77;
-	snd_status s = snd_fabric_create(0, asked, NULL, &f);
+	snd_status s = snd_fabric_create(0, asked, MANUAL, &f);
 	if (s != SND_SUCCESS) {
 		check_shortage(s, asked);
 		printf("%s\n", snd_last_error());
