@@ -428,17 +428,26 @@ snd_status snd_adapter_close(snd_adapter *adapter, int64_t timeout)
 	enum snd_type type;
 	if (adapter->of_job)
 		return snd_leave_with(f, snd_fail(SND_DEVICE_BUSY, "%s: it belongs to a job: call snd_job_close", op));
-	for (void *o; (o = open_object(adapter, &type)) != NULL;) {
+	snd_object_hide(&adapter->object); /* no other thread makes an object now */
+	f->calls++;                        /* the fabric stays */
+	snd_status s = SND_SUCCESS;
+	for (void *o; s == SND_SUCCESS && !f->closed && (o = open_object(adapter, &type)) != NULL;) {
 		snd_unlock(f);
-		const snd_status s = close_object(o, type, snd_time_left(deadline));
-		if (s != SND_SUCCESS && s != SND_INVALID_HANDLE) /* another thread may have closed it */
-			return s;
-		SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
+		s = close_object(o, type, snd_time_left(deadline));
+		if (s == SND_INVALID_HANDLE) /* another thread has closed it */
+			s = SND_SUCCESS;
+		snd_lock(f);
 	}
-	if (adapter->privileged != 0)
-		snd_give_back(f->table, adapter->privileged_entry);
-	snd_object_hide(&adapter->object);
-	adapter->free_work.run = free_adapter;
-	snd_run_or_defer(f, &adapter->free_work);
-	return snd_leave_with(f, SND_SUCCESS);
+	f->calls--;
+	if (f->closed) {
+		s = snd_fail(SND_CANCELED, "%s: the fabric was closed", op);
+	} else if (s != SND_SUCCESS) {
+		snd_object_show(&adapter->object, f);
+	} else {
+		if (adapter->privileged != 0)
+			snd_give_back(f->table, adapter->privileged_entry);
+		adapter->free_work.run = free_adapter;
+		snd_run_or_defer(f, &adapter->free_work);
+	}
+	return snd_leave_with(f, s);
 }
