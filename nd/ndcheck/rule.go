@@ -110,8 +110,8 @@ var (
 		"The Receive and the Send fail, and the connection ends.",
 		"post Receives of the largest message, or send the length first")
 	leaked = rule("N601", Warning, "objects not closed",
-		"The adapter, its memory and its tokens stay until the process ends.",
-		"close the objects of an adapter, too")
+		"Close of the adapter closes them, whatever their peers and the program do with them at that moment.",
+		"close the objects before the adapter, endpoints first")
 	endpointInUse = rule("N602", Warning, "endpoint closed with requests in flight",
 		"The requests are canceled. The program does not know which of them have reached the peer.",
 		"take all results, then call Disconnect on both sides, then Close")

@@ -527,7 +527,7 @@ SND_API snd_status snd_endpoint_read(snd_endpoint *endpoint, uint64_t context, c
 	uint32_t token, uint32_t flags);
 /* snd_endpoint_send_immediate is snd_endpoint_send, and the peer's result also has a number, in the place of the
  * invalidated token: its type is SND_REQUEST_RECEIVE_IMMEDIATE. The post fails with SND_NOT_SUPPORTED if the peer lacks
- * SND_ADAPTER_IMMEDIATE, as peers on other hosts do. */
+ * SND_ADAPTER_IMMEDIATE. */
 SND_API snd_status snd_endpoint_send_immediate(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count,
 	uint32_t immediate, uint32_t flags);
 /* snd_endpoint_write_immediate is snd_endpoint_write, and when the bytes are in the peer's memory, it also completes the peer's
@@ -535,7 +535,7 @@ SND_API snd_status snd_endpoint_send_immediate(snd_endpoint *endpoint, uint64_t 
  * SND_REQUEST_RECEIVE_WRITE_IMMEDIATE, and its bytes are the length of the write. The buffers of the receive are not touched, and
  * may be smaller. With count 0 the peer only gets the number. The request waits for a receive as snd_endpoint_send does. flags are
  * those of snd_endpoint_write and SND_SOLICIT_EVENT. The post fails with SND_NOT_SUPPORTED if the peer lacks
- * SND_ADAPTER_IMMEDIATE, as peers on other hosts do. */
+ * SND_ADAPTER_IMMEDIATE. */
 SND_API snd_status snd_endpoint_write_immediate(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count,
 	uint64_t address, uint32_t token, uint32_t immediate, uint32_t flags);
 /* snd_endpoint_fetch_and_add adds a number to 8 bytes of the peer's memory at address, if token allows it, and stores what they were
@@ -545,7 +545,7 @@ SND_API snd_status snd_endpoint_write_immediate(snd_endpoint *endpoint, uint64_t
  * The access is atomic with respect to all atomics of all endpoints, and to atomic instructions of the peer's own program. It counts
  * as a Read: in the limits of snd_connect_params, and for SND_READ_FENCE. If the entry is refused, the number may have been added.
  * flags are SND_SILENT_SUCCESS, SND_READ_FENCE and SND_DEFER. The post fails with SND_NOT_SUPPORTED if the peer lacks
- * SND_ADAPTER_ATOMICS, as peers on other hosts do. */
+ * SND_ADAPTER_ATOMICS. */
 SND_API snd_status snd_endpoint_fetch_and_add(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count,
 	uint64_t address, uint32_t token, uint64_t add, uint32_t flags);
 /* snd_endpoint_compare_and_swap is snd_endpoint_fetch_and_add, but stores swap if the 8 bytes equal compare. It has done so if the old
