@@ -20,6 +20,7 @@ const (
 // unused has the options that have no effect in a test. Tests of transfers use all that are not listed.
 var unused = map[string][]string{
 	"write_lat": {optionDepth}, "read_lat": {optionDepth, optionInline}, "send_lat": {optionDepth}, "write_completion": {optionDepth},
+	"atomic_lat":      {optionSize, optionDepth, optionInline, optionValidate},
 	"read_bw":         {optionInline},
 	"bind_invalidate": {optionDepth, optionPairs, optionInline, optionValidate},
 	"mr_lat":          {optionPairs, optionInline, optionValidate, optionEvents, optionPrivate},

@@ -38,6 +38,12 @@ var readLat = pingPong{
 	step: (*link).reads, against: halfTrip, note: "from post to completion",
 }
 
+var atomicLat = pingPong{
+	name: "atomic_lat", parts: 2, kind: nd.RequestFetchAndAdd, config: linkConfig{depth: 1},
+	step: (*link).pingAdds, answer: (*link).pongAdds, against: halfTrip,
+	eventAdvice: "use send_lat: an atomic causes no event at the target",
+}
+
 var writeCompletion = pingPong{
 	name: "write_completion", parts: 1, kind: nd.RequestWrite, config: linkConfig{depth: 1}, privateOnly: true,
 	step: (*link).writes, against: func(loop *loop, _ *World, _ int) { loop.againstRawRoundTrip() },

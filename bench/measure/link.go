@@ -64,7 +64,7 @@ type linkConfig struct {
 }
 
 const (
-	access     = nd.AllowLocalWrite | nd.AllowRemoteWrite | nd.AllowRemoteRead
+	access     = nd.AllowLocalWrite | nd.AllowRemoteWrite | nd.AllowRemoteRead | nd.AllowRemoteAtomic
 	flagRoom   = 128
 	maxResults = 32 // results of one poll
 )

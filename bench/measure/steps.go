@@ -66,6 +66,43 @@ func (l *link) pongWrites(n int) error {
 	return nil
 }
 
+// pingAdds adds 1 to the other rank's number, and waits until that rank has done the same, n times.
+func (l *link) pingAdds(n int) error {
+	for range n {
+		p := l.nextPair()
+		p.seq++
+		if err := l.addOn(p); err != nil {
+			return err
+		}
+		if err := l.arrive(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pongAdds is the other rank's part.
+func (l *link) pongAdds(n int) error {
+	for range n {
+		p := l.nextPair()
+		p.seq++
+		if err := l.arrive(p); err != nil {
+			return err
+		}
+		if err := l.addOn(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *link) addOn(p *pair) error {
+	if err := p.ep.FetchAndAdd(0, p.out[0], p.to, p.token, 1, 0); err != nil {
+		return err
+	}
+	return l.complete(l.done + 1)
+}
+
 // arrive waits until the memory shows the pair's number. A rank that moves the bytes itself has to poll meanwhile.
 // Other ranks read only the memory.
 func (l *link) arrive(p *pair) error {

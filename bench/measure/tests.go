@@ -13,6 +13,7 @@ func Tests() []Test {
 		{"write_lat", "latency of a Write until its data arrive: half a round trip", 2, writeLat.run, true, true},
 		{"read_lat", "latency of a Read, from post to completion", 2, readLat.run, true, true},
 		{"send_lat", "latency of a Send: half a round trip", 2, sendLat.run, true, true},
+		{"atomic_lat", "latency of a FetchAndAdd until the target sees the sum: half a round trip", 2, atomicLat.run, true, false},
 		{"write_completion", "a Write that the target executes in private memory, from post to completion", 2, writeCompletion.run, true, false},
 		{"write_bw", "bandwidth of Writes", 2, bandwidth("write_bw", nd.RequestWrite).run, true, true},
 		{"read_bw", "bandwidth of Reads", 2, bandwidth("read_bw", nd.RequestRead).run, true, true},
@@ -34,7 +35,7 @@ func Tests() []Test {
 
 // checks validate the options of tests before a job starts.
 var checks = map[string]func(Options) error{
-	"write_lat": writeLat.check, "read_lat": readLat.check, "send_lat": sendLat.check,
+	"write_lat": writeLat.check, "read_lat": readLat.check, "send_lat": sendLat.check, "atomic_lat": atomicLat.check,
 	"write_completion": writeCompletion.check, "posted": posted.check,
 	"alloc_noise":     pingPong{name: "alloc_noise", eventAdvice: writeLat.eventAdvice}.check,
 	"bind_invalidate": notTwoWay("bind_invalidate"), "mr_lat": notTwoWay("mr_lat"), "mr_rate": notTwoWay("mr_rate"),

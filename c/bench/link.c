@@ -59,7 +59,7 @@ void link_open(struct link *l)
 {
 	snd_adapter *adapter = snd_job_adapter(job);
 	uint64_t size = FLAG_ROOM + 2 * l->count * stride(l);
-	uint32_t access = SND_ALLOW_LOCAL_WRITE | SND_ALLOW_REMOTE_READ | SND_ALLOW_REMOTE_WRITE;
+	uint32_t access = SND_ALLOW_LOCAL_WRITE | SND_ALLOW_REMOTE_READ | SND_ALLOW_REMOTE_WRITE | SND_ALLOW_REMOTE_ATOMIC;
 	if (l->private) {
 		if ((l->own = aligned_alloc(PAGE, (size + PAGE - 1) / PAGE * PAGE)) == NULL)
 			fail("aligned_alloc");

@@ -113,6 +113,33 @@ static void pong_writes(struct link *l, uint64_t n)
 	}
 }
 
+static void add_on(struct link *l, struct pair *p)
+{
+	must(snd_endpoint_fetch_and_add(p->ep, 0, &p->out, 1, p->to, l->far.token, 1, 0));
+	link_complete(l, l->done + 1);
+}
+
+/* ping_adds adds 1 to the other rank's number, and waits until that rank has done the same. */
+static void ping_adds(struct link *l, uint64_t n)
+{
+	while (n-- > 0) {
+		struct pair *p = link_next(l);
+		p->seq++;
+		add_on(l, p);
+		arrive(l, p);
+	}
+}
+
+static void pong_adds(struct link *l, uint64_t n)
+{
+	while (n-- > 0) {
+		struct pair *p = link_next(l);
+		p->seq++;
+		arrive(l, p);
+		add_on(l, p);
+	}
+}
+
 static void writes(struct link *l, uint64_t n)
 {
 	while (n-- > 0)
@@ -215,6 +242,7 @@ static const struct test tests[] = {
 	{"write_lat", ping_writes, pong_writes},
 	{"send_lat", ping_sends, pong_sends},
 	{"read_lat", reads, NULL},
+	{"atomic_lat", ping_adds, pong_adds},
 	{"write_completion", writes, NULL},
 	{"write_bw", flow_writes, NULL},
 	{"read_bw", flow_reads, NULL},
