@@ -189,6 +189,7 @@ func (ep *queuePair) AnswerAtomic(r *relayhook.Request, old uint64) {
 	defer ep.mu.Unlock()
 	if ep.forwards() && ep.state() == connected {
 		ep.localQP.Results[r.ResultIndex].Store(old) // ORDER result-stored: before the release of the entry; pairs with the load in takeResult
+		failpoint.Reach(failpoint.ResultStored)
 	}
 }
 

@@ -178,6 +178,7 @@ func (ep *queuePair) serveAtomic(entry *wire.Entry) outcome {
 		return executed
 	}
 	ep.localQP.Results[entry.ResultIndex].Store(old) // ORDER result-stored: before the release of the entry; pairs with the load in takeResult
+	failpoint.Reach(failpoint.ResultStored)
 	return executed
 }
 

@@ -194,8 +194,8 @@ func (g *Guard) checkPeer(r *checkedRange, o *Operand, n uint64) Fault {
 		return rightsFault(word.rights(), o.Rights)
 	}
 	// ENTRY-FIELDS, as are owner and scope above.
-	base, length := e.base.Load(), e.length.Load()
-	if !within(o.Address, n, base, length) {
+	base := e.base.Load()
+	if !within(o.Address, n, base, e.length.Load()) {
 		return faultOutOfRange
 	}
 	offset := shm.Offset(e.offset.Load())
@@ -209,9 +209,6 @@ func (g *Guard) checkPeer(r *checkedRange, o *Operand, n uint64) Fault {
 		return faultRevoked
 	}
 	r.entry, r.word = e, word
-	if mem := g.arena.HeapBytes(offset, length); mem != nil {
-		peer.known[o.Token%knownBinds] = knownBind{word: word, entry: e, base: base, mem: mem}
-	}
 	return NoFault
 }
 

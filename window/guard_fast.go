@@ -34,10 +34,6 @@ func (g *Guard) Get(peer *Peer, sge *nd.SGE, remoteAddress uint64, remoteToken n
 // putOrGet is Put and Get. rights are those that the remote token must have; the local token must
 // have the opposite ones.
 func (g *Guard) putOrGet(peer *Peer, sge *nd.SGE, remoteAddress uint64, remoteToken nd.Token, rights Rights) (f Fault) {
-	known := &peer.known[remoteToken%knownBinds]
-	if !known.word.validAndAllows(remoteToken, rights) {
-		return g.putOrGetNew(peer, sge, remoteAddress, remoteToken, rights)
-	}
 	localToken, buf, n := sge.Token, sge.Buffer, uint64(len(sge.Buffer))
 	f = faultUnspecified
 	g.publishHazard(makeHazard(remoteToken, localToken)) // the order of the two does not matter here
@@ -46,11 +42,19 @@ func (g *Guard) putOrGet(peer *Peer, sge *nd.SGE, remoteAddress uint64, remoteTo
 		g.findEntry(localToken)
 		p, localWord = g.lastEntry.load()
 	}
-	// ENTRY-CHECK, of the local token and of the remote one, and ENTRY-FIELDS: the known fields are the bind's while its
-	// word is in the entry. ORDER entry-valid: pairs with the store in ownEntry.bind
-	if entryWord(known.entry.word.Load()) == known.word && p.allows(localWord, localToken, rights^(Remote|Local|Read|Write), shm.AddressOf(buf), n) &&
-		peer.Connected() && within(remoteAddress, n, known.base, uint64(len(known.mem))) {
-		to, from := known.mem[remoteAddress-known.base:][:n], buf
+	// ENTRY-CHECK and ENTRY-FIELDS. The known fields are the bind's while its word is in the entry.
+	known := &peer.known[remoteToken%knownBinds]
+	e, word, base, mem := known.entry, known.word, known.base, known.mem
+	if !word.validAndAllows(remoteToken, rights) || !known.isPresent() {
+		if e, word, base, mem, f = g.learn(known, peer, remoteToken, rights); f != NoFault {
+			g.clearHazard()
+			return f
+		}
+		f = faultUnspecified
+	}
+	if p.allows(localWord, localToken, rights^(Remote|Local|Read|Write), shm.AddressOf(buf), n) &&
+		peer.Connected() && within(remoteAddress, n, base, uint64(len(mem))) {
+		to, from := mem[remoteAddress-base:][:n], buf
 		if rights&Write == 0 {
 			to, from = from, to
 		}
@@ -64,7 +68,7 @@ func (g *Guard) putOrGet(peer *Peer, sge *nd.SGE, remoteAddress uint64, remoteTo
 			failpoint.Reach(failpoint.ChunkCopied)
 		}
 		// ENTRY-RECHECK. ORDER entry-recheck: after the copy; pairs with the exchange in ownEntry.revoke
-		if entryWord(known.entry.word.Load()) == known.word && g.lastEntry.permissions.Load() == p {
+		if entryWord(e.word.Load()) == word && g.lastEntry.permissions.Load() == p {
 			f = NoFault
 			if failpoint.Enabled {
 				failpoint.Reach(failpoint.EntryRechecked)
@@ -75,16 +79,29 @@ func (g *Guard) putOrGet(peer *Peer, sge *nd.SGE, remoteAddress uint64, remoteTo
 	return f
 }
 
-// putOrGetNew is putOrGet for a bind that is not known yet.
-func (g *Guard) putOrGetNew(peer *Peer, sge *nd.SGE, remoteAddress uint64, remoteToken nd.Token, rights Rights) Fault {
-	remote := Operand{Token: remoteToken, Rights: rights, Address: remoteAddress, Peer: peer}
-	local := Operand{Token: sge.Token, Rights: rights ^ (Remote | Local | Read | Write), Address: shm.AddressOf(sge.Buffer)}
-	sink, source := &remote, &local
-	if rights&Write == 0 {
-		sink, source = source, sink
+// learn returns the bind of a peer's token that has these rights, if all of its memory can be reached. It puts the bind in the place
+// of known if that has ended, or if many requests have used others. The hazard is published.
+func (g *Guard) learn(known *knownBind, peer *Peer, token nd.Token, rights Rights) (e *accessEntry, word entryWord, base uint64, mem []byte, f Fault) {
+	e = &g.entries[indexOf(token)]
+	word = entryWord(e.word.Load()) // ORDER entry-valid: pairs with the store in ownEntry.bind
+	if !word.validAndAllows(token, rights) || e.owner.Load() != peer.Adapter {
+		return nil, 0, 0, nil, faultUnspecified
 	}
-	_, sinkFault, sourceFault := g.Copy(sink, source, uint64(len(sge.Buffer)))
-	return sinkFault | sourceFault
+	scope, length, offset := e.scope.Load(), e.length.Load(), shm.Offset(e.offset.Load())
+	base = e.base.Load()
+	if scope != 0 && scope != peer.Endpoint {
+		return nil, 0, 0, nil, faultUnspecified
+	}
+	if offset == 0 {
+		return nil, 0, 0, nil, FaultUnreachable
+	}
+	if mem = g.arena.HeapBytes(offset, length); mem == nil {
+		return nil, 0, 0, nil, faultUnspecified // the entry names memory outside the heap
+	}
+	if known.others++; known.others == knownFor || known.word == 0 || !known.isPresent() {
+		*known = knownBind{word: word, entry: e, base: base, mem: mem}
+	}
+	return e, word, base, mem, NoFault
 }
 
 // CopyToEntry copies the memory of sge to entry, the payload of a ring entry. Only this process

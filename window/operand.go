@@ -46,16 +46,25 @@ type Peer struct {
 	known [knownBinds]knownBind // by the last bits of the token: programs use several windows of a peer in turn
 }
 
-const knownBinds = 4
+const (
+	knownBinds = 4
+	knownFor   = 64 // requests with another token of the same last bits, until one of them takes the place
+)
 
 // knownBind is a bind of the peer that a check has accepted. As long as the word of its entry is the same, so is the rest: the
 // word changes with each bind, and comes again after 2³² of them.
 type knownBind struct {
-	word  entryWord // 0 = none yet
-	entry *accessEntry
-	base  uint64 // address of mem[0]
-	mem   []byte
-	_     [16]byte // so that each fills a cache line
+	word   entryWord // 0 = none yet
+	entry  *accessEntry
+	base   uint64 // address of mem[0]
+	mem    []byte
+	others uint64  // requests with another token
+	_      [8]byte // so that a shift finds it
+}
+
+// isPresent reports whether the entry has the bind.
+func (k *knownBind) isPresent() bool {
+	return entryWord(k.entry.word.Load()) == k.word // ORDER entry-valid: pairs with the store in ownEntry.bind
 }
 
 // Connected reports whether neither side has ended the connection.

@@ -54,7 +54,10 @@ func (d *Doorbell) Sleep(ticket uint32, timeout time.Duration) {
 
 // Disarm withdraws the announcement. The doorbell must have no other waiter: Ring would not wake
 // it.
-func (d *Doorbell) Disarm() { d.armed.Store(unarmed) } // ORDER doorbell-disarmed: pairs with the exchange in claim
+func (d *Doorbell) Disarm() {
+	d.armed.Store(unarmed) // ORDER doorbell-disarmed: pairs with the exchange in claim
+	failpoint.Reach(failpoint.DoorbellDisarmed)
+}
 
 // Armed reports whether a waiter sleeps or is about to. The condition of [Doorbell.Ring] applies.
 func (d *Doorbell) Armed() bool {

@@ -80,7 +80,7 @@ static enum snd_fault check_own(struct snd_guard *g, struct checked *r, const st
 
 static enum snd_fault check_peer(struct snd_guard *g, struct checked *r, const struct snd_operand *o, uint64_t n)
 {
-	struct snd_far *far = g->far;
+	const struct snd_far *far = g->far;
 	if (!snd_is_open(far))
 		return SND_FAULT_DISCONNECTED;
 	const struct snd_access_entry *e = &g->arena->entries[snd_index_of(o->token)];
@@ -102,9 +102,6 @@ static enum snd_fault check_peer(struct snd_guard *g, struct checked *r, const s
 		return SND_FAULT_OUT_OF_RANGE; /* the entry names memory outside the heap */
 	if (!continues(o->bind, word))
 		return SND_FAULT_REVOKED;
-	unsigned char *all = snd_heap_at(g->arena, offset, length);
-	if (all != NULL)
-		far->known[o->token % SND_KNOWN_BINDS] = (struct snd_known_bind){.word = word, .entry = e, .base = base, .length = length, .memory = all};
 	r->entry = e;
 	r->word = word;
 	return SND_NO_FAULT;
@@ -172,16 +169,27 @@ bool snd_copy(struct snd_guard *g, const struct snd_operand *sink, const struct 
 	return *sink_fault == SND_NO_FAULT && *source_fault == SND_NO_FAULT;
 }
 
-bool snd_copy_new(struct snd_guard *g, uint32_t remote, uint32_t rights, uint64_t address, uint32_t local, unsigned char *buffer, uint64_t n)
+bool snd_learn(struct snd_guard *g, struct snd_known_bind *known, struct snd_known_bind *found, uint32_t token, uint32_t rights)
 {
-	const bool write = (rights & SNDL_RIGHT_WRITE) != 0;
-	const struct snd_operand theirs = {.address = address, .token = remote, .rights = rights, .peers = true},
-		ours = {.address = (uint64_t)(uintptr_t)buffer, .token = local, .rights = SNDL_RIGHT_LOCAL | (write ? SNDL_RIGHT_READ : SNDL_RIGHT_WRITE)};
-	enum snd_fault to, from;
-	const bool ok = snd_copy(g, write ? &theirs : &ours, write ? &ours : &theirs, n, &to, &from);
-	if ((write ? to : from) == SND_FAULT_UNREACHABLE)
-		g->unreachable = remote;
-	return ok;
+	const struct snd_far *far = g->far;
+	const struct snd_access_entry *e = &g->arena->entries[snd_index_of(token)];
+	const uint64_t word = snd_load(&e->word), asked = SND_WORD_VALID | snd_word_of(token, rights); /* ORDER entry-valid: pairs with the store in snd_bind_entry */
+	if ((word & (asked | SNDL_WORD_TOKEN_MASK)) != asked || snd_relaxed(&e->owner) != far->adapter)
+		return false;
+	const uint64_t scope = snd_relaxed(&e->scope), base = snd_relaxed(&e->base), length = snd_relaxed(&e->length), offset = snd_relaxed(&e->offset);
+	if (scope != 0 && scope != far->endpoint)
+		return false;
+	if (offset == 0) {
+		g->unreachable = token;
+		return false;
+	}
+	unsigned char *memory = snd_heap_at(g->arena, offset, length);
+	if (memory == NULL)
+		return false; /* the entry names memory outside the heap */
+	*found = (struct snd_known_bind){.word = word, .entry = e, .base = base, .length = length, .memory = memory};
+	if (++known->others == SND_KNOWN_FOR || known->word == 0 || !snd_is_present(known))
+		*known = *found;
+	return true;
 }
 
 enum snd_fault snd_check_operand(struct snd_guard *g, const struct snd_operand *o, uint64_t n)

@@ -39,9 +39,13 @@ struct snd_known_bind {
 	const struct snd_access_entry *entry;
 	uint64_t base, length;
 	unsigned char *memory; /* at base */
+	uint64_t others; /* requests with another token */
 };
 
-enum { SND_KNOWN_BINDS = 4 }; /* by the last bits of the token: programs use several windows of a peer in turn */
+enum {
+	SND_KNOWN_BINDS = 4, /* by the last bits of the token: programs use several windows of a peer in turn */
+	SND_KNOWN_FOR = 64   /* requests with another token of the same last bits, until one of them takes the place */
+};
 
 /* snd_far is the other side of a connection. */
 struct snd_far {
@@ -124,24 +128,25 @@ SND_FAST void snd_move(unsigned char *to, const unsigned char *from, uint64_t n)
 	snd_copy_ordered(to, from, n);
 }
 
-/* snd_copy_new is snd_copy_fast for a bind that the endpoint does not know yet. */
-bool snd_copy_new(struct snd_guard *g, uint32_t remote, uint32_t rights, uint64_t address, uint32_t local, unsigned char *buffer, uint64_t n);
+/* snd_learn finds the bind of a peer's token that has these rights, if all of its memory can be reached. It puts the bind in the place of
+ * known if that has ended, or if many requests have used others. The hazard is published. */
+bool snd_learn(struct snd_guard *g, struct snd_known_bind *known, struct snd_known_bind *found, uint32_t token, uint32_t rights);
 
-/* snd_find_known returns what is known of the bind of a peer's token that allows the access; NULL if that is nothing. */
-SND_FAST const struct snd_known_bind *snd_find_known(const struct snd_guard *g, uint32_t token, uint32_t rights)
+/* snd_is_about reports whether known is a bind of a token with these rights. */
+SND_FAST bool snd_is_about(const struct snd_known_bind *known, uint32_t token, uint32_t rights)
 {
-	const struct snd_known_bind *known = &g->far->known[token % SND_KNOWN_BINDS];
 	const uint64_t asked = SND_WORD_VALID | snd_word_of(token, rights);
-	return (known->word & (asked | SNDL_WORD_TOKEN_MASK)) == asked ? known : NULL;
+	return (known->word & (asked | SNDL_WORD_TOKEN_MASK)) == asked;
 }
 
-/* snd_known_memory is ENTRY-CHECK and ENTRY-FIELDS: it returns the memory of n bytes of a known bind, NULL if the bind has ended or does
- * not cover them. The hazard is published. */
+/* snd_is_present is ENTRY-CHECK and ENTRY-FIELDS: the known fields are those of the bind while its word is in the entry. The hazard is published.
+ * ORDER entry-valid: as in snd_learn. */
+SND_FAST bool snd_is_present(const struct snd_known_bind *known) { return snd_load(&known->entry->word) == known->word; }
+
+/* snd_known_memory returns the memory of n bytes of a known bind, NULL if it does not cover them, or the connection has ended. */
 SND_FAST unsigned char *snd_known_memory(const struct snd_guard *g, const struct snd_known_bind *known, uint64_t address, uint64_t n)
 {
-	/* ORDER entry-valid: pairs with the store in snd_bind_entry */
-	const bool is_valid = snd_load(&known->entry->word) == known->word;
-	return snd_likely(is_valid && snd_is_open(g->far) && snd_within(address, n, known->base, known->length)) ? known->memory + (address - known->base) : NULL;
+	return snd_likely(snd_is_open(g->far) && snd_within(address, n, known->base, known->length)) ? known->memory + (address - known->base) : NULL;
 }
 
 /* snd_copy_fast copies between memory of ours with a local token and a peer's. n is 1 to SND_CHUNK_BYTES. It
@@ -151,15 +156,17 @@ SND_FAST bool snd_copy_fast(struct snd_guard *g, uint32_t remote, uint32_t right
 	unsigned char *buffer, uint64_t n)
 {
 	const bool write = (rights & SNDL_RIGHT_WRITE) != 0;
-	const struct snd_known_bind *known = snd_find_known(g, remote, rights);
-	if (snd_unlikely(known == NULL))
-		return snd_copy_new(g, remote, rights, address, local, buffer, n);
+	struct snd_known_bind found, *known = &g->far->known[remote % SND_KNOWN_BINDS];
 	/* ENTRY-CHECK of the local token; no other thread can revoke it meanwhile. */
 	if (snd_unlikely(snd_allowed(g, local, SNDL_RIGHT_LOCAL | (write ? SNDL_RIGHT_READ : SNDL_RIGHT_WRITE), (uint64_t)(uintptr_t)buffer, n) == NULL))
 		return false;
 	bool ok = false;
 	snd_publish_hazard(g, write ? remote : local, write ? local : remote);
-	unsigned char *memory = snd_known_memory(g, known, address, n);
+	unsigned char *memory = NULL;
+	if (snd_likely(snd_is_about(known, remote, rights) && snd_is_present(known)))
+		memory = snd_known_memory(g, known, address, n);
+	else if (snd_learn(g, known, &found, remote, rights))
+		memory = snd_known_memory(g, known = &found, address, n);
 	if (snd_likely(memory != NULL)) {
 		if (write)
 			snd_move(memory, buffer, n);
@@ -183,12 +190,12 @@ SND_FAST bool snd_copy_words(struct snd_guard *g, uint32_t remote, uint64_t addr
 	if (snd_unlikely(!own->valid || (own->word & (asked | SNDL_WORD_TOKEN_MASK)) != asked || own->adapter != g->adapter ||
 		!snd_within((uint64_t)(uintptr_t)buffer, n, own->base, own->length) || n % 8 != 0))
 		return false;
-	const struct snd_known_bind *known = snd_find_known(g, remote, SNDL_RIGHT_REMOTE | SNDL_RIGHT_WRITE);
-	if (snd_unlikely(known == NULL))
+	const struct snd_known_bind *known = &g->far->known[remote % SND_KNOWN_BINDS];
+	if (snd_unlikely(!snd_is_about(known, remote, SNDL_RIGHT_REMOTE | SNDL_RIGHT_WRITE)))
 		return false;
 	bool ok = false;
 	snd_publish_hazard(g, remote, local);
-	unsigned char *memory = snd_known_memory(g, known, address, n);
+	unsigned char *memory = snd_likely(snd_is_present(known)) ? snd_known_memory(g, known, address, n) : NULL;
 	if (snd_likely(memory != NULL && (uintptr_t)memory % 8 == 0 && (uintptr_t)memory - (uintptr_t)buffer >= n)) { /* from the first byte on; the two may overlap */
 		uint64_t at = 0;
 		do { /* COPY */

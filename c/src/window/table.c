@@ -148,7 +148,7 @@ void snd_bind_entry(struct snd_own_entry *e, uint32_t token, uint32_t bind, uint
 	snd_release(&s->scope, e->scope);
 	e->word = bound_word(token, bind, rights);
 	e->valid = true;
-	snd_release(&s->word, e->word | SND_WORD_VALID); /* ENTRY-BIND. ORDER entry-valid: pairs with the loads in check_peer and snd_known_memory */
+	snd_release(&s->word, e->word | SND_WORD_VALID); /* ENTRY-BIND. ORDER entry-valid: pairs with the loads in check_peer, snd_learn and snd_is_present */
 }
 
 uint32_t snd_revoke(struct snd_own_entry *e)

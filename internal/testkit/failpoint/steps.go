@@ -26,6 +26,7 @@ const (
 	WordFreed
 	DoorbellArmed
 	DoorbellMarked
+	DoorbellDisarmed
 	WaitersWoken
 
 	EntryReserved
@@ -63,6 +64,7 @@ const (
 	SlotFilled
 	SlotPublished
 	SlotConsumed
+	ResultStored
 	SlotsReleased
 	RoomStored
 	LimitStored
@@ -122,6 +124,7 @@ var Steps = [...]Step{
 	WordFreed:         {Name: "word-freed", Orders: "owned"},
 	DoorbellArmed:     {Name: "doorbell-armed", Orders: "doorbell-armed"},
 	DoorbellMarked:    {Name: "doorbell-marked"},
+	DoorbellDisarmed:  {Name: "doorbell-disarmed", Orders: "doorbell-disarmed"},
 	WaitersWoken:      {Name: "waiters-woken"},
 
 	// A window entry, and the guarded access.
@@ -162,6 +165,7 @@ var Steps = [...]Step{
 	SlotFilled:      {Name: "slot-filled"},
 	SlotPublished:   {Name: "slot-published", Orders: "slot-full"},
 	SlotConsumed:    {Name: "slot-consumed"},
+	ResultStored:    {Name: "result-stored", Orders: "result-stored"},
 	SlotsReleased:   {Name: "slots-released", Orders: "slot-free read-hash"},
 	RoomStored:      {Name: "room-stored", Orders: "receive-room"},
 	LimitStored:     {Name: "limit-stored", Orders: "receive-limit"},
