@@ -172,10 +172,10 @@ func (c *connector) PeerAddress() (netip.AddrPort, error) {
 
 // endpointClosed releases the port of a connection whose endpoint is closed.
 func (c *connector) endpointClosed() {
-	c.adapter.disown(kindConnector, c) // a program that has the endpoint only does not close it
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.phase == phaseConnected || c.phase == phaseEnded {
+		c.adapter.disown(kindConnector, c) // a program that has the endpoint only does not close it
 		c.releaseAddress()
 	}
 }
