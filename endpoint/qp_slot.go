@@ -6,8 +6,8 @@ import (
 	"github.com/softnd/softnd/internal/statuspage"
 )
 
-// WaitSlot blocks until the initiator queue has a free slot. It makes progress on the endpoint, but takes no results. A poll
-// that frees a slot rings no doorbell, so while the call sleeps it checks every pollInterval.
+// WaitSlot blocks until the initiator queue has a free slot. It makes progress on the endpoint, but takes no results. It submits
+// deferred requests first. A poll that frees a slot rings no doorbell, so while the call sleeps it checks every pollInterval.
 func (ep *queuePair) WaitSlot(ctx context.Context) error {
 	const op = "wait slot"
 	isClosed := false
@@ -18,6 +18,9 @@ func (ep *queuePair) WaitSlot(ctx context.Context) error {
 		return isClosed || ep.hasQueueSlot()
 	}
 	if !ready() {
+		ep.mu.Lock()
+		ep.submit() // slots of deferred requests would never be free
+		ep.mu.Unlock()
 		p := ep.provider
 		ep.slotWaits.Add(1)
 		err := p.wait(ctx, statuspage.Call{Op: op, Object: ep.String()}, func() { ep.progress() }, ready)

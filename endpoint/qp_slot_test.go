@@ -60,6 +60,17 @@ func TestWaitSlotEndsWithASilentSuccess(t *testing.T) {
 	}
 }
 
+// A wait for a slot submits deferred requests, which would never free theirs.
+func TestWaitSlotSubmitsDeferred(t *testing.T) {
+	p := newPair(t, setup{})
+	p.b.must(order{Do: doReceive})
+	ep := p.a.endpointAt(0).(*queuePair)
+	for ep.hasQueueSlot() {
+		p.a.good(ep.Send(0, nil, nd.Defer|nd.SilentSuccess))
+	}
+	p.a.good(ep.WaitSlot(p.a.ctx))
+}
+
 func TestWaitSlotEndsWithTheEndpoint(t *testing.T) {
 	p, _ := fullQueue(t, 0)
 	ep := p.a.endpointAt(0)

@@ -289,7 +289,8 @@ type Endpoint interface {
 	// WaitSlot blocks until fewer than InitiatorDepth requests are outstanding. The next post then does not
 	// fail with [NoMoreEntries], unless another goroutine posts first. WaitSlot takes no results: a slot
 	// becomes free when another goroutine takes a result, or when a request with [SilentSuccess] succeeds. A
-	// program with one goroutine takes results instead, for example with [CompletionQueue.Wait].
+	// program with one goroutine takes results instead, for example with [CompletionQueue.Wait]. Before it waits,
+	// WaitSlot submits the requests with [Defer].
 	//
 	// Errors: [Canceled] if ctx ends; [ConnectionInvalid] if the endpoint is closed; [NotSupported].
 	// Source: none.

@@ -43,8 +43,8 @@ const (
 	// Source: NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE.
 	ReadLocalInvalidate OpFlags = 0x100
 	// Defer is for every initiator request. It allows the provider to delay the request until a
-	// request without Defer is posted, or a post fails. It is a hint: the provider may run the
-	// request earlier. Its number is that of NDK. Source: NDK_OP_FLAG_DEFER.
+	// request without Defer is posted, a post fails, or [Endpoint].WaitSlot waits. It is a hint: the
+	// provider may run the request earlier. Its number is that of NDK. Source: NDK_OP_FLAG_DEFER.
 	Defer OpFlags = 0x200
 	// ThisEndpointOnly is for Bind. Only the peer of the endpoint on which the window is bound can
 	// then use the window; on other connections the token is invalid. Without the flag, every
