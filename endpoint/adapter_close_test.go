@@ -95,13 +95,81 @@ func TestAdapterCloseWaitsForCopies(t *testing.T) {
 	ad := must(s.provider.OpenAdapter(s.ctx, s.provider.adapterID()))
 	mr := must(ad.Allocate(s.ctx, 100, nd.AllowLocalWrite))
 	done := copying(&side{adapter: ad}, mr.LocalToken())
-	short, cancel := context.WithTimeout(s.ctx, 5*time.Millisecond)
-	defer cancel()
-	wantStatus(t, ad.Close(short), nd.Canceled)
+	wantStatus(t, ad.Close(ending(t)), nd.Canceled)
 	closed := soon(func() error { return ad.Close(s.ctx) })
 	stays(t, done, closed)
 	done()
 	wantStatus(t, <-closed, nd.Success)
+}
+
+// Close of an adapter waits for copies in a region whose Close has waited for a window only.
+func TestAdapterCloseWaitsForRegionOfWindow(t *testing.T) {
+	for name, closeRegion := range map[string]bool{"the adapter alone": false, "the region first": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newPair(t, setup{}).a
+			defer func() { s.regions = nil }() // the adapter closes them
+			mr, w := s.regionAt(0).mr, s.windowAt(s.newWindow())
+			s.bind(0, 0, 8, nd.AllowRead)
+			inWindow, inRegion := copying(s, w.RemoteToken()), copying(s, mr.LocalToken())
+			if closeRegion {
+				inWindow()
+				s.good(mr.Close(s.ctx))
+			} else {
+				wantStatus(t, s.adapter.Close(ending(t)), nd.Canceled)
+				wantStatus(t, mr.Close(ending(t)), nd.Canceled) // nothing invalidates the window now
+				inWindow()
+			}
+			closed := soon(func() error { return s.adapter.Close(s.ctx) })
+			stays(t, inRegion, closed)
+			inRegion()
+			wantStatus(t, <-closed, nd.Success)
+		})
+	}
+}
+
+// Close of an adapter waits for a fast registration, and for the mapping that it uses.
+func TestAdapterCloseWaitsForMapping(t *testing.T) {
+	s := newPair(t, setup{}).a
+	defer func() { s.regions = nil }() // the adapter closes them
+	done := copying(s, s.register(s.fastRegion(4096), 0, 64).Token)
+	if err := s.adapter.Close(ending(t)); nd.StatusOf(err) != nd.Canceled || errors.Is(err, nd.DeviceBusy) {
+		t.Errorf("%v, want Canceled alone", err)
+	}
+	closed := soon(func() error { return s.adapter.Close(s.ctx) })
+	stays(t, done, closed)
+	done()
+	wantStatus(t, <-closed, nd.Success)
+	if n := len(*s.provider.mappings.list.Load()); n != 0 {
+		t.Errorf("%d mappings are open", n)
+	}
+}
+
+// Close of an adapter closes a connector of which the program has closed the endpoint only.
+func TestAdapterCloseFreesPortOfConnecting(t *testing.T) {
+	a, b, addr := unconnectedPair(t)
+	ad := must(a.provider.OpenAdapter(a.ctx, a.provider.adapterID()))
+	q := must(ad.CreateCompletionQueue(a.ctx, 256))
+	ep := must(ad.CreateEndpoint(a.ctx, nd.EndpointConfig{ReceiveCQ: q, InitiatorCQ: q}))
+	c := must(ad.CreateConnector(a.ctx))
+	connected := soon(func() error { return c.Connect(a.ctx, ep, addr, nd.ConnectParams{}) })
+	accepting := b.request()
+	accepted := soon(func() error { return accepting.Accept(b.ctx, b.endpoints[0], nd.ConnectParams{}) })
+	a.good(<-connected)
+	own := must(c.LocalAddress())
+	a.good(ep.Close())
+	a.good(ad.Close(a.ctx))
+	wantStatus(t, c.Bind(own), nd.InvalidHandle)
+	a.good(a.newConnector().Bind(own))
+	if err := <-accepted; err == nil {
+		t.Error("Accept succeeds")
+	}
+}
+
+// ending returns a context that ends soon.
+func ending(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+	t.Cleanup(cancel)
+	return ctx
 }
 
 // An object that is created while the adapter is closed does not stay.

@@ -232,11 +232,8 @@ func (r *memoryRegion) Close(ctx context.Context) error {
 	err := p.wait(ctx, statuspage.Call{Op: op, Object: object}, p.deferred.Run, func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		return r.closeDone || r.closeBlocked
+		return r.closeDone || r.closeBlocked && !r.adapter.closed.Load() // Close of the adapter has closed the windows
 	})
-	if err == nil {
-		r.adapter.disown(kindRegion, r)
-	}
 	return drainError(ctx, err, op, object)
 }
 
@@ -269,6 +266,7 @@ func (r *memoryRegion) finishClose() bool {
 		r.allocation.Close()
 	}
 	r.closeDone = true
+	r.adapter.disown(kindRegion, r) // not before: Close of the adapter waits for the regions in its list
 	return true
 }
 

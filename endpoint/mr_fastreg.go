@@ -161,7 +161,9 @@ func (h *pinnedPages) release() {
 		_ = h.unmap() // it cannot fail for a mapping of this process
 	}
 	for _, m := range h.mappings {
-		m.registrations.Add(-1)
+		if m.registrations.Add(-1) == 0 && m.closing.Load() {
+			m.adapter.provider.waiters.Wake() // Close waits for this
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/softnd/softnd/endpoint/internal/wire"
+	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -79,9 +80,10 @@ func (m *logicalMapping) PageSize() int { return shm.PageSize }
 func (m *logicalMapping) Offset() int { return int(m.start % shm.PageSize) }
 
 // Close closes the mapping. It fails with nd.DeviceBusy while a fast registration uses
-// its pages. When it returns nil, no transfer uses the memory under the privileged token. If ctx
+// its pages. After Close of the adapter, which ends them, it waits for that instead. When it returns nil, no transfer uses the memory under the privileged token. If ctx
 // ends first, the mapping is closing, and another call waits for the rest.
 func (m *logicalMapping) Close(ctx context.Context) error {
+	const op, object = "close", "logical mapping"
 	p := m.adapter.provider
 	if !p.waiters.BeginCall() {
 		return nil // the member's departure frees all that it owned
@@ -90,13 +92,16 @@ func (m *logicalMapping) Close(ctx context.Context) error {
 	p.settleDeliveries(m.adapter)
 	p.deferred.Run() // it may end a registration
 	p.mappings.mu.Lock()
-	if n := m.registrations.Load(); n > 0 {
+	if n := m.registrations.Load(); n > 0 && !m.adapter.closed.Load() {
 		p.mappings.mu.Unlock()
-		return &nd.OpError{Op: "close", Object: "logical mapping", Status: nd.DeviceBusy,
+		return &nd.OpError{Op: op, Object: object, Status: nd.DeviceBusy,
 			Detail: fmt.Sprintf("%d fast registrations use its pages", n), Next: "invalidate them with Endpoint.InvalidateRegion first"}
 	}
 	m.closing.Store(true)
 	p.mappings.mu.Unlock()
+	if err := p.wait(ctx, statuspage.Call{Op: op, Object: object}, p.deferred.Run, func() bool { return m.registrations.Load() == 0 }); err != nil {
+		return drainError(ctx, err, op, object)
+	}
 	if err := m.region.Close(ctx); err != nil {
 		return err
 	}

@@ -135,8 +135,8 @@ type Adapter interface {
 	// Close. Other goroutines may use the objects meanwhile. When Close has returned nil, no transfer accesses
 	// memory of the adapter's regions.
 	//
-	// Errors: [Canceled] if ctx ends first. All objects are closed even so. To wait until no transfer accesses
-	// the memory, call Close again.
+	// Errors: [Canceled] if ctx ends first. All objects are closed even so, but the memory of a mapping in use is
+	// kept. To free it, and to wait until no transfer accesses the memory, call Close again.
 	Close(ctx context.Context) error
 
 	extensible // implemented by embedding UnsupportedAdapter
