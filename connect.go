@@ -3,6 +3,7 @@ package softnd
 // TWIN c/src/job/connect.c.
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -64,11 +65,19 @@ func (j *Job) blame(peer int) {
 	}
 }
 
+// checkPeer returns an error of op unless peer is another rank of the job.
+func (j *Job) checkPeer(op string, peer int) error {
+	if peer >= 0 && peer < j.Size() && peer != j.Rank() {
+		return nil
+	}
+	return &nd.OpError{Op: op, Object: fmt.Sprintf("rank %d", peer), Status: nd.InvalidParameter, Field: "peer",
+		Detail: fmt.Sprintf("this is rank %d, and the job has ranks 0 to %d", j.Rank(), j.Size()-1), Next: "connect to another rank"}
+}
+
 // connectWith creates an endpoint for op and connects it with one of peer by calling connect.
 func (j *Job) connectWith(ctx context.Context, op string, peer int, cfg nd.EndpointConfig, connect func(nd.Endpoint) error) (nd.Endpoint, error) {
-	if peer < 0 || peer >= j.Size() || peer == j.Rank() {
-		return nil, &nd.OpError{Op: op, Object: fmt.Sprintf("rank %d", peer), Status: nd.InvalidParameter, Field: "peer",
-			Detail: fmt.Sprintf("this is rank %d, and the job has ranks 0 to %d", j.Rank(), j.Size()-1), Next: "connect to another rank"}
+	if err := j.checkPeer(op, peer); err != nil {
+		return nil, err
 	}
 	if err := j.usable(op); err != nil {
 		return nil, err
@@ -113,13 +122,18 @@ func (j *Job) ConnectAll(ctx context.Context, cfg nd.EndpointConfig) ([]nd.Endpo
 // If ConnectRanks fails, end the process or close the job. Otherwise ranks that are not yet connected to
 // this rank keep waiting for it until their ctx ends.
 //
-// Errors: those of Connect. All endpoints are closed then.
+// Errors: those of Connect. All endpoints are closed then. ConnectRanks checks all of peers before it connects to the first.
 func (j *Job) ConnectRanks(ctx context.Context, peers []int, cfg nd.EndpointConfig) ([]nd.Endpoint, error) {
+	for _, peer := range peers {
+		if err := j.checkPeer("connect", peer); err != nil {
+			return nil, err
+		}
+	}
 	order := make([]int, len(peers)) // ascending: the lowest rank with a missing connection and its lowest such peer always wait for each other
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return peers[a] - peers[b] })
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(peers[a], peers[b]) })
 	endpoints := make([]nd.Endpoint, len(peers))
 	for _, i := range order {
 		var err error

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -77,6 +78,26 @@ func TestConnectAllConnectsEachPairOfRanks(t *testing.T) {
 			return job.Barrier(ctx)
 		})
 	}
+}
+
+// ConnectRanks refuses numbers that are no peers before it waits for a rank.
+func TestConnectRanksChecksAllPeersFirst(t *testing.T) {
+	softndtest.Run(t, 2, func(ctx context.Context, job *softnd.Job) error {
+		_, cfg, err := oneQueue(ctx, job)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		for _, bad := range []int{2, -1, math.MinInt, math.MaxInt, job.Rank()} {
+			_, err := job.ConnectRanks(ctx, []int{bad, 1 - job.Rank()}, cfg)
+			var op *nd.OpError
+			if !errors.As(err, &op) || op.Status != nd.InvalidParameter || op.Object != fmt.Sprintf("rank %d", bad) {
+				return fmt.Errorf("rank %d: %w", bad, err)
+			}
+		}
+		return job.Barrier(ctx)
+	})
 }
 
 // Ranks that connect with some of the others, each in an order of its own, do not wait for each other in a circle.
