@@ -31,7 +31,7 @@ func TestErrorNamesTheParameter(t *testing.T) {
 	i.good(other.Listen(0))
 	const bad nd.OpFlags = 1 << 30
 	second := func(_ any, err error) error { return err }
-	numbered := make(map[[2]string]bool) // parameters that have a number in version 2
+	numbered := make(map[[2]string]nd.Status) // parameters that have a number in version 2
 	for name, errs := range map[string][]error{
 		"ReceiveCQ":       {i.create(func(c *nd.EndpointConfig) { c.ReceiveCQ = nil })},
 		"InitiatorCQ":     {i.create(func(c *nd.EndpointConfig) { c.InitiatorCQ = nil })},
@@ -81,13 +81,60 @@ func TestErrorNamesTheParameter(t *testing.T) {
 				t.Errorf("error %d because of %s: %v", n, name, err)
 			}
 			if s := ndcompat.StatusOf(err); s >= ndcompat.InvalidParameter1 && s <= ndcompat.InvalidParameter10 {
-				numbered[[2]string{op.Op, name}] = true
+				numbered[[2]string{op.Op, name}] = s
 			}
 		}
 	}
-	if len(numbered) != 38 {
-		t.Errorf("%d parameters have a number, want 38: %v", len(numbered), numbered)
+	for parameter, want := range parameterNumbers {
+		if got := numbered[parameter]; got != want {
+			t.Errorf("%q: %v, want %v", parameter, got, want)
+		}
 	}
+	if len(numbered) != len(parameterNumbers) {
+		t.Errorf("%d parameters have a number, want %d: %v", len(numbered), len(parameterNumbers), numbered)
+	}
+}
+
+// parameterNumbers has the positions of the parameters in the C functions of version 2 and NDK, as statuses.
+var parameterNumbers = map[[2]string]nd.Status{
+	{"accept", "ep"}:                             ndcompat.InvalidParameter1,
+	{"allocate memory region", "flags"}:          ndcompat.InvalidParameter3,
+	{"bind", "flags"}:                            ndcompat.InvalidParameter6,
+	{"bind", "mr"}:                               ndcompat.InvalidParameter2,
+	{"bind", "mw"}:                               ndcompat.InvalidParameter3,
+	{"connect", "ep"}:                            ndcompat.InvalidParameter1,
+	{"create completion queue", "depth"}:         ndcompat.InvalidParameter3,
+	{"create endpoint", "InitiatorCQ"}:           ndcompat.InvalidParameter3,
+	{"create endpoint", "InitiatorDepth"}:        ndcompat.InvalidParameter6,
+	{"create endpoint", "InlineSize"}:            ndcompat.InvalidParameter9,
+	{"create endpoint", "MaxInitiatorSGE"}:       ndcompat.InvalidParameter8,
+	{"create endpoint", "MaxReceiveSGE"}:         ndcompat.InvalidParameter7,
+	{"create endpoint", "ReceiveCQ"}:             ndcompat.InvalidParameter2,
+	{"create endpoint", "ReceiveDepth"}:          ndcompat.InvalidParameter5,
+	{"create endpoint", "SharedReceive"}:         ndcompat.InvalidParameter4,
+	{"create shared receive queue", "Depth"}:     ndcompat.InvalidParameter3,
+	{"create shared receive queue", "MaxSGE"}:    ndcompat.InvalidParameter4,
+	{"create shared receive queue", "Threshold"}: ndcompat.InvalidParameter5,
+	{"fast register", "BaseAddress"}:             ndcompat.InvalidParameter7,
+	{"fast register", "Length"}:                  ndcompat.InvalidParameter6,
+	{"fast register", "Offset"}:                  ndcompat.InvalidParameter5,
+	{"fast register", "Pages"}:                   ndcompat.InvalidParameter4,
+	{"fast register", "Region"}:                  ndcompat.InvalidParameter2,
+	{"fast register", "Rights, flags"}:           ndcompat.InvalidParameter8,
+	{"fast register", "len(Pages)"}:              ndcompat.InvalidParameter3,
+	{"get connection request", "c"}:              ndcompat.InvalidParameter1,
+	{"initialize fast register", "pages"}:        ndcompat.InvalidParameter1,
+	{"invalidate", "flags"}:                      ndcompat.InvalidParameter3,
+	{"invalidate", "mw"}:                         ndcompat.InvalidParameter2,
+	{"invalidate region", "flags"}:               ndcompat.InvalidParameter3,
+	{"invalidate region", "mr"}:                  ndcompat.InvalidParameter2,
+	{"listen", "backlog"}:                        ndcompat.InvalidParameter1,
+	{"notify", "t"}:                              ndcompat.InvalidParameter1,
+	{"read", "flags"}:                            ndcompat.InvalidParameter6,
+	{"register", "flags"}:                        ndcompat.InvalidParameter3,
+	{"send", "flags"}:                            ndcompat.InvalidParameter4,
+	{"send and invalidate", "flags"}:             ndcompat.InvalidParameter4,
+	{"write", "flags"}:                           ndcompat.InvalidParameter6,
 }
 
 // A refusal names only the bits that are not flags, and the call that the program made.
