@@ -17,15 +17,22 @@ type adapter struct {
 	info nd.AdapterInfo
 
 	// Guarded by checker.mu.
-	open     map[object]string // the objects that are not closed yet, with the lines that created them
-	closedAt string            // the line that closed the adapter
-	trouble  int64             // when the program has last seen a failure, 0 = never, or it has gone on since
+	open     map[child]string // the objects that are not closed yet, with the lines that created them
+	closedAt string           // the line that closed the adapter
+	trouble  int64            // when the program has last seen a failure, 0 = never, or it has gone on since
 }
 
 // object is an adapter, or anything that an adapter creates.
 type object interface {
 	name() string
 	home() *adapter
+}
+
+// child is an object that an adapter creates, and that its Close closes.
+type child interface {
+	object
+	closing(site string) // notes that a call at site is about to close it, and reports what that call gives up
+	gone(site string)    // notes that a call at site has closed it
 }
 
 func (a *adapter) name() string   { return fmt.Sprintf("adapter %d", a.id) }
@@ -43,7 +50,7 @@ func (p *Provider) OpenAdapter(ctx context.Context, id nd.AdapterID) (nd.Adapter
 	if err != nil {
 		return nil, err
 	}
-	a := &adapter{Adapter: inner, checker: p.checker, id: p.number(adapters), open: make(map[object]string)}
+	a := &adapter{Adapter: inner, checker: p.checker, id: p.number(adapters), open: make(map[child]string)}
 	a.info, _ = inner.Query() // without the limits, the rules about limits find nothing
 	p.mu.Lock()
 	p.adapters = append(p.adapters, a)
@@ -210,13 +217,23 @@ func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 	return ep.withOptions(), nil
 }
 
-func (a *adapter) opened(o object, site string) {
+func (a *adapter) opened(o child, site string) {
 	a.mu.Lock()
 	a.open[o] = site
 	a.mu.Unlock()
 }
 
-func (a *adapter) closed(o object) {
+// close is the Close of a child, made by inner.
+func (a *adapter) close(o child, inner func() error) error {
+	site := here()
+	o.closing(site)
+	err := inner()
+	o.gone(site)
+	a.closed(o)
+	return err
+}
+
+func (a *adapter) closed(o child) {
 	a.mu.Lock()
 	delete(a.open, o)
 	if _, ok := o.(*endpoint); !ok { // results of a closed endpoint may follow
@@ -225,12 +242,28 @@ func (a *adapter) closed(o object) {
 	a.mu.Unlock()
 }
 
-// Close notes that the program has closed the adapter.
+// Close notes that the program closes the adapter, and with it the open objects.
 func (a *adapter) Close(ctx context.Context) error {
+	site := here()
 	a.mu.Lock()
-	a.closedAt = here()
+	a.closedAt = site
+	var open []child
+	for o := range a.open {
+		if _, ok := o.(*endpoint); ok {
+			open = slices.Insert(open, 0, o) // first, so that the requests of an endpoint count for it
+		} else {
+			open = append(open, o)
+		}
+	}
 	a.mu.Unlock()
-	return a.Adapter.Close(ctx)
+	for _, o := range open {
+		o.closing(site)
+	}
+	err := a.Adapter.Close(ctx)
+	for _, o := range open {
+		o.gone(site)
+	}
+	return err
 }
 
 // leaks reports the objects of a closed adapter that are still open at the end.

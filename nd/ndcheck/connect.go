@@ -122,16 +122,19 @@ func (c *connector) Disconnect(ctx context.Context) error {
 	return err
 }
 
-func (c *connector) Close() error {
-	site := here()
+func (c *connector) closing(site string) {
 	if ep := c.endpoint(); ep != nil {
 		ep.end("Close", site)
-		defer ep.ended(site)
 	}
-	err := c.Connector.Close()
-	c.adapter.closed(c)
-	return err
 }
+
+func (c *connector) gone(site string) {
+	if ep := c.endpoint(); ep != nil {
+		ep.ended(site)
+	}
+}
+
+func (c *connector) Close() error { return c.adapter.close(c, c.Connector.Close) }
 
 // listener watches a listener.
 type listener struct {
@@ -158,11 +161,11 @@ func (l *listener) GetConnectionRequest(ctx context.Context, c nd.Connector) err
 	return err
 }
 
-func (l *listener) Close() error {
-	err := l.Listener.Close()
-	l.adapter.closed(l)
-	return err
-}
+func (l *listener) closing(string) {}
+
+func (l *listener) gone(string) {}
+
+func (l *listener) Close() error { return l.adapter.close(l, l.Listener.Close) }
 
 // waits are the calls of a process that wait for another one to connect.
 type waits struct {

@@ -122,16 +122,20 @@ func (ep *endpoint) Flush(ctx context.Context) error {
 	return err
 }
 
-func (ep *endpoint) Close() error {
-	site := here()
-	ep.end("Close", site)
-	err := ep.Endpoint.Close()
+func (ep *endpoint) closing(site string) { ep.end("Close", site) }
+
+func (ep *endpoint) gone(site string) {
 	ep.ended(site)
 	ep.reportFences()
-	ep.adapter.closed(ep)
 	ep.mu.Lock()
 	ep.closed = true
 	ep.leave()
+	ep.mu.Unlock()
+}
+
+func (ep *endpoint) Close() error {
+	err := ep.adapter.close(ep, ep.Endpoint.Close)
+	ep.mu.Lock()
 	for _, c := range ep.connectors {
 		if c, ok := c.(interface{ self() *connector }); ok {
 			delete(ep.adapter.open, c.self()) // it ends with its endpoint

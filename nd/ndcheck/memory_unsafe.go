@@ -147,13 +147,12 @@ func (r *region) Deregister(ctx context.Context) error {
 	return err
 }
 
+func (r *region) closing(site string) { r.inUse("closes", site) }
+
+func (r *region) gone(site string) { r.ended(site) }
+
 func (r *region) Close(ctx context.Context) error {
-	site := here()
-	r.inUse("closes", site)
-	err := r.MemoryRegion.Close(ctx)
-	r.ended(site)
-	r.adapter.closed(r)
-	return err
+	return r.adapter.close(r, func() error { return r.MemoryRegion.Close(ctx) })
 }
 
 // window watches a memory window. checker.mu guards what may change.
@@ -224,9 +223,10 @@ func (w *window) unbound(site string) nd.Token {
 	return token
 }
 
+func (w *window) closing(string) {}
+
+func (w *window) gone(site string) { w.unbound(site) }
+
 func (w *window) Close(ctx context.Context) error {
-	err := w.MemoryWindow.Close(ctx)
-	w.unbound(here())
-	w.adapter.closed(w)
-	return err
+	return w.adapter.close(w, func() error { return w.MemoryWindow.Close(ctx) })
 }

@@ -151,8 +151,8 @@ func (q *queue) Resize(depth int) error {
 	return err
 }
 
-// Close counts the results that the program has not taken, which the queue then drops.
-func (q *queue) Close() error {
+// closing counts the results that the program has not taken, which the queue then drops.
+func (q *queue) closing(site string) {
 	q.mu.Lock()
 	q.isClosing = true // so the results below are no news to the program
 	inTrouble := q.inTrouble()
@@ -174,13 +174,13 @@ func (q *queue) Close() error {
 		}
 	}
 	if left > 0 && !inTrouble {
-		q.found(Finding{Rule: neverTaken, Site: here(), What: fmt.Sprintf("closes %s with %d results, the first of %s %d: %v", q.name(), left, typeName(first.RequestType), first.RequestContext, first.Status)}, q)
+		q.found(Finding{Rule: neverTaken, Site: site, What: fmt.Sprintf("closes %s with %d results, the first of %s %d: %v", q.name(), left, typeName(first.RequestType), first.RequestContext, first.Status)}, q)
 	}
-	err := q.CompletionQueue.Close()
-	q.dropped()
-	q.adapter.closed(q)
-	return err
 }
+
+func (q *queue) gone(string) { q.dropped() }
+
+func (q *queue) Close() error { return q.adapter.close(q, q.CompletionQueue.Close) }
 
 // missed returns the indices of results that the program needs. It knows about flushed requests, about requests that a
 // message has answered, and about endpoints that have failed.
@@ -227,15 +227,16 @@ func (q *sharedQueue) Receive(reqCtx uint64, sge []nd.SGE) error {
 	return err
 }
 
-func (q *sharedQueue) Close() error {
-	err := q.SharedReceiveQueue.Close()
+func (q *sharedQueue) closing(string) {}
+
+func (q *sharedQueue) gone(string) {
 	q.mu.Lock()
 	q.closed = true
 	q.leave()
 	q.mu.Unlock()
-	q.adapter.closed(q)
-	return err
 }
+
+func (q *sharedQueue) Close() error { return q.adapter.close(q, q.SharedReceiveQueue.Close) }
 
 // leave forgets the Receives if the queue is closed and no endpoint can take them. The caller holds checker.mu.
 func (q *sharedQueue) leave() {

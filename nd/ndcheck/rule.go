@@ -109,7 +109,7 @@ var (
 	tooLong = rule("N507", Error, "message longer than its Receive",
 		"The Receive and the Send fail, and the connection ends.",
 		"post Receives of the largest message, or send the length first")
-	leaked = rule("N601", Warning, "objects not closed",
+	leaked = rule("N601", Note, "objects not closed",
 		"Close of the adapter closes them, whatever their peers and the program do with them at that moment.",
 		"close the objects before the adapter, endpoints first")
 	endpointInUse = rule("N602", Warning, "endpoint closed with requests in flight",

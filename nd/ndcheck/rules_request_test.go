@@ -412,6 +412,24 @@ var requestPrograms = []program{
 				s.must(s.ep.Close())
 				s.barrier()
 			}}},
+	{rule: "N602", other: 1, also: "N601",
+		broken: [2]func(s *side){
+			func(s *side) { s.barrier() },
+			func(s *side) {
+				s.must(s.ep.Send(1, nil, 0))
+				s.must(s.job.Adapter().Close(s.ctx))
+				s.barrier()
+				s.must(s.job.Close())
+			}},
+		clean: [2]func(s *side){
+			func(s *side) { s.barrier() },
+			func(s *side) {
+				s.must(s.ep.Send(1, nil, 0))
+				s.must(s.ep.Flush(s.ctx))
+				s.must(s.job.Adapter().Close(s.ctx))
+				s.barrier()
+				s.must(s.job.Close())
+			}}},
 	{rule: "N701", other: -1,
 		broken: [2]func(s *side){
 			func(s *side) { s.must(s.ep.Receive(1, nil)); s.barrier(); s.received(); s.barrier() },
