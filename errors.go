@@ -83,8 +83,9 @@ func Abort(code int, reason string) {
 }
 
 // Main makes the process a rank as [Init] does, calls rank, closes the job, and ends the process. The exit code is 0 if rank
-// returns nil. If Init or rank fails, Main calls [Abort] with code 1 and the error. The context of rank ends at SIGINT and
-// SIGTERM, and a further signal ends the process. Main implies [WithExit]. A program calls it last in its function main:
+// returns nil. If Init, rank or [Job.Close] fails, Main calls [Abort] with code 1 and the error. The context of rank ends at
+// SIGINT and SIGTERM, and a further signal ends the process. Main implies [WithExit]. A program calls it last in its function
+// main:
 //
 //	func main() { softnd.Main(run) }
 func Main(rank func(ctx context.Context, job *Job) error, options ...Option) {
@@ -112,13 +113,13 @@ func (j *Job) end(code int, why string) {
 	}
 }
 
-// Done returns a channel that is closed when another rank has ended the job, and no launcher is there to end this process: at
+// Done returns a channel that is closed when another rank has ended the job, and no launcher ends this process: at
 // SOFTND_ROOT, when a rank has called [Abort] or died. [Job.Err] has the cause then. With [Main] or [WithExit], the process
 // ends instead. Every call returns the same channel. Close does not close it.
 func (j *Job) Done() <-chan struct{} { return j.done }
 
-// Err returns an error with [nd.ConnectionAborted] that names the rank which has ended the job, and nil while the channel of
-// [Job.Done] is open.
+// Err returns an error with [nd.ConnectionAborted] that names the rank which has ended the job, and nil if no rank has. After
+// the channel of [Job.Done] is closed, Err is not nil.
 func (j *Job) Err() error {
 	if cause := j.cause.Load(); cause != nil {
 		return cause

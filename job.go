@@ -42,7 +42,7 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// Names of environment variables. docs/environment.md says who sets each.
+// Names of environment variables. docs/environment.md says which program sets each.
 const (
 	EnvRank    = bootstrap.EnvRank    // SOFTND_RANK: number of the rank, 0 to size-1
 	EnvSize    = bootstrap.EnvSize    // SOFTND_SIZE: number of ranks

@@ -117,7 +117,7 @@ func WithExchangeLimit(bytes uint64) Option {
 	}
 }
 
-// WithExit makes the process end when another rank has ended the job and no launcher is there to end this process: instead of
+// WithExit makes the process end when another rank has ended the job and no launcher ends this process: instead of
 // closing the channel of [Job.Done], softnd prints a line to the standard error output, and exits with the code of [Abort], or
 // with 1. Deferred functions do not run. [Main] implies it.
 func WithExit() Option {

@@ -211,11 +211,11 @@ func (c *connection) nextReceive(to *[maxSGE]wire.SGE) (entries []wire.SGE, capa
 // peer has not placed its data yet, or a request waits for the peer to execute it. A Send that
 // completed when its entry was pushed counts until its data is placed.
 func (c *connection) copyWouldOvertake() bool {
-	return c.overtaken != c.out.Published() && c.ringIsInTheWay()
+	return c.overtaken != c.out.Published() && c.hasOrderedEntries()
 }
 
-// ringIsInTheWay looks for what copyWouldOvertake reports, and remembers that it has found nothing.
-func (c *connection) ringIsInTheWay() bool {
+// hasOrderedEntries reports whether the ring holds such an entry. If it holds none, the connection remembers how far it has checked.
+func (c *connection) hasOrderedEntries() bool {
 	if last := c.credit.OrderBarrier(c.out.Published()); last != 0 && !c.out.IsReleased(last) {
 		return true
 	}

@@ -49,7 +49,7 @@ func (ep *queuePair) postChange(op string, kind nd.RequestType, reqCtx uint64, o
 	case flags&^kind.AllowedFlags() != 0:
 		return argument("flags", ep.opError(op, nd.InvalidParameter, "invalid flags "+flags.String(), "pass only flags that the call documents"))
 	case len(old.Buffer) != 8:
-		return ep.opError(op, nd.InvalidBufferSize, fmt.Sprintf("an entry of %d bytes, want 8", len(old.Buffer)), "pass one entry of 8 bytes for the old value")
+		return ep.opError(op, nd.InvalidBufferSize, fmt.Sprintf("an entry of %d bytes, want 8", len(old.Buffer)), "pass an entry of 8 bytes for the old value")
 	case remoteAddress%8 != 0:
 		return argument("remoteAddress", ep.opError(op, nd.InvalidParameter, fmt.Sprintf("remote address %#x is not a multiple of 8", remoteAddress), "align the numbers that atomics change"))
 	}

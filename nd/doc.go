@@ -84,9 +84,9 @@
 // queue at the same time, the order of their requests is undefined.
 //
 // Close of an adapter closes its objects. They may also be closed one by one, in any order: if an open
-// object still uses a closed object, the provider keeps the part that is needed until the open object is
-// closed too. Close cancels the calls that
-// block on the object, oldest first. The object reports no event afterwards.
+// object still uses a closed object, the provider keeps the part that is needed until the open object
+// is closed too. Close cancels the calls that block on the object, oldest first. The object reports no
+// event afterwards.
 //
 // Methods of a closed object fail with [InvalidHandle], with these exceptions:
 //
@@ -99,12 +99,13 @@
 //
 // # Versions of the model
 //
-// The model follows version 2 of NetworkDirect. SendAndInvalidate is from version 1.
-// Fast registration, deferred posts and results that name an invalidated token are from NDK. Comments give the origin of each method under "Source". The numbers of statuses and flags are
-// those of version 2, unless the comment says otherwise. Package
-// [github.com/softnd/softnd/nd/ndcompat] has what belongs to an interface in C: the numbers of
-// NDK where they differ, statuses that number a parameter, structure versions, request batches, overlapped
-// requests, and the helper library for several providers.
+// The model follows version 2 of NetworkDirect. SendAndInvalidate is from version 1. Fast
+// registration, deferred posts and results that name an invalidated token are from NDK. Comments give
+// the origin of each method under "Source". The numbers of statuses and flags are those of version 2,
+// unless the comment says otherwise. Package [github.com/softnd/softnd/nd/ndcompat] has what belongs
+// to an interface in C: the numbers of NDK where they differ, statuses that number a parameter,
+// structure versions, request batches, overlapped requests, and the helper library for several
+// providers.
 //
 // Optional parts of the model are separate interfaces: [InterruptModerator], [RouteResolver],
 // [NDKAdapter], [SharedAddressConnector]. A program finds them by type assertion.

@@ -121,7 +121,7 @@ static snd_status check(const char *op, uint32_t kind, const snd_sge *sge, uint3
 	if (sge == NULL || sge->buffer == NULL)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: %s is NULL", op, sge == NULL ? "sge" : "the buffer of the entry");
 	if (sge->length != SIZE)
-		return snd_fail(SND_INVALID_BUFFER_SIZE, "%s: an entry of %" PRIu32 " bytes, want 8: pass one entry of 8 bytes for the old value", op, sge->length);
+		return snd_fail(SND_INVALID_BUFFER_SIZE, "%s: an entry of %" PRIu32 " bytes, want 8: pass an entry of 8 bytes for the old value", op, sge->length);
 	if (address % SIZE != 0)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: address %#" PRIx64 " is not a multiple of 8: align the numbers that atomics change", op, address);
 	return SND_SUCCESS;
