@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/softnd/softnd/nd"
@@ -62,7 +63,11 @@ func (s *Setup) Run(l *Test) string {
 		seen, order  string
 		results      [8]nd.Result
 	)
-	look := func(location, word int) byte { return memory[spacing*location+8*word] }
+	words, err := nd.View[atomic.Uint64](memory)
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	look := func(location, word int) byte { return byte(words[spacing/8*location+word].Load()) } // an engine may change it at this moment
 	sends := slices.ContainsFunc(l.initiate[0], func(a act) bool { return a.does.takesReceive() })
 	if sends {
 		s.Target.Receive()
