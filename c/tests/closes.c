@@ -288,6 +288,25 @@ static void test_close_of_listener(void)
 	close_fabrics();
 }
 
+/* The close of an adapter closes a listener whose call waits. That call then frees what it has made, once. */
+static void test_close_of_adapter(void)
+{
+	for (int i = 0; i < 20; i++) {
+		struct call c;
+		OK(snd_fabric_create(0, UINT64_C(1) << 28, &options, &fabric));
+		OK(snd_adapter_open(fabric, &adapter));
+		OK(snd_listener_create(adapter, &listener));
+		OK(snd_listener_bind(listener, (snd_address){0, 0, 0}));
+		OK(snd_listener_listen(listener, 0));
+		start(&c, wait_request);
+		OK(snd_adapter_close(adapter, SECONDS(10)));
+		want(&c, SND_CANCELED, "request to an adapter that closes");
+		OK(snd_fabric_progress(fabric));
+		CHECK(snd_list_is_empty(&((struct snd_fabric *)fabric)->adapters) && ((struct snd_adapter *)adapter)->objects == 0); /* it counts each once */
+		OK(snd_fabric_close(fabric));
+	}
+}
+
 /* All ranks of a job in one process. Each connects to all others at once. */
 enum { RANKS = 4 };
 static snd_job *jobs[RANKS];
@@ -365,6 +384,7 @@ int main(void)
 	test_close_of_handle();
 	test_close_of_fabric();
 	test_close_of_listener();
+	test_close_of_adapter();
 	test_job();
 	return 0;
 }

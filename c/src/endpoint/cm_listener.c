@@ -161,12 +161,14 @@ snd_status snd_listener_request(snd_listener *listener, int64_t timeout, snd_con
 		return snd_leave_with(f, snd_fail(SND_INVALID_DEVICE_STATE, "%s: the listener is not listening: call snd_listener_listen first", op));
 	if ((c = snd_connector_new(l->adapter)) == NULL)
 		return snd_leave_with(f, snd_no_memory(sizeof *c, "private memory", op));
+	snd_object_hide(&c->object); /* until it has a request: no other call closes it during the wait */
 	struct request_wait w = {.l = l, .cancels = l->cancels};
 	snd_read_inbox(f, snd_handle_request);
 	snd_hold(&l->object);
 	snd_status s = snd_wait(f, timeout, has_request, NULL, &w, &(struct snd_call){.op = op, .object = "listener"});
 	if (w.conn != NULL) {
 		snd_take_request(c, w.conn, w.at);
+		snd_object_show(&c->object, f);
 		*connector = c;
 		s = SND_SUCCESS;
 	} else {
