@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "shm/fabric.h"
 
 #define SECOND INT64_C(1000000000)
 enum { RANKS = 3 };
@@ -74,12 +75,22 @@ static void listen_and_accept(struct rank *r)
 	CHECK(snd_job_accept(r->job, l, &r->config, 0, &ep, &peer) == SND_IO_TIMEOUT && ep == NULL && strstr(snd_last_error(), "no rank has called snd_job_dial") != NULL);
 	OK(snd_job_barrier(r->job, 10 * SECOND));
 	for (int i = 1; i < RANKS; i++) {
-		OK(snd_job_accept(r->job, l, &r->config, 10 * SECOND, &ep, &peer));
+		snd_status s; /* the first dial is accepted by a call that does not wait for it */
+		while ((s = snd_job_accept(r->job, l, &r->config, i == 1 ? 0 : 10 * SECOND, &ep, &peer)) == SND_IO_TIMEOUT && i == 1)
+			usleep(1000);
+		OK(s);
 		seen |= 1u << peer;
 		exchange(r, ep);
 		OK(snd_endpoint_close(ep));
 	}
 	CHECK(seen == (1 << RANKS) - 2);
+	OK(snd_job_barrier(r->job, 10 * SECOND));
+	snd_connector *c; /* a dial that is given up */
+	OK(snd_listener_request(l, 10 * SECOND, &c));
+	OK(snd_endpoint_create(snd_job_adapter(r->job), &r->config, &ep));
+	OK(snd_connector_start_accept(c, ep, NULL));
+	OK(snd_connector_close(c));
+	OK(snd_endpoint_close(ep));
 	/* The close of a listener ends an accept of another thread. */
 	pthread_t t;
 	struct rank waiting = *r;
@@ -101,6 +112,16 @@ static void dial(struct rank *r)
 	exchange(r, ep);
 	OK(snd_job_barrier(r->job, 10 * SECOND));
 	OK(snd_endpoint_close(ep));
+	if (r->number == 1) {
+		const struct snd_fabric *f = snd_job_fabric(r->job);
+		snd_word *lost_at = &snd_rank(&f->arena, r->number)->lost_peer_at;
+		snd_set(lost_at, 0);
+		if (snd_job_dial(r->job, 0, &r->config, 10 * SECOND, &ep) == SND_SUCCESS)
+			OK(snd_endpoint_close(ep)); /* it was completed before it was given up */
+		else
+			CHECK(snd_load(lost_at) == 0); /* rank 0 lives */
+	}
+	OK(snd_job_barrier(r->job, 10 * SECOND));
 	CHECK(snd_job_dial(r->job, 0, &r->config, 10 * SECOND, &ep) == SND_CONNECTION_REFUSED && ep == NULL); /* no listener */
 	CHECK(snd_job_dial(r->job, r->number, &r->config, SECOND, &ep) == SND_INVALID_PARAMETER && strstr(snd_last_error(), "dial: rank ") != NULL);
 }

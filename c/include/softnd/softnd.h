@@ -755,7 +755,8 @@ SND_API snd_status snd_job_connect_all(size_t config_size, snd_job *job, const s
  * snd_job_barrier in all ranks after it, so that no rank dials too early. */
 SND_API snd_status snd_job_listen(snd_job *job, snd_listener **listener);
 /* snd_job_accept blocks until another rank dials this one, makes an endpoint that is connected with the one of that rank, and stores the
- * number of the rank. Requests are accepted in the order of their arrival, without those that are given up. */
+ * number of the rank. Requests are accepted in the order of their arrival, without those that are given up. The time limit is for the
+ * arrival of a dial: with 0 the call takes one that has arrived. The dialling rank then has 1 s at least to complete the connection. */
 SND_API snd_status snd_job_accept(size_t config_size, snd_job *job, snd_listener *listener, const snd_endpoint_config *config,
 	int64_t timeout, snd_endpoint **endpoint, uint32_t *peer);
 /* snd_job_dial makes an endpoint that is connected with one of rank peer, which calls snd_job_accept. It fails with

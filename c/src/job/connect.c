@@ -15,6 +15,7 @@
 #include "structure.h"
 
 #define CHECK_INTERVAL INT64_C(100000000)
+#define LEAST_ACCEPT INT64_C(1000000000) /* for the other side to complete a connection whose request a call has taken */
 #define PROBE_INTERVAL INT64_C(1000000000) /* after which a rank that waits checks that the rank of another host has not left */
 
 /* kept is a connection request of a rank that no call has taken. */
@@ -181,7 +182,8 @@ static snd_status connect_rank(struct snd_job *j, uint32_t rank, uint16_t port, 
 	}
 	if (s == SND_HOST_UNREACHABLE && !snd_is_remote(j, rank) && snd_peer_gone(p)) /* while dial ran, or before */
 		s = snd_fail(s, "%s: rank %" PRIu32 " has died or left", op, rank);
-	if (!snd_is_remote(j, rank) && (s == SND_HOST_UNREACHABLE || s == SND_CONNECTION_ABORTED || (by_both && s == SND_CONNECTION_REFUSED)))
+	const bool has_ended = s == SND_HOST_UNREACHABLE || s == SND_CONNECTION_ABORTED || s == SND_CONNECTION_REFUSED;
+	if (has_ended && !snd_is_remote(j, rank) && (by_both || snd_peer_gone(p))) /* a rank that accepts may have given up a dial, and live */
 		snd_record_lost_peer(j->fabric, p->id);
 	if (c != NULL)
 		(void)snd_connector_close(c);
@@ -317,7 +319,8 @@ static snd_status accept_next(struct snd_job *j, snd_listener *listener, const s
 			(void)snd_connector_close(c); /* refuses it; the text of the failure stays */
 			return s;
 		}
-		s = snd_connector_accept(sizeof no_limits, c, ep, &no_limits, snd_time_left(deadline));
+		const int64_t left = snd_time_left(deadline);
+		s = snd_connector_accept(sizeof no_limits, c, ep, &no_limits, left >= 0 && left < LEAST_ACCEPT ? LEAST_ACCEPT : left);
 		if (s == SND_SUCCESS) {
 			give(j, c);
 			*endpoint = ep;
