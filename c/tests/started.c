@@ -4,6 +4,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "endpoint/endpoint.h"
 #include "two_members.h"
 
 static int fds[2] = {-1, -1}; /* of a and b; -1: there is no engine, and the calls make progress */
@@ -148,6 +149,24 @@ static void test_failures(void)
 	OK(snd_connector_start_connect(a.connector, a.ep, to, NULL));
 }
 
+/* A disconnect that waits for the end of a copy ends although the program makes no other call. */
+static void test_finish_alone(void)
+{
+	connect_members(NULL);
+	snd_word *hazard = (snd_word *)&a.ep->conn->peer_qp->hazard; /* b copies */
+	snd_release(hazard, 1);
+	OK(snd_connector_start_disconnect(a.connector));
+	OK(snd_connector_start_disconnect(b.connector));
+	CHECK(snd_connector_finish(a.connector) == SND_DEVICE_BUSY);
+	snd_release(hazard, 0);
+	snd_status s = SND_DEVICE_BUSY;
+	for (int i = 0; i < 1000 && s == SND_DEVICE_BUSY; i++)
+		s = snd_connector_finish(a.connector);
+	OK(s);
+	OK(snd_connector_finish(b.connector));
+	disconnect_members();
+}
+
 static snd_srq *srq;
 static int which;
 static snd_status ended;
@@ -203,6 +222,7 @@ int main(void)
 	CHECK(snd_fabric_event_fd(a.fabric, &fds[0]) == SND_NOT_SUPPORTED && fds[0] == -1);
 	fds[1] = -1;
 	test_connect();
+	test_finish_alone();
 	test_failures();
 	close_members();
 	return 0;

@@ -17,6 +17,7 @@
 #include "linux/clock.h"
 #include "linux/memory_limit.h"
 #include "shm/inbox.h"
+#include "shm/work.h"
 #include "structure.h"
 
 enum { WHY = 256 };
@@ -767,6 +768,8 @@ snd_status snd_connector_finish(snd_connector *connector)
 		return snd_leave_with(f, snd_fail(SND_CONNECTION_INVALID, "%s: nothing is in progress: call snd_connector_start_connect, _accept or _disconnect first", op));
 	if (c->ep != NULL)
 		snd_progress(c->ep);
+	if (!snd_list_is_empty(&f->work))
+		snd_run_deferred(f); /* the end of a peer's copies, for which a disconnect waits */
 	if (!c->step->ready(c))
 		snd_housekeep(f, snd_clock()); /* the peer may have died */
 	if (!c->step->ready(c))
