@@ -404,7 +404,7 @@ static enum snd_outcome execute_one_sided(struct snd_endpoint *ep, struct snd_se
 		return SND_EXECUTED;
 	if (!r->responder_copies && r->transferred == 0)
 		r->responder_copies = snd_peer_must_copy(ep);
-	return r->responder_copies && r->total > 0 ? snd_send_fragments(ep, r, budget) : copy_one_sided(ep, r, budget);
+	return r->responder_copies ? snd_send_fragments(ep, r, budget) : copy_one_sided(ep, r, budget);
 }
 
 enum snd_outcome snd_execute(struct snd_endpoint *ep, struct snd_send_request *r, uint64_t *budget)
