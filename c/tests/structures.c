@@ -21,21 +21,23 @@ static snd_status fabric_made(snd_status s, snd_fabric **f)
 {
 	if (s == SND_SUCCESS)
 		OK(snd_fabric_close(*f));
+	else
+		CHECK(*f == NULL);
 	return s;
 }
 static snd_status create(size_t size, void *p)
 {
-	snd_fabric *f;
+	snd_fabric *f = snd_job_fabric(job); /* any but NULL */
 	return fabric_made(snd_fabric_create(size, 0, 1 << 28, p, &f), &f);
 }
 static snd_status attach(size_t size, void *p)
 {
-	snd_fabric *f;
+	snd_fabric *f = snd_job_fabric(job); /* any but NULL */
 	return fabric_made(snd_fabric_attach(size, snd_fabric_descriptor(snd_job_fabric(job)), -1, p, &f), &f);
 }
 static snd_status open_named(size_t size, void *p)
 {
-	snd_fabric *f;
+	snd_fabric *f = snd_job_fabric(job); /* any but NULL */
 	char name[40];
 	snprintf(name, sizeof name, "structures-%d", (int)getpid());
 	return fabric_made(snd_fabric_open(size, name, 0, 1 << 28, -1, p, &f), &f);
@@ -44,16 +46,18 @@ static snd_status job_made(snd_status s, snd_job **j)
 {
 	if (s == SND_SUCCESS)
 		OK(snd_job_close(*j));
+	else
+		CHECK(*j == NULL);
 	return s;
 }
 static snd_status init(size_t size, void *p)
 {
-	snd_job *j;
+	snd_job *j = job;
 	return job_made(snd_job_init(size, p, SECOND, &j), &j);
 }
 static snd_status join(size_t size, void *p)
 {
-	snd_job *j;
+	snd_job *j = job;
 	char name[40];
 	snprintf(name, sizeof name, "structures-job-%d", (int)getpid());
 	return job_made(snd_job_join(size, name, 0, 1, p, SECOND, &j), &j);
@@ -61,18 +65,22 @@ static snd_status join(size_t size, void *p)
 static snd_status query(size_t size, void *p) { return snd_adapter_query(size, adapter, p); }
 static snd_status create_srq(size_t size, void *p)
 {
-	snd_srq *q;
+	snd_srq *q = (snd_srq *)adapter;
 	snd_status s = snd_srq_create(size, adapter, p, &q);
 	if (s == SND_SUCCESS)
 		OK(snd_srq_close(q));
+	else
+		CHECK(q == NULL);
 	return s;
 }
 static snd_status create_endpoint(size_t size, void *p)
 {
-	snd_endpoint *ep;
+	snd_endpoint *ep = endpoint;
 	snd_status s = snd_endpoint_create(size, adapter, p, &ep);
 	if (s == SND_SUCCESS)
 		OK(snd_endpoint_close(ep));
+	else
+		CHECK(ep == NULL);
 	return s;
 }
 static snd_status cq_stats(size_t size, void *p) { return snd_cq_get_stats(size, cq, p); }

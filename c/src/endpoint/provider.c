@@ -53,8 +53,6 @@ static snd_status check_options(const snd_fabric_options *o, const char *op)
 
 snd_status snd_fabric_begin(const snd_fabric_options *options, snd_fabric **handle, struct snd_fabric **fabric, const char *op)
 {
-	if (handle == NULL)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: fabric is NULL", op);
 	*handle = NULL;
 	static const snd_fabric_options defaults;
 	if (options == NULL)
@@ -161,6 +159,8 @@ snd_status snd_fabric_create(size_t options_size, uint32_t ranks, uint64_t size,
 {
 	SND_KEEP_ERRNO;
 	const char *op = "create fabric";
+	SND_CHECK_POINTER(fabric, op);
+	*fabric = NULL;
 	SND_KNOWN(snd_fabric_options, options, options_size, op);
 	struct snd_fabric *f;
 	snd_status s = snd_fabric_begin(options, fabric, &f, op);
@@ -171,6 +171,8 @@ snd_status snd_fabric_attach(size_t options_size, int descriptor, int32_t rank, 
 {
 	SND_KEEP_ERRNO;
 	const char *op = "attach fabric";
+	SND_CHECK_POINTER(fabric, op);
+	*fabric = NULL;
 	SND_KNOWN(snd_fabric_options, options, options_size, op);
 	struct snd_fabric *f;
 	snd_status s = snd_fabric_begin(options, fabric, &f, op);
@@ -194,6 +196,8 @@ snd_status snd_fabric_open(size_t options_size, const char *name, uint32_t ranks
 {
 	SND_KEEP_ERRNO;
 	const char *op = "open fabric";
+	SND_CHECK_POINTER(fabric, op);
+	*fabric = NULL;
 	SND_KNOWN(snd_fabric_options, options, options_size, op);
 	return snd_fabric_join(name, ranks, 0, size, rank, options, snd_deadline(10 * SECOND), fabric, op);
 }

@@ -146,10 +146,8 @@ static snd_status start(struct snd_job *j, snd_fabric *f, snd_status s, const st
 }
 
 /* new_job checks what snd_job_init and snd_job_join have in common. A refused setting becomes e, and the process meets the others yet. */
-static snd_status new_job(const snd_fabric_options *options, snd_fabric_options *o, snd_job **job, struct snd_job **j, struct environment *e, int64_t timeout, const char *op)
+static snd_status new_job(const snd_fabric_options *options, snd_fabric_options *o, struct snd_job **j, struct environment *e, int64_t timeout, const char *op)
 {
-	SND_CHECK_POINTER(job, op);
-	*job = NULL;
 	SND_CHECK_TIMEOUT(timeout, op);
 	snd_status s = snd_start(op);
 	const snd_fabric_options given = options != NULL ? *options : (snd_fabric_options){0};
@@ -171,12 +169,14 @@ snd_status snd_job_init(size_t options_size, const snd_fabric_options *options, 
 {
 	SND_KEEP_ERRNO;
 	const char *op = "init";
+	SND_CHECK_POINTER(job, op);
+	*job = NULL;
 	SND_KNOWN(snd_fabric_options, options, options_size, op);
 	const int64_t deadline = timeout < 0 ? -1 : snd_deadline(timeout);
 	snd_fabric_options o;
 	struct snd_job *j;
 	struct environment e;
-	snd_status s = new_job(options, &o, job, &j, &e, timeout, op);
+	snd_status s = new_job(options, &o, &j, &e, timeout, op);
 	if (s != SND_SUCCESS)
 		return s;
 	snd_fabric *f = NULL;
@@ -189,12 +189,14 @@ snd_status snd_job_join(size_t options_size, const char *name, uint32_t rank, ui
 {
 	SND_KEEP_ERRNO;
 	const char *op = "join";
+	SND_CHECK_POINTER(job, op);
+	*job = NULL;
 	SND_KNOWN(snd_fabric_options, options, options_size, op);
 	const int64_t deadline = timeout < 0 ? -1 : snd_deadline(timeout);
 	snd_fabric_options o;
 	struct snd_job *j;
 	struct environment e;
-	snd_status s = new_job(options, &o, job, &j, &e, timeout, op);
+	snd_status s = new_job(options, &o, &j, &e, timeout, op);
 	if (s != SND_SUCCESS)
 		return s;
 	snd_fabric *f = NULL;
