@@ -213,8 +213,9 @@ static __attribute__((noinline)) int32_t poll_overrun(struct snd_cq *q, snd_resu
 {
 	for (uint32_t i = 0; i < q->users; i++)
 		snd_progress(q->endpoints[i]);
-	const uint32_t n = q->head != q->tail && count > 0 ? pop(q, results, count) : 0;
-	return n > 0 ? (int32_t)n : (int32_t)snd_cq_wait_status(q, SND_SUCCESS, "poll", "", 0);
+	if (q->head == q->tail)
+		return (int32_t)snd_cq_wait_status(q, SND_SUCCESS, "poll", "", 0);
+	return count > 0 ? (int32_t)pop(q, results, count) : 0;
 }
 
 /* drive is a poll without room for results. */
