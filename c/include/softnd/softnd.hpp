@@ -224,7 +224,7 @@ public:
 	snd_adapter_info query() const
 	{
 		snd_adapter_info info{};
-		check(snd_adapter_query(get(), &info));
+		check((snd_adapter_query)(sizeof info, get(), &info));
 		return info;
 	}
 	std::uint32_t privileged_token() const
@@ -411,7 +411,7 @@ public:
 	snd_cq_stats stats() const
 	{
 		snd_cq_stats s{};
-		check(snd_cq_get_stats(get(), &s));
+		check((snd_cq_get_stats)(sizeof s, get(), &s));
 		return s;
 	}
 	void cancel() const { check(snd_cq_cancel(get())); }
@@ -555,7 +555,7 @@ public:
 	snd_endpoint_stats stats() const
 	{
 		snd_endpoint_stats s{};
-		check(snd_endpoint_get_stats(get(), &s));
+		check((snd_endpoint_get_stats)(sizeof s, get(), &s));
 		return s;
 	}
 	snd_status error() const noexcept { return snd_endpoint_error(get()); }
@@ -568,12 +568,12 @@ public:
 	void bind(snd_address address) const { check(snd_connector_bind(get(), address)); }
 	void connect(snd_endpoint *endpoint, snd_address address, const snd_connect_params *params = nullptr, std::int64_t timeout = SND_FOREVER) const
 	{
-		check(snd_connector_connect(get(), endpoint, address, params, timeout));
+		check((snd_connector_connect)(sizeof *params, get(), endpoint, address, params, timeout));
 	}
 	void complete() const { check(snd_connector_complete(get())); }
 	void accept(snd_endpoint *endpoint, const snd_connect_params *params = nullptr, std::int64_t timeout = SND_FOREVER) const
 	{
-		check(snd_connector_accept(get(), endpoint, params, timeout));
+		check((snd_connector_accept)(sizeof *params, get(), endpoint, params, timeout));
 	}
 	void reject(span<const std::byte> private_data = {}) const
 	{
@@ -601,9 +601,9 @@ public:
 	void cancel() const { check(snd_connector_cancel(get())); }
 	void start_connect(snd_endpoint *endpoint, snd_address address, const snd_connect_params *params = nullptr) const
 	{
-		check(snd_connector_start_connect(get(), endpoint, address, params));
+		check((snd_connector_start_connect)(sizeof *params, get(), endpoint, address, params));
 	}
-	void start_accept(snd_endpoint *endpoint, const snd_connect_params *params = nullptr) const { check(snd_connector_start_accept(get(), endpoint, params)); }
+	void start_accept(snd_endpoint *endpoint, const snd_connect_params *params = nullptr) const { check((snd_connector_start_accept)(sizeof *params, get(), endpoint, params)); }
 	void start_disconnect() const { check(snd_connector_start_disconnect(get())); }
 	/* try_finish returns SND_DEVICE_BUSY while the other side has not answered. */
 	snd_status try_finish() const noexcept { return snd_connector_finish(get()); }
@@ -682,7 +682,7 @@ public:
 	std::vector<endpoint> connect_all(const snd_endpoint_config &config, std::int64_t timeout = SND_FOREVER) const
 	{
 		std::vector<snd_endpoint *> handles(size());
-		check(snd_job_connect_all(get(), &config, timeout, handles.data()));
+		check((snd_job_connect_all)(sizeof config, get(), &config, timeout, handles.data()));
 		std::vector<endpoint> all;
 		for (snd_endpoint *h : handles)
 			all.emplace_back(h);
@@ -694,7 +694,7 @@ public:
 	{
 		snd_endpoint *h = nullptr;
 		std::uint32_t peer = 0;
-		check(snd_job_accept(get(), listener, &config, timeout, &h, &peer));
+		check((snd_job_accept)(sizeof config, get(), listener, &config, timeout, &h, &peer));
 		return {endpoint(h), peer};
 	}
 	endpoint dial(std::uint32_t peer, const snd_endpoint_config &config, std::int64_t timeout = SND_FOREVER) const
