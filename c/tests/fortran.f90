@@ -62,7 +62,9 @@ program test_fortran
   received = .false.
   written = .false.
   do while (.not. (received .and. written))
-    if (snd_cq_poll(cq, results, 1) == 0) cycle
+    taken = snd_cq_poll(cq, results, 1)
+    if (taken < 0) error stop 'poll'
+    if (taken == 0) cycle
     call snd_check(results(1)%status)
     if (results(1)%endpoint_context /= 99) error stop 'context'
     if (results(1)%request_type == snd_request_receive) received = .true.

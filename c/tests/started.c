@@ -183,6 +183,14 @@ static void *wait_in_thread(void *unused)
 	return NULL;
 }
 
+static bool waits(struct snd_fabric *f)
+{
+	snd_lock(f);
+	const bool yes = f->calls > 0;
+	snd_unlock(f);
+	return yes;
+}
+
 static void test_cancel(void)
 {
 	make(&a);
@@ -190,15 +198,13 @@ static void test_cancel(void)
 	for (which = 0; which < 4; which++) {
 		pthread_t t;
 		CHECK(pthread_create(&t, NULL, wait_in_thread, NULL) == 0);
-		nanosleep(&(struct timespec){0, 50000000}, NULL); /* usually it sleeps by then */
-		for (int done = 0; !done;) {
-			OK(which < 2 ? snd_cq_cancel(a.cq) : which == 2 ? snd_srq_cancel(srq) : snd_listener_cancel(listener));
-			struct timespec limit;
-			clock_gettime(CLOCK_REALTIME, &limit);
-			limit.tv_sec++;
-			done = pthread_timedjoin_np(t, NULL, &limit) == 0; /* it may have begun after the cancel */
-		}
-		CHECK(ended == SND_CANCELED);
+		while (!waits(which < 3 ? a.fabric : b.fabric))
+			nanosleep(&(struct timespec){0, 1000000}, NULL);
+		OK(which < 2 ? snd_cq_cancel(a.cq) : which == 2 ? snd_srq_cancel(srq) : snd_listener_cancel(listener));
+		struct timespec limit;
+		clock_gettime(CLOCK_REALTIME, &limit);
+		limit.tv_sec += 10;
+		CHECK(pthread_timedjoin_np(t, NULL, &limit) == 0 && ended == SND_CANCELED);
 	}
 	OK(snd_srq_close(srq));
 	OK(snd_endpoint_close(a.ep));

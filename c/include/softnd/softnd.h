@@ -235,7 +235,8 @@ SND_API snd_status snd_adapter_open(snd_fabric *fabric, snd_adapter **adapter);
 /* snd_adapter_query stores the limits of an adapter. */
 SND_API snd_status snd_adapter_query(size_t info_size, snd_adapter *adapter, snd_adapter_info *info);
 /* snd_adapter_close closes an adapter and all its objects, as their own calls do, and blocks until no peer uses the memory; see
- * snd_mr_close. It fails with SND_DEVICE_BUSY for the adapter of a job: snd_job_close closes that. */
+ * snd_mr_close. It fails with SND_DEVICE_BUSY for the adapter of a job: snd_job_close closes that. During the call other calls on the
+ * adapter fail with SND_INVALID_HANDLE. After a failure the handle is valid again, unless the fabric was closed. */
 SND_API snd_status snd_adapter_close(snd_adapter *adapter, int64_t timeout);
 
 /* Memory regions. */
@@ -387,7 +388,7 @@ SND_API snd_status snd_cq_create(snd_adapter *adapter, uint32_t depth, snd_cq **
  * detects the end of a connection, however rarely the program polls. */
 SND_API int32_t snd_cq_poll(snd_cq *cq, snd_result *results, uint32_t count);
 /* snd_cq_wait blocks until there is a result, and takes results like snd_cq_poll. It fails with SND_IO_TIMEOUT,
- * SND_CANCELED (the queue or the fabric was closed) or SND_BUFFER_OVERFLOW (the queue has overrun). */
+ * SND_CANCELED (the queue or the fabric was closed, or the call was cancelled) or SND_BUFFER_OVERFLOW (the queue has overrun). */
 SND_API snd_status snd_cq_wait(snd_cq *cq, snd_result *results, uint32_t count, int64_t timeout, uint32_t *taken);
 /* snd_cq_wait_one takes one result, as WaitOne of Go. If the request has failed, the call returns why: the status of
  * snd_endpoint_error, with its text, or the status of the result if endpoint is NULL or has not failed. result may be NULL. */

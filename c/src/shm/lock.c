@@ -59,7 +59,7 @@ static bool revoke_bias(struct snd_fabric *f)
 		return false;
 	SND_KEEP_ERRNO;
 	atomic_store_explicit(&f->bias, NULL, memory_order_relaxed);
-	snd_heavy(); /* ORDER bias: between the store of bias and the load of inside; pairs with snd_light in snd_lock */
+	snd_heavy(); /* ORDER bias: between the store of bias and the load of inside; pairs with snd_light_of_bias in snd_lock_by_bias */
 	await_outside(b);
 	return true;
 }
