@@ -86,10 +86,12 @@ func (n *sharedNumbers) check(round int, conns []*stressConn, p *plan) {
 		for _, st := range p.directions[s.role][c.index].steps {
 			if st.shared {
 				old := binary.NativeEndian.Uint64(c.bytesOf(st.parts))
-				if st.at == sharedAt(0) && old < sum {
-					c.fatalf("connection %d, round %d: additions took effect in another order than they were posted in", c.index, round)
+				if st.at == sharedAt(0) {
+					if old < sum {
+						c.fatalf("connection %d, round %d: additions took effect in another order than they were posted in", c.index, round)
+					}
+					sum = old
 				}
-				sum = old
 				mine[(st.at-stressWords)/8].add(old, st.store(old))
 			}
 		}
