@@ -79,9 +79,10 @@ func (m *logicalMapping) PageSize() int { return shm.PageSize }
 // Offset returns the offset of the buffer in the first page.
 func (m *logicalMapping) Offset() int { return int(m.start % shm.PageSize) }
 
-// Close closes the mapping. It fails with nd.DeviceBusy while a fast registration uses
-// its pages. After Close of the adapter, which ends them, it waits for that instead. When it returns nil, no transfer uses the memory under the privileged token. If ctx
-// ends first, the mapping is closing, and another call waits for the rest.
+// Close closes the mapping. It fails with nd.DeviceBusy while a fast registration uses its pages. After
+// Close of the adapter, which ends the registration, it waits for that instead. When it returns nil, no
+// transfer uses the memory under the privileged token. If ctx ends first, the mapping is closing, and
+// another call waits for the rest.
 func (m *logicalMapping) Close(ctx context.Context) error {
 	const op, object = "close", "logical mapping"
 	p := m.adapter.provider

@@ -140,7 +140,7 @@ SND_FAST bool snd_is_about(const struct snd_known_bind *known, uint32_t token, u
 }
 
 /* snd_is_present is ENTRY-CHECK and ENTRY-FIELDS: the known fields are those of the bind while its word is in the entry. The hazard is published.
- * ORDER entry-valid: as in snd_learn. */
+ * ORDER entry-valid: as in snd_learn. After the copy it is ENTRY-RECHECK. */
 SND_FAST bool snd_is_present(const struct snd_known_bind *known) { return snd_load(&known->entry->word) == known->word; }
 
 /* snd_known_memory returns the memory of n bytes of a known bind, NULL if it does not cover them, or the connection has ended. */
@@ -173,7 +173,7 @@ SND_FAST bool snd_copy_fast(struct snd_guard *g, uint32_t remote, uint32_t right
 		else
 			snd_move(buffer, memory, n);
 		snd_fence_after_copy();
-		ok = snd_load(&known->entry->word) == known->word; /* ENTRY-RECHECK. ORDER entry-recheck: after the copy; pairs with the store in snd_revoke */
+		ok = snd_is_present(known); /* ENTRY-RECHECK. ORDER entry-recheck: after the copy; pairs with the store in snd_revoke */
 	}
 	snd_clear_hazard(g);
 	return ok;
@@ -205,7 +205,7 @@ SND_FAST bool snd_copy_words(struct snd_guard *g, uint32_t remote, uint64_t addr
 			at += 8;
 		} while (at != n);
 		snd_fence_after_copy();
-		ok = snd_load(&known->entry->word) == known->word; /* ENTRY-RECHECK, as in snd_copy_fast */
+		ok = snd_is_present(known); /* ENTRY-RECHECK, as in snd_copy_fast */
 	}
 	snd_clear_hazard(g);
 	return ok;
