@@ -25,10 +25,10 @@ func TestAdapterCloseLeavesNothing(t *testing.T) {
 	w := must(ad.CreateMemoryWindow(a.ctx))
 	must(ad.BuildLogicalAddressMapping(a.ctx, mr.Bytes()))
 	must(ad.(nd.NDKAdapter).CreateSharedAddress(a.ctx, netip.AddrPortFrom(a.address(), 0)))
-	listener := must(ad.CreateListener(a.ctx))
-	a.good(listener.Bind(netip.AddrPortFrom(a.address(), 0)))
-	a.good(listener.Listen(0))
-	own := must(listener.LocalAddress())
+	l := must(ad.CreateListener(a.ctx)).(*listener)
+	a.good(l.Bind(netip.AddrPortFrom(a.address(), 0)))
+	a.good(l.Listen(0))
+	own := must(l.LocalAddress())
 	ep := must(ad.CreateEndpoint(a.ctx, nd.EndpointConfig{ReceiveCQ: q, InitiatorCQ: q, SharedReceive: srq}))
 	must(ad.CreateEndpoint(a.ctx, nd.EndpointConfig{ReceiveCQ: q, InitiatorCQ: q})) // not connected
 	a.good(srq.Receive(1, []nd.SGE{nd.SGEOf(mr, 0, 64)}))
@@ -49,7 +49,7 @@ func TestAdapterCloseLeavesNothing(t *testing.T) {
 	far, sge := nd.DescriptorOf(b.regionAt(0).mr), []nd.SGE{nd.SGEOf(mr, 64, 64)}
 	unused := must(ad.CreateConnector(a.ctx))
 	calls := map[string]<-chan error{
-		"GetConnectionRequest": soon(func() error { return listener.GetConnectionRequest(a.ctx, unused) }),
+		"GetConnectionRequest": soon(func() error { return l.GetConnectionRequest(a.ctx, unused) }),
 		"Write": soon(func() error {
 			for {
 				if err := ep.Write(2, sge, far.Address, far.Token, 0); err != nil && !errors.Is(err, nd.NoMoreEntries) {
@@ -66,7 +66,11 @@ func TestAdapterCloseLeavesNothing(t *testing.T) {
 			}
 		}),
 	}
-	time.Sleep(5 * time.Millisecond)
+	proctest.Eventually(t, "GetConnectionRequest waits", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return len(l.calls) == 1
+	})
 	a.good(ad.Close(a.ctx))
 	for call, want := range map[string]nd.Status{"GetConnectionRequest": nd.Canceled, "Write": nd.ConnectionInvalid, "Wait": nd.Canceled} {
 		if err := <-calls[call]; nd.StatusOf(err) != want {
@@ -86,6 +90,7 @@ func TestAdapterCloseLeavesNothing(t *testing.T) {
 	a.good(again.Bind(own))
 	_, err := ad.CreateCompletionQueue(a.ctx, 1)
 	wantStatus(t, err, nd.InvalidHandle)
+	wantStatus(t, l.GetConnectionRequest(a.ctx, unused), nd.InvalidHandle)
 	a.good(ad.Close(a.ctx))
 }
 

@@ -45,10 +45,17 @@ func (c *connector) checkOpen(op string) error {
 	return nil
 }
 
-func (c *connector) isNew() bool {
+// checkNew fails if the connector cannot take a request of a listener.
+func (c *connector) checkNew(op string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.phase == phaseNew && !c.closed
+	if err := c.checkOpen(op); err != nil {
+		return err
+	}
+	if c.phase != phaseNew {
+		return argument("c", c.opError(op, nd.InvalidParameter, "the connector is in use", "pass a new connector"))
+	}
+	return nil
 }
 
 // Bind gives the connector its local address. Port 0 selects a free port.

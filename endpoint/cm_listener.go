@@ -107,8 +107,8 @@ func (l *listener) GetConnectionRequest(ctx context.Context, c nd.Connector) err
 	if !ok || connector == nil || connector.adapter != l.adapter {
 		return argument("c", l.opError(op, nd.InvalidParameter, "the connector is not of this adapter", "create it with the listener's adapter"))
 	}
-	if !connector.isNew() {
-		return argument("c", l.opError(op, nd.InvalidParameter, "the connector is in use", "pass a new connector"))
+	if err := connector.checkNew(op); err != nil {
+		return err
 	}
 	t := new(requestCall)
 	l.mu.Lock()
