@@ -33,11 +33,22 @@
  * LIBRARY: threads take the place of goroutines, and there is no TryLock. A process that has mu and finds the bias its own leaves it. One that has
  * revoked a bias waits, and may give it back when it unlocks, as the engine does. The flag is slow: the lock is held through mu.
  *
- * Mutations:
- *	NO_HEAVY NO_SECOND_LOAD SHARED_FLAG NO_WAIT FORGET_REVOKED NO_BACK_OFF HEAVY_FIRST UNLOCK_FIRST PLAIN_ARM
- *	CHECK_FIRST NO_LOCK; with AGAIN: NO_HELD_CHECK; with LIBRARY: SLOW_LATE
+ * Mutations, with the step that each removes or moves. check.sh lists the claims that it must break.
+ *	NO_HEAVY        Heavy in revokeBias
+ *	HEAVY_FIRST     Heavy before the store of bias
+ *	NO_SECOND_LOAD  the second load of bias
+ *	NO_WAIT         the wait for a biased holder
+ *	SHARED_FLAG     inside of each bias: one for all
+ *	FORGET_REVOKED  the wait, unless there was a bias to revoke
+ *	NO_HELD_CHECK   the load of heldByBias in LockBiased (AGAIN)
+ *	NO_BACK_OFF     the clearing of inside when the bias is found revoked
+ *	SLOW_LATE       the order of the bias, given at an unlock, and of slow before it (LIBRARY)
+ *	UNLOCK_FIRST    the order of the last store and the unlock
+ *	CHECK_FIRST     the order of armed and the check
+ *	NO_LOCK         the lock around the waiter's check
+ *	PLAIN_ARM       the exchange of armed, which the code has for other reasons: breaks nothing
  *
- * README.md says what each of them takes away. REACH asserts that certain situations never occur; each of these
+ * REACH asserts that certain situations never occur; each of these
  * assertions must fail.
  */
 

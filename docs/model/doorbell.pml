@@ -26,11 +26,17 @@
  * Variants, in which all claims hold:
  *	STRICT  the store to the slot empties the buffer, as with a fenced producer; HeavyGlobal is not needed
  *
- * Mutations:
- *	NO_HEAVY, CHECK_EARLY (the check is before HeavyGlobal), HEAVY_EARLY (HeavyGlobal is before the store), NO_RING,
- *	NO_TICKET, LOAD_FIRST; with N=2: DISARM_ALWAYS WAKE_ONE
+ * Mutations, with the step that each removes or moves. check.sh lists the claims that it must break.
+ *	NO_HEAVY       HeavyGlobal
+ *	CHECK_EARLY    the check before HeavyGlobal
+ *	HEAVY_EARLY    HeavyGlobal before the store of armed
+ *	LOAD_FIRST     the order of the producer's store and load
+ *	NO_RING        the ring
+ *	NO_TICKET      the futex's comparison with the ticket
+ *	DISARM_ALWAYS  the count of waiters (N=2)
+ *	WAKE_ONE       that a ring wakes all (N=2)
  *
- * README.md says what each of them takes away. REACH asserts that certain situations never occur. Each of these
+ * REACH asserts that certain situations never occur. Each of these
  * assertions must fail; else the model could pass by doing nothing.
  */
 

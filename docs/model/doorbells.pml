@@ -31,13 +31,15 @@
  *	       still announce theirs. To keep the model small, stores are not plain, and there is one wait, which does
  *	       not end: the engine rests. Use N=2
  *
- * Mutations:
- *	NO_ENGINE (only the waits are rung), RANG_ANYWAY (a ring that finds the doorbell disarmed by now counts as rung),
- *	NO_LAST_CHECK (a wait that ends does not check again); with HELD: NO_ENGINE_RING (a wait that ends does not ring the
- *	engine); with STOPS: ONE_MARK (all ringers have the same mark), TRUST_MARK (a doorbell with the mark of another
- *	ringer is not rung)
+ * Mutations, with the step that each removes or moves. check.sh lists the claims that it must break.
+ *	NO_ENGINE       the ring of the engine
+ *	RANG_ANYWAY     that Ring reports false if the doorbell is disarmed by the time of the exchange
+ *	NO_LAST_CHECK   the last check of a wait that ends
+ *	NO_ENGINE_RING  that a wait whose last check failed rings the engine (HELD)
+ *	ONE_MARK        that each process has a mark of its own (STOPS)
+ *	TRUST_MARK      that a ringer also rings a doorbell with another's mark (STOPS)
  *
- * README.md says what each of them takes away. REACH asserts that certain situations never occur. Each of these
+ * REACH asserts that certain situations never occur. Each of these
  * assertions must fail; else the model could pass by doing nothing.
  */
 

@@ -21,13 +21,18 @@
  * Variants, in which all claims hold:
  *	PAIR         two ranks have a number each, which only its rank adds to
  *
- * Mutations:
- *	NO_FORM (a rank does not wait until it is admitted), NO_EARLIER (rank 0 admits members although another rank has none that waits).
- *	NO_NUMBER (rank 0 does not set the number), NUMBER_LATE (it sets it after the admission), NO_NOTE (the present member counts).
- *	COLLECT_FIRST (the word is checked before the number is read), WAITS_FIRST (the member waits before the other words are stored).
- *	ADMIT_BLIND (rank 0 stores the word even if it has changed), NOTE_EARLY (a rank notes the members as soon as it is admitted)
+ * Mutations, with the step that each removes or moves. check.sh lists the claims that it must break.
+ *	NO_FORM        the wait until the group is formed
+ *	NO_EARLIER     that all ranks have members that wait
+ *	NO_NUMBER      that rank 0 sets the number of the barrier
+ *	NUMBER_LATE    that the number is set before rank 0, the last one, is admitted
+ *	NO_NOTE        the comparison with the members that the rank has noted
+ *	COLLECT_FIRST  that the member is checked after its words are read
+ *	WAITS_FIRST    that the words of the record are stored before the member waits
+ *	ADMIT_BLIND    that rank 0 admits only the member that it has found
+ *	NOTE_EARLY     the wait until rank 0, which admits itself last, is admitted
  *
- * README.md says what each of them takes away. REACH asserts that certain situations never occur. Each of these
+ * REACH asserts that certain situations never occur. Each of these
  * assertions must fail; else the model could pass by doing nothing.
  */
 

@@ -35,13 +35,34 @@
  *	GROWS       an executor's hazard is added to those that are counted when the executor begins
  *	PEEK        the executor also loads the entry before HAZARD-PUBLISH
  *
- * Mutations:
- *	NO_PUBLISH NO_CHECK CHECK_FIRST FIELDS_FIRST NO_BOUNDS NO_RECHECK NO_RECHECK_BETWEEN NO_RECHECK_LAST
- *	EARLY_CLEAR NO_CLEAR NO_TEARDOWN NO_STORE NO_STORE_FIRST NO_DRAIN DRAIN_ONE NO_TAG TAG_WRAP WORD_FIRST
- *	NO_DEATH LOCK_EARLY; with TSO: PLAIN_PUBLISH PLAIN_INVALIDATE; with REJOIN: DIRTY_JOIN; with OWNER_DIES:
- *	LOSE_TAG; with GROWS: COUNT_FIRST
+ * Mutations, with the step that each removes or moves. check.sh lists the claims that it must break.
+ *	NO_PUBLISH          HAZARD-PUBLISH
+ *	NO_CHECK            ENTRY-CHECK
+ *	CHECK_FIRST         ENTRY-CHECK before HAZARD-PUBLISH
+ *	FIELDS_FIRST        ENTRY-FIELDS before HAZARD-PUBLISH
+ *	NO_BOUNDS           the bounds check
+ *	NO_RECHECK          ENTRY-RECHECK
+ *	NO_RECHECK_BETWEEN  the same between chunks
+ *	NO_RECHECK_LAST     the same after the last chunk
+ *	EARLY_CLEAR         HAZARD-CLEAR before COPY
+ *	NO_CLEAR            HAZARD-CLEAR
+ *	NO_TEARDOWN         the end of the connection after a refusal
+ *	NO_STORE            ENTRY-INVALIDATE
+ *	NO_STORE_FIRST      the drain before ENTRY-INVALIDATE
+ *	NO_DRAIN            HAZARD-DRAIN
+ *	DRAIN_ONE           all hazards but the first (two queue pairs)
+ *	COUNT_FIRST         the hazards are counted before ENTRY-INVALIDATE (GROWS)
+ *	NO_TAG              the new tag with each bind
+ *	TAG_WRAP            all tags but two: the limit of the promise, a token kept for 4,096 binds of one entry
+ *	WORD_FIRST          ENTRY-BIND stores the valid word before the fields
+ *	NO_DEATH            the test of the member's lock
+ *	LOCK_EARLY          that a process stops before its lock is free
+ *	DIRTY_JOIN          hazard := 0 by a new member (REJOIN)
+ *	LOSE_TAG            the tag in the invalid word (OWNER_DIES)
+ *	PLAIN_PUBLISH       the exchange at HAZARD-PUBLISH (TSO)
+ *	PLAIN_INVALIDATE    the exchange at ENTRY-INVALIDATE (TSO)
  *
- * README.md says what each of them takes away. REACH asserts that certain situations never occur. Each of these
+ * REACH asserts that certain situations never occur. Each of these
  * assertions must fail; else the model could pass by doing nothing.
  */
 

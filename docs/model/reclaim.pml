@@ -21,13 +21,18 @@
  *	ALONE        there is one survivor
  *	FALSE_MARK   the record of a live member is marked dead once, by a process that writes into memory of others
  *
- * Mutations:
- *	COUNT_FIRST (counted before the mark), NO_WAIT (seen is not checked), CONNECT_EARLY (the check is before the note);
- *	with two lives: SEEN_LATE (noted is loaded after the release), STALE_EPOCH (the next owner keeps the number), NO_SECOND_CHECK
- *	(not: still dead?); with FALSE_MARK: NO_LOCK (the reaper does not take the lock); with MORTAL: NO_COUNT (only the process that marks counts),
- *	KEEP_DEAD (a survivor that has died is waited for)
+ * Mutations, with the step that each removes or moves. check.sh lists the claims that it must break.
+ *	COUNT_FIRST      that the mark comes before the count
+ *	NO_WAIT          that the reaper waits for all live members
+ *	CONNECT_EARLY    the check of the state after the connection is noted
+ *	SEEN_LATE        that the number is loaded before the records are read (two lives)
+ *	NO_SECOND_CHECK  the check of the state under the lock (two lives)
+ *	STALE_EPOCH      that a new owner's record has no number (two lives)
+ *	NO_LOCK          the lock that the reaper takes (FALSE_MARK)
+ *	NO_COUNT         that any member counts an uncounted death (MORTAL)
+ *	KEEP_DEAD        that a dead survivor is not waited for (MORTAL)
  *
- * README.md says what each of them takes away. REACH asserts that certain situations never occur. Each of these
+ * REACH asserts that certain situations never occur. Each of these
  * assertions must fail; else the model could pass by doing nothing.
  */
 

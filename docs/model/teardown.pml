@@ -37,11 +37,27 @@
  *	        sends or copies
  *	MORTAL  the process of side MORTAL (0 is the active one) may die; it is the one that sends or copies
  *
- * Mutations:
- *	NO_HEAVY CHECK_EARLY HEAVY_EARLY STATE_FIRST NO_LAST_CHECK DISCONNECT_UNSEEN NO_HAZARD FREE_AT_ONCE LEAVE_ONCE BOTH_LAST DETACH_EARLY
- *	WHILE_CLOSING SPLIT CHECK_FIRST; with MORTAL: NO_DEATH_CHECK NO_PEER_DEATH NO_LOST TWO_STEPS
+ * Mutations, with the step that each removes or moves. check.sh lists the claims that it must break.
+ *	NO_HEAVY                  HeavyGlobal in releasePeerState
+ *	CHECK_EARLY, HEAVY_EARLY  the order of the change of state, HeavyGlobal and the check
+ *	STATE_FIRST               that the sender loads the state after the push
+ *	NO_LAST_CHECK             deliverRemaining
+ *	DISCONNECT_UNSEEN         the load of Disconnected in Peer.Connected
+ *	NO_HAZARD                 the load of the peer's hazard in releasePeerState
+ *	FREE_AT_ONCE              that release waits for the other side
+ *	LEAVE_ONCE                DetachedRecord: the active side frees the record after DetachedQP
+ *	BOTH_LAST                 that the passive side waits for DetachedQP only
+ *	DETACH_EARLY              that detachIfDone waits until the endpoint is flushed
+ *	WHILE_CLOSING             that detachIfDone waits during a graceful disconnect
+ *	SPLIT                     that release stores released and DetachedRecord with connection.mu held
+ *	CHECK_FIRST               that state loads released after the state
+ *	NO_DEATH_CHECK            that release does not wait for a dead process (MORTAL)
+ *	NO_PEER_DEATH             that the endpoint finishes its teardown before the death is acknowledged (MORTAL)
+ *	NO_LOST                   that writeRecord and release store nothing once the connection is lost (MORTAL)
+ *	TWO_STEPS                 that release removes the connection and stores DetachedRecord in one step for
+ *	                          Provider.releaseDead (MORTAL)
  *
- * README.md says what each of them takes away. REACH asserts that certain situations never occur. Each of these
+ * REACH asserts that certain situations never occur. Each of these
  * assertions must fail; else the model could pass by doing nothing.
  */
 
