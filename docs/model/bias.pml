@@ -48,6 +48,12 @@
  *	NO_LOCK         the lock around the waiter's check
  *	PLAIN_ARM       the exchange of armed, which the code has for other reasons: breaks nothing
  *
+ * Not modelled: how a goroutine is recognised. It runs where the stack was when it got the bias, and the runtime's
+ * record has the same bounds. While two goroutines appear to have the bias, only one of them runs on that stack. A
+ * thread of C is recognised by the place of its thread-local storage, which no other living thread has. Nor are the
+ * sleeps of a waiting Lock, more than three goroutines, three locks of each of two, and optimisations of Go's compiler
+ * on the plain accesses.
+ *
  * REACH asserts that certain situations never occur; each of these
  * assertions must fail.
  */
@@ -155,6 +161,12 @@ byte pushes;			/* stores to DATA so far, in memory or not */
 byte unrung;			/* the newest push after which the waiter's doorbell was not armed */
 bool checked;			/* the waiter has checked, */
 byte seen;			/* and this is the newest push that it has seen */
+
+/* O1_alone. One holder at a time. A holder that tries once more fails (AGAIN). A biased goroutine that is not recognised,
+ *           because its stack has moved, is like any other (MOVES).
+ * O2_seen.  A holder sees everything that the holders before it stored.
+ * O3_woken. A waiter stores armed and then locks. It sees each push, or the pushing process sees armed.
+ * Deadlock: a process waits for ever. */
 
 /* A claim's name is a variable with its truth value for one moment, so that the checker's message has the name. */
 hidden byte O1_alone, O2_seen, O3_woken;

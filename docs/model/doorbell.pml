@@ -36,6 +36,10 @@
  *	DISARM_ALWAYS  the count of waiters (N=2)
  *	WAKE_ONE       that a ring wakes all (N=2)
  *
+ * Not modelled: time-outs of a sleep, so no run passes only because a waiter wakes up after a while; the ring's size and
+ * wrapping; a death during a ring; processes that HeavyGlobal does not reach, for which a producer is fenced (STRICT).
+ * The word NeedWakeup of a queue pair has the same form.
+ *
  * REACH asserts that certain situations never occur. Each of these
  * assertions must fail; else the model could pass by doing nothing.
  */

@@ -22,6 +22,9 @@
  * The store to the slot is a plain one, which waits in the store buffer of its process until a locked instruction or
  * HeavyGlobal empties it.
  *
+ * The proof in short: a ring that reports true has reached a waiter that checks for work afterwards. A wait that checks
+ * for the last time either sees all work that rang it, or rings the engine.
+ *
  * Sizes, to be given with -D: N ringers (1), WAITS of the program, one after another (2), MESSAGES of each ringer (2).
  *
  * Variants, in which all claims hold:
@@ -38,6 +41,9 @@
  *	NO_ENGINE_RING  that a wait whose last check failed rings the engine (HELD)
  *	ONE_MARK        that each process has a mark of its own (STOPS)
  *	TRUST_MARK      that a ringer also rings a doorbell with another's mark (STOPS)
+ *
+ * Not modelled: several waits on one doorbell, which doorbell.pml has; several processes that share a mark (a random
+ * number of 31 bits).
  *
  * REACH asserts that certain situations never occur. Each of these
  * assertions must fail; else the model could pass by doing nothing.

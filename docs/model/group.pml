@@ -16,6 +16,11 @@
  *
  * A rank whose call fails leaves. It joins again while it has lives left.
  *
+ * The proof in short: rank 0 admits a member only when all ranks have members that wait for it. A member of an earlier
+ * group does not wait, so all of them have left by then, and no member of two groups counts in one barrier. A member
+ * that has taken the rank of another one arrives nowhere before it is admitted. So a number that is high enough proves
+ * that a rank of the own group has arrived, even if it has left since.
+ *
  * Sizes, to be given with -D: N ranks (2), LIVES of each (2), CALLS in each life (2): an exchange, then a barrier.
  *
  * Variants, in which all claims hold:
@@ -31,6 +36,9 @@
  *	WAITS_FIRST    that the words of the record are stored before the member waits
  *	ADMIT_BLIND    that rank 0 admits only the member that it has found
  *	NOTE_EARLY     the wait until rank 0, which admits itself last, is admitted
+ *
+ * Not modelled: the doorbells on which the ranks wait (doorbell.pml); the bits and the number in a word that say which
+ * members have left or died; a process that writes false words; the calls that ranks pass on between hosts.
  *
  * REACH asserts that certain situations never occur. Each of these
  * assertions must fail; else the model could pass by doing nothing.

@@ -14,6 +14,10 @@
  *
  * The member dies, or leaves, at any step. One more thread of the first survivor connects with it and uses its memory.
  *
+ * The proof in short: a survivor that notes the number of a death has loaded it before it read the records. So it has
+ * released every member whose death has that number or a lower one. The process that gives the memory back holds the
+ * lock of the dead member. So no member executes under that record, and no other process gives the memory back.
+ *
  * Sizes, to be given with -D: LIVES of the member, one after another (1).
  *
  * Variants, in which all claims hold:
@@ -31,6 +35,9 @@
  *	NO_LOCK          the lock that the reaper takes (FALSE_MARK)
  *	NO_COUNT         that any member counts an uncounted death (MORTAL)
  *	KEEP_DEAD        that a dead survivor is not waited for (MORTAL)
+ *
+ * Not modelled: single chunks; a hole punch that fails (a later round tries again); a process that writes false values
+ * of deathsSeen, deathEpoch or deaths.
  *
  * REACH asserts that certain situations never occur. Each of these
  * assertions must fail; else the model could pass by doing nothing.

@@ -30,6 +30,10 @@
  *
  * One of the sides sends one message or makes one copy, and may have ended the connection before it can.
  *
+ * The proof in short: a side stores detached after its last access to the peer's state, and frees its own state when it
+ * has read the peer's detached. The passive side stores DetachedRecord as its last access to the record, and the active
+ * side frees the record after that.
+ *
  * Variants, in which all claims hold:
  *	STRICT  the store to the slot empties the buffer, as with a fenced producer; HeavyGlobal is not needed
  *	FORCED  no side disconnects gracefully, which keeps the other variants small
@@ -56,6 +60,11 @@
  *	NO_LOST                   that writeRecord and release store nothing once the connection is lost (MORTAL)
  *	TWO_STEPS                 that release removes the connection and stores DetachedRecord in one step for
  *	                          Provider.releaseDead (MORTAL)
+ *
+ * Not modelled: the phases before the connection is established; the drain of an Invalidate in flushRequests; checks of
+ * the ring without the endpoint's lock, whose result is a hint; several messages or copies. Before the connection is
+ * established, the state of a canceled Connect may be freed while the passive side still loads its hazard and its
+ * reason. It stores nothing there.
  *
  * REACH asserts that certain situations never occur. Each of these
  * assertions must fail; else the model could pass by doing nothing.
