@@ -20,6 +20,10 @@
  * loads the other's. So either the executor finds that the token is invalid, or the owner finds the hazard and waits.
  * Both stores must be in memory before the loads; see TSO.
  *
+ * The executor reads or writes with any token: the present one, a stale one, or one that it guessed before the
+ * binding exists. It asks for more than the range, and its process may die between any two steps. The owner binds
+ * range A, then B, then A again, and writes each range as soon as it has it back.
+ *
  * Sizes, to be given with -D:
  *	NEXEC     executors, each with its own hazard, that is queue pairs   1
  *	MORTAL    executors that may die                                     all
@@ -34,6 +38,10 @@
  *	OWNER_DIES  the owner may die at any point; a survivor invalidates in its place and takes the memory
  *	GROWS       an executor's hazard is added to those that are counted when the executor begins
  *	PEEK        the executor also loads the entry before HAZARD-PUBLISH
+ *
+ * Two variants have steps that the code does not take. No survivor invalidates for a dead owner (OWNER_DIES): the
+ * memory is given back as in reclaim.pml. No member clears a hazard word that it takes over (REJOIN): a hazard is in
+ * memory that Member.Alloc has zeroed, and Domain.drained ignores that of a dead member.
  *
  * Mutations, with the step that each removes or moves. check.sh lists the claims that it must break.
  *	NO_PUBLISH          HAZARD-PUBLISH
@@ -61,6 +69,25 @@
  *	LOSE_TAG            the tag in the invalid word (OWNER_DIES)
  *	PLAIN_PUBLISH       the exchange at HAZARD-PUBLISH (TSO)
  *	PLAIN_INVALIDATE    the exchange at ENTRY-INVALIDATE (TSO)
+ *
+ * Not modelled:
+ *  - Weaker processors, whose loads and stores pass each other freely, such as arm64. P1 and P2 (clean) depend on
+ *    HAZARD-CLEAR and HAZARD-DRAIN, which order copies on any processor when they are atomic. P2 (strict) also needs
+ *    copies to stay before ENTRY-RECHECK; amd64 guarantees that and arm64 does not.
+ *  - Nanoseconds on amd64: the last word of a copy may wait in the store buffer while ENTRY-RECHECK loads a word that
+ *    is still valid. Such a transfer succeeds, and its last word becomes visible after the invalid word, but before
+ *    the hazard is cleared.
+ *  - Processes that break the rules, and a stopped peer with a hazard published: P4 assumes that live executors run.
+ *  - The lock: the kernel is assumed to free a member's lock when its last thread has executed its last instruction,
+ *    neither sooner (LOCK_EARLY) nor never. So only the member may have the locked file description.
+ *  - Asymmetric barriers: Guard.CopyToEntry and Guard.DeliverSend publish with a plain store in a word of their
+ *    process. The owner, the same process, runs membarrier between ENTRY-INVALIDATE and HAZARD-DRAIN.
+ *  - Several threads on one hazard, since a queue pair serialises its transfers; several tokens in one hazard,
+ *    published with one exchange; several entries, access rights, and overflow in the bounds arithmetic, which tests
+ *    cover.
+ *  - Sizes: three bindings, two transfers of up to two chunks of two bytes. With two executors or a mortal owner, two
+ *    bindings and one transfer each. Of two executors at most one dies, and none in the run that also has store
+ *    buffers.
  *
  * REACH asserts that certain situations never occur. Each of these
  * assertions must fail; else the model could pass by doing nothing.
