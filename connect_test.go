@@ -50,7 +50,7 @@ func TestConnectAllConnectsEachPairOfRanks(t *testing.T) {
 					}
 					continue
 				}
-				if err := ep.Receive(0, []nd.SGE{nd.SGEOf(memory, 8*peer, 8)}); err != nil {
+				if err := ep.Receive(0, nd.One(nd.SGEOf(memory, 8*peer, 8))); err != nil {
 					return err
 				}
 				if err := nd.SendInline(ep, 1, []byte{byte(job.Rank())}, nd.SilentSuccess); err != nil {
@@ -135,7 +135,7 @@ func TestConnectRanksInAnyOrder(t *testing.T) {
 				return fmt.Errorf("round %d, with ranks %v: %w", round, peers, err)
 			}
 			for i, ep := range endpoints { // each endpoint is that of its rank
-				if err := errors.Join(ep.Receive(0, nil), ep.Send(1, nil, nd.SilentSuccess)); err != nil {
+				if err := errors.Join(ep.Receive(0, nd.SGL{}), ep.Send(1, nd.SGL{}, nd.SilentSuccess)); err != nil {
 					return fmt.Errorf("rank %d: %w", peers[i], err)
 				}
 			}
@@ -288,7 +288,7 @@ func TestDialReachesAListener(t *testing.T) {
 				return err
 			}
 			defer ep.Close()
-			if err := ep.Receive(0, []nd.SGE{nd.SGEOf(memory, 0, 8)}); err != nil {
+			if err := ep.Receive(0, nd.One(nd.SGEOf(memory, 0, 8))); err != nil {
 				return err
 			}
 			if _, err := nd.WaitOne(ctx, cq, ep); err != nil {

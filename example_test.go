@@ -23,7 +23,7 @@ func Example() {
 	mine := nd.SGEOf(memory, job.Rank()*line, line)
 	copy(mine.Buffer, fmt.Sprintf("hello from rank %4d\n", job.Rank()))
 	if ep := peers[0]; ep != nil { // nil at rank 0 itself
-		softnd.Check(nd.WriteTo(ep, 1, []nd.SGE{mine}, softnd.Must(all[0].Slice(job.Rank()*line, line)), 0))
+		softnd.Check(nd.WriteTo(ep, 1, nd.One(mine), softnd.Must(all[0].Slice(job.Rank()*line, line)), 0))
 		softnd.Must(nd.WaitOne(ctx, results, ep))
 	}
 	softnd.Check(job.Barrier(ctx)) // all lines are in rank 0's memory

@@ -61,7 +61,7 @@ func sendInVain(ctx context.Context, name string, rank int, options []Option) (e
 		<-ep.Done()
 		return job.Barrier(ctx)
 	}
-	if err := ep.Send(1, nil, 0); err != nil {
+	if err := ep.Send(1, nd.SGL{}, 0); err != nil {
 		return err
 	}
 	var r [1]nd.Result

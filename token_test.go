@@ -101,12 +101,12 @@ func (o *tokenOwner) mustRefuse(ctx context.Context, t *testing.T, name string, 
 	a := o.jobs[1].Adapter()
 	own := softnd.Must(a.Allocate(ctx, tokenMemory, nd.AllowLocalWrite))
 	defer own.Close(ctx)
-	good := []nd.SGE{nd.SGEOf(own, 0, 64)}
-	bad := []nd.SGE{{Buffer: own.Bytes()[:64], Token: token}}
+	good := nd.One(nd.SGEOf(own, 0, 64))
+	bad := nd.One(nd.SGE{Buffer: own.Bytes()[:64], Token: token})
 	at, remote := o.memory.Address(), o.memory.RemoteToken()
 	for what, post := range map[string]func(ep nd.Endpoint) error{
 		"Write":                  func(ep nd.Endpoint) error { return ep.Write(1, good, at, token, 0) },
-		"long Write":             func(ep nd.Endpoint) error { return ep.Write(1, []nd.SGE{nd.SGEOf(own, 0, tokenMemory)}, at, token, 0) },
+		"long Write":             func(ep nd.Endpoint) error { return ep.Write(1, nd.One(nd.SGEOf(own, 0, tokenMemory)), at, token, 0) },
 		"Read":                   func(ep nd.Endpoint) error { return ep.Read(1, good, at, token, 0) },
 		"SendAndInvalidate":      func(ep nd.Endpoint) error { return ep.SendAndInvalidate(1, good, token, 0) },
 		"Write from local token": func(ep nd.Endpoint) error { return ep.Write(1, bad, at, remote, 0) },
@@ -119,7 +119,7 @@ func (o *tokenOwner) mustRefuse(ctx context.Context, t *testing.T, name string, 
 		}
 		results, theirs := softnd.Must(a.CreateCompletionQueue(ctx, 16)), softnd.Must(o.jobs[0].Adapter().CreateCompletionQueue(ctx, 16))
 		peer, ep := o.connect(ctx, t, theirs, results)
-		softnd.Check(peer.Receive(2, []nd.SGE{nd.SGEOf(o.memory, 0, 4096)}))
+		softnd.Check(peer.Receive(2, nd.One(nd.SGEOf(o.memory, 0, 4096))))
 		if err := post(ep); err != nil {
 			t.Errorf("%s with %s: %v", what, name, err)
 		}

@@ -31,7 +31,7 @@ func TestAdapterCloseLeavesNothing(t *testing.T) {
 	own := must(l.LocalAddress())
 	ep := must(ad.CreateEndpoint(a.ctx, nd.EndpointConfig{ReceiveCQ: q, InitiatorCQ: q, SharedReceive: srq}))
 	must(ad.CreateEndpoint(a.ctx, nd.EndpointConfig{ReceiveCQ: q, InitiatorCQ: q})) // not connected
-	a.good(srq.Receive(1, []nd.SGE{nd.SGEOf(mr, 0, 64)}))
+	a.good(srq.Receive(1, nd.One(nd.SGEOf(mr, 0, 64))))
 
 	accepting := b.newConnector()
 	accepted := soon(func() error {
@@ -46,7 +46,7 @@ func TestAdapterCloseLeavesNothing(t *testing.T) {
 	a.good(<-accepted)
 	a.good(ep.Bind(1, mr, w, mr.Bytes()[:64], nd.AllowRead))
 
-	far, sge := nd.DescriptorOf(b.regionAt(0).mr), []nd.SGE{nd.SGEOf(mr, 64, 64)}
+	far, sge := nd.DescriptorOf(b.regionAt(0).mr), nd.One(nd.SGEOf(mr, 64, 64))
 	unused := must(ad.CreateConnector(a.ctx))
 	calls := map[string]<-chan error{
 		"GetConnectionRequest": soon(func() error { return l.GetConnectionRequest(a.ctx, unused) }),

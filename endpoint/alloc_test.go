@@ -28,24 +28,20 @@ type hotPath struct {
 	a, b     *side
 	from, to nd.Endpoint
 	n        int
-	source   []nd.SGE
-	sink     []nd.SGE
+	source   nd.SGL
+	sink     nd.SGL
 	far      nd.WindowDescriptor
 	window   nd.MemoryWindow
 	bound    []byte
-	one      [1]nd.SGE
 	results  [4]nd.Result
 	err      error
 }
 
 func newHotPath(p *pair, n int) *hotPath {
 	a, b := p.a, p.b
-	entries := func(s *side) []nd.SGE {
+	entries := func(s *side) nd.SGL {
 		m := s.regionAt(0)
-		return []nd.SGE{
-			{Buffer: m.cut(1, n/2), Token: m.mr.LocalToken()},
-			{Buffer: m.cut(n, n-n/2), Token: m.mr.LocalToken()},
-		}
+		return nd.List(nd.SGE{Buffer: m.cut(1, n/2), Token: m.mr.LocalToken()}, nd.SGE{Buffer: m.cut(n, n-n/2), Token: m.mr.LocalToken()})
 	}
 	return &hotPath{
 		a: a, b: b, from: a.endpointAt(0), to: b.endpointAt(0), n: n, source: entries(a), sink: entries(b), far: p.b.memory,
@@ -108,9 +104,9 @@ func (h *hotPath) paths() map[string]func() {
 		},
 		"full queue": func() {
 			for range defaultQueueDepth {
-				h.post(h.from.Write(1, h.source[:1], h.far.Address, h.far.Token, 0))
+				h.post(h.from.Write(1, nd.One(h.source.First), h.far.Address, h.far.Token, 0))
 			}
-			if h.from.Write(1, h.source[:1], h.far.Address, h.far.Token, 0) == nil {
+			if h.from.Write(1, nd.One(h.source.First), h.far.Address, h.far.Token, 0) == nil {
 				h.err = errors.New("more outstanding than the queue is deep")
 			}
 			for range defaultQueueDepth {
@@ -118,25 +114,45 @@ func (h *hotPath) paths() map[string]func() {
 			}
 		},
 		"write of one entry": func() {
-			h.post(h.from.Write(1, h.whole(h.a), h.far.Address, h.far.Token, 0))
+			h.post(h.from.Write(1, nd.One(h.entry(h.a)), h.far.Address, h.far.Token, 0))
 			h.take(initiatorQueue, h.a)
 		},
 		"read of one entry": func() {
-			h.post(h.from.Read(1, h.whole(h.a), h.far.Address, h.far.Token, 0))
+			h.post(h.from.Read(1, nd.One(h.entry(h.a)), h.far.Address, h.far.Token, 0))
 			h.take(initiatorQueue, h.a)
 		},
 		"send and receive of one entry": func() {
-			h.post(h.to.Receive(1, h.whole(h.b)))
-			h.post(h.from.Send(1, h.whole(h.a), 0))
+			h.post(h.to.Receive(1, nd.One(h.entry(h.b))))
+			h.post(h.from.Send(1, nd.One(h.entry(h.a)), 0))
 			h.take(receiveQueue, h.b)
 			h.take(initiatorQueue, h.a)
 		},
+		"send with a number": func() {
+			h.post(h.to.Receive(1, nd.One(h.entry(h.b))))
+			h.post(h.from.SendImmediate(1, nd.One(h.entry(h.a)), 5, 0))
+			h.take(receiveQueue, h.b)
+			h.take(initiatorQueue, h.a)
+		},
+		"write with a number": func() {
+			h.post(h.to.Receive(1, nd.SGL{}))
+			h.post(h.from.WriteImmediate(1, nd.One(h.entry(h.a)), h.far.Address, h.far.Token, 5, 0))
+			h.take(receiveQueue, h.b)
+			h.take(initiatorQueue, h.a)
+		},
+		"send and invalidate": func() {
+			h.post(h.from.Bind(1, h.a.regionAt(0).mr, h.window, h.bound, nd.AllowRead))
+			h.take(initiatorQueue, h.a)
+			h.post(h.from.Receive(1, nd.One(h.entry(h.a))))
+			h.post(h.to.SendAndInvalidate(1, nd.One(h.entry(h.b)), h.window.RemoteToken(), 0))
+			h.take(receiveQueue, h.a)
+			h.take(initiatorQueue, h.b)
+		},
 		"messages ahead of their polls": func() {
 			for range 16 {
-				h.post(h.to.Receive(1, h.whole(h.b)))
+				h.post(h.to.Receive(1, nd.One(h.entry(h.b))))
 			}
 			for range 16 {
-				h.post(h.from.Send(1, h.whole(h.a), 0))
+				h.post(h.from.Send(1, nd.One(h.entry(h.a)), 0))
 			}
 			for range 16 {
 				h.take(initiatorQueue, h.a)
@@ -161,11 +177,10 @@ func (h *hotPath) paths() map[string]func() {
 	}
 }
 
-// whole is one entry of a side's memory.
-func (h *hotPath) whole(s *side) []nd.SGE {
+// entry returns an entry of a side's memory. With it, a post has a literal list, as many programs write it.
+func (h *hotPath) entry(s *side) nd.SGE {
 	m := s.regionAt(0)
-	h.one[0] = nd.SGE{Buffer: m.cut(8, h.n), Token: m.mr.LocalToken()}
-	return h.one[:]
+	return nd.SGE{Buffer: m.cut(8, h.n), Token: m.mr.LocalToken()}
 }
 
 func (h *hotPath) post(err error) {

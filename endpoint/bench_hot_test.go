@@ -12,8 +12,8 @@ func BenchmarkHotPath(b *testing.B) {
 	p := newPair(b, setup{})
 	x, y := p.a, p.b
 	m := x.regionAt(0)
-	here := []nd.SGE{{Buffer: m.cut(0, 8), Token: m.mr.LocalToken()}}
-	there := []nd.SGE{{Buffer: y.regionAt(0).cut(0, 64), Token: y.regionAt(0).mr.LocalToken()}}
+	here := nd.One(nd.SGE{Buffer: m.cut(0, 8), Token: m.mr.LocalToken()})
+	there := nd.One(nd.SGE{Buffer: y.regionAt(0).cut(0, 64), Token: y.regionAt(0).mr.LocalToken()})
 	var results [64]nd.Result
 	take := func(s *side, q queue, n int) {
 		for n > 0 {
@@ -71,7 +71,7 @@ func BenchmarkHotPath(b *testing.B) {
 	b.Run("BindInvalidate", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			check(from.Bind(1, m.mr, w, here[0].Buffer, nd.AllowWrite))
+			check(from.Bind(1, m.mr, w, here.First.Buffer, nd.AllowWrite))
 			check(from.Invalidate(2, w, 0))
 			take(x, initiatorQueue, 2)
 		}

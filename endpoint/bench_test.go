@@ -33,7 +33,7 @@ type benchSide struct {
 	ep   nd.Endpoint
 	mr   nd.MemoryRegion
 	far  nd.WindowDescriptor
-	here []nd.SGE // one entry for the source part of mr
+	here nd.SGE // the source part of mr
 	res  [16]nd.Result
 }
 
@@ -68,7 +68,7 @@ func openBench(ctx context.Context) (*benchSide, error) {
 		return nil, err
 	}
 	s.far = all[1-job.Rank()]
-	s.here = []nd.SGE{{Buffer: s.mr.Bytes()[benchTransfer:], Token: s.mr.LocalToken()}}
+	s.here = nd.SGE{Buffer: s.mr.Bytes()[benchTransfer:], Token: s.mr.LocalToken()}
 	return s, nil
 }
 
@@ -79,8 +79,8 @@ func (s *benchSide) word(at int) *atomic.Uint64 {
 
 // write posts a Write of n bytes and takes its completion.
 func (s *benchSide) write(n int) error {
-	s.here[0].Buffer = s.mr.Bytes()[benchTransfer:][:n]
-	if err := s.ep.Write(0, s.here, s.far.Address, s.far.Token, 0); err != nil {
+	s.here.Buffer = s.mr.Bytes()[benchTransfer:][:n]
+	if err := s.ep.Write(0, nd.One(s.here), s.far.Address, s.far.Token, 0); err != nil {
 		return err
 	}
 	return s.complete(1)

@@ -429,12 +429,12 @@ func (s *side) meet(ctx context.Context, connect func(nd.Connector, nd.Endpoint)
 		return err
 	}
 	defer c.Close()
-	if err := ep.Receive(1, nil); err != nil {
+	if err := ep.Receive(1, nd.SGL{}); err != nil {
 		return err
 	}
 	graceful, err := connect(c, ep)
 	if err == nil {
-		err = ep.Send(2, nil, 0)
+		err = ep.Send(2, nd.SGL{}, 0)
 	}
 	if err != nil {
 		return err

@@ -352,9 +352,9 @@ func TestPostWithoutConnection(t *testing.T) {
 		}
 	}
 	ep := newUnconnected(t).endpoints[0]
-	why("the endpoint is not connected yet: connection invalid: post when Connect and CompleteConnect, or Accept, have returned", ep.Send(1, nil, 0))
+	why("the endpoint is not connected yet: connection invalid: post when Connect and CompleteConnect, or Accept, have returned", ep.Send(1, nd.SGL{}, 0))
 	wantStatus(t, ep.Close(), nd.Success)
-	why("the endpoint was closed: connection invalid: connect a new endpoint", ep.Send(1, nil, 0))
+	why("the endpoint was closed: connection invalid: connect a new endpoint", ep.Send(1, nd.SGL{}, 0))
 	onEvery(t, setup{}, func(t *testing.T, p *pair) {
 		p.goodEnd(p.a, p.b)
 		if got := p.a.do(order{Do: doSend}).Text; !strings.Contains(got, "the endpoint has been disconnected") || strings.Contains(got, "connect it") {

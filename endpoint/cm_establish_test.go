@@ -184,7 +184,7 @@ func TestCreateEndpointDuringProviderClose(t *testing.T) {
 			}
 		}
 		for ep := range made {
-			wantStatus(t, ep.Send(1, nil, 0), nd.ConnectionInvalid)
+			wantStatus(t, ep.Send(1, nd.SGL{}, 0), nd.ConnectionInvalid)
 		}
 	}
 }

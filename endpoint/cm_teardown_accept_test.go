@@ -24,7 +24,7 @@ func TestCloseDuringAcceptWaitsForCopy(t *testing.T) {
 	if err := l.complete(conn); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.ep.Send(l.context(), []nd.SGE{l.sge(inArena, small, 0, 8)}, 0); err != nil {
+	if err := l.ep.Send(l.context(), nd.One(l.sge(inArena, small, 0, 8)), 0); err != nil {
 		t.Fatal(err)
 	}
 	l.ledger.requests = append(l.ledger.requests, 0)

@@ -65,7 +65,7 @@ func TestConnectWithdrawn(t *testing.T) {
 			ca, ea, eb := a.newConnector(), a.newEndpoint(), b.newEndpoint()
 			connected := soon(func() error { return ca.Connect(a.ctx, ea, addr, nd.ConnectParams{}) })
 			cb := b.request()
-			b.good(eb.Receive(7, nil))
+			b.good(eb.Receive(7, nd.SGL{}))
 			accepted := soon(func() error { return cb.Accept(b.ctx, eb, nd.ConnectParams{}) })
 			a.good(<-connected)
 			giveUp(ca)
@@ -103,7 +103,7 @@ func TestAcceptWithdrawn(t *testing.T) {
 			wantStatus(t, <-accepted, nd.Canceled)
 			wantStatus(t, ca.CompleteConnect(a.ctx), nd.ConnectionAborted)
 			wantStatus(t, ca.CompleteConnect(a.ctx), nd.ConnectionInvalid)
-			wantStatus(t, ea.Send(1, nil, 0), nd.Success) // it has failed by now: the result says so
+			wantStatus(t, ea.Send(1, nd.SGL{}, 0), nd.Success) // it has failed by now: the result says so
 			wantStatus(t, ca.Connect(a.ctx, ea, addr, nd.ConnectParams{}), nd.ConnectionActive)
 		})
 	}
@@ -128,7 +128,7 @@ func TestEndpointClosedWhileConnecting(t *testing.T) {
 			if err := <-accepted; err == nil {
 				t.Error("Accept succeeded without a peer")
 			}
-			if err := ea.Send(0, nil, 0); name == "close" {
+			if err := ea.Send(0, nd.SGL{}, 0); name == "close" {
 				wantStatus(t, err, nd.ConnectionInvalid)
 			}
 		})

@@ -48,7 +48,7 @@ func TestCQBecomesShared(t *testing.T) {
 			var crew sync.WaitGroup
 			crew.Go(func() {
 				m := s.regionAt(0)
-				here := []nd.SGE{{Buffer: m.cut(0, 8), Token: m.mr.LocalToken()}}
+				here := nd.One(nd.SGE{Buffer: m.cut(0, 8), Token: m.mr.LocalToken()})
 				var results [8]nd.Result
 				posted, taken := uint64(0), uint64(0)
 				for over := false; !over || taken < posted; {

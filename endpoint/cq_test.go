@@ -123,7 +123,7 @@ func TestCQOverrun(t *testing.T) {
 	}
 	flushed, other := endpoint(), endpoint()
 	for i := range uint64(1024) {
-		if err := flushed.Receive(i, nil); err != nil {
+		if err := flushed.Receive(i, nd.SGL{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -214,7 +214,7 @@ func TestEventConnectionFailed(t *testing.T) {
 	var h recorder
 	p := newLoggedPair(t, &h, setup{})
 	bad := nd.SGE{Buffer: p.a.regions[0].bytes()[:8], Token: 12345}
-	if err := p.a.endpointAt(0).Send(1, []nd.SGE{bad}, 0); err != nil {
+	if err := p.a.endpointAt(0).Send(1, nd.One(bad), 0); err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range h.await(t, 2, "connection failed") {
@@ -247,7 +247,7 @@ func TestEventQueueOverran(t *testing.T) {
 	s.Both.QueueDepth = 1
 	p := newLoggedPair(t, &h, s)
 	for range 64 {
-		_ = p.a.endpointAt(0).Write(1, nil, 0, 0, 0)
+		_ = p.a.endpointAt(0).Write(1, nd.SGL{}, 0, 0, 0)
 	}
 	h.await(t, 1, "completion queue overran")[0].check(t, slog.LevelError, map[string]string{"queue": "", "depth": "2"})
 	h.await(t, 1, "connection failed")
@@ -264,7 +264,7 @@ func TestEventRequestWaits(t *testing.T) {
 	s := setup{}
 	s.Both.ReceiveTimeout = NoLimit
 	p := newLoggedPair(t, &h, s)
-	if err := p.a.endpointAt(0).Send(77, nil, 0); err != nil {
+	if err := p.a.endpointAt(0).Send(77, nd.SGL{}, 0); err != nil {
 		t.Fatal(err)
 	}
 	h.await(t, 1, "request waits")[0].check(t, slog.LevelWarn, map[string]string{"request": "send", "context": "77", "for": "receive", "endpoint": "1"})
@@ -280,7 +280,7 @@ func TestEventHandlerBlocks(t *testing.T) {
 	h := recorder{handle: func(slog.Record) { <-release }}
 	p := newLoggedPair(t, &h, setup{})
 	h.await(t, 1, "connected")
-	if err := p.a.endpointAt(0).Write(1, nil, 0, 0, 0); err != nil {
+	if err := p.a.endpointAt(0).Write(1, nd.SGL{}, 0, 0, 0); err != nil {
 		t.Error(err)
 	}
 	if err := p.a.endpointAt(0).Close(); err != nil {

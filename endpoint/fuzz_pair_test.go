@@ -416,7 +416,7 @@ func (r *fuzzPair) alive(t *testing.T) {
 	}
 	lived, before := v.ep.state() == connected && r.attacker.ep.state() == connected, v.ledger.success
 	e := r.attacker.areas[inArena]
-	v.posted(0, v.ep.Write(v.context(), []nd.SGE{v.sge(private, small, 0, 50)}, shm.AddressOf(e.of(small)), e.remote[small], 0))
+	v.posted(0, v.ep.Write(v.context(), nd.One(v.sge(private, small, 0, 50)), shm.AddressOf(e.of(small)), e.remote[small], 0))
 	r.rest(t, true, nil)
 	if v.ledger.completed != len(v.ledger.requests) || lived && v.ledger.success != before+1 {
 		t.Fatalf("of %d requests %d have ended, %d of them well, %d before the last: %v", len(v.ledger.requests), v.ledger.completed, v.ledger.success, before, v.ep.life.cause)

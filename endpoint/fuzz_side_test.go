@@ -298,27 +298,27 @@ func (a *fuzzSide) sge(area, rng, from, n int) nd.SGE {
 // receive posts a Receive of some kind.
 func (a *fuzzSide) receive(kind byte) {
 	from := len(a.ledger.receives) % 4 * 128
-	var list []nd.SGE
+	var list nd.SGL
 	switch kind % receiveKinds {
 	case 0:
-		list = []nd.SGE{a.sge(inArena, local, from, 64)}
+		list = nd.One(a.sge(inArena, local, from, 64))
 	case 1:
-		list = []nd.SGE{a.sge(private, local, from, 100)}
+		list = nd.One(a.sge(private, local, from, 100))
 	case 2:
-		list = []nd.SGE{a.sge(inArena, local, from, 16), a.sge(private, local, from, 100)}
+		list = nd.List(a.sge(inArena, local, from, 16), a.sge(private, local, from, 100))
 	case 3:
-		list = []nd.SGE{a.sge(inArena, local, from, 10)}
+		list = nd.One(a.sge(inArena, local, from, 10))
 	case 4: // empty
 	case 5:
-		list = []nd.SGE{a.sge(inArena, forPeers, from, 64)}
+		list = nd.One(a.sge(inArena, forPeers, from, 64))
 	case 6:
-		list = []nd.SGE{a.sge(inArena, vast, 0, vastSize)}
+		list = nd.One(a.sge(inArena, vast, 0, vastSize))
 	case 7:
-		list = []nd.SGE{a.sge(private, vast, 0, vastSize/2), a.sge(inArena, vast, 0, vastSize/2)}
+		list = nd.List(a.sge(private, vast, 0, vastSize/2), a.sge(inArena, vast, 0, vastSize/2))
 	case 8:
-		list = []nd.SGE{a.sge(private, stale, from, 64)}
+		list = nd.One(a.sge(private, stale, from, 64))
 	case 9:
-		list = []nd.SGE{a.sge(inArena, local, from, 20), a.sge(inArena, foreign, from, 64)}
+		list = nd.List(a.sge(inArena, local, from, 20), a.sge(inArena, foreign, from, 64))
 	}
 	receive := a.ep.Receive
 	if a.shared != nil {
@@ -330,7 +330,7 @@ func (a *fuzzSide) receive(kind byte) {
 	a.areas[inArena].allow(local, from, from+64)
 	a.areas[private].allow(local, from, from+100)
 	total := uint64(0)
-	for _, s := range list {
+	for _, s := range list.Entries() {
 		total += uint64(len(s.Buffer))
 	}
 	a.ledger.receives = append(a.ledger.receives, total)

@@ -78,14 +78,14 @@ func runMessages(t *testing.T, p *pair, ep int, source, sink func(i uint64) nd.S
 		})
 	}
 	for i := range uint64(depth) {
-		if err := to.Receive(i, []nd.SGE{sink(i)}); err != nil {
+		if err := to.Receive(i, nd.One(sink(i))); err != nil {
 			t.Fatal(err)
 		}
 	}
 	crew.Go(func() {
 		var results [4]nd.Result
 		for i, n := uint64(0), 0; !over(results[:n]); n = p.a.queues[initiatorQueue].Poll(results[:]) {
-			if from.Send(i, []nd.SGE{source(i)}, 0) == nil {
+			if from.Send(i, nd.One(source(i)), 0) == nil {
 				i++
 			}
 			runtime.Gosched()
@@ -103,7 +103,7 @@ func runMessages(t *testing.T, p *pair, ep int, source, sink func(i uint64) nd.S
 					continue
 				}
 				look(sink(r.RequestContext).Buffer)
-				_ = to.Receive(next, []nd.SGE{sink(next)}) // it may have failed by now
+				_ = to.Receive(next, nd.One(sink(next))) // it may have failed by now
 				next++
 				arrived.Add(1)
 			}

@@ -78,7 +78,7 @@ func TestObjectsOfOtherAdapterRejected(t *testing.T) {
 
 	// Its tokens are invalid here, for peers and in entries.
 	p.b.must(order{Do: doReceive, Parts: mine(0, 100)})
-	if err := ep.Send(7, []nd.SGE{{Buffer: mr.Bytes(), Token: mr.LocalToken()}}, 0); err != nil {
+	if err := ep.Send(7, nd.One(nd.SGE{Buffer: mr.Bytes(), Token: mr.LocalToken()}), 0); err != nil {
 		t.Fatal(err)
 	}
 	p.a.expect(initiatorQueue, failure(nd.RequestSend, 7, nd.AccessViolation))

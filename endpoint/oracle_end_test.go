@@ -162,10 +162,10 @@ func (p *oracleSide) postBehindFailure() {
 	g, to := p.target(lengthOf(parts), func(g *oracleAccess) bool { return g.plain })
 	f := p.flags() &^ nd.Defer
 	if o.one(2) {
-		p.post(failing(nd.RequestSend, nd.Canceled, "send behind a failure"), f, func(c uint64) error { return p.ep.Send(c, entriesOf(parts), f) })
+		p.post(failing(nd.RequestSend, nd.Canceled, "send behind a failure"), f, func(c uint64) error { return p.ep.Send(c, listOf(parts), f) })
 		return
 	}
-	p.post(failing(nd.RequestWrite, nd.Canceled, "write behind a failure"), f, func(c uint64) error { return p.ep.Write(c, entriesOf(parts), g.addressOf(to), g.token, f) })
+	p.post(failing(nd.RequestWrite, nd.Canceled, "write behind a failure"), f, func(c uint64) error { return p.ep.Write(c, listOf(parts), g.addressOf(to), g.token, f) })
 }
 
 // violations post requests that fail. They report whether they could.
@@ -201,9 +201,9 @@ func (p *oracleSide) fail(s nd.Status, remote bool, spoil func(g *oracleAccess, 
 	if spoil != nil {
 		spoil(&g, &to)
 	}
-	sge := entriesOf(p.split(1, n, p.limits.MaxInitiatorSGE))
+	sge := listOf(p.split(1, n, p.limits.MaxInitiatorSGE))
 	if !remote {
-		sge[0].Token ^= 1 << 20
+		sge.First.Token ^= 1 << 20
 	}
 	f := p.flags()
 	address := g.address + uint64(to.off) - uint64(g.off)
@@ -236,13 +236,13 @@ func (p *oracleSide) failWithoutRight() bool {
 }
 
 func (p *oracleSide) failWrite(g *oracleAccess, what string) bool {
-	sge := entriesOf(p.split(1, 1+p.o.IntN(g.n), p.limits.MaxInitiatorSGE))
+	sge := listOf(p.split(1, 1+p.o.IntN(g.n), p.limits.MaxInitiatorSGE))
 	return p.must(failing(nd.RequestWrite, nd.AccessViolation, what), 0, func(c uint64) error { return p.ep.Write(c, sge, g.address, g.token, 0) })
 }
 
 func (p *oracleSide) failAtomic(g *oracleAccess, what string) bool {
-	kind, sge := nd.RequestFetchAndAdd+nd.RequestType(p.o.IntN(3)), entriesOf(p.split(1, 8, 1))
-	return p.must(failing(kind, nd.AccessViolation, what), 0, func(c uint64) error { return p.postAtomic(kind, c, sge[0], (g.address+7)&^7, g.token, 1, 2, 0) })
+	kind, sge := nd.RequestFetchAndAdd+nd.RequestType(p.o.IntN(3)), listOf(p.split(1, 8, 1))
+	return p.must(failing(kind, nd.AccessViolation, what), 0, func(c uint64) error { return p.postAtomic(kind, c, sge.First, (g.address+7)&^7, g.token, 1, 2, 0) })
 }
 
 // failStale uses a window after the end of its bind, with a message or without.
@@ -260,7 +260,7 @@ func (p *oracleSide) failStale() bool {
 			return false
 		}
 		r := failing(nd.RequestSend, nd.RemoteError, "send and invalidate what is invalid").withReceive(nd.InvalidDeviceRequest)
-		return p.must(r, 0, func(c uint64) error { return p.ep.SendAndInvalidate(c, nil, g.token, 0) })
+		return p.must(r, 0, func(c uint64) error { return p.ep.SendAndInvalidate(c, nd.SGL{}, g.token, 0) })
 	}
 	if p.o.one(2) {
 		return p.failAtomic(g, "atomic on a window that is invalid")
@@ -282,7 +282,7 @@ func (p *oracleSide) failOverflow() bool {
 func (p *oracleSide) failSend(n int, s nd.Status) bool {
 	parts := p.split(1, n, p.limits.MaxInitiatorSGE)
 	r := failing(nd.RequestSend, nd.RemoteError, fmt.Sprintf("send %v to a receive that fails", parts)).withReceive(s)
-	return p.must(r, 0, func(c uint64) error { return p.ep.Send(c, entriesOf(parts), 0) })
+	return p.must(r, 0, func(c uint64) error { return p.ep.Send(c, listOf(parts), 0) })
 }
 
 // failBadReceive sends to a receive whose token is none.
@@ -290,7 +290,7 @@ func (p *oracleSide) failBadReceive() bool {
 	far, o := p.far, p.o
 	for len(far.receives) > 0 {
 		r := &oracleRequest{message: true, expectation: &expectation{what: "empty send", Result: nd.Result{RequestType: nd.RequestSend}}, apply: func(*oracleReceive) {}}
-		p.must(r, 0, func(c uint64) error { return p.ep.Send(c, nil, 0) })
+		p.must(r, 0, func(c uint64) error { return p.ep.Send(c, nd.SGL{}, 0) })
 	}
 	o.drain()
 	bad := far.split(0, 1+o.IntN(10_000), far.limits.MaxReceiveSGE)

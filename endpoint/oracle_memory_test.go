@@ -40,11 +40,12 @@ type oraclePart struct {
 
 func (p oraclePart) String() string { return fmt.Sprintf("%s[%d:+%d]", p.area.name, p.off, p.n) }
 
-func entriesOf(parts []oraclePart) (sge []nd.SGE) {
+func listOf(parts []oraclePart) nd.SGL {
+	var sge []nd.SGE
 	for _, p := range parts {
 		sge = append(sge, nd.SGE{Buffer: p.area.mem[p.off:][:p.n:p.n], Token: p.token})
 	}
-	return sge
+	return nd.List(sge...)
 }
 
 func lengthOf(parts []oraclePart) (n int) {

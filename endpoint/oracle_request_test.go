@@ -82,14 +82,14 @@ func (p *oracleSide) inline(f nd.OpFlags, parts []oraclePart) nd.OpFlags {
 	return f
 }
 
-// captured returns the entries of a request, and what to do when it has been posted: the bytes of
+// captured returns the list of a request, and what to do when it has been posted: the bytes of
 // an inline request are the caller's again.
-func captured(f nd.OpFlags, parts []oraclePart) (sge []nd.SGE, posted func()) {
+func captured(f nd.OpFlags, parts []oraclePart) (sge nd.SGL, posted func()) {
 	if !f.Has(nd.Inline) {
-		return entriesOf(parts), func() {}
+		return listOf(parts), func() {}
 	}
 	data := gather(parts)
-	return []nd.SGE{{Buffer: data}}, func() {
+	return nd.One(nd.SGE{Buffer: data}), func() {
 		for i := range data {
 			data[i] ^= 0xff
 		}
@@ -226,7 +226,7 @@ func (p *oracleSide) read() {
 	r := &oracleRequest{expectation: &expectation{what: fmt.Sprintf("read %v from %v", parts, from),
 		Result: nd.Result{RequestType: nd.RequestRead, BytesTransferred: uint32(from.n)}, done: func() { g.users--; p.forget(read) }}}
 	r.apply = func(*oracleReceive) { scatter(parts, gather([]oraclePart{from})) }
-	if p.post(r, f, func(c uint64) error { return p.ep.Read(c, entriesOf(parts), g.addressOf(from), g.token, f) }) {
+	if p.post(r, f, func(c uint64) error { return p.ep.Read(c, listOf(parts), g.addressOf(from), g.token, f) }) {
 		g.users++
 		p.fenced(f)
 		p.reads = append(p.reads, read)
@@ -270,7 +270,7 @@ func (p *oracleSide) atomic() {
 		operand = binary.NativeEndian.Uint64(gather([]oraclePart{to}))
 	}
 	if p.post(r, f, func(c uint64) error {
-		return p.postAtomic(kind, c, entriesOf(parts)[0], g.addressOf(to), g.token, operand, swap, f)
+		return p.postAtomic(kind, c, listOf(parts).First, g.addressOf(to), g.token, operand, swap, f)
 	}) {
 		g.users++
 		p.fenced(f)

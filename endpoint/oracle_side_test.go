@@ -221,7 +221,7 @@ func (p *oracleSide) postReceive(parts []oraclePart) {
 	if p.shared != nil {
 		post = p.shared.Receive
 	}
-	err := post(p.context, entriesOf(parts))
+	err := post(p.context, listOf(parts))
 	o.note("%s: %d receive into %v: %v", p.name, p.context, parts, err)
 	if err != nil {
 		if nd.StatusOf(err) != nd.NoMoreEntries || len(p.want[receiveQueue]) < p.limits.ReceiveDepth {
@@ -318,14 +318,14 @@ func (p *oracleSide) batch() {
 
 // submit lets everything run, by a post that fails.
 func (p *oracleSide) submit() {
-	_ = p.ep.Send(0, nil, nd.AllowRead)
+	_ = p.ep.Send(0, nd.SGL{}, nd.AllowRead)
 	p.batching = false
 }
 
 // marker posts a request whose result shows that those before it are done.
 func (p *oracleSide) marker() {
 	r := &oracleRequest{expectation: &expectation{what: "marker", Result: nd.Result{RequestType: nd.RequestRead}}, apply: func(*oracleReceive) {}}
-	for end := time.Now().Add(proctest.Timeout); !p.post(r, nd.ReadFence, func(c uint64) error { return p.ep.Read(c, nil, 0, 0, nd.ReadFence) }); {
+	for end := time.Now().Add(proctest.Timeout); !p.post(r, nd.ReadFence, func(c uint64) error { return p.ep.Read(c, nd.SGL{}, 0, 0, nd.ReadFence) }); {
 		if time.Now().After(end) {
 			p.o.failf("%s: the queue stays full", p.name)
 		}

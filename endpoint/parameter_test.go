@@ -67,7 +67,7 @@ func TestErrorNamesTheParameter(t *testing.T) {
 		"Pages":         {fastRegister(func(r *nd.FastRegistration) { r.Pages = []nd.LogicalPage{1 << 50, 1 << 51} })},
 		"flags": {
 			second(i.adapter.Register(ctx, make([]byte, 1), 1<<20)), second(i.adapter.Allocate(ctx, 1, 1<<20)),
-			i.endpoints[0].Send(0, nil, bad), i.endpoints[0].SendAndInvalidate(0, nil, 0, bad), i.endpoints[0].Write(0, nil, 0, 0, bad), i.endpoints[0].Read(0, nil, 0, 0, bad),
+			i.endpoints[0].Send(0, nd.SGL{}, bad), i.endpoints[0].SendAndInvalidate(0, nd.SGL{}, 0, bad), i.endpoints[0].Write(0, nd.SGL{}, 0, 0, bad), i.endpoints[0].Read(0, nd.SGL{}, 0, 0, bad),
 			i.endpoints[0].Bind(0, mr, mw, mr.Bytes(), bad), i.endpoints[0].Invalidate(0, mw, bad), i.endpoints[0].InvalidateRegion(0, fast, bad),
 		},
 	} {

@@ -17,8 +17,8 @@ import (
 func TestBusyProgramServesItsPeer(t *testing.T) {
 	p := newPair(t, setup{Private: [2]bool{true, false}})
 	x, y := p.a, p.b
-	here := []nd.SGE{{Buffer: x.regionAt(0).cut(0, 8), Token: x.regionAt(0).mr.LocalToken()}}
-	there := []nd.SGE{{Buffer: y.regionAt(0).cut(64, 64), Token: y.regionAt(0).mr.LocalToken()}}
+	here := nd.One(nd.SGE{Buffer: x.regionAt(0).cut(0, 8), Token: x.regionAt(0).mr.LocalToken()})
+	there := nd.One(nd.SGE{Buffer: y.regionAt(0).cut(64, 64), Token: y.regionAt(0).mr.LocalToken()})
 	var stop atomic.Bool
 	var writes atomic.Int64
 	ended := make(chan error, 1)
@@ -88,7 +88,7 @@ func TestPeerThatTakesMessagesBack(t *testing.T) {
 		<-stopped
 	}()
 	m := x.regionAt(0)
-	there := []nd.SGE{{Buffer: m.cut(0, 8), Token: m.mr.LocalToken()}}
+	there := nd.One(nd.SGE{Buffer: m.cut(0, 8), Token: m.mr.LocalToken()})
 	var results [64]nd.Result
 	for range rounds(3_000_000) {
 		if ex.state() != connected {

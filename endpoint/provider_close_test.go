@@ -192,7 +192,7 @@ func TestCallsAfterProviderClose(t *testing.T) {
 		"GetPrivateData": func() { _, _ = passive.GetPrivateData(nil) },
 		"Reject":         func() { _ = passive.Reject(nil) },
 		"Close":          func() { _ = passive.Close() },
-		"Receive":        func() { _ = ep.Receive(1, nil) },
+		"Receive":        func() { _ = ep.Receive(1, nd.SGL{}) },
 		"Notify":         func() { _ = cq.Notify(ctx, nd.NotifyAny) },
 		"Poll":           func() { cq.Poll(make([]nd.Result, 1)) },
 		"Flush":          func() { _ = ep.Flush(ctx) },
@@ -230,7 +230,7 @@ func TestCallsRacingProviderClose(t *testing.T) {
 		p.connect(addr)
 		window := a.windowAt(a.must(order{Do: doWindow}).N)
 		ep, mr, peer := a.endpointAt(0), a.regionAt(0).mr, b.describe(0)
-		here := []nd.SGE{{Buffer: mr.Bytes()[:64], Token: mr.LocalToken()}}
+		here := nd.One(nd.SGE{Buffer: mr.Bytes()[:64], Token: mr.LocalToken()})
 		var stop atomic.Bool
 		var all sync.WaitGroup
 		var started sync.WaitGroup
@@ -254,9 +254,9 @@ func TestCallsRacingProviderClose(t *testing.T) {
 			race("Poll", func() { a.queues[i%2].Poll(make([]nd.Result, 4)) })
 		}
 		race("Write", func() { _ = ep.Write(1, here, peer.Address, peer.Token, 0) })
-		race("Send", func() { _ = ep.Send(1, here[:], 0) })
+		race("Send", func() { _ = ep.Send(1, here, 0) })
 		race("Bind", func() {
-			_ = ep.Bind(1, mr, window, here[0].Buffer, nd.AllowRead)
+			_ = ep.Bind(1, mr, window, here.First.Buffer, nd.AllowRead)
 			_ = ep.Invalidate(1, window, 0)
 			window.Descriptor()
 		})

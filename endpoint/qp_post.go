@@ -12,20 +12,20 @@ import (
 )
 
 // Send posts a message for the peer's oldest posted receive.
-func (ep *queuePair) Send(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
-	if flags != 0 || len(sge) != 1 || uint(len(sge[0].Buffer))-1 >= wire.MaxSendInEntry { // also true for length 0
-		return ep.postSend(reqCtx, sge, flags)
+func (ep *queuePair) Send(reqCtx uint64, sge nd.SGL, flags nd.OpFlags) error {
+	if flags != 0 || len(sge.More) != 0 || uint(len(sge.First.Buffer))-1 >= wire.MaxSendInEntry { // also true for length 0
+		return ep.postSend(reqCtx, &sge, flags)
 	}
 	if !ep.mu.LockBiased() { // Lock does the same, with one more call
 		ep.mu.Lock()
 	}
-	c, n := ep.conn, uint64(len(sge[0].Buffer))
+	c, n := ep.conn, uint64(len(sge.First.Buffer))
 	// FastLimit: the peer has posted a receive for each entry before this number, and the ring has a slot for
 	// it. Each of these receives can hold FastMaxLength bytes. renewCredit raises the limit, if it can.
 	if ep.canRunFast() && (c.out.Published() < c.credit.FastLimit || c.renewCredit()) && n <= uint64(c.credit.FastMaxLength) {
 		entry := c.out.NextEntry()
 		entry[0] = wire.PlainSend(n)
-		if ep.guard.CopyToEntry(entry.Bytes(1), &sge[0]) { // the payload begins at word 1
+		if ep.guard.CopyToEntry(entry.Bytes(1), &sge.First) { // the payload begins at word 1
 			c.out.Publish() // counts as a Send of the fast path: the credit needs CountEntry for other entries only
 			c.out.PrefetchForWrite()
 			if c.peer.HasWaiter() {
@@ -42,34 +42,34 @@ func (ep *queuePair) Send(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
 		}
 	}
 	ep.mu.Unlock()
-	return ep.postSend(reqCtx, sge[:1:1], 0)
+	return ep.postSend(reqCtx, &sge, 0)
 }
 
 // postSend is Send on the slow path.
-func (ep *queuePair) postSend(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
+func (ep *queuePair) postSend(reqCtx uint64, sge *nd.SGL, flags nd.OpFlags) error {
 	return ep.submitOnError(ep.postTransfer(transfer{op: "send", kind: nd.RequestSend}, reqCtx, sge, flags))
 }
 
 // SendAndInvalidate posts a message that also invalidates the peer's window or region with remoteToken.
-func (ep *queuePair) SendAndInvalidate(reqCtx uint64, sge []nd.SGE, remoteToken nd.Token, flags nd.OpFlags) error {
-	return ep.submitOnError(ep.postTransfer(transfer{op: "send and invalidate", kind: nd.RequestSend, invalidate: true, remoteToken: remoteToken}, reqCtx, sge, flags))
+func (ep *queuePair) SendAndInvalidate(reqCtx uint64, sge nd.SGL, remoteToken nd.Token, flags nd.OpFlags) error {
+	return ep.submitOnError(ep.postTransfer(transfer{op: "send and invalidate", kind: nd.RequestSend, invalidate: true, remoteToken: remoteToken}, reqCtx, &sge, flags))
 }
 
 // SendImmediate posts a message with a number for the result of the peer's receive.
-func (ep *queuePair) SendImmediate(reqCtx uint64, sge []nd.SGE, immediate uint32, flags nd.OpFlags) error {
+func (ep *queuePair) SendImmediate(reqCtx uint64, sge nd.SGL, immediate uint32, flags nd.OpFlags) error {
 	return ep.submitOnError(ep.postTransfer(transfer{op: "send immediate", kind: nd.RequestSend, hasImmediate: true, immediate: immediate,
-		remoteToken: nd.Token(immediate)}, reqCtx, sge, flags)) // ring entries have it in the place of the token
+		remoteToken: nd.Token(immediate)}, reqCtx, &sge, flags)) // ring entries have it in the place of the token
 }
 
 // WriteImmediate posts a Write that also completes the peer's oldest receive, with a number for its result.
-func (ep *queuePair) WriteImmediate(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, remoteToken nd.Token, immediate uint32, flags nd.OpFlags) error {
+func (ep *queuePair) WriteImmediate(reqCtx uint64, sge nd.SGL, remoteAddress uint64, remoteToken nd.Token, immediate uint32, flags nd.OpFlags) error {
 	return ep.submitOnError(ep.postTransfer(transfer{op: "write immediate", kind: nd.RequestWrite, hasImmediate: true, immediate: immediate,
-		remoteAddress: remoteAddress, remoteToken: remoteToken}, reqCtx, sge, flags))
+		remoteAddress: remoteAddress, remoteToken: remoteToken}, reqCtx, &sge, flags))
 }
 
 // Write posts a copy of the bytes in sge to the peer's memory at remoteAddress.
-func (ep *queuePair) Write(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, remoteToken nd.Token, flags nd.OpFlags) error {
-	if flags == 0 && len(sge) == 1 && uint(len(sge[0].Buffer))-1 < smallTransfer {
+func (ep *queuePair) Write(reqCtx uint64, sge nd.SGL, remoteAddress uint64, remoteToken nd.Token, flags nd.OpFlags) error {
+	if flags == 0 && len(sge.More) == 0 && uint(len(sge.First.Buffer))-1 < smallTransfer {
 		if !ep.mu.LockBiased() {
 			ep.mu.Lock()
 		}
@@ -77,9 +77,9 @@ func (ep *queuePair) Write(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, re
 		// The Write must not overtake a message whose data the peer has not taken out of the ring yet.
 		if ep.canRunFast() && !ep.conn.copyWouldOvertake() {
 			if !ep.requesterCopies || ep.unreachable == remoteToken && remoteToken != 0 {
-				done = ep.pushWriteFast(reqCtx, &sge[0], remoteAddress, remoteToken)
-			} else if f := ep.guard.Put(&ep.conn.guardPeer, &sge[0], remoteAddress, remoteToken); f == window.NoFault {
-				ep.completeFast(nd.RequestWrite, reqCtx, len(sge[0].Buffer))
+				done = ep.pushWriteFast(reqCtx, &sge.First, remoteAddress, remoteToken)
+			} else if f := ep.guard.Put(&ep.conn.guardPeer, &sge.First, remoteAddress, remoteToken); f == window.NoFault {
+				ep.completeFast(nd.RequestWrite, reqCtx, len(sge.First.Buffer))
 				done = true
 			} else if f == window.FaultUnreachable {
 				ep.unreachable = remoteToken
@@ -90,24 +90,24 @@ func (ep *queuePair) Write(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, re
 			return nil
 		}
 	}
-	return ep.submitOnError(ep.postTransfer(transfer{op: "write", kind: nd.RequestWrite, remoteAddress: remoteAddress, remoteToken: remoteToken}, reqCtx, sge, flags))
+	return ep.submitOnError(ep.postTransfer(transfer{op: "write", kind: nd.RequestWrite, remoteAddress: remoteAddress, remoteToken: remoteToken}, reqCtx, &sge, flags))
 }
 
 // Read posts a copy of the peer's memory at remoteAddress into the bytes of sge.
-func (ep *queuePair) Read(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, remoteToken nd.Token, flags nd.OpFlags) error {
-	if flags == 0 && len(sge) == 1 && uint(len(sge[0].Buffer))-1 < smallTransfer {
+func (ep *queuePair) Read(reqCtx uint64, sge nd.SGL, remoteAddress uint64, remoteToken nd.Token, flags nd.OpFlags) error {
+	if flags == 0 && len(sge.More) == 0 && uint(len(sge.First.Buffer))-1 < smallTransfer {
 		if !ep.mu.LockBiased() {
 			ep.mu.Lock()
 		}
 		if ep.requesterCopies && ep.canRunFast() && !ep.conn.copyWouldOvertake() && ep.req.readLimit > 0 &&
-			ep.guard.Get(&ep.conn.guardPeer, &sge[0], remoteAddress, remoteToken) == window.NoFault {
-			ep.completeFast(nd.RequestRead, reqCtx, len(sge[0].Buffer))
+			ep.guard.Get(&ep.conn.guardPeer, &sge.First, remoteAddress, remoteToken) == window.NoFault {
+			ep.completeFast(nd.RequestRead, reqCtx, len(sge.First.Buffer))
 			ep.mu.Unlock()
 			return nil
 		}
 		ep.mu.Unlock()
 	}
-	return ep.submitOnError(ep.postTransfer(transfer{op: "read", kind: nd.RequestRead, remoteAddress: remoteAddress, remoteToken: remoteToken}, reqCtx, sge, flags))
+	return ep.submitOnError(ep.postTransfer(transfer{op: "read", kind: nd.RequestRead, remoteAddress: remoteAddress, remoteToken: remoteToken}, reqCtx, &sge, flags))
 }
 
 // transfer is what distinguishes the calls of postTransfer.
@@ -131,7 +131,7 @@ func (t *transfer) allowedFlags() nd.OpFlags {
 }
 
 // postTransfer posts a Send, Write or Read on the slow path.
-func (ep *queuePair) postTransfer(t transfer, reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
+func (ep *queuePair) postTransfer(t transfer, reqCtx uint64, sge *nd.SGL, flags nd.OpFlags) error {
 	op := t.op
 	if flags&^t.allowedFlags() != 0 {
 		return argument("flags", ep.opError(op, nd.InvalidParameter, "invalid flags "+flags.String(), "pass only flags that the call documents"))
@@ -141,8 +141,8 @@ func (ep *queuePair) postTransfer(t transfer, reqCtx uint64, sge []nd.SGE, flags
 		if err := ep.checkInline(op, sge); err != nil {
 			return err
 		}
-	} else if len(sge) > ep.limits.initiatorSGE {
-		return ep.opError(op, nd.DataOverrun, fmt.Sprintf("%d scatter/gather entries, granted %d", len(sge), ep.limits.initiatorSGE), "raise MaxInitiatorSGE or split the request")
+	} else if sge.Len() > ep.limits.initiatorSGE {
+		return ep.opError(op, nd.DataOverrun, fmt.Sprintf("%d scatter/gather entries, granted %d", sge.Len(), ep.limits.initiatorSGE), "raise MaxInitiatorSGE or split the request")
 	}
 	if err := ep.checkLength(op, sge); err != nil {
 		return err
@@ -167,10 +167,10 @@ func (ep *queuePair) postTransfer(t transfer, reqCtx uint64, sge []nd.SGE, flags
 	return ep.post(r)
 }
 
-func (ep *queuePair) checkLength(op string, sge []nd.SGE) error {
+func (ep *queuePair) checkLength(op string, sge *nd.SGL) error {
 	total := uint64(0)
-	for i := range sge {
-		total += uint64(len(sge[i].Buffer))
+	for i := range sge.Len() {
+		total += uint64(len(sge.At(i).Buffer))
 	}
 	if total > maxTransfer {
 		return ep.opError(op, nd.BufferOverflow, fmt.Sprintf("%d bytes, at most %d", total, maxTransfer), "split the request")

@@ -42,7 +42,7 @@ func TestRequestBatchesComplete(t *testing.T) {
 		ep := &ndcompat.Batch{Endpoint: p.a.endpointAt(0)}
 		var want []nd.Result
 		write := func(context uint64) {
-			p.a.good(ep.Write(context, []nd.SGE{nd.SGEOf(p.a.regionAt(0).mr, 0, 100)}, p.b.memory.Address, p.b.memory.Token, 0))
+			p.a.good(ep.Write(context, nd.One(nd.SGEOf(p.a.regionAt(0).mr, 0, 100)), p.b.memory.Address, p.b.memory.Token, 0))
 		}
 		ep.SubmitRequestBatch() // of nothing
 		ep.StartRequestBatch()

@@ -14,21 +14,21 @@ import (
 )
 
 // Receive posts the buffers of sge for one message.
-func (ep *queuePair) Receive(reqCtx uint64, sge []nd.SGE) error {
-	if len(sge) != 1 || uint64(len(sge[0].Buffer))-1 >= maxTransfer || ep.srq != nil || ep.forwards() { // also for length 0
-		return ep.postReceive(reqCtx, sge)
+func (ep *queuePair) Receive(reqCtx uint64, sge nd.SGL) error {
+	if len(sge.More) != 0 || uint64(len(sge.First.Buffer))-1 >= maxTransfer || ep.srq != nil || ep.forwards() { // also for length 0
+		return ep.postReceive(reqCtx, &sge)
 	}
 	if !ep.mu.LockBiased() { // Lock does the same, with one more call
 		ep.mu.Lock()
 	}
 	// privileged is 0 while the program has no privileged token. Only the slow path resolves that token.
 	if ep.stateWord.Load() == uint32(connected) && ep.hasReceiveSlot() && ep.adapter.privileged.Load() == 0 {
-		ep.postReceiveFast(reqCtx, &sge[0])
+		ep.postReceiveFast(reqCtx, &sge.First)
 		ep.mu.Unlock()
 		return nil
 	}
 	ep.mu.Unlock()
-	return ep.postReceive(reqCtx, sge[:1:1])
+	return ep.postReceive(reqCtx, &sge)
 }
 
 // hasReceiveSlot reports whether another receive may be outstanding. A poll that takes the result of a
@@ -38,7 +38,7 @@ func (ep *queuePair) hasReceiveSlot() bool {
 }
 
 // postReceive is Receive on the slow path.
-func (ep *queuePair) postReceive(reqCtx uint64, sge []nd.SGE) error {
+func (ep *queuePair) postReceive(reqCtx uint64, sge *nd.SGL) error {
 	const op = "receive"
 	if ep.srq != nil {
 		return ep.opError(op, nd.InvalidDeviceRequest, "the endpoint takes its receives from a shared receive queue", "post to that queue")
@@ -46,8 +46,8 @@ func (ep *queuePair) postReceive(reqCtx uint64, sge []nd.SGE) error {
 	if ep.forwards() {
 		return ep.opError(op, nd.InvalidDeviceRequest, "the endpoint is a relay's, which has no receives", "take messages with relayhook.Endpoint")
 	}
-	if len(sge) > ep.limits.receiveSGE {
-		return ep.opError(op, nd.DataOverrun, fmt.Sprintf("%d scatter/gather entries, granted %d", len(sge), ep.limits.receiveSGE), "raise MaxReceiveSGE or post fewer entries")
+	if sge.Len() > ep.limits.receiveSGE {
+		return ep.opError(op, nd.DataOverrun, fmt.Sprintf("%d scatter/gather entries, granted %d", sge.Len(), ep.limits.receiveSGE), "raise MaxReceiveSGE or post fewer entries")
 	}
 	if err := ep.checkLength(op, sge); err != nil {
 		return err

@@ -193,7 +193,7 @@ func (a *fuzzSide) post(k nd.RequestType, detail byte, n uint64, far *fuzzSide, 
 	if size <= rangeSize/2 && k != nd.RequestRead {
 		rng = forPeers
 	}
-	list := []nd.SGE{a.sge(here, rng, 0, size/3), a.sge(here, rng, size/3, size-size/3)}
+	list := nd.List(a.sge(here, rng, 0, size/3), a.sge(here, rng, size/3, size-size/3))
 	flags := nd.OpFlags(0)
 	if detail>>2&1 != 0 {
 		flags = nd.SilentSuccess

@@ -56,15 +56,16 @@ func (r *request) entryFlags() (flags uint8) {
 }
 
 // appendSGEs appends the entries of sge that are not empty. It also returns their length in bytes.
-func appendSGEs(to []wire.SGE, sge []nd.SGE) ([]wire.SGE, uint64) {
+func appendSGEs(to []wire.SGE, sge *nd.SGL) ([]wire.SGE, uint64) {
 	total := uint64(0)
-	for i := range sge {
-		b := sge[i].Buffer
-		if len(b) == 0 {
+	for i := range sge.Len() {
+		e := sge.At(i)
+		n := len(e.Buffer)
+		if n == 0 {
 			continue
 		}
-		to = append(to, wire.SGE{Address: shm.AddressOf(b), Length: uint32(len(b)), Token: sge[i].Token})
-		total += uint64(len(b))
+		to = append(to, wire.SGE{Address: shm.AddressOf(e.Buffer), Length: uint32(n), Token: e.Token})
+		total += uint64(n)
 	}
 	return to, total
 }
@@ -162,7 +163,7 @@ func (r *receive) sges() []wire.SGE {
 }
 
 // set sets the context and the scatter/gather entries of a receive.
-func (r *receive) set(context uint64, sge []nd.SGE) {
+func (r *receive) set(context uint64, sge *nd.SGL) {
 	r.context = context
 	r.list, r.capacity = appendSGEs(r.list[:0], sge)
 	r.setSingle()

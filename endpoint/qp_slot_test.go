@@ -14,7 +14,7 @@ func fullQueue(t *testing.T, flags nd.OpFlags) (p *pair, depth int) {
 	t.Helper()
 	p = newPair(t, setup{Both: sideOptions{Options: Options{ReceiveTimeout: NoLimit}}})
 	for {
-		err := p.a.endpointAt(0).Send(uint64(depth), nil, flags)
+		err := p.a.endpointAt(0).Send(uint64(depth), nd.SGL{}, flags)
 		if errors.Is(err, nd.NoMoreEntries) {
 			return p, depth
 		}
@@ -43,8 +43,8 @@ func TestWaitSlotEndsWithAResultTaken(t *testing.T) {
 			if err := <-waited; err != nil {
 				t.Error(err)
 			}
-			p.a.good(ep.Send(1, nil, 0))
-			wantStatus(t, ep.Send(2, nil, 0), nd.NoMoreEntries)
+			p.a.good(ep.Send(1, nd.SGL{}, 0))
+			wantStatus(t, ep.Send(2, nd.SGL{}, 0), nd.NoMoreEntries)
 		})
 	}
 }
@@ -66,7 +66,7 @@ func TestWaitSlotSubmitsDeferred(t *testing.T) {
 	p.b.must(order{Do: doReceive})
 	ep := p.a.endpointAt(0).(*queuePair)
 	for ep.hasQueueSlot() {
-		p.a.good(ep.Send(0, nil, nd.Defer|nd.SilentSuccess))
+		p.a.good(ep.Send(0, nd.SGL{}, nd.Defer|nd.SilentSuccess))
 	}
 	p.a.good(ep.WaitSlot(p.a.ctx))
 }

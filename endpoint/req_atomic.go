@@ -62,7 +62,7 @@ func (ep *queuePair) postChange(op string, kind nd.RequestType, reqCtx uint64, o
 	if !r.PostedAfterEnd && !ep.conn.peerExtended {
 		return ep.notExtended(op)
 	}
-	r.SGEs, r.Total = appendSGEs(r.SGEs, []nd.SGE{old})
+	r.SGEs, r.Total = appendSGEs(r.SGEs, &nd.SGL{First: old})
 	ep.adapter.resolvePrivileged(r.SGEs)
 	r.RemoteAddress, r.RemoteToken, r.operand, r.swap = remoteAddress, remoteToken, operand, swap
 	return ep.post(r)

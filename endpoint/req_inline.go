@@ -18,10 +18,10 @@ const (
 )
 
 // checkInline checks the total length of an inline request. The number of entries is not limited.
-func (ep *queuePair) checkInline(op string, sge []nd.SGE) error {
+func (ep *queuePair) checkInline(op string, sge *nd.SGL) error {
 	total := 0
-	for i := range sge {
-		if total += len(sge[i].Buffer); total > ep.limits.inlineSize {
+	for i := range sge.Len() {
+		if total += len(sge.At(i).Buffer); total > ep.limits.inlineSize {
 			return ep.opError(op, nd.BufferOverflow, fmt.Sprintf("more than the granted InlineSize of %d bytes", ep.limits.inlineSize),
 				"raise InlineSize, or post without Inline")
 		}
@@ -31,9 +31,9 @@ func (ep *queuePair) checkInline(op string, sge []nd.SGE) error {
 
 // copyInline copies the data of an inline request. The request then has a single entry, whose
 // address is an index into r.inline.
-func (r *request) copyInline(sge []nd.SGE) {
-	for i := range sge {
-		r.Inline = append(r.Inline, sge[i].Buffer...)
+func (r *request) copyInline(sge *nd.SGL) {
+	for i := range sge.Len() {
+		r.Inline = append(r.Inline, sge.At(i).Buffer...)
 	}
 	if r.Total = uint64(len(r.Inline)); r.Total > 0 {
 		r.SGEs = append(r.SGEs, wire.SGE{Length: uint32(r.Total)})

@@ -16,12 +16,12 @@ var inlineSizes = []int{0, 1, 39, 40, 41, 47, 48, 49, 255, maxInline}
 const bogus nd.Token = 0xdeadbe01
 
 // scraps cuts b into n entries with a token that is none, some of them empty.
-func scraps(b []byte, n int) []nd.SGE {
+func scraps(b []byte, n int) nd.SGL {
 	sge := make([]nd.SGE, n)
 	for i := range sge {
 		sge[i] = nd.SGE{Buffer: b[len(b)*i/n : len(b)*(i+1)/n], Token: bogus}
 	}
-	return sge
+	return nd.List(sge...)
 }
 
 // TestInlineDataIsCopiedByPost changes the memory right after the post. The data may lie in any memory, needs no token, and may
@@ -35,7 +35,7 @@ func TestInlineDataIsCopiedByPost(t *testing.T) {
 		for _, n := range inlineSizes {
 			for _, entries := range []int{1, 3, 40} {
 				wanted, source := make([]byte, n), make([]byte, n)
-				post := func(f func(sge []nd.SGE) error) {
+				post := func(f func(sge nd.SGL) error) {
 					t.Helper()
 					context++
 					fill(wanted, context)
@@ -54,21 +54,21 @@ func TestInlineDataIsCopiedByPost(t *testing.T) {
 					}
 				}
 
-				post(func(sge []nd.SGE) error {
+				post(func(sge nd.SGL) error {
 					return ep.Write(context, sge, p.b.memory.Address+5, p.b.memory.Token, nd.Inline)
 				})
 				p.a.expect(initiatorQueue, success(nd.RequestWrite, context, n))
 				arrived("write", 5)
 
 				p.b.must(order{Do: doReceive, Context: 1, Parts: []part{{Off: 4096, Len: n / 2}, {Off: 4096 + n/2, Len: n}}})
-				post(func(sge []nd.SGE) error { return ep.Send(context, sge, nd.Inline) })
+				post(func(sge nd.SGL) error { return ep.Send(context, sge, nd.Inline) })
 				p.a.expect(initiatorQueue, success(nd.RequestSend, context, n))
 				p.b.expect(receiveQueue, success(nd.RequestReceive, 1, n))
 				arrived("send", 4096)
 
 				far := p.b.bind(w, 0, 10, nd.AllowRead)
 				p.b.must(order{Do: doReceive, Context: 1, Parts: mine(8192, n)})
-				post(func(sge []nd.SGE) error { return ep.SendAndInvalidate(context, sge, far.Token, nd.Inline) })
+				post(func(sge nd.SGL) error { return ep.SendAndInvalidate(context, sge, far.Token, nd.Inline) })
 				p.a.expect(initiatorQueue, success(nd.RequestSend, context, n))
 				p.b.expect(receiveQueue, nd.Result{RequestType: nd.RequestReceiveAndInvalidate, RequestContext: 1, BytesTransferred: uint32(n), InvalidatedToken: far.Token})
 				arrived("send and invalidate", 8192)
@@ -116,12 +116,12 @@ func TestInlineTooLongFailsPost(t *testing.T) {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {
 			p := newPair(t, setup{Both: sideOptions{InlineSize: limit}})
 			ep, far := p.a.endpointAt(0), p.b.memory
-			for _, sge := range [][]nd.SGE{scraps(make([]byte, limit+1), 1), scraps(make([]byte, limit+1), 40), scraps(make([]byte, 3<<20), 7)} {
+			for _, sge := range []nd.SGL{scraps(make([]byte, limit+1), 1), scraps(make([]byte, limit+1), 40), scraps(make([]byte, 3<<20), 7)} {
 				wantStatus(t, ep.Send(1, sge, nd.Inline), nd.BufferOverflow)
 				wantStatus(t, ep.SendAndInvalidate(1, sge, 1, nd.Inline|nd.SilentSuccess), nd.BufferOverflow)
 				wantStatus(t, ep.Write(1, sge, far.Address, far.Token, nd.Inline), nd.BufferOverflow)
 			}
-			wantStatus(t, ep.Read(1, nil, far.Address, far.Token, nd.Inline), nd.InvalidParameter)
+			wantStatus(t, ep.Read(1, nd.SGL{}, far.Address, far.Token, nd.Inline), nd.InvalidParameter)
 			p.a.nothing(initiatorQueue)
 			if err := ep.Write(2, scraps(make([]byte, limit), 3), far.Address, far.Token, nd.Inline); err != nil {
 				t.Error(err)

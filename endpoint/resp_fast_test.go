@@ -14,7 +14,7 @@ func TestWriteDoesNotOvertakeInlineSends(t *testing.T) {
 	}
 	x, y := p.a, p.b
 	ep, m := x.endpointAt(0).(*queuePair), x.regionAt(0)
-	part := func(n int) []nd.SGE { return []nd.SGE{{Buffer: m.cut(0, n), Token: m.mr.LocalToken()}} }
+	part := func(n int) nd.SGL { return nd.One(nd.SGE{Buffer: m.cut(0, n), Token: m.mr.LocalToken()}) }
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -22,7 +22,7 @@ func TestWriteDoesNotOvertakeInlineSends(t *testing.T) {
 		}
 	}
 	for range 2 {
-		must(y.endpointAt(0).Receive(1, []nd.SGE{{Buffer: y.regionAt(0).cut(0, 4096), Token: y.regionAt(0).mr.LocalToken()}}))
+		must(y.endpointAt(0).Receive(1, nd.One(nd.SGE{Buffer: y.regionAt(0).cut(0, 4096), Token: y.regionAt(0).mr.LocalToken()})))
 	}
 	must(ep.Send(1, part(8), 0))
 	if !ep.conn.copyWouldOvertake() {
@@ -58,13 +58,13 @@ func TestPollAfterEmptyPollReturnsOneMessage(t *testing.T) {
 	}
 	for range 3 {
 		for range 5 {
-			if err := y.endpointAt(0).Receive(1, []nd.SGE{{Buffer: y.regionAt(0).cut(0, 64), Token: y.regionAt(0).mr.LocalToken()}}); err != nil {
+			if err := y.endpointAt(0).Receive(1, nd.One(nd.SGE{Buffer: y.regionAt(0).cut(0, 64), Token: y.regionAt(0).mr.LocalToken()})); err != nil {
 				t.Fatal(err)
 			}
 		}
 		poll(0)
 		for range 5 {
-			if err := x.endpointAt(0).Send(1, []nd.SGE{{Buffer: m.cut(0, 8), Token: m.mr.LocalToken()}}, 0); err != nil {
+			if err := x.endpointAt(0).Send(1, nd.One(nd.SGE{Buffer: m.cut(0, 8), Token: m.mr.LocalToken()}), 0); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -201,11 +201,11 @@ func (r *fuzzPair) busy() {
 	l.receive(0)
 	far := l.areas[inArena]
 	at, token := shm.AddressOf(far.of(vast)), far.remote[vast]
-	v.posted(0, v.ep.Send(v.context(), []nd.SGE{v.sge(private, forPeers, 0, 20)}, 0))
-	v.posted(0, v.ep.Write(v.context(), []nd.SGE{v.sge(inArena, forPeers, 0, 30)}, at, token, nd.SilentSuccess))
+	v.posted(0, v.ep.Send(v.context(), nd.One(v.sge(private, forPeers, 0, 20)), 0))
+	v.posted(0, v.ep.Write(v.context(), nd.One(v.sge(inArena, forPeers, 0, 30)), at, token, nd.SilentSuccess))
 	v.ledger.requests[len(v.ledger.requests)-1] = nd.SilentSuccess
-	v.posted(0, v.ep.Read(v.context(), []nd.SGE{v.sge(inArena, small, 0, 300), v.sge(inArena, vast, 0, vastSize)}, at, token, 0))
-	v.posted(0, v.ep.Send(v.context(), []nd.SGE{v.sge(inArena, forPeers, 0, 100)}, 0))
-	v.posted(0, v.ep.Write(v.context(), []nd.SGE{v.sge(inArena, vast, 0, vastSize)}, at, token, 0))
-	v.posted(0, v.ep.Send(v.context(), []nd.SGE{v.sge(inArena, forPeers, 0, 60)}, 0))
+	v.posted(0, v.ep.Read(v.context(), nd.List(v.sge(inArena, small, 0, 300), v.sge(inArena, vast, 0, vastSize)), at, token, 0))
+	v.posted(0, v.ep.Send(v.context(), nd.One(v.sge(inArena, forPeers, 0, 100)), 0))
+	v.posted(0, v.ep.Write(v.context(), nd.One(v.sge(inArena, vast, 0, vastSize)), at, token, 0))
+	v.posted(0, v.ep.Send(v.context(), nd.One(v.sge(inArena, forPeers, 0, 60)), 0))
 }

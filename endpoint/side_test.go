@@ -275,14 +275,15 @@ func (s *side) try(o order, r *reply) (err error) {
 // post makes the work request of an order.
 func (s *side) post(o order, r *reply) error {
 	ep := s.endpointAt(o.Endpoint)
-	sge := make([]nd.SGE, len(o.Parts))
+	entries := make([]nd.SGE, len(o.Parts))
 	for i, p := range o.Parts {
 		m := s.regionAt(p.Region)
-		sge[i] = nd.SGE{Buffer: m.cut(p.Off, p.Len), Token: p.Token}
+		entries[i] = nd.SGE{Buffer: m.cut(p.Off, p.Len), Token: p.Token}
 		if p.Token == 0 {
-			sge[i].Token = m.mr.LocalToken()
+			entries[i].Token = m.mr.LocalToken()
 		}
 	}
+	sge := nd.List(entries...)
 	switch o.Do {
 	case doWrite:
 		return ep.Write(o.Context, sge, o.Far.Address, o.Far.Token, o.Flags)
@@ -297,11 +298,11 @@ func (s *side) post(o order, r *reply) error {
 	case doWriteImmediate:
 		return ep.WriteImmediate(o.Context, sge, o.Far.Address, o.Far.Token, uint32(o.Operand), o.Flags)
 	case doFetchAndAdd:
-		return ep.FetchAndAdd(o.Context, sge[0], o.Far.Address, o.Far.Token, o.Operand, o.Flags)
+		return ep.FetchAndAdd(o.Context, sge.First, o.Far.Address, o.Far.Token, o.Operand, o.Flags)
 	case doCompareAndSwap:
-		return ep.CompareAndSwap(o.Context, sge[0], o.Far.Address, o.Far.Token, o.Operand, o.Swap, o.Flags)
+		return ep.CompareAndSwap(o.Context, sge.First, o.Far.Address, o.Far.Token, o.Operand, o.Swap, o.Flags)
 	case doSwap:
-		return ep.Swap(o.Context, sge[0], o.Far.Address, o.Far.Token, o.Operand, o.Flags)
+		return ep.Swap(o.Context, sge.First, o.Far.Address, o.Far.Token, o.Operand, o.Flags)
 	case doReceive:
 		if s.shared != nil {
 			return s.shared.Receive(o.Context, sge)

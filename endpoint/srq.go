@@ -81,10 +81,10 @@ func (q *sharedReceiveQueue) outstanding() uint64 { return q.tail - q.head }
 func (q *sharedReceiveQueue) isLow() bool { return q.outstanding() < q.lowThreshold }
 
 // Receive posts buffers for one message to any of the endpoints.
-func (q *sharedReceiveQueue) Receive(reqCtx uint64, sge []nd.SGE) error {
+func (q *sharedReceiveQueue) Receive(reqCtx uint64, sge nd.SGL) error {
 	const op = "receive"
-	if len(sge) > q.sge {
-		return q.opError(op, nd.DataOverrun, fmt.Sprintf("%d scatter/gather entries, granted %d", len(sge), q.sge), "raise MaxSGE or post fewer entries")
+	if sge.Len() > q.sge {
+		return q.opError(op, nd.DataOverrun, fmt.Sprintf("%d scatter/gather entries, granted %d", sge.Len(), q.sge), "raise MaxSGE or post fewer entries")
 	}
 	q.mu.Lock()
 	switch {
@@ -96,7 +96,7 @@ func (q *sharedReceiveQueue) Receive(reqCtx uint64, sge []nd.SGE) error {
 		return q.fullError
 	}
 	r := &q.receives[q.tail&uint64(len(q.receives)-1)]
-	if r.set(reqCtx, sge); r.capacity > maxTransfer {
+	if r.set(reqCtx, &sge); r.capacity > maxTransfer {
 		defer q.mu.Unlock()
 		return q.opError(op, nd.BufferOverflow, fmt.Sprintf("%d bytes, at most %d", r.capacity, maxTransfer), "post smaller buffers")
 	}

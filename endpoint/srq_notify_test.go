@@ -118,7 +118,7 @@ func TestSharedReceiveNotifyEnds(t *testing.T) {
 	}
 	wantStatus(t, <-call, nd.Canceled)
 	wantStatus(t, q.Notify(s.ctx), nd.Canceled)
-	wantStatus(t, q.Receive(1, nil), nd.InvalidHandle)
+	wantStatus(t, q.Receive(1, nd.SGL{}), nd.InvalidHandle)
 	wantStatus(t, q.Modify(0, 0), nd.InvalidHandle)
 }
 
@@ -141,18 +141,18 @@ func TestSharedReceiveModify(t *testing.T) {
 	post(0, 4)
 	take(0, 3)
 	post(4, 3) // the oldest is not at the start of the ring now
-	wantStatus(t, q.Receive(9, nil), nd.NoMoreEntries)
+	wantStatus(t, q.Receive(9, nd.SGL{}), nd.NoMoreEntries)
 	wantStatus(t, q.Modify(3, 0), nd.BufferOverflow)
 	wantStatus(t, q.Modify(-1, 0), nd.InvalidParameter)
 	wantStatus(t, q.Modify(maxSharedDepth+1, 0), nd.InvalidParameter)
 	wantStatus(t, q.Modify(0, 5), nd.InvalidParameter)
 	wantStatus(t, q.Modify(5, -1), nd.InvalidParameter)
-	wantStatus(t, q.Receive(9, nil), nd.NoMoreEntries)
+	wantStatus(t, q.Receive(9, nd.SGL{}), nd.NoMoreEntries)
 	if err := q.Modify(5, 0); err != nil {
 		t.Fatal(err)
 	}
 	post(7, 1)
-	wantStatus(t, q.Receive(9, nil), nd.NoMoreEntries)
+	wantStatus(t, q.Receive(9, nd.SGL{}), nd.NoMoreEntries)
 	if err := q.Modify(maxSharedDepth, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestSharedReceiveModify(t *testing.T) {
 	if err := q.Modify(1, 0); err != nil {
 		t.Fatal(err)
 	}
-	wantStatus(t, q.Receive(9, nil), nd.NoMoreEntries) // the one of context 107 is queued
+	wantStatus(t, q.Receive(9, nd.SGL{}), nd.NoMoreEntries) // the one of context 107 is queued
 	take(107, 1)
 }
 
@@ -218,8 +218,8 @@ func TestSharedReceiveParameters(t *testing.T) {
 			}
 		}
 	}
-	wantStatus(t, s.endpointAt(0).Receive(1, nil), nd.InvalidDeviceRequest)
-	wantStatus(t, q.Receive(1, make([]nd.SGE, minSGE+1)), nd.DataOverrun)
+	wantStatus(t, s.endpointAt(0).Receive(1, nd.SGL{}), nd.InvalidDeviceRequest)
+	wantStatus(t, q.Receive(1, nd.List(make([]nd.SGE, minSGE+1)...)), nd.DataOverrun)
 	group, mask, err := q.NotifyAffinity()
 	if err != nil || group != 0 || mask == 0 {
 		t.Errorf("processors %#x of group %d, %v", mask, group, err)
@@ -250,5 +250,5 @@ func TestSharedReceiveAfterProviderClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantStatus(t, <-call, nd.Canceled)
-	wantStatus(t, q.Receive(1, nil), nd.InvalidHandle)
+	wantStatus(t, q.Receive(1, nd.SGL{}), nd.InvalidHandle)
 }

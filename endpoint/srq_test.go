@@ -238,20 +238,17 @@ func TestSharedReceiveHotPath(t *testing.T) {
 	for _, executor := range []Executor{Auto, Target} {
 		for _, n := range []int{0, 48, 4096, 100_000} {
 			p := newPair(t, shared(setup{Executors: [2]Executor{executor, executor}}, 1))
-			q, peer := p.queue(), p.b
-			h := hotPath{a: p.a, b: peer, from: peer.endpointAt(0), n: n}
-			from, to := peer.regionAt(0), p.a.regionAt(0)
-			h.source = []nd.SGE{{Buffer: from.cut(0, n), Token: from.mr.LocalToken()}}
-			h.sink = []nd.SGE{{Buffer: to.cut(0, n), Token: to.mr.LocalToken()}}
+			var q nd.SharedReceiveQueue = p.queue()
+			h := hotPath{a: p.a, b: p.b, from: p.b.endpointAt(0), n: n}
 			for name, f := range map[string]func(){
 				"receive first": func() {
-					h.post(q.Receive(1, h.sink))
-					h.post(h.from.Send(1, h.source, 0))
+					h.post(q.Receive(1, nd.One(h.entry(h.a))))
+					h.post(h.from.Send(1, nd.One(h.entry(h.b)), 0))
 				},
 				"message first": func() {
-					h.post(h.from.Send(1, h.source, 0))
+					h.post(h.from.Send(1, nd.One(h.entry(h.b)), 0))
 					h.a.queues[receiveQueue].Poll(h.results[:1])
-					h.post(q.Receive(1, h.sink))
+					h.post(q.Receive(1, nd.One(h.entry(h.a))))
 				},
 			} {
 				allocs := testing.AllocsPerRun(50, func() {
@@ -266,9 +263,9 @@ func TestSharedReceiveHotPath(t *testing.T) {
 					t.Errorf("%s, %d bytes: %v allocations", name, n, allocs)
 				}
 			}
-			for q.Receive(1, h.sink) == nil {
+			for q.Receive(1, nd.One(h.entry(h.a))) == nil {
 			}
-			if allocs := testing.AllocsPerRun(50, func() { h.post(q.Receive(1, h.sink)) }); allocs != 0 {
+			if allocs := testing.AllocsPerRun(50, func() { h.post(q.Receive(1, nd.One(h.entry(h.a)))) }); allocs != 0 {
 				t.Errorf("a full queue: %v allocations", allocs)
 			}
 			wantStatus(t, h.err, nd.NoMoreEntries)

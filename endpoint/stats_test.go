@@ -131,7 +131,7 @@ func TestStatsCountRefusals(t *testing.T) {
 	}
 	q := newPair(t, setup{Both: sideOptions{Options: Options{ReceiveTimeout: NoLimit}, InitiatorDepth: 1}})
 	q.a.must(order{Do: doSend})
-	if err := q.a.endpointAt(0).Send(2, nil, 0); nd.StatusOf(err) != nd.NoMoreEntries {
+	if err := q.a.endpointAt(0).Send(2, nd.SGL{}, 0); nd.StatusOf(err) != nd.NoMoreEntries {
 		t.Fatalf("a post on a full queue: %v", err)
 	}
 	if got := statsOf(t, q.a); got.PostsRefused != 1 {

@@ -85,7 +85,9 @@ var producers = map[string]func(t *testing.T) error{
 		proctest.Eventually(t, "the other endpoint fails", func() bool { p.a.queues[0].Poll(nil); return ep.Err() != nil })
 		return ep.Err()
 	},
-	"DataOverrun":   func(t *testing.T) error { return newUnconnected(t).endpoints[0].Send(1, make([]nd.SGE, maxSGE+1), 0) },
+	"DataOverrun": func(t *testing.T) error {
+		return newUnconnected(t).endpoints[0].Send(1, nd.List(make([]nd.SGE, maxSGE+1)...), 0)
+	},
 	"NoMoreEntries": func(t *testing.T) error { return fillReceives(newUnconnected(t).endpoints[0]) },
 
 	// Objects and arguments.
@@ -185,7 +187,7 @@ var producers = map[string]func(t *testing.T) error{
 		i := newUnconnected(t)
 		return i.dial(netip.AddrPortFrom(i.address(), 5).String())
 	},
-	"ConnectionInvalid": func(t *testing.T) error { return newUnconnected(t).endpoints[0].Send(1, nil, 0) },
+	"ConnectionInvalid": func(t *testing.T) error { return newUnconnected(t).endpoints[0].Send(1, nd.SGL{}, 0) },
 	"ConnectionActive": func(t *testing.T) error {
 		p := newPair(t, setup{})
 		s := p.a
@@ -267,7 +269,7 @@ func statusConstants(t *testing.T) map[string]nd.Status {
 
 func fillReceives(ep nd.Endpoint) error {
 	for {
-		if err := ep.Receive(1, nil); err != nil {
+		if err := ep.Receive(1, nd.SGL{}); err != nil {
 			return err
 		}
 	}

@@ -126,7 +126,7 @@ type SharedReceiveQueue interface {
 	//   - [InvalidHandle]: the queue is closed.
 	//
 	// Source: IND2SharedReceiveQueue::Receive, NdkSrqReceive.
-	Receive(reqCtx uint64, sge []SGE) error
+	Receive(reqCtx uint64, sge SGL) error
 
 	// Notify blocks until fewer receives are outstanding than the threshold. If there are already
 	// fewer, it returns at once. When the number falls below the threshold, all waiting calls return,

@@ -57,7 +57,7 @@ type Endpoint interface {
 	//   - [DataChecksumError]: the data changed in flight; see [EndpointConfig].
 	//
 	// Source: IND2QueuePair::Send, NdkSend.
-	Send(reqCtx uint64, sge []SGE, flags OpFlags) error
+	Send(reqCtx uint64, sge SGL, flags OpFlags) error
 
 	// SendAndInvalidate is Send, and also invalidates the peer's window or fast-registered region
 	// that has the token remoteToken. Earlier Writes with this token take effect before the
@@ -77,7 +77,7 @@ type Endpoint interface {
 	//   - the token of a region to which windows are bound.
 	//
 	// Source: INDEndpoint::SendAndInvalidate, NdkSendAndInvalidate.
-	SendAndInvalidate(reqCtx uint64, sge []SGE, remoteToken Token, flags OpFlags) error
+	SendAndInvalidate(reqCtx uint64, sge SGL, remoteToken Token, flags OpFlags) error
 
 	// Receive posts buffers for one message. It works in any state of the connection. Before the
 	// connection is made, the receive waits. After the connection has ended, the receive completes
@@ -101,7 +101,7 @@ type Endpoint interface {
 	//   - [IOTimeout], [RemoteError]: with some providers.
 	//
 	// Source: IND2QueuePair::Receive, NdkReceive.
-	Receive(reqCtx uint64, sge []SGE) error
+	Receive(reqCtx uint64, sge SGL) error
 
 	// Bind gives peers access to buf, a part of mr.Bytes(), through the window mw. When the request
 	// runs, mw must not be bound. It is enough to post an Invalidate of mw right before the Bind.
@@ -211,7 +211,7 @@ type Endpoint interface {
 	//
 	// If a Read fails, the peer gets no result, but its connection ends.
 	// Source: IND2QueuePair::Read, NdkRead.
-	Read(reqCtx uint64, sge []SGE, remoteAddress uint64, remoteToken Token, flags OpFlags) error
+	Read(reqCtx uint64, sge SGL, remoteAddress uint64, remoteToken Token, flags OpFlags) error
 
 	// Write copies the entries of sge, in order, into the peer's memory, beginning at remoteAddress.
 	// The rules of Read for remoteAddress, remoteToken and requests without bytes apply. The function
@@ -226,7 +226,7 @@ type Endpoint interface {
 	// Results: those of Read, with two differences. The remote token must allow writing, and the
 	// local tokens need no right.
 	// Source: IND2QueuePair::Write, NdkWrite.
-	Write(reqCtx uint64, sge []SGE, remoteAddress uint64, remoteToken Token, flags OpFlags) error
+	Write(reqCtx uint64, sge SGL, remoteAddress uint64, remoteToken Token, flags OpFlags) error
 
 	// SendImmediate is Send, and the result of the peer's Receive also has the number immediate: its type is
 	// [RequestReceiveImmediate]. The result at this side is of type [RequestSend].
@@ -234,7 +234,7 @@ type Endpoint interface {
 	// Errors: those of Send; [NotSupported] if the adapter or the peer's does not have [ImmediateSupported].
 	// Results: those of Send.
 	// Source: IBV_WR_SEND_WITH_IMM of verbs; the model has none.
-	SendImmediate(reqCtx uint64, sge []SGE, immediate uint32, flags OpFlags) error
+	SendImmediate(reqCtx uint64, sge SGL, immediate uint32, flags OpFlags) error
 
 	// WriteImmediate is Write, and when its bytes are in the peer's memory, it also completes the oldest posted Receive of
 	// the peer, with the number immediate. The buffers of the Receive are not touched, and may be smaller than the Write. The
@@ -248,7 +248,7 @@ type Endpoint interface {
 	// Results: those of Write, and [IOTimeout] if the peer posted no Receive in time. Bytes of a Write that fails may have
 	// been written.
 	// Source: IBV_WR_RDMA_WRITE_WITH_IMM of verbs; the model has none.
-	WriteImmediate(reqCtx uint64, sge []SGE, remoteAddress uint64, remoteToken Token, immediate uint32, flags OpFlags) error
+	WriteImmediate(reqCtx uint64, sge SGL, remoteAddress uint64, remoteToken Token, immediate uint32, flags OpFlags) error
 
 	// FetchAndAdd adds a number to the 8 bytes of the peer's memory at remoteAddress, and stores what they were before in
 	// old, an entry of exactly 8 bytes. Numbers are unsigned, in the byte order of the host, and wrap around.

@@ -25,9 +25,8 @@ func (t Token) String() string {
 // GoString returns the same as String, so that %#v does not show the whole token.
 func (t Token) GoString() string { return t.String() }
 
-// SGE is one entry of a scatter/gather list: a part of a registered region and that region's
-// local token. [SGEOf] returns one. A post copies the list, so the program may change the list when
-// the post has returned.
+// SGE is one entry of a scatter/gather list ([SGL]): a part of a registered region and that region's
+// local token. [SGEOf] returns one.
 //
 // The buffers belong to the request until it completes, or, with [Inline], until the post returns.
 // Until then the program must not change the buffers of a Send or Write. The contents of the buffers
@@ -39,6 +38,52 @@ func (t Token) GoString() string { return t.String() }
 type SGE struct {
 	Buffer []byte
 	Token  Token
+}
+
+// SGL is the scatter/gather list of a request. The zero SGL has no entries. [One] and [List] return an SGL. A post copies the
+// entries, so the program may change them when the post has returned.
+//
+// The first entry is part of the value, so ep.Send(1, nd.One(entry), 0) allocates nothing. A slice would escape to the heap,
+// because [Endpoint] is an interface.
+// Source: the array of ND2_SGE or NDK_SGE that a request takes, and its length.
+type SGL struct {
+	First SGE   // the zero SGE if there are no entries
+	More  []SGE // the entries after the first
+}
+
+// One returns the list of a single entry. It allocates nothing.
+func One(entry SGE) SGL { return SGL{First: entry} }
+
+// List returns the list of entries. It does not copy a slice that is passed with "...". For a single entry, use [One].
+func List(entries ...SGE) SGL {
+	if len(entries) == 0 {
+		return SGL{}
+	}
+	return SGL{First: entries[0], More: entries[1:]}
+}
+
+// Len returns the number of entries. A single entry with a nil Buffer does not count: it has no bytes.
+func (l *SGL) Len() int {
+	if l.First.Buffer == nil && len(l.More) == 0 {
+		return 0
+	}
+	return 1 + len(l.More)
+}
+
+// At returns the entry with index i, from 0 to Len()-1.
+func (l *SGL) At(i int) *SGE {
+	if i == 0 {
+		return &l.First
+	}
+	return &l.More[i-1]
+}
+
+// Entries returns a new slice of the entries.
+func (l *SGL) Entries() []SGE {
+	if l.Len() == 0 {
+		return nil
+	}
+	return append([]SGE{l.First}, l.More...)
 }
 
 // SGEOf returns an [SGE] with n bytes of mr.Bytes(), beginning at offset, and with mr.LocalToken().

@@ -8,8 +8,8 @@ import "fmt"
 //
 // Errors: [AccessViolation] if the entries of sge have more bytes than to.Length; those of
 // [Endpoint.Write].
-func WriteTo(ep Endpoint, reqCtx uint64, sge []SGE, to WindowDescriptor, flags OpFlags) error {
-	if err := to.fits("write", sge); err != nil {
+func WriteTo(ep Endpoint, reqCtx uint64, sge SGL, to WindowDescriptor, flags OpFlags) error {
+	if err := to.fits("write", &sge); err != nil {
 		return err
 	}
 	return ep.Write(reqCtx, sge, to.Address, to.Token, flags)
@@ -22,18 +22,18 @@ func WriteTo(ep Endpoint, reqCtx uint64, sge []SGE, to WindowDescriptor, flags O
 //
 // Errors: [AccessViolation] if the entries of sge have more bytes than from.Length; those of
 // [Endpoint.Read].
-func ReadFrom(ep Endpoint, reqCtx uint64, sge []SGE, from WindowDescriptor, flags OpFlags) error {
-	if err := from.fits("read", sge); err != nil {
+func ReadFrom(ep Endpoint, reqCtx uint64, sge SGL, from WindowDescriptor, flags OpFlags) error {
+	if err := from.fits("read", &sge); err != nil {
 		return err
 	}
 	return ep.Read(reqCtx, sge, from.Address, from.Token, flags)
 }
 
 // fits checks that the entries of sge have at most d.Length bytes.
-func (d WindowDescriptor) fits(op string, sge []SGE) error {
+func (d WindowDescriptor) fits(op string, sge *SGL) error {
 	var total uint64
-	for i := range sge {
-		total += uint64(len(sge[i].Buffer))
+	for i := range sge.Len() {
+		total += uint64(len(sge.At(i).Buffer))
 	}
 	if total <= d.Length {
 		return nil
@@ -51,7 +51,7 @@ func (d WindowDescriptor) fits(op string, sge []SGE) error {
 // Errors: [BufferOverflow] if message is longer than [EndpointConfig].InlineSize, which is 0 by
 // default; those of [Endpoint.Send].
 func SendInline(ep Endpoint, reqCtx uint64, message []byte, flags OpFlags) error {
-	return ep.Send(reqCtx, []SGE{{Buffer: message}}, flags|Inline)
+	return ep.Send(reqCtx, One(SGE{Buffer: message}), flags|Inline)
 }
 
 // FastRegistration has the parameters of [Endpoint.FastRegister].

@@ -12,24 +12,24 @@ type postEndpoint struct {
 	posted []any
 }
 
-func (e *postEndpoint) Send(reqCtx uint64, sge []SGE, flags OpFlags) error {
+func (e *postEndpoint) Send(reqCtx uint64, sge SGL, flags OpFlags) error {
 	e.posted = []any{"send", reqCtx, sge, flags}
 	return nil
 }
 
-func (e *postEndpoint) Write(reqCtx uint64, sge []SGE, remoteAddress uint64, remoteToken Token, flags OpFlags) error {
+func (e *postEndpoint) Write(reqCtx uint64, sge SGL, remoteAddress uint64, remoteToken Token, flags OpFlags) error {
 	e.posted = []any{"write", reqCtx, sge, remoteAddress, remoteToken, flags}
 	return nil
 }
 
-func (e *postEndpoint) Read(reqCtx uint64, sge []SGE, remoteAddress uint64, remoteToken Token, flags OpFlags) error {
+func (e *postEndpoint) Read(reqCtx uint64, sge SGL, remoteAddress uint64, remoteToken Token, flags OpFlags) error {
 	e.posted = []any{"read", reqCtx, sge, remoteAddress, remoteToken, flags}
 	return nil
 }
 
 func TestWriteToAndReadFromCheckTheLength(t *testing.T) {
 	memory := WindowDescriptor{Address: 1000, Length: 10, Token: 7}
-	for op, post := range map[string]func(Endpoint, uint64, []SGE, WindowDescriptor, OpFlags) error{"write": WriteTo, "read": ReadFrom} {
+	for op, post := range map[string]func(Endpoint, uint64, SGL, WindowDescriptor, OpFlags) error{"write": WriteTo, "read": ReadFrom} {
 		for _, tc := range []struct {
 			lengths []int
 			fits    bool
@@ -42,10 +42,11 @@ func TestWriteToAndReadFromCheckTheLength(t *testing.T) {
 			{[]int{4, 7}, false},
 		} {
 			var ep postEndpoint
-			var sge []SGE
+			var entries []SGE
 			for _, n := range tc.lengths {
-				sge = append(sge, SGE{Buffer: make([]byte, n), Token: 3})
+				entries = append(entries, SGE{Buffer: make([]byte, n), Token: 3})
 			}
+			sge := List(entries...)
 			err := post(&ep, 5, sge, memory, SilentSuccess)
 			switch {
 			case tc.fits && (err != nil || !reflect.DeepEqual(ep.posted, []any{op, uint64(5), sge, uint64(1000), Token(7), SilentSuccess})):
@@ -55,7 +56,7 @@ func TestWriteToAndReadFromCheckTheLength(t *testing.T) {
 			}
 		}
 	}
-	err := WriteTo(&postEndpoint{}, 0, []SGE{{Buffer: make([]byte, 11)}}, memory, 0)
+	err := WriteTo(&postEndpoint{}, 0, One(SGE{Buffer: make([]byte, 11)}), memory, 0)
 	const want = "nd: write on window descriptor: more bytes than the memory described (asked 11, have 10): access violation (sge): shorten the request"
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
@@ -68,7 +69,7 @@ func TestSendInlineAddsTheFlag(t *testing.T) {
 	if err := SendInline(&ep, 4, message, SendAndSolicitEvent); err != nil {
 		t.Fatal(err)
 	}
-	if want := []any{"send", uint64(4), []SGE{{Buffer: message}}, SendAndSolicitEvent | Inline}; !reflect.DeepEqual(ep.posted, want) {
+	if want := []any{"send", uint64(4), One(SGE{Buffer: message}), SendAndSolicitEvent | Inline}; !reflect.DeepEqual(ep.posted, want) {
 		t.Errorf("posted %v, want %v", ep.posted, want)
 	}
 }

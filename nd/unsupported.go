@@ -86,12 +86,12 @@ func (UnsupportedEndpoint) InvalidateRegion(uint64, MemoryRegion, OpFlags) error
 }
 
 // SendImmediate fails with [NotSupported].
-func (UnsupportedEndpoint) SendImmediate(uint64, []SGE, uint32, OpFlags) error {
+func (UnsupportedEndpoint) SendImmediate(uint64, SGL, uint32, OpFlags) error {
 	return unsupported("send immediate", "endpoint")
 }
 
 // WriteImmediate fails with [NotSupported].
-func (UnsupportedEndpoint) WriteImmediate(uint64, []SGE, uint64, Token, uint32, OpFlags) error {
+func (UnsupportedEndpoint) WriteImmediate(uint64, SGL, uint64, Token, uint32, OpFlags) error {
 	return unsupported("write immediate", "endpoint")
 }
 

@@ -106,7 +106,7 @@ func (b *binder) timed(test string) report.Result {
 
 func (b *binder) bind(i int) error {
 	p := &b.pairs[0]
-	if err := p.ep.Bind(0, b.mr, b.windows[i], p.land[0].Buffer, nd.AllowRead|nd.AllowWrite); err != nil {
+	if err := p.ep.Bind(0, b.mr, b.windows[i], p.land.Buffer, nd.AllowRead|nd.AllowWrite); err != nil {
 		return err
 	}
 	return b.complete(b.done + 1)

@@ -38,11 +38,11 @@ func (l *link) flowBoth(kind nd.RequestType, out int) error {
 func (l *link) post(kind nd.RequestType, p *pair) error {
 	switch kind {
 	case nd.RequestWrite:
-		return p.ep.Write(0, p.out, p.to, p.token, l.flags)
+		return p.ep.Write(0, nd.One(p.out), p.to, p.token, l.flags)
 	case nd.RequestRead:
-		return p.ep.Read(0, p.out, p.to, p.token, 0)
+		return p.ep.Read(0, nd.One(p.out), p.to, p.token, 0)
 	}
-	return p.ep.Send(0, p.out, l.flags)
+	return p.ep.Send(0, nd.One(p.out), l.flags)
 }
 
 // flowOut is flow of requests on one queue pair without incoming messages. It does as much as possible before the loop.
@@ -54,11 +54,11 @@ func (l *link) flowOut(kind nd.RequestType, n int) error {
 			var err error
 			switch kind {
 			case nd.RequestWrite:
-				err = ep.Write(0, out, to, token, flags)
+				err = ep.Write(0, nd.One(out), to, token, flags)
 			case nd.RequestRead:
-				err = ep.Read(0, out, to, token, 0)
+				err = ep.Read(0, nd.One(out), to, token, 0)
 			default:
-				err = ep.Send(0, out, flags)
+				err = ep.Send(0, nd.One(out), flags)
 			}
 			if err != nil {
 				return err
@@ -93,7 +93,7 @@ func (l *link) flowIn() error {
 			if got[i].Status != nd.Success {
 				return l.failure(&got[i])
 			}
-			if err := ep.Receive(0, land); err != nil {
+			if err := ep.Receive(0, nd.One(land)); err != nil {
 				return err
 			}
 		}

@@ -33,7 +33,7 @@ type link struct {
 	posted   int        // Sends of a ping-pong
 
 	flag     mark // set by the other rank, see signal
-	flagOut  []nd.SGE
+	flagOut  nd.SGE
 	flagMark mark
 	signaled uint64
 	awaited  uint64
@@ -43,8 +43,8 @@ type link struct {
 // from and Reads go to.
 type pair struct {
 	ep    nd.Endpoint
-	land  []nd.SGE
-	out   []nd.SGE
+	land  nd.SGE
+	out   nd.SGE
 	to    uint64 // the landing place of the other rank's pair
 	token nd.Token
 
@@ -120,8 +120,8 @@ func (l *link) open() (err error) {
 	}
 	l.far = all[l.peer()]
 	l.flag = newMark(l.mem[:8])
-	l.flagOut = []nd.SGE{{Buffer: l.mem[flagRoom/2:][:8], Token: l.mr.LocalToken()}}
-	l.flagMark = newMark(l.flagOut[0].Buffer)
+	l.flagOut = nd.SGE{Buffer: l.mem[flagRoom/2:][:8], Token: l.mr.LocalToken()}
+	l.flagMark = newMark(l.flagOut.Buffer)
 	for i := range l.o.Pairs {
 		if err := l.addPair(i); err != nil {
 			return err
@@ -153,18 +153,18 @@ func (l *link) addPair(i int) error {
 	land, out := l.place(i, 0), l.place(i+l.o.Pairs, 0)
 	p := pair{
 		ep:    ep,
-		land:  []nd.SGE{{Buffer: l.mem[land:][:l.size], Token: l.mr.LocalToken()}},
-		out:   []nd.SGE{{Buffer: l.mem[out:][:l.size], Token: l.mr.LocalToken()}},
+		land:  nd.SGE{Buffer: l.mem[land:][:l.size], Token: l.mr.LocalToken()},
+		out:   nd.SGE{Buffer: l.mem[out:][:l.size], Token: l.mr.LocalToken()},
 		to:    l.far.Address + uint64(land), // both ranks have the same layout
 		token: l.far.Token,
 	}
-	p.landed, p.stamp = newMark(p.land[0].Buffer), newMark(p.out[0].Buffer)
+	p.landed, p.stamp = newMark(p.land.Buffer), newMark(p.out.Buffer)
 	l.pairs = append(l.pairs, p)
 	if l.receives > 1 || l.sharesSink {
 		nd.Expect(ep, "the data are not used, so all requests store into one place", "N202")
 	}
 	for range l.receives {
-		if err := ep.Receive(0, p.land); err != nil {
+		if err := ep.Receive(0, nd.One(p.land)); err != nil {
 			return err
 		}
 	}
@@ -215,7 +215,7 @@ func (l *link) poll() error {
 		l.received++
 		if l.repost {
 			p := &l.pairs[r.EndpointContext]
-			if err := p.ep.Receive(0, p.land); err != nil {
+			if err := p.ep.Receive(0, nd.One(p.land)); err != nil {
 				return err
 			}
 		}
@@ -249,7 +249,7 @@ func (l *link) signal() error {
 	l.signaled++
 	p := &l.pairs[0]
 	l.flagMark.put(l.signaled)
-	if err := p.ep.Write(0, l.flagOut, l.far.Address, l.far.Token, 0); err != nil {
+	if err := p.ep.Write(0, nd.One(l.flagOut), l.far.Address, l.far.Token, 0); err != nil {
 		return err
 	}
 	return l.complete(l.done + 1)

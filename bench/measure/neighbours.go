@@ -91,16 +91,16 @@ func newRing(ctx context.Context, w *World, o Options, size int) (r *ring, err e
 }
 
 // buffer returns the buffer of message number step.
-func (r *ring) buffer(neighbour int, step uint64, sending bool) []nd.SGE {
+func (r *ring) buffer(neighbour int, step uint64, sending bool) nd.SGE {
 	at := neighbour*slotsAhead + int(step%slotsAhead)
 	if sending {
 		at += 2 * slotsAhead
 	}
-	return []nd.SGE{{Buffer: r.mr.Bytes()[at*r.size:][:r.size], Token: r.mr.LocalToken()}}
+	return nd.SGE{Buffer: r.mr.Bytes()[at*r.size:][:r.size], Token: r.mr.LocalToken()}
 }
 
 func (r *ring) receive(neighbour int, step uint64) error {
-	return r.neighbour[neighbour].ep.Receive(step, r.buffer(neighbour, step, false))
+	return r.neighbour[neighbour].ep.Receive(step, nd.One(r.buffer(neighbour, step, false)))
 }
 
 // steps makes n steps.
@@ -118,8 +118,8 @@ func (r *ring) step() error {
 	r.sent = 0
 	for i := range r.neighbour {
 		out := r.buffer(i, r.done, true)
-		binary.NativeEndian.PutUint64(out[0].Buffer, r.done)
-		if err := r.neighbour[i].ep.Send(r.done, out, 0); err != nil {
+		binary.NativeEndian.PutUint64(out.Buffer, r.done)
+		if err := r.neighbour[i].ep.Send(r.done, nd.One(out), 0); err != nil {
 			return err
 		}
 	}
@@ -145,7 +145,7 @@ func (r *ring) handle(res nd.Result) error {
 		return nil
 	}
 	i, step := int(res.EndpointContext), res.RequestContext
-	in := r.buffer(i, step, false)[0].Buffer
+	in := r.buffer(i, step, false).Buffer
 	if stamp := binary.NativeEndian.Uint64(in); stamp != r.neighbour[i].received || step != stamp {
 		return fmt.Errorf("measure: receive of step %d: wrong message (stamp %d, want %d)", step, stamp, r.neighbour[i].received)
 	}

@@ -97,7 +97,7 @@ func (l *link) pongAdds(n int) error {
 }
 
 func (l *link) addOn(p *pair) error {
-	if err := p.ep.FetchAndAdd(0, p.out[0], p.to, p.token, 1, 0); err != nil {
+	if err := p.ep.FetchAndAdd(0, p.out, p.to, p.token, 1, 0); err != nil {
 		return err
 	}
 	return l.complete(l.done + 1)
@@ -153,7 +153,7 @@ func (l *link) writes(n int) error {
 }
 
 func (l *link) writeOn(p *pair) error {
-	if err := p.ep.Write(0, p.out, p.to, p.token, l.flags); err != nil {
+	if err := p.ep.Write(0, nd.One(p.out), p.to, p.token, l.flags); err != nil {
 		return err
 	}
 	return l.complete(l.done + 1)
@@ -163,7 +163,7 @@ func (l *link) writeOn(p *pair) error {
 func (l *link) reads(n int) error {
 	for range n {
 		p := l.nextPair()
-		if err := p.ep.Read(0, p.out, p.to, p.token, 0); err != nil {
+		if err := p.ep.Read(0, nd.One(p.out), p.to, p.token, 0); err != nil {
 			return err
 		}
 		if err := l.complete(l.done + 1); err != nil {
@@ -202,11 +202,11 @@ func (l *link) pongSends(n int) error {
 
 // sendOn posts a Send. Then it posts a Receive for the one taken last, which does not delay the message.
 func (l *link) sendOn(p *pair) error {
-	if err := p.ep.Send(0, p.out, l.flags); err != nil {
+	if err := p.ep.Send(0, nd.One(p.out), l.flags); err != nil {
 		return err
 	}
 	l.posted++
-	return p.ep.Receive(0, p.land)
+	return p.ep.Receive(0, nd.One(p.land))
 }
 
 // receive takes the next message, and all completions of Sends except the latest. It is poll without what a ping-pong

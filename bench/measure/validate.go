@@ -62,7 +62,7 @@ func (l *link) validateRound(kind nd.RequestType, round int) error {
 			l.prepare(kind, i, slot, round)
 			if kind == nd.RequestSend && takes {
 				in++
-				if err := l.pairs[i].ep.Receive(0, l.entry(i, slot)); err != nil {
+				if err := l.pairs[i].ep.Receive(0, nd.One(l.entry(i, slot))); err != nil {
 					return err
 				}
 			}
@@ -113,8 +113,8 @@ func (l *link) meet(sends, takes bool) error {
 }
 
 // entry returns the scatter/gather list of one place. half is that of pair i, or that of its source.
-func (l *link) entry(half, slot int) []nd.SGE {
-	return []nd.SGE{{Buffer: l.mem[l.place(half, slot):][:l.size], Token: l.mr.LocalToken()}}
+func (l *link) entry(half, slot int) nd.SGE {
+	return nd.SGE{Buffer: l.mem[l.place(half, slot):][:l.size], Token: l.mr.LocalToken()}
 }
 
 // transferAll transfers each place once.
@@ -140,8 +140,8 @@ func (l *link) prepare(kind nd.RequestType, i, slot, round int) {
 	if kind == nd.RequestRead {
 		from, to = to, from
 	}
-	fill(l.entry(from, slot)[0].Buffer, l.seed(l.w.Job.Rank(), i, slot, round))
-	clear(l.entry(to, slot)[0].Buffer)
+	fill(l.entry(from, slot).Buffer, l.seed(l.w.Job.Rank(), i, slot, round))
+	clear(l.entry(to, slot).Buffer)
 }
 
 // check compares the data from the other rank with the expected data.
@@ -150,7 +150,7 @@ func (l *link) check(kind nd.RequestType, i, slot, round int) error {
 	if kind == nd.RequestRead {
 		half += l.o.Pairs
 	}
-	at := differs(l.entry(half, slot)[0].Buffer, l.seed(l.peer(), i, slot, round))
+	at := differs(l.entry(half, slot).Buffer, l.seed(l.peer(), i, slot, round))
 	if at < 0 {
 		return nil
 	}

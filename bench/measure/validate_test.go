@@ -77,7 +77,7 @@ func TestValidationSeesDamage(t *testing.T) {
 			if kind == nd.RequestRead {
 				half += o.Pairs
 			}
-			l.entry(half, 2)[0].Buffer[999] ^= 4
+			l.entry(half, 2).Buffer[999] ^= 4
 			if err := l.check(kind, 1, 2, 5); !errors.Is(err, nd.DataError) {
 				return fmt.Errorf("%v: damaged data: %v, want DataError", kind, err)
 			}

@@ -81,7 +81,7 @@ func transfer(ctx context.Context) (_ *adapter, err error) {
 	}
 	if job.Rank() == 1 {
 		copy(mr.Bytes(), pattern)
-		if err := ep.Write(2, []nd.SGE{{Buffer: mr.Bytes(), Token: mr.LocalToken()}}, windows[0].Address, windows[0].Token, 0); err != nil {
+		if err := ep.Write(2, nd.One(nd.SGE{Buffer: mr.Bytes(), Token: mr.LocalToken()}), windows[0].Address, windows[0].Token, 0); err != nil {
 			return nil, err
 		}
 		if err := waitForOne(ctx, cq, ep); err != nil {

@@ -104,7 +104,7 @@ func use(ctx context.Context, job *softnd.Job, ep nd.Endpoint, mr nd.MemoryRegio
 	if err := job.Barrier(ctx); err != nil {
 		return err
 	}
-	if err := nd.WriteTo(ep, 7, []nd.SGE{nd.SGEOf(mr, 0, 8)}, all[0], 0); err != nil {
+	if err := nd.WriteTo(ep, 7, nd.One(nd.SGEOf(mr, 0, 8)), all[0], 0); err != nil {
 		return err
 	}
 	_, err = result()

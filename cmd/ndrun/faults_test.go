@@ -60,7 +60,7 @@ func runFaulty() error {
 	for i := range 32 {
 		d := windows[next]
 		d.Address += uint64(i)
-		if err := endpoints[next].Write(uint64(i), []nd.SGE{nd.SGEOf(mr, 63, 1)}, d.Address, d.Token, 0); err != nil {
+		if err := endpoints[next].Write(uint64(i), nd.One(nd.SGEOf(mr, 63, 1)), d.Address, d.Token, 0); err != nil {
 			statuses = append(statuses, "post "+nd.StatusOf(err).String())
 			continue
 		}

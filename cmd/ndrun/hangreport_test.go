@@ -186,8 +186,8 @@ func runHang() error {
 	return deadlocks[how](s)
 }
 
-func (s *stuck) list() []nd.SGE {
-	return []nd.SGE{{Buffer: s.mem[:8], Token: s.region.LocalToken()}}
+func (s *stuck) list() nd.SGL {
+	return nd.One(nd.SGE{Buffer: s.mem[:8], Token: s.region.LocalToken()})
 }
 
 // result waits for one result.

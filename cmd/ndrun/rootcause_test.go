@@ -66,7 +66,7 @@ func runCause() error {
 	if err != nil {
 		return err
 	}
-	if err := ep.Receive(1, []nd.SGE{{Buffer: region.Bytes()[:8], Token: region.LocalToken()}}); err != nil {
+	if err := ep.Receive(1, nd.One(nd.SGE{Buffer: region.Bytes()[:8], Token: region.LocalToken()})); err != nil {
 		return err
 	}
 	if err := job.Barrier(ctx); err != nil {

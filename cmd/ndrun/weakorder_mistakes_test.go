@@ -88,7 +88,7 @@ func (l *mistaken) words(part int) ([]uint64, error) {
 	return nd.View[uint64](l.mr.Bytes()[part*mistakenPart:][:mistakenPart])
 }
 
-func (l *mistaken) part(part, n int) []nd.SGE { return []nd.SGE{nd.SGEOf(l.mr, part*mistakenPart, n)} }
+func (l *mistaken) part(part, n int) nd.SGL { return nd.One(nd.SGEOf(l.mr, part*mistakenPart, n)) }
 
 // finish waits for the results of posts, which must be successful.
 func (l *mistaken) finish(posts ...error) error {
@@ -224,7 +224,7 @@ func useMoreEntries(l *mistaken) error {
 	if l.job.Rank() != 0 {
 		return nil
 	}
-	return l.finish(nd.WriteTo(l.ep, 0, append(l.part(0, 8), l.part(1, 8)...), l.peer, 0))
+	return l.finish(nd.WriteTo(l.ep, 0, nd.List(l.part(0, 8).First, l.part(1, 8).First), l.peer, 0))
 }
 
 // A program that relies on more than the model promises is successful, and fails with a weak order. ndrun names the

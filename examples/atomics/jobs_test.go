@@ -49,11 +49,11 @@ var mistakes = []struct{ program, name, right, wrong, rule string }{
 						return ep.FetchAndAdd(0, old, counters[victim].Address, counters[victim].Token, 1, 0)
 					}
 					binary.NativeEndian.PutUint64(old.Buffer, done)
-					return ep.Write(0, []nd.SGE{old}, counters[victim].Address, counters[victim].Token, 0)
+					return ep.Write(0, nd.One(old), counters[victim].Address, counters[victim].Token, 0)
 				}(); err`, "N103"},
 	{"lock", "unlock with a Write", "	_, err = l.add(serving, 1)",
 		`	binary.NativeEndian.PutUint64(l.word.Buffer, ticket+1)
-	err = l.wait(l.ep.Write(0, []nd.SGE{l.word}, l.far.Address+serving, l.far.Token, 0))`, "N305"},
+	err = l.wait(l.ep.Write(0, nd.One(l.word), l.far.Address+serving, l.far.Token, 0))`, "N305"},
 	{"queue", "prepare the next item while a request sends", `uint32(ticket), 0); err != nil {
 			return err
 		}`, `uint32(ticket), 0); err != nil {

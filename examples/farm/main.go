@@ -169,7 +169,7 @@ func connect(ctx context.Context, job *softnd.Job, rank int) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l, l.ep.Receive(0, []nd.SGE{l.message})
+	return l, l.ep.Receive(0, nd.One(l.message))
 }
 
 // send sends a number, for which the peer has posted a Receive.
@@ -195,5 +195,5 @@ func (l *link) receive(ctx context.Context) (uint64, error) {
 		return 0, err
 	}
 	n := binary.LittleEndian.Uint64(l.message.Buffer)
-	return n, l.ep.Receive(0, []nd.SGE{l.message})
+	return n, l.ep.Receive(0, nd.One(l.message))
 }

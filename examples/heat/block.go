@@ -151,7 +151,7 @@ func (b *block) connect(ctx context.Context) error {
 			if !isNeighbour {
 				break
 			}
-			if err := ep.Receive(0, nil); err != nil {
+			if err := ep.Receive(0, nd.SGL{}); err != nil {
 				return err
 			}
 		}
@@ -298,7 +298,7 @@ func (b *block) read(ctx context.Context, peer int, into nd.SGE, from nd.WindowD
 			return err
 		}
 		buffer := nd.SGE{Buffer: into.Buffer[at:][:n], Token: into.Token}
-		if err := nd.ReadFrom(b.peers[peer], 0, []nd.SGE{buffer}, fragment, 0); err != nil {
+		if err := nd.ReadFrom(b.peers[peer], 0, nd.One(buffer), fragment, 0); err != nil {
 			return err
 		}
 		if err := b.waitForOne(ctx); err != nil {

@@ -65,12 +65,12 @@ func (b *block) sendRow(ctx context.Context, to *border, generation, y, offset i
 	if err != nil {
 		return err
 	}
-	if err := nd.WriteTo(to.ep, 0, []nd.SGE{row}, target, nd.SilentSuccess); err != nil {
+	if err := nd.WriteTo(to.ep, 0, nd.One(row), target, nd.SilentSuccess); err != nil {
 		return err
 	}
 	b.moved += uint64(len(row.Buffer))
 	to.sending++
-	return to.ep.Send(0, nil, 0)
+	return to.ep.Send(0, nd.SGL{}, 0)
 }
 
 // waitForNeighbours waits until the rows of a generation beyond the edges have arrived.
@@ -122,7 +122,7 @@ func (b *block) handleResults(ctx context.Context) error {
 		case peer == b.job.Rank()+1:
 			b.below.arrived++
 		}
-		if err := ep.Receive(0, nil); err != nil {
+		if err := ep.Receive(0, nd.SGL{}); err != nil {
 			return err
 		}
 	}

@@ -56,7 +56,7 @@ func (m *mailbox) slot(n int) nd.SGE {
 
 // postReceive posts a Receive into a slot.
 func (m *mailbox) postReceive(slot int) error {
-	return m.ep.Receive(uint64(slot), []nd.SGE{m.slot(slot)})
+	return m.ep.Receive(uint64(slot), nd.One(m.slot(slot)))
 }
 
 // send returns when the message is in the peer's memory.
@@ -64,7 +64,7 @@ func (m *mailbox) send(ctx context.Context, message []byte) error {
 	out := m.slot(0)
 	out.Buffer = out.Buffer[:copy(out.Buffer, message)]
 	m.sent = false
-	if err := m.ep.Send(outgoing, []nd.SGE{out}, 0); err != nil {
+	if err := m.ep.Send(outgoing, nd.One(out), 0); err != nil {
 		return err
 	}
 	for !m.sent {

@@ -72,7 +72,7 @@ func flood(ctx context.Context, ep nd.Endpoint, cq nd.CompletionQueue, source nd
 	var r report
 	post := func() error {
 		entry := nd.SGE{Buffer: p.next().of(source.Bytes()), Token: source.LocalToken()}
-		return nd.WriteTo(ep, 0, []nd.SGE{entry}, a.window, 0)
+		return nd.WriteTo(ep, 0, nd.One(entry), a.window, 0)
 	}
 	for range postedWrites {
 		if err := post(); err != nil {

@@ -16,7 +16,7 @@ func TestImmediateData(t *testing.T) {
 	forEach(t, func(t *testing.T, r *rig, private bool) {
 		mr := r.region(300<<10, private)
 		for i, n := range []int{0, 8, 31, 32, 33, 40, 41, 48, 49, 64<<10 + 1, 200 << 10} {
-			data, sge := uint32(1<<32-1-i), []nd.SGE{nd.SGEOf(mr, 3, n/2), nd.SGEOf(mr, 3+n/2, n-n/2)}
+			data, sge := uint32(1<<32-1-i), nd.List(nd.SGEOf(mr, 3, n/2), nd.SGEOf(mr, 3+n/2, n-n/2))
 			for _, c := range []struct {
 				kind relayhook.Kind
 				post func() error
@@ -130,7 +130,7 @@ func TestImmediateDataInParts(t *testing.T) {
 					p.hook.Give(data[n/2:])
 					time.Sleep(time.Millisecond)
 				}
-				if err := p.rank.ep.Receive(5, []nd.SGE{nd.SGEOf(p.mr, 100, n)}); err != nil {
+				if err := p.rank.ep.Receive(5, nd.One(nd.SGEOf(p.mr, 100, n))); err != nil {
 					t.Fatal(err)
 				}
 				if i%2 == 1 {

@@ -135,7 +135,7 @@ func TestParts(t *testing.T) {
 			if c.total%2 == 0 { // half of the messages wait for a Receive
 				parts()
 			}
-			if err := p.rank.ep.Receive(5, []nd.SGE{nd.SGEOf(p.mr, 100, c.total/3), nd.SGEOf(p.mr, 100+c.total/3, c.total-c.total/3)}); err != nil {
+			if err := p.rank.ep.Receive(5, nd.List(nd.SGEOf(p.mr, 100, c.total/3), nd.SGEOf(p.mr, 100+c.total/3, c.total-c.total/3))); err != nil {
 				t.Fatal(err)
 			}
 			if c.total%2 == 1 {
@@ -173,7 +173,7 @@ func TestPartsOfSeveralRequests(t *testing.T) {
 			t.Fatalf("a request overtakes another: %d bytes are read, %d used", k, p.hook.Used())
 		}
 		p.write(0, n, bytes.Repeat([]byte{2}, n)) // must not overtake the Read
-		if err := p.rank.ep.Receive(5, []nd.SGE{nd.SGEOf(p.mr, 0, n)}); err != nil {
+		if err := p.rank.ep.Receive(5, nd.One(nd.SGEOf(p.mr, 0, n))); err != nil {
 			t.Fatal(err)
 		}
 		result(t, p.relay, nd.RequestSend, nd.Success)
@@ -328,7 +328,7 @@ func TestEndBetweenParts(t *testing.T) {
 func TestLongMessageInParts(t *testing.T) {
 	forEachPlace(t, func(t *testing.T, private bool) {
 		p := newPoster(t, 1<<20, private)
-		if err := errors.Join(p.rank.ep.Receive(5, []nd.SGE{nd.SGEOf(p.mr, 0, 99_999)}),
+		if err := errors.Join(p.rank.ep.Receive(5, nd.One(nd.SGEOf(p.mr, 0, 99_999))),
 			p.hook.Begin(&relayhook.Order{Context: 9, Kind: relayhook.Send, Total: 100_000}, make([]byte, 1000))); err != nil {
 			t.Fatal(err)
 		}
@@ -349,7 +349,7 @@ func TestHeldBytesInTwoRanges(t *testing.T) {
 		}
 		receive := func() {
 			t.Helper()
-			if err := p.rank.ep.Receive(2, []nd.SGE{nd.SGEOf(p.mr, 0, 4096)}); err != nil {
+			if err := p.rank.ep.Receive(2, nd.One(nd.SGEOf(p.mr, 0, 4096))); err != nil {
 				t.Fatal(err)
 			}
 			p.rankResult(nd.RequestReceive, nd.Success)

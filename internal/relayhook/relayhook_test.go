@@ -197,7 +197,7 @@ func TestRequests(t *testing.T) {
 	forEach(t, func(t *testing.T, r *rig, private bool) {
 		mr := r.region(600<<10, private)
 		for i, n := range []int{1, 8, 40, 41, 48, 49, 4096, 65536, 65537, 500 << 10} {
-			parts := []nd.SGE{nd.SGEOf(mr, 3, n/3), nd.SGEOf(mr, 3+n/3, n-n/3)}
+			parts := nd.List(nd.SGEOf(mr, 3, n/3), nd.SGEOf(mr, 3+n/3, n-n/3))
 			want := bytes.Clone(mr.Bytes()[3 : 3+n])
 			to := r.far.base + 11
 			check := func(kind nd.RequestType, err error) {
@@ -230,7 +230,7 @@ func TestRequests(t *testing.T) {
 func TestFastPathsAreNotTaken(t *testing.T) {
 	forEach(t, func(t *testing.T, r *rig, private bool) {
 		mr := r.region(4096, private)
-		one := []nd.SGE{nd.SGEOf(mr, 0, 8)}
+		one := nd.One(nd.SGEOf(mr, 0, 8))
 		for name, post := range map[string]func() error{
 			"send":  func() error { return r.rank.ep.Send(1, one, 0) },
 			"write": func() error { return r.rank.ep.Write(1, one, r.far.base, r.far.token, 0) },
@@ -255,7 +255,7 @@ func TestFastPathsAreNotTaken(t *testing.T) {
 func TestSendFlags(t *testing.T) {
 	r := newRig(t, endpoint.Auto)
 	mr := r.region(4096, false)
-	if err := r.rank.ep.SendAndInvalidate(1, []nd.SGE{nd.SGEOf(mr, 0, 8)}, 0x99, nd.SendAndSolicitEvent); err != nil {
+	if err := r.rank.ep.SendAndInvalidate(1, nd.One(nd.SGEOf(mr, 0, 8)), 0x99, nd.SendAndSolicitEvent); err != nil {
 		t.Fatal(err)
 	}
 	if q := r.next(); !q.Invalidate || !q.Solicited || q.Token != 0x99 || !q.First || !q.Last || q.Total != 8 {
@@ -270,7 +270,7 @@ func TestFail(t *testing.T) {
 			r := newRig(t, endpoint.Auto)
 			mr := r.region(4096, false)
 			for i := range 3 {
-				if err := r.rank.ep.Write(uint64(i), []nd.SGE{nd.SGEOf(mr, 0, 100)}, r.far.base, r.far.token, 0); err != nil {
+				if err := r.rank.ep.Write(uint64(i), nd.One(nd.SGEOf(mr, 0, 100)), r.far.base, r.far.token, 0); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -299,7 +299,7 @@ func TestFail(t *testing.T) {
 func TestAbort(t *testing.T) {
 	r := newRig(t, endpoint.Auto)
 	mr := r.region(4096, false)
-	if err := r.rank.ep.Send(1, []nd.SGE{nd.SGEOf(mr, 0, 8)}, 0); err != nil {
+	if err := r.rank.ep.Send(1, nd.One(nd.SGEOf(mr, 0, 8)), 0); err != nil {
 		t.Fatal(err)
 	}
 	q := r.next()
@@ -320,7 +320,7 @@ func TestAbort(t *testing.T) {
 func TestGuard(t *testing.T) {
 	r := newRig(t, endpoint.Auto)
 	mr := r.region(4096, false)
-	if err := r.rank.ep.Send(1, []nd.SGE{nd.SGEOf(mr, 0, 1000)}, 0); err != nil {
+	if err := r.rank.ep.Send(1, nd.One(nd.SGEOf(mr, 0, 1000)), 0); err != nil {
 		t.Fatal(err)
 	}
 	q := r.next()
@@ -349,11 +349,11 @@ func TestRequestsOfTheRelay(t *testing.T) {
 	r := newRig(t, endpoint.Auto)
 	mr := r.region(4096, false)
 	own := must(r.relay.adapter.Allocate(r.relay.ctx, 4096, nd.AllowLocalWrite))
-	if err := r.rank.ep.Receive(5, []nd.SGE{nd.SGEOf(mr, 0, 100)}); err != nil {
+	if err := r.rank.ep.Receive(5, nd.One(nd.SGEOf(mr, 0, 100))); err != nil {
 		t.Fatal(err)
 	}
 	copy(own.Bytes(), "message")
-	if err := r.relay.ep.Send(6, []nd.SGE{nd.SGEOf(own, 0, 7)}, 0); err != nil {
+	if err := r.relay.ep.Send(6, nd.One(nd.SGEOf(own, 0, 7)), 0); err != nil {
 		t.Fatal(err)
 	}
 	if have := must(nd.WaitOne(r.relay.ctx, r.relay.queue, r.relay.ep)); have.RequestContext != 6 {
@@ -362,7 +362,7 @@ func TestRequestsOfTheRelay(t *testing.T) {
 	if have := must(nd.WaitOne(r.rank.ctx, r.rank.queue, r.rank.ep)); have.RequestContext != 5 || string(mr.Bytes()[:7]) != "message" {
 		t.Errorf("%+v, %q", have, mr.Bytes()[:7])
 	}
-	if err := r.relay.ep.Receive(1, []nd.SGE{nd.SGEOf(own, 0, 7)}); nd.StatusOf(err) != nd.InvalidDeviceRequest {
+	if err := r.relay.ep.Receive(1, nd.One(nd.SGEOf(own, 0, 7))); nd.StatusOf(err) != nd.InvalidDeviceRequest {
 		t.Errorf("a Receive of a relay: %v", err)
 	}
 }

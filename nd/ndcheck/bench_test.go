@@ -60,7 +60,7 @@ func writeMany(ctx context.Context, b *testing.B, job *softnd.Job, size int) err
 	if err != nil || job.Rank() == 1 {
 		return err
 	}
-	sge := []nd.SGE{nd.SGEOf(mr, 0, size)}
+	sge := nd.One(nd.SGEOf(mr, 0, size))
 	var results [1]nd.Result
 	for b.Loop() {
 		if err := nd.WriteTo(ep, 1, sge, all[1], 0); err != nil {

@@ -85,36 +85,36 @@ func unwrap(ep nd.Endpoint) nd.Endpoint {
 	return ep
 }
 
-func (ep *endpoint) Send(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
+func (ep *endpoint) Send(reqCtx uint64, sge nd.SGL, flags nd.OpFlags) error {
 	r := ep.newRequest(nd.RequestSend, reqCtx, sge, flags)
 	return ep.post(r, func() error { return ep.Endpoint.Send(r.id, sge, flags) })
 }
 
-func (ep *endpoint) SendAndInvalidate(reqCtx uint64, sge []nd.SGE, remoteToken nd.Token, flags nd.OpFlags) error {
+func (ep *endpoint) SendAndInvalidate(reqCtx uint64, sge nd.SGL, remoteToken nd.Token, flags nd.OpFlags) error {
 	r := ep.newRequest(nd.RequestSend, reqCtx, sge, flags)
 	r.token, r.invalidate = remoteToken, true
 	return ep.post(r, func() error { return ep.Endpoint.SendAndInvalidate(r.id, sge, remoteToken, flags) })
 }
 
-func (ep *endpoint) Read(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, remoteToken nd.Token, flags nd.OpFlags) error {
+func (ep *endpoint) Read(reqCtx uint64, sge nd.SGL, remoteAddress uint64, remoteToken nd.Token, flags nd.OpFlags) error {
 	r := ep.newRequest(nd.RequestRead, reqCtx, sge, flags)
 	r.address, r.token = remoteAddress, remoteToken
 	return ep.post(r, func() error { return ep.Endpoint.Read(r.id, sge, remoteAddress, remoteToken, flags) })
 }
 
-func (ep *endpoint) Write(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, remoteToken nd.Token, flags nd.OpFlags) error {
+func (ep *endpoint) Write(reqCtx uint64, sge nd.SGL, remoteAddress uint64, remoteToken nd.Token, flags nd.OpFlags) error {
 	r := ep.newRequest(nd.RequestWrite, reqCtx, sge, flags)
 	r.address, r.token = remoteAddress, remoteToken
 	return ep.post(r, func() error { return ep.Endpoint.Write(r.id, sge, remoteAddress, remoteToken, flags) })
 }
 
-func (ep *endpoint) SendImmediate(reqCtx uint64, sge []nd.SGE, immediate uint32, flags nd.OpFlags) error {
+func (ep *endpoint) SendImmediate(reqCtx uint64, sge nd.SGL, immediate uint32, flags nd.OpFlags) error {
 	r := ep.newRequest(nd.RequestSend, reqCtx, sge, flags)
 	r.hasImmediate = true
 	return ep.post(r, func() error { return ep.Endpoint.SendImmediate(r.id, sge, immediate, flags) })
 }
 
-func (ep *endpoint) WriteImmediate(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, remoteToken nd.Token, immediate uint32, flags nd.OpFlags) error {
+func (ep *endpoint) WriteImmediate(reqCtx uint64, sge nd.SGL, remoteAddress uint64, remoteToken nd.Token, immediate uint32, flags nd.OpFlags) error {
 	r := ep.newRequest(nd.RequestWrite, reqCtx, sge, flags)
 	r.address, r.token, r.hasImmediate = remoteAddress, remoteToken, true
 	return ep.post(r, func() error {
@@ -123,13 +123,13 @@ func (ep *endpoint) WriteImmediate(reqCtx uint64, sge []nd.SGE, remoteAddress ui
 }
 
 func (ep *endpoint) FetchAndAdd(reqCtx uint64, old nd.SGE, remoteAddress uint64, remoteToken nd.Token, add uint64, flags nd.OpFlags) error {
-	r := ep.newRequest(nd.RequestFetchAndAdd, reqCtx, []nd.SGE{old}, flags)
+	r := ep.newRequest(nd.RequestFetchAndAdd, reqCtx, nd.One(old), flags)
 	r.address, r.token = remoteAddress, remoteToken
 	return ep.post(r, func() error { return ep.Endpoint.FetchAndAdd(r.id, old, remoteAddress, remoteToken, add, flags) })
 }
 
 func (ep *endpoint) CompareAndSwap(reqCtx uint64, old nd.SGE, remoteAddress uint64, remoteToken nd.Token, compare, swap uint64, flags nd.OpFlags) error {
-	r := ep.newRequest(nd.RequestCompareAndSwap, reqCtx, []nd.SGE{old}, flags)
+	r := ep.newRequest(nd.RequestCompareAndSwap, reqCtx, nd.One(old), flags)
 	r.address, r.token = remoteAddress, remoteToken
 	return ep.post(r, func() error {
 		return ep.Endpoint.CompareAndSwap(r.id, old, remoteAddress, remoteToken, compare, swap, flags)
@@ -137,7 +137,7 @@ func (ep *endpoint) CompareAndSwap(reqCtx uint64, old nd.SGE, remoteAddress uint
 }
 
 func (ep *endpoint) Swap(reqCtx uint64, old nd.SGE, remoteAddress uint64, remoteToken nd.Token, value uint64, flags nd.OpFlags) error {
-	r := ep.newRequest(nd.RequestSwap, reqCtx, []nd.SGE{old}, flags)
+	r := ep.newRequest(nd.RequestSwap, reqCtx, nd.One(old), flags)
 	r.address, r.token = remoteAddress, remoteToken
 	return ep.post(r, func() error { return ep.Endpoint.Swap(r.id, old, remoteAddress, remoteToken, value, flags) })
 }
@@ -148,7 +148,7 @@ func (ep *endpoint) Bind(reqCtx uint64, mr nd.MemoryRegion, mw nd.MemoryWindow, 
 	if !ok1 || !ok2 {
 		return ep.Endpoint.Bind(reqCtx, mr, mw, buf, flags) // it refuses objects that are not its own
 	}
-	r := ep.newRequest(nd.RequestBind, reqCtx, nil, flags)
+	r := ep.newRequest(nd.RequestBind, reqCtx, nd.SGL{}, flags)
 	r.window, r.region = w, m
 	return ep.post(r, func() error {
 		w.mu.Lock()
@@ -167,7 +167,7 @@ func (ep *endpoint) Invalidate(reqCtx uint64, mw nd.MemoryWindow, flags nd.OpFla
 	if !ok {
 		return ep.Endpoint.Invalidate(reqCtx, mw, flags)
 	}
-	r := ep.newRequest(nd.RequestInvalidate, reqCtx, nil, flags)
+	r := ep.newRequest(nd.RequestInvalidate, reqCtx, nd.SGL{}, flags)
 	r.window = w
 	return ep.post(r, func() error {
 		w.mu.Lock()
@@ -195,7 +195,7 @@ func (ep *endpoint) InvalidateRegion(reqCtx uint64, mr nd.MemoryRegion, flags nd
 	if !ok {
 		return ep.Endpoint.InvalidateRegion(reqCtx, mr, flags)
 	}
-	r := ep.newRequest(nd.RequestInvalidate, reqCtx, nil, flags)
+	r := ep.newRequest(nd.RequestInvalidate, reqCtx, nd.SGL{}, flags)
 	r.region = m
 	return ep.post(r, func() error { return ep.Endpoint.InvalidateRegion(r.id, m.MemoryRegion, flags) })
 }
@@ -205,7 +205,7 @@ func (ep *endpoint) FastRegister(reqCtx uint64, f nd.FastRegistration, flags nd.
 	if !ok {
 		return ep.Endpoint.FastRegister(reqCtx, f, flags)
 	}
-	r := ep.newRequest(nd.RequestFastRegister, reqCtx, nil, flags)
+	r := ep.newRequest(nd.RequestFastRegister, reqCtx, nd.SGL{}, flags)
 	r.region = m
 	return ep.post(r, func() error {
 		inner := m.MemoryRegion

@@ -7,7 +7,7 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-func (ep *endpoint) Receive(reqCtx uint64, sge []nd.SGE) error {
+func (ep *endpoint) Receive(reqCtx uint64, sge nd.SGL) error {
 	r := ep.newRequest(nd.RequestReceive, reqCtx, sge, 0)
 	r.snapshot()
 	ep.mu.Lock()

@@ -18,7 +18,7 @@ var progressing = map[string]struct {
 		func(s *side) { s.receiveLate(1, 2) },
 		func(s *side) {
 			s.barrier()
-			s.must(s.ep.Send(1, nil, 0))
+			s.must(s.ep.Send(1, nd.SGL{}, 0))
 			s.must(s.ep.Send(2, s.sge(64, 64), nd.SilentSuccess))
 			s.changeLate()
 		}}},
@@ -27,7 +27,7 @@ var progressing = map[string]struct {
 		func(s *side) {
 			s.barrier()
 			s.must(s.ep.Send(2, s.sge(64, 64), nd.SilentSuccess))
-			s.must(s.ep.Send(1, nil, 0))
+			s.must(s.ep.Send(1, nd.SGL{}, 0))
 			s.changeLate()
 		}}},
 	// A message of the peer says nothing about a Read, whether the Read itself has a fence or not.
@@ -40,13 +40,13 @@ var progressing = map[string]struct {
 	// The sender of a message that invalidates knows it, although the receiver has not taken the message.
 	"an invalidation that is not taken": {"N101", [2]func(s *side){
 		func(s *side) {
-			s.must(s.ep.Receive(1, nil))
+			s.must(s.ep.Receive(1, nd.SGL{}))
 			s.give(s.bind(0, 64, nd.AllowWrite).Descriptor())
 			s.barrier()
 		},
 		func(s *side) {
 			d := s.get()
-			s.must(s.ep.SendAndInvalidate(1, nil, d.Token, 0))
+			s.must(s.ep.SendAndInvalidate(1, nd.SGL{}, d.Token, 0))
 			s.must(nd.WriteTo(s.ep, 2, s.sge(0, 8), d, 0))
 			s.done()
 			s.result(s.init)
@@ -57,7 +57,7 @@ var progressing = map[string]struct {
 		(*side).receiveAfterRead,
 		func(s *side) {
 			s.postRead()
-			s.must(s.ep.Send(3, nil, nd.ReadFence))
+			s.must(s.ep.Send(3, nd.SGL{}, nd.ReadFence))
 			s.must(s.ep.Send(4, s.sge(0, 64), 0))
 			s.finish(4)
 		}}},
@@ -66,15 +66,15 @@ var progressing = map[string]struct {
 		func(s *side) {
 			s.postRead()
 			s.must(s.ep.Send(3, s.sge(0, 64), nd.ReadFence|nd.Inline))
-			s.must(s.ep.Send(4, nil, 0))
+			s.must(s.ep.Send(4, nd.SGL{}, 0))
 			s.finish(4)
 		}}},
 	"an invalidation behind a Read": {"N304", [2]func(s *side){
 		(*side).receiveAfterRead,
 		func(s *side) {
 			d := s.postRead()
-			s.must(s.ep.SendAndInvalidate(3, nil, d.Token, 0))
-			s.must(s.ep.Send(4, nil, 0))
+			s.must(s.ep.SendAndInvalidate(3, nd.SGL{}, d.Token, 0))
+			s.must(s.ep.Send(4, nd.SGL{}, 0))
 			s.finish(4)
 		}}},
 	"two Reads of the same bytes": {"", [2]func(s *side){
@@ -82,8 +82,8 @@ var progressing = map[string]struct {
 		func(s *side) {
 			d := s.postRead()
 			s.must(nd.ReadFrom(s.ep, 3, s.sge(64, 64), d, 0))
-			s.must(s.ep.Send(4, nil, 0))
-			s.must(s.ep.Send(5, nil, 0))
+			s.must(s.ep.Send(4, nd.SGL{}, 0))
+			s.must(s.ep.Send(5, nd.SGL{}, 0))
 			s.finish(5)
 		}}},
 	// The window allows the peer to write only.
@@ -117,7 +117,7 @@ var progressing = map[string]struct {
 		func(s *side) { s.give(s.bind(0, 64, nd.AllowRead).Descriptor()); s.barrier(); s.barrier() },
 		func(s *side) {
 			d := s.get()
-			sge := []nd.SGE{nd.SGEOf(s.registerFast(), 0, 64)}
+			sge := nd.One(nd.SGEOf(s.registerFast(), 0, 64))
 			s.must(nd.ReadFrom(s.ep, 1, sge, d, nd.ReadLocalInvalidate))
 			s.done()
 			s.barrier()
@@ -128,7 +128,7 @@ var progressing = map[string]struct {
 	// A message of the peer has invalidated the window, so its memory is free for another peer.
 	"memory for the next peer": {"", [2]func(s *side){
 		func(s *side) {
-			s.must(s.ep.Receive(1, nil))
+			s.must(s.ep.Receive(1, nd.SGL{}))
 			s.give(s.bind(0, 64, nd.AllowWrite).Descriptor())
 			s.received()
 			first := s.ep
@@ -139,7 +139,7 @@ var progressing = map[string]struct {
 		},
 		func(s *side) {
 			d := s.get()
-			s.must(s.ep.SendAndInvalidate(1, nil, d.Token, 0))
+			s.must(s.ep.SendAndInvalidate(1, nd.SGL{}, d.Token, 0))
 			s.done()
 			s.barrier()
 		}}},
@@ -162,7 +162,7 @@ func (s *side) receiveAfterRead() {
 // postRead posts a Read that waits behind a Send.
 func (s *side) postRead() nd.WindowDescriptor {
 	d := s.get()
-	s.must(s.ep.Send(1, nil, 0))
+	s.must(s.ep.Send(1, nd.SGL{}, 0))
 	s.must(nd.ReadFrom(s.ep, 2, s.sge(0, 64), d, 0))
 	return d
 }
@@ -183,10 +183,10 @@ func (s *side) fillQueue(receives, sends int) {
 	ep, err := s.job.Connect(s.ctx, 0, nd.EndpointConfig{ReceiveCQ: q, InitiatorCQ: q})
 	s.must(err)
 	for range receives {
-		s.must(ep.Receive(1, nil))
+		s.must(ep.Receive(1, nd.SGL{}))
 	}
 	for range sends {
-		s.must(ep.Send(2, nil, 0))
+		s.must(ep.Send(2, nd.SGL{}, 0))
 	}
 	s.must(ep.Flush(s.ctx))
 	s.barrier()
@@ -233,7 +233,7 @@ func (s *side) receiveLate(first, later int) {
 func (s *side) changeLate() {
 	s.done()
 	s.mr.Bytes()[64]++
-	s.must(s.ep.Send(3, nil, 0))
+	s.must(s.ep.Send(3, nd.SGL{}, 0))
 	s.tell()
 	s.done()
 	s.barrier()
@@ -243,10 +243,10 @@ func (s *side) changeLate() {
 func (s *side) answerBeforeRead() {
 	s.give(s.bind(0, 64, nd.AllowRead).Descriptor())
 	s.hear()
-	s.must(s.ep.Send(1, nil, 0))
+	s.must(s.ep.Send(1, nd.SGL{}, 0))
 	s.done()
 	s.hear()
-	s.must(s.ep.Receive(2, nil))
+	s.must(s.ep.Receive(2, nd.SGL{}))
 	s.must(s.ep.Receive(3, s.sge(64, 64)))
 	s.received()
 	s.received()
@@ -255,9 +255,9 @@ func (s *side) answerBeforeRead() {
 
 // useBeforeRead takes a message while a Read waits behind a Send, and then sends the data of the Read.
 func (s *side) useBeforeRead(flags nd.OpFlags) {
-	s.must(s.ep.Receive(1, nil))
+	s.must(s.ep.Receive(1, nd.SGL{}))
 	d := s.get()
-	s.must(s.ep.Send(2, nil, 0))
+	s.must(s.ep.Send(2, nd.SGL{}, 0))
 	s.must(nd.ReadFrom(s.ep, 3, s.sge(0, 64), d, flags))
 	s.tell()
 	s.received()

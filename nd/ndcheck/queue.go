@@ -212,7 +212,7 @@ type sharedQueue struct {
 func (q *sharedQueue) name() string   { return fmt.Sprintf("shared receive queue %d", q.id) }
 func (q *sharedQueue) home() *adapter { return q.adapter }
 
-func (q *sharedQueue) Receive(reqCtx uint64, sge []nd.SGE) error {
+func (q *sharedQueue) Receive(reqCtx uint64, sge nd.SGL) error {
 	r := q.newRequest(q, nd.RequestReceive, reqCtx, sge, 0)
 	r.snapshot()
 	q.mu.Lock()

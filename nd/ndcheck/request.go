@@ -41,15 +41,15 @@ type request struct {
 	isMisuse bool    // of a Bind or Invalidate: the window was not as it must be
 }
 
-func (c *checker) newRequest(owner object, kind nd.RequestType, ctx uint64, sge []nd.SGE, flags nd.OpFlags) *request {
-	r := &request{id: c.ids.Add(1), kind: kind, ctx: ctx, flags: flags, sge: slices.Clone(sge), site: here(), owner: owner, posted: now()}
-	for _, e := range sge {
+func (c *checker) newRequest(owner object, kind nd.RequestType, ctx uint64, sge nd.SGL, flags nd.OpFlags) *request {
+	r := &request{id: c.ids.Add(1), kind: kind, ctx: ctx, flags: flags, sge: sge.Entries(), site: here(), owner: owner, posted: now()}
+	for _, e := range r.sge {
 		r.size += uint64(len(e.Buffer))
 	}
 	return r
 }
 
-func (ep *endpoint) newRequest(kind nd.RequestType, ctx uint64, sge []nd.SGE, flags nd.OpFlags) *request {
+func (ep *endpoint) newRequest(kind nd.RequestType, ctx uint64, sge nd.SGL, flags nd.OpFlags) *request {
 	return ep.checker.newRequest(ep, kind, ctx, sge, flags)
 }
 

@@ -166,12 +166,12 @@ var memoryPrograms = []program{
 				s.barrier()
 				s.must(s.ep.Invalidate(2, w, 0))
 				s.done()
-				s.must(s.ep.Receive(1, nil)) // now the Send completes, and the Write begins
+				s.must(s.ep.Receive(1, nd.SGL{})) // now the Send completes, and the Write begins
 				s.barrier()
 			},
 			func(s *side) {
 				d := s.get()
-				s.must(s.ep.Send(1, nil, 0))
+				s.must(s.ep.Send(1, nd.SGL{}, 0))
 				s.must(nd.WriteTo(s.ep, 2, s.sge(0, 8), d, 0))
 				s.barrier()
 				s.done()
@@ -182,7 +182,7 @@ var memoryPrograms = []program{
 			func(s *side) {
 				w := s.bind(0, 64, nd.AllowWrite)
 				s.give(w.Descriptor())
-				s.must(s.ep.Receive(1, nil))
+				s.must(s.ep.Receive(1, nd.SGL{}))
 				s.received()
 				s.must(s.ep.Invalidate(2, w, 0))
 				s.done()
@@ -191,7 +191,7 @@ var memoryPrograms = []program{
 			func(s *side) {
 				d := s.get()
 				s.must(nd.WriteTo(s.ep, 2, s.sge(0, 8), d, 0))
-				s.must(s.ep.Send(1, nil, 0))
+				s.must(s.ep.Send(1, nd.SGL{}, 0))
 				s.done()
 				s.done()
 				s.close()
@@ -302,19 +302,19 @@ var memoryPrograms = []program{
 			}}},
 	{rule: "N205", other: 1,
 		broken: [2]func(s *side){
-			func(s *side) { s.must(s.ep.Receive(1, nil)); s.barrier() },
+			func(s *side) { s.must(s.ep.Receive(1, nd.SGL{})); s.barrier() },
 			func(s *side) {
 				s.barrier()
 				other, err := s.job.Adapter().Allocate(s.ctx, 64, 0)
 				s.must(err)
-				s.must(s.ep.Send(1, []nd.SGE{{Buffer: other.Bytes(), Token: s.mr.LocalToken()}}, 0))
+				s.must(s.ep.Send(1, nd.One(nd.SGE{Buffer: other.Bytes(), Token: s.mr.LocalToken()}), 0))
 				s.result(s.init)
 			}},
 		clean: [2]func(s *side){
 			func(s *side) { s.must(s.ep.Receive(1, s.sge(0, 64))); s.barrier(); s.received(); s.close() },
 			func(s *side) {
 				s.barrier()
-				s.must(s.ep.Send(1, []nd.SGE{{Buffer: s.mr.Bytes()[memory-64:], Token: s.mr.LocalToken()}}, 0))
+				s.must(s.ep.Send(1, nd.One(nd.SGE{Buffer: s.mr.Bytes()[memory-64:], Token: s.mr.LocalToken()}), 0))
 				s.done()
 				s.close()
 			}}},

@@ -81,7 +81,7 @@ var requestPrograms = []program{
 			}},
 		clean: [2]func(s *side){
 			func(s *side) {
-				s.must(s.ep.Receive(1, nil))
+				s.must(s.ep.Receive(1, nd.SGL{}))
 				w := s.bind(0, 64, nd.AllowWrite)
 				s.give(w.Descriptor())
 				s.received()
@@ -92,7 +92,7 @@ var requestPrograms = []program{
 				d := s.get()
 				s.must(nd.WriteTo(s.ep, 1, s.sge(0, 64), d, 0))
 				s.done()
-				s.must(s.ep.Send(2, nil, 0))
+				s.must(s.ep.Send(2, nd.SGL{}, 0))
 				s.done()
 				s.close()
 			}}},
@@ -110,7 +110,7 @@ var requestPrograms = []program{
 		clean: [2]func(s *side){
 			func(s *side) {
 				s.give(s.bind(0, 64, nd.AllowRead|nd.AllowWrite).Descriptor())
-				s.must(s.ep.Receive(1, nil))
+				s.must(s.ep.Receive(1, nd.SGL{}))
 				s.received()
 				s.close()
 			},
@@ -119,7 +119,7 @@ var requestPrograms = []program{
 				s.must(s.ep.Read(1, s.sge(64, 32), d.Address, d.Token, 0))
 				s.must(s.ep.Write(2, s.sge(0, 32), d.Address+32, d.Token, 0))
 				s.must(s.ep.Write(2, s.sge(0, 32), d.Address, d.Token, nd.ReadFence))
-				s.must(s.ep.SendAndInvalidate(3, nil, d.Token, nd.ReadFence))
+				s.must(s.ep.SendAndInvalidate(3, nd.SGL{}, d.Token, nd.ReadFence))
 				for range 4 {
 					s.done()
 				}
@@ -135,7 +135,7 @@ var requestPrograms = []program{
 			func(s *side) {
 				d := s.get()
 				ep := s.second()
-				s.must(s.ep.FetchAndAdd(1, s.sge(8, 8)[0], d.Address, d.Token, 1, 0))
+				s.must(s.ep.FetchAndAdd(1, s.sge(8, 8).First, d.Address, d.Token, 1, 0))
 				s.must(nd.WriteTo(ep, 2, s.sge(0, 8), d, 0))
 				s.done()
 				s.done()
@@ -155,8 +155,8 @@ var requestPrograms = []program{
 				d := s.get()
 				ep := s.second()
 				s.barrier()
-				s.must(s.ep.Swap(1, s.sge(8, 8)[0], d.Address, d.Token, 1, 0))
-				s.must(ep.CompareAndSwap(2, s.sge(16, 8)[0], d.Address, d.Token, 1, 2, 0))
+				s.must(s.ep.Swap(1, s.sge(8, 8).First, d.Address, d.Token, 1, 0))
+				s.must(ep.CompareAndSwap(2, s.sge(16, 8).First, d.Address, d.Token, 1, 2, 0))
 				s.must(s.ep.WriteImmediate(3, s.sge(0, 8), d.Address+8, d.Token, 5, 0))
 				s.must(s.ep.SendImmediate(4, s.sge(8, 8), 6, nd.ReadFence))
 				for range 4 {
@@ -237,19 +237,19 @@ var requestPrograms = []program{
 				s.barrier()
 			}},
 		clean: [2]func(s *side){
-			func(s *side) { s.must(s.ep.Receive(1, nil)); s.barrier(); s.received(); s.barrier(); s.close() },
+			func(s *side) { s.must(s.ep.Receive(1, nd.SGL{})); s.barrier(); s.received(); s.barrier(); s.close() },
 			func(s *side) {
 				s.barrier()
-				s.must(s.ep.Send(1, nil, 0))
-				s.barrier()                  // which says that the message has arrived
-				s.must(s.ep.Receive(2, nil)) // canceled by the end
+				s.must(s.ep.Send(1, nd.SGL{}, 0))
+				s.barrier()                       // which says that the message has arrived
+				s.must(s.ep.Receive(2, nd.SGL{})) // canceled by the end
 				s.close()
 			}}},
 	{rule: "N502", other: 1, depth: 4,
 		broken: [2]func(s *side){
 			func(s *side) {
 				for i := range 4 {
-					s.must(s.ep.Receive(uint64(i), nil))
+					s.must(s.ep.Receive(uint64(i), nd.SGL{}))
 				}
 				s.barrier()
 				for range 4 {
@@ -260,7 +260,7 @@ var requestPrograms = []program{
 			func(s *side) {
 				s.barrier()
 				for i := range 4 {
-					s.must(s.ep.Send(uint64(i), nil, 0))
+					s.must(s.ep.Send(uint64(i), nd.SGL{}, 0))
 				}
 				s.must(nd.SendInline(s.ep, 5, nil, 0))
 				s.ep.Flush(s.ctx)
@@ -269,7 +269,7 @@ var requestPrograms = []program{
 		clean: [2]func(s *side){
 			func(s *side) {
 				for i := range 4 {
-					s.must(s.ep.Receive(uint64(i), nil))
+					s.must(s.ep.Receive(uint64(i), nd.SGL{}))
 				}
 				s.barrier()
 				for range 4 {
@@ -280,7 +280,7 @@ var requestPrograms = []program{
 			func(s *side) {
 				s.barrier()
 				for i := range 4 {
-					s.must(s.ep.Send(uint64(i), nil, 0))
+					s.must(s.ep.Send(uint64(i), nd.SGL{}, 0))
 				}
 				for range 4 {
 					s.done()
@@ -290,16 +290,16 @@ var requestPrograms = []program{
 	{rule: "N503", other: -1,
 		broken: [2]func(s *side){
 			func(s *side) { s.barrier(); s.barrier() },
-			func(s *side) { s.barrier(); s.must(s.ep.Send(1, nil, 0)); s.result(s.init); s.barrier() }},
+			func(s *side) { s.barrier(); s.must(s.ep.Send(1, nd.SGL{}, 0)); s.result(s.init); s.barrier() }},
 		clean: [2]func(s *side){
 			func(s *side) {
 				s.barrier()
 				time.Sleep(20 * time.Millisecond)
-				s.must(s.ep.Receive(1, nil))
+				s.must(s.ep.Receive(1, nd.SGL{}))
 				s.received()
 				s.close()
 			},
-			func(s *side) { s.barrier(); s.must(s.ep.Send(1, nil, 0)); s.done(); s.close() }}},
+			func(s *side) { s.barrier(); s.must(s.ep.Send(1, nd.SGL{}, 0)); s.done(); s.close() }}},
 	{rule: "N504", other: -1, cfg: nd.EndpointConfig{InitiatorDepth: 4},
 		broken: [2]func(s *side){
 			func(s *side) { s.barrier(); s.barrier() },
@@ -307,7 +307,7 @@ var requestPrograms = []program{
 				s.barrier()
 				var err error
 				for i := 0; err == nil && i < 100; i++ {
-					err = s.ep.Send(uint64(i), nil, nd.SilentSuccess)
+					err = s.ep.Send(uint64(i), nd.SGL{}, nd.SilentSuccess)
 				}
 				if !errors.Is(err, nd.NoMoreEntries) {
 					s.must(fmt.Errorf("the queue is not full: %w", err))
@@ -317,7 +317,7 @@ var requestPrograms = []program{
 		clean: [2]func(s *side){
 			func(s *side) {
 				for i := range 8 {
-					s.must(s.ep.Receive(uint64(i), nil))
+					s.must(s.ep.Receive(uint64(i), nd.SGL{}))
 				}
 				s.barrier()
 				for range 8 {
@@ -332,7 +332,7 @@ var requestPrograms = []program{
 					if i%4 == 3 {
 						flags = 0
 					}
-					s.must(s.ep.Send(uint64(i), nil, flags))
+					s.must(s.ep.Send(uint64(i), nd.SGL{}, flags))
 					if flags == 0 {
 						s.done()
 					}
@@ -341,19 +341,19 @@ var requestPrograms = []program{
 			}}},
 	{rule: "N505", other: 1,
 		broken: [2]func(s *side){
-			func(s *side) { s.must(s.ep.Receive(1, nil)); s.barrier(); s.barrier() },
+			func(s *side) { s.must(s.ep.Receive(1, nd.SGL{})); s.barrier(); s.barrier() },
 			func(s *side) {
 				s.barrier()
-				s.must(s.ep.Send(1, nil, nd.Defer))
+				s.must(s.ep.Send(1, nd.SGL{}, nd.Defer))
 				s.barrier()
 				s.must(s.ep.Close())
 			}},
 		clean: [2]func(s *side){
-			func(s *side) { s.must(s.ep.Receive(1, nil)); s.barrier(); s.received(); s.close() },
+			func(s *side) { s.must(s.ep.Receive(1, nd.SGL{})); s.barrier(); s.received(); s.close() },
 			func(s *side) {
 				s.barrier()
-				s.must(s.ep.Write(1, nil, 0, 0, nd.Defer))
-				s.must(s.ep.Send(2, nil, 0))
+				s.must(s.ep.Write(1, nd.SGL{}, 0, 0, nd.Defer))
+				s.must(s.ep.Send(2, nd.SGL{}, 0))
 				s.done()
 				s.done()
 				s.close()
@@ -363,11 +363,11 @@ var requestPrograms = []program{
 			func(s *side) { s.barrier() },
 			func(s *side) {
 				s.must(s.ep.Flush(s.ctx))
-				s.must(s.ep.Receive(1, nil))
+				s.must(s.ep.Receive(1, nd.SGL{}))
 				s.result(s.recv)
 				for i := range 5 {
 					_ = s.recv.Poll(make([]nd.Result, 1))
-					_ = s.ep.Send(uint64(i), nil, 0)
+					_ = s.ep.Send(uint64(i), nd.SGL{}, 0)
 				}
 				s.barrier()
 			}},
@@ -375,14 +375,14 @@ var requestPrograms = []program{
 			func(s *side) { s.barrier() },
 			func(s *side) {
 				s.must(s.ep.Flush(s.ctx))
-				s.must(s.ep.Receive(1, nil))
+				s.must(s.ep.Receive(1, nd.SGL{}))
 				s.result(s.recv)
 				for i := range 5 { // as if it had not read all of its results yet
-					_ = s.ep.Send(uint64(i), nil, 0)
+					_ = s.ep.Send(uint64(i), nd.SGL{}, 0)
 				}
 				_ = s.init.Poll(make([]nd.Result, 4))
 				_ = s.recv.Poll(make([]nd.Result, 1))
-				_ = s.ep.Send(6, nil, 0) // as if another goroutine still read them
+				_ = s.ep.Send(6, nd.SGL{}, 0) // as if another goroutine still read them
 				s.must(s.ep.Close())
 				s.barrier()
 			}}},
@@ -403,11 +403,11 @@ var requestPrograms = []program{
 	{rule: "N602", other: 1,
 		broken: [2]func(s *side){
 			func(s *side) { s.barrier() },
-			func(s *side) { s.must(s.ep.Send(1, nil, 0)); s.must(s.ep.Close()); s.barrier() }},
+			func(s *side) { s.must(s.ep.Send(1, nd.SGL{}, 0)); s.must(s.ep.Close()); s.barrier() }},
 		clean: [2]func(s *side){
 			func(s *side) { s.barrier() },
 			func(s *side) {
-				s.must(s.ep.Send(1, nil, 0))
+				s.must(s.ep.Send(1, nd.SGL{}, 0))
 				s.must(s.ep.Flush(s.ctx))
 				s.must(s.ep.Close())
 				s.barrier()
@@ -416,7 +416,7 @@ var requestPrograms = []program{
 		broken: [2]func(s *side){
 			func(s *side) { s.barrier() },
 			func(s *side) {
-				s.must(s.ep.Send(1, nil, 0))
+				s.must(s.ep.Send(1, nd.SGL{}, 0))
 				s.must(s.job.Adapter().Close(s.ctx))
 				s.barrier()
 				s.must(s.job.Close())
@@ -424,7 +424,7 @@ var requestPrograms = []program{
 		clean: [2]func(s *side){
 			func(s *side) { s.barrier() },
 			func(s *side) {
-				s.must(s.ep.Send(1, nil, 0))
+				s.must(s.ep.Send(1, nd.SGL{}, 0))
 				s.must(s.ep.Flush(s.ctx))
 				s.must(s.job.Adapter().Close(s.ctx))
 				s.barrier()
@@ -432,11 +432,11 @@ var requestPrograms = []program{
 			}}},
 	{rule: "N701", other: -1,
 		broken: [2]func(s *side){
-			func(s *side) { s.must(s.ep.Receive(1, nil)); s.barrier(); s.received(); s.barrier() },
-			func(s *side) { s.barrier(); s.must(s.ep.Send(1, nil, nd.ReadFence)); s.done(); s.barrier() }},
+			func(s *side) { s.must(s.ep.Receive(1, nd.SGL{})); s.barrier(); s.received(); s.barrier() },
+			func(s *side) { s.barrier(); s.must(s.ep.Send(1, nd.SGL{}, nd.ReadFence)); s.done(); s.barrier() }},
 		clean: [2]func(s *side){
 			func(s *side) {
-				s.must(s.ep.Receive(1, nil))
+				s.must(s.ep.Receive(1, nd.SGL{}))
 				s.give(s.bind(0, 64, nd.AllowRead).Descriptor())
 				s.received()
 				s.close()
@@ -444,7 +444,7 @@ var requestPrograms = []program{
 			func(s *side) {
 				d := s.get()
 				s.must(nd.ReadFrom(s.ep, 1, s.sge(0, 64), d, 0))
-				s.must(s.ep.Send(2, nil, nd.ReadFence))
+				s.must(s.ep.Send(2, nd.SGL{}, nd.ReadFence))
 				s.done()
 				s.done()
 				s.close()

@@ -39,7 +39,7 @@ func (s *side) must(err error) {
 
 type failure struct{ err error }
 
-func (s *side) sge(offset, n int) []nd.SGE { return []nd.SGE{nd.SGEOf(s.mr, offset, n)} }
+func (s *side) sge(offset, n int) nd.SGL { return nd.One(nd.SGEOf(s.mr, offset, n)) }
 
 // result takes the next result of a queue.
 func (s *side) result(q nd.CompletionQueue) nd.Result {
@@ -227,12 +227,12 @@ func (s *side) thirdWith(entries int) {
 
 func (s *side) serveSends(n int) {
 	for i := range 32 {
-		s.must(s.ep.Receive(uint64(i), s.sge(0, 8)[:0]))
+		s.must(s.ep.Receive(uint64(i), nd.SGL{}))
 	}
 	s.barrier()
 	for range n {
 		s.received()
-		s.must(s.ep.Receive(0, nil))
+		s.must(s.ep.Receive(0, nd.SGL{}))
 	}
 	s.close()
 }
@@ -244,7 +244,7 @@ func (s *side) sendFresh(regions, each int) {
 		mr, err := s.job.Adapter().Register(s.ctx, make([]byte, 64), 0)
 		s.must(err)
 		for range each {
-			s.must(s.ep.Send(1, []nd.SGE{nd.SGEOf(mr, 0, 0)}, 0))
+			s.must(s.ep.Send(1, nd.One(nd.SGEOf(mr, 0, 0)), 0))
 			s.done()
 		}
 		s.must(mr.Close(s.ctx))

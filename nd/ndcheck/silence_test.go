@@ -26,7 +26,7 @@ func runSilence(self *proctest.Self) error {
 	}
 	a := job.Adapter()
 	s := &side{ctx: self.Ctx, job: job, recv: softnd.Must(a.CreateCompletionQueue(self.Ctx, 64)), init: softnd.Must(a.CreateCompletionQueue(self.Ctx, 64))}
-	if err := s.loopback().Send(1, nil, nd.SilentSuccess|nd.Defer); err != nil {
+	if err := s.loopback().Send(1, nd.SGL{}, nd.SilentSuccess|nd.Defer); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(self.Ctx)

@@ -64,12 +64,12 @@ var correct = map[string]struct {
 			s.must(s.ep.Receive(1, s.sge(0, 64)))
 			s.barrier()
 			s.received()
-			s.must(s.ep.Send(2, nil, 0))
+			s.must(s.ep.Send(2, nd.SGL{}, 0))
 			s.done()
 			s.close()
 		},
 		func(s *side) {
-			s.must(s.ep.Receive(1, nil))
+			s.must(s.ep.Receive(1, nd.SGL{}))
 			s.barrier()
 			s.must(s.ep.Send(2, s.sge(64, 64), 0))
 			s.received()
@@ -110,8 +110,8 @@ var correct = map[string]struct {
 		func(s *side) {
 			ep := s.second()
 			s.barrier()
-			s.must(ep.Receive(1, nil))
-			s.must(ep.Send(2, nil, 0))
+			s.must(ep.Receive(1, nd.SGL{}))
+			s.must(ep.Send(2, nd.SGL{}, 0))
 			s.done()
 			s.received()
 			time.Sleep(700 * time.Millisecond)
@@ -150,7 +150,7 @@ var correct = map[string]struct {
 			d := s.get()
 			s.mr.Bytes()[0] = 1
 			s.must(nd.WriteTo(s.ep, 1, s.sge(0, 64), d, 0))
-			s.must(s.ep.Send(2, nil, 0))
+			s.must(s.ep.Send(2, nd.SGL{}, 0))
 			s.done()
 			s.done()
 			s.close()
@@ -158,7 +158,7 @@ var correct = map[string]struct {
 	// The owner hears of the Writes before the writer takes their result.
 	"the message is first": {roles: [2]func(s *side){
 		func(s *side) {
-			s.must(s.ep.Receive(1, nil))
+			s.must(s.ep.Receive(1, nd.SGL{}))
 			w := s.bind(0, 64, nd.AllowWrite)
 			s.give(w.Descriptor())
 			s.received()
@@ -169,7 +169,7 @@ var correct = map[string]struct {
 		func(s *side) {
 			d := s.get()
 			s.must(nd.WriteTo(s.ep, 1, s.sge(0, 64), d, 0))
-			s.must(s.ep.Send(2, nil, 0))
+			s.must(s.ep.Send(2, nd.SGL{}, 0))
 			time.Sleep(10 * time.Millisecond)
 			s.done()
 			s.done()
@@ -177,11 +177,11 @@ var correct = map[string]struct {
 		}}},
 	// The results of a closed endpoint may be taken later, and its memory closed before.
 	"closed first": {roles: [2]func(s *side){
-		func(s *side) { s.barrier(); s.must(s.ep.Receive(1, nil)); s.received(); s.barrier() },
+		func(s *side) { s.barrier(); s.must(s.ep.Receive(1, nd.SGL{})); s.received(); s.barrier() },
 		func(s *side) {
 			s.must(s.ep.Receive(1, s.sge(64, 64)))
 			s.barrier()
-			s.must(s.ep.Send(1, nil, 0))
+			s.must(s.ep.Send(1, nd.SGL{}, 0))
 			s.done()
 			s.must(s.ep.Flush(s.ctx))
 			s.must(s.ep.Close())
@@ -196,7 +196,7 @@ var correct = map[string]struct {
 // bounce writes and sends, and answers messages in the same way.
 func (s *side) bounce(d nd.WindowDescriptor, first bool) {
 	for range 16 {
-		s.must(s.ep.Receive(1, nil))
+		s.must(s.ep.Receive(1, nd.SGL{}))
 	}
 	all, err := s.job.ExchangeWindows(s.ctx, d)
 	s.must(err)
@@ -208,13 +208,13 @@ func (s *side) bounce(d nd.WindowDescriptor, first bool) {
 	for i := range 200 {
 		if i > 0 || !first {
 			s.received()
-			s.must(s.ep.Receive(1, nil))
+			s.must(s.ep.Receive(1, nd.SGL{}))
 		}
 		s.must(nd.WriteTo(ep, 2, s.sge(64, 64), all[0], 0))
 		if s.job.Rank() == 0 {
 			s.done() // the Send is on another connection
 		}
-		s.must(s.ep.Send(3, nil, 0))
+		s.must(s.ep.Send(3, nd.SGL{}, 0))
 		s.done()
 		if s.job.Rank() != 0 {
 			s.done()
@@ -267,7 +267,7 @@ func (s *side) receiveShared() {
 	s.must(shared.Receive(8, s.sge(0, 64)))
 	s.must(shared.Receive(8, s.sge(64, 64)))
 	s.barrier()
-	s.must(ep.Send(9, nil, nd.SilentSuccess))
+	s.must(ep.Send(9, nd.SGL{}, nd.SilentSuccess))
 	for range 2 { // it waits for longer than the checker does
 		if r := s.result(q); r.Status != nd.Success || r.RequestContext != 8 {
 			s.must(nd.Explain(ep, r))
@@ -290,13 +290,13 @@ func TestCorrectPrograms(t *testing.T) {
 // A message that invalidates is named as the reason, with the line of its sender.
 func TestInvalidationByMessage(t *testing.T) {
 	found := watch(t, nd.EndpointConfig{}, 64, func(s *side) {
-		s.must(s.ep.Receive(1, nil))
+		s.must(s.ep.Receive(1, nd.SGL{}))
 		s.give(s.bind(0, 64, nd.AllowWrite).Descriptor())
 		s.received()
 		s.barrier()
 	}, func(s *side) {
 		d := s.get()
-		s.must(s.ep.SendAndInvalidate(1, nil, d.Token, 0))
+		s.must(s.ep.SendAndInvalidate(1, nd.SGL{}, d.Token, 0))
 		s.must(nd.WriteTo(s.ep, 2, s.sge(0, 8), d, 0))
 		s.done()
 		s.result(s.init)
@@ -377,11 +377,11 @@ func TestNothingStays(t *testing.T) {
 		must(err)
 		must(passive.Bind(1, mr, w, mr.Bytes(), nd.AllowWrite))
 		for k := range 5 {
-			must(passive.Receive(0, []nd.SGE{nd.SGEOf(mr, k*64, 64)}))
+			must(passive.Receive(0, nd.One(nd.SGEOf(mr, k*64, 64))))
 		}
-		must(active.Send(0, nil, nd.SilentSuccess))
-		must(active.Send(0, nil, 0))
-		must(active.Send(0, nil, nd.SilentSuccess)) // its success has no result
+		must(active.Send(0, nd.SGL{}, nd.SilentSuccess))
+		must(active.Send(0, nd.SGL{}, 0))
+		must(active.Send(0, nd.SGL{}, nd.SilentSuccess)) // its success has no result
 		if i%2 == 0 {
 			must(active.Flush(ctx))
 		}
@@ -434,7 +434,7 @@ func TestUnknownProcess(t *testing.T) {
 func TestUnmappedMemory(t *testing.T) {
 	found := watch(t, nd.EndpointConfig{}, 64, func(s *side) {
 		s.must(s.ep.Receive(1, s.sge(0, 64)))
-		s.must(s.ep.Receive(2, nil))
+		s.must(s.ep.Receive(2, nd.SGL{}))
 		s.barrier()
 		s.received()
 		s.received()
@@ -445,8 +445,8 @@ func TestUnmappedMemory(t *testing.T) {
 		s.must(err)
 		mr, err := s.job.Adapter().Register(s.ctx, mem, 0)
 		s.must(err)
-		s.must(s.ep.Send(1, []nd.SGE{nd.SGEOf(mr, 0, 64)}, nd.SilentSuccess))
-		s.must(s.ep.Send(2, nil, 0))
+		s.must(s.ep.Send(1, nd.One(nd.SGEOf(mr, 0, 64)), nd.SilentSuccess))
+		s.must(s.ep.Send(2, nd.SGL{}, 0))
 		time.Sleep(50 * time.Millisecond) // until the messages have arrived
 		s.must(mr.Close(s.ctx))
 		s.must(unix.Munmap(mem))
@@ -464,7 +464,7 @@ func TestLocalRight(t *testing.T) {
 		d := s.get()
 		mr, err := s.job.Adapter().Allocate(s.ctx, 64, 0)
 		s.must(err)
-		s.must(s.ep.Read(1, []nd.SGE{nd.SGEOf(mr, 0, 64)}, d.Address, d.Token, 0))
+		s.must(s.ep.Read(1, nd.One(nd.SGEOf(mr, 0, 64)), d.Address, d.Token, 0))
 		s.result(s.init)
 		s.barrier()
 	})

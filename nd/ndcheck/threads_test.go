@@ -62,7 +62,7 @@ func postMany(ctx context.Context, job *softnd.Job) error {
 	if err != nil {
 		return err
 	}
-	receiveAt := func(i int) []nd.SGE { return []nd.SGE{nd.SGEOf(mr, (posters*8+i)*slot, slot)} }
+	receiveAt := func(i int) nd.SGL { return nd.One(nd.SGEOf(mr, (posters*8+i)*slot, slot)) }
 	for i := range 2 * posters * 8 {
 		if err := shared.Receive(uint64(1000+i), receiveAt(i)); err != nil {
 			return err
@@ -113,7 +113,7 @@ func postMany(ctx context.Context, job *softnd.Job) error {
 						fail(nd.Explain(p.ep, r))
 					case r.RequestType == nd.RequestReceive:
 						i := int(r.RequestContext - 1000)
-						clear(receiveAt(i)[0].Buffer)
+						clear(receiveAt(i).First.Buffer)
 						if err := shared.Receive(r.RequestContext, receiveAt(i)); err != nil {
 							fail(err)
 						}
@@ -136,7 +136,7 @@ func postMany(ctx context.Context, job *softnd.Job) error {
 				case <-ctx.Done():
 					return
 				}
-				sge := []nd.SGE{nd.SGEOf(mr, (i*8+k)*slot, slot)}
+				sge := nd.One(nd.SGEOf(mr, (i*8+k)*slot, slot))
 				to, err := p.to.Slice(k*slot, slot)
 				if err == nil {
 					err = nd.WriteTo(p.ep, uint64(k), sge, to, nd.SilentSuccess)

@@ -23,7 +23,7 @@ var troubled = map[string]struct {
 		func(s *side) { s.second(); s.barrier() },
 		func(s *side) {
 			ep := s.second()
-			s.must(ep.Receive(1, nil))
+			s.must(ep.Receive(1, nd.SGL{}))
 			s.must(ep.Flush(s.ctx))
 			s.mustBe(s.recv, nd.Canceled)
 			s.leaveResult()
@@ -33,7 +33,7 @@ var troubled = map[string]struct {
 		func(s *side) { s.must(s.second().Connector().Disconnect(s.ctx)); s.barrier() },
 		func(s *side) {
 			ep := s.second()
-			s.must(ep.Receive(1, nil))
+			s.must(ep.Receive(1, nd.SGL{}))
 			s.must(ep.Connector().NotifyDisconnect(s.ctx))
 			s.must(ep.Connector().Disconnect(s.ctx))
 			s.mustBe(s.recv, nd.Canceled)
@@ -54,7 +54,7 @@ var troubled = map[string]struct {
 		func(s *side) {
 			s.failure()
 			s.bind(0, 64, nd.AllowRead)
-			s.must(s.ep.Send(1, nil, nd.Defer))
+			s.must(s.ep.Send(1, nd.SGL{}, nd.Defer))
 			s.must(s.ep.Close())
 			s.barrier()
 		}}},
@@ -67,9 +67,9 @@ var troubled = map[string]struct {
 			s.barrier()
 		}}},
 	"a wait without a result, and another one": {"N601", [2]func(s *side){
-		func(s *side) { s.barrier(); s.must(s.ep.Send(1, nil, 0)); s.done(); s.barrier() },
+		func(s *side) { s.barrier(); s.must(s.ep.Send(1, nd.SGL{}, 0)); s.done(); s.barrier() },
 		func(s *side) {
-			s.must(s.ep.Receive(1, nil)) // before the wait
+			s.must(s.ep.Receive(1, nd.SGL{})) // before the wait
 			s.waitInVain(s.recv)
 			s.barrier()
 			s.received()
@@ -127,7 +127,7 @@ var troubled = map[string]struct {
 			s.barrier()
 			s.must(ep.Close())
 			s.barrier()
-			s.must(s.ep.Send(1, nil, 0))
+			s.must(s.ep.Send(1, nd.SGL{}, 0))
 			s.done()
 			s.barrier()
 		},
@@ -136,10 +136,10 @@ var troubled = map[string]struct {
 			w, err := s.job.Adapter().CreateMemoryWindow(s.ctx)
 			s.must(err)
 			s.must(ep.Bind(1, s.mr, w, s.mr.Bytes(), nd.AllowRead))
-			s.must(ep.Receive(1, nil))
+			s.must(ep.Receive(1, nd.SGL{}))
 			s.barrier()
 			s.mustBe(s.recv, nd.Canceled)
-			s.must(s.ep.Receive(2, nil))
+			s.must(s.ep.Receive(2, nd.SGL{}))
 			s.barrier()
 			s.received()
 			s.must(s.init.Close())
@@ -148,13 +148,13 @@ var troubled = map[string]struct {
 	"results of an ended wait": {"", [2]func(s *side){
 		func(s *side) {
 			s.barrier()
-			s.must(s.ep.Send(1, nil, 0))
+			s.must(s.ep.Send(1, nd.SGL{}, 0))
 			s.done()
 			s.barrier()
 		},
 		func(s *side) {
 			s.waitInVain(s.init)
-			s.must(s.ep.Receive(2, nil))
+			s.must(s.ep.Receive(2, nd.SGL{}))
 			s.barrier()
 			s.received()
 			s.leaveResult()
@@ -171,7 +171,7 @@ func (s *side) mustBe(q nd.CompletionQueue, want nd.Status) {
 
 // failure takes the failed result of a second endpoint, which the peer closes without a disconnection.
 func (s *side) failure() {
-	s.must(s.second().Receive(1, nil))
+	s.must(s.second().Receive(1, nd.SGL{}))
 	s.mustBe(s.recv, nd.Canceled)
 }
 
@@ -194,7 +194,7 @@ func (s *side) leaveResult() {
 
 // leaveRequest closes the endpoint, which has a request in flight.
 func (s *side) leaveRequest() {
-	s.must(s.ep.Send(1, nil, 0))
+	s.must(s.ep.Send(1, nd.SGL{}, 0))
 	s.must(s.ep.Close())
 }
 

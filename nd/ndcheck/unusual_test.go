@@ -19,7 +19,7 @@ var unusual = map[string][2]func(s *side){
 	// The peer answers into the source of a Write, and its message arrives before the result of the Write is taken.
 	"an exchange in place": {
 		func(s *side) {
-			s.must(s.ep.Receive(1, nil))
+			s.must(s.ep.Receive(1, nd.SGL{}))
 			all, err := s.job.ExchangeWindows(s.ctx, s.bind(0, 64, nd.AllowWrite).Descriptor())
 			s.must(err)
 			s.received()
@@ -33,7 +33,7 @@ var unusual = map[string][2]func(s *side){
 			all, err := s.job.ExchangeWindows(s.ctx, s.bind(0, 64, nd.AllowWrite).Descriptor())
 			s.must(err)
 			s.must(nd.WriteTo(s.ep, 1, s.sge(0, 64), all[0], 0))
-			s.must(s.ep.Send(2, nil, 0))
+			s.must(s.ep.Send(2, nd.SGL{}, 0))
 			for s.mr.Bytes()[0] != 7 && s.ctx.Err() == nil {
 				time.Sleep(time.Millisecond)
 			}
@@ -49,7 +49,7 @@ var unusual = map[string][2]func(s *side){
 			s.must(s.ep.Receive(1, s.sge(0, 64)))
 			s.barrier()
 			s.received()
-			s.must(ep.Send(2, nil, 0))
+			s.must(ep.Send(2, nd.SGL{}, 0))
 			s.done()
 			s.barrier()
 			s.must(ep.Close())
@@ -57,7 +57,7 @@ var unusual = map[string][2]func(s *side){
 		},
 		func(s *side) {
 			ep := s.second()
-			s.must(ep.Receive(1, nil))
+			s.must(ep.Receive(1, nd.SGL{}))
 			s.barrier()
 			s.must(s.ep.Send(2, s.sge(64, 64), 0))
 			s.received()
@@ -87,7 +87,7 @@ var unusual = map[string][2]func(s *side){
 	// The owner writes to bytes that a Read has taken, as the message behind the Read tells it.
 	"a fenced message": {
 		func(s *side) {
-			s.must(s.ep.Receive(1, nil))
+			s.must(s.ep.Receive(1, nd.SGL{}))
 			all, err := s.job.ExchangeWindows(s.ctx, s.bind(0, 64, nd.AllowRead|nd.AllowWrite).Descriptor())
 			s.must(err)
 			ep := s.loopback()
@@ -101,7 +101,7 @@ var unusual = map[string][2]func(s *side){
 		func(s *side) {
 			d := s.get()
 			s.must(nd.ReadFrom(s.ep, 1, s.sge(0, 64), d, 0))
-			s.must(s.ep.Send(2, nil, nd.ReadFence))
+			s.must(s.ep.Send(2, nd.SGL{}, nd.ReadFence))
 			s.barrier()
 			s.done()
 			s.done()
@@ -110,11 +110,11 @@ var unusual = map[string][2]func(s *side){
 	// The answer to a fenced message says that the Read before it is complete, so its buffer may get the next message.
 	"an answer to a fence": {
 		func(s *side) {
-			s.must(s.ep.Receive(1, nil))
+			s.must(s.ep.Receive(1, nd.SGL{}))
 			s.must(s.ep.Receive(1, s.sge(128, 64)))
 			s.give(s.bind(0, 64, nd.AllowRead).Descriptor())
 			s.received()
-			s.must(s.ep.Send(2, nil, 0))
+			s.must(s.ep.Send(2, nd.SGL{}, 0))
 			s.received()
 			s.must(s.ep.Send(3, s.sge(64, 64), 0))
 			s.done()
@@ -122,10 +122,10 @@ var unusual = map[string][2]func(s *side){
 			s.close()
 		},
 		func(s *side) {
-			s.must(s.ep.Receive(1, nil))
+			s.must(s.ep.Receive(1, nd.SGL{}))
 			d := s.get()
 			s.must(nd.ReadFrom(s.ep, 2, s.sge(0, 64), d, 0))
-			s.must(s.ep.Send(3, nil, nd.ReadFence))
+			s.must(s.ep.Send(3, nd.SGL{}, nd.ReadFence))
 			s.received()
 			s.must(s.ep.Send(5, s.sge(0, 64), 0))
 			s.must(s.ep.Receive(4, s.sge(0, 64)))
@@ -138,7 +138,7 @@ var unusual = map[string][2]func(s *side){
 	// The owner revokes the access, and hears of the Writes later.
 	"revoked, then told": {
 		func(s *side) {
-			s.must(s.ep.Receive(1, nil))
+			s.must(s.ep.Receive(1, nd.SGL{}))
 			w := s.bind(0, 64, nd.AllowWrite)
 			s.give(w.Descriptor())
 			for s.mr.Bytes()[63] == 0 && s.ctx.Err() == nil {
@@ -155,7 +155,7 @@ var unusual = map[string][2]func(s *side){
 			s.must(nd.WriteTo(s.ep, 1, s.sge(0, 64), d, 0))
 			s.done()
 			time.Sleep(100 * time.Millisecond)
-			s.must(s.ep.Send(2, nil, 0))
+			s.must(s.ep.Send(2, nd.SGL{}, 0))
 			s.done()
 			s.close()
 		}},
@@ -245,7 +245,7 @@ var unusual = map[string][2]func(s *side){
 		}},
 	// A message without bytes does not concern its buffer.
 	"no bytes": {
-		func(s *side) { s.barrier(); s.must(s.ep.Send(1, nil, 0)); s.done(); s.close() },
+		func(s *side) { s.barrier(); s.must(s.ep.Send(1, nd.SGL{}, 0)); s.done(); s.close() },
 		func(s *side) {
 			s.must(s.ep.Receive(1, s.sge(64, 64)))
 			s.mr.Bytes()[64] = 1
@@ -292,7 +292,7 @@ var unusual = map[string][2]func(s *side){
 			if _, err := s.init.Wait(ctx, make([]nd.Result, 1)); err == nil {
 				s.must(errors.New("the Send has a result"))
 			}
-			s.must(s.ep.Send(2, nil, nd.Defer))
+			s.must(s.ep.Send(2, nd.SGL{}, nd.Defer))
 			s.must(s.ep.Close())
 			s.must(s.init.Close())
 			s.barrier()
@@ -323,14 +323,14 @@ var unusual = map[string][2]func(s *side){
 	// A library that sets ReadFence on every message, and Reads come later.
 	"fences first": {
 		func(s *side) {
-			s.must(s.ep.Receive(1, nil))
+			s.must(s.ep.Receive(1, nd.SGL{}))
 			s.give(s.bind(0, 64, nd.AllowRead).Descriptor())
 			s.received()
 			s.close()
 		},
 		func(s *side) {
 			d := s.get()
-			s.must(s.ep.Send(2, nil, nd.ReadFence))
+			s.must(s.ep.Send(2, nd.SGL{}, nd.ReadFence))
 			s.done()
 			s.must(nd.ReadFrom(s.ep, 1, s.sge(0, 64), d, 0))
 			s.done()
@@ -405,7 +405,7 @@ func TestFaults(t *testing.T) {
 				for _, f := range watch(t, nd.EndpointConfig{}, 64, func(s *side) {
 					s.must(s.ep.Receive(1, s.sge(0, 64)))
 					s.give(s.bind(64, 64, nd.AllowRead|nd.AllowWrite|nd.ThisEndpointOnly).Descriptor())
-					_ = s.ep.Send(2, nil, 0)
+					_ = s.ep.Send(2, nd.SGL{}, 0)
 					s.barrier()
 				}, (*side).useAll, softnd.WithFaults(plan)) {
 					t.Error(f)

@@ -153,11 +153,11 @@ func TestSightLost(t *testing.T) {
 func (s *side) writeLate(sends, takes bool) {
 	d := s.get()
 	s.mr.Bytes()[1] = 1
-	s.must(s.ep.Send(1, nil, 0))
+	s.must(s.ep.Send(1, nd.SGL{}, 0))
 	s.must(nd.WriteTo(s.ep, 2, s.sge(0, 64), d, 0))
 	n := 2
 	if sends {
-		s.must(s.ep.Send(3, nil, 0))
+		s.must(s.ep.Send(3, nd.SGL{}, 0))
 		n++
 	}
 	s.tell()
@@ -176,8 +176,8 @@ func (s *side) sendEarly() {
 	s.give(s.bind(0, 64, nd.AllowWrite).Descriptor())
 	s.hear()
 	s.must(s.ep.Send(1, s.sge(0, 64), 0))
-	s.must(s.ep.Receive(2, nil))
-	s.must(s.ep.Receive(3, nil))
+	s.must(s.ep.Receive(2, nd.SGL{}))
+	s.must(s.ep.Receive(3, nd.SGL{}))
 	s.poll(1)
 	s.tell()
 	s.done()

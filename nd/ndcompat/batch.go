@@ -30,7 +30,7 @@ func (b *Batch) SubmitRequestBatch() {
 	b.mu.Lock() // a post that has found the batch open would stay delayed if it came after the Send
 	defer b.mu.Unlock()
 	b.open = false
-	_ = b.Endpoint.Send(0, nil, unknownOpFlag) // a post that fails starts them
+	_ = b.Endpoint.Send(0, nd.SGL{}, unknownOpFlag) // a post that fails starts them
 }
 
 // post calls post with the flags of a request that belongs to the batch if one is open.
@@ -44,12 +44,12 @@ func (b *Batch) post(flags nd.OpFlags, post func(nd.OpFlags) error) error {
 }
 
 // Send is [nd.Endpoint.Send] within the batch.
-func (b *Batch) Send(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
+func (b *Batch) Send(reqCtx uint64, sge nd.SGL, flags nd.OpFlags) error {
 	return b.post(flags, func(f nd.OpFlags) error { return b.Endpoint.Send(reqCtx, sge, f) })
 }
 
 // SendAndInvalidate is [nd.Endpoint.SendAndInvalidate] within the batch.
-func (b *Batch) SendAndInvalidate(reqCtx uint64, sge []nd.SGE, remoteToken nd.Token, flags nd.OpFlags) error {
+func (b *Batch) SendAndInvalidate(reqCtx uint64, sge nd.SGL, remoteToken nd.Token, flags nd.OpFlags) error {
 	return b.post(flags, func(f nd.OpFlags) error { return b.Endpoint.SendAndInvalidate(reqCtx, sge, remoteToken, f) })
 }
 
@@ -64,11 +64,11 @@ func (b *Batch) Invalidate(reqCtx uint64, mw nd.MemoryWindow, flags nd.OpFlags) 
 }
 
 // Read is [nd.Endpoint.Read] within the batch.
-func (b *Batch) Read(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, remoteToken nd.Token, flags nd.OpFlags) error {
+func (b *Batch) Read(reqCtx uint64, sge nd.SGL, remoteAddress uint64, remoteToken nd.Token, flags nd.OpFlags) error {
 	return b.post(flags, func(f nd.OpFlags) error { return b.Endpoint.Read(reqCtx, sge, remoteAddress, remoteToken, f) })
 }
 
 // Write is [nd.Endpoint.Write] within the batch.
-func (b *Batch) Write(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, remoteToken nd.Token, flags nd.OpFlags) error {
+func (b *Batch) Write(reqCtx uint64, sge nd.SGL, remoteAddress uint64, remoteToken nd.Token, flags nd.OpFlags) error {
 	return b.post(flags, func(f nd.OpFlags) error { return b.Endpoint.Write(reqCtx, sge, remoteAddress, remoteToken, f) })
 }

@@ -14,7 +14,7 @@ type slowEndpoint struct {
 	delayed          int
 }
 
-func (ep *slowEndpoint) Write(_ uint64, _ []nd.SGE, _ uint64, _ nd.Token, flags nd.OpFlags) error {
+func (ep *slowEndpoint) Write(_ uint64, _ nd.SGL, _ uint64, _ nd.Token, flags nd.OpFlags) error {
 	close(ep.posting)
 	<-ep.proceed
 	if flags.Has(nd.Defer) {
@@ -23,7 +23,7 @@ func (ep *slowEndpoint) Write(_ uint64, _ []nd.SGE, _ uint64, _ nd.Token, flags 
 	return nil
 }
 
-func (ep *slowEndpoint) Send(_ uint64, _ []nd.SGE, flags nd.OpFlags) error {
+func (ep *slowEndpoint) Send(_ uint64, _ nd.SGL, flags nd.OpFlags) error {
 	if flags&unknownOpFlag != 0 {
 		ep.delayed = 0
 		return nd.InvalidParameter
@@ -37,7 +37,7 @@ func TestSubmitStartsPostsInProgress(t *testing.T) {
 	b := &Batch{Endpoint: ep}
 	b.StartRequestBatch()
 	posted, submitted := make(chan struct{}), make(chan struct{})
-	go func() { _ = b.Write(0, nil, 0, 0, 0); close(posted) }()
+	go func() { _ = b.Write(0, nd.SGL{}, 0, 0, 0); close(posted) }()
 	<-ep.posting
 	go func() { b.SubmitRequestBatch(); close(submitted) }()
 	select {

@@ -182,7 +182,7 @@ func (c *conn) privateData() []byte {
 }
 
 // sge returns a list of one entry: n bytes of the connection's region at offset off.
-func (c *conn) sge(off, n int) []nd.SGE { return c.memory.sge(off, n) }
+func (c *conn) sge(off, n int) nd.SGL { return c.memory.sge(off, n) }
 
 // ---- Results ----
 
@@ -272,9 +272,9 @@ func (c *conn) wantReceivesFlushed(reqCtx ...uint64) {
 func (c *conn) wantErrorState() {
 	c.eventually("Endpoint.Err is not nil", func() bool { return c.ep.Err() != nil })
 	const probe = 0xdead
-	c.must(c.ep.Receive(probe, nil))
+	c.must(c.ep.Receive(probe, nd.SGL{}))
 	c.wantReceive(nd.Canceled, probe)
-	c.must(c.ep.Send(probe+1, nil, 0))
+	c.must(c.ep.Send(probe+1, nd.SGL{}, 0))
 	c.wantResult(nd.Canceled, probe+1)
 }
 

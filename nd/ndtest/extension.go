@@ -18,7 +18,7 @@ func (s *side) skipUnless(f nd.AdapterFlags) {
 	if f == nd.AtomicsSupported {
 		posts = nil
 		for _, a := range atomics {
-			posts = append(posts, func(c *conn) error { return a.post(c, 1, c.sge(0, 8)[0], c.memory.descriptor(), 0) })
+			posts = append(posts, func(c *conn) error { return a.post(c, 1, c.sge(0, 8).First, c.memory.descriptor(), 0) })
 		}
 	}
 	for _, post := range posts {
@@ -104,7 +104,7 @@ func (c *conn) wantNumberAt(off int, want uint64) {
 
 // add posts an addition of n to the number at an offset of d. The old value goes to the region, at offset to.
 func (c *conn) add(reqCtx uint64, to int, d nd.WindowDescriptor, off int, n uint64, flags nd.OpFlags) {
-	c.must(c.ep.FetchAndAdd(reqCtx, c.sge(to, 8)[0], d.Address+uint64(off), d.Token, n, flags))
+	c.must(c.ep.FetchAndAdd(reqCtx, c.sge(to, 8).First, d.Address+uint64(off), d.Token, n, flags))
 }
 
 // past returns the part of d that begins at an offset.

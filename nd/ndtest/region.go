@@ -9,8 +9,8 @@ type region struct {
 }
 
 // sge returns a list of one entry: n bytes of the region at offset off.
-func (r *region) sge(off, n int) []nd.SGE {
-	return []nd.SGE{{Buffer: r.mem[off : off+n], Token: r.mr.LocalToken()}}
+func (r *region) sge(off, n int) nd.SGL {
+	return nd.One(nd.SGE{Buffer: r.mem[off : off+n], Token: r.mr.LocalToken()})
 }
 
 // descriptor describes the whole region with its own remote token.

@@ -73,7 +73,7 @@ func (g *access) grant() {
 		g.d = g.w.Descriptor()
 	}
 	if g.request != nil {
-		g.c.must(g.c.ep.Receive(inbox, nil))
+		g.c.must(g.c.ep.Receive(inbox, nd.SGL{}))
 	}
 	g.c.tell(g.d)
 }

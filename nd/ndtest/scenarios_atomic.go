@@ -30,7 +30,7 @@ var atomicResults = []scenario{
 	{id: "X002", title: "CompareAndSwap stores if 8 bytes are equal, and returns what they were", active: func(s *side) {
 		c := s.atomicPair()
 		for i, step := range []struct{ compare, swap, old uint64 }{{39, 1, 40}, {40, 1 << 60, 40}, {40, 2, 1 << 60}, {1 << 60, 0, 1 << 60}, {0, 3, 0}} {
-			c.must(c.ep.CompareAndSwap(uint64(i), c.sge(oldAt, 8)[0], c.peerRegion.Address+64, c.peerRegion.Token, step.compare, step.swap, 0))
+			c.must(c.ep.CompareAndSwap(uint64(i), c.sge(oldAt, 8).First, c.peerRegion.Address+64, c.peerRegion.Token, step.compare, step.swap, 0))
 			c.wantDone(nd.RequestCompareAndSwap, uint64(i), 8)
 			c.wantNumberAt(oldAt, step.old)
 		}
@@ -40,7 +40,7 @@ var atomicResults = []scenario{
 		c := s.atomicPair()
 		old := uint64(40)
 		for i, v := range []uint64{0, ^uint64(0), 12} {
-			c.must(c.ep.Swap(uint64(i), c.sge(oldAt, 8)[0], c.peerRegion.Address+64, c.peerRegion.Token, v, 0))
+			c.must(c.ep.Swap(uint64(i), c.sge(oldAt, 8).First, c.peerRegion.Address+64, c.peerRegion.Token, v, 0))
 			c.wantDone(nd.RequestSwap, uint64(i), 8)
 			c.wantNumberAt(oldAt, old)
 			old = v
@@ -56,7 +56,7 @@ var atomicResults = []scenario{
 		c.wantNumberAt(oldAt+8, 45)
 		s.wantEmpty(c.cq)
 		s.barrier()
-		c.must(c.ep.Swap(3, c.sge(oldAt, 8)[0], c.peerRegion.Address, ^c.peerRegion.Token, 1, nd.SilentSuccess))
+		c.must(c.ep.Swap(3, c.sge(oldAt, 8).First, c.peerRegion.Address, ^c.peerRegion.Token, 1, nd.SilentSuccess))
 		c.wantResult(nd.AccessViolation, 3)
 		c.wantBroken()
 	}, passive: func(s *side) {
@@ -92,7 +92,7 @@ var atomicResults = []scenario{
 		done, old := [2]int{}, [2]uint64{}
 		for done[0]+done[1] < 2*adds { // the first may win each time
 			for k, c := range ends {
-				c.must(c.ep.CompareAndSwap(1, c.sge(oldAt+8*k, 8)[0], c.peerRegion.Address+64, c.peerRegion.Token, old[k], old[k]+1, 0))
+				c.must(c.ep.CompareAndSwap(1, c.sge(oldAt+8*k, 8).First, c.peerRegion.Address+64, c.peerRegion.Token, old[k], old[k]+1, 0))
 			}
 			for k, c := range ends {
 				c.wantDone(nd.RequestCompareAndSwap, 1, 8)
@@ -145,7 +145,7 @@ var atomicOrder = []scenario{
 		c := s.atomicPair()
 		const n = 15
 		for i := range uint64(n) {
-			at := c.sge(oldAt+8*int(i), 8)[0]
+			at := c.sge(oldAt+8*int(i), 8).First
 			switch i % 3 {
 			case 0:
 				c.must(c.ep.FetchAndAdd(i, at, c.peerRegion.Address, c.peerRegion.Token, 1, 0))
@@ -172,7 +172,7 @@ var atomicOrder = []scenario{
 			c.setNumber(0, 100*i)
 			c.must(c.ep.Write(1, c.sge(0, 8), c.peerRegion.Address+64, c.peerRegion.Token, 0))
 			c.add(2, oldAt, c.peerRegion, 64, 5, 0)
-			c.must(c.ep.Send(3, nil, 0))
+			c.must(c.ep.Send(3, nd.SGL{}, 0))
 			c.wantResult(nd.Success, 1)
 			c.wantDone(nd.RequestFetchAndAdd, 2, 8)
 			c.wantNumberAt(oldAt, 100*i)
@@ -181,7 +181,7 @@ var atomicOrder = []scenario{
 	}, passive: func(s *side) {
 		c := s.atomicPair()
 		for i := range uint64(20) {
-			c.must(c.ep.Receive(i, nil))
+			c.must(c.ep.Receive(i, nd.SGL{}))
 			s.barrier()
 			c.wantReceive(nd.Success, i)
 			c.wantNumberAt(64, 100*i+5)
@@ -238,7 +238,7 @@ var atomicOrder = []scenario{
 		c := s.atomicPair()
 		c.must(c.ep.Flush(c.ctx))
 		for i, a := range atomics {
-			c.must(a.post(c, uint64(i), c.sge(oldAt, 8)[0], c.peerRegion, 0))
+			c.must(a.post(c, uint64(i), c.sge(oldAt, 8).First, c.peerRegion, 0))
 		}
 		for i, a := range atomics {
 			if r := c.wantResult(nd.Canceled, uint64(i)); r.RequestType != a.kind || r.BytesTransferred != 0 {

@@ -7,7 +7,7 @@ var atomicRefusals = []scenario{
 		s.skipUnless(nd.AtomicsSupported)
 		c := s.prepare(atomicOptions())
 		for _, a := range atomics {
-			s.want(nd.ConnectionInvalid, a.post(c, 1, c.sge(0, 8)[0], c.memory.descriptor(), 0))
+			s.want(nd.ConnectionInvalid, a.post(c, 1, c.sge(0, 8).First, c.memory.descriptor(), 0))
 		}
 		s.wantEmpty(c.cq)
 	}},
@@ -15,13 +15,13 @@ var atomicRefusals = []scenario{
 		c := s.atomicPair()
 		for _, a := range atomics {
 			for _, n := range []int{0, 4, 7, 9, 16} {
-				s.want(nd.InvalidBufferSize, a.post(c, 1, c.sge(0, n)[0], c.peerRegion, 0))
+				s.want(nd.InvalidBufferSize, a.post(c, 1, c.sge(0, n).First, c.peerRegion, 0))
 			}
 			for _, off := range []int{1, 4, 12} {
-				s.want(nd.InvalidParameter, a.post(c, 1, c.sge(0, 8)[0], past(c.peerRegion, off), 0))
+				s.want(nd.InvalidParameter, a.post(c, 1, c.sge(0, 8).First, past(c.peerRegion, off), 0))
 			}
 			for _, f := range []nd.OpFlags{nd.Inline, nd.SendAndSolicitEvent, nd.AllowRead, nd.AllowAtomic, nd.ReadLocalInvalidate, unknownFlag} {
-				s.want(nd.InvalidParameter, a.post(c, 1, c.sge(0, 8)[0], c.peerRegion, f))
+				s.want(nd.InvalidParameter, a.post(c, 1, c.sge(0, 8).First, c.peerRegion, f))
 			}
 		}
 		s.wantEmpty(c.cq)
@@ -79,7 +79,7 @@ func refusedAtomic(id, why string, r refusal) scenario {
 		if r.readOnly {
 			local = nd.AllowRemoteRead
 		}
-		old := s.region(4096, local).sge(0, 8)[0]
+		old := s.region(4096, local).sge(0, 8).First
 		if r.badToken {
 			old.Token = ^old.Token
 		}

@@ -215,7 +215,7 @@ var bindScenarios = []scenario{
 	}},
 	{id: "C182", title: "a silent Bind makes no result, and binds", active: func(s *side) {
 		c := s.pair(connOptions{})
-		c.must(c.ep.Receive(1, nil))
+		c.must(c.ep.Receive(1, nd.SGL{}))
 		s.barrier()
 		c.wantReceive(nd.Success, 1)
 		d := hear[nd.WindowDescriptor](s)
@@ -227,7 +227,7 @@ var bindScenarios = []scenario{
 		w := s.newWindow()
 		s.barrier()
 		c.must(c.ep.Bind(1, c.memory.mr, w, c.memory.mem[:1000], nd.AllowWrite|nd.SilentSuccess))
-		c.must(c.ep.Send(2, nil, 0))
+		c.must(c.ep.Send(2, nd.SGL{}, 0))
 		c.wantResult(nd.Success, 2)
 		s.wantEmpty(c.cq)
 		s.tell(w.Descriptor())

@@ -19,7 +19,7 @@ func (s *side) startPendingNotify(q nd.CompletionQueue, t nd.NotifyType) <-chan 
 func (c *conn) sendOnDemand(n int) {
 	for i := range uint64(n) {
 		c.barrier()
-		c.must(c.ep.Send(i, nil, 0))
+		c.must(c.ep.Send(i, nd.SGL{}, 0))
 		c.wantResult(nd.Success, i)
 	}
 }
@@ -27,7 +27,7 @@ func (c *conn) sendOnDemand(n int) {
 // receiveAny posts n empty Receives with request contexts from 0.
 func (c *conn) receiveAny(n int) {
 	for i := range uint64(n) {
-		c.must(c.ep.Receive(i, nil))
+		c.must(c.ep.Receive(i, nd.SGL{}))
 	}
 }
 
@@ -47,7 +47,7 @@ func notifyAllWaiters(types ...nd.NotifyType) (a, p func(*side)) {
 		}, func(s *side) {
 			c := s.pair(connOptions{})
 			for hear[bool](s) {
-				s.must(c.ep.Send(1, nil, 0))
+				s.must(c.ep.Send(1, nd.SGL{}, 0))
 				c.wantResult(nd.Success, 1)
 			}
 		}
@@ -123,7 +123,7 @@ var queueScenarios = []scenario{
 		n := s.overrunDepth()
 		c := s.pair(connOptions{CQDepth: 4, Endpoint: nd.EndpointConfig{ReceiveDepth: n}})
 		other := s.pair(connOptions{ShareWith: c})
-		c.overrunQueue(n, func(x uint64) error { return c.ep.Receive(x, nil) })
+		c.overrunQueue(n, func(x uint64) error { return c.ep.Receive(x, nd.SGL{}) })
 		s.must(c.ep.Flush(c.ctx))
 		s.wantOverrun(c.cq)
 		stored := make([]nd.Result, n)
@@ -138,7 +138,7 @@ var queueScenarios = []scenario{
 		}
 		s.wantOverrun(c.cq)
 		s.eventually("Endpoint.Err of the other endpoint is not nil", func() bool { return other.ep.Err() != nil })
-		if err := other.ep.Send(1, nil, 0); err != nil {
+		if err := other.ep.Send(1, nd.SGL{}, 0); err != nil {
 			s.want(nd.InternalError, err)
 		}
 		s.wantEmpty(c.cq)
@@ -157,7 +157,7 @@ var queueScenarios = []scenario{
 		n := s.overrunDepth()
 		c := s.pair(connOptions{CQDepth: 4, Endpoint: nd.EndpointConfig{InitiatorDepth: n}})
 		waiter := s.startPendingNotify(c.cq, nd.NotifyErrors)
-		c.overrunQueue(n, func(x uint64) error { return c.ep.Write(x, nil, c.peerRegion.Address, c.peerRegion.Token, 0) })
+		c.overrunQueue(n, func(x uint64) error { return c.ep.Write(x, nd.SGL{}, c.peerRegion.Address, c.peerRegion.Token, 0) })
 		s.want(nd.BufferOverflow, s.await(waiter))
 		s.wantOverrun(c.cq)
 		var first [4]nd.Result
@@ -203,7 +203,7 @@ var queueScenarios = []scenario{
 		s.want(nd.InvalidParameter, c.cq.Resize(0))
 		s.must(c.cq.Resize(depth))
 		for i := uint64(10); i < depth; i++ { // flushed at once, so that the queue becomes full
-			s.must(c.ep.Receive(i, nil))
+			s.must(c.ep.Receive(i, nd.SGL{}))
 		}
 		for i := range uint64(depth) {
 			c.wantReceive(nd.Canceled, i)
@@ -217,7 +217,7 @@ var queueScenarios = []scenario{
 		for range resizeRounds {
 			s.barrier()
 			for i := range uint64(resizeBatch) {
-				s.must(c.ep.Send(i, nil, 0))
+				s.must(c.ep.Send(i, nd.SGL{}, 0))
 			}
 			for i := range uint64(resizeBatch) {
 				c.wantResult(nd.Success, i)
@@ -239,7 +239,7 @@ var queueScenarios = []scenario{
 		serial := uint64(0)
 		for range resizeRounds {
 			for i := range uint64(resizeBatch) {
-				s.must(c.ep.Receive(serial+i, nil))
+				s.must(c.ep.Receive(serial+i, nd.SGL{}))
 			}
 			s.barrier()
 			for range resizeBatch {
@@ -257,12 +257,12 @@ var queueScenarios = []scenario{
 		d := s.pair(connOptions{ShareWith: c})
 		s.barrier() // the Receives are posted
 		for i := range uint64(16) {
-			s.must(c.ep.Send(i, nil, 0))
+			s.must(c.ep.Send(i, nd.SGL{}, 0))
 			s.must(d.ep.Write(i, d.sge(0, 8), d.peerRegion.Address, d.peerRegion.Token, 0))
 		}
 		s.wantInterleaved(16, c, d)
 		for i := range uint64(16) {
-			s.must(d.ep.Send(i, nil, 0))
+			s.must(d.ep.Send(i, nd.SGL{}, 0))
 			d.wantResult(nd.Success, i)
 		}
 	}, passive: func(s *side) {

@@ -293,7 +293,7 @@ func closeHandshake(s *side) {
 		s.errorf("result of the Receive for close: %d bytes, want 4", r.BytesTransferred)
 	}
 	s.wantPattern(c.memory.mem[:4], uint64(1-c.role))
-	s.must(c.ep.Send(4, nil, 0))
+	s.must(c.ep.Send(4, nd.SGL{}, 0))
 	if r := c.wantReceive(nd.Success, 2); r.BytesTransferred != 0 {
 		s.errorf("result of the Receive for close_ack: %d bytes, want 0", r.BytesTransferred)
 	}

@@ -24,11 +24,11 @@ func failingRequest(id, title string, status nd.Status, a, p connOptions, post f
 	return scenario{id: id, title: title, active: func(s *side) {
 		c := s.pair(a)
 		fill(c.memory.mem, 1)
-		s.must(c.ep.Receive(90, nil))
+		s.must(c.ep.Receive(90, nd.SGL{}))
 		s.barrier()
 		post(c)
 		c.wantResult(status, 1)
-		s.must(c.ep.Send(2, nil, 0))
+		s.must(c.ep.Send(2, nd.SGL{}, 0))
 		c.wantFlushed(2)
 		c.wantReceivesFlushed(90)
 		c.wantErrorState()
@@ -119,14 +119,14 @@ var endpointScenarios = []scenario{
 	{id: "C205", title: "a list with more entries than the limit is refused without effect", active: func(s *side) {
 		i := s.info
 		c := s.pair(connOptions{Endpoint: nd.EndpointConfig{MaxInitiatorSGE: int(i.MaxInitiatorSGE), MaxReceiveSGE: int(i.MaxReceiveSGE)}})
-		entries := func(n uint32) []nd.SGE { return slices.Repeat(c.sge(0, 1), int(n)) }
+		entries := func(n uint32) nd.SGL { return nd.List(slices.Repeat([]nd.SGE{c.sge(0, 1).First}, int(n))...) }
 		most := entries(i.MaxInitiatorSGE + 1)
 		s.want(nd.DataOverrun, c.ep.Send(1, most, 0))
 		s.want(nd.DataOverrun, c.ep.Write(2, most, c.peerRegion.Address, c.peerRegion.Token, 0))
 		s.want(nd.DataOverrun, c.ep.Read(3, entries(i.MaxReadSGE+1), c.peerRegion.Address, c.peerRegion.Token, 0))
 		s.want(nd.DataOverrun, c.ep.Receive(4, entries(i.MaxReceiveSGE+1)))
 		s.wantEmpty(c.cq)
-		s.must(c.ep.Write(5, most[1:], c.peerRegion.Address, c.peerRegion.Token, 0))
+		s.must(c.ep.Write(5, entries(i.MaxInitiatorSGE), c.peerRegion.Address, c.peerRegion.Token, 0))
 		c.wantResult(nd.Success, 5)
 		c.wantAlive()
 	}, passive: func(s *side) {
@@ -138,7 +138,7 @@ var endpointScenarios = []scenario{
 		n := min(i.MaxInitiatorSGE, i.MaxReceiveSGE, i.MaxReadSGE)
 		c := s.pair(connOptions{Endpoint: nd.EndpointConfig{MaxInitiatorSGE: int(n), MaxReceiveSGE: int(n)}})
 		part := nd.SGE{Buffer: s.reserve(int(i.MaxTransferLength/n) + 1), Token: c.memory.mr.LocalToken()}
-		huge := slices.Repeat([]nd.SGE{part}, int(n))
+		huge := nd.List(slices.Repeat([]nd.SGE{part}, int(n))...)
 		s.want(nd.BufferOverflow, c.ep.Send(1, huge, 0))
 		s.want(nd.BufferOverflow, c.ep.Write(2, huge, c.peerRegion.Address, c.peerRegion.Token, 0))
 		s.want(nd.BufferOverflow, c.ep.Read(3, huge, c.peerRegion.Address, c.peerRegion.Token, 0))
@@ -151,9 +151,9 @@ var endpointScenarios = []scenario{
 
 	{id: "C207", title: "unknown flags are refused without effect", active: func(s *side) {
 		c, w := s.pair(connOptions{}), s.newWindow()
-		s.want(nd.InvalidParameter, c.ep.Send(1, nil, unknownFlag))
-		s.want(nd.InvalidParameter, c.ep.Write(2, nil, c.peerRegion.Address, c.peerRegion.Token, unknownFlag))
-		s.want(nd.InvalidParameter, c.ep.Read(3, nil, c.peerRegion.Address, c.peerRegion.Token, unknownFlag))
+		s.want(nd.InvalidParameter, c.ep.Send(1, nd.SGL{}, unknownFlag))
+		s.want(nd.InvalidParameter, c.ep.Write(2, nd.SGL{}, c.peerRegion.Address, c.peerRegion.Token, unknownFlag))
+		s.want(nd.InvalidParameter, c.ep.Read(3, nd.SGL{}, c.peerRegion.Address, c.peerRegion.Token, unknownFlag))
 		s.want(nd.InvalidParameter, c.ep.Bind(4, c.memory.mr, w, c.memory.mem, nd.AllowRead|unknownFlag))
 		s.want(nd.InvalidParameter, c.ep.Invalidate(5, w, unknownFlag))
 		s.wantEmpty(c.cq)
@@ -164,14 +164,14 @@ var endpointScenarios = []scenario{
 
 	failingRequest("C208", "a Send from memory with an unknown token fails", nd.AccessViolation, connOptions{}, connOptions{}, func(c *conn) {
 		sge := c.sge(0, 64)
-		sge[0].Token ^= 0x55555555
+		sge.First.Token ^= 0x55555555
 		c.must(c.ep.Send(1, sge, 0))
 	}),
 
 	{id: "C209", title: "a Receive into memory without AllowLocalWrite fails", active: func(s *side) {
 		c := s.pair(connOptions{})
 		fill(c.memory.mem, 1)
-		s.must(c.ep.Receive(90, nil))
+		s.must(c.ep.Receive(90, nd.SGL{}))
 		s.barrier()
 		s.must(c.ep.Send(1, c.sge(0, 64), 0))
 		s.must(c.ep.Send(2, c.sge(0, 64), 0))
@@ -209,7 +209,7 @@ var endpointScenarios = []scenario{
 	}, passive: func(s *side) {
 		c := s.pair(connOptions{RegionSize: 4096, RegionFlags: nd.AllowRemoteRead})
 		fill(c.memory.mem, 2)
-		s.must(c.ep.Receive(1, nil))
+		s.must(c.ep.Receive(1, nd.SGL{}))
 		s.barrier()
 		c.wantDisconnected()
 		c.wantReceivesFlushed(1)

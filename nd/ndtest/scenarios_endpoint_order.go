@@ -28,8 +28,8 @@ var endpointOrderScenarios = []scenario{
 
 	{id: "C215", title: "an empty Read succeeds with any address and token", active: func(s *side) {
 		c := s.pair(connOptions{})
-		s.must(c.ep.Read(1, nil, c.peerRegion.Address, c.peerRegion.Token, 0))
-		s.must(c.ep.Read(2, nil, 0, 0, 0))
+		s.must(c.ep.Read(1, nd.SGL{}, c.peerRegion.Address, c.peerRegion.Token, 0))
+		s.must(c.ep.Read(2, nd.SGL{}, 0, 0, 0))
 		for i := range uint64(2) {
 			if r := c.wantResult(nd.Success, i+1); r.BytesTransferred != 0 || r.RequestType != nd.RequestRead {
 				s.errorf("result %+v, want a Read of 0 bytes", r)
@@ -71,10 +71,10 @@ var endpointOrderScenarios = []scenario{
 		var sge []nd.SGE
 		total := 0
 		for i, n := range sizes {
-			sge = append(sge, c.sge(starts[i], n)...)
+			sge = append(sge, c.sge(starts[i], n).First)
 			total += n
 		}
-		s.must(c.ep.Read(1, sge, c.peerRegion.Address+3, c.peerRegion.Token, 0))
+		s.must(c.ep.Read(1, nd.List(sge...), c.peerRegion.Address+3, c.peerRegion.Token, 0))
 		if r := c.wantResult(nd.Success, 1); r.BytesTransferred != uint32(total) {
 			s.errorf("result of the Read: %d bytes, want %d", r.BytesTransferred, total)
 		}
@@ -143,7 +143,7 @@ var endpointOrderScenarios = []scenario{
 		c.wantDisconnected()
 		c.wantReceivesFlushed(0)
 		for i := range uint64(3) {
-			s.must(d.ep.Send(i, nil, 0))
+			s.must(d.ep.Send(i, nd.SGL{}, 0))
 			d.wantResult(nd.Success, i)
 		}
 		c.wantErrorState()
@@ -198,7 +198,7 @@ var endpointOrderScenarios = []scenario{
 		c := s.pair(connOptions{RegionSize: fencedSize})
 		for i := range uint64(fencedRounds) {
 			fill(c.memory.mem, i)
-			s.must(c.ep.Receive(i, nil))
+			s.must(c.ep.Receive(i, nd.SGL{}))
 			s.barrier()
 			c.wantReceive(nd.Success, i)
 			s.barrier() // the peer's Read may still be in progress

@@ -53,11 +53,11 @@ var immediateScenarios = []scenario{
 		d := c.hearDescriptor()
 		fill(c.memory.mem[:300], 1)
 		copy(c.memory.mem[1000:], c.memory.mem[100:300])
-		c.must(c.ep.WriteImmediate(1, append(c.sge(0, 100), c.sge(1000, 200)...), d.Address, d.Token, 8, 0))
+		c.must(c.ep.WriteImmediate(1, nd.List(c.sge(0, 100).First, c.sge(1000, 200).First), d.Address, d.Token, 8, 0))
 		c.wantDone(nd.RequestWrite, 1, 300)
 	}, passive: func(s *side) {
 		c := s.immediatePair(connOptions{})
-		c.must(c.ep.Receive(1, nil))
+		c.must(c.ep.Receive(1, nd.SGL{}))
 		c.bindAndTell(500, 300, nd.AllowWrite)
 		c.wantNumber(nd.RequestReceiveWriteImmediate, 1, 300, 8)
 		s.wantPattern(c.memory.mem[500:800], 1)
@@ -66,7 +66,7 @@ var immediateScenarios = []scenario{
 		c := s.immediatePair(connOptions{})
 		s.barrier()
 		for i, d := range []nd.WindowDescriptor{{}, {Address: ^uint64(0), Token: ^nd.Token(0)}} {
-			c.must(c.ep.WriteImmediate(uint64(i), nil, d.Address, d.Token, uint32(i), 0))
+			c.must(c.ep.WriteImmediate(uint64(i), nd.SGL{}, d.Address, d.Token, uint32(i), 0))
 			c.wantDone(nd.RequestWrite, uint64(i), 0)
 		}
 		c.wantAlive()
@@ -90,7 +90,7 @@ var immediateScenarios = []scenario{
 			c.must(c.ep.Send(2, c.sge(0, 10), 0))
 			c.must(c.ep.Write(3, c.sge(200, 100), at(2), c.peerRegion.Token, 0))
 			c.must(c.ep.SendImmediate(4, c.sge(0, 20), ^uint32(round), 0))
-			c.must(c.ep.WriteImmediate(5, nil, 0, 0, uint32(round)+9, 0))
+			c.must(c.ep.WriteImmediate(5, nd.SGL{}, 0, 0, uint32(round)+9, 0))
 			for i, want := range []struct {
 				kind nd.RequestType
 				n    int
@@ -129,14 +129,14 @@ var immediateScenarios = []scenario{
 	}, passive: func(s *side) {
 		c := s.immediatePair(connOptions{})
 		s.barrier()
-		c.must(c.ep.Receive(1, nil))
+		c.must(c.ep.Receive(1, nd.SGL{}))
 		c.wantNumber(nd.RequestReceiveWriteImmediate, 1, 100, 3)
 		s.wantPattern(c.memory.mem[:100], 1)
 	}},
 	unreceived("X107", "WriteImmediate", nd.RequestWrite, func(c *conn) error {
 		return c.ep.WriteImmediate(1, c.sge(0, 100), c.peerRegion.Address, c.peerRegion.Token, 3, 0)
 	}),
-	unreceived("X108", "WriteImmediate without bytes", nd.RequestWrite, func(c *conn) error { return c.ep.WriteImmediate(1, nil, 0, 0, 3, 0) }),
+	unreceived("X108", "WriteImmediate without bytes", nd.RequestWrite, func(c *conn) error { return c.ep.WriteImmediate(1, nd.SGL{}, 0, 0, 3, 0) }),
 	unreceived("X109", "SendImmediate", nd.RequestSend, func(c *conn) error { return c.ep.SendImmediate(1, c.sge(0, 100), 3, 0) }),
 	{id: "X110", title: "numbers of a shared receive queue wait without limit (tested: 2 x ReceiveTimeout)", active: func(s *side) {
 		s.skipUnlessSharedReceive()
@@ -167,11 +167,11 @@ var immediateScenarios = []scenario{
 		c := s.immediatePair(connOptions{})
 		for i, f := range []nd.OpFlags{0, nd.SendAndSolicitEvent} {
 			s.barrier() // the Notify is pending
-			c.must(c.ep.WriteImmediate(1, nil, 0, 0, uint32(i), f))
+			c.must(c.ep.WriteImmediate(1, nd.SGL{}, 0, 0, uint32(i), f))
 			c.wantResult(nd.Success, 1)
 			s.barrier()
 			s.barrier()
-			c.must(c.ep.SendImmediate(2, nil, uint32(i), f))
+			c.must(c.ep.SendImmediate(2, nd.SGL{}, uint32(i), f))
 			c.wantResult(nd.Success, 2)
 			s.barrier()
 		}
@@ -179,7 +179,7 @@ var immediateScenarios = []scenario{
 		c := s.immediatePair(connOptions{SplitCQs: true})
 		for i := range uint32(2) {
 			for _, kind := range []nd.RequestType{nd.RequestReceiveWriteImmediate, nd.RequestReceiveImmediate} {
-				c.must(c.ep.Receive(1, nil))
+				c.must(c.ep.Receive(1, nd.SGL{}))
 				wait, stop := c.startNotify(c.rcq, nd.NotifySolicited)
 				s.barrier()
 				s.barrier() // the number has arrived

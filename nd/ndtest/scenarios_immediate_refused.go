@@ -8,7 +8,7 @@ var immediateFlagScenarios = []scenario{
 		c := s.immediatePair(connOptions{Endpoint: nd.EndpointConfig{InlineSize: n}})
 		source := make([]byte, n+1)
 		fill(source[:n], 8)
-		long, short := []nd.SGE{{Buffer: source}}, []nd.SGE{{Buffer: source[:n], Token: c.memory.mr.RemoteToken()}}
+		long, short := nd.One(nd.SGE{Buffer: source}), nd.One(nd.SGE{Buffer: source[:n], Token: c.memory.mr.RemoteToken()})
 		s.want(nd.BufferOverflow, c.ep.SendImmediate(1, long, 5, nd.Inline))
 		s.want(nd.BufferOverflow, c.ep.WriteImmediate(1, long, c.peerRegion.Address, c.peerRegion.Token, 5, nd.Inline))
 		s.barrier()
@@ -21,7 +21,7 @@ var immediateFlagScenarios = []scenario{
 		n := s.inlineSize()
 		c := s.immediatePair(connOptions{Endpoint: nd.EndpointConfig{InlineSize: n}})
 		c.must(c.ep.Receive(1, c.sge(4096, n)))
-		c.must(c.ep.Receive(2, nil))
+		c.must(c.ep.Receive(2, nd.SGL{}))
 		s.barrier()
 		c.wantNumber(nd.RequestReceiveImmediate, 1, n, 5)
 		c.wantNumber(nd.RequestReceiveWriteImmediate, 2, n, 6)
@@ -31,9 +31,9 @@ var immediateFlagScenarios = []scenario{
 	{id: "X121", title: "silent requests with a number make no result at their sender", active: func(s *side) {
 		c := s.immediatePair(connOptions{})
 		s.barrier()
-		c.must(c.ep.SendImmediate(1, nil, 5, nd.SilentSuccess))
+		c.must(c.ep.SendImmediate(1, nd.SGL{}, 5, nd.SilentSuccess))
 		c.must(c.ep.WriteImmediate(2, c.sge(0, 8), c.peerRegion.Address, c.peerRegion.Token, 6, nd.SilentSuccess))
-		c.must(c.ep.Send(3, nil, 0))
+		c.must(c.ep.Send(3, nd.SGL{}, 0))
 		c.wantResult(nd.Success, 3)
 		s.wantEmpty(c.cq)
 		c.wantAlive()
@@ -64,7 +64,7 @@ var immediateFlagScenarios = []scenario{
 		for i := range uint64(fencedRounds) {
 			fill(c.memory.mem[:fencedSize], i)
 			c.must(c.ep.Receive(1, c.sge(fencedSize+fencedTail, fencedTail)))
-			c.must(c.ep.Receive(2, nil))
+			c.must(c.ep.Receive(2, nd.SGL{}))
 			s.barrier()
 			c.wantNumber(nd.RequestReceiveImmediate, 1, fencedTail, 5)
 			c.wantNumber(nd.RequestReceiveWriteImmediate, 2, fencedTail, 6)
@@ -76,16 +76,16 @@ var immediateFlagScenarios = []scenario{
 		c := s.immediatePair(connOptions{})
 		at, token := c.peerRegion.Address, c.peerRegion.Token
 		for _, f := range []nd.OpFlags{nd.AllowRead, nd.AllowAtomic, nd.ReadLocalInvalidate, unknownFlag} {
-			s.want(nd.InvalidParameter, c.ep.SendImmediate(1, nil, 0, f))
-			s.want(nd.InvalidParameter, c.ep.WriteImmediate(1, nil, at, token, 0, f))
+			s.want(nd.InvalidParameter, c.ep.SendImmediate(1, nd.SGL{}, 0, f))
+			s.want(nd.InvalidParameter, c.ep.WriteImmediate(1, nd.SGL{}, at, token, 0, f))
 		}
-		s.want(nd.InvalidParameter, c.ep.Write(1, nil, at, token, nd.SendAndSolicitEvent))
+		s.want(nd.InvalidParameter, c.ep.Write(1, nd.SGL{}, at, token, nd.SendAndSolicitEvent))
 		var many []nd.SGE
 		for i := range int(s.info.MaxInitiatorSGE) + 1 {
-			many = append(many, c.sge(i, 1)...)
+			many = append(many, c.sge(i, 1).First)
 		}
-		s.want(nd.DataOverrun, c.ep.SendImmediate(1, many, 0, 0))
-		s.want(nd.DataOverrun, c.ep.WriteImmediate(1, many, at, token, 0, 0))
+		s.want(nd.DataOverrun, c.ep.SendImmediate(1, nd.List(many...), 0, 0))
+		s.want(nd.DataOverrun, c.ep.WriteImmediate(1, nd.List(many...), at, token, 0, 0))
 		s.wantEmpty(c.cq)
 		c.wantAlive()
 	}, passive: func(s *side) { s.immediatePair(connOptions{}).wantAlive() }},

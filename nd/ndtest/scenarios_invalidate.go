@@ -17,7 +17,7 @@ var invalidateScenarios = []scenario{
 		w := s.newWindow()
 		c.bind(w, 0, 64, nd.AllowRead)
 		for i := range uint64(depth) {
-			c.must(c.ep.Write(i, nil, 0, 0, 0))
+			c.must(c.ep.Write(i, nd.SGL{}, 0, 0, 0))
 		}
 		s.want(nd.NoMoreEntries, c.ep.Invalidate(99, w, 0))
 		for i := range uint64(depth) {
@@ -31,7 +31,7 @@ var invalidateScenarios = []scenario{
 		c := s.pair(connOptions{})
 		d := hear[nd.WindowDescriptor](s)
 		c.writeAndCheck(nd.Success, 0, 100, d, 0)
-		c.must(c.ep.Receive(1, nil))
+		c.must(c.ep.Receive(1, nd.SGL{}))
 		s.barrier() // the owner may invalidate now
 		c.wantReceive(nd.Success, 1)
 		s.barrier() // the owner has polled its queue
@@ -42,7 +42,7 @@ var invalidateScenarios = []scenario{
 		s.tell(c.bind(w, 0, 1000, readWrite))
 		s.barrier()
 		c.must(c.ep.Invalidate(2, w, nd.SilentSuccess))
-		c.must(c.ep.Send(3, nil, 0))
+		c.must(c.ep.Send(3, nd.SGL{}, 0))
 		c.wantResult(nd.Success, 3)
 		s.wantEmpty(c.cq)
 		s.barrier()
@@ -180,7 +180,7 @@ var invalidateScenarios = []scenario{
 		s.barrier()
 		remote := c.memory.mr.RemoteToken() // not valid as a local token
 		c.must(c.ep.Read(1, c.sge(0, long), c.peerRegion.Address, c.peerRegion.Token, 0))
-		c.must(c.ep.Send(2, []nd.SGE{{Buffer: c.memory.mem[:8], Token: remote}}, 0))
+		c.must(c.ep.Send(2, nd.One(nd.SGE{Buffer: c.memory.mem[:8], Token: remote}), 0))
 		c.must(c.ep.Invalidate(3, w, 0))
 		c.wantResult(nd.Success, 1)
 		c.wantResult(nd.AccessViolation, 2)
@@ -247,7 +247,7 @@ var invalidateScenarios = []scenario{
 	}, passive: fastRegisterOwner},
 	{id: "C144", title: "deferred requests complete in order", active: func(s *side) {
 		c := s.pair(connOptions{})
-		c.must(c.ep.Receive(9, nil))
+		c.must(c.ep.Receive(9, nd.SGL{}))
 		s.barrier()
 		c.wantReceive(nd.Success, 9)
 	}, passive: func(s *side) {
@@ -256,7 +256,7 @@ var invalidateScenarios = []scenario{
 		s.barrier()
 		c.must(c.ep.Bind(1, c.memory.mr, w, c.memory.mem[:100], nd.AllowRead|nd.Defer))
 		c.must(c.ep.Invalidate(2, w, nd.Defer))
-		c.must(c.ep.Send(3, nil, 0))
+		c.must(c.ep.Send(3, nd.SGL{}, 0))
 		for i, want := range []nd.RequestType{nd.RequestBind, nd.RequestInvalidate, nd.RequestSend} {
 			if r := c.wantResult(nd.Success, uint64(i)+1); r.RequestType != want {
 				s.errorf("result %d is of a %v, want a %v", i+1, r.RequestType, want)
@@ -265,7 +265,7 @@ var invalidateScenarios = []scenario{
 	}},
 	{id: "C145", title: "a post that fails starts the deferred requests", active: func(s *side) {
 		c := s.pair(connOptions{})
-		c.must(c.ep.Receive(9, nil))
+		c.must(c.ep.Receive(9, nd.SGL{}))
 		s.barrier()
 		c.wantReceive(nd.Success, 9)
 		c.wantAlive()
@@ -274,8 +274,8 @@ var invalidateScenarios = []scenario{
 		w := s.newWindow()
 		s.barrier()
 		c.must(c.ep.Bind(1, c.memory.mr, w, c.memory.mem[:100], nd.AllowRead|nd.Defer))
-		c.must(c.ep.Send(2, nil, nd.Defer))
-		s.want(nd.DataOverrun, c.ep.Send(3, make([]nd.SGE, s.info.MaxInitiatorSGE+1), 0))
+		c.must(c.ep.Send(2, nd.SGL{}, nd.Defer))
+		s.want(nd.DataOverrun, c.ep.Send(3, nd.List(make([]nd.SGE, s.info.MaxInitiatorSGE+1)...), 0))
 		c.wantResult(nd.Success, 1)
 		c.wantResult(nd.Success, 2)
 		s.wantEmpty(c.cq)

@@ -47,7 +47,7 @@ var limitScenarios = []scenario{
 	{id: "C069", title: "queues may be deeper than their completion queue", active: func(s *side) {
 		c := s.prepare(connOptions{CQDepth: 2, Endpoint: nd.EndpointConfig{ReceiveDepth: 64, InitiatorDepth: 64, MaxReceiveSGE: 2, MaxInitiatorSGE: 2}})
 		for i := range uint64(64) {
-			c.must(c.ep.Receive(i, nil))
+			c.must(c.ep.Receive(i, nd.SGL{}))
 		}
 	}},
 	{id: "C089", title: "a receive queue deeper than the maximum is refused", active: func(s *side) {
@@ -120,8 +120,8 @@ var limitScenarios = []scenario{
 	}},
 	{id: "C099", title: "Flush of an unconnected endpoint: one Notify, two results", active: func(s *side) {
 		c := s.prepare(connOptions{CQDepth: 2})
-		c.must(c.ep.Receive(1, nil))
-		c.must(c.ep.Receive(2, nil))
+		c.must(c.ep.Receive(1, nd.SGL{}))
+		c.must(c.ep.Receive(2, nd.SGL{}))
 		c.must(c.ep.Flush(c.ctx))
 		s.must(c.cq.Notify(s.ctx, nd.NotifyAny))
 		results := make([]nd.Result, 3)

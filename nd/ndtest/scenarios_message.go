@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"math"
 	"net/netip"
-	"slices"
 
 	"github.com/softnd/softnd/nd"
 )
@@ -58,7 +57,7 @@ var messageScenarios = []scenario{
 	{id: "C104", title: "as many Receives as the queue's depth, all with the same list", active: func(s *side) {
 		const depth = 12
 		c := s.prepare(connOptions{CQDepth: depth, Endpoint: nd.EndpointConfig{ReceiveDepth: depth}})
-		list := slices.Concat(c.sge(0, 40), c.sge(64, 100))
+		list := nd.List(c.sge(0, 40).First, c.sge(64, 100).First)
 		for i := range uint64(depth) {
 			c.must(c.ep.Receive(i, list))
 		}
@@ -86,9 +85,9 @@ var messageScenarios = []scenario{
 	}},
 	{id: "C106", title: "the request type of a Send is 1, that of a Receive 0", active: func(s *side) {
 		c := s.pair(connOptions{})
-		c.must(c.ep.Receive(1, nil))
+		c.must(c.ep.Receive(1, nd.SGL{}))
 		s.barrier()
-		c.must(c.ep.Send(2, nil, 0))
+		c.must(c.ep.Send(2, nd.SGL{}, 0))
 		if r := c.wantResult(nd.Success, 2); r.RequestType != 1 {
 			s.errorf("result of a Send: request type %d, want 1", r.RequestType)
 		}
@@ -97,12 +96,12 @@ var messageScenarios = []scenario{
 		}
 	}, passive: func(s *side) {
 		c := s.pair(connOptions{})
-		c.must(c.ep.Receive(7, nil))
+		c.must(c.ep.Receive(7, nd.SGL{}))
 		s.barrier()
 		if r := c.checkResult(s.takeResult(c.cq), nd.Success, 7); r.RequestType != 0 {
 			s.errorf("result of a Receive: request type %d, want 0", r.RequestType)
 		}
-		c.must(c.ep.Send(7, nil, 0))
+		c.must(c.ep.Send(7, nd.SGL{}, 0))
 		if r := c.checkResult(s.takeResult(c.cq), nd.Success, 7); r.RequestType != 1 {
 			s.errorf("result of a Send: request type %d, want 1", r.RequestType)
 		}
@@ -113,8 +112,8 @@ var messageScenarios = []scenario{
 		s.barrier()
 		mem := make([]byte, max(int(s.info.InlineRequestThreshold), 1)-1)
 		fill(mem, 1)
-		c.must(c.ep.Send(1, []nd.SGE{{Buffer: mem}}, nd.Inline)) // not registered
-		clear(mem)                                               // the caller's again when Send returns
+		c.must(c.ep.Send(1, nd.One(nd.SGE{Buffer: mem}), nd.Inline)) // not registered
+		clear(mem)                                                   // the caller's again when Send returns
 		c.wantLength(c.wantResult(nd.Success, 1), len(mem))
 		s.tell(len(mem))
 	}, passive: func(s *side) {
@@ -145,7 +144,7 @@ var messageScenarios = []scenario{
 	}},
 	{id: "C110", title: "a server's Receives are canceled when its client exits", exits: true, ownProvider: true, remote: active, active: func(s *side) {
 		c := s.pair(connOptions{})
-		c.must(c.ep.Send(1, nil, 0))
+		c.must(c.ep.Send(1, nd.SGL{}, 0))
 		c.wantResult(nd.Success, 1)
 		s.exit()
 	}, passive: func(s *side) {
@@ -193,7 +192,7 @@ var messageScenarios = []scenario{
 		c := s.pair(connOptions{})
 		s.barrier()
 		for _, x := range contexts {
-			c.must(c.ep.Send(x, nil, 0))
+			c.must(c.ep.Send(x, nd.SGL{}, 0))
 			c.must(c.ep.Write(x^1, c.sge(0, 8), c.peerRegion.Address, c.peerRegion.Token, 0))
 			c.must(c.ep.Read(x^2, c.sge(0, 8), c.peerRegion.Address, c.peerRegion.Token, 0))
 		}
@@ -205,7 +204,7 @@ var messageScenarios = []scenario{
 	}, passive: func(s *side) {
 		c := s.pair(connOptions{})
 		for _, x := range contexts {
-			c.must(c.ep.Receive(x, nil))
+			c.must(c.ep.Receive(x, nd.SGL{}))
 		}
 		s.barrier()
 		for _, x := range contexts {

@@ -39,7 +39,7 @@ var notifyScenarios = []scenario{
 			ep, err := s.ad.CreateEndpoint(s.ctx, cfg)
 			s.must(err)
 			s.cleanup(func() { ep.Close() })
-			s.must(ep.Receive(5, nil))
+			s.must(ep.Receive(5, nd.SGL{}))
 			s.must(ep.Flush(s.ctx))
 			s.must(q.Notify(s.ctx, nd.NotifyAny))
 		}

@@ -57,7 +57,7 @@ var overflowScenarios = []scenario{
 		notice := s.async(func() error { return c.connector.NotifyDisconnect(s.ctx) })
 		c.must(c.ep.Receive(1, c.sge(0, 1023)))
 		c.must(c.ep.Receive(2, c.sge(0, 1024)))
-		c.must(c.ep.Receive(3, nil))
+		c.must(c.ep.Receive(3, nd.SGL{}))
 		s.barrier()
 		c.wantReceive(nd.BufferOverflow, 1)
 		c.wantReceivesFlushed(2, 3)
@@ -99,7 +99,7 @@ var overflowScenarios = []scenario{
 		c := s.prepare(connOptions{CQDepth: int(s.info.MaxCompletionQueueDepth),
 			Endpoint: nd.EndpointConfig{ReceiveDepth: depth, InitiatorDepth: depth}})
 		for i := range depth {
-			c.must(c.ep.Receive(uint64(i), nil))
+			c.must(c.ep.Receive(uint64(i), nd.SGL{}))
 		}
 	}},
 }

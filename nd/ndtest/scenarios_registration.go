@@ -69,7 +69,7 @@ func createAndCloseEach(s *side, buf []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := ep.Receive(1, []nd.SGE{{Buffer: buf[:8], Token: mr.LocalToken()}}); err != nil {
+	if err := ep.Receive(1, nd.One(nd.SGE{Buffer: buf[:8], Token: mr.LocalToken()})); err != nil {
 		return err
 	}
 	c, err := s.ad.CreateConnector(s.ctx)

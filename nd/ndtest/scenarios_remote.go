@@ -81,7 +81,7 @@ var remoteScenarios = []scenario{
 		c.sendDone()
 	}, passive: func(s *side) {
 		c := s.pair(connOptions{RegionFlags: nd.AllowRemoteWrite})
-		c.must(c.ep.Receive(1, nil))
+		c.must(c.ep.Receive(1, nd.SGL{}))
 		c.bindAndTell(0, len(c.memory.mem), nd.AllowWrite)
 		n := hear[int](s)
 		c.wantReceive(nd.Success, 1)
@@ -102,7 +102,7 @@ var remoteScenarios = []scenario{
 		c.sendDone()
 	}, passive: func(s *side) {
 		c := s.pair(connOptions{RegionSize: windowSize, BeforeConnect: fillRegion(2)})
-		c.must(c.ep.Receive(1, nil))
+		c.must(c.ep.Receive(1, nd.SGL{}))
 		s.tell("asleep")
 		_ = hear[string](s) // unlike barrier, no call of the provider before the peer is done
 		c.wantReceive(nd.Success, 1)

@@ -8,7 +8,7 @@ var sendInvalidateFlagScenarios = []scenario{
 		c, d := windowUser(s, connOptions{})
 		s.barrier()
 		for i := range uint64(3) {
-			c.must(c.ep.Send(i, nil, 0))
+			c.must(c.ep.Send(i, nd.SGL{}, 0))
 			c.wantResult(nd.Success, i)
 		}
 		s.barrier() // the three messages have arrived
@@ -83,7 +83,7 @@ var sendInvalidateFlagScenarios = []scenario{
 		c, d := windowUser(s, connOptions{Endpoint: nd.EndpointConfig{InlineSize: n}})
 		source := make([]byte, n)
 		fill(source, 8)
-		c.must(c.ep.SendAndInvalidate(1, []nd.SGE{{Buffer: source, Token: c.memory.mr.RemoteToken()}}, d.Token, nd.Inline))
+		c.must(c.ep.SendAndInvalidate(1, nd.One(nd.SGE{Buffer: source, Token: c.memory.mr.RemoteToken()}), d.Token, nd.Inline))
 		clear(source)
 		c.wantResult(nd.Success, 1)
 		c.wantAlive()
@@ -102,7 +102,7 @@ var sendInvalidateFlagScenarios = []scenario{
 		for i := range n {
 			sge = append(sge, nd.SGE{Buffer: []byte{byte(i)}})
 		}
-		c.must(c.ep.SendAndInvalidate(1, sge, d.Token, nd.Inline))
+		c.must(c.ep.SendAndInvalidate(1, nd.List(sge...), d.Token, nd.Inline))
 		c.wantResult(nd.Success, 1)
 		c.wantAlive()
 	}, passive: func(s *side) {
@@ -121,7 +121,7 @@ var sendInvalidateFlagScenarios = []scenario{
 		n := int(s.info.MaxInlineDataSize) // the largest size that an endpoint can have
 		c, d := windowUser(s, connOptions{Endpoint: nd.EndpointConfig{InlineSize: n}})
 		source := make([]byte, n+1)
-		s.want(nd.BufferOverflow, c.ep.SendAndInvalidate(1, []nd.SGE{{Buffer: source}}, d.Token, nd.Inline))
+		s.want(nd.BufferOverflow, c.ep.SendAndInvalidate(1, nd.One(nd.SGE{Buffer: source}), d.Token, nd.Inline))
 		s.wantEmpty(c.cq)
 		c.writeAndCheck(nd.Success, 0, 100, d, 0)
 		c.sendInvalidate(100, d.Token, 0)
@@ -135,13 +135,13 @@ var sendInvalidateFlagScenarios = []scenario{
 		c, d := windowUser(s, connOptions{})
 		c.must(c.ep.SendAndInvalidate(1, c.sge(0, 100), d.Token, nd.SilentSuccess))
 		s.barrier()
-		c.must(c.ep.Send(2, nil, 0))
+		c.must(c.ep.Send(2, nd.SGL{}, 0))
 		c.wantResult(nd.Success, 2)
 		s.wantEmpty(c.cq)
 		c.wantAlive()
 	}, passive: func(s *side) {
 		c, _, d := windowOwner(s, connOptions{})
-		c.must(c.ep.Receive(1, nil))
+		c.must(c.ep.Receive(1, nd.SGL{}))
 		s.barrier()
 		c.wantInvalidated(100, d.Token)
 		c.wantReceive(nd.Success, 1)
@@ -153,7 +153,7 @@ var sendInvalidateFlagScenarios = []scenario{
 		c := s.pair(connOptions{RegionSize: 1 << 20})
 		d := hear[nd.WindowDescriptor](s)
 		c.must(c.ep.Read(1, c.sge(0, 1<<20), d.Address, d.Token, 0))
-		c.must(c.ep.SendAndInvalidate(2, nil, d.Token, nd.ReadFence))
+		c.must(c.ep.SendAndInvalidate(2, nd.SGL{}, d.Token, nd.ReadFence))
 		c.wantResult(nd.Success, 1)
 		s.wantAll(c.memory.mem, 4)
 		if r := c.wantResult(nd.Success, 2); r.RequestType != nd.RequestSend {
@@ -164,7 +164,7 @@ var sendInvalidateFlagScenarios = []scenario{
 		c := s.pair(connOptions{RegionSize: 1 << 20})
 		setAll(c.memory.mem, 4)
 		d := c.bind(s.newWindow(), 0, 1<<20, nd.AllowRead)
-		c.must(c.ep.Receive(inbox, nil))
+		c.must(c.ep.Receive(inbox, nd.SGL{}))
 		s.tell(d)
 		c.wantInvalidated(0, d.Token)
 		clear(c.memory.mem) // the Read is complete
@@ -176,7 +176,7 @@ var sendInvalidateFlagScenarios = []scenario{
 			d := hear[nd.WindowDescriptor](s)
 			setAll(c.memory.mem[:n], byte(i+1))
 			c.must(c.ep.Write(1, c.sge(0, n), d.Address, d.Token, 0))
-			c.must(c.ep.SendAndInvalidate(2, nil, d.Token, 0))
+			c.must(c.ep.SendAndInvalidate(2, nd.SGL{}, d.Token, 0))
 			c.wantResult(nd.Success, 1)
 			c.wantResult(nd.Success, 2)
 		}
@@ -185,7 +185,7 @@ var sendInvalidateFlagScenarios = []scenario{
 		c := s.pair(connOptions{RegionSize: 1 << 20})
 		w := s.newWindow()
 		for i, n := range writeSizes {
-			c.must(c.ep.Receive(inbox, nil))
+			c.must(c.ep.Receive(inbox, nd.SGL{}))
 			d := c.bind(w, 0, n, nd.AllowWrite)
 			s.tell(d)
 			c.wantInvalidated(0, d.Token)

@@ -212,7 +212,7 @@ func raceInvalidatePeer(s *side) {
 		c := base.anotherConn()
 		d := hear[nd.WindowDescriptor](s)
 		s.barrier()
-		c.must(c.ep.SendAndInvalidate(3, nil, d.Token, 0))
+		c.must(c.ep.SendAndInvalidate(3, nd.SGL{}, d.Token, 0))
 		r := c.nextResult(true)
 		s.tell(r.Status)
 		c.wantBroken()
@@ -228,7 +228,7 @@ func raceInvalidateOwner(s *side) {
 	for range races {
 		c := base.anotherConn()
 		d := c.bind(w, 0, accessSize, readWrite)
-		c.must(c.ep.Receive(1, nil))
+		c.must(c.ep.Receive(1, nd.SGL{}))
 		s.tell(d)
 		s.barrier()
 		c.must(c.ep.Invalidate(2, w, 0))

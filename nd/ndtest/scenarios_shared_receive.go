@@ -39,7 +39,7 @@ var sharedScenarios = []scenario{
 		c.wantResult(nd.Success, 1)
 		c.receiveAny(1)
 		s.barrier()
-		s.must(c.ep.Send(2, nil, 0))
+		s.must(c.ep.Send(2, nd.SGL{}, 0))
 		c.wantResult(nd.Success, 2)
 		c.wantReceive(nd.Success, 0)
 	}, passive: func(s *side) {
@@ -54,10 +54,10 @@ var sharedScenarios = []scenario{
 			s.errorf("result %+v, want 100 bytes", r)
 		}
 		s.wantPattern(c.memory.mem[:100], 1)
-		s.must(q.Receive(8, nil))
+		s.must(q.Receive(8, nd.SGL{}))
 		s.barrier()
 		c.wantReceive(nd.Success, 8)
-		s.must(c.ep.Send(9, nil, 0))
+		s.must(c.ep.Send(9, nd.SGL{}, 0))
 		c.wantResult(nd.Success, 9)
 	}},
 
@@ -69,7 +69,7 @@ var sharedScenarios = []scenario{
 		q := s.newSharedQueue(4)
 		c := s.pair(sharedReceiveOptions(q))
 		for i := range uint64(6) {
-			s.must(q.Receive(i, nil))
+			s.must(q.Receive(i, nd.SGL{}))
 		}
 		low := s.async(func() error { return q.Notify(s.ctx) })
 		for i := range uint64(3) {

@@ -21,22 +21,22 @@ const perSize = 3
 
 // split returns a list of n bytes at offset off with at most the given number of entries: a header of
 // 40 bytes, and the rest in equal parts.
-func (c *conn) split(off, n, entries int) []nd.SGE {
+func (c *conn) split(off, n, entries int) nd.SGL {
 	const header = 40
 	if entries == 1 || n <= header {
 		return c.sge(off, n)
 	}
-	list := c.sge(off, header)
+	list := []nd.SGE{c.sge(off, header).First}
 	part := max((n-header)/(entries-1), 1)
 	for at := header; at < n; {
 		if len(list) == entries-1 {
 			part = n - at
 		}
 		part = min(part, n-at)
-		list = append(list, c.sge(off+at, part)...)
+		list = append(list, c.sge(off+at, part).First)
 		at += part
 	}
-	return list
+	return nd.List(list...)
 }
 
 // entryCount returns the number of entries of message i, which varies.

@@ -122,11 +122,12 @@ func (c *stressConn) postReceives(mine, theirs *direction) {
 	}
 }
 
-func (c *stressConn) entries(parts []span) (sge []nd.SGE) {
+func (c *stressConn) entries(parts []span) nd.SGL {
+	var sge []nd.SGE
 	for _, s := range parts {
-		sge = append(sge, c.sge(s.off, s.n)...)
+		sge = append(sge, c.sge(s.off, s.n).First)
 	}
-	return sge
+	return nd.List(sge...)
 }
 
 // exchange posts the requests of all connections in a mixed order and takes all results.
@@ -218,11 +219,11 @@ func (c *stressConn) postStep(x uint64, st step, rights *nd.OpFlags) error {
 	case doWriteImmediate:
 		return c.ep.WriteImmediate(x, sge, far.Address+uint64(st.at), far.Token, st.immediate, st.flags)
 	case doFetchAndAdd:
-		return c.ep.FetchAndAdd(x, sge[0], far.Address+uint64(st.at), far.Token, st.operands[0], st.flags)
+		return c.ep.FetchAndAdd(x, sge.First, far.Address+uint64(st.at), far.Token, st.operands[0], st.flags)
 	case doCompareAndSwap:
-		return c.ep.CompareAndSwap(x, sge[0], far.Address+uint64(st.at), far.Token, st.operands[0], st.operands[1], st.flags)
+		return c.ep.CompareAndSwap(x, sge.First, far.Address+uint64(st.at), far.Token, st.operands[0], st.operands[1], st.flags)
 	case doSwap:
-		return c.ep.Swap(x, sge[0], far.Address+uint64(st.at), far.Token, st.operands[0], st.flags)
+		return c.ep.Swap(x, sge.First, far.Address+uint64(st.at), far.Token, st.operands[0], st.flags)
 	case doSendImmediate:
 		return c.ep.SendImmediate(x, sge, st.immediate, st.flags)
 	case doSendInvalidate:
@@ -268,12 +269,12 @@ func regionRights(f nd.OpFlags) (r nd.RegionFlags) {
 
 // copyUnregistered replaces the entries of an inline request by one entry with a copy in unregistered
 // memory. The caller calls overwrite after the post, because the memory is the caller's again.
-func copyUnregistered(sge *[]nd.SGE) (overwrite func()) {
+func copyUnregistered(sge *nd.SGL) (overwrite func()) {
 	var data []byte
-	for _, e := range *sge {
+	for _, e := range sge.Entries() {
 		data = append(data, e.Buffer...)
 	}
-	*sge = []nd.SGE{{Buffer: data}}
+	*sge = nd.One(nd.SGE{Buffer: data})
 	return func() {
 		for i := range data {
 			data[i] ^= 0xff

@@ -15,7 +15,7 @@ const (
 func sufferViolation(s *side, flags nd.RegionFlags, rights nd.OpFlags, stale bool) {
 	const seed = 4
 	c := s.pair(connOptions{RegionSize: windowSize + 4096, RegionFlags: flags, BeforeConnect: fillRegion(seed)})
-	c.must(c.ep.Receive(1, nil))
+	c.must(c.ep.Receive(1, nd.SGL{}))
 	w := s.newWindow()
 	d := c.bind(w, 0, windowSize, rights)
 	if stale {
@@ -60,7 +60,7 @@ var violationScenarios = []scenario{
 		short, err := s.ad.Register(s.ctx, c.memory.mem[:4096], nd.AllowLocalWrite)
 		s.must(err)
 		s.cleanup(func() { short.Close(c.ctx) })
-		c.must(c.ep.Read(1, []nd.SGE{{Buffer: c.memory.mem[:4097], Token: short.LocalToken()}}, d.Address, d.Token, 0))
+		c.must(c.ep.Read(1, nd.One(nd.SGE{Buffer: c.memory.mem[:4097], Token: short.LocalToken()}), d.Address, d.Token, 0))
 		c.wantResult(nd.AccessViolation, 1)
 		c.wantZero(c.memory.mem[4096:])
 		c.wantErrorState()
@@ -70,7 +70,7 @@ var violationScenarios = []scenario{
 	}, passive: func(s *side) { commitViolation(s, nd.RequestWrite, windowSize) }},
 	{id: "C082", title: "the owner's Invalidate succeeds, and a later violation cancels its Receive", active: func(s *side) {
 		c := s.pair(connOptions{})
-		c.must(c.ep.Receive(1, nil))
+		c.must(c.ep.Receive(1, nd.SGL{}))
 		w := s.newWindow()
 		d := c.bind(w, 0, 4096, readWrite)
 		c.must(c.ep.Invalidate(2, w, 0))
@@ -86,7 +86,7 @@ var violationScenarios = []scenario{
 	}, passive: func(s *side) { commitViolation(s, nd.RequestRead, 4096) }},
 	{id: "C083", title: "a window for writing on a region with remote rights only", active: func(s *side) {
 		c := s.pair(connOptions{RegionFlags: nd.AllowRemoteRead | nd.AllowRemoteWrite})
-		c.must(c.ep.Receive(1, nil))
+		c.must(c.ep.Receive(1, nd.SGL{}))
 		c.bindAndTell(0, 4096, readWrite)
 		c.wantReceive(nd.Success, 1)
 		c.wantPattern(c.memory.mem[:4096], 3)

@@ -3,7 +3,6 @@ package ndtest
 import (
 	"bytes"
 	"net/netip"
-	"slices"
 
 	"github.com/softnd/softnd/nd"
 )
@@ -29,7 +28,7 @@ func accessRegion(s *side, flags nd.RegionFlags) (*conn, nd.WindowDescriptor) {
 
 // sendDone sends the empty message that exposeRegion waits for.
 func (c *conn) sendDone() {
-	c.must(c.ep.Send(99, nil, 0))
+	c.must(c.ep.Send(99, nd.SGL{}, 0))
 	c.wantResult(nd.Success, 99)
 }
 
@@ -90,7 +89,7 @@ var windowScenarios = []scenario{
 	{id: "C058", title: "a Send of two entries on an endpoint that asked for one", active: func(s *side) {
 		c := s.pair(connOptions{Endpoint: nd.EndpointConfig{MaxInitiatorSGE: 1}, BeforeConnect: fillRegion(3)})
 		s.barrier()
-		c.must(c.ep.Send(1, slices.Concat(c.sge(0, 1024), c.sge(1024, 16)), 0))
+		c.must(c.ep.Send(1, nd.List(c.sge(0, 1024).First, c.sge(1024, 16).First), 0))
 		c.wantLength(c.wantResult(nd.Success, 1), 1040)
 	}, passive: func(s *side) {
 		c := s.pair(connOptions{})
@@ -126,7 +125,7 @@ var windowScenarios = []scenario{
 		note := s.region(len(words), 0)
 		copy(note.mem, words)
 		s.barrier()
-		c.must(c.ep.Send(1, append(note.sge(0, len(note.mem)), c.sge(large/2, 1024)...), 0))
+		c.must(c.ep.Send(1, nd.List(note.sge(0, len(note.mem)).First, c.sge(large/2, 1024).First), 0))
 		c.wantResult(nd.Success, 1)
 	}, passive: func(s *side) {
 		c := s.pair(connOptions{})

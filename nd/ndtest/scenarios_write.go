@@ -83,7 +83,7 @@ var writeScenarios = []scenario{
 	{id: "C188", title: "an empty Write succeeds with any address and token", active: func(s *side) {
 		c := s.pair(connOptions{})
 		for i, d := range []nd.WindowDescriptor{{}, {Address: ^uint64(0), Token: ^nd.Token(0)}, {Address: 1, Token: c.peerRegion.Token}} {
-			c.must(c.ep.Write(uint64(i), nil, d.Address, d.Token, 0))
+			c.must(c.ep.Write(uint64(i), nd.SGL{}, d.Address, d.Token, 0))
 			if r := c.wantResult(nd.Success, uint64(i)); r.BytesTransferred != 0 || r.RequestType != nd.RequestWrite {
 				s.errorf("result %+v, want a Write of 0 bytes", r)
 			}
@@ -99,14 +99,14 @@ var writeScenarios = []scenario{
 		fill(c.memory.mem[:3000], 1)
 		copy(c.memory.mem[40_000:], c.memory.mem[:1000])
 		copy(c.memory.mem[10_000:], c.memory.mem[1000:3000])
-		sge := append(c.sge(40_000, 1000), c.sge(10_000, 2000)...) // every adapter takes at least two
+		sge := nd.List(c.sge(40_000, 1000).First, c.sge(10_000, 2000).First) // every adapter takes at least two
 		c.must(c.ep.Write(1, sge, d.Address, d.Token, 0))
 		if r := c.wantResult(nd.Success, 1); r.BytesTransferred != 3000 {
 			s.errorf("result of the Write: %d bytes, want 3000", r.BytesTransferred)
 		}
 		s.barrier()
 		s.barrier() // the owner has checked its memory
-		sge[1] = c.sge(10_000, 2001)[0]
+		sge.More[0] = c.sge(10_000, 2001).First
 		c.must(c.ep.Write(2, sge, d.Address, d.Token, 0))
 		c.wantResult(nd.AccessViolation, 2)
 		c.wantBroken()

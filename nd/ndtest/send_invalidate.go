@@ -50,11 +50,11 @@ func (c *conn) wantInvalidated(n int, token nd.Token) {
 // sendRefusedInvalidate posts a SendAndInvalidate that the peer refuses. The owner calls
 // refuseInvalidate.
 func (c *conn) sendRefusedInvalidate(token nd.Token, flags nd.OpFlags) {
-	c.must(c.ep.Receive(20, nil))
+	c.must(c.ep.Receive(20, nd.SGL{}))
 	c.barrier() // the owner has posted its Receives
 	setAll(c.memory.mem[:100], 9)
 	c.must(c.ep.SendAndInvalidate(21, c.sge(0, 100), token, flags))
-	c.must(c.ep.Send(22, nil, 0))
+	c.must(c.ep.Send(22, nd.SGL{}, 0))
 	if r := c.wantResult(nd.RemoteError, 21); r.RequestType != nd.RequestSend || r.InvalidatedToken != 0 {
 		c.errorf("result of a %v with invalidated token %v, want a Send with none", r.RequestType, r.InvalidatedToken)
 	}
@@ -68,7 +68,7 @@ func (c *conn) sendRefusedInvalidate(token nd.Token, flags nd.OpFlags) {
 func (c *conn) refuseInvalidate() {
 	const first, second = 30, 31
 	c.must(c.ep.Receive(first, c.sge(inboxAt, inboxSize)))
-	c.must(c.ep.Receive(second, nil))
+	c.must(c.ep.Receive(second, nd.SGL{}))
 	c.barrier()
 	if r := c.wantReceive(nd.InvalidDeviceRequest, first); r.InvalidatedToken != 0 {
 		c.errorf("the failed Receive has invalidated token %v, want none", r.InvalidatedToken)

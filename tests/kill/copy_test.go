@@ -49,7 +49,7 @@ func runCopier(s *proctest.Self) error {
 	}
 	s.Say("armed")
 	if n > 0 {
-		_ = e.ep.Write(1, []nd.SGE{nd.SGEOf(e.memory, 0, n)}, far.Address, far.Token, 0) // the owner may have ended it
+		_ = e.ep.Write(1, nd.One(nd.SGEOf(e.memory, 0, n)), far.Address, far.Token, 0) // the owner may have ended it
 	}
 	if err := e.awaitEnd(s.Ctx); err != nil {
 		return err
@@ -130,7 +130,7 @@ func startCopy(t *testing.T, point failpoint.Point, n int) *stoppedCopy {
 	}
 	k.victim.Expect("armed")
 	if n == 0 {
-		if err := e.ep.Read(1, []nd.SGE{nd.SGEOf(e.memory, 0, copyMemory)}, far.Address, far.Token, 0); err != nil {
+		if err := e.ep.Read(1, nd.One(nd.SGEOf(e.memory, 0, copyMemory)), far.Address, far.Token, 0); err != nil {
 			t.Fatal(err)
 		}
 	}

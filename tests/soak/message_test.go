@@ -104,7 +104,7 @@ func (s *soakSession) send(body []byte, flags nd.OpFlags) bool {
 	return s.sendBytes(s.seal(body), flags, nil)
 }
 
-func (s *soakSession) sendBytes(message []byte, flags nd.OpFlags, call func(x uint64, sge []nd.SGE, f nd.OpFlags) error) bool {
+func (s *soakSession) sendBytes(message []byte, flags nd.OpFlags, call func(x uint64, sge nd.SGL, f nd.OpFlags) error) bool {
 	c := s.blocks.load(s.Rand, len(message))
 	if c == nil {
 		return false
@@ -118,8 +118,8 @@ func (s *soakSession) sendBytes(message []byte, flags nd.OpFlags, call func(x ui
 }
 
 // sendCargo posts a Send, or call.
-func (s *soakSession) sendCargo(c *soakTransfer, n int, flags nd.OpFlags, done func(bool), call func(x uint64, sge []nd.SGE, f nd.OpFlags) error) bool {
-	sge := c.sge
+func (s *soakSession) sendCargo(c *soakTransfer, n int, flags nd.OpFlags, done func(bool), call func(x uint64, sge nd.SGL, f nd.OpFlags) error) bool {
+	sge := nd.List(c.sge...)
 	if n <= s.inline && flags&nd.ReadFence == 0 && s.IntN(2) == 0 {
 		sge = c.copied()
 		flags |= nd.Inline
@@ -127,7 +127,7 @@ func (s *soakSession) sendCargo(c *soakTransfer, n int, flags nd.OpFlags, done f
 	switch number := uint32(s.said[0]); {
 	case call == nil && s.IntN(4) == 0:
 		s.rank.count(soakNumbers)
-		call = func(x uint64, sge []nd.SGE, f nd.OpFlags) error { return s.ep.SendImmediate(x, sge, number, f) }
+		call = func(x uint64, sge nd.SGL, f nd.OpFlags) error { return s.ep.SendImmediate(x, sge, number, f) }
 	case call == nil:
 		call = s.ep.Send
 	}
@@ -135,7 +135,7 @@ func (s *soakSession) sendCargo(c *soakTransfer, n int, flags nd.OpFlags, done f
 		return false
 	}
 	if flags.Has(nd.Inline) { // the memory is the program's again
-		setAll(sge[0].Buffer, soakPoison)
+		setAll(sge.First.Buffer, soakPoison)
 	}
 	s.rank.count(soakSends)
 	s.said[0]++
@@ -180,7 +180,7 @@ func (s *soakSession) sendAndInvalidate() bool {
 	}
 	body := append([]byte{mData}, s.data(s.size(soakMessage-soakHeader))...)
 	token := s.far.desc.Token
-	if !s.sendBytes(s.seal(body), nd.ReadFence, func(x uint64, sge []nd.SGE, f nd.OpFlags) error {
+	if !s.sendBytes(s.seal(body), nd.ReadFence, func(x uint64, sge nd.SGL, f nd.OpFlags) error {
 		return s.ep.SendAndInvalidate(x, sge, token, f)
 	}) {
 		return false

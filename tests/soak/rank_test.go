@@ -148,8 +148,8 @@ func (r *soakRank) open(ctx context.Context) (err error) {
 // receive posts a receive of the shared queue.
 func (r *soakRank) receive(i uint64) error { return r.srq.Receive(i, r.letter(i)) }
 
-func (r *soakRank) letter(i uint64) []nd.SGE {
-	return []nd.SGE{nd.SGEOf(r.inbox, int(i)*soakMessage, soakMessage)}
+func (r *soakRank) letter(i uint64) nd.SGL {
+	return nd.One(nd.SGEOf(r.inbox, int(i)*soakMessage, soakMessage))
 }
 
 func (r *soakRank) count(what int) { r.counts[what].Add(1) }

@@ -246,16 +246,16 @@ func (s *soakSession) receive(i uint64) {
 }
 
 // letter is the memory of a receive.
-func (s *soakSession) letter(i uint64) []nd.SGE {
+func (s *soakSession) letter(i uint64) nd.SGL {
 	if s.inbox[0] == nil {
 		return s.rank.letter(i)
 	}
 	mr := s.inbox[i%2]
 	b := mr.Bytes()[i/2*soakMessage:][:soakMessage]
 	if i%4 < 2 {
-		return []nd.SGE{{Buffer: b, Token: mr.LocalToken()}}
+		return nd.One(nd.SGE{Buffer: b, Token: mr.LocalToken()})
 	}
-	return []nd.SGE{{Buffer: b[:5], Token: mr.LocalToken()}, {Buffer: b[5:], Token: mr.LocalToken()}}
+	return nd.List(nd.SGE{Buffer: b[:5], Token: mr.LocalToken()}, nd.SGE{Buffer: b[5:], Token: mr.LocalToken()})
 }
 
 // ended reports whether the connection has ended.
@@ -361,7 +361,8 @@ func (s *soakSession) received(r nd.Result) {
 			}
 		}
 		var b []byte
-		for _, e := range s.letter(r.RequestContext) {
+		letter := s.letter(r.RequestContext)
+		for _, e := range letter.Entries() {
 			b = append(b, e.Buffer...)
 		}
 		if r.RequestType == nd.RequestReceiveWriteImmediate {

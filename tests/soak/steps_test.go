@@ -152,14 +152,14 @@ func (s *soakSession) write() bool {
 	c.fill(data)
 	at := s.IntN(soakSlotSizes[slot] - n + 1)
 	q := soakRequest{kind: nd.RequestWrite, bytes: n, done: func(bool) { c.drop() }}
-	flags, sge, hasNumber := nd.OpFlags(0), c.sge, s.IntN(4) == 0
+	flags, sge, hasNumber := nd.OpFlags(0), nd.List(c.sge...), s.IntN(4) == 0
 	if n <= s.inline && s.IntN(2) == 0 {
 		flags, sge = nd.Inline, c.copied()
 	}
 	if !s.post(q, flags, func(x uint64, f nd.OpFlags) error {
 		defer func() {
 			if f.Has(nd.Inline) { // the memory is the program's again
-				setAll(sge[0].Buffer, soakPoison)
+				setAll(sge.First.Buffer, soakPoison)
 			}
 		}()
 		to := s.far.desc.Address + uint64(slotAt(slot)+at)
@@ -230,7 +230,7 @@ func (s *soakSession) read() bool {
 	want := soakPattern(s.peer)[at:][:n]
 	q := soakRequest{kind: nd.RequestRead, bytes: n, done: func(ok bool) { s.checkRead(c, ok, want); c.drop() }}
 	if !s.post(q, 0, func(x uint64, f nd.OpFlags) error {
-		return s.ep.Read(x, c.sge, s.far.desc.Address+uint64(soakSlots+at), s.far.desc.Token, f)
+		return s.ep.Read(x, nd.List(c.sge...), s.far.desc.Address+uint64(soakSlots+at), s.far.desc.Token, f)
 	}) {
 		c.drop()
 		return false
@@ -300,7 +300,7 @@ func (s *soakSession) readAndInvalidate() bool {
 		done = func(ok bool) { read(ok); s.sinkBusy = true }
 	}
 	if !s.post(soakRequest{kind: nd.RequestRead, bytes: n, done: done}, flags, func(x uint64, f nd.OpFlags) error {
-		return s.ep.Read(x, c.sge, s.far.desc.Address+uint64(soakSlots+at), s.far.desc.Token, f)
+		return s.ep.Read(x, nd.List(c.sge...), s.far.desc.Address+uint64(soakSlots+at), s.far.desc.Token, f)
 	}) {
 		free()
 		return false
@@ -317,9 +317,9 @@ func (s *soakSession) readAndInvalidate() bool {
 // transferNothing posts a Read or a Write of no bytes.
 func (s *soakSession) transferNothing() bool {
 	if s.IntN(2) == 0 {
-		return s.post(soakRequest{kind: nd.RequestRead, done: func(bool) {}}, 0, func(x uint64, f nd.OpFlags) error { return s.ep.Read(x, nil, 0, 0, f) })
+		return s.post(soakRequest{kind: nd.RequestRead, done: func(bool) {}}, 0, func(x uint64, f nd.OpFlags) error { return s.ep.Read(x, nd.SGL{}, 0, 0, f) })
 	}
-	return s.post(soakRequest{kind: nd.RequestWrite, done: func(bool) {}}, 0, func(x uint64, f nd.OpFlags) error { return s.ep.Write(x, nil, 0, 0, f) })
+	return s.post(soakRequest{kind: nd.RequestWrite, done: func(bool) {}}, 0, func(x uint64, f nd.OpFlags) error { return s.ep.Write(x, nd.SGL{}, 0, 0, f) })
 }
 
 // fire uses the trap of the peer, which ends the access at any time. It prepares its memory once, so that a copy is
@@ -350,7 +350,9 @@ func (s *soakSession) fire() bool {
 			}
 		}
 	}
-	return s.post(q, 0, func(x uint64, f nd.OpFlags) error { return call(x, c.sge, s.far.trap.Address, s.far.trap.Token, f) })
+	return s.post(q, 0, func(x uint64, f nd.OpFlags) error {
+		return call(x, nd.List(c.sge...), s.far.trap.Address, s.far.trap.Token, f)
+	})
 }
 
 // ---- Access to own memory ----

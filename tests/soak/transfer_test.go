@@ -136,12 +136,12 @@ func (c *soakTransfer) has(b byte) bool {
 }
 
 // copied returns a copy of the bytes in memory that is not registered, as one entry.
-func (c *soakTransfer) copied() []nd.SGE {
+func (c *soakTransfer) copied() nd.SGL {
 	var b []byte
 	for _, e := range c.sge {
 		b = append(b, e.Buffer...)
 	}
-	return []nd.SGE{{Buffer: b}}
+	return nd.One(nd.SGE{Buffer: b})
 }
 
 // soakNoise is random bytes, the same in all processes. Data is cut out of it. No byte of it is soakPoison.

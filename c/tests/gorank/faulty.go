@@ -134,11 +134,11 @@ func sees() {
 }
 
 // part returns the memory of request i of a round: that of odd rounds is private.
-func part(i, n int) []nd.SGE {
+func part(i, n int) nd.SGL {
 	if round%2 != 0 {
-		return []nd.SGE{nd.SGEOf(private, i*slot, n)}
+		return nd.One(nd.SGEOf(private, i*slot, n))
 	}
-	return []nd.SGE{nd.SGEOf(memory, i*slot, n)}
+	return nd.One(nd.SGEOf(memory, i*slot, n))
 }
 
 // runKind makes the requests of a kind: all at once, or each after the result of the one before.
@@ -159,7 +159,7 @@ func runKind(atOnce bool) {
 	var far [slots]nd.WindowDescriptor
 	if !isSubject() {
 		for i := range receives {
-			ok(l.ep.Receive(uint64(i), []nd.SGE{nd.SGEOf(memory, i*slot, slot)}))
+			ok(l.ep.Receive(uint64(i), nd.One(nd.SGEOf(memory, i*slot, slot))))
 		}
 		if kind == "send-and-invalidate" {
 			for i := range receives {
@@ -198,7 +198,7 @@ func runKind(atOnce bool) {
 	} else if kind == "receive" {
 		n := int(theirs(nd.WindowDescriptor{}).Length)
 		for i := range n {
-			ok(l.ep.Send(uint64(i), []nd.SGE{nd.SGEOf(memory, i*slot, transfers[i])}, 0))
+			ok(l.ep.Send(uint64(i), nd.One(nd.SGEOf(memory, i*slot, transfers[i])), 0))
 		}
 		l.take(n, false)
 	}
@@ -231,11 +231,11 @@ func (l *link) post(i int, window, all nd.WindowDescriptor) error {
 	case "atomic":
 		switch far := all.Address + uint64(i*slot); i % 3 {
 		case 0:
-			return l.ep.FetchAndAdd(number, part(i, 8)[0], far, all.Token, 5, 0)
+			return l.ep.FetchAndAdd(number, part(i, 8).First, far, all.Token, 5, 0)
 		case 1:
-			return l.ep.CompareAndSwap(number, part(i, 8)[0], far, all.Token, 5, 7, 0)
+			return l.ep.CompareAndSwap(number, part(i, 8).First, far, all.Token, 5, 7, 0)
 		default:
-			return l.ep.Swap(number, part(i, 8)[0], far, all.Token, 9, 0)
+			return l.ep.Swap(number, part(i, 8).First, far, all.Token, 9, 0)
 		}
 	case "bind":
 		if i%2 == 0 {
@@ -327,7 +327,7 @@ func connectPassively() {
 // end waits for a notification, and ends the connection gracefully.
 func end(l link, c nd.Connector) {
 	if isSubject() {
-		check(persist("post", func() error { return l.ep.Write(7, nil, 0, 0, 0) }), kind)
+		check(persist("post", func() error { return l.ep.Write(7, nd.SGL{}, 0, 0, 0) }), kind)
 		persist("notify", func() error { return l.cq.Notify(ctx, nd.NotifyAny) })
 		l.take(1, true)
 	}

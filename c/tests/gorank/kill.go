@@ -160,7 +160,7 @@ func (k *killer) begin(rank int, timeout time.Duration) {
 	p.ep = ep
 	p.window = must(job.Adapter().CreateMemoryWindow(ctx))
 	k.postReceives(p)
-	p.count(p.ep.Send(1, []nd.SGE{nd.SGEOf(k.hello, 0, killHello)}, 0))
+	p.count(p.ep.Send(1, nd.One(nd.SGEOf(k.hello, 0, killHello)), 0))
 }
 
 // count counts a request that was posted.
@@ -181,7 +181,7 @@ func (k *killer) postReceives(p *peer) {
 		if k.used[i] != 0 {
 			continue
 		}
-		sge := []nd.SGE{nd.SGEOf(k.inbox, i*killMessage, killMessage)}
+		sge := nd.One(nd.SGEOf(k.inbox, i*killMessage, killMessage))
 		var err error
 		if p.shared {
 			err = k.srq.Receive(uint64(i+1), sge)
@@ -208,9 +208,9 @@ func (k *killer) request(rank int, p *peer) {
 	if rand.IntN(2) == 0 {
 		m = k.secret
 	}
-	var sge []nd.SGE
+	var sge nd.SGL
 	if n > 0 {
-		sge = []nd.SGE{nd.SGEOf(m, 0, n)}
+		sge = nd.One(nd.SGEOf(m, 0, n))
 	}
 	switch op := rand.IntN(9); {
 	case (op < 3 || op == 8) && p.theirs == nil:

@@ -162,13 +162,13 @@ func oneSided(initiator, private bool) {
 	for k, n := range sizes {
 		if initiator {
 			copy(b, pattern(n, k))
-			ok(l.ep.Write(uint64(k), []nd.SGE{nd.SGEOf(mr, 0, n)}, d.Address, d.Token, 0))
+			ok(l.ep.Write(uint64(k), nd.One(nd.SGEOf(mr, 0, n)), d.Address, d.Token, 0))
 			l.want(nd.RequestWrite, uint64(k), n)
 			if n <= 256 {
-				ok(l.ep.Write(uint64(k), []nd.SGE{{Buffer: bytes.Clone(b[:n])}}, d.Address, d.Token, nd.Inline|nd.SilentSuccess))
+				ok(l.ep.Write(uint64(k), nd.One(nd.SGE{Buffer: bytes.Clone(b[:n])}), d.Address, d.Token, nd.Inline|nd.SilentSuccess))
 			}
 			clear(b[:n])
-			ok(l.ep.Read(uint64(100+k), []nd.SGE{nd.SGEOf(mr, 0, n/2), nd.SGEOf(mr, n/2, n-n/2)}, d.Address, d.Token, 0))
+			ok(l.ep.Read(uint64(100+k), nd.List(nd.SGEOf(mr, 0, n/2), nd.SGEOf(mr, n/2, n-n/2)), d.Address, d.Token, 0))
 			l.want(nd.RequestRead, uint64(100+k), n)
 			check(bytes.Equal(b[:n], pattern(n, k)), n)
 			barrier()
@@ -190,9 +190,9 @@ func twoSided(initiator, private bool) {
 	for k, n := range messages {
 		if initiator {
 			copy(b, pattern(n, k))
-			var sge []nd.SGE
+			var sge nd.SGL
 			if n > 0 {
-				sge = []nd.SGE{nd.SGEOf(mr, 0, n)}
+				sge = nd.One(nd.SGEOf(mr, 0, n))
 			}
 			flags := nd.OpFlags(0)
 			if k%2 != 0 {
@@ -201,7 +201,7 @@ func twoSided(initiator, private bool) {
 			ok(l.ep.Send(uint64(k), sge, flags))
 			l.want(nd.RequestSend, uint64(k), n)
 		} else {
-			ok(l.ep.Receive(uint64(10+k), []nd.SGE{nd.SGEOf(mr, 0, 30), nd.SGEOf(mr, 30, buffer-30)}))
+			ok(l.ep.Receive(uint64(10+k), nd.List(nd.SGEOf(mr, 0, 30), nd.SGEOf(mr, 30, buffer-30))))
 			l.want(nd.RequestReceive, uint64(10+k), n)
 			check(bytes.Equal(b[:n], pattern(n, k)), n)
 			clear(b[:n])
@@ -221,7 +221,7 @@ func burst(initiator bool) {
 	for posted, done := 0, 0; done < bursts; {
 		for posted < bursts && posted-done < window {
 			at := posted % window * size
-			if sge := []nd.SGE{nd.SGEOf(mr, at, size)}; initiator {
+			if sge := nd.One(nd.SGEOf(mr, at, size)); initiator {
 				binary.LittleEndian.PutUint32(b[at:], uint32(posted))
 				ok(l.ep.Send(uint64(posted), sge, 0))
 			} else {
@@ -253,7 +253,7 @@ func windows(initiator, private bool) {
 	d := theirs(w.Descriptor())
 	if initiator {
 		copy(b, pattern(5000, 3))
-		ok(l.ep.Write(2, []nd.SGE{nd.SGEOf(mr, 0, 5000)}, d.Address, d.Token, 0))
+		ok(l.ep.Write(2, nd.One(nd.SGEOf(mr, 0, 5000)), d.Address, d.Token, 0))
 		l.want(nd.RequestWrite, 2, 5000)
 	} else {
 		l.poll()
@@ -267,11 +267,11 @@ func windows(initiator, private bool) {
 	}
 	barrier()
 	if initiator {
-		ok(l.ep.Write(4, []nd.SGE{nd.SGEOf(mr, 0, 8)}, d.Address, d.Token, 0))
+		ok(l.ep.Write(4, nd.One(nd.SGEOf(mr, 0, 8)), d.Address, d.Token, 0))
 		r := l.wait()
 		check(r.Status == nd.AccessViolation && r.RequestContext == 4 && errors.Is(l.ep.Err(), nd.AccessViolation), r)
 	} else {
-		ok(l.ep.Receive(5, []nd.SGE{nd.SGEOf(mr, 0, 8)}))
+		ok(l.ep.Receive(5, nd.One(nd.SGEOf(mr, 0, 8))))
 		r := l.wait()
 		check(r.Status == nd.Canceled && r.RequestContext == 5 && l.ep.Err() != nil, r)
 		for _, c := range b[1000:6000] {
@@ -288,7 +288,7 @@ func windows(initiator, private bool) {
 func remoteInvalidate(initiator bool) {
 	l, mr := connect(), region(false)
 	w := must(job.Adapter().CreateMemoryWindow(ctx))
-	sge := []nd.SGE{nd.SGEOf(mr, 0, 20)}
+	sge := nd.One(nd.SGEOf(mr, 0, 20))
 	if !initiator {
 		ok(l.ep.Bind(1, mr, w, mr.Bytes()[:100], nd.AllowWrite))
 		l.want(nd.RequestBind, 1, 0)
@@ -312,12 +312,12 @@ func remoteInvalidate(initiator bool) {
 func tooLong(initiator bool, n int) {
 	l, mr := connect(), region(false)
 	if !initiator {
-		ok(l.ep.Receive(1, []nd.SGE{nd.SGEOf(mr, 0, n-1)}))
+		ok(l.ep.Receive(1, nd.One(nd.SGEOf(mr, 0, n-1))))
 	}
 	barrier()
 	want := nd.BufferOverflow
 	if initiator {
-		ok(l.ep.Send(2, []nd.SGE{nd.SGEOf(mr, 0, n)}, 0))
+		ok(l.ep.Send(2, nd.One(nd.SGEOf(mr, 0, n)), 0))
 		want = nd.RemoteError
 	}
 	r := l.wait()

@@ -61,7 +61,7 @@ func own() {
 		}
 		copy(message.Bytes(), must(d.MarshalBinary()))
 		first := words[0].Load()
-		ok(l.ep.Send(2, []nd.SGE{nd.SGEOf(message, 0, nd.WindowDescriptorSize)}, 0))
+		ok(l.ep.Send(2, nd.One(nd.SGEOf(message, 0, nd.WindowDescriptorSize)), 0))
 		l.want(nd.RequestSend, 2, nd.WindowDescriptorSize)
 		if more {
 			for words[0].Load() == first {
@@ -101,7 +101,7 @@ func writeAll() {
 	for more := true; more; {
 		l := link{cq: must(job.Adapter().CreateCompletionQueue(ctx, 64))}
 		l.ep = must(job.Connect(ctx, 0, nd.EndpointConfig{ReceiveCQ: l.cq, InitiatorCQ: l.cq}))
-		ok(l.ep.Receive(1, []nd.SGE{nd.SGEOf(mr, revokeSize, 64)}))
+		ok(l.ep.Receive(1, nd.One(nd.SGEOf(mr, revokeSize, 64))))
 		l.want(nd.RequestReceive, 1, nd.WindowDescriptorSize)
 		var d nd.WindowDescriptor
 		ok(d.UnmarshalBinary(b[revokeSize : revokeSize+nd.WindowDescriptorSize]))
@@ -117,7 +117,7 @@ func writeAll() {
 				b[i] = byte(stamp)
 			}
 			binary.LittleEndian.PutUint64(b, stamp)
-			if failed = l.ep.Write(2, []nd.SGE{nd.SGEOf(mr, 0, n)}, d.Address, d.Token, 0) != nil; !failed {
+			if failed = l.ep.Write(2, nd.One(nd.SGEOf(mr, 0, n)), d.Address, d.Token, 0) != nil; !failed {
 				failed = l.wait().Status != nd.Success
 			}
 		}

@@ -60,10 +60,10 @@ type element struct {
 	token  uint32
 }
 
-func elements(sge []nd.SGE) ([]element, C.uintptr_t, C.uint32_t) {
-	list := make([]element, len(sge)+1)
-	for i, e := range sge {
+func elements(sge nd.SGL) ([]element, C.uintptr_t, C.uint32_t) {
+	list := make([]element, sge.Len()+1)
+	for i, e := range sge.Entries() {
 		list[i] = element{uint64(uintptr(unsafe.Pointer(unsafe.SliceData(e.Buffer)))), uint32(len(e.Buffer)), uint32(e.Token)}
 	}
-	return list, C.uintptr_t(uintptr(unsafe.Pointer(&list[0]))), C.uint32_t(len(sge))
+	return list, C.uintptr_t(uintptr(unsafe.Pointer(&list[0]))), C.uint32_t(sge.Len())
 }

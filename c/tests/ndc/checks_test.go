@@ -102,10 +102,10 @@ func testChange(t *testing.T, operation, executor string, n int) {
 		from, to = inC, inGo
 	}
 	message := operation == "send" || operation == "receive"
-	data, far := []nd.SGE{nd.SGEOf(from.mr, 0, n)}, nd.DescriptorOf(to.mr)
+	data, far := nd.One(nd.SGEOf(from.mr, 0, n)), nd.DescriptorOf(to.mr)
 	for i, want := range []nd.Status{nd.Success, nd.DataChecksumError} {
 		if message {
-			check(to.ep.Receive(uint64(i), []nd.SGE{nd.SGEOf(to.mr, 0, n)}))
+			check(to.ep.Receive(uint64(i), nd.One(nd.SGEOf(to.mr, 0, n))))
 		}
 		switch operation {
 		case "write":

@@ -49,7 +49,7 @@ func (e *endpoint) call(op string, f func() C.snd_status) error {
 	return status(op, f)
 }
 
-func (e *endpoint) Send(ctx uint64, sge []nd.SGE, flags nd.OpFlags) error {
+func (e *endpoint) Send(ctx uint64, sge nd.SGL, flags nd.OpFlags) error {
 	list, at, n := elements(sge)
 	defer runtime.KeepAlive(list)
 	return e.call("send", func() C.snd_status {
@@ -57,7 +57,7 @@ func (e *endpoint) Send(ctx uint64, sge []nd.SGE, flags nd.OpFlags) error {
 	})
 }
 
-func (e *endpoint) SendAndInvalidate(ctx uint64, sge []nd.SGE, token nd.Token, flags nd.OpFlags) error {
+func (e *endpoint) SendAndInvalidate(ctx uint64, sge nd.SGL, token nd.Token, flags nd.OpFlags) error {
 	list, at, n := elements(sge)
 	defer runtime.KeepAlive(list)
 	return e.call("send and invalidate", func() C.snd_status {
@@ -65,13 +65,13 @@ func (e *endpoint) SendAndInvalidate(ctx uint64, sge []nd.SGE, token nd.Token, f
 	})
 }
 
-func (e *endpoint) Receive(ctx uint64, sge []nd.SGE) error {
+func (e *endpoint) Receive(ctx uint64, sge nd.SGL) error {
 	list, at, n := elements(sge)
 	defer runtime.KeepAlive(list)
 	return e.call("receive", func() C.snd_status { return C.e_receive(e.c, C.uint64_t(ctx), at, n) })
 }
 
-func (e *endpoint) Write(ctx uint64, sge []nd.SGE, address uint64, token nd.Token, flags nd.OpFlags) error {
+func (e *endpoint) Write(ctx uint64, sge nd.SGL, address uint64, token nd.Token, flags nd.OpFlags) error {
 	list, at, n := elements(sge)
 	defer runtime.KeepAlive(list)
 	return e.call("write", func() C.snd_status {
@@ -79,7 +79,7 @@ func (e *endpoint) Write(ctx uint64, sge []nd.SGE, address uint64, token nd.Toke
 	})
 }
 
-func (e *endpoint) Read(ctx uint64, sge []nd.SGE, address uint64, token nd.Token, flags nd.OpFlags) error {
+func (e *endpoint) Read(ctx uint64, sge nd.SGL, address uint64, token nd.Token, flags nd.OpFlags) error {
 	list, at, n := elements(sge)
 	defer runtime.KeepAlive(list)
 	return e.call("read", func() C.snd_status {
@@ -87,7 +87,7 @@ func (e *endpoint) Read(ctx uint64, sge []nd.SGE, address uint64, token nd.Token
 	})
 }
 
-func (e *endpoint) SendImmediate(ctx uint64, sge []nd.SGE, immediate uint32, flags nd.OpFlags) error {
+func (e *endpoint) SendImmediate(ctx uint64, sge nd.SGL, immediate uint32, flags nd.OpFlags) error {
 	list, at, n := elements(sge)
 	defer runtime.KeepAlive(list)
 	return e.call("send immediate", func() C.snd_status {
@@ -95,7 +95,7 @@ func (e *endpoint) SendImmediate(ctx uint64, sge []nd.SGE, immediate uint32, fla
 	})
 }
 
-func (e *endpoint) WriteImmediate(ctx uint64, sge []nd.SGE, address uint64, token nd.Token, immediate uint32, flags nd.OpFlags) error {
+func (e *endpoint) WriteImmediate(ctx uint64, sge nd.SGL, address uint64, token nd.Token, immediate uint32, flags nd.OpFlags) error {
 	list, at, n := elements(sge)
 	defer runtime.KeepAlive(list)
 	return e.call("write immediate", func() C.snd_status {
@@ -105,7 +105,7 @@ func (e *endpoint) WriteImmediate(ctx uint64, sge []nd.SGE, address uint64, toke
 
 // atomic calls f, which posts an atomic.
 func (e *endpoint) atomic(op string, old nd.SGE, f func(list C.uintptr_t, n C.uint32_t) C.snd_status) error {
-	list, at, n := elements([]nd.SGE{old})
+	list, at, n := elements(nd.One(old))
 	defer runtime.KeepAlive(list)
 	return e.call(op, func() C.snd_status { return f(at, n) })
 }

@@ -33,7 +33,7 @@ func (a *adapter) CreateSharedReceiveQueue(ctx context.Context, cfg nd.SharedRec
 	return q, status(op, func() C.snd_status { return C.snd_srq_create(C.sizeof_snd_srq_config, a.c, &c, &q.c) })
 }
 
-func (q *sharedQueue) Receive(ctx uint64, sge []nd.SGE) error {
+func (q *sharedQueue) Receive(ctx uint64, sge nd.SGL) error {
 	const op = "receive"
 	if q.isClosed() {
 		return refuse(op, nd.InvalidHandle, "the queue is closed")

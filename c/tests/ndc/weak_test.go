@@ -33,7 +33,7 @@ type litmusSide struct {
 }
 
 func (p *litmusSide) Memory() []byte { return p.mr.Bytes()[:litmus.MemorySize] }
-func (p *litmusSide) Receive()       { check(p.endpoints[0].Receive(0, nil)) }
+func (p *litmusSide) Receive()       { check(p.endpoints[0].Receive(0, nd.SGL{})) }
 
 func (p *litmusSide) Poll(room []nd.Result) []nd.Result { return room[:p.cq.Poll(room)] }
 func (p *litmusSide) Peek(at int) byte                  { return p.mr.Bytes()[at] }
@@ -43,7 +43,7 @@ func (p *litmusSide) Post(r litmus.Request) {
 	for i := range near {
 		near[i] = r.Value
 	}
-	ep, data, far := p.endpoints[r.Endpoint], []nd.SGE{nd.SGEOf(p.mr, r.Near, r.Length)}, p.far.Address+uint64(r.Far)
+	ep, data, far := p.endpoints[r.Endpoint], nd.One(nd.SGEOf(p.mr, r.Near, r.Length)), p.far.Address+uint64(r.Far)
 	switch r.Type {
 	case nd.RequestRead:
 		check(ep.Read(r.Context, data, far, p.far.Token, r.Flags))
@@ -54,17 +54,17 @@ func (p *litmusSide) Post(r litmus.Request) {
 		}
 		check(ep.Write(r.Context, data, far, p.far.Token, r.Flags))
 	case nd.RequestFetchAndAdd:
-		check(ep.FetchAndAdd(r.Context, data[0], far, p.far.Token, r.Operands[0], r.Flags))
+		check(ep.FetchAndAdd(r.Context, data.First, far, p.far.Token, r.Operands[0], r.Flags))
 	case nd.RequestCompareAndSwap:
-		check(ep.CompareAndSwap(r.Context, data[0], far, p.far.Token, r.Operands[0], r.Operands[1], r.Flags))
+		check(ep.CompareAndSwap(r.Context, data.First, far, p.far.Token, r.Operands[0], r.Operands[1], r.Flags))
 	case nd.RequestSwap:
-		check(ep.Swap(r.Context, data[0], far, p.far.Token, r.Operands[0], r.Flags))
+		check(ep.Swap(r.Context, data.First, far, p.far.Token, r.Operands[0], r.Flags))
 	default:
 		if r.Immediate != 0 {
-			check(ep.SendImmediate(r.Context, nil, r.Immediate, r.Flags))
+			check(ep.SendImmediate(r.Context, nd.SGL{}, r.Immediate, r.Flags))
 			return
 		}
-		check(ep.Send(r.Context, nil, r.Flags))
+		check(ep.Send(r.Context, nd.SGL{}, r.Flags))
 	}
 }
 

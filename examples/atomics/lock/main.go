@@ -82,11 +82,11 @@ func (l *lock) increment() error {
 			return err
 		}
 	}
-	if err := l.wait(l.ep.Read(0, []nd.SGE{l.word}, l.far.Address+shared, l.far.Token, 0)); err != nil {
+	if err := l.wait(l.ep.Read(0, nd.One(l.word), l.far.Address+shared, l.far.Token, 0)); err != nil {
 		return err
 	}
 	binary.NativeEndian.PutUint64(l.word.Buffer, binary.NativeEndian.Uint64(l.word.Buffer)+1)
-	if err := l.wait(l.ep.Write(0, []nd.SGE{l.word}, l.far.Address+shared, l.far.Token, 0)); err != nil {
+	if err := l.wait(l.ep.Write(0, nd.One(l.word), l.far.Address+shared, l.far.Token, 0)); err != nil {
 		return err
 	}
 	_, err = l.add(serving, 1) // when the Write is complete: the next holder finds its bytes

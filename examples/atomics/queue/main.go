@@ -43,7 +43,7 @@ func run(ctx context.Context, job *softnd.Job) error {
 		return err
 	}
 	for range slots {
-		if err := srq.Receive(0, nil); err != nil {
+		if err := srq.Receive(0, nd.SGL{}); err != nil {
 			return err
 		}
 	}
@@ -81,7 +81,7 @@ func consume(ctx context.Context, mr nd.MemoryRegion, cq nd.CompletionQueue, srq
 		for ; isFull[ticket%slots]; ticket++ {
 			isFull[ticket%slots] = false
 			sum += binary.NativeEndian.Uint64(mr.Bytes()[first+8*(ticket%slots):])
-			if err := srq.Receive(0, nil); err != nil {
+			if err := srq.Receive(0, nd.SGL{}); err != nil {
 				return err
 			}
 			atomic.StoreUint64(&words[head/8], ticket+1) // frees the slot
@@ -113,7 +113,7 @@ func produce(ctx context.Context, mr nd.MemoryRegion, cq nd.CompletionQueue, ep 
 			return err
 		}
 		binary.NativeEndian.PutUint64(item.Buffer, i+1)
-		if err := ep.WriteImmediate(0, []nd.SGE{item}, far.Address+first+8*(ticket%slots), far.Token, uint32(ticket), 0); err != nil {
+		if err := ep.WriteImmediate(0, nd.One(item), far.Address+first+8*(ticket%slots), far.Token, uint32(ticket), 0); err != nil {
 			return err
 		}
 		if _, err := nd.WaitOne(ctx, cq, ep); err != nil {

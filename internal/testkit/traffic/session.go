@@ -219,7 +219,7 @@ func (s *session) post() {
 	var err error
 	switch k := s.IntN(16); {
 	case k < 1:
-		err = s.ep.Send(plainRequest, []nd.SGE{{Buffer: make([]byte, s.IntN(toldSize))}}, flags|nd.Inline)
+		err = s.ep.Send(plainRequest, nd.One(nd.SGE{Buffer: make([]byte, s.IntN(toldSize))}), flags|nd.Inline)
 	case k < 4 || far.Length == 0 && !(s.Wild && s.IntN(5000) == 0):
 		err = s.ep.Send(plainRequest, sge, flags)
 	case k < 7 && (reqCtx == grantRequest || s.Wild && s.IntN(200) == 0):
@@ -257,7 +257,7 @@ func (s *session) change(reqCtx, at uint64, token nd.Token, flags nd.OpFlags) er
 }
 
 // source returns memory for a request, in one or two parts.
-func (s *session) source() []nd.SGE {
+func (s *session) source() nd.SGL {
 	const small = 64
 	n := 1 + s.IntN(small-4)
 	if s.IntN(3) == 0 {
@@ -270,11 +270,11 @@ func (s *session) source() []nd.SGE {
 		from := s.memory[s.IntN(2)]
 		return nd.SGE{Buffer: from.Bytes()[received+s.IntN(largest):][:n], Token: from.LocalToken()}
 	}
-	sge := []nd.SGE{part(n)}
-	if s.IntN(8) == 0 {
-		sge = append(sge, part(1+s.IntN(small)))
+	first := part(n)
+	if s.IntN(8) > 0 {
+		return nd.One(first)
 	}
-	return sge
+	return nd.List(first, part(1+s.IntN(small)))
 }
 
 // receive posts a receive, in its own part of memory: the program reads a message while others arrive. One in 60 is too small for most messages.
@@ -288,7 +288,7 @@ func (s *session) receive(i uint64) {
 	if s.srq != nil {
 		post = s.srq.Receive
 	}
-	if post(i, []nd.SGE{{Buffer: mr.Bytes()[i/2*largest:][:n], Token: mr.LocalToken()}}) == nil {
+	if post(i, nd.One(nd.SGE{Buffer: mr.Bytes()[i/2*largest:][:n], Token: mr.LocalToken()})) == nil {
 		s.posted++
 	}
 }
@@ -306,7 +306,7 @@ func (s *session) tell(d nd.WindowDescriptor) {
 	if !s.Wild { // ranks in C expect no hash
 		b = binary.LittleEndian.AppendUint64(b, hashOf(b))
 	}
-	if err == nil && s.ep.Send(plainRequest, []nd.SGE{{Buffer: b}}, nd.Inline) == nil {
+	if err == nil && s.ep.Send(plainRequest, nd.One(nd.SGE{Buffer: b}), nd.Inline) == nil {
 		s.outstanding++
 	}
 }

@@ -165,8 +165,8 @@ func (n *rank) open() (x *connection, err error) {
 	return x, err
 }
 
-func (x *connection) sge(part int) []nd.SGE {
-	return []nd.SGE{nd.SGEOf(x.memory, part*messageSize, messageSize)}
+func (x *connection) sge(part int) nd.SGL {
+	return nd.One(nd.SGEOf(x.memory, part*messageSize, messageSize))
 }
 
 // next takes the next result, which must be of a type and a success.

@@ -73,7 +73,7 @@ var roleTalks = proctest.Role("talks", func(s *proctest.Self) error {
 	}
 	if err := each(1, func(peer int, ep nd.Endpoint) error {
 		mem.Bytes()[from+peer] = byte(j.Rank() + 1)
-		return ep.Write(1, []nd.SGE{nd.SGEOf(mem, from+peer, 1)}, windows[peer].Address+uint64(j.Rank()), windows[peer].Token, 0)
+		return ep.Write(1, nd.One(nd.SGEOf(mem, from+peer, 1)), windows[peer].Address+uint64(j.Rank()), windows[peer].Token, 0)
 	}); err != nil {
 		return err
 	}
@@ -81,12 +81,12 @@ var roleTalks = proctest.Role("talks", func(s *proctest.Self) error {
 		if got := mem.Bytes()[peer]; got != byte(peer+1) {
 			return fmt.Errorf("it has written %d", got)
 		}
-		return ep.Receive(2, []nd.SGE{nd.SGEOf(mem, received+peer*message, message)})
+		return ep.Receive(2, nd.One(nd.SGEOf(mem, received+peer*message, message)))
 	}); err != nil {
 		return err
 	}
 	if err := each(2, func(peer int, ep nd.Endpoint) error {
-		return ep.Send(3, []nd.SGE{nd.SGEOf(mem, from+peer, 1)}, 0)
+		return ep.Send(3, nd.One(nd.SGEOf(mem, from+peer, 1)), 0)
 	}); err != nil {
 		return err
 	}

@@ -180,7 +180,7 @@ var roleConnects = proctest.Role("connects", func(s *proctest.Self) error {
 			continue
 		}
 		mem.Bytes()[2048+peer] = byte(j.Rank() + 1)
-		if err := ep.Write(1, []nd.SGE{nd.SGEOf(mem, 2048+peer, 1)}, windows[peer].Address+uint64(j.Rank()), windows[peer].Token, 0); err != nil {
+		if err := ep.Write(1, nd.One(nd.SGEOf(mem, 2048+peer, 1)), windows[peer].Address+uint64(j.Rank()), windows[peer].Token, 0); err != nil {
 			return err
 		}
 		if r, err := nd.WaitOne(s.Ctx, q, ep); err != nil || r.Status != nd.Success {

@@ -25,7 +25,7 @@ var roleLoses = proctest.Role("loses", func(s *proctest.Self) error {
 	if err != nil {
 		return err
 	}
-	if err := ep.Receive(1, nil); err != nil {
+	if err := ep.Receive(1, nd.SGL{}); err != nil {
 		return err
 	}
 	if err := j.Barrier(s.Ctx); err != nil {

@@ -77,7 +77,7 @@ func (b *busyConn) run(ctx context.Context, far nd.WindowDescriptor, number int)
 		receives = 0
 	}
 	for i := range receives {
-		if err := b.ep.Receive(uint64(i), []nd.SGE{nd.SGEOf(b.memory, 0, 8)}); err != nil {
+		if err := b.ep.Receive(uint64(i), nd.One(nd.SGEOf(b.memory, 0, 8))); err != nil {
 			return report, err
 		}
 	}
@@ -86,13 +86,13 @@ func (b *busyConn) run(ctx context.Context, far nd.WindowDescriptor, number int)
 	defer stop()
 	go func() { notified <- b.received.Notify(waiting, nd.NotifyAny) }()
 	report.Posted += receives
-	half := func(i int) []nd.SGE { return []nd.SGE{nd.SGEOf(b.memory, 0, busySize/(1+i%2))} }
+	half := func(i int) nd.SGL { return nd.One(nd.SGEOf(b.memory, 0, busySize/(1+i%2))) }
 	inFlight := 0
 	for i := 0; ; {
 		for ; inFlight < 8 && b.ep.Err() == nil; i++ {
 			switch {
 			case number%4 == 3 && i > 16: // nothing receives it
-				err = b.ep.Send(uint64(i), half(i)[:1], 0)
+				err = b.ep.Send(uint64(i), half(i), 0)
 			case number%4 == 1 && i%10 == 4:
 				err = b.ep.Bind(uint64(i), b.memory, b.window, b.memory.Bytes()[:busySize/2], nd.AllowRead|nd.AllowWrite)
 			case number%4 == 1 && i%10 == 9:

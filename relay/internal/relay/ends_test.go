@@ -448,7 +448,7 @@ func TestLongRequestIsRefusedEarly(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		parts := append(w.a.sge(0, memorySize/2), w.a.sge(memorySize/2, memorySize/2)...)
+		parts := nd.List(w.a.sge(0, memorySize/2).First, w.a.sge(memorySize/2, memorySize/2).First)
 		if err := w.x.Write(1, parts, to.Address+1, to.Token, 0); err != nil {
 			t.Fatal(err)
 		}

@@ -29,26 +29,26 @@ func (w *wire) directions() []direction {
 func TestImmediateData(t *testing.T) {
 	forEach(t, func(t *testing.T, w *wire) {
 		for _, d := range w.directions() {
-			d.immediateData(t, func(context uint64, sge []nd.SGE) error { return d.y.Receive(context, sge) })
+			d.immediateData(t, func(context uint64, sge nd.SGL) error { return d.y.Receive(context, sge) })
 		}
 	})
 }
 
-func (d direction) immediateData(t *testing.T, receive func(uint64, []nd.SGE) error) {
+func (d direction) immediateData(t *testing.T, receive func(uint64, nd.SGL) error) {
 	t.Helper()
 	for i, n := range []int{0, 8, 31, 33, 64<<10 + 1, 1 << 20} {
 		mine, theirs, data := d.from.memory.Bytes(), d.to.memory.Bytes(), uint32(1<<32-1-i)
 		pattern(mine[:n], i)
 		for _, kind := range []nd.RequestType{nd.RequestSend, nd.RequestWrite} {
 			clear(theirs)
-			sge := append(d.from.sge(0, n/3), d.from.sge(n/3, n-n/3)...)
+			sge := nd.List(d.from.sge(0, n/3).First, d.from.sge(n/3, n-n/3).First)
 			var err error
 			want := nd.RequestReceiveImmediate
 			if kind == nd.RequestSend {
 				err = errors.Join(receive(5, d.to.sge(100, n)), d.x.SendImmediate(6, sge, data, 0))
 			} else { // the Receive comes late, and is too small for a message
 				want = nd.RequestReceiveWriteImmediate
-				err = errors.Join(d.x.WriteImmediate(6, sge, d.far.Address+100, d.far.Token, data, nd.SendAndSolicitEvent), receive(5, nil))
+				err = errors.Join(d.x.WriteImmediate(6, sge, d.far.Address+100, d.far.Token, data, nd.SendAndSolicitEvent), receive(5, nd.SGL{}))
 			}
 			must(t, err)
 			r := d.to.result(t)
@@ -87,14 +87,14 @@ func TestAtomics(t *testing.T) {
 			clear(theirs[:64])
 			binary.NativeEndian.PutUint64(d.from.memory.Bytes()[1<<20:], 11)
 			for i := range n {
-				must(t, d.x.FetchAndAdd(uint64(i), d.from.sge(8*i, 8)[0], d.far.Address+8, d.far.Token, 3, 0))
+				must(t, d.x.FetchAndAdd(uint64(i), d.from.sge(8*i, 8).First, d.far.Address+8, d.far.Token, 3, 0))
 			}
-			must(t, d.x.CompareAndSwap(n, d.from.sge(8*n, 8)[0], d.far.Address+8, d.far.Token, 3*n, 1<<63+1, 0))
-			must(t, d.x.CompareAndSwap(n+1, d.from.sge(8*n+8, 8)[0], d.far.Address+8, d.far.Token, 3*n, 5, 0)) // finds another number
+			must(t, d.x.CompareAndSwap(n, d.from.sge(8*n, 8).First, d.far.Address+8, d.far.Token, 3*n, 1<<63+1, 0))
+			must(t, d.x.CompareAndSwap(n+1, d.from.sge(8*n+8, 8).First, d.far.Address+8, d.far.Token, 3*n, 5, 0)) // finds another number
 			must(t, d.x.Read(n+2, d.from.sge(8*n+16, 8), d.far.Address+8, d.far.Token, 0))
-			must(t, d.x.Swap(n+3, d.from.sge(8*n+24, 8)[0], d.far.Address+8, d.far.Token, 7, 0))
+			must(t, d.x.Swap(n+3, d.from.sge(8*n+24, 8).First, d.far.Address+8, d.far.Token, 7, 0))
 			must(t, d.x.Write(n+4, d.from.sge(1<<20, 8), d.far.Address+8, d.far.Token, 0))
-			must(t, d.x.Swap(n+5, d.from.sge(8*n+32, 8)[0], d.far.Address+8, d.far.Token, 9, 0))
+			must(t, d.x.Swap(n+5, d.from.sge(8*n+32, 8).First, d.far.Address+8, d.far.Token, 9, 0))
 			for i := range uint64(n + 6) {
 				want := nd.RequestFetchAndAdd
 				if i >= n {
@@ -127,8 +127,10 @@ func TestExtendedFailures(t *testing.T) {
 		post func(w *wire) error
 		want nd.Status
 	}{
-		"atomic, unknown token": {func(w *wire) error { return w.x.FetchAndAdd(1, w.a.sge(8, 8)[0], w.far.Address, 0x5_0000, 1, 0) }, nd.AccessViolation},
-		"atomic beyond the end": {func(w *wire) error { return w.x.Swap(1, w.a.sge(8, 8)[0], w.far.Address+memorySize, w.far.Token, 1, 0) }, nd.AccessViolation},
+		"atomic, unknown token": {func(w *wire) error { return w.x.FetchAndAdd(1, w.a.sge(8, 8).First, w.far.Address, 0x5_0000, 1, 0) }, nd.AccessViolation},
+		"atomic beyond the end": {func(w *wire) error {
+			return w.x.Swap(1, w.a.sge(8, 8).First, w.far.Address+memorySize, w.far.Token, 1, 0)
+		}, nd.AccessViolation},
 		"write beyond the end": {func(w *wire) error {
 			return w.x.WriteImmediate(1, w.a.sge(0, 100), w.far.Address+memorySize-99, w.far.Token, 1, 0)
 		}, nd.AccessViolation},
@@ -137,7 +139,7 @@ func TestExtendedFailures(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			forEach(t, func(t *testing.T, w *wire) {
 				must(t, w.y.Receive(9, w.b.sge(0, 100)))
-				must(t, errors.Join(w.x.FetchAndAdd(0, w.a.sge(0, 8)[0], w.far.Address+1<<20, w.far.Token, 1, 0), c.post(w), w.x.Swap(2, w.a.sge(8, 8)[0], w.far.Address+1<<20, w.far.Token, 9, 0)))
+				must(t, errors.Join(w.x.FetchAndAdd(0, w.a.sge(0, 8).First, w.far.Address+1<<20, w.far.Token, 1, 0), c.post(w), w.x.Swap(2, w.a.sge(8, 8).First, w.far.Address+1<<20, w.far.Token, 9, 0)))
 				for i, want := range []nd.Status{nd.Success, c.want, nd.Canceled} {
 					w.b.queue.Poll(nil)
 					if r := w.a.result(t); r.Status != want || r.RequestContext != uint64(i) {
@@ -202,7 +204,7 @@ func TestLiesAboutOldValues(t *testing.T) {
 			w := connect(t, a, b, nd.EndpointConfig{})
 			resume := b.pause()
 			defer resume()
-			must(t, w.x.Swap(1, w.a.sge(0, 8)[0], w.far.Address, w.far.Token, 1, 0))
+			must(t, w.x.Swap(1, w.a.sge(0, 8).First, w.far.Address, w.far.Token, 1, 0))
 			var err error
 			proctest.Eventually(t, "the Atomic is on its way", func() (sent bool) {
 				must(t, a.onLink(func(l *link) error {

@@ -80,7 +80,7 @@ func openRank(ctx context.Context, arena *shm.Arena, o endpoint.Options, private
 }
 
 // sge names a part of the rank's memory.
-func (n *rank) sge(at, size int) []nd.SGE { return []nd.SGE{nd.SGEOf(n.memory, at, size)} }
+func (n *rank) sge(at, size int) nd.SGL { return nd.One(nd.SGEOf(n.memory, at, size)) }
 
 // result waits for a result.
 func (n *rank) result(t testing.TB) nd.Result {

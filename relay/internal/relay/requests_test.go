@@ -31,7 +31,7 @@ func TestSend(t *testing.T) {
 				if err := d.y.Receive(uint64(i), d.to.sge(100, n)); err != nil {
 					t.Fatal(err)
 				}
-				parts := append(d.from.sge(0, n/3), d.from.sge(n/3, n-n/3)...)
+				parts := nd.List(d.from.sge(0, n/3).First, d.from.sge(n/3, n-n/3).First)
 				if err := d.x.Send(uint64(1000+i), parts, 0); err != nil {
 					t.Fatal(err)
 				}
@@ -65,7 +65,7 @@ func TestWriteAndRead(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := nd.WriteTo(d.x, 1, append(d.from.sge(0, n/3), d.from.sge(n/3, n-n/3)...), to, 0); err != nil {
+				if err := nd.WriteTo(d.x, 1, nd.List(d.from.sge(0, n/3).First, d.from.sge(n/3, n-n/3).First), to, 0); err != nil {
 					t.Fatal(err)
 				}
 				if r := d.from.result(t); r.Status != nd.Success || r.RequestType != nd.RequestWrite || int(r.BytesTransferred) != n {
@@ -75,7 +75,7 @@ func TestWriteAndRead(t *testing.T) {
 					t.Fatalf("a Write of %d bytes arrives damaged", n)
 				}
 				pattern(theirs[100:100+n], i+1)
-				if err := nd.ReadFrom(d.x, 2, append(d.from.sge(0, n/3), d.from.sge(n/3, n-n/3)...), to, 0); err != nil {
+				if err := nd.ReadFrom(d.x, 2, nd.List(d.from.sge(0, n/3).First, d.from.sge(n/3, n-n/3).First), to, 0); err != nil {
 					t.Fatal(err)
 				}
 				if r := d.from.result(t); r.Status != nd.Success || r.RequestType != nd.RequestRead || int(r.BytesTransferred) != n {

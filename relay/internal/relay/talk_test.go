@@ -139,7 +139,7 @@ func (p *talk) op() {
 		p.post()
 	case opReceive:
 		if l := p.local(); l != nil {
-			_ = l.ep.Receive(1, []nd.SGE{nd.SGEOf(p.memory, 0, sizeOf(p.take())%(1<<20))})
+			_ = l.ep.Receive(1, nd.One(nd.SGEOf(p.memory, 0, sizeOf(p.take())%(1<<20))))
 		}
 	case opInvalidate:
 		if l := p.local(); l != nil && l.window != nil {
@@ -224,7 +224,7 @@ func (p *talk) post() {
 	if l == nil {
 		return
 	}
-	sge := []nd.SGE{nd.SGEOf(p.memory, 0, sizeOf(kind/8)%(1<<20))}
+	sge := nd.One(nd.SGEOf(p.memory, 0, sizeOf(kind/8)%(1<<20)))
 	switch kind % 8 {
 	case 0:
 		_ = l.ep.Send(1, sge, 0)

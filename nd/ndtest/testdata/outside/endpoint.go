@@ -1,7 +1,6 @@
 package tiny
 
 import (
-	"slices"
 	"time"
 
 	"github.com/softnd/softnd/nd"
@@ -56,7 +55,7 @@ type request struct {
 	timer *time.Timer // of a Send without a Receive
 }
 
-// check checks a request, and copies the slices that belong to the caller.
+// check checks a request, and copies inline data.
 func (e *endpoint) check(op string, r *request) error {
 	if bad := r.flags &^ r.kind.AllowedFlags(); bad != 0 {
 		return refuse(op, nd.InvalidParameter, bad.String())
@@ -79,7 +78,6 @@ func (e *endpoint) check(op string, r *request) error {
 			r.inline = append(r.inline, s.Buffer...)
 		}
 	}
-	r.sge = slices.Clone(r.sge)
 	return nil
 }
 
@@ -104,21 +102,21 @@ func (e *endpoint) post(op string, r *request) error {
 	return nil
 }
 
-func (e *endpoint) Send(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
+func (e *endpoint) Send(reqCtx uint64, sge nd.SGL, flags nd.OpFlags) error {
 	defer e.adapter.lock()()
-	return e.post("send", &request{kind: nd.RequestSend, context: reqCtx, sge: sge, flags: flags})
+	return e.post("send", &request{kind: nd.RequestSend, context: reqCtx, sge: sge.Entries(), flags: flags})
 }
 
-func (e *endpoint) SendAndInvalidate(reqCtx uint64, sge []nd.SGE, remoteToken nd.Token, flags nd.OpFlags) error {
+func (e *endpoint) SendAndInvalidate(reqCtx uint64, sge nd.SGL, remoteToken nd.Token, flags nd.OpFlags) error {
 	defer e.adapter.lock()()
-	r := &request{kind: nd.RequestSend, context: reqCtx, sge: sge, flags: flags, token: remoteToken, also: true}
+	r := &request{kind: nd.RequestSend, context: reqCtx, sge: sge.Entries(), flags: flags, token: remoteToken, also: true}
 	return e.post("send and invalidate", r)
 }
 
-func (e *endpoint) Receive(reqCtx uint64, sge []nd.SGE) error {
+func (e *endpoint) Receive(reqCtx uint64, sge nd.SGL) error {
 	const op = "receive"
 	defer e.adapter.lock()()
-	r := &request{kind: nd.RequestReceive, context: reqCtx, sge: sge}
+	r := &request{kind: nd.RequestReceive, context: reqCtx, sge: sge.Entries()}
 	if err := e.check(op, r); err != nil {
 		return err
 	}
@@ -179,15 +177,15 @@ func (e *endpoint) InvalidateRegion(uint64, nd.MemoryRegion, nd.OpFlags) error {
 	return refuse("invalidate region", nd.InvalidDeviceRequest, "there are no fast registrations")
 }
 
-func (e *endpoint) Read(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, remoteToken nd.Token, flags nd.OpFlags) error {
+func (e *endpoint) Read(reqCtx uint64, sge nd.SGL, remoteAddress uint64, remoteToken nd.Token, flags nd.OpFlags) error {
 	defer e.adapter.lock()()
-	r := &request{kind: nd.RequestRead, context: reqCtx, sge: sge, far: remoteAddress, token: remoteToken, flags: flags}
+	r := &request{kind: nd.RequestRead, context: reqCtx, sge: sge.Entries(), far: remoteAddress, token: remoteToken, flags: flags}
 	return e.post("read", r)
 }
 
-func (e *endpoint) Write(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, remoteToken nd.Token, flags nd.OpFlags) error {
+func (e *endpoint) Write(reqCtx uint64, sge nd.SGL, remoteAddress uint64, remoteToken nd.Token, flags nd.OpFlags) error {
 	defer e.adapter.lock()()
-	r := &request{kind: nd.RequestWrite, context: reqCtx, sge: sge, far: remoteAddress, token: remoteToken, flags: flags}
+	r := &request{kind: nd.RequestWrite, context: reqCtx, sge: sge.Entries(), far: remoteAddress, token: remoteToken, flags: flags}
 	return e.post("write", r)
 }
 
