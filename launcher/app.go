@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 )
 
 // App is a program of a job and the number of ranks that run it.
@@ -19,6 +20,13 @@ type App struct {
 
 	Dir string   // working directory of the ranks; "" means that of the caller
 	Env []string // "name=value"; a later entry overrides an earlier one
+
+	// After is the time from the start of the rank before these ranks to their own start.
+	// Listeners is a number of ranks directly before them. They start when each of those, or a
+	// process that it has started, listens for connections, or has ended. Both fields are 0 in
+	// the first App.
+	After     time.Duration
+	Listeners int
 }
 
 // ranks returns the number of ranks of the job.
@@ -78,12 +86,15 @@ type appSpec struct {
 	Args    []string
 	Dir     string
 	Env     []string
+
+	After     time.Duration
+	Listeners int
 }
 
 func (cfg *Config) appSpecs(programs []*os.File) []appSpec {
 	var specs []appSpec
 	for _, a := range cfg.Apps {
-		specs = append(specs, appSpec{a.Ranks, a.Path, slices.Index(programs, a.Program) + 1, a.Args, a.Dir, a.Env})
+		specs = append(specs, appSpec{a.Ranks, a.Path, slices.Index(programs, a.Program) + 1, a.Args, a.Dir, a.Env, a.After, a.Listeners})
 	}
 	return specs
 }

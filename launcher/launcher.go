@@ -110,6 +110,7 @@ func (cfg *Config) check() error {
 	if !served {
 		return errNotServed
 	}
+	before := 0
 	for i, a := range cfg.Apps {
 		if a.Ranks < 1 {
 			return fmt.Errorf("program %d: invalid number of ranks %d: want 1 or more", i, a.Ranks)
@@ -117,6 +118,10 @@ func (cfg *Config) check() error {
 		if len(a.Args) == 0 {
 			return fmt.Errorf("program %d: no arguments: want at least the program's name", i)
 		}
+		if a.After < 0 || a.Listeners < 0 || a.Listeners > before || i == 0 && a.After > 0 {
+			return fmt.Errorf("program %d: invalid start %v after %d listeners: %d ranks are before it", i, a.After, a.Listeners, before)
+		}
+		before += a.Ranks
 	}
 	if n := cfg.ranks(); n < 1 || n > maxRanks {
 		return fmt.Errorf("invalid number of ranks %d: want 1 to %d", n, maxRanks)

@@ -137,6 +137,8 @@ func appFields(c *codec, p *appSpec) {
 	texts(c, &p.Args)
 	text(c, &p.Dir)
 	texts(c, &p.Env)
+	number(c, &p.After)
+	number(c, &p.Listeners)
 }
 
 func processFields(c *codec, p *process) {

@@ -63,7 +63,7 @@ func (k *supervisor) startNextBatch() {
 		// A thread that waits for a program to be loaded occupies one of the Go runtime's Ps.
 		runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), min(starterThreads, k.job.Ranks)))
 	}
-	some := make([]rankStart, min(startBatch, k.job.Ranks-k.started))
+	some := make([]rankStart, k.job.startTogether(k.started))
 	if !k.makePipes(some) {
 		return
 	}

@@ -42,6 +42,7 @@ type supervisor struct {
 	phase          phase
 	deadline       time.Time // of all phases but running
 	nextWalk       time.Time // of killWalk, while killing
+	watching       bool      // SIGCHLD is delivered to ended
 	released       bool      // closeStartFiles has been called
 	noRanks        bool      // all ranks have ended and none will be started
 	noChildren     bool      // there is neither a rank nor an orphan
@@ -120,14 +121,18 @@ func (k *supervisor) flush() { closeFDs(k.toFrontEnd.flush()) }
 func (k *supervisor) run() error {
 	defer k.flush()
 	for {
-		if k.starting() {
+		pause := k.untilStart()
+		if k.starting() && pause == 0 {
 			k.startNextBatch()
+		}
+		if !k.watching && (!k.starting() || pause > 0) {
+			k.watching = true
+			// Not earlier: signal.Notify has to wait for another thread.
+			signal.Notify(k.ended, syscall.SIGCHLD)
 		}
 		if !k.starting() && !k.released {
 			k.released = true
 			k.closeStartFiles()
-			// Not earlier: signal.Notify has to wait for another thread.
-			signal.Notify(k.ended, syscall.SIGCHLD)
 		}
 		k.reap()
 		if !k.noRanks && !k.starting() && len(k.rankOf) == 0 {
@@ -157,7 +162,7 @@ func (k *supervisor) run() error {
 				k.kill()
 			}
 		}
-		k.wait()
+		k.wait(pause)
 	}
 }
 
@@ -168,10 +173,11 @@ var expired = func() <-chan time.Time {
 	return c
 }()
 
-// wait handles an order, if there is one, and returns when there may be something to do.
-func (k *supervisor) wait() {
+// wait handles an order, if there is one, and returns when there may be something to do. While ranks
+// are being started, it waits for pause at most.
+func (k *supervisor) wait(pause time.Duration) {
 	var timer <-chan time.Time
-	if k.starting() {
+	if k.starting() && pause == 0 {
 		timer = expired
 	} else {
 		k.flush()
@@ -180,6 +186,8 @@ func (k *supervisor) wait() {
 		k.kill() // no event reaches the front end now
 	}
 	switch {
+	case k.starting() && pause > 0:
+		timer = time.After(pause)
 	case k.phase == failing || k.phase == stopping:
 		timer = time.After(time.Until(k.deadline))
 	case k.phase == killing:

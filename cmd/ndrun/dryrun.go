@@ -34,6 +34,9 @@ func (p *plan) print(w io.Writer) {
 		fmt.Fprintf(w, "  directory    %s\n", shellquote.Join(dir))
 		fmt.Fprintf(w, "  environment  %s, in addition to ndrun's\n", shellquote.Join(append(p.env(r.app), p.rankEnv(i)...)...))
 		fmt.Fprintf(w, "  processors   %s\n", linux.FormatList(r.place.cpus))
+		if when := p.command.apps[r.app].after; when != "" {
+			fmt.Fprintf(w, "  starts       --after %s\n", when)
+		}
 		if p.command.stopped.has(i) {
 			fmt.Fprintln(w, "  stopped before its first instruction")
 		}

@@ -83,13 +83,16 @@ func (e *hangReporter) diagnose(trigger launcher.Trigger, r *launcher.Report) []
 		timeout = stackTimeoutOnSignal
 	}
 	var processes []hang.Process
-	for _, rank := range r.Ranks {
+	for i, rank := range r.Ranks {
 		p := hang.Process{PID: rank.PID, Program: rank.Program}
 		switch {
 		case rank.Ended:
 			p.Ended = rank.How()
 		case p.PID == 0:
 			p.Ended = "was not started"
+			if when := e.plan.command.apps[e.plan.ranks[i].app].after; when != "" {
+				p.Ended = "waits to be started (--after " + when + ")"
+			}
 		}
 		processes = append(processes, p)
 	}

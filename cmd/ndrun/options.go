@@ -37,6 +37,7 @@ func init() { // not at the declaration: printHelp, which it refers to, reads it
 			{"-wdir, -wd", "DIR", "working directory of its ranks (default: the current directory)", setDir, ""},
 			{"-env", "NAME VALUE", "set an environment variable of its ranks; also NAME=VALUE", setEnv, ""},
 			{"-x", "NAME[=VALUE]", "same as -env; NAME alone exports ndrun's value (the default anyway)", setExport, ""},
+			{"--after", "WHEN", "delay, such as 1s, or listen: start once the program before it listens", setAfter, "listen"},
 		}},
 		{"Options of the job:", false, []option{
 			{"-configfile", "FILE", "read the programs from FILE, one per line with its options", setConfigFile, ""},
@@ -113,6 +114,8 @@ type app struct {
 	ranks     int
 	dir       string   // absolute, or "" for the current directory
 	env       []string // "name=value"
+	after     string   // the value of --after; "" if it starts with the program before it
+	delay     time.Duration
 	args      []string // the program and its arguments; not empty after readApp
 	appOption string   // one of its options, for error messages
 }

@@ -71,6 +71,21 @@ func setExport(c *command, s string) error {
 	return setEnv(c, s)
 }
 
+// afterListen is the value of --after for a program that starts when the one before it listens.
+const afterListen = "listen"
+
+func setAfter(c *command, s string) (err error) {
+	p := c.app()
+	p.after, p.delay = s, 0
+	if s != afterListen {
+		p.delay, err = parseDuration(s)
+	}
+	if err != nil || p.delay < 0 {
+		err = errors.New("want listen, or a duration such as 2 (seconds) or 500ms")
+	}
+	return err
+}
+
 func checkVariable(s string) error {
 	if name, _, _ := strings.Cut(s, "="); name == "" {
 		return errors.New("name missing: want NAME=VALUE")

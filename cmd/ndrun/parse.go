@@ -200,6 +200,9 @@ func (c *command) check() error {
 	if n := c.size(); n > maxRanks {
 		return fmt.Errorf("invalid number of ranks %d (in %d programs): want 1 to %d", n, len(c.apps), maxRanks)
 	}
+	if when := c.apps[0].after; when != "" {
+		return fmt.Errorf("option --after %s: no program is before the first one: move it behind a colon", when)
+	}
 	for _, w := range c.wraps {
 		if err := w.ranks.checkSize(c.size()); err != nil {
 			return fmt.Errorf("option --wrap %s:%s: %w", w.ranks.text, w.words[0], err)

@@ -141,6 +141,12 @@ func (p *plan) apps() []launcher.App {
 		if r.wrapperPath != "" {
 			a.Path, a.Program = r.wrapperPath, nil
 		}
+		if i > 0 && r.app > p.ranks[i-1].app {
+			a.After = p.command.apps[r.app].delay
+			if p.command.apps[r.app].after == afterListen {
+				a.Listeners = p.command.apps[r.app-1].ranks
+			}
+		}
 		apps = append(apps, a)
 	}
 	return apps

@@ -15,7 +15,7 @@ import (
 type Process struct {
 	PID     int // 0: the rank was not started
 	Program string
-	Ended   string // how it ended: "exited with code 0"; "" if it still runs
+	Ended   string // how it ended: "exited with code 0", or that it was not started; "" if it still runs
 }
 
 // Snapshot is the state of a job at one moment.
@@ -153,9 +153,7 @@ func (r *rank) isOutside() bool { return r.noAnswer && r.page.Manual && !r.isSto
 // ending describes how the rank ended or left.
 func (r *rank) ending() string {
 	switch {
-	case r.PID == 0 && r.Ended != "":
-		return "was not started"
-	case r.Ended != "" && !r.hasJoined():
+	case r.PID > 0 && r.Ended != "" && !r.hasJoined():
 		return r.Ended + " without having called softnd.Init (in C snd_job_init)"
 	case r.Ended != "":
 		return r.Ended
