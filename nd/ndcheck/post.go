@@ -1,6 +1,7 @@
 package ndcheck
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -75,6 +76,16 @@ func (ep *endpoint) noteDeferred(r *request) {
 	} else if ep.deferred == nil {
 		ep.deferred = r
 	}
+}
+
+// WaitSlot submits deferred requests if it waits, which it does if the queue is full.
+func (ep *endpoint) WaitSlot(ctx context.Context) error {
+	ep.mu.Lock()
+	if len(ep.initiator) >= ep.depth {
+		ep.deferred = nil
+	}
+	ep.mu.Unlock()
+	return ep.Endpoint.WaitSlot(ctx)
 }
 
 // checkBuffers checks a request that is about to be posted against those before it. The caller holds checker.mu.

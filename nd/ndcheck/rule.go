@@ -101,7 +101,7 @@ var (
 		"Requests with SilentSuccess leave the queue when a later request completes, and the program posts none that reports its completion.",
 		"post every n-th request without SilentSuccess, with n less than the depth of the queue")
 	neverSubmitted = rule("N505", Error, "deferred requests never submitted",
-		"The provider may keep requests with Defer until one without Defer is posted.",
+		"The provider may keep requests with Defer until one without Defer is posted, or WaitSlot waits.",
 		"post the last request without Defer")
 	failedIgnored = rule("N506", Warning, "posts on a failed endpoint",
 		"Every request completes with Canceled, and no data moves.",

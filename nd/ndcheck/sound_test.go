@@ -46,6 +46,28 @@ var correct = map[string]struct {
 	"a Send orders Writes": {roles: [2]func(s *side){
 		func(s *side) { s.bounce(s.bind(0, 64, nd.AllowWrite).Descriptor(), true) },
 		func(s *side) { s.bounce(nd.WindowDescriptor{}, false) }}},
+	// A wait for a slot of a full queue submits deferred requests.
+	"a wait for a slot": {cfg: nd.EndpointConfig{InitiatorDepth: 4}, roles: [2]func(s *side){
+		func(s *side) {
+			for range 4 {
+				s.must(s.ep.Receive(1, nd.SGL{}))
+			}
+			s.barrier()
+			for range 4 {
+				s.received()
+			}
+			s.barrier()
+			s.close()
+		},
+		func(s *side) {
+			s.barrier()
+			for range 4 {
+				s.must(s.ep.Send(1, nd.SGL{}, nd.Defer|nd.SilentSuccess))
+			}
+			s.must(s.ep.WaitSlot(s.ctx))
+			s.barrier()
+			s.close()
+		}}},
 	// A Write of a word, and a Read that polls it.
 	"a flag": {roles: [2]func(s *side){
 		func(s *side) { s.give(s.bind(0, 64, nd.AllowRead|nd.AllowWrite).Descriptor()); s.second(); s.barrier() },
