@@ -65,6 +65,15 @@ static void *wait_for_dial(void *arg)
 	return snd_job_accept(r->job, (snd_listener *)(uintptr_t)r->config.context, &(snd_endpoint_config){.receive_cq = r->cq, .initiator_cq = r->cq}, SND_FOREVER, &ep, &peer) == SND_CANCELED ? r : NULL;
 }
 
+/* accept_waits reports whether an accept waits: the call, and the wait in it, keep the fabric. */
+static bool accept_waits(struct snd_fabric *f)
+{
+	snd_lock(f);
+	const bool yes = f->calls > 1;
+	snd_unlock(f);
+	return yes;
+}
+
 static void listen_and_accept(struct rank *r)
 {
 	snd_listener *l, *second;
@@ -97,7 +106,8 @@ static void listen_and_accept(struct rank *r)
 	void *canceled;
 	waiting.config.context = (uintptr_t)l;
 	CHECK(pthread_create(&t, NULL, wait_for_dial, &waiting) == 0);
-	usleep(20000);
+	while (!accept_waits(snd_job_fabric(r->job)))
+		usleep(1000);
 	OK(snd_listener_close(l));
 	CHECK(pthread_join(t, &canceled) == 0);
 	CHECK(canceled != NULL);
