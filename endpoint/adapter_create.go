@@ -6,6 +6,7 @@ import (
 
 	"github.com/softnd/softnd/endpoint/internal/memory"
 	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
 )
 
 // CreateCompletionQueue makes a queue that holds at least depth results.
@@ -76,8 +77,14 @@ func (a *adapter) Allocate(ctx context.Context, size int, flags nd.RegionFlags) 
 		return nil, a.opError(op, nd.InvalidBufferSize, fmt.Sprintf("%d bytes", size), "ask for at least 1 byte")
 	case size > maxRegistration:
 		return nil, argument("size", a.opError(op, nd.InvalidParameter, fmt.Sprintf("%d bytes, at most %d in one region", size, maxRegistration), "use several regions"))
-	case flags&^regionFlags != 0:
-		return nil, argument("flags", a.opError(op, nd.InvalidParameter, unknownFlags(flags), useRegionFlags))
+	}
+	node, hasNode := flags.Node()
+	rights := flags
+	if hasNode {
+		rights &^= nd.OnNode(node)
+	}
+	if unknown := rights &^ allocateFlags; unknown != 0 {
+		return nil, argument("flags", a.opError(op, nd.InvalidParameter, unknownFlags(unknown), useRegionFlags))
 	}
 	if err := a.beforeCall(ctx, op, uint64(size), 0); err != nil {
 		return nil, err
@@ -90,7 +97,7 @@ func (a *adapter) Allocate(ctx context.Context, size int, flags nd.RegionFlags) 
 	if err != nil {
 		return nil, err
 	}
-	offset, err := a.provider.member.Alloc(uint64(size))
+	offset, got, lacks, err := a.provider.member.AllocPlaced(uint64(size), shm.Placement{HugePages: flags.Has(nd.HugePages), Node: node + 1})
 	if err != nil {
 		mr.Close(ctx)
 		return nil, a.allocError(op, err)
@@ -98,7 +105,16 @@ func (a *adapter) Allocate(ctx context.Context, size int, flags nd.RegionFlags) 
 	buf, err := a.provider.arena.Bytes(offset, uint64(size))
 	if err == nil {
 		mr.allocation = memory.Add(a.provider.member, offset, buf)
-		err = mr.register(ctx, buf, flags)
+		if got.HugePages {
+			mr.placement |= nd.HugePages
+		}
+		if got.Node != 0 {
+			mr.placement |= nd.OnNode(node)
+		}
+		err = mr.placed(op, flags, lacks)
+	}
+	if err == nil {
+		err = mr.register(ctx, buf, rights&^nd.HugePages)
 	}
 	if err != nil {
 		mr.Close(ctx)

@@ -52,7 +52,11 @@ var (
 const smallTransfer = window.ChunkSize
 
 const adapterFlags = nd.InOrderDMASupported | nd.MultiEngineSupported | nd.LoopbackConnectionsSupported | nd.AtomicsSupported | nd.ImmediateSupported |
-	nd.CQResizeSupported | nd.InterruptModerationSupported | nd.ReadLocalInvalidateSupported
+	nd.PlacementSupported | nd.CQResizeSupported | nd.InterruptModerationSupported | nd.ReadLocalInvalidateSupported
 
-// regionFlags are the flags of a registration.
-const regionFlags = nd.AllRegionFlags | nd.AllowRemoteAtomic
+// The flags of regions: those of fast registrations, of other registrations, and of Allocate.
+const (
+	regionFlags   = nd.AllRegionFlags | nd.AllowRemoteAtomic
+	registerFlags = regionFlags | nd.Prefault | nd.RequirePlacement
+	allocateFlags = registerFlags | nd.HugePages
+)

@@ -25,8 +25,9 @@ type memoryRegion struct {
 	allocation *memory.Allocation // arena memory that Allocate made for the region; nil = none
 
 	mu            sync.Mutex
-	maxPages      int  // limit of one fast registration
-	remoteAllowed bool // fast registrations may have remote rights
+	placement     nd.RegionFlags // see Placement
+	maxPages      int            // limit of one fast registration
+	remoteAllowed bool           // fast registrations may have remote rights
 	closed        atomic.Bool
 	drained       chan struct{} // closed when the latest deregistration has ended
 	closeBlocked  bool          // Close waits until a window is gone
@@ -51,8 +52,8 @@ func (r *memoryRegion) register(ctx context.Context, buf []byte, flags nd.Region
 		return r.opError(op, nd.InvalidBufferSize, "an empty buffer", "register at least 1 byte")
 	case len(buf) > maxRegistration:
 		return argument("buf", r.opError(op, nd.InvalidParameter, fmt.Sprintf("%d bytes, at most %d", len(buf), maxRegistration), "use several regions"))
-	case flags&^regionFlags != 0:
-		return argument("flags", r.opError(op, nd.InvalidParameter, unknownFlags(flags), useRegionFlags))
+	case flags&^registerFlags != 0:
+		return argument("flags", r.opError(op, nd.InvalidParameter, unknownFlags(flags&^registerFlags), useRegionFlags))
 	case ctx.Err() != nil:
 		return nd.CanceledError(ctx, op, "memory region")
 	}
@@ -69,13 +70,46 @@ func (r *memoryRegion) register(ctx context.Context, buf []byte, flags nd.Region
 	if err != nil {
 		return err
 	}
-	if err := r.region.Register(buf, flags, release); err != nil {
+	prefaulted := nd.RegionFlags(0)
+	if flags.Has(nd.Prefault) {
+		lacks := linux.Prefault(buf, r.allocation != nil || allowsWrites(flags))
+		if lacks == nil {
+			prefaulted = nd.Prefault
+		}
+		err = r.placed(op, flags, lacks)
+	}
+	if err == nil {
+		if err = r.region.Register(buf, flags&regionFlags, release); err != nil {
+			err = r.opError(op, nd.StatusOf(err), "the region is already registered, or set up for fast registration", "deregister it first, or use another region")
+		}
+	}
+	if err != nil {
 		if release != nil {
 			release()
 		}
-		return r.opError(op, nd.StatusOf(err), "the region is already registered, or set up for fast registration", "deregister it first, or use another region")
+		return err
 	}
+	r.placement = r.placement&^nd.Prefault | prefaulted
 	return nil
+}
+
+// placed fails with the reason why the memory lacks a part of its placement, if flags require all of it.
+func (r *memoryRegion) placed(op string, flags nd.RegionFlags, lacks error) error {
+	if lacks == nil || !flags.Has(nd.RequirePlacement) {
+		return nil
+	}
+	return &nd.OpError{Op: op, Object: "memory region", Status: nd.NotSupported, Err: lacks, Next: "leave out RequirePlacement, or change the machine: ndinfo says what it gives"}
+}
+
+// Placement returns those of HugePages, Prefault and OnNode that the memory was given.
+func (r *memoryRegion) Placement() nd.RegionFlags {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.placement
+}
+
+func allowsWrites(flags nd.RegionFlags) bool {
+	return flags.LocalWrite() || flags.RemoteWrite() || flags.RemoteAtomic()
 }
 
 // hold checks that the process may access buf as flags say. It keeps allocated memory in place until release is called;
@@ -92,7 +126,7 @@ func (r *memoryRegion) hold(buf []byte, flags nd.RegionFlags) (release func(), e
 			"register a part of MemoryRegion.Bytes while its region is open")
 	}
 	want := linux.Read
-	if flags.LocalWrite() || flags.RemoteWrite() || flags.RemoteAtomic() {
+	if allowsWrites(flags) {
 		want |= linux.Write
 	}
 	f, err := linux.CheckAccess(shm.AddressOf(buf), n, want)
@@ -109,10 +143,8 @@ func (r *memoryRegion) hold(buf []byte, flags nd.RegionFlags) (release func(), e
 
 const useRegionFlags = "use the nd.RegionFlags constants"
 
-// unknownFlags names the bits that are not flags.
-func unknownFlags(flags nd.RegionFlags) string {
-	return "unknown flags " + (flags &^ regionFlags).String()
-}
+// unknownFlags names bits that are not flags of the call.
+func unknownFlags(flags nd.RegionFlags) string { return "unknown flags " + flags.String() }
 
 // Deregister ends the registration. When it returns nil, no transfer uses the memory through
 // this region. If ctx ends while a peer is still copying, the tokens are invalid all the same,

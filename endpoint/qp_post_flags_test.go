@@ -89,6 +89,14 @@ var effects = map[string]func(t *testing.T, flag uint32) string{
 		return regionEffect(t, nd.RegionFlags(flag)|nd.AllowLocalWrite, doSwap)
 	},
 
+	"HugePages": func(t *testing.T, flag uint32) string {
+		return placementEffect(t, nd.RegionFlags(flag)|nd.RequirePlacement)
+	},
+	"Prefault": func(t *testing.T, flag uint32) string {
+		return placementEffect(t, nd.RegionFlags(flag)|nd.RequirePlacement)
+	},
+	"RequirePlacement": func(t *testing.T, flag uint32) string { return placementEffect(t, nd.RegionFlags(flag)|noNode) },
+
 	"NotifyErrors":    func(t *testing.T, kind uint32) string { return notifyEffect(t, nd.NotifyType(kind)) },
 	"NotifyAny":       func(t *testing.T, kind uint32) string { return notifyEffect(t, nd.NotifyType(kind)) },
 	"NotifySolicited": func(t *testing.T, kind uint32) string { return notifyEffect(t, nd.NotifyType(kind)) },
@@ -128,6 +136,16 @@ func regionEffect(t *testing.T, flags nd.RegionFlags, do verb) string {
 	far := p.b.must(order{Do: doRegion, Len: 8, Rights: flags}).Far
 	p.a.must(order{Do: do, Parts: mine(0, 8), Far: far})
 	return p.a.results(initiatorQueue, 1)[0].Status.String()
+}
+
+// placementEffect allocates memory.
+func placementEffect(t *testing.T, flags nd.RegionFlags) string {
+	s := newUnconnected(t)
+	mr, err := s.adapter.Allocate(s.ctx, 8, flags)
+	if err != nil {
+		return nd.StatusOf(err).String()
+	}
+	return "placement " + mr.Placement().String()
 }
 
 // notifyEffect names the events that end a Notify.

@@ -81,8 +81,12 @@ func (f OpFlags) Has(want OpFlags) bool { return f&want == want }
 // String lists the flags by name, joined by "|". Bits without a name appear as one hex number.
 func (f OpFlags) String() string { return flagnames.Join(uint32(f), opFlagNames) }
 
-// RegionFlags are the rights of a registration. A Send or Write of this process needs no right to read
-// its buffers. The numbers are the same in version 2 and in NDK. Source: ND_MR_FLAG_*.
+// RegionFlags are the rights of a registration, and the placement of its memory. A Send or Write of this process needs no right to
+// read its buffers. The numbers of version 2 and of NDK are the same. Source: ND_MR_FLAG_*.
+//
+// HugePages, Prefault and [OnNode] are wishes. If the machine cannot fulfil one, the call succeeds all the same, and
+// [MemoryRegion].Placement lacks the flag. With RequirePlacement, the call fails instead. Only adapters with
+// [PlacementSupported] accept these four.
 type RegionFlags uint32
 
 const (
@@ -101,9 +105,37 @@ const (
 	// remote token. It has two bits, 0x10000 and that of AllowLocalWrite: test it with [RegionFlags.RemoteAtomic]. Only
 	// adapters with [AtomicsSupported] accept it. Its number is this package's own. Source: IBV_ACCESS_REMOTE_ATOMIC of verbs.
 	AllowRemoteAtomic RegionFlags = 0x10001
+	// HugePages is for [Adapter].Allocate. The memory is in huge pages, and takes up whole ones. Source: IBV_ACCESS_HUGETLB of
+	// verbs.
+	HugePages RegionFlags = 0x20000
+	// Prefault fills the page tables of this process, so that its first access of each page takes no page fault. Peers have page
+	// tables of their own. On memory that the program has never used, the flag makes the kernel provide all pages. Source:
+	// MADV_POPULATE_WRITE of Linux.
+	Prefault RegionFlags = 0x40000
+	// RequirePlacement makes the call fail with [NotSupported] if it cannot fulfil HugePages, Prefault or [OnNode]. The error says
+	// why. Source: none.
+	RequirePlacement RegionFlags = 0x80000
 	// DoNotSecureVM has a meaning on Windows only. It is accepted and ignored.
 	DoNotSecureVM RegionFlags = 0x80000000
 )
+
+// Bits 20 to 29 of RegionFlags have the number of a NUMA node plus one.
+const (
+	nodeShift = 20
+	lastNode  = 0x3fe
+	nodeMask  = 0x3ff << nodeShift
+)
+
+// OnNode returns the flag for memory of a NUMA node, for [Adapter].Allocate. Without it, the memory is of the node of the calling
+// thread's processor, unless that has too little. The kernel may move pages later. No machine has nodes
+// with other numbers than 0 to 1021.
+func OnNode(node int) RegionFlags { return RegionFlags(min(uint(node), lastNode)+1) << nodeShift }
+
+// Node returns the node of [OnNode]. ok is false if f has none.
+func (f RegionFlags) Node() (node int, ok bool) {
+	n := int(f & nodeMask >> nodeShift)
+	return n - 1, n != 0
+}
 
 // AllRegionFlags has all bits of the model that Register accepts; an adapter with [AtomicsSupported] also accepts [AllowRemoteAtomic].
 const AllRegionFlags = AllowLocalWrite | AllowRemoteRead | AllowRemoteWrite | RDMAReadSink | DoNotSecureVM
@@ -114,6 +146,9 @@ var regionFlagNames = []flagnames.Name{
 	{Bits: uint32(AllowLocalWrite), Name: "AllowLocalWrite"},
 	{Bits: uint32(AllowRemoteRead), Name: "AllowRemoteRead"},
 	{Bits: uint32(RDMAReadSink), Name: "RDMAReadSink"},
+	{Bits: uint32(HugePages), Name: "HugePages"},
+	{Bits: uint32(Prefault), Name: "Prefault"},
+	{Bits: uint32(RequirePlacement), Name: "RequirePlacement"},
 	{Bits: uint32(DoNotSecureVM), Name: "DoNotSecureVM"},
 }
 
@@ -131,8 +166,22 @@ func (f RegionFlags) RemoteWrite() bool { return f&0x4 != 0 }
 // 0x10000 alone, because the other bit of [AllowRemoteAtomic] is [AllowLocalWrite].
 func (f RegionFlags) RemoteAtomic() bool { return f&0x10000 != 0 }
 
+// Has reports whether every flag of want is set.
+func (f RegionFlags) Has(want RegionFlags) bool { return f&want == want }
+
 // String lists the flags by name, joined by "|".
-func (f RegionFlags) String() string { return flagnames.Join(uint32(f), regionFlagNames) }
+func (f RegionFlags) String() string {
+	names := flagnames.Join(uint32(f&^nodeMask), regionFlagNames)
+	node, ok := f.Node()
+	switch onNode := "OnNode(" + strconv.Itoa(node) + ")"; {
+	case !ok:
+		return names
+	case f&^nodeMask == 0:
+		return onNode
+	default:
+		return names + "|" + onNode
+	}
+}
 
 // NotifyType selects the results that end a [CompletionQueue.Notify]. The numbers are the same in
 // all versions of the model. Source: ND_CQ_*.

@@ -23,6 +23,13 @@ func TestFlagNumbers(t *testing.T) {
 		{"AllowRemoteWrite", uint32(AllowRemoteWrite), 0x5},
 		{"RDMAReadSink", uint32(RDMAReadSink), 0x8},
 		{"AllowRemoteAtomic", uint32(AllowRemoteAtomic), 0x10001},
+		{"HugePages", uint32(HugePages), 0x20000},
+		{"Prefault", uint32(Prefault), 0x40000},
+		{"RequirePlacement", uint32(RequirePlacement), 0x80000},
+		{"OnNode(0)", uint32(OnNode(0)), 0x100000},
+		{"OnNode(5)", uint32(OnNode(5)), 0x600000},
+		{"OnNode(5000)", uint32(OnNode(5000)), 0x3ff00000},
+		{"OnNode(-1)", uint32(OnNode(-1)), 0x3ff00000},
 		{"DoNotSecureVM", uint32(DoNotSecureVM), 0x80000000},
 		{"AllRegionFlags", uint32(AllRegionFlags), 0x8000000F},
 
@@ -40,6 +47,7 @@ func TestFlagNumbers(t *testing.T) {
 
 		{"AtomicsSupported", uint32(AtomicsSupported), 0x20000},
 		{"ImmediateSupported", uint32(ImmediateSupported), 0x40000},
+		{"PlacementSupported", uint32(PlacementSupported), 0x80000},
 
 		{"TechnologyUndefined", uint32(TechnologyUndefined), 0},
 		{"TechnologyIWARP", uint32(TechnologyIWARP), 1},
@@ -67,6 +75,20 @@ func TestRegionRights(t *testing.T) {
 		f := tc.flags
 		if f.LocalWrite() != tc.localWrite || f.RemoteRead() != tc.remoteRead || f.RemoteWrite() != tc.remoteWrite {
 			t.Errorf("%v: local write %v, remote read %v, remote write %v", f, f.LocalWrite(), f.RemoteRead(), f.RemoteWrite())
+		}
+	}
+}
+
+func TestNode(t *testing.T) {
+	for flags, text := range map[RegionFlags]string{
+		0:                             "0",
+		OnNode(0):                     "OnNode(0)",
+		OnNode(3) | Prefault:          "Prefault|OnNode(3)",
+		AllowRemoteWrite | OnNode(17): "AllowRemoteWrite|OnNode(17)",
+	} {
+		node, ok := flags.Node()
+		if got := flags.String(); got != text || ok != (flags != 0) || ok && flags&^(Prefault|AllowRemoteWrite) != OnNode(node) {
+			t.Errorf("%#x is %s of node %d %v, want %s", uint32(flags), got, node, ok, text)
 		}
 	}
 }

@@ -93,6 +93,9 @@ const (
 	// ImmediateSupported means that SendImmediate and WriteImmediate of [Endpoint] are supported. The flag and its number
 	// are this package's own. Source: none.
 	ImmediateSupported AdapterFlags = 0x40000
+	// PlacementSupported means that Allocate of [Adapter] accepts [HugePages], [Prefault], [OnNode] and [RequirePlacement], and
+	// Register accepts Prefault and RequirePlacement. The flag and its number are this package's own. Source: none.
+	PlacementSupported AdapterFlags = 0x80000
 )
 
 var adapterFlagNames = []flagnames.Name{
@@ -105,6 +108,7 @@ var adapterFlagNames = []flagnames.Name{
 	{Bits: uint32(LoopbackConnectionsSupported), Name: "LoopbackConnectionsSupported"},
 	{Bits: uint32(AtomicsSupported), Name: "AtomicsSupported"},
 	{Bits: uint32(ImmediateSupported), Name: "ImmediateSupported"},
+	{Bits: uint32(PlacementSupported), Name: "PlacementSupported"},
 }
 
 // Has reports whether every flag of want is set.

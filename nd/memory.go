@@ -189,6 +189,7 @@ type MemoryRegion interface {
 	//     it is memory of a closed region. The error names the range. A provider need not check this,
 	//     and does not touch the memory for it.
 	//   - [InvalidDeviceState]: the region is already registered, or set up for fast registration.
+	//   - [NotSupported]: flags have [RequirePlacement], and [Prefault] has failed.
 	//   - [InsufficientResources], [NoMemory], [Canceled].
 	//
 	// Source: IND2MemoryRegion::Register, NdkRegisterMr.
@@ -239,6 +240,10 @@ type MemoryRegion interface {
 	// region is not registered. For a fast-registered region it returns the baseAddress. The byte at
 	// an offset has the address Address() + offset. To use an address, a peer also needs a token.
 	Address() uint64
+
+	// Placement returns those of [HugePages], [Prefault] and [OnNode] that the memory was given, of those that the latest
+	// registration or Allocate has asked for.
+	Placement() RegionFlags
 
 	// Close releases the region, and ends its registration as Deregister does. If windows are bound
 	// to the region, the registration ends when the last of them is invalidated or closed. If another

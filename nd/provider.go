@@ -81,6 +81,7 @@ type Adapter interface {
 	//   - [InvalidParameter]: size is negative, or greater than MaxRegistrationSize; or flags has an
 	//     unknown bit.
 	//   - [NoMemory]: the error names the limit that was reached.
+	//   - [NotSupported]: the machine cannot fulfil a placement of flags, which have [RequirePlacement].
 	Allocate(ctx context.Context, size int, flags RegionFlags) (MemoryRegion, error)
 
 	// CreateMemoryWindow creates a window that is not bound.

@@ -128,7 +128,7 @@ func (UnsupportedListener) embedUnsupported() {}
 // PauseEvents fails with [NotSupported].
 func (UnsupportedListener) PauseEvents(bool) error { return unsupported("pause events", "listener") }
 
-// UnsupportedMemoryRegion is for implementations of [MemoryRegion]. It answers InitializeFastRegister.
+// UnsupportedMemoryRegion is for implementations of [MemoryRegion]. It answers InitializeFastRegister and Placement.
 type UnsupportedMemoryRegion struct{}
 
 func (UnsupportedMemoryRegion) embedUnsupported() {}
@@ -137,6 +137,9 @@ func (UnsupportedMemoryRegion) embedUnsupported() {}
 func (UnsupportedMemoryRegion) InitializeFastRegister(context.Context, int, bool) error {
 	return unsupported("initialize fast register", "region")
 }
+
+// Placement returns 0.
+func (UnsupportedMemoryRegion) Placement() RegionFlags { return 0 }
 
 // UnsupportedMemoryWindow is for implementations of [MemoryWindow].
 type UnsupportedMemoryWindow struct{}

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/cespare/xxhash/v2"
-	"github.com/edsrzf/mmap-go"
 	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd/internal/goruntime"
@@ -43,7 +42,7 @@ type Config struct {
 // Its methods are safe for concurrent use, except for [Arena.Close].
 type Arena struct {
 	file *os.File // with an open file description of its own
-	mem  mmap.MMap
+	mem  []byte
 	geo  geometry
 	id   [2]uint64
 	node inode // of the file
@@ -132,7 +131,7 @@ func create(file *os.File, geo geometry, cfg Config) (*Arena, error) {
 	}
 	a.mem = mem
 	if a.dumps, err = dumpsArena(); err != nil {
-		return nil, errors.Join(err, mem.Unmap())
+		return nil, errors.Join(err, unmap(mem))
 	}
 	a.dumpTables()
 
@@ -229,11 +228,11 @@ func reopen(fd int) (*os.File, error) {
 }
 
 func attach(ctx context.Context, file *os.File, size uint64) (*Arena, error) {
-	first, err := mmap.MapRegion(file, headerSize, mmap.RDWR, 0, 0)
+	first, err := mapFile(file, headerSize)
 	if err != nil {
 		return nil, fmt.Errorf("mmap of the header: %w", err)
 	}
-	defer first.Unmap()
+	defer unmap(first)
 	c, geo, err := readHeader(ctx, (&Arena{mem: first}).header(), size)
 	if err != nil {
 		return nil, err
@@ -244,11 +243,11 @@ func attach(ctx context.Context, file *os.File, size uint64) (*Arena, error) {
 	}
 	node, err := inodeOf(int(file.Fd()))
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("fstat: %w", err), mem.Unmap())
+		return nil, errors.Join(fmt.Errorf("fstat: %w", err), unmap(mem))
 	}
 	dumps, err := dumpsArena()
 	if err != nil {
-		return nil, errors.Join(err, mem.Unmap())
+		return nil, errors.Join(err, unmap(mem))
 	}
 	a := &Arena{file: file, mem: mem, geo: geo, node: node, dumps: dumps, ranks: int(c.ranks), rules: int(c.rules), host: int(c.host), id: c.id, secret: c.secret}
 	a.dumpTables()
@@ -256,13 +255,13 @@ func attach(ctx context.Context, file *os.File, size uint64) (*Arena, error) {
 }
 
 // mapWhole maps the whole file. Neither forked children nor core dumps contain the mapping.
-func mapWhole(file *os.File, size uint64) (mmap.MMap, error) {
-	mem, err := mmap.MapRegion(file, int(size), mmap.RDWR, 0, 0)
+func mapWhole(file *os.File, size uint64) ([]byte, error) {
+	mem, err := mapFile(file, size)
 	if err != nil {
 		return nil, mmapError(size, err)
 	}
 	if err := ownProcessOnly(mem); err != nil {
-		return nil, errors.Join(err, mem.Unmap())
+		return nil, errors.Join(err, unmap(mem))
 	}
 	return mem, nil
 }

@@ -190,6 +190,14 @@ func (h *heap) carve(class int) error {
 }
 
 func (h *heap) claim(chunks uint64) (first uint64, err error) {
+	if first, err = h.search(chunks); err == nil {
+		err = h.reserve(first, chunks)
+	}
+	return first, err
+}
+
+// search claims a run of free chunks.
+func (h *heap) search(chunks uint64) (first uint64, err error) {
 	first, ok := h.owners.claimRun(h.hint, chunks)
 	// Two members that claim long runs can each fail because of the other's incomplete run. So
 	// search again while a free run is long enough.
@@ -203,12 +211,17 @@ func (h *heap) claim(chunks uint64) (first uint64, err error) {
 	if !ok {
 		return 0, h.arenaFull(chunks * chunkSize)
 	}
+	return first, nil
+}
+
+// reserve allocates the pages of chunks that search has found. If it fails, it frees the chunks.
+func (h *heap) reserve(first, chunks uint64) error {
 	if err := h.arena.reserve(h.chunkOffset(first), chunks*chunkSize); err != nil {
-		return 0, errors.Join(err, h.unclaim(first, chunks))
+		return errors.Join(err, h.unclaim(first, chunks))
 	}
 	failpoint.Reach(failpoint.PagesReserved)
 	h.hint = first + chunks
-	return first, nil
+	return nil
 }
 
 // unclaim clears chunks and then frees them: after that another member may claim them.

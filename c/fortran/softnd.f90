@@ -58,6 +58,9 @@ module softnd
   integer(c_int32_t), parameter :: snd_allow_remote_write = 5
   integer(c_int32_t), parameter :: snd_allow_remote_atomic = 65537
   integer(c_int32_t), parameter :: snd_rdma_read_sink = 8
+  integer(c_int32_t), parameter :: snd_huge_pages = 131072
+  integer(c_int32_t), parameter :: snd_prefault = 262144
+  integer(c_int32_t), parameter :: snd_require_placement = 524288
   integer(c_int32_t), parameter :: snd_do_not_secure_vm = -2147483647 - 1
   integer(c_int32_t), parameter :: snd_request_receive = 0
   integer(c_int32_t), parameter :: snd_request_send = 1
@@ -92,6 +95,7 @@ module softnd
   integer(c_int32_t), parameter :: snd_adapter_loopback = 65536
   integer(c_int32_t), parameter :: snd_adapter_atomics = 131072
   integer(c_int32_t), parameter :: snd_adapter_immediate = 262144
+  integer(c_int32_t), parameter :: snd_adapter_placement = 524288
   integer(c_int32_t), parameter :: snd_thread_safe = 0
   integer(c_int32_t), parameter :: snd_thread_domain = 1
   integer(c_int32_t), parameter :: snd_progress_auto = 0
@@ -371,6 +375,11 @@ module softnd
       import
       type(c_ptr), value :: mr
       integer(c_int64_t) :: r
+    end function
+    function snd_mr_placement(mr) result(r) bind(c)
+      import
+      type(c_ptr), value :: mr
+      integer(c_int32_t) :: r
     end function
     function snd_mr_address(mr) result(r) bind(c)
       import
@@ -1221,6 +1230,13 @@ contains
     type(c_ptr), intent(out) :: endpoint
     integer(snd_status) :: r
     r = c_job_connect(c_sizeof(config), job, peer, config, timeout, endpoint)
+  end function
+
+  ! snd_on_node returns the flag for memory of a NUMA node.
+  pure function snd_on_node(node) result(flag)
+    integer(c_int32_t), intent(in) :: node
+    integer(c_int32_t) :: flag
+    flag = 1048576 * (merge(1022, node, node < 0 .or. node > 1022) + 1)
   end function
 
   ! snd_text returns the name of a status, such as "access violation".

@@ -177,7 +177,7 @@ inside {
 /^typedef uint32_t snd_status/ { seen_code = 1 }
 
 # A type or a constant.
-/^#define SND_[A-Z_]+ .*[0-9]/ || /^typedef .*[;{]$/ { open_type = 1; text = "" }
+/^#define SND_[A-Z_]+(\([a-z]+\))? .*[0-9]/ || /^typedef .*[;{]$/ { open_type = 1; text = "" }
 open_type {
 	text = text $0 "\n"
 	if (/\{$/) { depth = 1; name = $3 }

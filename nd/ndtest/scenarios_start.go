@@ -138,7 +138,7 @@ var startScenarios = []scenario{
 		}
 		const known = nd.InOrderDMASupported | nd.ReadSinkNotRequired | nd.InterruptModerationSupported |
 			nd.MultiEngineSupported | nd.ReadLocalInvalidateSupported | nd.CQResizeSupported | nd.LoopbackConnectionsSupported |
-			nd.AtomicsSupported | nd.ImmediateSupported
+			nd.AtomicsSupported | nd.ImmediateSupported | nd.PlacementSupported
 		if unknown := s.info.AdapterFlags &^ known; unknown != 0 {
 			s.errorf("Query: unknown adapter flags %v", unknown)
 		}

@@ -229,6 +229,7 @@ typedef struct snd_adapter_info {
 #define SND_ADAPTER_LOOPBACK 0x10000u /* an address of the adapter can connect to itself */
 #define SND_ADAPTER_ATOMICS 0x20000u /* snd_endpoint_fetch_and_add, snd_endpoint_compare_and_swap and snd_endpoint_swap are supported */
 #define SND_ADAPTER_IMMEDIATE 0x40000u /* snd_endpoint_send_immediate and snd_endpoint_write_immediate are supported */
+#define SND_ADAPTER_PLACEMENT 0x80000u /* SND_HUGE_PAGES, SND_PREFAULT, SND_ON_NODE and SND_REQUIRE_PLACEMENT are supported */
 
 /* snd_adapter_open opens an adapter of a fabric. All other objects are made from an adapter. */
 SND_API snd_status snd_adapter_open(snd_fabric *fabric, snd_adapter **adapter);
@@ -248,6 +249,16 @@ SND_API snd_status snd_adapter_close(snd_adapter *adapter, int64_t timeout);
 #define SND_ALLOW_REMOTE_ATOMIC 0x10001u /* implies SND_ALLOW_LOCAL_WRITE */
 #define SND_RDMA_READ_SINK 0x8u /* of NetworkDirect: without effect, since every region may be the sink of a Read */
 #define SND_DO_NOT_SECURE_VM 0x80000000u /* of NetworkDirect: without effect */
+
+/* Placement of the memory of regions. Each flag is a wish. If the machine cannot fulfil it, the call succeeds all the same, and
+ * snd_mr_placement lacks the flag. With SND_REQUIRE_PLACEMENT the call fails with SND_NOT_SUPPORTED instead, and snd_last_error says why.
+ * snd_mr_allocate takes all of them, snd_mr_register takes SND_PREFAULT and SND_REQUIRE_PLACEMENT. SND_ON_NODE is the flag for memory of a
+ * NUMA node. Without it, the memory is of the node of the calling thread's processor, unless that has too little. The kernel may move pages
+ * later. No machine has nodes with other numbers than 0 to 1021. */
+#define SND_HUGE_PAGES 0x20000u /* the memory is in huge pages, and takes up whole ones */
+#define SND_PREFAULT 0x40000u /* fills the page tables of this process: its first access of each page takes no page fault */
+#define SND_REQUIRE_PLACEMENT 0x80000u
+#define SND_ON_NODE(node) ((((uint32_t)(node) > 1022u ? 1022u : (uint32_t)(node)) + 1u) << 20)
 
 /* snd_sge is an entry of a scatter/gather list. */
 typedef struct snd_sge {
@@ -274,6 +285,8 @@ SND_API snd_status snd_mr_register(snd_adapter *adapter, void *buffer, uint64_t 
 SND_API void *snd_mr_buffer(snd_mr *mr);
 /* snd_mr_length returns the length of a region in bytes, 0 for a bad handle. */
 SND_API uint64_t snd_mr_length(snd_mr *mr);
+/* snd_mr_placement returns those of SND_HUGE_PAGES, SND_PREFAULT and SND_ON_NODE that the memory was given, 0 for a bad handle. */
+SND_API uint32_t snd_mr_placement(snd_mr *mr);
 /* snd_mr_address returns the address of the first byte, for requests of peers. */
 SND_API uint64_t snd_mr_address(snd_mr *mr);
 /* snd_mr_local_token returns the token for scatter/gather entries of this process, 0 for a bad handle. */

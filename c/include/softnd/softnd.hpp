@@ -290,6 +290,7 @@ public:
 		return span<T>(static_cast<T *>(snd_mr_buffer(get())), snd_mr_length(get()) / sizeof(T));
 	}
 	span<std::byte> bytes() const noexcept { return as<std::byte>(); }
+	std::uint32_t placement() const noexcept { return snd_mr_placement(get()); }
 	std::uint64_t address() const noexcept { return snd_mr_address(get()); }
 	std::uint32_t local_token() const noexcept { return snd_mr_local_token(get()); }
 	std::uint32_t remote_token() const noexcept { return snd_mr_remote_token(get()); }

@@ -1,11 +1,13 @@
 /* TWIN endpoint/mr.go. */
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "endpoint/hook.h"
 #include "endpoint/mr_allocation.h"
 #include "endpoint/progress.h"
 #include "endpoint/progress_wait.h"
 #include "linux/memory_limit.h"
+#include "linux/placement.h"
 #include "linux/procmaps.h"
 #include "shm/work.h"
 #include "window/invalidatable.h"
@@ -31,14 +33,14 @@ static void add_mr(struct snd_mr *m)
 	m->region.i.adapter->objects++;
 }
 
-static snd_status begin_mr(struct snd_adapter *a, uint64_t length, uint32_t flags, struct snd_mr **mr, const char *op)
+static snd_status begin_mr(struct snd_adapter *a, uint64_t length, uint32_t flags, uint32_t known, struct snd_mr **mr, const char *op)
 {
 	if (length == 0)
 		return snd_fail(SND_INVALID_BUFFER_SIZE, "%s: 0 bytes: register at least 1 byte", op);
 	if (length > SND_MAX_REGISTRATION)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: %" PRIu64 " bytes, at most %" PRIu64 ": use several regions", op, length, SND_MAX_REGISTRATION);
-	if ((flags & ~SND_REGION_FLAGS) != 0)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: unknown flags %#" PRIx32 ": pass SND_ALLOW_LOCAL_WRITE and the other flags of regions", op, flags & ~SND_REGION_FLAGS);
+	if ((flags & ~known) != 0)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: unknown flags %#" PRIx32 ": pass SND_ALLOW_LOCAL_WRITE and the other flags of regions", op, flags & ~known);
 	snd_status s = snd_before_call(&a->object, op, length, 0, NULL);
 	snd_free_released(a->object.fabric);
 	if (s == SND_SUCCESS && (s = new_mr(a, mr, op)) == SND_SUCCESS)
@@ -50,6 +52,29 @@ static void abandon_mr(struct snd_mr *m)
 {
 	snd_region_end(&m->region);
 	snd_object_free(&m->object);
+}
+
+/* The flags of snd_mr_register and snd_mr_allocate. */
+#define REGISTER_FLAGS (SND_REGION_FLAGS | SND_PREFAULT | SND_REQUIRE_PLACEMENT)
+#define ALLOCATE_FLAGS (REGISTER_FLAGS | SND_HUGE_PAGES | SND_NODE_FLAGS)
+
+static bool allows_writes(uint32_t flags)
+{
+	return (flags & (SND_ALLOW_LOCAL_WRITE | SND_ALLOW_REMOTE_WRITE | SND_ALLOW_REMOTE_ATOMIC)) != 0; /* each bit of them alone, too */
+}
+
+/* prefault fills the page tables, if flags ask for that. */
+static snd_status prefault(struct snd_mr *m, void *buffer, uint32_t flags, const char *op)
+{
+	char lacks[120];
+	const bool write = m->allocation != NULL || allows_writes(flags);
+	const int e = (flags & SND_PREFAULT) != 0 ? snd_prefault(buffer, m->length, write) : 0;
+	if (e == 0)
+		m->placement |= flags & SND_PREFAULT;
+	if (e == 0 || (flags & SND_REQUIRE_PLACEMENT) == 0)
+		return SND_SUCCESS;
+	snprintf(lacks, sizeof lacks, "prefault: madvise(%s): %s", write ? "MADV_POPULATE_WRITE" : "MADV_POPULATE_READ", snd_errno_text(e));
+	return snd_refuse_placement(lacks, op);
 }
 
 static void complete_mr(struct snd_mr *m, void *buffer, uint32_t flags)
@@ -68,11 +93,15 @@ snd_status snd_mr_allocate(snd_adapter *adapter, uint64_t length, uint32_t flags
 	*mr = NULL;
 	struct snd_fabric *f = adapter->object.fabric;
 	struct snd_mr *m = NULL;
-	snd_status s = begin_mr(adapter, length, flags, &m, op);
-	if (s == SND_SUCCESS && (s = snd_allocate(f, length, &m->allocation, op)) != SND_SUCCESS)
+	snd_status s = begin_mr(adapter, length, flags, ALLOCATE_FLAGS, &m, op);
+	if (s == SND_SUCCESS && (s = snd_allocate(f, length, flags, &m->allocation, &m->placement, op)) != SND_SUCCESS)
 		abandon_mr(m);
+	if (s == SND_SUCCESS && (s = prefault(m, snd_allocated(m->allocation), flags, op)) != SND_SUCCESS) {
+		snd_end_allocation(f, m->allocation);
+		abandon_mr(m);
+	}
 	if (s == SND_SUCCESS) {
-		complete_mr(m, snd_allocated(m->allocation), flags);
+		complete_mr(m, snd_allocated(m->allocation), flags & SND_REGION_FLAGS);
 		*mr = m;
 	}
 	return snd_leave_with(f, s);
@@ -84,9 +113,8 @@ static snd_status hold(struct snd_mr *m, unsigned char *buffer, uint64_t length,
 	snd_status s = snd_hold_memory(buffer, length, &m->hold, op);
 	if (s != SND_SUCCESS || m->hold != NULL)
 		return s;
-	const uint32_t writes = SND_ALLOW_LOCAL_WRITE | SND_ALLOW_REMOTE_WRITE | SND_ALLOW_REMOTE_ATOMIC; /* each bit of them alone, too */
 	struct snd_inaccessible bad;
-	s = snd_check_access((uint64_t)(uintptr_t)buffer, length, (flags & writes) != 0, &bad, op);
+	s = snd_check_access((uint64_t)(uintptr_t)buffer, length, allows_writes(flags), &bad, op);
 	if (s != SND_SUCCESS || bad.reason == NULL)
 		return s;
 	const uint64_t at = bad.start - (uint64_t)(uintptr_t)buffer;
@@ -108,11 +136,15 @@ snd_status snd_mr_register(snd_adapter *adapter, void *buffer, uint64_t length, 
 	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
 	struct snd_fabric *f = adapter->object.fabric;
 	struct snd_mr *m = NULL;
-	snd_status s = begin_mr(adapter, length, flags, &m, op);
+	snd_status s = begin_mr(adapter, length, flags, REGISTER_FLAGS, &m, op);
 	if (s == SND_SUCCESS && (s = hold(m, buffer, length, flags, op)) != SND_SUCCESS)
 		abandon_mr(m);
+	if (s == SND_SUCCESS && (s = prefault(m, buffer, flags, op)) != SND_SUCCESS) {
+		snd_release_hold(f, m->hold);
+		abandon_mr(m);
+	}
 	if (s == SND_SUCCESS) {
-		complete_mr(m, buffer, flags);
+		complete_mr(m, buffer, flags & SND_REGION_FLAGS);
 		*mr = m;
 	}
 	return snd_leave_with(f, s);
@@ -142,6 +174,7 @@ snd_status snd_mr_create_fast(snd_adapter *adapter, uint32_t pages, int remote, 
 void *snd_mr_buffer(snd_mr *mr) { SND_GET(mr, SND_TYPE_MR, "buffer of memory region", void *, mr->buffer, NULL); }
 uint64_t snd_mr_length(snd_mr *mr) { SND_GET(mr, SND_TYPE_MR, "length of memory region", uint64_t, mr->length, 0); }
 uint64_t snd_mr_address(snd_mr *mr) { SND_GET(mr, SND_TYPE_MR, "address of memory region", uint64_t, mr->address, 0); }
+uint32_t snd_mr_placement(snd_mr *mr) { SND_GET(mr, SND_TYPE_MR, "placement of memory region", uint32_t, mr->placement, 0); }
 uint32_t snd_mr_local_token(snd_mr *mr) { SND_GET(mr, SND_TYPE_MR, "local token", uint32_t, mr->region.local_token, 0); }
 uint32_t snd_mr_remote_token(snd_mr *mr) { SND_GET(mr, SND_TYPE_MR, "remote token", uint32_t, mr->region.remote_token, 0); }
 

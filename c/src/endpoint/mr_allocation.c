@@ -76,13 +76,13 @@ static bool insert(struct snd_allocation *a)
 	return true;
 }
 
-snd_status snd_allocate(struct snd_fabric *f, uint64_t length, struct snd_allocation **allocation, const char *op)
+snd_status snd_allocate(struct snd_fabric *f, uint64_t length, uint32_t flags, struct snd_allocation **allocation, uint32_t *placement, const char *op)
 {
 	struct snd_allocation *a = malloc(sizeof *a);
 	if (a == NULL)
 		return snd_no_memory(sizeof *a, "private memory", op);
 	uint64_t offset;
-	snd_status s = snd_alloc(&f->heap, length, false, &offset, op);
+	snd_status s = snd_alloc_placed(&f->heap, length, flags, &offset, placement, op);
 	if (s != SND_SUCCESS) {
 		free(a);
 		return s;

@@ -8,8 +8,8 @@
 struct snd_allocation;
 struct snd_hold;
 
-/* snd_allocate allocates memory of the fabric's arena that registrations hold. */
-snd_status snd_allocate(struct snd_fabric *f, uint64_t length, struct snd_allocation **allocation, const char *op);
+/* snd_allocate allocates memory of the fabric's arena that registrations hold, with the placement of flags, and stores what it has of it. */
+snd_status snd_allocate(struct snd_fabric *f, uint64_t length, uint32_t flags, struct snd_allocation **allocation, uint32_t *placement, const char *op);
 unsigned char *snd_allocated(const struct snd_allocation *a);
 /* snd_end_allocation is called when the region of an allocation is closed. */
 void snd_end_allocation(struct snd_fabric *f, struct snd_allocation *a);

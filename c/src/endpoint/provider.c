@@ -342,7 +342,7 @@ snd_status snd_adapter_open(snd_fabric *fabric, snd_adapter **adapter)
 enum { MAX_INTER_HOST = 2048 }; /* connections that the relay of a host carries */
 
 #define ADAPTER_FLAGS (SND_ADAPTER_IN_ORDER_DMA | SND_ADAPTER_INTERRUPT_MODERATION | SND_ADAPTER_MULTI_ENGINE | SND_ADAPTER_READ_LOCAL_INVALIDATE | \
-	SND_ADAPTER_CQ_RESIZE | SND_ADAPTER_LOOPBACK | SND_ADAPTER_ATOMICS | SND_ADAPTER_IMMEDIATE)
+	SND_ADAPTER_CQ_RESIZE | SND_ADAPTER_LOOPBACK | SND_ADAPTER_ATOMICS | SND_ADAPTER_IMMEDIATE | SND_ADAPTER_PLACEMENT)
 
 /* adapter_id is adapterID of endpoint/address.go. */
 static uint64_t adapter_id(const struct snd_fabric *f)

@@ -79,13 +79,18 @@ static void dump(const struct snd_arena *a, uint64_t offset, uint64_t length, bo
 	madvise(a->base + first, offset + length - first, included ? MADV_DODUMP : MADV_DONTDUMP); /* it rounds the length up */
 }
 
-/* map_all maps the whole file. */
+/* map_all maps the whole file, as a rule at a multiple of SND_HUGE_PAGE, which huge pages need. */
 static snd_status map_all(struct snd_arena *a, const char *op)
 {
 	snd_status s = snd_read_flag("SOFTND_DUMP_ARENA", &a->dumped, op);
 	if (s != SND_SUCCESS)
 		return s;
-	void *at = mmap(NULL, a->size, PROT_READ | PROT_WRITE, MAP_SHARED, a->fd, 0);
+	unsigned char *at = mmap(NULL, a->size, PROT_READ | PROT_WRITE, MAP_SHARED, a->fd, 0);
+	const size_t unused = (uintptr_t)at % SND_HUGE_PAGE;
+	if (at != MAP_FAILED && unused != 0) { /* the addresses below it are free as a rule */
+		munmap(at, a->size);
+		at = mmap(at - unused, a->size, PROT_READ | PROT_WRITE, MAP_SHARED, a->fd, 0);
+	}
 	if (at == MAP_FAILED)
 		return snd_no_memory(a->size, "mmap of the arena", op);
 	if (!snd_own_process_only(at, a->size)) {

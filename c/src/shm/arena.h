@@ -11,6 +11,8 @@
 #include "linux/descriptor.h"
 #include "shm/structs.h"
 
+enum { SND_HUGE_PAGE = 2 << 20 }; /* bytes of a huge page, if other pages have SND_PAGE_SIZE */
+
 struct snd_arena {
 	unsigned char *base;
 	uint64_t size;

@@ -1,14 +1,17 @@
-/* TWIN shm/heap.go, shm/owner_map.go. */
+/* TWIN shm/heap.go, shm/owner_map.go, shm/placement.go. */
 #include "shm/heap.h"
 
 #include <inttypes.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "error.h"
 #include "linux/memory_limit.h"
+#include "linux/placement.h"
 
 enum { CLAIM_TRIES = 16 };
 
@@ -157,7 +160,8 @@ static snd_status arena_full(const struct snd_heap *h, uint64_t wanted, const ch
 		wanted, h->arena->size, largest_free(&h->claims) * SNDL_CHUNK_SIZE);
 }
 
-static snd_status claim_chunks(struct snd_heap *h, uint64_t n, uint64_t *first, const char *op)
+/* search claims a run of free chunks. */
+static bool search(struct snd_heap *h, uint64_t n, uint64_t *first)
 {
 	bool ok = snd_claim_run(&h->claims, h->hint, n, first);
 	/* Two members that claim long runs can each fail because of the other's incomplete run. */
@@ -165,15 +169,23 @@ static snd_status claim_chunks(struct snd_heap *h, uint64_t n, uint64_t *first, 
 		sched_yield();
 		ok = snd_claim_run(&h->claims, h->hint, n, first);
 	}
-	if (!ok)
-		return arena_full(h, n * SNDL_CHUNK_SIZE, op);
-	snd_status s = snd_reserve(h->arena, chunk_offset(h, *first), n * SNDL_CHUNK_SIZE, op);
-	if (s != SND_SUCCESS) {
-		unclaim(h, *first, n);
-		return s;
-	}
-	h->hint = *first + n;
-	return SND_SUCCESS;
+	return ok;
+}
+
+/* reserve allocates the pages of chunks that search has found. If it fails, it frees the chunks. */
+static snd_status reserve(struct snd_heap *h, uint64_t first, uint64_t n, const char *op)
+{
+	snd_status s = snd_reserve(h->arena, chunk_offset(h, first), n * SNDL_CHUNK_SIZE, op);
+	if (s == SND_SUCCESS)
+		h->hint = first + n;
+	else
+		unclaim(h, first, n);
+	return s;
+}
+
+static snd_status claim_chunks(struct snd_heap *h, uint64_t n, uint64_t *first, const char *op)
+{
+	return search(h, n, first) ? reserve(h, *first, n, op) : arena_full(h, n * SNDL_CHUNK_SIZE, op);
 }
 
 /* carve claims a chunk and divides it into objects of one class. */
@@ -201,6 +213,14 @@ static snd_status carve(struct snd_heap *h, int class_, const char *op)
 	return SND_SUCCESS;
 }
 
+/* begin_run makes chunks a large object, and returns its offset. */
+static uint64_t begin_run(struct snd_heap *h, uint64_t first, uint64_t n)
+{
+	h->chunks[first].run = (uint32_t)n;
+	h->chunks[first].class_ = 0;
+	return chunk_offset(h, first);
+}
+
 snd_status snd_alloc(struct snd_heap *h, uint64_t length, bool colored, uint64_t *offset, const char *op)
 {
 	SND_KEEP_ERRNO;
@@ -212,12 +232,9 @@ snd_status snd_alloc(struct snd_heap *h, uint64_t length, bool colored, uint64_t
 		class_++;
 	if (class_ > SND_LARGEST_CLASS) {
 		uint64_t n = (length + SNDL_CHUNK_SIZE - 1) / SNDL_CHUNK_SIZE, first;
-		if ((s = claim_chunks(h, n, &first, op)) != SND_SUCCESS)
-			return s;
-		h->chunks[first].run = (uint32_t)n;
-		h->chunks[first].class_ = 0;
-		*offset = chunk_offset(h, first);
-		return SND_SUCCESS;
+		if ((s = claim_chunks(h, n, &first, op)) == SND_SUCCESS)
+			*offset = begin_run(h, first, n);
+		return s;
 	}
 	struct snd_free_list *l = &h->free[class_];
 	if (l->count == 0 && (s = carve(h, class_, op)) != SND_SUCCESS)
@@ -227,6 +244,92 @@ snd_status snd_alloc(struct snd_heap *h, uint64_t length, bool colored, uint64_t
 	if (colored)
 		*offset += h->colored++ % (((UINT64_C(1) << class_) - length) / 64 + 1) * 64;
 	return SND_SUCCESS;
+}
+
+/* lacking is what memory lacks of its placement, as a text; empty: nothing. */
+struct lacking {
+	char text[200];
+};
+#define LACKS(l, ...) snprintf((l)->text, sizeof(l)->text, __VA_ARGS__)
+
+/* search_huge is search for chunks that begin a huge page, of the file and of this process. */
+static bool search_huge(struct snd_heap *h, uint64_t n, uint64_t *first, struct lacking *lacks)
+{
+	const uint64_t aligned = SND_HUGE_PAGE / SNDL_CHUNK_SIZE;
+	if (sysconf(_SC_PAGESIZE) != SND_PAGE_SIZE)
+		LACKS(lacks, "huge pages: the kernel's pages have %ld bytes, want %u", sysconf(_SC_PAGESIZE), SND_PAGE_SIZE);
+	else if ((uintptr_t)h->arena->base % SND_HUGE_PAGE != 0)
+		LACKS(lacks, "huge pages: the arena is mapped at %p, which is no multiple of %d", (void *)h->arena->base, SND_HUGE_PAGE);
+	else if (!search(h, n + aligned - 1, first))
+		LACKS(lacks, "huge pages: the arena has no %" PRIu64 " bytes in one contiguous range", (n + aligned - 1) * SNDL_CHUNK_SIZE);
+	if (lacks->text[0] != 0)
+		return false;
+	const uint64_t unused = -(h->arena->heap / SNDL_CHUNK_SIZE + *first) % aligned;
+	snd_unclaim_run(&h->claims, *first, unused);
+	*first += unused;
+	snd_unclaim_run(&h->claims, *first + n, aligned - 1 - unused);
+	return true;
+}
+
+/* reserve_on is reserve for memory of a node. refused is the errno of a kernel that does not take memory of the node. */
+static snd_status reserve_on(struct snd_heap *h, uint32_t node, uint64_t first, uint64_t n, int *refused, const char *op)
+{
+	struct snd_policy before;
+	*refused = snd_prefer_node(node, &before);
+	const snd_status s = reserve(h, first, n, op);
+	if (*refused == 0)
+		*refused = snd_set_policy(&before);
+	return s;
+}
+
+/* is_on_node reports whether all pages are on a node. refused is that of reserve_on. */
+static bool is_on_node(unsigned char *at, uint64_t length, uint64_t step, uint32_t node, int refused, struct lacking *lacks)
+{
+	int found = (int)node;
+	for (uint64_t i = 0; i < length && refused == 0 && found == (int)node; i += step)
+		refused = snd_find_node(at + i, &found);
+	if (refused != 0)
+		LACKS(lacks, "NUMA node %" PRIu32 ": %s", node, snd_errno_text(refused));
+	else if (found != (int)node)
+		LACKS(lacks, "NUMA node %" PRIu32 ": a page is on node %d, because the node has too little free memory", node, found);
+	return refused == 0 && found == (int)node;
+}
+
+snd_status snd_alloc_placed(struct snd_heap *h, uint64_t length, uint32_t flags, uint64_t *offset, uint32_t *placement, const char *op)
+{
+	SND_KEEP_ERRNO;
+	const uint32_t node = (flags & SND_NODE_FLAGS) / SND_ON_NODE(0); /* plus one; 0: any */
+	*placement = 0;
+	if (((flags & SND_HUGE_PAGES) == 0 && node == 0) || length == 0 || length > h->arena->size)
+		return snd_alloc(h, length, false, offset, op);
+	const uint64_t whole = (length + SND_HUGE_PAGE - 1) / SND_HUGE_PAGE * (SND_HUGE_PAGE / SNDL_CHUNK_SIZE);
+	struct lacking lacks = {""};
+	uint64_t first = 0, n = whole;
+	const bool huge = (flags & SND_HUGE_PAGES) != 0 && search_huge(h, n, &first, &lacks);
+	if (!huge && !search(h, n = (length + SNDL_CHUNK_SIZE - 1) / SNDL_CHUNK_SIZE, &first))
+		return arena_full(h, length, op);
+	int e = 0;
+	const snd_status s = node != 0 ? reserve_on(h, node - 1, first, n, &e, op) : reserve(h, first, n, op);
+	if (s != SND_SUCCESS)
+		return s;
+	*offset = begin_run(h, first, n);
+	unsigned char *at = h->arena->base + *offset;
+	const int collapsed = huge ? snd_collapse(at, n * SNDL_CHUNK_SIZE) : 0;
+	if (collapsed != 0)
+		LACKS(&lacks, "huge pages: the kernel has given none (madvise(MADV_COLLAPSE): %s)", snd_errno_text(collapsed));
+	else if (huge)
+		*placement = SND_HUGE_PAGES;
+	if (node != 0 && is_on_node(at, n * SNDL_CHUNK_SIZE, *placement != 0 ? SND_HUGE_PAGE : SND_PAGE_SIZE, node - 1, e, &lacks))
+		*placement |= flags & SND_NODE_FLAGS;
+	if (lacks.text[0] == 0 || (flags & SND_REQUIRE_PLACEMENT) == 0)
+		return SND_SUCCESS;
+	snd_free(h, *offset);
+	return snd_refuse_placement(lacks.text, op);
+}
+
+snd_status snd_refuse_placement(const char *lacks, const char *op)
+{
+	return snd_fail(SND_NOT_SUPPORTED, "%s: %s: leave out SND_REQUIRE_PLACEMENT, or change the machine: ndinfo says what it gives", op, lacks);
 }
 
 void snd_free(struct snd_heap *h, uint64_t offset)

@@ -5,6 +5,7 @@
 #include "shm/arena.h"
 
 enum { SND_SMALLEST_CLASS = 6, SND_LARGEST_CLASS = 15 };
+#define SND_NODE_FLAGS 0x3ff00000u /* of SND_ON_NODE */
 
 /* snd_claims are one member's claims in a shared table of owners. held repeats them in private memory,
  * because a peer can clear a shared word. */
@@ -50,6 +51,11 @@ void snd_heap_end(struct snd_heap *h);
 /* snd_alloc allocates length > 0 bytes of zeroed arena memory, aligned to 64 bytes. With colored, objects of
  * one size begin at different cache lines of their allocation. It returns SND_NO_MEMORY if there is no room. */
 snd_status snd_alloc(struct snd_heap *h, uint64_t length, bool colored, uint64_t *offset, const char *op);
+/* snd_alloc_placed is snd_alloc for memory with the placement of flags, which are those of regions. It stores what the memory has of it.
+ * With SND_REQUIRE_PLACEMENT it returns SND_NOT_SUPPORTED if that is not all. */
+snd_status snd_alloc_placed(struct snd_heap *h, uint64_t length, uint32_t flags, uint64_t *offset, uint32_t *placement, const char *op);
+/* snd_refuse_placement fails because memory lacks a placement that the program requires. */
+snd_status snd_refuse_placement(const char *lacks, const char *op);
 /* snd_free frees an object of snd_alloc. No other member may use it. */
 void snd_free(struct snd_heap *h, uint64_t offset);
 

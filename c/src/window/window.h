@@ -112,6 +112,7 @@ struct snd_mr {
 	struct snd_hold *hold;             /* keeps allocated memory of other regions in place; NULL = none */
 	uint64_t address, length; /* of the latest registration, as peers name it */
 	void *buffer;
+	uint32_t placement;  /* of SND_HUGE_PAGES and so on, what the memory was given */
 	uint32_t mappings;   /* of its memory */
 	uint32_t fast_pages; /* limit of one fast registration; 0 = the region is not for them */
 	bool fast_remote;    /* fast registrations may have remote rights */

@@ -124,6 +124,12 @@ func (r *region) LocalToken() nd.Token  { return r.local }
 func (r *region) RemoteToken() nd.Token { return r.remote }
 func (r *region) Bytes() []byte         { return r.mem }
 
+func (r *region) Placement() nd.RegionFlags {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return nd.RegionFlags(C.snd_mr_placement(r.c))
+}
+
 func (r *region) Address() uint64 {
 	if r.fast {
 		return uint64(C.snd_mr_address(r.c))
