@@ -14,7 +14,7 @@ import (
 var machineChecks = []func() check{
 	checkKernel, checkCores, checkMemory, checkAddressSpace, checkFileSize, checkDescriptors, checkProcesses,
 	checkProc, checkNull, checkMemfd, checkLocks, checkPidfd, checkFutex, checkSubreaper,
-	checkUserNamespaces, checkHugePages, checkIOUring,
+	checkUserNamespaces, checkHugePages, checkNodes, checkIOUring,
 }
 
 func checkKernel() check {
@@ -127,18 +127,6 @@ func checkUserNamespaces() check {
 		return good("user namespaces", "unknown; softnd needs none")
 	}
 	return good("user namespaces", "at most %s; softnd needs none", strings.TrimSpace(string(b)))
-}
-
-func checkHugePages() check {
-	b, err := os.ReadFile("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
-	if err != nil {
-		return good("huge pages", "not available for shared memory; softnd does not need them")
-	}
-	chosen := string(b)
-	if _, after, found := strings.Cut(chosen, "["); found {
-		chosen, _, _ = strings.Cut(after, "]")
-	}
-	return good("huge pages", "%s for shared memory; softnd does not need them", strings.TrimSpace(chosen))
 }
 
 func checkIOUring() check {
