@@ -307,6 +307,22 @@ static void test_close_of_adapter(void)
 	}
 }
 
+static snd_status wait_adapter(void) { return snd_adapter_close(adapter, SND_FOREVER); }
+
+/* The close of an adapter waits for a peer that copies, also if its region has a bind that was posted on an endpoint that it has closed. */
+static void test_close_of_adapter_in_use(void)
+{
+	struct call c;
+	open_all();
+	OK(snd_endpoint_bind(endpoint, 1, mr, window, snd_mr_buffer(mr), 100, SND_ALLOW_WRITE | SND_DEFER));
+	begin_hazard();
+	CHECK(snd_adapter_close(adapter, SECONDS(1) / 20) == SND_IO_TIMEOUT);
+	start(&c, wait_adapter);
+	end_hazard();
+	want(&c, SND_SUCCESS, "close of an adapter in use");
+	close_fabrics();
+}
+
 /* All ranks of a job in one process. Each connects to all others at once. */
 enum { RANKS = 4 };
 static snd_job *jobs[RANKS];
@@ -385,6 +401,7 @@ int main(void)
 	test_close_of_fabric();
 	test_close_of_listener();
 	test_close_of_adapter();
+	test_close_of_adapter_in_use();
 	test_job();
 	return 0;
 }

@@ -57,6 +57,22 @@ static void test_all(struct rank *r)
 			OK(snd_endpoint_close(all[i]));
 }
 
+/* A call without time takes the request of another rank, which has time to complete the connection. */
+static void test_connect_at_once(struct rank *r)
+{
+	snd_endpoint *ep;
+	snd_status s;
+	if (r->number < 2) {
+		while ((s = snd_job_connect(r->job, 1 - r->number, &r->config, r->number == 0 ? 0 : 10 * SECOND, &ep)) == SND_IO_TIMEOUT && r->number == 0)
+			usleep(1000);
+		OK(s);
+		exchange(r, ep);
+	}
+	OK(snd_job_barrier(r->job, 10 * SECOND));
+	if (r->number < 2)
+		OK(snd_endpoint_close(ep));
+}
+
 static void *wait_for_dial(void *arg)
 {
 	struct rank *r = arg;
@@ -144,6 +160,7 @@ static void *run(void *arg)
 	OK(snd_cq_create(snd_job_adapter(r->job), 64, &r->cq));
 	r->config.receive_cq = r->config.initiator_cq = r->cq;
 	test_all(r);
+	test_connect_at_once(r);
 	if (r->number == 0)
 		listen_and_accept(r);
 	else

@@ -755,7 +755,8 @@ SND_API snd_status snd_job_exchange(snd_job *job, const void *mine, uint64_t len
  * bytes, as ExchangeWindows of Go does, so ranks of both languages can call it together. */
 SND_API snd_status snd_job_exchange_windows(snd_job *job, const snd_window_descriptor *mine, snd_window_descriptor *all, int64_t timeout);
 /* snd_job_connect makes an endpoint that is connected with one of rank peer, which must call it too. If two ranks connect
- * several times, the n-th call of one is connected with the n-th call of the other. A rank that connects with several ranks does so in
+ * several times, the n-th call of one is connected with the n-th call of the other. The lower rank waits for the request of the higher one,
+ * which then has 1 s at least to complete the connection: with the time limit 0 the call takes a request that has arrived. A rank that connects with several ranks does so in
  * ascending order of the ranks: otherwise the ranks can wait for each other in a circle. */
 SND_API snd_status snd_job_connect(size_t config_size, snd_job *job, uint32_t peer, const snd_endpoint_config *config,
 	int64_t timeout, snd_endpoint **endpoint);

@@ -19,6 +19,7 @@
 #include "endpoint/progress_engine.h"
 #include "endpoint/progress_housekeeper.h"
 #include "endpoint/progress_statuspage.h"
+#include "endpoint/progress_wait.h"
 #include "endpoint/qp.h"
 #include "endpoint/srq.h"
 #include "linux/clock.h"
@@ -421,6 +422,19 @@ static bool free_adapter(struct snd_work *work)
 	return true;
 }
 
+/* are_flushed reports whether the closed endpoints of an adapter have completed their requests, which use its other objects. */
+static bool are_flushed(void *arg)
+{
+	struct snd_adapter *a = arg;
+	struct snd_fabric *f = a->object.fabric;
+	for (struct snd_link *l = f->closing.next; l != &f->closing; l = l->next) {
+		const struct snd_endpoint *ep = SND_OF(l, struct snd_endpoint, link);
+		if (ep->adapter == a && ep->completed != ep->posted)
+			return false;
+	}
+	return true;
+}
+
 snd_status snd_adapter_close(snd_adapter *adapter, int64_t timeout)
 {
 	SND_KEEP_ERRNO;
@@ -441,6 +455,11 @@ snd_status snd_adapter_close(snd_adapter *adapter, int64_t timeout)
 		if (s == SND_INVALID_HANDLE) /* another thread has closed it */
 			s = SND_SUCCESS;
 		snd_lock(f);
+		if (s == SND_DEVICE_BUSY && !are_flushed(adapter)) {
+			s = snd_wait_drained(f, snd_time_left(deadline), are_flushed, adapter, &(struct snd_call){.op = op, .object = "adapter"});
+			if (s != SND_SUCCESS)
+				s = snd_not_drained(s, timeout, op);
+		}
 	}
 	f->calls--;
 	if (f->closed) {

@@ -15,7 +15,7 @@
 #include "structure.h"
 
 #define CHECK_INTERVAL INT64_C(100000000)
-#define LEAST_ACCEPT INT64_C(1000000000) /* for the other side to complete a connection whose request a call has taken */
+#define LEAST_ACCEPT INT64_C(1000000000)
 #define PROBE_INTERVAL INT64_C(1000000000) /* after which a rank that waits checks that the rank of another host has not left */
 
 /* kept is a connection request of a rank that no call has taken. */
@@ -127,6 +127,13 @@ static snd_status probe(struct snd_job *j, uint32_t address, snd_endpoint *ep, i
 	return s;
 }
 
+/* accept_limit is how long the other side has to complete a connection whose request a call has taken. */
+static int64_t accept_limit(int64_t deadline)
+{
+	const int64_t left = snd_time_left(deadline);
+	return left >= 0 && left < LEAST_ACCEPT ? LEAST_ACCEPT : left;
+}
+
 static snd_status answer(struct snd_job *j, uint32_t rank, uint32_t address, const struct snd_peer *p, snd_endpoint *ep, int64_t timeout, snd_connector **connector,
 	const char *op)
 {
@@ -151,9 +158,9 @@ static snd_status answer(struct snd_job *j, uint32_t rank, uint32_t address, con
 		}
 		last = left == 0;
 	}
-	const snd_status s = snd_connector_accept(sizeof no_limits, *connector, ep, &no_limits, snd_time_left(deadline));
-	if (s == SND_IO_TIMEOUT && snd_time_left(deadline) == 0) /* accept names the rest of the time */
-		return snd_fail(s, "%s: rank %" PRIu32 " has not completed the connection within %s", op, rank, snd_duration(timeout).text);
+	const snd_status s = snd_connector_accept(sizeof no_limits, *connector, ep, &no_limits, accept_limit(deadline));
+	if (s == SND_IO_TIMEOUT && snd_time_left(deadline) == 0) /* accept names the rest of the time, or the least */
+		return snd_fail(s, "%s: rank %" PRIu32 " has not completed the connection within %s", op, rank, snd_duration(timeout < LEAST_ACCEPT ? LEAST_ACCEPT : timeout).text);
 	return s;
 }
 
@@ -319,8 +326,7 @@ static snd_status accept_next(struct snd_job *j, snd_listener *listener, const s
 			(void)snd_connector_close(c); /* refuses it; the text of the failure stays */
 			return s;
 		}
-		const int64_t left = snd_time_left(deadline);
-		s = snd_connector_accept(sizeof no_limits, c, ep, &no_limits, left >= 0 && left < LEAST_ACCEPT ? LEAST_ACCEPT : left);
+		s = snd_connector_accept(sizeof no_limits, c, ep, &no_limits, accept_limit(deadline));
 		if (s == SND_SUCCESS) {
 			give(j, c);
 			*endpoint = ep;
