@@ -1,0 +1,194 @@
+/* Calls of libibverbs.so.1, as programs make them. */
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <infiniband/verbs.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../check.h"
+
+/* A structure of the caller, with bytes after it that no call may write. */
+#define GUARDED(type) \
+	struct { \
+		type value; \
+		unsigned char guard[64]; \
+	}
+#define PAINT(s) memset(&(s), 0xa5, sizeof(s))
+
+static int all_painted(const unsigned char *guard)
+{
+	for (int i = 0; i < 64; i++) {
+		if (guard[i] != 0xa5)
+			return 0;
+	}
+	return 1;
+}
+
+static struct ibv_context *open_only_device(void)
+{
+	int count = -1;
+	struct ibv_device **list = ibv_get_device_list(&count);
+	CHECK(list != NULL && count == 1 && list[0] != NULL && list[1] == NULL);
+	struct ibv_device *device = list[0];
+	const void *driver;
+	memcpy(&driver, device + 1, sizeof driver);
+	CHECK(driver == NULL); /* mlx5dv_is_supported and the like read it */
+	CHECK(strcmp(ibv_get_device_name(device), device->name) == 0 && ibv_get_device_guid(device) != 0);
+	struct ibv_context *context = ibv_open_device(device);
+	ibv_free_device_list(list);
+	CHECK(context != NULL && context->device == device && context->async_fd > 2 && context->num_comp_vectors > 0);
+	return context;
+}
+
+static void attributes(struct ibv_context *c)
+{
+	GUARDED(struct ibv_device_attr) device;
+	PAINT(device);
+	CHECK(ibv_query_device(c, &device.value) == 0 && all_painted(device.guard));
+	CHECK(device.value.atomic_cap == IBV_ATOMIC_HCA && device.value.vendor_id == 0xffffff && device.value.vendor_part_id == 0);
+	CHECK(device.value.phys_port_cnt == 1 && device.value.max_qp > 0 && device.value.max_pkeys == 1);
+	GUARDED(struct ibv_device_attr_ex) ex;
+	PAINT(ex);
+	CHECK(ibv_query_device_ex(c, NULL, &ex.value) == 0 && all_painted(ex.guard));
+	CHECK(ex.value.phys_port_cnt_ex == 1 && ex.value.odp_caps.general_caps == 0 && ex.value.orig_attr.node_guid == device.value.node_guid);
+	CHECK(ibv_query_device_ex(c, &(struct ibv_query_device_ex_input){.comp_mask = 1}, &ex.value) == EINVAL);
+
+	GUARDED(struct ibv_port_attr) port;
+	PAINT(port);
+	CHECK(ibv_query_port(c, 1, &port.value) == 0 && all_painted(port.guard));
+	CHECK(port.value.state == IBV_PORT_ACTIVE && port.value.phys_state == 5 && port.value.max_mtu == IBV_MTU_4096);
+	CHECK(port.value.max_msg_sz == 1u << 30 && port.value.link_layer == IBV_LINK_LAYER_INFINIBAND && port.value.lid != 0);
+	CHECK(ibv_query_port(c, 0, &port.value) == EINVAL && ibv_query_port(c, 2, &port.value) == EINVAL);
+	/* The entry of old programs, whose structure is shorter. */
+	PAINT(port);
+	CHECK((ibv_query_port)(c, 1, (struct _compat_ibv_port_attr *)&port.value) == 0);
+	CHECK(port.value.state == IBV_PORT_ACTIVE && port.value.port_cap_flags2 == 0xa5a5 && all_painted(port.guard));
+}
+
+static void tables(struct ibv_context *c)
+{
+	union ibv_gid gid, empty = {{0}};
+	CHECK(ibv_query_gid(c, 1, 0, &gid) == 0 && gid.raw[0] == 0xfe && gid.raw[1] == 0x80);
+	CHECK(gid.global.interface_id == ibv_get_device_guid(c->device));
+	union ibv_gid second;
+	CHECK(ibv_query_gid(c, 1, 1, &second) == 0 && memcmp(&second, &empty, sizeof empty) == 0);
+	CHECK(ibv_query_gid(c, 1, 2, &second) == -1 && ibv_query_gid(c, 1, -1, &second) == -1 && ibv_query_gid(c, 2, 0, &second) == -1);
+	GUARDED(struct ibv_gid_entry) entry;
+	PAINT(entry);
+	CHECK(ibv_query_gid_ex(c, 1, 0, &entry.value, 0) == 0 && all_painted(entry.guard));
+	CHECK(memcmp(&entry.value.gid, &gid, sizeof gid) == 0 && entry.value.port_num == 1 && entry.value.gid_type == IBV_GID_TYPE_IB);
+	CHECK(ibv_query_gid_ex(c, 1, 1, &entry.value, 0) == ENODATA && ibv_query_gid_ex(c, 1, 2, &entry.value, 0) == EINVAL);
+	CHECK(ibv_query_gid_table(c, &entry.value, 1, 0) == 1 && ibv_query_gid_table(c, &entry.value, 0, 0) == -EINVAL);
+	__be16 pkey;
+	CHECK(ibv_query_pkey(c, 1, 0, &pkey) == 0 && ntohs(pkey) == 0xffff && ibv_query_pkey(c, 1, 1, &pkey) == -1);
+	CHECK(ibv_get_pkey_index(c, 1, pkey) == 0 && ibv_get_pkey_index(c, 1, htons(1)) == -1);
+}
+
+static void domains(struct ibv_context *c)
+{
+	struct ibv_pd *pd = ibv_alloc_pd(c);
+	CHECK(pd != NULL && pd->context == c);
+	struct ibv_ah_attr attr = {.dlid = 1, .port_num = 1};
+	struct ibv_ah *ah = ibv_create_ah(pd, &attr);
+	CHECK(ah != NULL && ah->pd == pd && ah->context == c);
+	CHECK(ibv_dealloc_pd(pd) == EBUSY && ibv_destroy_ah(ah) == 0);
+	attr.port_num = 2;
+	errno = 0;
+	CHECK(ibv_create_ah(pd, &attr) == NULL && errno == EINVAL);
+
+	struct ibv_wc wc = {.slid = 7, .sl = 3, .wc_flags = IBV_WC_GRH};
+	struct ibv_grh grh = {.version_tclass_flow = htonl(0x61234567), .sgid = {.raw = {1}}};
+	CHECK(ibv_query_gid(c, 1, 0, &grh.dgid) == 0);
+	CHECK(ibv_init_ah_from_wc(c, 1, &wc, &grh, &attr) == 0 && attr.dlid == 7 && attr.sl == 3 && attr.port_num == 1);
+	CHECK(attr.is_global && attr.grh.traffic_class == 0x12 && attr.grh.flow_label == 0x34567 && attr.grh.dgid.raw[0] == 1);
+	grh.dgid.raw[15] ^= 1; /* not for this port */
+	CHECK(ibv_init_ah_from_wc(c, 1, &wc, &grh, &attr) == -1 && ibv_create_ah_from_wc(pd, &wc, &grh, 1) == NULL);
+	wc.wc_flags = 0;
+	ah = ibv_create_ah_from_wc(pd, &wc, &grh, 1);
+	CHECK(ah != NULL && ibv_destroy_ah(ah) == 0 && ibv_dealloc_pd(pd) == 0);
+}
+
+static void events(struct ibv_context *c)
+{
+	struct ibv_comp_channel *channel = ibv_create_comp_channel(c);
+	struct ibv_async_event event;
+	struct ibv_cq *cq;
+	void *cq_context;
+	CHECK(channel != NULL && channel->context == c && channel->fd > 2);
+	CHECK(fcntl(channel->fd, F_SETFL, O_NONBLOCK) == 0 && fcntl(c->async_fd, F_SETFL, O_NONBLOCK) == 0);
+	errno = 0;
+	CHECK(ibv_get_cq_event(channel, &cq, &cq_context) == -1 && errno == EAGAIN);
+	errno = 0;
+	CHECK(ibv_get_async_event(c, &event) == -1 && errno == EAGAIN);
+	CHECK(ibv_destroy_comp_channel(channel) == 0);
+}
+
+/* A call that is not built says so. */
+static void unsupported(struct ibv_context *c)
+{
+	struct ibv_pd *pd = ibv_alloc_pd(c);
+	char byte = 0;
+	errno = 0;
+	CHECK(ibv_reg_mr(pd, &byte, 1, 0) == NULL && errno == EOPNOTSUPP);
+	errno = 0;
+	CHECK(ibv_create_cq(c, 1, NULL, NULL, 0) == NULL && errno == EOPNOTSUPP);
+	errno = 0;
+	CHECK(ibv_create_qp(pd, &(struct ibv_qp_init_attr){0}) == NULL && errno == EOPNOTSUPP);
+	errno = 0;
+	CHECK(ibv_alloc_mw(pd, IBV_MW_TYPE_1) == NULL && errno == EOPNOTSUPP);
+	errno = 0;
+	CHECK(ibv_create_cq_ex(c, &(struct ibv_cq_init_attr_ex){.cqe = 1}) == NULL && errno == EOPNOTSUPP);
+	CHECK(ibv_poll_cq(&(struct ibv_cq){.context = c}, 1, &(struct ibv_wc){0}) < 0);
+	struct ibv_send_wr send = {0}, *bad_send = NULL;
+	CHECK(ibv_post_send(&(struct ibv_qp){.context = c}, &send, &bad_send) == EOPNOTSUPP && bad_send == &send);
+	const void *const *entry = (const void *const *)&c->ops;
+	for (size_t i = 0; i < sizeof c->ops / sizeof *entry; i++)
+		CHECK(entry[i] != NULL);
+	CHECK(ibv_dealloc_pd(pd) == 0);
+}
+
+/* The rates are those of the system's library. */
+static void rates(const char *original)
+{
+	void *library = dlopen(original, RTLD_NOW | RTLD_LOCAL);
+	CHECK(library != NULL);
+	static const char *const names[] = {"ibv_rate_to_mult", "mult_to_ibv_rate", "ibv_rate_to_mbps", "mbps_to_ibv_rate"};
+	int (*theirs[4])(int);
+	for (int i = 0; i < 4; i++) {
+		void *call = dlsym(library, names[i]);
+		CHECK(call != NULL);
+		memcpy(&theirs[i], &call, sizeof call);
+	}
+	for (int n = -1; n <= 30; n++)
+		CHECK(ibv_rate_to_mult((enum ibv_rate)n) == theirs[0](n) && ibv_rate_to_mbps((enum ibv_rate)n) == theirs[2](n));
+	for (int n = -1; n <= 1300000; n++)
+		CHECK((int)mult_to_ibv_rate(n) == theirs[1](n) && (int)mbps_to_ibv_rate(n) == theirs[3](n));
+}
+
+static void strings(void)
+{
+	for (int i = -1000; i < 1000; i++) {
+		CHECK(ibv_wc_status_str((enum ibv_wc_status)i)[0] != '\0' && ibv_event_type_str((enum ibv_event_type)i)[0] != '\0');
+		CHECK(ibv_node_type_str((enum ibv_node_type)i)[0] != '\0' && ibv_port_state_str((enum ibv_port_state)i)[0] != '\0');
+	}
+	CHECK(strcmp(ibv_wc_status_str(IBV_WC_SUCCESS), "success") == 0);
+}
+
+int main(int argc, char **argv)
+{
+	const int before = descriptors();
+	struct ibv_context *c = open_only_device();
+	attributes(c);
+	tables(c);
+	domains(c);
+	events(c);
+	unsupported(c);
+	strings();
+	CHECK(ibv_fork_init() == 0 && ibv_is_fork_initialized() == IBV_FORK_UNNEEDED);
+	CHECK(ibv_close_device(c) == 0 && descriptors() == before);
+	if (argc > 1)
+		rates(argv[1]);
+	return 0;
+}

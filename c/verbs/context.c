@@ -1,0 +1,134 @@
+/* Opened devices. A context joins no fabric: programs open a device to read its attributes, too. */
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "objects.h"
+
+#undef ibv_query_port
+
+static struct ibv_mw *alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
+{
+	(void)pd, (void)type;
+	errno = EOPNOTSUPP;
+	return NULL;
+}
+
+static int bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
+{
+	(void)qp, (void)mw, (void)bind;
+	return EOPNOTSUPP;
+}
+
+static int dealloc_mw(struct ibv_mw *mw)
+{
+	(void)mw;
+	return EOPNOTSUPP;
+}
+
+static int poll_cq(struct ibv_cq *cq, int count, struct ibv_wc *wc)
+{
+	(void)cq, (void)count, (void)wc;
+	return -EOPNOTSUPP;
+}
+
+static int req_notify_cq(struct ibv_cq *cq, int solicited)
+{
+	(void)cq, (void)solicited;
+	return EOPNOTSUPP;
+}
+
+static int post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	(void)srq;
+	*bad = wr;
+	return EOPNOTSUPP;
+}
+
+static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	(void)qp;
+	*bad = wr;
+	return EOPNOTSUPP;
+}
+
+static int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	(void)qp;
+	*bad = wr;
+	return EOPNOTSUPP;
+}
+
+/* Entries that only programs from before 2007 call. */
+static void *compat(void)
+{
+	errno = EOPNOTSUPP;
+	return NULL;
+}
+
+static const struct ibv_context_ops ops = {
+	._compat_query_device = ibv_query_device,
+	._compat_query_port = ibv_query_port,
+	._compat_alloc_pd = compat,
+	._compat_dealloc_pd = compat,
+	._compat_reg_mr = compat,
+	._compat_rereg_mr = compat,
+	._compat_dereg_mr = compat,
+	.alloc_mw = alloc_mw,
+	.bind_mw = bind_mw,
+	.dealloc_mw = dealloc_mw,
+	._compat_create_cq = compat,
+	.poll_cq = poll_cq,
+	.req_notify_cq = req_notify_cq,
+	._compat_cq_event = compat,
+	._compat_resize_cq = compat,
+	._compat_destroy_cq = compat,
+	._compat_create_srq = compat,
+	._compat_modify_srq = compat,
+	._compat_query_srq = compat,
+	._compat_destroy_srq = compat,
+	.post_srq_recv = post_srq_recv,
+	._compat_create_qp = compat,
+	._compat_query_qp = compat,
+	._compat_modify_qp = compat,
+	._compat_destroy_qp = compat,
+	.post_send = post_send,
+	.post_recv = post_recv,
+	._compat_create_ah = compat,
+	._compat_destroy_ah = compat,
+	._compat_attach_mcast = compat,
+	._compat_detach_mcast = compat,
+	._compat_async_event = compat,
+};
+
+/* Where the table after the first one has NULL, the functions of verbs.h answer EOPNOTSUPP. */
+struct ibv_context *ibv_open_device(struct ibv_device *device)
+{
+	struct verbs_context *verbs = calloc(1, sizeof *verbs);
+	if (verbs == NULL)
+		return NULL;
+	struct ibv_context *context = &verbs->context;
+	context->async_fd = new_event_descriptor();
+	if (context->async_fd < 0) {
+		free(verbs);
+		return NULL;
+	}
+	context->device = device;
+	context->ops = ops;
+	context->cmd_fd = context->async_fd; /* programs duplicate it, but no call takes the duplicate */
+	context->num_comp_vectors = 1;
+	(void)pthread_mutex_init(&context->mutex, NULL);
+	context->abi_compat = (void *)UINTPTR_MAX; /* there is a table before the context */
+	verbs->sz = sizeof *verbs;
+	verbs->query_device_ex = query_device_ex;
+	verbs->query_port = query_port;
+	return context;
+}
+
+int ibv_close_device(struct ibv_context *context)
+{
+	(void)close(context->async_fd);
+	(void)pthread_mutex_destroy(&context->mutex);
+	free((char *)context - offsetof(struct verbs_context, context));
+	return 0;
+}

@@ -1,0 +1,97 @@
+/* Attributes of the device and its port. Counts of objects that are not built yet are 0, but for those that programs need to start. */
+#include <endian.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "identity.h"
+#include "objects.h"
+#include "shm/layout.h"
+#include "window/window.h"
+
+#undef ibv_query_port
+
+static void fill_device(struct ibv_device_attr *attr)
+{
+	*attr = (struct ibv_device_attr){
+		.node_guid = htobe64(NODE_GUID),
+		.sys_image_guid = htobe64(NODE_GUID),
+		.max_mr_size = UINT64_MAX,
+		.page_size_cap = (uint64_t)sysconf(_SC_PAGESIZE),
+		.vendor_id = VENDOR_ID,
+		.vendor_part_id = VENDOR_PART_ID,
+		.hw_ver = HARDWARE_VERSION,
+		.max_qp = 1 << 16,
+		.max_qp_wr = 1 << 12,
+		.max_sge = SNDL_MAX_SGE,
+		.max_sge_rd = SNDL_MAX_SGE,
+		.max_cq = 1 << 16,
+		.max_cqe = 1 << 20,
+		.max_mr = 1 << 20,
+		.max_pd = 1 << 16,
+		.max_qp_rd_atom = SND_MAX_READS,
+		.max_res_rd_atom = SND_MAX_READS * (1 << 16),
+		.max_qp_init_rd_atom = SND_MAX_READS,
+		.atomic_cap = IBV_ATOMIC_HCA, /* UCX uses no device without it, nor with more */
+		.max_ah = 1 << 16,
+		.max_pkeys = 1,
+		.phys_port_cnt = 1,
+	};
+	(void)snprintf(attr->fw_ver, sizeof attr->fw_ver, "%s", FIRMWARE_VERSION);
+}
+
+int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
+{
+	(void)context;
+	fill_device(attr);
+	return 0;
+}
+
+int query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input, struct ibv_device_attr_ex *attr, size_t size)
+{
+	struct ibv_device_attr_ex all = {.phys_port_cnt_ex = 1};
+	(void)context;
+	if ((input != NULL && input->comp_mask != 0) || size < sizeof all.orig_attr)
+		return EINVAL;
+	fill_device(&all.orig_attr);
+	memset(attr, 0, size);
+	memcpy(attr, &all, size < sizeof all ? size : sizeof all);
+	return 0;
+}
+
+void fill_port(void *attr, size_t size)
+{
+	const struct ibv_port_attr all = {
+		.state = IBV_PORT_ACTIVE,
+		.max_mtu = IBV_MTU_4096,
+		.active_mtu = IBV_MTU_4096,
+		.gid_tbl_len = PORT_GIDS,
+		.max_msg_sz = 1 << 30,
+		.pkey_tbl_len = 1,
+		.lid = PORT_LID,
+		.sm_lid = PORT_SM_LID,
+		.max_vl_num = 1,
+		.active_width = PORT_WIDTH,
+		.active_speed = PORT_SPEED,
+		.phys_state = 5,
+		.link_layer = IBV_LINK_LAYER_INFINIBAND,
+	};
+	memset(attr, 0, size);
+	memcpy(attr, &all, size < sizeof all ? size : sizeof all);
+}
+
+int query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr, size_t size)
+{
+	(void)context;
+	if (port != PORT)
+		return EINVAL;
+	fill_port(attr, size);
+	return 0;
+}
+
+/* The structure of this call ends before port_cap_flags2. */
+int ibv_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv_port_attr *attr)
+{
+	return query_port(context, port, (struct ibv_port_attr *)attr, offsetof(struct ibv_port_attr, port_cap_flags2));
+}
