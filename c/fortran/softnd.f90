@@ -121,6 +121,8 @@ module softnd
     integer(c_int64_t) :: weak_order_seed = 0
     integer(c_int32_t) :: weak_order = 0
     integer(c_int32_t) :: spin_budget = 0
+    integer(c_int32_t) :: count_operations = 0
+    integer(c_int32_t) :: reserved = 0
   end type
 
   type, bind(c) :: snd_adapter_info
@@ -175,6 +177,23 @@ module softnd
     integer(c_int32_t) :: invalidated_token = 0
   end type
 
+  type, bind(c) :: snd_operation_count
+    integer(c_int64_t) :: succeeded = 0
+    integer(c_int64_t) :: failed = 0
+    integer(c_int64_t) :: bytes = 0
+  end type
+
+  type, bind(c) :: snd_operation_stats
+    type(snd_operation_count) :: send
+    type(snd_operation_count) :: write
+    type(snd_operation_count) :: read
+    type(snd_operation_count) :: bind
+    type(snd_operation_count) :: invalidate
+    type(snd_operation_count) :: fast_register
+    type(snd_operation_count) :: atomic
+    type(snd_operation_count) :: receive
+  end type
+
   type, bind(c) :: snd_cq_stats
     integer(c_int64_t) :: number = 0
     integer(c_int64_t) :: depth = 0
@@ -182,6 +201,7 @@ module softnd
     integer(c_int64_t) :: results = 0
     integer(c_int64_t) :: polls = 0
     integer(c_int64_t) :: overrun = 0
+    type(snd_operation_stats) :: operations
   end type
 
   type, bind(c) :: snd_endpoint_stats
@@ -202,6 +222,7 @@ module softnd
     integer(c_int64_t) :: stalls_drain = 0
     character(kind=c_char) :: state(32) = c_null_char
     character(kind=c_char) :: peer(64) = c_null_char
+    type(snd_operation_stats) :: operations
   end type
 
   type, bind(c) :: snd_srq_config

@@ -138,14 +138,14 @@ static struct row {
 	{"snd_connector_accept", "snd_connect_params", sizeof(snd_connect_params), accept_one, 0, 0},
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
-static const char *const fixed[] = {"snd_address", "snd_window_descriptor", "snd_result", "snd_sge", "snd_request", "snd_fast_registration"};
+static const char *const fixed[] = {"snd_address", "snd_window_descriptor", "snd_result", "snd_sge", "snd_request", "snd_fast_registration", "snd_operation_count", "snd_operation_stats"};
 
 /* Bytes after the last member would be one of the next version, and may be anything in programs of this one. */
 #define ENDS_WITH(type, member) _Static_assert(offsetof(type, member) + sizeof(((type *)0)->member) == sizeof(type), "padding at the end")
-ENDS_WITH(snd_fabric_options, spin_budget);
+ENDS_WITH(snd_fabric_options, reserved);
 ENDS_WITH(snd_adapter_info, reserved);
-ENDS_WITH(snd_cq_stats, overrun);
-ENDS_WITH(snd_endpoint_stats, peer);
+ENDS_WITH(snd_cq_stats, operations);
+ENDS_WITH(snd_endpoint_stats, operations);
 ENDS_WITH(snd_srq_config, reserved);
 ENDS_WITH(snd_endpoint_config, check_payloads);
 ENDS_WITH(snd_connect_params, reserved);

@@ -158,6 +158,8 @@ typedef struct snd_fabric_options {
 	uint64_t weak_order_seed;
 	uint32_t weak_order; /* 1: delay and reorder requests as hardware may, to find programs that rely on more order. docs/weak-order.md */
 	uint32_t spin_budget; /* checks of a blocking call before it yields its core and sleeps; 0: at most 500 and adapted, SND_NO_SPIN: none */
+	uint32_t count_operations; /* 1: count results and bytes by type, see snd_operation_stats. Small requests and messages take longer */
+	uint32_t reserved;
 } snd_fabric_options;
 
 /* snd_fabric_create makes a new arena with a group of ranks (0: none) and joins it without a rank.
@@ -424,6 +426,25 @@ SND_API snd_status snd_cq_notify_affinity(snd_cq *cq, uint16_t *group, uint64_t 
 SND_API snd_status snd_cq_resize(snd_cq *cq, uint32_t depth);
 /* snd_cq_cancel ends the calls of other threads that wait on the queue, with SND_CANCELED. Later calls wait. */
 SND_API snd_status snd_cq_cancel(snd_cq *cq);
+/* snd_operation_count counts the results of one type. */
+typedef struct snd_operation_count {
+	uint64_t succeeded;
+	uint64_t failed; /* with another status than SND_SUCCESS, SND_CANCELED included */
+	uint64_t bytes; /* that the successful requests transferred */
+} snd_operation_count;
+
+/* snd_operation_stats counts results by type, if the fabric has count_operations. Otherwise all numbers are 0. It never grows. */
+typedef struct snd_operation_stats {
+	snd_operation_count send;
+	snd_operation_count write;
+	snd_operation_count read;
+	snd_operation_count bind;
+	snd_operation_count invalidate;
+	snd_operation_count fast_register;
+	snd_operation_count atomic;
+	snd_operation_count receive;
+} snd_operation_stats;
+
 /* snd_cq_stats has the counters of a completion queue since its creation. */
 typedef struct snd_cq_stats {
 	uint64_t number; /* of the queue in its process */
@@ -432,6 +453,7 @@ typedef struct snd_cq_stats {
 	uint64_t results; /* added to the queue; a small message may bypass the queue, and is then not counted */
 	uint64_t polls; /* checks for results by all calls, approximate */
 	uint64_t overrun; /* 1: a result was lost because the queue was full */
+	snd_operation_stats operations;
 } snd_cq_stats;
 
 /* snd_cq_get_stats stores the counters of a completion queue. */
@@ -614,6 +636,7 @@ typedef struct snd_endpoint_stats {
 	uint64_t stalls_drain; /* Invalidates that waited for the end of a copy in progress */
 	char state[32]; /* such as "connected" */
 	char peer[64]; /* the process at the other side; empty until the endpoint is connected */
+	snd_operation_stats operations; /* successes without a result included */
 } snd_endpoint_stats;
 
 /* snd_endpoint_get_stats stores the counters of an endpoint. A request that waits for two causes counts once for each. */

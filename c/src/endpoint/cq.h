@@ -66,6 +66,7 @@ struct snd_cq {
 	uint64_t announced, announced_solicited; /* the latest results that can end a notify */
 	struct snd_work timer;
 	struct snd_slots nobody; /* of results whose endpoint is closed */
+	snd_operation_stats operations; /* with SND_SLOW_COUNTS */
 	struct snd_link link;
 };
 
@@ -91,6 +92,12 @@ static inline void snd_cq_limit(struct snd_cq *q, const struct snd_endpoint *ep)
 		snd_cq_overrun(q);
 }
 
+/* snd_cq_takes reports whether q has room for a result, and takes any. */
+static inline bool snd_cq_takes(const struct snd_cq *q) { return q->tail - q->head <= q->mask && !q->ended; }
+
+/* snd_count_result counts a result by type, before it is added to q; NULL: a success without a result. */
+void snd_count_result(struct snd_endpoint *ep, struct snd_cq *q, snd_status status, uint32_t type, uint64_t bytes);
+
 enum { SND_CQ_REUSED = 16 }; /* places that a queue uses as long as it is usually empty */
 
 /* snd_cq_put adds a result to a queue that has room. */
@@ -109,7 +116,7 @@ SND_FAST void snd_cq_put(struct snd_cq *q, struct snd_slots *slots, snd_status s
 SND_FAST void snd_cq_push(struct snd_cq *q, struct snd_slots *slots, snd_status status, uint32_t type, uint64_t context,
 	uint64_t bytes, uint32_t token, bool solicited)
 {
-	if (snd_unlikely(q->tail - q->head > q->mask || q->ended)) {
+	if (snd_unlikely(!snd_cq_takes(q))) {
 		snd_cq_overrun(q);
 		return;
 	}
@@ -122,7 +129,7 @@ SND_FAST void snd_cq_push(struct snd_cq *q, struct snd_slots *slots, snd_status 
 /* snd_cq_is_quiet reports whether a successful result needs no more than snd_cq_put. */
 static inline bool snd_cq_is_quiet(const struct snd_cq *q)
 {
-	return q->tail - q->head <= q->mask && !q->ended && !q->watched && q->object.fabric->sleepers == 0;
+	return snd_cq_takes(q) && !q->watched && q->object.fabric->sleepers == 0;
 }
 
 static inline bool snd_has_queue_slot(const struct snd_endpoint *ep)

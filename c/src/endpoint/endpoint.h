@@ -37,6 +37,7 @@ enum { SND_ACTIVE = 0, SND_PASSIVE = 1 };
 enum {
 	SND_SLOW_OVERRUN = 1, /* a completion queue has overrun */
 	SND_SLOW_HOOK = 2,    /* the endpoint has a mode */
+	SND_SLOW_COUNTS = 4,  /* results are counted by type */
 };
 
 struct snd_connection {
@@ -204,6 +205,7 @@ enum snd_stall_cause {
 struct snd_counters {
 	uint64_t posts_refused, accesses_refused, fragments, retries, shared_stalls, silent;
 	uint64_t stalls[SND_STALLS];
+	snd_operation_stats operations; /* with SND_SLOW_COUNTS */
 };
 
 struct snd_endpoint {

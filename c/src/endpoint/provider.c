@@ -49,6 +49,10 @@ static snd_status check_options(const snd_fabric_options *o, const char *op)
 	snd_status s = snd_check_switch(o->check_payloads, "check_payloads", op);
 	if (s == SND_SUCCESS)
 		s = snd_check_switch(o->weak_order, "weak_order", op);
+	if (s == SND_SUCCESS)
+		s = snd_check_switch(o->count_operations, "count_operations", op);
+	if (s == SND_SUCCESS)
+		s = snd_check_reserved(o, op);
 	return s;
 }
 
@@ -84,6 +88,7 @@ snd_status snd_fabric_begin(const snd_fabric_options *options, snd_fabric **hand
 	f->has_engine = options->progress == SND_PROGRESS_AUTO;
 	f->target = options->executor == SND_EXECUTOR_TARGET;
 	f->check_payloads = options->check_payloads != 0;
+	f->counts_operations = options->count_operations != 0;
 	f->stepwise = options->weak_order != 0;
 	f->weak_seed = options->weak_order_seed;
 	f->spin_budget = options->spin_budget;

@@ -22,6 +22,8 @@ void snd_complete_receive(struct snd_endpoint *ep, struct snd_receive *r, snd_st
 	ep->rcompleted++;
 	ep->message_received = 0;
 	snd_cq_limit(ep->receive_cq, ep);
+	if (snd_unlikely((ep->slow & SND_SLOW_COUNTS) != 0))
+		snd_count_result(ep, ep->receive_cq, s, type, bytes);
 	snd_cq_push(ep->receive_cq, &ep->receive_slots, s, type, r->context, s == SND_SUCCESS ? bytes : 0, number, (e->flags & SNDL_FLAG_SOLICITED) != 0);
 }
 

@@ -458,13 +458,17 @@ void snd_complete_request(struct snd_endpoint *ep, struct snd_send_request *r)
 		snd_unreference(r->object);
 	if (snd_unlikely(ep->hook != NULL))
 		ep->hook->forget(ep, r);
-	if (r->status == SND_SUCCESS && (r->flags & SND_SILENT_SUCCESS) != 0) {
+	const bool silent = r->status == SND_SUCCESS && (r->flags & SND_SILENT_SUCCESS) != 0;
+	const uint64_t bytes = r->status == SND_SUCCESS && r->kind != SND_REQUEST_BIND && r->kind != SND_REQUEST_INVALIDATE ? r->total : 0;
+	if (!silent)
+		snd_cq_limit(ep->initiator_cq, ep);
+	if (snd_unlikely((ep->slow & SND_SLOW_COUNTS) != 0))
+		snd_count_result(ep, silent ? NULL : ep->initiator_cq, r->status, r->kind, bytes);
+	if (silent) {
 		ep->adjustment--;
 		ep->counters.silent++;
 		return;
 	}
-	uint64_t bytes = r->status == SND_SUCCESS && r->kind != SND_REQUEST_BIND && r->kind != SND_REQUEST_INVALIDATE ? r->total : 0;
-	snd_cq_limit(ep->initiator_cq, ep);
 	snd_cq_push(ep->initiator_cq, &ep->initiator_slots, r->status, r->kind, r->context, bytes, 0, false);
 }
 

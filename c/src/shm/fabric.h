@@ -80,6 +80,7 @@ struct snd_fabric {
 	bool marked_dead;  /* a peer has marked this live member dead */
 	bool target;       /* the responder copies */
 	bool check_payloads; /* of all endpoints */
+	bool counts_operations; /* by type */
 	int64_t receive_timeout, default_receive_timeout;
 	int64_t disconnect_timeout;
 	struct snd_arena arena;
