@@ -1,5 +1,7 @@
 package endpoint
 
+// TWIN c/src/endpoint/qp_slot.c.
+
 import (
 	"context"
 

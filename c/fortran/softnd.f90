@@ -784,6 +784,12 @@ module softnd
       integer(c_int32_t), intent(out) :: posted
       integer(snd_status) :: r
     end function
+    function snd_endpoint_wait_slot(endpoint, timeout) result(r) bind(c)
+      import
+      type(c_ptr), value :: endpoint
+      integer(c_int64_t), value :: timeout
+      integer(snd_status) :: r
+    end function
     function snd_endpoint_flush(endpoint, timeout) result(r) bind(c)
       import
       type(c_ptr), value :: endpoint

@@ -612,6 +612,12 @@ SND_API snd_status snd_endpoint_invalidate_mr(snd_endpoint *endpoint, uint64_t c
 /* snd_endpoint_post posts requests of any types in order, each as its own call does, until one is refused. It stores the number posted,
  * which is the index of the refused one, and returns the status of that. snd_last_error names the request. posted may be NULL. */
 SND_API snd_status snd_endpoint_post(snd_endpoint *endpoint, const snd_request *requests, uint32_t count, uint32_t *posted);
+/* snd_endpoint_wait_slot blocks until fewer than initiator_depth requests are outstanding. The next post then does not fail with
+ * SND_NO_MORE_ENTRIES, unless another thread posts first. The call takes no results: a slot becomes free when another thread takes a
+ * result, or when a request with SND_SILENT_SUCCESS succeeds. A program with one thread takes results instead, for example with
+ * snd_cq_wait. Before it waits, the call submits the requests with SND_DEFER. It fails with SND_IO_TIMEOUT, or with SND_CANCELED if the
+ * endpoint or the fabric is closed meanwhile. */
+SND_API snd_status snd_endpoint_wait_slot(snd_endpoint *endpoint, int64_t timeout);
 /* snd_endpoint_flush cancels everything outstanding and ends the connection. */
 SND_API snd_status snd_endpoint_flush(snd_endpoint *endpoint, int64_t timeout);
 /* snd_endpoint_error returns why the endpoint has left the connected state: SND_SUCCESS if it has not.

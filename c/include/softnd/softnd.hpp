@@ -552,6 +552,7 @@ public:
 	{
 		check(snd_endpoint_invalidate_mr(get(), context, mr, flags));
 	}
+	void wait_slot(std::int64_t timeout = SND_FOREVER) const { check(snd_endpoint_wait_slot(get(), timeout)); }
 	void flush(std::int64_t timeout = SND_FOREVER) const { check(snd_endpoint_flush(get(), timeout)); }
 	snd_endpoint_stats stats() const
 	{

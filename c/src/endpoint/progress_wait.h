@@ -12,7 +12,7 @@ void snd_spin_ended(struct snd_spin *s, bool found);
  * closed. It makes progress on everything meanwhile. drive, if not NULL, is called more often than the rest is
  * driven. Observers see call while it sleeps, or spins for long. The caller holds the lock. */
 snd_status snd_wait(struct snd_fabric *f, int64_t timeout, bool (*ready)(void *), void (*drive)(void *), void *arg, struct snd_call *call);
-/* snd_wait_drained waits until peers have ended their copies. */
+/* snd_wait_drained is snd_wait for what no ring announces: the end of a peer's copy, or a poll that frees a slot. */
 snd_status snd_wait_drained(struct snd_fabric *f, int64_t timeout, bool (*drained)(void *), void *arg, struct snd_call *call);
 
 #endif

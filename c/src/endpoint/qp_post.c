@@ -43,8 +43,7 @@ snd_status snd_new_request(struct snd_endpoint *ep, const char *op, uint32_t kin
 	return SND_SUCCESS;
 }
 
-/* submit lets all posted requests run. They run within this call if no earlier one waits and the last is small. */
-static void submit(struct snd_endpoint *ep)
+void snd_submit(struct snd_endpoint *ep)
 {
 	if (ep->submitted == ep->posted)
 		return;
@@ -69,7 +68,7 @@ snd_status snd_enqueue(struct snd_endpoint *ep, struct snd_send_request *r)
 		return s;
 	ep->posted++;
 	if ((r->flags & SND_DEFER) == 0 || ep->state != SND_QP_CONNECTED)
-		submit(ep);
+		snd_submit(ep);
 	return SND_SUCCESS;
 }
 
@@ -171,7 +170,7 @@ static snd_status post_transfer(struct snd_endpoint *ep, struct transfer t, uint
 snd_status snd_submit_on_error(struct snd_endpoint *ep, snd_status s)
 {
 	if (s != SND_SUCCESS)
-		submit(ep);
+		snd_submit(ep);
 	return s;
 }
 
@@ -508,7 +507,7 @@ snd_status snd_endpoint_post(snd_endpoint *endpoint, const snd_request *requests
 	while (i < count && (s = post_one(endpoint, &requests[i])) == SND_SUCCESS)
 		i++;
 	if (s != SND_SUCCESS) {
-		submit(endpoint);
+		snd_submit(endpoint);
 		s = snd_refuse_list(s, i, count);
 	}
 	if (posted != NULL)

@@ -8,6 +8,8 @@
 snd_status snd_new_request(struct snd_endpoint *ep, const char *op, uint32_t kind, uint32_t flags, uint64_t context, struct snd_send_request **request);
 /* snd_enqueue queues the next request. It fails only if a mode asks for it. */
 snd_status snd_enqueue(struct snd_endpoint *ep, struct snd_send_request *r);
+/* snd_submit lets all posted requests run. They run within this call if no earlier one waits and the last is small. */
+void snd_submit(struct snd_endpoint *ep);
 /* snd_submit_on_error submits the deferred requests if a post has failed: the program may never post again. */
 snd_status snd_submit_on_error(struct snd_endpoint *ep, snd_status s);
 /* snd_refuse_list makes the status of a post of a list whose request i was refused: the text also has its number, from 1. */

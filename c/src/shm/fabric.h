@@ -97,7 +97,7 @@ struct snd_fabric {
 	/* Waits. */
 	uint32_t sleepers; /* threads that sleep on the wait doorbell, or are about to */
 	uint32_t calls;    /* threads in a wait */
-	uint32_t drains;   /* of these, for the end of a peer's copy, which no ring announces */
+	uint32_t drains;   /* of these, for what no ring announces: the end of a peer's copy, or a poll that frees a slot */
 
 	/* Housekeeping. */
 	uint64_t deaths;        /* arena's number at the last liveness check */

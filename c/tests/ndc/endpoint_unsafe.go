@@ -164,6 +164,14 @@ func (e *endpoint) Invalidate(ctx uint64, mw nd.MemoryWindow, flags nd.OpFlags) 
 	})
 }
 
+func (e *endpoint) WaitSlot(ctx context.Context) error {
+	const op = "wait slot"
+	if e.isClosed() {
+		return refuse(op, nd.ConnectionInvalid, "the endpoint is closed")
+	}
+	return repeat(ctx, op, func(timeout C.int64_t) C.snd_status { return C.snd_endpoint_wait_slot(e.c, timeout) })
+}
+
 func (e *endpoint) Flush(ctx context.Context) error {
 	if e.isClosed() {
 		return nil
