@@ -122,7 +122,7 @@ module softnd
     integer(c_int32_t) :: weak_order = 0
     integer(c_int32_t) :: spin_budget = 0
     integer(c_int32_t) :: count_operations = 0
-    integer(c_int32_t) :: reserved = 0
+    integer(c_int32_t) :: exit_with_job = 0
   end type
 
   type, bind(c) :: snd_adapter_info
@@ -1014,6 +1014,12 @@ module softnd
       type(c_ptr) :: r
     end function
     function snd_job_barrier(job, timeout) result(r) bind(c)
+      import
+      type(c_ptr), value :: job
+      integer(c_int64_t), value :: timeout
+      integer(snd_status) :: r
+    end function
+    function snd_job_wait_end(job, timeout) result(r) bind(c)
       import
       type(c_ptr), value :: job
       integer(c_int64_t), value :: timeout

@@ -143,6 +143,7 @@ ROW(snd_job_size, VALUE(snd_job_size(h) == 0))
 ROW(snd_job_fabric, VALUE(snd_job_fabric(h) == NULL))
 ROW(snd_job_adapter, VALUE(snd_job_adapter(h) == NULL))
 ROW(snd_job_barrier, snd_job_barrier(h, limit))
+ROW(snd_job_wait_end, snd_job_wait_end(h, limit))
 ROW(snd_job_next_death, snd_job_next_death(h, limit, &n))
 ROW(snd_job_exchange, snd_job_exchange(h, &n, sizeof n, all, limit))
 ROW(snd_job_exchange_windows, snd_job_exchange_windows(h, &descriptor, windows, limit))
@@ -191,7 +192,7 @@ static const struct row rows[] = {
 	CONNECTOR(snd_connector_reject), CONNECTOR(snd_connector_private_data), CONNECTOR(snd_connector_read_limits), CONNECTOR(snd_connector_local_address),
 	CONNECTOR(snd_connector_peer_address), CONNECTOR(snd_connector_disconnect), CONNECTOR(snd_connector_wait_disconnect), CONNECTOR(snd_connector_cancel), CONNECTOR(snd_connector_start_connect), CONNECTOR(snd_connector_start_accept),
 	CONNECTOR(snd_connector_start_disconnect), CONNECTOR(snd_connector_finish), CONNECTOR(snd_connector_close),
-	JOB(snd_job_rank), JOB(snd_job_size), JOB(snd_job_fabric), JOB(snd_job_adapter), JOB(snd_job_barrier), JOB(snd_job_next_death), JOB(snd_job_exchange), JOB(snd_job_exchange_windows), JOB(snd_job_connect),
+	JOB(snd_job_rank), JOB(snd_job_size), JOB(snd_job_fabric), JOB(snd_job_adapter), JOB(snd_job_barrier), JOB(snd_job_next_death), JOB(snd_job_wait_end), JOB(snd_job_exchange), JOB(snd_job_exchange_windows), JOB(snd_job_connect),
 	JOB(snd_job_connect_all), JOB(snd_job_listen), JOB(snd_job_accept), JOB(snd_job_dial), JOB(snd_job_close),
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };

@@ -10,6 +10,7 @@
  *	aborts N   as waits, but rank N ends the job
  *	leaves first  joins the job. Rank 0 leaves, and prints what snd_job_close returns; with another argument, it aborts the job meanwhile.
  *	           The others say when it has gone, and wait to be ended
+ *	hears      as waits, but the end of another rank does not end it. It prints what snd_job_wait_end returns
  *	refused    prints why it cannot join. The launcher may end the other ranks before they do */
 #include <pthread.h>
 #include <signal.h>
@@ -36,11 +37,13 @@ static void count_child(int signal)
 static snd_job *job;
 static uint32_t rank, size;
 
-static void join(void)
+static void join(uint32_t exits)
 {
 	struct sigaction action = {.sa_handler = count_child};
 	CHECK(sigaction(SIGCHLD, &action, NULL) == 0);
-	OK(snd_job_init(test_options(), LIMIT, &job));
+	snd_fabric_options options = *test_options();
+	options.exit_with_job = exits;
+	OK(snd_job_init(&options, LIMIT, &job));
 	rank = snd_job_rank(job);
 	size = snd_job_size(job);
 	CHECK(size <= RANKS);
@@ -90,7 +93,7 @@ static void talks(void)
 	snd_endpoint *to[RANKS] = {NULL};
 	snd_window_descriptor mine, all[RANKS];
 	const int open_before = descriptors();
-	join();
+	join(1);
 	snd_adapter_info info;
 	OK(snd_adapter_query(snd_job_adapter(job), &info));
 	CHECK(info.max_inter_host_connections == 2048);
@@ -140,7 +143,7 @@ static void talks(void)
 static void mistakes(void)
 {
 	unsigned char mine[16] = {0}, all[16 * RANKS];
-	join();
+	join(1);
 	OK(snd_job_barrier(job, LIMIT));
 	const uint64_t length = rank == size - 1 ? 16 : 8; /* the ranks stay in step */
 	CHECK(snd_job_exchange(job, mine, length, all, LIMIT) == SND_INVALID_BUFFER_SIZE && strstr(snd_last_error(), "pass the same length on all ranks") != NULL);
@@ -207,6 +210,18 @@ static void loses(void)
 	OK(snd_job_close(job));
 }
 
+static void hears(void)
+{
+	join(0);
+	CHECK(snd_job_wait_end(job, 0) == SND_IO_TIMEOUT);
+	say_ready();
+	for (int i = 0; i < 2; i++)
+		CHECK(snd_job_wait_end(job, LIMIT) == SND_CONNECTION_ABORTED);
+	printf("%s\n", snd_last_error());
+	const snd_status s = snd_job_close(job);
+	CHECK(s == SND_SUCCESS || s == SND_CONNECTION_ABORTED);
+}
+
 static void *abort_soon(void *unused)
 {
 	(void)unused;
@@ -247,7 +262,11 @@ int main(int argc, char **argv)
 		CHECK(fflush(stdout) == 0);
 		return s == SND_SUCCESS;
 	}
-	join();
+	if (strcmp(argv[1], "hears") == 0) {
+		hears();
+		return 0;
+	}
+	join(1);
 	if (strcmp(argv[1], "loses") == 0) {
 		loses();
 		return 0;

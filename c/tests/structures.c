@@ -142,7 +142,7 @@ static const char *const fixed[] = {"snd_address", "snd_window_descriptor", "snd
 
 /* Bytes after the last member would be one of the next version, and may be anything in programs of this one. */
 #define ENDS_WITH(type, member) _Static_assert(offsetof(type, member) + sizeof(((type *)0)->member) == sizeof(type), "padding at the end")
-ENDS_WITH(snd_fabric_options, reserved);
+ENDS_WITH(snd_fabric_options, exit_with_job);
 ENDS_WITH(snd_adapter_info, reserved);
 ENDS_WITH(snd_cq_stats, operations);
 ENDS_WITH(snd_endpoint_stats, operations);

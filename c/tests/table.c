@@ -359,7 +359,7 @@ static void test_arguments(void)
 	CHECK(snd_connector_disconnect(connector, 0) == SND_CONNECTION_INVALID && snd_connector_wait_disconnect(connector, 0) == SND_CONNECTION_INVALID);
 	CHECK(snd_connector_read_limits(connector, &n, &m) == SND_CONNECTION_INVALID && snd_connector_peer_address(connector, &address) == SND_CONNECTION_INVALID);
 	CHECK(snd_job_connect(job, 0, &good, 0, &ep) == SND_INVALID_PARAMETER && snd_job_exchange(job, NULL, 1, all, 0) == SND_INVALID_PARAMETER);
-	CHECK(snd_job_next_death(job, 0, NULL) == SND_INVALID_PARAMETER && snd_job_next_death(job, 0, &n) == SND_IO_TIMEOUT);
+	CHECK(snd_job_next_death(job, 0, NULL) == SND_INVALID_PARAMETER && snd_job_next_death(job, 0, &n) == SND_IO_TIMEOUT && snd_job_wait_end(job, 0) == SND_IO_TIMEOUT);
 	OK(snd_job_exchange(job, "abc", 3, all, SECOND));
 	CHECK(memcmp(all, "abc", 3) == 0);
 	snd_window_descriptor d = {0x123456789a, 77, 5, 0}, copy = {0};

@@ -92,6 +92,18 @@ func TestCAtRoot(t *testing.T) {
 			}
 		})
 	}
+	// Without exit_with_job the library does not end the process of another rank.
+	t.Run("death that is reported", func(t *testing.T) {
+		all := startInC(t, hostsInC(t, "hears"), nil)
+		readyInC(t, all)
+		all[2].Kill()
+		for _, r := range all[:2] {
+			r.Wait()
+			if text := r.Out.String(); !strings.Contains(text, "wait for the end of the job: SOFTND_ROOT: rank 2 ") {
+				t.Errorf("the cause is %q", text)
+			}
+		}
+	})
 	t.Run("death after rank 0 has left", func(t *testing.T) {
 		all := startInC(t, hostsInC(t, "leaves first"), nil)
 		readyInC(t, all[1:])

@@ -159,7 +159,7 @@ typedef struct snd_fabric_options {
 	uint32_t weak_order; /* 1: delay and reorder requests as hardware may, to find programs that rely on more order. docs/weak-order.md */
 	uint32_t spin_budget; /* checks of a blocking call before it yields its core and sleeps; 0: at most 500 and adapted, SND_NO_SPIN: none */
 	uint32_t count_operations; /* 1: count results and bytes by type, see snd_operation_stats. Small requests and messages take longer */
-	uint32_t reserved;
+	uint32_t exit_with_job; /* 1: the process ends when another rank has ended the job, and no launcher ends it; see snd_job_wait_end */
 } snd_fabric_options;
 
 /* snd_fabric_create makes a new arena with a group of ranks (0: none) and joins it without a rank.
@@ -742,8 +742,8 @@ SND_API snd_status snd_connector_close(snd_connector *connector);
  * Under a launcher that speaks PMI, and at SOFTND_ROOT, the ranks may run on several hosts. The first rank of each host then starts the
  * program ndrelay, which is no child of the process: docs/hosts.md.
  *
- * At SOFTND_ROOT, a thread of the library prints a line and calls _exit if another rank dies or aborts the job: with the code of
- * snd_job_abort, or with 1. If that happens before snd_job_init connects the hosts, the call fails with SND_CONNECTION_ABORTED instead.
+ * At SOFTND_ROOT no launcher ends the ranks if one of them dies or aborts the job: see snd_job_wait_end. If that happens before
+ * snd_job_init connects the hosts, the call fails with SND_CONNECTION_ABORTED.
  *
  * After snd_job_close, a process can join the job again if all ranks do: the call waits until the others have closed it, too. Until
  * then, collective calls of the others fail, because the rank that they know has left. With a launcher that speaks PMI, a process can
@@ -777,6 +777,11 @@ SND_API snd_status snd_job_barrier(snd_job *job, int64_t timeout);
  * Connections to the rank end, and collective calls fail. In a job on several hosts, which ends with the first death, the
  * call returns ranks of this host only. */
 SND_API snd_status snd_job_next_death(snd_job *job, int64_t timeout, uint32_t *rank);
+/* snd_job_wait_end blocks until another rank has ended the job and no launcher ends this process: at SOFTND_ROOT, when a rank has called
+ * snd_job_abort or died. It returns SND_CONNECTION_ABORTED then, each time, and snd_last_error names the rank. It returns SND_IO_TIMEOUT
+ * while no rank has, with timeout 0 at once. With exit_with_job of the options, a thread of the library prints a line instead, and calls
+ * _exit: with the code of snd_job_abort, or with 1. Without, the library never ends the process. */
+SND_API snd_status snd_job_wait_end(snd_job *job, int64_t timeout);
 /* snd_job_exchange gives every rank the bytes of all ranks: length bytes of each, in the order of the
  * ranks. All ranks pass the same length, and together at most 256 MiB. */
 SND_API snd_status snd_job_exchange(snd_job *job, const void *mine, uint64_t length, void *all, int64_t timeout);
@@ -818,7 +823,7 @@ SND_API snd_status snd_job_close(snd_job *job);
  * call it at any time, but no signal handler.
  *
  * ndrun and Hydra's mpiexec exit with the code of the first rank that aborts or fails. Other launchers
- * end the job because a rank has failed. At SOFTND_ROOT each other rank prints a line and exits with the code. A job of snd_job_join
+ * end the job because a rank has failed. At SOFTND_ROOT snd_job_wait_end returns in the other ranks. A job of snd_job_join
  * has no launcher: its other ranks detect that this process has died. A forked child only prints the reason and exits. */
 SND_API SND_NORETURN void snd_job_abort(snd_job *job, int code, const char *reason);
 /* snd_check does nothing if status is SND_SUCCESS. Otherwise it calls snd_job_abort for the job that this process joined last, with the

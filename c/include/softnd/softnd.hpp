@@ -661,6 +661,8 @@ public:
 		check(snd_job_next_death(get(), timeout, &rank));
 		return rank;
 	}
+	/* try_wait_end is snd_job_wait_end, and never throws. */
+	snd_status try_wait_end(std::int64_t timeout = SND_FOREVER) const noexcept { return snd_job_wait_end(get(), timeout); }
 	/* exchange returns the values of all ranks, in the order of the ranks. */
 	template <class T> std::vector<T> exchange(const T &mine, std::int64_t timeout = SND_FOREVER) const
 	{

@@ -52,7 +52,7 @@ static snd_status check_options(const snd_fabric_options *o, const char *op)
 	if (s == SND_SUCCESS)
 		s = snd_check_switch(o->count_operations, "count_operations", op);
 	if (s == SND_SUCCESS)
-		s = snd_check_reserved(o, op);
+		s = snd_check_switch(o->exit_with_job, "exit_with_job", op);
 	return s;
 }
 

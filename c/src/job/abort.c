@@ -1,4 +1,4 @@
-/* snd_job_abort. */
+/* The end of a job by one of its ranks: snd_job_abort, and how the others learn of it. */
 #include "job/abort.h"
 
 #include <inttypes.h>
@@ -8,7 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "endpoint/progress_wait.h"
 #include "meet/launcher.h"
+#include "shm/doorbell.h"
 
 /* current is the job that this process joined last, NULL when that is closed. mutex guards it, and the launcher's
  * connection of each job against snd_job_close. An abort keeps it until the end of the process. */
@@ -42,14 +44,39 @@ void snd_job_forget(const struct snd_job *j)
 
 void snd_job_ends(void *job, int code, const char *why)
 {
-	const struct snd_job *j = job;
+	struct snd_job *j = job;
 	pthread_mutex_lock(&mutex);
-	if (j->retired) {
+	if (j->retired || !j->exits) {
+		snd_store_full32(&j->ended, 1);
+		if (!j->retired) /* snd_job_close frees the fabric later */
+			snd_ring(j->fabric, &j->fabric->record->waiters);
 		pthread_mutex_unlock(&mutex);
 		return;
 	}
 	dprintf(STDERR_FILENO, "softnd: rank %" PRIu32 " of %" PRIu32 " ends with the job: %s\n", j->rank, j->size, why);
 	_exit(code);
+}
+
+static bool has_ended(void *arg)
+{
+	struct snd_job *j = arg;
+	return snd_load32(&j->ended) != 0;
+}
+
+snd_status snd_job_wait_end(snd_job *job, int64_t timeout)
+{
+	SND_KEEP_ERRNO;
+	const char *op = "wait for the end of the job";
+	SND_CHECK(job, SND_TYPE_JOB, op);
+	SND_CHECK_TIMEOUT(timeout, op);
+	SND_ENTER(job, SND_TYPE_JOB, op);
+	struct snd_job *j = job;
+	snd_status s = snd_wait(j->fabric, timeout, has_ended, NULL, j, &(struct snd_call){.op = op});
+	if (s == SND_SUCCESS)
+		s = snd_place_has_ended(&j->place, op);
+	else
+		s = s == SND_CANCELED ? snd_fail(s, "%s: the job was closed", op) : snd_fail(s, "%s: no rank has ended it within %s", op, snd_duration(timeout).text);
+	return snd_leave_with(j->fabric, s);
 }
 
 static void report(const char *who, int code, const char *reason)

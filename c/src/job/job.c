@@ -162,6 +162,7 @@ static snd_status new_job(const snd_fabric_options *options, snd_fabric_options 
 	if ((*j = snd_object_new(SND_TYPE_JOB, sizeof **j, sizeof(struct snd_object), NULL, o->threading == SND_THREAD_SAFE)) == NULL)
 		return snd_no_memory(sizeof **j, "private memory", op);
 	snd_place_init(&(*j)->place);
+	(*j)->exits = o->exit_with_job != 0;
 	return SND_SUCCESS;
 }
 

@@ -23,6 +23,8 @@ struct snd_job {
 	bool broken;  /* a barrier has failed, and the ranks are out of step */
 	bool started; /* the group is formed: all ranks have joined */
 	bool retired; /* guarded by the mutex of abort.c */
+	bool exits;     /* the process ends when another rank has ended the job */
+	snd_half ended; /* another rank has ended it */
 	uint64_t members[SNDL_RANKS]; /* of all ranks of this host when the group was formed */
 	uint64_t round;
 	struct snd_spin spin; /* of its barriers */
