@@ -1,5 +1,7 @@
 package endpoint
 
+// TWIN c/src/endpoint/event.c.
+
 import (
 	"errors"
 	"fmt"

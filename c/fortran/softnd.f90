@@ -53,6 +53,13 @@ module softnd
   integer(snd_status), parameter :: snd_device_removed = -1073741130_snd_status
   integer(snd_status), parameter :: snd_data_checksum_error = -1073740688_snd_status
 
+  integer(c_int32_t), parameter :: snd_event_connected = 1
+  integer(c_int32_t), parameter :: snd_event_disconnected = 2
+  integer(c_int32_t), parameter :: snd_event_failed = 3
+  integer(c_int32_t), parameter :: snd_event_peer_died = 4
+  integer(c_int32_t), parameter :: snd_event_request_waits = 5
+  integer(c_int32_t), parameter :: snd_event_overrun = 6
+  integer(c_int32_t), parameter :: snd_event_dropped = 7
   integer(c_int32_t), parameter :: snd_allow_local_write = 1
   integer(c_int32_t), parameter :: snd_allow_remote_read = 2
   integer(c_int32_t), parameter :: snd_allow_remote_write = 5
@@ -123,6 +130,19 @@ module softnd
     integer(c_int32_t) :: spin_budget = 0
     integer(c_int32_t) :: count_operations = 0
     integer(c_int32_t) :: exit_with_job = 0
+  end type
+
+  type, bind(c) :: snd_event
+    integer(c_int32_t) :: request_type = 0
+    integer(c_int32_t) :: by_peer = 0
+    integer(c_int64_t) :: number = 0
+    integer(c_int64_t) :: endpoint_context = 0
+    integer(c_int64_t) :: request_context = 0
+    integer(c_int64_t) :: waited = 0
+    integer(c_int32_t) :: status = 0
+    integer(c_int32_t) :: depth = 0
+    character(kind=c_char) :: peer(64) = c_null_char
+    character(kind=c_char) :: text(384) = c_null_char
   end type
 
   type, bind(c) :: snd_adapter_info
@@ -334,6 +354,13 @@ module softnd
       import
       type(c_ptr), value :: fabric
       integer(c_int64_t), value :: receive, disconnect
+      integer(snd_status) :: r
+    end function
+    function snd_fabric_set_event_handler(fabric, handler, arg) result(r) bind(c)
+      import
+      type(c_ptr), value :: fabric
+      type(c_funptr), value :: handler
+      type(c_ptr), value :: arg
       integer(snd_status) :: r
     end function
     function snd_fabric_progress(fabric) result(r) bind(c)

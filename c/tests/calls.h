@@ -42,9 +42,16 @@ static int fd;
 static void *out;
 static int64_t limit; /* of the calls that have one */
 
+static void ignore_event(void *arg, const snd_event *event)
+{
+	(void)arg;
+	(void)event;
+}
+
 ROW(snd_fabric_descriptor, VALUE(snd_fabric_descriptor(h) == -1))
 ROW(snd_fabric_address, VALUE(snd_fabric_address(h).host == 0))
 ROW(snd_fabric_set_timeouts, snd_fabric_set_timeouts(h, SND_DEFAULT_TIMEOUT, SND_DEFAULT_TIMEOUT))
+ROW(snd_fabric_set_event_handler, snd_fabric_set_event_handler(h, ignore_event, NULL))
 ROW(snd_fabric_progress, snd_fabric_progress(h))
 ROW(snd_fabric_event_fd, snd_fabric_event_fd(h, &fd))
 ROW(snd_fabric_close, snd_fabric_close(h))
@@ -173,20 +180,20 @@ struct row {
 #define JOB(name) {#name, try_##name, (void **)&job, (void **)&fabric}
 
 static const struct row rows[] = {
-	FABRIC(snd_fabric_descriptor), FABRIC(snd_fabric_address), FABRIC(snd_fabric_set_timeouts), FABRIC(snd_fabric_progress), FABRIC(snd_fabric_event_fd), FABRIC(snd_fabric_close), FABRIC(snd_adapter_open),
+	FABRIC(snd_fabric_descriptor), FABRIC(snd_fabric_address), FABRIC(snd_fabric_set_timeouts), FABRIC(snd_fabric_progress), FABRIC(snd_fabric_set_event_handler), FABRIC(snd_fabric_event_fd), FABRIC(snd_fabric_close), FABRIC(snd_adapter_open),
 	ADAPTER(snd_adapter_query), ADAPTER(snd_adapter_close), ADAPTER(snd_mr_allocate), ADAPTER(snd_mr_register), ADAPTER(snd_window_create),
 	ADAPTER(snd_mr_create_fast), ADAPTER(snd_adapter_privileged_token), MR(snd_mapping_create),
 	MAPPING(snd_mapping_pages), MAPPING(snd_mapping_offset), MAPPING(snd_mapping_close),
 	ADAPTER(snd_cq_create), ADAPTER(snd_endpoint_create), ADAPTER(snd_listener_create), ADAPTER(snd_connector_create), ADAPTER(snd_srq_create),
 	SRQ(snd_srq_receive), SRQ(snd_srq_post), SRQ(snd_srq_notify), SRQ(snd_srq_notify_affinity), SRQ(snd_srq_modify), SRQ(snd_srq_cancel), SRQ(snd_srq_close),
-	MR(snd_mr_buffer), MR(snd_mr_length), MR(snd_mr_address), MR(snd_mr_local_token), MR(snd_mr_remote_token), MR(snd_mr_sge), MR(snd_mr_query), MR(snd_mr_close),
+	MR(snd_mr_buffer), MR(snd_mr_length), MR(snd_mr_placement), MR(snd_mr_address), MR(snd_mr_local_token), MR(snd_mr_remote_token), MR(snd_mr_sge), MR(snd_mr_query), MR(snd_mr_close),
 	WINDOW(snd_window_query), WINDOW(snd_window_close),
 	CQ(snd_cq_poll), CQ(snd_cq_wait), CQ(snd_cq_wait_one), CQ(snd_cq_event_fd), CQ(snd_cq_notify), CQ(snd_cq_moderate), CQ(snd_cq_notify_affinity), CQ(snd_cq_resize), CQ(snd_cq_get_stats), CQ(snd_cq_cancel), CQ(snd_cq_close),
 	ENDPOINT(snd_endpoint_receive), ENDPOINT(snd_endpoint_send), ENDPOINT(snd_endpoint_send_and_invalidate), ENDPOINT(snd_endpoint_write),
 	ENDPOINT(snd_endpoint_read), ENDPOINT(snd_endpoint_bind), ENDPOINT(snd_endpoint_invalidate), ENDPOINT(snd_endpoint_post),
 	ENDPOINT(snd_endpoint_fast_register), ENDPOINT(snd_endpoint_invalidate_mr), ENDPOINT(snd_endpoint_send_immediate), ENDPOINT(snd_endpoint_write_immediate),
 	ENDPOINT(snd_endpoint_fetch_and_add), ENDPOINT(snd_endpoint_compare_and_swap), ENDPOINT(snd_endpoint_swap),
-	ENDPOINT(snd_endpoint_flush), ENDPOINT(snd_endpoint_error), ENDPOINT(snd_endpoint_get_stats), ENDPOINT(snd_endpoint_close),
+	ENDPOINT(snd_endpoint_flush), ENDPOINT(snd_endpoint_wait_slot), ENDPOINT(snd_endpoint_error), ENDPOINT(snd_endpoint_get_stats), ENDPOINT(snd_endpoint_close),
 	LISTENER(snd_listener_bind), LISTENER(snd_listener_listen), LISTENER(snd_listener_address), LISTENER(snd_listener_request), LISTENER(snd_listener_pause), LISTENER(snd_listener_cancel), LISTENER(snd_listener_close),
 	CONNECTOR(snd_connector_bind), CONNECTOR(snd_connector_connect), CONNECTOR(snd_connector_complete), CONNECTOR(snd_connector_accept),
 	CONNECTOR(snd_connector_reject), CONNECTOR(snd_connector_private_data), CONNECTOR(snd_connector_read_limits), CONNECTOR(snd_connector_local_address),

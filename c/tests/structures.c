@@ -138,7 +138,7 @@ static struct row {
 	{"snd_connector_accept", "snd_connect_params", sizeof(snd_connect_params), accept_one, 0, 0},
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
-static const char *const fixed[] = {"snd_address", "snd_window_descriptor", "snd_result", "snd_sge", "snd_request", "snd_fast_registration", "snd_operation_count", "snd_operation_stats"};
+static const char *const fixed[] = {"snd_address", "snd_window_descriptor", "snd_result", "snd_sge", "snd_request", "snd_fast_registration", "snd_operation_count", "snd_operation_stats", "snd_event"};
 
 /* Bytes after the last member would be one of the next version, and may be anything in programs of this one. */
 #define ENDS_WITH(type, member) _Static_assert(offsetof(type, member) + sizeof(((type *)0)->member) == sizeof(type), "padding at the end")

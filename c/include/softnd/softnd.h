@@ -186,6 +186,39 @@ SND_API snd_status snd_fabric_set_timeouts(snd_fabric *fabric, int64_t receive, 
  * snd_listener_request, snd_connector_finish and snd_connector_wait_disconnect with the time limit 0, if they have one, until they
  * have nothing, then wait again. The descriptor belongs to the fabric. It needs SND_PROGRESS_AUTO. */
 SND_API snd_status snd_fabric_event_fd(snd_fabric *fabric, int *descriptor);
+/* Types of events. */
+#define SND_EVENT_CONNECTED 1u
+#define SND_EVENT_DISCONNECTED 2u /* a connection has ended in order */
+#define SND_EVENT_FAILED 3u /* a connection has ended otherwise */
+#define SND_EVENT_PEER_DIED 4u /* once for each process */
+#define SND_EVENT_REQUEST_WAITS 5u /* the oldest request of an endpoint has waited for longer than a Send may, or 2 s if that has no limit */
+#define SND_EVENT_OVERRUN 6u /* a completion queue has overrun */
+#define SND_EVENT_DROPPED 7u /* events were lost, because the handler was slower */
+
+/* snd_event is an event of a connection or queue. Members that its type does not use are 0. A later version may append members. */
+typedef struct snd_event {
+	uint32_t type; /* SND_EVENT_CONNECTED and so on */
+	uint32_t by_peer; /* of an end: 1: the peer has ended the connection, or has died */
+	uint64_t number; /* of the endpoint or queue, as in its counters; of SND_EVENT_DROPPED: of lost events */
+	uint64_t endpoint_context;
+	uint64_t request_context; /* of SND_EVENT_REQUEST_WAITS */
+	int64_t waited; /* likewise, in nanoseconds */
+	snd_status status; /* of SND_EVENT_FAILED */
+	uint32_t depth; /* of the queue of SND_EVENT_OVERRUN */
+	char peer[64]; /* the process at the other side */
+	char text[384]; /* the cause, or what the request waits for */
+} snd_event;
+
+typedef void (*snd_event_handler)(void *arg, const snd_event *event);
+
+/* snd_fabric_set_event_handler has a thread of the library, softnd-events, call a function for each event of the fabric's connections and
+ * queues from now on, one after the other. event is valid until the handler returns. The thread holds no lock, and blocks all signals: the
+ * handler may block, and may call any function of the library. With SND_THREAD_DOMAIN it counts as a thread of the program. While it
+ * blocks, the library keeps up to 1,024 events, and drops and counts more. snd_fabric_close and snd_job_close wait until it has handled all
+ * events, for at most a second, and not at all within the handler. A fabric has one handler: a further call fails with
+ * SND_INVALID_DEVICE_STATE. A side that closes an endpoint in order has SND_EVENT_DISCONNECTED, and so has its peer if neither has a request
+ * outstanding. Otherwise the peer has SND_EVENT_FAILED. Calls that fail make no event. */
+SND_API snd_status snd_fabric_set_event_handler(snd_fabric *fabric, snd_event_handler handler, void *arg);
 /* snd_fabric_progress makes progress on all objects of the fabric. */
 SND_API snd_status snd_fabric_progress(snd_fabric *fabric);
 /* snd_fabric_close ends all connections and leaves the arena. All objects of the fabric are closed.

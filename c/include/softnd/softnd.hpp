@@ -259,6 +259,8 @@ public:
 		check(snd_fabric_event_fd(get(), &descriptor));
 		return descriptor;
 	}
+	/* set_event_handler is snd_fabric_set_event_handler. The handler throws nothing. */
+	void set_event_handler(snd_event_handler handler, void *arg = nullptr) const { check(snd_fabric_set_event_handler(get(), handler, arg)); }
 	snd_status try_progress() const noexcept { return snd_fabric_progress(get()); }
 };
 

@@ -9,6 +9,7 @@
 
 #include "endpoint/cm_connection.h"
 #include "endpoint/describe.h"
+#include "endpoint/event.h"
 #include "endpoint/hook.h"
 #include "endpoint/progress.h"
 #include "endpoint/qp.h"
@@ -40,7 +41,7 @@ static void publish_reason(struct snd_endpoint *ep, const char *reason)
 {
 	size_t n = strlen(reason);
 	memcpy(ep->local_qp->reason, reason, n);
-	snd_release32(&ep->local_qp->reason_length, (uint32_t)n); /* ORDER reason: before the swap in change_state; pairs with the load in set_cause_from_peer */
+	snd_release32(&ep->local_qp->reason_length, (uint32_t)n); /* ORDER reason: before the swap in change_state; pairs with the load in read_reason */
 }
 
 void snd_terminate(struct snd_endpoint *ep, snd_status cause, const char *format, ...)
@@ -53,8 +54,10 @@ void snd_terminate(struct snd_endpoint *ep, snd_status cause, const char *format
 	vsnprintf(text, sizeof text, format, args);
 	va_end(args);
 	snd_set_cause(ep, cause, "%s", text);
-	const bool disconnected = ep->state == SND_QP_PEER_DISCONNECTED || ep->state == SND_QP_DISCONNECTING; /* that is its first cause */
+	const enum snd_qp_state was = ep->state;
+	const bool disconnected = was == SND_QP_PEER_DISCONNECTED || was == SND_QP_DISCONNECTING; /* that is its first cause */
 	snd_change_state(ep, SND_EVENT_ABORTS);
+	snd_event_own_end(ep, was, disconnected ? cause : ep->cause, disconnected ? text : ep->cause_text);
 	struct snd_connection *c = ep->conn;
 	if (c != NULL && c->attached) {
 		publish_reason(ep, disconnected ? text : ep->cause_text);
@@ -98,11 +101,9 @@ static bool is_blamed(const struct snd_connection *c, const struct snd_send_requ
 /* link_failed is the beginning of the reason for which a relay ends the connections of a link that has failed. */
 static const char link_failed[] = "relay: the link to host ";
 
-static void set_cause_from_peer(struct snd_endpoint *ep)
+/* read_reason copies the reason for which the peer has ended the connection, and returns its length. */
+static uint32_t read_reason(const struct snd_connection *c, char why[SND_REASON + 1])
 {
-	struct snd_connection *c = ep->conn;
-	char peer[64], why[SND_REASON + 1];
-	snd_name_peer(c, peer, sizeof peer);
 	uint32_t n = snd_acquire32(&c->peer_qp->reason_length); /* ORDER reason: after the load of the state; pairs with the store in publish_reason */
 	n = n < SND_REASON ? n : SND_REASON;
 	memcpy(why, c->peer_qp->reason, n);
@@ -110,6 +111,15 @@ static void set_cause_from_peer(struct snd_endpoint *ep)
 		if (why[i] < ' ' || why[i] > '~')
 			why[i] = '?';
 	why[n] = 0;
+	return n;
+}
+
+static void set_cause_from_peer(struct snd_endpoint *ep)
+{
+	struct snd_connection *c = ep->conn;
+	char peer[64], why[SND_REASON + 1];
+	snd_name_peer(c, peer, sizeof peer);
+	const uint32_t n = read_reason(c, why);
 	snd_status failed = snd_acquire32(&c->peer_qp->receive_status); /* ORDER reason: as reason_length */
 	for (uint64_t i = ep->completed; i != ep->posted; i++) {
 		struct snd_send_request *r = snd_request_at(ep, i);
@@ -134,15 +144,35 @@ static void set_cause_from_peer(struct snd_endpoint *ep)
 		snd_set_cause(ep, SND_CONNECTION_ABORTED, "%s ended the connection: %s", peer, why);
 }
 
+/* closed_in_order reports whether the peer says that it has ended the connection by closing the endpoint or its connector, with no request
+ * outstanding, and no request of this side is outstanding that it has not confirmed. A relay passes the text on within its own. */
+static bool closed_in_order(struct snd_endpoint *ep)
+{
+	struct snd_connection *c = ep->conn;
+	char why[SND_REASON + 1];
+	(void)read_reason(c, why);
+	if (strstr(why, "close: the endpoint was closed") == NULL && strstr(why, "close: the connector was closed") == NULL)
+		return false;
+	for (uint64_t i = ep->completed; i != ep->posted; i++) {
+		const struct snd_send_request *r = snd_request_at(ep, i);
+		if (r->state != SND_REQ_FINISHED && ((int64_t)(i - ep->next) >= 0 || (int64_t)(snd_load_released(&c->out) - r->end_entry) < 0))
+			return false;
+	}
+	return true;
+}
+
 /* snd_peer_aborted ends the connection because the other side has ended it or is dead. */
 void snd_peer_aborted(struct snd_endpoint *ep)
 {
 	struct snd_connection *c = ep->conn;
+	const enum snd_qp_state was = ep->state;
+	const bool in_order = ep->object.fabric->events != NULL && closed_in_order(ep);
 	snd_change_state(ep, SND_EVENT_ABORTS);
 	read_fault(c);
 	if (snd_is_peer_gone(c) || c->fault.entry == 0) /* otherwise a request of this side was the cause */
 		snd_record_lost_peer(ep->object.fabric, c->peer.id);
 	set_cause_from_peer(ep);
+	snd_event_peer_end(ep, was, in_order);
 	snd_tear_down(ep);
 }
 
@@ -357,6 +387,7 @@ bool snd_handle_peer_disconnect(struct snd_endpoint *ep)
 		snd_set_cause(ep, SND_CONNECTION_DISCONNECTED, "the peer has disconnected: call snd_connector_disconnect too");
 		snd_record_lost_peer(ep->object.fabric, ep->conn->peer.id);
 		snd_change_state(ep, SND_EVENT_PEER_DISCONNECTS);
+		snd_event_disconnected(ep, true);
 		snd_remove_waiter(ep);
 		return true;
 	}
@@ -377,6 +408,8 @@ bool snd_begin_disconnect(struct snd_endpoint *ep)
 	snd_set_cause(ep, SND_CONNECTION_DISCONNECTED, "disconnect: the connection was disconnected gracefully");
 	bool peer_was_first = ep->state == SND_QP_PEER_DISCONNECTED;
 	snd_change_state(ep, SND_EVENT_DISCONNECTS);
+	if (!peer_was_first)
+		snd_event_disconnected(ep, false);
 	const int64_t timeout = ep->object.fabric->disconnect_timeout;
 	ep->disconnect_deadline = timeout == SND_FOREVER ? INT64_MAX : snd_deadline(timeout);
 	if (!c->peer_dead && !c->released)

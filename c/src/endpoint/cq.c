@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "endpoint/cm_connection.h"
+#include "endpoint/event.h"
 #include "endpoint/hook.h"
 #include "endpoint/progress.h"
 #include "endpoint/progress_housekeeper.h"
@@ -109,6 +110,7 @@ void snd_cq_overrun(struct snd_cq *q)
 	if (q->closed || q->overrun)
 		return;
 	q->overrun = q->ended = true;
+	snd_event_overrun(q->object.fabric, q->number, q->depth);
 	q->next_look = 0; /* each poll finds it out, at no cost for those of other queues */
 	for (uint32_t i = 0; i < q->users; i++)
 		q->endpoints[i]->slow |= SND_SLOW_OVERRUN; /* each fails when it is driven next */

@@ -282,6 +282,11 @@ struct snd_endpoint {
 	struct snd_weak *weak; /* NULL = no weak order, see weak.h */
 
 	struct snd_counters counters;
+	struct {
+		uint64_t number; /* of the oldest request at the last check */
+		int64_t since;   /* 0: none waited */
+		bool reported;
+	} waiting; /* see snd_events_of_waiting */
 
 	/* Life. */
 	struct snd_connector *connector;

@@ -3,6 +3,7 @@
 #include "endpoint/progress_housekeeper.h"
 
 #include "endpoint/cm_connection.h"
+#include "endpoint/event.h"
 #include "endpoint/progress_statuspage.h"
 #include "shm/fabric_name.h"
 #include "shm/liveness.h"
@@ -52,6 +53,7 @@ void snd_housekeep(struct snd_fabric *f, int64_t now)
 		snd_clear_forged_hazards(f);
 		if (now - f->status_at >= CHECK_INTERVAL) {
 			f->status_at = now;
+			snd_events_of_waiting(f, now);
 			snd_update_status_page(f, now);
 		}
 	}

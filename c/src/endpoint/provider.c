@@ -12,6 +12,7 @@
 #include "endpoint/cm_connector.h"
 #include "endpoint/cm_listener.h"
 #include "endpoint/cm_ports.h"
+#include "endpoint/event.h"
 #include "endpoint/hook.h"
 #include "endpoint/mr_allocation.h"
 #include "endpoint/mr_mapping.h"
@@ -309,6 +310,7 @@ void snd_close_fabric(struct snd_fabric *f)
 	free_objects(f);
 	snd_leave(f);
 	snd_unlock(f);
+	snd_end_events(f->events);
 	free_fabric(f);
 }
 

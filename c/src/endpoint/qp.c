@@ -10,6 +10,7 @@
 #include "endpoint/cm_connector.h"
 #include "endpoint/cm_event.h"
 #include "endpoint/cm_teardown.h"
+#include "endpoint/event.h"
 #include "endpoint/hook.h"
 #include "endpoint/progress.h"
 #include "endpoint/progress_wait.h"
@@ -45,6 +46,8 @@ void snd_change_state(struct snd_endpoint *ep, enum snd_conn_event e)
 {
 	const enum snd_qp_state s = snd_next_state(&snd_qp_states, ep->state, e);
 	ep->was_connected = ep->was_connected || s == SND_QP_CONNECTED;
+	if (s == SND_QP_CONNECTED && ep->state != SND_QP_CONNECTED)
+		snd_event_connected(ep);
 	if (ep->state == SND_QP_PEER_DISCONNECTED) {
 		ep->cause = SND_SUCCESS; /* it advises this side to disconnect, too */
 		snd_set_cause(ep, SND_CONNECTION_DISCONNECTED, "%s", s == SND_QP_DISCONNECTING ? "both sides have disconnected"

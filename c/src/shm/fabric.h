@@ -142,6 +142,8 @@ struct snd_fabric {
 	uint64_t weak_seed;   /* of the job, and from snd_weak_begin on of this member */
 	uint64_t weak_events; /* calls of snd_weak_delay_event */
 
+	struct snd_events *events; /* NULL = the program has set no handler */
+
 	/* Of a named fabric. */
 	int socket; /* that listens; -1 = none */
 	struct snd_identity socket_identity;

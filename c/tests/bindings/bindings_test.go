@@ -135,6 +135,9 @@ func (h *header) scalar(t *testing.T, c string) string {
 	if slices.Contains(h.enums, c) {
 		return "integer(c_int)"
 	}
+	if c == "snd_event_handler" {
+		return "type(c_funptr)"
+	}
 	kind, ok := map[string]string{"snd_status": "c_int32_t", "uint32_t": "c_int32_t", "int32_t": "c_int32_t", "uint64_t": "c_int64_t",
 		"int64_t": "c_int64_t", "uint16_t": "c_int16_t", "uint8_t": "c_int8_t", "int": "c_int", "size_t": "c_size_t"}[c]
 	if !ok {

@@ -1,6 +1,8 @@
 // Package eventlog passes the events of a provider to the handler of its program.
 package eventlog
 
+// TWIN c/src/endpoint/event.c.
+
 import (
 	"context"
 	"log/slog"
