@@ -1,0 +1,122 @@
+/* The calls of the C library that take the path of a file. Each passes it on to the next library, with another path if it names the
+ * device. The first call of each looks the next one up. */
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "place.h"
+
+/* Newer C libraries have the calls of older ones only under the version of the interface that began with them. */
+#if defined(__x86_64__)
+static const char *const old_versions[] = {"GLIBC_2.2.5", "GLIBC_2.4"};
+#else
+static const char *const old_versions[] = {"GLIBC_2.17"};
+#endif
+
+/* find returns the next function of a name. It keeps errno. */
+static void *find(void *_Atomic *next, const char *name)
+{
+	void *found = atomic_load_explicit(next, memory_order_relaxed);
+	if (found == NULL) {
+		int saved = errno;
+		found = dlsym(RTLD_NEXT, name);
+		for (size_t i = 0; found == NULL && i < sizeof old_versions / sizeof old_versions[0]; i++)
+			found = dlvsym(RTLD_NEXT, name, old_versions[i]);
+		atomic_store_explicit(next, found, memory_order_relaxed);
+		errno = saved;
+	}
+	return found;
+}
+
+/* PASS calls the next function of a name with the arguments, of which path is one. */
+#define PASS(result, name, parameters, arguments, failed) \
+	static void *_Atomic next; \
+	char buffer[PATH_MAX]; \
+	union { \
+		void *found; \
+		result(*call) parameters; \
+	} real = {find(&next, #name)}; \
+	if (real.found == NULL) { \
+		errno = ENOSYS; \
+		return failed; \
+	} \
+	path = place(path, buffer); \
+	return real.call arguments
+
+#define WRAP(result, name, parameters, arguments, failed) \
+	__attribute__((visibility("default"))) result name parameters; \
+	result name parameters \
+	{ \
+		PASS(result, name, parameters, arguments, failed); \
+	}
+
+/* An open has a mode only if it may create a file. */
+#define WRAP_OPEN(name, parameters, arguments) \
+	__attribute__((visibility("default"))) int name parameters; \
+	int name parameters \
+	{ \
+		mode_t mode = 0; \
+		if ((flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE) { \
+			va_list more; \
+			va_start(more, flags); \
+			mode = va_arg(more, mode_t); \
+			va_end(more); \
+		} \
+		PASS(int, name, parameters, arguments, -1); \
+	}
+
+typedef struct dirent Entry;
+typedef struct dirent64 Entry64;
+typedef struct stat Stat;
+typedef struct stat64 Stat64;
+
+WRAP_OPEN(open, (const char *path, int flags, ...), (path, flags, mode))
+WRAP_OPEN(open64, (const char *path, int flags, ...), (path, flags, mode))
+WRAP_OPEN(openat, (int dir, const char *path, int flags, ...), (dir, path, flags, mode))
+WRAP_OPEN(openat64, (int dir, const char *path, int flags, ...), (dir, path, flags, mode))
+WRAP(FILE *, fopen, (const char *path, const char *mode), (path, mode), NULL)
+WRAP(FILE *, fopen64, (const char *path, const char *mode), (path, mode), NULL)
+
+WRAP(int, stat, (const char *path, Stat *st), (path, st), -1)
+WRAP(int, stat64, (const char *path, Stat64 *st), (path, st), -1)
+WRAP(int, lstat, (const char *path, Stat *st), (path, st), -1)
+WRAP(int, lstat64, (const char *path, Stat64 *st), (path, st), -1)
+WRAP(int, fstatat, (int dir, const char *path, Stat *st, int flags), (dir, path, st, flags), -1)
+WRAP(int, fstatat64, (int dir, const char *path, Stat64 *st, int flags), (dir, path, st, flags), -1)
+WRAP(int, statx, (int dir, const char *path, int flags, unsigned mask, struct statx *st), (dir, path, flags, mask, st), -1)
+WRAP(int, access, (const char *path, int mode), (path, mode), -1)
+WRAP(int, faccessat, (int dir, const char *path, int mode, int flags), (dir, path, mode, flags), -1)
+
+WRAP(ssize_t, readlink, (const char *path, char *to, size_t size), (path, to, size), -1)
+WRAP(ssize_t, readlinkat, (int dir, const char *path, char *to, size_t size), (dir, path, to, size), -1)
+WRAP(char *, realpath, (const char *path, char *to), (path, to), NULL)
+
+WRAP(DIR *, opendir, (const char *path), (path), NULL)
+WRAP(int, scandir, (const char *path, Entry ***list, int (*keep)(const Entry *), int (*compare)(const Entry **, const Entry **)),
+	(path, list, keep, compare), -1)
+WRAP(int, scandir64, (const char *path, Entry64 ***list, int (*keep)(const Entry64 *), int (*compare)(const Entry64 **, const Entry64 **)),
+	(path, list, keep, compare), -1)
+
+/* Programs that were linked with a C library before 2.33 import these. */
+WRAP(int, __xstat, (int version, const char *path, Stat *st), (version, path, st), -1)
+WRAP(int, __xstat64, (int version, const char *path, Stat64 *st), (version, path, st), -1)
+WRAP(int, __lxstat, (int version, const char *path, Stat *st), (version, path, st), -1)
+WRAP(int, __lxstat64, (int version, const char *path, Stat64 *st), (version, path, st), -1)
+WRAP(int, __fxstatat, (int version, int dir, const char *path, Stat *st, int flags), (version, dir, path, st, flags), -1)
+WRAP(int, __fxstatat64, (int version, int dir, const char *path, Stat64 *st, int flags), (version, dir, path, st, flags), -1)
+
+/* Programs that were compiled with _FORTIFY_SOURCE import these. */
+WRAP(int, __open_2, (const char *path, int flags), (path, flags), -1)
+WRAP(int, __open64_2, (const char *path, int flags), (path, flags), -1)
+WRAP(int, __openat_2, (int dir, const char *path, int flags), (dir, path, flags), -1)
+WRAP(int, __openat64_2, (int dir, const char *path, int flags), (dir, path, flags), -1)
+WRAP(ssize_t, __readlink_chk, (const char *path, char *to, size_t size, size_t room), (path, to, size, room), -1)
+WRAP(ssize_t, __readlinkat_chk, (int dir, const char *path, char *to, size_t size, size_t room), (dir, path, to, size, room), -1)
+WRAP(char *, __realpath_chk, (const char *path, char *to, size_t room), (path, to, room), NULL)
