@@ -12,8 +12,13 @@ for line in 'hca_id:.*softnd0' 'atomic_cap:.*ATOMIC_HCA' 'phys_port_cnt:.*1' 'st
 	'link_layer:.*InfiniBand' 'port_lid:.*1' 'GID\[  0\]:.*fe80:0000:0000:0000:'; do
 	has "$line"
 done
-# A name that is none is refused. So is a queue, which is not built, by a status, and without an end of the program by a signal.
+# A name that is none is refused.
 output=$(SOFTND_VERBS_DEVICE=a/b ibv_devices 2>&1) && exit 1
 has 'Invalid argument'
-output=$(ibv_rc_pingpong 2>&1) && exit 1
-test $? = 1
+# So is all that is not built, by a status that the program reports. No program ends by a signal.
+for program in ibv_rc_pingpong 'rping -s' ucmatose 'ib_send_lat -R' 'fi_info -p verbs'; do
+	command -v ${program%% *} >/dev/null || continue
+	status=0
+	output=$(timeout 20 $program 2>&1 </dev/null) || status=$?
+	test $status -gt 0 && { test $status -lt 124 || test $status = 255; } || { echo "$program: $status: $output"; exit 1; }
+done
