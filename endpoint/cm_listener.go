@@ -42,6 +42,8 @@ const (
 	listenerClosed
 )
 
+const listenerWasClosed = "the listener was closed"
+
 // requestCall is one call of GetConnectionRequest.
 type requestCall struct {
 	conn   *connection
@@ -112,7 +114,12 @@ func (l *listener) GetConnectionRequest(ctx context.Context, c nd.Connector) err
 	}
 	t := new(requestCall)
 	l.mu.Lock()
-	if l.state != listening {
+	switch l.state {
+	case listening:
+	case listenerClosed:
+		l.mu.Unlock()
+		return l.opError(op, nd.Canceled, listenerWasClosed, "")
+	default:
 		l.mu.Unlock()
 		return l.opError(op, nd.InvalidDeviceState, "the listener is not listening", "call Listen first")
 	}
@@ -131,7 +138,7 @@ func (l *listener) GetConnectionRequest(ctx context.Context, c nd.Connector) err
 	case t.conn != nil:
 		return connector.takeRequest(t.conn)
 	case t.closed:
-		return l.opError(op, nd.Canceled, "the listener was closed", "")
+		return l.opError(op, nd.Canceled, listenerWasClosed, "")
 	}
 	l.calls = *without(&l.calls, t)
 	if err != nil {
