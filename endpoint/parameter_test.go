@@ -66,7 +66,7 @@ func TestErrorNamesTheParameter(t *testing.T) {
 		"len(Pages)":    {fastRegister(func(r *nd.FastRegistration) { r.Pages = nil })},
 		"Pages":         {fastRegister(func(r *nd.FastRegistration) { r.Pages = []nd.LogicalPage{1 << 50, 1 << 51} })},
 		"flags": {
-			second(i.adapter.Register(ctx, make([]byte, 1), 1<<20)), second(i.adapter.Allocate(ctx, 1, 1<<20)),
+			second(i.adapter.Register(ctx, make([]byte, 1), 1<<20)), second(i.adapter.Allocate(ctx, 1, 1<<30)),
 			i.endpoints[0].Send(0, nd.SGL{}, bad), i.endpoints[0].SendAndInvalidate(0, nd.SGL{}, 0, bad), i.endpoints[0].Write(0, nd.SGL{}, 0, 0, bad), i.endpoints[0].Read(0, nd.SGL{}, 0, 0, bad),
 			i.endpoints[0].Bind(0, mr, mw, mr.Bytes(), bad), i.endpoints[0].Invalidate(0, mw, bad), i.endpoints[0].InvalidateRegion(0, fast, bad),
 		},
@@ -140,7 +140,7 @@ var parameterNumbers = map[[2]string]nd.Status{
 // A refusal names only the bits that are not flags, and the call that the program made.
 func TestUnknownRegionFlagsAreNamed(t *testing.T) {
 	_, err := newPair(t, setup{}).a.adapter.Allocate(t.Context(), 1, 0xffffffff)
-	const want = "nd: allocate memory region on adapter: unknown flags 0x7ffefff0: invalid parameter (flags): use the nd.RegionFlags constants"
+	const want = "nd: allocate memory region on adapter: unknown flags 0x4000fff0: invalid parameter (flags): use the nd.RegionFlags constants"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}

@@ -132,6 +132,8 @@ static void test_search(void)
 	snd_adapter *adapter;
 	OK(snd_fabric_create(0, UINT64_C(160) << 20, MANUAL, &fabric));
 	OK(snd_adapter_open(fabric, &adapter));
+	snd_mr *before;
+	OK(snd_mr_allocate(adapter, 10 << 16, 0, &before)); /* so that a search claims chunks on both sides of the huge pages */
 	for (int i = 0; i < 100; i++) {
 		snd_mr *mr;
 		OK(snd_mr_allocate(adapter, 100, SND_HUGE_PAGES, &mr));
