@@ -36,7 +36,7 @@ func printHelp(*command, string) error {
 // usage returns the option with its placeholder, as the help shows it.
 func (o *option) usage() string {
 	if o.value == "" && o.choices != "" {
-		return o.names + "[=" + strings.ReplaceAll(o.choices, " ", "|") + "|FILE]"
+		return o.names + "[=" + strings.ReplaceAll(o.choices, " ", "|") + "]"
 	}
 	return strings.TrimSpace(o.names + " " + o.value)
 }

@@ -17,7 +17,7 @@ func TestHelp(t *testing.T) {
 		if status != 0 || errOut != "" {
 			t.Fatalf("exit status %d, %q, %q", status, out, errOut)
 		}
-		if lines := strings.Count(out, "\n"); lines > 51 {
+		if lines := strings.Count(out, "\n"); lines > 53 {
 			t.Errorf("%d lines, which is more than two screens", lines)
 		}
 		for line := range strings.Lines(out) {

@@ -18,7 +18,7 @@ type option struct {
 	value   string // placeholder in the help; "" for a switch; two words also accept NAME=VALUE
 	help    string
 	set     func(c *command, value string) error
-	choices string // values for completion; a switch with choices also accepts one of them, or a file, behind "="
+	choices string // values for completion; a switch with choices also accepts one of them behind "="
 }
 
 // section is a group of options in the help.
@@ -54,6 +54,7 @@ func init() { // not at the declaration: printHelp, which it refers to, reads it
 			{"--integrity", "", "check the bytes of each transfer (see docs/integrity.md)", setIntegrity, ""},
 			{"--bind-to", "WHERE", "none (default), core, socket, or list:CPUS such as list:0,2-3", setBinding, "none core socket list:"},
 			{"--report-bindings", "", "report on which processors each rank may run", setReportBindings, ""},
+			{"--verbs", "", "run programs for libibverbs and librdmacm (see docs/verbs.md)", setVerbs, "libs preload"},
 			{"--dry-run", "", "print what would be started as each rank, and exit", setDryRun, ""},
 		}},
 		{"Output and input:", false, []option{
@@ -68,13 +69,14 @@ func init() { // not at the declaration: printHelp, which it refers to, reads it
 		}},
 		{"Debugging (RANKS is a list such as 0-3,5, or all):", false, []option{
 			{"--wrap", "RANKS:COMMAND", "run these ranks under COMMAND, such as 'gdb --args'", addWrap, "all:"},
-			{"--check", "", "report mistakes; status 4: an error, 5: unwatched ranks", setCheck, "json sarif partial"},
+			{"--check", "", "report mistakes; status 4: an error, 5: unwatched ranks", setCheck, "json sarif partial FILE"},
 			{"--check-ignore", "RULES", "with --check, do not report these rules, such as N303,N801", setCheckIgnore, ""},
 			{"--stop-at-start", "RANKS", "stop these ranks before their first instruction, to attach a debugger", setStopped, "all"},
 		}},
 		{"Other options:", false, []option{
 			{"--oversubscribe, --allow-run-as-root", "", "accepted for compatibility: both are allowed anyway", acceptSilently, ""},
 			{"--completion", "SHELL", "print a completion script for bash, zsh or fish", printCompletion, "bash zsh fish"},
+			{"--verbs-env", "", "print the variables of --verbs for a shell, and exit", printVerbsEnv, "libs preload"},
 			{"--man", "", "print the manual page", printManual, ""},
 			{"-V, --version", "", "print the version", printVersion, ""},
 			{"-h, --help", "", "print this help", printHelp, ""},
@@ -99,6 +101,7 @@ type command struct {
 	stopped    rankSet
 	output     outputOptions
 	faults     faultOptions
+	verbs      *verbsLibraries // nil without --verbs
 
 	reportBindings, dryRun bool
 

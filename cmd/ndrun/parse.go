@@ -124,6 +124,9 @@ func (c *command) readOption(words []string) (used int, err error) {
 		if _, asked := err.(text); asked {
 			return 0, err
 		}
+		if o.value == "" && !joined {
+			return 0, fmt.Errorf("option %s: %w", name, err)
+		}
 		return 0, fmt.Errorf("option %s: invalid value %q: %w", name, value, err)
 	}
 	return used, nil

@@ -104,7 +104,11 @@ func (p *plan) args(r plannedRank) []string {
 
 // env returns the variables of a program's ranks in addition to ndrun's environment.
 func (p *plan) env(app int) []string {
-	return slices.Concat(p.command.env, p.command.apps[app].env)
+	env := slices.Concat(p.command.env, p.command.apps[app].env)
+	if v := p.command.verbs; v != nil {
+		env = append(env, v.env(slices.Concat(os.Environ(), env))...)
+	}
+	return env
 }
 
 // rankEnv returns the variables by which a rank finds its job.

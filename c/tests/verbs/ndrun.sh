@@ -1,0 +1,20 @@
+#!/bin/sh
+# ndrun and its variables show programs the device. ndrun.sh NDRUN
+set -eu
+ndrun=$1
+unset SOFTND_VERBS_DIR SOFTND_VERBS_DEVICE LD_LIBRARY_PATH LD_PRELOAD
+guid=/sys/class/infiniband/softnd0/node_guid
+has() { echo "$output" | grep -qE "$1" || { echo "no $1 in: $output"; exit 1; }; }
+output=$("$ndrun" --verbs -n 2 ibv_devices : --after 0.1 sh -c "cat $guid; test -c /dev/infiniband/uverbs_softnd0 && echo node" 2>&1)
+has '^\[0\] +softnd0[[:space:]]'
+has '^\[1\] +softnd0[[:space:]]'
+has '^\[2\] [0-9a-f]{4}:'
+has '^\[2\] node$'
+output=$("$ndrun" --verbs=libs ibv_devices : test -e $guid 2>&1) && exit 1
+has '^\[0\] +softnd0[[:space:]]'
+output=$("$ndrun" --verbs=preload env -u LD_LIBRARY_PATH ibv_devices 2>&1)
+has '^\[0\] +softnd0[[:space:]]'
+variables=$("$ndrun" --verbs-env)
+output=$(eval "$variables" && ibv_devices 2>&1 && cat $guid)
+has '^ +softnd0[[:space:]]'
+has '^[0-9a-f]{4}:'

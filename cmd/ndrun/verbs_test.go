@@ -1,0 +1,109 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/softnd/softnd/internal/testkit/proctest"
+)
+
+// verbsDir returns a directory with the named files, which are empty.
+func verbsDir(t *testing.T, names ...string) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestVerbs(t *testing.T) {
+	dir := verbsDir(t, sysLibrary, verbsLibrary, rdmaLibrary)
+	sys := dir + "/" + sysLibrary
+	both := sys + ":" + dir + "/" + rdmaLibrary + ":" + dir + "/" + verbsLibrary
+	for _, tc := range []struct {
+		option, path, preload string // given
+		wantPath, wantPreload string
+	}{
+		{"--verbs", "", "", dir, sys},
+		{"--verbs=libs", "", "", dir, ""},
+		{"--verbs=preload", "", "", dir, both},
+		{"--verbs", "/a::/b", "/x.so /y.so", dir + ":/a::/b", "/x.so:/y.so:" + sys},
+		{"--verbs", "/a:" + dir, sys + ":/x.so", dir + ":/a", sys + ":/x.so"}, // never twice
+		{"--verbs=libs", "/a", "/x.so", dir + ":/a", "/x.so"},
+	} {
+		cmd := ndrun(t, tc.option, "--dry-run", "-genv", "LD_LIBRARY_PATH=/overridden", "-env", "LD_LIBRARY_PATH="+tc.path, "true")
+		cmd.Env = append(cmd.Env, envVerbsDir+"="+dir, "LD_PRELOAD=")
+		if tc.preload != "" {
+			cmd.Args = slices.Insert(cmd.Args, len(cmd.Args)-1, "-env", "LD_PRELOAD="+tc.preload)
+		}
+		status, out, errOut := proctest.Run(t, cmd)
+		_, env, _ := strings.Cut(out, "  environment  ")
+		last := func(name string) (value string) { // that the rank gets
+			for _, entry := range strings.Fields(strings.ReplaceAll(env, "/x.so /y.so", "")) {
+				if rest, ok := strings.CutPrefix(strings.Trim(entry, "'"), name+"="); ok {
+					value = rest
+				}
+			}
+			return value
+		}
+		if got, gotPreload := last("LD_LIBRARY_PATH"), last("LD_PRELOAD"); status != 0 || got != tc.wantPath || gotPreload != tc.wantPreload {
+			t.Errorf("%s: exit status %d, LD_LIBRARY_PATH %q, LD_PRELOAD %q, want %q, %q\n%s%s", tc.option, status, got, gotPreload, tc.wantPath, tc.wantPreload, out, errOut)
+		}
+	}
+}
+
+// A shell evaluates the output, whatever its own variables contain.
+func TestVerbsEnv(t *testing.T) {
+	dir := verbsDir(t, sysLibrary, verbsLibrary)
+	cmd := ndrun(t, "--verbs-env=libs")
+	cmd.Env = append(cmd.Env, envVerbsDir+"="+dir, "LD_LIBRARY_PATH=/it's $HOME")
+	status, out, errOut := proctest.Run(t, cmd)
+	if status != 0 || errOut != "" {
+		t.Fatalf("exit status %d, %s", status, errOut)
+	}
+	shell := exec.Command("sh", "-c", out+`/usr/bin/env`)
+	if env, err := shell.Output(); err != nil || !strings.Contains(string(env), "\nLD_LIBRARY_PATH="+dir+":/it's $HOME\n") {
+		t.Errorf("%v: %s\nof: %s", err, env, out)
+	}
+}
+
+func TestVerbsErrors(t *testing.T) {
+	empty, partial, spaced := verbsDir(t), verbsDir(t, verbsLibrary), filepath.Join(t.TempDir(), "a b")
+	if err := os.Rename(verbsDir(t, verbsLibrary, sysLibrary), spaced); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ option, dir, want string }{
+		{"--verbs", empty, "option --verbs: no directory has libsoftnd-sys.so, libibverbs.so.1 (looked in " + empty + "): install the C library with verbs, or set SOFTND_VERBS_DIR"},
+		{"--verbs", partial, "option --verbs: no directory has libsoftnd-sys.so, libibverbs.so.1 (looked in " + partial + ")"},
+		{"--verbs-env=preload", partial, "no directory has libsoftnd-sys.so, librdmacm.so.1, libibverbs.so.1 (looked in " + partial + ")"},
+		{"--verbs=libs", empty, "no directory has libibverbs.so.1 (looked in " + empty + ")"},
+		{"--verbs=all", empty, `option --verbs: invalid value "all": want libs or preload`},
+		{"--verbs", spaced, "the loader takes no path with a space, colon or semicolon: move the libraries"},
+		{"--verbs-env", "", "/lib/softnd/verbs"},
+	} {
+		cmd := ndrun(t, tc.option, "true")
+		cmd.Env = append(cmd.Env, envVerbsDir+"="+tc.dir)
+		if status, out, errOut := proctest.Run(t, cmd); status != 2 || out != "" || !strings.Contains(errOut, tc.want) {
+			t.Errorf("%s with %q: exit status %d, output %q, message\n%s want\n%s", tc.option, tc.dir, status, out, errOut, tc.want)
+		}
+	}
+}
+
+// The places belong to the installation of ndrun, and that of the distribution's architecture comes first.
+func TestVerbsPlaces(t *testing.T) {
+	places := verbsPlacesNear("/opt/x/bin/ndrun")
+	if len(places) != 3 || !strings.HasPrefix(places[0], "/opt/x/lib/") || !strings.HasSuffix(places[0], "-linux-gnu/softnd/verbs") ||
+		places[1] != "/opt/x/lib/softnd/verbs" || places[2] != "/opt/x/lib64/softnd/verbs" {
+		t.Errorf("%q", places)
+	}
+}
