@@ -86,6 +86,23 @@ static void tables(struct ibv_context *c)
 	CHECK(ibv_get_pkey_index(c, 1, pkey) == 0 && ibv_get_pkey_index(c, 1, htons(1)) == -1);
 }
 
+/* The files of sysfs, from those beside the library. No header declares the call. */
+int ibv_read_sysfs_file(const char *folder, const char *file, char *text, size_t size);
+
+static void files(struct ibv_context *c)
+{
+	typedef char six_bytes[6];
+	GUARDED(six_bytes) text;
+	PAINT(text);
+	CHECK(ibv_read_sysfs_file(c->device->ibdev_path, "ports/1/state", text.value, 6) == 6 && memcmp(text.value, "4: ACT", 6) == 0);
+	CHECK(all_painted(text.guard));
+	char board[16];
+	CHECK(ibv_read_sysfs_file(c->device->ibdev_path, "board_id", board, sizeof board) == 6 && strcmp(board, "softnd") == 0);
+	CHECK(ibv_read_sysfs_file(c->device->dev_path, "ibdev", board, sizeof board) == 7 && strcmp(board, "softnd0") == 0);
+	errno = 0;
+	CHECK(ibv_read_sysfs_file(c->device->ibdev_path, "ports/2/state", board, sizeof board) == -1 && errno == ENOENT);
+}
+
 static void domains(struct ibv_context *c)
 {
 	struct ibv_pd *pd = ibv_alloc_pd(c);
@@ -182,6 +199,7 @@ int main(int argc, char **argv)
 	struct ibv_context *c = open_only_device();
 	attributes(c);
 	tables(c);
+	files(c);
 	domains(c);
 	events(c);
 	unsupported(c);
