@@ -10,7 +10,12 @@
 
 #include "identity.h"
 
-static struct device device = {.public = {.node_type = IBV_NODE_CA, .transport_type = IBV_TRANSPORT_IB}};
+/* The system's libraries of cards read the pointer after ibv_device, which their own devices have there, and find that this is
+ * another one. */
+static struct {
+	struct ibv_device public;
+	const void *no_driver;
+} device = {.public = {.node_type = IBV_NODE_CA, .transport_type = IBV_TRANSPORT_IB}};
 static pthread_once_t named = PTHREAD_ONCE_INIT;
 
 static void name_device(void)
@@ -27,7 +32,8 @@ static void name_device(void)
 	(void)snprintf(d->ibdev_path, sizeof d->ibdev_path, "%s%s", DEVICE_SYSFS, d->name);
 }
 
-struct ibv_device *the_device(void)
+/* the_device returns the only one, or NULL with errno if SOFTND_VERBS_DEVICE is not a name. */
+static struct ibv_device *the_device(void)
 {
 	(void)pthread_once(&named, name_device);
 	if (device.public.name[0] == '\0') {

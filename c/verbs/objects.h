@@ -4,17 +4,6 @@
 
 #include <infiniband/verbs.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-
-/* The system's libraries of cards read the pointer after ibv_device, which their own devices have there, and find that this is
- * another one. */
-struct device {
-	struct ibv_device public;
-	const void *no_driver;
-};
-
-/* the_device returns the only one, or NULL with errno if SOFTND_VERBS_DEVICE is not a name. */
-struct ibv_device *the_device(void);
 
 struct pd {
 	struct ibv_pd public;
@@ -31,9 +20,8 @@ enum { PORT = 1, ENTRY = 0 };
 
 /* port_gid returns the GID of the port. */
 union ibv_gid port_gid(void);
-/* fill_port stores the attributes of the port as far as the caller's structure reaches, and zeros after them. */
-void fill_port(void *attr, size_t size);
-/* query_device_ex and query_port are entries of the context's table. */
+/* query_device_ex and query_port are entries of the context's table. They fill size bytes: attributes that the caller's structure has
+ * and this library does not know are 0. */
 int query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input, struct ibv_device_attr_ex *attr, size_t size);
 int query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr, size_t size);
 

@@ -60,7 +60,7 @@ int query_device_ex(struct ibv_context *context, const struct ibv_query_device_e
 	return 0;
 }
 
-void fill_port(void *attr, size_t size)
+static void fill_port(void *attr, size_t size)
 {
 	const struct ibv_port_attr all = {
 		.state = IBV_PORT_ACTIVE,

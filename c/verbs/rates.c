@@ -1,5 +1,4 @@
-/* Rates of a port, as multiples of 2.5 Gbit/s and in Mbit/s. Some have no
- * multiple, though other rates of their generation have. */
+/* Rates of a port, as multiples of 2.5 Gbit/s and in Mbit/s. Some have no multiple, though later ones do. */
 #include "objects.h"
 
 static const struct {
