@@ -103,7 +103,7 @@ func (c *connector) startConnect(ctx context.Context, endpoint nd.Endpoint, from
 		release()
 		return nil, err
 	}
-	if peer.IsRelay() {
+	if c.adapter.provider.isOfOtherHost(addr.Addr()) {
 		conn.remote = addr.Addr()
 	}
 	conn.sendRequest(c.local, addr, ep, params)

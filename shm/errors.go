@@ -13,13 +13,15 @@ var (
 	ErrDamaged = errors.New("shared memory is damaged")
 	// ErrFull: a table of the arena has no free entry.
 	ErrFull = errors.New("table is full")
-	// ErrTaken: another live member has the rank, or is the relay.
+	// ErrTaken: another live member has the rank, is the relay, or has published the name.
 	ErrTaken = errors.New("already taken")
 	// ErrNotPublished: a rank reached the barrier without having published bytes for it.
 	ErrNotPublished = errors.New("nothing is published")
 	// ErrTooLong: a rank published more bytes than the limit.
 	ErrTooLong = errors.New("too many bytes are published")
 
+	// errBadName: a name has other characters, or too many.
+	errBadName = errors.New("bad name")
 	// errNotArena: the descriptor is not that of an arena.
 	errNotArena = errors.New("not a softnd arena")
 	// errTruncated: the file is smaller than its header says.

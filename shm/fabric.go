@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -79,8 +78,8 @@ func FindFabric(ctx context.Context, name string) (*Fabric, error) {
 
 // fabricNamed joins a fabric, or creates it if there is none and cfg is not nil.
 func fabricNamed(ctx context.Context, name string, cfg *Config) (*Fabric, error) {
-	if name == "" || len(name) > 64 || strings.Trim(name, fabricLetters) != "" {
-		return nil, fmt.Errorf("shm: fabric name %q: want 1 to 64 of A-Z a-z 0-9 . _ -", name)
+	if err := checkName("fabric name", name); err != nil {
+		return nil, err
 	}
 	user := uint32(os.Geteuid())
 	f, err := openFabric(ctx, fabricAddress(user, name), user, cfg)

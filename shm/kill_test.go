@@ -63,6 +63,30 @@ func TestKillRelay(t *testing.T) {
 	}
 }
 
+// A process dies when it has published a name, which another process can then publish.
+func TestKillPublisher(t *testing.T) {
+	for _, step := range failpoint.Steps {
+		if step.Scenario != failpoint.Name {
+			continue
+		}
+		t.Run(step.Name, func(t *testing.T) {
+			a := newArena(t, 0)
+			m := join(t, a, NoRank)
+			cmd := proctest.Command(roleMember)
+			cmd.ExtraFiles = []*os.File{a.File()}
+			cmd.Env = append(cmd.Env, failpoint.Env+"="+step.Name+":1")
+			victim := proctest.Start(t, cmd)
+			victim.Hear()
+			victim.Say("publish 5")
+			victim.WaitKilled()
+			if err := m.PublishName("server", addressOf(6)); err != nil {
+				t.Error(err)
+			}
+			wantName(t, m, "server", 6)
+		})
+	}
+}
+
 // killInFabric lets a process die at a point. isJoiner says that it joins a fabric that exists, isMember that it serves a
 // joiner.
 func killInFabric(t *testing.T, name, point string, isJoiner, isMember bool) {

@@ -36,6 +36,7 @@ const (
 	headerSize       = pageSize
 	memberStride     = 512
 	rankRecordStride = 64
+	nameEntrySize    = 128
 
 	minHeap = 16 * chunkSize
 	maxSize = 1 << 40

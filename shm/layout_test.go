@@ -18,6 +18,7 @@ func TestLayoutDescribesTheStructs(t *testing.T) {
 		layouttest.Struct[header]("shm.header"),
 		layouttest.Struct[memberRecord]("shm.memberRecord"),
 		layouttest.Struct[rankRecord]("shm.rankRecord"),
+		layouttest.Struct[nameEntry]("shm.nameEntry"),
 		layouttest.Struct[doorbell.Doorbell]("doorbell.Doorbell"))
 }
 

@@ -147,7 +147,9 @@ func (m *Member) acknowledge(drop func(MemberID)) {
 			drop(memberID(slot, s.incarnation()))
 		}
 	}
+	m.names.Lock() // no look for a name that began earlier still reads what the dead member owned
 	failpoint.Reach(failpoint.DeathDropped)
+	m.names.Unlock()
 	// A death that was counted during this loop has a higher number than seen.
 	for noted := m.rec.deathsSeen.Load(); noted < seen; noted = m.rec.deathsSeen.Load() {
 		if m.rec.deathsSeen.CompareAndSwap(noted, seen) { // ORDER death-seen: pairs with the load in acknowledged

@@ -74,6 +74,10 @@ type Member struct {
 	blocks   claimMap // blocks of window entries; guarded by blocksMu
 	left     atomic.Bool
 
+	names      sync.Mutex  // guards the next two
+	published  []nameEntry // nil = it has published none yet
+	nameNumber uint16      // of its last use of an entry
+
 	watches              sync.RWMutex           // see unlessLeft
 	watched              [neighbours]*neighbour // used by CheckLiveness only
 	lastChecked          int                    // slot of the member that CheckLiveness checked last; used by CheckLiveness only
@@ -153,6 +157,7 @@ func (m *Member) take(fd int) (bool, error) {
 	rec.pidNS.Store(pidNamespace())
 	rec.rank.Store(m.rankWord)
 	rec.inbox.Store(0)
+	rec.names.Store(0)
 	rec.waiters.Disarm()
 	rec.engine.Disarm()
 	rec.deathEpoch.Store(notCounted(s.incarnation() + 1))
@@ -325,14 +330,14 @@ func (p *Peer) Name() string {
 	if p.rankWord != 0 {
 		return fmt.Sprintf("rank %d", p.rankWord-1)
 	}
-	if p.IsRelay() {
+	if p.isRelay() {
 		return "the relay"
 	}
 	return p.id.String()
 }
 
-// IsRelay reports whether the member is the relay, which serves connections to other hosts.
-func (p *Peer) IsRelay() bool { return MemberID(p.arena.header().relay.Load()) == p.id }
+// isRelay reports whether the member is the relay, which serves connections to other hosts.
+func (p *Peer) isRelay() bool { return MemberID(p.arena.header().relay.Load()) == p.id }
 
 // RankOf returns the rank of a member, and NoRank if it has none.
 func (a *Arena) RankOf(id MemberID) int {

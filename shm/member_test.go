@@ -182,6 +182,11 @@ var roleMember = proctest.Role("member", func(self *proctest.Self) error {
 				return err
 			}
 			self.Say("relay")
+		case "publish":
+			if err := m.PublishName("server", addressOf(uint16(arg))); err != nil {
+				return err
+			}
+			self.Say("published")
 		case "check":
 			m.CheckLiveness(noDrop)
 			self.Say("checked")

@@ -44,7 +44,8 @@ type memberRecord struct {
 	pid              atomic.Uint32
 	rank             atomic.Uint32 // rank + 1; 0 = not a rank
 	pidNS            atomic.Uint64 // inode of the PID namespace in which pid means something
-	_                [88]byte
+	names            atomic.Uint64 // Offset of namesPerMember name entries in the member's heap; 0 = none. See Member.PublishName
+	_                [80]byte
 	inbox            atomic.Uint64 // head of a list of mail; see Peer.SendMail
 	livenessRequests atomic.Uint32 // incremented when a member that this one may have to watch joins or leaves; see Member.LivenessCheckDue
 	_                [116]byte
@@ -69,6 +70,14 @@ type rankRecord struct {
 	lostPeerAt     atomic.Uint64 // linux.HostClock when the rank recorded that; 0 = never
 }
 
+// nameEntry is a name that a member has published.
+type nameEntry struct {
+	_       structs.HostLayout
+	address atomic.Uint64 // see publishedWord; 0 = the entry is free
+	_       [56]byte
+	name    [nameLength / 8]atomic.Uint64 // zeros behind it
+}
+
 func _() { // a compile error here (constant or index) means that a field or size of the shared layout has changed
 	var at [1]struct{}
 	_, _ = at[unsafe.Offsetof(header{}.checksum)-64], at[unsafe.Offsetof(header{}.deaths)-128]
@@ -76,6 +85,7 @@ func _() { // a compile error here (constant or index) means that a field or siz
 	_ = at[unsafe.Offsetof(header{}.formedBy)-152]
 	_, _ = at[unsafe.Offsetof(header{}.arrived)-256], at[unsafe.Offsetof(header{}.opened)-384]
 	_ = at[unsafe.Sizeof(header{})-512]
+	_, _ = at[unsafe.Offsetof(nameEntry{}.name)-64], at[unsafe.Sizeof(nameEntry{})-nameEntrySize]
 	_, _ = at[unsafe.Offsetof(memberRecord{}.inbox)-128], at[unsafe.Offsetof(memberRecord{}.waiters)-256]
 	_, _ = at[unsafe.Offsetof(memberRecord{}.engine)-384], at[unsafe.Sizeof(memberRecord{})-memberStride]
 	_, _ = at[unsafe.Offsetof(rankRecord{}.round)-24], at[unsafe.Offsetof(rankRecord{}.membarrier)-32]

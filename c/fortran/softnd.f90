@@ -363,6 +363,27 @@ module softnd
       type(c_ptr), value :: arg
       integer(snd_status) :: r
     end function
+    function snd_fabric_publish(fabric, name, address) result(r) bind(c)
+      import
+      type(c_ptr), value :: fabric
+      character(kind=c_char), intent(in) :: name(*)
+      type(snd_address), value :: address
+      integer(snd_status) :: r
+    end function
+    function snd_fabric_withdraw(fabric, name) result(r) bind(c)
+      import
+      type(c_ptr), value :: fabric
+      character(kind=c_char), intent(in) :: name(*)
+      integer(snd_status) :: r
+    end function
+    function snd_fabric_lookup(fabric, name, timeout, address) result(r) bind(c)
+      import
+      type(c_ptr), value :: fabric
+      character(kind=c_char), intent(in) :: name(*)
+      integer(c_int64_t), value :: timeout
+      type(snd_address), intent(out) :: address
+      integer(snd_status) :: r
+    end function
     function snd_fabric_progress(fabric) result(r) bind(c)
       import
       type(c_ptr), value :: fabric

@@ -52,6 +52,9 @@ ROW(snd_fabric_descriptor, VALUE(snd_fabric_descriptor(h) == -1))
 ROW(snd_fabric_address, VALUE(snd_fabric_address(h).host == 0))
 ROW(snd_fabric_set_timeouts, snd_fabric_set_timeouts(h, SND_DEFAULT_TIMEOUT, SND_DEFAULT_TIMEOUT))
 ROW(snd_fabric_set_event_handler, snd_fabric_set_event_handler(h, ignore_event, NULL))
+ROW(snd_fabric_publish, snd_fabric_publish(h, "name", (snd_address){1, 1, 0}))
+ROW(snd_fabric_withdraw, snd_fabric_withdraw(h, "name"))
+ROW(snd_fabric_lookup, snd_fabric_lookup(h, "name", limit, &address))
 ROW(snd_fabric_progress, snd_fabric_progress(h))
 ROW(snd_fabric_event_fd, snd_fabric_event_fd(h, &fd))
 ROW(snd_fabric_close, snd_fabric_close(h))
@@ -180,7 +183,7 @@ struct row {
 #define JOB(name) {#name, try_##name, (void **)&job, (void **)&fabric}
 
 static const struct row rows[] = {
-	FABRIC(snd_fabric_descriptor), FABRIC(snd_fabric_address), FABRIC(snd_fabric_set_timeouts), FABRIC(snd_fabric_progress), FABRIC(snd_fabric_set_event_handler), FABRIC(snd_fabric_event_fd), FABRIC(snd_fabric_close), FABRIC(snd_adapter_open),
+	FABRIC(snd_fabric_descriptor), FABRIC(snd_fabric_address), FABRIC(snd_fabric_set_timeouts), FABRIC(snd_fabric_publish), FABRIC(snd_fabric_withdraw), FABRIC(snd_fabric_lookup), FABRIC(snd_fabric_progress), FABRIC(snd_fabric_set_event_handler), FABRIC(snd_fabric_event_fd), FABRIC(snd_fabric_close), FABRIC(snd_adapter_open),
 	ADAPTER(snd_adapter_query), ADAPTER(snd_adapter_close), ADAPTER(snd_mr_allocate), ADAPTER(snd_mr_register), ADAPTER(snd_window_create),
 	ADAPTER(snd_mr_create_fast), ADAPTER(snd_adapter_privileged_token), MR(snd_mapping_create),
 	MAPPING(snd_mapping_pages), MAPPING(snd_mapping_offset), MAPPING(snd_mapping_close),

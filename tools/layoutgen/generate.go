@@ -18,6 +18,7 @@ var structures = map[string]string{
 	"shm.header":            "header",
 	"shm.memberRecord":      "member_record",
 	"shm.rankRecord":        "rank_record",
+	"shm.nameEntry":         "name_entry",
 	"statuspage.sharedPage": "status_page",
 	"doorbell.Doorbell":     "doorbell",
 	"ring.Slot":             "slot",
@@ -31,6 +32,7 @@ var structures = map[string]string{
 // bitFields names the fields of packed words: section, and first word of a line's text.
 var bitFields = map[string]map[string]string{
 	"word shm.memberRecord.state, 64 bits":                                       {"status": "STATE_STATUS", "incarnation": "STATE_INCARNATION"},
+	"word shm.nameEntry.address, 64 bits":                                        {"port": "NAME_PORT", "number": "NAME_NUMBER", "IPv4": "NAME_IP"},
 	"word shm.MemberID, 64 bits":                                                 {"slot": "MEMBER_SLOT", "incarnation": "MEMBER_INCARNATION"},
 	"word window.accessEntry.word, 64 bits":                                      {"token": "WORD_TOKEN", "rights": "WORD_RIGHTS", "generation": "WORD_GENERATION", "the": "WORD_VALID"},
 	"word window.token, 32 bits":                                                 {"index": "TOKEN_INDEX", "tag": "TOKEN_TAG"},

@@ -261,6 +261,14 @@ public:
 	}
 	/* set_event_handler is snd_fabric_set_event_handler. The handler throws nothing. */
 	void set_event_handler(snd_event_handler handler, void *arg = nullptr) const { check(snd_fabric_set_event_handler(get(), handler, arg)); }
+	void publish(const char *name, snd_address address) const { check(snd_fabric_publish(get(), name, address)); }
+	void withdraw(const char *name) const { check(snd_fabric_withdraw(get(), name)); }
+	snd_address lookup(const char *name, std::int64_t timeout = SND_FOREVER) const
+	{
+		snd_address address;
+		check(snd_fabric_lookup(get(), name, timeout, &address));
+		return address;
+	}
 	snd_status try_progress() const noexcept { return snd_fabric_progress(get()); }
 };
 

@@ -150,6 +150,9 @@ struct snd_fabric {
 	struct snd_joiner joiners[SND_JOINERS];
 	uint32_t next_joiner; /* its place is the oldest one's */
 
+	struct snd_name_entry *names; /* that this member has published; NULL = none yet */
+	uint16_t name_number;         /* of the last use of an entry */
+
 	/* The engine: a thread that makes progress when the program does not. */
 	bool has_engine, engine_runs;
 	struct snd_watch *watch; /* the thread that looks for ended processes; NULL without an engine */

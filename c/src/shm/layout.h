@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#define SNDL_LAYOUT_HASH                        UINT64_C(0xd8ac62db678893c5)
+#define SNDL_LAYOUT_HASH                        UINT64_C(0x8b461039cd675a1a)
 #define SNDL_LAYOUT_VERSION                     2u
 #define SNDL_HEADER_PAGE                        4096u
 #define SNDL_TABLE_ALIGN                        4096u
@@ -52,6 +52,7 @@
 #define SNDL_AT_MEMBER_RECORD_PID               24u
 #define SNDL_AT_MEMBER_RECORD_RANK              28u
 #define SNDL_AT_MEMBER_RECORD_PID_NS            32u
+#define SNDL_AT_MEMBER_RECORD_NAMES             40u
 #define SNDL_AT_MEMBER_RECORD_INBOX             128u
 #define SNDL_AT_MEMBER_RECORD_LIVENESS_REQUESTS 136u
 #define SNDL_AT_MEMBER_RECORD_WAITERS           256u
@@ -65,6 +66,9 @@
 #define SNDL_AT_RANK_RECORD_PUBLISHED_ROUND     40u
 #define SNDL_AT_RANK_RECORD_LOST_PEER           48u
 #define SNDL_AT_RANK_RECORD_LOST_PEER_AT        56u
+#define SNDL_SIZEOF_NAME_ENTRY                  128u
+#define SNDL_AT_NAME_ENTRY_ADDRESS              0u
+#define SNDL_AT_NAME_ENTRY_NAME                 64u
 #define SNDL_SIZEOF_STATUS_PAGE                 8192u
 #define SNDL_AT_STATUS_PAGE_SEQ                 0u
 #define SNDL_AT_STATUS_PAGE_LAST_PROGRESS       8u
@@ -89,6 +93,12 @@
 #define SNDL_MEMBER_SLOT_MASK                   UINT64_C(0xffff)
 #define SNDL_MEMBER_INCARNATION_SHIFT           16u
 #define SNDL_MEMBER_INCARNATION_MASK            UINT64_C(0xffffffff)
+#define SNDL_NAME_PORT_SHIFT                    0u
+#define SNDL_NAME_PORT_MASK                     UINT64_C(0xffff)
+#define SNDL_NAME_NUMBER_SHIFT                  16u
+#define SNDL_NAME_NUMBER_MASK                   UINT64_C(0xffff)
+#define SNDL_NAME_IP_SHIFT                      32u
+#define SNDL_NAME_IP_MASK                       UINT64_C(0xffffffff)
 #define SNDL_SIZEOF_ACCESS_ENTRY                64u
 #define SNDL_AT_ACCESS_ENTRY_WORD               0u
 #define SNDL_AT_ACCESS_ENTRY_BASE               8u

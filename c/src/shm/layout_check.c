@@ -49,6 +49,8 @@ _Static_assert(offsetof(struct snd_member_record, rank) == SNDL_AT_MEMBER_RECORD
 _Static_assert(sizeof(((struct snd_member_record *)0)->rank) == 4, "size of rank");
 _Static_assert(offsetof(struct snd_member_record, pid_ns) == SNDL_AT_MEMBER_RECORD_PID_NS, "offset of pidNS");
 _Static_assert(sizeof(((struct snd_member_record *)0)->pid_ns) == 8, "size of pidNS");
+_Static_assert(offsetof(struct snd_member_record, names) == SNDL_AT_MEMBER_RECORD_NAMES, "offset of names");
+_Static_assert(sizeof(((struct snd_member_record *)0)->names) == 8, "size of names");
 _Static_assert(offsetof(struct snd_member_record, inbox) == SNDL_AT_MEMBER_RECORD_INBOX, "offset of inbox");
 _Static_assert(sizeof(((struct snd_member_record *)0)->inbox) == 8, "size of inbox");
 _Static_assert(offsetof(struct snd_member_record, liveness_requests) == SNDL_AT_MEMBER_RECORD_LIVENESS_REQUESTS, "offset of livenessRequests");
@@ -74,6 +76,11 @@ _Static_assert(offsetof(struct snd_rank_record, lost_peer) == SNDL_AT_RANK_RECOR
 _Static_assert(sizeof(((struct snd_rank_record *)0)->lost_peer) == 8, "size of lostPeer");
 _Static_assert(offsetof(struct snd_rank_record, lost_peer_at) == SNDL_AT_RANK_RECORD_LOST_PEER_AT, "offset of lostPeerAt");
 _Static_assert(sizeof(((struct snd_rank_record *)0)->lost_peer_at) == 8, "size of lostPeerAt");
+_Static_assert(sizeof(struct snd_name_entry) == SNDL_SIZEOF_NAME_ENTRY, "shm.nameEntry 128 bytes");
+_Static_assert(offsetof(struct snd_name_entry, address) == SNDL_AT_NAME_ENTRY_ADDRESS, "offset of address");
+_Static_assert(sizeof(((struct snd_name_entry *)0)->address) == 8, "size of address");
+_Static_assert(offsetof(struct snd_name_entry, name) == SNDL_AT_NAME_ENTRY_NAME, "offset of name");
+_Static_assert(sizeof(((struct snd_name_entry *)0)->name) == 64, "size of name");
 _Static_assert(sizeof(struct snd_status_page) == SNDL_SIZEOF_STATUS_PAGE, "statuspage.sharedPage 8192 bytes");
 _Static_assert(offsetof(struct snd_status_page, seq) == SNDL_AT_STATUS_PAGE_SEQ, "offset of seq");
 _Static_assert(sizeof(((struct snd_status_page *)0)->seq) == 8, "size of seq");

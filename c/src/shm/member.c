@@ -68,6 +68,7 @@ static snd_status take(struct snd_fabric *f, int fd, uint32_t slot, void (*prepa
 	snd_set(&r->pid_ns, snd_pid_namespace());
 	snd_set32(&r->rank, (uint32_t)(f->rank + 1));
 	snd_set(&r->inbox, 0);
+	snd_set(&r->names, 0);
 	snd_set32(&r->waiters.armed, 0);
 	snd_set32(&r->engine.armed, 0);
 	snd_set(&r->death_epoch, snd_not_counted(incarnation));

@@ -76,7 +76,8 @@ struct snd_member_record {
 	snd_half pid;
 	snd_half rank; /* rank + 1 */
 	snd_word pid_ns;
-	char pad1[88];
+	snd_word names; /* offset of SND_NAMES name entries in the member's heap; 0 = none */
+	char pad1[80];
 	snd_word inbox;
 	snd_half liveness_requests;
 	char pad2[116];
@@ -84,6 +85,13 @@ struct snd_member_record {
 	char pad3[120];
 	struct snd_doorbell engine;
 	char pad4[120];
+};
+
+/* snd_name_entry is a name that a member has published. */
+struct snd_name_entry {
+	snd_word address; /* IPv4 address, number of the use, port; 0 = the entry is free */
+	char pad[56];
+	snd_word name[8]; /* zeros behind it */
 };
 
 /* Bits of the member of a rank record, beside its number. Without one, the member is admitted to the group. */

@@ -25,6 +25,7 @@ const (
 	Idle                   // rank without progress, whose status page an observer reads
 	Fabric                 // process that creates, joins or serves a named fabric
 	Relay                  // relay to other hosts
+	Name                   // name of an address
 )
 
 // Step describes a point.

@@ -98,6 +98,8 @@ const (
 	WelcomeSent
 
 	RelayNamed
+
+	NamePublished
 )
 
 // Steps lists all points.
@@ -203,4 +205,7 @@ var Steps = [...]Step{
 
 	// A member becomes the relay to other hosts.
 	RelayNamed: {Name: "relay-named", Scenario: Relay, Orders: "relay-named"},
+
+	// A member publishes a name.
+	NamePublished: {Name: "name-published", Scenario: Name, Orders: "name-entry"},
 }
