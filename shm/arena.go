@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cespare/xxhash/v2"
+	"github.com/edsrzf/mmap-go"
 	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd/internal/goruntime"
@@ -42,7 +43,7 @@ type Config struct {
 // Its methods are safe for concurrent use, except for [Arena.Close].
 type Arena struct {
 	file *os.File // with an open file description of its own
-	mem  []byte
+	mem  mmap.MMap
 	geo  geometry
 	id   [2]uint64
 	node inode // of the file
@@ -131,7 +132,7 @@ func create(file *os.File, geo geometry, cfg Config) (*Arena, error) {
 	}
 	a.mem = mem
 	if a.dumps, err = dumpsArena(); err != nil {
-		return nil, errors.Join(err, unmap(mem))
+		return nil, errors.Join(err, mem.Unmap())
 	}
 	a.dumpTables()
 
@@ -232,7 +233,7 @@ func attach(ctx context.Context, file *os.File, size uint64) (*Arena, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mmap of the header: %w", err)
 	}
-	defer unmap(first)
+	defer first.Unmap()
 	c, geo, err := readHeader(ctx, (&Arena{mem: first}).header(), size)
 	if err != nil {
 		return nil, err
@@ -243,11 +244,11 @@ func attach(ctx context.Context, file *os.File, size uint64) (*Arena, error) {
 	}
 	node, err := inodeOf(int(file.Fd()))
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("fstat: %w", err), unmap(mem))
+		return nil, errors.Join(fmt.Errorf("fstat: %w", err), mem.Unmap())
 	}
 	dumps, err := dumpsArena()
 	if err != nil {
-		return nil, errors.Join(err, unmap(mem))
+		return nil, errors.Join(err, mem.Unmap())
 	}
 	a := &Arena{file: file, mem: mem, geo: geo, node: node, dumps: dumps, ranks: int(c.ranks), rules: int(c.rules), host: int(c.host), id: c.id, secret: c.secret}
 	a.dumpTables()
@@ -255,13 +256,13 @@ func attach(ctx context.Context, file *os.File, size uint64) (*Arena, error) {
 }
 
 // mapWhole maps the whole file. Neither forked children nor core dumps contain the mapping.
-func mapWhole(file *os.File, size uint64) ([]byte, error) {
+func mapWhole(file *os.File, size uint64) (mmap.MMap, error) {
 	mem, err := mapFile(file, size)
 	if err != nil {
 		return nil, mmapError(size, err)
 	}
 	if err := ownProcessOnly(mem); err != nil {
-		return nil, errors.Join(err, unmap(mem))
+		return nil, errors.Join(err, mem.Unmap())
 	}
 	return mem, nil
 }

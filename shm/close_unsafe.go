@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"unsafe"
 
+	"github.com/edsrzf/mmap-go"
 	"golang.org/x/sys/unix"
 )
 
@@ -17,7 +18,7 @@ func (a *Arena) replaceMapping() error {
 	if err := a.replacePages(0, a.geo.size); err != nil {
 		return err
 	}
-	runtime.AddCleanup(a, func(mem []byte) { _ = unmap(mem) }, a.mem)
+	runtime.AddCleanup(a, func(mem mmap.MMap) { _ = mem.Unmap() }, a.mem)
 	return a.private.Close()
 }
 

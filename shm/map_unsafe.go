@@ -4,28 +4,28 @@ import (
 	"os"
 	"unsafe"
 
+	"github.com/edsrzf/mmap-go"
 	"golang.org/x/sys/unix"
 )
 
 // mapFile maps the first size bytes of file, as a rule at a multiple of hugePage, which huge pages need.
-func mapFile(file *os.File, size uint64) ([]byte, error) {
-	at, err := mapAt(nil, file, size)
-	if unused := uintptr(at) % hugePage; err == nil && unused != 0 && size >= hugePage {
-		if err = unix.MunmapPtr(at, uintptr(size)); err == nil {
-			at, err = mapAt(unsafe.Add(at, -int(unused)), file, size) // the addresses below the previous mapping are free as a rule
-		}
+func mapFile(file *os.File, size uint64) (mmap.MMap, error) {
+	mem, err := mmap.MapRegion(file, int(size), mmap.RDWR, 0, 0)
+	if err != nil || size < hugePage {
+		return mem, err
 	}
-	if err != nil {
+	end := unsafe.Add(unsafe.Pointer(unsafe.SliceData(mem)), size)
+	unused := (uintptr(end) - uintptr(size)) % hugePage
+	if unused == 0 {
+		return mem, nil
+	}
+	if err := mem.Unmap(); err != nil {
 		return nil, err
 	}
-	return unsafe.Slice((*byte)(at), size), nil
-}
-
-// mapAt maps the file at an address, or elsewhere if that is in use.
-func mapAt(at unsafe.Pointer, file *os.File, size uint64) (unsafe.Pointer, error) {
-	return unix.MmapPtr(int(file.Fd()), 0, at, uintptr(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-}
-
-func unmap(mem []byte) error {
-	return unix.MunmapPtr(unsafe.Pointer(unsafe.SliceData(mem)), uintptr(len(mem)))
+	// The kernel puts a mapping at the end of the free addresses as a rule. While the last ones are in use, that is a multiple.
+	filler, err := unix.MmapPtr(-1, 0, unsafe.Add(end, -int(unused)), unused, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	if err == nil {
+		defer func() { _ = unix.MunmapPtr(filler, unused) }()
+	}
+	return mmap.MapRegion(file, int(size), mmap.RDWR, 0, 0)
 }
