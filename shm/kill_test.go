@@ -79,7 +79,7 @@ func TestKillPublisher(t *testing.T) {
 			victim.Hear()
 			victim.Say("publish 5")
 			victim.WaitKilled()
-			if err := m.PublishName("server", addressOf(6)); err != nil {
+			if _, err := m.PublishName("server", addressOf(6)); err != nil {
 				t.Error(err)
 			}
 			wantName(t, m, "server", 6)

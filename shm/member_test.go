@@ -183,7 +183,7 @@ var roleMember = proctest.Role("member", func(self *proctest.Self) error {
 			}
 			self.Say("relay")
 		case "publish":
-			if err := m.PublishName("server", addressOf(uint16(arg))); err != nil {
+			if _, err := m.PublishName("server", addressOf(uint16(arg))); err != nil {
 				return err
 			}
 			self.Say("published")

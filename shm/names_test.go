@@ -37,15 +37,17 @@ func wantNoName(t *testing.T, m *Member, name string) {
 func TestNames(t *testing.T) {
 	a := newArena(t, 0)
 	m, n := join(t, a, NoRank), join(t, a, NoRank)
-	publish := func(by *Member, name string, port uint16, want error) {
+	publish := func(by *Member, name string, port uint16, want error) (withdraw func()) {
 		t.Helper()
-		if err := by.PublishName(name, addressOf(port)); !errors.Is(err, want) {
+		withdraw, err := by.PublishName(name, addressOf(port))
+		if !errors.Is(err, want) {
 			t.Errorf("publish %q: %v, want %v", name, err, want)
 		}
+		return withdraw
 	}
 	longest := strings.Repeat("x", nameLength)
 	wantNoName(t, m, "server")
-	publish(m, "server", 1, nil)
+	withdraw := publish(m, "server", 1, nil)
 	publish(m, longest, 2, nil)
 	publish(m, "server", 3, ErrTaken)
 	publish(n, "server", 3, ErrTaken)
@@ -55,16 +57,12 @@ func TestNames(t *testing.T) {
 		wantName(t, by, longest, 2)
 		wantName(t, by, longest[1:], 3)
 	}
-	if err := m.WithdrawName("server"); err != nil {
-		t.Error(err)
-	}
-	for _, by := range []*Member{m, n} {
-		if err := by.WithdrawName("server"); err == nil {
-			t.Error("a name that is not published is withdrawn")
-		}
-		wantNoName(t, by, "server")
-	}
+	withdraw()
+	wantNoName(t, m, "server")
+	wantNoName(t, n, "server")
+	publish(m, "server", 1, nil)() // in the same entry
 	publish(n, "server", 4, nil)
+	withdraw()
 	wantName(t, m, "server", 4)
 	for i := range namesPerMember - 2 {
 		publish(n, fmt.Sprint("more-", i), 5, nil)
@@ -78,7 +76,7 @@ func TestNames(t *testing.T) {
 		}
 	}
 	for _, addr := range []netip.AddrPort{{}, addressOf(0), netip.MustParseAddrPort("[::1]:5")} {
-		if err := m.PublishName("other", addr); err == nil {
+		if _, err := m.PublishName("other", addr); err == nil {
 			t.Errorf("%v is published", addr)
 		}
 	}
@@ -126,11 +124,9 @@ func TestNamesRace(t *testing.T) {
 			for range 500 {
 				k := rand.IntN(3)
 				name := strings.Repeat(string(rune('a'+k)), 20*k+1)
-				switch err := m.PublishName(name, addressOf(uint16(10*(k+1)+i))); {
+				switch withdraw, err := m.PublishName(name, addressOf(uint16(10*(k+1)+i))); {
 				case err == nil:
-					if err := m.WithdrawName(name); err != nil {
-						t.Error(err)
-					}
+					withdraw()
 				case !errors.Is(err, ErrTaken):
 					t.Error(err)
 				}
@@ -153,7 +149,7 @@ func TestDamagedNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := m.PublishName("server", addressOf(1)); err != nil {
+	if _, err := m.PublishName("server", addressOf(1)); err != nil {
 		t.Fatal(err)
 	}
 	mine := m.rec.names.Load()

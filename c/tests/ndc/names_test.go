@@ -18,7 +18,9 @@ func TestNames(t *testing.T) {
 	inGo := must(arena.Join(shm.NoRank))
 	inC := must(Open(int(arena.File().Fd()), Options{}))
 	longest := strings.Repeat("0123456789abcdef", 4)
-	of := func(port uint16) netip.AddrPort { return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 77, 1, 2}), port) }
+	of := func(port uint16) netip.AddrPort {
+		return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 77, 1, 2}), port)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	want := func(name string, port uint16) {
@@ -31,17 +33,17 @@ func TestNames(t *testing.T) {
 		}
 	}
 	check(inC.Publish("server", of(1)))
-	check(inGo.PublishName(longest, of(65535)))
+	must(inGo.PublishName(longest, of(65535)))
 	want("server", 1)
 	want(longest, 65535)
-	if err := inGo.PublishName("server", of(2)); !errors.Is(err, shm.ErrTaken) {
+	if _, err := inGo.PublishName("server", of(2)); !errors.Is(err, shm.ErrTaken) {
 		t.Errorf("Go publishes a name of C: %v", err)
 	}
 	if err := inC.Publish(longest, of(2)); nd.StatusOf(err) != nd.SharingViolation {
 		t.Errorf("C publishes a name of Go: %v", err)
 	}
 	check(inC.Close())
-	check(inGo.PublishName("server", of(3)))
+	must(inGo.PublishName("server", of(3)))
 	if addr, err := inGo.LookupName(ctx, "server"); err != nil || addr != of(3) {
 		t.Errorf("%v, %v", addr, err)
 	}
