@@ -220,7 +220,7 @@ typedef void (*snd_event_handler)(void *arg, const snd_event *event);
  * outstanding. Otherwise the peer has SND_EVENT_FAILED. Calls that fail make no event. */
 SND_API snd_status snd_fabric_set_event_handler(snd_fabric *fabric, snd_event_handler handler, void *arg);
 /* snd_fabric_publish gives an address, such as that of a listener, a name by which snd_fabric_lookup finds it in all processes of the
- * fabric, also in Go (shm.Member.LookupName). The name has 1 to 64 characters out of A-Z a-z 0-9 . _ and -. It ends with
+ * fabric, also in Go (Job.LookupName). The name has 1 to 64 characters out of A-Z a-z 0-9 . _ and -. It ends with
  * snd_fabric_withdraw, snd_fabric_close, or the process. SND_SHARING_VIOLATION: a process of the fabric has the name; of two that publish
  * it at the same time, both can get this. SND_INSUFFICIENT_RESOURCES: this process has 16 names. */
 SND_API snd_status snd_fabric_publish(snd_fabric *fabric, const char *name, snd_address address);
