@@ -105,12 +105,6 @@ func (a *adapter) Allocate(ctx context.Context, size int, flags nd.RegionFlags) 
 	buf, err := a.provider.arena.Bytes(offset, uint64(size))
 	if err == nil {
 		mr.allocation = memory.Add(a.provider.member, offset, buf)
-		if got.HugePages {
-			mr.placement |= nd.HugePages
-		}
-		if got.Node != 0 {
-			mr.placement |= nd.OnNode(node)
-		}
 		err = mr.placed(op, flags, lacks)
 	}
 	if err == nil {
@@ -119,6 +113,12 @@ func (a *adapter) Allocate(ctx context.Context, size int, flags nd.RegionFlags) 
 	if err != nil {
 		mr.Close(ctx)
 		return nil, err
+	}
+	if got.HugePages {
+		mr.placement |= nd.HugePages
+	}
+	if got.Node != 0 {
+		mr.placement |= nd.OnNode(node)
 	}
 	return adopt[nd.MemoryRegion](a, op, kindRegion, mr) // the last step: Close of the adapter would miss the memory of a region without it
 }

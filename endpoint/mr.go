@@ -72,7 +72,7 @@ func (r *memoryRegion) register(ctx context.Context, buf []byte, flags nd.Region
 	}
 	prefaulted := nd.RegionFlags(0)
 	if flags.Has(nd.Prefault) {
-		lacks := linux.Prefault(buf, r.allocation != nil || allowsWrites(flags))
+		lacks := linux.Prefault(buf, release != nil || allowsWrites(flags)) // allocated memory can always be written
 		if lacks == nil {
 			prefaulted = nd.Prefault
 		}
@@ -89,7 +89,7 @@ func (r *memoryRegion) register(ctx context.Context, buf []byte, flags nd.Region
 		}
 		return err
 	}
-	r.placement = r.placement&^nd.Prefault | prefaulted
+	r.placement = prefaulted
 	return nil
 }
 

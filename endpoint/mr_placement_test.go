@@ -132,6 +132,27 @@ func TestPrefaultOfRegister(t *testing.T) {
 	wantStatus(t, err, nd.Success)
 }
 
+// TestRegisterAfterAllocate: a region of Allocate that gets other memory has the placement of that memory.
+func TestRegisterAfterAllocate(t *testing.T) {
+	s := newUnconnected(t)
+	mem := must(unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ, unix.MAP_SHARED|unix.MAP_ANON))
+	defer unix.Munmap(mem)
+	mr := must(s.adapter.Register(s.ctx, mem, nd.Prefault))
+	want := mr.Placement() // 0 if this kernel cannot prefault
+	wantStatus(t, mr.Close(s.ctx), nd.Success)
+
+	mr = must(s.adapter.Allocate(s.ctx, 8, nd.HugePages|nd.OnNode(0)))
+	t.Logf("allocated: placement %v", mr.Placement())
+	for flags, want := range map[nd.RegionFlags]nd.RegionFlags{0: 0, nd.Prefault: want} {
+		wantStatus(t, mr.Deregister(s.ctx), nd.Success)
+		wantStatus(t, mr.Register(s.ctx, mem, flags), nd.Success)
+		if got := mr.Placement(); got != want {
+			t.Errorf("%v: placement %v of memory that the region did not allocate, want %v", flags, got, want)
+		}
+	}
+	wantStatus(t, mr.Close(s.ctx), nd.Success)
+}
+
 // TestTransferToPlacedMemory: peers use placed memory as any other, also after its owner has freed and allocated it again.
 func TestTransferToPlacedMemory(t *testing.T) {
 	const size = 2 << 20

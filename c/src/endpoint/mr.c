@@ -67,7 +67,7 @@ static bool allows_writes(uint32_t flags)
 static snd_status prefault(struct snd_mr *m, void *buffer, uint32_t flags, const char *op)
 {
 	char lacks[120];
-	const bool write = m->allocation != NULL || allows_writes(flags);
+	const bool write = m->allocation != NULL || m->hold != NULL || allows_writes(flags); /* allocated memory can always be written */
 	const int e = (flags & SND_PREFAULT) != 0 ? snd_prefault(buffer, m->length, write) : 0;
 	if (e == 0)
 		m->placement |= flags & SND_PREFAULT;
