@@ -58,8 +58,10 @@ static void test_allocate(void)
 		OK(snd_mr_close(mr, SECOND));
 
 		const snd_status s = snd_mr_allocate(a.adapter, SIZE, flags | SND_REQUIRE_PLACEMENT, &mr);
-		if (got == flags) {
-			CHECK(s == SND_SUCCESS);
+		/* Whether the kernel has huge pages can change between two calls, the rest cannot. */
+		CHECK((flags & SND_HUGE_PAGES) != 0 || (s == SND_SUCCESS) == (got == flags));
+		if (s == SND_SUCCESS) {
+			CHECK(snd_mr_placement(mr) == flags);
 			OK(snd_mr_close(mr, SECOND));
 		} else {
 			CHECK(s == SND_NOT_SUPPORTED && mr == NULL && strstr(snd_last_error(), rows[i].why) != NULL && strstr(snd_last_error(), "ndinfo") != NULL);
@@ -127,20 +129,22 @@ static void test_transfer(void)
 /* The chunks that a search for huge pages claims beside them are free again. */
 static void test_search(void)
 {
-	uint32_t first = 0;
 	snd_fabric *fabric; /* with room for some 50 huge pages */
 	snd_adapter *adapter;
 	OK(snd_fabric_create(0, UINT64_C(160) << 20, MANUAL, &fabric));
 	OK(snd_adapter_open(fabric, &adapter));
-	snd_mr *before;
-	OK(snd_mr_allocate(adapter, 10 << 16, 0, &before)); /* so that a search claims chunks on both sides of the huge pages */
-	for (int i = 0; i < 100; i++) {
-		snd_mr *mr;
-		OK(snd_mr_allocate(adapter, 100, SND_HUGE_PAGES, &mr));
-		if (i == 0)
-			first = snd_mr_placement(mr);
-		CHECK(snd_mr_placement(mr) == first);
-		OK(snd_mr_close(mr, SECOND));
+	for (int round = 0; round < 8; round++) {
+		snd_mr *before[20], *mr;
+		for (uint64_t i = 0; i < 20; i++) {
+			OK(snd_mr_allocate(adapter, (1 + i) << 16, 0, &before[i])); /* the next search claims chunks on both sides of the huge page */
+			const snd_status s = snd_mr_allocate(adapter, 100, SND_HUGE_PAGES | SND_REQUIRE_PLACEMENT, &mr);
+			if (s == SND_SUCCESS)
+				OK(snd_mr_close(mr, SECOND));
+			else /* the kernel may have none */
+				CHECK(s == SND_NOT_SUPPORTED && strstr(snd_last_error(), "contiguous") == NULL);
+		}
+		for (int i = 0; i < 20; i++)
+			OK(snd_mr_close(before[i], SECOND));
 	}
 	OK(snd_fabric_close(fabric));
 }

@@ -1,6 +1,7 @@
 /* A wait for a free slot of the initiator queue. The tests of endpoint/qp_slot_test.go are the same in Go. */
 #include <unistd.h>
 
+#include "shm/fabric.h"
 #include "two_members.h"
 
 enum { DEPTH = 64 };
@@ -38,6 +39,17 @@ static pthread_t start(void)
 	return t;
 }
 
+/* await_wait returns when the call of the thread waits, which keeps the fabric. */
+static void await_wait(void)
+{
+	for (bool waits = false; !waits;) {
+		usleep(1000);
+		snd_lock(a.fabric);
+		waits = a.fabric->calls > 0;
+		snd_unlock(a.fabric);
+	}
+}
+
 static void want(pthread_t t, snd_status s)
 {
 	CHECK(pthread_join(t, NULL) == 0);
@@ -66,6 +78,7 @@ static void test_silent_success(void)
 {
 	fill_queue(SND_SILENT_SUCCESS);
 	const pthread_t t = start();
+	await_wait();
 	usleep(20000);
 	CHECK(status == SND_INTERNAL_ERROR);
 	receive(1);
@@ -88,6 +101,7 @@ static void test_close(void)
 {
 	fill_queue(0);
 	const pthread_t t = start();
+	await_wait();
 	usleep(20000);
 	CHECK(status == SND_INTERNAL_ERROR);
 	OK(snd_endpoint_close(a.ep));
