@@ -41,7 +41,7 @@ static void *find(void *_Atomic *next, const char *name)
 	char buffer[PATH_MAX]; \
 	union { \
 		void *found; \
-		result(*call) parameters; \
+		result(*call) parameters; /* NOLINT(bugprone-macro-parentheses): of a type */ \
 	} real = {find(&next, #name)}; \
 	if (real.found == NULL) { \
 		errno = ENOSYS; \
