@@ -135,6 +135,7 @@ static snd_status start(struct snd_job *j, snd_fabric *f, snd_status s, const st
 	}
 	char cause[CAUSE];
 	snprintf(cause, sizeof cause, "%s", snd_last_error());
+	snd_job_retire(j); /* the thread that learns of the end of the job uses the fabric no more */
 	if (f != NULL) {
 		snd_lock(f);
 		snd_close_fabric(f);
