@@ -177,7 +177,10 @@ func (m *Member) take(fd int) (bool, error) {
 // afterwards. Leave blocks until the functions passed to [Member.Watch] that are running return. Not
 // safe for concurrent use with other methods.
 func (m *Member) Leave() error {
-	if m.left.Swap(true) {
+	m.names.Lock() // a call that still uses names ends first, and later ones see that the member has left
+	left := m.left.Swap(true)
+	m.names.Unlock()
+	if left {
 		return fmt.Errorf("shm: leave: %w", errClosed)
 	}
 	m.watches.Lock()

@@ -45,17 +45,20 @@ func checkName(what, name string) error {
 // and withdraw are safe for concurrent use; after the first call withdraw does nothing.
 //
 // Errors: [ErrTaken] if a live member has the name, this one included; of two members that publish it at the same time, both can get
-// this error. [ErrFull] if this member has published 16 names. [NoMemoryError]. PublishName also fails for another name or if addr is no
-// IPv4 address with a port.
+// this error. [ErrFull] if this member has published 16 names. [NoMemoryError]. PublishName also fails for another name, if addr is no
+// IPv4 address with a port, and if the member has left.
 func (m *Member) PublishName(name string, addr netip.AddrPort) (withdraw func(), err error) {
 	if err := checkName("publish name", name); err != nil {
 		return nil, err
 	}
-	if !addr.Addr().Is4() || addr.Port() == 0 {
+	if !addr.Addr().Is4() || addr.Addr().IsUnspecified() || addr.Port() == 0 {
 		return nil, fmt.Errorf("shm: publish name %q: address %v: want an IPv4 address and a port, as listeners have", name, addr)
 	}
 	m.names.Lock()
 	defer m.names.Unlock()
+	if m.left.Load() { // the entries may be another member's memory
+		return nil, fmt.Errorf("shm: publish name %q: %w", name, errClosed)
+	}
 	if word := m.find(name, nil); word != 0 {
 		return nil, fmt.Errorf("shm: publish name %q: %w: choose another, or withdraw it first", name, ErrTaken)
 	}
@@ -91,26 +94,34 @@ func (m *Member) PublishName(name string, addr netip.AddrPort) (withdraw func(),
 	return nil, fmt.Errorf("shm: publish name %q: %w: %d names are published: withdraw one", name, ErrFull, namesPerMember)
 }
 
-// withdraw frees an entry, unless it has been used again.
+// withdraw frees an entry, unless it has been used again, or the member has left.
 func (m *Member) withdraw(e *nameEntry, word uint64) {
 	m.names.Lock()
 	defer m.names.Unlock()
-	e.address.CompareAndSwap(word, 0)
+	if !m.left.Load() {
+		e.address.CompareAndSwap(word, 0)
+	}
 }
 
-// LookupName returns the address that a live member has published under a name. It waits until there is one, or ctx ends. Safe for
-// concurrent use.
+// LookupName returns the address that a live member has published under a name. It waits until there is one, ctx ends, or this member
+// leaves. Safe for concurrent use.
 //
-// Errors: ctx's error. LookupName also fails for a name that no member can publish.
+// Errors: ctx's error. LookupName also fails for a name that no member can publish, and if the member has left.
 func (m *Member) LookupName(ctx context.Context, name string) (netip.AddrPort, error) {
 	if err := checkName("look up name", name); err != nil {
 		return netip.AddrPort{}, err
 	}
 	for pause := nameMinPause; ; pause = min(2*pause, nameMaxPause) {
 		m.names.Lock()
-		word := m.find(name, nil)
+		left, word := m.left.Load(), uint64(0)
+		if !left {
+			word = m.find(name, nil)
+		}
 		m.names.Unlock()
-		if word != 0 {
+		switch {
+		case left:
+			return netip.AddrPort{}, fmt.Errorf("shm: look up name %q: %w", name, errClosed)
+		case word != 0:
 			return publishedAddress(word), nil
 		}
 		select {

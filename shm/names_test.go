@@ -75,7 +75,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("look up %q: %v", name, err)
 		}
 	}
-	for _, addr := range []netip.AddrPort{{}, addressOf(0), netip.MustParseAddrPort("[::1]:5")} {
+	for _, addr := range []netip.AddrPort{{}, addressOf(0), netip.MustParseAddrPort("[::1]:5"), netip.MustParseAddrPort("0.0.0.0:5")} {
 		if _, err := m.PublishName("other", addr); err == nil {
 			t.Errorf("%v is published", addr)
 		}
@@ -111,6 +111,42 @@ func TestNameOfOtherProcess(t *testing.T) {
 			defer m.names.Unlock()
 			return m.find("server", nil) == 0
 		})
+	}
+}
+
+// A member that has left uses no names: a LookupName that waits ends, and the memory of the entries is left alone.
+func TestNamesAfterLeave(t *testing.T) {
+	a := newArena(t, 0)
+	m, err := a.Join(NoRank)
+	if err != nil {
+		t.Fatal(err)
+	}
+	withdraw, err := m.PublishName("server", addressOf(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	waits := make(chan error)
+	go func() {
+		_, err := m.LookupName(proctest.Context(t), "other")
+		waits <- err
+	}()
+	entries := m.published
+	word := entries[0].address.Load()
+	if err := m.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-waits; !errors.Is(err, errClosed) {
+		t.Errorf("a LookupName during Leave: %v", err)
+	}
+	if _, err := m.LookupName(proctest.Context(t), "server"); !errors.Is(err, errClosed) {
+		t.Errorf("LookupName after Leave: %v", err)
+	}
+	if _, err := m.PublishName("other", addressOf(2)); !errors.Is(err, errClosed) {
+		t.Errorf("PublishName after Leave: %v", err)
+	}
+	withdraw()
+	if entries[0].address.Load() != word || entries[1].address.Load() != 0 {
+		t.Error("calls after Leave have changed the entries")
 	}
 }
 
