@@ -399,11 +399,15 @@ func (j *Job) Dial(ctx context.Context, peer int, cfg nd.EndpointConfig) (nd.End
 //   - [nd.SharingViolation]: a process has the name; of two that publish it at the same time, both can get this error;
 //   - [nd.InsufficientResources]: this rank has published 16 names;
 //   - [nd.InvalidParameter]: another name, or addr is no IPv4 address with a port;
+//   - [nd.InvalidHandle]: the job is closed;
 //   - [NoMemoryError].
 func (j *Job) PublishName(name string, addr netip.AddrPort) (withdraw func(), err error) {
 	withdraw, err = j.member.PublishName(name, addr)
 	if _, isNoMemory := errors.AsType[*NoMemoryError](err); err == nil || isNoMemory {
 		return withdraw, err
+	}
+	if closed := j.usable("publish name"); closed != nil {
+		return nil, closed
 	}
 	status := nd.InvalidParameter
 	switch {
@@ -415,9 +419,11 @@ func (j *Job) PublishName(name string, addr netip.AddrPort) (withdraw func(), er
 	return nil, &nd.OpError{Op: "publish name", Object: "job", Status: status, Err: err}
 }
 
-// LookupName returns the address behind a name. It waits until a process publishes the name, or ctx ends. Safe for concurrent use.
+// LookupName returns the address behind a name. It waits until a process publishes the name, ctx ends, or the job is closed. Safe for
+// concurrent use.
 //
-// Errors: [nd.Canceled] if ctx has ended, [nd.InvalidParameter] for a name that no process can publish.
+// Errors: [nd.Canceled] if ctx has ended, [nd.InvalidHandle] if the job is closed, [nd.InvalidParameter] for a name that no process can
+// publish.
 func (j *Job) LookupName(ctx context.Context, name string) (netip.AddrPort, error) {
 	addr, err := j.member.LookupName(ctx, name)
 	switch {
@@ -425,6 +431,9 @@ func (j *Job) LookupName(ctx context.Context, name string) (netip.AddrPort, erro
 		return addr, nil
 	case ctx.Err() != nil:
 		return addr, nd.CanceledError(ctx, "look up name", "job")
+	}
+	if closed := j.usable("look up name"); closed != nil {
+		return addr, closed
 	}
 	return addr, &nd.OpError{Op: "look up name", Object: "job", Status: nd.InvalidParameter, Err: err}
 }

@@ -334,4 +334,15 @@ func TestNamesOfJob(t *testing.T) {
 	cancel()
 	_, err = jobs[1].LookupName(ended, "server")
 	want(err, nd.Canceled)
+	waits := make(chan error)
+	go func() {
+		_, err := jobs[1].LookupName(context.Background(), "server")
+		waits <- err
+	}()
+	if err := jobs[1].Close(); err != nil {
+		t.Error(err)
+	}
+	want(<-waits, nd.InvalidHandle)
+	_, err = jobs[1].PublishName("server", addr)
+	want(err, nd.InvalidHandle)
 }
