@@ -53,7 +53,7 @@ func (r *memoryRegion) register(ctx context.Context, buf []byte, flags nd.Region
 	case len(buf) > maxRegistration:
 		return argument("buf", r.opError(op, nd.InvalidParameter, fmt.Sprintf("%d bytes, at most %d", len(buf), maxRegistration), "use several regions"))
 	case flags&^registerFlags != 0:
-		return argument("flags", r.opError(op, nd.InvalidParameter, unknownFlags(flags&^registerFlags), useRegionFlags))
+		return argument("flags", r.opError(op, nd.InvalidParameter, unknownFlags(flags&^registerFlags), useRegionFlags+"; HugePages and OnNode are for Allocate"))
 	case ctx.Err() != nil:
 		return nd.CanceledError(ctx, op, "memory region")
 	}

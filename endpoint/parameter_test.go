@@ -139,9 +139,16 @@ var parameterNumbers = map[[2]string]nd.Status{
 
 // A refusal names only the bits that are not flags, and the call that the program made.
 func TestUnknownRegionFlagsAreNamed(t *testing.T) {
-	_, err := newPair(t, setup{}).a.adapter.Allocate(t.Context(), 1, 0xffffffff)
-	const want = "nd: allocate memory region on adapter: unknown flags 0x4000fff0: invalid parameter (flags): use the nd.RegionFlags constants"
-	if err == nil || err.Error() != want {
-		t.Errorf("%v, want %s", err, want)
+	a := newUnconnected(t).adapter
+	const hint = ": invalid parameter (flags): use the nd.RegionFlags constants"
+	for want, call := range map[string]func() (nd.MemoryRegion, error){
+		"nd: allocate memory region on adapter: unknown flags 0x4000fff0" + hint: func() (nd.MemoryRegion, error) { return a.Allocate(t.Context(), 1, 0xffffffff) },
+		"nd: register on memory region: unknown flags HugePages|OnNode(2)" + hint + "; HugePages and OnNode are for Allocate": func() (nd.MemoryRegion, error) {
+			return a.Register(t.Context(), make([]byte, 8), nd.HugePages|nd.OnNode(2)|nd.Prefault)
+		},
+	} {
+		if _, err := call(); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
 	}
 }
