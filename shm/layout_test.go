@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"net/netip"
 	"regexp"
 	"strings"
 	"testing"
@@ -20,6 +21,15 @@ func TestLayoutDescribesTheStructs(t *testing.T) {
 		layouttest.Struct[rankRecord]("shm.rankRecord"),
 		layouttest.Struct[nameEntry]("shm.nameEntry"),
 		layouttest.Struct[doorbell.Doorbell]("doorbell.Doorbell"))
+}
+
+func TestLayoutDescribesNames(t *testing.T) {
+	none, all := netip.AddrFrom4([4]byte{}), netip.AddrFrom4([4]byte{255, 255, 255, 255})
+	layouttest.Check(t, []string{"word shm.nameEntry"},
+		"word shm.nameEntry.address, 64 bits\n"+
+			layouttest.Bits(publishedWord(netip.AddrPortFrom(none, 65535), 0), "port")+
+			layouttest.Bits(publishedWord(netip.AddrPortFrom(none, 0), 65535), "number of the use of the entry")+
+			layouttest.Bits(publishedWord(netip.AddrPortFrom(all, 0), 0), "IPv4 address"))
 }
 
 func TestLayoutDescribesTheFile(t *testing.T) {

@@ -30,7 +30,7 @@ func TestLayoutDescribesEntries(t *testing.T) {
 func TestLayoutDescribesMembers(t *testing.T) {
 	const free, live, dead = 0, 1, 2
 	id := shm.MemberID(1<<48 - 1)
-	layouttest.Check(t, []string{"word shm."},
+	layouttest.Check(t, []string{"word shm.memberRecord", "word shm.MemberID"},
 		"word shm.memberRecord.state, 64 bits\n"+
 			layouttest.Bits(0xff, fmt.Sprintf("status: %d free, %d live, %d dead", free, live, dead))+
 			layouttest.Bits(0xffffffff<<32, "incarnation of the slot"),
