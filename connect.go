@@ -398,7 +398,8 @@ func (j *Job) Dial(ctx context.Context, peer int, cfg nd.EndpointConfig) (nd.End
 //
 //   - [nd.SharingViolation]: a process has the name; of two that publish it at the same time, both can get this error;
 //   - [nd.InsufficientResources]: this rank has published 16 names;
-//   - [nd.InvalidParameter]: another name, or addr is no IPv4 address with a port;
+//   - [nd.InvalidParameter]: another name;
+//   - [nd.InvalidAddress]: addr is no IPv4 address with a port;
 //   - [nd.InvalidHandle]: the job is closed;
 //   - [NoMemoryError].
 func (j *Job) PublishName(name string, addr netip.AddrPort) (withdraw func(), err error) {
@@ -415,6 +416,8 @@ func (j *Job) PublishName(name string, addr netip.AddrPort) (withdraw func(), er
 		status = nd.SharingViolation
 	case errors.Is(err, shm.ErrFull):
 		status = nd.InsufficientResources
+	case !addr.Addr().Is4() || addr.Addr().IsUnspecified() || addr.Port() == 0:
+		status = nd.InvalidAddress
 	}
 	return nil, &nd.OpError{Op: "publish name", Object: "job", Status: status, Err: err}
 }

@@ -323,6 +323,8 @@ func TestNamesOfJob(t *testing.T) {
 	want(err, nd.SharingViolation)
 	_, err = jobs[1].PublishName("two words", addr)
 	want(err, nd.InvalidParameter)
+	_, err = jobs[1].PublishName("other", netip.AddrPortFrom(addr.Addr(), 0))
+	want(err, nd.InvalidAddress)
 	_, err = jobs[1].LookupName(ctx, "two words")
 	want(err, nd.InvalidParameter)
 	withdraw()

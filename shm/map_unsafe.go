@@ -24,8 +24,13 @@ func mapFile(file *os.File, size uint64) (mmap.MMap, error) {
 	}
 	// The kernel puts a mapping at the end of the free addresses as a rule. While the last ones are in use, that is a multiple.
 	filler, err := unix.MmapPtr(-1, 0, unsafe.Add(end, -int(unused)), unused, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
-	if err == nil {
-		defer func() { _ = unix.MunmapPtr(filler, unused) }()
+	if err != nil {
+		return mmap.MapRegion(file, int(size), mmap.RDWR, 0, 0)
 	}
-	return mmap.MapRegion(file, int(size), mmap.RDWR, 0, 0)
+	mem, err = mmap.MapRegion(file, int(size), mmap.RDWR, 0, 0)
+	_ = unix.MunmapPtr(filler, unused)
+	if err != nil { // the limit of the address space leaves no room for both
+		return mmap.MapRegion(file, int(size), mmap.RDWR, 0, 0)
+	}
+	return mem, nil
 }

@@ -108,9 +108,14 @@ func TestCauseIsFirstToFail(t *testing.T) {
 				case strings.HasPrefix(how, "abort"):
 					status = 5
 				}
-				for run := range runs {
+				for run, late := 0, 0; run < runs; run++ {
 					cause := run % 2
 					got, _, errOut := proctest.Run(t, ndrun(t, "-n", "2", "-env", proctest.RoleEnv+"=cause", testBinary(t), how, fmt.Sprint(cause), victim))
+					if strings.Contains(errOut, "the other rank was stopped") && late < 4*runs {
+						// On a loaded machine the victim may fail before the cause has ended. Then no launcher can tell.
+						late, run = late+1, run-1
+						continue
+					}
 					said := strings.Contains(errOut, diskFull)
 					first := strings.Contains(errOut, fmt.Sprintf("ndrun: rank %d (", cause)) && !strings.Contains(errOut, fmt.Sprintf("ndrun: rank %d (", 1-cause))
 					if !said || !first || got != status {
