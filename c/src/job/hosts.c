@@ -129,7 +129,7 @@ snd_status snd_start_hosts(struct snd_job *j, int64_t deadline, const char *op)
 		return s;
 	snd_place_watch(&j->place, snd_job_ends, j);
 	if (snd_is_leader(h)) {
-		h->failed = snd_relay_connect(&h->relay, h->number, relays, deadline, op); /* of which the other ranks of this host learn in exchange_addresses */
+		h->failed = snd_relay_connect(&h->relay, &j->place, h->number, relays, deadline, op); /* of which the other ranks of this host learn in exchange_addresses */
 		if (h->failed != SND_SUCCESS)
 			snprintf(h->why, sizeof h->why, "%s", snd_last_error());
 	}

@@ -20,6 +20,7 @@
 #include "error.h"
 #include "linux/clock.h"
 #include "linux/fork.h"
+#include "meet/bootstrap.h"
 #include "meet/hosts.h"
 #include "shm/arena.h"
 
@@ -135,16 +136,21 @@ static snd_status start_process(struct snd_relay *r, const char *path, int arena
 	return made ? SND_SUCCESS : snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: start %.200s: %s", op, path, snd_errno_text(e));
 }
 
-/* ask sends a line, and reads the answer into r->line. */
-static snd_status ask(struct snd_relay *r, const char *line, int64_t deadline, const char *op)
+#define CHECK_INTERVAL INT64_C(100000000)
+
+/* ask sends a line, and reads the answer into r->line. If place is not NULL, it fails when another rank has ended the job. */
+static snd_status ask(struct snd_relay *r, const struct snd_place *place, const char *line, int64_t deadline, const char *op)
 {
 	(void)send(r->socket, line, strlen(line), MSG_NOSIGNAL); /* fails if the relay has ended, which may have said why */
 	for (size_t n = 0; n + 1 < sizeof r->line;) {
 		const int64_t left = snd_time_left(deadline);
 		struct pollfd p = {r->socket, POLLIN, 0};
-		const int ready = poll(&p, 1, left < 0 || left > INT64_C(1000000000) ? 1000 : (int)(left / 1000000) + 1);
+		const int ready = poll(&p, 1, left < 0 || left > CHECK_INTERVAL ? (int)(CHECK_INTERVAL / 1000000) : (int)(left / 1000000) + 1);
 		if (ready == 0 && left == 0)
 			return snd_fail(SND_IO_TIMEOUT, "%s: it has not answered within the time limit of snd_job_init", op);
+		const snd_status s = ready == 0 && place != NULL ? snd_place_has_ended(place, op) : SND_SUCCESS;
+		if (s != SND_SUCCESS)
+			return s;
 		if (ready <= 0)
 			continue;
 		const ssize_t got = recv(r->socket, r->line + n, 1, 0); /* one byte: the next line is another answer */
@@ -179,20 +185,22 @@ snd_status snd_relay_start(struct snd_relay *r, int arena, int launcher, const s
 		h->job, secret, h->number, h->count, provider, address, keepalive, pack, launcher >= 0 ? ",\"launcher\":true" : "");
 	snprintf(who, sizeof who, "%s: the relay of host %" PRIu32 " (%.300s)", op, h->number, path);
 	r->has_launcher = launcher >= 0;
-	s = ask(r, line, deadline, who);
+	s = ask(r, NULL, line, deadline, who);
 	if (s == SND_SUCCESS && !snd_json_text(r->line, "control", control, SND_RELAY_ADDRESS))
 		s = snd_fail(SND_UNSUCCESSFUL, "%s: its first answer has no address", who);
 	return s;
 }
 
-snd_status snd_relay_connect(struct snd_relay *r, uint32_t host, const char *relays, int64_t deadline, const char *op)
+snd_status snd_relay_connect(struct snd_relay *r, const struct snd_place *place, uint32_t host, const char *relays, int64_t deadline, const char *op)
 {
 	char line[SND_RELAY_LINE], who[60], why[300];
 	snprintf(line, sizeof line, "{\"relays\":%s}\n", relays);
 	snprintf(who, sizeof who, "%s: the relay of host %" PRIu32, op, host);
-	snd_status s = ask(r, line, deadline, who);
+	snd_status s = ask(r, place, line, deadline, who);
 	if (s == SND_SUCCESS)
 		return strncmp(r->line, "{\"ready\":true", 13) == 0 ? s : snd_fail(SND_UNSUCCESSFUL, "%s: its second answer is not that it is ready", who);
+	if (s == SND_CONNECTION_ABORTED)
+		return s;
 	snprintf(why, sizeof why, "%s", snd_last_error());
 	return snd_fail(s, "%s; check that the hosts reach %.120s, or set SOFTND_HOST_ADDRESS", why, relays);
 }

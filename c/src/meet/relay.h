@@ -11,6 +11,7 @@
 #include "linux/descriptor.h"
 
 struct snd_hosts;
+struct snd_place;
 
 enum { SND_RELAY_LINE = 4096, SND_RELAY_ADDRESS = 80, SND_CALL_HEADER = 24 };
 
@@ -53,8 +54,8 @@ struct snd_relay {
  * at most pack bytes. control is the address for the other relays. */
 snd_status snd_relay_start(struct snd_relay *r, int arena, int launcher, const struct snd_hosts *h, uint64_t pack, const char *address, char control[SND_RELAY_ADDRESS], int64_t deadline, const char *op);
 /* snd_relay_connect passes the addresses of all relays as a list of JSON strings, and returns when the relay is connected with
- * them. */
-snd_status snd_relay_connect(struct snd_relay *r, uint32_t host, const char *relays, int64_t deadline, const char *op);
+ * them. It fails with SND_CONNECTION_ABORTED if another rank ends the job meanwhile, and no launcher ends this process. */
+snd_status snd_relay_connect(struct snd_relay *r, const struct snd_place *place, uint32_t host, const char *relays, int64_t deadline, const char *op);
 /* snd_relay_post sends a message, of which a part may stay here until snd_relay_poll sends it. It fails if there is no memory. */
 bool snd_relay_post(struct snd_relay *r, enum snd_call_kind kind, uint32_t status, const void *pack, uint64_t length);
 /* snd_relay_poll takes the answer to the latest message, of at most limit bytes. The relay rings the doorbell of this process when there

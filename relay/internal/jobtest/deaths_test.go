@@ -295,8 +295,9 @@ func TestDeathWhileInitConnectsHosts(t *testing.T) {
 			}
 			ended := make(chan error, 1)
 			go func() { ended <- r.End() }()
-			if err := proctest.Receive(t, "the end of rank 0", ended, r.Err); err == nil || !strings.Contains(r.Err.String(), "rank 1 (at 127.0.0.1") || !strings.Contains(r.Err.String(), "has died") {
-				t.Errorf("%v: %s%s", err, r.Out, r.Err)
+			err = proctest.Receive(t, "the end of rank 0", ended, r.Err) // the program in C succeeds if Init fails
+			if text := r.Out.String() + r.Err.String(); (err == nil) != (name == "C") || !strings.Contains(text, "rank 1 (at 127.0.0.1") || !strings.Contains(text, "has died") {
+				t.Errorf("%v: %s", err, text)
 			}
 			c.mustBeEmpty()
 		})
