@@ -215,7 +215,8 @@ typedef void (*snd_event_handler)(void *arg, const snd_event *event);
  * queues from now on, one after the other. event is valid until the handler returns. The thread holds no lock, and blocks all signals: the
  * handler may block, and may call any function of the library. With SND_THREAD_DOMAIN it counts as a thread of the program. While it
  * blocks, the library keeps up to 1,024 events, and drops and counts more. snd_fabric_close and snd_job_close wait until it has handled all
- * events, for at most a second, and not at all within the handler. A fabric has one handler: a further call fails with
+ * events, for at most a second, and not at all within the handler; a handler that blocks for longer is still called for the rest, so arg
+ * must outlive that. A fabric has one handler: a further call fails with
  * SND_INVALID_DEVICE_STATE. A side that closes an endpoint in order has SND_EVENT_DISCONNECTED, and so has its peer if neither has a request
  * outstanding. Otherwise the peer has SND_EVENT_FAILED. Calls that fail make no event. */
 SND_API snd_status snd_fabric_set_event_handler(snd_fabric *fabric, snd_event_handler handler, void *arg);

@@ -248,9 +248,15 @@ snd_status snd_alloc(struct snd_heap *h, uint64_t length, bool colored, uint64_t
 
 /* lacking is what memory lacks of its placement, as a text; empty: nothing. */
 struct lacking {
-	char text[200];
+	char text[400];
+	size_t length;
 };
-#define LACKS(l, ...) snprintf((l)->text, sizeof(l)->text, __VA_ARGS__)
+#define LACKS(l, ...) \
+	do { \
+		const char *and_ = (l)->length == 0 ? "" : "; "; \
+		(l)->length += (size_t)snprintf((l)->text + (l)->length, sizeof(l)->text - (l)->length, "%s", and_); \
+		(l)->length += (size_t)snprintf((l)->text + (l)->length, sizeof(l)->text - (l)->length, __VA_ARGS__); \
+	} while (0)
 
 /* search_huge is search for chunks that begin a huge page, of the file and of this process. */
 static bool search_huge(struct snd_heap *h, uint64_t n, uint64_t *first, struct lacking *lacks)
@@ -262,7 +268,7 @@ static bool search_huge(struct snd_heap *h, uint64_t n, uint64_t *first, struct 
 		LACKS(lacks, "huge pages: the arena is mapped at %p, which is no multiple of %d", (void *)h->arena->base, SND_HUGE_PAGE);
 	else if (!search(h, n + aligned - 1, first))
 		LACKS(lacks, "huge pages: the arena has no %" PRIu64 " bytes in one contiguous range", (n + aligned - 1) * SNDL_CHUNK_SIZE);
-	if (lacks->text[0] != 0)
+	if (lacks->length != 0)
 		return false;
 	const uint64_t unused = -(h->arena->heap / SNDL_CHUNK_SIZE + *first) % aligned;
 	snd_unclaim_run(&h->claims, *first, unused);
@@ -303,7 +309,7 @@ snd_status snd_alloc_placed(struct snd_heap *h, uint64_t length, uint32_t flags,
 	if (((flags & SND_HUGE_PAGES) == 0 && node == 0) || length == 0 || length > h->arena->size)
 		return snd_alloc(h, length, false, offset, op);
 	const uint64_t whole = (length + SND_HUGE_PAGE - 1) / SND_HUGE_PAGE * (SND_HUGE_PAGE / SNDL_CHUNK_SIZE);
-	struct lacking lacks = {""};
+	struct lacking lacks = {"", 0};
 	uint64_t first = 0, n = whole;
 	const bool huge = (flags & SND_HUGE_PAGES) != 0 && search_huge(h, n, &first, &lacks);
 	if (!huge && !search(h, n = (length + SNDL_CHUNK_SIZE - 1) / SNDL_CHUNK_SIZE, &first))
@@ -321,7 +327,7 @@ snd_status snd_alloc_placed(struct snd_heap *h, uint64_t length, uint32_t flags,
 		*placement = SND_HUGE_PAGES;
 	if (node != 0 && is_on_node(at, n * SNDL_CHUNK_SIZE, *placement != 0 ? SND_HUGE_PAGE : SND_PAGE_SIZE, node - 1, e, &lacks))
 		*placement |= flags & SND_NODE_FLAGS;
-	if (lacks.text[0] == 0 || (flags & SND_REQUIRE_PLACEMENT) == 0)
+	if (lacks.length == 0 || (flags & SND_REQUIRE_PLACEMENT) == 0)
 		return SND_SUCCESS;
 	snd_free(h, *offset);
 	return snd_refuse_placement(lacks.text, op);
