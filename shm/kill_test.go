@@ -39,50 +39,42 @@ func TestKillFabric(t *testing.T) {
 
 // A process dies when it has become the relay. Another one takes its place.
 func TestKillRelay(t *testing.T) {
-	for _, step := range failpoint.Steps {
-		if step.Scenario != failpoint.Relay {
-			continue
+	killMember(t, failpoint.Relay, "relay", func(t *testing.T, m *Member) {
+		if err := m.BecomeRelay(); err != nil {
+			t.Error(err)
 		}
-		t.Run(step.Name, func(t *testing.T) {
-			a := newArena(t, 0)
-			cmd := proctest.Command(roleMember)
-			cmd.ExtraFiles = []*os.File{a.File()}
-			cmd.Env = append(cmd.Env, failpoint.Env+"="+step.Name+":1")
-			victim := proctest.Start(t, cmd)
-			victim.Hear()
-			victim.Say("relay")
-			victim.WaitKilled()
-			m := join(t, a, NoRank)
-			if err := m.BecomeRelay(); err != nil {
-				t.Error(err)
-			}
-			if p, err := a.Relay(); err != nil || p.ID() != m.ID() {
-				t.Errorf("the relay is %v, %v", p, err)
-			}
-		})
-	}
+		if p, err := m.arena.Relay(); err != nil || p.ID() != m.ID() {
+			t.Errorf("the relay is %v, %v", p, err)
+		}
+	})
 }
 
 // A process dies when it has published a name, which another process can then publish.
 func TestKillPublisher(t *testing.T) {
+	killMember(t, failpoint.Name, "publish 5", func(t *testing.T, m *Member) {
+		if _, err := m.PublishName("server", addressOf(6)); err != nil {
+			t.Error(err)
+		}
+		wantName(t, m, "server", 6)
+	})
+}
+
+// killMember lets a member die at each point of a scenario, which it reaches when it is told line. Then goOn gets another member.
+func killMember(t *testing.T, scenario failpoint.Scenario, line string, goOn func(t *testing.T, m *Member)) {
 	for _, step := range failpoint.Steps {
-		if step.Scenario != failpoint.Name {
+		if step.Scenario != scenario {
 			continue
 		}
 		t.Run(step.Name, func(t *testing.T) {
 			a := newArena(t, 0)
-			m := join(t, a, NoRank)
 			cmd := proctest.Command(roleMember)
 			cmd.ExtraFiles = []*os.File{a.File()}
 			cmd.Env = append(cmd.Env, failpoint.Env+"="+step.Name+":1")
 			victim := proctest.Start(t, cmd)
 			victim.Hear()
-			victim.Say("publish 5")
+			victim.Say(line)
 			victim.WaitKilled()
-			if _, err := m.PublishName("server", addressOf(6)); err != nil {
-				t.Error(err)
-			}
-			wantName(t, m, "server", 6)
+			goOn(t, join(t, a, NoRank))
 		})
 	}
 }
