@@ -104,6 +104,19 @@ func fuzzMessages(f *testing.F, shared bool) {
 	hashed := whole | wire.FlagAckRequest | wire.FlagHashed
 	f.Add([]byte{0, 1}, slotsOf(inline(hashed, 40, 0), inline(hashed, 41, 0)), uint16(0))
 	f.Add([]byte{}, slotsOf(ring.Words{wire.Header(wire.WriteInEntry, hashed, 32, remote(v, inArena, small)), address(v, inArena, small, 0), 1, 2, 3, 4, 5}), uint16(0))
+	numbered := whole | wire.FlagImmediate
+	f.Add([]byte{0, 1}, slotsOf(inline(numbered, 40, 7), send(numbered, from(inArena, small, 60), 60, 8)), one(lateToPost))
+	f.Add([]byte{0, 1, 2}, slotsOf(
+		ring.Words{wire.Header(wire.WriteInEntry, numbered, 8, remote(v, inArena, small)), address(v, inArena, small, 0), 1, 2, 3, 4, 9},
+		ring.Words{wire.Header(wire.WritePlaced, numbered, 0, 9), ^uint64(0)},
+		wire.Fragment(wire.WriteFragment, numbered, remote(v, private, forPeers), from(inArena, small, 60), address(v, private, forPeers, 0), 60)), uint16(0))
+	change := func(token nd.Token, at uint64, op wire.Operation, index uint64) ring.Words {
+		return ring.Words{wire.Header(wire.Atomic, wire.FlagFirst|wire.FlagLast|wire.FlagAckRequest, 0, token), at, 1, 2, uint64(op), index}
+	}
+	f.Add([]byte{}, slotsOf(
+		change(remote(v, inArena, forPeers), address(v, inArena, forPeers, 0), wire.FetchAndAdd, 0),
+		change(remote(v, private, forPeers), address(v, private, forPeers, 4), wire.Swap, 1)), one(busyVictim))
+	f.Add([]byte{}, slotsOf(change(remote(v, inArena, small), address(v, inArena, small, 0), wire.CompareAndSwap, wire.Results)), uint16(0))
 	for _, k := range []wire.Kind{wire.SendFragment, wire.WriteFragment, wire.ReadFragment} {
 		e := wire.Fragment(k, hashed, remote(v, inArena, small), from(inArena, small, 60), address(v, inArena, small, 0), 60)
 		e[wire.HashWord] = 99 // no index, and no hash of anything
