@@ -145,10 +145,17 @@ func TestEventsOfOrderlyEnds(t *testing.T) {
 		}
 	}
 	for name, end := range map[string]func(t *testing.T, p *pair){
-		"the endpoint is closed":         func(t *testing.T, p *pair) { p.b.must(order{Do: doCloseEndpoint}) },
-		"the connector is closed":        func(t *testing.T, p *pair) { p.b.must(order{Do: doCloseLink}) },
-		"the provider is closed":         func(t *testing.T, p *pair) { must(t, p.b.provider.Close()) },
-		"both disconnect":                func(t *testing.T, p *pair) { p.goodEnd(p.a, p.b) },
+		"the endpoint is closed":  func(t *testing.T, p *pair) { p.b.must(order{Do: doCloseEndpoint}) },
+		"the connector is closed": func(t *testing.T, p *pair) { p.b.must(order{Do: doCloseLink}) },
+		"the provider is closed":  func(t *testing.T, p *pair) { must(t, p.b.provider.Close()) },
+		"both disconnect": func(t *testing.T, p *pair) {
+			ended := p.a.start(disconnect)
+			p.b.must(order{Do: doNotify}) // before, either side may be the first
+			p.b.must(disconnect)
+			if r := <-ended; r.Status != nd.Success {
+				t.Errorf("the first disconnect: %s", r.Text)
+			}
+		},
 		"one disconnects, both close":    disconnectFirst(order{Do: doCloseEndpoint}),
 		"one disconnects, one connector": disconnectFirst(order{Do: doCloseLink}),
 	} {
@@ -275,6 +282,7 @@ func TestEventRequestWaits(t *testing.T) {
 
 // A handler that never returns holds up neither calls nor Close.
 func TestEventHandlerBlocks(t *testing.T) {
+	t.Parallel()
 	release := make(chan struct{})
 	defer close(release)
 	h := recorder{handle: func(slog.Record) { <-release }}
