@@ -37,6 +37,7 @@ func (p *pair) reclaimedAfterDeath(t *testing.T) {
 // TestPeerDeathUnderLoad kills the peer at random moments while it transfers and while the survivor
 // uses it.
 func TestPeerDeathUnderLoad(t *testing.T) {
+	t.Parallel()
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 1))
 	const n = 100_000

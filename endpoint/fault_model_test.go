@@ -57,6 +57,7 @@ func TestConformanceUnderDelays(t *testing.T) {
 
 // TestOracleUnderDelays is TestOracle with such a plan at both ends.
 func TestOracleUnderDelays(t *testing.T) {
+	t.Parallel()
 	rules := rulesOf(t, delays()...)
 	for _, e := range []Executor{Auto, Target} {
 		s := setup{Executors: [2]Executor{e, e}, Unwired: true, Both: sideOptions{Options: Options{ReceiveTimeout: proctest.Timeout}, FaultRules: rules}}

@@ -23,6 +23,7 @@ var checkedPayloads = sideOptions{Options: Options{CheckPayloads: true}}
 // TestChecksFindCorruption: a wrong byte in flight fails the request with a status of its own, in each executor,
 // for each kind of transfer, at each of its ends. TestFaultCorrupts shows that nothing else finds it.
 func TestChecksFindCorruption(t *testing.T) {
+	t.Parallel()
 	// Around the limits of what a ring entry holds, of the staging buffer, of a bounce buffer, and of a budget.
 	for _, n := range []int{1, 8, 32, 33, 40, 41, 48, 49, 1000, integrity.StagingSize + 1, 65_537, 262_145} {
 		for _, operation := range []string{"write", "read", "send", "receive"} {

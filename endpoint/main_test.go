@@ -12,7 +12,7 @@ import (
 func TestMain(m *testing.M) {
 	maxSleep, maxRest, maxEngineSleep = time.Hour, time.Hour, time.Hour // a sleep that nothing ends fails a test
 	proctest.Main()
-	proctest.SideBySide(5) // parallel tests sleep a part of the time; with more, those that poll take it from each other
+	proctest.SideBySide(8) // parallel tests sleep most of the time
 	proctest.Exit(m.Run(), func() []string { return append(openArenas(), strayGoroutines()...) })
 }
 

@@ -18,6 +18,7 @@ import (
 // TestRegistrationKeepsMemory: allocated memory stays in place while a registration covers it. A peer that writes with
 // the registration's token never reaches the memory of a third process, and it writes with one copy.
 func TestRegistrationKeepsMemory(t *testing.T) {
+	t.Parallel()
 	const size, old, third, written = 1 << 20, 0x11, 0x33, 0x99
 	registrations := map[string]func(s *side, first nd.MemoryRegion) (d nd.WindowDescriptor, end func() error){
 		"region": func(s *side, first nd.MemoryRegion) (nd.WindowDescriptor, func() error) {

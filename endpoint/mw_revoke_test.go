@@ -103,6 +103,7 @@ func TestWindowsInvalidatedByConsecutiveMessages(t *testing.T) {
 // TestWindowInvalidationRefused: the message is not placed, its receive fails, and the connection
 // ends.
 func TestWindowInvalidationRefused(t *testing.T) {
+	t.Parallel()
 	cases := map[string]func(p *pair) nd.WindowDescriptor{
 		"no token": func(*pair) (d nd.WindowDescriptor) { return },
 		"unknown":  func(p *pair) nd.WindowDescriptor { return nd.WindowDescriptor{Token: p.b.memory.Token ^ 1<<28} },

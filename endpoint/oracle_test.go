@@ -32,6 +32,7 @@ type oracle struct {
 }
 
 func TestOracle(t *testing.T) {
+	t.Parallel()
 	for _, executors := range [][2]Executor{{Auto, Auto}, {Target, Target}, {Auto, Target}} {
 		s := setup{Executors: executors, Unwired: true, Both: sideOptions{Options: Options{ReceiveTimeout: proctest.Timeout}}}
 		t.Run(s.String(), func(t *testing.T) {

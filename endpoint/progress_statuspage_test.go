@@ -29,6 +29,7 @@ func awaitStatus(t *testing.T, p *side, what string, ok func(statuspage.Page) bo
 // TestStatusPageShowsWait: the status of a process that waits for a message names the queue, the time,
 // and the peer.
 func TestStatusPageShowsWait(t *testing.T) {
+	t.Parallel()
 	p := newPair(t, setup{})
 	p.b.must(order{Do: doReceive, Parts: mine(0, 8)})
 	before := linux.HostClock()
@@ -62,6 +63,7 @@ func TestStatusPageShowsWait(t *testing.T) {
 
 // TestStatusPageShowsPolls that find nothing, and of a Send for which there is no receive.
 func TestStatusPageShowsPolls(t *testing.T) {
+	t.Parallel()
 	p := newPair(t, setup{Both: sideOptions{Options: Options{ReceiveTimeout: proctest.Timeout}}})
 	p.a.must(order{Do: doSend, Parts: mine(0, 8)})
 	q := p.a.queues[initiatorQueue].(*completionQueue)
@@ -83,6 +85,7 @@ func TestStatusPageShowsPolls(t *testing.T) {
 
 // TestStatusPageNamesExtensions: an atomic that the peer has not executed, and requests with immediate data that wait for a receive.
 func TestStatusPageNamesExtensions(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		order
 		name    string
@@ -150,6 +153,7 @@ func TestObserverGetsStacks(t *testing.T) {
 // TestObserverQuestionsRateLimited: a process that asks repeatedly does not stop the other process
 // for each question.
 func TestObserverQuestionsRateLimited(t *testing.T) {
+	t.Parallel()
 	p := newPair(t, setup{})
 	observer, err := statuspage.Observe(p.arena, p.a.id)
 	if err != nil {

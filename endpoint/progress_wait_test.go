@@ -35,6 +35,7 @@ func TestSleepingWaitSeesPosts(t *testing.T) {
 // TestModerationChecksInterval as often after seconds as at first, so that delayed events are
 // not late.
 func TestModerationChecksInterval(t *testing.T) {
+	t.Parallel()
 	p := newPair(t, setup{})
 	q := p.a.queues[initiatorQueue].(*completionQueue)
 	if err := q.ModerateInterrupts(proctest.Timeout, -1); err != nil {
@@ -50,6 +51,7 @@ func TestModerationChecksInterval(t *testing.T) {
 
 // TestDeferredWorkBacksOff, for example the end of a region with a bound window.
 func TestDeferredWorkBacksOff(t *testing.T) {
+	t.Parallel()
 	p := newPair(t, setup{}).a.provider
 	var tries atomic.Int32
 	var over atomic.Bool

@@ -31,6 +31,7 @@ func kindOf(do verb) nd.RequestType {
 
 // TestLocalViolationFailsRequest posts entries that their tokens do not cover. The posts succeed and the requests fail.
 func TestLocalViolationFailsRequest(t *testing.T) {
+	t.Parallel()
 	const size = 256 << 10
 	cases := map[string]func(p *pair, n int) []part{
 		"unknown token": func(_ *pair, n int) []part { return []part{{Len: n, Token: 1<<31 + 12345}} },

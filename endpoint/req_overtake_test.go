@@ -21,6 +21,7 @@ func (p *pair) whileBlocked(f func()) {
 // requests wait in the peer's ring. Its receive overlaps what those store to; the message is
 // posted last, so its bytes win.
 func TestMessageDoesNotOvertakeRequests(t *testing.T) {
+	t.Parallel()
 	const at, n = 1024, 100
 	for _, trial := range []struct {
 		name  string

@@ -54,6 +54,7 @@ func onSomeShared(t *testing.T, test func(t *testing.T, p *pair)) {
 // TestSharedReceiveTooSmall: the message that took a receive it does not fit into fails, and
 // with it its connection.
 func TestSharedReceiveTooSmall(t *testing.T) {
+	t.Parallel()
 	for _, room := range []int{0, 7, 60} {
 		for _, n := range []int{8, 61, 70_000} {
 			if n <= room {
