@@ -1,7 +1,6 @@
-/* Opened devices. A context joins no fabric: programs open a device to read its attributes, too. */
+/* Opened devices. Opening joins no fabric: programs open a device to read its attributes, too. */
 #include <errno.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "objects.h"
 
@@ -23,25 +22,6 @@ static int bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bin
 static int dealloc_mw(struct ibv_mw *mw)
 {
 	(void)mw;
-	return EOPNOTSUPP;
-}
-
-static int poll_cq(struct ibv_cq *cq, int count, struct ibv_wc *wc)
-{
-	(void)cq, (void)count, (void)wc;
-	return -EOPNOTSUPP;
-}
-
-static int req_notify_cq(struct ibv_cq *cq, int solicited)
-{
-	(void)cq, (void)solicited;
-	return EOPNOTSUPP;
-}
-
-static int post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
-{
-	(void)srq;
-	*bad = wr;
 	return EOPNOTSUPP;
 }
 
@@ -104,31 +84,34 @@ static const struct ibv_context_ops ops = {
 /* Where the table after the first one has NULL, the functions of verbs.h answer EOPNOTSUPP. */
 struct ibv_context *ibv_open_device(struct ibv_device *device)
 {
-	struct verbs_context *verbs = calloc(1, sizeof *verbs);
-	if (verbs == NULL)
-		return NULL;
-	struct ibv_context *context = &verbs->context;
-	context->async_fd = new_event_descriptor();
-	if (context->async_fd < 0) {
-		free(verbs);
+	struct context *c = calloc(1, sizeof *c);
+	if (c == NULL || !open_events(&c->events)) {
+		free(c);
 		return NULL;
 	}
+	struct ibv_context *context = &c->verbs.context;
 	context->device = device;
 	context->ops = ops;
-	context->cmd_fd = context->async_fd; /* programs duplicate it, but no call takes the duplicate */
+	context->cmd_fd = context->async_fd = c->events.fd; /* programs duplicate cmd_fd, but no call takes the duplicate */
 	context->num_comp_vectors = 1;
 	(void)pthread_mutex_init(&context->mutex, NULL);
 	context->abi_compat = (void *)UINTPTR_MAX; /* there is a table before the context */
-	verbs->sz = sizeof *verbs;
-	verbs->query_device_ex = query_device_ex;
-	verbs->query_port = query_port;
+	c->verbs.sz = sizeof c->verbs;
+	c->verbs.query_device_ex = query_device_ex;
+	c->verbs.query_port = query_port;
+	c->verbs.create_cq_ex = create_cq_ex;
+	c->verbs.modify_cq = modify_cq;
+	c->verbs.create_srq_ex = create_srq_ex;
 	return context;
 }
 
+/* All objects of the context end here. The structures of those that the program has not destroyed stay. */
 int ibv_close_device(struct ibv_context *context)
 {
-	(void)close(context->async_fd);
+	struct context *c = context_of(context);
+	leave_fabric(c);
+	close_events(&c->events);
 	(void)pthread_mutex_destroy(&context->mutex);
-	free((char *)context - offsetof(struct verbs_context, context));
+	free(c);
 	return 0;
 }

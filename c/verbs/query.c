@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "endpoint/provider.h"
 #include "identity.h"
 #include "objects.h"
 #include "shm/layout.h"
@@ -17,23 +18,27 @@ static void fill_device(struct ibv_device_attr *attr)
 	*attr = (struct ibv_device_attr){
 		.node_guid = htobe64(NODE_GUID),
 		.sys_image_guid = htobe64(NODE_GUID),
-		.max_mr_size = UINT64_MAX,
+		.max_mr_size = SND_MAX_REGISTRATION,
 		.page_size_cap = (uint64_t)sysconf(_SC_PAGESIZE),
 		.vendor_id = VENDOR_ID,
 		.vendor_part_id = VENDOR_PART_ID,
 		.hw_ver = HARDWARE_VERSION,
 		.max_qp = 1 << 16,
-		.max_qp_wr = 1 << 12,
+		.max_qp_wr = (int)snd_large_limits.queue_depth,
+		.device_cap_flags = IBV_DEVICE_SRQ_RESIZE,
 		.max_sge = SNDL_MAX_SGE,
 		.max_sge_rd = SNDL_MAX_SGE,
 		.max_cq = 1 << 16,
-		.max_cqe = 1 << 20,
-		.max_mr = 1 << 20,
+		.max_cqe = (int)snd_large_limits.cq_depth,
+		.max_mr = (SNDL_WINDOW_ENTRIES - 1) / 2, /* each has an entry for either key */
 		.max_pd = 1 << 16,
 		.max_qp_rd_atom = SND_MAX_READS,
 		.max_res_rd_atom = SND_MAX_READS * (1 << 16),
 		.max_qp_init_rd_atom = SND_MAX_READS,
 		.atomic_cap = IBV_ATOMIC_HCA, /* UCX uses no device without it, nor with more */
+		.max_srq = 1 << 16,
+		.max_srq_wr = (int)snd_large_limits.queue_depth,
+		.max_srq_sge = SNDL_MAX_SGE,
 		.max_ah = 1 << 16,
 		.max_pkeys = 1,
 		.phys_port_cnt = 1,
@@ -50,7 +55,7 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 
 int query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input, struct ibv_device_attr_ex *attr, size_t size)
 {
-	struct ibv_device_attr_ex all = {.phys_port_cnt_ex = 1};
+	struct ibv_device_attr_ex all = {.phys_port_cnt_ex = 1, .cq_mod_caps = {.max_cq_count = UINT16_MAX, .max_cq_period = UINT16_MAX}};
 	(void)context;
 	if ((input != NULL && input->comp_mask != 0) || size < sizeof all.orig_attr)
 		return EINVAL;

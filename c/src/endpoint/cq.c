@@ -115,6 +115,8 @@ void snd_cq_overrun(struct snd_cq *q)
 	for (uint32_t i = 0; i < q->users; i++)
 		q->endpoints[i]->slow |= SND_SLOW_OVERRUN; /* each fails when it is driven next */
 	snd_cq_signal(q);
+	if (q->hook != NULL)
+		q->hook(q->hook_arg, true);
 	snd_wake_progress(q->object.fabric);
 }
 
@@ -409,10 +411,11 @@ snd_status snd_cq_close(snd_cq *cq)
 	snd_list_remove(&cq->link);
 	snd_list_append(&f->closing_queues, &cq->link);
 	snd_object_hide(&cq->object);
+	if (cq->was_armed || cq->fd >= 0)
+		snd_set32(&f->event_fds, snd_relaxed32(&f->event_fds) - 1);
 	if (cq->fd >= 0) {
 		close(cq->fd);
 		cq->fd = -1;
-		snd_set32(&f->event_fds, snd_relaxed32(&f->event_fds) - 1);
 	}
 	snd_wake(f);
 	snd_cq_release(cq);

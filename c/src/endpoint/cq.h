@@ -47,17 +47,24 @@ struct snd_cq {
 	int64_t polled_at;       /* time of an update that found polls; 0 = none did */
 	uint32_t references; /* of endpoints that are not freed */
 	bool overrun, closed;
+	bool shared; /* endpoints of all adapters of the fabric may use it */
 	uint32_t cancels; /* how often its waits were cancelled */
 	bool ended; /* it is closed or has overrun: it takes no further result */
 
 	/* Events. A result is named by its number plus one, counted from the first of the queue. */
-	bool watched;                        /* a call of notify waits, there is an event descriptor, or events are delayed */
+	bool watched;                        /* a call of notify waits, there is an event descriptor, the hook is armed, or events are delayed */
 	uint64_t base;                       /* number of the result in place 0 */
 	uint64_t last_error, last_solicited; /* the latest such results */
 	uint64_t last_released;              /* the latest result that ended a notify */
 	struct snd_link notifications;       /* calls that wait, oldest first */
 	int fd;                              /* event descriptor; -1 = none */
 	bool signaled;                       /* written, and the queue was not empty since */
+	/* A hook instead of the descriptor, see snd_cq_set_hook. */
+	void (*hook)(void *arg, bool overrun);
+	void *hook_arg;
+	bool armed, was_armed; /* was_armed: at any time */
+	uint32_t armed_type;
+	uint64_t armed_after; /* the latest result then */
 	/* Moderation delays events, so that one covers many results. */
 	bool moderated, has_timer;  /* has_timer: the timer is in the deferred work */
 	int32_t event_count;        /* negative: only the interval ends a delay */
@@ -84,6 +91,11 @@ snd_status snd_cq_wait_status(const struct snd_cq *q, snd_status s, const char *
 void snd_cq_signal(struct snd_cq *q);
 /* snd_cq_event ends calls of notify that the latest result satisfies, and makes the event descriptor readable. */
 void snd_cq_event(struct snd_cq *q, bool failed, bool solicited);
+
+/* snd_cq_set_hook is for a new queue of verbs, which endpoints of all adapters may use. Its hook is called with the fabric's lock held: once for
+ * each snd_cq_arm, at the next result of the type, and when the queue overruns. Without the hook it needs no descriptor. */
+snd_status snd_cq_set_hook(snd_cq *cq, void (*hook)(void *arg, bool overrun), void *arg);
+snd_status snd_cq_arm(snd_cq *cq, uint32_t type);
 
 /* snd_cq_limit makes q overrun if a result of the endpoint comes next and q is full: on a stepwise fabric, q holds exactly its depth. */
 static inline void snd_cq_limit(struct snd_cq *q, const struct snd_endpoint *ep)

@@ -17,7 +17,7 @@ struct notification {
 	bool released;
 };
 
-static void update_watched(struct snd_cq *q) { q->watched = q->fd >= 0 || !snd_list_is_empty(&q->notifications) || q->moderated; }
+static void update_watched(struct snd_cq *q) { q->watched = q->fd >= 0 || !snd_list_is_empty(&q->notifications) || q->armed || q->moderated; }
 
 /* latest returns the latest result that can end a notify of a type. */
 static uint64_t latest(const struct snd_cq *q, uint32_t type)
@@ -64,12 +64,22 @@ void snd_cq_signal(struct snd_cq *q)
 	}
 }
 
+static void call_hook(struct snd_cq *q)
+{
+	if (!q->armed || latest(q, q->armed_type) <= q->armed_after)
+		return;
+	q->armed = false;
+	update_watched(q);
+	q->hook(q->hook_arg, false);
+}
+
 /* raise_event raises an event for all results so far. */
 static void raise_event(struct snd_cq *q)
 {
 	q->announced = q->base + q->tail;
 	q->announced_solicited = q->last_solicited;
 	release_notifications(q);
+	call_hook(q);
 	snd_cq_signal(q);
 }
 
@@ -195,6 +205,33 @@ snd_status snd_cq_event_fd(snd_cq *cq, int *descriptor)
 	}
 	*descriptor = cq->fd;
 	return snd_leave_with(f, s);
+}
+
+snd_status snd_cq_set_hook(snd_cq *cq, void (*hook)(void *arg, bool overrun), void *arg)
+{
+	SND_ENTER(cq, SND_TYPE_CQ, "set hook");
+	cq->shared = true;
+	cq->hook = hook;
+	cq->hook_arg = arg;
+	return snd_leave_with(cq->object.fabric, SND_SUCCESS);
+}
+
+snd_status snd_cq_arm(snd_cq *cq, uint32_t type)
+{
+	SND_KEEP_ERRNO;
+	SND_ENTER(cq, SND_TYPE_CQ, "arm");
+	struct snd_fabric *f = cq->object.fabric;
+	if (!cq->armed || type == SND_NOTIFY_ANY)
+		cq->armed_type = type;
+	cq->armed = true;
+	cq->armed_after = cq->base + cq->tail;
+	update_watched(cq);
+	if (!cq->was_armed) { /* from now on the engine drives the endpoints although the program polls */
+		cq->was_armed = true;
+		snd_set32(&f->event_fds, snd_relaxed32(&f->event_fds) + 1);
+		snd_wake_progress(f);
+	}
+	return snd_leave_with(f, SND_SUCCESS);
 }
 
 snd_status snd_cq_moderate(snd_cq *cq, int64_t interval, int32_t count)

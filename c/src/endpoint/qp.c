@@ -145,7 +145,7 @@ static snd_status check_config(struct snd_adapter *a, snd_endpoint_config *c, co
 	const struct snd_limits *most = f->limits;
 	snd_cq *const queues[] = {c->receive_cq, c->initiator_cq};
 	for (int i = 0; i < 2; i++)
-		if (!snd_belongs(f, queues[i], SND_TYPE_CQ) || queues[i]->adapter != a)
+		if (!snd_belongs(f, queues[i], SND_TYPE_CQ) || (queues[i]->adapter != a && !queues[i]->shared))
 			return snd_fail(SND_INVALID_PARAMETER, "%s: %s of the configuration is NULL, closed or of another adapter: pass an open completion queue", op, i == 0 ? "receive_cq" : "initiator_cq");
 	if (c->srq != NULL) {
 		if (!snd_belongs(f, c->srq, SND_TYPE_SRQ) || c->srq->adapter != a)

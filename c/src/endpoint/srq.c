@@ -167,9 +167,13 @@ snd_status snd_srq_post(snd_srq *srq, const snd_request *requests, uint32_t coun
 /* count_low counts an event if the number of receives has just fallen below the threshold. */
 static void count_low(struct snd_srq *q, bool was_low)
 {
-	if (!was_low && is_low(q)) {
-		q->events++;
-		snd_wake(q->object.fabric);
+	if (was_low || !is_low(q))
+		return;
+	q->events++;
+	snd_wake(q->object.fabric);
+	if (q->hook != NULL) {
+		q->threshold = 0;
+		q->hook(q->hook_arg);
 	}
 }
 
@@ -262,6 +266,21 @@ snd_status snd_srq_modify(snd_srq *srq, uint32_t depth, uint32_t threshold)
 	}
 	return snd_leave_with(f, s);
 }
+
+snd_status snd_srq_arm(snd_srq *srq, uint32_t threshold, void (*hook)(void *arg), void *arg)
+{
+	const char *op = "arm";
+	SND_ENTER(srq, SND_TYPE_SRQ, op);
+	if (threshold > srq->depth)
+		return snd_leave_with(srq->object.fabric, snd_fail(SND_INVALID_PARAMETER, "%s: threshold %" PRIu32 ", at most the depth of %" PRIu32, op, threshold, srq->depth));
+	srq->hook = hook;
+	srq->hook_arg = arg;
+	srq->threshold = threshold;
+	count_low(srq, false);
+	return snd_leave_with(srq->object.fabric, SND_SUCCESS);
+}
+
+uint32_t snd_srq_threshold(snd_srq *srq) { SND_GET(srq, SND_TYPE_SRQ, "threshold", uint32_t, srq->threshold, 0); }
 
 snd_status snd_srq_cancel(snd_srq *srq)
 {

@@ -17,7 +17,14 @@ struct snd_srq {
 	uint32_t depth, threshold, max_sge;
 	uint32_t references; /* of endpoints that are not freed */
 	bool closed;
+	void (*hook)(void *arg); /* see snd_srq_arm */
+	void *hook_arg;
 };
+
+/* snd_srq_arm sets the threshold, 0 for none. When fewer receives are outstanding, perhaps at once, it becomes 0, and hook is called with the
+ * fabric's lock held. */
+snd_status snd_srq_arm(snd_srq *srq, uint32_t threshold, void (*hook)(void *arg), void *arg);
+uint32_t snd_srq_threshold(snd_srq *srq);
 
 /* snd_srq_release frees a closed queue that nothing refers to. */
 void snd_srq_release(struct snd_srq *q);

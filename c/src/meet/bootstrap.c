@@ -111,6 +111,16 @@ static snd_status place_under_ndrun(struct snd_place *p, const snd_fabric_option
 	return snd_fabric_finish(f, s, (int32_t)rank, fabric, op);
 }
 
+snd_status snd_place_visit(const snd_fabric_options *o, snd_fabric **fabric, const char *op)
+{
+	struct snd_place p;
+	snd_place_init(&p);
+	const snd_status s = place_under_ndrun(&p, o, fabric, op);
+	if (p.channel >= 0)
+		snd_launcher_leave(p.channel);
+	return s;
+}
+
 static snd_status place_alone(struct snd_place *p, const snd_fabric_options *o, snd_fabric **fabric, const char *op)
 {
 	struct snd_fabric *f;

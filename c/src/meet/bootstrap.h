@@ -28,6 +28,9 @@ void snd_place_init(struct snd_place *p);
 /* snd_place_find finds the place of this process, and opens the fabric of its job. It asks the innermost launcher first:
  * ndrun sets its own variables over those of a launcher that has started ndrun. */
 snd_status snd_place_find(struct snd_place *p, const snd_fabric_options *o, int64_t deadline, snd_fabric **fabric, const char *op);
+/* snd_place_visit opens the fabric of the job of ndrun that has started this process, for a program that does not call snd_job_init.
+ * To ndrun, the exit code alone says whether it has failed. */
+snd_status snd_place_visit(const snd_fabric_options *o, snd_fabric **fabric, const char *op);
 /* snd_place_leave tells the launcher that this rank ends in good order. It fails if another rank has ended a job without a
  * launcher. snd_place_hang_up only closes the connection: the launcher then takes this rank for failed. Hydra
  * ends this process at that, before the program can print the cause, so the cause is printed first. */

@@ -1,0 +1,88 @@
+/* The fabric of the process: all contexts share it. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "endpoint/provider.h"
+#include "linux/clock.h"
+#include "meet/bootstrap.h"
+#include "objects.h"
+#include "settings.h"
+
+#define JOIN_TIMEOUT INT64_C(10000000000)
+
+static struct {
+	pthread_mutex_t lock;
+	snd_fabric *fabric; /* NULL = not joined */
+	unsigned contexts;  /* that have joined */
+	pid_t pid;          /* that has joined: a forked child has not */
+} here = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static snd_status join(void)
+{
+	const char *op = "join fabric", *name = getenv("SOFTND_VERBS_FABRIC");
+	snd_fabric_options o = {.threading = SND_THREAD_SAFE, .progress = SND_PROGRESS_AUTO};
+	const snd_status s = snd_apply_environment(&o, op);
+	if (s != SND_SUCCESS)
+		return s;
+	if (getenv("SOFTND_ARENA_FD") != NULL || getenv("SOFTND_CONTROL") != NULL)
+		return snd_place_visit(&o, &here.fabric, op);
+	return snd_fabric_join(name != NULL && *name != '\0' ? name : "verbs", 0, 0, 0, -1, &o, snd_deadline(JOIN_TIMEOUT), &here.fabric, op);
+}
+
+/* join_with joins the fabric, or counts one more context in it. The lock is held. */
+static bool join_with(struct context *c)
+{
+	if (here.pid != getpid()) {
+		here.fabric = NULL;
+		here.contexts = 0;
+		here.pid = getpid();
+	}
+	if (here.fabric == NULL) {
+		const snd_status s = join();
+		if (s != SND_SUCCESS) {
+			/* The program itself can say only that it has no memory region, or no queue. */
+			(void)fprintf(stderr, "softnd: %s\n", snd_last_error());
+			(void)refuse_status(s);
+			return false;
+		}
+	}
+	here.contexts += c->joined != here.pid;
+	c->joined = here.pid;
+	return true;
+}
+
+/* make_adapter stores an adapter for a context into *adapter, unless there is one. */
+static snd_adapter *make_adapter(struct context *c, snd_adapter **adapter)
+{
+	(void)pthread_mutex_lock(&here.lock);
+	if (*adapter == NULL && join_with(c)) {
+		const snd_status s = snd_adapter_open(here.fabric, adapter);
+		if (s != SND_SUCCESS)
+			(void)refuse_status(s);
+	}
+	snd_adapter *a = *adapter;
+	(void)pthread_mutex_unlock(&here.lock);
+	return a;
+}
+
+snd_adapter *adapter_of(struct pd *pd) { return make_adapter(context_of(pd->public.context), &pd->adapter); }
+snd_adapter *queues_of(struct context *c) { return make_adapter(c, &c->queues); }
+
+int close_adapter(snd_adapter *adapter) { return adapter == NULL ? 0 : refuse_end(snd_adapter_close(adapter, SND_FOREVER)); }
+
+void leave_fabric(struct context *c)
+{
+	(void)pthread_mutex_lock(&here.lock);
+	if (c->joined != 0 && c->joined == getpid() && --here.contexts == 0) {
+		(void)snd_fabric_close(here.fabric);
+		here.fabric = NULL;
+	} else if (c->joined == getpid()) {
+		for (struct pd *pd = c->domains; pd != NULL; pd = pd->next)
+			(void)close_adapter(pd->adapter);
+		(void)close_adapter(c->queues);
+	}
+	(void)pthread_mutex_unlock(&here.lock);
+}
