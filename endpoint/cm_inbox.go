@@ -57,7 +57,7 @@ func (p *Provider) handleRequest(r *wire.ConnectionRecord, off shm.Offset) {
 	}
 	p.track(c)
 	l := p.listenerFor(c.requested)
-	if l == nil || p.calls != nil && p.calls.Refuses(p.arena.RankOf(c.peer.ID())) || !l.enqueue(c) {
+	if l == nil || r.Port[passive]&wire.ByNumber != 0 || p.calls != nil && p.calls.Refuses(p.arena.RankOf(c.peer.ID())) || !l.enqueue(c) {
 		c.refuse()
 	}
 	p.waiters.Wake()

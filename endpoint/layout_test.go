@@ -39,6 +39,11 @@ func TestLayout(t *testing.T) {
 		layouttest.Struct[ring.Slot]("ring.Slot"),
 		layouttest.Struct[wire.SharedQP]("wire.SharedQP"),
 		layouttest.Struct[wire.ConnectionRecord]("wire.ConnectionRecord"),
+		"word wire.SharedQP.EndCause, 32 bits\n  1 local, 2 fault of the responder, 3 closed\n",
+		"word wire.ConnectionRecord.Port, 32 bits\n"+
+			layouttest.Bits(1<<16-1, "port")+
+			layouttest.Bits(1<<24-1, "shm.number, with bit 31")+
+			layouttest.Bits(wire.ByNumber, "the sides connect by number"),
 		fmt.Sprintf("word wire.ConnectionRecord.State, 32 bits\n"+
 			"  %d requested, %d accepted, %d established, %d refused, %d withdrawn, %d aborted\n",
 			connRequested, connAccepted, connEstablished, connRefused, connWithdrawn, connAborted),

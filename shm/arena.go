@@ -160,7 +160,7 @@ type span struct {
 	n   uint64
 }
 
-// tables returns the parts that the creator reserves. Members reserve status pages, window blocks and the heap.
+// tables returns the parts that the creator reserves. Members reserve status pages, blocks of entries and the heap.
 func (a *Arena) tables() []span {
 	g := a.geo
 	return []span{
@@ -169,6 +169,7 @@ func (a *Arena) tables() []span {
 		{g.rankRecords, uint64(a.ranks) * rankRecordStride},
 		{g.windowOwners, windowBlocks * 4},
 		{g.faultRules, uint64(a.rules) * faultRuleSize},
+		{g.numberOwners, numberBlocks * 4},
 		{g.chunkOwners, g.chunks * 4},
 	}
 }

@@ -151,6 +151,7 @@ func fakeArena(ranks int) *Arena {
 	g.memberTable = table(maxMembers * memberStride)
 	g.rankRecords = table(MaxRanks * rankRecordStride)
 	g.windowOwners = table(windowBlocks * 4)
+	g.numberOwners = table(numberBlocks * 4)
 	g.chunkOwners = table(fakeChunks * 4)
 	g.heap = Offset(roundUp(at, chunkSize))
 	g.size = uint64(g.heap) + fakeChunks*chunkSize

@@ -25,6 +25,13 @@ const (
 	WindowBlockEntries = 256
 	windowBlocks       = WindowEntries / WindowBlockEntries
 
+	// numberEntries is the number of number entries, of numberEntrySize bytes each. Members claim them in blocks of
+	// numberBlockEntries, a page each.
+	numberEntries      = 1 << 16
+	numberEntrySize    = 64
+	numberBlockEntries = 64
+	numberBlocks       = numberEntries / numberBlockEntries
+
 	// StatusPageSize is the size of a member's status page, in bytes.
 	StatusPageSize = 8192
 
@@ -56,6 +63,8 @@ type geometry struct {
 	windowOwners Offset // one 32-bit word per block of window entries
 	windowTable  Offset
 	faultRules   Offset
+	numberOwners Offset // one 32-bit word per block of number entries
+	numberTable  Offset
 	chunkOwners  Offset // one 32-bit word per chunk
 	heap         Offset
 	chunks       uint64
@@ -81,6 +90,8 @@ func geometryFor(size uint64) (geometry, error) {
 	g.windowOwners = table(windowBlocks * 4)
 	g.windowTable = table(WindowEntries * WindowEntrySize)
 	g.faultRules = table(maxFaultRules * faultRuleSize)
+	g.numberOwners = table(numberBlocks * 4)
+	g.numberTable = table(numberEntries * numberEntrySize)
 	g.chunkOwners = table(size / chunkSize * 4) // a few words more than chunks
 	at = roundUp(at, chunkSize)
 	if at+minHeap > size {

@@ -20,6 +20,7 @@ func TestLayoutDescribesTheStructs(t *testing.T) {
 		layouttest.Struct[memberRecord]("shm.memberRecord"),
 		layouttest.Struct[rankRecord]("shm.rankRecord"),
 		layouttest.Struct[nameEntry]("shm.nameEntry"),
+		fmt.Sprintf("shm.numberEntry %d bytes\n     0    8 word\n     8    8 dest\n", numberEntrySize), // only the C library has the structure
 		layouttest.Struct[doorbell.Doorbell]("doorbell.Doorbell"))
 }
 
@@ -42,6 +43,8 @@ func TestLayoutDescribesTheFile(t *testing.T) {
 		fmt.Sprintf("window block words %d x 4 owner of each block of %d", windowBlocks, WindowBlockEntries),
 		fmt.Sprintf("window entries %d x %d", WindowEntries, WindowEntrySize),
 		fmt.Sprintf("fault rules %d x %d", maxFaultRules, faultRuleSize),
+		fmt.Sprintf("number block words %d x 4 owner of each block of %d", numberBlocks, numberBlockEntries),
+		fmt.Sprintf("number entries %d x %d", numberEntries, numberEntrySize),
 		fmt.Sprintf("chunk words (size / %d) x 4", chunkSize),
 		fmt.Sprintf("rounded up to %d: the heap, in chunks of %d", chunkSize, chunkSize),
 	} {
@@ -85,6 +88,8 @@ func TestGeometryPlacesTables(t *testing.T) {
 			{"window block words", g.windowOwners, windowBlocks * 4, pageSize},
 			{"window entries", g.windowTable, WindowEntries * WindowEntrySize, pageSize},
 			{"fault rules", g.faultRules, maxFaultRules * faultRuleSize, pageSize},
+			{"number block words", g.numberOwners, numberBlocks * 4, pageSize},
+			{"number entries", g.numberTable, numberEntries * numberEntrySize, pageSize},
 			{"chunk words", g.chunkOwners, g.chunks * 4, pageSize},
 			{"heap", g.heap, g.chunks * chunkSize, chunkSize},
 		}

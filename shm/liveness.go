@@ -232,6 +232,8 @@ func (a *Arena) reclaim(slot int) (err error) {
 	failpoint.Reach(failpoint.ChunksFreed)
 	blocks := ownerMap{a.words(a.geo.windowOwners, windowBlocks), self}
 	blocks.releaseRun(0, windowBlocks)
+	numbers := ownerMap{a.words(a.geo.numberOwners, numberBlocks), self}
+	numbers.releaseRun(0, numberBlocks)
 	return err
 }
 

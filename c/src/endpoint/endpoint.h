@@ -288,6 +288,18 @@ struct snd_endpoint {
 		bool reported;
 	} waiting; /* see snd_events_of_waiting */
 
+	/* By number, see cm_number.h. */
+	bool numbered; /* it behaves as a queue pair of a card; so does its peer */
+	struct {
+		uint32_t own, dest; /* numbers */
+		uint32_t inbound_reads, outbound_reads;
+		uint32_t peer_reads; /* inbound limit of the peer */
+		uint32_t rnr_retry;
+		int64_t retry_deadline;
+		int64_t since; /* a request waits for the connection; 0 = none does */
+		uint64_t offered_to, refused_by; /* uses of the peer's number; 0 = none */
+	} match;
+
 	/* Life. */
 	struct snd_connector *connector;
 	bool request_failed; /* a request has completed with a failure that this side found; the rest is canceled */

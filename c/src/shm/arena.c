@@ -50,6 +50,10 @@ static bool place(struct snd_arena *a, uint64_t size)
 	at = round_up(at + (uint64_t)SNDL_WINDOW_ENTRIES * SNDL_WINDOW_ENTRY_SIZE, SNDL_TABLE_ALIGN);
 	a->fault_rules = at;
 	at = round_up(at + (uint64_t)SNDL_FAULT_RULES * SNDL_FAULT_RULE_SIZE, SNDL_TABLE_ALIGN);
+	uint64_t number_blocks = at;
+	at = round_up(at + (uint64_t)SNDL_NUMBER_BLOCKS * 4, SNDL_TABLE_ALIGN);
+	a->number_table = at;
+	at = round_up(at + (uint64_t)SNDL_NUMBER_ENTRIES * SNDL_NUMBER_ENTRY_SIZE, SNDL_TABLE_ALIGN);
 	uint64_t chunks = at;
 	at = round_up(at + size / SNDL_CHUNK_SIZE * 4, SNDL_TABLE_ALIGN);
 	at = round_up(at, SNDL_CHUNK_SIZE);
@@ -59,6 +63,7 @@ static bool place(struct snd_arena *a, uint64_t size)
 	a->chunks = (size - at) / SNDL_CHUNK_SIZE;
 	/* Offsets for now; map_all makes pointers of them. */
 	a->block_owners = (snd_half *)(uintptr_t)blocks;
+	a->number_owners = (snd_half *)(uintptr_t)number_blocks;
 	a->chunk_owners = (snd_half *)(uintptr_t)chunks;
 	return true;
 }
@@ -100,10 +105,12 @@ static snd_status map_all(struct snd_arena *a, const char *op)
 	}
 	a->base = at;
 	a->block_owners = (snd_half *)(void *)(a->base + (uintptr_t)a->block_owners);
+	a->number_owners = (snd_half *)(void *)(a->base + (uintptr_t)a->number_owners);
 	a->chunk_owners = (snd_half *)(void *)(a->base + (uintptr_t)a->chunk_owners);
 	a->entries = (struct snd_access_entry *)(void *)(a->base + a->window_table);
 	dump(a, 0, a->rank_records + (uint64_t)a->ranks * SNDL_RANK_STRIDE, true); /* the tables that the creator has reserved */
 	dump(a, (uint64_t)((unsigned char *)a->block_owners - a->base), (uint64_t)SNDL_WINDOW_BLOCKS * 4, true);
+	dump(a, (uint64_t)((unsigned char *)a->number_owners - a->base), (uint64_t)SNDL_NUMBER_BLOCKS * 4, true);
 	dump(a, (uint64_t)((unsigned char *)a->chunk_owners - a->base), a->chunks * 4, true);
 	return SND_SUCCESS;
 }
@@ -272,12 +279,13 @@ snd_status snd_arena_create(struct snd_arena *a, uint32_t ranks, uint32_t host, 
 	uint64_t random[4];
 	if (s == SND_SUCCESS && getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
 		s = snd_fail(SND_UNSUCCESSFUL, "%s: getrandom: %s", op, snd_errno_text(errno));
-	/* The small tables are reserved as a whole, status pages and window blocks when a member claims them. */
+	/* The small tables are reserved as a whole, status pages and blocks of entries when a member claims them. */
 	const struct { uint64_t at, length; } tables[] = {
 		{0, SNDL_HEADER_PAGE},
 		{a->member_table, (uint64_t)SNDL_MEMBERS * SNDL_MEMBER_STRIDE},
 		{a->rank_records, (uint64_t)ranks * SNDL_RANK_STRIDE},
 		{(uint64_t)(uintptr_t)a->block_owners, (uint64_t)SNDL_WINDOW_BLOCKS * 4},
+		{(uint64_t)(uintptr_t)a->number_owners, (uint64_t)SNDL_NUMBER_BLOCKS * 4},
 		{(uint64_t)(uintptr_t)a->chunk_owners, a->chunks * 4},
 	};
 	for (size_t i = 0; s == SND_SUCCESS && i < sizeof tables / sizeof tables[0]; i++)

@@ -20,8 +20,9 @@ struct snd_arena {
 	struct snd_access_entry *entries;
 	snd_half *chunk_owners;
 	snd_half *block_owners;
+	snd_half *number_owners;
 	uint64_t chunks;
-	uint64_t member_table, rank_records, status_pages, window_table, fault_rules;
+	uint64_t member_table, rank_records, status_pages, window_table, fault_rules, number_table;
 	uint64_t secret[2], id[2];
 	uint32_t ranks, rules; /* fault rules */
 	uint32_t host; /* number of the host in the job */

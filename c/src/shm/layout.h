@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#define SNDL_LAYOUT_HASH                        UINT64_C(0x8b461039cd675a1a)
+#define SNDL_LAYOUT_HASH                        UINT64_C(0x20c4e70bc23c65d2)
 #define SNDL_LAYOUT_VERSION                     2u
 #define SNDL_HEADER_PAGE                        4096u
 #define SNDL_TABLE_ALIGN                        4096u
@@ -20,6 +20,10 @@
 #define SNDL_WINDOW_ENTRY_SIZE                  64u
 #define SNDL_FAULT_RULES                        128u
 #define SNDL_FAULT_RULE_SIZE                    512u
+#define SNDL_NUMBER_BLOCKS                      1024u
+#define SNDL_NUMBER_BLOCK_ENTRIES               64u
+#define SNDL_NUMBER_ENTRIES                     65536u
+#define SNDL_NUMBER_ENTRY_SIZE                  64u
 #define SNDL_CHUNK_SIZE                         65536u
 #define SNDL_MAX_SGE                            16u
 #define SNDL_HASH_WORD                          6u
@@ -69,6 +73,9 @@
 #define SNDL_SIZEOF_NAME_ENTRY                  128u
 #define SNDL_AT_NAME_ENTRY_ADDRESS              0u
 #define SNDL_AT_NAME_ENTRY_NAME                 64u
+#define SNDL_SIZEOF_NUMBER_ENTRY                64u
+#define SNDL_AT_NUMBER_ENTRY_WORD               0u
+#define SNDL_AT_NUMBER_ENTRY_DEST               8u
 #define SNDL_SIZEOF_STATUS_PAGE                 8192u
 #define SNDL_AT_STATUS_PAGE_SEQ                 0u
 #define SNDL_AT_STATUS_PAGE_LAST_PROGRESS       8u
@@ -99,6 +106,27 @@
 #define SNDL_NAME_NUMBER_MASK                   UINT64_C(0xffff)
 #define SNDL_NAME_IP_SHIFT                      32u
 #define SNDL_NAME_IP_MASK                       UINT64_C(0xffffffff)
+#define SNDL_NUMBER_STATE_SHIFT                 0u
+#define SNDL_NUMBER_STATE_MASK                  UINT64_C(0xff)
+#define SNDL_NUMBER_TAG_SHIFT                   8u
+#define SNDL_NUMBER_TAG_MASK                    UINT64_C(0xff)
+#define SNDL_NUMBER_MEMBER_SHIFT                16u
+#define SNDL_NUMBER_MEMBER_MASK                 UINT64_C(0xffffffffffff)
+#define SNDL_NUMBER_FREE                        0u
+#define SNDL_NUMBER_RESET                       1u
+#define SNDL_NUMBER_READY                       2u
+#define SNDL_NUMBER_CONNECTED                   3u
+#define SNDL_NUMBER_ENDED                       4u
+#define SNDL_DEST_NUMBER_SHIFT                  0u
+#define SNDL_DEST_NUMBER_MASK                   UINT64_C(0xffffff)
+#define SNDL_DEST_USE_SHIFT                     24u
+#define SNDL_DEST_USE_MASK                      UINT64_C(0x7fffffffff)
+#define SNDL_DEST_VALID_SHIFT                   63u
+#define SNDL_DEST_VALID_MASK                    UINT64_C(0x1)
+#define SNDL_NUMBER_INDEX_SHIFT                 0u
+#define SNDL_NUMBER_INDEX_MASK                  UINT64_C(0xffff)
+#define SNDL_NUMBER_TAG_OF_SHIFT                16u
+#define SNDL_NUMBER_TAG_OF_MASK                 UINT64_C(0xff)
 #define SNDL_SIZEOF_ACCESS_ENTRY                64u
 #define SNDL_AT_ACCESS_ENTRY_WORD               0u
 #define SNDL_AT_ACCESS_ENTRY_BASE               8u
@@ -202,9 +230,13 @@
 #define SNDL_AT_SHARED_QP_MEMBARRIER            56u
 #define SNDL_AT_SHARED_QP_RESPONDER_COPIES      64u
 #define SNDL_AT_SHARED_QP_EXTENDED              72u
+#define SNDL_AT_SHARED_QP_NUMBER                80u
+#define SNDL_AT_SHARED_QP_ACCESS                88u
+#define SNDL_AT_SHARED_QP_RNR_TIMER             96u
 #define SNDL_AT_SHARED_QP_RELEASED              128u
 #define SNDL_AT_SHARED_QP_FAULT                 136u
 #define SNDL_AT_SHARED_QP_FAULT_STATUS          144u
+#define SNDL_AT_SHARED_QP_END_CAUSE             148u
 #define SNDL_AT_SHARED_QP_READ_HASHES           192u
 #define SNDL_AT_SHARED_QP_POSTED                256u
 #define SNDL_AT_SHARED_QP_SMALL_RECEIVES_END    264u
@@ -215,6 +247,9 @@
 #define SNDL_AT_SHARED_QP_RECEIVE_STATUS        640u
 #define SNDL_AT_SHARED_QP_REASON_LENGTH         644u
 #define SNDL_AT_SHARED_QP_REASON                648u
+#define SNDL_END_LOCAL                          1u
+#define SNDL_END_FAULT                          2u
+#define SNDL_END_CLOSED                         3u
 #define SNDL_SIZEOF_CONNECTION_RECORD           1144u
 #define SNDL_AT_CONNECTION_RECORD_LINK          0u
 #define SNDL_AT_CONNECTION_RECORD_STATE         8u
@@ -229,6 +264,12 @@
 #define SNDL_AT_CONNECTION_RECORD_DATA_LEN      104u
 #define SNDL_AT_CONNECTION_RECORD_ADDRESS       112u
 #define SNDL_AT_CONNECTION_RECORD_DATA          120u
+#define SNDL_RECORD_PORT_SHIFT                  0u
+#define SNDL_RECORD_PORT_MASK                   UINT64_C(0xffff)
+#define SNDL_RECORD_NUMBER_SHIFT                0u
+#define SNDL_RECORD_NUMBER_MASK                 UINT64_C(0xffffff)
+#define SNDL_RECORD_BY_NUMBER_SHIFT             31u
+#define SNDL_RECORD_BY_NUMBER_MASK              UINT64_C(0x1)
 #define SNDL_CONN_REQUESTED                     1u
 #define SNDL_CONN_ACCEPTED                      2u
 #define SNDL_CONN_ESTABLISHED                   3u

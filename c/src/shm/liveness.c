@@ -168,6 +168,16 @@ static void repair(struct snd_fabric *f)
 	}
 }
 
+/* free_words frees the words of a table of owners that name a dead member. */
+static void free_words(snd_half *words, uint64_t count, uint32_t self)
+{
+	for (uint64_t i = 0; i < count; i++) {
+		uint32_t owner = self;
+		if (snd_load32(&words[i]) == owner)
+			atomic_compare_exchange_strong(&words[i], &owner, 0); /* ORDER owned: pairs with the swap in claim */
+	}
+}
+
 /* reap reclaims what a dead member owned, and frees its record. */
 static void reap(struct snd_fabric *f, uint32_t slot, uint64_t state)
 {
@@ -197,11 +207,8 @@ static void reap(struct snd_fabric *f, uint32_t slot, uint64_t state)
 				}
 				i += run + 1;
 			}
-			for (uint64_t k = 0; k < SNDL_WINDOW_BLOCKS; k++) {
-				uint32_t owner = slot + 1;
-				if (snd_load32(&a->block_owners[k]) == owner)
-					atomic_compare_exchange_strong(&a->block_owners[k], &owner, 0);
-			}
+			free_words(a->block_owners, SNDL_WINDOW_BLOCKS, slot + 1);
+			free_words(a->number_owners, SNDL_NUMBER_BLOCKS, slot + 1);
 			if (clean)
 				atomic_compare_exchange_strong(&r->state, &state, snd_state_of(SNDL_STATUS_FREE, snd_state_incarnation(state)));
 		}

@@ -116,6 +116,13 @@ struct snd_rank_record {
 	snd_word lost_peer_at;
 };
 
+/* snd_number_entry is a number of an endpoint, by which the peer finds it. */
+struct snd_number_entry {
+	snd_word word;
+	snd_word dest;
+	char pad[48];
+};
+
 struct snd_status_page {
 	snd_word seq;
 	snd_word last_progress;
@@ -156,11 +163,15 @@ struct snd_shared_qp {
 	snd_word membarrier;
 	snd_word responder_copies;
 	snd_word extended;
-	char pad1[48];
+	snd_word number;
+	snd_word access;
+	snd_word rnr_timer;
+	char pad1[24];
 	snd_word released;
 	snd_word fault;
 	snd_half fault_status;
-	char pad2[44];
+	snd_half end_cause;
+	char pad2[40];
 	snd_word read_hashes[8];
 	snd_word posted;
 	snd_word small_receives_end;

@@ -19,7 +19,7 @@ type ConnectionRecord struct {
 	Member       [2]uint64               // shm.MemberID
 	Adapter      [2]uint64               // see window.Domain
 	QP           [2]uint64               // offset of the SharedQP
-	Port         [2]uint32               // port number
+	Port         [2]uint32               // port number; with ByNumber, the number of an endpoint instead
 	ReadIn       [2]uint32               // limit of inbound Reads
 	ReadOut      [2]uint32               // limit of outbound Reads
 	DataLen      [2]uint32               // length of the private data
@@ -32,6 +32,9 @@ const (
 	DetachedQP     = 1 + iota // this side never accesses the other's SharedQP again
 	DetachedRecord            // nor this record; the passive side only
 )
+
+// ByNumber is a bit of ConnectionRecord.Port: the sides connect by the numbers of their endpoints, which only the C library has.
+const ByNumber = 1 << 31
 
 // MaxPrivateData is the limit of Connect's and of Accept's private data in bytes.
 const MaxPrivateData = 512

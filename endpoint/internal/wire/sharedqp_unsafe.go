@@ -25,12 +25,18 @@ type SharedQP struct {
 
 	ResponderCopies uint64 // 1: the peer copies nothing itself, and sends every request through the ring
 	Extended        uint64 // 1: this side understands immediate data and entries of kinds WritePlaced and Atomic
-	_               [48]byte
+
+	// Of an endpoint of the C library that has a number. They are 0 in all others.
+	Number   uint64        // see shm.number in LAYOUT.txt
+	Access   atomic.Uint64 // rights of requests of the peer, as in an access entry
+	RnrTimer uint64        // nanoseconds for which the peer waits for a receive before it retries
+	_        [24]byte
 
 	Released    atomic.Uint64 // number of entries of the peer's ring that this side has released; see ring.Consumer.Release
 	Fault       atomic.Uint64 // number of the entry that failed here, plus one; stored before the abort
 	FaultStatus atomic.Uint32 // status of the peer's request that the entry belongs to
-	_           [44]byte
+	EndCause    atomic.Uint32 // why an endpoint with a number has ended the connection; see LAYOUT.txt. Stored before the abort
+	_           [40]byte
 
 	ReadHashes [8]atomic.Uint64 // hashes of data that the peer has read; see FlagHashed
 
@@ -62,6 +68,7 @@ const SharedQPSize = 1024
 func _() { // a constant or index error here means that the shared layout has moved
 	var at [1]struct{}
 	_, _ = at[unsafe.Offsetof(SharedQP{}.Released)-128], at[unsafe.Offsetof(SharedQP{}.ReadHashes)-192]
+	_, _ = at[unsafe.Offsetof(SharedQP{}.Number)-80], at[unsafe.Offsetof(SharedQP{}.EndCause)-148]
 	_ = at[unsafe.Offsetof(SharedQP{}.Posted)-256]
 	_, _ = at[unsafe.Offsetof(SharedQP{}.Hazard)-384], at[unsafe.Offsetof(SharedQP{}.NeedWakeup)-512]
 	_ = at[unsafe.Offsetof(SharedQP{}.Results)-576]
