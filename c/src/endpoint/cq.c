@@ -90,6 +90,8 @@ bool snd_cq_attach(struct snd_cq *q, struct snd_endpoint *ep)
 	return true;
 }
 
+static bool is_of(const struct snd_completion *e, const struct snd_endpoint *ep) { return e->slots == &ep->initiator_slots || e->slots == &ep->receive_slots; }
+
 void snd_cq_detach(struct snd_cq *q, struct snd_endpoint *ep)
 {
 	for (uint32_t i = 0; i < q->users; i++) {
@@ -100,9 +102,21 @@ void snd_cq_detach(struct snd_cq *q, struct snd_endpoint *ep)
 	}
 	for (uint64_t i = q->head; i != q->tail; i++) {
 		struct snd_completion *e = &q->entries[i & q->mask];
-		if (e->slots == &ep->initiator_slots || e->slots == &ep->receive_slots)
+		if (is_of(e, ep))
 			e->slots = &q->nobody;
 	}
+}
+
+void snd_cq_drop(struct snd_cq *q, const struct snd_endpoint *ep)
+{
+	uint64_t to = q->tail;
+	for (uint64_t i = q->tail; i != q->head; i--) {
+		const struct snd_completion *e = &q->entries[(i - 1) & q->mask];
+		if (!is_of(e, ep))
+			memmove(&q->entries[--to & q->mask], e, sizeof *e);
+	}
+	q->head = to;
+	q->signaled = q->signaled && to != q->tail;
 }
 
 void snd_cq_overrun(struct snd_cq *q)

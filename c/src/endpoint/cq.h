@@ -79,6 +79,8 @@ struct snd_cq {
 
 bool snd_cq_attach(struct snd_cq *q, struct snd_endpoint *ep);
 void snd_cq_detach(struct snd_cq *q, struct snd_endpoint *ep);
+/* snd_cq_drop takes the results of an endpoint out of q. */
+void snd_cq_drop(struct snd_cq *q, const struct snd_endpoint *ep);
 /* snd_cq_release frees a closed queue that nothing refers to. */
 void snd_cq_release(struct snd_cq *q);
 void snd_cq_overrun(struct snd_cq *q);
@@ -144,10 +146,11 @@ static inline bool snd_cq_is_quiet(const struct snd_cq *q)
 	return snd_cq_takes(q) && !q->watched && q->object.fabric->sleepers == 0;
 }
 
-static inline bool snd_has_queue_slot(const struct snd_endpoint *ep)
+static inline bool snd_has_queue_slots(const struct snd_endpoint *ep, uint32_t count)
 {
-	return ep->posted + ep->adjustment - ep->initiator_slots.freed < ep->initiator_depth;
+	return ep->posted + ep->adjustment - ep->initiator_slots.freed + count <= ep->initiator_depth;
 }
+static inline bool snd_has_queue_slot(const struct snd_endpoint *ep) { return snd_has_queue_slots(ep, 1); }
 
 /* snd_can_run_fast reports whether a request may run now, within its post. */
 static inline bool snd_can_run_fast(const struct snd_endpoint *ep)

@@ -132,6 +132,7 @@ struct snd_send_request {
 	uint64_t local_bind, remote_bind; /* words of the binds in use; 0 = none yet */
 	uint64_t transferred;
 	uint64_t first_entry, end_entry; /* ring entries; end 0 = none */
+	uint64_t results_before;         /* of a silent success of an endpoint with a number: results of earlier requests */
 	int64_t waits_since;             /* without a receive, of a Send or Write with immediate data; 0: it does not */
 	uint32_t stalls;                 /* how often it has found none */
 	uint32_t stalled;                /* a bit for each cause for which it has waited */
@@ -152,6 +153,7 @@ struct snd_send_request {
 };
 
 static inline bool snd_is_atomic(const struct snd_send_request *r) { return r->kind >= SND_REQUEST_FETCH_AND_ADD && r->kind <= SND_REQUEST_SWAP; }
+static inline bool snd_is_silent(const struct snd_send_request *r) { return r->status == SND_SUCCESS && (r->flags & SND_SILENT_SUCCESS) != 0; }
 static inline bool snd_takes_receive(const struct snd_send_request *r) { return r->kind == SND_REQUEST_SEND || r->has_immediate; }
 
 struct snd_receive {
@@ -251,6 +253,7 @@ struct snd_endpoint {
 	unsigned char *inline_memory;
 	uint64_t request_mask;
 	uint64_t submitted, next;
+	uint64_t settled, silent; /* with a number: the requests before settled have free slots if they were silent; silent ones after it have none yet */
 	bool has_failed; /* a request has failed and is not completed; no other may run */
 	struct snd_entry remote_entries[SNDL_MAX_SGE];
 	uint32_t remote_count;

@@ -25,6 +25,35 @@ static bool can_post(const struct snd_endpoint *ep)
 	return ep->state == SND_QP_CONNECTED || ep->state == SND_QP_PEER_DISCONNECTED || ep->state == SND_QP_FAILED;
 }
 
+void snd_settle_silent(struct snd_endpoint *ep, uint32_t count)
+{
+	if (ep->posted - ep->settled <= ep->request_mask && snd_has_queue_slots(ep, count))
+		return;
+	for (; ep->settled != ep->completed; ep->settled++) {
+		const struct snd_send_request *r = snd_request_at(ep, ep->settled);
+		if (!snd_is_silent(r))
+			continue;
+		if ((int64_t)(ep->initiator_slots.freed - r->results_before) <= 0)
+			return; /* all later requests have slots, so the queue is full */
+		ep->adjustment--;
+		ep->silent--;
+		ep->counters.silent++;
+	}
+}
+
+static bool has_slots(struct snd_endpoint *ep, uint32_t count)
+{
+	if (ep->silent > 0)
+		snd_settle_silent(ep, count);
+	return snd_has_queue_slots(ep, count);
+}
+
+static snd_status refuse_full(struct snd_endpoint *ep, const char *op)
+{
+	ep->counters.posts_refused++;
+	return snd_fail(SND_NO_MORE_ENTRIES, "%s: all %" PRIu64 " requests of initiator_depth are outstanding: poll for results, then retry", op, ep->initiator_depth);
+}
+
 snd_status snd_new_request(struct snd_endpoint *ep, const char *op, uint32_t kind, uint32_t flags, uint64_t context, struct snd_send_request **request)
 {
 	if (!can_post(ep))
@@ -32,10 +61,8 @@ snd_status snd_new_request(struct snd_endpoint *ep, const char *op, uint32_t kin
 			ep->was_connected ? " any more: connect a new endpoint" : " yet: post when snd_connector_complete or snd_connector_accept has returned");
 	if (snd_has_overrun(ep))
 		return snd_fail(SND_INTERNAL_ERROR, "%s: a completion queue of the endpoint overran and lost results: create a deeper queue, and connect a new endpoint", op);
-	if (!snd_has_queue_slot(ep)) {
-		ep->counters.posts_refused++;
-		return snd_fail(SND_NO_MORE_ENTRIES, "%s: all %" PRIu64 " requests of initiator_depth are outstanding: poll for results, then retry", op, ep->initiator_depth);
-	}
+	if (!has_slots(ep, 1))
+		return refuse_full(ep, op);
 	struct snd_send_request *r = snd_request_at(ep, ep->posted);
 	*r = (struct snd_send_request){.number = ep->posted, .kind = kind, .flags = flags, .context = context, .entries = r->entries, .inline_data = r->inline_data,
 		.bounce_index = -1, .posted_after_end = ep->state != SND_QP_CONNECTED};
@@ -493,24 +520,42 @@ snd_status snd_refuse_list(snd_status s, uint32_t i, uint32_t count)
 	return snd_fail(s, "post: request %" PRIu32 " of %" PRIu32 ": %s", i + 1, count, text);
 }
 
+/* post_list posts requests until one is refused, and stores how many it has posted. */
+static snd_status post_list(struct snd_endpoint *ep, const snd_request *requests, uint32_t count, uint32_t *posted)
+{
+	snd_status s = SND_SUCCESS;
+	uint32_t i = 0;
+	while (i < count && (s = post_one(ep, &requests[i])) == SND_SUCCESS)
+		i++;
+	if (s != SND_SUCCESS) {
+		snd_submit(ep);
+		s = snd_refuse_list(s, i, count);
+	}
+	*posted = i;
+	return s;
+}
+
 snd_status snd_endpoint_post(snd_endpoint *endpoint, const snd_request *requests, uint32_t count, uint32_t *posted)
 {
 	const char *op = "post";
+	uint32_t n = 0;
 	if (posted != NULL)
 		*posted = 0;
 	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, op);
 	struct snd_fabric *f = endpoint->object.fabric;
 	if (count > 0 && requests == NULL)
 		return snd_leave_with(f, snd_fail(SND_INVALID_PARAMETER, "%s: requests is NULL", op));
-	snd_status s = SND_SUCCESS;
-	uint32_t i = 0;
-	while (i < count && (s = post_one(endpoint, &requests[i])) == SND_SUCCESS)
-		i++;
-	if (s != SND_SUCCESS) {
-		snd_submit(endpoint);
-		s = snd_refuse_list(s, i, count);
-	}
+	const snd_status s = post_list(endpoint, requests, count, &n);
 	if (posted != NULL)
-		*posted = i;
+		*posted = n;
 	return snd_leave_with(f, s);
+}
+
+snd_status snd_endpoint_post_all(snd_endpoint *endpoint, const snd_request *requests, uint32_t count)
+{
+	uint32_t posted;
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, "post");
+	if (!has_slots(endpoint, count))
+		return snd_leave_with(endpoint->object.fabric, refuse_full(endpoint, "post"));
+	return snd_leave_with(endpoint->object.fabric, post_list(endpoint, requests, count, &posted));
 }

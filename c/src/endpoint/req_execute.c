@@ -13,6 +13,7 @@
 #include "endpoint/describe.h"
 #include "endpoint/hook.h"
 #include "endpoint/qp.h"
+#include "endpoint/qp_post.h"
 #include "endpoint/req_aside.h"
 #include "endpoint/req_atomic.h"
 #include "endpoint/req_bind.h"
@@ -92,6 +93,8 @@ uint32_t snd_entry_flags(const struct snd_send_request *r)
  * peer has consumed that entry. */
 struct snd_send_request *snd_enqueue_pushed(struct snd_endpoint *ep, uint32_t kind, uint64_t context)
 {
+	if (ep->silent > 0)
+		snd_settle_silent(ep, 1);
 	struct snd_send_request *r = snd_request_at(ep, ep->posted);
 	*r = (struct snd_send_request){.number = ep->posted, .kind = kind, .context = context, .entries = r->entries, .inline_data = r->inline_data, .bounce_index = -1};
 	r->end_entry = ep->conn->out.next;
@@ -458,12 +461,18 @@ void snd_complete_request(struct snd_endpoint *ep, struct snd_send_request *r)
 		snd_unreference(r->object);
 	if (snd_unlikely(ep->hook != NULL))
 		ep->hook->forget(ep, r);
-	const bool silent = r->status == SND_SUCCESS && (r->flags & SND_SILENT_SUCCESS) != 0;
+	const bool silent = snd_is_silent(r);
 	const uint64_t bytes = r->status == SND_SUCCESS && r->kind != SND_REQUEST_BIND && r->kind != SND_REQUEST_INVALIDATE ? r->total : 0;
 	if (!silent)
 		snd_cq_limit(ep->initiator_cq, ep);
 	if (snd_unlikely((ep->slow & SND_SLOW_COUNTS) != 0))
 		snd_count_result(ep, silent ? NULL : ep->initiator_cq, r->status, r->kind, bytes);
+	if (silent && ep->numbered) { /* the slot is free when a later result is taken */
+		r->results_before = r->number + ep->adjustment - ep->silent;
+		if (ep->silent++ == 0)
+			ep->settled = r->number;
+		return;
+	}
 	if (silent) {
 		ep->adjustment--;
 		ep->counters.silent++;
