@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "objects.h"
+#include "qp.h"
 
 #undef ibv_query_port
 
@@ -22,20 +23,6 @@ static int bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bin
 static int dealloc_mw(struct ibv_mw *mw)
 {
 	(void)mw;
-	return EOPNOTSUPP;
-}
-
-static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
-{
-	(void)qp;
-	*bad = wr;
-	return EOPNOTSUPP;
-}
-
-static int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
-{
-	(void)qp;
-	*bad = wr;
 	return EOPNOTSUPP;
 }
 
@@ -102,6 +89,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
 	c->verbs.create_cq_ex = create_cq_ex;
 	c->verbs.modify_cq = modify_cq;
 	c->verbs.create_srq_ex = create_srq_ex;
+	c->verbs.create_qp_ex = create_qp_ex;
 	return context;
 }
 

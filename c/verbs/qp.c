@@ -1,0 +1,218 @@
+/* Making and ending queue pairs. */
+#include "qp.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "endpoint/cm_number.h"
+#include "endpoint/cq.h"
+#include "endpoint/progress.h"
+#include "endpoint/provider.h"
+
+#define END_TIMEOUT INT64_C(1000000000) /* for a copy of the peer that is under way */
+enum { MAX_TURNS = 64 };                   /* of a peer that does not stop sending */
+
+static uint32_t most(uint32_t a, uint32_t b) { return a > b ? a : b; }
+
+int new_endpoint(const struct qp *qp, snd_endpoint **core)
+{
+	const struct ibv_qp *public = &qp->public.base;
+	const snd_endpoint_config config = {
+		.receive_cq = ((struct cq *)public->recv_cq)->core,
+		.initiator_cq = ((struct cq *)public->send_cq)->core,
+		.srq = public->srq == NULL ? NULL : ((struct srq *)public->srq)->core,
+		.context = public->qp_num,
+		.receive_depth = most(qp->cap.max_recv_wr, 1),
+		.initiator_depth = qp->cap.max_send_wr,
+		.max_receive_sge = most(qp->cap.max_recv_sge, 1),
+		.max_initiator_sge = qp->cap.max_send_sge,
+		.inline_size = qp->cap.max_inline_data,
+	};
+	const snd_status s = snd_endpoint_create(sizeof config, ((struct pd *)public->pd)->adapter, &config, core);
+	return s == SND_SUCCESS ? 0 : refuse_status(s);
+}
+
+/* serve_rest serves what the peer has sent already: a card would have taken it before the call. */
+static snd_status serve_rest(snd_endpoint *endpoint)
+{
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, "serve");
+	for (int i = 0; i < MAX_TURNS && snd_progress(endpoint); i++)
+		;
+	return snd_leave_with(endpoint->object.fabric, SND_SUCCESS);
+}
+
+static snd_status drop_results(snd_endpoint *endpoint)
+{
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, "drop results");
+	snd_cq_drop(endpoint->receive_cq, endpoint);
+	snd_cq_drop(endpoint->initiator_cq, endpoint);
+	return snd_leave_with(endpoint->object.fabric, SND_SUCCESS);
+}
+
+int end_endpoint(snd_endpoint *core)
+{
+	(void)serve_rest(core);
+	(void)snd_number_leave(core);
+	(void)snd_endpoint_flush(core, END_TIMEOUT);
+	(void)drop_results(core);
+	return refuse_end(snd_endpoint_close(core));
+}
+
+/* check_type returns 0 for the types of queue pairs that are built. */
+static int check_type(enum ibv_qp_type type)
+{
+	switch (type) {
+	case IBV_QPT_RC: return 0;
+	case IBV_QPT_UC:
+	case IBV_QPT_UD:
+	case IBV_QPT_RAW_PACKET:
+	case IBV_QPT_XRC_SEND:
+	case IBV_QPT_XRC_RECV:
+	case IBV_QPT_DRIVER: return refuse(EOPNOTSUPP, "create queue pair: type %d: only IBV_QPT_RC is supported", (int)type);
+	default: return refuse(EINVAL, "create queue pair: unknown type %d", (int)type);
+	}
+}
+
+/* grant checks the capabilities that the program asks for, and stores those that it gets. */
+static int grant(struct ibv_qp_cap *cap, bool has_srq)
+{
+	const struct { const char *name; uint32_t asked, limit; } limits[] = {
+		{"max_send_wr", cap->max_send_wr, snd_large_limits.queue_depth},
+		{"max_recv_wr", has_srq ? 0 : cap->max_recv_wr, snd_large_limits.queue_depth},
+		{"max_send_sge", cap->max_send_sge, snd_large_limits.sge},
+		{"max_recv_sge", has_srq ? 0 : cap->max_recv_sge, snd_large_limits.sge},
+		{"max_inline_data", cap->max_inline_data, snd_large_limits.inline_size},
+	};
+	for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++)
+		if (limits[i].asked > limits[i].limit)
+			return refuse(EINVAL, "create queue pair: %s %u, at most %u", limits[i].name, limits[i].asked, limits[i].limit);
+	cap->max_send_wr = most(cap->max_send_wr, 1);
+	cap->max_send_sge = most(cap->max_send_sge, 1);
+	if (has_srq)
+		cap->max_recv_wr = cap->max_recv_sge = 0;
+	return 0;
+}
+
+/* check_attr checks what ibv_create_qp_ex has beyond ibv_create_qp. */
+static int check_attr(const struct ibv_qp_init_attr_ex *attr)
+{
+	const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+	const uint64_t operations = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
+		IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+	const int error = check_type(attr->qp_type);
+	if (error != 0)
+		return error;
+	if ((attr->comp_mask & ~known) != 0 || (attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS && attr->create_flags != 0))
+		return refuse(EOPNOTSUPP, "create queue pair: attributes %#x, flags %#x: only a domain and operations are supported", attr->comp_mask, attr->create_flags);
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS && (attr->send_ops_flags & ~operations) != 0)
+		return refuse(EOPNOTSUPP, "create queue pair: operations %#llx, supported are %#llx", (unsigned long long)attr->send_ops_flags, (unsigned long long)operations);
+	if ((attr->comp_mask & IBV_QP_INIT_ATTR_PD) == 0 || attr->pd == NULL || attr->send_cq == NULL || attr->recv_cq == NULL)
+		return refuse(EINVAL, "create queue pair: no protection domain, or no completion queue");
+	if (attr->srq != NULL && attr->srq->pd != attr->pd)
+		return refuse(EINVAL, "create queue pair: the shared receive queue is of another protection domain");
+	return 0;
+}
+
+/* count_users counts the queue pair at the objects that it uses. */
+static void count_users(const struct ibv_qp *public, unsigned change)
+{
+	atomic_fetch_add(&((struct pd *)public->pd)->users, change);
+	atomic_fetch_add(&((struct cq *)public->send_cq)->users, change);
+	if (public->recv_cq != public->send_cq)
+		atomic_fetch_add(&((struct cq *)public->recv_cq)->users, change);
+	if (public->srq != NULL)
+		atomic_fetch_add(&((struct srq *)public->srq)->users, change);
+}
+
+static void free_qp(struct qp *qp)
+{
+	close_list(qp);
+	(void)pthread_mutex_destroy(&qp->changing);
+	(void)pthread_cond_destroy(&qp->public.base.cond);
+	(void)pthread_mutex_destroy(&qp->public.base.mutex);
+	free(qp);
+}
+
+/* start makes what the queue pair has in the fabric. It returns an errno. */
+static int start(struct qp *qp)
+{
+	struct ibv_qp *public = &qp->public.base;
+	snd_adapter *adapter = adapter_of((struct pd *)public->pd);
+	if (adapter == NULL)
+		return errno;
+	if (qp->is_extended && !open_list(qp))
+		return ENOMEM;
+	const snd_status s = snd_number_claim(adapter, &public->qp_num);
+	if (s != SND_SUCCESS)
+		return refuse_status(s);
+	public->handle = public->qp_num;
+	const int error = new_endpoint(qp, &qp->core);
+	if (error != 0)
+		(void)snd_number_free(adapter, public->qp_num);
+	return error;
+}
+
+struct ibv_qp *create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
+{
+	struct ibv_qp_cap cap = attr->cap;
+	if (check_attr(attr) != 0 || grant(&cap, attr->srq != NULL) != 0)
+		return NULL;
+	struct qp *qp = calloc(1, sizeof *qp);
+	if (qp == NULL)
+		return NULL;
+	struct ibv_qp *public = &qp->public.base;
+	public->context = context;
+	public->qp_context = attr->qp_context;
+	public->pd = attr->pd;
+	public->send_cq = attr->send_cq;
+	public->recv_cq = attr->recv_cq;
+	public->srq = attr->srq;
+	public->state = IBV_QPS_RESET;
+	public->qp_type = attr->qp_type;
+	(void)pthread_mutex_init(&public->mutex, NULL);
+	(void)pthread_cond_init(&public->cond, NULL);
+	(void)pthread_mutex_init(&qp->changing, NULL);
+	qp->cap = cap;
+	qp->signals_all = attr->sq_sig_all != 0;
+	qp->is_extended = (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
+	const int error = start(qp);
+	if (error != 0) {
+		free_qp(qp);
+		errno = error;
+		return NULL;
+	}
+	count_users(public, 1);
+	attr->cap = cap;
+	return public;
+}
+
+struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+{
+	struct ibv_qp_init_attr_ex ex;
+	memcpy(&ex, attr, offsetof(struct ibv_qp_init_attr_ex, comp_mask)); /* both begin with the same fields */
+	ex.comp_mask = IBV_QP_INIT_ATTR_PD;
+	ex.pd = pd;
+	struct ibv_qp *public = create_qp_ex(pd->context, &ex);
+	if (public != NULL)
+		attr->cap = ex.cap;
+	return public;
+}
+
+struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *public)
+{
+	struct qp *qp = (struct qp *)public;
+	return qp->is_extended ? &qp->public.ex : NULL;
+}
+
+int ibv_destroy_qp(struct ibv_qp *public)
+{
+	struct qp *qp = (struct qp *)public;
+	const int error = end_endpoint(qp->core);
+	if (error != 0)
+		return error;
+	(void)snd_number_free(((struct pd *)public->pd)->adapter, public->qp_num);
+	count_users(public, -1U);
+	free_qp(qp);
+	return 0;
+}
