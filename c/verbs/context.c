@@ -88,6 +88,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
 	c->verbs.query_port = query_port;
 	c->verbs.create_cq_ex = create_cq_ex;
 	c->verbs.modify_cq = modify_cq;
+	c->verbs.query_rt_values = query_rt_values;
 	c->verbs.create_srq_ex = create_srq_ex;
 	c->verbs.create_qp_ex = create_qp_ex;
 	return context;

@@ -1,6 +1,7 @@
 /* Extended completion queues: results are taken one by one, and their fields are read by calls. */
 #include <errno.h>
 
+#include "linux/clock.h"
 #include "objects.h"
 
 static const snd_result *current(struct ibv_cq_ex *public) { return &((struct cq *)public)->current; }
@@ -12,6 +13,8 @@ static int take(struct cq *cq)
 		return refuse_status((snd_status)n);
 	if (n == 0)
 		return ENOENT;
+	if (cq->stamps)
+		cq->stamp = (uint64_t)snd_clock();
 	cq->public.wr_id = cq->current.request_context;
 	cq->public.status = wc_status(&cq->current);
 	return 0;
@@ -47,6 +50,8 @@ static __be32 read_imm_data(struct ibv_cq_ex *cq) { return wc_number(current(cq)
 static uint32_t read_qp_num(struct ibv_cq_ex *cq) { return (uint32_t)current(cq)->endpoint_context; }
 static unsigned int read_wc_flags(struct ibv_cq_ex *cq) { return wc_flags(current(cq)); }
 
+static uint64_t read_completion_ts(struct ibv_cq_ex *cq) { return ((struct cq *)cq)->stamp; }
+
 /* Fields that only datagrams have. */
 static uint32_t no_number(struct ibv_cq_ex *cq) { return (void)cq, 0; }
 static uint8_t no_byte(struct ibv_cq_ex *cq) { return (void)cq, 0; }
@@ -56,8 +61,8 @@ struct ibv_cq_ex *create_cq_ex(struct ibv_context *context, struct ibv_cq_init_a
 	const char *op = "create completion queue";
 	const uint32_t flags = attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS ? attr->flags : 0;
 	if ((attr->comp_mask & ~(uint32_t)IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0 || (flags & ~(uint32_t)IBV_CREATE_CQ_ATTR_SINGLE_THREADED) != 0 ||
-		(attr->wc_flags & ~(uint64_t)IBV_WC_STANDARD_FLAGS) != 0) {
-		(void)refuse(EOPNOTSUPP, "%s: attributes %#x, flags %#x, fields %#llx: only IBV_CREATE_CQ_ATTR_SINGLE_THREADED and IBV_WC_STANDARD_FLAGS are supported", op, attr->comp_mask,
+		(attr->wc_flags & ~(uint64_t)(IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP)) != 0) {
+		(void)refuse(EOPNOTSUPP, "%s: attributes %#x, flags %#x, fields %#llx: only IBV_CREATE_CQ_ATTR_SINGLE_THREADED, IBV_WC_STANDARD_FLAGS and time stamps are supported", op, attr->comp_mask,
 			flags, (unsigned long long)attr->wc_flags);
 		return NULL;
 	}
@@ -65,6 +70,7 @@ struct ibv_cq_ex *create_cq_ex(struct ibv_context *context, struct ibv_cq_init_a
 	if (cq == NULL)
 		return NULL;
 	cq->single_threaded = flags != 0;
+	cq->stamps = (attr->wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP) != 0;
 	struct ibv_cq_ex *public = &cq->public;
 	public->start_poll = start_poll;
 	public->next_poll = next_poll;
@@ -79,5 +85,18 @@ struct ibv_cq_ex *create_cq_ex(struct ibv_context *context, struct ibv_cq_init_a
 	public->read_slid = no_number;
 	public->read_sl = no_byte;
 	public->read_dlid_path_bits = no_byte;
+	public->read_completion_ts = read_completion_ts;
 	return public;
+}
+
+/* The clock of time stamps is CLOCK_MONOTONIC, in nanoseconds. */
+int query_rt_values(struct ibv_context *context, struct ibv_values_ex *values)
+{
+	(void)context;
+	if ((values->comp_mask & ~(uint32_t)IBV_VALUES_MASK_RAW_CLOCK) != 0)
+		return refuse(EINVAL, "query values: mask %#x: only IBV_VALUES_MASK_RAW_CLOCK is known", values->comp_mask);
+	const int64_t now = snd_clock();
+	values->raw_clock.tv_sec = (time_t)(now / 1000000000);
+	values->raw_clock.tv_nsec = (long)(now % 1000000000);
+	return 0;
 }

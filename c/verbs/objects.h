@@ -63,7 +63,8 @@ struct cq {
 	uint32_t completions_taken, overruns_taken;
 	pthread_mutex_t polling; /* from start_poll to end_poll */
 	snd_result current;      /* in between */
-	bool single_threaded;
+	bool single_threaded, stamps;
+	uint64_t stamp; /* when the current result was taken */
 };
 
 struct srq {
@@ -134,6 +135,7 @@ struct cq *new_cq(struct ibv_context *context, int64_t depth, void *cq_context, 
 int poll_cq(struct ibv_cq *cq, int count, struct ibv_wc *wc);
 int req_notify_cq(struct ibv_cq *cq, int solicited);
 struct ibv_cq_ex *create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr);
+int query_rt_values(struct ibv_context *context, struct ibv_values_ex *values);
 int modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr);
 struct ibv_srq *create_srq_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr);
 int post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);

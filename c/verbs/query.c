@@ -55,7 +55,7 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 
 int query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input, struct ibv_device_attr_ex *attr, size_t size)
 {
-	struct ibv_device_attr_ex all = {.phys_port_cnt_ex = 1, .cq_mod_caps = {.max_cq_count = UINT16_MAX, .max_cq_period = UINT16_MAX}};
+	struct ibv_device_attr_ex all = {.phys_port_cnt_ex = 1, .completion_timestamp_mask = UINT64_MAX, .hca_core_clock = 1000000 /* kHz */, .cq_mod_caps = {.max_cq_count = UINT16_MAX, .max_cq_period = UINT16_MAX}};
 	(void)context;
 	if ((input != NULL && input->comp_mask != 0) || size < sizeof all.orig_attr)
 		return EINVAL;

@@ -111,6 +111,15 @@ static void extended_queues(struct ibv_context *c)
 	FAILS(ibv_create_cq_ex(c, &attr), EOPNOTSUPP);
 	attr.flags = 0;
 	attr.wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+	struct ibv_cq_ex *stamped = ibv_create_cq_ex(c, &attr);
+	CHECK(stamped != NULL && stamped->read_completion_ts != NULL && ibv_destroy_cq(ibv_cq_ex_to_cq(stamped)) == 0);
+	struct ibv_device_attr_ex device;
+	struct ibv_values_ex values = {.comp_mask = IBV_VALUES_MASK_RAW_CLOCK};
+	CHECK(ibv_query_device_ex(c, NULL, &device) == 0 && device.completion_timestamp_mask != 0 && device.hca_core_clock > 0);
+	CHECK(ibv_query_rt_values_ex(c, &values) == 0 && values.raw_clock.tv_sec > 0);
+	values.comp_mask = 2;
+	CHECK(ibv_query_rt_values_ex(c, &values) == EINVAL);
+	attr.wc_flags = IBV_WC_EX_WITH_CVLAN;
 	FAILS(ibv_create_cq_ex(c, &attr), EOPNOTSUPP);
 	attr.wc_flags = 0;
 	attr.cqe = 0;
