@@ -1,8 +1,10 @@
 /* Children that are forked without exec while other threads join and leave. They outlive their parent, and must keep neither
- * the lock of a member nor the name of a fabric. In the children every call returns SND_DEVICE_REMOVED. */
+ * the lock of a member nor the name of a fabric. In the children every call on a handle of the parent returns SND_DEVICE_REMOVED,
+ * and they can join an arena themselves. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -16,7 +18,7 @@
 #include "shm/liveness.h"
 #include "shm/member.h"
 
-enum { ROUNDS = 30, CHILDREN = 30, SLEEP_US = 150 };
+enum { ROUNDS = 30, CHILDREN = 30, BEGINNERS = 100, SLEEP_US = 150 };
 
 static void *join_and_leave(void *arg)
 {
@@ -29,14 +31,51 @@ static void *join_and_leave(void *arg)
 	return NULL;
 }
 
+static snd_fabric *parents; /* handle */
+
 /* stay waits for the end of the test, which closes the pipe. */
 static void stay(int end_of_test)
 {
 	char c;
-	snd_fabric *f;
-	CHECK(snd_fabric_create(0, 0, NULL, &f) == SND_DEVICE_REMOVED);
-	CHECK(snd_fabric_open("forks", 0, 0, -1, NULL, &f) == SND_DEVICE_REMOVED);
+	CHECK(snd_fabric_close(parents) == SND_DEVICE_REMOVED);
 	CHECK(read(end_of_test, &c, 1) == 0);
+	_exit(0);
+}
+
+/* join joins the arena of the parent, which a child can if it has its descriptor, and makes another one. */
+static snd_fabric *join(int arena)
+{
+	snd_fabric *f, *own;
+	snd_adapter *a;
+	snd_mr *mr;
+	CHECK(snd_fabric_close(parents) == SND_DEVICE_REMOVED);
+	OK(snd_fabric_attach(arena, -1, &(snd_fabric_options){.threading = SND_THREAD_SAFE, .progress = SND_PROGRESS_AUTO}, &f));
+	CHECK(snd_fabric_close(parents) == SND_INVALID_HANDLE);
+	OK(snd_adapter_open(f, &a));
+	OK(snd_mr_allocate(a, 1 << 20, 0, &mr));
+	memset(snd_mr_buffer(mr), 1, 1 << 20);
+	OK(snd_fabric_create(0, UINT64_C(1) << 28, MANUAL, &own));
+	OK(snd_fabric_close(own));
+	return f;
+}
+
+static void await(pid_t child)
+{
+	int status;
+	CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+}
+
+/* begin_anew is a child that joins, and makes a child that does. */
+static void begin_anew(int arena)
+{
+	parents = join(arena);
+	const pid_t child = fork();
+	if (child == 0) {
+		OK(snd_fabric_close(join(arena)));
+		_exit(0);
+	}
+	await(child);
+	OK(snd_fabric_close(parents));
 	_exit(0);
 }
 
@@ -46,6 +85,7 @@ static int parent(int arena, int end_of_test, const char *name)
 	pthread_t t;
 	snd_fabric *named;
 	OK(snd_fabric_open(name, 0, UINT64_C(1) << 28, -1, MANUAL, &named));
+	parents = named;
 	pthread_create(&t, NULL, join_and_leave, &arena);
 	for (int i = 0; i < CHILDREN; i++) {
 		nanosleep(&(struct timespec){0, SLEEP_US * 1000}, NULL);
@@ -55,6 +95,48 @@ static int parent(int arena, int end_of_test, const char *name)
 	CHECK(write(STDOUT_FILENO, "x", 1) == 1);
 	pause();
 	return 0;
+}
+
+static _Atomic bool is_over;
+
+/* churn makes and frees objects while children are forked. */
+static void *churn(void *arg)
+{
+	snd_adapter *a;
+	snd_mr *mr;
+	while (!is_over) {
+		OK(snd_adapter_open(arg, &a));
+		OK(snd_mr_allocate(a, 100, 0, &mr));
+		OK(snd_mr_close(mr, 0));
+		OK(snd_adapter_close(a, 0));
+	}
+	return NULL;
+}
+
+/* gcc's address sanitizer does not work in a child that was forked while another thread allocated memory. */
+#if defined(__SANITIZE_ADDRESS__)
+enum { CHURNS = false };
+#else
+enum { CHURNS = true };
+#endif
+
+static void test_beginners(snd_fabric *joined, int arena)
+{
+	snd_fabric *f;
+	pthread_t t;
+	OK(snd_fabric_create(0, UINT64_C(1) << 28, MANUAL, &f));
+	parents = f;
+	CHECK(!CHURNS || pthread_create(&t, NULL, churn, f) == 0);
+	for (int i = 0; i < BEGINNERS; i++) {
+		const pid_t child = fork();
+		if (child == 0)
+			begin_anew(arena);
+		await(child);
+		snd_check_liveness(joined); /* so that what the children had is freed */
+	}
+	is_over = true;
+	CHECK(!CHURNS || pthread_join(t, NULL) == 0);
+	OK(snd_fabric_close(f));
 }
 
 static int live_members(snd_fabric *f)
@@ -113,6 +195,7 @@ int main(int argc, char **argv)
 		close(done[0]);
 		snd_check_liveness(f);
 	}
+	test_beginners(f, fd);
 	OK(snd_fabric_close(f));
 	(void)argv;
 	return 0;

@@ -6,8 +6,8 @@
  *
  * Every call checks its handle. A call on NULL, on a closed object or on an object of another type
  * returns SND_INVALID_HANDLE. (The handle of a closed object may be that of a new one after 1,024 further objects of
- * the type were closed.) In a forked child every call returns SND_DEVICE_REMOVED and touches
- * nothing shared. After a failure, snd_last_error says in words what was wrong. A call that makes an object stores NULL
+ * the type were closed.) In a forked child every call on a handle of its parent returns SND_DEVICE_REMOVED and touches
+ * nothing shared, or SND_INVALID_HANDLE once the child has joined an arena itself. After a failure, snd_last_error says in words what was wrong. A call that makes an object stores NULL
  * for its handle if it fails, unless it refuses another handle, a pointer or a name that it was passed.
  *
  * Threads. The objects of one fabric form a domain. With SND_THREAD_SAFE, the default, any number of
@@ -27,7 +27,8 @@
  * function of the library.
  *
  * Children. fork with exec, vfork, posix_spawn, system and popen work at any time, in any thread. Every
- * descriptor of the library is closed on exec.
+ * descriptor of the library is closed on exec. A child of fork without exec may join an arena itself. It drops what it has
+ * inherited: the handles, and the memory of their arenas.
  *
  * Times are in nanoseconds. 0 is no time: the call only checks. SND_FOREVER is no limit, and in snd_fabric_set_timeouts SND_DEFAULT_TIMEOUT
  * is the default. Calls refuse other negative times.

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "linux/fork.h"
 #include "linux/memory_limit.h"
 
 struct snd_allocation {
@@ -35,6 +36,15 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct snd_link mappings = {&mappings, &mappings};
 static struct snd_allocation **all;
 static size_t count, capacity;
+
+static void reset(void)
+{
+	pthread_mutex_init(&mutex, NULL);
+	snd_list_init(&mappings);
+	all = NULL;
+	count = capacity = 0;
+}
+SND_RESET_IN_CHILD(reset)
 
 /* first returns the index of the first allocation that ends above an address. */
 static size_t first(const unsigned char *at)

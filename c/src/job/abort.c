@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "endpoint/progress_wait.h"
+#include "linux/fork.h"
 #include "meet/launcher.h"
 #include "shm/doorbell.h"
 
@@ -16,6 +17,13 @@
  * connection of each job against snd_job_close. An abort keeps it until the end of the process. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct snd_job *current;
+
+static void reset(void)
+{
+	pthread_mutex_init(&mutex, NULL);
+	current = NULL;
+}
+SND_RESET_IN_CHILD(reset)
 
 void snd_job_is_current(struct snd_job *j)
 {

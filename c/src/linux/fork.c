@@ -18,6 +18,8 @@ static struct descriptor {
 } *closed; /* descriptors that children close */
 static size_t count, capacity;
 
+static struct snd_fork_reset *resets;
+
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool prepared;
 
@@ -35,10 +37,18 @@ static void in_child(void)
 	while (count > 0)
 		close_last();
 	pthread_mutex_unlock(&mutex);
+	for (const struct snd_fork_reset *r = resets; r != NULL; r = r->next)
+		r->run();
 }
 
 /* When a library is unloaded, the C library removes the handlers. */
 static void install(void) { prepared = pthread_atfork(before, in_parent, in_child) == 0; }
+
+void snd_fork_resets(struct snd_fork_reset *r)
+{
+	r->next = resets;
+	resets = r;
+}
 
 bool snd_fork_prepare(void)
 {

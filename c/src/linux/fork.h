@@ -1,5 +1,6 @@
 /* A forked child must keep neither the lock of a member that is just joining, nor the name of a fabric, nor the connection
- * to the launcher. Otherwise other processes would not detect the end of the parent before that of the child. */
+ * to the launcher. Otherwise other processes would not detect the end of the parent before that of the child. It may use the library as if it
+ * had not been used before: each part drops what it has inherited. */
 #ifndef SND_FORK_H
 #define SND_FORK_H
 
@@ -16,5 +17,21 @@ void snd_fork_release(void);
  * this process. */
 int snd_fork_closes(int fd);
 void snd_fork_close(int fd);
+
+/* snd_fork_reset is a function that runs in each forked child, before fork returns there. The child has one thread, and mutexes may be locked
+ * by threads of the parent. */
+struct snd_fork_reset {
+	void (*run)(void);
+	struct snd_fork_reset *next;
+};
+/* snd_fork_resets adds a function, once. The program has no other thread yet, or the caller has called snd_fork_hold. */
+void snd_fork_resets(struct snd_fork_reset *r);
+/* SND_RESET_IN_CHILD adds a function when the library is loaded. */
+#define SND_RESET_IN_CHILD(function) \
+	__attribute__((constructor)) static void add_##function(void) \
+	{ \
+		static struct snd_fork_reset r = {.run = function}; \
+		snd_fork_resets(&r); \
+	}
 
 #endif

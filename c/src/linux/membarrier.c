@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "error.h"
+#include "linux/fork.h"
 
 enum { GLOBAL_EXPEDITED = 1 << 1, REGISTER_GLOBAL_EXPEDITED = 1 << 2, PRIVATE_EXPEDITED = 1 << 3, REGISTER_PRIVATE_EXPEDITED = 1 << 4 };
 
@@ -33,6 +34,13 @@ static void detect(void)
 	snd_has_membarrier = membarrier(REGISTER_PRIVATE_EXPEDITED) && membarrier(REGISTER_GLOBAL_EXPEDITED) && membarrier(GLOBAL_EXPEDITED);
 #endif
 }
+
+static void reset(void)
+{
+	const pthread_once_t anew = PTHREAD_ONCE_INIT;
+	once = anew;
+}
+SND_RESET_IN_CHILD(reset)
 
 void snd_membarrier_register(void) { pthread_once(&once, detect); }
 

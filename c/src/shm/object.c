@@ -30,7 +30,8 @@ static struct list {
 } unused_lists[SND_TYPES][2], free_lists[SND_TYPES][2];
 static size_t sizes[SND_TYPES];
 static int open_fabrics;
-static _Atomic(uint32_t *) alive; /* a page: 1 in the process that made it, 0 in its forked children */
+static _Atomic(uint32_t *) alive; /* a page: 1 in the process that made it, 0 in its forked children until they use the library */
+static bool was_reset; /* in a forked child, by the handler of fork: a child of another call has state of its parent */
 
 static void *map(size_t size)
 {
@@ -50,15 +51,30 @@ bool snd_forked(void)
 	return a != NULL && *a == 0;
 }
 
+/* reset drops the objects of the parent, whose memory reads as zero. It stays mapped, for the handles. */
+static void reset(void)
+{
+	pthread_mutex_init(&mutex, NULL);
+	slabs = NULL;
+	memset(unused_lists, 0, sizeof unused_lists);
+	memset(free_lists, 0, sizeof free_lists);
+	open_fabrics = 0;
+	was_reset = true;
+}
+SND_RESET_IN_CHILD(reset)
+
 snd_status snd_start(const char *op)
 {
-	if (snd_forked())
-		return snd_fail(SND_DEVICE_REMOVED, "%s: this process is a forked child: call exec, or use the library in the parent", op);
+	if (snd_forked() && !was_reset)
+		return snd_fail(SND_DEVICE_REMOVED, "%s: this process is a child of clone(2): call exec, or make it by fork", op);
 	if (!snd_fork_prepare())
 		return snd_fail(SND_NO_MEMORY, "%s: pthread_atfork: no private memory", op);
 	snd_fork_hold(); /* a child has either the page, or no thread that has begun to use the library */
 	uint32_t *page = alive;
-	if (page == NULL && (page = map((size_t)sysconf(_SC_PAGESIZE))) != NULL) {
+	if (page == NULL)
+		page = map((size_t)sysconf(_SC_PAGESIZE));
+	if (page != NULL && *page == 0) {
+		was_reset = false;
 		*page = 1; /* before another thread can find the page */
 		alive = page;
 	}
@@ -186,7 +202,7 @@ __attribute__((destructor)) static void unload(void)
 snd_status snd_bad_handle(const char *op, const char *what)
 {
 	if (snd_forked())
-		return snd_fail(SND_DEVICE_REMOVED, "%s: this process is a forked child: call exec, or use the library in the parent", op);
+		return snd_fail(SND_DEVICE_REMOVED, "%s: this process is a forked child, and the %s is its parent's: open a fabric here, or call exec", op, what);
 	return snd_fail(SND_INVALID_HANDLE, "%s: the %s is NULL, closed or of another type", op, what);
 }
 

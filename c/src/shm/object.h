@@ -43,9 +43,9 @@ static inline void snd_hold(struct snd_object *o) { o->holds++; }
 void snd_let_go(struct snd_object *o);
 static inline bool snd_is_closed(const struct snd_object *o) { return o->magic == 0; }
 
-/* snd_forked reports whether the process is a forked child of one that used the library. */
+/* snd_forked reports whether the process is a forked child of one that used the library, and has not used it itself. */
 bool snd_forked(void);
-/* snd_start prepares the library; it fails in a forked child. */
+/* snd_start prepares the library. In a forked child it does so again. */
 snd_status snd_start(const char *op);
 
 /* snd_in_use counts the open fabrics: while there are any, the library keeps its memory when it is unloaded, or the
