@@ -1,13 +1,99 @@
-/* Devices that the connection manager serves: none yet. Programs such as libfabric read the count, whatever the call returns. */
+/* The device: it is opened once, and closed when the process ends, as programs keep regions of it longer than their identifiers. */
 #include <errno.h>
-#include <stddef.h>
+#include <stdlib.h>
+#include <unistd.h>
 
-#include <rdma/rdma_cma.h>
+#include "cm.h"
+
+enum { THE_PORT = 1 };
+
+static struct {
+	struct ibv_context *context; /* NULL = not opened */
+	struct ibv_pd *pd;           /* of programs that bring none */
+	unsigned pd_users;
+	pid_t pid; /* that has opened it: a forked child opens its own */
+} device;
+
+struct ibv_context *device_context(void)
+{
+	if (device.pid != getpid()) {
+		device.context = NULL;
+		device.pd = NULL;
+		device.pd_users = 0;
+		device.pid = getpid();
+	}
+	if (device.context == NULL) {
+		struct ibv_device **list = ibv_get_device_list(NULL);
+		if (list == NULL)
+			return NULL;
+		if (list[0] != NULL)
+			device.context = ibv_open_device(list[0]);
+		else
+			errno = ENODEV;
+		ibv_free_device_list(list);
+	}
+	return device.context;
+}
+
+__attribute__((destructor)) static void close_device(void)
+{
+	if (device.context == NULL || device.pid != getpid())
+		return;
+	if (device.pd != NULL)
+		(void)ibv_dealloc_pd(device.pd);
+	(void)ibv_close_device(device.context);
+}
+
+bool use_default_pd(struct id *id)
+{
+	if (device.pd == NULL)
+		device.pd = ibv_alloc_pd(device.context);
+	if (device.pd == NULL)
+		return false;
+	device.pd_users++;
+	id->has_default_pd = true;
+	id->public.pd = device.pd;
+	return true;
+}
+
+void leave_default_pd(struct id *id)
+{
+	if (!id->has_default_pd)
+		return;
+	id->has_default_pd = false;
+	id->public.pd = NULL;
+	if (device.pid == getpid() && --device.pd_users == 0 && ibv_dealloc_pd(device.pd) == 0)
+		device.pd = NULL;
+}
+
+bool use_device(struct id *id)
+{
+	struct ibv_context *context = device_context();
+	if (context == NULL)
+		return false;
+	struct rdma_ib_addr *a = &id->public.route.addr.addr.ibaddr;
+	id->public.verbs = context;
+	id->public.port_num = THE_PORT;
+	if (ibv_query_gid(context, THE_PORT, 0, &a->sgid) != 0)
+		return false;
+	a->dgid = a->sgid;
+	a->pkey = 0xffff;
+	return id->public.pd != NULL || use_default_pd(id);
+}
 
 struct ibv_context **rdma_get_devices(int *count)
 {
+	lock();
+	struct ibv_context **list = calloc(2, sizeof *list), *context = list == NULL ? NULL : device_context();
+	unlock();
 	if (count != NULL)
-		*count = 0;
-	errno = EOPNOTSUPP;
-	return NULL;
+		*count = context != NULL;
+	if (context == NULL) {
+		free(list);
+		return NULL;
+	}
+	list[0] = context;
+	return list;
 }
+
+void rdma_free_devices(struct ibv_context **list) { free(list); }

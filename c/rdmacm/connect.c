@@ -1,0 +1,448 @@
+/* Connections: their messages, and the states of their queue pairs. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "cm.h"
+
+void close_connection(struct id *id)
+{
+	if (id->connection < 0)
+		return;
+	unwatch(id, id->connection);
+	(void)close(id->connection);
+	id->connection = -1;
+}
+
+static bool send_message(struct id *id, struct message *m, enum kind kind)
+{
+	m->magic = MESSAGE_MAGIC;
+	m->kind = kind;
+	return send(id->connection, m, sizeof *m, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof *m;
+}
+
+static bool send_signal(struct id *id, enum kind kind)
+{
+	struct message m = {0};
+	return send_message(id, &m, kind);
+}
+
+/* fill_message takes over what the program says of its side. It returns an errno. */
+static int fill_message(struct id *id, struct message *m, const struct rdma_conn_param *p, uint8_t limit)
+{
+	*m = (struct message){0};
+	if (p != NULL) {
+		if (p->private_data_len > limit || (p->private_data_len > 0 && p->private_data == NULL))
+			return EINVAL;
+		if (p->private_data_len > 0)
+			memcpy(m->private_data, p->private_data, p->private_data_len);
+		m->private_length = p->private_data_len;
+		m->responder_resources = p->responder_resources;
+		m->initiator_depth = p->initiator_depth;
+		m->flow_control = p->flow_control;
+		m->retry_count = p->retry_count & 7;
+		m->rnr_retry_count = p->rnr_retry_count & 7;
+		m->srq = p->srq;
+		m->qp_num = p->qp_num;
+	}
+	if (id->public.qp != NULL) {
+		m->qp_num = id->public.qp->qp_num;
+		m->srq = id->public.qp->srq != NULL;
+	}
+	return 0;
+}
+
+/* change_qp moves the identifier's own queue pair to a state, with the attributes of the connection. */
+static bool change_qp(struct id *id, enum ibv_qp_state state)
+{
+	struct ibv_qp_attr attr = {.qp_state = state};
+	int mask = IBV_QP_STATE;
+	if (id->public.qp == NULL)
+		return true;
+	if (state != IBV_QPS_ERR && rdma_init_qp_attr(&id->public, &attr, &mask) != 0)
+		return false;
+	const int error = ibv_modify_qp(id->public.qp, &attr, mask);
+	errno = error;
+	return error == 0;
+}
+
+/* make_ready makes the queue pair send and receive: from now on, the limits of the connection are known. */
+static bool make_ready(struct id *id)
+{
+	return change_qp(id, IBV_QPS_INIT) && change_qp(id, IBV_QPS_RTR) && change_qp(id, IBV_QPS_RTS);
+}
+
+static void end(struct id *id, enum state state)
+{
+	close_connection(id);
+	id->state = state;
+}
+
+/* least is at most what the peer offers. */
+static uint8_t least(uint8_t a, uint8_t b) { return a < b ? a : b; }
+
+static void on_request(struct id *id, const struct message *m)
+{
+	id->peer_qp = m->qp_num;
+	/* What one side sends at once, the other one holds. */
+	id->responder_resources = m->initiator_depth;
+	id->initiator_depth = m->responder_resources;
+	id->retry_count = m->retry_count;
+	id->rnr_retry_count = m->rnr_retry_count;
+	id->state = REQUESTED;
+	struct message seen = *m;
+	seen.responder_resources = m->initiator_depth;
+	seen.initiator_depth = m->responder_resources;
+	const bool taken = take_request(id, m) && queue_event(id, RDMA_CM_EVENT_CONNECT_REQUEST, 0, &seen);
+	id->listener = NULL;
+	if (!taken) {
+		struct message no = {.reason = BY_PROGRAM};
+		(void)send_message(id, &no, REJECTION);
+		free_id(id);
+	}
+}
+
+static void on_response(struct id *id, const struct message *m)
+{
+	id->peer_qp = m->qp_num;
+	id->responder_resources = least(id->responder_resources, m->initiator_depth);
+	id->initiator_depth = least(id->initiator_depth, m->responder_resources);
+	struct message seen = *m;
+	seen.responder_resources = m->initiator_depth;
+	seen.initiator_depth = m->responder_resources;
+	if (id->public.qp == NULL) {
+		id->state = RESPONDED;
+		(void)queue_event(id, RDMA_CM_EVENT_CONNECT_RESPONSE, 0, &seen);
+	} else if (make_ready(id) && send_signal(id, CONFIRMATION)) {
+		id->state = CONNECTED;
+		(void)queue_event(id, RDMA_CM_EVENT_ESTABLISHED, 0, &seen);
+	} else {
+		const int error = errno;
+		end(id, ROUTED);
+		(void)queue_event(id, RDMA_CM_EVENT_CONNECT_ERROR, -error, NULL);
+	}
+}
+
+static void on_end(struct id *id)
+{
+	(void)send_signal(id, END_SEEN);
+	end(id, DISCONNECTED);
+	(void)queue_event(id, RDMA_CM_EVENT_DISCONNECTED, 0, NULL);
+}
+
+/* on_loss handles the end of the socket: the peer has destroyed its identifier, or is dead. */
+static void on_loss(struct id *id)
+{
+	switch (id->state) {
+	case INCOMING:
+		free_id(id);
+		return;
+	case REQUESTING:
+		end(id, ROUTED);
+		(void)queue_event(id, RDMA_CM_EVENT_REJECTED, BY_PROGRAM, NULL);
+		return;
+	case RESPONDED:
+	case REQUESTED:
+	case ACCEPTING:
+		end(id, DISCONNECTED);
+		(void)queue_event(id, RDMA_CM_EVENT_REJECTED, BY_PROGRAM, NULL);
+		return;
+	case CONNECTED:
+	case DISCONNECTING:
+		end(id, DISCONNECTED);
+		(void)queue_event(id, RDMA_CM_EVENT_DISCONNECTED, 0, NULL);
+		return;
+	default:
+		close_connection(id);
+	}
+}
+
+static void on_message(struct id *id, const struct message *m)
+{
+	switch (m->kind) {
+	case REQUEST:
+		if (id->state == INCOMING)
+			on_request(id, m);
+		return;
+	case RESPONSE:
+		if (id->state == REQUESTING)
+			on_response(id, m);
+		return;
+	case CONFIRMATION:
+		if (id->state == ACCEPTING) {
+			id->state = CONNECTED;
+			(void)queue_event(id, RDMA_CM_EVENT_ESTABLISHED, 0, m);
+		}
+		return;
+	case REJECTION:
+		if (id->state == REQUESTING || id->state == ACCEPTING) {
+			end(id, id->state == REQUESTING ? ROUTED : DISCONNECTED);
+			(void)queue_event(id, RDMA_CM_EVENT_REJECTED, m->reason, m);
+		}
+		return;
+	case END:
+		if (id->state == CONNECTED || id->state == ACCEPTING || id->state == RESPONDED || id->state == DISCONNECTING)
+			on_end(id);
+		return;
+	case END_SEEN:
+		if (id->state == DISCONNECTING) {
+			end(id, DISCONNECTED);
+			(void)queue_event(id, RDMA_CM_EVENT_DISCONNECTED, 0, NULL);
+		}
+		return;
+	}
+}
+
+static void on_peer(struct id *listener)
+{
+	const int fd = take_peer(listener->port);
+	if (fd < 0)
+		return;
+	struct id *id = new_id(listener->public.ps, listener->public.qp_type, listener->public.context);
+	if (id == NULL) {
+		(void)close(fd);
+		return;
+	}
+	id->state = INCOMING;
+	id->listener = listener;
+	id->channel = listener->channel;
+	id->public.channel = listener->public.channel;
+	id->connection = fd;
+	if (!watch(id, fd))
+		free_id(id);
+	else
+		on_socket(id); /* the request is usually there */
+}
+
+static bool has_addresses(const struct message *m)
+{
+	return address_size((const struct sockaddr *)&m->source) != 0 && address_size((const struct sockaddr *)&m->destination) != 0;
+}
+
+void on_socket(struct id *id)
+{
+	if (id->state == LISTENING) {
+		on_peer(id);
+		return;
+	}
+	struct message m;
+	ssize_t n = recv(id->connection, &m, sizeof m, MSG_DONTWAIT);
+	if (n < 0 && errno == ECONNRESET) /* the peer has left messages unread; its messages are still there */
+		n = recv(id->connection, &m, sizeof m, MSG_DONTWAIT);
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (n != (ssize_t)sizeof m || m.magic != MESSAGE_MAGIC || (m.kind == REQUEST && !has_addresses(&m)))
+		on_loss(id); /* or the peer has another version of the library */
+	else
+		on_message(id, &m);
+}
+
+/* begin_request sends the request. It returns an errno. */
+static int begin_request(struct id *id, const struct rdma_conn_param *param)
+{
+	struct message m;
+	if (id->state != ROUTED)
+		return EINVAL;
+	const int error = fill_message(id, &m, param, PRIVATE_DATA_OF_REQUEST);
+	if (error != 0)
+		return error;
+	const struct rdma_addr *a = &id->public.route.addr;
+	m.source = a->src_storage;
+	m.destination = a->dst_storage;
+	id->responder_resources = m.responder_resources;
+	id->initiator_depth = m.initiator_depth;
+	id->retry_count = m.retry_count;
+	id->rnr_retry_count = m.rnr_retry_count;
+	const int fd = reach(&a->dst_addr);
+	if (fd < 0 && errno == ECONNREFUSED)
+		return queue_event(id, RDMA_CM_EVENT_REJECTED, NO_LISTENER, NULL) ? 0 : ENOMEM;
+	if (fd < 0 && errno == EAGAIN)
+		return queue_event(id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT, NULL) ? 0 : ENOMEM;
+	if (fd < 0)
+		return errno;
+	id->connection = fd;
+	if (!watch(id, fd) || !send_message(id, &m, REQUEST)) {
+		const int failed = errno;
+		close_connection(id);
+		return failed == EPIPE || failed == ECONNRESET ? (queue_event(id, RDMA_CM_EVENT_REJECTED, BY_PROGRAM, NULL) ? 0 : ENOMEM) : failed;
+	}
+	id->state = REQUESTING;
+	return 0;
+}
+
+int rdma_connect(struct rdma_cm_id *public, struct rdma_conn_param *param)
+{
+	if (public == NULL)
+		return fail(EINVAL);
+	lock();
+	const int error = begin_request(id_of(public), param);
+	unlock();
+	return complete(id_of(public), error == 0 ? 0 : fail(error));
+}
+
+static int begin_acceptance(struct id *id, const struct rdma_conn_param *param)
+{
+	struct message m;
+	if (id->state != REQUESTED)
+		return EINVAL;
+	const int error = fill_message(id, &m, param, PRIVATE_DATA_OF_RESPONSE);
+	if (error != 0)
+		return error;
+	if (param == NULL) {
+		m.responder_resources = id->responder_resources;
+		m.initiator_depth = id->initiator_depth;
+	}
+	id->responder_resources = least(id->responder_resources, m.responder_resources);
+	id->initiator_depth = least(id->initiator_depth, m.initiator_depth);
+	if (param != NULL)
+		id->rnr_retry_count = m.rnr_retry_count;
+	if (!make_ready(id))
+		return errno;
+	if (!send_message(id, &m, RESPONSE))
+		return errno == EPIPE ? ECONNRESET : errno;
+	id->state = ACCEPTING;
+	return 0;
+}
+
+int rdma_accept(struct rdma_cm_id *public, struct rdma_conn_param *param)
+{
+	if (public == NULL)
+		return fail(EINVAL);
+	lock();
+	const int error = begin_acceptance(id_of(public), param);
+	unlock();
+	return complete(id_of(public), error == 0 ? 0 : fail(error));
+}
+
+int rdma_reject(struct rdma_cm_id *public, const void *private_data, uint8_t length)
+{
+	if (public == NULL || length > PRIVATE_DATA_OF_REJECTION || (length > 0 && private_data == NULL))
+		return fail(EINVAL);
+	struct id *id = id_of(public);
+	struct message m = {.reason = BY_PROGRAM, .private_length = length};
+	if (length > 0)
+		memcpy(m.private_data, private_data, length);
+	lock();
+	const int error = id->state != REQUESTED && id->state != RESPONDED ? EINVAL : 0;
+	if (error == 0) {
+		(void)send_message(id, &m, REJECTION); /* a peer that is gone needs none */
+		end(id, DISCONNECTED);
+	}
+	unlock();
+	return error == 0 ? 0 : fail(error);
+}
+
+int rdma_reject_ece(struct rdma_cm_id *id, const void *private_data, uint8_t length) { return rdma_reject(id, private_data, length); }
+
+int rdma_disconnect(struct rdma_cm_id *public)
+{
+	if (public == NULL)
+		return fail(EINVAL);
+	struct id *id = id_of(public);
+	lock();
+	int error = 0;
+	switch (id->state) {
+	case CONNECTED:
+	case ACCEPTING:
+	case RESPONDED:
+		error = change_qp(id, IBV_QPS_ERR) ? 0 : errno;
+		if (error == 0) {
+			id->state = DISCONNECTING;
+			(void)send_signal(id, END); /* a peer that is gone ends the socket */
+		}
+		break;
+	case DISCONNECTED:
+		error = change_qp(id, IBV_QPS_ERR) ? 0 : errno;
+		break;
+	default:
+		error = EINVAL;
+	}
+	const bool begun = error == 0 && id->state == DISCONNECTING;
+	unlock();
+	if (error != 0)
+		return fail(error);
+	return begun ? complete(id_of(public), 0) : 0;
+}
+
+/* rdma_establish confirms a connection whose queue pair the program has made ready. */
+int rdma_establish(struct rdma_cm_id *public)
+{
+	if (public == NULL)
+		return fail(EINVAL);
+	struct id *id = id_of(public);
+	lock();
+	int error = public->qp != NULL || id->state != RESPONDED ? EINVAL : 0;
+	if (error == 0 && !send_signal(id, CONFIRMATION))
+		error = errno;
+	if (error == 0)
+		id->state = CONNECTED;
+	unlock();
+	return error == 0 ? 0 : fail(error);
+}
+
+/* rdma_notify reports that the queue pair has received data: then the connection is established. */
+int rdma_notify(struct rdma_cm_id *public, enum ibv_event_type event)
+{
+	if (public == NULL || event != IBV_EVENT_COMM_EST)
+		return fail(EINVAL);
+	struct id *id = id_of(public);
+	lock();
+	if (id->state == ACCEPTING && queue_event(id, RDMA_CM_EVENT_ESTABLISHED, 0, NULL))
+		id->state = CONNECTED;
+	unlock();
+	return 0;
+}
+
+/* Options of cards for a connection: there are none. */
+int rdma_set_local_ece(struct rdma_cm_id *id, struct ibv_ece *ece)
+{
+	return id == NULL || ece == NULL ? fail(EINVAL) : 0;
+}
+
+int rdma_get_remote_ece(struct rdma_cm_id *id, struct ibv_ece *ece)
+{
+	if (id == NULL || ece == NULL)
+		return fail(EINVAL);
+	*ece = (struct ibv_ece){0};
+	return 0;
+}
+
+/* rdma_init_qp_attr fills the attributes for attr->qp_state, and the mask of those that it has filled. */
+int rdma_init_qp_attr(struct rdma_cm_id *public, struct ibv_qp_attr *attr, int *mask)
+{
+	if (public == NULL || attr == NULL || mask == NULL)
+		return fail(EINVAL);
+	const struct id *id = id_of(public);
+	const enum ibv_qp_state state = attr->qp_state;
+	struct ibv_port_attr port;
+	*attr = (struct ibv_qp_attr){.qp_state = state, .port_num = public->port_num};
+	switch (state) {
+	case IBV_QPS_INIT:
+		attr->qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
+		if (id->responder_resources > 0)
+			attr->qp_access_flags |= IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+		*mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+		return 0;
+	case IBV_QPS_RTR:
+		if (ibv_query_port(public->verbs, public->port_num, &port) != 0)
+			return -1;
+		attr->ah_attr.dlid = port.lid;
+		attr->ah_attr.port_num = public->port_num;
+		attr->path_mtu = port.active_mtu;
+		attr->dest_qp_num = id->peer_qp;
+		attr->max_dest_rd_atomic = id->responder_resources;
+		*mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+		return 0;
+	case IBV_QPS_RTS:
+		attr->timeout = 14; /* 67 ms */
+		attr->retry_cnt = id->retry_count;
+		attr->rnr_retry = id->rnr_retry_count;
+		attr->max_rd_atomic = id->initiator_depth;
+		*mask = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
+		return 0;
+	default:
+		return fail(EINVAL);
+	}
+}

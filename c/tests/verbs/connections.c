@@ -1,0 +1,334 @@
+/* The connection manager: addresses, requests and their ends, from both sides, without data. Queue pairs are those of the programs in this directory. */
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <rdma/rdma_verbs.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../check.h"
+
+enum { WATCHDOG = 60 };
+
+static struct sockaddr_in loopback(uint16_t port)
+{
+	return (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+}
+
+/* expect takes the next event, which must be of a type and of an identifier; NULL: of any. */
+static struct rdma_cm_event *expect(struct rdma_event_channel *channel, enum rdma_cm_event_type type, const struct rdma_cm_id *id)
+{
+	struct rdma_cm_event *e;
+	CHECK(rdma_get_cm_event(channel, &e) == 0);
+	if (e->event != type)
+		fprintf(stderr, "%s, status %d, want %s\n", rdma_event_str(e->event), e->status, rdma_event_str(type));
+	CHECK(e->event == type && (id == NULL || e->id == id));
+	return e;
+}
+
+static void see(struct rdma_event_channel *channel, enum rdma_cm_event_type type, const struct rdma_cm_id *id, int status)
+{
+	struct rdma_cm_event *e = expect(channel, type, id);
+	CHECK(e->status == status && rdma_ack_cm_event(e) == 0);
+}
+
+static void no_event(struct rdma_event_channel *channel)
+{
+	struct pollfd p = {.fd = channel->fd, .events = POLLIN};
+	CHECK(poll(&p, 1, 0) == 0);
+}
+
+struct side {
+	struct rdma_event_channel *channel;
+	struct rdma_cm_id *id;
+};
+
+static struct side new_side(void)
+{
+	struct side s = {.channel = rdma_create_event_channel()};
+	CHECK(s.channel != NULL && rdma_create_id(s.channel, &s.id, &s, RDMA_PS_TCP) == 0);
+	return s;
+}
+
+static void end_side(struct side *s)
+{
+	CHECK(rdma_destroy_id(s->id) == 0);
+	rdma_destroy_event_channel(s->channel);
+}
+
+static struct side new_listener(void)
+{
+	struct side s = new_side();
+	struct sockaddr_in any = loopback(0);
+	CHECK(rdma_bind_addr(s.id, (struct sockaddr *)&any) == 0 && rdma_get_src_port(s.id) != 0 && s.id->verbs != NULL && s.id->pd != NULL);
+	CHECK(rdma_listen(s.id, 4) == 0);
+	return s;
+}
+
+/* new_client returns a side that knows the way to a port. */
+static struct side new_client(uint16_t port)
+{
+	struct side s = new_side();
+	struct sockaddr_in to = loopback(port);
+	CHECK(rdma_connect(s.id, NULL) != 0 && errno == EINVAL);
+	CHECK(rdma_resolve_addr(s.id, NULL, (struct sockaddr *)&to, 1000) == 0);
+	see(s.channel, RDMA_CM_EVENT_ADDR_RESOLVED, s.id, 0);
+	CHECK(s.id->verbs != NULL && rdma_get_dst_port(s.id) == htons(port) && rdma_get_src_port(s.id) != 0);
+	CHECK(rdma_resolve_route(s.id, 1000) == 0);
+	see(s.channel, RDMA_CM_EVENT_ROUTE_RESOLVED, s.id, 0);
+	CHECK(s.id->route.num_paths == 1 && s.id->route.path_rec->pkey == 0xffff);
+	no_event(s.channel);
+	return s;
+}
+
+static void ask(struct side *s, const char *data)
+{
+	struct rdma_conn_param p = {.private_data = data, .private_data_len = (uint8_t)strlen(data), .responder_resources = 3, .initiator_depth = 2, .retry_count = 5,
+		.rnr_retry_count = 6, .qp_num = 77};
+	CHECK(rdma_connect(s->id, &p) == 0);
+}
+
+static struct rdma_cm_id *take_request(struct side *listener, const char *data)
+{
+	struct rdma_cm_event *e = expect(listener->channel, RDMA_CM_EVENT_CONNECT_REQUEST, NULL);
+	const struct rdma_conn_param *p = &e->param.conn;
+	CHECK(e->listen_id == listener->id && e->id != listener->id && e->id->verbs != NULL && e->id->context == listener->id->context);
+	CHECK(p->private_data_len == strlen(data) && (*data == '\0' || memcmp(p->private_data, data, strlen(data)) == 0));
+	CHECK(p->responder_resources == 2 && p->initiator_depth == 3 && p->retry_count == 5 && p->rnr_retry_count == 6 && p->qp_num == 77);
+	CHECK(rdma_get_src_port(e->id) == rdma_get_src_port(listener->id));
+	struct rdma_cm_id *id = e->id;
+	CHECK(rdma_ack_cm_event(e) == 0);
+	return id;
+}
+
+static void accept_request(struct rdma_cm_id *id)
+{
+	struct rdma_conn_param p = {.private_data = "yes", .private_data_len = 4, .responder_resources = 1, .initiator_depth = 1, .qp_num = 78};
+	CHECK(rdma_accept(id, &p) == 0 && rdma_accept(id, &p) != 0 && errno == EINVAL);
+}
+
+/* meet connects a client without a queue pair: its program confirms the response. */
+static struct rdma_cm_id *meet(struct side *listener, struct side *client)
+{
+	ask(client, "hello");
+	struct rdma_cm_id *server = take_request(listener, "hello");
+	accept_request(server);
+	struct rdma_cm_event *e = expect(client->channel, RDMA_CM_EVENT_CONNECT_RESPONSE, client->id);
+	CHECK(e->param.conn.qp_num == 78 && e->param.conn.private_data_len == 4 && strcmp(e->param.conn.private_data, "yes") == 0);
+	CHECK(rdma_ack_cm_event(e) == 0);
+	no_event(listener->channel);
+	CHECK(rdma_establish(client->id) == 0 && rdma_establish(client->id) != 0);
+	see(listener->channel, RDMA_CM_EVENT_ESTABLISHED, server, 0);
+
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR};
+	int mask;
+	CHECK(rdma_init_qp_attr(server, &attr, &mask) == 0 && attr.dest_qp_num == 77 && attr.max_dest_rd_atomic == 1 && attr.ah_attr.dlid == 1);
+	attr.qp_state = IBV_QPS_RTS;
+	CHECK(rdma_init_qp_attr(client->id, &attr, &mask) == 0 && attr.max_rd_atomic == 1 && attr.retry_cnt == 5 && attr.rnr_retry == 6);
+	return server;
+}
+
+static void orderly(void)
+{
+	struct side listener = new_listener(), client = new_client(ntohs(rdma_get_src_port(listener.id)));
+	struct rdma_cm_id *server = meet(&listener, &client);
+	CHECK(rdma_disconnect(client.id) == 0);
+	no_event(client.channel);
+	see(listener.channel, RDMA_CM_EVENT_DISCONNECTED, server, 0);
+	see(client.channel, RDMA_CM_EVENT_DISCONNECTED, client.id, 0);
+	CHECK(rdma_disconnect(server) == 0 && rdma_disconnect(client.id) == 0);
+	CHECK(rdma_destroy_id(server) == 0);
+	no_event(listener.channel);
+	no_event(client.channel);
+	end_side(&client);
+
+	/* A side that is destroyed ends the connection, too. */
+	client = new_client(ntohs(rdma_get_src_port(listener.id)));
+	server = meet(&listener, &client);
+	CHECK(rdma_destroy_id(server) == 0);
+	see(client.channel, RDMA_CM_EVENT_DISCONNECTED, client.id, 0);
+	no_event(client.channel);
+	end_side(&client);
+	end_side(&listener);
+}
+
+static void refused(void)
+{
+	struct side listener = new_listener();
+	const uint16_t port = ntohs(rdma_get_src_port(listener.id));
+	struct side client = new_client(port);
+	ask(&client, "");
+	struct rdma_cm_id *server = take_request(&listener, "");
+	CHECK(rdma_reject(server, "no", 3) == 0 && rdma_destroy_id(server) == 0);
+	struct rdma_cm_event *e = expect(client.channel, RDMA_CM_EVENT_REJECTED, client.id);
+	CHECK(e->status == 28 && e->param.conn.private_data_len == 3 && strcmp(e->param.conn.private_data, "no") == 0 && rdma_ack_cm_event(e) == 0);
+
+	/* The identifier can try again: a program whose server starts late does. A request that the listener's program has not seen is refused, too. */
+	ask(&client, "again");
+	end_side(&listener);
+	see(client.channel, RDMA_CM_EVENT_REJECTED, client.id, 28);
+	ask(&client, "and again");
+	see(client.channel, RDMA_CM_EVENT_REJECTED, client.id, 8); /* there is no listener */
+	end_side(&client);
+}
+
+static void addresses(void)
+{
+	struct side a = new_side(), b = new_side();
+	struct sockaddr_in address = loopback(0), far = {.sin_family = AF_INET, .sin_port = htons(1), .sin_addr.s_addr = htonl(0x01010101)};
+	CHECK(rdma_bind_addr(a.id, (struct sockaddr *)&far) != 0 && errno == EADDRNOTAVAIL);
+	CHECK(rdma_bind_addr(a.id, (struct sockaddr *)&address) == 0 && rdma_bind_addr(a.id, (struct sockaddr *)&address) != 0 && errno == EINVAL);
+	address.sin_port = rdma_get_src_port(a.id);
+	CHECK(rdma_bind_addr(b.id, (struct sockaddr *)&address) != 0 && errno == EADDRINUSE);
+	CHECK(rdma_resolve_addr(b.id, NULL, (struct sockaddr *)&far, 10) == 0);
+	see(b.channel, RDMA_CM_EVENT_ADDR_ERROR, b.id, -EHOSTUNREACH);
+	struct sockaddr unknown = {.sa_family = AF_UNIX};
+	CHECK(rdma_resolve_addr(b.id, NULL, &unknown, 10) != 0 && errno == EAFNOSUPPORT);
+	struct rdma_cm_id *datagrams;
+	CHECK(rdma_create_id(b.channel, &datagrams, NULL, RDMA_PS_UDP) != 0 && errno == EOPNOTSUPP);
+	end_side(&a);
+	CHECK(rdma_bind_addr(b.id, (struct sockaddr *)&address) == 0); /* the port is free again */
+	end_side(&b);
+
+	/* A listener of all addresses is found at each of them. */
+	struct side listener = new_side();
+	CHECK(rdma_listen(listener.id, 0) == 0 && rdma_get_src_port(listener.id) != 0);
+	struct side client = new_client(ntohs(rdma_get_src_port(listener.id)));
+	struct rdma_cm_id *server = meet(&listener, &client);
+	CHECK(((struct sockaddr_in *)&server->route.addr.src_addr)->sin_addr.s_addr == htonl(INADDR_LOOPBACK) && rdma_destroy_id(server) == 0);
+	end_side(&client);
+	end_side(&listener);
+}
+
+static void without_waiting(void)
+{
+	struct side s = new_listener();
+	struct rdma_cm_event *e;
+	CHECK(fcntl(s.channel->fd, F_SETFL, fcntl(s.channel->fd, F_GETFL) | O_NONBLOCK) == 0);
+	CHECK(rdma_get_cm_event(s.channel, &e) != 0 && errno == EAGAIN);
+	struct side client = new_client(ntohs(rdma_get_src_port(s.id)));
+	ask(&client, "x");
+	struct pollfd p = {.fd = s.channel->fd, .events = POLLIN};
+	CHECK(poll(&p, 1, WATCHDOG * 1000) == 1);
+
+	/* The listener moves with its queued events. */
+	struct rdma_event_channel *other = rdma_create_event_channel();
+	CHECK(rdma_migrate_id(s.id, other) == 0 && s.id->channel == other);
+	no_event(s.channel);
+	rdma_destroy_event_channel(s.channel);
+	s.channel = other;
+	struct rdma_cm_id *server = take_request(&s, "x");
+	CHECK(server->channel == other && rdma_destroy_id(server) == 0);
+	see(client.channel, RDMA_CM_EVENT_REJECTED, client.id, 28);
+	end_side(&client);
+	end_side(&s);
+}
+
+/* A destroyed identifier waits for the events that the program has taken. */
+static void *destroy(void *id) { return rdma_destroy_id(id) == 0 ? NULL : id; }
+
+static void acknowledged(void)
+{
+	struct side s = new_side();
+	struct sockaddr_in to = loopback(9);
+	CHECK(rdma_resolve_addr(s.id, NULL, (struct sockaddr *)&to, 0) == 0);
+	struct rdma_cm_event *e = expect(s.channel, RDMA_CM_EVENT_ADDR_RESOLVED, s.id);
+	pthread_t thread;
+	void *failed;
+	CHECK(pthread_create(&thread, NULL, destroy, s.id) == 0);
+	const struct timespec a_little = {.tv_nsec = 20000000};
+	(void)nanosleep(&a_little, NULL);
+	CHECK(pthread_tryjoin_np(thread, &failed) == EBUSY);
+	CHECK(rdma_ack_cm_event(e) == 0 && pthread_join(thread, &failed) == 0 && failed == NULL);
+	rdma_destroy_event_channel(s.channel);
+}
+
+static void *accept_one(void *listener)
+{
+	struct rdma_cm_id *id;
+	CHECK(rdma_get_request(listener, &id) == 0 && id->event->event == RDMA_CM_EVENT_CONNECT_REQUEST && id->event->param.conn.private_data_len == 2);
+	CHECK(rdma_reject(id, NULL, 0) == 0);
+	rdma_destroy_ep(id);
+	return NULL;
+}
+
+static void synchronous(void)
+{
+	struct rdma_addrinfo hints = {.ai_flags = RAI_PASSIVE, .ai_port_space = RDMA_PS_TCP}, *info;
+	struct rdma_cm_id *listener, *id;
+	CHECK(rdma_getaddrinfo("no such name.invalid", "1", &hints, &info) != 0);
+	CHECK(rdma_getaddrinfo("127.0.0.1", NULL, &hints, &info) == 0 && info->ai_qp_type == IBV_QPT_RC && info->ai_src_len == sizeof(struct sockaddr_in));
+	CHECK(rdma_create_ep(&listener, info, NULL, NULL) == 0 && rdma_listen(listener, 1) == 0);
+	rdma_freeaddrinfo(info);
+	char port[8];
+	snprintf(port, sizeof port, "%u", ntohs(rdma_get_src_port(listener)));
+	hints.ai_flags = 0;
+	CHECK(rdma_getaddrinfo("127.0.0.1", port, &hints, &info) == 0);
+	CHECK(rdma_create_ep(&id, info, NULL, NULL) == 0);
+	rdma_freeaddrinfo(info);
+	pthread_t thread;
+	CHECK(pthread_create(&thread, NULL, accept_one, listener) == 0);
+	struct rdma_conn_param p = {.private_data = "hi", .private_data_len = 2};
+	CHECK(rdma_connect(id, &p) != 0 && errno == ECONNREFUSED && id->event->event == RDMA_CM_EVENT_REJECTED);
+	CHECK(pthread_join(thread, NULL) == 0);
+	rdma_destroy_ep(id);
+	rdma_destroy_ep(listener);
+}
+
+/* A client that is killed at each step: its server sees the end, and its port is free. */
+static void death(void)
+{
+	for (int step = 0; step < 3; step++) {
+		struct side listener = new_listener();
+		const uint16_t port = ntohs(rdma_get_src_port(listener.id));
+		int alive[2];
+		CHECK(pipe(alive) == 0);
+		const pid_t child = fork();
+		if (child == 0) {
+			struct side client = new_client(port);
+			ask(&client, "hello");
+			if (step > 0)
+				(void)expect(client.channel, RDMA_CM_EVENT_CONNECT_RESPONSE, client.id);
+			if (step > 1)
+				CHECK(rdma_establish(client.id) == 0);
+			CHECK(write(alive[1], "x", 1) == 1);
+			for (;;)
+				pause();
+		}
+		struct rdma_cm_id *server = take_request(&listener, "hello");
+		if (step > 0)
+			accept_request(server);
+		if (step > 1)
+			see(listener.channel, RDMA_CM_EVENT_ESTABLISHED, server, 0);
+		char c;
+		CHECK(read(alive[0], &c, 1) == 1 && kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
+		if (step > 1)
+			see(listener.channel, RDMA_CM_EVENT_DISCONNECTED, server, 0);
+		else
+			see(listener.channel, RDMA_CM_EVENT_REJECTED, server, 28);
+		struct rdma_conn_param p = {.qp_num = 1};
+		CHECK(rdma_accept(server, &p) != 0);
+		CHECK(rdma_destroy_id(server) == 0);
+		end_side(&listener);
+		(void)close(alive[0]), (void)close(alive[1]);
+	}
+}
+
+int main(void)
+{
+	alarm(WATCHDOG);
+	const int before = descriptors();
+	orderly();
+	refused();
+	addresses();
+	without_waiting();
+	acknowledged();
+	synchronous();
+	death();
+	CHECK(descriptors() <= before + 1); /* the device's */
+	return 0;
+}
