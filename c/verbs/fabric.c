@@ -1,12 +1,11 @@
 /* The fabric of the process: all contexts share it. */
-#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "endpoint/provider.h"
 #include "linux/clock.h"
+#include "linux/fork.h"
 #include "meet/bootstrap.h"
 #include "objects.h"
 #include "settings.h"
@@ -17,8 +16,17 @@ static struct {
 	pthread_mutex_t lock;
 	snd_fabric *fabric; /* NULL = not joined */
 	unsigned contexts;  /* that have joined */
-	pid_t pid;          /* that has joined: a forked child has not */
-} here = {.lock = PTHREAD_MUTEX_INITIALIZER};
+	unsigned forks;     /* that led to this process, which is no member of the fabric of its parent */
+} here = {.lock = PTHREAD_MUTEX_INITIALIZER, .forks = 1};
+
+static void reset(void)
+{
+	(void)pthread_mutex_init(&here.lock, NULL);
+	here.fabric = NULL;
+	here.contexts = 0;
+	here.forks++;
+}
+SND_RESET_IN_CHILD(reset)
 
 static snd_status join(void)
 {
@@ -35,11 +43,6 @@ static snd_status join(void)
 /* join_with joins the fabric, or counts one more context in it. The lock is held. */
 static bool join_with(struct context *c)
 {
-	if (here.pid != getpid()) {
-		here.fabric = NULL;
-		here.contexts = 0;
-		here.pid = getpid();
-	}
 	if (here.fabric == NULL) {
 		const snd_status s = join();
 		if (s != SND_SUCCESS) {
@@ -49,8 +52,8 @@ static bool join_with(struct context *c)
 			return false;
 		}
 	}
-	here.contexts += c->joined != here.pid;
-	c->joined = here.pid;
+	here.contexts += c->joined != here.forks;
+	c->joined = here.forks;
 	return true;
 }
 
@@ -76,10 +79,11 @@ int close_adapter(snd_adapter *adapter) { return adapter == NULL ? 0 : refuse_en
 void leave_fabric(struct context *c)
 {
 	(void)pthread_mutex_lock(&here.lock);
-	if (c->joined != 0 && c->joined == getpid() && --here.contexts == 0) {
+	const bool joined = c->joined == here.forks;
+	if (joined && --here.contexts == 0) {
 		(void)snd_fabric_close(here.fabric);
 		here.fabric = NULL;
-	} else if (c->joined == getpid()) {
+	} else if (joined) {
 		for (struct pd *pd = c->domains; pd != NULL; pd = pd->next)
 			(void)close_adapter(pd->adapter);
 		(void)close_adapter(c->queues);

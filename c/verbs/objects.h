@@ -27,7 +27,7 @@ struct event {
 struct context {
 	struct event_queue events;
 	snd_adapter *queues; /* of the completion queues, which all domains use; NULL before the first */
-	pid_t joined; /* the process that has joined its fabric for this context; 0 = none */
+	unsigned joined; /* number of the process that has joined its fabric for this context; 0 = none */
 	struct pd *domains;
 	struct verbs_context verbs; /* last, for its own last field is the public one */
 };

@@ -1,5 +1,5 @@
 #!/bin/sh
-# ndrun and its variables show programs the device. ndrun.sh NDRUN
+# ndrun and its variables show programs the device. ndrun.sh NDRUN OBJECTS, the test of that name
 set -eu
 ndrun=$1
 unset SOFTND_VERBS_DIR SOFTND_VERBS_DEVICE LD_LIBRARY_PATH LD_PRELOAD
@@ -14,6 +14,12 @@ output=$("$ndrun" --verbs=libs ibv_devices : test -e $guid 2>&1) && exit 1
 has '^\[0\] +softnd0[[:space:]]'
 output=$("$ndrun" --verbs=preload env -u LD_LIBRARY_PATH ibv_devices 2>&1)
 has '^\[0\] +softnd0[[:space:]]'
+# A rank that has joined the job ends well or not, as its exit code says. Two processes of a rank can join, and a wrapper may close descriptors.
+objects=$2
+output=$("$ndrun" --verbs --timeout 60s -n 2 sh -c "'$objects' & '$objects' && wait \$!" : -n 1 sh -c "unset SOFTND_ARENA_FD; exec '$objects'" 2>&1) || { echo "$output"; exit 1; }
+output=$("$ndrun" --verbs -n 1 env SOFTND_ARENA_FD=99 SOFTND_CONTROL= "$objects" 2>&1) && exit 1
+has 'softnd: join fabric: SOFTND_CONTROL=""'
+has 'ndrun: rank 0 .*exited with code 1'
 variables=$("$ndrun" --verbs-env)
 output=$(eval "$variables" && ibv_devices 2>&1 && cat $guid)
 has '^ +softnd0[[:space:]]'

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -198,6 +199,28 @@ static void life(void)
 	CHECK(ibv_dereg_mr(mr) == 0 && ibv_dealloc_pd(pd) == 0 && ibv_close_device(b) == 0 && descriptors() == before);
 }
 
+/* A forked child opens the device itself. It can only destroy the objects of its parent. */
+static void forked(struct ibv_context *c)
+{
+	static char buffer[8];
+	struct ibv_pd *pd = ibv_alloc_pd(c);
+	struct ibv_mr *mr = ibv_reg_mr(pd, buffer, sizeof buffer, 0);
+	struct ibv_cq *cq = ibv_create_cq(c, 1, NULL, NULL, 0);
+	CHECK(mr != NULL && cq != NULL);
+	const pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		FAILS(ibv_reg_mr(pd, buffer, 1, 0), ENODEV);
+		FAILS(ibv_create_cq(c, 1, NULL, NULL, 0), ENODEV);
+		life();
+		CHECK(ibv_destroy_cq(cq) == 0 && ibv_dereg_mr(mr) == 0 && ibv_dealloc_pd(pd) == 0 && ibv_close_device(c) == 0);
+		_exit(0);
+	}
+	int status;
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	CHECK(ibv_req_notify_cq(cq, 0) == EINVAL && ibv_poll_cq(cq, 0, NULL) == 0 && ibv_destroy_cq(cq) == 0 && ibv_dereg_mr(mr) == 0 && ibv_dealloc_pd(pd) == 0);
+}
+
 int main(void)
 {
 	char name[40];
@@ -210,6 +233,7 @@ int main(void)
 	queues(c);
 	extended_queues(c);
 	shared_queues(c);
+	forked(c);
 	CHECK(ibv_close_device(c) == 0);
 	return 0;
 }
