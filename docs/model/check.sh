@@ -173,6 +173,23 @@ reclaim, NO_LOCK            | safety   | R2_own R3_back | NO_LOCK FALSE_MARK
 reclaim, NO_COUNT           | safety   | R3_back deadlock | NO_COUNT MORTAL
 reclaim, KEEP_DEAD          | safety   | R3_back deadlock | KEEP_DEAD MORTAL
 
+number.pml
+number                      | safety   | nothing | -
+number, full                | safety   | nothing | FULL
+number, active dies         | safety   | nothing | MORTAL=0
+number, passive dies        | safety   | nothing | MORTAL=1
+number, reachable           | safety   | S1 S2 S4 S5 | REACH
+number, death, reachable    | safety   | S1 S2 S3 S4 | REACH MORTAL=0
+number, LOAD_FIRST          | safety   | N4_meet | LOAD_FIRST
+number, NO_RING             | safety   | N4_meet | NO_RING
+number, NO_REFUSED          | safety   | N1_one | NO_REFUSED FULL
+number, LATE                | safety   | N4_meet | LATE
+number, NO_RETURN           | safety   | N4_meet | NO_RETURN
+number, NO_WITHDRAW         | safety   | N3_freed N4_meet | NO_WITHDRAW
+number, NO_LOOK             | safety   | N4_meet | NO_LOOK
+number, NO_DEATH            | safety   | N4_meet | NO_DEATH MORTAL=0
+number, NO_DONE             | safety   | N3_freed | NO_DONE
+
 group.pml
 group                       | safety   | nothing | -
 group, pair                 | safety   | nothing | PAIR

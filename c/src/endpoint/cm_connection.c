@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "endpoint/cm_listener.h"
+#include "endpoint/cm_number.h"
 #include "endpoint/cm_ports.h"
 #include "endpoint/cm_teardown.h"
 #include "shm/doorbell.h"
@@ -235,7 +236,11 @@ void snd_handle_request(struct snd_fabric *f, uint64_t offset)
 	snd_list_append(requests, &c->request_link);
 	if (snd_peer_gone(&peer) || f->marked_dead)
 		snd_peer_died(c);
-	if (snd_relaxed32(&r->address[SND_PASSIVE]) != snd_host_of(f, f->slot) || !snd_listener_enqueue(f, c, (uint16_t)snd_relaxed32(&r->port[SND_PASSIVE])))
+	if (snd_relaxed32(&r->address[SND_PASSIVE]) != snd_host_of(f, f->slot))
+		snd_refuse(c);
+	else if (snd_is_by_number(c))
+		snd_number_request(f, c);
+	else if (!snd_listener_enqueue(f, c, (uint16_t)snd_relaxed32(&r->port[SND_PASSIVE])))
 		snd_refuse(c);
 	snd_wake(f);
 }

@@ -1,38 +1,333 @@
-/* Connecting by number is not built. */
+/* Connecting by number. docs/model/number.pml has the steps of both sides, and docs/shared-memory.md the words. The side with the higher number
+ * is the active one. The passive one accepts without its program. */
 #include "endpoint/cm_number.h"
 
-static snd_status not_built(const char *op) { return snd_fail(SND_NOT_SUPPORTED, "%s: connecting by number is not built", op); }
+#include <stdio.h>
+
+#include "endpoint/cm_connection.h"
+#include "endpoint/cm_ports.h"
+#include "endpoint/cm_teardown.h"
+#include "endpoint/progress.h"
+#include "endpoint/qp.h"
+#include "endpoint/req_execute.h"
+#include "linux/clock.h"
+#include "linux/memory_limit.h"
+#include "shm/doorbell.h"
+#include "shm/inbox.h"
+#include "shm/number.h"
+#include "shm/work.h"
+
+#define BY_NUMBER (UINT32_C(1) << SNDL_RECORD_BY_NUMBER_SHIFT)
+#define RIGHTS (SNDL_RIGHT_READ | SNDL_RIGHT_WRITE | SNDL_RIGHT_ATOMIC)
+
+static uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
+/* number_of returns the number of an endpoint, NULL if it has left it. */
+static struct snd_own_number *number_of(const struct snd_endpoint *ep)
+{
+	struct snd_own_number *n = snd_find_own_number(ep->object.fabric, ep->match.own);
+	return n != NULL && n->endpoint == ep ? n : NULL;
+}
+
+/* forget_attempt ends an attempt to connect. */
+static void forget_attempt(struct snd_endpoint *ep)
+{
+	struct snd_connection *c = ep->conn;
+	ep->conn = NULL;
+	c->endpoint = NULL;
+	ep->guard.far = NULL;
+	snd_list_remove(&c->hazard.link); /* the peer has never used a token */
+	snd_detach(c);
+	snd_unuse(c);
+}
+
+/* offer makes a connection record, and sends it to the peer. */
+static void offer(struct snd_endpoint *ep, const struct snd_seen_number *seen)
+{
+	struct snd_fabric *f = ep->object.fabric;
+	uint64_t offset;
+	if (snd_alloc(&f->heap, sizeof(struct snd_connection_record), true, &offset, "connect by number") != SND_SUCCESS)
+		return; /* the next step tries again */
+	struct snd_connection_record *r = (struct snd_connection_record *)(void *)(f->arena.base + offset);
+	struct snd_connection *c = snd_connection_new(f, r, offset, SND_ACTIVE, seen->peer);
+	if (c == NULL) {
+		snd_free(&f->heap, offset);
+		return;
+	}
+	ep->conn = c;
+	c->users++;
+	c->endpoint = ep;
+	ep->match.offered_to = seen->use;
+	snd_set(&r->member[SND_ACTIVE], f->id);
+	snd_set(&r->member[SND_PASSIVE], seen->peer.id);
+	snd_set32(&r->port[SND_ACTIVE], BY_NUMBER | ep->match.own);
+	snd_set32(&r->port[SND_PASSIVE], BY_NUMBER | ep->match.dest);
+	snd_set32(&r->address[SND_ACTIVE], snd_host_of(f, f->slot));
+	snd_set32(&r->address[SND_PASSIVE], snd_host_of(f, snd_member_slot(seen->peer.id)));
+	snd_set(&r->adapter[SND_ACTIVE], ep->adapter->number);
+	snd_set(&r->qp[SND_ACTIVE], ep->local_qp_offset);
+	snd_set32(&r->read_in[SND_ACTIVE], ep->match.inbound_reads);
+	snd_release32(&r->state, SNDL_CONN_REQUESTED);
+	snd_send_mail(f, &seen->peer, offset, &r->link);
+}
+
+/* fail completes the oldest request with a failure, which ends the endpoint. */
+static void fail(struct snd_endpoint *ep, const char *why)
+{
+	uint64_t budget = SND_QUANTUM;
+	char text[SND_REASON];
+	snprintf(text, sizeof text, "endpoint %#" PRIx32 " has no connection: %s", ep->match.dest, why);
+	(void)snd_reject(ep, snd_request_at(ep, ep->next), SND_CONNECTION_ABORTED, "%s", text);
+	ep->next++;
+	ep->has_failed = true;
+	snd_run_requests(ep, &budget);
+}
+
+/* check_wait fails the requests of an endpoint whose peer will not come, or does not come in time. */
+static void check_wait(struct snd_endpoint *ep, bool is_gone)
+{
+	if (ep->completed == ep->posted) {
+		ep->match.since = 0;
+		return;
+	}
+	const int64_t now = snd_clock();
+	if (ep->match.since == 0)
+		ep->match.since = now;
+	if (is_gone)
+		fail(ep, "the peer has ended");
+	else if (ep->match.retry_deadline != 0 && now - ep->match.since >= ep->match.retry_deadline)
+		fail(ep, "the peer does not name this endpoint");
+}
+
+/* match looks for the peer of an endpoint that waits. */
+static void match(struct snd_endpoint *ep)
+{
+	struct snd_seen_number seen;
+	const bool found = snd_find_number(ep->object.fabric, ep->match.dest, &seen);
+	if (found && seen.state == SNDL_NUMBER_READY && seen.dest == ep->match.own && ep->match.own > ep->match.dest && seen.use != ep->match.refused_by)
+		offer(ep, &seen);
+	check_wait(ep, !found || seen.state == SNDL_NUMBER_ENDED);
+}
+
+/* become_ready shows that the endpoint waits. If the peer does, too, and is the active side, it is rung. */
+static void become_ready(struct snd_endpoint *ep, struct snd_own_number *n)
+{
+	struct snd_fabric *f = ep->object.fabric;
+	struct snd_seen_number seen;
+	snd_show_ready(f, n, ep->match.dest);
+	if (ep->match.own < ep->match.dest && snd_find_number(f, ep->match.dest, &seen) && seen.state == SNDL_NUMBER_READY)
+		snd_ring_peer(f, &seen.peer);
+}
+
+/* complete establishes a connection that the passive side has accepted. It returns false if the passive side has given up. */
+static bool complete(struct snd_endpoint *ep)
+{
+	struct snd_connection *c = ep->conn;
+	if (!snd_attach(c, ep)) {
+		snd_transition(c, SND_EVENT_ABANDONS);
+		return false;
+	}
+	if (!snd_transition(c, SND_EVENT_COMPLETES))
+		return false;
+	ep->match.peer_reads = least(snd_relaxed32(&c->record->read_in[SND_PASSIVE]), ep->object.fabric->limits->reads);
+	snd_show_number(ep->object.fabric, number_of(ep), SNDL_NUMBER_CONNECTED);
+	return true;
+}
+
+static void enter(struct snd_endpoint *ep)
+{
+	ep->read_limit = least(ep->match.outbound_reads, ep->match.peer_reads);
+	snd_change_state(ep, SND_EVENT_COMPLETES);
+}
+
+/* step_active is a step of an endpoint whose record is with the peer. */
+static void step_active(struct snd_endpoint *ep)
+{
+	struct snd_connection *c = ep->conn;
+	const uint32_t state = snd_connection_state(c);
+	if (!snd_is_peer_gone(c) && state == SNDL_CONN_REQUESTED) {
+		check_wait(ep, false);
+		return;
+	}
+	if (!snd_is_peer_gone(c) && state == SNDL_CONN_ACCEPTED && complete(ep)) {
+		enter(ep);
+		return;
+	}
+	ep->match.refused_by = ep->match.offered_to;
+	forget_attempt(ep);
+	match(ep);
+}
+
+/* step_passive is a step of an endpoint that has accepted a record. */
+static void step_passive(struct snd_endpoint *ep)
+{
+	const bool is_gone = snd_is_peer_gone(ep->conn); /* before the state: a process that lives changes it */
+	const uint32_t state = snd_connection_state(ep->conn);
+	if (state == SNDL_CONN_ESTABLISHED || state == SNDL_CONN_ABORTED) { /* the active side may have ended it since */
+		enter(ep);
+	} else if (is_gone || state != SNDL_CONN_ACCEPTED) {
+		forget_attempt(ep);
+		become_ready(ep, number_of(ep));
+		match(ep);
+	}
+}
+
+bool snd_number_step(struct snd_endpoint *ep)
+{
+	if (ep->conn == NULL)
+		match(ep);
+	else if (ep->conn->side == SND_ACTIVE)
+		step_active(ep);
+	else
+		step_passive(ep);
+	return ep->state == SND_QP_CONNECTED;
+}
+
+bool snd_number_progress(struct snd_endpoint *ep)
+{
+	if (ep->state != SND_QP_CONNECTING)
+		return false;
+	snd_read_inbox(ep->object.fabric, snd_handle_request);
+	return ep->state == SND_QP_CONNECTED || (ep->state == SND_QP_CONNECTING && snd_number_step(ep));
+}
+
+bool snd_is_by_number(const struct snd_connection *c) { return (snd_relaxed32(&c->record->port[SND_PASSIVE]) & BY_NUMBER) != 0; }
+
+/* accept_record takes a record for an endpoint that waits. */
+static bool accept_record(struct snd_endpoint *ep, struct snd_own_number *n, struct snd_connection *c)
+{
+	struct snd_connection_record *r = c->record;
+	if (!snd_attach(c, ep))
+		return false;
+	ep->conn = c;
+	c->users++;
+	c->endpoint = ep;
+	ep->match.peer_reads = least(snd_relaxed32(&r->read_in[SND_ACTIVE]), ep->object.fabric->limits->reads);
+	snd_set(&r->adapter[SND_PASSIVE], ep->adapter->number);
+	snd_set(&r->qp[SND_PASSIVE], ep->local_qp_offset);
+	snd_set32(&r->read_in[SND_PASSIVE], ep->match.inbound_reads);
+	snd_show_number(ep->object.fabric, n, SNDL_NUMBER_CONNECTED);
+	if (snd_transition(c, SND_EVENT_ACCEPTS))
+		return true;
+	forget_attempt(ep);
+	become_ready(ep, n);
+	return true;
+}
+
+void snd_number_request(struct snd_fabric *f, struct snd_connection *c)
+{
+	const uint32_t number = snd_relaxed32(&c->record->port[SND_PASSIVE]) & ~BY_NUMBER, from = snd_relaxed32(&c->record->port[SND_ACTIVE]) & ~BY_NUMBER;
+	struct snd_own_number *n = snd_find_own_number(f, number);
+	struct snd_endpoint *ep = n == NULL ? NULL : n->endpoint;
+	if (ep == NULL || ep->state != SND_QP_CONNECTING || ep->conn != NULL || ep->match.dest != from || from < number || snd_has_overrun(ep) || !accept_record(ep, n, c))
+		snd_refuse(c);
+}
+
+void snd_number_ended(struct snd_endpoint *ep)
+{
+	struct snd_own_number *n = number_of(ep);
+	if (n != NULL)
+		snd_show_number(ep->object.fabric, n, SNDL_NUMBER_ENDED);
+	if (ep->conn != NULL && !ep->conn->attached) {
+		snd_transition(ep->conn, SND_EVENT_WITHDRAWS);
+		forget_attempt(ep);
+	}
+}
+
+void snd_number_forget(struct snd_endpoint *ep)
+{
+	struct snd_own_number *n = number_of(ep);
+	if (n == NULL)
+		return;
+	snd_show_number(ep->object.fabric, n, SNDL_NUMBER_RESET);
+	n->endpoint = NULL;
+}
 
 snd_status snd_number_claim(snd_adapter *adapter, uint32_t *number)
 {
-	(void)adapter;
-	*number = 0;
-	return not_built("claim number");
+	SND_KEEP_ERRNO;
+	const char *op = "claim number";
+	SND_ENTER_TO(adapter, SND_TYPE_ADAPTER, number, op);
+	return snd_leave_with(adapter->object.fabric, snd_take_number(adapter->object.fabric, number, op));
 }
 
 snd_status snd_number_free(snd_adapter *adapter, uint32_t number)
 {
-	(void)adapter;
-	(void)number;
-	return not_built("free number");
+	const char *op = "free number";
+	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
+	struct snd_fabric *f = adapter->object.fabric;
+	struct snd_own_number *n = snd_find_own_number(f, number);
+	if (n == NULL || n->endpoint != NULL)
+		return snd_leave_with(f, snd_fail(SND_INVALID_PARAMETER, "%s: %#" PRIx32 " is not a number of this process, or an endpoint has it: call snd_number_leave first", op, number));
+	snd_give_number(f, n);
+	return snd_leave_with(f, SND_SUCCESS);
+}
+
+/* set_params takes the parameters that both calls have. */
+static void set_params(struct snd_endpoint *ep, const snd_number_params *p)
+{
+	ep->match.outbound_reads = least(p->outbound_reads, ep->object.fabric->limits->reads);
+	ep->match.rnr_retry = p->rnr_retry;
+	ep->match.retry_deadline = p->retry_deadline;
+	snd_set(&ep->local_qp->access, p->access & RIGHTS);
+	snd_set(&ep->local_qp->rnr_timer, p->rnr_timer);
 }
 
 snd_status snd_endpoint_connect_number(snd_endpoint *endpoint, const snd_number_params *params)
 {
-	(void)endpoint;
-	(void)params;
-	return not_built("connect by number");
+	SND_KEEP_ERRNO;
+	const char *op = "connect by number";
+	SND_CHECK(endpoint, SND_TYPE_ENDPOINT, op);
+	SND_CHECK_POINTER(params, op);
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, op);
+	struct snd_endpoint *ep = endpoint;
+	struct snd_fabric *f = ep->object.fabric;
+	struct snd_own_number *n = snd_find_own_number(f, params->number);
+	snd_status s = SND_SUCCESS;
+	if (n == NULL || n->endpoint != NULL)
+		s = snd_fail(SND_INVALID_PARAMETER, "%s: %#" PRIx32 " is not a number of this process, or another endpoint has it", op, params->number);
+	else if (ep->state != SND_QP_IDLE)
+		s = snd_fail(SND_CONNECTION_ACTIVE, "%s: the endpoint is not idle: connect an idle endpoint", op);
+	else if (params->number == params->dest)
+		s = snd_fail(SND_NOT_SUPPORTED, "%s: an endpoint cannot connect to itself", op);
+	if (s != SND_SUCCESS)
+		return snd_leave_with(f, s);
+	ep->numbered = true;
+	ep->match.own = params->number;
+	ep->match.dest = params->dest;
+	ep->match.inbound_reads = least(params->inbound_reads, f->limits->reads);
+	set_params(ep, params);
+	snd_set(&ep->local_qp->number, params->number);
+	n->endpoint = ep;
+	n->use++;
+	snd_change_state(ep, SND_EVENT_REQUESTS);
+	become_ready(ep, n);
+	match(ep);
+	return snd_leave_with(f, SND_SUCCESS);
 }
 
 snd_status snd_number_update(snd_endpoint *endpoint, const snd_number_params *params)
 {
-	(void)endpoint;
-	(void)params;
-	return not_built("update connection");
+	const char *op = "update connection";
+	SND_CHECK_POINTER(params, op);
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, op);
+	snd_status s = SND_SUCCESS;
+	if (!endpoint->numbered) {
+		s = snd_fail(SND_CONNECTION_INVALID, "%s: the endpoint has no number: call snd_endpoint_connect_number first", op);
+	} else {
+		set_params(endpoint, params);
+		if (endpoint->was_connected)
+			endpoint->read_limit = least(endpoint->match.outbound_reads, endpoint->match.peer_reads);
+	}
+	return snd_leave_with(endpoint->object.fabric, s);
 }
 
 snd_status snd_number_leave(snd_endpoint *endpoint)
 {
-	(void)endpoint;
-	return not_built("leave number");
+	SND_KEEP_ERRNO;
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, "leave number");
+	snd_number_forget(endpoint);
+	if (endpoint->state == SND_QP_CONNECTING)
+		snd_terminate(endpoint, SND_CANCELED, "the endpoint has left its number");
+	return snd_leave_with(endpoint->object.fabric, SND_SUCCESS);
 }

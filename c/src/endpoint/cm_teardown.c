@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "endpoint/cm_connection.h"
+#include "endpoint/cm_number.h"
 #include "endpoint/describe.h"
 #include "endpoint/event.h"
 #include "endpoint/hook.h"
@@ -58,6 +59,8 @@ void snd_terminate(struct snd_endpoint *ep, snd_status cause, const char *format
 	const bool disconnected = was == SND_QP_PEER_DISCONNECTED || was == SND_QP_DISCONNECTING; /* that is its first cause */
 	snd_change_state(ep, SND_EVENT_ABORTS);
 	snd_event_own_end(ep, was, disconnected ? cause : ep->cause, disconnected ? text : ep->cause_text);
+	if (ep->numbered)
+		snd_number_ended(ep);
 	struct snd_connection *c = ep->conn;
 	if (c != NULL && c->attached) {
 		publish_reason(ep, disconnected ? text : ep->cause_text);
@@ -357,7 +360,10 @@ void snd_peer_died(struct snd_connection *c)
 	switch (ep->state) {
 	case SND_QP_CONNECTING:
 	case SND_QP_ACCEPTED:
-		if (c->attached && c->side == SND_PASSIVE && snd_was_established(c))
+		if (ep->numbered) {
+			if (!snd_number_step(ep))
+				return;
+		} else if (c->attached && c->side == SND_PASSIVE && snd_was_established(c))
 			snd_change_state(ep, SND_EVENT_COMPLETES); /* accept has not returned yet, and the record may be read for the last time; snd_progress ends the connection */
 		else if (c->attached)
 			snd_peer_aborted(ep);

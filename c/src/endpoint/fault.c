@@ -97,7 +97,7 @@ snd_status snd_fault_at_post(struct snd_endpoint *ep, struct snd_send_request *r
 		return snd_fail(fired.rule->status, "%s: %s: %s", op, snd_describe_fault(&fired).text, next_step);
 	}
 	disrupt(ep, &fired, op, ep->initiator_cq);
-	r->posted_after_end = ep->state != SND_QP_CONNECTED;
+	r->posted_after_end = !snd_takes_requests(ep);
 	return SND_SUCCESS;
 }
 

@@ -3,6 +3,7 @@
 
 #include "endpoint/cm_event.h"
 #include "endpoint/cm_connection.h"
+#include "endpoint/cm_number.h"
 #include "endpoint/cm_teardown.h"
 #include "endpoint/hook.h"
 #include "endpoint/qp.h"
@@ -23,13 +24,23 @@ bool snd_progress(struct snd_endpoint *ep)
 		return true;
 	}
 	struct snd_connection *c = ep->conn;
-	if (c == NULL || !c->attached)
-		return false;
+	if (c == NULL || !c->attached) {
+		if (!ep->numbered || !snd_number_progress(ep))
+			return false;
+		c = ep->conn;
+		progressed = true;
+	}
 	switch (ep->state) {
 	case SND_QP_CONNECTING:
-		if (c->side == SND_ACTIVE || snd_connection_state(c) != SNDL_CONN_ESTABLISHED)
+		if (ep->numbered) {
+			if (!snd_number_progress(ep))
+				return false;
+			c = ep->conn;
+		} else if (c->side == SND_ACTIVE || snd_connection_state(c) != SNDL_CONN_ESTABLISHED) {
 			return false;
-		snd_change_state(ep, SND_EVENT_COMPLETES); /* accept may not have returned yet */
+		} else {
+			snd_change_state(ep, SND_EVENT_COMPLETES); /* accept may not have returned yet */
+		}
 		progressed = true;
 		break;
 	case SND_QP_CONNECTED:
@@ -130,7 +141,7 @@ bool snd_needs_polling(struct snd_fabric *f)
 		return true;
 	for (struct snd_link *l = f->endpoints.next; l != &f->endpoints; l = l->next) {
 		struct snd_endpoint *ep = SND_OF(l, struct snd_endpoint, link);
-		if (ep->state == SND_QP_DISCONNECTING || ep->invalidating != NULL)
+		if (ep->state == SND_QP_DISCONNECTING || ep->invalidating != NULL || (ep->state == SND_QP_CONNECTING && ep->completed != ep->posted))
 			return true;
 		if ((ep->state == SND_QP_CONNECTED || ep->state == SND_QP_PEER_DISCONNECTED) && ep->hook != NULL && ep->hook->waits(ep))
 			return true;

@@ -28,6 +28,7 @@
 #include "settings.h"
 #include "shm/fabric_name.h"
 #include "shm/watch.h"
+#include "shm/number.h"
 #include "shm/work.h"
 #include "structure.h"
 #include "window/fastreg.h"
@@ -123,6 +124,7 @@ static void free_fabric(struct snd_fabric *f)
 	snd_leave_allocations(f); /* of a fabric that has never been open */
 	snd_arena_close(&f->arena);
 	snd_table_free(f->table);
+	snd_numbers_free(f);
 	free(f->ports);
 	snd_object_free(&f->object);
 	snd_in_use(-1);

@@ -9,6 +9,7 @@
 #include "endpoint/cm_connection.h"
 #include "endpoint/cm_connector.h"
 #include "endpoint/cm_event.h"
+#include "endpoint/cm_number.h"
 #include "endpoint/cm_teardown.h"
 #include "endpoint/event.h"
 #include "endpoint/hook.h"
@@ -289,6 +290,7 @@ void snd_close_endpoint(struct snd_endpoint *ep)
 {
 	struct snd_fabric *f = ep->object.fabric;
 	snd_end_by_close(ep, SND_CANCELED, "the endpoint was closed");
+	snd_number_forget(ep);
 	snd_change_state(ep, SND_EVENT_CLOSES);
 	snd_cq_detach(ep->receive_cq, ep);
 	snd_cq_detach(ep->initiator_cq, ep);

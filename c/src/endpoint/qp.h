@@ -8,6 +8,8 @@ static inline struct snd_send_request *snd_request_at(struct snd_endpoint *ep, u
 static inline struct snd_receive *snd_receive_at(struct snd_endpoint *ep, uint64_t number) { return &ep->receives[number & ep->receive_mask]; }
 static inline const struct snd_entry *snd_entries_of(const struct snd_receive *r) { return r->count == 1 ? &r->single : r->list; }
 static inline bool snd_has_overrun(const struct snd_endpoint *ep) { return (ep->slow & SND_SLOW_OVERRUN) != 0; }
+/* snd_takes_requests reports whether a new request can run, if only later. */
+static inline bool snd_takes_requests(const struct snd_endpoint *ep) { return ep->state == SND_QP_CONNECTED || (ep->state == SND_QP_CONNECTING && ep->numbered); }
 struct snd_entry snd_entry_at(const struct snd_entry *entries, uint32_t count, uint64_t at);
 /* snd_change_state changes the state by an event. */
 void snd_change_state(struct snd_endpoint *ep, enum snd_conn_event e);

@@ -22,7 +22,7 @@
 
 static bool can_post(const struct snd_endpoint *ep)
 {
-	return ep->state == SND_QP_CONNECTED || ep->state == SND_QP_PEER_DISCONNECTED || ep->state == SND_QP_FAILED;
+	return snd_takes_requests(ep) || ep->state == SND_QP_PEER_DISCONNECTED || ep->state == SND_QP_FAILED;
 }
 
 void snd_settle_silent(struct snd_endpoint *ep, uint32_t count)
@@ -65,7 +65,7 @@ snd_status snd_new_request(struct snd_endpoint *ep, const char *op, uint32_t kin
 		return refuse_full(ep, op);
 	struct snd_send_request *r = snd_request_at(ep, ep->posted);
 	*r = (struct snd_send_request){.number = ep->posted, .kind = kind, .flags = flags, .context = context, .entries = r->entries, .inline_data = r->inline_data,
-		.bounce_index = -1, .posted_after_end = ep->state != SND_QP_CONNECTED};
+		.bounce_index = -1, .posted_after_end = !snd_takes_requests(ep)};
 	*request = r;
 	return SND_SUCCESS;
 }
@@ -128,7 +128,7 @@ snd_status snd_check_flags(const char *op, uint32_t kind, uint32_t flags) { retu
 snd_status snd_check_extended(const struct snd_endpoint *ep, const struct snd_send_request *r, const char *op)
 {
 	char peer[64];
-	if (r->posted_after_end || ep->conn->peer_extended)
+	if (r->posted_after_end || ep->numbered || ep->conn->peer_extended)
 		return SND_SUCCESS;
 	snd_name_peer(ep->conn, peer, sizeof peer);
 	return snd_fail(SND_NOT_SUPPORTED, "%s: the peer (%s) has no atomics and no immediate data: see the flags of snd_adapter_info", op, peer);

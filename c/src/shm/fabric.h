@@ -49,6 +49,7 @@ struct snd_spin {
 };
 
 struct snd_limits;
+struct snd_numbers;
 struct snd_table;
 
 /* snd_bias is the bias of a lock toward one thread. That thread may write inside even after the bias is revoked, until it finds out.
@@ -122,6 +123,7 @@ struct snd_fabric {
 	struct snd_mapped *mapped; /* the mapping of the arena, see mr_allocation.c */
 	snd_half released; /* number of allocations that the fabric has to free, see mr_allocation.c */
 	struct snd_table *table; /* of its tokens */
+	struct snd_numbers *numbers; /* of its endpoints, see number.h; NULL = none */
 
 	struct snd_link adapters, endpoints, closing, connections, listeners, connectors, queues, closing_queues, shared_queues, regions, windows;
 	struct snd_link work;

@@ -1,0 +1,347 @@
+/* Numbers of endpoints, and connections by number between two members of one process. */
+#include <time.h>
+
+#include "endpoint/cm_number.h"
+#include "linux/clock.h"
+#include "shm/number.h"
+#include "two_members.h"
+
+enum { SIZE = 4096, MANY = 200 };
+
+static uint32_t of_a, of_b; /* numbers of the sides */
+static snd_mr *from_a, *from_b, *to_a, *to_b;
+static const uint32_t rights = SND_ALLOW_LOCAL_WRITE | SND_ALLOW_REMOTE_READ | SND_ALLOW_REMOTE_WRITE;
+
+static uint32_t claim(snd_adapter *adapter)
+{
+	uint32_t n;
+	OK(snd_number_claim(adapter, &n));
+	CHECK(n > 1 && n < 0xffffff && (n & 0xffff) > 1);
+	return n;
+}
+
+static void test_claims(void)
+{
+	uint32_t n[MANY], others[MANY];
+	for (int i = 0; i < MANY; i++) {
+		n[i] = claim(a.adapter);
+		others[i] = claim(b.adapter);
+		for (int k = 0; k < i; k++)
+			CHECK((n[i] & 0xffff) != (n[k] & 0xffff));
+		for (int k = 0; k <= i; k++)
+			CHECK((n[i] & 0xffff) != (others[k] & 0xffff));
+	}
+	struct snd_seen_number seen;
+	CHECK(snd_find_number(b.fabric, n[0], &seen) && seen.peer.id == a.fabric->id && seen.state == SNDL_NUMBER_RESET);
+	CHECK(!snd_find_number(b.fabric, n[0] ^ 1 << 16, &seen));
+	CHECK(!snd_find_number(b.fabric, 0, &seen) && !snd_find_number(b.fabric, 1, &seen) && !snd_find_number(b.fabric, 0xffffff, &seen) && !snd_find_number(b.fabric, UINT32_MAX, &seen));
+	CHECK(snd_number_free(b.adapter, n[0]) == SND_INVALID_PARAMETER);
+	OK(snd_number_free(a.adapter, n[0]));
+	CHECK(snd_number_free(a.adapter, n[0]) == SND_INVALID_PARAMETER && !snd_find_number(b.fabric, n[0], &seen));
+	/* The number that has been free for longest is next, and the entry of n[0] comes again with another tag. */
+	unsigned before = 0;
+	uint32_t again;
+	while (((again = claim(a.adapter)) & 0xffff) != (n[0] & 0xffff))
+		before++;
+	CHECK(before >= SNDL_NUMBER_BLOCK_ENTRIES / 2 && again != n[0] && again == ((n[0] + (1 << 16)) & 0xffffff));
+}
+
+/* claim_higher claims the numbers of the sides, so that a's is the higher one, or the lower. */
+static void claim_higher(bool a_is_higher)
+{
+	of_a = claim(a.adapter);
+	of_b = claim(b.adapter);
+	while ((of_a > of_b) != a_is_higher) { /* each use of an entry has a higher tag */
+		snd_adapter *adapter = a_is_higher ? a.adapter : b.adapter;
+		uint32_t *n = a_is_higher ? &of_a : &of_b;
+		OK(snd_number_free(adapter, *n));
+		*n = claim(adapter);
+	}
+}
+
+static void make_endpoint(struct side *s)
+{
+	OK(snd_endpoint_create(s->adapter, &(snd_endpoint_config){.receive_cq = s->cq, .initiator_cq = s->cq, .inline_size = 64}, &s->ep));
+}
+
+static snd_number_params params(uint32_t number, uint32_t dest, int64_t deadline)
+{
+	return (snd_number_params){.number = number, .dest = dest, .inbound_reads = 4, .outbound_reads = 4,
+		.access = SNDL_RIGHT_READ | SNDL_RIGHT_WRITE, .rnr_timer = 1000000, .rnr_retry = 7, .retry_deadline = deadline};
+}
+
+static void name(struct side *s, uint32_t number, uint32_t dest, int64_t deadline)
+{
+	const snd_number_params p = params(number, dest, deadline);
+	OK(snd_endpoint_connect_number(s->ep, &p));
+}
+
+static void post(struct side *s, snd_mr *from, uint64_t context)
+{
+	OK(snd_endpoint_send(s->ep, context, &(snd_sge){snd_mr_buffer(from), 16, snd_mr_local_token(from)}, 1, 0));
+}
+
+static void receive(struct side *s, snd_mr *to, uint64_t context)
+{
+	OK(snd_endpoint_receive(s->ep, context, &(snd_sge){snd_mr_buffer(to), SIZE, snd_mr_local_token(to)}, 1));
+}
+
+static void leave(struct side *s)
+{
+	OK(snd_number_leave(s->ep));
+	OK(snd_endpoint_close(s->ep));
+	snd_result r;
+	while (snd_cq_poll(s->cq, &r, 1) > 0) { /* of the end */
+	}
+}
+
+/* exchange sends in both directions. */
+static void exchange(void)
+{
+	receive(&a, to_a, 10);
+	receive(&b, to_b, 20);
+	post(&a, from_a, 11);
+	post(&b, from_b, 21);
+	for (int i = 0; i < 2; i++) {
+		CHECK(next_result(a.cq).status == SND_SUCCESS);
+		CHECK(next_result(b.cq).status == SND_SUCCESS);
+	}
+}
+
+/* The sides name each other in either order. Requests that were posted before run when the sides are connected. */
+static void test_orders(void)
+{
+	for (int round = 0; round < 8; round++) {
+		make_endpoint(&a);
+		make_endpoint(&b);
+		struct side *first = round % 2 == 0 ? &a : &b, *second = first == &a ? &b : &a;
+		const uint32_t of_first = first == &a ? of_a : of_b, of_second = first == &a ? of_b : of_a;
+		receive(second, second == &a ? to_a : to_b, 2);
+		name(first, of_first, of_second, 0);
+		memset(snd_mr_buffer(first == &a ? from_a : from_b), round, 16);
+		post(first, first == &a ? from_a : from_b, 1);
+		CHECK(snd_endpoint_send(first->ep, 3, NULL, 0, SND_DEFER) == SND_SUCCESS);
+		receive(second, second == &a ? to_a : to_b, 4);
+		CHECK(snd_endpoint_send(second->ep, 5, NULL, 0, 0) == SND_CONNECTION_INVALID); /* it has not named its peer */
+		name(second, of_second, of_first, 0);
+		WANT(first->cq, SND_REQUEST_SEND, 1, SND_SUCCESS);
+		WANT(first->cq, SND_REQUEST_SEND, 3, SND_SUCCESS);
+		WANT(second->cq, SND_REQUEST_RECEIVE, 2, SND_SUCCESS);
+		WANT(second->cq, SND_REQUEST_RECEIVE, 4, SND_SUCCESS);
+		CHECK(((unsigned char *)snd_mr_buffer(second == &a ? to_a : to_b))[15] == round);
+		exchange();
+		if (round % 4 < 2)
+			leave(&a);
+		leave(&b);
+		if (round % 4 >= 2)
+			leave(&a);
+	}
+}
+
+/* The side that waits stays, while endpoints of the other number come and go. */
+static void test_resets(void)
+{
+	for (int round = 0; round < 2; round++) {
+		struct side *stays = round == 0 ? &a : &b, *other = round == 0 ? &b : &a;
+		const uint32_t of_stays = round == 0 ? of_a : of_b, of_other = round == 0 ? of_b : of_a;
+		const uint32_t third = claim(other->adapter);
+		make_endpoint(stays);
+		name(stays, of_stays, of_other, 0);
+		for (int i = 0; i < 20; i++) {
+			make_endpoint(other);
+			name(other, of_other, third, 0); /* the wrong one */
+			if (i % 2 == 0)
+				OK(snd_fabric_progress(stays->fabric));
+			leave(other);
+		}
+		make_endpoint(other);
+		name(other, of_other, of_stays, 0);
+		exchange();
+		leave(other);
+		leave(stays);
+		OK(snd_number_free(other->adapter, third));
+	}
+}
+
+static uint64_t connections(const struct side *s)
+{
+	uint64_t n = 0;
+	snd_lock(s->fabric);
+	for (const struct snd_link *l = s->fabric->connections.next; l != &s->fabric->connections; l = l->next)
+		n++;
+	snd_unlock(s->fabric);
+	return n;
+}
+
+/* A side that resets when its record may be under way leaves nothing behind, and the next endpoint connects. */
+static void test_withdrawals(void)
+{
+	for (int i = 0; i < 300; i++) {
+		make_endpoint(&a);
+		make_endpoint(&b);
+		name(&b, of_b, of_a, 0);
+		name(&a, of_a, of_b, 0);
+		for (int k = i % 7; k > 0; k--)
+			OK(snd_fabric_progress(k % 2 == 0 ? a.fabric : b.fabric));
+		struct side *resets = i % 2 == 0 ? &a : &b;
+		leave(resets);
+		make_endpoint(resets);
+		name(resets, i % 2 == 0 ? of_a : of_b, i % 2 == 0 ? of_b : of_a, 0);
+		for (int k = i % 5; k > 0; k--)
+			OK(snd_fabric_progress(k % 2 == 0 ? a.fabric : b.fabric));
+		/* The other side was connected with the first endpoint or the second, or it waits still. */
+		leave(&b);
+		leave(&a);
+		make_endpoint(&a);
+		make_endpoint(&b);
+		name(&a, of_a, of_b, 0);
+		name(&b, of_b, of_a, 0);
+		exchange();
+		leave(&a);
+		leave(&b);
+	}
+	const int64_t deadline = snd_clock() + 10 * SECOND;
+	while (connections(&a) + connections(&b) > 0) {
+		CHECK(snd_clock() < deadline);
+		OK(snd_fabric_progress(a.fabric));
+		OK(snd_fabric_progress(b.fabric));
+	}
+}
+
+/* Requests to a peer that does not come fail after the deadline; those to one that is certainly gone, at once. */
+static void test_deadlines(void)
+{
+	const uint32_t third = claim(b.adapter);
+	make_endpoint(&a);
+	name(&a, of_a, third, SECOND / 20);
+	receive(&a, to_a, 1);
+	post(&a, from_a, 2);
+	post(&a, from_a, 3);
+	WANT(a.cq, SND_REQUEST_SEND, 2, SND_CONNECTION_ABORTED);
+	leave(&a);
+	/* The peer waits for another one. */
+	make_endpoint(&a);
+	make_endpoint(&b);
+	name(&b, third, of_b, 0);
+	name(&a, of_a, third, 0);
+	const snd_number_params p = params(0, 0, SECOND / 20);
+	post(&a, from_a, 2);
+	OK(snd_number_update(a.ep, &p));
+	WANT(a.cq, SND_REQUEST_SEND, 2, SND_CONNECTION_ABORTED);
+	leave(&a);
+	/* It has ended, without limit of time. */
+	OK(snd_endpoint_flush(b.ep, SECOND));
+	make_endpoint(&a);
+	name(&a, of_a, third, 0);
+	post(&a, from_a, 2);
+	WANT(a.cq, SND_REQUEST_SEND, 2, SND_CONNECTION_ABORTED);
+	leave(&a);
+	leave(&b);
+	/* Its number is free. */
+	OK(snd_number_free(b.adapter, third));
+	make_endpoint(&a);
+	name(&a, of_a, third, 0);
+	post(&a, from_a, 2);
+	WANT(a.cq, SND_REQUEST_SEND, 2, SND_CONNECTION_ABORTED);
+	leave(&a);
+}
+
+static void test_mistakes(void)
+{
+	make_endpoint(&a);
+	snd_number_params p = params(of_b, of_a, 0);
+	CHECK(snd_endpoint_connect_number(a.ep, &p) == SND_INVALID_PARAMETER);
+	p = params(of_a, of_b, 0);
+	CHECK(snd_number_update(a.ep, &p) == SND_CONNECTION_INVALID);
+	OK(snd_endpoint_connect_number(a.ep, &p));
+	CHECK(snd_endpoint_connect_number(a.ep, &p) != SND_SUCCESS);
+	CHECK(snd_number_free(a.adapter, of_a) == SND_INVALID_PARAMETER);
+	leave(&a);
+}
+
+/* Two endpoints of one process connect, too. */
+static void test_one_process(void)
+{
+	const struct side other = b;
+	const uint32_t other_number = of_b;
+	b = a;
+	OK(snd_cq_create(b.adapter, 64, &b.cq));
+	of_b = claim(b.adapter);
+	for (int i = 0; i < 4; i++) {
+		make_endpoint(&a);
+		make_endpoint(&b);
+		name(i % 2 == 0 ? &a : &b, i % 2 == 0 ? of_a : of_b, i % 2 == 0 ? of_b : of_a, 0);
+		name(i % 2 == 0 ? &b : &a, i % 2 == 0 ? of_b : of_a, i % 2 == 0 ? of_a : of_b, 0);
+		snd_mr *const to = to_b, *const from = from_b;
+		to_b = to_a;
+		from_b = from_a;
+		exchange();
+		to_b = to;
+		from_b = from;
+		leave(&a);
+		leave(&b);
+	}
+	OK(snd_number_free(b.adapter, of_b));
+	OK(snd_cq_close(b.cq));
+	b = other;
+	of_b = other_number;
+}
+
+/* A hostile peer can write anything into its entries, its records and into ours. */
+static void test_lies(void)
+{
+	uint64_t seed = 1;
+	struct snd_arena *m = &a.fabric->arena;
+	for (int i = 0; i < 2000; i++) {
+		make_endpoint(&a);
+		make_endpoint(&b);
+		name(&b, of_b, of_a, 0);
+		name(&a, of_a, of_b, 0);
+		for (int k = 0; k < 4; k++) {
+			seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407;
+			const uint32_t of = seed >> 40 & 1 ? of_a : of_b;
+			snd_word *w = (snd_word *)(void *)(m->base + m->number_table + (uint64_t)(of & 0xffff) * SNDL_NUMBER_ENTRY_SIZE + (seed >> 41 & 1) * 8);
+			const uint64_t old = snd_relaxed(w);
+			const uint64_t values[] = {seed, 0, UINT64_MAX, old ^ UINT64_C(1) << (seed >> 58), old + 1, old ^ (seed >> 44 & 7)};
+			snd_release(w, values[(seed >> 33) % 6]);
+			OK(snd_fabric_progress(a.fabric));
+			OK(snd_fabric_progress(b.fabric));
+		}
+		leave(&a);
+		leave(&b);
+		/* The words of the numbers are right again, so the entries work. */
+		if (i % 100 != 0)
+			continue;
+		make_endpoint(&a);
+		make_endpoint(&b);
+		name(&b, of_b, of_a, 0);
+		name(&a, of_a, of_b, 0);
+		exchange();
+		leave(&a);
+		leave(&b);
+	}
+}
+
+int main(void)
+{
+	open_members(SND_EXECUTOR_AUTO);
+	OK(snd_cq_create(a.adapter, 64, &a.cq));
+	OK(snd_cq_create(b.adapter, 64, &b.cq));
+	OK(snd_mr_allocate(a.adapter, SIZE, rights, &from_a));
+	OK(snd_mr_allocate(a.adapter, SIZE, rights, &to_a));
+	OK(snd_mr_allocate(b.adapter, SIZE, rights, &from_b));
+	OK(snd_mr_allocate(b.adapter, SIZE, rights, &to_b));
+	test_claims();
+	for (int active = 0; active < 2; active++) { /* a, then b */
+		claim_higher(active == 0);
+		test_orders();
+		test_resets();
+		test_withdrawals();
+		test_deadlines();
+	}
+	test_mistakes();
+	test_one_process();
+	test_lies();
+	close_members();
+	return 0;
+}
