@@ -4,6 +4,7 @@
 //	ndinfo            one line for each check: ok, warn or fail, with a remedy
 //	ndinfo --json     the same as one JSON object
 //	ndinfo --hosts    why a job over several hosts does not start
+//	ndinfo --verbs    which libraries and fabric programs that use verbs find
 //	ndinfo hang NAME  why the job hangs whose ranks called softnd.Join with NAME
 //
 // The last check of ndinfo runs a job of two ranks, as ndrun -n 2 does. The exit status is 0 if no check
@@ -43,6 +44,15 @@
 //	checks    a list as below, whose objects also have
 //	  host    the host that made the check
 //	  peer    the other host of a pair; absent otherwise
+//
+// # Verbs
+//
+// ndinfo --verbs makes checks for programs that use libibverbs (docs/verbs.md), and prints them as above, also with --json.
+//
+//	libraries    softnd's libibverbs, librdmacm and the preloaded library are there
+//	libmlx5      that of the system loads over them, if it is installed; libefa likewise
+//	unsupported  calls that are not built
+//	fabric       which fabric a program joins, and whether processes are in it
 //
 // # The JSON object
 //
@@ -93,18 +103,19 @@ func run(args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("ndinfo", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	hang := len(args) > 0 && args[0] == "hang"
-	asJSON, hosts, version, timeout := false, false, false, hostsTimeout
+	asJSON, hosts, verbs, version, timeout := false, false, false, false, hostsTimeout
 	if hang {
 		args = args[1:]
 	} else {
 		flags.BoolVar(&asJSON, "json", false, "print one JSON object instead of lines")
 		flags.BoolVar(&version, "version", false, "print the version")
 		flags.BoolVar(&hosts, "hosts", false, "check a job over several hosts, as whose program ndinfo was started, or this host alone")
+		flags.BoolVar(&verbs, "verbs", false, "check what programs that use verbs find: libraries, fabric, and calls that are not built")
 		flags.DurationVar(&timeout, "timeout", hostsTimeout, "how long --hosts waits for the other hosts")
 	}
 	flags.Usage = func() {}
 	usage := func() {
-		fmt.Fprintln(stderr, "usage: ndinfo [--json]\n       ndinfo --hosts [--timeout D] [--json]\n       ndinfo hang NAME\n       ndinfo --version\n\nChecks whether softnd jobs start on this machine, or over several hosts, or reports why the job\nhangs whose ranks called softnd.Join with NAME. For several hosts, start it as the program of the job:\n    mpiexec.hydra -hosts node1,node2 -ppn 1 -n 2 ndinfo --hosts")
+		fmt.Fprintln(stderr, "usage: ndinfo [--json]\n       ndinfo --hosts [--timeout D] [--json]\n       ndinfo --verbs [--json]\n       ndinfo hang NAME\n       ndinfo --version\n\nChecks whether softnd jobs start on this machine, or over several hosts, or reports why the job\nhangs whose ranks called softnd.Join with NAME. For several hosts, start it as the program of the job:\n    mpiexec.hydra -hosts node1,node2 -ppn 1 -n 2 ndinfo --hosts")
 		flags.SetOutput(stderr)
 		flags.PrintDefaults()
 	}
@@ -120,7 +131,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return printHangReport(flags.Args(), stdout, stderr)
 	}
 	if flags.NArg() > 0 {
-		fmt.Fprintf(stderr, "ndinfo: unexpected argument %q: want --json, --hosts, --version, or hang NAME\n", flags.Arg(0))
+		fmt.Fprintf(stderr, "ndinfo: unexpected argument %q: want --json, --hosts, --verbs, --version, or hang NAME\n", flags.Arg(0))
 		return 2
 	}
 	if version {
@@ -129,6 +140,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	if hosts {
 		return runHosts(timeout, asJSON, stdout, stderr)
+	}
+	if verbs {
+		return runVerbs(asJSON, stdout, stderr)
 	}
 	r := runChecks()
 	write := r.print

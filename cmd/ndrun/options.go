@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/softnd/softnd/cmd/internal/verbs"
 	"github.com/softnd/softnd/nd/ndcheck"
 )
 
@@ -101,7 +102,7 @@ type command struct {
 	stopped    rankSet
 	output     outputOptions
 	faults     faultOptions
-	verbs      *verbsLibraries // nil without --verbs
+	verbs      *verbs.Libraries // nil without --verbs
 
 	reportBindings, dryRun bool
 

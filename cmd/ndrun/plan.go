@@ -106,7 +106,7 @@ func (p *plan) args(r plannedRank) []string {
 func (p *plan) env(app int) []string {
 	env := slices.Concat(p.command.env, p.command.apps[app].env)
 	if v := p.command.verbs; v != nil {
-		env = append(env, v.env(slices.Concat(os.Environ(), env))...)
+		env = append(env, v.Env(slices.Concat(os.Environ(), env))...)
 	}
 	return env
 }

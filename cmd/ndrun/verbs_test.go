@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/softnd/softnd/cmd/internal/verbs"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
@@ -27,9 +28,9 @@ func verbsDir(t *testing.T, names ...string) string {
 }
 
 func TestVerbs(t *testing.T) {
-	dir := verbsDir(t, sysLibrary, verbsLibrary, rdmaLibrary)
-	sys := dir + "/" + sysLibrary
-	both := sys + ":" + dir + "/" + rdmaLibrary + ":" + dir + "/" + verbsLibrary
+	dir := verbsDir(t, verbs.SysLibrary, verbs.Library, verbs.RDMALibrary)
+	sys := dir + "/" + verbs.SysLibrary
+	both := sys + ":" + dir + "/" + verbs.RDMALibrary + ":" + dir + "/" + verbs.Library
 	for _, tc := range []struct {
 		option, path, preload string // given
 		wantPath, wantPreload string
@@ -42,7 +43,7 @@ func TestVerbs(t *testing.T) {
 		{"--verbs=libs", "/a", "/x.so", dir + ":/a", "/x.so"},
 	} {
 		cmd := ndrun(t, tc.option, "--dry-run", "-genv", "LD_LIBRARY_PATH=/overridden", "-env", "LD_LIBRARY_PATH="+tc.path, "true")
-		cmd.Env = append(cmd.Env, envVerbsDir+"="+dir, "LD_PRELOAD=")
+		cmd.Env = append(cmd.Env, verbs.EnvDir+"="+dir, "LD_PRELOAD=")
 		if tc.preload != "" {
 			cmd.Args = slices.Insert(cmd.Args, len(cmd.Args)-1, "-env", "LD_PRELOAD="+tc.preload)
 		}
@@ -64,9 +65,9 @@ func TestVerbs(t *testing.T) {
 
 // A shell evaluates the output, whatever its own variables contain.
 func TestVerbsEnv(t *testing.T) {
-	dir := verbsDir(t, sysLibrary, verbsLibrary)
+	dir := verbsDir(t, verbs.SysLibrary, verbs.Library)
 	cmd := ndrun(t, "--verbs-env=libs")
-	cmd.Env = append(cmd.Env, envVerbsDir+"="+dir, "LD_LIBRARY_PATH=/it's $HOME")
+	cmd.Env = append(cmd.Env, verbs.EnvDir+"="+dir, "LD_LIBRARY_PATH=/it's $HOME")
 	status, out, errOut := proctest.Run(t, cmd)
 	if status != 0 || errOut != "" {
 		t.Fatalf("exit status %d, %s", status, errOut)
@@ -78,8 +79,8 @@ func TestVerbsEnv(t *testing.T) {
 }
 
 func TestVerbsErrors(t *testing.T) {
-	empty, partial, spaced := verbsDir(t), verbsDir(t, verbsLibrary), filepath.Join(t.TempDir(), "a b")
-	if err := os.Rename(verbsDir(t, verbsLibrary, sysLibrary), spaced); err != nil {
+	empty, partial, spaced := verbsDir(t), verbsDir(t, verbs.Library), filepath.Join(t.TempDir(), "a b")
+	if err := os.Rename(verbsDir(t, verbs.Library, verbs.SysLibrary), spaced); err != nil {
 		t.Fatal(err)
 	}
 	for _, tc := range []struct{ option, dir, want string }{
@@ -92,18 +93,9 @@ func TestVerbsErrors(t *testing.T) {
 		{"--verbs-env", "", "/lib/softnd/verbs"},
 	} {
 		cmd := ndrun(t, tc.option, "true")
-		cmd.Env = append(cmd.Env, envVerbsDir+"="+tc.dir)
+		cmd.Env = append(cmd.Env, verbs.EnvDir+"="+tc.dir)
 		if status, out, errOut := proctest.Run(t, cmd); status != 2 || out != "" || !strings.Contains(errOut, tc.want) {
 			t.Errorf("%s with %q: exit status %d, output %q, message\n%s want\n%s", tc.option, tc.dir, status, out, errOut, tc.want)
 		}
-	}
-}
-
-// The places belong to the installation of ndrun, and that of the distribution's architecture comes first.
-func TestVerbsPlaces(t *testing.T) {
-	places := verbsPlacesNear("/opt/x/bin/ndrun")
-	if len(places) != 3 || !strings.HasPrefix(places[0], "/opt/x/lib/") || !strings.HasSuffix(places[0], "-linux-gnu/softnd/verbs") ||
-		places[1] != "/opt/x/lib/softnd/verbs" || places[2] != "/opt/x/lib64/softnd/verbs" {
-		t.Errorf("%q", places)
 	}
 }
