@@ -11,6 +11,8 @@
 #include "endpoint/cm_number.h"
 #include "endpoint/cm_ports.h"
 #include "endpoint/cm_teardown.h"
+#include "endpoint/cq.h"
+#include "endpoint/qp.h"
 #include "shm/doorbell.h"
 #include "shm/inbox.h"
 #include "shm/liveness.h"
@@ -85,6 +87,33 @@ static bool attach_receives(struct snd_connection *c, const struct snd_shared_qp
 	return c->descriptors != NULL && snd_peer_owns(c->fabric, &c->peer, receives, count * stride);
 }
 
+/* The upper half of a word. */
+enum { UPPER = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ };
+
+void snd_obey_access(struct snd_connection *c)
+{
+	c->far.access = &c->peer_qp->access;
+	c->far.bar = (const snd_half *)(const void *)c->far.access + UPPER; /* endpoints with numbers do not disconnect */
+}
+
+/* meet notes that the other side, whose state is at an offset, is of this process. */
+static void meet(struct snd_connection *c, struct snd_endpoint *ep, uint64_t at)
+{
+	struct snd_fabric *f = c->fabric;
+	c->far.own = f->table;
+	for (struct snd_link *l = f->endpoints.next; l != &f->endpoints; l = l->next) {
+		struct snd_endpoint *other = SND_OF(l, struct snd_endpoint, link);
+		if (other->local_qp_offset != at || other == ep)
+			continue;
+		snd_part(ep);
+		snd_part(other);
+		ep->beside = other;
+		other->beside = ep;
+		snd_cq_drives_beside(ep->initiator_cq);
+		snd_cq_drives_beside(ep->receive_cq);
+	}
+}
+
 bool snd_attach(struct snd_connection *c, struct snd_endpoint *ep)
 {
 	struct snd_arena *a = &c->fabric->arena;
@@ -116,6 +145,11 @@ bool snd_attach(struct snd_connection *c, struct snd_endpoint *ep)
 	c->far.endpoint = snd_relaxed(&q->endpoint);
 	c->far.disconnected = &c->record->disconnected[other];
 	c->far.state = &c->record->state;
+	c->far.bar = c->far.disconnected;
+	if (ep->numbered)
+		snd_obey_access(c);
+	if (c->peer.id == c->fabric->id)
+		meet(c, ep, at);
 	ep->guard.far = &c->far;
 	c->hazard.peer = c->peer;
 	c->hazard.word = c->peer_dead ? NULL : &q->hazard;

@@ -12,6 +12,8 @@ void snd_name_peer(const struct snd_connection *c, char *text, size_t size);
 void snd_say_lost(const struct snd_connection *c, char *text, size_t size);
 /* snd_attach checks the peer's shared queue-pair state. The reason of a failure is in the text. */
 bool snd_attach(struct snd_connection *c, struct snd_endpoint *ep);
+/* snd_obey_access makes the peer's endpoint decide what requests of this side may do. */
+void snd_obey_access(struct snd_connection *c);
 /* snd_transition changes the state by an event. It reports whether it has: the other side may have been first. */
 bool snd_transition(struct snd_connection *c, enum snd_conn_event e);
 void snd_detach(struct snd_connection *c);

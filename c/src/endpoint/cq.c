@@ -21,7 +21,7 @@
 
 /* A thorough poll drives some endpoints even without visible work, because a peer may have disconnected or died, reads the inbox, and does the
  * periodic work of the process. One poll in THOROUGH is thorough, and one poll in LOOK_INTERVAL reads the clock. */
-enum { THOROUGH = 1024, THOROUGH_ENDPOINTS = 8, TICK_ENDPOINTS = 64, LOOK_INTERVAL = 16, SCANNED = 6 };
+enum { THOROUGH = 1024, THOROUGH_ENDPOINTS = 8, TICK_ENDPOINTS = 64, LOOK_INTERVAL = 16, SCANNED = 6, MAX_TURNS = 16 };
 
 /* ring_size returns twice the depth at least: a program that counts on exactly its depth never overruns the queue. See snd_cq_limit. */
 static uint64_t ring_size(uint32_t depth)
@@ -134,6 +134,12 @@ void snd_cq_overrun(struct snd_cq *q)
 	snd_wake_progress(q->object.fabric);
 }
 
+void snd_cq_drives_beside(struct snd_cq *q)
+{
+	q->has_beside = true;
+	q->next_look = 0; /* each poll looks, at no cost for those of other queues */
+}
+
 /* pop takes queued results. The queue must not be empty. */
 SND_FAST uint32_t pop(struct snd_cq *q, snd_result *results, uint32_t count)
 {
@@ -205,6 +211,22 @@ static void find_gone(struct snd_cq *q)
 	}
 }
 
+/* drive_beside drives endpoints and their peers, if these are of this process: no engine may run, or it sleeps. */
+static void drive_beside(struct snd_cq *q)
+{
+	bool progressed = true;
+	for (int turns = 0; progressed && turns < MAX_TURNS; turns++) {
+		progressed = false;
+		for (uint32_t i = 0; i < q->users; i++) {
+			struct snd_endpoint *ep = q->endpoints[i];
+			if (ep->beside != NULL && has_work(ep->beside))
+				progressed = snd_progress(ep->beside) || progressed;
+			if (ep->beside != NULL && has_work(ep))
+				progressed = snd_progress(ep) || progressed;
+		}
+	}
+}
+
 /* look reads the clock. If it has ticked since the last look, so that the program may poll rarely, this poll is thorough, and
  * the next one looks again. */
 static __attribute__((noinline)) void look(struct snd_cq *q)
@@ -215,7 +237,9 @@ static __attribute__((noinline)) void look(struct snd_cq *q)
 	clock_gettime(CLOCK_MONOTONIC_COARSE, &t); /* its ticks are some milliseconds apart, and it costs a fraction of the other clock */
 	const bool ticked = t.tv_nsec != q->tick.tv_nsec || t.tv_sec != q->tick.tv_sec;
 	q->tick = t;
-	q->next_look = q->overrun ? 0 : q->polls + (ticked ? 1 : LOOK_INTERVAL);
+	q->next_look = q->overrun || q->has_beside ? 0 : q->polls + (ticked ? 1 : LOOK_INTERVAL);
+	if (q->has_beside)
+		drive_beside(q);
 	if (q->polls - q->last_thorough >= THOROUGH) {
 		q->last_thorough = q->polls;
 		thorough(q, THOROUGH_ENDPOINTS);

@@ -48,6 +48,7 @@ struct snd_cq {
 	uint32_t references; /* of endpoints that are not freed */
 	bool overrun, closed;
 	bool shared; /* endpoints of all adapters of the fabric may use it */
+	bool has_beside; /* an endpoint whose peer is of this process */
 	uint32_t cancels; /* how often its waits were cancelled */
 	bool ended; /* it is closed or has overrun: it takes no further result */
 
@@ -84,6 +85,8 @@ void snd_cq_drop(struct snd_cq *q, const struct snd_endpoint *ep);
 /* snd_cq_release frees a closed queue that nothing refers to. */
 void snd_cq_release(struct snd_cq *q);
 void snd_cq_overrun(struct snd_cq *q);
+/* snd_cq_drives_beside makes polls of q drive the peers of its endpoints, too, if they are of this process. */
+void snd_cq_drives_beside(struct snd_cq *q);
 
 /* snd_cq_wait_status is the status of a call that has waited for a result in vain. late says what did
  * not come within timeout. */

@@ -9,7 +9,7 @@ const char *snd_fault_text(enum snd_fault f)
 	static const char *const text[] = {"none", "the token is not valid", "the token was revoked during the transfer",
 		"the token is valid on another connection only", "the token does not grant this right: add it to the flags of the region or of the bind",
 		"the range is outside the granted memory: compare it with the descriptor", "the memory is private to its owner", "the connection has ended",
-		"the 8 bytes are not aligned in memory"};
+		"the 8 bytes are not aligned in memory", "the owner's endpoint does not allow such requests: compare its access flags"};
 	return text[f];
 }
 
@@ -72,7 +72,7 @@ static void describe_access(struct snd_endpoint *ep, const struct snd_operand *o
 		else if ((snd_word_rights(own->word) & kind) == 0)
 			describe_wrong_kind(snd_word_rights(own->word), text, size);
 		else
-			describe_range(snd_word_rights(own->word), own->base, own->length, text, size);
+			describe_range(snd_word_rights(own->word), own->base, snd_length_of(own), text, size);
 		return;
 	}
 	const struct snd_access_entry *e = &a->entries[snd_index_of(o->token)];

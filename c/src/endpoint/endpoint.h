@@ -236,6 +236,7 @@ struct snd_endpoint {
 	uint64_t *descriptors; /* in the arena */
 	uint64_t stride;       /* words */
 
+	uint16_t write_header; /* of the ring entries that serve_write_fast takes; 0 = none */
 	uint64_t small_end, small_bytes;
 	struct snd_srq *srq;      /* where receives come from; NULL = they are posted to the endpoint */
 	struct snd_link srq_link; /* while a message waits for a receive of it */
@@ -244,6 +245,7 @@ struct snd_endpoint {
 	uint32_t max_initiator_sge, inline_size;
 	struct snd_adapter *adapter;
 	struct snd_link link;
+	struct snd_endpoint *beside; /* the other side of the connection, if it is of this process; NULL = it is not */
 	struct snd_link bound; /* the objects that its requests have bound or registered */
 
 	/* Requester, slow path. */
@@ -307,6 +309,12 @@ struct snd_endpoint {
 	struct snd_connector *connector;
 	bool request_failed; /* a request has completed with a failure that this side found; the rest is canceled */
 	bool was_connected, disconnect_timed_out, both_disconnected;
+	bool lost;          /* with a number, in state failed: the peer has ended, without a fault of this side. The next request fails */
+	bool takes_back;    /* rights of the peer's requests, after the connection was made */
+	uint32_t end_cause; /* why this side ends the connection, if it does: SNDL_END_LOCAL and so on */
+	snd_status fault;   /* with a number: of this side as the responder; 0 = none */
+	void (*failed)(void *arg, snd_status fault); /* called once, with the lock, when the endpoint is broken; NULL = nothing is */
+	void *failed_arg;
 	enum snd_teardown teardown;
 	int64_t disconnect_deadline;
 	uint32_t pending_drains;

@@ -1,4 +1,6 @@
 /* TWIN endpoint/mr.go. */
+#include "endpoint/mr.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -77,11 +79,11 @@ static snd_status prefault(struct snd_mr *m, void *buffer, uint32_t flags, const
 	return snd_refuse_placement(lacks, op);
 }
 
-static void complete_mr(struct snd_mr *m, void *buffer, uint32_t flags)
+static void complete_mr(struct snd_mr *m, void *buffer, uint64_t base, uint32_t flags)
 {
 	m->buffer = buffer;
-	m->address = (uint64_t)(uintptr_t)buffer;
-	snd_region_register(&m->region, buffer, m->length, flags);
+	m->address = base;
+	snd_region_register_at(&m->region, buffer, m->length, base, flags);
 	add_mr(m);
 }
 
@@ -101,7 +103,7 @@ snd_status snd_mr_allocate(snd_adapter *adapter, uint64_t length, uint32_t flags
 		abandon_mr(m);
 	}
 	if (s == SND_SUCCESS) {
-		complete_mr(m, snd_allocated(m->allocation), flags & SND_REGION_FLAGS);
+		complete_mr(m, snd_allocated(m->allocation), (uint64_t)(uintptr_t)snd_allocated(m->allocation), flags & SND_REGION_FLAGS);
 		*mr = m;
 	}
 	return snd_leave_with(f, s);
@@ -125,13 +127,18 @@ static snd_status hold(struct snd_mr *m, unsigned char *buffer, uint64_t length,
 
 snd_status snd_mr_register(snd_adapter *adapter, void *buffer, uint64_t length, uint32_t flags, snd_mr **mr)
 {
+	return snd_mr_register_at(adapter, buffer, length, (uint64_t)(uintptr_t)buffer, flags, mr);
+}
+
+snd_status snd_mr_register_at(snd_adapter *adapter, void *buffer, uint64_t length, uint64_t base, uint32_t flags, snd_mr **mr)
+{
 	SND_KEEP_ERRNO;
 	const char *op = "register";
 	SND_CHECK(adapter, SND_TYPE_ADAPTER, op);
 	if (mr == NULL || buffer == NULL)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: %s is NULL", op, mr == NULL ? "mr" : "buffer");
 	*mr = NULL;
-	if (length > UINTPTR_MAX - (uintptr_t)buffer)
+	if (length > UINTPTR_MAX - (uintptr_t)buffer || length > UINT64_MAX - base)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: %" PRIu64 " bytes reach beyond the end of the address space", op, length);
 	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
 	struct snd_fabric *f = adapter->object.fabric;
@@ -144,7 +151,7 @@ snd_status snd_mr_register(snd_adapter *adapter, void *buffer, uint64_t length, 
 		abandon_mr(m);
 	}
 	if (s == SND_SUCCESS) {
-		complete_mr(m, buffer, flags & SND_REGION_FLAGS);
+		complete_mr(m, buffer, base, flags & SND_REGION_FLAGS);
 		*mr = m;
 	}
 	return snd_leave_with(f, s);

@@ -25,6 +25,8 @@
 
 static struct snd_own_entry no_entry; /* never valid */
 
+enum { WRITE_HEADER = SNDL_KIND_WRITE_IN_ENTRY | SND_PLAIN_WRITE << SNDL_ENTRY_FLAGS_SHIFT };
+
 static uint64_t power_of_two(uint64_t n)
 {
 	uint64_t p = 1;
@@ -207,6 +209,8 @@ snd_status snd_endpoint_create(size_t config_size, snd_adapter *adapter, const s
 	ep->inline_size = c.inline_size;
 	ep->guard = (struct snd_guard){.cached = &no_entry, .arena = &f->arena, .table = f->table, .adapter = adapter->number};
 	ep->cause = SND_SUCCESS;
+	ep->end_cause = SNDL_END_LOCAL;
+	ep->write_header = WRITE_HEADER;
 	ep->srq = c.srq;
 	snd_list_init(&ep->srq_link);
 	snd_list_init(&ep->bound);
@@ -233,6 +237,22 @@ snd_status snd_endpoint_create(size_t config_size, snd_adapter *adapter, const s
 	return snd_leave_with(f, s);
 }
 
+void snd_set_access(struct snd_endpoint *ep, uint32_t rights)
+{
+	const uint32_t denied = ~rights & (SNDL_RIGHT_READ | SNDL_RIGHT_WRITE | SNDL_RIGHT_ATOMIC);
+	ep->takes_back = ep->conn != NULL && (ep->takes_back || (denied & ~ep->guard.denied) != 0);
+	ep->guard.denied = denied;
+	ep->write_header = (denied & SNDL_RIGHT_WRITE) == 0 ? WRITE_HEADER : 0;
+	snd_store_full(&ep->local_qp->access, rights | (uint64_t)ep->takes_back << 32);
+}
+
+void snd_part(struct snd_endpoint *ep)
+{
+	if (ep->beside != NULL)
+		ep->beside->beside = NULL;
+	ep->beside = NULL;
+}
+
 /* free_endpoint frees the memory after the peer has stopped using it. */
 static bool free_endpoint(struct snd_work *work)
 {
@@ -256,6 +276,7 @@ static bool free_endpoint(struct snd_work *work)
 /* snd_forget_endpoint frees what is private to the process. */
 void snd_forget_endpoint(struct snd_endpoint *ep)
 {
+	snd_part(ep);
 	snd_list_remove(&ep->link);
 	snd_list_remove(&ep->free_work.link);
 	snd_list_remove(&ep->teardown_work.link);
@@ -292,6 +313,7 @@ void snd_close_endpoint(struct snd_endpoint *ep)
 	snd_end_by_close(ep, SND_CANCELED, "the endpoint was closed");
 	snd_number_forget(ep);
 	snd_change_state(ep, SND_EVENT_CLOSES);
+	snd_part(ep);
 	snd_cq_detach(ep->receive_cq, ep);
 	snd_cq_detach(ep->initiator_cq, ep);
 	snd_list_remove(&ep->link);
@@ -335,6 +357,7 @@ snd_status snd_endpoint_flush(snd_endpoint *endpoint, int64_t timeout)
 	SND_CHECK_TIMEOUT(timeout, op);
 	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, op);
 	struct snd_fabric *f = endpoint->object.fabric;
+	endpoint->end_cause = SNDL_END_CLOSED;
 	if (endpoint->state != SND_QP_DISCONNECTING) /* otherwise a graceful disconnect flushes it already */
 		snd_terminate(endpoint, SND_CANCELED, "flush: the endpoint was flushed");
 	snd_hold(&endpoint->object);

@@ -69,13 +69,29 @@ static enum snd_fault check_own(struct snd_guard *g, struct checked *r, const st
 		return SND_FAULT_OTHER_SCOPE;
 	if ((snd_word_rights(e->word) & o->rights) != o->rights)
 		return rights_fault(snd_word_rights(e->word), o->rights);
-	if (!snd_within(o->address, n, e->base, e->length))
+	if (o->endpoint != 0 && (o->rights & g->denied) != 0)
+		return SND_FAULT_NO_ACCESS;
+	if (!snd_within(o->address, n, e->base, snd_length_of(e)))
 		return SND_FAULT_OUT_OF_RANGE;
 	if (!continues(o->bind, e->word))
 		return SND_FAULT_REVOKED;
 	r->memory = e->memory + (o->address - e->base);
 	r->entry = NULL;
 	return SND_NO_FAULT;
+}
+
+/* denied_by returns the rights that the peer's endpoint denies to requests of this side. */
+static uint32_t denied_by(const struct snd_far *far)
+{
+	/* Plain: it is as old as the connection, or takes effect at any later time. */
+	return far->access == NULL ? 0 : ~(uint32_t)snd_relaxed(far->access) & (SNDL_RIGHT_READ | SNDL_RIGHT_WRITE | SNDL_RIGHT_ATOMIC);
+}
+
+/* own_memory returns the private memory of n bytes of a token, if it covers them. */
+static unsigned char *own_memory(const struct snd_table *t, uint32_t token, uint64_t address, uint64_t n)
+{
+	const struct snd_own_entry *e = snd_lookup(t, token);
+	return e != NULL && snd_within(address, n, e->base, snd_length_of(e)) ? e->memory + (address - e->base) : NULL;
 }
 
 static enum snd_fault check_peer(struct snd_guard *g, struct checked *r, const struct snd_operand *o, uint64_t n)
@@ -92,12 +108,17 @@ static enum snd_fault check_peer(struct snd_guard *g, struct checked *r, const s
 		return SND_FAULT_OTHER_SCOPE;
 	if ((snd_word_rights(word) & o->rights) != o->rights)
 		return rights_fault(snd_word_rights(word), o->rights);
+	if ((o->rights & denied_by(far)) != 0 && (o->rights & SNDL_RIGHT_REMOTE) != 0)
+		return SND_FAULT_NO_ACCESS;
 	uint64_t base = snd_relaxed(&e->base), length = snd_relaxed(&e->length), offset = snd_relaxed(&e->offset); /* ENTRY-FIELDS */
 	if (!snd_within(o->address, n, base, length))
 		return SND_FAULT_OUT_OF_RANGE;
-	if (offset == 0)
+	if (offset == 0 && far->own == NULL)
 		return SND_FAULT_UNREACHABLE;
-	r->memory = snd_heap_at(g->arena, offset + (o->address - base), n);
+	if (offset == 0)
+		r->memory = own_memory(far->own, o->token, o->address, n);
+	else
+		r->memory = snd_heap_at(g->arena, offset + (o->address - base), n);
 	if (r->memory == NULL)
 		return SND_FAULT_OUT_OF_RANGE; /* the entry names memory outside the heap */
 	if (!continues(o->bind, word))
@@ -177,17 +198,18 @@ bool snd_learn(struct snd_guard *g, struct snd_known_bind *known, struct snd_kno
 	if ((word & (asked | SNDL_WORD_TOKEN_MASK)) != asked || snd_relaxed(&e->owner) != far->adapter)
 		return false;
 	const uint64_t scope = snd_relaxed(&e->scope), base = snd_relaxed(&e->base), length = snd_relaxed(&e->length), offset = snd_relaxed(&e->offset);
-	if (scope != 0 && scope != far->endpoint)
+	const uint32_t denied = denied_by(far) & snd_word_rights(word);
+	if ((scope != 0 && scope != far->endpoint) || (denied & rights) != 0)
 		return false;
-	if (offset == 0) {
+	if (offset == 0 && far->own == NULL) {
 		g->unreachable = token;
 		return false;
 	}
-	unsigned char *memory = snd_heap_at(g->arena, offset, length);
+	unsigned char *memory = offset == 0 ? own_memory(far->own, token, base, length) : snd_heap_at(g->arena, offset, length);
 	if (memory == NULL)
 		return false; /* the entry names memory outside the heap */
 	*found = (struct snd_known_bind){.word = word, .entry = e, .base = base, .length = length, .memory = memory};
-	if (++known->others == SND_KNOWN_FOR || known->word == 0 || !snd_is_present(known))
+	if (denied == 0 && (++known->others == SND_KNOWN_FOR || known->word == 0 || !snd_is_present(known)))
 		*known = *found;
 	return true;
 }

@@ -19,6 +19,7 @@ enum snd_fault {
 	SND_FAULT_UNREACHABLE, /* private memory of the peer */
 	SND_FAULT_DISCONNECTED,
 	SND_FAULT_UNALIGNED, /* the address of an atomic is not a multiple of 8 in memory */
+	SND_FAULT_NO_ACCESS, /* the endpoint of the memory's owner refuses such requests */
 };
 
 /* snd_operand is the memory at one end of a copy. */
@@ -52,6 +53,9 @@ struct snd_far {
 	const snd_half *state; /* of the connection record */
 	const snd_half *disconnected;
 	uint64_t adapter, endpoint;
+	const snd_half *bar; /* the fast paths do not run while this word is not 0: disconnected, or the upper half of access */
+	const snd_word *access; /* rights that requests of this side can use; upper half: not 0 if some were removed while connected. NULL = all */
+	const struct snd_table *own; /* the peer is of this process: its tokens are here. NULL = it is not */
 	struct snd_known_bind known[SND_KNOWN_BINDS];
 };
 
@@ -64,6 +68,7 @@ struct snd_guard {
 	struct snd_table *table;
 	uint64_t adapter;     /* whose local tokens it accepts */
 	uint32_t unreachable; /* the last token whose memory was found to be private */
+	uint32_t denied;      /* rights that requests of the peer cannot use */
 };
 
 /* snd_is_open reports whether neither side has ended the connection. ORDER hazard: after snd_publish_hazard;
@@ -146,7 +151,9 @@ SND_FAST bool snd_is_present(const struct snd_known_bind *known) { return snd_lo
 /* snd_known_memory returns the memory of n bytes of a known bind, NULL if it does not cover them, or the connection has ended. */
 SND_FAST unsigned char *snd_known_memory(const struct snd_guard *g, const struct snd_known_bind *known, uint64_t address, uint64_t n)
 {
-	return snd_likely(snd_is_open(g->far) && snd_within(address, n, known->base, known->length)) ? known->memory + (address - known->base) : NULL;
+	const struct snd_far *far = g->far;
+	const bool is_open = snd_load32(far->state) == SNDL_CONN_ESTABLISHED && snd_load32(far->bar) == 0; /* ORDER hazard, conn-state: as in snd_is_open */
+	return snd_likely(is_open && snd_within(address, n, known->base, known->length)) ? known->memory + (address - known->base) : NULL;
 }
 
 /* snd_copy_fast copies between memory of ours with a local token and a peer's. n is 1 to SND_CHUNK_BYTES. It

@@ -18,7 +18,9 @@ static void bind_entry(struct snd_region *r, struct snd_own_entry *e, uint64_t b
 {
 	e->memory = r->memory;
 	e->base = base;
-	e->length = r->length;
+	const bool is_mapped = (rights & SNDL_RIGHT_LOCAL) != 0 && base != (uint64_t)(uintptr_t)r->memory;
+	e->length = is_mapped ? 0 : r->length;
+	e->mapped = is_mapped ? r->length : 0;
 	e->offset = snd_locate(&r->i.adapter->object.fabric->arena, r->memory, r->length);
 	e->adapter = r->i.adapter->number;
 	e->scope = 0;
@@ -26,8 +28,8 @@ static void bind_entry(struct snd_region *r, struct snd_own_entry *e, uint64_t b
 	snd_bind_entry(e, token, bind, rights);
 }
 
-/* bind makes both tokens valid. address is that of memory[0] for peers. */
-static void bind(struct snd_region *r, uint64_t address, uint32_t flags, uint32_t local_bind, uint32_t remote_bind, uint32_t local_token, uint32_t remote_token)
+/* bind makes both tokens valid. base is the address of memory[0] in own requests, and address in those of peers. */
+static void bind(struct snd_region *r, uint64_t base, uint64_t address, uint32_t flags, uint32_t local_bind, uint32_t remote_bind, uint32_t local_token, uint32_t remote_token)
 {
 	uint32_t local = SNDL_RIGHT_LOCAL | SNDL_RIGHT_READ, remote = SNDL_RIGHT_REMOTE;
 	if (flags & SND_ALLOW_LOCAL_WRITE)
@@ -41,18 +43,23 @@ static void bind(struct snd_region *r, uint64_t address, uint32_t flags, uint32_
 	r->address = address;
 	r->flags = flags;
 	r->i.state = SND_BOUND;
-	bind_entry(r, r->i.local, (uint64_t)(uintptr_t)r->memory, local, local_token, local_bind);
+	bind_entry(r, r->i.local, base, local, local_token, local_bind);
 	bind_entry(r, r->i.remote, address, remote, remote_token, remote_bind);
 }
 
 void snd_region_register(struct snd_region *r, void *memory, uint64_t length, uint32_t flags)
+{
+	snd_region_register_at(r, memory, length, (uint64_t)(uintptr_t)memory, flags);
+}
+
+void snd_region_register_at(struct snd_region *r, void *memory, uint64_t length, uint64_t base, uint32_t flags)
 {
 	uint32_t local, remote;
 	r->memory = memory;
 	r->length = length;
 	r->local_token = snd_next_token(r->i.local, &local);
 	r->remote_token = snd_next_token(r->i.remote, &remote);
-	bind(r, (uint64_t)(uintptr_t)memory, flags, local, remote, r->local_token, r->remote_token);
+	bind(r, base, base, flags, local, remote, r->local_token, r->remote_token);
 }
 
 bool snd_region_apply(struct snd_region *r, struct snd_registration *g)
@@ -65,7 +72,7 @@ bool snd_region_apply(struct snd_region *r, struct snd_registration *g)
 	r->length = g->length;
 	r->registration = g;
 	r->i.bound_on = g->bound_on;
-	bind(r, g->address, g->rights, g->local_bind, g->remote_bind, g->local_token, g->remote_token);
+	bind(r, (uint64_t)(uintptr_t)r->memory, g->address, g->rights, g->local_bind, g->remote_bind, g->local_token, g->remote_token);
 	return true;
 }
 

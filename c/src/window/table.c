@@ -113,6 +113,7 @@ snd_status snd_take_entry(struct snd_table *t, struct snd_own_entry **e, const c
 	(*e)->taken = true;
 	(*e)->invalidates = NULL;
 	(*e)->scope = 0;
+	(*e)->mapped = 0;
 	return SND_SUCCESS;
 }
 
@@ -142,7 +143,7 @@ void snd_bind_entry(struct snd_own_entry *e, uint32_t token, uint32_t bind, uint
 {
 	struct snd_access_entry *s = e->entry;
 	snd_release(&s->base, e->base);
-	snd_release(&s->length, e->length);
+	snd_release(&s->length, snd_length_of(e));
 	snd_release(&s->offset, e->offset);
 	snd_release(&s->owner, e->adapter);
 	snd_release(&s->scope, e->scope);

@@ -12,7 +12,8 @@ struct snd_own_entry {
 	uint64_t word; /* of the latest bind, without the valid bit; 0 = none yet */
 	unsigned char *memory;
 	uint64_t base; /* address of memory[0] for requests */
-	uint64_t length;
+	uint64_t length; /* 0 if mapped is not */
+	uint64_t mapped; /* length of memory that local requests name by another address than its own. The fast paths, for which the two are one, find length 0 */
 	uint64_t offset; /* in the arena; 0 = private memory */
 	uint64_t adapter;
 	uint64_t scope;    /* the endpoint whose peer alone may use the token; 0 = any */
@@ -38,6 +39,8 @@ static inline uint32_t snd_word_token(uint64_t word) { return (uint32_t)word; }
 static inline uint32_t snd_word_rights(uint64_t word) { return (uint32_t)(word >> SNDL_WORD_RIGHTS_SHIFT & SNDL_WORD_RIGHTS_MASK); }
 static inline uint64_t snd_word_of(uint32_t token, uint32_t rights) { return (uint64_t)rights << SNDL_WORD_RIGHTS_SHIFT | token; }
 #define SND_WORD_VALID (SNDL_WORD_VALID_MASK << SNDL_WORD_VALID_SHIFT)
+
+static inline uint64_t snd_length_of(const struct snd_own_entry *e) { return e->mapped != 0 ? e->mapped : e->length; }
 
 /* snd_table_new returns the table of the member of a slot, NULL if there is no memory. */
 struct snd_table *snd_table_new(struct snd_arena *a, uint32_t slot);
