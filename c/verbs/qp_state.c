@@ -178,7 +178,7 @@ static int enter(struct qp *qp, enum ibv_qp_state from, enum ibv_qp_state to, co
 /* is_broken reports whether a failure has ended the endpoint. */
 static bool is_broken(snd_endpoint *core)
 {
-	SND_GET(core, SND_TYPE_ENDPOINT, "state of queue pair", bool, core->state == SND_QP_FAILED, true);
+	SND_GET(core, SND_TYPE_ENDPOINT, "state of queue pair", bool, snd_is_broken(core), true);
 }
 
 /* refresh returns the state, after failures that the program has not asked for. */

@@ -269,7 +269,7 @@ static void set_params(struct snd_endpoint *ep, const snd_number_params *p)
 	ep->match.outbound_reads = least(p->outbound_reads, ep->object.fabric->limits->reads);
 	ep->match.rnr_retry = p->rnr_retry;
 	ep->match.retry_deadline = p->retry_deadline;
-	snd_set(&ep->local_qp->access, p->access & RIGHTS);
+	snd_set_access(ep, p->access & RIGHTS);
 	snd_set(&ep->local_qp->rnr_timer, p->rnr_timer);
 }
 

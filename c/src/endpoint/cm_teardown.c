@@ -45,8 +45,28 @@ static void publish_reason(struct snd_endpoint *ep, const char *reason)
 	snd_release32(&ep->local_qp->reason_length, (uint32_t)n); /* ORDER reason: before the swap in change_state; pairs with the load in read_reason */
 }
 
+static void tell_failure(struct snd_endpoint *ep)
+{
+	if (ep->failed != NULL)
+		ep->failed(ep->failed_arg, ep->fault);
+}
+
+/* end_loss breaks an endpoint that has lost its peer, if it has. */
+static void end_loss(struct snd_endpoint *ep)
+{
+	if (!ep->lost)
+		return;
+	ep->lost = false;
+	tell_failure(ep);
+}
+
 void snd_terminate(struct snd_endpoint *ep, snd_status cause, const char *format, ...)
 {
+	if (ep->lost) {
+		end_loss(ep);
+		if (ep->teardown != SND_NOT_RELEASED) /* else release_peer_state cancels them */
+			snd_cancel_receives(ep);
+	}
 	if (ep->state == SND_QP_FAILED || ep->state == SND_QP_CLOSED)
 		return;
 	char text[SND_REASON];
@@ -58,11 +78,13 @@ void snd_terminate(struct snd_endpoint *ep, snd_status cause, const char *format
 	const enum snd_qp_state was = ep->state;
 	const bool disconnected = was == SND_QP_PEER_DISCONNECTED || was == SND_QP_DISCONNECTING; /* that is its first cause */
 	snd_change_state(ep, SND_EVENT_ABORTS);
+	tell_failure(ep);
 	snd_event_own_end(ep, was, disconnected ? cause : ep->cause, disconnected ? text : ep->cause_text);
 	if (ep->numbered)
 		snd_number_ended(ep);
 	struct snd_connection *c = ep->conn;
 	if (c != NULL && c->attached) {
+		snd_set32(&ep->local_qp->end_cause, ep->end_cause); /* before the reason, in whose order it is */
 		publish_reason(ep, disconnected ? text : ep->cause_text);
 		if (c->side == SND_PASSIVE || !snd_transition(c, SND_EVENT_WITHDRAWS))
 			snd_transition(c, SND_EVENT_ABORTS);
@@ -77,10 +99,27 @@ void snd_end_by_close(struct snd_endpoint *ep, snd_status cause, const char *wha
 	if (ep->completed != ep->posted)
 		snd_progress(ep); /* they may be complete */
 	const uint64_t n = ep->posted - ep->completed;
+	ep->end_cause = SNDL_END_CLOSED;
 	if (n == 0)
 		snd_terminate(ep, cause, "close: %s", what);
 	else
 		snd_terminate(ep, cause, "close: requests were outstanding (%" PRIu64 ") when %s", n, what);
+}
+
+/* is_fault reports whether a correct peer stores the status of a fault. */
+static bool is_fault(const struct snd_connection *c, snd_status s)
+{
+	switch (s) {
+	case SND_REMOTE_ERROR:
+	case SND_ACCESS_VIOLATION:
+	case SND_DATA_CHECKSUM_ERROR: return true;
+	case SND_IO_TIMEOUT:
+	case SND_NOT_SUPPORTED: return c->peer_copies; /* a relay copies, and stores these */
+	case SND_INVALID_ADDRESS:
+	case SND_INVALID_DEVICE_REQUEST:
+	case SND_CONNECTION_ABORTED: return c->endpoint->numbered;
+	default: return false;
+	}
 }
 
 /* read_fault loads the peer's fault once, so that the failed request, its status and the cause agree. */
@@ -91,9 +130,8 @@ static void read_fault(struct snd_connection *c)
 	c->fault.read = true;
 	c->fault.entry = snd_acquire(&c->peer_qp->fault); /* ORDER fault: after the abort, before which it was stored */
 	c->fault.status = snd_relaxed32(&c->peer_qp->fault_status);
-	if (c->fault.status != SND_REMOTE_ERROR && c->fault.status != SND_ACCESS_VIOLATION && c->fault.status != SND_DATA_CHECKSUM_ERROR &&
-	    !(c->peer_copies && (c->fault.status == SND_IO_TIMEOUT || c->fault.status == SND_NOT_SUPPORTED))) /* a relay copies, and stores these */
-		c->fault.status = SND_INTERNAL_ERROR; /* no correct peer stores another status */
+	if (!is_fault(c, c->fault.status))
+		c->fault.status = SND_INTERNAL_ERROR;
 }
 
 static bool is_blamed(const struct snd_connection *c, const struct snd_send_request *r)
@@ -164,6 +202,16 @@ static bool closed_in_order(struct snd_endpoint *ep)
 	return true;
 }
 
+/* lose_peer decides what the end of the connection by the peer, or its death, means to an endpoint with a number: unless it is at fault, it seems
+ * to work until its next request fails. */
+static void lose_peer(struct snd_endpoint *ep)
+{
+	const struct snd_connection *c = ep->conn;
+	ep->lost = snd_acquire32(&c->peer_qp->end_cause) != SNDL_END_FAULT; /* ORDER reason: as reason_length */
+	if (!ep->lost && c->fault.entry == 0)
+		ep->fault = snd_relaxed32(&c->peer_qp->fault_status);
+}
+
 /* snd_peer_aborted ends the connection because the other side has ended it or is dead. */
 void snd_peer_aborted(struct snd_endpoint *ep)
 {
@@ -175,8 +223,21 @@ void snd_peer_aborted(struct snd_endpoint *ep)
 	if (snd_is_peer_gone(c) || c->fault.entry == 0) /* otherwise a request of this side was the cause */
 		snd_record_lost_peer(ep->object.fabric, c->peer.id);
 	set_cause_from_peer(ep);
+	if (ep->numbered)
+		lose_peer(ep);
+	if (!ep->lost)
+		tell_failure(ep);
 	snd_event_peer_end(ep, was, in_order);
 	snd_tear_down(ep);
+}
+
+void snd_blame_peer(struct snd_endpoint *ep, const struct snd_send_request *r)
+{
+	const bool is_local = r->kind == SND_REQUEST_BIND || r->kind == SND_REQUEST_INVALIDATE || r->kind == SND_REQUEST_FAST_REGISTER;
+	if (r->status != SND_ACCESS_VIOLATION && r->status != SND_REMOTE_ERROR && (r->status != SND_INVALID_DEVICE_REQUEST || is_local))
+		return;
+	ep->end_cause = SNDL_END_FAULT;
+	snd_set32(&ep->local_qp->fault_status, r->status); /* before the reason, in whose order it is */
 }
 
 /* settle finishes a request at which the peer's fault shows the outcome, and reports whether it is finished. */
@@ -211,8 +272,10 @@ static void complete_blamed(struct snd_endpoint *ep)
 		ep->completed++;
 		if ((int64_t)(ep->completed - ep->next) > 0)
 			ep->next = ep->completed;
-		if (s != SND_SUCCESS)
+		if (s != SND_SUCCESS) {
+			end_loss(ep);
 			return;
+		}
 	}
 }
 
@@ -269,7 +332,8 @@ static bool release_peer_state(struct snd_endpoint *ep)
 			complete_blamed(ep);
 	}
 	ep->teardown = SND_RELEASED;
-	snd_cancel_receives(ep);
+	if (!ep->lost)
+		snd_cancel_receives(ep);
 	if (ep->invalidating != NULL) {
 		snd_release_later(ep->invalidating, &ep->pending_drains);
 		ep->invalidating = NULL;
@@ -278,14 +342,18 @@ static bool release_peer_state(struct snd_endpoint *ep)
 }
 
 /* flush_requests cancels the initiator queue. An Invalidate that has revoked its token must succeed, when the token is
- * drained; later requests wait for that. */
+ * drained; later requests wait for that. If the peer is lost, the oldest request fails, and with it the endpoint. */
 static bool flush_requests(struct snd_endpoint *ep)
 {
+	const bool was_lost = ep->lost;
 	while (ep->completed != ep->posted) {
 		struct snd_send_request *r = snd_request_at(ep, ep->completed);
-		if (r->state != SND_REQ_DRAINING)
+		if (r->state != SND_REQ_DRAINING) {
 			snd_cancel_request(r);
-		else if (!snd_end_invalidation(r->object))
+			if (ep->lost)
+				r->status = SND_CONNECTION_ABORTED;
+			end_loss(ep);
+		} else if (!snd_end_invalidation(r->object))
 			return false;
 		else
 			snd_complete_invalidate(r);
@@ -295,7 +363,15 @@ static bool flush_requests(struct snd_endpoint *ep)
 	ep->next = ep->submitted = ep->posted;
 	ep->has_failed = false;
 	snd_drop_reads_aside(ep);
+	if (was_lost && !ep->lost)
+		snd_cancel_receives(ep);
 	return true;
+}
+
+void snd_fail_lost(struct snd_endpoint *ep)
+{
+	if (ep->teardown == SND_FLUSHED)
+		flush_requests(ep); /* none has revoked a token */
 }
 
 static void detach_if_done(struct snd_endpoint *ep)

@@ -8,6 +8,7 @@
 #include "endpoint/hook.h"
 #include "endpoint/qp.h"
 #include "endpoint/req_execute.h"
+#include "endpoint/req_send.h"
 #include "endpoint/resp_serve.h"
 #include "linux/clock.h"
 #include "shm/inbox.h"
@@ -147,11 +148,13 @@ bool snd_needs_polling(struct snd_fabric *f)
 			return true;
 		if ((ep->state == SND_QP_CONNECTED || ep->state == SND_QP_PEER_DISCONNECTED) && ep->next != ep->submitted) {
 			struct snd_send_request *r = snd_request_at(ep, ep->next);
-			if (snd_takes_receive(r) && !r->has_receive && f->receive_timeout == SND_FOREVER)
+			if (snd_takes_receive(r) && !r->has_receive && snd_receive_limit(ep) == SND_FOREVER)
 				continue;
-			if (r->state == SND_REQ_DRAINING || !r->needs_ack)
+			if (r->state == SND_REQ_DRAINING || !r->needs_ack || snd_may_be_late(ep, r))
 				return true;
 		}
+		if (ep->numbered && ep->state == SND_QP_CONNECTED && ep->completed != ep->next && snd_may_be_late(ep, snd_request_at(ep, ep->completed)))
+			return true;
 	}
 	return false;
 }

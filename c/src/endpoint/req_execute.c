@@ -63,7 +63,7 @@ enum snd_outcome snd_reject_local(struct snd_endpoint *ep, struct snd_send_reque
 	char why[SND_REASON];
 	ep->counters.accesses_refused++;
 	snd_describe_range(ep, &o, e->length, why, sizeof why);
-	return snd_reject(ep, r, SND_ACCESS_VIOLATION, "scatter/gather entry of %s: %s", why, snd_fault_text(f));
+	return snd_reject(ep, r, snd_by_number(ep, SND_INVALID_ADDRESS, SND_ACCESS_VIOLATION), "scatter/gather entry of %s: %s", why, snd_fault_text(f));
 }
 
 enum snd_outcome snd_reject_remote(struct snd_endpoint *ep, struct snd_send_request *r, enum snd_fault f)
@@ -72,7 +72,8 @@ enum snd_outcome snd_reject_remote(struct snd_endpoint *ep, struct snd_send_requ
 	ep->counters.accesses_refused++;
 	snd_describe_request(ep, r, why, sizeof why);
 	snd_name_peer(ep->conn, peer, sizeof peer);
-	return snd_reject(ep, r, SND_ACCESS_VIOLATION, "%s: %s; the peer is %s", why, snd_fault_text(f), peer);
+	return snd_reject(ep, r, f == SND_FAULT_UNALIGNED ? snd_by_number(ep, SND_INVALID_DEVICE_REQUEST, SND_ACCESS_VIOLATION) : SND_ACCESS_VIOLATION, "%s: %s; the peer is %s",
+		why, snd_fault_text(f), peer);
 }
 
 void snd_set_operand(struct snd_send_request *r, struct snd_operand *o, const struct snd_entry *e, uint32_t rights)
@@ -488,9 +489,12 @@ static bool complete_requests(struct snd_endpoint *ep)
 	while (ep->completed != ep->next) {
 		struct snd_send_request *r = snd_request_at(ep, ep->completed);
 		if (r->state != SND_REQ_FINISHED) {
-			if (ep->teardown != SND_NOT_RELEASED || r->state == SND_REQ_ASIDE || (int64_t)(snd_load_released(&ep->conn->out) - r->end_entry) < 0)
+			if (ep->teardown != SND_NOT_RELEASED || r->state == SND_REQ_ASIDE)
 				return progressed;
-			snd_finish_sent(ep, r);
+			if ((int64_t)(snd_load_released(&ep->conn->out) - r->end_entry) >= 0)
+				snd_finish_sent(ep, r);
+			else if (snd_likely(!ep->numbered) || !snd_receive_is_late(ep, r))
+				return progressed;
 		}
 		if (snd_unlikely(ep->hook != NULL) && !ep->hook->before_completion(ep, r))
 			return progressed;
@@ -500,6 +504,8 @@ static bool complete_requests(struct snd_endpoint *ep)
 		progressed = true;
 		if (failed) {
 			ep->request_failed = true;
+			if (ep->numbered)
+				snd_blame_peer(ep, r);
 			snd_terminate(ep, SND_UNSUCCESSFUL, "a request has failed"); /* its cause is set already */
 			return true;
 		}
@@ -521,6 +527,10 @@ bool snd_run_requests(struct snd_endpoint *ep, uint64_t *budget)
 			return progressed;
 		struct snd_send_request *r = snd_request_at(ep, ep->next);
 		if (r->posted_after_end) {
+			if (ep->lost) {
+				snd_fail_lost(ep);
+				return true;
+			}
 			snd_cancel_request(r);
 			ep->next++;
 			continue;
@@ -534,6 +544,8 @@ bool snd_run_requests(struct snd_endpoint *ep, uint64_t *budget)
 			out = snd_execute(ep, r, budget);
 		if ((r->flags & SND_READ_LOCAL_INVALIDATE) != 0 && out == SND_EXECUTED)
 			out = snd_invalidate_sink(ep, r);
+		if (snd_unlikely(ep->numbered) && out == SND_BLOCKED && snd_receive_is_late(ep, r))
+			out = SND_EXECUTED;
 		switch (out) {
 		case SND_BLOCKED:
 			ep->counters.retries++;

@@ -47,7 +47,8 @@ static enum snd_outcome reject_receive(struct snd_endpoint *ep, struct snd_send_
 		return snd_stall(ep, r, SND_STALL_QUEUE);
 	ep->counters.accesses_refused++;
 	snd_release32(&ep->local_qp->receive_status, s); /* ORDER reason: before the swap in change_state; pairs with the load in set_cause_from_peer */
-	return snd_reject(ep, r, SND_REMOTE_ERROR, "a message of %" PRIu64 " bytes for a receive of %" PRIu64 ": %s", r->total, ep->remote_capacity, why);
+	return snd_reject(ep, r, s == SND_BUFFER_OVERFLOW ? snd_by_number(ep, SND_INVALID_DEVICE_REQUEST, SND_REMOTE_ERROR) : SND_REMOTE_ERROR,
+		"a message of %" PRIu64 " bytes for a receive of %" PRIu64 ": %s", r->total, ep->remote_capacity, why);
 }
 
 /* check_local finds the first entry of r that must not be read. */
@@ -78,9 +79,22 @@ static bool needs_peer_copy(struct snd_endpoint *ep)
 	return false;
 }
 
+enum { NO_RNR_LIMIT = 7, MAX_RNR_TIMER = 655360000 }; /* as on a card */
+
+int64_t snd_receive_limit(const struct snd_endpoint *ep)
+{
+	if (!ep->numbered)
+		return ep->object.fabric->receive_timeout;
+	if (ep->match.rnr_retry >= NO_RNR_LIMIT)
+		return SND_FOREVER;
+	const uint64_t timer = snd_relaxed(&ep->conn->peer_qp->rnr_timer); /* plain: it has its value before the connection is established, and may change at any time */
+	return (int64_t)((ep->match.rnr_retry + 1) * (timer < MAX_RNR_TIMER ? timer : MAX_RNR_TIMER));
+}
+
+/* await_receive lets r wait for a receive of the peer, until the limit. */
 static enum snd_outcome await_receive(struct snd_endpoint *ep, struct snd_send_request *r)
 {
-	int64_t limit = ep->object.fabric->receive_timeout;
+	const int64_t limit = snd_receive_limit(ep);
 	if (limit == SND_FOREVER)
 		return snd_stall(ep, r, SND_STALL_RECEIVE);
 	if (r->waits_since != 0 && ++r->stalls % 16 != 0)
@@ -90,8 +104,23 @@ static enum snd_outcome await_receive(struct snd_endpoint *ep, struct snd_send_r
 		r->waits_since = now;
 	if (now - r->waits_since < limit)
 		return snd_stall(ep, r, SND_STALL_RECEIVE);
-	return snd_reject(ep, r, SND_IO_TIMEOUT, "the peer has posted no receive for %" PRId64 " ms: post receives before the peer sends, or raise the limit with snd_fabric_set_timeouts",
-		limit / 1000000);
+	return snd_reject(ep, r, SND_IO_TIMEOUT, "the peer has posted no receive for %" PRId64 " %s: post receives before the peer sends, or raise %s",
+		ep->numbered ? limit / 1000 : limit / 1000000, ep->numbered ? "us" : "ms", ep->numbered ? "rnr_retry or the peer's min_rnr_timer" : "the limit with snd_fabric_set_timeouts");
+}
+
+bool snd_may_be_late(const struct snd_endpoint *ep, const struct snd_send_request *r)
+{
+	return ep->numbered && ep->conn->peer_has_srq && snd_takes_receive(r) && snd_receive_limit(ep) != SND_FOREVER;
+}
+
+bool snd_receive_is_late(struct snd_endpoint *ep, struct snd_send_request *r)
+{
+	if (!snd_may_be_late(ep, r) || ep->state != SND_QP_CONNECTED)
+		return false;
+	const uint64_t waiting = snd_load(&ep->conn->peer_qp->posted) - 1; /* ORDER receive-waits: pairs with the store in announce_wait */
+	if (waiting - r->first_entry < r->end_entry - r->first_entry)
+		(void)await_receive(ep, r);
+	return r->state == SND_REQ_FINISHED;
 }
 
 enum snd_outcome snd_take_receive(struct snd_endpoint *ep, struct snd_send_request *r)

@@ -63,7 +63,7 @@ static bool serve_write_fast(struct snd_endpoint *ep, struct snd_slot *slot)
 	struct snd_connection *c = ep->conn;
 	const uint64_t word = snd_relaxed(&slot->words[0]), address = snd_relaxed(&slot->words[1]);
 	const uint64_t n = word >> SNDL_ENTRY_LENGTH_SHIFT & SNDL_ENTRY_LENGTH_MASK;
-	if ((word & 0xffff) != snd_entry_header(SNDL_KIND_WRITE_IN_ENTRY, SND_PLAIN_WRITE, 0, 0) || n - 1 >= SNDL_MAX_WRITE_IN_ENTRY || !snd_is_open(&c->far))
+	if ((word & 0xffff) != ep->write_header || n - 1 >= SNDL_MAX_WRITE_IN_ENTRY || !snd_is_open(&c->far))
 		return false;
 	struct snd_own_entry *e = snd_allowed(&ep->guard, (uint32_t)(word >> SNDL_ENTRY_TOKEN_SHIFT), SNDL_RIGHT_REMOTE | SNDL_RIGHT_WRITE, address, n);
 	if (e == NULL || (e->scope != 0 && e->scope != ep->number))
@@ -106,6 +106,7 @@ bool snd_decode_entry(struct snd_endpoint *ep, const struct snd_slot *slot)
 static enum snd_outcome protocol_error(struct snd_endpoint *ep, const char *what)
 {
 	snd_record_lost_peer(ep->object.fabric, ep->conn->peer.id);
+	ep->end_cause = SNDL_END_FAULT;
 	snd_terminate(ep, SND_CONNECTION_ABORTED, "serve: the peer sent %s (kind %" PRIu32 ", flags %#" PRIx32 ", length %" PRIu32 "): its memory is damaged, or it does not run softnd",
 		what, ep->in_entry.kind, ep->in_entry.flags, ep->in_entry.payload_length);
 	return SND_EXECUTED;
@@ -125,6 +126,8 @@ void snd_fail_serving(struct snd_endpoint *ep, snd_status status, snd_status cau
 	snd_release(&ep->local_qp->fault, in->next + 1); /* ORDER fault: before the abort, whose reader loads it */
 	in->next++; /* not released: else the peer would complete the request with success */
 	ep->conn->inbound_failed = true;
+	ep->fault = status;
+	ep->end_cause = SNDL_END_FAULT;
 	snd_record_lost_peer(ep->object.fabric, ep->conn->peer.id);
 	snd_terminate(ep, cause, "%s", why);
 }
@@ -159,7 +162,7 @@ bool snd_fill_receive(struct snd_endpoint *ep, struct snd_receive *r, uint64_t a
 		if (remote != SND_NO_FAULT) {
 			char range[SND_REASON];
 			snd_describe_range(ep, source, part, range, sizeof range);
-			snd_fail_serving(ep, SND_ACCESS_VIOLATION, SND_REMOTE_ERROR, "receive: the sender's memory, %s: %s", range, snd_fault_text(remote));
+			snd_fail_serving(ep, snd_by_number(ep, SND_INVALID_ADDRESS, SND_ACCESS_VIOLATION), SND_REMOTE_ERROR, "receive: the sender's memory, %s: %s", range, snd_fault_text(remote));
 			return false;
 		}
 		if (source->memory != NULL)
@@ -175,7 +178,7 @@ bool snd_fill_receive(struct snd_endpoint *ep, struct snd_receive *r, uint64_t a
 static enum snd_outcome fail_invalidate(struct snd_endpoint *ep, struct snd_receive *r)
 {
 	snd_complete_receive(ep, r, SND_INVALID_DEVICE_REQUEST, 0, 0);
-	snd_fail_serving(ep, SND_REMOTE_ERROR, SND_INVALID_DEVICE_REQUEST, "receive: the peer asked to invalidate token(...%02x), which names no bound window or registered region of this endpoint",
+	snd_fail_serving(ep, snd_by_number(ep, SND_CONNECTION_ABORTED, SND_REMOTE_ERROR), SND_INVALID_DEVICE_REQUEST, "receive: the peer asked to invalidate token(...%02x), which names no bound window or registered region of this endpoint",
 		ep->in_entry.token & 0xff);
 	return SND_EXECUTED;
 }
@@ -229,7 +232,7 @@ static bool refuses_message(struct snd_endpoint *ep, struct snd_receive *r)
 		return false;
 	const uint64_t capacity = r->capacity; /* the completion may free r */
 	snd_complete_receive(ep, r, SND_BUFFER_OVERFLOW, 0, 0);
-	snd_fail_serving(ep, SND_REMOTE_ERROR, SND_BUFFER_OVERFLOW, "receive: a message of %" PRIu64 " bytes for a receive of %" PRIu64 ": post larger receives",
+	snd_fail_serving(ep, snd_by_number(ep, SND_INVALID_DEVICE_REQUEST, SND_REMOTE_ERROR), SND_BUFFER_OVERFLOW, "receive: a message of %" PRIu64 " bytes for a receive of %" PRIu64 ": post larger receives",
 		total, capacity);
 	return true;
 }
@@ -279,7 +282,8 @@ void snd_refuse_access(struct snd_endpoint *ep, const struct snd_operand *o, uin
 {
 	char range[SND_REASON];
 	snd_describe_range(ep, o, n, range, sizeof range);
-	snd_fail_serving(ep, SND_ACCESS_VIOLATION, SND_CONNECTION_ABORTED, "serve: the peer was refused a %s of %s%s: %s",
+	const snd_status s = o->peers ? SND_INVALID_ADDRESS : f == SND_FAULT_UNALIGNED ? SND_INVALID_DEVICE_REQUEST : SND_ACCESS_VIOLATION;
+	snd_fail_serving(ep, snd_by_number(ep, s, SND_ACCESS_VIOLATION), SND_CONNECTION_ABORTED, "serve: the peer was refused a %s of %s%s: %s",
 		ep->in_entry.kind == SNDL_KIND_READ_FRAGMENT ? "read" : ep->in_entry.kind == SNDL_KIND_ATOMIC ? "change" : "write", o->peers ? "its own memory, " : "", range, snd_fault_text(f));
 }
 
@@ -356,9 +360,21 @@ static enum snd_outcome serve_send_failed(struct snd_endpoint *ep, struct snd_re
 	ep->counters.accesses_refused++;
 	snd_complete_receive(ep, r, s, 0, 0);
 	ep->conn->in.next++;
+	ep->fault = s == SND_BUFFER_OVERFLOW ? SND_INVALID_DEVICE_REQUEST : SND_REMOTE_ERROR;
+	ep->end_cause = SNDL_END_FAULT;
 	snd_terminate(ep, s, "receive: the peer could not deliver a message of %" PRIu64 " bytes for a receive of %" PRIu64 ": post receives that are large enough, with valid tokens",
 		ep->in_entry.request_length, r->capacity);
 	return SND_EXECUTED;
+}
+
+/* announce_wait tells a peer with a number that the entry waits for a receive of the shared queue. It takes the place of an RNR NAK. */
+static void announce_wait(struct snd_endpoint *ep)
+{
+	const uint64_t n = ep->conn->in.next + 1;
+	if (snd_relaxed(&ep->local_qp->posted) == n)
+		return;
+	snd_release(&ep->local_qp->posted, n); /* ORDER receive-waits: pairs with the load in snd_receive_is_late */
+	snd_ring_peer(ep->object.fabric, &ep->conn->peer);
 }
 
 /* find_receive finds the receive for the entry. If there is none, it returns NULL, and the outcome of serving the entry. */
@@ -375,8 +391,13 @@ static struct snd_receive *find_receive(struct snd_endpoint *ep, enum snd_outcom
 			return NULL;
 		}
 		*out = SND_BLOCKED;
-		if (ep->state == SND_QP_PEER_DISCONNECTED || !snd_assign_receive(ep)) /* a peer that has disconnected has canceled its requests */
+		if (ep->state == SND_QP_PEER_DISCONNECTED) /* it has canceled its requests */
 			return NULL;
+		if (!snd_assign_receive(ep)) {
+			if (ep->numbered)
+				announce_wait(ep);
+			return NULL;
+		}
 	}
 	return snd_receive_at(ep, ep->rcompleted);
 }
