@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "endpoint/mr.h"
 #include "objects.h"
 
 #undef ibv_reg_mr
@@ -32,8 +33,6 @@ static int check(uintptr_t address, uint64_t length, uint64_t iova, unsigned acc
 		return refuse(EINVAL, "register memory region: %" PRIu64 " bytes reach beyond the end of the address space", length);
 	if (iova % page != address % page)
 		return refuse(EINVAL, "register memory region: iova %#" PRIx64 " and address %#" PRIxPTR " have different offsets in their pages", iova, address);
-	if (iova != address)
-		return refuse(EOPNOTSUPP, "register memory region: an iova other than the address is not supported");
 	return 0;
 }
 
@@ -48,7 +47,7 @@ static struct ibv_mr *reg_mr(struct ibv_pd *public, void *address, size_t length
 	struct mr *mr = adapter == NULL ? NULL : calloc(1, sizeof *mr);
 	if (mr == NULL)
 		return NULL;
-	const snd_status s = length > 0 ? snd_mr_register(adapter, address, length, core_flags(access), &mr->core)
+	const snd_status s = length > 0 ? snd_mr_register_at(adapter, address, length, iova, core_flags(access), &mr->core)
 		: snd_mr_register(adapter, (void *)(uintptr_t)&no_bytes, 1, 0, &mr->core);
 	if (s != SND_SUCCESS) {
 		free(mr);
