@@ -187,7 +187,10 @@ bool snd_number_progress(struct snd_endpoint *ep)
 {
 	if (ep->state != SND_QP_CONNECTING)
 		return false;
+	struct snd_own_number *peer = snd_find_own_number(ep->object.fabric, ep->match.dest);
 	snd_read_inbox(ep->object.fabric, snd_handle_request);
+	if (peer != NULL && peer->endpoint != NULL && peer->endpoint->state == SND_QP_CONNECTING)
+		snd_number_step(peer->endpoint); /* it is of this process, which may poll only for this one */
 	return ep->state == SND_QP_CONNECTED || (ep->state == SND_QP_CONNECTING && snd_number_step(ep));
 }
 
