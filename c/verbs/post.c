@@ -79,7 +79,7 @@ int post_send(struct ibv_qp *public, struct ibv_send_wr *wr, struct ibv_send_wr 
 		for (; wr != NULL && count < TURN && (error = translate(qp, wr, &list[count])) == 0; wr = wr->next)
 			count++;
 		const snd_status s = snd_endpoint_post(qp->core, list, count, &posted);
-		for (; posted > 0; posted--)
+		for (; posted > 0 && first != NULL; posted--)
 			first = first->next;
 		if (s != SND_SUCCESS)
 			error = refuse_status(s);
@@ -118,7 +118,7 @@ int post_recv(struct ibv_qp *public, struct ibv_recv_wr *wr, struct ibv_recv_wr 
 		for (; wr != NULL && count < TURN && (error = translate_receive(qp, wr, &list[count])) == 0; wr = wr->next)
 			count++;
 		const snd_status s = snd_endpoint_post(qp->core, list, count, &posted);
-		for (; posted > 0; posted--)
+		for (; posted > 0 && first != NULL; posted--)
 			first = first->next;
 		if (s != SND_SUCCESS)
 			error = refuse_status(s);

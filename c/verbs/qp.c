@@ -15,7 +15,20 @@ enum { MAX_TURNS = 64 };                   /* of a peer that does not stop sendi
 
 static uint32_t most(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
-int new_endpoint(const struct qp *qp, snd_endpoint **core)
+/* has_failed is called with the fabric's lock held. fault is what this side has done wrong as the responder. */
+static void has_failed(void *arg, snd_status fault)
+{
+	struct qp *qp = arg;
+	struct event_queue *events = &context_of(qp->public.base.context)->events;
+	if (fault == SND_ACCESS_VIOLATION || fault == SND_INVALID_DEVICE_REQUEST) {
+		qp->failure.async.event_type = fault == SND_ACCESS_VIOLATION ? IBV_EVENT_QP_ACCESS_ERR : IBV_EVENT_QP_REQ_ERR;
+		raise_event(events, &qp->failure);
+	}
+	if (qp->public.base.srq != NULL)
+		raise_event(events, &qp->last);
+}
+
+int new_endpoint(struct qp *qp, snd_endpoint **core)
 {
 	const struct ibv_qp *public = &qp->public.base;
 	const snd_endpoint_config config = {
@@ -30,11 +43,14 @@ int new_endpoint(const struct qp *qp, snd_endpoint **core)
 		.inline_size = qp->cap.max_inline_data,
 	};
 	const snd_status s = snd_endpoint_create(sizeof config, ((struct pd *)public->pd)->adapter, &config, core);
-	return s == SND_SUCCESS ? 0 : refuse_status(s);
+	if (s != SND_SUCCESS)
+		return refuse_status(s);
+	(*core)->failed = has_failed; /* it is idle: nothing can fail it yet */
+	(*core)->failed_arg = qp;
+	return 0;
 }
 
-/* serve_rest serves what the peer has sent already: a card would have taken it before the call. */
-static snd_status serve_rest(snd_endpoint *endpoint)
+snd_status serve_rest(snd_endpoint *endpoint)
 {
 	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, "serve");
 	for (int i = 0; i < MAX_TURNS && snd_progress(endpoint); i++)
@@ -169,6 +185,8 @@ struct ibv_qp *create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr
 	public->recv_cq = attr->recv_cq;
 	public->srq = attr->srq;
 	public->state = IBV_QPS_RESET;
+	qp->failure = (struct event){.taken = &qp->taken, .async.element.qp = public};
+	qp->last = (struct event){.taken = &qp->taken, .async = {.element.qp = public, .event_type = IBV_EVENT_QP_LAST_WQE_REACHED}};
 	public->qp_type = attr->qp_type;
 	(void)pthread_mutex_init(&public->mutex, NULL);
 	(void)pthread_cond_init(&public->cond, NULL);
@@ -212,6 +230,9 @@ int ibv_destroy_qp(struct ibv_qp *public)
 	if (error != 0)
 		return error;
 	(void)snd_number_free(((struct pd *)public->pd)->adapter, public->qp_num);
+	drop_event(&context_of(public->context)->events, &qp->failure);
+	drop_event(&context_of(public->context)->events, &qp->last);
+	await_acknowledged(&public->mutex, &public->cond, &public->events_completed, &qp->taken);
 	count_users(public, -1U);
 	free_qp(qp);
 	return 0;

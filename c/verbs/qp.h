@@ -26,10 +26,14 @@ struct qp {
 	pthread_mutex_t changing; /* held by calls that change or query the state */
 	struct ibv_qp_attr attr;  /* as the program has set it, but for the states and cap */
 	struct wr_list list;      /* if is_extended */
+	struct event failure, last;
+	uint32_t taken; /* of both */
 };
 
 /* new_endpoint makes the endpoint of a queue pair that is in RESET, and stores it into *core. It returns an errno. */
-int new_endpoint(const struct qp *qp, snd_endpoint **core);
+int new_endpoint(struct qp *qp, snd_endpoint **core);
+/* serve_rest serves what the peer has sent already: a card would have taken it before the call. */
+snd_status serve_rest(snd_endpoint *core);
 /* end_endpoint ends an endpoint, and drops its results. It returns an errno. */
 int end_endpoint(snd_endpoint *core);
 

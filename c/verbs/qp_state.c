@@ -169,7 +169,10 @@ static int enter(struct qp *qp, enum ibv_qp_state from, enum ibv_qp_state to, co
 	case IBV_QPS_RESET: return from == IBV_QPS_RESET ? 0 : reset(qp);
 	case IBV_QPS_RTR: s = snd_endpoint_connect_number(qp->core, &params); break;
 	case IBV_QPS_RTS: s = snd_number_update(qp->core, &params); break;
-	case IBV_QPS_ERR: (void)snd_endpoint_flush(qp->core, 0); break; /* it has ended; the results may come later */
+	case IBV_QPS_ERR:
+		(void)serve_rest(qp->core);
+		(void)snd_endpoint_flush(qp->core, 0); /* it has ended; the results may come later */
+		break;
 	default: break;
 	}
 	return s == SND_SUCCESS ? 0 : refuse_status(s);
