@@ -20,6 +20,10 @@ output=$("$ndrun" --verbs --timeout 60s -n 2 sh -c "'$objects' & '$objects' && w
 output=$("$ndrun" --verbs -n 1 env SOFTND_ARENA_FD=99 SOFTND_CONTROL= "$objects" 2>&1) && exit 1
 has 'softnd: join fabric: SOFTND_CONTROL=""'
 has 'ndrun: rank 0 .*exited with code 1'
+# Two ranks transfer data.
+port=$((20000 + $$ % 20000))
+output=$("$ndrun" --verbs --timeout 60s -n 1 ibv_rc_pingpong -c -p $port : --after listen -n 1 ibv_rc_pingpong -c -p $port localhost 2>&1) || { echo "$output"; exit 1; }
+has '^\[1\] 1000 iters'
 variables=$("$ndrun" --verbs-env)
 output=$(eval "$variables" && ibv_devices 2>&1 && cat $guid)
 has '^ +softnd0[[:space:]]'

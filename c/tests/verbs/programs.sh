@@ -16,7 +16,7 @@ done
 output=$(SOFTND_VERBS_DEVICE=a/b ibv_devices 2>&1) && exit 1
 has 'Invalid argument'
 # So is all that is not built, by a status that the program reports. No program ends by a signal.
-for program in ibv_rc_pingpong ibv_ud_pingpong udaddy; do
+for program in ibv_ud_pingpong ibv_uc_pingpong udaddy; do
 	command -v ${program%% *} >/dev/null || continue
 	status=0
 	output=$(timeout 20 $program 2>&1 </dev/null) || status=$?

@@ -1,0 +1,72 @@
+#!/bin/sh
+# The distribution's programs transfer data between processes. traffic.sh OURS PART, where PART is pingpong, perftest, sizes or kill
+set -eu
+export LD_LIBRARY_PATH="$1" SOFTND_VERBS_FABRIC="traffic-$2-$$" SOFTND_DEBUG=1
+work=$(mktemp -d)
+trap 'rm -r "$work"' EXIT
+port=$((20000 + $$ % 20000))
+listens() { grep -qi ":$(printf %04x $port) [0:]* 0A" /proc/net/tcp /proc/net/tcp6; }
+# begin PROGRAM ARGUMENTS... starts a server and waits until it listens.
+begin() {
+	port=$((port + 1))
+	timeout 100 stdbuf -oL "$@" -p $port >"$work/server" 2>&1 &
+	server=$!
+	until listens; do
+		kill -0 $server 2>/dev/null || fail "$@"
+	done
+}
+fail() { echo "failed: $*"; cat "$work/server" "$work/client"; exit 1; }
+# pair PROGRAM ARGUMENTS... runs a server and its client.
+pair() {
+	: >"$work/client"
+	begin "$@"
+	timeout 100 "$@" -p $port localhost >"$work/client" 2>&1 || fail "$@"
+	wait $server || fail "$@"
+	echo "$*"
+}
+case $2 in
+pingpong)
+	for options in '' -c -e -N -t '-c -e -N' '-c -N -t' '-s 1 -c' '-s 1000000 -n 10 -c' '-s 1000000 -n 10 -N -c'; do
+		pair ibv_rc_pingpong -n 100 $options
+	done
+	grep -q '10 iters' "$work/client"
+	pair ibv_srq_pingpong -n 200
+	pair ibv_srq_pingpong -n 200 -c -e
+	;;
+perftest)
+	for kind in write read send atomic; do
+		pair ib_${kind}_bw -F -n 100
+		pair ib_${kind}_lat -F -n 20
+	done
+	pair ib_write_bw -F -n 100 --use_old_post_send
+	pair ib_send_lat -F -n 20 --use_old_post_send
+	pair ib_send_bw -F -n 100 -b -e
+	pair ib_write_bw -F -n 128 -l 8 -q 4
+	pair ib_send_bw -F -n 100 -I 64 -s 64 -r 64
+	;;
+sizes)
+	for program in ib_write_bw ib_read_bw ib_send_bw; do
+		pair $program -F -a -n 5
+		grep -q '^ 8388608  *5 ' "$work/client" || fail $program
+	done
+	[ "${SOFTND_STRESS:-}" = 1 ] || exit 0
+	for program in ib_write_lat ib_read_lat ib_send_lat; do
+		pair $program -F -a -n 5
+	done
+	;;
+kill)
+	for program in ib_write_bw ib_read_bw ib_send_bw; do
+		begin $program -F -D 60
+		timeout 100 stdbuf -oL $program -F -D 60 -p $port localhost >"$work/client" 2>&1 &
+		client=$!
+		until grep -q '#bytes' "$work/client"; do
+			kill -0 $client || fail $program
+		done
+		kill -9 $(ps -o pid= --ppid $server)
+		wait $client && fail "$program succeeds without its server"
+		grep -q 'Failed status 12' "$work/client" || fail "$program reports no RETRY_EXC"
+		wait $server || :
+		echo "$program: the client ends"
+	done
+	;;
+esac
