@@ -88,8 +88,11 @@ int poll_cq(struct ibv_cq *public, int count, struct ibv_wc *wc)
 		const int32_t n = snd_cq_poll(cq->core, results, (uint32_t)turn);
 		if (n < 0)
 			return taken > 0 ? taken : -refuse_status((snd_status)n);
-		for (int32_t i = 0; i < n; i++)
+		for (int32_t i = 0; i < n; i++) {
 			fill_wc(wc + taken + i, &results[i]);
+			if (snd_unlikely(results[i].status != SND_SUCCESS))
+				explain(cq->core, &results[i]);
+		}
 		taken += n;
 		if (n < turn)
 			break;

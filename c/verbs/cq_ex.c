@@ -13,6 +13,8 @@ static int take(struct cq *cq)
 		return refuse_status((snd_status)n);
 	if (n == 0)
 		return ENOENT;
+	if (cq->current.status != SND_SUCCESS)
+		explain(cq->core, &cq->current);
 	if (cq->stamps)
 		cq->stamp = (uint64_t)snd_clock();
 	cq->public.wr_id = cq->current.request_context;

@@ -1,5 +1,8 @@
 /* Failures: the errno of a status, and words for people who ask for them with SOFTND_DEBUG=1. */
+#include "endpoint/cq.h"
+
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,3 +54,27 @@ static int error_of(snd_status status)
 int refuse_status(snd_status status) { return refuse(error_of(status), "%s", snd_last_error()); }
 
 int refuse_end(snd_status status) { return status == SND_SUCCESS || status == SND_INVALID_HANDLE || status == SND_DEVICE_REMOVED ? 0 : refuse_status(status); }
+
+/* cause_of copies the words that the endpoint of a result has for its end. */
+static void cause_of(snd_cq *cq, const snd_result *r, char text[SND_REASON])
+{
+	struct snd_fabric *f = cq->object.fabric;
+	text[0] = '\0';
+	snd_lock(f);
+	for (struct snd_link *l = f->endpoints.next; l != &f->endpoints; l = l->next) {
+		const struct snd_endpoint *ep = SND_OF(l, struct snd_endpoint, link);
+		if (ep->receive_slots.context == r->endpoint_context)
+			(void)snprintf(text, SND_REASON, "%s", ep->cause_text);
+	}
+	snd_unlock(f);
+}
+
+void explain(snd_cq *cq, const snd_result *r)
+{
+	char cause[SND_REASON];
+	if (r->status == SND_CANCELED || !asked())
+		return;
+	cause_of(cq, r, cause);
+	(void)fprintf(stderr, "softnd: queue pair %#06" PRIx64 ", request %" PRIu64 ": %s%s%s\n", r->endpoint_context, r->request_context, ibv_wc_status_str(wc_status(r)),
+		cause[0] != '\0' ? ": " : "", cause);
+}
