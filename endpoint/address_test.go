@@ -98,7 +98,7 @@ func TestConnectWithoutRelay(t *testing.T) {
 	a.good(m.Leave())
 }
 
-// A listener takes requests for its own address only. Only the relay can name another source than itself, and no source of
+// A listener takes requests for its own address only, and none that is for the number of an endpoint. Only the relay can name another source than itself, and no source of
 // this host.
 func TestAddressesOfRequest(t *testing.T) {
 	a, b, at := unconnectedPair(t)
@@ -106,12 +106,12 @@ func TestAddressesOfRequest(t *testing.T) {
 	m := must(arena.Join(shm.NoRank))
 	defer m.Leave()
 	self := must(arena.Peer(b.member.ID()))
-	send := func(from, to netip.AddrPort) *wire.ConnectionRecord {
+	send := func(from, to netip.AddrPort, number uint32) *wire.ConnectionRecord {
 		off := must(m.Alloc(wire.ConnectionRecordSize))
 		r := must(shm.At[wire.ConnectionRecord](arena, off))
 		r.Member[active], r.Member[passive] = uint64(m.ID()), uint64(b.member.ID())
 		r.Address[active], r.Address[passive] = addressWord(from.Addr()), addressWord(to.Addr())
-		r.Port[active], r.Port[passive] = uint32(from.Port()), uint32(to.Port())
+		r.Port[active], r.Port[passive] = uint32(from.Port()), uint32(to.Port())|number
 		r.State.Store(uint32(connRequested))
 		a.good(self.SendMail(off, &r.Link))
 		self.Wake()
@@ -122,11 +122,13 @@ func TestAddressesOfRequest(t *testing.T) {
 	check := func(isRelay bool) {
 		t.Helper()
 		for _, to := range []netip.Addr{elsewhere.Addr(), a.provider.address(), netip.MustParseAddr("10.0.0.1"), netip.IPv4Unspecified()} {
-			r := send(own, netip.AddrPortFrom(to, at.Port()))
+			r := send(own, netip.AddrPortFrom(to, at.Port()), 0)
 			proctest.Eventually(t, "the request is refused", func() bool { return r.State.Load() == uint32(connRefused) })
 		}
+		byNumber := send(own, at, wire.ByNumber)
+		proctest.Eventually(t, "the request for a number is refused", func() bool { return byNumber.State.Load() == uint32(connRefused) })
 		for _, from := range sources {
-			send(from, at)
+			send(from, at, 0)
 			c := b.request()
 			want := own
 			if isRelay && from == elsewhere {

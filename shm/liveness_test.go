@@ -214,6 +214,7 @@ func TestKillDuringAllocationLosesNothing(t *testing.T) {
 func TestReaperDeathIsContinued(t *testing.T) {
 	a := newArena(t, 0)
 	m, b := join(t, a, NoRank), again(t, a)
+	numbers := a.words(a.geo.numberOwners, numberBlocks)
 	for round := range 3 {
 		x := join(t, a, NoRank)
 		for range 2 {
@@ -224,6 +225,10 @@ func TestReaperDeathIsContinued(t *testing.T) {
 		if err := x.Leave(); err != nil {
 			t.Fatal(err)
 		}
+		for _, block := range []int{1, numberBlocks - 1} { // as a process with numbers leaves them
+			numbers[block].Store(uint32(x.slot) + 1)
+		}
+		numbers[5].Store(uint32(m.slot) + 1)
 		at := a.lockOf(x.slot)
 		if ok, err := lockRecord(int(b.file.Fd()), at); !ok { // first step of the reaper
 			t.Fatalf("the record of one that has left is locked (%v)", err)
@@ -243,6 +248,9 @@ func TestReaperDeathIsContinued(t *testing.T) {
 		m.CheckLiveness(noDrop)
 		if s := stateIn(a, x.slot); s.status() != statusFree || chunksOf(a, x.slot) != 0 {
 			t.Errorf("round %d: no member continues: state %#x, %d chunks", round, uint64(s), chunksOf(a, x.slot))
+		}
+		if numbers[1].Load() != 0 || numbers[numberBlocks-1].Load() != 0 || numbers[5].Load() != uint32(m.slot)+1 {
+			t.Errorf("round %d: the blocks of numbers are those of %d, %d and %d", round, numbers[1].Load(), numbers[numberBlocks-1].Load(), numbers[5].Load())
 		}
 	}
 }

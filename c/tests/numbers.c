@@ -287,6 +287,39 @@ static void test_one_process(void)
 	of_b = other_number;
 }
 
+/* A program without an engine polls one queue only. An endpoint of another queue connects, and its request runs. */
+static void test_unpolled(void)
+{
+	const struct side old = a;
+	snd_cq *polled;
+	snd_result r;
+	a = (struct side){0};
+	OK(snd_fabric_attach(snd_fabric_descriptor(old.fabric), -1, MANUAL, &a.fabric));
+	OK(snd_adapter_open(a.fabric, &a.adapter));
+	OK(snd_cq_create(a.adapter, 64, &a.cq));
+	OK(snd_cq_create(a.adapter, 64, &polled));
+	for (int i = 0; i < 4; i++) {
+		claim_higher(i % 2 == 0);
+		make_endpoint(&a);
+		make_endpoint(&b);
+		receive(&b, to_b, 20);
+		name(i < 2 ? &a : &b, i < 2 ? of_a : of_b, i < 2 ? of_b : of_a, 0);
+		name(i < 2 ? &b : &a, i < 2 ? of_b : of_a, i < 2 ? of_a : of_b, 0);
+		OK(snd_endpoint_send(a.ep, 11, NULL, 0, 0));
+		const int64_t deadline = snd_clock() + 10 * SECOND;
+		while (snd_cq_poll(b.cq, &r, 1) == 0) {
+			CHECK(snd_cq_poll(polled, &r, 1) == 0);
+			CHECK(snd_clock() < deadline);
+		}
+		CHECK(r.type == SND_REQUEST_RECEIVE && r.status == SND_SUCCESS);
+		leave(&a);
+		leave(&b);
+	}
+	OK(snd_fabric_close(a.fabric));
+	a = old;
+	claim_higher(true);
+}
+
 /* A hostile peer can write anything into its entries, its records and into ours. */
 static void test_lies(void)
 {
@@ -341,6 +374,7 @@ int main(void)
 	}
 	test_mistakes();
 	test_one_process();
+	test_unpolled();
 	test_lies();
 	close_members();
 	return 0;

@@ -137,6 +137,7 @@ static bool complete(struct snd_endpoint *ep)
 static void enter(struct snd_endpoint *ep)
 {
 	ep->read_limit = least(ep->match.outbound_reads, ep->match.peer_reads);
+	snd_list_remove(&ep->match.link);
 	snd_change_state(ep, SND_EVENT_COMPLETES);
 }
 
@@ -194,6 +195,14 @@ bool snd_number_progress(struct snd_endpoint *ep)
 	return ep->state == SND_QP_CONNECTED || (ep->state == SND_QP_CONNECTING && snd_number_step(ep));
 }
 
+void snd_number_progress_all(struct snd_fabric *f)
+{
+	for (struct snd_link *l = f->matching.next, *next; l != &f->matching; l = next) {
+		next = l->next;
+		snd_progress(SND_OF(l, struct snd_endpoint, match.link));
+	}
+}
+
 bool snd_is_by_number(const struct snd_connection *c) { return (snd_relaxed32(&c->record->port[SND_PASSIVE]) & BY_NUMBER) != 0; }
 
 /* accept_record takes a record for an endpoint that waits. */
@@ -229,6 +238,7 @@ void snd_number_request(struct snd_fabric *f, struct snd_connection *c)
 void snd_number_ended(struct snd_endpoint *ep)
 {
 	struct snd_own_number *n = number_of(ep);
+	snd_list_remove(&ep->match.link);
 	if (n != NULL)
 		snd_show_number(ep->object.fabric, n, SNDL_NUMBER_ENDED);
 	if (ep->conn != NULL && !ep->conn->attached) {
@@ -303,6 +313,7 @@ snd_status snd_endpoint_connect_number(snd_endpoint *endpoint, const snd_number_
 	snd_set(&ep->local_qp->number, params->number);
 	n->endpoint = ep;
 	n->use++;
+	snd_list_append(&f->matching, &ep->match.link);
 	snd_change_state(ep, SND_EVENT_REQUESTS);
 	become_ready(ep, n);
 	match(ep);

@@ -33,6 +33,8 @@ snd_status snd_number_leave(snd_endpoint *endpoint);
 bool snd_number_step(struct snd_endpoint *ep);
 /* snd_number_progress is snd_number_step after the requests of peers, for an endpoint in any state. */
 bool snd_number_progress(struct snd_endpoint *ep);
+/* snd_number_progress_all makes progress with all endpoints of the fabric that wait for their peers. */
+void snd_number_progress_all(struct snd_fabric *f);
 /* snd_is_by_number reports whether a record is for a number, and not for a listener; snd_number_request accepts or refuses it then. */
 bool snd_is_by_number(const struct snd_connection *c);
 void snd_number_request(struct snd_fabric *f, struct snd_connection *c);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "endpoint/cm_connection.h"
+#include "endpoint/cm_number.h"
 #include "endpoint/event.h"
 #include "endpoint/hook.h"
 #include "endpoint/progress.h"
@@ -190,6 +191,7 @@ static void thorough(struct snd_cq *q, uint32_t endpoints)
 	struct snd_fabric *f = q->object.fabric;
 	snd_read_inbox(f, snd_handle_request);
 	snd_housekeep(f, snd_clock());
+	snd_number_progress_all(f); /* the program may poll no queue of these */
 	for (uint32_t i = 0; i < endpoints && i < q->users; i++) {
 		uint32_t at = q->next < q->users ? q->next : 0;
 		q->next = at + 1;

@@ -296,7 +296,8 @@ struct snd_endpoint {
 	/* By number, see cm_number.h. */
 	bool numbered; /* it behaves as a queue pair of a card; so does its peer */
 	struct {
-		uint32_t own, dest; /* numbers */
+		struct snd_link link; /* of the fabric, while the endpoint waits for its peer */
+		uint32_t own, dest;   /* numbers */
 		uint32_t inbound_reads, outbound_reads;
 		uint32_t peer_reads; /* inbound limit of the peer */
 		uint32_t rnr_retry;

@@ -104,7 +104,7 @@ snd_status snd_fabric_begin(const snd_fabric_options *options, snd_fabric **hand
 		f->lock = lock;
 	}
 	struct snd_link *lists[] = {&f->adapters, &f->endpoints, &f->closing, &f->connections, &f->listeners, &f->connectors, &f->queues, &f->closing_queues, &f->shared_queues,
-		&f->regions, &f->windows, &f->work, &f->waiting};
+		&f->regions, &f->windows, &f->work, &f->waiting, &f->matching};
 	for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
 		snd_list_init(lists[i]);
 	for (size_t i = 0; i < SND_REQUEST_LISTS; i++)

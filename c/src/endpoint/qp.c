@@ -214,6 +214,7 @@ snd_status snd_endpoint_create(size_t config_size, snd_adapter *adapter, const s
 	ep->srq = c.srq;
 	snd_list_init(&ep->srq_link);
 	snd_list_init(&ep->bound);
+	snd_list_init(&ep->match.link);
 	snd_list_init(&ep->teardown_work.link);
 	snd_list_init(&ep->free_work.link);
 	s = allocate_queues(ep, f->check_payloads || c.check_payloads != 0) ? make_shared_qp(ep, op) : snd_no_memory(queue_bytes(ep), "private memory", op);
@@ -278,6 +279,7 @@ void snd_forget_endpoint(struct snd_endpoint *ep)
 {
 	snd_part(ep);
 	snd_list_remove(&ep->link);
+	snd_list_remove(&ep->match.link);
 	snd_list_remove(&ep->free_work.link);
 	snd_list_remove(&ep->teardown_work.link);
 	snd_cq_detach(ep->receive_cq, ep);

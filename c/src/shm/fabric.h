@@ -124,6 +124,7 @@ struct snd_fabric {
 	snd_half released; /* number of allocations that the fabric has to free, see mr_allocation.c */
 	struct snd_table *table; /* of its tokens */
 	struct snd_numbers *numbers; /* of its endpoints, see number.h; NULL = none */
+	struct snd_link matching; /* endpoints with a number that wait for their peers */
 
 	struct snd_link adapters, endpoints, closing, connections, listeners, connectors, queues, closing_queues, shared_queues, regions, windows;
 	struct snd_link work;
