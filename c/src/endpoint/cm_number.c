@@ -197,8 +197,13 @@ bool snd_number_progress(struct snd_endpoint *ep)
 
 void snd_number_progress_all(struct snd_fabric *f)
 {
-	for (struct snd_link *l = f->matching.next, *next; l != &f->matching; l = next) {
-		next = l->next;
+	uint32_t left = 0;
+	for (const struct snd_link *l = f->matching.next; l != &f->matching; l = l->next)
+		left++;
+	for (; left > 0 && !snd_list_is_empty(&f->matching); left--) { /* each step can remove any of them */
+		struct snd_link *l = f->matching.next;
+		snd_list_remove(l);
+		snd_list_append(&f->matching, l);
 		snd_progress(SND_OF(l, struct snd_endpoint, match.link));
 	}
 }
