@@ -173,6 +173,17 @@ static uint64_t connections(const struct side *s)
 	return n;
 }
 
+/* await_release waits until no connection is left. */
+static void await_release(void)
+{
+	const int64_t deadline = snd_clock() + 10 * SECOND;
+	while (connections(&a) + connections(&b) > 0) {
+		CHECK(snd_clock() < deadline);
+		OK(snd_fabric_progress(a.fabric));
+		OK(snd_fabric_progress(b.fabric));
+	}
+}
+
 /* A side that resets when its record may be under way leaves nothing behind, and the next endpoint connects. */
 static void test_withdrawals(void)
 {
@@ -200,12 +211,7 @@ static void test_withdrawals(void)
 		leave(&a);
 		leave(&b);
 	}
-	const int64_t deadline = snd_clock() + 10 * SECOND;
-	while (connections(&a) + connections(&b) > 0) {
-		CHECK(snd_clock() < deadline);
-		OK(snd_fabric_progress(a.fabric));
-		OK(snd_fabric_progress(b.fabric));
-	}
+	await_release();
 }
 
 /* Requests to a peer that does not come fail after the deadline; those to one that is certainly gone, at once. */
@@ -285,6 +291,46 @@ static void test_one_process(void)
 	OK(snd_cq_close(b.cq));
 	b = other;
 	of_b = other_number;
+}
+
+/* An endpoint that names itself receives what it sends. */
+static void test_itself(void)
+{
+	unsigned char *const to = snd_mr_buffer(to_a), *const from = snd_mr_buffer(from_a);
+	const uint32_t remote = snd_mr_remote_token(to_a), local = snd_mr_local_token(from_a);
+	for (int i = 0; i < 10; i++) {
+		make_endpoint(&a);
+		memset(from, i + 1, SIZE);
+		memset(to, 0, SIZE);
+		if (i % 2 == 0)
+			receive(&a, to_a, 1);
+		name(&a, of_a, of_a, 0);
+		if (i % 2 == 1)
+			receive(&a, to_a, 1);
+		OK(snd_endpoint_send(a.ep, 2, &(snd_sge){from, i % 3 == 0 ? 16 : SIZE / 2, local}, 1, 0));
+		snd_result r = next_result(a.cq), other = next_result(a.cq);
+		CHECK(r.status == SND_SUCCESS && other.status == SND_SUCCESS && r.request_context + other.request_context == 3);
+		CHECK(to[15] == i + 1 && to[SIZE / 2] == 0);
+		OK(snd_endpoint_write(a.ep, 3, &(snd_sge){from, 8, local}, 1, (uint64_t)(uintptr_t)&to[SIZE - 8], remote, 0));
+		WANT(a.cq, SND_REQUEST_WRITE, 3, SND_SUCCESS);
+		CHECK(to[SIZE - 1] == i + 1);
+		OK(snd_endpoint_write_immediate(a.ep, 3, NULL, 0, 0, 0, 77, 0)); /* it waits for the receive */
+		receive(&a, to_a, 4);
+		for (int k = 0; k < 2; k++)
+			CHECK(next_result(a.cq).status == SND_SUCCESS);
+		OK(snd_endpoint_read(a.ep, 5, &(snd_sge){from, 8, local}, 1, (uint64_t)(uintptr_t)to, remote, 0));
+		WANT(a.cq, SND_REQUEST_READ, 5, SND_SUCCESS);
+		if (i % 4 == 0) { /* its end is that of both sides */
+			receive(&a, to_a, 6);
+			OK(snd_endpoint_write(a.ep, 7, &(snd_sge){from, 8, local}, 1, (uint64_t)(uintptr_t)to, remote ^ 1 << 20, 0));
+			post(&a, from_a, 8);
+			WANT(a.cq, SND_REQUEST_WRITE, 7, SND_ACCESS_VIOLATION);
+			for (int k = 0; k < 2; k++)
+				CHECK(next_result(a.cq).status == SND_CANCELED);
+		}
+		leave(&a);
+	}
+	await_release();
 }
 
 /* A program without an engine polls one queue only. An endpoint of another queue connects, and its request runs. */
@@ -374,6 +420,7 @@ int main(void)
 	}
 	test_mistakes();
 	test_one_process();
+	test_itself();
 	test_unpolled();
 	test_lies();
 	close_members();

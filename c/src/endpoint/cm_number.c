@@ -29,6 +29,14 @@ static struct snd_own_number *number_of(const struct snd_endpoint *ep)
 	return n != NULL && n->endpoint == ep ? n : NULL;
 }
 
+/* fill_in stores the endpoint into a record, as one side of it. */
+static void fill_in(const struct snd_endpoint *ep, struct snd_connection_record *r, int side)
+{
+	snd_set(&r->adapter[side], ep->adapter->number);
+	snd_set(&r->qp[side], ep->local_qp_offset);
+	snd_set32(&r->read_in[side], ep->match.inbound_reads);
+}
+
 /* forget_attempt ends an attempt to connect. */
 static void forget_attempt(struct snd_endpoint *ep)
 {
@@ -41,18 +49,18 @@ static void forget_attempt(struct snd_endpoint *ep)
 	snd_unuse(c);
 }
 
-/* offer makes a connection record, and sends it to the peer. */
-static void offer(struct snd_endpoint *ep, const struct snd_seen_number *seen)
+/* new_record makes a connection record for the endpoint and its peer. It returns NULL if there is no memory; the next step tries again. */
+static struct snd_connection_record *new_record(struct snd_endpoint *ep, const struct snd_seen_number *seen)
 {
 	struct snd_fabric *f = ep->object.fabric;
 	uint64_t offset;
 	if (snd_alloc(&f->heap, sizeof(struct snd_connection_record), true, &offset, "connect by number") != SND_SUCCESS)
-		return; /* the next step tries again */
+		return NULL;
 	struct snd_connection_record *r = (struct snd_connection_record *)(void *)(f->arena.base + offset);
 	struct snd_connection *c = snd_connection_new(f, r, offset, SND_ACTIVE, seen->peer);
 	if (c == NULL) {
 		snd_free(&f->heap, offset);
-		return;
+		return NULL;
 	}
 	ep->conn = c;
 	c->users++;
@@ -64,11 +72,29 @@ static void offer(struct snd_endpoint *ep, const struct snd_seen_number *seen)
 	snd_set32(&r->port[SND_PASSIVE], BY_NUMBER | ep->match.dest);
 	snd_set32(&r->address[SND_ACTIVE], snd_host_of(f, f->slot));
 	snd_set32(&r->address[SND_PASSIVE], snd_host_of(f, snd_member_slot(seen->peer.id)));
-	snd_set(&r->adapter[SND_ACTIVE], ep->adapter->number);
-	snd_set(&r->qp[SND_ACTIVE], ep->local_qp_offset);
-	snd_set32(&r->read_in[SND_ACTIVE], ep->match.inbound_reads);
+	fill_in(ep, r, SND_ACTIVE);
+	return r;
+}
+
+/* offer sends a connection record to the peer. */
+static void offer(struct snd_endpoint *ep, const struct snd_seen_number *seen)
+{
+	struct snd_connection_record *r = new_record(ep, seen);
+	if (r == NULL)
+		return;
 	snd_release32(&r->state, SNDL_CONN_REQUESTED);
-	snd_send_mail(f, &seen->peer, offset, &r->link);
+	snd_send_mail(ep->object.fabric, &seen->peer, ep->conn->offset, &r->link);
+}
+
+/* connect_to_itself connects an endpoint that names its own number. It is both sides: it serves the entries of its own ring. */
+static void connect_to_itself(struct snd_endpoint *ep, const struct snd_seen_number *seen)
+{
+	struct snd_connection_record *r = new_record(ep, seen);
+	if (r == NULL)
+		return;
+	fill_in(ep, r, SND_PASSIVE);
+	snd_set32(&r->detached[SND_PASSIVE], SNDL_DETACHED_RECORD); /* no other connection uses the record */
+	snd_release32(&r->state, SNDL_CONN_ACCEPTED);
 }
 
 /* fail completes the oldest request with a failure, which ends the endpoint. */
@@ -104,8 +130,8 @@ static void match(struct snd_endpoint *ep)
 {
 	struct snd_seen_number seen;
 	const bool found = snd_find_number(ep->object.fabric, ep->match.dest, &seen);
-	if (found && seen.state == SNDL_NUMBER_READY && seen.dest == ep->match.own && ep->match.own > ep->match.dest && seen.use != ep->match.refused_by)
-		offer(ep, &seen);
+	if (found && seen.state == SNDL_NUMBER_READY && seen.dest == ep->match.own && ep->match.own >= ep->match.dest && seen.use != ep->match.refused_by)
+		(ep->match.own == ep->match.dest ? connect_to_itself : offer)(ep, &seen);
 	check_wait(ep, !found || seen.state == SNDL_NUMBER_ENDED);
 }
 
@@ -220,9 +246,7 @@ static bool accept_record(struct snd_endpoint *ep, struct snd_own_number *n, str
 	c->users++;
 	c->endpoint = ep;
 	ep->match.peer_reads = least(snd_relaxed32(&r->read_in[SND_ACTIVE]), ep->object.fabric->limits->reads);
-	snd_set(&r->adapter[SND_PASSIVE], ep->adapter->number);
-	snd_set(&r->qp[SND_PASSIVE], ep->local_qp_offset);
-	snd_set32(&r->read_in[SND_PASSIVE], ep->match.inbound_reads);
+	fill_in(ep, r, SND_PASSIVE);
 	snd_show_number(ep->object.fabric, n, SNDL_NUMBER_CONNECTED);
 	if (snd_transition(c, SND_EVENT_ACCEPTS))
 		return true;
@@ -306,8 +330,6 @@ snd_status snd_endpoint_connect_number(snd_endpoint *endpoint, const snd_number_
 		s = snd_fail(SND_INVALID_PARAMETER, "%s: %#" PRIx32 " is not a number of this process, or another endpoint has it", op, params->number);
 	else if (ep->state != SND_QP_IDLE)
 		s = snd_fail(SND_CONNECTION_ACTIVE, "%s: the endpoint is not idle: connect an idle endpoint", op);
-	else if (params->number == params->dest)
-		s = snd_fail(SND_NOT_SUPPORTED, "%s: an endpoint cannot connect to itself", op);
 	if (s != SND_SUCCESS)
 		return snd_leave_with(f, s);
 	ep->numbered = true;
@@ -322,6 +344,8 @@ snd_status snd_endpoint_connect_number(snd_endpoint *endpoint, const snd_number_
 	snd_change_state(ep, SND_EVENT_REQUESTS);
 	become_ready(ep, n);
 	match(ep);
+	if (ep->conn != NULL)
+		snd_number_step(ep); /* a connection to itself is accepted already */
 	return snd_leave_with(f, SND_SUCCESS);
 }
 

@@ -247,6 +247,42 @@ static void refused(struct ibv_context *c)
 	close_side(&b);
 }
 
+/* A queue pair that is connected to itself receives what it sends, and reaches its own memory. */
+static void itself(struct ibv_context *c, int with_srq)
+{
+	static struct side s;
+	open_side(&s, c, with_srq);
+	make_qp(&s, 0, 1);
+	join(&s, &s);
+	for (uint32_t length = 8; length <= BYTES / 4; length *= 4) {
+		struct ibv_sge to = {(uintptr_t)s.buffer + BYTES / 2, BYTES / 4, s.mr->lkey}, from = {(uintptr_t)s.buffer, length, s.mr->lkey};
+		struct ibv_recv_wr receive = {.wr_id = 1, .sg_list = &to, .num_sge = 1}, *bad_receive;
+		struct ibv_send_wr send = {.wr_id = 2, .sg_list = &from, .num_sge = 1, .opcode = IBV_WR_SEND}, *bad;
+		memset(s.buffer, (int)length % 251, BYTES / 2);
+		CHECK((with_srq ? ibv_post_srq_recv(s.srq, &receive, &bad_receive) : ibv_post_recv(s.qp, &receive, &bad_receive)) == 0 && ibv_post_send(s.qp, &send, &bad) == 0);
+		const struct ibv_wc one = take(&s), two = take(&s);
+		CHECK(one.status == IBV_WC_SUCCESS && two.status == IBV_WC_SUCCESS && one.wr_id + two.wr_id == 3 && (one.wr_id == 1 ? one : two).byte_len == length);
+		CHECK(memcmp(s.buffer, s.buffer + BYTES / 2, length) == 0);
+		send.opcode = IBV_WR_RDMA_WRITE;
+		send.wr.rdma.remote_addr = (uintptr_t)s.buffer + BYTES / 4 * 3;
+		send.wr.rdma.rkey = s.mr->rkey;
+		CHECK(ibv_post_send(s.qp, &send, &bad) == 0);
+		expect(&s, 2, IBV_WC_SUCCESS);
+		CHECK(memcmp(s.buffer, s.buffer + BYTES / 4 * 3, length) == 0);
+	}
+	struct ibv_sge word = {(uintptr_t)s.buffer, 8, s.mr->lkey};
+	struct ibv_send_wr add = {.wr_id = 3, .sg_list = &word, .num_sge = 1, .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .wr.atomic = {(uintptr_t)s.buffer + 8, 5, 0, s.mr->rkey}}, *bad;
+	memset(s.buffer, 0, 16);
+	CHECK(ibv_post_send(s.qp, &add, &bad) == 0);
+	expect(&s, 3, IBV_WC_SUCCESS);
+	CHECK(s.buffer[0] == 0 && s.buffer[8] == 5);
+	add.wr.atomic.rkey ^= 1;
+	CHECK(ibv_post_send(s.qp, &add, &bad) == 0);
+	expect(&s, 3, IBV_WC_REM_ACCESS_ERR);
+	CHECK(state_of(s.qp) == IBV_QPS_ERR);
+	close_side(&s);
+}
+
 int main(void)
 {
 	name_fabric("pairs");
@@ -257,6 +293,8 @@ int main(void)
 	again(c);
 	results(c);
 	refused(c);
+	itself(c, 0);
+	itself(c, 1);
 	CHECK(ibv_close_device(c) == 0);
 	return 0;
 }
