@@ -56,6 +56,7 @@ static void number(struct side *s, uint32_t rights, uint32_t rnr_retry, uint64_t
 	snd_lock(s->fabric);
 	ep->numbered = true;
 	ep->match.rnr_retry = rnr_retry;
+	ep->match.retry_deadline = 1000000; /* of requests to a peer that has ended */
 	ep->failed = count_call;
 	ep->failed_arg = &calls[s == &b];
 	calls[s == &b] = 0;

@@ -37,6 +37,8 @@ void snd_set_cause(struct snd_endpoint *ep, snd_status s, const char *format, ..
 	va_end(args);
 }
 
+#define MOST_REPEATED INT64_C(500000000) /* of requests to a peer that has ended */
+
 /* publish_reason stores the reason for which this side is about to end the connection, for the peer's error. */
 static void publish_reason(struct snd_endpoint *ep, const char *reason)
 {
@@ -64,6 +66,7 @@ void snd_terminate(struct snd_endpoint *ep, snd_status cause, const char *format
 {
 	if (ep->lost) {
 		end_loss(ep);
+		snd_fail_lost(ep);
 		if (ep->teardown != SND_NOT_RELEASED) /* else release_peer_state cancels them */
 			snd_cancel_receives(ep);
 	}
@@ -208,6 +211,7 @@ static void lose_peer(struct snd_endpoint *ep)
 {
 	const struct snd_connection *c = ep->conn;
 	ep->lost = snd_acquire32(&c->peer_qp->end_cause) != SNDL_END_FAULT; /* ORDER reason: as reason_length */
+	ep->match.since = 0;
 	if (!ep->lost && c->fault.entry == 0)
 		ep->fault = snd_relaxed32(&c->peer_qp->fault_status);
 }
@@ -341,10 +345,39 @@ static bool release_peer_state(struct snd_endpoint *ep)
 	return true;
 }
 
+/* repeats_requests reports whether the requests of an endpoint that has lost its peer do not fail yet. A card repeats them for the time that the
+ * program has chosen, and programs rely on it: they end when they have the completions that they count, with requests under way. */
+static bool repeats_requests(struct snd_endpoint *ep)
+{
+	const int64_t now = snd_clock(), chosen = ep->match.retry_deadline;
+	if (ep->match.since == 0)
+		ep->match.since = now;
+	if (now - ep->match.since >= (chosen == 0 || chosen > MOST_REPEATED ? MOST_REPEATED : chosen))
+		return false;
+	for (uint64_t i = ep->completed; i != ep->posted; i++)
+		if (snd_request_at(ep, i)->state == SND_REQ_DRAINING)
+			return false;
+	return true;
+}
+
+/* hold_requests takes from the requests all that refers to the connection. Their results follow later. */
+static void hold_requests(struct snd_endpoint *ep)
+{
+	for (uint64_t i = ep->completed; i != ep->posted; i++)
+		snd_cancel_request(snd_request_at(ep, i));
+	ep->next = ep->submitted = ep->posted;
+	ep->has_failed = false;
+	snd_drop_reads_aside(ep);
+}
+
 /* flush_requests cancels the initiator queue. An Invalidate that has revoked its token must succeed, when the token is
  * drained; later requests wait for that. If the peer is lost, the oldest request fails, and with it the endpoint. */
 static bool flush_requests(struct snd_endpoint *ep)
 {
+	if (ep->lost && ep->completed != ep->posted && repeats_requests(ep)) {
+		hold_requests(ep);
+		return true;
+	}
 	const bool was_lost = ep->lost;
 	while (ep->completed != ep->posted) {
 		struct snd_send_request *r = snd_request_at(ep, ep->completed);
@@ -368,10 +401,12 @@ static bool flush_requests(struct snd_endpoint *ep)
 	return true;
 }
 
-void snd_fail_lost(struct snd_endpoint *ep)
+bool snd_fail_lost(struct snd_endpoint *ep)
 {
-	if (ep->teardown == SND_FLUSHED)
-		flush_requests(ep); /* none has revoked a token */
+	if (ep->teardown != SND_FLUSHED || ep->completed == ep->posted)
+		return false;
+	flush_requests(ep); /* none has revoked a token */
+	return !ep->lost;
 }
 
 static void detach_if_done(struct snd_endpoint *ep)

@@ -15,7 +15,8 @@ bool snd_begin_disconnect(struct snd_endpoint *ep);
 void snd_cancel_receives(struct snd_endpoint *ep);
 /* snd_blame_peer stores that a failed request of an endpoint with a number ends the peer, too, if it does. */
 void snd_blame_peer(struct snd_endpoint *ep, const struct snd_send_request *r);
-/* snd_fail_lost fails the requests of an endpoint that has lost its peer, and so the endpoint. */
-void snd_fail_lost(struct snd_endpoint *ep);
+/* snd_fail_lost fails the requests of an endpoint that has lost its peer, and so the endpoint, when they were repeated for long enough. It reports
+ * whether it has. */
+bool snd_fail_lost(struct snd_endpoint *ep);
 
 #endif

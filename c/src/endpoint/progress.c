@@ -47,7 +47,7 @@ bool snd_progress(struct snd_endpoint *ep)
 	case SND_QP_CONNECTED:
 	case SND_QP_PEER_DISCONNECTED:
 	case SND_QP_DISCONNECTING: break;
-	default: return false;
+	default: return ep->lost && snd_fail_lost(ep);
 	}
 	if (snd_unlikely(snd_load32(c->far.disconnected) != 0)) /* ORDER disconnected: pairs with the store in snd_begin_disconnect */
 		progressed = snd_handle_peer_disconnect(ep) || progressed;
@@ -142,7 +142,7 @@ bool snd_needs_polling(struct snd_fabric *f)
 		return true;
 	for (struct snd_link *l = f->endpoints.next; l != &f->endpoints; l = l->next) {
 		struct snd_endpoint *ep = SND_OF(l, struct snd_endpoint, link);
-		if (ep->state == SND_QP_DISCONNECTING || ep->invalidating != NULL || (ep->state == SND_QP_CONNECTING && ep->completed != ep->posted))
+		if (ep->state == SND_QP_DISCONNECTING || ep->invalidating != NULL || ((ep->state == SND_QP_CONNECTING || ep->lost) && ep->completed != ep->posted))
 			return true;
 		if ((ep->state == SND_QP_CONNECTED || ep->state == SND_QP_PEER_DISCONNECTED) && ep->hook != NULL && ep->hook->waits(ep))
 			return true;

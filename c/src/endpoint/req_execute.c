@@ -515,6 +515,8 @@ static bool complete_requests(struct snd_endpoint *ep)
 
 bool snd_run_requests(struct snd_endpoint *ep, uint64_t *budget)
 {
+	if (snd_unlikely(ep->lost))
+		return snd_fail_lost(ep);
 	bool progressed = false;
 	for (;;) {
 		progressed = complete_requests(ep) || progressed;
@@ -527,10 +529,6 @@ bool snd_run_requests(struct snd_endpoint *ep, uint64_t *budget)
 			return progressed;
 		struct snd_send_request *r = snd_request_at(ep, ep->next);
 		if (r->posted_after_end) {
-			if (ep->lost) {
-				snd_fail_lost(ep);
-				return true;
-			}
 			snd_cancel_request(r);
 			ep->next++;
 			continue;

@@ -101,7 +101,7 @@ static inline struct ibv_qp_attr attributes(enum ibv_qp_state state, uint32_t de
 		.max_dest_rd_atomic = 4,
 		.max_rd_atomic = 4,
 		.min_rnr_timer = 12,
-		.timeout = 14,
+		.timeout = 12,
 		.retry_cnt = 7,
 		.rnr_retry = 7,
 	};
