@@ -6,7 +6,7 @@
 #include "shm/number.h"
 #include "two_members.h"
 
-enum { SIZE = 4096, MANY = 200 };
+enum { SIZE = 4096, MANY = 200, LIES = 2000 };
 
 static uint32_t of_a, of_b; /* numbers of the sides */
 static snd_mr *from_a, *from_b, *to_a, *to_b;
@@ -366,39 +366,59 @@ static void test_unpolled(void)
 	claim_higher(true);
 }
 
+/* any_word returns a word that a hostile peer may write: of an entry, of the shared state of an endpoint, or of its record. */
+static snd_word *any_word(uint64_t random)
+{
+	const struct snd_arena *m = &a.fabric->arena;
+	const struct side *s = (random & 1) != 0 ? &a : &b;
+	uint64_t at;
+	snd_lock(s->fabric);
+	switch (random >> 1 & 3) {
+	case 0:
+		at = s->ep->local_qp_offset + (random >> 8) % 20 * 8;
+		break;
+	case 1:
+		if (s->ep->conn != NULL) {
+			at = s->ep->conn->offset + (random >> 8) % 15 * 8;
+			break;
+		} /* fall through */
+	default:
+		at = m->number_table + (uint64_t)((s == &a ? of_a : of_b) & 0xffff) * SNDL_NUMBER_ENTRY_SIZE + (random >> 8 & 1) * 8;
+	}
+	snd_unlock(s->fabric);
+	return (snd_word *)(void *)(m->base + at);
+}
+
 /* A hostile peer can write anything into its entries, its records and into ours. */
 static void test_lies(void)
 {
 	uint64_t seed = 1;
-	struct snd_arena *m = &a.fabric->arena;
-	for (int i = 0; i < 2000; i++) {
+	for (int i = 0; i < LIES; i++) {
 		make_endpoint(&a);
 		make_endpoint(&b);
+		receive(&b, to_b, 1);
 		name(&b, of_b, of_a, 0);
 		name(&a, of_a, of_b, 0);
+		post(&a, from_a, 2);
 		for (int k = 0; k < 4; k++) {
 			seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407;
-			const uint32_t of = seed >> 40 & 1 ? of_a : of_b;
-			snd_word *w = (snd_word *)(void *)(m->base + m->number_table + (uint64_t)(of & 0xffff) * SNDL_NUMBER_ENTRY_SIZE + (seed >> 41 & 1) * 8);
-			const uint64_t old = snd_relaxed(w);
-			const uint64_t values[] = {seed, 0, UINT64_MAX, old ^ UINT64_C(1) << (seed >> 58), old + 1, old ^ (seed >> 44 & 7)};
+			snd_word *w = any_word(seed >> 24);
+			const uint64_t old = snd_relaxed(w), values[] = {seed, 0, UINT64_MAX, old ^ UINT64_C(1) << (seed >> 58), old + 1, old ^ (seed >> 44 & 7)};
 			snd_release(w, values[(seed >> 33) % 6]);
 			OK(snd_fabric_progress(a.fabric));
 			OK(snd_fabric_progress(b.fabric));
 		}
 		leave(&a);
 		leave(&b);
-		/* The words of the numbers are right again, so the entries work. */
-		if (i % 100 != 0)
-			continue;
-		make_endpoint(&a);
-		make_endpoint(&b);
-		name(&b, of_b, of_a, 0);
-		name(&a, of_a, of_b, 0);
-		exchange();
-		leave(&a);
-		leave(&b);
 	}
+	/* The next endpoints store their words again. */
+	make_endpoint(&a);
+	make_endpoint(&b);
+	name(&b, of_b, of_a, 0);
+	name(&a, of_a, of_b, 0);
+	exchange();
+	leave(&a);
+	leave(&b);
 }
 
 int main(void)

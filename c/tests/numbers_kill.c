@@ -1,4 +1,4 @@
-/* Two processes connect by number, in any order, many times. One of them is killed at a random time. */
+/* Two processes connect by number, in any order, many times. One of them is killed at a random time. NUMBERS_KILLS is the number of kills. */
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -118,6 +118,7 @@ static bool play(int side, uint32_t round)
 		snd_result r;
 		uint32_t got;
 		ok = take(ep, &r) && r.status == SND_SUCCESS;
+		CHECK(ok || killed);
 		memcpy(&got, (char *)snd_mr_buffer(memory) + SIZE / 2, sizeof got);
 		CHECK(!ok || r.request_context == 2 || got == round);
 	}
@@ -213,7 +214,8 @@ int main(int argc, char **argv)
 		end(false);
 	}
 	CHECK(signal(SIGALRM, on_alarm) != SIG_ERR);
-	for (int i = 0; i < KILLS; i++) {
+	const char *kills = getenv("NUMBERS_KILLS");
+	for (int i = 0; i < (kills != NULL ? atoi(kills) : KILLS); i++) {
 		start(UINT32_MAX, fd);
 		begin(0, i % 2);
 		ualarm(100 + pick(i % 3 == 0 ? 1000 : 20000), 0);
