@@ -12,11 +12,18 @@
 
 #define JOIN_TIMEOUT INT64_C(10000000000)
 
+/* spare is the adapter of a domain that the program has freed. A fabric gives no process more than 65,535 adapters. */
+struct spare {
+	struct spare *next;
+	snd_adapter *adapter;
+};
+
 static struct {
 	pthread_mutex_t lock;
 	snd_fabric *fabric; /* NULL = not joined */
 	unsigned contexts;  /* that have joined */
-	unsigned forks;     /* that led to this process, which is no member of the fabric of its parent */
+	struct spare *spares;
+	unsigned forks; /* that led to this process, which is no member of the fabric of its parent */
 } here = {.lock = PTHREAD_MUTEX_INITIALIZER, .forks = 1};
 
 static void reset(void)
@@ -24,6 +31,7 @@ static void reset(void)
 	(void)pthread_mutex_init(&here.lock, NULL);
 	here.fabric = NULL;
 	here.contexts = 0;
+	here.spares = NULL;
 	here.forks++;
 }
 SND_RESET_IN_CHILD(reset)
@@ -57,11 +65,34 @@ static bool join_with(struct context *c)
 	return true;
 }
 
+static bool is_idle(snd_adapter *a)
+{
+	snd_lock(here.fabric);
+	const bool idle = a->objects == 0; /* also of those that have ended, and are not freed */
+	snd_unlock(here.fabric);
+	return idle;
+}
+
+/* take_spare returns an adapter that nothing uses, or NULL. The lock is held. */
+static snd_adapter *take_spare(void)
+{
+	struct spare **at = &here.spares;
+	while (*at != NULL && !is_idle((*at)->adapter))
+		at = &(*at)->next;
+	if (*at == NULL)
+		return NULL;
+	struct spare *s = *at;
+	snd_adapter *a = s->adapter;
+	*at = s->next;
+	free(s);
+	return a;
+}
+
 /* make_adapter stores an adapter for a context into *adapter, unless there is one. */
 static snd_adapter *make_adapter(struct context *c, snd_adapter **adapter)
 {
 	(void)pthread_mutex_lock(&here.lock);
-	if (*adapter == NULL && join_with(c)) {
+	if (*adapter == NULL && join_with(c) && (*adapter = take_spare()) == NULL) {
 		const snd_status s = snd_adapter_open(here.fabric, adapter);
 		if (s != SND_SUCCESS)
 			(void)refuse_status(s);
@@ -74,7 +105,22 @@ static snd_adapter *make_adapter(struct context *c, snd_adapter **adapter)
 snd_adapter *adapter_of(struct pd *pd) { return make_adapter(context_of(pd->public.context), &pd->adapter); }
 snd_adapter *queues_of(struct context *c) { return make_adapter(c, &c->queues); }
 
-int close_adapter(snd_adapter *adapter) { return adapter == NULL ? 0 : refuse_end(snd_adapter_close(adapter, SND_FOREVER)); }
+void give_back(snd_adapter *adapter)
+{
+	(void)pthread_mutex_lock(&here.lock);
+	struct spare *s = adapter != NULL && here.fabric != NULL && snd_belongs(here.fabric, adapter, SND_TYPE_ADAPTER) ? malloc(sizeof *s) : NULL;
+	if (s != NULL) {
+		*s = (struct spare){here.spares, adapter};
+		here.spares = s;
+	}
+	(void)pthread_mutex_unlock(&here.lock);
+}
+
+static void close_adapter(snd_adapter *adapter)
+{
+	if (adapter != NULL)
+		(void)snd_adapter_close(adapter, SND_FOREVER);
+}
 
 void leave_fabric(struct context *c)
 {
@@ -83,10 +129,12 @@ void leave_fabric(struct context *c)
 	if (joined && --here.contexts == 0) {
 		(void)snd_fabric_close(here.fabric);
 		here.fabric = NULL;
+		for (struct spare *s; (s = here.spares) != NULL; free(s))
+			here.spares = s->next;
 	} else if (joined) {
 		for (struct pd *pd = c->domains; pd != NULL; pd = pd->next)
-			(void)close_adapter(pd->adapter);
-		(void)close_adapter(c->queues);
+			close_adapter(pd->adapter);
+		close_adapter(c->queues);
 	}
 	(void)pthread_mutex_unlock(&here.lock);
 }

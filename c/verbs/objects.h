@@ -99,8 +99,8 @@ static inline uint32_t token_of(uint32_t rkey) { return rkey >> 12 | rkey << 20;
  * adapter of a domain and that of the completion queues of a context, or NULL with errno. */
 snd_adapter *adapter_of(struct pd *pd);
 snd_adapter *queues_of(struct context *c);
-/* close_adapter ends all objects of an adapter, which may be NULL. It returns an errno. */
-int close_adapter(snd_adapter *adapter);
+/* give_back keeps the adapter of a domain that ends, or NULL, for another one. */
+void give_back(snd_adapter *adapter);
 /* leave_fabric ends all that a context still has in the fabric. */
 void leave_fabric(struct context *c);
 

@@ -26,9 +26,7 @@ int ibv_dealloc_pd(struct ibv_pd *public)
 	struct ibv_context *context = public->context;
 	if (atomic_load(&pd->users) != 0)
 		return refuse(EBUSY, "deallocate protection domain: %u of its objects exist: destroy them first", atomic_load(&pd->users));
-	const int error = close_adapter(pd->adapter);
-	if (error != 0)
-		return error;
+	give_back(pd->adapter);
 	(void)pthread_mutex_lock(&context->mutex);
 	struct pd **at = &context_of(context)->domains;
 	while (*at != pd)

@@ -199,6 +199,17 @@ static void life(void)
 	CHECK(ibv_dereg_mr(mr) == 0 && ibv_dealloc_pd(pd) == 0 && ibv_close_device(b) == 0 && descriptors() == before);
 }
 
+/* A process may make domains as long as it runs. */
+static void many_domains(struct ibv_context *c)
+{
+	static char buffer[8];
+	for (int i = 0; i < 66000; i++) {
+		struct ibv_pd *pd = ibv_alloc_pd(c);
+		struct ibv_mr *mr = ibv_reg_mr(pd, buffer, 1, 0);
+		CHECK(mr != NULL && ibv_dereg_mr(mr) == 0 && ibv_dealloc_pd(pd) == 0);
+	}
+}
+
 /* A forked child opens the device itself. It can only destroy the objects of its parent. */
 static void forked(struct ibv_context *c)
 {
@@ -234,6 +245,7 @@ int main(void)
 	extended_queues(c);
 	shared_queues(c);
 	forked(c);
+	many_domains(c);
 	CHECK(ibv_close_device(c) == 0);
 	return 0;
 }
