@@ -65,7 +65,8 @@ static int file_has_guid(FILE *f)
 
 static void test_open(void)
 {
-	const char *created = "paths.created";
+	const char *folder = getenv("TMPDIR");
+	char created[512];
 	struct stat st;
 	int fd;
 	CHECK(has_guid(open(GUID_FILE, O_RDONLY)) && has_guid(open64(GUID_FILE, O_RDONLY)));
@@ -79,7 +80,7 @@ static void test_open(void)
 	absent(open("", O_RDONLY) < 0);
 
 	/* The mode of a new file is passed on. */
-	unlink(created);
+	snprintf(created, sizeof created, "%s/paths-%d", folder != NULL ? folder : "/tmp", (int)getpid());
 	umask(0);
 	fd = open(created, O_CREAT | O_EXCL | O_RDWR, 0640);
 	CHECK(fd >= 0 && fstat(fd, &st) == 0 && (st.st_mode & 0777) == 0640);
