@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "endpoint/progress_engine.h"
 #include "endpoint/provider.h"
 #include "linux/clock.h"
 #include "linux/fork.h"
@@ -11,6 +12,7 @@
 #include "settings.h"
 
 #define JOIN_TIMEOUT INT64_C(10000000000)
+#define MAX_SPIN INT64_C(1000000000)
 
 /* spare is the adapter of a domain that the program has freed. A fabric gives no process more than 65,535 adapters. */
 struct spare {
@@ -40,12 +42,20 @@ static snd_status join(void)
 {
 	const char *op = "join fabric", *name = getenv("SOFTND_VERBS_FABRIC");
 	snd_fabric_options o = {.threading = SND_THREAD_SAFE, .progress = SND_PROGRESS_AUTO};
-	const snd_status s = snd_apply_environment(&o, op);
+	const char *spin = snd_value_of("SOFTND_VERBS_SPIN");
+	int64_t duration;
+	snd_status s = snd_apply_environment(&o, op);
+	if (s == SND_SUCCESS && *spin != '\0' && (!snd_parse_duration(spin, &duration) || duration < 0 || duration > MAX_SPIN))
+		s = snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_VERBS_SPIN: \"%s\": want a duration from 0 to 1s, such as 50us", op, spin);
 	if (s != SND_SUCCESS)
 		return s;
 	if (getenv("SOFTND_ARENA_FD") != NULL || getenv("SOFTND_CONTROL") != NULL)
-		return snd_place_visit(&o, &here.fabric, op);
-	return snd_fabric_join(name != NULL && *name != '\0' ? name : "verbs", 0, 0, 0, -1, &o, snd_deadline(JOIN_TIMEOUT), &here.fabric, op);
+		s = snd_place_visit(&o, &here.fabric, op);
+	else
+		s = snd_fabric_join(name != NULL && *name != '\0' ? name : "verbs", 0, 0, 0, -1, &o, snd_deadline(JOIN_TIMEOUT), &here.fabric, op);
+	if (s == SND_SUCCESS && *spin != '\0')
+		snd_engine_polls_on(here.fabric, duration);
+	return s;
 }
 
 /* join_with joins the fabric, or counts one more context in it. The lock is held. */

@@ -2,6 +2,7 @@
 #include "endpoint/cq.h"
 
 #include <inttypes.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -22,7 +23,7 @@
 
 /* A thorough poll drives some endpoints even without visible work, because a peer may have disconnected or died, reads the inbox, and does the
  * periodic work of the process. One poll in THOROUGH is thorough, and one poll in LOOK_INTERVAL reads the clock. */
-enum { THOROUGH = 1024, THOROUGH_ENDPOINTS = 8, TICK_ENDPOINTS = 64, LOOK_INTERVAL = 16, SCANNED = 6, MAX_TURNS = 16 };
+enum { THOROUGH = 1024, THOROUGH_ENDPOINTS = 8, TICK_ENDPOINTS = 64, LOOK_INTERVAL = 16, SCANNED = 6, MAX_TURNS = 16, POLLS_PER_YIELD = 16 };
 
 /* ring_size returns twice the depth at least: a program that counts on exactly its depth never overruns the queue. See snd_cq_limit. */
 static uint64_t ring_size(uint32_t depth)
@@ -288,6 +289,19 @@ static int32_t poll(struct snd_cq *q, snd_result *results, uint32_t count)
 	return (int32_t)(q->head == q->tail || n == count ? n : n + pop(q, results + n, count - n));
 }
 
+/* should_yield reports whether an empty poll waits for the engine of a peer, which may need this core: with the engines there are more threads than
+ * cores. */
+static bool should_yield(const struct snd_cq *q)
+{
+	const struct snd_fabric *f = q->object.fabric;
+	if (q->polls % POLLS_PER_YIELD != 0 || 2 * f->processes <= f->cores)
+		return false;
+	for (uint32_t i = 0; i < q->users && i < SCANNED; i++)
+		if (q->endpoints[i]->completed != q->endpoints[i]->posted)
+			return true;
+	return false;
+}
+
 /* poll_any is snd_cq_poll without its fast path. */
 static __attribute__((noinline)) int32_t poll_any(snd_cq *cq, snd_result *results, uint32_t count)
 {
@@ -300,7 +314,10 @@ static __attribute__((noinline)) int32_t poll_any(snd_cq *cq, snd_result *result
 		n = poll(cq, results, count);
 	else
 		n = (int32_t)snd_fail(SND_INVALID_PARAMETER, "poll: results is NULL, and count is %" PRIu32, count);
+	const bool yields = snd_unlikely(cq->object.fabric->serves_memory) && n == 0 && should_yield(cq);
 	snd_unlock(cq->object.fabric);
+	if (yields)
+		sched_yield();
 	return n;
 }
 

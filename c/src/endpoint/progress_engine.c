@@ -5,6 +5,7 @@
 
 #include <time.h>
 
+#include "endpoint/endpoint.h"
 #include "endpoint/progress.h"
 #include "endpoint/progress_housekeeper.h"
 #include "linux/clock.h"
@@ -13,9 +14,12 @@
 
 #define MIN_GAP INT64_C(200000)
 #define MAX_GAP INT64_C(2000000)
+#define NAP INT64_C(5000)
+#define CHECK_INTERVAL INT64_C(10000000)
+#define NEEDED_FOR INT64_C(100000000)
 static const char name_of_thread[] = "softnd";
 
-enum { MAX_BURST = 16 };
+enum { MAX_BURST = 16, MAX_NAPS = 16, MAX_FRONTS = 16, ROUNDS_PER_CLOCK = 16 };
 
 static bool drive(struct snd_fabric *f)
 {
@@ -27,6 +31,14 @@ static bool drive(struct snd_fabric *f)
 }
 
 static void pause_for(int64_t ns) { nanosleep(&(struct timespec){0, (long)ns}, NULL); }
+
+/* enter locks the fabric. A thread that polls would have to leave it first, and makes the progress itself meanwhile. */
+static void enter(struct snd_fabric *f)
+{
+	for (int i = 0; f->serves_memory && i < MAX_NAPS && snd_is_inside(f); i++)
+		pause_for(NAP);
+	snd_lock_aside(f);
+}
 
 /* rest sleeps until a peer rings the engine's doorbell. */
 static void rest(struct snd_fabric *f)
@@ -41,6 +53,113 @@ static void rest(struct snd_fabric *f)
 	snd_unlock_aside(f);
 	if (!progressed && snd_load32(&f->quit) == 0)
 		snd_sleep(d, ticket, sleep);
+	snd_lock_aside(f);
+	f->engine_armed = false;
+	snd_disarm(d);
+	snd_unlock_aside(f);
+}
+
+/* serves reports whether a request of a peer waits that only this process can execute. A program that polls one queue, or its memory, may
+ * never see it. */
+static bool serves(struct snd_fabric *f)
+{
+	for (struct snd_link *l = f->endpoints.next; l != &f->endpoints; l = l->next) {
+		const struct snd_endpoint *ep = SND_OF(l, struct snd_endpoint, link);
+		const struct snd_slot *slot = ep->state == SND_QP_CONNECTED ? snd_front(&ep->conn->in) : NULL;
+		if (slot != NULL && (snd_relaxed(&slot->words[0]) & SNDL_ENTRY_KIND_MASK) >= SNDL_KIND_WRITE_FRAGMENT)
+			return true;
+	}
+	return false;
+}
+
+/* is_needed is serves for a fabric whose programs may not poll while peers need them. */
+static bool is_needed(struct snd_fabric *f)
+{
+	if (!f->serves_memory)
+		return false;
+	enter(f);
+	const bool needed = serves(f);
+	snd_unlock_aside(f);
+	return needed;
+}
+
+/* check is the result of a check of the threads of the machine. */
+struct check {
+	int64_t at;
+	bool spare;
+};
+
+/* has_spare_core reports whether the engine may spin: a core would be idle otherwise. */
+static bool has_spare_core(const struct snd_fabric *f, struct check *c)
+{
+	const int64_t now = snd_clock();
+	if (f->engine_spin == 0)
+		return false;
+	if (c->at == 0 || now - c->at >= CHECK_INTERVAL) {
+		c->at = now;
+		c->spare = snd_runnable_threads() <= f->cores; /* this one is among them */
+	}
+	return c->spare;
+}
+
+/* poll_on polls the rings of peers without the lock, for a time, and reports whether an entry has come. The caller has the lock, before and after
+ * it. The arena stays mapped while the engine runs; a ring that is freed meanwhile only ends the spin early. */
+static bool poll_on(struct snd_fabric *f)
+{
+	struct {
+		const snd_word *seq;
+		uint64_t want;
+	} fronts[MAX_FRONTS];
+	int n = 0;
+	bool found = false;
+	for (struct snd_link *l = f->endpoints.next; l != &f->endpoints && n < MAX_FRONTS; l = l->next) {
+		const struct snd_endpoint *ep = SND_OF(l, struct snd_endpoint, link);
+		if (ep->state != SND_QP_CONNECTED)
+			continue;
+		const struct snd_consumer *in = &ep->conn->in;
+		fronts[n].seq = &in->slots[in->next & in->mask].seq;
+		fronts[n++].want = in->next + 1;
+	}
+	const int64_t end = snd_deadline(f->engine_spin);
+	snd_unlock_aside(f);
+	while (!found && snd_load32(&f->quit) == 0 && snd_clock() < end)
+		for (int round = 0; round < ROUNDS_PER_CLOCK && !found; round++) {
+			snd_pause();
+			for (int i = 0; i < n && !found; i++)
+				found = snd_relaxed(fronts[i].seq) == fronts[i].want; /* plain: the holder of the lock loads it again */
+		}
+	enter(f);
+	return found;
+}
+
+/* serve is the engine while peers need it, whether the program polls or not: it sleeps with its doorbell armed. A program that spins on its memory
+ * may leave it little time, so it takes the lock, and the barrier of the doorbell, once for each sleep. */
+static void serve(struct snd_fabric *f)
+{
+	struct snd_doorbell *d = &f->record->engine;
+	int64_t needed = snd_clock();
+	struct check checked = {0};
+	snd_thread_naps_exactly();
+	while (snd_load32(&f->quit) == 0 && snd_clock() - needed < NEEDED_FOR) {
+		enter(f);
+		f->engine_armed = false;
+		snd_disarm(d);
+		if (serves(f))
+			needed = snd_clock();
+		for (int burst = 0; burst < MAX_BURST && f->calls == 0 && drive(f); burst++) {
+		}
+		if (has_spare_core(f, &checked) && poll_on(f)) {
+			snd_unlock_aside(f);
+			continue;
+		}
+		const uint32_t ticket = snd_arm(d);
+		f->engine_armed = true;
+		const bool progressed = drive(f);
+		const int64_t sleep = f->calls == 0 && snd_needs_polling(f) ? snd_poll_interval(f) : snd_idle_time(f);
+		snd_unlock_aside(f);
+		if (!progressed && snd_load32(&f->quit) == 0)
+			snd_sleep(d, ticket, sleep < NEEDED_FOR ? sleep : NEEDED_FOR);
+	}
 	snd_lock_aside(f);
 	f->engine_armed = false;
 	snd_disarm(d);
@@ -68,8 +187,14 @@ static void *run(void *arg)
 			seen = now;
 			pause_for(gap);
 			gap = gap * 2 < MAX_GAP ? gap * 2 : MAX_GAP;
+			if (is_needed(f)) {
+				serve(f);
+				gap = MIN_GAP;
+			}
 			continue;
 		}
+		if (is_needed(f))
+			serve(f);
 		snd_lock_aside(f);
 		bool progressed = f->calls == 0 && drive(f); /* a wait drives everything */
 		snd_unlock_aside(f);
@@ -80,6 +205,13 @@ static void *run(void *arg)
 		rest(f);
 	}
 	return NULL;
+}
+
+void snd_engine_polls_on(struct snd_fabric *f, int64_t ns)
+{
+	snd_lock(f);
+	f->engine_spin = ns;
+	snd_unlock(f);
 }
 
 snd_status snd_engine_start(struct snd_fabric *f, const char *op)

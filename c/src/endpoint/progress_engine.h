@@ -6,5 +6,8 @@
 
 snd_status snd_engine_start(struct snd_fabric *f, const char *op);
 void snd_engine_stop(struct snd_fabric *f);
+/* snd_engine_polls_on sets for how long the engine of a fabric with numbers polls after traffic, in nanoseconds; 0 = it does not. It does so only
+ * while a core is idle. */
+void snd_engine_polls_on(struct snd_fabric *f, int64_t ns);
 
 #endif

@@ -34,6 +34,7 @@
 #include "window/fastreg.h"
 
 #define SECOND INT64_C(1000000000)
+#define ENGINE_SPIN INT64_C(50000)
 #define DISCONNECT_TIMEOUT (10 * SECOND) /* processes that share busy cores may need seconds for the answer */
 
 const struct snd_limits snd_large_limits = {.sge = SNDL_MAX_SGE, .least_sge = 4, .inline_size = 1024, .queue_depth = SND_MAX_QUEUE_DEPTH, .cq_depth = 65536,
@@ -87,6 +88,7 @@ snd_status snd_fabric_begin(const snd_fabric_options *options, snd_fabric **hand
 	f->cores = cores > 0 ? (uint32_t)cores : 1;
 	f->receive_timeout = f->default_receive_timeout = 2 * SECOND;
 	f->disconnect_timeout = DISCONNECT_TIMEOUT;
+	f->engine_spin = ENGINE_SPIN;
 	f->has_engine = options->progress == SND_PROGRESS_AUTO;
 	f->target = options->executor == SND_EXECUTOR_TARGET;
 	f->check_payloads = options->check_payloads != 0;

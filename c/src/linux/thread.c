@@ -2,10 +2,14 @@
 
 #include "linux/thread.h"
 
+#include <inttypes.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #include "error.h"
+#include "linux/descriptor.h"
 
 snd_status snd_thread_start(pthread_t *thread, void *(*run)(void *), void *arg, const char *name, const char *op)
 {
@@ -20,3 +24,17 @@ snd_status snd_thread_start(pthread_t *thread, void *(*run)(void *), void *arg, 
 }
 
 void snd_thread_name(const char *name) { (void)pthread_setname_np(pthread_self(), name); }
+
+void snd_thread_naps_exactly(void) { (void)prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL); }
+
+uint32_t snd_runnable_threads(void)
+{
+	SND_KEEP_ERRNO;
+	uint32_t n;
+	FILE *f = snd_open_text("/proc/loadavg");
+	if (f == NULL || fscanf(f, "%*s %*s %*s %" SCNu32, &n) != 1)
+		n = UINT32_MAX;
+	if (f != NULL)
+		fclose(f);
+	return n;
+}

@@ -11,4 +11,10 @@ snd_status snd_thread_start(pthread_t *thread, void *(*run)(void *), void *arg, 
 /* snd_thread_name names the calling thread. Named by another one, glibc would open a file that children inherit. */
 void snd_thread_name(const char *name);
 
+/* snd_thread_naps_exactly makes sleeps of the calling thread end in time: Linux lets them be 50 us longer. */
+void snd_thread_naps_exactly(void);
+
+/* snd_runnable_threads returns how many threads of the machine run or wait for a core; UINT32_MAX if that is not known. */
+uint32_t snd_runnable_threads(void);
+
 #endif

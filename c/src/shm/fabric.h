@@ -160,6 +160,8 @@ struct snd_fabric {
 	bool has_engine, engine_runs;
 	struct snd_watch *watch; /* the thread that looks for ended processes; NULL without an engine */
 	bool engine_armed; /* its doorbell is armed */
+	int64_t engine_spin; /* nanoseconds for which the engine polls on after traffic, if a core is idle; 0 = it sleeps at once */
+	bool serves_memory; /* peers name private memory, and the program may not poll while they wait for it */
 	snd_half event_fds; /* descriptors of events with which the program may sleep in poll or epoll */
 	int event_fd;       /* of connections; -1 = none */
 	snd_half quit;
@@ -187,6 +189,12 @@ void snd_lock_slow(struct snd_fabric *f);
 void snd_unlock_slow(struct snd_fabric *f);
 /* snd_lock_aside and snd_unlock_aside are for the engine: the thread that has the bias has it again afterwards. */
 void snd_lock_aside(struct snd_fabric *f);
+/* snd_is_inside reports whether the thread that has the bias is in a call. */
+static inline bool snd_is_inside(const struct snd_fabric *f)
+{
+	const struct snd_bias *b = atomic_load_explicit(&f->bias, memory_order_acquire);
+	return b != NULL && snd_relaxed32(&b->inside) != 0;
+}
 void snd_unlock_aside(struct snd_fabric *f);
 
 /* snd_thread identifies the calling thread by the place of its thread-local storage. When it has ended, another may get that place. */

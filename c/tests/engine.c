@@ -1,0 +1,107 @@
+/* The engine of a program that polls other queues, or its own memory, while peers need it: its doorbell is armed, or it polls on. */
+#include <dirent.h>
+#include <stdbool.h>
+
+#include "endpoint/progress_engine.h"
+#include "endpoint/qp.h"
+#include "linux/clock.h"
+#include "two_members.h"
+
+enum { SIZE = 4096, WRITES = 1000 };
+
+static snd_mr *mine, *theirs;
+static snd_cq *other;
+static _Atomic bool is_over;
+
+/* poll_other polls a queue of b without endpoints, as a program does that does not poll that of its connection now. */
+static void *poll_other(void *unused)
+{
+	snd_result r;
+	while (!is_over)
+		CHECK(snd_cq_poll(other, &r, 1) == 0);
+	return unused;
+}
+
+static void write_once(void)
+{
+	const snd_sge s = {snd_mr_buffer(mine), 8, snd_mr_local_token(mine)};
+	OK(snd_endpoint_write(a.ep, 1, &s, 1, snd_mr_address(theirs), snd_mr_remote_token(theirs), 0));
+	WANT(a.cq, SND_REQUEST_WRITE, 1, SND_SUCCESS);
+}
+
+/* await waits until the engine of b is armed, or is not, while a writes or not. */
+static void await(bool armed, bool writes)
+{
+	const int64_t deadline = snd_clock() + 20 * SECOND;
+	while ((snd_load32(&b.fabric->record->engine.armed) != 0) != armed) {
+		CHECK(snd_clock() < deadline);
+		if (writes)
+			write_once();
+	}
+}
+
+static void set(uint32_t cores)
+{
+	snd_lock(b.fabric);
+	b.fabric->serves_memory = true;
+	b.fabric->cores = cores;
+	snd_unlock(b.fabric);
+}
+
+/* switches returns how often the engines have slept. */
+static unsigned long switches(void)
+{
+	unsigned long total = 0, n;
+	char path[300], line[100];
+	DIR *d = opendir("/proc/self/task");
+	CHECK(d != NULL);
+	for (struct dirent *e; (e = readdir(d)) != NULL;) {
+		bool is_engine = false;
+		snprintf(path, sizeof path, "/proc/self/task/%s/status", e->d_name);
+		FILE *f = e->d_name[0] == '.' ? NULL : fopen(path, "r");
+		while (f != NULL && fgets(line, sizeof line, f) != NULL) {
+			is_engine = is_engine || strcmp(line, "Name:\tsoftnd\n") == 0;
+			if (is_engine && sscanf(line, "voluntary_ctxt_switches: %lu", &n) == 1)
+				total += n;
+		}
+		if (f != NULL)
+			fclose(f);
+	}
+	closedir(d);
+	return total;
+}
+
+int main(void)
+{
+	static char buffer[SIZE];
+	pthread_t t;
+	open_members(SND_EXECUTOR_AUTO);
+	OK(snd_cq_create(b.adapter, 16, &other));
+	OK(snd_mr_allocate(a.adapter, SIZE, SND_ALLOW_LOCAL_WRITE, &mine));
+	OK(snd_mr_register(b.adapter, buffer, SIZE, SND_ALLOW_REMOTE_WRITE, &theirs));
+	connect_members(NULL);
+	/* Without a core for it, the engine sleeps with its doorbell armed while it is needed, and on a timer otherwise. */
+	set(0);
+	CHECK(pthread_create(&t, NULL, poll_other, NULL) == 0);
+	for (int i = 0; i < 2; i++) {
+		await(false, false);
+		await(true, true);
+	}
+	is_over = true;
+	CHECK(pthread_join(t, NULL) == 0);
+	/* With one it polls. */
+	snd_engine_polls_on(b.fabric, SECOND);
+	set(UINT32_MAX);
+	const int64_t deadline = snd_clock() + 20 * SECOND;
+	for (unsigned long slept = WRITES; slept > WRITES / 2;) {
+		CHECK(snd_clock() < deadline);
+		slept = switches();
+		for (int i = 0; i < WRITES; i++)
+			write_once();
+		slept = switches() - slept;
+	}
+	disconnect_members();
+	OK(snd_mr_close(theirs, 10 * SECOND));
+	close_members();
+	return 0;
+}
