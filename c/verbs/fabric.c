@@ -1,6 +1,5 @@
 /* The fabric of the process: all contexts share it. */
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "endpoint/progress_engine.h"
@@ -64,9 +63,7 @@ static bool join_with(struct context *c)
 	if (here.fabric == NULL) {
 		const snd_status s = join();
 		if (s != SND_SUCCESS) {
-			/* The program itself can say only that it has no memory region, or no queue. */
-			(void)fprintf(stderr, "softnd: %s\n", snd_last_error());
-			(void)refuse_status(s);
+			(void)report_status(s); /* the program itself can say only that it has no memory region, or no queue */
 			return false;
 		}
 	}

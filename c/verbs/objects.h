@@ -108,6 +108,8 @@ void leave_fabric(struct context *c);
  * text of snd_last_error. */
 int refuse(int error, const char *format, ...) __attribute__((format(printf, 2, 3), cold));
 int refuse_status(snd_status status) __attribute__((cold));
+/* report_status is refuse_status, but prints the text in any case. */
+int report_status(snd_status status) __attribute__((cold));
 /* explain prints why a request has failed, likewise, unless another failure before it has canceled it. */
 void explain(snd_cq *cq, const snd_result *r) __attribute__((cold));
 /* refuse_end is refuse_status for a call that ends an object, which may have ended with its context or in a fork. 0: it has ended. */

@@ -51,6 +51,13 @@ static int error_of(snd_status status)
 	}
 }
 
+int report_status(snd_status status)
+{
+	(void)fprintf(stderr, "softnd: %s\n", snd_last_error());
+	errno = error_of(status);
+	return errno;
+}
+
 int refuse_status(snd_status status) { return refuse(error_of(status), "%s", snd_last_error()); }
 
 int refuse_end(snd_status status) { return status == SND_SUCCESS || status == SND_INVALID_HANDLE || status == SND_DEVICE_REMOVED ? 0 : refuse_status(status); }
