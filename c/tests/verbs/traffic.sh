@@ -56,10 +56,11 @@ sizes)
 	;;
 kill)
 	for program in ib_write_bw ib_read_bw ib_send_bw; do
-		begin $program -F -D 60
-		timeout 100 stdbuf -oL $program -F -D 60 -p $port localhost >"$work/client" 2>&1 &
+		: >"$work/client"
+		begin $program -F -D 1 --run_infinitely
+		timeout 100 stdbuf -oL $program -F -D 1 --run_infinitely -p $port localhost >>"$work/client" 2>&1 &
 		client=$!
-		until grep -q '#bytes' "$work/client"; do
+		until grep -q '^ 65536 ' "$work/client"; do
 			kill -0 $client || fail $program
 		done
 		kill -9 $(ps -o pid= --ppid $server)
