@@ -74,7 +74,7 @@ static bool choose(struct input *in, struct damage *l)
 	case 5:
 		if (ep == NULL)
 			return false;
-		l->word = word_of(ep->local_qp, 80, index); /* the words that the peer reads once */
+		l->word = word_of(ep->local_qp, 104, index); /* the words that the peer reads once */
 		break;
 	case 6: {
 		static const uint16_t fields[] = {SNDL_AT_SHARED_QP_RELEASED, SNDL_AT_SHARED_QP_FAULT, SNDL_AT_SHARED_QP_FAULT_STATUS, SNDL_AT_SHARED_QP_POSTED,
@@ -110,7 +110,11 @@ static bool choose(struct input *in, struct damage *l)
 		l->half = true;
 		break;
 	case 12:
-		l->word = (void *)&a->block_owners[index % 16];
+		if (s->numbers[index & 1] != 0 && (index & 128) != 0) {
+			l->word = a->base + a->number_table + (s->numbers[index & 1] & SNDL_NUMBER_INDEX_MASK) * SNDL_NUMBER_ENTRY_SIZE + (index >> 1 & 1) * 8;
+			break;
+		}
+		l->word = index & 64 ? (void *)&a->number_owners[s->numbers[0] % SNDL_NUMBER_ENTRIES / SNDL_NUMBER_BLOCK_ENTRIES] : (void *)&a->block_owners[index % 16];
 		l->half = true;
 		break;
 	default: l->word = word_of(s->shared->buffer, 2048, index); break; /* where known records may be said to be */

@@ -4,6 +4,7 @@
 
 #include "endpoint/cm_connector.h"
 #include "endpoint/cm_listener.h"
+#include "endpoint/cm_number.h"
 #include "endpoint/cm_teardown.h"
 #include "endpoint/cq.h"
 #include "endpoint/endpoint.h"
@@ -21,6 +22,7 @@ struct side {
 	snd_mr *shared, *own;
 	snd_window *windows[WINDOWS];
 	snd_endpoint *endpoints[ENDPOINTS];
+	uint32_t numbers[ENDPOINTS]; /* of them; 0 = none yet */
 	uint64_t posted, done;
 	/* Private memory, of which the middle page is registered. Peers may change the granted bytes while a window is bound to
 	 * them, and the member's own requests may change the bytes from SINK on. Nothing may change the rest. */

@@ -106,6 +106,24 @@ static void connect_side(struct side *s)
 static void connect_first(void) { connect_side(&sides[0]); }
 static void connect_second(void) { connect_side(&sides[1]); }
 
+/* name_peer makes an endpoint that names the number of the other side's endpoint in the same place. */
+static void name_peer(struct side *s, int i)
+{
+	if (s->endpoints[i] != NULL)
+		return;
+	for (int k = 0; k < 2; k++)
+		if (sides[k].numbers[i] == 0)
+			known_status(snd_number_claim(sides[k].a, &sides[k].numbers[i]));
+	const uint8_t b = fuzz_byte(script);
+	const snd_endpoint_config config = {.receive_cq = s->cq, .initiator_cq = s->cq, .receive_depth = 8, .initiator_depth = 8, .inline_size = 64,
+		.srq = b & 1 ? s->srq : NULL};
+	const snd_number_params params = {.number = s->numbers[i], .dest = sides[b & 2 ? s != &sides[0] : s == &sides[0]].numbers[i], .inbound_reads = b >> 2 & 3, .outbound_reads = 4,
+		.access = SNDL_RIGHT_READ | SNDL_RIGHT_WRITE | (b & 16 ? SNDL_RIGHT_ATOMIC : 0), .rnr_timer = 1000, .rnr_retry = b >> 5, .retry_deadline = MILLISECOND};
+	known_status(snd_endpoint_create(s->a, &config, &s->endpoints[i]));
+	if (s->endpoints[i] != NULL)
+		known_status(snd_endpoint_connect_number(s->endpoints[i], &params));
+}
+
 static void close_endpoint(struct side *s, int i)
 {
 	if (s->endpoints[i] != NULL)
@@ -197,7 +215,11 @@ static void step(void)
 	const uint8_t b = fuzz_byte(script), kind = b >> 2;
 	struct side *s = &sides[b & 1];
 	struct snd_endpoint *ep = s->endpoints[b >> 1 & 1];
-	if (kind < 14) {
+	if (kind == 13) {
+		name_peer(s, b >> 1 & 1);
+		return;
+	}
+	if (kind < 13) {
 		if (ep != NULL)
 			request(s, ep, kind % 12);
 		return;
@@ -254,7 +276,7 @@ static void end(struct side *s, struct side *first)
 	}
 	for (int i = 0; i < ENDPOINTS; i++) {
 		struct snd_endpoint *ep = s->endpoints[i];
-		if (ep != NULL && ep->was_connected)
+		if (ep != NULL && ep->was_connected && !ep->numbered) /* a queue pair keeps its receives */
 			EXPECT(ep->completed == ep->posted && ep->rcompleted == ep->rposted && ep->pending_drains == 0);
 		close_endpoint(s, i);
 	}
