@@ -270,11 +270,10 @@ void snd_handle_request(struct snd_fabric *f, uint64_t offset)
 	snd_list_append(requests, &c->request_link);
 	if (snd_peer_gone(&peer) || f->marked_dead)
 		snd_peer_died(c);
-	if (snd_relaxed32(&r->address[SND_PASSIVE]) != snd_host_of(f, f->slot))
-		snd_refuse(c);
-	else if (snd_is_by_number(c))
+	const bool is_here = snd_relaxed32(&r->address[SND_PASSIVE]) == snd_host_of(f, f->slot);
+	if (is_here && snd_is_by_number(c))
 		snd_number_request(f, c);
-	else if (!snd_listener_enqueue(f, c, (uint16_t)snd_relaxed32(&r->port[SND_PASSIVE])))
+	else if (!is_here || !snd_listener_enqueue(f, c, (uint16_t)snd_relaxed32(&r->port[SND_PASSIVE])))
 		snd_refuse(c);
 	snd_wake(f);
 }
