@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -232,11 +234,53 @@ static void forked(struct ibv_context *c)
 	CHECK(ibv_poll_cq(cq, 0, NULL) == 0 && ibv_destroy_cq(cq) == 0 && ibv_dereg_mr(mr) == 0 && ibv_dealloc_pd(pd) == 0);
 }
 
+/* answer plays a member of a named fabric whose arena has another layout, for one process that joins. See src/shm/fabric_name.c. */
+static void *answer(void *listener)
+{
+	struct {
+		uint64_t magic;
+		uint32_t protocol, status, version, user;
+		uint64_t rest[5];
+	} record;
+	const int s = accept(*(int *)listener, NULL, NULL);
+	CHECK(s >= 0 && recv(s, &record, sizeof record, 0) == sizeof record);
+	record.status = 3;
+	record.version++;
+	memcpy((char *)&record + 48, "9.8.7", 6);
+	CHECK(send(s, &record, sizeof record, 0) == sizeof record && close(s) == 0);
+	return NULL;
+}
+
+/* A library that does not fit the fabric says so in one line, also without SOFTND_DEBUG. */
+static void other_version(const char *fabric)
+{
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	const int n = snprintf(at.sun_path + 1, sizeof at.sun_path - 1, "softnd-fabric-%u-%s", (unsigned)geteuid(), fabric);
+	int listener = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+	pthread_t thread;
+	char text[600];
+	CHECK(bind(listener, (struct sockaddr *)&at, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) == 0 && listen(listener, 1) == 0);
+	CHECK(pthread_create(&thread, NULL, answer, &listener) == 0);
+	const int kept = dup(STDERR_FILENO), file = memfd_create("stderr", 0);
+	struct ibv_context *c = open_device();
+	CHECK(kept >= 0 && file >= 0 && dup2(file, STDERR_FILENO) >= 0);
+	errno = 0;
+	struct ibv_cq *cq = ibv_create_cq(c, 1, NULL, NULL, 0);
+	const int error = errno;
+	CHECK(dup2(kept, STDERR_FILENO) >= 0 && close(kept) == 0 && cq == NULL && error == EOPNOTSUPP);
+	const ssize_t length = pread(file, text, sizeof text - 1, 0);
+	CHECK(length > 0 && close(file) == 0 && pthread_join(thread, NULL) == 0 && close(listener) == 0 && ibv_close_device(c) == 0);
+	text[length] = '\0';
+	CHECK(strncmp(text, "softnd: join fabric: ", 21) == 0 && strstr(text, "9.8.7") != NULL && strchr(text, '\n') == text + length - 1);
+}
+
 int main(void)
 {
 	char name[40];
 	snprintf(name, sizeof name, "verbs-objects-%d", (int)getpid());
 	CHECK(setenv("SOFTND_VERBS_FABRIC", name, 1) == 0);
+	if (getenv("SOFTND_ARENA_FD") == NULL && getenv("SOFTND_CONTROL") == NULL)
+		other_version(name);
 	for (int turn = 0; turn < 2; turn++)
 		life();
 	struct ibv_context *c = open_device();
