@@ -143,7 +143,7 @@ void drop_events(struct id *id)
 
 static bool move_socket(struct id *id, struct channel *to)
 {
-	const int socket = id->connection >= 0 ? id->connection : id->state == LISTENING ? id->port : -1;
+	const int socket = id->connection >= 0 ? id->connection : id->state == LISTENING ? id->port : id->timer;
 	if (socket >= 0)
 		unwatch(id, socket);
 	id->channel = to;

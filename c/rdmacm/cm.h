@@ -68,6 +68,9 @@ struct id {
 	enum state state;
 	int port;       /* socket with the name of its port; -1 = none */
 	int connection; /* -1 = none */
+	int timer;      /* while a request waits for a listener; else -1 */
+	unsigned tries; /* of such a request */
+	struct message *request; /* the latest that was sent, or waits; NULL = none */
 	struct id *listener; /* of an identifier that is INCOMING; else NULL */
 	struct id *next;
 	unsigned taken, acknowledged; /* events */
@@ -75,8 +78,11 @@ struct id {
 	struct ibv_qp_init_attr *attr; /* of the queue pairs of requests, see rdma_create_ep; NULL = none */
 	/* Of the connection. */
 	uint32_t peer_qp;
-	uint8_t responder_resources, initiator_depth, retry_count, rnr_retry_count;
+	uint8_t responder_resources, initiator_depth, retry_count, rnr_retry_count, ack_timeout;
 };
+
+/* The time-out of requests without an answer that the kernel computes for a path as short as this one: 67 ms. */
+enum { ACK_TIMEOUT = 14 };
 
 static inline struct id *id_of(struct rdma_cm_id *public) { return (struct id *)(void *)public; }
 
@@ -125,8 +131,9 @@ int reach(const struct sockaddr *address);
 /* take_peer returns the socket of the next peer that has reached the listener, or -1. */
 int take_peer(int listener);
 
-/* Connections. on_socket handles what a socket of the identifier has. */
+/* Connections. on_socket handles the next message of a socket of the identifier, or a tick of its timer. */
 void on_socket(struct id *id);
+/* close_connection ends the connection, or the wait for a listener. */
 void close_connection(struct id *id);
 
 /* complete waits for the event of a call that has begun, if the identifier is synchronous. The lock is not held. */

@@ -3,17 +3,23 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cm.h"
+#include "linux/descriptor.h"
 
 void close_connection(struct id *id)
 {
-	if (id->connection < 0)
-		return;
-	unwatch(id, id->connection);
-	(void)close(id->connection);
-	id->connection = -1;
+	int *const sockets[] = {&id->connection, &id->timer};
+	for (int i = 0; i < 2; i++) {
+		if (*sockets[i] < 0)
+			continue;
+		unwatch(id, *sockets[i]);
+		(void)close(*sockets[i]);
+		*sockets[i] = -1;
+	}
 }
 
 static bool send_message(struct id *id, struct message *m, enum kind kind)
@@ -221,10 +227,59 @@ static bool has_addresses(const struct message *m)
 	return address_size((const struct sockaddr *)&m->source) != 0 && address_size((const struct sockaddr *)&m->destination) != 0;
 }
 
+/* try_request sends the request. It returns an errno. */
+static int try_request(struct id *id)
+{
+	const int fd = reach(&id->public.route.addr.dst_addr);
+	if (fd < 0)
+		return errno;
+	id->connection = fd;
+	if (watch(id, fd) && send_message(id, id->request, REQUEST))
+		return 0;
+	const int error = errno;
+	unwatch(id, fd);
+	(void)close(fd);
+	id->connection = -1;
+	return error == EPIPE || error == ECONNRESET ? ECONNREFUSED : error;
+}
+
+/* A server that opens another listener for each client, as those of perftest do, may be about to: over a network, the request would come later. */
+enum { TRIES = 40, TRY_NS = 5000000 };
+
+static bool await_listener(struct id *id)
+{
+	const struct itimerspec each = {.it_interval.tv_nsec = TRY_NS, .it_value.tv_nsec = TRY_NS};
+	id->tries = 0;
+	id->timer = snd_above_standard(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+	return id->timer >= 0 && timerfd_settime(id->timer, 0, &each, NULL) == 0 && watch(id, id->timer);
+}
+
+static void on_timer(struct id *id)
+{
+	uint64_t ticks;
+	if (read(id->timer, &ticks, sizeof ticks) < 0)
+		return;
+	const int error = try_request(id);
+	if (error == ECONNREFUSED && ++id->tries < TRIES)
+		return;
+	if (error == 0) {
+		unwatch(id, id->timer);
+		(void)close(id->timer);
+		id->timer = -1;
+		return;
+	}
+	end(id, ROUTED);
+	(void)queue_event(id, error == ECONNREFUSED ? RDMA_CM_EVENT_REJECTED : RDMA_CM_EVENT_UNREACHABLE, error == ECONNREFUSED ? NO_LISTENER : -error, NULL);
+}
+
 void on_socket(struct id *id)
 {
 	if (id->state == LISTENING) {
 		on_peer(id);
+		return;
+	}
+	if (id->connection < 0) {
+		on_timer(id);
 		return;
 	}
 	struct message m;
@@ -239,37 +294,33 @@ void on_socket(struct id *id)
 		on_message(id, &m);
 }
 
-/* begin_request sends the request. It returns an errno. */
+/* begin_request sends the request, or waits for a listener. It returns an errno. */
 static int begin_request(struct id *id, const struct rdma_conn_param *param)
 {
-	struct message m;
 	if (id->state != ROUTED)
 		return EINVAL;
-	const int error = fill_message(id, &m, param, PRIVATE_DATA_OF_REQUEST);
+	if (id->request == NULL && (id->request = malloc(sizeof *id->request)) == NULL)
+		return ENOMEM;
+	struct message *m = id->request;
+	int error = fill_message(id, m, param, PRIVATE_DATA_OF_REQUEST);
 	if (error != 0)
 		return error;
-	const struct rdma_addr *a = &id->public.route.addr;
-	m.source = a->src_storage;
-	m.destination = a->dst_storage;
-	id->responder_resources = m.responder_resources;
-	id->initiator_depth = m.initiator_depth;
-	id->retry_count = m.retry_count;
-	id->rnr_retry_count = m.rnr_retry_count;
-	const int fd = reach(&a->dst_addr);
-	if (fd < 0 && errno == ECONNREFUSED)
-		return queue_event(id, RDMA_CM_EVENT_REJECTED, NO_LISTENER, NULL) ? 0 : ENOMEM;
-	if (fd < 0 && errno == EAGAIN)
+	m->source = id->public.route.addr.src_storage;
+	m->destination = id->public.route.addr.dst_storage;
+	id->responder_resources = m->responder_resources;
+	id->initiator_depth = m->initiator_depth;
+	id->retry_count = m->retry_count;
+	id->rnr_retry_count = m->rnr_retry_count;
+	error = try_request(id);
+	if (error == EAGAIN)
 		return queue_event(id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT, NULL) ? 0 : ENOMEM;
-	if (fd < 0)
-		return errno;
-	id->connection = fd;
-	if (!watch(id, fd) || !send_message(id, &m, REQUEST)) {
-		const int failed = errno;
+	if (error == ECONNREFUSED && !await_listener(id)) {
 		close_connection(id);
-		return failed == EPIPE || failed == ECONNRESET ? (queue_event(id, RDMA_CM_EVENT_REJECTED, BY_PROGRAM, NULL) ? 0 : ENOMEM) : failed;
+		return ENOMEM;
 	}
-	id->state = REQUESTING;
-	return 0;
+	if (error == 0 || error == ECONNREFUSED)
+		id->state = REQUESTING;
+	return error == ECONNREFUSED ? 0 : error;
 }
 
 int rdma_connect(struct rdma_cm_id *public, struct rdma_conn_param *param)
@@ -436,7 +487,7 @@ int rdma_init_qp_attr(struct rdma_cm_id *public, struct ibv_qp_attr *attr, int *
 		*mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
 		return 0;
 	case IBV_QPS_RTS:
-		attr->timeout = 14; /* 67 ms */
+		attr->timeout = id->ack_timeout;
 		attr->retry_cnt = id->retry_count;
 		attr->rnr_retry = id->rnr_retry_count;
 		attr->max_rd_atomic = id->initiator_depth;

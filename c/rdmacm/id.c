@@ -19,7 +19,8 @@ struct id *new_id(enum rdma_port_space ps, enum ibv_qp_type type, void *context)
 	id->public.ps = ps;
 	id->public.qp_type = type;
 	id->public.context = context;
-	id->port = id->connection = -1;
+	id->port = id->connection = id->timer = -1;
+	id->ack_timeout = ACK_TIMEOUT;
 	id->next = ids;
 	ids = id;
 	return id;
@@ -42,6 +43,7 @@ void free_id(struct id *id)
 		free_channel(id->channel);
 	leave_default_pd(id);
 	free(id->public.route.path_rec);
+	free(id->request);
 	free(id->attr);
 	free(id);
 }
@@ -277,13 +279,18 @@ bool take_request(struct id *id, const struct message *m)
 __be16 rdma_get_src_port(struct rdma_cm_id *id) { return id->route.addr.src_sin.sin_port; }
 __be16 rdma_get_dst_port(struct rdma_cm_id *id) { return id->route.addr.dst_sin.sin_port; }
 
-/* rdma_set_option accepts what changes nothing between processes of one host. */
+/* rdma_set_option accepts the options that change nothing between processes of one host, too. */
 int rdma_set_option(struct rdma_cm_id *id, int level, int option, void *value, size_t size)
 {
-	(void)value, (void)size;
 	if (id == NULL)
 		return fail(EINVAL);
-	if (level == RDMA_OPTION_ID && option >= RDMA_OPTION_ID_TOS && option <= RDMA_OPTION_ID_ACK_TIMEOUT)
+	if (level == RDMA_OPTION_ID && option == RDMA_OPTION_ID_ACK_TIMEOUT) {
+		if (value == NULL || size != sizeof(uint8_t) || *(uint8_t *)value > 31)
+			return fail(EINVAL);
+		id_of(id)->ack_timeout = *(uint8_t *)value;
+		return 0;
+	}
+	if (level == RDMA_OPTION_ID && option >= RDMA_OPTION_ID_TOS && option < RDMA_OPTION_ID_ACK_TIMEOUT)
 		return 0;
 	return fail(level == RDMA_OPTION_IB ? EOPNOTSUPP : ENOSYS);
 }

@@ -1,11 +1,12 @@
 #!/bin/sh
-# The distribution's programs transfer data between processes. traffic.sh OURS PART, where PART is pingpong, perftest, sizes or kill
+# The distribution's programs transfer data between processes. traffic.sh OURS PART, where PART is pingpong, perftest, sizes, kill or cm
 set -eu
 export LD_LIBRARY_PATH="$1" SOFTND_VERBS_FABRIC="traffic-$2-$$" SOFTND_DEBUG=1
 work=$(mktemp -d)
 trap 'rm -r "$work"' EXIT
 port=$((20000 + $$ % 20000))
-listens() { grep -qi ":$(printf %04x $port) [0:]* 0A" /proc/net/tcp /proc/net/tcp6; }
+# Programs exchange their addresses over TCP, or connect through librdmacm, whose ports are names.
+listens() { grep -qi ":$(printf %04x $port) [0:]* 0A" /proc/net/tcp /proc/net/tcp6 || grep -q "00010000 .*@softnd-cm-.*-$port\$" /proc/net/unix; }
 # begin PROGRAM ARGUMENTS... starts a server and waits until it listens.
 begin() {
 	port=$((port + 1))
@@ -69,5 +70,21 @@ kill)
 		wait $server || :
 		echo "$program: the client ends"
 	done
+	;;
+cm)
+	for program in ib_write_lat ib_send_bw ib_read_bw; do
+		pair $program -R -F -n 20
+	done
+	begin rping -s -a 127.0.0.1 -C 20 -V
+	rping -c -a 127.0.0.1 -C 20 -V -p $port >"$work/client" 2>&1 && wait $server || fail rping
+	begin ucmatose -C 20 -b 127.0.0.1
+	ucmatose -C 20 -s 127.0.0.1 -p $port >"$work/client" 2>&1 && wait $server || fail ucmatose
+	grep -q 'return status 0' "$work/client" "$work/server" || fail ucmatose
+	begin rdma_server
+	rdma_client -p $port >"$work/client" 2>&1 && wait $server || fail rdma_client
+	begin cmtime
+	cmtime -s 127.0.0.1 -p $port -c 50 >"$work/client" 2>&1 || fail cmtime
+	kill $server # it serves for ever
+	echo 'rping, ucmatose, rdma_client, cmtime'
 	;;
 esac
