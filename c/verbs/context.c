@@ -7,25 +7,6 @@
 
 #undef ibv_query_port
 
-static struct ibv_mw *alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
-{
-	(void)pd, (void)type;
-	errno = EOPNOTSUPP;
-	return NULL;
-}
-
-static int bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
-{
-	(void)qp, (void)mw, (void)bind;
-	return EOPNOTSUPP;
-}
-
-static int dealloc_mw(struct ibv_mw *mw)
-{
-	(void)mw;
-	return EOPNOTSUPP;
-}
-
 /* Entries that only programs from before 2007 call. */
 static void *compat(void)
 {

@@ -54,6 +54,7 @@ static struct ibv_mr *reg_mr(struct ibv_pd *public, void *address, size_t length
 		(void)refuse_status(s);
 		return NULL;
 	}
+	mr->access = access;
 	mr->public = (struct ibv_mr){.context = public->context, .pd = public, .addr = address, .length = length, .handle = atomic_fetch_add(&registered, 1),
 		.lkey = snd_mr_local_token(mr->core), .rkey = rkey_of(snd_mr_remote_token(mr->core))};
 	atomic_fetch_add(&pd->users, 1);
@@ -74,5 +75,32 @@ int ibv_dereg_mr(struct ibv_mr *public)
 		return error;
 	atomic_fetch_sub(&((struct pd *)public->pd)->users, 1);
 	free(mr);
+	return 0;
+}
+
+int ibv_rereg_mr(struct ibv_mr *public, int flags, struct ibv_pd *pd, void *address, size_t length, int access)
+{
+	struct mr *mr = (struct mr *)public;
+	const int known = IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS;
+	if (flags == 0 || (flags & ~known) != 0 || ((flags & IBV_REREG_MR_CHANGE_PD) != 0 && pd == NULL)) {
+		(void)refuse(EINVAL, "register memory region again: flags %#x", (unsigned)flags);
+		return IBV_REREG_MR_ERR_INPUT;
+	}
+	const bool moves = (flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;
+	struct mr *next = (struct mr *)reg_mr(flags & IBV_REREG_MR_CHANGE_PD ? pd : public->pd, moves ? address : public->addr, moves ? length : public->length,
+		(uintptr_t)(moves ? address : public->addr), flags & IBV_REREG_MR_CHANGE_ACCESS ? (unsigned)access : mr->access);
+	if (next == NULL)
+		return IBV_REREG_MR_ERR_INPUT;
+	struct mr before = *mr;
+	if (refuse_end(snd_mr_replace(mr->core, next->core)) != 0) { /* a window is bound to it */
+		(void)ibv_dereg_mr(&next->public);
+		return IBV_REREG_MR_ERR_INPUT;
+	}
+	/* The keys stay as they are: programs need not tell them to their peers again. */
+	next->public.lkey = before.public.lkey;
+	next->public.rkey = before.public.rkey;
+	atomic_fetch_sub(&((struct pd *)before.public.pd)->users, 1);
+	*mr = *next;
+	free(next);
 	return 0;
 }

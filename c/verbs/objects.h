@@ -48,6 +48,12 @@ struct ah {
 struct mr {
 	struct ibv_mr public;
 	snd_mr *core;
+	unsigned access;
+};
+
+struct mw {
+	struct ibv_mw public;
+	snd_window *core;
 };
 
 struct channel {
@@ -142,6 +148,9 @@ struct ibv_cq_ex *create_cq_ex(struct ibv_context *context, struct ibv_cq_init_a
 int query_rt_values(struct ibv_context *context, struct ibv_values_ex *values);
 int modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr);
 struct ibv_srq *create_srq_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr);
+struct ibv_mw *alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
+int bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);
+int dealloc_mw(struct ibv_mw *mw);
 int post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 
 #endif

@@ -14,7 +14,8 @@ int check_sends(const struct qp *qp)
 	return s == IBV_QPS_RTS || s == IBV_QPS_ERR ? 0 : refuse(EINVAL, "post send: the queue pair is in state %d: it takes requests in RTS", (int)s);
 }
 
-static bool takes_receive(enum ibv_wr_opcode opcode) { return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_RDMA_WRITE_WITH_IMM; }
+static bool takes_receive(enum ibv_wr_opcode opcode) { return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_SEND_WITH_INV ||
+	opcode == IBV_WR_RDMA_WRITE_WITH_IMM; }
 
 uint32_t request_flags(const struct qp *qp, enum ibv_wr_opcode opcode, unsigned int flags)
 {
@@ -55,9 +56,15 @@ static int translate(const struct qp *qp, const struct ibv_send_wr *wr, snd_requ
 		r->operand = wr->wr.atomic.compare_add;
 		r->swap = wr->wr.atomic.swap;
 		return 0;
-	case IBV_WR_LOCAL_INV:
-	case IBV_WR_BIND_MW:
 	case IBV_WR_SEND_WITH_INV:
+		r->type = SND_REQUEST_SEND;
+		r->token = token_of(wr->invalidate_rkey);
+		return 0;
+	case IBV_WR_LOCAL_INV:
+		r->type = SND_REQUEST_INVALIDATE;
+		r->token = token_of(wr->invalidate_rkey);
+		return 0;
+	case IBV_WR_BIND_MW: return set_keyed_bind(qp, wr->bind_mw.mw, wr->bind_mw.rkey, &wr->bind_mw.bind_info, r);
 	case IBV_WR_TSO:
 	case IBV_WR_DRIVER1:
 	case IBV_WR_ATOMIC_WRITE: return refuse(EOPNOTSUPP, "post send: operation %d is not supported", (int)wr->opcode);

@@ -48,6 +48,11 @@ int check_sends(const struct qp *qp);
 /* request_flags returns flags of a request of the core for those of ibv_post_send. */
 uint32_t request_flags(const struct qp *qp, enum ibv_wr_opcode opcode, unsigned int flags);
 
+/* set_bind makes r a request to bind a window; info of no bytes: to invalidate it. set_keyed_bind does so for a window of type 2 and the key that
+ * the program has chosen. They return an errno. */
+int set_bind(const struct qp *qp, struct ibv_mw *mw, const struct ibv_mw_bind_info *info, snd_request *r);
+int set_keyed_bind(const struct qp *qp, struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info, snd_request *r);
+
 /* Entries of the context's tables. */
 struct ibv_qp *create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
 int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);

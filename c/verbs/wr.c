@@ -114,6 +114,16 @@ static void write_immediate(struct ibv_qp_ex *public, uint32_t rkey, uint64_t ad
 static void send_message(struct ibv_qp_ex *public) { (void)begin(public, SND_REQUEST_SEND, IBV_WR_SEND); }
 static void send_immediate(struct ibv_qp_ex *public, __be32 immediate) { set_immediate(begin(public, SND_REQUEST_SEND, IBV_WR_SEND_WITH_IMM), immediate); }
 
+static void send_invalidate(struct ibv_qp_ex *public, uint32_t rkey) { begin(public, SND_REQUEST_SEND, IBV_WR_SEND_WITH_INV)->token = token_of(rkey); }
+static void invalidate(struct ibv_qp_ex *public, uint32_t rkey) { begin(public, SND_REQUEST_INVALIDATE, IBV_WR_LOCAL_INV)->token = token_of(rkey); }
+
+static void bind_window(struct ibv_qp_ex *public, struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info)
+{
+	const int error = set_keyed_bind(qp_of(public), mw, rkey, info, begin(public, SND_REQUEST_BIND, IBV_WR_BIND_MW));
+	if (error != 0)
+		fail(&qp_of(public)->list, error);
+}
+
 static void set_entries(struct ibv_qp_ex *public, size_t count, const struct ibv_sge *entries)
 {
 	struct qp *qp = qp_of(public);
@@ -169,6 +179,9 @@ void set_builders(struct ibv_qp_ex *public)
 	public->wr_rdma_write_imm = write_immediate;
 	public->wr_send = send_message;
 	public->wr_send_imm = send_immediate;
+	public->wr_send_inv = send_invalidate;
+	public->wr_local_inv = invalidate;
+	public->wr_bind_mw = bind_window;
 	public->wr_set_sge = set_entry;
 	public->wr_set_sge_list = set_entries;
 	public->wr_set_inline_data = set_inline;

@@ -213,7 +213,8 @@ snd_status snd_mr_query(snd_mr *mr, snd_window_descriptor *descriptor)
 	return snd_leave_with(mr->object.fabric, SND_SUCCESS);
 }
 
-snd_status snd_mr_close(snd_mr *mr, int64_t timeout)
+/* close_mr ends a region. Its tokens go to next; NULL: no region has them afterwards. */
+static snd_status close_mr(snd_mr *mr, snd_mr *next, int64_t timeout)
 {
 	SND_KEEP_ERRNO;
 	const char *op = "close memory region";
@@ -233,7 +234,10 @@ snd_status snd_mr_close(snd_mr *mr, int64_t timeout)
 	if (snd_is_closed(&mr->object)) {
 		s = snd_closed_meanwhile(op);
 	} else if (s == SND_SUCCESS) {
-		snd_region_end(&mr->region);
+		if (next != NULL)
+			snd_region_inherit(&next->region, &mr->region);
+		else
+			snd_region_end(&mr->region);
 		if (mr->allocation != NULL)
 			snd_end_allocation(f, mr->allocation);
 		snd_release_hold(f, mr->hold);
@@ -245,3 +249,6 @@ snd_status snd_mr_close(snd_mr *mr, int64_t timeout)
 	snd_let_go(&mr->object);
 	return snd_leave_with(f, s);
 }
+
+snd_status snd_mr_close(snd_mr *mr, int64_t timeout) { return close_mr(mr, NULL, timeout); }
+snd_status snd_mr_replace(snd_mr *mr, snd_mr *next) { return close_mr(mr, next, SND_FOREVER); }

@@ -16,6 +16,7 @@ snd_status snd_window_create(snd_adapter *adapter, snd_window **window)
 	struct snd_window *w = snd_new(f, SND_TYPE_WINDOW, sizeof *w);
 	s = w == NULL ? snd_no_memory(sizeof *w, "private memory", op) : snd_take_entry(f->table, &w->i.remote, op);
 	if (s == SND_SUCCESS) {
+		w->i.remote->window = &w->i;
 		w->i.adapter = adapter;
 		w->i.number = ++f->invalidatables_created;
 		adapter->objects++;

@@ -373,8 +373,7 @@ snd_status snd_endpoint_read(snd_endpoint *endpoint, uint64_t context, const snd
 	return snd_leave_with(endpoint->object.fabric, post_read(endpoint, context, sge, count, address, token, flags));
 }
 
-/* post_about posts a request that refers to a window or region. */
-static snd_status post_about(struct snd_endpoint *ep, struct snd_send_request *r, struct snd_invalidatable *object)
+snd_status snd_post_about(struct snd_endpoint *ep, struct snd_send_request *r, struct snd_invalidatable *object)
 {
 	r->object = object;
 	object->references++;
@@ -395,15 +394,15 @@ static snd_status post_bind(struct snd_endpoint *ep, uint64_t context, snd_mr *m
 	snd_status s = snd_check_flags(op, SND_REQUEST_BIND, flags);
 	if (s == SND_SUCCESS)
 		s = snd_new_request(ep, op, SND_REQUEST_BIND, flags, context, &r);
-	uint32_t rights = ((flags & SND_ALLOW_READ) ? SNDL_RIGHT_READ : 0) | ((flags & SND_ALLOW_WRITE) ? SNDL_RIGHT_WRITE : 0) |
-		((flags & SND_ALLOW_ATOMIC) ? SNDL_RIGHT_ATOMIC : 0);
+	const uint32_t rights = snd_bind_rights(flags);
 	if (s == SND_SUCCESS && (flags & (SND_ALLOW_WRITE | SND_ALLOW_ATOMIC)) != 0 && (mr->region.flags & SND_ALLOW_LOCAL_WRITE) == 0)
 		s = snd_fail(SND_ACCESS_VIOLATION, "%s: %s, but the region has no SND_ALLOW_LOCAL_WRITE: make the region with this flag", op,
 			(flags & SND_ALLOW_WRITE) != 0 ? "SND_ALLOW_WRITE" : "SND_ALLOW_ATOMIC");
-	if (s == SND_SUCCESS && !snd_prepare(window, &mr->region, buffer, length, rights, ep->number, (flags & SND_THIS_ENDPOINT_ONLY) != 0, &r->binding))
+	const struct snd_bind_wish wish = {.memory = buffer, .length = length, .rights = rights, .endpoint = ep->number, .only = (flags & SND_THIS_ENDPOINT_ONLY) != 0};
+	if (s == SND_SUCCESS && !snd_prepare(window, &mr->region, &wish, &r->binding))
 		s = snd_fail(SND_ACCESS_VIOLATION, "%s: %" PRIu64 " bytes at %p: pass at least 1 byte within the %" PRIu64 " of the region at %p", op, length, buffer, mr->region.length, (void *)mr->region.memory);
 	if (s == SND_SUCCESS)
-		s = post_about(ep, r, &window->i);
+		s = snd_post_about(ep, r, &window->i);
 	return snd_submit_on_error(ep, s);
 }
 
@@ -421,7 +420,7 @@ static snd_status post_fast_register(struct snd_endpoint *ep, uint64_t context, 
 	if (s == SND_SUCCESS && (s = snd_new_request(ep, op, SND_REQUEST_FAST_REGISTER, flags, context, &r)) == SND_SUCCESS)
 		s = snd_prepare_registration(ep, mr, registration, &r->registration, op);
 	if (s == SND_SUCCESS)
-		s = post_about(ep, r, &mr->region.i);
+		s = snd_post_about(ep, r, &mr->region.i);
 	return snd_submit_on_error(ep, s);
 }
 
@@ -432,7 +431,7 @@ static snd_status post_invalidation(struct snd_endpoint *ep, const char *op, uin
 	struct snd_send_request *r = NULL;
 	snd_status s = snd_check_flags(op, SND_REQUEST_INVALIDATE, flags);
 	if (s == SND_SUCCESS && (s = snd_new_request(ep, op, SND_REQUEST_INVALIDATE, flags, context, &r)) == SND_SUCCESS)
-		s = post_about(ep, r, object);
+		s = snd_post_about(ep, r, object);
 	return snd_submit_on_error(ep, s);
 }
 
@@ -505,8 +504,11 @@ static snd_status post_one(struct snd_endpoint *ep, const snd_request *r)
 	case SND_REQUEST_FETCH_AND_ADD:
 	case SND_REQUEST_COMPARE_AND_SWAP:
 	case SND_REQUEST_SWAP: return snd_post_atomic(ep, r->type, r->context, r->sge, r->count, r->address, r->token, r->operand, r->swap, r->flags);
-	case SND_REQUEST_BIND: return post_bind(ep, r->context, r->mr, r->window, (void *)(uintptr_t)r->address, r->length, r->flags);
+	case SND_REQUEST_BIND:
+		return ep->numbered ? snd_post_key_bind(ep, r) : post_bind(ep, r->context, r->mr, r->window, (void *)(uintptr_t)r->address, r->length, r->flags);
 	case SND_REQUEST_INVALIDATE:
+		if (ep->numbered)
+			return snd_post_key_invalidate(ep, r);
 		return r->window == NULL && r->mr != NULL ? post_invalidate_mr(ep, r->context, r->mr, r->flags) : post_invalidate(ep, r->context, r->window, r->flags);
 	case SND_REQUEST_FAST_REGISTER: return post_fast_register(ep, r->context, r->mr, r->registration, r->flags);
 	default: return snd_fail(SND_INVALID_PARAMETER, "unknown type %" PRIu32 ": pass a type of initiator requests, or SND_REQUEST_RECEIVE", r->type);

@@ -1,6 +1,8 @@
 /* Requests that bind or register memory, and those that end that. */
 #include "endpoint/req_bind.h"
 
+#include <inttypes.h>
+
 #include "endpoint/hook.h"
 #include "endpoint/req_aside.h"
 #include "endpoint/req_atomic.h"
@@ -10,11 +12,19 @@
 
 enum snd_outcome snd_execute_bind(struct snd_endpoint *ep, struct snd_send_request *r)
 {
+	if (r->object->any_endpoint) { /* another bind ends the one before */
+		snd_revoke_all(r->object);
+		if (!snd_end_invalidation(r->object))
+			return snd_stall(ep, r, SND_STALL_DRAIN);
+	}
 	struct snd_registration *g = r->registration;
 	r->registration = NULL;
+	if (g == NULL && r->binding.region == NULL)
+		return snd_reject(ep, r, SND_INVALID_DEVICE_REQUEST, "the window cannot be bound to this memory of the region: check the range, the rights of the region, and that it allows binds");
 	if (g != NULL ? !snd_region_apply(SND_OF(r->object, struct snd_region, i), g) : !snd_apply(SND_OF(r->object, struct snd_window, i), &r->binding))
 		return snd_reject(ep, r, SND_INVALID_DEVICE_REQUEST, "the %s already, or closed: invalidate it first", g != NULL ? "region is registered" : "window is bound");
-	snd_list_append(&ep->bound, &r->object->bound_link);
+	if (!r->object->any_endpoint)
+		snd_list_append(&ep->bound, &r->object->bound_link);
 	snd_finish(r, SND_SUCCESS);
 	return SND_EXECUTED;
 }
@@ -31,6 +41,12 @@ void snd_complete_invalidate(struct snd_send_request *r)
 enum snd_outcome snd_execute_invalidate(struct snd_endpoint *ep, struct snd_send_request *r)
 {
 	if (r->state != SND_REQ_DRAINING) {
+		if (r->kind == SND_REQUEST_INVALIDATE && (r->object == NULL || (r->remote_token != 0 && snd_word_token(r->object->remote->word) != r->remote_token)))
+			return snd_reject(ep, r, SND_INVALID_DEVICE_REQUEST, "no window is bound with token %#" PRIx32, r->remote_token);
+		if (r->object->any_endpoint && r->object->state == SND_UNBOUND) {
+			snd_finish(r, SND_SUCCESS);
+			return SND_EXECUTED;
+		}
 		struct snd_connection *c = ep->conn;
 		if (snd_is_region(r->object) && (c->out.next != snd_load_released(&c->out) || snd_has_reads_aside(ep) || snd_awaits_results(ep)))
 			return snd_stall(ep, r, SND_STALL_ORDER); /* requests that may name the region's local token have not run, or are still in the ring */

@@ -62,6 +62,21 @@ void snd_region_register_at(struct snd_region *r, void *memory, uint64_t length,
 	bind(r, base, base, flags, local, remote, r->local_token, r->remote_token);
 }
 
+void snd_region_inherit(struct snd_region *r, struct snd_region *from)
+{
+	struct snd_table *t = r->i.adapter->object.fabric->table;
+	uint32_t local, remote;
+	snd_revoke(r->i.local);
+	snd_revoke(r->i.remote);
+	snd_give_back(t, r->i.local);
+	snd_give_back(t, r->i.remote);
+	r->i.local = from->i.local;
+	r->i.remote = from->i.remote;
+	r->local_token = snd_tagged_token(r->i.local, from->local_token, &local);
+	r->remote_token = snd_tagged_token(r->i.remote, from->remote_token, &remote);
+	bind(r, r->address, r->address, r->flags, local, remote, r->local_token, r->remote_token);
+}
+
 bool snd_region_apply(struct snd_region *r, struct snd_registration *g)
 {
 	if (r->i.state != SND_UNBOUND || r->i.windows > 0 || r->i.retired) {

@@ -11,6 +11,8 @@ void snd_region_register_at(struct snd_region *r, void *memory, uint64_t length,
 /* snd_region_apply makes both tokens of a fast registration valid. It returns false, and frees the registration, if the
  * region is registered or closed. */
 bool snd_region_apply(struct snd_region *r, struct snd_registration *g);
+/* snd_region_inherit gives r, whose tokens no peer knows yet, the tokens of a region that has ended. They name other binds. */
+void snd_region_inherit(struct snd_region *r, struct snd_region *from);
 /* snd_region_end gives the entries of a released region back. */
 void snd_region_end(struct snd_region *r);
 /* snd_detach_window undoes the reference of a window, or a prepared bind, to its region. */

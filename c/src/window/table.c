@@ -112,6 +112,7 @@ snd_status snd_take_entry(struct snd_table *t, struct snd_own_entry **e, const c
 	(*e)->valid = false;
 	(*e)->taken = true;
 	(*e)->invalidates = NULL;
+	(*e)->window = NULL;
 	(*e)->scope = 0;
 	(*e)->mapped = 0;
 	return SND_SUCCESS;
@@ -123,15 +124,39 @@ void snd_give_back(struct snd_table *t, struct snd_own_entry *e)
 		return;
 	e->taken = false;
 	e->invalidates = NULL;
+	e->window = NULL;
 	put_free(t, e->index);
 }
 
-uint32_t snd_next_token(struct snd_own_entry *e, uint32_t *bind)
+static uint32_t token_of(const struct snd_own_entry *e, uint32_t bind)
 {
-	uint32_t binds = snd_relaxed32(&e->entry->binds) + 1;
+	return (uint32_t)((bind & SNDL_TOKEN_TAG_MASK) << SNDL_TOKEN_TAG_SHIFT) | e->index;
+}
+
+/* take_bind reserves the number of a bind after skipping some. */
+static uint32_t take_bind(struct snd_own_entry *e, uint32_t skip, uint32_t *bind)
+{
+	uint32_t binds = snd_relaxed32(&e->entry->binds) + 1 + skip;
 	snd_release32(&e->entry->binds, binds);
 	*bind = e->bind_base + binds;
-	return (uint32_t)((*bind & SNDL_TOKEN_TAG_MASK) << SNDL_TOKEN_TAG_SHIFT) | e->index;
+	return token_of(e, *bind);
+}
+
+uint32_t snd_next_token(struct snd_own_entry *e, uint32_t *bind) { return take_bind(e, 0, bind); }
+
+uint32_t snd_tagged_token(struct snd_own_entry *e, uint32_t like, uint32_t *bind)
+{
+	const uint32_t next = e->bind_base + snd_relaxed32(&e->entry->binds) + 1;
+	return take_bind(e, ((like >> SNDL_TOKEN_TAG_SHIFT) - next) & (uint32_t)SNDL_TOKEN_TAG_MASK, bind);
+}
+
+uint32_t snd_unbound_token(const struct snd_own_entry *e) { return token_of(e, e->bind_base + snd_relaxed32(&e->entry->binds)); }
+
+struct snd_invalidatable *snd_window_of(const struct snd_table *t, uint32_t token)
+{
+	const uint32_t index = snd_index_of(token);
+	const struct snd_own_entry *block = t->own[index / SNDL_WINDOW_BLOCK_ENTRIES];
+	return block == NULL ? NULL : block[index % SNDL_WINDOW_BLOCK_ENTRIES].window;
 }
 
 static uint64_t bound_word(uint32_t token, uint32_t bind, uint32_t rights)

@@ -18,6 +18,7 @@ struct snd_own_entry {
 	uint64_t adapter;
 	uint64_t scope;    /* the endpoint whose peer alone may use the token; 0 = any */
 	struct snd_invalidatable *invalidates; /* the object that an Invalidate of the token ends, or NULL */
+	struct snd_invalidatable *window; /* whose entry this is; NULL = of no window */
 	struct snd_access_entry *entry;
 	uint32_t index;
 	uint32_t bind_base;
@@ -54,6 +55,12 @@ void snd_give_back(struct snd_table *t, struct snd_own_entry *e);
 uint32_t snd_bind_base_of(const uint64_t secret[2], uint32_t index);
 /* snd_next_token reserves the number of the next bind and returns its token. */
 uint32_t snd_next_token(struct snd_own_entry *e, uint32_t *bind);
+/* snd_tagged_token does so for the next bind whose token has the tag of like. It skips at most SNDL_TOKEN_TAG_MASK numbers. */
+uint32_t snd_tagged_token(struct snd_own_entry *e, uint32_t like, uint32_t *bind);
+/* snd_unbound_token returns the token of the latest bind, as if it were one of this member. */
+uint32_t snd_unbound_token(const struct snd_own_entry *e);
+/* snd_window_of returns the window whose entry is at the index of a token, or NULL. No bind need have the token. */
+struct snd_invalidatable *snd_window_of(const struct snd_table *t, uint32_t token);
 /* snd_bind_entry makes the token of a bind valid. The caller has set the other fields of e. */
 void snd_bind_entry(struct snd_own_entry *e, uint32_t token, uint32_t bind, uint32_t rights);
 /* snd_revoke makes the token invalid and returns it; 0 if it was invalid. Peers may use the memory until it is drained. */

@@ -3,19 +3,19 @@
 
 #include "window/region.h"
 
-bool snd_prepare(struct snd_window *w, struct snd_region *r, void *memory, uint64_t length, uint32_t rights, uint64_t endpoint,
-	bool only, struct snd_binding *b)
+bool snd_prepare(struct snd_window *w, struct snd_region *r, const struct snd_bind_wish *wish, struct snd_binding *b)
 {
-	uint64_t at = (uint64_t)(uintptr_t)memory, base = (uint64_t)(uintptr_t)r->memory;
-	if (r->i.state != SND_BOUND || length == 0 || !snd_within(at, length, base, r->length) ||
-		((rights & (SNDL_RIGHT_WRITE | SNDL_RIGHT_ATOMIC)) != 0 && (r->flags & SND_ALLOW_LOCAL_WRITE) == 0))
+	uint64_t at = (uint64_t)(uintptr_t)wish->memory, base = (uint64_t)(uintptr_t)r->memory;
+	if (r->i.state != SND_BOUND || wish->length == 0 || !snd_within(at, wish->length, base, r->length) ||
+		((wish->rights & (SNDL_RIGHT_WRITE | SNDL_RIGHT_ATOMIC)) != 0 && (r->flags & SND_ALLOW_LOCAL_WRITE) == 0))
 		return false;
-	*b = (struct snd_binding){.region = r, .memory = memory, .base = r->address + (at - base), .length = length,
-		.offset = snd_locate(&w->i.adapter->object.fabric->arena, memory, length), .scope = only ? endpoint : 0, .bound_on = endpoint,
-		.rights = (rights & (SNDL_RIGHT_READ | SNDL_RIGHT_WRITE | SNDL_RIGHT_ATOMIC)) | SNDL_RIGHT_REMOTE};
-	b->token = snd_next_token(w->i.remote, &b->bind);
+	*b = (struct snd_binding){.region = r, .memory = wish->memory, .base = wish->zero_based ? 0 : r->address + (at - base), .length = wish->length,
+		.offset = snd_locate(&w->i.adapter->object.fabric->arena, wish->memory, wish->length), .scope = wish->only ? wish->endpoint : 0,
+		.bound_on = w->i.any_endpoint ? 0 : wish->endpoint,
+		.rights = (wish->rights & (SNDL_RIGHT_READ | SNDL_RIGHT_WRITE | SNDL_RIGHT_ATOMIC)) | SNDL_RIGHT_REMOTE};
+	b->token = wish->like != 0 ? snd_tagged_token(w->i.remote, wish->like, &b->bind) : snd_next_token(w->i.remote, &b->bind);
 	r->i.windows++;
-	w->latest = (snd_window_descriptor){b->base, length, b->token, 0};
+	w->latest = (snd_window_descriptor){b->base, wish->length, b->token, 0};
 	return true;
 }
 

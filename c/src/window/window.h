@@ -64,7 +64,8 @@ struct snd_invalidatable {
 	bool freed;                /* closed; the last reference frees it */
 	uint32_t references;       /* of queued requests, and of an endpoint that invalidates it */
 	uint32_t windows;          /* of a region: bound to it, or prepared */
-	uint64_t bound_on;         /* endpoint whose request bound or registered it; 0 = no request can invalidate it */
+	uint64_t bound_on;         /* endpoint whose request bound or registered it; 0 = no request can invalidate it, but see any_endpoint */
+	bool any_endpoint;         /* of a window: requests of every endpoint of the adapter bind and invalidate it, also while it is bound */
 	struct snd_link bound_link; /* in the list of that endpoint */
 	uint32_t *pending; /* of the work: counts what the endpoint at whose end it was invalidated waits for */
 	struct snd_work work;       /* releases it then */
@@ -136,8 +137,16 @@ struct snd_window {
 
 /* window.c */
 /* snd_prepare checks a bind and makes its token. The caller then calls snd_apply or snd_cancel_binding. */
-bool snd_prepare(struct snd_window *w, struct snd_region *r, void *memory, uint64_t length, uint32_t rights, uint64_t endpoint,
-	bool only, struct snd_binding *b);
+struct snd_bind_wish {
+	void *memory;
+	uint64_t length;
+	uint32_t rights;
+	uint32_t like;     /* token whose tag the new one has; 0 = the next tag */
+	uint64_t endpoint;
+	bool only;         /* the peer of the endpoint alone may use the token */
+	bool zero_based;   /* peers count from the begin of the window */
+};
+bool snd_prepare(struct snd_window *w, struct snd_region *r, const struct snd_bind_wish *wish, struct snd_binding *b);
 bool snd_apply(struct snd_window *w, struct snd_binding *b);
 void snd_cancel_binding(struct snd_binding *b);
 
