@@ -172,3 +172,13 @@ func TestRankWaitsForTheLastAdmission(t *testing.T) {
 		}
 	}
 }
+
+// TestMemberOfNoRank: numbers that are no ranks have no member.
+func TestMemberOfNoRank(t *testing.T) {
+	_, g := joinRank(t, newArena(t, 1), 0)
+	for _, rank := range []int{-1, 1} {
+		if id, ok := g.Member(rank); ok {
+			t.Errorf("rank %d is %v", rank, id)
+		}
+	}
+}

@@ -206,3 +206,18 @@ func TestDamagedNames(t *testing.T) {
 	wantNoName(t, m, "other")
 	n.rec.names.Store(0)
 }
+
+// TestNameInFullArena: the first name of a member needs memory.
+func TestNameInFullArena(t *testing.T) {
+	a := newArena(t, 0)
+	m := join(t, a, NoRank)
+	for size := uint64(1 << 30); size >= 64; {
+		if _, err := m.Alloc(size); err != nil {
+			size /= 2
+		}
+	}
+	if _, err := m.PublishName("server", addressOf(1)); err == nil || !strings.Contains(err.Error(), "--arena-size") {
+		t.Errorf("publish in a full arena: %v, want the next step", err)
+	}
+	wantNoName(t, m, "server")
+}
