@@ -245,7 +245,7 @@ static int find_route(struct id *id)
 	path->dlid = path->slid = htons(port.lid);
 	path->reversible = 1;
 	path->pkey = r->addr.addr.ibaddr.pkey;
-	path->mtu = port.active_mtu;
+	path->mtu = (uint8_t)port.active_mtu;
 	path->rate = IBV_RATE_200_GBPS;
 	if (!queue_event(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0, NULL)) {
 		free(path);

@@ -142,16 +142,12 @@ static void events(struct ibv_context *c)
 	CHECK(ibv_destroy_comp_channel(channel) == 0);
 }
 
-/* A call that is not built says so. */
-static void unsupported(struct ibv_context *c)
+/* Programs call the entries of the table without a check. */
+static void table(struct ibv_context *c)
 {
-	struct ibv_pd *pd = ibv_alloc_pd(c);
-	errno = 0;
-	CHECK(ibv_alloc_mw(pd, IBV_MW_TYPE_1) == NULL && errno == EOPNOTSUPP);
 	const void *const *entry = (const void *const *)&c->ops;
 	for (size_t i = 0; i < sizeof c->ops / sizeof *entry; i++)
 		CHECK(entry[i] != NULL);
-	CHECK(ibv_dealloc_pd(pd) == 0);
 }
 
 /* The rates are those of the system's library. */
@@ -190,7 +186,7 @@ int main(int argc, char **argv)
 	files(c);
 	domains(c);
 	events(c);
-	unsupported(c);
+	table(c);
 	strings();
 	CHECK(ibv_fork_init() == 0 && ibv_is_fork_initialized() == IBV_FORK_UNNEEDED);
 	CHECK(ibv_close_device(c) == 0 && descriptors() == before);

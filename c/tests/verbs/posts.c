@@ -185,7 +185,7 @@ static void mistakes(struct side *a, struct side *b)
 	for (int i = 0; i < 40; i++)
 		list[i] = (struct ibv_send_wr){.wr_id = (uint64_t)i, .next = i < 39 ? &list[i + 1] : NULL, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED,
 			.wr.rdma = {(uintptr_t)b->buffer, b->mr->rkey}};
-	static const struct { enum ibv_wr_opcode opcode; int error; } wrong[] = {{IBV_WR_BIND_MW, EOPNOTSUPP}, {(enum ibv_wr_opcode)99, EINVAL}};
+	static const struct { enum ibv_wr_opcode opcode; int error; } wrong[] = {{IBV_WR_TSO, EOPNOTSUPP}, {(enum ibv_wr_opcode)99, EINVAL}};
 	for (int i = 0; i < 2; i++) {
 		list[3].opcode = wrong[i].opcode;
 		CHECK(ibv_post_send(a->qp, list, &bad) == wrong[i].error && bad == &list[3]);
