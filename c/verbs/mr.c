@@ -54,6 +54,7 @@ static struct ibv_mr *reg_mr(struct ibv_pd *public, void *address, size_t length
 		(void)refuse_status(s);
 		return NULL;
 	}
+	mr->iova = iova;
 	mr->access = access;
 	mr->public = (struct ibv_mr){.context = public->context, .pd = public, .addr = address, .length = length, .handle = atomic_fetch_add(&registered, 1),
 		.lkey = snd_mr_local_token(mr->core), .rkey = rkey_of(snd_mr_remote_token(mr->core))};
@@ -88,7 +89,7 @@ int ibv_rereg_mr(struct ibv_mr *public, int flags, struct ibv_pd *pd, void *addr
 	}
 	const bool moves = (flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;
 	struct mr *next = (struct mr *)reg_mr(flags & IBV_REREG_MR_CHANGE_PD ? pd : public->pd, moves ? address : public->addr, moves ? length : public->length,
-		(uintptr_t)(moves ? address : public->addr), flags & IBV_REREG_MR_CHANGE_ACCESS ? (unsigned)access : mr->access);
+		moves ? (uintptr_t)address : mr->iova, flags & IBV_REREG_MR_CHANGE_ACCESS ? (unsigned)access : mr->access);
 	if (next == NULL)
 		return IBV_REREG_MR_ERR_INPUT;
 	struct mr before = *mr;

@@ -48,6 +48,7 @@ struct ah {
 struct mr {
 	struct ibv_mr public;
 	snd_mr *core;
+	uint64_t iova;
 	unsigned access;
 };
 

@@ -166,6 +166,17 @@ static void again(void)
 	try_write((uintptr_t)elsewhere, mr->rkey, IBV_WC_REM_ACCESS_ERR); /* of another domain */
 	CHECK(ibv_rereg_mr(mr, 0, NULL, NULL, 0, 0) == IBV_REREG_MR_ERR_INPUT);
 	CHECK(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_REMOTE_WRITE) == IBV_REREG_MR_ERR_INPUT && ibv_dereg_mr(mr) == 0);
+
+	/* Only another place has another iova, which is its address. */
+	const uint64_t iova = ((uint64_t)1 << 40) + (uintptr_t)b.buffer;
+	mr = ibv_reg_mr_iova(b.pd, b.buffer, PART, iova, RIGHTS);
+	try_write(iova, mr->rkey, IBV_WC_SUCCESS);
+	CHECK(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE) == 0);
+	try_write(iova, mr->rkey, IBV_WC_SUCCESS);
+	CHECK(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, b.buffer, PART, 0) == 0);
+	try_write((uintptr_t)b.buffer, mr->rkey, IBV_WC_SUCCESS);
+	try_write(iova, mr->rkey, IBV_WC_REM_ACCESS_ERR);
+	CHECK(ibv_dereg_mr(mr) == 0);
 }
 
 int main(void)
