@@ -9,6 +9,7 @@
 
 #include "cm.h"
 #include "linux/descriptor.h"
+#include "window/window.h"
 
 void close_connection(struct id *id)
 {
@@ -35,18 +36,27 @@ static bool send_signal(struct id *id, enum kind kind)
 	return send_message(id, &m, kind);
 }
 
-/* fill_message takes over what the program says of its side. It returns an errno. */
+/* limit_of stores how many Reads and atomics the program asks for. RDMA_MAX_RESP_RES, which is RDMA_MAX_INIT_DEPTH, too, stands for the most. */
+static bool limit_of(uint8_t asked, uint8_t *limit)
+{
+	*limit = asked == RDMA_MAX_RESP_RES ? SND_MAX_READS : asked;
+	return *limit <= SND_MAX_READS;
+}
+
+/* fill_message takes over what the program says of its side, or what it gets if it says nothing. It returns an errno. */
 static int fill_message(struct id *id, struct message *m, const struct rdma_conn_param *p, uint8_t limit)
 {
-	*m = (struct message){0};
+	if (p == NULL && id->public.qp == NULL)
+		return EINVAL;
+	*m = (struct message){.responder_resources = SND_MAX_READS, .initiator_depth = SND_MAX_READS, .retry_count = 7, .rnr_retry_count = 7};
 	if (p != NULL) {
+		if (!limit_of(p->responder_resources, &m->responder_resources) || !limit_of(p->initiator_depth, &m->initiator_depth))
+			return EINVAL;
 		if (p->private_data_len > limit || (p->private_data_len > 0 && p->private_data == NULL))
 			return EINVAL;
 		if (p->private_data_len > 0)
 			memcpy(m->private_data, p->private_data, p->private_data_len);
 		m->private_length = p->private_data_len;
-		m->responder_resources = p->responder_resources;
-		m->initiator_depth = p->initiator_depth;
 		m->flow_control = p->flow_control;
 		m->retry_count = p->retry_count & 7;
 		m->rnr_retry_count = p->rnr_retry_count & 7;

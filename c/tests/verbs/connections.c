@@ -1,4 +1,4 @@
-/* The connection manager: addresses, requests and their ends, from both sides, without data. Queue pairs are those of the programs in this directory. */
+/* The connection manager: addresses, requests and their ends, from both sides, without data. Most queue pairs are those of the programs in this directory. */
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -279,6 +279,54 @@ static void synchronous(void)
 	rdma_destroy_ep(listener);
 }
 
+static void *accept_plainly(void *listener)
+{
+	struct rdma_cm_id *id;
+	CHECK(rdma_get_request(listener, &id) == 0 && rdma_accept(id, NULL) == 0);
+	return id;
+}
+
+/* check_limits checks the attributes of a queue pair. */
+static void check_limits(const struct rdma_cm_id *id, uint8_t reads, uint8_t retry_cnt, uint8_t rnr_retry)
+{
+	struct ibv_qp_attr attr;
+	struct ibv_qp_init_attr init;
+	CHECK(ibv_query_qp(id->qp, &attr, IBV_QP_STATE, &init) == 0 && attr.qp_state == IBV_QPS_RTS && attr.max_rd_atomic == reads && attr.max_dest_rd_atomic == reads);
+	CHECK(attr.retry_cnt == retry_cnt && attr.rnr_retry == rnr_retry);
+}
+
+/* Programs without parameters get the most that the device can, and so do those that ask for it. */
+static void defaults(void)
+{
+	char port[8], fabric[40];
+	snprintf(fabric, sizeof fabric, "verbs-connections-%d", (int)getpid());
+	CHECK(setenv("SOFTND_VERBS_FABRIC", fabric, 1) == 0);
+	struct ibv_qp_init_attr attr = {.cap = {1, 1, 1, 1, 0}};
+	struct rdma_addrinfo hints = {.ai_flags = RAI_PASSIVE, .ai_port_space = RDMA_PS_TCP}, *info;
+	struct rdma_cm_id *listener, *id;
+	struct ibv_device_attr device;
+	struct rdma_conn_param most = {.responder_resources = RDMA_MAX_RESP_RES, .initiator_depth = RDMA_MAX_INIT_DEPTH, .retry_count = 1, .rnr_retry_count = 2};
+	CHECK(rdma_getaddrinfo("127.0.0.1", NULL, &hints, &info) == 0 && rdma_create_ep(&listener, info, NULL, &attr) == 0 && rdma_listen(listener, 1) == 0);
+	rdma_freeaddrinfo(info);
+	CHECK(ibv_query_device(listener->verbs, &device) == 0);
+	snprintf(port, sizeof port, "%u", ntohs(rdma_get_src_port(listener)));
+	hints.ai_flags = 0;
+	for (int i = 0; i < 2; i++) {
+		struct rdma_conn_param *p = i == 0 ? NULL : &most, too_many = {.initiator_depth = (uint8_t)(device.max_qp_rd_atom + 1)};
+		CHECK(rdma_getaddrinfo("127.0.0.1", port, &hints, &info) == 0 && rdma_create_ep(&id, info, NULL, &attr) == 0);
+		rdma_freeaddrinfo(info);
+		pthread_t thread;
+		void *server;
+		CHECK(rdma_connect(id, &too_many) != 0 && errno == EINVAL);
+		CHECK(pthread_create(&thread, NULL, accept_plainly, listener) == 0 && rdma_connect(id, p) == 0 && pthread_join(thread, &server) == 0);
+		check_limits(id, (uint8_t)device.max_qp_rd_atom, i == 0 ? 7 : 1, i == 0 ? 7 : 2);
+		check_limits(server, (uint8_t)device.max_qp_rd_atom, i == 0 ? 7 : 1, i == 0 ? 7 : 2);
+		rdma_destroy_ep(id);
+		rdma_destroy_ep(server);
+	}
+	rdma_destroy_ep(listener);
+}
+
 /* A client that is killed at each step: its server sees the end, and its port is free. */
 static void death(void)
 {
@@ -330,5 +378,6 @@ int main(void)
 	synchronous();
 	death();
 	CHECK(descriptors() <= before + 1); /* the device's */
+	defaults();
 	return 0;
 }
