@@ -93,10 +93,10 @@ int rdma_destroy_id(struct rdma_cm_id *public)
 	if (public->event != NULL)
 		(void)rdma_ack_cm_event(public->event);
 	lock();
+	await_acknowledged(id); /* first: without the lock, others take events and peers of its channel */
 	drop_events(id);
 	for (struct id *i; (i = next_incoming(NULL, id)) != NULL;)
 		free_id(i);
-	await_acknowledged(id);
 	free_id(id);
 	unlock();
 	return 0;

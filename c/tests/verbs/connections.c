@@ -6,6 +6,8 @@
 #include <rdma/rdma_verbs.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -247,6 +249,45 @@ static void acknowledged(void)
 	rdma_destroy_event_channel(s.channel);
 }
 
+/* reach_silently returns a socket that is connected to the listener of this process. */
+static int reach_silently(void)
+{
+	const int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	for (int fd = 0; fd < s; fd++) {
+		struct sockaddr_un name;
+		socklen_t size = sizeof name, length = sizeof(int);
+		int listens = 0;
+		if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) == 0 && listens && getsockname(fd, (struct sockaddr *)&name, &size) == 0 && name.sun_family == AF_UNIX &&
+			connect(s, (struct sockaddr *)&name, size) == 0)
+			return s;
+	}
+	return -1;
+}
+
+/* A peer that reaches a listener while that is destroyed, and sends no request. */
+static void late_peer(void)
+{
+	struct side s = new_listener(), client = new_client(ntohs(rdma_get_src_port(s.id)));
+	ask(&client, "x");
+	struct rdma_cm_event *e = expect(s.channel, RDMA_CM_EVENT_CONNECT_REQUEST, NULL), *none;
+	struct rdma_cm_id *server = e->id;
+	pthread_t thread;
+	void *failed;
+	CHECK(pthread_create(&thread, NULL, destroy, s.id) == 0);
+	const struct timespec a_little = {.tv_nsec = 20000000};
+	(void)nanosleep(&a_little, NULL);
+	const int peer = reach_silently();
+	CHECK(peer >= 0 && fcntl(s.channel->fd, F_SETFL, fcntl(s.channel->fd, F_GETFL) | O_NONBLOCK) == 0);
+	CHECK(rdma_get_cm_event(s.channel, &none) != 0 && errno == EAGAIN);
+	CHECK(rdma_ack_cm_event(e) == 0 && pthread_join(thread, &failed) == 0 && failed == NULL);
+	CHECK(rdma_destroy_id(server) == 0);
+	char c;
+	CHECK(recv(peer, &c, 1, MSG_DONTWAIT) == 0); /* it has been closed */
+	(void)close(peer);
+	rdma_destroy_event_channel(s.channel);
+	end_side(&client);
+}
+
 static void *accept_one(void *listener)
 {
 	struct rdma_cm_id *id;
@@ -375,6 +416,7 @@ int main(void)
 	addresses();
 	without_waiting();
 	acknowledged();
+	late_peer();
 	synchronous();
 	death();
 	CHECK(descriptors() <= before + 1); /* the device's */
