@@ -43,7 +43,7 @@ static void await(bool armed, bool writes)
 static void set(uint32_t cores)
 {
 	snd_lock(b.fabric);
-	b.fabric->serves_memory = true;
+	snd_set32(&b.fabric->serves_memory, 1);
 	b.fabric->cores = cores;
 	snd_unlock(b.fabric);
 }

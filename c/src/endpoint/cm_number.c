@@ -332,7 +332,8 @@ snd_status snd_endpoint_connect_number(snd_endpoint *endpoint, const snd_number_
 		s = snd_fail(SND_CONNECTION_ACTIVE, "%s: the endpoint is not idle: connect an idle endpoint", op);
 	if (s != SND_SUCCESS)
 		return snd_leave_with(f, s);
-	ep->numbered = f->serves_memory = true;
+	ep->numbered = true;
+	snd_set32(&f->serves_memory, 1);
 	ep->match.own = params->number;
 	ep->match.dest = params->dest;
 	ep->match.inbound_reads = least(params->inbound_reads, f->limits->reads);

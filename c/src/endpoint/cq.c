@@ -314,7 +314,7 @@ static __attribute__((noinline)) int32_t poll_any(snd_cq *cq, snd_result *result
 		n = poll(cq, results, count);
 	else
 		n = (int32_t)snd_fail(SND_INVALID_PARAMETER, "poll: results is NULL, and count is %" PRIu32, count);
-	const bool yields = snd_unlikely(cq->object.fabric->serves_memory) && n == 0 && should_yield(cq);
+	const bool yields = snd_unlikely(snd_relaxed32(&cq->object.fabric->serves_memory) != 0) && n == 0 && should_yield(cq);
 	snd_unlock(cq->object.fabric);
 	if (yields)
 		sched_yield();

@@ -35,7 +35,7 @@ static void pause_for(int64_t ns) { nanosleep(&(struct timespec){0, (long)ns}, N
 /* enter locks the fabric. A thread that polls would have to leave it first, and makes the progress itself meanwhile. */
 static void enter(struct snd_fabric *f)
 {
-	for (int i = 0; f->serves_memory && i < MAX_NAPS && snd_is_inside(f); i++)
+	for (int i = 0; snd_relaxed32(&f->serves_memory) != 0 && i < MAX_NAPS && snd_is_inside(f); i++)
 		pause_for(NAP);
 	snd_lock_aside(f);
 }
@@ -75,7 +75,7 @@ static bool serves(struct snd_fabric *f)
 /* is_needed is serves for a fabric whose programs may not poll while peers need them. */
 static bool is_needed(struct snd_fabric *f)
 {
-	if (!f->serves_memory)
+	if (snd_relaxed32(&f->serves_memory) == 0)
 		return false;
 	enter(f);
 	const bool needed = serves(f);

@@ -161,7 +161,7 @@ struct snd_fabric {
 	struct snd_watch *watch; /* the thread that looks for ended processes; NULL without an engine */
 	bool engine_armed; /* its doorbell is armed */
 	int64_t engine_spin; /* nanoseconds for which the engine polls on after traffic, if a core is idle; 0 = it sleeps at once */
-	bool serves_memory; /* peers name private memory, and the program may not poll while they wait for it */
+	snd_half serves_memory; /* 1: peers name private memory, and the program may not poll while they wait for it */
 	snd_half event_fds; /* descriptors of events with which the program may sleep in poll or epoll */
 	int event_fd;       /* of connections; -1 = none */
 	snd_half quit;
