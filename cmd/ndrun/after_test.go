@@ -45,15 +45,16 @@ func TestAfterListen(t *testing.T) {
 
 // A program that waits to be started is named by the messages about the job, and never runs if the job ends before.
 func TestEndBeforeStart(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		args   []string
 		status int
 		want   []string
 	}{
 		{[]string{"sh", "-c", "exit 7", ":", "--after", "1h", "echo", "too early"}, 7, []string{"exited with code 7; 1 rank was not started"}},
-		{[]string{"--timeout", "300ms", "sleep", "600", ":", "--after", "listen", "echo", "too early"}, 124,
+		{[]string{"--timeout", "3s", "sleep", "600", ":", "--after", "listen", "echo", "too early"}, 124,
 			[]string{"of 2 ranks, only 0 still runs", "rank 1 (echo) waits to be started (--after listen), while others still run"}},
-		{[]string{"--hang-after", "500ms", "--timeout", "1.5", "sleep", "600", ":", "--after", "3600", "echo", "too early"}, 124,
+		{[]string{"--hang-after", "500ms", "--timeout", "6", "sleep", "600", ":", "--after", "3600", "echo", "too early"}, 124,
 			[]string{"no rank has made progress for 500ms", "rank 1 (echo) waits to be started (--after 3600), while others still run"}},
 	} {
 		status, out, errOut := proctest.Run(t, ndrun(t, tc.args...))
