@@ -84,7 +84,8 @@ bool use_device(struct id *id)
 struct ibv_context **rdma_get_devices(int *count)
 {
 	lock();
-	struct ibv_context **list = calloc(2, sizeof *list), *context = list == NULL ? NULL : device_context();
+	struct { struct ibv_context *entries[2]; } *list = calloc(1, sizeof *list);
+	struct ibv_context *context = list == NULL ? NULL : device_context();
 	unlock();
 	if (count != NULL)
 		*count = context != NULL;
@@ -92,8 +93,8 @@ struct ibv_context **rdma_get_devices(int *count)
 		free(list);
 		return NULL;
 	}
-	list[0] = context;
-	return list;
+	list->entries[0] = context;
+	return list->entries;
 }
 
 void rdma_free_devices(struct ibv_context **list) { free(list); }

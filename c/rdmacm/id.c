@@ -301,7 +301,7 @@ int rdma_create_ep(struct rdma_cm_id **public, struct rdma_addrinfo *info, struc
 	if (public == NULL || info == NULL)
 		return fail(EINVAL);
 	struct rdma_cm_id *id = NULL;
-	if (create(NULL, &id, NULL, (enum rdma_port_space)info->ai_port_space, (enum ibv_qp_type)info->ai_qp_type) != 0)
+	if (create(NULL, &id, NULL, (enum rdma_port_space)info->ai_port_space, (enum ibv_qp_type)info->ai_qp_type) != 0 || id == NULL)
 		return -1;
 	int failed;
 	if ((info->ai_flags & RAI_PASSIVE) != 0) {
