@@ -42,14 +42,21 @@ static void stay(int end_of_test)
 	_exit(0);
 }
 
+/* gcc's address sanitizer does not work in a child that was forked while another thread allocated memory. */
+#if defined(__SANITIZE_ADDRESS__)
+enum { CHURNS = false, FORKS_WITH = SND_PROGRESS_MANUAL };
+#else
+enum { CHURNS = true, FORKS_WITH = SND_PROGRESS_AUTO };
+#endif
+
 /* join joins the arena of the parent, which a child can if it has its descriptor, and makes another one. */
-static snd_fabric *join(int arena)
+static snd_fabric *join(int arena, snd_progress_model progress)
 {
 	snd_fabric *f, *own;
 	snd_adapter *a;
 	snd_mr *mr;
 	CHECK(snd_fabric_close(parents) == SND_DEVICE_REMOVED);
-	OK(snd_fabric_attach(arena, -1, &(snd_fabric_options){.threading = SND_THREAD_SAFE, .progress = SND_PROGRESS_AUTO}, &f));
+	OK(snd_fabric_attach(arena, -1, &(snd_fabric_options){.threading = SND_THREAD_SAFE, .progress = progress}, &f));
 	CHECK(snd_fabric_close(parents) == SND_INVALID_HANDLE);
 	OK(snd_adapter_open(f, &a));
 	OK(snd_mr_allocate(a, 1 << 20, 0, &mr));
@@ -68,10 +75,10 @@ static void await(pid_t child)
 /* begin_anew is a child that joins, and makes a child that does. */
 static void begin_anew(int arena)
 {
-	parents = join(arena);
+	parents = join(arena, FORKS_WITH);
 	const pid_t child = fork();
 	if (child == 0) {
-		OK(snd_fabric_close(join(arena)));
+		OK(snd_fabric_close(join(arena, SND_PROGRESS_AUTO)));
 		_exit(0);
 	}
 	await(child);
@@ -112,13 +119,6 @@ static void *churn(void *arg)
 	}
 	return NULL;
 }
-
-/* gcc's address sanitizer does not work in a child that was forked while another thread allocated memory. */
-#if defined(__SANITIZE_ADDRESS__)
-enum { CHURNS = false };
-#else
-enum { CHURNS = true };
-#endif
 
 static void test_beginners(snd_fabric *joined, int arena)
 {
