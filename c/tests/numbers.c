@@ -333,6 +333,27 @@ static void test_itself(void)
 	await_release();
 }
 
+/* A bind that is refused leaves the one before, of a window that every endpoint binds. */
+static void test_refused_bind(void)
+{
+	snd_window *w;
+	OK(snd_window_create(a.adapter, &w));
+	w->i.any_endpoint = true;
+	make_endpoint(&a);
+	make_endpoint(&b);
+	name(&a, of_a, of_b, 0);
+	name(&b, of_b, of_a, 0);
+	const snd_request binds[] = {{.type = SND_REQUEST_BIND, .context = 1, .mr = to_a, .window = w, .address = snd_mr_address(to_a), .length = 8},
+		{.type = SND_REQUEST_BIND, .context = 2, .window = w, .address = snd_mr_address(to_a), .length = 8}};
+	OK(snd_endpoint_post(a.ep, binds, 2, NULL));
+	WANT(a.cq, SND_REQUEST_BIND, 1, SND_SUCCESS);
+	WANT(a.cq, SND_REQUEST_BIND, 2, SND_INVALID_DEVICE_REQUEST);
+	CHECK(w->i.state == SND_BOUND && w->i.remote->valid);
+	leave(&a);
+	leave(&b);
+	OK(snd_window_close(w, SECOND));
+}
+
 /* A program without an engine polls one queue only. An endpoint of another queue connects, and its request runs. */
 static void test_unpolled(void)
 {
@@ -441,6 +462,7 @@ int main(void)
 	test_mistakes();
 	test_one_process();
 	test_itself();
+	test_refused_bind();
 	test_unpolled();
 	test_lies();
 	close_members();

@@ -12,6 +12,8 @@
 
 enum snd_outcome snd_execute_bind(struct snd_endpoint *ep, struct snd_send_request *r)
 {
+	if (r->registration == NULL && r->binding.region == NULL)
+		return snd_reject(ep, r, SND_INVALID_DEVICE_REQUEST, "the window cannot be bound to this memory of the region: check the range, the rights of the region, and that it allows binds");
 	if (r->object->any_endpoint) { /* another bind ends the one before */
 		snd_revoke_all(r->object);
 		if (!snd_end_invalidation(r->object))
@@ -19,8 +21,6 @@ enum snd_outcome snd_execute_bind(struct snd_endpoint *ep, struct snd_send_reque
 	}
 	struct snd_registration *g = r->registration;
 	r->registration = NULL;
-	if (g == NULL && r->binding.region == NULL)
-		return snd_reject(ep, r, SND_INVALID_DEVICE_REQUEST, "the window cannot be bound to this memory of the region: check the range, the rights of the region, and that it allows binds");
 	if (g != NULL ? !snd_region_apply(SND_OF(r->object, struct snd_region, i), g) : !snd_apply(SND_OF(r->object, struct snd_window, i), &r->binding))
 		return snd_reject(ep, r, SND_INVALID_DEVICE_REQUEST, "the %s already, or closed: invalidate it first", g != NULL ? "region is registered" : "window is bound");
 	if (!r->object->any_endpoint)
