@@ -37,7 +37,7 @@ static struct ibv_device *the_device(void)
 {
 	(void)pthread_once(&named, name_device);
 	if (device.public.name[0] == '\0') {
-		errno = EINVAL;
+		(void)refuse(EINVAL, "list devices: SOFTND_VERBS_DEVICE is no name of a device: want 1 to %zu bytes without /, and no . first", sizeof device.public.name - 1);
 		return NULL;
 	}
 	return &device.public;

@@ -13,8 +13,9 @@ for line in 'hca_id:.*softnd0' 'atomic_cap:.*ATOMIC_HCA' 'phys_port_cnt:.*1' 'st
 	has "$line"
 done
 # A name that is none is refused.
-output=$(SOFTND_VERBS_DEVICE=a/b ibv_devices 2>&1) && exit 1
+output=$(SOFTND_DEBUG=1 SOFTND_VERBS_DEVICE=a/b ibv_devices 2>&1) && exit 1
 has 'Invalid argument'
+has 'SOFTND_VERBS_DEVICE is no name'
 # So is all that is not built, by a status that the program reports. No program ends by a signal.
 for program in ibv_ud_pingpong ibv_uc_pingpong udaddy; do
 	command -v ${program%% *} >/dev/null || continue
