@@ -158,7 +158,7 @@ static snd_status post_transfer(struct snd_endpoint *ep, struct transfer t, uint
 	uint64_t total = 0;
 	for (uint32_t i = 0; i < count; i++) {
 		total += sge[i].length;
-		if (sge[i].length > 0 && sge[i].buffer == NULL && !ep->numbered) /* address 0 may be that of a region */
+		if (sge[i].length > 0 && sge[i].buffer == NULL && (in_line || !ep->numbered)) /* address 0 may be that of a region */
 			return snd_fail(SND_INVALID_PARAMETER, "%s: buffer of entry %" PRIu32 " is NULL", op, i);
 		if (in_line && total > ep->inline_size)
 			return snd_fail(SND_BUFFER_OVERFLOW, "%s: %" PRIu64 " bytes with SND_INLINE, but inline_size of the endpoint is %" PRIu32 ": raise it in snd_endpoint_config, or post without SND_INLINE", op, total, ep->inline_size);

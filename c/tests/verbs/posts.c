@@ -193,6 +193,9 @@ static void mistakes(struct side *a, struct side *b)
 			expect(a, k, IBV_WC_SUCCESS);
 	}
 	list[3].opcode = IBV_WR_RDMA_WRITE;
+	struct ibv_sge nothing = {.length = 1};
+	struct ibv_send_wr in_line = {.sg_list = &nothing, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_INLINE};
+	CHECK(ibv_post_send(a->qp, &in_line, &bad) == EINVAL && bad == &in_line); /* data at address 0 */
 	CHECK(ibv_post_send(a->qp, list, &bad) == ENOMEM && bad == &list[DEPTH]);
 	for (uint64_t k = 0; k < DEPTH; k++)
 		expect(a, k, IBV_WC_SUCCESS);
