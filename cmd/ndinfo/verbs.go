@@ -97,17 +97,8 @@ func checkDriver(name string, folders []string, ours string) check {
 }
 
 // neededVersions returns the version nodes of libibverbs that a library needs.
-func neededVersions(path string) ([]string, error) {
-	f, err := elf.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	defer f.Close()
-	needs, err := f.DynamicVersionNeeds()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	var versions []string
+func neededVersions(path string) (versions []string, err error) {
+	needs, err := dynamic(path, (*elf.File).DynamicVersionNeeds)
 	for _, n := range needs {
 		if n.Name != verbs.Library {
 			continue
@@ -116,24 +107,29 @@ func neededVersions(path string) ([]string, error) {
 			versions = append(versions, d.Dep)
 		}
 	}
-	return versions, nil
+	return versions, err
 }
 
-func offeredVersions(path string) ([]string, error) {
+func offeredVersions(path string) (names []string, err error) {
+	all, err := dynamic(path, (*elf.File).DynamicVersions)
+	for _, v := range all {
+		names = append(names, v.Name)
+	}
+	return names, err
+}
+
+// dynamic reads a part of the dynamic section of a library.
+func dynamic[T any](path string, read func(*elf.File) ([]T, error)) ([]T, error) {
 	f, err := elf.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	defer f.Close()
-	all, err := f.DynamicVersions()
+	list, err := read(f)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	var names []string
-	for _, v := range all {
-		names = append(names, v.Name)
-	}
-	return names, nil
+	return list, nil
 }
 
 // checkUnsupported lists the calls that are not built, from the list of names beside the libraries.

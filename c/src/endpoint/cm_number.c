@@ -2,7 +2,7 @@
  * is the active one. The passive one accepts without its program. */
 #include "endpoint/cm_number.h"
 
-#include <stdio.h>
+#include <inttypes.h>
 
 #include "endpoint/cm_connection.h"
 #include "endpoint/cm_ports.h"
@@ -101,9 +101,7 @@ static void connect_to_itself(struct snd_endpoint *ep, const struct snd_seen_num
 static void fail(struct snd_endpoint *ep, const char *why)
 {
 	uint64_t budget = SND_QUANTUM;
-	char text[SND_REASON];
-	snprintf(text, sizeof text, "endpoint %#" PRIx32 " has no connection: %s", ep->match.dest, why);
-	(void)snd_reject(ep, snd_request_at(ep, ep->next), SND_CONNECTION_ABORTED, "%s", text);
+	(void)snd_reject(ep, snd_request_at(ep, ep->next), SND_CONNECTION_ABORTED, "endpoint %#" PRIx32 " has no connection: %s", ep->match.dest, why);
 	ep->next++;
 	ep->has_failed = true;
 	snd_run_requests(ep, &budget);
