@@ -90,6 +90,8 @@ void lock(void);
 void unlock(void);
 /* fail sets errno and returns -1. */
 int fail(int error);
+/* result returns 0 if error is 0, and fails otherwise. */
+static inline int result(int error) { return error == 0 ? 0 : fail(error); }
 
 /* The functions below are called with the lock held. */
 

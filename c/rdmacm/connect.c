@@ -340,7 +340,7 @@ int rdma_connect(struct rdma_cm_id *public, struct rdma_conn_param *param)
 	lock();
 	const int error = begin_request(id_of(public), param);
 	unlock();
-	return complete(id_of(public), error == 0 ? 0 : fail(error));
+	return complete(id_of(public), result(error));
 }
 
 static int begin_acceptance(struct id *id, const struct rdma_conn_param *param)
@@ -374,7 +374,7 @@ int rdma_accept(struct rdma_cm_id *public, struct rdma_conn_param *param)
 	lock();
 	const int error = begin_acceptance(id_of(public), param);
 	unlock();
-	return complete(id_of(public), error == 0 ? 0 : fail(error));
+	return complete(id_of(public), result(error));
 }
 
 int rdma_reject(struct rdma_cm_id *public, const void *private_data, uint8_t length)
@@ -392,7 +392,7 @@ int rdma_reject(struct rdma_cm_id *public, const void *private_data, uint8_t len
 		end(id, DISCONNECTED);
 	}
 	unlock();
-	return error == 0 ? 0 : fail(error);
+	return result(error);
 }
 
 int rdma_reject_ece(struct rdma_cm_id *id, const void *private_data, uint8_t length) { return rdma_reject(id, private_data, length); }
@@ -440,7 +440,7 @@ int rdma_establish(struct rdma_cm_id *public)
 	if (error == 0)
 		id->state = CONNECTED;
 	unlock();
-	return error == 0 ? 0 : fail(error);
+	return result(error);
 }
 
 /* rdma_notify reports that the queue pair has received data: then the connection is established. */

@@ -159,7 +159,7 @@ int rdma_bind_addr(struct rdma_cm_id *public, struct sockaddr *address)
 	lock();
 	const int error = bind_to(id_of(public), address);
 	unlock();
-	return error == 0 ? 0 : fail(error);
+	return result(error);
 }
 
 int rdma_listen(struct rdma_cm_id *public, int backlog)
@@ -176,7 +176,7 @@ int rdma_listen(struct rdma_cm_id *public, int backlog)
 	if (error == 0)
 		id->state = LISTENING;
 	unlock();
-	return error == 0 ? 0 : fail(error);
+	return result(error);
 }
 
 /* resolve finds the peer's address. It returns an errno; the event says whether it is one of this host. */
@@ -226,7 +226,7 @@ int rdma_resolve_addr(struct rdma_cm_id *public, struct sockaddr *source, struct
 	lock();
 	const int error = resolve(id_of(public), source, destination);
 	unlock();
-	return complete(id_of(public), error == 0 ? 0 : fail(error));
+	return complete(id_of(public), result(error));
 }
 
 /* find_route stores the only path that there is. It returns an errno. */
@@ -265,7 +265,7 @@ int rdma_resolve_route(struct rdma_cm_id *public, int timeout_ms)
 	lock();
 	const int error = find_route(id_of(public));
 	unlock();
-	return complete(id_of(public), error == 0 ? 0 : fail(error));
+	return complete(id_of(public), result(error));
 }
 
 bool take_request(struct id *id, const struct message *m)
