@@ -133,21 +133,23 @@ static uint32_t token_of(const struct snd_own_entry *e, uint32_t bind)
 	return (uint32_t)((bind & SNDL_TOKEN_TAG_MASK) << SNDL_TOKEN_TAG_SHIFT) | e->index;
 }
 
-/* take_bind reserves the number of a bind after skipping some. */
-static uint32_t take_bind(struct snd_own_entry *e, uint32_t skip, uint32_t *bind)
+/* next_bind reads the number of the next bind: once, because a peer can change it. */
+static uint32_t next_bind(const struct snd_own_entry *e) { return e->bind_base + snd_relaxed32(&e->entry->binds) + 1; }
+
+/* take_bind reserves the number of a bind, and returns its token. */
+static uint32_t take_bind(struct snd_own_entry *e, uint32_t number, uint32_t *bind)
 {
-	uint32_t binds = snd_relaxed32(&e->entry->binds) + 1 + skip;
-	snd_release32(&e->entry->binds, binds);
-	*bind = e->bind_base + binds;
-	return token_of(e, *bind);
+	snd_release32(&e->entry->binds, number - e->bind_base);
+	*bind = number;
+	return token_of(e, number);
 }
 
-uint32_t snd_next_token(struct snd_own_entry *e, uint32_t *bind) { return take_bind(e, 0, bind); }
+uint32_t snd_next_token(struct snd_own_entry *e, uint32_t *bind) { return take_bind(e, next_bind(e), bind); }
 
 uint32_t snd_tagged_token(struct snd_own_entry *e, uint32_t like, uint32_t *bind)
 {
-	const uint32_t next = e->bind_base + snd_relaxed32(&e->entry->binds) + 1;
-	return take_bind(e, ((like >> SNDL_TOKEN_TAG_SHIFT) - next) & (uint32_t)SNDL_TOKEN_TAG_MASK, bind);
+	const uint32_t next = next_bind(e);
+	return take_bind(e, next + (((like >> SNDL_TOKEN_TAG_SHIFT) - next) & (uint32_t)SNDL_TOKEN_TAG_MASK), bind);
 }
 
 uint32_t snd_unbound_token(const struct snd_own_entry *e) { return token_of(e, e->bind_base + snd_relaxed32(&e->entry->binds)); }
