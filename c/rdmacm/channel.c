@@ -14,8 +14,23 @@
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t acknowledged = PTHREAD_COND_INITIALIZER;
 
-void lock(void) { (void)pthread_mutex_lock(&mutex); }
-void unlock(void) { (void)pthread_mutex_unlock(&mutex); }
+static int cancel_state; /* of the thread that has the lock */
+
+/* A thread that the program cancels keeps no lock: the system calls under it are cancellation points. */
+void lock(void)
+{
+	int state;
+	(void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	(void)pthread_mutex_lock(&mutex);
+	cancel_state = state;
+}
+
+void unlock(void)
+{
+	const int state = cancel_state;
+	(void)pthread_mutex_unlock(&mutex);
+	(void)pthread_setcancelstate(state, NULL);
+}
 
 int fail(int error)
 {
@@ -32,6 +47,7 @@ struct channel *new_channel(void)
 	if (c == NULL)
 		return NULL;
 	c->last = &c->first;
+	c->users = 1;
 	c->public.fd = snd_above_standard(epoll_create1(EPOLL_CLOEXEC));
 	c->wake = snd_above_standard(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	struct epoll_event e = {.events = EPOLLIN, .data.ptr = NULL};
@@ -63,7 +79,35 @@ struct rdma_event_channel *rdma_create_event_channel(void)
 	return c == NULL ? NULL : &c->public;
 }
 
-void rdma_destroy_event_channel(struct rdma_event_channel *channel) { free_channel((struct channel *)(void *)channel); }
+static void leave(void *channel)
+{
+	struct channel *c = channel;
+	lock();
+	const bool last = --c->users == 0;
+	unlock();
+	if (last)
+		free_channel(c);
+}
+
+/* Threads of programs such as rping still wait for events of a channel that is destroyed, or are about to. An error would end the program, so they
+ * sleep, and the latest channels are kept for them. */
+void rdma_destroy_event_channel(struct rdma_event_channel *channel)
+{
+	static struct channel *destroyed[16];
+	static unsigned next;
+	struct channel *c = (struct channel *)(void *)channel;
+	lock();
+	(void)epoll_ctl(c->public.fd, EPOLL_CTL_DEL, c->wake, NULL); /* or the end of wake would end their wait */
+	(void)close(c->wake);
+	(void)close(c->public.fd);
+	c->wake = c->public.fd = -1;
+	struct channel *oldest = destroyed[next];
+	destroyed[next] = c;
+	next = (next + 1) % (sizeof destroyed / sizeof destroyed[0]);
+	unlock();
+	if (oldest != NULL)
+		leave(oldest);
+}
 
 bool watch(struct id *id, int socket)
 {
@@ -191,27 +235,42 @@ static struct event *take(struct channel *c)
 	return e;
 }
 
-int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **event)
+/* next_event waits for the next event of a channel, unless the channel does not block. */
+static int next_event(struct channel *c, struct rdma_cm_event **event)
 {
-	if (channel == NULL || event == NULL)
-		return fail(EINVAL);
 	for (;;) {
 		lock();
-		struct event *e = take((struct channel *)(void *)channel);
+		struct event *e = take(c);
+		const int fd = c->public.fd;
 		unlock();
 		if (e != NULL) {
 			*event = &e->public;
 			return 0;
 		}
-		const int flags = fcntl(channel->fd, F_GETFL);
+		const int flags = fd < 0 ? 0 : fcntl(fd, F_GETFL);
 		if (flags < 0)
 			return -1;
 		if ((flags & O_NONBLOCK) != 0)
 			return fail(EAGAIN);
-		struct pollfd p = {.fd = channel->fd, .events = POLLIN};
+		struct pollfd p = {.fd = fd, .events = POLLIN};
 		if (poll(&p, 1, -1) < 0 && errno != EINTR)
 			return -1;
 	}
+}
+
+int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **event)
+{
+	if (channel == NULL || event == NULL)
+		return fail(EINVAL);
+	struct channel *c = (struct channel *)(void *)channel;
+	int r;
+	lock();
+	c->users++;
+	unlock();
+	pthread_cleanup_push(leave, c);
+	r = next_event(c, event);
+	pthread_cleanup_pop(1);
+	return r;
 }
 
 int rdma_ack_cm_event(struct rdma_cm_event *event)
@@ -229,8 +288,10 @@ int rdma_ack_cm_event(struct rdma_cm_event *event)
 
 void await_acknowledged(struct id *id)
 {
+	const int state = cancel_state;
 	while (id->acknowledged != id->taken)
 		(void)pthread_cond_wait(&acknowledged, &mutex);
+	cancel_state = state;
 }
 
 int complete(struct id *id, int begun)

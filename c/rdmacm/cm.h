@@ -58,6 +58,7 @@ struct event {
 struct channel {
 	struct rdma_event_channel public;
 	int wake;
+	unsigned users; /* the program, and threads in rdma_get_cm_event */
 	struct event *first, **last;
 };
 

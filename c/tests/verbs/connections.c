@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <rdma/rdma_verbs.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -407,6 +408,55 @@ static void death(void)
 	}
 }
 
+static _Atomic int waiting_thread, interruptions;
+
+static void interrupt(int signal) { interruptions += signal == SIGUSR1; }
+
+static void *wait_for_ever(void *channel)
+{
+	struct rdma_cm_event *e;
+	waiting_thread = gettid();
+	CHECK(rdma_get_cm_event(channel, &e) != 0);
+	return NULL;
+}
+
+static bool is_asleep(int thread)
+{
+	char path[64], line[512] = "";
+	snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);
+	FILE *f = fopen(path, "r");
+	CHECK(f != NULL && fgets(line, sizeof line, f) != NULL && fclose(f) == 0);
+	return strstr(line, ") S") != NULL;
+}
+
+/* waited_for destroys a channel while a thread waits for its events, or before that, as rping does. The thread waits until it is cancelled. */
+static void waited_for(bool before)
+{
+	struct sigaction s = {.sa_handler = interrupt};
+	struct rdma_event_channel *channel = rdma_create_event_channel(), *other;
+	pthread_t thread;
+	void *result;
+	CHECK(channel != NULL && sigaction(SIGUSR1, &s, NULL) == 0);
+	waiting_thread = interruptions = 0;
+	if (before)
+		rdma_destroy_event_channel(channel);
+	CHECK(pthread_create(&thread, NULL, wait_for_ever, channel) == 0);
+	while (waiting_thread == 0 || !is_asleep(waiting_thread))
+		continue;
+	if (!before)
+		rdma_destroy_event_channel(channel);
+	CHECK((other = rdma_create_event_channel()) != NULL); /* it may get the same descriptor */
+	for (int i = 1; i <= 3; i++) {
+		CHECK(pthread_kill(thread, SIGUSR1) == 0);
+		while (interruptions < i || !is_asleep(waiting_thread))
+			continue;
+	}
+	CHECK(pthread_cancel(thread) == 0 && pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED);
+	struct side after = new_side(); /* the thread has left without the lock of the library */
+	end_side(&after);
+	rdma_destroy_event_channel(other);
+}
+
 int main(void)
 {
 	alarm(WATCHDOG);
@@ -419,6 +469,8 @@ int main(void)
 	late_peer();
 	synchronous();
 	death();
+	waited_for(false);
+	waited_for(true);
 	CHECK(descriptors() <= before + 1); /* the device's */
 	defaults();
 	return 0;
