@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/softnd/softnd/internal/hang"
@@ -32,6 +33,7 @@ type hangReporter struct {
 	plan        *plan
 	to          io.Writer
 	diagnoseNow chan struct{} // to Run
+	told        atomic.Bool   // the latest standstill is reported
 
 	mu    sync.Mutex
 	arena *shm.Arena // nil after close; guarded by mu
@@ -71,8 +73,9 @@ func (e *hangReporter) diagnose(trigger launcher.Trigger, r *launcher.Report) []
 		add(e.plan.timedOut(r))
 	case launcher.TriggerRequest:
 		if len(runningRanks(r)) == 0 {
-			return r.Hang // the job is over
+			return r.Hang // the job is over, or its first process is not running yet: watch asks again
 		}
+		e.told.Store(true)
 		add(fmt.Sprintf("no rank has made progress for %v", e.plan.command.hangAfter))
 	case launcher.TriggerSignal:
 		idle, ok := e.idle()
@@ -131,7 +134,7 @@ func (e *hangReporter) watch(ctx context.Context) {
 	hangAfter := e.plan.command.hangAfter
 	tick := time.NewTicker(max(hangAfter/20, 10*time.Millisecond))
 	defer tick.Stop()
-	seen, since, told := e.progress(), time.Now(), false
+	seen, since := e.progress(), time.Now()
 	for {
 		select {
 		case <-ctx.Done():
@@ -140,9 +143,10 @@ func (e *hangReporter) watch(ctx context.Context) {
 		}
 		switch now := e.progress(); {
 		case now != seen:
-			seen, since, told = now, time.Now(), false
-		case !told && time.Since(since) >= hangAfter:
-			told = true
+			seen, since = now, time.Now()
+			e.told.Store(false)
+		case !e.told.Load() && time.Since(since) >= hangAfter:
+			since = time.Now()
 			select {
 			case e.diagnoseNow <- struct{}{}:
 			case <-ctx.Done():
