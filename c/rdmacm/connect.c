@@ -490,6 +490,10 @@ int rdma_init_qp_attr(struct rdma_cm_id *public, struct ibv_qp_attr *attr, int *
 		if (ibv_query_port(public->verbs, public->port_num, &port) != 0)
 			return -1;
 		attr->ah_attr.dlid = port.lid;
+		if (port.link_layer == IBV_LINK_LAYER_ETHERNET) {
+			attr->ah_attr.is_global = 1;
+			attr->ah_attr.grh = (struct ibv_global_route){.dgid = public->route.addr.addr.ibaddr.dgid, .hop_limit = 0xff};
+		}
 		attr->ah_attr.port_num = public->port_num;
 		attr->path_mtu = port.active_mtu;
 		attr->dest_qp_num = id->peer_qp;

@@ -9,10 +9,8 @@
 struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
 	static atomic_uint created;
-	if (attr->port_num != PORT || (attr->is_global && attr->grh.sgid_index != ENTRY)) {
-		errno = EINVAL;
+	if (check_path("create address handle", attr) != 0)
 		return NULL;
-	}
 	struct ah *ah = calloc(1, sizeof *ah);
 	if (ah == NULL)
 		return NULL;
@@ -32,17 +30,20 @@ int ibv_destroy_ah(struct ibv_ah *ah)
 /* The address of the sender of a datagram. The low 28 bits of the word that begins its header are traffic class and flow label. */
 int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port, struct ibv_wc *wc, struct ibv_grh *grh, struct ibv_ah_attr *attr)
 {
-	const union ibv_gid gid = port_gid();
+	const struct addresses own = own_addresses();
+	int64_t own_gid = 0;
 	(void)context;
 	*attr = (struct ibv_ah_attr){.dlid = wc->slid, .sl = wc->sl, .src_path_bits = wc->dlid_path_bits, .port_num = port};
-	if (port != PORT || ((wc->wc_flags & IBV_WC_GRH) != 0 && memcmp(&grh->dgid, &gid, sizeof gid) != 0)) {
+	while ((wc->wc_flags & IBV_WC_GRH) != 0 && has_gid(&own, own_gid) && memcmp(&grh->dgid, &own.gids[own_gid], sizeof grh->dgid) != 0)
+		own_gid++;
+	if (port != PORT || !has_gid(&own, own_gid)) {
 		errno = EINVAL;
 		return -1;
 	}
 	if ((wc->wc_flags & IBV_WC_GRH) != 0) {
 		const uint32_t flow = be32toh(grh->version_tclass_flow);
 		attr->is_global = 1;
-		attr->grh = (struct ibv_global_route){grh->sgid, flow & 0xfffff, ENTRY, 0xff, flow >> 20 & 0xff};
+		attr->grh = (struct ibv_global_route){grh->sgid, flow & 0xfffff, (uint8_t)own_gid, 0xff, flow >> 20 & 0xff};
 	}
 	return 0;
 }

@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "identity.h"
-
 /* The system's libraries of cards read the pointer after ibv_device, which their own devices have there, and find that this is
  * another one. */
 static struct {
@@ -32,10 +30,15 @@ static void name_device(void)
 	(void)snprintf(d->ibdev_path, sizeof d->ibdev_path, "%s%s", DEVICE_SYSFS, d->name);
 }
 
-/* the_device returns the only one, or NULL with errno if SOFTND_VERBS_DEVICE is not a name. */
+/* the_device returns the only one, or NULL with errno if SOFTND_VERBS_DEVICE is not a name, or SOFTND_VERBS_LINK not a link layer. */
 static struct ibv_device *the_device(void)
 {
+	const char *link = getenv("SOFTND_VERBS_LINK");
 	(void)pthread_once(&named, name_device);
+	if (link != NULL && *link != '\0' && strcmp(link, "infiniband") != 0 && !is_ethernet()) {
+		(void)refuse(EINVAL, "list devices: SOFTND_VERBS_LINK is \"%s\": want infiniband or roce", link);
+		return NULL;
+	}
 	if (device.public.name[0] == '\0') {
 		(void)refuse(EINVAL, "list devices: SOFTND_VERBS_DEVICE is no name of a device: want 1 to %zu bytes without /, and no . first", sizeof device.public.name - 1);
 		return NULL;
@@ -66,7 +69,7 @@ const char *ibv_get_device_name(struct ibv_device *d) { return d->name; }
 __be64 ibv_get_device_guid(struct ibv_device *d)
 {
 	(void)d;
-	return htobe64(NODE_GUID);
+	return htobe64(own_addresses().guid);
 }
 
 /* The kernel's number of the device: it has none. */

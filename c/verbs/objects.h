@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "identity.h"
 #include "softnd/softnd.h"
 
 /* event_queue has a descriptor that is readable while events are queued. */
@@ -83,7 +84,7 @@ struct srq {
 	struct ibv_srq_attr attr; /* its srq_limit is asked of the core */
 };
 
-/* The port has the number 1. The first entry of its tables of GIDs and partition keys is in use. */
+/* The port has the number 1, and one partition key. */
 enum { PORT = 1, ENTRY = 0 };
 
 static inline struct context *context_of(struct ibv_context *public)
@@ -91,8 +92,25 @@ static inline struct context *context_of(struct ibv_context *public)
 	return (struct context *)(void *)((char *)public - offsetof(struct context, verbs.context));
 }
 
-/* port_gid returns the GID of the port. */
-union ibv_gid port_gid(void);
+/* addresses are those of a fabric, which is known by the name of an abstract socket: of its members, or of the job. */
+#define FABRIC_SOCKET "softnd-fabric-" /* and the user, -, and the name of the fabric */
+#define JOB_SOCKET "softnd-job-"
+enum { FABRIC_NAME = 108 };
+struct addresses {
+	uint64_t guid;
+	uint16_t lid; /* 0 on Ethernet */
+	union ibv_gid gids[PORT_GIDS];
+};
+bool is_ethernet(void);
+void name_own_fabric(char name[FABRIC_NAME]);
+struct addresses addresses_of(const char *fabric);
+struct addresses own_addresses(void);
+/* has_gid reports whether an entry of the table is in use. */
+bool has_gid(const struct addresses *a, int64_t index);
+enum ibv_gid_type gid_type(uint32_t index);
+/* check_path returns EINVAL for a path that the port does not have. One to another fabric is explained. op names the call. */
+int check_path(const char *op, const struct ibv_ah_attr *path);
+
 /* query_device_ex and query_port are entries of the context's table. They fill size bytes: attributes that the caller's structure has
  * and this library does not know are 0. */
 int query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input, struct ibv_device_attr_ex *attr, size_t size);
@@ -111,6 +129,9 @@ void give_back(snd_adapter *adapter);
 /* leave_fabric ends all that a context still has in the fabric. */
 void leave_fabric(struct context *c);
 
+/* is_asked reports whether SOFTND_DEBUG is 1. Only then say prints a line. */
+bool is_asked(void);
+void say(const char *format, ...) __attribute__((format(printf, 1, 2), cold));
 /* refuse prints why a call fails if SOFTND_DEBUG is 1, sets errno, and returns it. refuse_status does so for a status of the core, with the
  * text of snd_last_error. */
 int refuse(int error, const char *format, ...) __attribute__((format(printf, 2, 3), cold));

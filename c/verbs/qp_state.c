@@ -79,7 +79,6 @@ static int check_values(const struct ibv_qp_attr *a, int mask)
 	const struct { int bit; uint32_t value, least, most; } values[] = {
 		{IBV_QP_PKEY_INDEX, a->pkey_index, 0, 0},
 		{IBV_QP_PORT, a->port_num, PORT, PORT},
-		{IBV_QP_AV, a->ah_attr.port_num, PORT, PORT},
 		{IBV_QP_PATH_MTU, (uint32_t)a->path_mtu, IBV_MTU_256, IBV_MTU_4096},
 		{IBV_QP_DEST_QPN, a->dest_qp_num, 0, 0xffffff},
 		{IBV_QP_MAX_QP_RD_ATOMIC, a->max_rd_atomic, 0, SND_MAX_READS},
@@ -201,6 +200,8 @@ static int modify(struct qp *qp, const struct ibv_qp_attr *attr, int mask)
 	int error = check_mask(from, to, mask);
 	if (error == 0)
 		error = check_values(attr, mask);
+	if (error == 0 && mask & IBV_QP_AV)
+		error = check_path("modify queue pair", &attr->ah_attr);
 	if (error != 0)
 		return error;
 	struct ibv_qp_attr merged = qp->attr;

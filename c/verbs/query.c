@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "endpoint/provider.h"
-#include "identity.h"
 #include "objects.h"
 #include "shm/layout.h"
 #include "window/window.h"
@@ -15,9 +14,10 @@
 
 static void fill_device(struct ibv_device_attr *attr)
 {
+	const __be64 guid = htobe64(own_addresses().guid);
 	*attr = (struct ibv_device_attr){
-		.node_guid = htobe64(NODE_GUID),
-		.sys_image_guid = htobe64(NODE_GUID),
+		.node_guid = guid,
+		.sys_image_guid = guid,
 		.max_mr_size = SND_MAX_REGISTRATION,
 		.page_size_cap = (uint64_t)sysconf(_SC_PAGESIZE),
 		.vendor_id = VENDOR_ID,
@@ -68,6 +68,7 @@ int query_device_ex(struct ibv_context *context, const struct ibv_query_device_e
 
 static void fill_port(void *attr, size_t size)
 {
+	const bool ethernet = is_ethernet();
 	const struct ibv_port_attr all = {
 		.state = IBV_PORT_ACTIVE,
 		.max_mtu = IBV_MTU_4096,
@@ -75,13 +76,15 @@ static void fill_port(void *attr, size_t size)
 		.gid_tbl_len = PORT_GIDS,
 		.max_msg_sz = 1 << 30,
 		.pkey_tbl_len = 1,
-		.lid = PORT_LID,
-		.sm_lid = PORT_SM_LID,
+		.lid = own_addresses().lid,
+		.sm_lid = ethernet ? 0 : PORT_SM_LID,
 		.max_vl_num = 1,
 		.active_width = PORT_WIDTH,
 		.active_speed = PORT_SPEED,
 		.phys_state = 5,
-		.link_layer = IBV_LINK_LAYER_INFINIBAND,
+		.link_layer = ethernet ? IBV_LINK_LAYER_ETHERNET : IBV_LINK_LAYER_INFINIBAND,
+		.flags = ethernet ? IBV_QPF_GRH_REQUIRED : 0,
+		.port_cap_flags = ethernet ? IBV_PORT_IP_BASED_GIDS : 0,
 	};
 	memset(attr, 0, size);
 	memcpy(attr, &all, size < sizeof all ? size : sizeof all);

@@ -4,17 +4,8 @@
 #include <string.h>
 #include <sys/types.h>
 
-#include "identity.h"
 #include "objects.h"
 #include "private.h"
-
-union ibv_gid port_gid(void)
-{
-	union ibv_gid gid;
-	gid.global.subnet_prefix = htobe64(PORT_GID_PREFIX);
-	gid.global.interface_id = htobe64(NODE_GUID);
-	return gid;
-}
 
 /* An entry that is not there: -1 with errno, which the old calls return. */
 static int no_entry(void)
@@ -28,44 +19,52 @@ int ibv_query_gid(struct ibv_context *context, uint8_t port, int index, union ib
 	(void)context;
 	if (port != PORT || index < 0 || index >= PORT_GIDS)
 		return no_entry();
-	*gid = index == ENTRY ? port_gid() : (union ibv_gid){{0}};
+	*gid = own_addresses().gids[index];
 	return 0;
 }
 
-static void fill_gid(struct ibv_gid_entry *entry, size_t size)
+static void fill_gid(const struct addresses *own, uint32_t index, struct ibv_gid_entry *entry, size_t size)
 {
-	const struct ibv_gid_entry all = {.gid = port_gid(), .gid_index = ENTRY, .port_num = PORT, .gid_type = IBV_GID_TYPE_IB};
+	const struct ibv_gid_entry all = {.gid = own->gids[index], .gid_index = index, .port_num = PORT, .gid_type = gid_type(index), .ndev_ifindex = is_ethernet() ? NET_INDEX : 0};
 	memset(entry, 0, size);
 	memcpy(entry, &all, size < sizeof all ? size : sizeof all);
 }
 
 int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index, struct ibv_gid_entry *entry, uint32_t flags, size_t size)
 {
+	const struct addresses own = own_addresses();
 	(void)context;
 	if (port != PORT || index >= PORT_GIDS || flags != 0)
 		return EINVAL;
-	if (index != ENTRY)
+	if (!has_gid(&own, index))
 		return ENODATA;
-	fill_gid(entry, size);
+	fill_gid(&own, index, entry, size);
 	return 0;
 }
 
 ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *entries, size_t count, uint32_t flags, size_t size)
 {
+	const struct addresses own = own_addresses();
+	size_t n = 0;
 	(void)context;
-	if (count < 1 || flags != 0)
+	if (flags != 0)
 		return -EINVAL;
-	fill_gid(entries, size);
-	return 1;
+	for (uint32_t i = 0; i < PORT_GIDS; i++)
+		if (has_gid(&own, i)) {
+			if (n == count)
+				return -EINVAL;
+			fill_gid(&own, i, (struct ibv_gid_entry *)(void *)((char *)entries + n++ * size), size);
+		}
+	return (ssize_t)n;
 }
 
-/* The private call has a type of its own, in which 0 is that of InfiniBand and of RoCE v1. */
+/* The private call has a type of its own, in which 0 is that of InfiniBand and of RoCE v1, and 1 that of RoCE v2. */
 static int query_gid_type(struct ibv_context *context, uint8_t port, unsigned int index, unsigned int *type)
 {
 	(void)context;
 	if (port != PORT || index >= PORT_GIDS)
 		return no_entry();
-	*type = 0;
+	*type = gid_type(index) == IBV_GID_TYPE_ROCE_V2;
 	return 0;
 }
 IN_PRIVATE_NODES(ibv_query_gid_type, query_gid_type)

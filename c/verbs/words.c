@@ -10,22 +10,35 @@
 
 #include "objects.h"
 
-static bool asked(void)
+bool is_asked(void)
 {
 	const char *debug = getenv("SOFTND_DEBUG");
 	return debug != NULL && strcmp(debug, "1") == 0;
 }
 
+static void print(const char *format, va_list arguments)
+{
+	char text[512];
+	if (!is_asked())
+		return;
+	(void)vsnprintf(text, sizeof text, format, arguments);
+	(void)fprintf(stderr, "softnd: %s\n", text);
+}
+
+void say(const char *format, ...)
+{
+	va_list arguments;
+	va_start(arguments, format);
+	print(format, arguments);
+	va_end(arguments);
+}
+
 int refuse(int error, const char *format, ...)
 {
-	if (asked()) {
-		char text[512];
-		va_list arguments;
-		va_start(arguments, format);
-		(void)vsnprintf(text, sizeof text, format, arguments);
-		va_end(arguments);
-		(void)fprintf(stderr, "softnd: %s\n", text);
-	}
+	va_list arguments;
+	va_start(arguments, format);
+	print(format, arguments);
+	va_end(arguments);
 	errno = error;
 	return error;
 }
@@ -80,7 +93,7 @@ static void cause_of(snd_cq *cq, const snd_result *r, char text[SND_REASON])
 void explain(snd_cq *cq, const snd_result *r)
 {
 	char cause[SND_REASON];
-	if (r->status == SND_CANCELED || !asked())
+	if (r->status == SND_CANCELED || !is_asked())
 		return;
 	cause_of(cq, r, cause);
 	(void)fprintf(stderr, "softnd: queue pair %#06" PRIx64 ", request %" PRIu64 ": %s%s%s\n", r->endpoint_context, r->request_context, ibv_wc_status_str(wc_status(r)),

@@ -74,12 +74,12 @@ static void tables(struct ibv_context *c)
 	CHECK(gid.global.interface_id == ibv_get_device_guid(c->device));
 	union ibv_gid second;
 	CHECK(ibv_query_gid(c, 1, 1, &second) == 0 && memcmp(&second, &empty, sizeof empty) == 0);
-	CHECK(ibv_query_gid(c, 1, 2, &second) == -1 && ibv_query_gid(c, 1, -1, &second) == -1 && ibv_query_gid(c, 2, 0, &second) == -1);
+	CHECK(ibv_query_gid(c, 1, 4, &second) == -1 && ibv_query_gid(c, 1, -1, &second) == -1 && ibv_query_gid(c, 2, 0, &second) == -1);
 	GUARDED(struct ibv_gid_entry) entry;
 	PAINT(entry);
 	CHECK(ibv_query_gid_ex(c, 1, 0, &entry.value, 0) == 0 && all_painted(entry.guard));
 	CHECK(memcmp(&entry.value.gid, &gid, sizeof gid) == 0 && entry.value.port_num == 1 && entry.value.gid_type == IBV_GID_TYPE_IB);
-	CHECK(ibv_query_gid_ex(c, 1, 1, &entry.value, 0) == ENODATA && ibv_query_gid_ex(c, 1, 2, &entry.value, 0) == EINVAL);
+	CHECK(ibv_query_gid_ex(c, 1, 1, &entry.value, 0) == ENODATA && ibv_query_gid_ex(c, 1, 4, &entry.value, 0) == EINVAL);
 	CHECK(ibv_query_gid_table(c, &entry.value, 1, 0) == 1 && ibv_query_gid_table(c, &entry.value, 0, 0) == -EINVAL);
 	__be16 pkey;
 	CHECK(ibv_query_pkey(c, 1, 0, &pkey) == 0 && ntohs(pkey) == 0xffff && ibv_query_pkey(c, 1, 1, &pkey) == -1);

@@ -129,7 +129,9 @@ static struct rdma_cm_id *meet(struct side *listener, struct side *client)
 
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR};
 	int mask;
-	CHECK(rdma_init_qp_attr(server, &attr, &mask) == 0 && attr.dest_qp_num == 77 && attr.max_dest_rd_atomic == 1 && attr.ah_attr.dlid == 1);
+	struct ibv_port_attr port;
+	CHECK(ibv_query_port(server->verbs, 1, &port) == 0);
+	CHECK(rdma_init_qp_attr(server, &attr, &mask) == 0 && attr.dest_qp_num == 77 && attr.max_dest_rd_atomic == 1 && attr.ah_attr.dlid == port.lid);
 	attr.qp_state = IBV_QPS_RTS;
 	CHECK(rdma_init_qp_attr(client->id, &attr, &mask) == 0 && attr.max_rd_atomic == 1 && attr.retry_cnt == 5 && attr.rnr_retry == 6);
 	return server;

@@ -9,7 +9,11 @@ output=$(SOFTND_VERBS_DEVICE=mlx5_0 ibv_devices 2>&1)
 has '^[[:space:]]*mlx5_0[[:space:]]+[0-9a-f]{16}$'
 output=$(ibv_devinfo -v 2>&1)
 for line in 'hca_id:.*softnd0' 'atomic_cap:.*ATOMIC_HCA' 'phys_port_cnt:.*1' 'state:.*PORT_ACTIVE' 'max_mtu:.*4096' 'phys_state:.*LINK_UP' \
-	'board_id:.*softnd' 'link_layer:.*InfiniBand' 'port_lid:.*1' 'GID\[  0\]:.*fe80:0000:0000:0000:'; do
+	'board_id:.*softnd' 'link_layer:.*InfiniBand' 'port_lid:.*[1-9]' 'GID\[  0\]:.*fe80:0000:0000:0000:0273:6e64:'; do
+	has "$line"
+done
+output=$(SOFTND_VERBS_LINK=roce ibv_devinfo -v 2>&1)
+for line in 'link_layer:.*Ethernet' 'port_lid:.*0$' 'GID\[  0\]:.*fe80:.*RoCE v1' 'GID\[  1\]:.*fe80:.*RoCE v2' 'GID\[  2\]:.*ffff:7f.*RoCE v1' 'GID\[  3\]:.*::ffff:127\..*RoCE v2'; do
 	has "$line"
 done
 # A name that is none is refused.

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The distribution's programs transfer data between processes. traffic.sh OURS PART, where PART is pingpong, perftest, sizes, kill or cm
+# The distribution's programs transfer data between processes. traffic.sh OURS PART, where PART is pingpong, perftest, sizes, kill, links or cm
 set -eu
 export LD_LIBRARY_PATH="$1" SOFTND_VERBS_FABRIC="traffic-$2-$$" SOFTND_DEBUG=1
 work=$(mktemp -d)
@@ -70,6 +70,27 @@ kill)
 		wait $server || :
 		echo "$program: the client ends"
 	done
+	;;
+links)
+	# Programs see RoCE, where a path needs a GID.
+	export SOFTND_VERBS_LINK=roce
+	for index in 0 1 2 3; do
+		pair ibv_rc_pingpong -n 20 -g $index
+	done
+	pair ib_write_lat -F -n 20 -x 3
+	pair ib_send_bw -F -n 100
+	pair ib_write_lat -R -F -n 20
+	begin ibv_rc_pingpong
+	ibv_rc_pingpong -p $port localhost >"$work/client" 2>&1 && fail 'a path without a GID'
+	wait $server && fail 'a path without a GID'
+	grep -q 'the path has no GID' "$work/client" "$work/server" || fail 'no reason'
+	# A client in another fabric finds out.
+	export SOFTND_VERBS_LINK=
+	begin ibv_rc_pingpong -n 20
+	SOFTND_VERBS_FABRIC=$SOFTND_VERBS_FABRIC-2 ibv_rc_pingpong -n 20 -p $port localhost >"$work/client" 2>&1 && fail 'another fabric'
+	kill $server
+	grep -q "LID 0x[0-9a-f]* is fabric \"$SOFTND_VERBS_FABRIC\" of user $(id -u), this process is in fabric \"$SOFTND_VERBS_FABRIC-2\"" "$work/client" || fail 'no fabric'
+	echo 'another fabric is named'
 	;;
 cm)
 	for program in ib_write_lat ib_send_bw ib_read_bw; do

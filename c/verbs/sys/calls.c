@@ -35,8 +35,8 @@ static void *find(void *_Atomic *next, const char *name)
 	return found;
 }
 
-/* PASS calls the next function of a name with the arguments, of which path is one. */
-#define PASS(result, name, parameters, arguments, failed) \
+/* PASS finds the next function of a name, and the path that it gets. */
+#define PASS(result, name, parameters, failed) \
 	static void *_Atomic next; \
 	char buffer[PATH_MAX]; \
 	union { \
@@ -47,15 +47,22 @@ static void *find(void *_Atomic *next, const char *name)
 		errno = ENOSYS; \
 		return failed; \
 	} \
-	path = place(path, buffer); \
-	return real.call arguments
+	path = place(path, buffer)
 
 #define WRAP(result, name, parameters, arguments, failed) \
 	__attribute__((visibility("default"))) result name parameters; \
 	result name parameters \
 	{ \
-		PASS(result, name, parameters, arguments, failed); \
+		PASS(result, name, parameters, failed); \
+		return real.call arguments; \
 	}
+
+/* OPEN calls the next function. */
+#define OPEN(arguments) \
+	const int fd = real.call arguments; \
+	if (fd >= 0) \
+		fill(fd, path); \
+	return fd
 
 /* An open has a mode only if it may create a file. */
 #define WRAP_OPEN(name, parameters, arguments) \
@@ -69,7 +76,28 @@ static void *find(void *_Atomic *next, const char *name)
 			mode = va_arg(more, mode_t); \
 			va_end(more); \
 		} \
-		PASS(int, name, parameters, arguments, -1); \
+		PASS(int, name, parameters, -1); \
+		OPEN(arguments); \
+	}
+
+/* Callers of these were compiled with _FORTIFY_SOURCE. */
+#define WRAP_OPEN_2(name, parameters, arguments) \
+	__attribute__((visibility("default"))) int name parameters; \
+	int name parameters \
+	{ \
+		PASS(int, name, parameters, -1); \
+		OPEN(arguments); \
+	}
+
+#define WRAP_FOPEN(name) \
+	__attribute__((visibility("default"))) FILE *name(const char *path, const char *mode); \
+	FILE *name(const char *path, const char *mode) \
+	{ \
+		PASS(FILE *, name, (const char *path, const char *mode), NULL); \
+		FILE *f = real.call(path, mode); \
+		if (f != NULL) \
+			fill(fileno(f), path); \
+		return f; \
 	}
 
 typedef struct dirent Entry;
@@ -81,8 +109,12 @@ WRAP_OPEN(open, (const char *path, int flags, ...), (path, flags, mode))
 WRAP_OPEN(open64, (const char *path, int flags, ...), (path, flags, mode))
 WRAP_OPEN(openat, (int dir, const char *path, int flags, ...), (dir, path, flags, mode))
 WRAP_OPEN(openat64, (int dir, const char *path, int flags, ...), (dir, path, flags, mode))
-WRAP(FILE *, fopen, (const char *path, const char *mode), (path, mode), NULL)
-WRAP(FILE *, fopen64, (const char *path, const char *mode), (path, mode), NULL)
+WRAP_OPEN_2(__open_2, (const char *path, int flags), (path, flags))
+WRAP_OPEN_2(__open64_2, (const char *path, int flags), (path, flags))
+WRAP_OPEN_2(__openat_2, (int dir, const char *path, int flags), (dir, path, flags))
+WRAP_OPEN_2(__openat64_2, (int dir, const char *path, int flags), (dir, path, flags))
+WRAP_FOPEN(fopen)
+WRAP_FOPEN(fopen64)
 
 WRAP(int, stat, (const char *path, Stat *st), (path, st), -1)
 WRAP(int, stat64, (const char *path, Stat64 *st), (path, st), -1)
@@ -113,10 +145,6 @@ WRAP(int, __fxstatat, (int version, int dir, const char *path, Stat *st, int fla
 WRAP(int, __fxstatat64, (int version, int dir, const char *path, Stat64 *st, int flags), (version, dir, path, st, flags), -1)
 
 /* Programs that were compiled with _FORTIFY_SOURCE import these. */
-WRAP(int, __open_2, (const char *path, int flags), (path, flags), -1)
-WRAP(int, __open64_2, (const char *path, int flags), (path, flags), -1)
-WRAP(int, __openat_2, (int dir, const char *path, int flags), (dir, path, flags), -1)
-WRAP(int, __openat64_2, (int dir, const char *path, int flags), (dir, path, flags), -1)
 WRAP(ssize_t, __readlink_chk, (const char *path, char *to, size_t size, size_t room), (path, to, size, room), -1)
 WRAP(ssize_t, __readlinkat_chk, (int dir, const char *path, char *to, size_t size, size_t room), (dir, path, to, size, room), -1)
 WRAP(char *, __realpath_chk, (const char *path, char *to, size_t room), (path, to, room), NULL)

@@ -44,6 +44,15 @@ static const char *in_tree(const char *directory, const char *rest, const char *
 	return buffer;
 }
 
+const char *beside(const char *name, char buffer[PATH_MAX]) { return in_tree("/", name, NULL, buffer); }
+
+const char *in_device(const char *placed)
+{
+	static const char directory[] = DEVICE_SYSFS DEVICE_NAME "/";
+	const char *at = strstr(placed, directory);
+	return at != NULL ? at + sizeof directory - 1 : "";
+}
+
 const char *place(const char *path, char buffer[PATH_MAX])
 {
 	const char *rest;
