@@ -33,7 +33,7 @@ static void count_queue(struct ibv_comp_channel *public, int change)
 
 static int check_depth(const char *op, int64_t depth)
 {
-	return depth >= 1 && depth <= snd_large_limits.cq_depth ? 0 : refuse(EINVAL, "%s: %lld results, allowed 1 to %u", op, (long long)depth, (unsigned)snd_large_limits.cq_depth);
+	return depth >= 1 && depth <= MAX_CQE ? 0 : refuse(EINVAL, "%s: %lld results, allowed 1 to %d", op, (long long)depth, MAX_CQE);
 }
 
 struct cq *new_cq(struct ibv_context *context, int64_t depth, void *cq_context, struct ibv_comp_channel *channel, int64_t vector)

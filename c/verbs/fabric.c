@@ -22,6 +22,7 @@ struct spare {
 static struct {
 	pthread_mutex_t lock;
 	snd_fabric *fabric; /* NULL = not joined */
+	struct snd_limits limits; /* of the fabric */
 	unsigned contexts;  /* that have joined */
 	struct spare *spares;
 	unsigned forks; /* that led to this process, which is no member of the fabric of its parent */
@@ -52,8 +53,15 @@ static snd_status join(void)
 		s = snd_place_visit(&o, &here.fabric, op);
 	else
 		s = snd_fabric_join(name != NULL && *name != '\0' ? name : "verbs", 0, 0, 0, -1, &o, snd_deadline(JOIN_TIMEOUT), &here.fabric, op);
-	if (s == SND_SUCCESS && *spin != '\0')
+	if (s != SND_SUCCESS)
+		return s;
+	if (*spin != '\0')
 		snd_engine_polls_on(here.fabric, duration);
+	snd_lock(here.fabric);
+	here.limits = *here.fabric->limits;
+	here.limits.cq_depth = MAX_CQE;
+	here.fabric->limits = &here.limits;
+	snd_unlock(here.fabric);
 	return s;
 }
 

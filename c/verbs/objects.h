@@ -87,6 +87,10 @@ struct srq {
 /* The port has the number 1, and one partition key. */
 enum { PORT = 1, ENTRY = 0 };
 
+/* Results of a completion queue: as many as those of a card, for programs that do not read the limit. A queue uses the memory of those that
+ * it has held at once. */
+enum { MAX_CQE = 1 << 22 };
+
 static inline struct context *context_of(struct ibv_context *public)
 {
 	return (struct context *)(void *)((char *)public - offsetof(struct context, verbs.context));

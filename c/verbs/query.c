@@ -30,7 +30,7 @@ static void fill_device(struct ibv_device_attr *attr)
 		.max_sge = SNDL_MAX_SGE,
 		.max_sge_rd = SNDL_MAX_SGE,
 		.max_cq = 1 << 16,
-		.max_cqe = (int)snd_large_limits.cq_depth,
+		.max_cqe = MAX_CQE,
 		.max_mr = (SNDL_WINDOW_ENTRIES - 1) / 2, /* each has an entry for either key */
 		.max_pd = 1 << 16,
 		.max_qp_rd_atom = SND_MAX_READS,
