@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "cm.h"
+#include "error.h"
 #include "linux/descriptor.h"
 
 /* The ports that a program gets if it asks for none. */
@@ -67,6 +68,7 @@ static socklen_t name(const struct sockaddr *address, struct sockaddr_un *un)
 
 bool is_local(const struct sockaddr *address)
 {
+	SND_UNCANCELED;
 	struct sockaddr_storage any = {0};
 	memcpy(&any, address, address_size(address));
 	*port_at((struct sockaddr *)&any) = 0;

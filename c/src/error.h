@@ -3,12 +3,26 @@
 #define SND_ERROR_H
 
 #include <errno.h>
+#include <pthread.h>
 
 #include "softnd/softnd.h"
 
-/* SND_KEEP_ERRNO restores errno when the block ends. The calls of the hot path do without it: the functions that make
+/* SND_UNCANCELED keeps the thread from being canceled until the block ends: most system calls are points at which that happens, and a thread
+ * that ends in a call keeps the lock. */
+#define SND_UNCANCELED __attribute__((cleanup(snd_restore_cancel), unused)) const int kept_cancel = snd_keep_cancel()
+static inline int snd_keep_cancel(void)
+{
+	int kept;
+	(void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &kept);
+	return kept;
+}
+static inline void snd_restore_cancel(const int *kept) { (void)pthread_setcancelstate(*kept, NULL); }
+
+/* SND_KEEP_ERRNO is SND_UNCANCELED, and restores errno when the block ends. The calls of the hot path do without it: the functions that make
  * system calls for them have it. All other calls begin with it. */
-#define SND_KEEP_ERRNO __attribute__((cleanup(snd_restore_errno), unused)) int kept_errno = errno
+#define SND_KEEP_ERRNO \
+	SND_UNCANCELED; \
+	__attribute__((cleanup(snd_restore_errno), unused)) const int kept_errno = errno
 static inline void snd_restore_errno(const int *kept) { errno = *kept; }
 
 /* snd_fail records the text of a failure; its value is the status. It is a macro so that compilers and analysers see the

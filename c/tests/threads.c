@@ -1,5 +1,5 @@
 /* Four threads make random calls on shared handles, and close them and the fabrics under each other. Nothing is checked but
- * that every call returns: the sanitizers look for the rest. */
+ * that every call returns: the sanitizers look for the rest. The threads are canceled before their first call, and no call notices it. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -198,6 +198,7 @@ static void wait_for(struct thread *t, uint32_t f)
 static void *run(void *arg)
 {
 	struct thread *t = arg;
+	CHECK(pthread_cancel(pthread_self()) == 0);
 	for (uint32_t i = 0; i < rounds; i++) {
 		const uint32_t f = pick(t, FABRICS), what = pick(t, 4000);
 		if (what < 3)
@@ -288,8 +289,10 @@ int main(void)
 		threads[i].seed = first_seed * 1000 + i;
 		pthread_create(&threads[i].id, NULL, run, &threads[i]);
 	}
-	for (int i = 0; i < THREADS; i++)
-		pthread_join(threads[i].id, NULL);
+	for (int i = 0; i < THREADS; i++) {
+		void *ended;
+		CHECK(pthread_join(threads[i].id, &ended) == 0 && ended == NULL); /* not PTHREAD_CANCELED */
+	}
 	for (int f = 0; f < FABRICS; f++)
 		OK(snd_fabric_close(atomic_load(&handles[f][FABRIC][0])));
 	OK(snd_fabric_close(arena));

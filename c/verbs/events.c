@@ -6,11 +6,13 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "error.h"
 #include "linux/descriptor.h"
 #include "objects.h"
 
 bool open_events(struct event_queue *q)
 {
+	SND_UNCANCELED;
 	q->first = NULL;
 	q->fd = snd_above_standard(eventfd(0, EFD_CLOEXEC));
 	return q->fd >= 0 && pthread_mutex_init(&q->lock, NULL) == 0;
@@ -18,6 +20,7 @@ bool open_events(struct event_queue *q)
 
 void close_events(struct event_queue *q)
 {
+	SND_UNCANCELED;
 	(void)close(q->fd);
 	(void)pthread_mutex_destroy(&q->lock);
 }
@@ -27,6 +30,7 @@ static bool is_readable(int fd) { return poll(&(struct pollfd){.fd = fd, .events
 /* take_out takes an event out of a queue whose lock is held. The descriptor of an empty queue is not readable. */
 static void take_out(struct event_queue *q, struct event **at)
 {
+	SND_UNCANCELED;
 	struct event *e = *at;
 	uint64_t count;
 	*at = e->next;
@@ -37,6 +41,7 @@ static void take_out(struct event_queue *q, struct event **at)
 
 void raise_event(struct event_queue *q, struct event *e)
 {
+	SND_UNCANCELED;
 	const uint64_t one = 1;
 	(void)pthread_mutex_lock(&q->lock);
 	if (!e->queued) {
@@ -65,6 +70,7 @@ void drop_event(struct event_queue *q, struct event *e)
 
 void await_acknowledged(pthread_mutex_t *mutex, pthread_cond_t *cond, const uint32_t *acknowledged, const uint32_t *taken)
 {
+	SND_UNCANCELED;
 	(void)pthread_mutex_lock(mutex);
 	while (*acknowledged != *taken)
 		(void)pthread_cond_wait(cond, mutex);

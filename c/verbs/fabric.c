@@ -106,6 +106,7 @@ static snd_adapter *take_spare(void)
 /* make_adapter stores an adapter for a context into *adapter, unless there is one. */
 static snd_adapter *make_adapter(struct context *c, snd_adapter **adapter)
 {
+	SND_UNCANCELED;
 	(void)pthread_mutex_lock(&here.lock);
 	if (*adapter == NULL && join_with(c) && (*adapter = take_spare()) == NULL) {
 		const snd_status s = snd_adapter_open(here.fabric, adapter);
@@ -139,6 +140,7 @@ static void close_adapter(snd_adapter *adapter)
 
 void leave_fabric(struct context *c)
 {
+	SND_UNCANCELED;
 	(void)pthread_mutex_lock(&here.lock);
 	const bool joined = c->joined == here.forks;
 	if (joined && --here.contexts == 0) {

@@ -52,6 +52,7 @@ int new_endpoint(struct qp *qp, snd_endpoint **core)
 
 snd_status serve_rest(snd_endpoint *endpoint)
 {
+	SND_UNCANCELED;
 	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, "serve");
 	for (int i = 0; i < MAX_TURNS && snd_progress(endpoint); i++)
 		;

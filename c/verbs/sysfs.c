@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "error.h"
 #include "linux/descriptor.h"
 #include "objects.h"
 #include "sys/place.h"
@@ -56,6 +57,7 @@ size_t softnd_device_file(const char *path, char *text, size_t size)
 /* Returns the length of the text, without its last newline, or -1 with errno. It ends with a zero if there is space. */
 int ibv_read_sysfs_file(const char *folder, const char *file, char *text, size_t size)
 {
+	SND_UNCANCELED;
 	char path[PATH_MAX], placed[PATH_MAX], live[DEVICE_FILE];
 	(void)snprintf(path, sizeof path, "%s/%s", folder, file);
 	const char *found = place(path, placed);

@@ -18,6 +18,7 @@ bool is_asked(void)
 
 static void print(const char *format, va_list arguments)
 {
+	SND_UNCANCELED;
 	char text[512];
 	if (!is_asked())
 		return;
@@ -67,6 +68,7 @@ static int error_of(snd_status status)
 
 int report_status(snd_status status)
 {
+	SND_UNCANCELED;
 	(void)fprintf(stderr, "softnd: %s\n", snd_last_error());
 	errno = error_of(status);
 	return errno;
@@ -92,6 +94,7 @@ static void cause_of(snd_cq *cq, const snd_result *r, char text[SND_REASON])
 
 void explain(snd_cq *cq, const snd_result *r)
 {
+	SND_UNCANCELED; /* the results that the poll has taken would be lost */
 	char cause[SND_REASON];
 	if (r->status == SND_CANCELED || !is_asked())
 		return;

@@ -20,7 +20,8 @@
  * snd_fabric_close and snd_job_close, and all objects of the fabric: they block until those calls have
  * returned. The collective calls of a rank are made one after the other.
  *
- * No call changes errno.
+ * No call changes errno. None is a point at which a thread can be canceled: pthread_cancel takes effect after the call. A call must not be made
+ * with PTHREAD_CANCEL_ASYNCHRONOUS.
  *
  * Signals. The library installs no handler, sends no signal, and leaves the signal masks of the program's
  * threads as they are. A handler may run at any time, with or without SA_RESTART and SA_ONSTACK. It may call no

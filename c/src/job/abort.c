@@ -94,6 +94,7 @@ static void report(const char *who, int code, const char *reason)
 
 void snd_job_abort(snd_job *job, int code, const char *reason)
 {
+	SND_KEEP_ERRNO;
 	if (code < 1 || code > 255)
 		code = 1;
 	if (reason == NULL)

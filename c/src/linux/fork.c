@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "error.h"
 #include "linux/descriptor.h"
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -34,6 +35,7 @@ static void close_last(void)
 
 static void in_child(void)
 {
+	SND_UNCANCELED;
 	while (count > 0)
 		close_last();
 	pthread_mutex_unlock(&mutex);

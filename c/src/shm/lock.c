@@ -45,7 +45,7 @@ static void await_outside(const struct snd_bias *b)
 			sched_yield();
 			continue;
 		}
-		(void)syscall(SYS_nanosleep, &(struct timespec){0, nap}, NULL); /* nanosleep is a point at which a thread can be canceled */
+		nanosleep(&(struct timespec){0, nap}, NULL);
 		nap = nap * 2 < LONGEST_NAP ? nap * 2 : LONGEST_NAP;
 	}
 }
@@ -101,6 +101,7 @@ static void name_of(uint32_t thread, char *name, size_t size)
 
 static void report(struct snd_fabric *f, uint32_t other)
 {
+	SND_KEEP_ERRNO;
 	char mine[32], theirs[32], rank[32] = "";
 	name_of(this_thread(), mine, sizeof mine);
 	name_of(other, theirs, sizeof theirs);

@@ -49,6 +49,7 @@ struct snd_watch {
 
 static void ring(struct snd_watch *w)
 {
+	SND_KEEP_ERRNO;
 	const uint64_t one = 1;
 	if (snd_is_still(w->bell, &w->identity) && write(w->bell, &one, sizeof one) < 0) { /* only at the maximal count, when it is readable */
 	}
