@@ -69,8 +69,8 @@ struct id {
 	enum state state;
 	int port;       /* socket with the name of its port; -1 = none */
 	int connection; /* -1 = none */
-	int timer;      /* while a request waits for a listener; else -1 */
-	unsigned tries; /* of such a request */
+	int timer;      /* while a request waits for a listener, or an end for the program; else -1 */
+	unsigned tries; /* of such a wait */
 	struct message *request; /* the latest that was sent, or waits; NULL = none */
 	struct id *listener; /* of an identifier that is INCOMING; else NULL */
 	struct id *next;
@@ -138,6 +138,9 @@ int take_peer(int listener);
 void on_socket(struct id *id);
 /* close_connection ends the connection, or the wait for a listener. */
 void close_connection(struct id *id);
+
+/* A call of our libibverbs: whether completions of a queue pair wait to be polled. */
+bool softnd_has_completions(struct ibv_qp *qp);
 
 /* complete waits for the event of a call that has begun, if the identifier is synchronous. The lock is not held. */
 int complete(struct id *id, int begun);

@@ -141,11 +141,49 @@ static void on_response(struct id *id, const struct message *m)
 	}
 }
 
+/* A server that opens another listener for each client, as those of perftest do, may be about to. A program may be about to poll the last completions:
+ * libfabric destroys the queue pair when the peer disconnects, and with it those. Over a network, a request and an end come later. */
+enum { TRIES = 40, TRY_NS = 5000000 };
+
+static bool begin_tries(struct id *id)
+{
+	const struct itimerspec each = {.it_interval.tv_nsec = TRY_NS, .it_value.tv_nsec = TRY_NS};
+	id->tries = 0;
+	id->timer = snd_above_standard(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+	return id->timer >= 0 && timerfd_settime(id->timer, 0, &each, NULL) == 0 && watch(id, id->timer);
+}
+
+static void end_tries(struct id *id)
+{
+	unwatch(id, id->timer);
+	(void)close(id->timer);
+	id->timer = -1;
+}
+
+static bool has_completions(const struct id *id) { return id->public.qp != NULL && softnd_has_completions(id->public.qp); }
+
+/* disconnected ends the connection, and tells the program if it has no completions to poll, or does not poll them. */
+static void disconnected(struct id *id)
+{
+	const bool by_peer = id->state == CONNECTED;
+	end(id, DISCONNECTED);
+	if (by_peer && has_completions(id) && begin_tries(id))
+		return;
+	(void)queue_event(id, RDMA_CM_EVENT_DISCONNECTED, 0, NULL);
+}
+
+static void try_end(struct id *id)
+{
+	if (has_completions(id) && ++id->tries < TRIES)
+		return;
+	end_tries(id);
+	(void)queue_event(id, RDMA_CM_EVENT_DISCONNECTED, 0, NULL);
+}
+
 static void on_end(struct id *id)
 {
 	(void)send_signal(id, END_SEEN);
-	end(id, DISCONNECTED);
-	(void)queue_event(id, RDMA_CM_EVENT_DISCONNECTED, 0, NULL);
+	disconnected(id);
 }
 
 /* on_loss handles the end of the socket: the peer has destroyed its identifier, or is dead. */
@@ -167,8 +205,7 @@ static void on_loss(struct id *id)
 		return;
 	case CONNECTED:
 	case DISCONNECTING:
-		end(id, DISCONNECTED);
-		(void)queue_event(id, RDMA_CM_EVENT_DISCONNECTED, 0, NULL);
+		disconnected(id);
 		return;
 	default:
 		close_connection(id);
@@ -203,10 +240,8 @@ static void on_message(struct id *id, const struct message *m)
 			on_end(id);
 		return;
 	case END_SEEN:
-		if (id->state == DISCONNECTING) {
-			end(id, DISCONNECTED);
-			(void)queue_event(id, RDMA_CM_EVENT_DISCONNECTED, 0, NULL);
-		}
+		if (id->state == DISCONNECTING)
+			disconnected(id);
 		return;
 	}
 }
@@ -253,29 +288,20 @@ static int try_request(struct id *id)
 	return error == EPIPE || error == ECONNRESET ? ECONNREFUSED : error;
 }
 
-/* A server that opens another listener for each client, as those of perftest do, may be about to: over a network, the request would come later. */
-enum { TRIES = 40, TRY_NS = 5000000 };
-
-static bool await_listener(struct id *id)
-{
-	const struct itimerspec each = {.it_interval.tv_nsec = TRY_NS, .it_value.tv_nsec = TRY_NS};
-	id->tries = 0;
-	id->timer = snd_above_standard(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
-	return id->timer >= 0 && timerfd_settime(id->timer, 0, &each, NULL) == 0 && watch(id, id->timer);
-}
-
 static void on_timer(struct id *id)
 {
 	uint64_t ticks;
 	if (read(id->timer, &ticks, sizeof ticks) < 0)
 		return;
+	if (id->state == DISCONNECTED) {
+		try_end(id);
+		return;
+	}
 	const int error = try_request(id);
 	if (error == ECONNREFUSED && ++id->tries < TRIES)
 		return;
 	if (error == 0) {
-		unwatch(id, id->timer);
-		(void)close(id->timer);
-		id->timer = -1;
+		end_tries(id);
 		return;
 	}
 	end(id, ROUTED);
@@ -324,7 +350,7 @@ static int begin_request(struct id *id, const struct rdma_conn_param *param)
 	error = try_request(id);
 	if (error == EAGAIN)
 		return queue_event(id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT, NULL) ? 0 : ENOMEM;
-	if (error == ECONNREFUSED && !await_listener(id)) {
+	if (error == ECONNREFUSED && !begin_tries(id)) {
 		close_connection(id);
 		return ENOMEM;
 	}

@@ -59,6 +59,18 @@ snd_status serve_rest(snd_endpoint *endpoint)
 	return snd_leave_with(endpoint->object.fabric, SND_SUCCESS);
 }
 
+static bool has_results(snd_endpoint *endpoint)
+{
+	SND_GET(endpoint, SND_TYPE_ENDPOINT, "results", bool, snd_cq_has(endpoint->receive_cq, endpoint) || snd_cq_has(endpoint->initiator_cq, endpoint), false);
+}
+
+bool softnd_has_completions(struct ibv_qp *public)
+{
+	snd_endpoint *core = ((struct qp *)public)->core;
+	(void)serve_rest(core);
+	return has_results(core);
+}
+
 static snd_status drop_results(snd_endpoint *endpoint)
 {
 	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, "drop results");

@@ -109,6 +109,14 @@ void snd_cq_detach(struct snd_cq *q, struct snd_endpoint *ep)
 	}
 }
 
+bool snd_cq_has(const struct snd_cq *q, const struct snd_endpoint *ep)
+{
+	for (uint64_t i = q->head; i != q->tail; i++)
+		if (is_of(&q->entries[i & q->mask], ep))
+			return true;
+	return false;
+}
+
 void snd_cq_drop(struct snd_cq *q, const struct snd_endpoint *ep)
 {
 	uint64_t to = q->tail;

@@ -80,6 +80,8 @@ struct snd_cq {
 
 bool snd_cq_attach(struct snd_cq *q, struct snd_endpoint *ep);
 void snd_cq_detach(struct snd_cq *q, struct snd_endpoint *ep);
+/* snd_cq_has reports whether results of an endpoint are in q. */
+bool snd_cq_has(const struct snd_cq *q, const struct snd_endpoint *ep);
 /* snd_cq_drop takes the results of an endpoint out of q. */
 void snd_cq_drop(struct snd_cq *q, const struct snd_endpoint *ep);
 /* snd_cq_release frees a closed queue that nothing refers to. */

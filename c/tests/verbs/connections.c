@@ -339,6 +339,20 @@ static void check_limits(const struct rdma_cm_id *id, uint8_t reads, uint8_t ret
 	CHECK(attr.retry_cnt == retry_cnt && attr.rnr_retry == rnr_retry);
 }
 
+/* end_after_message ends the connection after a message. The other side hears of the end when it has polled the completion, or does not poll it. */
+static void end_after_message(struct rdma_cm_id *from, struct rdma_cm_id *to, bool polls)
+{
+	struct rdma_cm_event *e;
+	struct ibv_wc wc;
+	CHECK(rdma_post_recvv(to, NULL, NULL, 0) == 0 && rdma_post_sendv(from, NULL, NULL, 0, IBV_SEND_SIGNALED) == 0 && rdma_get_send_comp(from, &wc) == 1);
+	rdma_destroy_ep(from);
+	CHECK(fcntl(to->channel->fd, F_SETFL, O_NONBLOCK) == 0 && rdma_get_cm_event(to->channel, &e) != 0 && errno == EAGAIN);
+	CHECK(fcntl(to->channel->fd, F_SETFL, 0) == 0 && (!polls || (ibv_poll_cq(to->recv_cq, 1, &wc) == 1 && wc.status == IBV_WC_SUCCESS)));
+	see(to->channel, RDMA_CM_EVENT_DISCONNECTED, to, 0);
+	CHECK(polls || ibv_poll_cq(to->recv_cq, 1, &wc) == 1);
+	rdma_destroy_ep(to);
+}
+
 /* Programs without parameters get the most that the device can, and so do those that ask for it. */
 static void defaults(void)
 {
@@ -365,8 +379,7 @@ static void defaults(void)
 		CHECK(pthread_create(&thread, NULL, accept_plainly, listener) == 0 && rdma_connect(id, p) == 0 && pthread_join(thread, &server) == 0);
 		check_limits(id, (uint8_t)device.max_qp_rd_atom, i == 0 ? 7 : 1, i == 0 ? 7 : 2);
 		check_limits(server, (uint8_t)device.max_qp_rd_atom, i == 0 ? 7 : 1, i == 0 ? 7 : 2);
-		rdma_destroy_ep(id);
-		rdma_destroy_ep(server);
+		end_after_message(i == 0 ? server : id, i == 0 ? id : server, i == 0);
 	}
 	rdma_destroy_ep(listener);
 }
