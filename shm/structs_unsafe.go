@@ -48,7 +48,9 @@ type memberRecord struct {
 	_                [80]byte
 	inbox            atomic.Uint64 // head of a list of mail; see Peer.SendMail
 	livenessRequests atomic.Uint32 // incremented when a member that this one may have to watch joins or leaves; see Member.LivenessCheckDue
-	_                [116]byte
+	_                [52]byte
+	bytes, requests  atomic.Uint64 // that queue pairs of verbs programs have transferred, in all processes that had the slot. Only C writes them
+	_                [48]byte
 	waiters          doorbell.Doorbell
 	_                [120]byte
 	engine           doorbell.Doorbell
@@ -87,6 +89,7 @@ func _() { // a compile error here (constant or index) means that a field or siz
 	_ = at[unsafe.Sizeof(header{})-512]
 	_, _ = at[unsafe.Offsetof(nameEntry{}.name)-64], at[unsafe.Sizeof(nameEntry{})-nameEntrySize]
 	_, _ = at[unsafe.Offsetof(memberRecord{}.inbox)-128], at[unsafe.Offsetof(memberRecord{}.waiters)-256]
+	_, _ = at[unsafe.Offsetof(memberRecord{}.bytes)-192], at[unsafe.Offsetof(memberRecord{}.requests)-200]
 	_, _ = at[unsafe.Offsetof(memberRecord{}.engine)-384], at[unsafe.Sizeof(memberRecord{})-memberStride]
 	_, _ = at[unsafe.Offsetof(rankRecord{}.round)-24], at[unsafe.Offsetof(rankRecord{}.membarrier)-32]
 	_ = at[unsafe.Offsetof(rankRecord{}.publishedRound)-40]

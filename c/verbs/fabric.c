@@ -2,6 +2,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "endpoint/cq.h"
 #include "endpoint/progress_engine.h"
 #include "endpoint/provider.h"
 #include "linux/clock.h"
@@ -9,8 +10,10 @@
 #include "meet/bootstrap.h"
 #include "objects.h"
 #include "settings.h"
+#include "shm/fabric_name.h"
 
 #define JOIN_TIMEOUT INT64_C(10000000000)
+#define OBSERVE_TIMEOUT INT64_C(1000000000)
 #define MAX_SPIN INT64_C(1000000000)
 
 /* spare is the adapter of a domain that the program has freed. A fabric gives no process more than 65,535 adapters. */
@@ -38,9 +41,18 @@ static void reset(void)
 }
 SND_RESET_IN_CHILD(reset)
 
+static bool is_in_job(void) { return getenv("SOFTND_ARENA_FD") != NULL || getenv("SOFTND_CONTROL") != NULL; }
+
+/* own_fabric returns the name of the fabric of processes that are in no job. */
+static const char *own_fabric(void)
+{
+	const char *name = getenv("SOFTND_VERBS_FABRIC");
+	return name != NULL && *name != '\0' ? name : "verbs";
+}
+
 static snd_status join(void)
 {
-	const char *op = "join fabric", *name = getenv("SOFTND_VERBS_FABRIC");
+	const char *op = "join fabric";
 	snd_fabric_options o = {.threading = SND_THREAD_SAFE, .progress = SND_PROGRESS_AUTO};
 	const char *spin = snd_value_of("SOFTND_VERBS_SPIN");
 	int64_t duration;
@@ -49,10 +61,10 @@ static snd_status join(void)
 		s = snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_VERBS_SPIN: \"%s\": want a duration from 0 to 1s, such as 50us", op, spin);
 	if (s != SND_SUCCESS)
 		return s;
-	if (getenv("SOFTND_ARENA_FD") != NULL || getenv("SOFTND_CONTROL") != NULL)
+	if (is_in_job())
 		s = snd_place_visit(&o, &here.fabric, op);
 	else
-		s = snd_fabric_join(name != NULL && *name != '\0' ? name : "verbs", 0, 0, 0, -1, &o, snd_deadline(JOIN_TIMEOUT), &here.fabric, op);
+		s = snd_fabric_join(own_fabric(), 0, 0, 0, -1, &o, snd_deadline(JOIN_TIMEOUT), &here.fabric, op);
 	if (s != SND_SUCCESS)
 		return s;
 	if (*spin != '\0')
@@ -136,6 +148,47 @@ static void close_adapter(snd_adapter *adapter)
 {
 	if (adapter != NULL)
 		(void)snd_adapter_close(adapter, SND_FOREVER);
+}
+
+static struct traffic traffic_in(const struct snd_arena *a)
+{
+	struct traffic t = {0};
+	for (uint32_t slot = 0; slot < SNDL_MEMBERS; slot++) {
+		const struct snd_member_record *r = snd_member(a, slot);
+		t.bytes += snd_relaxed(&r->bytes);
+		t.requests += snd_relaxed(&r->requests);
+	}
+	return t;
+}
+
+/* observe counts the traffic of a fabric that this process has not joined. */
+static struct traffic observe(void)
+{
+	const char *op = "read counters";
+	struct traffic t = {0};
+	struct snd_arena a;
+	if ((is_in_job() ? snd_arena_attach(&a, (int)snd_number_in("SOFTND_ARENA_FD"), snd_clock() + OBSERVE_TIMEOUT, op) : snd_find_arena(&a, own_fabric(), op)) == SND_SUCCESS) {
+		t = traffic_in(&a);
+		snd_arena_close(&a);
+	}
+	return t;
+}
+
+struct traffic count_traffic(void)
+{
+	SND_UNCANCELED;
+	struct traffic t;
+	(void)pthread_mutex_lock(&here.lock);
+	if (here.fabric != NULL) {
+		snd_lock(here.fabric);
+		snd_show_traffic(here.fabric);
+		t = traffic_in(&here.fabric->arena);
+		snd_unlock(here.fabric);
+	} else {
+		t = observe();
+	}
+	(void)pthread_mutex_unlock(&here.lock);
+	return t;
 }
 
 void leave_fabric(struct context *c)

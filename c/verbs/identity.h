@@ -24,6 +24,7 @@
 #define PORT_GID_PREFIX 0xfe80000000000000
 #define MAX_LID 0xbfff
 #define PORT_SM_LID 1
+#define COUNTERS "ports/1/counters/" /* below the device's directory */
 #define NET_DEVICE "lo"
 #define NET_INDEX 1
 #define PORT_PKEY 0xffff

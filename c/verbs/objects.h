@@ -130,6 +130,8 @@ snd_adapter *adapter_of(struct pd *pd);
 snd_adapter *queues_of(struct context *c);
 /* give_back keeps the adapter of a domain that ends, or NULL, for another one. */
 void give_back(snd_adapter *adapter);
+/* count_traffic returns what the queue pairs of all processes of the fabric have transferred; 0 if it has no members. */
+struct traffic { uint64_t bytes, requests; } count_traffic(void);
 /* leave_fabric ends all that a context still has in the fabric. */
 void leave_fabric(struct context *c);
 

@@ -37,6 +37,14 @@ static int entry(const char *path, const char *directory, const struct addresses
 	return has_gid(own, i) ? i : -1;
 }
 
+/* counter stores a counter of the port. All that is sent is received by the same port. A packet has 4,096 bytes, or is the rest of a
+ * request. */
+static size_t counter(const char *path, char *text, size_t size)
+{
+	const struct traffic t = count_traffic();
+	return (size_t)snprintf(text, size, "%llu\n", (unsigned long long)(strstr(path, "data") != NULL ? t.bytes / 4 : t.requests + t.bytes / 4096));
+}
+
 size_t softnd_device_file(const char *path, char *text, size_t size)
 {
 	const struct addresses own = own_addresses();
@@ -47,6 +55,8 @@ size_t softnd_device_file(const char *path, char *text, size_t size)
 		return (size_t)snprintf(text, size, "%#x\n", own.lid);
 	if (strcmp(path, "ports/1/link_layer") == 0)
 		return (size_t)snprintf(text, size, "%s\n", is_ethernet() ? "Ethernet" : "InfiniBand");
+	if (strncmp(path, COUNTERS, sizeof COUNTERS - 1) == 0)
+		return counter(path, text, size);
 	if ((i = entry(path, "ports/1/gids/", &own)) >= 0)
 		return words(&own.gids[i], 8, text, size);
 	if ((i = entry(path, "ports/1/gid_attrs/types/", &own)) >= 0)

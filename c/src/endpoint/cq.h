@@ -116,6 +116,9 @@ static inline bool snd_cq_takes(const struct snd_cq *q) { return q->tail - q->he
 
 /* snd_count_result counts a result by type, before it is added to q; NULL: a success without a result. */
 void snd_count_result(struct snd_endpoint *ep, struct snd_cq *q, snd_status status, uint32_t type, uint64_t bytes);
+/* snd_show_traffic stores what the endpoints with a number have transferred into the member's record. snd_keep_traffic keeps that of one that ends. */
+void snd_show_traffic(struct snd_fabric *f);
+void snd_keep_traffic(const struct snd_endpoint *ep);
 
 enum { SND_CQ_REUSED = 16 }; /* places that a queue uses as long as it is usually empty */
 
@@ -167,6 +170,7 @@ static inline bool snd_can_run_fast(const struct snd_endpoint *ep)
 static inline void snd_complete_fast(struct snd_endpoint *ep, uint32_t kind, uint64_t context, uint64_t n)
 {
 	ep->adjustment++;
+	ep->bytes += n;
 	snd_cq_push(ep->initiator_cq, &ep->initiator_slots, SND_SUCCESS, kind, context, n, 0, false);
 }
 

@@ -226,6 +226,7 @@ struct snd_endpoint {
 
 	/* Initiator queue. */
 	uint64_t posted, completed, adjustment, initiator_depth;
+	uint64_t bytes; /* of the requests that have succeeded */
 	struct snd_cq *initiator_cq;
 	struct snd_slots initiator_slots;
 	/* Receive queue. */

@@ -3,6 +3,7 @@
 #include "endpoint/progress_housekeeper.h"
 
 #include "endpoint/cm_connection.h"
+#include "endpoint/cq.h"
 #include "endpoint/event.h"
 #include "endpoint/progress_statuspage.h"
 #include "shm/fabric_name.h"
@@ -55,6 +56,7 @@ void snd_housekeep(struct snd_fabric *f, int64_t now)
 			f->status_at = now;
 			snd_events_of_waiting(f, now);
 			snd_update_status_page(f, now);
+			snd_show_traffic(f);
 		}
 	}
 }

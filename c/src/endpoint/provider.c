@@ -312,6 +312,7 @@ void snd_close_fabric(struct snd_fabric *f)
 	}
 	snd_watch_stop(f);
 	free_objects(f);
+	snd_show_traffic(f);
 	snd_leave(f);
 	snd_unlock(f);
 	snd_end_events(f->events);

@@ -278,6 +278,7 @@ static bool free_endpoint(struct snd_work *work)
 void snd_forget_endpoint(struct snd_endpoint *ep)
 {
 	snd_part(ep);
+	snd_keep_traffic(ep);
 	snd_list_remove(&ep->link);
 	snd_list_remove(&ep->match.link);
 	snd_list_remove(&ep->free_work.link);

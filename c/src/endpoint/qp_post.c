@@ -276,6 +276,7 @@ SND_FAST bool write_words(struct snd_endpoint *ep, uint64_t context, const snd_s
 		!snd_copy_words(&ep->guard, token, address, sge->token, sge->buffer, n))
 		return false;
 	ep->adjustment++;
+	ep->bytes += n;
 	snd_cq_put(ep->initiator_cq, &ep->initiator_slots, SND_SUCCESS, SND_REQUEST_WRITE, context, n, 0);
 	return true;
 }

@@ -464,6 +464,7 @@ void snd_complete_request(struct snd_endpoint *ep, struct snd_send_request *r)
 		ep->hook->forget(ep, r);
 	const bool silent = snd_is_silent(r);
 	const uint64_t bytes = r->status == SND_SUCCESS && r->kind != SND_REQUEST_BIND && r->kind != SND_REQUEST_INVALIDATE ? r->total : 0;
+	ep->bytes += bytes;
 	if (!silent)
 		snd_cq_limit(ep->initiator_cq, ep);
 	if (snd_unlikely((ep->slow & SND_SLOW_COUNTS) != 0))

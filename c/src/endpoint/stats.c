@@ -43,6 +43,27 @@ void snd_count_result(struct snd_endpoint *ep, struct snd_cq *q, snd_status stat
 		count(&q->operations, status, type, bytes);
 }
 
+static void add_traffic(const struct snd_endpoint *ep, struct snd_traffic *t)
+{
+	if (!ep->numbered)
+		return;
+	t->bytes += ep->bytes;
+	t->requests += ep->completed + ep->adjustment + ep->counters.silent;
+}
+
+void snd_keep_traffic(const struct snd_endpoint *ep) { add_traffic(ep, &ep->object.fabric->traffic); }
+
+void snd_show_traffic(struct snd_fabric *f)
+{
+	struct snd_traffic t = f->traffic;
+	for (const struct snd_link *l = f->endpoints.next; l != &f->endpoints; l = l->next)
+		add_traffic(SND_OF(l, struct snd_endpoint, link), &t);
+	for (const struct snd_link *l = f->closing.next; l != &f->closing; l = l->next)
+		add_traffic(SND_OF(l, struct snd_endpoint, link), &t);
+	snd_set(&f->record->bytes, t.bytes);
+	snd_set(&f->record->requests, t.requests);
+}
+
 snd_status snd_endpoint_get_stats(size_t stats_size, snd_endpoint *endpoint, snd_endpoint_stats *stats)
 {
 	const char *op = "get statistics";

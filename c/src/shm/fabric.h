@@ -119,6 +119,8 @@ struct snd_fabric {
 	int64_t published_at; /* 0: there was progress since, or a call has begun */
 	int64_t status_at;    /* of the last update */
 
+	struct snd_traffic { uint64_t bytes, requests; } traffic; /* of endpoints with a number that have ended, and of the members before this one */
+
 	struct snd_heap heap;
 	struct snd_mapped *mapped; /* the mapping of the arena, see mr_allocation.c */
 	snd_half released; /* number of allocations that the fabric has to free, see mr_allocation.c */

@@ -213,21 +213,47 @@ void snd_stop_serving(struct snd_fabric *f)
 	f->socket = -1;
 }
 
+/* name_socket stores the name of the socket of a fabric. */
+enum { SOCKET_NAME = 100 };
+static void name_socket(const char *name, char at[SOCKET_NAME]) { snprintf(at, SOCKET_NAME, "softnd-fabric-%lu-%s", (unsigned long)geteuid(), name); }
+
+/* attach_answer attaches the arena that a member has sent, and closes its descriptor. */
+static snd_status attach_answer(struct snd_arena *a, int fd, const uint64_t id[2], int64_t deadline, const char *op)
+{
+	snd_status s = snd_arena_attach(a, fd, deadline, op);
+	snd_fork_close(fd);
+	if (s == SND_SUCCESS && (a->id[0] != id[0] || a->id[1] != id[1])) {
+		snd_arena_close(a);
+		s = snd_fail(SND_INVALID_PARAMETER, "%s: the arena in the reply is not the announced one", op);
+	}
+	return s;
+}
+
+snd_status snd_find_arena(struct snd_arena *a, const char *name, const char *op)
+{
+	char at[SOCKET_NAME];
+	int fds[2];
+	uint64_t id[2];
+	name_socket(name, at);
+	const snd_status s = ask(at, fds, id, op);
+	if (s != SND_SUCCESS)
+		return s;
+	snd_fork_close(fds[1]);
+	return attach_answer(a, fds[0], id, snd_clock() + TIMEOUT_MS * INT64_C(1000000), op);
+}
+
 /* find opens or creates the arena of a name. */
 snd_status snd_find_fabric(struct snd_fabric *f, const char *name, uint32_t ranks, uint32_t host, uint64_t size, int64_t deadline, const char *op)
 {
-	char at[100];
-	snprintf(at, sizeof at, "softnd-fabric-%lu-%s", (unsigned long)geteuid(), name);
+	char at[SOCKET_NAME];
+	name_socket(name, at);
 	snd_status s;
 	for (;;) {
 		int fds[2];
 		uint64_t id[2] = {0, 0};
 		s = ask(at, fds, id, op);
 		if (s == SND_SUCCESS) {
-			s = snd_arena_attach(&f->arena, fds[0], deadline, op);
-			snd_fork_close(fds[0]);
-			if (s == SND_SUCCESS && (f->arena.id[0] != id[0] || f->arena.id[1] != id[1]))
-				s = snd_fail(SND_INVALID_PARAMETER, "%s: the arena in the reply is not the announced one", op);
+			s = attach_answer(&f->arena, fds[0], id, deadline, op);
 			if (s == SND_SUCCESS && ranks != 0 && ranks != f->arena.ranks)
 				s = snd_fail(SND_INVALID_PARAMETER, "%s: the fabric is for %" PRIu32 " ranks (asked %" PRIu32 "): pass the number of its creator", op, f->arena.ranks, ranks);
 			if (s == SND_SUCCESS && host != f->arena.host)

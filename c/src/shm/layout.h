@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#define SNDL_LAYOUT_HASH                        UINT64_C(0x20c4e70bc23c65d2)
+#define SNDL_LAYOUT_HASH                        UINT64_C(0xbe8be45836c0aa04)
 #define SNDL_LAYOUT_VERSION                     2u
 #define SNDL_HEADER_PAGE                        4096u
 #define SNDL_TABLE_ALIGN                        4096u
@@ -59,6 +59,8 @@
 #define SNDL_AT_MEMBER_RECORD_NAMES             40u
 #define SNDL_AT_MEMBER_RECORD_INBOX             128u
 #define SNDL_AT_MEMBER_RECORD_LIVENESS_REQUESTS 136u
+#define SNDL_AT_MEMBER_RECORD_BYTES             192u
+#define SNDL_AT_MEMBER_RECORD_REQUESTS          200u
 #define SNDL_AT_MEMBER_RECORD_WAITERS           256u
 #define SNDL_AT_MEMBER_RECORD_ENGINE            384u
 #define SNDL_SIZEOF_RANK_RECORD                 64u

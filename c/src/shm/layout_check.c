@@ -55,6 +55,10 @@ _Static_assert(offsetof(struct snd_member_record, inbox) == SNDL_AT_MEMBER_RECOR
 _Static_assert(sizeof(((struct snd_member_record *)0)->inbox) == 8, "size of inbox");
 _Static_assert(offsetof(struct snd_member_record, liveness_requests) == SNDL_AT_MEMBER_RECORD_LIVENESS_REQUESTS, "offset of livenessRequests");
 _Static_assert(sizeof(((struct snd_member_record *)0)->liveness_requests) == 4, "size of livenessRequests");
+_Static_assert(offsetof(struct snd_member_record, bytes) == SNDL_AT_MEMBER_RECORD_BYTES, "offset of bytes");
+_Static_assert(sizeof(((struct snd_member_record *)0)->bytes) == 8, "size of bytes");
+_Static_assert(offsetof(struct snd_member_record, requests) == SNDL_AT_MEMBER_RECORD_REQUESTS, "offset of requests");
+_Static_assert(sizeof(((struct snd_member_record *)0)->requests) == 8, "size of requests");
 _Static_assert(offsetof(struct snd_member_record, waiters) == SNDL_AT_MEMBER_RECORD_WAITERS, "offset of waiters");
 _Static_assert(sizeof(((struct snd_member_record *)0)->waiters) == 8, "size of waiters");
 _Static_assert(offsetof(struct snd_member_record, engine) == SNDL_AT_MEMBER_RECORD_ENGINE, "offset of engine");

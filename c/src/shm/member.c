@@ -63,6 +63,7 @@ static snd_status take(struct snd_fabric *f, int fd, uint32_t slot, void (*prepa
 	f->record = r;
 	f->page = snd_page(a, slot);
 	f->last_checked = slot;
+	f->traffic = (struct snd_traffic){snd_relaxed(&r->bytes), snd_relaxed(&r->requests)};
 	prepare(f);
 	snd_set32(&r->pid, (uint32_t)getpid());
 	snd_set(&r->pid_ns, snd_pid_namespace());

@@ -80,7 +80,9 @@ struct snd_member_record {
 	char pad1[80];
 	snd_word inbox;
 	snd_half liveness_requests;
-	char pad2[116];
+	char pad2[52];
+	snd_word bytes, requests; /* of queue pairs, see snd_show_traffic */
+	char pad5[48];
 	struct snd_doorbell waiters;
 	char pad3[120];
 	struct snd_doorbell engine;

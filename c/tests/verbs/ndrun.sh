@@ -25,6 +25,11 @@ has 'ndrun: rank 0 .*exited with code 1'
 port=$((20000 + $$ % 20000))
 output=$("$ndrun" --verbs --timeout 60s -n 1 ibv_rc_pingpong -c -p $port : --after listen -n 1 ibv_rc_pingpong -c -p $port localhost 2>&1) || { echo "$output"; exit 1; }
 has '^\[1\] 1000 iters'
+# A third rank reads what they have transferred.
+port=$((port + 1))
+output=$("$ndrun" --verbs --timeout 60s -n 1 ibv_rc_pingpong -p $port : --after listen -n 1 ibv_rc_pingpong -p $port localhost : -n 1 sh -c \
+	'until n=$(cat /sys/class/infiniband/softnd0/ports/1/counters/port_xmit_data); test $n -gt 0; do :; done; echo counted' 2>&1) || { echo "$output"; exit 1; }
+has '^\[2\] counted$'
 variables=$("$ndrun" --verbs-env)
 output=$(eval "$variables" && ibv_devices 2>&1 && cat $guid)
 has '^ +softnd0[[:space:]]'

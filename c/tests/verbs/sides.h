@@ -95,7 +95,7 @@ static inline struct ibv_qp_attr attributes(enum ibv_qp_state state, uint32_t de
 		.qp_state = state,
 		.port_num = 1,
 		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
-		.ah_attr = {.dlid = 1, .port_num = 1},
+		.ah_attr = {.port_num = 1},
 		.path_mtu = IBV_MTU_1024,
 		.dest_qp_num = dest,
 		.max_dest_rd_atomic = 4,
@@ -111,6 +111,9 @@ static inline struct ibv_qp_attr attributes(enum ibv_qp_state state, uint32_t de
 static inline int move(struct ibv_qp *qp, enum ibv_qp_state state, uint32_t dest)
 {
 	struct ibv_qp_attr attr = attributes(state, dest);
+	struct ibv_port_attr port;
+	CHECK(ibv_query_port(qp->context, attr.port_num, &port) == 0);
+	attr.ah_attr.dlid = port.lid;
 	return ibv_modify_qp(qp, &attr, state == IBV_QPS_INIT ? INIT_MASK : state == IBV_QPS_RTR ? RTR_MASK : state == IBV_QPS_RTS ? RTS_MASK : IBV_QP_STATE);
 }
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The distribution's programs transfer data between processes. traffic.sh OURS PART, where PART is pingpong, perftest, sizes, kill, links or cm
+# The distribution's programs transfer data between processes. traffic.sh OURS PART, where PART is one of those below
 set -eu
 export LD_LIBRARY_PATH="$1" SOFTND_VERBS_FABRIC="traffic-$2-$$" SOFTND_DEBUG=1
 work=$(mktemp -d)
@@ -70,6 +70,28 @@ kill)
 		wait $server || :
 		echo "$program: the client ends"
 	done
+	;;
+counted)
+	# Counters of the port grow while processes transfer data, and the program that does finds out how much it was.
+	count() { LD_PRELOAD="$LD_LIBRARY_PATH/libsoftnd-sys.so" cat /sys/class/infiniband/softnd0/ports/1/counters/$1; }
+	test $(count port_xmit_data) = 0
+	: >"$work/client"
+	begin ib_write_bw -F -D 1 --run_infinitely
+	timeout 100 ib_write_bw -F -D 1 --run_infinitely -p $port localhost >"$work/client" 2>&1 &
+	client=$!
+	least=0
+	for turn in 1 2 3; do
+		until test $(count port_xmit_data) -gt $least; do
+			kill -0 $client || fail 'no traffic'
+		done
+		least=$(count port_rcv_data)
+	done
+	kill $client $server
+	wait $client $server || :
+	begin ib_write_bw -F -n 1000
+	LD_PRELOAD="$LD_LIBRARY_PATH/libsoftnd-sys.so" ib_write_bw -F -n 1000 -W counters/port_xmit_data -p $port localhost >"$work/client" 2>&1 && wait $server || fail ib_write_bw
+	grep -q 'counters/port_xmit_data=16384000$' "$work/client" || fail 'another number'
+	echo 'counters are live'
 	;;
 links)
 	# Programs see RoCE, where a path needs a GID.

@@ -35,10 +35,9 @@ static void *find(void *_Atomic *next, const char *name)
 	return found;
 }
 
-/* PASS finds the next function of a name, and the path that it gets. */
-#define PASS(result, name, parameters, failed) \
+/* NEXT finds the next function of a name, and PASS the path that it gets, too. */
+#define NEXT(result, name, parameters, failed) \
 	static void *_Atomic next; \
-	char buffer[PATH_MAX]; \
 	union { \
 		void *found; \
 		result(*call) parameters; /* NOLINT(bugprone-macro-parentheses): of a type */ \
@@ -46,7 +45,10 @@ static void *find(void *_Atomic *next, const char *name)
 	if (real.found == NULL) { \
 		errno = ENOSYS; \
 		return failed; \
-	} \
+	}
+#define PASS(result, name, parameters, failed) \
+	char buffer[PATH_MAX]; \
+	NEXT(result, name, parameters, failed) \
 	path = place(path, buffer)
 
 #define WRAP(result, name, parameters, arguments, failed) \
@@ -99,6 +101,26 @@ static void *find(void *_Atomic *next, const char *name)
 			fill(fileno(f), path); \
 		return f; \
 	}
+
+/* A program may read in a signal handler, which must not look for the next function: main begins after this. */
+#define WRAP_READ(name, parameters, arguments, none) \
+	__attribute__((visibility("default"))) ssize_t name parameters; \
+	ssize_t name parameters \
+	{ \
+		NEXT(ssize_t, name, parameters, -1); \
+		renew(fd); \
+		return real.call arguments; \
+	} \
+	__attribute__((constructor)) static void find_##name(void) \
+	{ \
+		const int saved = errno; \
+		(void)name none; \
+		errno = saved; \
+	}
+
+WRAP_READ(read, (int fd, void *to, size_t size), (fd, to, size), (-1, NULL, 0))
+WRAP_READ(pread, (int fd, void *to, size_t size, off_t at), (fd, to, size, at), (-1, NULL, 0, 0))
+WRAP_READ(pread64, (int fd, void *to, size_t size, off64_t at), (fd, to, size, at), (-1, NULL, 0, 0))
 
 typedef struct dirent Entry;
 typedef struct dirent64 Entry64;

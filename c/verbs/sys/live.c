@@ -2,11 +2,16 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "identity.h"
 #include "place.h"
 
 /* text_of calls softnd_device_file. */
@@ -23,17 +28,70 @@ static size_t text_of(const char *path, char *text, size_t size)
 	return f.found != NULL ? f.call(path, text, size) : 0;
 }
 
+/* store replaces the text behind a descriptor. */
+static bool store(int fd, const char *file)
+{
+	char text[DEVICE_FILE];
+	const size_t n = text_of(file, text, sizeof text);
+	return n > 0 && pwrite(fd, text, n, 0) == (ssize_t)n && ftruncate(fd, (off_t)n) == 0;
+}
+
+/* opened are descriptors of counters. The program may have closed one, and have another file there. */
+enum { OPENED = 8 };
+static struct opened {
+	atomic_int fd; /* and 1; 0 = free */
+	ino_t file;
+	char path[DEVICE_FILE];
+} opened[OPENED];
+static atomic_bool any_opened;
+static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
+
+/* is_open reports whether the descriptor is still that of the counter. */
+static bool is_open(const struct opened *o)
+{
+	struct stat st;
+	const int fd = atomic_load(&o->fd) - 1;
+	return fd >= 0 && fstat(fd, &st) == 0 && st.st_ino == o->file;
+}
+
+static void remember(int fd, const char *file)
+{
+	struct stat st;
+	if (strncmp(file, COUNTERS, sizeof COUNTERS - 1) != 0 || strlen(file) >= DEVICE_FILE || fstat(fd, &st) != 0)
+		return;
+	(void)pthread_mutex_lock(&changing);
+	for (struct opened *o = opened; o < opened + OPENED; o++)
+		if (!is_open(o)) {
+			atomic_store(&o->fd, 0);
+			o->file = st.st_ino;
+			strcpy(o->path, file); /* NOLINT(clang-analyzer-security.insecureAPI.strcpy): it fits */
+			atomic_store(&o->fd, fd + 1);
+			atomic_store(&any_opened, true);
+			break;
+		}
+	(void)pthread_mutex_unlock(&changing);
+}
+
+void renew(int fd)
+{
+	if (!atomic_load_explicit(&any_opened, memory_order_relaxed))
+		return;
+	const int saved = errno;
+	for (struct opened *o = opened; o < opened + OPENED; o++)
+		if (atomic_load(&o->fd) == fd + 1 && is_open(o) && lseek(fd, 0, SEEK_CUR) == 0)
+			(void)store(fd, o->path);
+	errno = saved;
+}
+
 void fill(int fd, const char *path)
 {
 	const int saved = errno;
 	const char *file = in_device(path);
-	char text[DEVICE_FILE];
 	struct stat st;
-	size_t n;
-	if (*file != '\0' && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == 0 && (n = text_of(file, text, sizeof text)) > 0) {
+	if (*file != '\0' && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == 0) {
 		const int memory = memfd_create("softnd", MFD_CLOEXEC);
-		if (memory >= 0 && pwrite(memory, text, n, 0) == (ssize_t)n)
-			(void)dup3(memory, fd, (fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0 ? O_CLOEXEC : 0);
+		if (memory >= 0 && store(memory, file) && dup3(memory, fd, (fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0 ? O_CLOEXEC : 0) == fd)
+			remember(fd, file);
 		if (memory >= 0)
 			(void)close(memory);
 	}

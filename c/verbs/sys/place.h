@@ -16,7 +16,9 @@ const char *beside(const char *name, char buffer[PATH_MAX]);
  * stores that text, and returns its length; 0 = there is none. path is below the device's directory. */
 enum { DEVICE_FILE = 64 }; /* bytes are enough */
 size_t softnd_device_file(const char *path, char *text, size_t size);
-/* fill makes fd, which is open for a path, read as that text if the file is one of those. It keeps errno. */
+/* fill makes fd, which is open for a path, read as that text if the file is one of those. renew is called before a read: a program may read a counter
+ * again, from its beginning. Both keep errno. */
 void fill(int fd, const char *path);
+void renew(int fd);
 
 #endif
