@@ -1,30 +1,71 @@
 #!/bin/sh
-# The distribution's programs transfer data between processes. traffic.sh OURS PART, where PART is one of those below
+# The distribution's programs transfer data between processes, and leave nothing. traffic.sh OURS PART, where PART is one of those below
 set -eu
 export LD_LIBRARY_PATH="$1" SOFTND_VERBS_FABRIC="traffic-$2-$$" SOFTND_DEBUG=1
 work=$(mktemp -d)
 trap 'rm -r "$work"' EXIT
+mkdir "$work/tmp"
 port=$((20000 + $$ % 20000))
 # Programs exchange their addresses over TCP, or connect through librdmacm, whose ports are names.
 listens() { grep -qi ":$(printf %04x $port) [0:]* 0A" /proc/net/tcp /proc/net/tcp6 || grep -q "00010000 .*@softnd-cm-.*-$port\$" /proc/net/unix; }
 # begin PROGRAM ARGUMENTS... starts a server and waits until it listens.
 begin() {
 	port=$((port + 1))
-	timeout 100 stdbuf -oL "$@" -p $port >"$work/server" 2>&1 &
+	TMPDIR=$work/tmp timeout 100 stdbuf -oL "$@" -p $port >"$work/server" 2>&1 &
 	server=$!
 	until listens; do
 		kill -0 $server 2>/dev/null || fail "$@"
 	done
 }
-fail() { echo "failed: $*"; cat "$work/server" "$work/client"; exit 1; }
-# pair PROGRAM ARGUMENTS... runs a server and its client.
-pair() {
-	: >"$work/client"
-	begin "$@"
-	timeout 100 "$@" -p $port localhost >"$work/client" 2>&1 || fail "$@"
-	wait $server || fail "$@"
-	echo "$*"
+fail() {
+	kill ${server:-} 2>/dev/null || :
+	echo "failed: $*"
+	cat "$work/client"
+	[ ! -e "$work/server" ] || cat "$work/server"
+	exit 1
 }
+# left prints what programs have left: processes, names of sockets, files.
+left() {
+	env -u SOFTND_VERBS_FABRIC grep -lszx "SOFTND_VERBS_FABRIC=$SOFTND_VERBS_FABRIC" /proc/[0-9]*/environ || :
+	grep -aE "$SOFTND_VERBS_FABRIC|softnd-cm-.*-$port\$" /proc/net/unix || :
+	find "$work/tmp" -mindepth 1
+}
+# both SERVER CLIENT runs a server and its client. With a third argument, the server serves until it is killed.
+both() {
+	: >"$work/client"
+	begin $1
+	TMPDIR=$work/tmp timeout 100 $2 -p $port >"$work/client" 2>&1 || fail "$2"
+	[ $# = 2 ] || kill $server
+	wait $server || [ $# = 3 ] || fail "$1"
+	[ -z "$(left)" ] || fail "$1: $(left)"
+	echo "$1"
+}
+# pair PROGRAM ARGUMENTS... runs a server and a client that differ in the address only.
+pair() { both "$*" "$* localhost"; }
+alone() { "$@" >"$work/client" 2>&1 && [ -z "$(left)" ] || fail "$*: $(left)"; }
+stress() { [ "${SOFTND_STRESS:-}" = 1 ]; }
+# options_of PROGRAM prints the options of a program of perftest, with the number of transfers.
+options_of() {
+	printf '%s\n' '-n 100 -R' '-n 100 --use_old_post_send' '-D 2'
+	case $1 in
+	ib_atomic_*) ;;
+	*) echo '-n 5 -a' ;;
+	esac
+	case $1 in
+	*_bw) printf '%s\n' '-n 100 -e' '-n 100 -b' '-n 100 -q 64' ;;
+	ib_write_lat) ;; # it waits for bytes, and has no option -e
+	*) echo '-n 100 -e' ;;
+	esac
+}
+connect() { # TIMES
+	both "rping -s -v -V -a 127.0.0.1 -C $1" "rping -c -v -V -a 127.0.0.1 -C $1"
+	test "$(grep -c '^ping data: rdma-ping-' "$work/client")" = $1 || fail rping
+	both "ucmatose -C $1 -b 127.0.0.1" "ucmatose -C $1 -s 127.0.0.1"
+	test "$(cat "$work/client" "$work/server" | grep -c 'return status 0')" = 2 || fail ucmatose
+	both rdma_server rdma_client
+	both cmtime "cmtime -s 127.0.0.1 -c $1" endless
+}
+perftest=$(for kind in write read send atomic; do echo ib_${kind}_bw ib_${kind}_lat; done)
 case $2 in
 pingpong)
 	for options in '' -c -e -N -t '-c -e -N' '-c -N -t' '-s 1 -c' '-s 1000000 -n 10 -c' '-s 1000000 -n 10 -N -c'; do
@@ -35,9 +76,8 @@ pingpong)
 	pair ibv_srq_pingpong -n 200 -c -e
 	;;
 perftest)
-	for kind in write read send atomic; do
-		pair ib_${kind}_bw -F -n 100
-		pair ib_${kind}_lat -F -n 20
+	for program in $perftest; do
+		pair $program -F -n 20
 	done
 	pair ib_write_bw -F -n 100 --use_old_post_send
 	pair ib_send_lat -F -n 20 --use_old_post_send
@@ -50,9 +90,13 @@ sizes)
 		pair $program -F -a -n 5
 		grep -q '^ 8388608  *5 ' "$work/client" || fail $program
 	done
-	[ "${SOFTND_STRESS:-}" = 1 ] || exit 0
-	for program in ib_write_lat ib_read_lat ib_send_lat; do
-		pair $program -F -a -n 5
+	;;
+options) # of perftest
+	! stress || other=$perftest
+	for program in ib_atomic_bw ${other:-}; do
+		options_of $program | while read -r options; do
+			pair $program -F $options </dev/null
+		done
 	done
 	;;
 kill)
@@ -68,6 +112,7 @@ kill)
 		wait $client && fail "$program succeeds without its server"
 		grep -q 'Failed status 12' "$work/client" || fail "$program reports no RETRY_EXC"
 		wait $server || :
+		[ -z "$(left)" ] || fail "$program: $(left)"
 		echo "$program: the client ends"
 	done
 	;;
@@ -118,16 +163,37 @@ cm)
 	for program in ib_write_lat ib_send_bw ib_read_bw; do
 		pair $program -R -F -n 20
 	done
-	begin rping -s -a 127.0.0.1 -C 20 -V
-	rping -c -a 127.0.0.1 -C 20 -V -p $port >"$work/client" 2>&1 && wait $server || fail rping
-	begin ucmatose -C 20 -b 127.0.0.1
-	ucmatose -C 20 -s 127.0.0.1 -p $port >"$work/client" 2>&1 && wait $server || fail ucmatose
-	grep -q 'return status 0' "$work/client" "$work/server" || fail ucmatose
-	begin rdma_server
-	rdma_client -p $port >"$work/client" 2>&1 && wait $server || fail rdma_client
-	begin cmtime
-	cmtime -s 127.0.0.1 -p $port -c 50 >"$work/client" 2>&1 || fail cmtime
-	kill $server # it serves for ever
-	echo 'rping, ucmatose, rdma_client, cmtime'
+	connect 20
+	;;
+runs) # each program again and again
+	plain=1 each=0 runs=0 failures=0
+	! stress || plain=100 each=5
+	shared=$(ls /dev/shm)
+	try() { # TIMES COMMAND...
+		[ $1 != 0 ] || return 0
+		times=$1
+		shift
+		while [ $times -gt 0 ]; do
+			("$@") >"$work/run" 2>&1 || { failures=$((failures + 1)) && cat "$work/run"; }
+			times=$((times - 1)) port=$((port + 8)) runs=$((runs + 1))
+		done
+		echo "$runs runs, $failures failures: $*"
+	}
+	try $plain alone ibv_devices
+	try $plain alone ibv_devinfo -v
+	try $plain connect 100
+	try $plain pair ibv_rc_pingpong -n 100
+	try $plain pair ibv_srq_pingpong -n 100
+	for option in -e -N -t -c '-s 1' '-s 1000000'; do
+		try $each pair ibv_rc_pingpong -n 100 $option
+	done
+	for program in $perftest; do
+		try $plain pair $program -F -n 100
+		for options in $(options_of $program | tr ' ' ,); do
+			try $each pair $program -F $(echo "$options" | tr , ' ')
+		done
+	done
+	[ "$shared" = "$(ls /dev/shm)" ] || fail "left in /dev/shm: $(ls /dev/shm)"
+	[ $failures = 0 ]
 	;;
 esac
