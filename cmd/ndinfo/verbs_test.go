@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -22,6 +23,18 @@ func TestUnsupported(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := unsupported(string(all))
+	listed, err := os.ReadFile("../../docs/verbs-unsupported.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var page []string
+	_, sections, _ := strings.Cut(string(listed), "\n## ")
+	for _, match := range regexp.MustCompile("`([a-z_0-9]+)`").FindAllStringSubmatch(sections, -1) {
+		page = append(page, match[1])
+	}
+	if printed := slices.Sorted(slices.Values(got)); !slices.Equal(printed, slices.Sorted(slices.Values(page))) {
+		t.Errorf("ndinfo prints %q, the page has %q", printed, page)
+	}
 	if !slices.Contains(got, "ibv_import_device") || slices.Contains(got, "ibv_open_device") || slices.Contains(got, "ibv_cmd_create_cq") {
 		t.Errorf("%q", got)
 	}

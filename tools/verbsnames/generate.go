@@ -35,6 +35,8 @@ func generate(list string) (map[string][]byte, error) {
 	}
 	var to *output     // of the block
 	var nodes []string // private nodes of the block
+	var inline bool    // the block's names are in no library
+	var p page
 	var header string
 	seen := map[string]bool{}
 	heading := true
@@ -50,20 +52,29 @@ func generate(list string) (map[string][]byte, error) {
 			if to == nil || len(words) < 2 || (len(words) > 2) != (words[1] == "private") {
 				return nil, fmt.Errorf("line %d: %q is not a heading", number+1, line)
 			}
+			inline = words[1] == inlineHeading
 			if nodes = words[2:]; len(nodes) > 0 {
 				header = nodesHeader(nodes)
 				to.private(nodes)
 				continue
 			}
-			to.open(words[1])
+			if !inline {
+				to.open(words[1])
+			}
+			p.begin(words[0], inline)
 		case len(words) != 2 || !slices.Contains(kinds, words[1]) || seen[words[0]]:
 			return nil, fmt.Errorf("line %d: %q is not a new name and a kind", number+1, line)
 		default:
 			seen[words[0]] = true
-			to.name(words[0], words[1], len(nodes) > 0)
+			if len(nodes) == 0 {
+				p.add(words[0], words[1])
+			}
+			if !inline {
+				to.name(words[0], words[1], len(nodes) > 0)
+			}
 		}
 	}
-	files := map[string][]byte{"c/verbs/private_nodes.h": []byte(header)}
+	files := map[string][]byte{"c/verbs/private_nodes.h": []byte(header), pageFile: p.text()}
 	for name, place := range libraries {
 		to := outputs[name]
 		to.close()

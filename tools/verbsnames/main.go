@@ -1,4 +1,5 @@
-// Verbsnames writes the version scripts and the stubs of libibverbs.so.1 and librdmacm.so.1 from c/verbs/names.txt.
+// Verbsnames writes the version scripts and the stubs of libibverbs.so.1 and librdmacm.so.1 from c/verbs/names.txt, and the page of
+// calls that are not built.
 //
 //	go -C tools run ./verbsnames          # write the files
 //	go -C tools run ./verbsnames -check   # fail if one of them is out of date
