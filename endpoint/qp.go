@@ -227,7 +227,7 @@ func (ep *queuePair) forwards() bool { return ep.provider.options.Forward }
 type endpointCounters struct {
 	stalls        [stallCauses]uint64
 	sharedStalls  uint64 // messages of the peer that waited for the shared receive queue
-	silent        uint64 // requests that succeeded silently; see completeSilently
+	silent        uint64 // requests that succeeded silently; see succeedSilently
 	fragments     uint64
 	retries       uint64
 	postsRefused  uint64

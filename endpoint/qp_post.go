@@ -13,7 +13,7 @@ import (
 
 // Send posts a message for the peer's oldest posted receive.
 func (ep *queuePair) Send(reqCtx uint64, sge nd.SGL, flags nd.OpFlags) error {
-	if flags != 0 || len(sge.More) != 0 || uint(len(sge.First.Buffer))-1 >= wire.MaxSendInEntry { // also true for length 0
+	if flags&^fastFlags != 0 || len(sge.More) != 0 || uint(len(sge.First.Buffer))-1 >= wire.MaxSendInEntry { // also true for length 0
 		return ep.postSend(reqCtx, &sge, flags)
 	}
 	if !ep.mu.LockBiased() { // Lock does the same, with one more call
@@ -33,16 +33,20 @@ func (ep *queuePair) Send(reqCtx uint64, sge nd.SGL, flags nd.OpFlags) error {
 			}
 			ep.cancelWakeup()            // an earlier request may have waited for the peer, and asked it for a wake-up
 			if c.guardPeer.Connected() { // ORDER conn-state: after the push; see completeIfOpen
-				ep.completeFast(nd.RequestSend, reqCtx, int(n))
+				if flags&nd.SilentSuccess != 0 {
+					ep.succeedSilently(nd.RequestSend, int(n))
+				} else {
+					ep.completeFast(nd.RequestSend, reqCtx, int(n)) // inlined: a function that decides would be called
+				}
 			} else { // the connection is ending: only the peer knows whether it has received the message
-				ep.enqueuePushed(nd.RequestSend, reqCtx).Total = n
+				ep.enqueuePushed(nd.RequestSend, reqCtx, flags).Total = n
 			}
 			ep.mu.Unlock()
 			return nil
 		}
 	}
 	ep.mu.Unlock()
-	return ep.postSend(reqCtx, &sge, 0)
+	return ep.postSend(reqCtx, &sge, flags)
 }
 
 // postSend is Send on the slow path.
@@ -69,7 +73,7 @@ func (ep *queuePair) WriteImmediate(reqCtx uint64, sge nd.SGL, remoteAddress uin
 
 // Write posts a copy of the bytes in sge to the peer's memory at remoteAddress.
 func (ep *queuePair) Write(reqCtx uint64, sge nd.SGL, remoteAddress uint64, remoteToken nd.Token, flags nd.OpFlags) error {
-	if flags == 0 && len(sge.More) == 0 && uint(len(sge.First.Buffer))-1 < smallTransfer {
+	if flags&^fastFlags == 0 && len(sge.More) == 0 && uint(len(sge.First.Buffer))-1 < smallTransfer {
 		if !ep.mu.LockBiased() {
 			ep.mu.Lock()
 		}
@@ -77,9 +81,13 @@ func (ep *queuePair) Write(reqCtx uint64, sge nd.SGL, remoteAddress uint64, remo
 		// The Write must not overtake a message whose data the peer has not taken out of the ring yet.
 		if ep.canRunFast() && !ep.conn.copyWouldOvertake() {
 			if !ep.requesterCopies || ep.unreachable == remoteToken && remoteToken != 0 {
-				done = ep.pushWriteFast(reqCtx, &sge.First, remoteAddress, remoteToken)
+				done = ep.pushWriteFast(reqCtx, &sge.First, remoteAddress, remoteToken, flags)
 			} else if f := ep.guard.Put(&ep.conn.guardPeer, &sge.First, remoteAddress, remoteToken); f == window.NoFault {
-				ep.completeFast(nd.RequestWrite, reqCtx, len(sge.First.Buffer))
+				if flags&nd.SilentSuccess != 0 {
+					ep.succeedSilently(nd.RequestWrite, len(sge.First.Buffer))
+				} else {
+					ep.completeFast(nd.RequestWrite, reqCtx, len(sge.First.Buffer))
+				}
 				done = true
 			} else if f == window.FaultUnreachable {
 				ep.unreachable = remoteToken
@@ -95,13 +103,17 @@ func (ep *queuePair) Write(reqCtx uint64, sge nd.SGL, remoteAddress uint64, remo
 
 // Read posts a copy of the peer's memory at remoteAddress into the bytes of sge.
 func (ep *queuePair) Read(reqCtx uint64, sge nd.SGL, remoteAddress uint64, remoteToken nd.Token, flags nd.OpFlags) error {
-	if flags == 0 && len(sge.More) == 0 && uint(len(sge.First.Buffer))-1 < smallTransfer {
+	if flags&^fastFlags == 0 && len(sge.More) == 0 && uint(len(sge.First.Buffer))-1 < smallTransfer {
 		if !ep.mu.LockBiased() {
 			ep.mu.Lock()
 		}
 		if ep.requesterCopies && ep.canRunFast() && !ep.conn.copyWouldOvertake() && ep.req.readLimit > 0 &&
 			ep.guard.Get(&ep.conn.guardPeer, &sge.First, remoteAddress, remoteToken) == window.NoFault {
-			ep.completeFast(nd.RequestRead, reqCtx, len(sge.First.Buffer))
+			if flags&nd.SilentSuccess != 0 {
+				ep.succeedSilently(nd.RequestRead, len(sge.First.Buffer))
+			} else {
+				ep.completeFast(nd.RequestRead, reqCtx, len(sge.First.Buffer))
+			}
 			ep.mu.Unlock()
 			return nil
 		}

@@ -30,12 +30,12 @@ func (ep *queuePair) Swap(reqCtx uint64, old nd.SGE, remoteAddress uint64, remot
 
 // change posts an atomic. It runs at once if a Read could.
 func (ep *queuePair) change(op string, kind nd.RequestType, reqCtx uint64, old nd.SGE, remoteAddress uint64, remoteToken nd.Token, operand, swap uint64, flags nd.OpFlags) error {
-	if flags == 0 && len(old.Buffer) == 8 && remoteAddress%8 == 0 {
+	if flags&^fastFlags == 0 && len(old.Buffer) == 8 && remoteAddress%8 == 0 {
 		if !ep.mu.LockBiased() {
 			ep.mu.Lock()
 		}
 		done := ep.requesterCopies && ep.canRunFast() && ep.conn.peerExtended && !ep.conn.copyWouldOvertake() && ep.req.readLimit > 0 &&
-			ep.changeFast(kind, reqCtx, old, remoteAddress, remoteToken, operand, swap)
+			ep.changeFast(kind, reqCtx, old, remoteAddress, remoteToken, operand, swap, flags)
 		ep.mu.Unlock()
 		if done {
 			return nil
@@ -76,7 +76,7 @@ func (ep *queuePair) notExtended(op string) error {
 const noExtension = "the peer (%s) has no atomics and no immediate data"
 
 // changeFast is executeAtomic for the fast path. It reports whether it has run the atomic.
-func (ep *queuePair) changeFast(kind nd.RequestType, reqCtx uint64, to nd.SGE, remoteAddress uint64, remoteToken nd.Token, operand, swap uint64) bool {
+func (ep *queuePair) changeFast(kind nd.RequestType, reqCtx uint64, to nd.SGE, remoteAddress uint64, remoteToken nd.Token, operand, swap uint64, flags nd.OpFlags) bool {
 	at := shm.AddressOf(to.Buffer)
 	if !ep.guard.CanDeliverSend(at, to.Token, 8) {
 		return false
@@ -87,12 +87,16 @@ func (ep *queuePair) changeFast(kind nd.RequestType, reqCtx uint64, to nd.SGE, r
 		return false // nothing has changed, unless the token was revoked: then the slow path finds that, too
 	}
 	if ep.deliverResult(at, to.Token, old) {
-		ep.completeFast(kind, reqCtx, 8)
+		if flags&nd.SilentSuccess != 0 {
+			ep.succeedSilently(kind, 8)
+		} else {
+			ep.completeFast(kind, reqCtx, 8)
+		}
 		return true
 	}
 	// Another goroutine has deregistered the memory of the result: the slow path reports it.
 	r := ep.requestAt(ep.sq.posted)
-	r.reset(kind, 0, reqCtx)
+	r.reset(kind, flags, reqCtx)
 	r.Number = ep.sq.posted
 	r.SGEs, r.Total = append(r.SGEs, wire.SGE{Address: at, Length: 8, Token: to.Token}), 8
 	r.hasChanged, r.old = true, old

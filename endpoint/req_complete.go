@@ -12,7 +12,8 @@ func (ep *queuePair) completeRequest(r *request) {
 		ep.hook.Arrived(&r.Request)
 	}
 	if r.Status == nd.Success && r.Flags.Has(nd.SilentSuccess) {
-		ep.completeSilently(r)
+		ep.sq.slotsTaken-- // a request without a result frees its slot at once
+		ep.succeedSilently(r.Kind, int(r.bytesTransferred()))
 		return
 	}
 	if r.Status == nd.Success {
@@ -23,12 +24,11 @@ func (ep *queuePair) completeRequest(r *request) {
 	ep.pushResult(ep.sq.cq, &ep.sq.slots, false)
 }
 
-// completeSilently completes a successful request that adds no result to the queue.
-func (ep *queuePair) completeSilently(r *request) {
-	ep.sq.slotsTaken-- // a request without a result frees its slot at once
+// succeedSilently counts the success of a request that adds no result to the queue.
+func (ep *queuePair) succeedSilently(kind nd.RequestType, n int) {
 	ep.counters.silent++
 	if ep.counters.operations != nil {
-		countResult(ep.counters.operations, &nd.Result{RequestType: r.Kind, BytesTransferred: r.bytesTransferred()})
+		countResult(ep.counters.operations, &nd.Result{RequestType: kind, BytesTransferred: uint32(n)})
 	}
 }
 

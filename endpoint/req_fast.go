@@ -10,12 +10,15 @@ import (
 	"github.com/softnd/softnd/window"
 )
 
-// The fast path runs a request within its post. A request takes it if it is small, has no flags (Bind: only
-// AllowRead and AllowWrite), and follows only completed requests. Only a request that must still wait for the
+// The fast path runs a request within its post. A request takes it if it is small, has no flags but fastFlags (Bind:
+// only AllowRead and AllowWrite), and follows only completed requests. Only a request that must still wait for the
 // peer (enqueuePushed, invalidateFast) takes a place in req.requests.
 //
 // The fast path has the same effects as the slow path. It handles no errors: it returns false, and the caller
 // posts the request on the slow path, which reports the error. A Write that fails may have written some bytes.
+
+// fastFlags are the flags of Sends, Writes, Reads and atomics on the fast path. A fence has nothing to wait for there.
+const fastFlags = nd.SilentSuccess | nd.ReadFence
 
 // canRunFast reports whether a request may run now, within its post. The endpoint is connected, all earlier
 // requests are completed, and the initiator queue has a free slot. The caller holds ep.mu, as for all
@@ -24,7 +27,7 @@ func (ep *queuePair) canRunFast() bool {
 	return ep.stateWord.Load() == uint32(connected) && ep.sq.completed == ep.sq.posted && ep.hasQueueSlot()
 }
 
-// completeFast completes a request of the fast path with success. n is the number of bytes transferred.
+// completeFast completes a request of the fast path with success and a result. n is the number of bytes transferred.
 func (ep *queuePair) completeFast(kind nd.RequestType, reqCtx uint64, n int) {
 	ep.sq.slotsTaken++
 	ep.sq.cq.pushSuccess(ep, reqCtx, kind, n, &ep.sq.slots)
@@ -65,9 +68,9 @@ func (ep *queuePair) invalidateFast(reqCtx uint64, object *window.Invalidatable)
 
 // enqueuePushed queues a request for the entry that the fast path has just pushed into the ring. The
 // request completes when the peer has consumed that entry.
-func (ep *queuePair) enqueuePushed(kind nd.RequestType, reqCtx uint64) *request {
+func (ep *queuePair) enqueuePushed(kind nd.RequestType, reqCtx uint64, flags nd.OpFlags) *request {
 	r := ep.requestAt(ep.sq.posted)
-	r.reset(kind, 0, reqCtx)
+	r.reset(kind, flags, reqCtx)
 	r.EndEntry, r.needsAck, r.State = ep.conn.out.Published(), true, mode.Sent
 	r.firstEntry = r.EndEntry - 1
 	ep.conn.credit.AckRequestEnd = r.EndEntry // later requests must not overtake this one
@@ -80,7 +83,7 @@ func (ep *queuePair) enqueuePushed(kind nd.RequestType, reqCtx uint64) *request 
 
 // pushWriteFast is pushWriteInEntry for the fast path. It reports whether it has pushed the Write; it
 // does not if the data exceeds MaxWriteInEntry or the ring is full.
-func (ep *queuePair) pushWriteFast(reqCtx uint64, sge *nd.SGE, remoteAddress uint64, remoteToken nd.Token) (done bool) {
+func (ep *queuePair) pushWriteFast(reqCtx uint64, sge *nd.SGE, remoteAddress uint64, remoteToken nd.Token, flags nd.OpFlags) (done bool) {
 	c := ep.conn
 	n := len(sge.Buffer)
 	if n > wire.MaxWriteInEntry || c.out.FreeSlots() == 0 || !c.guardPeer.Connected() {
@@ -100,7 +103,7 @@ func (ep *queuePair) pushWriteFast(reqCtx uint64, sge *nd.SGE, remoteAddress uin
 		c.peer.Wake()
 	}
 	ep.cancelWakeup()
-	r := ep.enqueuePushed(nd.RequestWrite, reqCtx)
+	r := ep.enqueuePushed(nd.RequestWrite, reqCtx, flags)
 	r.Total, r.RemoteAddress, r.RemoteToken = uint64(n), remoteAddress, remoteToken
 	return true
 }

@@ -166,9 +166,27 @@ static inline bool snd_can_run_fast(const struct snd_endpoint *ep)
 	return ep->state == SND_QP_CONNECTED && ep->slow == 0 && ep->completed == ep->posted && snd_has_queue_slot(ep);
 }
 
-/* snd_complete_fast completes a request of the fast path with success. */
-static inline void snd_complete_fast(struct snd_endpoint *ep, uint32_t kind, uint64_t context, uint64_t n)
+/* snd_complete_silently completes a request with success and without a result. before is the number of earlier requests, without those of the
+ * fast path. */
+static inline void snd_complete_silently(struct snd_endpoint *ep, uint64_t before)
 {
+	if (!ep->numbered) {
+		ep->adjustment--;
+		ep->counters.silent++;
+		return;
+	}
+	ep->results_before[ep->silent_end++ & ep->request_mask] = before + ep->adjustment - ep->silent;
+	ep->silent++;
+}
+
+/* snd_complete_fast completes a request of the fast path with success. */
+static inline void snd_complete_fast(struct snd_endpoint *ep, uint32_t kind, uint64_t context, uint64_t n, uint32_t flags)
+{
+	if ((flags & SND_SILENT_SUCCESS) != 0) {
+		snd_complete_silently(ep, ep->posted);
+		ep->adjustment++;
+		return;
+	}
 	ep->adjustment++;
 	ep->bytes += n;
 	snd_cq_push(ep->initiator_cq, &ep->initiator_slots, SND_SUCCESS, kind, context, n, 0, false);

@@ -132,7 +132,6 @@ struct snd_send_request {
 	uint64_t local_bind, remote_bind; /* words of the binds in use; 0 = none yet */
 	uint64_t transferred;
 	uint64_t first_entry, end_entry; /* ring entries; end 0 = none */
-	uint64_t results_before;         /* of a silent success of an endpoint with a number: results of earlier requests */
 	int64_t waits_since;             /* without a receive, of a Send or Write with immediate data; 0: it does not */
 	uint32_t stalls;                 /* how often it has found none */
 	uint32_t stalled;                /* a bit for each cause for which it has waited */
@@ -256,7 +255,9 @@ struct snd_endpoint {
 	unsigned char *inline_memory;
 	uint64_t request_mask;
 	uint64_t submitted, next;
-	uint64_t settled, silent; /* with a number: the requests before settled have free slots if they were silent; silent ones after it have none yet */
+	/* Silent successes of an endpoint with a number keep their slots until a later result is taken. */
+	uint64_t silent, silent_end; /* how many keep theirs; how many there were */
+	uint64_t *results_before;    /* of each of them, at its number & request_mask: the results of earlier requests */
 	bool has_failed; /* a request has failed and is not completed; no other may run */
 	struct snd_entry remote_entries[SNDL_MAX_SGE];
 	uint32_t remote_count;

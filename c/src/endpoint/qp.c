@@ -71,11 +71,12 @@ static bool allocate_queues(struct snd_endpoint *ep, bool checks)
 	ep->requests = calloc(requests, sizeof *ep->requests);
 	ep->request_entries = calloc(requests * ep->max_initiator_sge, sizeof *ep->request_entries);
 	ep->inline_memory = malloc(requests * ep->inline_size + 1);
+	ep->results_before = malloc(requests * sizeof *ep->results_before);
 	ep->receives = calloc(receives, sizeof *ep->receives);
 	ep->receive_entries = calloc(receives * ep->max_receive_sge, sizeof *ep->receive_entries);
 	if (!snd_add_modes(ep, requests, checks))
 		return false;
-	if (ep->requests == NULL || ep->request_entries == NULL || ep->inline_memory == NULL || ep->receives == NULL || ep->receive_entries == NULL)
+	if (ep->requests == NULL || ep->request_entries == NULL || ep->inline_memory == NULL || ep->results_before == NULL || ep->receives == NULL || ep->receive_entries == NULL)
 		return false;
 	for (size_t i = 0; i < requests; i++) {
 		ep->requests[i].entries = ep->request_entries + i * ep->max_initiator_sge;
@@ -89,7 +90,7 @@ static bool allocate_queues(struct snd_endpoint *ep, bool checks)
 static uint64_t queue_bytes(const struct snd_endpoint *ep)
 {
 	const uint64_t requests = ep->request_mask + 1, receives = ep->receive_mask + 1;
-	return requests * (sizeof *ep->requests + ep->max_initiator_sge * sizeof *ep->request_entries + ep->inline_size) +
+	return requests * (sizeof *ep->requests + ep->max_initiator_sge * sizeof *ep->request_entries + ep->inline_size + sizeof *ep->results_before) +
 		receives * (sizeof *ep->receives + ep->max_receive_sge * sizeof *ep->receive_entries);
 }
 
@@ -98,6 +99,7 @@ static void free_queues(struct snd_endpoint *ep)
 	free(ep->requests);
 	free(ep->request_entries);
 	free(ep->inline_memory);
+	free(ep->results_before);
 	free(ep->receives);
 	free(ep->receive_entries);
 	snd_free_modes(ep);

@@ -25,26 +25,15 @@ static bool can_post(const struct snd_endpoint *ep)
 	return snd_takes_requests(ep) || ep->state == SND_QP_PEER_DISCONNECTED || ep->state == SND_QP_FAILED;
 }
 
-void snd_settle_silent(struct snd_endpoint *ep, uint32_t count)
-{
-	if (ep->posted - ep->settled <= ep->request_mask && snd_has_queue_slots(ep, count))
-		return;
-	for (; ep->settled != ep->completed; ep->settled++) {
-		const struct snd_send_request *r = snd_request_at(ep, ep->settled);
-		if (!snd_is_silent(r))
-			continue;
-		if ((int64_t)(ep->initiator_slots.freed - r->results_before) <= 0)
-			return; /* all later requests have slots, so the queue is full */
-		ep->adjustment--;
-		ep->silent--;
-		ep->counters.silent++;
-	}
-}
-
+/* has_slots reports whether the queue has room. If it seems full, it frees the slots of silent requests before the latest one whose result was taken. */
 static bool has_slots(struct snd_endpoint *ep, uint32_t count)
 {
-	if (ep->silent > 0)
-		snd_settle_silent(ep, count);
+	if (snd_has_queue_slots(ep, count))
+		return true;
+	for (; ep->silent > 0 && (int64_t)(ep->initiator_slots.freed - ep->results_before[(ep->silent_end - ep->silent) & ep->request_mask]) > 0; ep->silent--) {
+		ep->adjustment--;
+		ep->counters.silent++;
+	}
 	return snd_has_queue_slots(ep, count);
 }
 
@@ -201,13 +190,23 @@ snd_status snd_submit_on_error(struct snd_endpoint *ep, snd_status s)
 	return s;
 }
 
-static inline bool is_small(const snd_sge *sge, uint32_t count, uint32_t flags, uint32_t most)
+/* is_small reports whether the fast path may take a request: one with no flags but those in allowed, which include SND_READ_FENCE because the fast path
+ * runs only behind completed requests. */
+static inline bool is_small(const snd_sge *sge, uint32_t count, uint32_t flags, uint32_t allowed, uint32_t most)
 {
-	return flags == 0 && count == 1 && sge != NULL && sge->length - 1 < most;
+	return (flags & ~allowed) == 0 && count == 1 && sge != NULL && sge->length - 1 < most;
+}
+
+/* is_readable is ENTRY-CHECK of the entry that a Send or Write of the fast path reads. Inline data need no token. */
+SND_FAST bool is_readable(struct snd_endpoint *ep, const snd_sge *sge, uint32_t flags)
+{
+	if ((flags & SND_INLINE) != 0)
+		return sge->length <= ep->inline_size && sge->buffer != NULL;
+	return snd_allowed(&ep->guard, sge->token, SNDL_RIGHT_LOCAL | SNDL_RIGHT_READ, (uint64_t)(uintptr_t)sge->buffer, sge->length) != NULL;
 }
 
 /* send_fast sends a small message in a ring entry. */
-SND_FAST bool send_fast(struct snd_endpoint *ep, uint64_t context, const snd_sge *sge)
+SND_FAST bool send_fast(struct snd_endpoint *ep, uint64_t context, const snd_sge *sge, uint32_t flags)
 {
 	struct snd_connection *c = ep->conn;
 	const uint32_t n = sge->length;
@@ -217,8 +216,7 @@ SND_FAST bool send_fast(struct snd_endpoint *ep, uint64_t context, const snd_sge
 	if (c->out.next >= c->credit.fast_limit &&
 		(c->peer_has_srq || !snd_has_receive(c) || !snd_credit_extend(&c->credit, c->out.next, snd_free_slots(&c->out))))
 		return false;
-	if (n > c->credit.fast_max_length ||
-		snd_allowed(&ep->guard, sge->token, SNDL_RIGHT_LOCAL | SNDL_RIGHT_READ, (uint64_t)(uintptr_t)sge->buffer, n) == NULL)
+	if (n > c->credit.fast_max_length || !is_readable(ep, sge, flags))
 		return false;
 	struct snd_slot *slot = snd_next_slot(&c->out);
 	snd_set(&slot->words[0], snd_entry_header(SNDL_KIND_SEND_IN_ENTRY, SND_PLAIN_SEND, n, 0));
@@ -227,19 +225,18 @@ SND_FAST bool send_fast(struct snd_endpoint *ep, uint64_t context, const snd_sge
 	snd_ring_peer(ep->object.fabric, &c->peer);
 	snd_cancel_wakeup(ep);
 	if (snd_likely(snd_is_open(&c->far))) /* ORDER conn-state: after the push; see complete_if_open */
-		snd_complete_fast(ep, SND_REQUEST_SEND, context, n);
+		snd_complete_fast(ep, SND_REQUEST_SEND, context, n, flags);
 	else /* the connection is ending: only the peer knows whether it has received the message */
-		snd_enqueue_pushed(ep, SND_REQUEST_SEND, context)->total = n;
+		snd_enqueue_pushed(ep, SND_REQUEST_SEND, context, flags)->total = n;
 	return true;
 }
 
 /* push_write_fast sends a small Write whose data the peer copies. */
-static bool push_write_fast(struct snd_endpoint *ep, uint64_t context, const snd_sge *sge, uint64_t address, uint32_t token)
+static bool push_write_fast(struct snd_endpoint *ep, uint64_t context, const snd_sge *sge, uint64_t address, uint32_t token, uint32_t flags)
 {
 	struct snd_connection *c = ep->conn;
 	const uint32_t n = sge->length;
-	if (n > SNDL_MAX_WRITE_IN_ENTRY || snd_free_slots(&c->out) == 0 || !snd_is_open(&c->far) ||
-		snd_allowed(&ep->guard, sge->token, SNDL_RIGHT_LOCAL | SNDL_RIGHT_READ, (uint64_t)(uintptr_t)sge->buffer, n) == NULL)
+	if (n > SNDL_MAX_WRITE_IN_ENTRY || snd_free_slots(&c->out) == 0 || !snd_is_open(&c->far) || !is_readable(ep, sge, flags))
 		return false;
 	struct snd_slot *slot = snd_next_slot(&c->out);
 	snd_set(&slot->words[0], snd_entry_header(SNDL_KIND_WRITE_IN_ENTRY, SND_PLAIN_WRITE, n, token));
@@ -249,22 +246,23 @@ static bool push_write_fast(struct snd_endpoint *ep, uint64_t context, const snd
 	snd_credit_count_entry(&c->credit, c->out.next - 1, false);
 	snd_ring_peer(ep->object.fabric, &c->peer);
 	snd_cancel_wakeup(ep);
-	struct snd_send_request *r = snd_enqueue_pushed(ep, SND_REQUEST_WRITE, context);
+	struct snd_send_request *r = snd_enqueue_pushed(ep, SND_REQUEST_WRITE, context, flags);
 	r->total = n;
 	r->remote_address = address;
 	r->remote_token = token;
 	return true;
 }
 
-SND_FAST bool write_fast(struct snd_endpoint *ep, uint64_t context, const snd_sge *sge, uint64_t address, uint32_t token)
+SND_FAST bool write_fast(struct snd_endpoint *ep, uint64_t context, const snd_sge *sge, uint64_t address, uint32_t token, uint32_t flags)
 {
 	if (!snd_can_run_fast(ep) || snd_must_not_overtake(ep->conn))
 		return false;
 	if (snd_unlikely(!ep->requester_copies || (token != 0 && ep->guard.unreachable == token)))
-		return push_write_fast(ep, context, sge, address, token);
-	if (!snd_copy_fast(&ep->guard, token, SNDL_RIGHT_REMOTE | SNDL_RIGHT_WRITE, address, sge->token, sge->buffer, sge->length))
+		return push_write_fast(ep, context, sge, address, token, flags);
+	const uint32_t local = (flags & SND_INLINE) != 0 ? 0 : sge->token;
+	if (!is_readable(ep, sge, flags) || !snd_copy_fast(&ep->guard, token, SNDL_RIGHT_REMOTE | SNDL_RIGHT_WRITE, address, local, sge->buffer, sge->length))
 		return false;
-	snd_complete_fast(ep, SND_REQUEST_WRITE, context, sge->length);
+	snd_complete_fast(ep, SND_REQUEST_WRITE, context, sge->length, flags);
 	return true;
 }
 
@@ -281,32 +279,33 @@ SND_FAST bool write_words(struct snd_endpoint *ep, uint64_t context, const snd_s
 	return true;
 }
 
-SND_FAST bool read_fast(struct snd_endpoint *ep, uint64_t context, const snd_sge *sge, uint64_t address, uint32_t token)
+SND_FAST bool read_fast(struct snd_endpoint *ep, uint64_t context, const snd_sge *sge, uint64_t address, uint32_t token, uint32_t flags)
 {
 	if (!ep->requester_copies || !snd_can_run_fast(ep) || snd_must_not_overtake(ep->conn) || ep->read_limit == 0 ||
+		snd_allowed(&ep->guard, sge->token, SNDL_RIGHT_LOCAL | SNDL_RIGHT_WRITE, (uint64_t)(uintptr_t)sge->buffer, sge->length) == NULL ||
 		!snd_copy_fast(&ep->guard, token, SNDL_RIGHT_REMOTE | SNDL_RIGHT_READ, address, sge->token, sge->buffer, sge->length))
 		return false;
-	snd_complete_fast(ep, SND_REQUEST_READ, context, sge->length);
+	snd_complete_fast(ep, SND_REQUEST_READ, context, sge->length, flags);
 	return true;
 }
 
 SND_FAST snd_status post_send(struct snd_endpoint *ep, uint64_t context, const snd_sge *sge, uint32_t count, uint32_t flags)
 {
-	if (is_small(sge, count, flags, SNDL_MAX_SEND_IN_ENTRY) && send_fast(ep, context, sge))
+	if (is_small(sge, count, flags, SND_SILENT_SUCCESS | SND_READ_FENCE | SND_INLINE, SNDL_MAX_SEND_IN_ENTRY) && send_fast(ep, context, sge, flags))
 		return SND_SUCCESS;
 	return snd_submit_on_error(ep, post_transfer(ep, (struct transfer){.op = "send", .kind = SND_REQUEST_SEND}, context, sge, count, flags));
 }
 
 SND_FAST snd_status post_write(struct snd_endpoint *ep, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address, uint32_t token, uint32_t flags)
 {
-	if (is_small(sge, count, flags, SND_CHUNK_BYTES) && write_fast(ep, context, sge, address, token))
+	if (is_small(sge, count, flags, SND_SILENT_SUCCESS | SND_READ_FENCE | SND_INLINE, SND_CHUNK_BYTES) && write_fast(ep, context, sge, address, token, flags))
 		return SND_SUCCESS;
 	return snd_submit_on_error(ep, post_transfer(ep, (struct transfer){.op = "write", .kind = SND_REQUEST_WRITE, .address = address, .token = token}, context, sge, count, flags));
 }
 
 SND_FAST snd_status post_read(struct snd_endpoint *ep, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address, uint32_t token, uint32_t flags)
 {
-	if (is_small(sge, count, flags, SND_CHUNK_BYTES) && read_fast(ep, context, sge, address, token))
+	if (is_small(sge, count, flags, SND_SILENT_SUCCESS | SND_READ_FENCE, SND_CHUNK_BYTES) && read_fast(ep, context, sge, address, token, flags))
 		return SND_SUCCESS;
 	return snd_submit_on_error(ep, post_transfer(ep, (struct transfer){.op = "read", .kind = SND_REQUEST_READ, .address = address, .token = token}, context, sge, count, flags));
 }
@@ -361,7 +360,7 @@ static __attribute__((noinline)) snd_status write_any(struct snd_endpoint *ep, u
 snd_status snd_endpoint_write(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address, uint32_t token, uint32_t flags)
 {
 	struct snd_bias *bias;
-	if (snd_unlikely(!is_small(sge, count, flags, SND_WORDS_BYTES) || !snd_try_enter(SND_OBJECT(endpoint), SND_TYPE_ENDPOINT, &bias)))
+	if (snd_unlikely(!is_small(sge, count, flags, 0, SND_WORDS_BYTES) || !snd_try_enter(SND_OBJECT(endpoint), SND_TYPE_ENDPOINT, &bias)))
 		return write_any(endpoint, context, sge, count, address, token, flags);
 	const bool done = write_words(endpoint, context, sge, address, token);
 	snd_try_leave(bias);

@@ -6,9 +6,6 @@
 
 /* snd_new_request returns the next request of the initiator queue, reset. It is posted only when snd_enqueue is called. */
 snd_status snd_new_request(struct snd_endpoint *ep, const char *op, uint32_t kind, uint32_t flags, uint64_t context, struct snd_send_request **request);
-/* snd_settle_silent frees the slots of silent requests of an endpoint with a number before the latest one whose result was taken, if the queue
- * has fewer free slots than count, or is about to reuse the place of such a request. */
-void snd_settle_silent(struct snd_endpoint *ep, uint32_t count);
 /* snd_enqueue queues the next request. It fails only if a mode asks for it. */
 snd_status snd_enqueue(struct snd_endpoint *ep, struct snd_send_request *r);
 /* snd_submit lets all posted requests run. They run within this call if no earlier one waits and the last is small. */

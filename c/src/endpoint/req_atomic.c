@@ -97,7 +97,7 @@ void snd_take_results(struct snd_endpoint *ep)
 /* change_fast runs an atomic within its post. It stores in *bind which bind of the remote token it has used: if that was revoked meanwhile,
  * the request fails on the slow path. */
 static bool change_fast(struct snd_endpoint *ep, uint32_t kind, uint64_t context, const snd_sge *sge, uint64_t address, uint32_t token, struct snd_change change,
-	uint64_t *bind)
+	uint64_t *bind, uint32_t flags)
 {
 	const struct snd_operand remote = {.token = token, .rights = SNDL_RIGHT_REMOTE | SNDL_RIGHT_ATOMIC, .peers = true, .bind = bind, .address = address};
 	uint64_t old;
@@ -106,7 +106,7 @@ static bool change_fast(struct snd_endpoint *ep, uint32_t kind, uint64_t context
 		snd_change_word(&ep->guard, &remote, change, &old) != SND_NO_FAULT)
 		return false;
 	snd_move(sge->buffer, (const unsigned char *)&old, SIZE);
-	snd_complete_fast(ep, kind, context, SIZE);
+	snd_complete_fast(ep, kind, context, SIZE, flags);
 	return true;
 }
 
@@ -140,7 +140,7 @@ snd_status snd_post_atomic(struct snd_endpoint *ep, uint32_t kind, uint64_t cont
 	uint64_t bind = 0;
 	struct snd_send_request *r;
 	snd_status s = check(op, kind, sge, count, address, flags);
-	if (s == SND_SUCCESS && flags == 0 && change_fast(ep, kind, context, sge, address, token, change, &bind))
+	if (s == SND_SUCCESS && (flags & SND_DEFER) == 0 && change_fast(ep, kind, context, sge, address, token, change, &bind, flags))
 		return SND_SUCCESS;
 	if (s == SND_SUCCESS && (s = snd_new_request(ep, op, kind, flags, context, &r)) == SND_SUCCESS && (s = snd_check_extended(ep, r, op)) == SND_SUCCESS) {
 		struct snd_entry *e = &r->entries[r->count++];

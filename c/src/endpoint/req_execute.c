@@ -92,12 +92,10 @@ uint32_t snd_entry_flags(const struct snd_send_request *r)
 
 /* snd_enqueue_pushed queues a request for the entry that the fast path has just pushed. It completes when the
  * peer has consumed that entry. */
-struct snd_send_request *snd_enqueue_pushed(struct snd_endpoint *ep, uint32_t kind, uint64_t context)
+struct snd_send_request *snd_enqueue_pushed(struct snd_endpoint *ep, uint32_t kind, uint64_t context, uint32_t flags)
 {
-	if (ep->silent > 0)
-		snd_settle_silent(ep, 1);
 	struct snd_send_request *r = snd_request_at(ep, ep->posted);
-	*r = (struct snd_send_request){.number = ep->posted, .kind = kind, .context = context, .entries = r->entries, .inline_data = r->inline_data, .bounce_index = -1};
+	*r = (struct snd_send_request){.number = ep->posted, .kind = kind, .flags = flags & SND_SILENT_SUCCESS, .context = context, .entries = r->entries, .inline_data = r->inline_data, .bounce_index = -1};
 	r->end_entry = ep->conn->out.next;
 	r->first_entry = r->end_entry - 1;
 	r->needs_ack = true;
@@ -469,18 +467,10 @@ void snd_complete_request(struct snd_endpoint *ep, struct snd_send_request *r)
 		snd_cq_limit(ep->initiator_cq, ep);
 	if (snd_unlikely((ep->slow & SND_SLOW_COUNTS) != 0))
 		snd_count_result(ep, silent ? NULL : ep->initiator_cq, r->status, r->kind, bytes);
-	if (silent && ep->numbered) { /* the slot is free when a later result is taken */
-		r->results_before = r->number + ep->adjustment - ep->silent;
-		if (ep->silent++ == 0)
-			ep->settled = r->number;
-		return;
-	}
-	if (silent) {
-		ep->adjustment--;
-		ep->counters.silent++;
-		return;
-	}
-	snd_cq_push(ep->initiator_cq, &ep->initiator_slots, r->status, r->kind, r->context, bytes, 0, false);
+	if (silent)
+		snd_complete_silently(ep, r->number);
+	else
+		snd_cq_push(ep->initiator_cq, &ep->initiator_slots, r->status, r->kind, r->context, bytes, 0, false);
 }
 
 /* complete_requests completes executed requests in the order of posting. */

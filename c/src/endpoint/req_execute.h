@@ -5,7 +5,7 @@
 #include "endpoint/endpoint.h"
 
 const char *snd_request_name(const struct snd_send_request *r);
-struct snd_send_request *snd_enqueue_pushed(struct snd_endpoint *ep, uint32_t kind, uint64_t context);
+struct snd_send_request *snd_enqueue_pushed(struct snd_endpoint *ep, uint32_t kind, uint64_t context, uint32_t flags);
 bool snd_run_requests(struct snd_endpoint *ep, uint64_t *budget);
 /* snd_ask_hook asks the hook about a request that would run now. If it returns true, *out replaces the outcome of its execution. */
 bool snd_ask_hook(struct snd_endpoint *ep, struct snd_send_request *r, enum snd_outcome *out);

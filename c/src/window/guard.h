@@ -156,7 +156,7 @@ SND_FAST unsigned char *snd_known_memory(const struct snd_guard *g, const struct
 	return snd_likely(is_open && snd_within(address, n, known->base, known->length)) ? known->memory + (address - known->base) : NULL;
 }
 
-/* snd_copy_fast copies between memory of ours with a local token and a peer's. n is 1 to SND_CHUNK_BYTES. It
+/* snd_copy_fast copies between memory of ours and a peer's. The caller has checked the local token; 0 = inline data. n is 1 to SND_CHUNK_BYTES. It
  * reports no fault: if it returns false, snd_copy makes the request again and finds the reason. Some bytes may
  * have been written then. */
 SND_FAST bool snd_copy_fast(struct snd_guard *g, uint32_t remote, uint32_t rights, uint64_t address, uint32_t local,
@@ -164,9 +164,6 @@ SND_FAST bool snd_copy_fast(struct snd_guard *g, uint32_t remote, uint32_t right
 {
 	const bool write = (rights & SNDL_RIGHT_WRITE) != 0;
 	struct snd_known_bind found, *known = &g->far->known[remote % SND_KNOWN_BINDS];
-	/* ENTRY-CHECK of the local token; no other thread can revoke it meanwhile. */
-	if (snd_unlikely(snd_allowed(g, local, SNDL_RIGHT_LOCAL | (write ? SNDL_RIGHT_READ : SNDL_RIGHT_WRITE), (uint64_t)(uintptr_t)buffer, n) == NULL))
-		return false;
 	bool ok = false;
 	snd_publish_hazard(g, write ? remote : local, write ? local : remote);
 	unsigned char *memory = NULL;
