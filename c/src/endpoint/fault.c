@@ -158,6 +158,11 @@ bool snd_fault_before_execute(struct snd_endpoint *ep, struct snd_send_request *
 		*out = snd_reject(ep, r, SND_ACCESS_VIOLATION, "%s has invalidated the token after %" PRIu64 " bytes", text.text, rule->after);
 		return true;
 	default:
+		if (rule->action == SNDL_FAULT_DROP && ep->numbered) { /* as on a card: the request does not reach the peer, which hears nothing */
+			snd_cancel_preparation(r);
+			*out = snd_reject(ep, r, SND_CONNECTION_ABORTED, "%s has dropped the connection after %" PRIu64 " bytes", text.text, rule->after);
+			return true;
+		}
 		disrupt(ep, &p->fired, snd_request_name(r), ep->initiator_cq);
 		return ep->state != SND_QP_CONNECTED || snd_has_overrun(ep);
 	}

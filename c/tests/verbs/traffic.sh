@@ -165,12 +165,16 @@ cm)
 	done
 	connect 20
 	;;
-runs) # each program again and again
-	plain=1 each=0 runs=0 failures=0
+runs) # each program again and again, or only those whose command contains a text
+	only=${3:-} plain=1 each=0 runs=0 failures=0
 	! stress || plain=100 each=5
 	shared=$(ls /dev/shm)
 	try() { # TIMES COMMAND...
-		[ $1 != 0 ] || return 0
+		case $* in
+		0*) return ;;
+		*"$only"*) ;;
+		*) return ;;
+		esac
 		times=$1
 		shift
 		while [ $times -gt 0 ]; do
