@@ -1,6 +1,7 @@
 /* Posting lists of requests and receives. */
 #include <errno.h>
 
+#include "atomic.h"
 #include "qp.h"
 
 _Static_assert(sizeof(struct ibv_sge) == sizeof(snd_sge) && offsetof(struct ibv_sge, length) == offsetof(snd_sge, length) &&
@@ -75,17 +76,40 @@ static int translate(const struct qp *qp, const struct ibv_send_wr *wr, snd_requ
 	return 0;
 }
 
+/* post_alone posts a request without making a list of it. It returns false if it is not of a frequent kind. */
+static inline bool post_alone(const struct qp *qp, const struct ibv_send_wr *wr, snd_status *status)
+{
+	if (snd_unlikely(wr == NULL || wr->next != NULL || wr->num_sge < 0 || (uint32_t)wr->num_sge > qp->cap.max_send_sge))
+		return false;
+	const snd_sge *sge = (const snd_sge *)(const void *)wr->sg_list;
+	const uint32_t count = (uint32_t)wr->num_sge, flags = request_flags(qp, wr->opcode, wr->send_flags);
+	const uint64_t address = wr->wr.rdma.remote_addr;
+	const uint32_t token = token_of(wr->wr.rdma.rkey);
+	switch (wr->opcode) {
+	case IBV_WR_SEND: *status = snd_endpoint_send(qp->core, wr->wr_id, sge, count, flags); return true;
+	case IBV_WR_RDMA_WRITE: *status = snd_endpoint_write(qp->core, wr->wr_id, sge, count, address, token, flags); return true;
+	case IBV_WR_RDMA_READ: *status = snd_endpoint_read(qp->core, wr->wr_id, sge, count, address, token, flags); return true;
+	default: return false;
+	}
+}
+
 int post_send(struct ibv_qp *public, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	struct qp *qp = (struct qp *)public;
 	struct ibv_send_wr *first = wr; /* that is not posted */
 	snd_request list[TURN];
+	snd_status s;
 	int error = check_sends(qp);
+	if (snd_likely(error == 0) && post_alone(qp, wr, &s)) {
+		if (snd_likely(s == SND_SUCCESS))
+			return 0;
+		error = refuse_status(s);
+	}
 	while (wr != NULL && error == 0) {
 		uint32_t count = 0, posted = 0;
 		for (; wr != NULL && count < TURN && (error = translate(qp, wr, &list[count])) == 0; wr = wr->next)
 			count++;
-		const snd_status s = snd_endpoint_post(qp->core, list, count, &posted);
+		s = snd_endpoint_post(qp->core, list, count, &posted);
 		for (; posted > 0 && first != NULL; posted--)
 			first = first->next;
 		if (s != SND_SUCCESS)
