@@ -1,8 +1,10 @@
 /* The fabric of the process: all contexts share it. */
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "endpoint/cq.h"
+#include "endpoint/mr_adopt.h"
 #include "endpoint/progress_engine.h"
 #include "endpoint/provider.h"
 #include "linux/clock.h"
@@ -50,8 +52,21 @@ static const char *own_fabric(void)
 	return name != NULL && *name != '\0' ? name : "verbs";
 }
 
+/* read_adopting reads SOFTND_VERBS_ADOPT. */
+static snd_status read_adopting(enum snd_adopting *how, const char *op)
+{
+	static const char *const names[] = {"off", "auto", "always"};
+	const char *value = snd_value_of("SOFTND_VERBS_ADOPT");
+	*how = SND_ADOPT_AUTO;
+	for (unsigned i = 0; *value != '\0' && strcmp(value, names[*how = (enum snd_adopting)i]) != 0;)
+		if (++i == sizeof names / sizeof names[0])
+			return snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_VERBS_ADOPT: \"%s\": want off, auto or always", op, value);
+	return SND_SUCCESS;
+}
+
 static snd_status join(void)
 {
+	enum snd_adopting adopting = SND_ADOPT_OFF;
 	const char *op = "join fabric";
 	snd_fabric_options o = {.threading = SND_THREAD_SAFE, .progress = SND_PROGRESS_AUTO};
 	const char *spin = snd_value_of("SOFTND_VERBS_SPIN");
@@ -59,6 +74,8 @@ static snd_status join(void)
 	snd_status s = snd_apply_environment(&o, op);
 	if (s == SND_SUCCESS && *spin != '\0' && (!snd_parse_duration(spin, &duration) || duration < 0 || duration > MAX_SPIN))
 		s = snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_VERBS_SPIN: \"%s\": want a duration from 0 to 1s, such as 50us", op, spin);
+	if (s == SND_SUCCESS)
+		s = read_adopting(&adopting, op);
 	if (s != SND_SUCCESS)
 		return s;
 	if (is_in_job())
@@ -67,6 +84,7 @@ static snd_status join(void)
 		s = snd_fabric_join(own_fabric(), 0, 0, 0, -1, &o, snd_deadline(JOIN_TIMEOUT), &here.fabric, op);
 	if (s != SND_SUCCESS)
 		return s;
+	snd_adopts(here.fabric, adopting);
 	if (*spin != '\0')
 		snd_engine_polls_on(here.fabric, duration);
 	snd_lock(here.fabric);
@@ -195,16 +213,17 @@ void leave_fabric(struct context *c)
 {
 	SND_UNCANCELED;
 	(void)pthread_mutex_lock(&here.lock);
-	const bool joined = c->joined == here.forks;
-	if (joined && --here.contexts == 0) {
+	const bool joined = c->joined == here.forks, last = joined && --here.contexts == 0;
+	if (joined && (!last || snd_has_adopted(here.fabric))) {
+		for (struct pd *pd = c->domains; pd != NULL; pd = pd->next)
+			close_adapter(pd->adapter);
+		close_adapter(c->queues);
+	}
+	if (last && !snd_has_adopted(here.fabric)) { /* else the process leaves the fabric when it ends, or closes another context */
 		(void)snd_fabric_close(here.fabric);
 		here.fabric = NULL;
 		for (struct spare *s; (s = here.spares) != NULL; free(s))
 			here.spares = s->next;
-	} else if (joined) {
-		for (struct pd *pd = c->domains; pd != NULL; pd = pd->next)
-			close_adapter(pd->adapter);
-		close_adapter(c->queues);
 	}
 	(void)pthread_mutex_unlock(&here.lock);
 }

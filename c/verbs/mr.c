@@ -54,6 +54,9 @@ static struct ibv_mr *reg_mr(struct ibv_pd *public, void *address, size_t length
 		(void)refuse_status(s);
 		return NULL;
 	}
+	const char *why = snd_mr_private_because(mr->core);
+	if (why != NULL)
+		(void)refuse(errno, "register memory region: the %zu bytes at %p stay private: %s", length, address, why);
 	mr->iova = iova;
 	mr->access = access;
 	mr->public = (struct ibv_mr){.context = public->context, .pd = public, .addr = address, .length = length, .handle = atomic_fetch_add(&registered, 1),

@@ -132,7 +132,7 @@ void snd_end_events(struct snd_events *e)
 		(void)pthread_detach(thread);
 		return;
 	}
-	(void)pthread_join(thread, NULL);
+	snd_thread_join(thread);
 	free_events(e);
 }
 

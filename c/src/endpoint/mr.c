@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "endpoint/hook.h"
+#include "endpoint/mr_adopt.h"
 #include "endpoint/mr_allocation.h"
 #include "endpoint/progress.h"
 #include "endpoint/progress_wait.h"
@@ -81,9 +82,13 @@ static snd_status prefault(struct snd_mr *m, void *buffer, uint32_t flags, const
 
 static void complete_mr(struct snd_mr *m, void *buffer, uint64_t base, uint32_t flags)
 {
+	struct snd_fabric *f = m->object.fabric;
+	uint64_t offset = snd_locate(&f->arena, buffer, m->length);
 	m->buffer = buffer;
 	m->address = base;
-	snd_region_register_at(&m->region, buffer, m->length, base, flags);
+	if (m->allocation == NULL && m->hold == NULL && (allows_writes(flags) || (flags & SND_ALLOW_REMOTE_READ) != 0))
+		m->adopted = snd_adopt(f, buffer, m->length, &offset, &m->private_because);
+	snd_region_register_at(&m->region, buffer, m->length, offset, base, flags);
 	add_mr(m);
 }
 
@@ -185,6 +190,8 @@ uint32_t snd_mr_placement(snd_mr *mr) { SND_GET(mr, SND_TYPE_MR, "placement of m
 uint32_t snd_mr_local_token(snd_mr *mr) { SND_GET(mr, SND_TYPE_MR, "local token", uint32_t, mr->region.local_token, 0); }
 uint32_t snd_mr_remote_token(snd_mr *mr) { SND_GET(mr, SND_TYPE_MR, "remote token", uint32_t, mr->region.remote_token, 0); }
 
+const char *snd_mr_private_because(snd_mr *mr) { SND_GET(mr, SND_TYPE_MR, "region", const char *, mr->private_because, NULL); }
+
 snd_sge snd_mr_sge(snd_mr *mr, uint64_t offset, size_t length)
 {
 	const char *op = "entry of memory region";
@@ -240,6 +247,7 @@ static snd_status close_mr(snd_mr *mr, snd_mr *next, int64_t timeout)
 			snd_region_end(&mr->region);
 		if (mr->allocation != NULL)
 			snd_end_allocation(f, mr->allocation);
+		snd_return(f, mr->adopted);
 		snd_release_hold(f, mr->hold);
 		snd_object_hide(&mr->object);
 		snd_free_closed(&mr->region.i);

@@ -227,6 +227,6 @@ void snd_engine_stop(struct snd_fabric *f)
 		return;
 	atomic_store(&f->quit, 1);
 	snd_wake_doorbell(&f->record->engine);
-	pthread_join(f->engine, NULL);
+	snd_thread_join(f->engine);
 	f->engine_runs = false;
 }

@@ -21,11 +21,36 @@ static size_t count, capacity;
 
 static struct snd_fork_reset *resets;
 
+static bool awaits;
+static int ends[2] = {-1, -1}; /* the parent has the first, and the child closes the second */
+
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool prepared;
 
-static void before(void) { pthread_mutex_lock(&mutex); }
-static void in_parent(void) { pthread_mutex_unlock(&mutex); }
+static void before(void)
+{
+	pthread_mutex_lock(&mutex);
+	if (awaits)
+		snd_stream_pair(ends);
+}
+
+static void close_end(int i)
+{
+	if (ends[i] >= 0)
+		(void)close(ends[i]);
+	ends[i] = -1;
+}
+
+static void in_parent(void)
+{
+	SND_UNCANCELED;
+	char none;
+	close_end(1);
+	while (ends[0] >= 0 && read(ends[0], &none, 1) < 0 && errno == EINTR) {
+	}
+	close_end(0);
+	pthread_mutex_unlock(&mutex);
+}
 
 static void close_last(void)
 {
@@ -41,6 +66,8 @@ static void in_child(void)
 	pthread_mutex_unlock(&mutex);
 	for (const struct snd_fork_reset *r = resets; r != NULL; r = r->next)
 		r->run();
+	close_end(0);
+	close_end(1);
 }
 
 /* When a library is unloaded, the C library removes the handlers. */
@@ -57,6 +84,8 @@ bool snd_fork_prepare(void)
 	pthread_once(&once, install);
 	return prepared;
 }
+
+void snd_fork_awaits_child(bool now) { awaits = now; }
 
 void snd_fork_hold(void)
 {

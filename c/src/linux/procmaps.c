@@ -5,15 +5,11 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "error.h"
 #include "linux/descriptor.h"
-
-struct mapping {
-	uint64_t start, end;
-	bool readable, writable;
-};
 
 /* struct procmap_query of linux/fs.h, which headers before 6.11 do not have. */
 struct procmap_query {
@@ -22,13 +18,13 @@ struct procmap_query {
 	uint64_t name, build_id;
 };
 #define QUERY _IOWR('f', 17, struct procmap_query)
-enum { READABLE = 1, WRITABLE = 2, COVERING_OR_NEXT = 16 };
+enum { READABLE = 1, WRITABLE = 2, SHARED = 8, COVERING_OR_NEXT = 16 };
 
 /* maps is /proc/self/maps. */
 struct maps {
 	int fd;
 	bool listed; /* the kernel is too old for QUERY: read the text */
-	struct mapping last; /* of the text */
+	struct snd_vma last; /* of the text */
 	char text[4096];
 	size_t at, length;
 };
@@ -36,12 +32,14 @@ struct maps {
 enum found { FOUND, NONE, FAILED };
 
 /* query finds the mapping that contains at, or else the next one above it. */
-static enum found query(struct maps *f, uint64_t at, struct mapping *m)
+static enum found query(struct maps *f, uint64_t at, struct snd_vma *m)
 {
-	struct procmap_query q = {.size = sizeof q, .flags = COVERING_OR_NEXT, .addr = at};
+	struct procmap_query q = {.size = sizeof q, .flags = COVERING_OR_NEXT, .addr = at, .name_size = sizeof f->text, .name = (uint64_t)(uintptr_t)f->text};
 	if (ioctl(f->fd, QUERY, &q) != 0)
 		return errno == ENOENT ? NONE : FAILED;
-	*m = (struct mapping){q.start, q.end, (q.access & READABLE) != 0, (q.access & WRITABLE) != 0};
+	*m = (struct snd_vma){.start = q.start, .end = q.end, .offset = q.offset, .inode = q.inode, .device = makedev(q.device[0], q.device[1]),
+		.readable = (q.access & READABLE) != 0, .writable = (q.access & WRITABLE) != 0, .shared = (q.access & SHARED) != 0};
+	memcpy(m->name, f->text, q.name_size < sizeof m->name ? q.name_size : sizeof m->name - 1);
 	return FOUND;
 }
 
@@ -58,8 +56,8 @@ static int next_char(struct maps *f)
 	return f->text[f->at++];
 }
 
-/* hex reads a number and the character behind it. */
-static int hex(struct maps *f, uint64_t *value)
+/* number reads a number and the character behind it. */
+static int number(struct maps *f, uint64_t base, uint64_t *value)
 {
 	static const char digits[] = "0123456789abcdef";
 	for (*value = 0;;) {
@@ -67,30 +65,51 @@ static int hex(struct maps *f, uint64_t *value)
 		const char *digit = c > 0 ? strchr(digits, c) : NULL;
 		if (digit == NULL)
 			return c;
-		*value = *value << 4 | (uint64_t)(digit - digits);
+		*value = *value * base + (uint64_t)(digit - digits);
 	}
 }
 
-/* list is query for the text, whose lines are sorted by address: "7f0000001000-7f0000003000 rw-p ...". */
-static enum found list(struct maps *f, uint64_t at, struct mapping *m)
+/* read_line reads a line of the text: "7f0000001000-7f0000003000 rw-p 00002000 00:01 1234   /file". */
+static enum found read_line(struct maps *f, struct snd_vma *m)
+{
+	uint64_t major, minor;
+	*m = (struct snd_vma){0};
+	int c = number(f, 16, &m->start);
+	if (c == -1)
+		return NONE;
+	if (c != '-' || number(f, 16, &m->end) != ' ')
+		return FAILED;
+	m->readable = next_char(f) == 'r';
+	m->writable = next_char(f) == 'w';
+	(void)next_char(f);
+	m->shared = next_char(f) == 's';
+	if (next_char(f) != ' ' || number(f, 16, &m->offset) != ' ' || number(f, 16, &major) != ':' || number(f, 16, &minor) != ' ')
+		return FAILED;
+	m->device = makedev((unsigned)major, (unsigned)minor);
+	for (c = number(f, 10, &m->inode); c == ' ';)
+		c = next_char(f);
+	for (size_t n = 0; c != '\n'; c = next_char(f)) {
+		if (c < 0)
+			return FAILED;
+		if (n < sizeof m->name - 1)
+			m->name[n++] = (char)c;
+	}
+	return FOUND;
+}
+
+/* list is query for the text, whose lines are sorted by address. */
+static enum found list(struct maps *f, uint64_t at, struct snd_vma *m)
 {
 	while (f->last.end <= at) {
-		int c = hex(f, &f->last.start);
-		if (c == -1)
-			return NONE;
-		if (c != '-' || hex(f, &f->last.end) != ' ')
-			return FAILED;
-		f->last.readable = next_char(f) == 'r';
-		f->last.writable = next_char(f) == 'w';
-		while ((c = next_char(f)) != '\n')
-			if (c < 0)
-				return FAILED;
+		const enum found found = read_line(f, &f->last);
+		if (found != FOUND)
+			return found;
 	}
 	*m = f->last;
 	return FOUND;
 }
 
-static enum found find(struct maps *f, uint64_t at, struct mapping *m)
+static enum found find(struct maps *f, uint64_t at, struct snd_vma *m)
 {
 	if (!f->listed) {
 		const enum found found = query(f, at, m);
@@ -104,7 +123,7 @@ static enum found find(struct maps *f, uint64_t at, struct mapping *m)
 /* check finds the first part of a range that the process must not access in the way asked for. */
 static enum found check(struct maps *f, uint64_t at, uint64_t end, bool write, struct snd_inaccessible *bad)
 {
-	struct mapping m = {0};
+	struct snd_vma m = {0};
 	for (; at < end; at = m.end) {
 		const enum found found = find(f, at, &m);
 		if (found == FAILED)
@@ -119,9 +138,25 @@ static enum found check(struct maps *f, uint64_t at, uint64_t end, bool write, s
 	return NONE;
 }
 
+static struct maps open_maps(void) { return (struct maps){.fd = snd_above_standard(open("/proc/self/maps", O_RDONLY | O_CLOEXEC))}; }
+
+bool snd_each_vma(uint64_t start, uint64_t end, bool (*visit)(void *arg, const struct snd_vma *v), void *arg)
+{
+	struct maps f = open_maps();
+	struct snd_vma v = {.end = start};
+	enum found found = f.fd < 0 ? FAILED : FOUND;
+	bool go_on = true;
+	while (go_on && found == FOUND && v.end < end)
+		if ((found = find(&f, v.end, &v)) == FOUND && v.start < end)
+			go_on = visit(arg, &v);
+	if (f.fd >= 0)
+		close(f.fd);
+	return go_on && found != FAILED;
+}
+
 snd_status snd_check_access(uint64_t start, uint64_t length, bool write, struct snd_inaccessible *bad, const char *op)
 {
-	struct maps f = {.fd = snd_above_standard(open("/proc/self/maps", O_RDONLY | O_CLOEXEC))};
+	struct maps f = open_maps();
 	snd_status s = SND_SUCCESS;
 	*bad = (struct snd_inaccessible){0, 0, NULL};
 	if (f.fd < 0 || check(&f, start, start + length, write, bad) == FAILED)

@@ -8,6 +8,9 @@
 
 /* snd_thread_start starts a thread that takes no signal of the program. */
 snd_status snd_thread_start(pthread_t *thread, void *(*run)(void *), void *arg, const char *name, const char *op);
+void snd_thread_join(pthread_t thread);
+/* snd_threads_of_library returns how many of these threads there are. */
+uint32_t snd_threads_of_library(void);
 /* snd_thread_name names the calling thread. Named by another one, glibc would open a file that children inherit. */
 void snd_thread_name(const char *name);
 

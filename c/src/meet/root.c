@@ -370,7 +370,7 @@ static void stop_listening(struct snd_root *r)
 	snd_release32(&r->quit, 1);
 	if (is_open(r))
 		(void)shutdown(r->channel.socket, SHUT_RDWR); /* which wakes the thread at once */
-	(void)pthread_join(r->thread, NULL);
+	snd_thread_join(r->thread);
 }
 
 snd_status snd_root_leave(struct snd_root *r, const char *op)

@@ -557,6 +557,6 @@ void snd_root_stop(struct snd_root_service *s, const char *died)
 	snd_release32(&s->quit, 1);
 	if (snd_is_still(s->listener, &s->identity))
 		(void)shutdown(s->listener, SHUT_RD); /* which wakes the thread */
-	(void)pthread_join(s->thread, NULL);
+	snd_thread_join(s->thread);
 	free_service(s);
 }

@@ -139,6 +139,7 @@ struct snd_fabric {
 	uint16_t next_port;
 
 	const struct snd_limits *limits; /* of its adapters */
+	enum snd_adopting { SND_ADOPT_OFF, SND_ADOPT_AUTO, SND_ADOPT_ALWAYS } adopting; /* whether registered memory becomes the arena's, see mr_adopt.c */
 
 	/* The modes. Only they use what follows the hook. */
 	bool stepwise; /* each call that drives an endpoint is a step, and time has no part in its order: weak order */

@@ -107,6 +107,14 @@ static uint64_t largest_free(const struct snd_claims *c)
 	return longest;
 }
 
+uint64_t snd_heap_free(const struct snd_heap *h)
+{
+	uint64_t chunks = 0;
+	for (uint64_t i = 0; i < h->claims.count; i++)
+		chunks += snd_relaxed32(&h->claims.words[i]) == 0;
+	return chunks * SNDL_CHUNK_SIZE;
+}
+
 bool snd_heap_init(struct snd_heap *h, struct snd_arena *a, uint32_t slot)
 {
 	memset(h, 0, sizeof *h);

@@ -54,6 +54,8 @@ snd_status snd_alloc(struct snd_heap *h, uint64_t length, bool colored, uint64_t
 /* snd_alloc_placed is snd_alloc for memory with the placement of flags, which are those of regions. It stores what the memory has of it.
  * With SND_REQUIRE_PLACEMENT it returns SND_NOT_SUPPORTED if that is not all. */
 snd_status snd_alloc_placed(struct snd_heap *h, uint64_t length, uint32_t flags, uint64_t *offset, uint32_t *placement, const char *op);
+/* snd_heap_free returns how many bytes of the heap no member has claimed. */
+uint64_t snd_heap_free(const struct snd_heap *h);
 /* snd_refuse_placement fails because memory lacks a placement that the program requires. */
 snd_status snd_refuse_placement(const char *lacks, const char *op);
 /* snd_free frees an object of snd_alloc. No other member may use it. */

@@ -231,7 +231,7 @@ void snd_watch_stop(struct snd_fabric *f)
 		return;
 	atomic_store(&w->quit, 1);
 	ring(w);
-	pthread_join(w->thread, NULL);
+	snd_thread_join(w->thread);
 	f->watch = NULL;
 	free_watch(w);
 }

@@ -115,7 +115,7 @@ static enum snd_fault check_peer(struct snd_guard *g, struct checked *r, const s
 		return SND_FAULT_OUT_OF_RANGE;
 	if (offset == 0 && far->own == NULL)
 		return SND_FAULT_UNREACHABLE;
-	if (offset == 0)
+	if (far->own != NULL) /* by the addresses of the program: then overlaps show */
 		r->memory = own_memory(far->own, o->token, o->address, n);
 	else
 		r->memory = snd_heap_at(g->arena, offset + (o->address - base), n);
@@ -205,7 +205,7 @@ bool snd_learn(struct snd_guard *g, struct snd_known_bind *known, struct snd_kno
 		g->unreachable = token;
 		return false;
 	}
-	unsigned char *memory = offset == 0 ? own_memory(far->own, token, base, length) : snd_heap_at(g->arena, offset, length);
+	unsigned char *memory = far->own != NULL ? own_memory(far->own, token, base, length) : snd_heap_at(g->arena, offset, length);
 	if (memory == NULL)
 		return false; /* the entry names memory outside the heap */
 	*found = (struct snd_known_bind){.word = word, .entry = e, .base = base, .length = length, .memory = memory};

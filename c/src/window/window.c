@@ -10,7 +10,7 @@ bool snd_prepare(struct snd_window *w, struct snd_region *r, const struct snd_bi
 		((wish->rights & (SNDL_RIGHT_WRITE | SNDL_RIGHT_ATOMIC)) != 0 && (r->flags & SND_ALLOW_LOCAL_WRITE) == 0))
 		return false;
 	*b = (struct snd_binding){.region = r, .memory = wish->memory, .base = wish->zero_based ? 0 : r->address + (at - base), .length = wish->length,
-		.offset = snd_locate(&w->i.adapter->object.fabric->arena, wish->memory, wish->length), .scope = wish->only ? wish->endpoint : 0,
+		.offset = r->offset != 0 ? r->offset + (at - base) : 0, .scope = wish->only ? wish->endpoint : 0,
 		.bound_on = w->i.any_endpoint ? 0 : wish->endpoint,
 		.rights = (wish->rights & (SNDL_RIGHT_READ | SNDL_RIGHT_WRITE | SNDL_RIGHT_ATOMIC)) | SNDL_RIGHT_REMOTE};
 	b->token = wish->like != 0 ? snd_tagged_token(w->i.remote, wish->like, &b->bind) : snd_next_token(w->i.remote, &b->bind);

@@ -77,6 +77,7 @@ struct snd_region {
 	unsigned char *memory;
 	uint64_t address; /* of memory[0] for peers */
 	uint64_t length;
+	uint64_t offset; /* of memory[0] in the arena; 0 = private memory */
 	uint32_t flags;
 	uint32_t local_token, remote_token; /* the latest */
 	struct snd_registration *registration; /* by a request; NULL = none */
@@ -110,6 +111,8 @@ struct snd_mr {
 	struct snd_link link;
 	struct snd_region region;
 	struct snd_allocation *allocation; /* of snd_mr_allocate; NULL = none */
+	struct snd_adopted *adopted;       /* pages of the program that are the arena's; NULL = none */
+	const char *private_because;       /* why it has none; NULL = it has, or needs none */
 	struct snd_hold *hold;             /* keeps allocated memory of other regions in place; NULL = none */
 	uint64_t address, length; /* of the latest registration, as peers name it */
 	void *buffer;

@@ -1,0 +1,355 @@
+/* Pages are found by their place in the arena's file, in the mappings of the process as they are at that moment: the program may have unmapped, moved or
+ * replaced some. docs/decisions/verbs-memory.md says why each step is safe. */
+#include "endpoint/mr_adopt.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "linux/fork.h"
+#include "linux/placement.h"
+#include "linux/procmaps.h"
+#include "linux/write_protect.h"
+#include "linux/writers.h"
+
+enum {
+	VMA_SHARE = 8,      /* of the mappings that a process may have, this part is in use at most when pages are adopted */
+	UNCHECKED_SHARE = 64, /* adopted pages beyond this part of the heap leave KEPT_SHARE of it free */
+	KEPT_SHARE = 4,
+};
+
+/* snd_adopted is an extent of the heap whose pages the program maps. */
+struct snd_adopted {
+	struct snd_adopted *next;
+	unsigned char *start; /* where the program had them first */
+	uint64_t offset, length;
+	uint32_t regions; /* that use it. 0: the program maps the pages privately, and the extent is empty */
+};
+
+/* The extents of the fabric that adopts. Changed between snd_fork_hold and snd_fork_release, for forked children use them. */
+static struct snd_adopted *extents;
+static struct snd_identity file; /* the arena's */
+static unsigned char *arena;     /* its mapping, in which pages are not the program's; NULL in a forked child */
+static uint64_t arena_size;
+static uint64_t adopted_bytes;
+
+/* walk is a search for the mappings of an extent, which become private, and its result. */
+struct walk {
+	struct snd_fabric *f; /* NULL in a forked child */
+	const struct snd_adopted *extent; /* NULL = all */
+	bool alone, protects;
+	uint64_t found, left; /* bytes; left: still mapped from the arena */
+	bool shared;          /* some of them still shared */
+};
+
+static void *map_anonymous(void *at, uint64_t n)
+{
+	return mmap(at, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | (at != NULL ? MAP_FIXED : 0), -1, 0);
+}
+
+/* copy_aside replaces pages by anonymous ones with the contents of source. */
+static bool copy_aside(unsigned char *at, uint64_t n, const unsigned char *source)
+{
+	void *copy = map_anonymous(NULL, n);
+	if (copy == MAP_FAILED)
+		return false;
+	memcpy(copy, source, n);
+	if (mremap(copy, n, n, MREMAP_MAYMOVE | MREMAP_FIXED, at) != MAP_FAILED)
+		return true;
+	munmap(copy, n);
+	return false;
+}
+
+/* copy_in_place does so while no other thread runs. Unlike those of copy_aside, the pages join the mappings beside them. */
+static bool copy_in_place(unsigned char *at, uint64_t n, const struct snd_arena *a, uint64_t offset)
+{
+	if (map_anonymous(at, n) == MAP_FAILED) { /* some kernels have unmapped the pages then */
+		(void)mmap(at, n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, a->fd, (off_t)offset);
+		return false;
+	}
+	(void)snd_prefault(at, n, true);
+	memcpy(at, a->base + offset, n);
+	return true;
+}
+
+/* park maps pages of the extent privately, and makes each of them one of the process: so no write of another thread is lost. They still belong to a
+ * mapping of the arena's file, and where the program drops pages, the extent shows. */
+static bool park(unsigned char *at, uint64_t n, const struct snd_arena *a, uint64_t offset)
+{
+	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	if (!snd_arena_is_ours(a) || mmap(at, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, a->fd, (off_t)offset) == MAP_FAILED)
+		return false;
+	for (uint64_t i = 0; i < n; i += page)
+		(void)atomic_fetch_or((_Atomic unsigned char *)(at + i), 0);
+	return true;
+}
+
+/* take_back makes a part of a mapping private. */
+static void take_back(struct walk *w, unsigned char *at, uint64_t n, uint64_t offset, const struct snd_vma *v)
+{
+	const int access = (v->readable ? PROT_READ : 0) | (v->writable ? PROT_WRITE : 0);
+	const struct snd_arena *a = w->f != NULL ? &w->f->arena : NULL;
+	bool anonymous = false, parked = !v->shared;
+	w->found += n;
+	if (w->alone && v->shared && a != NULL) {
+		anonymous = copy_in_place(at, n, a, offset);
+	} else if (w->alone) {
+		if (v->readable || mprotect(at, n, PROT_READ) == 0)
+			anonymous = copy_aside(at, n, at);
+	} else if (v->shared) {
+		const int protection = w->protects ? snd_protect(at, n, true) : -1;
+		anonymous = protection >= 0 && copy_aside(at, n, a->base + offset);
+		if (protection >= 0)
+			snd_unprotect(protection);
+		parked = !anonymous && park(at, n, a, offset);
+	}
+	if (a == NULL && !anonymous) /* as if the parent had called ibv_fork_init for a card */
+		(void)mmap(at, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+	else if (access != (PROT_READ | PROT_WRITE))
+		(void)mprotect(at, n, access);
+	w->left += anonymous ? 0 : n;
+	w->shared |= !anonymous && !parked;
+}
+
+static bool is_of_arena(const struct snd_vma *v)
+{
+	const uint64_t base = (uint64_t)(uintptr_t)arena;
+	return v->inode == file.inode && v->device == file.device && (arena == NULL || v->start < base || v->start >= base + arena_size);
+}
+
+static bool take_back_vma(void *arg, const struct snd_vma *v)
+{
+	struct walk *w = arg;
+	if (!is_of_arena(v))
+		return true;
+	for (const struct snd_adopted *e = extents; e != NULL; e = e->next) {
+		const uint64_t first = e->offset > v->offset ? e->offset : v->offset;
+		const uint64_t end = v->offset + (v->end - v->start), last = e->offset + e->length < end ? e->offset + e->length : end;
+		if ((w->extent == NULL || w->extent == e) && first < last)
+			take_back(w, (unsigned char *)(uintptr_t)v->start + (first - v->offset), last - first, first, v);
+	}
+	return true;
+}
+
+static void forget(struct snd_fabric *f, struct snd_adopted *e)
+{
+	struct snd_adopted **at = &extents;
+	while (*at != e)
+		at = &(*at)->next;
+	*at = e->next;
+	adopted_bytes -= e->length;
+	snd_free(&f->heap, e->offset);
+	free(e);
+	snd_fork_awaits_child(extents != NULL);
+}
+
+/* end takes the pages of an extent back that no region uses. It keeps the extent as long as the process maps it. */
+static void end(struct snd_fabric *f, struct snd_adopted *e)
+{
+	bool locked;
+	struct walk w = {.f = f, .extent = e, .alone = snd_is_alone(&locked), .protects = f->adopting == SND_ADOPT_ALWAYS};
+	const uint64_t start = (uint64_t)(uintptr_t)e->start;
+	bool complete = snd_each_vma(start, start + e->length, take_back_vma, &w);
+	if (complete && w.found != e->length) /* the program has unmapped or moved a part */
+		complete = snd_each_vma(0, UINT64_MAX, take_back_vma, &w);
+	if (complete && w.left == 0)
+		forget(f, e);
+	else if (complete && !w.shared && e->length > UINT64_C(1) << SND_LARGEST_CLASS)
+		(void)snd_release_pages(&f->arena, e->offset, e->length);
+	else if (complete && !w.shared)
+		memset(f->arena.base + e->offset, 0, e->length);
+}
+
+/* end_all ends the extents that no region uses. */
+static void end_all(struct snd_fabric *f)
+{
+	for (struct snd_adopted *e = extents, *next; e != NULL; e = next) {
+		next = e->next;
+		if (e->regions == 0)
+			end(f, e);
+	}
+}
+
+/* Forked children have no thread of the program but one. Peers never access their memory. */
+static void reset(void)
+{
+	struct walk w = {.alone = true};
+	arena = NULL;
+	if (extents != NULL)
+		(void)snd_each_vma(0, UINT64_MAX, take_back_vma, &w);
+	for (struct snd_adopted *e; (e = extents) != NULL; free(e))
+		extents = e->next;
+	adopted_bytes = 0;
+	snd_fork_awaits_child(false);
+}
+SND_RESET_IN_CHILD(reset)
+
+void snd_adopts(struct snd_fabric *f, enum snd_adopting how)
+{
+	snd_lock(f);
+	f->adopting = how;
+	snd_unlock(f);
+}
+
+/* pages is what the process has at the addresses of a region. */
+struct pages {
+	uint64_t at; /* where the next mapping must begin, or contain it */
+	bool anonymous;
+	uint32_t vmas;
+	struct snd_vma first;
+};
+
+static bool check_pages(void *arg, const struct snd_vma *v)
+{
+	struct pages *p = arg;
+	const uint64_t stack = (uint64_t)(uintptr_t)__builtin_frame_address(0);
+	if (p->vmas++ == 0)
+		p->first = *v;
+	p->anonymous &= v->start <= p->at && v->readable && v->writable && !v->shared && v->inode == 0 && (v->start > stack || v->end <= stack) &&
+		(v->name[0] == 0 || strcmp(v->name, "[heap]") == 0 || strncmp(v->name, "[anon", 5) == 0);
+	p->at = v->end;
+	return true;
+}
+
+/* check_vma counts the mappings of the process. A request of the kernel's asynchronous input, or a device, could write to pages that it knows. */
+static bool check_vma(void *arg, const struct snd_vma *v)
+{
+	++*(uint32_t *)arg;
+	return strncmp(v->name, "/[aio]", 6) != 0 && (strncmp(v->name, "/dev/", 5) != 0 || strncmp(v->name, "/dev/shm/", 9) == 0 || strncmp(v->name, "/dev/zero", 9) == 0);
+}
+
+/* has_few_vmas reports whether the process is far from the number of mappings at which the kernel refuses more. */
+static bool has_few_vmas(uint32_t count)
+{
+	uint32_t most = 65530;
+	FILE *f = snd_open_text("/proc/sys/vm/max_map_count");
+	if (f == NULL || fscanf(f, "%" SCNu32, &most) != 1)
+		most = 65530;
+	if (f != NULL)
+		fclose(f);
+	return count < most / VMA_SHARE;
+}
+
+static bool has_room(const struct snd_fabric *f, uint64_t length)
+{
+	const uint64_t size = f->arena.chunks * SNDL_CHUNK_SIZE;
+	return adopted_bytes + length <= size / UNCHECKED_SHARE || snd_heap_free(&f->heap) >= size / KEPT_SHARE + length;
+}
+
+/* refusal returns why pages of the program cannot be adopted, NULL if they can. */
+static const char *refusal(struct snd_fabric *f, uint64_t length, bool *alone)
+{
+	bool locked;
+	uint32_t vmas = 0;
+	*alone = snd_is_alone(&locked);
+	if (locked)
+		return "the process has locked memory";
+	if (!*alone && f->adopting != SND_ADOPT_ALWAYS)
+		return "the program has other threads, which may write there";
+	if (!snd_each_vma(0, UINT64_MAX, check_vma, &vmas) || snd_may_be_pinned())
+		return "the process uses a device or asynchronous input, which may write there";
+	if (!has_few_vmas(vmas))
+		return "the process has many mappings";
+	if (!snd_arena_is_ours(&f->arena) || !has_room(f, length))
+		return "the arena has no room";
+	return NULL;
+}
+
+/* move makes pages of the program those of an extent. */
+static const char *move(struct snd_fabric *f, struct snd_adopted *e, bool alone)
+{
+	const int protection = alone ? -1 : snd_protect(e->start, e->length, false);
+	if (!alone && protection < 0)
+		return "the program has other threads, and the kernel does not make them wait";
+	(void)snd_prefault(f->arena.base + e->offset, e->length, true);
+	memcpy(f->arena.base + e->offset, e->start, e->length);
+	const bool moved = mmap(e->start, e->length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, f->arena.fd, (off_t)e->offset) != MAP_FAILED;
+	if (protection >= 0)
+		snd_unprotect(protection);
+	if (!moved)
+		return "the kernel does not map pages of the arena there";
+	(void)snd_prefault(e->start, e->length, true);
+	return NULL;
+}
+
+static struct snd_adopted *adopt(struct snd_fabric *f, unsigned char *memory, uint64_t length, const char **reason)
+{
+	bool alone;
+	if ((*reason = refusal(f, length, &alone)) != NULL)
+		return NULL;
+	if (alone)
+		end_all(f);
+	struct snd_adopted *e = malloc(sizeof *e);
+	uint64_t offset;
+	*reason = "the arena has no room";
+	if (e == NULL || snd_alloc(&f->heap, length, false, &offset, "adopt") != SND_SUCCESS) {
+		free(e);
+		return NULL;
+	}
+	*e = (struct snd_adopted){extents, memory, offset, length, 1};
+	if ((*reason = move(f, e, alone)) != NULL) {
+		snd_free(&f->heap, offset);
+		free(e);
+		return NULL;
+	}
+	extents = e;
+	snd_fork_awaits_child(true);
+	adopted_bytes += length;
+	file = f->arena.identity;
+	arena = f->arena.base;
+	arena_size = f->arena.size;
+	return e;
+}
+
+/* find returns the extent that has all pages of a region already. */
+static struct snd_adopted *find(uint64_t offset, uint64_t length)
+{
+	struct snd_adopted *e = extents;
+	while (e != NULL && (e->regions == 0 || !snd_within(offset, length, e->offset, e->length)))
+		e = e->next;
+	return e;
+}
+
+struct snd_adopted *snd_adopt(struct snd_fabric *f, unsigned char *memory, uint64_t length, uint64_t *offset, const char **reason)
+{
+	SND_KEEP_ERRNO;
+	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), start = (uint64_t)(uintptr_t)memory;
+	struct pages p = {.at = start, .anonymous = true};
+	struct snd_adopted *e = NULL;
+	*reason = NULL;
+	if (f->adopting == SND_ADOPT_OFF || start % page != 0 || length % page != 0)
+		return NULL;
+	snd_fork_hold();
+	*reason = "the memory is not private and anonymous";
+	if (snd_each_vma(start, start + length, check_pages, &p) && p.anonymous && p.at >= start + length) {
+		e = adopt(f, memory, length, reason);
+	} else if (p.vmas == 1 && p.first.shared && is_of_arena(&p.first) && (e = find(p.first.offset + (start - p.first.start), length)) != NULL) {
+		e->regions++;
+	}
+	snd_fork_release();
+	if (e != NULL)
+		*offset = p.anonymous ? e->offset : p.first.offset + (start - p.first.start);
+	return e;
+}
+
+void snd_return(struct snd_fabric *f, struct snd_adopted *a)
+{
+	SND_KEEP_ERRNO;
+	if (a == NULL || --a->regions > 0)
+		return;
+	snd_fork_hold();
+	end(f, a);
+	snd_fork_release();
+}
+
+bool snd_has_adopted(struct snd_fabric *f)
+{
+	snd_lock(f);
+	snd_fork_hold();
+	end_all(f);
+	snd_fork_release();
+	const bool has = f->adopting != SND_ADOPT_OFF && extents != NULL;
+	snd_unlock(f);
+	return has;
+}
