@@ -182,13 +182,13 @@ static inline void snd_complete_silently(struct snd_endpoint *ep, uint64_t befor
 /* snd_complete_fast completes a request of the fast path with success. */
 static inline void snd_complete_fast(struct snd_endpoint *ep, uint32_t kind, uint64_t context, uint64_t n, uint32_t flags)
 {
+	ep->bytes += n;
 	if ((flags & SND_SILENT_SUCCESS) != 0) {
 		snd_complete_silently(ep, ep->posted);
 		ep->adjustment++;
 		return;
 	}
 	ep->adjustment++;
-	ep->bytes += n;
 	snd_cq_push(ep->initiator_cq, &ep->initiator_slots, SND_SUCCESS, kind, context, n, 0, false);
 }
 
