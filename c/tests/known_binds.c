@@ -1,5 +1,6 @@
 /* An endpoint never uses the fields that it remembers of a bind for another bind, and Writes of some words copy the same bytes as longer ones. */
 #include "endpoint/endpoint.h"
+#include "endpoint/mr.h"
 #include "shm/fabric.h"
 #include "two_members.h"
 
@@ -56,6 +57,36 @@ static void comes_again(bool old_range)
 	}
 }
 
+/* wraps registers a region again and again, for other memory, while the numbers of its binds begin again: its tokens stay, and name the new memory. */
+static void wraps(void)
+{
+	const uint32_t flags = SND_ALLOW_LOCAL_WRITE | SND_ALLOW_REMOTE_WRITE;
+	snd_mr *r, *next;
+	OK(snd_mr_register(b.adapter, to, SIZE / 2, flags, &r));
+	const uint32_t token = snd_mr_remote_token(r), local = snd_mr_local_token(r);
+	struct snd_own_entry *entries[] = {r->region.i.remote, r->region.i.local};
+	for (int i = 0; i < 2; i++) /* numbers three before the last with this tag */
+		snd_set32(&entries[i]->entry->binds, snd_relaxed32(&entries[i]->entry->binds) + ((0U - 3 * 4096 - entries[i]->bind_base) & ~UINT32_C(4095)));
+	bool wrapped = false;
+	for (int i = 1; i <= 8; i++) {
+		unsigned char *half = to + i % 2 * SIZE / 2;
+		const uint64_t before = entries[0]->word;
+		OK(snd_mr_register(b.adapter, half, SIZE / 2, flags, &next));
+		OK(snd_mr_replace(r, next));
+		r = next;
+		wrapped |= entries[0]->word >> SNDL_WORD_GENERATION_SHIFT < before >> SNDL_WORD_GENERATION_SHIFT;
+		CHECK(snd_mr_remote_token(r) == token && snd_mr_local_token(r) == local && entries[0]->word != before);
+		memset(to, 0x33, SIZE);
+		for (int k = 0; k < 2; k++) {
+			from[0] = (unsigned char)(2 * i + k);
+			CHECK(post(from, 8, snd_mr_local_token(mine), snd_mr_address(r), token) == SND_SUCCESS);
+			CHECK(memcmp(half, from, 8) == 0 && to[(i + 1) % 2 * SIZE / 2] == 0x33);
+		}
+	}
+	CHECK(wrapped);
+	CHECK(post(from, 8, snd_mr_local_token(mine), snd_mr_address(r), token + (1U << SNDL_TOKEN_TAG_SHIFT)) == SND_ACCESS_VIOLATION);
+}
+
 /* in_turn uses more tokens in turn than an endpoint remembers. */
 static void in_turn(void)
 {
@@ -96,7 +127,7 @@ static void overlaps(void)
 
 int main(void)
 {
-	for (int test = 0; test < 4; test++) {
+	for (int test = 0; test < 5; test++) {
 		open_members_with((snd_fabric_options){0});
 		connect_members(NULL);
 		OK(snd_mr_allocate(a.adapter, SIZE, 0, &mine));
@@ -107,6 +138,8 @@ int main(void)
 			comes_again(test == 1);
 		else if (test == 2)
 			in_turn();
+		else if (test == 3)
+			wraps();
 		else
 			overlaps();
 		close_members();
