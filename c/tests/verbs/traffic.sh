@@ -40,6 +40,56 @@ both() {
 	[ -z "$(left)" ] || fail "$1: $(left)"
 	echo "$1"
 }
+now() { echo $(($(date +%s%N) / 1000000)); }
+waiting=0
+# kill_one SIDE MOMENT PROGRAM ARGUMENTS... kills the server (0) or the client (1) MOMENT seconds after the client has begun. The other one ends by itself,
+# but for a server to which no client has connected, and a program that only waits for a message: a card would not tell it.
+kill_one() {
+	side=$1 moment=$2
+	shift 2
+	port=$((port + 1))
+	case $1 in
+	rping) to=-s from=-c ;;
+	*) to= from=localhost ;;
+	esac
+	TMPDIR=$work/tmp "$@" $to -p $port >"$work/server" 2>&1 &
+	server=$!
+	until listens; do
+		kill -0 $server || fail "$@"
+	done
+	TMPDIR=$work/tmp "$@" $from -p $port >"$work/client" 2>&1 &
+	client=$!
+	sleep $moment
+	if [ $side = 0 ]; then
+		killed=$server other=$client
+	else
+		killed=$client other=$server
+	fi
+	kill -9 $killed
+	begun=$(now)
+	case "$side $*" in
+	'1 ib_send_bw'* | *srq_pingpong* | *' -R '*) waits=1 ;;
+	*) waits=0 ;;
+	esac
+	while kill -0 $other 2>/dev/null && [ "$(ps -o stat= -p $other)" != Z ]; do
+		if [ $(($(now) - begun)) -gt 1500 ] && { [ $waits = 1 ] || listens; }; then
+			waiting=$((waiting + 1))
+			kill -9 $other
+			begun=$(($(now) + 100000))
+		fi
+		[ $(($(now) - begun)) -lt 30000 ] || fail "$* does not end, killed at $moment: $side"
+	done
+	took=$(($(now) - begun))
+	[ $took -lt 0 ] || echo $took $side $moment "$@" >>"$work/times"
+	status=0
+	wait $other || status=$?
+	wait $killed || :
+	case $took$status in
+	-*) ;;
+	*13[2-9]) fail "$* ends by signal $((status - 128)), killed at $moment: $side" ;;
+	esac
+	[ -z "$(left)" ] || fail "$*, killed at $moment: $side: $(left)"
+}
 # pair PROGRAM ARGUMENTS... runs a server and a client that differ in the address only.
 pair() { both "$*" "$* localhost"; }
 alone() { "$@" >"$work/client" 2>&1 && [ -z "$(left)" ] || fail "$*: $(left)"; }
@@ -115,6 +165,22 @@ kill)
 		[ -z "$(left)" ] || fail "$program: $(left)"
 		echo "$program: the client ends"
 	done
+	# At random moments, of all programs and both sides. SOFTND_SEED repeats the moments.
+	rounds=$(stress && echo 1000 || echo 14)
+	awk -v seed="${SOFTND_SEED:-$$}" -v n=$rounds 'BEGIN { srand(seed); print "seed", seed >"/dev/stderr"; for (i = 0; i < n; i++) print i, rand() * 0.5 }' >"$work/moments"
+	while read i moment; do
+		case $((i / 2 % 7)) in
+		0) program='ib_write_bw -F -D 1 --run_infinitely' ;;
+		1) program='ib_send_bw -F -D 1 --run_infinitely' ;;
+		2) program='ib_read_bw -F -D 1 --run_infinitely' ;;
+		3) program='ib_atomic_bw -F -D 1 --run_infinitely' ;;
+		4) program='rping -a 127.0.0.1 -C 100000000' ;;
+		5) program='ibv_srq_pingpong -n 100000000' ;;
+		*) program='ib_write_bw -R -F -D 1 --run_infinitely' ;;
+		esac
+		kill_one $((i % 2)) $moment $program
+	done <"$work/moments"
+	sort -n "$work/times" | awk '{ t[NR] = $1 } END { printf "after a kill the other side ends within %d ms (median %d), and %d wait for a message\n", t[NR], t[int(NR / 2) + 1], '"$waiting"' }'
 	;;
 counted)
 	# Counters of the port grow while processes transfer data, and the program that does finds out how much it was.
