@@ -34,3 +34,29 @@ variables=$("$ndrun" --verbs-env)
 output=$(eval "$variables" && ibv_devices 2>&1 && cat $guid)
 has '^ +softnd0[[:space:]]'
 has '^[0-9a-f]{4}:'
+# Two shells with these variables: server and client. shell COMMAND... runs a command in one, as the user that $user sets, in place of this shell.
+shell() { exec env SOFTND_DEBUG=1 SOFTND_VERBS_FABRIC=shells-$$ $user sh -c 'eval "$1"; shift; exec "$@"' shell "$variables" timeout 60 "$@" -p $port; }
+listens() { grep -qi ":$(printf %04x $port) [0:]* 0A" /proc/net/tcp /proc/net/tcp6; }
+serve() {
+	port=$((port + 1)) user=
+	shell "$@" >/dev/null 2>&1 &
+	server=$!
+	until listens; do
+		kill -0 $server
+	done
+}
+serve ibv_rc_pingpong -c
+output=$(shell ibv_rc_pingpong -c localhost 2>&1) && wait $server || { echo "$output"; exit 1; }
+has '^1000 iters'
+# Another user has other fabrics of the same names, and is told so.
+other='setpriv --reuid=65534 --regid=65534 --clear-groups'
+if [ "$(id -u)" != 0 ] || ! $other test -x "$ndrun"; then
+	echo 'with one user only: another one needs root, and a folder that all may read'
+	exit
+fi
+serve ibv_rc_pingpong
+user=$other
+output=$(shell ibv_rc_pingpong localhost 2>&1) && { echo "$output"; exit 1; }
+kill $server
+has 'is fabric "shells-[0-9]*" of user 0, this process is in fabric "shells-[0-9]*" of user 65534'
+has 'Failed status transport retry counter exceeded'

@@ -102,8 +102,10 @@ options_of() {
 	*) echo '-n 5 -a' ;;
 	esac
 	case $1 in
-	*_bw) printf '%s\n' '-n 100 -e' '-n 100 -b' '-n 100 -q 64' ;;
-	ib_write_lat) ;; # it waits for bytes, and has no option -e
+	*_bw) printf '%s\n' '-n 100 -b' '-n 100 -q 64' ;;
+	esac
+	case $1 in
+	ib_write_*) ;; # perftest refuses the option
 	*) echo '-n 100 -e' ;;
 	esac
 }
