@@ -31,8 +31,8 @@ latency() {
 bandwidth() {
 	name=$1
 	shift
-	pair '' "$@" -n 50000
-	figure "$name" 4
+	pair "$@" -n 50000
+	figure "$name, MiB a second" 4
 	figure "$name, M messages a second" 5
 }
 limits() {
@@ -41,14 +41,16 @@ limits() {
 }
 while [ "$rounds" -gt 0 ]; do
 	rounds=$((rounds - 1))
-	latency 'stub' "LD_PRELOAD=$work/stub.so" ib_write_lat
+	latency 'ib_write_lat over the stub' "LD_PRELOAD=$work/stub.so" ib_write_lat
 	latency 'ib_write_lat' '' ib_write_lat
 	latency 'ib_send_lat' '' ib_send_lat
 	latency 'ib_read_lat' '' ib_read_lat
 	latency 'ib_atomic_lat' '' ib_atomic_lat
-	bandwidth 'ib_write_bw 64 KiB, MB a second' ib_write_bw -s 65536
-	bandwidth 'ib_write_bw 2 B, MB a second' ib_write_bw -s 2
-	bandwidth 'ib_send_bw 2 B, MB a second' ib_send_bw -s 2
+	bandwidth 'ib_write_bw 64 KiB over the stub' "LD_PRELOAD=$work/stub.so" ib_write_bw -s 65536
+	bandwidth 'ib_write_bw 64 KiB' '' ib_write_bw -s 65536
+	bandwidth 'ib_write_bw 2 B over the stub' "LD_PRELOAD=$work/stub.so" ib_write_bw -s 2
+	bandwidth 'ib_write_bw 2 B' '' ib_write_bw -s 2
+	bandwidth 'ib_send_bw 2 B' '' ib_send_bw -s 2
 	limits write_lat 8 'half round trip of a Write in C'
 	limits write_bw 64K 'Writes of 64 KiB in C'
 	limits posted 8 'posted Write in C'

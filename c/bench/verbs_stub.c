@@ -1,4 +1,4 @@
-/* The least that perftest's ib_write_lat can take, to compare with: preloaded over libibverbs.so.1, its posts store into memory that both
+/* The least that ib_write_lat and ib_write_bw of perftest can take, to compare with: preloaded over libibverbs.so.1, its posts store into memory that both
  * processes map, and each completion is there at the next poll. STUB_OWN and STUB_PEER name the files of that memory. */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -57,8 +57,8 @@ void free(void *p)
 static struct {
 	uint64_t id;
 	uint32_t qp;
-	unsigned count;
-} posted; /* and not polled */
+	unsigned count; /* signalled, and not polled */
+} posted;
 
 static int post(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
@@ -73,7 +73,7 @@ static int post(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **
 	atomic_store_explicit((_Atomic unsigned char *)(void *)(to + last), from[last], memory_order_release);
 	posted.id = wr->wr_id;
 	posted.qp = qp->qp_num;
-	posted.count++;
+	posted.count += (wr->send_flags & IBV_SEND_SIGNALED) != 0;
 	return 0;
 }
 
