@@ -187,7 +187,8 @@ static void init_under_ndrun(const char *name)
 	snd_job *job;
 	snprintf(address, sizeof address, "%s:00112233445566778899aabbccddeeff:ffeeddccbbaa99887766554433221100", name);
 	CHECK(setenv("SOFTND_CONTROL", address, 1) == 0 && setenv("SOFTND_RANK", "1", 1) == 0);
-	CHECK(snd_job_init(MANUAL, INT64_C(5000000000), &job) != SND_SUCCESS);
+	const snd_status s = snd_job_init(MANUAL, INT64_C(5000000000), &job);
+	CHECK(s != SND_SUCCESS && (s == SND_NOT_SUPPORTED) == (strstr(snd_last_error(), "arena of another version") != NULL));
 }
 
 static void join_named(const char *name)
@@ -201,11 +202,15 @@ static void test_versions(void)
 {
 	char name[100];
 	unsigned char record[64] = {'S', 'O', 'F', 'T', 'N', 'D', 'F', 'B', 1, 0, 0, 0, 3, 0, 0, 0, 9};
-	const char *refusal = "{\"kind\":\"refusal\",\"text\":\"the launcher contains softnd \\\"v9\\\": build both with one release of softnd\"}";
-	snprintf(name, sizeof name, "softnd-job-test%d", (int)getpid());
-	answered(name, "\"secret\":\"00112233445566778899aabbccddeeff\",\"rank\":1,\"file\":true}", refusal, strlen(refusal), init_under_ndrun,
-		"init: SOFTND_ARENA_FD=\"\" is not a descriptor number: start the program with ndrun, or unset it; "
-		"SOFTND_CONTROL: connect to launcher: the launcher contains softnd \"v9\": build both with one release of softnd");
+	static const char *const refusals[] = {"wrong secret: the address is that of another job", "the launcher contains softnd v9, this program contains softnd v1: arena of another version "
+		"(control channel versions 9 and 1 differ): build all programs with one release of softnd"};
+	for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
+		char reply[400], want[400];
+		snprintf(name, sizeof name, "softnd-job-test%d", (int)getpid());
+		snprintf(reply, sizeof reply, "{\"kind\":\"refusal\",\"text\":\"%s\"}", refusals[i]);
+		snprintf(want, sizeof want, "init: SOFTND_ARENA_FD=\"\" is not a descriptor number: start the program with ndrun, or unset it; SOFTND_CONTROL: connect to launcher: %s", refusals[i]);
+		answered(name, "\"secret\":\"00112233445566778899aabbccddeeff\",\"rank\":1,\"file\":true}", reply, strlen(reply), init_under_ndrun, want);
+	}
 	snprintf(name, sizeof name, "softnd-fabric-%lu-test%d", (unsigned long)geteuid(), (int)getpid());
 	memcpy(record + 48, "v9.1", 4);
 	answered(name, "SOFTNDFB", record, sizeof record, join_named, "the members of the fabric contain softnd v9.1, this program contains softnd libsoftnd ");

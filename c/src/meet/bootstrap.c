@@ -81,7 +81,7 @@ static snd_status attach(struct snd_place *p, struct snd_arena *a, const char *o
 	if (p->channel < 0) {
 		char why[REASON];
 		snprintf(why, sizeof why, "%s", snd_last_error() + strlen(op) + 2);
-		return snd_fail(s, "%s; SOFTND_CONTROL: %s", lost, why);
+		return snd_fail(strstr(why, SND_OTHER_VERSION) != NULL ? SND_NOT_SUPPORTED : s, "%s; SOFTND_CONTROL: %s", lost, why); /* the launcher's words */
 	}
 	snprintf(p->launcher, sizeof p->launcher, "started by ndrun behind a wrapper, arena from ndrun");
 	s = snd_arena_attach(a, file, snd_clock() + ATTACH_TIMEOUT, op);

@@ -157,7 +157,7 @@ snd_status snd_other_version(const char *subject, const char *build, size_t size
 	for (char *p = name; *p != 0; p++)
 		if (*p < ' ' || *p > '~')
 			*p = '?';
-	return snd_fail(SND_NOT_SUPPORTED, "%s: %s softnd %s, this program contains softnd %s: arena of another version (%s): build all programs with one release of softnd",
+	return snd_fail(SND_NOT_SUPPORTED, "%s: %s softnd %s, this program contains softnd %s: " SND_OTHER_VERSION " (%s): build all programs with one release of softnd",
 		op, subject, name[0] != 0 ? name : "of an unnamed build", SOFTND_BUILD, why);
 }
 

@@ -42,6 +42,7 @@ int snd_reopen(int fd);
 int snd_memory_file(const char *name, unsigned flags);
 /* snd_other_version fails because processes cannot share an arena. subject names the other build's arena or processes with a
  * verb; build is its name of at most size bytes, which may hold anything; why says what differs. */
+#define SND_OTHER_VERSION "arena of another version"
 snd_status snd_other_version(const char *subject, const char *build, size_t size, const char *why, const char *op);
 #define SOFTND_BUILD "libsoftnd " SOFTND_VERSION
 /* snd_own_process_only keeps a mapping of the arena out of forked children and core dumps. */

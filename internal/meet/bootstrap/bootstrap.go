@@ -158,7 +158,7 @@ func fromNdrun(ctx context.Context, wantJournal bool) (*Membership, error) {
 		case err == nil:
 			p.leave, p.hangUp, p.abort = channel.Leave, func(error) error { return channel.Close() }, channel.Abort
 		case arena == nil:
-			return nil, errors.Join(lost, fmt.Errorf("%s: %w", EnvControl, err))
+			return nil, errors.Join(lost, fmt.Errorf("%s: %w", EnvControl, refusal{err}))
 		default:
 			p.launcher += fmt.Sprintf(" (which does not listen: %v)", err)
 		}
@@ -179,6 +179,13 @@ func fromNdrun(ctx context.Context, wantJournal bool) (*Membership, error) {
 	}
 	p.Size, p.Arena, p.detach = arena.Ranks(), arena, arena.Close
 	return p, nil
+}
+
+// refusal is the error of a launcher that has refused this process. A launcher of another release says so in its text.
+type refusal struct{ error }
+
+func (r refusal) Is(target error) bool {
+	return target == shm.ErrVersion && strings.Contains(r.Error(), shm.ErrVersion.Error())
 }
 
 // takenUnderNdrun says what the user can do if another process holds the rank already. A launcher

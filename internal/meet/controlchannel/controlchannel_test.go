@@ -248,7 +248,7 @@ func TestServerRefusesHello(t *testing.T) {
 		{"secret", change(func(m *message) { m.Secret = strings.Repeat("0", 32) }), "wrong secret: the address is that of another job"},
 		{"no secret", change(func(m *message) { m.Secret = "" }), "wrong secret: the address is that of another job"},
 		{"version", change(func(m *message) { m.Version, m.Build = 2, "v7.8.9" }),
-			"the launcher contains softnd " + goruntime.BuildName() + ", this program softnd v7.8.9: control channel versions 1 and 2 differ"},
+			"the launcher contains softnd " + goruntime.BuildName() + ", this program contains softnd v7.8.9: arena of another version (control channel versions 1 and 2 differ): build all programs with one release of softnd"},
 		{"rank", change(func(m *message) { m.Rank = 3 }), "rank 3 does not exist: want 0 to 2"},
 		{"negative rank", change(func(m *message) { m.Rank = -1 }), "rank -1 does not exist: want 0 to 2"},
 		{"kind", change(func(m *message) { m.Kind = leave }), "control channel versions 1 and 1 differ"},

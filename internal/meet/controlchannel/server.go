@@ -139,7 +139,7 @@ func (s *Server) handshake(c *unixsock.Conn) (rank int, ok bool) {
 	case user != own:
 		return refuse(fmt.Sprintf("the job belongs to user %d, this process runs as user %d", own, user))
 	case r.Kind != hello || r.Version != version:
-		return refuse(fmt.Sprintf("the launcher contains softnd %s, this program softnd %.60s: control channel versions %d and %d differ: build both with one release of softnd",
+		return refuse(fmt.Sprintf("the launcher contains softnd %s, this program contains softnd %.60s: arena of another version (control channel versions %d and %d differ): build all programs with one release of softnd",
 			goruntime.BuildName(), r.Build, version, r.Version))
 	case subtle.ConstantTimeCompare([]byte(r.Secret), []byte(s.address.secret)) != 1:
 		return refuse("wrong secret: the address is that of another job")
