@@ -163,7 +163,7 @@ func (ep *queuePair) statusEntry() (e statuspage.Endpoint, busy bool) {
 	}
 	if e.Requests = ep.sq.posted - ep.sq.completed; e.Requests > 0 {
 		r := ep.requestAt(ep.sq.completed)
-		e.OldestRequest, e.ReceiveMissing = r.OpName(), !r.deadline.IsZero() && !r.hasReceive
+		e.OldestRequest, e.ReceiveMissing = r.OpName(), r.stalls&(1<<stallReceive) != 0 && !r.hasReceive
 	}
 	if e.Receives = ep.rq.posted - ep.rq.completed; ep.srq != nil {
 		e.Receives = ep.srq.outstanding()

@@ -64,7 +64,7 @@ func TestStatusPageShowsWait(t *testing.T) {
 // TestStatusPageShowsPolls that find nothing, and of a Send for which there is no receive.
 func TestStatusPageShowsPolls(t *testing.T) {
 	t.Parallel()
-	p := newPair(t, setup{Both: sideOptions{Options: Options{ReceiveTimeout: proctest.Timeout}}})
+	p := newPair(t, setup{Both: sideOptions{Options: Options{ReceiveTimeout: NoLimit}}})
 	p.a.must(order{Do: doSend, Parts: mine(0, 8)})
 	q := p.a.queues[initiatorQueue].(*completionQueue)
 	page := awaitStatus(t, p.a, "a reports polls", func(page statuspage.Page) bool {

@@ -46,7 +46,7 @@ func processesOf(arena *shm.Arena) []hang.Process {
 	all := make([]hang.Process, arena.Ranks())
 	for rank := range all {
 		all[rank].Program = "unknown process"
-		id, ok := arena.MemberOf(rank)
+		id, ok := hang.MemberOf(arena, rank)
 		if !ok {
 			continue
 		}

@@ -160,7 +160,7 @@ func (e *hangReporter) watch(ctx context.Context) {
 func (e *hangReporter) progress() (mark [3]uint64) {
 	mark = [3]uint64{e.arena.BarrierArrivals(), e.arena.Deaths()}
 	for rank := range e.arena.Ranks() {
-		id, ok := e.arena.MemberOf(rank)
+		id, ok := hang.MemberOf(e.arena, rank)
 		if !ok {
 			continue
 		}
@@ -181,7 +181,7 @@ func (e *hangReporter) idle() (idle time.Duration, ok bool) {
 	}
 	now, last := linux.HostClock(), int64(0)
 	for rank := range e.arena.Ranks() {
-		if id, joined := e.arena.MemberOf(rank); joined {
+		if id, joined := hang.MemberOf(e.arena, rank); joined {
 			if o, err := statuspage.Observe(e.arena, id); err == nil && o.LastProgress() != 0 {
 				last, ok = max(last, o.LastProgress()), true
 			}

@@ -50,6 +50,23 @@ type rank struct {
 	busy         bool          // it has used a good part of a core during the capture
 }
 
+// nearSlots is how many slots MemberOf checks. A process tries the slot of its rank first, and then those after it.
+const nearSlots = 16
+
+// MemberOf returns the member that shows the work of a rank: the one that has the rank, or else one that has joined for it without taking
+// it, as verbs programs do.
+func MemberOf(arena *shm.Arena, rank int) (id shm.MemberID, ok bool) {
+	if id, ok = arena.MemberOf(rank); ok {
+		return id, true
+	}
+	for slot := rank; slot < rank+nearSlots; slot++ {
+		if p, err := arena.PeerInSlot(slot); err == nil && arena.RankOf(p.ID()) == rank {
+			return p.ID(), true
+		}
+	}
+	return 0, false
+}
+
 // Capture reads the state of a job. It waits at most timeout for the stacks of the ranks.
 func Capture(arena *shm.Arena, processes []Process, timeout time.Duration) *Snapshot {
 	p := &Snapshot{ranks: make([]rank, len(processes))}
@@ -58,7 +75,7 @@ func Capture(arena *shm.Arena, processes []Process, timeout time.Duration) *Snap
 	for i := range p.ranks {
 		r := &p.ranks[i]
 		r.Process, r.pid = processes[i], processes[i].PID
-		id, ok := arena.MemberOf(i)
+		id, ok := MemberOf(arena, i)
 		if !ok {
 			continue
 		}

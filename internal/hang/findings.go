@@ -104,8 +104,8 @@ func (p *Snapshot) findMissingReceives() (found []Finding) {
 					}
 					continue
 				}
-				found = append(found, Finding{Cause: fmt.Sprintf("rank %d has posted no receive on endpoint %d for the %s of rank %d (on its endpoint %d), and is %s",
-					peer, e.PeerNumber, e.OldestRequest, i, e.Number, p.where(peer))})
+				found = append(found, Finding{Cause: fmt.Sprintf("rank %d has posted no receive on %s for the %s of rank %d (on its %s), and is %s",
+					peer, peerName(e), e.OldestRequest, i, name(e), p.where(peer))})
 			}
 		}
 	}
@@ -126,7 +126,7 @@ func (p *Snapshot) findImpossibleResults() (found []Finding) {
 		f := Finding{Cause: fmt.Sprintf("rank %d waits for a result that cannot come (%s): no endpoint of that queue has a posted receive or an outstanding request", i, w.what)}
 		for _, e := range r.endpoints() {
 			if e.Cause != "" && (e.RequestQueue == w.call.Queue || e.ReceiveQueue == w.call.Queue) {
-				f.Steps = append(f.Steps, fmt.Sprintf("endpoint %d of rank %d failed: %s", e.Number, i, e.Cause))
+				f.Steps = append(f.Steps, fmt.Sprintf("%s of rank %d failed: %s", name(e), i, e.Cause))
 			}
 		}
 		f.Steps = append(f.Steps, p.failuresWith(i)...)
@@ -141,7 +141,7 @@ func (p *Snapshot) failuresWith(i int) (steps []string) {
 	for other := range p.ranks {
 		for _, e := range p.ranks[other].endpoints() {
 			if peer, ok := p.rankOf[e.Peer]; ok && peer == i && e.Cause != "" {
-				steps = append(steps, fmt.Sprintf("endpoint %d of rank %d failed: %s", e.Number, other, e.Cause))
+				steps = append(steps, fmt.Sprintf("%s of rank %d failed: %s", name(e), other, e.Cause))
 			}
 		}
 	}

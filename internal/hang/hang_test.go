@@ -424,3 +424,54 @@ func TestWaitingGoroutineIsNotComputing(t *testing.T) {
 		}
 	}
 }
+
+// The endpoints of verbs programs are named by their queue pairs, and those that wait for their peers name these.
+func TestQueuePairsAreNamed(t *testing.T) {
+	pair := func(state string, peer shm.MemberID) statuspage.Endpoint {
+		return statuspage.Endpoint{Number: 1, PeerNumber: 2, QueuePair: 0x40, PeerQueuePair: 0x80, State: state, Peer: peer}
+	}
+	missing := pair("connected", member(1))
+	missing.RequestQueue, missing.Requests, missing.OldestRequest, missing.ReceiveMissing = 1, 1, "send", true
+	p := job(in(waitAt(1)).with(missing), in(waitAt(1)))
+	if got, want := p.Findings()[0].Cause, "rank 1 has posted no receive on queue pair 0x80 for the send of rank 0 (on its queue pair 0x40)"; !strings.HasPrefix(got, want) {
+		t.Errorf("%s, want\n%s", got, want)
+	}
+	for _, tc := range []struct {
+		e    statuspage.Endpoint
+		want string
+	}{
+		{pair("connected", member(1)), "queue pair 0x40 with queue pair 0x80 of rank 1: connected"},
+		{pair("connecting", member(1)), "queue pair 0x40: waits for queue pair 0x80 of rank 1 to name it at RTR"},
+		{pair("connecting", member(7)), "queue pair 0x40: waits for queue pair 0x80 of another process to name it at RTR"},
+		{pair("connecting", 0), "queue pair 0x40: waits for queue pair 0x80, which no process has"},
+		{statuspage.Endpoint{Number: 3, State: "connecting"}, "endpoint 3 with another process: connecting"},
+		{statuspage.Endpoint{Number: 3, Busy: true}, "endpoint 3: busy"},
+	} {
+		if got := p.connection(tc.e); got != tc.want {
+			t.Errorf("%s, want\n%s", got, tc.want)
+		}
+	}
+}
+
+// A process that has joined for a rank without taking it shows the work of that rank.
+func TestMemberWithoutRank(t *testing.T) {
+	arena, err := shm.Create(shm.Config{Ranks: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer arena.Close()
+	var ids []shm.MemberID
+	for range 2 {
+		m, err := arena.Join(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Leave()
+		ids = append(ids, m.ID())
+	}
+	for rank := range 3 {
+		if id, ok := MemberOf(arena, rank); ok != (rank == 1) || ok && id != ids[0] {
+			t.Errorf("member %v of rank %d, %v; those of rank 1 are %v", id, rank, ok, ids)
+		}
+	}
+}

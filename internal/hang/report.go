@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/softnd/softnd/internal/statuspage"
 )
 
 // maxFindings is the number of findings in a report. Later findings are mostly consequences.
@@ -130,14 +132,7 @@ func (p *Snapshot) describe(i int, since func(int64) string) []string {
 			lines = append(lines, fmt.Sprintf("  and %d more endpoints", len(r.page.Endpoints)-n+r.page.Omitted))
 			break
 		}
-		peer := "another process"
-		if n, ok := p.rankOf[e.Peer]; ok {
-			peer = fmt.Sprintf("endpoint %d of rank %d", e.PeerNumber, n)
-		}
-		line := fmt.Sprintf("  endpoint %d with %s: %s", e.Number, peer, e.State)
-		if e.Busy {
-			line = fmt.Sprintf("  endpoint %d: busy", e.Number)
-		}
+		line := "  " + p.connection(e)
 		if e.Requests > 0 {
 			line += fmt.Sprintf("; requests outstanding: %d, the oldest a %s", e.Requests, e.OldestRequest)
 			if e.ReceiveMissing {
@@ -159,6 +154,38 @@ func (p *Snapshot) describe(i int, since func(int64) string) []string {
 		lines = append(lines, fmt.Sprintf("  completion queue %d: results not polled yet: %d", q.Number, q.Results))
 	}
 	return lines
+}
+
+// name returns the name of an endpoint, which the program knows: that of a verbs program by the number of its queue pair.
+func name(e statuspage.Endpoint) string { return nameOf(e.Number, e.QueuePair) }
+
+func peerName(e statuspage.Endpoint) string { return nameOf(e.PeerNumber, e.PeerQueuePair) }
+
+func nameOf(endpoint, queuePair uint64) string {
+	if queuePair != 0 {
+		return fmt.Sprintf("queue pair %#x", queuePair)
+	}
+	return fmt.Sprintf("endpoint %d", endpoint)
+}
+
+// connection describes an endpoint and its peer.
+func (p *Snapshot) connection(e statuspage.Endpoint) string {
+	peer := "another process"
+	n, known := p.rankOf[e.Peer]
+	if known {
+		peer = fmt.Sprintf("%s of rank %d", peerName(e), n)
+	}
+	switch {
+	case e.Busy:
+		return name(e) + ": busy"
+	case e.State != "connecting" || e.QueuePair == 0:
+		return fmt.Sprintf("%s with %s: %s", name(e), peer, e.State)
+	case e.Peer == 0:
+		return fmt.Sprintf("%s: waits for %s, which no process has", name(e), peerName(e))
+	case !known:
+		peer = peerName(e) + " of another process"
+	}
+	return fmt.Sprintf("%s: waits for %s to name it at RTR", name(e), peer)
 }
 
 // condition describes an unusual state of the process, "" if there is none.

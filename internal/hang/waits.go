@@ -95,7 +95,7 @@ func (p *Snapshot) resolveWait(of int, call statuspage.Call, reached []uint64) w
 		w.open = true
 		for _, e := range p.ranks[of].page.Endpoints { // a call that ends the use of memory waits for the peers that use it
 			if peer, ok := p.rankOf[e.Peer]; ok && e.PeerCopying {
-				w.targets = append(w.targets, target{peer, fmt.Sprintf("the end of its transfer on endpoint %d, for %s", e.Number, w.what)})
+				w.targets = append(w.targets, target{peer, fmt.Sprintf("the end of its transfer on %s, for %s", name(e), w.what)})
 			}
 		}
 	}
@@ -120,14 +120,14 @@ func (p *Snapshot) addQueueTargets(r *rank, w *wait) {
 			w.open = true
 		case e.Cause != "":
 			if p.ranks[peer].isGone() { // if it still runs, the failure itself explains the wait
-				w.targets = append(w.targets, target{peer, fmt.Sprintf("endpoint %d, which has failed", e.Number)})
+				w.targets = append(w.targets, target{peer, name(e) + ", which has failed"})
 			}
 		case e.RequestQueue == queue && e.ReceiveMissing:
-			w.targets = append(w.targets, target{peer, fmt.Sprintf("a receive for its %s on endpoint %d", e.OldestRequest, e.Number)})
+			w.targets = append(w.targets, target{peer, fmt.Sprintf("a receive for its %s on %s", e.OldestRequest, name(e))})
 		case e.RequestQueue == queue && e.Requests > 0:
-			w.targets = append(w.targets, target{peer, fmt.Sprintf("its %s on endpoint %d", e.OldestRequest, e.Number)})
+			w.targets = append(w.targets, target{peer, fmt.Sprintf("its %s on %s", e.OldestRequest, name(e))})
 		case e.ReceiveQueue == queue && e.Receives > 0:
-			w.targets = append(w.targets, target{peer, fmt.Sprintf("a message on endpoint %d", e.Number)})
+			w.targets = append(w.targets, target{peer, "a message on " + name(e)})
 		}
 	}
 }

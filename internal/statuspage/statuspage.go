@@ -57,6 +57,10 @@ type Endpoint struct {
 	Receives       uint64 `json:"b,omitempty"` // receives outstanding
 	Cause          string `json:"f,omitempty"` // why the endpoint failed
 	PeerCopying    bool   `json:"h,omitempty"` // the peer's executor is copying to or from memory of this side
+
+	// Of a verbs program; 0 = another one.
+	QueuePair     uint64 `json:"q,omitempty"` // number of the queue pair
+	PeerQueuePair uint64 `json:"d,omitempty"` // number that it has named
 }
 
 // Queue is a completion queue that holds results.

@@ -11,6 +11,7 @@
 #include "endpoint/req_execute.h"
 #include "endpoint/srq.h"
 #include "linux/clock.h"
+#include "shm/number.h"
 
 #define REPUBLISH_INTERVAL INT64_C(1000000000) /* calls may begin and end without progress */
 #define POLL_LIFETIME INT64_C(2000000000)      /* how long a queue counts as polled after a poll */
@@ -154,6 +155,8 @@ static int importance(const struct snd_endpoint *ep)
 {
 	if (ep->state == SND_QP_FAILED)
 		return ep->posted != ep->completed ? 2 : 1;
+	if (ep->state == SND_QP_CONNECTING && ep->numbered) /* it waits for its peer */
+		return ep->posted != ep->completed ? 2 : 1;
 	if (!is_open(ep))
 		return -1;
 	return ep->posted != ep->completed ? 2 : receives_of(ep) > 0 || peer_copies(ep) ? 0 : -1;
@@ -168,6 +171,13 @@ static void add_endpoint(struct text *t, struct list *l, struct snd_endpoint *ep
 		add_number(t, "p", c->peer.id);
 		add_number(t, "m", c->attached ? c->far.endpoint : 0);
 	}
+	if (ep->numbered) {
+		struct snd_seen_number peer;
+		add_number(t, "q", ep->match.own);
+		add_number(t, "d", ep->match.dest);
+		if (c == NULL && snd_find_number(ep->object.fabric, ep->match.dest, &peer))
+			add_number(t, "p", peer.peer.id);
+	}
 	add_number(t, "i", ep->initiator_cq->number);
 	add_number(t, "r", ep->receive_cq->number);
 	add_number(t, "b", receives_of(ep));
@@ -175,7 +185,7 @@ static void add_endpoint(struct text *t, struct list *l, struct snd_endpoint *ep
 		const struct snd_send_request *r = snd_request_at(ep, ep->completed);
 		add_number(t, "o", ep->posted - ep->completed);
 		add_string(t, "k", snd_request_name(r));
-		if (snd_takes_receive(r) && r->waits_since != 0 && !r->has_receive)
+		if ((r->stalled >> SND_STALL_RECEIVE & 1) != 0 && !r->has_receive)
 			add(t, ",\"w\":true");
 	}
 	if (ep->state == SND_QP_FAILED)
