@@ -74,7 +74,7 @@ kill_one() {
 	while kill -0 $other 2>/dev/null && [ "$(ps -o stat= -p $other)" != Z ]; do
 		if [ $(($(now) - begun)) -gt 1500 ] && { [ $waits = 1 ] || listens; }; then
 			waiting=$((waiting + 1))
-			kill -9 $other
+			kill -9 $other 2>/dev/null || : # it has just ended
 			begun=$(($(now) + 100000))
 		fi
 		[ $(($(now) - begun)) -lt 30000 ] || fail "$* does not end, killed at $moment: $side"
