@@ -199,7 +199,7 @@ func (g *Guard) checkPeer(r *checkedRange, o *Operand, n uint64) Fault {
 		return faultOutOfRange
 	}
 	offset := shm.Offset(e.offset.Load())
-	if offset == 0 {
+	if offset == 0 || e.ends.Load() != 0 {
 		return FaultUnreachable
 	}
 	if r.mem = g.arena.HeapBytes(offset+shm.Offset(o.Address-base), n); r.mem == nil {

@@ -92,7 +92,7 @@ func (g *Guard) learn(known *knownBind, peer *Peer, token nd.Token, rights Right
 	if scope != 0 && scope != peer.Endpoint {
 		return nil, 0, 0, nil, faultUnspecified
 	}
-	if offset == 0 {
+	if offset == 0 || e.ends.Load() != 0 {
 		return nil, 0, 0, nil, FaultUnreachable
 	}
 	if mem = g.arena.HeapBytes(offset, length); mem == nil {

@@ -21,6 +21,9 @@ func TestLayoutDescribesEntries(t *testing.T) {
 			layouttest.Bits(uint64(wordOf(0, 0xff)), fmt.Sprintf("rights: %d read, %d write, %d remote token, %d local token, %d atomic", Read, Write, Remote, Local, Atomic))+
 			layouttest.Bits(uint64(boundWord(0, all, 0)&^wordOf(all, 0)), "generation: number of the bind, without the tag")+
 			layouttest.Bits(uint64(validBit), "the token is valid"),
+		"word window.accessEntry.ends, 32 bits\n"+ // owners in C write it
+			layouttest.Bits(0xffff, "head: bytes at the start that only the owner can access")+
+			layouttest.Bits(0xffff<<16, "tail: bytes at the end that only the owner can access"),
 		"word window.hazard, 64 bits: wire.SharedQP.Hazard\n"+
 			layouttest.Bits(makeHazard(0, all), "token that is in use as the source, 0 = none")+
 			layouttest.Bits(makeHazard(all, 0), "token that is in use as the sink, 0 = none"))

@@ -93,6 +93,7 @@ func (t *Table) claimBlock() error {
 	for i := range uint32(shm.WindowBlockEntries) {
 		index := uint32(block)*shm.WindowBlockEntries + i
 		t.entries[index].word.Store(0)
+		t.entries[index].ends.Store(0)
 		if index != 0 {
 			t.free = append(t.free, index)
 		}

@@ -36,6 +36,7 @@ var bitFields = map[string]map[string]string{
 	"word shm.nameEntry.address, 64 bits":                                        {"port": "NAME_PORT", "number": "NAME_NUMBER", "IPv4": "NAME_IP"},
 	"word shm.MemberID, 64 bits":                                                 {"slot": "MEMBER_SLOT", "incarnation": "MEMBER_INCARNATION"},
 	"word window.accessEntry.word, 64 bits":                                      {"token": "WORD_TOKEN", "rights": "WORD_RIGHTS", "generation": "WORD_GENERATION", "the": "WORD_VALID"},
+	"word window.accessEntry.ends, 32 bits":                                      {"head": "ENDS_HEAD", "tail": "ENDS_TAIL"},
 	"word window.token, 32 bits":                                                 {"index": "TOKEN_INDEX", "tag": "TOKEN_TAG"},
 	"word shm.numberEntry.word, 64 bits":                                         {"state": "NUMBER_STATE", "tag": "NUMBER_TAG", "shm.MemberID": "NUMBER_MEMBER"},
 	"word shm.numberEntry.dest, 64 bits":                                         {"number": "DEST_NUMBER", "use": "DEST_USE", "the": "DEST_VALID"},

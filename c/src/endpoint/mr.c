@@ -83,12 +83,12 @@ static snd_status prefault(struct snd_mr *m, void *buffer, uint32_t flags, const
 static void complete_mr(struct snd_mr *m, void *buffer, uint64_t base, uint32_t flags)
 {
 	struct snd_fabric *f = m->object.fabric;
-	uint64_t offset = snd_locate(&f->arena, buffer, m->length);
+	struct snd_location place = {.offset = snd_locate(&f->arena, buffer, m->length)};
 	m->buffer = buffer;
 	m->address = base;
 	if (m->allocation == NULL && m->hold == NULL && (allows_writes(flags) || (flags & SND_ALLOW_REMOTE_READ) != 0))
-		m->adopted = snd_adopt(f, buffer, m->length, &offset, &m->private_because);
-	snd_region_register_at(&m->region, buffer, m->length, offset, base, flags);
+		m->adopted = snd_adopt(f, buffer, m->length, &place, &m->private_because);
+	snd_region_register_at(&m->region, buffer, m->length, place, base, flags);
 	add_mr(m);
 }
 

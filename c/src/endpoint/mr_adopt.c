@@ -311,25 +311,28 @@ static struct snd_adopted *find(uint64_t offset, uint64_t length)
 	return e;
 }
 
-struct snd_adopted *snd_adopt(struct snd_fabric *f, unsigned char *memory, uint64_t length, uint64_t *offset, const char **reason)
+struct snd_adopted *snd_adopt(struct snd_fabric *f, unsigned char *memory, uint64_t length, struct snd_location *place, const char **reason)
 {
 	SND_KEEP_ERRNO;
-	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), start = (uint64_t)(uintptr_t)memory;
-	struct pages p = {.at = start, .anonymous = true};
+	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), start = (uint64_t)(uintptr_t)memory, stop = start + length;
+	const uint64_t first = (start + page - 1) / page * page, last = stop / page * page;
+	struct pages all = {.at = start, .anonymous = true}, whole = {.at = first, .anonymous = true};
 	struct snd_adopted *e = NULL;
 	*reason = NULL;
-	if (f->adopting == SND_ADOPT_OFF || start % page != 0 || length % page != 0)
+	if (f->adopting == SND_ADOPT_OFF)
 		return NULL;
 	snd_fork_hold();
-	*reason = "the memory is not private and anonymous";
-	if (snd_each_vma(start, start + length, check_pages, &p) && p.anonymous && p.at >= start + length) {
-		e = adopt(f, memory, length, reason);
-	} else if (p.vmas == 1 && p.first.shared && is_of_arena(&p.first) && (e = find(p.first.offset + (start - p.first.start), length)) != NULL) {
+	const bool seen = snd_each_vma(start, stop, check_pages, &all);
+	const uint64_t offset = all.first.offset + (start - all.first.start);
+	if (seen && all.vmas == 1 && all.first.shared && is_of_arena(&all.first) && (e = find(offset, length)) != NULL) {
 		e->regions++;
+		*place = (struct snd_location){.offset = offset};
+	} else if (first < last) {
+		*reason = "the memory is not private and anonymous";
+		if (snd_each_vma(first, last, check_pages, &whole) && whole.anonymous && whole.at >= last && (e = adopt(f, memory + (first - start), last - first, reason)) != NULL)
+			*place = (struct snd_location){e->offset, (uint32_t)(first - start), (uint32_t)(stop - last)};
 	}
 	snd_fork_release();
-	if (e != NULL)
-		*offset = p.anonymous ? e->offset : p.first.offset + (start - p.first.start);
 	return e;
 }
 

@@ -3,16 +3,16 @@
 #ifndef SND_ADOPT_H
 #define SND_ADOPT_H
 
-#include "shm/fabric.h"
+#include "window/window.h"
 
 struct snd_adopted;
 
 /* snd_adopts makes regions that are registered later adopt their pages. SND_ADOPT_ALWAYS: also while other threads of the program run, if the kernel can
  * make them wait. One fabric of the process may adopt. */
 void snd_adopts(struct snd_fabric *f, enum snd_adopting how);
-/* snd_adopt adopts the pages of a region for peers, and stores their offset in the arena. If the region stays private, it returns NULL, and
- * the reason if the fabric adopts and the region has whole pages only. */
-struct snd_adopted *snd_adopt(struct snd_fabric *f, unsigned char *memory, uint64_t length, uint64_t *offset, const char **reason);
+/* snd_adopt adopts the whole pages of a region for peers, and stores where they are in the arena. If the region stays private, it returns NULL, and
+ * the reason if the fabric adopts and the region has a whole page. */
+struct snd_adopted *snd_adopt(struct snd_fabric *f, unsigned char *memory, uint64_t length, struct snd_location *place, const char **reason);
 /* snd_return ends that for a region whose tokens are drained. With the last one, the pages are private again. */
 void snd_return(struct snd_fabric *f, struct snd_adopted *a);
 /* snd_has_adopted reports whether the arena still has pages that the process maps as its own memory. Then the process must not leave it. */

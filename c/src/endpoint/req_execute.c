@@ -330,7 +330,11 @@ static enum snd_outcome copy_one_sided(struct snd_endpoint *ep, struct snd_send_
 		enum snd_fault f = snd_check_operand(&ep->guard, &remote, r->total);
 		if (f == SND_FAULT_DISCONNECTED)
 			return SND_BLOCKED;
-		if (f != SND_NO_FAULT && f != SND_FAULT_UNREACHABLE)
+		if (f == SND_FAULT_UNREACHABLE) { /* a part of it, which the copy may reach last */
+			r->responder_copies = true;
+			return snd_send_fragments(ep, r, budget);
+		}
+		if (f != SND_NO_FAULT)
 			return snd_reject_remote(ep, r, f);
 	}
 	while (r->transferred < r->total) {

@@ -66,16 +66,20 @@ static bool check_local(struct snd_endpoint *ep, struct snd_send_request *r)
 	return true;
 }
 
+/* only_peer_copies reports whether only the peer can fill an entry of its receive, or a part of it. */
+static bool only_peer_copies(struct snd_endpoint *ep, const struct snd_entry *e)
+{
+	struct snd_operand o = {.address = e->address, .token = e->token, .rights = SNDL_RIGHT_LOCAL | SNDL_RIGHT_WRITE, .peers = true};
+	return snd_check_operand(&ep->guard, &o, e->length) == SND_FAULT_UNREACHABLE;
+}
+
 /* needs_peer_copy reports whether only the peer can fill an entry of its receive after the first. The copy itself detects that for the
  * first entry. With a hook the copy may begin with another one. */
 static bool needs_peer_copy(struct snd_endpoint *ep)
 {
-	for (uint32_t i = ep->hook == NULL; i < ep->remote_count; i++) {
-		const struct snd_entry *e = &ep->remote_entries[i];
-		struct snd_operand o = {.address = e->address, .token = e->token, .rights = SNDL_RIGHT_LOCAL | SNDL_RIGHT_WRITE, .peers = true};
-		if (snd_check_operand(&ep->guard, &o, e->length) == SND_FAULT_UNREACHABLE)
+	for (uint32_t i = ep->hook == NULL; i < ep->remote_count; i++)
+		if (only_peer_copies(ep, &ep->remote_entries[i]))
 			return true;
-	}
 	return false;
 }
 
@@ -196,9 +200,12 @@ static enum snd_outcome copy_to_receive(struct snd_endpoint *ep, struct snd_send
 			return reject_receive(ep, r, SND_ACCESS_VIOLATION, "its entries hold less");
 		struct snd_operand source, sink = {.address = to.address, .token = to.token, .rights = SNDL_RIGHT_LOCAL | SNDL_RIGHT_WRITE,
 			.peers = true, .bind = &r->remote_bind};
-		enum snd_fault remote_fault, local_fault;
+		enum snd_fault remote_fault = SND_NO_FAULT, local_fault = SND_NO_FAULT;
+		if (r->transferred == 0 && n < r->total && only_peer_copies(ep, &ep->remote_entries[0])) /* perhaps the end of it */
+			remote_fault = SND_FAULT_UNREACHABLE;
 		snd_set_operand(r, &source, &from, SNDL_RIGHT_READ);
-		snd_copy(&ep->guard, &sink, &source, n, &remote_fault, &local_fault);
+		if (remote_fault == SND_NO_FAULT)
+			snd_copy(&ep->guard, &sink, &source, n, &remote_fault, &local_fault);
 		if (remote_fault == SND_FAULT_DISCONNECTED)
 			return SND_BLOCKED;
 		if (remote_fault == SND_FAULT_UNREACHABLE && r->transferred == 0) {

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#define SNDL_LAYOUT_HASH                        UINT64_C(0xbe8be45836c0aa04)
+#define SNDL_LAYOUT_HASH                        UINT64_C(0x71a48900c0992370)
 #define SNDL_LAYOUT_VERSION                     2u
 #define SNDL_HEADER_PAGE                        4096u
 #define SNDL_TABLE_ALIGN                        4096u
@@ -137,6 +137,7 @@
 #define SNDL_AT_ACCESS_ENTRY_OWNER              32u
 #define SNDL_AT_ACCESS_ENTRY_SCOPE              40u
 #define SNDL_AT_ACCESS_ENTRY_BINDS              48u
+#define SNDL_AT_ACCESS_ENTRY_ENDS               52u
 #define SNDL_WORD_TOKEN_SHIFT                   0u
 #define SNDL_WORD_TOKEN_MASK                    UINT64_C(0xffffffff)
 #define SNDL_WORD_RIGHTS_SHIFT                  32u
@@ -150,6 +151,10 @@
 #define SNDL_RIGHT_REMOTE                       4u
 #define SNDL_RIGHT_LOCAL                        8u
 #define SNDL_RIGHT_ATOMIC                       16u
+#define SNDL_ENDS_HEAD_SHIFT                    0u
+#define SNDL_ENDS_HEAD_MASK                     UINT64_C(0xffff)
+#define SNDL_ENDS_TAIL_SHIFT                    16u
+#define SNDL_ENDS_TAIL_MASK                     UINT64_C(0xffff)
 #define SNDL_TOKEN_INDEX_SHIFT                  0u
 #define SNDL_TOKEN_INDEX_MASK                   UINT64_C(0xfffff)
 #define SNDL_TOKEN_TAG_SHIFT                    20u

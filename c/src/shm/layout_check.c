@@ -129,6 +129,8 @@ _Static_assert(offsetof(struct snd_access_entry, scope) == SNDL_AT_ACCESS_ENTRY_
 _Static_assert(sizeof(((struct snd_access_entry *)0)->scope) == 8, "size of scope");
 _Static_assert(offsetof(struct snd_access_entry, binds) == SNDL_AT_ACCESS_ENTRY_BINDS, "offset of binds");
 _Static_assert(sizeof(((struct snd_access_entry *)0)->binds) == 4, "size of binds");
+_Static_assert(offsetof(struct snd_access_entry, ends) == SNDL_AT_ACCESS_ENTRY_ENDS, "offset of ends");
+_Static_assert(sizeof(((struct snd_access_entry *)0)->ends) == 4, "size of ends");
 _Static_assert(sizeof(struct snd_fault_rule) == SNDL_SIZEOF_FAULT_RULE, "faultplan.Rule 448 bytes");
 _Static_assert(offsetof(struct snd_fault_rule, operations) == SNDL_AT_FAULT_RULE_OPERATIONS, "offset of Operations");
 _Static_assert(sizeof(((struct snd_fault_rule *)0)->operations) == 8, "size of Operations");

@@ -151,7 +151,8 @@ struct snd_access_entry {
 	snd_word owner;
 	snd_word scope;
 	snd_half binds;
-	char pad[12];
+	snd_half ends; /* bytes at the start and at the end that only the owner can access */
+	char pad[8];
 };
 
 struct snd_shared_qp {

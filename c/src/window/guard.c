@@ -94,6 +94,12 @@ static unsigned char *own_memory(const struct snd_table *t, uint32_t token, uint
 	return e != NULL && snd_within(address, n, e->base, snd_length_of(e)) ? e->memory + (address - e->base) : NULL;
 }
 
+static struct snd_location place_of(const struct snd_access_entry *e)
+{
+	const uint32_t ends = snd_relaxed32(&e->ends);
+	return (struct snd_location){snd_relaxed(&e->offset), ends >> SNDL_ENDS_HEAD_SHIFT & SNDL_ENDS_HEAD_MASK, ends >> SNDL_ENDS_TAIL_SHIFT & SNDL_ENDS_TAIL_MASK};
+}
+
 static enum snd_fault check_peer(struct snd_guard *g, struct checked *r, const struct snd_operand *o, uint64_t n)
 {
 	const struct snd_far *far = g->far;
@@ -110,15 +116,16 @@ static enum snd_fault check_peer(struct snd_guard *g, struct checked *r, const s
 		return rights_fault(snd_word_rights(word), o->rights);
 	if ((o->rights & denied_by(far)) != 0 && (o->rights & SNDL_RIGHT_REMOTE) != 0)
 		return SND_FAULT_NO_ACCESS;
-	uint64_t base = snd_relaxed(&e->base), length = snd_relaxed(&e->length), offset = snd_relaxed(&e->offset); /* ENTRY-FIELDS */
+	uint64_t base = snd_relaxed(&e->base), length = snd_relaxed(&e->length); /* ENTRY-FIELDS */
+	const struct snd_location place = place_of(e);
 	if (!snd_within(o->address, n, base, length))
 		return SND_FAULT_OUT_OF_RANGE;
-	if (offset == 0 && far->own == NULL)
+	if (far->own == NULL && !snd_is_shared(o->address - base, n, length, place))
 		return SND_FAULT_UNREACHABLE;
 	if (far->own != NULL) /* by the addresses of the program: then overlaps show */
 		r->memory = own_memory(far->own, o->token, o->address, n);
 	else
-		r->memory = snd_heap_at(g->arena, offset + (o->address - base), n);
+		r->memory = snd_heap_at(g->arena, place.offset + (o->address - base - place.head), n);
 	if (r->memory == NULL)
 		return SND_FAULT_OUT_OF_RANGE; /* the entry names memory outside the heap */
 	if (!continues(o->bind, word))
@@ -197,18 +204,20 @@ bool snd_learn(struct snd_guard *g, struct snd_known_bind *known, struct snd_kno
 	const uint64_t word = snd_load(&e->word), asked = SND_WORD_VALID | snd_word_of(token, rights); /* ORDER entry-valid: pairs with the store in snd_bind_entry */
 	if ((word & (asked | SNDL_WORD_TOKEN_MASK)) != asked || snd_relaxed(&e->owner) != far->adapter)
 		return false;
-	const uint64_t scope = snd_relaxed(&e->scope), base = snd_relaxed(&e->base), length = snd_relaxed(&e->length), offset = snd_relaxed(&e->offset);
+	const uint64_t scope = snd_relaxed(&e->scope), base = snd_relaxed(&e->base), length = snd_relaxed(&e->length);
+	const struct snd_location place = place_of(e);
+	const uint64_t ends = far->own != NULL ? 0 : (uint64_t)place.head + place.tail, first = far->own != NULL ? 0 : place.head;
 	const uint32_t denied = denied_by(far) & snd_word_rights(word);
 	if ((scope != 0 && scope != far->endpoint) || (denied & rights) != 0)
 		return false;
-	if (offset == 0 && far->own == NULL) {
+	if (place.offset == 0 && far->own == NULL) {
 		g->unreachable = token;
 		return false;
 	}
-	unsigned char *memory = far->own != NULL ? own_memory(far->own, token, base, length) : snd_heap_at(g->arena, offset, length);
-	if (memory == NULL)
+	unsigned char *memory = far->own != NULL ? own_memory(far->own, token, base, length) : snd_heap_at(g->arena, place.offset, length - ends);
+	if (memory == NULL || ends > length)
 		return false; /* the entry names memory outside the heap */
-	*found = (struct snd_known_bind){.word = word, .entry = e, .base = base, .length = length, .memory = memory};
+	*found = (struct snd_known_bind){.word = word, .entry = e, .base = base + first, .length = length - ends, .memory = memory};
 	if (denied == 0 && (++known->others == SND_KNOWN_FOR || known->word == 0 || !snd_is_present(known)))
 		*known = *found;
 	return true;
@@ -265,5 +274,6 @@ bool snd_is_private(struct snd_guard *g, const struct snd_operand *o, uint64_t n
 		return true;
 	if ((*fault = check_own(g, &r, o, n)) != SND_NO_FAULT)
 		return false;
-	return g->cached->offset == 0;
+	const struct snd_own_entry *e = g->cached;
+	return !snd_is_shared(o->address - e->base, n, snd_length_of(e), e->place);
 }

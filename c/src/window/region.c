@@ -21,7 +21,7 @@ static void bind_entry(struct snd_region *r, struct snd_own_entry *e, uint64_t b
 	const bool is_mapped = (rights & SNDL_RIGHT_LOCAL) != 0 && base != (uint64_t)(uintptr_t)r->memory;
 	e->length = is_mapped ? 0 : r->length;
 	e->mapped = is_mapped ? r->length : 0;
-	e->offset = r->offset;
+	e->place = r->place;
 	e->adapter = r->i.adapter->number;
 	e->scope = 0;
 	e->invalidates = r->registration != NULL ? &r->i : NULL;
@@ -47,9 +47,18 @@ static void bind(struct snd_region *r, uint64_t base, uint64_t address, uint32_t
 	bind_entry(r, r->i.remote, address, remote, remote_token, remote_bind);
 }
 
-static uint64_t locate(const struct snd_region *r, const void *memory, uint64_t length)
+static struct snd_location locate(const struct snd_region *r, const void *memory, uint64_t length)
 {
-	return snd_locate(&r->i.adapter->object.fabric->arena, memory, length);
+	return (struct snd_location){.offset = snd_locate(&r->i.adapter->object.fabric->arena, memory, length)};
+}
+
+struct snd_location snd_location_of_part(const struct snd_region *r, uint64_t at, uint64_t length)
+{
+	const uint64_t first = r->place.head, last = r->length - r->place.tail, end = at + length;
+	const uint64_t from = at > first ? at : first, to = end < last ? end : last;
+	if (r->place.offset == 0 || from >= to)
+		return (struct snd_location){0};
+	return (struct snd_location){r->place.offset + (from - first), (uint32_t)(from - at), (uint32_t)(end - to)};
 }
 
 void snd_region_register(struct snd_region *r, void *memory, uint64_t length, uint32_t flags)
@@ -57,12 +66,12 @@ void snd_region_register(struct snd_region *r, void *memory, uint64_t length, ui
 	snd_region_register_at(r, memory, length, locate(r, memory, length), (uint64_t)(uintptr_t)memory, flags);
 }
 
-void snd_region_register_at(struct snd_region *r, void *memory, uint64_t length, uint64_t offset, uint64_t base, uint32_t flags)
+void snd_region_register_at(struct snd_region *r, void *memory, uint64_t length, struct snd_location place, uint64_t base, uint32_t flags)
 {
 	uint32_t local, remote;
 	r->memory = memory;
 	r->length = length;
-	r->offset = offset;
+	r->place = place;
 	r->local_token = snd_next_token(r->i.local, &local);
 	r->remote_token = snd_next_token(r->i.remote, &remote);
 	bind(r, base, base, flags, local, remote, r->local_token, r->remote_token);
@@ -91,7 +100,7 @@ bool snd_region_apply(struct snd_region *r, struct snd_registration *g)
 	}
 	r->memory = g->memory;
 	r->length = g->length;
-	r->offset = locate(r, r->memory, r->length);
+	r->place = locate(r, r->memory, r->length);
 	r->registration = g;
 	r->i.bound_on = g->bound_on;
 	bind(r, (uint64_t)(uintptr_t)r->memory, g->address, g->rights, g->local_bind, g->remote_bind, g->local_token, g->remote_token);

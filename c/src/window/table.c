@@ -171,7 +171,8 @@ void snd_bind_entry(struct snd_own_entry *e, uint32_t token, uint32_t bind, uint
 	struct snd_access_entry *s = e->entry;
 	snd_release(&s->base, e->base);
 	snd_release(&s->length, snd_length_of(e));
-	snd_release(&s->offset, e->offset);
+	snd_release(&s->offset, e->place.offset);
+	snd_release32(&s->ends, e->place.head << SNDL_ENDS_HEAD_SHIFT | e->place.tail << SNDL_ENDS_TAIL_SHIFT);
 	snd_release(&s->owner, e->adapter);
 	snd_release(&s->scope, e->scope);
 	e->word = bound_word(token, bind, rights);

@@ -6,6 +6,12 @@
 
 struct snd_invalidatable;
 
+/* snd_location says where in the arena memory is. */
+struct snd_location {
+	uint64_t offset; /* of the first byte behind head; 0 = all of it is private */
+	uint32_t head, tail; /* private bytes at the start and at the end, less than a page */
+};
+
 /* snd_own_entry is the private record of one entry. A peer can write anything into the shared entry, so
  * the owner never relies on what it reads there, apart from binds. */
 struct snd_own_entry {
@@ -14,7 +20,7 @@ struct snd_own_entry {
 	uint64_t base; /* address of memory[0] for requests */
 	uint64_t length; /* 0 if mapped is not */
 	uint64_t mapped; /* length of memory that local requests name by another address than its own. The fast paths, for which the two are one, find length 0 */
-	uint64_t offset; /* in the arena; 0 = private memory */
+	struct snd_location place;
 	uint64_t adapter;
 	uint64_t scope;    /* the endpoint whose peer alone may use the token; 0 = any */
 	struct snd_invalidatable *invalidates; /* the object that an Invalidate of the token ends, or NULL */
@@ -46,6 +52,11 @@ static inline uint64_t snd_length_of(const struct snd_own_entry *e) { return e->
 /* snd_table_new returns the table of the member of a slot, NULL if there is no memory. */
 struct snd_table *snd_table_new(struct snd_arena *a, uint32_t slot);
 void snd_table_free(struct snd_table *t);
+/* snd_is_shared reports whether n bytes at a distance from the start of memory are in the arena. */
+static inline bool snd_is_shared(uint64_t at, uint64_t n, uint64_t length, struct snd_location p)
+{
+	return p.offset != 0 && (uint64_t)p.head + p.tail <= length && snd_within(at, n, p.head, length - p.head - p.tail);
+}
 /* snd_take_entry returns the entry that has been unused for longest. */
 snd_status snd_take_entry(struct snd_table *t, struct snd_own_entry **e, const char *op);
 /* snd_give_back returns an entry whose token is invalid and drained. */

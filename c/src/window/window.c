@@ -10,7 +10,7 @@ bool snd_prepare(struct snd_window *w, struct snd_region *r, const struct snd_bi
 		((wish->rights & (SNDL_RIGHT_WRITE | SNDL_RIGHT_ATOMIC)) != 0 && (r->flags & SND_ALLOW_LOCAL_WRITE) == 0))
 		return false;
 	*b = (struct snd_binding){.region = r, .memory = wish->memory, .base = wish->zero_based ? 0 : r->address + (at - base), .length = wish->length,
-		.offset = r->offset != 0 ? r->offset + (at - base) : 0, .scope = wish->only ? wish->endpoint : 0,
+		.place = snd_location_of_part(r, at - base, wish->length), .scope = wish->only ? wish->endpoint : 0,
 		.bound_on = w->i.any_endpoint ? 0 : wish->endpoint,
 		.rights = (wish->rights & (SNDL_RIGHT_READ | SNDL_RIGHT_WRITE | SNDL_RIGHT_ATOMIC)) | SNDL_RIGHT_REMOTE};
 	b->token = wish->like != 0 ? snd_tagged_token(w->i.remote, wish->like, &b->bind) : snd_next_token(w->i.remote, &b->bind);
@@ -40,7 +40,7 @@ bool snd_apply(struct snd_window *w, struct snd_binding *b)
 	e->memory = b->memory;
 	e->base = b->base;
 	e->length = b->length;
-	e->offset = b->offset;
+	e->place = b->place;
 	e->adapter = w->i.adapter->number;
 	e->scope = b->scope;
 	e->invalidates = &w->i;

@@ -77,7 +77,7 @@ struct snd_region {
 	unsigned char *memory;
 	uint64_t address; /* of memory[0] for peers */
 	uint64_t length;
-	uint64_t offset; /* of memory[0] in the arena; 0 = private memory */
+	struct snd_location place;
 	uint32_t flags;
 	uint32_t local_token, remote_token; /* the latest */
 	struct snd_registration *registration; /* by a request; NULL = none */
@@ -126,7 +126,8 @@ struct snd_mr {
 struct snd_binding {
 	struct snd_region *region; /* NULL: none */
 	unsigned char *memory;
-	uint64_t base, length, offset, scope, bound_on;
+	struct snd_location place;
+	uint64_t base, length, scope, bound_on;
 	uint32_t token, bind, rights;
 };
 

@@ -209,8 +209,8 @@ static void words(struct ibv_context *c)
 {
 	const int kept = dup(STDERR_FILENO), file = memfd_create("stderr", 0);
 	char text[1000], want[100];
-	CHECK(kept >= 0 && file >= 0 && dup2(file, STDERR_FILENO) >= 0 && setenv("SOFTND_DEBUG", "1", 1) == 0);
 	open_pair(c, NULL, 32, 0);
+	CHECK(kept >= 0 && file >= 0 && dup2(file, STDERR_FILENO) >= 0 && setenv("SOFTND_DEBUG", "1", 1) == 0);
 	b.mr->rkey ^= 1; /* another tag */
 	CHECK(transfer(&a, &b, 5, IBV_WR_RDMA_WRITE, 8) == 0);
 	expect(&a, 5, IBV_WC_REM_ACCESS_ERR);

@@ -128,7 +128,7 @@ static void moves(void)
 
 	/* These stay private: no whole pages, not the process's own memory, not writable, for no peer, the stack. */
 	unsigned char *at = map_pages(2 * PAGE), stack[3 * PAGE], *aligned = stack + (PAGE - (uintptr_t)stack % PAGE);
-	struct ibv_mr *mrs[5] = {registered(at + 8, PAGE), registered(mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0), PAGE),
+	struct ibv_mr *mrs[5] = {registered(at + 8, 2 * PAGE - 16), registered(mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0), PAGE),
 		ibv_reg_mr(pd, mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), PAGE, IBV_ACCESS_REMOTE_READ), ibv_reg_mr(pd, at + PAGE, PAGE, 0), registered(aligned, PAGE)};
 	for (int i = 0; i < 5; i++)
 		CHECK(mrs[i] != NULL && kind(mrs[i]->addr, NULL) == 0 && ibv_dereg_mr(mrs[i]) == 0);
@@ -323,11 +323,13 @@ struct reached {
 };
 
 #define IOVA ((uint64_t)1 << 40)
+/* The region of each process begins so many bytes before its whole pages, and ends as many behind them. */
+static size_t head;
 
 /* meet makes a queue pair that is connected to that of the other process, and returns what the peer has told. */
 static struct reached meet(struct side *s, const struct ibv_mr *mr, int in, int out)
 {
-	struct reached mine = {s->qp->qp_num, mr->rkey, IOVA}, theirs;
+	struct reached mine = {s->qp->qp_num, mr->rkey, IOVA - head}, theirs;
 	CHECK(write(out, &mine, sizeof mine) == sizeof mine && read(in, &theirs, sizeof theirs) == sizeof theirs);
 	CHECK(move(s->qp, IBV_QPS_INIT, 0) == 0 && move(s->qp, IBV_QPS_RTR, theirs.number) == 0 && move(s->qp, IBV_QPS_RTS, 0) == 0);
 	return theirs;
@@ -335,8 +337,11 @@ static struct reached meet(struct side *s, const struct ibv_mr *mr, int in, int 
 
 static void request(struct side *s, const struct ibv_mr *mr, size_t offset, uint32_t length, const struct reached *to, enum ibv_wr_opcode opcode, enum ibv_wc_status status)
 {
-	struct ibv_sge sge = {(uintptr_t)mr->addr + offset, length, mr->lkey};
-	struct ibv_send_wr wr = {.wr_id = 1, .sg_list = &sge, .num_sge = 1, .opcode = opcode, .send_flags = IBV_SEND_SIGNALED}, *bad;
+	const uint32_t part = length / 2; /* entries are copied one after the other */
+	struct ibv_sge sges[2] = {{(uintptr_t)mr->addr + offset, length, mr->lkey}, {(uintptr_t)mr->addr + offset + part, length - part, mr->lkey}};
+	if (length > PAGE)
+		sges[0].length = part;
+	struct ibv_send_wr wr = {.wr_id = 1, .sg_list = sges, .num_sge = length > PAGE ? 2 : 1, .opcode = opcode, .send_flags = IBV_SEND_SIGNALED}, *bad;
 	wr.wr.rdma.remote_addr = to->address + offset;
 	wr.wr.rdma.rkey = to->rkey;
 	if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
@@ -353,26 +358,41 @@ static void open_end(struct side *s)
 	make_qp(s, 0, 0);
 }
 
+/* region registers memory with 4 whole pages, which requests name by its address, or by IOVA. */
+static struct ibv_mr *region(int by_iova)
+{
+	unsigned char *at = map_pages(6 * PAGE) + PAGE - head;
+	struct ibv_mr *mr = ibv_reg_mr_iova(pd, at, 4 * PAGE + 2 * head, by_iova ? IOVA - head : (uintptr_t)at, RIGHTS);
+	CHECK(mr != NULL && kind(at + head, NULL) == 's' && kind(at + 4 * PAGE + head - 1, NULL) == 's');
+	CHECK(head == 0 || (kind(at, NULL) == 0 && kind(at + 4 * PAGE + head, NULL) == 0));
+	return mr;
+}
+
 static void own(int in, int out)
 {
 	static struct side s;
 	char go;
 	CHECK(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
 	open_end(&s);
-	unsigned char *at = map_pages(4 * PAGE);
-	struct ibv_mr *mr = ibv_reg_mr_iova(s.pd, at, 4 * PAGE, IOVA, RIGHTS);
-	CHECK(mr != NULL && kind(at, NULL) == 's');
+	struct ibv_mr *mr = region(1);
+	unsigned char *at = mr->addr, *pages = at + head;
 	(void)meet(&s, mr, in, out);
-	CHECK(read(in, &go, 1) == 1 && raise(SIGSTOP) == 0);
-	expect_filled(at, 3 * PAGE, 3);
-	CHECK(*(uint64_t *)(void *)(at + 3 * PAGE) == 5);
+	struct ibv_sge sge = {IOVA, (uint32_t)(mr->length - head), mr->lkey}; /* it ends with bytes that only this process reaches */
+	struct ibv_recv_wr wr = {.sg_list = &sge, .num_sge = 1}, *bad;
+	CHECK(ibv_post_recv(s.qp, &wr, &bad) == 0);
+	expect(&s, 0, IBV_WC_SUCCESS);
+	expect_filled(pages, mr->length - head, 9);
+	CHECK(write(out, "", 1) == 1 && read(in, &go, 1) == 1 && raise(SIGSTOP) == 0);
+	expect_filled(pages, 3 * PAGE, 3);
+	CHECK(*(uint64_t *)(void *)(pages + 3 * PAGE) == 5);
+	const size_t length = mr->length;
 	CHECK(ibv_dereg_mr(mr) == 0);
-	fill(at, 4 * PAGE, 4);
+	fill(at, length, 4);
 	CHECK(write(out, &go, 1) == 1 && read(in, &go, 1) == 1);
-	expect_filled(at, 4 * PAGE, 4);
+	expect_filled(at, length, 4);
 }
 
-/* A peer accesses adopted memory while its owner is stopped, until the region ends. */
+/* A peer accesses the whole pages of adopted memory while its owner is stopped, until the region ends. */
 static void direct(void)
 {
 	static struct side s;
@@ -387,20 +407,37 @@ static void direct(void)
 	}
 	close(in[1]);
 	open_end(&s);
-	unsigned char *at = map_pages(4 * PAGE);
-	struct ibv_mr *mr = registered(at, 4 * PAGE);
-	const struct reached to = meet(&s, mr, in[0], out[1]);
-	request(&s, mr, 0, 8, &to, IBV_WR_RDMA_WRITE, IBV_WC_SUCCESS); /* both are connected */
-	CHECK(write(out[1], "", 1) == 1 && waitpid(owner, &status, WUNTRACED) == owner && WIFSTOPPED(status));
-	fill(at, 3 * PAGE, 3);
-	request(&s, mr, 0, 3 * PAGE, &to, IBV_WR_RDMA_WRITE, IBV_WC_SUCCESS);
-	memset(at, 0, 3 * PAGE);
-	request(&s, mr, 0, 3 * PAGE, &to, IBV_WR_RDMA_READ, IBV_WC_SUCCESS);
-	expect_filled(at, 3 * PAGE, 3);
-	request(&s, mr, 3 * PAGE, 8, &to, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WC_SUCCESS);
-	CHECK(kill(owner, SIGCONT) == 0 && read(in[0], at, 1) == 1);
+	struct ibv_mr *mr = region(0);
+	unsigned char *at = mr->addr;
+	const uint32_t length = (uint32_t)mr->length;
+	struct reached to = meet(&s, mr, in[0], out[1]);
+	for (uint32_t from = 0; from < PAGE; from += 777) { /* the ends, too */
+		fill(at, length, from);
+		request(&s, mr, from, length - from, &to, IBV_WR_RDMA_WRITE, IBV_WC_SUCCESS);
+		memset(at + from, 0, length - from);
+		request(&s, mr, from, length - from, &to, IBV_WR_RDMA_READ, IBV_WC_SUCCESS);
+		expect_filled(at, length, from);
+	}
+	fill(at, length - head, 9);
+	request(&s, mr, 0, length - (uint32_t)head, &to, IBV_WR_SEND, IBV_WC_SUCCESS);
+	char go;
+	CHECK(read(in[0], &go, 1) == 1 && write(out[1], "", 1) == 1 && waitpid(owner, &status, WUNTRACED) == owner && WIFSTOPPED(status));
+	fill(at + head, 3 * PAGE, 3);
+	memset(at + head + 3 * PAGE, 0, 8);
+	request(&s, mr, head, 4 * PAGE, &to, IBV_WR_RDMA_WRITE, IBV_WC_SUCCESS);
+	memset(at, 0, length);
+	request(&s, mr, head, 3 * PAGE, &to, IBV_WR_RDMA_READ, IBV_WC_SUCCESS);
+	expect_filled(at + head, 3 * PAGE, 3);
+	request(&s, mr, head + 3 * PAGE, 8, &to, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WC_SUCCESS);
+	CHECK(kill(owner, SIGCONT) == 0 && read(in[0], &go, 1) == 1);
 	request(&s, mr, 0, 3 * PAGE, &to, IBV_WR_RDMA_WRITE, IBV_WC_REM_ACCESS_ERR);
 	CHECK(write(out[1], "", 1) == 1 && waitpid(owner, &status, 0) == owner && status == 0);
+}
+
+static void ends(void)
+{
+	head = 104;
+	direct();
 }
 
 /* The extents of a killed process belong to the arena again. */
@@ -429,7 +466,7 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		void (*run)(void);
-	} parts[] = {{"moves", moves}, {"stays_private", stays_private}, {"changed", changed}, {"forks", forks}, {"parks", parks}, {"threads", threads}, {"fills", fills}, {"direct", direct}, {"killed", killed}};
+	} parts[] = {{"moves", moves}, {"stays_private", stays_private}, {"changed", changed}, {"forks", forks}, {"parks", parks}, {"threads", threads}, {"fills", fills}, {"direct", direct}, {"ends", ends}, {"killed", killed}};
 	name_fabric("memory");
 	for (unsigned i = 0; i < sizeof parts / sizeof parts[0]; i++) {
 		if (argc > 1 && strcmp(argv[1], parts[i].name) != 0)
