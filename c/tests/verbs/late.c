@@ -225,8 +225,8 @@ static void run_owner(uint32_t peer)
 	windows[0] = new_window(IBV_MW_TYPE_1);
 	windows[1] = new_window(IBV_MW_TYPE_2);
 	for (unsigned i = 0; i < rounds(1000, 100000); i++) {
-		/* After the end of its peer, the writer tries again for 0.1 s. */
-		for (enum way w = 0; w < (i % 50 == 0 ? SLOW_WAYS : WAYS); w++)
+		/* After the end of its peer, the writer tries again for 0.5 s. */
+		for (enum way w = 0; w < (i % 100 == 0 ? SLOW_WAYS : WAYS); w++)
 			try_end(w, peer);
 	}
 	tell(&(uint32_t){0}, sizeof(uint32_t));

@@ -39,10 +39,12 @@ static inline void join_child(void)
 	CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-/* connect_to connects a queue pair in RESET with one of the other process. */
+/* connect_to connects a queue pair in RESET with one of the other process. Requests wait for it without end: the machine may be loaded. */
 static inline void connect_to(struct ibv_qp *qp, uint32_t dest)
 {
-	CHECK(move(qp, IBV_QPS_INIT, 0) == 0 && move(qp, IBV_QPS_RTR, dest) == 0 && move(qp, IBV_QPS_RTS, 0) == 0);
+	struct ibv_qp_attr attr = attributes(IBV_QPS_RTS, dest);
+	attr.timeout = 0;
+	CHECK(move(qp, IBV_QPS_INIT, 0) == 0 && move(qp, IBV_QPS_RTR, dest) == 0 && ibv_modify_qp(qp, &attr, RTS_MASK) == 0);
 }
 
 /* rounds is the number of rounds of a test, and with SOFTND_STRESS=1 another one. */
