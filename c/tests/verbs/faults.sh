@@ -1,5 +1,5 @@
 #!/bin/sh
-# A fault plan acts on the distribution's programs, which report what a card would. faults.sh NDRUN
+# Fault plans act on the distribution's programs, which report what a card would, and so do other modes of a job. faults.sh NDRUN
 set -eu
 ndrun=$1
 work=$(mktemp -d)
@@ -47,3 +47,11 @@ pair 'operation: read, rank: 1, action: delay, delay: 20ms' 'ib_read_lat -F -n 5
 test $status = 0
 least=$(sed -n 's/^\[1\]  *2  *5  *\([0-9]*\)\..*/\1/p' "$work/output")
 test "$least" -ge 20000 || fail "a latency of $least us"
+# A weak order of requests, and checks of all payloads, change nothing that these programs see.
+for option in '--weak-order 1' --integrity; do
+	for program in 'ibv_rc_pingpong -c -n 100' 'ib_write_lat -F -n 20' 'ib_atomic_bw -F -n 20'; do
+		port=$((port + 1))
+		"$ndrun" --verbs --timeout 60s $option -n 1 $program -p $port : --after listen -n 1 $program -p $port 127.0.0.1 >"$work/output" 2>&1 || fail "$option: $program"
+		echo "$option: $program"
+	done
+done
