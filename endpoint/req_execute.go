@@ -40,6 +40,11 @@ func (ep *queuePair) executeOneSided(r *request, budget *uint64) outcome {
 		return ep.reject(r, nd.InvalidDeviceRequest, noReads)
 	}
 	if r.HasImmediate && !r.hasReceive {
+		if r.Total > 0 && !ep.mustPeerCopy() { // before it waits for a Receive
+			if out := ep.checkRange(r); out != executed || r.State == mode.Finished {
+				return out
+			}
+		}
 		if out := ep.takeReceive(r); out != executed || r.State == mode.Finished {
 			return out
 		}
@@ -118,6 +123,23 @@ func whyNotInvalidated(object *window.Invalidatable) string {
 	return "the window is not bound on this endpoint"
 }
 
+// checkRange checks the whole remote range of a Read or Write. It rejects the request, or returns blocked, if it cannot go on.
+func (ep *queuePair) checkRange(r *request) outcome {
+	right := window.Write
+	if r.Kind == nd.RequestRead {
+		right = window.Read
+	}
+	ep.sink = window.Operand{Token: r.RemoteToken, Rights: window.Remote | right, Peer: &ep.conn.guardPeer, BindCheck: &r.remoteBindCheck, Address: r.RemoteAddress}
+	switch f := ep.guard.Check(&ep.sink, r.Total); f {
+	case window.NoFault, window.FaultUnreachable:
+		return executed
+	case window.FaultDisconnected:
+		return blocked
+	default:
+		return ep.rejectRemote(r, f)
+	}
+}
+
 // copyOneSided runs a Read or a Write in this process: it copies between local memory and the peer's.
 // If the peer's memory is not in the arena, it leaves the copy to the peer.
 func (ep *queuePair) copyOneSided(r *request, budget *uint64) outcome {
@@ -126,18 +148,12 @@ func (ep *queuePair) copyOneSided(r *request, budget *uint64) outcome {
 	if !write {
 		local, remote, right = &ep.sink, &ep.source, window.Read
 	}
-	*remote = window.Operand{Token: r.RemoteToken, Rights: window.Remote | right, Peer: &ep.conn.guardPeer, BindCheck: &r.remoteBindCheck}
 	if r.Transferred == 0 && r.Total > 0 && (len(r.SGEs) > 1 || r.Total > *budget || ep.hook != nil || r.limit(r.Total) < r.Total) {
-		// The whole range is checked before the first byte is copied.
-		remote.Address = r.RemoteAddress
-		switch f := ep.guard.Check(remote, r.Total); f {
-		case window.NoFault, window.FaultUnreachable:
-		case window.FaultDisconnected:
-			return blocked
-		default:
-			return ep.rejectRemote(r, f)
+		if out := ep.checkRange(r); out != executed || r.State == mode.Finished { // before the first byte is copied
+			return out
 		}
 	}
+	*remote = window.Operand{Token: r.RemoteToken, Rights: window.Remote | right, Peer: &ep.conn.guardPeer, BindCheck: &r.remoteBindCheck}
 	for r.Transferred < r.Total {
 		if *budget == 0 {
 			return partial

@@ -82,6 +82,17 @@ func TestWriteImmediateWaitsForReceive(t *testing.T) {
 	})
 }
 
+// The token of a Write with immediate data is checked before the Write waits for a receive, if this side checks it.
+func TestWriteImmediateWithoutReceiveAndToken(t *testing.T) {
+	onEvery(t, setup{Both: sideOptions{Options: Options{ReceiveTimeout: NoLimit}}}, func(t *testing.T, p *pair) {
+		if p.a.endpointAt(0).(*queuePair).mustPeerCopy() {
+			p.b.must(order{Do: doReceive, Context: 2})
+		}
+		p.a.must(order{Do: doWriteImmediate, Context: 1, Parts: mine(0, 64), Far: at(p.b.memory, 256<<10)})
+		p.a.expect(initiatorQueue, failure(nd.RequestWrite, 1, nd.AccessViolation))
+	})
+}
+
 // With a shared receive queue, the entry waits in the ring.
 func TestImmediateDataOfSharedReceives(t *testing.T) {
 	onEvery(t, setup{Both: sideOptions{Size: bigRegion}, Shared: &nd.SharedReceiveQueueConfig{}}, func(t *testing.T, p *pair) {

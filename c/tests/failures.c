@@ -3,6 +3,7 @@
 #include "endpoint/cq.h"
 #include "endpoint/mr.h"
 #include "endpoint/qp.h"
+#include "endpoint/req_execute.h"
 #include "endpoint/srq.h"
 #include "linux/clock.h"
 #include "two_members.h"
@@ -242,6 +243,24 @@ static void test_remote_tokens(void)
 		want_broken(&b, 60, 60 + RECEIVES - 1, SND_ACCESS_VIOLATION);
 		end();
 		free_region(none);
+	}
+}
+
+/* A Write with immediate data fails for its token before it waits for a Receive, if this side checks the token. */
+static void test_immediate_tokens(void)
+{
+	for (int i = 0; i < 2; i++) {
+		begin();
+		if (snd_peer_must_copy(a.ep)) {
+			end();
+			return;
+		}
+		const snd_sge s = part(mine, i == 0 ? SMALL : LARGE);
+		const snd_request r = {.type = SND_REQUEST_WRITE, .context = 11, .sge = &s, .count = 1, .address = far(), .token = snd_mr_remote_token(theirs) ^ UINT32_C(1) << 25, .has_immediate = 1};
+		OK(snd_endpoint_post(a.ep, &r, 1, NULL));
+		want(&a, SND_REQUEST_WRITE, 11, SND_ACCESS_VIOLATION);
+		want_broken(&b, 1, 0, SND_ACCESS_VIOLATION);
+		end();
 	}
 }
 
@@ -492,6 +511,7 @@ int main(void)
 		make_region(&b, SND_ALLOW_REMOTE_READ | SND_ALLOW_REMOTE_WRITE | SND_ALLOW_REMOTE_ATOMIC, &theirs);
 		test_local_entries();
 		test_remote_tokens();
+		test_immediate_tokens();
 		test_access();
 		test_addresses();
 		test_receives();

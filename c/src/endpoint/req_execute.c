@@ -318,24 +318,39 @@ static enum snd_outcome push_write_placed(struct snd_endpoint *ep, struct snd_se
 	return SND_EXECUTED;
 }
 
+static struct snd_operand remote_of(struct snd_send_request *r)
+{
+	return (struct snd_operand){.token = r->remote_token, .rights = SNDL_RIGHT_REMOTE | (r->kind == SND_REQUEST_WRITE ? SNDL_RIGHT_WRITE : SNDL_RIGHT_READ),
+		.peers = true, .bind = &r->remote_bind, .address = r->remote_address};
+}
+
+/* check_range checks the whole range of a Read or Write, and refuse_range ends one that it has refused. */
+static enum snd_fault check_range(struct snd_endpoint *ep, struct snd_send_request *r)
+{
+	const struct snd_operand remote = remote_of(r);
+	return snd_check_operand(&ep->guard, &remote, r->total);
+}
+
+static enum snd_outcome refuse_range(struct snd_endpoint *ep, struct snd_send_request *r, enum snd_fault f)
+{
+	return f == SND_FAULT_DISCONNECTED ? SND_BLOCKED : snd_reject_remote(ep, r, f);
+}
+
 /* copy_one_sided runs a Read or Write in this process. It leaves the copy to the peer if only the peer can reach
  * its memory. */
 static enum snd_outcome copy_one_sided(struct snd_endpoint *ep, struct snd_send_request *r, uint64_t *budget)
 {
 	const bool write = r->kind == SND_REQUEST_WRITE;
-	struct snd_operand local, remote = {.token = r->remote_token, .rights = SNDL_RIGHT_REMOTE | (write ? SNDL_RIGHT_WRITE : SNDL_RIGHT_READ),
-		.peers = true, .bind = &r->remote_bind, .address = r->remote_address};
+	struct snd_operand local, remote = remote_of(r);
 	if (r->transferred == 0 && r->total > 0 && (r->count > 1 || r->total > *budget || ep->hook != NULL)) {
 		/* The whole range is checked before the first byte is copied. */
-		enum snd_fault f = snd_check_operand(&ep->guard, &remote, r->total);
-		if (f == SND_FAULT_DISCONNECTED)
-			return SND_BLOCKED;
+		const enum snd_fault f = check_range(ep, r);
 		if (f == SND_FAULT_UNREACHABLE) { /* a part of it, which the copy may reach last */
 			r->responder_copies = true;
 			return snd_send_fragments(ep, r, budget);
 		}
 		if (f != SND_NO_FAULT)
-			return snd_reject_remote(ep, r, f);
+			return refuse_range(ep, r, f);
 	}
 	while (r->transferred < r->total) {
 		if (*budget == 0)
@@ -398,6 +413,9 @@ static bool before_execute(struct snd_endpoint *ep, struct snd_send_request *r, 
 static enum snd_outcome execute_one_sided(struct snd_endpoint *ep, struct snd_send_request *r, uint64_t *budget)
 {
 	if (r->has_immediate && !r->has_receive) {
+		const enum snd_fault f = r->total > 0 && !snd_peer_must_copy(ep) ? check_range(ep, r) : SND_NO_FAULT; /* before it waits for a Receive */
+		if (f != SND_NO_FAULT && f != SND_FAULT_UNREACHABLE)
+			return refuse_range(ep, r, f);
 		const enum snd_outcome out = snd_take_receive(ep, r);
 		if (!r->has_receive)
 			return out;
