@@ -194,6 +194,8 @@ static void step_passive(struct snd_endpoint *ep)
 		forget_attempt(ep);
 		become_ready(ep, number_of(ep));
 		match(ep);
+	} else {
+		check_wait(ep, false); /* a peer that is stopped completes nothing */
 	}
 }
 
