@@ -112,6 +112,20 @@ static void test_arm(void)
 	OK(snd_cq_close(b.cq));
 }
 
+/* A queue with events of both kinds counts once. */
+static void test_count(void)
+{
+	int fd;
+	open_pair(NULL);
+	const uint32_t before = snd_relaxed32(&b.fabric->event_fds);
+	OK(snd_cq_arm(b.cq, SND_NOTIFY_ANY));
+	OK(snd_cq_event_fd(b.cq, &fd));
+	OK(snd_cq_arm(b.cq, SND_NOTIFY_ANY));
+	CHECK(snd_relaxed32(&b.fabric->event_fds) == before + 1);
+	disconnect_members();
+	CHECK(snd_relaxed32(&b.fabric->event_fds) == before);
+}
+
 static void test_overrun(void)
 {
 	open_pair(NULL);
@@ -168,6 +182,7 @@ int main(void)
 {
 	open_members(SND_EXECUTOR_AUTO);
 	test_arm();
+	test_count();
 	test_overrun();
 	test_adapters();
 	test_srq();

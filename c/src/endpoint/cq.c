@@ -476,7 +476,7 @@ snd_status snd_cq_close(snd_cq *cq)
 	snd_list_remove(&cq->link);
 	snd_list_append(&f->closing_queues, &cq->link);
 	snd_object_hide(&cq->object);
-	if (cq->was_armed || cq->fd >= 0)
+	if (cq->has_events)
 		snd_set32(&f->event_fds, snd_relaxed32(&f->event_fds) - 1);
 	if (cq->fd >= 0) {
 		close(cq->fd);

@@ -63,7 +63,7 @@ struct snd_cq {
 	/* A hook instead of the descriptor, see snd_cq_set_hook. */
 	void (*hook)(void *arg, bool overrun);
 	void *hook_arg;
-	bool armed, was_armed; /* was_armed: at any time */
+	bool armed, has_events; /* has_events: it was armed, or has a descriptor, and counts in event_fds of the fabric */
 	uint32_t armed_type;
 	uint64_t armed_after; /* the latest result then */
 	/* Moderation delays events, so that one covers many results. */

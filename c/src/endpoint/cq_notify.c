@@ -183,6 +183,16 @@ snd_status snd_cq_notify(snd_cq *cq, uint32_t type, int64_t timeout)
 	return snd_leave_with(f, s);
 }
 
+/* use_events makes the engine drive the endpoints from now on although the program polls. */
+static void use_events(struct snd_cq *q)
+{
+	struct snd_fabric *f = q->object.fabric;
+	if (!q->has_events)
+		snd_set32(&f->event_fds, snd_relaxed32(&f->event_fds) + 1);
+	q->has_events = true;
+	snd_wake_progress(f);
+}
+
 snd_status snd_cq_event_fd(snd_cq *cq, int *descriptor)
 {
 	SND_KEEP_ERRNO;
@@ -197,11 +207,10 @@ snd_status snd_cq_event_fd(snd_cq *cq, int *descriptor)
 	} else if ((cq->fd = snd_above_standard(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))) < 0) {
 		s = snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: %s; or call snd_cq_wait", op, snd_errno_text(errno));
 	} else {
-		snd_set32(&f->event_fds, snd_relaxed32(&f->event_fds) + 1);
 		update_watched(cq);
 		if (cq->overrun || latest(cq, SND_NOTIFY_ANY) > cq->base + cq->head)
 			snd_cq_signal(cq);
-		snd_wake_progress(f);
+		use_events(cq);
 	}
 	*descriptor = cq->fd;
 	return snd_leave_with(f, s);
@@ -220,18 +229,14 @@ snd_status snd_cq_arm(snd_cq *cq, uint32_t type)
 {
 	SND_KEEP_ERRNO;
 	SND_ENTER(cq, SND_TYPE_CQ, "arm");
-	struct snd_fabric *f = cq->object.fabric;
 	if (!cq->armed || type == SND_NOTIFY_ANY)
 		cq->armed_type = type;
 	cq->armed = true;
 	cq->armed_after = cq->base + cq->tail;
 	update_watched(cq);
-	if (!cq->was_armed) { /* from now on the engine drives the endpoints although the program polls */
-		cq->was_armed = true;
-		snd_set32(&f->event_fds, snd_relaxed32(&f->event_fds) + 1);
-		snd_wake_progress(f);
-	}
-	return snd_leave_with(f, SND_SUCCESS);
+	if (!cq->has_events)
+		use_events(cq);
+	return snd_leave_with(cq->object.fabric, SND_SUCCESS);
 }
 
 snd_status snd_cq_moderate(snd_cq *cq, int64_t interval, int32_t count)
