@@ -3,6 +3,7 @@
  * arms its doorbell and sleeps until a peer rings. TWIN endpoint/progress_engine.go, endpoint/progress_run.go. */
 #include "endpoint/progress_engine.h"
 
+#include <sched.h>
 #include <time.h>
 
 #include "endpoint/endpoint.h"
@@ -102,8 +103,16 @@ static bool has_spare_core(const struct snd_fabric *f, struct check *c)
 	return c->spare;
 }
 
+void snd_engine_leaves_rings(struct snd_fabric *f)
+{
+	snd_set32(&f->stop_polls, 1);
+	while (snd_acquire32(&f->polls_on) != 0) /* ORDER polls-on: pairs with the store in poll_on */
+		sched_yield();
+	snd_set32(&f->stop_polls, 0);
+}
+
 /* poll_on polls the rings of peers without the lock, for a time, and reports whether an entry has come. The caller has the lock, before and after
- * it. The arena stays mapped while the engine runs; a ring that is freed meanwhile only ends the spin early. */
+ * it. */
 static bool poll_on(struct snd_fabric *f)
 {
 	struct {
@@ -121,13 +130,15 @@ static bool poll_on(struct snd_fabric *f)
 		fronts[n++].want = in->next + 1;
 	}
 	const int64_t end = snd_deadline(f->engine_spin);
+	snd_set32(&f->polls_on, 1);
 	snd_unlock_aside(f);
-	while (!found && snd_load32(&f->quit) == 0 && snd_clock() < end)
+	while (!found && snd_load32(&f->quit) == 0 && snd_clock() < end && snd_relaxed32(&f->stop_polls) == 0)
 		for (int round = 0; round < ROUNDS_PER_CLOCK && !found; round++) {
 			snd_pause();
 			for (int i = 0; i < n && !found; i++)
 				found = snd_relaxed(fronts[i].seq) == fronts[i].want; /* plain: the holder of the lock loads it again */
 		}
+	snd_release32(&f->polls_on, 0); /* ORDER polls-on: after the last load of a ring; pairs with the load in snd_engine_leaves_rings */
 	enter(f);
 	return found;
 }

@@ -10,4 +10,7 @@ void snd_engine_stop(struct snd_fabric *f);
  * while a core is idle. */
 void snd_engine_polls_on(struct snd_fabric *f, int64_t ns);
 
+/* snd_engine_leaves_rings returns when the engine reads no ring without the lock, which the caller has. Then a ring can be freed. */
+void snd_engine_leaves_rings(struct snd_fabric *f);
+
 #endif

@@ -14,6 +14,7 @@
 #include "endpoint/event.h"
 #include "endpoint/hook.h"
 #include "endpoint/progress.h"
+#include "endpoint/progress_engine.h"
 #include "endpoint/progress_wait.h"
 #include "endpoint/req_execute.h"
 #include "endpoint/srq.h"
@@ -271,6 +272,7 @@ static bool free_endpoint(struct snd_work *work)
 		snd_free(&f->heap, ep->bounce_offset);
 		ep->bounce_offset = 0;
 	}
+	snd_engine_leaves_rings(f);
 	snd_free(&f->heap, ep->local_qp_offset);
 	snd_forget_endpoint(ep);
 	return true;

@@ -164,6 +164,8 @@ struct snd_fabric {
 	struct snd_watch *watch; /* the thread that looks for ended processes; NULL without an engine */
 	bool engine_armed; /* its doorbell is armed */
 	int64_t engine_spin; /* nanoseconds for which the engine polls on after traffic, if a core is idle; 0 = it sleeps at once */
+	snd_half polls_on;   /* 1: the engine reads rings without the lock. It begins to with the lock */
+	snd_half stop_polls; /* 1: it is asked to end that */
 	snd_half serves_memory; /* 1: peers name private memory, and the program may not poll while they wait for it */
 	snd_half event_fds; /* descriptors of events with which the program may sleep in poll or epoll */
 	int event_fd;       /* of connections; -1 = none */
