@@ -120,6 +120,33 @@ static void *churn(void *arg)
 	return NULL;
 }
 
+static pthread_barrier_t both;
+
+static void *begin_at_once(void *unused)
+{
+	snd_fabric *own;
+	(void)unused;
+	pthread_barrier_wait(&both);
+	OK(snd_fabric_create(0, UINT64_C(1) << 28, MANUAL, &own));
+	OK(snd_fabric_close(own));
+	return NULL;
+}
+
+/* Two threads of a child make its first calls at once. */
+static void test_first_calls(void)
+{
+	for (int i = 0; i < BEGINNERS; i++) {
+		const pid_t child = fork();
+		if (child == 0) {
+			pthread_t t;
+			CHECK(pthread_barrier_init(&both, NULL, 2) == 0 && pthread_create(&t, NULL, begin_at_once, NULL) == 0);
+			begin_at_once(NULL);
+			_exit(pthread_join(t, NULL));
+		}
+		await(child);
+	}
+}
+
 static void test_beginners(snd_fabric *joined, int arena)
 {
 	snd_fabric *f;
@@ -154,6 +181,7 @@ int main(int argc, char **argv)
 		return parent(atoi(argv[1]), atoi(argv[2]), argv[3]);
 	snd_fabric *f, *named;
 	OK(snd_fabric_create(0, UINT64_C(1) << 28, MANUAL, &f));
+	test_first_calls();
 	char fd_text[12], end_text[12], name[40];
 	snprintf(name, sizeof name, "forks-%d", (int)getpid());
 	int fd = fcntl(snd_fabric_descriptor(f), F_DUPFD, 100), end[2];

@@ -31,7 +31,7 @@ static struct list {
 static size_t sizes[SND_TYPES];
 static int open_fabrics;
 static _Atomic(uint32_t *) alive; /* a page: 1 in the process that made it, 0 in its forked children until they use the library */
-static bool was_reset; /* in a forked child, by the handler of fork: a child of another call has state of its parent */
+static atomic_bool was_reset; /* in a forked child, by the handler of fork: a child of another call has state of its parent */
 
 static void *map(size_t size)
 {
@@ -45,11 +45,10 @@ static void *map(size_t size)
 	return at;
 }
 
-bool snd_forked(void)
-{
-	uint32_t *a = alive;
-	return a != NULL && *a == 0;
-}
+/* is_wiped reports whether the page was wiped, in a child. */
+static bool is_wiped(const uint32_t *page) { return page != NULL && __atomic_load_n(page, __ATOMIC_ACQUIRE) == 0; }
+
+bool snd_forked(void) { return is_wiped(alive); }
 
 /* reset drops the objects of the parent, whose memory reads as zero. It stays mapped, for the handles. */
 static void reset(void)
@@ -65,7 +64,8 @@ SND_RESET_IN_CHILD(reset)
 
 snd_status snd_start(const char *op)
 {
-	if (snd_forked() && !was_reset)
+	const bool may_begin = was_reset; /* before the page: another thread that begins at once sets that first */
+	if (snd_forked() && !may_begin)
 		return snd_fail(SND_DEVICE_REMOVED, "%s: this process is a child of clone(2): call exec, or make it by fork", op);
 	if (!snd_fork_prepare())
 		return snd_fail(SND_NO_MEMORY, "%s: pthread_atfork: no private memory", op);
@@ -73,10 +73,10 @@ snd_status snd_start(const char *op)
 	uint32_t *page = alive;
 	if (page == NULL)
 		page = map((size_t)sysconf(_SC_PAGESIZE));
-	if (page != NULL && *page == 0) {
-		was_reset = false;
-		*page = 1; /* before another thread can find the page */
+	if (is_wiped(page)) {
+		__atomic_store_n(page, 1, __ATOMIC_RELEASE); /* before another thread can find the page */
 		alive = page;
+		was_reset = false;
 	}
 	const bool ok = page != NULL;
 	snd_fork_release();
