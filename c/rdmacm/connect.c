@@ -143,15 +143,16 @@ static void on_response(struct id *id, const struct message *m)
 
 /* A server that opens another listener for each client, as those of perftest do, may be about to. A program may be about to poll the last completions:
  * libfabric destroys the queue pair when the peer disconnects, and with it those. Over a network, a request and an end come later. */
-enum { TRIES = 40, TRY_NS = 5000000 };
+enum { TRIES = 40, TRY_NS = 5000000, END_SECONDS = 4 };
 
-static bool begin_tries(struct id *id)
+static bool begin_timer(struct id *id, struct itimerspec when)
 {
-	const struct itimerspec each = {.it_interval.tv_nsec = TRY_NS, .it_value.tv_nsec = TRY_NS};
 	id->tries = 0;
 	id->timer = snd_above_standard(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
-	return id->timer >= 0 && timerfd_settime(id->timer, 0, &each, NULL) == 0 && watch(id, id->timer);
+	return id->timer >= 0 && timerfd_settime(id->timer, 0, &when, NULL) == 0 && watch(id, id->timer);
 }
+
+static bool begin_tries(struct id *id) { return begin_timer(id, (struct itimerspec){.it_interval.tv_nsec = TRY_NS, .it_value.tv_nsec = TRY_NS}); }
 
 static void end_tries(struct id *id)
 {
@@ -288,10 +289,15 @@ static int try_request(struct id *id)
 	return error == EPIPE || error == ECONNRESET ? ECONNREFUSED : error;
 }
 
-static void on_timer(struct id *id)
+static bool has_ticked(const struct id *id)
 {
 	uint64_t ticks;
-	if (read(id->timer, &ticks, sizeof ticks) < 0)
+	return id->timer >= 0 && read(id->timer, &ticks, sizeof ticks) == (ssize_t)sizeof ticks;
+}
+
+static void on_timer(struct id *id)
+{
+	if (!has_ticked(id))
 		return;
 	if (id->state == DISCONNECTED) {
 		try_end(id);
@@ -316,6 +322,10 @@ void on_socket(struct id *id)
 	}
 	if (id->connection < 0) {
 		on_timer(id);
+		return;
+	}
+	if (id->state == DISCONNECTING && has_ticked(id)) { /* the peer's program takes no events */
+		disconnected(id);
 		return;
 	}
 	struct message m;
@@ -438,6 +448,7 @@ int rdma_disconnect(struct rdma_cm_id *public)
 		if (error == 0) {
 			id->state = DISCONNECTING;
 			(void)send_signal(id, END); /* a peer that is gone ends the socket */
+			(void)begin_timer(id, (struct itimerspec){.it_value.tv_sec = END_SECONDS});
 		}
 		break;
 	case DISCONNECTED:

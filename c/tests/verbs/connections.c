@@ -151,6 +151,15 @@ static void orderly(void)
 	no_event(client.channel);
 	end_side(&client);
 
+	/* A peer whose program takes no events does not keep the connection. */
+	client = new_client(ntohs(rdma_get_src_port(listener.id)));
+	server = meet(&listener, &client);
+	CHECK(rdma_disconnect(client.id) == 0);
+	see(client.channel, RDMA_CM_EVENT_DISCONNECTED, client.id, 0);
+	see(listener.channel, RDMA_CM_EVENT_DISCONNECTED, server, 0);
+	CHECK(rdma_destroy_id(server) == 0);
+	end_side(&client);
+
 	/* A side that is destroyed ends the connection, too. */
 	client = new_client(ntohs(rdma_get_src_port(listener.id)));
 	server = meet(&listener, &client);
