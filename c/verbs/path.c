@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "error.h"
 #include "linux/descriptor.h"
 #include "objects.h"
 
@@ -59,6 +60,7 @@ static bool find(const struct ibv_ah_attr *path, char text[TEXT])
 /* explain_path says under SOFTND_DEBUG which fabric a path leads to, instead of that of the process. */
 static void explain_path(const char *op, const struct ibv_ah_attr *path)
 {
+	SND_UNCANCELED; /* the queue pair is locked */
 	char own[FABRIC_NAME], here[TEXT], there[TEXT], address[INET6_ADDRSTRLEN];
 	name_own_fabric(own);
 	describe(own, here);
