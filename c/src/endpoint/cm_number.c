@@ -107,8 +107,8 @@ static void fail(struct snd_endpoint *ep, const char *why)
 	snd_run_requests(ep, &budget);
 }
 
-/* check_wait fails the requests of an endpoint whose peer will not come, or does not come in time. */
-static void check_wait(struct snd_endpoint *ep, bool is_gone)
+/* check_wait fails the requests of an endpoint whose peer will not come, for the reason gone, or does not come in time. */
+static void check_wait(struct snd_endpoint *ep, const char *gone)
 {
 	if (ep->completed == ep->posted) {
 		ep->match.since = 0;
@@ -117,8 +117,8 @@ static void check_wait(struct snd_endpoint *ep, bool is_gone)
 	const int64_t now = snd_clock();
 	if (ep->match.since == 0)
 		ep->match.since = now;
-	if (is_gone)
-		fail(ep, "the peer has ended");
+	if (gone != NULL)
+		fail(ep, gone);
 	else if (ep->match.retry_deadline != 0 && now - ep->match.since >= ep->match.retry_deadline)
 		fail(ep, "the peer does not name this endpoint");
 }
@@ -130,7 +130,7 @@ static void match(struct snd_endpoint *ep)
 	const bool found = snd_find_number(ep->object.fabric, ep->match.dest, &seen);
 	if (found && seen.state == SNDL_NUMBER_READY && seen.dest == ep->match.own && ep->match.own >= ep->match.dest && seen.use != ep->match.refused_by)
 		(ep->match.own == ep->match.dest ? connect_to_itself : offer)(ep, &seen);
-	check_wait(ep, !found || seen.state == SNDL_NUMBER_ENDED);
+	check_wait(ep, !found ? "no endpoint of this fabric has the number: it has ended, or is in another fabric" : seen.state == SNDL_NUMBER_ENDED ? "the peer has ended" : NULL);
 }
 
 /* become_ready shows that the endpoint waits. If the peer does, too, and is the active side, it is rung. */
@@ -171,7 +171,7 @@ static void step_active(struct snd_endpoint *ep)
 	struct snd_connection *c = ep->conn;
 	const uint32_t state = snd_connection_state(c);
 	if (!snd_is_peer_gone(c) && state == SNDL_CONN_REQUESTED) {
-		check_wait(ep, false);
+		check_wait(ep, NULL);
 		return;
 	}
 	if (!snd_is_peer_gone(c) && state == SNDL_CONN_ACCEPTED && complete(ep)) {

@@ -59,4 +59,4 @@ user=$other
 output=$(shell ibv_rc_pingpong localhost 2>&1) && { echo "$output"; exit 1; }
 kill $server
 has 'is fabric "shells-[0-9]*" of user 0, this process is in fabric "shells-[0-9]*" of user 65534'
-has 'Failed status transport retry counter exceeded'
+has 'transport retry counter exceeded: send: .*no endpoint of this fabric has the number'
