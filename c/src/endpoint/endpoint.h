@@ -126,7 +126,6 @@ struct snd_send_request {
 	uint64_t remote_address;
 	uint32_t remote_token;
 	uint32_t immediate;
-	bool has_immediate;
 	uint64_t result_index;    /* of an atomic: in the results of the peer */
 	struct snd_change change; /* likewise */
 	uint64_t local_bind, remote_bind; /* words of the binds in use; 0 = none yet */
@@ -141,6 +140,7 @@ struct snd_send_request {
 	struct snd_entry bounce_entry;
 	uint64_t hash; /* the word SNDL_HASH_WORD of its entries */
 	int bounce_index; /* bounce buffer that receives the data of a Read; -1 = none */
+	bool has_immediate;
 	bool hashed; /* its entries have SNDL_FLAG_HASHED, and the peer checks the data */
 	bool invalidate;
 	bool posted_after_end; /* posted when the connection had ended: it can only be canceled */
