@@ -67,6 +67,7 @@ static snd_status read_adopting(enum snd_adopting *how, const char *op)
 static snd_status join(void)
 {
 	enum snd_adopting adopting = SND_ADOPT_OFF;
+	bool checks_pages = false;
 	const char *op = "join fabric";
 	snd_fabric_options o = {.threading = SND_THREAD_SAFE, .progress = SND_PROGRESS_AUTO};
 	const char *spin = snd_value_of("SOFTND_VERBS_SPIN");
@@ -76,6 +77,8 @@ static snd_status join(void)
 		s = snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_VERBS_SPIN: \"%s\": want a duration from 0 to 1s, such as 50us", op, spin);
 	if (s == SND_SUCCESS)
 		s = read_adopting(&adopting, op);
+	if (s == SND_SUCCESS)
+		s = snd_read_flag("SOFTND_VERBS_CHECK_PAGES", &checks_pages, op);
 	if (s != SND_SUCCESS)
 		return s;
 	if (is_in_job())
@@ -85,6 +88,8 @@ static snd_status join(void)
 	if (s != SND_SUCCESS)
 		return s;
 	snd_adopts(here.fabric, adopting);
+	if (checks_pages)
+		snd_check_pages(here.fabric);
 	if (*spin != '\0')
 		snd_engine_polls_on(here.fabric, duration);
 	snd_lock(here.fabric);

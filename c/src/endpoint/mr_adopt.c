@@ -192,6 +192,13 @@ void snd_adopts(struct snd_fabric *f, enum snd_adopting how)
 	snd_unlock(f);
 }
 
+void snd_check_pages(struct snd_fabric *f)
+{
+	snd_lock(f);
+	f->table->checks_pages = true;
+	snd_unlock(f);
+}
+
 /* pages is what the process has at the addresses of a region. */
 struct pages {
 	uint64_t at; /* where the next mapping must begin, or contain it */

@@ -10,6 +10,8 @@ struct snd_adopted;
 /* snd_adopts makes regions that are registered later adopt their pages. SND_ADOPT_ALWAYS: also while other threads of the program run, if the kernel can
  * make them wait. One fabric of the process may adopt. */
 void snd_adopts(struct snd_fabric *f, enum snd_adopting how);
+/* snd_check_pages makes each access of regions that are registered later check that the program has not unmapped their memory. */
+void snd_check_pages(struct snd_fabric *f);
 /* snd_adopt adopts the whole pages of a region for peers, and stores where they are in the arena. If the region stays private, it returns NULL, and
  * the reason if the fabric adopts and the region has a whole page. */
 struct snd_adopted *snd_adopt(struct snd_fabric *f, unsigned char *memory, uint64_t length, struct snd_location *place, const char **reason);

@@ -1,7 +1,14 @@
 /* The guarded access in full: it reports why it refuses. TWIN window/guard.go, window/guard_atomic.go, window/copy_unsafe.go, window/operand.go. */
 #include "window/guard.h"
 
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "error.h"
 
 void snd_copy_ordered(unsigned char *sink, const unsigned char *source, uint64_t n)
 {
@@ -57,6 +64,17 @@ static bool continues(uint64_t *bind, uint64_t word)
 	return *bind == word;
 }
 
+/* are_mapped reports whether the program still has the pages of registered memory, and prints if it has not. */
+static bool are_mapped(const unsigned char *at, uint64_t n)
+{
+	SND_KEEP_ERRNO;
+	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = (uintptr_t)at / page * page;
+	if (n == 0 || msync((void *)start, (uintptr_t)at + n - start, MS_ASYNC) == 0 || errno != ENOMEM)
+		return true;
+	fprintf(stderr, "softnd: check pages: of %" PRIu64 " bytes at %p, which a region covers, the program has unmapped some: end the region first\n", n, (const void *)at);
+	return false;
+}
+
 static enum snd_fault check_own(struct snd_guard *g, struct checked *r, const struct snd_operand *o, uint64_t n)
 {
 	struct snd_own_entry *e = g->cached;
@@ -77,6 +95,8 @@ static enum snd_fault check_own(struct snd_guard *g, struct checked *r, const st
 		return SND_FAULT_REVOKED;
 	r->memory = e->memory + (o->address - e->base);
 	r->entry = NULL;
+	if (snd_unlikely(g->table->checks_pages) && !are_mapped(r->memory, n))
+		return SND_FAULT_OUT_OF_RANGE;
 	return SND_NO_FAULT;
 }
 
@@ -91,7 +111,10 @@ static uint32_t denied_by(const struct snd_far *far)
 static unsigned char *own_memory(const struct snd_table *t, uint32_t token, uint64_t address, uint64_t n)
 {
 	const struct snd_own_entry *e = snd_lookup(t, token);
-	return e != NULL && snd_within(address, n, e->base, snd_length_of(e)) ? e->memory + (address - e->base) : NULL;
+	if (e == NULL || !snd_within(address, n, e->base, snd_length_of(e)))
+		return NULL;
+	unsigned char *at = e->memory + (address - e->base);
+	return !t->checks_pages || are_mapped(at, n) ? at : NULL;
 }
 
 static struct snd_location place_of(const struct snd_access_entry *e)

@@ -18,7 +18,8 @@ static void bind_entry(struct snd_region *r, struct snd_own_entry *e, uint64_t b
 {
 	e->memory = r->memory;
 	e->base = base;
-	const bool is_mapped = (rights & SNDL_RIGHT_LOCAL) != 0 && base != (uint64_t)(uintptr_t)r->memory;
+	const bool checked = r->i.adapter->object.fabric->table->checks_pages; /* the fast paths do not check */
+	const bool is_mapped = (rights & SNDL_RIGHT_LOCAL) != 0 && (checked || base != (uint64_t)(uintptr_t)r->memory);
 	e->length = is_mapped ? 0 : r->length;
 	e->mapped = is_mapped ? r->length : 0;
 	e->place = r->place;

@@ -39,6 +39,7 @@ struct snd_table {
 	uint32_t *free;                                /* indexes, in a ring; the one that has been free for longest first */
 	uint64_t free_head, free_tail, free_size;
 	uint64_t entries; /* of all blocks */
+	bool checks_pages; /* accesses of own memory check that the program has not unmapped it; for regions that are registered later, all of them do */
 };
 
 static inline uint32_t snd_index_of(uint32_t token) { return token & (uint32_t)SNDL_TOKEN_INDEX_MASK; }

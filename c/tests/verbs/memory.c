@@ -22,7 +22,6 @@ static void begin(const char *adopt)
 	CHECK(pd != NULL);
 }
 
-static void finish(void) { CHECK(ibv_dealloc_pd(pd) == 0 && ibv_close_device(context) == 0); }
 
 static struct ibv_mr *registered(void *at, size_t length)
 {
@@ -31,24 +30,37 @@ static struct ibv_mr *registered(void *at, size_t length)
 	return mr;
 }
 
-/* kind returns how memory is mapped: 's' as shared memory of the arena, 'p' as private memory of it, 0 otherwise. vmas is the number of mappings. */
-static char kind(const void *at, int *vmas)
+/* kind returns how memory is mapped: 's' as shared memory of the arena, 'p' as private memory of it, 0 otherwise. first, if it is not NULL, is where the
+ * mapping begins. */
+static char kind(const void *at, unsigned long *first)
 {
 	char line[512], found = 0;
 	FILE *f = fopen("/proc/self/maps", "r");
 	CHECK(f != NULL);
-	int n = 0;
-	for (; fgets(line, sizeof line, f) != NULL; n++) {
+	while (fgets(line, sizeof line, f) != NULL) {
 		unsigned long start, end;
 		char how;
 		CHECK(sscanf(line, "%lx-%lx %*c%*c%*c%c", &start, &end, &how) == 3);
-		if (start <= (uintptr_t)at && (uintptr_t)at < end && strstr(line, "softnd-arena") != NULL)
-			found = how;
+		if (start > (uintptr_t)at || (uintptr_t)at >= end)
+			continue;
+		found = strstr(line, "softnd-arena") != NULL ? how : 0;
+		if (first != NULL)
+			*first = start;
 	}
 	fclose(f);
-	if (vmas != NULL)
-		*vmas = n;
 	return found;
+}
+
+/* finish closes the device, and checks that nothing of the arena is left in the process. */
+static void finish(void)
+{
+	char line[512];
+	CHECK(ibv_dealloc_pd(pd) == 0 && ibv_close_device(context) == 0);
+	FILE *f = fopen("/proc/self/maps", "r");
+	CHECK(f != NULL);
+	while (fgets(line, sizeof line, f) != NULL)
+		CHECK(strstr(line, "softnd-arena") == NULL);
+	fclose(f);
 }
 
 static void fill(unsigned char *at, size_t length, unsigned seed)
@@ -70,28 +82,23 @@ static unsigned char *map_pages(size_t length)
 	return at;
 }
 
-/* await_alone waits until threads that have been joined are gone for the kernel, too. */
-static void await_alone(int threads)
-{
-	const time_t end = time(NULL) + 30;
-	for (int n = 0; n != threads;) {
-		DIR *d = opendir("/proc/self/task");
-		n = -2;
-		while (readdir(d) != NULL)
-			n++;
-		closedir(d);
-		CHECK(time(NULL) < end);
-	}
-}
-
 static int threads_now(void)
 {
 	int n = -2;
 	DIR *d = opendir("/proc/self/task");
+	CHECK(d != NULL);
 	while (readdir(d) != NULL)
 		n++;
 	closedir(d);
 	return n;
+}
+
+/* await_alone waits until threads that have been joined are gone for the kernel, too. */
+static void await_alone(int threads)
+{
+	const time_t end = time(NULL) + 30;
+	while (threads_now() != threads)
+		CHECK(time(NULL) < end);
 }
 
 /* Addresses and contents stay, and the pages are like any others afterwards. */
@@ -104,9 +111,8 @@ static void moves(void)
 		for (int of_heap = 0; of_heap < 2; of_heap++) {
 			const size_t length = lengths[i];
 			unsigned char *all = of_heap ? aligned_alloc(PAGE, length + 2 * PAGE) : map_pages(length + 2 * PAGE), *at = all + PAGE;
-			int before, after;
+			unsigned long first, middle, last;
 			fill(all, length + 2 * PAGE, i);
-			CHECK(kind(at, &before) == 0);
 			struct ibv_mr *mr = registered(at, length);
 			CHECK(kind(at, NULL) == 's' && kind(at + length - 1, NULL) == 's' && kind(all, NULL) == 0 && kind(at + length, NULL) == 0);
 			expect_filled(all, length + 2 * PAGE, i);
@@ -115,7 +121,8 @@ static void moves(void)
 			/* A region in an adopted one shares its pages, and one across the border is private. */
 			struct ibv_mr *part = registered(at, PAGE), *across = registered(at - PAGE, 2 * PAGE);
 			CHECK(kind(all, NULL) == 0 && ibv_dereg_mr(across) == 0 && ibv_dereg_mr(mr) == 0 && kind(at, NULL) == 's');
-			CHECK(ibv_dereg_mr(part) == 0 && kind(at, &after) == 0 && after == before);
+			CHECK(ibv_dereg_mr(part) == 0 && kind(all, &first) == 0 && kind(at, &middle) == 0 && kind(at + length, &last) == 0);
+			CHECK(of_heap || (first == middle && middle == last)); /* one mapping, as before */
 			expect_filled(all, length + 2 * PAGE, i + 1);
 			CHECK(madvise(at, length, MADV_DONTNEED) == 0);
 			for (size_t j = 0; j < length; j++)
@@ -244,7 +251,7 @@ static void parks(void)
 		CHECK(at[0] == 5 && at[PAGE] == 0 && at[2 * PAGE] == 7);
 		mr = registered(at, length);
 	}
-	CHECK(ibv_close_device(context) == 0 && kind(at, NULL) == 0 && at[0] == 5); /* with a region */
+	CHECK(ibv_close_device(context) == 0 && kind(at, NULL) == 0 && at[0] == 5 && ibv_dereg_mr(mr) == 0); /* too late */
 }
 
 struct writer {
@@ -353,9 +360,16 @@ static void request(struct side *s, const struct ibv_mr *mr, size_t offset, uint
 static void open_end(struct side *s)
 {
 	begin("auto");
+	CHECK(ibv_dealloc_pd(pd) == 0);
 	open_side(s, context, 0);
 	pd = s->pd;
 	make_qp(s, 0, 0);
+}
+
+static void close_end(struct side *s)
+{
+	close_side(s);
+	CHECK(ibv_close_device(context) == 0);
 }
 
 /* region registers memory with 4 whole pages, which requests name by its address, or by IOVA. */
@@ -390,6 +404,7 @@ static void own(int in, int out)
 	fill(at, length, 4);
 	CHECK(write(out, &go, 1) == 1 && read(in, &go, 1) == 1);
 	expect_filled(at, length, 4);
+	close_end(&s);
 }
 
 /* A peer accesses the whole pages of adopted memory while its owner is stopped, until the region ends. */
@@ -431,7 +446,8 @@ static void direct(void)
 	request(&s, mr, head + 3 * PAGE, 8, &to, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WC_SUCCESS);
 	CHECK(kill(owner, SIGCONT) == 0 && read(in[0], &go, 1) == 1);
 	request(&s, mr, 0, 3 * PAGE, &to, IBV_WR_RDMA_WRITE, IBV_WC_REM_ACCESS_ERR);
-	CHECK(write(out[1], "", 1) == 1 && waitpid(owner, &status, 0) == owner && status == 0);
+	CHECK(write(out[1], "", 1) == 1 && waitpid(owner, &status, 0) == owner && status == 0 && ibv_dereg_mr(mr) == 0);
+	close_end(&s);
 }
 
 static void ends(void)
