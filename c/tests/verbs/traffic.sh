@@ -206,6 +206,18 @@ counted)
 	grep -q 'counters/port_xmit_data=16384000$' "$work/client" || fail 'another number'
 	echo 'counters are live'
 	;;
+memcheck)
+	# valgrind finds no error of ours, with private and adopted memory. perftest has its own ones.
+	for SOFTND_VERBS_ADOPT in off auto; do
+		export SOFTND_VERBS_ADOPT
+		for program in 'ibv_rc_pingpong -c' 'ib_write_bw -F' $(stress && echo ib_send_bw ib_read_bw ib_atomic_bw); do
+			pair valgrind --leak-check=no $program -n 100
+			! grep -E '^==.*(libibverbs|librdmacm)' "$work/client" "$work/server" || fail "$program has errors"
+			grep -q 'ERROR SUMMARY' "$work/client" && grep -q 'ERROR SUMMARY' "$work/server" || fail "$program: no valgrind"
+			[ "${program#ib_}" != "$program" ] || grep -q 'ERROR SUMMARY: 0 errors' "$work/client" || fail "$program has errors"
+		done
+	done
+	;;
 links)
 	# Programs see RoCE, where a path needs a GID.
 	export SOFTND_VERBS_LINK=roce
