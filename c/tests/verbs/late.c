@@ -242,7 +242,8 @@ int main(void)
 	const int is_writer = split();
 	seed = 1 + (unsigned)is_writer;
 	for (int i = 0; i < 2; i++)
-		CHECK((memory[i] = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) != MAP_FAILED);
+		CHECK((memory[i] = mmap(NULL, SIZE + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) != MAP_FAILED);
+	memory[1] += 100; /* the first and last bytes of the region are on pages that are not adopted */
 	context = open_device();
 	open_side(&own, context, 0);
 	make_qp(&own, 0, 0);
