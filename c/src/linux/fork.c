@@ -27,9 +27,26 @@ static int ends[2] = {-1, -1}; /* the parent has the first, and the child closes
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool prepared;
 
+void snd_fork_hold(void)
+{
+	sigset_t all, mask;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &mask);
+	pthread_mutex_lock(&mutex);
+	signals = mask;
+}
+
+void snd_fork_release(void)
+{
+	sigset_t mask = signals;
+	pthread_mutex_unlock(&mutex);
+	pthread_sigmask(SIG_SETMASK, &mask, NULL);
+}
+
+/* before holds signals off until fork returns: a handler might call fork, or, in the child, write to memory that is still the parent's. */
 static void before(void)
 {
-	pthread_mutex_lock(&mutex);
+	snd_fork_hold();
 	if (awaits)
 		snd_stream_pair(ends);
 }
@@ -49,7 +66,7 @@ static void in_parent(void)
 	while (ends[0] >= 0 && read(ends[0], &none, 1) < 0 && errno == EINTR) {
 	}
 	close_end(0);
-	pthread_mutex_unlock(&mutex);
+	snd_fork_release();
 }
 
 static void close_last(void)
@@ -61,13 +78,15 @@ static void close_last(void)
 static void in_child(void)
 {
 	SND_UNCANCELED;
+	const sigset_t mask = signals;
 	while (count > 0)
 		close_last();
-	pthread_mutex_unlock(&mutex);
+	pthread_mutex_unlock(&mutex); /* the functions may use it */
 	for (const struct snd_fork_reset *r = resets; r != NULL; r = r->next)
 		r->run();
 	close_end(0);
 	close_end(1);
+	pthread_sigmask(SIG_SETMASK, &mask, NULL);
 }
 
 /* When a library is unloaded, the C library removes the handlers. */
@@ -86,22 +105,6 @@ bool snd_fork_prepare(void)
 }
 
 void snd_fork_awaits_child(bool now) { awaits = now; }
-
-void snd_fork_hold(void)
-{
-	sigset_t all, mask;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &mask);
-	pthread_mutex_lock(&mutex);
-	signals = mask;
-}
-
-void snd_fork_release(void)
-{
-	sigset_t mask = signals;
-	pthread_mutex_unlock(&mutex);
-	pthread_sigmask(SIG_SETMASK, &mask, NULL);
-}
 
 /* note notes a descriptor that children close. It returns false if there is no memory. */
 static bool note(int fd)

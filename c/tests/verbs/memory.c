@@ -1,10 +1,13 @@
 /* Adopted memory: registered pages that peers access without their owner. Each part runs in a process of its own. */
+#include <linux/io_uring.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 
 #include "sides.h"
@@ -150,6 +153,26 @@ static void stays_private(void)
 	finish();
 }
 
+/* The kernel may write for a program that has mapped the queues of io_uring and closed their descriptor. */
+static void ring(void)
+{
+	begin("auto");
+	struct io_uring_params params = {0};
+	const int fd = (int)syscall(SYS_io_uring_setup, 4, &params);
+	if (fd < 0) {
+		printf("skipped: the kernel gives this user no io_uring\n");
+		return;
+	}
+	void *queues = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, IORING_OFF_SQ_RING);
+	unsigned char *at = map_pages(PAGE);
+	CHECK(queues != MAP_FAILED && close(fd) == 0);
+	struct ibv_mr *mr = registered(at, PAGE);
+	CHECK(kind(at, NULL) == 0 && ibv_dereg_mr(mr) == 0 && munmap(queues, PAGE) == 0);
+	mr = registered(at, PAGE);
+	CHECK(kind(at, NULL) == 's' && ibv_dereg_mr(mr) == 0);
+	finish();
+}
+
 /* The program unmaps, moves, protects and replaces registered pages before it ends the region. */
 static void changed(void)
 {
@@ -213,6 +236,33 @@ static void forks(void)
 	finish();
 }
 
+static void fork_once(int number)
+{
+	(void)number;
+	const pid_t child = fork();
+	if (child == 0)
+		_exit(0);
+	CHECK(child > 0);
+}
+
+/* A signal that comes while the parent waits for its child finds a handler that forks. */
+static void signals(void)
+{
+	begin("auto");
+	const size_t length = 600 * PAGE;
+	unsigned char *at = map_pages(length);
+	struct ibv_mr *mr = registered(at, length);
+	fill(at, length, 1);
+	CHECK(signal(SIGCHLD, SIG_IGN) != SIG_ERR && signal(SIGALRM, fork_once) != SIG_ERR);
+	const struct itimerval often = {{0, 3000}, {0, 3000}}, never = {{0, 0}, {0, 0}};
+	CHECK(setitimer(ITIMER_REAL, &often, NULL) == 0);
+	for (int i = 0; i < 50; i++)
+		fork_once(0);
+	CHECK(setitimer(ITIMER_REAL, &never, NULL) == 0 && ibv_dereg_mr(mr) == 0);
+	expect_filled(at, length, 1);
+	finish();
+}
+
 static void *sleep_until(void *pipe_end)
 {
 	char c;
@@ -251,6 +301,17 @@ static void parks(void)
 		CHECK(at[0] == 5 && at[PAGE] == 0 && at[2 * PAGE] == 7);
 		mr = registered(at, length);
 	}
+
+	/* Also when it registers the same pages again. */
+	int ends[2];
+	pthread_t thread;
+	CHECK(pipe(ends) == 0 && pthread_create(&thread, NULL, sleep_until, &ends[0]) == 0 && ibv_dereg_mr(mr) == 0 && kind(at, NULL) == 'p');
+	close(ends[1]);
+	CHECK(pthread_join(thread, NULL) == 0);
+	close(ends[0]);
+	await_alone(alone);
+	mr = registered(at, length);
+	CHECK(kind(at, NULL) == 's');
 	CHECK(ibv_close_device(context) == 0 && kind(at, NULL) == 0 && at[0] == 5 && ibv_dereg_mr(mr) == 0); /* too late */
 }
 
@@ -479,7 +540,7 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		void (*run)(void);
-	} parts[] = {{"moves", moves}, {"stays_private", stays_private}, {"changed", changed}, {"forks", forks}, {"parks", parks}, {"threads", threads}, {"fills", fills}, {"direct", direct}, {"ends", ends}, {"killed", killed}};
+	} parts[] = {{"moves", moves}, {"stays_private", stays_private}, {"ring", ring}, {"changed", changed}, {"forks", forks}, {"signals", signals}, {"parks", parks}, {"threads", threads}, {"fills", fills}, {"direct", direct}, {"ends", ends}, {"killed", killed}};
 	name_fabric("memory");
 	for (unsigned i = 0; i < sizeof parts / sizeof parts[0]; i++) {
 		if (argc > 1 && strcmp(argv[1], parts[i].name) != 0)
