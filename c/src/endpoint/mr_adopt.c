@@ -171,6 +171,14 @@ static void end_all(struct snd_fabric *f)
 	}
 }
 
+static bool has_parked(void)
+{
+	const struct snd_adopted *e = extents;
+	while (e != NULL && e->regions > 0)
+		e = e->next;
+	return e != NULL;
+}
+
 /* Forked children have no thread of the program but one. Peers never access their memory. */
 static void reset(void)
 {
@@ -223,7 +231,7 @@ static bool check_pages(void *arg, const struct snd_vma *v)
 static bool check_vma(void *arg, const struct snd_vma *v)
 {
 	++*(uint32_t *)arg;
-	return strncmp(v->name, "/[aio]", 6) != 0 && (strncmp(v->name, "/dev/", 5) != 0 || strncmp(v->name, "/dev/shm/", 9) == 0 || strncmp(v->name, "/dev/zero", 9) == 0);
+	return strncmp(v->name, "/[aio]", 6) != 0 && strstr(v->name, "[io_uring]") == NULL && (strncmp(v->name, "/dev/", 5) != 0 || strncmp(v->name, "/dev/shm/", 9) == 0 || strncmp(v->name, "/dev/zero", 9) == 0);
 }
 
 /* has_few_vmas reports whether the process is far from the number of mappings at which the kernel refuses more. */
@@ -285,8 +293,6 @@ static struct snd_adopted *adopt(struct snd_fabric *f, unsigned char *memory, ui
 	bool alone;
 	if ((*reason = refusal(f, length, &alone)) != NULL)
 		return NULL;
-	if (alone)
-		end_all(f);
 	struct snd_adopted *e = malloc(sizeof *e);
 	uint64_t offset;
 	*reason = "the arena has no room";
@@ -328,7 +334,10 @@ struct snd_adopted *snd_adopt(struct snd_fabric *f, unsigned char *memory, uint6
 	*reason = NULL;
 	if (f->adopting == SND_ADOPT_OFF)
 		return NULL;
+	bool locked;
 	snd_fork_hold();
+	if (has_parked() && snd_is_alone(&locked))
+		end_all(f); /* the region may be of their pages, or need their room */
 	const bool seen = snd_each_vma(start, stop, check_pages, &all);
 	const uint64_t offset = all.first.offset + (start - all.first.start);
 	if (seen && all.vmas == 1 && all.first.shared && is_of_arena(&all.first) && (e = find(offset, length)) != NULL) {
