@@ -1,10 +1,12 @@
 /* Adopted memory: registered pages that peers access without their owner. Each part runs in a process of its own. */
+#include <linux/io_uring.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 
@@ -148,6 +150,26 @@ static void stays_private(void)
 	begin("off");
 	struct ibv_mr *mr = registered(map_pages(PAGE), PAGE);
 	CHECK(kind(mr->addr, NULL) == 0 && ibv_dereg_mr(mr) == 0);
+	finish();
+}
+
+/* The kernel may write for a program that has mapped the queues of io_uring and closed their descriptor. */
+static void ring(void)
+{
+	begin("auto");
+	struct io_uring_params params = {0};
+	const int fd = (int)syscall(SYS_io_uring_setup, 4, &params);
+	if (fd < 0) {
+		printf("skipped: the kernel gives this user no io_uring\n");
+		return;
+	}
+	void *queues = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, IORING_OFF_SQ_RING);
+	unsigned char *at = map_pages(PAGE);
+	CHECK(queues != MAP_FAILED && close(fd) == 0);
+	struct ibv_mr *mr = registered(at, PAGE);
+	CHECK(kind(at, NULL) == 0 && ibv_dereg_mr(mr) == 0 && munmap(queues, PAGE) == 0);
+	mr = registered(at, PAGE);
+	CHECK(kind(at, NULL) == 's' && ibv_dereg_mr(mr) == 0);
 	finish();
 }
 
@@ -518,7 +540,7 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		void (*run)(void);
-	} parts[] = {{"moves", moves}, {"stays_private", stays_private}, {"changed", changed}, {"forks", forks}, {"signals", signals}, {"parks", parks}, {"threads", threads}, {"fills", fills}, {"direct", direct}, {"ends", ends}, {"killed", killed}};
+	} parts[] = {{"moves", moves}, {"stays_private", stays_private}, {"ring", ring}, {"changed", changed}, {"forks", forks}, {"signals", signals}, {"parks", parks}, {"threads", threads}, {"fills", fills}, {"direct", direct}, {"ends", ends}, {"killed", killed}};
 	name_fabric("memory");
 	for (unsigned i = 0; i < sizeof parts / sizeof parts[0]; i++) {
 		if (argc > 1 && strcmp(argv[1], parts[i].name) != 0)
