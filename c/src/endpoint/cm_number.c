@@ -195,7 +195,7 @@ static void step_passive(struct snd_endpoint *ep)
 		become_ready(ep, number_of(ep));
 		match(ep);
 	} else {
-		check_wait(ep, false); /* a peer that is stopped completes nothing */
+		check_wait(ep, NULL); /* a peer that is stopped completes nothing */
 	}
 }
 
