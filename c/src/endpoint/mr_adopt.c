@@ -85,6 +85,9 @@ static bool park(unsigned char *at, uint64_t n, const struct snd_arena *a, uint6
 	return true;
 }
 
+/* withhold takes pages from a forked child, as if the parent had called ibv_fork_init for a card. */
+static void withhold(unsigned char *at, uint64_t n) { (void)mmap(at, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0); }
+
 /* take_back makes a part of a mapping private. */
 static void take_back(struct walk *w, unsigned char *at, uint64_t n, uint64_t offset, const struct snd_vma *v)
 {
@@ -104,8 +107,8 @@ static void take_back(struct walk *w, unsigned char *at, uint64_t n, uint64_t of
 			snd_unprotect(protection);
 		parked = !anonymous && park(at, n, a, offset);
 	}
-	if (a == NULL && !anonymous) /* as if the parent had called ibv_fork_init for a card */
-		(void)mmap(at, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+	if (a == NULL && !anonymous)
+		withhold(at, n);
 	else if (access != (PROT_READ | PROT_WRITE))
 		(void)mprotect(at, n, access);
 	w->left += anonymous ? 0 : n;
@@ -179,15 +182,30 @@ static bool has_parked(void)
 	return e != NULL;
 }
 
+/* copy_unseen makes pages private that the process can read, without knowing whose they are. */
+static void copy_unseen(unsigned char *at, uint64_t n)
+{
+	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), half = n / 2 / page * page;
+	if (snd_prefault(at, n, false) == 0) {
+		if (!copy_aside(at, n, at))
+			withhold(at, n);
+	} else if (half > 0) {
+		copy_unseen(at, half);
+		copy_unseen(at + half, n - half);
+	}
+}
+
 /* Forked children have no thread of the program but one. Peers never access their memory. */
 static void reset(void)
 {
 	struct walk w = {.alone = true};
 	arena = NULL;
-	if (extents != NULL)
-		(void)snd_each_vma(0, UINT64_MAX, take_back_vma, &w);
-	for (struct snd_adopted *e; (e = extents) != NULL; free(e))
+	const bool seen = extents == NULL || snd_each_vma(0, UINT64_MAX, take_back_vma, &w);
+	for (struct snd_adopted *e; (e = extents) != NULL; free(e)) {
 		extents = e->next;
+		if (!seen) /* no /proc, or no free descriptor: at least where the program had them first */
+			copy_unseen(e->start, e->length);
+	}
 	adopted_bytes = 0;
 	snd_fork_awaits_child(false);
 }

@@ -236,6 +236,33 @@ static void forks(void)
 	finish();
 }
 
+/* A child that has no descriptor to read its mappings still gets its own pages, and the parent may have unmapped some. */
+static void blind_child(void)
+{
+	begin("auto");
+	unsigned char *at = map_pages(9 * PAGE);
+	struct ibv_mr *mr = registered(at, 9 * PAGE);
+	struct rlimit limit;
+	fill(at, 9 * PAGE, 1);
+	CHECK(munmap(at + 2 * PAGE, PAGE) == 0 && getrlimit(RLIMIT_NOFILE, &limit) == 0);
+	CHECK(setrlimit(RLIMIT_NOFILE, &(struct rlimit){3, limit.rlim_max}) == 0);
+	const pid_t child = fork();
+	CHECK(child >= 0 && setrlimit(RLIMIT_NOFILE, &limit) == 0);
+	if (child == 0) {
+		for (int i = 0; i < 9; i++)
+			CHECK(kind(at + i * PAGE, NULL) == 0 && (i == 2 || at[i * PAGE] == (unsigned char)(i + 1)));
+		memset(at, 0xee, 2 * PAGE);
+		memset(at + 3 * PAGE, 0xee, 6 * PAGE);
+		_exit(0);
+	}
+	int status;
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	expect_filled(at, 2 * PAGE, 1);
+	expect_filled(at + 3 * PAGE, 6 * PAGE, 4);
+	CHECK(ibv_dereg_mr(mr) == 0);
+	finish();
+}
+
 static void fork_once(int number)
 {
 	(void)number;
@@ -540,7 +567,7 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		void (*run)(void);
-	} parts[] = {{"moves", moves}, {"stays_private", stays_private}, {"ring", ring}, {"changed", changed}, {"forks", forks}, {"signals", signals}, {"parks", parks}, {"threads", threads}, {"fills", fills}, {"direct", direct}, {"ends", ends}, {"killed", killed}};
+	} parts[] = {{"moves", moves}, {"stays_private", stays_private}, {"ring", ring}, {"changed", changed}, {"forks", forks}, {"blind_child", blind_child}, {"signals", signals}, {"parks", parks}, {"threads", threads}, {"fills", fills}, {"direct", direct}, {"ends", ends}, {"killed", killed}};
 	name_fabric("memory");
 	for (unsigned i = 0; i < sizeof parts / sizeof parts[0]; i++) {
 		if (argc > 1 && strcmp(argv[1], parts[i].name) != 0)
