@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -40,7 +41,8 @@ static bool store(int fd, const char *file)
 enum { OPENED = 8 };
 static struct opened {
 	atomic_int fd; /* and 1; 0 = free */
-	ino_t file;
+	dev_t system;
+	ino_t file; /* another file system may have a file of this number */
 	char path[DEVICE_FILE];
 } opened[OPENED];
 static atomic_bool any_opened;
@@ -51,7 +53,7 @@ static bool is_open(const struct opened *o)
 {
 	struct stat st;
 	const int fd = atomic_load(&o->fd) - 1;
-	return fd >= 0 && fstat(fd, &st) == 0 && st.st_ino == o->file;
+	return fd >= 0 && fstat(fd, &st) == 0 && st.st_dev == o->system && st.st_ino == o->file;
 }
 
 static void remember(int fd, const char *file)
@@ -63,6 +65,7 @@ static void remember(int fd, const char *file)
 	for (struct opened *o = opened; o < opened + OPENED; o++)
 		if (!is_open(o)) {
 			atomic_store(&o->fd, 0);
+			o->system = st.st_dev;
 			o->file = st.st_ino;
 			strcpy(o->path, file); /* NOLINT(clang-analyzer-security.insecureAPI.strcpy): it fits */
 			atomic_store(&o->fd, fd + 1);
@@ -83,12 +86,30 @@ void renew(int fd)
 	errno = saved;
 }
 
+/* device_file returns which file of the device an open file without a byte is, or "". buffer holds the result. The path of the open may be relative to
+ * a directory, or through links, and the program may have files of its own with such names. */
+static const char *device_file(int fd, const struct stat *opened_file, char buffer[PATH_MAX])
+{
+	char link[32], path[PATH_MAX];
+	struct stat st;
+	(void)snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+	const ssize_t n = readlink(link, path, sizeof path - 1);
+	if (n <= 0)
+		return "";
+	path[n] = '\0';
+	const char *file = in_device(path), *own;
+	if (*file == '\0' || (own = device_path(file, buffer)) == NULL || stat(own, &st) != 0 || st.st_dev != opened_file->st_dev || st.st_ino != opened_file->st_ino)
+		return "";
+	return in_device(own);
+}
+
 void fill(int fd, const char *path)
 {
 	const int saved = errno;
-	const char *file = in_device(path);
+	const char *file;
+	char buffer[PATH_MAX];
 	struct stat st;
-	if (*file != '\0' && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == 0) {
+	if ((path[0] != '/' || *in_device(path) != '\0') && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == 0 && *(file = device_file(fd, &st, buffer)) != '\0') {
 		const int memory = memfd_create("softnd", MFD_CLOEXEC);
 		if (memory >= 0 && store(memory, file) && dup3(memory, fd, (fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0 ? O_CLOEXEC : 0) == fd)
 			remember(fd, file);

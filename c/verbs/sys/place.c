@@ -46,6 +46,8 @@ static const char *in_tree(const char *directory, const char *rest, const char *
 
 const char *beside(const char *name, char buffer[PATH_MAX]) { return in_tree("/", name, NULL, buffer); }
 
+const char *device_path(const char *name, char buffer[PATH_MAX]) { return in_tree(DEVICE_SYSFS DEVICE_NAME "/", name, NULL, buffer); }
+
 const char *in_device(const char *placed)
 {
 	static const char directory[] = DEVICE_SYSFS DEVICE_NAME "/";

@@ -11,6 +11,8 @@ const char *place(const char *path, char buffer[PATH_MAX]);
 const char *in_device(const char *placed);
 /* beside returns the path of a file beside this library, or NULL. */
 const char *beside(const char *name, char buffer[PATH_MAX]);
+/* device_path returns the path of a file of the device in the tree, or NULL. */
+const char *device_path(const char *name, char buffer[PATH_MAX]);
 
 /* Files of the tree without a byte stand for ones with another text in each process or at each moment. softnd_device_file, a call of libibverbs,
  * stores that text, and returns its length; 0 = there is none. path is below the device's directory. */

@@ -93,6 +93,36 @@ static void test_open(void)
 	CHECK(unlink(created) == 0);
 }
 
+/* A descriptor of a directory leads to the same texts. */
+static void test_relative(void)
+{
+	const int dir = open(DEVICE, O_RDONLY | O_DIRECTORY);
+	CHECK(dir >= 0 && has_guid(openat(dir, "node_guid", O_RDONLY)) && has_guid(openat64(dir, "node_guid", O_RDONLY)));
+	CHECK(has_guid(openat(dir, "ports/../node_guid", O_RDONLY)));
+	CHECK(fchdir(dir) == 0 && has_guid(open("node_guid", O_RDONLY)) && file_has_guid(fopen("./node_guid", "r")));
+	CHECK(close(dir) == 0 && chdir("/") == 0);
+}
+
+/* A file of the program's own is no file of the device, whatever its name is. */
+static void test_own_file(void)
+{
+	const char *folder = getenv("TMPDIR");
+	char created[512], command[600];
+	struct stat st;
+	snprintf(created, sizeof created, "%s/paths-%d", folder != NULL ? folder : "/tmp", (int)getpid());
+	const size_t root = strlen(created);
+	strcat(created, DEVICE);
+	snprintf(command, sizeof command, "mkdir -p %s", created);
+	CHECK(system(command) == 0);
+	strcat(created, "/node_guid");
+	const int fd = open(created, O_CREAT | O_EXCL | O_RDWR, 0600);
+	CHECK(fd >= 0 && write(fd, "mine", 4) == 4 && close(fd) == 0);
+	CHECK(stat(created, &st) == 0 && st.st_size == 4);
+	created[root] = '\0';
+	snprintf(command, sizeof command, "rm -r %s", created);
+	CHECK(system(command) == 0);
+}
+
 static void test_stat(void)
 {
 	struct stat st;
@@ -203,6 +233,8 @@ int main(void)
 {
 	test_errno();
 	test_open();
+	test_relative();
+	test_own_file();
 	test_stat();
 	test_access();
 	test_links();
