@@ -241,13 +241,12 @@ static int next_event(struct channel *c, struct rdma_cm_event **event)
 	for (;;) {
 		lock();
 		struct event *e = take(c);
-		const int fd = c->public.fd;
+		const int fd = c->public.fd, flags = fd < 0 ? 0 : fcntl(fd, F_GETFL); /* the program may destroy the channel after this */
 		unlock();
 		if (e != NULL) {
 			*event = &e->public;
 			return 0;
 		}
-		const int flags = fd < 0 ? 0 : fcntl(fd, F_GETFL);
 		if (flags < 0)
 			return -1;
 		if ((flags & O_NONBLOCK) != 0)

@@ -69,6 +69,7 @@ struct id {
 	enum state state;
 	int port;       /* socket with the name of its port; -1 = none */
 	int connection; /* -1 = none */
+	bool has_no_qp; /* the program has destroyed it, perhaps with ibv_destroy_qp */
 	int timer;      /* while a request waits for a listener, or an end for the program; else -1 */
 	unsigned tries; /* of such a wait */
 	struct message *request; /* the latest that was sent, or waits; NULL = none */
@@ -139,8 +140,10 @@ void on_socket(struct id *id);
 /* close_connection ends the connection, or the wait for a listener. */
 void close_connection(struct id *id);
 
-/* A call of our libibverbs: whether completions of a queue pair wait to be polled. */
+/* Calls of our libibverbs: the first reports whether completions of a queue pair may wait to be polled, the second sets what it calls before it destroys
+ * a queue pair. */
 bool softnd_has_completions(struct ibv_qp *qp);
+void softnd_watch_destroyed(void (*call)(struct ibv_qp *qp));
 
 /* complete waits for the event of a call that has begun, if the identifier is synchronous. The lock is not held. */
 int complete(struct id *id, int begun);

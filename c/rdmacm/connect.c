@@ -161,7 +161,7 @@ static void end_tries(struct id *id)
 	id->timer = -1;
 }
 
-static bool has_completions(const struct id *id) { return id->public.qp != NULL && softnd_has_completions(id->public.qp); }
+static bool has_completions(const struct id *id) { return id->public.qp != NULL && !id->has_no_qp && softnd_has_completions(id->public.qp); }
 
 /* disconnected ends the connection, and tells the program if it has no completions to poll, or does not poll them. */
 static void disconnected(struct id *id)

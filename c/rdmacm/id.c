@@ -48,6 +48,17 @@ void free_id(struct id *id)
 	free(id);
 }
 
+static void forget(struct ibv_qp *qp)
+{
+	lock();
+	for (struct id *id = ids; id != NULL; id = id->next)
+		if (id->public.qp == qp)
+			id->has_no_qp = true;
+	unlock();
+}
+
+__attribute__((constructor)) static void watch_queue_pairs(void) { softnd_watch_destroyed(forget); }
+
 struct id *next_incoming(struct id *after, const struct id *listener)
 {
 	struct id *id = after == NULL ? ids : after->next;

@@ -60,6 +60,7 @@ int rdma_create_qp_ex(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 		destroy_cqs(id);
 		return fail(error);
 	}
+	id_of(id)->has_no_qp = false;
 	id->qp = ibv_create_qp_ex(id->verbs, attr);
 	int error = id->qp == NULL ? errno : 0;
 	if (error == 0) {

@@ -64,11 +64,19 @@ static bool has_results(snd_endpoint *endpoint)
 	SND_GET(endpoint, SND_TYPE_ENDPOINT, "results", bool, snd_cq_has(endpoint->receive_cq, endpoint) || snd_cq_has(endpoint->initiator_cq, endpoint), false);
 }
 
+static void (*_Atomic destroys)(struct ibv_qp *qp);
+
+void softnd_watch_destroyed(void (*call)(struct ibv_qp *qp)) { destroys = call; }
+
 bool softnd_has_completions(struct ibv_qp *public)
 {
-	snd_endpoint *core = ((struct qp *)public)->core;
-	(void)serve_rest(core);
-	return has_results(core);
+	struct qp *qp = (struct qp *)public;
+	if (pthread_mutex_trylock(&qp->changing) != 0)
+		return true;
+	(void)serve_rest(qp->core);
+	const bool has = has_results(qp->core);
+	(void)pthread_mutex_unlock(&qp->changing);
+	return has;
 }
 
 static snd_status drop_results(snd_endpoint *endpoint)
@@ -239,6 +247,9 @@ struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *public)
 int ibv_destroy_qp(struct ibv_qp *public)
 {
 	struct qp *qp = (struct qp *)public;
+	void (*call)(struct ibv_qp *) = destroys;
+	if (call != NULL)
+		call(public);
 	const int error = end_endpoint(qp->core);
 	if (error != 0)
 		return error;

@@ -34,8 +34,10 @@ struct qp {
 int new_endpoint(struct qp *qp, snd_endpoint **core);
 /* serve_rest serves what the peer has sent already: a card would have taken it before the call. */
 snd_status serve_rest(snd_endpoint *core);
-/* softnd_has_completions reports whether completions of a queue pair wait to be polled. librdmacm calls it. */
+/* softnd_has_completions reports whether completions of a queue pair may wait to be polled. librdmacm calls it. */
 bool softnd_has_completions(struct ibv_qp *qp);
+/* softnd_watch_destroyed sets a function of librdmacm, which ibv_destroy_qp calls first. */
+void softnd_watch_destroyed(void (*call)(struct ibv_qp *qp));
 /* end_endpoint ends an endpoint, and drops its results. It returns an errno. */
 int end_endpoint(snd_endpoint *core);
 

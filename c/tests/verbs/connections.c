@@ -348,17 +348,23 @@ static void check_limits(const struct rdma_cm_id *id, uint8_t reads, uint8_t ret
 	CHECK(attr.retry_cnt == retry_cnt && attr.rnr_retry == rnr_retry);
 }
 
-/* end_after_message ends the connection after a message. The other side hears of the end when it has polled the completion, or does not poll it. */
-static void end_after_message(struct rdma_cm_id *from, struct rdma_cm_id *to, bool polls)
+enum way { POLLS, WAITS, DESTROYS };
+
+/* end_after_message ends the connection after a message. The other side hears of the end when it has polled the completion, or does not poll it, or
+ * has destroyed its queue pair, as rping does. */
+static void end_after_message(struct rdma_cm_id *from, struct rdma_cm_id *to, enum way way)
 {
 	struct rdma_cm_event *e;
 	struct ibv_wc wc;
 	CHECK(rdma_post_recvv(to, NULL, NULL, 0) == 0 && rdma_post_sendv(from, NULL, NULL, 0, IBV_SEND_SIGNALED) == 0 && rdma_get_send_comp(from, &wc) == 1);
 	rdma_destroy_ep(from);
 	CHECK(fcntl(to->channel->fd, F_SETFL, O_NONBLOCK) == 0 && rdma_get_cm_event(to->channel, &e) != 0 && errno == EAGAIN);
-	CHECK(fcntl(to->channel->fd, F_SETFL, 0) == 0 && (!polls || (ibv_poll_cq(to->recv_cq, 1, &wc) == 1 && wc.status == IBV_WC_SUCCESS)));
+	CHECK(fcntl(to->channel->fd, F_SETFL, 0) == 0 && (way != POLLS || (ibv_poll_cq(to->recv_cq, 1, &wc) == 1 && wc.status == IBV_WC_SUCCESS)));
+	CHECK(way != DESTROYS || ibv_destroy_qp(to->qp) == 0);
 	see(to->channel, RDMA_CM_EVENT_DISCONNECTED, to, 0);
-	CHECK(polls || ibv_poll_cq(to->recv_cq, 1, &wc) == 1);
+	CHECK(way != WAITS || ibv_poll_cq(to->recv_cq, 1, &wc) == 1);
+	if (way == DESTROYS)
+		to->qp = NULL;
 	rdma_destroy_ep(to);
 }
 
@@ -378,7 +384,7 @@ static void defaults(void)
 	CHECK(ibv_query_device(listener->verbs, &device) == 0);
 	snprintf(port, sizeof port, "%u", ntohs(rdma_get_src_port(listener)));
 	hints.ai_flags = 0;
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < 3; i++) {
 		struct rdma_conn_param *p = i == 0 ? NULL : &most, too_many = {.initiator_depth = (uint8_t)(device.max_qp_rd_atom + 1)};
 		CHECK(rdma_getaddrinfo("127.0.0.1", port, &hints, &info) == 0 && rdma_create_ep(&id, info, NULL, &attr) == 0);
 		rdma_freeaddrinfo(info);
@@ -388,7 +394,7 @@ static void defaults(void)
 		CHECK(pthread_create(&thread, NULL, accept_plainly, listener) == 0 && rdma_connect(id, p) == 0 && pthread_join(thread, &server) == 0);
 		check_limits(id, (uint8_t)device.max_qp_rd_atom, i == 0 ? 7 : 1, i == 0 ? 7 : 2);
 		check_limits(server, (uint8_t)device.max_qp_rd_atom, i == 0 ? 7 : 1, i == 0 ? 7 : 2);
-		end_after_message(i == 0 ? server : id, i == 0 ? id : server, i == 0);
+		end_after_message(i == 0 ? server : id, i == 0 ? id : server, (enum way)i);
 	}
 	rdma_destroy_ep(listener);
 }
