@@ -185,22 +185,26 @@ void drop_events(struct id *id)
 	settle(c);
 }
 
-static bool move_socket(struct id *id, struct channel *to)
+static bool move_sockets(struct id *id, struct channel *to)
 {
-	const int socket = id->connection >= 0 ? id->connection : id->state == LISTENING ? id->port : id->timer;
-	if (socket >= 0)
-		unwatch(id, socket);
+	const int sockets[] = {id->connection, id->timer, id->state == LISTENING ? id->port : -1};
+	bool moved = true;
+	for (int i = 0; i < 3; i++)
+		if (sockets[i] >= 0)
+			unwatch(id, sockets[i]);
 	id->channel = to;
 	id->public.channel = &to->public;
-	return socket < 0 || watch(id, socket);
+	for (int i = 0; i < 3; i++)
+		moved = (sockets[i] < 0 || watch(id, sockets[i])) && moved;
+	return moved;
 }
 
 bool move(struct id *id, struct channel *to)
 {
 	struct channel *c = id->channel;
-	bool moved = move_socket(id, to);
+	bool moved = move_sockets(id, to);
 	for (struct id *i = next_incoming(NULL, id); i != NULL; i = next_incoming(i, id))
-		moved = move_socket(i, to) && moved;
+		moved = move_sockets(i, to) && moved;
 	for (struct event **at = &c->first; *at != NULL;) {
 		struct event *e = *at;
 		if (e->of != id) {
@@ -208,7 +212,7 @@ bool move(struct id *id, struct channel *to)
 			continue;
 		}
 		if (e->public.id != &id->public) /* of a request */
-			moved = move_socket(id_of(e->public.id), to) && moved;
+			moved = move_sockets(id_of(e->public.id), to) && moved;
 		unlink_event(c, at);
 		append(to, e);
 	}

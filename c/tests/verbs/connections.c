@@ -155,6 +155,9 @@ static void orderly(void)
 	client = new_client(ntohs(rdma_get_src_port(listener.id)));
 	server = meet(&listener, &client);
 	CHECK(rdma_disconnect(client.id) == 0);
+	struct rdma_event_channel *first = client.channel;
+	CHECK((client.channel = rdma_create_event_channel()) != NULL && rdma_migrate_id(client.id, client.channel) == 0);
+	rdma_destroy_event_channel(first);
 	see(client.channel, RDMA_CM_EVENT_DISCONNECTED, client.id, 0);
 	see(listener.channel, RDMA_CM_EVENT_DISCONNECTED, server, 0);
 	CHECK(rdma_destroy_id(server) == 0);
