@@ -100,7 +100,7 @@ static void take_back(struct walk *w, unsigned char *at, uint64_t n, uint64_t of
 	} else if (w->alone) {
 		if (v->readable || mprotect(at, n, PROT_READ) == 0)
 			anonymous = copy_aside(at, n, at);
-	} else if (v->shared) {
+	} else if (v->shared && a != NULL) { /* a forked child has one thread */
 		const int protection = w->protects ? snd_protect(at, n, true) : -1;
 		anonymous = protection >= 0 && copy_aside(at, n, a->base + offset);
 		if (protection >= 0)
@@ -147,10 +147,24 @@ static void forget(struct snd_fabric *f, struct snd_adopted *e)
 	snd_fork_awaits_child(extents != NULL);
 }
 
-/* end takes the pages of an extent back that no region uses. It keeps the extent as long as the process maps it. */
+/* check_vma counts the mappings of the process. A request of the kernel's asynchronous input, or a device, could write to pages that it knows. */
+static bool check_vma(void *arg, const struct snd_vma *v)
+{
+	++*(uint32_t *)arg;
+	return strncmp(v->name, "/[aio]", 6) != 0 && strstr(v->name, "[io_uring]") == NULL && (strncmp(v->name, "/dev/", 5) != 0 || strncmp(v->name, "/dev/shm/", 9) == 0 || strncmp(v->name, "/dev/zero", 9) == 0);
+}
+
+/* may_be_pinned counts the mappings of the process, and reports whether something else than its threads could write to its pages. */
+static bool may_be_pinned(uint32_t *vmas) { return !snd_each_vma(0, UINT64_MAX, check_vma, vmas) || snd_may_be_pinned(); }
+
+/* end takes the pages of an extent back that no region uses. It keeps the extent as long as the process maps it, and the pages while a device, or input
+ * that the program has begun since it registered them, could write there. */
 static void end(struct snd_fabric *f, struct snd_adopted *e)
 {
 	bool locked;
+	uint32_t vmas = 0;
+	if (may_be_pinned(&vmas))
+		return;
 	struct walk w = {.f = f, .extent = e, .alone = snd_is_alone(&locked), .protects = f->adopting == SND_ADOPT_ALWAYS};
 	const uint64_t start = (uint64_t)(uintptr_t)e->start;
 	bool complete = snd_each_vma(start, start + e->length, take_back_vma, &w);
@@ -229,6 +243,7 @@ void snd_check_pages(struct snd_fabric *f)
 struct pages {
 	uint64_t at; /* where the next mapping must begin, or contain it */
 	bool anonymous;
+	bool in_order; /* all are shared pages of one file, as they follow each other there */
 	uint32_t vmas;
 	struct snd_vma first;
 };
@@ -239,17 +254,11 @@ static bool check_pages(void *arg, const struct snd_vma *v)
 	const uint64_t stack = (uint64_t)(uintptr_t)__builtin_frame_address(0);
 	if (p->vmas++ == 0)
 		p->first = *v;
+	p->in_order &= v->start <= p->at && v->shared && v->inode == p->first.inode && v->device == p->first.device && v->offset - p->first.offset == v->start - p->first.start;
 	p->anonymous &= v->start <= p->at && v->readable && v->writable && !v->shared && v->inode == 0 && (v->start > stack || v->end <= stack) &&
 		(v->name[0] == 0 || strcmp(v->name, "[heap]") == 0 || strncmp(v->name, "[anon", 5) == 0);
 	p->at = v->end;
 	return true;
-}
-
-/* check_vma counts the mappings of the process. A request of the kernel's asynchronous input, or a device, could write to pages that it knows. */
-static bool check_vma(void *arg, const struct snd_vma *v)
-{
-	++*(uint32_t *)arg;
-	return strncmp(v->name, "/[aio]", 6) != 0 && strstr(v->name, "[io_uring]") == NULL && (strncmp(v->name, "/dev/", 5) != 0 || strncmp(v->name, "/dev/shm/", 9) == 0 || strncmp(v->name, "/dev/zero", 9) == 0);
 }
 
 /* has_few_vmas reports whether the process is far from the number of mappings at which the kernel refuses more. */
@@ -280,7 +289,7 @@ static const char *refusal(struct snd_fabric *f, uint64_t length, bool *alone)
 		return "the process has locked memory";
 	if (!*alone && f->adopting != SND_ADOPT_ALWAYS)
 		return "the program has other threads, which may write there";
-	if (!snd_each_vma(0, UINT64_MAX, check_vma, &vmas) || snd_may_be_pinned())
+	if (may_be_pinned(&vmas))
 		return "the process uses a device or asynchronous input, which may write there";
 	if (!has_few_vmas(vmas))
 		return "the process has many mappings";
@@ -302,6 +311,9 @@ static const char *move(struct snd_fabric *f, struct snd_adopted *e, bool alone)
 		snd_unprotect(protection);
 	if (!moved)
 		return "the kernel does not map pages of the arena there";
+	/* Two mappings that differ: mremap refuses to grow both at once. It would add the next pages of the arena, which are another's. */
+	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	(void)madvise(e->start + e->length - page, page, MADV_SEQUENTIAL);
 	(void)snd_prefault(e->start, e->length, true);
 	return NULL;
 }
@@ -347,7 +359,7 @@ struct snd_adopted *snd_adopt(struct snd_fabric *f, unsigned char *memory, uint6
 	SND_KEEP_ERRNO;
 	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), start = (uint64_t)(uintptr_t)memory, stop = start + length;
 	const uint64_t first = (start + page - 1) / page * page, last = stop / page * page;
-	struct pages all = {.at = start, .anonymous = true}, whole = {.at = first, .anonymous = true};
+	struct pages all = {.at = start, .in_order = true}, whole = {.at = first, .anonymous = true};
 	struct snd_adopted *e = NULL;
 	*reason = NULL;
 	if (f->adopting == SND_ADOPT_OFF)
@@ -358,7 +370,7 @@ struct snd_adopted *snd_adopt(struct snd_fabric *f, unsigned char *memory, uint6
 		end_all(f); /* the region may be of their pages, or need their room */
 	const bool seen = snd_each_vma(start, stop, check_pages, &all);
 	const uint64_t offset = all.first.offset + (start - all.first.start);
-	if (seen && all.vmas == 1 && all.first.shared && is_of_arena(&all.first) && (e = find(offset, length)) != NULL) {
+	if (seen && all.in_order && all.at >= stop && is_of_arena(&all.first) && (e = find(offset, length)) != NULL) {
 		e->regions++;
 		*place = (struct snd_location){.offset = offset};
 	} else if (first < last) {

@@ -173,6 +173,36 @@ static void ring(void)
 	finish();
 }
 
+/* An io_uring that the program has made since it registered memory may write there: the region's end leaves its pages shared until the io_uring has ended. */
+static void pinned(void)
+{
+	begin("auto");
+	unsigned char *at = map_pages(2 * PAGE);
+	struct io_uring_params params = {0};
+	struct ibv_mr *mr = registered(at, 2 * PAGE);
+	const int fd = (int)syscall(SYS_io_uring_setup, 4, &params);
+	if (fd < 0) {
+		printf("skipped: the kernel gives this user no io_uring\n");
+		return;
+	}
+	CHECK(kind(at, NULL) == 's' && ibv_dereg_mr(mr) == 0 && kind(at, NULL) == 's' && close(fd) == 0);
+	at[0] = 5;
+	CHECK(ibv_dereg_mr(registered(map_pages(PAGE), PAGE)) == 0 && kind(at, NULL) == 0 && at[0] == 5);
+	finish();
+}
+
+/* The program registers memory twice, and cannot let it grow: the pages behind it in the arena are others'. */
+static void again(void)
+{
+	begin("auto");
+	unsigned char *at = map_pages(8 * PAGE);
+	struct ibv_mr *mr = registered(at, 4 * PAGE), *same = registered(at, 4 * PAGE);
+	CHECK(munmap(at + 4 * PAGE, 4 * PAGE) == 0 && mremap(at, 4 * PAGE, 8 * PAGE, MREMAP_MAYMOVE) == MAP_FAILED && errno == EFAULT);
+	CHECK(ibv_dereg_mr(mr) == 0 && kind(at, NULL) == 's' && kind(at + 3 * PAGE, NULL) == 's');
+	CHECK(ibv_dereg_mr(same) == 0 && kind(at, NULL) == 0 && mremap(at, 4 * PAGE, 8 * PAGE, MREMAP_MAYMOVE) != MAP_FAILED);
+	finish();
+}
+
 /* The program unmaps, moves, protects and replaces registered pages before it ends the region. */
 static void changed(void)
 {
@@ -567,7 +597,7 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		void (*run)(void);
-	} parts[] = {{"moves", moves}, {"stays_private", stays_private}, {"ring", ring}, {"changed", changed}, {"forks", forks}, {"blind_child", blind_child}, {"signals", signals}, {"parks", parks}, {"threads", threads}, {"fills", fills}, {"direct", direct}, {"ends", ends}, {"killed", killed}};
+	} parts[] = {{"moves", moves}, {"stays_private", stays_private}, {"ring", ring}, {"pinned", pinned}, {"again", again}, {"changed", changed}, {"forks", forks}, {"blind_child", blind_child}, {"signals", signals}, {"parks", parks}, {"threads", threads}, {"fills", fills}, {"direct", direct}, {"ends", ends}, {"killed", killed}};
 	name_fabric("memory");
 	for (unsigned i = 0; i < sizeof parts / sizeof parts[0]; i++) {
 		if (argc > 1 && strcmp(argv[1], parts[i].name) != 0)
