@@ -4,7 +4,7 @@ set -eu
 ndrun=$1
 work=$(mktemp -d)
 trap 'rm -r "$work"' EXIT
-port=$((20000 + $$ % 20000))
+port=$((12000 + $$ * 61 % 20000)) # far from the ports of a test that runs beside this one
 fail() { echo "$*" && cat "$work/plan.yaml" "$work/output" && exit 1; }
 has() { grep -qE -e "$1" "$work/output" || fail "no $1 in"; }
 # job RULE SERVER CLIENT runs a server and its client with a plan of one rule, which has to act.

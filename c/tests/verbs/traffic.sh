@@ -5,7 +5,7 @@ export LD_LIBRARY_PATH="$1" SOFTND_VERBS_FABRIC="traffic-$2-$$" SOFTND_DEBUG=1
 work=$(mktemp -d)
 trap 'rm -r "$work"' EXIT
 mkdir "$work/tmp"
-port=$((20000 + $$ % 20000))
+port=$((12000 + $$ * 61 % 20000)) # far from the ports of a test that runs beside this one
 # Programs exchange their addresses over TCP, or connect through librdmacm, whose ports are names.
 listens() { grep -qi ":$(printf %04x $port) [0:]* 0A" /proc/net/tcp /proc/net/tcp6 || grep -q "00010000 .*@softnd-cm-.*-$port\$" /proc/net/unix; }
 # begin PROGRAM ARGUMENTS... starts a server and waits until it listens.
