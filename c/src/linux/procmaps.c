@@ -53,7 +53,7 @@ static int next_char(struct maps *f)
 		f->at = 0;
 		f->length = (size_t)n;
 	}
-	return f->text[f->at++];
+	return (unsigned char)f->text[f->at++]; /* a path may have any bytes */
 }
 
 /* number reads a number and the character behind it. */
