@@ -246,7 +246,33 @@ static void without_waiting(void)
 }
 
 /* A destroyed identifier waits for the events that the program has taken. */
-static void *destroy(void *id) { return rdma_destroy_id(id) == 0 ? NULL : id; }
+static _Atomic int waiting_thread;
+
+static bool is_asleep(int thread)
+{
+	char path[64], line[512] = "";
+	snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);
+	FILE *f = fopen(path, "r");
+	CHECK(f != NULL && fgets(line, sizeof line, f) != NULL && fclose(f) == 0);
+	return strstr(line, ") S") != NULL;
+}
+
+/* begin begins a thread, which stores its number in waiting_thread, and returns when it waits. */
+static pthread_t begin(void *(*run)(void *), void *arg)
+{
+	pthread_t thread;
+	waiting_thread = 0;
+	CHECK(pthread_create(&thread, NULL, run, arg) == 0);
+	while (waiting_thread == 0 || !is_asleep(waiting_thread))
+		continue;
+	return thread;
+}
+
+static void *destroy(void *id)
+{
+	waiting_thread = gettid();
+	return rdma_destroy_id(id) == 0 ? NULL : id;
+}
 
 static void acknowledged(void)
 {
@@ -254,11 +280,8 @@ static void acknowledged(void)
 	struct sockaddr_in to = loopback(9);
 	CHECK(rdma_resolve_addr(s.id, NULL, (struct sockaddr *)&to, 0) == 0);
 	struct rdma_cm_event *e = expect(s.channel, RDMA_CM_EVENT_ADDR_RESOLVED, s.id);
-	pthread_t thread;
+	const pthread_t thread = begin(destroy, s.id);
 	void *failed;
-	CHECK(pthread_create(&thread, NULL, destroy, s.id) == 0);
-	const struct timespec a_little = {.tv_nsec = 20000000};
-	(void)nanosleep(&a_little, NULL);
 	CHECK(pthread_tryjoin_np(thread, &failed) == EBUSY);
 	CHECK(rdma_ack_cm_event(e) == 0 && pthread_join(thread, &failed) == 0 && failed == NULL);
 	rdma_destroy_event_channel(s.channel);
@@ -286,11 +309,8 @@ static void late_peer(void)
 	ask(&client, "x");
 	struct rdma_cm_event *e = expect(s.channel, RDMA_CM_EVENT_CONNECT_REQUEST, NULL), *none;
 	struct rdma_cm_id *server = e->id;
-	pthread_t thread;
+	const pthread_t thread = begin(destroy, s.id);
 	void *failed;
-	CHECK(pthread_create(&thread, NULL, destroy, s.id) == 0);
-	const struct timespec a_little = {.tv_nsec = 20000000};
-	(void)nanosleep(&a_little, NULL);
 	const int peer = reach_silently();
 	CHECK(peer >= 0 && fcntl(s.channel->fd, F_SETFL, fcntl(s.channel->fd, F_GETFL) | O_NONBLOCK) == 0);
 	CHECK(rdma_get_cm_event(s.channel, &none) != 0 && errno == EAGAIN);
@@ -441,7 +461,7 @@ static void death(void)
 	}
 }
 
-static _Atomic int waiting_thread, interruptions;
+static _Atomic int interruptions;
 
 static void interrupt(int signal) { interruptions += signal == SIGUSR1; }
 
@@ -453,29 +473,17 @@ static void *wait_for_ever(void *channel)
 	return NULL;
 }
 
-static bool is_asleep(int thread)
-{
-	char path[64], line[512] = "";
-	snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);
-	FILE *f = fopen(path, "r");
-	CHECK(f != NULL && fgets(line, sizeof line, f) != NULL && fclose(f) == 0);
-	return strstr(line, ") S") != NULL;
-}
-
 /* waited_for destroys a channel while a thread waits for its events, or before that, as rping does. The thread waits until it is cancelled. */
 static void waited_for(bool before)
 {
 	struct sigaction s = {.sa_handler = interrupt};
 	struct rdma_event_channel *channel = rdma_create_event_channel(), *other;
-	pthread_t thread;
 	void *result;
 	CHECK(channel != NULL && sigaction(SIGUSR1, &s, NULL) == 0);
-	waiting_thread = interruptions = 0;
+	interruptions = 0;
 	if (before)
 		rdma_destroy_event_channel(channel);
-	CHECK(pthread_create(&thread, NULL, wait_for_ever, channel) == 0);
-	while (waiting_thread == 0 || !is_asleep(waiting_thread))
-		continue;
+	const pthread_t thread = begin(wait_for_ever, channel);
 	if (!before)
 		rdma_destroy_event_channel(channel);
 	CHECK((other = rdma_create_event_channel()) != NULL); /* it may get the same descriptor */
