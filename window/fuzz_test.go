@@ -75,7 +75,7 @@ func expected(words [8]uint64, owner uint64, a *shm.Arena, r *Operand, n uint64)
 		return faultNoRight, 0
 	case r.Address < base || over > limitOver || over == limitOver && end > limit:
 		return faultOutOfRange, 0
-	case offset == 0:
+	case offset == 0 || words[6]>>32 != 0: // bytes at the ends that only the owner can access
 		return FaultUnreachable, 0
 	case at < uint64(a.Info().HeapStart) || atOver != 0 || last > a.Info().Size:
 		return faultOutOfRange, 0
@@ -152,6 +152,7 @@ func FuzzEntry(f *testing.F) {
 	plain, saved := make([]byte, 1<<17), make([]byte, 1<<17)
 
 	f.Add(entryOf(0, base, 4096, offset), uint32(9), byte(Remote|Read), base, uint64(64), byte(makeValid|makeOurs))
+	f.Add(entryOf(0, base, 4096, offset, 0, 0, 8<<32), uint32(9), byte(Remote|Read), base, uint64(64), byte(makeValid|makeOurs))
 	f.Add(entryOf(0, base, 4096, 0, 0, 7), uint32(9), byte(Remote|Write), base+1, uint64(4096), byte(makeValid|makeOurs))
 	f.Add(entryOf(uint64(Remote|Read|Write)<<32, base, math.MaxUint64, a.Info().Size-1), uint32(1<<20|9), byte(Remote|Read), uint64(0), uint64(2), byte(makeValid|makeOurs|makeNear))
 	f.Add(entryOf(uint64(Remote|Read|Write)<<32, math.MaxUint64-5, 100, 1), uint32(200), byte(Remote|Write), uint64(0), uint64(5), byte(makeValid|makeOurs|makeNear|makeArena|scribbleOwn))
