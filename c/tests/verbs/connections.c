@@ -386,8 +386,10 @@ static void end_after_message(struct rdma_cm_id *from, struct rdma_cm_id *to, en
 	CHECK(way != DESTROYS || ibv_destroy_qp(to->qp) == 0);
 	see(to->channel, RDMA_CM_EVENT_DISCONNECTED, to, 0);
 	CHECK(way != WAITS || ibv_poll_cq(to->recv_cq, 1, &wc) == 1);
-	if (way == DESTROYS)
+	if (way == DESTROYS) {
 		to->qp = NULL;
+		rdma_destroy_qp(to); /* the queues that came with it */
+	}
 	rdma_destroy_ep(to);
 }
 
