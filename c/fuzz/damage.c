@@ -31,7 +31,7 @@ static uint64_t known(struct input *in)
 	case 6: return w->latest.token;
 	case 7: return (uint64_t)(uintptr_t)s->shared->buffer;
 	case 8: return (uint64_t)(uintptr_t)s->own->buffer + fuzz_byte(in) * UINT64_C(16);
-	case 9: return s->shared->region.i.remote->offset + (fuzz_byte(in) & 31) * UINT64_C(64);
+	case 9: return s->shared->region.i.remote->place.offset + (fuzz_byte(in) & 31) * UINT64_C(64);
 	case 10: return ep != NULL ? ep->local_qp_offset : s->f->arena.heap;
 	case 11: return ep != NULL ? ep->local_qp_offset + SNDL_SIZEOF_SHARED_QP : s->f->arena.size;
 	case 12: return ep != NULL && ep->conn != NULL ? ep->conn->offset : s->f->arena.size - 8;
