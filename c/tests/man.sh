@@ -29,4 +29,6 @@ for constant in $(sed -n 's/^#define \(SND_[A-Z_]*\) .*[0-9].*/\1/p' "$header");
 done
 if command -v mandoc >/dev/null; then
 	grep -L '^\.so' ./*.3 | xargs mandoc -Tlint
+else
+	echo 'skipped: mandoc is not installed'
 fi

@@ -61,6 +61,8 @@ int main(void)
 		join(name);
 		close(end[1]);
 		CHECK(waitpid(child, &status, 0) == child && status == 0);
+	} else {
+		puts("skipped: a stranger of another user, which needs root");
 	}
 	for (int i = 0; i < SILENT; i++)
 		close(sockets[i]);

@@ -19,7 +19,7 @@ if [ "${3:-}" != load ]; then # the loader cannot load ours, or theirs are not f
 	exit
 fi
 for library in libmlx5.so.1 libmlx4.so.1 libefa.so.1; do
-	test -e "$2/$library" || continue
+	test -e "$2/$library" || { echo "skipped: $library is not installed" && continue; }
 	errors=$(env LD_LIBRARY_PATH=$1 LD_BIND_NOW=1 LD_PRELOAD=$2/$library true 2>&1) || :
 	test -z "$errors" || fail "$library does not load: $errors"
 	env LD_LIBRARY_PATH=$1 LD_TRACE_LOADED_OBJECTS=1 LD_PRELOAD=$2/$library true | grep -q "libibverbs.so.1 => $1/" || fail "$library loads another libibverbs"

@@ -1,0 +1,86 @@
+/* Forked children of a process with adopted memory. */
+#include <sys/time.h>
+
+#include "memory.h"
+
+/* A child has the bytes of the fork, and neither process sees what the other writes then. */
+static void forks(void)
+{
+	begin("auto");
+	const size_t length = 300 * PAGE;
+	unsigned char *at = map_pages(length);
+	struct ibv_mr *mr = registered(at, length);
+	for (unsigned i = 0; i < 50; i++) {
+		fill(at, length, i);
+		const pid_t child = fork();
+		if (child == 0) {
+			CHECK(kind(at, NULL) == 0);
+			expect_filled(at, length, i);
+			memset(at, 0xee, length);
+			_exit(0);
+		}
+		fill(at, length, i + 100); /* at once */
+		int status;
+		CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+		expect_filled(at, length, i + 100);
+		CHECK(kind(at, NULL) == 's');
+	}
+	CHECK(ibv_dereg_mr(mr) == 0);
+	finish();
+}
+
+/* A child that has no descriptor to read its mappings still gets its own pages, and the parent may have unmapped some. */
+static void blind_child(void)
+{
+	begin("auto");
+	unsigned char *at = map_pages(9 * PAGE);
+	struct ibv_mr *mr = registered(at, 9 * PAGE);
+	struct rlimit limit;
+	fill(at, 9 * PAGE, 1);
+	CHECK(munmap(at + 2 * PAGE, PAGE) == 0 && getrlimit(RLIMIT_NOFILE, &limit) == 0);
+	CHECK(setrlimit(RLIMIT_NOFILE, &(struct rlimit){3, limit.rlim_max}) == 0);
+	const pid_t child = fork();
+	CHECK(child >= 0 && setrlimit(RLIMIT_NOFILE, &limit) == 0);
+	if (child == 0) {
+		for (int i = 0; i < 9; i++)
+			CHECK(kind(at + i * PAGE, NULL) == 0 && (i == 2 || at[i * PAGE] == (unsigned char)(i + 1)));
+		memset(at, 0xee, 2 * PAGE);
+		memset(at + 3 * PAGE, 0xee, 6 * PAGE);
+		_exit(0);
+	}
+	int status;
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	expect_filled(at, 2 * PAGE, 1);
+	expect_filled(at + 3 * PAGE, 6 * PAGE, 4);
+	CHECK(ibv_dereg_mr(mr) == 0);
+	finish();
+}
+
+static void fork_once(int number)
+{
+	(void)number;
+	const pid_t child = fork();
+	if (child == 0)
+		_exit(0);
+	CHECK(child > 0);
+}
+
+/* A signal that comes while the parent waits for its child finds a handler that forks. */
+static void signals(void)
+{
+	begin("auto");
+	const size_t length = 600 * PAGE;
+	unsigned char *at = map_pages(length);
+	struct ibv_mr *mr = registered(at, length);
+	fill(at, length, 1);
+	CHECK(signal(SIGCHLD, SIG_IGN) != SIG_ERR && signal(SIGALRM, fork_once) != SIG_ERR);
+	const struct itimerval often = {{0, 3000}, {0, 3000}}, never = {{0, 0}, {0, 0}};
+	CHECK(setitimer(ITIMER_REAL, &often, NULL) == 0);
+	for (int i = 0; i < 50; i++)
+		fork_once(0);
+	CHECK(setitimer(ITIMER_REAL, &never, NULL) == 0 && ibv_dereg_mr(mr) == 0);
+	expect_filled(at, length, 1);
+	finish();
+}
+
+int main(int argc, char **argv) { return RUN_PARTS(argc, argv, {"forks", forks}, {"blind_child", blind_child}, {"signals", signals}); }
