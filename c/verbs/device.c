@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "error.h"
+#include "settings.h"
+
 /* The system's libraries of cards read the pointer after ibv_device, which their own devices have there, and find that this is
  * another one. */
 static struct {
@@ -30,17 +33,19 @@ static void name_device(void)
 	(void)snprintf(d->ibdev_path, sizeof d->ibdev_path, "%s%s", DEVICE_SYSFS, d->name);
 }
 
-/* the_device returns the only one, or NULL with errno if SOFTND_VERBS_DEVICE is not a name, or SOFTND_VERBS_LINK not a link layer. */
+/* the_device returns the only one, or NULL with errno if SOFTND_VERBS_DEVICE is not a name, or SOFTND_VERBS_LINK not a link layer. The program itself can say
+ * only that there is no device. TWIN cmd/internal/verbs/settings.go. */
 static struct ibv_device *the_device(void)
 {
-	const char *link = getenv("SOFTND_VERBS_LINK");
+	const char *link = snd_value_of("SOFTND_VERBS_LINK");
 	(void)pthread_once(&named, name_device);
-	if (link != NULL && *link != '\0' && strcmp(link, "infiniband") != 0 && !is_ethernet()) {
-		(void)refuse(EINVAL, "list devices: SOFTND_VERBS_LINK is \"%s\": want infiniband or roce", link);
+	if (*link != '\0' && strcmp(link, "infiniband") != 0 && !is_ethernet()) {
+		(void)report_status(snd_fail(SND_INVALID_PARAMETER, "list devices: SOFTND_VERBS_LINK: \"%s\": want infiniband or roce", link));
 		return NULL;
 	}
 	if (device.public.name[0] == '\0') {
-		(void)refuse(EINVAL, "list devices: SOFTND_VERBS_DEVICE is no name of a device: want 1 to %zu bytes without /, and no . first", sizeof device.public.name - 1);
+		(void)report_status(snd_fail(SND_INVALID_PARAMETER, "list devices: SOFTND_VERBS_DEVICE: \"%s\": want 1 to %zu bytes without /, and no . first", snd_value_of("SOFTND_VERBS_DEVICE"),
+			sizeof device.public.name - 1));
 		return NULL;
 	}
 	return &device.public;

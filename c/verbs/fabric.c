@@ -52,7 +52,7 @@ static const char *own_fabric(void)
 	return name != NULL && *name != '\0' ? name : "verbs";
 }
 
-/* read_adopting reads SOFTND_VERBS_ADOPT. */
+/* read_adopting reads SOFTND_VERBS_ADOPT. TWIN cmd/internal/verbs/settings.go. */
 static snd_status read_adopting(enum snd_adopting *how, const char *op)
 {
 	static const char *const names[] = {"off", "auto", "always"};

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/softnd/softnd"
+	"github.com/softnd/softnd/cmd/internal/verbs"
 	"github.com/softnd/softnd/launcher"
 )
 
@@ -45,6 +46,11 @@ func makePlan(c *command) (*plan, error) {
 			return nil, err
 		}
 		p.programs = append(p.programs, prog)
+		if c.verbs != nil {
+			if err := verbs.Check(append(os.Environ(), p.env(i)...)); err != nil {
+				return nil, fmt.Errorf("option --verbs: %w", err)
+			}
+		}
 		for range part.ranks {
 			rank := len(p.ranks)
 			r := plannedRank{app: i, wrapper: c.wrapper(rank), place: places[rank%len(places)]}

@@ -42,7 +42,9 @@ func TestVerbs(t *testing.T) {
 		{"--verbs", "/a:" + dir, sys + ":/x.so", dir + ":/a", sys + ":/x.so"}, // never twice
 		{"--verbs=libs", "/a", "/x.so", dir + ":/a", "/x.so"},
 	} {
-		cmd := ndrun(t, tc.option, "--dry-run", "-genv", "LD_LIBRARY_PATH=/overridden", "-env", "LD_LIBRARY_PATH="+tc.path, "true")
+		cmd := ndrun(t, tc.option, "--dry-run", "-genv", "LD_LIBRARY_PATH=/overridden", "-env", "LD_LIBRARY_PATH="+tc.path,
+			"-genv", "SOFTND_VERBS_LINK=roce", "-genv", "SOFTND_VERBS_DEVICE="+strings.Repeat("x", 63), "-genv", "SOFTND_VERBS_ADOPT=always",
+			"-genv", "SOFTND_VERBS_CHECK_PAGES=1", "-genv", "SOFTND_VERBS_SPIN=1s", "true")
 		cmd.Env = append(cmd.Env, verbs.EnvDir+"="+dir, "LD_PRELOAD=")
 		if tc.preload != "" {
 			cmd.Args = slices.Insert(cmd.Args, len(cmd.Args)-1, "-env", "LD_PRELOAD="+tc.preload)
@@ -79,7 +81,8 @@ func TestVerbsEnv(t *testing.T) {
 }
 
 func TestVerbsErrors(t *testing.T) {
-	empty, partial, spaced := verbsDir(t), verbsDir(t, verbs.Library), filepath.Join(t.TempDir(), "a b")
+	dir, empty, partial := verbsDir(t, verbs.SysLibrary, verbs.Library), verbsDir(t), verbsDir(t, verbs.Library)
+	spaced := filepath.Join(t.TempDir(), "a b")
 	if err := os.Rename(verbsDir(t, verbs.Library, verbs.SysLibrary), spaced); err != nil {
 		t.Fatal(err)
 	}
@@ -91,8 +94,14 @@ func TestVerbsErrors(t *testing.T) {
 		{"--verbs=all", empty, `option --verbs: invalid value "all": want libs or preload`},
 		{"--verbs", spaced, "the loader takes no path with a space, colon or semicolon: move the libraries"},
 		{"--verbs-env", "", "/lib/softnd/verbs"},
+		{"--verbs -env SOFTND_VERBS_LINK=ethernet", dir, `ndrun: option --verbs: SOFTND_VERBS_LINK: "ethernet": want infiniband or roce`},
+		{"--verbs -genv SOFTND_VERBS_DEVICE=.x", dir, `option --verbs: SOFTND_VERBS_DEVICE: ".x": want 1 to 63 bytes`},
+		{"--verbs -env SOFTND_VERBS_DEVICE=" + strings.Repeat("x", 64), dir, "SOFTND_VERBS_DEVICE: "},
+		{"--verbs -env SOFTND_VERBS_ADOPT=1", dir, `SOFTND_VERBS_ADOPT: "1": want off, auto or always`},
+		{"--verbs -env SOFTND_VERBS_CHECK_PAGES=on", dir, `SOFTND_VERBS_CHECK_PAGES: "on": want 0 or 1`},
+		{"--verbs -env SOFTND_VERBS_SPIN=2s", dir, `SOFTND_VERBS_SPIN: "2s": want a duration`},
 	} {
-		cmd := ndrun(t, tc.option, "true")
+		cmd := ndrun(t, append(strings.Fields(tc.option), "true")...)
 		cmd.Env = append(cmd.Env, verbs.EnvDir+"="+tc.dir)
 		if status, out, errOut := proctest.Run(t, cmd); status != 2 || out != "" || !strings.Contains(errOut, tc.want) {
 			t.Errorf("%s with %q: exit status %d, output %q, message\n%s want\n%s", tc.option, tc.dir, status, out, errOut, tc.want)

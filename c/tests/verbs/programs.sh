@@ -16,10 +16,16 @@ output=$(SOFTND_VERBS_LINK=roce ibv_devinfo -v 2>&1)
 for line in 'link_layer:.*Ethernet' 'port_lid:.*0$' 'GID\[  0\]:.*fe80:.*RoCE v1' 'GID\[  1\]:.*fe80:.*RoCE v2' 'GID\[  2\]:.*ffff:7f.*RoCE v1' 'GID\[  3\]:.*::ffff:127\..*RoCE v2'; do
 	has "$line"
 done
-# A name that is none is refused.
-output=$(SOFTND_DEBUG=1 SOFTND_VERBS_DEVICE=a/b ibv_devices 2>&1) && exit 1
+# A setting that makes no sense is refused, and explained without SOFTND_DEBUG.
+output=$(SOFTND_VERBS_DEVICE=a/b ibv_devices 2>&1) && exit 1
 has 'Invalid argument'
-has 'SOFTND_VERBS_DEVICE is no name'
+has '^softnd: list devices: SOFTND_VERBS_DEVICE: "a/b": want 1 to 63 bytes'
+output=$(SOFTND_VERBS_LINK=ethernet ibv_devices 2>&1) && exit 1
+has '^softnd: list devices: SOFTND_VERBS_LINK: "ethernet": want infiniband or roce$'
+for setting in ADOPT=yes CHECK_PAGES=yes SPIN=2s; do
+	output=$(env SOFTND_VERBS_$setting ibv_rc_pingpong 2>&1) && exit 1
+	has "^softnd: join fabric: SOFTND_VERBS_${setting%=*}: .*\"${setting#*=}\": want "
+done
 # So is all that is not built, by a status that the program reports. No program ends by a signal.
 for program in ibv_ud_pingpong ibv_uc_pingpong udaddy; do
 	command -v $program >/dev/null || { echo "skipped: $program is not installed" && continue; }

@@ -87,16 +87,8 @@ func placesNear(program string) []string {
 
 // Env returns the variables of the loader for a program that has the variables in given, of which the last counts.
 func (v *Libraries) Env(given []string) []string {
-	value := func(name string) (s string) {
-		for _, entry := range given {
-			if rest, ok := strings.CutPrefix(entry, name+"="); ok {
-				s = rest
-			}
-		}
-		return s
-	}
 	paths := []string{v.Dir}
-	if old := value("LD_LIBRARY_PATH"); old != "" {
+	if old := valueOf("LD_LIBRARY_PATH", given); old != "" {
 		for dir := range strings.SplitSeq(old, ":") {
 			if dir != v.Dir {
 				paths = append(paths, dir)
@@ -104,7 +96,7 @@ func (v *Libraries) Env(given []string) []string {
 		}
 	}
 	env := []string{"LD_LIBRARY_PATH=" + strings.Join(paths, ":")}
-	preload := strings.FieldsFunc(value("LD_PRELOAD"), func(r rune) bool { return r == ' ' || r == ':' })
+	preload := strings.FieldsFunc(valueOf("LD_PRELOAD", given), func(r rune) bool { return r == ' ' || r == ':' })
 	for _, path := range v.preload {
 		if !slices.Contains(preload, path) {
 			preload = append(preload, path)
