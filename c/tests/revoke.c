@@ -1,11 +1,7 @@
 /* Rank 0 binds a window and invalidates it while rank 1 writes through it as fast as it can. After an Invalidate has
- * completed, no byte of the memory changes. REVOKE_SECONDS says for how long. With REVOKE_STOPS, rank 1 is stopped again and again, wherever
- * it is. gorank revoke plays the same in Go. */
-#include <signal.h>
+ * completed, no byte of the memory changes. REVOKE_SECONDS says for how long. gorank revoke plays the same in Go. */
 #include <string.h>
-#include <sys/prctl.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "check.h"
 #include "linux/clock.h"
@@ -13,7 +9,7 @@
 
 #define SECONDS(n) ((int64_t)(n) * 1000000000)
 
-enum { SIZE = 2 << 20, STOP = 3000000 };
+enum { SIZE = 2 << 20 };
 
 static uint64_t seed = 88172645463325252;
 
@@ -26,22 +22,6 @@ static uint64_t random64(void)
 }
 
 static void nap(long ns) { nanosleep(&(struct timespec){0, ns}, NULL); }
-
-/* stop_again_and_again stops this process for STOP nanoseconds at a time, until it ends. */
-static void stop_again_and_again(void)
-{
-	const pid_t me = getpid();
-	if (fork() != 0)
-		return;
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	while (getppid() == me) {
-		kill(me, SIGSTOP);
-		nap(STOP);
-		kill(me, SIGCONT);
-		nap((long)(random64() % 2000000));
-	}
-	_exit(0);
-}
 
 static uint64_t load(const void *p) { return atomic_load_explicit((const snd_word *)p, memory_order_acquire); }
 
@@ -95,7 +75,7 @@ static void own(snd_job *job, snd_adapter *a)
 			CHECK(r.status == SND_SUCCESS && r.type == SND_REQUEST_INVALIDATE);
 			memcpy(before, b, SIZE);
 			cut += memcmp(before + 8, before + SIZE - 8, 8) != 0; /* the last long Write has come in part */
-			nap(getenv("REVOKE_STOPS") != NULL ? 2 * STOP : (long)(random64() % 300000)); /* a stopped rank has gone on by then */
+			nap((long)(random64() % 300000));
 			late += memcmp(before, b, SIZE) != 0;
 		}
 		OK(snd_endpoint_close(ep));
@@ -126,12 +106,11 @@ static void write_all(snd_job *job, snd_adapter *a)
 		CHECK(wait_one(cq).status == SND_SUCCESS);
 		snd_window_descriptor_decode(b + SIZE, &d);
 		more = d.length != 0;
-		const bool words = random64() % 2 == 0; /* only: a stop then falls between a check and its copy more often */
 		snd_result r = {0};
 		while (more && r.status == SND_SUCCESS) {
 			stamp++;
 			/* The whole range, or a word at its start, each with a new stamp. */
-			uint32_t n = !words && random64() % 4 == 0 ? SIZE : 8;
+			uint32_t n = random64() % 4 == 0 ? SIZE : 8;
 			memset(b, (int)stamp, n);
 			memcpy(b, &stamp, 8);
 			s = (snd_sge){b, n, snd_mr_local_token(mr)};
@@ -154,8 +133,6 @@ int main(void)
 	snd_job *job;
 	OK(snd_job_init(test_options(), SECONDS(30), &job));
 	seed += snd_job_rank(job);
-	if (snd_job_rank(job) == 1 && getenv("REVOKE_STOPS") != NULL)
-		stop_again_and_again();
 	if (snd_job_rank(job) == 0)
 		own(job, snd_job_adapter(job));
 	else

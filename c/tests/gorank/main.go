@@ -37,20 +37,8 @@ func main() {
 	var cancel context.CancelFunc
 	ctx, cancel = context.WithTimeout(context.Background(), 100*time.Second)
 	defer cancel()
-	if len(os.Args) > 1 && os.Args[1] == "kill" {
-		kill()
-		return
-	}
-	if len(os.Args) > 1 && os.Args[1] == "faulty" {
-		faulty()
-		return
-	}
-	if len(os.Args) > 1 && os.Args[1] == "again" {
-		again()
-		return
-	}
-	if len(os.Args) > 1 && os.Args[1] == "revoke" {
-		revoke()
+	if len(os.Args) > 1 && os.Args[1] != "pair" {
+		map[string]func(){"kill": kill, "faulty": faulty, "again": again, "revoke": revoke, "stops": stops}[os.Args[1]]()
 		return
 	}
 	if name := os.Getenv("PAIR_NAME"); name != "" { // ranks that no launcher has started

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -23,18 +22,10 @@ func revoke() {
 	if job.Rank() == 0 {
 		own()
 	} else {
-		if os.Getenv("REVOKE_STOPS") != "" {
-			stopAgainAndAgain()
-		}
 		writeAll()
 	}
 	barrier()
 	ok(job.Close())
-}
-
-// stopAgainAndAgain stops this process for 3 ms at a time, until it ends.
-func stopAgainAndAgain() {
-	ok(exec.Command("sh", "-c", "while kill -STOP $PPID; do sleep 0.003; kill -CONT $PPID; sleep 0.001; done").Start())
 }
 
 func own() {
@@ -75,11 +66,7 @@ func own() {
 			if !bytes.Equal(before[8:16], before[revokeSize-8:]) { // the last long Write has come in part
 				cut++
 			}
-			if os.Getenv("REVOKE_STOPS") != "" {
-				time.Sleep(6 * time.Millisecond) // a stopped rank has gone on by then
-			} else {
-				time.Sleep(time.Duration(rand.IntN(300_000)))
-			}
+			time.Sleep(time.Duration(rand.IntN(300_000)))
 			if !bytes.Equal(before, b) {
 				late++
 			}
@@ -106,11 +93,10 @@ func writeAll() {
 		var d nd.WindowDescriptor
 		ok(d.UnmarshalBinary(b[revokeSize : revokeSize+nd.WindowDescriptorSize]))
 		more = d.Length != 0
-		words := rand.IntN(2) == 0 // only: a stop then falls between a check and its copy more often
 		for failed := false; more && !failed; {
 			stamp++
 			n := 8
-			if !words && rand.IntN(4) == 0 {
+			if rand.IntN(4) == 0 {
 				n = revokeSize
 			}
 			for i := range b[:n] {
