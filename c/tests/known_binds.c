@@ -1,4 +1,4 @@
-/* An endpoint never uses the fields that it remembers of a bind for another bind, and Writes of some words copy the same bytes as longer ones. */
+/* An endpoint never uses the fields that it remembers of a bind for another bind, and Writes and Reads of some words copy the same bytes as longer ones. */
 #include "endpoint/endpoint.h"
 #include "endpoint/mr.h"
 #include "shm/fabric.h"
@@ -7,19 +7,32 @@
 enum { SIZE = 4096, WINDOWS = 3 * SND_KNOWN_BINDS };
 
 static snd_mr *mine, *theirs;
-static unsigned char *from, *to;
+static unsigned char *from, *to; /* local memory, and that of the peer */
+static bool reads;
 
-/* post writes n bytes of local memory, and returns the status of the result. A refused Write ends the connection. */
-static snd_status post(void *source, uint32_t n, uint32_t local, uint64_t address, uint32_t token)
+/* post writes n bytes of local memory, or reads them, and returns the status of the result. A refused request ends the connection. */
+static snd_status post(void *memory, uint32_t n, uint32_t local, uint64_t address, uint32_t token)
 {
-	const snd_sge s = {source, n, local};
-	OK(snd_endpoint_write(a.ep, 1, &s, 1, address, token, 0));
+	const snd_sge s = {memory, n, local};
+	OK((reads ? snd_endpoint_read : snd_endpoint_write)(a.ep, 1, &s, 1, address, token, 0));
 	return next_result(a.cq).status;
+}
+
+/* transfer transfers n new bytes between local memory and that of the peer. */
+static void transfer(unsigned char *at, uint32_t n, uint32_t local, uint64_t address, uint32_t token)
+{
+	static unsigned char fill;
+	fill = (unsigned char)(fill % 32 + 1);
+	memset(reads ? at : from, fill, n);
+	memset(reads ? from : at, 0x55, n);
+	CHECK(post(from, n, local, address, token) == SND_SUCCESS);
+	for (uint32_t i = 0; i < n; i++)
+		CHECK(from[i] == fill && at[i] == fill);
 }
 
 static void bind(snd_window *w, void *buffer, uint64_t n, snd_window_descriptor *d)
 {
-	OK(snd_endpoint_bind(b.ep, 2, theirs, w, buffer, n, SND_ALLOW_WRITE));
+	OK(snd_endpoint_bind(b.ep, 2, theirs, w, buffer, n, SND_ALLOW_READ | SND_ALLOW_WRITE));
 	WANT(b.cq, SND_REQUEST_BIND, 2, SND_SUCCESS);
 	OK(snd_window_query(w, d));
 }
@@ -37,7 +50,7 @@ static void comes_again(bool old_range)
 	snd_window_descriptor first, last;
 	OK(snd_window_create(b.adapter, &w));
 	bind(w, to, SIZE / 2, &first);
-	CHECK(post(from, 8, snd_mr_local_token(mine), first.address, first.token) == SND_SUCCESS);
+	transfer(to, 8, snd_mr_local_token(mine), first.address, first.token);
 	int binds = 0;
 	do {
 		invalidate(w);
@@ -45,22 +58,22 @@ static void comes_again(bool old_range)
 		CHECK(++binds <= 4096);
 	} while (last.token != first.token);
 	memset(to, 0x33, SIZE);
+	memset(from, 0x44, SIZE);
 	if (old_range) {
 		CHECK(post(from, 8, snd_mr_local_token(mine), first.address, first.token) == SND_ACCESS_VIOLATION);
-		CHECK(to[0] == 0x33);
+		CHECK(to[0] == 0x33 && from[0] == 0x44);
 		return;
 	}
 	for (int i = 0; i < 2; i++) {
-		from[0] = (unsigned char)i;
-		CHECK(post(from, 8, snd_mr_local_token(mine), last.address, last.token) == SND_SUCCESS);
-		CHECK(memcmp(to + SIZE / 2, from, 8) == 0 && to[0] == 0x33);
+		transfer(to + SIZE / 2, 8, snd_mr_local_token(mine), last.address, last.token);
+		CHECK(to[0] == 0x33);
 	}
 }
 
 /* wraps registers a region again and again, for other memory, while the numbers of its binds begin again: its tokens stay, and name the new memory. */
 static void wraps(void)
 {
-	const uint32_t flags = SND_ALLOW_LOCAL_WRITE | SND_ALLOW_REMOTE_WRITE;
+	const uint32_t flags = SND_ALLOW_LOCAL_WRITE | SND_ALLOW_REMOTE_READ | SND_ALLOW_REMOTE_WRITE;
 	snd_mr *r, *next;
 	OK(snd_mr_register(b.adapter, to, SIZE / 2, flags, &r));
 	const uint32_t token = snd_mr_remote_token(r), local = snd_mr_local_token(r);
@@ -78,9 +91,8 @@ static void wraps(void)
 		CHECK(snd_mr_remote_token(r) == token && snd_mr_local_token(r) == local && entries[0]->word != before);
 		memset(to, 0x33, SIZE);
 		for (int k = 0; k < 2; k++) {
-			from[0] = (unsigned char)(2 * i + k);
-			CHECK(post(from, 8, snd_mr_local_token(mine), snd_mr_address(r), token) == SND_SUCCESS);
-			CHECK(memcmp(half, from, 8) == 0 && to[(i + 1) % 2 * SIZE / 2] == 0x33);
+			transfer(half, 8, snd_mr_local_token(mine), snd_mr_address(r), token);
+			CHECK(to[(i + 1) % 2 * SIZE / 2] == 0x33);
 		}
 	}
 	CHECK(wrapped);
@@ -97,14 +109,11 @@ static void in_turn(void)
 		bind(w[i], to + 64 * i, 64, &d[i]);
 	}
 	for (int round = 0; round < 3; round++)
-		for (int i = 0; i < WINDOWS; i++) {
-			memset(from, 16 * round + i, 64);
-			CHECK(post(from, 64, snd_mr_local_token(mine), d[i].address, d[i].token) == SND_SUCCESS);
-			CHECK(memcmp(to + 64 * i, from, 64) == 0);
-		}
+		for (int i = 0; i < WINDOWS; i++)
+			transfer(to + 64 * i, 64, snd_mr_local_token(mine), d[i].address, d[i].token);
 }
 
-/* overlaps writes all numbers of words over themselves, at all distances. */
+/* overlaps transfers all numbers of words over themselves, at all distances. */
 static void overlaps(void)
 {
 	unsigned char want[SIZE];
@@ -117,7 +126,7 @@ static void overlaps(void)
 		for (int distance = -80; distance <= 80; distance++) {
 			for (int i = 0; i < SIZE; i++)
 				to[i] = want[i] = (unsigned char)(i * 7 + (i >> 8));
-			memmove(want + 512, want + 512 + distance, n);
+			memmove(want + 512 + (reads ? distance : 0), want + 512 + (reads ? 0 : distance), n);
 			CHECK(post(same + 512 + distance, n, snd_mr_local_token(mine), snd_mr_address(theirs) + 512, snd_mr_remote_token(theirs)) == SND_SUCCESS);
 			CHECK(memcmp(to, want, SIZE) == 0);
 		}
@@ -127,11 +136,13 @@ static void overlaps(void)
 
 int main(void)
 {
-	for (int test = 0; test < 5; test++) {
+	for (int run = 0; run < 10; run++) {
+		const int test = run / 2;
+		reads = run % 2 == 1;
 		open_members_with((snd_fabric_options){0});
 		connect_members(NULL);
-		OK(snd_mr_allocate(a.adapter, SIZE, 0, &mine));
-		OK(snd_mr_allocate(b.adapter, SIZE, SND_ALLOW_LOCAL_WRITE | SND_ALLOW_REMOTE_WRITE, &theirs));
+		OK(snd_mr_allocate(a.adapter, SIZE, SND_ALLOW_LOCAL_WRITE, &mine));
+		OK(snd_mr_allocate(b.adapter, SIZE, SND_ALLOW_LOCAL_WRITE | SND_ALLOW_REMOTE_READ | SND_ALLOW_REMOTE_WRITE, &theirs));
 		from = snd_mr_buffer(mine);
 		to = snd_mr_buffer(theirs);
 		if (test < 2)

@@ -266,16 +266,17 @@ SND_FAST bool write_fast(struct snd_endpoint *ep, uint64_t context, const snd_sg
 	return true;
 }
 
-/* write_words is write_fast for some words whose tokens the endpoint knows already. It calls no function. */
-SND_FAST bool write_words(struct snd_endpoint *ep, uint64_t context, const snd_sge *sge, uint64_t address, uint32_t token)
+/* transfer_words is write_fast or read_fast for some words whose tokens the endpoint knows already. It calls no function. */
+SND_FAST bool transfer_words(struct snd_endpoint *ep, uint32_t kind, uint64_t context, const snd_sge *sge, uint64_t address, uint32_t token)
 {
-	const uint32_t n = sge->length;
+	const uint32_t n = sge->length, right = kind == SND_REQUEST_WRITE ? SNDL_RIGHT_WRITE : SNDL_RIGHT_READ;
 	if (snd_unlikely(!ep->requester_copies || !snd_can_run_fast(ep) || ep->conn->overtaken != ep->conn->out.next || !snd_cq_is_quiet(ep->initiator_cq)) ||
-		!snd_copy_words(&ep->guard, token, address, sge->token, sge->buffer, n))
+		(kind == SND_REQUEST_READ && snd_unlikely(ep->read_limit == 0)) ||
+		!snd_copy_words(&ep->guard, token, SNDL_RIGHT_REMOTE | right, address, sge->token, sge->buffer, n))
 		return false;
 	ep->adjustment++;
 	ep->bytes += n;
-	snd_cq_put(ep->initiator_cq, &ep->initiator_slots, SND_SUCCESS, SND_REQUEST_WRITE, context, n, 0);
+	snd_cq_put(ep->initiator_cq, &ep->initiator_slots, SND_SUCCESS, kind, context, n, 0);
 	return true;
 }
 
@@ -357,20 +358,34 @@ static __attribute__((noinline)) snd_status write_any(struct snd_endpoint *ep, u
 	return snd_leave_with(ep->object.fabric, post_write(ep, context, sge, count, address, token, flags));
 }
 
-snd_status snd_endpoint_write(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address, uint32_t token, uint32_t flags)
+static __attribute__((noinline)) snd_status read_any(struct snd_endpoint *ep, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address,
+	uint32_t token, uint32_t flags)
+{
+	SND_ENTER(ep, SND_TYPE_ENDPOINT, "read");
+	return snd_leave_with(ep->object.fabric, post_read(ep, context, sge, count, address, token, flags));
+}
+
+/* try_words runs a request by transfer_words if it can. */
+SND_FAST bool try_words(snd_endpoint *endpoint, uint32_t kind, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address, uint32_t token, uint32_t flags)
 {
 	struct snd_bias *bias;
 	if (snd_unlikely(!is_small(sge, count, flags, 0, SND_WORDS_BYTES) || !snd_try_enter(SND_OBJECT(endpoint), SND_TYPE_ENDPOINT, &bias)))
-		return write_any(endpoint, context, sge, count, address, token, flags);
-	const bool done = write_words(endpoint, context, sge, address, token);
+		return false;
+	const bool done = transfer_words(endpoint, kind, context, sge, address, token);
 	snd_try_leave(bias);
-	return snd_likely(done) ? SND_SUCCESS : write_any(endpoint, context, sge, count, address, token, flags);
+	return done;
+}
+
+snd_status snd_endpoint_write(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address, uint32_t token, uint32_t flags)
+{
+	return snd_likely(try_words(endpoint, SND_REQUEST_WRITE, context, sge, count, address, token, flags)) ? SND_SUCCESS
+		: write_any(endpoint, context, sge, count, address, token, flags);
 }
 
 snd_status snd_endpoint_read(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address, uint32_t token, uint32_t flags)
 {
-	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, "read");
-	return snd_leave_with(endpoint->object.fabric, post_read(endpoint, context, sge, count, address, token, flags));
+	return snd_likely(try_words(endpoint, SND_REQUEST_READ, context, sge, count, address, token, flags)) ? SND_SUCCESS
+		: read_any(endpoint, context, sge, count, address, token, flags);
 }
 
 snd_status snd_post_about(struct snd_endpoint *ep, struct snd_send_request *r, struct snd_invalidatable *object)

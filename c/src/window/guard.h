@@ -185,27 +185,30 @@ SND_FAST bool snd_copy_fast(struct snd_guard *g, uint32_t remote, uint32_t right
 
 #define SND_WORDS_BYTES 64u
 
-/* snd_copy_words is snd_copy_fast for a Write of up to SND_WORDS_BYTES in aligned words, with a local token that was used last and a bind
- * of the peer that is known. It calls no function. */
-SND_FAST bool snd_copy_words(struct snd_guard *g, uint32_t remote, uint64_t address, uint32_t local, const unsigned char *buffer, uint64_t n)
+/* snd_copy_words is snd_copy_fast for up to SND_WORDS_BYTES in aligned words, with a local token that was used last and a bind of the peer that
+ * is known. It calls no function. */
+SND_FAST bool snd_copy_words(struct snd_guard *g, uint32_t remote, uint32_t rights, uint64_t address, uint32_t local, unsigned char *buffer, uint64_t n)
 {
-	const uint64_t asked = snd_word_of(local, SNDL_RIGHT_LOCAL | SNDL_RIGHT_READ);
+	const bool write = (rights & SNDL_RIGHT_WRITE) != 0;
+	const uint64_t asked = snd_word_of(local, SNDL_RIGHT_LOCAL | (write ? SNDL_RIGHT_READ : SNDL_RIGHT_WRITE));
 	const struct snd_own_entry *own = g->cached;
 	if (snd_unlikely(!own->valid || (own->word & (asked | SNDL_WORD_TOKEN_MASK)) != asked || own->adapter != g->adapter ||
 		!snd_within((uint64_t)(uintptr_t)buffer, n, own->base, own->length) || n % 8 != 0))
 		return false;
 	const struct snd_known_bind *known = &g->far->known[remote % SND_KNOWN_BINDS];
-	if (snd_unlikely(!snd_is_about(known, remote, SNDL_RIGHT_REMOTE | SNDL_RIGHT_WRITE)))
+	if (snd_unlikely(!snd_is_about(known, remote, rights)))
 		return false;
 	bool ok = false;
-	snd_publish_hazard(g, remote, local);
+	snd_publish_hazard(g, write ? remote : local, write ? local : remote);
 	unsigned char *memory = snd_likely(snd_is_present(known)) ? snd_known_memory(g, known, address, n) : NULL;
-	if (snd_likely(memory != NULL && (uintptr_t)memory % 8 == 0 && (uintptr_t)memory - (uintptr_t)buffer >= n)) { /* from the first byte on; the two may overlap */
+	unsigned char *to = write ? memory : buffer;
+	const unsigned char *from = write ? buffer : memory;
+	if (snd_likely(memory != NULL && (uintptr_t)to % 8 == 0 && (uintptr_t)to - (uintptr_t)from >= n)) { /* from the first byte on; the two may overlap */
 		uint64_t at = 0;
 		do { /* COPY */
 			uint64_t v;
-			memcpy(&v, buffer + at, 8);
-			snd_release((snd_word *)(void *)(memory + at), v);
+			memcpy(&v, from + at, 8);
+			snd_release((snd_word *)(void *)(to + at), v);
 			at += 8;
 		} while (at != n);
 		snd_fence_after_copy();
