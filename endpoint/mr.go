@@ -131,8 +131,10 @@ func (r *memoryRegion) hold(buf []byte, flags nd.RegionFlags) (release func(), e
 	}
 	f, err := linux.CheckAccess(shm.AddressOf(buf), n, want)
 	switch {
+	case err != nil && linux.Prefault(buf, want&linux.Write != 0) == nil:
+		return nil, nil // the kernel has accessed it all
 	case err != nil:
-		return nil, &nd.OpError{Op: op, Object: "memory region", Status: nd.InsufficientResources, Err: err, Next: "registering needs a mounted /proc and a free descriptor"}
+		return nil, &nd.OpError{Op: op, Object: "memory region", Status: nd.InsufficientResources, Err: err, Next: "registering this memory needs a mounted /proc and a free descriptor"}
 	case f != nil:
 		at := f.Start - shm.AddressOf(buf)
 		return nil, r.opError(op, nd.AccessViolation, fmt.Sprintf("bytes %d to %d of %d (%#x-%#x) are %s", at, at+f.End-f.Start-1, n, f.Start, f.End, f.Reason),

@@ -122,6 +122,8 @@ static snd_status hold(struct snd_mr *m, unsigned char *buffer, uint64_t length,
 		return s;
 	struct snd_inaccessible bad;
 	s = snd_check_access((uint64_t)(uintptr_t)buffer, length, allows_writes(flags), &bad, op);
+	if (s != SND_SUCCESS && snd_prefault(buffer, length, allows_writes(flags)) == 0)
+		return SND_SUCCESS; /* the kernel has accessed it all */
 	if (s != SND_SUCCESS || bad.reason == NULL)
 		return s;
 	const uint64_t at = bad.start - (uint64_t)(uintptr_t)buffer;

@@ -9,6 +9,7 @@
 
 #include "linux/fork.h"
 #include "linux/placement.h"
+#include "linux/proc.h"
 #include "linux/procmaps.h"
 #include "linux/write_protect.h"
 #include "linux/writers.h"
@@ -135,6 +136,18 @@ static bool take_back_vma(void *arg, const struct snd_vma *v)
 	return true;
 }
 
+/* get_ready takes the descriptors that are needed for adopted pages, whatever the program does with its own ones or with its root directory. */
+static bool get_ready(void) { return snd_keep_proc(true) && snd_fork_awaits_child(true); }
+
+/* rest frees them if there are no adopted pages. */
+static void rest(void)
+{
+	if (extents != NULL)
+		return;
+	(void)snd_fork_awaits_child(false);
+	(void)snd_keep_proc(false);
+}
+
 static void forget(struct snd_fabric *f, struct snd_adopted *e)
 {
 	struct snd_adopted **at = &extents;
@@ -144,14 +157,14 @@ static void forget(struct snd_fabric *f, struct snd_adopted *e)
 	adopted_bytes -= e->length;
 	snd_free(&f->heap, e->offset);
 	free(e);
-	snd_fork_awaits_child(extents != NULL);
+	rest();
 }
 
 /* check_vma counts the mappings of the process. A request of the kernel's asynchronous input, or a device, could write to pages that it knows. */
 static bool check_vma(void *arg, const struct snd_vma *v)
 {
 	++*(uint32_t *)arg;
-	return strncmp(v->name, "/[aio]", 6) != 0 && strstr(v->name, "[io_uring]") == NULL && (strncmp(v->name, "/dev/", 5) != 0 || strncmp(v->name, "/dev/shm/", 9) == 0 || strncmp(v->name, "/dev/zero", 9) == 0);
+	return strncmp(v->name, "/[aio]", 6) != 0 && strstr(v->name, "[io_uring]") == NULL && strncmp(v->name, "socket:", 7) != 0 && (strncmp(v->name, "/dev/", 5) != 0 || strncmp(v->name, "/dev/shm/", 9) == 0 || strncmp(v->name, "/dev/zero", 9) == 0);
 }
 
 /* may_be_pinned counts the mappings of the process, and reports whether something else than its threads could write to its pages. */
@@ -221,7 +234,7 @@ static void reset(void)
 			copy_unseen(e->start, e->length);
 	}
 	adopted_bytes = 0;
-	snd_fork_awaits_child(false);
+	rest();
 }
 SND_RESET_IN_CHILD(reset)
 
@@ -337,7 +350,6 @@ static struct snd_adopted *adopt(struct snd_fabric *f, unsigned char *memory, ui
 		return NULL;
 	}
 	extents = e;
-	snd_fork_awaits_child(true);
 	adopted_bytes += length;
 	file = f->arena.identity;
 	arena = f->arena.base;
@@ -354,22 +366,22 @@ static struct snd_adopted *find(uint64_t offset, uint64_t length)
 	return e;
 }
 
-struct snd_adopted *snd_adopt(struct snd_fabric *f, unsigned char *memory, uint64_t length, struct snd_location *place, const char **reason)
+/* share returns an extent that has the whole pages of a region, or NULL and maybe a reason. */
+static struct snd_adopted *share(struct snd_fabric *f, unsigned char *memory, uint64_t length, struct snd_location *place, const char **reason)
 {
-	SND_KEEP_ERRNO;
 	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), start = (uint64_t)(uintptr_t)memory, stop = start + length;
 	const uint64_t first = (start + page - 1) / page * page, last = stop / page * page;
 	struct pages all = {.at = start, .in_order = true}, whole = {.at = first, .anonymous = true};
 	struct snd_adopted *e = NULL;
-	*reason = NULL;
-	if (f->adopting == SND_ADOPT_OFF)
-		return NULL;
 	bool locked;
-	snd_fork_hold();
+	*reason = "the process has too few free descriptors, or no /proc";
+	if (!get_ready())
+		return NULL;
 	if (has_parked() && snd_is_alone(&locked))
 		end_all(f); /* the region may be of their pages, or need their room */
 	const bool seen = snd_each_vma(start, stop, check_pages, &all);
 	const uint64_t offset = all.first.offset + (start - all.first.start);
+	*reason = NULL;
 	if (seen && all.in_order && all.at >= stop && is_of_arena(&all.first) && (e = find(offset, length)) != NULL) {
 		e->regions++;
 		*place = (struct snd_location){.offset = offset};
@@ -378,6 +390,18 @@ struct snd_adopted *snd_adopt(struct snd_fabric *f, unsigned char *memory, uint6
 		if (snd_each_vma(first, last, check_pages, &whole) && whole.anonymous && whole.at >= last && (e = adopt(f, memory + (first - start), last - first, reason)) != NULL)
 			*place = (struct snd_location){e->offset, (uint32_t)(first - start), (uint32_t)(stop - last)};
 	}
+	return e;
+}
+
+struct snd_adopted *snd_adopt(struct snd_fabric *f, unsigned char *memory, uint64_t length, struct snd_location *place, const char **reason)
+{
+	SND_KEEP_ERRNO;
+	*reason = NULL;
+	if (f->adopting == SND_ADOPT_OFF)
+		return NULL;
+	snd_fork_hold();
+	struct snd_adopted *e = share(f, memory, length, place, reason);
+	rest();
 	snd_fork_release();
 	return e;
 }

@@ -23,9 +23,32 @@ static struct snd_fork_reset *resets;
 
 static bool awaits;
 static int ends[2] = {-1, -1}; /* the parent has the first, and the child closes the second */
+static struct descriptor spares[2] = {{.fd = -1}, {.fd = -1}};
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool prepared;
+
+static void lend_spares(void)
+{
+	for (int i = 0; i < 2; i++) {
+		if (spares[i].fd >= 0)
+			snd_close_still(spares[i].fd, &spares[i].identity);
+		spares[i].fd = -1;
+	}
+}
+
+static bool take_spares(void)
+{
+	int pair[2];
+	snd_stream_pair(pair);
+	for (int i = 0; i < 2; i++)
+		if (pair[i] >= 0 && snd_identify(pair[i], &spares[i].identity))
+			spares[i].fd = pair[i];
+	if (spares[0].fd >= 0 && spares[1].fd >= 0)
+		return true;
+	lend_spares();
+	return false;
+}
 
 void snd_fork_hold(void)
 {
@@ -34,11 +57,14 @@ void snd_fork_hold(void)
 	pthread_sigmask(SIG_SETMASK, &all, &mask);
 	pthread_mutex_lock(&mutex);
 	signals = mask;
+	lend_spares();
 }
 
 void snd_fork_release(void)
 {
 	sigset_t mask = signals;
+	if (awaits)
+		(void)take_spares();
 	pthread_mutex_unlock(&mutex);
 	pthread_sigmask(SIG_SETMASK, &mask, NULL);
 }
@@ -82,9 +108,9 @@ static void in_child(void)
 	while (count > 0)
 		close_last();
 	pthread_mutex_unlock(&mutex); /* the functions may use it */
+	close_end(0);
 	for (const struct snd_fork_reset *r = resets; r != NULL; r = r->next)
 		r->run();
-	close_end(0);
 	close_end(1);
 	pthread_sigmask(SIG_SETMASK, &mask, NULL);
 }
@@ -104,7 +130,13 @@ bool snd_fork_prepare(void)
 	return prepared;
 }
 
-void snd_fork_awaits_child(bool now) { awaits = now; }
+bool snd_fork_awaits_child(bool now)
+{
+	awaits = now;
+	const bool can = !now || take_spares();
+	lend_spares();
+	return can;
+}
 
 /* note notes a descriptor that children close. It returns false if there is no memory. */
 static bool note(int fd)

@@ -2,14 +2,13 @@
 #include "linux/procmaps.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "error.h"
-#include "linux/descriptor.h"
+#include "linux/proc.h"
 
 /* struct procmap_query of linux/fs.h, which headers before 6.11 do not have. */
 struct procmap_query {
@@ -138,7 +137,7 @@ static enum found check(struct maps *f, uint64_t at, uint64_t end, bool write, s
 	return NONE;
 }
 
-static struct maps open_maps(void) { return (struct maps){.fd = snd_above_standard(open("/proc/self/maps", O_RDONLY | O_CLOEXEC))}; }
+static struct maps open_maps(void) { return (struct maps){.fd = snd_open_proc("self/maps", 0)}; }
 
 bool snd_each_vma(uint64_t start, uint64_t end, bool (*visit)(void *arg, const struct snd_vma *v), void *arg)
 {
@@ -160,7 +159,7 @@ snd_status snd_check_access(uint64_t start, uint64_t length, bool write, struct 
 	snd_status s = SND_SUCCESS;
 	*bad = (struct snd_inaccessible){0, 0, NULL};
 	if (f.fd < 0 || check(&f, start, start + length, write, bad) == FAILED)
-		s = snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: /proc/self/maps: %s: registering needs a mounted /proc and a free descriptor", op, snd_errno_text(errno));
+		s = snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: /proc/self/maps: %s: registering this memory needs a mounted /proc and a free descriptor", op, snd_errno_text(errno));
 	if (f.fd >= 0)
 		close(f.fd);
 	return s;

@@ -32,7 +32,7 @@ static void moves(void)
 		for (int of_heap = 0; of_heap < 2; of_heap++) {
 			const size_t length = lengths[i];
 			unsigned char *all = of_heap ? aligned_alloc(PAGE, length + 2 * PAGE) : map_pages(length + 2 * PAGE), *at = all + PAGE;
-			unsigned long first, middle, last;
+			unsigned long first = 0, middle = 0, last = 0;
 			fill(all, length + 2 * PAGE, i);
 			struct ibv_mr *mr = registered(at, length);
 			CHECK(kind(at, NULL) == 's' && kind(at + length - 1, NULL) == 's' && kind(all, NULL) == 0 && kind(at + length, NULL) == 0);
@@ -68,6 +68,22 @@ static void stays_private(void)
 	begin("off");
 	struct ibv_mr *mr = registered(map_pages(PAGE), PAGE);
 	CHECK(kind(mr->addr, NULL) == 0 && ibv_dereg_mr(mr) == 0);
+	finish();
+}
+
+/* A process without a free descriptor registers memory that stays private, if it can access it. */
+static void poor(void)
+{
+	begin("auto");
+	unsigned char *at = map_pages(3 * PAGE);
+	CHECK(ibv_dereg_mr(registered(at, PAGE)) == 0 && mprotect(at + PAGE, PAGE, PROT_READ) == 0 && mprotect(at + 2 * PAGE, PAGE, PROT_NONE) == 0); /* the process joins */
+	fill(at, PAGE, 1);
+	const int first = use_up();
+	struct ibv_mr *mr = registered(at, PAGE), *read_only = ibv_reg_mr(pd, at + PAGE, PAGE, IBV_ACCESS_REMOTE_READ);
+	CHECK(read_only != NULL && ibv_reg_mr(pd, at + PAGE, PAGE, RIGHTS) == NULL && ibv_reg_mr(pd, at + 2 * PAGE, PAGE, IBV_ACCESS_REMOTE_READ) == NULL);
+	free_up(first);
+	CHECK(kind(at, NULL) == 0 && ibv_dereg_mr(mr) == 0 && ibv_dereg_mr(read_only) == 0);
+	expect_filled(at, PAGE, 1);
 	finish();
 }
 
@@ -195,4 +211,4 @@ static void fills(void)
 	finish();
 }
 
-int main(int argc, char **argv) { return RUN_PARTS(argc, argv, {"moves", moves}, {"stays_private", stays_private}, {"again", again}, {"changed", changed}, {"parks", parks}, {"fills", fills}); }
+int main(int argc, char **argv) { return RUN_PARTS(argc, argv, {"moves", moves}, {"stays_private", stays_private}, {"poor", poor}, {"again", again}, {"changed", changed}, {"parks", parks}, {"fills", fills}); }

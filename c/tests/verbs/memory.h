@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "sides.h"
@@ -79,6 +80,27 @@ static inline unsigned char *map_pages(size_t length)
 	unsigned char *at = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	CHECK(at != MAP_FAILED);
 	return at;
+}
+
+/* use_up opens descriptors until there is no free one, and returns the first. free_up closes them. */
+static inline int use_up(void)
+{
+	CHECK(setrlimit(RLIMIT_NOFILE, &(struct rlimit){64, 64}) == 0);
+	const int first = dup(STDERR_FILENO);
+	CHECK(first >= 0);
+	while (dup(first) >= 0) {
+	}
+	CHECK(errno == EMFILE);
+	return first;
+}
+
+static inline void free_up(int first)
+{
+	struct stat mine, st;
+	CHECK(fstat(first, &mine) == 0);
+	for (int fd = first; fd < 64; fd++)
+		if (fstat(fd, &st) == 0 && st.st_dev == mine.st_dev && st.st_ino == mine.st_ino)
+			close(fd);
 }
 
 struct part {

@@ -4,18 +4,16 @@
 #include "memory.h"
 
 /* A child has the bytes of the fork, and neither process sees what the other writes then. */
-static void forks(void)
+static void fork_often(unsigned char *at, size_t length, int used)
 {
-	begin("auto");
-	const size_t length = 300 * PAGE;
-	unsigned char *at = map_pages(length);
-	struct ibv_mr *mr = registered(at, length);
 	for (unsigned i = 0; i < 50; i++) {
 		fill(at, length, i);
 		const pid_t child = fork();
 		if (child == 0) {
-			CHECK(kind(at, NULL) == 0);
 			expect_filled(at, length, i);
+			if (used >= 0)
+				close(used);
+			CHECK(kind(at, NULL) == 0);
 			memset(at, 0xee, length);
 			_exit(0);
 		}
@@ -23,9 +21,33 @@ static void forks(void)
 		int status;
 		CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
 		expect_filled(at, length, i + 100);
-		CHECK(kind(at, NULL) == 's');
 	}
+}
+
+static void forks(void)
+{
+	begin("auto");
+	const size_t length = 300 * PAGE;
+	unsigned char *at = map_pages(length);
+	struct ibv_mr *mr = registered(at, length);
+	fork_often(at, length, -1);
+	CHECK(kind(at, NULL) == 's' && ibv_dereg_mr(mr) == 0);
+	finish();
+}
+
+/* So it is if the program uses all descriptors, and its pages become private. */
+static void crowded(void)
+{
+	begin("auto");
+	const size_t length = 300 * PAGE;
+	unsigned char *at = map_pages(length), *other = map_pages(PAGE);
+	struct ibv_mr *mr = registered(at, length), *second = registered(other, PAGE);
+	const int first = use_up();
+	fork_often(at, length, first);
 	CHECK(ibv_dereg_mr(mr) == 0);
+	free_up(first);
+	CHECK(kind(at, NULL) == 0 && kind(other, NULL) == 's' && ibv_dereg_mr(second) == 0);
+	expect_filled(at, length, 149);
 	finish();
 }
 
@@ -83,4 +105,4 @@ static void signals(void)
 	finish();
 }
 
-int main(int argc, char **argv) { return RUN_PARTS(argc, argv, {"forks", forks}, {"blind_child", blind_child}, {"signals", signals}); }
+int main(int argc, char **argv) { return RUN_PARTS(argc, argv, {"forks", forks}, {"crowded", crowded}, {"blind_child", blind_child}, {"signals", signals}); }

@@ -1,10 +1,11 @@
-/* Memory to which something else than the program's only thread may write: the kernel, or other threads. */
+/* What not every system allows: each part is a test of its own. */
 #include <fcntl.h>
 #include <linux/io_uring.h>
 #include <linux/userfaultfd.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 
 #include "memory.h"
@@ -43,6 +44,48 @@ static void pinned(void)
 	CHECK(kind(at, NULL) == 's' && ibv_dereg_mr(mr) == 0 && kind(at, NULL) == 's' && close(fd) == 0);
 	at[0] = 5;
 	CHECK(ibv_dereg_mr(registered(map_pages(PAGE), PAGE)) == 0 && kind(at, NULL) == 0 && at[0] == 5);
+	finish();
+}
+
+/* The kernel writes packets to memory that the program has given to a socket of AF_XDP. */
+static void packets(void)
+{
+	begin("auto");
+	unsigned char *at = map_pages(PAGE);
+	const int fd = socket(AF_XDP, SOCK_RAW, 0);
+	if (fd < 0)
+		skip("the kernel gives this user no sockets of AF_XDP");
+	struct ibv_mr *mr = registered(at, PAGE);
+	CHECK(kind(at, NULL) == 0 && ibv_dereg_mr(mr) == 0 && close(fd) == 0);
+	mr = registered(at, PAGE);
+	CHECK(kind(at, NULL) == 's' && ibv_dereg_mr(mr) == 0);
+	finish();
+}
+
+/* A program that has changed its root directory, and sees no /proc there, still gets its pages back, and so do its children. */
+static void jail(void)
+{
+	if (geteuid() != 0)
+		skip("only root may change the root directory");
+	begin("auto");
+	unsigned char *at = map_pages(4 * PAGE);
+	const int root = open("/", O_PATH);
+	struct ibv_mr *mr = registered(at, 2 * PAGE), *other = registered(at + 2 * PAGE, 2 * PAGE);
+	fill(at, 4 * PAGE, 1);
+	CHECK(root >= 0 && chroot("/etc") == 0 && chdir("/") == 0 && access("/proc", F_OK) != 0);
+	const pid_t child = fork();
+	if (child == 0) {
+		CHECK(fchdir(root) == 0 && chroot(".") == 0 && kind(at, NULL) == 0 && kind(at + 2 * PAGE, NULL) == 0);
+		expect_filled(at, 4 * PAGE, 1);
+		memset(at, 0xee, 4 * PAGE);
+		_exit(0);
+	}
+	int status;
+	CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+	expect_filled(at, 4 * PAGE, 1);
+	CHECK(ibv_dereg_mr(mr) == 0 && fchdir(root) == 0 && chroot(".") == 0 && close(root) == 0);
+	CHECK(kind(at, NULL) == 0 && kind(at + 2 * PAGE, NULL) == 's' && ibv_dereg_mr(other) == 0);
+	expect_filled(at, 4 * PAGE, 1);
 	finish();
 }
 
@@ -100,4 +143,4 @@ static void threads(void)
 	finish();
 }
 
-int main(int argc, char **argv) { return RUN_PARTS(argc, argv, {"ring", ring}, {"pinned", pinned}, {"threads", threads}); }
+int main(int argc, char **argv) { return RUN_PARTS(argc, argv, {"ring", ring}, {"pinned", pinned}, {"packets", packets}, {"threads", threads}, {"jail", jail}); }

@@ -1,0 +1,39 @@
+#include "linux/proc.h"
+
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "linux/descriptor.h"
+
+/* A forked child may use it: the files below it are those of the process that opens them. */
+static atomic_int kept = -1;
+static struct snd_identity identity;
+
+static bool is_kept(int fd) { return fd >= 0 && snd_is_still(fd, &identity); }
+
+bool snd_keep_proc(bool keep)
+{
+	int fd = atomic_load(&kept);
+	if (is_kept(fd) == keep)
+		return true;
+	if (!keep) {
+		(void)close(fd);
+		fd = -1;
+	} else if ((fd = snd_above_standard(open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC))) >= 0) {
+		(void)snd_identify(fd, &identity);
+	}
+	atomic_store(&kept, fd);
+	return !keep || fd >= 0;
+}
+
+int snd_open_proc(const char *name, int flags)
+{
+	char path[64];
+	const int fd = atomic_load(&kept);
+	if (is_kept(fd))
+		return snd_above_standard(openat(fd, name, O_RDONLY | O_CLOEXEC | flags));
+	(void)snprintf(path, sizeof path, "/proc/%s", name);
+	return snd_above_standard(open(path, O_RDONLY | O_CLOEXEC | flags));
+}
