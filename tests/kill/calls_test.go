@@ -19,6 +19,7 @@ import (
 	"github.com/softnd/softnd/internal/testkit/jobaccess"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/internal/testkit/ranktest"
+	"github.com/softnd/softnd/internal/testkit/traffic"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -285,11 +286,11 @@ func stopAt(t *testing.T, point failpoint.Point, executor string, r *rand.Rand, 
 	}
 	var before []int64
 	for _, l := range w.touching {
-		before = append(before, l.Done.Load())
+		before = append(before, l.Counts[traffic.Done].Load())
 	}
 	k.victim.Resume()
 	for i, l := range w.touching {
-		proctest.Eventually(t, fmt.Sprintf("rank %d goes on with the one that was stopped", l.Job.Rank()), func() bool { return l.Done.Load() > before[i] })
+		proctest.Eventually(t, fmt.Sprintf("rank %d goes on with the one that was stopped", l.Job.Rank()), func() bool { return l.Counts[traffic.Done].Load() > before[i] })
 	}
 	died := linux.HostClock()
 	k.victim.Kill()

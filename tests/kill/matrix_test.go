@@ -79,7 +79,7 @@ func runVictim(s *proctest.Self) error {
 	}
 	random := func(i uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, i)) }
 	for i, l := range victimLinks(killRole(s.Args[0])) {
-		link := traffic.Link{Rand: random(uint64(i)), Job: j, Peer: l.peer, Posts: l.victimPosts}
+		link := traffic.Link{Rand: random(uint64(i)), Job: j, Peer: l.peer, Posts: l.victimPosts, Errs: true, Steps: 120}
 		go link.Run(s.Ctx)
 	}
 	go traffic.Objects(s.Ctx, j.Adapter(), random(100), func() {})
@@ -269,7 +269,7 @@ type collected struct {
 }
 
 func (w *killWork) newLink(r *rand.Rand, rank, peer int, posts bool) *traffic.Link {
-	return &traffic.Link{Rand: rand.New(rand.NewPCG(r.Uint64(), uint64(rank))), Job: w.survivors[rank], Peer: peer, Posts: posts}
+	return &traffic.Link{Rand: rand.New(rand.NewPCG(r.Uint64(), uint64(rank))), Job: w.survivors[rank], Peer: peer, Posts: posts, Errs: true, Steps: 120}
 }
 
 // work starts the traffic with the victim.
@@ -343,9 +343,9 @@ func (w *killWork) mustEnd(died int64, report *killReport) {
 	report.cases++
 	for _, l := range append(w.touching, w.between[:]...) {
 		if l != nil {
-			report.revoked += l.Revoked.Load()
-			report.peerRevoked += l.PeerRevoked.Load()
-			report.refused += l.Refused.Load()
+			report.revoked += l.Counts[traffic.Revocations].Load()
+			report.peerRevoked += l.Counts[traffic.PeerRevocations].Load()
+			report.refused += l.Counts[traffic.TooLate].Load()
 		}
 	}
 	report.latencies = append(report.latencies, time.Duration(last-died))
@@ -361,6 +361,6 @@ func (w *killWork) mustEnd(died int64, report *killReport) {
 // mustContinue checks that the ranks low and high still work with each other.
 func (w *killWork) mustContinue() {
 	w.t.Helper()
-	before := w.between[0].Done.Load()
-	proctest.Eventually(w.t, "the survivors go on with each other", func() bool { return w.between[0].Done.Load() > before+100 })
+	before := w.between[0].Counts[traffic.Done].Load()
+	proctest.Eventually(w.t, "the survivors go on with each other", func() bool { return w.between[0].Counts[traffic.Done].Load() > before+100 })
 }

@@ -71,13 +71,13 @@ func honestTraffic(ctx context.Context, j *softnd.Job, r *rand.Rand, sum *work) 
 			if peer == j.Rank() {
 				continue
 			}
-			l := &traffic.Link{Rand: rand.New(rand.NewPCG(r.Uint64(), 1)), Job: j, Peer: peer, Posts: true, Wild: true}
+			l := &traffic.Link{Rand: rand.New(rand.NewPCG(r.Uint64(), 1)), Job: j, Peer: peer, Posts: true, Errs: true, Wild: true, Steps: 10_000}
 			done.Go(func() {
 				c, cancel := context.WithTimeout(ctx, 150*time.Millisecond)
 				defer cancel()
 				l.Run(c)
-				sum.add(sessions, l.Sessions.Load())
-				sum.add(transfers, l.Done.Load())
+				sum.add(sessions, l.Counts[traffic.Sessions].Load())
+				sum.add(transfers, l.Counts[traffic.Done].Load())
 			})
 		}
 		done.Wait()

@@ -12,50 +12,23 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
+	"time"
 
 	"github.com/softnd/softnd"
 	"github.com/softnd/softnd/endpoint"
 	"github.com/softnd/softnd/internal/testkit/jobaccess"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/internal/testkit/ranktest"
-	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/internal/testkit/traffic"
 	"github.com/softnd/softnd/shm"
 )
-
-// Numbers of the counters of a rank.
-const (
-	soakSessions = iota
-	soakSends
-	soakWrites
-	soakReads
-	soakAtomics
-	soakNumbers
-	soakRelays
-	soakBinds
-	soakRegistrations
-	soakInvalidates
-	soakSendInvalidates
-	soakLocalInvalidates
-	soakRevocations
-	soakTooLate
-	soakMessages
-	soakPrivileged
-	soakSilents
-	soakFences
-	soakInlines
-	soakCounters
-)
-
-var soakNames = [soakCounters]string{"sessions", "Sends", "Writes", "Reads", "atomics", "requests with a number", "fenced relays", "Binds", "fast registrations", "Invalidates", "SendAndInvalidates",
-	"local invalidations", "revocations under way", "requests too late", "messages received", "privileged", "silent", "fenced", "inline"}
 
 // soakSample is what a rank reports.
 type soakSample struct {
 	Descriptors, Goroutines int
 	InUse                   uint64 // bytes of the arena
 	Private                 uint64 // bytes of memory that the process shares with no other
-	Counts                  [soakCounters]int64
+	Counts                  [traffic.Kinds]int64
 }
 
 // exceeds reports whether a process uses more than in a rest before. It may watch some more peers.
@@ -64,14 +37,10 @@ func (s soakSample) exceeds(before soakSample) bool {
 	return s.Descriptors > before.Descriptors+descriptors || s.Goroutines > before.Goroutines+goroutines || s.InUse > before.InUse
 }
 
-const soakReceives = 48 // of the shared receive queue of a rank
-
 // soakRank is a rank that may die at any time, and come back as another process.
 type soakRank struct {
-	job    *softnd.Job
-	srq    nd.SharedReceiveQueue
-	inbox  nd.MemoryRegion
-	counts [soakCounters]atomic.Int64
+	job   *softnd.Job
+	links []*traffic.Link
 }
 
 var roleSoak = proctest.Role("soak", runSoak)
@@ -91,13 +60,13 @@ func runSoak(self *proctest.Self) error {
 		return err
 	}
 	r := &soakRank{job: job.(*softnd.Job)}
-	if err := r.open(ctx); err != nil {
+	shared, err := traffic.NewSharedReceives(ctx, r.job.Adapter())
+	if err != nil {
 		return err
 	}
-	var links []*soakLink
 	for peer := range soakRanks {
 		if peer != rank {
-			links = append(links, &soakLink{Rand: rand.New(rand.NewPCG(seed, uint64(peer))), rank: r, peer: peer})
+			r.links = append(r.links, &traffic.Link{Rand: rand.New(rand.NewPCG(seed, uint64(peer))), Job: r.job, Peer: peer, Posts: true, Steps: 1000, Shared: shared})
 		}
 	}
 	self.Say("ready")
@@ -111,8 +80,8 @@ func runSoak(self *proctest.Self) error {
 		case "work":
 			work, cancel := context.WithCancel(ctx)
 			var done sync.WaitGroup
-			for _, l := range links {
-				done.Go(func() { l.run(work) })
+			for _, l := range r.links {
+				done.Go(func() { runLink(work, l) })
 			}
 			stop = func() { cancel(); done.Wait() }
 		case "rest":
@@ -125,47 +94,30 @@ func runSoak(self *proctest.Self) error {
 			}
 			self.Say("%s", b)
 		case "end":
-			return errors.Join(r.srq.Close(), r.inbox.Close(ctx), r.job.Close())
+			return errors.Join(shared.Close(ctx), r.job.Close())
 		}
 	}
 }
 
-// open creates what all sessions of the rank share.
-func (r *soakRank) open(ctx context.Context) (err error) {
-	a := r.job.Adapter()
-	if r.inbox, err = a.Allocate(ctx, soakReceives*soakMessage, nd.AllowLocalWrite); err != nil {
-		return err
+// runLink makes connections with a peer that may come back. A broken promise ends the process.
+func runLink(ctx context.Context, l *traffic.Link) {
+	for ctx.Err() == nil {
+		if l.Run(ctx); l.Broken != nil {
+			fmt.Fprintln(os.Stderr, l.Broken)
+			os.Exit(proctest.ExitError)
+		}
+		time.Sleep(5 * time.Millisecond)
 	}
-	if r.srq, err = a.CreateSharedReceiveQueue(ctx, nd.SharedReceiveQueueConfig{Depth: soakReceives}); err != nil {
-		return err
-	}
-	for i := range uint64(soakReceives) {
-		err = errors.Join(err, r.receive(i))
-	}
-	return err
-}
-
-// receive posts a receive of the shared queue.
-func (r *soakRank) receive(i uint64) error { return r.srq.Receive(i, r.letter(i)) }
-
-func (r *soakRank) letter(i uint64) nd.SGL {
-	return nd.One(nd.SGEOf(r.inbox, int(i)*soakMessage, soakMessage))
-}
-
-func (r *soakRank) count(what int) { r.counts[what].Add(1) }
-
-// fail ends the process: a promise was broken.
-func (r *soakRank) fail(err error) {
-	fmt.Fprintf(os.Stderr, "rank %d: %v\n%s", r.job.Rank(), err, debug.Stack())
-	os.Exit(proctest.ExitError)
 }
 
 // sample measures this process, which rests.
 func (r *soakRank) sample() (s soakSample) {
 	ranktest.DropRequests(r.job)
 	debug.FreeOSMemory()
-	for i := range r.counts {
-		s.Counts[i] = r.counts[i].Load()
+	for _, l := range r.links {
+		for i := range l.Counts {
+			s.Counts[i] += l.Counts[i].Load()
+		}
 	}
 	s.Goroutines, s.InUse = runtime.NumGoroutine(), jobaccess.Of(r.job).Member.InUse()
 	if entries, err := os.ReadDir("/proc/self/fd"); err == nil {

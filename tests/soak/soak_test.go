@@ -21,6 +21,7 @@ import (
 	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/internal/testkit/ranktest"
 	"github.com/softnd/softnd/internal/testkit/scale"
+	"github.com/softnd/softnd/internal/testkit/traffic"
 	"github.com/softnd/softnd/shm"
 )
 
@@ -45,7 +46,7 @@ type soakJob struct {
 	immortal int // the rank that is not killed, so that slow growth shows
 	deaths   int
 	arena    *soakArena // in the first rest
-	counts   [soakCounters]int64
+	counts   [traffic.Kinds]int64
 }
 
 // soakProcess is one life of a rank.
@@ -53,7 +54,7 @@ type soakProcess struct {
 	*proctest.Process
 	first   *soakSample // of its first rest after enough sessions
 	private []uint64    // of each rest
-	counted [soakCounters]int64
+	counted [traffic.Kinds]int64
 }
 
 func TestSoak(t *testing.T) {
@@ -153,7 +154,7 @@ func (j *soakJob) rest() {
 	}
 	j.t.Logf("the arena: %+v", j.arenaUse())
 	for rank, p := range j.ranks {
-		if p.first == nil && samples[rank].Counts[soakSessions] >= soakWarm {
+		if p.first == nil && samples[rank].Counts[traffic.Sessions] >= soakWarm {
 			p.first = &samples[rank]
 		}
 		for what, n := range samples[rank].Counts {
@@ -213,10 +214,10 @@ func (j *soakJob) end() {
 	}
 	var b strings.Builder
 	for what, n := range j.counts {
-		fmt.Fprintf(&b, ", %d %s", n, soakNames[what])
+		fmt.Fprintf(&b, ", %d %s", n, traffic.Names[what])
 	}
 	j.t.Logf("%d deaths%s", j.deaths, b.String())
-	if j.counts[soakSessions] > 200 && slices.Contains(j.counts[:], 0) {
+	if j.counts[traffic.Sessions] > 200 && slices.Contains(j.counts[:], 0) {
 		j.t.Error("the ranks have not done everything that they can")
 	}
 }

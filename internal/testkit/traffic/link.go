@@ -2,42 +2,87 @@ package traffic
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math/rand/v2"
+	"runtime/debug"
 	"sync/atomic"
+	"time"
 
 	"github.com/softnd/softnd"
 	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/testkit/jobaccess"
+	"github.com/softnd/softnd/nd"
 )
 
-// Link is one side of the connections between two ranks, which follow one another. Each side describes its memory to the other. Most
-// requests are correct. A few end their connection: a receive that is too small, a request that uses a grant too late. Bytes behind a
-// grant that has ended must not change.
+// Link is one side of the connections between two ranks, which follow one another. Messages, Writes and Reads carry hashes of all bytes.
+// Each side grants the other access to its memory, and ends it: in agreement, or while the other uses it, which ends the connection. Bytes
+// behind an access that has ended must not change.
 type Link struct {
 	*rand.Rand
-	Job   *softnd.Job
-	Peer  int
-	Posts bool // this side posts Sends, Writes and Reads
-	Wild  bool // the arena is damaged: any request may fail, the side believes descriptors that are none, and no connection ends well
+	Job    *softnd.Job
+	Peer   int
+	Posts  bool            // this side posts Sends, Writes, Reads and atomics
+	Errs   bool            // a receive may be too small, and a request use an access that has ended: the connection ends then
+	Wild   bool            // the arena is damaged, or the peer in C: any request may fail, nothing is checked, and any message may be a descriptor
+	Steps  int             // most steps of a connection
+	Shared *SharedReceives // nil, or a queue that some connections take their receives from
 
-	Sessions    atomic.Int64          // connections
-	Done        atomic.Int64          // requests that have succeeded
-	Revoked     atomic.Int64          // grants that a request has ended
-	PeerRevoked atomic.Int64          // those among them that a SendAndInvalidate of the peer has ended
-	Refused     atomic.Int64          // requests that used a grant too late
-	Last        atomic.Pointer[error] // how the last connection ended
+	Counts
+	Last atomic.Pointer[error] // how the last connection ended that this side has not ended
 
 	// Valid after Run.
 	EndedAt int64 // when the last call and the last request of this side had ended
-	End     error // of the last connection, or of the last attempt to connect
+	End     error // of the last connection, or of the last attempt to connect; nil if this side has ended it
 	OwnEnd  error // why that connection has ended, if not because the peer died
 	Broken  error // a promise was broken
+
+	private [][]byte // private memory of the last session, which must stay as it is
 }
 
-// Run connects again and again, until ctx ends or the peer is gone.
+// SharedReceives is a shared receive queue with the memory of its receives.
+type SharedReceives struct {
+	queue  nd.SharedReceiveQueue
+	memory nd.MemoryRegion
+}
+
+const sharedReceives = 48
+
+// NewSharedReceives creates a queue, and posts its receives.
+func NewSharedReceives(ctx context.Context, a nd.Adapter) (r *SharedReceives, err error) {
+	r = new(SharedReceives)
+	if r.memory, err = a.Allocate(ctx, sharedReceives*largestMessage, nd.AllowLocalWrite); err != nil {
+		return nil, err
+	}
+	if r.queue, err = a.CreateSharedReceiveQueue(ctx, nd.SharedReceiveQueueConfig{Depth: sharedReceives}); err != nil {
+		return nil, err
+	}
+	for i := range uint64(sharedReceives) {
+		err = errors.Join(err, r.queue.Receive(i, r.letter(i)))
+	}
+	return r, err
+}
+
+func (r *SharedReceives) letter(i uint64) nd.SGL {
+	return nd.One(nd.SGEOf(r.memory, int(i)*largestMessage, largestMessage))
+}
+
+// Close closes the queue.
+func (r *SharedReceives) Close(ctx context.Context) error {
+	return errors.Join(r.queue.Close(), r.memory.Close(ctx))
+}
+
+// Run connects again and again, until ctx ends, the peer is gone, or a promise is broken.
 func (l *Link) Run(ctx context.Context) {
 	for ctx.Err() == nil && l.Broken == nil && !l.peerGone() {
-		l.session(ctx)
+		s := &session{Link: l, ctx: ctx}
+		l.End, l.OwnEnd = nil, nil
+		l.try(s.run)
+		l.try(s.close)
+		l.EndedAt = linux.HostClock()
+		if err := l.End; err != nil {
+			l.Last.Store(&err)
+		}
 	}
 }
 
@@ -51,25 +96,46 @@ func (l *Link) peerGone() bool {
 	return err == nil && p.Gone()
 }
 
-func (l *Link) session(ctx context.Context) {
-	s := &session{Link: l, ctx: ctx}
-	err := s.open()
-	if err == nil {
-		l.Sessions.Add(1)
-		most := 120
-		if s.Wild {
-			most = 10_000
+// breach is the panic that ends a session.
+type breach struct{ error }
+
+// try calls f, and notes the promise that it has found broken.
+func (l *Link) try(f func()) {
+	defer func() {
+		switch b := recover().(type) {
+		case nil:
+		case breach:
+			if !l.Wild && l.Broken == nil {
+				l.Broken = fmt.Errorf("link of ranks %d and %d: %w\n%s", l.Job.Rank(), l.Peer, b.error, debug.Stack())
+			}
+		default:
+			panic(b)
 		}
-		for steps := 10 + s.IntN(most); steps > 0 && s.ep.Err() == nil && !(s.Wild && ctx.Err() != nil); steps-- {
-			s.step()
-		}
-		if !s.Wild {
-			err = s.finish()
+	}()
+	f()
+}
+
+// fail ends the session if a promise was broken.
+func (l *Link) fail(err error) {
+	if err != nil {
+		panic(breach{err})
+	}
+}
+
+// run connects and makes random steps.
+func (s *session) run() {
+	s.fail(s.open())
+	if s.End = s.connect(); s.End != nil {
+		time.Sleep(5 * time.Millisecond) // the peer may be dead
+		return
+	}
+	s.count(Sessions)
+	for range 10 + s.IntN(s.Steps) {
+		if s.step(); s.ended() || s.ctx.Err() != nil {
+			break
 		}
 	}
-	s.close()
-	l.End, l.OwnEnd, l.EndedAt = err, s.ownCause, linux.HostClock()
-	if err != nil {
-		l.Last.Store(&err)
+	if !s.Wild {
+		s.finish()
 	}
 }

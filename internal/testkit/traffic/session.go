@@ -3,489 +3,374 @@ package traffic
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/fnv"
-	"strings"
 	"time"
+
+	"github.com/cespare/xxhash/v2"
 
 	"github.com/softnd/softnd/nd"
 )
 
-// session is one connection of a link.
+// session is one connection.
 type session struct {
 	*Link
-	ctx         context.Context
-	ep          nd.Endpoint
-	cq          nd.CompletionQueue
-	memory      [2]nd.MemoryRegion    // in the arena, and private
-	srq         nd.SharedReceiveQueue // nil = the endpoint has its own receive queue
-	guarded     nd.MemoryRegion       // which the peer reaches through the grant only
-	window      nd.MemoryWindow       // the grant is this window
-	fast        nd.MemoryRegion       // if not nil, the grant is this fast-registered region
-	pages       nd.LogicalMapping     // of that region
-	granted     nd.WindowDescriptor   // the last grant
-	far         []nd.WindowDescriptor // memory of the peer
-	farGrant    nd.WindowDescriptor   // grant of the peer; its Length is 0 before the first one
-	bound       bool                  // the grant is valid, or a request runs that begins or ends it
-	revoking    bool                  // a request of this side that ends the grant runs
-	isGuarded   bool                  // the memory of the grant has the pattern, and must keep it
-	ownCause    error                 // why the connection ends, if not because the peer died
-	outstanding int
-	posted      int // receives
-	results     [16]nd.Result
+	ctx        context.Context
+	ep         nd.Endpoint
+	cq         nd.CompletionQueue
+	inline     int
+	endsAccess bool // this side hardly does anything but to end the access while the peer uses it
+
+	local  [2]nd.MemoryRegion // from Allocate, and private
+	blocks pool               // of local
+	inbox  [2]nd.MemoryRegion // of the receives; nil if they are from Shared
+	shared nd.MemoryRegion    // the slots that the peer writes, and a pattern that it reads
+	guard  nd.MemoryRegion    // memory whose access ends while the peer uses it
+	guard0 []byte             // the bytes of guard, also while it is not registered
+	own    [][]byte           // private memory of the regions
+
+	srq         nd.SharedReceiveQueue // of the session; nil if receives are the endpoint's own, or from Shared
+	privileged  nd.Token
+	window      nd.MemoryWindow   // of shared
+	fast        nd.MemoryRegion   // of the pages of shared
+	pages       nd.LogicalMapping // of shared, if that is arena memory
+	sink        nd.MemoryRegion   // registered for one Read
+	sinkPages   nd.LogicalMapping
+	sinkBusy    bool
+	guardWindow nd.MemoryWindow
+
+	pending  []request
+	next     uint64 // context of the next request
+	silent   int    // silent requests since the last other one
+	receives int    // outstanding receives of the own queue
+	outbox   []letter
+	moved    time.Time // of the last post or result
+	results  [16]nd.Result
+
+	nonce   [2]uint64 // of the messages sent, and of those received
+	said    [2]uint64 // number of messages sent, and received; one WriteImmediate counts as one
+	counter uint64    // expected in the counter of the peer
+
+	grant grant // to the peer
+	far   far   // from the peer
+	trap  trap  // the guarded memory
+}
+
+// request is a posted request whose result has not been taken.
+type request struct {
+	context uint64
+	kind    nd.RequestType
+	bytes   int
+	silent  bool
+	loud    bool // it has no flags, and its result comes at once
+	mayFail bool // it uses memory that the peer may take away
+	done    func(ok bool)
 }
 
 const (
-	limit       = 20 * time.Second       // until all requests of a connection are complete; no test asserts less
-	largest     = 24 << 10               // largest transfer
-	received    = receives / 2 * largest // of each region: memory of receives; the rest is that of requests
-	memorySize  = received + 2*largest
-	guardedSize = 4 * largest
-	depth       = 32
-	fastBase    = 1 << 40 // address of a fast-registered region
-
-	// Contexts of requests. Those below receives are of receives, and say where the memory is.
-	receives      = 16
-	plainRequest  = 100
-	revokeRequest = 101
-	grantRequest  = 102 // a request that uses the grant of the peer
-
-	toldSize = nd.WindowDescriptorSize + 8 // length of a message with a descriptor
-
-	// Descriptors of memory and of the grant have different lengths.
-	regionLength = memorySize - 8
-	grantLength  = guardedSize
+	depth          = 64
+	inboxDepth     = 8 // receives
+	largestMessage = medium
+	stalled        = 30 * time.Second // for progress of a session; a watchdog
+	readWrite      = nd.AllowRead | nd.AllowWrite
+	anything       = nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite | nd.AllowRemoteAtomic
 )
 
-func (s *session) open() (err error) {
+// memory returns a region of either kind.
+func (s *session) memory(n int, flags nd.RegionFlags) (nd.MemoryRegion, error) {
+	return s.memoryOf(s.IntN(2), n, flags)
+}
+
+// memoryOf returns a region from Allocate, or of private memory.
+func (s *session) memoryOf(kind, n int, flags nd.RegionFlags) (nd.MemoryRegion, error) {
 	a := s.Job.Adapter()
-	const flags = nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite | nd.AllowRemoteAtomic
-	if s.cq, err = a.CreateCompletionQueue(s.ctx, 4*depth); err != nil {
-		return err
+	if kind == 0 {
+		return a.Allocate(context.Background(), n, flags)
 	}
-	if s.memory[0], err = a.Allocate(s.ctx, memorySize, flags); err != nil {
-		return err
+	for i, b := range s.private {
+		if len(b) == n {
+			s.private = append(s.private[:i], s.private[i+1:]...)
+			if !s.Wild && !isAll(b, poison) {
+				return nil, errors.New("private memory has changed after the end of its session")
+			}
+			s.own = append(s.own, b)
+			return a.Register(context.Background(), b, flags)
+		}
 	}
-	if s.memory[1], err = a.Register(s.ctx, make([]byte, memorySize), flags); err != nil {
-		return err
+	b := make([]byte, n)
+	s.own = append(s.own, b)
+	return a.Register(context.Background(), b, flags)
+}
+
+func isAll(b []byte, v byte) bool { return bytes.Count(b, []byte{v}) == len(b) }
+
+func setAll(b []byte, v byte) {
+	if len(b) == 0 {
+		return
 	}
-	isFast := s.IntN(2) == 0
-	if isFast || s.IntN(2) == 0 {
-		s.guarded, err = a.Allocate(s.ctx, guardedSize, nd.AllowLocalWrite)
+	b[0] = v
+	for n := 1; n < len(b); n *= 2 {
+		copy(b[n:], b[:n])
+	}
+}
+
+// open creates the objects of the session, but for the endpoint.
+func (s *session) open() (err error) {
+	a, ctx := s.Job.Adapter(), context.Background()
+	must := func(e error) { err = errors.Join(err, e) }
+	region := func(mr nd.MemoryRegion, e error) nd.MemoryRegion { must(e); return mr }
+	var e error
+	s.cq, e = a.CreateCompletionQueue(ctx, 2*depth+sharedReceives)
+	must(e)
+	for i := range s.local {
+		s.local[i] = region(s.memoryOf(i, blocksSize, nd.AllowLocalWrite))
+	}
+	if from := s.IntN(3); from > 0 || s.Shared == nil {
+		for i := range s.inbox {
+			s.inbox[i] = region(s.memoryOf(i, inboxDepth/2*largestMessage, nd.AllowLocalWrite))
+		}
+		if from < 2 {
+			s.srq, e = a.CreateSharedReceiveQueue(ctx, nd.SharedReceiveQueueConfig{Depth: depth, Threshold: inboxDepth})
+			must(e)
+		}
+	}
+	s.shared = region(s.memory(sharedSize, anything))
+	if s.endsAccess = s.IntN(3) == 0; s.endsAccess && s.IntN(2) == 0 {
+		s.guard = region(s.memoryOf(0, guardSize, anything)) // the peer can copy itself
 	} else {
-		s.guarded, err = a.Register(s.ctx, make([]byte, guardedSize), nd.AllowLocalWrite)
+		s.guard = region(s.memory(guardSize, anything))
 	}
+	s.window, e = a.CreateMemoryWindow(ctx)
+	must(e)
+	s.guardWindow, e = a.CreateMemoryWindow(ctx)
+	must(e)
+	s.fast = region(a.CreateMemoryRegion(ctx))
+	s.sink = region(a.CreateMemoryRegion(ctx))
 	if err != nil {
 		return err
 	}
-	if isFast {
-		err = s.openFast(a)
-	} else {
-		s.window, err = a.CreateMemoryWindow(s.ctx)
+	must(s.fast.InitializeFastRegister(ctx, sharedSize/4096+2, true))
+	must(s.sink.InitializeFastRegister(ctx, blocksSize/4096+2, false))
+	s.privileged, e = a.PrivilegedToken()
+	must(e)
+	s.sinkPages, e = a.BuildLogicalAddressMapping(ctx, s.local[0].Bytes())
+	must(e)
+	if s.pages, e = a.BuildLogicalAddressMapping(ctx, s.shared.Bytes()); e != nil {
+		s.pages = nil // private memory
 	}
-	if err != nil {
-		return err
+	for _, mr := range s.local {
+		s.blocks.add(mr)
 	}
-	if s.IntN(3) == 0 {
-		if s.srq, err = a.CreateSharedReceiveQueue(s.ctx, nd.SharedReceiveQueueConfig{Depth: depth, Threshold: receives, MaxSGE: 1}); err != nil {
-			return err
-		}
-	}
-	if s.ep, err = s.Job.Connect(s.ctx, s.Peer, nd.EndpointConfig{ReceiveCQ: s.cq, InitiatorCQ: s.cq, SharedReceive: s.srq, ReceiveDepth: depth, InitiatorDepth: depth, InlineSize: 64}); err != nil {
-		return err
-	}
-	for i := range uint64(receives) {
-		s.receive(i)
-	}
-	for _, mr := range s.memory {
-		s.tell(nd.WindowDescriptor{Address: mr.Address(), Length: regionLength, Token: mr.RemoteToken()})
-	}
-	return nil
-}
-
-// openFast prepares the fast registration of the guarded memory.
-func (s *session) openFast(a nd.Adapter) (err error) {
-	if s.pages, err = a.BuildLogicalAddressMapping(s.ctx, s.guarded.Bytes()); err != nil {
-		return err
-	}
-	if s.fast, err = a.CreateMemoryRegion(s.ctx); err != nil {
-		return err
-	}
-	return s.fast.InitializeFastRegister(s.ctx, len(s.pages.Pages()), true)
-}
-
-// step makes a random step.
-func (s *session) step() {
-	s.check()
-	switch k := s.IntN(20); {
-	case s.Wild && s.IntN(20_000) == 0:
-		_ = s.ep.Flush(context.Background())
-	case k < 2:
-		s.wait(time.Millisecond)
-	case k < 6 || s.outstanding > depth/2:
-		s.take(s.cq.Poll(s.results[:]))
-	case k < 12 && (!s.Wild || s.IntN(50) == 0): // most connections of a damaged arena are to last
-		s.useGrant()
-	case s.Posts:
-		s.post()
-	}
-}
-
-func (s *session) wait(d time.Duration) {
-	if s.srq == nil || s.IntN(3) > 0 {
-		s.await(d)
-		return
-	}
-	ctx, cancel := context.WithTimeout(s.ctx, d)
-	defer cancel()
-	_ = s.srq.Notify(ctx)
-	s.take(s.cq.Poll(s.results[:]))
-}
-
-// await takes results. If there are none, it waits for one: Notify does not return for a result that an earlier one has
-// returned for.
-func (s *session) await(d time.Duration) {
-	n := s.cq.Poll(s.results[:])
-	if n == 0 {
-		ctx, cancel := context.WithTimeout(s.ctx, d)
-		defer cancel()
-		if s.IntN(2) == 0 {
-			_ = s.cq.Notify(ctx, nd.NotifyAny)
-			n = s.cq.Poll(s.results[:])
-		} else {
-			n, _ = s.cq.Wait(ctx, s.results[:])
-		}
-	}
-	s.take(n)
-}
-
-// useGrant begins the grant, or ends it. Half of the time the peer is left to end it.
-func (s *session) useGrant() {
-	if s.bound {
-		if !s.revoking && s.IntN(2) == 0 && s.revoke() == nil {
-			s.revoking = true
-			s.outstanding++
-		}
-		return
-	}
-	s.isGuarded = false
-	if s.grant() == nil {
-		s.bound = true
-		s.outstanding++
-		s.tell(s.granted)
-	}
-}
-
-func (s *session) grant() (err error) {
-	if s.fast == nil {
-		err = s.ep.Bind(plainRequest, s.guarded, s.window, s.guarded.Bytes(), nd.AllowRead|nd.AllowWrite|nd.AllowAtomic)
-		s.granted = s.window.Descriptor()
-		return err
-	}
-	err = s.ep.FastRegister(plainRequest, nd.FastRegistration{Region: s.fast, Pages: s.pages.Pages(), Offset: s.pages.Offset(), Length: guardedSize, BaseAddress: fastBase, Rights: nd.AllowRemoteRead | nd.AllowRemoteWrite | nd.AllowRemoteAtomic}, 0)
-	s.granted = nd.WindowDescriptor{Address: fastBase, Length: grantLength, Token: s.fast.RemoteToken()}
+	copy(s.shared.Bytes()[patternAt:], patternOf(s.Job.Rank()))
+	setAll(s.shared.Bytes()[counterAt:][:8], 0)
+	s.grant.seal = sealOf(s.shared.Bytes())
+	s.guard0 = s.guard.Bytes()
+	setAll(s.guard0, poison)
+	s.trap.sealed = true
 	return err
 }
 
-func (s *session) revoke() error {
-	if s.fast == nil {
-		return s.ep.Invalidate(revokeRequest, s.window, 0)
+// connect connects the endpoint and posts the first receives. It returns an error if the peer is not there, or ctx has ended.
+func (s *session) connect() (err error) {
+	s.inline = []int{0, 48, 256}[s.IntN(3)]
+	cfg := nd.EndpointConfig{ReceiveCQ: s.cq, InitiatorCQ: s.cq, SharedReceive: s.srq, ReceiveDepth: depth, InitiatorDepth: depth, MaxInitiatorSGE: 8, InlineSize: s.inline}
+	if s.inbox[0] == nil {
+		cfg.SharedReceive = s.Shared.queue
 	}
-	return s.ep.InvalidateRegion(revokeRequest, s.fast, 0)
-}
-
-// post posts a request to the peer.
-func (s *session) post() {
-	far, reqCtx := s.farGrant, uint64(grantRequest)
-	if far.Length == 0 || len(s.far) > 0 && s.IntN(3) == 0 {
-		far, reqCtx = nd.WindowDescriptor{}, plainRequest
-		if len(s.far) > 0 {
-			far = s.far[s.IntN(len(s.far))]
+	if s.Wild { // a weak order has a lower limit
+		cfg.MaxInitiatorSGE = 0
+	}
+	if s.ep, err = s.Job.Connect(s.ctx, s.Peer, cfg); err != nil {
+		switch nd.StatusOf(err) {
+		case nd.HostUnreachable, nd.ConnectionAborted, nd.ConnectionRefused, nd.Canceled:
+			return err
+		}
+		s.fail(err)
+	}
+	if s.inbox[0] != nil {
+		for i := range []uint64{2, inboxDepth}[s.IntN(2)] { // with few, messages wait for receives
+			s.receive(i)
 		}
 	}
-	at := far.Address + guardedSize/2 + s.Uint64N(largest)
-	switch {
-	case far.Length == regionLength:
-		at = far.Address + received + s.Uint64N(largest)
-	case far.Length < grantLength:
-		at = far.Address + s.Uint64N(100) // memory of a rank in C
+	s.nonce[0] = s.Uint64()
+	s.say(mHello, helloMessage{s.nonce[0]}, 0)
+	if s.Wild {
+		s.say(mGrant, grantMessage{Desc: encode(nd.DescriptorOf(s.shared))}, 0)
 	}
-	sge, flags := s.source(), nd.OpFlags(0)
-	if s.IntN(5) == 0 {
-		flags = nd.ReadFence
-	}
-	var err error
-	switch k := s.IntN(16); {
-	case k < 1:
-		err = s.ep.Send(plainRequest, nd.One(nd.SGE{Buffer: make([]byte, s.IntN(toldSize))}), flags|nd.Inline)
-	case k < 4 || far.Length == 0 && !(s.Wild && s.IntN(5000) == 0):
-		err = s.ep.Send(plainRequest, sge, flags)
-	case k < 7 && (reqCtx == grantRequest || s.Wild && s.IntN(200) == 0):
-		if s.IntN(2) == 0 { // else later requests come too late for it
-			s.farGrant = nd.WindowDescriptor{}
-		}
-		err = s.ep.SendAndInvalidate(reqCtx, sge, far.Token, flags)
-	case k < 8:
-		err = s.ep.SendImmediate(plainRequest, sge, s.Uint32(), flags)
-	case k < 9:
-		err = s.ep.WriteImmediate(reqCtx, sge, at, far.Token, s.Uint32(), flags)
-	case k < 11:
-		err = s.ep.Write(reqCtx, sge, at, far.Token, flags)
-	case k < 14:
-		err = s.change(reqCtx, at&^7, far.Token, flags)
-	default:
-		err = s.ep.Read(reqCtx, sge, at, far.Token, flags)
-	}
-	if err == nil {
-		s.outstanding++
-	}
+	s.moved = time.Now()
+	return nil
 }
 
-// change posts an atomic.
-func (s *session) change(reqCtx, at uint64, token nd.Token, flags nd.OpFlags) error {
-	m := s.memory[s.IntN(2)]
-	old := nd.SGEOf(m, received+s.IntN(largest), 8)
-	switch s.IntN(3) {
-	case 0:
-		return s.ep.FetchAndAdd(reqCtx, old, at, token, s.Uint64(), flags)
-	case 1:
-		return s.ep.Swap(reqCtx, old, at, token, s.Uint64(), flags)
-	}
-	return s.ep.CompareAndSwap(reqCtx, old, at, token, 0, s.Uint64(), flags)
-}
-
-// source returns memory for a request, in one or two parts.
-func (s *session) source() nd.SGL {
-	const small = 64
-	n := 1 + s.IntN(small-4)
-	if s.IntN(3) == 0 {
-		n = 1 + s.IntN(largest-small)
-	}
-	if n == toldSize {
-		n++
-	}
-	part := func(n int) nd.SGE {
-		from := s.memory[s.IntN(2)]
-		return nd.SGE{Buffer: from.Bytes()[received+s.IntN(largest):][:n], Token: from.LocalToken()}
-	}
-	first := part(n)
-	if s.IntN(8) > 0 {
-		return nd.One(first)
-	}
-	return nd.List(first, part(1+s.IntN(small)))
-}
-
-// receive posts a receive, in its own part of memory: the program reads a message while others arrive. One in 60 is too small for most messages.
+// receive posts the receive with a number, in its own part of memory.
 func (s *session) receive(i uint64) {
-	n := largest
-	if s.IntN(60) == 0 {
-		n = 40
+	if s.inbox[0] == nil {
+		s.fail(s.Shared.queue.Receive(i, s.letter(i)))
+		return
 	}
-	mr := s.memory[i%2]
-	post := s.ep.Receive
+	to, post := s.letter(i), s.ep.Receive
+	if s.Errs && s.IntN(60) == 0 && (!s.Wild || s.IntN(10) == 0) {
+		to = nd.One(nd.SGE{Buffer: to.First.Buffer[:5], Token: to.First.Token}) // too small for all messages but the least
+	}
 	if s.srq != nil {
 		post = s.srq.Receive
 	}
-	if post(i, nd.One(nd.SGE{Buffer: mr.Bytes()[i/2*largest:][:n], Token: mr.LocalToken()})) == nil {
-		s.posted++
+	if err := post(i, to); err != nil {
+		if !s.ended() && !s.Wild {
+			s.fail(fmt.Errorf("post of a receive: %w", err))
+		}
+		return
 	}
+	s.receives++
 }
 
-// hashOf is the hash of a descriptor in a message, by which its receiver knows that it is one.
-func hashOf(b []byte) uint64 {
-	h := fnv.New64a()
-	h.Write(b)
-	return h.Sum64()
+// letter is the memory of a receive.
+func (s *session) letter(i uint64) nd.SGL {
+	if s.inbox[0] == nil {
+		return s.Shared.letter(i)
+	}
+	mr := s.inbox[i%2]
+	b := mr.Bytes()[i/2*largestMessage:][:largestMessage]
+	if i%4 < 2 {
+		return nd.One(nd.SGE{Buffer: b, Token: mr.LocalToken()})
+	}
+	return nd.List(nd.SGE{Buffer: b[:5], Token: mr.LocalToken()}, nd.SGE{Buffer: b[5:], Token: mr.LocalToken()})
 }
 
-// tell describes memory to the peer.
-func (s *session) tell(d nd.WindowDescriptor) {
-	b, err := d.MarshalBinary()
-	if !s.Wild { // ranks in C expect no hash
-		b = binary.LittleEndian.AppendUint64(b, hashOf(b))
+// ended reports whether the connection has ended.
+func (s *session) ended() bool { return s.ep.Err() != nil }
+
+// post posts a request. Its result is checked when it is taken.
+func (s *session) post(q request, flags nd.OpFlags, call func(x uint64, f nd.OpFlags) error) bool {
+	f := flags
+	if !q.loud {
+		f |= s.flags(q.kind)
 	}
-	if err == nil && s.ep.Send(plainRequest, nd.One(nd.SGE{Buffer: b}), nd.Inline) == nil {
-		s.outstanding++
+	q.context, q.silent = s.next, f.Has(nd.SilentSuccess)
+	if err := call(q.context, f); err != nil {
+		if !s.ended() && !s.Wild {
+			s.fail(fmt.Errorf("post of a %v with %v: %w", q.kind, f, err))
+		}
+		return false
 	}
+	for bit, what := range map[nd.OpFlags]int{nd.SilentSuccess: Silents, nd.ReadFence: Fences, nd.Inline: Inlines} {
+		if f.Has(bit) {
+			s.count(what)
+		}
+	}
+	s.next++
+	s.silent++
+	if !q.silent {
+		s.silent = 0
+	}
+	s.pending = append(s.pending, q)
+	s.moved = time.Now()
+	return true
+}
+
+// flags chooses flags that every request of a type takes.
+func (s *session) flags(kind nd.RequestType) (f nd.OpFlags) {
+	if s.IntN(3) == 0 && s.silent < 8 {
+		f |= nd.SilentSuccess
+	}
+	if s.IntN(6) == 0 {
+		f |= nd.ReadFence
+	}
+	if s.IntN(8) == 0 {
+		f |= nd.Defer
+	}
+	if kind == nd.RequestSend && s.IntN(3) == 0 {
+		f |= nd.SendAndSolicitEvent
+	}
+	return f
 }
 
 // take takes the first n results.
 func (s *session) take(n int) {
 	for _, r := range s.results[:n] {
-		switch r.Status {
-		case nd.Success:
-			s.Done.Add(1)
-		case nd.AccessViolation:
-			s.Refused.Add(1)
-		}
-		if !r.RequestType.Initiator() {
-			s.takeReceive(&r)
-			continue
-		}
-		s.outstanding--
-		if r.RequestContext == revokeRequest && r.Status == nd.Success {
-			s.revoking = false
-			s.grantEnded()
-		}
-		if r.RequestContext == grantRequest && r.Status == nd.AccessViolation || r.RequestContext == revokeRequest && r.Status == nd.InvalidDeviceRequest {
-			s.endsItself(&r) // a request came too late for the grant
+		s.moved = time.Now()
+		if r.RequestType.Initiator() {
+			s.completed(r)
+		} else {
+			s.received(r)
 		}
 	}
 }
 
-// takeReceive takes the result of a receive.
-func (s *session) takeReceive(r *nd.Result) {
-	s.posted--
-	switch r.Status {
-	case nd.Success:
-		if r.RequestType == nd.RequestReceiveAndInvalidate && r.InvalidatedToken == s.granted.Token {
-			s.PeerRevoked.Add(1)
-			s.grantEnded()
+// completed handles the result of a request.
+func (s *session) completed(r nd.Result) {
+	for len(s.pending) > 0 && s.pending[0].context != r.RequestContext {
+		q := s.pending[0]
+		if s.pending = s.pending[1:]; !q.silent {
+			s.fail(fmt.Errorf("%v %d has no result, and the next one is %+v", q.kind, q.context, r))
 		}
-		if r.RequestType != nd.RequestReceiveWriteImmediate { // which has no message
-			s.learn(r)
-		}
-		s.receive(r.RequestContext)
-	case nd.BufferOverflow, nd.InvalidDeviceRequest: // it was too small, or a message came too late for the grant
-		s.endsItself(r)
+		q.done(true)
 	}
-}
-
-// breaks notes that a promise was broken.
-func (s *session) breaks(err error) {
-	if !s.Wild {
-		s.Broken = fmt.Errorf("link of ranks %d and %d: %w", s.Job.Rank(), s.Peer, err)
+	if len(s.pending) == 0 {
+		s.fail(fmt.Errorf("result %+v of no request", r))
 	}
-}
-
-// endsItself notes that the connection ends because of a request of this side, and not because of a death.
-func (s *session) endsItself(r *nd.Result) {
-	s.ownCause = fmt.Errorf("%v completed with %v", r.RequestType, r.Status)
-}
-
-// grantEnded is called when a request has ended the grant.
-func (s *session) grantEnded() {
-	s.bound = false
-	s.Revoked.Add(1)
-	s.guard()
-}
-
-// learn notes memory that a message of the peer describes.
-func (s *session) learn(r *nd.Result) {
-	var d nd.WindowDescriptor
-	i := r.RequestContext
-	if n := r.BytesTransferred; i >= receives || n != toldSize && !(s.Wild && n == nd.WindowDescriptorSize) {
-		return
-	}
-	b := s.memory[i%2].Bytes()[i/2*largest:][:toldSize]
-	isTrue := hashOf(b[:nd.WindowDescriptorSize]) == binary.LittleEndian.Uint64(b[nd.WindowDescriptorSize:])
-	if d.UnmarshalBinary(b[:nd.WindowDescriptorSize]) != nil || !isTrue && !s.Wild {
-		return
-	}
-	switch d.Length {
-	case grantLength:
-		s.farGrant = d
+	q := s.pending[0]
+	s.pending = s.pending[1:]
+	ok := r.Status == nd.Success
+	switch {
+	case s.Wild:
+	case r.RequestType != q.kind || ok && int(r.BytesTransferred) != q.bytes || ok && q.silent:
+		s.fail(fmt.Errorf("result %+v of a %v of %d bytes, silent %t", r, q.kind, q.bytes, q.silent))
+	case ok:
+	case r.Status == nd.Canceled && s.ended():
+	case r.Status == nd.AccessViolation && (q.mayFail || s.Errs):
+		s.count(TooLate)
+	case s.Errs && (r.Status == nd.RemoteError || r.Status == nd.InvalidDeviceRequest):
 	default:
-		s.far = append(s.far[:min(len(s.far), 5)], d)
+		s.fail(fmt.Errorf("%v %d of %d bytes: %v: %w", q.kind, q.context, q.bytes, r.Status, nd.Explain(s.ep, r)))
+	}
+	if ok {
+		s.count(Done)
+	}
+	q.done(ok)
+}
+
+// received handles the result of a receive.
+func (s *session) received(r nd.Result) {
+	if s.inbox[0] != nil {
+		s.receives--
+	}
+	switch {
+	case r.Status == nd.Success:
+		s.count(Messages)
+		s.count(Done)
+		s.message(r)
+		if s.inbox[0] == nil || !s.ended() {
+			s.receive(r.RequestContext)
+		}
+	case r.Status == nd.Canceled && s.ended():
+		if s.inbox[0] == nil {
+			s.receive(r.RequestContext)
+		}
+	case s.Wild || s.Errs && (r.Status == nd.BufferOverflow || r.Status == nd.InvalidDeviceRequest):
+	default:
+		s.fail(fmt.Errorf("receive: %v: %w", r.Status, nd.Explain(s.ep, r)))
 	}
 }
 
-var pattern = bytes.Repeat([]byte{0x5c}, guardedSize)
-
-// guard fills the memory of the grant, which is not valid.
-func (s *session) guard() {
-	copy(s.guarded.Bytes(), pattern)
-	s.isGuarded = true
+// message handles a message, or the number of a WriteImmediate.
+func (s *session) message(r nd.Result) {
+	token := r.InvalidatedToken
+	if number, ok := r.Immediate(); ok {
+		if token = 0; number != uint32(s.said[1]) && !s.Wild {
+			s.fail(fmt.Errorf("message %d has the number %d", s.said[1], number))
+		}
+	}
+	if r.RequestType == nd.RequestReceiveWriteImmediate {
+		s.said[1]++ // a message about its bytes follows
+		return
+	}
+	var b []byte
+	letter := s.letter(r.RequestContext)
+	for _, e := range letter.Entries() {
+		b = append(b, e.Buffer...)
+	}
+	s.hear(b[:r.BytesTransferred], token)
 }
 
-// check checks that no byte has changed behind the grant.
-func (s *session) check() {
-	if s.isGuarded && !bytes.Equal(s.guarded.Bytes(), pattern) {
-		s.breaks(errors.New("a byte behind an invalid grant has changed"))
-	}
-}
-
-// finish ends the connection in one of several ways, and returns its error. If the connection has ended already, every
-// request must complete.
-func (s *session) finish() error {
-	if s.ep.Err() == nil && s.IntN(3) == 0 {
-		return nil // close ends it
-	}
-	var failed error
-	if err := s.ep.Err(); err == nil || errors.Is(err, nd.ConnectionDisconnected) {
-		ctx, cancel := context.WithTimeout(s.ctx, 10*time.Second)
-		defer cancel()
-		if failed = s.ep.Connector().Disconnect(ctx); failed == nil { // else the peer has died, or ended the connection in another way
-			s.ownCause = nd.ConnectionDisconnected
-		}
-	}
-	for end := time.Now().Add(limit); s.outstanding > 0 || s.posted > 0 && s.srq == nil; {
-		s.await(100 * time.Millisecond)
-		if time.Now().After(end) {
-			s.breaks(fmt.Errorf("%d requests and %d receives do not complete: %v", s.outstanding, s.posted, s.ep.Err()))
-			break
-		}
-	}
-	for n := 1; n > 0; { // results of a shared receive queue, which the loop above does not count
-		n = s.cq.Poll(s.results[:])
-		s.take(n)
-	}
-	err := s.ep.Err()
-	isOwn := false
-	switch nd.StatusOf(err) {
-	case nd.BufferOverflow, nd.InvalidDeviceRequest, nd.RemoteError:
-		isOwn = true
-	case nd.AccessViolation: // a death must not look like one
-		isOwn = strings.Contains(err.Error(), "which grants nothing")
-	}
-	if isOwn && s.ownCause == nil { // the peer died before an earlier request was complete, so the one that failed was canceled
-		s.ownCause = err
-	}
-	if failed != nil {
-		return failed // Err returns the first reason, which is this Disconnect
-	}
-	return err
-}
-
-func (s *session) close() {
-	if s.ep != nil {
-		s.ep.Close()
-	}
-	if s.window != nil {
-		s.window.Close(context.Background())
-		s.mustKeep()
-	}
-	if s.fast != nil {
-		s.fast.Close(context.Background())
-		s.mustKeep()
-	}
-	for _, object := range []any{s.pages, s.guarded, s.memory[0], s.memory[1], s.srq, s.cq} {
-		if object == nil {
-			continue
-		}
-		shut := func() error {
-			if c, ok := object.(interface{ Close() error }); ok {
-				return c.Close()
-			}
-			return object.(interface{ Close(context.Context) error }).Close(context.Background())
-		}
-		err := shut()
-		// A FastRegister keeps the pages until it is canceled: when a copy of the peer has ended, and perhaps after ep.Close.
-		for end := time.Now().Add(limit); errors.Is(err, nd.DeviceBusy) && !s.Wild && time.Now().Before(end); err = shut() {
-			time.Sleep(time.Millisecond)
-		}
-		if err != nil {
-			s.breaks(err)
-		}
-	}
-}
-
-// mustKeep checks that the memory of the grant, which has just ended, keeps its content.
-func (s *session) mustKeep() {
-	s.check()
-	s.guard()
-	time.Sleep(200 * time.Microsecond)
-	s.check()
-}
+// sealOf returns the hash of the slots in shared memory.
+func sealOf(shared []byte) uint64 { return xxhash.Sum64(shared[:patternAt]) }

@@ -1,4 +1,4 @@
-package soak
+package traffic
 
 import (
 	"encoding/binary"
@@ -13,7 +13,7 @@ import (
 // A message of a session has the hash of its body, then the body, whose first byte is its kind. The hash also covers the
 // number of the message and a random number of the session. A message of up to 8 bytes is the beginning of such a hash.
 
-const soakHeader = 9 // hash and kind
+const header = 9 // hash and kind
 
 const (
 	mHello   byte = iota + 1 // helloMessage
@@ -62,23 +62,36 @@ func encode(d nd.WindowDescriptor) (b [nd.WindowDescriptorSize]byte) {
 	return b
 }
 
-// soakLetter is a message that is to be sent.
-type soakLetter struct {
+// letter is a message that is to be sent.
+type letter struct {
 	body  []byte
 	flags nd.OpFlags
 }
 
 // say queues a message.
-func (s *soakSession) say(kind byte, fields any, flags nd.OpFlags) {
+func (s *session) say(kind byte, fields any, flags nd.OpFlags) {
 	body, err := binary.Append([]byte{kind}, binary.LittleEndian, fields)
 	s.fail(err)
-	s.outbox = append(s.outbox, soakLetter{body, flags})
+	if s.Wild { // descriptors only, which their messages end with
+		if kind != mGrant && kind != mTrap {
+			return
+		}
+		body = body[len(body)-nd.WindowDescriptorSize:]
+	}
+	s.outbox = append(s.outbox, letter{body, flags})
 }
 
 // sendNext sends the first queued message.
-func (s *soakSession) sendNext() bool {
+func (s *session) sendNext() bool {
+	if len(s.outbox) == 0 {
+		return false
+	}
 	m := s.outbox[0]
-	if !s.send(m.body, m.flags) {
+	message := m.body
+	if !s.Wild {
+		message = s.seal(message)
+	}
+	if !s.sendBytes(message, m.flags, nil) {
 		return false
 	}
 	s.outbox = s.outbox[1:]
@@ -91,7 +104,7 @@ func mix(nonce, n uint64) uint64 {
 }
 
 // seal returns the next message with a body.
-func (s *soakSession) seal(body []byte) []byte {
+func (s *session) seal(body []byte) []byte {
 	nonce := s.nonce[0]
 	if s.said[0] == 0 {
 		nonce = 0
@@ -100,11 +113,11 @@ func (s *soakSession) seal(body []byte) []byte {
 }
 
 // send sends a message with a body.
-func (s *soakSession) send(body []byte, flags nd.OpFlags) bool {
+func (s *session) send(body []byte, flags nd.OpFlags) bool {
 	return s.sendBytes(s.seal(body), flags, nil)
 }
 
-func (s *soakSession) sendBytes(message []byte, flags nd.OpFlags, call func(x uint64, sge nd.SGL, f nd.OpFlags) error) bool {
+func (s *session) sendBytes(message []byte, flags nd.OpFlags, call func(x uint64, sge nd.SGL, f nd.OpFlags) error) bool {
 	c := s.blocks.load(s.Rand, len(message))
 	if c == nil {
 		return false
@@ -118,7 +131,7 @@ func (s *soakSession) sendBytes(message []byte, flags nd.OpFlags, call func(x ui
 }
 
 // sendCargo posts a Send, or call.
-func (s *soakSession) sendCargo(c *soakTransfer, n int, flags nd.OpFlags, done func(bool), call func(x uint64, sge nd.SGL, f nd.OpFlags) error) bool {
+func (s *session) sendCargo(c *transfer, n int, flags nd.OpFlags, done func(bool), call func(x uint64, sge nd.SGL, f nd.OpFlags) error) bool {
 	sge := nd.List(c.sge...)
 	if n <= s.inline && flags&nd.ReadFence == 0 && s.IntN(2) == 0 {
 		sge = c.copied()
@@ -126,47 +139,47 @@ func (s *soakSession) sendCargo(c *soakTransfer, n int, flags nd.OpFlags, done f
 	}
 	switch number := uint32(s.said[0]); {
 	case call == nil && s.IntN(4) == 0:
-		s.rank.count(soakNumbers)
+		s.count(Numbers)
 		call = func(x uint64, sge nd.SGL, f nd.OpFlags) error { return s.ep.SendImmediate(x, sge, number, f) }
 	case call == nil:
 		call = s.ep.Send
 	}
-	if !s.post(soakRequest{kind: nd.RequestSend, bytes: n, done: done}, flags, func(x uint64, f nd.OpFlags) error { return call(x, sge, f) }) {
+	if !s.post(request{kind: nd.RequestSend, bytes: n, done: done}, flags, func(x uint64, f nd.OpFlags) error { return call(x, sge, f) }) {
 		return false
 	}
 	if flags.Has(nd.Inline) { // the memory is the program's again
-		setAll(sge.First.Buffer, soakPoison)
+		setAll(sge.First.Buffer, poison)
 	}
-	s.rank.count(soakSends)
+	s.count(Sends)
 	s.said[0]++
 	return true
 }
 
 // sendData sends a message of random bytes.
-func (s *soakSession) sendData() bool {
-	n := s.size(soakMessage)
-	if n < soakHeader {
+func (s *session) sendData() bool {
+	n := s.size(largestMessage)
+	if n < header {
 		return s.sendBytes(binary.LittleEndian.AppendUint64(nil, mix(s.nonce[0], s.said[0]))[:min(n, 8)], 0, nil)
 	}
-	return s.send(append([]byte{mData}, s.data(n-soakHeader)...), 0)
+	return s.send(append([]byte{mData}, s.data(n-header)...), 0)
 }
 
 // sendPattern sends bytes of shared memory that no request has changed, with its token or with the privileged one.
-func (s *soakSession) sendPattern() bool {
-	head := s.blocks.load(s.Rand, soakHeader)
+func (s *session) sendPattern() bool {
+	head := s.blocks.load(s.Rand, header)
 	if head == nil {
 		return false
 	}
-	at := s.IntN(soakPatternSize)
-	data := s.shared.Bytes()[soakSlots+at:][:s.size(min(soakPatternSize-at, soakMessage-soakHeader))]
+	at := s.IntN(patternSize)
+	data := s.shared.Bytes()[patternAt+at:][:s.size(min(patternSize-at, largestMessage-header))]
 	token := s.shared.LocalToken()
 	if s.pages != nil && s.IntN(2) == 0 {
 		token = s.privileged
-		s.rank.count(soakPrivileged)
+		s.count(Privileged)
 	}
-	head.fill(s.seal(append([]byte{mData}, data...))[:soakHeader])
-	c := &soakTransfer{sge: append(head.sge[:len(head.sge):len(head.sge)], nd.SGE{Buffer: data, Token: token})}
-	if !s.sendCargo(c, soakHeader+len(data), 0, func(bool) { head.drop() }, nil) {
+	head.fill(s.seal(append([]byte{mData}, data...))[:header])
+	c := &transfer{sge: append(head.sge[:len(head.sge):len(head.sge)], nd.SGE{Buffer: data, Token: token})}
+	if !s.sendCargo(c, header+len(data), 0, func(bool) { head.drop() }, nil) {
 		head.drop()
 		return false
 	}
@@ -174,31 +187,38 @@ func (s *soakSession) sendPattern() bool {
 }
 
 // sendAndInvalidate sends data, and ends the access that the peer has granted.
-func (s *soakSession) sendAndInvalidate() bool {
+func (s *session) sendAndInvalidate() bool {
 	if !s.far.ok || s.far.Kind == grantRegion || s.IntN(4) > 0 {
 		return false
 	}
-	body := append([]byte{mData}, s.data(s.size(soakMessage-soakHeader))...)
+	body := append([]byte{mData}, s.data(s.size(largestMessage-header))...)
 	token := s.far.desc.Token
 	if !s.sendBytes(s.seal(body), nd.ReadFence, func(x uint64, sge nd.SGL, f nd.OpFlags) error {
 		return s.ep.SendAndInvalidate(x, sge, token, f)
 	}) {
 		return false
 	}
-	s.far.ok = false
-	s.rank.count(soakSendInvalidates)
+	s.far.Number = 0                              // the owner's grant has ended
+	s.far.ok = s.Wild || s.Errs && s.IntN(2) == 0 // then later requests come too late
+	s.count(SendInvalidates)
 	return true
 }
 
 // hear handles a message. token is that of the window or region that it has invalidated.
-func (s *soakSession) hear(b []byte, token nd.Token) {
+func (s *session) hear(b []byte, token nd.Token) {
+	if s.Wild {
+		if len(b) == nd.WindowDescriptorSize && s.far.desc.UnmarshalBinary(b) == nil {
+			s.far.ok, s.far.Kind, s.far.Rights = true, grantWindow, uint32(readWrite|nd.AllowAtomic)
+		}
+		return
+	}
 	n, nonce := s.said[1], s.nonce[1]
 	s.said[1]++
 	if token != 0 {
 		s.grantTaken(token)
 	}
 	sum := make([]byte, 8)
-	if len(b) < soakHeader {
+	if len(b) < header {
 		binary.LittleEndian.PutUint64(sum, mix(nonce, n))
 		if string(b) != string(sum[:len(b)]) {
 			s.fail(fmt.Errorf("message %d is %x, want the beginning of %x", n, b, sum))
@@ -242,11 +262,11 @@ func (s *soakSession) hear(b []byte, token nd.Token) {
 	case mTrap:
 		m := decode[trapMessage](s, body)
 		s.fail(s.far.trap.UnmarshalBinary(m.Desc[:]))
-		s.far.fire = s.far.fire || m.Fire
+		s.far.fire = s.far.fire || m.Fire && s.Posts
 	}
 }
 
-func decode[T any](s *soakSession, body []byte) (v T) {
+func decode[T any](s *session, body []byte) (v T) {
 	_, err := binary.Decode(body[1:], binary.LittleEndian, &v)
 	s.fail(err)
 	return v

@@ -1,4 +1,4 @@
-package soak
+package traffic
 
 import (
 	"fmt"
@@ -16,9 +16,9 @@ const (
 	grantKinds
 )
 
-// soakGrant is the access that the peer has to shared memory. The peer stops before it ends, so that the connection
+// grant is the access that the peer has to shared memory. The peer stops before it ends, so that the connection
 // survives its end.
-type soakGrant struct {
+type grant struct {
 	live   bool // the peer may use it
 	asked  bool // the peer was asked to stop
 	ending bool // an Invalidate runs
@@ -29,10 +29,12 @@ type soakGrant struct {
 }
 
 // useGrant grants access, or asks the peer to stop its use.
-func (s *soakSession) useGrant() {
+func (s *session) useGrant() {
 	g := &s.grant
 	switch {
 	case g.ending || g.asked:
+	case g.live && s.Errs && g.kind != grantRegion && s.IntN(3) == 0: // requests of the peer may come too late
+		s.invalidateGrant()
 	case g.live:
 		if s.IntN(3) == 0 {
 			g.asked = true
@@ -44,12 +46,15 @@ func (s *soakSession) useGrant() {
 }
 
 // issueGrant grants access in one of several ways.
-func (s *soakSession) issueGrant() {
+func (s *session) issueGrant() {
 	g := &s.grant
-	if g.seal != sealOf(s.shared.Bytes()) {
+	if !s.Wild && g.seal != sealOf(s.shared.Bytes()) {
 		s.fail(fmt.Errorf("a byte of a slot has changed after the end of grant %d", g.number))
 	}
-	rights := []nd.OpFlags{nd.AllowRead, nd.AllowWrite, soakBoth}[s.IntN(3)] | []nd.OpFlags{0, nd.AllowAtomic}[s.IntN(2)]
+	rights := []nd.OpFlags{nd.AllowRead, nd.AllowWrite, readWrite}[s.IntN(3)] | []nd.OpFlags{0, nd.AllowAtomic}[s.IntN(2)]
+	if s.Wild { // the peer learns the descriptor alone
+		rights = readWrite | nd.AllowAtomic
+	}
 	desc := nd.DescriptorOf(s.shared)
 	switch g.kind = grantKind(s.IntN(int(grantKinds))); {
 	case g.kind == grantRegion || g.kind == grantFast && s.pages == nil:
@@ -59,12 +64,12 @@ func (s *soakSession) issueGrant() {
 		if s.IntN(2) == 0 {
 			scope = nd.ThisEndpointOnly
 		}
-		if !s.post(soakRequest{kind: nd.RequestBind, done: func(bool) {}}, rights|scope, func(x uint64, f nd.OpFlags) error {
+		if !s.post(request{kind: nd.RequestBind, done: func(bool) {}}, rights|scope, func(x uint64, f nd.OpFlags) error {
 			return s.ep.Bind(x, s.shared, s.window, s.shared.Bytes(), f)
 		}) {
 			return
 		}
-		s.rank.count(soakBinds)
+		s.count(Binds)
 		desc = s.window.Descriptor()
 	default:
 		const base = 1 << 40
@@ -78,13 +83,13 @@ func (s *soakSession) issueGrant() {
 		if rights.Has(nd.AllowAtomic) {
 			remote |= nd.AllowRemoteAtomic
 		}
-		if !s.post(soakRequest{kind: nd.RequestFastRegister, done: func(bool) {}}, 0, func(x uint64, f nd.OpFlags) error {
-			return s.ep.FastRegister(x, nd.FastRegistration{Region: s.fast, Pages: s.pages.Pages(), Offset: s.pages.Offset(), Length: soakSharedSize, BaseAddress: base, Rights: remote}, f)
+		if !s.post(request{kind: nd.RequestFastRegister, done: func(bool) {}}, 0, func(x uint64, f nd.OpFlags) error {
+			return s.ep.FastRegister(x, nd.FastRegistration{Region: s.fast, Pages: s.pages.Pages(), Offset: s.pages.Offset(), Length: sharedSize, BaseAddress: base, Rights: remote}, f)
 		}) {
 			return
 		}
-		s.rank.count(soakRegistrations)
-		desc = nd.WindowDescriptor{Address: base, Length: soakSharedSize, Token: s.fast.RemoteToken()}
+		s.count(Registrations)
+		desc = nd.WindowDescriptor{Address: base, Length: sharedSize, Token: s.fast.RemoteToken()}
 	}
 	g.number++
 	g.live, g.token = true, desc.Token
@@ -92,7 +97,7 @@ func (s *soakSession) issueGrant() {
 }
 
 // endGrant ends the access, after the peer has stopped its use.
-func (s *soakSession) endGrant(number uint32) {
+func (s *session) endGrant(number uint32) {
 	g := &s.grant
 	if number != g.number || !g.asked {
 		s.fail(fmt.Errorf("the peer has stopped the use of grant %d, and grant %d has the state %+v", number, g.number, *g))
@@ -101,29 +106,37 @@ func (s *soakSession) endGrant(number uint32) {
 		s.grantEnded()
 		return
 	}
+	s.invalidateGrant()
+}
+
+// invalidateGrant ends the access of a window or of a fast registration.
+func (s *session) invalidateGrant() {
+	g := &s.grant
 	call := func(x uint64, f nd.OpFlags) error { return s.ep.Invalidate(x, s.window, f) }
 	if g.kind == grantFast {
 		call = func(x uint64, f nd.OpFlags) error { return s.ep.InvalidateRegion(x, s.fast, f) }
 	}
-	g.ending = s.post(soakRequest{kind: nd.RequestInvalidate, done: func(ok bool) {
+	g.ending = s.post(request{kind: nd.RequestInvalidate, done: func(ok bool) {
 		if ok {
 			s.grantEnded()
 		}
 	}}, 0, call)
-	s.rank.count(soakInvalidates)
+	s.count(Invalidates)
 }
 
 // grantTaken handles the end of the access by the peer's SendAndInvalidate.
-func (s *soakSession) grantTaken(token nd.Token) {
+func (s *session) grantTaken(token nd.Token) {
 	if g := &s.grant; !g.live || token != g.token {
 		s.fail(fmt.Errorf("the peer has invalidated %v, and the grant is %+v", token, *g))
 	}
+	s.count(PeerRevocations)
 	s.grantEnded()
 }
 
 // grantEnded notes that the peer has no access.
-func (s *soakSession) grantEnded() {
+func (s *session) grantEnded() {
 	g := &s.grant
 	g.live, g.asked, g.ending = false, false, false
+	s.count(Revocations)
 	g.seal = sealOf(s.shared.Bytes())
 }

@@ -1,4 +1,4 @@
-package soak
+package traffic
 
 import (
 	"bytes"
@@ -13,51 +13,51 @@ import (
 // Memory of a session that its requests send from and read into.
 
 const (
-	soakSmall  = 4 << 10
-	soakMedium = 24 << 10
-	soakBig    = 160 << 10
+	small  = 4 << 10
+	medium = 24 << 10
+	big    = 160 << 10
 )
 
-// soakBlocks are the sizes of the blocks of each of the two regions.
-var soakBlocks = []int{soakSmall, soakSmall, soakSmall, soakSmall, soakMedium, soakMedium, soakMedium, soakBig, soakBig}
+// blockSizes are the sizes of the blocks of each of the two regions.
+var blockSizes = []int{small, small, small, medium, medium, big}
 
-// soakBlocksSize is the size of their memory.
-var soakBlocksSize = func() (n int) {
-	for _, size := range soakBlocks {
+// blocksSize is the size of their memory.
+var blocksSize = func() (n int) {
+	for _, size := range blockSizes {
 		n += size
 	}
 	return n
 }()
 
-// soakBlock is a part of a region that one request uses at a time.
-type soakBlock struct {
+// block is a part of a region that one request uses at a time.
+type block struct {
 	memory []byte
 	token  nd.Token
 	used   bool
 }
 
-// soakPool hands out blocks.
-type soakPool []*soakBlock
+// pool hands out blocks.
+type pool []*block
 
 // add adds the blocks of a region.
-func (p *soakPool) add(mr nd.MemoryRegion) {
+func (p *pool) add(mr nd.MemoryRegion) {
 	at := 0
-	for _, size := range soakBlocks {
-		*p = append(*p, &soakBlock{memory: mr.Bytes()[at:][:size:size], token: mr.LocalToken()})
+	for _, size := range blockSizes {
+		*p = append(*p, &block{memory: mr.Bytes()[at:][:size:size], token: mr.LocalToken()})
 		at += size
 	}
 }
 
-// soakTransfer is the memory of one transfer, in up to four entries. Its entries are of both regions.
-type soakTransfer struct {
+// transfer is the memory of one transfer, in up to four entries. Its entries are of both regions.
+type transfer struct {
 	sge    []nd.SGE
-	blocks []*soakBlock
+	blocks []*block
 	users  int // requests that need it
 }
 
 // load returns memory of n bytes, or nil if too many blocks are in use.
-func (p soakPool) load(r *rand.Rand, n int) *soakTransfer {
-	c := &soakTransfer{users: 1}
+func (p pool) load(r *rand.Rand, n int) *transfer {
+	c := &transfer{users: 1}
 	for parts := 1 + r.IntN(2); n > 0 || len(c.sge) == 0; parts-- {
 		k := n
 		if parts > 1 && n > 1 {
@@ -82,7 +82,7 @@ func (p soakPool) load(r *rand.Rand, n int) *soakTransfer {
 }
 
 // free returns the smallest block that is free and has n bytes, of a random region.
-func (p soakPool) free(r *rand.Rand, n int) (best *soakBlock) {
+func (p pool) free(r *rand.Rand, n int) (best *block) {
 	for _, i := range r.Perm(len(p)) {
 		if b := p[i]; !b.used && len(b.memory) >= n && (best == nil || len(b.memory) < len(best.memory)) {
 			best = b
@@ -92,7 +92,7 @@ func (p soakPool) free(r *rand.Rand, n int) (best *soakBlock) {
 }
 
 // drop ends the use by one request.
-func (c *soakTransfer) drop() {
+func (c *transfer) drop() {
 	if c.users--; c.users <= 0 {
 		for _, b := range c.blocks {
 			b.used = false
@@ -102,21 +102,21 @@ func (c *soakTransfer) drop() {
 }
 
 // fill stores the bytes of data, which has as many as the transfer.
-func (c *soakTransfer) fill(data []byte) {
+func (c *transfer) fill(data []byte) {
 	for _, e := range c.sge {
 		data = data[copy(e.Buffer, data):]
 	}
 }
 
 // set stores one byte everywhere.
-func (c *soakTransfer) set(b byte) {
+func (c *transfer) set(b byte) {
 	for _, e := range c.sge {
 		setAll(e.Buffer, b)
 	}
 }
 
 // sum returns the hash of the bytes.
-func (c *soakTransfer) sum() uint64 {
+func (c *transfer) sum() uint64 {
 	var d xxhash.Digest
 	d.Reset()
 	for _, e := range c.sge {
@@ -126,7 +126,7 @@ func (c *soakTransfer) sum() uint64 {
 }
 
 // has reports whether a byte occurs.
-func (c *soakTransfer) has(b byte) bool {
+func (c *transfer) has(b byte) bool {
 	for _, e := range c.sge {
 		if bytes.IndexByte(e.Buffer, b) >= 0 {
 			return true
@@ -136,7 +136,7 @@ func (c *soakTransfer) has(b byte) bool {
 }
 
 // copied returns a copy of the bytes in memory that is not registered, as one entry.
-func (c *soakTransfer) copied() nd.SGL {
+func (c *transfer) copied() nd.SGL {
 	var b []byte
 	for _, e := range c.sge {
 		b = append(b, e.Buffer...)
@@ -144,8 +144,8 @@ func (c *soakTransfer) copied() nd.SGL {
 	return nd.One(nd.SGE{Buffer: b})
 }
 
-// soakNoise is random bytes, the same in all processes. Data is cut out of it. No byte of it is soakPoison.
-var soakNoise = func() []byte {
+// noise is random bytes, the same in all processes. Data is cut out of it. No byte of it is poison.
+var noise = func() []byte {
 	b := make([]byte, 1<<20)
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := 0; i < len(b); i += 8 {
@@ -156,11 +156,11 @@ var soakNoise = func() []byte {
 
 // Bytes of memory that must not be seen, and must not change.
 const (
-	soakPoison  = 0xee // stored when the access to memory has ended
-	soakGuarded = 0x22 // in memory whose access ends under way
-	soakFired   = 0x11 // written to such memory
-	soakCleared = 0x33 // in the memory of Reads before they run
+	poison  = 0xee // stored when the access to memory has ended
+	guarded = 0x22 // in memory whose access ends under way
+	fired   = 0x11 // written to such memory
+	cleared = 0x33 // in the memory of Reads before they run
 )
 
-// soakPattern is what peers read of a rank's memory.
-func soakPattern(rank int) []byte { return soakNoise[rank*soakPatternSize/2:][:soakPatternSize] }
+// patternOf is what peers read of a rank's memory.
+func patternOf(rank int) []byte { return noise[rank*patternSize/2:][:patternSize] }

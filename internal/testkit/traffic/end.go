@@ -1,0 +1,110 @@
+package traffic
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// finish ends the connection in one of several ways. All requests must complete.
+func (s *session) finish() {
+	ctx, cancel := context.WithTimeout(context.Background(), stalled)
+	defer cancel()
+	s.moved = time.Now()
+	ways, isOwn := s.IntN(4), !s.ended()
+	if !s.ended() && ways == 0 {
+		_ = s.ep.Connector().Disconnect(ctx) // fails if the peer ends the connection in another way
+	}
+	if !s.ended() && ways == 1 && s.inbox[0] != nil {
+		s.fail(s.ep.Close()) // results may follow later
+	} else {
+		s.fail(s.ep.Flush(ctx))
+	}
+	for {
+		n := s.cq.Poll(s.results[:])
+		if s.take(n); n > 0 {
+			continue
+		}
+		if (s.receives == 0 || s.srq != nil) && !s.owes() {
+			break
+		}
+		if s.wait(); time.Since(s.moved) > stalled {
+			s.fail(fmt.Errorf("%d requests and %d receives do not complete: %w", len(s.pending), s.receives, s.ep.Err()))
+		}
+	}
+	for _, q := range s.pending { // silent ones, which have succeeded
+		q.done(true)
+	}
+	s.pending = nil
+	s.End = s.ep.Err()
+	switch status := nd.StatusOf(s.End); {
+	case status == nd.ConnectionAborted || status == nd.Canceled: // the peer may have died
+	case status == nd.ConnectionDisconnected,
+		status == nd.AccessViolation && (s.trap.fired || s.far.fire || s.Errs && strings.Contains(s.End.Error(), "which grants nothing")),
+		s.Errs && (status == nd.BufferOverflow || status == nd.InvalidDeviceRequest || status == nd.RemoteError):
+		s.OwnEnd = s.End
+	default:
+		s.fail(fmt.Errorf("the connection has ended: %w", s.End))
+	}
+	if isOwn {
+		s.End = nil
+	}
+}
+
+// owes reports whether a request waits for a result.
+func (s *session) owes() bool {
+	for _, q := range s.pending {
+		if !q.silent {
+			return true
+		}
+	}
+	return false
+}
+
+// close closes all objects. Their memory must not change afterwards.
+func (s *session) close() {
+	must := func(err error) {
+		if !s.Wild {
+			s.fail(err)
+		}
+	}
+	closed := func(objects ...interface{ Close(context.Context) error }) {
+		for _, c := range objects {
+			if c == nil {
+				continue
+			}
+			if err := c.Close(context.Background()); err != nil {
+				must(fmt.Errorf("close %T: %w", c, err))
+			}
+		}
+	}
+	if s.ep != nil {
+		must(s.ep.Close())
+	}
+	s.checkTrap()
+	closed(s.guardWindow, s.window)
+	if s.trap.region && s.trap.open {
+		must(s.guard.Deregister(context.Background()))
+	}
+	setAll(s.guard0, poison) // no window and no token is left
+	s.trap.sealed = true
+	time.Sleep(100 * time.Microsecond)
+	s.checkTrap()
+	closed(s.fast, s.sink, s.sinkPages, s.pages)
+	for _, mr := range append(append(s.local[:], s.inbox[:]...), s.shared, s.guard) {
+		closed(mr)
+	}
+	if s.srq != nil {
+		must(s.srq.Close())
+	}
+	if s.cq != nil {
+		must(s.cq.Close())
+	}
+	for _, b := range s.own {
+		setAll(b, poison)
+	}
+	s.private = append(s.private, s.own...)
+}
