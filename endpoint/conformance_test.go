@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/internal/testkit/proctest"
+	"github.com/softnd/softnd/internal/testkit/scale"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/nd/ndtest"
 	"github.com/softnd/softnd/shm"
@@ -127,36 +128,49 @@ func (o otherProcess) Close() error {
 
 const allRuns = 2 * 2 * 2
 
+// wantsAllRuns reports whether the suite runs in every way: for its page of results, or at full scale.
+func wantsAllRuns() bool { return os.Getenv(resultsVariable) != "" || scale.IsFull() }
+
+// suiteRuns calls run for combinations of an executor, a kind of memory, and one process or two: for all, or for those that some selects.
+// With the race detector they are others.
+func suiteRuns(some func(target, private, processes bool) bool, run func(executor string, private, processes bool)) {
+	for _, e := range []string{"auto", "target"} {
+		for _, private := range []bool{false, true} {
+			for _, processes := range []bool{false, true} {
+				switch {
+				case raceDetector && processes && e != "target":
+					// the race detector sees nothing of another process, and slows it down
+				case raceDetector && private != (e == "auto"):
+					// one kind of memory with each executor: the locks are the same
+				case raceDetector, wantsAllRuns(), some(e == "target", private, processes):
+					run(e, private, processes)
+				}
+			}
+		}
+	}
+}
+
 // conformanceRun is one run of the suite.
 type conformanceRun struct {
 	Name   string
 	Report *ndtest.Report
 }
 
-// TestConformance runs the suite with every executor and memory.
+// TestConformance runs the suite with every executor and memory: in half of the combinations, in which each two values meet, or in all.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	runs := make([]conformanceRun, 0, allRuns)
 	t.Cleanup(func() { writeResults(t, runs) }) // after the runs, which are parallel
-	for _, e := range []string{"auto", "target"} {
-		for _, private := range []bool{false, true} {
-			for _, processes := range []bool{false, true} {
-				if raceDetector && processes && e != "target" {
-					continue // the race detector sees nothing of another process, and slows it down
-				}
-				if raceDetector && private != (e == "auto") {
-					continue // one kind of memory with each executor: the locks are the same
-				}
-				name := fmt.Sprintf("%s/%s/%s", e, choose(private, "private", "arena"), choose(processes, "processes", "goroutines"))
-				runs = append(runs, conformanceRun{Name: name})
-				run := &runs[len(runs)-1]
-				t.Run(name, func(t *testing.T) {
-					t.Parallel() // scenarios that wait let others run
-					run.Report = testConformance(t, e, private, processes)
-				})
-			}
-		}
-	}
+	four := func(target, private, processes bool) bool { return target != (private == processes) }
+	suiteRuns(four, func(executor string, private, processes bool) {
+		name := fmt.Sprintf("%s/%s/%s", executor, choose(private, "private", "arena"), choose(processes, "processes", "goroutines"))
+		runs = append(runs, conformanceRun{Name: name})
+		run := &runs[len(runs)-1]
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // scenarios that wait let others run
+			run.Report = testConformance(t, executor, private, processes)
+		})
+	})
 }
 
 func choose(b bool, yes, no string) string {

@@ -12,7 +12,6 @@ import (
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/faults"
 	"github.com/softnd/softnd/internal/testkit/proctest"
-	"github.com/softnd/softnd/internal/testkit/scale"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/nd/ndtest"
 )
@@ -159,23 +158,20 @@ func TestChecksAllowPolling(t *testing.T) {
 	})
 }
 
-// TestChecksConform runs the suite where both sides check: half of the combinations, or all with SOFTND_STRESS=1.
+// TestChecksConform runs the suite where both sides check: in two opposite combinations, or in all.
 func TestChecksConform(t *testing.T) {
 	t.Parallel() // with the other runs of the suite
-	for _, kind := range []string{"auto" + checked, "target" + checked} {
-		for _, private := range []bool{false, true} {
-			for _, processes := range []bool{false, true} {
-				sampled := (private == processes) == (kind == "auto"+checked)
-				if raceDetector && processes || !sampled && scale.Of(0, 1) == 0 {
-					continue
-				}
-				t.Run(fmt.Sprintf("%s/%s/%s", kind, choose(private, "private", "arena"), choose(processes, "processes", "goroutines")), func(t *testing.T) {
-					t.Parallel()
-					testConformance(t, kind, private, processes)
-				})
-			}
+	two := func(target, private, processes bool) bool { return target == private && private == processes }
+	suiteRuns(two, func(executor string, private, processes bool) {
+		if raceDetector && processes {
+			return
 		}
-	}
+		kind := executor + checked
+		t.Run(fmt.Sprintf("%s/%s/%s", kind, choose(private, "private", "arena"), choose(processes, "processes", "goroutines")), func(t *testing.T) {
+			t.Parallel()
+			testConformance(t, kind, private, processes)
+		})
+	})
 }
 
 // TestChecksStress: 20 plans of random requests, half of them with a peer process that does not check.

@@ -113,7 +113,7 @@ func TestLitmus(t *testing.T) {
 	}
 }
 
-// lenient are the scenarios that need more than the model promises. A weak order takes it away, see endpoint/weak_ndtest_test.go.
+// lenient are the scenarios that need more than the model promises. A weak order takes it away, see endpoint/conformance_weak_test.go.
 var lenient = []string{"C058", "C111", "C119", "C120", "C121"}
 
 // TestWeakOrderConforms runs the scenarios of the model.
