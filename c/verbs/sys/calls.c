@@ -9,9 +9,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "place.h"
+
+typedef struct dirent Entry;
+typedef struct dirent64 Entry64;
+typedef struct iovec Vector;
+typedef struct stat Stat;
+typedef struct stat64 Stat64;
 
 /* Newer C libraries have the calls of older ones only under the version of the interface that began with them. */
 #if defined(__x86_64__)
@@ -103,12 +110,12 @@ static void *find(void *_Atomic *next, const char *name)
 	}
 
 /* A program may read in a signal handler, which must not look for the next function: main begins after this. */
-#define WRAP_READ(name, parameters, arguments, none) \
+#define WRAP_READ(name, parameters, arguments, none, at) \
 	__attribute__((visibility("default"))) ssize_t name parameters; \
 	ssize_t name parameters \
 	{ \
 		NEXT(ssize_t, name, parameters, -1); \
-		renew(fd); \
+		renew(fd, at); \
 		return real.call arguments; \
 	} \
 	__attribute__((constructor)) static void find_##name(void) \
@@ -118,14 +125,40 @@ static void *find(void *_Atomic *next, const char *name)
 		errno = saved; \
 	}
 
-WRAP_READ(read, (int fd, void *to, size_t size), (fd, to, size), (-1, NULL, 0))
-WRAP_READ(pread, (int fd, void *to, size_t size, off_t at), (fd, to, size, at), (-1, NULL, 0, 0))
-WRAP_READ(pread64, (int fd, void *to, size_t size, off64_t at), (fd, to, size, at), (-1, NULL, 0, 0))
+/* A stream reads by itself, but only after a seek from its end to its beginning. */
+#define WRAP_SEEK(name, parameters, arguments) \
+	__attribute__((visibility("default"))) int name parameters; \
+	int name parameters \
+	{ \
+		NEXT(int, name, parameters, -1); \
+		const int fd = counter_of(f), result = real.call arguments; \
+		renew(fd, CURRENT); \
+		return result; \
+	}
 
-typedef struct dirent Entry;
-typedef struct dirent64 Entry64;
-typedef struct stat Stat;
-typedef struct stat64 Stat64;
+WRAP_READ(read, (int fd, void *to, size_t size), (fd, to, size), (-1, NULL, 0), CURRENT)
+WRAP_READ(pread, (int fd, void *to, size_t size, off_t at), (fd, to, size, at), (-1, NULL, 0, 0), at)
+WRAP_READ(pread64, (int fd, void *to, size_t size, off64_t at), (fd, to, size, at), (-1, NULL, 0, 0), at)
+WRAP_READ(readv, (int fd, const Vector *to, int count), (fd, to, count), (-1, NULL, 0), CURRENT)
+WRAP_READ(preadv, (int fd, const Vector *to, int count, off_t at), (fd, to, count, at), (-1, NULL, 0, 0), at)
+WRAP_READ(preadv64, (int fd, const Vector *to, int count, off64_t at), (fd, to, count, at), (-1, NULL, 0, 0), at)
+WRAP_READ(__read_chk, (int fd, void *to, size_t size, size_t room), (fd, to, size, room), (-1, NULL, 0, 0), CURRENT)
+WRAP_READ(__pread_chk, (int fd, void *to, size_t size, off_t at, size_t room), (fd, to, size, at, room), (-1, NULL, 0, 0, 0), at)
+WRAP_READ(__pread64_chk, (int fd, void *to, size_t size, off64_t at, size_t room), (fd, to, size, at, room), (-1, NULL, 0, 0, 0), at)
+
+WRAP_SEEK(fseek, (FILE *f, long to, int whence), (f, to, whence))
+WRAP_SEEK(fseeko, (FILE *f, off_t to, int whence), (f, to, whence))
+WRAP_SEEK(fseeko64, (FILE *f, off64_t to, int whence), (f, to, whence))
+WRAP_SEEK(fsetpos, (FILE *f, const fpos_t *to), (f, to))
+WRAP_SEEK(fsetpos64, (FILE *f, const fpos64_t *to), (f, to))
+__attribute__((visibility("default"))) void rewind(FILE *f);
+void rewind(FILE *f)
+{
+	NEXT(void, rewind, (FILE * f), );
+	const int fd = counter_of(f);
+	real.call(f);
+	renew(fd, CURRENT);
+}
 
 WRAP_OPEN(open, (const char *path, int flags, ...), (path, flags, mode))
 WRAP_OPEN(open64, (const char *path, int flags, ...), (path, flags, mode))
@@ -152,6 +185,7 @@ WRAP(ssize_t, readlink, (const char *path, char *to, size_t size), (path, to, si
 WRAP(ssize_t, readlinkat, (int dir, const char *path, char *to, size_t size), (dir, path, to, size), -1)
 WRAP(char *, realpath, (const char *path, char *to), (path, to), NULL)
 
+WRAP(int, chdir, (const char *path), (path), -1)
 WRAP(DIR *, opendir, (const char *path), (path), NULL)
 WRAP(int, scandir, (const char *path, Entry ***list, int (*keep)(const Entry *), int (*compare)(const Entry **, const Entry **)),
 	(path, list, keep, compare), -1)

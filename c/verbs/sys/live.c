@@ -75,15 +75,29 @@ static void remember(int fd, const char *file)
 	(void)pthread_mutex_unlock(&changing);
 }
 
-void renew(int fd)
+void renew(int fd, off_t at)
 {
 	if (!atomic_load_explicit(&any_opened, memory_order_relaxed))
 		return;
 	const int saved = errno;
 	for (struct opened *o = opened; o < opened + OPENED; o++)
-		if (atomic_load(&o->fd) == fd + 1 && is_open(o) && lseek(fd, 0, SEEK_CUR) == 0)
+		if (atomic_load(&o->fd) == fd + 1 && is_open(o) && (at == CURRENT ? lseek(fd, 0, SEEK_CUR) : at) == 0)
 			(void)store(fd, o->path);
 	errno = saved;
+}
+
+int counter_of(FILE *f)
+{
+	if (!atomic_load_explicit(&any_opened, memory_order_relaxed))
+		return -1;
+	const int saved = errno, fd = fileno(f);
+	bool found = false;
+	for (struct opened *o = opened; o < opened + OPENED; o++)
+		found |= atomic_load(&o->fd) == fd + 1 && is_open(o);
+	if (found)
+		(void)fflush(f); /* the stream has read the text before */
+	errno = saved;
+	return found ? fd : -1;
 }
 
 /* device_file returns which file of the device an open file without a byte is, or "". buffer holds the result. The path of the open may be relative to

@@ -3,6 +3,8 @@
 
 #include <limits.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <sys/types.h>
 
 /* place returns the path of the file that stands for path: in the tree beside this library for a file of sysfs that belongs to the
  * device, /dev/null for the device's node, and path itself for any other file. buffer may hold the result. It keeps errno. */
@@ -18,9 +20,12 @@ const char *device_path(const char *name, char buffer[PATH_MAX]);
  * stores that text, and returns its length; 0 = there is none. path is below the device's directory. */
 enum { DEVICE_FILE = 64 }; /* bytes are enough */
 size_t softnd_device_file(const char *path, char *text, size_t size);
-/* fill makes fd, which is open for a path, read as that text if the file is one of those. renew is called before a read: a program may read a counter
- * again, from its beginning. Both keep errno. */
+/* fill makes fd, which is open for a path, read as that text if the file is one of those. renew is called before a read at an offset, or at that of the
+ * descriptor if it is CURRENT: a program may read a counter again, from its beginning. Both keep errno. */
+enum { CURRENT = -1 };
 void fill(int fd, const char *path);
-void renew(int fd);
+void renew(int fd, off_t at);
+/* counter_of empties the buffer of a stream if that reads a counter, and returns its descriptor, else -1. It keeps errno. */
+int counter_of(FILE *f);
 
 #endif
