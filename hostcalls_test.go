@@ -100,11 +100,11 @@ func newHostJobsOf(t *testing.T, of []int, size uint64, options ...Option) []*Jo
 	}
 	for rank, host := range of {
 		h := newHosts(&bootstrap.Hosts{Number: host, Count: count, Of: of})
-		fabric, err := shm.OpenFabric(proctest.Context(t), fmt.Sprintf("%s-%d", name, host), shm.Config{Ranks: len(h.local), Host: host, Size: size})
+		arena, err := shm.OpenFabric(proctest.Context(t), fmt.Sprintf("%s-%d", name, host), shm.Config{Ranks: len(h.local), Host: host, Size: size})
 		if err != nil {
 			t.Fatal(err)
 		}
-		j := newJob(fabric.Arena, fabric.Close)
+		j := newJob(arena)
 		jobs[rank] = j
 		j.hosts, j.rank, j.size = h, rank, len(of)
 		if err := j.enter(proctest.Context(t), h.position[rank], s); err != nil {

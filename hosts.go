@@ -82,7 +82,7 @@ func (j *Job) Hosts() []Host {
 }
 
 // isLeader reports whether this rank is its host's leader.
-func (j *Job) isLeader() bool { return j.group.Rank() == 0 }
+func (j *Job) isLeader() bool { return j.rank == j.rankAt(0) }
 
 // rankAt returns the number in the job of a rank of this host.
 func (j *Job) rankAt(local int) int {

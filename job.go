@@ -91,10 +91,9 @@ const (
 // Barrier, Exchange and ExchangeWindows are collective calls: all ranks must make the same collective
 // calls in the same order.
 type Job struct {
-	arena  *shm.Arena
-	detach func() error          // closes the arena
-	place  *bootstrap.Membership // nil after Join
-	hosts  *hosts                // nil if all ranks run on one host
+	arena *shm.Arena
+	place *bootstrap.Membership // nil after Join
+	hosts *hosts                // nil if all ranks run on one host
 
 	rank, size int
 	member     *shm.Member
@@ -159,7 +158,7 @@ func Init(ctx context.Context, options ...Option) (*Job, error) {
 	if err != nil {
 		return nil, fmt.Errorf("softnd: init: %w", err)
 	}
-	j := newJob(p.Arena, p.Detach)
+	j := newJob(p.Arena)
 	if refusal == nil {
 		refusal = s.takeJournal(p.Journal)
 	}
@@ -223,8 +222,8 @@ func (j *Job) refuse(ctx context.Context, local int) {
 }
 
 // newJob returns a job without a rank yet: Close releases only the arena.
-func newJob(arena *shm.Arena, detach func() error) *Job {
-	return &Job{arena: arena, size: arena.Ranks(), detach: detach, waiting: make(map[int][]nd.Connector), done: make(chan struct{})}
+func newJob(arena *shm.Arena) *Job {
+	return &Job{arena: arena, size: arena.Ranks(), waiting: make(map[int][]nd.Connector), done: make(chan struct{})}
 }
 
 // start makes this process a rank of the arena, and waits in op for the other ranks of the job. If it fails,
@@ -370,7 +369,7 @@ func (j *Job) leaveMemory() error {
 		err = j.member.Leave()
 	}
 	j.ballast = nil
-	return errors.Join(err, j.detach())
+	return errors.Join(err, j.arena.Close())
 }
 
 // leave tells the launcher that this rank ends well. Until then, Abort ends the job.
@@ -407,14 +406,14 @@ func Join(ctx context.Context, name string, rank, size int, options ...Option) (
 	if rank < 0 || rank >= size {
 		return nil, fmt.Errorf("softnd: join %q: rank %d of %d: want 0 to %d", name, rank, size, size-1)
 	}
-	fabric, err := shm.OpenFabric(ctx, name, shm.Config{Ranks: size})
+	arena, err := shm.OpenFabric(ctx, name, shm.Config{Ranks: size})
 	if err != nil {
 		if refusal != nil {
 			err = refusal
 		}
 		return nil, fmt.Errorf("softnd: join: %w", err)
 	}
-	j := newJob(fabric.Arena, fabric.Close)
+	j := newJob(arena)
 	if refusal != nil {
 		j.refuse(ctx, rank)
 		return nil, errors.Join(fmt.Errorf("softnd: join: %w", refusal), j.Close())

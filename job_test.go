@@ -239,11 +239,11 @@ func TestJoinRefusesARankThatIsTaken(t *testing.T) {
 // A rank whose Join has failed is missing, too, although its process runs.
 func TestJoinNamesRanksThatHaveLeft(t *testing.T) {
 	name := fmt.Sprintf("softnd-test-%d-left", os.Getpid())
-	fabric, err := shm.OpenFabric(t.Context(), name, shm.Config{Ranks: 3})
+	arena, err := shm.OpenFabric(t.Context(), name, shm.Config{Ranks: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer fabric.Close()
+	defer arena.Close()
 	join := func(rank int) (end func() error) {
 		ctx, cancel := context.WithCancel(t.Context())
 		t.Cleanup(cancel)
@@ -252,7 +252,7 @@ func TestJoinNamesRanksThatHaveLeft(t *testing.T) {
 			_, err := softnd.Join(ctx, name, rank, 3)
 			ended <- err
 		}()
-		proctest.Eventually(t, "the rank has joined", func() bool { _, ok := fabric.Arena.MemberOf(rank); return ok })
+		proctest.Eventually(t, "the rank has joined", func() bool { _, ok := arena.MemberOf(rank); return ok })
 		return func() error {
 			cancel()
 			return proctest.Receive(t, "Join ends", ended)

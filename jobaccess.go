@@ -13,12 +13,12 @@ func init() {
 		j := job.(*Job)
 		return jobaccess.Inside{Arena: j.arena, Member: j.member, Group: j.group, Request: j.requestFrom, Kept: j.kept}
 	}
-	jobaccess.Join = func(ctx context.Context, arena *shm.Arena, detach func() error, rank int, wait bool, options ...any) (any, error) {
+	jobaccess.Join = func(ctx context.Context, arena *shm.Arena, rank int, wait bool, options ...any) (any, error) {
 		set := make([]Option, len(options))
 		for i, o := range options {
 			set[i] = o.(Option)
 		}
-		j := newJob(arena, detach)
+		j := newJob(arena)
 		s, err := readSettings(set)
 		if err == nil && wait {
 			err = j.start(ctx, rank, s, "init")

@@ -58,6 +58,7 @@ type Arena struct {
 	closed  atomic.Bool  // mem holds private pages only
 	private *os.File     // with the private pages; nil = none yet
 	dumps   bool         // core dumps contain what is allocated
+	fabric  *fabric      // nil = the arena has no name
 }
 
 // Create creates an arena, sealed against shrinking and growing, and maps it.
@@ -424,20 +425,16 @@ func (a *Arena) Info() Info {
 // No slice or structure of the arena may be used afterwards. A call that races with Close does no
 // harm: it reads zeros, or stores into pages that are discarded. No other mapping takes these
 // addresses while anything refers to the arena.
-func (a *Arena) Close() error {
-	if err := a.closable(); err != nil {
-		return fmt.Errorf("shm: close arena: %w", err)
-	}
-	a.closed.Store(true)
-	return errors.Join(a.replaceMapping(), a.file.Close())
-}
-
-func (a *Arena) closable() error {
+func (a *Arena) Close() (err error) {
 	if n := a.refs.Load(); n != 0 {
-		return fmt.Errorf("%d of its members have not left: call Leave first", n)
+		return fmt.Errorf("shm: close arena: %d of its members have not left: call Leave first", n)
 	}
 	if a.closed.Load() {
-		return errClosed
+		return fmt.Errorf("shm: close arena: %w", errClosed)
 	}
-	return nil
+	if a.fabric != nil {
+		err = a.fabric.close()
+	}
+	a.closed.Store(true)
+	return errors.Join(err, a.replaceMapping(), a.file.Close())
 }

@@ -16,17 +16,15 @@ import (
 	"github.com/softnd/softnd/internal/testkit/failpoint"
 )
 
-// Fabric is an arena with a name, for processes without a common launcher. The name is that of an
+// fabric gives an arena a name, for processes without a common launcher. The name is that of an
 // abstract Unix socket: it exists in no file system, and disappears with the last process of the
 // fabric. A name belongs to one user and one network namespace.
 //
 // The first process creates the arena and the listening socket. Each process that joins receives
-// both, and answers later joiners too. So the fabric does not depend on any one process. Safe for
-// concurrent use, except for Close.
-type Fabric struct {
-	Arena *Arena // Close closes it; does not change
+// both, and answers later joiners too. So the fabric does not depend on any one process.
+type fabric struct {
+	arena *Arena // does not change
 
-	name     string
 	created  bool
 	listener *unixsock.Listener
 	local    fabricRecord
@@ -57,7 +55,7 @@ var fabricReplyTimeout = 2 * time.Second
 const fabricLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 
 // OpenFabric joins the current user's fabric with this name, or creates it if there is none. name
-// has 1 to 64 characters out of A-Z a-z 0-9 . _ and -.
+// has 1 to 64 characters out of A-Z a-z 0-9 . _ and -. The process answers joiners until it closes the arena.
 //
 // cfg applies if this process creates the arena. OpenFabric fails if cfg.Ranks is not 0 and the
 // fabric has another number of ranks. It repeats the attempt until a member answers or ctx ends.
@@ -65,29 +63,28 @@ const fabricLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01234
 // Errors: those of [Create] and [Attach]; [ErrVersion] if the members contain another release of
 // softnd; ctx's error if no member answers. OpenFabric also fails if the name belongs to another
 // user, or if the process that answers breaks the protocol.
-func OpenFabric(ctx context.Context, name string, cfg Config) (*Fabric, error) {
+func OpenFabric(ctx context.Context, name string, cfg Config) (*Arena, error) {
 	return fabricNamed(ctx, name, &cfg)
 }
 
 // FindFabric is OpenFabric for observers: it never creates an arena.
 //
 // Errors: those of [OpenFabric]. FindFabric also fails if no process holds the name.
-func FindFabric(ctx context.Context, name string) (*Fabric, error) {
+func FindFabric(ctx context.Context, name string) (*Arena, error) {
 	return fabricNamed(ctx, name, nil)
 }
 
 // fabricNamed joins a fabric, or creates it if there is none and cfg is not nil.
-func fabricNamed(ctx context.Context, name string, cfg *Config) (*Fabric, error) {
+func fabricNamed(ctx context.Context, name string, cfg *Config) (*Arena, error) {
 	if err := checkName("fabric name", name); err != nil {
 		return nil, err
 	}
 	user := uint32(os.Geteuid())
-	f, err := openFabric(ctx, fabricAddress(user, name), user, cfg)
+	a, err := openFabric(ctx, fabricAddress(user, name), user, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("shm: fabric %q: %w", name, err)
 	}
-	f.name = name
-	return f, nil
+	return a, nil
 }
 
 // fabricAddress returns the socket address of a user's fabric.
@@ -95,8 +92,8 @@ func fabricAddress(user uint32, name string) string {
 	return fmt.Sprintf("@softnd-fabric-%d-%s", user, name)
 }
 
-func openFabric(ctx context.Context, at string, user uint32, cfg *Config) (*Fabric, error) {
-	f := &Fabric{local: newFabricRecord(user)}
+func openFabric(ctx context.Context, at string, user uint32, cfg *Config) (*Arena, error) {
+	f := &fabric{local: newFabricRecord(user)}
 	try, pause := fabricMinTimeout, fabricMinPause
 	for {
 		again, err := f.join(ctx, at, try)
@@ -123,13 +120,13 @@ func openFabric(ctx context.Context, at string, user uint32, cfg *Config) (*Fabr
 		pause = min(2*pause, fabricMaxPause)
 	}
 	if cfg != nil && !f.created {
-		if err := cfg.fits(f.Arena); err != nil {
-			return nil, errors.Join(err, f.listener.Close(), f.Arena.Close())
+		if err := cfg.fits(f.arena); err != nil {
+			return nil, errors.Join(err, f.listener.Close(), f.arena.Close())
 		}
 	}
-	f.local.id = f.Arena.id
+	f.local.id, f.arena.fabric = f.arena.id, f
 	f.done.Go(f.serve)
-	return f, nil
+	return f.arena, nil
 }
 
 // fits reports whether an arena that another process has created is the one that cfg asks for.
@@ -158,7 +155,7 @@ func isTransient(err error) bool {
 
 // create creates the fabric. It takes the name first, so that only one of several processes creates
 // an arena; the others wait in the socket's queue.
-func (f *Fabric) create(at string, cfg Config) (again bool, err error) {
+func (f *fabric) create(at string, cfg Config) (again bool, err error) {
 	l, err := unixsock.Listen(at)
 	if err != nil {
 		return errors.Is(err, unix.EADDRINUSE), err // in use: another process was faster
@@ -170,12 +167,12 @@ func (f *Fabric) create(at string, cfg Config) (again bool, err error) {
 		return false, err
 	}
 	failpoint.Reach(failpoint.FabricCreated)
-	f.created, f.Arena, f.listener = true, a, l
+	f.created, f.arena, f.listener = true, a, l
 	return false, nil
 }
 
 // join joins an existing fabric. After an error, again says whether to repeat the attempt.
-func (f *Fabric) join(ctx context.Context, at string, try time.Duration) (again bool, err error) {
+func (f *fabric) join(ctx context.Context, at string, try time.Duration) (again bool, err error) {
 	tryCtx, cancel := context.WithTimeout(ctx, try)
 	defer cancel()
 	conn, err := unixsock.Dial(at)
@@ -222,7 +219,7 @@ func (f *Fabric) join(ctx context.Context, at string, try time.Duration) (again 
 	if a.id != id {
 		return false, errors.Join(fmt.Errorf("%w: the arena in the reply is not the announced one", errNotFabric), listener.Close(), a.Close())
 	}
-	f.Arena, f.listener = a, listener
+	f.arena, f.listener = a, listener
 	return false, nil
 }
 
@@ -249,7 +246,7 @@ func closeAll(files []*os.File) {
 }
 
 // serve answers joiners until the fabric is closed.
-func (f *Fabric) serve() {
+func (f *fabric) serve() {
 	for own := 0; ; {
 		c, err := f.listener.Accept()
 		if errors.Is(err, os.ErrClosed) {
@@ -287,7 +284,7 @@ func (f *Fabric) serve() {
 	}
 }
 
-func (f *Fabric) reply(c *unixsock.Conn) error {
+func (f *fabric) reply(c *unixsock.Conn) error {
 	failpoint.Reach(failpoint.JoinerAccepted)
 	if err := c.SetDeadline(time.Now().Add(fabricReplyTimeout)); err != nil {
 		return err
@@ -316,18 +313,14 @@ func (f *Fabric) reply(c *unixsock.Conn) error {
 		return err
 	}
 	ctlErr := raw.Control(func(socket uintptr) {
-		_, err = c.Send(r.encode(), unix.UnixRights(int(f.Arena.File().Fd()), int(socket)))
+		_, err = c.Send(r.encode(), unix.UnixRights(int(f.arena.File().Fd()), int(socket)))
 	})
 	failpoint.Reach(failpoint.WelcomeSent)
 	return errors.Join(ctlErr, err)
 }
 
-// Close stops answering joiners and closes the arena. As with [Arena.Close], every [Member] that
-// joined through it must have left; otherwise Close returns an error and does nothing.
-func (f *Fabric) Close() error {
-	if err := f.Arena.closable(); err != nil {
-		return fmt.Errorf("shm: close fabric: %w", err)
-	}
+// close stops answering joiners.
+func (f *fabric) close() error {
 	f.mu.Lock()
 	f.closed = true
 	for _, c := range f.conns {
@@ -338,5 +331,5 @@ func (f *Fabric) Close() error {
 	f.mu.Unlock()
 	err := f.listener.Close()
 	f.done.Wait()
-	return errors.Join(err, f.Arena.Close())
+	return err
 }

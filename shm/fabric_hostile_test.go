@@ -51,7 +51,7 @@ func TestFabricAnswersAJoiner(t *testing.T) {
 		t.Fatal(err)
 	}
 	id, err := hello.checkReply(b, len(files))
-	if err != nil || id != f.Arena.id {
+	if err != nil || id != f.id {
 		t.Fatalf("check of the reply %x, %v", id, err)
 	}
 	for i, file := range files {
@@ -103,8 +103,8 @@ func TestFabricSurvivesHostileClients(t *testing.T) {
 	check := func(after string) {
 		t.Helper()
 		g := openTest(t, name)
-		if g.created || idOf(g) != idOf(f) {
-			t.Fatalf("after %s: created %v, id %s", after, g.created, idOf(g))
+		if g.fabric.created || idOf(g) != idOf(f) {
+			t.Fatalf("after %s: created %v, id %s", after, g.fabric.created, idOf(g))
 		}
 		// Each member answers, so the next hostile client may reach any of them.
 		g.Close()
@@ -372,7 +372,7 @@ func TestFabricSurvivesDeathInHandshake(t *testing.T) {
 				l.Close()
 			}()
 			f := openTest(t, name)
-			if !f.created {
+			if !f.fabric.created {
 				t.Error("joined a fabric without members")
 			}
 		})

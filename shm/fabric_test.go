@@ -26,7 +26,7 @@ func fabricName(t testing.TB) string {
 
 var smallFabric = Config{Size: testSize}
 
-func openTest(t testing.TB, name string) *Fabric {
+func openTest(t testing.TB, name string) *Arena {
 	t.Helper()
 	f, err := OpenFabric(proctest.Context(t), name, smallFabric)
 	if err != nil {
@@ -40,8 +40,8 @@ func openTest(t testing.TB, name string) *Fabric {
 	return f
 }
 
-func idOf(f *Fabric) string {
-	id := f.Arena.id
+func idOf(f *Arena) string {
+	id := f.id
 	return fmt.Sprintf("%x.%x", id[0], id[1])
 }
 
@@ -64,11 +64,11 @@ var roleFabric = proctest.Role("fabric", func(self *proctest.Self) error {
 		self.Say("error %v", err)
 		return nil
 	}
-	m, err := f.Arena.Join(NoRank)
+	m, err := f.Join(NoRank)
 	if err != nil {
 		return err
 	}
-	self.Say("%v %s %d", f.created, idOf(f), m.ID())
+	self.Say("%v %s %d", f.fabric.created, idOf(f), m.ID())
 	if _, err := self.Hear(); err != nil {
 		return err
 	}
@@ -113,8 +113,8 @@ func TestFabricNamesAreChecked(t *testing.T) {
 			t.Errorf("name %q: %v", name, err)
 			continue
 		}
-		if f.name != name || !f.created || f.Arena == nil {
-			t.Errorf("name %q: fabric %q, created %v", name, f.name, f.created)
+		if !f.fabric.created {
+			t.Errorf("name %q: the fabric exists", name)
 		}
 		if err := f.Close(); err != nil {
 			t.Error(err)
@@ -125,14 +125,14 @@ func TestFabricNamesAreChecked(t *testing.T) {
 func TestFabricIsSharedByTwoProcesses(t *testing.T) {
 	name := fabricName(t)
 	f := openTest(t, name)
-	if !f.created {
+	if !f.fabric.created {
 		t.Fatal("the first one has not made the fabric")
 	}
 	c, created, id, member := fabricChild(t, name)
 	if created || id != idOf(f) {
 		t.Fatalf("the second one: created %v, id %s, want %s", created, id, idOf(f))
 	}
-	m := join(t, f.Arena, NoRank)
+	m := join(t, f, NoRank)
 	p := peerOf(t, m, member)
 	if !m.checkAlive(p) {
 		t.Error("the other process's member is not alive")
@@ -158,8 +158,8 @@ func TestFabricIsSharedByTwoProcesses(t *testing.T) {
 
 func TestFabricsOfDifferentNamesAreSeparate(t *testing.T) {
 	f, g := openTest(t, fabricName(t)+"1"), openTest(t, fabricName(t)+"2")
-	if !f.created || !g.created || idOf(f) == idOf(g) {
-		t.Errorf("created %v and %v, ids %s and %s", f.created, g.created, idOf(f), idOf(g))
+	if !f.fabric.created || !g.fabric.created || idOf(f) == idOf(g) {
+		t.Errorf("created %v and %v, ids %s and %s", f.fabric.created, g.fabric.created, idOf(f), idOf(g))
 	}
 }
 
@@ -170,12 +170,12 @@ func TestFabricRefusesOtherRankCount(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if g, err := OpenFabric(proctest.Context(t), name, Config{Ranks: 4, Host: 2}); err != nil || g.Arena.Ranks() != 4 || g.Arena.Host() != 2 {
+	if g, err := OpenFabric(proctest.Context(t), name, Config{Ranks: 4, Host: 2}); err != nil || g.Ranks() != 4 || g.Host() != 2 {
 		t.Errorf("as many ranks: %v", err)
 	} else {
 		g.Close()
 	}
-	if g, err := OpenFabric(proctest.Context(t), name, Config{}); err != nil || g.Arena.Ranks() != 4 {
+	if g, err := OpenFabric(proctest.Context(t), name, Config{}); err != nil || g.Ranks() != 4 {
 		t.Errorf("ranks left open: %v", err)
 	} else {
 		g.Close()
@@ -243,8 +243,8 @@ func TestFabricOutlivesItsCreator(t *testing.T) {
 	third, created, got, _ := fabricChild(t, name)
 	same("the third, after the creator's death", created, got)
 	f := openTest(t, name)
-	same("the fourth", f.created, idOf(f))
-	m := join(t, f.Arena, NoRank)
+	same("the fourth", f.fabric.created, idOf(f))
+	m := join(t, f, NoRank)
 	if m.checkAlive(peerOf(t, m, creatorID)) {
 		t.Error("the creator lives")
 	}
@@ -261,8 +261,8 @@ func TestFabricOutlivesItsCreator(t *testing.T) {
 	}
 	fifth.Kill() // the last
 	f = openTest(t, name)
-	if !f.created || idOf(f) == id {
-		t.Errorf("after the last one's death: created %v, id %s as before", f.created, idOf(f))
+	if !f.fabric.created || idOf(f) == id {
+		t.Errorf("after the last one's death: created %v, id %s as before", f.fabric.created, idOf(f))
 	}
 }
 
@@ -282,7 +282,7 @@ var roleFabricChurn = proctest.Role("fabric churn", func(self *proctest.Self) er
 		if err != nil {
 			return err
 		}
-		if idOf(f) != idOf(g) || g.created {
+		if idOf(f) != idOf(g) || g.fabric.created {
 			return fmt.Errorf("round %d: two arenas under one name at a time", i)
 		}
 		if i%2 == 0 {
@@ -321,15 +321,15 @@ func TestFabricSkipsStoppedMember(t *testing.T) {
 	}
 	stopped.Resume()
 	f = openTest(t, name)
-	if f.created || idOf(f) != id {
-		t.Fatalf("after the member goes on: created %v, id %s", f.created, idOf(f))
+	if f.fabric.created || idOf(f) != id {
+		t.Fatalf("after the member goes on: created %v, id %s", f.fabric.created, idOf(f))
 	}
 	// One of two members is stopped: the other answers.
 	stopped.Stop()
 	for range 10 {
 		g := openTest(t, name)
-		if g.created || idOf(g) != id {
-			t.Fatalf("created %v, id %s", g.created, idOf(g))
+		if g.fabric.created || idOf(g) != id {
+			t.Fatalf("created %v, id %s", g.fabric.created, idOf(g))
 		}
 		g.Close()
 	}

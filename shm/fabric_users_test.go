@@ -64,7 +64,7 @@ var roleAlien = proctest.Role("alien", func(self *proctest.Self) error {
 	if err != nil {
 		return err
 	}
-	if !f.created {
+	if !f.fabric.created {
 		return errors.New("joined another user's fabric")
 	}
 	// The other user has bound this user's address.
@@ -77,7 +77,7 @@ var roleAlien = proctest.Role("alien", func(self *proctest.Self) error {
 	if err != nil {
 		return err
 	}
-	arena := int(f.Arena.File().Fd())
+	arena := int(f.File().Fd())
 	go func() {
 		for {
 			c, err := trap.Accept()
@@ -86,7 +86,7 @@ var roleAlien = proctest.Role("alien", func(self *proctest.Self) error {
 			}
 			c.Read(make([]byte, 1000))
 			r := ownRecord()
-			r.status, r.id = fabricWelcome, f.Arena.id
+			r.status, r.id = fabricWelcome, f.id
 			raw, err := trap.SyscallConn()
 			if err == nil {
 				raw.Control(func(fd uintptr) {
@@ -116,7 +116,7 @@ func TestFabricRefusesOtherUsers(t *testing.T) {
 		}
 		return err
 	})
-	if f.Arena.LiveMemberCount() != 0 {
+	if f.LiveMemberCount() != 0 {
 		t.Error("a process has joined")
 	}
 }

@@ -226,9 +226,6 @@ func (g *Group) Member(rank int) (id MemberID, ok bool) {
 	return id, id != 0 && rankWord(g.member.arena.rankRecord(rank).member.Load())&^rankLeft == rankWord(id) // ORDER rank-taken: pairs with the swap in JoinGroup
 }
 
-// Rank returns the rank of this member, from 0.
-func (g *Group) Rank() int { return g.rank }
-
 func (g *Group) size() int { return g.member.arena.ranks }
 
 // Arrive records that this rank has reached the barrier, and returns the ticket for [Group.Passed].

@@ -58,7 +58,7 @@ func exchange(m *Member, rounds int) error {
 	}
 	words := func(rank, round int) []byte { return fmt.Appendf(nil, "rank %d, round %d", rank, round) }
 	for round := range rounds {
-		mine := words(g.Rank(), round)
+		mine := words(g.rank, round)
 		copy(b, mine)
 		g.Publish(off, uint64(len(mine)))
 		rendezvous(g, m)
@@ -68,7 +68,7 @@ func exchange(m *Member, rounds int) error {
 				return err
 			}
 			if !bytes.Equal(theirs, words(rank, round)) {
-				return fmt.Errorf("rank %d sees %q from rank %d in round %d", g.Rank(), theirs, rank, round)
+				return fmt.Errorf("rank %d sees %q from rank %d in round %d", g.rank, theirs, rank, round)
 			}
 		}
 		rendezvous(g, m)
@@ -95,7 +95,7 @@ func form(t *testing.T, groups ...*Group) {
 	}
 	for _, g := range groups {
 		if !g.Formed() {
-			t.Fatalf("rank %d: the group is not formed", g.Rank())
+			t.Fatalf("rank %d: the group is not formed", g.rank)
 		}
 	}
 }
@@ -198,13 +198,13 @@ func TestJoinGroupRefusesTakenRanks(t *testing.T) {
 	a := newArena(t, 2)
 	m, guest := join(t, a, 0), join(t, a, NoRank)
 	if g, err := guest.JoinGroup(); err == nil {
-		t.Errorf("a guest is rank %d", g.Rank())
+		t.Errorf("a guest is rank %d", g.rank)
 	}
 	g, err := m.JoinGroup()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := m.JoinGroup(); err != nil || again.Rank() != 0 {
+	if again, err := m.JoinGroup(); err != nil || again.rank != 0 {
 		t.Errorf("the same member, once more: %v, %v", again, err)
 	}
 	if id, ok := g.member.arena.MemberOf(0); !ok || id != m.ID() {

@@ -83,7 +83,7 @@ func killMember(t *testing.T, scenario failpoint.Scenario, line string, goOn fun
 // joiner.
 func killInFabric(t *testing.T, name, point string, isJoiner, isMember bool) {
 	t.Helper()
-	var member *Fabric
+	var member *Arena
 	if isJoiner {
 		member = openTest(t, name)
 	}
@@ -109,7 +109,7 @@ func killInFabric(t *testing.T, name, point string, isJoiner, isMember bool) {
 	if idOf(first) != idOf(second) || member != nil && idOf(member) != idOf(first) {
 		t.Error("two processes have different arenas")
 	}
-	m, err := second.Arena.Join(NoRank)
+	m, err := second.Join(NoRank)
 	if err != nil {
 		t.Fatal(err)
 	}

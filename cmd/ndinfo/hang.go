@@ -25,13 +25,13 @@ func printHangReport(args []string, stdout, stderr io.Writer) int {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), findTimeout)
 	defer cancel()
-	fabric, err := shm.FindFabric(ctx, args[0])
+	arena, err := shm.FindFabric(ctx, args[0])
 	if err != nil {
 		fmt.Fprintf(stderr, "ndinfo: hang: %v\n", err)
 		return 1
 	}
-	defer fabric.Close()
-	for _, line := range hang.Capture(fabric.Arena, processesOf(fabric.Arena), stackTimeout).Lines() {
+	defer arena.Close()
+	for _, line := range hang.Capture(arena, processesOf(arena), stackTimeout).Lines() {
 		if _, err := fmt.Fprintln(stdout, line); err != nil {
 			fmt.Fprintln(stderr, "ndinfo: hang: write the report:", err)
 			return 1

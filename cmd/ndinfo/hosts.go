@@ -126,7 +126,7 @@ func (s *hostSession) meet(ctx context.Context) check {
 // release gives up the place, as a rank that ends without the others.
 func (s *hostSession) release() {
 	_ = s.place.HangUp(nil)
-	_ = s.place.Detach()
+	_ = s.place.Arena.Close()
 	s.place = nil
 }
 
@@ -135,7 +135,7 @@ func (s *hostSession) close() {
 	s.probe.close()
 	if s.place != nil {
 		_ = s.place.Leave() // the report is complete
-		_ = s.place.Detach()
+		_ = s.place.Arena.Close()
 	}
 }
 

@@ -91,7 +91,7 @@ func TestKillAtStart(t *testing.T) {
 						t.Fatal(err)
 					}
 					go func() {
-						job, err := jobaccess.Join(ctx, a, a.Close, rank, true)
+						job, err := jobaccess.Join(ctx, a, rank, true)
 						j := job.(*softnd.Job)
 						if err == nil { // the victim dies when it has admitted this rank, or later
 							err = j.Barrier(ctx)

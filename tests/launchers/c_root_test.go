@@ -217,16 +217,16 @@ func startWithTraitor(t *testing.T, programs [][]string, env []string) []*procte
 	if err != nil {
 		t.Fatal(err)
 	}
-	fabric, err := shm.OpenFabric(ctx, strings.TrimPrefix(text, "name:"), shm.Config{Ranks: 3})
+	arena, err := shm.OpenFabric(ctx, strings.TrimPrefix(text, "name:"), shm.Config{Ranks: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
 	proctest.Eventually(t, "ranks 0 and 1 have joined", func() bool {
-		_, first := fabric.Arena.MemberOf(0)
-		_, second := fabric.Arena.MemberOf(1)
+		_, first := arena.MemberOf(0)
+		_, second := arena.MemberOf(1)
 		return first && second
 	})
-	if err := errors.Join(fabric.Close(), m.HangUp()); err != nil {
+	if err := errors.Join(arena.Close(), m.HangUp()); err != nil {
 		t.Fatal(err)
 	}
 	return all

@@ -51,11 +51,11 @@ func runSoak(self *proctest.Self) error {
 	rank, err1 := strconv.Atoi(self.Args[1])
 	executor, err2 := endpoint.ParseExecutor(self.Args[2])
 	seed, err3 := strconv.ParseUint(self.Args[3], 10, 64)
-	fabric, err4 := shm.OpenFabric(ctx, self.Args[0], shm.Config{Ranks: soakRanks})
+	arena, err4 := shm.OpenFabric(ctx, self.Args[0], shm.Config{Ranks: soakRanks})
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return err
 	}
-	job, err := jobaccess.Join(ctx, fabric.Arena, fabric.Close, rank, false, softnd.WithExecutor(executor), softnd.WithReceiveTimeout(softnd.NoLimit))
+	job, err := jobaccess.Join(ctx, arena, rank, false, softnd.WithExecutor(executor), softnd.WithReceiveTimeout(softnd.NoLimit))
 	if err != nil {
 		return err
 	}

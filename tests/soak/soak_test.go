@@ -41,11 +41,11 @@ type soakJob struct {
 	*rand.Rand
 	t        *testing.T
 	name     string
-	fabric   *shm.Fabric
+	arena    *shm.Arena
 	ranks    [soakRanks]*soakProcess
 	immortal int // the rank that is not killed, so that slow growth shows
 	deaths   int
-	arena    *soakArena // in the first rest
+	first    *soakArena // in the first rest
 	counts   [traffic.Kinds]int64
 }
 
@@ -62,10 +62,10 @@ func TestSoak(t *testing.T) {
 	before := namedFiles()
 	j := &soakJob{t: t, Rand: rand.New(rand.NewPCG(seed, 0)), name: fmt.Sprintf("softnd-soak-%d", os.Getpid())}
 	var err error
-	if j.fabric, err = shm.OpenFabric(proctest.Context(t), j.name, shm.Config{Ranks: soakRanks, Size: 1 << 30}); err != nil {
+	if j.arena, err = shm.OpenFabric(proctest.Context(t), j.name, shm.Config{Ranks: soakRanks, Size: 1 << 30}); err != nil {
 		t.Fatal(err)
 	}
-	defer j.fabric.Close()
+	defer j.arena.Close()
 	j.immortal = j.IntN(soakRanks)
 	for rank := range soakRanks {
 		j.start(rank)
@@ -133,8 +133,8 @@ func (j *soakJob) rest() {
 	samples := make([]soakSample, soakRanks)
 	proctest.Eventually(j.t, "the ranks use no more than before", func() bool {
 		excess = j.left()
-		if use := j.arenaUse(); j.arena != nil && (use.parts > j.arena.parts+8 || use.bytes > j.arena.bytes+j.arena.bytes/4+1<<20) {
-			excess = append(excess, fmt.Sprintf("the arena has %+v, in the first rest %+v", use, *j.arena))
+		if use := j.arenaUse(); j.first != nil && (use.parts > j.first.parts+8 || use.bytes > j.first.bytes+j.first.bytes/4+1<<20) {
+			excess = append(excess, fmt.Sprintf("the arena has %+v, in the first rest %+v", use, *j.first))
 		}
 		for rank, p := range j.ranks {
 			p.Say("measure")
@@ -148,9 +148,9 @@ func (j *soakJob) rest() {
 		}
 		return len(excess) == 0
 	}, &excess)
-	if j.arena == nil {
+	if j.first == nil {
 		use := j.arenaUse()
-		j.arena = &use
+		j.first = &use
 	}
 	j.t.Logf("the arena: %+v", j.arenaUse())
 	for rank, p := range j.ranks {
@@ -176,22 +176,22 @@ type soakArena struct {
 }
 
 func (j *soakJob) arenaUse() soakArena {
-	file, err := j.fabric.Arena.File().Stat()
+	file, err := j.arena.File().Stat()
 	if err != nil {
 		j.t.Fatal(err)
 	}
-	return soakArena{len(ranktest.PartsInArena(j.t, j.fabric.Arena)), file.Sys().(*syscall.Stat_t).Blocks * 512}
+	return soakArena{len(ranktest.PartsInArena(j.t, j.arena)), file.Sys().(*syscall.Stat_t).Blocks * 512}
 }
 
 // left lists what members of the past have left in the arena.
 func (j *soakJob) left() []string {
 	lives := map[int]bool{}
 	for rank := range soakRanks {
-		if id, ok := j.fabric.Arena.MemberOf(rank); ok {
+		if id, ok := j.arena.MemberOf(rank); ok {
 			lives[id.Slot()] = true
 		}
 	}
-	return ranktest.LeftInArena(j.t, j.fabric.Arena, func(slot int) bool { return lives[slot] })
+	return ranktest.LeftInArena(j.t, j.arena, func(slot int) bool { return lives[slot] })
 }
 
 // end ends all ranks.

@@ -47,8 +47,7 @@ type Membership struct {
 	// LauncherHidesReason reports that the launcher does not print the reasons that it is given.
 	LauncherHidesReason bool
 
-	launcher string       // for people
-	detach   func() error // closes the arena
+	launcher string // for people
 
 	// These tell the launcher something; nil if it does not listen.
 	leave  func() error
@@ -96,9 +95,6 @@ func Find(ctx context.Context, wantJournal bool) (*Membership, error) {
 	return p, err
 }
 
-// Detach closes the arena. The caller must not use it afterwards.
-func (p *Membership) Detach() error { return p.detach() }
-
 // Leave tells the launcher, if it listens, that this rank ends well. p may be nil.
 func (p *Membership) Leave() error {
 	if p == nil || p.leave == nil {
@@ -129,7 +125,7 @@ func alone() (*Membership, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Membership{launcher: "alone: no launcher's variables are set", Size: 1, Arena: arena, detach: arena.Close}, nil
+	return &Membership{launcher: "alone: no launcher's variables are set", Size: 1, Arena: arena}, nil
 }
 
 // fromNdrun takes the arena from the inherited descriptor, or, if that is not the arena of the job,
@@ -177,7 +173,7 @@ func fromNdrun(ctx context.Context, wantJournal bool) (*Membership, error) {
 	if size := os.Getenv(EnvSize); size != strconv.Itoa(arena.Ranks()) || rank >= uint64(arena.Ranks()) {
 		return nil, errors.Join(fmt.Errorf("%s=%d and %s=%q do not match the arena, which is that of a job of size %d: start the program with ndrun, and keep its variables", EnvRank, rank, EnvSize, size, arena.Ranks()), arena.Close(), p.HangUp(nil))
 	}
-	p.Size, p.Arena, p.detach = arena.Ranks(), arena, arena.Close
+	p.Size, p.Arena = arena.Ranks(), arena
 	return p, nil
 }
 

@@ -32,11 +32,11 @@ const takenNext = "start each rank once"
 
 // inFabric returns the place of a rank in the fabric of a name.
 func inFabric(ctx context.Context, launcher, name string, rank, size int) (*Membership, error) {
-	fabric, err := shm.OpenFabric(ctx, name, shm.Config{Ranks: size})
+	arena, err := shm.OpenFabric(ctx, name, shm.Config{Ranks: size})
 	if err != nil {
 		return nil, err
 	}
-	return &Membership{launcher: launcher + ", meeting as " + name, Rank: rank, Size: size, Local: rank, RankTakenHint: takenNext, Arena: fabric.Arena, detach: fabric.Close}, nil
+	return &Membership{launcher: launcher + ", meeting as " + name, Rank: rank, Size: size, Local: rank, RankTakenHint: takenNext, Arena: arena}, nil
 }
 
 // fromPMI agrees with the other ranks on a fabric, over the launcher's PMI.

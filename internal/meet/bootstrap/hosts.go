@@ -126,12 +126,12 @@ func meet(ctx context.Context, m meeting, launcher string, rank, size int, secre
 	local := slices.Index(own, rank)
 	hosts.isFirst = local == 0
 	name = fmt.Sprintf("%s-%d", name, hosts.Number)
-	fabric, err := shm.OpenFabric(ctx, name, shm.Config{Ranks: len(own), Host: hosts.Number})
+	arena, err := shm.OpenFabric(ctx, name, shm.Config{Ranks: len(own), Host: hosts.Number})
 	if err != nil {
 		return nil, err
 	}
 	launcher = fmt.Sprintf("%s, meeting as %s on host %d of %d", launcher, name, hosts.Number, hosts.Count)
-	return &Membership{launcher: launcher, Rank: rank, Size: size, Local: local, Hosts: hosts, RankTakenHint: takenNext, Arena: fabric.Arena, detach: fabric.Close}, nil
+	return &Membership{launcher: launcher, Rank: rank, Size: size, Local: local, Hosts: hosts, RankTakenHint: takenNext, Arena: arena}, nil
 }
 
 // agreement is what rank 0 tells the others.

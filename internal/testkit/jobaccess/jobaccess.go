@@ -22,6 +22,6 @@ type Inside struct {
 // Of returns the inside of a *softnd.Job.
 var Of func(job any) Inside
 
-// Join makes this process a rank of an arena, as softnd.Init does, and returns a *softnd.Job, whose Close calls detach. It returns the
+// Join makes this process a rank of an arena, as softnd.Init does, and returns a *softnd.Job, whose Close closes the arena. It returns the
 // job also with an error. Without wait, it does not wait for other ranks. Each option is a softnd.Option.
-var Join func(ctx context.Context, arena *shm.Arena, detach func() error, rank int, wait bool, options ...any) (job any, err error)
+var Join func(ctx context.Context, arena *shm.Arena, rank int, wait bool, options ...any) (job any, err error)
