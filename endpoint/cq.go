@@ -207,7 +207,7 @@ func (ep *queuePair) pushResult(q *completionQueue, a *slotCounter, solicited bo
 // pushSuccess is push for a successful, unsolicited result of ep.
 func (q *completionQueue) pushSuccess(ep *queuePair, request uint64, k nd.RequestType, n int, a *slotCounter) {
 	tail, head := q.tail.Load(), q.head.Load() // ORDER queue-head: pairs with the store in pop
-	if q.soleEndpoint != ep || q.mustLock.Load() || tail-head == uint64(len(q.entries)) {
+	if !q.canPublish(ep, tail, head) {
 		ep.result = nd.Result{BytesTransferred: uint32(n), RequestContext: request, RequestType: k}
 		ep.pushResult(q, a, false)
 		return
@@ -217,6 +217,11 @@ func (q *completionQueue) pushSuccess(ep *queuePair, request uint64, k nd.Reques
 	asym.StoreRelease(&q.tail, tail+1) // ORDER queue-tail: pairs with the load in pop
 	asym.Light()                       // ORDER asleep: between the store of the result and the load in Wake
 	q.provider.waiters.Wake()
+}
+
+// canPublish reports whether ep, whose lock the caller holds, may add a result without the queue's lock.
+func (q *completionQueue) canPublish(ep *queuePair, tail, head uint64) bool {
+	return q.soleEndpoint == ep && !q.mustLock.Load() && tail-head != uint64(len(q.entries))
 }
 
 // makeShared ends the time in which soleEndpoint adds results without the queue's lock. This is

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/softnd/softnd/endpoint/internal/wire"
+	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 	"github.com/softnd/softnd/window"
@@ -71,8 +72,41 @@ func (ep *queuePair) WriteImmediate(reqCtx uint64, sge nd.SGL, remoteAddress uin
 		remoteAddress: remoteAddress, remoteToken: remoteToken}, reqCtx, &sge, flags))
 }
 
-// Write posts a copy of the bytes in sge to the peer's memory at remoteAddress.
+// Write posts a copy of the bytes in sge to the peer's memory at remoteAddress. It runs a Write of one word itself, if the endpoint knows
+// both tokens already, and calls no function then.
 func (ep *queuePair) Write(reqCtx uint64, sge nd.SGL, remoteAddress uint64, remoteToken nd.Token, flags nd.OpFlags) error {
+	source, done := sge.First.Buffer, false
+	if flags == 0 && len(sge.More) == 0 && len(source) == 8 && ep.mu.LockBiased() {
+		c, q := ep.conn, ep.sq.cq
+		tail, head := q.tail.Load(), q.head.Load() // ORDER queue-head: pairs with the store in pop
+		if ep.requesterCopies && ep.canRunFast() && c.overtaken == c.out.Published() && q.canPublish(ep, tail, head) {
+			if bind := c.guardPeer.KnownWrite(remoteToken); bind != nil {
+				p, word := ep.guard.Publish(remoteToken, sge.First.Token)
+				to := bind.Word(remoteAddress)
+				if !p.AllowsSource(word, sge.First.Token, source) || !c.guardPeer.Connected() {
+					to = nil
+				}
+				done = ep.guard.PutWord(bind, p, to, source)
+			}
+			if done {
+				ep.sq.slotsTaken++
+				result := q.prepareSlot(tail, head, &ep.sq.slots)
+				result.header, result.request = uint64(nd.RequestWrite)|8<<32, reqCtx
+				asym.StoreRelease(&q.tail, tail+1) // ORDER queue-tail: pairs with the load in pop
+				asym.Light()                       // ORDER asleep: between the store of the result and the load in Wake
+				q.provider.waiters.Wake()
+			}
+		}
+		ep.mu.Unlock()
+		if done {
+			return nil
+		}
+	}
+	return ep.postWrite(reqCtx, sge, remoteAddress, remoteToken, flags)
+}
+
+// postWrite is Write for all others.
+func (ep *queuePair) postWrite(reqCtx uint64, sge nd.SGL, remoteAddress uint64, remoteToken nd.Token, flags nd.OpFlags) error {
 	if flags&^fastFlags == 0 && len(sge.More) == 0 && uint(len(sge.First.Buffer))-1 < smallTransfer {
 		if !ep.mu.LockBiased() {
 			ep.mu.Lock()

@@ -3,6 +3,8 @@ package window
 // TWIN c/src/window/guard.h.
 
 import (
+	"sync/atomic"
+
 	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/internal/testkit/failpoint"
 	"github.com/softnd/softnd/nd"
@@ -77,6 +79,57 @@ func (g *Guard) putOrGet(peer *Peer, sge *nd.SGE, remoteAddress uint64, remoteTo
 	}
 	g.clearHazard()
 	return f
+}
+
+// The steps of [Guard.Put] for one aligned word, with a local token that was used last and a bind of the peer that is known. Each is
+// so small that the compiler inlines it into the post, which then calls no function. If a step refuses, the caller calls Put, which may find
+// that the word is written.
+
+// KnownWrite returns the bind of a peer's token that allows Writes, nil if it is not known.
+func (p *Peer) KnownWrite(token nd.Token) *knownBind {
+	if k := &p.known[token%knownBinds]; k.word.validAndAllows(token, Remote|Write) {
+		return k
+	}
+	return nil
+}
+
+// Publish is HAZARD-PUBLISH. It returns the permissions and the word of the local token that was used last.
+func (g *Guard) Publish(remoteToken, localToken nd.Token) (*permissions, entryWord) {
+	g.publishHazard(makeHazard(remoteToken, localToken))
+	return g.lastEntry.load()
+}
+
+// Word is ENTRY-CHECK and ENTRY-FIELDS of the peer's token: it returns the word at an address, nil if it is not aligned, or not of the bind.
+func (k *knownBind) Word(address uint64) *atomic.Uint64 {
+	if !k.isPresent() {
+		return nil
+	}
+	return wordAt(k.mem, address-k.base)
+}
+
+// AllowsSource is ENTRY-CHECK of the local token: it reports whether the 8 bytes of source can be read.
+func (p *permissions) AllowsSource(word entryWord, token nd.Token, source []byte) bool {
+	return p.allows(word, token, Local|Read, shm.AddressOf(source), 8)
+}
+
+// PutWord is COPY and ENTRY-RECHECK, unless a check has refused: then to is nil. In any case it is HAZARD-CLEAR.
+func (g *Guard) PutWord(k *knownBind, p *permissions, to *atomic.Uint64, source []byte) (ok bool) {
+	if to != nil {
+		if failpoint.Enabled {
+			failpoint.Reach(failpoint.EntryChecked)
+		}
+		copyOneWord(to, source)
+		if failpoint.Enabled {
+			failpoint.Reach(failpoint.ChunkCopied)
+		}
+		// ORDER entry-recheck: after the copy; pairs with the exchange in ownEntry.revoke
+		ok = k.isPresent() && g.lastEntry.permissions.Load() == p
+		if failpoint.Enabled && ok {
+			failpoint.Reach(failpoint.EntryRechecked)
+		}
+	}
+	g.clearHazard()
+	return ok
 }
 
 // learn returns the bind of a peer's token that has these rights, if all of its memory can be reached. It puts the bind in the place

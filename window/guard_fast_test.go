@@ -16,6 +16,7 @@ type fastPath struct {
 	plain      []byte
 	registered []byte
 	tokens     []nd.Token // indexed by the constants below
+	words      int        // Writes of one word that putWord has made
 }
 
 const (
@@ -103,11 +104,47 @@ func (d *fastPath) across(t testing.TB, to *Peer, remote nd.Token, address uint6
 		}
 		if write {
 			put = got
+			if n == 8 {
+				d.word(t, want, to, remote, address, local, buf, into)
+			}
 		} else {
 			get = got
 		}
 	}
 	return put, get
+}
+
+// word checks that the steps for one word succeed only if Put has, and write then what it has.
+func (d *fastPath) word(t testing.TB, allowed bool, to *Peer, remote nd.Token, address uint64, local nd.Token, buf, into []byte) {
+	t.Helper()
+	before := bytes.Clone(into)
+	copy(buf, pattern(8, 6))
+	done := d.putWord(to, remote, address, local, buf)
+	d.idle(t, "PutWord")
+	switch {
+	case done && !allowed:
+		t.Fatal("PutWord writes where Put does not")
+	case done && !bytes.Equal(into, pattern(8, 6)):
+		t.Fatal("PutWord has brought something else")
+	case !done && !bytes.Equal(into, before):
+		t.Fatal("a refused PutWord has written")
+	case done:
+		d.words++
+	}
+}
+
+// putWord takes the steps of queuePair.Write of package endpoint.
+func (d *fastPath) putWord(to *Peer, remote nd.Token, address uint64, local nd.Token, source []byte) bool {
+	g, bind := d.guard, to.KnownWrite(remote)
+	if bind == nil {
+		return false
+	}
+	p, own := g.Publish(remote, local)
+	word := bind.Word(address)
+	if !p.AllowsSource(own, local, source) || !to.Connected() {
+		word = nil
+	}
+	return g.PutWord(bind, p, word, source)
 }
 
 // isWhole reports whether all memory that the entry of a token names is in the heap. If a lie makes it longer, Put and Get leave the
@@ -255,6 +292,9 @@ func TestPutAndGetCheckAccess(t *testing.T) {
 				t.Error("other memory of the peer has changed")
 			}
 		})
+	}
+	if d.words == 0 {
+		t.Error("PutWord has written nothing")
 	}
 	if f := executor.guard.Put(open, &nd.SGE{Buffer: d.registered[:8], Token: d.tokens[fullToken]}, base, hidden); f != FaultUnreachable {
 		t.Errorf("Put to private memory: %v", f)

@@ -2,6 +2,7 @@ package window
 
 import (
 	"bytes"
+	"math"
 	"testing"
 
 	"github.com/softnd/softnd/nd"
@@ -17,7 +18,7 @@ func TestKnownBindIsNotUsedForALaterOne(t *testing.T) {
 	base := shm.AddressOf(mem)
 	r, w := owner.region(t, mem, allRights), owner.window(t)
 	put := func(token nd.Token, at uint64) Fault { // as a post does
-		if d.guard.Put(to, &nd.SGE{Buffer: d.registered[:8], Token: d.tokens[fullToken]}, base+at, token) == NoFault {
+		if d.putWord(to, token, base+at, d.tokens[fullToken], d.registered[:8]) || d.guard.Put(to, &nd.SGE{Buffer: d.registered[:8], Token: d.tokens[fullToken]}, base+at, token) == NoFault {
 			return NoFault
 		}
 		_, f, _ := d.guard.Copy(remoteOperand(to, token, Write, base+at), near(d.tokens[fullToken], Read, shm.AddressOf(d.registered)), 8)
@@ -49,6 +50,43 @@ func TestKnownBindIsNotUsedForALaterOne(t *testing.T) {
 		if f := put(first, 512); f != NoFault || !bytes.Equal(mem[512:520], pattern(8, 5)) {
 			t.Errorf("a Put of what the last bind allows: %v", f)
 		}
+	}
+}
+
+// An invalidation between check and recheck makes PutWord fail, and waits for it.
+func TestPutWordChecksAgain(t *testing.T) {
+	owner, executor, to := pair(t)
+	d := newFastPath(t, executor)
+	mem := owner.alloc(t, 20) // its last 4 bytes are no word
+	r, w := owner.region(t, mem, allRights), owner.window(t)
+	token, local, source := bind(t, w, r, mem, Write, 7, false), d.tokens[fullToken], d.registered[:8]
+	if f := d.guard.Put(to, &nd.SGE{Buffer: source, Token: local}, shm.AddressOf(mem), token); f != NoFault {
+		t.Fatal(f)
+	}
+	known := to.KnownWrite(token)
+	for offset, want := range map[uint64]bool{0: true, 8: true, 4: false, 12: false, 13: false, 16: false, 20: false, math.MaxUint64: false, math.MaxUint64 - 7: false} {
+		if got := known.Word(shm.AddressOf(mem) + offset); (got != nil) != want {
+			t.Errorf("the word at %d is found: %v", int64(offset), got != nil)
+		}
+	}
+	short := bind(t, owner.window(t), r, mem[:4], Write, 7, false)
+	if f := d.guard.Put(to, &nd.SGE{Buffer: source[:4], Token: local}, shm.AddressOf(mem), short); f != NoFault || to.KnownWrite(short).Word(shm.AddressOf(mem)) != nil {
+		t.Errorf("a word of 4 bytes: %v", f)
+	}
+	p, _ := d.guard.Publish(token, local)
+	word := known.Word(shm.AddressOf(mem))
+	if !d.guard.PutWord(known, p, word, source) || d.guard.PutWord(known, nil, word, source) || d.guard.PutWord(known, p, nil, source) {
+		t.Error("PutWord with and without the permissions of the local token, and without a word")
+	}
+	d.guard.Publish(token, local)
+	if _, done, ok := w.Invalidate(7); !ok || done {
+		t.Errorf("Invalidate: %v, drained %v", ok, done)
+	}
+	if known.Word(shm.AddressOf(mem)) != nil || d.guard.PutWord(known, p, word, source) {
+		t.Error("the invalid token is used")
+	}
+	if !w.Release() {
+		t.Error("the token is not drained")
 	}
 }
 
