@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"os"
 	"strconv"
 	"sync"
 	"time"
@@ -53,7 +54,11 @@ func runScribbled(s *proctest.Self) error {
 // honestTogether makes collective calls as long as they succeed.
 func honestTogether(ctx context.Context, j *softnd.Job, r *rand.Rand, sum *work) {
 	for ctx.Err() == nil {
-		if _, err := j.Exchange(ctx, make([]byte, r.IntN(5000))); err != nil {
+		blob := make([]byte, 5000)
+		if os.Getenv(envScribbleC) == "" { // else a rank in C wants those of all to have the length of its own
+			blob = blob[:r.IntN(len(blob))]
+		}
+		if _, err := j.Exchange(ctx, blob); err != nil {
 			return
 		}
 		if err := j.Barrier(ctx); err != nil {
