@@ -24,10 +24,13 @@ uint32_t request_flags(const struct qp *qp, enum ibv_wr_opcode opcode, unsigned 
 		(flags & IBV_SEND_INLINE ? SND_INLINE : 0) | (flags & IBV_SEND_SOLICITED && takes_receive(opcode) ? SND_SOLICIT_EVENT : 0);
 }
 
+/* fits reports whether a request has as many entries as the queue pair takes. A negative number is a large one. */
+static inline bool fits(const struct qp *qp, const struct ibv_send_wr *wr) { return (uint32_t)wr->num_sge <= qp->cap.max_send_sge; }
+
 /* translate makes a request of the core. It returns an errno. */
 static int translate(const struct qp *qp, const struct ibv_send_wr *wr, snd_request *r)
 {
-	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > qp->cap.max_send_sge)
+	if (!fits(qp, wr))
 		return refuse(EINVAL, "post send: %d entries, max_send_sge is %u", wr->num_sge, qp->cap.max_send_sge);
 	*r = (snd_request){
 		.flags = request_flags(qp, wr->opcode, wr->send_flags),
@@ -79,7 +82,7 @@ static int translate(const struct qp *qp, const struct ibv_send_wr *wr, snd_requ
 /* post_alone posts a request without making a list of it. It returns false if it is not of a frequent kind. */
 static inline bool post_alone(const struct qp *qp, const struct ibv_send_wr *wr, snd_status *status)
 {
-	if (snd_unlikely(wr == NULL || wr->next != NULL || wr->num_sge < 0 || (uint32_t)wr->num_sge > qp->cap.max_send_sge))
+	if (snd_unlikely(wr == NULL || wr->next != NULL || !fits(qp, wr)))
 		return false;
 	const snd_sge *sge = (const snd_sge *)(const void *)wr->sg_list;
 	const uint32_t count = (uint32_t)wr->num_sge, flags = request_flags(qp, wr->opcode, wr->send_flags);
