@@ -72,41 +72,9 @@ func (ep *queuePair) WriteImmediate(reqCtx uint64, sge nd.SGL, remoteAddress uin
 		remoteAddress: remoteAddress, remoteToken: remoteToken}, reqCtx, &sge, flags))
 }
 
-// Write posts a copy of the bytes in sge to the peer's memory at remoteAddress. It runs a Write of one word itself, if the endpoint knows
-// both tokens already, and calls no function then.
+// Write posts a copy of the bytes in sge to the peer's memory at remoteAddress. It calls no function for a Write of one word, if the
+// endpoint knows both tokens already.
 func (ep *queuePair) Write(reqCtx uint64, sge nd.SGL, remoteAddress uint64, remoteToken nd.Token, flags nd.OpFlags) error {
-	source, done := sge.First.Buffer, false
-	if flags == 0 && len(sge.More) == 0 && len(source) == 8 && ep.mu.LockBiased() {
-		c, q := ep.conn, ep.sq.cq
-		tail, head := q.tail.Load(), q.head.Load() // ORDER queue-head: pairs with the store in pop
-		if ep.requesterCopies && ep.canRunFast() && c.overtaken == c.out.Published() && q.canPublish(ep, tail, head) {
-			if bind := c.guardPeer.KnownWrite(remoteToken); bind != nil {
-				p, word := ep.guard.Publish(remoteToken, sge.First.Token)
-				to := bind.Word(remoteAddress)
-				if !p.AllowsSource(word, sge.First.Token, source) || !c.guardPeer.Connected() {
-					to = nil
-				}
-				done = ep.guard.PutWord(bind, p, to, source)
-			}
-			if done {
-				ep.sq.slotsTaken++
-				result := q.prepareSlot(tail, head, &ep.sq.slots)
-				result.header, result.request = uint64(nd.RequestWrite)|8<<32, reqCtx
-				asym.StoreRelease(&q.tail, tail+1) // ORDER queue-tail: pairs with the load in pop
-				asym.Light()                       // ORDER asleep: between the store of the result and the load in Wake
-				q.provider.waiters.Wake()
-			}
-		}
-		ep.mu.Unlock()
-		if done {
-			return nil
-		}
-	}
-	return ep.postWrite(reqCtx, sge, remoteAddress, remoteToken, flags)
-}
-
-// postWrite is Write for all others.
-func (ep *queuePair) postWrite(reqCtx uint64, sge nd.SGL, remoteAddress uint64, remoteToken nd.Token, flags nd.OpFlags) error {
 	if flags&^fastFlags == 0 && len(sge.More) == 0 && uint(len(sge.First.Buffer))-1 < smallTransfer {
 		if !ep.mu.LockBiased() {
 			ep.mu.Lock()
@@ -114,17 +82,41 @@ func (ep *queuePair) postWrite(reqCtx uint64, sge nd.SGL, remoteAddress uint64, 
 		done := false
 		// The Write must not overtake a message whose data the peer has not taken out of the ring yet.
 		if ep.canRunFast() && !ep.conn.copyWouldOvertake() {
-			if !ep.requesterCopies || ep.unreachable == remoteToken && remoteToken != 0 {
-				done = ep.pushWriteFast(reqCtx, &sge.First, remoteAddress, remoteToken, flags)
-			} else if f := ep.guard.Put(&ep.conn.guardPeer, &sge.First, remoteAddress, remoteToken); f == window.NoFault {
-				if flags&nd.SilentSuccess != 0 {
-					ep.succeedSilently(nd.RequestWrite, len(sge.First.Buffer))
-				} else {
-					ep.completeFast(nd.RequestWrite, reqCtx, len(sge.First.Buffer))
+			q, peer := ep.sq.cq, &ep.conn.guardPeer
+			tail, head := q.tail.Load(), q.head.Load() // ORDER queue-head: pairs with the store in pop
+			if flags == 0 && len(sge.First.Buffer) == 8 && ep.requesterCopies && q.canPublish(ep, tail, head) {
+				if bind := peer.KnownWrite(remoteToken); bind != nil {
+					p, word := ep.guard.Publish(remoteToken, sge.First.Token)
+					to := bind.Word(remoteAddress)
+					if !p.AllowsSource(word, sge.First.Token, sge.First.Buffer) || !peer.Connected() {
+						to = nil
+					}
+					if done = ep.guard.PutWord(bind, p, to, sge.First.Buffer); done {
+						ep.sq.slotsTaken++
+						result := q.prepareSlot(tail, head, &ep.sq.slots)
+						result.header, result.request = uint64(nd.RequestWrite)|8<<32, reqCtx
+						asym.StoreRelease(&q.tail, tail+1) // ORDER queue-tail: pairs with the load in pop
+						asym.Light()                       // ORDER asleep: between the store of the result and the load in Wake
+						q.provider.waiters.Wake()
+					}
 				}
-				done = true
-			} else if f == window.FaultUnreachable {
-				ep.unreachable = remoteToken
+			}
+			switch {
+			case done:
+			case !ep.requesterCopies || ep.unreachable == remoteToken && remoteToken != 0:
+				done = ep.pushWriteFast(reqCtx, &sge.First, remoteAddress, remoteToken, flags)
+			default:
+				switch ep.guard.Put(peer, &sge.First, remoteAddress, remoteToken) {
+				case window.NoFault:
+					if flags&nd.SilentSuccess != 0 {
+						ep.succeedSilently(nd.RequestWrite, len(sge.First.Buffer))
+					} else {
+						ep.completeFast(nd.RequestWrite, reqCtx, len(sge.First.Buffer))
+					}
+					done = true
+				case window.FaultUnreachable:
+					ep.unreachable = remoteToken
+				}
 			}
 		}
 		ep.mu.Unlock()
