@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "linux/fork.h"
@@ -44,19 +45,23 @@ struct walk {
 	bool shared;          /* some of them still shared */
 };
 
-static void *map_anonymous(void *at, uint64_t n)
+/* map and move_to replace pages of the program, by the kernel's own calls. UCX puts functions in the place of those of the C library, which take the pages
+ * for new ones, and move them to another place than the one asked for. */
+static bool map(void *at, uint64_t n, int access, int flags, int fd, uint64_t offset)
 {
-	return mmap(at, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | (at != NULL ? MAP_FIXED : 0), -1, 0);
+	return syscall(SYS_mmap, at, n, access, flags | MAP_FIXED, fd, offset) == (long)(uintptr_t)at;
 }
+
+static bool move_to(void *at, uint64_t n, void *from) { return syscall(SYS_mremap, from, n, n, MREMAP_MAYMOVE | MREMAP_FIXED, at) == (long)(uintptr_t)at; }
 
 /* copy_aside replaces pages by anonymous ones with the contents of source. */
 static bool copy_aside(unsigned char *at, uint64_t n, const unsigned char *source)
 {
-	void *copy = map_anonymous(NULL, n);
+	void *copy = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (copy == MAP_FAILED)
 		return false;
 	memcpy(copy, source, n);
-	if (mremap(copy, n, n, MREMAP_MAYMOVE | MREMAP_FIXED, at) != MAP_FAILED)
+	if (move_to(at, n, copy))
 		return true;
 	munmap(copy, n);
 	return false;
@@ -65,8 +70,8 @@ static bool copy_aside(unsigned char *at, uint64_t n, const unsigned char *sourc
 /* copy_in_place does so while no other thread runs. Unlike those of copy_aside, the pages join the mappings beside them. */
 static bool copy_in_place(unsigned char *at, uint64_t n, const struct snd_arena *a, uint64_t offset)
 {
-	if (map_anonymous(at, n) == MAP_FAILED) { /* some kernels have unmapped the pages then */
-		(void)mmap(at, n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, a->fd, (off_t)offset);
+	if (!map(at, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) { /* some kernels have unmapped the pages then */
+		(void)map(at, n, PROT_READ | PROT_WRITE, MAP_SHARED, a->fd, offset);
 		return false;
 	}
 	(void)snd_prefault(at, n, true);
@@ -79,7 +84,7 @@ static bool copy_in_place(unsigned char *at, uint64_t n, const struct snd_arena 
 static bool park(unsigned char *at, uint64_t n, const struct snd_arena *a, uint64_t offset)
 {
 	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-	if (!snd_arena_is_ours(a) || mmap(at, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, a->fd, (off_t)offset) == MAP_FAILED)
+	if (!snd_arena_is_ours(a) || !map(at, n, PROT_READ | PROT_WRITE, MAP_PRIVATE, a->fd, offset))
 		return false;
 	for (uint64_t i = 0; i < n; i += page)
 		(void)atomic_fetch_or((_Atomic unsigned char *)(at + i), 0);
@@ -87,7 +92,7 @@ static bool park(unsigned char *at, uint64_t n, const struct snd_arena *a, uint6
 }
 
 /* withhold takes pages from a forked child, as if the parent had called ibv_fork_init for a card. */
-static void withhold(unsigned char *at, uint64_t n) { (void)mmap(at, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0); }
+static void withhold(unsigned char *at, uint64_t n) { (void)map(at, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0); }
 
 /* take_back makes a part of a mapping private. */
 static void take_back(struct walk *w, unsigned char *at, uint64_t n, uint64_t offset, const struct snd_vma *v)
@@ -319,7 +324,7 @@ static const char *move(struct snd_fabric *f, struct snd_adopted *e, bool alone)
 		return "the program has other threads, and the kernel does not make them wait";
 	(void)snd_prefault(f->arena.base + e->offset, e->length, true);
 	memcpy(f->arena.base + e->offset, e->start, e->length);
-	const bool moved = mmap(e->start, e->length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, f->arena.fd, (off_t)e->offset) != MAP_FAILED;
+	const bool moved = map(e->start, e->length, PROT_READ | PROT_WRITE, MAP_SHARED, f->arena.fd, e->offset);
 	if (protection >= 0)
 		snd_unprotect(protection);
 	if (!moved)

@@ -26,5 +26,8 @@ for test in tag_lat tag_bw tag_sync_lat ucp_am_lat ucp_am_bw; do
 	run -t $test
 	run -t $test -s 100000
 done
-output=$("$ndrun" --verbs --timeout 100s -n 1 "$2" 2>&1) || fail "$output"
+# UCX has a thread, with which memory stays private unless it is always adopted.
+for adopt in always auto; do
+	output=$("$ndrun" --verbs --timeout 100s -n 1 -env SOFTND_VERBS_ADOPT=$adopt "$2" 2>&1) || fail "$adopt: $output"
+done
 echo "$output" | grep ' lane\[0\]: .*rc_verbs/softnd0:1.*am ' || fail "$output"
