@@ -28,7 +28,7 @@ func packsOf(packs ...[]byte) (b []byte) {
 
 // The leaders of both hosts get the packs of both, whichever of them calls first, and also if one is ahead.
 func TestCalls(t *testing.T) {
-	a, b := newHosts(t, settings{})
+	a, b := linkedHosts(t)
 	hosts := []*host{a, b}
 	for round, size := range []int{0, 1, frame.MaxPart, frame.MaxPart + 1, packLimit / 2} {
 		first, second := hosts[round%2], hosts[1-round%2]
@@ -74,8 +74,7 @@ func TestCallsThatDoNotMeet(t *testing.T) {
 	} {
 		for _, order := range []string{"before", "after"} {
 			t.Run(name+" "+order, func(t *testing.T) {
-				a, b := newHosts(t, settings{})
-				proctest.Eventually(t, "the link is up", func() bool { return a.relay.state().Linked == 1 && b.relay.state().Linked == 1 })
+				a, b := linkedHosts(t)
 				if order == "before" {
 					c.other(b)
 				}
@@ -92,10 +91,18 @@ func TestCallsThatDoNotMeet(t *testing.T) {
 	}
 }
 
+// linkedHosts returns two hosts whose relays have their link. A leader calls its relay only then.
+func linkedHosts(t *testing.T) (a, b *host) {
+	t.Helper()
+	a, b = newHosts(t, settings{})
+	proctest.Eventually(t, "the link is up", func() bool { return a.relay.state().Linked == 1 && b.relay.state().Linked == 1 })
+	return a, b
+}
+
 // A call that both hosts have made before one of them leaves succeeds, and the next one fails.
 func TestLeaveAfterACall(t *testing.T) {
 	for range 20 {
-		a, b := newHosts(t, settings{})
+		a, b := linkedHosts(t)
 		a.relay.Call(relayclient.Call{Kind: relayclient.Barrier, Number: 1})
 		b.relay.Call(relayclient.Call{Kind: relayclient.Barrier, Number: 1})
 		if got := b.answer(t); got.Outcome != relayclient.Met {
@@ -115,7 +122,7 @@ func TestLeaveAfterACall(t *testing.T) {
 
 // A leader gets its answer when the other relays have its call: it may leave then, and its relay with it.
 func TestAnswerWaitsForOthers(t *testing.T) {
-	a, b := newHosts(t, settings{})
+	a, b := linkedHosts(t)
 	b.relay.Call(relayclient.Call{Kind: relayclient.Barrier})
 	proctest.Eventually(t, "the call of host 1 has arrived", func() bool {
 		return a.onLink(func(l *link) error {
@@ -172,7 +179,7 @@ func TestLiesInCalls(t *testing.T) {
 		"answer to another number": {[]frame.Frame{{Kind: frame.Called, Request: 0}}, errCall},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, _ := newHosts(t, settings{})
+			a, _ := linkedHosts(t)
 			err := a.onLink(func(l *link) error { // at once: the other relay drops the link when it gets answers to calls that it has not made
 				for i, f := range c.frames {
 					err := l.handle(&f)
@@ -191,7 +198,7 @@ func TestLiesInCalls(t *testing.T) {
 
 // A host that fails twice, as its ranks find one cause after the other, keeps its links.
 func TestTwoFailures(t *testing.T) {
-	a, b := newHosts(t, settings{})
+	a, b := linkedHosts(t)
 	call := func(h *host, kind relayclient.CallKind, n uint64, want relayclient.Outcome) {
 		t.Helper()
 		h.relay.Call(relayclient.Call{Kind: kind, Number: n})
@@ -216,8 +223,7 @@ func TestTwoFailures(t *testing.T) {
 
 // When the leader has left, calls of other hosts take no memory.
 func TestCallsAfterTheLeader(t *testing.T) {
-	a, _ := newHosts(t, settings{})
-	proctest.Eventually(t, "the link is up", func() bool { return a.relay.state().Linked == 1 })
+	a, _ := linkedHosts(t)
 	a.relay.EndCalls()
 	if err := a.onLink(func(l *link) error {
 		before := len(l.unsaid)
@@ -237,7 +243,7 @@ func TestCallsAfterTheLeader(t *testing.T) {
 
 // Of packs that are together longer than an Exchange may be, the leaders get the lengths.
 func TestPacksOfTooManyBytes(t *testing.T) {
-	a, b := newHosts(t, settings{})
+	a, b := linkedHosts(t)
 	for _, h := range []*host{a, b} {
 		h.relay.Call(relayclient.Call{Kind: relayclient.Exchange, Pack: append([]byte("12345678"), make([]byte, packLimit-8)...)})
 	}
