@@ -128,9 +128,6 @@ func (o otherProcess) Close() error {
 
 const allRuns = 2 * 2 * 2
 
-// wantsAllRuns reports whether the suite runs in every way: for its page of results, or at full scale.
-func wantsAllRuns() bool { return os.Getenv(resultsVariable) != "" || scale.IsFull() }
-
 // suiteRuns calls run for combinations of an executor, a kind of memory, and one process or two: for all, or for those that some selects.
 // With the race detector they are others.
 func suiteRuns(some func(target, private, processes bool) bool, run func(executor string, private, processes bool)) {
@@ -142,7 +139,7 @@ func suiteRuns(some func(target, private, processes bool) bool, run func(executo
 					// the race detector sees nothing of another process, and slows it down
 				case raceDetector && private != (e == "auto"):
 					// one kind of memory with each executor: the locks are the same
-				case raceDetector, wantsAllRuns(), some(e == "target", private, processes):
+				case raceDetector, scale.WholeSuite(), some(e == "target", private, processes):
 					run(e, private, processes)
 				}
 			}
@@ -180,13 +177,10 @@ func choose(b bool, yes, no string) string {
 	return no
 }
 
-// resultsVariable names a file for the results of TestConformance, from which tools/conformancepage makes the page.
-const resultsVariable = "SOFTND_CONFORMANCE"
-
-// writeResults writes the results of the runs if every row was run and none has failed. For some constants of package nd,
+// writeResults writes the results of the runs into a file, from which tools/conformancepage makes the page, if every row was run and none has failed. For some constants of package nd,
 // it adds the test that has a subtest for each.
 func writeResults(t *testing.T, runs []conformanceRun) {
-	file := os.Getenv(resultsVariable)
+	file := os.Getenv(scale.EnvConformance)
 	if file == "" || len(runs) < allRuns {
 		return
 	}

@@ -65,7 +65,7 @@ func TestWeakOrderConforms(t *testing.T) {
 		}
 	}
 	few := 1
-	if wantsAllRuns() {
+	if scale.WholeSuite() {
 		few = 2
 	}
 	onWeakSeeds(t, few, func(t *testing.T, seed uint64, processes bool) {

@@ -15,6 +15,7 @@ import (
 	"github.com/softnd/softnd/endpoint"
 	"github.com/softnd/softnd/internal/meet/checkjournal"
 	"github.com/softnd/softnd/internal/testkit/proctest"
+	"github.com/softnd/softnd/internal/testkit/scale"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/nd/ndcheck"
 	"github.com/softnd/softnd/nd/ndtest"
@@ -155,6 +156,9 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	for _, executor := range []string{"auto", "target"} {
 		for _, processes := range []bool{false, true} {
+			if processes != (executor == "target") && !scale.WholeSuite() {
+				continue // two opposite combinations are enough beside the runs of package endpoint
+			}
 			t.Run(executor+map[bool]string{false: "/goroutines", true: "/processes"}[processes], func(t *testing.T) {
 				t.Parallel() // scenarios that wait let others run
 				cfg, journal := conformance(t, executor, processes)

@@ -10,14 +10,18 @@ import (
 )
 
 // Names of variables. SOFTND_STRESS=1 makes tests take minutes instead of seconds; SOFTND_SEED repeats a test that makes random
-// decisions.
+// decisions; SOFTND_CONFORMANCE names a file for the results of the conformance suite.
 const (
-	EnvStress = "SOFTND_STRESS"
-	EnvSeed   = "SOFTND_SEED"
+	EnvStress      = "SOFTND_STRESS"
+	EnvSeed        = "SOFTND_SEED"
+	EnvConformance = "SOFTND_CONFORMANCE"
 )
 
 // IsFull reports whether tests run at full scale.
 func IsFull() bool { return os.Getenv(EnvStress) == "1" }
+
+// WholeSuite reports whether the conformance suite runs in every combination: at full scale, or for the page of its results.
+func WholeSuite() bool { return IsFull() || os.Getenv(EnvConformance) != "" }
 
 // Of returns small, or full at full scale.
 func Of[T any](small, full T) T {
