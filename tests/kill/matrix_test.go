@@ -34,7 +34,7 @@ import (
 
 const (
 	envKills  = "SOFTND_KILLS"   // how often a process dies at each point, in each role, with each executor; see isTimed
-	killLimit = 20 * time.Second // for everything; no test asserts less
+	killLimit = 40 * time.Second // for everything; no test asserts less
 	promised  = 100 * time.Millisecond
 	killBlob  = 2048 // largest blob of an Exchange
 )

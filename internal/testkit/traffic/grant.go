@@ -33,7 +33,7 @@ func (s *session) useGrant() {
 	g := &s.grant
 	switch {
 	case g.ending || g.asked:
-	case g.live && s.Errs && g.kind != grantRegion && s.IntN(3) == 0: // requests of the peer may come too late
+	case g.live && s.Errs && g.kind != grantRegion && s.IntN(2) == 0: // requests of the peer may come too late
 		s.invalidateGrant()
 	case g.live:
 		if s.IntN(3) == 0 {

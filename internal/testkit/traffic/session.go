@@ -129,7 +129,7 @@ func (s *session) open() (err error) {
 		for i := range s.inbox {
 			s.inbox[i] = region(s.memoryOf(i, inboxDepth/2*largestMessage, nd.AllowLocalWrite))
 		}
-		if from < 2 {
+		if from == 1 {
 			s.srq, e = a.CreateSharedReceiveQueue(ctx, nd.SharedReceiveQueueConfig{Depth: depth, Threshold: inboxDepth})
 			must(e)
 		}
@@ -208,8 +208,8 @@ func (s *session) receive(i uint64) {
 		return
 	}
 	to, post := s.letter(i), s.ep.Receive
-	if s.Errs && s.IntN(60) == 0 && (!s.Wild || s.IntN(10) == 0) {
-		to = nd.One(nd.SGE{Buffer: to.First.Buffer[:5], Token: to.First.Token}) // too small for all messages but the least
+	if s.Errs && s.IntN(20) == 0 && (!s.Wild || s.IntN(10) == 0) { // too small for some messages
+		to = nd.One(nd.SGE{Buffer: to.First.Buffer[:min(40, len(to.First.Buffer))], Token: to.First.Token})
 	}
 	if s.srq != nil {
 		post = s.srq.Receive

@@ -83,7 +83,7 @@ func (s *session) act() bool {
 		return s.sendData()
 	case k < 16:
 		return s.write()
-	case k < 22:
+	case k < 20:
 		return s.read()
 	case k < 24:
 		return s.changeCounter()
