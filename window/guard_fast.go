@@ -124,8 +124,10 @@ func (g *Guard) PutWord(k *knownBind, p *permissions, to *atomic.Uint64, source 
 		}
 		// ORDER entry-recheck: after the copy; pairs with the exchange in ownEntry.revoke
 		ok = k.isPresent() && g.lastEntry.permissions.Load() == p
-		if failpoint.Enabled && ok {
-			failpoint.Reach(failpoint.EntryRechecked)
+		if ok {
+			if failpoint.Enabled {
+				failpoint.Reach(failpoint.EntryRechecked)
+			}
 		}
 	}
 	g.clearHazard()
