@@ -144,7 +144,7 @@ static bool take_back_vma(void *arg, const struct snd_vma *v)
 /* get_ready takes the descriptors that are needed for adopted pages, whatever the program does with its own ones or with its root directory. */
 static bool get_ready(void) { return snd_keep_proc(true) && snd_fork_awaits_child(true); }
 
-/* rest frees them if there are no adopted pages. */
+/* rest frees them if there are no adopted pages. It is called last, since pages may be adopted after others have come back. */
 static void rest(void)
 {
 	if (extents != NULL)
@@ -162,7 +162,6 @@ static void forget(struct snd_fabric *f, struct snd_adopted *e)
 	adopted_bytes -= e->length;
 	snd_free(&f->heap, e->offset);
 	free(e);
-	rest();
 }
 
 /* check_vma counts the mappings of the process. A request of the kernel's asynchronous input, or a device, could write to pages that it knows. */
@@ -418,6 +417,7 @@ void snd_return(struct snd_fabric *f, struct snd_adopted *a)
 		return;
 	snd_fork_hold();
 	end(f, a);
+	rest();
 	snd_fork_release();
 }
 
@@ -426,6 +426,7 @@ bool snd_has_adopted(struct snd_fabric *f)
 	snd_lock(f);
 	snd_fork_hold();
 	end_all(f);
+	rest();
 	snd_fork_release();
 	const bool has = f->adopting != SND_ADOPT_OFF && extents != NULL;
 	snd_unlock(f);

@@ -72,6 +72,7 @@ void snd_fork_release(void)
 /* before holds signals off until fork returns: a handler might call fork, or, in the child, write to memory that is still the parent's. */
 static void before(void)
 {
+	SND_UNCANCELED;
 	snd_fork_hold();
 	if (awaits)
 		snd_stream_pair(ends);

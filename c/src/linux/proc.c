@@ -11,21 +11,24 @@
 static atomic_int kept = -1;
 static struct snd_identity identity;
 
-static bool is_kept(int fd) { return fd >= 0 && snd_is_still(fd, &identity); }
+/* The program may have closed it, and have opened /proc itself: hardly with O_PATH. */
+static bool is_kept(int fd) { return fd >= 0 && snd_is_still(fd, &identity) && (fcntl(fd, F_GETFL) & O_PATH) != 0; }
 
 bool snd_keep_proc(bool keep)
 {
 	int fd = atomic_load(&kept);
-	if (is_kept(fd) == keep)
+	const bool has = is_kept(fd);
+	if (has && keep)
 		return true;
-	if (!keep) {
+	atomic_store(&kept, -1); /* another file may get the number */
+	if (has)
 		(void)close(fd);
-		fd = -1;
-	} else if ((fd = snd_above_standard(open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC))) >= 0) {
-		(void)snd_identify(fd, &identity);
-	}
+	if (!keep)
+		return true;
+	if ((fd = snd_above_standard(open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC))) < 0 || !snd_identify(fd, &identity))
+		return false;
 	atomic_store(&kept, fd);
-	return !keep || fd >= 0;
+	return true;
 }
 
 int snd_open_proc(const char *name, int flags)

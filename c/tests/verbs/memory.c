@@ -1,26 +1,7 @@
 /* Pages become the arena's and the program's own again, in a process without peers. */
-#include <pthread.h>
+#include <fcntl.h>
 
 #include "memory.h"
-
-static int threads_now(void)
-{
-	int n = -2;
-	DIR *d = opendir("/proc/self/task");
-	CHECK(d != NULL);
-	while (readdir(d) != NULL)
-		n++;
-	closedir(d);
-	return n;
-}
-
-/* await_alone waits until threads that have been joined are gone for the kernel, too. */
-static void await_alone(int threads)
-{
-	const time_t end = time(NULL) + 30;
-	while (threads_now() != threads)
-		CHECK(time(NULL) < end);
-}
 
 /* Addresses and contents stay, and the pages are like any others afterwards. */
 static void moves(void)
@@ -87,6 +68,34 @@ static void poor(void)
 	finish();
 }
 
+/* kept_proc returns the descriptor by which the library finds /proc, -1 if it has none. */
+static int kept_proc(void)
+{
+	char link[32], target[8];
+	for (int fd = 3; fd < 64; fd++) {
+		snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+		if (readlink(link, target, sizeof target) == 5 && memcmp(target, "/proc", 5) == 0 && (fcntl(fd, F_GETFL) & O_PATH) != 0)
+			return fd;
+	}
+	return -1;
+}
+
+/* A program that has closed the descriptors of the library, and has others of these numbers, keeps them. */
+static void closed(void)
+{
+	begin("auto");
+	unsigned char *at = map_pages(PAGE);
+	for (int i = 0; i < 2; i++) {
+		struct ibv_mr *mr = registered(at, PAGE);
+		const int own = kept_proc(), mine = open(i == 0 ? "/proc" : "/etc", O_RDONLY | O_DIRECTORY);
+		CHECK(kind(at, NULL) == 's' && own >= 0 && mine >= 0 && dup2(mine, own) == own && close(mine) == 0);
+		CHECK(ibv_dereg_mr(mr) == 0 && kind(at, NULL) == 0 && fcntl(own, F_GETFD) == 0);
+		mr = registered(at, PAGE);
+		CHECK(kind(at, NULL) == 's' && kept_proc() != own && ibv_dereg_mr(mr) == 0 && close(own) == 0 && kept_proc() < 0);
+	}
+	finish();
+}
+
 /* The program registers memory twice, and cannot let it grow: the pages behind it in the arena are others'. */
 static void again(void)
 {
@@ -136,13 +145,6 @@ static void changed(void)
 	finish();
 }
 
-static void *sleep_until(void *pipe_end)
-{
-	char c;
-	CHECK(read(*(int *)pipe_end, &c, 1) == 0);
-	return NULL;
-}
-
 /* A program that has begun threads in between still reads zeros where it drops pages, and gives the arena back when it has one thread again. */
 static void parks(void)
 {
@@ -176,13 +178,7 @@ static void parks(void)
 	}
 
 	/* Also when it registers the same pages again. */
-	int ends[2];
-	pthread_t thread;
-	CHECK(pipe(ends) == 0 && pthread_create(&thread, NULL, sleep_until, &ends[0]) == 0 && ibv_dereg_mr(mr) == 0 && kind(at, NULL) == 'p');
-	close(ends[1]);
-	CHECK(pthread_join(thread, NULL) == 0);
-	close(ends[0]);
-	await_alone(alone);
+	park(mr, at);
 	mr = registered(at, length);
 	CHECK(kind(at, NULL) == 's');
 	CHECK(ibv_close_device(context) == 0 && kind(at, NULL) == 0 && at[0] == 5 && ibv_dereg_mr(mr) == 0); /* too late */
@@ -211,4 +207,4 @@ static void fills(void)
 	finish();
 }
 
-int main(int argc, char **argv) { return RUN_PARTS(argc, argv, {"moves", moves}, {"stays_private", stays_private}, {"poor", poor}, {"again", again}, {"changed", changed}, {"parks", parks}, {"fills", fills}); }
+int main(int argc, char **argv) { return RUN_PARTS(argc, argv, {"moves", moves}, {"stays_private", stays_private}, {"poor", poor}, {"closed", closed}, {"again", again}, {"changed", changed}, {"parks", parks}, {"fills", fills}); }

@@ -2,6 +2,7 @@
 #ifndef SOFTND_VERBS_MEMORY_H
 #define SOFTND_VERBS_MEMORY_H
 
+#include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -101,6 +102,45 @@ static inline void free_up(int first)
 	for (int fd = first; fd < 64; fd++)
 		if (fstat(fd, &st) == 0 && st.st_dev == mine.st_dev && st.st_ino == mine.st_ino)
 			close(fd);
+}
+
+static inline int threads_now(void)
+{
+	int n = -2;
+	DIR *d = opendir("/proc/self/task");
+	CHECK(d != NULL);
+	while (readdir(d) != NULL)
+		n++;
+	closedir(d);
+	return n;
+}
+
+/* await_alone waits until threads that have been joined are gone for the kernel, too. */
+static inline void await_alone(int threads)
+{
+	const time_t end = time(NULL) + 30;
+	while (threads_now() != threads)
+		CHECK(time(NULL) < end);
+}
+
+static inline void *sleep_until(void *pipe_end)
+{
+	char c;
+	CHECK(read(*(int *)pipe_end, &c, 1) == 0);
+	return NULL;
+}
+
+/* park ends a region while the program has a thread, which is gone when it returns. */
+static inline void park(struct ibv_mr *mr, const unsigned char *at)
+{
+	const int alone = threads_now();
+	int ends[2];
+	pthread_t thread;
+	CHECK(pipe(ends) == 0 && pthread_create(&thread, NULL, sleep_until, &ends[0]) == 0 && ibv_dereg_mr(mr) == 0 && kind(at, NULL) == 'p');
+	close(ends[1]);
+	CHECK(pthread_join(thread, NULL) == 0);
+	close(ends[0]);
+	await_alone(alone);
 }
 
 struct part {

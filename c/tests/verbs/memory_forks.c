@@ -78,6 +78,57 @@ static void blind_child(void)
 	finish();
 }
 
+static int delay; /* microseconds, by which a child is late */
+
+static void dawdle(void)
+{
+	if (delay > 0)
+		usleep((useconds_t)delay);
+}
+
+/* The parent waits, too, if a registration has found pages of an ended region, and no others are adopted. */
+static void parked(void)
+{
+	begin("auto");
+	unsigned char *at = map_pages(PAGE);
+	park(registered(at, PAGE), at);
+	struct ibv_mr *mr = registered(at, PAGE);
+	CHECK(kind(at, NULL) == 's');
+	delay = 50000;
+	at[0] = 1;
+	const pid_t child = fork();
+	if (child == 0)
+		_exit(at[0]);
+	at[0] = 2;
+	int status;
+	CHECK(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 1 && ibv_dereg_mr(mr) == 0);
+	finish();
+}
+
+static void fail(void *unused)
+{
+	(void)unused;
+	_exit(1);
+}
+
+/* A thread is not canceled in fork. */
+static void canceled(void)
+{
+	begin("auto");
+	unsigned char *at = map_pages(PAGE);
+	struct ibv_mr *mr = registered(at, PAGE);
+	CHECK(kind(at, NULL) == 's' && pthread_cancel(pthread_self()) == 0);
+	pthread_cleanup_push(fail, NULL);
+	const pid_t child = fork();
+	if (child == 0)
+		_exit(0);
+	CHECK(pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL) == 0);
+	int status;
+	CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0 && ibv_dereg_mr(mr) == 0);
+	finish();
+	pthread_cleanup_pop(0);
+}
+
 static void fork_once(int number)
 {
 	(void)number;
@@ -105,4 +156,8 @@ static void signals(void)
 	finish();
 }
 
-int main(int argc, char **argv) { return RUN_PARTS(argc, argv, {"forks", forks}, {"crowded", crowded}, {"blind_child", blind_child}, {"signals", signals}); }
+int main(int argc, char **argv)
+{
+	CHECK(pthread_atfork(NULL, NULL, dawdle) == 0); /* before the library's */
+	return RUN_PARTS(argc, argv, {"forks", forks}, {"parked", parked}, {"canceled", canceled}, {"crowded", crowded}, {"blind_child", blind_child}, {"signals", signals});
+}
