@@ -47,7 +47,8 @@ type rank struct {
 	noAnswer     bool  // it has not published its stacks in time
 	stacks       []stack
 	cpu          time.Duration // processor time of the process so far
-	busy         bool          // it has used a good part of a core during the capture
+	ready        time.Duration // the same, and the time in which it waited for a core
+	busy         bool          // it has used a good part of a core during the capture, or has waited for one
 }
 
 // nearSlots is how many slots MemberOf checks. A process tries the slot of its rank first, and then those after it.
@@ -88,7 +89,7 @@ func Capture(arena *shm.Arena, processes []Process, timeout time.Duration) *Snap
 		if pid, ok := o.Peer.PID(); ok {
 			r.pid = pid
 		}
-		r.state, r.cpu = stateOf(r.pid), cpuOf(r.pid)
+		r.state, r.cpu, r.ready = stateOf(r.pid), cpuOf(r.pid), linux.ReadyTime(r.pid)
 		if !r.isGone() && !r.isStopped() {
 			questions[i], r.noAnswer = o.RequestStacks(), true
 		}
@@ -111,8 +112,9 @@ func Capture(arena *shm.Arena, processes []Process, timeout time.Duration) *Snap
 	for i := range p.ranks {
 		r := &p.ranks[i]
 		if r.hasJoined() {
-			now := cpuOf(r.pid)
-			r.busy, r.cpu = busyFrom*(now-r.cpu) >= sample, now
+			cpu, ready := cpuOf(r.pid), linux.ReadyTime(r.pid)
+			r.busy = busyFrom*(cpu-r.cpu) >= sample || readyFrom*(ready-r.ready) >= sample
+			r.cpu, r.ready = cpu, ready
 			r.state = stateOf(r.pid)
 			r.read()
 		}
@@ -122,10 +124,12 @@ func Capture(arena *shm.Arena, processes []Process, timeout time.Duration) *Snap
 	return p
 }
 
-// A rank that has used a fifth of a core in cpuSample computes: it may share the core with others.
+// A rank that has used a fifth of a core in cpuSample computes: it may share the core with others. On a loaded machine it may have had less,
+// but was ready to run for half of the time.
 const (
 	cpuSample = 300 * time.Millisecond
 	busyFrom  = 5
+	readyFrom = 2
 )
 
 // cpuOf returns the processor time of a process, 0 if it is not known.

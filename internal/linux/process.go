@@ -59,6 +59,19 @@ func ReadProcess(pid int) (Process, error) {
 	return p, errors.Join(err1, err2, err3, err4, err5)
 }
 
+// ReadyTime returns how long the threads of a process have run, or have waited for a core; 0 if the kernel does not count that.
+func ReadyTime(pid int) (sum time.Duration) {
+	dir := "/proc/" + strconv.Itoa(pid) + "/task/"
+	threads, _ := os.ReadDir(dir) // on error, and for a thread that has just ended, there is nothing to add
+	for _, thread := range threads {
+		b, _ := os.ReadFile(dir + thread.Name() + "/schedstat")
+		var ran, waited time.Duration
+		_, _ = fmt.Sscan(string(b), &ran, &waited)
+		sum += ran + waited
+	}
+	return sum
+}
+
 // Processes returns all entries by PID. The table is not read atomically.
 func Processes() (map[int]Process, error) {
 	dir, err := os.Open("/proc")
