@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -18,8 +19,9 @@ func (s *session) finish() {
 	if !s.ended() && ways == 0 {
 		_ = s.ep.Connector().Disconnect(ctx) // fails if the peer ends the connection in another way
 	}
-	if !s.ended() && ways == 1 && s.inbox[0] != nil {
-		s.fail(s.ep.Close()) // results may follow later
+	resultsFollow := !s.ended() && ways == 1 && s.inbox[0] != nil
+	if resultsFollow {
+		s.fail(s.ep.Close()) // while the peer copies, requests and receives have no results yet
 	} else {
 		s.fail(s.ep.Flush(ctx))
 	}
@@ -35,8 +37,8 @@ func (s *session) finish() {
 			s.fail(fmt.Errorf("%d requests and %d receives do not complete: %w", len(s.pending), s.receives, s.ep.Err()))
 		}
 	}
-	for _, q := range s.pending { // silent ones, which have succeeded
-		q.done(true)
+	for _, q := range s.pending { // silent ones: they have succeeded if all results that follow have been taken
+		q.done(!resultsFollow || s.srq == nil)
 	}
 	s.pending = nil
 	s.End = s.ep.Err()
@@ -76,7 +78,12 @@ func (s *session) close() {
 			if c == nil {
 				continue
 			}
-			if err := c.Close(context.Background()); err != nil {
+			err := c.Close(context.Background())
+			// A FastRegister that waits keeps the pages until it is canceled, perhaps after ep.Close.
+			for end := time.Now().Add(stalled); errors.Is(err, nd.DeviceBusy) && !s.Wild && time.Now().Before(end); err = c.Close(context.Background()) {
+				time.Sleep(time.Millisecond)
+			}
+			if err != nil {
 				must(fmt.Errorf("close %T: %w", c, err))
 			}
 		}
@@ -85,6 +92,7 @@ func (s *session) close() {
 		must(s.ep.Close())
 	}
 	s.checkTrap()
+	s.checkGrant()
 	closed(s.guardWindow, s.window)
 	if s.trap.region && s.trap.open {
 		must(s.guard.Deregister(context.Background()))
@@ -93,6 +101,7 @@ func (s *session) close() {
 	s.trap.sealed = true
 	time.Sleep(100 * time.Microsecond)
 	s.checkTrap()
+	s.checkGrant()
 	closed(s.fast, s.sink, s.sinkPages, s.pages)
 	for _, mr := range append(append(s.local[:], s.inbox[:]...), s.shared, s.guard) {
 		closed(mr)

@@ -48,9 +48,7 @@ func (s *session) useGrant() {
 // issueGrant grants access in one of several ways.
 func (s *session) issueGrant() {
 	g := &s.grant
-	if !s.Wild && g.seal != sealOf(s.shared.Bytes()) {
-		s.fail(fmt.Errorf("a byte of a slot has changed after the end of grant %d", g.number))
-	}
+	s.checkGrant()
 	rights := []nd.OpFlags{nd.AllowRead, nd.AllowWrite, readWrite}[s.IntN(3)] | []nd.OpFlags{0, nd.AllowAtomic}[s.IntN(2)]
 	if s.Wild { // the peer learns the descriptor alone
 		rights = readWrite | nd.AllowAtomic
@@ -139,4 +137,11 @@ func (s *session) grantEnded() {
 	g.live, g.asked, g.ending = false, false, false
 	s.count(Revocations)
 	g.seal = sealOf(s.shared.Bytes())
+}
+
+// checkGrant checks that no byte of a slot has changed since the peer's access ended.
+func (s *session) checkGrant() {
+	if g := &s.grant; s.guard0 != nil && !g.live && !s.Wild && g.seal != sealOf(s.shared.Bytes()) {
+		s.fail(fmt.Errorf("a byte of a slot has changed after the end of grant %d", g.number))
+	}
 }
