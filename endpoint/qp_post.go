@@ -85,7 +85,7 @@ func (ep *queuePair) Write(reqCtx uint64, sge nd.SGL, remoteAddress uint64, remo
 			q, peer := ep.sq.cq, &ep.conn.guardPeer
 			tail, head := q.tail.Load(), q.head.Load() // ORDER queue-head: pairs with the store in pop
 			if flags == 0 && len(sge.First.Buffer) == 8 && ep.requesterCopies && q.canPublish(ep, tail, head) {
-				if bind := peer.KnownWrite(remoteToken); bind != nil {
+				if bind := ep.guard.KnownWrite(peer, remoteToken, sge.First.Token); bind != nil && remoteAddress%8 == 0 {
 					p, word := ep.guard.Publish(remoteToken, sge.First.Token)
 					to := bind.Word(remoteAddress)
 					if !p.AllowsSource(word, sge.First.Token, sge.First.Buffer) || !peer.Connected() {

@@ -85,9 +85,9 @@ func (g *Guard) putOrGet(peer *Peer, sge *nd.SGE, remoteAddress uint64, remoteTo
 // so small that the compiler inlines it into the post, which then calls no function. If a step refuses, the caller calls Put, which may find
 // that the word is written.
 
-// KnownWrite returns the bind of a peer's token that allows Writes, nil if it is not known.
-func (p *Peer) KnownWrite(token nd.Token) *knownBind {
-	if k := &p.known[token%knownBinds]; k.word.validAndAllows(token, Remote|Write) {
+// KnownWrite returns the bind of a peer's token that allows Writes, nil if it is not known, or if the local token is not the one that was used last.
+func (g *Guard) KnownWrite(p *Peer, token, localToken nd.Token) *knownBind {
+	if k := &p.known[token%knownBinds]; k.word.validAndAllows(token, Remote|Write) && g.lastEntry.hasToken(localToken) {
 		return k
 	}
 	return nil

@@ -135,7 +135,7 @@ func (d *fastPath) word(t testing.TB, allowed bool, to *Peer, remote nd.Token, a
 
 // putWord takes the steps of queuePair.Write of package endpoint.
 func (d *fastPath) putWord(to *Peer, remote nd.Token, address uint64, local nd.Token, source []byte) bool {
-	g, bind := d.guard, to.KnownWrite(remote)
+	g, bind := d.guard, d.guard.KnownWrite(to, remote, local)
 	if bind == nil {
 		return false
 	}

@@ -63,14 +63,17 @@ func TestPutWordChecksAgain(t *testing.T) {
 	if f := d.guard.Put(to, &nd.SGE{Buffer: source, Token: local}, shm.AddressOf(mem), token); f != NoFault {
 		t.Fatal(f)
 	}
-	known := to.KnownWrite(token)
+	known := d.guard.KnownWrite(to, token, local)
+	if d.guard.KnownWrite(to, token, d.tokens[readOnlyToken]) != nil {
+		t.Error("a local token that was not used last is taken for that one")
+	}
 	for offset, want := range map[uint64]bool{0: true, 8: true, 4: false, 12: false, 13: false, 16: false, 20: false, math.MaxUint64: false, math.MaxUint64 - 7: false} {
 		if got := known.Word(shm.AddressOf(mem) + offset); (got != nil) != want {
 			t.Errorf("the word at %d is found: %v", int64(offset), got != nil)
 		}
 	}
 	short := bind(t, owner.window(t), r, mem[:4], Write, 7, false)
-	if f := d.guard.Put(to, &nd.SGE{Buffer: source[:4], Token: local}, shm.AddressOf(mem), short); f != NoFault || to.KnownWrite(short).Word(shm.AddressOf(mem)) != nil {
+	if f := d.guard.Put(to, &nd.SGE{Buffer: source[:4], Token: local}, shm.AddressOf(mem), short); f != NoFault || d.guard.KnownWrite(to, short, local).Word(shm.AddressOf(mem)) != nil {
 		t.Errorf("a word of 4 bytes: %v", f)
 	}
 	p, _ := d.guard.Publish(token, local)
