@@ -53,11 +53,15 @@ func TestBallastDelaysCollections(t *testing.T) {
 	if pages := int(end.Minflt-start.Minflt) * os.Getpagesize(); pages > ballastSize/8 {
 		t.Errorf("%d bytes of it were touched", pages)
 	}
+	const few = 2 * garbage / ballastSize
 	with := collections(garbage)
-	for range 4 { // goroutines that other tests have left may collect, too
-		with = min(with, collections(garbage))
+	delayed := func() bool { return with <= few && (without <= few || without >= 2*with) } // without it there are few, too, if the heap is large
+	for range 4 {                                                                          // goroutines that other tests have left may collect, too
+		if !delayed() {
+			with = min(with, collections(garbage))
+		}
 	}
-	if runtime.KeepAlive(ballast); with > 2*garbage/ballastSize || without > 2*garbage/ballastSize && without < 2*with { // without it there are few, too, if the heap is large
+	if runtime.KeepAlive(ballast); !delayed() {
 		t.Errorf("%d collections with it, %d without", with, without)
 	}
 }

@@ -179,7 +179,7 @@ func TestOptionsAreReported(t *testing.T) {
 		{"send_lat -e", func(r report.Result) bool { return r.Mode == "event" && r.Memory == "arena" }},
 		{"read_lat -x target", func(r report.Result) bool { return r.Executor == "target" && r.Mode == "polling" }},
 		{"write_lat -m private -x auto", func(r report.Result) bool { return r.Executor == "auto" && r.Memory == "private" }},
-		{"write_bw -q 1024 --size 8 -c", func(r report.Result) bool { return r.Pairs == 1024 }},
+		{fmt.Sprintf("write_bw -q %d --size 8 -c", many), func(r report.Result) bool { return r.Pairs == many }},
 		{fmt.Sprintf("send_bw -q %d --size 8", many), func(r report.Result) bool { return r.Pairs == many }},
 		{fmt.Sprintf("msg_rate -q %d --size 8", many), func(r report.Result) bool { return r.Pairs == many }},
 		{"write_lat -q 64", func(r report.Result) bool { return r.Pairs == 64 && r.Executor == "auto" }},

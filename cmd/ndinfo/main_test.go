@@ -33,6 +33,7 @@ func limitOf(resource int, value uint64) constraint {
 func TestMain(m *testing.M) {
 	serveChild()
 	proctest.Main()
+	proctest.SideBySide(8)
 	os.Exit(m.Run())
 }
 

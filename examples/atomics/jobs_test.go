@@ -14,13 +14,19 @@ import (
 	"time"
 )
 
+// build builds programs in dir.
+func build(t *testing.T, dir string, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"build", "-o", dir}, args...)...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", cmd, err, out)
+	}
+}
+
 // Each example gives its answer, also with the checker and with a weak order.
 func TestJobs(t *testing.T) {
 	dir := t.TempDir()
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", dir, "./counter", "./lock", "./queue", "../../cmd/ndrun")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %v\n%s", build, err, out)
-	}
+	build(t, dir, "./counter", "./lock", "./queue", "../../cmd/ndrun")
 	for program, answer := range map[string]string{
 		"counter": "counter: each task was done once\n",
 		"lock":    "lock: 600 increments, and none was lost\n",
@@ -64,6 +70,7 @@ var mistakes = []struct{ program, name, right, wrong, rule string }{
 
 func TestCheckerFindsMistakes(t *testing.T) {
 	dir := t.TempDir()
+	build(t, dir, "../../cmd/ndrun")
 	for i, m := range mistakes {
 		t.Run(m.program+"/"+m.name, func(t *testing.T) {
 			source := filepath.Join(m.program, "main.go")
@@ -77,10 +84,7 @@ func TestCheckerFindsMistakes(t *testing.T) {
 			if err := errors.Join(err, os.WriteFile(changed, []byte(strings.Replace(string(text), m.right, m.wrong, 1)), 0o600), os.WriteFile(overlay, replaced, 0o600)); err != nil {
 				t.Fatal(err)
 			}
-			build := exec.CommandContext(t.Context(), "go", "build", "-overlay", overlay, "-o", dir, "./"+m.program, "../../cmd/ndrun")
-			if out, err := build.CombinedOutput(); err != nil {
-				t.Fatalf("%v: %v\n%s", build, err, out)
-			}
+			build(t, dir, "-overlay", overlay, "./"+m.program)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			run := exec.CommandContext(ctx, filepath.Join(dir, "ndrun"), "--check", "--timeout", "20", "-n", "4", filepath.Join(dir, m.program))
