@@ -21,6 +21,8 @@ enum {
 	KEPT_SHARE = 4,
 };
 
+static const char *const too_few_descriptors = "the process has too few free descriptors, or no /proc";
+
 /* snd_adopted is an extent of the heap whose pages the program maps. */
 struct snd_adopted {
 	struct snd_adopted *next;
@@ -71,7 +73,8 @@ static bool copy_aside(unsigned char *at, uint64_t n, const unsigned char *sourc
 static bool copy_in_place(unsigned char *at, uint64_t n, const struct snd_arena *a, uint64_t offset)
 {
 	if (!map(at, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) { /* some kernels have unmapped the pages then */
-		(void)map(at, n, PROT_READ | PROT_WRITE, MAP_SHARED, a->fd, offset);
+		if (snd_arena_is_ours(a))
+			(void)map(at, n, PROT_READ | PROT_WRITE, MAP_SHARED, a->fd, offset);
 		return false;
 	}
 	(void)snd_prefault(at, n, true);
@@ -94,6 +97,13 @@ static bool park(unsigned char *at, uint64_t n, const struct snd_arena *a, uint6
 /* withhold takes pages from a forked child, as if the parent had called ibv_fork_init for a card. */
 static void withhold(unsigned char *at, uint64_t n) { (void)map(at, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0); }
 
+/* protect needs a descriptor. */
+static int protect(void *at, uint64_t n, bool shared)
+{
+	(void)snd_fork_lend_spares();
+	return snd_protect(at, n, shared);
+}
+
 /* take_back makes a part of a mapping private. */
 static void take_back(struct walk *w, unsigned char *at, uint64_t n, uint64_t offset, const struct snd_vma *v)
 {
@@ -107,7 +117,7 @@ static void take_back(struct walk *w, unsigned char *at, uint64_t n, uint64_t of
 		if (v->readable || mprotect(at, n, PROT_READ) == 0)
 			anonymous = copy_aside(at, n, at);
 	} else if (v->shared && a != NULL) { /* a forked child has one thread */
-		const int protection = w->protects ? snd_protect(at, n, true) : -1;
+		const int protection = w->protects ? protect(at, n, true) : -1;
 		anonymous = protection >= 0 && copy_aside(at, n, a->base + offset);
 		if (protection >= 0)
 			snd_unprotect(protection);
@@ -318,7 +328,7 @@ static const char *refusal(struct snd_fabric *f, uint64_t length, bool *alone)
 /* move makes pages of the program those of an extent. */
 static const char *move(struct snd_fabric *f, struct snd_adopted *e, bool alone)
 {
-	const int protection = alone ? -1 : snd_protect(e->start, e->length, false);
+	const int protection = alone ? -1 : protect(e->start, e->length, false);
 	if (!alone && protection < 0)
 		return "the program has other threads, and the kernel does not make them wait";
 	(void)snd_prefault(f->arena.base + e->offset, e->length, true);
@@ -338,7 +348,9 @@ static const char *move(struct snd_fabric *f, struct snd_adopted *e, bool alone)
 static struct snd_adopted *adopt(struct snd_fabric *f, unsigned char *memory, uint64_t length, const char **reason)
 {
 	bool alone;
-	if ((*reason = refusal(f, length, &alone)) != NULL)
+	if ((*reason = refusal(f, length, &alone)) == NULL && !get_ready())
+		*reason = too_few_descriptors;
+	if (*reason != NULL)
 		return NULL;
 	struct snd_adopted *e = malloc(sizeof *e);
 	uint64_t offset;
@@ -378,15 +390,14 @@ static struct snd_adopted *share(struct snd_fabric *f, unsigned char *memory, ui
 	struct pages all = {.at = start, .in_order = true}, whole = {.at = first, .anonymous = true};
 	struct snd_adopted *e = NULL;
 	bool locked;
-	*reason = "the process has too few free descriptors, or no /proc";
-	if (!get_ready())
-		return NULL;
 	if (has_parked() && snd_is_alone(&locked))
 		end_all(f); /* the region may be of their pages, or need their room */
 	const bool seen = snd_each_vma(start, stop, check_pages, &all);
 	const uint64_t offset = all.first.offset + (start - all.first.start);
-	*reason = NULL;
-	if (seen && all.in_order && all.at >= stop && is_of_arena(&all.first) && (e = find(offset, length)) != NULL) {
+	*reason = seen ? NULL : too_few_descriptors;
+	if (!seen)
+		return NULL;
+	if (all.in_order && all.at >= stop && is_of_arena(&all.first) && (e = find(offset, length)) != NULL) {
 		e->regions++;
 		*place = (struct snd_location){.offset = offset};
 	} else if (first < last) {

@@ -28,13 +28,17 @@ static struct descriptor spares[2] = {{.fd = -1}, {.fd = -1}};
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool prepared;
 
-static void lend_spares(void)
+static bool has_spares(void) { return spares[0].fd >= 0 && snd_is_still(spares[0].fd, &spares[0].identity) && snd_is_still(spares[1].fd, &spares[1].identity); }
+
+bool snd_fork_lend_spares(void)
 {
+	const bool lends = has_spares();
 	for (int i = 0; i < 2; i++) {
 		if (spares[i].fd >= 0)
 			snd_close_still(spares[i].fd, &spares[i].identity);
 		spares[i].fd = -1;
 	}
+	return lends;
 }
 
 static bool take_spares(void)
@@ -46,7 +50,7 @@ static bool take_spares(void)
 			spares[i].fd = pair[i];
 	if (spares[0].fd >= 0 && spares[1].fd >= 0)
 		return true;
-	lend_spares();
+	(void)snd_fork_lend_spares();
 	return false;
 }
 
@@ -57,13 +61,12 @@ void snd_fork_hold(void)
 	pthread_sigmask(SIG_SETMASK, &all, &mask);
 	pthread_mutex_lock(&mutex);
 	signals = mask;
-	lend_spares();
 }
 
 void snd_fork_release(void)
 {
 	sigset_t mask = signals;
-	if (awaits)
+	if (awaits && spares[0].fd < 0)
 		(void)take_spares();
 	pthread_mutex_unlock(&mutex);
 	pthread_sigmask(SIG_SETMASK, &mask, NULL);
@@ -74,8 +77,10 @@ static void before(void)
 {
 	SND_UNCANCELED;
 	snd_fork_hold();
-	if (awaits)
-		snd_stream_pair(ends);
+	if (!awaits)
+		return;
+	(void)snd_fork_lend_spares(); /* a child that has not come from fork may have them */
+	snd_stream_pair(ends);
 }
 
 static void close_end(int i)
@@ -134,9 +139,10 @@ bool snd_fork_prepare(void)
 bool snd_fork_awaits_child(bool now)
 {
 	awaits = now;
-	const bool can = !now || take_spares();
-	lend_spares();
-	return can;
+	if (now && has_spares())
+		return true;
+	(void)snd_fork_lend_spares();
+	return !now || take_spares();
 }
 
 /* note notes a descriptor that children close. It returns false if there is no memory. */

@@ -27,9 +27,10 @@ struct snd_fork_reset {
 /* snd_fork_resets adds a function, once. The program has no other thread yet, or the caller has called snd_fork_hold. */
 void snd_fork_resets(struct snd_fork_reset *r);
 /* snd_fork_awaits_child makes fork return in the parent only when the functions have run in the child. The caller has called snd_fork_hold, or is one of
- * them. For that time the process keeps two spare descriptors, which are free between snd_fork_hold and snd_fork_release, and while the functions run. It
- * returns false if the process has no two free descriptors. If other threads use up the spares, fork does not wait. */
+ * them. For that time the process keeps two spare descriptors, in whose place fork makes two others. It returns false if the process has no two free descriptors. */
 bool snd_fork_awaits_child(bool awaits);
+/* snd_fork_lend_spares frees the spare descriptors until snd_fork_release, and reports whether there are any. If other threads use them up, fork does not wait. */
+bool snd_fork_lend_spares(void);
 /* SND_RESET_IN_CHILD adds a function when the library is loaded. */
 #define SND_RESET_IN_CHILD(function) \
 	__attribute__((constructor)) static void add_##function(void) \

@@ -2,12 +2,14 @@
 #include "linux/procmaps.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "error.h"
+#include "linux/descriptor.h"
 #include "linux/proc.h"
 
 /* struct procmap_query of linux/fs.h, which headers before 6.11 do not have. */
@@ -137,11 +139,9 @@ static enum found check(struct maps *f, uint64_t at, uint64_t end, bool write, s
 	return NONE;
 }
 
-static struct maps open_maps(void) { return (struct maps){.fd = snd_open_proc("self/maps", 0)}; }
-
 bool snd_each_vma(uint64_t start, uint64_t end, bool (*visit)(void *arg, const struct snd_vma *v), void *arg)
 {
-	struct maps f = open_maps();
+	struct maps f = {.fd = snd_open_proc("self/maps", 0)};
 	struct snd_vma v = {.end = start};
 	enum found found = f.fd < 0 ? FAILED : FOUND;
 	bool go_on = true;
@@ -155,7 +155,7 @@ bool snd_each_vma(uint64_t start, uint64_t end, bool (*visit)(void *arg, const s
 
 snd_status snd_check_access(uint64_t start, uint64_t length, bool write, struct snd_inaccessible *bad, const char *op)
 {
-	struct maps f = open_maps();
+	struct maps f = {.fd = snd_above_standard(open("/proc/self/maps", O_RDONLY | O_CLOEXEC))};
 	snd_status s = SND_SUCCESS;
 	*bad = (struct snd_inaccessible){0, 0, NULL};
 	if (f.fd < 0 || check(&f, start, start + length, write, bad) == FAILED)

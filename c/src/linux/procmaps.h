@@ -27,7 +27,7 @@ struct snd_vma {
 };
 
 /* snd_each_vma calls visit for all mappings between two addresses, sorted by address, until visit returns false. visit may replace the mapping that it
- * gets. The function returns false if visit has, or if the mappings cannot be read. */
+ * gets. The function returns false if visit has, or if the mappings cannot be read. Its caller is one of snd_open_proc. */
 bool snd_each_vma(uint64_t start, uint64_t end, bool (*visit)(void *arg, const struct snd_vma *v), void *arg);
 
 #endif

@@ -1,4 +1,4 @@
-/* Threads, devices and requests that may write to the memory of this process beside the calling thread. */
+/* Threads, devices and requests that may write to the memory of this process beside the calling thread. The callers are those of snd_open_proc. */
 #ifndef SND_WRITERS_H
 #define SND_WRITERS_H
 

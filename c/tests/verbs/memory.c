@@ -1,7 +1,43 @@
 /* Pages become the arena's and the program's own again, in a process without peers. */
 #include <fcntl.h>
+#include <stdbool.h>
+#include <sys/syscall.h>
 
 #include "memory.h"
+
+static int pairs_made;
+static bool proc_has_no_status;
+
+int socketpair(int domain, int type, int protocol, int ends[2])
+{
+	pairs_made++;
+	return (int)syscall(SYS_socketpair, domain, type, protocol, ends);
+}
+
+/* find_descriptor returns a descriptor of the library for a file, -1 if it has none. */
+static int find_descriptor(const char *file, int flags)
+{
+	char link[32], target[64];
+	for (int fd = 3; fd < 64; fd++) {
+		snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+		const ssize_t n = readlink(link, target, sizeof target - 1);
+		target[n > 0 ? n : 0] = 0;
+		if (strcmp(target, file) == 0 && (fcntl(fd, F_GETFL) & O_PATH) == flags)
+			return fd;
+	}
+	return -1;
+}
+
+/* kept_proc returns the descriptor by which the library finds /proc. */
+static int kept_proc(void) { return find_descriptor("/proc", O_PATH); }
+
+int fstat(int fd, struct stat *status)
+{
+	if (!proc_has_no_status || fd != kept_proc())
+		return fstatat(fd, "", status, AT_EMPTY_PATH);
+	errno = ENOMEM;
+	return -1;
+}
 
 /* Addresses and contents stay, and the pages are like any others afterwards. */
 static void moves(void)
@@ -68,18 +104,6 @@ static void poor(void)
 	finish();
 }
 
-/* kept_proc returns the descriptor by which the library finds /proc, -1 if it has none. */
-static int kept_proc(void)
-{
-	char link[32], target[8];
-	for (int fd = 3; fd < 64; fd++) {
-		snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-		if (readlink(link, target, sizeof target) == 5 && memcmp(target, "/proc", 5) == 0 && (fcntl(fd, F_GETFL) & O_PATH) != 0)
-			return fd;
-	}
-	return -1;
-}
-
 /* A program that has closed the descriptors of the library, and has others of these numbers, keeps them. */
 static void closed(void)
 {
@@ -94,6 +118,47 @@ static void closed(void)
 		CHECK(kind(at, NULL) == 's' && kept_proc() != own && ibv_dereg_mr(mr) == 0 && close(own) == 0 && kept_proc() < 0);
 	}
 	finish();
+}
+
+/* The library takes its descriptors with the first adopted pages, and keeps them until the last. A file in /proc that it cannot identify is closed. */
+static void descriptors_once(void)
+{
+	begin("auto");
+	unsigned char *at = map_pages(PAGE), *other = map_pages(PAGE);
+	CHECK(ibv_dereg_mr(registered(at, PAGE)) == 0);
+	pairs_made = 0;
+	struct ibv_mr *first = registered(at, PAGE);
+	CHECK(pairs_made == 1);
+	for (int i = 0; i < 3; i++)
+		CHECK(ibv_dereg_mr(registered(other, PAGE)) == 0);
+	CHECK(pairs_made == 1 && ibv_dereg_mr(first) == 0 && kept_proc() < 0);
+
+	proc_has_no_status = true;
+	struct ibv_mr *private = registered(at, PAGE);
+	CHECK(kind(at, NULL) == 0 && kept_proc() < 0 && ibv_dereg_mr(private) == 0);
+	proc_has_no_status = false;
+	finish();
+}
+
+/* A program has a file of its own with the number of the arena's descriptor when the kernel refuses private pages: the registered ones stay those of the arena. */
+static void lost_arena(void)
+{
+	begin("auto");
+	unsigned char *at = map_pages(PAGE);
+	struct ibv_mr *mr = registered(at, PAGE);
+	struct rlimit limit;
+	fill(at, PAGE, 1);
+	const int own = find_descriptor("/memfd:softnd-arena (deleted)", 0), mine = memfd_create("mine", MFD_CLOEXEC);
+	CHECK(kind(at, NULL) == 's' && own >= 0 && ftruncate(mine, 64 * INT64_C(1) << 30) == 0 && dup2(mine, own) == own && getrlimit(RLIMIT_DATA, &limit) == 0);
+	void *volatile free_heap = malloc(100000); /* for the library's stream of a directory */
+	free(free_heap);
+	CHECK(setrlimit(RLIMIT_DATA, &(struct rlimit){PAGE, limit.rlim_max}) == 0);
+	CHECK(ibv_dereg_mr(mr) == 0 && setrlimit(RLIMIT_DATA, &limit) == 0);
+	CHECK(kind(at, NULL) == 's');
+	expect_filled(at, PAGE, 1);
+	finish();
+	expect_filled(at, PAGE, 1);
+	CHECK(close(own) == 0 && close(mine) == 0);
 }
 
 /* The program registers memory twice, and cannot let it grow: the pages behind it in the arena are others'. */
@@ -207,4 +272,4 @@ static void fills(void)
 	finish();
 }
 
-int main(int argc, char **argv) { return RUN_PARTS(argc, argv, {"moves", moves}, {"stays_private", stays_private}, {"poor", poor}, {"closed", closed}, {"again", again}, {"changed", changed}, {"parks", parks}, {"fills", fills}); }
+int main(int argc, char **argv) { return RUN_PARTS(argc, argv, {"moves", moves}, {"stays_private", stays_private}, {"poor", poor}, {"closed", closed}, {"descriptors_once", descriptors_once}, {"lost_arena", lost_arena}, {"again", again}, {"changed", changed}, {"parks", parks}, {"fills", fills}); }
