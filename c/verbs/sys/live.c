@@ -38,7 +38,7 @@ static bool store(int fd, const char *file)
 }
 
 /* opened are descriptors of counters. The program may have closed one, and have another file there. */
-enum { OPENED = 8 };
+enum { OPENED = 64 };
 static struct opened {
 	atomic_int fd; /* and 1; 0 = free */
 	dev_t system;

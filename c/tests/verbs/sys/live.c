@@ -73,6 +73,19 @@ static void check_all(void)
 	check_read(__read_chk(fd, text, N, sizeof text));
 }
 
+/* check_many opens a counter as often as a program that watches all counters of a port opens files. */
+static void check_many(void)
+{
+	enum { MANY = 60, N = 62 };
+	int all[MANY];
+	for (int i = 0; i < MANY; i++)
+		CHECK((all[i] = open(COUNTER, O_RDONLY)) >= 0);
+	for (int i = 0; i < MANY; i++) {
+		check_read(pread(all[i], text, N, 0));
+		CHECK(close(all[i]) == 0);
+	}
+}
+
 int main(void)
 {
 	name_fabric("live");
@@ -82,6 +95,7 @@ int main(void)
 	join(&side, &side);
 	CHECK((fd = open(COUNTER, O_RDONLY)) >= 0 && (stream = fopen(COUNTER, "r")) != NULL && fgetpos(stream, &first) == 0 && fgetpos64(stream, &first64) == 0);
 	check_all();
+	check_many();
 	check_stream(rewind(stream));
 	check_stream(CHECK(fseek(stream, 0, SEEK_SET) == 0));
 	check_stream(CHECK(fseeko(stream, 0, SEEK_SET) == 0));
