@@ -11,6 +11,7 @@ import (
 	"math"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/softnd/softnd/endpoint"
 	"github.com/softnd/softnd/internal/statuspage"
@@ -38,9 +39,9 @@ import (
 func (j *Job) Connect(ctx context.Context, peer int, cfg nd.EndpointConfig) (nd.Endpoint, error) {
 	return j.connectWith(ctx, "connect", peer, cfg, func(ep nd.Endpoint) error {
 		if peer > j.Rank() {
-			return j.answer(ctx, peer, ep)
+			return j.explainTimeout(j.answer(ctx, peer, ep), peer)
 		}
-		err := j.dial(ctx, peer, connectPort, ep)
+		err := j.explainTimeout(j.dial(ctx, peer, connectPort, ep), peer)
 		if errors.Is(err, nd.ConnectionRefused) { // every rank listens at this port
 			j.blame(peer)
 		}
@@ -51,6 +52,33 @@ func (j *Job) Connect(ctx context.Context, peer int, cfg nd.EndpointConfig) (nd.
 		}
 		return err
 	})
+}
+
+// explainTimeout adds to the error of a connect whose context has passed its deadline how to connect with several ranks, because the ranks may
+// wait for each other in a circle.
+func (j *Job) explainTimeout(err error, peer int) error {
+	var e *nd.OpError
+	if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &e) {
+		return err
+	}
+	if rank, ok := j.waitsToo(peer); ok {
+		e.Detail = strings.TrimPrefix(fmt.Sprintf("%s, and rank %d waits for this rank", e.Detail, rank), ", and ")
+	}
+	e.Next = fmt.Sprintf("rank %d must connect with rank %d, too; to connect with several ranks, call ConnectRanks in each, so that they do not wait in a circle", peer, j.Rank())
+	return err
+}
+
+// waitsToo returns a rank, other than but, that waits until this rank connects with it.
+func (j *Job) waitsToo(but int) (rank int, ok bool) {
+	j.sortRequests()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for rank, requests := range j.waiting {
+		if rank != but && slices.ContainsFunc(requests, isRequested) {
+			return rank, true
+		}
+	}
+	return 0, false
 }
 
 // hasLeft returns the error of a call that needs a rank of this host that is gone.
@@ -114,7 +142,8 @@ func (j *Job) ConnectAll(ctx context.Context, cfg nd.EndpointConfig) ([]nd.Endpo
 
 // ConnectRanks connects this rank to each of peers, and returns the endpoints in the order of peers. Each of
 // these ranks must call ConnectRanks, too, with this rank among its peers, or ConnectAll. The order of peers
-// does not matter: the ranks do not deadlock, unless one of them calls [Job.Connect] meanwhile.
+// does not matter: the ranks do not deadlock, unless one of them calls [Job.Connect] meanwhile. A rank that is in
+// peers twice gets two connections, if this rank is twice in the list of that rank.
 //
 // Each endpoint has the configuration cfg, except that its Context is the number of the peer's rank. The
 // completion queues of cfg need room for the results of all endpoints.
@@ -124,6 +153,9 @@ func (j *Job) ConnectAll(ctx context.Context, cfg nd.EndpointConfig) ([]nd.Endpo
 //
 // Errors: those of Connect. All endpoints are closed then. ConnectRanks checks all of peers before it connects to the first.
 func (j *Job) ConnectRanks(ctx context.Context, peers []int, cfg nd.EndpointConfig) ([]nd.Endpoint, error) {
+	if err := j.usable("connect"); err != nil {
+		return nil, err
+	}
 	for _, peer := range peers {
 		if err := j.checkPeer("connect", peer); err != nil {
 			return nil, err
@@ -269,11 +301,17 @@ func (j *Job) keep(rank int, c nd.Connector) {
 // closeIfWithdrawn reports whether the peer has given a request up, and closes the request then: the peer
 // keeps memory for it until this process closes it.
 func closeIfWithdrawn(c nd.Connector) bool {
-	if _, err := c.GetPrivateData(make([]byte, 4)); err == nil {
+	if isRequested(c) {
 		return false
 	}
 	c.Close()
 	return true
+}
+
+// isRequested reports whether the peer waits for an answer to a request.
+func isRequested(c nd.Connector) bool {
+	_, err := c.GetPrivateData(make([]byte, 4))
+	return err == nil
 }
 
 // comesFrom reports whether a request that names a rank comes from the address of that rank.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strings"
@@ -78,89 +76,6 @@ func TestConnectAllConnectsEachPairOfRanks(t *testing.T) {
 			return job.Barrier(ctx)
 		})
 	}
-}
-
-// ConnectRanks refuses numbers that are no peers before it waits for a rank.
-func TestConnectRanksChecksAllPeersFirst(t *testing.T) {
-	softndtest.Run(t, 2, func(ctx context.Context, job *softnd.Job) error {
-		_, cfg, err := oneQueue(ctx, job)
-		if err != nil {
-			return err
-		}
-		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-		defer cancel()
-		for _, bad := range []int{2, -1, math.MinInt, math.MaxInt, job.Rank()} {
-			_, err := job.ConnectRanks(ctx, []int{bad, 1 - job.Rank()}, cfg)
-			var op *nd.OpError
-			if !errors.As(err, &op) || op.Status != nd.InvalidParameter || op.Object != fmt.Sprintf("rank %d", bad) {
-				return fmt.Errorf("rank %d: %w", bad, err)
-			}
-		}
-		return job.Barrier(ctx)
-	})
-}
-
-// Ranks that connect with some of the others, each in an order of its own, do not wait for each other in a circle.
-func TestConnectRanksInAnyOrder(t *testing.T) {
-	const n, rounds = 4, 40
-	seed := scale.Seed(t)
-	var chosen [rounds][n][n]bool
-	random := rand.New(rand.NewPCG(seed, 0))
-	for round := range rounds {
-		for a := range n {
-			for b := range a {
-				isPair := random.IntN(4) > 0
-				chosen[round][a][b], chosen[round][b][a] = isPair, isPair
-			}
-		}
-	}
-	softndtest.Run(t, n, func(ctx context.Context, job *softnd.Job) error {
-		ctx, cancel := context.WithTimeout(ctx, time.Minute)
-		defer cancel()
-		cq, cfg, err := oneQueue(ctx, job)
-		if err != nil {
-			return err
-		}
-		random := rand.New(rand.NewPCG(seed, uint64(job.Rank()+1)))
-		for round, pairs := range chosen {
-			var peers []int
-			for peer, isPeer := range pairs[job.Rank()] {
-				if isPeer {
-					peers = append(peers, peer)
-				}
-			}
-			random.Shuffle(len(peers), func(i, j int) { peers[i], peers[j] = peers[j], peers[i] })
-			endpoints, err := job.ConnectRanks(ctx, peers, cfg)
-			if err != nil {
-				return fmt.Errorf("round %d, with ranks %v: %w", round, peers, err)
-			}
-			for i, ep := range endpoints { // each endpoint is that of its rank
-				if err := errors.Join(ep.Receive(0, nd.SGL{}), ep.Send(1, nd.SGL{}, nd.SilentSuccess)); err != nil {
-					return fmt.Errorf("rank %d: %w", peers[i], err)
-				}
-			}
-			var senders []int
-			for range endpoints {
-				r, err := nd.WaitOne(ctx, cq, nil)
-				if err != nil {
-					return err
-				}
-				senders = append(senders, int(r.EndpointContext))
-			}
-			if slices.Sort(senders); !slices.Equal(senders, slices.Sorted(slices.Values(peers))) {
-				return fmt.Errorf("round %d: messages of ranks %v, want %v", round, senders, peers)
-			}
-			if err := job.Barrier(ctx); err != nil {
-				return err
-			}
-			for _, ep := range endpoints {
-				if err := ep.Close(); err != nil {
-					return err
-				}
-			}
-		}
-		return job.Barrier(ctx)
-	})
 }
 
 // A ConnectAll that fails leaves no connection: the peer's endpoint ends.

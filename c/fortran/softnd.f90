@@ -10,7 +10,7 @@ module softnd
   private :: c_status_name, c_last_error, c_version, c_strlen, copy_text
   private :: c_fabric_create, c_fabric_attach, c_fabric_open, c_adapter_query, c_srq_create, c_endpoint_create
   private :: c_connector_start_connect, c_connector_start_accept
-  private :: c_job_connect_all, c_job_accept, c_job_dial
+  private :: c_job_connect_all, c_job_connect_ranks, c_job_accept, c_job_dial
   private :: c_cq_get_stats, c_endpoint_get_stats, c_connector_connect, c_connector_accept, c_job_init, c_job_join, c_job_connect
 
   integer, parameter :: snd_status = c_int32_t
@@ -1115,6 +1115,17 @@ module softnd
       type(c_ptr), intent(out) :: endpoints(*)
       integer(snd_status) :: r
     end function
+    function c_job_connect_ranks(config_size, job, peers, count, config, timeout, endpoints) result(r) bind(c, name='snd_job_connect_ranks')
+      import
+      integer(c_size_t), value :: config_size
+      type(c_ptr), value :: job
+      integer(c_int32_t), intent(in) :: peers(*)
+      integer(c_int32_t), value :: count
+      type(snd_endpoint_config), intent(in) :: config
+      integer(c_int64_t), value :: timeout
+      type(c_ptr), intent(out) :: endpoints(*)
+      integer(snd_status) :: r
+    end function
     function c_job_accept(config_size, job, listener, config, timeout, endpoint, peer) result(r) bind(c, name='snd_job_accept')
       import
       integer(c_size_t), value :: config_size
@@ -1235,6 +1246,16 @@ contains
     type(c_ptr), intent(out) :: endpoints(*)
     integer(snd_status) :: r
     r = c_job_connect_all(c_sizeof(config), job, config, timeout, endpoints)
+  end function
+  function snd_job_connect_ranks(job, peers, count, config, timeout, endpoints) result(r)
+    type(c_ptr), value :: job
+    integer(c_int32_t), intent(in) :: peers(*)
+    integer(c_int32_t), value :: count
+    type(snd_endpoint_config), intent(in) :: config
+    integer(c_int64_t), value :: timeout
+    type(c_ptr), intent(out) :: endpoints(*)
+    integer(snd_status) :: r
+    r = c_job_connect_ranks(c_sizeof(config), job, peers, count, config, timeout, endpoints)
   end function
   function snd_job_accept(job, listener, config, timeout, endpoint, peer) result(r)
     type(c_ptr), value :: job, listener

@@ -159,6 +159,7 @@ ROW(snd_job_exchange, snd_job_exchange(h, &n, sizeof n, all, limit))
 ROW(snd_job_exchange_windows, snd_job_exchange_windows(h, &descriptor, windows, limit))
 ROW(snd_job_connect, snd_job_connect(h, 0, &(snd_endpoint_config){0}, limit, (snd_endpoint **)&out))
 ROW(snd_job_connect_all, snd_job_connect_all(h, &(snd_endpoint_config){.receive_cq = cq, .initiator_cq = cq}, limit, (snd_endpoint **)&out))
+ROW(snd_job_connect_ranks, snd_job_connect_ranks(h, &n, 1, &(snd_endpoint_config){.receive_cq = cq, .initiator_cq = cq}, limit, (snd_endpoint **)&out))
 ROW(snd_job_listen, snd_job_listen(h, (snd_listener **)&out))
 ROW(snd_job_accept, snd_job_accept(h, listener, &(snd_endpoint_config){.receive_cq = cq, .initiator_cq = cq}, limit, (snd_endpoint **)&out, &n))
 ROW(snd_job_dial, snd_job_dial(h, 0, &(snd_endpoint_config){.receive_cq = cq, .initiator_cq = cq}, limit, (snd_endpoint **)&out))
@@ -203,7 +204,7 @@ static const struct row rows[] = {
 	CONNECTOR(snd_connector_peer_address), CONNECTOR(snd_connector_disconnect), CONNECTOR(snd_connector_wait_disconnect), CONNECTOR(snd_connector_cancel), CONNECTOR(snd_connector_start_connect), CONNECTOR(snd_connector_start_accept),
 	CONNECTOR(snd_connector_start_disconnect), CONNECTOR(snd_connector_finish), CONNECTOR(snd_connector_close),
 	JOB(snd_job_rank), JOB(snd_job_size), JOB(snd_job_fabric), JOB(snd_job_adapter), JOB(snd_job_barrier), JOB(snd_job_next_death), JOB(snd_job_wait_end), JOB(snd_job_exchange), JOB(snd_job_exchange_windows), JOB(snd_job_connect),
-	JOB(snd_job_connect_all), JOB(snd_job_listen), JOB(snd_job_accept), JOB(snd_job_dial), JOB(snd_job_close),
+	JOB(snd_job_connect_all), JOB(snd_job_connect_ranks), JOB(snd_job_listen), JOB(snd_job_accept), JOB(snd_job_dial), JOB(snd_job_close),
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
 

@@ -215,5 +215,7 @@ int main()
 	CHECK(j.exchange(true, second) == std::vector<bool>{true});
 	ownership(j.adapter());
 	CHECK(status_of([&] { (void)j.connect(0, snd_endpoint_config{}, second); }) == SND_INVALID_PARAMETER);
+	CHECK(status_of([&] { (void)j.connect_ranks({0}, snd_endpoint_config{}, second); }) == SND_INVALID_PARAMETER);
+	CHECK(j.connect_ranks({}, snd_endpoint_config{}, second).empty());
 	return 0;
 }

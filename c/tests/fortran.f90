@@ -6,7 +6,7 @@ program test_fortran
   use softnd
   implicit none
   integer(c_int64_t), parameter :: limit = 30000000000_c_int64_t
-  type(c_ptr) :: job, mr, cq, ep, window, gone
+  type(c_ptr) :: job, mr, cq, ep, window, gone, eps(1)
   type(snd_endpoint_config) :: config
   type(snd_window_descriptor) :: mine
   type(snd_sge) :: sge(1)
@@ -43,6 +43,7 @@ program test_fortran
   config%initiator_cq = cq
   config%context = 99
   call snd_check(snd_job_connect(job, 1 - rank, config, limit, ep))
+  call snd_check(snd_job_connect_ranks(job, [1 - rank], 1, config, limit, eps))
   call snd_check(snd_endpoint_receive(ep, 1_c_int64_t, sge, 0))
   call snd_check(snd_window_create(snd_job_adapter(job), window))
   call snd_check(snd_endpoint_bind(ep, 2_c_int64_t, mr, window, c_loc(words(3)), 16_c_int64_t, snd_allow_write))
@@ -76,6 +77,7 @@ program test_fortran
   if (results(1)%request_type /= snd_request_invalidate) error stop 'invalidate'
   gone = mr
   call snd_check(snd_job_barrier(job, limit))
+  call snd_check(snd_endpoint_close(eps(1)))
   call snd_check(snd_mr_close(mr, limit))
   if (snd_mr_length(gone) /= 0) error stop 'a closed region'
   if (rank == 0) then

@@ -102,9 +102,14 @@ static void talks(void)
 	unsigned char *b = snd_mr_buffer(mr);
 	const uint32_t token = snd_mr_local_token(mr);
 	const snd_endpoint_config config = {.receive_cq = cq, .initiator_cq = cq};
-	for (uint32_t peer = 0; peer < size; peer++)
+	uint32_t peers[RANKS], count = 0;
+	for (uint32_t peer = size; peer-- > 0;)
 		if (peer != rank)
-			OK(snd_job_connect(job, peer, &config, LIMIT, &to[peer]));
+			peers[count++] = peer;
+	snd_endpoint *connected[RANKS];
+	OK(snd_job_connect_ranks(job, peers, count, &config, LIMIT, connected)); /* ranks in Go call ConnectAll */
+	for (uint32_t i = 0; i < count; i++)
+		to[peers[i]] = connected[i];
 	OK(snd_mr_query(mr, &mine));
 	OK(snd_job_exchange_windows(job, &mine, all, LIMIT));
 	for (uint32_t peer = 0; peer < size; peer++) { /* each rank writes its number into the memory of the others */

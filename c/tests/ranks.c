@@ -57,6 +57,112 @@ static void test_all(struct rank *r)
 			OK(snd_endpoint_close(all[i]));
 }
 
+/* number_of returns how often a rank is among the first n. */
+static uint32_t number_of(uint32_t rank, const uint32_t *ranks, uint32_t n)
+{
+	uint32_t found = 0;
+	while (n-- > 0)
+		found += ranks[n] == rank;
+	return found;
+}
+
+/* connect_listed connects with ranks, and checks each connection: the n-th with a rank is the n-th of that rank. */
+static void connect_listed(struct rank *r, const uint32_t *peers, uint32_t count, snd_endpoint **eps)
+{
+	OK(snd_job_connect_ranks(r->job, peers, count, &r->config, 10 * SECOND, eps));
+	for (uint32_t i = 0; i < count; i++)
+		OK(snd_endpoint_receive(eps[i], i, NULL, 0));
+	for (uint32_t i = 0; i < count; i++)
+		OK(snd_endpoint_send_immediate(eps[i], count, NULL, 0, number_of(peers[i], peers, i), SND_SILENT_SUCCESS));
+	for (uint32_t n = 0; n < count; n++) {
+		const snd_result result = next(r);
+		const uint64_t i = result.request_context;
+		CHECK(i < count && result.endpoint_context == peers[i] && result.invalidated_token == number_of(peers[i], peers, (uint32_t)i));
+	}
+	OK(snd_job_barrier(r->job, 10 * SECOND));
+	for (uint32_t i = 0; i < count; i++)
+		OK(snd_endpoint_close(eps[i]));
+}
+
+/* Ranks that connect in unlike orders, and some twice, do not wait for each other in a circle. */
+static void test_lists(struct rank *r)
+{
+	enum { MOST = 4 };
+	static const struct {
+		uint32_t count, peers[MOST];
+	} lists[][RANKS] = {
+		{{2, {1, 2}}, {2, {2, 0}}, {2, {0, 1}}}, /* each its right neighbour first */
+		{{2, {2, 1}}, {2, {0, 2}}, {2, {1, 0}}},
+		{{1, {2}}, {0, {0}}, {1, {0}}},
+		{{4, {2, 1, 1, 2}}, {3, {0, 2, 0}}, {3, {0, 1, 0}}},
+	};
+	snd_endpoint *eps[MOST];
+	for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
+		connect_listed(r, lists[i][r->number].peers, lists[i][r->number].count, eps);
+	if (r->number == 0) { /* connect_all is the same with all ranks */
+		snd_endpoint *all[RANKS];
+		OK(snd_job_connect_all(r->job, &r->config, 10 * SECOND, all));
+		for (uint32_t i = 1; i < RANKS; i++)
+			exchange(r, all[i]);
+		OK(snd_job_barrier(r->job, 10 * SECOND));
+		OK(snd_endpoint_close(all[1]));
+		OK(snd_endpoint_close(all[2]));
+	} else {
+		OK(snd_job_connect_ranks(r->job, &(uint32_t){0}, 1, &r->config, 10 * SECOND, eps));
+		exchange(r, eps[0]);
+		OK(snd_job_barrier(r->job, 10 * SECOND));
+		OK(snd_endpoint_close(eps[0]));
+	}
+}
+
+/* A list with a number that is no peer fails before the call waits for a rank. */
+static void test_bad_lists(struct rank *r)
+{
+	const uint32_t bad[] = {r->number, RANKS, UINT32_MAX};
+	snd_endpoint *eps[2];
+	char text[40];
+	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+		const uint32_t peers[] = {(r->number + 1) % RANKS, bad[i]};
+		eps[0] = eps[1] = (snd_endpoint *)eps;
+		CHECK(snd_job_connect_ranks(r->job, peers, 2, &r->config, SND_FOREVER, eps) == SND_INVALID_PARAMETER && eps[0] == NULL && eps[1] == NULL);
+		snprintf(text, sizeof text, "connect: rank %u, but this is ", bad[i]);
+		CHECK(strstr(snd_last_error(), text) != NULL);
+	}
+	OK(snd_job_connect_ranks(r->job, NULL, 0, &r->config, SND_FOREVER, NULL));
+	CHECK(snd_job_connect_ranks(r->job, NULL, 1, &r->config, SND_FOREVER, eps) == SND_INVALID_PARAMETER && strstr(snd_last_error(), "peers is NULL") != NULL);
+	CHECK(snd_job_connect_ranks(r->job, bad, 1, &r->config, SND_FOREVER, NULL) == SND_INVALID_PARAMETER && strstr(snd_last_error(), "endpoints is NULL") != NULL);
+	OK(snd_job_barrier(r->job, 10 * SECOND));
+}
+
+/* Ranks whose time ends while they wait for each other in a circle learn how to connect instead. */
+static void test_circle(struct rank *r)
+{
+	const uint32_t right = (r->number + 1) % RANKS;
+	snd_endpoint *ep;
+	char text[80];
+	CHECK(snd_job_connect(r->job, right, &r->config, SECOND / 10, &ep) == SND_IO_TIMEOUT && ep == NULL);
+	snprintf(text, sizeof text, ": rank %u must connect with rank %u, too; to connect with several ranks, ", right, r->number);
+	CHECK(strstr(snd_last_error(), text) != NULL && strstr(snd_last_error(), "call snd_job_connect_ranks in each, so that they do not wait in a circle") != NULL);
+	OK(snd_job_barrier(r->job, 10 * SECOND));
+}
+
+/* A call whose time ends names a rank that waits for this one meanwhile. */
+static void test_named(struct rank *r, uint32_t caller, uint32_t absent)
+{
+	snd_endpoint *ep;
+	if (r->number == caller) {
+		do
+			CHECK(snd_job_connect(r->job, absent, &r->config, SECOND / 100, &ep) == SND_IO_TIMEOUT);
+		while (strstr(snd_last_error(), ", and rank 2 waits for this rank: ") == NULL);
+		OK(snd_job_connect(r->job, 2, &r->config, 10 * SECOND, &ep));
+	}
+	if (r->number == 2)
+		OK(snd_job_connect(r->job, caller, &r->config, 10 * SECOND, &ep));
+	OK(snd_job_barrier(r->job, 10 * SECOND));
+	if (r->number != absent)
+		OK(snd_endpoint_close(ep));
+}
+
 /* A call without time takes the request of another rank, which has time to complete the connection. */
 static void test_connect_at_once(struct rank *r)
 {
@@ -160,6 +266,11 @@ static void *run(void *arg)
 	OK(snd_cq_create(snd_job_adapter(r->job), 64, &r->cq));
 	r->config.receive_cq = r->config.initiator_cq = r->cq;
 	test_all(r);
+	test_lists(r);
+	test_bad_lists(r);
+	test_circle(r);
+	test_named(r, 0, 1); /* rank 0 waits for a request of rank 1, and rank 1 makes one */
+	test_named(r, 1, 0);
 	test_connect_at_once(r);
 	if (r->number == 0)
 		listen_and_accept(r);
@@ -172,6 +283,9 @@ static void *run(void *arg)
 		CHECK(snd_job_connect_all(r->job, &r->config, 10 * SECOND, all) != SND_SUCCESS);
 		for (int i = 0; i < RANKS; i++)
 			CHECK(all[i] == NULL);
+		const uint32_t peers[] = {RANKS - 1, 1 - r->number};
+		all[0] = all[1] = (snd_endpoint *)all;
+		CHECK(snd_job_connect_ranks(r->job, peers, 2, &r->config, 10 * SECOND, all) == SND_HOST_UNREACHABLE && all[0] == NULL && all[1] == NULL);
 	}
 	OK(snd_job_close(r->job));
 	return NULL;

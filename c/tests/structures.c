@@ -100,6 +100,11 @@ static snd_status connect_all(size_t size, void *p)
 	snd_endpoint *ep;
 	return snd_job_connect_all(size, job, p, 0, &ep);
 }
+static snd_status connect_ranks(size_t size, void *p)
+{
+	snd_endpoint *ep;
+	return snd_job_connect_ranks(size, job, &(uint32_t){0}, 1, p, 0, &ep);
+}
 static snd_status dial(size_t size, void *p)
 {
 	snd_endpoint *ep;
@@ -131,6 +136,7 @@ static struct row {
 	{"snd_job_connect", "snd_endpoint_config", sizeof(snd_endpoint_config), connect_rank, 0, 0},
 	{"snd_connector_connect", "snd_connect_params", sizeof(snd_connect_params), connect_to, 0, 0},
 	{"snd_job_connect_all", "snd_endpoint_config", sizeof(snd_endpoint_config), connect_all, 0, 0},
+	{"snd_job_connect_ranks", "snd_endpoint_config", sizeof(snd_endpoint_config), connect_ranks, 0, 0},
 	{"snd_job_dial", "snd_endpoint_config", sizeof(snd_endpoint_config), dial, 0, 0},
 	{"snd_job_accept", "snd_endpoint_config", sizeof(snd_endpoint_config), accept_dial, 0, 0},
 	{"snd_connector_start_connect", "snd_connect_params", sizeof(snd_connect_params), start_connect, 0, 0},

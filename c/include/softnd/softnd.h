@@ -836,8 +836,8 @@ SND_API snd_status snd_job_exchange(snd_job *job, const void *mine, uint64_t len
 SND_API snd_status snd_job_exchange_windows(snd_job *job, const snd_window_descriptor *mine, snd_window_descriptor *all, int64_t timeout);
 /* snd_job_connect makes an endpoint that is connected with one of rank peer, which must call it too. If two ranks connect
  * several times, the n-th call of one is connected with the n-th call of the other. The lower rank waits for the request of the higher one,
- * which then has 1 s at least to complete the connection: with the time limit 0 the call takes a request that has arrived. A rank that connects with several ranks does so in
- * ascending order of the ranks: otherwise the ranks can wait for each other in a circle. */
+ * which then has 1 s at least to complete the connection: with the time limit 0 the call takes a request that has arrived. To connect with several ranks, call snd_job_connect_ranks
+ * or snd_job_connect_all: ranks that call snd_job_connect for one peer after the other, each in an order of its own, can wait for each other in a circle. */
 SND_API snd_status snd_job_connect(size_t config_size, snd_job *job, uint32_t peer, const snd_endpoint_config *config,
 	int64_t timeout, snd_endpoint **endpoint);
 /* snd_job_connect_all connects this rank with every other rank, which call it too, and stores the endpoints by rank: endpoints has room
@@ -846,6 +846,12 @@ SND_API snd_status snd_job_connect(size_t config_size, snd_job *job, uint32_t pe
  * of them together. After a failure all endpoints are closed, and NULL: close the job, or end the process, because other ranks wait. */
 SND_API snd_status snd_job_connect_all(size_t config_size, snd_job *job, const snd_endpoint_config *config, int64_t timeout,
 	snd_endpoint **endpoints);
+/* snd_job_connect_ranks connects this rank with each of count peers, and stores the endpoints in the order of peers. Each of these ranks calls
+ * it, too, with this rank among its peers, or snd_job_connect_all. The order of peers does not matter: the ranks do not wait for each other in a
+ * circle. A rank that is in peers twice gets two connections, if this rank is twice in the list of that rank. With count 0 the call does nothing.
+ * It checks all of peers before it connects with the first; otherwise it is as snd_job_connect_all. */
+SND_API snd_status snd_job_connect_ranks(size_t config_size, snd_job *job, const uint32_t *peers, uint32_t count,
+	const snd_endpoint_config *config, int64_t timeout, snd_endpoint **endpoints);
 /* snd_job_listen makes a listener, to which other ranks connect with snd_job_dial. A rank has one such listener at a time: call
  * snd_job_barrier in all ranks after it, so that no rank dials too early. */
 SND_API snd_status snd_job_listen(snd_job *job, snd_listener **listener);
@@ -892,6 +898,7 @@ SND_API void snd_check(snd_status status);
 #define snd_connector_accept(...) snd_connector_accept(sizeof(snd_connect_params), __VA_ARGS__)
 #define snd_job_init(...) snd_job_init(sizeof(snd_fabric_options), __VA_ARGS__)
 #define snd_job_join(...) snd_job_join(sizeof(snd_fabric_options), __VA_ARGS__)
+#define snd_job_connect_ranks(...) snd_job_connect_ranks(sizeof(snd_endpoint_config), __VA_ARGS__)
 #define snd_job_connect_all(...) snd_job_connect_all(sizeof(snd_endpoint_config), __VA_ARGS__)
 #define snd_job_accept(...) snd_job_accept(sizeof(snd_endpoint_config), __VA_ARGS__)
 #define snd_job_dial(...) snd_job_dial(sizeof(snd_endpoint_config), __VA_ARGS__)

@@ -696,8 +696,20 @@ public:
 	std::vector<endpoint> connect_all(const snd_endpoint_config &config, std::int64_t timeout = SND_FOREVER) const
 	{
 		std::vector<snd_endpoint *> handles(size());
-		check((snd_job_connect_all)(sizeof config, get(), &config, timeout, handles.data()));
 		std::vector<endpoint> all;
+		all.reserve(handles.size());
+		check((snd_job_connect_all)(sizeof config, get(), &config, timeout, handles.data()));
+		for (snd_endpoint *h : handles)
+			all.emplace_back(h);
+		return all;
+	}
+	/* connect_ranks connects with each of peers, and returns the endpoints in the order of peers. */
+	std::vector<endpoint> connect_ranks(const std::vector<std::uint32_t> &peers, const snd_endpoint_config &config, std::int64_t timeout = SND_FOREVER) const
+	{
+		std::vector<snd_endpoint *> handles(peers.size());
+		std::vector<endpoint> all;
+		all.reserve(handles.size());
+		check((snd_job_connect_ranks)(sizeof config, get(), peers.data(), static_cast<std::uint32_t>(peers.size()), &config, timeout, handles.data()));
 		for (snd_endpoint *h : handles)
 			all.emplace_back(h);
 		return all;

@@ -577,6 +577,11 @@ static bool is_up(const struct snd_connector *c)
 	return c->phase == SND_PHASE_REQUESTED || c->phase == SND_PHASE_ACCEPTED || c->phase == SND_PHASE_ACCEPTING || c->phase == SND_PHASE_CONNECTED;
 }
 
+bool snd_is_requested(const struct snd_connector *c)
+{
+	return c->phase == SND_PHASE_REQUESTED && !snd_is_peer_gone(c->conn) && snd_connection_state(c->conn) == SNDL_CONN_REQUESTED;
+}
+
 snd_status snd_connector_private_data(snd_connector *connector, void *buffer, uint32_t capacity, uint32_t *length)
 {
 	const char *op = "get private data";
@@ -586,7 +591,7 @@ snd_status snd_connector_private_data(snd_connector *connector, void *buffer, ui
 	*length = 0;
 	SND_ENTER(connector, SND_TYPE_CONNECTOR, op);
 	snd_status s = SND_SUCCESS;
-	if (connector->phase == SND_PHASE_REQUESTED && (snd_is_peer_gone(connector->conn) || snd_connection_state(connector->conn) != SNDL_CONN_REQUESTED)) {
+	if (connector->phase == SND_PHASE_REQUESTED && !snd_is_requested(connector)) {
 		char why[WHY];
 		why_ended(connector->conn, why);
 		s = snd_fail(SND_CONNECTION_ABORTED, "%s: %s", op, why);

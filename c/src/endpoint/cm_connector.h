@@ -38,6 +38,9 @@ void snd_release_address(struct snd_connector *c);
 bool snd_withdraw(struct snd_connector *c, const void *data, uint32_t length);
 void snd_take_request(struct snd_connector *c, struct snd_connection *conn, snd_address local);
 
+/* snd_is_requested reports whether the other side waits for an answer to the request that c has taken. */
+bool snd_is_requested(const struct snd_connector *c);
+
 /* snd_give_up ends a step that the program has started. */
 void snd_give_up(struct snd_connector *c);
 /* snd_has_news reports once whether the step of c can be finished. */

@@ -171,6 +171,33 @@ static void give(struct snd_job *j, snd_connector *c)
 	snd_unlock(j->fabric);
 }
 
+/* waits_too returns a rank, other than the given one, that waits until this rank connects with it; this rank if there is none. */
+static uint32_t waits_too(struct snd_job *j, uint32_t but)
+{
+	snd_connector *c;
+	while (snd_listener_request(j->listener, 0, &c) == SND_SUCCESS)
+		keep(j, c);
+	uint32_t rank = j->rank;
+	snd_lock(j->fabric);
+	for (const struct snd_kept *k = j->kept; k != NULL && rank == j->rank && !j->fabric->closed; k = k->next)
+		if (k->rank != but && snd_is_requested(k->connector))
+			rank = k->rank;
+	snd_unlock(j->fabric);
+	return rank;
+}
+
+/* explain_timeout adds to the text of a connect whose time is over, because ranks may wait for each other in a circle. */
+static snd_status explain_timeout(struct snd_job *j, uint32_t rank)
+{
+	char text[256], other[64] = "";
+	snprintf(text, sizeof text, "%s", snd_last_error());
+	const uint32_t too = waits_too(j, rank);
+	if (too != j->rank)
+		snprintf(other, sizeof other, ", and rank %" PRIu32 " waits for this rank", too);
+	return snd_fail(SND_IO_TIMEOUT, "%s%s: rank %" PRIu32 " must connect with rank %" PRIu32 ", too; to connect with several ranks, call snd_job_connect_ranks in each, so that they do not wait in a circle",
+		text, other, rank, j->rank);
+}
+
 /* connect_rank makes an endpoint and connects it with one of a rank that calls snd_job_connect, or has a listener at the port. */
 static snd_status connect_rank(struct snd_job *j, uint32_t rank, uint16_t port, uint32_t address, const struct snd_peer *p, const snd_endpoint_config *config, int64_t timeout,
 	snd_endpoint **endpoint, const char *op)
@@ -195,7 +222,7 @@ static snd_status connect_rank(struct snd_job *j, uint32_t rank, uint16_t port, 
 	if (c != NULL)
 		(void)snd_connector_close(c);
 	(void)snd_endpoint_close(ep);
-	return s;
+	return s == SND_IO_TIMEOUT && by_both ? explain_timeout(j, rank) : s;
 }
 
 /* begin keeps the job while a call runs without the lock. It returns with the lock given up. */
@@ -219,14 +246,22 @@ static snd_status end(struct snd_fabric *f, struct snd_call *call, snd_status s,
 	return snd_leave_with(f, s);
 }
 
+static snd_status check_peer(const struct snd_job *j, uint32_t peer, const char *op)
+{
+	if (peer < j->size && peer != j->rank)
+		return SND_SUCCESS;
+	return snd_fail(SND_INVALID_PARAMETER, "%s: rank %" PRIu32 ", but this is rank %" PRIu32 " of %" PRIu32 ": pass another rank of the job", op, peer, j->rank, j->size);
+}
+
 static snd_status connect_at(snd_job *job, uint32_t peer, uint16_t port, const snd_endpoint_config *config, int64_t timeout, snd_endpoint **endpoint, const char *op)
 {
 	SND_ENTER(job, SND_TYPE_JOB, op);
 	struct snd_job *j = job;
 	struct snd_fabric *f = j->fabric;
 	struct snd_peer p;
-	if (peer >= j->size || peer == j->rank)
-		return snd_leave_with(f, snd_fail(SND_INVALID_PARAMETER, "%s: rank %" PRIu32 ", but this is rank %" PRIu32 " of %" PRIu32 ": pass another rank of the job", op, peer, j->rank, j->size));
+	const snd_status checked = check_peer(j, peer, op);
+	if (checked != SND_SUCCESS)
+		return snd_leave_with(f, checked);
 	const uint32_t address = address_of(j, peer, &p);
 	if (address == 0)
 		return snd_leave_with(f, snd_fail(SND_HOST_UNREACHABLE, "%s: rank %" PRIu32 "%s", op, peer, snd_is_remote(j, peer) ? ": the relay of this host has died" : " has not joined the job"));
@@ -257,6 +292,51 @@ snd_status snd_job_dial(size_t config_size, snd_job *job, uint32_t peer, const s
 	CONNECT(SND_DIAL_PORT, "dial");
 }
 
+/* turn is one connection of a call that makes several. */
+struct turn {
+	uint32_t peer, index; /* of the endpoint */
+};
+
+static int compare_turns(const void *a, const void *b)
+{
+	const struct turn *x = a, *y = b;
+	if (x->peer != y->peer)
+		return x->peer < y->peer ? -1 : 1;
+	return x->index < y->index ? -1 : x->index > y->index;
+}
+
+/* connect_in_turn connects with one peer after the other, in ascending order: the lowest rank with a missing connection and its lowest such
+ * peer always wait for each other. After a failure all endpoints are closed, and NULL. */
+static snd_status connect_in_turn(snd_job *job, const struct turn *turns, uint32_t count, const snd_endpoint_config *config, int64_t timeout,
+	snd_endpoint **endpoints, const char *op)
+{
+	const int64_t deadline = timeout < 0 ? -1 : snd_deadline(timeout);
+	snd_status s = SND_SUCCESS;
+	uint32_t n = 0;
+	for (; n < count && s == SND_SUCCESS; n++) {
+		snd_endpoint_config own = *config;
+		own.context = turns[n].peer;
+		s = connect_at(job, turns[n].peer, SND_CONNECT_PORT, &own, snd_time_left(deadline), &endpoints[turns[n].index], op);
+	}
+	if (s == SND_SUCCESS)
+		return s;
+	while (n-- > 0) {
+		snd_endpoint **ep = &endpoints[turns[n].index];
+		if (*ep != NULL && s != SND_CANCELED) /* then the fabric has closed them */
+			(void)snd_endpoint_close(*ep);
+		*ep = NULL;
+	}
+	return s;
+}
+
+static struct turn *make_turns(uint32_t count, const char *op)
+{
+	struct turn *turns = calloc((size_t)count + 1, sizeof *turns); /* the result for none may be NULL */
+	if (turns == NULL)
+		(void)snd_fail(SND_NO_MEMORY, "%s: no private memory for the list of %" PRIu32 " ranks", op, count);
+	return turns;
+}
+
 snd_status snd_job_connect_all(size_t config_size, snd_job *job, const snd_endpoint_config *config, int64_t timeout, snd_endpoint **endpoints)
 {
 	SND_KEEP_ERRNO;
@@ -269,22 +349,50 @@ snd_status snd_job_connect_all(size_t config_size, snd_job *job, const snd_endpo
 	SND_ENTER(job, SND_TYPE_JOB, op);
 	const uint32_t size = job->size, rank = job->rank;
 	snd_unlock(job->fabric);
-	const int64_t deadline = timeout < 0 ? -1 : snd_deadline(timeout);
-	snd_status s = SND_SUCCESS;
-	uint32_t peer = 0;
-	for (; peer < size && s == SND_SUCCESS; peer++) {
-		snd_endpoint_config own = *config;
-		own.context = peer;
-		endpoints[peer] = NULL;
-		if (peer != rank)
-			s = connect_at(job, peer, SND_CONNECT_PORT, &own, snd_time_left(deadline), &endpoints[peer], op);
-	}
-	if (s != SND_SUCCESS && s != SND_CANCELED) /* then the fabric has closed them */
-		while (peer-- > 0)
-			if (endpoints[peer] != NULL)
-				(void)snd_endpoint_close(endpoints[peer]);
-	for (uint32_t i = 0; i < size && s != SND_SUCCESS; i++)
+	for (uint32_t i = 0; i < size; i++)
 		endpoints[i] = NULL;
+	struct turn *turns = make_turns(size, op);
+	if (turns == NULL)
+		return SND_NO_MEMORY;
+	uint32_t n = 0;
+	for (uint32_t i = 0; i < size; i++)
+		if (i != rank)
+			turns[n++] = (struct turn){i, i};
+	const snd_status s = connect_in_turn(job, turns, n, config, timeout, endpoints, op);
+	free(turns);
+	return s;
+}
+
+snd_status snd_job_connect_ranks(size_t config_size, snd_job *job, const uint32_t *peers, uint32_t count, const snd_endpoint_config *config, int64_t timeout,
+	snd_endpoint **endpoints)
+{
+	SND_KEEP_ERRNO;
+	const char *op = "connect";
+	SND_CHECK(job, SND_TYPE_JOB, op);
+	SND_CHECK_POINTER(config, op);
+	SND_KNOWN(snd_endpoint_config, config, config_size, op);
+	SND_CHECK_TIMEOUT(timeout, op);
+	if (count > 0) {
+		SND_CHECK_POINTER(peers, op);
+		SND_CHECK_POINTER(endpoints, op);
+	}
+	for (uint32_t i = 0; i < count; i++)
+		endpoints[i] = NULL;
+	SND_ENTER(job, SND_TYPE_JOB, op);
+	snd_status s = SND_SUCCESS;
+	for (uint32_t i = 0; i < count && s == SND_SUCCESS; i++)
+		s = check_peer(job, peers[i], op);
+	(void)snd_leave_with(job->fabric, s);
+	if (s != SND_SUCCESS || count == 0)
+		return s;
+	struct turn *turns = make_turns(count, op);
+	if (turns == NULL)
+		return SND_NO_MEMORY;
+	for (uint32_t i = 0; i < count; i++)
+		turns[i] = (struct turn){peers[i], i};
+	qsort(turns, count, sizeof *turns, compare_turns);
+	s = connect_in_turn(job, turns, count, config, timeout, endpoints, op);
+	free(turns);
 	return s;
 }
 
