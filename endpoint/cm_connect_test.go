@@ -68,22 +68,6 @@ func TestPrivateData(t *testing.T) {
 	}
 }
 
-// TestPrivateDataTooLong: the call fails and has no effect.
-func TestPrivateDataTooLong(t *testing.T) {
-	a, b, addr := unconnectedPair(t)
-	tooMuch := nd.ConnectParams{PrivateData: make([]byte, wire.MaxPrivateData+1)}
-	ca, ea, eb := a.newConnector(), a.newEndpoint(), b.newEndpoint()
-	wantStatus(t, ca.Connect(a.ctx, ea, addr, tooMuch), nd.InvalidBufferSize)
-	connected := soon(func() error { return ca.Connect(a.ctx, ea, addr, nd.ConnectParams{}) })
-	cb := b.request()
-	wantStatus(t, cb.Accept(b.ctx, eb, tooMuch), nd.InvalidBufferSize)
-	wantStatus(t, cb.Reject(tooMuch.PrivateData), nd.InvalidBufferSize)
-	accepted := soon(func() error { return cb.Accept(b.ctx, eb, nd.ConnectParams{}) })
-	a.good(<-connected)
-	a.good(ca.CompleteConnect(a.ctx))
-	a.good(<-accepted)
-}
-
 func TestReadLimits(t *testing.T) {
 	type limits struct{ in, out int }
 	a, b, addr := unconnectedPair(t)
@@ -147,22 +131,6 @@ func TestReadWithLimitZero(t *testing.T) {
 	}
 }
 
-// TestReadsBeyondLimitWait: Reads beyond the limit wait.
-func TestReadsBeyondLimitWait(t *testing.T) {
-	onEvery(t, setup{ReadLimit: 1}, func(t *testing.T, p *pair) {
-		p.b.fill(0, 0, 10_000, 1)
-		var want []nd.Result
-		for i := range uint64(40) {
-			p.a.must(order{Do: doRead, Context: i, Parts: mine(int(i)*250, 250), Far: at(p.b.memory, int(i)*250)})
-			want = append(want, success(nd.RequestRead, i, 250))
-		}
-		p.a.expect(initiatorQueue, want...)
-		if p.a.sum(0, 0, 10_000) != p.b.sum(0, 0, 10_000) {
-			t.Error("the data differ")
-		}
-	})
-}
-
 // TestConnectRetryAfterRefusal: the same connector and endpoint can connect after a refusal.
 func TestConnectRetryAfterRefusal(t *testing.T) {
 	a, b, addr := unconnectedPair(t)
@@ -183,7 +151,9 @@ func TestConnectRetryAfterRefusal(t *testing.T) {
 		empty := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 77, 7, 7}), addr.Port())
 		wantStatus(t, ca.Connect(a.ctx, ea, empty, nd.ConnectParams{}), nd.HostUnreachable)
 		refused := soon(func() error { return ca.Connect(a.ctx, ea, addr, nd.ConnectParams{}) })
-		b.good(b.request().Reject([]byte("not now")))
+		request := b.request()
+		wantStatus(t, request.Reject(make([]byte, wire.MaxPrivateData+1)), nd.InvalidBufferSize)
+		b.good(request.Reject([]byte("not now")))
 		wantStatus(t, <-refused, nd.ConnectionRefused)
 		if got := privateDataOf(t, ca); string(got) != "not now" {
 			t.Errorf("data of a rejection: %q", got)
@@ -286,25 +256,6 @@ func TestConnectorHasOneConnection(t *testing.T) {
 	fresh := a.newConnector()
 	wantStatus(t, fresh.Accept(a.ctx, a.newEndpoint(), nd.ConnectParams{}), nd.ConnectionInvalid)
 	wantStatus(t, fresh.Reject(nil), nd.ConnectionInvalid)
-}
-
-// TestConnectCrossed: two sides connect to each other at the same time, and one of the requests
-// is rejected.
-func TestConnectCrossed(t *testing.T) {
-	a, b, toB := unconnectedPair(t)
-	toA := a.listen(0)
-	for range 20 {
-		ca, cb, ea, eb := a.newConnector(), b.newConnector(), a.newEndpoint(), b.newEndpoint()
-		fromA := soon(func() error { return ca.Connect(a.ctx, ea, toB, nd.ConnectParams{}) })
-		fromB := soon(func() error { return cb.Connect(b.ctx, eb, toA, nd.ConnectParams{}) })
-		atA, atB := a.request(), b.request()
-		a.good(atA.Reject(nil))
-		wantStatus(t, <-fromB, nd.ConnectionRefused)
-		accepted := soon(func() error { return atB.Accept(b.ctx, eb, nd.ConnectParams{}) })
-		a.good(<-fromA)
-		a.good(ca.CompleteConnect(a.ctx))
-		a.good(<-accepted)
-	}
 }
 
 // TestConnectToSelf connects two endpoints of one process and one adapter.

@@ -181,20 +181,6 @@ func TestCQOverrunFailsLaterPosts(t *testing.T) {
 	}
 }
 
-// A Notify that no result satisfies waits until the queue overruns.
-func TestCQOverrunEndsNotify(t *testing.T) {
-	q := newTestQueue(t, 4)
-	a, b := q.begin(nd.NotifyErrors), q.begin(nd.NotifySolicited)
-	for range 8 {
-		q.add(plain)
-	}
-	q.pending(2)
-	q.add(plain)
-	a.returns(nd.BufferOverflow)
-	b.returns(nd.BufferOverflow)
-	q.take(8)
-}
-
 func TestNotifyAffinity(t *testing.T) {
 	q := newTestQueue(t, 4)
 	group, mask, err := q.NotifyAffinity()

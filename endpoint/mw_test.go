@@ -99,29 +99,6 @@ func TestBindReturnsToken(t *testing.T) {
 	})
 }
 
-func TestBindGivesNewToken(t *testing.T) {
-	onEvery(t, setup{}, func(t *testing.T, p *pair) {
-		seen := map[nd.Token]bool{p.b.memory.Token: true, 0: true}
-		w := p.b.newWindow()
-		var first nd.WindowDescriptor
-		for i := range 40 {
-			d := p.b.bind(w, i, 100+i, nd.AllowWrite)
-			if seen[d.Token] {
-				t.Fatalf("bind %d has the token of another", i)
-			}
-			seen[d.Token] = true
-			if i == 0 {
-				first = d
-			}
-			p.a.must(order{Do: doWrite, Parts: mine(0, 100+i), Far: d})
-			p.a.expect(initiatorQueue, success(nd.RequestWrite, 0, 100+i))
-			p.b.invalidate(w)
-		}
-		p.b.bind(w, 0, 200, nd.AllowWrite)
-		p.offend(doWrite, mine(0, 8), first)
-	})
-}
-
 func TestWindowRights(t *testing.T) {
 	for _, flags := range []nd.OpFlags{0, nd.AllowRead, nd.AllowWrite, nd.AllowRead | nd.AllowWrite} {
 		for _, do := range []verb{doRead, doWrite} {
@@ -224,59 +201,6 @@ func TestWindowEdges(t *testing.T) {
 	})
 }
 
-func TestOverlappingWindows(t *testing.T) {
-	for _, s := range someSetups(setup{}) {
-		t.Run(s.String(), func(t *testing.T) {
-			p := newPair(t, s)
-			in, out := p.b.newWindow(), p.b.newWindow()
-			r := p.b.bind(in, 0, 1000, nd.AllowRead)
-			w := p.b.bind(out, 500, 1000, nd.AllowWrite)
-			p.a.must(order{Do: doRead, Parts: mine(0, 1000), Far: r})
-			p.a.must(order{Do: doWrite, Parts: mine(0, 1000), Far: w})
-			p.a.expect(initiatorQueue, success(nd.RequestRead, 0, 1000), success(nd.RequestWrite, 0, 1000))
-			p.b.invalidate(in)
-			p.a.must(order{Do: doWrite, Parts: mine(0, 1000), Far: w})
-			p.a.expect(initiatorQueue, success(nd.RequestWrite, 0, 1000))
-			p.offend(doRead, mine(0, 8), at(w, 100))
-		})
-	}
-}
-
-// TestWindowScope: any connected peer of the adapter may use a window, unless it is bound for
-// one endpoint only.
-func TestWindowScope(t *testing.T) {
-	for _, s := range someSetups(setup{Unwired: true}) {
-		for _, only := range []nd.OpFlags{0, nd.ThisEndpointOnly} {
-			t.Run(fmt.Sprintf("%v/%v", s, only), func(t *testing.T) {
-				p := newPair(t, s)
-				addr := p.b.must(order{Do: doListen}).Addr
-				p.connect(addr)
-				p.addEndpoints(addr)
-				w := p.b.newWindow()
-				d := p.b.bind(w, 0, 100, nd.AllowWrite|nd.AllowRead|only)
-				use := func(endpoint int) nd.Result {
-					p.a.must(order{Do: doWrite, Endpoint: endpoint, Parts: mine(0, 100), Far: d})
-					return p.a.results(initiatorQueue, 1)[0]
-				}
-				if r := use(0); r.Status != nd.Success {
-					t.Errorf("over its own connection: %v", r.Status)
-				}
-				want := nd.Success
-				if only != 0 {
-					want = nd.AccessViolation
-				}
-				if r := use(1); r.Status != want {
-					t.Errorf("over another connection: %v, want %v", r.Status, want)
-				}
-				if r := use(0); r.Status != nd.Success {
-					t.Errorf("over its own connection again: %v", r.Status)
-				}
-				p.b.invalidate(w)
-			})
-		}
-	}
-}
-
 // badInitiator is a request of b that fails there, and ends the connection.
 func (p *pair) badInitiator(o order, kind nd.RequestType) {
 	p.a.t.Helper()
@@ -287,86 +211,6 @@ func (p *pair) badInitiator(o order, kind nd.RequestType) {
 	p.b.expect(initiatorQueue, failure(kind, 0xbad, nd.InvalidDeviceRequest), failure(nd.RequestSend, 1, nd.Canceled))
 	p.a.expect(receiveQueue, failure(nd.RequestReceive, 2, nd.Canceled))
 	p.b.refuse(nd.InvalidDeviceRequest, order{Do: doWhy})
-}
-
-func TestBindBoundWindow(t *testing.T) {
-	for _, s := range someSetups(setup{}) {
-		t.Run(s.String(), func(t *testing.T) {
-			p := newPair(t, s)
-			w := p.b.newWindow()
-			p.b.bind(w, 0, 100, nd.AllowRead)
-			p.badInitiator(order{Do: doBind, Window: w, Len: 10, Flags: nd.AllowRead}, nd.RequestBind)
-			p.b.must(order{Do: doDeregister})
-		})
-	}
-}
-
-func TestInvalidateAndBindPipelined(t *testing.T) {
-	onEvery(t, setup{}, func(t *testing.T, p *pair) {
-		w := p.b.newWindow()
-		old := p.b.bind(w, 0, 100, nd.AllowWrite)
-		var d nd.WindowDescriptor
-		for i := range uint64(10) {
-			p.b.must(order{Do: doInvalidate, Context: 2 * i, Window: w})
-			d = p.b.must(order{Do: doBind, Context: 2*i + 1, Window: w, Off: int(i), Len: 50, Flags: nd.AllowWrite}).Far
-		}
-		for i := range uint64(10) {
-			p.b.expect(initiatorQueue, success(nd.RequestInvalidate, 2*i, 0), success(nd.RequestBind, 2*i+1, 0))
-		}
-		p.a.must(order{Do: doWrite, Parts: mine(0, 50), Far: d})
-		p.a.expect(initiatorQueue, success(nd.RequestWrite, 0, 50))
-		p.offend(doWrite, mine(0, 1), old)
-	})
-}
-
-func TestInvalidateUnboundWindow(t *testing.T) {
-	cases := map[string]func(p *pair, w int){
-		"never bound":         func(*pair, int) {},
-		"invalidated already": func(p *pair, w int) { p.b.bind(w, 0, 10, nd.AllowRead); p.b.invalidate(w) },
-		"invalidated by the peer": func(p *pair, w int) {
-			d := p.b.bind(w, 0, 10, nd.AllowRead)
-			p.b.must(order{Do: doReceive})
-			p.a.must(order{Do: doSendRevoking, Far: d})
-			p.b.results(receiveQueue, 1)
-			p.a.results(initiatorQueue, 1)
-		},
-	}
-	for name, prepare := range cases {
-		for _, flags := range []nd.OpFlags{0, nd.SilentSuccess} {
-			t.Run(fmt.Sprintf("%s/%v", name, flags), func(t *testing.T) {
-				for _, s := range someSetups(setup{}) {
-					t.Run(s.String(), func(t *testing.T) {
-						p := newPair(t, s)
-						w := p.b.newWindow()
-						prepare(p, w)
-						p.badInitiator(order{Do: doInvalidate, Window: w, Flags: flags}, nd.RequestInvalidate)
-					})
-				}
-			})
-		}
-	}
-}
-
-// TestInvalidateOnOtherEndpoint fails there, and the window stays valid.
-func TestInvalidateOnOtherEndpoint(t *testing.T) {
-	for _, s := range someSetups(setup{Unwired: true}) {
-		t.Run(s.String(), func(t *testing.T) {
-			p := newPair(t, s)
-			addr := p.b.must(order{Do: doListen}).Addr
-			p.connect(addr)
-			p.addEndpoints(addr)
-			w := p.b.newWindow()
-			d := p.b.bind(w, 0, 100, nd.AllowWrite)
-			p.b.must(order{Do: doInvalidate, Endpoint: 1, Context: 5, Window: w})
-			bad := failure(nd.RequestInvalidate, 5, nd.InvalidDeviceRequest)
-			bad.EndpointContext = endpointContext(1)
-			p.b.expect(initiatorQueue, bad)
-			p.a.must(order{Do: doWrite, Parts: mine(0, 100), Far: d})
-			p.a.expect(initiatorQueue, success(nd.RequestWrite, 0, 100))
-			p.b.invalidate(w)
-			p.offend(doWrite, mine(0, 1), d)
-		})
-	}
 }
 
 // TestTokensOfWrongKind: peers cannot use local tokens, and entries cannot use remote tokens.

@@ -111,19 +111,6 @@ func TestSilentSuccess(t *testing.T) {
 	})
 }
 
-// TestSilentFailureHasResult posts requests with SilentSuccess: the failed one and the canceled ones after it have results.
-func TestSilentFailureHasResult(t *testing.T) {
-	onEvery(t, setup{}, func(t *testing.T, p *pair) {
-		bad := p.b.memory
-		bad.Token ^= 1 << 20
-		p.a.must(order{Do: doWrite, Context: 1, Parts: mine(0, 100_000), Far: p.b.memory, Flags: nd.SilentSuccess})
-		p.a.must(order{Do: doWrite, Context: 2, Parts: mine(0, 100), Far: bad, Flags: nd.SilentSuccess})
-		p.a.must(order{Do: doWrite, Context: 3, Parts: mine(0, 100), Far: p.b.memory, Flags: nd.SilentSuccess})
-		p.a.expect(initiatorQueue, failure(nd.RequestWrite, 2, nd.AccessViolation), failure(nd.RequestWrite, 3, nd.Canceled))
-		p.a.nothing(initiatorQueue)
-	})
-}
-
 // TestSlotIsFreeWhenResultIsTaken fills the initiator queue: a slot is in use until a poll takes the result, even if the request
 // is completed.
 func TestSlotIsFreeWhenResultIsTaken(t *testing.T) {
@@ -217,50 +204,6 @@ func TestReadFenceWithoutReads(t *testing.T) {
 	p.a.must(order{Do: doSend, Context: 5, Flags: nd.ReadFence})
 	p.a.expect(initiatorQueue, success(nd.RequestBind, 1, 0), success(nd.RequestInvalidate, 2, 0), success(nd.RequestRead, 3, 9),
 		success(nd.RequestWrite, 4, 9), success(nd.RequestSend, 5, 0))
-}
-
-// TestEndpointsShareCompletionQueue checks that each endpoint keeps its order, and that the context identifies the endpoint.
-func TestEndpointsShareCompletionQueue(t *testing.T) {
-	const rounds = 30
-	for _, executor := range []Executor{Auto, Target} {
-		s := setup{Executors: [2]Executor{executor, executor}, Unwired: true, Both: sideOptions{OneQueue: true}}
-		t.Run(s.String(), func(t *testing.T) {
-			p := newPair(t, s)
-			addr := p.b.must(order{Do: doListen}).Addr
-			p.connect(addr)
-			p.addEndpoints(addr)
-			for i := range uint64(rounds) {
-				for ep := range 2 {
-					p.b.must(order{Do: doReceive, Endpoint: ep, Context: i, Parts: mine(0, 50_000)})
-					p.a.must(order{Do: doSend, Endpoint: ep, Context: i, Parts: mine(0, int(i)*1000)})
-				}
-			}
-			for _, x := range []*side{p.a, p.b} {
-				var next [2]uint64
-				for _, r := range x.results(initiatorQueue, 2*rounds) {
-					ep := r.EndpointContext - endpointContext(0)
-					if ep > 1 || r.Status != nd.Success || r.RequestContext != next[ep] || r.BytesTransferred != uint32(next[ep])*1000 {
-						t.Fatalf("%s: result %v, want request %v of its endpoint", x.name, r, next)
-					}
-					next[ep]++
-				}
-			}
-			// A flush of one leaves the other alone.
-			for ep := range 2 {
-				p.b.must(order{Do: doReceive, Endpoint: ep, Context: 90, Parts: mine(0, 50)})
-				p.b.must(order{Do: doReceive, Endpoint: ep, Context: 91, Parts: mine(0, 50)})
-			}
-			p.b.must(order{Do: doFlush, Endpoint: 1})
-			gone := failure(nd.RequestReceive, 90, nd.Canceled)
-			gone.EndpointContext = endpointContext(1)
-			gone2 := gone
-			gone2.RequestContext = 91
-			p.b.expect(receiveQueue, gone, gone2)
-			p.a.must(order{Do: doSend, Context: 7, Parts: mine(0, 3)})
-			p.a.expect(initiatorQueue, success(nd.RequestSend, 7, 3))
-			p.b.expect(receiveQueue, success(nd.RequestReceive, 90, 3))
-		})
-	}
 }
 
 // TestFlushCancelsInOrder checks the order of both queues.

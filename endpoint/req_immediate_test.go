@@ -112,27 +112,6 @@ func TestImmediateDataOfSharedReceives(t *testing.T) {
 	})
 }
 
-// A Write with immediate data that is refused completes no receive.
-func TestRefusedWriteImmediate(t *testing.T) {
-	onEvery(t, setup{}, func(t *testing.T, p *pair) {
-		p.b.must(order{Do: doReceive, Context: 1})
-		p.a.must(order{Do: doWriteImmediate, Context: 2, Parts: mine(0, 8), Far: at(p.b.memory, 256<<10), Operand: 7})
-		p.a.expect(initiatorQueue, failure(nd.RequestWrite, 2, nd.AccessViolation))
-		p.b.expect(receiveQueue, failure(nd.RequestReceive, 1, nd.Canceled))
-	})
-}
-
-// A WriteImmediate takes the flags of a Write and SendAndSolicitEvent; a SendImmediate takes those of a Send.
-func TestImmediateFlags(t *testing.T) {
-	p := newPair(t, setup{})
-	p.b.must(order{Do: doReceive, Context: 1})
-	p.a.must(order{Do: doWriteImmediate, Context: 2, Far: p.b.memory, Flags: nd.SendAndSolicitEvent | nd.SilentSuccess | nd.ReadFence})
-	p.b.expect(receiveQueue, received(nd.RequestReceiveWriteImmediate, 1, 0, 0))
-	p.a.refuse(nd.InvalidParameter, order{Do: doWriteImmediate, Far: p.b.memory, Flags: nd.AllowRead})
-	p.a.refuse(nd.InvalidParameter, order{Do: doSendImmediate, Flags: nd.AllowRead})
-	p.a.refuse(nd.InvalidParameter, order{Do: doWrite, Far: p.b.memory, Flags: nd.SendAndSolicitEvent})
-}
-
 // A Write with immediate data that has succeeded here is received there, although the connection ends first.
 func TestWriteImmediateBeforeEnd(t *testing.T) {
 	p := newPair(t, setup{})
