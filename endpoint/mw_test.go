@@ -99,41 +99,6 @@ func TestBindReturnsToken(t *testing.T) {
 	})
 }
 
-func TestWindowRights(t *testing.T) {
-	for _, flags := range []nd.OpFlags{0, nd.AllowRead, nd.AllowWrite, nd.AllowRead | nd.AllowWrite} {
-		for _, do := range []verb{doRead, doWrite} {
-			allowed := flags.Has(nd.AllowRead)
-			if do == doWrite {
-				allowed = flags.Has(nd.AllowWrite)
-			}
-			for _, n := range []int{8, 100_000} {
-				t.Run(fmt.Sprintf("%s of %d with %v", do, n, flags), func(t *testing.T) {
-					for _, s := range someSetups(setup{}) {
-						t.Run(s.String(), func(t *testing.T) {
-							p := newPair(t, s)
-							p.b.fill(0, 0, n, 1)
-							p.a.fill(0, 0, n, 2)
-							a, b := p.a.sum(0, 0, n), p.b.sum(0, 0, n)
-							d := p.b.bind(p.b.newWindow(), 0, n, flags)
-							if allowed {
-								p.a.must(order{Do: do, Parts: mine(0, n), Far: d})
-								if r := p.a.results(initiatorQueue, 1)[0]; r.Status != nd.Success {
-									t.Errorf("%v (%s)", r, p.a.why())
-								}
-								return
-							}
-							p.offend(do, mine(0, n), d)
-							if p.a.sum(0, 0, n) != a || p.b.sum(0, 0, n) != b {
-								t.Error("bytes have moved")
-							}
-						})
-					}
-				})
-			}
-		}
-	}
-}
-
 func TestWindowEdges(t *testing.T) {
 	const start, size = 4096, 70_000
 	cases := []struct {
@@ -236,34 +201,6 @@ func TestTokensOfWrongKind(t *testing.T) {
 					p := newPair(t, s)
 					p.offend(doWrite, []part{{Len: n, Token: p.a.memory.Token}}, p.b.memory)
 				})
-			})
-		}
-	}
-}
-
-// TestRegionRights: the accesses that a region's own remote token allows to peers.
-func TestRegionRights(t *testing.T) {
-	for _, rights := range []nd.RegionFlags{0, nd.AllowLocalWrite, nd.AllowRemoteRead, nd.AllowRemoteWrite, nd.AllowRemoteRead | nd.AllowRemoteWrite} {
-		for _, do := range []verb{doRead, doWrite} {
-			allowed := rights.RemoteRead()
-			if do == doWrite {
-				allowed = rights.RemoteWrite()
-			}
-			t.Run(fmt.Sprintf("%s with %v", do, rights), func(t *testing.T) {
-				for _, s := range someSetups(setup{}) {
-					t.Run(s.String(), func(t *testing.T) {
-						p := newPair(t, s)
-						d := p.b.must(order{Do: doRegion, Len: 1000, Private: s.Private[1], Rights: rights}).Far
-						if !allowed {
-							p.offend(do, mine(0, 1000), d)
-							return
-						}
-						p.a.must(order{Do: do, Parts: mine(0, 1000), Far: d})
-						if r := p.a.results(initiatorQueue, 1)[0]; r.Status != nd.Success {
-							t.Errorf("%v (%s)", r, p.a.why())
-						}
-					})
-				}
 			})
 		}
 	}

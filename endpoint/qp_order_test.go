@@ -55,25 +55,6 @@ func TestResultsComeInPostOrder(t *testing.T) {
 	})
 }
 
-// TestWritesArriveBeforeMessage checks the bytes of Writes as soon as the message that follows them has arrived.
-func TestWritesArriveBeforeMessage(t *testing.T) {
-	const rounds = 50
-	onEvery(t, setup{}, func(t *testing.T, p *pair) {
-		for i := range uint64(rounds) {
-			n := []int{8, 4096, 100_000, 200_000}[i%4]
-			p.a.fill(0, 0, n, i)
-			seen := p.b.start(order{Do: doWait, Queue: receiveQueue, N: 1, Len: n})
-			p.b.must(order{Do: doReceive, Context: i})
-			p.a.must(order{Do: doWrite, Context: i, Parts: mine(0, n), Far: p.b.memory, Flags: nd.SilentSuccess})
-			p.a.must(order{Do: doSend, Context: i})
-			p.a.expect(initiatorQueue, success(nd.RequestSend, i, 0))
-			if r := <-seen; r.Status != nd.Success || r.Sum != p.a.sum(0, 0, n) {
-				t.Fatalf("round %d: the message came before the %d bytes written before it (%s)", i, n, r.Text)
-			}
-		}
-	})
-}
-
 func TestSilentSuccess(t *testing.T) {
 	onEvery(t, setup{Both: sideOptions{InitiatorDepth: 8}}, func(t *testing.T, p *pair) {
 		p.a.fill(0, 0, 64<<10, 1)

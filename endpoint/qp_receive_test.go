@@ -36,24 +36,6 @@ func TestMessagesArrive(t *testing.T) {
 	})
 }
 
-// TestEmptyMessagesArrive checks that an empty message takes a receive and changes no memory.
-func TestEmptyMessagesArrive(t *testing.T) {
-	onEvery(t, setup{}, func(t *testing.T, p *pair) {
-		p.b.fill(0, 0, 200_000, 1)
-		before := p.b.sum(0, 0, 200_000)
-		for i, parts := range [][]part{nil, mine(0, 0), mine(0, 4), mine(0, 200_000), {{Off: 0, Len: 10}, {Off: 20, Len: 60}}} {
-			context := uint64(i)
-			p.b.must(order{Do: doReceive, Context: context, Parts: parts})
-			p.a.must(order{Do: doSend, Context: context})
-			p.b.expect(receiveQueue, success(nd.RequestReceive, context, 0))
-			p.a.expect(initiatorQueue, success(nd.RequestSend, context, 0))
-		}
-		if p.b.sum(0, 0, 200_000) != before {
-			t.Error("an empty message has changed memory")
-		}
-	})
-}
-
 // TestSmallReceivesAmongLarge mixes receives that fit any inline message with receives that do not. Credit of the former must
 // not be used for the latter.
 func TestSmallReceivesAmongLarge(t *testing.T) {
@@ -252,22 +234,4 @@ func TestLateReceiveCompletesSend(t *testing.T) {
 			}
 		}
 	})
-}
-
-// TestReceivesPostedBeforeConnect posts receives before the endpoint is connected.
-func TestReceivesPostedBeforeConnect(t *testing.T) {
-	for _, s := range someSetups(setup{Unwired: true}) {
-		t.Run(s.String(), func(t *testing.T) {
-			p := newPair(t, s)
-			p.b.must(order{Do: doReceive, Context: 1, Parts: mine(0, 100)})
-			p.b.must(order{Do: doReceive, Context: 2, Parts: mine(100, 100_000)})
-			p.a.must(order{Do: doReceive, Context: 3, Parts: mine(0, 3)})
-			p.connect(p.b.must(order{Do: doListen}).Addr)
-			p.a.must(order{Do: doSend, Context: 1, Parts: mine(0, 100)})
-			p.a.must(order{Do: doSend, Context: 2, Parts: mine(0, 100_000)})
-			p.b.must(order{Do: doSend, Context: 3, Parts: mine(0, 3)})
-			p.b.expect(receiveQueue, success(nd.RequestReceive, 1, 100), success(nd.RequestReceive, 2, 100_000))
-			p.a.expect(receiveQueue, success(nd.RequestReceive, 3, 3))
-		})
-	}
 }

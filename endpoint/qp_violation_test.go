@@ -220,40 +220,6 @@ func TestPostsAfterViolationAreCanceled(t *testing.T) {
 	})
 }
 
-// TestViolationSparesOtherConnections checks connections between the same processes and on the same completion queues.
-func TestViolationSparesOtherConnections(t *testing.T) {
-	onEvery(t, setup{Unwired: true}, func(t *testing.T, p *pair) {
-		addr := p.b.must(order{Do: doListen}).Addr
-		p.connect(addr)
-		n := p.addEndpoints(addr)
-		other := func(r nd.Result) nd.Result { r.EndpointContext = endpointContext(n); return r }
-		w, v := p.b.newWindow(), p.b.newWindow()
-		dead := p.b.bind(w, 0, 1000, nd.AllowWrite)
-		alive := p.b.must(order{Do: doBind, Endpoint: n, Window: v, Len: 1000, Flags: nd.AllowWrite}).Far
-		p.b.expect(initiatorQueue, other(success(nd.RequestBind, 0, 0)))
-		p.b.must(order{Do: doReceive, Endpoint: n, Context: 1, Parts: mine(2000, 100)})
-
-		p.a.must(order{Do: doRead, Context: 2, Parts: mine(0, 8), Far: dead})
-		p.a.expect(initiatorQueue, failure(nd.RequestRead, 2, nd.AccessViolation))
-		p.b.must(order{Do: doNotify})
-
-		p.a.fill(0, 0, 1000, 3)
-		p.a.must(order{Do: doWrite, Endpoint: n, Context: 3, Parts: mine(0, 1000), Far: alive})
-		p.a.must(order{Do: doSend, Endpoint: n, Context: 4, Parts: mine(0, 100)})
-		p.a.expect(initiatorQueue, other(success(nd.RequestWrite, 3, 1000)), other(success(nd.RequestSend, 4, 100)))
-		p.b.expect(receiveQueue, other(success(nd.RequestReceive, 1, 100)))
-		if p.a.sum(0, 0, 1000) != p.b.sum(0, 0, 1000) || p.a.sum(0, 0, 100) != p.b.sum(0, 2000, 100) {
-			t.Error("the data differ")
-		}
-		p.a.must(order{Do: doWhy, Endpoint: n})
-		p.b.must(order{Do: doWhy, Endpoint: n})
-		p.b.refuse(nd.DeviceBusy, order{Do: doDeregister}) // v is bound
-		p.b.must(order{Do: doInvalidate, Endpoint: n, Context: 5, Window: v})
-		p.b.expect(initiatorQueue, other(success(nd.RequestInvalidate, 5, 0)))
-		p.b.must(order{Do: doDeregister}) // w was taken away
-	})
-}
-
 // TestViolationErrorHidesToken checks that the error names endpoint, operation and range, and contains no complete token.
 func TestViolationErrorHidesToken(t *testing.T) {
 	const n = 1234
