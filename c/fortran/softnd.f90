@@ -1115,7 +1115,8 @@ module softnd
       type(c_ptr), intent(out) :: endpoints(*)
       integer(snd_status) :: r
     end function
-    function c_job_connect_ranks(config_size, job, peers, count, config, timeout, endpoints) result(r) bind(c, name='snd_job_connect_ranks')
+    function c_job_connect_ranks(config_size, job, peers, count, config, timeout, endpoints) result(r) &
+        bind(c, name='snd_job_connect_ranks')
       import
       integer(c_size_t), value :: config_size
       type(c_ptr), value :: job

@@ -275,6 +275,18 @@ func TestFortranCalls(t *testing.T) {
 	}
 }
 
+// A compiler refuses a longer line.
+func TestFortranLinesAreShort(t *testing.T) {
+	for _, path := range []string{"fortran/softnd.f90", "tests/fortran.f90", "examples/hello.f90", "examples/heat.f90"} {
+		n := 0
+		for line := range strings.Lines(read(t, path)) {
+			if n++; len(strings.TrimSuffix(line, "\n")) > 132 {
+				t.Errorf("%s:%d: the line has %d characters, of which 132 count: continue it with & in the next line", path, n, len(line)-1)
+			}
+		}
+	}
+}
+
 // TestCppCalls needs no types: the compiler checks the calls that softnd.hpp makes.
 func TestCppCalls(t *testing.T) {
 	text := cComment.ReplaceAllString(read(t, "include/softnd/softnd.hpp"), "")
