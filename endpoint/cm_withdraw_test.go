@@ -45,6 +45,15 @@ func TestConnectWithdrawn(t *testing.T) {
 	}
 }
 
+// TestConnectorClosedWithRequest: the passive side refuses the connection when it closes the connector of a request.
+func TestConnectorClosedWithRequest(t *testing.T) {
+	a, b, addr := unconnectedPair(t)
+	ca, ea := a.newConnector(), a.newEndpoint()
+	connected := soon(func() error { return ca.Connect(a.ctx, ea, addr, nd.ConnectParams{}) })
+	b.good(b.request().Close())
+	wantStatus(t, <-connected, nd.ConnectionRefused)
+}
+
 // TestAcceptWithdrawn: the passive side ends the connection after it has accepted.
 func TestAcceptWithdrawn(t *testing.T) {
 	for name, giveUp := range map[string]func(c nd.Connector, ep nd.Endpoint, cancel context.CancelFunc){
