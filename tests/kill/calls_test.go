@@ -299,6 +299,7 @@ func stopAt(t *testing.T, point failpoint.Point, executor string, r *rand.Rand, 
 	w.mustContinue()
 	heir := k.mustReclaim()
 	w.stop()
+	w.count(report)
 	heir.mustKeep(t)
 	k.close()
 }

@@ -37,6 +37,8 @@ const (
 	killLimit = 40 * time.Second // for everything; no test asserts less
 	promised  = 100 * time.Millisecond
 	killBlob  = 2048 // largest blob of an Exchange
+
+	enoughDeaths = 50 // from so many on, the survivors have posted requests of all types
 )
 
 func TestMain(m *testing.M) {
@@ -145,21 +147,19 @@ func joinAndLeave(ctx context.Context, j *softnd.Job) {
 
 // killReport collects what the cases measure.
 type killReport struct {
-	mu          sync.Mutex
-	cases       int
-	revoked     int64           // grants that a request has ended
-	peerRevoked int64           // those among them that a SendAndInvalidate has ended
-	refused     int64           // requests that came too late for a grant
-	latencies   []time.Duration // from each signal to the end of the last request or call of a survivor
-	kernel      []time.Duration // the kernel's part: from each signal to the end of the process
-	ours        []time.Duration // the rest, without a step in which the test holds a survivor
+	mu        sync.Mutex
+	cases     int
+	counts    traffic.Totals  // of the survivors
+	latencies []time.Duration // from each signal to the end of the last request or call of a survivor
+	kernel    []time.Duration // the kernel's part: from each signal to the end of the process
+	ours      []time.Duration // the rest, without a step in which the test holds a survivor
 }
 
 func (r *killReport) log(t *testing.T) {
 	if n := len(r.latencies); n > 0 {
-		t.Logf("%d grants ended, %d of them by SendAndInvalidate; %d requests came too late for a grant", r.revoked, r.peerRevoked, r.refused)
-		if n >= 100 && (r.revoked == r.peerRevoked || r.peerRevoked == 0 || r.refused == 0) {
-			t.Error("the traffic tries too little")
+		t.Log(&r.counts)
+		if untried := r.counts.Untried(); n >= enoughDeaths && len(untried) > 0 {
+			t.Errorf("the traffic tries too little: no %s in %d deaths", strings.Join(untried, ", no "), n)
 		}
 		t.Logf("%d deaths; from the signal to the end of the process: %s; from the signal to the end of all work of the survivors: %s; from the end of the process to that of the work: %s",
 			r.cases, spread(r.kernel), spread(r.latencies), spread(r.ours))
@@ -246,6 +246,7 @@ func killOnce(t *testing.T, point failpoint.Point, role killRole, executor strin
 	w.mustContinue()
 	heir := k.mustReclaim()
 	w.stop()
+	w.count(report)
 	heir.mustKeep(t)
 	k.close()
 }
@@ -341,13 +342,6 @@ func (w *killWork) mustEnd(died int64, report *killReport) {
 	report.mu.Lock()
 	defer report.mu.Unlock()
 	report.cases++
-	for _, l := range append(w.touching, w.between[:]...) {
-		if l != nil {
-			report.revoked += l.Counts[traffic.Revocations].Load()
-			report.peerRevoked += l.Counts[traffic.PeerRevocations].Load()
-			report.refused += l.Counts[traffic.TooLate].Load()
-		}
-	}
 	report.latencies = append(report.latencies, time.Duration(last-died))
 	at := w.endedAt
 	report.kernel = append(report.kernel, time.Duration(at-died))
@@ -355,6 +349,15 @@ func (w *killWork) mustEnd(died int64, report *killReport) {
 	report.ours = append(report.ours, ours)
 	if isTimed() && ours > promised {
 		w.t.Errorf("all work of the survivors has ended %v after the victim, want at most %v", ours, promised)
+	}
+}
+
+// count adds the counters of all links.
+func (w *killWork) count(report *killReport) {
+	report.mu.Lock()
+	defer report.mu.Unlock()
+	for _, l := range append(w.touching, w.between[:]...) {
+		report.counts.Add(&l.Counts)
 	}
 }
 

@@ -83,6 +83,7 @@ func killInStep(t *testing.T, point failpoint.Point, executor string, r *rand.Ra
 	w.mustContinue()
 	heir := k.mustReclaim()
 	w.stop()
+	w.count(report)
 	heir.mustKeep(t)
 	k.close()
 	_ = k.victim.End()

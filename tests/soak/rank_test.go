@@ -28,7 +28,7 @@ type soakSample struct {
 	Descriptors, Goroutines int
 	InUse                   uint64 // bytes of the arena
 	Private                 uint64 // bytes of memory that the process shares with no other
-	Counts                  [traffic.Kinds]int64
+	Counts                  traffic.Totals
 }
 
 // exceeds reports whether a process uses more than in a rest before. It may watch some more peers.
@@ -115,9 +115,7 @@ func (r *soakRank) sample() (s soakSample) {
 	ranktest.DropRequests(r.job)
 	debug.FreeOSMemory()
 	for _, l := range r.links {
-		for i := range l.Counts {
-			s.Counts[i] += l.Counts[i].Load()
-		}
+		s.Counts.Add(&l.Counts)
 	}
 	s.Goroutines, s.InUse = runtime.NumGoroutine(), jobaccess.Of(r.job).Member.InUse()
 	if entries, err := os.ReadDir("/proc/self/fd"); err == nil {

@@ -1,6 +1,10 @@
 package traffic
 
-import "sync/atomic"
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+)
 
 // Counters of a link.
 const (
@@ -36,3 +40,35 @@ var Names = [Kinds]string{"sessions", "results", "requests too late", "revocatio
 type Counts [Kinds]atomic.Int64
 
 func (c *Counts) count(what int) { c[what].Add(1) }
+
+// Totals are sums of counters.
+type Totals [Kinds]int64
+
+// Add adds the counters of a link.
+func (t *Totals) Add(c *Counts) {
+	for what := range c {
+		t[what] += c[what].Load()
+	}
+}
+
+// Untried returns the names of the counters that are 0.
+func (t *Totals) Untried() (names []string) {
+	for what, n := range t {
+		if n == 0 {
+			names = append(names, Names[what])
+		}
+	}
+	return names
+}
+
+// String lists all counters.
+func (t *Totals) String() string {
+	var b strings.Builder
+	for what, n := range t {
+		if what > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%d %s", n, Names[what])
+	}
+	return b.String()
+}
