@@ -17,7 +17,7 @@ func (s *session) finish() {
 	s.moved = time.Now()
 	ways, isOwn := s.IntN(4), !s.ended()
 	if !s.ended() && ways == 0 {
-		_ = s.ep.Connector().Disconnect(ctx) // fails if the peer ends the connection in another way
+		s.disconnect(ctx)
 	}
 	resultsFollow := !s.ended() && ways == 1 && s.inbox[0] != nil
 	if resultsFollow {
@@ -44,15 +44,32 @@ func (s *session) finish() {
 	s.End = s.ep.Err()
 	switch status := nd.StatusOf(s.End); {
 	case status == nd.ConnectionAborted || status == nd.Canceled: // the peer may have died
-	case status == nd.ConnectionDisconnected,
-		status == nd.AccessViolation && (s.trap.fired || s.far.fire || s.Errs && strings.Contains(s.End.Error(), "which grants nothing")),
-		s.Errs && (status == nd.BufferOverflow || status == nd.InvalidDeviceRequest || status == nd.RemoteError):
+	case status == nd.ConnectionDisconnected, s.isExpected(s.End):
 		s.OwnEnd = s.End
 	default:
 		s.fail(fmt.Errorf("the connection has ended: %w", s.End))
 	}
 	if isOwn {
 		s.End = nil
+	}
+}
+
+// isExpected reports whether err is that of a request or of a receive that may fail.
+func (s *session) isExpected(err error) bool {
+	switch nd.StatusOf(err) {
+	case nd.AccessViolation:
+		return s.trap.fired || s.far.fire || s.Errs && strings.Contains(err.Error(), "which grants nothing")
+	case nd.BufferOverflow, nd.InvalidDeviceRequest, nd.RemoteError:
+		return s.Errs
+	}
+	return false
+}
+
+// disconnect disconnects. If the peer ends the connection in another way, the error must name it.
+func (s *session) disconnect(ctx context.Context) {
+	err := s.ep.Connector().Disconnect(ctx)
+	if err != nil && !s.isExpected(s.ep.Err()) && !strings.Contains(err.Error(), fmt.Sprintf("rank %d", s.Peer)) {
+		s.fail(fmt.Errorf("the error does not name rank %d: %w", s.Peer, err))
 	}
 }
 

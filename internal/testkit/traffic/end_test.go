@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"testing"
 
@@ -36,12 +37,13 @@ func TestCloseFindsALateByte(t *testing.T) {
 type held struct {
 	nd.Endpoint
 	end     error
+	refusal error // of Disconnect
 	flushed bool
 }
 
 func (h *held) Err() error { return h.end }
 
-func (h *held) Connector() nd.Connector { return refusing{} }
+func (h *held) Connector() nd.Connector { return refusing{err: h.refusal} }
 
 func (h *held) Close() error {
 	h.end = nd.Canceled
@@ -53,9 +55,12 @@ func (h *held) Flush(context.Context) error {
 	return nil
 }
 
-type refusing struct{ nd.Connector }
+type refusing struct {
+	nd.Connector
+	err error
+}
 
-func (refusing) Disconnect(context.Context) error { return nd.Canceled }
+func (r refusing) Disconnect(context.Context) error { return r.err }
 
 type emptyQueue struct{ nd.CompletionQueue }
 
@@ -78,4 +83,42 @@ func TestFinishKnowsWhichRequestsSucceeded(t *testing.T) {
 	if flushed[true] == 0 || flushed[false] == 0 {
 		t.Errorf("flushed or not: %v", flushed)
 	}
+}
+
+// An error of Disconnect must name the peer.
+func TestFinishReportsADisconnectThatNamesNoRank(t *testing.T) {
+	for text, want := range map[string]bool{"the peer has failed": true, "rank 1 has failed": false} {
+		broken := false
+		for seed := range uint64(40) {
+			l := &Link{Rand: rand.New(rand.NewPCG(seed, 0)), Job: new(softnd.Job), Peer: 1}
+			s := &session{Link: l, ep: &held{refusal: errors.New(text)}, cq: emptyQueue{}}
+			l.try(s.finish)
+			broken = broken || l.Broken != nil
+		}
+		if broken != want {
+			t.Errorf("Disconnect fails with %q: reported %t", text, broken)
+		}
+	}
+}
+
+// A peer that hears descriptors only is not asked to stop the use of a grant: the grant ends, and others follow.
+func TestWildGrantEnds(t *testing.T) {
+	job, err := softnd.Init(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer job.Close()
+	l := &Link{Rand: rand.New(rand.NewPCG(1, 2)), Job: job, Wild: true}
+	s := &session{Link: l, ctx: t.Context()}
+	if err := s.open(); err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	s.grant.live = true // of the region's own token
+	for range 100 {
+		if s.useGrant(); !s.grant.live {
+			return
+		}
+	}
+	t.Errorf("the grant does not end: %+v", s.grant)
 }

@@ -38,6 +38,10 @@ func (s *session) useGrant() {
 	case g.live:
 		if s.IntN(3) == 0 {
 			g.asked = true
+			if s.Wild { // the peer hears descriptors only, so that it does not answer
+				s.endGrant(g.number)
+				return
+			}
 			s.say(mRevoke, revokeMessage{g.number}, 0)
 		}
 	default:
