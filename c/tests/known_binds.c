@@ -134,9 +134,74 @@ static void overlaps(void)
 	e->base = (uint64_t)(uintptr_t)from;
 }
 
+/* A request is refused for a right that its token lacks, although one of the other kind has just used it. */
+static void other_rights(void)
+{
+	snd_window *w;
+	snd_window_descriptor d;
+	OK(snd_window_create(b.adapter, &w));
+	OK(snd_endpoint_bind(b.ep, 2, theirs, w, to, SIZE, reads ? SND_ALLOW_WRITE : SND_ALLOW_READ));
+	WANT(b.cq, SND_REQUEST_BIND, 2, SND_SUCCESS);
+	OK(snd_window_query(w, &d));
+	reads = !reads;
+	transfer(to, 8, snd_mr_local_token(mine), d.address, d.token);
+	reads = !reads;
+	CHECK(post(from, 8, snd_mr_local_token(mine), d.address, d.token) == SND_ACCESS_VIOLATION);
+}
+
+/* A Read into memory that local requests may only read is refused, although a Write has just used its token; a Write of memory whose region
+ * has ended is refused. */
+static void own_rights(void)
+{
+	static unsigned char own[SIZE];
+	snd_mr *r;
+	OK(snd_mr_register(a.adapter, own, SIZE, reads ? 0 : SND_ALLOW_LOCAL_WRITE, &r));
+	const uint32_t token = snd_mr_local_token(r);
+	const bool refused = reads;
+	reads = false;
+	memset(own, 0x44, SIZE);
+	CHECK(post(own, 8, token, snd_mr_address(theirs), snd_mr_remote_token(theirs)) == SND_SUCCESS);
+	if (!refused)
+		OK(snd_mr_close(r, SECOND));
+	reads = refused;
+	memset(to, 0x33, SIZE);
+	CHECK(post(own, 8, token, snd_mr_address(theirs), snd_mr_remote_token(theirs)) == SND_ACCESS_VIOLATION);
+	CHECK(own[0] == 0x44 && to[0] == 0x33);
+}
+
+/* A peer that lies makes the word of a local token come again for memory of another adapter: the token does not name that memory. */
+static void other_adapter(void)
+{
+	static unsigned char own[SIZE], other[SIZE];
+	snd_adapter *second;
+	snd_mr *r, *next[2 * SNDL_WINDOW_BLOCK_ENTRIES];
+	OK(snd_adapter_open(a.fabric, &second));
+	OK(snd_mr_register(a.adapter, own, SIZE, SND_ALLOW_LOCAL_WRITE, &r));
+	const uint32_t token = snd_mr_local_token(r);
+	struct snd_own_entry *e = r->region.i.local;
+	const uint64_t word = e->word;
+	transfer(to, 8, snd_mr_local_token(mine), snd_mr_address(theirs), snd_mr_remote_token(theirs));
+	memset(own, 0x44, SIZE);
+	const bool reading = reads;
+	reads = false;
+	CHECK(post(own, 8, token, snd_mr_address(theirs), snd_mr_remote_token(theirs)) == SND_SUCCESS);
+	OK(snd_mr_close(r, SECOND));
+	snd_set32(&e->entry->binds, snd_relaxed32(&e->entry->binds) - 1);
+	bool came_again = false;
+	for (unsigned i = 0; i < sizeof next / sizeof *next && !came_again; i++) {
+		OK(snd_mr_register(second, other, SIZE, SND_ALLOW_LOCAL_WRITE, &next[i]));
+		came_again = e->word == word;
+	}
+	CHECK(came_again);
+	reads = reading;
+	memset(to, 0x33, SIZE);
+	CHECK(post(other, 8, token, snd_mr_address(theirs), snd_mr_remote_token(theirs)) == SND_ACCESS_VIOLATION);
+	CHECK(other[0] == 0 && to[0] == 0x33);
+}
+
 int main(void)
 {
-	for (int run = 0; run < 10; run++) {
+	for (int run = 0; run < 16; run++) {
 		const int test = run / 2;
 		reads = run % 2 == 1;
 		open_members_with((snd_fabric_options){0});
@@ -151,8 +216,14 @@ int main(void)
 			in_turn();
 		else if (test == 3)
 			wraps();
-		else
+		else if (test == 4)
 			overlaps();
+		else if (test == 5)
+			other_rights();
+		else if (test == 6)
+			own_rights();
+		else
+			other_adapter();
 		close_members();
 	}
 	return 0;

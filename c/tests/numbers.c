@@ -378,7 +378,7 @@ static void test_refused_bind(void)
 	OK(snd_endpoint_post(a.ep, binds, 2, NULL));
 	WANT(a.cq, SND_REQUEST_BIND, 1, SND_SUCCESS);
 	WANT(a.cq, SND_REQUEST_BIND, 2, SND_INVALID_DEVICE_REQUEST);
-	CHECK(w->i.state == SND_BOUND && w->i.remote->valid);
+	CHECK(w->i.state == SND_BOUND && snd_is_valid(w->i.remote));
 	leave(&a);
 	leave(&b);
 	OK(snd_window_close(w, SECOND));

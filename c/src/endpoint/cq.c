@@ -133,7 +133,8 @@ void snd_cq_overrun(struct snd_cq *q)
 {
 	if (q->closed || q->overrun)
 		return;
-	q->overrun = q->ended = true;
+	q->overrun = true;
+	q->slow |= SND_CQ_ENDED;
 	snd_event_overrun(q->object.fabric, q->number, q->depth);
 	q->next_look = 0; /* each poll finds it out, at no cost for those of other queues */
 	for (uint32_t i = 0; i < q->users; i++)
@@ -168,6 +169,10 @@ SND_FAST uint32_t pop(struct snd_cq *q, snd_result *results, uint32_t count)
 	} while (head != end);
 	const uint32_t n = (uint32_t)(head - q->head);
 	q->head = head;
+	if (head == tail && tail >= SND_CQ_REUSED) { /* a queue that is usually empty touches few cache lines. In Go the next result does this, because a poll must not change the tail */
+		q->base += tail;
+		q->head = q->tail = 0;
+	}
 	if (snd_unlikely(q->signaled))
 		q->signaled = head != tail;
 	return n;
@@ -469,7 +474,8 @@ snd_status snd_cq_close(snd_cq *cq)
 	SND_KEEP_ERRNO;
 	SND_ENTER(cq, SND_TYPE_CQ, "close completion queue");
 	struct snd_fabric *f = cq->object.fabric;
-	cq->closed = cq->ended = true;
+	cq->closed = true;
+	cq->slow |= SND_CQ_ENDED;
 	cq->head = cq->tail;
 	if (cq->has_timer)
 		snd_list_remove(&cq->timer.link);

@@ -30,6 +30,11 @@ static inline void snd_set_result(snd_word *to, snd_status status, uint64_t byte
 	snd_set(&to[2], request);
 }
 
+enum {
+	SND_CQ_ENDED = 1,   /* the queue is closed or has overrun: it takes no further result */
+	SND_CQ_WATCHED = 2, /* a call of notify waits, there is an event descriptor, the hook is armed, or events are delayed */
+};
+
 struct snd_cq {
 	struct snd_object object;
 	struct snd_adapter *adapter;
@@ -50,10 +55,9 @@ struct snd_cq {
 	bool shared; /* endpoints of all adapters of the fabric may use it */
 	bool has_beside; /* an endpoint whose peer is of this process */
 	uint32_t cancels; /* how often its waits were cancelled */
-	bool ended; /* it is closed or has overrun: it takes no further result */
+	uint8_t slow; /* bits: why a result needs more than a place */
 
 	/* Events. A result is named by its number plus one, counted from the first of the queue. */
-	bool watched;                        /* a call of notify waits, there is an event descriptor, the hook is armed, or events are delayed */
 	uint64_t base;                       /* number of the result in place 0 */
 	uint64_t last_error, last_solicited; /* the latest such results */
 	uint64_t last_released;              /* the latest result that ended a notify */
@@ -112,7 +116,7 @@ static inline void snd_cq_limit(struct snd_cq *q, const struct snd_endpoint *ep)
 }
 
 /* snd_cq_takes reports whether q has room for a result, and takes any. */
-static inline bool snd_cq_takes(const struct snd_cq *q) { return q->tail - q->head <= q->mask && !q->ended; }
+static inline bool snd_cq_takes(const struct snd_cq *q) { return q->tail - q->head <= q->mask && (q->slow & SND_CQ_ENDED) == 0; }
 
 /* snd_count_result counts a result by type, before it is added to q; NULL: a success without a result. */
 void snd_count_result(struct snd_endpoint *ep, struct snd_cq *q, snd_status status, uint32_t type, uint64_t bytes);
@@ -125,10 +129,6 @@ enum { SND_CQ_REUSED = 16 }; /* places that a queue uses as long as it is usuall
 /* snd_cq_put adds a result to a queue that has room. */
 SND_FAST void snd_cq_put(struct snd_cq *q, struct snd_slots *slots, snd_status status, uint32_t type, uint64_t context, uint64_t bytes, uint32_t token)
 {
-	if (q->head == q->tail && q->tail >= SND_CQ_REUSED) { /* a queue that is usually empty touches few cache lines */
-		q->base += q->tail;
-		q->head = q->tail = 0;
-	}
 	struct snd_completion *e = &q->entries[q->tail++ & q->mask];
 	e->slots = slots;
 	snd_set_result(e->words, status, bytes, slots->context, context, type, token);
@@ -143,15 +143,15 @@ SND_FAST void snd_cq_push(struct snd_cq *q, struct snd_slots *slots, snd_status 
 		return;
 	}
 	snd_cq_put(q, slots, status, type, context, bytes, token);
-	if (snd_unlikely(q->watched || solicited || status != SND_SUCCESS))
+	if (snd_unlikely((q->slow & SND_CQ_WATCHED) != 0 || solicited || status != SND_SUCCESS))
 		snd_cq_event(q, status != SND_SUCCESS, solicited);
 	snd_wake(q->object.fabric);
 }
 
-/* snd_cq_is_quiet reports whether a successful result needs no more than snd_cq_put. */
-static inline bool snd_cq_is_quiet(const struct snd_cq *q)
+/* snd_cq_is_quiet reports whether a successful result of an endpoint of f needs no more than snd_cq_put. */
+static inline bool snd_cq_is_quiet(const struct snd_cq *q, const struct snd_fabric *f)
 {
-	return snd_cq_takes(q) && !q->watched && q->object.fabric->sleepers == 0;
+	return q->tail - q->head <= q->mask && q->slow == 0 && f->sleepers == 0;
 }
 
 static inline bool snd_has_queue_slots(const struct snd_endpoint *ep, uint32_t count)
@@ -160,11 +160,11 @@ static inline bool snd_has_queue_slots(const struct snd_endpoint *ep, uint32_t c
 }
 static inline bool snd_has_queue_slot(const struct snd_endpoint *ep) { return snd_has_queue_slots(ep, 1); }
 
+/* snd_is_free reports whether all earlier requests are complete, and the queue has room. */
+static inline bool snd_is_free(const struct snd_endpoint *ep) { return ep->completed == ep->posted && snd_has_queue_slot(ep); }
+
 /* snd_can_run_fast reports whether a request may run now, within its post. */
-static inline bool snd_can_run_fast(const struct snd_endpoint *ep)
-{
-	return ep->state == SND_QP_CONNECTED && ep->slow == 0 && ep->completed == ep->posted && snd_has_queue_slot(ep);
-}
+static inline bool snd_can_run_fast(const struct snd_endpoint *ep) { return ep->state == SND_QP_CONNECTED && ep->slow == 0 && snd_is_free(ep); }
 
 /* snd_complete_silently completes a request with success and without a result. before is the number of earlier requests, without those of the
  * fast path. */

@@ -17,7 +17,11 @@ struct notification {
 	bool released;
 };
 
-static void update_watched(struct snd_cq *q) { q->watched = q->fd >= 0 || !snd_list_is_empty(&q->notifications) || q->armed || q->moderated; }
+static void update_watched(struct snd_cq *q)
+{
+	const bool watched = q->fd >= 0 || !snd_list_is_empty(&q->notifications) || q->armed || q->moderated;
+	q->slow = watched ? q->slow | SND_CQ_WATCHED : q->slow & (uint8_t)~SND_CQ_WATCHED;
+}
 
 /* latest returns the latest result that can end a notify of a type. */
 static uint64_t latest(const struct snd_cq *q, uint32_t type)

@@ -273,7 +273,8 @@ static void free_objects(struct snd_fabric *f)
 	}
 	while (!snd_list_is_empty(&f->queues)) {
 		struct snd_cq *q = SND_OF(f->queues.next, struct snd_cq, link);
-		q->closed = q->ended = true;
+		q->closed = true;
+		q->slow |= SND_CQ_ENDED;
 		if (q->fd >= 0)
 			close(q->fd);
 		snd_cq_release(q); /* no object refers to it */

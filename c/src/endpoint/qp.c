@@ -200,7 +200,7 @@ snd_status snd_endpoint_create(size_t config_size, snd_adapter *adapter, const s
 	ep->adapter = adapter;
 	ep->adapter_number = adapter->number;
 	ep->number = number;
-	ep->requester_copies = !f->target;
+	ep->responder_copies = f->target;
 	ep->slow = f->counts_operations ? SND_SLOW_COUNTS : 0;
 	ep->initiator_cq = c.initiator_cq;
 	ep->receive_cq = c.receive_cq;

@@ -257,7 +257,7 @@ SND_FAST bool write_fast(struct snd_endpoint *ep, uint64_t context, const snd_sg
 {
 	if (!snd_can_run_fast(ep) || snd_must_not_overtake(ep->conn))
 		return false;
-	if (snd_unlikely(!ep->requester_copies || (token != 0 && ep->guard.unreachable == token)))
+	if (snd_unlikely(ep->responder_copies || (token != 0 && ep->guard.unreachable == token)))
 		return push_write_fast(ep, context, sge, address, token, flags);
 	const uint32_t local = (flags & SND_INLINE) != 0 ? 0 : sge->token;
 	if (!is_readable(ep, sge, flags) || !snd_copy_fast(&ep->guard, token, SNDL_RIGHT_REMOTE | SNDL_RIGHT_WRITE, address, local, sge->buffer, sge->length))
@@ -269,10 +269,11 @@ SND_FAST bool write_fast(struct snd_endpoint *ep, uint64_t context, const snd_sg
 /* transfer_words is write_fast or read_fast for some words whose tokens the endpoint knows already. It calls no function. */
 SND_FAST bool transfer_words(struct snd_endpoint *ep, uint32_t kind, uint64_t context, const snd_sge *sge, uint64_t address, uint32_t token)
 {
-	const uint32_t n = sge->length, right = kind == SND_REQUEST_WRITE ? SNDL_RIGHT_WRITE : SNDL_RIGHT_READ;
-	if (snd_unlikely(!ep->requester_copies || !snd_can_run_fast(ep) || ep->conn->overtaken != ep->conn->out.next || !snd_cq_is_quiet(ep->initiator_cq)) ||
+	const uint32_t n = sge->length;
+	if (snd_unlikely(ep->state != SND_QP_CONNECTED || ep->slow != 0 || ep->responder_copies || !snd_is_free(ep) || ep->conn->overtaken != ep->conn->out.next ||
+		!snd_cq_is_quiet(ep->initiator_cq, ep->object.fabric)) ||
 		(kind == SND_REQUEST_READ && snd_unlikely(ep->read_limit == 0)) ||
-		!snd_copy_words(&ep->guard, token, SNDL_RIGHT_REMOTE | right, address, sge->token, sge->buffer, n))
+		!snd_copy_words(&ep->guard, &ep->conn->far, kind == SND_REQUEST_WRITE, address, token, sge))
 		return false;
 	ep->adjustment++;
 	ep->bytes += n;
@@ -282,7 +283,7 @@ SND_FAST bool transfer_words(struct snd_endpoint *ep, uint32_t kind, uint64_t co
 
 SND_FAST bool read_fast(struct snd_endpoint *ep, uint64_t context, const snd_sge *sge, uint64_t address, uint32_t token, uint32_t flags)
 {
-	if (!ep->requester_copies || !snd_can_run_fast(ep) || snd_must_not_overtake(ep->conn) || ep->read_limit == 0 ||
+	if (ep->responder_copies || !snd_can_run_fast(ep) || snd_must_not_overtake(ep->conn) || ep->read_limit == 0 ||
 		snd_allowed(&ep->guard, sge->token, SNDL_RIGHT_LOCAL | SNDL_RIGHT_WRITE, (uint64_t)(uintptr_t)sge->buffer, sge->length) == NULL ||
 		!snd_copy_fast(&ep->guard, token, SNDL_RIGHT_REMOTE | SNDL_RIGHT_READ, address, sge->token, sge->buffer, sge->length))
 		return false;

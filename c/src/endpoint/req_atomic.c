@@ -101,7 +101,7 @@ static bool change_fast(struct snd_endpoint *ep, uint32_t kind, uint64_t context
 {
 	const struct snd_operand remote = {.token = token, .rights = SNDL_RIGHT_REMOTE | SNDL_RIGHT_ATOMIC, .peers = true, .bind = bind, .address = address};
 	uint64_t old;
-	if (!ep->requester_copies || !snd_can_run_fast(ep) || !ep->conn->peer_extended || snd_must_not_overtake(ep->conn) || ep->read_limit == 0 ||
+	if (ep->responder_copies || !snd_can_run_fast(ep) || !ep->conn->peer_extended || snd_must_not_overtake(ep->conn) || ep->read_limit == 0 ||
 		snd_allowed(&ep->guard, sge->token, SNDL_RIGHT_LOCAL | SNDL_RIGHT_WRITE, (uint64_t)(uintptr_t)sge->buffer, SIZE) == NULL ||
 		snd_change_word(&ep->guard, &remote, change, &old) != SND_NO_FAULT)
 		return false;

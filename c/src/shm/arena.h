@@ -105,4 +105,11 @@ static inline bool snd_within(uint64_t at, uint64_t n, uint64_t base, uint64_t s
 	return at >= base && n <= size && at - base <= size - n;
 }
 
+/* snd_covers is snd_within for n > 0 and a range that is in memory, so that it does not reach around the end of the addresses. */
+static inline bool snd_covers(uint64_t base, uint64_t size, uint64_t at, uint64_t n)
+{
+	uint64_t left;
+	return !__builtin_sub_overflow(size, at - base, &left) && n <= left; /* at - base is more than size if at is below base */
+}
+
 #endif

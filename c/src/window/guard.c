@@ -38,6 +38,9 @@ bool snd_cache_entry(struct snd_guard *g, uint32_t token)
 	if (e == NULL || e->adapter != g->adapter)
 		return false;
 	g->cached = e;
+	g->cached_word = e->word;
+	g->source = snd_key_with(e->word, SNDL_RIGHT_LOCAL | SNDL_RIGHT_READ);
+	g->sink = snd_key_with(e->word, SNDL_RIGHT_LOCAL | SNDL_RIGHT_WRITE);
 	return true;
 }
 
@@ -78,7 +81,7 @@ static bool are_mapped(const unsigned char *at, uint64_t n)
 static enum snd_fault check_own(struct snd_guard *g, struct checked *r, const struct snd_operand *o, uint64_t n)
 {
 	struct snd_own_entry *e = g->cached;
-	if (!e->valid || snd_word_token(e->word) != o->token || e->adapter != g->adapter) {
+	if (!snd_is_cached(g, o->token)) {
 		if (!snd_cache_entry(g, o->token))
 			return SND_FAULT_BAD_TOKEN;
 		e = g->cached;
@@ -238,9 +241,11 @@ bool snd_learn(struct snd_guard *g, struct snd_known_bind *known, struct snd_kno
 		return false;
 	}
 	unsigned char *memory = far->own != NULL ? own_memory(far->own, token, base, length) : snd_heap_at(g->arena, place.offset, length - ends);
-	if (memory == NULL || ends > length)
-		return false; /* the entry names memory outside the heap */
-	*found = (struct snd_known_bind){.word = word, .entry = e, .base = base + first, .length = length - ends, .memory = memory};
+	if (memory == NULL || ends > length || base + length < base)
+		return false; /* the entry names memory outside the heap, or a range that snd_covers does not take */
+	*found = (struct snd_known_bind){.writable = ((base + first) ^ (uintptr_t)memory) % 8 != 0 ? 0 : snd_key_with(word, SNDL_RIGHT_REMOTE | SNDL_RIGHT_WRITE),
+		.readable = snd_key_with(word, SNDL_RIGHT_REMOTE | SNDL_RIGHT_READ),
+		.word = word, .entry = e, .base = base + first, .length = length - ends, .memory = memory};
 	if (denied == 0 && (++known->others == SND_KNOWN_FOR || known->word == 0 || !snd_is_present(known)))
 		*known = *found;
 	return true;

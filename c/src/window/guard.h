@@ -36,7 +36,9 @@ struct snd_operand {
 /* snd_known_bind is a bind of the peer that a check has accepted. As long as the word of its entry is the same, so is the rest: the word
  * changes with each bind, and comes again after 2^32 of them. */
 struct snd_known_bind {
-	_Alignas(64) uint64_t word; /* 0 = none yet */
+	_Alignas(64) uint64_t writable; /* key, see snd_key_of; 0 = requests of this side cannot write with the token, or an aligned address is not one in memory */
+	uint64_t readable; /* key; 0 = they cannot read */
+	uint64_t word; /* 0 = none yet */
 	const struct snd_access_entry *entry;
 	uint64_t base, length;
 	unsigned char *memory; /* at base */
@@ -62,6 +64,8 @@ struct snd_far {
 /* snd_guard makes the guarded copies of an endpoint. */
 struct snd_guard {
 	struct snd_own_entry *cached; /* of the local token that was used last */
+	uint64_t cached_word;  /* its word then. As long as it has that word, its rights are those; a peer can make the word come again, for an entry of another adapter */
+	uint64_t source, sink; /* keys of that token, see snd_key_of; 0 = it may not be read or written */
 	snd_word *hazard;
 	struct snd_far *far; /* of the connection; NULL = none yet */
 	struct snd_arena *arena;
@@ -107,18 +111,29 @@ static inline void snd_clear_hazard(struct snd_guard *g)
 	snd_release(g->hazard, 0); /* ORDER hazard-clear: after the last copy; pairs with the load in is_drained */
 }
 
+/* snd_key_of makes a key of a token: it is never 0. */
+static inline uint64_t snd_key_of(uint32_t token) { return ~(uint64_t)token; }
+/* snd_key_with returns the key of the token of a word that has these rights, else 0. */
+static inline uint64_t snd_key_with(uint64_t word, uint32_t rights)
+{
+	return (snd_word_rights(word) & rights) == rights ? snd_key_of(snd_word_token(word)) : 0;
+}
+
+/* snd_is_cached reports whether a local token is that of the cached entry, and valid. */
+static inline bool snd_is_cached(const struct snd_guard *g, uint32_t token)
+{
+	return g->cached->word == g->cached_word && g->cached->adapter == g->adapter && snd_word_token(g->cached_word) == token && g->cached_word != 0;
+}
+
 /* snd_allowed is ENTRY-CHECK for memory of ours: it returns the entry of a token of this adapter that allows the
  * access, NULL if there is none. The fabric's lock keeps it valid. */
 SND_FAST struct snd_own_entry *snd_allowed(struct snd_guard *g, uint32_t token, uint32_t rights, uint64_t address, uint64_t n)
 {
+	if (snd_unlikely(!snd_is_cached(g, token)) && !snd_cache_entry(g, token))
+		return NULL;
 	struct snd_own_entry *e = g->cached;
-	if (snd_unlikely(!e->valid || snd_word_token(e->word) != token || e->adapter != g->adapter)) {
-		if (!snd_cache_entry(g, token))
-			return NULL;
-		e = g->cached;
-	}
 	uint64_t asked = snd_word_of(token, rights);
-	return (e->word & asked) == asked && snd_within(address, n, e->base, e->length) ? e : NULL;
+	return (e->word & asked) == asked && snd_covers(e->base, e->length, address, n) ? e : NULL;
 }
 
 /* snd_move is COPY, for a range of one part. */
@@ -148,12 +163,13 @@ SND_FAST bool snd_is_about(const struct snd_known_bind *known, uint32_t token, u
  * ORDER entry-valid: as in snd_learn. After the copy it is ENTRY-RECHECK. */
 SND_FAST bool snd_is_present(const struct snd_known_bind *known) { return snd_load(&known->entry->word) == known->word; }
 
+/* snd_is_reachable reports whether the connection has not ended, and none of its rights was revoked. ORDER hazard, conn-state: as in snd_is_open. */
+SND_FAST bool snd_is_reachable(const struct snd_far *far) { return snd_load32(far->state) == SNDL_CONN_ESTABLISHED && snd_load32(far->bar) == 0; }
+
 /* snd_known_memory returns the memory of n bytes of a known bind, NULL if it does not cover them, or the connection has ended. */
-SND_FAST unsigned char *snd_known_memory(const struct snd_guard *g, const struct snd_known_bind *known, uint64_t address, uint64_t n)
+SND_FAST unsigned char *snd_known_memory(const struct snd_far *far, const struct snd_known_bind *known, uint64_t address, uint64_t n)
 {
-	const struct snd_far *far = g->far;
-	const bool is_open = snd_load32(far->state) == SNDL_CONN_ESTABLISHED && snd_load32(far->bar) == 0; /* ORDER hazard, conn-state: as in snd_is_open */
-	return snd_likely(is_open && snd_within(address, n, known->base, known->length)) ? known->memory + (address - known->base) : NULL;
+	return snd_likely(snd_is_reachable(far) && snd_covers(known->base, known->length, address, n)) ? known->memory + (address - known->base) : NULL;
 }
 
 /* snd_copy_fast copies between memory of ours and a peer's. The caller has checked the local token; 0 = inline data. n is 1 to SND_CHUNK_BYTES. It
@@ -168,9 +184,9 @@ SND_FAST bool snd_copy_fast(struct snd_guard *g, uint32_t remote, uint32_t right
 	snd_publish_hazard(g, write ? remote : local, write ? local : remote);
 	unsigned char *memory = NULL;
 	if (snd_likely(snd_is_about(known, remote, rights) && snd_is_present(known)))
-		memory = snd_known_memory(g, known, address, n);
+		memory = snd_known_memory(g->far, known, address, n);
 	else if (snd_learn(g, known, &found, remote, rights))
-		memory = snd_known_memory(g, known = &found, address, n);
+		memory = snd_known_memory(g->far, known = &found, address, n);
 	if (snd_likely(memory != NULL)) {
 		if (write)
 			snd_move(memory, buffer, n);
@@ -184,35 +200,42 @@ SND_FAST bool snd_copy_fast(struct snd_guard *g, uint32_t remote, uint32_t right
 }
 
 #define SND_WORDS_BYTES 64u
+/* SND_HOLD makes the compiler keep an address in a register that it would compute again at each use. */
+#define SND_HOLD(address) __asm__("" : "+r"(address))
 
 /* snd_copy_words is snd_copy_fast for up to SND_WORDS_BYTES in aligned words, with a local token that was used last and a bind of the peer that
- * is known. It calls no function. */
-SND_FAST bool snd_copy_words(struct snd_guard *g, uint32_t remote, uint32_t rights, uint64_t address, uint32_t local, unsigned char *buffer, uint64_t n)
+ * is known. The keys say which rights the tokens have. far is that of the guard. It calls no function. */
+SND_FAST bool snd_copy_words(struct snd_guard *g, const struct snd_far *far, bool write, uint64_t address, uint32_t remote, const snd_sge *local)
 {
-	const bool write = (rights & SNDL_RIGHT_WRITE) != 0;
-	const uint64_t asked = snd_word_of(local, SNDL_RIGHT_LOCAL | (write ? SNDL_RIGHT_READ : SNDL_RIGHT_WRITE));
+	const uint32_t n = local->length, token = local->token;
 	const struct snd_own_entry *own = g->cached;
-	if (snd_unlikely(!own->valid || (own->word & (asked | SNDL_WORD_TOKEN_MASK)) != asked || own->adapter != g->adapter ||
-		!snd_within((uint64_t)(uintptr_t)buffer, n, own->base, own->length) || n % 8 != 0))
+	if (snd_unlikely(own->word != g->cached_word || own->adapter != g->adapter || (write ? g->source : g->sink) != snd_key_of(token) ||
+		((write ? address : (uintptr_t)local->buffer) | n) % 8 != 0 ||
+		!snd_covers(own->base, own->length, (uint64_t)(uintptr_t)local->buffer, n)))
 		return false;
-	const struct snd_known_bind *known = &g->far->known[remote % SND_KNOWN_BINDS];
-	if (snd_unlikely(!snd_is_about(known, remote, rights)))
+	const struct snd_known_bind *known = &far->known[remote % SND_KNOWN_BINDS];
+	SND_HOLD(known);
+	if (snd_unlikely((write ? known->writable : known->readable) != snd_key_of(remote)))
 		return false;
 	bool ok = false;
-	snd_publish_hazard(g, write ? remote : local, write ? local : remote);
-	unsigned char *memory = snd_likely(snd_is_present(known)) ? snd_known_memory(g, known, address, n) : NULL;
-	unsigned char *to = write ? memory : buffer;
-	const unsigned char *from = write ? buffer : memory;
-	if (snd_likely(memory != NULL && (uintptr_t)to % 8 == 0 && (uintptr_t)to - (uintptr_t)from >= n)) { /* from the first byte on; the two may overlap */
-		uint64_t at = 0;
-		do { /* COPY */
-			uint64_t v;
-			memcpy(&v, from + at, 8);
-			snd_release((snd_word *)(void *)(to + at), v);
-			at += 8;
-		} while (at != n);
+	snd_publish_hazard(g, write ? remote : token, write ? token : remote);
+	if (snd_likely(snd_is_present(known) && snd_is_reachable(far) && snd_covers(known->base, known->length, address, n))) {
+		unsigned char *memory = known->memory + (address - known->base), *to = write ? memory : local->buffer;
+		const unsigned char *from = write ? local->buffer : memory;
+		uint64_t v;
+		if (snd_likely(n == 8)) { /* COPY */
+			memcpy(&v, from, 8);
+			snd_release((snd_word *)(void *)to, v);
+			ok = true;
+		} else if ((uintptr_t)to - (uintptr_t)from >= n) { /* from the first byte on; the two may overlap */
+			for (uint64_t at = 0; at != n; at += 8) {
+				memcpy(&v, from + at, 8);
+				snd_release((snd_word *)(void *)(to + at), v);
+			}
+			ok = true;
+		}
 		snd_fence_after_copy();
-		ok = snd_is_present(known); /* ENTRY-RECHECK, as in snd_copy_fast */
+		ok = ok && snd_is_present(known); /* ENTRY-RECHECK, as in snd_copy_fast */
 	}
 	snd_clear_hazard(g);
 	return ok;

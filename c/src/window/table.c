@@ -109,7 +109,6 @@ snd_status snd_take_entry(struct snd_table *t, struct snd_own_entry **e, const c
 	uint32_t index = t->free[t->free_head++ & (t->free_size - 1)];
 	*e = &t->own[index / SNDL_WINDOW_BLOCK_ENTRIES][index % SNDL_WINDOW_BLOCK_ENTRIES];
 	(*e)->word = 0;
-	(*e)->valid = false;
 	(*e)->taken = true;
 	(*e)->invalidates = NULL;
 	(*e)->window = NULL;
@@ -175,16 +174,15 @@ void snd_bind_entry(struct snd_own_entry *e, uint32_t token, uint32_t bind, uint
 	snd_release32(&s->ends, e->place.head << SNDL_ENDS_HEAD_SHIFT | e->place.tail << SNDL_ENDS_TAIL_SHIFT);
 	snd_release(&s->owner, e->adapter);
 	snd_release(&s->scope, e->scope);
-	e->word = bound_word(token, bind, rights);
-	e->valid = true;
-	snd_release(&s->word, e->word | SND_WORD_VALID); /* ENTRY-BIND. ORDER entry-valid: pairs with the loads in check_peer, snd_learn and snd_is_present */
+	e->word = bound_word(token, bind, rights) | SND_WORD_VALID;
+	snd_release(&s->word, e->word); /* ENTRY-BIND. ORDER entry-valid: pairs with the loads in check_peer, snd_learn and snd_is_present */
 }
 
 uint32_t snd_revoke(struct snd_own_entry *e)
 {
-	if (!e->valid)
+	if (!snd_is_valid(e))
 		return 0;
-	e->valid = false;
+	e->word &= ~SND_WORD_VALID;
 	/* ENTRY-INVALIDATE. ORDER hazard: this store, then the loads of is_drained; pairs with the store of
 	 * snd_publish_hazard and the loads that follow it. ORDER entry-recheck: pairs with the loads after a copy. */
 	snd_store_full(&e->entry->word, e->word & ~(SNDL_WORD_RIGHTS_MASK << SNDL_WORD_RIGHTS_SHIFT));

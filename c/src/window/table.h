@@ -15,7 +15,7 @@ struct snd_location {
 /* snd_own_entry is the private record of one entry. A peer can write anything into the shared entry, so
  * the owner never relies on what it reads there, apart from binds. */
 struct snd_own_entry {
-	uint64_t word; /* of the latest bind, without the valid bit; 0 = none yet */
+	uint64_t word; /* of the latest bind, with the valid bit while its token is valid; 0 = none yet */
 	unsigned char *memory;
 	uint64_t base; /* address of memory[0] for requests */
 	uint64_t length; /* 0 if mapped is not */
@@ -28,7 +28,6 @@ struct snd_own_entry {
 	struct snd_access_entry *entry;
 	uint32_t index;
 	uint32_t bind_base;
-	bool valid;
 	bool taken;
 };
 
@@ -48,6 +47,7 @@ static inline uint32_t snd_word_rights(uint64_t word) { return (uint32_t)(word >
 static inline uint64_t snd_word_of(uint32_t token, uint32_t rights) { return (uint64_t)rights << SNDL_WORD_RIGHTS_SHIFT | token; }
 #define SND_WORD_VALID (SNDL_WORD_VALID_MASK << SNDL_WORD_VALID_SHIFT)
 
+static inline bool snd_is_valid(const struct snd_own_entry *e) { return (e->word & SND_WORD_VALID) != 0; }
 static inline uint64_t snd_length_of(const struct snd_own_entry *e) { return e->mapped != 0 ? e->mapped : e->length; }
 
 /* snd_table_new returns the table of the member of a slot, NULL if there is no memory. */
@@ -86,7 +86,7 @@ static inline struct snd_own_entry *snd_lookup(const struct snd_table *t, uint32
 	if (block == NULL)
 		return NULL;
 	struct snd_own_entry *e = &block[index % SNDL_WINDOW_BLOCK_ENTRIES];
-	return e->valid && snd_word_token(e->word) == token ? e : NULL;
+	return snd_is_valid(e) && snd_word_token(e->word) == token ? e : NULL;
 }
 
 #endif
