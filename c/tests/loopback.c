@@ -1,6 +1,8 @@
 /* Two endpoints of one process, one thread, and no engine: polls of one endpoint drive the other one, too. */
 #include <stdbool.h>
 
+#include "endpoint/mr.h"
+#include "shm/member.h"
 #include "two_members.h"
 
 enum { SIZE = 1 << 17, SMALL = 8, MAX_POLLS = 64 };
@@ -99,7 +101,7 @@ static void transfer(snd_srq *srq, uint32_t n)
 	}
 }
 
-static void test_with(snd_executor executor, bool has_srq)
+static snd_srq *open_all(snd_executor executor, bool has_srq)
 {
 	snd_srq *srq = NULL;
 	OK(snd_fabric_create(0, UINT64_C(1) << 28, &(snd_fabric_options){.threading = SND_THREAD_DOMAIN, .progress = SND_PROGRESS_MANUAL, .executor = executor}, &a.fabric));
@@ -113,11 +115,42 @@ static void test_with(snd_executor executor, bool has_srq)
 	connect_sides(srq);
 	make_region(a.adapter, &mine);
 	make_region(b.adapter, &theirs);
+	return srq;
+}
+
+static void test_with(snd_executor executor, bool has_srq)
+{
+	snd_srq *srq = open_all(executor, has_srq);
 	for (uint32_t n = SMALL; n <= SIZE; n *= 4)
 		transfer(srq, n);
 	disconnect_members();
 	free_region(mine);
 	free_region(theirs);
+	OK(snd_fabric_close(a.fabric));
+}
+
+/* A third process stores the word of an ended region of private memory again: that memory is the program's. */
+static void test_lie(void)
+{
+	static unsigned char memory[SIZE];
+	snd_mr *ended;
+	open_all(SND_EXECUTOR_AUTO, false);
+	OK(snd_mr_register(b.adapter, memory, SIZE, SND_ALLOW_REMOTE_WRITE, &ended));
+	const snd_sge s = {snd_mr_buffer(mine), 8, snd_mr_local_token(mine)};
+	const uint64_t address = snd_mr_address(ended);
+	const uint32_t token = snd_mr_remote_token(ended);
+	OK(snd_endpoint_write(a.ep, 1, &s, 1, address, token, 0));
+	want(a.cq, SND_REQUEST_WRITE, 1);
+	struct snd_access_entry *e = ended->region.i.remote->entry;
+	const uint64_t word = snd_load(&e->word);
+	OK(snd_mr_close(ended, SECOND));
+	memset(memory, 0x33, SIZE);
+	snd_store_full(&e->word, word);
+	OK(snd_endpoint_write(a.ep, 2, &s, 1, address, token, 0));
+	snd_result r;
+	while (snd_cq_poll(a.cq, &r, 1) == 0) {
+	}
+	CHECK(r.status == SND_ACCESS_VIOLATION && memory[0] == 0x33);
 	OK(snd_fabric_close(a.fabric));
 }
 
@@ -127,5 +160,6 @@ int main(void)
 		is_private = i % 2 == 1;
 		test_with(i / 2 % 2 == 0 ? SND_EXECUTOR_AUTO : SND_EXECUTOR_TARGET, i / 4 == 1);
 	}
+	test_lie();
 	return 0;
 }

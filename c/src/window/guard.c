@@ -246,7 +246,8 @@ bool snd_learn(struct snd_guard *g, struct snd_known_bind *known, struct snd_kno
 	*found = (struct snd_known_bind){.writable = ((base + first) ^ (uintptr_t)memory) % 8 != 0 ? 0 : snd_key_with(word, SNDL_RIGHT_REMOTE | SNDL_RIGHT_WRITE),
 		.readable = snd_key_with(word, SNDL_RIGHT_REMOTE | SNDL_RIGHT_READ),
 		.word = word, .entry = e, .base = base + first, .length = length - ends, .memory = memory};
-	if (denied == 0 && (++known->others == SND_KNOWN_FOR || known->word == 0 || !snd_is_present(known)))
+	/* A third process can make the shared word come again: it must not be what private memory depends on. */
+	if (denied == 0 && far->own == NULL && (++known->others == SND_KNOWN_FOR || known->word == 0 || !snd_is_present(known)))
 		*known = *found;
 	return true;
 }
