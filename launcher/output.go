@@ -9,7 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"golang.org/x/sys/unix"
+	"github.com/softnd/softnd/internal/linux"
 )
 
 // Output selects the destinations and the format of the ranks' output. The zero value is
@@ -67,7 +67,7 @@ func newSink(cfg *Config, w io.Writer, onErr func(error)) *sink {
 		times: cfg.Output.Timestamps,
 	}}
 	s.eager = s.format.isRaw() && cfg.ranks() == 1
-	if !s.format.json && IsTerminal(w) {
+	if !s.format.json && linux.IsTerminal(w) {
 		// Programs show progress with carriage returns, which has to appear before the next line
 		// feed.
 		s.ends = "\n\r"
@@ -94,24 +94,6 @@ func sameFile(a, b io.Writer) bool {
 	ia, err := fa.Stat()
 	ib, err2 := fb.Stat()
 	return err == nil && err2 == nil && os.SameFile(ia, ib)
-}
-
-// IsTerminal reports whether w is a terminal.
-func IsTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	conn, err := f.SyscallConn()
-	if err != nil {
-		return false
-	}
-	terminal := false
-	_ = conn.Control(func(fd uintptr) {
-		_, err := unix.IoctlGetTermios(int(fd), unix.TCGETS)
-		terminal = err == nil
-	})
-	return terminal
 }
 
 // streamNames are the names of a rank's two streams in JSON Lines. fileEndings are the endings of

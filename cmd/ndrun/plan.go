@@ -10,6 +10,7 @@ import (
 
 	"github.com/softnd/softnd"
 	"github.com/softnd/softnd/cmd/internal/verbs"
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/launcher"
 )
 
@@ -31,7 +32,7 @@ type plannedRank struct {
 
 // makePlan looks up all programs of the command line. It starts nothing.
 func makePlan(c *command) (*plan, error) {
-	p := &plan{command: c, terminal: launcher.IsTerminal(os.Stdout) && !c.output.jsonLines}
+	p := &plan{command: c, terminal: linux.IsTerminal(os.Stdout) && !c.output.jsonLines}
 	wrappers, err := c.findWrappers()
 	if err != nil {
 		return nil, err
