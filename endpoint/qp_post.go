@@ -73,40 +73,57 @@ func (ep *queuePair) WriteImmediate(reqCtx uint64, sge nd.SGL, remoteAddress uin
 }
 
 // Write posts a copy of the bytes in sge to the peer's memory at remoteAddress. It calls no function for a Write of one word, if the
-// endpoint knows both tokens already.
+// endpoint knows both tokens already: the conditions of the short path are those of canRunFast, copyWouldOvertake, canPublish and Connected.
+// It loads what they compare before each of them, because the compiler makes much better code of a condition without inlined calls.
 func (ep *queuePair) Write(reqCtx uint64, sge nd.SGL, remoteAddress uint64, remoteToken nd.Token, flags nd.OpFlags) error {
+	if flags == 0 && len(sge.More) == 0 && len(sge.First.Buffer) == 8 && remoteAddress%8 == 0 && ep.mu.LockBiased() {
+		done, q, guard := false, ep.sq.cq, ep.guard
+		state, freed, mustLock := ep.stateWord.Load(), ep.sq.slots.freed.Load(), q.mustLock.Load()
+		if state == uint32(connected) && ep.sq.completed == ep.sq.posted && ep.sq.slotsTaken-freed < ep.sq.depth && ep.requesterCopies &&
+			q.soleEndpoint == ep && !mustLock {
+			c, peer := ep.conn, &ep.conn.guardPeer
+			published, tail, head := c.out.Published(), q.tail.Load(), q.head.Load() // ORDER queue-head: pairs with the store in pop
+			bind, source := peer.Known(remoteToken), shm.AddressOf(sge.First.Buffer)
+			hasWord, hasSource := bind.HasWord(remoteToken, remoteAddress), guard.HasSource(sge.First.Token, source)
+			if c.overtaken == published && tail-head != uint64(len(q.entries)) && hasWord && hasSource {
+				p, isSame := guard.Publish(remoteToken, sge.First.Token)
+				isPresent, state, disconnecting := bind.IsPresent(), peer.State.Load(), peer.Disconnecting.Load() // ORDER hazard: as in Connected
+				if isPresent && isSame && p != nil && state == peer.Established && disconnecting == 0 {
+					bind.PutWord(remoteAddress, sge.First.Buffer)
+					done = bind.IsPresent()
+				}
+				if done = guard.End(p, done); done { // then as in completeFast
+					ep.sq.slotsTaken++
+					result := q.prepareSlot(tail, head, &ep.sq.slots)
+					result.header, result.request = uint64(nd.RequestWrite)|8<<32, reqCtx
+					asym.StoreRelease(&q.tail, tail+1) // ORDER queue-tail: pairs with the load in pop
+					asym.Light()                       // ORDER asleep: between the store of the result and the load in Wake
+					q.provider.waiters.Wake()
+				}
+			}
+		}
+		if done {
+			ep.mu.Unlock()
+			return nil
+		}
+		return ep.writeAny(reqCtx, &sge, remoteAddress, remoteToken, flags, true)
+	}
+	return ep.writeAny(reqCtx, &sge, remoteAddress, remoteToken, flags, false)
+}
+
+// writeAny is Write of any length. hasLock says that the caller has locked ep.mu, for a small Write.
+func (ep *queuePair) writeAny(reqCtx uint64, sge *nd.SGL, remoteAddress uint64, remoteToken nd.Token, flags nd.OpFlags, hasLock bool) error {
 	if flags&^fastFlags == 0 && len(sge.More) == 0 && uint(len(sge.First.Buffer))-1 < smallTransfer {
-		if !ep.mu.LockBiased() {
+		if !hasLock && !ep.mu.LockBiased() {
 			ep.mu.Lock()
 		}
 		done := false
 		// The Write must not overtake a message whose data the peer has not taken out of the ring yet.
 		if ep.canRunFast() && !ep.conn.copyWouldOvertake() {
-			q, peer := ep.sq.cq, &ep.conn.guardPeer
-			tail, head := q.tail.Load(), q.head.Load() // ORDER queue-head: pairs with the store in pop
-			if flags == 0 && len(sge.First.Buffer) == 8 && ep.requesterCopies && q.canPublish(ep, tail, head) {
-				if bind := ep.guard.KnownWrite(peer, remoteToken, sge.First.Token); bind != nil && remoteAddress%8 == 0 {
-					p, word := ep.guard.Publish(remoteToken, sge.First.Token)
-					to := bind.Word(remoteAddress)
-					if !p.AllowsSource(word, sge.First.Token, sge.First.Buffer) || !peer.Connected() {
-						to = nil
-					}
-					if done = ep.guard.PutWord(bind, p, to, sge.First.Buffer); done {
-						ep.sq.slotsTaken++
-						result := q.prepareSlot(tail, head, &ep.sq.slots)
-						result.header, result.request = uint64(nd.RequestWrite)|8<<32, reqCtx
-						asym.StoreRelease(&q.tail, tail+1) // ORDER queue-tail: pairs with the load in pop
-						asym.Light()                       // ORDER asleep: between the store of the result and the load in Wake
-						q.provider.waiters.Wake()
-					}
-				}
-			}
-			switch {
-			case done:
-			case !ep.requesterCopies || ep.unreachable == remoteToken && remoteToken != 0:
+			if !ep.requesterCopies || ep.unreachable == remoteToken && remoteToken != 0 {
 				done = ep.pushWriteFast(reqCtx, &sge.First, remoteAddress, remoteToken, flags)
-			default:
-				switch ep.guard.Put(peer, &sge.First, remoteAddress, remoteToken) {
+			} else {
+				switch ep.guard.Put(&ep.conn.guardPeer, &sge.First, remoteAddress, remoteToken) {
 				case window.NoFault:
 					if flags&nd.SilentSuccess != 0 {
 						ep.succeedSilently(nd.RequestWrite, len(sge.First.Buffer))
@@ -124,7 +141,7 @@ func (ep *queuePair) Write(reqCtx uint64, sge nd.SGL, remoteAddress uint64, remo
 			return nil
 		}
 	}
-	return ep.submitOnError(ep.postTransfer(transfer{op: "write", kind: nd.RequestWrite, remoteAddress: remoteAddress, remoteToken: remoteToken}, reqCtx, &sge, flags))
+	return ep.submitOnError(ep.postTransfer(transfer{op: "write", kind: nd.RequestWrite, remoteAddress: remoteAddress, remoteToken: remoteToken}, reqCtx, sge, flags))
 }
 
 // Read posts a copy of the peer's memory at remoteAddress into the bytes of sge.

@@ -76,16 +76,8 @@ func changeWord(mem []byte, t nd.RequestType, operand, swap uint64) (old uint64,
 	return operand, true
 }
 
-// wordAt returns the word at an offset of mem, nil if it is not aligned or not within mem.
-func wordAt(mem []byte, offset uint64) *atomic.Uint64 {
-	at := uintptr(unsafe.Pointer(unsafe.SliceData(mem))) + uintptr(offset)
-	if offset > uint64(len(mem))-8 || len(mem) < 8 || at%8 != 0 {
-		return nil
-	}
-	return (*atomic.Uint64)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(mem)), offset))
-}
-
-// copyOneWord copies the 8 bytes of source.
-func copyOneWord(to *atomic.Uint64, source []byte) {
-	asym.StoreRelease(to, *(*uint64)(unsafe.Pointer(unsafe.SliceData(source))))
+// copyOneWord copies the 8 bytes of source to an offset of mem. The sink is aligned, and within mem.
+func copyOneWord(mem []byte, offset uint64, source []byte) {
+	sink := (*atomic.Uint64)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(mem)), offset))
+	asym.StoreRelease(sink, *(*uint64)(unsafe.Pointer(unsafe.SliceData(source))))
 }

@@ -35,7 +35,12 @@ type Guard struct {
 	lastEntry     *ownEntry      // of the token of this domain that was used last; never nil
 	sharedHazard  *atomic.Uint64 // in the arena, for the peers that own tokens
 	privateHazard atomic.Uint64  // for this domain: a peer could clear the other
-	_             [16]byte       // so that a guard fills a cache line
+
+	// Of lastEntry, when it was found. As long as its word is source, so is the rest of the bind.
+	source      entryWord // 0 = local requests cannot read with its token
+	sourceBase  uint64    // address of the first byte
+	sourceWords uint64    // how many addresses from there on are those of 8 bytes that the token covers
+	_           [8]byte   // so that a guard fills cache lines
 }
 
 // NewGuard returns a guard for tokens of domain d and of peers. hazard is the guard's hazard word
@@ -95,7 +100,7 @@ func (g *Guard) Copy(sink, source *Operand, n uint64) (moved uint64, sinkFault, 
 
 // publishHazard is HAZARD-PUBLISH.
 func (g *Guard) publishHazard(hazard uint64) {
-	// ORDER hazard: the exchange of the shared word, then the loads of check, of putOrGet, or of the steps before PutWord; pairs with the
+	// ORDER hazard: the exchange of the shared word, then the loads of check, of putOrGet, or of IsPresent and Publish; pairs with the
 	// exchange of ownEntry.revoke and the loads of Domain.drained. Either the owner sees
 	// the hazard, or we see that the token is invalid.
 	asym.StoreRelease(&g.privateHazard, hazard)
@@ -166,11 +171,14 @@ func (g *Guard) checkOwn(r *checkedRange, o *Operand, n uint64) Fault {
 // findEntry stores the entry of a token in lastEntry. It returns false, and changes nothing, if the
 // token is not valid in this domain. An entry never changes its domain.
 func (g *Guard) findEntry(token nd.Token) bool {
-	e, p, _ := g.domain.table.lookup(token)
+	e, p, word := g.domain.table.lookup(token)
 	if p == nil || p.adapter != g.domain.Adapter {
 		return false
 	}
-	g.lastEntry = e
+	g.lastEntry, g.source = e, 0
+	if word.allows(token, Local|Read) {
+		g.source, g.sourceBase, g.sourceWords = word, p.base, wordsIn(uint64(len(p.mem)))
+	}
 	return true
 }
 

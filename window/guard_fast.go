@@ -3,8 +3,6 @@ package window
 // TWIN c/src/window/guard.h.
 
 import (
-	"sync/atomic"
-
 	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/internal/testkit/failpoint"
 	"github.com/softnd/softnd/nd"
@@ -47,7 +45,7 @@ func (g *Guard) putOrGet(peer *Peer, sge *nd.SGE, remoteAddress uint64, remoteTo
 	// ENTRY-CHECK and ENTRY-FIELDS. The known fields are the bind's while its word is in the entry.
 	known := &peer.known[remoteToken%knownBinds]
 	e, word, base, mem := known.entry, known.word, known.base, known.mem
-	if !word.validAndAllows(remoteToken, rights) || !known.isPresent() {
+	if !word.validAndAllows(remoteToken, rights) || !known.IsPresent() {
 		if e, word, base, mem, f = g.learn(known, peer, remoteToken, rights); f != NoFault {
 			g.clearHazard()
 			return f
@@ -85,54 +83,58 @@ func (g *Guard) putOrGet(peer *Peer, sge *nd.SGE, remoteAddress uint64, remoteTo
 // so small that the compiler inlines it into the post, which then calls no function. If a step refuses, the caller calls Put, which may find
 // that the word is written.
 
-// KnownWrite returns the bind of a peer's token that allows Writes, nil if it is not known, or if the local token is not the one that was used last.
-func (g *Guard) KnownWrite(p *Peer, token, localToken nd.Token) *knownBind {
-	if k := &p.known[token%knownBinds]; k.word.validAndAllows(token, Remote|Write) && g.lastEntry.hasToken(localToken) {
-		return k
-	}
-	return nil
+// Known returns the place of the bind of a peer's token, if it is known.
+func (p *Peer) Known(token nd.Token) *knownBind { return &p.known[token%knownBinds] }
+
+// HasWord reports whether a Write with a token can store 8 bytes at an address, a multiple of 8, while IsPresent. A bind without the right,
+// or whose memory is aligned otherwise, has no words.
+func (k *knownBind) HasWord(token nd.Token, address uint64) bool {
+	return k.word.token() == token && address-k.base < k.words
 }
 
-// Publish is HAZARD-PUBLISH. It returns the permissions and the word of the local token that was used last.
-func (g *Guard) Publish(remoteToken, localToken nd.Token) (*permissions, entryWord) {
+// HasSource reports whether a local token was used last, and local requests can read 8 bytes at an address with it, while Publish finds the bind.
+func (g *Guard) HasSource(token nd.Token, address uint64) bool {
+	return g.source.token() == token && address-g.sourceBase < g.sourceWords
+}
+
+// Publish is HAZARD-PUBLISH, and ENTRY-CHECK of the local token: it returns the permissions of HasSource, nil if the token is invalid, and
+// whether they are still those of that bind.
+func (g *Guard) Publish(remoteToken, localToken nd.Token) (p *permissions, isSame bool) {
 	g.publishHazard(makeHazard(remoteToken, localToken))
-	return g.lastEntry.load()
+	p, word := g.lastEntry.load()
+	return p, word == g.source
 }
 
-// Word is ENTRY-CHECK and ENTRY-FIELDS of the peer's token: it returns the word at an address, nil if it is not aligned, or not of the bind.
-func (k *knownBind) Word(address uint64) *atomic.Uint64 {
-	if !k.isPresent() {
-		return nil
+// IsPresent reports whether the entry has the bind. It is ENTRY-CHECK and ENTRY-FIELDS of the peer's token, and after the copy ENTRY-RECHECK.
+func (k *knownBind) IsPresent() bool {
+	// ORDER entry-valid: pairs with the store in ownEntry.bind. ORDER entry-recheck: after the copy; pairs with the exchange in ownEntry.revoke
+	return entryWord(k.entry.word.Load()) == k.word
+}
+
+// PutWord is COPY of the 8 bytes of source to an address of HasWord.
+func (k *knownBind) PutWord(address uint64, source []byte) {
+	if failpoint.Enabled {
+		failpoint.Reach(failpoint.EntryChecked)
 	}
-	return wordAt(k.mem, address-k.base)
+	copyOneWord(k.mem, address-k.base, source)
+	if failpoint.Enabled {
+		failpoint.Reach(failpoint.ChunkCopied)
+	}
 }
 
-// AllowsSource is ENTRY-CHECK of the local token: it reports whether the 8 bytes of source can be read.
-func (p *permissions) AllowsSource(word entryWord, token nd.Token, source []byte) bool {
-	return p.allows(word, token, Local|Read, shm.AddressOf(source), 8)
-}
-
-// PutWord is COPY and ENTRY-RECHECK, unless a check has refused: then to is nil. In any case it is HAZARD-CLEAR.
-func (g *Guard) PutWord(k *knownBind, p *permissions, to *atomic.Uint64, source []byte) (ok bool) {
-	if to != nil {
-		if failpoint.Enabled {
-			failpoint.Reach(failpoint.EntryChecked)
-		}
-		copyOneWord(to, source)
-		if failpoint.Enabled {
-			failpoint.Reach(failpoint.ChunkCopied)
-		}
-		// ORDER entry-recheck: after the copy; pairs with the exchange in ownEntry.revoke
-		ok = k.isPresent() && g.lastEntry.permissions.Load() == p
-		if ok {
-			if failpoint.Enabled {
-				failpoint.Reach(failpoint.EntryRechecked)
-			}
-		}
+// End is ENTRY-RECHECK of the local token, for the permissions of Publish, and HAZARD-CLEAR. It reports whether the request has succeeded;
+// isDone says whether it has so far.
+func (g *Guard) End(p *permissions, isDone bool) bool {
+	isSame := g.lastEntry.permissions.Load() == p // ORDER entry-recheck: as in IsPresent
+	if failpoint.Enabled && isDone && isSame {
+		failpoint.Reach(failpoint.EntryRechecked)
 	}
 	g.clearHazard()
-	return ok
+	return isDone && isSame
 }
+
+// wordsIn returns how many addresses in n bytes are those of 8 bytes.
+func wordsIn(n uint64) uint64 { return max(n, 7) - 7 }
 
 // learn returns the bind of a peer's token that has these rights, if all of its memory can be reached. It puts the bind in the place
 // of known if that has ended, or if many requests have used others. The hazard is published.
@@ -153,8 +155,11 @@ func (g *Guard) learn(known *knownBind, peer *Peer, token nd.Token, rights Right
 	if mem = g.arena.HeapBytes(offset, length); mem == nil {
 		return nil, 0, 0, nil, faultUnspecified // the entry names memory outside the heap
 	}
-	if known.others++; known.others == knownFor || known.word == 0 || !known.isPresent() {
+	if known.others++; known.others == knownFor || known.word == 0 || !known.IsPresent() {
 		*known = knownBind{word: word, entry: e, base: base, mem: mem}
+		if word.allows(token, Remote|Write) && (base-shm.AddressOf(mem))%8 == 0 && base+length >= base {
+			known.words = wordsIn(uint64(len(mem)))
+		}
 	}
 	return e, word, base, mem, NoFault
 }

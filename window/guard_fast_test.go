@@ -135,16 +135,17 @@ func (d *fastPath) word(t testing.TB, allowed bool, to *Peer, remote nd.Token, a
 
 // putWord takes the steps of queuePair.Write of package endpoint.
 func (d *fastPath) putWord(to *Peer, remote nd.Token, address uint64, local nd.Token, source []byte) bool {
-	g, bind := d.guard, d.guard.KnownWrite(to, remote, local)
-	if bind == nil {
+	g, bind := d.guard, to.Known(remote)
+	if address%8 != 0 || !bind.HasWord(remote, address) || !g.HasSource(local, shm.AddressOf(source)) {
 		return false
 	}
-	p, own := g.Publish(remote, local)
-	word := bind.Word(address)
-	if !p.AllowsSource(own, local, source) || !to.Connected() {
-		word = nil
+	p, isSame := g.Publish(remote, local)
+	done := false
+	if p != nil && isSame && bind.IsPresent() && to.Connected() {
+		bind.PutWord(address, source)
+		done = bind.IsPresent()
 	}
-	return g.PutWord(bind, p, word, source)
+	return g.End(p, done)
 }
 
 // isWhole reports whether all memory that the entry of a token names is in the heap. If a lie makes it longer, Put and Get leave the
@@ -354,6 +355,7 @@ func FuzzFastPath(f *testing.F) {
 	f.Add(entryOf(all, base, 4096, offset), uint32(9), base, uint32(0), uint32(8), byte(fullToken), byte(makeValid|makeOurs))
 	f.Add(entryOf(all, base, 4096, offset), uint32(9), uint64(5), uint32(ChunkSize), uint32(47), byte(readOnlyToken), byte(makeValid|makeOurs|makeScope|makeNear))
 	f.Add(entryOf(all, math.MaxUint64-7, 8, offset), uint32(9), uint64(0), uint32(ChunkSize), uint32(8), byte(fullToken), byte(makeValid|makeOurs|makeNear))
+	f.Add(entryOf(all, math.MaxUint64-7, 80, offset), uint32(9), uint64(8), uint32(ChunkSize), uint32(7), byte(fullToken), byte(makeValid|makeOurs|makeNear))
 	f.Add(entryOf(all, math.MaxUint64-7, 80, 1<<40), uint32(1<<20|9), uint64(3), uint32(2*ChunkSize-8), uint32(9), byte(staleToken), byte(makeValid|makeOurs|makeNear|makeArena))
 	f.Add(entryOf(all, base, math.MaxUint64, a.Info().Size-4), uint32(1<<20|9), uint64(0), uint32(ChunkSize), uint32(8), byte(fullToken), byte(makeValid|makeOurs|makeNear))
 	f.Add(entryOf(all, base, 4096, offset), uint32(9), base, uint32(ChunkSize), uint32(8), byte(fullToken), byte(makeValid|makeOurs|disconnect))

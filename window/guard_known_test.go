@@ -63,31 +63,48 @@ func TestPutWordChecksAgain(t *testing.T) {
 	if f := d.guard.Put(to, &nd.SGE{Buffer: source, Token: local}, shm.AddressOf(mem), token); f != NoFault {
 		t.Fatal(f)
 	}
-	known := d.guard.KnownWrite(to, token, local)
-	if d.guard.KnownWrite(to, token, d.tokens[readOnlyToken]) != nil {
-		t.Error("a local token that was not used last is taken for that one")
-	}
-	for offset, want := range map[uint64]bool{0: true, 8: true, 4: false, 12: false, 13: false, 16: false, 20: false, math.MaxUint64: false, math.MaxUint64 - 7: false} {
-		if got := known.Word(shm.AddressOf(mem) + offset); (got != nil) != want {
-			t.Errorf("the word at %d is found: %v", int64(offset), got != nil)
+	known := to.Known(token)
+	for offset, want := range map[uint64]bool{0: true, 8: true, 12: true, 13: false, 16: false, 20: false, math.MaxUint64: false, math.MaxUint64 - 7: false} {
+		if got := known.HasWord(token, shm.AddressOf(mem)+offset); got != want {
+			t.Errorf("the word at %d is found: %v", int64(offset), got)
+		}
+		if got := d.guard.HasSource(local, shm.AddressOf(d.registered)+offset); got != (int64(offset) >= 0) {
+			t.Errorf("the source at %d is allowed: %v", int64(offset), got)
 		}
 	}
+	if known.HasWord(token+1<<indexBits, shm.AddressOf(mem)) || d.guard.HasSource(local+1<<indexBits, shm.AddressOf(d.registered)) {
+		t.Error("another token is taken for the known one")
+	}
 	short := bind(t, owner.window(t), r, mem[:4], Write, 7, false)
-	if f := d.guard.Put(to, &nd.SGE{Buffer: source[:4], Token: local}, shm.AddressOf(mem), short); f != NoFault || d.guard.KnownWrite(to, short, local).Word(shm.AddressOf(mem)) != nil {
+	if f := d.guard.Put(to, &nd.SGE{Buffer: source[:4], Token: local}, shm.AddressOf(mem), short); f != NoFault || to.Known(short).HasWord(short, shm.AddressOf(mem)) {
 		t.Errorf("a word of 4 bytes: %v", f)
 	}
-	p, _ := d.guard.Publish(token, local)
-	word := known.Word(shm.AddressOf(mem))
-	if !d.guard.PutWord(known, p, word, source) || d.guard.PutWord(known, nil, word, source) || d.guard.PutWord(known, p, nil, source) {
-		t.Error("PutWord with and without the permissions of the local token, and without a word")
+	write := func(end *permissions) (present, ok bool) {
+		present = known.IsPresent()
+		p, isSame := d.guard.Publish(token, local)
+		if p == nil || !isSame {
+			t.Error("Publish does not find the local token")
+		}
+		known.PutWord(shm.AddressOf(mem), source)
+		if end == nil {
+			end = p
+		}
+		return present, d.guard.End(end, known.IsPresent())
+	}
+	if present, ok := write(nil); !present || !ok {
+		t.Errorf("a Write of a valid token: %v, %v", present, ok)
+	}
+	if _, ok := write(new(permissions)); ok {
+		t.Error("a Write succeeds whose local token was revoked meanwhile")
 	}
 	d.guard.Publish(token, local)
 	if _, done, ok := w.Invalidate(7); !ok || done {
 		t.Errorf("Invalidate: %v, drained %v", ok, done)
 	}
-	if known.Word(shm.AddressOf(mem)) != nil || d.guard.PutWord(known, p, word, source) {
-		t.Error("the invalid token is used")
+	if known.IsPresent() {
+		t.Error("the invalid token is present")
 	}
+	d.guard.End(nil, false)
 	if !w.Release() {
 		t.Error("the token is not drained")
 	}

@@ -57,14 +57,9 @@ type knownBind struct {
 	word   entryWord // 0 = none yet
 	entry  *accessEntry
 	base   uint64 // address of mem[0]
+	words  uint64 // how many addresses from base on are those of 8 bytes that a Write of one word can store; 0 = it cannot
 	mem    []byte
-	others uint64  // requests with another token
-	_      [8]byte // so that a shift finds it
-}
-
-// isPresent reports whether the entry has the bind.
-func (k *knownBind) isPresent() bool {
-	return entryWord(k.entry.word.Load()) == k.word // ORDER entry-valid: pairs with the store in ownEntry.bind
+	others uint64 // requests with another token
 }
 
 // Connected reports whether neither side has ended the connection.

@@ -164,7 +164,7 @@ func (e *ownEntry) bind(p *permissions) {
 	asym.StoreRelease(&e.word, uint64(word))
 	asym.StoreReleasePointer(&e.permissions, p)
 	failpoint.Reach(failpoint.EntryFilled)
-	// ORDER entry-valid: pairs with the loads in Guard.checkPeer, Guard.putOrGet and knownBind.isPresent
+	// ORDER entry-valid: pairs with the loads in Guard.checkPeer, Guard.putOrGet and knownBind.IsPresent
 	asym.StoreRelease(&s.word, uint64(word|validBit))
 	failpoint.Reach(failpoint.EntryBound)
 }
@@ -177,7 +177,7 @@ func (e *ownEntry) revoke() nd.Token {
 	failpoint.Reach(failpoint.PermissionsRevoked)
 	// ENTRY-INVALIDATE. ORDER hazard: this exchange, then the loads of Domain.drained;
 	// pairs with the exchange of Guard.publishHazard and the loads that follow it.
-	// ORDER entry-recheck: pairs with the loads in checkedRange.isUnchanged, Guard.putOrGet and Guard.PutWord
+	// ORDER entry-recheck: pairs with the loads in checkedRange.isUnchanged, Guard.putOrGet, knownBind.IsPresent and Guard.End
 	e.entry.word.Swap(uint64(boundWord(e.index, p.bindNumber, 0)))
 	failpoint.Reach(failpoint.EntryInvalidated)
 	if p.rights&Local != 0 {
