@@ -252,33 +252,6 @@ static void test_deadlines(void)
 	leave(&a);
 }
 
-/* An active side that is stopped after it has sent its request: the passive one has accepted that, and its requests fail after the deadline. */
-static void test_stopped(void)
-{
-	struct side c = {0};
-	OK(snd_fabric_attach(snd_fabric_descriptor(a.fabric), -1, &(snd_fabric_options){.progress = SND_PROGRESS_MANUAL}, &c.fabric));
-	OK(snd_adapter_open(c.fabric, &c.adapter));
-	OK(snd_cq_create(c.adapter, 64, &c.cq));
-	uint32_t of_c = claim(c.adapter);
-	while (of_c < of_b) {
-		OK(snd_number_free(c.adapter, of_c));
-		of_c = claim(c.adapter);
-	}
-	make_endpoint(&b);
-	make_endpoint(&c);
-	name(&b, of_b, of_c, SECOND / 20);
-	snd_lock(b.fabric); /* so that c does not find that b has accepted */
-	name(&c, of_c, of_b, 0);
-	CHECK(c.ep->conn != NULL);
-	snd_unlock(b.fabric);
-	post(&b, from_b, 2);
-	WANT(b.cq, SND_REQUEST_SEND, 2, SND_CONNECTION_ABORTED);
-	CHECK(c.ep->state == SND_QP_CONNECTING && c.ep->conn != NULL);
-	leave(&b);
-	leave(&c);
-	OK(snd_fabric_close(c.fabric));
-}
-
 static void test_mistakes(void)
 {
 	make_endpoint(&a);
@@ -489,7 +462,6 @@ int main(void)
 		test_withdrawals();
 		test_deadlines();
 	}
-	test_stopped();
 	test_mistakes();
 	test_one_process();
 	test_itself();

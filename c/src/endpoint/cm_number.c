@@ -18,6 +18,7 @@
 #include "shm/work.h"
 
 #define BY_NUMBER (UINT32_C(1) << SNDL_RECORD_BY_NUMBER_SHIFT)
+#define MOST_BETWEEN INT64_C(50000000) /* of the time between two looks counts, see snd_requests_waited */
 #define RIGHTS (SNDL_RIGHT_READ | SNDL_RIGHT_WRITE | SNDL_RIGHT_ATOMIC)
 
 static uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
@@ -107,30 +108,41 @@ static void fail(struct snd_endpoint *ep, const char *why)
 	snd_run_requests(ep, &budget);
 }
 
+int64_t snd_requests_waited(struct snd_endpoint *ep)
+{
+	const int64_t now = snd_clock(), gap = now - ep->match.looked_at;
+	ep->match.waited = ep->match.looked_at == 0 ? 0 : ep->match.waited + (gap < MOST_BETWEEN ? gap : MOST_BETWEEN);
+	ep->match.looked_at = now;
+	return ep->match.waited;
+}
+
 /* check_wait fails the requests of an endpoint whose peer will not come, for the reason gone, or does not come in time. */
 static void check_wait(struct snd_endpoint *ep, const char *gone)
 {
 	if (ep->completed == ep->posted) {
-		ep->match.since = 0;
+		ep->match.looked_at = 0;
 		return;
 	}
-	const int64_t now = snd_clock();
-	if (ep->match.since == 0)
-		ep->match.since = now;
+	const int64_t waited = snd_requests_waited(ep);
 	if (gone != NULL)
 		fail(ep, gone);
-	else if (ep->match.retry_deadline != 0 && now - ep->match.since >= ep->match.retry_deadline)
+	else if (ep->match.retry_deadline != 0 && waited >= ep->match.retry_deadline)
 		fail(ep, "the peer does not name this endpoint");
 }
 
-/* match looks for the peer of an endpoint that waits. */
+/* match looks for the peer of an endpoint that waits. The deadline of its requests does not run while the peer waits, too, even if that is stopped: a
+ * card would answer. It runs if one side has refused the connection, or this one has no memory for it. */
 static void match(struct snd_endpoint *ep)
 {
 	struct snd_seen_number seen;
 	const bool found = snd_find_number(ep->object.fabric, ep->match.dest, &seen);
-	if (found && seen.state == SNDL_NUMBER_READY && seen.dest == ep->match.own && ep->match.own >= ep->match.dest && seen.use != ep->match.refused_by)
+	const bool is_ready = found && seen.state == SNDL_NUMBER_READY && seen.dest == ep->match.own && seen.use != ep->match.refused_by;
+	if (is_ready && ep->match.own >= ep->match.dest)
 		(ep->match.own == ep->match.dest ? connect_to_itself : offer)(ep, &seen);
-	check_wait(ep, !found ? "no endpoint of this fabric has the number: it has ended, or is in another fabric" : seen.state == SNDL_NUMBER_ENDED ? "the peer has ended" : NULL);
+	if (is_ready && (ep->match.own < ep->match.dest || ep->conn != NULL))
+		ep->match.looked_at = 0;
+	else
+		check_wait(ep, !found ? "no endpoint of this fabric has the number: it has ended, or is in another fabric" : seen.state == SNDL_NUMBER_ENDED ? "the peer has ended" : NULL);
 }
 
 /* become_ready shows that the endpoint waits. If the peer does, too, and is the active side, it is rung. */
@@ -165,13 +177,24 @@ static void enter(struct snd_endpoint *ep)
 	snd_change_state(ep, SND_EVENT_COMPLETES);
 }
 
+/* await_answer is a step of an endpoint whose record the peer has not answered yet. */
+static void await_answer(struct snd_endpoint *ep)
+{
+	struct snd_seen_number seen;
+	const bool stays = snd_find_number(ep->object.fabric, ep->match.dest, &seen) && seen.use == ep->match.offered_to;
+	if (stays && (seen.state == SNDL_NUMBER_READY || seen.state == SNDL_NUMBER_CONNECTED)) /* it is connected before it accepts */
+		ep->match.looked_at = 0;
+	else
+		check_wait(ep, NULL);
+}
+
 /* step_active is a step of an endpoint whose record is with the peer. */
 static void step_active(struct snd_endpoint *ep)
 {
 	struct snd_connection *c = ep->conn;
 	const uint32_t state = snd_connection_state(c);
 	if (!snd_is_peer_gone(c) && state == SNDL_CONN_REQUESTED) {
-		check_wait(ep, NULL);
+		await_answer(ep);
 		return;
 	}
 	if (!snd_is_peer_gone(c) && state == SNDL_CONN_ACCEPTED && complete(ep)) {
@@ -183,7 +206,7 @@ static void step_active(struct snd_endpoint *ep)
 	match(ep);
 }
 
-/* step_passive is a step of an endpoint that has accepted a record. */
+/* step_passive is a step of an endpoint that has accepted a record. Its peer waits as long as the record is neither complete nor withdrawn. */
 static void step_passive(struct snd_endpoint *ep)
 {
 	const bool is_gone = snd_is_peer_gone(ep->conn); /* before the state: a process that lives changes it */
@@ -191,11 +214,10 @@ static void step_passive(struct snd_endpoint *ep)
 	if (state == SNDL_CONN_ESTABLISHED || state == SNDL_CONN_ABORTED) { /* the active side may have ended it since */
 		enter(ep);
 	} else if (is_gone || state != SNDL_CONN_ACCEPTED) {
+		ep->match.refused_by = ep->match.offered_to;
 		forget_attempt(ep);
 		become_ready(ep, number_of(ep));
 		match(ep);
-	} else {
-		check_wait(ep, NULL); /* a peer that is stopped completes nothing */
 	}
 }
 
@@ -255,13 +277,26 @@ static bool accept_record(struct snd_endpoint *ep, struct snd_own_number *n, str
 	return true;
 }
 
+/* accept_or_refuse answers a record for an endpoint that waits. The active side sends no other one if it is refused. */
+static void accept_or_refuse(struct snd_endpoint *ep, struct snd_own_number *n, struct snd_connection *c)
+{
+	struct snd_seen_number seen;
+	ep->match.offered_to = snd_find_number(ep->object.fabric, ep->match.dest, &seen) ? seen.use : 0;
+	if (!snd_has_overrun(ep) && accept_record(ep, n, c))
+		return;
+	ep->match.refused_by = ep->match.offered_to;
+	snd_refuse(c);
+}
+
 void snd_number_request(struct snd_fabric *f, struct snd_connection *c)
 {
 	const uint32_t number = snd_relaxed32(&c->record->port[SND_PASSIVE]) & ~BY_NUMBER, from = snd_relaxed32(&c->record->port[SND_ACTIVE]) & ~BY_NUMBER;
 	struct snd_own_number *n = snd_find_own_number(f, number);
 	struct snd_endpoint *ep = n == NULL ? NULL : n->endpoint;
-	if (ep == NULL || ep->state != SND_QP_CONNECTING || ep->conn != NULL || ep->match.dest != from || from < number || snd_has_overrun(ep) || !accept_record(ep, n, c))
+	if (ep == NULL || ep->state != SND_QP_CONNECTING || ep->conn != NULL || ep->match.dest != from || from < number)
 		snd_refuse(c);
+	else
+		accept_or_refuse(ep, n, c);
 }
 
 void snd_number_ended(struct snd_endpoint *ep)

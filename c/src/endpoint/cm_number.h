@@ -40,6 +40,9 @@ bool snd_is_by_number(const struct snd_connection *c);
 void snd_number_request(struct snd_fabric *f, struct snd_connection *c);
 /* snd_number_ended shows that the endpoint has ended, and withdraws its record. */
 void snd_number_ended(struct snd_endpoint *ep);
+/* snd_requests_waited returns for how many nanoseconds requests have waited for a peer that does not answer. Of the time between two calls it counts
+ * a little only: a process that was stopped sees what the peer has done before it gives up. match.looked_at = 0 begins at 0 again. */
+int64_t snd_requests_waited(struct snd_endpoint *ep);
 /* snd_number_forget takes the number from the endpoint, if it has one. */
 void snd_number_forget(struct snd_endpoint *ep);
 

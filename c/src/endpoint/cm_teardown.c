@@ -211,7 +211,7 @@ static void lose_peer(struct snd_endpoint *ep)
 {
 	const struct snd_connection *c = ep->conn;
 	ep->lost = snd_acquire32(&c->peer_qp->end_cause) != SNDL_END_FAULT; /* ORDER reason: as reason_length */
-	ep->match.since = 0;
+	ep->match.looked_at = 0;
 	if (!ep->lost && c->fault.entry == 0)
 		ep->fault = snd_relaxed32(&c->peer_qp->fault_status);
 }
@@ -349,10 +349,8 @@ static bool release_peer_state(struct snd_endpoint *ep)
  * program has chosen, and programs rely on it: they end when they have the completions that they count, with requests under way. */
 static bool repeats_requests(struct snd_endpoint *ep)
 {
-	const int64_t now = snd_clock(), chosen = ep->match.retry_deadline;
-	if (ep->match.since == 0)
-		ep->match.since = now;
-	if (now - ep->match.since >= (chosen == 0 || chosen > MOST_REPEATED ? MOST_REPEATED : chosen))
+	const int64_t chosen = ep->match.retry_deadline;
+	if (snd_requests_waited(ep) >= (chosen == 0 || chosen > MOST_REPEATED ? MOST_REPEATED : chosen))
 		return false;
 	for (uint64_t i = ep->completed; i != ep->posted; i++)
 		if (snd_request_at(ep, i)->state == SND_REQ_DRAINING)

@@ -304,8 +304,8 @@ struct snd_endpoint {
 		uint32_t peer_reads; /* inbound limit of the peer */
 		uint32_t rnr_retry;
 		int64_t retry_deadline;
-		int64_t since; /* a request waits for the connection; 0 = none does */
-		uint64_t offered_to, refused_by; /* uses of the peer's number; 0 = none */
+		int64_t looked_at, waited; /* see snd_requests_waited; looked_at 0 = no request waits for the peer */
+		uint64_t offered_to, refused_by; /* uses of the peer's number; 0 = none: that of the present record, and that with which none leads to a connection */
 	} match;
 
 	/* Life. */
