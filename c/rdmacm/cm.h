@@ -140,9 +140,10 @@ void on_socket(struct id *id);
 /* close_connection ends the connection, or the wait for a listener. */
 void close_connection(struct id *id);
 
-/* Calls of our libibverbs: the first reports whether completions of a queue pair may wait to be polled, the second sets what it calls before it destroys
- * a queue pair. */
+/* Calls of our libibverbs: the first reports whether completions of a queue pair may wait to be polled, the second whether the program has objects of a
+ * device, the third sets what it calls before it destroys a queue pair. */
 bool softnd_has_completions(struct ibv_qp *qp);
+bool softnd_has_objects(struct ibv_context *context);
 void softnd_watch_destroyed(void (*call)(struct ibv_qp *qp));
 
 /* complete waits for the event of a call that has begun, if the identifier is synchronous. The lock is not held. */

@@ -75,6 +75,16 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
 	return context;
 }
 
+bool softnd_has_objects(struct ibv_context *public)
+{
+	const struct context *c = context_of(public);
+	if (c->queue_count != 0 || pthread_mutex_trylock(&public->mutex) != 0)
+		return true;
+	const bool has = c->domains != NULL;
+	(void)pthread_mutex_unlock(&public->mutex);
+	return has;
+}
+
 /* All objects of the context end here. The structures of those that the program has not destroyed stay. */
 int ibv_close_device(struct ibv_context *context)
 {

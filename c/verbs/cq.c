@@ -68,6 +68,7 @@ struct cq *new_cq(struct ibv_context *context, int64_t depth, void *cq_context, 
 	cq->completion = (struct event){.taken = &cq->completions_taken, .async.element.cq = public};
 	cq->overrun = (struct event){.taken = &cq->overruns_taken, .async = {.element.cq = public, .event_type = IBV_EVENT_CQ_ERR}};
 	count_queue(channel, 1);
+	context_of(context)->queue_count++;
 	(void)snd_cq_set_hook(cq->core, notice, cq);
 	return cq;
 }
@@ -149,6 +150,7 @@ int ibv_destroy_cq(struct ibv_cq *public)
 	(void)pthread_mutex_destroy(&cq->polling);
 	(void)pthread_cond_destroy(&public->cond);
 	(void)pthread_mutex_destroy(&public->mutex);
+	context_of(public->context)->queue_count--;
 	free(cq);
 	return 0;
 }

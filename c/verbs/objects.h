@@ -28,6 +28,7 @@ struct event {
 struct context {
 	struct event_queue events;
 	snd_adapter *queues; /* of the completion queues, which all domains use; NULL before the first */
+	atomic_uint queue_count;
 	unsigned joined; /* number of the process that has joined its fabric for this context; 0 = none */
 	struct pd *domains;
 	struct verbs_context verbs; /* last, for its own last field is the public one */
@@ -90,6 +91,9 @@ enum { PORT = 1, ENTRY = 0 };
 /* Results of a completion queue: as many as those of a card, for programs that do not read the limit. A queue uses the memory of those that
  * it has held at once. */
 enum { MAX_CQE = 1 << 22 };
+
+/* softnd_has_objects reports whether the program has a protection domain or a completion queue, or is about to end one. librdmacm calls it. */
+bool softnd_has_objects(struct ibv_context *context);
 
 static inline struct context *context_of(struct ibv_context *public)
 {
