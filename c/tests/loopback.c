@@ -151,6 +151,8 @@ static void test_lie(void)
 	while (snd_cq_poll(a.cq, &r, 1) == 0) {
 	}
 	CHECK(r.status == SND_ACCESS_VIOLATION && memory[0] == 0x33);
+	free_region(mine);
+	free_region(theirs);
 	OK(snd_fabric_close(a.fabric));
 }
 
