@@ -126,8 +126,10 @@ func (k *knownBind) PutWord(address uint64, source []byte) {
 // isDone says whether it has so far.
 func (g *Guard) End(p *permissions, isDone bool) bool {
 	isSame := g.lastEntry.permissions.Load() == p // ORDER entry-recheck: as in IsPresent
-	if failpoint.Enabled && isDone && isSame {
-		failpoint.Reach(failpoint.EntryRechecked)
+	if isDone && isSame {
+		if failpoint.Enabled {
+			failpoint.Reach(failpoint.EntryRechecked)
+		}
 	}
 	g.clearHazard()
 	return isDone && isSame
