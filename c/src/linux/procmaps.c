@@ -10,6 +10,7 @@
 
 #include "error.h"
 #include "linux/descriptor.h"
+#include "linux/fork.h"
 #include "linux/proc.h"
 
 /* struct procmap_query of linux/fs.h, which headers before 6.11 do not have. */
@@ -153,9 +154,23 @@ bool snd_each_vma(uint64_t start, uint64_t end, bool (*visit)(void *arg, const s
 	return go_on && found != FAILED;
 }
 
+/* open_maps opens the mappings for a caller that has not called snd_fork_hold. */
+static int open_maps(void)
+{
+	int fd = snd_above_standard(open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
+	if (fd < 0 && errno == ENOENT) { /* the process may have changed its root directory */
+		snd_fork_hold();
+		fd = snd_open_proc("self/maps", 0);
+		const int e = errno;
+		snd_fork_release();
+		errno = e;
+	}
+	return fd;
+}
+
 snd_status snd_check_access(uint64_t start, uint64_t length, bool write, struct snd_inaccessible *bad, const char *op)
 {
-	struct maps f = {.fd = snd_above_standard(open("/proc/self/maps", O_RDONLY | O_CLOEXEC))};
+	struct maps f = {.fd = open_maps()};
 	snd_status s = SND_SUCCESS;
 	*bad = (struct snd_inaccessible){0, 0, NULL};
 	if (f.fd < 0 || check(&f, start, start + length, write, bad) == FAILED)

@@ -90,6 +90,8 @@ static void jail(void)
 	int status;
 	CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
 	expect_filled(at, 4 * PAGE, 1);
+	unsigned char *hidden = mmap(NULL, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(hidden != MAP_FAILED && ibv_reg_mr(pd, hidden, PAGE, RIGHTS) == NULL && errno == EFAULT && munmap(hidden, PAGE) == 0); /* it still reads the mappings */
 	CHECK(ibv_dereg_mr(mr) == 0 && fchdir(root) == 0 && chroot(".") == 0 && close(root) == 0);
 	CHECK(kind(at, NULL) == 0 && kind(at + 2 * PAGE, NULL) == 's' && ibv_dereg_mr(other) == 0);
 	expect_filled(at, 4 * PAGE, 1);
