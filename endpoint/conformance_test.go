@@ -21,15 +21,9 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// conformanceTimeout is shorter than usual, because some scenarios wait for it, but long enough
-// for two sides on a busy machine to meet.
-var conformanceTimeout = time.Second
-
-func init() {
-	if raceDetector {
-		conformanceTimeout = 4 * time.Second
-	}
-}
+// conformanceTimeout is how long a side waits for the other one. Some scenarios wait for all of it. In all others a busy machine may give
+// one of two processes no core for seconds.
+const conformanceTimeout = 4 * time.Second
 
 // hosted is a provider whose member leaves when it is closed.
 type hosted struct {

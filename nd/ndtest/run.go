@@ -111,6 +111,9 @@ func Run(t *testing.T, cfg Config) *Report {
 	}
 	t.Logf("%d rows and %d further scenarios: %d passed, %d failed, %d skipped, %d without a test, %d not run", RowCount, len(report.Outcomes)-RowCount,
 		report.Count(Passed), report.Count(Failed), report.Count(Skipped), report.Count(NoTest), report.Count(NotRun))
+	for _, f := range r.failed {
+		t.Logf("failed: %s", f) // again: the output of a long run may be shortened
+	}
 	for i := range RowCount {
 		if id := RowID(i + 1); report.Outcomes[id] == NoTest || report.Outcomes[id] == Skipped {
 			t.Logf("%s %s: %s", id, report.Outcomes[id], report.Reasons[id])
@@ -132,6 +135,7 @@ type runner struct {
 	providers    *providers
 	otherProcess *otherProcess // nil until the first scenario with two sides
 	stuck        bool          // a side did not return: no further scenario can run
+	failed       []string      // number and text of each failure
 }
 
 func newRunner(t *testing.T, cfg Config) *runner {
@@ -230,6 +234,7 @@ func (r *runner) run(t *testing.T, sc scenario) (skipped string) {
 		for _, f := range v.Failures {
 			if !v.Derived || derived {
 				t.Error(f)
+				r.failed = append(r.failed, sc.id+": "+f)
 			}
 		}
 	}
