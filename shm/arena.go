@@ -50,6 +50,8 @@ type Arena struct {
 
 	reaping sync.Mutex // held during reap
 
+	slotsSeen atomic.Uint64 // highest header.slots so far: a peer that lowers that hides no member
+
 	ranks   int
 	rules   int // number of fault rules
 	host    int // number of this host in the job

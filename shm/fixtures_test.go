@@ -162,6 +162,7 @@ func fakeArena(ranks int) *Arena {
 func fakeMember(a *Arena, slot, rank int) *Member {
 	rec := a.member(slot)
 	incarnation := memberState(rec.state.Load()).incarnation() + 1
+	a.useSlot(slot)
 	rec.rank.Store(uint32(rank + 1))
 	rec.deathEpoch.Store(notCounted(incarnation))
 	rec.state.Store(uint64(stateOf(statusLive, incarnation)))

@@ -65,7 +65,7 @@ func (a *Arena) numberDeath(slot int, first bool) bool {
 // wakeAll wakes all members, whether their doorbells are armed or not: the dead member may have died
 // between marking a doorbell and waking its waiters.
 func (a *Arena) wakeAll() {
-	for slot := range maxMembers {
+	for slot := range a.usedSlots() {
 		if rec := a.member(slot); rec.status() == statusLive {
 			rec.waiters.WakeAll()
 			rec.engine.WakeAll()
@@ -134,14 +134,14 @@ func (m *Member) acknowledge(drop func(MemberID)) {
 	a := m.arena
 	m.unlessLeft(m.repairState)
 	died := false
-	for slot := range maxMembers {
+	for slot := range a.usedSlots() {
 		died = a.numberDeath(slot, false) || died
 	}
 	if died {
 		a.wakeAll()
 	}
 	seen := a.Deaths()
-	for slot := range maxMembers {
+	for slot := range a.usedSlots() {
 		s := memberState(a.member(slot).state.Load())
 		if s.status() == statusDead {
 			drop(memberID(slot, s.incarnation()))
@@ -175,7 +175,7 @@ func (m *Member) repairState() {
 func (m *Member) reapDead() {
 	a := m.arena
 	seen := a.acknowledged() // remains valid: the number only grows
-	for slot := range maxMembers {
+	for slot := range a.usedSlots() {
 		rec := a.member(slot)
 		s := memberState(rec.state.Load())
 		epoch := rec.deathEpoch.Load() // ORDER death-epoch: pairs with the swap in numberDeath
@@ -209,7 +209,7 @@ func (a *Arena) reap(slot int, s memberState) {
 // acknowledged returns the number of the last death that all live members have acknowledged.
 func (a *Arena) acknowledged() uint64 {
 	seen := uint64(math.MaxUint64)
-	for slot := range maxMembers {
+	for slot := range a.usedSlots() {
 		if rec := a.member(slot); rec.status() == statusLive {
 			seen = min(seen, rec.deathsSeen.Load()) // ORDER death-seen: pairs with the swap in acknowledge
 		}
@@ -239,7 +239,7 @@ func (a *Arena) reclaim(slot int) (err error) {
 
 // LiveMemberCount returns the number of members that are not marked dead.
 func (a *Arena) LiveMemberCount() (n int) {
-	for slot := range maxMembers {
+	for slot := range a.usedSlots() {
 		if a.member(slot).status() == statusLive {
 			n++
 		}

@@ -10,6 +10,7 @@ import (
 func TestCrowdOfFalseMembers(t *testing.T) {
 	a := newArena(t, 0)
 	m := join(t, a, NoRank)
+	a.header().slots.Store(1 << 40)
 	for round := range 3 {
 		for slot := range maxMembers {
 			if slot != m.slot {

@@ -161,6 +161,7 @@ func (m *Member) take(fd int) (bool, error) {
 	rec.waiters.Disarm()
 	rec.engine.Disarm()
 	rec.deathEpoch.Store(notCounted(s.incarnation() + 1))
+	a.useSlot(m.slot)
 	rec.deathsSeen.Store(a.header().deaths.Load()) // before the record is live: this member must acknowledge later deaths
 	failpoint.Reach(failpoint.MemberFilled)
 	live := stateOf(statusLive, s.incarnation()+1)
@@ -170,6 +171,31 @@ func (m *Member) take(fd int) (bool, error) {
 	m.lastChecked = m.slot
 	m.requestLivenessChecks()
 	return true, nil
+}
+
+// useSlot makes usedSlots cover a slot.
+func (a *Arena) useSlot(slot int) {
+	for n := &a.header().slots; ; {
+		if used := n.Load(); used > uint64(slot) || n.CompareAndSwap(used, uint64(slot)+1) { // ORDER member-slots: before the load of deaths in take; pairs with the load in usedSlots
+			return
+		}
+	}
+}
+
+// usedSlots returns how many member records have been in use. Who walks the records walks only these: a look at the others costs page
+// faults. If a peer has lowered the number, usedSlots raises it again.
+func (a *Arena) usedSlots() int {
+	for {
+		used := min(a.header().slots.Load(), maxMembers) // ORDER member-slots: pairs with the exchange in useSlot
+		seen := a.slotsSeen.Load()
+		if used < seen {
+			a.useSlot(int(seen) - 1)
+			return int(seen)
+		}
+		if used == seen || a.slotsSeen.CompareAndSwap(seen, used) {
+			return int(used)
+		}
+	}
 }
 
 // Leave ends the membership. Peers see the member as gone, and its memory is reclaimed when all live
@@ -205,7 +231,7 @@ func (m *Member) announceLeave() {
 	if !a.numberDeath(m.slot, a.markRecordDead(m.slot, m.id)) {
 		return
 	}
-	for slot := range maxMembers {
+	for slot := range a.usedSlots() {
 		if rec := a.member(slot); rec.status() == statusLive {
 			rec.waiters.Ring()
 		}

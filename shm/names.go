@@ -135,7 +135,7 @@ func (m *Member) LookupName(ctx context.Context, name string) (netip.AddrPort, e
 // find returns the word of an entry with a name of a live member; 0 if there is none. The entry is not except. The
 // caller holds m.names.
 func (m *Member) find(name string, except *nameEntry) (word uint64) {
-	for slot := range maxMembers {
+	for slot := range m.arena.usedSlots() {
 		p := m.arena.livePeer(slot)
 		if p == nil {
 			continue

@@ -28,7 +28,8 @@ type header struct {
 	host     uint32        // number of the arena's host in the job; likewise
 	relay    atomic.Uint64 // MemberID of the relay; 0 = none so far; see Arena.Relay
 	formedBy atomic.Uint64 // MemberID of the rank 0 that has formed the group last, or is forming it; see Group.Formed
-	_        [96]byte
+	slots    atomic.Uint64 // the member records from this number on have never been in use; it only grows; see Arena.usedSlots
+	_        [88]byte
 	arrived  atomic.Uint64 // barrier: number of arrivals so far, in all rounds; two ranks use rankRecord.round instead
 	_        [120]byte
 	opened   atomic.Uint64 // barrier: number of arrivals that belong to complete rounds
@@ -84,7 +85,7 @@ func _() { // a compile error here (constant or index) means that a field or siz
 	var at [1]struct{}
 	_, _ = at[unsafe.Offsetof(header{}.checksum)-64], at[unsafe.Offsetof(header{}.deaths)-128]
 	_, _ = at[unsafe.Offsetof(header{}.host)-140], at[unsafe.Offsetof(header{}.relay)-144]
-	_ = at[unsafe.Offsetof(header{}.formedBy)-152]
+	_, _ = at[unsafe.Offsetof(header{}.formedBy)-152], at[unsafe.Offsetof(header{}.slots)-160]
 	_, _ = at[unsafe.Offsetof(header{}.arrived)-256], at[unsafe.Offsetof(header{}.opened)-384]
 	_ = at[unsafe.Sizeof(header{})-512]
 	_, _ = at[unsafe.Offsetof(nameEntry{}.name)-64], at[unsafe.Sizeof(nameEntry{})-nameEntrySize]

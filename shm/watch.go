@@ -69,9 +69,9 @@ func (m *Member) CheckLiveness(drop func(MemberID)) (again time.Duration) {
 // died if it has found a death.
 func (m *Member) watchNeighbours(died *bool) (again time.Duration) {
 	var found [neighbours]*neighbour
-	n := 0
-	for i := 1; i < maxMembers && n < neighbours; i++ {
-		if p := m.arena.livePeer((m.slot + i) % maxMembers); p != nil && m.isAlive(p, died) {
+	n, slots := 0, m.arena.usedSlots()
+	for i := 1; i < slots && n < neighbours; i++ {
+		if p := m.arena.livePeer((m.slot + i) % slots); p != nil && m.isAlive(p, died) {
 			found[n] = m.watchNeighbour(p)
 			n++
 		}
@@ -117,8 +117,9 @@ func (m *Member) watchNeighbour(p *Peer) *neighbour {
 // checkNext checks the next live member in slot order after the one that it checked last. It sets
 // died if that has died.
 func (m *Member) checkNext(died *bool) {
-	for range maxMembers {
-		m.lastChecked = (m.lastChecked + 1) % maxMembers
+	slots := m.arena.usedSlots()
+	for range slots {
+		m.lastChecked = (m.lastChecked + 1) % slots
 		if p := m.arena.livePeer(m.lastChecked); p != nil && p.id != m.id {
 			m.isAlive(p, died)
 			return
@@ -128,7 +129,7 @@ func (m *Member) checkNext(died *bool) {
 
 // hasDeadRecords reports whether the memory of any dead member is not reclaimed yet.
 func (a *Arena) hasDeadRecords() bool {
-	for slot := range maxMembers {
+	for slot := range a.usedSlots() {
 		if a.member(slot).status() == statusDead {
 			return true
 		}
@@ -139,8 +140,9 @@ func (a *Arena) hasDeadRecords() bool {
 // requestLivenessChecks requests a liveness check of the members whose neighbours change because
 // this member joins or leaves.
 func (m *Member) requestLivenessChecks() {
-	for i, n := 1, 0; i < maxMembers && n < neighbours; i++ {
-		if p := m.arena.livePeer((m.slot + maxMembers - i) % maxMembers); p != nil {
+	slots := m.arena.usedSlots()
+	for i, n := 1, 0; i < slots && n < neighbours; i++ {
+		if p := m.arena.livePeer((m.slot + slots - i) % slots); p != nil {
 			p.requestLivenessCheck()
 			n++
 		}

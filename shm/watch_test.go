@@ -165,6 +165,7 @@ func TestHostileWordHidesNoDeath(t *testing.T) {
 		"deathsSeen":               func(_ *Arena, rec *memberRecord) { rec.deathsSeen.Store(0) },
 		"process number":           func(_ *Arena, rec *memberRecord) { rec.pid.Store(1) },
 		"calls":                    func(_ *Arena, rec *memberRecord) { rec.livenessRequests.Store(77) },
+		"slots":                    func(a *Arena, _ *memberRecord) { a.header().slots.Store(0) },
 		"the word after the counts": func(a *Arena, _ *memberRecord) {
 			a.words(Offset(512), 1)[0].Store(0) // padding
 		},

@@ -94,6 +94,7 @@ static void fill_members(uint32_t status)
 {
 	struct snd_fabric *victim, *attacker;
 	join_both(&victim, &attacker);
+	snd_set(&snd_header(&victim->arena)->slots, UINT64_C(1) << 40);
 	for (int round = 0; round < 3; round++) {
 		for (uint32_t slot = 0; slot < SNDL_MEMBERS; slot++)
 			if (slot != victim->slot && slot != attacker->slot) {

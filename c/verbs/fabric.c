@@ -173,10 +173,11 @@ static void close_adapter(snd_adapter *adapter)
 		(void)snd_adapter_close(adapter, SND_FOREVER);
 }
 
-static struct traffic traffic_in(const struct snd_arena *a)
+static struct traffic traffic_in(struct snd_arena *a)
 {
 	struct traffic t = {0};
-	for (uint32_t slot = 0; slot < SNDL_MEMBERS; slot++) {
+	const uint32_t slots = snd_used_slots(a);
+	for (uint32_t slot = 0; slot < slots; slot++) {
 		const struct snd_member_record *r = snd_member(a, slot);
 		t.bytes += snd_relaxed(&r->bytes);
 		t.requests += snd_relaxed(&r->requests);

@@ -52,7 +52,8 @@ static const struct snd_name_entry *entries(const struct snd_fabric *f, const st
 /* find returns the word of an entry with a name of a live member; 0 if there is none. The entry is not except. */
 static uint64_t find(struct snd_fabric *f, const uint64_t name[WORDS], const struct snd_name_entry *except)
 {
-	for (uint32_t slot = 0; slot < SNDL_MEMBERS; slot++) {
+	const uint32_t slots = snd_used_slots(&f->arena);
+	for (uint32_t slot = 0; slot < slots; slot++) {
 		struct snd_peer p;
 		const struct snd_name_entry *e = snd_peer_in_slot(f, slot, &p) ? entries(f, &p) : NULL;
 		for (int i = 0; e != NULL && i < NAMES; i++) {

@@ -28,7 +28,8 @@ void snd_check_liveness(struct snd_fabric *f)
 	f->deaths = snd_deaths(f);
 	bool dead_records = false;
 	f->processes = 0;
-	for (uint32_t slot = 0; slot < SNDL_MEMBERS; slot++) {
+	const uint32_t slots = snd_used_slots(&f->arena);
+	for (uint32_t slot = 0; slot < slots; slot++) {
 		uint32_t status = snd_state_status(snd_load(&snd_member(&f->arena, slot)->state));
 		dead_records = dead_records || status == SNDL_STATUS_DEAD;
 		f->processes += status == SNDL_STATUS_LIVE;

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#define SNDL_LAYOUT_HASH                        UINT64_C(0x71a48900c0992370)
+#define SNDL_LAYOUT_HASH                        UINT64_C(0x5da6678b473ef5ea)
 #define SNDL_LAYOUT_VERSION                     2u
 #define SNDL_HEADER_PAGE                        4096u
 #define SNDL_TABLE_ALIGN                        4096u
@@ -47,6 +47,7 @@
 #define SNDL_AT_HEADER_HOST                     140u
 #define SNDL_AT_HEADER_RELAY                    144u
 #define SNDL_AT_HEADER_FORMED_BY                152u
+#define SNDL_AT_HEADER_SLOTS                    160u
 #define SNDL_AT_HEADER_ARRIVED                  256u
 #define SNDL_AT_HEADER_OPENED                   384u
 #define SNDL_SIZEOF_MEMBER_RECORD               512u

@@ -32,6 +32,8 @@ _Static_assert(offsetof(struct snd_header, relay) == SNDL_AT_HEADER_RELAY, "offs
 _Static_assert(sizeof(((struct snd_header *)0)->relay) == 8, "size of relay");
 _Static_assert(offsetof(struct snd_header, formed_by) == SNDL_AT_HEADER_FORMED_BY, "offset of formedBy");
 _Static_assert(sizeof(((struct snd_header *)0)->formed_by) == 8, "size of formedBy");
+_Static_assert(offsetof(struct snd_header, slots) == SNDL_AT_HEADER_SLOTS, "offset of slots");
+_Static_assert(sizeof(((struct snd_header *)0)->slots) == 8, "size of slots");
 _Static_assert(offsetof(struct snd_header, arrived) == SNDL_AT_HEADER_ARRIVED, "offset of arrived");
 _Static_assert(sizeof(((struct snd_header *)0)->arrived) == 8, "size of arrived");
 _Static_assert(offsetof(struct snd_header, opened) == SNDL_AT_HEADER_OPENED, "offset of opened");

@@ -92,7 +92,8 @@ bool snd_process_runs(const struct snd_peer *p)
 
 void snd_wake_all(struct snd_fabric *f)
 {
-	for (uint32_t slot = 0; slot < SNDL_MEMBERS; slot++) {
+	const uint32_t slots = snd_used_slots(&f->arena);
+	for (uint32_t slot = 0; slot < slots; slot++) {
 		struct snd_member_record *r = snd_member(&f->arena, slot);
 		if (snd_state_status(snd_load(&r->state)) == SNDL_STATUS_LIVE) {
 			snd_wake_doorbell(&r->waiters);
@@ -126,9 +127,10 @@ bool snd_check_alive(struct snd_fabric *f, const struct snd_peer *p)
 void snd_request_liveness_checks(struct snd_fabric *f)
 {
 	int n = 0;
-	for (uint32_t i = 1; i < SNDL_MEMBERS && n < NEIGHBOURS; i++) {
+	const uint32_t slots = snd_used_slots(&f->arena);
+	for (uint32_t i = 1; i < slots && n < NEIGHBOURS; i++) {
 		struct snd_peer p;
-		if (!snd_peer_in_slot(f, (f->slot + SNDL_MEMBERS - i) % SNDL_MEMBERS, &p))
+		if (!snd_peer_in_slot(f, (f->slot + slots - i) % slots, &p))
 			continue;
 		atomic_fetch_add(&p.record->liveness_requests, 1); /* ORDER liveness-request: before the ring; pairs with the load in snd_housekeep */
 		snd_ring_peer(f, &p);
@@ -140,11 +142,12 @@ uint32_t snd_check_neighbours(struct snd_fabric *f, uint64_t *neighbours, bool *
 {
 	uint32_t n = 0;
 	struct snd_peer p;
-	for (uint32_t i = 1; i < SNDL_MEMBERS && n < NEIGHBOURS; i++)
-		if (snd_peer_in_slot(f, (f->slot + i) % SNDL_MEMBERS, &p) && snd_is_alive(f, &p, died))
+	const uint32_t slots = snd_used_slots(&f->arena);
+	for (uint32_t i = 1; i < slots && n < NEIGHBOURS; i++)
+		if (snd_peer_in_slot(f, (f->slot + i) % slots, &p) && snd_is_alive(f, &p, died))
 			neighbours[n++] = p.id;
-	for (uint32_t i = 0; i < SNDL_MEMBERS; i++) {
-		f->last_checked = (f->last_checked + 1) % SNDL_MEMBERS;
+	for (uint32_t i = 0; i < slots; i++) {
+		f->last_checked = (f->last_checked + 1) % slots;
 		if (snd_peer_in_slot(f, f->last_checked, &p) && p.id != f->id) {
 			snd_is_alive(f, &p, died);
 			break;
@@ -222,14 +225,15 @@ static void reap_dead(struct snd_fabric *f)
 {
 	const int64_t end = snd_clock() + REAP_TIME;
 	uint64_t seen = UINT64_MAX;
-	for (uint32_t slot = 0; slot < SNDL_MEMBERS; slot++) {
+	const uint32_t slots = snd_used_slots(&f->arena);
+	for (uint32_t slot = 0; slot < slots; slot++) {
 		struct snd_member_record *r = snd_member(&f->arena, slot);
 		if (snd_state_status(snd_load(&r->state)) == SNDL_STATUS_LIVE) {
 			uint64_t n = snd_load(&r->deaths_seen); /* ORDER death-seen: pairs with the swap in acknowledge */
 			seen = n < seen ? n : seen;
 		}
 	}
-	for (uint32_t slot = 0; slot < SNDL_MEMBERS; slot++) {
+	for (uint32_t slot = 0; slot < slots; slot++) {
 		struct snd_member_record *r = snd_member(&f->arena, slot);
 		uint64_t state = snd_load(&r->state), epoch = snd_load(&r->death_epoch); /* ORDER death-epoch: pairs with the swap in snd_count_death */
 		if (snd_state_status(state) != SNDL_STATUS_DEAD || !counted(f, epoch) || epoch > seen)
@@ -244,12 +248,13 @@ void snd_acknowledge_deaths(struct snd_fabric *f, void (*release)(struct snd_fab
 {
 	bool died = false;
 	repair(f);
-	for (uint32_t slot = 0; slot < SNDL_MEMBERS; slot++)
+	const uint32_t slots = snd_used_slots(&f->arena);
+	for (uint32_t slot = 0; slot < slots; slot++)
 		died = snd_count_death(f, slot, false) || died;
 	if (died)
 		snd_wake_all(f);
 	uint64_t seen = snd_deaths(f);
-	for (uint32_t slot = 0; slot < SNDL_MEMBERS; slot++) {
+	for (uint32_t slot = 0; slot < slots; slot++) {
 		uint64_t state = snd_load(&snd_member(&f->arena, slot)->state);
 		if (snd_state_status(state) == SNDL_STATUS_DEAD)
 			release(f, snd_member_id(slot, snd_state_incarnation(state)));

@@ -37,6 +37,28 @@ static void *map_lock_page(int fd)
 	return at;
 }
 
+/* use_slot makes snd_used_slots cover a slot. */
+static void use_slot(struct snd_arena *a, uint32_t slot)
+{
+	snd_word *slots = &snd_header(a)->slots;
+	uint64_t used = snd_load(slots);
+	while (used <= slot && !atomic_compare_exchange_strong(slots, &used, (uint64_t)slot + 1)) { /* ORDER member-slots: before the load of deaths in take; pairs with the load in snd_used_slots */
+	}
+}
+
+uint32_t snd_used_slots(struct snd_arena *a)
+{
+	uint64_t used = snd_load(&snd_header(a)->slots), seen = snd_load(&a->slots_seen); /* ORDER member-slots: pairs with the exchange in use_slot */
+	if (used > SNDL_MEMBERS)
+		used = SNDL_MEMBERS;
+	while (used > seen)
+		if (atomic_compare_exchange_strong(&a->slots_seen, &seen, used))
+			return (uint32_t)used;
+	if (used < seen)
+		use_slot(a, (uint32_t)seen - 1);
+	return (uint32_t)seen;
+}
+
 /* take tries to take the record of a slot. Only the holder of the lock on a record may make it live. */
 static snd_status take(struct snd_fabric *f, int fd, uint32_t slot, void (*prepare)(struct snd_fabric *), bool *taken, const char *op)
 {
@@ -73,6 +95,7 @@ static snd_status take(struct snd_fabric *f, int fd, uint32_t slot, void (*prepa
 	snd_set32(&r->waiters.armed, 0);
 	snd_set32(&r->engine.armed, 0);
 	snd_set(&r->death_epoch, snd_not_counted(incarnation));
+	use_slot(a, slot);
 	snd_set(&r->deaths_seen, snd_load(&snd_header(a)->deaths)); /* before the record is live: this member must acknowledge later deaths */
 	snd_store_full(&r->state, snd_state_of(SNDL_STATUS_LIVE, incarnation)); /* ORDER member-live: pairs with the load in snd_peer_gone */
 	*taken = true;
@@ -133,7 +156,8 @@ void snd_leave(struct snd_fabric *f)
 	munmap(f->lock_page, SNDL_HEADER_PAGE); /* before the mark: no process reaps a record whose lock is held */
 	f->lock_page = NULL;
 	if (snd_count_death(f, f->slot, snd_mark_dead(f, f->slot, f->id))) {
-		for (uint32_t slot = 0; slot < SNDL_MEMBERS; slot++) {
+		const uint32_t slots = snd_used_slots(&f->arena);
+		for (uint32_t slot = 0; slot < slots; slot++) {
 			struct snd_member_record *r = snd_member(&f->arena, slot);
 			if (snd_state_status(snd_load(&r->state)) == SNDL_STATUS_LIVE)
 				snd_ring(f, &r->waiters);

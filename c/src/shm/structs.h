@@ -23,7 +23,8 @@ struct snd_header {
 	snd_half host; /* number of the arena's host in the job; likewise */
 	snd_word relay; /* MemberID of the relay to other hosts, 0 = none so far */
 	snd_word formed_by; /* MemberID of the rank 0 that has formed the group last, or is forming it */
-	char pad1[96];
+	snd_word slots; /* the member records from this number on have never been in use; it only grows; see snd_used_slots */
+	char pad1[88];
 	snd_word arrived;
 	char pad2[120];
 	snd_word opened;
