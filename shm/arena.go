@@ -50,7 +50,7 @@ type Arena struct {
 
 	reaping sync.Mutex // held during reap
 
-	slotsSeen atomic.Uint64 // highest header.slots so far: a peer that lowers that hides no member
+	slotsSeen atomic.Uint64 // highest header.slots so far: a peer that lowers that hides no member that this process has seen
 
 	ranks   int
 	rules   int // number of fault rules

@@ -54,6 +54,7 @@ func (a *Arena) numberDeath(slot int, first bool) bool {
 	if rec.status() != statusDead || !first && a.counted(epoch) {
 		return false
 	}
+	a.useSlot(slot) // this process may know the member only from a connection
 	// Two processes may count one death twice: that wastes a number and does no other harm.
 	n := a.header().deaths.Add(1) // ORDER death-count: after the mark; pairs with the load in Deaths
 	failpoint.Reach(failpoint.DeathCounted)

@@ -173,29 +173,30 @@ func (m *Member) take(fd int) (bool, error) {
 	return true, nil
 }
 
-// useSlot makes usedSlots cover a slot.
+// useSlot makes usedSlots cover a slot, here and in processes that see the header before a peer lowers the number.
 func (a *Arena) useSlot(slot int) {
-	for n := &a.header().slots; ; {
-		if used := n.Load(); used > uint64(slot) || n.CompareAndSwap(used, uint64(slot)+1) { // ORDER member-slots: before the load of deaths in take; pairs with the load in usedSlots
+	want, n := uint64(slot)+1, &a.header().slots
+	for seen := a.slotsSeen.Load(); seen < want && !a.slotsSeen.CompareAndSwap(seen, want); seen = a.slotsSeen.Load() {
+	}
+	for range maxMembers { // members only raise it; a peer that lowers it all the time must not hold this process
+		if used := n.Load(); used >= want || n.CompareAndSwap(used, want) { // ORDER member-slots: before the load of deaths in take; pairs with the load in usedSlots
 			return
 		}
 	}
 }
 
-// usedSlots returns how many member records have been in use. Who walks the records walks only these: a look at the others costs page
-// faults. If a peer has lowered the number, usedSlots raises it again.
+// usedSlots returns how many member records have been in use: the walks over the records end there, because each page of them costs a
+// process a page fault. Slots of ranks count in any case. If a peer has lowered the number, usedSlots raises it again.
 func (a *Arena) usedSlots() int {
-	for {
-		used := min(a.header().slots.Load(), maxMembers) // ORDER member-slots: pairs with the exchange in useSlot
-		seen := a.slotsSeen.Load()
-		if used < seen {
-			a.useSlot(int(seen) - 1)
-			return int(seen)
-		}
-		if used == seen || a.slotsSeen.CompareAndSwap(seen, used) {
-			return int(used)
-		}
+	used := max(min(a.header().slots.Load(), maxMembers), uint64(a.ranks)) // ORDER member-slots: pairs with the exchange in useSlot
+	switch seen := a.slotsSeen.Load(); {
+	case used < seen:
+		a.useSlot(int(seen) - 1)
+		return int(seen)
+	case used > seen:
+		a.slotsSeen.CompareAndSwap(seen, used) // another goroutine may have stored as much
 	}
+	return int(used)
 }
 
 // Leave ends the membership. Peers see the member as gone, and its memory is reclaimed when all live

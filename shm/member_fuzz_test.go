@@ -33,6 +33,7 @@ func FuzzMemberTable(f *testing.F) {
 			words[i].Store(uint32(i))
 		}
 		a.header().deaths.Store(deaths)
+		a.header().slots.Store(id)
 		a.rankRecord(0).member.Store(id)
 		if peer, err := a.Peer(MemberID(id)); err == nil {
 			_ = peer.String()

@@ -15,7 +15,7 @@ import (
 )
 
 // How members find deaths. Each member watches its neighbours: the next two live members in the
-// slots after its own, where slot 0 follows the last. A pidfd reports the end of a neighbour's
+// slots after its own, where slot 0 follows the last used one. A pidfd reports the end of a neighbour's
 // process. The member that finds a death wakes all members. The watchers of a dead neighbour then
 // watch the next live member, so neighbours that die together are found together.
 //

@@ -194,6 +194,28 @@ func TestHostileWordHidesNoDeath(t *testing.T) {
 	}
 }
 
+// A member that has seen a record finds its death, and says how many records there are, after a peer has lowered the number.
+func TestLoweredSlotsAreRaised(t *testing.T) {
+	a := newArena(t, 0)
+	m := join(t, a, NoRank)
+	c, id := startMember(t, a) // in a record that no member has had
+	m.CheckLiveness(noDrop)
+	if n := a.usedSlots(); n != 2 {
+		t.Fatalf("%d records count as used, want 2", n)
+	}
+	a.header().slots.Store(0)
+	m.CheckLiveness(noDrop)
+	if n := a.header().slots.Load(); n != 2 {
+		t.Errorf("the number of records is %d, want 2 again", n)
+	}
+	a.header().slots.Store(0)
+	c.Kill()
+	m.CheckLiveness(noDrop)
+	if p := peerOf(t, m, id); !p.Gone() {
+		t.Error("the death is hidden")
+	}
+}
+
 // BenchmarkCheckLiveness checks liveness among many members, all in this process.
 func BenchmarkCheckLiveness(b *testing.B) {
 	a := newArena(b, 0)

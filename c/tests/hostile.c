@@ -109,6 +109,21 @@ static void fill_members(uint32_t status)
 	OK(snd_fabric_close(victim));
 }
 
+/* lower makes the member records look as if none had been in use. A member that has seen them raises the number again. */
+static void lower(void)
+{
+	struct snd_fabric *victim, *attacker;
+	join_both(&victim, &attacker);
+	snd_check_liveness(victim);
+	snd_word *slots = &snd_header(&victim->arena)->slots;
+	const uint64_t used = snd_load(slots);
+	CHECK(used > victim->slot && used > attacker->slot && used < SNDL_MEMBERS);
+	snd_set(slots, 0);
+	CHECK(snd_used_slots(&victim->arena) == used && snd_load(slots) == used);
+	OK(snd_fabric_close(attacker));
+	OK(snd_fabric_close(victim));
+}
+
 /* damage overwrites the queue-pair state of a member that connects. The other side refuses it, so its call does not wait until
  * its time is over. */
 static void damage(void)
@@ -145,6 +160,7 @@ static void damage(void)
 
 int main(void)
 {
+	lower();
 	damage();
 	fill_members(SNDL_STATUS_LIVE);
 	fill_members(SNDL_STATUS_DEAD);

@@ -160,12 +160,14 @@ doorbells, TRUST_MARK           | safety   | D2_served | TRUST_MARK $stop
 reclaim.pml
 reclaim                     | safety   | nothing | -
 reclaim, mortal             | safety   | nothing | MORTAL
+reclaim, earlier death      | safety   | nothing | EARLIER
 reclaim, false mark         | safety   | nothing | FALSE_MARK
 reclaim, two lives          | safety   | nothing | LIVES=2
 reclaim, COUNT_FIRST        | safety   | R1_touch | COUNT_FIRST
 reclaim, NO_WAIT            | safety   | R1_touch | NO_WAIT
 reclaim, CONNECT_EARLY      | safety   | R1_touch | CONNECT_EARLY
 reclaim, SEEN_LATE          | safety   | R1_touch | SEEN_LATE LIVES=2 ALONE
+reclaim, SLOTS_EARLY        | safety   | R1_touch | SLOTS_EARLY EARLIER
 reclaim, STALE_EPOCH        | safety   | R1_touch | STALE_EPOCH LIVES=2
 reclaim, NO_SECOND_CHECK     | safety   | R1_touch | NO_SECOND_CHECK LIVES=2
 reclaim, reachable          | safety   | S1 S2 S3 S4 S5 | REACH MORTAL FALSE_MARK

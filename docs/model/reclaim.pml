@@ -7,9 +7,9 @@
  *
  *	mark          the lock is free, or the member leaves: state := dead
  *	count         epoch := ++deaths, unless it is the number of a death already; first by the process that marked
- *	acknowledge   noted := deaths; if the state is dead, release it; seen := noted
+ *	acknowledge   noted := deaths; walked := slots; if that covers the record and the state is dead, release it; seen := noted
  *	reap          epoch <= seen of all live members: take the lock; still dead? give the memory back; state := free
- *	join          take the lock; free? next incarnation, epoch := not counted; state := live
+ *	join          take the lock; free? slots := at least this one; next incarnation, epoch := not counted; state := live
  *	connect       note that the memory is in use, so that the release ends it; then check that the member lives
  *
  * The member dies, or leaves, at any step. One more thread of the first survivor connects with it and uses its memory.
@@ -23,6 +23,7 @@
  * Variants, in which all claims hold:
  *	MORTAL       the second survivor may die at any step, also while it holds the lock
  *	ALONE        there is one survivor
+ *	EARLIER      another member has died before
  *	FALSE_MARK   the record of a live member is marked dead once, by a process that writes into memory of others
  *
  * Mutations, with the step that each removes or moves. check.sh lists the claims that it must break.
@@ -30,6 +31,7 @@
  *	NO_WAIT          that the reaper waits for all live members
  *	CONNECT_EARLY    the check of the state after the connection is noted
  *	SEEN_LATE        that the number is loaded before the records are read (two lives)
+ *	SLOTS_EARLY      that the number of records in use is loaded after the number of deaths (EARLIER)
  *	NO_SECOND_CHECK  the check of the state under the lock (two lives)
  *	STALE_EPOCH      that a new owner's record has no number (two lives)
  *	NO_LOCK          the lock that the reaper takes (FALSE_MARK)
@@ -56,7 +58,12 @@ byte state = FREE, inc;		/* the record: one word, in the code too */
 byte epoch;			/* number of the death */
 byte lock;			/* on the record: 0 free, 1 the member, 2 and 3: a survivor that reaps */
 byte chunk;			/* the memory: incarnation of its owner, 0 = free */
+#ifdef EARLIER
+byte deaths = 1;
+#else
 byte deaths;
+#endif
+bool covered;			/* by the number of records that have been in use */
 byte seen[2];			/* of the survivors */
 byte using;			/* incarnation whose memory the first survivor uses, 0 = none */
 bool runs = true;		/* the second survivor's process executes */
@@ -120,6 +127,7 @@ active proctype Member() {
 #ifndef STALE_EPOCH
 		epoch = UNCOUNTED(inc + 1);
 #endif
+		covered = true;
 		d_step { inc++; state = LIVE };
 		d_step { chunk == 0 -> chunk = inc };
 		if
@@ -180,7 +188,7 @@ active proctype User() {
 /* A survivor takes the steps that are due, in any order. */
 proctype Survivor(byte me) {
 	byte e, n, i, noted;
-	bool marked;
+	bool marked, walks;
 	{
 		do
 #ifndef KEEP_DEAD
@@ -193,14 +201,20 @@ proctype Survivor(byte me) {
 		:: state == DEAD && !COUNTED(epoch) -> count(false)
 #endif
 		:: deaths != seen[me] ->				/* acknowledge */
+#ifdef SLOTS_EARLY
+			walks = covered;
+#endif
 #ifndef SEEN_LATE
 			noted = deaths;
 #endif
-			d_step { if :: state == DEAD && me == 0 && using == inc -> using = 0 :: else fi };
+#ifndef SLOTS_EARLY
+			walks = covered;
+#endif
+			d_step { if :: walks && state == DEAD && me == 0 && using == inc -> using = 0 :: else fi };
 #ifdef SEEN_LATE
 			noted = deaths;
 #endif
-			d_step { seen[me] = noted; noted = 0 }
+			d_step { seen[me] = noted; noted = 0; walks = false }
 		:: d_step { state == DEAD && COUNTED(epoch) && epoch <= ACKNOWLEDGED && UNLOCKED -> i = inc };	/* reapDead */
 			e = epoch;
 			if

@@ -28,7 +28,7 @@ struct snd_arena {
 	uint32_t host; /* number of the host in the job */
 	unsigned char *kept, *kept_end; /* private memory in place of some of its pages, which outlives the mapping; NULL = none */
 	int fd; /* with an open file description of its own */
-	snd_word slots_seen; /* highest slots of the header so far: a peer that lowers that hides no member */
+	snd_word slots_seen; /* highest slots of the header so far: a peer that lowers that hides no member that this process has seen */
 	bool dumped; /* core dumps contain what is allocated */
 	struct snd_identity identity; /* of fd */
 };

@@ -71,6 +71,7 @@ bool snd_count_death(struct snd_fabric *f, uint32_t slot, bool first)
 	uint64_t epoch = snd_load(&r->death_epoch); /* before the state: if the record is still dead, this is not the next owner's epoch */
 	if (snd_state_status(snd_load(&r->state)) != SNDL_STATUS_DEAD || (!first && counted(f, epoch)))
 		return false;
+	snd_use_slot(&f->arena, slot); /* this process may know the member only from a connection */
 	uint64_t n = atomic_fetch_add(&snd_header(&f->arena)->deaths, 1) + 1; /* ORDER death-count: after the mark; pairs with the load in snd_deaths */
 	atomic_compare_exchange_strong(&r->death_epoch, &epoch, n);           /* ORDER death-epoch: pairs with the load in reap_dead */
 	return true;
@@ -248,12 +249,13 @@ void snd_acknowledge_deaths(struct snd_fabric *f, void (*release)(struct snd_fab
 {
 	bool died = false;
 	repair(f);
-	const uint32_t slots = snd_used_slots(&f->arena);
+	uint32_t slots = snd_used_slots(&f->arena);
 	for (uint32_t slot = 0; slot < slots; slot++)
 		died = snd_count_death(f, slot, false) || died;
 	if (died)
 		snd_wake_all(f);
 	uint64_t seen = snd_deaths(f);
+	slots = snd_used_slots(&f->arena); /* a member may have joined and died since */
 	for (uint32_t slot = 0; slot < slots; slot++) {
 		uint64_t state = snd_load(&snd_member(&f->arena, slot)->state);
 		if (snd_state_status(state) == SNDL_STATUS_DEAD)

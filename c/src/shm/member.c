@@ -37,26 +37,31 @@ static void *map_lock_page(int fd)
 	return at;
 }
 
-/* use_slot makes snd_used_slots cover a slot. */
-static void use_slot(struct snd_arena *a, uint32_t slot)
+void snd_use_slot(struct snd_arena *a, uint32_t slot)
 {
+	const uint64_t want = (uint64_t)slot + 1;
 	snd_word *slots = &snd_header(a)->slots;
-	uint64_t used = snd_load(slots);
-	while (used <= slot && !atomic_compare_exchange_strong(slots, &used, (uint64_t)slot + 1)) { /* ORDER member-slots: before the load of deaths in take; pairs with the load in snd_used_slots */
+	uint64_t seen = snd_load(&a->slots_seen), used = snd_load(slots);
+	while (seen < want && !atomic_compare_exchange_strong(&a->slots_seen, &seen, want)) {
 	}
+	/* Members only raise it; a peer that lowers it all the time must not hold this process. */
+	for (uint32_t i = 0; i < SNDL_MEMBERS && used < want; i++)
+		if (atomic_compare_exchange_strong(slots, &used, want)) /* ORDER member-slots: before the load of deaths in take; pairs with the load in snd_used_slots */
+			return;
 }
 
 uint32_t snd_used_slots(struct snd_arena *a)
 {
-	uint64_t used = snd_load(&snd_header(a)->slots), seen = snd_load(&a->slots_seen); /* ORDER member-slots: pairs with the exchange in use_slot */
-	if (used > SNDL_MEMBERS)
-		used = SNDL_MEMBERS;
-	while (used > seen)
-		if (atomic_compare_exchange_strong(&a->slots_seen, &seen, used))
-			return (uint32_t)used;
-	if (used < seen)
-		use_slot(a, (uint32_t)seen - 1);
-	return (uint32_t)seen;
+	uint64_t used = snd_load(&snd_header(a)->slots), seen = snd_load(&a->slots_seen); /* ORDER member-slots: pairs with the exchange in snd_use_slot */
+	used = used < SNDL_MEMBERS ? used : SNDL_MEMBERS;
+	used = used > a->ranks ? used : a->ranks;
+	if (used < seen) {
+		snd_use_slot(a, (uint32_t)seen - 1);
+		return (uint32_t)seen;
+	}
+	if (used > seen)
+		(void)atomic_compare_exchange_strong(&a->slots_seen, &seen, used); /* another thread may have stored as much */
+	return (uint32_t)used;
 }
 
 /* take tries to take the record of a slot. Only the holder of the lock on a record may make it live. */
@@ -95,7 +100,7 @@ static snd_status take(struct snd_fabric *f, int fd, uint32_t slot, void (*prepa
 	snd_set32(&r->waiters.armed, 0);
 	snd_set32(&r->engine.armed, 0);
 	snd_set(&r->death_epoch, snd_not_counted(incarnation));
-	use_slot(a, slot);
+	snd_use_slot(a, slot);
 	snd_set(&r->deaths_seen, snd_load(&snd_header(a)->deaths)); /* before the record is live: this member must acknowledge later deaths */
 	snd_store_full(&r->state, snd_state_of(SNDL_STATUS_LIVE, incarnation)); /* ORDER member-live: pairs with the load in snd_peer_gone */
 	*taken = true;

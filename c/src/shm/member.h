@@ -7,8 +7,10 @@
 /* snd_join makes f a member. prepare is called when f has its record and status page, before other members see it. */
 snd_status snd_join(struct snd_fabric *f, int32_t rank, void (*prepare)(struct snd_fabric *), const char *op);
 void snd_leave(struct snd_fabric *f);
-/* snd_used_slots returns how many member records have been in use. Who walks the records walks only these: a look at the others costs page
- * faults. If a peer has lowered the number, snd_used_slots raises it again. */
+/* snd_use_slot makes snd_used_slots cover a slot, here and in processes that see the header before a peer lowers the number. */
+void snd_use_slot(struct snd_arena *a, uint32_t slot);
+/* snd_used_slots returns how many member records have been in use: the walks over the records end there, because each page of them costs a
+ * process a page fault. Slots of ranks count in any case. If a peer has lowered the number, snd_used_slots raises it again. */
 uint32_t snd_used_slots(struct snd_arena *a);
 /* snd_mark_rank sets a bit in the word of the fabric's rank, unless another member has taken the rank. */
 void snd_mark_rank(struct snd_fabric *f, uint64_t bit);
