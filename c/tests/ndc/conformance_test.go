@@ -19,7 +19,8 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-const timeout = 2 * time.Second // of disconnects, the one that the Go side has
+// timeout is that of a Send without a Receive. Disconnects have it in C only.
+const timeout = 2 * time.Second
 
 // serveVariable makes the test binary the other process of a run. Its value is the language.
 const serveVariable = "NDC_SERVE"
