@@ -162,6 +162,7 @@ func (m *Member) take(fd int) (bool, error) {
 	rec.engine.Disarm()
 	rec.deathEpoch.Store(notCounted(s.incarnation() + 1))
 	a.useSlot(m.slot)
+	failpoint.Reach(failpoint.MemberCovered)
 	rec.deathsSeen.Store(a.header().deaths.Load()) // before the record is live: this member must acknowledge later deaths
 	failpoint.Reach(failpoint.MemberFilled)
 	live := stateOf(statusLive, s.incarnation()+1)

@@ -6,6 +6,7 @@ type Point uint8
 // Points, in the order of Steps.
 const (
 	MemberLocked Point = iota
+	MemberCovered
 	MemberFilled
 	MemberLive
 	LivenessRequested
@@ -106,6 +107,7 @@ const (
 var Steps = [...]Step{
 	// A member joins, leaves or dies, and its memory is reclaimed.
 	MemberLocked:      {Name: "member-locked"},
+	MemberCovered:     {Name: "member-covered", Orders: "member-slots"},
 	MemberFilled:      {Name: "member-filled"},
 	MemberLive:        {Name: "member-live", Orders: "member-live"},
 	LivenessRequested: {Name: "liveness-requested", Orders: "liveness-request"},
