@@ -142,7 +142,7 @@ func (m *Member) acknowledge(drop func(MemberID)) {
 		a.wakeAll()
 	}
 	seen := a.Deaths()
-	for slot := range a.usedSlots() {
+	for slot := range a.usedSlots() { // loaded behind the number of deaths: a member may have joined and died since the first walk
 		s := memberState(a.member(slot).state.Load())
 		if s.status() == statusDead {
 			drop(memberID(slot, s.incarnation()))

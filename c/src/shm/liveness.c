@@ -255,7 +255,7 @@ void snd_acknowledge_deaths(struct snd_fabric *f, void (*release)(struct snd_fab
 	if (died)
 		snd_wake_all(f);
 	uint64_t seen = snd_deaths(f);
-	slots = snd_used_slots(&f->arena); /* a member may have joined and died since */
+	slots = snd_used_slots(&f->arena); /* behind the number of deaths: a member may have joined and died since the first walk */
 	for (uint32_t slot = 0; slot < slots; slot++) {
 		uint64_t state = snd_load(&snd_member(&f->arena, slot)->state);
 		if (snd_state_status(state) == SNDL_STATUS_DEAD)
