@@ -254,6 +254,24 @@ func TestWaitInVain(t *testing.T) {
 	}
 }
 
+// Limits grow until the loop ends, and fail the test if it does not.
+func TestLimitsGrow(t *testing.T) {
+	for name, end := range map[string]int{"at once": 1, "at last": 3, "never": 4} {
+		var got []time.Duration
+		failed, text := record(t, func(t testing.TB) {
+			for limit := range Limits(t, "pigs fly", time.Second) {
+				if got = append(got, limit); len(got) == end {
+					break
+				}
+			}
+		})
+		want := []time.Duration{time.Second, 4 * time.Second, 16 * time.Second}[:min(end, 3)]
+		if !slices.Equal(got, want) || failed != (end > 3) || failed && text != "not within 16s: pigs fly\n" {
+			t.Errorf("%s: limits %v, want %v; failed %v with %q", name, got, want, failed, text)
+		}
+	}
+}
+
 func TestWaitEnds(t *testing.T) {
 	calls := 0
 	Eventually(t, "the third call", func() bool { calls++; return calls == 3 })
