@@ -33,7 +33,10 @@ type hangReporter struct {
 	plan        *plan
 	to          io.Writer
 	diagnoseNow chan struct{} // to Run
-	told        atomic.Bool   // the latest standstill is reported
+
+	// Numbers of times without progress, which watch counts: the one that it has last requested a
+	// diagnosis of, and the one that is reported.
+	asked, told atomic.Uint64
 
 	mu    sync.Mutex
 	arena *shm.Arena // nil after close; guarded by mu
@@ -62,6 +65,7 @@ func (e *hangReporter) look(processes []hang.Process, timeout time.Duration) *ha
 // diagnose examines the job, writes one message with the result, and returns the causes.
 func (e *hangReporter) diagnose(trigger launcher.Trigger, r *launcher.Report) []string {
 	var text bytes.Buffer
+	e.addJoined(r)
 	timeout := stackTimeout
 	var idle time.Duration // since the last progress
 	progresses := false
@@ -75,7 +79,7 @@ func (e *hangReporter) diagnose(trigger launcher.Trigger, r *launcher.Report) []
 		if len(runningRanks(r)) == 0 {
 			return r.Hang // the job is over, or its first process is not running yet: watch asks again
 		}
-		e.told.Store(true)
+		e.told.Store(e.asked.Load())
 		add(fmt.Sprintf("no rank has made progress for %v", e.plan.command.hangAfter))
 	case launcher.TriggerSignal:
 		idle, ok := e.idle()
@@ -128,13 +132,32 @@ func (e *hangReporter) diagnose(trigger launcher.Trigger, r *launcher.Report) []
 	return causes
 }
 
+// addJoined adds the processes that have joined to r, the launcher's view. On a busy machine a rank may run for a moment
+// before the launcher knows its process.
+func (e *hangReporter) addJoined(r *launcher.Report) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.arena == nil {
+		return
+	}
+	for i := range r.Ranks {
+		id, joined := hang.MemberOf(e.arena, i)
+		if !joined || r.Ranks[i].PID != 0 {
+			continue
+		}
+		if peer, err := e.arena.Peer(id); err == nil {
+			r.Ranks[i].PID, _ = peer.PID()
+		}
+	}
+}
+
 // watch requests a diagnosis each time that no rank has made progress for --hang-after, until ctx
 // ends.
 func (e *hangReporter) watch(ctx context.Context) {
 	hangAfter := e.plan.command.hangAfter
 	tick := time.NewTicker(max(hangAfter/20, 10*time.Millisecond))
 	defer tick.Stop()
-	seen, since := e.progress(), time.Now()
+	seen, since, standstill := e.progress(), time.Now(), uint64(1)
 	for {
 		select {
 		case <-ctx.Done():
@@ -144,9 +167,10 @@ func (e *hangReporter) watch(ctx context.Context) {
 		switch now := e.progress(); {
 		case now != seen:
 			seen, since = now, time.Now()
-			e.told.Store(false)
-		case !e.told.Load() && time.Since(since) >= hangAfter:
+			standstill++
+		case e.told.Load() != standstill && time.Since(since) >= hangAfter:
 			since = time.Now()
+			e.asked.Store(standstill)
 			select {
 			case e.diagnoseNow <- struct{}{}:
 			case <-ctx.Done():

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/launcher"
@@ -10,11 +11,15 @@ import (
 // timedOut returns the message about the expired --timeout and the ranks that still run.
 func (p *plan) timedOut(r *launcher.Report) string {
 	running, still := runningRanks(r), "all ranks still run"
-	if len(running) < len(p.ranks) {
+	switch started := slices.ContainsFunc(r.Ranks, func(r launcher.Result) bool { return r.PID != 0 }); {
+	case !started:
+		still = "no rank has been started"
+	case len(running) == 0:
+		still = "no rank runs, and some have not been started"
+	case len(running) == 1 && len(p.ranks) > 1:
+		still = fmt.Sprintf("of %d ranks, only %d still runs", len(p.ranks), running[0])
+	case len(running) < len(p.ranks):
 		still = fmt.Sprintf("of %d ranks, %s still run", len(p.ranks), linux.FormatList(running))
-		if len(running) == 1 {
-			still = fmt.Sprintf("of %d ranks, only %d still runs", len(p.ranks), running[0])
-		}
 	}
 	return "timeout of " + p.command.timeout.String() + " expired: " + still + "; stopping the job"
 }

@@ -12,16 +12,22 @@ import (
 
 func TestTimeout(t *testing.T) {
 	t.Parallel()
+	for limit := range proctest.Limits(t, "both ranks run", 2500*time.Millisecond) {
+		status, _, errOut := proctest.Run(t, ndrun(t, "-n", "2", "--timeout", limit.String(), "sleep", "600"))
+		if strings.Contains(errOut, "no rank has been started") || strings.Contains(errOut, "still runs") {
+			continue
+		}
+		want := "ndrun: timeout of " + limit.String() + " expired: all ranks still run; stopping the job\n" +
+			"ndrun: likely cause: no rank has called softnd.Init"
+		if status != 124 || !strings.HasPrefix(errOut, want) {
+			t.Errorf("exit status %d, %s want at first\n%s", status, errOut, want)
+		}
+		break
+	}
 	for _, form := range []string{"4.5", "4500ms", "4.5s"} {
-		t.Run(form, func(t *testing.T) {
-			t.Parallel() // they wait; on a busy machine the ranks start late
-			status, _, errOut := proctest.Run(t, ndrun(t, "-n", "2", "--timeout", form, "sleep", "600"))
-			const want = "ndrun: timeout of 4.5s expired: all ranks still run; stopping the job\n" +
-				"ndrun: likely cause: no rank has called softnd.Init"
-			if status != 124 || !strings.HasPrefix(errOut, want) {
-				t.Errorf("exit status %d, %s want at first\n%s", status, errOut, want)
-			}
-		})
+		if c, err := parse([]string{"--timeout", form, "true"}); err != nil || c.timeout != 4500*time.Millisecond {
+			t.Errorf("%s: %v, %v; want 4.5s", form, c, err)
+		}
 	}
 	if status, _, errOut := proctest.Run(t, ndrun(t, "--timeout", proctest.Timeout.String(), "sh", "-c", "exit 3")); status != 3 || strings.Contains(errOut, "time") {
 		t.Errorf("exit status %d, %s", status, errOut)
@@ -43,13 +49,24 @@ func TestTimedOutNamesRunningRanks(t *testing.T) {
 			t.Errorf("message %q, want %q", got, want)
 		}
 	}
+	for want, first := range map[string]launcher.Result{
+		"timeout of 1m30s expired: no rank has been started; stopping the job":                     {},
+		"timeout of 1m30s expired: no rank runs, and some have not been started; stopping the job": {PID: 100, Ended: true},
+	} {
+		report := &launcher.Report{Ranks: make([]launcher.Result, 5)}
+		report.Ranks[0] = first
+		if got := p.timedOut(report); got != want {
+			t.Errorf("message %q, want %q", got, want)
+		}
+	}
 }
 
 // --grace gives a rank more time than the default of 250 ms.
 func TestGrace(t *testing.T) {
 	t.Parallel()
-	const slow = "trap 'sleep 1; echo has ended; exit 0' TERM; echo ready; test $SOFTND_RANK = 0 && sleep 1 && exit 3; while :; do sleep 0.1; done"
-	if status, out, errOut := proctest.Run(t, ndrun(t, "-n", "2", "--grace", proctest.Timeout.String(), "sh", "-c", slow)); status != 3 || !strings.Contains(out, "[1] has ended\n") {
+	const slow = "trap 'sleep 1; echo has ended; exit 0' TERM; " +
+		"if test $SOFTND_RANK = 0; then until test -e ready; do sleep 0.1; done; exit 3; fi; : >ready; while :; do sleep 0.1; done"
+	if status, out, errOut := proctest.Run(t, ndrun(t, "-n", "2", "--wdir", t.TempDir(), "--grace", proctest.Timeout.String(), "sh", "-c", slow)); status != 3 || !strings.Contains(out, "[1] has ended\n") {
 		t.Errorf("exit status %d, %s%s", status, out, errOut)
 	}
 	for text, want := range map[string]time.Duration{"0": 1, "2": 2 * time.Second, "10ms": 10 * time.Millisecond} {

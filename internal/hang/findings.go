@@ -17,8 +17,24 @@ type Finding struct {
 // Findings returns the possible causes, the most likely first. Facts such as a stopped rank come
 // before conclusions such as a circle of waits.
 func (p *Snapshot) Findings() []Finding {
-	return slices.Concat(p.findStopped(), p.findEnded(), p.findAbsent(), p.findLostNotifies(), p.findMissingReceives(),
+	return slices.Concat(p.findNotStarted(), p.findStopped(), p.findEnded(), p.findAbsent(), p.findLostNotifies(), p.findMissingReceives(),
 		p.findImpossibleResults(), p.findDeadlock(), p.findBusy(), p.findUnawaitedEnds())
+}
+
+// findNotStarted finds ranks that have not been started, if no rank runs.
+func (p *Snapshot) findNotStarted() (found []Finding) {
+	if slices.ContainsFunc(p.ranks, func(r rank) bool { return !r.isGone() }) {
+		return nil
+	}
+	for i := range p.ranks {
+		if p.ranks[i].PID == 0 {
+			found = append(found, Finding{Cause: p.name(i) + " " + p.ranks[i].ending() + ", and no rank runs"})
+		}
+	}
+	if len(found) == len(p.ranks) {
+		return []Finding{{Cause: "no rank has been started yet: a busy machine is slow to start processes; give the job more time"}}
+	}
+	return found
 }
 
 func (p *Snapshot) findStopped() (found []Finding) {

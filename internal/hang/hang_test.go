@@ -21,7 +21,10 @@ func job(ranks ...rank) *Snapshot {
 		if !away(*r) {
 			r.id = member(i)
 		}
-		r.Process.PID, r.Process.Program = 100+i, "prog"
+		if !away(*r) || r.Ended == "" {
+			r.Process.PID = 100 + i
+		}
+		r.Process.Program = "prog"
 		r.pid, r.lastProgress = r.Process.PID, 99*second
 		if r.state == 0 {
 			r.state = 'S'
@@ -33,6 +36,9 @@ func job(ranks ...rank) *Snapshot {
 
 // absent is a rank that has not joined.
 var absent = rank{Process: Process{Program: "away"}}
+
+// unstarted is a rank that the launcher has not started.
+func unstarted(why string) rank { return rank{Process: Process{Program: "away", Ended: why}} }
 
 func away(r rank) bool { return r.Program == "away" }
 
@@ -121,6 +127,10 @@ func TestFindingsBeginWithTheCause(t *testing.T) {
 		"listeners": {[]rank{in(listening(1), barrier(2)), in(listening(0))},
 			[]string{"rank 1 (prog, pid 101) is in notify disconnect (connector); rank 0 waits for it (barrier 2)"}},
 		"two circles of waits": {[]rank{in(waitAt(1), barrier(3)).with(receiver(1)), in(waitAt(1)).with(receiver(0))}, []string{"in a circle", "rank 1 waits for rank 0: a message"}},
+
+		"nothing started": {[]rank{unstarted("was not started"), unstarted("waits to be started (--after listen)")}, []string{"no rank has been started yet: a busy machine"}},
+		"only the first ended": {[]rank{{Process: Process{Ended: "exited with code 0"}}, unstarted("waits to be started (--after 1h)")},
+			[]string{"rank 1 (prog) waits to be started (--after 1h), and no rank runs"}},
 
 		"unclear": {[]rank{in(barrier(4)), strange}, []string{"rank 1 (prog, pid 101) is somewhere that cannot be page: "}},
 	} {
