@@ -1,11 +1,13 @@
 package main
 
 import (
-	"bytes"
+	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -96,9 +98,10 @@ var deadlocks = map[string]func(s *stuck) error{
 		return s.job.Barrier(s.ctx)
 	},
 	"again and again": func(s *stuck) error {
+		in := bufio.NewScanner(os.Stdin)
 		for range 2 {
-			if s.job.Rank() == 1 {
-				time.Sleep(1500 * time.Millisecond)
+			if s.job.Rank() == 0 && !in.Scan() {
+				return errors.New("the test has closed the pipe")
 			}
 			if err := s.job.Barrier(s.ctx); err != nil {
 				return err
@@ -196,6 +199,35 @@ func (s *stuck) result() error {
 	return err
 }
 
+// awaitReport reads the messages of ndrun until a report about a job without progress matches all patterns. A slow job
+// may make no progress before it hangs; then there is another report.
+func awaitReport(lines *bufio.Scanner, patterns ...string) (report string, found bool) {
+	for lines.Scan() {
+		if strings.HasPrefix(lines.Text(), "ndrun: no rank has made progress for ") {
+			report = ""
+		}
+		report += lines.Text() + "\n"
+		if !slices.ContainsFunc(patterns, func(p string) bool { return !regexp.MustCompile(p).MatchString(report) }) {
+			return report, true
+		}
+	}
+	return report, false
+}
+
+// endHanging awaits a report of ndrun with --hang-after, ends the job, and returns the report.
+func endHanging(t *testing.T, cmd *exec.Cmd, patterns ...string) (report string) {
+	t.Helper()
+	p, lines := startReadingErrors(t, cmd)
+	report, found := awaitReport(lines, patterns...)
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	for lines.Scan() {
+	}
+	if got := status(p.End()); !found || got != 128+int(syscall.SIGTERM) {
+		t.Errorf("exit status %d; want %q in\n%s", got, patterns, report)
+	}
+	return report
+}
+
 // ndrun names the cause of a hang.
 func TestHangReport(t *testing.T) {
 	t.Parallel()
@@ -214,11 +246,7 @@ func TestHangReport(t *testing.T) {
 			report := filepath.Join(t.TempDir(), "report")
 			cmd := ndrun(t, "-n", "3", "-env", proctest.RoleEnv+"=hang", "--hang-after", "0.7", "--report", report, testBinary(t), how)
 			p, lines := startReadingErrors(t, cmd)
-			cause, text := regexp.MustCompile(want), ""
-			// A slow job may make no progress before it hangs; then there is another report.
-			for !cause.MatchString(text) && lines.Scan() {
-				text += lines.Text() + "\n"
-			}
+			text, found := awaitReport(lines, want)
 			if err := cmd.Process.Signal(syscall.SIGQUIT); err != nil {
 				t.Error(err)
 			}
@@ -227,7 +255,7 @@ func TestHangReport(t *testing.T) {
 				text += lines.Text() + "\n"
 			}
 			got := status(p.End())
-			if !cause.MatchString(text) || got != 128+int(syscall.SIGQUIT) && got != 2 { // 2 is a Go program's own after SIGQUIT
+			if !found || got != 128+int(syscall.SIGQUIT) && got != 2 { // 2 is a Go program's own after SIGQUIT
 				t.Fatalf("exit status %d; want %s in\n%s", got, want, text)
 			}
 			if !strings.Contains(text[before:], "ndrun: likely cause: ") {
@@ -249,9 +277,18 @@ func TestHangReport(t *testing.T) {
 func TestTimeoutOfAJobThatMakesProgress(t *testing.T) {
 	t.Parallel()
 	report := filepath.Join(t.TempDir(), "report")
-	cmd := ndrun(t, "-n", "3", "-env", proctest.RoleEnv+"=hang", "--timeout", "4", "--report", report, testBinary(t), "goes on")
-	status, _, errOut := proctest.Run(t, cmd)
-	if status != 124 || !strings.Contains(errOut, "ndrun: the job makes progress, the last one ") || !regexp.MustCompile(`ndrun: processor time: rank 0 [0-9.]+m?s, rank 1 `).MatchString(errOut) ||
+	var status int
+	var errOut string
+	all := regexp.MustCompile(`ndrun: processor time: rank 0 [0-9.]+m?s, rank 1 .*, rank 2 `)
+	for limit := range proctest.Limits(t, "the ranks are connected", 3*time.Second) {
+		var out string
+		cmd := ndrun(t, "-n", "3", "-env", proctest.RoleEnv+"=hang", "--timeout", limit.String(), "--report", report, testBinary(t), "goes on")
+		if status, out, errOut = proctest.Run(t, cmd); strings.Count(out, "hangs\n") == 3 &&
+			(all.MatchString(errOut) || !strings.Contains(errOut, "processor time")) { // else a rank came after the report
+			break
+		}
+	}
+	if status != 124 || !strings.Contains(errOut, "ndrun: the job makes progress, the last one ") || !all.MatchString(errOut) ||
 		strings.Contains(errOut, "likely cause") || strings.Contains(errOut, "goroutine ") {
 		t.Errorf("exit status %d\n%s", status, errOut)
 	}
@@ -264,11 +301,10 @@ func TestTimeoutOfAJobThatMakesProgress(t *testing.T) {
 // A rank that computes is named as slow. It is not blamed for the Receive that it has not posted yet.
 func TestSlowRankIsNamed(t *testing.T) {
 	t.Parallel()
-	cmd := ndrun(t, "-n", "3", "-env", proctest.RoleEnv+"=hang", "-env", softnd.EnvReceiveTimeout+"=1m", "--timeout", "15", testBinary(t), "slow receiver")
-	status, _, errOut := proctest.Run(t, cmd)
-	if status != 124 || strings.Contains(errOut, "has posted no receive on endpoint") ||
-		!regexp.MustCompile(`ndrun: likely cause: rank 1 \(.*, pid \d+\) is slow: it computes, or polls memory, and has used [0-9.]+m?s of processor time; .* for `).MatchString(errOut) {
-		t.Errorf("exit status %d\n%s", status, errOut)
+	cmd := ndrun(t, "-n", "3", "-env", proctest.RoleEnv+"=hang", "-env", softnd.EnvReceiveTimeout+"=1m", "--hang-after", "0.7", testBinary(t), "slow receiver")
+	report := endHanging(t, cmd, `ndrun: likely cause: rank 1 \(.*, pid \d+\) is slow: it computes, or polls memory, and has used [0-9.]+m?s of processor time; .* for `, `ndrun: rank 2 \(`)
+	if strings.Contains(report, "has posted no receive on endpoint") {
+		t.Errorf("rank 1 is blamed in\n%s", report)
 	}
 }
 
@@ -308,20 +344,28 @@ func TestSignalToHangingJob(t *testing.T) {
 	} {
 		t.Run(tc.how+" "+tc.signal.String(), func(t *testing.T) {
 			t.Parallel()
-			cmd := ndrun(t, "-n", "2", "-env", proctest.RoleEnv+"=hang", testBinary(t), tc.how)
-			var errOut bytes.Buffer
-			cmd.Stdout, cmd.Stderr = nil, &errOut
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
+			args := []string{"-n", "2", "-env", proctest.RoleEnv + "=hang", testBinary(t), tc.how}
+			if tc.cause != "" {
+				args = append([]string{"--hang-after", "1"}, args...)
 			}
-			time.Sleep(10 * time.Second) // a busy machine takes some of it to get there
-			if err := cmd.Process.Signal(tc.signal); err != nil {
-				t.Error(err)
+			p, lines := startReadingErrors(t, ndrun(t, args...))
+			if tc.cause == "" {
+				p.Hear() // both are connected
+				p.Hear()
+			} else if report, found := awaitReport(lines, tc.cause); !found {
+				t.Errorf("want %q before the signal in\n%s", tc.cause, report)
 			}
-			if got := status(cmd.Wait()); got != 128+int(tc.signal) {
+			p.Signal(tc.signal)
+			text := ""
+			for lines.Scan() {
+				text += lines.Text() + "\n"
+			}
+			if got := status(p.End()); got != 128+int(tc.signal) {
 				t.Errorf("exit status %d, want %d", got, 128+int(tc.signal))
 			}
-			text := errOut.String()
+			if tc.cause != "" {
+				_, text, _ = strings.Cut(text, "ndrun: a signal ends the job; ") // else the rest of the report before
+			}
 			if tc.cause == "" && strings.Contains(text, "cause") || !regexp.MustCompile(tc.cause).MatchString(text) || strings.Contains(text, "stack of") {
 				t.Errorf("want %q in\n%s", tc.cause, text)
 			}
@@ -332,17 +376,15 @@ func TestSignalToHangingJob(t *testing.T) {
 // A job that makes progress and hangs again is reported again.
 func TestHangIsReportedAgain(t *testing.T) {
 	t.Parallel()
-	cmd := ndrun(t, "-n", "2", "-env", proctest.RoleEnv+"=hang", "--hang-after", "0.5", testBinary(t), "again and again")
-	p, lines := startReadingErrors(t, cmd)
-	reports := 0
-	for lines.Scan() {
-		if strings.HasPrefix(lines.Text(), "ndrun: no rank has made progress for 500ms") {
-			reports++
+	p, lines := startReadingErrors(t, ndrun(t, "-n", "2", "-env", proctest.RoleEnv+"=hang", "--hang-after", "0.5", testBinary(t), "again and again"))
+	for i := range 2 {
+		want := fmt.Sprintf(`ndrun: rank 1 .*: barrier %d for `, i+2) // rank 0 waits for a line from the test
+		if report, found := awaitReport(lines, want); !found {
+			t.Errorf("want %s in\n%s", want, report)
 		}
+		p.Say("go on")
 	}
-	if got := status(p.End()); got != 0 || reports < 2 {
-		t.Errorf("exit status %d after %d reports", got, reports)
-	}
+	p.Wait()
 }
 
 // If no process reads the messages of ndrun, --timeout still ends the job.

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/softnd/softnd/internal/testkit/proctest"
 )
@@ -160,9 +161,17 @@ func TestPMI(t *testing.T) {
 // --timeout ends a job whose ranks wait in a PMI barrier.
 func TestTimeoutInPMIBarrier(t *testing.T) {
 	t.Parallel()
-	for range 4 {
-		status, _, errOut := proctest.Run(t, ndrun(t, "--timeout", "1", "-n", "3", "-env", proctest.RoleEnv+"=pmi", testBinary(t),
-			"cmd=init pmi_version=1 pmi_subversion=1", "cmd=barrier_in", ":", "-n", "1", "sleep", "600"))
+	for range 2 {
+		var status int
+		var errOut string
+		for limit := range proctest.Limits(t, "the ranks wait in the barrier", 2*time.Second) {
+			var out string
+			status, out, errOut = proctest.Run(t, ndrun(t, "--timeout", limit.String(), "-n", "3", "-env", proctest.RoleEnv+"=pmi", testBinary(t),
+				"cmd=init pmi_version=1 pmi_subversion=1", "cmd=barrier_in", ":", "-n", "1", "sleep", "600"))
+			if strings.Count(out, "cmd=response_to_init") == 3 {
+				break
+			}
+		}
 		if status != 124 || strings.Contains(errOut, "aborted") {
 			t.Errorf("exit status %d, want 124: %s", status, errOut)
 		}
