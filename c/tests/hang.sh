@@ -2,16 +2,32 @@
 # ndrun names the cause if C ranks hang, and what each of them waits for. hang.sh NDRUN PROGRAM
 set -eu
 ndrun=$1 program=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 
-# report N HOW LINE...: the report of a job of N ranks has each of the lines, which are patterns.
+# missing FILE LINE...: prints the first of the lines, which are patterns, that the last report in the output of a job does not have. A job that a
+# busy machine makes slow may make no progress before it hangs; then there are several reports.
+missing() {
+	last=$(awk '/^ndrun: no rank has made progress for /{text = ""} {text = text $0 "\n"} END {printf "%s", text}' "$1")
+	shift
+	for line; do
+		printf '%s\n' "$last" | grep -qE "^ndrun: $line" || { printf '%s' "$line" && return; }
+	done
+}
+
+# report N HOW LINE...: the report of a job of N ranks has each of the lines. The words in $run, if any, start each rank.
 report() {
 	ranks=$1 how=$2
 	shift 2
-	got=$("$ndrun" -n "$ranks" --timeout 5 "$program" "$how" 2>&1) && { echo "$how: the job has not been stopped"; exit 1; }
-	for line; do
-		printf '%s\n' "$got" | grep -qE "^ndrun: $line" || { printf '%s: no line %s in\n%s\n' "$how" "$line" "$got"; exit 1; }
+	"$ndrun" -n "$ranks" --hang-after 1 --timeout 150 ${run+sh -c "$run" sh} "$program" "$how" >"$work/$how" 2>&1 &
+	job=$! tries=0
+	while line=$(missing "$work/$how" "$@") && [ -n "$line" ] && [ "$((tries += 1))" -lt 600 ] && kill -0 "$job" 2>/dev/null; do
+		sleep 0.1
 	done
-	! printf '%s\n' "$got" | grep 'not responding' || { printf '%s\n' "$got"; exit 1; }
+	kill "$job" 2>/dev/null || { echo "$how: the job has ended"; cat "$work/$how"; exit 1; }
+	wait "$job" || :
+	[ -z "$line" ] || { printf '%s: no line %s in\n' "$how" "$line"; cat "$work/$how"; exit 1; }
+	! grep 'not responding' "$work/$how" || { cat "$work/$how"; exit 1; }
 }
 
 # check is report in the background.
@@ -60,8 +76,6 @@ for ahead in 0 1; do
 	7*'ndrun: rank 1 ('*) ;;
 	*) printf 'lost, rank %s is ahead: exit status %s, %s\n' "$ahead" "$status" "$got"; exit 1 ;;
 	esac
-	got=$("$ndrun" -n 2 --timeout 5 sh -c "$script" sh "$program" crossed 2>&1) && { echo 'crossed: the job has not been stopped'; exit 1; }
-	for line in 'likely cause: the ranks wait for each other in a circle$' 'rank 0 .*: barrier 2 for [0-9.]*[1-9][0-9.]*m?s' 'rank 1 .*: wait at completion queue 1 for [0-9.]*[1-9][0-9.]*m?s'; do
-		printf '%s\n' "$got" | grep -qE "^ndrun: $line" || { printf 'crossed, rank %s is ahead: no line %s in\n%s\n' "$ahead" "$line" "$got"; exit 1; }
-	done
+	run=$script report 2 crossed 'likely cause: the ranks wait for each other in a circle$' 'rank 0 .*: barrier 2 for [0-9.]*[1-9][0-9.]*m?s' \
+		'rank 1 .*: wait at completion queue 1 for [0-9.]*[1-9][0-9.]*m?s'
 done
