@@ -127,9 +127,17 @@ func testTakenAgain(t *testing.T, early bool) {
 	}
 	noMore()
 	third.Kill()
-	short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
-	defer cancel()
-	if _, err := softnd.Join(short, name, 1, 2); !errors.Is(err, nd.Canceled) { // it takes the place, and leaves
+	joining, leave := context.WithCancel(ctx)
+	joined := make(chan error, 1)
+	arena := jobaccess.Of(j).Arena
+	before, _ := arena.MemberOf(1)
+	go func() {
+		_, err := softnd.Join(joining, name, 1, 2)
+		joined <- err
+	}()
+	proctest.Eventually(t, "a process takes the place", func() bool { id, ok := arena.MemberOf(1); return ok && id != before })
+	leave()
+	if err := proctest.Receive(t, "it leaves", joined); !errors.Is(err, nd.Canceled) {
 		t.Fatal(err)
 	}
 	died()

@@ -163,8 +163,7 @@ func introduce(ctx context.Context, name string, rank int) error {
 }
 
 func TestJoinRefuses(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
+	ctx := proctest.Context(t)
 	free := fmt.Sprintf("softnd-test-%d-free", os.Getpid())
 	for _, tc := range []struct {
 		name       string
@@ -176,7 +175,6 @@ func TestJoinRefuses(t *testing.T) {
 		{free, -1, 2, "rank -1 of 2"},
 		{free, 0, 0, "size 0: want 1 to 1024"},
 		{free, 0, 2000, "size 2000: want 1 to 1024"},
-		{free, 0, 2, "missing: rank 1"},
 	} {
 		job, err := softnd.Join(ctx, tc.name, tc.rank, tc.size)
 		if err == nil {
@@ -185,6 +183,21 @@ func TestJoinRefuses(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("Join(%q, %d, %d): %v, want %q in it", tc.name, tc.rank, tc.size, err, tc.want)
 		}
+	}
+	for limit := range proctest.Limits(t, "the process takes its place", 200*time.Millisecond) {
+		early, cancel := context.WithTimeout(ctx, limit)
+		job, err := softnd.Join(early, free, 0, 2)
+		cancel()
+		if err == nil {
+			job.Close()
+		}
+		if err != nil && !strings.Contains(err.Error(), "missing: ") && errors.Is(err, nd.Canceled) {
+			continue
+		}
+		if err == nil || !strings.Contains(err.Error(), "missing: rank 1") {
+			t.Errorf("without rank 1: %v", err)
+		}
+		break
 	}
 	t.Setenv(softnd.EnvExec, "unknown")
 	if _, err := softnd.Join(ctx, free, 0, 1); err == nil || !strings.Contains(err.Error(), softnd.EnvExec) {
