@@ -287,6 +287,22 @@ func TestMemoryCgroupLimitIsReported(t *testing.T) {
 	c.Wait()
 }
 
+// To read the limits takes far more allocations than to reserve a page.
+func TestReserveRarelyReadsLimits(t *testing.T) {
+	if left, _ := linux.AvailableMemory(); left < 1<<30 {
+		t.Skip("less than 1 GiB of memory is available, so the limits are read for each page")
+	}
+	a := newArena(t, 0)
+	reserve := func() {
+		if err := a.reserve(a.geo.heap, pageSize); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := testing.AllocsPerRun(250, reserve); n > 10 {
+		t.Errorf("%v allocations for each page", n)
+	}
+}
+
 func TestReserveReportsWholeRange(t *testing.T) {
 	short := &NoMemoryError{Requested: 10, Available: 4}
 	err := forWholeRange(100, short)

@@ -9,6 +9,8 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync/atomic"
+	"time"
 )
 
 // AvailableMemory returns how many bytes of memory an arena can still reserve, and the limit that applies: the machine's
@@ -22,6 +24,64 @@ func AvailableMemory() (bytes uint64, limit string) {
 		bytes, limit = left, name
 	}
 	return bytes, limit
+}
+
+// CanReserve reports whether an arena can still reserve wanted bytes. If not, it returns how many it can, and the limit that applies.
+//
+// Most calls for little memory do not read the limits, which takes some ten system calls: they take from what the process has to spare.
+func CanReserve(wanted uint64) (left uint64, limit string, ok bool) {
+	now := time.Since(processStart)
+	if spare.take(wanted, now) {
+		return 0, "", true
+	}
+	left, limit = AvailableMemory()
+	if limit == "" {
+		return 0, "", true
+	}
+	spare.refill(left-min(wanted, left), now)
+	return left, limit, wanted <= left
+}
+
+// spareMemory is what a process may reserve before it reads the limits again.
+//
+// If all members of an arena read the limits at the same time, they reserve at most half of the available memory unchecked, and so leave the
+// margin to the processes. If less than 256 MiB are left, the share is less than a chunk of the heap, so a reservation in the heap reads the
+// limits each time.
+type spareMemory struct {
+	bytes atomic.Uint64
+	until atomic.Int64 // nanoseconds since processStart
+}
+
+// SpareShare is the part of the available memory that a process may reserve before it reads the limits again: 1/SpareShare.
+const SpareShare = 4096
+
+const spareAge = 100 * time.Millisecond
+
+var (
+	processStart = time.Now()
+	spare        spareMemory
+)
+
+// take takes wanted bytes, or none if there are fewer or they are too old.
+func (s *spareMemory) take(wanted uint64, now time.Duration) bool {
+	if int64(now) >= s.until.Load() {
+		return false
+	}
+	for {
+		have := s.bytes.Load()
+		if wanted > have {
+			return false
+		}
+		if s.bytes.CompareAndSwap(have, have-wanted) {
+			return true
+		}
+	}
+}
+
+// refill takes the process's share of the memory that is left.
+func (s *spareMemory) refill(left uint64, now time.Duration) {
+	s.bytes.Store(left / SpareShare)
+	s.until.Store(int64(now + spareAge))
 }
 
 const machineMemory = "the machine's available memory"

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 )
 
 func TestMemoryIsKnown(t *testing.T) {
@@ -16,6 +17,41 @@ func TestMemoryIsKnown(t *testing.T) {
 	}
 	if n := AddressSpaceInUse(); n < 1<<20 || n > 1<<47 {
 		t.Errorf("the address space of this process has %d bytes", n)
+	}
+}
+
+func TestCanReserve(t *testing.T) {
+	available, name := AvailableMemory()
+	if left, limit, ok := CanReserve(1 << 60); ok || limit != name || left >= 1<<60 || available == 0 {
+		t.Errorf("an exbibyte: %d left under %q, %v", left, limit, ok)
+	}
+	if left, limit, ok := CanReserve(4096); !ok {
+		t.Errorf("a page: %d left under %q", left, limit)
+	}
+}
+
+func TestSpareMemoryIsBounded(t *testing.T) {
+	var s spareMemory
+	const share, start = 1 << 20, time.Second
+	if s.take(1, start) {
+		t.Error("something to spare before the limits were read")
+	}
+	s.refill(share*SpareShare, start)
+	for _, step := range []struct {
+		wanted uint64
+		now    time.Duration
+		want   bool
+	}{
+		{share + 1, start, false}, {share / 2, start, true}, {share/2 + 1, start, false},
+		{1, start + spareAge, false}, {share / 2, start + spareAge - 1, true}, {1, start, false},
+	} {
+		if got := s.take(step.wanted, step.now); got != step.want {
+			t.Errorf("%d bytes at %v: %v", step.wanted, step.now, got)
+		}
+	}
+	s.refill(256<<20-1, start)
+	if s.take(64<<10, start) {
+		t.Error("a chunk is taken unchecked near the limit")
 	}
 }
 

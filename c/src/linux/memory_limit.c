@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "error.h"
+#include "linux/clock.h"
 #include "linux/descriptor.h"
 
 #define MAX_MARGIN (UINT64_C(256) << 20)
@@ -134,4 +135,33 @@ uint64_t snd_memory_available(void)
 	}
 	fclose(f);
 	return left;
+}
+
+bool snd_take_spare(struct snd_spare_memory *s, uint64_t wanted, uint64_t now)
+{
+	if (now >= snd_load(&s->until))
+		return false;
+	uint64_t have = snd_load(&s->bytes);
+	do
+		if (wanted > have)
+			return false;
+	while (!atomic_compare_exchange_weak(&s->bytes, &have, have - wanted));
+	return true;
+}
+
+void snd_refill_spare(struct snd_spare_memory *s, uint64_t left, uint64_t now)
+{
+	atomic_store(&s->bytes, left / SND_SPARE_SHARE);
+	atomic_store(&s->until, now + SND_SPARE_AGE);
+}
+
+bool snd_can_reserve(uint64_t wanted, uint64_t *left)
+{
+	static struct snd_spare_memory spare;
+	const uint64_t now = (uint64_t)snd_clock();
+	if (snd_take_spare(&spare, wanted, now))
+		return true;
+	*left = snd_memory_available();
+	snd_refill_spare(&spare, minus(*left, wanted), now);
+	return wanted <= *left;
 }
