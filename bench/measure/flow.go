@@ -1,9 +1,6 @@
 package measure
 
-import (
-	"github.com/softnd/softnd/internal/linux"
-	"github.com/softnd/softnd/nd"
-)
+import "github.com/softnd/softnd/nd"
 
 // flow posts out requests, as many at once as the depth allows. It returns when they are complete and in messages have
 // arrived. Further messages count for the next call.
@@ -66,8 +63,8 @@ func (l *link) flowOut(kind nd.RequestType, n int) error {
 			left, under = left-1, under+1
 		}
 		got := results[:cq.Poll(results)]
-		if len(got) == 0 && l.w.wire != nil {
-			linux.Yield() // the relay may need the core
+		if len(got) == 0 {
+			l.rest(loadsOfPoll)
 		}
 		for i := range got {
 			if got[i].Status != nd.Success {
@@ -86,8 +83,8 @@ func (l *link) flowIn() error {
 	ep, land := p.ep, p.land
 	for l.received < l.expected {
 		got := results[:cq.Poll(results)]
-		if len(got) == 0 && l.w.wire != nil {
-			linux.Yield() // the relay may need the core
+		if len(got) == 0 {
+			l.rest(loadsOfPoll)
 		}
 		for i := range got {
 			if got[i].Status != nd.Success {

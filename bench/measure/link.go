@@ -31,6 +31,7 @@ type link struct {
 	received int        // receives taken
 	expected int        // receives to wait for
 	posted   int        // Sends of a ping-pong
+	rests    int        // loads since the last yield of a rank that is not pinned, see rest
 
 	flag     mark // set by the other rank, see signal
 	flagOut  nd.SGE
@@ -191,16 +192,36 @@ func (l *link) nextPair() *pair {
 	return p
 }
 
-// poll takes completions, if there are any. In event mode it waits for one. Between hosts it yields the core, which the relay may
-// need.
+// A rank that is not pinned yields its core after unpinnedLoads loads of a word that has not changed, or after as many empty polls as take
+// that time: more than a round trip of two ranks with a core each.
+const (
+	unpinnedLoads = 4096
+	loadsOfPoll   = 64
+)
+
+// rest is called after an empty poll, or after a word has not changed, which costs a number of loads. It yields the core to others that may
+// need it: between hosts to the relay, each time, and now and then to the other rank if the ranks are not pinned, because they may share a
+// core.
+func (l *link) rest(loads int) {
+	if l.w.wire != nil {
+		linux.Yield()
+	} else if !l.o.Pinned {
+		if l.rests += loads; l.rests >= unpinnedLoads {
+			l.rests = 0
+			linux.Yield()
+		}
+	}
+}
+
+// poll takes completions, if there are any. In event mode it waits for one.
 func (l *link) poll() error {
 	n, err := 0, error(nil)
 	if l.o.Events {
 		n, err = l.cq.Wait(l.ctx, l.results)
 	} else {
 		n = l.cq.Poll(l.results)
-		if n == 0 && l.w.wire != nil {
-			linux.Yield()
+		if n == 0 {
+			l.rest(loadsOfPoll)
 		}
 	}
 	for i := range n {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -110,14 +109,19 @@ func (l *link) arrive(p *pair) error {
 	if l.w.wire != nil {
 		return l.arriveFar(p)
 	}
-	if !l.o.mustPoll() {
+	switch {
+	case l.o.mustPoll():
+		for word.Load()&mask != want {
+			if err := l.poll(); err != nil {
+				return err
+			}
+		}
+	case l.o.Pinned: // a loop of its own, because any other check between two loads changes the time
 		for word.Load()&mask != want {
 		}
-		return nil
-	}
-	for word.Load()&mask != want {
-		if err := l.poll(); err != nil {
-			return err
+	default:
+		for word.Load()&mask != want {
+			l.rest(1)
 		}
 	}
 	return nil
@@ -132,7 +136,7 @@ func (l *link) arriveFar(p *pair) error {
 		default:
 		}
 		if !l.o.mustPoll() {
-			linux.Yield() // the relay may need the core
+			l.rest(1)
 			continue
 		}
 		if err := l.poll(); err != nil {
@@ -214,8 +218,9 @@ func (l *link) sendOn(p *pair) error {
 func (l *link) receive() error {
 	l.expected++
 	cq, results := l.cq, l.results
+	lean := l.o.Pinned && !l.o.Events && l.w.wire == nil
 	for l.received < l.expected || l.done < l.posted-1 {
-		if l.o.Events || l.w.wire != nil {
+		if !lean {
 			if err := l.poll(); err != nil {
 				return err
 			}
