@@ -57,7 +57,7 @@ func openersIn(arena *shm.Arena, kinds ...string) func() (nd.Provider, error) {
 	return func() (nd.Provider, error) {
 		kind := kinds[opened%len(kinds)]
 		opened++
-		return openerIn(arena, kind, nil)()
+		return openerIn(arena, kind, nil, longTimeout)()
 	}
 }
 

@@ -21,9 +21,12 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// conformanceTimeout is how long a side waits for the other one. Some scenarios wait for all of it. In all others a busy machine may give
-// one of two processes no core for seconds.
-const conformanceTimeout = 4 * time.Second
+// How long a side waits for the other one. longTimeout is longer than a scenario may take, so one that waits for a time-out without being
+// Timed fails.
+const (
+	longTimeout  = time.Hour
+	shortTimeout = 500 * time.Millisecond // for scenarios that are Timed
+)
 
 // hosted is a provider whose member leaves when it is closed.
 type hosted struct {
@@ -33,9 +36,18 @@ type hosted struct {
 
 func (h hosted) Close() error { return errors.Join(h.Provider.Close(), h.member.Leave()) }
 
-// openerIn returns a function that opens providers in an arena. kind is that of parseKind, and privately behind it if adapters allocate
-// memory of the process. weakOrder is nil or the seed of a weak order.
-func openerIn(arena *shm.Arena, kind string, weakOrder *uint64) func() (nd.Provider, error) {
+// configIn returns the configuration of a side whose providers are in an arena. kind is that of parseKind, and privately behind it if
+// adapters allocate memory of the process. weakOrder is nil or the seed of a weak order.
+func configIn(arena *shm.Arena, kind string, weakOrder *uint64) ndtest.Config {
+	return ndtest.Config{
+		Open:           openerIn(arena, kind, weakOrder, longTimeout),
+		OpenTimed:      openerIn(arena, kind, weakOrder, shortTimeout),
+		ReceiveTimeout: shortTimeout, DisconnectTimeout: shortTimeout,
+	}
+}
+
+// openerIn returns a function that opens such providers, which wait for the other side as long as timeout.
+func openerIn(arena *shm.Arena, kind string, weakOrder *uint64, timeout time.Duration) func() (nd.Provider, error) {
 	return func() (nd.Provider, error) {
 		member, err := arena.Join(shm.NoRank)
 		if err != nil {
@@ -46,7 +58,7 @@ func openerIn(arena *shm.Arena, kind string, weakOrder *uint64) func() (nd.Provi
 		if err != nil {
 			return nil, errors.Join(err, member.Leave())
 		}
-		o.WeakOrder = weakOrder
+		o.ReceiveTimeout, o.disconnectTimeout, o.WeakOrder = timeout, timeout, weakOrder
 		p, err := New(member, o)
 		if err != nil {
 			return nil, errors.Join(err, member.Leave())
@@ -61,7 +73,7 @@ func openerIn(arena *shm.Arena, kind string, weakOrder *uint64) func() (nd.Provi
 // parseKind returns the options of a kind of provider: the name of an executor, and checked if payloads are checked.
 func parseKind(kind string) (o Options, err error) {
 	executor, isChecked := strings.CutSuffix(kind, checked)
-	o = Options{ReceiveTimeout: conformanceTimeout, disconnectTimeout: conformanceTimeout, CheckPayloads: isChecked}
+	o.CheckPayloads = isChecked
 	o.Executor, err = ParseExecutor(executor)
 	return o, err
 }
@@ -93,7 +105,7 @@ func runConformance(self *proctest.Self) error {
 	err = ndtest.Serve(struct {
 		io.Reader
 		io.WriteCloser
-	}{os.Stdin, os.Stdout}, ndtest.Config{Open: openerIn(arena, os.Getenv(kindVariable), weakOrder)})
+	}{os.Stdin, os.Stdout}, configIn(arena, os.Getenv(kindVariable), weakOrder))
 	return errors.Join(err, arena.Close())
 }
 
@@ -206,10 +218,8 @@ func writeResults(t *testing.T, runs []conformanceRun) {
 func testConformance(t *testing.T, kind string, private, processes bool) *ndtest.Report {
 	t.Helper()
 	arena := newArena(t)
-	cfg := ndtest.Config{
-		Open: openerIn(arena, kind, nil), PrivateMemory: private,
-		ReceiveTimeout: conformanceTimeout, DisconnectTimeout: conformanceTimeout,
-	}
+	cfg := configIn(arena, kind, nil)
+	cfg.PrivateMemory = private
 	if processes {
 		cfg.Spawn = func() (io.ReadWriteCloser, error) { return startConformance(t, arena, kind, nil) }
 	}

@@ -29,10 +29,8 @@ func fewer(n int) int {
 func weakConfig(t *testing.T, seed uint64, processes bool, suffix string) ndtest.Config {
 	arena := newArena(t)
 	kind := [...]string{"auto", "target"}[seed%2] + suffix
-	cfg := ndtest.Config{
-		Open: openerIn(arena, kind, &seed), PrivateMemory: seed/2%2 == 1,
-		ReceiveTimeout: conformanceTimeout, DisconnectTimeout: conformanceTimeout,
-	}
+	cfg := configIn(arena, kind, &seed)
+	cfg.PrivateMemory = seed/2%2 == 1
 	if processes {
 		cfg.Spawn = func() (io.ReadWriteCloser, error) { return startConformance(t, arena, kind, &seed) }
 	}

@@ -43,14 +43,20 @@ func TestConformanceUnderDelays(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			arena := newArena(t)
-			ndtest.Run(t, ndtest.Config{PrivateMemory: e == Target, ReceiveTimeout: conformanceTimeout, DisconnectTimeout: conformanceTimeout, Open: func() (nd.Provider, error) {
-				member, err := arena.Join(shm.NoRank)
-				if err != nil {
-					return nil, err
+			opener := func(timeout time.Duration) func() (nd.Provider, error) {
+				return func() (nd.Provider, error) {
+					member, err := arena.Join(shm.NoRank)
+					if err != nil {
+						return nil, err
+					}
+					p, err := New(member, Options{Executor: e, ReceiveTimeout: timeout, disconnectTimeout: timeout, Faults: (*faultplan.Plan)(plan).For})
+					return hosted{p, member}, err
 				}
-				p, err := New(member, Options{Executor: e, ReceiveTimeout: conformanceTimeout, disconnectTimeout: conformanceTimeout, Faults: (*faultplan.Plan)(plan).For})
-				return hosted{p, member}, err
-			}})
+			}
+			ndtest.Run(t, ndtest.Config{
+				Open: opener(longTimeout), OpenTimed: opener(shortTimeout), PrivateMemory: e == Target,
+				ReceiveTimeout: shortTimeout, DisconnectTimeout: shortTimeout,
+			})
 		})
 	}
 }

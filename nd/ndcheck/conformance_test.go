@@ -29,25 +29,35 @@ type member struct {
 
 func (m member) Close() error { return errors.Join(m.Provider.Close(), m.member.Leave()) }
 
-// watched returns what opens watched providers of an arena. They are the ranks first, first+2 and so on of the journal.
-func watched(arena *shm.Arena, e endpoint.Executor, journal *ndcheck.Journal, first int) func() (nd.Provider, error) {
+// watched returns the configuration of a side whose providers are watched, in an arena. They are the ranks first, first+step and so on of
+// the journal.
+func watched(arena *shm.Arena, e endpoint.Executor, journal *ndcheck.Journal, first, step int) ndtest.Config {
 	var opened atomic.Int32
-	return func() (nd.Provider, error) {
-		m, err := arena.Join(shm.NoRank)
-		if err != nil {
-			return nil, err
+	opener := func(timeout time.Duration) func() (nd.Provider, error) {
+		return func() (nd.Provider, error) {
+			m, err := arena.Join(shm.NoRank)
+			if err != nil {
+				return nil, err
+			}
+			p, err := endpoint.New(m, endpoint.Options{Executor: e, ReceiveTimeout: timeout})
+			if err != nil {
+				return nil, errors.Join(err, m.Leave())
+			}
+			rank := first + step*int(opened.Add(1)-1)
+			return member{ndcheck.Wrap(p, ndcheck.Options{Rank: rank, Journal: journal, Report: func(ndcheck.Finding) {}}), m}, nil
 		}
-		p, err := endpoint.New(m, endpoint.Options{Executor: e, ReceiveTimeout: conformanceTimeout})
-		if err != nil {
-			return nil, errors.Join(err, m.Leave())
-		}
-		rank := first + 2*int(opened.Add(1)-1)
-		return member{ndcheck.Wrap(p, ndcheck.Options{Rank: rank, Journal: journal, Report: func(ndcheck.Finding) {}}), m}, nil
+	}
+	return ndtest.Config{
+		Open: opener(longTimeout), OpenTimed: opener(shortTimeout),
+		PrivateMemory: e == endpoint.Target, ReceiveTimeout: shortTimeout,
 	}
 }
 
-// conformanceTimeout is that of a Send without a Receive: a busy machine may give one of two processes no core for seconds.
-const conformanceTimeout = 4 * time.Second
+// How long a Send waits for a Receive. longTimeout is longer than a scenario may take.
+const (
+	longTimeout  = time.Hour
+	shortTimeout = 500 * time.Millisecond // for scenarios that are Timed
+)
 
 var roleConformance = proctest.Role("conformance", runConformance)
 
@@ -68,7 +78,7 @@ func runConformance(self *proctest.Self) error {
 	return ndtest.Serve(struct {
 		io.Reader
 		io.WriteCloser
-	}{os.Stdin, os.Stdout}, ndtest.Config{Open: watched(arena, e, journal, 1)})
+	}{os.Stdin, os.Stdout}, watched(arena, e, journal, 1, 2))
 }
 
 // process is the stream to the other process.
@@ -105,18 +115,10 @@ func conformance(t *testing.T, executor string, processes bool) (ndtest.Config, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := ndtest.Config{PrivateMemory: executor == "target", ReceiveTimeout: conformanceTimeout, Open: watched(arena, e, journal, 0)}
 	if !processes {
-		var opened atomic.Int32
-		a, p := watched(arena, e, journal, 0), watched(arena, e, journal, 1)
-		cfg.Open = func() (nd.Provider, error) {
-			if opened.Add(1)%2 == 1 {
-				return a()
-			}
-			return p()
-		}
-		return cfg, journal
+		return watched(arena, e, journal, 0, 1), journal
 	}
+	cfg := watched(arena, e, journal, 0, 2)
 	cfg.Spawn = func() (io.ReadWriteCloser, error) {
 		cmd := proctest.Command(roleConformance, executor)
 		cmd.ExtraFiles = []*os.File{arena.File(), file}

@@ -15,6 +15,12 @@ type Config struct {
 	// themselves. They connect at the first address of each provider's address list.
 	Open func() (nd.Provider, error)
 
+	// OpenTimed opens the provider with short time-outs, for the scenarios that wait for a time-out: those
+	// with [Scenario.Timed]. Open then opens it for the others, and may give it time-outs that are so
+	// long that they do not expire on a busy machine. The suite never connects a provider of OpenTimed to
+	// one of Open. If OpenTimed is nil, Open opens the provider for all scenarios.
+	OpenTimed func() (nd.Provider, error)
+
 	// Spawn starts another process, and returns a stream to it. That process calls [Serve] with the
 	// other end of the stream and a Config of its own. It must exit when the stream is closed. If Spawn
 	// is nil, both sides are goroutines of this process, and scenarios that kill a side are skipped.
@@ -26,8 +32,9 @@ type Config struct {
 
 	// ReceiveTimeout is the time for which a Send of the provider waits for a Receive.
 	// DisconnectTimeout is the time for which a Disconnect waits for the peer's Disconnect. The two
-	// fields tell the suite how the provider is configured; they do not configure the provider. Some
-	// scenarios wait for these times, so a provider with short times is tested faster. 0 means 2 s.
+	// fields tell the suite how the provider of OpenTimed is configured, or that of Open if OpenTimed is
+	// nil; they do not configure the provider. Scenarios with [Scenario.Timed] wait for these times. 0
+	// means 2 s.
 	ReceiveTimeout, DisconnectTimeout time.Duration
 
 	// Delay is how long it takes at most until the other side sees what one side has done, for a provider

@@ -70,11 +70,11 @@ var errAbandoned = errors.New("the other side of the scenario has failed")
 
 // Serve runs one side of each scenario, in a process that [Config.Spawn] has started. conn is the other
 // end of the stream that Spawn returns. Over conn, [Run] or [Stress] of the first process requests
-// scenarios. Serve returns nil when conn ends. It uses only cfg.Open; the other settings come from the
-// first process. Both processes must be built from the same version of this package.
+// scenarios. Serve returns nil when conn ends. It uses only cfg.Open and cfg.OpenTimed; the other
+// settings come from the first process. Both processes must be built from the same version of this package.
 func Serve(conn io.ReadWriteCloser, cfg Config) error {
 	w := newFrameStream(conn)
-	opened := &providers{open: cfg.Open}
+	opened := newProviders(cfg)
 	defer opened.close()
 	var toSide *link
 	cancel := func(error) {}

@@ -45,6 +45,23 @@ type providers struct {
 	open   func() (nd.Provider, error)
 	byRole [2]nd.Provider // one for each side that runs in this process
 	stuck  atomic.Bool    // a side did not return and may still use them
+	timed  *providers     // for scenarios that wait for a time-out; nil: these
+}
+
+func newProviders(cfg Config) *providers {
+	h := &providers{open: cfg.Open}
+	if cfg.OpenTimed != nil {
+		h.timed = &providers{open: cfg.OpenTimed}
+	}
+	return h
+}
+
+// forScenario returns the providers that serve sc.
+func (h *providers) forScenario(sc scenario) *providers {
+	if sc.timed && h.timed != nil {
+		return h.timed
+	}
+	return h
 }
 
 func (h *providers) forRole(r role) (nd.Provider, error) {
@@ -59,6 +76,9 @@ func (h *providers) forRole(r role) (nd.Provider, error) {
 }
 
 func (h *providers) close() {
+	if h.timed != nil {
+		h.timed.close()
+	}
 	if h.stuck.Load() {
 		return // Close might not return
 	}
@@ -139,7 +159,7 @@ type runner struct {
 }
 
 func newRunner(t *testing.T, cfg Config) *runner {
-	r := &runner{cfg: cfg, settings: cfg.settings(), providers: &providers{open: cfg.Open}}
+	r := &runner{cfg: cfg, settings: cfg.settings(), providers: newProviders(cfg)}
 	t.Cleanup(r.providers.close)
 	t.Cleanup(r.stopProcess)
 	return r

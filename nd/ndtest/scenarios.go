@@ -17,6 +17,7 @@ type scenario struct {
 	remote       role // the side that runs in the other process, if there is one
 	needsProcess bool // a side is killed, so that another process is needed
 	exits        bool // one side calls exit, the other expectPeerExit
+	timed        bool // it waits for ReceiveTimeout or DisconnectTimeout, and nothing in it needs a longer one
 	ownProvider  bool // a side closes its provider or leaves it in a bad state, so each side opens one of its own
 }
 
@@ -51,15 +52,18 @@ func all() []scenario {
 	return list
 }
 
-// Scenario has the number and the title of a scenario.
-type Scenario struct{ ID, Title string }
+// Scenario describes a scenario.
+type Scenario struct {
+	ID, Title string // its number, and the property that it checks
+	Timed     bool   // it waits for a time-out of the provider: see [Config.OpenTimed]
+}
 
 // Scenarios returns the scenarios that Run checks, ordered by number. The rows of the conformance
 // table come first.
 func Scenarios() []Scenario {
 	var list []Scenario
 	for _, s := range all() {
-		list = append(list, Scenario{s.id, s.title})
+		list = append(list, Scenario{s.id, s.title, s.timed})
 	}
 	return list
 }

@@ -124,7 +124,7 @@ var connectorScenarios = []scenario{
 		c.wantReceivesFlushed(0, 1)
 	}},
 
-	{id: "C226", title: "a Disconnect that the peer does not answer fails with IOTimeout, and both sides are flushed", active: func(s *side) {
+	{id: "C226", title: "a Disconnect that the peer does not answer fails with IOTimeout, and both sides are flushed", timed: true, active: func(s *side) {
 		c := s.pair(connOptions{})
 		c.receiveAny(1)
 		s.barrier()

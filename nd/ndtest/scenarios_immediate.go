@@ -138,7 +138,7 @@ var immediateScenarios = []scenario{
 	}),
 	unreceived("X108", "WriteImmediate without bytes", nd.RequestWrite, func(c *conn) error { return c.ep.WriteImmediate(1, nd.SGL{}, 0, 0, 3, 0) }),
 	unreceived("X109", "SendImmediate", nd.RequestSend, func(c *conn) error { return c.ep.SendImmediate(1, c.sge(0, 100), 3, 0) }),
-	{id: "X110", title: "numbers of a shared receive queue wait without limit (tested: 2 x ReceiveTimeout)", active: func(s *side) {
+	{id: "X110", title: "numbers of a shared receive queue wait without limit (tested: 2 x ReceiveTimeout)", timed: true, active: func(s *side) {
 		s.skipUnlessSharedReceive()
 		c := s.immediatePair(connOptions{})
 		fill(c.memory.mem, 1)
@@ -197,7 +197,7 @@ var immediateScenarios = []scenario{
 
 // unreceived is a row in which a request waits for a Receive of the peer, which posts none.
 func unreceived(id, name string, kind nd.RequestType, post func(*conn) error) scenario {
-	return scenario{id: id, title: name + " without a Receive completes with IOTimeout", active: func(s *side) {
+	return scenario{id: id, title: name + " without a Receive completes with IOTimeout", timed: true, active: func(s *side) {
 		c := s.immediatePair(connOptions{})
 		begin := time.Now()
 		c.must(post(c))

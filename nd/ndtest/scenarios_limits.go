@@ -136,7 +136,7 @@ var limitScenarios = []scenario{
 		}
 		c.wantEmpty(c.cq)
 	}},
-	{id: "C100", title: "a Send without a Receive completes with IOTimeout (1 MiB)", active: func(s *side) {
+	{id: "C100", title: "a Send without a Receive completes with IOTimeout (1 MiB)", timed: true, active: func(s *side) {
 		c := s.pair(connOptions{RegionSize: unreceivedSize})
 		begin := time.Now()
 		c.must(c.ep.Send(1, c.sge(0, unreceivedSize), 0))
@@ -152,7 +152,7 @@ var limitScenarios = []scenario{
 		c.wantErrorState()
 		s.barrier()
 	}},
-	{id: "C101", title: "the side without a Receive gets no result (1 MiB)", active: func(s *side) {
+	{id: "C101", title: "the side without a Receive gets no result (1 MiB)", timed: true, active: func(s *side) {
 		c := s.pair(connOptions{RegionSize: unreceivedSize})
 		c.must(c.ep.Send(1, c.sge(0, unreceivedSize), 0))
 		c.wantResult(nd.IOTimeout, 1)

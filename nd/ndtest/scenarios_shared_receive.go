@@ -30,7 +30,7 @@ func sharedReceiveOptions(q nd.SharedReceiveQueue) connOptions {
 }
 
 var sharedScenarios = []scenario{
-	{id: "C241", title: "a message waits for a Receive of a shared queue without limit (tested: 2 x ReceiveTimeout)", active: func(s *side) {
+	{id: "C241", title: "a message waits for a Receive of a shared queue without limit (tested: 2 x ReceiveTimeout)", timed: true, active: func(s *side) {
 		s.skipUnlessSharedReceive()
 		c := s.pair(connOptions{})
 		fill(c.memory.mem[:100], 1)

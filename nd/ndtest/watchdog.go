@@ -19,6 +19,7 @@ func (t *settings) grace() time.Duration { return t.Watchdog / 4 }
 // supervise runs play with a limit on its time. If the side does not return soon after its context has
 // ended, supervise reports it as stuck and leaves its goroutine running.
 func supervise(ctx context.Context, h *providers, sc scenario, part role, l *link, t settings) sideResult {
+	h = h.forScenario(sc)
 	ended := make(chan sideResult, 1)
 	go func() { ended <- play(ctx, h, sc, part, l, t) }()
 	limit := t.Watchdog + t.grace()

@@ -32,13 +32,13 @@ func open(p nd.Provider) func() (nd.Provider, error) {
 }
 
 // served returns a Spawn that runs Serve in a goroutine instead of a process.
-func served(t *testing.T, p nd.Provider) func() (io.ReadWriteCloser, error) {
+func served(t *testing.T, cfg ndtest.Config) func() (io.ReadWriteCloser, error) {
 	return func() (io.ReadWriteCloser, error) {
 		here, there := net.Pipe()
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			if err := ndtest.Serve(there, ndtest.Config{Open: open(p)}); err != nil {
+			if err := ndtest.Serve(there, cfg); err != nil {
 				t.Error(err)
 			}
 		}()
@@ -59,6 +59,7 @@ const hangingVariable = "NDTEST_HANGS"
 // TestHangingProvider runs rows whose call does not return although its context has ended. Each run
 // is in a process of its own and must fail with the stack of that call.
 func TestHangingProvider(t *testing.T) {
+	timed := []string{"C100", "C101"} // rows that providers of OpenTimed serve
 	for _, c := range []struct {
 		name   string
 		config func(t *testing.T) ndtest.Config
@@ -68,13 +69,20 @@ func TestHangingProvider(t *testing.T) {
 			return ndtest.Config{Open: open(hanging{}), Only: []string{"C001", "C002"}}
 		}, "hanging.QueryAddressList"},
 		{"goroutines", func(*testing.T) ndtest.Config {
-			return ndtest.Config{Open: open(hanging{})}
+			return ndtest.Config{Open: open(hanging{}), OpenTimed: open(refusing{})}
 		}, "hanging.QueryAddressList"},
 		{"here", func(t *testing.T) ndtest.Config {
-			return ndtest.Config{Open: open(hanging{}), Spawn: served(t, refusing{})}
+			return ndtest.Config{Open: open(hanging{}), Spawn: served(t, ndtest.Config{Open: open(refusing{})})}
 		}, "hanging.QueryAddressList"},
 		{"there", func(t *testing.T) ndtest.Config {
-			return ndtest.Config{Open: open(refusing{}), Spawn: served(t, hanging{})}
+			return ndtest.Config{Open: open(refusing{}), Spawn: served(t, ndtest.Config{Open: open(hanging{})})}
+		}, "hanging.QueryAddressList"},
+		{"timed", func(*testing.T) ndtest.Config {
+			return ndtest.Config{Open: open(refusing{}), OpenTimed: open(hanging{}), Only: timed}
+		}, "hanging.QueryAddressList"},
+		{"farther", func(t *testing.T) ndtest.Config {
+			there := ndtest.Config{Open: open(refusing{}), OpenTimed: open(hanging{})}
+			return ndtest.Config{Open: open(refusing{}), Spawn: served(t, there), Only: timed}
 		}, "hanging.QueryAddressList"},
 		{"deaf", func(*testing.T) ndtest.Config {
 			return ndtest.Config{Open: open(refusing{}), Spawn: deaf}
@@ -98,7 +106,7 @@ func TestHangingProvider(t *testing.T) {
 			if err == nil || strings.Contains(text, "panic:") {
 				t.Errorf("the run ended with %v, want a failure", err)
 			}
-			for _, want := range []string{c.want, "--- FAIL: TestHangingProvider/" + c.name + "/C0", "run: stopped before C0", "1 failed"} {
+			for _, want := range []string{c.want, "--- FAIL: TestHangingProvider/" + c.name + "/C", "run: stopped before C", "1 failed"} {
 				if !strings.Contains(text, want) {
 					t.Errorf("the output lacks %q", want)
 				}

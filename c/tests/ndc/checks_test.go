@@ -95,7 +95,7 @@ func testChange(t *testing.T, operation, executor string, n int) {
 	e := must(goside.ParseExecutor(executor))
 	p := must(goside.New(m, goside.Options{Executor: e, CheckPayloads: true, Faults: (*faultplan.Plan)(plan).For}))
 	inGo, _ := newMember(ctx, t, hosted{p, m}, false)
-	inC, addr := newMember(ctx, t, must(open(arena, "C", executor+checked)), false)
+	inC, addr := newMember(ctx, t, must(open(arena, "C", executor+checked, longTimeout)), false)
 	connect(ctx, inGo, inC, addr)
 	from, to := inGo, inC
 	if operation == "receive" {

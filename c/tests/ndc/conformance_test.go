@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -19,8 +20,11 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// timeout is that of a Send without a Receive. Disconnects have it in C only.
-const timeout = 2 * time.Second
+// How long a Send waits for a Receive, and in C a Disconnect for that of the peer. longTimeout is longer than a scenario may take.
+const (
+	longTimeout  = time.Hour
+	shortTimeout = 500 * time.Millisecond // for scenarios that are Timed
+)
 
 // serveVariable makes the test binary the other process of a run. Its value is the language.
 const serveVariable = "NDC_SERVE"
@@ -36,7 +40,7 @@ func TestMain(m *testing.M) {
 		err = ndtest.Serve(struct {
 			io.Reader
 			io.WriteCloser
-		}{os.Stdin, os.Stdout}, ndtest.Config{Open: func() (nd.Provider, error) { return open(arena, language, os.Getenv("NDC_EXECUTOR")) }})
+		}{os.Stdin, os.Stdout}, configIn(arena, os.Getenv("NDC_EXECUTOR"), language))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -53,9 +57,24 @@ type hosted struct {
 
 func (h hosted) Close() error { return errors.Join(h.Provider.Close(), h.member.Leave()) }
 
+// configIn returns the configuration of a side whose providers are in an arena, with an executor. The providers are in the languages alternately.
+func configIn(arena *shm.Arena, executor string, languages ...string) ndtest.Config {
+	opener := func(timeout time.Duration) func() (nd.Provider, error) {
+		var opened atomic.Int64
+		return func() (nd.Provider, error) {
+			language := languages[(opened.Add(1)-1)%int64(len(languages))]
+			return open(arena, language, executor, timeout)
+		}
+	}
+	return ndtest.Config{
+		Open: opener(longTimeout), OpenTimed: opener(shortTimeout),
+		ReceiveTimeout: shortTimeout, DisconnectTimeout: shortTimeout,
+	}
+}
+
 // open opens a provider in a language, with an executor. After checked, it checks payloads; after weak and a seed, it has a
-// weak order.
-func open(arena *shm.Arena, language, executor string) (nd.Provider, error) {
+// weak order. It waits for a peer as long as timeout.
+func open(arena *shm.Arena, language, executor string, timeout time.Duration) (nd.Provider, error) {
 	var weakOrder *uint64
 	executor, text, isWeak := strings.Cut(executor, weak)
 	if isWeak {
@@ -139,19 +158,12 @@ func each(t *testing.T, executors []string, f func(t *testing.T, name string, cf
 						if err != nil {
 							t.Fatal(err)
 						}
-						opened := 0
-						cfg := ndtest.Config{PrivateMemory: memory == "private", ReceiveTimeout: timeout, DisconnectTimeout: timeout,
-							Open: func() (nd.Provider, error) {
-								language := pair[0]
-								if where == "threads" {
-									language = pair[opened%2]
-								}
-								opened++
-								return open(arena, language, executor)
-							}}
+						cfg := configIn(arena, executor, pair[:]...)
 						if where == "processes" {
+							cfg = configIn(arena, executor, pair[0])
 							cfg.Spawn = spawn(t, arena, pair[1], executor)
 						}
+						cfg.PrivateMemory = memory == "private"
 						if only := os.Getenv("NDC_ONLY"); only != "" {
 							cfg.Only = []string{only}
 						}

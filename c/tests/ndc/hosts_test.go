@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -23,9 +24,9 @@ var hostWays = []struct {
 }{{"auto", false}, {"target", true}, {"auto", true}, {"target", false}}
 
 // overHosts runs a test in each pairing with the sides in two arenas, as those of two hosts, with a relay for each.
-// SOFTND_RELAY names the program ndrelay. Each pairing has one of the ways, or all of them if NDC_ALL is set. The test is in
-// parts, each of which has relays of its own.
-func overHosts(t *testing.T, parts int, test func(t *testing.T, cfg ndtest.Config, turn, part int)) {
+// SOFTND_RELAY names the program ndrelay. Each pairing has one of the ways, or all of them if NDC_ALL is set. The test has a
+// part for each of parts, with relays of its own, which have that time-out.
+func overHosts(t *testing.T, parts []time.Duration, test func(t *testing.T, cfg ndtest.Config, turn, part int)) {
 	program := os.Getenv("SOFTND_RELAY")
 	if program == "" {
 		t.Skip("SOFTND_RELAY does not name the program ndrelay")
@@ -35,12 +36,12 @@ func overHosts(t *testing.T, parts int, test func(t *testing.T, cfg ndtest.Confi
 			if i != turn && os.Getenv("NDC_ALL") == "" {
 				continue
 			}
-			for part := range parts {
+			for part, timeout := range parts {
 				t.Run(fmt.Sprintf("%s-%s/%s, private %t, part %d", pair[0], pair[1], way.executor, way.private, part), func(t *testing.T) {
 					t.Parallel() // scenarios that wait let others run
-					arenas := startHosts(t, program)
+					arenas := startHosts(t, program, timeout)
 					test(t, ndtest.Config{PrivateMemory: way.private, ReceiveTimeout: timeout, DisconnectTimeout: timeout,
-						Open:  func() (nd.Provider, error) { return open(arenas[0], pair[0], way.executor) },
+						Open:  func() (nd.Provider, error) { return open(arenas[0], pair[0], way.executor, timeout) },
 						Spawn: spawn(t, arenas[1], pair[1], way.executor)}, turn, part)
 				})
 			}
@@ -50,13 +51,15 @@ func overHosts(t *testing.T, parts int, test func(t *testing.T, cfg ndtest.Confi
 
 // TestConformanceOverHosts runs the suite. Each pairing runs a third of the rows, or all of them if NDC_ALL is set.
 func TestConformanceOverHosts(t *testing.T) {
-	const parts = 4
+	const untimed = 4 // parts without the scenarios that are Timed
+	parts := append(slices.Repeat([]time.Duration{longTimeout}, untimed), shortTimeout)
 	overHosts(t, parts, func(t *testing.T, cfg ndtest.Config, turn, part int) {
 		cfg.Delay = 100 * time.Millisecond // what one side does takes time to reach the other
 		only := os.Getenv("NDC_ONLY")
 		for i, row := range ndtest.Scenarios() {
-			all := os.Getenv("NDC_ALL") != "" || only != "" || i/parts%len(pairings) == turn
-			if i%parts == part && all && (only == "" || only == row.ID) {
+			all := os.Getenv("NDC_ALL") != "" || only != "" || i/untimed%len(pairings) == turn
+			mine := !row.Timed && i%untimed == part || row.Timed && part == untimed
+			if mine && all && (only == "" || only == row.ID) {
 				cfg.Only = append(cfg.Only, row.ID)
 			}
 		}
@@ -75,7 +78,7 @@ func TestStressOverHosts(t *testing.T) {
 	if err != nil {
 		seeds = 2
 	}
-	overHosts(t, 1, func(t *testing.T, cfg ndtest.Config, _, _ int) {
+	overHosts(t, []time.Duration{longTimeout}, func(t *testing.T, cfg ndtest.Config, _, _ int) {
 		for seed := range seeds {
 			ndtest.Stress(t, cfg, uint64(1+seed), 20)
 		}
@@ -150,8 +153,8 @@ func newHosts(t *testing.T) (hosts [2]host) {
 	return hosts
 }
 
-// startHosts makes two arenas whose relays are linked. The relays end with the test.
-func startHosts(t *testing.T, program string) (arenas [2]*shm.Arena) {
+// startHosts makes two arenas whose relays are linked, and wait for a Receive as long as timeout. The relays end with the test.
+func startHosts(t *testing.T, program string, timeout time.Duration) (arenas [2]*shm.Arena) {
 	t.Helper()
 	hosts := newHosts(t)
 	var relays [2]relay
@@ -163,6 +166,7 @@ func startHosts(t *testing.T, program string) (arenas [2]*shm.Arena) {
 		}
 		command := append(hosts[host].enter, program)
 		cmd := exec.Command(command[0], command[1:]...)
+		cmd.Env = append(os.Environ(), "SOFTND_RECEIVE_TIMEOUT="+timeout.String())
 		cmd.ExtraFiles, cmd.Stderr = []*os.File{arenas[host].File()}, os.Stderr
 		in, err := cmd.StdinPipe()
 		if err != nil {

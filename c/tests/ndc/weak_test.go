@@ -75,11 +75,11 @@ func newLitmusSetup(t *testing.T, arena *shm.Arena, languages [2]string, seed ui
 	s := &litmus.Setup{T: t, Random: rand.New(rand.NewPCG(seed, 1))}
 	kind := executors[seed%2] + weak + fmt.Sprint(seed)
 	private := seed/2%2 == 1
-	target, addr := newMember(ctx, t, must(open(arena, languages[1], kind)), private)
+	target, addr := newMember(ctx, t, must(open(arena, languages[1], kind, longTimeout)), private)
 	to := &litmusSide{member: target}
 	s.Target = to
 	for i := range s.Initiators {
-		m, _ := newMember(ctx, t, must(open(arena, languages[0], kind)), private)
+		m, _ := newMember(ctx, t, must(open(arena, languages[0], kind, longTimeout)), private)
 		from := &litmusSide{member: m, far: nd.DescriptorOf(target.mr)}
 		for n := range 2 {
 			if n > 0 {

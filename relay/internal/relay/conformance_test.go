@@ -20,8 +20,11 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// conformanceTimeout is that of a Send without a Receive, at ranks and relays.
-const conformanceTimeout = 2 * time.Second
+// How long a Send waits for a Receive, at ranks and relays. longTimeout is longer than a scenario may take.
+const (
+	longTimeout  = time.Hour
+	shortTimeout = 500 * time.Millisecond // for scenarios that are Timed
+)
 
 // hosted is a provider whose member leaves when it is closed.
 type hosted struct {
@@ -31,13 +34,13 @@ type hosted struct {
 
 func (h hosted) Close() error { return errors.Join(h.Provider.Close(), h.member.Leave()) }
 
-func openerIn(arena *shm.Arena, executor endpoint.Executor) func() (nd.Provider, error) {
+func openerIn(arena *shm.Arena, executor endpoint.Executor, timeout time.Duration) func() (nd.Provider, error) {
 	return func() (nd.Provider, error) {
 		member, err := arena.Join(shm.NoRank)
 		if err != nil {
 			return nil, err
 		}
-		p, err := endpoint.New(member, endpoint.Options{Executor: executor, ReceiveTimeout: conformanceTimeout})
+		p, err := endpoint.New(member, endpoint.Options{Executor: executor, ReceiveTimeout: timeout})
 		if err != nil {
 			return nil, errors.Join(err, member.Leave())
 		}
@@ -60,7 +63,7 @@ func runConformance(self *proctest.Self) error {
 	return errors.Join(ndtest.Serve(struct {
 		io.Reader
 		io.WriteCloser
-	}{os.Stdin, os.Stdout}, ndtest.Config{Open: openerIn(arena, executor)}), arena.Close())
+	}{os.Stdin, os.Stdout}, ndtest.Config{Open: openerIn(arena, executor, longTimeout), OpenTimed: openerIn(arena, executor, shortTimeout)}), arena.Close())
 }
 
 // farSide is the stream to it. Close ends the process and waits for it.
@@ -104,9 +107,9 @@ var conformanceRuns = []struct {
 	private  bool
 }{{"auto", false}, {"target", true}, {"auto", true}, {"target", false}}
 
-// eachConformanceRun runs a test in some of these ways; in all of them if SOFTND_RUNS is set. The test is in parts, each of
-// which has relays of its own. Each relay has a network namespace of its own if the machine can have them.
-func eachConformanceRun(t *testing.T, parts int, test func(t *testing.T, cfg ndtest.Config, part int)) {
+// eachConformanceRun runs a test in some of these ways; in all of them if SOFTND_RUNS is set. The test has a part for each
+// of parts, with relays of its own, which have that time-out. Each relay has a network namespace of its own if the machine can have them.
+func eachConformanceRun(t *testing.T, parts []time.Duration, test func(t *testing.T, cfg ndtest.Config, part int)) {
 	if testing.Short() {
 		t.Skip("takes minutes")
 	}
@@ -118,17 +121,17 @@ func eachConformanceRun(t *testing.T, parts int, test func(t *testing.T, cfg ndt
 		if i >= 2 && os.Getenv("SOFTND_RUNS") == "" {
 			break
 		}
-		for part := range parts {
+		for part, timeout := range parts {
 			t.Run(fmt.Sprintf("%s, private %t, part %d", c.executor, c.private, part), func(t *testing.T) {
 				t.Parallel() // scenarios that wait let others run
 				executor, err := endpoint.ParseExecutor(c.executor)
 				if err != nil {
 					t.Fatal(err)
 				}
-				g := newRelays(t, missing == "", 5*time.Second, conformanceTimeout)
+				g := newRelays(t, missing == "", 5*time.Second, timeout)
 				test(t, ndtest.Config{
-					Open: openerIn(g.arenas[0], executor), Spawn: func() (io.ReadWriteCloser, error) { return startFarSide(t, g.arenas[1], c.executor) },
-					PrivateMemory: c.private, ReceiveTimeout: conformanceTimeout, Delay: 20 * time.Millisecond,
+					Open: openerIn(g.arenas[0], executor, timeout), Spawn: func() (io.ReadWriteCloser, error) { return startFarSide(t, g.arenas[1], c.executor) },
+					PrivateMemory: c.private, ReceiveTimeout: timeout, Delay: 20 * time.Millisecond,
 				}, part)
 				g.quit()
 			})
@@ -138,14 +141,15 @@ func eachConformanceRun(t *testing.T, parts int, test func(t *testing.T, cfg ndt
 
 // TestConformance runs the suite with the passive side at another host. SOFTND_ONLY selects rows, such as C034,C046.
 func TestConformance(t *testing.T) {
-	const parts = 3
+	const untimed = 3 // parts without the scenarios that are Timed
+	parts := append(slices.Repeat([]time.Duration{longTimeout}, untimed), shortTimeout)
 	eachConformanceRun(t, parts, func(t *testing.T, cfg ndtest.Config, part int) {
 		only := strings.Split(os.Getenv("SOFTND_ONLY"), ",")
 		delayed := cfg
 		delayed.Delay = 500 * time.Millisecond
 		for i, row := range ndtest.Scenarios() {
 			switch {
-			case i%parts != part:
+			case row.Timed != (part == untimed), !row.Timed && i%untimed != part:
 			case only[0] != "" && !slices.Contains(only, row.ID):
 			case slices.Contains(watchful, row.ID):
 				delayed.Only = append(delayed.Only, row.ID)
@@ -167,7 +171,7 @@ func TestConformance(t *testing.T) {
 // TestStress makes random requests between two hosts. SOFTND_SEEDS is the number of seeds, and SOFTND_SEED the first one.
 func TestStress(t *testing.T) {
 	seeds, first := scale.Number(t, "SOFTND_SEEDS", 2), uint64(scale.Number(t, scale.EnvSeed, 1))
-	eachConformanceRun(t, 1, func(t *testing.T, cfg ndtest.Config, _ int) {
+	eachConformanceRun(t, []time.Duration{longTimeout}, func(t *testing.T, cfg ndtest.Config, _ int) {
 		cfg.Delay = 0
 		for seed := range seeds {
 			ndtest.Stress(t, cfg, first+uint64(seed), 20)

@@ -5,17 +5,23 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/nd/ndtest"
 )
 
 // TestConformance runs the suite. With TINY_BREAK set, windows stay usable after Invalidate, and
 // the suite must fail.
 func TestConformance(t *testing.T) {
-	f := NewFabric()
-	f.ReceiveTimeout, f.DisconnectTimeout = 300*time.Millisecond, 300*time.Millisecond
-	f.keepWindows = os.Getenv("TINY_BREAK") != ""
+	open := func(timeout time.Duration) func() (nd.Provider, error) {
+		f := NewFabric()
+		f.ReceiveTimeout, f.DisconnectTimeout = timeout, timeout
+		f.keepWindows = os.Getenv("TINY_BREAK") != ""
+		return f.Open
+	}
+	const short = 300 * time.Millisecond
 	ndtest.Run(t, ndtest.Config{
-		Open:           f.Open,
-		ReceiveTimeout: f.ReceiveTimeout, DisconnectTimeout: f.DisconnectTimeout,
+		Open:           open(time.Hour), // longer than a scenario may take
+		OpenTimed:      open(short),
+		ReceiveTimeout: short, DisconnectTimeout: short,
 	})
 }
