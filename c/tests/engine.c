@@ -7,7 +7,7 @@
 #include "linux/clock.h"
 #include "two_members.h"
 
-enum { SIZE = 4096, WRITES = 1000 };
+enum { SIZE = 4096, MUCH = 65536, WRITES = 1000 };
 
 static snd_mr *mine, *theirs;
 static snd_cq *other;
@@ -19,6 +19,25 @@ static void *poll_other(void *unused)
 	snd_result r;
 	while (!is_over)
 		CHECK(snd_cq_poll(other, &r, 1) == 0);
+	return unused;
+}
+
+/* copy_much writes from b to a, so that its thread is nearly always in a call. */
+static void *copy_much(void *unused)
+{
+	snd_mr *source, *target;
+	snd_result r;
+	OK(snd_mr_allocate(b.adapter, MUCH, SND_ALLOW_LOCAL_WRITE, &source));
+	OK(snd_mr_allocate(a.adapter, MUCH, SND_ALLOW_REMOTE_WRITE, &target));
+	const snd_sge s = {snd_mr_buffer(source), MUCH, snd_mr_local_token(source)};
+	while (!is_over) {
+		OK(snd_endpoint_write(b.ep, 2, &s, 1, snd_mr_address(target), snd_mr_remote_token(target), 0));
+		while (snd_cq_poll(b.cq, &r, 1) == 0) {
+		}
+		CHECK(r.status == SND_SUCCESS);
+	}
+	OK(snd_mr_close(source, 10 * SECOND));
+	OK(snd_mr_close(target, 10 * SECOND));
 	return unused;
 }
 
@@ -82,13 +101,14 @@ int main(void)
 	connect_members(NULL);
 	/* Without a core for it, the engine sleeps with its doorbell armed while it is needed, and on a timer otherwise. */
 	set(0);
-	CHECK(pthread_create(&t, NULL, poll_other, NULL) == 0);
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < 4; i++) {
+		is_over = false;
+		CHECK(pthread_create(&t, NULL, i % 2 == 0 ? poll_other : copy_much, NULL) == 0);
 		await(false, false);
 		await(true, true);
+		is_over = true;
+		CHECK(pthread_join(t, NULL) == 0);
 	}
-	is_over = true;
-	CHECK(pthread_join(t, NULL) == 0);
 	/* With one it polls. */
 	snd_engine_polls_on(b.fabric, SECOND);
 	set(UINT32_MAX);

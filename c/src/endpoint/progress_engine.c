@@ -20,7 +20,7 @@
 #define NEEDED_FOR INT64_C(100000000)
 static const char name_of_thread[] = "softnd";
 
-enum { MAX_BURST = 16, MAX_NAPS = 16, MAX_FRONTS = 16, ROUNDS_PER_CLOCK = 16 };
+enum { MAX_BURST = 16, MAX_NAPS = 16, MAX_PUT_OFF = 16, MAX_FRONTS = 16, ROUNDS_PER_CLOCK = 16 };
 
 static bool drive(struct snd_fabric *f)
 {
@@ -82,6 +82,16 @@ static bool is_needed(struct snd_fabric *f)
 	const bool needed = serves(f);
 	snd_unlock_aside(f);
 	return needed;
+}
+
+/* is_needed_meanwhile is is_needed while the program polls. A thread that copies much is nearly always in a call, and to stop it costs more than it
+ * helps: the check is put off then, but not for ever. */
+static bool is_needed_meanwhile(struct snd_fabric *f, int *put_off)
+{
+	if (snd_is_inside(f) && ++*put_off < MAX_PUT_OFF)
+		return false;
+	*put_off = 0;
+	return is_needed(f);
 }
 
 /* check is the result of a check of the threads of the machine. */
@@ -183,7 +193,7 @@ static void *run(void *arg)
 	snd_thread_name(name_of_thread);
 	uint64_t seen = snd_relaxed(&f->activity);
 	int64_t gap = MIN_GAP;
-	int burst = 0;
+	int burst = 0, put_off = 0;
 	while (snd_load32(&f->quit) == 0) {
 		if (f->stepwise) { /* steps are counted, so something always remains to do */
 			snd_lock_aside(f);
@@ -198,7 +208,7 @@ static void *run(void *arg)
 			seen = now;
 			pause_for(gap);
 			gap = gap * 2 < MAX_GAP ? gap * 2 : MAX_GAP;
-			if (is_needed(f)) {
+			if (is_needed_meanwhile(f, &put_off)) {
 				serve(f);
 				gap = MIN_GAP;
 			}
