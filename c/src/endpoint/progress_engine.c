@@ -20,7 +20,7 @@
 #define NEEDED_FOR INT64_C(100000000)
 static const char name_of_thread[] = "softnd";
 
-enum { MAX_BURST = 16, MAX_NAPS = 16, MAX_PUT_OFF = 16, MAX_FRONTS = 16, ROUNDS_PER_CLOCK = 16 };
+enum { MAX_BURST = 16, MAX_NAPS = 16, MAX_PUT_OFF = 8, MAX_FRONTS = 16, ROUNDS_PER_CLOCK = 16 };
 
 static bool drive(struct snd_fabric *f)
 {
@@ -34,9 +34,9 @@ static bool drive(struct snd_fabric *f)
 static void pause_for(int64_t ns) { nanosleep(&(struct timespec){0, (long)ns}, NULL); }
 
 /* enter locks the fabric. A thread that polls would have to leave it first, and makes the progress itself meanwhile. */
-static void enter(struct snd_fabric *f)
+static void enter(struct snd_fabric *f, int naps)
 {
-	for (int i = 0; snd_relaxed32(&f->serves_memory) != 0 && i < MAX_NAPS && snd_is_inside(f); i++)
+	for (int i = 0; snd_relaxed32(&f->serves_memory) != 0 && i < naps && snd_is_inside(f); i++)
 		pause_for(NAP);
 	snd_lock_aside(f);
 }
@@ -74,24 +74,24 @@ static bool serves(struct snd_fabric *f)
 }
 
 /* is_needed is serves for a fabric whose programs may not poll while peers need them. */
-static bool is_needed(struct snd_fabric *f)
+static bool is_needed(struct snd_fabric *f, int naps)
 {
 	if (snd_relaxed32(&f->serves_memory) == 0)
 		return false;
-	enter(f);
+	enter(f, naps);
 	const bool needed = serves(f);
 	snd_unlock_aside(f);
 	return needed;
 }
 
-/* is_needed_meanwhile is is_needed while the program polls. A thread that copies much is nearly always in a call, and to stop it costs more than it
- * helps: the check is put off then, but not for ever. */
+/* is_needed_meanwhile is is_needed while the program polls. To stop a thread that is in a call costs more than it helps, above all one that copies much
+ * and is nearly always in one: the check is put off then, but not for ever. */
 static bool is_needed_meanwhile(struct snd_fabric *f, int *put_off)
 {
 	if (snd_is_inside(f) && ++*put_off < MAX_PUT_OFF)
 		return false;
 	*put_off = 0;
-	return is_needed(f);
+	return is_needed(f, 0);
 }
 
 /* check is the result of a check of the threads of the machine. */
@@ -149,7 +149,7 @@ static bool poll_on(struct snd_fabric *f)
 				found = snd_relaxed(fronts[i].seq) == fronts[i].want; /* plain: the holder of the lock loads it again */
 		}
 	snd_release32(&f->polls_on, 0); /* ORDER polls-on: after the last load of a ring; pairs with the load in snd_engine_leaves_rings */
-	enter(f);
+	enter(f, MAX_NAPS);
 	return found;
 }
 
@@ -162,7 +162,7 @@ static void serve(struct snd_fabric *f)
 	struct check checked = {0};
 	snd_thread_naps_exactly();
 	while (snd_load32(&f->quit) == 0 && snd_clock() - needed < NEEDED_FOR) {
-		enter(f);
+		enter(f, MAX_NAPS);
 		f->engine_armed = false;
 		snd_disarm(d);
 		if (serves(f))
@@ -214,7 +214,7 @@ static void *run(void *arg)
 			}
 			continue;
 		}
-		if (is_needed(f))
+		if (is_needed(f, MAX_NAPS))
 			serve(f);
 		snd_lock_aside(f);
 		bool progressed = f->calls == 0 && drive(f); /* a wait drives everything */

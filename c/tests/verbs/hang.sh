@@ -8,7 +8,7 @@ job=$!
 
 # missing prints the first line that the output does not have. A program that a busy machine makes slow has another report before.
 missing() {
-	set -- $(head -n 1 "$output")
+	set -- $(grep -m 1 '^0x' "$output")
 	[ $# = 4 ] || { echo 'numbers of four queue pairs' && return; }
 	for line in "likely cause: rank 0 has posted no receive on queue pair $2 for the send of rank 0 (on its queue pair $1)" \
 		"queue pair $1 with queue pair $2 of rank 0: connected; requests outstanding: 1, the oldest a send for which the peer has posted no receive" \
