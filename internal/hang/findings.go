@@ -71,14 +71,19 @@ func (p *Snapshot) findUnawaitedEnds() (found []Finding) {
 	return found
 }
 
-// findAbsent finds ranks that have not called softnd.Init.
-func (p *Snapshot) findAbsent() []Finding {
-	var absent []int
+// absent returns the ranks that run and have not joined.
+func (p *Snapshot) absent() (absent []int) {
 	for i := range p.ranks {
 		if r := &p.ranks[i]; !r.hasJoined() && r.Ended == "" && !r.isStopped() {
 			absent = append(absent, i)
 		}
 	}
+	return absent
+}
+
+// findAbsent finds ranks that have not called softnd.Init.
+func (p *Snapshot) findAbsent() []Finding {
+	absent := p.absent()
 	switch {
 	case len(absent) == 0:
 		return nil
@@ -311,7 +316,7 @@ func (p *Snapshot) waitedFor(i int) string {
 }
 
 // Moves returns lines about a job that makes progress. They name ranks that compute while others wait for them. They also have the
-// processor time of each rank. If ok is false, some ranks cannot continue, and the job hangs in part.
+// processor time of each rank, and name those that have not joined. If ok is false, some ranks cannot continue, and the job hangs in part.
 func (p *Snapshot) Moves() (lines []string, ok bool) {
 	if len(p.findStopped())+len(p.findEnded())+len(p.findLostNotifies())+len(p.findDeadlock()) > 0 {
 		return nil, false
@@ -320,6 +325,9 @@ func (p *Snapshot) Moves() (lines []string, ok bool) {
 		if who := p.awaited(i); who != "" && p.isSlow(i) {
 			lines = append(lines, p.slow(i)+who+p.waitedFor(i))
 		}
+	}
+	if absent := p.absent(); len(absent) > 0 {
+		lines = append(lines, "not in softnd.Init yet: "+ranks(absent))
 	}
 	var times []string
 	for i := range p.ranks[:min(len(p.ranks), maxTimes)] {

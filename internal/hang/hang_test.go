@@ -3,6 +3,7 @@ package hang
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -243,8 +244,8 @@ func TestHostilePagesAreBounded(t *testing.T) {
 	hostile := published(t, statuspage.Page{Calls: calls})
 	deep := readStacks([]byte("goroutine 1 [x]:\n" + strings.Repeat("time.x\n\ty\n", 3<<20/10)))
 	many := readStacks([]byte(strings.Repeat("goroutine 1 [x]:\nmain.x()\n\ty\n\n", 1<<15)))
-	if len(deep) != 1 || len(deep[0].lines) > maxLines+1 || len(many) != maxBlocks {
-		t.Errorf("%d and %d stacks", len(deep), len(many))
+	if len(deep) != 1 || !slices.Equal(deep[0].lines, []string{"time.x", "\ty", "..."}) || len(many) != maxBlocks {
+		t.Errorf("%v and %d stacks", deep, len(many))
 	}
 	var ranks []rank
 	for i := range 256 {
@@ -267,6 +268,15 @@ func TestAbsentRanksAreNamed(t *testing.T) {
 	p = job(absent, absent)
 	if got, want := p.Findings()[0].Cause, "no rank has called softnd.Init"; !strings.HasPrefix(got, want) {
 		t.Errorf("%s, want\n%s", got, want)
+	}
+}
+
+func TestAbsentRanksOfAJobThatMakesProgressAreNamed(t *testing.T) {
+	if lines, ok := job(in(), in(), absent, absent).Moves(); !ok || lines[0] != "not in softnd.Init yet: ranks 2-3" {
+		t.Errorf("%v, %q", ok, lines)
+	}
+	if lines, ok := job(in(), in()).Moves(); !ok || strings.Contains(lines[0], "yet") {
+		t.Errorf("%v, %q", ok, lines)
 	}
 }
 

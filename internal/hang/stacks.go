@@ -16,6 +16,7 @@ const (
 	maxStacks = 64  // different stacks
 	maxBlocks = 512 // stacks of one rank
 	maxLines  = 60  // lines of one stack
+	maxRead   = 300 // lines of one stack that readStack reads; Go publishes 100 calls of two lines
 )
 
 // patterns are compiled at first use: few jobs hang, and all programs pay for work at their start.
@@ -112,8 +113,9 @@ func readStack(block []byte) (s stack, ok bool) {
 		return stack{}, false
 	}
 	s.state, s.waits = m[1], bytes.Contains(block, []byte(waitFrame))
+	read := 0
 	for line := range bytes.SplitSeq(rest, []byte("\n")) {
-		if len(s.lines) == maxLines {
+		if read++; len(s.lines) == maxLines || read > maxRead {
 			s.lines = append(s.lines, "...")
 			break
 		}
