@@ -328,7 +328,7 @@ static void run_race(int of_job)
 		for (int i = 0; i < ROWS; i++) {
 			pthread_t t;
 			call = &rows[i];
-			alarm(30);
+			alarm(60);
 			open_all(of_job);
 			snd_store_full32(&calls, 0);
 			snd_store_full32(&closed_it, 0);

@@ -20,7 +20,7 @@
 #include "shm/arena.h"
 
 #define MS INT64_C(1000000)
-#define LIMIT (20 * 1000 * MS)
+#define LIMIT (60 * 1000 * MS)
 
 /* Internal functions may change errno. */
 #define FINE(call) CHECK((call) == SND_SUCCESS)
@@ -290,7 +290,7 @@ static void test_wrong_roots(void)
 	const int inherited = dup(listener); /* which children do not close */
 	pid_t child = fork();
 	if (child == 0) { /* also connections of the call before wait */
-		alarm(60);
+		alarm(100);
 		for (;;) {
 			const int s = accept(inherited, NULL, NULL);
 			(void)!send(s, text, sizeof text, MSG_NOSIGNAL);
@@ -305,12 +305,13 @@ static void test_wrong_roots(void)
 	CHECK(r == NULL);
 }
 
-/* in_child runs a role of this program in a process of its own, which says when it has joined. */
+/* in_child runs a role of this program in a process of its own, which says when it has joined. The role waits for a byte at the same
+ * socket if it needs one. */
 static pid_t in_child(const char *role, int *ready)
 {
 	int ends[2];
 	char byte, number[12];
-	CHECK(pipe(ends) == 0);
+	CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
 	snprintf(number, sizeof number, "%d", ends[1]);
 	const pid_t child = fork();
 	CHECK(child >= 0);
@@ -332,7 +333,7 @@ static void joins_and_forks(int ready)
 	FINE(snd_root_put(r, "first", "request", snd_deadline(LIMIT), "test"));
 	const pid_t child = fork();
 	if (child == 0) {
-		alarm(30);
+		alarm(100);
 		for (;;)
 			pause();
 	}
@@ -368,7 +369,7 @@ static void closes_all(uint32_t rank, int ready)
 	FINE(snd_root_put(r, rank == 0 ? "zero" : "one", "request", snd_deadline(LIMIT), "test"));
 	CHECK(write(ready, "x", 1) == 1);
 	if (rank == 0)
-		sleep(1); /* the other one joins */
+		CHECK(read(ready, &byte, 1) == 1); /* the other one has joined */
 	CHECK(syscall(SYS_close_range, 3u, ~0u, 0u) == 0);
 	for (int i = 0; i < 40; i++)
 		CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pairs[i]) == 0);
@@ -395,6 +396,7 @@ __attribute__((unused)) static void test_closed_descriptors(void)
 		if (rank == 0) {
 			other = join(1, 2);
 			FINE(snd_root_put(other, "first", "request", snd_deadline(LIMIT), "test"));
+			CHECK(write(ready, "x", 1) == 1);
 		}
 		snd_root_watch(other, note_end, NULL);
 		want_end(1, rank == 0 ? "rank 0 has died" : "rank 1 (at 127.0.0.1:");
@@ -415,7 +417,7 @@ static void test_flood(void)
 	const pid_t child = fork();
 	CHECK(child >= 0);
 	if (child == 0) {
-		alarm(60);
+		alarm(100);
 		for (;;)
 			(void)snd_tcp_dial(&c.at, snd_deadline(LIMIT)); /* until there are no descriptors, and then in vain */
 	}
@@ -521,7 +523,7 @@ static void test_addresses(void)
 int main(int argc, char **argv)
 {
 	if (argc == 4) {
-		alarm(60);
+		alarm(100);
 		snprintf(address, sizeof address, "%s", argv[2]);
 		if (strcmp(argv[1], "joins and forks") == 0)
 			joins_and_forks(atoi(argv[3]));
