@@ -24,7 +24,7 @@ import (
 const trialRanks = 2
 
 // trialTimeout limits the trial job. It takes well under a second on a working machine.
-const trialTimeout = 20 * time.Second
+var trialTimeout = 20 * time.Second // tests change it
 
 // rankName is argv[0] of the ranks, which run this executable.
 const rankName = "ndinfo-rank"
@@ -40,7 +40,7 @@ type findings struct {
 // tryJob runs a job as ndrun does. Its ranks connect, and one writes through a window of the other.
 func tryJob() (check, []adapter) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), trialTimeout,
-		fmt.Errorf("the job has not ended in %v", trialTimeout))
+		fmt.Errorf("the job has not ended in %v: if the machine is busy, try again later", trialTimeout))
 	defer cancel()
 	var out, errOut bytes.Buffer
 	report, err := runJob(ctx, &out, &errOut)

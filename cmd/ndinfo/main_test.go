@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -30,7 +31,13 @@ func limitOf(resource int, value uint64) constraint {
 	return constraint(fmt.Sprint("limit ", resource, " ", value))
 }
 
+// envTrialTimeout has another trialTimeout for ndinfo and its ranks.
+const envTrialTimeout = "NDINFO_TEST_TIMEOUT"
+
 func TestMain(m *testing.M) {
+	if limit, err := time.ParseDuration(os.Getenv(envTrialTimeout)); err == nil {
+		trialTimeout = limit
+	}
 	serveChild()
 	proctest.Main()
 	proctest.SideBySide(8)
@@ -73,10 +80,10 @@ func (s constraint) enter() error {
 
 // ndinfo runs ndinfo --json in a process of its own. It skips the test if the machine does not allow
 // the constraint.
-func ndinfo(t *testing.T, s constraint, attr *syscall.SysProcAttr) (r report, exit int) {
+func ndinfo(t *testing.T, s constraint, attr *syscall.SysProcAttr, env ...string) (r report, exit int) {
 	t.Helper()
 	cmd := proctest.Command(roleNdinfo, "--json")
-	cmd.Env = append(cmd.Env, envConstraint+"="+string(s))
+	cmd.Env = append(append(cmd.Env, envConstraint+"="+string(s)), env...)
 	cmd.SysProcAttr = attr
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
