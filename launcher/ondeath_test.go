@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // deaths are the texts that OnDeath got.
@@ -74,7 +76,24 @@ func TestJobOutlivesRanks(t *testing.T) {
 	}
 }
 
-// After a death, a signal, the time limit and an abort still end the job.
+// After a death, the time limit still ends the job.
+func TestTimeLimitEndsJobThatOutlivesARank(t *testing.T) {
+	t.Parallel()
+	for limit := range proctest.Limits(t, "a rank has died", time.Second) {
+		cfg, died := goingOn("", "exit 5")
+		cfg.Timeout = limit
+		report := start(t, cfg).wait()
+		if died.all() == "" {
+			continue
+		}
+		if got := strings.Join(report.Messages(), "\n"); report.ExitStatus() != 5 || !report.TimedOut || !strings.Contains(got, "; the other rank was stopped") {
+			t.Errorf("exit status %d, %q, %+v", report.ExitStatus(), got, report)
+		}
+		break
+	}
+}
+
+// After a death, a signal and an abort still end the job.
 func TestJobThatOutlivesRanksEnds(t *testing.T) {
 	t.Parallel()
 	aborts := make(chan Abort, 1)
@@ -87,7 +106,6 @@ func TestJobThatOutlivesRanksEnds(t *testing.T) {
 		check   func(r *Report) bool
 	}{
 		"signal": {func(cfg *Config) { cfg.Signals = signals }, func() { signals <- syscall.SIGINT }, 5, "job stopped by signal SIGINT", func(r *Report) bool { return r.Signal == syscall.SIGINT }},
-		"limit":  {func(cfg *Config) { cfg.Timeout = 5 * time.Second }, func() {}, 5, "; the other rank was stopped", func(r *Report) bool { return r.TimedOut }},
 		"abort":  {func(cfg *Config) { cfg.Aborts = aborts }, func() { aborts <- Abort{Rank: 0, Code: 7, Reason: "no more"} }, 7, "aborted the job with code 7: no more; 1 other rank failed, too", func(r *Report) bool { return r.Abort != nil && r.First == 1 }},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -85,9 +85,9 @@ func TestCheckerFindsMistakes(t *testing.T) {
 				t.Fatal(err)
 			}
 			build(t, dir, "-overlay", overlay, "./"+m.program)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
-			run := exec.CommandContext(ctx, filepath.Join(dir, "ndrun"), "--check", "--timeout", "20", "-n", "4", filepath.Join(dir, m.program))
+			run := exec.CommandContext(ctx, filepath.Join(dir, "ndrun"), "--check", "--timeout", "60", "-n", "4", filepath.Join(dir, m.program))
 			run.WaitDelay = 10 * time.Second
 			out, err := run.CombinedOutput()
 			if err == nil || !strings.Contains(string(out), m.rule+" error") {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd/internal/meet/unixsock"
+	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
 // newPair returns the two ends of a stream.
@@ -31,7 +32,7 @@ func newPair(t testing.TB) (a, b *unixsock.Conn) {
 	theirs.Close()
 	t.Cleanup(func() { a.Close(); b.Close() })
 	for _, conn := range []*unixsock.Conn{a, b} {
-		if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		if err := conn.SetDeadline(time.Now().Add(proctest.Timeout)); err != nil {
 			t.Fatal(err)
 		}
 	}
