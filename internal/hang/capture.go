@@ -13,7 +13,7 @@ import (
 
 // Process is a rank as its launcher knows it.
 type Process struct {
-	PID     int // 0: the rank was not started
+	PID     int // 0: the rank was not started, or the number of its process is not known
 	Program string
 	Ended   string // how it ended: "exited with code 0", or that it was not started; "" if it still runs
 }
@@ -178,6 +178,8 @@ func (r *rank) ending() string {
 		return r.Ended + " without having called softnd.Init (in C snd_job_init)"
 	case r.Ended != "":
 		return r.Ended
+	case r.pid == 0:
+		return "has left the job (Job.Close), or has died"
 	case r.state == 0 || r.state == 'Z':
 		return "has ended, but the wrapper that started it still runs"
 	}

@@ -23,7 +23,7 @@ func (p *Snapshot) Findings() []Finding {
 
 // findNotStarted finds ranks that have not been started, if no rank runs.
 func (p *Snapshot) findNotStarted() (found []Finding) {
-	if slices.ContainsFunc(p.ranks, func(r rank) bool { return !r.isGone() }) {
+	if slices.ContainsFunc(p.ranks, func(r rank) bool { return r.Ended == "" }) {
 		return nil
 	}
 	for i := range p.ranks {
@@ -60,13 +60,22 @@ func (p *Snapshot) findEnded() (found []Finding) {
 // findUnawaitedEnds finds ranks that have ended or left early and that no rank is known to wait for.
 // A rank that polls memory for a Write of a peer makes no call, so its wait is not known.
 func (p *Snapshot) findUnawaitedEnds() (found []Finding) {
-	if !slices.ContainsFunc(p.ranks, func(r rank) bool { return !r.isGone() }) {
+	inJob := slices.ContainsFunc(p.ranks, func(r rank) bool { return !r.isGone() })
+	runs := slices.ContainsFunc(p.ranks, func(r rank) bool { return r.Ended == "" })
+	ended := slices.ContainsFunc(p.ranks, func(r rank) bool { return r.Ended != "" })
+	if !inJob && (!runs || !ended) { // all have ended, or all have left
 		return nil
 	}
 	for i := range p.ranks {
-		if p.awaited(i) == "" && p.ranks[i].isGone() {
-			found = append(found, Finding{Cause: p.name(i) + " " + p.ranks[i].ending() + ", while others still run"})
+		r := &p.ranks[i]
+		if p.awaited(i) != "" || !r.isGone() {
+			continue
 		}
+		cause := p.name(i) + " " + r.ending()
+		if inJob || r.Ended != "" {
+			cause += ", while others still run"
+		}
+		found = append(found, Finding{Cause: cause})
 	}
 	return found
 }

@@ -132,6 +132,7 @@ func TestFindingsBeginWithTheCause(t *testing.T) {
 		"nothing started": {[]rank{unstarted("was not started"), unstarted("waits to be started (--after listen)")}, []string{"no rank has been started yet: a busy machine"}},
 		"only the first ended": {[]rank{{Process: Process{Ended: "exited with code 0"}}, unstarted("waits to be started (--after 1h)")},
 			[]string{"rank 1 (prog) waits to be started (--after 1h), and no rank runs"}},
+		"left before another starts": {[]rank{{left: true}, unstarted("waits to be started (--after 1h)")}, []string{"rank 0 (prog, pid 100) has left the job (Job.Close) and still runs"}},
 
 		"unclear": {[]rank{in(barrier(4)), strange}, []string{"rank 1 (prog, pid 101) is somewhere that cannot be page: "}},
 	} {
