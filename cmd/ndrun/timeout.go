@@ -11,11 +11,15 @@ import (
 // timedOut returns the message about the expired --timeout and the ranks that still run.
 func (p *plan) timedOut(r *launcher.Report) string {
 	running, still := runningRanks(r), "all ranks still run"
-	switch started := slices.ContainsFunc(r.Ranks, func(r launcher.Result) bool { return r.PID != 0 }); {
-	case !started:
+	isStarted := func(r launcher.Result) bool { return r.PID != 0 }
+	isUnstarted := func(r launcher.Result) bool { return r.PID == 0 }
+	switch {
+	case !slices.ContainsFunc(r.Ranks, isStarted):
 		still = "no rank has been started"
-	case len(running) == 0:
+	case len(running) == 0 && slices.ContainsFunc(r.Ranks, isUnstarted):
 		still = "no rank runs, and some have not been started"
+	case len(running) == 0:
+		still = "all ranks have ended"
 	case len(running) == 1 && len(p.ranks) > 1:
 		still = fmt.Sprintf("of %d ranks, only %d still runs", len(p.ranks), running[0])
 	case len(running) < len(p.ranks):

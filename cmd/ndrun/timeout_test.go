@@ -40,6 +40,7 @@ func TestTimedOutNamesRunningRanks(t *testing.T) {
 		"timeout of 1m30s expired: all ranks still run; stopping the job":           {0, 1, 2, 3, 4},
 		"timeout of 1m30s expired: of 5 ranks, 0-2,4 still run; stopping the job":   {0, 1, 2, 4},
 		"timeout of 1m30s expired: of 5 ranks, only 3 still runs; stopping the job": {3},
+		"timeout of 1m30s expired: all ranks have ended; stopping the job":          {},
 	} {
 		report := &launcher.Report{Ranks: make([]launcher.Result, 5)}
 		for rank := range report.Ranks {
