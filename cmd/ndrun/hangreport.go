@@ -7,7 +7,6 @@ import (
 	"io"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/softnd/softnd/internal/hang"
@@ -34,13 +33,18 @@ type hangReporter struct {
 	to          io.Writer
 	diagnoseNow chan struct{} // to Run
 
-	// Numbers of times without progress, which watch counts: the one that it has last requested a
-	// diagnosis of, and the one that is reported.
-	asked, told atomic.Uint64
-
-	mu    sync.Mutex
+	mu    sync.Mutex // held while ranks answer
 	arena *shm.Arena // nil after close; guarded by mu
 	early []int      // ranks that ended before they joined and are not reported yet; guarded by mu
+
+	standstill standstill
+}
+
+// standstill is what watch and a diagnosis that it has requested tell each other. Its lock is held for a moment only.
+type standstill struct {
+	mu    sync.Mutex
+	asked [3]uint64 // progress of the ranks when watch requested a diagnosis last
+	told  bool      // no rank is known to have made progress since a diagnosis reported that none does
 }
 
 // close closes the arena. A diagnosis may still be running, because its message cannot be written
@@ -79,7 +83,9 @@ func (e *hangReporter) diagnose(trigger launcher.Trigger, r *launcher.Report) []
 		if len(runningRanks(r)) == 0 {
 			return r.Hang // the job is over, or its first process is not running yet: watch asks again
 		}
-		e.told.Store(e.asked.Load())
+		if !e.confirm() {
+			return r.Hang // a rank went on meanwhile: watch asks again when none does
+		}
 		add(fmt.Sprintf("no rank has made progress for %v", e.plan.command.hangAfter))
 	case launcher.TriggerSignal:
 		idle, ok := e.idle()
@@ -95,7 +101,9 @@ func (e *hangReporter) diagnose(trigger launcher.Trigger, r *launcher.Report) []
 		switch {
 		case rank.Ended:
 			p.Ended = rank.How()
-		case p.PID == 0:
+		case rank.PID == unknownPID:
+			p.PID = 0
+		case rank.PID == 0:
 			p.Ended = "was not started"
 			if when := e.plan.command.apps[e.plan.ranks[i].app].after; when != "" {
 				p.Ended = "waits to be started (--after " + when + ")"
@@ -132,6 +140,10 @@ func (e *hangReporter) diagnose(trigger launcher.Trigger, r *launcher.Report) []
 	return causes
 }
 
+// unknownPID is the number of a process that has joined and that this process may know by another number, or not at all: it
+// runs in another PID namespace, or has left.
+const unknownPID = -1
+
 // addJoined adds the processes that have joined to r, the launcher's view. On a busy machine a rank may run for a moment
 // before the launcher knows its process.
 func (e *hangReporter) addJoined(r *launcher.Report) {
@@ -145,8 +157,11 @@ func (e *hangReporter) addJoined(r *launcher.Report) {
 		if !joined || r.Ranks[i].PID != 0 {
 			continue
 		}
+		r.Ranks[i].PID = unknownPID
 		if peer, err := e.arena.Peer(id); err == nil {
-			r.Ranks[i].PID, _ = peer.PID()
+			if pid, ok := peer.PID(); ok {
+				r.Ranks[i].PID = pid
+			}
 		}
 	}
 }
@@ -157,7 +172,7 @@ func (e *hangReporter) watch(ctx context.Context) {
 	hangAfter := e.plan.command.hangAfter
 	tick := time.NewTicker(max(hangAfter/20, 10*time.Millisecond))
 	defer tick.Stop()
-	seen, since, standstill := e.progress(), time.Now(), uint64(1)
+	seen, since := e.progress(), time.Now()
 	for {
 		select {
 		case <-ctx.Done():
@@ -167,10 +182,9 @@ func (e *hangReporter) watch(ctx context.Context) {
 		switch now := e.progress(); {
 		case now != seen:
 			seen, since = now, time.Now()
-			standstill++
-		case e.told.Load() != standstill && time.Since(since) >= hangAfter:
+			e.standstill.resume()
+		case time.Since(since) >= hangAfter && e.standstill.ask(now):
 			since = time.Now()
-			e.asked.Store(standstill)
 			select {
 			case e.diagnoseNow <- struct{}{}:
 			case <-ctx.Done():
@@ -178,6 +192,35 @@ func (e *hangReporter) watch(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// resume records that a rank has made progress, so that the next standstill is reported too.
+func (s *standstill) resume() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.told = false
+}
+
+// ask records the progress at which watch requests a diagnosis. It returns false if the standstill is already reported.
+func (s *standstill) ask(progress [3]uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = progress
+	return !s.told
+}
+
+// confirm reports whether no rank has made progress since watch requested a diagnosis. Then the caller reports the
+// standstill, and watch does not ask again before a rank goes on.
+func (e *hangReporter) confirm() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.standstill.mu.Lock()
+	defer e.standstill.mu.Unlock()
+	if e.arena == nil || e.progress() != e.standstill.asked {
+		return false
+	}
+	e.standstill.told = true
+	return true
 }
 
 // progress returns a value that changes when a rank makes progress.

@@ -3,7 +3,11 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
+	"os"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -26,10 +30,11 @@ func reporterOf(t *testing.T, c command) (*hangReporter, *bytes.Buffer, *shm.Are
 	return e, &said, arena
 }
 
-// If a rank makes progress after a diagnosis was requested and before it begins, and then hangs, that is reported too.
-func TestHangDuringDiagnosisIsReported(t *testing.T) {
+// If a rank makes progress after a diagnosis was requested and before it begins, that is not reported as a hang. If it then
+// hangs, that is reported once.
+func TestProgressBeforeDiagnosis(t *testing.T) {
 	const hangAfter = shortestHang
-	e, _, arena := reporterOf(t, command{hangAfter: hangAfter})
+	e, said, arena := reporterOf(t, command{hangAfter: hangAfter})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -42,10 +47,62 @@ func TestHangDuringDiagnosisIsReported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	member.Leave()            // the death count is progress
-	time.Sleep(hangAfter / 5) // watch notices it by then; if not, the test is only weaker
-	e.diagnose(launcher.TriggerRequest, &launcher.Report{Ranks: []launcher.Result{{PID: 1}}})
+	member.Leave() // the death count is progress
+	report := &launcher.Report{Ranks: []launcher.Result{{PID: os.Getpid()}}, Hang: []string{"before"}}
+	if causes := e.diagnose(launcher.TriggerRequest, report); said.Len() > 0 || !slices.Equal(causes, report.Hang) {
+		t.Errorf("causes %q, and a message about a job that makes progress:\n%s", causes, said)
+	}
 	proctest.Receive(t, "another diagnosis is requested", e.diagnoseNow)
+	e.diagnose(launcher.TriggerRequest, report)
+	if !strings.Contains(said.String(), "no rank has made progress for 500ms") {
+		t.Errorf("the hang is not reported:\n%s", said)
+	}
+	select {
+	case <-e.diagnoseNow:
+		t.Error("the same hang is to be reported again")
+	case <-time.After(2 * hangAfter):
+	}
+	if member, err = arena.Join(0); err != nil {
+		t.Fatal(err)
+	}
+	member.Leave()
+	proctest.Receive(t, "a diagnosis of the next hang is requested", e.diagnoseNow)
+}
+
+// A process whose number is that of another PID namespace is not taken for the process that has this number here.
+func TestJoinedRankOfAnotherPIDNamespace(t *testing.T) {
+	e, said, arena := reporterOf(t, command{timeout: time.Minute})
+	member, err := arena.Join(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer member.Leave()
+	moveToAnotherPIDNamespace(t, arena)
+	e.diagnose(launcher.TriggerTimeout, &launcher.Report{Ranks: []launcher.Result{{Program: "prog"}}})
+	if !strings.Contains(said.String(), "timeout of 1m0s expired: all ranks still run") || !strings.Contains(said.String(), "(prog)") ||
+		strings.Contains(said.String(), "started") || strings.Contains(said.String(), "pid") {
+		t.Error(said)
+	}
+}
+
+// moveToAnotherPIDNamespace changes the record of the only member of an arena, which is in this process.
+func moveToAnotherPIDNamespace(t *testing.T, arena *shm.Arena) {
+	t.Helper()
+	namespace, err := os.Stat("/proc/self/ns/pid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var word [8]byte
+	binary.NativeEndian.PutUint64(word[:], namespace.Sys().(*syscall.Stat_t).Ino)
+	tables, err := arena.Bytes(64, uint64(arena.Info().StatusPages)-64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := bytes.Index(tables, word[:])
+	if at < 0 {
+		t.Fatal("no record has the PID namespace of its member")
+	}
+	tables[at] ^= 1
 }
 
 // A rank that has joined is not reported as one that has not been started, although the launcher does not know its process yet.
