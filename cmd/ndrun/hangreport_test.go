@@ -277,20 +277,23 @@ func TestHangReport(t *testing.T) {
 func TestTimeoutOfAJobThatMakesProgress(t *testing.T) {
 	t.Parallel()
 	report := filepath.Join(t.TempDir(), "report")
-	var status int
+	var got int
 	var errOut string
 	all := regexp.MustCompile(`ndrun: processor time: rank 0 [0-9.]+m?s, rank 1 .*, rank 2 `)
 	for limit := range proctest.Limits(t, "the ranks are connected", 3*time.Second) {
-		var out string
-		cmd := ndrun(t, "-n", "3", "-env", proctest.RoleEnv+"=hang", "--timeout", limit.String(), "--report", report, testBinary(t), "goes on")
-		if status, out, errOut = proctest.Run(t, cmd); strings.Count(out, "hangs\n") == 3 &&
-			(all.MatchString(errOut) || !strings.Contains(errOut, "processor time")) { // else a rank came after the report
+		begun, connected := time.Now(), false // before ndrun begins to count
+		p := proctest.Start(t, ndrun(t, "-n", "3", "-env", proctest.RoleEnv+"=hang", "--timeout", limit.String(), "--report", report, testBinary(t), "goes on"))
+		for !connected && time.Since(begun) < limit {
+			time.Sleep(10 * time.Millisecond)
+			connected = strings.Count(p.Out.String(), "hangs\n") == 3 && time.Since(begun) < limit
+		}
+		if got, errOut = status(p.End()), p.Err.String(); connected {
 			break
 		}
 	}
-	if status != 124 || !strings.Contains(errOut, "ndrun: the job makes progress, the last one ") || !all.MatchString(errOut) ||
+	if got != 124 || !strings.Contains(errOut, "ndrun: the job makes progress, the last one ") || !all.MatchString(errOut) ||
 		strings.Contains(errOut, "likely cause") || strings.Contains(errOut, "goroutine ") {
-		t.Errorf("exit status %d\n%s", status, errOut)
+		t.Errorf("exit status %d\n%s", got, errOut)
 	}
 	var told struct{ Hang []string }
 	if b, err := os.ReadFile(report); err != nil || json.Unmarshal(b, &told) != nil || len(told.Hang) == 0 || !strings.HasPrefix(told.Hang[0], "the job makes progress") {
