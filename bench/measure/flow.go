@@ -65,6 +65,8 @@ func (l *link) flowOut(kind nd.RequestType, n int) error {
 		got := results[:cq.Poll(results)]
 		if len(got) == 0 {
 			l.rest(loadsOfPoll)
+		} else {
+			l.rests = 0
 		}
 		for i := range got {
 			if got[i].Status != nd.Success {
@@ -85,6 +87,8 @@ func (l *link) flowIn() error {
 		got := results[:cq.Poll(results)]
 		if len(got) == 0 {
 			l.rest(loadsOfPoll)
+		} else {
+			l.rests = 0
 		}
 		for i := range got {
 			if got[i].Status != nd.Success {

@@ -31,7 +31,7 @@ type link struct {
 	received int        // receives taken
 	expected int        // receives to wait for
 	posted   int        // Sends of a ping-pong
-	rests    int        // loads since the last yield of a rank that is not pinned, see rest
+	rests    int        // loads in this wait, since it began or the last yield in it, see rest
 
 	flag     mark // set by the other rank, see signal
 	flagOut  nd.SGE
@@ -201,7 +201,7 @@ const (
 
 // rest is called after an empty poll, or after a word has not changed, which costs a number of loads. It yields the core to others that may
 // need it: between hosts to the relay, each time, and now and then to the other rank if the ranks are not pinned, because they may share a
-// core.
+// core. A wait that ends sets rests to 0, so a rank never yields in a short one.
 func (l *link) rest(loads int) {
 	if l.w.wire != nil {
 		linux.Yield()
@@ -223,6 +223,9 @@ func (l *link) poll() error {
 		if n == 0 {
 			l.rest(loadsOfPoll)
 		}
+	}
+	if n > 0 {
+		l.rests = 0
 	}
 	for i := range n {
 		r := &l.results[i]
@@ -288,6 +291,7 @@ func (l *link) serve() error {
 			return err
 		}
 	}
+	l.rests = 0
 	return nil
 }
 

@@ -124,6 +124,7 @@ func (l *link) arrive(p *pair) error {
 			l.rest(1)
 		}
 	}
+	l.rests = 0
 	return nil
 }
 
