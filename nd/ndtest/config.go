@@ -18,7 +18,8 @@ type Config struct {
 	// OpenTimed opens the provider with short time-outs, for the scenarios that wait for a time-out: those
 	// with [Scenario.Timed]. Open then opens it for the others, and may give it time-outs that are so
 	// long that they do not expire on a busy machine. The suite never connects a provider of OpenTimed to
-	// one of Open. If OpenTimed is nil, Open opens the provider for all scenarios.
+	// one of Open. If OpenTimed is nil, Open opens the provider for all scenarios. If Spawn is set, the
+	// Config of the other process must have OpenTimed too, or neither.
 	OpenTimed func() (nd.Provider, error)
 
 	// Spawn starts another process, and returns a stream to it. That process calls [Serve] with the
@@ -57,10 +58,11 @@ type settings struct {
 	PrivateMemory                                      bool
 	ReceiveTimeout, DisconnectTimeout, Delay, Watchdog time.Duration
 	TwoProcesses                                       bool // the sides run in two processes
+	OpenTimed                                          bool // Config.OpenTimed is set
 }
 
 func (c *Config) settings() settings {
-	t := settings{c.PrivateMemory, c.ReceiveTimeout, c.DisconnectTimeout, c.Delay, c.Watchdog, c.Spawn != nil}
+	t := settings{c.PrivateMemory, c.ReceiveTimeout, c.DisconnectTimeout, c.Delay, c.Watchdog, c.Spawn != nil, c.OpenTimed != nil}
 	for _, d := range []*time.Duration{&t.ReceiveTimeout, &t.DisconnectTimeout} {
 		if *d == 0 {
 			*d = 2 * time.Second

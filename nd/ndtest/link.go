@@ -96,6 +96,9 @@ func Serve(conn io.ReadWriteCloser, cfg Config) error {
 			if !ok {
 				return fmt.Errorf("ndtest: unknown scenario %q: build both processes from the same version of package ndtest", f.Run)
 			}
+			if sc.timed && f.Settings.OpenTimed != (cfg.OpenTimed != nil) {
+				return fmt.Errorf("ndtest: scenario %s needs Config.OpenTimed in both processes, or in neither", sc.id)
+			}
 			l := &link{in: make(chan json.RawMessage, inFlight)}
 			l.send = func(m json.RawMessage) error { return w.write(frame{Message: m}) }
 			toSide = l

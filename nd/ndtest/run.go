@@ -44,14 +44,14 @@ func (r *Report) Count(o Outcome) (n int) {
 type providers struct {
 	open   func() (nd.Provider, error)
 	byRole [2]nd.Provider // one for each side that runs in this process
-	stuck  atomic.Bool    // a side did not return and may still use them
+	stuck  *atomic.Bool   // a side did not return and may still use providers of the process
 	timed  *providers     // for scenarios that wait for a time-out; nil: these
 }
 
 func newProviders(cfg Config) *providers {
-	h := &providers{open: cfg.Open}
+	h := &providers{open: cfg.Open, stuck: new(atomic.Bool)}
 	if cfg.OpenTimed != nil {
-		h.timed = &providers{open: cfg.OpenTimed}
+		h.timed = &providers{open: cfg.OpenTimed, stuck: h.stuck}
 	}
 	return h
 }
@@ -76,11 +76,11 @@ func (h *providers) forRole(r role) (nd.Provider, error) {
 }
 
 func (h *providers) close() {
-	if h.timed != nil {
-		h.timed.close()
-	}
 	if h.stuck.Load() {
 		return // Close might not return
+	}
+	if h.timed != nil {
+		h.timed.close()
 	}
 	for _, p := range h.byRole {
 		if p != nil {

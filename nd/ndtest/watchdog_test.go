@@ -2,6 +2,7 @@ package ndtest_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -38,6 +39,7 @@ func served(t *testing.T, cfg ndtest.Config) func() (io.ReadWriteCloser, error) 
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
+			defer there.Close() // as the end of a process does
 			if err := ndtest.Serve(there, cfg); err != nil {
 				t.Error(err)
 			}
@@ -46,6 +48,11 @@ func served(t *testing.T, cfg ndtest.Config) func() (io.ReadWriteCloser, error) 
 		return here, nil
 	}
 }
+
+// unclosable is a provider whose Close never returns.
+type unclosable struct{ refusing }
+
+func (unclosable) Close() error { select {} }
 
 // deaf is a Spawn whose process never answers.
 func deaf() (io.ReadWriteCloser, error) {
@@ -64,29 +71,34 @@ func TestHangingProvider(t *testing.T) {
 		name   string
 		config func(t *testing.T) ndtest.Config
 		want   string
+		failed int // scenarios
 	}{
 		{"alone", func(*testing.T) ndtest.Config {
 			return ndtest.Config{Open: open(hanging{}), Only: []string{"C001", "C002"}}
-		}, "hanging.QueryAddressList"},
+		}, "hanging.QueryAddressList", 1},
 		{"goroutines", func(*testing.T) ndtest.Config {
 			return ndtest.Config{Open: open(hanging{}), OpenTimed: open(refusing{})}
-		}, "hanging.QueryAddressList"},
+		}, "hanging.QueryAddressList", 1},
 		{"here", func(t *testing.T) ndtest.Config {
 			return ndtest.Config{Open: open(hanging{}), Spawn: served(t, ndtest.Config{Open: open(refusing{})})}
-		}, "hanging.QueryAddressList"},
+		}, "hanging.QueryAddressList", 1},
 		{"there", func(t *testing.T) ndtest.Config {
 			return ndtest.Config{Open: open(refusing{}), Spawn: served(t, ndtest.Config{Open: open(hanging{})})}
-		}, "hanging.QueryAddressList"},
+		}, "hanging.QueryAddressList", 1},
 		{"timed", func(*testing.T) ndtest.Config {
 			return ndtest.Config{Open: open(refusing{}), OpenTimed: open(hanging{}), Only: timed}
-		}, "hanging.QueryAddressList"},
+		}, "hanging.QueryAddressList", 1},
+		{"both", func(*testing.T) ndtest.Config {
+			only := append([]string{"C021"}, timed...)
+			return ndtest.Config{Open: open(unclosable{}), OpenTimed: open(hanging{}), Only: only}
+		}, "hanging.QueryAddressList", 2},
 		{"farther", func(t *testing.T) ndtest.Config {
 			there := ndtest.Config{Open: open(refusing{}), OpenTimed: open(hanging{})}
-			return ndtest.Config{Open: open(refusing{}), Spawn: served(t, there), Only: timed}
-		}, "hanging.QueryAddressList"},
+			return ndtest.Config{Open: open(refusing{}), OpenTimed: open(refusing{}), Spawn: served(t, there), Only: timed}
+		}, "hanging.QueryAddressList", 1},
 		{"deaf", func(*testing.T) ndtest.Config {
 			return ndtest.Config{Open: open(refusing{}), Spawn: deaf}
-		}, "other process: it has not reported"},
+		}, "other process: it has not reported", 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if os.Getenv(hangingVariable) != "" {
@@ -99,20 +111,51 @@ func TestHangingProvider(t *testing.T) {
 				return
 			}
 			t.Parallel()
-			cmd := exec.Command(os.Args[0], "-test.run=^TestHangingProvider$/^"+c.name+"$", "-test.v", "-test.timeout=1m")
-			cmd.Env = append(os.Environ(), hangingVariable+"=1")
-			out, err := cmd.CombinedOutput()
-			text := string(out)
-			if err == nil || strings.Contains(text, "panic:") {
-				t.Errorf("the run ended with %v, want a failure", err)
-			}
-			for _, want := range []string{c.want, "--- FAIL: TestHangingProvider/" + c.name + "/C", "run: stopped before C", "1 failed"} {
+			text := failedRun(t, "^TestHangingProvider$/^"+c.name+"$")
+			for _, want := range []string{c.want, "--- FAIL: " + t.Name() + "/C", "run: stopped before C", fmt.Sprintf("%d failed", c.failed)} {
 				if !strings.Contains(text, want) {
 					t.Errorf("the output lacks %q", want)
 				}
 			}
 			if t.Failed() {
 				t.Log(text)
+			}
+		})
+	}
+}
+
+// failedRun runs the tests that match a pattern, in a process of its own that runs scenarios. It returns the output. The process must fail.
+func failedRun(t *testing.T, pattern string) string {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run="+pattern, "-test.v", "-test.timeout=1m")
+	cmd.Env = append(os.Environ(), hangingVariable+"=1")
+	out, err := cmd.CombinedOutput()
+	text := string(out)
+	if err == nil || strings.Contains(text, "panic:") {
+		t.Errorf("the run ended with %v, want a failure", err)
+	}
+	return text
+}
+
+// TestOpenTimedInOneProcess runs a row of OpenTimed with processes of which only one sets it. Serve must fail.
+func TestOpenTimedInOneProcess(t *testing.T) {
+	some := ndtest.Config{Open: open(refusing{}), OpenTimed: open(refusing{}), Only: []string{"C100"}}
+	none := some
+	none.OpenTimed = nil
+	for _, c := range []struct {
+		name        string
+		here, there ndtest.Config
+	}{{"here", some, none}, {"there", none, some}} {
+		t.Run(c.name, func(t *testing.T) {
+			if os.Getenv(hangingVariable) != "" {
+				c.here.Spawn = served(t, c.there)
+				ndtest.Run(t, c.here)
+				return
+			}
+			t.Parallel()
+			text := failedRun(t, "^TestOpenTimedInOneProcess$/^"+c.name+"$")
+			if want := "ndtest: scenario C100 needs Config.OpenTimed in both processes"; !strings.Contains(text, want) {
+				t.Errorf("the output lacks %q:\n%s", want, text)
 			}
 		})
 	}

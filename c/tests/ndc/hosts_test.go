@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/nd/ndtest"
 	"github.com/softnd/softnd/shm"
 )
@@ -40,9 +39,9 @@ func overHosts(t *testing.T, parts []time.Duration, test func(t *testing.T, cfg 
 				t.Run(fmt.Sprintf("%s-%s/%s, private %t, part %d", pair[0], pair[1], way.executor, way.private, part), func(t *testing.T) {
 					t.Parallel() // scenarios that wait let others run
 					arenas := startHosts(t, program, timeout)
-					test(t, ndtest.Config{PrivateMemory: way.private, ReceiveTimeout: timeout, DisconnectTimeout: timeout,
-						Open:  func() (nd.Provider, error) { return open(arenas[0], pair[0], way.executor, timeout) },
-						Spawn: spawn(t, arenas[1], pair[1], way.executor)}, turn, part)
+					cfg := configIn(arenas[0], way.executor, pair[0])
+					cfg.PrivateMemory, cfg.Spawn = way.private, spawn(t, arenas[1], pair[1], way.executor)
+					test(t, cfg, turn, part)
 				})
 			}
 		}

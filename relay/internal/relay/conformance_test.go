@@ -130,7 +130,8 @@ func eachConformanceRun(t *testing.T, parts []time.Duration, test func(t *testin
 				}
 				g := newRelays(t, missing == "", 5*time.Second, timeout)
 				test(t, ndtest.Config{
-					Open: openerIn(g.arenas[0], executor, timeout), Spawn: func() (io.ReadWriteCloser, error) { return startFarSide(t, g.arenas[1], c.executor) },
+					Open: openerIn(g.arenas[0], executor, longTimeout), OpenTimed: openerIn(g.arenas[0], executor, shortTimeout),
+					Spawn:         func() (io.ReadWriteCloser, error) { return startFarSide(t, g.arenas[1], c.executor) },
 					PrivateMemory: c.private, ReceiveTimeout: timeout, Delay: 20 * time.Millisecond,
 				}, part)
 				g.quit()
