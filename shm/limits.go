@@ -183,7 +183,6 @@ func (a *Arena) punch(off Offset, n uint64) error {
 // kernel would answer a fallocate beyond a cgroup's limit with its out-of-memory killer, not with an
 // error.
 func checkAvailable(wanted uint64) error {
-	const _ = uint(linux.SpareShare - 2*maxMembers) // what all members reserve unchecked is at most half of the available memory
 	if left, limit, ok := linux.CanReserve(wanted); !ok {
 		return &NoMemoryError{Requested: wanted, Available: left, Limit: limit, Hint: "free memory, raise the limit, or ask for less"}
 	}

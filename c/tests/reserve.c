@@ -3,7 +3,7 @@
 #include "check.h"
 #include "linux/memory_limit.h"
 
-#define SHARE (UINT64_C(1) << 20)
+#define SHARE (SND_MAX_SPARE / 2)
 #define START UINT64_C(1000000000)
 
 static void test_spare(void)
@@ -17,6 +17,10 @@ static void test_spare(void)
 	CHECK(!snd_take_spare(&s, 1, START + SND_SPARE_AGE));
 	CHECK(snd_take_spare(&s, SHARE / 2, START + SND_SPARE_AGE - 1));
 	CHECK(!snd_take_spare(&s, 1, START));
+	/* A process with much memory left takes no more than SND_MAX_SPARE. */
+	snd_refill_spare(&s, UINT64_C(1) << 40, START);
+	CHECK(!snd_take_spare(&s, SND_MAX_SPARE + 1, START));
+	CHECK(snd_take_spare(&s, SND_MAX_SPARE, START));
 	/* Near a limit, a chunk of the heap is not taken without reading the limits. */
 	snd_refill_spare(&s, (UINT64_C(256) << 20) - 1, START);
 	CHECK(!snd_take_spare(&s, UINT64_C(64) << 10, START));

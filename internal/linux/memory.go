@@ -44,18 +44,20 @@ func CanReserve(wanted uint64) (left uint64, limit string, ok bool) {
 
 // spareMemory is what a process may reserve before it reads the limits again.
 //
-// If all members of an arena read the limits at the same time, they reserve at most half of the available memory unchecked, and so leave the
-// margin to the processes. If less than 256 MiB are left, the share is less than a chunk of the heap, so a reservation in the heap reads the
-// limits each time.
+// Memory that a process takes from it is invisible to the checks of the other processes, which may reserve all memory that is left at the same time.
+// So each process can take maxSpare of the margin, within spareAge of its last read. A limit that is lowered has its effect within spareAge. If
+// less than 256 MiB are left, the share is less than a chunk of the heap, so a reservation in the heap reads the limits each time.
 type spareMemory struct {
 	bytes atomic.Uint64
 	until atomic.Int64 // nanoseconds since processStart
 }
 
-// SpareShare is the part of the available memory that a process may reserve before it reads the limits again: 1/SpareShare.
-const SpareShare = 4096
-
-const spareAge = 100 * time.Millisecond
+// A process may reserve 1/spareShare of the memory that is left, and at most maxSpare, before it reads the limits again.
+const (
+	spareShare = 4096
+	maxSpare   = 1 << 20
+	spareAge   = 100 * time.Millisecond
+)
 
 var (
 	processStart = time.Now()
@@ -78,9 +80,9 @@ func (s *spareMemory) take(wanted uint64, now time.Duration) bool {
 	}
 }
 
-// refill takes the process's share of the memory that is left.
+// refill takes the process's share of the memory that is left, at most maxSpare.
 func (s *spareMemory) refill(left uint64, now time.Duration) {
-	s.bytes.Store(left / SpareShare)
+	s.bytes.Store(min(left/spareShare, maxSpare))
 	s.until.Store(int64(now + spareAge))
 }
 

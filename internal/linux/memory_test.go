@@ -32,11 +32,11 @@ func TestCanReserve(t *testing.T) {
 
 func TestSpareMemoryIsBounded(t *testing.T) {
 	var s spareMemory
-	const share, start = 1 << 20, time.Second
+	const share, start = maxSpare / 2, time.Second
 	if s.take(1, start) {
 		t.Error("something to spare before the limits were read")
 	}
-	s.refill(share*SpareShare, start)
+	s.refill(share*spareShare, start)
 	for _, step := range []struct {
 		wanted uint64
 		now    time.Duration
@@ -48,6 +48,10 @@ func TestSpareMemoryIsBounded(t *testing.T) {
 		if got := s.take(step.wanted, step.now); got != step.want {
 			t.Errorf("%d bytes at %v: %v", step.wanted, step.now, got)
 		}
+	}
+	s.refill(1<<40, start)
+	if s.take(maxSpare+1, start) || !s.take(maxSpare, start) {
+		t.Error("a process with much memory left can take more or less than maxSpare unchecked")
 	}
 	s.refill(256<<20-1, start)
 	if s.take(64<<10, start) {

@@ -151,7 +151,8 @@ bool snd_take_spare(struct snd_spare_memory *s, uint64_t wanted, uint64_t now)
 
 void snd_refill_spare(struct snd_spare_memory *s, uint64_t left, uint64_t now)
 {
-	atomic_store(&s->bytes, left / SND_SPARE_SHARE);
+	const uint64_t share = left / SND_SPARE_SHARE;
+	atomic_store(&s->bytes, share < SND_MAX_SPARE ? share : SND_MAX_SPARE);
 	atomic_store(&s->until, now + SND_SPARE_AGE);
 }
 

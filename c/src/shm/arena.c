@@ -349,7 +349,6 @@ snd_status snd_reserve(struct snd_arena *a, uint64_t offset, uint64_t length, co
 		return snd_arena_lost(a, op);
 	for (uint64_t done = 0; done < length;) {
 		uint64_t left = 0;
-		_Static_assert(SND_SPARE_SHARE / 2 >= SNDL_MEMBERS, "what all members reserve unchecked is at most half of the available memory");
 		if (!snd_can_reserve(length - done, &left))
 			return snd_fail(SND_NO_MEMORY, "%s: %" PRIu64 " bytes, but the machine or a memory cgroup has only %" PRIu64 " left: free memory, raise the limit or ask for less",
 				op, length, left + done);
