@@ -31,6 +31,12 @@ int fuzz_known(snd_status s) { return strcmp(snd_status_name(s), "unknown status
 
 uint64_t snd_memory_available(void) { return UINT64_C(1) << 30; }
 
+bool snd_can_reserve(uint64_t wanted, uint64_t *left)
+{
+	*left = snd_memory_available();
+	return wanted <= *left;
+}
+
 void snd_record_no_memory(uint64_t size, const char *what, const char *op)
 {
 	snd_record_failure("%s: %s of %" PRIu64 " bytes has failed", op, what, size);
