@@ -4,10 +4,10 @@ package endpoint
 
 import (
 	"fmt"
-	"math/bits"
 	"sync/atomic"
 	"time"
 
+	"github.com/softnd/softnd/endpoint/internal/cq"
 	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/nd"
 )
@@ -27,11 +27,7 @@ type completionQueue struct {
 	isShared     bool // soleEndpoint is never set again; guarded by mu
 
 	mu         asym.BiasedMutex // guards the fields below
-	entries    []completion     // a ring; its size is a power of two
-	limit      uint64           // results that the queue holds; len(entries) unless mustLock is set
-	firstIndex uint64           // number of the result in entries[0]; see prepareSlot
-	head       atomic.Uint64    // number of the next result to take; approximate for readers without the lock
-	tail       atomic.Uint64    // number of the next result to add
+	ring       cq.Ring
 	hasOverrun bool
 	closed     bool
 	mustLock   atomic.Bool // results are added under mu only: hasOverrun, closed, operations != nil, or a weak order
@@ -43,9 +39,7 @@ type completionQueue struct {
 	nextOther       atomic.Uint32 // index of the first of the other endpoints to scan
 	nextThorough    atomic.Uint32 // index of the first endpoint that the next thorough poll drives
 
-	notifier
-	moderator
-	eventDescriptor
+	events cq.Events
 
 	number          uint64 // of the queue in this process
 	reportedPolls   uint64 // value of polls when the status page was last updated; owned by the housekeeper
@@ -55,59 +49,12 @@ type completionQueue struct {
 	operations *nd.OperationStats // results by type; nil = not counted; guarded by mu
 }
 
-// completion is a queued result and the slot counter that it increments when it is taken. It is
-// written and read in the same whole words: a load that spans several earlier stores stalls
-// until they reach the cache.
-type completion struct {
-	header  uint64 // bits 0..30: request type; bit 31: hasDetails; bits 32..63: bytes
-	request uint64 // context of the request
-	slots   *slotCounter
-	status  nd.Status // valid with hasDetails
-	token   nd.Token  // invalidated token; valid with hasDetails
-}
-
-// hasDetails is set in completion.header if status and token are valid. Otherwise the request
-// succeeded and invalidated nothing.
-const hasDetails = 1 << 31
-
-func (c *completion) set(r *nd.Result) {
-	c.header, c.request = uint64(r.RequestType)|hasDetails|uint64(r.BytesTransferred)<<32, r.RequestContext
-	c.status, c.token = r.Status, r.InvalidatedToken
-}
-
-func (c *completion) get(r *nd.Result) {
-	setSuccess(r, nd.RequestType(c.header&(hasDetails-1)), c.header>>32, c.slots.context, c.request)
-	if c.header&hasDetails != 0 {
-		r.Status, r.InvalidatedToken = c.status, c.token
-	}
-}
-
-// setSuccess sets a result to that of a successful request. It writes whole words.
-func setSuccess(r *nd.Result, k nd.RequestType, bytes, endpoint, request uint64) {
-	outcome := uint64(nd.Success) | bytes<<32
-	r.Status, r.BytesTransferred = nd.Status(outcome), uint32(outcome>>32)
-	r.EndpointContext, r.RequestContext = endpoint, request
-	r.RequestType, r.InvalidatedToken = k, 0
-}
-
-// slotCounter counts the slots of one queue of an endpoint that are free again because their
-// results were taken. The completion queue's lock guards it. When none of its results is in the
-// queue, the endpoint's lock guards it.
-type slotCounter struct {
-	freed   atomic.Uint64
-	context uint64 // of the endpoint; never changes
-}
-
-func (a *slotCounter) add(n uint64) { asym.StoreRelease(&a.freed, a.freed.Load()+n) }
-
-// newCompletionQueue allocates twice the depth. A program that counts on exactly its depth then
-// never overruns the queue. With a weak order, the queue holds exactly its depth.
+// newCompletionQueue returns a queue of a depth. With a weak order, it holds exactly its depth.
 func newCompletionQueue(a *adapter, depth int) *completionQueue {
-	q := &completionQueue{adapter: a, provider: a.provider, number: a.provider.queuesCreated.Add(1), eventDescriptor: eventDescriptor{fd: noDescriptor}}
-	q.setEntries(makeRing(depth), depth)
+	q := &completionQueue{adapter: a, provider: a.provider, number: a.provider.queuesCreated.Add(1)}
+	q.ring.SetDepth(depth, a.provider.isStepwise)
+	q.events.Init(&q.ring, queueOwner{a.provider}, &q.mu)
 	q.endpoints.Store(new([]*queuePair))
-	q.callEnded.L = &q.mu
-	q.timer = q.checkModeration
 	if a.provider.options.CountOperations {
 		q.operations = new(nd.OperationStats)
 	}
@@ -121,72 +68,52 @@ func (q *completionQueue) isOpen() bool {
 	return !q.closed
 }
 
-// setEntries sets the ring of a queue of a depth.
-func (q *completionQueue) setEntries(entries []completion, depth int) {
-	q.entries, q.limit = entries, uint64(len(entries))
-	if q.provider.isStepwise {
-		q.limit = uint64(depth)
+// queueOwner is the provider, as the events of its queues see it.
+type queueOwner struct{ *Provider }
+
+func (p queueOwner) Wake()                  { p.waiters.Wake() }
+func (p queueOwner) Defer(work func() bool) { p.deferWork(work) }
+func (p queueOwner) KeepRecent()            { p.deferred.KeepRecent() }
+
+func (p queueOwner) AddDescriptors(n int32) {
+	p.engine.eventLoops.Add(n)
+	if n > 0 { // the engine has to sleep less deeply from now on
+		p.engine.wake()
 	}
 }
-
-func makeRing(depth int) []completion { return make([]completion, 1<<bits.Len(uint(2*depth-1))) }
 
 // canBypass reports whether a new result can go to the poller directly, without being queued.
 // The queue must be empty, so that no result is overtaken. The caller holds the lock of the
 // result's endpoint. Calls that wait for results miss nothing: the poller takes this one.
-func (q *completionQueue) canBypass() bool { return q.isEmpty() && !q.mustLock.Load() }
-
-// isEmpty reports whether the queue holds no result. Without the lock it can miss a concurrent
-// change.
-func (q *completionQueue) isEmpty() bool { return q.head.Load() == q.tail.Load() }
+func (q *completionQueue) canBypass() bool { return q.ring.IsEmpty() && !q.mustLock.Load() }
 
 func (q *completionQueue) pop(results []nd.Result) (n int) {
 	if !q.mu.LockBiased() {
 		q.mu.Lock()
 	}
-	head, tail := q.head.Load(), q.tail.Load() // ORDER queue-tail: pairs with the store in pushSuccess
+	head, tail := q.ring.Head.Load(), q.ring.Tail.Load() // ORDER queue-tail: pairs with the store in pushSuccess
 	for ; n < len(results) && head != tail; n++ {
-		c := q.slot(head)
-		c.get(&results[n])
-		c.slots.add(1)
+		c := q.ring.At(head)
+		c.Get(&results[n])
+		c.Slots.Add(1)
 		head++
 	}
-	asym.StoreRelease(&q.head, head) // ORDER queue-head: pairs with the load in pushSuccess
-	if q.signaled && head == tail {
-		q.signaled = false
+	asym.StoreRelease(&q.ring.Head, head) // ORDER queue-head: pairs with the load in pushSuccess
+	if head == tail {
+		q.events.NoteEmpty()
 	}
 	q.mu.Unlock()
 	return n
 }
 
-// reusedSlots is how many slots a queue uses as long as it is usually empty, so that it touches few cache lines.
-const reusedSlots = 16
-
-// prepareSlot returns the slot of the next result. The caller has checked that it is free.
-func (q *completionQueue) prepareSlot(tail, head uint64, a *slotCounter) *completion {
-	if tail == head && tail-q.firstIndex >= reusedSlots {
-		q.firstIndex = tail
-	}
-	e := q.slot(tail)
-	if e.slots != a { // usually equal; skipping the store avoids the garbage collector's write barrier
-		e.slots = a
-	}
-	return e
-}
-
-// slot returns the slot of the result with a number.
-func (q *completionQueue) slot(number uint64) *completion {
-	return &q.entries[(number-q.firstIndex)&uint64(len(q.entries)-1)]
-}
-
 // push adds a result of the endpoint that slots belongs to. solicited marks a result for which
 // the sender requested a solicited event. The caller holds the endpoint's lock.
-func (q *completionQueue) push(r *nd.Result, a *slotCounter, solicited bool) {
+func (q *completionQueue) push(r *nd.Result, a *cq.Slots, solicited bool) {
 	q.mu.Lock()
 	if e := q.reserveSlot(a); e != nil {
-		e.set(r)
-		asym.StoreRelease(&q.tail, q.tail.Load()+1)
-		q.noteResult(r.Status != nd.Success, solicited)
+		e.Set(r)
+		asym.StoreRelease(&q.ring.Tail, q.ring.Tail.Load()+1)
+		q.events.Note(r.Status != nd.Success, solicited)
 		if q.operations != nil {
 			countResult(q.operations, r)
 		}
@@ -197,7 +124,7 @@ func (q *completionQueue) push(r *nd.Result, a *slotCounter, solicited bool) {
 }
 
 // pushResult adds ep.result to the queue, and counts it.
-func (ep *queuePair) pushResult(q *completionQueue, a *slotCounter, solicited bool) {
+func (ep *queuePair) pushResult(q *completionQueue, a *cq.Slots, solicited bool) {
 	if ep.counters.operations != nil {
 		countResult(ep.counters.operations, &ep.result)
 	}
@@ -205,23 +132,22 @@ func (ep *queuePair) pushResult(q *completionQueue, a *slotCounter, solicited bo
 }
 
 // pushSuccess is push for a successful, unsolicited result of ep.
-func (q *completionQueue) pushSuccess(ep *queuePair, request uint64, k nd.RequestType, n int, a *slotCounter) {
-	tail, head := q.tail.Load(), q.head.Load() // ORDER queue-head: pairs with the store in pop
+func (q *completionQueue) pushSuccess(ep *queuePair, request uint64, k nd.RequestType, n int, a *cq.Slots) {
+	tail, head := q.ring.Tail.Load(), q.ring.Head.Load() // ORDER queue-head: pairs with the store in pop
 	if !q.canPublish(ep, tail, head) {
 		ep.result = nd.Result{BytesTransferred: uint32(n), RequestContext: request, RequestType: k}
 		ep.pushResult(q, a, false)
 		return
 	}
-	e := q.prepareSlot(tail, head, a)
-	e.header, e.request = uint64(k)|uint64(n)<<32, request
-	asym.StoreRelease(&q.tail, tail+1) // ORDER queue-tail: pairs with the load in pop
-	asym.Light()                       // ORDER asleep: between the store of the result and the load in Wake
+	q.ring.Prepare(tail, head, a).SetSuccess(k, uint64(n), request)
+	asym.StoreRelease(&q.ring.Tail, tail+1) // ORDER queue-tail: pairs with the load in pop
+	asym.Light()                            // ORDER asleep: between the store of the result and the load in Wake
 	q.provider.waiters.Wake()
 }
 
 // canPublish reports whether ep, whose lock the caller holds, may add a result without the queue's lock.
 func (q *completionQueue) canPublish(ep *queuePair, tail, head uint64) bool {
-	return q.soleEndpoint == ep && !q.mustLock.Load() && tail-head != uint64(len(q.entries))
+	return q.soleEndpoint == ep && !q.mustLock.Load() && tail-head != q.ring.Size()
 }
 
 // makeShared ends the time in which soleEndpoint adds results without the queue's lock. This is
@@ -239,17 +165,16 @@ func (q *completionQueue) makeShared() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.soleEndpoint = nil
-	q.latest[nd.NotifyAny] = q.tail.Load()
+	q.events.CatchUp()
 }
 
 // reserveSlot returns the slot of the next result, nil if the queue is closed or full.
-func (q *completionQueue) reserveSlot(a *slotCounter) *completion {
-	tail, head := q.tail.Load(), q.head.Load()
-	if q.closed || q.hasOverrun || tail-head == q.limit {
+func (q *completionQueue) reserveSlot(a *cq.Slots) *cq.Result {
+	if q.closed || q.hasOverrun || q.ring.IsFull() {
 		q.overrun()
 		return nil
 	}
-	return q.prepareSlot(tail, head, a)
+	return q.ring.Prepare(q.ring.Tail.Load(), q.ring.Head.Load(), a)
 }
 
 // overrun marks a full queue as overrun, permanently. It does nothing to a closed queue.
@@ -259,13 +184,13 @@ func (q *completionQueue) overrun() {
 	}
 	q.hasOverrun = true
 	q.mustLock.Store(true)
-	q.provider.events.QueueOverran(q.number, len(q.entries))
+	q.provider.events.QueueOverran(q.number, int(q.ring.Size()))
 	// Each endpoint fails under its own lock, when it is driven next. The engine drives it if
 	// the program does not.
 	for _, ep := range *q.endpoints.Load() {
 		ep.stateWord.Or(overrunBit)
 	}
-	q.signal()
+	q.events.Overran()
 	q.provider.engine.wake()
 }
 
@@ -291,7 +216,7 @@ func (q *completionQueue) failureLocked(op string) error {
 func (q *completionQueue) capacity() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return int(q.limit)
+	return int(q.ring.Limit())
 }
 
 // Resize changes the depth. Queued results and their order are kept.
@@ -300,21 +225,16 @@ func (q *completionQueue) Resize(depth int) error {
 	if most := q.provider.limits.cqDepth; depth < 1 || depth > most {
 		return argument("depth", q.opError(op, nd.InvalidParameter, fmt.Sprintf("depth %d, allowed 1 to %d", depth, most), "choose a depth within the limits"))
 	}
-	entries := makeRing(depth)
 	q.makeShared()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
 		return q.opError(op, nd.InvalidHandle, "the queue is closed", "create another")
 	}
-	head, tail := q.head.Load(), q.tail.Load()
-	if n := tail - head; n > uint64(depth) {
+	if n := q.ring.Tail.Load() - q.ring.Head.Load(); n > uint64(depth) {
 		return q.opError(op, nd.BufferOverflow, fmt.Sprintf("depth %d, but %d results are queued", depth, n), "take results, then retry")
 	}
-	for i := head; i != tail; i++ {
-		entries[(i-q.firstIndex)&uint64(len(entries)-1)] = *q.slot(i)
-	}
-	q.setEntries(entries, depth)
+	q.ring.SetDepth(depth, q.provider.isStepwise)
 	return nil
 }
 
@@ -327,10 +247,10 @@ func (q *completionQueue) Close() error {
 	defer q.mu.Unlock()
 	q.closed = true
 	q.mustLock.Store(true)
-	q.head.Store(q.tail.Load())
+	q.ring.Clear()
 	q.provider.waiters.Wake()
-	q.endNotifyCalls()
-	q.closeDescriptor()
+	q.events.EndCalls()
+	q.closeDescriptorIfUnused()
 	return nil
 }
 
@@ -368,7 +288,14 @@ func (q *completionQueue) detach(ep *queuePair) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.endpoints.Store(without(q.endpoints.Load(), ep))
-	q.closeDescriptor()
+	q.closeDescriptorIfUnused()
+}
+
+// closeDescriptorIfUnused closes the event descriptor if the queue is closed and no endpoint uses it.
+func (q *completionQueue) closeDescriptorIfUnused() {
+	if q.closed && len(*q.endpoints.Load()) == 0 {
+		q.events.CloseDescriptor()
+	}
 }
 
 // countResult counts a result by type. The caller adds the result to a queue. It is not inlined into

@@ -94,7 +94,7 @@ func TestEventFD(t *testing.T) {
 	if err := p.wait(); err != nil {
 		t.Fatal(err)
 	}
-	for range len(q.entries) {
+	for range int(q.ring.Size()) {
 		q.add(plain)
 	}
 	p.events(t, 1) // the queue has overrun

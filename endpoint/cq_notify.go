@@ -4,7 +4,9 @@ package endpoint
 
 import (
 	"context"
+	"time"
 
+	"github.com/softnd/softnd/endpoint/internal/cq"
 	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
@@ -21,7 +23,7 @@ func (q *completionQueue) Notify(ctx context.Context, t nd.NotifyType) error {
 	if err := q.provider.ask(ctx, mode.Call{Op: op, Object: "completion queue", Peer: shm.NoRank}); err != nil {
 		return err
 	}
-	w := &notifyCall{kind: t}
+	w := &cq.Call{Type: t}
 	err := q.addNotify(op, w)
 	if err != nil {
 		return err
@@ -41,31 +43,29 @@ func (q *completionQueue) Notify(ctx context.Context, t nd.NotifyType) error {
 }
 
 // addNotify adds a call. An earlier result may release it at once.
-func (q *completionQueue) addNotify(op string, w *notifyCall) error {
+func (q *completionQueue) addNotify(op string, w *cq.Call) error {
 	q.makeShared()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if err := q.failureLocked(op); err != nil {
 		return err
 	}
-	q.calls = append(q.calls, w)
-	q.releaseNotifyCalls()
+	q.events.Add(w)
 	return nil
 }
 
-func (q *completionQueue) removeNotify(w *notifyCall) {
+func (q *completionQueue) removeNotify(w *cq.Call) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.calls = *without(&q.calls, w)
-	q.callEnded.Broadcast()
+	q.events.Remove(w)
 }
 
 // notifyResult reports whether a call is over, and its error.
-func (q *completionQueue) notifyResult(op string, w *notifyCall) (bool, error) {
+func (q *completionQueue) notifyResult(op string, w *cq.Call) (bool, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if w.released || q.closed && !w.mayReturn {
-		return w.released, nil
+	if w.Released || q.closed && !w.MayReturn {
+		return w.Released, nil
 	}
 	err := q.failureLocked(op)
 	return err != nil, err
@@ -74,4 +74,35 @@ func (q *completionQueue) notifyResult(op string, w *notifyCall) (bool, error) {
 // NotifyAffinity returns the processors that this process may run on.
 func (q *completionQueue) NotifyAffinity() (group uint16, mask uint64, err error) {
 	return notifyAffinity("completion queue")
+}
+
+// ModerateInterrupts delays Notify and the event descriptor until count results are queued or
+// the oldest of them is older than interval. An interval of 0 or a count below 2 ends
+// moderation. A negative interval or count leaves the decision to the other.
+func (q *completionQueue) ModerateInterrupts(interval time.Duration, count int) error {
+	if interval < 0 && count < 0 {
+		return q.opError("moderate interrupts", nd.InvalidParameterMix, "neither an interval nor a count", "pass at least one of them")
+	}
+	q.makeShared()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.events.Moderate(interval, count)
+	return nil
+}
+
+// EventFD returns a descriptor that becomes readable when a result is queued and when the queue
+// overruns.
+func (q *completionQueue) EventFD() (int, error) {
+	const op = "get event descriptor"
+	q.makeShared()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed || q.provider.waiters.IsClosed() {
+		return cq.NoDescriptor, q.opError(op, nd.InvalidHandle, "the queue or its provider is closed", "create another")
+	}
+	fd, err := q.events.Descriptor()
+	if err != nil {
+		return cq.NoDescriptor, &nd.OpError{Op: op, Object: "completion queue", Status: nd.InsufficientResources, Err: err, Next: "raise ulimit -n or use Wait"}
+	}
+	return fd, nil
 }

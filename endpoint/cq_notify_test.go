@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/softnd/softnd/endpoint/internal/cq"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/internal/testkit/scale"
 	"github.com/softnd/softnd/nd"
@@ -17,7 +18,7 @@ type testQueue struct {
 	*completionQueue
 	t     testing.TB
 	owner *side
-	slots slotCounter
+	slots cq.Slots
 	added uint64
 }
 
@@ -59,13 +60,13 @@ func (q *testQueue) add(sorts ...sort) {
 func (q *testQueue) waiting() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.calls)
+	return len(q.events.Calls)
 }
 
-func (q *testQueue) list() []*notifyCall {
+func (q *testQueue) list() []*cq.Call {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return slices.Clone(q.calls)
+	return slices.Clone(q.events.Calls)
 }
 
 // call is a pending Notify.

@@ -18,14 +18,14 @@ func (q *completionQueue) Poll(results []nd.Result) (n int) {
 	switch thorough := q.countPoll()%thoroughInterval == 0; {
 	case thorough:
 		q.progressSome()
-	case q.isEmpty():
+	case q.ring.IsEmpty():
 		asym.StoreRelease(&q.scans, q.scans.Load()+1)
 		if users := *q.endpoints.Load(); len(users) != 1 {
 			n = q.scanEndpoints(results, users)
 		} else if users[0].hasWork() { // the common case
 			n, _ = users[0].progressInto(q, results)
 		}
-		if q.isEmpty() {
+		if q.ring.IsEmpty() {
 			return n
 		}
 		return n + q.pop(results[n:])
@@ -86,7 +86,7 @@ func (q *completionQueue) scanSome(results []nd.Result, users []*queuePair, at, 
 			continue
 		}
 		asym.StoreRelease32(&q.nextLikely, uint32(at)) // the next endpoint goes first, so that no endpoint starves
-		if n > 0 || !q.isEmpty() {
+		if n > 0 || !q.ring.IsEmpty() {
 			return n, true
 		}
 	}

@@ -318,7 +318,7 @@ func TestFaultDelayEndsWithoutPolls(t *testing.T) {
 		awaitEngineSleeps(t, p.a)
 		p.a.must(order{Do: doWrite, Parts: mine(0, 8), Far: p.b.memory})
 		q := p.a.queues[initiatorQueue].(*completionQueue)
-		proctest.Eventually(t, "the engine completes the request", func() bool { return !q.isEmpty() })
+		proctest.Eventually(t, "the engine completes the request", func() bool { return !q.ring.IsEmpty() })
 	})
 }
 

@@ -38,7 +38,7 @@ func (ep *queuePair) progressInto(q *completionQueue, room []nd.Result) (n int, 
 		}
 		if n = ep.serveSendsFast(in.Front(), room[:min(len(room), int(most))]); n > 0 {
 			asym.StoreRelease(&q.lastMessagePoll, polls)
-			ep.rq.slots.add(uint64(n))
+			ep.rq.slots.Add(uint64(n))
 			ep.releaseEntries(false) // later requests of the peer may wait for this
 		}
 	}

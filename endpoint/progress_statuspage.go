@@ -72,12 +72,12 @@ func (r *reporter) sample(p *Provider) (mark uint64) {
 	note(p.waiters.Completed())
 	for _, ep := range *p.endpoints.Load() {
 		note(uint64(ep.stateWord.Load()))
-		note(ep.sq.slots.freed.Load())
-		note(ep.rq.slots.freed.Load())
+		note(ep.sq.slots.Freed.Load())
+		note(ep.rq.slots.Freed.Load())
 		note(ep.localQP.Released.Load())
 		note(uint64(ep.req.chunks.Load()))
 		for _, q := range []*completionQueue{ep.sq.cq, ep.rq.cq} {
-			note(q.tail.Load())
+			note(q.ring.Tail.Load())
 			if polls := q.polls.Load(); polls != q.reportedPolls {
 				q.reportedPolls, q.reportedPollsAt = polls, now
 			}
@@ -106,7 +106,7 @@ func (p *Provider) statusPage() (page statuspage.Page) {
 		}
 	}
 	for q := range queues {
-		if n := q.tail.Load() - q.head.Load(); n > 0 {
+		if n := q.ring.Tail.Load() - q.ring.Head.Load(); n > 0 {
 			page.Queues = append(page.Queues, statuspage.Queue{Number: q.number, Results: n})
 		}
 	}

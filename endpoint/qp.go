@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/softnd/softnd/endpoint/internal/cq"
 	"github.com/softnd/softnd/endpoint/internal/memory"
 	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/endpoint/internal/ring"
@@ -92,7 +93,7 @@ type sendQueue struct {
 	slotsTaken uint64 // slots that requests have taken, without those of silent successes; see hasQueueSlot
 	depth      uint64
 	cq         *completionQueue
-	slots      slotCounter // counts the freed slots: a poll that takes a result frees its slot
+	slots      cq.Slots // counts the freed slots: a poll that takes a result frees its slot
 }
 
 // recvQueue is the queue of posted receives. With a shared receive queue it has one place, for the
@@ -103,7 +104,7 @@ type recvQueue struct {
 	posted    uint64
 	completed uint64
 
-	slots       slotCounter // counts the freed slots: a poll that takes a result frees its slot
+	slots       cq.Slots // counts the freed slots: a poll that takes a result frees its slot
 	depth       uint64
 	descriptors []uint64 // in shared memory, one for each place in receives
 	stride      uint64   // words of a descriptor

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/softnd/softnd/endpoint/internal/cq"
 	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/asym"
@@ -61,8 +62,8 @@ func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 		provider: a.provider, adapter: a, srq: shared,
 		number:          number,
 		requesterCopies: a.provider.options.Executor != Target,
-		sq:              sendQueue{cq: initiatorCQ, depth: uint64(cfg.InitiatorDepth), slots: slotCounter{context: cfg.Context}},
-		rq:              recvQueue{cq: receiveCQ, depth: uint64(cfg.ReceiveDepth), slots: slotCounter{context: cfg.Context}},
+		sq:              sendQueue{cq: initiatorCQ, depth: uint64(cfg.InitiatorDepth), slots: cq.Slots{Context: cfg.Context}},
+		rq:              recvQueue{cq: receiveCQ, depth: uint64(cfg.ReceiveDepth), slots: cq.Slots{Context: cfg.Context}},
 		limits:          queueLimits{max(cfg.MaxReceiveSGE, most.leastSGE), max(cfg.MaxInitiatorSGE, most.leastSGE), cfg.InlineSize},
 		life:            lifecycle{done: make(chan struct{})},
 	}

@@ -78,14 +78,14 @@ func (ep *queuePair) WriteImmediate(reqCtx uint64, sge nd.SGL, remoteAddress uin
 func (ep *queuePair) Write(reqCtx uint64, sge nd.SGL, remoteAddress uint64, remoteToken nd.Token, flags nd.OpFlags) error {
 	if flags == 0 && len(sge.More) == 0 && len(sge.First.Buffer) == 8 && remoteAddress%8 == 0 && ep.mu.LockBiased() {
 		done, q, guard := false, ep.sq.cq, ep.guard
-		state, freed, mustLock := ep.stateWord.Load(), ep.sq.slots.freed.Load(), q.mustLock.Load()
+		state, freed, mustLock := ep.stateWord.Load(), ep.sq.slots.Freed.Load(), q.mustLock.Load()
 		if state == uint32(connected) && ep.sq.completed == ep.sq.posted && ep.sq.slotsTaken-freed < ep.sq.depth && ep.requesterCopies &&
 			q.soleEndpoint == ep && !mustLock {
 			c, peer := ep.conn, &ep.conn.guardPeer
-			published, tail, head := c.out.Published(), q.tail.Load(), q.head.Load() // ORDER queue-head: pairs with the store in pop
+			published, tail, head := c.out.Published(), q.ring.Tail.Load(), q.ring.Head.Load() // ORDER queue-head: pairs with the store in pop
 			bind, source := peer.Known(remoteToken), shm.AddressOf(sge.First.Buffer)
 			hasWord, hasSource := bind.HasWord(remoteToken, remoteAddress), guard.HasSource(sge.First.Token, source)
-			if c.overtaken == published && tail-head != uint64(len(q.entries)) && hasWord && hasSource {
+			if c.overtaken == published && tail-head != q.ring.Size() && hasWord && hasSource {
 				p, isSame := guard.Publish(remoteToken, sge.First.Token)
 				isPresent, state, disconnecting := bind.IsPresent(), peer.State.Load(), peer.Disconnecting.Load() // ORDER hazard: as in Connected
 				if isPresent && isSame && p != nil && state == peer.Established && disconnecting == 0 {
@@ -94,10 +94,9 @@ func (ep *queuePair) Write(reqCtx uint64, sge nd.SGL, remoteAddress uint64, remo
 				}
 				if done = guard.End(p, done); done { // then as in completeFast
 					ep.sq.slotsTaken++
-					result := q.prepareSlot(tail, head, &ep.sq.slots)
-					result.header, result.request = uint64(nd.RequestWrite)|8<<32, reqCtx
-					asym.StoreRelease(&q.tail, tail+1) // ORDER queue-tail: pairs with the load in pop
-					asym.Light()                       // ORDER asleep: between the store of the result and the load in Wake
+					q.ring.Prepare(tail, head, &ep.sq.slots).SetSuccess(nd.RequestWrite, 8, reqCtx)
+					asym.StoreRelease(&q.ring.Tail, tail+1) // ORDER queue-tail: pairs with the load in pop
+					asym.Light()                            // ORDER asleep: between the store of the result and the load in Wake
 					q.provider.waiters.Wake()
 				}
 			}

@@ -197,7 +197,7 @@ func notified(t *testing.T, p *pair, kind nd.NotifyType, something func()) strin
 func (q *completionQueue) waited() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.calls) > 0
+	return len(q.events.Calls) > 0
 }
 
 // filled reports whether the queue has a result, without taking it.
@@ -205,7 +205,7 @@ func (q *completionQueue) filled() bool {
 	q.progressAll()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.head.Load() != q.tail.Load()
+	return q.ring.Head.Load() != q.ring.Tail.Load()
 }
 
 // TestEveryFlagHasEffect finds another outcome with each flag than without it. It fails for a flag that changes nothing.

@@ -34,7 +34,7 @@ func (ep *queuePair) Receive(reqCtx uint64, sge nd.SGL) error {
 // hasReceiveSlot reports whether another receive may be outstanding. A poll that takes the result of a
 // receive frees its slot.
 func (ep *queuePair) hasReceiveSlot() bool {
-	return ep.rq.posted-ep.rq.slots.freed.Load() < ep.rq.depth
+	return ep.rq.posted-ep.rq.slots.Freed.Load() < ep.rq.depth
 }
 
 // postReceive is Receive on the slow path.

@@ -72,7 +72,7 @@ func (ep *queuePair) cancelWakeup() {
 // slot. A poll that takes the result of a request frees its slot. A request that succeeds silently, without
 // a result, gives its slot back at once.
 func (ep *queuePair) hasQueueSlot() bool {
-	return ep.sq.slotsTaken-ep.sq.slots.freed.Load() < ep.sq.depth
+	return ep.sq.slotsTaken-ep.sq.slots.Freed.Load() < ep.sq.depth
 }
 
 // gatherPayload copies the data of an inline Send or Write together. It reports false if it has rejected r.

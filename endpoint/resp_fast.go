@@ -5,6 +5,7 @@ package endpoint
 import (
 	"sync/atomic"
 
+	"github.com/softnd/softnd/endpoint/internal/cq"
 	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
@@ -37,7 +38,7 @@ func (ep *queuePair) serveSendsFast(entry *ring.Words, results []nd.Result) (rec
 			break
 		}
 		ep.rq.completed++
-		setSuccess(&results[received], nd.RequestReceive, n, ep.rq.slots.context, r.context)
+		cq.SetSuccess(&results[received], nd.RequestReceive, n, ep.rq.slots.Context, r.context)
 		if number := in.Advance(); received > 0 { // prefetch only in a stream of messages
 			in.PrefetchForRead(number)
 		}

@@ -54,9 +54,9 @@ func (ep *queuePair) statsLocked() nd.EndpointStats {
 func (q *completionQueue) Stats() nd.CompletionQueueStats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	tail := q.tail.Load()
+	tail := q.ring.Tail.Load()
 	s := nd.CompletionQueueStats{
-		Number: q.number, Depth: len(q.entries), Queued: tail - q.head.Load(), Results: tail,
+		Number: q.number, Depth: int(q.ring.Size()), Queued: tail - q.ring.Head.Load(), Results: tail,
 		Polls: q.polls.Load(), Overrun: q.hasOverrun,
 	}
 	if q.operations != nil {

@@ -38,7 +38,7 @@ func TestWeakOrderHasSmallLimits(t *testing.T) {
 	for !p.a.endpointAt(0).(*queuePair).hasOverrun() {
 		q.progressAll()
 	}
-	if n := q.tail.Load(); n != 3 {
+	if n := q.ring.Tail.Load(); n != 3 {
 		t.Errorf("the queue of depth 3 has overrun with %d results", n)
 	}
 }

@@ -1,4 +1,4 @@
-/* TWIN endpoint/cq.go, endpoint/cq_poll.go. */
+/* TWIN endpoint/cq.go, endpoint/cq_poll.go, endpoint/internal/cq/ring.go. */
 #include "endpoint/cq.h"
 
 #include <inttypes.h>

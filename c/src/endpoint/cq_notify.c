@@ -1,5 +1,5 @@
 /* Events of a completion queue: calls of notify, and the event descriptor.
- * TWIN endpoint/cq_notify.go, endpoint/cq_moderation.go, endpoint/cq_eventfd.go, endpoint/cq_event.go. */
+ * TWIN endpoint/cq_notify.go, endpoint/internal/cq/events.go. */
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
