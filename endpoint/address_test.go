@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
@@ -112,7 +113,7 @@ func TestAddressesOfRequest(t *testing.T) {
 		r.Member[active], r.Member[passive] = uint64(m.ID()), uint64(b.member.ID())
 		r.Address[active], r.Address[passive] = addressWord(from.Addr()), addressWord(to.Addr())
 		r.Port[active], r.Port[passive] = uint32(from.Port()), uint32(to.Port())|number
-		r.State.Store(uint32(connRequested))
+		r.State.Store(uint32(cm.ConnRequested))
 		a.good(self.SendMail(off, &r.Link))
 		self.Wake()
 		return r
@@ -123,10 +124,10 @@ func TestAddressesOfRequest(t *testing.T) {
 		t.Helper()
 		for _, to := range []netip.Addr{elsewhere.Addr(), a.provider.address(), netip.MustParseAddr("10.0.0.1"), netip.IPv4Unspecified()} {
 			r := send(own, netip.AddrPortFrom(to, at.Port()), 0)
-			proctest.Eventually(t, "the request is refused", func() bool { return r.State.Load() == uint32(connRefused) })
+			proctest.Eventually(t, "the request is refused", func() bool { return r.State.Load() == uint32(cm.ConnRefused) })
 		}
 		byNumber := send(own, at, wire.ByNumber)
-		proctest.Eventually(t, "the request for a number is refused", func() bool { return byNumber.State.Load() == uint32(connRefused) })
+		proctest.Eventually(t, "the request for a number is refused", func() bool { return byNumber.State.Load() == uint32(cm.ConnRefused) })
 		for _, from := range sources {
 			send(from, at, 0)
 			c := b.request()

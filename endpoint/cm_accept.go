@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 )
@@ -14,13 +15,13 @@ import (
 func (c *connector) takeRequest(conn *connection) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.phase != phaseNew || c.closed {
+	if c.phase != cm.PhaseNew || c.closed {
 		conn.refuse()
 		return argument("c", c.opError("get connection request", nd.InvalidParameter, "the connector was used by another call", "pass a new connector"))
 	}
 	c.releaseAddress()
 	c.conn = conn
-	c.on(takes)
+	c.on(cm.Takes)
 	c.local, c.remote = conn.requested, conn.source
 	c.privateData = conn.privateData(active)
 	c.inboundReads = int(min(conn.record.ReadOut[active], uint32(conn.provider.limits.reads)))
@@ -36,7 +37,7 @@ func (c *connector) Accept(ctx context.Context, endpoint nd.Endpoint, params nd.
 	if err != nil {
 		return err
 	}
-	if err := c.beforeCall(ctx, op, phaseRequested, ep, func() { c.conn.refuse(); c.on(ends) }); err != nil {
+	if err := c.beforeCall(ctx, op, cm.PhaseRequested, ep, func() { c.conn.refuse(); c.on(cm.Ends) }); err != nil {
 		return err
 	}
 	p := c.adapter.provider
@@ -48,40 +49,40 @@ func (c *connector) Accept(ctx context.Context, endpoint nd.Endpoint, params nd.
 	if err != nil {
 		return err
 	}
-	werr := p.wait(ctx, statuspage.Call{Op: op, Object: "connector", Peer: conn.peer.ID()}, func() { ep.progress() }, func() bool { return conn.state() != connAccepted || conn.isPeerGone() })
-	aborted := werr != nil && conn.transition(abandons) // by this side
+	werr := p.wait(ctx, statuspage.Call{Op: op, Object: "connector", Peer: conn.peer.ID()}, func() { ep.progress() }, func() bool { return conn.state() != cm.ConnAccepted || conn.isPeerGone() })
+	aborted := werr != nil && conn.transition(cm.Abandons) // by this side
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	if c.closed {
-		c.on(ends)
+		c.on(cm.Ends)
 		ep.terminate(ep.opError(op, nd.ConnectionAborted, "the connector was closed", connectAgain))
 		return c.opError(op, nd.Canceled, "the connector was closed", "create another")
 	}
 	s := conn.state()
-	if ep.state() == connecting && !aborted && conn.wasEstablished() { // the active side may have ended the connection since
-		ep.on(completes)
+	if ep.state() == cm.QPConnecting && !aborted && conn.wasEstablished() { // the active side may have ended the connection since
+		ep.on(cm.Completes)
 		ep.progressLocked()
 	}
 	if ep.life.wasConnected && !aborted {
-		c.on(completes)
+		c.on(cm.Completes)
 		return nil
 	}
-	c.on(ends)
+	c.on(cm.Ends)
 	c.privateData = []byte{} // that of the request is no answer to the Accept
-	if s == connWithdrawn {
+	if s == cm.ConnWithdrawn {
 		c.privateData = conn.privateData(active)
 	}
 	status, why := nd.ConnectionAborted, "the endpoint was flushed or closed during the call"
 	switch {
-	case s == connWithdrawn, werr == nil && conn.isPeerGone(): // a dead peer has not completed, as far as this process can know: the record's memory may be reused by now
+	case s == cm.ConnWithdrawn, werr == nil && conn.isPeerGone(): // a dead peer has not completed, as far as this process can know: the record's memory may be reused by now
 		status, why = nd.ConnectionRefused, conn.whyEnded()
 	case werr != nil:
 		why = "the call was canceled"
 	}
 	ep.terminate(ep.opError(op, nd.ConnectionAborted, why, conn.nextStep()))
-	if werr != nil && s != connWithdrawn {
+	if werr != nil && s != cm.ConnWithdrawn {
 		return Canceled(ctx, werr, op, "connector")
 	}
 	return c.opError(op, status, why, conn.nextStep())
@@ -97,14 +98,14 @@ func (c *connector) startAccept(ep *queuePair, params nd.ConnectParams) (*connec
 		return nil, err
 	}
 	switch {
-	case c.phase == phaseRequested:
-	case c.phase == phaseAccepting || c.phase == phaseConnected || c.phase == phaseConnecting || c.phase == phaseAccepted:
+	case c.phase == cm.PhaseRequested:
+	case c.phase == cm.PhaseAccepting || c.phase == cm.PhaseConnected || c.phase == cm.PhaseConnecting || c.phase == cm.PhaseAccepted:
 		return nil, c.opError(op, nd.ConnectionActive, "the connector is connecting or connected", "create another connector")
 	default:
 		return nil, c.opError(op, nd.ConnectionInvalid, "the connector holds no connection request", "call Listener.GetConnectionRequest first")
 	}
-	if conn.isPeerGone() || conn.state() != connRequested {
-		c.on(ends)
+	if conn.isPeerGone() || conn.state() != cm.ConnRequested {
+		c.on(cm.Ends)
 		conn.detach()
 		return nil, c.opError(op, nd.ConnectionAborted, conn.whyEnded(), conn.nextStep())
 	}
@@ -124,12 +125,12 @@ func (c *connector) startAccept(ep *queuePair, params nd.ConnectParams) (*connec
 		c.inboundReads = min(conn.clampReads(params.InboundReadLimit), c.inboundReads)
 		c.outboundReads = min(conn.clampReads(params.OutboundReadLimit), c.outboundReads)
 		ep.req.readLimit = c.outboundReads
-		if conn.transition(accepts) {
-			c.on(accepts)
+		if conn.transition(cm.Accepts) {
+			c.on(cm.Accepts)
 			return conn, nil
 		}
 	}
-	c.on(ends)
+	c.on(cm.Ends)
 	why := conn.whyEnded()
 	if err != nil && !conn.isPeerGone() {
 		why = "the active side's memory is damaged"
@@ -140,13 +141,13 @@ func (c *connector) startAccept(ep *queuePair, params nd.ConnectParams) (*connec
 }
 
 // Reject refuses a connection, instead of Accept or CompleteConnect.
-func (c *connector) Reject(private []byte) error { return c.reject(refuses, private) }
+func (c *connector) Reject(private []byte) error { return c.reject(cm.Refuses, private) }
 
 // RejectUnreachable implements relayhook.Connector.
-func (c *connector) RejectUnreachable() error { return c.reject(cuts, nil) }
+func (c *connector) RejectUnreachable() error { return c.reject(cm.Cuts, nil) }
 
 // reject ends a request with an event, whose state tells the active side why, or withdraws this side's own.
-func (c *connector) reject(end connEvent, private []byte) error {
+func (c *connector) reject(end cm.Event, private []byte) error {
 	const op = "reject"
 	if most := c.adapter.provider.limits.privateData; len(private) > most {
 		return c.opError(op, nd.InvalidBufferSize, fmt.Sprintf("%d bytes of private data, at most %d", len(private), most), "send more over the connection")
@@ -158,16 +159,16 @@ func (c *connector) reject(end connEvent, private []byte) error {
 	}
 	conn := c.conn
 	switch c.phase {
-	case phaseRequested:
+	case cm.PhaseRequested:
 		conn.writeRecord(func() { conn.record.DataLen[passive] = uint32(copy(conn.record.Data[passive][:], private)) })
-		c.on(ends)
+		c.on(cm.Ends)
 		ok := conn.transition(end)
 		conn.detach()
 		if !ok || conn.isPeerGone() {
 			return c.opError(op, nd.ConnectionAborted, conn.whyEnded(), conn.nextStep())
 		}
 		return nil
-	case phaseAccepted:
+	case cm.PhaseAccepted:
 		if !c.withdraw(private) || conn.isPeerGone() {
 			return c.opError(op, nd.ConnectionAborted, conn.whyEnded(), conn.nextStep())
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
 )
@@ -43,7 +44,7 @@ func TestAcceptOfEndedConnection(t *testing.T) {
 					end(p)
 					proctest.Eventually(t, "the end of the peer is known", c.conn.peerDead.Load)
 				}()
-				proctest.Eventually(t, "the end of the peer is handled", func() bool { return qp.state() != connecting })
+				proctest.Eventually(t, "the end of the peer is handled", func() bool { return qp.state() != cm.QPConnecting })
 			}()
 			wantStatus(t, <-accepted, nd.Success)
 			proctest.Eventually(t, "the endpoint has ended", func() bool { return errors.Is(ep.Err(), nd.ConnectionAborted) })

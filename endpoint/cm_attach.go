@@ -5,6 +5,7 @@ package endpoint
 import (
 	"fmt"
 
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/asym"
@@ -43,7 +44,7 @@ func (c *connection) attach(ep *queuePair) error {
 	c.out = *out
 	c.peerQP = peerQP
 	c.guardPeer = window.Peer{Adapter: owner, Endpoint: peerQP.Endpoint,
-		State: &c.record.State, Established: uint32(connEstablished), Disconnecting: &c.record.Disconnected[other]}
+		State: &c.record.State, Established: uint32(cm.ConnEstablished), Disconnecting: &c.record.Disconnected[other]}
 	c.peerName = fmt.Sprintf("endpoint %d of %v", peerQP.Endpoint, c.peer)
 	if c.remote.IsValid() {
 		c.peerName = c.nameOfProcess()

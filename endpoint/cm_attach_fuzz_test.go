@@ -3,6 +3,7 @@ package endpoint
 import (
 	"testing"
 
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
@@ -84,7 +85,7 @@ func FuzzQueuePairState(f *testing.F) {
 			}
 		}
 		r.settle(t)
-		if s := v.ep.state(); (err == nil) != (s == connected || s == failed && v.ep.conn.attached) {
+		if s := v.ep.state(); (err == nil) != (s == cm.QPConnected || s == cm.QPFailed && v.ep.conn.attached) {
 			t.Fatalf("joining returned %v, and the endpoint is %v", err, s)
 		}
 		if err == nil {
@@ -105,6 +106,6 @@ func FuzzQueuePairState(f *testing.F) {
 func (a *fuzzSide) giveUp(conn *connection) {
 	a.connector.mu.Lock()
 	defer a.connector.mu.Unlock()
-	conn.transition(withdraws)
+	conn.transition(cm.Withdraws)
 	a.connector.undoConnect(conn)
 }

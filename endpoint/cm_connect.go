@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/internal/testkit/failpoint"
@@ -34,21 +35,21 @@ func (c *connector) connect(ctx context.Context, endpoint nd.Endpoint, from *sha
 	if err != nil {
 		return err
 	}
-	werr := p.wait(ctx, statuspage.Call{Op: op, Object: fmt.Sprintf("%s, port %d", conn.nameOfProcess(), addr.Port()), Peer: conn.peer.ID()}, nil, func() bool { return conn.state() != connRequested || conn.isPeerGone() })
+	werr := p.wait(ctx, statuspage.Call{Op: op, Object: fmt.Sprintf("%s, port %d", conn.nameOfProcess(), addr.Port()), Peer: conn.peer.ID()}, nil, func() bool { return conn.state() != cm.ConnRequested || conn.isPeerGone() })
 	if werr != nil {
-		conn.transition(withdraws)
+		conn.transition(cm.Withdraws)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch s := conn.state(); {
-	case s == connAccepted && !conn.isPeerGone():
+	case s == cm.ConnAccepted && !conn.isPeerGone():
 		return c.handleAccepted(conn)
-	case s == connRefused:
+	case s == cm.ConnRefused:
 		c.privateData = conn.privateData(passive)
 		c.undoConnect(conn)
 		c.releaseAddress()
 		return c.opError(op, nd.ConnectionRefused, "no listener at "+addr.String()+", its backlog is full, or it rejected the request", "retry, or read the reason with GetPrivateData")
-	case s == connWithdrawn:
+	case s == cm.ConnWithdrawn:
 		c.undoConnect(conn)
 		if werr != nil {
 			return Canceled(ctx, werr, op, "connector")
@@ -82,7 +83,7 @@ func (c *connector) startConnect(ctx context.Context, endpoint nd.Endpoint, from
 	if err := c.checkOpen(op); err != nil {
 		return nil, err
 	}
-	if c.phase != phaseNew {
+	if c.phase != cm.PhaseNew {
 		return nil, c.opError(op, nd.ConnectionActive, "the connector is connecting or connected, or was", "create another connector")
 	}
 	peer, err := c.findPeer(op, addr)
@@ -108,7 +109,7 @@ func (c *connector) startConnect(ctx context.Context, endpoint nd.Endpoint, from
 	}
 	conn.sendRequest(c.local, addr, ep, params)
 	c.conn, c.ep, c.remote, c.privateData = conn, ep, addr, nil
-	c.on(requests)
+	c.on(cm.Requests)
 	return conn, nil
 }
 
@@ -167,7 +168,7 @@ func (c *connection) sendRequest(local, remote netip.AddrPort, ep *queuePair, pa
 	rec.Address[active], rec.Address[passive] = addressWord(local.Addr()), addressWord(remote.Addr())
 	rec.Port[active], rec.Port[passive] = uint32(local.Port()), uint32(remote.Port())
 	c.fillRecord(ep, params)
-	rec.State.Store(uint32(connRequested))
+	rec.State.Store(uint32(cm.ConnRequested))
 	failpoint.Reach(failpoint.RecordFilled)
 	p.track(c)
 	_ = c.peer.SendMail(c.offset, &rec.Link) // if the peer is gone by now, the wait notices
@@ -195,12 +196,12 @@ func (c *connection) privateData(side int) []byte {
 func (ep *queuePair) beginConnecting(c *connection, by *connector) bool {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	if ep.state() != idle {
+	if ep.state() != cm.QPIdle {
 		return false
 	}
 	ep.conn, ep.life.connector = c, by
 	c.endpoint.Store(ep)
-	ep.on(requests)
+	ep.on(cm.Requests)
 	return true
 }
 
@@ -209,16 +210,16 @@ func (ep *queuePair) beginConnecting(c *connection, by *connector) bool {
 func (c *connector) undoConnect(conn *connection) {
 	ep := c.ep
 	ep.mu.Lock()
-	if ep.conn == conn && (ep.state() == connecting || ep.state() == accepted) {
+	if ep.conn == conn && (ep.state() == cm.QPConnecting || ep.state() == cm.QPAccepted) {
 		ep.conn, ep.life.connector = nil, nil
-		ep.on(undoes)
+		ep.on(cm.Undoes)
 	}
 	ep.mu.Unlock()
 	conn.detach()
 	c.conn, c.ep = nil, nil
-	c.on(undoes)
+	c.on(cm.Undoes)
 	if c.closed {
-		c.on(ends)
+		c.on(cm.Ends)
 	}
 	if c.closed || c.shared != nil { // a shared address is for one attempt only
 		c.releaseAddress()
@@ -229,27 +230,27 @@ func (c *connector) undoConnect(conn *connection) {
 func (c *connector) handleAccepted(conn *connection) error {
 	ep := c.ep
 	ep.mu.Lock()
-	if ep.state() != connecting {
+	if ep.state() != cm.QPConnecting {
 		ep.mu.Unlock()
-		conn.transition(withdraws)
+		conn.transition(cm.Withdraws)
 		c.undoConnect(conn)
 		return c.opError("connect", nd.Canceled, "the endpoint was flushed or closed during the call", "connect another endpoint")
 	}
 	err := conn.attach(ep)
 	if err == nil {
-		ep.on(accepts)
+		ep.on(cm.Accepts)
 	}
 	ep.mu.Unlock()
 	if err != nil {
-		conn.transition(abandons)
+		conn.transition(cm.Abandons)
 		c.undoConnect(conn)
-		c.on(ends)
+		c.on(cm.Ends)
 		return &nd.OpError{Op: "connect", Object: "connector", Status: nd.ConnectionAborted, Err: err, Next: connectAgain}
 	}
 	c.privateData = conn.privateData(passive)
 	c.inboundReads = int(min(conn.record.ReadIn[active], conn.record.ReadOut[passive], uint32(conn.provider.limits.reads)))
 	c.outboundReads = int(min(conn.record.ReadOut[active], conn.record.ReadIn[passive], uint32(conn.provider.limits.reads)))
-	c.on(accepts)
+	c.on(cm.Accepts)
 	return nil
 }
 
@@ -260,7 +261,7 @@ func (c *connector) CompleteConnect(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nd.CanceledError(ctx, op, "connector")
 	}
-	if err := c.beforeCall(ctx, op, phaseAccepted, nil, func() { c.withdraw(nil) }); err != nil {
+	if err := c.beforeCall(ctx, op, cm.PhaseAccepted, nil, func() { c.withdraw(nil) }); err != nil {
 		return err
 	}
 	c.mu.Lock()
@@ -268,15 +269,15 @@ func (c *connector) CompleteConnect(ctx context.Context) error {
 	if err := c.checkOpen(op); err != nil {
 		return err
 	}
-	if c.phase != phaseAccepted {
+	if c.phase != cm.PhaseAccepted {
 		return c.opError(op, nd.ConnectionInvalid, "no Connect has been accepted", "call Connect first")
 	}
 	ep := c.ep
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	if ep.state() != accepted || c.conn.isPeerGone() || !c.conn.transition(completes) {
-		c.on(ends)
-		if ep.state() != accepted && !c.conn.isPeerGone() { // of the peer's acts, only its death ends this state
+	if ep.state() != cm.QPAccepted || c.conn.isPeerGone() || !c.conn.transition(cm.Completes) {
+		c.on(cm.Ends)
+		if ep.state() != cm.QPAccepted && !c.conn.isPeerGone() { // of the peer's acts, only its death ends this state
 			return &nd.OpError{Op: op, Object: "connector", Status: nd.ConnectionAborted, Detail: "this side's endpoint has ended the connection", Err: ep.life.cause, Next: connectAgain}
 		}
 		why := c.conn.whyEnded()
@@ -284,18 +285,18 @@ func (c *connector) CompleteConnect(ctx context.Context) error {
 		return c.opError(op, nd.ConnectionAborted, why, c.conn.nextStep())
 	}
 	ep.req.readLimit = c.outboundReads
-	c.on(completes)
-	ep.on(completes)
+	c.on(cm.Completes)
+	ep.on(cm.Completes)
 	return nil
 }
 
 // withdraw ends an accepted Connect that is not going to be completed. It returns false if the
 // passive side has ended it before.
 func (c *connector) withdraw(private []byte) (ok bool) {
-	c.on(ends)
+	c.on(cm.Ends)
 	conn := c.conn
 	conn.writeRecord(func() { conn.record.DataLen[active] = uint32(copy(conn.record.Data[active][:], private)) })
-	ok = conn.transition(withdraws)
+	ok = conn.transition(cm.Withdraws)
 	c.ep.mu.Lock()
 	c.ep.terminate(c.ep.opError("reject", nd.Canceled, "the connection was rejected", connectAgain))
 	c.ep.mu.Unlock()

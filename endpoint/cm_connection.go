@@ -10,6 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/endpoint/internal/credit"
 	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
@@ -79,23 +80,23 @@ type connection struct {
 	released      atomic.Bool // the connection's resources are freed
 }
 
-func (c *connection) state() connState {
+func (c *connection) state() cm.ConnState {
 	if c.provider.closeDone.Load() {
-		return connAborted
+		return cm.ConnAborted
 	}
-	s := connState(c.record.State.Load()) // ORDER conn-state: pairs with the compare-and-swap in transition
-	if c.released.Load() {                // ORDER released: after the load of the state; pairs with the store in release
-		return connAborted // the record may be reused memory by now, and s meaningless
+	s := cm.ConnState(c.record.State.Load()) // ORDER conn-state: pairs with the compare-and-swap in transition
+	if c.released.Load() {                   // ORDER released: after the load of the state; pairs with the store in release
+		return cm.ConnAborted // the record may be reused memory by now, and s meaningless
 	}
 	return s
 }
 
 // transition changes the state by an event. It reports whether it has: the other side may have been first.
-func (c *connection) transition(e connEvent) (moved bool) {
+func (c *connection) transition(e cm.Event) (moved bool) {
 	c.writeRecord(func() {
-		for range connStates.after { // the other side may change it at the same time
+		for range cm.ConnStates.After { // the other side may change it at the same time
 			s := c.record.State.Load()
-			to, ok := connStates.find(s, e)
+			to, ok := cm.ConnStates.Find(s, e)
 			if moved = ok && c.record.State.CompareAndSwap(s, to); moved || !ok { // ORDER conn-state: pairs with the load in state, at the other side
 				return
 			}
@@ -124,7 +125,7 @@ func (c *connection) writeRecord(f func()) {
 // has aborted it.
 func (c *connection) wasEstablished() bool {
 	s := c.state()
-	return s == connEstablished || s == connAborted
+	return s == cm.ConnEstablished || s == cm.ConnAborted
 }
 
 // isPeerGone reports whether the other process has died or left.
@@ -303,7 +304,7 @@ func (c *connection) release() bool {
 
 // refuse answers a request with a refusal.
 func (c *connection) refuse() {
-	c.transition(refuses)
+	c.transition(cm.Refuses)
 	c.detach()
 }
 

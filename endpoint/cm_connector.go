@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"sync"
 
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -16,7 +17,7 @@ type connector struct {
 	adapter *adapter
 
 	mu                          sync.Mutex
-	phase                       phase
+	phase                       cm.Phase
 	closed                      bool
 	local                       netip.AddrPort
 	ownsPort                    bool
@@ -31,7 +32,7 @@ type connector struct {
 }
 
 // on changes the phase by an event. The caller holds c.mu.
-func (c *connector) on(e connEvent) { c.phase = phase(phases.next(uint32(c.phase), e)) }
+func (c *connector) on(e cm.Event) { c.phase = cm.Phase(cm.Phases.Next(uint32(c.phase), e)) }
 
 func (c *connector) opError(op string, s nd.Status, detail, next string) error {
 	return &nd.OpError{Op: op, Object: "connector", Status: s, Detail: detail, Next: next}
@@ -52,7 +53,7 @@ func (c *connector) checkNew(op string) error {
 	if err := c.checkOpen(op); err != nil {
 		return err
 	}
-	if c.phase != phaseNew {
+	if c.phase != cm.PhaseNew {
 		return argument("c", c.opError(op, nd.InvalidParameter, "the connector is in use", "pass a new connector"))
 	}
 	return nil
@@ -65,7 +66,7 @@ func (c *connector) Bind(addr netip.AddrPort) error {
 	if err := c.checkOpen("bind"); err != nil {
 		return err
 	}
-	if c.phase != phaseNew {
+	if c.phase != cm.PhaseNew {
 		return c.opError("bind", nd.AddressAlreadyAssociated, "the connector is connecting or connected", "create another connector")
 	}
 	if c.ownsPort && addr.Port() == c.local.Port() && (addr.Addr() == c.local.Addr() || addr.Addr().IsUnspecified()) {
@@ -118,7 +119,7 @@ func (c *connector) ReadLimits() (inbound, outbound int, err error) {
 		return 0, 0, err
 	}
 	switch c.phase {
-	case phaseRequested, phaseAccepted, phaseAccepting, phaseConnected:
+	case cm.PhaseRequested, cm.PhaseAccepted, cm.PhaseAccepting, cm.PhaseConnected:
 		return c.inboundReads, c.outboundReads, nil
 	}
 	return 0, 0, c.opError("get read limits", nd.ConnectionInvalid, "not connecting or connected", "")
@@ -133,11 +134,11 @@ func (c *connector) GetPrivateData(buf []byte) (int, error) {
 		return 0, err
 	}
 	switch c.phase {
-	case phaseRequested:
-		if c.conn.isPeerGone() || c.conn.state() != connRequested {
+	case cm.PhaseRequested:
+		if c.conn.isPeerGone() || c.conn.state() != cm.ConnRequested {
 			return 0, c.opError(op, nd.ConnectionAborted, c.conn.whyEnded(), c.conn.nextStep())
 		}
-	case phaseAccepted, phaseAccepting, phaseConnected:
+	case cm.PhaseAccepted, cm.PhaseAccepting, cm.PhaseConnected:
 	default:
 		if c.privateData == nil {
 			return 0, c.opError(op, nd.ConnectionInvalid, "not connecting or connected", "")
@@ -157,7 +158,7 @@ func (c *connector) LocalAddress() (netip.AddrPort, error) {
 	if err := c.checkOpen("get local address"); err != nil {
 		return netip.AddrPort{}, err
 	}
-	if c.phase == phaseNew && !c.ownsPort && !c.isForeign || c.phase == phaseEnded {
+	if c.phase == cm.PhaseNew && !c.ownsPort && !c.isForeign || c.phase == cm.PhaseEnded {
 		return netip.AddrPort{}, c.opError("get local address", nd.ConnectionInvalid, "not connecting or connected", "")
 	}
 	return c.local, nil
@@ -171,7 +172,7 @@ func (c *connector) PeerAddress() (netip.AddrPort, error) {
 		return netip.AddrPort{}, err
 	}
 	switch c.phase {
-	case phaseRequested, phaseAccepted, phaseAccepting, phaseConnected:
+	case cm.PhaseRequested, cm.PhaseAccepted, cm.PhaseAccepting, cm.PhaseConnected:
 		return c.remote, nil
 	}
 	return netip.AddrPort{}, c.opError("get peer address", nd.ConnectionInvalid, "not connected", "")
@@ -181,7 +182,7 @@ func (c *connector) PeerAddress() (netip.AddrPort, error) {
 func (c *connector) endpointClosed() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.phase == phaseConnected || c.phase == phaseEnded {
+	if c.phase == cm.PhaseConnected || c.phase == cm.PhaseEnded {
 		c.adapter.disown(kindConnector, c) // a program that has the endpoint only does not close it
 		c.releaseAddress()
 	}

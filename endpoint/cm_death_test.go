@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
@@ -279,25 +280,25 @@ func TestOwnerDeathDuringInvalidate(t *testing.T) {
 // TestPeerDeathWithoutProgress: when the dead peer's memory is reclaimed, the endpoint has ended although
 // nothing has driven it. The next post would use that memory otherwise.
 func TestPeerDeathWithoutProgress(t *testing.T) {
-	for _, at := range []qpState{accepted, connected, failed} {
+	for _, at := range []cm.QPState{cm.QPAccepted, cm.QPConnected, cm.QPFailed} {
 		t.Run(at.String(), func(t *testing.T) {
 			p := newPair(t, setup{Processes: true, Unwired: true, Both: sideOptions{Size: 1 << 20}})
 			ep := p.a.endpointAt(0).(*queuePair)
 			addr := p.b.must(order{Do: doListen}).Addr
 			accepting := p.b.start(order{Do: doAccept})
 			p.a.must(order{Do: doConnect, Addr: addr})
-			if at != accepted {
+			if at != cm.QPAccepted {
 				p.a.must(order{Do: doComplete})
 				if r := <-accepting; r.Status != nd.Success {
 					t.Fatal(r.Text)
 				}
 			}
-			if at == failed { // and the peer is in the middle of a copy
+			if at == cm.QPFailed { // and the peer is in the middle of a copy
 				p.b.start(repeat(doWrite, 1<<20, p.a.memory))
 				p.stopInMidCopy(t, p.a.memory.Token)
 			}
 			p.a.provider.engine.stop()
-			if at == failed {
+			if at == cm.QPFailed {
 				ep.mu.Lock()
 				ep.terminate(ep.opError("test", nd.Canceled, "ended by the test", ""))
 				ep.mu.Unlock()
@@ -306,7 +307,7 @@ func TestPeerDeathWithoutProgress(t *testing.T) {
 			p.reclaimedAfterDeath(t)
 			ep.mu.Lock()
 			defer ep.mu.Unlock()
-			if s := ep.state(); s != failed || ep.life.teardown == notReleased {
+			if s := ep.state(); s != cm.QPFailed || ep.life.teardown == notReleased {
 				t.Errorf("the endpoint is %v and may use the memory", s)
 			}
 		})

@@ -3,6 +3,7 @@ package endpoint
 // TWIN c/src/endpoint/cm_connection.c, c/src/endpoint/cm_teardown.c.
 
 import (
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/shm"
 )
 
@@ -47,15 +48,15 @@ func (c *connection) peerDied() {
 // handlePeerDeath acts on the peer's death before its memory is reused.
 func (ep *queuePair) handlePeerDeath() {
 	switch c := ep.conn; ep.state() {
-	case connecting, accepted:
+	case cm.QPConnecting, cm.QPAccepted:
 		switch {
 		case c == nil || !c.attached:
 		case c.side == passive && c.wasEstablished():
-			ep.on(completes) // Accept has not returned yet, and the record may be read for the last time; progressLocked ends the connection
+			ep.on(cm.Completes) // Accept has not returned yet, and the record may be read for the last time; progressLocked ends the connection
 		default:
 			ep.peerAborted()
 		}
-	case failed, disconnecting, closed:
+	case cm.QPFailed, cm.QPDisconnecting, cm.QPClosed:
 		ep.finishTeardown()
 	}
 	ep.progressLocked()

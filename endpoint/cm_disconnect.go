@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/internal/testkit/failpoint"
 	"github.com/softnd/softnd/nd"
@@ -21,12 +22,12 @@ func (c *connector) NotifyDisconnect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if ph != phaseConnected {
+	if ph != cm.PhaseConnected {
 		return c.opError(op, nd.ConnectionInvalid, "the connector was never connected", "")
 	}
 	err = c.adapter.provider.wait(ctx, statuspage.Call{Op: op, Object: "connector", Peer: conn.peer.ID()}, func() { ep.progress() }, func() bool {
 		s := ep.state()
-		return s == peerDisconnected || s == failed || s == closed
+		return s == cm.QPPeerDisconnected || s == cm.QPFailed || s == cm.QPClosed
 	})
 	if err != nil {
 		return Canceled(ctx, err, op, "connector")
@@ -43,7 +44,7 @@ func (c *connector) NotifyDisconnect(ctx context.Context) error {
 // Disconnect, and fails with nd.IOTimeout after Options.disconnectTimeout.
 func (c *connector) Disconnect(ctx context.Context) error {
 	const op = "disconnect"
-	if err := c.beforeCall(ctx, op, phaseConnected, nil, func() { c.ep.abortDisconnect(op) }); err != nil {
+	if err := c.beforeCall(ctx, op, cm.PhaseConnected, nil, func() { c.ep.abortDisconnect(op) }); err != nil {
 		return err
 	}
 	c.mu.Lock()
@@ -52,7 +53,7 @@ func (c *connector) Disconnect(ctx context.Context) error {
 		c.mu.Unlock()
 		return err
 	}
-	if c.phase != phaseConnected || c.disconnectCalled {
+	if c.phase != cm.PhaseConnected || c.disconnectCalled {
 		c.mu.Unlock()
 		return c.opError(op, nd.ConnectionInvalid, "not connected", "")
 	}
@@ -64,7 +65,7 @@ func (c *connector) Disconnect(ctx context.Context) error {
 	}
 	// Until the drains end, a transfer of the peer may still access this process's memory.
 	err := p.wait(ctx, statuspage.Call{Op: op, Object: "connector", Peer: conn.peer.ID()}, func() { ep.progress(); p.deferred.Run() }, func() bool {
-		return ep.state() != disconnecting && ep.pendingDrains.Load() == 0
+		return ep.state() != cm.QPDisconnecting && ep.pendingDrains.Load() == 0
 	})
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
@@ -88,13 +89,13 @@ func (ep *queuePair) beginDisconnect() bool {
 	ep.progressLocked()
 	c := ep.conn
 	switch ep.state() {
-	case connected, peerDisconnected:
+	case cm.QPConnected, cm.QPPeerDisconnected:
 	default:
 		return false
 	}
 	ep.setCause(ep.opError("disconnect", nd.ConnectionDisconnected, "the connection was disconnected gracefully", ""))
-	peerWasFirst := ep.state() == peerDisconnected
-	ep.on(disconnects)
+	peerWasFirst := ep.state() == cm.QPPeerDisconnected
+	ep.on(cm.Disconnects)
 	if !peerWasFirst {
 		ep.logDisconnected(bySelf)
 	}
@@ -103,10 +104,10 @@ func (ep *queuePair) beginDisconnect() bool {
 	failpoint.Reach(failpoint.Disconnected)
 	c.peer.Wake()
 	ep.tearDown()
-	if peerWasFirst && ep.state() == disconnecting {
+	if peerWasFirst && ep.state() == cm.QPDisconnecting {
 		ep.completeDisconnect()
 	}
-	return ep.state() != failed
+	return ep.state() != cm.QPFailed
 }
 
 // Close releases the connector. It cancels what the connector is doing, and aborts an
@@ -128,25 +129,25 @@ func (c *connector) Close() error {
 	c.closed = true
 	c.adapter.disown(kindConnector, c)
 	switch c.phase {
-	case phaseConnecting:
-		c.conn.transition(withdraws) // Connect returns and cleans up
+	case cm.PhaseConnecting:
+		c.conn.transition(cm.Withdraws) // Connect returns and cleans up
 		p.waiters.Wake()
 		return nil
-	case phaseAccepted:
+	case cm.PhaseAccepted:
 		c.withdraw(nil)
-	case phaseRequested:
+	case cm.PhaseRequested:
 		c.conn.refuse()
-	case phaseAccepting:
-		c.conn.transition(abandons)
+	case cm.PhaseAccepting:
+		c.conn.transition(cm.Abandons)
 		p.waiters.Wake()
-	case phaseConnected:
+	case cm.PhaseConnected:
 		c.ep.mu.Lock()
 		c.ep.terminate(c.ep.closeCause(nd.ConnectionAborted, "the connector was closed"))
 		c.ep.mu.Unlock()
 	}
 	c.releaseAddress()
-	if c.phase != phaseAccepting {
-		c.on(ends)
+	if c.phase != cm.PhaseAccepting {
+		c.on(cm.Ends)
 	}
 	return nil
 }

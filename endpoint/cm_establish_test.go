@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
 )
@@ -104,7 +105,7 @@ func TestConnectorClosedDuringAccept(t *testing.T) {
 		closed := soon(cb.Close)
 		completed := soon(func() error { return ca.CompleteConnect(a.ctx) })
 		if i%2 == 0 { // Accept is about to return, but Close comes first
-			proctest.Eventually(t, "the connection is up", func() bool { return eb.(*queuePair).state() == connected })
+			proctest.Eventually(t, "the connection is up", func() bool { return eb.(*queuePair).state() == cm.QPConnected })
 		}
 		held.mu.Unlock()
 		b.good(<-closed)

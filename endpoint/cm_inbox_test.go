@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/shm"
@@ -39,7 +40,7 @@ func TestInboxFlooded(t *testing.T) {
 		r.Member[active], r.Member[passive] = uint64(attacker.ID()), uint64(peer.ID())
 		r.Address[passive] = addressWord(victim.provider.address())
 		r.Port[passive] = 7 // no listener has this port
-		r.State.Store(uint32(connRequested))
+		r.State.Store(uint32(cm.ConnRequested))
 		if err := peer.SendMail(base+i*stride, &r.Link); err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
@@ -165,7 +166,7 @@ func (l *listener) nextRequest() *connection {
 		c := l.queue[0]
 		l.queue[0] = nil // the array must not keep the connection
 		l.queue = l.queue[1:]
-		if !c.isPeerGone() && c.state() == connRequested {
+		if !c.isPeerGone() && c.state() == cm.ConnRequested {
 			return c
 		}
 		c.detach() // the other side has withdrawn the request or is gone
@@ -205,7 +206,7 @@ func (l *listener) isFull() bool {
 // dropAbandoned removes requests whose other side has withdrawn them or is gone.
 func (l *listener) dropAbandoned() {
 	l.queue = slices.DeleteFunc(l.queue, func(c *connection) bool {
-		over := c.isPeerGone() || c.state() != connRequested
+		over := c.isPeerGone() || c.state() != cm.ConnRequested
 		if over {
 			c.detach()
 		}

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
@@ -44,10 +45,10 @@ func FuzzConnectionRecord(f *testing.F) {
 		return choices
 	}
 	two := func(lower, upper uint32) uint64 { return uint64(lower) | uint64(upper)<<32 }
-	request := func(link uint64, state connState, from, to, owner, qp uint64) []byte {
+	request := func(link uint64, state cm.ConnState, from, to, owner, qp uint64) []byte {
 		return bytesOf(link, two(uint32(state), 0), 0, 0, from, to, owner, 0, qp, 0, two(900, 7), two(16, 0), two(16, 0), two(3, 0), 0, 0x636261)
 	}
-	good := request(0, connRequested, idOfAttacker, idOfVictim, idOfAttacker, landmark(attackersQP, 0))
+	good := request(0, cm.ConnRequested, idOfAttacker, idOfVictim, idOfAttacker, landmark(attackersQP, 0))
 	all := one(agreeing, completing, trafficking)
 	f.Add(good, there, all)
 	f.Add(good, there, one(rejecting))
@@ -55,42 +56,42 @@ func FuzzConnectionRecord(f *testing.F) {
 	f.Add(good, there, one(agreeing))
 	f.Add(good, there, one())
 	f.Add(good, there, all|one(sentTwice))
-	answer := func(state connState, to, owner, qp uint64) []byte {
+	answer := func(state cm.ConnState, to, owner, qp uint64) []byte {
 		return bytesOf(0, two(uint32(state), 0), 0, 0, idOfVictim, to, 0, owner, 0, qp, two(900, 7), two(16, 16), two(16, 16), two(3, ^uint32(0)))
 	}
-	f.Add(answer(connAccepted, idOfAttacker, idOfAttacker, landmark(attackersQP, 0)), there, all|one(dialled))
-	f.Add(answer(connAccepted, idOfAttacker, idOfVictim, landmark(attackersQP, 0)), there, all|one(dialled))
-	f.Add(answer(connAccepted, idOfAttacker, idOfAttacker, landmark(victimsMemory, 0)), there, all|one(dialled))
-	for _, state := range []connState{0, connRequested, connEstablished, connRefused, connWithdrawn, connAborted, 99} {
+	f.Add(answer(cm.ConnAccepted, idOfAttacker, idOfAttacker, landmark(attackersQP, 0)), there, all|one(dialled))
+	f.Add(answer(cm.ConnAccepted, idOfAttacker, idOfVictim, landmark(attackersQP, 0)), there, all|one(dialled))
+	f.Add(answer(cm.ConnAccepted, idOfAttacker, idOfAttacker, landmark(victimsMemory, 0)), there, all|one(dialled))
+	for _, state := range []cm.ConnState{0, cm.ConnRequested, cm.ConnEstablished, cm.ConnRefused, cm.ConnWithdrawn, cm.ConnAborted, 99} {
 		f.Add(answer(state, idOfAttacker, idOfAttacker, landmark(attackersQP, 0)), there, all|one(dialled))
 	}
 	for _, addresses := range []uint64{two(0, 0x0a000001), two(0x7f4e0001, 0x7f4e0001), two(0x7f4e0001, 0), two(0x0a000001, 0)} {
-		f.Add(bytesOf(0, two(uint32(connRequested), 0), 0, 0, idOfAttacker, idOfVictim, idOfAttacker, 0, landmark(attackersQP, 0), 0, two(900, 7), two(16, 0), two(16, 0), 0, addresses), there, all)
+		f.Add(bytesOf(0, two(uint32(cm.ConnRequested), 0), 0, 0, idOfAttacker, idOfVictim, idOfAttacker, 0, landmark(attackersQP, 0), 0, two(900, 7), two(16, 0), two(16, 0), 0, addresses), there, all)
 	}
 	f.Add([]byte{}, there, all)
 	f.Add(bytes.Repeat([]byte{0xff}, wire.ConnectionRecordSize), there, all)
-	for _, state := range []connState{0, connAccepted, connEstablished, connRefused, connWithdrawn, connAborted, 7, 1 << 31} {
+	for _, state := range []cm.ConnState{0, cm.ConnAccepted, cm.ConnEstablished, cm.ConnRefused, cm.ConnWithdrawn, cm.ConnAborted, 7, 1 << 31} {
 		f.Add(request(0, state, idOfAttacker, idOfVictim, idOfAttacker, landmark(attackersQP, 0)), there, all)
 	}
 	for _, from := range []uint64{idOfVictim, 0x10000, 0x20001, 1<<48 | 1, 0xffff, ^uint64(0)} {
-		f.Add(request(0, connRequested, from, idOfVictim, idOfAttacker, landmark(attackersQP, 0)), there, all)
+		f.Add(request(0, cm.ConnRequested, from, idOfVictim, idOfAttacker, landmark(attackersQP, 0)), there, all)
 	}
-	f.Add(request(0, connRequested, idOfAttacker, idOfAttacker, idOfAttacker, landmark(attackersQP, 0)), there, all)
+	f.Add(request(0, cm.ConnRequested, idOfAttacker, idOfAttacker, idOfAttacker, landmark(attackersQP, 0)), there, all)
 	for _, owner := range []uint64{0, idOfVictim, otherOfAttacker, otherOfVictim, ^uint64(0)} {
-		f.Add(request(0, connRequested, idOfAttacker, idOfVictim, owner, landmark(attackersQP, 0)), there, all)
+		f.Add(request(0, cm.ConnRequested, idOfAttacker, idOfVictim, owner, landmark(attackersQP, 0)), there, all)
 	}
 	for _, qp := range []uint64{0, landmark(victimsQP, 0), landmark(victimsMemory, 0), landmark(arenaEnd, -wire.SharedQPSize), landmark(arenaEnd, 8), ^uint64(7), landmark(attackersQP, 4), landmark(tables, 0)} {
-		f.Add(request(0, connRequested, idOfAttacker, idOfVictim, idOfAttacker, qp), there, all)
+		f.Add(request(0, cm.ConnRequested, idOfAttacker, idOfVictim, idOfAttacker, qp), there, all)
 	}
 	for _, link := range []uint64{landmark(attackersRecord, 0), landmark(attackersMemory, margin), landmark(arenaEnd, -8), 12} {
-		f.Add(request(link, connRequested, idOfAttacker, idOfVictim, idOfAttacker, landmark(attackersQP, 0)), there, all)
+		f.Add(request(link, cm.ConnRequested, idOfAttacker, idOfVictim, idOfAttacker, landmark(attackersQP, 0)), there, all)
 	}
 	for _, offset := range []uint64{1, 8, landmark(tables, 0), landmark(tables, 512), landmark(windowTable, 0), landmark(heapStart, -8), landmark(arenaEnd, -wire.ConnectionRecordSize), landmark(arenaEnd, -64), landmark(victimsQP, 0), ^uint64(7)} {
 		f.Add(good, offset, all)
 	}
 	f.Add(good, landmark(attackersMemory, margin), all|one(planted))
 	f.Add(good, landmark(victimsMemory, 0), all|one(planted))
-	f.Add(request(0, connEstablished, idOfAttacker, idOfVictim, idOfAttacker, 0), landmark(victimsMemory, margin+vastSize+1024), one(planted))
+	f.Add(request(0, cm.ConnEstablished, idOfAttacker, idOfVictim, idOfAttacker, 0), landmark(victimsMemory, margin+vastSize+1024), one(planted))
 	f.Fuzz(func(t *testing.T, content []byte, offset uint64, choices uint8) {
 		defer r.begin(t)()
 		r.arrive(t)
@@ -242,7 +243,7 @@ func (r *fuzzPair) receiveMail(t *testing.T, off shm.Offset, choices uint8) {
 		return
 	}
 	if bit(c, completing) {
-		conn.record.State.Store(uint32(connEstablished))
+		conn.record.State.Store(uint32(cm.ConnEstablished))
 	}
 	v.established()
 	if bit(c, trafficking) {
@@ -276,7 +277,7 @@ func (r *fuzzPair) dialAndChange(t *testing.T, content []byte, choices uint8) {
 		t.Fatal(err)
 	}
 	r.plant(conn.offset, content)
-	if conn.state() == connAccepted {
+	if conn.state() == cm.ConnAccepted {
 		if v.complete(conn) == nil && bit(c, trafficking) {
 			r.traffic(t)
 		}

@@ -3,6 +3,7 @@ package endpoint
 // TWIN c/src/endpoint/cm_teardown.c.
 
 import (
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/asym"
@@ -16,21 +17,21 @@ import (
 // ep.mu, as for all functions in this file without a lock of their own.
 func (ep *queuePair) terminate(cause error) {
 	switch ep.state() {
-	case failed, closed:
+	case cm.QPFailed, cm.QPClosed:
 		return
 	}
 	was := ep.state()
 	ep.setCause(cause)
 	reason := ep.life.cause
-	if was == peerDisconnected || was == disconnecting {
+	if was == cm.QPPeerDisconnected || was == cm.QPDisconnecting {
 		reason = cause // the first one is the disconnect
 	}
-	ep.on(aborts)
+	ep.on(cm.Aborts)
 	ep.logOwnEnd(was, reason)
 	if c := ep.conn; c != nil && c.attached {
 		ep.publishReason(reason)
-		if c.side == passive || !c.transition(withdraws) {
-			c.transition(aborts)
+		if c.side == passive || !c.transition(cm.Withdraws) {
+			c.transition(cm.Aborts)
 		}
 	}
 	ep.tearDown()
@@ -40,7 +41,7 @@ func (ep *queuePair) terminate(cause error) {
 func (ep *queuePair) peerAborted() {
 	c, was := ep.conn, ep.state()
 	inOrder := c.closedInOrder() && !ep.awaitsPeer()
-	ep.on(aborts)
+	ep.on(cm.Aborts)
 	if c.isPeerGone() || c.fault().entry == 0 { // otherwise a request of this side was the cause
 		ep.provider.member.RecordLostPeer(c.peer.ID())
 	}
@@ -182,7 +183,7 @@ func (ep *queuePair) releasePeerState() bool {
 		}
 		asym.HeavyGlobal() // ORDER conn-state: after the change of state; a Send that counted as delivered is in the ring by now
 		ep.deliverRemaining()
-		if ep.state() == failed {
+		if ep.state() == cm.QPFailed {
 			ep.completeBlamed()
 		}
 	}
@@ -199,7 +200,7 @@ func (ep *queuePair) releasePeerState() bool {
 // detachIfDone ends the use of the peer's memory when nothing in its ring is left to deliver and
 // no graceful disconnect is in progress.
 func (ep *queuePair) detachIfDone() {
-	if c := ep.conn; c != nil && c.attached && ep.life.teardown == flushed && ep.state() != disconnecting {
+	if c := ep.conn; c != nil && c.attached && ep.life.teardown == flushed && ep.state() != cm.QPDisconnecting {
 		c.detach()
 	}
 }
@@ -262,16 +263,16 @@ func (ep *queuePair) releaseWhenDrained(object *window.Invalidatable) {
 // changed.
 func (ep *queuePair) handlePeerDisconnect() bool {
 	switch ep.state() {
-	case connected:
+	case cm.QPConnected:
 		ep.setCause(ep.opError("serve", nd.ConnectionDisconnected, "the peer ("+ep.conn.peerName+") has disconnected", "call Connector.Disconnect too"))
 		ep.provider.member.RecordLostPeer(ep.conn.peer.ID())
-		ep.on(peerDisconnects)
+		ep.on(cm.PeerDisconnects)
 		ep.logDisconnected(byPeer)
 		if ep.srq != nil {
 			ep.srq.removeWaiter(ep)
 		}
 		return true
-	case disconnecting:
+	case cm.QPDisconnecting:
 		ep.completeDisconnect()
 		return true
 	}
@@ -281,28 +282,28 @@ func (ep *queuePair) handlePeerDisconnect() bool {
 // completeDisconnect ends a connection that both sides have disconnected.
 func (ep *queuePair) completeDisconnect() {
 	ep.life.bothDisconnected = true
-	ep.on(bothDisconnect)
+	ep.on(cm.BothDisconnect)
 	ep.detachIfDone()
 }
 
 // on changes the state by an event. The caller holds ep.mu.
-func (ep *queuePair) on(e connEvent) {
-	s := qpState(qpStates.next(uint32(ep.state()), e))
-	ep.life.wasConnected = ep.life.wasConnected || s == connected
-	if s == connected && ep.state() != connected {
+func (ep *queuePair) on(e cm.Event) {
+	s := cm.QPState(cm.QPStates.Next(uint32(ep.state()), e))
+	ep.life.wasConnected = ep.life.wasConnected || s == cm.QPConnected
+	if s == cm.QPConnected && ep.state() != cm.QPConnected {
 		ep.logConnected()
 	}
-	if ep.state() == peerDisconnected {
+	if ep.state() == cm.QPPeerDisconnected {
 		ep.life.cause = nil // it advises this side to disconnect, too
 		detail, next := "the peer ("+ep.conn.peerName+") has disconnected, and the connection ended before this side did", "connect a new endpoint"
-		if s == disconnecting {
+		if s == cm.QPDisconnecting {
 			detail, next = "both sides have disconnected", ""
 		}
 		ep.setCause(ep.opError("serve", nd.ConnectionDisconnected, detail, next))
 	}
 	for was := ep.stateWord.Load(); !ep.stateWord.CompareAndSwap(was, uint32(s)|was&stateFlags); was = ep.stateWord.Load() {
 	}
-	if s >= peerDisconnected && !isClosed(ep.life.done) {
+	if s >= cm.QPPeerDisconnected && !isClosed(ep.life.done) {
 		close(ep.life.done)
 	}
 	ep.provider.waiters.Wake()

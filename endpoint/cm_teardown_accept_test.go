@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -32,7 +33,7 @@ func TestCloseDuringAcceptWaitsForCopy(t *testing.T) {
 	if l.ledger.success != 1 {
 		t.Fatalf("%d Sends have succeeded, want 1", l.ledger.success)
 	}
-	if s := v.ep.state(); s != connecting {
+	if s := v.ep.state(); s != cm.QPConnecting {
 		t.Fatalf("the passive endpoint is in state %v, want connecting", s)
 	}
 	l.ep.localQP.Hazard.Store(uint64(v.areas[inArena].local[local]) << 32) // a copy is in progress

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/internal/testkit/scale"
 	"github.com/softnd/softnd/nd"
@@ -151,7 +152,7 @@ func TestCQOverrun(t *testing.T) {
 		t.Errorf("Wait after the overrun: %v", err)
 	}
 	for name, ep := range map[string]*queuePair{"another": other, "a later": endpoint()} {
-		proctest.Eventually(t, name+" endpoint fails", func() bool { return ep.state() == failed })
+		proctest.Eventually(t, name+" endpoint fails", func() bool { return ep.state() == cm.QPFailed })
 		if err := ep.Err(); !errors.Is(err, nd.InternalError) {
 			t.Errorf("%s endpoint has failed with %v", name, err)
 		}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -40,10 +41,10 @@ func (ep *queuePair) logDisconnected(by string) {
 
 // logOwnEnd adds the event that this side has ended the connection for a reason. The state was another
 // before. If the program has closed or flushed the endpoint, the end is no failure.
-func (ep *queuePair) logOwnEnd(was qpState, reason error) {
+func (ep *queuePair) logOwnEnd(was cm.QPState, reason error) {
 	var why *nd.OpError
 	if errors.As(reason, &why) && (why.Op == "close" || why.Op == "flush") {
-		if was == connected {
+		if was == cm.QPConnected {
 			ep.logDisconnected(bySelf)
 		}
 		return
@@ -53,15 +54,15 @@ func (ep *queuePair) logOwnEnd(was qpState, reason error) {
 
 // logPeerClosed adds the event that the peer has closed the connection in order, unless an event has
 // announced its end.
-func (ep *queuePair) logPeerClosed(was qpState) {
-	if was == connected {
+func (ep *queuePair) logPeerClosed(was cm.QPState) {
+	if was == cm.QPConnected {
 		ep.logDisconnected(byPeer)
 	}
 }
 
 // logPeerFailed adds the event that the peer has ended the connection otherwise, or has died.
 func (ep *queuePair) logPeerFailed() {
-	if c, l := ep.conn, ep.provider.events; l != nil && ep.life.wasConnected && c.isPeerGone() && c.state() == connEstablished {
+	if c, l := ep.conn, ep.provider.events; l != nil && ep.life.wasConnected && c.isPeerGone() && c.state() == cm.ConnEstablished {
 		l.PeerDied(c.peer) // a process that leaves the job has ended its connections before
 	}
 	ep.logFailed(slog.LevelWarn, byPeer, ep.life.cause)
@@ -101,7 +102,7 @@ func (p *Provider) logWaiting() {
 func (ep *queuePair) logWaitingLocked(now time.Time, limit time.Duration) {
 	w := &ep.waiting
 	number := ep.sq.completed
-	if number == ep.req.submitted || ep.state() != connected {
+	if number == ep.req.submitted || ep.state() != cm.QPConnected {
 		w.since = time.Time{}
 		return
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/faults"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
@@ -211,7 +212,7 @@ func (p *pair) callWithFault(operation string) (r reply, ended bool) {
 		r = <-accepted
 		c := p.b.connectorAt(0).(*connector)
 		c.mu.Lock()
-		ended = c.phase == phaseEnded
+		ended = c.phase == cm.PhaseEnded
 		c.mu.Unlock()
 		p.b.must(order{Do: doCloseLink}) // refuses the request, unless the call has done it
 		if s := (<-connected).Status; s != nd.ConnectionRefused {

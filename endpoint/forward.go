@@ -3,6 +3,7 @@ package endpoint
 import (
 	"context"
 
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/internal/relayhook"
@@ -67,7 +68,7 @@ func (l *listener) TakeRequest(c nd.Connector) (bool, error) {
 func (c *connector) IsWanted() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.phase == phaseRequested && c.conn.state() == connRequested && !c.conn.isPeerGone()
+	return c.phase == cm.PhaseRequested && c.conn.state() == cm.ConnRequested && !c.conn.isPeerGone()
 }
 
 // HasNext reports, approximately, whether the ring has an entry that Next has not returned.
@@ -80,7 +81,7 @@ func (ep *queuePair) HasNext() bool {
 func (ep *queuePair) Next(r *relayhook.Request) bool {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	if !ep.forwards() || ep.state() != connected {
+	if !ep.forwards() || ep.state() != cm.QPConnected {
 		return false
 	}
 	c, e := ep.conn, &ep.resp.entry
@@ -158,7 +159,7 @@ func (ep *queuePair) copyForwarded(r *relayhook.Request, at uint64, own []byte, 
 	}
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	if ep.state() != connected {
+	if ep.state() != cm.QPConnected {
 		return nd.ConnectionAborted
 	}
 	*peer = window.Operand{Token: r.LocalToken, Rights: window.Local | right, Address: r.LocalAddress + at, Peer: &ep.conn.guardPeer, BindCheck: &r.BindCheck}
@@ -178,7 +179,7 @@ func (ep *queuePair) copyForwarded(r *relayhook.Request, at uint64, own []byte, 
 func (ep *queuePair) AnswerHash(r *relayhook.Request, hash uint64) {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	if ep.forwards() && ep.state() == connected {
+	if ep.forwards() && ep.state() == cm.QPConnected {
 		ep.payloadChecks().AnswerRead(r.Hash, hash)
 	}
 }
@@ -187,7 +188,7 @@ func (ep *queuePair) AnswerHash(r *relayhook.Request, hash uint64) {
 func (ep *queuePair) AnswerAtomic(r *relayhook.Request, old uint64) {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	if ep.forwards() && ep.state() == connected {
+	if ep.forwards() && ep.state() == cm.QPConnected {
 		ep.localQP.Results[r.ResultIndex].Store(old) // ORDER result-stored: before the release of the entry; pairs with the load in takeResult
 		failpoint.Reach(failpoint.ResultStored)
 	}
@@ -197,7 +198,7 @@ func (ep *queuePair) AnswerAtomic(r *relayhook.Request, old uint64) {
 func (ep *queuePair) Complete(end uint64) {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	if !ep.forwards() || ep.state() != connected {
+	if !ep.forwards() || ep.state() != cm.QPConnected {
 		return // after an end, a release would tell the peer that later requests have succeeded
 	}
 	c := ep.conn
@@ -210,7 +211,7 @@ func (ep *queuePair) Complete(end uint64) {
 func (ep *queuePair) Fail(number uint64, status nd.Status, why string) {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	if !ep.forwards() || ep.state() != connected {
+	if !ep.forwards() || ep.state() != cm.QPConnected {
 		return
 	}
 	ep.conn.in.ReleaseTo(number)
@@ -277,7 +278,7 @@ func (ep *queuePair) Give(data []byte) {
 func (ep *queuePair) give(data []byte) {
 	ep.parts.given = data
 	ep.runParts()
-	if ep.state() == connected {
+	if ep.state() == cm.QPConnected {
 		ep.parts.hold()
 	}
 	ep.parts.given = nil

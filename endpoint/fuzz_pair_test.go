@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
@@ -211,7 +212,7 @@ func (r *fuzzPair) settle(t *testing.T) {
 	}
 	for _, a := range []*fuzzSide{r.victim, r.attacker} {
 		for i, g := range boundWindows {
-			if e := a.areas[g.area]; !g.otherwhere && a.ep.state() == connected {
+			if e := a.areas[g.area]; !g.otherwhere && a.ep.state() == cm.QPConnected {
 				b, err := a.windows[i].window.Prepare(e.regions[windowy], e.of(windowy)[g.from:g.to], rightsOf(g.flags), a.ep.number, g.flags.Has(nd.ThisEndpointOnly))
 				if err != nil || !b.Apply() {
 					t.Fatalf("window %d cannot be bound: %v", i, err)
@@ -411,10 +412,10 @@ func (r *fuzzPair) alive(t *testing.T) {
 	t.Helper()
 	v := r.victim
 	r.rest(t, true, nil)
-	if s := v.ep.state(); s != connected && s != failed || len(v.ledger.requests) > 15 {
+	if s := v.ep.state(); s != cm.QPConnected && s != cm.QPFailed || len(v.ledger.requests) > 15 {
 		return
 	}
-	lived, before := v.ep.state() == connected && r.attacker.ep.state() == connected, v.ledger.success
+	lived, before := v.ep.state() == cm.QPConnected && r.attacker.ep.state() == cm.QPConnected, v.ledger.success
 	e := r.attacker.areas[inArena]
 	v.posted(0, v.ep.Write(v.context(), nd.One(v.sge(private, small, 0, 50)), shm.AddressOf(e.of(small)), e.remote[small], 0))
 	r.rest(t, true, nil)

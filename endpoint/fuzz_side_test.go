@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
@@ -228,7 +229,7 @@ func (a *fuzzSide) complete(conn *connection) error {
 func (a *fuzzSide) established() {
 	a.ep.progress()
 	a.connector.mu.Lock()
-	a.connector.phase = phaseConnected
+	a.connector.phase = cm.PhaseConnected
 	a.connector.mu.Unlock()
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"net/netip"
 
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
@@ -57,7 +58,7 @@ func (c *connector) beforeConnect(ctx context.Context, op string, endpoint nd.En
 	case nd.ConnectionRefused, nd.NetworkUnreachable, nd.HostUnreachable, nd.IOTimeout:
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if c.phase == phaseNew {
+		if c.phase == cm.PhaseNew {
 			c.releaseAddress()
 		}
 	}
@@ -66,7 +67,7 @@ func (c *connector) beforeConnect(ctx context.Context, op string, endpoint nd.En
 
 // beforeCall asks about a call for the connection of c, which must be in a phase. ep is nil if c
 // has its endpoint already. If the status is one after which the connector cannot be used again, end ends the connection.
-func (c *connector) beforeCall(ctx context.Context, op string, want phase, ep *queuePair, end func()) error {
+func (c *connector) beforeCall(ctx context.Context, op string, want cm.Phase, ep *queuePair, end func()) error {
 	if c.adapter.provider.calls == nil {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/layout/layouttest"
@@ -46,7 +47,7 @@ func TestLayout(t *testing.T) {
 			layouttest.Bits(wire.ByNumber, "the sides connect by number"),
 		fmt.Sprintf("word wire.ConnectionRecord.State, 32 bits\n"+
 			"  %d requested, %d accepted, %d established, %d refused, %d withdrawn, %d aborted\n",
-			connRequested, connAccepted, connEstablished, connRefused, connWithdrawn, connAborted),
+			cm.ConnRequested, cm.ConnAccepted, cm.ConnEstablished, cm.ConnRefused, cm.ConnWithdrawn, cm.ConnAborted),
 		fmt.Sprintf("word wire.ConnectionRecord.Detached, 32 bits\n"+
 			"  %d no longer uses the other's SharedQP, %d nor the record\n", wire.DetachedQP, wire.DetachedRecord),
 		"word wire.ConnectionRecord.Adapter, 64 bits, also window.accessEntry.owner\n"+

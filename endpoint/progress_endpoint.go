@@ -5,6 +5,7 @@ package endpoint
 import (
 	"time"
 
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/nd"
@@ -20,7 +21,7 @@ func (ep *queuePair) progress() progressResult {
 // progressInto is progress for a poll of queue q. It may store results of receives in room instead of
 // adding them to q, and returns how many it has stored. If it has stored any, there may be more to do.
 func (ep *queuePair) progressInto(q *completionQueue, room []nd.Result) (n int, m progressResult) {
-	if s := ep.state(); s != connected && (s == failed || s == closed || s == idle && !ep.hasOverrun()) {
+	if s := ep.state(); s != cm.QPConnected && (s == cm.QPFailed || s == cm.QPClosed || s == cm.QPIdle && !ep.hasOverrun()) {
 		return 0, noProgress
 	}
 	if !ep.mu.LockBiased() && !ep.mu.TryLock() {
@@ -30,7 +31,7 @@ func (ep *queuePair) progressInto(q *completionQueue, room []nd.Result) (n int, 
 		ep.hook.Step()
 	}
 	// Results of messages bypass the queue if nothing else is to be done before them and q has no earlier result.
-	if q == ep.rq.cq && ep.stateWord.Load() == uint32(connected) && ep.sq.completed == ep.sq.posted && !ep.serving && q.canBypass() && ep.conn.guardPeer.Connected() {
+	if q == ep.rq.cq && ep.stateWord.Load() == uint32(cm.QPConnected) && ep.sq.completed == ep.sq.posted && !ep.serving && q.canBypass() && ep.conn.guardPeer.Connected() {
 		in, polls := ep.conn.in, q.polls.Load()
 		most := in.Size() / 4
 		if polls-q.lastMessagePoll.Load() > 1 {
@@ -50,7 +51,7 @@ func (ep *queuePair) progressInto(q *completionQueue, room []nd.Result) (n int, 
 // hasWork reports, approximately and without the lock, whether progress has something to do. It ignores
 // the peer's disconnect or death, and overruns: the progress engine notices those.
 func (ep *queuePair) hasWork() bool {
-	return ep.stateWord.Load() != uint32(connected) || ep.uncompleted.Load() != 0 || ep.inbound.Load().HasEntry() // a connected endpoint has one
+	return ep.stateWord.Load() != uint32(cm.QPConnected) || ep.uncompleted.Load() != 0 || ep.inbound.Load().HasEntry() // a connected endpoint has one
 }
 
 // progressLocked is progress for a caller that holds ep.mu.
@@ -64,30 +65,30 @@ func (ep *queuePair) progressLocked() (progressed bool) {
 		return false
 	}
 	switch ep.state() {
-	case connecting:
-		if c.side == active || c.state() != connEstablished {
+	case cm.QPConnecting:
+		if c.side == active || c.state() != cm.ConnEstablished {
 			return false
 		}
-		ep.on(completes) // Accept may not have returned yet
+		ep.on(cm.Completes) // Accept may not have returned yet
 		progressed = true
-	case connected, peerDisconnected, disconnecting:
+	case cm.QPConnected, cm.QPPeerDisconnected, cm.QPDisconnecting:
 	default:
 		return false
 	}
 	if c.record.Disconnected[1-c.side].Load() != 0 { // ORDER disconnected: pairs with the store in queuePair.beginDisconnect
 		progressed = ep.handlePeerDisconnect() || progressed
 	}
-	if ep.state() == disconnecting && time.Now().After(ep.life.disconnectDeadline) {
+	if ep.state() == cm.QPDisconnecting && time.Now().After(ep.life.disconnectDeadline) {
 		ep.life.disconnectTimedOut = true
 		ep.terminate(ep.opError("disconnect", nd.IOTimeout, "the peer ("+c.peerName+") did not disconnect in time", ""))
 		return true
 	}
-	if ep.state() != closed && (c.isPeerGone() || c.state() != connEstablished) {
+	if ep.state() != cm.QPClosed && (c.isPeerGone() || c.state() != cm.ConnEstablished) {
 		ep.peerAborted()
 		return true
 	}
 	in, out := uint64(quantum), uint64(quantum) // one each, so that neither direction delays the other
-	if s := ep.state(); s == connected || s == peerDisconnected {
+	if s := ep.state(); s == cm.QPConnected || s == cm.QPPeerDisconnected {
 		if !ep.forwards() {
 			progressed = ep.serveRing(&in) || progressed
 		}
@@ -103,7 +104,7 @@ func (ep *queuePair) needsPolling() bool {
 		return true
 	}
 	switch ep.state() {
-	case connected, peerDisconnected, disconnecting:
+	case cm.QPConnected, cm.QPPeerDisconnected, cm.QPDisconnecting:
 	default:
 		return false
 	}
@@ -112,7 +113,7 @@ func (ep *queuePair) needsPolling() bool {
 	}
 	defer ep.mu.Unlock()
 	switch {
-	case ep.state() == disconnecting, ep.waitsForHook():
+	case ep.state() == cm.QPDisconnecting, ep.waitsForHook():
 		return true
 	case ep.req.next == ep.req.submitted:
 		return ep.resp.invalidating != nil
@@ -128,7 +129,7 @@ func (ep *queuePair) needsPolling() bool {
 	case r.Kind == nd.RequestInvalidate && r.State != mode.Draining && ep.conn.hasUnexecutedRequests():
 		return false
 	}
-	return r.State == mode.Draining || ep.state() == connected && !r.needsAck
+	return r.State == mode.Draining || ep.state() == cm.QPConnected && !r.needsAck
 }
 
 // settleDeliveries receives the messages that have arrived at an adapter's endpoints, before memory of

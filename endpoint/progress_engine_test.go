@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
@@ -91,7 +92,7 @@ func TestPeerThatTakesMessagesBack(t *testing.T) {
 	there := nd.One(nd.SGE{Buffer: m.cut(0, 8), Token: m.mr.LocalToken()})
 	var results [64]nd.Result
 	for range rounds(3_000_000) {
-		if ex.state() != connected {
+		if ex.state() != cm.QPConnected {
 			break
 		}
 		_ = ex.Receive(1, there) // the queue may be full

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/statuspage"
 )
@@ -168,14 +169,14 @@ func (ep *queuePair) statusEntry() (e statuspage.Endpoint, busy bool) {
 	if e.Receives = ep.rq.posted - ep.rq.completed; ep.srq != nil {
 		e.Receives = ep.srq.outstanding()
 	}
-	if ep.state() == failed && ep.life.cause != nil {
+	if ep.state() == cm.QPFailed && ep.life.cause != nil {
 		e.Cause = ep.life.cause.Error()
 	}
 	switch ep.state() {
-	case connected, peerDisconnected, disconnecting:
+	case cm.QPConnected, cm.QPPeerDisconnected, cm.QPDisconnecting:
 		e.PeerCopying = ep.conn.attached && ep.conn.hazard.Load() != 0
 		return e, e.Requests > 0 || e.Receives > 0 || e.PeerCopying
-	case failed:
+	case cm.QPFailed:
 		return e, true
 	}
 	return e, false

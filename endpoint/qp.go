@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/endpoint/internal/cq"
 	"github.com/softnd/softnd/endpoint/internal/memory"
 	"github.com/softnd/softnd/endpoint/internal/mode"
@@ -193,7 +194,7 @@ func (ep *queuePair) receiveAt(number uint64) *receive {
 	return &ep.rq.receives[number&uint64(len(ep.rq.receives)-1)]
 }
 
-func (ep *queuePair) state() qpState { return qpState(ep.stateWord.Load() &^ stateFlags) }
+func (ep *queuePair) state() cm.QPState { return cm.QPState(ep.stateWord.Load() &^ stateFlags) }
 
 func (ep *queuePair) hasOverrun() bool { return ep.stateWord.Load()&overrunBit != 0 }
 
@@ -213,7 +214,7 @@ func (ep *queuePair) setCause(err error) {
 // hasEnded reports whether a connection that was established has ended at this side.
 func (ep *queuePair) hasEnded() bool {
 	s := ep.state()
-	return s != connected && s != peerDisconnected
+	return s != cm.QPConnected && s != cm.QPPeerDisconnected
 }
 
 // mustPeerCopy reports whether the peer copies the data of all requests, even where this process can.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
@@ -15,17 +16,17 @@ import (
 // its queues. After the peer's disconnect, the receives and requests that wait for the peer get none until
 // this side ends the connection, too. The caller does not hold ep.mu.
 func (ep *queuePair) hasNoMoreResults() bool {
-	if ep.state() < peerDisconnected {
+	if ep.state() < cm.QPPeerDisconnected {
 		return false
 	}
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	if ep.state() == peerDisconnected && ep.progressLocked() {
+	if ep.state() == cm.QPPeerDisconnected && ep.progressLocked() {
 		ep.provider.waiters.Wake() // the caller checks again instead of sleeping
 		return false
 	}
 	switch {
-	case ep.state() != peerDisconnected:
+	case ep.state() != cm.QPPeerDisconnected:
 		return ep.life.teardown == flushed
 	case ep.serving && ep.rq.completed != ep.rq.posted: // a message
 		return false
@@ -39,7 +40,7 @@ func (ep *queuePair) hasNoMoreResults() bool {
 func (ep *queuePair) Flush(ctx context.Context) error {
 	const op = "flush"
 	ep.mu.Lock()
-	if ep.state() != disconnecting { // otherwise a graceful disconnect flushes it already
+	if ep.state() != cm.QPDisconnecting { // otherwise a graceful disconnect flushes it already
 		ep.terminate(ep.opError(op, nd.Canceled, "the endpoint was flushed", ""))
 	}
 	ep.mu.Unlock()
@@ -89,7 +90,7 @@ func (ep *queuePair) close() {
 	}
 	ep.life.closeCalled = true
 	ep.terminate(ep.closeCause(nd.Canceled, "the endpoint was closed"))
-	ep.on(closes)
+	ep.on(cm.Closes)
 	connector := ep.life.connector
 	ep.mu.Unlock()
 	if connector != nil {
@@ -151,7 +152,7 @@ func (ep *queuePair) Err() error {
 	if ep.hasOverrun() {
 		ep.progressLocked()
 	}
-	if ep.state() == connected {
+	if ep.state() == cm.QPConnected {
 		return nil // a request may have failed, but the requests before it complete first
 	}
 	return ep.life.cause

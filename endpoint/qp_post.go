@@ -5,6 +5,7 @@ package endpoint
 import (
 	"fmt"
 
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/nd"
@@ -79,7 +80,7 @@ func (ep *queuePair) Write(reqCtx uint64, sge nd.SGL, remoteAddress uint64, remo
 	if flags == 0 && len(sge.More) == 0 && len(sge.First.Buffer) == 8 && remoteAddress%8 == 0 && ep.mu.LockBiased() {
 		done, q, guard := false, ep.sq.cq, ep.guard
 		state, freed, mustLock := ep.stateWord.Load(), ep.sq.slots.Freed.Load(), q.mustLock.Load()
-		if state == uint32(connected) && ep.sq.completed == ep.sq.posted && ep.sq.slotsTaken-freed < ep.sq.depth && ep.requesterCopies &&
+		if state == uint32(cm.QPConnected) && ep.sq.completed == ep.sq.posted && ep.sq.slotsTaken-freed < ep.sq.depth && ep.requesterCopies &&
 			q.soleEndpoint == ep && !mustLock {
 			c, peer := ep.conn, &ep.conn.guardPeer
 			published, tail, head := c.out.Published(), q.ring.Tail.Load(), q.ring.Head.Load() // ORDER queue-head: pairs with the store in pop

@@ -5,6 +5,7 @@ package endpoint
 import (
 	"fmt"
 
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/internal/testkit/failpoint"
@@ -22,7 +23,7 @@ func (ep *queuePair) Receive(reqCtx uint64, sge nd.SGL) error {
 		ep.mu.Lock()
 	}
 	// privileged is 0 while the program has no privileged token. Only the slow path resolves that token.
-	if ep.stateWord.Load() == uint32(connected) && ep.hasReceiveSlot() && ep.adapter.privileged.Load() == 0 {
+	if ep.stateWord.Load() == uint32(cm.QPConnected) && ep.hasReceiveSlot() && ep.adapter.privileged.Load() == 0 {
 		ep.postReceiveFast(reqCtx, &sge.First)
 		ep.mu.Unlock()
 		return nil
@@ -71,7 +72,7 @@ func (ep *queuePair) postReceive(reqCtx uint64, sge *nd.SGL) error {
 	}
 	ep.rq.posted++
 	switch ep.state() {
-	case failed, disconnecting, closed:
+	case cm.QPFailed, cm.QPDisconnecting, cm.QPClosed:
 		if ep.life.teardown != notReleased { // else releasePeerState cancels it after the receives before it
 			ep.cancelReceives()
 		}

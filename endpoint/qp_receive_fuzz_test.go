@@ -3,6 +3,7 @@ package endpoint
 import (
 	"testing"
 
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
@@ -89,8 +90,8 @@ func FuzzReceiveDescriptor(f *testing.F) {
 	f.Add(script(forgery{victimTargets, 1, 0}, forgery{victimWrites, 1, vastly}, forgery{storeMoreReleased, 1, 0}, forgery{storeMoreReleased, 2, 0}, forgery{attackerServes, 0, 0}, forgery{storeReleased, 0, 1 << 50}))
 	f.Add(script(forgery{victimTargets, 1, 0}, forgery{victimReads, 1, 70_000}, forgery{storeMoreReleased, 1, 0}, forgery{victimMoves, 0, 0}, forgery{storeMoreReleased, 1, 0}))
 	f.Add(script(forgery{victimTargets, 1, 0}, forgery{victimReads, 1, 7}, forgery{storeHazard, 0, 3}, forgery{victimReads, 1, 7}))
-	f.Add(script(forgery{victimTargets, 1, 0}, forgery{victimReads, 0, 100}, forgery{victimWrites, 0, 100}, forgery{storeFault, 0, 2}, forgery{storeFaultStatus, 0, uint64(nd.AccessViolation)}, forgery{storeState, 0, uint64(connAborted)}))
-	f.Add(script(forgery{victimTargets, 1, 0}, forgery{victimReads, 0, 100}, forgery{victimWrites, 0, 100}, forgery{storeMoreReleased, 1, 0}, forgery{storeFault, 0, 1}, forgery{storeFaultStatus, 0, 0}, forgery{storeState, 0, uint64(connAborted)}))
+	f.Add(script(forgery{victimTargets, 1, 0}, forgery{victimReads, 0, 100}, forgery{victimWrites, 0, 100}, forgery{storeFault, 0, 2}, forgery{storeFaultStatus, 0, uint64(nd.AccessViolation)}, forgery{storeState, 0, uint64(cm.ConnAborted)}))
+	f.Add(script(forgery{victimTargets, 1, 0}, forgery{victimReads, 0, 100}, forgery{victimWrites, 0, 100}, forgery{storeMoreReleased, 1, 0}, forgery{storeFault, 0, 1}, forgery{storeFaultStatus, 0, 0}, forgery{storeState, 0, uint64(cm.ConnAborted)}))
 	f.Add(script(forgery{storeFault, 0, ^uint64(0)}, forgery{victimSends, 0, 8}, forgery{storeState, 0, 77}))
 	f.Add(script(forgery{attackerReceives, 0, 0}, forgery{victimRevokes, 0, uint64(windowToken(l, 0))}, forgery{attackerServes, 0, 0}, forgery{victimRevokes, 0, 0}, forgery{attackerReceives, 0, 0}, forgery{attackerServes, 0, 0}))
 	f.Add(script(forgery{storeDisconnected, 0, 1}, forgery{victimSends, 0, 8}, forgery{victimReads, 0, 8}))

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"testing"
 
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
@@ -118,7 +119,7 @@ func TestOldValueAfterTheEnd(t *testing.T) {
 	p.a.must(order{Do: doSwap, Context: 2, Parts: mine(8, 8), Far: at(far, 4096)}) // refused
 	near.mu.Lock()                                                                 // nothing is noticed
 	peer.mu.Unlock()
-	proctest.Eventually(t, "the end of the connection", func() bool { return near.conn.state() == connAborted })
+	proctest.Eventually(t, "the end of the connection", func() bool { return near.conn.state() == cm.ConnAborted })
 	near.mu.Unlock()
 	p.a.expect(initiatorQueue, success(nd.RequestSwap, 1, 8), failure(nd.RequestSwap, 2, nd.AccessViolation))
 	if old, now := p.a.number(0, 0), p.b.number(region, 0); old != 0 || now != 7 {

@@ -3,6 +3,7 @@ package endpoint
 // TWIN c/src/endpoint/qp_post.c.
 
 import (
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/asym"
@@ -24,7 +25,7 @@ const fastFlags = nd.SilentSuccess | nd.ReadFence
 // requests are completed, and the initiator queue has a free slot. The caller holds ep.mu, as for all
 // functions of the fast path.
 func (ep *queuePair) canRunFast() bool {
-	return ep.stateWord.Load() == uint32(connected) && ep.sq.completed == ep.sq.posted && ep.hasQueueSlot()
+	return ep.stateWord.Load() == uint32(cm.QPConnected) && ep.sq.completed == ep.sq.posted && ep.hasQueueSlot()
 }
 
 // completeFast completes a request of the fast path with success and a result. n is the number of bytes transferred.

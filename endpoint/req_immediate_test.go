@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
 )
@@ -122,7 +123,7 @@ func TestWriteImmediateBeforeEnd(t *testing.T) {
 	p.a.must(order{Do: doWriteImmediate, Context: 2, Parts: mine(0, 100), Far: p.b.memory, Operand: 9})
 	p.a.expect(initiatorQueue, success(nd.RequestWrite, 2, 100))
 	closed := p.a.start(order{Do: doCloseEndpoint})
-	proctest.Eventually(t, "the end of the connection", func() bool { return far.conn.state() == connAborted })
+	proctest.Eventually(t, "the end of the connection", func() bool { return far.conn.state() == cm.ConnAborted })
 	far.mu.Unlock()
 	<-closed
 	p.b.expect(receiveQueue, received(nd.RequestReceiveWriteImmediate, 1, 100, 9))

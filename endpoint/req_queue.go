@@ -5,6 +5,7 @@ package endpoint
 import (
 	"slices"
 
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/nd"
@@ -31,7 +32,7 @@ func (ep *queuePair) runRequests(budget *uint64) (progressed bool) {
 			continue
 		}
 		// An Invalidate that has begun (draining) continues even if the peer has disconnected.
-		if ep.state() != connected && !(r.State == mode.Draining && ep.state() == peerDisconnected) || *budget == 0 {
+		if ep.state() != cm.QPConnected && !(r.State == mode.Draining && ep.state() == cm.QPPeerDisconnected) || *budget == 0 {
 			return progressed
 		}
 		before := r.Transferred
@@ -118,7 +119,7 @@ func (ep *queuePair) mayComplete(r *request) bool {
 
 // runAside runs the Reads that are set aside when the hook lets them, in any order. It transfers at most *budget bytes.
 func (ep *queuePair) runAside(budget *uint64) (progressed bool) {
-	if ep.state() != connected {
+	if ep.state() != cm.QPConnected {
 		return false
 	}
 	if ep.req.next != ep.req.submitted {

@@ -3,6 +3,7 @@ package endpoint
 // TWIN c/src/endpoint/qp_post.c.
 
 import (
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/nd"
 )
@@ -11,7 +12,7 @@ import (
 // when enqueue is called. The caller holds ep.mu.
 func (ep *queuePair) newRequest(op string, kind nd.RequestType, flags nd.OpFlags, reqCtx uint64) (*request, error) {
 	switch ep.state() {
-	case connected, peerDisconnected, failed: // after an end that this side has not asked for, requests are canceled
+	case cm.QPConnected, cm.QPPeerDisconnected, cm.QPFailed: // after an end that this side has not asked for, requests are canceled
 		if ep.hasOverrun() {
 			return nil, ep.overrunError(op)
 		}
@@ -24,7 +25,7 @@ func (ep *queuePair) newRequest(op string, kind nd.RequestType, flags nd.OpFlags
 	}
 	r := ep.requestAt(ep.sq.posted)
 	r.reset(kind, flags, reqCtx)
-	r.Number, r.PostedAfterEnd = ep.sq.posted, ep.state() != connected
+	r.Number, r.PostedAfterEnd = ep.sq.posted, ep.state() != cm.QPConnected
 	return r, nil
 }
 
@@ -35,7 +36,7 @@ func (ep *queuePair) notConnectedError(op string) error {
 	switch s := ep.state(); {
 	case ep.life.closeCalled:
 		detail, next = "the endpoint was closed", "connect a new endpoint"
-	case s == disconnecting || s == closed:
+	case s == cm.QPDisconnecting || s == cm.QPClosed:
 		detail, next = "the endpoint has been disconnected", "connect a new endpoint"
 	}
 	return ep.opError(op, nd.ConnectionInvalid, detail, next)
@@ -48,7 +49,7 @@ func (ep *queuePair) post(r *request) error {
 			r.cancelBinding()
 			return err
 		}
-		r.PostedAfterEnd = ep.state() != connected
+		r.PostedAfterEnd = ep.state() != cm.QPConnected
 	}
 	ep.enqueue(r)
 	return nil
@@ -60,7 +61,7 @@ func (ep *queuePair) enqueue(r *request) {
 	ep.sq.posted++
 	ep.sq.slotsTaken++
 	asym.StoreRelease32(&ep.uncompleted, uint32(ep.sq.posted-ep.sq.completed)) // for pollers without the lock
-	if r.Flags.Has(nd.Defer) && ep.state() == connected {
+	if r.Flags.Has(nd.Defer) && ep.state() == cm.QPConnected {
 		return
 	}
 	ep.submit()
@@ -74,10 +75,10 @@ func (ep *queuePair) submit() {
 	}
 	waiting := ep.req.next != ep.req.submitted // a request submitted before is not executed yet
 	ep.req.submitted = ep.sq.posted
-	if waiting && ep.state() == connected {
+	if waiting && ep.state() == cm.QPConnected {
 		return // polls and the progress engine run them in turn
 	}
-	if last := ep.requestAt(ep.sq.posted - 1); last.Total > smallTransfer && ep.state() == connected {
+	if last := ep.requestAt(ep.sq.posted - 1); last.Total > smallTransfer && ep.state() == cm.QPConnected {
 		ep.provider.wakeProgress() // the engine runs it
 		return
 	}

@@ -5,6 +5,7 @@ package endpoint
 import (
 	"fmt"
 
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
@@ -51,7 +52,7 @@ func (ep *queuePair) serveRing(budget *uint64) (progressed bool) {
 			return true
 		}
 		progressed = true
-		if ep.state() == failed {
+		if ep.state() == cm.QPFailed {
 			return true
 		}
 		ep.finishEntry(entry)
@@ -141,7 +142,7 @@ func (ep *queuePair) findReceive(entry *wire.Entry) (out outcome, ok bool) {
 	case ep.srq == nil:
 		ep.terminate(ep.protocolError("a message without a posted receive"))
 		return executed, false
-	case ep.state() == peerDisconnected || !ep.srq.assignReceive(ep): // a peer that has disconnected has canceled its requests
+	case ep.state() == cm.QPPeerDisconnected || !ep.srq.assignReceive(ep): // a peer that has disconnected has canceled its requests
 		return blocked, false
 	}
 	return executed, true
@@ -159,7 +160,7 @@ func (ep *queuePair) serveWrite(entry *wire.Entry, budget *uint64) outcome {
 		entry.FragmentLength, entry.RequestLength = uint64(entry.PayloadLength), uint64(entry.PayloadLength)
 	}
 	if entry.Kind != wire.WritePlaced {
-		if out := ep.serveFragment(entry, budget); out != executed || ep.state() == failed {
+		if out := ep.serveFragment(entry, budget); out != executed || ep.state() == cm.QPFailed {
 			return out
 		}
 	}
@@ -218,7 +219,7 @@ func (ep *queuePair) serveSendInEntry(entry *wire.Entry, r *receive) outcome {
 // stoppedOutcome returns the outcome of an entry whose data could not be copied. The entry is not
 // finished unless the connection has failed.
 func (ep *queuePair) stoppedOutcome() outcome {
-	if ep.state() == failed {
+	if ep.state() == cm.QPFailed {
 		return executed
 	}
 	return blocked

@@ -3,6 +3,7 @@ package endpoint
 import (
 	"testing"
 
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
@@ -149,7 +150,7 @@ func fuzzMessages(f *testing.F, shared bool) {
 		}
 		if bit(choices, swapping) {
 			swap = func() {
-				if len(list) > 0 && v.ep.state() == connected && (v.ep.resp.fragmentCopied != 0 || v.ep.resp.invalidating != nil) {
+				if len(list) > 0 && v.ep.state() == cm.QPConnected && (v.ep.resp.fragmentCopied != 0 || v.ep.resp.invalidating != nil) {
 					s := next()
 					r.write(v.ep.conn.in.Consumed(), &s)
 				}
@@ -178,12 +179,12 @@ func fuzzMessages(f *testing.F, shared bool) {
 		l.ep.localQP.Hazard.Store(0)
 		if bit(choices, hangingUp) {
 			v.ep.beginDisconnect()
-			if v.ep.state() == disconnecting && v.ep.conn.detached {
+			if v.ep.state() == cm.QPDisconnecting && v.ep.conn.detached {
 				t.Fatal("a connection that has failed is being closed in good order")
 			}
 			r.rest(t, bit(choices, leaving), nil)
 		}
-		if v.ep.state() != disconnecting {
+		if v.ep.state() != cm.QPDisconnecting {
 			r.alive(t)
 		}
 		r.part(t)

@@ -19,7 +19,7 @@ import (
 const (
 	headerFile       = "c/src/shm/layout.h"
 	checkFile        = "c/src/shm/layout_check.c"
-	goTableFile      = "endpoint/state_table.go"
+	goTableFile      = "endpoint/internal/cm/state_table.go"
 	cTableHeaderFile = "c/src/endpoint/state_table.h"
 	cTableFile       = "c/src/endpoint/state_table.c"
 )

@@ -1,5 +1,5 @@
 /* A connection has three states: that of its record in shared memory, and for each side that of the endpoint and of the connector.
- * Each has a table. internal/layout/STATES.txt has the tables as text, and docs/states.md draws them. TWIN endpoint/state.go. */
+ * Each has a table. internal/layout/STATES.txt has the tables as text, and docs/states.md draws them. TWIN endpoint/internal/cm/state.go. */
 #ifndef SND_ENDPOINT_STATE_H
 #define SND_ENDPOINT_STATE_H
 

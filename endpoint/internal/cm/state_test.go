@@ -1,4 +1,4 @@
-package endpoint
+package cm
 
 import (
 	"fmt"
@@ -10,15 +10,15 @@ import (
 
 var machines = []struct {
 	name string
-	*states
-}{{"record", &connStates}, {"connector", &phases}, {"endpoint", &qpStates}}
+	*States
+}{{"record", &ConnStates}, {"connector", &Phases}, {"endpoint", &QPStates}}
 
 // each calls f for each transition.
-func (t *states) each(f func(from, to string, e connEvent)) {
-	for from, name := range t.text {
-		for e := range connEvent(len(eventText)) {
-			if to, ok := t.find(uint32(from), e); ok {
-				f(name, t.text[to], e)
+func (t *States) each(f func(from, to string, e Event)) {
+	for from, name := range t.Text {
+		for e := range Event(len(EventText)) {
+			if to, ok := t.Find(uint32(from), e); ok {
+				f(name, t.Text[to], e)
 			}
 		}
 	}
@@ -26,19 +26,19 @@ func (t *states) each(f func(from, to string, e connEvent)) {
 
 // The tables are those of STATES.txt, whose notes are left out here, and docs/states.md draws them.
 func TestStatesAreListedAndDrawn(t *testing.T) {
-	listed := regexp.MustCompile(`(?m)^(  \d [^:\n]*):.*$`).ReplaceAllString(content(t, "../internal/layout/STATES.txt"), "$1")
+	listed := regexp.MustCompile(`(?m)^(  \d [^:\n]*):.*$`).ReplaceAllString(content(t, "../../../internal/layout/STATES.txt"), "$1")
 	var list strings.Builder
 	for _, m := range machines {
 		fmt.Fprintf(&list, "\n%s\n", m.name)
-		for i, s := range m.text {
+		for i, s := range m.Text {
 			fmt.Fprintf(&list, "  %d %s\n", i, s)
 		}
 		drawing := "\n```mermaid\nstateDiagram-v2\n"
-		m.each(func(from, to string, e connEvent) {
-			fmt.Fprintf(&list, "  %s: %s -> %s\n", from, eventText[e], to)
-			drawing += fmt.Sprintf("    %s --> %s: %s\n", strings.ReplaceAll(from, " ", "_"), strings.ReplaceAll(to, " ", "_"), eventText[e])
+		m.each(func(from, to string, e Event) {
+			fmt.Fprintf(&list, "  %s: %s -> %s\n", from, EventText[e], to)
+			drawing += fmt.Sprintf("    %s --> %s: %s\n", strings.ReplaceAll(from, " ", "_"), strings.ReplaceAll(to, " ", "_"), EventText[e])
 		})
-		if drawing += "```\n"; !strings.Contains(content(t, "../docs/states.md"), drawing) {
+		if drawing += "```\n"; !strings.Contains(content(t, "../../../docs/states.md"), drawing) {
 			t.Errorf("docs/states.md lacks the drawing of the %s:\n%s", m.name, drawing)
 		}
 	}
@@ -58,32 +58,32 @@ func content(t *testing.T, file string) string {
 
 // Each state is reached from the first, and each event moves a state of some table.
 func TestStatesAreReached(t *testing.T) {
-	moves := map[connEvent]bool{}
+	moves := map[Event]bool{}
 	for _, m := range machines {
-		reached := map[string]bool{m.text[0]: true}
-		for range m.text {
-			m.each(func(from, to string, e connEvent) {
+		reached := map[string]bool{m.Text[0]: true}
+		for range m.Text {
+			m.each(func(from, to string, e Event) {
 				moves[e] = true
 				reached[to] = reached[to] || reached[from]
 			})
 		}
-		if len(reached) != len(m.text) {
+		if len(reached) != len(m.Text) {
 			t.Errorf("%s: only %v are reached", m.name, reached)
 		}
 	}
-	if len(moves) != len(eventText) {
-		t.Errorf("%d events of %d move a state", len(moves), len(eventText))
+	if len(moves) != len(EventText) {
+		t.Errorf("%d events of %d move a state", len(moves), len(EventText))
 	}
 }
 
 // A state that ends a connection at this side is final, except that the endpoint is closed.
 func TestEndedStatesAreFinal(t *testing.T) {
 	for _, m := range machines {
-		m.each(func(from, to string, e connEvent) {
+		m.each(func(from, to string, e Event) {
 			switch from {
 			case "refused", "withdrawn", "aborted", "failed", "closed", "ended":
 				if to != from && to != "closed" {
-					t.Errorf("%s: %s leads from %s to %s", m.name, eventText[e], from, to)
+					t.Errorf("%s: %s leads from %s to %s", m.name, EventText[e], from, to)
 				}
 			}
 		})
@@ -92,8 +92,8 @@ func TestEndedStatesAreFinal(t *testing.T) {
 
 // An event that is impossible in a state is an error of softnd. A record ignores it, and every event in a state that no correct peer stores.
 func TestImpossibleEvent(t *testing.T) {
-	for _, s := range []connState{connAborted, connAborted + 1, 1 << 31} {
-		if to, ok := connStates.find(uint32(s), completes); ok {
+	for _, s := range []ConnState{ConnAborted, ConnAborted + 1, 1 << 31} {
+		if to, ok := ConnStates.Find(uint32(s), Completes); ok {
 			t.Errorf("a record in state %d completes to %d", s, to)
 		}
 	}
@@ -102,5 +102,5 @@ func TestImpossibleEvent(t *testing.T) {
 			t.Errorf("panic %v, want %v", got, want)
 		}
 	}()
-	qpStates.next(uint32(closed), completes)
+	QPStates.Next(uint32(QPClosed), Completes)
 }
