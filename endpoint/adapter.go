@@ -118,7 +118,7 @@ func (a *adapter) bindLocal(op, object string, addr netip.AddrPort) (netip.AddrP
 	if !addr.Addr().IsUnspecified() && addr.Addr() != own {
 		return addr, fail(nd.InvalidAddress, addr.String()+" is not local; this adapter has "+own.String(), "bind to an address from QueryAddressList")
 	}
-	port, status := a.provider.ports.reserve(addr.Port())
+	port, status := a.provider.ports.Reserve(addr.Port())
 	switch status {
 	case nd.SharingViolation:
 		return addr, fail(status, addr.String()+" is in use", "choose another port, or 0")

@@ -110,9 +110,9 @@ func TestAddressesOfRequest(t *testing.T) {
 	send := func(from, to netip.AddrPort, number uint32) *wire.ConnectionRecord {
 		off := must(m.Alloc(wire.ConnectionRecordSize))
 		r := must(shm.At[wire.ConnectionRecord](arena, off))
-		r.Member[active], r.Member[passive] = uint64(m.ID()), uint64(b.member.ID())
-		r.Address[active], r.Address[passive] = addressWord(from.Addr()), addressWord(to.Addr())
-		r.Port[active], r.Port[passive] = uint32(from.Port()), uint32(to.Port())|number
+		r.Member[cm.Active], r.Member[cm.Passive] = uint64(m.ID()), uint64(b.member.ID())
+		r.Address[cm.Active], r.Address[cm.Passive] = addressWord(from.Addr()), addressWord(to.Addr())
+		r.Port[cm.Active], r.Port[cm.Passive] = uint32(from.Port()), uint32(to.Port())|number
 		r.State.Store(uint32(cm.ConnRequested))
 		a.good(self.SendMail(off, &r.Link))
 		self.Wake()

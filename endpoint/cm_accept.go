@@ -23,9 +23,9 @@ func (c *connector) takeRequest(conn *connection) error {
 	c.conn = conn
 	c.on(cm.Takes)
 	c.local, c.remote = conn.requested, conn.source
-	c.privateData = conn.privateData(active)
-	c.inboundReads = int(min(conn.record.ReadOut[active], uint32(conn.provider.limits.reads)))
-	c.outboundReads = int(min(conn.record.ReadIn[active], uint32(conn.provider.limits.reads)))
+	c.privateData = conn.record.Data(cm.Active)
+	c.inboundReads = int(min(conn.record.Shared.ReadOut[cm.Active], uint32(conn.provider.limits.reads)))
+	c.outboundReads = int(min(conn.record.Shared.ReadIn[cm.Active], uint32(conn.provider.limits.reads)))
 	return nil
 }
 
@@ -49,8 +49,8 @@ func (c *connector) Accept(ctx context.Context, endpoint nd.Endpoint, params nd.
 	if err != nil {
 		return err
 	}
-	werr := p.wait(ctx, statuspage.Call{Op: op, Object: "connector", Peer: conn.peer.ID()}, func() { ep.progress() }, func() bool { return conn.state() != cm.ConnAccepted || conn.isPeerGone() })
-	aborted := werr != nil && conn.transition(cm.Abandons) // by this side
+	werr := p.wait(ctx, statuspage.Call{Op: op, Object: "connector", Peer: conn.record.Peer.ID()}, func() { ep.progress() }, func() bool { return conn.state() != cm.ConnAccepted || conn.record.IsPeerGone() })
+	aborted := werr != nil && conn.record.Move(cm.Abandons) // by this side
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ep.mu.Lock()
@@ -72,11 +72,11 @@ func (c *connector) Accept(ctx context.Context, endpoint nd.Endpoint, params nd.
 	c.on(cm.Ends)
 	c.privateData = []byte{} // that of the request is no answer to the Accept
 	if s == cm.ConnWithdrawn {
-		c.privateData = conn.privateData(active)
+		c.privateData = conn.record.Data(cm.Active)
 	}
 	status, why := nd.ConnectionAborted, "the endpoint was flushed or closed during the call"
 	switch {
-	case s == cm.ConnWithdrawn, werr == nil && conn.isPeerGone(): // a dead peer has not completed, as far as this process can know: the record's memory may be reused by now
+	case s == cm.ConnWithdrawn, werr == nil && conn.record.IsPeerGone(): // a dead peer has not completed, as far as this process can know: the record's memory may be reused by now
 		status, why = nd.ConnectionRefused, conn.whyEnded()
 	case werr != nil:
 		why = "the call was canceled"
@@ -104,7 +104,7 @@ func (c *connector) startAccept(ep *queuePair, params nd.ConnectParams) (*connec
 	default:
 		return nil, c.opError(op, nd.ConnectionInvalid, "the connector holds no connection request", "call Listener.GetConnectionRequest first")
 	}
-	if conn.isPeerGone() || conn.state() != cm.ConnRequested {
+	if conn.record.IsPeerGone() || conn.state() != cm.ConnRequested {
 		c.on(cm.Ends)
 		conn.detach()
 		return nil, c.opError(op, nd.ConnectionAborted, conn.whyEnded(), conn.nextStep())
@@ -117,22 +117,22 @@ func (c *connector) startAccept(ep *queuePair, params nd.ConnectParams) (*connec
 	c.ep = ep
 	err := conn.attach(ep)
 	if err == nil {
-		conn.writeRecord(func() {
+		conn.record.Write(func() {
 			conn.fillRecord(ep, params)
-			conn.record.DataLen[active] = 0 // takeRequest has copied the data; from now on there is only that of a Reject
+			conn.record.Shared.DataLen[cm.Active] = 0 // takeRequest has copied the data; from now on there is only that of a Reject
 		})
 		// Accept's limits, cut to those that the active side requested.
 		c.inboundReads = min(conn.clampReads(params.InboundReadLimit), c.inboundReads)
 		c.outboundReads = min(conn.clampReads(params.OutboundReadLimit), c.outboundReads)
 		ep.req.readLimit = c.outboundReads
-		if conn.transition(cm.Accepts) {
+		if conn.record.Move(cm.Accepts) {
 			c.on(cm.Accepts)
 			return conn, nil
 		}
 	}
 	c.on(cm.Ends)
 	why := conn.whyEnded()
-	if err != nil && !conn.isPeerGone() {
+	if err != nil && !conn.record.IsPeerGone() {
 		why = "the active side's memory is damaged"
 	}
 	ep.terminate(ep.opError(op, nd.ConnectionAborted, why, conn.nextStep()))
@@ -160,16 +160,16 @@ func (c *connector) reject(end cm.Event, private []byte) error {
 	conn := c.conn
 	switch c.phase {
 	case cm.PhaseRequested:
-		conn.writeRecord(func() { conn.record.DataLen[passive] = uint32(copy(conn.record.Data[passive][:], private)) })
+		conn.record.PutData(private)
 		c.on(cm.Ends)
-		ok := conn.transition(end)
+		ok := conn.record.Move(end)
 		conn.detach()
-		if !ok || conn.isPeerGone() {
+		if !ok || conn.record.IsPeerGone() {
 			return c.opError(op, nd.ConnectionAborted, conn.whyEnded(), conn.nextStep())
 		}
 		return nil
 	case cm.PhaseAccepted:
-		if !c.withdraw(private) || conn.isPeerGone() {
+		if !c.withdraw(private) || conn.record.IsPeerGone() {
 			return c.opError(op, nd.ConnectionAborted, conn.whyEnded(), conn.nextStep())
 		}
 		return nil

@@ -42,7 +42,7 @@ func TestAcceptOfEndedConnection(t *testing.T) {
 					p.b.must(order{Do: doWrite, Far: p.a.memory, Parts: []part{{Len: 8}}})
 					p.b.results(initiatorQueue, 1)
 					end(p)
-					proctest.Eventually(t, "the end of the peer is known", c.conn.peerDead.Load)
+					proctest.Eventually(t, "the end of the peer is known", c.conn.record.IsPeerDead)
 				}()
 				proctest.Eventually(t, "the end of the peer is handled", func() bool { return qp.state() != cm.QPConnecting })
 			}()

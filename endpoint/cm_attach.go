@@ -19,10 +19,10 @@ import (
 // on the peer may use this side's tokens.
 func (c *connection) attach(ep *queuePair) error {
 	arena := c.provider.arena
-	other := 1 - c.side
-	at, owner := shm.Offset(c.record.QP[other]), c.record.Adapter[other]
-	if !c.peer.Owns(at, wire.SharedQPSize) || shm.MemberID(owner>>ownerShift) != c.peer.ID() {
-		return fmt.Errorf("queue-pair state at offset %#x, of adapter %#x, is not memory of %v: %w", uint64(at), uint64(owner), c.peer, shm.ErrDamaged)
+	other := 1 - c.record.Side
+	at, owner := shm.Offset(c.record.Shared.QP[other]), c.record.Shared.Adapter[other]
+	if !c.record.Peer.Owns(at, wire.SharedQPSize) || shm.MemberID(owner>>ownerShift) != c.record.Peer.ID() {
+		return fmt.Errorf("queue-pair state at offset %#x, of adapter %#x, is not memory of %v: %w", uint64(at), uint64(owner), c.record.Peer, shm.ErrDamaged)
 	}
 	peerQP, err := shm.At[wire.SharedQP](arena, at)
 	if err != nil {
@@ -44,13 +44,13 @@ func (c *connection) attach(ep *queuePair) error {
 	c.out = *out
 	c.peerQP = peerQP
 	c.guardPeer = window.Peer{Adapter: owner, Endpoint: peerQP.Endpoint,
-		State: &c.record.State, Established: uint32(cm.ConnEstablished), Disconnecting: &c.record.Disconnected[other]}
-	c.peerName = fmt.Sprintf("endpoint %d of %v", peerQP.Endpoint, c.peer)
+		State: &c.record.Shared.State, Established: uint32(cm.ConnEstablished), Disconnecting: &c.record.Shared.Disconnected[other]}
+	c.peerName = fmt.Sprintf("endpoint %d of %v", peerQP.Endpoint, c.record.Peer)
 	if c.remote.IsValid() {
 		c.peerName = c.nameOfProcess()
 	}
 	c.hazard = &peerQP.Hazard
-	ep.adapter.domain.AddHazard(c.hazard, c.peer)
+	ep.adapter.domain.AddHazard(c.hazard, c.record.Peer)
 	c.attached = true
 	ep.requesterCopies = !ep.mustPeerCopy()
 	ep.inbound.Store(c.in)
@@ -65,11 +65,11 @@ func (c *connection) attachRing(ep *queuePair, peerQP *wire.SharedQP) error {
 	if err != nil {
 		return err
 	}
-	if !c.peer.Owns(shm.Offset(at), count*ring.SlotSize) {
-		return fmt.Errorf("the queue-pair state of %v refers to a ring in memory of another member: %w", c.peer, shm.ErrDamaged)
+	if !c.record.Peer.Owns(shm.Offset(at), count*ring.SlotSize) {
+		return fmt.Errorf("the queue-pair state of %v refers to a ring in memory of another member: %w", c.record.Peer, shm.ErrDamaged)
 	}
 	if c.in, err = ring.NewConsumer(slots, &ep.localQP.Released); err != nil {
-		return fmt.Errorf("the queue-pair state of %v: %w: %w", c.peer, err, shm.ErrDamaged)
+		return fmt.Errorf("the queue-pair state of %v: %w: %w", c.record.Peer, err, shm.ErrDamaged)
 	}
 	return nil
 }
@@ -82,13 +82,13 @@ func (c *connection) attachReceives(peerQP *wire.SharedQP) (err error) {
 		c.peerHasSRQ = true
 		return nil
 	case shared != 0 || count == 0 || count > maxQueueDepth || count&(count-1) != 0 || stride%64 != 0 || stride < 64 || stride > 4096:
-		return fmt.Errorf("%d receives of %d bytes, shared %d, in the queue-pair state of %v: %w", count, stride, shared, c.peer, shm.ErrDamaged)
+		return fmt.Errorf("%d receives of %d bytes, shared %d, in the queue-pair state of %v: %w", count, stride, shared, c.record.Peer, shm.ErrDamaged)
 	}
 	if c.descriptors, err = shm.Slice[uint64](c.provider.arena, shm.Offset(receives), count*stride/8); err != nil {
 		return err
 	}
-	if !c.peer.Owns(shm.Offset(receives), count*stride) {
-		return fmt.Errorf("the queue-pair state of %v refers to receives in memory of another member: %w", c.peer, shm.ErrDamaged)
+	if !c.record.Peer.Owns(shm.Offset(receives), count*stride) {
+		return fmt.Errorf("the queue-pair state of %v refers to receives in memory of another member: %w", c.record.Peer, shm.ErrDamaged)
 	}
 	c.receiveCount, c.stride = count, stride/8
 	return nil

@@ -106,6 +106,6 @@ func FuzzQueuePairState(f *testing.F) {
 func (a *fuzzSide) giveUp(conn *connection) {
 	a.connector.mu.Lock()
 	defer a.connector.mu.Unlock()
-	conn.transition(cm.Withdraws)
+	conn.record.Move(cm.Withdraws)
 	a.connector.undoConnect(conn)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/shm"
@@ -15,7 +16,7 @@ func TestFalseRingIsRefused(t *testing.T) {
 	at, slots := ep.conn.peerQP.Ring, ep.conn.peerQP.RingSlots
 	size := testArena / uint64(ring.SlotSize)
 	attach := func(at, slots uint64) error {
-		c := &connection{provider: ep.provider, peer: ep.conn.peer}
+		c := &connection{provider: ep.provider, record: cm.Record{Peer: ep.conn.record.Peer}}
 		return c.attachRing(ep, &wire.SharedQP{Ring: at, RingSlots: slots})
 	}
 	if err := attach(at, slots); err != nil {

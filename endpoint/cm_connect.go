@@ -35,17 +35,17 @@ func (c *connector) connect(ctx context.Context, endpoint nd.Endpoint, from *sha
 	if err != nil {
 		return err
 	}
-	werr := p.wait(ctx, statuspage.Call{Op: op, Object: fmt.Sprintf("%s, port %d", conn.nameOfProcess(), addr.Port()), Peer: conn.peer.ID()}, nil, func() bool { return conn.state() != cm.ConnRequested || conn.isPeerGone() })
+	werr := p.wait(ctx, statuspage.Call{Op: op, Object: fmt.Sprintf("%s, port %d", conn.nameOfProcess(), addr.Port()), Peer: conn.record.Peer.ID()}, nil, func() bool { return conn.state() != cm.ConnRequested || conn.record.IsPeerGone() })
 	if werr != nil {
-		conn.transition(cm.Withdraws)
+		conn.record.Move(cm.Withdraws)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch s := conn.state(); {
-	case s == cm.ConnAccepted && !conn.isPeerGone():
+	case s == cm.ConnAccepted && !conn.record.IsPeerGone():
 		return c.handleAccepted(conn)
 	case s == cm.ConnRefused:
-		c.privateData = conn.privateData(passive)
+		c.privateData = conn.record.Data(cm.Passive)
 		c.undoConnect(conn)
 		c.releaseAddress()
 		return c.opError(op, nd.ConnectionRefused, "no listener at "+addr.String()+", its backlog is full, or it rejected the request", "retry, or read the reason with GetPrivateData")
@@ -97,7 +97,7 @@ func (c *connector) startConnect(ctx context.Context, endpoint nd.Endpoint, from
 	}
 	conn, err := c.newRecord(op, peer)
 	if err == nil && !ep.beginConnecting(conn, c) {
-		_ = conn.provider.member.Free(conn.offset)
+		_ = conn.provider.member.Free(conn.record.Offset)
 		err = c.opError(op, nd.ConnectionActive, "the endpoint is "+ep.state().String(), "connect an idle endpoint")
 	}
 	if err != nil {
@@ -158,38 +158,31 @@ func (c *connector) newRecord(op string, peer *shm.Peer) (*connection, error) {
 	if err != nil {
 		return nil, c.adapter.allocError(op, err)
 	}
-	return &connection{provider: p, record: rec, offset: off, side: active, peer: peer}, nil
+	return &connection{provider: p, record: cm.Record{Peer: peer, Shared: rec, Offset: off, Side: cm.Active}}, nil
 }
 
 // sendRequest sends the connection request to the peer.
 func (c *connection) sendRequest(local, remote netip.AddrPort, ep *queuePair, params nd.ConnectParams) {
-	p, rec := c.provider, c.record
-	rec.Member[active], rec.Member[passive] = uint64(p.member.ID()), uint64(c.peer.ID())
-	rec.Address[active], rec.Address[passive] = addressWord(local.Addr()), addressWord(remote.Addr())
-	rec.Port[active], rec.Port[passive] = uint32(local.Port()), uint32(remote.Port())
+	p, rec := c.provider, c.record.Shared
+	rec.Member[cm.Active], rec.Member[cm.Passive] = uint64(p.member.ID()), uint64(c.record.Peer.ID())
+	rec.Address[cm.Active], rec.Address[cm.Passive] = addressWord(local.Addr()), addressWord(remote.Addr())
+	rec.Port[cm.Active], rec.Port[cm.Passive] = uint32(local.Port()), uint32(remote.Port())
 	c.fillRecord(ep, params)
 	rec.State.Store(uint32(cm.ConnRequested))
 	failpoint.Reach(failpoint.RecordFilled)
 	p.track(c)
-	_ = c.peer.SendMail(c.offset, &rec.Link) // if the peer is gone by now, the wait notices
+	_ = c.record.Peer.SendMail(c.record.Offset, &rec.Link) // if the peer is gone by now, the wait notices
 }
 
-// fillRecord fills in this side's part of the record.
+// fillRecord fills in this side's part of the record, which the peer does not read yet or which Record.Write guards.
 func (c *connection) fillRecord(ep *queuePair, params nd.ConnectParams) {
-	r, i := c.record, c.side
+	r, i := c.record.Shared, c.record.Side
 	r.Adapter[i], r.QP[i] = ep.adapter.domain.Adapter, uint64(ep.localQPOffset)
 	r.ReadIn[i], r.ReadOut[i] = uint32(c.clampReads(params.InboundReadLimit)), uint32(c.clampReads(params.OutboundReadLimit))
 	r.DataLen[i] = uint32(copy(r.Data[i][:], params.PrivateData))
 }
 
 func (c *connection) clampReads(n int) int { return min(max(n, 0), c.provider.limits.reads) }
-
-// privateData returns a copy of one side's private data.
-func (c *connection) privateData(side int) []byte {
-	n := min(c.record.DataLen[side], wire.MaxPrivateData)
-	data := c.record.Data[side]
-	return data[:n:n]
-}
 
 // beginConnecting ties an idle endpoint to a connection. It returns false if the endpoint is not
 // idle.
@@ -232,7 +225,7 @@ func (c *connector) handleAccepted(conn *connection) error {
 	ep.mu.Lock()
 	if ep.state() != cm.QPConnecting {
 		ep.mu.Unlock()
-		conn.transition(cm.Withdraws)
+		conn.record.Move(cm.Withdraws)
 		c.undoConnect(conn)
 		return c.opError("connect", nd.Canceled, "the endpoint was flushed or closed during the call", "connect another endpoint")
 	}
@@ -242,14 +235,14 @@ func (c *connector) handleAccepted(conn *connection) error {
 	}
 	ep.mu.Unlock()
 	if err != nil {
-		conn.transition(cm.Abandons)
+		conn.record.Move(cm.Abandons)
 		c.undoConnect(conn)
 		c.on(cm.Ends)
 		return &nd.OpError{Op: "connect", Object: "connector", Status: nd.ConnectionAborted, Err: err, Next: connectAgain}
 	}
-	c.privateData = conn.privateData(passive)
-	c.inboundReads = int(min(conn.record.ReadIn[active], conn.record.ReadOut[passive], uint32(conn.provider.limits.reads)))
-	c.outboundReads = int(min(conn.record.ReadOut[active], conn.record.ReadIn[passive], uint32(conn.provider.limits.reads)))
+	c.privateData = conn.record.Data(cm.Passive)
+	c.inboundReads = int(min(conn.record.Shared.ReadIn[cm.Active], conn.record.Shared.ReadOut[cm.Passive], uint32(conn.provider.limits.reads)))
+	c.outboundReads = int(min(conn.record.Shared.ReadOut[cm.Active], conn.record.Shared.ReadIn[cm.Passive], uint32(conn.provider.limits.reads)))
 	c.on(cm.Accepts)
 	return nil
 }
@@ -275,9 +268,9 @@ func (c *connector) CompleteConnect(ctx context.Context) error {
 	ep := c.ep
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	if ep.state() != cm.QPAccepted || c.conn.isPeerGone() || !c.conn.transition(cm.Completes) {
+	if ep.state() != cm.QPAccepted || c.conn.record.IsPeerGone() || !c.conn.record.Move(cm.Completes) {
 		c.on(cm.Ends)
-		if ep.state() != cm.QPAccepted && !c.conn.isPeerGone() { // of the peer's acts, only its death ends this state
+		if ep.state() != cm.QPAccepted && !c.conn.record.IsPeerGone() { // of the peer's acts, only its death ends this state
 			return &nd.OpError{Op: op, Object: "connector", Status: nd.ConnectionAborted, Detail: "this side's endpoint has ended the connection", Err: ep.life.cause, Next: connectAgain}
 		}
 		why := c.conn.whyEnded()
@@ -295,8 +288,8 @@ func (c *connector) CompleteConnect(ctx context.Context) error {
 func (c *connector) withdraw(private []byte) (ok bool) {
 	c.on(cm.Ends)
 	conn := c.conn
-	conn.writeRecord(func() { conn.record.DataLen[active] = uint32(copy(conn.record.Data[active][:], private)) })
-	ok = conn.transition(cm.Withdraws)
+	conn.record.PutData(private)
+	ok = conn.record.Move(cm.Withdraws)
 	c.ep.mu.Lock()
 	c.ep.terminate(c.ep.opError("reject", nd.Canceled, "the connection was rejected", connectAgain))
 	c.ep.mu.Unlock()

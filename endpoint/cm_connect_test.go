@@ -171,7 +171,7 @@ func TestConnectRetryAfterRefusal(t *testing.T) {
 	a.good(<-connected)
 	a.good(ca.CompleteConnect(a.ctx))
 	a.good(<-accepted)
-	if free := a.provider.ports.used[77]; free {
+	if _, s := a.provider.ports.Reserve(77); s != nd.Success {
 		t.Error("the port that was given up is still in use")
 	}
 }
@@ -336,7 +336,7 @@ func TestConnectionsLeaveNothingBehind(t *testing.T) {
 			if len(prov.conns) != 0 || len(*prov.endpoints.Load()) != 1 {
 				t.Errorf("%d connections and %d endpoints are left", len(prov.conns), len(*prov.endpoints.Load()))
 			}
-			if n := len(prov.ports.used); n != 0 {
+			if n := prov.ports.InUse(); n != 0 {
 				t.Errorf("%d ports are left", n)
 			}
 		})

@@ -5,7 +5,6 @@ package endpoint
 import (
 	"net/netip"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"unicode"
 	"unicode/utf8"
@@ -16,13 +15,7 @@ import (
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/testkit/failpoint"
 	"github.com/softnd/softnd/nd"
-	"github.com/softnd/softnd/shm"
 	"github.com/softnd/softnd/window"
-)
-
-const (
-	active  = 0 // index of the side that called Connect
-	passive = 1
 )
 
 // Sizes in bytes of a receive descriptor in shared memory. Its first word is the receive's
@@ -42,7 +35,6 @@ type connection struct {
 	guardPeer    window.Peer    // the connection, as the guard sees it: open or not, and whose tokens are valid
 	credit       credit.Credit  // of this side's messages
 	overtaken    uint64         // a direct copy may overtake the ring entries before this number
-	peer         *shm.Peer      // the other process
 	peerQP       *wire.SharedQP // the peer's shared queue-pair state
 	in           *ring.Consumer // the ring of the peer's requests
 	peerExtended bool           // the peer understands immediate data and atomics
@@ -51,9 +43,7 @@ type connection struct {
 	peerFences   bool           // the peer's process issues the barriers that this side's stores omit; see ring.NewProducer
 
 	provider *Provider
-	record   *wire.ConnectionRecord
-	offset   shm.Offset // of the record in the arena
-	side     int
+	record   cm.Record
 	endpoint atomic.Pointer[queuePair] // nil until Connect or Accept sets it
 
 	requested, source netip.AddrPort // passive side: addresses of the request
@@ -74,50 +64,14 @@ type connection struct {
 	readEnds      [maxReads]uint64 // for each of the latest of them: number after its last ring entry
 	peerFault     peerFault        // see fault
 	inboundFailed bool             // a message of the peer failed here: later ones do not count
-	mu            sync.Mutex       // held while the record is written or peerDead is set
-	peerDead      atomic.Bool
 	detached      bool
-	released      atomic.Bool // the connection's resources are freed
 }
 
 func (c *connection) state() cm.ConnState {
 	if c.provider.closeDone.Load() {
 		return cm.ConnAborted
 	}
-	s := cm.ConnState(c.record.State.Load()) // ORDER conn-state: pairs with the compare-and-swap in transition
-	if c.released.Load() {                   // ORDER released: after the load of the state; pairs with the store in release
-		return cm.ConnAborted // the record may be reused memory by now, and s meaningless
-	}
-	return s
-}
-
-// transition changes the state by an event. It reports whether it has: the other side may have been first.
-func (c *connection) transition(e cm.Event) (moved bool) {
-	c.writeRecord(func() {
-		for range cm.ConnStates.After { // the other side may change it at the same time
-			s := c.record.State.Load()
-			to, ok := cm.ConnStates.Find(s, e)
-			if moved = ok && c.record.State.CompareAndSwap(s, to); moved || !ok { // ORDER conn-state: pairs with the load in state, at the other side
-				return
-			}
-		}
-	})
-	if moved {
-		failpoint.Reach(failpoint.StateChanged)
-		c.peer.Wake()
-		failpoint.Reach(failpoint.PeerRung)
-	}
-	return moved
-}
-
-// writeRecord runs f, which writes to the record. It does nothing after the peer's death was
-// handled: the record may have been the dead process's, and its memory may be reused.
-func (c *connection) writeRecord(f func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.peerDead.Load() && !c.released.Load() {
-		f()
-	}
+	return c.record.State()
 }
 
 // wasEstablished reports, for the passive side, whether the active side has completed the connection. An active side that
@@ -127,9 +81,6 @@ func (c *connection) wasEstablished() bool {
 	s := c.state()
 	return s == cm.ConnEstablished || s == cm.ConnAborted
 }
-
-// isPeerGone reports whether the other process has died or left.
-func (c *connection) isPeerGone() bool { return c.peerDead.Load() || c.peer.Gone() }
 
 const (
 	connectAgain = "connect again with a new connector and endpoint" // the next step after a connection that has failed
@@ -141,7 +92,7 @@ const linkFailed = "relay: the link to host "
 
 // nextStep returns what a program can do after the end of the connection.
 func (c *connection) nextStep() string {
-	if c.remote.IsValid() && (c.isPeerGone() || (c.attached && strings.HasPrefix(c.reason(), linkFailed))) {
+	if c.remote.IsValid() && (c.record.IsPeerGone() || (c.attached && strings.HasPrefix(c.reason(), linkFailed))) {
 		return startAgain
 	}
 	return connectAgain
@@ -152,7 +103,7 @@ func (c *connection) nameOfProcess() string {
 	if c.remote.IsValid() {
 		return c.provider.nameOfRemote(c.remote)
 	}
-	return c.peer.Name()
+	return c.record.Peer.Name()
 }
 
 // lost says, for messages, that the peer with a name is gone.
@@ -166,12 +117,12 @@ func (c *connection) lost(peer string) string {
 // whyEnded says, for messages, why the other side does not go on with the connection.
 func (c *connection) whyEnded() string {
 	switch {
-	case c.isPeerGone():
-		return c.lost(c.peer.String())
+	case c.record.IsPeerGone():
+		return c.lost(c.record.Peer.String())
 	case c.remote.IsValid():
 		return c.nameOfProcess() + " has left or has ended the connection, or there is no link to its host"
 	}
-	return "the " + [...]string{"active", "passive"}[1-c.side] + " side, " + c.peer.String() + ", has rejected or closed the connection"
+	return "the " + [...]string{"active", "passive"}[1-c.record.Side] + " side, " + c.record.Peer.String() + ", has rejected or closed the connection"
 }
 
 // hasReceive reports whether the peer has a posted receive for the next message.
@@ -255,48 +206,36 @@ func (c *connection) detach() {
 		return // the member's departure frees everything
 	}
 	defer c.provider.waiters.EndCall()
-	c.writeRecord(func() { c.record.Detached[c.side].Store(wire.DetachedQP) }) // ORDER detached: pairs with the load in release
-	failpoint.Reach(failpoint.Detached)
-	c.peer.Wake()
+	c.record.Detach()
 	c.provider.runOrDefer(c.release)
 }
 
 // release frees what the connection holds, once the other side has detached too. It reports
-// whether it has. A passive side that has refused the request has not attached. It uses no memory of the
-// other side and does not wait. Otherwise it would keep something for each request of an active side that never
-// detaches. The record is freed last. It belongs to the active side, but the passive side
-// reads the active side's Detached word in it. So the passive side stores wire.DetachedRecord after
-// its last read of that word.
+// whether it has. The record is freed last.
 func (c *connection) release() bool {
-	if c.released.Load() {
+	if c.record.IsReleased() {
 		return true
 	}
-	theirs := c.record.Detached[1-c.side].Load() // ORDER detached: pairs with the stores in detach and below
-	if !c.isPeerGone() && (c.side == active && theirs != wire.DetachedRecord || c.attached && theirs == 0) {
+	if !c.record.MayRelease(c.attached) {
 		return false
 	}
 	if c.hazard != nil {
-		c.endpoint.Load().adapter.domain.RemoveHazard(c.hazard, c.peer)
+		c.endpoint.Load().adapter.domain.RemoveHazard(c.hazard, c.record.Peer)
 	}
 	p := c.provider
 	// hasRequest and releaseDead must see these changes as one.
 	p.mu.Lock()
 	delete(p.conns, c)
-	if c.side == passive {
-		delete(p.requests, requestKey{c.peer.ID(), c.offset})
+	if c.record.Side == cm.Passive {
+		delete(p.requests, requestKey{c.record.Peer.ID(), c.record.Offset})
 	}
-	c.mu.Lock()            // held for both stores: a write between them could come after the record is freed
-	c.released.Store(true) // ORDER released: before detached, which lets the record be freed; pairs with the load in state
-	if c.side == passive && !c.peerDead.Load() {
-		c.record.Detached[passive].Store(wire.DetachedRecord) // ORDER detached: pairs with the load above
-	}
-	c.mu.Unlock()
+	c.record.Release()
 	p.mu.Unlock()
 	failpoint.Reach(failpoint.RecordDetached)
-	c.peer.Wake()
-	if c.side == active {
+	c.record.Peer.Wake()
+	if c.record.Side == cm.Active {
 		// The record is allocated memory of this member; see memoryRegion.finishClose for what Free may report.
-		_ = p.member.Free(c.offset)
+		_ = p.member.Free(c.record.Offset)
 		failpoint.Reach(failpoint.RecordFreed)
 	}
 	return true
@@ -304,7 +243,7 @@ func (c *connection) release() bool {
 
 // refuse answers a request with a refusal.
 func (c *connection) refuse() {
-	c.transition(cm.Refuses)
+	c.record.Move(cm.Refuses)
 	c.detach()
 }
 

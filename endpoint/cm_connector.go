@@ -88,7 +88,7 @@ func (c *connector) Bind(addr netip.AddrPort) error {
 
 func (c *connector) releaseAddress() {
 	if c.ownsPort {
-		c.adapter.provider.ports.release(c.local.Port())
+		c.adapter.provider.ports.Release(c.local.Port())
 		c.ownsPort = false
 	}
 	c.isForeign = false
@@ -135,7 +135,7 @@ func (c *connector) GetPrivateData(buf []byte) (int, error) {
 	}
 	switch c.phase {
 	case cm.PhaseRequested:
-		if c.conn.isPeerGone() || c.conn.state() != cm.ConnRequested {
+		if c.conn.record.IsPeerGone() || c.conn.state() != cm.ConnRequested {
 			return 0, c.opError(op, nd.ConnectionAborted, c.conn.whyEnded(), c.conn.nextStep())
 		}
 	case cm.PhaseAccepted, cm.PhaseAccepting, cm.PhaseConnected:

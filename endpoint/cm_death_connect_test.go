@@ -116,7 +116,7 @@ func TestConnectRequestOfDeadPeer(t *testing.T) {
 				defer l.mu.Unlock()
 				return len(l.queue) == 1
 			})
-			record := l.queue[0].offset
+			record := l.queue[0].record.Offset
 			c := s.connectorAt(0)
 			if name != "queued" {
 				if err := s.listener.GetConnectionRequest(s.ctx, c); err != nil {

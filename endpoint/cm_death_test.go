@@ -341,7 +341,7 @@ func TestHazardsOfDeadPeerIgnored(t *testing.T) {
 func TestDamagedMemberRecordEndsConnections(t *testing.T) {
 	const records, stride = 4096, 512
 	for _, nonsense := range []uint64{0, 1, 77, 1<<32 | 2, ^uint64(0)} {
-		for _, damaged := range []int{active, passive} {
+		for _, damaged := range []int{cm.Active, cm.Passive} {
 			t.Run(fmt.Sprintf("%#x/%d", nonsense, damaged), func(t *testing.T) {
 				p := newPair(t, setup{Both: sideOptions{Options: Options{ReceiveTimeout: proctest.Timeout}}})
 				p.a.must(order{Do: doReceive, Context: 1, Parts: mine(0, 10)})

@@ -11,12 +11,12 @@ import (
 func (p *Provider) track(c *connection) {
 	p.mu.Lock()
 	p.conns[c] = struct{}{}
-	if c.side == passive {
-		p.requests[requestKey{c.peer.ID(), c.offset}] = struct{}{}
+	if c.record.Side == cm.Passive {
+		p.requests[requestKey{c.record.Peer.ID(), c.record.Offset}] = struct{}{}
 	}
 	p.mu.Unlock()
-	p.watchPeer(c.peer)
-	if c.peer.Gone() || p.member.Gone() {
+	p.watchPeer(c.record.Peer)
+	if c.record.Peer.Gone() || p.member.Gone() {
 		c.peerDied()
 	}
 }
@@ -35,9 +35,7 @@ func (p *Provider) watchPeer(peer *shm.Peer) {
 
 // peerDied notes that the other process is dead, and executes nothing from now on.
 func (c *connection) peerDied() {
-	c.mu.Lock()
-	c.peerDead.Store(true)
-	c.mu.Unlock()
+	c.record.PeerDied()
 	if ep := c.endpoint.Load(); ep != nil {
 		ep.mu.Lock()
 		ep.handlePeerDeath()
@@ -51,7 +49,7 @@ func (ep *queuePair) handlePeerDeath() {
 	case cm.QPConnecting, cm.QPAccepted:
 		switch {
 		case c == nil || !c.attached:
-		case c.side == passive && c.wasEstablished():
+		case c.record.Side == cm.Passive && c.wasEstablished():
 			ep.on(cm.Completes) // Accept has not returned yet, and the record may be read for the last time; progressLocked ends the connection
 		default:
 			ep.peerAborted()

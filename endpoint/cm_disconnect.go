@@ -25,7 +25,7 @@ func (c *connector) NotifyDisconnect(ctx context.Context) error {
 	if ph != cm.PhaseConnected {
 		return c.opError(op, nd.ConnectionInvalid, "the connector was never connected", "")
 	}
-	err = c.adapter.provider.wait(ctx, statuspage.Call{Op: op, Object: "connector", Peer: conn.peer.ID()}, func() { ep.progress() }, func() bool {
+	err = c.adapter.provider.wait(ctx, statuspage.Call{Op: op, Object: "connector", Peer: conn.record.Peer.ID()}, func() { ep.progress() }, func() bool {
 		s := ep.state()
 		return s == cm.QPPeerDisconnected || s == cm.QPFailed || s == cm.QPClosed
 	})
@@ -64,7 +64,7 @@ func (c *connector) Disconnect(ctx context.Context) error {
 		return &nd.OpError{Op: op, Object: "connector", Status: nd.ConnectionAborted, Detail: "the connection has already failed", Err: ep.Err(), Next: conn.nextStep()}
 	}
 	// Until the drains end, a transfer of the peer may still access this process's memory.
-	err := p.wait(ctx, statuspage.Call{Op: op, Object: "connector", Peer: conn.peer.ID()}, func() { ep.progress(); p.deferred.Run() }, func() bool {
+	err := p.wait(ctx, statuspage.Call{Op: op, Object: "connector", Peer: conn.record.Peer.ID()}, func() { ep.progress(); p.deferred.Run() }, func() bool {
 		return ep.state() != cm.QPDisconnecting && ep.pendingDrains.Load() == 0
 	})
 	ep.mu.Lock()
@@ -76,7 +76,7 @@ func (c *connector) Disconnect(ctx context.Context) error {
 		return nil
 	case ep.life.disconnectTimedOut:
 		return c.opError(op, nd.IOTimeout, fmt.Sprintf("the peer (%s) did not disconnect within %v", conn.peerName, p.options.disconnectTimeout), "both sides must call Disconnect")
-	case conn.isPeerGone():
+	case conn.record.IsPeerGone():
 		return c.opError(op, nd.ConnectionAborted, conn.lost("the peer ("+conn.peerName+")"), "")
 	}
 	return c.opError(op, nd.ConnectionAborted, "the peer ("+conn.peerName+") aborted the connection", "")
@@ -100,9 +100,9 @@ func (ep *queuePair) beginDisconnect() bool {
 		ep.logDisconnected(bySelf)
 	}
 	ep.life.disconnectDeadline = time.Now().Add(ep.provider.options.disconnectTimeout)
-	c.writeRecord(func() { c.record.Disconnected[c.side].Swap(1) }) // ORDER disconnected: pairs with the load in queuePair.progressLocked; ORDER hazard: then the load in releasePeerState
+	c.record.Write(func() { c.record.Shared.Disconnected[c.record.Side].Swap(1) }) // ORDER disconnected: pairs with the load in queuePair.progressLocked; ORDER hazard: then the load in releasePeerState
 	failpoint.Reach(failpoint.Disconnected)
-	c.peer.Wake()
+	c.record.Peer.Wake()
 	ep.tearDown()
 	if peerWasFirst && ep.state() == cm.QPDisconnecting {
 		ep.completeDisconnect()
@@ -130,7 +130,7 @@ func (c *connector) Close() error {
 	c.adapter.disown(kindConnector, c)
 	switch c.phase {
 	case cm.PhaseConnecting:
-		c.conn.transition(cm.Withdraws) // Connect returns and cleans up
+		c.conn.record.Move(cm.Withdraws) // Connect returns and cleans up
 		p.waiters.Wake()
 		return nil
 	case cm.PhaseAccepted:
@@ -138,7 +138,7 @@ func (c *connector) Close() error {
 	case cm.PhaseRequested:
 		c.conn.refuse()
 	case cm.PhaseAccepting:
-		c.conn.transition(cm.Abandons)
+		c.conn.record.Move(cm.Abandons)
 		p.waiters.Wake()
 	case cm.PhaseConnected:
 		c.ep.mu.Lock()

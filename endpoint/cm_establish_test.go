@@ -195,7 +195,7 @@ func TestAcceptRefusesDamagedMemory(t *testing.T) {
 	a, b, addr := unconnectedPair(t)
 	dialed := soon(func() error { return a.newConnector().Connect(a.ctx, a.newEndpoint(), addr, nd.ConnectParams{}) })
 	cb := b.request()
-	cb.(*connector).conn.record.QP[active] = 0
+	cb.(*connector).conn.record.Shared.QP[cm.Active] = 0
 	wantStatus(t, cb.Accept(b.ctx, b.newEndpoint(), nd.ConnectParams{}), nd.ConnectionAborted)
 	wantStatus(t, <-dialed, nd.ConnectionRefused)
 }

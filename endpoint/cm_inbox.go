@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"sync/atomic"
 
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/shm"
 )
@@ -43,21 +44,21 @@ func (p *Provider) readInbox() bool {
 
 // handleRequest handles one connection request. Every word of it was written by a peer.
 func (p *Provider) handleRequest(r *wire.ConnectionRecord, off shm.Offset) {
-	peer, err := p.arena.Peer(shm.MemberID(r.Member[active]))
-	if err != nil || peer.Gone() || !peer.Owns(off, wire.ConnectionRecordSize) || shm.MemberID(r.Member[passive]) != p.member.ID() {
+	peer, err := p.arena.Peer(shm.MemberID(r.Member[cm.Active]))
+	if err != nil || peer.Gone() || !peer.Owns(off, wire.ConnectionRecordSize) || shm.MemberID(r.Member[cm.Passive]) != p.member.ID() {
 		return // no correct peer sends this, or no peer is left to answer
 	}
 	if p.hasRequest(requestKey{peer.ID(), off}) {
 		return // sent twice, which no correct peer does
 	}
-	c := &connection{provider: p, record: r, offset: off, side: passive, peer: peer, requested: addressOf(r.Address[passive], r.Port[passive])}
+	c := &connection{provider: p, record: cm.Record{Peer: peer, Shared: r, Offset: off, Side: cm.Passive}, requested: addressOf(r.Address[cm.Passive], r.Port[cm.Passive])}
 	c.source = p.sourceOf(c)
 	if !p.options.Forward && p.isOfOtherHost(c.source.Addr()) {
 		c.remote = c.source.Addr()
 	}
 	p.track(c)
 	l := p.listenerFor(c.requested)
-	if l == nil || r.Port[passive]&wire.ByNumber != 0 || p.calls != nil && p.calls.Refuses(p.arena.RankOf(c.peer.ID())) || !l.enqueue(c) {
+	if l == nil || r.Port[cm.Passive]&wire.ByNumber != 0 || p.calls != nil && p.calls.Refuses(p.arena.RankOf(c.record.Peer.ID())) || !l.enqueue(c) {
 		c.refuse()
 	}
 	p.waiters.Wake()
@@ -66,21 +67,21 @@ func (p *Provider) handleRequest(r *wire.ConnectionRecord, off shm.Offset) {
 // sourceOf returns the address that has requested a connection: that of the process that sent the request. The relay
 // names another one, because it acts for processes of other hosts.
 func (p *Provider) sourceOf(c *connection) netip.AddrPort {
-	r := c.record
-	named := addressOf(r.Address[active], r.Port[active])
-	if relay, err := p.arena.Relay(); err == nil && relay.ID() == c.peer.ID() && p.isOfOtherHost(named.Addr()) {
+	r := c.record.Shared
+	named := addressOf(r.Address[cm.Active], r.Port[cm.Active])
+	if relay, err := p.arena.Relay(); err == nil && relay.ID() == c.record.Peer.ID() && p.isOfOtherHost(named.Addr()) {
 		return named
 	}
-	return netip.AddrPortFrom(Address(p.arena.Host(), c.peer.ID()), named.Port())
+	return netip.AddrPortFrom(Address(p.arena.Host(), c.record.Peer.ID()), named.Port())
 }
 
 // listenerFor returns the listener for an address, or nil.
 func (p *Provider) listenerFor(to netip.AddrPort) *listener {
 	switch {
 	case to.Addr() == p.address():
-		return p.ports.listener(to.Port())
+		return p.ports.Listener(to.Port())
 	case p.options.Forward && p.isOfOtherHost(to.Addr()):
-		return p.ports.otherHosts()
+		return p.ports.OtherHosts()
 	}
 	return nil // no correct peer sends this
 }

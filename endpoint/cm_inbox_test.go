@@ -37,9 +37,9 @@ func TestInboxFlooded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Member[active], r.Member[passive] = uint64(attacker.ID()), uint64(peer.ID())
-		r.Address[passive] = addressWord(victim.provider.address())
-		r.Port[passive] = 7 // no listener has this port
+		r.Member[cm.Active], r.Member[cm.Passive] = uint64(attacker.ID()), uint64(peer.ID())
+		r.Address[cm.Passive] = addressWord(victim.provider.address())
+		r.Port[cm.Passive] = 7 // no listener has this port
 		r.State.Store(uint32(cm.ConnRequested))
 		if err := peer.SendMail(base+i*stride, &r.Link); err != nil {
 			t.Fatal(err)

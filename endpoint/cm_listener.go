@@ -88,7 +88,7 @@ func (l *listener) Listen(backlog int) error {
 		backlog = maxBacklog
 	}
 	l.backlog, l.state = backlog, listening
-	l.adapter.provider.ports.setListener(l.addr.Port(), l)
+	l.adapter.provider.ports.SetListener(l.addr.Port(), l)
 	return nil
 }
 
@@ -166,7 +166,7 @@ func (l *listener) nextRequest() *connection {
 		c := l.queue[0]
 		l.queue[0] = nil // the array must not keep the connection
 		l.queue = l.queue[1:]
-		if !c.isPeerGone() && c.state() == cm.ConnRequested {
+		if !c.record.IsPeerGone() && c.state() == cm.ConnRequested {
 			return c
 		}
 		c.detach() // the other side has withdrawn the request or is gone
@@ -206,7 +206,7 @@ func (l *listener) isFull() bool {
 // dropAbandoned removes requests whose other side has withdrawn them or is gone.
 func (l *listener) dropAbandoned() {
 	l.queue = slices.DeleteFunc(l.queue, func(c *connection) bool {
-		over := c.isPeerGone() || c.state() != cm.ConnRequested
+		over := c.record.IsPeerGone() || c.state() != cm.ConnRequested
 		if over {
 			c.detach()
 		}
@@ -244,9 +244,9 @@ func (l *listener) close() {
 	switch {
 	case l.state != listenerBound && l.state != listening:
 	case l.addr.IsValid():
-		l.adapter.provider.ports.release(l.addr.Port())
+		l.adapter.provider.ports.Release(l.addr.Port())
 	default:
-		l.adapter.provider.ports.setOtherHosts(nil)
+		l.adapter.provider.ports.SetOtherHosts(nil)
 	}
 	l.state = listenerClosed
 	for _, c := range l.queue {

@@ -218,13 +218,13 @@ func (r *fuzzPair) receiveMail(t *testing.T, off shm.Offset, choices uint8) {
 	v, c := r.victim, uint16(choices)
 	ports := &v.provider.ports
 	if bit(c, unheard) {
-		delete(ports.listeners, v.addr.Port())
+		ports.SetListener(v.addr.Port(), nil)
 	}
 	r.deliver(t, off)
 	if bit(c, sentTwice) {
 		r.deliver(t, off)
 	}
-	ports.listeners[v.addr.Port()] = v.listener
+	ports.SetListener(v.addr.Port(), v.listener)
 	if len(v.listener.queue) > 0 && (bit(c, agreeing) || bit(c, rejecting)) {
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -243,7 +243,7 @@ func (r *fuzzPair) receiveMail(t *testing.T, off shm.Offset, choices uint8) {
 		return
 	}
 	if bit(c, completing) {
-		conn.record.State.Store(uint32(cm.ConnEstablished))
+		conn.record.Shared.State.Store(uint32(cm.ConnEstablished))
 	}
 	v.established()
 	if bit(c, trafficking) {
@@ -273,10 +273,10 @@ func (r *fuzzPair) dialAndChange(t *testing.T, content []byte, choices uint8) {
 	t.Helper()
 	v, c := r.victim, uint16(choices)
 	conn := v.dial(t, r.attacker)
-	if _, err := r.attacker.member.TakeMail(func(shm.Offset) (*atomic.Uint64, error) { return &conn.record.Link, nil }); err != nil {
+	if _, err := r.attacker.member.TakeMail(func(shm.Offset) (*atomic.Uint64, error) { return &conn.record.Shared.Link, nil }); err != nil {
 		t.Fatal(err)
 	}
-	r.plant(conn.offset, content)
+	r.plant(conn.record.Offset, content)
 	if conn.state() == cm.ConnAccepted {
 		if v.complete(conn) == nil && bit(c, trafficking) {
 			r.traffic(t)
@@ -300,7 +300,7 @@ func (r *fuzzPair) traffic(t *testing.T) {
 	send := ring.Words{wire.Header(wire.SendInEntry, wire.FlagFirst|wire.FlagLast, 8, 0), 1}
 	// If the victim mistook its own tokens for the forger's, it would copy into its own memory.
 	sink := wire.SGE{Address: r.mean(address(theVictim, inArena, local, 448)), Length: 64, Token: r.token(localOf(theVictim, inArena, local))}
-	if conn.record.Adapter[1-conn.side] == v.other.domain.Adapter {
+	if conn.record.Shared.Adapter[1-conn.record.Side] == v.other.domain.Adapter {
 		sink = wire.SGE{Address: r.mean(address(theVictim, inArena, foreign, 0)), Length: 64, Token: r.token(localOf(theVictim, inArena, foreign))}
 	}
 	gift := wire.Fragment(wire.ReadFragment, wire.FlagFirst|wire.FlagLast|wire.FlagAckRequest, valid, sink, r.mean(address(theVictim, inArena, small, 0)), 64)
@@ -324,9 +324,9 @@ func (r *fuzzPair) attackerLeaves(t *testing.T) {
 	v.ep.Close()
 	v.connector.Close()
 	for c := range v.provider.conns {
-		mem, _ := r.arena.Bytes(c.offset, wire.ConnectionRecordSize)
+		mem, _ := r.arena.Bytes(c.record.Offset, wire.ConnectionRecordSize)
 		if _, mine := within(v.areas[inArena].mem, mem); !mine {
-			c.record.Detached[1-c.side].Store(wire.DetachedRecord)
+			c.record.Shared.Detached[1-c.record.Side].Store(wire.DetachedRecord)
 		} else {
 			t.Fatal("the victim took a request that lies in its own memory")
 		}

@@ -67,7 +67,7 @@ func (s *sharedAddress) removeRemote(remote netip.AddrPort) {
 // holds s.mu.
 func (s *sharedAddress) releaseIfUnused() {
 	if s.closed && len(s.remotes) == 0 {
-		s.adapter.provider.ports.release(s.addr.Port())
+		s.adapter.provider.ports.Release(s.addr.Port())
 	}
 }
 

@@ -30,8 +30,8 @@ func (ep *queuePair) terminate(cause error) {
 	ep.logOwnEnd(was, reason)
 	if c := ep.conn; c != nil && c.attached {
 		ep.publishReason(reason)
-		if c.side == passive || !c.transition(cm.Withdraws) {
-			c.transition(cm.Aborts)
+		if c.record.Side == cm.Passive || !c.record.Move(cm.Withdraws) {
+			c.record.Move(cm.Aborts)
 		}
 	}
 	ep.tearDown()
@@ -42,8 +42,8 @@ func (ep *queuePair) peerAborted() {
 	c, was := ep.conn, ep.state()
 	inOrder := c.closedInOrder() && !ep.awaitsPeer()
 	ep.on(cm.Aborts)
-	if c.isPeerGone() || c.fault().entry == 0 { // otherwise a request of this side was the cause
-		ep.provider.member.RecordLostPeer(c.peer.ID())
+	if c.record.IsPeerGone() || c.fault().entry == 0 { // otherwise a request of this side was the cause
+		ep.provider.member.RecordLostPeer(c.record.Peer.ID())
 	}
 	ep.setCauseFromPeer()
 	if inOrder {
@@ -178,7 +178,7 @@ func (ep *queuePair) releasePeerState() bool {
 		return true
 	}
 	if c := ep.conn; c != nil && c.attached { // also before Accept has returned: the active side may be connected already
-		if !c.isPeerGone() && c.peerQP.Hazard.Load() != 0 { // ORDER hazard, hazard-clear: after the change of state; pairs with Guard.publishHazard and then the check of the link, and with Guard.clearHazard
+		if !c.record.IsPeerGone() && c.peerQP.Hazard.Load() != 0 { // ORDER hazard, hazard-clear: after the change of state; pairs with Guard.publishHazard and then the check of the link, and with Guard.clearHazard
 			return false
 		}
 		asym.HeavyGlobal() // ORDER conn-state: after the change of state; a Send that counted as delivered is in the ring by now
@@ -265,7 +265,7 @@ func (ep *queuePair) handlePeerDisconnect() bool {
 	switch ep.state() {
 	case cm.QPConnected:
 		ep.setCause(ep.opError("serve", nd.ConnectionDisconnected, "the peer ("+ep.conn.peerName+") has disconnected", "call Connector.Disconnect too"))
-		ep.provider.member.RecordLostPeer(ep.conn.peer.ID())
+		ep.provider.member.RecordLostPeer(ep.conn.record.Peer.ID())
 		ep.on(cm.PeerDisconnects)
 		ep.logDisconnected(byPeer)
 		if ep.srq != nil {

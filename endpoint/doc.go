@@ -34,12 +34,12 @@
 //
 // The beginning of a file's name says which part of the package it is:
 //
-//	cm_        connections: ports, listeners, connectors, the record, the end, the peer's death
+//	cm_        connections: listeners, connectors, the end, the peer's death; package internal/cm has the record, its states, and ports
 //	mr_, mw_   memory regions, mappings and fast registrations; memory windows, which are in mr.go
 //	qp_        queue pairs: how they begin and end, posts, receives, errors
 //	req_       the requester: posted requests run and complete
 //	resp_      the responder: ring entries are served
-//	cq_        completion queues: results, polls, notifications
+//	cq_        completion queues: polls, notifications; package internal/cq has the results and the events
 //	srq_       shared receive queues
 //	progress_  what drives the endpoints: polls, waits, the engine, the housekeeper
 //
@@ -49,9 +49,9 @@
 //
 //   - that of Provider.deferred, while deferred work runs; its holder holds no other lock when it takes it;
 //   - Provider.inboxMu, on which only the housekeeper blocks;
-//   - listener, then connector, then sharedAddress, then ports; or memoryRegion or memoryWindow;
+//   - listener, then connector, then sharedAddress, then cm.Ports; or memoryRegion or memoryWindow;
 //   - queuePair;
 //   - completionQueue, sharedReceiveQueue, the waiters' lock: none of them while another is held;
-//   - Provider.mu, then connection.mu, which is held while a connection record is written;
+//   - Provider.mu, then that of cm.Record, which is held while a connection record is written;
 //   - those of packages window and shm, and of ownedObjects.
 package endpoint

@@ -29,7 +29,7 @@ func (ep *queuePair) attrs(more ...slog.Attr) []slog.Attr {
 
 func (ep *queuePair) logConnected() {
 	if l := ep.provider.events; l != nil {
-		l.Add(slog.LevelInfo, "connected", ep.attrs(slog.Bool("active", ep.conn.side == active))...)
+		l.Add(slog.LevelInfo, "connected", ep.attrs(slog.Bool("active", ep.conn.record.Side == cm.Active))...)
 	}
 }
 
@@ -62,8 +62,8 @@ func (ep *queuePair) logPeerClosed(was cm.QPState) {
 
 // logPeerFailed adds the event that the peer has ended the connection otherwise, or has died.
 func (ep *queuePair) logPeerFailed() {
-	if c, l := ep.conn, ep.provider.events; l != nil && ep.life.wasConnected && c.isPeerGone() && c.state() == cm.ConnEstablished {
-		l.PeerDied(c.peer) // a process that leaves the job has ended its connections before
+	if c, l := ep.conn, ep.provider.events; l != nil && ep.life.wasConnected && c.record.IsPeerGone() && c.state() == cm.ConnEstablished {
+		l.PeerDied(c.record.Peer) // a process that leaves the job has ended its connections before
 	}
 	ep.logFailed(slog.LevelWarn, byPeer, ep.life.cause)
 }

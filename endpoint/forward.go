@@ -35,7 +35,7 @@ func (a *adapter) ListenForOtherHosts(ctx context.Context) (relayhook.Listener, 
 		return nil, a.opError(op, nd.NotSupported, "the provider is not that of a relay", "set Options.Forward")
 	}
 	l := &listener{adapter: a, state: listening, backlog: maxBacklog}
-	if !p.ports.setOtherHosts(l) {
+	if !p.ports.SetOtherHosts(l) {
 		return nil, a.opError(op, nd.SharingViolation, "this relay has such a listener", "close it first")
 	}
 	if err := p.member.BecomeRelay(); err != nil {
@@ -68,7 +68,7 @@ func (l *listener) TakeRequest(c nd.Connector) (bool, error) {
 func (c *connector) IsWanted() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.phase == cm.PhaseRequested && c.conn.state() == cm.ConnRequested && !c.conn.isPeerGone()
+	return c.phase == cm.PhaseRequested && c.conn.state() == cm.ConnRequested && !c.conn.record.IsPeerGone()
 }
 
 // HasNext reports, approximately, whether the ring has an entry that Next has not returned.
@@ -204,7 +204,7 @@ func (ep *queuePair) Complete(end uint64) {
 	c := ep.conn
 	c.in.ReleaseTo(end)
 	failpoint.Reach(failpoint.SlotsReleased)
-	c.peer.Wake()
+	c.record.Peer.Wake()
 }
 
 // Fail fails the peer's request with a ring entry, and ends the connection.

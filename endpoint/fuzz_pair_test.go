@@ -262,7 +262,7 @@ func (r *fuzzPair) landmark(which int) uint64 {
 	case attackersRecord:
 		off = r.mail
 		if c := r.attacker.ep.conn; c != nil {
-			off = c.offset
+			off = c.record.Offset
 		}
 	case victimsQP:
 		off = r.victim.ep.localQPOffset
@@ -388,9 +388,9 @@ func (r *fuzzPair) part(t *testing.T) {
 		if n := a.member.InUse(); n != a.inUse {
 			t.Fatalf("%s: %d bytes in use, %d before", name, n, a.inUse)
 		}
-		if len(p.conns) != 0 || !p.deferred.IsEmpty() || len(*p.endpoints.Load()) != 0 || len(a.listener.queue) != 0 || len(p.ports.used) != 1 || len(p.watched) > 1 {
+		if len(p.conns) != 0 || !p.deferred.IsEmpty() || len(*p.endpoints.Load()) != 0 || len(a.listener.queue) != 0 || p.ports.InUse() != 1 || len(p.watched) > 1 {
 			t.Fatalf("%s: left are %d connections, deferred work: %t, %d endpoints, %d requests, %d ports, %d watches", name,
-				len(p.conns), !p.deferred.IsEmpty(), len(*p.endpoints.Load()), len(a.listener.queue), len(p.ports.used), len(p.watched))
+				len(p.conns), !p.deferred.IsEmpty(), len(*p.endpoints.Load()), len(a.listener.queue), p.ports.InUse(), len(p.watched))
 		}
 		for n, w := range a.windows {
 			if _, _, bound := w.window.Invalidate(a.ep.number); bound {

@@ -77,7 +77,7 @@ func (c *connector) beforeCall(ctx context.Context, op string, want cm.Phase, ep
 		ep = c.ep
 	}
 	if fits {
-		peer = c.adapter.provider.arena.RankOf(c.conn.peer.ID())
+		peer = c.adapter.provider.arena.RankOf(c.conn.record.Peer.ID())
 	}
 	c.mu.Unlock()
 	if !fits {

@@ -20,7 +20,7 @@ func (v engineView) PeerRank() int {
 	if v.ep.conn == nil {
 		return shm.NoRank
 	}
-	return v.ep.provider.arena.RankOf(v.ep.conn.peer.ID())
+	return v.ep.provider.arena.RankOf(v.ep.conn.record.Peer.ID())
 }
 
 func (v engineView) PeerName() string { return v.ep.conn.peerName }

@@ -242,7 +242,7 @@ func TestChecksRefuseForgedEntries(t *testing.T) {
 			entry := ring.Words{wire.Header(c.kind, whole, c.length, p.b.memory.Token), p.b.memory.Address, 2, 3, 4, 5, 6}
 			attacker.mu.Lock()
 			attacker.conn.out.Push(&entry)
-			attacker.conn.peer.Wake()
+			attacker.conn.record.Peer.Wake()
 			attacker.mu.Unlock()
 			victim := p.b.endpointAt(0)
 			<-victim.Done()
@@ -268,7 +268,7 @@ func TestChecksRefuseForgedReadHash(t *testing.T) {
 		attacker.localQP.ReadHashes[0].Store(1)
 		attacker.conn.in.Advance()
 		attacker.conn.in.Release()
-		attacker.conn.peer.Wake()
+		attacker.conn.record.Peer.Wake()
 	}()
 	p.a.expect(initiatorQueue, failure(nd.RequestRead, 0, nd.DataChecksumError))
 	p.ended(nd.DataChecksumError)

@@ -66,7 +66,7 @@ func (ep *queuePair) progressLocked() (progressed bool) {
 	}
 	switch ep.state() {
 	case cm.QPConnecting:
-		if c.side == active || c.state() != cm.ConnEstablished {
+		if c.record.Side == cm.Active || c.state() != cm.ConnEstablished {
 			return false
 		}
 		ep.on(cm.Completes) // Accept may not have returned yet
@@ -75,7 +75,7 @@ func (ep *queuePair) progressLocked() (progressed bool) {
 	default:
 		return false
 	}
-	if c.record.Disconnected[1-c.side].Load() != 0 { // ORDER disconnected: pairs with the store in queuePair.beginDisconnect
+	if c.record.Shared.Disconnected[1-c.record.Side].Load() != 0 { // ORDER disconnected: pairs with the store in queuePair.beginDisconnect
 		progressed = ep.handlePeerDisconnect() || progressed
 	}
 	if ep.state() == cm.QPDisconnecting && time.Now().After(ep.life.disconnectDeadline) {
@@ -83,7 +83,7 @@ func (ep *queuePair) progressLocked() (progressed bool) {
 		ep.terminate(ep.opError("disconnect", nd.IOTimeout, "the peer ("+c.peerName+") did not disconnect in time", ""))
 		return true
 	}
-	if ep.state() != cm.QPClosed && (c.isPeerGone() || c.state() != cm.ConnEstablished) {
+	if ep.state() != cm.QPClosed && (c.record.IsPeerGone() || c.state() != cm.ConnEstablished) {
 		ep.peerAborted()
 		return true
 	}

@@ -81,7 +81,7 @@ func (p *Provider) releaseDead(id shm.MemberID) {
 	p.mu.Lock()
 	var lost []*connection
 	for c := range p.conns {
-		if c.peer.ID() == id {
+		if c.record.Peer.ID() == id {
 			lost = append(lost, c)
 		}
 	}
@@ -106,7 +106,7 @@ func (p *Provider) failIfMarkedDead() {
 	conns := slices.Collect(maps.Keys(p.conns))
 	p.mu.Unlock()
 	for _, c := range conns {
-		if !c.peerDead.Load() {
+		if !c.record.IsPeerDead() {
 			c.peerDied()
 		}
 	}

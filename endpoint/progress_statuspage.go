@@ -157,7 +157,7 @@ func (ep *queuePair) statusEntry() (e statuspage.Endpoint, busy bool) {
 	e.Busy = false
 	e.State = ep.state().String()
 	if c := ep.conn; c != nil {
-		e.Peer = c.peer.ID()
+		e.Peer = c.record.Peer.ID()
 		if c.attached {
 			e.PeerNumber = c.guardPeer.Endpoint
 		}

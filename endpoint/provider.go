@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/endpoint/internal/eventlog"
 	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/endpoint/internal/progress"
@@ -114,7 +115,7 @@ type Provider struct {
 	rankOfRemote atomic.Pointer[func(netip.Addr) (int, bool)] // see NameRemotes; nil = unknown
 
 	options Options
-	ports   ports
+	ports   cm.Ports[listener]
 
 	adaptersOpened   atomic.Uint32 // number of adapters opened so far
 	endpointsCreated atomic.Uint64 // number of endpoints created so far

@@ -41,7 +41,7 @@ func New(m *shm.Member, o Options) (*Provider, error) {
 	p.initModes()
 	p.endpoints.Store(new([]*queuePair))
 	p.mappings.list.Store(new([]*logicalMapping))
-	p.ports.init()
+	p.ports.Init()
 	p.waiters.Init(m.WaitDoorbell(), p.engine.endRest)
 	p.countProcesses()
 	memory.AddArena(p.arena)
@@ -94,7 +94,7 @@ func (p *Provider) Close() error {
 	}
 	p.closed = true
 	p.mu.Unlock()
-	for _, l := range p.ports.listenerList() {
+	for _, l := range p.ports.Listeners() {
 		l.close()
 	}
 	for _, ep := range *p.endpoints.Load() {
@@ -109,9 +109,7 @@ func (p *Provider) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for c := range p.conns {
-		c.mu.Lock()
-		c.peerDead.Store(true)
-		c.mu.Unlock()
+		c.record.PeerDied()
 	}
 	for _, stop := range p.watched {
 		close(stop)

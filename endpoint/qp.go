@@ -38,7 +38,7 @@ type queuePair struct {
 	// many endpoints alternately, and the nearest cache holds few of their lines. The allocator puts
 	// 8 bytes before the first field. TestHotFieldsOfEndpointStayTogether guards the order.
 
-	stateWord       atomic.Uint32    // the qpState, which changes under mu, and stateFlags
+	stateWord       atomic.Uint32    // the cm.QPState, which changes under mu, and stateFlags
 	uncompleted     atomic.Uint32    // requests that are not completed; see hasWork
 	requesterCopies bool             // this process copies the data of its requests where it can
 	wakeupRequested bool             // localQP.NeedWakeup is set

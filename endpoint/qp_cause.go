@@ -19,7 +19,7 @@ func (ep *queuePair) publishReason(reason error) {
 	var why *nd.OpError
 	if errors.As(reason, &why) {
 		n := copy(ep.localQP.Reason[:], why.Op+": "+why.Detail)
-		ep.localQP.ReasonLength.Store(uint32(n)) // ORDER reason: before the swap in transition; pairs with the load in connection.reason
+		ep.localQP.ReasonLength.Store(uint32(n)) // ORDER reason: before the swap in Record.Move; pairs with the load in connection.reason
 		failpoint.Reach(failpoint.ReasonStored)
 	}
 }
@@ -59,7 +59,7 @@ func (ep *queuePair) setCauseFromPeer() {
 		e.Op, e.Status, e.Detail = r.OpName(), c.fault().status, ep.describeRequest(r)+": refused by "+peer
 	case failed == nd.BufferOverflow || failed == nd.AccessViolation:
 		e.Op, e.Status, e.Detail = "receive", failed, peer+" could not deliver a message"
-	case why == "" && c.isPeerGone():
+	case why == "" && c.record.IsPeerGone():
 		e.Detail = c.lost(peer)
 	default:
 		e.Detail = peer + " ended the connection"

@@ -111,7 +111,7 @@ func (ep *queuePair) free() bool {
 		return true
 	}
 	ep.clearForgedHazard() // the housekeeper does not check a closed endpoint
-	if c := ep.conn; c != nil && !c.released.Load() || ep.sq.completed != ep.sq.posted {
+	if c := ep.conn; c != nil && !c.record.IsReleased() || ep.sq.completed != ep.sq.posted {
 		return false
 	}
 	heap := ep.provider.member

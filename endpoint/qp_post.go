@@ -30,8 +30,8 @@ func (ep *queuePair) Send(reqCtx uint64, sge nd.SGL, flags nd.OpFlags) error {
 		if ep.guard.CopyToEntry(entry.Bytes(1), &sge.First) { // the payload begins at word 1
 			c.out.Publish() // counts as a Send of the fast path: the credit needs CountEntry for other entries only
 			c.out.PrefetchForWrite()
-			if c.peer.HasWaiter() {
-				c.peer.Wake()
+			if c.record.Peer.HasWaiter() {
+				c.record.Peer.Wake()
 			}
 			ep.cancelWakeup()            // an earlier request may have waited for the peer, and asked it for a wake-up
 			if c.guardPeer.Connected() { // ORDER conn-state: after the push; see completeIfOpen

@@ -151,7 +151,7 @@ func (ep *queuePair) publishPosted(room uint64) {
 	}
 	failpoint.Reach(failpoint.ReceivePosted)
 	if c.peerQP.NeedWakeup.Load() != 0 { // ORDER need-wakeup: after Posted; pairs with the swap and the barrier in requestWakeup
-		c.peer.Wake()
+		c.record.Peer.Wake()
 	}
 }
 

@@ -100,7 +100,7 @@ func FuzzReceiveDescriptor(f *testing.F) {
 	f.Fuzz(func(t *testing.T, script []byte) {
 		defer r.begin(t)()
 		r.connect(t, len(script)/stepSize%2 == 0)
-		h, rec := r.attacker.ep.localQP, r.attacker.ep.conn.record
+		h, rec := r.attacker.ep.localQP, r.attacker.ep.conn.record.Shared
 		for range maxSteps {
 			if len(script) < stepSize {
 				break
@@ -157,7 +157,7 @@ func (r *fuzzPair) step(t *testing.T, h *wire.SharedQP, rec *wire.ConnectionReco
 	case storeState:
 		rec.State.Store(uint32(word))
 	case storeDisconnected:
-		rec.Disconnected[l.ep.conn.side].Store(uint32(word))
+		rec.Disconnected[l.ep.conn.record.Side].Store(uint32(word))
 	case storeMoreReleased:
 		h.Released.Store(v.ep.conn.out.LoadReleased() + uint64(int8(s.detail)))
 	case attackerReceives:

@@ -153,7 +153,7 @@ func (ep *queuePair) sendAtomic(r *request) outcome {
 	entry := wire.AtomicEntry(r.RemoteToken, r.RemoteAddress, r.Kind, r.operand, r.swap, int(r.resultIndex))
 	ep.pushEntry(r, &entry, false)
 	ep.counters.fragments++
-	c.peer.Wake()
+	c.record.Peer.Wake()
 	c.countRead(r.EndEntry)
 	c.atomicsSent++
 	return executed

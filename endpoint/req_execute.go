@@ -211,7 +211,7 @@ func (ep *queuePair) pushWritePlaced(r *request) outcome {
 	if !ep.pushEntry(r, &entry, true) {
 		return ep.stall(r, stallQueue)
 	}
-	ep.conn.peer.Wake()
+	ep.conn.record.Peer.Wake()
 	if !r.needsAck {
 		ep.completeIfOpen(r)
 	}

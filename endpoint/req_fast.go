@@ -100,8 +100,8 @@ func (ep *queuePair) pushWriteFast(reqCtx uint64, sge *nd.SGE, remoteAddress uin
 	// Without CountEntry, an entry counts as a Send of the fast path, which takes a receive of the peer. A Write
 	// takes none.
 	c.credit.CountEntry(c.out.Published()-1, false)
-	if c.peer.HasWaiter() {
-		c.peer.Wake()
+	if c.record.Peer.HasWaiter() {
+		c.record.Peer.Wake()
 	}
 	ep.cancelWakeup()
 	r := ep.enqueuePushed(nd.RequestWrite, reqCtx, flags)

@@ -85,7 +85,7 @@ func (ep *queuePair) sendFragments(r *request, budget *uint64) outcome {
 		}
 		ep.pushEntry(r, &entry, takesReceive)
 		ep.counters.fragments++
-		c.peer.Wake()
+		c.record.Peer.Wake()
 		if r.Transferred += n; r.Kind == nd.RequestRead && r.Transferred == r.Total {
 			c.countRead(r.EndEntry)
 		}
@@ -125,6 +125,6 @@ func (ep *queuePair) pushWriteInEntry(r *request) outcome {
 		wire.PutImmediate(&entry, r.Immediate)
 	}
 	ep.pushEntry(r, &entry, r.HasImmediate)
-	c.peer.Wake()
+	c.record.Peer.Wake()
 	return executed
 }

@@ -136,7 +136,7 @@ func (ep *queuePair) pushSendInEntry(r *request) outcome {
 	wire.PutPayload(&entry, 1, payload)
 	ep.pushEntry(r, &entry, true)
 	c.credit.PayloadEndBeforeRun = r.EndEntry // later requests must not overtake the payload
-	c.peer.Wake()
+	c.record.Peer.Wake()
 	if !r.needsAck {
 		ep.completeIfOpen(r)
 	}
@@ -183,7 +183,7 @@ func (ep *queuePair) copyToReceive(r *request, budget *uint64) outcome {
 	if !ep.pushEntry(r, &entry, true) {
 		return ep.stall(r, stallQueue)
 	}
-	c.peer.Wake()
+	c.record.Peer.Wake()
 	ep.completeIfOpen(r)
 	return executed
 }
@@ -207,6 +207,6 @@ func (ep *queuePair) rejectReceive(r *request, s nd.Status, format string, args 
 		return ep.stall(r, stallQueue)
 	}
 	ep.counters.accessRefused++
-	ep.localQP.ReceiveStatus.Store(uint32(s)) // ORDER reason: before the swap in transition; pairs with the load in setCauseFromPeer
+	ep.localQP.ReceiveStatus.Store(uint32(s)) // ORDER reason: before the swap in Record.Move; pairs with the load in setCauseFromPeer
 	return ep.reject(r, nd.RemoteError, format, args...)
 }

@@ -38,7 +38,7 @@ func (ep *queuePair) releaseEntries(alwaysWake bool) {
 	}
 	failpoint.Reach(failpoint.SlotsReleased)
 	if alwaysWake || c.peerQP.NeedWakeup.Load() != 0 { // ORDER need-wakeup: after the release; pairs with the swap and the barrier in requestWakeup
-		c.peer.Wake()
+		c.record.Peer.Wake()
 	}
 }
 

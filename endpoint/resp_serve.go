@@ -91,7 +91,7 @@ func (ep *queuePair) finishEntry(entry *wire.Entry) {
 
 // protocolError returns the error for an entry that no correct peer sends.
 func (ep *queuePair) protocolError(format string, args ...any) error {
-	ep.provider.member.RecordLostPeer(ep.conn.peer.ID()) // for the launcher's report of how the job ended
+	ep.provider.member.RecordLostPeer(ep.conn.record.Peer.ID()) // for the launcher's report of how the job ended
 	return ep.opError("serve", nd.ConnectionAborted, "the peer ("+ep.conn.peerName+") sent "+fmt.Sprintf(format, args...), "the peer's memory is damaged, or it does not run softnd")
 }
 
@@ -277,8 +277,8 @@ func (ep *queuePair) failEntry(number uint64, status nd.Status, cause error) {
 	failpoint.Reach(failpoint.FaultStatusStored)
 	ep.localQP.Fault.Store(number + 1) // ORDER fault: before the abort, whose reader loads it
 	failpoint.Reach(failpoint.FaultStored)
-	ep.conn.inboundFailed = true                         // deliverRemaining delivers no later message
-	ep.provider.member.RecordLostPeer(ep.conn.peer.ID()) // for the launcher's report of how the job ended
+	ep.conn.inboundFailed = true                                // deliverRemaining delivers no later message
+	ep.provider.member.RecordLostPeer(ep.conn.record.Peer.ID()) // for the launcher's report of how the job ended
 	ep.terminate(cause)
 }
 

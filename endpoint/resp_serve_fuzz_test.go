@@ -157,7 +157,7 @@ func fuzzMessages(f *testing.F, shared bool) {
 			}
 		}
 		if bit(choices, leaving) {
-			l.ep.conn.record.Disconnected[l.ep.conn.side].Store(1)
+			l.ep.conn.record.Shared.Disconnected[l.ep.conn.record.Side].Store(1)
 		}
 		for len(list) > 0 {
 			if bit(choices, oneByOne) || bit(choices, swapping) || !r.room() {

@@ -1,5 +1,5 @@
 /* One side's private, checked view of a connection record.
- * TWIN endpoint/cm_connection.go, endpoint/cm_attach.go, endpoint/cm_deaths.go. */
+ * TWIN endpoint/cm_connection.go, endpoint/cm_attach.go, endpoint/cm_deaths.go, endpoint/internal/cm/record.go. */
 #include "endpoint/cm_connection.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* The member's own port numbers. They are unrelated to the host's. TWIN endpoint/cm_ports.go, endpoint/address.go. */
+/* The member's own port numbers. They are unrelated to the host's. TWIN endpoint/internal/cm/ports.go, endpoint/address.go. */
 #include "endpoint/cm_ports.h"
 
 #include <inttypes.h>

@@ -12,7 +12,7 @@ import (
 type ConnectionRecord struct {
 	_            structs.HostLayout
 	Link         atomic.Uint64 // used by the inbox
-	State        atomic.Uint32 // see connState of package endpoint
+	State        atomic.Uint32 // see ConnState of package cm
 	_            uint32
 	Disconnected [2]atomic.Uint32        // 1: this side has disconnected gracefully
 	Detached     [2]atomic.Uint32        // 0, DetachedQP or DetachedRecord
