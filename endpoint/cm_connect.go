@@ -174,7 +174,7 @@ func (c *connection) sendRequest(local, remote netip.AddrPort, ep *queuePair, pa
 	_ = c.record.Peer.SendMail(c.record.Offset, &rec.Link) // if the peer is gone by now, the wait notices
 }
 
-// fillRecord fills in this side's part of the record, which the peer does not read yet or which Record.Write guards.
+// fillRecord fills in this side's part of the record. The peer does not read it yet, or the caller is within Record.Write.
 func (c *connection) fillRecord(ep *queuePair, params nd.ConnectParams) {
 	r, i := c.record.Shared, c.record.Side
 	r.Adapter[i], r.QP[i] = ep.adapter.domain.Adapter, uint64(ep.localQPOffset)

@@ -26,7 +26,7 @@ const (
 	descriptorEntry  = 16
 )
 
-// connection is one side's private, checked view of a connection. The endpoint's lock guards
+// connection is one side's private state of a connection: its record, and what attach has checked. The endpoint's lock guards
 // the fields that attach sets, and those derived from them.
 type connection struct {
 	// The first fields are those that small requests and messages need; see queuePair.
@@ -35,6 +35,7 @@ type connection struct {
 	guardPeer    window.Peer    // the connection, as the guard sees it: open or not, and whose tokens are valid
 	credit       credit.Credit  // of this side's messages
 	overtaken    uint64         // a direct copy may overtake the ring entries before this number
+	record       cm.Record      // its first field, the peer, is one of them
 	peerQP       *wire.SharedQP // the peer's shared queue-pair state
 	in           *ring.Consumer // the ring of the peer's requests
 	peerExtended bool           // the peer understands immediate data and atomics
@@ -43,7 +44,6 @@ type connection struct {
 	peerFences   bool           // the peer's process issues the barriers that this side's stores omit; see ring.NewProducer
 
 	provider *Provider
-	record   cm.Record
 	endpoint atomic.Pointer[queuePair] // nil until Connect or Accept sets it
 
 	requested, source netip.AddrPort // passive side: addresses of the request

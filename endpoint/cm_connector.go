@@ -32,7 +32,7 @@ type connector struct {
 }
 
 // on changes the phase by an event. The caller holds c.mu.
-func (c *connector) on(e cm.Event) { c.phase = cm.Phase(cm.Phases.Next(uint32(c.phase), e)) }
+func (c *connector) on(e cm.Event) { c.phase = c.phase.After(e) }
 
 func (c *connector) opError(op string, s nd.Status, detail, next string) error {
 	return &nd.OpError{Op: op, Object: "connector", Status: s, Detail: detail, Next: next}

@@ -288,7 +288,7 @@ func (ep *queuePair) completeDisconnect() {
 
 // on changes the state by an event. The caller holds ep.mu.
 func (ep *queuePair) on(e cm.Event) {
-	s := cm.QPState(cm.QPStates.Next(uint32(ep.state()), e))
+	s := ep.state().After(e)
 	ep.life.wasConnected = ep.life.wasConnected || s == cm.QPConnected
 	if s == cm.QPConnected && ep.state() != cm.QPConnected {
 		ep.logConnected()

@@ -52,7 +52,7 @@ type completionQueue struct {
 // newCompletionQueue returns a queue of a depth. With a weak order, it holds exactly its depth.
 func newCompletionQueue(a *adapter, depth int) *completionQueue {
 	q := &completionQueue{adapter: a, provider: a.provider, number: a.provider.queuesCreated.Add(1)}
-	q.ring.SetDepth(depth, a.provider.isStepwise)
+	q.ring.SetResults(cq.NewResults(depth), depth, a.provider.isStepwise)
 	q.events.Init(&q.ring, queueOwner{a.provider}, &q.mu)
 	q.endpoints.Store(new([]*queuePair))
 	if a.provider.options.CountOperations {
@@ -69,16 +69,16 @@ func (q *completionQueue) isOpen() bool {
 }
 
 // queueOwner is the provider, as the events of its queues see it.
-type queueOwner struct{ *Provider }
+type queueOwner struct{ p *Provider }
 
-func (p queueOwner) Wake()                  { p.waiters.Wake() }
-func (p queueOwner) Defer(work func() bool) { p.deferWork(work) }
-func (p queueOwner) KeepRecent()            { p.deferred.KeepRecent() }
+func (o queueOwner) Wake()                  { o.p.waiters.Wake() }
+func (o queueOwner) Defer(work func() bool) { o.p.deferWork(work) }
+func (o queueOwner) KeepRecent()            { o.p.deferred.KeepRecent() }
 
-func (p queueOwner) AddDescriptors(n int32) {
-	p.engine.eventLoops.Add(n)
-	if n > 0 { // the engine has to sleep less deeply from now on
-		p.engine.wake()
+func (o queueOwner) AddDescriptors(n int32) {
+	o.p.engine.eventLoops.Add(n)
+	if n > 0 { // the engine may rest, where no doorbell wakes it
+		o.p.engine.wake()
 	}
 }
 
@@ -146,6 +146,7 @@ func (q *completionQueue) pushSuccess(ep *queuePair, request uint64, k nd.Reques
 }
 
 // canPublish reports whether ep, whose lock the caller holds, may add a result without the queue's lock.
+// The ring holds Size results: where it holds fewer, mustLock is set.
 func (q *completionQueue) canPublish(ep *queuePair, tail, head uint64) bool {
 	return q.soleEndpoint == ep && !q.mustLock.Load() && tail-head != q.ring.Size()
 }
@@ -225,6 +226,7 @@ func (q *completionQueue) Resize(depth int) error {
 	if most := q.provider.limits.cqDepth; depth < 1 || depth > most {
 		return argument("depth", q.opError(op, nd.InvalidParameter, fmt.Sprintf("depth %d, allowed 1 to %d", depth, most), "choose a depth within the limits"))
 	}
+	results := cq.NewResults(depth)
 	q.makeShared()
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -234,7 +236,7 @@ func (q *completionQueue) Resize(depth int) error {
 	if n := q.ring.Tail.Load() - q.ring.Head.Load(); n > uint64(depth) {
 		return q.opError(op, nd.BufferOverflow, fmt.Sprintf("depth %d, but %d results are queued", depth, n), "take results, then retry")
 	}
-	q.ring.SetDepth(depth, q.provider.isStepwise)
+	q.ring.SetResults(results, depth, q.provider.isStepwise)
 	return nil
 }
 

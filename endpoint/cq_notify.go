@@ -77,8 +77,8 @@ func (q *completionQueue) NotifyAffinity() (group uint16, mask uint64, err error
 }
 
 // ModerateInterrupts delays Notify and the event descriptor until count results are queued or
-// the oldest of them is older than interval. An interval of 0 or a count below 2 ends
-// moderation. A negative interval or count leaves the decision to the other.
+// the oldest of them is older than interval. An interval of 0, or a count of
+// 0 or 1, ends moderation. A negative interval or count leaves the decision to the other.
 func (q *completionQueue) ModerateInterrupts(interval time.Duration, count int) error {
 	if interval < 0 && count < 0 {
 		return q.opError("moderate interrupts", nd.InvalidParameterMix, "neither an interval nor a count", "pass at least one of them")

@@ -1,6 +1,6 @@
 /*
  * The teardown of a connection, for Spin: the last check for messages, detaching, and which side frees which memory
- * (endpoint/cm_connection.go, cm_teardown.go).
+ * (endpoint/cm_connection.go, endpoint/internal/cm/record.go, cm_teardown.go).
  *
  * Two sides share a connection record, which is the active side's memory. Each side has a shared queue-pair state (here
  * sharedqp), which is its own memory. Either side aborts or disconnects gracefully, and either process may die at any step.
@@ -22,7 +22,7 @@
  * handlePeerDeath). Then it acknowledges the death, and the dead side's memory is given back, in one step here;
  * reclaim.pml has those steps.
  *
- * ep.mu, Provider.mu and connection.mu are locks of a process. Each side has three threads: one with its endpoint, one
+ * ep.mu, Provider.mu and Record.mu are locks of a process. Each side has three threads: one with its endpoint, one
  * that does its deferred work, and its housekeeper.
  *
  * The store to the slot is a plain one (ring.NewProducer, not fenced), which waits in the store buffer of its process. The
@@ -53,11 +53,11 @@
  *	BOTH_LAST                 that the passive side waits for DetachedQP only
  *	DETACH_EARLY              that detachIfDone waits until the endpoint is flushed
  *	WHILE_CLOSING             that detachIfDone waits during a graceful disconnect
- *	SPLIT                     that release stores released and DetachedRecord with connection.mu held
+ *	SPLIT                     that release stores released and DetachedRecord with Record.mu held
  *	CHECK_FIRST               that state loads released after the state
  *	NO_DEATH_CHECK            that release does not wait for a dead process (MORTAL)
  *	NO_PEER_DEATH             that the endpoint finishes its teardown before the death is acknowledged (MORTAL)
- *	NO_LOST                   that writeRecord and release store nothing once the connection is lost (MORTAL)
+ *	NO_LOST                   that Record.Write and release store nothing once the connection is lost (MORTAL)
  *	TWO_STEPS                 that release removes the connection and stores DetachedRecord in one step for
  *	                          Provider.releaseDead (MORTAL)
  *
@@ -101,7 +101,7 @@ endEmpty:
 
 mtype = { connected, peergone, closing, failed, closed };
 mtype now[2] = connected;
-bool epmu[2], pmu[2];		/* locks; connection.mu is held for one step at a time */
+bool epmu[2], pmu[2];		/* locks; Record.mu is held for one step at a time */
 bool releasedpeer[2], settled[2], detachdone[2];
 bool known[2] = true;		/* Provider.conns has the connection */
 bool lost[2], released[2];
@@ -162,7 +162,7 @@ inline heavyglobal() {
 #endif
 #define WRITABLE	(!LOST && !released[me])
 
-/* connection.writeRecord: an atomic operation on the record, with connection.mu. */
+/* Record.Write: an atomic operation on the record, with Record.mu. */
 #define WRITE(store)	d_step { FENCE(me) -> if :: WRITABLE -> RECORD; store :: else fi }
 
 #define GONE	(lost[me] || gone[1 - me])
@@ -390,7 +390,7 @@ endKept:
 		if :: me == PASSIVE -> WRITE(detached[me] = DETACHED_RECORD) :: else fi;
 		released[me] = true;
 #else
-		released[me] = true;		/* with connection.mu, which state does not take */
+		released[me] = true;		/* with Record.mu, which state does not take */
 		d_step { if :: me == PASSIVE && !LOST -> RECORD; detached[me] = DETACHED_RECORD :: else fi };
 #endif
 		pmu[me] = false;

@@ -30,9 +30,9 @@ type step struct{ Event, To *state }
 
 func machines() []*machine {
 	return []*machine{
-		{Title: "record", GoTable: "ConnStates", GoType: "ConnState", goPrefix: "Conn", CTable: "snd_conn_states", cPrefix: "SNDL_CONN_"},
-		{Title: "connector", GoTable: "Phases", GoType: "Phase", goPrefix: "Phase", CTable: "snd_phases", CType: "snd_phase", cPrefix: "SND_PHASE_"},
-		{Title: "endpoint", GoTable: "QPStates", GoType: "QPState", goPrefix: "QP", CTable: "snd_qp_states", CType: "snd_qp_state", cPrefix: "SND_QP_"},
+		{Title: "record", GoTable: "connStates", GoType: "ConnState", goPrefix: "Conn", CTable: "snd_conn_states", cPrefix: "SNDL_CONN_"},
+		{Title: "connector", GoTable: "phases", GoType: "Phase", goPrefix: "Phase", CTable: "snd_phases", CType: "snd_phase", cPrefix: "SND_PHASE_"},
+		{Title: "endpoint", GoTable: "qpStates", GoType: "QPState", goPrefix: "QP", CTable: "snd_qp_states", CType: "snd_qp_state", cPrefix: "SND_QP_"},
 	}
 }
 
@@ -134,8 +134,8 @@ const (
 {{range $i, $e := .Events}}{{.Go}}{{if not $i}} Event = iota{{end}} // {{.Note}}
 {{end}})
 
-// EventText has the names of the events.
-var EventText = [...]string{ {{range .Events}}"{{.Name}}", {{end}} }
+// eventText has the names of the events.
+var eventText = [...]string{ {{range .Events}}"{{.Name}}", {{end}} }
 {{range .Machines}}
 // {{.GoType}} is the state of a connection's {{.Title}}.
 type {{.GoType}} uint32
@@ -145,9 +145,9 @@ const (
 {{end}})
 
 // {{.GoTable}} is the table of the {{.Title}}.
-var {{.GoTable}} = States{
-	Text: []string{ {{range .States}}"{{.Name}}", {{end}} },
-	After: [][len(EventText)]uint8{
+var {{.GoTable}} = states{
+	text: []string{ {{range .States}}"{{.Name}}", {{end}} },
+	after: [][len(eventText)]uint8{
 {{range .States}}{{.Go}}: { {{range .After}}{{.Event.Go}}: 1 + uint8({{.To.Go}}), {{end}} },
 {{end}}},
 }

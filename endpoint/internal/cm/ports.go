@@ -10,24 +10,24 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// Ports manages the member's own port numbers, of which some have a listener. They are unrelated to the host's ports.
+// Ports manages the member's own port numbers, of which some have a listener, an L. They are unrelated to the host's ports.
 // Safe for concurrent use.
-type Ports[Listener any] struct {
+type Ports[L any] struct {
 	mu        sync.Mutex
 	used      map[uint16]bool
-	listeners map[uint16]*Listener
+	listeners map[uint16]*L
 	next      uint16
-	others    *Listener // gets the requests for addresses of other hosts; nil = none
+	others    *L // gets the requests for addresses of other hosts; nil = none
 }
 
 // Init makes all ports free.
-func (p *Ports[Listener]) Init() {
-	p.used, p.listeners = make(map[uint16]bool), make(map[uint16]*Listener)
+func (p *Ports[L]) Init() {
+	p.used, p.listeners = make(map[uint16]bool), make(map[uint16]*L)
 	p.next = nd.EphemeralPortFirst
 }
 
 // Reserve takes a port; 0 means any free port of the ephemeral range.
-func (p *Ports[Listener]) Reserve(port uint16) (uint16, nd.Status) {
+func (p *Ports[L]) Reserve(port uint16) (uint16, nd.Status) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if port != 0 {
@@ -53,22 +53,22 @@ func (p *Ports[Listener]) Reserve(port uint16) (uint16, nd.Status) {
 }
 
 // Release frees a port, and removes its listener.
-func (p *Ports[Listener]) Release(port uint16) {
+func (p *Ports[L]) Release(port uint16) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.used, port)
 	delete(p.listeners, port)
 }
 
-// InUse returns how many ports are in use.
-func (p *Ports[Listener]) InUse() int {
+// InUse returns how many ports are in use, for tests.
+func (p *Ports[L]) InUse() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.used)
 }
 
 // SetOtherHosts makes l the listener for addresses of other hosts, unless there is one. nil removes it.
-func (p *Ports[Listener]) SetOtherHosts(l *Listener) (ok bool) {
+func (p *Ports[L]) SetOtherHosts(l *L) (ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if l != nil && p.others != nil {
@@ -79,14 +79,14 @@ func (p *Ports[Listener]) SetOtherHosts(l *Listener) (ok bool) {
 }
 
 // OtherHosts returns the listener for addresses of other hosts, or nil.
-func (p *Ports[Listener]) OtherHosts() *Listener {
+func (p *Ports[L]) OtherHosts() *L {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.others
 }
 
 // SetListener gives a port its listener; nil takes it away.
-func (p *Ports[Listener]) SetListener(port uint16, l *Listener) {
+func (p *Ports[L]) SetListener(port uint16, l *L) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if l == nil {
@@ -97,7 +97,7 @@ func (p *Ports[Listener]) SetListener(port uint16, l *Listener) {
 }
 
 // Listeners returns all listeners.
-func (p *Ports[Listener]) Listeners() []*Listener {
+func (p *Ports[L]) Listeners() []*L {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	list := slices.Collect(maps.Values(p.listeners))
@@ -108,7 +108,7 @@ func (p *Ports[Listener]) Listeners() []*Listener {
 }
 
 // Listener returns the listener of a port, or nil.
-func (p *Ports[Listener]) Listener(port uint16) *Listener {
+func (p *Ports[L]) Listener(port uint16) *L {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.listeners[port]

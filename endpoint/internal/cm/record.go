@@ -17,17 +17,19 @@ const (
 	Passive = 1
 )
 
-// Record is one side's private, checked view of the record of a connection. It writes nothing after the peer's death was
-// handled: the record may have been the dead process's, and its memory may be reused. Safe for concurrent use.
+// Record is one side's access to the record of a connection. Its methods write nothing after the peer's death was handled:
+// the record may have been the dead process's, and its memory may be reused. They are safe for concurrent use. Stores
+// through Shared are within Write, or before the request is sent.
 type Record struct {
+	// These fields never change.
 	Peer   *shm.Peer // the other process
 	Shared *wire.ConnectionRecord
 	Offset shm.Offset // of the record in the arena
 	Side   int        // Active or Passive
 
-	mu       sync.Mutex // held while the record is written or peerDead is set
+	mu       sync.Mutex // held while the record is written, or peerDead or released is set
 	peerDead atomic.Bool
-	released atomic.Bool
+	released atomic.Bool // the connection's resources are freed
 }
 
 // State returns the state; ConnAborted after Release.
@@ -42,9 +44,9 @@ func (r *Record) State() ConnState {
 // Move changes the state by an event. It reports whether it has: the other side may have been first.
 func (r *Record) Move(e Event) (moved bool) {
 	r.Write(func() {
-		for range ConnStates.After { // the other side may change it at the same time
+		for range connStates.after { // the other side may change it at the same time
 			s := r.Shared.State.Load()
-			to, ok := ConnStates.Find(s, e)
+			to, ok := connStates.find(s, e)
 			if moved = ok && r.Shared.State.CompareAndSwap(s, to); moved || !ok { // ORDER conn-state: pairs with the load in State, at the other side
 				return
 			}
@@ -58,7 +60,8 @@ func (r *Record) Move(e Event) (moved bool) {
 	return moved
 }
 
-// Write runs f, which writes to the record.
+// Write runs f, which writes to the record, unless the peer's death was handled or Release was called. f calls neither
+// Write nor what calls it: Move, PutData, Detach.
 func (r *Record) Write(f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

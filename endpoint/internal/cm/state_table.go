@@ -23,8 +23,8 @@ const (
 	Closes                       // the endpoint is closed
 )
 
-// EventText has the names of the events.
-var EventText = [...]string{"requests", "undoes", "takes", "accepts", "completes", "refuses", "withdraws", "abandons", "cuts", "aborts", "disconnects", "peer disconnects", "both disconnect", "ends", "closes"}
+// eventText has the names of the events.
+var eventText = [...]string{"requests", "undoes", "takes", "accepts", "completes", "refuses", "withdraws", "abandons", "cuts", "aborts", "disconnects", "peer disconnects", "both disconnect", "ends", "closes"}
 
 // ConnState is the state of a connection's record.
 type ConnState uint32
@@ -39,10 +39,10 @@ const (
 	ConnAborted
 )
 
-// ConnStates is the table of the record.
-var ConnStates = States{
-	Text: []string{"none", "requested", "accepted", "established", "refused", "withdrawn", "aborted"},
-	After: [][len(EventText)]uint8{
+// connStates is the table of the record.
+var connStates = states{
+	text: []string{"none", "requested", "accepted", "established", "refused", "withdrawn", "aborted"},
+	after: [][len(eventText)]uint8{
 		ConnNone:        {Requests: 1 + uint8(ConnRequested)},
 		ConnRequested:   {Accepts: 1 + uint8(ConnAccepted), Refuses: 1 + uint8(ConnRefused), Withdraws: 1 + uint8(ConnWithdrawn), Cuts: 1 + uint8(ConnAborted)},
 		ConnAccepted:    {Completes: 1 + uint8(ConnEstablished), Withdraws: 1 + uint8(ConnWithdrawn), Abandons: 1 + uint8(ConnAborted), Aborts: 1 + uint8(ConnAborted)},
@@ -66,10 +66,10 @@ const (
 	PhaseEnded
 )
 
-// Phases is the table of the connector.
-var Phases = States{
-	Text: []string{"new", "connecting", "accepted", "requested", "accepting", "connected", "ended"},
-	After: [][len(EventText)]uint8{
+// phases is the table of the connector.
+var phases = states{
+	text: []string{"new", "connecting", "accepted", "requested", "accepting", "connected", "ended"},
+	after: [][len(eventText)]uint8{
 		PhaseNew:        {Requests: 1 + uint8(PhaseConnecting), Takes: 1 + uint8(PhaseRequested), Ends: 1 + uint8(PhaseEnded)},
 		PhaseConnecting: {Undoes: 1 + uint8(PhaseNew), Accepts: 1 + uint8(PhaseAccepted), Ends: 1 + uint8(PhaseEnded)},
 		PhaseAccepted:   {Completes: 1 + uint8(PhaseConnected), Ends: 1 + uint8(PhaseEnded)},
@@ -94,10 +94,10 @@ const (
 	QPClosed
 )
 
-// QPStates is the table of the endpoint.
-var QPStates = States{
-	Text: []string{"idle", "connecting", "accepted by the peer", "connected", "disconnected by the peer", "failed", "disconnecting", "closed"},
-	After: [][len(EventText)]uint8{
+// qpStates is the table of the endpoint.
+var qpStates = states{
+	text: []string{"idle", "connecting", "accepted by the peer", "connected", "disconnected by the peer", "failed", "disconnecting", "closed"},
+	after: [][len(eventText)]uint8{
 		QPIdle:             {Requests: 1 + uint8(QPConnecting), Aborts: 1 + uint8(QPFailed)},
 		QPConnecting:       {Undoes: 1 + uint8(QPIdle), Accepts: 1 + uint8(QPAccepted), Completes: 1 + uint8(QPConnected), Aborts: 1 + uint8(QPFailed)},
 		QPAccepted:         {Undoes: 1 + uint8(QPIdle), Completes: 1 + uint8(QPConnected), Aborts: 1 + uint8(QPFailed)},

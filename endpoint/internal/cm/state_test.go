@@ -10,15 +10,15 @@ import (
 
 var machines = []struct {
 	name string
-	*States
-}{{"record", &ConnStates}, {"connector", &Phases}, {"endpoint", &QPStates}}
+	*states
+}{{"record", &connStates}, {"connector", &phases}, {"endpoint", &qpStates}}
 
 // each calls f for each transition.
-func (t *States) each(f func(from, to string, e Event)) {
-	for from, name := range t.Text {
-		for e := range Event(len(EventText)) {
-			if to, ok := t.Find(uint32(from), e); ok {
-				f(name, t.Text[to], e)
+func (t *states) each(f func(from, to string, e Event)) {
+	for from, name := range t.text {
+		for e := range Event(len(eventText)) {
+			if to, ok := t.find(uint32(from), e); ok {
+				f(name, t.text[to], e)
 			}
 		}
 	}
@@ -30,13 +30,13 @@ func TestStatesAreListedAndDrawn(t *testing.T) {
 	var list strings.Builder
 	for _, m := range machines {
 		fmt.Fprintf(&list, "\n%s\n", m.name)
-		for i, s := range m.Text {
+		for i, s := range m.text {
 			fmt.Fprintf(&list, "  %d %s\n", i, s)
 		}
 		drawing := "\n```mermaid\nstateDiagram-v2\n"
 		m.each(func(from, to string, e Event) {
-			fmt.Fprintf(&list, "  %s: %s -> %s\n", from, EventText[e], to)
-			drawing += fmt.Sprintf("    %s --> %s: %s\n", strings.ReplaceAll(from, " ", "_"), strings.ReplaceAll(to, " ", "_"), EventText[e])
+			fmt.Fprintf(&list, "  %s: %s -> %s\n", from, eventText[e], to)
+			drawing += fmt.Sprintf("    %s --> %s: %s\n", strings.ReplaceAll(from, " ", "_"), strings.ReplaceAll(to, " ", "_"), eventText[e])
 		})
 		if drawing += "```\n"; !strings.Contains(content(t, "../../../docs/states.md"), drawing) {
 			t.Errorf("docs/states.md lacks the drawing of the %s:\n%s", m.name, drawing)
@@ -60,19 +60,19 @@ func content(t *testing.T, file string) string {
 func TestStatesAreReached(t *testing.T) {
 	moves := map[Event]bool{}
 	for _, m := range machines {
-		reached := map[string]bool{m.Text[0]: true}
-		for range m.Text {
+		reached := map[string]bool{m.text[0]: true}
+		for range m.text {
 			m.each(func(from, to string, e Event) {
 				moves[e] = true
 				reached[to] = reached[to] || reached[from]
 			})
 		}
-		if len(reached) != len(m.Text) {
+		if len(reached) != len(m.text) {
 			t.Errorf("%s: only %v are reached", m.name, reached)
 		}
 	}
-	if len(moves) != len(EventText) {
-		t.Errorf("%d events of %d move a state", len(moves), len(EventText))
+	if len(moves) != len(eventText) {
+		t.Errorf("%d events of %d move a state", len(moves), len(eventText))
 	}
 }
 
@@ -83,7 +83,7 @@ func TestEndedStatesAreFinal(t *testing.T) {
 			switch from {
 			case "refused", "withdrawn", "aborted", "failed", "closed", "ended":
 				if to != from && to != "closed" {
-					t.Errorf("%s: %s leads from %s to %s", m.name, EventText[e], from, to)
+					t.Errorf("%s: %s leads from %s to %s", m.name, eventText[e], from, to)
 				}
 			}
 		})
@@ -93,7 +93,7 @@ func TestEndedStatesAreFinal(t *testing.T) {
 // An event that is impossible in a state is an error of softnd. A record ignores it, and every event in a state that no correct peer stores.
 func TestImpossibleEvent(t *testing.T) {
 	for _, s := range []ConnState{ConnAborted, ConnAborted + 1, 1 << 31} {
-		if to, ok := ConnStates.Find(uint32(s), Completes); ok {
+		if to, ok := connStates.find(uint32(s), Completes); ok {
 			t.Errorf("a record in state %d completes to %d", s, to)
 		}
 	}
@@ -102,5 +102,5 @@ func TestImpossibleEvent(t *testing.T) {
 			t.Errorf("panic %v, want %v", got, want)
 		}
 	}()
-	QPStates.Next(uint32(QPClosed), Completes)
+	qpStates.next(uint32(QPClosed), Completes)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// Owner is what the events of a queue need of their provider.
+// Owner is what the events of a queue need of their provider. They call it with the queue's lock held.
 type Owner interface {
 	Wake()                  // wakes the calls that wait
 	Defer(work func() bool) // runs work about every millisecond until it returns true
@@ -22,7 +22,7 @@ type Owner interface {
 	AddDescriptors(n int32) // counts the event descriptors that exist
 }
 
-// Events announces the results of a ring: it ends calls of Notify, and makes the event descriptor readable. It names a
+// Events announces the results of a ring: it releases calls of Notify, and makes the event descriptor readable. It names a
 // result by its number plus one, the value of Tail after the result was added; 0 means none. The queue's lock guards it.
 type Events struct {
 	ring  *Ring
@@ -32,8 +32,8 @@ type Events struct {
 	Calls        []*Call      // pending calls of Notify, the oldest first
 	callEnded    sync.Cond    // broadcast when a call has returned
 	latest       latestByType // latest results; without those that were added under an endpoint's lock, until CatchUp
-	announced    latestByType // with moderation: latest results that can end a Notify
-	lastReleased uint64       // the latest result that ended a Notify
+	announced    latestByType // with moderation: latest results that can release a Notify
+	lastReleased uint64       // the latest result that released a Notify
 
 	moderator
 	descriptor
@@ -45,7 +45,7 @@ type latestByType [3]uint64
 // Call is one pending call of Notify.
 type Call struct {
 	Type      nd.NotifyType
-	Released  bool // an event ended the call
+	Released  bool // an event has released the call
 	MayReturn bool // the queue is closed and this is the oldest call: it returns now
 }
 
@@ -89,7 +89,7 @@ func (e *Events) raise() {
 	}
 }
 
-// byType returns the latest results that can end a Notify.
+// byType returns the latest results that can release a Notify.
 func (e *Events) byType() *latestByType {
 	if e.moderated {
 		return &e.announced
@@ -97,7 +97,7 @@ func (e *Events) byType() *latestByType {
 	return &e.latest
 }
 
-// release ends all pending calls if there is a new result of their widest type.
+// release releases all pending calls if there is a new result of their widest type.
 func (e *Events) release() {
 	if len(e.Calls) == 0 {
 		return
@@ -116,7 +116,7 @@ func (e *Events) release() {
 	}
 }
 
-// Add adds a call. An earlier result may end it at once.
+// Add adds a call. An earlier result may release it at once.
 func (e *Events) Add(w *Call) {
 	e.Calls = append(e.Calls, w)
 	e.release()
@@ -128,8 +128,8 @@ func (e *Events) Remove(w *Call) {
 	e.callEnded.Broadcast()
 }
 
-// EndCalls ends the pending calls one after the other. Each call has returned before the next one is
-// ended, so that an observer is likely to see them return in order.
+// EndCalls ends the pending calls one after the other. Each call has returned before the next one
+// may, so that an observer is likely to see them return in order.
 func (e *Events) EndCalls() {
 	for len(e.Calls) > 0 {
 		oldest := e.Calls[0]
@@ -152,8 +152,8 @@ type moderator struct {
 	check     func() bool   // checkModeration as a value, made once so that delaying an event does not allocate
 }
 
-// Moderate delays events until count results are queued or the oldest of them is older than interval. An interval of 0
-// or a count below 2 ends moderation. A negative one leaves the decision to the other.
+// Moderate delays events until count results are queued or the oldest of them is older than interval. An interval of 0,
+// or a count of 0 or 1, ends moderation. A negative interval or count leaves the decision to the other.
 func (e *Events) Moderate(interval time.Duration, count int) {
 	if e.unannounced() > 0 {
 		e.raise() // the new settings start with the next result

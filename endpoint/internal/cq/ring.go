@@ -11,14 +11,15 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// Ring holds the results of a queue in the order in which they were added. The queue's lock guards it; the
-// endpoint that is the only user of the queue adds results under its own lock. It is local to the process.
+// Ring holds the results of a queue in the order in which they were added. It is local to the process. The queue's lock
+// guards it. But the endpoint that is the only user of a queue adds results under its own lock: it checks that there is
+// room (ORDER queue-head), prepares a result, and stores Tail (ORDER queue-tail).
 type Ring struct {
 	results    []Result      // its length is a power of two
-	limit      uint64        // results that the ring holds
+	limit      uint64        // most results that the ring holds; len(results) unless isExact was set
 	firstIndex uint64        // number of the result in results[0]; see Prepare
-	Head       atomic.Uint64 // number of the next result to take; approximate for readers without the lock
-	Tail       atomic.Uint64 // number of the next result to add; likewise
+	Head       atomic.Uint64 // number of the next result to take
+	Tail       atomic.Uint64 // number of the next result to add
 }
 
 // Result is a queued result and the counter of slots that it increments when it is taken. It is
@@ -37,21 +38,21 @@ type Result struct {
 const hasDetails = 1 << 31
 
 // Set sets the result to one of any kind.
-func (c *Result) Set(r *nd.Result) {
-	c.header, c.request = uint64(r.RequestType)|hasDetails|uint64(r.BytesTransferred)<<32, r.RequestContext
-	c.status, c.token = r.Status, r.InvalidatedToken
+func (r *Result) Set(to *nd.Result) {
+	r.header, r.request = uint64(to.RequestType)|hasDetails|uint64(to.BytesTransferred)<<32, to.RequestContext
+	r.status, r.token = to.Status, to.InvalidatedToken
 }
 
 // SetSuccess sets the result to that of a successful request.
-func (c *Result) SetSuccess(k nd.RequestType, bytes, request uint64) {
-	c.header, c.request = uint64(k)|bytes<<32, request
+func (r *Result) SetSuccess(k nd.RequestType, bytes, request uint64) {
+	r.header, r.request = uint64(k)|bytes<<32, request
 }
 
-// Get copies the result to r.
-func (c *Result) Get(r *nd.Result) {
-	SetSuccess(r, nd.RequestType(c.header&(hasDetails-1)), c.header>>32, c.Slots.Context, c.request)
-	if c.header&hasDetails != 0 {
-		r.Status, r.InvalidatedToken = c.status, c.token
+// Get copies the result.
+func (r *Result) Get(to *nd.Result) {
+	SetSuccess(to, nd.RequestType(r.header&(hasDetails-1)), r.header>>32, r.Slots.Context, r.request)
+	if r.header&hasDetails != 0 {
+		to.Status, to.InvalidatedToken = r.status, r.token
 	}
 }
 
@@ -73,11 +74,13 @@ type Slots struct {
 // Add counts n freed slots.
 func (s *Slots) Add(n uint64) { asym.StoreRelease(&s.Freed, s.Freed.Load()+n) }
 
-// SetDepth gives the ring room for the results of a queue of a depth, and keeps the results that it holds. They must
-// not be more than the depth. The ring is twice as large as that, so that a program that counts on exactly the depth
-// never overruns the queue, unless isExact is set.
-func (r *Ring) SetDepth(depth int, isExact bool) {
-	results := make([]Result, 1<<bits.Len(uint(2*depth-1)))
+// NewResults returns memory for the results of a queue of a depth. It is for twice as many: a program that counts on
+// exactly the depth then never overruns the queue.
+func NewResults(depth int) []Result { return make([]Result, 1<<bits.Len(uint(2*depth-1))) }
+
+// SetResults gives the ring the memory for a depth, and keeps the results that it holds, which are not more than the
+// depth. With isExact, the ring holds exactly its depth.
+func (r *Ring) SetResults(results []Result, depth int, isExact bool) {
 	for i, tail := r.Head.Load(), r.Tail.Load(); i != tail; i++ {
 		results[(i-r.firstIndex)&uint64(len(results)-1)] = *r.At(i)
 	}
@@ -107,16 +110,17 @@ func (r *Ring) At(number uint64) *Result {
 // reusedSlots is how many slots a ring uses as long as it is usually empty, so that it touches few cache lines.
 const reusedSlots = 16
 
-// Prepare returns the place of the next result. The caller has checked that it is free, and stores Tail afterwards.
+// Prepare returns the next result, of the endpoint that s belongs to. The caller has checked that there is room, sets it, and
+// stores Tail afterwards.
 func (r *Ring) Prepare(tail, head uint64, s *Slots) *Result {
 	if tail == head && tail-r.firstIndex >= reusedSlots {
 		r.firstIndex = tail
 	}
-	e := r.At(tail)
-	if e.Slots != s { // usually equal; skipping the store avoids the garbage collector's write barrier
-		e.Slots = s
+	next := r.At(tail)
+	if next.Slots != s { // usually equal; skipping the store avoids the garbage collector's write barrier
+		next.Slots = s
 	}
-	return e
+	return next
 }
 
 // Clear discards the results.

@@ -7,7 +7,7 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// TestCompletionKeepsAllFields: a ring preserves all fields of a result, also fields added in
+// TestCompletionKeepsAllFields: a queued result preserves all fields of a result, also fields added in
 // the future.
 func TestCompletionKeepsAllFields(t *testing.T) {
 	var from, to nd.Result
