@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -95,10 +97,13 @@ func runCause() error {
 func TestCauseIsFirstToFail(t *testing.T) {
 	t.Parallel()
 	runs := scale.Of(2, 60) // each rank is the cause
-	for how := range endings {
-		for _, victim := range []string{"poll", "barrier", "abort"} {
-			if victim == "barrier" && strings.Contains(how, "Endpoint.Close") {
+	for i, how := range slices.Sorted(maps.Keys(endings)) {
+		for j, victim := range []string{"poll", "barrier", "abort"} {
+			switch {
+			case victim == "barrier" && strings.Contains(how, "Endpoint.Close"):
 				continue // which a barrier does not notice
+			case testing.Short() && (i+j)%2 != 0:
+				continue // each ending and each victim is in the others, too
 			}
 			t.Run(how+", "+victim, func(t *testing.T) {
 				wrong, status := 0, proctest.ExitError

@@ -217,6 +217,12 @@ static void try_end(enum way w, uint32_t peer)
 	restore(w);
 }
 
+#ifdef __SANITIZE_ADDRESS__ /* it looks for what each round does with memory, not for rare orders, and takes four times as long */
+enum { ROUNDS = 200 };
+#else
+enum { ROUNDS = 1000 };
+#endif
+
 static void run_owner(uint32_t peer)
 {
 	where = memory[0];
@@ -224,14 +230,14 @@ static void run_owner(uint32_t peer)
 	CHECK((next_domain = ibv_alloc_pd(context)) != NULL);
 	windows[0] = new_window(IBV_MW_TYPE_1);
 	windows[1] = new_window(IBV_MW_TYPE_2);
-	for (unsigned i = 0; i < rounds(1000, 10000); i++) {
+	for (unsigned i = 0; i < rounds(ROUNDS, 10000); i++) {
 		/* After the end of its peer, the writer tries again for 0.5 s. */
 		for (enum way w = 0; w < (i % 100 == 0 ? SLOW_WAYS : WAYS); w++)
 			try_end(w, peer);
 	}
 	tell(&(uint32_t){0}, sizeof(uint32_t));
 	fprintf(stderr, "%u rounds could not be checked\n", flushed);
-	CHECK(flushed < rounds(1000, 10000) / 2);
+	CHECK(flushed < rounds(ROUNDS, 10000) / 2);
 	CHECK(ibv_dealloc_mw(windows[0]) == 0 && ibv_dealloc_mw(windows[1]) == 0 && ibv_dereg_mr(region) == 0 && ibv_dealloc_pd(next_domain) == 0);
 	close_side(&own);
 }
