@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"runtime"
 	"slices"
 	"strconv"
@@ -30,8 +31,13 @@ var (
 	roleFail  = Role("fail", func(*Self) error { return errors.New("as asked") })
 	rolePanic = Role("panic", func(*Self) error { panic("as asked") })
 	roleHang  = Role("hang", func(s *Self) error {
+		// With the race detector, what the runtime itself writes after SIGQUIT may lack the stack of a goroutine that runs.
+		quit := make(chan os.Signal, 1)
+		signal.Notify(quit, syscall.SIGQUIT)
 		s.Say("hanging")
-		hang()
+		<-quit
+		fmt.Fprintln(os.Stderr, Stacks())
+		os.Exit(2)
 		return nil
 	})
 	roleWatchdog = Role("watchdog", func(*Self) error {
