@@ -33,7 +33,7 @@ import (
 )
 
 const (
-	envKills  = "SOFTND_KILLS"   // how often a process dies at each point, in each role, with each executor; see isTimed
+	envKills  = "SOFTND_KILLS"   // how often a process dies at each point, in each role, with each executor; see isTimed and executorsOf
 	killLimit = 40 * time.Second // for everything; no test asserts less
 	promised  = 100 * time.Millisecond
 	killBlob  = 2048 // largest blob of an Exchange
@@ -169,6 +169,15 @@ func (r *killReport) log(t *testing.T) {
 // isTimed reports whether work that ends too late is an error. It is one only in a run by hand, which needs a quiet machine.
 func isTimed() bool { return os.Getenv(envKills) != "" }
 
+// executorsOf returns the executors of a case: both with SOFTND_KILLS, else the one that n chooses.
+func executorsOf(n uint64) []string {
+	both := []string{"auto", "target"}
+	if isTimed() {
+		return both
+	}
+	return both[n%2:][:1]
+}
+
 // spread describes times.
 func spread(all []time.Duration) string {
 	slices.Sort(all)
@@ -212,8 +221,8 @@ func TestKillMatrix(t *testing.T) {
 	}
 	limit := make(chan struct{}, atOnce)
 	for _, point := range pointsOf(failpoint.Job) {
-		for _, role := range []killRole{initiator, target, bystander} {
-			for _, executor := range []string{"auto", "target"} {
+		for i, role := range []killRole{initiator, target, bystander} {
+			for _, executor := range executorsOf(seed + uint64(point) + uint64(i)) {
 				t.Run(fmt.Sprintf("%s/%s/%s", point.Name(), role, executor), func(t *testing.T) {
 					t.Parallel()
 					for i := range repeats {

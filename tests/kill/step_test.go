@@ -31,7 +31,7 @@ func TestKillInStepOfPeer(t *testing.T) {
 	var report killReport
 	defer report.log(t)
 	for _, point := range pointsOf(failpoint.Job) {
-		for _, executor := range []string{"auto", "target"} {
+		for _, executor := range executorsOf(seed + uint64(point)) {
 			t.Run(fmt.Sprintf("%s/%s", point.Name(), executor), func(t *testing.T) {
 				for i := range repeats {
 					killInStep(t, point, executor, rand.New(rand.NewPCG(seed, uint64(i)<<32|uint64(point))), &report)
