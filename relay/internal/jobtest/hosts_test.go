@@ -2,7 +2,9 @@ package jobtest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,7 +19,18 @@ import (
 
 func TestMain(m *testing.M) {
 	proctest.Main()
-	os.Exit(m.Run())
+	os.Exit(withPrograms(m.Run))
+}
+
+var programs string // the directory of what buildIn builds
+
+func withPrograms(run func() int) int {
+	var err error
+	if programs, err = os.MkdirTemp("", "softnd-programs"); err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(programs)
+	return run()
 }
 
 const (
@@ -90,12 +103,23 @@ func (c *cluster) ip(args ...string) {
 	}
 }
 
-// build builds a program.
+// build builds a program of this module, or of one that it requires.
 func (c *cluster) build(pkg string) string {
 	c.t.Helper()
-	program := filepath.Join(c.dir, filepath.Base(pkg))
-	if out, err := exec.CommandContext(c.t.Context(), "go", "build", "-o", program, pkg).CombinedOutput(); err != nil {
-		c.t.Fatalf("%v: %s", err, out)
+	return c.buildIn(".", pkg)
+}
+
+// buildIn builds a program of the module in a directory. All tests use the same one, under names of their own.
+func (c *cluster) buildIn(module, pkg string) string {
+	c.t.Helper()
+	built, program := filepath.Join(programs, filepath.Base(pkg)), filepath.Join(c.dir, filepath.Base(pkg))
+	if _, err := os.Stat(built); err != nil {
+		if out, err := exec.CommandContext(c.t.Context(), "go", "build", "-C", module, "-o", built, pkg).CombinedOutput(); err != nil {
+			c.t.Fatalf("%v: %s", err, out)
+		}
+	}
+	if err := os.Link(built, program); err != nil && !errors.Is(err, fs.ErrExist) {
+		c.t.Fatal(err)
 	}
 	return program
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,14 +15,10 @@ import (
 	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
-// ndbench builds the program. It needs packages that this module does not.
+// ndbench builds the program, which needs packages that this module does not.
 func (c *cluster) ndbench() string {
 	c.t.Helper()
-	program := filepath.Join(c.dir, "ndbench")
-	if out, err := exec.CommandContext(c.t.Context(), "go", "build", "-C", "../../..", "-o", program, "./cmd/ndbench").CombinedOutput(); err != nil {
-		c.t.Fatalf("%v: %s", err, out)
-	}
-	return program
+	return c.buildIn("../../..", "./cmd/ndbench")
 }
 
 // benchResult is what the tests check of a result.
