@@ -107,6 +107,9 @@ int main(int argc, char **argv)
 		run_rank(argv[1], &(snd_fabric_options){.progress = strcmp(argv[2], "auto") == 0 ? SND_PROGRESS_AUTO : SND_PROGRESS_MANUAL}, strcmp(argv[3], "blocks") == 0);
 	double first = check("idle", SND_PROGRESS_AUTO, false, MOST_QUIET), second = check("blocked", SND_PROGRESS_AUTO, true, MOST_QUIET);
 	check("manual", SND_PROGRESS_MANUAL, true, MOST_MANUAL);
-	CHECK(first < 100 || second < 100); /* a busy machine may delay one of them */
+	for (int more = 0; first >= 100 && second >= 100; more++) { /* a busy machine may delay some of them */
+		CHECK(more < 5);
+		first = check("again", SND_PROGRESS_AUTO, false, MOST_QUIET);
+	}
 	return 0;
 }
