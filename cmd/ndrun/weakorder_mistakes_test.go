@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/softnd/softnd"
 	"github.com/softnd/softnd/internal/testkit/proctest"
@@ -113,8 +114,14 @@ func pollLastWord(l *mistaken) error {
 			for i := range words {
 				words[i] = round + 1
 			}
-			if err := l.finish(nd.WriteTo(l.ep, 0, l.part(0, mistakenPart), l.peer, 0)); err != nil {
+			if err := nd.WriteTo(l.ep, 0, l.part(0, mistakenPart), l.peer, 0); err != nil {
 				return err
+			}
+			for r := make([]nd.Result, 1); l.cq.Poll(r) == 0; { // each Poll is a step of the delays
+				if l.ctx.Err() != nil {
+					return l.ctx.Err()
+				}
+				time.Sleep(20 * time.Microsecond) // in which rank 1 may look, even if it has to share a processor
 			}
 		} else {
 			for atomic.LoadUint64(&words[mistakenWords-1]) != round+1 {
