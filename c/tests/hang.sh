@@ -16,18 +16,24 @@ missing() {
 	! printf '%s\n' "$last" | grep -q 'not responding' || printf 'without "not responding"'
 }
 
-# report N HOW LINE...: the report of a job of N ranks has each of the lines. The words in $run, if any, start each rank.
+# report N HOW LINE...: the report of a job of N ranks has each of the lines. The words in $run, if any, start each rank. A standstill is reported once;
+# a machine that is busy in that moment has another job, which it reports later.
 report() {
 	ranks=$1 how=$2
 	shift 2
-	"$ndrun" -n "$ranks" --hang-after 1 --timeout 150 ${run+sh -c "$run" sh} "$program" "$how" >"$work/$how" 2>&1 &
-	job=$! tries=0
-	while line=$(missing "$work/$how" "$@") && [ -n "$line" ] && [ "$((tries += 1))" -lt 600 ] && kill -0 "$job" 2>/dev/null; do
-		sleep 0.1
+	for after in 1 4 16; do
+		"$ndrun" -n "$ranks" --hang-after $after --timeout 150 ${run+sh -c "$run" sh} "$program" "$how" >"$work/$how" 2>&1 &
+		job=$! tries=0
+		while line=$(missing "$work/$how" "$@") && [ -n "$line" ] && [ "$((tries += 1))" -lt $((100 + 10 * after)) ] && kill -0 "$job" 2>/dev/null; do
+			sleep 0.1
+		done
+		kill "$job" 2>/dev/null || { echo "$how: the job has ended"; cat "$work/$how"; exit 1; }
+		wait "$job" || :
+		[ -n "$line" ] || return 0
 	done
-	kill "$job" 2>/dev/null || { echo "$how: the job has ended"; cat "$work/$how"; exit 1; }
-	wait "$job" || :
-	[ -z "$line" ] || { printf '%s: no line %s in\n' "$how" "$line"; cat "$work/$how"; exit 1; }
+	printf '%s: no line %s in\n' "$how" "$line"
+	cat "$work/$how"
+	exit 1
 }
 
 # check is report in the background.
@@ -64,7 +70,7 @@ esac
 # The same if the ranks are in different time namespaces. The script starts the rank $ahead in one whose clock is ahead by 10,000,000 seconds.
 script='[ "$SOFTND_RANK" = "$ahead" ] || exec "$@"; exec unshare --time --monotonic 10000000 "$@"'
 if ! unshare --time --monotonic 10000000 true 2>/dev/null; then
-	echo 'no time namespaces: they need root, unshare and Linux 5.6' >&2
+	echo 'skipped: no time namespaces, which need root, unshare and Linux 5.6'
 	exit 0
 fi
 export TSAN_OPTIONS="${TSAN_OPTIONS-} atexit_sleep_ms=0" # else the end of each rank takes a second

@@ -152,7 +152,7 @@ static void check_standard(unsigned closed, const char *after)
 {
 	for (int d = 0; d < STANDARD; d++)
 		for (int i = 0; (closed >> d & 1) != 0 && fcntl(d, F_GETFD) >= 0; i++) {
-			if (i == 1000) {
+			if (i == 60000) {
 				dprintf(LOG, "descriptor %d is in use after %s\n", d, after);
 				_exit(1);
 			}

@@ -1,12 +1,15 @@
 /* Programs with manual progress that poll rarely, or poll without taking results. The bounds are numbers of polls. */
+#include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "linux/clock.h"
 #include "two_members.h"
 
-enum { MANY = 200, LENGTH = 1 << 20 };
+enum { MANY = 200, LENGTH = 1 << 20, LIMIT = 60 };
 
 static void open_side(struct side *s)
 {
@@ -18,14 +21,24 @@ static void open_side(struct side *s)
 /* pause_program is the work of a program between two polls. */
 static void pause_program(void) { nanosleep(&(struct timespec){0, 5000000}, NULL); }
 
-/* polls_until_result polls rarely until there is a result, and returns the number of polls. */
-static int polls_until_result(struct side *s, snd_status want)
+/* has_ended reports whether the child has ended its connection: it has died, or has written so. */
+static bool has_ended(pid_t child, int said)
+{
+	siginfo_t info = {0};
+	struct pollfd p = {said, POLLIN, 0};
+	return poll(&p, 1, 0) == 1 || (waitid(P_PID, (id_t)child, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == child);
+}
+
+/* polls_until_result polls rarely until there is a result, and returns the number of polls since the child has ended the connection. */
+static int polls_until_result(struct side *s, snd_status want, pid_t child, int said)
 {
 	snd_result r;
-	int polls = 1;
-	for (; snd_cq_poll(s->cq, &r, 1) == 0; polls++) {
-		CHECK(polls < MANY);
-		pause_program();
+	int polls = 0;
+	for (const int64_t deadline = snd_clock() + LIMIT * SECOND;; pause_program()) {
+		polls += has_ended(child, said);
+		if (snd_cq_poll(s->cq, &r, 1) == 1)
+			break;
+		CHECK(polls < MANY && snd_clock() < deadline);
 	}
 	CHECK(r.status == want);
 	return polls;
@@ -59,6 +72,7 @@ static void run_child(const char *name, const char *how, int ready)
 		OK(snd_mr_allocate(s.adapter, 4096, SND_ALLOW_LOCAL_WRITE, &mr));
 		OK(snd_endpoint_write(s.ep, 1, &(snd_sge){snd_mr_buffer(mr), 8, snd_mr_local_token(mr)}, 1, 4096, 5, 0));
 		(void)snd_cq_poll(s.cq, &r, 1);
+		CHECK(write(ready, "", 1) == 1);
 		for (;;)
 			pause();
 	} else {
@@ -89,8 +103,8 @@ static void test_end(const char *how)
 	OK(snd_connector_complete(s.connector));
 	OK(snd_endpoint_receive(s.ep, 2, &(snd_sge){0}, 0));
 	OK(snd_endpoint_send(s.ep, 3, &(snd_sge){0}, 0, 0));
-	(void)polls_until_result(&s, SND_SUCCESS);
-	printf("%s: noticed in %d polls\n", how, polls_until_result(&s, SND_CANCELED));
+	(void)polls_until_result(&s, SND_SUCCESS, child, ends[0]);
+	printf("%s: noticed in %d polls\n", how, polls_until_result(&s, SND_CANCELED, child, ends[0]));
 	CHECK(snd_endpoint_error(s.ep) != SND_SUCCESS);
 	OK(snd_fabric_close(s.fabric));
 	(void)kill(child, SIGKILL);

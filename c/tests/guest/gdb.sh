@@ -14,12 +14,13 @@ done
 
 # shows PID TEXT: the stacks of a process contain the library's threads and a text. A rank may need a moment to begin to wait.
 shows() {
-	local text try
-	for try in 1 2 3 4 5; do
+	local try=0
+	while [ $((try += 1)) -lt 50 ]; do
 		gdb -nx -batch -iex 'set debuginfod enabled off' -ex 'thread apply all backtrace' -p "$1" >"$dir/stacks" 2>"$dir/errors" </dev/null || break
 		if grep -q '"softnd"' "$dir/stacks" && grep -q '"softnd-watch"' "$dir/stacks" && grep -q "$2" "$dir/stacks"; then
 			return
 		fi
+		sleep 0.2
 	done
 	cat "$dir/errors" "$dir/stacks"
 	echo "process $1: no $2"

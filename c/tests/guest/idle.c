@@ -9,7 +9,7 @@
 
 #include "two.h"
 
-enum { IDLE_MS = 2000, MOST_QUIET = 8, MOST_MANUAL = 150 };
+enum { IDLE_MS = 2000, MOST_QUIET = 8, MOST_MANUAL = 150, NOTICED_MS = 100 };
 
 static int64_t now(void)
 {
@@ -53,8 +53,8 @@ static void run_rank(const char *name, const snd_fabric_options *o, bool blocks)
 		pause();
 }
 
-/* check measures a pair of processes: how often the idle one wakes, and how long this one takes to notice its death. */
-static double check(const char *test, snd_progress_model progress, bool blocks, long most)
+/* is_quiet measures a pair of processes: how often the idle one wakes, and how long this one takes to notice its death. */
+static bool is_quiet(const char *test, snd_progress_model progress, bool blocks, long most)
 {
 	char name[64];
 	const snd_fabric_options o = {.progress = progress};
@@ -71,9 +71,11 @@ static double check(const char *test, snd_progress_model progress, bool blocks, 
 	if (progress == SND_PROGRESS_AUTO)
 		OK(snd_cq_event_fd(t.cq, &fd));
 	nanosleep(&(struct timespec){0, 300000000}, NULL); /* the last periodic work after the requests */
+	const int64_t from = now();
 	const long before = switches(child), mine = switches(getpid());
 	nanosleep(&(struct timespec){IDLE_MS / 1000, 0}, NULL);
 	const long woken = switches(child) - before, woken_here = switches(getpid()) - mine;
+	const long limit = most * (now() - from) / 1000000 / IDLE_MS; /* a busy machine sleeps for longer */
 	printf("%s: %ld and %ld context switches in %d ms\n", test, woken, woken_here, IDLE_MS);
 	if (progress == SND_PROGRESS_AUTO) /* the death flushes it */
 		OK(snd_endpoint_receive(t.ep, 9, &(snd_sge){snd_mr_buffer(t.mr), 8, snd_mr_local_token(t.mr)}, 1));
@@ -96,20 +98,24 @@ static double check(const char *test, snd_progress_model progress, bool blocks, 
 	const double ms = (double)(now() - killed) / 1e6;
 	printf("%s: the death is noticed after %.1f ms\n", test, ms);
 	CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status));
-	CHECK(woken <= most && (progress == SND_PROGRESS_MANUAL || woken_here <= most));
 	OK(snd_job_close(t.job));
-	return ms;
+	return woken <= limit && (progress == SND_PROGRESS_MANUAL || (woken_here <= limit && ms < NOTICED_MS));
+}
+
+/* is_quiet_at_last fails if the processes never sleep as they should. On a busy machine the periodic work may be late, and so may the death. */
+static void is_quiet_at_last(const char *test, snd_progress_model progress, bool blocks, long most)
+{
+	char name[32];
+	for (int i = 0; snprintf(name, sizeof name, "%s%d", test, i), !is_quiet(name, progress, blocks, most); i++)
+		CHECK(i < 10);
 }
 
 int main(int argc, char **argv)
 {
 	if (argc == 4)
 		run_rank(argv[1], &(snd_fabric_options){.progress = strcmp(argv[2], "auto") == 0 ? SND_PROGRESS_AUTO : SND_PROGRESS_MANUAL}, strcmp(argv[3], "blocks") == 0);
-	double first = check("idle", SND_PROGRESS_AUTO, false, MOST_QUIET), second = check("blocked", SND_PROGRESS_AUTO, true, MOST_QUIET);
-	check("manual", SND_PROGRESS_MANUAL, true, MOST_MANUAL);
-	for (int more = 0; first >= 100 && second >= 100; more++) { /* a busy machine may delay some of them */
-		CHECK(more < 5);
-		first = check("again", SND_PROGRESS_AUTO, false, MOST_QUIET);
-	}
+	is_quiet_at_last("idle", SND_PROGRESS_AUTO, false, MOST_QUIET);
+	is_quiet_at_last("blocked", SND_PROGRESS_AUTO, true, MOST_QUIET);
+	is_quiet_at_last("manual", SND_PROGRESS_MANUAL, true, MOST_MANUAL);
 	return 0;
 }

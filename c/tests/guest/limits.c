@@ -50,7 +50,7 @@ static snd_status use(const char *name, snd_progress_model progress, uint64_t si
 static void check_left(int threads, int descriptors)
 {
 	bool same = false;
-	for (int i = 0; i < 5000 && !same; i++) {
+	for (int i = 0; i < 60000 && !same; i++) {
 		if (i > 0)
 			usleep(1000);
 		same = count("/proc/self/task") == threads && count("/proc/self/fd") == descriptors;

@@ -32,7 +32,7 @@ static int count_maps(void)
 /* wait_for_threads waits until joined threads have ended, which takes a moment. */
 static void wait_for_threads(int threads)
 {
-	for (int i = 0; i < 1000 && count("/proc/self/task") != threads; i++)
+	for (int i = 0; i < 60000 && count("/proc/self/task") != threads; i++)
 		usleep(1000);
 	CHECK(count("/proc/self/task") == threads);
 }

@@ -39,9 +39,9 @@ static void exit_in_use(void)
 
 int main(void)
 {
-	alarm(WATCHDOG);
 	name_fabric("exits");
 	for (unsigned i = rounds(10, 1000); i > 0; i--) {
+		alarm(WATCHDOG);
 		if (split())
 			exit_in_use();
 		join_child();

@@ -43,7 +43,7 @@ func TestCheck(t *testing.T) {
 
 // A relay is not ready before a frame of the other one has arrived: the control connection alone may pass a firewall.
 func TestReadyNeedsAFrame(t *testing.T) {
-	a := newHost(t, 0)
+	a := newHostWith(t, 0, map[string]any{"keepalive": "2s"})
 	a.relay.Say("%s", peersLine(a.control, "127.0.0.1:1"))
 	silent, err := relay.OpenOFI("tcp", "127.0.0.1")
 	if err != nil {

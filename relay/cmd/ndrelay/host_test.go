@@ -43,7 +43,7 @@ var secret = base64.StdEncoding.EncodeToString(make([]byte, 32))
 
 // configLine returns the first line for a relay of a job of two hosts. change may change it.
 func configLine(host int, address string, change map[string]any) string {
-	config := map[string]any{"job": "abc", "secret": secret, "host": host, "hosts": 2, "address": address, "keepalive": "2s"}
+	config := map[string]any{"job": "abc", "secret": secret, "host": host, "hosts": 2, "address": address, "keepalive": "30s"}
 	for key, value := range change {
 		config[key] = value
 	}
@@ -344,6 +344,12 @@ type host struct {
 // newHost starts a host, whose relay then listens.
 func newHost(t *testing.T, number int) *host {
 	t.Helper()
+	return newHostWith(t, number, nil)
+}
+
+// newHostWith is newHost with a change for configLine.
+func newHostWith(t *testing.T, number int, change map[string]any) *host {
+	t.Helper()
 	h := &host{}
 	var err error
 	if h.arena, err = shm.Create(shm.Config{Ranks: 1, Host: number, Size: arenaSize}); err != nil {
@@ -357,7 +363,7 @@ func newHost(t *testing.T, number int) *host {
 	cmd := relayCommand(h.arena)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	h.relay = proctest.Start(t, cmd)
-	h.relay.Say("%s", configLine(number, "127.0.0.1", nil))
+	h.relay.Say("%s", configLine(number, "127.0.0.1", change))
 	h.control = control(t, h.relay)
 	return h
 }

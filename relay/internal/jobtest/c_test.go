@@ -292,7 +292,7 @@ func (c *cCluster) testAtRoot(t *testing.T) {
 		c.mustBeEmpty()
 	})
 	t.Run("cut off host", func(t *testing.T) {
-		all := c.atRoot(1, []string{"SOFTND_RELAY_KEEPALIVE=1s"}, c.program, "waits")
+		all := c.atRoot(1, []string{"SOFTND_RELAY_KEEPALIVE=10s"}, c.program, "waits")
 		ready(t, all)
 		c.ip("-n", c.names[1], "link", "set", "eth0", "down")
 		ends(t, all[0], 1, "softnd: rank 0 of 2 ends with the job: rank 1 ")

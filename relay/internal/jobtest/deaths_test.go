@@ -210,7 +210,7 @@ func TestKilledRankEndsTheJob(t *testing.T) {
 // When the link to a host is down, its ranks and those of the other hosts end.
 func TestCutOffHostEndsTheJob(t *testing.T) {
 	c := newCluster(t)
-	all := c.atRoot(1, []string{"SOFTND_RELAY_KEEPALIVE=1s"}, role(roleWaits)...)
+	all := c.atRoot(1, []string{"SOFTND_RELAY_KEEPALIVE=10s"}, role(roleWaits)...)
 	ready(t, all)
 	at := time.Now()
 	c.ip("-n", c.names[1], "link", "set", "eth0", "down")

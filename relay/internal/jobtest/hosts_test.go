@@ -91,7 +91,7 @@ func newClusterOf(t *testing.T, hosts int) *cluster {
 		c.ip("-n", c.names[i], "link", "set", "eth0", "up")
 		c.ip("-n", c.names[i], "link", "set", "lo", "up")
 	}
-	c.env = append(os.Environ(), marker+"="+id, "SOFTND_RELAY="+c.build("github.com/softnd/softnd/relay/cmd/ndrelay"))
+	c.env = append(os.Environ(), "SOFTND_RELAY_KEEPALIVE=30s", marker+"="+id, "SOFTND_RELAY="+c.build("github.com/softnd/softnd/relay/cmd/ndrelay"))
 	t.Cleanup(c.mustBeEmpty)
 	return c
 }

@@ -128,7 +128,7 @@ func eachConformanceRun(t *testing.T, parts []time.Duration, test func(t *testin
 				if err != nil {
 					t.Fatal(err)
 				}
-				g := newRelays(t, missing == "", 5*time.Second, timeout)
+				g := newRelays(t, missing == "", time.Minute, timeout)
 				test(t, ndtest.Config{
 					Open: openerIn(g.arenas[0], executor, longTimeout), OpenTimed: openerIn(g.arenas[0], executor, shortTimeout),
 					Spawn:         func() (io.ReadWriteCloser, error) { return startFarSide(t, g.arenas[1], c.executor) },

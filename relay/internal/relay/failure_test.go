@@ -27,7 +27,7 @@ func failureKeepalive() time.Duration {
 	if os.Getenv("SOFTND_RUNS") != "" {
 		return time.Second
 	}
-	return 3 * time.Second
+	return 8 * time.Second
 }
 
 // Requests of one connection that ended by force.
