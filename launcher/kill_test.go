@@ -126,8 +126,8 @@ func TestStraysGetSIGTERMFirst(t *testing.T) {
 				trap "` + tc.end + `" TERM
 				setsid bash -c "$STRAY" & while :; do sleep 0.01; done`}
 			cfg.Grace = proctest.Timeout / 2 // the test takes long if it needs that
-			if tc.leftover {
-				cfg.Grace = 0
+			if tc.leftover {                 // the whole grace is waited for
+				cfg.Grace = 5 * time.Second
 			}
 			j := start(t, cfg)
 			report := j.wait()

@@ -50,6 +50,7 @@ func TestReport(t *testing.T) {
 	r, open := gate(t)
 	cfg := config("plan", 4, "PLAN_0=exit 0", "PLAN_1=gate signal 9")
 	cfg.Files = []*os.File{r}
+	cfg.Grace = proctest.Timeout // the ranks need a moment to end at SIGTERM
 	j := start(t, cfg)
 	var first int
 	fmt.Sscan(j.out.await(4, "ready")[0], &first)

@@ -99,17 +99,21 @@ func TestLeadInOfLargeTransfers(t *testing.T) {
 
 // TestRepeatedly: an interruption of one window does not change the figure.
 func TestRepeatedly(t *testing.T) {
-	calls := 0
-	got := repeatedly(func(int) {
-		calls++
-		lasting := time.Millisecond
-		if calls == 3 {
-			lasting = 100 * time.Millisecond
+	var got float64
+	for range 20 { // a busy machine interrupts other windows, too
+		calls := 0
+		got = repeatedly(func(int) {
+			calls++
+			lasting := time.Millisecond
+			if calls == 3 {
+				lasting = 100 * time.Millisecond
+			}
+			for start := time.Now(); time.Since(start) < lasting; {
+			}
+		})
+		if got <= 50e6 {
+			return
 		}
-		for start := time.Now(); time.Since(start) < lasting; {
-		}
-	})
-	if got > 50e6 {
-		t.Errorf("a round takes %v ns, by one of %d windows", got, calls)
 	}
+	t.Errorf("a round takes %v ns, by one window", got)
 }

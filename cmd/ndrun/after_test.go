@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -59,8 +60,10 @@ func TestEndBeforeStart(t *testing.T) {
 		!strings.Contains(errOut, "rank 1 (echo) waits to be started (--after listen), while others still run") {
 		t.Errorf("timeout: exit status %d, output %q, messages\n%s", status, out, errOut)
 	}
-	waiting := ndrun(t, "--hang-after", "500ms", "sleep", "600", ":", "--after", "3600", "echo", "too early")
-	endHanging(t, waiting, "no rank has made progress for 500ms", `rank 1 \(echo\) waits to be started \(--after 3600\), while others still run`)
+	waiting := func(hangAfter string) *exec.Cmd {
+		return ndrun(t, "--hang-after", hangAfter, "sleep", "600", ":", "--after", "3600", "echo", "too early")
+	}
+	endHanging(t, waiting, "no rank has made progress for [0-9.]+m?s", `rank 1 \(echo\) waits to be started \(--after 3600\), while others still run`)
 }
 
 func TestAfterIsShown(t *testing.T) {

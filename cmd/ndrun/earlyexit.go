@@ -17,6 +17,7 @@ const earlyExitPeriod = 50 * time.Millisecond
 func (e *hangReporter) ended(rank int) { go e.recordExit(rank) }
 
 func (e *hangReporter) recordExit(rank int) {
+	e.standstill.resume() // a standstill that is reported already has another cause now
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.arena == nil {

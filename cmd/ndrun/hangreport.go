@@ -44,7 +44,7 @@ type hangReporter struct {
 type standstill struct {
 	mu    sync.Mutex
 	asked [3]uint64 // progress of the ranks when watch requested a diagnosis last
-	told  bool      // no rank is known to have made progress since a diagnosis reported that none does
+	told  bool      // no rank is known to have made progress, or to have ended, since a diagnosis reported that none does
 }
 
 // close closes the arena. A diagnosis may still be running, because its message cannot be written
@@ -194,7 +194,7 @@ func (e *hangReporter) watch(ctx context.Context) {
 	}
 }
 
-// resume records that a rank has made progress, so that the next standstill is reported too.
+// resume records that a rank has made progress or has ended, so that the next standstill is reported too.
 func (s *standstill) resume() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -209,14 +209,14 @@ func (s *standstill) ask(progress [3]uint64) bool {
 	return !s.told
 }
 
-// confirm reports whether no rank has made progress since watch requested a diagnosis. Then the caller reports the
-// standstill, and watch does not ask again before a rank goes on.
+// confirm reports whether no rank has made progress since watch requested a diagnosis, and the standstill is not reported yet. Then
+// the caller reports it, and watch does not ask again before a rank goes on.
 func (e *hangReporter) confirm() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.standstill.mu.Lock()
 	defer e.standstill.mu.Unlock()
-	if e.arena == nil || e.progress() != e.standstill.asked {
+	if e.arena == nil || e.standstill.told || e.progress() != e.standstill.asked {
 		return false
 	}
 	e.standstill.told = true

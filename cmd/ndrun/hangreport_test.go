@@ -200,11 +200,17 @@ func (s *stuck) result() error {
 }
 
 // awaitReport reads the messages of ndrun until a report about a job without progress matches all patterns. A slow job
-// may make no progress before it hangs; then there is another report.
-func awaitReport(lines *bufio.Scanner, patterns ...string) (report string, found bool) {
+// may make no progress before it hangs; then there is another report. If none matches for long after the first, awaitReport ends the job:
+// a standstill is reported once, and a machine that was busy in that moment needs another job.
+func awaitReport(ndrun *proctest.Process, lines *bufio.Scanner, patterns ...string) (report string, found bool) {
+	var late *time.Timer
 	for lines.Scan() {
 		if strings.HasPrefix(lines.Text(), "ndrun: no rank has made progress for ") {
 			report = ""
+			if late == nil {
+				late = time.AfterFunc(proctest.Timeout/4, func() { _ = ndrun.Cmd.Process.Signal(syscall.SIGTERM) })
+				defer late.Stop()
+			}
 		}
 		report += lines.Text() + "\n"
 		if !slices.ContainsFunc(patterns, func(p string) bool { return !regexp.MustCompile(p).MatchString(report) }) {
@@ -215,15 +221,22 @@ func awaitReport(lines *bufio.Scanner, patterns ...string) (report string, found
 }
 
 // endHanging awaits a report of ndrun with --hang-after, ends the job, and returns the report.
-func endHanging(t *testing.T, cmd *exec.Cmd, patterns ...string) (report string) {
+func endHanging(t *testing.T, cmd func(hangAfter string) *exec.Cmd, patterns ...string) (report string) {
 	t.Helper()
-	p, lines := startReadingErrors(t, cmd)
-	report, found := awaitReport(lines, patterns...)
-	_ = cmd.Process.Signal(syscall.SIGTERM)
-	for lines.Scan() {
-	}
-	if got := status(p.End()); !found || got != 128+int(syscall.SIGTERM) {
-		t.Errorf("exit status %d; want %q in\n%s", got, patterns, report)
+	for limit := range proctest.Limits(t, strings.Join(patterns, ", "), 700*time.Millisecond) {
+		p, lines := startReadingErrors(t, cmd(limit.String()))
+		var found bool
+		report, found = awaitReport(p, lines, patterns...)
+		_ = p.Cmd.Process.Signal(syscall.SIGTERM)
+		for lines.Scan() {
+		}
+		if got := status(p.End()); got != 128+int(syscall.SIGTERM) {
+			t.Errorf("exit status %d after\n%s", got, report)
+		}
+		if found {
+			break
+		}
+		t.Logf("--hang-after %v: want %q in\n%s", limit, patterns, report)
 	}
 	return report
 }
@@ -244,19 +257,27 @@ func TestHangReport(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			report := filepath.Join(t.TempDir(), "report")
-			cmd := ndrun(t, "-n", "3", "-env", proctest.RoleEnv+"=hang", "--hang-after", "0.7", "--report", report, testBinary(t), how)
-			p, lines := startReadingErrors(t, cmd)
-			text, found := awaitReport(lines, want)
-			if err := cmd.Process.Signal(syscall.SIGQUIT); err != nil {
-				t.Error(err)
+			var text string
+			var got, before int
+			for limit := range proctest.Limits(t, want, 700*time.Millisecond) {
+				cmd := ndrun(t, "-n", "3", "-env", proctest.RoleEnv+"=hang", "--hang-after", limit.String(), "--report", report, testBinary(t), how)
+				p, lines := startReadingErrors(t, cmd)
+				var found bool
+				text, found = awaitReport(p, lines, want)
+				if err := cmd.Process.Signal(syscall.SIGQUIT); found && err != nil {
+					t.Error(err)
+				}
+				before = len(text)
+				for lines.Scan() {
+					text += lines.Text() + "\n"
+				}
+				if got = status(p.End()); found {
+					break
+				}
+				t.Logf("--hang-after %v: want %s in\n%s", limit, want, text)
 			}
-			before := len(text)
-			for lines.Scan() {
-				text += lines.Text() + "\n"
-			}
-			got := status(p.End())
-			if !found || got != 128+int(syscall.SIGQUIT) && got != 2 { // 2 is a Go program's own after SIGQUIT
-				t.Fatalf("exit status %d; want %s in\n%s", got, want, text)
+			if got != 128+int(syscall.SIGQUIT) && got != 2 { // 2 is a Go program's own after SIGQUIT
+				t.Fatalf("exit status %d after\n%s", got, text)
 			}
 			if !strings.Contains(text[before:], "ndrun: likely cause: ") {
 				t.Errorf("no word about it before SIGQUIT is passed on:\n%s", text[before:])
@@ -304,7 +325,9 @@ func TestTimeoutOfAJobThatMakesProgress(t *testing.T) {
 // A rank that computes is named as slow. It is not blamed for the Receive that it has not posted yet.
 func TestSlowRankIsNamed(t *testing.T) {
 	t.Parallel()
-	cmd := ndrun(t, "-n", "3", "-env", proctest.RoleEnv+"=hang", "-env", softnd.EnvReceiveTimeout+"=1m", "--hang-after", "0.7", testBinary(t), "slow receiver")
+	cmd := func(hangAfter string) *exec.Cmd {
+		return ndrun(t, "-n", "3", "-env", proctest.RoleEnv+"=hang", "-env", softnd.EnvReceiveTimeout+"=1m", "--hang-after", hangAfter, testBinary(t), "slow receiver")
+	}
 	report := endHanging(t, cmd, `ndrun: likely cause: rank 1 \(.*, pid \d+\) is slow: it computes, or polls memory, and has used [0-9.]+m?s of processor time; .* for `, `ndrun: rank 2 \(`)
 	if strings.Contains(report, "has posted no receive on endpoint") {
 		t.Errorf("rank 1 is blamed in\n%s", report)
@@ -355,7 +378,7 @@ func TestSignalToHangingJob(t *testing.T) {
 			if tc.cause == "" {
 				p.Hear() // both are connected
 				p.Hear()
-			} else if report, found := awaitReport(lines, tc.cause); !found {
+			} else if report, found := awaitReport(p, lines, tc.cause); !found {
 				t.Errorf("want %q before the signal in\n%s", tc.cause, report)
 			}
 			time.Sleep(idleTime) // the report may have been requested before the last progress of the ranks
@@ -383,7 +406,7 @@ func TestHangIsReportedAgain(t *testing.T) {
 	p, lines := startReadingErrors(t, ndrun(t, "-n", "2", "-env", proctest.RoleEnv+"=hang", "--hang-after", "0.5", testBinary(t), "again and again"))
 	for i := range 2 {
 		want := fmt.Sprintf(`ndrun: rank 1 .*: barrier %d for `, i+2) // rank 0 waits for a line from the test
-		if report, found := awaitReport(lines, want); !found {
+		if report, found := awaitReport(p, lines, want); !found {
 			t.Errorf("want %s in\n%s", want, report)
 		}
 		p.Say("go on")

@@ -52,15 +52,21 @@ func TestProgressBeforeDiagnosis(t *testing.T) {
 	if causes := e.diagnose(launcher.TriggerRequest, report); said.Len() > 0 || !slices.Equal(causes, report.Hang) {
 		t.Errorf("causes %q, and a message about a job that makes progress:\n%s", causes, said)
 	}
-	proctest.Receive(t, "another diagnosis is requested", e.diagnoseNow)
-	e.diagnose(launcher.TriggerRequest, report)
+	for said.Len() == 0 { // a request may be older than the progress
+		proctest.Receive(t, "another diagnosis is requested", e.diagnoseNow)
+		e.diagnose(launcher.TriggerRequest, report)
+	}
 	if !strings.Contains(said.String(), "no rank has made progress for 500ms") {
 		t.Errorf("the hang is not reported:\n%s", said)
 	}
+	said.Reset()
 	select {
-	case <-e.diagnoseNow:
-		t.Error("the same hang is to be reported again")
+	case <-e.diagnoseNow: // it was requested before the report
+		e.diagnose(launcher.TriggerRequest, report)
 	case <-time.After(2 * hangAfter):
+	}
+	if said.Len() > 0 {
+		t.Errorf("the same hang is reported again:\n%s", said)
 	}
 	if member, err = arena.Join(0); err != nil {
 		t.Fatal(err)

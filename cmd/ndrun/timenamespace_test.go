@@ -36,6 +36,9 @@ func TestCauseInTimeNamespaces(t *testing.T) {
 			t.Run(fmt.Sprintf("rank %d is ahead, rank %d fails", ahead, cause), func(t *testing.T) {
 				args := inTimeNamespaces(t, ahead, "cause", "error past Endpoint.Close", fmt.Sprint(cause), "poll")
 				got, _, errOut := proctest.Run(t, ndrun(t, args...))
+				for tries := 0; tries < 5 && strings.Contains(errOut, "the other rank was stopped"); tries++ {
+					got, _, errOut = proctest.Run(t, ndrun(t, args...)) // the machine was too busy for the cause to end in time
+				}
 				if got != proctest.ExitError || !strings.Contains(errOut, diskFull) || !strings.Contains(errOut, fmt.Sprintf("ndrun: rank %d (", cause)) ||
 					strings.Contains(errOut, fmt.Sprintf("ndrun: rank %d (", 1-cause)) {
 					t.Errorf("exit status %d, and rank %d is not the first to fail:\n%s", got, cause, errOut)
@@ -51,8 +54,11 @@ func TestHangInTimeNamespaces(t *testing.T) {
 	for ahead := range 2 {
 		t.Run(fmt.Sprintf("rank %d is ahead", ahead), func(t *testing.T) {
 			t.Parallel()
-			args := append([]string{"--hang-after", "0.7"}, inTimeNamespaces(t, ahead, "hang", "lost notify")...)
-			endHanging(t, ndrun(t, args...), "ndrun: likely cause: rank 0 waits in notify \\(NotifySolicited\\) at completion queue 1, which already holds results",
+			args := inTimeNamespaces(t, ahead, "hang", "lost notify")
+			cmd := func(hangAfter string) *exec.Cmd {
+				return ndrun(t, append([]string{"--hang-after", hangAfter}, args...)...)
+			}
+			endHanging(t, cmd, "ndrun: likely cause: rank 0 waits in notify \\(NotifySolicited\\) at completion queue 1, which already holds results",
 				`ndrun: rank 0 \(.*\): notify .* for [0-9.]*[1-9][0-9.]*m?s`, `ndrun: rank 1 \(.*\): barrier 3 for [0-9.]*[1-9][0-9.]*m?s`)
 		})
 	}

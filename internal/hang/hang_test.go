@@ -417,7 +417,7 @@ func TestCaptureReadsMembers(t *testing.T) {
 		}
 	})
 	me := Process{PID: os.Getpid(), Program: "test"}
-	p := Capture(arena, []Process{me, me, me, {PID: 1 << 30, Program: "test", Ended: "exited with code 3"}}, time.Second)
+	p := Capture(arena, []Process{me, me, me, {PID: 1 << 30, Program: "test", Ended: "exited with code 3"}}, 5*time.Second)
 	text := strings.Join(p.Lines(), "\n")
 	for _, want := range []string{
 		"likely cause: rank 3 (test, pid 1073741824) exited with code 3 without having called softnd.Init (in C snd_job_init); rank 0 waits for it (barrier 1)\n",

@@ -170,7 +170,7 @@ func watchWith(t *testing.T, journal *ndcheck.Journal, cfg nd.EndpointConfig, de
 			}
 			roles[job.Rank()](s)
 			return nil
-		}, append(more, options, softnd.WithReceiveTimeout(time.Second))...)
+		}, append(more, options, softnd.WithReceiveTimeout(5*time.Second))...) // some roles wait for it, and others may be paused
 	})
 	mu.Lock()
 	defer mu.Unlock()

@@ -104,7 +104,7 @@ func TestKillAtStart(t *testing.T) {
 					p = proctest.Start(t, cmd)
 				}
 				p.WaitKilled()
-				defer time.AfterFunc(2*time.Second, cancel).Stop()
+				defer time.AfterFunc(4*time.Second, cancel).Stop()
 				for range ranks - 1 {
 					e := proctest.Receive(t, "Init returns", ends)
 					defer e.job.Close() // when both have failed: the other error would name this rank
