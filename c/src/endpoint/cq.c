@@ -361,8 +361,12 @@ static bool cq_ready(void *arg)
 {
 	struct cq_wait *w = arg;
 	struct snd_cq *q = w->q;
-	if (snd_is_closed(&q->object) || q->overrun || q->cancels != w->cancels)
+	if (snd_is_closed(&q->object) || q->cancels != w->cancels)
 		return true;
+	if (q->overrun) { /* in this wait: the results that it has are taken first, as by a poll */
+		w->taken = q->head != q->tail ? pop(q, w->results, w->count) : 0;
+		return true;
+	}
 	w->taken = q->head == q->tail ? scan(q, w->results, w->count, q->users) : 0;
 	if (q->head != q->tail && w->taken < w->count)
 		w->taken += pop(q, w->results + w->taken, w->count - w->taken);
