@@ -6,6 +6,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "endpoint/cq.h"
+#include "endpoint/progress.h"
 #include "linux/clock.h"
 #include "two_members.h"
 
@@ -141,6 +143,39 @@ static void test_without_results(void)
 	close_members();
 }
 
+static snd_status waits[2];
+static snd_result before;
+
+static void *wait_twice(void *unused)
+{
+	(void)unused;
+	uint32_t n;
+	snd_result none;
+	waits[0] = snd_cq_wait(b.cq, &before, 1, 20 * SECOND, &n);
+	waits[1] = snd_cq_wait(b.cq, &none, 1, 20 * SECOND, &n);
+	return NULL;
+}
+
+/* test_overrun_in_a_wait: a wait takes the results from before the overrun first, as a poll does. */
+static void test_overrun_in_a_wait(void)
+{
+	pthread_t thread;
+	open_members_with((snd_fabric_options){.threading = SND_THREAD_SAFE, .progress = SND_PROGRESS_MANUAL});
+	connect_members(NULL);
+	OK(snd_endpoint_receive(b.ep, 7, &(snd_sge){0}, 0));
+	CHECK(pthread_create(&thread, NULL, wait_twice, NULL) == 0);
+	nanosleep(&(struct timespec){0, 50000000}, NULL); /* for it to begin */
+	CHECK(snd_enter(SND_OBJECT(b.cq), SND_TYPE_CQ)); /* it sees nothing of what follows before the end */
+	OK(snd_endpoint_send(a.ep, 3, &(snd_sge){0}, 0, 0));
+	while (b.cq->head == b.cq->tail)
+		snd_progress(b.ep);
+	snd_cq_overrun(b.cq);
+	snd_unlock(b.fabric);
+	CHECK(pthread_join(thread, NULL) == 0);
+	CHECK(waits[0] == SND_SUCCESS && before.request_context == 7 && before.status == SND_SUCCESS && waits[1] == SND_BUFFER_OVERFLOW);
+	close_members();
+}
+
 int main(void)
 {
 	static const char *const ways[] = {"close", "violate", "die"};
@@ -153,6 +188,7 @@ int main(void)
 		CHECK(waitpid(child, &status, 0) == child && status == 0);
 	}
 	test_without_results();
+	test_overrun_in_a_wait();
 	puts("ok");
 	return 0;
 }
