@@ -156,10 +156,12 @@ func (q *completionQueue) wait(ctx context.Context, results []nd.Result, ep *que
 		if n = q.pop(results); n > 0 {
 			return true
 		}
-		if err = q.failure(op); err != nil || ep == nil || !ep.hasNoMoreResults() {
-			return err != nil
+		if err = q.failure(op); err == nil && (ep == nil || !ep.hasNoMoreResults()) {
+			return false
 		}
-		n = q.pop(results) // a result may have been added since the first pop
+		if n = q.pop(results); n > 0 { // a result may have been added since the first pop
+			err = nil
+		}
 		return true
 	})
 	if werr != nil {
