@@ -55,8 +55,10 @@ static void poll_last_word(void)
 				words[i] = round;
 			OK(snd_endpoint_write(ep, 0, &data, 1, peer.address, peer.token, 0));
 			snd_result r;
-			while (snd_cq_poll(cq, &r, 1) == 0) /* each poll is a step of the delays */
+			int32_t n;
+			while ((n = snd_cq_poll(cq, &r, 1)) == 0) /* each poll is a step of the delays */
 				nanosleep(&(struct timespec){0, 20000}, NULL); /* in which rank 1 may look, even if it has to share a processor */
+			CHECK(n == 1 && r.status == SND_SUCCESS);
 		} else {
 			snd_word *shared = (snd_word *)(void *)words;
 			while (snd_acquire(&shared[WORDS - 1]) != round)

@@ -117,11 +117,15 @@ func pollLastWord(l *mistaken) error {
 			if err := nd.WriteTo(l.ep, 0, l.part(0, mistakenPart), l.peer, 0); err != nil {
 				return err
 			}
-			for r := make([]nd.Result, 1); l.cq.Poll(r) == 0; { // each Poll is a step of the delays
+			r := make([]nd.Result, 1)
+			for l.cq.Poll(r) == 0 { // each Poll is a step of the delays
 				if l.ctx.Err() != nil {
 					return l.ctx.Err()
 				}
 				time.Sleep(20 * time.Microsecond) // in which rank 1 may look, even if it has to share a processor
+			}
+			if err := nd.Explain(l.ep, r[0]); err != nil {
+				return err
 			}
 		} else {
 			for atomic.LoadUint64(&words[mistakenWords-1]) != round+1 {
