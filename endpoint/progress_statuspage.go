@@ -57,7 +57,7 @@ func (p *Provider) updateStatusPage() {
 		_ = p.status.PublishStacks(stacks()) // the answer is empty if there is no memory for it
 		r.answeredAt = time.Now()
 	case !r.answeredAt.IsZero() && time.Since(r.answeredAt) > answerLifetime:
-		_ = p.status.PublishStacks(nil) // give its memory back to the program
+		_ = p.status.FreeStacks()
 		r.answeredAt = time.Time{}
 	}
 }

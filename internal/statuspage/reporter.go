@@ -31,13 +31,13 @@ func NewReporter(m *shm.Member) (*Reporter, error) {
 	return &Reporter{member: m, page: page}, nil
 }
 
-// reset prepares the page for a new reporter.
+// reset prepares the page for a new reporter. A request that came before it is not answered: an observer may see the member
+// before it has a reporter.
 func (s *sharedPage) reset() {
 	s.seq.Store((s.seq.Load() + 1) &^ 1) // odd if the previous reporter died while it wrote
 	s.length.Store(0)
 	s.writtenAt.Store(0)
 	s.stacksLength.Store(0)
-	s.answered.Store(s.requested.Load())
 	s.lastProgress.Store(uint64(linux.HostClock()))
 }
 
@@ -70,19 +70,15 @@ func (r *Reporter) StacksRequested() bool {
 }
 
 // PublishStacks answers all requests for the member's stacks so far. It copies stacks into the
-// member's heap, where they stay until the next call; stacks may be nil. Not safe for concurrent
-// use.
+// member's heap, where they stay until the next call or [Reporter.FreeStacks]. Not safe for
+// concurrent use.
 //
 // Errors: [shm.NoMemoryError] if the heap has no room. Observers get an empty answer then.
 func (r *Reporter) PublishStacks(stacks []byte) error {
 	s := r.page
 	request := s.requested.Load()
-	s.stacksLength.Store(0)
-	var err, shortage error
-	if r.stacks != 0 { // the private copy of the offset: a peer may overwrite the shared one
-		err = r.member.Free(r.stacks)
-		r.stacks = 0
-	}
+	err := r.FreeStacks()
+	var shortage error
 	if len(stacks) > 0 {
 		r.stacks, shortage = r.member.Alloc(uint64(len(stacks)))
 	}
@@ -95,4 +91,15 @@ func (r *Reporter) PublishStacks(stacks []byte) error {
 	s.answered.Store(request) // ORDER stacks-answered: after the stacks; pairs with the load in Observer.Stacks
 	failpoint.Reach(failpoint.StacksAnswered)
 	return errors.Join(err, shortage)
+}
+
+// FreeStacks gives the memory of the published stacks back to the program. It answers no request.
+// Not safe for concurrent use.
+func (r *Reporter) FreeStacks() (err error) {
+	r.page.stacksLength.Store(0)
+	if r.stacks != 0 { // the private copy of the offset: a peer may overwrite the shared one
+		err = r.member.Free(r.stacks)
+		r.stacks = 0
+	}
+	return err
 }

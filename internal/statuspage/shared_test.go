@@ -176,6 +176,32 @@ func TestStacksArePublished(t *testing.T) {
 	}
 }
 
+// An observer may see a member before it has a reporter, and ask while the memory of an old answer is freed.
+func TestOnlyStacksAnswer(t *testing.T) {
+	r, o := pair(t)
+	for name, step := range map[string]func() error{
+		"a new reporter": func() error { r.page.reset(); return nil },
+		"memory freed":   r.FreeStacks,
+	} {
+		if err := r.PublishStacks([]byte("old")); err != nil {
+			t.Fatal(err)
+		}
+		request := o.RequestStacks()
+		if err := step(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if b, ok, err := o.Stacks(request); ok || err != nil || !r.StacksRequested() {
+			t.Errorf("%s: the request is answered with %q, %v", name, b, err)
+		}
+		if err := r.PublishStacks([]byte("new")); err != nil {
+			t.Fatal(err)
+		}
+		if b, ok, err := o.Stacks(request); !ok || err != nil || string(b) != "new" {
+			t.Errorf("%s: stacks: %q, %v, %v", name, b, ok, err)
+		}
+	}
+}
+
 // If there is no memory for the stacks, the answer is empty.
 func TestStacksWithoutMemoryAreEmpty(t *testing.T) {
 	r, o := pair(t)

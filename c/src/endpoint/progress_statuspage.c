@@ -284,7 +284,6 @@ void snd_reset_status_page(struct snd_fabric *f)
 	struct snd_status_page *p = f->page;
 	snd_set(&p->seq, (snd_relaxed(&p->seq) + 1) & ~UINT64_C(1)); /* odd if the previous reporter died while it wrote */
 	snd_set(&p->stacks_length, 0);
-	snd_set32(&p->answered, snd_relaxed32(&p->requested));
 	const int64_t now = snd_clock();
 	note_progress(f, now);
 	publish(f, now);
