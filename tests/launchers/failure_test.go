@@ -54,7 +54,7 @@ func runLate(self *proctest.Self) error {
 		time.Sleep(time.Minute) // until Hydra ends it
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(self.Ctx, 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(self.Ctx, 3*time.Second) // Hydra must have answered: it fails if a rank leaves meanwhile
 	defer cancel()
 	_, err := softnd.Init(ctx)
 	time.Sleep(time.Second)
