@@ -50,7 +50,9 @@ func (c *connector) Accept(ctx context.Context, endpoint nd.Endpoint, params nd.
 		return err
 	}
 	werr := p.wait(ctx, statuspage.Call{Op: op, Object: "connector", Peer: conn.record.Peer.ID()}, func() { ep.progress() }, func() bool { return conn.state() != cm.ConnAccepted || conn.record.IsPeerGone() })
-	aborted := werr != nil && conn.record.Move(cm.Abandons) // by this side
+	if werr != nil {
+		conn.record.Move(cm.Abandons)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ep.mu.Lock()
@@ -61,11 +63,11 @@ func (c *connector) Accept(ctx context.Context, endpoint nd.Endpoint, params nd.
 		return c.opError(op, nd.Canceled, "the connector was closed", "create another")
 	}
 	s := conn.state()
-	if ep.state() == cm.QPConnecting && !aborted && conn.wasEstablished() { // the active side may have ended the connection since
+	if ep.state() == cm.QPConnecting && conn.wasEstablished() { // the active side may have ended the connection since
 		ep.on(cm.Completes)
 		ep.progressLocked()
 	}
-	if ep.life.wasConnected && !aborted {
+	if ep.life.wasConnected {
 		c.on(cm.Completes)
 		return nil
 	}

@@ -76,10 +76,10 @@ func (c *connection) state() cm.ConnState {
 
 // wasEstablished reports, for the passive side, whether the active side has completed the connection. An active side that
 // ends a connection before it has completed it withdraws it. So only an established one becomes aborted, unless this side
-// has aborted it.
+// has ended it early.
 func (c *connection) wasEstablished() bool {
 	s := c.state()
-	return s == cm.ConnEstablished || s == cm.ConnAborted
+	return s == cm.ConnEstablished || s == cm.ConnAborted && !c.record.EndedEarly()
 }
 
 const (

@@ -177,7 +177,9 @@ func (ep *queuePair) releasePeerState() bool {
 	if ep.life.teardown != notReleased {
 		return true
 	}
-	if c := ep.conn; c != nil && c.attached { // also before Accept has returned: the active side may be connected already
+	// Also before Accept has returned: the active side may be connected already. If it never was, its endpoint may be in use for another
+	// connection by now, with the same ring.
+	if c := ep.conn; c != nil && c.attached && (c.record.Side == cm.Active || c.wasEstablished()) {
 		if !c.record.IsPeerGone() && c.peerQP.Hazard.Load() != 0 { // ORDER hazard, hazard-clear: after the change of state; pairs with Guard.publishHazard and then the check of the link, and with Guard.clearHazard
 			return false
 		}

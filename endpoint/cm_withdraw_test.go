@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -201,6 +202,42 @@ func TestConnectionCallsCanceled(t *testing.T) {
 				wantStatus(t, err, nd.Canceled)
 				if !errors.Is(err, context.Canceled) || !errors.Is(err, cause) {
 					t.Errorf("%q tells neither of the context nor of its cause", err)
+				}
+			}
+		})
+	}
+}
+
+// TestConnectWithdrawnBeforeAcceptEnds: Connect fails after the peer has accepted, and its endpoint has a message for another one before
+// the first peer notices. That peer does not take it from the ring that it has attached to.
+func TestConnectWithdrawnBeforeAcceptEnds(t *testing.T) {
+	for name, end := range map[string]func(active, passive *connection){
+		"by the active side":  func(active, _ *connection) { active.record.Move(cm.Withdraws) },
+		"by the passive side": func(_, passive *connection) { passive.record.Move(cm.Abandons) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b, addr := unconnectedPair(t)
+			ca, ea, eb := a.newConnector().(*connector), a.newEndpoint().(*queuePair), b.newEndpoint().(*queuePair)
+			active := must(ca.startConnect(a.ctx, ea, nil, addr, nd.ConnectParams{}))
+			b.good(eb.Receive(7, nd.SGL{}))
+			end(active, must(b.request().(*connector).startAccept(eb, nd.ConnectParams{})))
+			ca.mu.Lock()
+			ca.undoConnect(active)
+			ca.mu.Unlock()
+			other := b.newEndpoint()
+			b.good(other.Receive(8, nd.SGL{}))
+			connected := soon(func() error { return ca.Connect(a.ctx, ea, addr, nd.ConnectParams{}) })
+			accepted := soon(func() error { return b.request().Accept(b.ctx, other, nd.ConnectParams{}) })
+			a.good(<-connected)
+			a.good(ca.CompleteConnect(a.ctx))
+			b.good(<-accepted)
+			a.good(ea.Send(1, nd.SGL{}, nd.SilentSuccess))
+			b.good(eb.Close())
+			for range 2 {
+				r := b.execute(order{Do: doWait, Queue: receiveQueue, N: 1})
+				want := map[uint64]nd.Status{7: nd.Canceled, 8: nd.Success}
+				if got := r.Results[0]; r.Status != nd.Success || got.Status != want[got.RequestContext] {
+					t.Errorf("%v, want %v", got, want[got.RequestContext])
 				}
 			}
 		})

@@ -158,19 +158,25 @@ bool snd_attach(struct snd_connection *c, struct snd_endpoint *ep)
 	return true;
 }
 
-static bool change_state(struct snd_connection_record *r, enum snd_conn_event e)
+/* change_state changes the state by an event. It stores the state before. */
+static bool change_state(struct snd_connection_record *r, enum snd_conn_event e, uint32_t *before)
 {
 	uint32_t s = snd_load32(&r->state), to; /* ORDER conn-state: pairs with the swap below, at the other side */
 	for (int tries = 0; tries < SND_STATES && snd_find_state(&snd_conn_states, s, e, &to); tries++) /* the other side may change it at the same time */
-		if (atomic_compare_exchange_strong(&r->state, &s, to)) /* ORDER conn-state: pairs with the load in snd_connection_state, at the other side */
+		if (atomic_compare_exchange_strong(&r->state, &s, to)) { /* ORDER conn-state: pairs with the load in snd_connection_state, at the other side */
+			*before = s;
 			return true;
+		}
 	return false;
 }
 
 bool snd_transition(struct snd_connection *c, enum snd_conn_event e)
 {
-	if (c->peer_dead || c->released || !change_state(c->record, e)) /* the record may have been the dead process's */
+	uint32_t before;
+	if (c->peer_dead || c->released || !change_state(c->record, e, &before)) /* the record may have been the dead process's */
 		return false;
+	if (before == SNDL_CONN_ACCEPTED && (e == SND_EVENT_ABANDONS || e == SND_EVENT_ABORTS))
+		c->ended_early = true;
 	snd_ring_peer(c->fabric, &c->peer);
 	return true;
 }
@@ -261,7 +267,8 @@ void snd_handle_request(struct snd_fabric *f, uint64_t offset)
 	}
 	struct snd_connection *c = snd_connection_new(f, r, offset, SND_PASSIVE, peer);
 	if (c == NULL) { /* no memory: the words that snd_refuse would change, without a private part */
-		if (change_state(r, SND_EVENT_REFUSES))
+		uint32_t before;
+		if (change_state(r, SND_EVENT_REFUSES, &before))
 			snd_set32(&r->data_len[SND_PASSIVE], 0);
 		snd_store_full32(&r->detached[SND_PASSIVE], SNDL_DETACHED_RECORD); /* ORDER detached: pairs with the load in release */
 		snd_ring_peer(f, &peer);

@@ -470,10 +470,11 @@ static snd_status begin_accept(struct snd_connector *c, struct snd_endpoint *ep,
 static snd_status finish_accept(struct snd_connector *c, snd_status waited, int64_t timeout, const char *op)
 {
 	struct snd_connection *conn = c->conn;
-	const bool aborted = waited != SND_SUCCESS && snd_transition(conn, SND_EVENT_ABANDONS); /* by this side */
+	if (waited != SND_SUCCESS)
+		snd_transition(conn, SND_EVENT_ABANDONS);
 	struct snd_endpoint *ep = c->ep;
 	uint32_t state = snd_connection_state(conn);
-	if (ep != NULL && !c->closed && ep->state == SND_QP_CONNECTING && !aborted && snd_was_established(conn)) { /* the active side may have ended the connection since */
+	if (ep != NULL && !c->closed && ep->state == SND_QP_CONNECTING && snd_was_established(conn)) { /* the active side may have ended the connection since */
 		snd_change_state(ep, SND_EVENT_COMPLETES);
 		snd_progress(ep);
 	}
@@ -483,7 +484,7 @@ static snd_status finish_accept(struct snd_connector *c, snd_status waited, int6
 			snd_terminate(ep, SND_CONNECTION_ABORTED, "%s: the connector was closed", op);
 		return snd_fail(SND_CANCELED, "%s: the connector or the endpoint was closed", op);
 	}
-	if (ep->was_connected && !aborted) {
+	if (ep->was_connected) {
 		snd_change_phase(c, SND_EVENT_COMPLETES);
 		return SND_SUCCESS;
 	}

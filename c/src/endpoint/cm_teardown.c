@@ -326,7 +326,9 @@ static bool release_peer_state(struct snd_endpoint *ep)
 	struct snd_connection *c = ep->conn;
 	if (ep->teardown != SND_NOT_RELEASED)
 		return true;
-	if (c != NULL && c->attached) { /* also before an accept has returned: the active side may be connected already */
+	/* Also before an accept has returned: the active side may be connected already. If it never was, its endpoint may be in use for another
+	 * connection by now, with the same ring. */
+	if (c != NULL && c->attached && (c->side == SND_ACTIVE || snd_was_established(c))) {
 		/* ORDER hazard, hazard-clear: after the change of state; pairs with snd_publish_hazard and then snd_is_open, and with snd_clear_hazard */
 		if (!snd_is_peer_gone(c) && snd_load(&c->peer_qp->hazard) != 0)
 			return false;

@@ -58,6 +58,7 @@ struct snd_connection {
 	bool attached;
 	bool peer_dead; /* its death was handled: its memory may be reused */
 	bool detached;
+	bool ended_early;    /* this side has made the accepted connection aborted */
 	bool released;       /* everything of the connection is freed, or will be by its last user */
 	bool inbound_failed; /* a message of the peer failed here: later ones do not count */
 	uint32_t users;      /* connector and endpoint that refer to it */
@@ -94,11 +95,11 @@ static inline uint32_t snd_connection_state(const struct snd_connection *c)
 }
 
 /* snd_was_established reports, for the passive side, whether the active side has completed the connection. An active side that ends
- * a connection before it has completed it withdraws it. So only an established one becomes aborted, unless this side has aborted it. */
+ * a connection before it has completed it withdraws it. So only an established one becomes aborted, unless this side has ended it early. */
 static inline bool snd_was_established(const struct snd_connection *c)
 {
 	const uint32_t s = snd_connection_state(c);
-	return s == SNDL_CONN_ESTABLISHED || s == SNDL_CONN_ABORTED;
+	return s == SNDL_CONN_ESTABLISHED || (s == SNDL_CONN_ABORTED && !c->ended_early);
 }
 static inline bool snd_is_peer_gone(const struct snd_connection *c) { return c->peer_dead || snd_peer_gone(&c->peer); }
 

@@ -27,9 +27,10 @@ type Record struct {
 	Offset shm.Offset // of the record in the arena
 	Side   int        // Active or Passive
 
-	mu       sync.Mutex // held while the record is written, or peerDead or released is set
-	peerDead atomic.Bool
-	released atomic.Bool // the connection's resources are freed
+	mu         sync.Mutex // held while the record is written, or peerDead or released is set
+	peerDead   atomic.Bool
+	released   atomic.Bool // the connection's resources are freed
+	endedEarly atomic.Bool // this side has ended the connection before it was established
 }
 
 // State returns the state; ConnAborted after Release.
@@ -48,6 +49,9 @@ func (r *Record) Move(e Event) (moved bool) {
 			s := r.Shared.State.Load()
 			to, ok := connStates.find(s, e)
 			if moved = ok && r.Shared.State.CompareAndSwap(s, to); moved || !ok { // ORDER conn-state: pairs with the load in State, at the other side
+				if moved && ConnState(s) == ConnAccepted && ConnState(to) == ConnAborted {
+					r.endedEarly.Store(true)
+				}
 				return
 			}
 		}
@@ -59,6 +63,9 @@ func (r *Record) Move(e Event) (moved bool) {
 	}
 	return moved
 }
+
+// EndedEarly reports whether this side has made an accepted connection aborted.
+func (r *Record) EndedEarly() bool { return r.endedEarly.Load() }
 
 // Write runs f, which writes to the record, unless the peer's death was handled or Release was called. f calls neither
 // Write nor what calls it: Move, PutData, Detach.
