@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softnd/softnd/endpoint/internal/cm"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
@@ -192,4 +193,21 @@ func TestConnectRequestBehindDeadPeer(t *testing.T) {
 	if r := <-accepted; r.Status != nd.Success {
 		t.Fatal(r.Text)
 	}
+}
+
+// TestDeathOfEarlierPeer: the peer of a Connect that has failed dies when the endpoint has another connection. That one goes on.
+func TestDeathOfEarlierPeer(t *testing.T) {
+	a, b, addr := unconnectedPair(t)
+	ca, ea, eb := a.newConnector().(*connector), a.newEndpoint().(*queuePair), b.newEndpoint()
+	earlier := must(ca.startConnect(a.ctx, ea, nil, addr, nd.ConnectParams{}))
+	earlier.record.Move(cm.Withdraws)
+	ca.mu.Lock()
+	ca.undoConnect(earlier)
+	ca.mu.Unlock()
+	connected := soon(func() error { return ca.Connect(a.ctx, ea, addr, nd.ConnectParams{}) })
+	accepted := soon(func() error { return b.request().Accept(b.ctx, eb, nd.ConnectParams{}) })
+	a.good(<-connected)
+	earlier.peerDied() // as if it had been another process
+	a.good(ca.CompleteConnect(a.ctx))
+	b.good(<-accepted)
 }

@@ -38,7 +38,9 @@ func (c *connection) peerDied() {
 	c.record.PeerDied()
 	if ep := c.endpoint.Load(); ep != nil {
 		ep.mu.Lock()
-		ep.handlePeerDeath()
+		if ep.conn == c { // an endpoint whose Connect has failed may have another connection
+			ep.handlePeerDeath()
+		}
 		ep.mu.Unlock()
 	}
 }
