@@ -171,6 +171,8 @@ func (c *connection) sendRequest(local, remote netip.AddrPort, ep *queuePair, pa
 	rec.State.Store(uint32(cm.ConnRequested))
 	failpoint.Reach(failpoint.RecordFilled)
 	p.track(c)
+	p.mu.Lock() // releaseDead takes it before the record of a dead peer gets another owner
+	defer p.mu.Unlock()
 	_ = c.record.Peer.SendMail(c.record.Offset, &rec.Link) // if the peer is gone by now, the wait notices
 }
 

@@ -35,7 +35,7 @@ void snd_check_liveness(struct snd_fabric *f)
 		f->processes += status == SNDL_STATUS_LIVE;
 	}
 	f->processes = f->processes > f->arena.ranks ? f->processes : f->arena.ranks;
-	struct snd_peer self = {f->id, f->record};
+	struct snd_peer self = {.id = f->id, .record = f->record};
 	if (dead_records || snd_load(&f->record->deaths_seen) != f->deaths || snd_peer_gone(&self))
 		snd_acknowledge_deaths(f, snd_release_dead);
 	if (f->marked_dead)

@@ -80,9 +80,9 @@ bool snd_count_death(struct snd_fabric *f, uint32_t slot, bool first)
 bool snd_process_runs(const struct snd_peer *p)
 {
 	char path[40], line[512];
-	if (snd_relaxed(&p->record->pid_ns) != snd_pid_namespace())
+	if (p->pid == 0 || snd_relaxed(&p->record->pid_ns) != snd_pid_namespace())
 		return false;
-	snprintf(path, sizeof path, "/proc/%" PRIu32 "/stat", snd_relaxed32(&p->record->pid));
+	snprintf(path, sizeof path, "/proc/%" PRIu32 "/stat", p->pid);
 	FILE *f = snd_open_text(path);
 	if (f == NULL)
 		return false;
@@ -160,7 +160,7 @@ uint32_t snd_check_neighbours(struct snd_fabric *f, uint64_t *neighbours, bool *
 /* repair stores a valid dead state if a peer has overwritten this member's own: the others then handle it like any death. */
 static void repair(struct snd_fabric *f)
 {
-	struct snd_peer self = {f->id, f->record};
+	struct snd_peer self = {.id = f->id, .record = f->record};
 	uint32_t incarnation = snd_member_incarnation(f->id);
 	uint64_t dead = snd_state_of(SNDL_STATUS_DEAD, incarnation);
 	if (!snd_peer_gone(&self))

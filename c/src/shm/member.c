@@ -172,6 +172,14 @@ void snd_leave(struct snd_fabric *f)
 	snd_heap_end(&f->heap);
 }
 
+static struct snd_peer new_peer(uint64_t id, struct snd_member_record *r)
+{
+	struct snd_peer p = {id, r, snd_load32(&r->rank), snd_load32(&r->pid)};
+	if (snd_state_incarnation(snd_load(&r->state)) != snd_member_incarnation(id)) /* after what the next owner changes */
+		p.rank_word = p.pid = 0;
+	return p;
+}
+
 bool snd_peer_of(const struct snd_fabric *f, uint64_t id, struct snd_peer *p)
 {
 	uint32_t slot = snd_member_slot(id), incarnation = snd_member_incarnation(id);
@@ -180,7 +188,7 @@ bool snd_peer_of(const struct snd_fabric *f, uint64_t id, struct snd_peer *p)
 	struct snd_member_record *r = snd_member(&f->arena, slot);
 	if (incarnation == 0 || incarnation > snd_state_incarnation(snd_load(&r->state)))
 		return false;
-	*p = (struct snd_peer){id, r};
+	*p = new_peer(id, r);
 	return true;
 }
 
@@ -192,7 +200,7 @@ bool snd_peer_in_slot(const struct snd_fabric *f, uint32_t slot, struct snd_peer
 	uint64_t state = snd_load(&r->state);
 	if (snd_state_status(state) != SNDL_STATUS_LIVE)
 		return false;
-	*p = (struct snd_peer){snd_member_id(slot, snd_state_incarnation(state)), r};
+	*p = new_peer(snd_member_id(slot, snd_state_incarnation(state)), r);
 	return true;
 }
 
@@ -203,11 +211,10 @@ bool snd_peer_owns(const struct snd_fabric *f, const struct snd_peer *p, uint64_
 
 void snd_peer_name(const struct snd_peer *p, char *text, size_t size)
 {
-	uint32_t rank = snd_relaxed32(&p->record->rank), pid = snd_relaxed32(&p->record->pid);
-	if (rank != 0)
-		snprintf(text, size, "rank %" PRIu32 " (pid %" PRIu32 ")", rank - 1, pid);
+	if (p->rank_word != 0)
+		snprintf(text, size, "rank %" PRIu32 " (pid %" PRIu32 ")", p->rank_word - 1, p->pid);
 	else
-		snprintf(text, size, "member %" PRIu32 ".%" PRIu32 " (pid %" PRIu32 ")", snd_member_slot(p->id), snd_member_incarnation(p->id), pid);
+		snprintf(text, size, "member %" PRIu32 ".%" PRIu32 " (pid %" PRIu32 ")", snd_member_slot(p->id), snd_member_incarnation(p->id), p->pid);
 }
 
 int32_t snd_rank_of(const struct snd_fabric *f, uint64_t member)
@@ -215,6 +222,5 @@ int32_t snd_rank_of(const struct snd_fabric *f, uint64_t member)
 	struct snd_peer p;
 	if (!snd_peer_of(f, member, &p))
 		return -1;
-	uint32_t rank = snd_relaxed32(&p.record->rank); /* loaded once */
-	return rank >= 1 && rank <= SNDL_RANKS ? (int32_t)rank - 1 : -1;
+	return p.rank_word >= 1 && p.rank_word <= SNDL_RANKS ? (int32_t)p.rank_word - 1 : -1;
 }
