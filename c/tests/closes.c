@@ -1,6 +1,5 @@
 /* With SND_THREAD_SAFE a handle may be closed while another thread waits in a call on it, and so may the fabric. The call
  * returns SND_CANCELED. Of several calls that close one handle at once, one succeeds. */
-#include <sys/syscall.h>
 #include <pthread.h>
 #include <string.h>
 #include <time.h>
@@ -157,41 +156,33 @@ static void bind_window(void)
 struct call {
 	snd_status (*wait)(void);
 	snd_status status;
-	snd_half entered;
 	pthread_t thread;
 };
 
 static void *run(void *arg)
 {
 	struct call *c = arg;
-	snd_store_full32(&c->entered, (uint32_t)syscall(SYS_gettid));
 	c->status = c->wait();
 	return NULL;
 }
 
-/* sleeps reports whether a thread of this process sleeps in the kernel. */
-static bool sleeps(uint32_t thread)
+/* calls_of returns how many calls wait in a fabric. */
+static uint32_t calls_of(struct snd_fabric *f)
 {
-	char path[64], state = 0;
-	(void)snprintf(path, sizeof path, "/proc/self/task/%u/stat", thread);
-	FILE *f = fopen(path, "r");
-	if (f == NULL)
-		return false;
-	(void)fscanf(f, "%*d (%*[^)]) %c", &state);
-	fclose(f);
-	return state == 'S';
+	snd_lock(f);
+	const uint32_t n = f->calls;
+	snd_unlock(f);
+	return n;
 }
 
-/* start returns when the call waits: three consecutive looks found it asleep. */
-static void start(struct call *c, snd_status (*wait)(void))
+/* start returns when the call waits: it has found its handle open. */
+static void start(struct snd_fabric *f, struct call *c, snd_status (*wait)(void))
 {
+	const uint32_t before = calls_of(f);
 	c->wait = wait;
-	snd_store_full32(&c->entered, 0);
 	pthread_create(&c->thread, NULL, run, c);
-	while (!snd_load32(&c->entered))
+	while (calls_of(f) == before)
 		nanosleep(&(struct timespec){0, 100000}, NULL);
-	for (int asleep = 0; asleep < 3; asleep = sleeps(snd_load32(&c->entered)) ? asleep + 1 : 0)
-		nanosleep(&(struct timespec){0, 1000000}, NULL);
 }
 
 static void want(struct call *c, snd_status status, const char *name)
@@ -232,8 +223,8 @@ static void test_close_of_handle(void)
 			bind_window();
 		if (rows[i].held != NOTHING)
 			begin_hazard();
-		start(&calls[0], rows[i].wait);
-		start(&calls[1], rows[i].wait == wait_connect ? wait_disconnected : rows[i].wait); /* two requests are no wait */
+		start(fabric, &calls[0], rows[i].wait);
+		start(fabric, &calls[1], rows[i].wait == wait_connect ? wait_disconnected : rows[i].wait); /* two requests are no wait */
 		if (rows[i].close != NULL) {
 			OK(rows[i].close());
 			want(&calls[0], SND_CANCELED, rows[i].name);
@@ -262,7 +253,7 @@ static void test_close_of_fabric(void)
 			bind_window();
 		if (rows[i].held != NOTHING)
 			begin_hazard();
-		start(&c, rows[i].wait);
+		start(fabric, &c, rows[i].wait);
 		OK(snd_fabric_close(fabric));
 		want(&c, SND_CANCELED, rows[i].name);
 		if (rows[i].held != NOTHING)
@@ -298,7 +289,7 @@ static void test_close_of_adapter(void)
 		OK(snd_listener_create(adapter, &listener));
 		OK(snd_listener_bind(listener, (snd_address){0, 0, 0}));
 		OK(snd_listener_listen(listener, 0));
-		start(&c, wait_request);
+		start(fabric, &c, wait_request);
 		OK(snd_adapter_close(adapter, SECONDS(10)));
 		want(&c, SND_CANCELED, "request to an adapter that closes");
 		OK(snd_fabric_progress(fabric));
@@ -317,7 +308,7 @@ static void test_close_of_adapter_in_use(void)
 	OK(snd_endpoint_bind(endpoint, 1, mr, window, snd_mr_buffer(mr), 100, SND_ALLOW_WRITE | SND_DEFER));
 	begin_hazard();
 	CHECK(snd_adapter_close(adapter, SECONDS(1) / 20) == SND_IO_TIMEOUT);
-	start(&c, wait_adapter);
+	start(fabric, &c, wait_adapter);
 	end_hazard();
 	want(&c, SND_SUCCESS, "close of an adapter in use");
 	close_fabrics();
@@ -382,8 +373,8 @@ static void test_job(void)
 	cq = queues[0];
 	CHECK(snd_fabric_close(snd_job_fabric(jobs[0])) == SND_DEVICE_BUSY);
 	struct call barrier, connect;
-	start(&barrier, wait_barrier);
-	start(&connect, wait_job_connect);
+	start(snd_job_fabric(jobs[0]), &barrier, wait_barrier);
+	start(snd_job_fabric(jobs[0]), &connect, wait_job_connect);
 	OK(snd_job_close(jobs[0]));
 	want(&barrier, SND_CANCELED, "barrier");
 	want(&connect, SND_CANCELED, "connect by rank");
