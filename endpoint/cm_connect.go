@@ -237,7 +237,7 @@ func (c *connector) handleAccepted(conn *connection) error {
 	}
 	ep.mu.Unlock()
 	if err != nil {
-		conn.record.Move(cm.Abandons)
+		conn.record.Move(cm.Withdraws)
 		c.undoConnect(conn)
 		c.on(cm.Ends)
 		return &nd.OpError{Op: "connect", Object: "connector", Status: nd.ConnectionAborted, Err: err, Next: connectAgain}

@@ -195,7 +195,7 @@ func TestConnectRequestBehindDeadPeer(t *testing.T) {
 	}
 }
 
-// TestDeathOfEarlierPeer: the peer of a Connect that has failed dies when the endpoint has another connection. That one goes on.
+// TestDeathOfEarlierPeer: the peer of a Connect that has failed dies when the endpoint has another connection, which goes on.
 func TestDeathOfEarlierPeer(t *testing.T) {
 	a, b, addr := unconnectedPair(t)
 	ca, ea, eb := a.newConnector().(*connector), a.newEndpoint().(*queuePair), b.newEndpoint()

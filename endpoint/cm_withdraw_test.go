@@ -208,8 +208,8 @@ func TestConnectionCallsCanceled(t *testing.T) {
 	}
 }
 
-// TestConnectWithdrawnBeforeAcceptEnds: Connect fails after the peer has accepted, and its endpoint has a message for another one before
-// the first peer notices. That peer does not take it from the ring that it has attached to.
+// TestConnectWithdrawnBeforeAcceptEnds: Connect fails after the peer has accepted, and its endpoint sends a message to
+// another peer before the first peer notices. The first peer does not take it from the ring that it has attached to.
 func TestConnectWithdrawnBeforeAcceptEnds(t *testing.T) {
 	for name, end := range map[string]func(active, passive *connection){
 		"by the active side":  func(active, _ *connection) { active.record.Move(cm.Withdraws) },
@@ -235,8 +235,11 @@ func TestConnectWithdrawnBeforeAcceptEnds(t *testing.T) {
 			b.good(eb.Close())
 			for range 2 {
 				r := b.execute(order{Do: doWait, Queue: receiveQueue, N: 1})
+				if r.Status != nd.Success {
+					t.Fatal(r)
+				}
 				want := map[uint64]nd.Status{7: nd.Canceled, 8: nd.Success}
-				if got := r.Results[0]; r.Status != nd.Success || got.Status != want[got.RequestContext] {
+				if got := r.Results[0]; got.Status != want[got.RequestContext] {
 					t.Errorf("%v, want %v", got, want[got.RequestContext])
 				}
 			}

@@ -315,7 +315,7 @@ func (p *Peer) PID() (pid int, ok bool) {
 // ProcessRuns reports whether the process that has or had the peer's record still runs, whether it is a member or not.
 func (p *Peer) ProcessRuns() bool {
 	pid, ok := p.PID()
-	if s := memberState(p.rec.state.Load()); !ok || memberID(p.id.Slot(), s.incarnation()) != p.id { // later members had the record since
+	if !ok {
 		return false
 	}
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

@@ -5,7 +5,7 @@
 
 #define SECOND INT64_C(1000000000)
 
-enum { ROUNDS = 40, MOST_RANKS = 8 };
+enum { ROUNDS = 40, LATE = 20, MOST_RANKS = 8 };
 
 int main(void)
 {
@@ -21,7 +21,11 @@ int main(void)
 			CHECK(all[i] == (round << 8 | i));
 		if ((round + rank) % 4 == 0)
 			nanosleep(&(struct timespec){0, 3000000}, NULL);
+		if (round == LATE && rank == 0)
+			nanosleep(&(struct timespec){0, 300000000}, NULL);
 		OK(snd_job_close(job));
+		if (round == LATE && rank > 0) /* rank 0 joins first, and may get the record of another rank */
+			nanosleep(&(struct timespec){1, 0}, NULL);
 	}
 	printf("%u ranks: %d rounds\n", size, ROUNDS);
 	return 0;

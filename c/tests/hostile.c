@@ -65,7 +65,7 @@ static void flood(int listens)
 	if (listens)
 		OK(snd_listener_listen(l, 0));
 	OK(snd_alloc(&attacker->heap, (uint64_t)REQUESTS * STRIDE, false, &base, "flood"));
-	struct snd_peer p = {victim->id, victim->record};
+	struct snd_peer p = {.id = victim->id, .record = victim->record};
 	for (uint64_t i = 0; i < REQUESTS; i++) {
 		struct snd_connection_record *r = (struct snd_connection_record *)(void *)(attacker->arena.base + base + i * STRIDE);
 		snd_set(&r->member[SND_ACTIVE], attacker->id);

@@ -1,5 +1,5 @@
-/* The active side withdraws a connect that the passive side has accepted, and its endpoint has a message for another peer before
- * the first one notices. That one does not take it from the ring that it has attached to. */
+/* The active side withdraws a connect that the passive side has accepted, and its endpoint sends a message to another peer before
+ * the first peer notices. The first peer does not take it from the ring that it has attached to. */
 #include "two_members.h"
 
 static snd_connector *connector_of(snd_adapter *adapter)

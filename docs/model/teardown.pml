@@ -63,8 +63,8 @@
  *
  * Not modelled: the phases before the connection is established; the drain of an Invalidate in flushRequests; checks of
  * the ring without the endpoint's lock, whose result is a hint; several messages or copies. Before the connection is
- * established, the state of a canceled Connect may be freed while the passive side still loads its hazard and its
- * reason. It stores nothing there.
+ * established, the state of a canceled Connect may be freed while the passive side still loads its reason. It stores
+ * nothing there, and does not read the ring.
  *
  * REACH asserts that certain situations never occur. Each of these
  * assertions must fail; else the model could pass by doing nothing.

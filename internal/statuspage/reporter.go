@@ -31,8 +31,7 @@ func NewReporter(m *shm.Member) (*Reporter, error) {
 	return &Reporter{member: m, page: page}, nil
 }
 
-// reset prepares the page for a new reporter. A request that came before it is not answered: an observer may see the member
-// before it has a reporter.
+// reset prepares the page for a new reporter. Requests stay pending: an observer may see the member before it has a reporter.
 func (s *sharedPage) reset() {
 	s.seq.Store((s.seq.Load() + 1) &^ 1) // odd if the previous reporter died while it wrote
 	s.length.Store(0)

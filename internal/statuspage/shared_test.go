@@ -176,7 +176,7 @@ func TestStacksArePublished(t *testing.T) {
 	}
 }
 
-// An observer may see a member before it has a reporter, and ask while the memory of an old answer is freed.
+// TestOnlyStacksAnswer, not a new reporter, before which an observer may have asked, nor the end of an old answer.
 func TestOnlyStacksAnswer(t *testing.T) {
 	r, o := pair(t)
 	for name, step := range map[string]func() error{

@@ -158,7 +158,7 @@ bool snd_attach(struct snd_connection *c, struct snd_endpoint *ep)
 	return true;
 }
 
-/* change_state changes the state by an event. It stores the state before. */
+/* change_state changes the state by an event. It stores the previous state in *before. */
 static bool change_state(struct snd_connection_record *r, enum snd_conn_event e, uint32_t *before)
 {
 	uint32_t s = snd_load32(&r->state), to; /* ORDER conn-state: pairs with the swap below, at the other side */

@@ -287,7 +287,7 @@ static snd_status handle_accepted(struct snd_connector *c, const char *op)
 		return snd_fail(SND_CANCELED, "%s: the endpoint was flushed or closed during the call", op);
 	}
 	if (!snd_attach(conn, ep)) {
-		snd_transition(conn, SND_EVENT_ABANDONS);
+		snd_transition(conn, SND_EVENT_WITHDRAWS);
 		undo_connect(c);
 		snd_change_phase(c, SND_EVENT_ENDS);
 		return snd_fail(SND_CONNECTION_ABORTED, "%s: the peer's shared queue-pair state is damaged", op);

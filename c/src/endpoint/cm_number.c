@@ -160,7 +160,7 @@ static bool complete(struct snd_endpoint *ep)
 {
 	struct snd_connection *c = ep->conn;
 	if (!snd_attach(c, ep)) {
-		snd_transition(c, SND_EVENT_ABANDONS);
+		snd_transition(c, SND_EVENT_WITHDRAWS);
 		return false;
 	}
 	if (!snd_transition(c, SND_EVENT_COMPLETES))

@@ -58,7 +58,7 @@ struct snd_connection {
 	bool attached;
 	bool peer_dead; /* its death was handled: its memory may be reused */
 	bool detached;
-	bool ended_early;    /* this side has made the accepted connection aborted */
+	bool ended_early;    /* this side has ended the connection before it was established */
 	bool released;       /* everything of the connection is freed, or will be by its last user */
 	bool inbound_failed; /* a message of the peer failed here: later ones do not count */
 	uint32_t users;      /* connector and endpoint that refer to it */

@@ -11,7 +11,7 @@ enum snd_conn_event {
 	SND_EVENT_COMPLETES, /* CompleteConnect; at the passive side: it has been noticed */
 	SND_EVENT_REFUSES, /* there is no listener, its backlog is full, or Reject */
 	SND_EVENT_WITHDRAWS, /* the active side gives up */
-	SND_EVENT_ABANDONS, /* before it is completed: the passive side gives up, or the active side cannot attach */
+	SND_EVENT_ABANDONS, /* the passive side gives up before it is completed */
 	SND_EVENT_CUTS, /* a relay cannot reach the process that the request is for */
 	SND_EVENT_ABORTS, /* either side ends the connection by force, or it has failed */
 	SND_EVENT_DISCONNECTS, /* this side calls Disconnect */

@@ -80,9 +80,9 @@ bool snd_count_death(struct snd_fabric *f, uint32_t slot, bool first)
 bool snd_process_runs(const struct snd_peer *p)
 {
 	char path[40], line[512];
-	if (p->pid == 0 || snd_relaxed(&p->record->pid_ns) != snd_pid_namespace())
+	if (snd_relaxed(&p->record->pid_ns) != snd_pid_namespace())
 		return false;
-	snprintf(path, sizeof path, "/proc/%" PRIu32 "/stat", p->pid);
+	snprintf(path, sizeof path, "/proc/%" PRIu32 "/stat", snd_relaxed32(&p->record->pid));
 	FILE *f = snd_open_text(path);
 	if (f == NULL)
 		return false;

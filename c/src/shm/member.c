@@ -175,7 +175,8 @@ void snd_leave(struct snd_fabric *f)
 static struct snd_peer new_peer(uint64_t id, struct snd_member_record *r)
 {
 	struct snd_peer p = {id, r, snd_load32(&r->rank), snd_load32(&r->pid)};
-	if (snd_state_incarnation(snd_load(&r->state)) != snd_member_incarnation(id)) /* after what the next owner changes */
+	const uint64_t state = snd_load(&r->state); /* after what the next owner changes */
+	if (snd_state_status(state) == SNDL_STATUS_FREE || snd_state_incarnation(state) != snd_member_incarnation(id))
 		p.rank_word = p.pid = 0;
 	return p;
 }
@@ -213,8 +214,10 @@ void snd_peer_name(const struct snd_peer *p, char *text, size_t size)
 {
 	if (p->rank_word != 0)
 		snprintf(text, size, "rank %" PRIu32 " (pid %" PRIu32 ")", p->rank_word - 1, p->pid);
-	else
+	else if (p->pid != 0)
 		snprintf(text, size, "member %" PRIu32 ".%" PRIu32 " (pid %" PRIu32 ")", snd_member_slot(p->id), snd_member_incarnation(p->id), p->pid);
+	else
+		snprintf(text, size, "member %" PRIu32 ".%" PRIu32, snd_member_slot(p->id), snd_member_incarnation(p->id));
 }
 
 int32_t snd_rank_of(const struct snd_fabric *f, uint64_t member)

@@ -64,7 +64,7 @@ func (r *Record) Move(e Event) (moved bool) {
 	return moved
 }
 
-// EndedEarly reports whether this side has made an accepted connection aborted.
+// EndedEarly reports whether this side has ended the connection before it was established.
 func (r *Record) EndedEarly() bool { return r.endedEarly.Load() }
 
 // Write runs f, which writes to the record, unless the peer's death was handled or Release was called. f calls neither

@@ -13,7 +13,7 @@ const (
 	Completes                    // CompleteConnect; at the passive side: it has been noticed
 	Refuses                      // there is no listener, its backlog is full, or Reject
 	Withdraws                    // the active side gives up
-	Abandons                     // before it is completed: the passive side gives up, or the active side cannot attach
+	Abandons                     // the passive side gives up before it is completed
 	Cuts                         // a relay cannot reach the process that the request is for
 	Aborts                       // either side ends the connection by force, or it has failed
 	Disconnects                  // this side calls Disconnect
