@@ -305,17 +305,20 @@ func (a *Arena) livePeer(slot int) *Peer {
 // ID returns the peer's identity.
 func (p *Peer) ID() MemberID { return p.id }
 
-// PID returns the peer's process number; ok is false if the peer is in another PID namespace, where
+// PID returns the peer's process number; ok is false if it is not known any more, or the peer is in another PID namespace, where
 // the number means another process.
-func (p *Peer) PID() (pid int, ok bool) {
-	ns := p.rec.pidNS.Load()
-	return int(p.rec.pid.Load()), ns != 0 && ns == pidNamespace()
+func (p *Peer) PID() (pid int, ok bool) { return int(p.pid), p.pid != 0 && p.rec.hasKnownPID() }
+
+// hasKnownPID reports whether the record's process number is of this PID namespace.
+func (r *memberRecord) hasKnownPID() bool {
+	ns := r.pidNS.Load()
+	return ns != 0 && ns == pidNamespace()
 }
 
-// ProcessRuns reports whether the process that has or had the peer's record still runs, whether it is a member or not.
+// ProcessRuns reports whether the process that has the peer's record, or had it last, still runs, whether it is a member or not.
 func (p *Peer) ProcessRuns() bool {
-	pid, ok := p.PID()
-	if !ok {
+	pid := p.rec.pid.Load()
+	if !p.rec.hasKnownPID() {
 		return false
 	}
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

@@ -97,7 +97,7 @@ func (o *Observer) RequestStacks() (request uint32) {
 
 // Stacks returns a copy of the stacks that the member has published for a request, or for a later
 // one. If the member has not answered the request yet, ok is false. If the member had no memory for
-// its stacks, they are empty.
+// its stacks, they are empty. While it answers another request, ok is false.
 //
 // Errors: [shm.ErrDamaged] if the stacks are longer than [MaxStacks], or not in the member's heap.
 func (o *Observer) Stacks(request uint32) (stacks []byte, ok bool, err error) {
@@ -107,7 +107,7 @@ func (o *Observer) Stacks(request uint32) (stacks []byte, ok bool, err error) {
 	}
 	off, n := shm.Offset(s.stacks.Load()), s.stacksLength.Load()
 	if n == 0 {
-		return nil, true, nil
+		return nil, s.requested.Load() == s.answered.Load(), nil
 	}
 	if n > MaxStacks || !o.Peer.Owns(off, n) {
 		return nil, true, fmt.Errorf("stacks of %v: %d bytes at offset %#x: %w", o.Peer, n, uint64(off), shm.ErrDamaged)
@@ -117,6 +117,9 @@ func (o *Observer) Stacks(request uint32) (stacks []byte, ok bool, err error) {
 	// would allocate a new one.
 	if _, err := o.arena.File().ReadAt(stacks, int64(off)); err != nil {
 		return nil, true, fmt.Errorf("stacks of %v: %w", o.Peer, err)
+	}
+	if shm.Offset(s.stacks.Load()) != off || s.stacksLength.Load() != n { // freed meanwhile, to answer another request
+		return nil, false, nil
 	}
 	return stacks, true, nil
 }
