@@ -252,6 +252,42 @@ static void test_deadlines(void)
 	leave(&a);
 }
 
+/* has_closing reports whether an endpoint that is closed waits for its peer. */
+static bool has_closing(struct snd_fabric *f)
+{
+	snd_lock(f);
+	const bool yes = !snd_list_is_empty(&f->closing);
+	snd_unlock(f);
+	return yes;
+}
+
+/* An endpoint ends while its peer is stopped in the middle of a copy. When the peer goes on, that gives no results: the program may use the
+ * number and the buffers again. */
+static void test_stopped_peer(void)
+{
+	snd_result r;
+	make_endpoint(&a);
+	make_endpoint(&b);
+	name(&a, of_a, of_b, 0);
+	name(&b, of_b, of_a, 0);
+	exchange();
+	receive(&b, to_b, 20);
+	snd_lock(a.fabric); /* as during a copy: else the hazard counts as forged */
+	snd_set(&a.ep->local_qp->hazard, 1);
+	OK(snd_number_leave(b.ep));
+	CHECK(snd_endpoint_flush(b.ep, SECOND / 100) == SND_IO_TIMEOUT);
+	OK(snd_endpoint_close(b.ep));
+	CHECK(has_closing(b.fabric) && snd_cq_poll(b.cq, &r, 1) == 0);
+	snd_set(&a.ep->local_qp->hazard, 0);
+	snd_unlock(a.fabric);
+	while (has_closing(b.fabric)) {
+		OK(snd_fabric_progress(a.fabric));
+		OK(snd_fabric_progress(b.fabric));
+	}
+	CHECK(snd_cq_poll(b.cq, &r, 1) == 0);
+	leave(&a);
+}
+
 static void test_mistakes(void)
 {
 	make_endpoint(&a);
@@ -461,6 +497,7 @@ int main(void)
 		test_resets();
 		test_withdrawals();
 		test_deadlines();
+		test_stopped_peer();
 	}
 	test_mistakes();
 	test_one_process();

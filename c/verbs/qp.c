@@ -28,6 +28,15 @@ static void has_failed(void *arg, snd_status fault)
 		raise_event(events, &qp->last);
 }
 
+/* watch_failure has call called when the endpoint fails, or nothing if it is NULL. */
+static snd_status watch_failure(snd_endpoint *endpoint, void (*call)(void *arg, snd_status fault), struct qp *qp)
+{
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, "watch failure");
+	endpoint->failed_arg = qp;
+	endpoint->failed = call;
+	return snd_leave_with(endpoint->object.fabric, SND_SUCCESS);
+}
+
 int new_endpoint(struct qp *qp, snd_endpoint **core)
 {
 	const struct ibv_qp *public = &qp->public.base;
@@ -45,9 +54,7 @@ int new_endpoint(struct qp *qp, snd_endpoint **core)
 	const snd_status s = snd_endpoint_create(sizeof config, ((struct pd *)public->pd)->adapter, &config, core);
 	if (s != SND_SUCCESS)
 		return refuse_status(s);
-	(*core)->failed = has_failed; /* it is idle: nothing can fail it yet */
-	(*core)->failed_arg = qp;
-	return 0;
+	return watch_failure(*core, has_failed, qp) == SND_SUCCESS ? 0 : EINVAL;
 }
 
 snd_status serve_rest(snd_endpoint *endpoint)
@@ -90,6 +97,7 @@ static snd_status drop_results(snd_endpoint *endpoint)
 int end_endpoint(snd_endpoint *core)
 {
 	(void)serve_rest(core);
+	(void)watch_failure(core, NULL, NULL); /* from here on, the end is what the program asks for */
 	(void)snd_number_leave(core);
 	(void)snd_endpoint_flush(core, END_TIMEOUT);
 	(void)drop_results(core);

@@ -333,7 +333,8 @@ static bool release_peer_state(struct snd_endpoint *ep)
 		if (!snd_is_peer_gone(c) && snd_load(&c->peer_qp->hazard) != 0)
 			return false;
 		snd_heavy_global(); /* ORDER conn-state: after the change of state; a Send that counted as delivered is in the ring by now */
-		deliver_remaining(ep);
+		if (!ep->numbered || ep->state != SND_QP_CLOSED) /* else the program has its buffers back */
+			deliver_remaining(ep);
 		if (ep->state == SND_QP_FAILED)
 			complete_blamed(ep);
 	}
@@ -433,6 +434,10 @@ static bool run_teardown(struct snd_work *work)
 	struct snd_endpoint *ep = SND_OF(work, struct snd_endpoint, teardown_work);
 	if (!finish_teardown(ep))
 		return false;
+	if (ep->numbered && ep->state == SND_QP_CLOSED) { /* its program has dropped the results, and may use the number again */
+		snd_cq_drop(ep->receive_cq, ep);
+		snd_cq_drop(ep->initiator_cq, ep);
+	}
 	ep->teardown_pending = false;
 	ep->pending_drains--;
 	snd_wake(ep->object.fabric);

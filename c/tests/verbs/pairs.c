@@ -1,4 +1,6 @@
 /* Queue pairs: how they are made, their states, and the traces of a failure. */
+#include <poll.h>
+
 #include "sides.h"
 
 static void refuses(struct ibv_pd *pd, struct ibv_qp_init_attr attr, int error)
@@ -274,6 +276,23 @@ static void refused(struct ibv_context *c)
 	close_side(&b);
 }
 
+/* A queue pair that its program resets or destroys has not failed: there is no event, also if its receives are shared. */
+static void unbroken(struct ibv_context *c)
+{
+	static struct side a, b;
+	struct pollfd events = {.fd = c->async_fd, .events = POLLIN};
+	open_side(&a, c, 0);
+	open_side(&b, c, 1);
+	make_qp(&a, 0, 0);
+	make_qp(&b, 0, 0);
+	join(&a, &b);
+	join(&b, &a);
+	CHECK(move(b.qp, IBV_QPS_RESET, 0) == 0 && poll(&events, 1, 0) == 0);
+	close_side(&a);
+	close_side(&b);
+	CHECK(poll(&events, 1, 0) == 0);
+}
+
 /* A queue pair that is connected to itself receives what it sends, and reaches its own memory. */
 static void itself(struct ibv_context *c, int with_srq)
 {
@@ -321,6 +340,7 @@ int main(void)
 	results(c);
 	parting(c);
 	refused(c);
+	unbroken(c);
 	itself(c, 0);
 	itself(c, 1);
 	CHECK(ibv_close_device(c) == 0);
