@@ -305,7 +305,7 @@ func (a *Arena) livePeer(slot int) *Peer {
 // ID returns the peer's identity.
 func (p *Peer) ID() MemberID { return p.id }
 
-// PID returns the peer's process number; ok is false if it is not known any more, or the peer is in another PID namespace, where
+// PID returns the peer's process number; ok is false if it is unknown, or the peer is in another PID namespace, where
 // the number means another process.
 func (p *Peer) PID() (pid int, ok bool) { return int(p.pid), p.pid != 0 && p.rec.hasKnownPID() }
 

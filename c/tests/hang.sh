@@ -76,7 +76,13 @@ fi
 export TSAN_OPTIONS="${TSAN_OPTIONS-} atexit_sleep_ms=0" # else the end of each rank takes a second
 for ahead in 0 1; do
 	export ahead
-	got=$("$ndrun" -n 2 sh -c "$script" sh "$program" lost 2>&1) && status=0 || status=$?
+	for try in 1 2 3 4 5; do
+		got=$("$ndrun" -n 2 sh -c "$script" sh "$program" lost 2>&1) && status=0 || status=$?
+		case $got in
+		*'the other rank was stopped'*) ;; # the machine was too busy for the cause to end in time
+		*) break ;;
+		esac
+	done
 	case $status$got in
 	7*'ndrun: rank 0 ('*) printf 'lost, rank %s is ahead: rank 0 is blamed: %s\n' "$ahead" "$got"; exit 1 ;;
 	7*'ndrun: rank 1 ('*) ;;

@@ -34,6 +34,7 @@ var built = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
+	proctest.IgnoreNoSignal()
 	status := m.Run()
 	if dir, err := built(); err == nil {
 		os.RemoveAll(dir)

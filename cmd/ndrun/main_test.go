@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -21,12 +19,7 @@ func TestMain(m *testing.M) {
 	launcher.Serve()
 	proctest.Main()
 	proctest.SideBySide(8)
-	// Background jobs of a shell and nohup ignore these, which ranks would inherit. They do not inherit handlers.
-	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGHUP} {
-		if signal.Ignored(sig) {
-			signal.Notify(make(chan os.Signal, 1), sig)
-		}
-	}
+	proctest.IgnoreNoSignal()
 	code := m.Run()
 	if builtDir != "" {
 		os.RemoveAll(builtDir)

@@ -278,10 +278,13 @@ func TestAbortAtRootEndsTheJob(t *testing.T) {
 	endByAbort(t, startAtRoot(t, roleAbort, 3, 7, nil), 1, "there is nothing to do")
 }
 
-// roleInitSoon is a rank that calls Init. A rank with an executor has a second for it.
+// roleInitSoon is a rank that calls Init. A rank with an executor has a second for it, from when it is told.
 var roleInitSoon = proctest.Role("init soon", func(s *proctest.Self) error {
 	ctx, cancel := context.WithCancel(s.Ctx)
 	if os.Getenv(softnd.EnvExec) != "" {
+		if _, err := s.Hear(); err != nil {
+			return err
+		}
 		ctx, cancel = context.WithTimeout(s.Ctx, time.Second)
 	}
 	defer cancel()
@@ -300,6 +303,7 @@ func TestInitAtRootFailsWithARank(t *testing.T) {
 		}
 	})
 	endsAlone(t, all[1], 70, "refuses rank 1: it has 4 as the number of ranks, rank 0 has 3: set the same SOFTND_SIZE for all")
+	all[2].Say("the other has met rank 0")
 	endsAlone(t, all[2], 70, "SOFTND_EXEC")
 	all[0].Kill()
 	if text := all[0].Err.String(); !strings.Contains(text, "softnd: rank 0: refused rank 1 from 127.0.0.1:") {

@@ -2,7 +2,7 @@
 # libfabric connects endpoints and transfers data over the device. libfabric.sh NDRUN
 set -eu
 ndrun=$1
-port=$((12000 + $$ * 61 % 20000)) # far from the ports of a test that runs beside this one
+port=$((27500 + $$ * 61 % 1400)) # no other script has these
 # run OPTIONS... runs fi_pingpong with all its sizes, and checks of the data.
 run() {
 	port=$((port + 1))

@@ -18,7 +18,9 @@ static struct reached meet(struct side *s, const struct ibv_mr *mr, int in, int 
 {
 	struct reached mine = {s->qp->qp_num, mr->rkey, IOVA - head}, theirs;
 	CHECK(write(out, &mine, sizeof mine) == sizeof mine && read(in, &theirs, sizeof theirs) == sizeof theirs);
-	CHECK(move(s->qp, IBV_QPS_INIT, 0) == 0 && move(s->qp, IBV_QPS_RTR, theirs.number) == 0 && move(s->qp, IBV_QPS_RTS, 0) == 0);
+	struct ibv_qp_attr attr = attributes(IBV_QPS_RTS, theirs.number);
+	attr.timeout = 0; /* never: the machine may be loaded */
+	CHECK(move(s->qp, IBV_QPS_INIT, 0) == 0 && move(s->qp, IBV_QPS_RTR, theirs.number) == 0 && ibv_modify_qp(s->qp, &attr, RTS_MASK) == 0);
 	return theirs;
 }
 

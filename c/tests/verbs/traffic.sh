@@ -5,12 +5,18 @@ export LD_LIBRARY_PATH="$1" SOFTND_VERBS_FABRIC="traffic-$2-$$" SOFTND_DEBUG=1
 work=$(mktemp -d)
 trap 'rm -r "$work"' EXIT
 mkdir "$work/tmp"
-port=$((12000 + $$ * 61 % 20000)) # far from the ports of a test that runs beside this one
+port=$((12000 + $$ * 61 % 3000)) # several run at once: see free_port
 # Programs exchange their addresses over TCP, or connect through librdmacm, whose ports are names.
 listens() { grep -qi ":$(printf %04x $port) [0:]* 0A" /proc/net/tcp /proc/net/tcp6 || grep -q "00010000 .*@softnd-cm-.*-$port\$" /proc/net/unix; }
+free_port() {
+	port=$((port + 1))
+	while listens; do
+		port=$((port + 1))
+	done
+}
 # begin PROGRAM ARGUMENTS... starts a server and waits until it listens.
 begin() {
-	port=$((port + 1))
+	free_port
 	TMPDIR=$work/tmp timeout 100 stdbuf -oL "$@" -p $port >"$work/server" 2>&1 &
 	server=$!
 	until listens; do
@@ -57,7 +63,7 @@ waiting=0
 kill_one() {
 	side=$1 moment=$2
 	shift 2
-	port=$((port + 1))
+	free_port
 	case $1 in
 	rping) to=-s from=-c ;;
 	*) to= from=localhost ;;

@@ -8,7 +8,7 @@ has() { "$ndrun" "$1" --no-label ucx_info -d 2>/dev/null | grep -q 'Device: soft
 "$ndrun" --verbs --no-label ucx_info -d 2>/dev/null | grep -q 'Transport: rc_verbs$' || fail 'no transport rc_verbs'
 has --verbs || fail 'no device softnd0:1'
 ! has --verbs=libs || fail 'a device without its node'
-port=$((12000 + $$ * 61 % 20000)) # far from the ports of a test that runs beside this one
+port=$((30500 + $$ * 61 % 1400)) # no other script has these
 # run ARGUMENTS... runs ucx_perftest, server and client.
 run() {
 	port=$((port + 1))

@@ -32,8 +32,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -68,6 +70,16 @@ func Main() {
 		return
 	}
 	os.Exit(runRole(name))
+}
+
+// IgnoreNoSignal lets the processes that tests start end by SIGINT and SIGHUP. Background jobs of a shell and nohup ignore these, which
+// processes inherit. They do not inherit handlers.
+func IgnoreNoSignal() {
+	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGHUP} {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
+	}
 }
 
 // SideBySide lets n parallel tests run at once, unless the flag -parallel says otherwise. Tests of processes sleep more than they
