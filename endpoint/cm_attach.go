@@ -3,6 +3,7 @@ package endpoint
 // TWIN c/src/endpoint/cm_connection.c.
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/softnd/softnd/endpoint/internal/cm"
@@ -14,10 +15,15 @@ import (
 	"github.com/softnd/softnd/window"
 )
 
+var errPeerDied = errors.New("the peer has died or left")
+
 // attach checks the peer's shared queue-pair state and makes the rings, the hazards and the view
 // of the peer's receives. It is called before the connection is established, because from then
 // on the peer may use this side's tokens.
 func (c *connection) attach(ep *queuePair) error {
+	if c.record.IsPeerDead() { // its memory may be reused; a death that is handled later finds the attached endpoint
+		return fmt.Errorf("attach to %v: %w", c.record.Peer, errPeerDied)
+	}
 	arena := c.provider.arena
 	other := 1 - c.record.Side
 	at, owner := shm.Offset(c.record.Shared.QP[other]), c.record.Shared.Adapter[other]

@@ -148,7 +148,7 @@ func (m *Member) acknowledge(drop func(MemberID)) {
 			drop(memberID(slot, s.incarnation()))
 		}
 	}
-	m.names.Lock() // no look for a name that began earlier still reads what the dead member owned
+	m.names.Lock() // no look for a name and no copy of a blob that began earlier still reads what the dead member owned
 	failpoint.Reach(failpoint.DeathDropped)
 	m.names.Unlock()
 	// A death that was counted during this loop has a higher number than seen.

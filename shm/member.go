@@ -74,7 +74,7 @@ type Member struct {
 	blocks   claimMap // blocks of window entries; guarded by blocksMu
 	left     atomic.Bool
 
-	names      sync.Mutex  // guards the next two
+	names      sync.Mutex  // guards the next two; held while memory of others is read, and before a death is acknowledged
 	published  []nameEntry // nil = it has published none yet
 	nameNumber uint16      // of its last use of an entry
 

@@ -135,7 +135,7 @@ unsigned char *snd_allocated(const struct snd_allocation *a) { return a->fabric-
  * the memory in a call of its own. */
 static void free_unused(struct snd_fabric *f, struct snd_allocation *a)
 {
-	if (a->open || a->holds > 0)
+	if (a->open || a->holds > 0 || (a->fabric == f && f->closed)) /* peers may use memory of a closed fabric until they notice that it has left */
 		return;
 	if (a->fabric == f) {
 		snd_free(&f->heap, a->offset);

@@ -82,8 +82,13 @@ func (r *Record) PutData(data []byte) {
 	r.Write(func() { r.Shared.DataLen[r.Side] = uint32(copy(r.Shared.Data[r.Side][:], data)) })
 }
 
-// Data returns a copy of one side's private data.
+// Data returns a copy of one side's private data; none if the record was a dead process's, whose death is handled.
 func (r *Record) Data(side int) []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.Side == Passive && r.peerDead.Load() {
+		return nil
+	}
 	n := min(r.Shared.DataLen[side], wire.MaxPrivateData)
 	data := r.Shared.Data[side]
 	return data[:n:n]
