@@ -10,6 +10,7 @@
 
 #include "cm.h"
 #include "linux/descriptor.h"
+#include "linux/handlers.h"
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t acknowledged = PTHREAD_COND_INITIALIZER;
@@ -154,7 +155,7 @@ bool queue_event(struct id *id, enum rdma_cm_event_type type, int status, const 
 	if (m != NULL) {
 		struct rdma_conn_param *p = &e->public.param.conn;
 		memcpy(e->private_data, m->private_data, m->private_length);
-		p->private_data = m->private_length > 0 ? e->private_data : NULL;
+		p->private_data = e->private_data; /* with zeros behind it, also if there is none: programs read their structure without a look at the length */
 		p->private_data_len = m->private_length;
 		p->responder_resources = m->responder_resources;
 		p->initiator_depth = m->initiator_depth;
@@ -239,7 +240,18 @@ static struct event *take(struct channel *c)
 	return e;
 }
 
-/* next_event waits for the next event of a channel, unless the channel does not block. */
+/* is_open reports whether the program has not destroyed the channel. It keeps errno. */
+static bool is_open(const struct channel *c)
+{
+	const int error = errno;
+	lock();
+	const bool open = c->public.fd >= 0;
+	unlock();
+	errno = error;
+	return open;
+}
+
+/* next_event waits for the next event of a channel, unless the channel does not block. A handler without SA_RESTART ends the wait. */
 static int next_event(struct channel *c, struct rdma_cm_event **event)
 {
 	for (;;) {
@@ -256,7 +268,7 @@ static int next_event(struct channel *c, struct rdma_cm_event **event)
 		if ((flags & O_NONBLOCK) != 0)
 			return fail(EAGAIN);
 		struct pollfd p = {.fd = fd, .events = POLLIN};
-		if (poll(&p, 1, -1) < 0 && errno != EINTR)
+		if (poll(&p, 1, -1) < 0 && (errno != EINTR || (!snd_handlers_restart() && is_open(c))))
 			return -1;
 	}
 }

@@ -52,11 +52,12 @@ static int fill_message(struct id *id, struct message *m, const struct rdma_conn
 	if (p != NULL) {
 		if (!limit_of(p->responder_resources, &m->responder_resources) || !limit_of(p->initiator_depth, &m->initiator_depth))
 			return EINVAL;
-		if (p->private_data_len > limit || (p->private_data_len > 0 && p->private_data == NULL))
+		if (p->private_data != NULL && p->private_data_len > limit)
 			return EINVAL;
-		if (p->private_data_len > 0)
+		if (p->private_data != NULL && p->private_data_len > 0) {
 			memcpy(m->private_data, p->private_data, p->private_data_len);
-		m->private_length = p->private_data_len;
+			m->private_length = p->private_data_len;
+		}
 		m->flow_control = p->flow_control;
 		m->retry_count = p->retry_count & 7;
 		m->rnr_retry_count = p->rnr_retry_count & 7;
@@ -75,7 +76,7 @@ static bool change_qp(struct id *id, enum ibv_qp_state state)
 {
 	struct ibv_qp_attr attr = {.qp_state = state};
 	int mask = IBV_QP_STATE;
-	if (id->public.qp == NULL)
+	if (id->public.qp == NULL || id->has_no_qp)
 		return true;
 	if (state != IBV_QPS_ERR && rdma_init_qp_attr(&id->public, &attr, &mask) != 0)
 		return false;
@@ -94,6 +95,14 @@ static void end(struct id *id, enum state state)
 {
 	close_connection(id);
 	id->state = state;
+}
+
+/* fail_attempt ends an attempt to connect. The receives that the program has posted fail, as with a card. */
+static void fail_attempt(struct id *id, enum state state, enum rdma_cm_event_type event, int status, const struct message *m)
+{
+	end(id, state);
+	(void)change_qp(id, IBV_QPS_ERR);
+	(void)queue_event(id, event, status, m);
 }
 
 /* least is at most what the peer offers. */
@@ -123,6 +132,7 @@ static void on_request(struct id *id, const struct message *m)
 static void on_response(struct id *id, const struct message *m)
 {
 	id->peer_qp = m->qp_num;
+	id->rnr_retry_count = m->rnr_retry_count; /* each side says how often the other one repeats */
 	id->responder_resources = least(id->responder_resources, m->initiator_depth);
 	id->initiator_depth = least(id->initiator_depth, m->responder_resources);
 	struct message seen = *m;
@@ -135,9 +145,7 @@ static void on_response(struct id *id, const struct message *m)
 		id->state = CONNECTED;
 		(void)queue_event(id, RDMA_CM_EVENT_ESTABLISHED, 0, &seen);
 	} else {
-		const int error = errno;
-		end(id, ROUTED);
-		(void)queue_event(id, RDMA_CM_EVENT_CONNECT_ERROR, -error, NULL);
+		fail_attempt(id, ROUTED, RDMA_CM_EVENT_CONNECT_ERROR, -errno, NULL);
 	}
 }
 
@@ -195,14 +203,10 @@ static void on_loss(struct id *id)
 		free_id(id);
 		return;
 	case REQUESTING:
-		end(id, ROUTED);
-		(void)queue_event(id, RDMA_CM_EVENT_REJECTED, BY_PROGRAM, NULL);
-		return;
 	case RESPONDED:
 	case REQUESTED:
 	case ACCEPTING:
-		end(id, DISCONNECTED);
-		(void)queue_event(id, RDMA_CM_EVENT_REJECTED, BY_PROGRAM, NULL);
+		fail_attempt(id, id->state == REQUESTING ? ROUTED : DISCONNECTED, RDMA_CM_EVENT_REJECTED, BY_PROGRAM, NULL);
 		return;
 	case CONNECTED:
 	case DISCONNECTING:
@@ -231,10 +235,8 @@ static void on_message(struct id *id, const struct message *m)
 		}
 		return;
 	case REJECTION:
-		if (id->state == REQUESTING || id->state == ACCEPTING) {
-			end(id, id->state == REQUESTING ? ROUTED : DISCONNECTED);
-			(void)queue_event(id, RDMA_CM_EVENT_REJECTED, m->reason, m);
-		}
+		if (id->state == REQUESTING || id->state == ACCEPTING)
+			fail_attempt(id, id->state == REQUESTING ? ROUTED : DISCONNECTED, RDMA_CM_EVENT_REJECTED, m->reason, m);
 		return;
 	case END:
 		if (id->state == CONNECTED || id->state == ACCEPTING || id->state == RESPONDED || id->state == DISCONNECTING)
@@ -310,8 +312,7 @@ static void on_timer(struct id *id)
 		end_tries(id);
 		return;
 	}
-	end(id, ROUTED);
-	(void)queue_event(id, error == ECONNREFUSED ? RDMA_CM_EVENT_REJECTED : RDMA_CM_EVENT_UNREACHABLE, error == ECONNREFUSED ? NO_LISTENER : -error, NULL);
+	fail_attempt(id, ROUTED, error == ECONNREFUSED ? RDMA_CM_EVENT_REJECTED : RDMA_CM_EVENT_UNREACHABLE, error == ECONNREFUSED ? NO_LISTENER : -error, NULL);
 }
 
 void on_socket(struct id *id)
@@ -356,7 +357,6 @@ static int begin_request(struct id *id, const struct rdma_conn_param *param)
 	id->responder_resources = m->responder_resources;
 	id->initiator_depth = m->initiator_depth;
 	id->retry_count = m->retry_count;
-	id->rnr_retry_count = m->rnr_retry_count;
 	error = try_request(id);
 	if (error == EAGAIN)
 		return queue_event(id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT, NULL) ? 0 : ENOMEM;
@@ -393,12 +393,11 @@ static int begin_acceptance(struct id *id, const struct rdma_conn_param *param)
 	}
 	id->responder_resources = least(id->responder_resources, m.responder_resources);
 	id->initiator_depth = least(id->initiator_depth, m.initiator_depth);
-	if (param != NULL)
-		id->rnr_retry_count = m.rnr_retry_count;
-	if (!make_ready(id))
-		return errno;
-	if (!send_message(id, &m, RESPONSE))
-		return errno == EPIPE ? ECONNRESET : errno;
+	if (!make_ready(id) || !send_message(id, &m, RESPONSE)) {
+		const int failure = errno == EPIPE ? ECONNRESET : errno;
+		(void)change_qp(id, IBV_QPS_ERR);
+		return failure;
+	}
 	id->state = ACCEPTING;
 	return 0;
 }
@@ -415,7 +414,9 @@ int rdma_accept(struct rdma_cm_id *public, struct rdma_conn_param *param)
 
 int rdma_reject(struct rdma_cm_id *public, const void *private_data, uint8_t length)
 {
-	if (public == NULL || length > PRIVATE_DATA_OF_REJECTION || (length > 0 && private_data == NULL))
+	if (private_data == NULL)
+		length = 0;
+	if (public == NULL || length > PRIVATE_DATA_OF_REJECTION)
 		return fail(EINVAL);
 	struct id *id = id_of(public);
 	struct message m = {.reason = BY_PROGRAM, .private_length = length};
@@ -440,6 +441,7 @@ int rdma_disconnect(struct rdma_cm_id *public)
 	struct id *id = id_of(public);
 	lock();
 	int error = 0;
+	const bool was_ending = id->state == DISCONNECTING;
 	switch (id->state) {
 	case CONNECTED:
 	case ACCEPTING:
@@ -451,13 +453,22 @@ int rdma_disconnect(struct rdma_cm_id *public)
 			(void)begin_timer(id, (struct itimerspec){.it_value.tv_sec = END_SECONDS});
 		}
 		break;
+	case ROUTED:
+		if (id->request == NULL) { /* it has never asked for a connection */
+			error = EINVAL;
+			break;
+		}
+		/* fall through */
+	case REQUESTING:
+	case REQUESTED:
+	case DISCONNECTING:
 	case DISCONNECTED:
 		error = change_qp(id, IBV_QPS_ERR) ? 0 : errno;
 		break;
 	default:
 		error = EINVAL;
 	}
-	const bool begun = error == 0 && id->state == DISCONNECTING;
+	const bool begun = error == 0 && id->state == DISCONNECTING && !was_ending;
 	unlock();
 	if (error != 0)
 		return fail(error);

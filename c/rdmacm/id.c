@@ -324,12 +324,12 @@ int rdma_create_ep(struct rdma_cm_id **public, struct rdma_addrinfo *info, struc
 				*copy = *attr;
 				copy->qp_type = id->qp_type;
 			}
-			if (pd != NULL) {
-				lock();
-				leave_default_pd(id_of(id));
-				id->pd = pd;
-				unlock();
-			}
+		}
+		if (failed == 0 && pd != NULL) {
+			lock();
+			leave_default_pd(id_of(id));
+			id->pd = pd;
+			unlock();
 		}
 	} else {
 		failed = rdma_resolve_addr(id, info->ai_src_addr, info->ai_dst_addr, 2000);

@@ -31,8 +31,8 @@ static bool make_cq(struct rdma_cm_id *id, uint32_t depth, struct ibv_comp_chann
 /* make_cqs makes the completion queues that the program does not bring. */
 static bool make_cqs(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 {
-	const bool receives = attr->recv_cq == NULL && attr->srq == NULL;
-	if (attr->recv_cq == NULL && id->recv_cq == NULL && receives && !make_cq(id, attr->cap.max_recv_wr + 1, &id->recv_cq_channel, &id->recv_cq))
+	const bool receives = attr->recv_cq == NULL && (attr->srq == NULL || attr->cap.max_recv_wr > 0);
+	if (receives && id->recv_cq == NULL && !make_cq(id, attr->cap.max_recv_wr + 1, &id->recv_cq_channel, &id->recv_cq))
 		return false;
 	if (attr->send_cq == NULL && !make_cq(id, attr->cap.max_send_wr + 1, &id->send_cq_channel, &id->send_cq))
 		return false;
@@ -47,10 +47,10 @@ int rdma_create_qp_ex(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 {
 	if (id == NULL || attr == NULL || id->verbs == NULL || id->qp != NULL || attr->qp_type != id->qp_type)
 		return fail(EINVAL);
-	if ((attr->comp_mask & IBV_QP_INIT_ATTR_PD) == 0) {
+	if ((attr->comp_mask & IBV_QP_INIT_ATTR_PD) == 0 || attr->pd == NULL) {
 		attr->comp_mask |= IBV_QP_INIT_ATTR_PD;
 		attr->pd = id->pd;
-	} else if (attr->pd == NULL || attr->pd->context != id->verbs) {
+	} else if (attr->pd->context != id->verbs) {
 		return fail(EINVAL);
 	}
 	if (attr->srq == NULL)

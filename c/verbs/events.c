@@ -8,6 +8,7 @@
 
 #include "error.h"
 #include "linux/descriptor.h"
+#include "linux/handlers.h"
 #include "objects.h"
 
 bool open_events(struct event_queue *q)
@@ -77,7 +78,8 @@ void await_acknowledged(pthread_mutex_t *mutex, pthread_cond_t *cond, const uint
 	(void)pthread_mutex_unlock(mutex);
 }
 
-/* take_event takes the oldest event. Without one it waits, or fails with EAGAIN if the program has set O_NONBLOCK, or with EINTR. */
+/* take_event takes the oldest event. Without one it waits, or fails with EAGAIN if the program has set O_NONBLOCK, or with EINTR after a handler
+ * without SA_RESTART. */
 static int take_event(struct event_queue *q, struct ibv_async_event *async)
 {
 	for (;;) {
@@ -94,7 +96,9 @@ static int take_event(struct event_queue *q, struct ibv_async_event *async)
 		const int flags = fcntl(q->fd, F_GETFL);
 		if (flags >= 0 && (flags & O_NONBLOCK) != 0)
 			errno = EAGAIN;
-		if (flags < 0 || (flags & O_NONBLOCK) != 0 || poll(&(struct pollfd){.fd = q->fd, .events = POLLIN}, 1, -1) < 0)
+		if (flags < 0 || (flags & O_NONBLOCK) != 0)
+			return -1;
+		if (poll(&(struct pollfd){.fd = q->fd, .events = POLLIN}, 1, -1) < 0 && (errno != EINTR || !snd_handlers_restart()))
 			return -1;
 	}
 }

@@ -61,6 +61,7 @@ int query_device_ex(struct ibv_context *context, const struct ibv_query_device_e
 	if ((input != NULL && input->comp_mask != 0) || size < sizeof all.orig_attr)
 		return EINVAL;
 	fill_device(&all.orig_attr);
+	all.device_cap_flags_ex = all.orig_attr.device_cap_flags;
 	memset(attr, 0, size);
 	memcpy(attr, &all, size < sizeof all ? size : sizeof all);
 	return 0;

@@ -51,6 +51,7 @@ static int error_of(snd_status status)
 	case SND_NO_MORE_ENTRIES:
 	case SND_INSUFFICIENT_RESOURCES: return ENOMEM;
 	case SND_BUFFER_OVERFLOW:
+	case SND_DATA_OVERRUN:
 	case SND_CONNECTION_INVALID: /* of a post that a change of the state has overtaken */
 	case SND_INVALID_BUFFER_SIZE:
 	case SND_INVALID_DEVICE_STATE:

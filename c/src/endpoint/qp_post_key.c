@@ -23,10 +23,12 @@ snd_status snd_post_key_bind(struct snd_endpoint *ep, const snd_request *q)
 	snd_status s = snd_new_request(ep, op, SND_REQUEST_BIND, q->flags & request_flags, q->context, &r);
 	if (s != SND_SUCCESS)
 		return s;
-	const struct snd_bind_wish wish = {.memory = (void *)(uintptr_t)q->address, .length = q->length, .rights = snd_bind_rights(q->flags), .like = q->token,
+	const bool is_region = snd_belongs(ep->object.fabric, mr, SND_TYPE_MR) && mr->region.i.adapter == ep->adapter;
+	const uint64_t ahead = is_region ? (uint64_t)(uintptr_t)mr->region.memory - mr->region.address : 0; /* q->address is one of the region */
+	const struct snd_bind_wish wish = {.memory = (void *)(uintptr_t)(q->address + ahead), .length = q->length, .rights = snd_bind_rights(q->flags), .like = q->token,
 		.endpoint = ep->number, .only = (q->flags & SND_THIS_ENDPOINT_ONLY) != 0, .zero_based = q->operand != 0};
 	/* A bind that is not prepared fails when it runs. */
-	if (snd_belongs(ep->object.fabric, mr, SND_TYPE_MR) && mr->region.i.adapter == ep->adapter)
+	if (is_region)
 		(void)snd_prepare(w, &mr->region, &wish, &r->binding);
 	return snd_submit_on_error(ep, snd_post_about(ep, r, &w->i));
 }

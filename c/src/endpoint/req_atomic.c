@@ -110,19 +110,19 @@ static bool change_fast(struct snd_endpoint *ep, uint32_t kind, uint64_t context
 	return true;
 }
 
-/* check checks the arguments of an atomic. */
-static snd_status check(const char *op, uint32_t kind, const snd_sge *sge, uint32_t count, uint64_t address, uint32_t flags)
+/* check checks the arguments of an atomic. With a card, the completion tells of an address that is not aligned, and of a longer entry 8 bytes are used. */
+static snd_status check(const struct snd_endpoint *ep, const char *op, uint32_t kind, const snd_sge *sge, uint32_t count, uint64_t address, uint32_t flags)
 {
 	const snd_status s = snd_check_flags(op, kind, flags);
 	if (s != SND_SUCCESS)
 		return s;
 	if (count != 1)
 		return snd_fail(SND_DATA_OVERRUN, "%s: %" PRIu32 " scatter/gather entries, want 1: pass one entry of 8 bytes for the old value", op, count);
-	if (sge == NULL || sge->buffer == NULL)
+	if (sge == NULL || (sge->buffer == NULL && !ep->numbered)) /* address 0 may be that of a region */
 		return snd_fail(SND_INVALID_PARAMETER, "%s: %s is NULL", op, sge == NULL ? "sge" : "the buffer of the entry");
-	if (sge->length != SIZE)
+	if (ep->numbered ? sge->length < SIZE : sge->length != SIZE)
 		return snd_fail(SND_INVALID_BUFFER_SIZE, "%s: an entry of %" PRIu32 " bytes, want 8: pass an entry of 8 bytes for the old value", op, sge->length);
-	if (address % SIZE != 0)
+	if (address % SIZE != 0 && !ep->numbered)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: address %#" PRIx64 " is not a multiple of 8: align the numbers that atomics change", op, address);
 	return SND_SUCCESS;
 }
@@ -139,7 +139,7 @@ snd_status snd_post_atomic(struct snd_endpoint *ep, uint32_t kind, uint64_t cont
 	const struct snd_change change = {SNDL_OPERATION_FETCH_AND_ADD + (kind - SND_REQUEST_FETCH_AND_ADD), operand, swap};
 	uint64_t bind = 0;
 	struct snd_send_request *r;
-	snd_status s = check(op, kind, sge, count, address, flags);
+	snd_status s = check(ep, op, kind, sge, count, address, flags);
 	if (s == SND_SUCCESS && (flags & SND_DEFER) == 0 && change_fast(ep, kind, context, sge, address, token, change, &bind, flags))
 		return SND_SUCCESS;
 	if (s == SND_SUCCESS && (s = snd_new_request(ep, op, kind, flags, context, &r)) == SND_SUCCESS && (s = snd_check_extended(ep, r, op)) == SND_SUCCESS) {

@@ -99,7 +99,7 @@ static void defaults(void)
 		void *server;
 		CHECK(rdma_connect(id, &too_many) != 0 && errno == EINVAL);
 		CHECK(pthread_create(&thread, NULL, accept_plainly, listener) == 0 && rdma_connect(id, p) == 0 && pthread_join(thread, &server) == 0);
-		check_limits(id, (uint8_t)device.max_qp_rd_atom, i == 0 ? 7 : 1, i == 0 ? 7 : 2);
+		check_limits(id, (uint8_t)device.max_qp_rd_atom, i == 0 ? 7 : 1, 7);
 		check_limits(server, (uint8_t)device.max_qp_rd_atom, i == 0 ? 7 : 1, i == 0 ? 7 : 2);
 		end_after_message(i == 0 ? server : id, i == 0 ? id : server, (enum way)i);
 	}

@@ -133,7 +133,7 @@ static struct rdma_cm_id *meet(struct side *listener, struct side *client)
 	CHECK(ibv_query_port(server->verbs, 1, &port) == 0);
 	CHECK(rdma_init_qp_attr(server, &attr, &mask) == 0 && attr.dest_qp_num == 77 && attr.max_dest_rd_atomic == 1 && attr.ah_attr.dlid == port.lid);
 	attr.qp_state = IBV_QPS_RTS;
-	CHECK(rdma_init_qp_attr(client->id, &attr, &mask) == 0 && attr.max_rd_atomic == 1 && attr.retry_cnt == 5 && attr.rnr_retry == 6);
+	CHECK(rdma_init_qp_attr(client->id, &attr, &mask) == 0 && attr.max_rd_atomic == 1 && attr.retry_cnt == 5 && attr.rnr_retry == 0);
 	return server;
 }
 
@@ -141,7 +141,7 @@ static void orderly(void)
 {
 	struct side listener = new_listener(), client = new_client(ntohs(rdma_get_src_port(listener.id)));
 	struct rdma_cm_id *server = meet(&listener, &client);
-	CHECK(rdma_disconnect(client.id) == 0);
+	CHECK(rdma_disconnect(client.id) == 0 && rdma_disconnect(client.id) == 0);
 	no_event(client.channel);
 	see(listener.channel, RDMA_CM_EVENT_DISCONNECTED, server, 0);
 	see(client.channel, RDMA_CM_EVENT_DISCONNECTED, client.id, 0);
@@ -370,7 +370,7 @@ static void *wait_for_ever(void *channel)
 {
 	struct rdma_cm_event *e;
 	waiting_thread = gettid();
-	CHECK(rdma_get_cm_event(channel, &e) != 0);
+	CHECK(rdma_get_cm_event(channel, &e) != 0 && errno == EINTR);
 	return NULL;
 }
 
@@ -399,6 +399,38 @@ static void waited_for(bool before)
 	rdma_destroy_event_channel(other);
 }
 
+/* A handler without SA_RESTART ends the wait for an event. */
+static void interrupted(void)
+{
+	struct sigaction s = {.sa_handler = interrupt};
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	CHECK(channel != NULL && sigaction(SIGUSR1, &s, NULL) == 0);
+	const pthread_t thread = begin(wait_for_ever, channel);
+	while (pthread_tryjoin_np(thread, NULL) == EBUSY) { /* a signal may come before the wait */
+		CHECK(pthread_kill(thread, SIGUSR1) == 0);
+		(void)usleep(1000);
+	}
+	rdma_destroy_event_channel(channel);
+}
+
+/* The receives of a queue pair whose request is refused fail. */
+static void refused_queue_pair(void)
+{
+	struct side listener = new_listener(), client = new_client(ntohs(rdma_get_src_port(listener.id)));
+	struct ibv_qp_init_attr attr = {.cap = {1, 1, 1, 1, 0}, .qp_type = IBV_QPT_RC};
+	struct ibv_wc wc;
+	CHECK(rdma_create_qp(client.id, NULL, &attr) == 0 && rdma_post_recvv(client.id, NULL, NULL, 0) == 0 && rdma_connect(client.id, NULL) == 0);
+	struct rdma_cm_event *e = expect(listener.channel, RDMA_CM_EVENT_CONNECT_REQUEST, NULL);
+	struct rdma_cm_id *server = e->id;
+	CHECK(e->param.conn.private_data != NULL && e->param.conn.private_data_len == 0 && rdma_ack_cm_event(e) == 0);
+	CHECK(rdma_reject(server, NULL, 7) == 0 && rdma_destroy_id(server) == 0);
+	see(client.channel, RDMA_CM_EVENT_REJECTED, client.id, 28);
+	CHECK(ibv_poll_cq(client.id->recv_cq, 1, &wc) == 1 && wc.status == IBV_WC_WR_FLUSH_ERR && rdma_disconnect(client.id) == 0);
+	rdma_destroy_qp(client.id);
+	end_side(&client);
+	end_side(&listener);
+}
+
 int main(void)
 {
 	alarm(WATCHDOG);
@@ -412,6 +444,8 @@ int main(void)
 	death();
 	waited_for(false);
 	waited_for(true);
+	interrupted();
 	CHECK(descriptors() <= before + 1); /* the device's */
+	refused_queue_pair();
 	return 0;
 }

@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/mman.h>
 
 #include "sides.h"
@@ -105,6 +106,50 @@ static void completions(struct ibv_context *c)
 	CHECK(pthread_create(&thread, NULL, acknowledge, b.cq) == 0);
 	close_pair();
 	CHECK(pthread_join(thread, NULL) == 0 && !is_readable(channel->fd) && ibv_destroy_comp_channel(channel) == 0);
+}
+
+static _Atomic int handled, has_failed;
+
+static void handle(int number)
+{
+	(void)number;
+	handled++;
+}
+
+static void *wait_interrupted(void *channel)
+{
+	struct ibv_cq *cq;
+	void *context;
+	has_failed = ibv_get_cq_event(channel, &cq, &context) != 0 && errno == EINTR;
+	return NULL;
+}
+
+/* A wait goes on after a handler with SA_RESTART, as the read of a card's descriptor does, and ends after another one. */
+static void interrupted(struct ibv_context *c)
+{
+	pthread_t thread;
+	struct ibv_comp_channel *channel = ibv_create_comp_channel(c);
+	struct sigaction action = {.sa_handler = handle, .sa_flags = SA_RESTART};
+	CHECK(channel != NULL && sigaction(SIGUSR1, &action, NULL) == 0);
+	open_pair(c, channel, 16, 0);
+	CHECK(receive(&b, 1, 0, 8) == 0 && ibv_req_notify_cq(b.cq, 0) == 0 && pthread_create(&thread, NULL, wait_event, channel) == 0);
+	while (handled < 5) {
+		CHECK(pthread_kill(thread, SIGUSR1) == 0);
+		(void)usleep(1000);
+	}
+	send_to_b(0);
+	CHECK(pthread_join(thread, NULL) == 0);
+	ibv_ack_cq_events(b.cq, 1);
+
+	action.sa_flags = 0;
+	CHECK(sigaction(SIGUSR1, &action, NULL) == 0 && pthread_create(&thread, NULL, wait_interrupted, channel) == 0);
+	while (!has_failed) {
+		(void)pthread_kill(thread, SIGUSR1);
+		(void)usleep(1000);
+	}
+	CHECK(pthread_join(thread, NULL) == 0);
+	close_pair();
+	CHECK(ibv_destroy_comp_channel(channel) == 0);
 }
 
 static void overrun(struct ibv_context *c)
@@ -232,6 +277,7 @@ int main(void)
 	name_fabric("events");
 	struct ibv_context *c = open_device();
 	completions(c);
+	interrupted(c);
 	overrun(c);
 	shared_receives(c);
 	pollers(c);

@@ -120,7 +120,7 @@ static void extended_queues(struct ibv_context *c)
 	struct ibv_device_attr_ex device;
 	struct ibv_values_ex values = {.comp_mask = IBV_VALUES_MASK_RAW_CLOCK};
 	CHECK(ibv_query_device_ex(c, NULL, &device) == 0 && device.completion_timestamp_mask != 0 && device.hca_core_clock > 0);
-	CHECK(ibv_query_rt_values_ex(c, &values) == 0 && values.raw_clock.tv_sec > 0);
+	CHECK(ibv_query_rt_values_ex(c, &values) == 0 && values.raw_clock.tv_nsec > 1000000000);
 	values.comp_mask = 2;
 	CHECK(ibv_query_rt_values_ex(c, &values) == EINVAL);
 	attr.wc_flags = IBV_WC_EX_WITH_CVLAN;

@@ -276,6 +276,28 @@ static void refused(struct ibv_context *c)
 	close_side(&b);
 }
 
+/* An atomic of a number that is not aligned is refused by its completion. */
+static void unaligned(struct ibv_context *c)
+{
+	static struct side a, b;
+	struct ibv_async_event event;
+	open_side(&a, c, 0);
+	open_side(&b, c, 0);
+	make_qp(&a, 0, 0);
+	make_qp(&b, 0, 0);
+	join(&a, &b);
+	join(&b, &a);
+	struct ibv_sge to = at(&a, 0, 8);
+	struct ibv_send_wr add = {.wr_id = 1, .sg_list = &to, .num_sge = 1, .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .send_flags = IBV_SEND_SIGNALED,
+		.wr.atomic = {.remote_addr = (uintptr_t)b.buffer + 4, .compare_add = 1, .rkey = b.mr->rkey}}, *bad;
+	CHECK(ibv_post_send(a.qp, &add, &bad) == 0);
+	expect(&a, 1, IBV_WC_REM_INV_REQ_ERR);
+	CHECK(ibv_get_async_event(c, &event) == 0 && event.event_type == IBV_EVENT_QP_REQ_ERR && event.element.qp == b.qp && state_of(b.qp) == IBV_QPS_ERR);
+	ibv_ack_async_event(&event);
+	close_side(&a);
+	close_side(&b);
+}
+
 /* A queue pair that its program resets or destroys has not failed: there is no event, also if its receives are shared. */
 static void unbroken(struct ibv_context *c)
 {
@@ -340,6 +362,7 @@ int main(void)
 	results(c);
 	parting(c);
 	refused(c);
+	unaligned(c);
 	unbroken(c);
 	itself(c, 0);
 	itself(c, 1);

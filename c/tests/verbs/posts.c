@@ -141,7 +141,7 @@ static void atomics(struct side *a, struct side *b)
 {
 	uint64_t *near = (uint64_t *)(void *)a->buffer, *far = (uint64_t *)(void *)b->buffer;
 	*far = 40;
-	struct request r = {1, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_SEND_SIGNALED, 1, 8, (uintptr_t)far, b->mr->rkey, 2, 0};
+	struct request r = {1, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_SEND_SIGNALED, 1, 12 /* of which 8 are used */, (uintptr_t)far, b->mr->rkey, 2, 0};
 	CHECK(post(a, &r) == 0);
 	expect(a, 1, IBV_WC_SUCCESS);
 	CHECK(*near == 40 && *far == 42);

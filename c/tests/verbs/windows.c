@@ -177,6 +177,14 @@ static void again(void)
 	try_write((uintptr_t)b.buffer, mr->rkey, IBV_WC_SUCCESS);
 	try_write(iova, mr->rkey, IBV_WC_REM_ACCESS_ERR);
 	CHECK(ibv_dereg_mr(mr) == 0);
+
+	/* A window over it has addresses of the region. */
+	mr = ibv_reg_mr_iova(b.pd, b.buffer, PART, iova, BIND_RIGHTS);
+	struct ibv_mw *mw = ibv_alloc_mw(b.pd, IBV_MW_TYPE_2);
+	const uint32_t key = ibv_inc_rkey(mw->rkey);
+	bind_keyed(mw, key, (struct ibv_mw_bind_info){.mr = mr, .addr = iova + 8, .length = 16, .mw_access_flags = IBV_ACCESS_REMOTE_WRITE}, IBV_WC_SUCCESS);
+	try_write(iova + 8, key, IBV_WC_SUCCESS);
+	CHECK(ibv_dealloc_mw(mw) == 0 && ibv_dereg_mr(mr) == 0);
 }
 
 int main(void)
