@@ -155,7 +155,7 @@ bool queue_event(struct id *id, enum rdma_cm_event_type type, int status, const 
 	if (m != NULL) {
 		struct rdma_conn_param *p = &e->public.param.conn;
 		memcpy(e->private_data, m->private_data, m->private_length);
-		p->private_data = e->private_data; /* with zeros behind it, also if there is none: programs read their structure without a look at the length */
+		p->private_data = e->private_data; /* with zeros behind it, also if there is none: some programs do not check the length */
 		p->private_data_len = m->private_length;
 		p->responder_resources = m->responder_resources;
 		p->initiator_depth = m->initiator_depth;

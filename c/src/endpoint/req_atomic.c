@@ -110,7 +110,7 @@ static bool change_fast(struct snd_endpoint *ep, uint32_t kind, uint64_t context
 	return true;
 }
 
-/* check checks the arguments of an atomic. With a card, the completion tells of an address that is not aligned, and of a longer entry 8 bytes are used. */
+/* check checks the arguments of an atomic. With a card, the completion reports an address that is not aligned, and 8 bytes of a longer entry are used. */
 static snd_status check(const struct snd_endpoint *ep, const char *op, uint32_t kind, const snd_sge *sge, uint32_t count, uint64_t address, uint32_t flags)
 {
 	const snd_status s = snd_check_flags(op, kind, flags);
