@@ -392,10 +392,10 @@ func (g *Group) Published(rank int, limit uint64) ([]byte, error) {
 	r := a.rankRecord(rank)
 	// Ordered by the barrier: the rank stored all three before it arrived.
 	off, n, round := Offset(r.blob.Load()), r.length.Load(), r.publishedRound.Load()
-	g.member.names.Lock() // the memory of a member that lives now is not given to others until the lock is released
+	g.member.names.Lock() // no death is acknowledged meanwhile: memory that the rank owns now stays its own, also if it has left
 	defer g.member.names.Unlock()
 	id, ok := g.Member(rank) // after the loads: the next member of the rank takes it before it changes them
-	if p, err := a.Peer(id); !ok || err != nil || p.Gone() {
+	if !ok {
 		return nil, fmt.Errorf("shm: bytes published by rank %d: %w", rank, errGone)
 	}
 	if round != g.round {
