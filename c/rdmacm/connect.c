@@ -441,13 +441,14 @@ int rdma_disconnect(struct rdma_cm_id *public)
 	struct id *id = id_of(public);
 	lock();
 	int error = 0;
-	const bool was_ending = id->state == DISCONNECTING;
+	bool begun = false;
 	switch (id->state) {
 	case CONNECTED:
 	case ACCEPTING:
 	case RESPONDED:
 		error = change_qp(id, IBV_QPS_ERR) ? 0 : errno;
-		if (error == 0) {
+		begun = error == 0;
+		if (begun) {
 			id->state = DISCONNECTING;
 			(void)send_signal(id, END); /* a peer that is gone ends the socket */
 			(void)begin_timer(id, (struct itimerspec){.it_value.tv_sec = END_SECONDS});
@@ -468,7 +469,6 @@ int rdma_disconnect(struct rdma_cm_id *public)
 	default:
 		error = EINVAL;
 	}
-	const bool begun = error == 0 && id->state == DISCONNECTING && !was_ending;
 	unlock();
 	if (error != 0)
 		return fail(error);

@@ -254,17 +254,23 @@ static void parting(struct ibv_context *c)
 	close_side(&b);
 }
 
+/* open_joined opens two sides that are connected. The receives of b are shared with with_srq. */
+static void open_joined(struct side *a, struct side *b, struct ibv_context *c, int with_srq)
+{
+	open_side(a, c, 0);
+	open_side(b, c, with_srq);
+	make_qp(a, 0, 0);
+	make_qp(b, 0, 0);
+	join(a, b);
+	join(b, a);
+}
+
 /* A request that the peer refuses ends both, and the peer's program gets an event, which it has to acknowledge. */
 static void refused(struct ibv_context *c)
 {
 	static struct side a, b;
 	struct ibv_async_event event;
-	open_side(&a, c, 0);
-	open_side(&b, c, 1);
-	make_qp(&a, 0, 0);
-	make_qp(&b, 0, 0);
-	join(&a, &b);
-	join(&b, &a);
+	open_joined(&a, &b, c, 1);
 	b.mr->rkey ^= 1; /* as the peer was told */
 	CHECK(transfer(&a, &b, 1, IBV_WR_RDMA_WRITE, 10) == 0);
 	expect(&a, 1, IBV_WC_REM_ACCESS_ERR);
@@ -281,12 +287,7 @@ static void unaligned(struct ibv_context *c)
 {
 	static struct side a, b;
 	struct ibv_async_event event;
-	open_side(&a, c, 0);
-	open_side(&b, c, 0);
-	make_qp(&a, 0, 0);
-	make_qp(&b, 0, 0);
-	join(&a, &b);
-	join(&b, &a);
+	open_joined(&a, &b, c, 0);
 	struct ibv_sge to = at(&a, 0, 8);
 	struct ibv_send_wr add = {.wr_id = 1, .sg_list = &to, .num_sge = 1, .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .send_flags = IBV_SEND_SIGNALED,
 		.wr.atomic = {.remote_addr = (uintptr_t)b.buffer + 4, .compare_add = 1, .rkey = b.mr->rkey}}, *bad;
@@ -303,12 +304,7 @@ static void unbroken(struct ibv_context *c)
 {
 	static struct side a, b;
 	struct pollfd events = {.fd = c->async_fd, .events = POLLIN};
-	open_side(&a, c, 0);
-	open_side(&b, c, 1);
-	make_qp(&a, 0, 0);
-	make_qp(&b, 0, 0);
-	join(&a, &b);
-	join(&b, &a);
+	open_joined(&a, &b, c, 1);
 	CHECK(move(b.qp, IBV_QPS_RESET, 0) == 0 && poll(&events, 1, 0) == 0);
 	close_side(&a);
 	close_side(&b);
