@@ -37,7 +37,7 @@ func (c *conn) receiveAny(n int) {
 func notifyAllWaiters(types ...nd.NotifyType) (a, p func(*side)) {
 	return func(s *side) {
 			c := s.pair(connOptions{})
-			for settle := 20 * time.Millisecond; settle < 10*time.Second; settle *= 8 {
+			for settle := 20 * time.Millisecond; settle < 20*time.Second; settle *= 8 {
 				if s.notifyWithin(c, types, settle) {
 					s.tell(false)
 					return
@@ -53,30 +53,34 @@ func notifyAllWaiters(types ...nd.NotifyType) (a, p func(*side)) {
 		}
 }
 
-// notifyWithin starts the Notify calls and has the peer send a message. It reports whether the message has
-// ended all of them within settle.
+// notifyWithin starts the Notify calls, gives them settle to begin to wait, and has the peer send a message. It
+// reports whether the message has ended all of them. It ends one at least, however late it arrives: the others
+// get settle after that.
 func (s *side) notifyWithin(c *conn, types []nd.NotifyType, settle time.Duration) bool {
 	ctx, cancel := s.withCancel()
 	c.receiveAny(1)
-	var waiters []<-chan error
+	ended := make(chan error, len(types))
 	for _, t := range types {
-		w := s.async(func() error { return c.cq.Notify(ctx, t) })
-		s.wantPending(w)
-		waiters = append(waiters, w)
+		s.wantPending(s.async(func() error {
+			err := c.cq.Notify(ctx, t)
+			ended <- err
+			return err
+		}))
 	}
 	time.Sleep(settle)
 	s.tell(true)
-	all := true
-	for _, w := range waiters {
+	s.must(s.await(ended))
+	all, limit := true, time.After(settle)
+	for range types[1:] {
 		var err error
 		select {
-		case err = <-w:
-		case <-time.After(settle):
+		case err = <-ended:
+		case <-limit:
 			all = false
 			cancel()
-			err = s.await(w)
+			err = s.await(ended)
 		}
-		if all || err != nil && !errors.Is(err, nd.Canceled) {
+		if all || !errors.Is(err, nd.Canceled) {
 			s.must(err)
 		}
 	}
