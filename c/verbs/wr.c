@@ -1,4 +1,4 @@
-/* ibv_wr_start and its kin: the program makes requests one by one, and posts all of them or none. */
+/* ibv_wr_start and its kin: the program makes requests one by one, and posts them together. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
