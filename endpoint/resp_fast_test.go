@@ -75,3 +75,27 @@ func TestPollAfterEmptyPollReturnsOneMessage(t *testing.T) {
 		}
 	}
 }
+
+// The rest of a budget does not divide a small Write: a program may read it as one word.
+func TestSmallWriteIsStoredAtOnce(t *testing.T) {
+	p := newPair(t, setup{Executors: [2]Executor{Target, Target}})
+	ep := any(p.b.endpointAt(0)).(*queuePair)
+	ep.stateWord.Or(slowBit) // the fast path has no budget
+	for _, side := range []*side{p.a, p.b} {
+		side.provider.engine.stop() // only this test drives the endpoints
+	}
+	from, to := p.a.regionAt(0), p.b.regionAt(0).cut(0, 8)
+	source := nd.One(nd.SGE{Buffer: from.cut(0, 8), Token: from.mr.LocalToken()})
+	copy(from.cut(0, 8), "at once!")
+	copy(to, "nothing.")
+	if err := p.a.endpointAt(0).Write(1, source, p.b.memory.Address, p.b.memory.Token, 0); err != nil {
+		t.Fatal(err)
+	}
+	budget := uint64(4)
+	ep.mu.Lock()
+	ep.serveRing(&budget)
+	ep.mu.Unlock()
+	if string(to) != "at once!" {
+		t.Errorf("after a turn with a budget of 4 bytes the memory is %q", to)
+	}
+}

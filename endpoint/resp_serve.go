@@ -158,6 +158,7 @@ func (ep *queuePair) serveWrite(entry *wire.Entry, budget *uint64) outcome {
 	}
 	if entry.Kind == wire.WriteInEntry {
 		entry.FragmentLength, entry.RequestLength = uint64(entry.PayloadLength), uint64(entry.PayloadLength)
+		*budget = max(*budget, entry.FragmentLength) // its bytes are stored at once, as a reader of an aligned word expects
 	}
 	if entry.Kind != wire.WritePlaced {
 		if out := ep.serveFragment(entry, budget); out != executed || ep.state() == cm.QPFailed {
