@@ -185,7 +185,7 @@ func (q *completionQueue) overrun() {
 	}
 	q.hasOverrun = true
 	q.mustLock.Store(true)
-	q.provider.events.QueueOverran(q.number, int(q.ring.Size()))
+	q.provider.events.QueueOverran(q.number, int(q.ring.Limit()))
 	// Each endpoint fails under its own lock, when it is driven next. The engine drives it if
 	// the program does not.
 	for _, ep := range *q.endpoints.Load() {

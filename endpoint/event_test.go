@@ -249,19 +249,23 @@ func TestEventPeerDied(t *testing.T) {
 }
 
 func TestEventQueueOverran(t *testing.T) {
-	var h recorder
-	s := setup{}
-	s.Both.QueueDepth = 1
-	p := newLoggedPair(t, &h, s)
-	for range 64 {
-		_ = p.a.endpointAt(0).Write(1, nd.SGL{}, 0, 0, 0)
-	}
-	h.await(t, 1, "completion queue overran")[0].check(t, slog.LevelError, map[string]string{"queue": "", "depth": "2"})
-	h.await(t, 1, "connection failed")
-	for _, e := range h.find("connection failed") {
-		if e.attrs["by"] == bySelf {
-			e.check(t, slog.LevelError, map[string]string{"cause": "overran"})
-		}
+	for depth, weakOrder := range map[string]*uint64{"2": nil, "1": new(uint64)} { // with a weak order, a queue holds exactly its depth
+		t.Run(depth, func(t *testing.T) {
+			var h recorder
+			s := setup{}
+			s.Both.QueueDepth, s.Both.WeakOrder = 1, weakOrder
+			p := newLoggedPair(t, &h, s)
+			for range 64 {
+				_ = p.a.endpointAt(0).Write(1, nd.SGL{}, 0, 0, 0)
+			}
+			h.await(t, 1, "completion queue overran")[0].check(t, slog.LevelError, map[string]string{"queue": "", "depth": depth})
+			h.await(t, 1, "connection failed")
+			for _, e := range h.find("connection failed") {
+				if e.attrs["by"] == bySelf {
+					e.check(t, slog.LevelError, map[string]string{"cause": "overran"})
+				}
+			}
+		})
 	}
 }
 

@@ -56,7 +56,7 @@ func (q *completionQueue) Stats() nd.CompletionQueueStats {
 	defer q.mu.Unlock()
 	tail := q.ring.Tail.Load()
 	s := nd.CompletionQueueStats{
-		Number: q.number, Depth: int(q.ring.Size()), Queued: tail - q.ring.Head.Load(), Results: tail,
+		Number: q.number, Depth: int(q.ring.Limit()), Queued: tail - q.ring.Head.Load(), Results: tail,
 		Polls: q.polls.Load(), Overrun: q.hasOverrun,
 	}
 	if q.operations != nil {
