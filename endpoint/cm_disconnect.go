@@ -67,6 +67,9 @@ func (c *connector) Disconnect(ctx context.Context) error {
 	err := p.wait(ctx, statuspage.Call{Op: op, Object: "connector", Peer: conn.record.Peer.ID()}, func() { ep.progress(); p.deferred.Run() }, func() bool {
 		return ep.state() != cm.QPDisconnecting && ep.pendingDrains.Load() == 0
 	})
+	c.mu.Lock()
+	closed := c.closed
+	c.mu.Unlock()
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	switch {
@@ -74,6 +77,8 @@ func (c *connector) Disconnect(ctx context.Context) error {
 		return Canceled(ctx, err, op, "connector")
 	case ep.life.bothDisconnected: // even if Close was called since
 		return nil
+	case closed:
+		return c.opError(op, nd.Canceled, "the connector was closed", "")
 	case ep.life.disconnectTimedOut:
 		return c.opError(op, nd.IOTimeout, fmt.Sprintf("the peer (%s) did not disconnect within %v", conn.peerName, p.options.disconnectTimeout), "both sides must call Disconnect")
 	case conn.record.IsPeerGone():

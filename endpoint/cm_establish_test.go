@@ -135,6 +135,16 @@ func TestEndpointClosedDuringDisconnect(t *testing.T) {
 	wantStatus(t, ca.Disconnect(a.ctx), nd.ConnectionInvalid)
 }
 
+// TestConnectorClosedDuringDisconnect: it is this side that has ended the disconnect.
+func TestConnectorClosedDuringDisconnect(t *testing.T) {
+	a, b, addr := unconnectedPair(t)
+	ca, cb, _, _ := connectEndpoints(a, b, addr)
+	ended := soon(func() error { return ca.Disconnect(a.ctx) })
+	b.good(cb.NotifyDisconnect(b.ctx))
+	a.good(ca.Close())
+	wantStatus(t, <-ended, nd.Canceled)
+}
+
 // TestRejectAfterPeerIsGone: Reject fails if the peer is gone.
 func TestRejectAfterPeerIsGone(t *testing.T) {
 	a, b, addr := unconnectedPair(t)

@@ -178,7 +178,7 @@ type Connector interface {
 	//   - [ConnectionInvalid]: the connector is not connected, or Disconnect was already called.
 	//   - [ConnectionAborted]: the connection was aborted.
 	//   - [IOTimeout]: the peer did not disconnect in time. The connection is aborted.
-	//   - [Canceled]: ctx has ended. The disconnection continues.
+	//   - [Canceled]: ctx has ended, and the disconnection continues; or the connector was closed.
 	//
 	// Source: IND2Connector::Disconnect, NdkDisconnect.
 	Disconnect(ctx context.Context) error
