@@ -141,6 +141,8 @@ snd_status snd_connector_bind(snd_connector *connector, snd_address address)
 	snd_address bound;
 	if (connector->phase != SND_PHASE_NEW) {
 		s = snd_fail(SND_ADDRESS_ALREADY_ASSOCIATED, "%s: the connector is connecting or connected", op);
+	} else if (connector->owns_port && address.port == connector->local.port && (address.host == connector->local.host || address.host == 0) && address.reserved == 0) {
+		s = SND_SUCCESS; /* bind may be repeated after a failed connect */
 	} else if ((s = snd_bind_port(f, address, &bound, op)) == SND_SUCCESS) {
 		snd_release_address(connector);
 		connector->local = bound;
@@ -191,6 +193,7 @@ static snd_status start_connect(struct snd_connector *c, struct snd_endpoint *ep
 	if (c->phase != SND_PHASE_NEW)
 		return snd_fail(SND_CONNECTION_ACTIVE, "%s: the connector is connecting or connected, or was: create another", op);
 	if (!snd_peer_at(f, address.host, &peer, &known)) {
+		snd_release_address(c); /* as after every failure that allows another attempt */
 		if (!known)
 			return snd_fail(SND_NETWORK_UNREACHABLE, "%s: %#" PRIx32 " is not an address of this job: pass what snd_listener_address has stored", op, address.host);
 		if (snd_is_of_other_host(f, address.host))
@@ -333,6 +336,8 @@ static snd_status finish_connect(struct snd_connector *c, snd_status waited, int
 	}
 	if (state == SNDL_CONN_WITHDRAWN) {
 		undo_connect(c);
+		if (waited == SND_IO_TIMEOUT)
+			snd_release_address(c);
 		return waited == SND_IO_TIMEOUT ? snd_fail(waited, "%s: no answer from port %u within %s", op, port, snd_duration(timeout).text) : snd_fail(SND_CANCELED, "%s: the call was cancelled, or the connector or the fabric was closed", op);
 	}
 	char why[WHY];
@@ -537,13 +542,12 @@ snd_status snd_connector_reject(snd_connector *connector, const void *private_da
 {
 	SND_KEEP_ERRNO;
 	const char *op = "reject";
-	SND_CHECK(connector, SND_TYPE_CONNECTOR, op);
-	if (length > SND_MAX_PRIVATE_DATA)
-		return snd_fail(SND_INVALID_BUFFER_SIZE, "%s: %" PRIu32 " bytes of private data, at most %u", op, length, SND_MAX_PRIVATE_DATA);
-	if (length > 0 && private_data == NULL)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: private_data is NULL", op);
 	SND_ENTER(connector, SND_TYPE_CONNECTOR, op);
 	struct snd_fabric *f = connector->object.fabric;
+	if (length > f->limits->private_data)
+		return snd_leave_with(f, snd_fail(SND_INVALID_BUFFER_SIZE, "%s: %" PRIu32 " bytes of private data, at most %" PRIu32, op, length, f->limits->private_data));
+	if (length > 0 && private_data == NULL)
+		return snd_leave_with(f, snd_fail(SND_INVALID_PARAMETER, "%s: private_data is NULL", op));
 	struct snd_connection *conn = connector->conn;
 	snd_status s = SND_SUCCESS;
 	char why[WHY] = ""; /* before the connection may be freed */
@@ -681,17 +685,27 @@ static snd_status begin_disconnect(struct snd_connector *c, int64_t *timeout, co
 	return SND_SUCCESS;
 }
 
+/* note_disconnection keeps what the endpoint knows of the end of the connection beyond the end of the endpoint. */
+static void note_disconnection(struct snd_connector *c)
+{
+	if (c->ep == NULL)
+		return;
+	c->both_disconnected = c->ep->both_disconnected;
+	c->disconnect_timed_out = c->ep->disconnect_timed_out;
+}
+
 /* finish_disconnect ends a disconnect whose connection has ended, or whose wait has ended with another status. */
 static snd_status finish_disconnect(struct snd_connector *c, snd_status waited, int64_t timeout, const char *op)
 {
 	const struct snd_fabric *f = c->object.fabric;
+	note_disconnection(c);
+	if (waited == SND_SUCCESS && c->both_disconnected && (c->ep == NULL || c->ep->pending_drains == 0)) /* even if the connector was closed since */
+		return SND_SUCCESS;
 	if (c->closed || f->closed)
 		return snd_fail(SND_CANCELED, "%s: the connector or the fabric was closed", op);
 	if (waited != SND_SUCCESS)
 		return snd_fail(waited, "%s: %s has not disconnected within %s", op, c->peer, snd_duration(timeout).text);
-	if (c->ep == NULL || c->ep->both_disconnected)
-		return SND_SUCCESS;
-	if (c->ep->disconnect_timed_out)
+	if (c->disconnect_timed_out)
 		return snd_fail(SND_IO_TIMEOUT, "%s: %s did not disconnect within %s (snd_fabric_set_timeouts): both sides must call it", op, c->peer, snd_duration(f->disconnect_timeout).text);
 	return snd_fail(SND_CONNECTION_ABORTED, "%s: %s has died or left, or has aborted the connection", op, c->peer);
 }
@@ -800,6 +814,7 @@ bool snd_has_news(struct snd_connector *c)
 /* snd_endpoint_closed is called when the endpoint's memory is freed. */
 void snd_endpoint_closed(struct snd_connector *c)
 {
+	note_disconnection(c);
 	c->ep = NULL;
 	if (c->phase == SND_PHASE_CONNECTED || c->phase == SND_PHASE_ENDED)
 		snd_release_address(c);

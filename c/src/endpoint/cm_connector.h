@@ -19,6 +19,7 @@ struct snd_connector {
 	uint32_t private_length;
 	snd_address local, remote;
 	bool owns_port, closed, disconnect_called, has_private_data;
+	bool both_disconnected, disconnect_timed_out; /* copies of those of ep, once it is freed or the disconnect is over */
 	bool owned; /* by its endpoint, which frees it */
 	bool announced; /* that the step can be finished */
 	const struct step *step; /* which the program has started and not finished; NULL = none */
