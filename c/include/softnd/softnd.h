@@ -172,7 +172,7 @@ SND_API snd_status snd_fabric_create(size_t options_size, uint32_t ranks, uint64
 SND_API snd_status snd_fabric_attach(size_t options_size, int descriptor, int32_t rank, const snd_fabric_options *options, snd_fabric **fabric);
 /* snd_fabric_open joins the current user's fabric of a name. If there is none, it creates the fabric with a
  * group of ranks and a size. name has 1 to 64 characters of A-Z a-z 0-9 . _ and -. Joiners are answered by
- * the members that poll, wait or have SND_PROGRESS_AUTO. */
+ * the members that poll, wait or have SND_PROGRESS_AUTO. If none answers in 10 s, it fails with SND_IO_TIMEOUT. */
 SND_API snd_status snd_fabric_open(size_t options_size, const char *name, uint32_t ranks, uint64_t size, int32_t rank,
 	const snd_fabric_options *options, snd_fabric **fabric);
 /* snd_fabric_descriptor returns the descriptor of the arena, for other processes, or -1. */
@@ -451,8 +451,10 @@ SND_API int32_t snd_cq_poll(snd_cq *cq, snd_result *results, uint32_t count);
 /* snd_cq_wait blocks until there is a result, and takes results like snd_cq_poll. It fails with SND_IO_TIMEOUT,
  * SND_CANCELED (the queue or the fabric was closed, or the call was cancelled) or SND_BUFFER_OVERFLOW (the queue has overrun). */
 SND_API snd_status snd_cq_wait(snd_cq *cq, snd_result *results, uint32_t count, int64_t timeout, uint32_t *taken);
-/* snd_cq_wait_one takes one result, as WaitOne of Go. If the request has failed, the call returns why: the status of
- * snd_endpoint_error, with its text, or the status of the result if endpoint is NULL or has not failed. result may be NULL. */
+/* snd_cq_wait_one takes one result. If the request has failed, the call returns why: the status of snd_endpoint_error, with its
+ * text, or the status of the result if endpoint is NULL or has not failed. result may be NULL. When the endpoint ends and the queue
+ * gets no further result of it, as after a disconnect of the peer, the call returns the status of snd_endpoint_error, or SND_CANCELED if
+ * the endpoint was closed. After a disconnect of the peer, the receives stay outstanding. Without an endpoint the call waits on. */
 SND_API snd_status snd_cq_wait_one(snd_cq *cq, snd_endpoint *endpoint, int64_t timeout, snd_result *result);
 /* snd_cq_notify blocks until a result of a type, such as SND_NOTIFY_ANY, is queued, and takes none. The
  * result ends all calls that wait at that time; a later call considers newer results only. */
@@ -879,7 +881,7 @@ SND_API snd_status snd_job_close(snd_job *job);
  * has no launcher: its other ranks detect that this process has died. A forked child only prints the reason and exits. */
 SND_API SND_NORETURN void snd_job_abort(snd_job *job, int code, const char *reason);
 /* snd_check does nothing if status is SND_SUCCESS. Otherwise it calls snd_job_abort for the job that this process joined last, with the
- * code 1 and the text of snd_last_error. It is for short programs in which any failure is fatal. */
+ * code 1, the name of the status and the text of snd_last_error. It is for short programs in which any failure is fatal. */
 SND_API void snd_check(snd_status status);
 
 /* The sizes of the structures that can grow, as the program was compiled. */

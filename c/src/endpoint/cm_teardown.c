@@ -465,6 +465,21 @@ void snd_tear_down(struct snd_endpoint *ep)
 	snd_defer(ep->object.fabric, &ep->teardown_work);
 }
 
+bool snd_has_no_more_results(struct snd_endpoint *ep)
+{
+	if (ep->state < SND_QP_PEER_DISCONNECTED)
+		return false;
+	if (ep->state == SND_QP_PEER_DISCONNECTED && snd_progress(ep)) {
+		snd_wake(ep->object.fabric); /* the caller checks again instead of sleeping */
+		return false;
+	}
+	if (ep->state != SND_QP_PEER_DISCONNECTED)
+		return ep->teardown == SND_FLUSHED && !ep->lost;
+	if (ep->serving && ep->rcompleted != ep->rposted) /* a message */
+		return false;
+	return ep->next == ep->submitted || snd_request_at(ep, ep->next)->state != SND_REQ_DRAINING;
+}
+
 /* snd_peer_died acts on the peer's death before its memory is reused. */
 void snd_peer_died(struct snd_connection *c)
 {

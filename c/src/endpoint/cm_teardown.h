@@ -12,6 +12,9 @@ void snd_peer_died(struct snd_connection *c);
 void snd_tear_down(struct snd_endpoint *ep);
 bool snd_handle_peer_disconnect(struct snd_endpoint *ep);
 bool snd_begin_disconnect(struct snd_endpoint *ep);
+/* snd_has_no_more_results reports whether the endpoint has left the connected state and adds no further result to its queues. After the peer's
+ * disconnect, the receives and requests that wait for the peer get none until this side ends the connection, too. */
+bool snd_has_no_more_results(struct snd_endpoint *ep);
 void snd_cancel_receives(struct snd_endpoint *ep);
 /* snd_blame_peer stores that a failed request of an endpoint with a number ends the peer, too, if it does. */
 void snd_blame_peer(struct snd_endpoint *ep, const struct snd_send_request *r);

@@ -10,6 +10,7 @@
 
 #include "endpoint/cm_connection.h"
 #include "endpoint/cm_number.h"
+#include "endpoint/cm_teardown.h"
 #include "endpoint/event.h"
 #include "endpoint/hook.h"
 #include "endpoint/progress.h"
@@ -352,10 +353,22 @@ int32_t snd_cq_poll(snd_cq *cq, snd_result *results, uint32_t count)
 
 struct cq_wait {
 	struct snd_cq *q;
+	struct snd_endpoint *endpoint; /* whose end ends the wait; NULL = none */
 	snd_result *results;
 	uint32_t count, taken;
 	uint32_t cancels; /* when it began */
+	bool is_over;     /* because of the endpoint's end */
 };
+
+/* take takes results for a wait, and reports whether there are any. */
+static bool take(struct cq_wait *w)
+{
+	struct snd_cq *q = w->q;
+	w->taken = q->head == q->tail ? scan(q, w->results, w->count, q->users) : 0;
+	if (q->head != q->tail && w->taken < w->count)
+		w->taken += pop(q, w->results + w->taken, w->count - w->taken);
+	return w->taken > 0;
+}
 
 static bool cq_ready(void *arg)
 {
@@ -367,10 +380,12 @@ static bool cq_ready(void *arg)
 		w->taken = q->head != q->tail ? pop(q, w->results, w->count) : 0;
 		return true;
 	}
-	w->taken = q->head == q->tail ? scan(q, w->results, w->count, q->users) : 0;
-	if (q->head != q->tail && w->taken < w->count)
-		w->taken += pop(q, w->results + w->taken, w->count - w->taken);
-	return w->taken > 0;
+	if (take(w))
+		return true;
+	if (w->endpoint == NULL || !(snd_is_closed(&w->endpoint->object) || snd_has_no_more_results(w->endpoint)))
+		return false;
+	w->is_over = !take(w); /* a result may have been added since */
+	return true;
 }
 
 void snd_cq_release(struct snd_cq *q)
@@ -397,9 +412,18 @@ snd_status snd_cq_wait_status(const struct snd_cq *q, snd_status s, const char *
 	return snd_fail(s, "%s: %s within %s", op, late, snd_duration(timeout).text);
 }
 
-snd_status snd_cq_wait(snd_cq *cq, snd_result *results, uint32_t count, int64_t timeout, uint32_t *taken)
+/* wait_over is the status of a wait that the end of an endpoint has ended. */
+static snd_status wait_over(const struct snd_endpoint *ep, const char *op)
 {
-	SND_KEEP_ERRNO;
+	if (snd_is_closed(&ep->object))
+		return snd_fail(SND_CANCELED, "%s: the %s was closed", op, ep->object.fabric->closed ? "fabric" : "endpoint");
+	return ep->cause != SND_SUCCESS ? snd_fail(ep->cause, "%s", ep->cause_text) : snd_fail(SND_CONNECTION_ABORTED, "%s: the connection has ended", op);
+}
+
+/* wait_for is snd_cq_wait that also ends, with the status of snd_endpoint_error, when the queue gets no further result of an endpoint that has
+ * ended. endpoint may be NULL. */
+static snd_status wait_for(snd_cq *cq, snd_endpoint *endpoint, snd_result *results, uint32_t count, int64_t timeout, uint32_t *taken)
+{
 	const char *op = "wait";
 	SND_CHECK(cq, SND_TYPE_CQ, op);
 	if (results == NULL || count == 0 || taken == NULL)
@@ -408,24 +432,37 @@ snd_status snd_cq_wait(snd_cq *cq, snd_result *results, uint32_t count, int64_t 
 	SND_CHECK_TIMEOUT(timeout, op);
 	SND_ENTER(cq, SND_TYPE_CQ, op);
 	struct snd_fabric *f = cq->object.fabric;
-	struct cq_wait w = {cq, results, count, 0, cq->cancels};
+	if (endpoint != NULL && !snd_belongs(f, endpoint, SND_TYPE_ENDPOINT))
+		return snd_leave_with(f, snd_bad_handle(op, "endpoint"));
+	struct cq_wait w = {cq, endpoint, results, count, 0, cq->cancels, false};
 	const int32_t n = poll(cq, results, count);
 	*taken = n > 0 ? (uint32_t)n : 0;
 	if (n > 0)
 		return snd_leave_with(f, SND_SUCCESS);
 	snd_hold(&cq->object);
+	if (endpoint != NULL)
+		snd_hold(&endpoint->object);
 	snd_status s = snd_wait(f, timeout, cq_ready, NULL, &w, &(struct snd_call){.op = op, .queue = cq->number});
 	*taken = w.taken;
-	s = w.taken > 0 ? SND_SUCCESS : snd_cq_wait_status(cq, s, op, "no result", timeout);
+	s = w.taken > 0 ? SND_SUCCESS : w.is_over ? wait_over(endpoint, op) : snd_cq_wait_status(cq, s, op, "no result", timeout);
+	if (endpoint != NULL)
+		snd_let_go(&endpoint->object);
 	snd_let_go(&cq->object);
 	return snd_leave_with(f, s);
 }
 
+snd_status snd_cq_wait(snd_cq *cq, snd_result *results, uint32_t count, int64_t timeout, uint32_t *taken)
+{
+	SND_KEEP_ERRNO;
+	return wait_for(cq, NULL, results, count, timeout, taken);
+}
+
 snd_status snd_cq_wait_one(snd_cq *cq, snd_endpoint *endpoint, int64_t timeout, snd_result *result)
 {
+	SND_KEEP_ERRNO;
 	snd_result r = {0};
 	uint32_t n;
-	snd_status s = snd_cq_wait(cq, &r, 1, timeout, &n);
+	snd_status s = wait_for(cq, endpoint, &r, 1, timeout, &n);
 	if (s != SND_SUCCESS)
 		return s;
 	if (result != NULL)
