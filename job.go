@@ -16,7 +16,8 @@
 // their requests are those of the NetworkDirect model, which package nd describes. Package softndtest
 // runs the ranks of a job inside a test.
 //
-// Only [Abort], [Check], [Must], [Main] and [WithExit] end the process. If a rank of a job without a launcher ends the
+// Only [Abort], [Check], [Must], [Main] and [WithExit] end the process, apart from a panic if a filter of system calls that is
+// installed later refuses membarrier. If a rank of a job without a launcher ends the
 // job, the other ranks learn it from errors and [Job.Done].
 //
 // The defaults of [nd.EndpointConfig] and [nd.SharedReceiveQueueConfig] are 64 requests per queue, and 4
@@ -333,7 +334,8 @@ func (j *Job) usable(op string) error {
 //
 // In rank 0 of a job at SOFTND_ROOT, Close blocks until the other ranks have called it. Until then it
 // tells them if one of them dies or calls [Abort], and returns an error with [nd.ConnectionAborted].
-// The other ranks may get that error, too, if the job ends while they leave it.
+// The other ranks may get that error, too, if the job ends while they leave it, and an error if rank 0 does not answer in
+// two seconds.
 //
 // If Close is deferred and runs because of a panic, it returns [nd.Pending], and closes the job one
 // second later if the process still runs. Without this delay, errors of the other ranks could bury
@@ -386,7 +388,7 @@ func (j *Job) leave() error {
 // for example in two terminals. Join blocks until all ranks have called it. All ranks pass the same
 // name and size, and each rank passes its own number. The name has 1 to 64 characters of A-Z a-z 0-9
 // . _ and -. The first rank creates the memory of the job. When the last rank
-// has left, the name is free again. Options, EnvExec and EnvReceiveTimeout have the same effect as
+// has left, the name is free again. Options and the variables of options have the same effect as
 // with [Init].
 //
 // Errors:

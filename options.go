@@ -142,8 +142,8 @@ func WithExit() Option {
 // Each event also has the attribute rank. Events of a connection have the attributes endpoint, the
 // number of the endpoint in this process, and peer, the peer's endpoint and process.
 //
-// A process that closes an endpoint logs "disconnected". Its peer logs "connection failed" with
-// by=peer. The event "request waits" means that the oldest request of an endpoint has waited for
+// A process that closes an endpoint logs "disconnected". So does its peer, with by=peer, if neither side has a
+// request outstanding; otherwise the peer logs "connection failed". The event "request waits" means that the oldest request of an endpoint has waited for
 // longer than the receive timeout. If that timeout is 0 or NoLimit, the event is logged after 2 s. If
 // Connect or Accept fails, there is no event, because the call returns the error.
 //

@@ -18,15 +18,15 @@ const (
 	// ReadFence is for every initiator request. It delays the request until the data of every earlier
 	// Read of this endpoint has arrived.
 	ReadFence OpFlags = 0x2
-	// SendAndSolicitEvent is for Send and SendAndInvalidate. The result of the peer's Receive then
-	// ends a Notify of type [NotifySolicited].
+	// SendAndSolicitEvent is for Send, SendAndInvalidate, SendImmediate and WriteImmediate. The result of the peer's
+	// Receive then ends a Notify of type [NotifySolicited].
 	SendAndSolicitEvent OpFlags = 0x4
 	// AllowRead is for Bind. It allows peers to read through the window.
 	AllowRead OpFlags = 0x8
 	// AllowWrite is for Bind. It allows peers to write through the window. The region must have
 	// [AllowLocalWrite].
 	AllowWrite OpFlags = 0x10
-	// Inline is for Send, SendAndInvalidate and Write; see also [SendInline]. The post copies the
+	// Inline is for Sends and Writes of each kind; see also [SendInline]. The post copies the
 	// bytes of the buffers, so the program may change the buffers when the post has returned. The
 	// buffers may be any memory, and their tokens are ignored. [EndpointConfig].InlineSize limits the
 	// number of bytes; MaxInitiatorSGE does not limit the number of entries.

@@ -167,8 +167,8 @@ func (t RequestType) Initiator() bool {
 	return true
 }
 
-// AllowedFlags returns the flags that a request of this type takes. A post with any other flag fails.
-// A Receive takes no flags.
+// AllowedFlags returns the flags that a request of this type takes. A post with any other flag fails, but
+// WriteImmediate also takes SendAndSolicitEvent. A Receive takes no flags.
 func (t RequestType) AllowedFlags() OpFlags {
 	switch t {
 	case RequestSend:

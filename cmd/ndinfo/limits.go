@@ -16,7 +16,7 @@ import (
 const (
 	minMemory               = 8 << 20 // of ndrun, its watchdog and the rank, without their program files
 	recommendedMemory       = 256 << 20
-	minFileSize             = 67 << 20 // the tables of an arena and one chunk
+	minFileSize             = 87 << 20 // the tables of an arena and one chunk
 	recommendedFileSize     = 1 << 30
 	minAddressSpace         = 2304 << 20 // with less, some programs do not start
 	recommendedAddressSpace = 4 << 30

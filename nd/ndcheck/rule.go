@@ -98,8 +98,8 @@ var (
 		"The Send waits for the receive timeout, fails, and ends the connection.",
 		"let the peer post a Receive before it tells this side to send, and post the next before the old one is handled")
 	onlySilent = rule("N504", Error, "initiator queue full of silent requests",
-		"Requests with SilentSuccess leave the queue when a later request completes, and the program posts none that reports its completion.",
-		"post every n-th request without SilentSuccess, with n less than the depth of the queue")
+		"A request with SilentSuccess leaves the queue when it has run, and has no result. All requests in the queue are silent, so no result can be waited for.",
+		"call WaitSlot, or post every n-th request without SilentSuccess, with n less than the depth of the queue")
 	neverSubmitted = rule("N505", Error, "deferred requests never submitted",
 		"The provider may keep requests with Defer until one without Defer is posted, or WaitSlot waits.",
 		"post the last request without Defer")

@@ -207,7 +207,7 @@ func inheritedArena(ctx context.Context, home *controlchannel.Address) (*shm.Are
 	}
 	own, err := linux.DuplicateAboveStandard(int(fd))
 	if err != nil {
-		return nil, fmt.Errorf("descriptor %d (%s; did a wrapper close it?): %w", fd, EnvArenaFD, err)
+		return nil, fmt.Errorf("descriptor %d (%s; did a wrapper close or replace it?): %w", fd, EnvArenaFD, err)
 	}
 	file := os.NewFile(uintptr(own), "arena")
 	defer file.Close()
