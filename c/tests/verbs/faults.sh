@@ -15,7 +15,7 @@ job() {
 	printf 'rules: [{%s}]\n' "$1" >"$work/plan.yaml"
 	while
 		port=$((port + 1)) status=0
-		SOFTND_DEBUG=1 "$ndrun" --verbs --timeout 60s --on-death continue --faults "$work/plan.yaml" -n 1 $2 -p $port : --after listen -n 1 $3 -p $port >"$work/output" 2>&1 || status=$?
+		SOFTND_DEBUG=1 "$ndrun" --verbs --timeout 300s --on-death continue --faults "$work/plan.yaml" -n 1 $2 -p $port : --after listen -n 1 $3 -p $port >"$work/output" 2>&1 || status=$?
 		cannot_measure
 	do :; done
 	has '^ndrun: fault rule 1 .* acted'
@@ -58,7 +58,7 @@ for option in '--weak-order 1' --integrity; do
 	for program in 'ibv_rc_pingpong -c -n 100' 'ib_write_lat -F -n 20' 'ib_atomic_bw -F -n 20'; do
 		until
 			port=$((port + 1))
-			"$ndrun" --verbs --timeout 60s $option -n 1 $program -p $port : --after listen -n 1 $program -p $port 127.0.0.1 >"$work/output" 2>&1
+			"$ndrun" --verbs --timeout 300s $option -n 1 $program -p $port : --after listen -n 1 $program -p $port 127.0.0.1 >"$work/output" 2>&1
 		do
 			cannot_measure || fail "$option: $program"
 		done

@@ -6,7 +6,7 @@ port=$((27500 + $$ * 61 % 1400)) # no other script has these
 # run OPTIONS... runs fi_pingpong with all its sizes, and checks of the data.
 run() {
 	port=$((port + 1))
-	output=$("$ndrun" --verbs --timeout 60s -n 1 fi_pingpong -c -B $port "$@" : --after listen -n 1 fi_pingpong -c -P $port "$@" 127.0.0.1 2>&1) || { echo "$output" && exit 1; }
+	output=$("$ndrun" --verbs --timeout 300s -n 1 fi_pingpong -c -B $port "$@" : --after listen -n 1 fi_pingpong -c -P $port "$@" 127.0.0.1 2>&1) || { echo "$output" && exit 1; }
 	echo "$output" | grep -q '^\[1\] 1m  *10  *=10 ' || { echo "$output" && exit 1; }
 	echo "$*"
 }

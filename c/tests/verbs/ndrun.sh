@@ -17,17 +17,17 @@ output=$("$ndrun" --verbs=preload env -u LD_LIBRARY_PATH ibv_devices 2>&1)
 has '^\[0\] +softnd0[[:space:]]'
 # A rank that has joined the job ends well or not, as its exit code says. Two processes of a rank can join, and a wrapper may close descriptors.
 objects=$2
-output=$("$ndrun" --verbs --timeout 60s -n 2 sh -c "'$objects' & '$objects' && wait \$!" : -n 1 sh -c "unset SOFTND_ARENA_FD; exec '$objects'" 2>&1) || { echo "$output"; exit 1; }
+output=$("$ndrun" --verbs --timeout 300s -n 2 sh -c "'$objects' & '$objects' && wait \$!" : -n 1 sh -c "unset SOFTND_ARENA_FD; exec '$objects'" 2>&1) || { echo "$output"; exit 1; }
 output=$("$ndrun" --verbs -n 1 env SOFTND_DEBUG=1 SOFTND_ARENA_FD=99 SOFTND_CONTROL= "$objects" 2>&1) && exit 1
 test "$(echo "$output" | grep -c 'softnd: join fabric: SOFTND_CONTROL=""')" = 1
 has 'ndrun: rank 0 .*exited with code 1'
 # Two ranks transfer data.
 port=$((29000 + $$ * 61 % 1400)) # no other script has these
-output=$("$ndrun" --verbs --timeout 60s -n 1 ibv_rc_pingpong -c -p $port : --after listen -n 1 ibv_rc_pingpong -c -p $port localhost 2>&1) || { echo "$output"; exit 1; }
+output=$("$ndrun" --verbs --timeout 300s -n 1 ibv_rc_pingpong -c -p $port : --after listen -n 1 ibv_rc_pingpong -c -p $port localhost 2>&1) || { echo "$output"; exit 1; }
 has '^\[1\] 1000 iters'
 # A third rank reads what they have transferred.
 port=$((port + 1))
-output=$("$ndrun" --verbs --timeout 60s -n 1 ibv_rc_pingpong -p $port : --after listen -n 1 ibv_rc_pingpong -p $port localhost : -n 1 sh -c \
+output=$("$ndrun" --verbs --timeout 300s -n 1 ibv_rc_pingpong -p $port : --after listen -n 1 ibv_rc_pingpong -p $port localhost : -n 1 sh -c \
 	'until n=$(cat /sys/class/infiniband/softnd0/ports/1/counters/port_xmit_data); test $n -gt 0; do :; done; echo counted' 2>&1) || { echo "$output"; exit 1; }
 has '^\[2\] counted$'
 variables=$("$ndrun" --verbs-env)
@@ -35,7 +35,7 @@ output=$(eval "$variables" && ibv_devices 2>&1 && cat $guid)
 has '^ +softnd0[[:space:]]'
 has '^[0-9a-f]{4}:'
 # Two shells with these variables: server and client. shell COMMAND... runs a command in one, as the user that $user sets, in place of this shell.
-shell() { exec env SOFTND_DEBUG=1 SOFTND_VERBS_FABRIC=shells-$$ $user sh -c 'eval "$1"; shift; exec "$@"' shell "$variables" timeout 60 "$@" -p $port; }
+shell() { exec env SOFTND_DEBUG=1 SOFTND_VERBS_FABRIC=shells-$$ $user sh -c 'eval "$1"; shift; exec "$@"' shell "$variables" timeout 300 "$@" -p $port; }
 listens() { grep -qi ":$(printf %04x $port) [0:]* 0A" /proc/net/tcp /proc/net/tcp6; }
 serve() {
 	port=$((port + 1)) user=

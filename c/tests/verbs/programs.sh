@@ -30,6 +30,6 @@ done
 for program in ibv_ud_pingpong ibv_uc_pingpong udaddy; do
 	command -v $program >/dev/null || { echo "skipped: $program is not installed" && continue; }
 	status=0
-	output=$(timeout 60 $program 2>&1 </dev/null) || status=$?
+	output=$(timeout 300 $program 2>&1 </dev/null) || status=$?
 	test $status -gt 0 && { test $status -lt 124 || test $status = 255; } || { echo "$program: $status: $output"; exit 1; }
 done

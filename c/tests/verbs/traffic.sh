@@ -17,7 +17,7 @@ free_port() {
 # begin PROGRAM ARGUMENTS... starts a server and waits until it listens.
 begin() {
 	free_port
-	TMPDIR=$work/tmp timeout 100 stdbuf -oL "$@" -p $port >"$work/server" 2>&1 &
+	TMPDIR=$work/tmp timeout 500 stdbuf -oL "$@" -p $port >"$work/server" 2>&1 &
 	server=$!
 	until listens; do
 		kill -0 $server 2>/dev/null || fail "$@"
@@ -46,7 +46,7 @@ both() {
 	: >"$work/client"
 	begin $1
 	ended=0
-	TMPDIR=$work/tmp timeout 100 $2 -p $port >"$work/client" 2>&1 || { ended=client && kill $server 2>/dev/null || :; }
+	TMPDIR=$work/tmp timeout 500 $2 -p $port >"$work/client" 2>&1 || { ended=client && kill $server 2>/dev/null || :; }
 	[ $# = 2 ] || [ $ended = client ] || kill $server
 	wait $server || [ $# = 3 ] || [ $ended = client ] || ended=server
 	if [ $ended != 0 ]; then
@@ -55,6 +55,21 @@ both() {
 	fi
 	[ -z "$(left)" ] || fail "$1: $(left)"
 	echo "$1"
+}
+# endless PROGRAM ARGUMENTS... starts a server and a client that run until they are killed.
+endless() {
+	: >"$work/client"
+	begin "$@"
+	timeout 500 stdbuf -oL "$@" -p $port localhost >"$work/client" 2>&1 &
+	client=$!
+}
+# goes_on PROGRAM ARGUMENTS... fails unless the client runs. Another pair begins if perftest has given up.
+goes_on() {
+	kill -0 $client 2>/dev/null && return
+	cannot_measure || fail "$@"
+	kill $server 2>/dev/null || :
+	wait $server || :
+	endless "$@"
 }
 now() { echo $(($(date +%s%N) / 1000000)); }
 waiting=0
@@ -169,12 +184,9 @@ options) # of perftest
 	;;
 kill)
 	for program in ib_write_bw ib_read_bw ib_send_bw; do
-		: >"$work/client"
-		begin $program -F -D 1 --run_infinitely
-		timeout 100 stdbuf -oL $program -F -D 1 --run_infinitely -p $port localhost >>"$work/client" 2>&1 &
-		client=$!
+		endless $program -F -D 1 --run_infinitely
 		until grep -q '^ 65536 ' "$work/client"; do
-			kill -0 $client || fail $program
+			goes_on $program -F -D 1 --run_infinitely
 		done
 		kill -9 $(ps -o pid= --ppid $server)
 		wait $client && fail "$program succeeds without its server"
@@ -204,21 +216,17 @@ counted)
 	# Counters of the port grow while processes transfer data, and the program that does finds out how much it was.
 	count() { LD_PRELOAD="$LD_LIBRARY_PATH/libsoftnd-sys.so" cat /sys/class/infiniband/softnd0/ports/1/counters/$1; }
 	test $(count port_xmit_data) = 0
-	: >"$work/client"
-	begin ib_write_bw -F -D 1 --run_infinitely
-	timeout 100 ib_write_bw -F -D 1 --run_infinitely -p $port localhost >"$work/client" 2>&1 &
-	client=$!
+	endless ib_write_bw -F -D 1 --run_infinitely
 	least=0
 	for turn in 1 2 3; do
 		until test $(count port_xmit_data) -gt $least; do
-			kill -0 $client || fail 'no traffic'
+			goes_on ib_write_bw -F -D 1 --run_infinitely
 		done
 		least=$(count port_rcv_data)
 	done
 	kill $client $server
 	wait $client $server || :
-	begin ib_write_bw -F -n 1000
-	LD_PRELOAD="$LD_LIBRARY_PATH/libsoftnd-sys.so" ib_write_bw -F -n 1000 -W counters/port_xmit_data -p $port localhost >"$work/client" 2>&1 && wait $server || fail ib_write_bw
+	both 'ib_write_bw -F -n 1000' "env LD_PRELOAD=$LD_LIBRARY_PATH/libsoftnd-sys.so ib_write_bw -F -n 1000 -W counters/port_xmit_data localhost"
 	grep -q 'counters/port_xmit_data=16384000$' "$work/client" || fail 'another number'
 	echo 'counters are live'
 	;;

@@ -12,7 +12,7 @@ port=$((30500 + $$ * 61 % 1400)) # no other script has these
 # run ARGUMENTS... runs ucx_perftest, server and client.
 run() {
 	port=$((port + 1))
-	output=$("$ndrun" --verbs --timeout 60s -n 1 ucx_perftest -p $port -w 10 -n 200 "$@" : --after listen -n 1 ucx_perftest -p $port -w 10 -n 200 "$@" 127.0.0.1 2>&1) || fail "$@: $output"
+	output=$("$ndrun" --verbs --timeout 300s -n 1 ucx_perftest -p $port -w 10 -n 200 "$@" : --after listen -n 1 ucx_perftest -p $port -w 10 -n 200 "$@" 127.0.0.1 2>&1) || fail "$@: $output"
 	echo "$output" | grep -q '^\[1\] Final: * 200 ' || fail "$@: $output"
 	echo "$output" | grep 'UCX  ERROR' && fail "$@"
 	echo "$*"
@@ -28,6 +28,6 @@ for test in tag_lat tag_bw tag_sync_lat ucp_am_lat ucp_am_bw; do
 done
 # UCX has a thread, with which memory stays private unless it is always adopted.
 for adopt in always auto; do
-	output=$("$ndrun" --verbs --timeout 100s -n 1 -env SOFTND_VERBS_ADOPT=$adopt "$2" 2>&1) || fail "$adopt: $output"
+	output=$("$ndrun" --verbs --timeout 300s -n 1 -env SOFTND_VERBS_ADOPT=$adopt "$2" 2>&1) || fail "$adopt: $output"
 done
 echo "$output" | grep ' lane\[0\]: .*rc_verbs/softnd0:1.*am ' || fail "$output"
