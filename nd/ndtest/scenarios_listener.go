@@ -200,7 +200,7 @@ var listenerScenarios = []scenario{
 
 // maxLateRetries is the maximum number of times that C234 repeats its pending calls because one began after the Close. On a busy
 // machine a goroutine may start its call later than wantPending waits.
-const maxLateRetries = 2
+const maxLateRetries = 20
 
 // earlyRequests is the number of requests before the first GetConnectionRequest in C231.
 const earlyRequests = 100

@@ -103,7 +103,7 @@ func TestHangingProvider(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			if os.Getenv(hangingVariable) != "" {
 				cfg := c.config(t)
-				cfg.Watchdog = time.Second
+				cfg.Watchdog = 8 * time.Second // the other process reports 2 s later, and this one expects it 2 s after that
 				if cfg.Only == nil {
 					cfg.Only = []string{"C019", "C021"} // rows with two sides
 				}
@@ -127,7 +127,7 @@ func TestHangingProvider(t *testing.T) {
 // failedRun runs the tests that match a pattern, in a process of its own that runs scenarios. It returns the output. The process must fail.
 func failedRun(t *testing.T, pattern string) string {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run="+pattern, "-test.v", "-test.timeout=1m")
+	cmd := exec.Command(os.Args[0], "-test.run="+pattern, "-test.v", "-test.timeout=5m")
 	cmd.Env = append(os.Environ(), hangingVariable+"=1")
 	out, err := cmd.CombinedOutput()
 	text := string(out)
