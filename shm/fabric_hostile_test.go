@@ -37,7 +37,15 @@ func ownRecord() fabricRecord {
 	return fabricRecord{status: fabricHello, version: layout.Version, hash: layout.Hash(), user: uint32(os.Geteuid())}
 }
 
+// withoutReplyTimeout gives joiners more time than the test has. It comes before the fabric is opened.
+func withoutReplyTimeout(t *testing.T) {
+	before := fabricReplyTimeout
+	fabricReplyTimeout = 10 * proctest.Timeout
+	t.Cleanup(func() { fabricReplyTimeout = before })
+}
+
 func TestFabricAnswersAJoiner(t *testing.T) {
+	withoutReplyTimeout(t)
 	name := fabricName(t)
 	f := openTest(t, name)
 	hello := ownRecord()
@@ -90,6 +98,7 @@ func TestFabricAnswersAJoiner(t *testing.T) {
 }
 
 func TestFabricSurvivesHostileClients(t *testing.T) {
+	withoutReplyTimeout(t)
 	name := fabricName(t)
 	f := openTest(t, name)
 	hello := ownRecord()
@@ -188,9 +197,7 @@ func TestFabricSurvivesHostileClients(t *testing.T) {
 
 // A process keeps a limited number of connections of clients that send nothing.
 func TestFabricClosesOldestConnection(t *testing.T) {
-	before := fabricReplyTimeout
-	fabricReplyTimeout = 10 * proctest.Timeout
-	defer func() { fabricReplyTimeout = before }()
+	withoutReplyTimeout(t)
 	name := fabricName(t)
 	f, err := OpenFabric(proctest.Context(t), name, smallFabric)
 	if err != nil {

@@ -28,9 +28,7 @@ var roleSilent = proctest.Role("silent", func(self *proctest.Self) error {
 
 // Silent connections of another user do not end the connection of a joiner of the own user.
 func TestSilentOtherUserEndsNoJoiner(t *testing.T) {
-	before := fabricReplyTimeout
-	fabricReplyTimeout = 10 * proctest.Timeout
-	t.Cleanup(func() { fabricReplyTimeout = before }) // after the fabric is closed
+	withoutReplyTimeout(t)
 	name := fabricName(t)
 	stranger := asOtherUser(t, roleSilent, name)
 	openTest(t, name)

@@ -104,6 +104,7 @@ var roleAlien = proctest.Role("alien", func(self *proctest.Self) error {
 })
 
 func TestFabricRefusesOtherUsers(t *testing.T) {
+	withoutReplyTimeout(t)
 	name := fabricName(t)
 	f := openTest(t, name)
 	refuseOtherUser(t, name, func(name string) error {

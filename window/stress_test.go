@@ -234,7 +234,7 @@ func (o *bindingOwner) stress() {
 		if o.round(); o.failed() {
 			return // the copier that has failed says why
 		}
-		if time.Since(began) > proctest.Timeout {
+		if !o.isComplete() && time.Since(began) > 5*proctest.Timeout {
 			o.report()
 			o.t.Fatal("copies have not ended in each possible way")
 		}
@@ -384,7 +384,7 @@ func TestStoppedExecutorDelaysDrain(t *testing.T) {
 		if done := r[NoFault] + w[NoFault] - reads[NoFault] - writes[NoFault]; done > 1 {
 			t.Errorf("%d copies were done after the invalidation", done)
 		}
-		if cutOff = r[faultRevoked] + w[faultRevoked]; time.Since(began) > proctest.Timeout {
+		if cutOff = r[faultRevoked] + w[faultRevoked]; cutOff < 3 && time.Since(began) > 5*proctest.Timeout {
 			t.Fatal("too few of the stopped copies fail")
 		}
 	}

@@ -51,13 +51,10 @@ func TestRingWakesWaitersAfterRingerDied(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bell := new(Doorbell)
-			bell.Arm()
+			ticket := bell.Arm()
 			var asleep sync.WaitGroup
-			asleep.Go(func() {
-				// Asleep before the ringer began: the kernel has compared this seq.
-				bell.Sleep(bell.seq.Load(), 0)
-			})
-			time.Sleep(5 * time.Millisecond) // probably asleep now; if not, the test is only weaker
+			asleep.Go(func() { bell.Sleep(ticket, 0) })
+			time.Sleep(5 * time.Millisecond) // probably asleep now, before the ringer begins; if not, the test is only weaker
 			die(bell)
 			if !bell.Ring() {
 				t.Error("the bell takes itself for rung")

@@ -41,12 +41,11 @@ const (
 	maxReason = 512      // bytes
 )
 
-const (
-	// writeLimit is the time that a rank has to take a message, before it counts as dead.
-	writeLimit = 2 * time.Second
-	// maxStrangers is how many handshakes run at a time. One more ends the oldest.
-	maxStrangers = 64
-)
+// maxStrangers is how many handshakes run at a time. One more ends the oldest.
+const maxStrangers = 64
+
+// writeLimit is the time that a rank has to take a message, before it counts as dead.
+var writeLimit = 2 * time.Second
 
 // handshakeLimit is the time that a process has from its connection to its hello.
 var handshakeLimit = 5 * time.Second

@@ -45,13 +45,14 @@ var (
 		hang()
 		return nil
 	})
-	roleExit = Role("exit", func(s *Self) error { // with a status, after finding so many things left
+	roleExit = Role("exit", func(s *Self) error { // with a status, after finding so many things left, within a limit
 		status, err1 := strconv.Atoi(s.Args[0])
 		found, err2 := strconv.Atoi(s.Args[1])
-		if err := errors.Join(err1, err2); err != nil {
+		limit, err3 := time.ParseDuration(s.Args[2])
+		if err := errors.Join(err1, err2, err3); err != nil {
 			return err
 		}
-		exit(status, time.Second, func() []string {
+		exit(status, limit, func() []string {
 			found--
 			return slices.Repeat([]string{"a file"}, max(found, 0))
 		})
@@ -313,10 +314,10 @@ func TestEndOfTestBinaryEndsProcess(t *testing.T) {
 
 func TestExitFailsForWhatIsLeft(t *testing.T) {
 	for _, tc := range []struct {
-		status, found string
-		want          int
-	}{{"0", "0", 0}, {"0", "3", 0}, {"0", "1000", 1}, {"3", "0", 3}} {
-		status, _, errs := Run(t, Command(roleExit, tc.status, tc.found))
+		status, found, limit string
+		want                 int
+	}{{"0", "0", "1m", 0}, {"0", "3", "1m", 0}, {"0", "1000", "1s", 1}, {"3", "0", "1m", 3}} {
+		status, _, errs := Run(t, Command(roleExit, tc.status, tc.found, tc.limit))
 		if status != tc.want || strings.Contains(errs, "left behind:\na file") != (tc.want == 1) {
 			t.Errorf("status %s, %s things: exit status %d, want %d, and %q", tc.status, tc.found, status, tc.want, errs)
 		}
