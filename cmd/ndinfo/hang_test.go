@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,16 +42,13 @@ func TestHang(t *testing.T) {
 		}
 	}()
 	const want = "likely cause: ranks 1-2 never arrived: not in softnd.Init; rank 0 waits for it (join (barrier 1))\n"
-	proctest.Eventually(t, want, func() bool {
+	lines := []string{fmt.Sprintf(", pid %d): join (barrier 1) for ", os.Getpid()), "\nranks 1-2 (unknown process): not in softnd.Init\n", "softnd.Join\n"}
+	proctest.Eventually(t, want, func() bool { // on a busy machine a report may be without stacks
 		out.Reset()
 		errs.Reset()
-		return run([]string{"hang", name}, &out, &errs) == 0 && strings.HasPrefix(out.String(), want)
+		return run([]string{"hang", name}, &out, &errs) == 0 && strings.HasPrefix(out.String(), want) &&
+			!slices.ContainsFunc(lines, func(line string) bool { return !strings.Contains(out.String(), line) })
 	}, &out, &errs)
-	for _, line := range []string{fmt.Sprintf(", pid %d): join (barrier 1) for ", os.Getpid()), "\nranks 1-2 (unknown process): not in softnd.Init\n", "softnd.Join\n"} {
-		if !strings.Contains(out.String(), line) {
-			t.Errorf("no %q in\n%s", line, &out)
-		}
-	}
 	if strings.Contains(out.String(), "(*Fabric)") {
 		t.Errorf("the report shows a goroutine of softnd itself:\n%s", &out)
 	}

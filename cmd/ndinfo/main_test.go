@@ -83,7 +83,7 @@ func (s constraint) enter() error {
 func ndinfo(t *testing.T, s constraint, attr *syscall.SysProcAttr, env ...string) (r report, exit int) {
 	t.Helper()
 	cmd := proctest.Command(roleNdinfo, "--json")
-	cmd.Env = append(append(cmd.Env, envConstraint+"="+string(s)), env...)
+	cmd.Env = append(append(cmd.Env, envConstraint+"="+string(s), envTrialTimeout+"=1m"), env...)
 	cmd.SysProcAttr = attr
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs

@@ -301,15 +301,15 @@ func TestTimeoutOfAJobThatMakesProgress(t *testing.T) {
 	var got int
 	var errOut string
 	all := regexp.MustCompile(`ndrun: processor time: rank 0 [0-9.]+m?s, rank 1 .*, rank 2 `)
-	for limit := range proctest.Limits(t, "the ranks are connected", 3*time.Second) {
+	for limit := range proctest.Limits(t, "the ranks are connected, and make progress", 3*time.Second) {
 		begun, connected := time.Now(), false // before ndrun begins to count
 		p := proctest.Start(t, ndrun(t, "-n", "3", "-env", proctest.RoleEnv+"=hang", "--timeout", limit.String(), "--report", report, testBinary(t), "goes on"))
 		for !connected && time.Since(begun) < limit {
 			time.Sleep(10 * time.Millisecond)
 			connected = strings.Count(p.Out.String(), "hangs\n") == 3 && time.Since(begun) < limit
 		}
-		if got, errOut = status(p.End()), p.Err.String(); connected {
-			break
+		if got, errOut = status(p.End()), p.Err.String(); connected && strings.Contains(errOut, "ndrun: the job makes progress") {
+			break // else the machine has stopped a rank for a second
 		}
 	}
 	if got != 124 || !strings.Contains(errOut, "ndrun: the job makes progress, the last one ") || !all.MatchString(errOut) ||
@@ -370,25 +370,32 @@ func TestSignalToHangingJob(t *testing.T) {
 	} {
 		t.Run(tc.how+" "+tc.signal.String(), func(t *testing.T) {
 			t.Parallel()
-			args := []string{"-n", "2", "-env", proctest.RoleEnv + "=hang", testBinary(t), tc.how}
-			if tc.cause != "" {
-				args = append([]string{"--hang-after", "1"}, args...)
-			}
-			p, lines := startReadingErrors(t, ndrun(t, args...))
-			if tc.cause == "" {
-				p.Hear() // both are connected
-				p.Hear()
-			} else if report, found := awaitReport(p, lines, tc.cause); !found {
-				t.Errorf("want %q before the signal in\n%s", tc.cause, report)
-			}
-			time.Sleep(idleTime) // the report may have been requested before the last progress of the ranks
-			p.Signal(tc.signal)
 			text := ""
-			for lines.Scan() {
-				text += lines.Text() + "\n"
-			}
-			if got := status(p.End()); got != 128+int(tc.signal) {
-				t.Errorf("exit status %d, want %d", got, 128+int(tc.signal))
+			for limit := range proctest.Limits(t, "the signal finds the job in this state", time.Second) {
+				args := []string{"-n", "2", "-env", proctest.RoleEnv + "=hang", testBinary(t), tc.how}
+				if tc.cause != "" {
+					args = append([]string{"--hang-after", limit.String()}, args...)
+				}
+				p, lines := startReadingErrors(t, ndrun(t, args...))
+				found := true
+				if tc.cause == "" {
+					p.Hear() // both are connected
+					p.Hear()
+				} else if text, found = awaitReport(p, lines, tc.cause); !found {
+					t.Logf("want %q before the signal in\n%s", tc.cause, text)
+				}
+				time.Sleep(idleTime) // the report may have been requested before the last progress of the ranks
+				p.Signal(tc.signal)
+				text = ""
+				for lines.Scan() {
+					text += lines.Text() + "\n"
+				}
+				if got := status(p.End()); got != 128+int(tc.signal) {
+					t.Errorf("exit status %d, want %d", got, 128+int(tc.signal))
+				}
+				if found && (tc.cause != "" || !strings.Contains(text, "no rank has made progress for ")) {
+					break // else the machine was busy, and a standstill is reported once
+				}
 			}
 			if _, after, found := strings.Cut(text, "ndrun: a signal ends the job; "); found {
 				text = after // without the rest of the report before
@@ -403,15 +410,27 @@ func TestSignalToHangingJob(t *testing.T) {
 // A job that makes progress and hangs again is reported again.
 func TestHangIsReportedAgain(t *testing.T) {
 	t.Parallel()
-	p, lines := startReadingErrors(t, ndrun(t, "-n", "2", "-env", proctest.RoleEnv+"=hang", "--hang-after", "0.5", testBinary(t), "again and again"))
-	for i := range 2 {
-		want := fmt.Sprintf(`ndrun: rank 1 .*: barrier %d for `, i+2) // rank 0 waits for a line from the test
-		if report, found := awaitReport(p, lines, want); !found {
-			t.Errorf("want %s in\n%s", want, report)
+	for limit := range proctest.Limits(t, "both standstills are reported", 500*time.Millisecond) {
+		cmd := ndrun(t, "-n", "2", "-env", proctest.RoleEnv+"=hang", "--hang-after", limit.String(), testBinary(t), "again and again")
+		p, lines := startReadingErrors(t, cmd)
+		reports := 0
+		for ; reports < 2; reports++ {
+			want := fmt.Sprintf(`ndrun: rank 1 .*: barrier %d for `, reports+2) // rank 0 waits for a line from the test
+			if report, found := awaitReport(p, lines, want); !found {
+				t.Logf("--hang-after %v: want %s in\n%s", limit, want, report)
+				break
+			}
+			p.Say("go on")
 		}
-		p.Say("go on")
+		if reports == 2 {
+			p.Wait()
+			break
+		}
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		for lines.Scan() {
+		}
+		_ = p.End()
 	}
-	p.Wait()
 }
 
 // If no process reads the messages of ndrun, --timeout still ends the job.

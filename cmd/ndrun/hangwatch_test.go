@@ -35,14 +35,7 @@ func reporterOf(t *testing.T, c command) (*hangReporter, *bytes.Buffer, *shm.Are
 func TestProgressBeforeDiagnosis(t *testing.T) {
 	const hangAfter = shortestHang
 	e, said, arena := reporterOf(t, command{hangAfter: hangAfter})
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		e.watch(ctx)
-	}()
-	defer func() { cancel(); <-ended }()
-	proctest.Receive(t, "a diagnosis is requested", e.diagnoseNow)
+	e.standstill.ask(e.progress())
 	member, err := arena.Join(0)
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +45,14 @@ func TestProgressBeforeDiagnosis(t *testing.T) {
 	if causes := e.diagnose(launcher.TriggerRequest, report); said.Len() > 0 || !slices.Equal(causes, report.Hang) {
 		t.Errorf("causes %q, and a message about a job that makes progress:\n%s", causes, said)
 	}
-	for said.Len() == 0 { // a request may be older than the progress
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		e.watch(ctx)
+	}()
+	defer func() { cancel(); <-ended }()
+	for said.Len() == 0 {
 		proctest.Receive(t, "another diagnosis is requested", e.diagnoseNow)
 		e.diagnose(launcher.TriggerRequest, report)
 	}

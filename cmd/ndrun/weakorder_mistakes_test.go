@@ -51,7 +51,7 @@ type mistaken struct {
 
 // runMistaken is a rank of the program that the first argument names.
 func runMistaken() error {
-	ctx, cancel := context.WithTimeout(context.Background(), proctest.Timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*proctest.Timeout)
 	defer cancel()
 	job, err := softnd.Init(ctx)
 	if err != nil {

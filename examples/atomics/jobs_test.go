@@ -36,7 +36,7 @@ func TestJobs(t *testing.T) {
 			args := append(options, "-n", "4", filepath.Join(dir, program))
 			cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "ndrun"), args...)
 			cmd.WaitDelay = 10 * time.Second
-			end := time.AfterFunc(time.Minute, func() { _ = cmd.Cancel() })
+			end := time.AfterFunc(5*time.Minute, func() { _ = cmd.Cancel() })
 			if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), answer) {
 				t.Errorf("ndrun %q: %v\n%s", args, err, out)
 			}
@@ -85,9 +85,9 @@ func TestCheckerFindsMistakes(t *testing.T) {
 				t.Fatal(err)
 			}
 			build(t, dir, "-overlay", overlay, "./"+m.program)
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
 			defer cancel()
-			run := exec.CommandContext(ctx, filepath.Join(dir, "ndrun"), "--check", "--timeout", "60", "-n", "4", filepath.Join(dir, m.program))
+			run := exec.CommandContext(ctx, filepath.Join(dir, "ndrun"), "--check", "--timeout", "300", "-n", "4", filepath.Join(dir, m.program))
 			run.WaitDelay = 10 * time.Second
 			out, err := run.CombinedOutput()
 			if err == nil || !strings.Contains(string(out), m.rule+" error") {

@@ -19,10 +19,11 @@ func run(t *testing.T, dir, plan string, options ...string) (int, string) {
 	if err := os.WriteFile(file, []byte("rules:\n"+plan), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	args := append(options, "--faults", file, "-n", "4", filepath.Join(dir, "farm"), "-tasks", "60")
 	cmd := exec.CommandContext(ctx, filepath.Join(dir, "ndrun"), args...)
+	cmd.Env = append(os.Environ(), "SOFTND_RECEIVE_TIMEOUT=1m") // a rank may be late
 	cmd.WaitDelay = 10 * time.Second
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {

@@ -65,7 +65,7 @@ func startKillJob(t *testing.T, ranks int, executor string, victim int, role str
 				t.Error(err)
 				return
 			}
-			j, err := jobaccess.Join(proctest.Context(t), a, rank, true, softnd.WithExecutor(e))
+			j, err := jobaccess.Join(proctest.Context(t), a, rank, true, softnd.WithExecutor(e), softnd.WithReceiveTimeout(softnd.NoLimit))
 			if err != nil {
 				t.Errorf("rank %d: %v", rank, err)
 			}

@@ -75,7 +75,7 @@ func runVictim(s *proctest.Self) error {
 	if err != nil {
 		return err
 	}
-	j, err := softnd.Init(s.Ctx)
+	j, err := softnd.Init(s.Ctx, softnd.WithReceiveTimeout(softnd.NoLimit))
 	if err != nil {
 		return err
 	}

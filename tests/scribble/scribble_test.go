@@ -178,12 +178,13 @@ func TestScribble(t *testing.T) {
 	for name, executors := range map[string][]string{"auto": {"auto"}, "target": {"target"}, "mixed": {"auto", "target"}} {
 		t.Run(name, func(t *testing.T) {
 			rounds, done := 0, work{}
-			for end := time.Now().Add(duration); time.Now().Before(end) && !t.Failed(); rounds++ {
+			// On a busy machine the time may end before a rank has worked.
+			for end := time.Now().Add(duration); !t.Failed() && (time.Now().Before(end) || rounds < 50 && slices.Contains(done[:], 0)); rounds++ {
 				scribbleOnce(t, executors, rand.New(rand.NewPCG(seed, uint64(rounds))), &done)
 			}
 			t.Logf("%d rounds: %v", rounds, done)
-			if rounds >= 10 && slices.Contains(done[:], 0) {
-				t.Error("in none of the rounds the ranks have worked")
+			if slices.Contains(done[:], 0) {
+				t.Error("in none of the rounds the ranks have done work of one kind")
 			}
 		})
 	}

@@ -413,8 +413,9 @@ func (d *daemon) finalize() {
 // awaitDeath is reportDeath when the rank that has started the relay has closed its input. If that rank has died, the other
 // members of the arena notice that soon.
 func (d *daemon) awaitDeath() {
-	for end := time.Now().Add(endLimit); d.launcher != nil && time.Now().Before(end); time.Sleep(rankCheck / 10) {
-		d.reportDeath()
+	end := time.Now().Add(endLimit)
+	for d.reportDeath(); d.launcher != nil && time.Now().Before(end); d.reportDeath() {
+		time.Sleep(rankCheck / 10)
 	}
 }
 

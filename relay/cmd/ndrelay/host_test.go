@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 // relayCommand returns the command that runs the relay of an arena.
 func relayCommand(arena *shm.Arena) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), envRelay+"=1")
+	cmd.Env = append(os.Environ(), envRelay+"=1", envReceiveTimeout+"=1m")
 	cmd.ExtraFiles = []*os.File{arena.File()}
 	return cmd
 }
@@ -86,7 +86,7 @@ func newRank(ctx context.Context, arena *shm.Arena, number int) (n *rank, err er
 			return nil, err
 		}
 	}
-	provider, err := endpoint.New(n.member, endpoint.Options{})
+	provider, err := endpoint.New(n.member, endpoint.Options{ReceiveTimeout: endpoint.NoLimit})
 	if err != nil {
 		return nil, err
 	}

@@ -147,7 +147,7 @@ func TestConformance(t *testing.T) {
 	eachConformanceRun(t, parts, func(t *testing.T, cfg ndtest.Config, part int) {
 		only := strings.Split(os.Getenv("SOFTND_ONLY"), ",")
 		delayed := cfg
-		delayed.Delay = 500 * time.Millisecond
+		delayed.Delay = 1500 * time.Millisecond
 		for i, row := range ndtest.Scenarios() {
 			switch {
 			case row.Timed != (part == untimed), !row.Timed && i%untimed != part:
