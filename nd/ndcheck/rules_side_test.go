@@ -30,6 +30,9 @@ type side struct {
 
 const memory = 4096
 
+// watchdog ends ranks that hang. A loaded machine takes a minute for 5,000 binds.
+const watchdog = 5 * time.Minute
+
 // must ends the rank with an error of a call.
 func (s *side) must(err error) {
 	if err != nil {
@@ -143,7 +146,7 @@ func watchWith(t *testing.T, journal *ndcheck.Journal, cfg nd.EndpointConfig, de
 	}})
 	t.Run("ranks", func(t *testing.T) { // whose end closes the jobs
 		softndtest.Run(t, len(roles), func(ctx context.Context, job *softnd.Job) (err error) {
-			ctx, cancel := context.WithTimeout(ctx, time.Minute) // a watchdog
+			ctx, cancel := context.WithTimeout(ctx, watchdog)
 			defer cancel()
 			defer func() {
 				switch f := recover().(type) {

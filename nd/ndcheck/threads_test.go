@@ -24,7 +24,7 @@ func TestManyThreads(t *testing.T) {
 	}
 	check := softnd.WithChecker(ndcheck.Options{Journal: journal, Report: func(f ndcheck.Finding) { t.Error(f) }})
 	softndtest.Run(t, 2, func(ctx context.Context, job *softnd.Job) error {
-		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+		ctx, cancel := context.WithTimeout(ctx, watchdog)
 		defer cancel()
 		return postMany(ctx, job)
 	}, check)
