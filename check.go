@@ -68,7 +68,8 @@ func (j *Job) noteCollective(err error) {
 	}
 }
 
-// noteWait tells the checker, if there is one, that this rank waits for rank peer. The result ends the wait.
+// noteWait tells the checker, if there is one, that this rank waits until rank peer connects with it, too. The result ends the
+// wait. Dial needs no such call: it waits for an Accept, which the checker sees by itself.
 func (j *Job) noteWait(peer int) (done func()) {
 	if j.checker != nil {
 		if a, ok := j.addressOf(peer); ok {

@@ -38,6 +38,7 @@ import (
 //   - [nd.InvalidHandle]: the job is closed.
 func (j *Job) Connect(ctx context.Context, peer int, cfg nd.EndpointConfig) (nd.Endpoint, error) {
 	return j.connectWith(ctx, "connect", peer, cfg, func(ep nd.Endpoint) error {
+		defer j.noteWait(peer)()
 		if peer > j.Rank() {
 			return j.explainTimeout(j.answer(ctx, peer, ep), peer)
 		}
@@ -114,7 +115,6 @@ func (j *Job) connectWith(ctx context.Context, op string, peer int, cfg nd.Endpo
 	if err != nil {
 		return nil, err
 	}
-	defer j.noteWait(peer)()
 	if err := connect(ep); err != nil {
 		if errors.Is(err, nd.HostUnreachable) || errors.Is(err, nd.ConnectionAborted) {
 			j.blame(peer)

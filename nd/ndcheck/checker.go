@@ -50,7 +50,7 @@ type checker struct {
 	regions      map[nd.Token]*region  // registered ones, by local token
 	windows      map[*window]struct{}  // bound ones
 	churn        map[string]int        // registrations that served one request, by line
-	accepts      bool                  // the program has called GetConnectionRequest
+	accepts      bool                  // the program has waited in GetConnectionRequest
 	waits        waits
 	learnedAt    int64 // when the program has last learned something about other processes
 	isEnding     bool  // End has been called

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -36,7 +37,7 @@ func (c *sharedConnector) ConnectFrom(ctx context.Context, ep nd.Endpoint, from 
 	c.connects(ep, addr)
 	err := c.shared.ConnectFrom(ctx, unwrap(ep), from, addr, p)
 	if err == nil {
-		c.connected(addr)
+		c.accepted(addr)
 	}
 	c.synchronised()
 	return err
@@ -69,12 +70,19 @@ func (c *connector) connected(peer netip.AddrPort) {
 	ep.mu.Unlock()
 }
 
+// accepted notes that the peer has accepted the connection. This process has not called CompleteConnect yet, so the Accept
+// of the peer has not returned.
+func (c *connector) accepted(peer netip.AddrPort) {
+	c.connected(peer)
+	c.journal.endMutualWaits(c.rank, peer.Addr().Unmap())
+}
+
 func (c *connector) Connect(ctx context.Context, ep nd.Endpoint, addr netip.AddrPort, p nd.ConnectParams) error {
 	defer c.waitFor(addr.Addr(), here(), false)()
 	c.connects(ep, addr)
 	err := c.Connector.Connect(ctx, unwrap(ep), addr, p)
 	if err == nil {
-		c.connected(addr)
+		c.accepted(addr)
 	}
 	c.synchronised() // the peer has answered, perhaps with data
 	return err
@@ -151,9 +159,15 @@ func (l *listener) GetConnectionRequest(ctx context.Context, c nd.Connector) err
 	if w, ok := c.(interface{ self() *connector }); ok {
 		c = w.self().Connector
 	}
-	l.mu.Lock()
-	l.accepts = true
-	l.mu.Unlock()
+	if ctx.Err() == nil { // else it only polls, as a Job does with the listener of Job.Connect, which says nothing about the program
+		l.mu.Lock()
+		first := !l.accepts
+		l.accepts = true
+		l.mu.Unlock()
+		if first {
+			l.journal.noteAccepts(l.rank)
+		}
+	}
 	err := l.Listener.GetConnectionRequest(ctx, c)
 	if err == nil {
 		l.synchronised() // a peer requests a connection, perhaps with data
@@ -174,8 +188,8 @@ type waits struct {
 	mixed bool // they are for several peers, so other goroutines run
 }
 
-// WaitFor tells the checker that the process waits until the process with address peer connects or accepts. The
-// result ends the wait. Connect does the same by itself.
+// WaitFor tells the checker that the process waits until the process with address peer calls WaitFor for this one, too. The
+// result ends the wait. Connect notes by itself that it waits for an Accept.
 func (p *Provider) WaitFor(peer netip.Addr) (done func()) { return p.waitFor(peer, here(), true) }
 
 // waitFor watches a wait for a peer. If it is not mutual, it ends when the peer accepts.
@@ -189,17 +203,17 @@ func (c *checker) waitFor(peer netip.Addr, site string, mutual bool) (done func(
 	}
 	mixed := c.waits.peer != w.to
 	c.waits.mixed = c.waits.mixed || mixed
-	accepts := c.accepts && !mutual // another goroutine may accept
 	c.mu.Unlock()
 	switch {
 	case mixed:
 		c.journal.setWait(c.rank, wait{})
-	case first && !accepts:
+	case first:
 		c.journal.setWait(c.rank, w)
 	}
-	timer := time.AfterFunc(waitLimit, func() { c.checkCycle(site) })
+	ended := make(chan struct{})
+	go c.watchCycle(site, ended)
 	return func() {
-		timer.Stop()
+		close(ended)
 		c.mu.Lock()
 		c.waits.n--
 		last := c.waits.n == 0
@@ -210,20 +224,43 @@ func (c *checker) waitFor(peer netip.Addr, site string, mutual bool) (done func(
 	}
 }
 
-// checkCycle reports that the ranks wait for each other, if this process is one of them.
-func (c *checker) checkCycle(site string) {
-	chain := c.journal.cycle(c.rank)
-	if len(chain) == 0 || len(chain) == 2 && chain[0].wait.mutual && chain[1].wait.mutual {
-		return
+// watchCycle reports that the ranks wait for each other, if this process is one of them. It checks every waitLimit until the
+// wait has ended. It reports waits that two checks have found, because one of them may still end after the first.
+func (c *checker) watchCycle(site string, ended <-chan struct{}) {
+	timer := time.NewTimer(waitLimit)
+	defer timer.Stop()
+	var before []link
+	for {
+		select {
+		case <-ended:
+			return
+		case <-timer.C:
+		}
+		chain := c.journal.cycle(c.rank)
+		if isStuck(chain) && slices.Equal(chain, before) {
+			c.foundCycle(site, chain)
+			return
+		}
+		before = chain
+		timer.Reset(waitLimit)
 	}
-	latest := chain[0].wait.since
-	for _, l := range chain {
-		latest = max(latest, l.wait.since)
+}
+
+// isStuck reports whether no wait of a cycle can end.
+func isStuck(chain []link) bool {
+	for i, l := range chain {
+		next := chain[(i+1)%len(chain)]
+		switch {
+		case !l.wait.mutual && next.accepts: // another goroutine may accept
+			return false
+		case l.wait.mutual && next.wait.mutual && len(chain) == 2: // they wait for the same connection
+			return false
+		}
 	}
-	if rest := waitLimit/2 - time.Duration(now()-latest); rest > 0 { // one of them may still end
-		time.AfterFunc(min(rest, waitLimit), func() { c.checkCycle(site) })
-		return
-	}
+	return len(chain) > 0
+}
+
+func (c *checker) foundCycle(site string, chain []link) {
 	text := "waits"
 	for _, l := range chain[1:] {
 		text += fmt.Sprintf(" for rank %d, which waits", l.rank)

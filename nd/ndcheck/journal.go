@@ -37,7 +37,7 @@ const JournalSize = findingsAt + findingsSize
 
 // The memory: a header, then tables. Numbers are little-endian.
 const (
-	journalMagic = "ndcheck5"
+	journalMagic = "ndcheck6"
 	maxRanks     = 1024
 	maxTokens    = 1 << 15
 	maxAccesses  = 1 << 13

@@ -1,8 +1,10 @@
 package ndcheck
 
 import (
+	"bytes"
 	"encoding/binary"
 	"net/netip"
+	"slices"
 
 	"github.com/softnd/softnd/nd"
 )
@@ -16,7 +18,7 @@ type wait struct {
 }
 
 // Rank record: 0 valid, 4 to 20 address, 20 to 36 address that the process waits for;
-// 40 mutual, 48 since; 56 time of Writes to any of its memory, 64 when it has last learned something; 96 site.
+// 40 mutual, 41 accepts, 48 since; 56 time of Writes to any of its memory, 64 when it has last learned something; 96 site.
 
 func (j *Journal) rankSlot(rank int) []byte {
 	if rank < 0 || rank >= maxRanks {
@@ -114,10 +116,36 @@ func (j *Journal) setWait(rank int, w wait) {
 	})
 }
 
+// endMutualWaits ends the waits of a rank and of the process with address peer for each other: they are connected, and the
+// calls of both return, however late.
+func (j *Journal) endMutualWaits(rank int, peer netip.Addr) {
+	j.update(func() {
+		one, other := j.rankSlot(rank), j.rankSlot(j.rankAt(peer.As16()))
+		if one == nil || other == nil {
+			return
+		}
+		for _, pair := range [][2][]byte{{one, other}, {other, one}} {
+			if from, to := pair[0], pair[1]; from[40] != 0 && bytes.Equal(from[20:36], to[4:20]) {
+				clear(from[20:36])
+			}
+		}
+	})
+}
+
+// noteAccepts notes that the program of a rank accepts connections.
+func (j *Journal) noteAccepts(rank int) {
+	j.update(func() {
+		if b := j.rankSlot(rank); b != nil {
+			b[41] = 1
+		}
+	})
+}
+
 // link is one element of a chain of ranks that wait for each other.
 type link struct {
-	rank int
-	wait wait
+	rank    int
+	wait    wait
+	accepts bool // the program has waited for connection requests
 }
 
 // cycle returns the chain of ranks that begins at rank and ends there, if each waits for the next.
@@ -127,17 +155,16 @@ func (j *Journal) cycle(rank int) []link {
 	}
 	defer j.end()
 	var chain []link
-	for at := rank; len(chain) < maxRanks; {
+	for at := rank; ; {
 		b := j.rankSlot(at)
-		if b == nil || b[0] == 0 {
+		if b == nil || b[0] == 0 || slices.ContainsFunc(chain, func(l link) bool { return l.rank == at }) {
 			return nil
 		}
 		to := [16]byte(b[20:36])
 		since := int64(binary.LittleEndian.Uint64(b[48:]))
-		chain = append(chain, link{at, wait{to: netip.AddrFrom16(to).Unmap(), mutual: b[40] != 0, since: since, site: getString(b[96:])}})
+		chain = append(chain, link{at, wait{to: netip.AddrFrom16(to).Unmap(), mutual: b[40] != 0, since: since, site: getString(b[96:])}, b[41] != 0})
 		if at = j.rankAt(to); at == rank {
 			return chain
 		}
 	}
-	return nil
 }

@@ -116,7 +116,7 @@ var (
 		"The requests are canceled. The program does not know which of them have reached the peer.",
 		"take all results, then call Disconnect on both sides, then Close")
 	connectCycle = rule("N603", Error, "connects that wait for each other",
-		"Each of the ranks waits in Connect until the other accepts, and none of them accepts.",
+		"Each of the ranks waits in Connect or Dial for the next one, and none of them accepts.",
 		"accept in another goroutine, or connect in ascending order of the ranks, as ConnectRanks and ConnectAll do")
 	uselessFence = rule("N701", Note, "ReadFence on an endpoint without Reads",
 		"The flag has no effect. It orders a request behind earlier Reads of the same endpoint only.",

@@ -33,6 +33,21 @@ const memory = 4096
 // watchdog ends ranks that hang. A loaded machine takes a minute for 5,000 binds.
 const watchdog = 5 * time.Minute
 
+// run returns the error of must that has ended a role, nil if none has.
+func (s *side) run(role func(s *side)) (err error) {
+	defer func() {
+		switch f := recover().(type) {
+		case nil:
+		case failure:
+			err = f.err
+		default:
+			panic(f)
+		}
+	}()
+	role(s)
+	return nil
+}
+
 // must ends the rank with an error of a call.
 func (s *side) must(err error) {
 	if err != nil {
@@ -145,34 +160,26 @@ func watchWith(t *testing.T, journal *ndcheck.Journal, cfg nd.EndpointConfig, de
 		found = append(found, f)
 	}})
 	t.Run("ranks", func(t *testing.T) { // whose end closes the jobs
-		softndtest.Run(t, len(roles), func(ctx context.Context, job *softnd.Job) (err error) {
+		softndtest.Run(t, len(roles), func(ctx context.Context, job *softnd.Job) error {
 			ctx, cancel := context.WithTimeout(ctx, watchdog)
 			defer cancel()
-			defer func() {
-				switch f := recover().(type) {
-				case nil:
-				case failure:
-					err = f.err
-				default:
-					panic(f)
-				}
-			}()
-			s := &side{t: t, ctx: ctx, job: job, aside: aside}
-			a := job.Adapter()
-			s.recv, err = a.CreateCompletionQueue(ctx, depth)
-			s.must(err)
-			s.init, err = a.CreateCompletionQueue(ctx, depth)
-			s.must(err)
-			s.mr, err = a.Allocate(ctx, memory, nd.AllowLocalWrite)
-			s.must(err)
-			cfg := cfg
-			cfg.ReceiveCQ, cfg.InitiatorCQ = s.recv, s.init
-			if job.Rank() < 2 {
-				s.ep, err = job.Connect(ctx, 1-job.Rank(), cfg)
+			return (&side{t: t, ctx: ctx, job: job, aside: aside}).run(func(s *side) {
+				a := job.Adapter()
+				var err error
+				s.recv, err = a.CreateCompletionQueue(ctx, depth)
 				s.must(err)
-			}
-			roles[job.Rank()](s)
-			return nil
+				s.init, err = a.CreateCompletionQueue(ctx, depth)
+				s.must(err)
+				s.mr, err = a.Allocate(ctx, memory, nd.AllowLocalWrite)
+				s.must(err)
+				cfg := cfg
+				cfg.ReceiveCQ, cfg.InitiatorCQ = s.recv, s.init
+				if job.Rank() < 2 {
+					s.ep, err = job.Connect(ctx, 1-job.Rank(), cfg)
+					s.must(err)
+				}
+				roles[job.Rank()](s)
+			})
 		}, append(more, options, softnd.WithReceiveTimeout(5*time.Second))...) // some roles wait for it, and others may be paused
 	})
 	mu.Lock()

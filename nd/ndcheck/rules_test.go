@@ -3,18 +3,12 @@
 package ndcheck_test
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
-	"github.com/softnd/softnd"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/nd/ndcheck"
-	"github.com/softnd/softnd/softndtest"
 )
 
 // program is, for a rule, a program that breaks it and one that comes close to it.
@@ -34,69 +28,9 @@ func except(rule string, found []ndcheck.Finding) []ndcheck.Finding {
 	return slices.DeleteFunc(found, func(f ndcheck.Finding) bool { return f.Rule.ID == rule })
 }
 
-// Three ranks connect in a circle, in the wrong order.
-func TestConnectCycle(t *testing.T) {
-	var mu sync.Mutex
-	var found []ndcheck.Finding
-	var stop context.CancelFunc // of the ranks
-	journal, _ := ndcheck.NewJournal(make([]byte, ndcheck.JournalSize), nil)
-	check := softnd.WithChecker(ndcheck.Options{Journal: journal, Report: func(f ndcheck.Finding) {
-		mu.Lock()
-		defer mu.Unlock()
-		if found = append(found, f); len(found) == 3 {
-			stop()
-		}
-	}})
-	for _, tc := range []struct {
-		order func(rank int) int // the peer of the first connect
-		want  int
-	}{
-		{func(rank int) int { return (rank + 2) % 3 }, 3},
-		{func(rank int) int { return []int{1, 0, 0}[rank] }, 0},
-	} {
-		complete, cancel := context.WithCancel(t.Context())
-		mu.Lock()
-		found, stop = nil, cancel
-		mu.Unlock()
-		softndtest.Run(t, 3, func(ctx context.Context, job *softnd.Job) error {
-			ctx, cancel := context.WithCancel(ctx)
-			defer cancel()
-			defer context.AfterFunc(complete, cancel)()
-			q, err := job.Adapter().CreateCompletionQueue(ctx, 8)
-			if err != nil {
-				return err
-			}
-			first := tc.order(job.Rank())
-			for _, peer := range []int{first, 3 - job.Rank() - first} {
-				if _, err = job.Connect(ctx, peer, nd.EndpointConfig{ReceiveCQ: q, InitiatorCQ: q}); err != nil {
-					break
-				}
-			}
-			if tc.want == 0 {
-				return err
-			}
-			if !errors.Is(err, nd.Canceled) {
-				return fmt.Errorf("the ranks are connected: %v", err)
-			}
-			return nil
-		}, check)
-		cancel()
-		mu.Lock()
-		if len(found) != tc.want {
-			t.Errorf("%d findings, want %d: %v", len(found), tc.want, found)
-		}
-		for _, f := range found {
-			if f.Rule.ID != "N603" || !strings.HasPrefix(f.Site, "nd/ndcheck/rules_") || f.OtherRank != (f.Rank+2)%3 {
-				t.Error(f)
-			}
-		}
-		mu.Unlock()
-	}
-}
-
 func TestRules(t *testing.T) {
 	t.Parallel()
-	tested := map[string]bool{"N603": true, "N703": true, "N901": true, "N902": true} // TestConnectCycle, TestWaitForSilence, TestExpect, TestSightLost
+	tested := map[string]bool{"N603": true, "N703": true, "N901": true, "N902": true} // TestConnects, TestWaitForSilence, TestExpect, TestSightLost
 	for _, p := range slices.Concat(memoryPrograms, requestPrograms) {
 		tested[p.rule] = true
 		if p.depth == 0 {
