@@ -12,8 +12,10 @@ func (ep *endpoint) Receive(reqCtx uint64, sge nd.SGL) error {
 	r := ep.newRequest(nd.RequestReceive, reqCtx, sge, 0)
 	r.snapshot()
 	ep.mu.Lock()
+	suspect := ep.releaseSources(r)
 	ep.track(r)
 	ep.mu.Unlock()
+	ep.reportChanges(suspect)
 	load := ep.overload(r, ep.receiveQueue)
 	if err := ep.Endpoint.Receive(r.id, sge); err != nil {
 		ep.mu.Lock()
@@ -32,6 +34,7 @@ func (ep *endpoint) post(r *request, call func() error) error {
 	ep.order.Lock()
 	ep.mu.Lock()
 	found := ep.checkBuffers(r)
+	suspect := ep.releaseSources(r)
 	ep.track(r)
 	ordered := ep.orderedBy(r)
 	ep.mu.Unlock()
@@ -46,6 +49,7 @@ func (ep *endpoint) post(r *request, call func() error) error {
 		ep.noteDeferred(r)
 	}
 	ep.order.Unlock()
+	ep.reportChanges(suspect)
 	if err != nil {
 		ep.postFailed(r, err)
 		return err
@@ -122,6 +126,25 @@ func (ep *endpoint) checkBuffers(r *request) (found []Finding) {
 		}
 	}
 	return found
+}
+
+// releaseSources compares earlier sources for the last time, if a request that is about to be posted may store into them. The
+// request may be a Receive for the peer's answer, or a Read behind a Write of the same endpoint. releaseSources returns the
+// sources that have changed. The caller holds checker.mu.
+func (c *checker) releaseSources(r *request) (suspect []suspicion) {
+	if !r.isSink() {
+		return nil
+	}
+	for q := range c.unanswered {
+		if !q.isSource() || q.isUnchecked || r.fetches() && q.owner != r.owner { // requests of two endpoints have no order
+			continue
+		}
+		if _, n := commonBytes(r, q, r.size); n > 0 {
+			suspect = append(suspect, c.checkSource(q)...)
+			q.isUnchecked = true
+		}
+	}
+	return suspect
 }
 
 // unfenced returns the Reads and atomics in flight that r need not wait for. The caller holds checker.mu.

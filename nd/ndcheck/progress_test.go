@@ -30,6 +30,25 @@ var progressing = map[string]struct {
 			s.must(s.ep.Send(1, nd.SGL{}, 0))
 			s.changeLate()
 		}}},
+	// The Receive for the answer may change the bytes of a Send, but the program has changed them before.
+	"a change before the Receive for an answer": {"N201", [2]func(s *side){
+		func(s *side) {
+			s.must(s.ep.Receive(1, s.sge(0, 64)))
+			s.barrier()
+			s.received()
+			s.must(s.ep.Send(2, s.sge(64, 64), 0))
+			s.done()
+			s.barrier()
+		},
+		func(s *side) {
+			s.barrier()
+			s.must(s.ep.Send(1, s.sge(0, 64), 0))
+			s.mr.Bytes()[5]++
+			s.must(s.ep.Receive(2, s.sge(0, 64)))
+			s.received()
+			s.done()
+			s.barrier()
+		}}},
 	// A message of the peer says nothing about a Read, whether the Read itself has a fence or not.
 	"a message during a Read": {"N204", [2]func(s *side){
 		(*side).answerBeforeRead,

@@ -216,8 +216,10 @@ func (q *sharedQueue) Receive(reqCtx uint64, sge nd.SGL) error {
 	r := q.newRequest(q, nd.RequestReceive, reqCtx, sge, 0)
 	r.snapshot()
 	q.mu.Lock()
+	suspect := q.releaseSources(r)
 	q.track(r)
 	q.mu.Unlock()
+	q.reportChanges(suspect)
 	err := q.SharedReceiveQueue.Receive(r.id, sge)
 	if err != nil {
 		q.mu.Lock()

@@ -135,6 +135,73 @@ var unusual = map[string][2]func(s *side){
 			}
 			s.close()
 		}},
+	// The peer answers when it has taken the message, and the answer may come to the same buffer.
+	"an answer into the source": {
+		func(s *side) {
+			s.mr.Bytes()[64] = 9 // so that the answer changes the source
+			s.must(s.ep.Receive(1, s.sge(0, 64)))
+			s.barrier()
+			s.received()
+			s.must(s.ep.Send(2, s.sge(64, 64), 0))
+			s.done()
+			s.close()
+		},
+		func(s *side) {
+			s.barrier()
+			s.must(s.ep.Send(1, s.sge(0, 64), 0))
+			s.must(s.ep.Receive(2, s.sge(0, 64)))
+			s.received()
+			s.done()
+			s.close()
+		}},
+	"an answer into the source, from a shared receive queue": {
+		func(s *side) {
+			ep := s.second()
+			s.mr.Bytes()[64] = 9
+			s.must(ep.Receive(1, s.sge(0, 64)))
+			s.barrier()
+			s.received()
+			s.must(ep.Send(2, s.sge(64, 64), 0))
+			s.done()
+			s.barrier()
+			s.must(ep.Close())
+			s.close()
+		},
+		func(s *side) {
+			shared, err := s.job.Adapter().CreateSharedReceiveQueue(s.ctx, nd.SharedReceiveQueueConfig{})
+			s.must(err)
+			ep, err := s.job.Connect(s.ctx, 0, nd.EndpointConfig{ReceiveCQ: s.recv, InitiatorCQ: s.init, SharedReceive: shared})
+			s.must(err)
+			s.barrier()
+			s.must(ep.Send(1, s.sge(0, 64), 0))
+			s.must(shared.Receive(2, s.sge(0, 64)))
+			s.received()
+			s.done()
+			s.barrier()
+			s.must(ep.Close())
+			s.must(shared.Close())
+			s.close()
+		}},
+	// A Read stores after the Write before it has taken its bytes.
+	"a Read into the source of a Write": {
+		func(s *side) {
+			s.mr.Bytes()[64] = 9
+			s.give(s.bind(0, 128, nd.AllowRead|nd.AllowWrite).Descriptor())
+			s.close()
+		},
+		func(s *side) {
+			d := s.get()
+			to, err := d.Slice(0, 64)
+			s.must(err)
+			from, err := d.Slice(64, 64)
+			s.must(err)
+			s.must(nd.WriteTo(s.ep, 1, s.sge(0, 64), to, 0))
+			s.must(nd.ReadFrom(s.ep, 2, s.sge(0, 64), from, 0))
+			s.poll(0) // the Read is executed before the checker sees the result of the Write
+			s.done()
+			s.done()
+			s.close()
+		}},
 	// The owner revokes the access, and hears of the Writes later.
 	"revoked, then told": {
 		func(s *side) {
