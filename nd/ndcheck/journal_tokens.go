@@ -203,6 +203,15 @@ func (j *Journal) announce(token nd.Token, rank int, site string, at int64) {
 	})
 }
 
+// retract takes an announcement back: the provider has refused the message.
+func (j *Journal) retract(token nd.Token, rank int, at int64) {
+	j.change(token, func(r *tokenRecord) {
+		if r.live && r.ended == at && r.endRank == rank {
+			r.ended, r.endRank, r.endSite = 0, 0, ""
+		}
+	})
+}
+
 // wrote is a Write that has succeeded.
 type wrote struct {
 	token    nd.Token

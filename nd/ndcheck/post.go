@@ -47,6 +47,8 @@ func (ep *endpoint) post(r *request, call func() error) error {
 	err := call()
 	if err == nil {
 		ep.noteDeferred(r)
+	} else if r.invalidate {
+		ep.journal.retract(r.token, ep.rank, r.posted)
 	}
 	ep.order.Unlock()
 	ep.reportChanges(suspect)

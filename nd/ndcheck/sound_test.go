@@ -5,6 +5,7 @@ package ndcheck_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 	"sync"
@@ -325,6 +326,44 @@ func TestInvalidationByMessage(t *testing.T) {
 		s.barrier()
 	})
 	if len(found) != 1 || found[0].Rule.ID != "N101" || found[0].OtherRank != 1 || !strings.Contains(found[0].OtherSite, "TestInvalidationByMessage.func2") {
+		t.Error(found)
+	}
+}
+
+// A message that was refused has invalidated nothing: the owner is named as the reason.
+func TestRefusedInvalidation(t *testing.T) {
+	const depth = 4
+	found := watch(t, nd.EndpointConfig{InitiatorDepth: depth}, 64, func(s *side) {
+		w := s.bind(0, 64, nd.AllowWrite)
+		s.give(w.Descriptor())
+		s.barrier()
+		s.must(s.ep.Receive(1, nd.SGL{}))
+		s.barrier()
+		s.must(s.ep.Invalidate(2, w, 0))
+		s.done()
+		for range depth - 1 { // now the Sends complete, and the Write begins
+			s.must(s.ep.Receive(1, nd.SGL{}))
+		}
+		s.barrier()
+	}, func(s *side) {
+		d := s.get()
+		for range depth {
+			s.must(s.ep.Send(1, nd.SGL{}, 0)) // it waits for a Receive
+		}
+		if err := s.ep.SendAndInvalidate(2, nd.SGL{}, d.Token, 0); !errors.Is(err, nd.NoMoreEntries) {
+			s.must(fmt.Errorf("the queue is not full: %v", err))
+		}
+		s.barrier()
+		s.done()
+		s.must(nd.WriteTo(s.ep, 3, s.sge(0, 8), d, 0))
+		s.barrier()
+		for range depth - 1 {
+			s.done()
+		}
+		s.result(s.init)
+		s.barrier()
+	})
+	if len(found) != 1 || found[0].Rule.ID != "N107" || found[0].OtherRank != 0 || !strings.Contains(found[0].OtherSite, "TestRefusedInvalidation.func1") {
 		t.Error(found)
 	}
 }
