@@ -110,10 +110,11 @@ func (r *region) reportUnheard() {
 	}
 }
 
-// inUse reports the requests in flight that use the region, which a call is about to end.
-func (r *region) inUse(what, site string) {
+// users returns the requests in flight that use the region, which a call is about to end. Their bytes are not compared from now
+// on, even if the call is refused.
+func (r *region) users() (users []*request) {
 	r.mu.Lock()
-	var users []*request
+	defer r.mu.Unlock()
 	for _, q := range r.requests {
 		if q.uses(r.local) {
 			q.isUnchecked = true // the program may unmap the memory
@@ -123,7 +124,11 @@ func (r *region) inUse(what, site string) {
 			users = append(users, q)
 		}
 	}
-	r.mu.Unlock()
+	return users
+}
+
+// reportUsers reports the requests that used the region when a call ended it.
+func (r *region) reportUsers(users []*request, what, site string) {
 	for _, q := range users {
 		r.found(Finding{Rule: closedInUse, Site: site, What: what + " " + r.name(), OtherRank: r.rank, Other: q.name() + " is in flight", OtherSite: q.site}, r, q.owner)
 	}
@@ -139,15 +144,16 @@ func (r *region) Register(ctx context.Context, buf []byte, flags nd.RegionFlags)
 
 func (r *region) Deregister(ctx context.Context) error {
 	site := here()
-	r.inUse("deregisters", site)
+	users := r.users()
 	err := r.MemoryRegion.Deregister(ctx)
-	if err == nil || nd.StatusOf(err) == nd.Canceled {
+	if err == nil || nd.StatusOf(err) == nd.Canceled { // else the call had no effect
+		r.reportUsers(users, "deregisters", site)
 		r.ended(site)
 	}
 	return err
 }
 
-func (r *region) closing(site string) { r.inUse("closes", site) }
+func (r *region) closing(site string) { r.reportUsers(r.users(), "closes", site) }
 
 func (r *region) gone(site string) { r.ended(site) }
 

@@ -202,6 +202,20 @@ var unusual = map[string][2]func(s *side){
 			s.done()
 			s.close()
 		}},
+	// The provider refuses to deregister memory of a bound window.
+	"a refused deregistration": {
+		func(s *side) { s.give(s.bind(0, 64, nd.AllowWrite).Descriptor()); s.close() },
+		func(s *side) {
+			d := s.get()
+			w := s.bind(64, 64, nd.AllowRead)
+			s.must(nd.WriteTo(s.ep, 1, s.sge(0, 64), d, 0))
+			if err := s.mr.Deregister(s.ctx); !errors.Is(err, nd.DeviceBusy) {
+				s.must(fmt.Errorf("deregister memory of a bound window: %v", err))
+			}
+			s.done()
+			s.must(w.Close(s.ctx))
+			s.close()
+		}},
 	// The owner revokes the access, and hears of the Writes later.
 	"revoked, then told": {
 		func(s *side) {
