@@ -189,7 +189,7 @@ type waits struct {
 }
 
 // WaitFor tells the checker that the process waits until the process with address peer calls WaitFor for this one, too. The
-// result ends the wait. Connect notes by itself that it waits for an Accept.
+// result ends the wait: call it once. Connect notes by itself that it waits for an Accept.
 func (p *Provider) WaitFor(peer netip.Addr) (done func()) { return p.waitFor(peer, here(), true) }
 
 // waitFor watches a wait for a peer. If it is not mutual, it ends when the peer accepts.

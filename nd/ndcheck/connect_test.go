@@ -260,15 +260,9 @@ func expectNone(t *testing.T, found chan ndcheck.Finding) {
 	}
 }
 
-// Each rank reports the cycle, although one of them begins to wait after the first checks of the others.
-func TestLateWait(t *testing.T) {
-	t.Parallel()
-	p, found := watchProcesses(t)
-	defer p[0].WaitFor(p[1].addr)()
-	defer p[1].WaitFor(p[2].addr)()
-	time.Sleep(aWhile)
-	expectNone(t, found)
-	defer p[2].WaitFor(p[0].addr)()
+// expectAll waits until each rank has a finding.
+func expectAll(t *testing.T, found chan ndcheck.Finding) {
+	t.Helper()
 	var ranks [3]bool
 	for range ranks {
 		select {
@@ -281,6 +275,30 @@ func TestLateWait(t *testing.T) {
 	if ranks != [...]bool{true, true, true} {
 		t.Errorf("findings of ranks: %v", ranks)
 	}
+}
+
+// Each rank reports the cycle, although one of them begins to wait after the first checks of the others.
+func TestLateWait(t *testing.T) {
+	t.Parallel()
+	p, found := watchProcesses(t)
+	defer p[0].WaitFor(p[1].addr)()
+	defer p[1].WaitFor(p[2].addr)()
+	time.Sleep(aWhile)
+	expectNone(t, found)
+	defer p[2].WaitFor(p[0].addr)()
+	expectAll(t, found)
+}
+
+// A connection of two ranks ends no wait for another one: rank 1 has dialed a listener of rank 0, which waits for its Connect.
+func TestConnectionBesideAWait(t *testing.T) {
+	t.Parallel()
+	p, found := watchProcesses(t)
+	defer p[0].WaitFor(p[1].addr)()
+	p[1].accepted <- struct{}{}
+	p[1].connect(t, p[0])
+	defer p[1].WaitFor(p[2].addr)()
+	defer p[2].WaitFor(p[0].addr)()
+	expectAll(t, found)
 }
 
 // Rank 1 goes on after it has connected with rank 0, before the call of rank 0 has returned.

@@ -117,17 +117,17 @@ func (j *Journal) setWait(rank int, w wait) {
 }
 
 // endMutualWaits ends the waits of a rank and of the process with address peer for each other: they are connected, and the
-// calls of both return, however late.
+// calls of both return, however late. If only one of them has such a wait, it is for another connection.
 func (j *Journal) endMutualWaits(rank int, peer netip.Addr) {
 	j.update(func() {
 		one, other := j.rankSlot(rank), j.rankSlot(j.rankAt(peer.As16()))
 		if one == nil || other == nil {
 			return
 		}
-		for _, pair := range [][2][]byte{{one, other}, {other, one}} {
-			if from, to := pair[0], pair[1]; from[40] != 0 && bytes.Equal(from[20:36], to[4:20]) {
-				clear(from[20:36])
-			}
+		waits := func(from, to []byte) bool { return from[40] != 0 && bytes.Equal(from[20:36], to[4:20]) }
+		if waits(one, other) && waits(other, one) {
+			clear(one[20:36])
+			clear(other[20:36])
 		}
 	})
 }

@@ -134,7 +134,7 @@ func (ep *endpoint) checkBuffers(r *request) (found []Finding) {
 // request may be a Receive for the peer's answer, or a Read behind a Write of the same endpoint. releaseSources returns the
 // sources that have changed. The caller holds checker.mu.
 func (c *checker) releaseSources(r *request) (suspect []suspicion) {
-	if !r.isSink() {
+	if !r.isSink() || r.size == 0 {
 		return nil
 	}
 	for q := range c.unanswered {
