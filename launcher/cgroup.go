@@ -70,23 +70,28 @@ func (g cgroupDir) destroy() {
 	if g == "" {
 		return
 	}
-	for giveUp := time.Now().Add(killTimeout); !g.remove() && time.Now().Before(giveUp); time.Sleep(killPeriod) {
+	for giveUp := time.Now().Add(killTimeout); isBusy(g.remove()) && time.Now().Before(giveUp); time.Sleep(killPeriod) {
 		g.kill()
 	}
 }
 
-// remove removes the group and the groups that ranks have created below it. It reports whether
-// the group is gone. It fails while there are processes in it.
-func (g cgroupDir) remove() bool {
+// isBusy reports whether remove may succeed later. Every other error says that there is no group, or
+// that this process can never remove it. On a read-only mount, as containers have, the error is EROFS
+// for any name.
+func isBusy(err error) bool { return errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EINTR) }
+
+// remove removes the group and the groups that ranks have created below it. While there are processes
+// in it, the error is EBUSY.
+func (g cgroupDir) remove() error {
 	err := unix.Rmdir(string(g))
-	if errors.Is(err, unix.EBUSY) {
+	if isBusy(err) {
 		entries, _ := os.ReadDir(string(g))
 		for _, e := range entries {
 			if e.IsDir() {
-				(g + "/" + cgroupDir(e.Name())).remove()
+				_ = (g + "/" + cgroupDir(e.Name())).remove() // the next call removes what is left
 			}
 		}
 		err = unix.Rmdir(string(g))
 	}
-	return err == nil || errors.Is(err, unix.ENOENT)
+	return err
 }

@@ -152,3 +152,16 @@ func TestWithoutCgroup(t *testing.T) {
 		g.destroy()
 	}
 }
+
+// destroy tries again only while processes hold the group. Any other error ends it at once, such as that
+// of a read-only mount, which rmdir returns for any name.
+func TestDestroyGivesUpAtOnce(t *testing.T) {
+	dir := t.TempDir() // no cgroup: rmdir fails with ENOTEMPTY
+	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cgroupDir(dir).destroy()
+	if _, err := os.Stat(filepath.Join(dir, "cgroup.kill")); !errors.Is(err, fs.ErrNotExist) { // kill creates it here
+		t.Errorf("destroy has tried again: %v", err)
+	}
+}
