@@ -150,7 +150,7 @@ func (p *Snapshot) findImpossibleResults() (found []Finding) {
 			continue
 		}
 		w := p.waits[i][0]
-		if w.call.Queue == 0 || len(w.targets) > 0 || w.open || r.results(w.call.Queue) > 0 {
+		if w.call.Queue == 0 || len(w.targets) > 0 || w.open || r.results(w.call.Queue) > 0 || p.mayGetClient(i, p.deadlocked) {
 			continue
 		}
 		f := Finding{Cause: fmt.Sprintf("rank %d waits for a result that cannot come (%s): no endpoint of that queue has a posted receive or an outstanding request", i, w.what)}
@@ -223,7 +223,7 @@ func (p *Snapshot) isUnanswered(i int, w wait) (peer int, ok bool) {
 		return 0, false
 	}
 	answers := func(c statuspage.Call) bool {
-		return c.Op == "get connection request" || isConnecting(c) && c.Peer == p.ranks[i].id
+		return isAccepting(c) || isConnecting(c) && c.Peer == p.ranks[i].id
 	}
 	return peer, !slices.ContainsFunc(r.calls(), answers)
 }

@@ -47,6 +47,12 @@ func listening(to int) statuspage.Call {
 	return statuspage.Call{Op: "notify disconnect", Object: "connector", Peer: member(to)}
 }
 
+// accepting is a call that waits for a client. inAccept is the call around it of a rank in C.
+var (
+	accepting = statuspage.Call{Op: "get connection request", Object: "listener"}
+	inAccept  = statuspage.Call{Op: "accept", Object: "listener"}
+)
+
 func member(rank int) shm.MemberID { return shm.MemberID(1<<16 | rank) }
 
 // in is an idle rank that waits in some calls.
@@ -103,6 +109,8 @@ func TestFindingsBeginWithTheCause(t *testing.T) {
 		"left":              {[]rank{in(barrier(4)), {left: true, state: 'S'}}, []string{"rank 1 (prog, pid 101) has left the job (Job.Close) and still runs; rank 0"}},
 		"missing receive":   {[]rank{in(waitAt(2)), in(waitAt(1)).with(sender(0, true))}, []string{"rank 0 has posted no receive on endpoint 3 for the send of rank 1 (on its endpoint 10), and is in wait at completion queue 2"}},
 		"hopeless":          {[]rank{in(waitAt(2)), in(barrier(1))}, []string{"rank 0 waits for a result that cannot come (wait at completion queue 2)"}},
+		"no client is left": {[]rank{in(waitAt(2), accepting), in(barrier(1))}, []string{"rank 0 waits for a result that cannot come (wait at completion queue 2)"}},
+		"server in circle":  {[]rank{in(waitAt(1), inAccept, accepting).with(receiver(1)), in(waitAt(1)).with(receiver(0))}, []string{"in a circle", "rank 0 waits for rank 1"}},
 		"failed":            {[]rank{in(waitAt(1)).with(failing), in(barrier(1))}, []string{"rank 0 waits for a result that cannot come", "endpoint 11 of rank 0 failed: send on endpoint 11: i/o timeout"}},
 		"lost notify":       {[]rank{news.with(receiver(1)), in(barrier(1))}, []string{"rank 0 waits in notify (NotifyAny) at completion queue 1, which already holds results (3)"}},
 		"computing":         {[]rank{in(barrier(4)), in()}, []string{"rank 1 (prog, pid 101) is in no call of softnd", "rank 0 waits for it"}},
@@ -198,6 +206,11 @@ func TestFindingsOfHealthyJobAreEmpty(t *testing.T) {
 		"more than fit": {func() rank { r := in(waitAt(1)); r.page.Omitted = 1; return r }(), {}},
 		"busy":          {in(waitAt(1)).with(statuspage.Endpoint{Number: 1, Busy: true, RequestQueue: 1, ReceiveQueue: 2}), {}},
 		"all have left": {{left: true}, {left: true}},
+
+		// Rank 1 or 2 may be the next client.
+		"server":            {in(waitAt(1), accepting), in()},
+		"server in C":       {in(waitAt(1), inAccept), in()},
+		"server of several": {in(waitAt(1), accepting).with(receiver(1)), in(waitAt(1)).with(receiver(0)), in()},
 	} {
 		for _, f := range job(ranks...).Findings() {
 			if name != "served" || !strings.HasPrefix(f.Cause, "rank 1 (prog, pid 101) is running") {

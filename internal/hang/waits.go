@@ -71,8 +71,26 @@ func (r *rank) calls() []statuspage.Call {
 }
 
 // isListening reports whether a call waits for an event that need not happen.
-func isListening(c statuspage.Call) bool {
-	return c.Op == "notify disconnect" || c.Op == "get connection request"
+func isListening(c statuspage.Call) bool { return c.Op == "notify disconnect" || isAccepting(c) }
+
+// isAccepting reports whether a call waits for a connection request of any process. snd_job_accept of a rank in C
+// also shows as a call of its own.
+func isAccepting(c statuspage.Call) bool {
+	return c.Op == "get connection request" || c.Op == "accept" && c.Object == "listener"
+}
+
+// mayGetClient reports whether rank i accepts connections, and a rank that is not among the stuck ones may
+// connect with it. The results of the new connection may end a wait at any queue of rank i.
+func (p *Snapshot) mayGetClient(i int, stuck []bool) bool {
+	if !slices.ContainsFunc(p.ranks[i].calls(), isAccepting) {
+		return false
+	}
+	for client := range p.ranks {
+		if client != i && !stuck[client] && !p.ranks[client].isGone() {
+			return true
+		}
+	}
+	return false
 }
 
 // resolveWait determines the ranks for which a call of a rank waits.
@@ -147,7 +165,8 @@ func (p *Snapshot) findStuck(cannot func(r *rank) bool) []bool {
 			if !stuck[i] || cannot(&p.ranks[i]) {
 				continue
 			}
-			if slices.ContainsFunc(p.waits[i], func(w wait) bool { return !w.isStuck(stuck) }) {
+			mayContinue := func(w wait) bool { return !w.isStuck(stuck) || w.call.Queue > 0 && p.mayGetClient(i, stuck) }
+			if slices.ContainsFunc(p.waits[i], mayContinue) {
 				stuck[i], changed = false, true
 			}
 		}
