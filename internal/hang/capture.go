@@ -180,10 +180,12 @@ func (r *rank) ending() string {
 		return r.Ended
 	case r.pid == 0:
 		return "has left the job (Job.Close), or has died"
-	case r.state == 0 || r.state == 'Z':
+	case r.state != 0 && r.state != 'Z':
+		return "has left the job (Job.Close) and still runs"
+	case r.PID > 0 && r.PID != r.pid: // the launcher has started another process
 		return "has ended, but the wrapper that started it still runs"
 	}
-	return "has left the job (Job.Close) and still runs"
+	return "has ended"
 }
 
 // isStopped reports whether a signal or a debugger has stopped the process.

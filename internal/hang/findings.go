@@ -39,7 +39,7 @@ func (p *Snapshot) findNotStarted() (found []Finding) {
 
 func (p *Snapshot) findStopped() (found []Finding) {
 	for i := range p.ranks {
-		if r := &p.ranks[i]; r.isStopped() {
+		if r := &p.ranks[i]; r.isStopped() && !r.isGone() { // after its end, another process may have its number
 			found = append(found, Finding{Cause: fmt.Sprintf("%s is not responding: a signal or a debugger has stopped it%s: continue it with kill -CONT %d",
 				p.name(i), p.awaited(i), r.pid)})
 		}

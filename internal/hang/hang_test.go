@@ -26,7 +26,10 @@ func job(ranks ...rank) *Snapshot {
 			r.Process.PID = 100 + i
 		}
 		r.Process.Program = "prog"
-		r.pid, r.lastProgress = r.Process.PID, 99*second
+		r.lastProgress = 99 * second
+		if r.pid == 0 {
+			r.pid = r.Process.PID
+		}
 		if r.state == 0 {
 			r.state = 'S'
 		}
@@ -118,7 +121,7 @@ func TestFindingsBeginWithTheCause(t *testing.T) {
 		"slow":              {[]rank{in(barrier(4)), {idle: true, busy: true, cpu: 7 * time.Second}}, []string{"rank 1 (prog, pid 101) is slow: it computes, or polls memory, and has used 7s of processor time; rank 0 waits for it (barrier 4) for 2s"}},
 		"slow to receive":   {[]rank{in(waitAt(1)).with(sender(1, true)), {idle: true, busy: true}}, []string{"rank 1 (prog, pid 101) is slow"}},
 		"outside of calls":  {[]rank{in(barrier(4)), {noAnswer: true, page: statuspage.Page{Manual: true}}}, []string{"rank 1 (prog, pid 101) is in no call of softnd", "rank 0 waits for it", "see its stack with gdb -p 101"}},
-		"behind a wrapper":  {[]rank{in(barrier(4)), {left: true, state: 'Z'}}, []string{"rank 1 (prog, pid 101) has ended, but the wrapper that started it still runs; rank 0"}},
+		"behind a wrapper":  {[]rank{in(barrier(4)), {left: true, state: 'Z', pid: 301}}, []string{"rank 1 (prog, pid 301) has ended, but the wrapper that started it still runs; rank 0"}},
 
 		// A worker computes for ever. The master and the other worker wait for messages that depend on it.
 		"master and workers": {[]rank{in(waitAt(1)).with(receiver(1), receiver(2)), in(waitAt(1)).with(receiver(0)), in().running()},
