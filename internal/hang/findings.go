@@ -325,7 +325,8 @@ func (p *Snapshot) waitedFor(i int) string {
 }
 
 // Moves returns lines about a job that makes progress. They name ranks that compute while others wait for them. They also have the
-// processor time of each rank, and name those that have not joined. If ok is false, some ranks cannot continue, and the job hangs in part.
+// processor time of the ranks in the job, and name those that have not joined. If ok is false, no rank is in the job, or some ranks cannot
+// continue, and the job hangs in part.
 func (p *Snapshot) Moves() (lines []string, ok bool) {
 	if len(p.findStopped())+len(p.findEnded())+len(p.findLostNotifies())+len(p.findDeadlock()) > 0 {
 		return nil, false
@@ -339,12 +340,19 @@ func (p *Snapshot) Moves() (lines []string, ok bool) {
 		lines = append(lines, "not in softnd.Init yet: "+ranks(absent))
 	}
 	var times []string
-	for i := range p.ranks[:min(len(p.ranks), maxTimes)] {
+	for i := range p.ranks {
 		if r := &p.ranks[i]; r.hasJoined() && !r.isGone() {
 			times = append(times, fmt.Sprintf("rank %d %v", i, r.cpu))
 		}
 	}
-	return append(lines, "processor time: "+strings.Join(times, ", ")), true
+	if len(times) == 0 {
+		return nil, false
+	}
+	more := ""
+	if n := len(times) - maxTimes; n > 0 {
+		times, more = times[:maxTimes], fmt.Sprintf(", and %d more", n)
+	}
+	return append(lines, "processor time: "+strings.Join(times, ", ")+more), true
 }
 
 // maxTimes is the number of ranks whose processor time is reported.

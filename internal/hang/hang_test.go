@@ -295,6 +295,20 @@ func TestAbsentRanksOfAJobThatMakesProgressAreNamed(t *testing.T) {
 	if lines, ok := job(in(), in()).Moves(); !ok || strings.Contains(lines[0], "yet") {
 		t.Errorf("%v, %q", ok, lines)
 	}
+	if lines, ok := job(rank{left: true}, rank{left: true}).Moves(); ok {
+		t.Errorf("no rank is in the job, but it makes progress: %q", lines)
+	}
+}
+
+func TestProcessorTimeOfManyRanks(t *testing.T) {
+	ranks := []rank{{left: true}} // is not counted
+	for range maxTimes + 2 {
+		ranks = append(ranks, in())
+	}
+	lines, ok := job(ranks...).Moves()
+	if last := lines[len(lines)-1]; !ok || !strings.HasPrefix(last, "processor time: rank 1 0s, ") || !strings.HasSuffix(last, ", rank 32 0s, and 2 more") {
+		t.Errorf("%v, %q", ok, lines)
+	}
 }
 
 // Ranks in the same state share lines, even if their ages differ.
