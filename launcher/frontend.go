@@ -58,10 +58,7 @@ func begin(p *Job, cfg Config) (_ *frontEnd, err error) {
 		from:   receiver{conn: p.conn},
 		pipes:  make(map[int][]int),
 		outErr: make(chan error, 1),
-		report: &Report{Ranks: make([]Result, cfg.ranks()), First: -1, goesOn: cfg.OnDeath != nil, began: time.Now()},
-	}
-	for rank, name := range cfg.names() {
-		f.report.Ranks[rank].Program = name
+		report: NotStarted(cfg.Apps, cfg.OnDeath != nil),
 	}
 	defer func() {
 		if err != nil {

@@ -52,6 +52,16 @@ type Report struct {
 	wall          time.Duration  // until no process of the job was left
 }
 
+// NotStarted returns the report of a job of which no process has been started. goesOn says whether the
+// failure of a rank would not have stopped the others.
+func NotStarted(apps []App, goesOn bool) *Report {
+	r := &Report{First: -1, goesOn: goesOn, began: time.Now()}
+	for _, name := range (&Config{Apps: apps}).names() {
+		r.Ranks = append(r.Ranks, Result{Program: name})
+	}
+	return r
+}
+
 // ExitStatus returns the exit status of the job. It is 0 if every rank exited with 0. Otherwise
 // it is the exit code of the rank that failed first, 128 + n if signal n killed it, and the code
 // of the abort if it aborted the job. If no rank failed before, it is 128 + n if signal n ended

@@ -35,6 +35,19 @@ type checker struct {
 	ignored []*ndcheck.Rule
 }
 
+// newChecker returns the checker that the command asks for, nil if there is none. It creates the file of its report.
+func newChecker(cmd *command, ranks int, stdout io.Writer) (*checker, error) {
+	if !cmd.watch {
+		return nil, nil
+	}
+	report, err := cmd.openCheckReport(stdout)
+	if err != nil {
+		return nil, err
+	}
+	return &checker{ranks: ranks, partial: cmd.checkPartial, ignored: cmd.checkIgnore, sarif: cmd.checkSARIF,
+		lines: cmd.output.jsonLines && cmd.checkReport == "-", report: report}, nil
+}
+
 // openCheckReport creates the file of the findings before the job starts, so that a wrong path is reported before the
 // job has run.
 func (c *command) openCheckReport(stdout io.Writer) (io.WriteCloser, error) {
@@ -55,28 +68,24 @@ type nopCloser struct{ io.Writer }
 
 func (nopCloser) Close() error { return nil }
 
-// startChecker makes the journal if the command asks for the checker, and adds it to the files of the ranks.
-func startChecker(cmd *command, cfg *launcher.Config, ranks int, report io.WriteCloser) (*checker, error) {
-	if !cmd.watch {
-		return nil, nil
+// start makes the journal, and adds it to the files of the ranks.
+func (c *checker) start(cfg *launcher.Config) (err error) {
+	if c == nil {
+		return nil
 	}
-	ignored := cmd.checkIgnore
-	if list := os.Getenv(softnd.EnvCheckIgnore); ignored == nil && list != "" { // the option replaces the variable for the ranks, too
-		var err error
-		if ignored, err = ndcheck.ParseRules(list); err != nil {
-			return nil, fmt.Errorf("%s: %w", softnd.EnvCheckIgnore, err)
+	if list := os.Getenv(softnd.EnvCheckIgnore); c.ignored == nil && list != "" { // the option replaces the variable for the ranks, too
+		if c.ignored, err = ndcheck.ParseRules(list); err != nil {
+			return fmt.Errorf("%s: %w", softnd.EnvCheckIgnore, err)
 		}
 	}
-	c := &checker{ranks: ranks, partial: cmd.checkPartial, ignored: ignored, sarif: cmd.checkSARIF, lines: cmd.output.jsonLines && cmd.checkReport == "-", report: report}
-	var err error
 	if c.file, err = checkjournal.Create(); err != nil {
-		return nil, err
+		return err
 	}
 	if c.journal, err = checkjournal.Open(int(c.file.Fd())); err != nil {
-		return nil, errors.Join(err, c.file.Close())
+		return errors.Join(err, c.file.Close())
 	}
 	cfg.Files = append(cfg.Files, c.file)
-	return c, nil
+	return nil
 }
 
 // journalFile returns the journal, nil if there is none.
@@ -147,13 +156,15 @@ func (c *checker) end(complete bool) (out checkOutcome, err error) {
 		line += fmt.Sprintf("; %d did not fit into the report", lost)
 	}
 	out.lines = append(out.lines, line)
-	if c.report != nil {
-		err = errors.Join(c.write(found, unwatched), c.report.Close())
+	return out, errors.Join(c.finishReport(found, unwatched), c.file.Close())
+}
+
+// abandon writes the report of a job that is not started.
+func (c *checker) abandon() error {
+	if c == nil {
+		return nil
 	}
-	if err != nil {
-		err = fmt.Errorf("write the report of the checker: %w", err)
-	}
-	return out, errors.Join(err, c.file.Close())
+	return c.finishReport(nil, upTo(c.ranks))
 }
 
 // unwatched returns the ranks that have not used the journal.
@@ -210,6 +221,17 @@ func summary(counts map[string]int, one, several string) string {
 
 // reportVersion is the version of the JSON report. A reader may ignore fields that it does not know.
 const reportVersion = 1
+
+// finishReport writes the report, if one is asked for, and closes it.
+func (c *checker) finishReport(found []ndcheck.Finding, unwatched []int) error {
+	if c.report == nil {
+		return nil
+	}
+	if err := errors.Join(c.write(found, unwatched), c.report.Close()); err != nil {
+		return fmt.Errorf("write the report of the checker: %w", err)
+	}
+	return nil
+}
 
 func (c *checker) write(found []ndcheck.Finding, unwatched []int) error {
 	e := json.NewEncoder(c.report)

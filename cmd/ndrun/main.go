@@ -99,22 +99,27 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 		printError(err)
 		return exitUsage
 	}
-	checkReport, err := cmd.openCheckReport(stdout)
-	if err != nil {
-		printError(err)
-		return exitUsage
+	var check *checker
+	// fail reports an error because of which the job is not started, also in the files of the options.
+	fail := func(status int, err error) int {
+		if err := errors.Join(p.reportOutcome(nil, nil, status, err, reportFile, printError), check.abandon()); err != nil {
+			printError(err)
+		}
+		return status
+	}
+	if check, err = newChecker(cmd, len(p.ranks), stdout); err != nil {
+		return fail(exitUsage, err)
 	}
 	defer p.close()
 	stopDefaultActions()
 	err = p.build(stderr, signals)
 	stopDefaultActions = linux.TakeDefaultActions(signals)
 	if err != nil {
-		printError(err)
 		var sig interrupted
 		if errors.As(err, &sig) {
-			return 128 + int(sig)
+			return fail(128+int(sig), err)
 		}
-		return exitFailure
+		return fail(exitFailure, err)
 	}
 	for _, warning := range p.openMPI() {
 		printError(errors.New(warning))
@@ -123,8 +128,7 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 	defer job.Close()
 	arena, err := createArena(len(p.ranks), cmd.arenaSize, injected)
 	if err != nil {
-		printError(err)
-		return exitFailure
+		return fail(exitFailure, err)
 	}
 	if cmd.weakOrder != "" {
 		printError(fmt.Errorf("weak order with seed %s: --weak-order %[1]s repeats it", cmd.weakOrder))
@@ -163,15 +167,12 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 		}
 	}
 	cmd.output.apply(&cfg, len(p.ranks))
-	check, err := startChecker(cmd, &cfg, len(p.ranks), checkReport)
-	if err != nil {
-		printError(err)
-		return exitFailure
+	if err := check.start(&cfg); err != nil {
+		return fail(exitFailure, err)
 	}
 	services, err := startRankServices(p, &cfg, arena, check.journalFile(), reporter.ended)
 	if err != nil {
-		printError(err)
-		return exitFailure
+		return fail(exitFailure, err)
 	}
 	cfg.RankEnv = func(rank int) []string {
 		return slices.Concat(services.env(rank, len(cfg.Files)), p.rankEnv(rank), injected.env(), check.env(len(cfg.Files)))
@@ -228,7 +229,7 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 			status = checked.status
 		}
 	}
-	if err := cmd.output.reportOutcome(report, more, status, err, reportFile, printError); err != nil {
+	if err := p.reportOutcome(report, more, status, err, reportFile, printError); err != nil {
 		printError(err)
 		if status == 0 || status == checked.status {
 			status = exitFailure

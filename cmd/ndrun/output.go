@@ -114,9 +114,10 @@ func (o *outputOptions) openReport() (*os.File, error) {
 }
 
 // reportOutcome prints how a job ended that had the given exit status and error, with more
-// messages, and writes the report. The caller prints the error that it returns.
-func (o *outputOptions) reportOutcome(report *launcher.Report, more []string, status int, err error, file *os.File, printError func(error)) error {
-	if report != nil && !o.quiet {
+// messages, and writes the report. report is nil if the job was not started. The caller prints the
+// error that it returns.
+func (p *plan) reportOutcome(report *launcher.Report, more []string, status int, err error, file *os.File, printError func(error)) error {
+	if report != nil && !p.command.output.quiet {
 		lines := slices.Concat(report.Messages(), more)
 		if report.First >= 0 || report.Abort != nil {
 			lines = append(lines, report.Table()...)
@@ -132,7 +133,7 @@ func (o *outputOptions) reportOutcome(report *launcher.Report, more []string, st
 		return nil
 	}
 	if report == nil {
-		report = &launcher.Report{First: -1}
+		report = launcher.NotStarted(p.apps(), p.command.goOn)
 	}
 	return errors.Join(report.WriteJSON(file, status, err), file.Close())
 }

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
@@ -115,6 +116,74 @@ func TestReportFile(t *testing.T) {
 		}
 		if err := json.Unmarshal(text, &told); err != nil || told.ExitStatus != tc.status || status != tc.status {
 			t.Errorf("%v: exit status %d, reported %d, want %d; %v", tc.program, status, told.ExitStatus, tc.status, err)
+		}
+	}
+}
+
+// If ndrun cannot start the job, the report and the findings say so.
+func TestReportOfJobThatIsNotStarted(t *testing.T) {
+	t.Parallel()
+	broken := goPackage(t, "package main\n\nfunc main() { nonsense }\n")
+	dir := t.TempDir()
+	file, findings := filepath.Join(dir, "report.json"), filepath.Join(dir, "findings.json")
+	schema, err := jsonschema.NewCompiler().Compile("../../launcher/report.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		args   []string
+		status int
+		err    string // how it begins
+	}{
+		"build":    {[]string{"--check=" + findings, broken}, 1, "build " + broken + ": go build failed"},
+		"arena":    {[]string{"--check=" + findings, "--arena-size", "1K", "true"}, 1, "create shared memory: "},
+		"findings": {[]string{"--check=" + dir + "/none/findings.json", "true"}, 2, "create report of the checker: "},
+	} {
+		os.Remove(findings)
+		cmd := ndrun(t, append([]string{"-n", "2", "--on-death", "continue", "--report", file}, tc.args...)...)
+		inEmptyTemp(t, cmd)
+		status, _, errOut := proctest.Run(t, cmd)
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		doc, err := jsonschema.UnmarshalJSON(strings.NewReader(string(text)))
+		if err != nil {
+			t.Errorf("%s: %v in %q", name, err, text)
+			continue
+		}
+		if err := schema.Validate(doc); err != nil {
+			t.Errorf("%s: %v in %s", name, err, text)
+		}
+		var told struct {
+			Began      time.Time
+			ExitStatus int    `json:"exit_status"`
+			OnDeath    string `json:"on_death"`
+			Errors     []string
+			Ranks      []struct{ Program, End string }
+		}
+		if err := json.Unmarshal(text, &told); err != nil {
+			t.Fatal(err)
+		}
+		if status != tc.status || told.ExitStatus != tc.status || len(told.Errors) == 0 || !strings.HasPrefix(told.Errors[0], tc.err) {
+			t.Errorf("%s: exit status %d, reported %d, want %d; errors %q, want %q; %s", name, status, told.ExitStatus, tc.status, told.Errors, tc.err, errOut)
+		}
+		if time.Since(told.Began) > time.Hour || told.OnDeath != "continue" || len(told.Ranks) != 2 || told.Ranks[1].End != "not started" || told.Ranks[1].Program == "" {
+			t.Errorf("%s: %+v", name, told)
+		}
+		if tc.status == 2 { // there is no file for findings
+			continue
+		}
+		var checked struct {
+			Unwatched []int
+			Findings  []any
+		}
+		text, err = os.ReadFile(findings)
+		if err == nil {
+			err = json.Unmarshal(text, &checked)
+		}
+		if err != nil || len(checked.Unwatched) != 2 || checked.Findings == nil || len(checked.Findings) > 0 {
+			t.Errorf("%s: %v in the findings %q", name, err, text)
 		}
 	}
 }
