@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -26,6 +27,7 @@ func TestNewNamesRuleAndField(t *testing.T) {
 		"Status":      {Operations: []string{"write"}, Action: "fail", Status: 0xC0000999},
 		"Delay":       {Operations: []string{"write"}, Action: "delay", Delay: -1},
 		"Offset":      {Operations: []string{"write"}, Action: "fail", Status: nd.RemoteError, Offset: 1},
+		"After":       {Operations: []string{"write"}, Action: "drop", After: math.MaxUint64},
 		"Phase":       {Operations: []string{"connect"}, Action: "kill", Phase: "complete"},
 		"Action":      {Operations: []string{"write"}},
 	} {
@@ -34,6 +36,10 @@ func TestNewNamesRuleAndField(t *testing.T) {
 		if !ok || wrong.Rule != 1 || wrong.Field != field || !strings.HasPrefix(err.Error(), "rule 2: "+field+": ") {
 			t.Errorf("%s: %v", field, err)
 		}
+	}
+	_, err := faults.New(1, faults.Rule{Operations: []string{"write"}, Action: "corrupt", Offset: math.MaxUint64})
+	if wrong, ok := errors.AsType[*faults.RuleError](err); !ok || wrong.Field != "Offset" {
+		t.Errorf("a byte that no transfer has: %v", err)
 	}
 	if _, err := faults.New(1); err == nil {
 		t.Error("a plan without rules")

@@ -211,10 +211,10 @@ func (r *Rule) compileAction(c faultplan.Rule, action faultplan.Action, calls bo
 		if c.Flip == 0 {
 			c.Flip = 0xff
 		}
-		c.MinSize = max(c.MinSize, r.Offset+1) // a shorter transfer does not have the byte
-		if c.MaxSize < c.MinSize {
+		if r.Offset >= c.MaxSize {
 			return wrong("Offset", "byte %d is beyond the size of at most %d: choose a smaller offset", r.Offset, c.MaxSize)
 		}
+		c.MinSize = max(c.MinSize, r.Offset+1) // a shorter transfer does not have the byte
 	}
 	if r.After != 0 {
 		switch {
@@ -222,11 +222,10 @@ func (r *Rule) compileAction(c faultplan.Rule, action faultplan.Action, calls bo
 			return wrong("After", "want the phase execute of %s", list(wordsOf(inParts)))
 		case action == faultplan.Corrupt:
 			return wrong("After", "corrupt has an offset instead: remove it")
-		}
-		c.MinSize = max(c.MinSize, r.After+1)
-		if c.MaxSize < c.MinSize {
+		case r.After >= c.MaxSize:
 			return wrong("After", "%d bytes are not less than the size of at most %d", r.After, c.MaxSize)
 		}
+		c.MinSize = max(c.MinSize, r.After+1)
 	}
 	return c, nil
 }
