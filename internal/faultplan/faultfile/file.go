@@ -4,6 +4,7 @@ package faultfile
 import (
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/agnivade/levenshtein"
@@ -35,8 +36,11 @@ func Parse(name string, text []byte) (*File, error) {
 	if err := decoder.Decode(&document); err != nil {
 		return nil, fmt.Errorf("%s: no YAML document: %w", name, err)
 	}
-	if err := decoder.Decode(new(yaml.Node)); err == nil {
+	switch err := decoder.Decode(new(yaml.Node)); {
+	case err == nil:
 		return nil, fmt.Errorf("%s: more than one YAML document: remove the line ---", name)
+	case err != io.EOF:
+		return nil, fmt.Errorf("%s: text after the YAML document: %w: remove it", name, err)
 	}
 	err := eachKey(document.Content[0], "a plan", func(key string, k, v *yaml.Node) (err error) {
 		switch key {

@@ -178,6 +178,7 @@ func TestParseRefusesOtherDocuments(t *testing.T) {
 		"seed: &a 1\nrules: *a":        "plan.yaml:2: rules: aliases are not supported",
 		"rules:\n- <<: {action: drop}": "plan.yaml:2: the name of a field is a plain word",
 		"rules:\n- {operation: write, action: drop}\n---\nseed: 1":         "plan.yaml: more than one YAML document",
+		"rules:\n- {operation: write, action: drop}\n---\nrules: [":        "plan.yaml: text after the YAML document: yaml: line ",
 		"rules:\n- operation: write\n  action: drop\n  nth: 2\n  nth: 3\n": "plan.yaml:5: nth is given twice, first on line 4",
 		"rules:\n- operation: write\n  action: drop\n  xor: 2\n":           "plan.yaml:4: xor: the action drop does not use it",
 	} {
