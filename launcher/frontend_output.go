@@ -155,11 +155,16 @@ func (f *frontEnd) finishOutput() bool {
 	}
 }
 
-// written returns the number of completed writes to the output.
+// written returns the number of completed writes to the output and to its files.
 func (f *frontEnd) written() (n int64) {
 	for _, s := range f.sinks {
 		if s != nil {
 			n += s.writes.Load()
+		}
+	}
+	for _, s := range f.streams {
+		if s != nil {
+			n += s.stored.Load()
 		}
 	}
 	return n

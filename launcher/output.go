@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -39,7 +40,7 @@ type sink struct {
 	w      io.Writer
 	format lineFormat
 	ends   string       // bytes that end a line
-	writes atomic.Int64 // completed writes
+	writes atomic.Int64 // chunks that are written
 	eager  bool         // pass incomplete lines on: there is only one rank
 	out    []byte       // lines to be written next
 	err    error        // of the first write that failed; nothing is written after it
@@ -75,13 +76,25 @@ func newSink(cfg *Config, w io.Writer, onErr func(error)) *sink {
 	return s
 }
 
-// write writes out. The caller holds mu.
+// maxChunk is the maximum number of bytes that a sink writes at once. A process that reads a kilobyte per
+// second takes each chunk within outputTimeout.
+const maxChunk = 4 << 10
+
+// write writes out in chunks of whole lines. Only lines of more than maxChunk bytes are cut. The caller
+// holds mu.
 func (s *sink) write() {
-	_, err := s.w.Write(s.out)
-	s.writes.Add(1)
-	if err != nil {
-		s.err = fmt.Errorf("write ranks' output: %w: the job was stopped", err)
-		s.onErr(s.err)
+	for left := s.out; len(left) > 0; {
+		chunk := left[:min(len(left), maxChunk)]
+		if end := bytes.LastIndexAny(chunk, s.ends); end >= 0 && len(chunk) < len(left) {
+			chunk = chunk[:end+1]
+		}
+		left = left[len(chunk):]
+		if _, err := s.w.Write(chunk); err != nil {
+			s.err = fmt.Errorf("write ranks' output: %w: the job was stopped", err)
+			s.onErr(s.err)
+			return
+		}
+		s.writes.Add(1)
 	}
 }
 

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -350,4 +352,73 @@ func TestSignalWhileOutputIsNotRead(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "no process read it") || report.ExitStatus() != 128+15 {
 		t.Errorf("exit status %d, %v", report.ExitStatus(), err)
 	}
+}
+
+// A process that reads slowly takes one chunk after the other, so that the output counts as read before the
+// whole of it is.
+func TestSlowReaderShowsProgress(t *testing.T) {
+	r, w := pipe(t)
+	s := newStream(0, 0, nil, nil, newSink(&Config{Apps: []App{{Ranks: 2}}}, w, func(err error) { t.Error(err) }), nil)
+	lines := []byte(strings.Repeat(strings.Repeat("x", 99)+"\n", 5*busyBuffer/100))
+	want := len(lines) + len("[0] ")*bytes.Count(lines, []byte("\n"))
+	var writing sync.WaitGroup
+	writing.Go(func() { s.pass(lines) })
+	chunk := make([]byte, maxChunk)
+	for step := range 4 {
+		before := s.to.writes.Load()
+		for range 2 {
+			if _, err := io.ReadFull(r, chunk); err != nil {
+				t.Fatal(err)
+			}
+			want -= len(chunk)
+		}
+		proctest.Eventually(t, fmt.Sprintf("step %d: a chunk is written", step), func() bool { return s.to.writes.Load() > before })
+		if s.to.mu.TryLock() {
+			t.Fatalf("step %d: all is written, although %d bytes do not fit into the pipe", step, want)
+		}
+	}
+	if n, err := io.CopyN(io.Discard, r, int64(want)); err != nil {
+		t.Errorf("%d bytes, want %d: %v", n, want, err)
+	}
+	writing.Wait()
+}
+
+// chunkLog records the length of each write.
+type chunkLog struct {
+	bytes.Buffer
+	chunks []int
+}
+
+func (w *chunkLog) Write(p []byte) (int, error) {
+	w.chunks = append(w.chunks, len(p))
+	return w.Buffer.Write(p)
+}
+
+func TestChunksAreWholeLines(t *testing.T) {
+	line := strings.Repeat("x", 1500) + "\n" // two in a chunk
+	long := strings.Repeat("y", maxChunk) + "\n"
+	w := new(chunkLog)
+	s := newSink(&Config{Apps: []App{{Ranks: 2}}, Output: Output{Raw: true}}, w, func(err error) { t.Error(err) })
+	newStream(0, 0, nil, nil, s, nil).pass([]byte(strings.Repeat(line, 3) + long + line))
+	if want := []int{2 * len(line), len(line), maxChunk, 1 + len(line)}; !slices.Equal(w.chunks, want) {
+		t.Errorf("chunks of %d bytes, want %d", w.chunks, want)
+	}
+	if want := strings.Repeat(line, 3) + long + line; w.String() != want {
+		t.Error("other bytes were written")
+	}
+}
+
+// With output to files only, the files show whether the job's output is still written.
+func TestWritesToFilesCount(t *testing.T) {
+	file, err := os.Create(t.TempDir() + "/out")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newStream(0, 0, nil, file, nil, func(err error) { t.Error(err) })
+	f := &frontEnd{streams: []*stream{nil, s}}
+	s.keep([]byte("text"))
+	if n := f.written(); n != 1 {
+		t.Errorf("%d writes, want 1", n)
+	}
+	file.Close()
 }

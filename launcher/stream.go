@@ -34,14 +34,15 @@ type stream struct {
 	number   string // the rank's
 	name     string // "stdout" or "stderr"
 	from     *os.File
-	to       *sink       // nil: nowhere
-	file     *os.File    // nil: none
-	onErr    func(error) // called if the file cannot be written
-	tail     []byte      // the last bytes, at most twice tailLength
-	cut      bool        // bytes before tail were dropped
-	noThread atomic.Bool // standard error has a message that a thread could not be created
-	returned bool        // the last byte written was a carriage return that ended a line
-	left     int         // bytes still to be read from the pipe after finish; -1 before
+	to       *sink        // nil: nowhere
+	file     *os.File     // nil: none
+	stored   atomic.Int64 // completed writes to file
+	onErr    func(error)  // called if the file cannot be written
+	tail     []byte       // the last bytes, at most twice tailLength
+	cut      bool         // bytes before tail were dropped
+	noThread atomic.Bool  // standard error has a message that a thread could not be created
+	returned bool         // the last byte written was a carriage return that ended a line
+	left     int          // bytes still to be read from the pipe after finish; -1 before
 }
 
 func newStream(rank, which int, from, file *os.File, to *sink, onErr func(error)) *stream {
@@ -93,7 +94,7 @@ func (s *stream) forward(b []byte, n int, last bool) int {
 	return copy(b, b[whole:])
 }
 
-// pass writes lines to the sink in one call.
+// pass writes lines to the sink, with no lines of other streams between them.
 func (s *stream) pass(b []byte) {
 	t := s.to
 	t.mu.Lock()
@@ -112,6 +113,8 @@ func (s *stream) keep(b []byte) {
 			s.onErr(fmt.Errorf("write output file of rank %s: %w: the job was stopped", s.number, err))
 			s.file.Close()
 			s.file = nil
+		} else {
+			s.stored.Add(1)
 		}
 	}
 	if s.name == "stderr" && noThread(b) {
