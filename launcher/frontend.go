@@ -25,13 +25,14 @@ type frontEnd struct {
 	pipes        map[int][]int // by rank, until startReading
 	files        []*os.File    // output files, two for each rank; nil if there is none
 	sinks        [2]*sink
-	streams      []*stream    // indexed like files; nil before the start of a rank and if it wrote nothing
-	readers      []int        // ranks that get the standard input
-	inputs       []*os.File   // standard input of each of readers
-	input        *stdinCopier // nil unless several ranks get the standard input
-	stopInput    *os.File     // closed to stop input
-	copying      sync.WaitGroup
-	outErr       chan error // errors of a sink or of the input
+	streams      []*stream      // indexed like files; nil before the start of a rank and if it wrote nothing
+	readers      []int          // ranks that get the standard input
+	inputs       []*os.File     // standard input of each of readers
+	input        *stdinCopier   // nil unless several ranks get the standard input
+	stopInput    *os.File       // closed to stop input
+	inputEnded   chan struct{}  // closed when input has stopped
+	copying      sync.WaitGroup // of the output
+	outErr       chan error     // errors of a sink or of the input
 	report       *Report
 	aborts       []Abort // in order of arrival
 	lateAborts   []Abort // aborts that arrived when the end of the job had been ordered
@@ -187,7 +188,11 @@ func (f *frontEnd) run(ctx context.Context) (*Report, error) {
 	defer conn.Close()
 	defer f.from.close()
 	if f.input != nil {
-		f.copying.Go(f.input.copy)
+		f.inputEnded = make(chan struct{})
+		go func() {
+			defer close(f.inputEnded)
+			f.input.copy()
+		}()
 	}
 	defer closeAll(f.files) // those that no stream closes
 	events := make(chan event)
@@ -344,3 +349,7 @@ func helperLost(ws syscall.WaitStatus) error {
 // outputTimeout limits how long the output may accept no data after a signal or the time limit
 // has stopped the job. Then the rest is discarded.
 const outputTimeout = 5 * time.Second
+
+// inputTimeout limits how long the end of a job waits for the copier of the standard input. The copier
+// blocks in a read if another process has taken the data that poll has announced.
+const inputTimeout = 100 * time.Millisecond

@@ -112,7 +112,8 @@ func growDescriptors(n int) {
 
 // finishOutput waits until all output of the ranks is written and reports whether it is. A signal
 // ends the wait, because a terminal can be stopped forever. So does an output that accepts no
-// data for outputTimeout, if a signal or the time limit stopped the job.
+// data for outputTimeout, if a signal or the time limit stopped the job. The copier of the input
+// does not hold the job for longer than inputTimeout.
 func (f *frontEnd) finishOutput() bool {
 	for _, s := range f.streams {
 		if s != nil {
@@ -122,9 +123,16 @@ func (f *frontEnd) finishOutput() bool {
 	if f.input != nil {
 		f.stopInput.Close()
 	}
+	finished := make(chan struct{})
 	go func() {
 		f.copying.Wait()
-		close(f.outErr)
+		if f.input != nil {
+			select {
+			case <-f.inputEnded:
+			case <-time.After(inputTimeout):
+			}
+		}
+		close(finished)
 	}()
 	var idle <-chan time.Time
 	if f.report.Signal != 0 || f.report.TimedOut {
@@ -134,11 +142,15 @@ func (f *frontEnd) finishOutput() bool {
 	}
 	for written := f.written(); ; {
 		select {
-		case err, ok := <-f.outErr:
-			if !ok {
-				return true
-			}
+		case err := <-f.outErr:
 			f.addError(err)
+		case <-finished:
+			select {
+			case err := <-f.outErr:
+				f.addError(err)
+			default:
+			}
+			return true
 		case <-idle:
 			now := f.written()
 			if now == written {

@@ -144,3 +144,15 @@ func TestInputReadErrorStopsJob(t *testing.T) {
 		t.Errorf("ranks saw an end of the input: %s", got)
 	}
 }
+
+// A copier of the input that blocks in a read does not hold the end of the job.
+func TestBlockedInputDoesNotHoldTheJob(t *testing.T) {
+	r, stop := pipe(t)
+	f := &frontEnd{input: &stdinCopier{}, stopInput: stop, inputEnded: make(chan struct{}), outErr: make(chan error, 1), report: &Report{}}
+	if !f.finishOutput() {
+		t.Error("output is lost")
+	}
+	if n, err := r.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("the copier was not stopped: %d, %v", n, err)
+	}
+}
