@@ -82,7 +82,8 @@ type Config struct {
 	// Stdin is nil, or is a terminal whose foreground process group is not the caller's. A single
 	// rank inherits Stdin itself, so input that it does not read stays there. Several ranks get
 	// copies through pipes. The slowest of them sets the pace. A rank that has closed its input
-	// or has exited gets no more copies.
+	// or has exited gets no more copies. If another process reads the same input, one read may still
+	// wait when Run returns, and take what comes.
 	Stdin      *os.File
 	StdinRanks []int
 

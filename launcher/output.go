@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"sync"
@@ -42,6 +43,7 @@ type sink struct {
 	ends   string       // bytes that end a line
 	writes atomic.Int64 // chunks that are written
 	eager  bool         // pass incomplete lines on: there is only one rank
+	most   int          // bytes to be written at once
 	out    []byte       // lines to be written next
 	err    error        // of the first write that failed; nothing is written after it
 	onErr  func(error)
@@ -62,11 +64,14 @@ func newSinks(cfg *Config, onErr func(error)) [2]*sink {
 }
 
 func newSink(cfg *Config, w io.Writer, onErr func(error)) *sink {
-	s := &sink{w: w, ends: "\n", onErr: onErr, format: lineFormat{
+	s := &sink{w: w, most: maxChunk, ends: "\n", onErr: onErr, format: lineFormat{
 		label: !cfg.Output.Raw && !cfg.Output.JSONLines,
 		json:  cfg.Output.JSONLines,
 		times: cfg.Output.Timestamps,
 	}}
+	if isRegular(w) { // it needs no reader, and a line that is written at once is whole
+		s.most = math.MaxInt
+	}
 	s.eager = s.format.isRaw() && cfg.ranks() == 1
 	if !s.format.json && linux.IsTerminal(w) {
 		// Programs show progress with carriage returns, which has to appear before the next line
@@ -76,15 +81,15 @@ func newSink(cfg *Config, w io.Writer, onErr func(error)) *sink {
 	return s
 }
 
-// maxChunk is the maximum number of bytes that a sink writes at once. A process that reads a kilobyte per
-// second takes each chunk within outputTimeout.
+// maxChunk is the maximum number of bytes that a sink writes at once, unless it writes to a regular file. A process that
+// reads a kilobyte per second from a pipe takes each chunk within outputTimeout.
 const maxChunk = 4 << 10
 
-// write writes out in chunks of whole lines. Only lines of more than maxChunk bytes are cut. The caller
+// write writes out in chunks of whole lines. Only lines that are longer than a chunk are cut. The caller
 // holds mu.
 func (s *sink) write() {
 	for left := s.out; len(left) > 0; {
-		chunk := left[:min(len(left), maxChunk)]
+		chunk := left[:min(len(left), s.most)]
 		if end := bytes.LastIndexAny(chunk, s.ends); end >= 0 && len(chunk) < len(left) {
 			chunk = chunk[:end+1]
 		}
@@ -96,6 +101,15 @@ func (s *sink) write() {
 		}
 		s.writes.Add(1)
 	}
+}
+
+func isRegular(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode().IsRegular()
 }
 
 func sameFile(a, b io.Writer) bool {

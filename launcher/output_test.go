@@ -358,6 +358,9 @@ func TestSignalWhileOutputIsNotRead(t *testing.T) {
 // whole of it is.
 func TestSlowReaderShowsProgress(t *testing.T) {
 	r, w := pipe(t)
+	if _, err := unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, 64<<10); err != nil { // it is larger with large pages
+		t.Fatal(err)
+	}
 	s := newStream(0, 0, nil, nil, newSink(&Config{Apps: []App{{Ranks: 2}}}, w, func(err error) { t.Error(err) }), nil)
 	lines := []byte(strings.Repeat(strings.Repeat("x", 99)+"\n", 5*busyBuffer/100))
 	want := len(lines) + len("[0] ")*bytes.Count(lines, []byte("\n"))

@@ -21,6 +21,8 @@ func TestUnawaitedEnds(t *testing.T) {
 		// Another process has the number of the ended one.
 		"one ended, its number is that of a stopped process": {[]rank{{Process: ended.Process, state: 'T'}, working},
 			[]string{"rank 0 (prog, pid 100) exited with code 0, while others still run"}},
+		"one left and is stopped": {[]rank{{left: true, state: 'T'}, left},
+			[]string{"rank 0 (prog, pid 100) is not responding: a signal or a debugger has stopped it: continue it with kill -CONT 100"}},
 		"all ended": {[]rank{ended, ended}, nil},
 		"all left":  {[]rank{left, left}, nil},
 	} {

@@ -39,7 +39,8 @@ func (p *Snapshot) findNotStarted() (found []Finding) {
 
 func (p *Snapshot) findStopped() (found []Finding) {
 	for i := range p.ranks {
-		if r := &p.ranks[i]; r.isStopped() && !r.isGone() { // after its end, another process may have its number
+		// After its end, another process may have its number. The launcher has its number until then.
+		if r := &p.ranks[i]; r.isStopped() && r.Ended == "" && (!r.left || r.PID == r.pid) {
 			found = append(found, Finding{Cause: fmt.Sprintf("%s is not responding: a signal or a debugger has stopped it%s: continue it with kill -CONT %d",
 				p.name(i), p.awaited(i), r.pid)})
 		}
@@ -284,7 +285,7 @@ func (p *Snapshot) findBusy() (found []Finding) {
 	for i := range p.ranks {
 		r := &p.ranks[i]
 		who := p.awaited(i)
-		if who == "" || p.stuck[i] || len(p.waits[i]) > 0 && !r.isComputing() {
+		if who == "" || p.stuck[i] || !r.isComputing() && p.isWaiting(i) {
 			continue
 		}
 		if p.isSlow(i) {
@@ -303,7 +304,12 @@ func (p *Snapshot) findBusy() (found []Finding) {
 // isSlow reports whether a rank computes: it uses processor time, and does not only wait in calls.
 func (p *Snapshot) isSlow(i int) bool {
 	r := &p.ranks[i]
-	return r.busy && !r.isGone() && !r.isStopped() && (len(p.waits[i]) == 0 || r.isComputing())
+	return r.busy && !r.isGone() && !r.isStopped() && (!p.isWaiting(i) || r.isComputing())
+}
+
+// isWaiting reports whether a rank waits, for others or for the next client.
+func (p *Snapshot) isWaiting(i int) bool {
+	return len(p.waits[i]) > 0 || p.mayGetClient(i, p.deadlocked)
 }
 
 // slow names a rank for which isSlow is true.
@@ -384,7 +390,7 @@ func (p *Snapshot) where(i int) string {
 	case !r.hasJoined():
 		return "not in the job yet"
 	case r.pageErr != nil:
-		return "somewhere that cannot be page: " + r.pageErr.Error()
+		return "somewhere that cannot be read: " + r.pageErr.Error()
 	case !r.idle && !r.isOutside():
 		return "running"
 	case len(r.page.Calls) == 0:

@@ -145,7 +145,7 @@ func TestFindingsBeginWithTheCause(t *testing.T) {
 			[]string{"rank 1 (prog) waits to be started (--after 1h), and no rank runs"}},
 		"left before another starts": {[]rank{{left: true}, unstarted("waits to be started (--after 1h)")}, []string{"rank 0 (prog, pid 100) has left the job (Job.Close) and still runs"}},
 
-		"unclear": {[]rank{in(barrier(4)), strange}, []string{"rank 1 (prog, pid 101) is somewhere that cannot be page: "}},
+		"unclear": {[]rank{in(barrier(4)), strange}, []string{"rank 1 (prog, pid 101) is somewhere that cannot be read: "}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := job(tc.ranks...)
@@ -214,9 +214,12 @@ func TestFindingsOfHealthyJobAreEmpty(t *testing.T) {
 		"server":            {in(waitAt(1), accepting), in()},
 		"server in C":       {in(waitAt(1), inAccept), in()},
 		"server of several": {in(waitAt(1), accepting).with(receiver(1)), in(waitAt(1)).with(receiver(0)), in()},
+		"server in accept":  {in(inAccept, accepting), in(waitAt(1)).with(receiver(0)), in()},
+		"server at first":   {in(waitAt(1), accepting), unstarted("waits to be started (--after listen)")},
 	} {
 		for _, f := range job(ranks...).Findings() {
-			if name != "served" || !strings.HasPrefix(f.Cause, "rank 1 (prog, pid 101) is running") {
+			served := name == "served" && strings.HasPrefix(f.Cause, "rank 1 (prog, pid 101) is running")
+			if !served && f.Cause != "rank 1 (prog) waits to be started (--after listen), while others still run" {
 				t.Errorf("%s: %s", name, f.Cause)
 			}
 		}

@@ -86,7 +86,7 @@ func (p *Snapshot) mayGetClient(i int, stuck []bool) bool {
 		return false
 	}
 	for client := range p.ranks {
-		if client != i && !stuck[client] && !p.ranks[client].isGone() {
+		if r := &p.ranks[client]; client != i && !stuck[client] && (!r.isGone() || r.PID == 0 && !r.hasJoined()) { // without a number, it is still to be started
 			return true
 		}
 	}
