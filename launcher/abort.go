@@ -35,7 +35,7 @@ func (f *frontEnd) abort(a Abort) {
 		return
 	}
 	f.aborts = append(f.aborts, a)
-	if f.report.goesOn { // earlier failures do not explain it
+	if f.report.GoesOn { // earlier failures do not explain it
 		f.end(order{Kind: orderStop})
 		return
 	}
@@ -59,7 +59,7 @@ func (f *frontEnd) recordAbort() {
 	if r.Abort != nil || r.Signal != 0 {
 		return
 	}
-	if i := slices.IndexFunc(f.aborts, func(a Abort) bool { return r.First < 0 || r.First == a.Rank || r.goesOn }); i >= 0 {
+	if i := slices.IndexFunc(f.aborts, func(a Abort) bool { return r.First < 0 || r.First == a.Rank || r.GoesOn }); i >= 0 {
 		r.Abort = &f.aborts[i]
 	} else if i := slices.IndexFunc(f.lateAborts, func(a Abort) bool { return r.First == a.Rank }); i >= 0 {
 		r.Abort = &f.lateAborts[i]
@@ -78,7 +78,7 @@ func (f *frontEnd) checkExit(e event) {
 	if f.report.First < 0 && f.report.Abort == nil && len(f.aborts) == 0 {
 		f.report.Abort = &Abort{Rank: e.Rank, Code: 1, Reason: err.Error(), exited: true}
 	}
-	if f.report.goesOn {
+	if f.report.GoesOn {
 		f.cfg.OnDeath(e.Rank, fmt.Sprintf("%s, but failed: %v", f.report.describe(e.Rank), err))
 		return
 	}

@@ -59,7 +59,7 @@ func begin(p *Job, cfg Config) (_ *frontEnd, err error) {
 		from:   receiver{conn: p.conn},
 		pipes:  make(map[int][]int),
 		outErr: make(chan error, 1),
-		report: NotStarted(cfg.Apps, cfg.OnDeath != nil),
+		report: newReport(&cfg),
 	}
 	defer func() {
 		if err != nil {
@@ -294,7 +294,7 @@ func (f *frontEnd) handleEvent(e event) {
 		f.taskLimitHit = f.taskLimitHit || e.Errno == syscall.EAGAIN
 		f.addError(fmt.Errorf("start rank %d of %d (%s): %s%w%s", e.Rank, len(f.report.Ranks), f.report.Ranks[e.Rank].Program, e.Problem, e.Errno, f.cfg.app(e.Rank).hint(e.Errno)))
 	case eventStopping:
-		if f.report.First < 0 || f.report.goesOn { // otherwise that failure stops the job
+		if f.report.First < 0 || f.report.GoesOn { // otherwise that failure stops the job
 			f.report.Signal, f.report.TimedOut = e.Signal, f.expired && e.Signal == 0
 		}
 	case eventEnded:
@@ -302,7 +302,7 @@ func (f *frontEnd) handleEvent(e event) {
 		r.Ended, r.Status, r.Stopped, r.usage = true, e.Status, e.Stopping, e.Usage
 		if !e.Stopping && exitCode(e.Status) != 0 {
 			f.recordFirstFailure(e.Rank)
-			if f.report.goesOn {
+			if f.report.GoesOn {
 				f.cfg.OnDeath(e.Rank, f.report.describe(e.Rank))
 			} else {
 				f.searchCause(e.Rank)

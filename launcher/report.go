@@ -42,7 +42,7 @@ type Report struct {
 	TimedOut      bool           // Config.Timeout ended the job
 	Hang          []string       // result of the last call of Config.Diagnose; not part of Messages
 	Abort         *Abort         // abort that ended the job; nil if none did
-	goesOn        bool           // a rank that fails does not stop the others, see Config.OnDeath
+	GoesOn        bool           // a rank that fails does not stop the others, see Config.OnDeath
 	victims       []int          // ranks that failed before First did, and because of it, see Config.Causes
 	leftover      []process      // processes that outlived the ranks of a job that was not stopped
 	Faults        any            // outcome of the fault plan, for the JSON report only; nil if there was none
@@ -52,11 +52,10 @@ type Report struct {
 	wall          time.Duration  // until no process of the job was left
 }
 
-// NotStarted returns the report of a job of which no process has been started. goesOn says whether the
-// failure of a rank would not have stopped the others.
-func NotStarted(apps []App, goesOn bool) *Report {
-	r := &Report{First: -1, goesOn: goesOn, began: time.Now()}
-	for _, name := range (&Config{Apps: apps}).names() {
+// newReport returns the report of a job of which no process has been started.
+func newReport(cfg *Config) *Report {
+	r := &Report{First: -1, GoesOn: cfg.OnDeath != nil, began: time.Now()}
+	for _, name := range cfg.names() {
 		r.Ranks = append(r.Ranks, Result{Program: name})
 	}
 	return r
@@ -109,7 +108,7 @@ func (r *Report) Messages() []string {
 	} else if r.First >= 0 {
 		lines = append(lines, r.describe(r.First)+r.otherRanks(r.First))
 	}
-	if r.Signal != 0 && (r.firstToFail() < 0 || r.goesOn) {
+	if r.Signal != 0 && (r.firstToFail() < 0 || r.GoesOn) {
 		lines = append(lines, fmt.Sprintf("job stopped by signal %s", signalName(r.Signal)))
 	}
 	lines = append(lines, r.LimitsReached...)
@@ -136,7 +135,7 @@ func (r *Report) otherRanks(failed int) string {
 	for i, rank := range r.Ranks {
 		switch {
 		case i == failed:
-		case r.goesOn && rank.failed() && !rank.Stopped:
+		case r.GoesOn && rank.failed() && !rank.Stopped:
 			died++
 		case rank.PID == 0:
 			unstarted++
@@ -151,7 +150,7 @@ func (r *Report) otherRanks(failed int) string {
 	if died > 0 {
 		s += fmt.Sprintf("; %s failed, too", count(died, "other rank", "other ranks"))
 	}
-	if others := len(r.Ranks) - 1 - died - stopped - unstarted; r.goesOn && others > 0 {
+	if others := len(r.Ranks) - 1 - died - stopped - unstarted; r.GoesOn && others > 0 {
 		s += fmt.Sprintf("; %s went on", count(others, "rank", "ranks"))
 	}
 	switch {

@@ -63,9 +63,13 @@ type jsonProcess struct {
 // WriteJSON writes the report as one JSON object, see launcher/report.schema.json. status is the
 // exit status of the calling program. err is the error that [Job.Run] returned.
 func (r *Report) WriteJSON(w io.Writer, status int, err error) error {
+	began := r.began
+	if began.IsZero() { // no process has been started
+		began = time.Now()
+	}
 	j := jsonReport{
 		Version:     1,
-		Began:       r.began.UTC().Format(time.RFC3339Nano),
+		Began:       began.UTC().Format(time.RFC3339Nano),
 		WallSeconds: r.wall.Seconds(),
 		ExitStatus:  status,
 		TimedOut:    r.TimedOut,
@@ -77,7 +81,7 @@ func (r *Report) WriteJSON(w io.Writer, status int, err error) error {
 		Leftover:    processes(r.leftover),
 		Stuck:       processes(r.stuck),
 	}
-	if r.goesOn {
+	if r.GoesOn {
 		j.OnDeath = "continue"
 	}
 	if first := r.firstToFail(); first >= 0 {

@@ -14,7 +14,7 @@ func (f *frontEnd) startTimeout() <-chan time.Time {
 }
 
 // isEnding reports whether an order or the failure of a rank ends the job.
-func (f *frontEnd) isEnding() bool { return f.ending || f.report.First >= 0 && !f.report.goesOn }
+func (f *frontEnd) isEnding() bool { return f.ending || f.report.First >= 0 && !f.report.GoesOn }
 
 // expire diagnoses and stops the job because Config.Timeout has expired, unless all ranks have
 // ended.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/softnd/softnd/launcher"
@@ -133,7 +134,10 @@ func (p *plan) reportOutcome(report *launcher.Report, more []string, status int,
 		return nil
 	}
 	if report == nil {
-		report = launcher.NotStarted(p.apps(), p.command.goOn)
+		report = &launcher.Report{First: -1, GoesOn: p.command.goOn}
+		for _, a := range p.apps() {
+			report.Ranks = append(report.Ranks, slices.Repeat([]launcher.Result{{Program: filepath.Base(a.Args[0])}}, a.Ranks)...)
+		}
 	}
 	return errors.Join(report.WriteJSON(file, status, err), file.Close())
 }
