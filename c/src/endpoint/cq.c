@@ -444,7 +444,7 @@ static snd_status wait_for(snd_cq *cq, snd_endpoint *endpoint, snd_result *resul
 		snd_hold(&endpoint->object);
 	snd_status s = snd_wait(f, timeout, cq_ready, NULL, &w, &(struct snd_call){.op = op, .queue = cq->number});
 	*taken = w.taken;
-	s = w.taken > 0 ? SND_SUCCESS : w.is_over ? wait_over(endpoint, op) : snd_cq_wait_status(cq, s, op, "no result", timeout);
+	s = w.taken > 0 ? SND_SUCCESS : endpoint != NULL && w.is_over ? wait_over(endpoint, op) : snd_cq_wait_status(cq, s, op, "no result", timeout);
 	if (endpoint != NULL)
 		snd_let_go(&endpoint->object);
 	snd_let_go(&cq->object);
