@@ -142,10 +142,11 @@ func WithExit() Option {
 // Each event also has the attribute rank. Events of a connection have the attributes endpoint, the
 // number of the endpoint in this process, and peer, the peer's endpoint and process.
 //
-// A process that closes an endpoint logs "disconnected". So does its peer, with by=peer, if neither side has a
-// request outstanding; otherwise the peer logs "connection failed". The event "request waits" means that the oldest request of an endpoint has waited for
-// longer than the receive timeout. If that timeout is 0 or NoLimit, the event is logged after 2 s. If
-// Connect or Accept fails, there is no event, because the call returns the error.
+// A process that closes an endpoint logs "disconnected". So does its peer, with by=peer, if neither side
+// has a request outstanding; otherwise the peer logs "connection failed". The event "request waits" means
+// that the oldest request of an endpoint has waited for longer than the receive timeout. If that timeout
+// is 0 or NoLimit, the event is logged after 2 s. If Connect or Accept fails, there is no event, because
+// the call returns the error.
 //
 // One goroutine calls the logger's handler, for one event after the other, and holds no lock meanwhile.
 // The handler may block, and may call any function of softnd. While it blocks, softnd keeps up to 1024

@@ -336,9 +336,10 @@ static snd_status finish_connect(struct snd_connector *c, snd_status waited, int
 	}
 	if (state == SNDL_CONN_WITHDRAWN) {
 		undo_connect(c);
-		if (waited == SND_IO_TIMEOUT)
-			snd_release_address(c);
-		return waited == SND_IO_TIMEOUT ? snd_fail(waited, "%s: no answer from port %u within %s", op, port, snd_duration(timeout).text) : snd_fail(SND_CANCELED, "%s: the call was cancelled, or the connector or the fabric was closed", op);
+		if (waited != SND_IO_TIMEOUT)
+			return snd_fail(SND_CANCELED, "%s: the call was cancelled, or the connector or the fabric was closed", op);
+		snd_release_address(c);
+		return snd_fail(waited, "%s: no answer from port %u within %s", op, port, snd_duration(timeout).text);
 	}
 	char why[WHY];
 	why_ended(conn, why);
