@@ -4,7 +4,8 @@
 
 #include <stdbool.h>
 
-/* snd_handlers_restart reports whether calls go on after each handler that the program has (SA_RESTART). The read of a card's descriptor does; poll never. */
+/* snd_handlers_restart reports whether calls go on after each handler that the program has (SA_RESTART), but for those of faults. The read
+ * of a card's descriptor does; poll never. */
 bool snd_handlers_restart(void);
 
 #endif

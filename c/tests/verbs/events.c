@@ -124,13 +124,14 @@ static void *wait_interrupted(void *channel)
 	return NULL;
 }
 
-/* A wait goes on after a handler with SA_RESTART, as the read of a card's descriptor does, and ends after another one. */
+/* A wait goes on after a handler with SA_RESTART, as the read of a card's descriptor does, whatever the handlers of faults are, and ends after
+ * another one. */
 static void interrupted(struct ibv_context *c)
 {
 	pthread_t thread;
 	struct ibv_comp_channel *channel = ibv_create_comp_channel(c);
-	struct sigaction action = {.sa_handler = handle, .sa_flags = SA_RESTART};
-	CHECK(channel != NULL && sigaction(SIGUSR1, &action, NULL) == 0);
+	struct sigaction action = {.sa_handler = handle, .sa_flags = SA_RESTART}, crash = {.sa_handler = handle};
+	CHECK(channel != NULL && sigaction(SIGUSR1, &action, NULL) == 0 && sigaction(SIGFPE, &crash, NULL) == 0);
 	open_pair(c, channel, 16, 0);
 	CHECK(receive(&b, 1, 0, 8) == 0 && ibv_req_notify_cq(b.cq, 0) == 0 && pthread_create(&thread, NULL, wait_event, channel) == 0);
 	while (handled < 5) {
