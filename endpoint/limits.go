@@ -51,8 +51,8 @@ var (
 // progress engine run longer requests, in chunks.
 const smallTransfer = window.ChunkSize
 
-const adapterFlags = nd.InOrderDMASupported | nd.MultiEngineSupported | nd.LoopbackConnectionsSupported | nd.AtomicsSupported | nd.ImmediateSupported |
-	nd.PlacementSupported | nd.CQResizeSupported | nd.InterruptModerationSupported | nd.ReadLocalInvalidateSupported
+const adapterFlags = nd.InOrderDMASupported | nd.ReadSinkNotRequired | nd.MultiEngineSupported | nd.LoopbackConnectionsSupported | nd.AtomicsSupported |
+	nd.ImmediateSupported | nd.PlacementSupported | nd.CQResizeSupported | nd.InterruptModerationSupported | nd.ReadLocalInvalidateSupported
 
 // The flags of regions: those of fast registrations, of other registrations, and of Allocate.
 const (

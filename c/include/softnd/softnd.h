@@ -269,7 +269,7 @@ typedef struct snd_adapter_info {
 } snd_adapter_info;
 
 #define SND_ADAPTER_IN_ORDER_DMA 0x1u /* the last byte of a transfer becomes visible after all its other bytes */
-#define SND_ADAPTER_READ_SINK_NOT_REQUIRED 0x2u
+#define SND_ADAPTER_READ_SINK_NOT_REQUIRED 0x2u /* SND_RDMA_READ_SINK has no effect */
 #define SND_ADAPTER_INTERRUPT_MODERATION 0x4u /* snd_cq_moderate is supported */
 #define SND_ADAPTER_MULTI_ENGINE 0x8u /* several connections make progress at the same time */
 #define SND_ADAPTER_READ_LOCAL_INVALIDATE 0x10u /* SND_READ_LOCAL_INVALIDATE has an effect */
