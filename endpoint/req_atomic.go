@@ -169,13 +169,15 @@ func (ep *queuePair) finishReleased(r *request) {
 }
 
 // takeResults takes the old values of all atomics that the peer has executed, although requests before them may not be
-// complete yet. It is called before a local token is revoked.
+// complete yet. It is called before a local token is revoked. Those that it takes are the oldest: it asks once what the peer has
+// released. Otherwise the place of an old value that is still there could be given to the next atomic.
 func (ep *queuePair) takeResults() {
 	if ep.life.teardown != notReleased || ep.conn == nil || !ep.conn.awaitsResults() {
 		return
 	}
+	released := ep.conn.out.LoadReleased()
 	for number := ep.sq.completed; number != ep.req.next; number++ {
-		if r := ep.requestAt(number); r.IsAtomic() && r.State == mode.Sent && ep.conn.out.IsReleased(r.EndEntry) {
+		if r := ep.requestAt(number); r.IsAtomic() && r.State == mode.Sent && int64(released-r.EndEntry) >= 0 {
 			ep.takeResult(r)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/softnd/softnd/endpoint/internal/cm"
+	"github.com/softnd/softnd/endpoint/internal/mode"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
@@ -106,6 +107,41 @@ func TestOldValueArrivesFirst(t *testing.T) {
 			t.Errorf("before the end, the number was %d, want %d", got, count)
 		}
 	})
+}
+
+// While the peer executes atomics, the old values that are taken are those of the oldest: they make room for later atomics.
+func TestOldValuesAreTakenInOrder(t *testing.T) {
+	p := newPair(t, setup{Executors: [2]Executor{Target, Target}})
+	_, far := p.atomicRegion(p.b, false)
+	near, peer := p.a.endpointAt(0).(*queuePair), p.b.endpointAt(0).(*queuePair)
+	for range 1000 {
+		peer.mu.Lock() // nothing is executed
+		for i := range uint64(wire.Results) {
+			p.a.must(order{Do: doFetchAndAdd, Context: i, Parts: mine(8*int(i), 8), Far: far, Operand: 1})
+		}
+		near.mu.Lock() // nothing else takes them
+		peer.mu.Unlock()
+		taken, inOrder := 0, true
+		proctest.Eventually(t, "all old values", func() bool {
+			near.takeResults()
+			taken = 0
+			for i := near.sq.completed; i != near.req.next; i++ {
+				finished := near.requestAt(i).State == mode.Finished
+				inOrder = inOrder && (!finished || taken == int(i-near.sq.completed))
+				if finished {
+					taken++
+				}
+			}
+			return taken == wire.Results || !inOrder
+		})
+		near.mu.Unlock()
+		if !inOrder {
+			t.Fatalf("%d old values are taken, but not those of the oldest atomics", taken)
+		}
+		for i := range uint64(wire.Results) {
+			p.a.expect(initiatorQueue, success(nd.RequestFetchAndAdd, i, 8))
+		}
+	}
 }
 
 // An atomic that the peer has executed succeeds with its old value, although this side notices it only after the end.

@@ -5,6 +5,7 @@
 
 #include "endpoint/cq.h"
 #include "endpoint/qp.h"
+#include "endpoint/req_atomic.h"
 #include "endpoint/req_execute.h"
 #include "two_members.h"
 
@@ -166,6 +167,33 @@ static void stays_behind(void)
 	OK(snd_mr_close(owned, 10 * SECOND));
 	OK(snd_mr_close(shared, 10 * SECOND));
 	free(first);
+}
+
+/* oldest_first takes old values while the peer executes the atomics. Those that are taken are those of the oldest: they make room for later ones. */
+static void oldest_first(int rounds)
+{
+	for (int round = 0; round < rounds; round++) {
+		uint64_t budget = SND_QUANTUM, taken = 0;
+		a.ep->read_limit = SNDL_RESULTS;
+		for (uint64_t i = 0; i < SNDL_RESULTS; i++)
+			OK(add(i, (int)i, 1, SND_DEFER));
+		snd_lock(a.fabric); /* nothing else takes them */
+		snd_lock(b.fabric); /* nothing is executed */
+		a.ep->submitted = a.ep->posted;
+		(void)snd_run_requests(a.ep, &budget);
+		snd_unlock(b.fabric);
+		while (taken != SNDL_RESULTS) {
+			snd_take_results(a.ep);
+			taken = 0;
+			for (uint64_t i = a.ep->completed; i != a.ep->next; i++)
+				if (snd_request_at(a.ep, i)->state == SND_REQ_FINISHED)
+					CHECK(taken++ == i - a.ep->completed);
+		}
+		snd_unlock(a.fabric);
+		for (uint64_t i = 0; i < SNDL_RESULTS; i++)
+			WANT(a.cq, SND_REQUEST_FETCH_AND_ADD, i, SND_SUCCESS);
+	}
+	a.ep->read_limit = 4;
 }
 
 /* arguments makes posts that fail. */
@@ -330,6 +358,8 @@ static void between_members(snd_executor executor, bool is_private, uint32_t wea
 		stays_behind();
 		arguments();
 		kinds();
+		if (!weak && (executor == SND_EXECUTOR_TARGET || is_private))
+			oldest_first(1000);
 		disconnect_members();
 	}
 	check_payloads = 0;

@@ -87,9 +87,10 @@ void snd_take_results(struct snd_endpoint *ep)
 	struct snd_connection *c = ep->conn;
 	if (c == NULL || !c->attached || ep->teardown != SND_NOT_RELEASED)
 		return;
+	const uint64_t released = snd_load_released(&c->out); /* once: those that are taken must be the oldest, since their places go to the next atomics */
 	for (uint64_t i = ep->completed; i != ep->next && c->atomics_sent != c->atomics_taken; i++) {
 		struct snd_send_request *r = snd_request_at(ep, i);
-		if (snd_is_atomic(r) && r->state == SND_REQ_SENT && (int64_t)(snd_load_released(&c->out) - r->end_entry) >= 0)
+		if (snd_is_atomic(r) && r->state == SND_REQ_SENT && (int64_t)(released - r->end_entry) >= 0)
 			snd_finish_sent(ep, r);
 	}
 }
