@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "endpoint/cm_listener.h"
 #include "endpoint/endpoint.h"
 
 #define SECONDS(n) ((int64_t)(n) * 1000000000)
@@ -263,20 +264,30 @@ static void test_close_of_fabric(void)
 	}
 }
 
-/* A listener refuses the requests that no call has read yet. */
-static void test_close_of_listener(void)
+static bool has_request(void)
 {
-	if (options.progress == SND_PROGRESS_AUTO)
-		return; /* the thread reads them */
+	struct snd_fabric *f = other;
+	snd_lock(f);
+	const bool has = snd_acquire(&f->record->inbox) != 0 || !snd_list_is_empty(&other_listener->queue);
+	snd_unlock(f);
+	return has;
+}
+
+/* A listener refuses the requests that no call has taken, if it is closed or its fabric is. With a thread for progress, they are not in the inbox. */
+static void test_close_of_listener(bool with_fabric)
+{
 	struct call c;
 	open_all();
 	c.wait = wait_connect;
 	pthread_create(&c.thread, NULL, run, &c);
-	while (snd_acquire(&((struct snd_fabric *)other)->record->inbox) == 0)
+	while (!has_request())
 		nanosleep(&(struct timespec){0, 100000}, NULL);
-	OK(snd_listener_close(other_listener));
+	OK(with_fabric ? snd_fabric_close(other) : snd_listener_close(other_listener));
 	want(&c, SND_CONNECTION_REFUSED, "connect to a listener that closes");
-	close_fabrics();
+	if (with_fabric)
+		OK(snd_fabric_close(fabric));
+	else
+		close_fabrics();
 }
 
 /* The close of an adapter closes a listener whose call waits. That call then frees what it has made, once. */
@@ -390,7 +401,8 @@ int main(void)
 	alarm(100); /* a hang ends the test */
 	test_close_of_handle();
 	test_close_of_fabric();
-	test_close_of_listener();
+	for (int with_fabric = 0; with_fabric < 2; with_fabric++)
+		test_close_of_listener(with_fabric);
 	test_close_of_adapter();
 	test_close_of_adapter_in_use();
 	test_job();

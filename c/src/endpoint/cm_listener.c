@@ -210,6 +210,7 @@ void snd_forget_listener(struct snd_listener *l)
 	snd_list_remove(&l->link);
 	while (!snd_list_is_empty(&l->queue)) {
 		struct snd_connection *c = SND_OF(l->queue.next, struct snd_connection, queue_link);
+		snd_refuse(c);
 		dequeue(l, c);
 		snd_unuse(c);
 	}
@@ -227,8 +228,6 @@ snd_status snd_listener_close(snd_listener *listener)
 	snd_object_hide(&l->object);
 	if (l->bound)
 		snd_release_port(f, l->address.port);
-	for (struct snd_link *i = l->queue.next; i != &l->queue; i = i->next)
-		snd_refuse(SND_OF(i, struct snd_connection, queue_link));
 	snd_wake(f);
 	snd_forget_listener(l);
 	return snd_leave_with(f, SND_SUCCESS);

@@ -19,6 +19,7 @@ struct snd_listener {
 
 /* snd_listener_enqueue gives a request to the listener of a port; false if there is none or its backlog is full. */
 bool snd_listener_enqueue(struct snd_fabric *f, struct snd_connection *c, uint16_t port);
+/* snd_forget_listener refuses the requests that wait, and frees the listener. */
 void snd_forget_listener(struct snd_listener *l);
 
 #endif

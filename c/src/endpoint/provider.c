@@ -27,6 +27,7 @@
 #include "linux/memory_limit.h"
 #include "settings.h"
 #include "shm/fabric_name.h"
+#include "shm/inbox.h"
 #include "shm/watch.h"
 #include "shm/number.h"
 #include "shm/work.h"
@@ -249,6 +250,7 @@ snd_status snd_fabric_progress(snd_fabric *fabric)
  * they have acknowledged that the member left. */
 static void free_objects(struct snd_fabric *f)
 {
+	snd_read_inbox(f, snd_handle_request); /* listeners refuse the requests in it */
 	while (!snd_list_is_empty(&f->listeners))
 		snd_forget_listener(SND_OF(f->listeners.next, struct snd_listener, link));
 	while (!snd_list_is_empty(&f->connectors))
