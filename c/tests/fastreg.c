@@ -1,4 +1,5 @@
 /* Fast registration, logical mappings and the privileged token. b owns the registered memory. */
+#include "endpoint/endpoint.h"
 #include "two_members.h"
 
 enum { PAGES = 8, SIZE = PAGES * 4096 - 300, START = 200 };
@@ -181,6 +182,22 @@ static void test_endpoint_ends(void)
 	end();
 }
 
+/* The end of a registration does not wait for messages that have completed, although the peer has not taken them yet. */
+static void test_unreceived(void)
+{
+	begin();
+	register_all();
+	const snd_sge to = {far, 8, snd_mr_local_token(mine)};
+	OK(snd_endpoint_receive(a.ep, 5, &to, 1));
+	snd_lock(a.fabric); /* it takes nothing */
+	OK(snd_endpoint_send(b.ep, 4, &(snd_sge){owned, 8, snd_mr_local_token(memory)}, 1, 0));
+	WANT(b.cq, SND_REQUEST_SEND, 4, SND_SUCCESS);
+	invalidate(SND_SUCCESS);
+	snd_unlock(a.fabric);
+	WANT(a.cq, SND_REQUEST_RECEIVE, 5, SND_SUCCESS);
+	end();
+}
+
 static void test_privileged(void)
 {
 	begin();
@@ -265,6 +282,7 @@ int main(void)
 		test_scattered();
 		test_other_ends();
 		test_endpoint_ends();
+		test_unreceived();
 		test_privileged();
 		test_arguments();
 		close_members();

@@ -48,7 +48,7 @@ enum snd_outcome snd_execute_invalidate(struct snd_endpoint *ep, struct snd_send
 			return SND_EXECUTED;
 		}
 		struct snd_connection *c = ep->conn;
-		if (snd_is_region(r->object) && (c->out.next != snd_load_released(&c->out) || snd_has_reads_aside(ep) || snd_awaits_results(ep)))
+		if (snd_is_region(r->object) && (snd_has_unexecuted_requests(c) || snd_has_reads_aside(ep) || snd_awaits_results(ep)))
 			return snd_stall(ep, r, SND_STALL_ORDER); /* requests that may name the region's local token have not run, or are still in the ring */
 		if (snd_is_region(r->object) && !snd_before_revoke(ep))
 			return snd_stall(ep, r, SND_STALL_ORDER); /* the failed Read ends the connection when it completes */

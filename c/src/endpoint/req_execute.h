@@ -65,6 +65,10 @@ static inline bool snd_must_not_overtake(struct snd_connection *c)
 	return false;
 }
 
+/* snd_has_unexecuted_requests reports whether a request waits for the peer to execute its ring entries. Unlike snd_must_not_overtake, it ignores
+ * Sends that completed when they were pushed. */
+static inline bool snd_has_unexecuted_requests(struct snd_connection *c) { return (int64_t)(c->credit.ack_request_end - snd_load_released(&c->out)) > 0; }
+
 /* snd_peer_must_copy reports whether the data of a request that begins now goes through the ring. */
 static inline bool snd_peer_must_copy(struct snd_endpoint *ep)
 {
