@@ -121,7 +121,7 @@ bool snd_receive_is_late(struct snd_endpoint *ep, struct snd_send_request *r)
 {
 	if (!snd_may_be_late(ep, r) || ep->state != SND_QP_CONNECTED)
 		return false;
-	const uint64_t waiting = snd_load(&ep->conn->peer_qp->posted) - 1; /* ORDER receive-waits: pairs with the store in announce_wait */
+	const uint64_t waiting = snd_load(&ep->conn->peer_qp->posted) - 1; /* ORDER receive-waits: pairs with the stores in announce_wait and withdraw_wait */
 	if (waiting - r->first_entry < r->end_entry - r->first_entry)
 		(void)await_receive(ep, r);
 	return r->state == SND_REQ_FINISHED;

@@ -377,6 +377,13 @@ static void announce_wait(struct snd_endpoint *ep)
 	snd_ring_peer(ep->object.fabric, &ep->conn->peer);
 }
 
+/* withdraw_wait ends what announce_wait has told: the entry has its receive, however long its message takes from here on. */
+static void withdraw_wait(struct snd_endpoint *ep)
+{
+	if (snd_relaxed(&ep->local_qp->posted) != 0)
+		snd_release(&ep->local_qp->posted, 0); /* ORDER receive-waits: before the release of the entry; pairs with the load in snd_receive_is_late */
+}
+
 /* find_receive finds the receive for the entry. If there is none, it returns NULL, and the outcome of serving the entry. */
 static struct snd_receive *find_receive(struct snd_endpoint *ep, enum snd_outcome *out)
 {
@@ -398,6 +405,8 @@ static struct snd_receive *find_receive(struct snd_endpoint *ep, enum snd_outcom
 				announce_wait(ep);
 			return NULL;
 		}
+		if (ep->numbered)
+			withdraw_wait(ep);
 	}
 	return snd_receive_at(ep, ep->rcompleted);
 }
