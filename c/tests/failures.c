@@ -397,6 +397,7 @@ static void test_no_receive(void)
 		post_receive(60, part(theirs, SMALL));
 		want(&b, SND_REQUEST_RECEIVE, 60, SND_SUCCESS);
 		want(&a, SND_REQUEST_SEND, 10, SND_SUCCESS);
+		CHECK(srq == NULL || snd_load(&b.ep->local_qp->posted) == 0); /* a long message is not late once it has its receive */
 		end();
 	}
 }
@@ -490,6 +491,29 @@ static void test_empty(void)
 	end();
 }
 
+/* An endpoint is closed while the peer is in the middle of a copy, and then the peer dies: no result comes late. */
+static void test_closed_in_copy(void)
+{
+	const snd_sge m = part(mine, SMALL);
+	begin();
+	OK(snd_endpoint_receive(a.ep, 50, &m, 1));
+	const uint64_t id = a.ep->conn->peer.id;
+	snd_lock(b.fabric); /* it does not clear the hazard */
+	snd_store_full(&b.ep->local_qp->hazard, UINT64_C(1) << 40);
+	CHECK(snd_endpoint_flush(a.ep, 0) == SND_IO_TIMEOUT);
+	a.ep->ends_silently = true; /* as libibverbs does */
+	OK(snd_endpoint_close(a.ep));
+	snd_lock(a.fabric);
+	CHECK(!snd_list_is_empty(&a.fabric->closing));
+	snd_release_dead(a.fabric, id);
+	CHECK(a.cq->head == a.cq->tail);
+	snd_unlock(a.fabric);
+	snd_store_full(&b.ep->local_qp->hazard, 0);
+	snd_unlock(b.fabric);
+	OK(snd_endpoint_create(a.adapter, &(snd_endpoint_config){.receive_cq = a.cq, .initiator_cq = a.cq}, &a.ep)); /* for end */
+	end();
+}
+
 static void test_overrun(void)
 {
 	begin();
@@ -522,6 +546,7 @@ int main(void)
 		test_bind();
 		test_empty();
 		test_overrun();
+		test_closed_in_copy(); /* then a takes b for dead */
 		free_region(mine);
 		free_region(theirs);
 		close_members();

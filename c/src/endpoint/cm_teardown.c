@@ -424,6 +424,8 @@ static bool finish_teardown(struct snd_endpoint *ep)
 	}
 	if (!release_peer_state(ep) || !flush_requests(ep))
 		return false;
+	if (ep->state == SND_QP_CLOSED)
+		snd_drop_results(ep); /* before the fabric's lock is given up: the program may use its number again */
 	ep->teardown = SND_FLUSHED;
 	detach_if_done(ep);
 	return true;
@@ -434,10 +436,6 @@ static bool run_teardown(struct snd_work *work)
 	struct snd_endpoint *ep = SND_OF(work, struct snd_endpoint, teardown_work);
 	if (!finish_teardown(ep))
 		return false;
-	if (ep->numbered && ep->state == SND_QP_CLOSED) { /* its program has dropped the results, and may use the number again */
-		snd_cq_drop(ep->receive_cq, ep);
-		snd_cq_drop(ep->initiator_cq, ep);
-	}
 	ep->teardown_pending = false;
 	ep->pending_drains--;
 	snd_wake(ep->object.fabric);

@@ -298,6 +298,7 @@ struct snd_endpoint {
 
 	/* By number, see cm_number.h. */
 	bool numbered; /* it behaves as a queue pair of a card; so does its peer */
+	bool ends_silently;    /* its program takes no more results: the end drops them */
 	struct {
 		struct snd_link link; /* of the fabric, while the endpoint waits for its peer */
 		uint32_t own, dest;   /* numbers */

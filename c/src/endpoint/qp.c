@@ -314,6 +314,14 @@ void snd_forget_endpoint(struct snd_endpoint *ep)
 	snd_object_free(&ep->object);
 }
 
+void snd_drop_results(struct snd_endpoint *ep)
+{
+	if (!ep->ends_silently)
+		return;
+	snd_cq_drop(ep->receive_cq, ep);
+	snd_cq_drop(ep->initiator_cq, ep);
+}
+
 void snd_close_endpoint(struct snd_endpoint *ep)
 {
 	struct snd_fabric *f = ep->object.fabric;
@@ -321,6 +329,7 @@ void snd_close_endpoint(struct snd_endpoint *ep)
 	snd_number_forget(ep);
 	snd_change_state(ep, SND_EVENT_CLOSES);
 	snd_part(ep);
+	snd_drop_results(ep);
 	snd_cq_detach(ep->receive_cq, ep);
 	snd_cq_detach(ep->initiator_cq, ep);
 	snd_list_remove(&ep->link);

@@ -21,6 +21,8 @@ void snd_change_state(struct snd_endpoint *ep, enum snd_conn_event e);
 void snd_set_access(struct snd_endpoint *ep, uint32_t rights);
 /* snd_part ends that two endpoints of this process drive each other. */
 void snd_part(struct snd_endpoint *ep);
+/* snd_drop_results drops the results of an endpoint that ends silently. */
+void snd_drop_results(struct snd_endpoint *ep);
 void snd_close_endpoint(struct snd_endpoint *ep);
 void snd_forget_endpoint(struct snd_endpoint *ep);
 
