@@ -33,7 +33,7 @@ func (q *completionQueue) Notify(ctx context.Context, t nd.NotifyType) error {
 		ended, err = q.notifyResult(op, w)
 		return ended
 	})
-	if werr != nil {
+	if werr != nil && !q.removeNotify(w) {
 		return Canceled(ctx, werr, op, "completion queue")
 	}
 	if q.provider.calls != nil {
@@ -54,10 +54,13 @@ func (q *completionQueue) addNotify(op string, w *cq.Call) error {
 	return nil
 }
 
-func (q *completionQueue) removeNotify(w *cq.Call) {
+// removeNotify removes a call that returns. It reports whether a result has released it: the call must say so, even if it has been canceled
+// meanwhile, since the result releases no other.
+func (q *completionQueue) removeNotify(w *cq.Call) (released bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.events.Remove(w)
+	return w.Released
 }
 
 // notifyResult reports whether a call is over, and its error.

@@ -204,6 +204,35 @@ func TestNotifyEndsWithContext(t *testing.T) {
 }
 
 // Close ends the calls in the order in which they began, and returns after them.
+// overContext ends when it is asked for its error. Just before, it calls last.
+type overContext struct {
+	context.Context
+	last func()
+}
+
+func (c *overContext) Err() error {
+	if c.last != nil {
+		c.last()
+	}
+	return context.Canceled
+}
+
+// A result that comes as the context ends is either announced by that call or by the next one.
+func TestNotifyKeepsResultOfCanceledCall(t *testing.T) {
+	q := newTestQueue(t, 8)
+	ctx := &overContext{Context: t.Context()}
+	ctx.last = func() {
+		if q.waiting() == 1 {
+			q.add(plain)
+		}
+	}
+	if err := q.Notify(ctx, nd.NotifyAny); err != nil {
+		if err = q.Notify(proctest.Context(t), nd.NotifyAny); err != nil {
+			t.Errorf("the next Notify: %v", err)
+		}
+	}
+}
+
 func TestNotifyEndsOnClose(t *testing.T) {
 	s := newUnconnected(t)
 	for range 30 {

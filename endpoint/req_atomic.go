@@ -202,6 +202,10 @@ func (ep *queuePair) storeResult(r *request, old uint64) {
 		r.Finish(nd.Success)
 		return
 	}
+	if ep.hasEnded() { // the value has arrived after tearDown has revoked the token
+		r.Finish(nd.Canceled)
+		return
+	}
 	r.setOperand(&ep.sink, e, window.Write)
 	ep.rejectLocal(r, e, ep.guard.Check(&ep.sink, 8))
 }

@@ -18,9 +18,10 @@ const Recent = time.Second
 type Deferred struct {
 	running sync.Mutex // held while the work runs
 
-	mu      sync.Mutex // guards the fields below
-	list    []Work
-	changed time.Time // when work was last added or done
+	mu           sync.Mutex // guards the fields below
+	list         []Work
+	runningCount int       // work that runs
+	changed      time.Time // when work was last added or done
 }
 
 // Add adds work. The caller may hold a lock which the work takes.
@@ -36,7 +37,7 @@ func (d *Deferred) Run() {
 	defer d.running.Unlock()
 	d.mu.Lock()
 	work := d.list
-	d.list = nil
+	d.list, d.runningCount = nil, len(work)
 	d.mu.Unlock()
 	kept := work[:0]
 	for _, w := range work {
@@ -50,21 +51,21 @@ func (d *Deferred) Run() {
 		d.changed = time.Now()
 	}
 	clear(work[len(kept):]) // the array must not keep what the finished work refers to
-	d.list = append(kept, d.list...)
+	d.list, d.runningCount = append(kept, d.list...), 0
 }
 
-// IsEmpty reports whether no work is left, apart from work that runs.
+// IsEmpty reports whether no work is left. Work that runs is left: it may have to run again.
 func (d *Deferred) IsEmpty() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return len(d.list) == 0
+	return len(d.list)+d.runningCount == 0
 }
 
 // IsRecent reports whether there is work that may soon be done.
 func (d *Deferred) IsRecent() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return len(d.list) > 0 && time.Since(d.changed) < Recent
+	return len(d.list)+d.runningCount > 0 && time.Since(d.changed) < Recent
 }
 
 // KeepRecent makes the work count as recent.
