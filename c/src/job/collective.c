@@ -116,7 +116,7 @@ snd_status snd_form(struct snd_job *j, int64_t timeout, const char *op)
 	snd_status s = snd_wait(j->fabric, timeout, form_ready, NULL, &w, &(struct snd_call){.op = op, .round = j->round + 1});
 	if (s != SND_SUCCESS)
 		return s == SND_CANCELED ? snd_fail(s, "%s: the job was closed", op) : snd_fail(s, "%s: not all ranks have arrived within %s", op, snd_duration(timeout).text);
-	if (j->started)
+	if (j->started || snd_formed(j)) /* a rank that has ended since may have formed the group first */
 		return s;
 	return w.missing != 0 ? has_left(j, w.missing - 1, op) : snd_place_has_ended(&j->place, op);
 }
