@@ -4,16 +4,19 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "shm/fabric.h"
 #include "two_members.h"
 
 static int pipe_ends[2];
 static _Atomic int thread; /* that accepts */
+static _Atomic int stays;
 
-/* stay keeps the thread that accepts in its sleep, in which it holds no lock. */
+/* stay keeps the thread that accepts where the signal has interrupted it. */
 static void stay(int sig)
 {
 	char c;
 	(void)sig;
+	stays = 1;
 	if (read(pipe_ends[0], &c, 1) != 1)
 		_exit(1);
 }
@@ -57,9 +60,13 @@ int main(void)
 	OK(snd_connector_create(a.adapter, &a.connector));
 	CHECK(pthread_create(&accepting, NULL, accept_and_check, NULL) == 0);
 	OK(snd_connector_connect(a.connector, a.ep, to, NULL, 10 * SECOND));
+	snd_lock(b.fabric); /* the thread that accepts must not hold it meanwhile, and its sleep is short */
 	while (!sleeps())
 		usleep(1000);
 	CHECK(pthread_kill(accepting, SIGUSR1) == 0);
+	while (!stays)
+		usleep(1000);
+	snd_unlock(b.fabric);
 	OK(snd_connector_complete(a.connector));
 	const snd_sge e = {snd_mr_buffer(source), 8, snd_mr_local_token(source)};
 	OK(snd_endpoint_write(a.ep, 1, &e, 1, snd_mr_address(sink), snd_mr_remote_token(sink), 0));
