@@ -285,13 +285,12 @@ static snd_status connect_until(struct snd_root *r, const struct snd_root_config
 		snd_status s = try_once(r, config, deadline, op);
 		if (s != SND_HOST_UNREACHABLE)
 			return s;
+		snprintf(last, sizeof last, "%s", snd_last_error());
 		const int64_t left = snd_time_left(deadline);
-		if (left == 0) {
-			snprintf(last, sizeof last, "%s", snd_last_error());
-			return snd_fail(SND_IO_TIMEOUT, "%s: check that rank 0 runs, that no earlier job has this address, and that a firewall lets it be reached", last);
-		}
-		const int64_t sleep = left > 0 && left < pause * 1000000 ? left : pause * 1000000;
+		const int64_t sleep = left >= 0 && left < pause * 1000000 ? left : pause * 1000000;
 		nanosleep(&(struct timespec){0, (long)sleep}, NULL);
+		if (snd_time_left(deadline) == 0) /* one more attempt would only say that the time is over */
+			return snd_fail(SND_IO_TIMEOUT, "%s: check that rank 0 runs, that no earlier job has this address, and that a firewall lets it be reached", last);
 	}
 }
 
