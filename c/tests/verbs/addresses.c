@@ -36,6 +36,21 @@ static struct port port_in(struct ibv_context *c, const char *fabric)
 	return p;
 }
 
+enum { NAME = 64 };
+
+/* port_elsewhere returns the port in a fabric with other addresses than p, and the name of that. Addresses are hashes of names, so two fabrics may
+ * have the same ones, but few have. */
+static struct port port_elsewhere(struct ibv_context *c, const struct port *p, char name[NAME])
+{
+	for (int i = 0;; i++) {
+		CHECK(i < 10);
+		snprintf(name, NAME, "another-%d-%d", (int)getpid(), i);
+		const struct port other = port_in(c, name);
+		if (other.attr.lid != p->attr.lid || memcmp(&other.gids[2], &p->gids[2], sizeof p->gids[2]) != 0)
+			return other;
+	}
+}
+
 static void check_file(const char *name, const char *want)
 {
 	char text[64];
@@ -68,14 +83,20 @@ static void check_files(const struct port *p, const char *link)
 /* A fabric has the same addresses in each run, and others than another fabric. */
 static void test_infiniband(struct ibv_context *c)
 {
-	const struct port a = port_of(c), b = port_in(c, "another"), again = port_of(c);
+	char name[NAME];
+	const struct port a = port_of(c), b = port_elsewhere(c, &a, name), again = port_of(c);
 	const union ibv_gid empty = {{0}};
 	CHECK(memcmp(&a, &again, sizeof a) == 0);
 	CHECK(a.attr.lid != 0 && a.attr.lid < 0xc000 && a.attr.lid != b.attr.lid && memcmp(a.gids, b.gids, sizeof a.gids) != 0);
 	CHECK(a.attr.link_layer == IBV_LINK_LAYER_INFINIBAND && memcmp(&a.gids[1], &empty, sizeof empty) == 0);
 	check_files(&a, "InfiniBand");
-	CHECK(setenv("SOFTND_CONTROL", "softnd-job-12:34:56", 1) == 0); /* that of the job comes first */
-	const struct port job = port_of(c), other = port_in(c, "another");
+	struct port job = a;
+	for (int i = 0; job.attr.lid == a.attr.lid && i < 10; i++) {
+		snprintf(name, sizeof name, "softnd-job-%d:34:56", i);
+		CHECK(setenv("SOFTND_CONTROL", name, 1) == 0); /* that of the job comes first */
+		job = port_of(c);
+	}
+	const struct port other = port_in(c, "another");
 	CHECK(memcmp(&job, &other, sizeof job) == 0 && job.attr.lid != a.attr.lid);
 	CHECK(unsetenv("SOFTND_CONTROL") == 0);
 }
@@ -84,7 +105,8 @@ static void test_roce(struct ibv_context *c)
 {
 	struct ibv_gid_entry entries[4];
 	CHECK(setenv("SOFTND_VERBS_LINK", "roce", 1) == 0);
-	const struct port p = port_of(c), b = port_in(c, "another");
+	char name[NAME];
+	const struct port p = port_of(c), b = port_elsewhere(c, &p, name);
 	CHECK(p.attr.lid == 0 && p.attr.link_layer == IBV_LINK_LAYER_ETHERNET && p.attr.flags == IBV_QPF_GRH_REQUIRED);
 	CHECK(ibv_query_gid_table(c, entries, 4, 0) == 4 && ibv_query_gid_table(c, entries, 3, 0) == -EINVAL);
 	for (uint32_t i = 0; i < 4; i++) {
@@ -120,13 +142,29 @@ static int said(struct side *s, struct ibv_ah_attr path, char *text, size_t size
 	return error;
 }
 
+/* port_of_none returns the port in a fabric whose LID is that of no fabric with members, and the name of it, which begins with what. */
+static struct port port_of_none(struct side *s, const char *what, char name[NAME])
+{
+	char text[600];
+	for (int i = 0;; i++) {
+		CHECK(i < 10);
+		snprintf(name, NAME, "%s-%d-%d", what, (int)getpid(), i);
+		const struct port p = port_in(s->context, name);
+		CHECK(said(s, (struct ibv_ah_attr){.dlid = p.attr.lid}, text, sizeof text) == 0);
+		if (strstr(text, " is not that of fabric \"") != NULL)
+			return p;
+	}
+}
+
 /* A path to another fabric is accepted, as on a card, and named if it has members. */
 static void test_paths(struct ibv_context *c)
 {
 	static struct side s;
-	char text[600], want[200], fabric[64];
+	char text[600], want[200], fabric[NAME];
 	int up[2], down[2];
-	snprintf(fabric, sizeof fabric, "other-%d", (int)getpid());
+	open_side(&s, c, 0);
+	make_qp(&s, 0, 0);
+	const struct port own = port_of(c), other = port_of_none(&s, "other", fabric);
 	CHECK(pipe(up) == 0 && pipe(down) == 0);
 	const pid_t member = fork();
 	if (member == 0) {
@@ -138,15 +176,12 @@ static void test_paths(struct ibv_context *c)
 	}
 	close(down[0]);
 	CHECK(read(up[0], text, 1) == 1);
-	open_side(&s, c, 0);
-	make_qp(&s, 0, 0);
-	const struct port own = port_of(c), other = port_in(c, fabric), none = port_in(c, "nowhere");
 	CHECK(said(&s, (struct ibv_ah_attr){.dlid = own.attr.lid}, text, sizeof text) == 0 && text[0] == '\0');
 	CHECK(said(&s, (struct ibv_ah_attr){.is_global = 1, .grh = {.dgid = own.gids[0]}}, text, sizeof text) == 0 && text[0] == '\0');
 	snprintf(want, sizeof want, " is fabric \"%s\" of user %d, this process is in fabric \"%s\" of user %d", fabric, (int)geteuid(), getenv("SOFTND_VERBS_FABRIC"), (int)geteuid());
 	CHECK(said(&s, (struct ibv_ah_attr){.dlid = other.attr.lid}, text, sizeof text) == 0 && strncmp(text, "softnd: modify queue pair: LID 0x", 33) == 0 && strstr(text, want) != NULL);
 	CHECK(said(&s, (struct ibv_ah_attr){.is_global = 1, .grh = {.dgid = other.gids[0]}}, text, sizeof text) == 0 && strstr(text, ": GID fe80::273:6e64:") != NULL && strstr(text, want) != NULL);
-	CHECK(said(&s, (struct ibv_ah_attr){.dlid = none.attr.lid}, text, sizeof text) == 0 && strstr(text, " is not that of fabric \"") != NULL);
+	(void)port_of_none(&s, "nowhere", fabric);
 	CHECK(said(&s, (struct ibv_ah_attr){.is_global = 1, .grh = {.dgid = own.gids[0], .sgid_index = 1}}, text, sizeof text) == EINVAL && strstr(text, "entry 1 of the GID table is empty") != NULL);
 	CHECK(setenv("SOFTND_VERBS_LINK", "roce", 1) == 0);
 	CHECK(said(&s, (struct ibv_ah_attr){.dlid = own.attr.lid}, text, sizeof text) == EINVAL && strstr(text, "the path has no GID") != NULL);
