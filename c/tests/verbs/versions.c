@@ -1,4 +1,5 @@
 /* A library, an ndrun and an arena of several releases: each combination ends with one error that names them. */
+#include "../answers.h"
 #include "sides.h"
 
 #include <errno.h>
@@ -21,7 +22,7 @@ static socklen_t name_socket(struct sockaddr_un *at, const char *name)
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
 }
 
-/* refused registers memory in a child, which cannot join, and checks its words. answer is sent to the first process that connects to the socket. */
+/* refused registers memory in a child, which cannot join, and checks its words. answer is sent to the process that connects to the socket. */
 static void refused(const char *socket_name, const void *answer, size_t size, const char *want)
 {
 	struct sockaddr_un at;
@@ -41,9 +42,7 @@ static void refused(const char *socket_name, const void *answer, size_t size, co
 	}
 	close(words[1]);
 	if (listener >= 0) {
-		const int s = accept(listener, NULL, NULL);
-		CHECK(s >= 0 && recv(s, text, sizeof text, 0) > 0 && send(s, answer, size, MSG_NOSIGNAL) == (ssize_t)size);
-		close(s);
+		(void)answer_one(listener, text, sizeof text, answer, size);
 		close(listener);
 	}
 	size_t n = 0;
