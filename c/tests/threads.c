@@ -221,6 +221,7 @@ static void *wait_long(void *cq)
 {
 	snd_result r;
 	uint32_t n;
+	CHECK(pthread_setname_np(pthread_self(), "waits") == 0);
 	CHECK(snd_cq_wait(cq, &r, 1, 300 * MILLISECOND, &n) == SND_IO_TIMEOUT);
 	return NULL;
 }
@@ -239,7 +240,6 @@ static const char *test_crossing(snd_threading threading, bool at_once)
 	OK(snd_adapter_open(f, &a));
 	OK(snd_cq_create(a, 8, &cq));
 	CHECK(pthread_create(&other, NULL, wait_long, cq) == 0);
-	CHECK(pthread_setname_np(other, "waits") == 0);
 	if (!at_once)
 		CHECK(pthread_join(other, NULL) == 0);
 	usleep(100 * 1000);
