@@ -390,7 +390,7 @@ static void test_no_receive(void)
 			begin();
 		else
 			begin_shared();
-		number(&a, ALL, 6, 0);
+		number(&a, ALL, i == 0 ? 7 : 6, 0);
 		number(&b, ALL, 7, UINT64_C(655360000));
 		post(SND_REQUEST_SEND, 10, part(mine, SMALL), 0, 0, 0);
 		nanosleep(&(struct timespec){0, 5000000}, NULL);
