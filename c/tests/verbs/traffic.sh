@@ -218,11 +218,13 @@ counted)
 	test $(count port_xmit_data) = 0
 	endless ib_write_bw -F -D 1 --run_infinitely
 	least=0
-	for turn in 1 2 3; do
-		until test $(count port_xmit_data) -gt $least; do
+	for turn in 1 2 3; do # a count is 0 if the members do not answer within half a second
+		until sent=$(count port_xmit_data) && test $sent -gt $least; do
 			goes_on ib_write_bw -F -D 1 --run_infinitely
 		done
-		least=$(count port_rcv_data)
+		until least=$(count port_rcv_data) && test $least -ge $sent; do
+			goes_on ib_write_bw -F -D 1 --run_infinitely
+		done
 	done
 	kill $client $server
 	wait $client $server || :
