@@ -67,23 +67,40 @@ static void set(uint32_t cores)
 	snd_unlock(b.fabric);
 }
 
-/* switches returns how often the engine of b has slept: the thread of this name that began last. That of a sleeps on a timer meanwhile. */
+static char of_first[16][32]; /* the threads of the process, by number, before b is opened */
+
+static void note_threads(void)
+{
+	int n = 0;
+	DIR *d = opendir("/proc/self/task");
+	CHECK(d != NULL);
+	for (struct dirent *e; (e = readdir(d)) != NULL; n++) {
+		CHECK(n < 16);
+		snprintf(of_first[n], sizeof of_first[n], "%.31s", e->d_name);
+	}
+	closedir(d);
+}
+
+/* switches returns how often the engine of b has slept: the thread of this name that began after those of a. That of a sleeps on a timer meanwhile. */
 static unsigned long switches(void)
 {
 	unsigned long slept = 0, n;
-	long last = 0;
+	int engines = 0;
 	char path[300], line[100];
 	DIR *d = opendir("/proc/self/task");
 	CHECK(d != NULL);
 	for (struct dirent *e; (e = readdir(d)) != NULL;) {
-		const long thread = strtol(e->d_name, NULL, 10);
-		bool is_engine = false;
+		bool is_engine = false, is_of_first = false;
+		for (int i = 0; i < 16; i++)
+			is_of_first = is_of_first || strcmp(of_first[i], e->d_name) == 0;
+		if (is_of_first)
+			continue;
 		snprintf(path, sizeof path, "/proc/self/task/%s/status", e->d_name);
-		FILE *f = e->d_name[0] == '.' ? NULL : fopen(path, "r");
+		FILE *f = fopen(path, "r");
 		while (f != NULL && fgets(line, sizeof line, f) != NULL) {
 			is_engine = is_engine || strcmp(line, "Name:\tsoftnd\n") == 0;
-			if (is_engine && thread > last && sscanf(line, "voluntary_ctxt_switches: %lu", &n) == 1) {
-				last = thread;
+			if (is_engine && sscanf(line, "voluntary_ctxt_switches: %lu", &n) == 1) {
+				engines++;
 				slept = n;
 			}
 		}
@@ -91,6 +108,7 @@ static unsigned long switches(void)
 			fclose(f);
 	}
 	closedir(d);
+	CHECK(engines == 1);
 	return slept;
 }
 
@@ -98,7 +116,10 @@ int main(void)
 {
 	static char buffer[SIZE];
 	pthread_t t;
-	open_members(SND_EXECUTOR_AUTO);
+	const snd_fabric_options options = {.threading = SND_THREAD_SAFE, .progress = SND_PROGRESS_AUTO, .executor = SND_EXECUTOR_AUTO};
+	open_first_with(&options);
+	note_threads();
+	open_second_with(&options);
 	OK(snd_cq_create(b.adapter, 16, &other));
 	OK(snd_mr_allocate(a.adapter, SIZE, SND_ALLOW_LOCAL_WRITE, &mine));
 	OK(snd_mr_register(b.adapter, buffer, SIZE, SND_ALLOW_REMOTE_WRITE, &theirs));

@@ -22,16 +22,22 @@ static snd_listener *listener;
 static uint32_t check_payloads; /* of the endpoints that connect_members makes */
 static uint32_t receive_sge;    /* of b's endpoint */
 
-static inline void open_members_with(snd_fabric_options options)
+static inline void open_first_with(const snd_fabric_options *o) { OK(snd_fabric_create(0, UINT64_C(1) << 30, o, &a.fabric)); }
+
+static inline void open_second_with(const snd_fabric_options *o)
 {
-	const snd_fabric_options *o = &options;
-	OK(snd_fabric_create(0, UINT64_C(1) << 30, o, &a.fabric));
 	OK(snd_fabric_attach(snd_fabric_descriptor(a.fabric), -1, o, &b.fabric));
 	OK(snd_adapter_open(a.fabric, &a.adapter));
 	OK(snd_adapter_open(b.fabric, &b.adapter));
 	OK(snd_listener_create(b.adapter, &listener));
 	OK(snd_listener_bind(listener, (snd_address){0, 0, 0}));
 	OK(snd_listener_listen(listener, 0));
+}
+
+static inline void open_members_with(snd_fabric_options options)
+{
+	open_first_with(&options);
+	open_second_with(&options);
 }
 
 static inline void open_members(snd_executor executor)
