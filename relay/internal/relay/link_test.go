@@ -118,20 +118,19 @@ func TestLostFrame(t *testing.T) {
 func TestHelloAgain(t *testing.T) {
 	a, b := newHosts(t, settings{})
 	proctest.Eventually(t, "the Hello", func() bool {
-		return a.onLink(func(l *link) error {
-			if l.sent == 0 {
-				return errors.New("not yet")
+		var sent bool
+		must(t, a.onLink(func(l *link) error {
+			if sent = l.sent > 0; !sent {
+				return nil
+			}
+			l.frameFailed(errCredits) // before a Ping follows the Hello
+			if l.broken != nil || l.hasRoom() {
+				return errors.New("the link has ended, or other frames overtake the Hello")
 			}
 			return nil
-		}) == nil
+		}))
+		return sent
 	})
-	must(t, a.onLink(func(l *link) error {
-		l.frameFailed(errCredits)
-		if l.broken != nil || l.hasRoom() {
-			return errors.New("the link has ended, or other frames overtake the Hello")
-		}
-		return nil
-	}))
 	proctest.Eventually(t, "the Hello is sent again", func() bool {
 		return a.onLink(func(l *link) error {
 			if l.hello.cause != nil || !l.hasRoom() {
