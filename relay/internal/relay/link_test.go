@@ -247,7 +247,10 @@ func TestEndedLinksLeaveNothing(t *testing.T) {
 		}
 		if i > 1 {
 			proctest.Eventually(t, "no more goroutines than after link 1", func() bool { return runtime.NumGoroutine() <= goroutines })
-			proctest.Eventually(t, "no more memory than after link 1", func() bool { return memory() == inUse })
+			proctest.Eventually(t, "no more memory than after link 1", func() bool {
+				now := memory()
+				return now[0] <= inUse[0] && now[1] <= inUse[1] // the endpoints of link 1 may have been freed later
+			})
 		}
 	}
 }
