@@ -72,14 +72,15 @@ static void packets(void)
 /* A program that has changed its root directory, and sees no /proc there, still gets its pages back, and so do its children. */
 static void jail(void)
 {
-	if (geteuid() != 0)
-		skip("only root may change the root directory");
 	begin("auto");
 	unsigned char *at = map_pages(4 * PAGE);
 	const int root = open("/", O_PATH);
 	struct ibv_mr *mr = registered(at, 2 * PAGE), *other = registered(at + 2 * PAGE, 2 * PAGE);
 	fill(at, 4 * PAGE, 1);
-	CHECK(root >= 0 && chroot("/etc") == 0 && chdir("/") == 0 && access("/proc", F_OK) != 0);
+	const int changed = chroot("/etc");
+	if (changed != 0 && errno == EPERM)
+		skip("only root may change the root directory, and needs CAP_SYS_CHROOT for it");
+	CHECK(root >= 0 && changed == 0 && chdir("/") == 0 && access("/proc", F_OK) != 0);
 	const pid_t child = fork();
 	if (child == 0) {
 		CHECK(fchdir(root) == 0 && chroot(".") == 0 && kind(at, NULL) == 0 && kind(at + 2 * PAGE, NULL) == 0);
