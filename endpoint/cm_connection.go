@@ -187,7 +187,8 @@ func (c *connection) countRead(end uint64) {
 	c.readsSent++
 }
 
-// awaitsResults reports whether the old value of an atomic is not in its memory yet. The peer may have stored it here.
+// awaitsResults reports whether the old value of an atomic is not in its memory yet. The peer may have stored it in its Results: unlike
+// snd_awaits_results in C, it does not take it.
 func (c *connection) awaitsResults() bool { return c.atomicsSent != c.atomicsTaken }
 
 // hasReadsInFlight reports whether the peer has not yet delivered the data of n Reads or more. n

@@ -137,7 +137,7 @@ func (ep *queuePair) tearDown() {
 	if ep.srq != nil {
 		ep.srq.removeWaiter(ep)
 	}
-	ep.checkReads() // completeBlamed completes those that have arrived
+	ep.settleArrived() // completeBlamed completes those that have arrived
 	ep.revokeBound()
 	if ep.finishTeardown() {
 		return

@@ -54,9 +54,9 @@ func (ep *queuePair) countCopied(r *request, n uint64) {
 	}
 }
 
-// checkReads stores the results of atomics that have arrived, and tells the hook of the Reads whose data has, although requests
+// settleArrived stores the results of atomics that have arrived, and tells the hook of the Reads whose data has, although requests
 // before them may not be complete yet. It is called before a local token is revoked. It reports false if a Read has failed.
-func (ep *queuePair) checkReads() (match bool) {
+func (ep *queuePair) settleArrived() (match bool) {
 	match = true
 	ep.takeResults()
 	if ep.hook == nil || ep.life.teardown != notReleased {

@@ -143,6 +143,7 @@ func (ep *queuePair) executeAtomic(r *request) outcome {
 // sendAtomic sends an atomic to the peer, which changes its memory.
 func (ep *queuePair) sendAtomic(r *request) outcome {
 	c := ep.conn
+	// C takes old values first (snd_take_results); here completions and settleArrived do.
 	if c.hasReadsInFlight(uint64(ep.req.readLimit)) || c.atomicsSent-c.atomicsTaken == wire.Results {
 		return ep.stall(r, stallOrder)
 	}

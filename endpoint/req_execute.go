@@ -90,7 +90,7 @@ func (ep *queuePair) executeInvalidate(r *request) outcome {
 		if r.Object.IsRegion() && (ep.conn.hasUnexecutedRequests() || ep.conn.awaitsResults() || ep.hasAside()) {
 			return ep.stall(r, stallOrder) // the peer has not run all requests that may name the region's local token
 		}
-		if r.Object.IsRegion() && !ep.checkReads() {
+		if r.Object.IsRegion() && !ep.settleArrived() {
 			return ep.stall(r, stallOrder) // the failed Read ends the connection when it completes
 		}
 		var ok bool

@@ -307,7 +307,7 @@ func (ep *queuePair) finishSend(entry *wire.Entry, r *receive, total uint64) out
 		object := ep.adapter.domain.Find(entry.Token, window.Remote, ep.number)
 		done, ok := false, object != nil
 		if ok {
-			ep.checkReads() // a wrong one fails the connection when it completes
+			ep.settleArrived() // a wrong one fails the connection when it completes
 			ep.resp.invalidatedToken, done, ok = object.Invalidate(ep.number)
 		}
 		if !ok { // a local Invalidate came first, or windows use the region
