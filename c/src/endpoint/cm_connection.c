@@ -158,8 +158,8 @@ bool snd_attach(struct snd_connection *c, struct snd_endpoint *ep)
 	return true;
 }
 
-/* change_state changes the state by an event. It stores the previous state in *before. */
-static bool change_state(struct snd_connection_record *r, enum snd_conn_event e, uint32_t *before)
+/* move_record changes the state of the record by an event. It stores the previous state in *before. */
+static bool move_record(struct snd_connection_record *r, enum snd_conn_event e, uint32_t *before)
 {
 	uint32_t s = snd_load32(&r->state), to; /* ORDER conn-state: pairs with the swap below, at the other side */
 	for (int tries = 0; tries < SND_STATES && snd_find_state(&snd_conn_states, s, e, &to); tries++) /* the other side may change it at the same time */
@@ -173,7 +173,7 @@ static bool change_state(struct snd_connection_record *r, enum snd_conn_event e,
 bool snd_transition(struct snd_connection *c, enum snd_conn_event e)
 {
 	uint32_t before;
-	if (c->peer_dead || c->released || !change_state(c->record, e, &before)) /* the record may have been the dead process's */
+	if (c->peer_dead || c->released || !move_record(c->record, e, &before)) /* the record may have been the dead process's */
 		return false;
 	if (before == SNDL_CONN_ACCEPTED && (e == SND_EVENT_ABANDONS || e == SND_EVENT_ABORTS))
 		c->ended_early = true;
@@ -268,7 +268,7 @@ void snd_handle_request(struct snd_fabric *f, uint64_t offset)
 	struct snd_connection *c = snd_connection_new(f, r, offset, SND_PASSIVE, peer);
 	if (c == NULL) { /* no memory: the words that snd_refuse would change, without a private part */
 		uint32_t before;
-		if (change_state(r, SND_EVENT_REFUSES, &before))
+		if (move_record(r, SND_EVENT_REFUSES, &before))
 			snd_set32(&r->data_len[SND_PASSIVE], 0);
 		snd_store_full32(&r->detached[SND_PASSIVE], SNDL_DETACHED_RECORD); /* ORDER detached: pairs with the load in release */
 		snd_ring_peer(f, &peer);

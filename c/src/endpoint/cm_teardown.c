@@ -44,7 +44,7 @@ static void publish_reason(struct snd_endpoint *ep, const char *reason)
 {
 	size_t n = strlen(reason);
 	memcpy(ep->local_qp->reason, reason, n);
-	snd_release32(&ep->local_qp->reason_length, (uint32_t)n); /* ORDER reason: before the swap in change_state; pairs with the load in read_reason */
+	snd_release32(&ep->local_qp->reason_length, (uint32_t)n); /* ORDER reason: before the swap in move_record; pairs with the load in read_reason */
 }
 
 static void tell_failure(struct snd_endpoint *ep)

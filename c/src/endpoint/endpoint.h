@@ -91,7 +91,7 @@ static inline uint32_t snd_connection_state(const struct snd_connection *c)
 {
 	if (c->released)
 		return SNDL_CONN_ABORTED; /* the record may be reused memory by now */
-	return snd_load32(&c->record->state); /* ORDER conn-state: pairs with the swap in change_state */
+	return snd_load32(&c->record->state); /* ORDER conn-state: pairs with the swap in move_record */
 }
 
 /* snd_was_established reports, for the passive side, whether the active side has completed the connection. An active side that ends

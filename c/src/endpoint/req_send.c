@@ -46,7 +46,7 @@ static enum snd_outcome reject_receive(struct snd_endpoint *ep, struct snd_send_
 	if (!snd_push_entry(ep, r, words, true))
 		return snd_stall(ep, r, SND_STALL_QUEUE);
 	ep->counters.accesses_refused++;
-	snd_release32(&ep->local_qp->receive_status, s); /* ORDER reason: before the swap in change_state; pairs with the load in set_cause_from_peer */
+	snd_release32(&ep->local_qp->receive_status, s); /* ORDER reason: before the swap in move_record; pairs with the load in set_cause_from_peer */
 	return snd_reject(ep, r, s == SND_BUFFER_OVERFLOW ? snd_by_number(ep, SND_INVALID_DEVICE_REQUEST, SND_REMOTE_ERROR) : SND_REMOTE_ERROR,
 		"a message of %" PRIu64 " bytes for a receive of %" PRIu64 ": %s", r->total, ep->remote_capacity, why);
 }
