@@ -13,7 +13,7 @@ import (
 
 // The fast path runs a request within its post. A request takes it if it is small, has no flags but fastFlags (Bind:
 // only the rights), and follows only completed requests. Only a request that must still wait for the
-// peer (enqueuePushed, invalidateFast) takes a place in req.requests.
+// peer (enqueuePushed, invalidateFast), or whose result has lost its memory (changeFast), takes a place in req.requests.
 //
 // The fast path has the same effects as the slow path. It handles no errors: it returns false, and the caller
 // posts the request on the slow path, which reports the error. A Write that fails may have written some bytes.

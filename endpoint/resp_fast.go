@@ -62,7 +62,7 @@ func (ep *queuePair) serveSendFast(entry *ring.Words) bool {
 	return true
 }
 
-// serveWriteFast is serveFragment for the fast path. It reports whether it has run the Write, whose data is in the entry.
+// serveWriteFast is serveWrite for the fast path. It reports whether it has run the Write, whose data is in the entry.
 // The sink is memory of this process, so the connection may be checked before the hazard is published.
 func (ep *queuePair) serveWriteFast(entry *ring.Words) bool {
 	c := ep.conn

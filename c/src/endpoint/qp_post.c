@@ -190,8 +190,8 @@ snd_status snd_submit_on_error(struct snd_endpoint *ep, snd_status s)
 	return s;
 }
 
-/* is_small reports whether the fast path may take a request: one with no flags but those in allowed, which include SND_READ_FENCE because the fast path
- * runs only behind completed requests. */
+/* is_small reports whether the fast path may take a request: one with no flags but those in allowed. The posts allow SND_READ_FENCE, too, because the
+ * fast path runs only behind completed requests. try_words allows none. */
 static inline bool is_small(const snd_sge *sge, uint32_t count, uint32_t flags, uint32_t allowed, uint32_t most)
 {
 	return (flags & ~allowed) == 0 && count == 1 && sge != NULL && sge->length - 1 < most;
