@@ -32,7 +32,8 @@
 // [Guard.Copy] is the general form. [Guard.Put] and [Guard.Get] are its fast path for transfers of
 // one chunk. [Guard.CopyToEntry] and [Guard.DeliverSend] copy between local memory and a ring entry.
 // Only this process can invalidate a local token. Therefore their hazard word is one that only this
-// process reads.
+// process reads. [Guard.DeliverWrite] stores data of a ring entry under a remote token of this process,
+// and publishes that in the same word, by an exchange.
 //
 // No function of this package blocks: the caller polls [Invalidatable.Release].
 package window

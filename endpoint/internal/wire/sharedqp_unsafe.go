@@ -59,7 +59,8 @@ type SharedQP struct {
 	Reason        [376]byte
 }
 
-// Results is the number of Atomics of one direction that the responder may execute at a time.
+// Results is how many Atomics of one direction may have old values that the requester has not taken. Atomic n, counted from 0, uses
+// place n modulo Results.
 const Results = 8
 
 // SharedQPSize is the size of SharedQP in bytes.
