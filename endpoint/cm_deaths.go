@@ -59,5 +59,5 @@ func (ep *queuePair) handlePeerDeath() {
 	case cm.QPFailed, cm.QPDisconnecting, cm.QPClosed:
 		ep.finishTeardown()
 	}
-	ep.progressLocked()
+	ep.progressLocked() // ends a connected one: peerAborted
 }

@@ -506,7 +506,7 @@ void snd_peer_died(struct snd_connection *c)
 		break;
 	}
 	if (!snd_is_closed(&ep->object))
-		snd_progress(ep);
+		snd_progress(ep); /* ends a connected one: snd_peer_aborted */
 }
 
 static void complete_disconnect(struct snd_endpoint *ep)

@@ -39,8 +39,8 @@ enum snd_qp_state {
 	SND_QP_CONNECTED,
 	SND_QP_PEER_DISCONNECTED,
 	SND_QP_FAILED, /* after an error, a flush, an abort, or the peer's death */
-	SND_QP_DISCONNECTING, /* this side has called Disconnect, the peer has not */
-	SND_QP_CLOSED,
+	SND_QP_DISCONNECTING, /* this side has called Disconnect, and the end is not complete */
+	SND_QP_CLOSED, /* both sides have disconnected, or the endpoint was closed */
 };
 
 #endif

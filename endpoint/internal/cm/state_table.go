@@ -90,8 +90,8 @@ const (
 	QPConnected
 	QPPeerDisconnected
 	QPFailed        // after an error, a flush, an abort, or the peer's death
-	QPDisconnecting // this side has called Disconnect, the peer has not
-	QPClosed
+	QPDisconnecting // this side has called Disconnect, and the end is not complete
+	QPClosed        // both sides have disconnected, or the endpoint was closed
 )
 
 // qpStates is the table of the endpoint.
