@@ -1,6 +1,6 @@
 package endpoint
 
-// TWIN c/src/endpoint/cm_connection.c.
+// TWIN c/src/endpoint/cm_connection.c, c/src/endpoint/endpoint.h.
 
 import (
 	"net/netip"

@@ -34,14 +34,21 @@
 //
 // The beginning of a file's name says which part of the package it is:
 //
-//	cm_        connections: listeners, connectors, the end, the peer's death; package internal/cm has the record, its states, and ports
+//	provider_  the provider of a member: its options, adapters and lists; how it opens and closes
+//	adapter_   the adapter: its limits, and the objects that it makes and closes
+//	cm_        connections: listeners, connectors, the end, the peer's death; package endpoint/internal/cm has the record, its states, and ports
 //	mr_, mw_   memory regions, mappings and fast registrations; memory windows, which are in mr.go
 //	qp_        queue pairs: how they begin and end, posts, receives, errors
 //	req_       the requester: posted requests run and complete
 //	resp_      the responder: ring entries are served
-//	cq_        completion queues: polls, notifications; package internal/cq has the results and the events
+//	cq_        completion queues: polls, notifications; package endpoint/internal/cq has the results and the events
 //	srq_       shared receive queues
 //	progress_  what drives the endpoints: polls, waits, the engine, the housekeeper
+//	hook_      where the engine and calls ask a mode
+//	modes      which modes an endpoint has; package endpoint/internal/mode has the modes
+//	forward_   the endpoints of a relay
+//	event      events for the program's log
+//	stats      counters
 //
 // # Locks
 //

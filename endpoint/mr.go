@@ -1,6 +1,6 @@
 package endpoint
 
-// TWIN c/src/endpoint/mr.c.
+// TWIN c/src/endpoint/mr.c, c/src/endpoint/mw.c.
 
 import (
 	"context"

@@ -1,6 +1,6 @@
 package endpoint
 
-// TWIN c/src/endpoint/qp.c.
+// TWIN c/src/endpoint/qp.c, c/src/endpoint/endpoint.h.
 
 import (
 	"fmt"

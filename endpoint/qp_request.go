@@ -1,5 +1,7 @@
 package endpoint
 
+// TWIN c/src/endpoint/endpoint.h.
+
 import (
 	"math/bits"
 	"time"

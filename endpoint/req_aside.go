@@ -1,6 +1,6 @@
 package endpoint
 
-// TWIN c/src/endpoint/req_aside.h.
+// TWIN c/src/endpoint/req_aside.h, c/src/endpoint/req_aside.c.
 
 import (
 	"github.com/softnd/softnd/endpoint/internal/mode"

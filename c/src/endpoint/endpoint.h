@@ -1,4 +1,5 @@
-/* Endpoints and their connections. The fabric's lock guards all fields. */
+/* Endpoints, their connections and requests. The fabric's lock guards all fields.
+ * TWIN endpoint/qp.go, endpoint/qp_request.go, endpoint/cm_connection.go. */
 #ifndef SND_ENDPOINT_H
 #define SND_ENDPOINT_H
 

@@ -1,3 +1,4 @@
+/* Ring entries: their words as fields, and immediate data. TWIN endpoint/internal/wire/entry.go. */
 #include "endpoint/entry.h"
 
 #include <string.h>

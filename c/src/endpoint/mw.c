@@ -1,3 +1,4 @@
+/* Memory windows. TWIN endpoint/mr.go. */
 #include "endpoint/hook.h"
 #include "endpoint/progress_wait.h"
 #include "linux/memory_limit.h"

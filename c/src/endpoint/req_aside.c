@@ -1,3 +1,4 @@
+/* Reads that are set aside: how they run. TWIN endpoint/req_aside.go. */
 #include "endpoint/req_aside.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* The prefetch of ring slots by a producer. TWIN endpoint/internal/ring/producer.go. */
 #include "endpoint/ring.h"
 
 #include <stdbool.h>

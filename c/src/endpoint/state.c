@@ -1,3 +1,4 @@
+/* The state that follows an event, by the tables. TWIN endpoint/internal/cm/state.go. */
 #include "endpoint/state.h"
 
 #include <stdio.h>

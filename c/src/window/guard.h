@@ -50,7 +50,7 @@ enum {
 	SND_KNOWN_FOR = 64   /* requests with another token of the same last bits, until one of them takes the place */
 };
 
-/* snd_far is the other side of a connection. */
+/* snd_far is the other side of a connection: window.Peer in Go. */
 struct snd_far {
 	const snd_half *state; /* of the connection record */
 	const snd_half *disconnected;

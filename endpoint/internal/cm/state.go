@@ -2,7 +2,7 @@
 // the record in which both sides keep its state, and the ports of a process.
 package cm
 
-// TWIN c/src/endpoint/state.h.
+// TWIN c/src/endpoint/state.h, c/src/endpoint/state.c.
 
 import "fmt"
 

@@ -1,6 +1,6 @@
 package ring
 
-// TWIN c/src/endpoint/ring.h.
+// TWIN c/src/endpoint/ring.h, c/src/endpoint/ring.c.
 
 import (
 	"sync/atomic"

@@ -1,6 +1,6 @@
 package wire
 
-// TWIN c/src/endpoint/entry.h.
+// TWIN c/src/endpoint/entry.h, c/src/endpoint/entry.c.
 
 import (
 	"encoding/binary"
