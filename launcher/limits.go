@@ -39,11 +39,15 @@ const (
 	tasksPerGoRank = 5
 )
 
-// reservedThreads is the number of threads that the front end and the supervisor create before the
-// ranks start, in addition to those that run then. Each of them needs a few more during a job.
-// Goroutines that wait for a helper, read a file in /proc, or write to a slow output take a thread
-// each, and the garbage collector takes some.
-const reservedThreads = 4
+// frontEndThreads and supervisorThreads are the numbers of threads that these processes create
+// before the ranks start, in addition to those that run then. Each of them needs a few more during a
+// job. Goroutines that wait for a helper, read a file in /proc, or write to a slow output take a
+// thread each, and the garbage collector takes some. The supervisor needs more than the front end: it
+// reads /proc while many children end.
+const (
+	frontEndThreads   = 4
+	supervisorThreads = 6
+)
 
 // reserveThreads makes the Go runtime create n threads. It reuses idle threads, and it ends the
 // process if it needs another one when the ranks have used up the limit. It does not promise to
@@ -68,7 +72,7 @@ func reserveThreads(n int) {
 // reserveThreads reserves the threads of the front end, if the limit allows a job at all.
 func (l *limits) reserveThreads() {
 	if !l.limited || l.tasks.Left() >= launcherTasks {
-		reserveThreads(reservedThreads)
+		reserveThreads(frontEndThreads)
 	}
 }
 

@@ -64,11 +64,12 @@ func runSupervisor() error {
 	}
 	in, orders := receiver{conn: conn}, make(chan order)
 	go receive(&in, orders)
-	ready := make(chan error, 1)
+	ready, caught := make(chan error, 1), make(chan struct{})
 	go func() {
 		resetTerminalSignals()
-		ready <- dropInherited()
 		dropSignals()
+		close(caught)
+		ready <- dropInherited()
 	}()
 	first, ok := <-orders
 	if !ok {
@@ -76,7 +77,9 @@ func runSupervisor() error {
 	}
 	reserved := make(chan struct{})
 	go func() { // not before the front end has found that the limit allows the job
-		reserveThreads(reservedThreads + min(starterThreads, first.Job.Ranks) - 1) // starters keep theirs
+		<-caught // first: the Go runtime keeps two threads for signals
+
+		reserveThreads(supervisorThreads + min(starterThreads, first.Job.Ranks) - 1) // starters keep theirs
 		close(reserved)
 	}()
 	k := &supervisor{

@@ -63,7 +63,9 @@ func TestFewProcesses(t *testing.T) {
 // If a rank cannot create processes, ndrun names the limit, also if the limit stays reached for
 // some time.
 func TestRankReachesLimitOfProcesses(t *testing.T) {
-	const fork = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30; do sleep 100 & done"
+	// Before the job, the launcher may use more than a third of the limit; with the ranks' processes, it needs more than all of it.
+	const limit = "64"
+	fork := "for i in" + strings.Repeat(" x", 40) + "; do sleep 100 & done"
 	for _, c := range []struct {
 		name, script string
 		status       int
@@ -73,7 +75,7 @@ func TestRankReachesLimitOfProcesses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cmd := ndrun(t, "-n", "1", "sh", "-c", c.script)
-			dir := limitedTo(t, cmd, "pids", "pids.max", "52")
+			dir := limitedTo(t, cmd, "pids", "pids.max", limit)
 			p := proctest.Start(t, cmd)
 			if c.status > 128 {
 				p.Expect("[0] forked")
@@ -81,7 +83,7 @@ func TestRankReachesLimitOfProcesses(t *testing.T) {
 				p.Signal(unix.SIGTERM)
 			}
 			status, errOut := status(p.End()), p.Err.String()
-			if want := "ndrun: limit of processes and threads reached: pids.max of " + dir + " is 52: raise it or start fewer ranks\n"; status != c.status || !strings.Contains(errOut, want) {
+			if want := "ndrun: limit of processes and threads reached: pids.max of " + dir + " is " + limit + ": raise it or start fewer ranks\n"; status != c.status || !strings.Contains(errOut, want) {
 				t.Errorf("exit status %d, want %d and %q: %s", status, c.status, want, errOut)
 			}
 			if strings.Contains(errOut, "supervisor") || strings.Contains(errOut, "goroutine") {
