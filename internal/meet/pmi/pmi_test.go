@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -465,10 +466,17 @@ func TestDeafClient(t *testing.T) {
 	var h heard
 	s, ranks := ends(t, 2, &h)
 	flood := strings.Repeat("cmd=get_maxes\n", 100)
-	ranks[1].SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
-	for {
-		if _, err := io.WriteString(ranks[1], flood); err != nil {
+	for rest := flood; ; {
+		ranks[1].SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+		n, err := io.WriteString(ranks[1], rest)
+		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatal(err)
+		}
+		if n == 0 {
 			break // both directions are full
+		}
+		if rest = rest[n:]; rest == "" {
+			rest = flood
 		}
 	}
 	if got := say(t, ranks[0], hello)[0]; !strings.Contains(got, "rc=0") {
