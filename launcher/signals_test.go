@@ -104,7 +104,7 @@ func TestSuspendedRankIsResumedToEnd(t *testing.T) {
 func TestFrontEndSuspendsWithItsRanks(t *testing.T) {
 	front := startFrontEnd(t, "listener", 2, "LISTEN_END=15")
 	ready := front.out.await(2, "ready")
-	for range 2 {
+	for round := range 2 {
 		front.Signal(syscall.SIGTSTP)
 		front.AwaitState('T')
 		for _, rest := range ready {
@@ -113,7 +113,14 @@ func TestFrontEndSuspendsWithItsRanks(t *testing.T) {
 			proctest.Watch(t, pid).AwaitState('T')
 		}
 		front.Signal(syscall.SIGCONT)
-		front.out.await(2, fmt.Sprintf("signal %d", syscall.SIGCONT))
+		proctest.Eventually(t, fmt.Sprintf("each rank is resumed %d times", round+1), func() bool {
+			for rank := range ready {
+				if strings.Count(front.out.String(), fmt.Sprintf("[%d] signal %d\n", rank, syscall.SIGCONT)) <= round {
+					return false
+				}
+			}
+			return true
+		}, front.out)
 	}
 	front.Signal(syscall.SIGTERM)
 	if got := front.wait(); got != 128+15 {
