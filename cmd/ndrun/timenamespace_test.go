@@ -25,6 +25,9 @@ func inTimeNamespaces(t *testing.T, ahead int, role string, args ...string) []st
 	if err != nil {
 		t.Skipf("unshare is not installed (Debian: util-linux): %v", err)
 	}
+	if out, err := exec.Command(unshare, "--time", "true").CombinedOutput(); err != nil {
+		t.Skipf("this process cannot make time namespaces: %v: %s", err, out)
+	}
 	script := fmt.Sprintf(`[ $%s = %d ] || exec "$@"; exec %s --time --monotonic 10000000 "$@"`, softnd.EnvRank, ahead, unshare)
 	return append([]string{"-n", "2", "-env", proctest.RoleEnv + "=" + role, "/bin/sh", "-c", script, "sh", testBinary(t)}, args...)
 }

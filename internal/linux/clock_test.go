@@ -33,6 +33,9 @@ func TestTimeNamespaces(t *testing.T) {
 	if err != nil {
 		t.Skipf("unshare is not installed (Debian: util-linux): %v", err)
 	}
+	if out, err := exec.Command(unshare, "--time", "true").CombinedOutput(); err != nil {
+		t.Skipf("this process cannot make time namespaces: %v: %s", err, out)
+	}
 	cmd := exec.Command(unshare, "--time", "--monotonic", strconv.Itoa(ahead), os.Args[0])
 	cmd.Env = append(os.Environ(), envPrint+"=1")
 	text, err := cmd.Output()
