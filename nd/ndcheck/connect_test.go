@@ -320,17 +320,16 @@ func TestLateReturn(t *testing.T) {
 	}
 }
 
-// Two ranks connect with each other. Other goroutines get the requests during these calls, and accept them late.
+// Two ranks connect with each other. Other goroutines get the requests, and accept them late. Rank 1 gets its request before both ranks wait,
+// since these waits would be a cycle until then.
 func TestLateAccept(t *testing.T) {
 	t.Parallel()
 	p, found := watchProcesses(t)
 	var calls sync.WaitGroup
 	for rank := range 2 {
 		calls.Go(func() { p[rank].connect(t, p[1-rank]) })
-	}
-	for rank := range 2 {
 		<-p[rank].connecting
-		l, err := p[rank].adapter.CreateListener(t.Context())
+		l, err := p[1-rank].adapter.CreateListener(t.Context())
 		if err == nil {
 			err = l.GetConnectionRequest(t.Context(), nil)
 		}
