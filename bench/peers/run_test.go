@@ -78,14 +78,19 @@ func nothingLeft(t *testing.T) {
 		for _, name := range inMemory() {
 			t.Errorf("left behind: %s", name)
 		}
-		files, _ := filepath.Glob("/proc/[0-9]*/environ")
-		for _, f := range files {
-			// TMPDIR tells the processes of this test from those of others.
-			env, _ := os.ReadFile(f)
-			if bytes.Contains(env, []byte(mark+"=")) && bytes.Contains(env, []byte(tmp)) {
-				t.Errorf("still running: %s", f)
+		var left []string
+		proctest.Eventually(t, "no process of Run is left", func() bool { // one that was killed takes a moment to end
+			left = left[:0]
+			files, _ := filepath.Glob("/proc/[0-9]*/environ")
+			for _, f := range files {
+				// TMPDIR tells the processes of this test from those of others.
+				env, _ := os.ReadFile(f)
+				if bytes.Contains(env, []byte(mark+"=")) && bytes.Contains(env, []byte(tmp)) {
+					left = append(left, f)
+				}
 			}
-		}
+			return len(left) == 0
+		}, &left)
 	})
 }
 
