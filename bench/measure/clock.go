@@ -1,6 +1,7 @@
 package measure
 
 import (
+	"math"
 	"sync"
 	"time"
 )
@@ -25,8 +26,25 @@ func (c *clock) ns(from, to uint64) float64 { return float64(int64(to-from)) * c
 // calibrate returns the length of a tick, in nanoseconds of the monotonic clock.
 func calibrate() float64 {
 	const lasting = 10 * time.Millisecond
-	begin, from := time.Now(), ticks()
+	begin, from := sample()
 	time.Sleep(lasting)
-	took, to := time.Since(begin), ticks()
-	return float64(took.Nanoseconds()) / float64(max(to-from, 1))
+	end, to := sample()
+	return float64(end.Sub(begin).Nanoseconds()) / float64(max(to-from, 1))
+}
+
+// sample returns the times of the monotonic clock and of this one, read at nearly the same time. It reads both again if the
+// operating system took the processor away in between.
+func sample() (at time.Time, tick uint64) {
+	const near = time.Microsecond
+	least := time.Duration(math.MaxInt64)
+	for range 1000 {
+		t, k := time.Now(), ticks()
+		if gap := time.Since(t); gap < least {
+			at, tick, least = t, k, gap
+		}
+		if least < near {
+			break
+		}
+	}
+	return at, tick
 }
