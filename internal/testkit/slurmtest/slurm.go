@@ -96,7 +96,8 @@ func Start(t testing.TB, nodes ...Node) (env string) {
 		}
 	}
 	first := nodes[0]
-	conf := fmt.Appendf(nil, slurmConf, first.Name, first.Addr, dir, me.Username, FreePort(t), FreePort(t))
+	ports := FreePorts(t, 2)
+	conf := fmt.Appendf(nil, slurmConf, first.Name, first.Addr, dir, me.Username, ports[0], ports[1])
 	directories := []string{"state"}
 	for _, n := range nodes {
 		conf = fmt.Appendf(conf, "NodeName=%s NodeAddr=%s CPUs=4 State=UNKNOWN\n", n.Name, n.Addr)
@@ -165,12 +166,21 @@ func WithoutQueue(stderr string) string { return queueLine.ReplaceAllString(stde
 // FreePort returns a TCP port that no process of this host uses.
 func FreePort(t testing.TB) int {
 	t.Helper()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	return FreePorts(t, 1)[0]
+}
+
+// FreePorts returns n different TCP ports that no process of this host uses.
+func FreePorts(t testing.TB, n int) (ports []int) {
+	t.Helper()
+	for range n {
+		l, err := net.Listen("tcp4", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close() // when all are known
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	return ports
 }
 
 // wait calls ready until it returns true: daemons do not report that they are ready.
