@@ -259,7 +259,7 @@ func TestHangReport(t *testing.T) {
 			report := filepath.Join(t.TempDir(), "report")
 			var text string
 			var got, before int
-			for limit := range proctest.Limits(t, want, 700*time.Millisecond) {
+			for limit := range proctest.Limits(t, want+", and again after SIGQUIT", 700*time.Millisecond) {
 				cmd := ndrun(t, "-n", "3", "-env", proctest.RoleEnv+"=hang", "--hang-after", limit.String(), "--report", report, testBinary(t), how)
 				p, lines := startReadingErrors(t, cmd)
 				var found bool
@@ -271,16 +271,14 @@ func TestHangReport(t *testing.T) {
 				for lines.Scan() {
 					text += lines.Text() + "\n"
 				}
-				if got = status(p.End()); found {
+				got = status(p.End())
+				if found && strings.Contains(text[before:], "ndrun: likely cause: ") { // a busy machine leaves no time for the second diagnosis
 					break
 				}
-				t.Logf("--hang-after %v: want %s in\n%s", limit, want, text)
+				t.Logf("--hang-after %v: want %s, and a cause after SIGQUIT, in\n%s", limit, want, text)
 			}
 			if got != 128+int(syscall.SIGQUIT) && got != 2 { // 2 is a Go program's own after SIGQUIT
 				t.Fatalf("exit status %d after\n%s", got, text)
-			}
-			if !strings.Contains(text[before:], "ndrun: likely cause: ") {
-				t.Errorf("no word about it before SIGQUIT is passed on:\n%s", text[before:])
 			}
 			if !strings.Contains(text, "ndrun.runHang") {
 				t.Errorf("no stack of a rank in\n%s", text)
