@@ -45,7 +45,8 @@ func runShared(args []string) error {
 	if err := job.Barrier(ctx); err != nil {
 		return err
 	}
-	fmt.Println("shared")
+	control, _, _ := strings.Cut(os.Getenv(softnd.EnvControl), ":") // without the secret
+	fmt.Println("shared", control)
 	<-ctx.Done() // the test stops the job
 	return ctx.Err()
 }
@@ -71,7 +72,11 @@ var roleIntruder = proctest.Role("intruder", func(self *proctest.Self) error {
 			try(what, attempt(pid))
 		}
 	}
-	for _, name := range softndSockets() {
+	sockets := socketsOf(user, self.Args[2])
+	if len(sockets) < 2 {
+		return fmt.Errorf("sockets of the job: %q, want that of ndrun and that of the fabric", sockets)
+	}
+	for _, name := range sockets {
 		try("descriptors through a socket", dialForDescriptors(name))
 	}
 	f, err := shm.FindFabric(self.Ctx, self.Args[1])
@@ -79,7 +84,7 @@ var roleIntruder = proctest.Role("intruder", func(self *proctest.Self) error {
 	if err == nil {
 		f.Close()
 	}
-	self.Say("%d processes, %d sockets: %q", len(victims), len(softndSockets()), ways)
+	self.Say("%d processes, %d sockets: %q", len(victims), len(sockets), ways)
 	return nil
 })
 
@@ -168,12 +173,14 @@ func processesOf(user int) (pids []int) {
 	return pids
 }
 
-// softndSockets returns the addresses of all sockets of softnd. Each process can see them.
-func softndSockets() (names []string) {
+// socketsOf returns the addresses of the sockets of a job, which are that of its control channel and those of named fabrics of its user.
+// Each process can see them.
+func socketsOf(user int, control string) (names []string) {
 	b, _ := os.ReadFile("/proc/net/unix")
 	seen := map[string]bool{}
 	for field := range strings.FieldsSeq(string(b)) {
-		if strings.HasPrefix(field, "@softnd") && !seen[field] {
+		ofJob := field == "@"+control || strings.HasPrefix(field, fmt.Sprintf("@softnd-fabric-%d-", user))
+		if ofJob && !seen[field] {
 			seen[field] = true
 			names = append(names, field)
 		}
@@ -257,13 +264,15 @@ func TestOtherUserCannotReachJob(t *testing.T) {
 	binary := readableBinary(t)
 	name := fmt.Sprintf("ndrun-users-%d", os.Getpid())
 	job := proctest.Start(t, asUser(ndrun(t, "-n", "2", binary, "shared", name), binary, victimUser))
+	var control string
 	for range 2 {
-		if line := job.Hear(); !strings.HasSuffix(line, " shared") {
+		line := job.Hear()
+		if _, control, _ = strings.Cut(line, " shared "); control == "" {
 			t.Fatalf("a rank says %q", line)
 		}
 	}
 	intrude := func(user uint32) string {
-		status, out, errs := proctest.Run(t, asUser(proctest.Command(roleIntruder, fmt.Sprint(victimUser), name), binary, user))
+		status, out, errs := proctest.Run(t, asUser(proctest.Command(roleIntruder, fmt.Sprint(victimUser), name, control), binary, user))
 		if status != 0 {
 			t.Fatalf("the intruder: exit status %d: %s", status, errs)
 		}
