@@ -71,9 +71,7 @@ func fail(err error) {
 	os.Exit(1)
 }
 
-// dropSignals makes this process ignore signals without passing that on to its children. It runs
-// after the start of the job has begun: each call of signal.Notify needs several threads to run,
-// and no other process knows the PID of this process yet.
+// dropSignals makes this process ignore signals without passing that on to its children. The Go runtime then keeps two threads for signals.
 func dropSignals() {
 	// The signals are caught and dropped, because ranks would inherit SIG_IGN. For the same
 	// reason, a signal that the user has ignored (nohup) stays ignored, except SIGTTIN and

@@ -77,7 +77,7 @@ func runSupervisor() error {
 	}
 	reserved := make(chan struct{})
 	go func() { // not before the front end has found that the limit allows the job
-		<-caught // first: the Go runtime keeps two threads for signals
+		<-caught // otherwise these are two of the threads that the Go runtime keeps for signals
 
 		reserveThreads(supervisorThreads + min(starterThreads, first.Job.Ranks) - 1) // starters keep theirs
 		close(reserved)

@@ -29,13 +29,13 @@ func runWatchdog() error {
 	for len(files) < far {
 		files = append(files, ^uintptr(0)) // leave this descriptor closed
 	}
+	dropSignals() // before there are ranks, which may use up the limit of threads: the Go runtime keeps two for signals
 	supervisor, err := forkExec(ownProgram, []string{supervisorName, strconv.Itoa(far)},
 		&syscall.ProcAttr{Env: os.Environ(), Files: append(files, 0)})
 	if err != nil {
 		return fmt.Errorf("start the supervisor process: %w", err)
 	}
 	unix.Close(socketFD)
-	dropSignals()
 	_ = dropInherited() // the supervisor reports the error
 	cgroup := cgroupDirNamed(os.Args[2])
 
