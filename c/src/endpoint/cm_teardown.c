@@ -422,10 +422,11 @@ static bool finish_teardown(struct snd_endpoint *ep)
 		detach_if_done(ep);
 		return true;
 	}
-	if (!release_peer_state(ep) || !flush_requests(ep))
-		return false;
+	const bool done = release_peer_state(ep) && flush_requests(ep);
 	if (ep->state == SND_QP_CLOSED)
 		snd_drop_results(ep); /* before the fabric's lock is given up: the program may use its number again */
+	if (!done)
+		return false;
 	ep->teardown = SND_FLUSHED;
 	detach_if_done(ep);
 	return true;
