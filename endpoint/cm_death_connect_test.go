@@ -195,6 +195,29 @@ func TestConnectRequestBehindDeadPeer(t *testing.T) {
 	}
 }
 
+// TestCloseRefusesRequests: a request that a provider has not read when it closes is refused.
+func TestCloseRefusesRequests(t *testing.T) {
+	arena := newArena(t)
+	a := newSide(t, arena, "a", sideOptions{}, false)
+	b := newSide(t, arena, "b", sideOptions{}, false)
+	addr := b.must(order{Do: doListen}).Addr
+	b.provider.inboxMu.Lock()
+	unlock := sync.OnceFunc(b.provider.inboxMu.Unlock)
+	t.Cleanup(unlock)
+	connected := a.start(order{Do: doConnect, Addr: addr})
+	proctest.Eventually(t, "the request is in the inbox", b.member.HasMail)
+	closed := soon(b.provider.Close)
+	proctest.Eventually(t, "the engine ends", b.provider.engine.quit.Load)
+	time.Sleep(busyInterval)
+	unlock()
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	if r := <-connected; r.Status != nd.ConnectionRefused {
+		t.Errorf("%v: %s", r.Status, r.Text)
+	}
+}
+
 // TestDeathOfEarlierPeer: the peer of a Connect that has failed dies when the endpoint has another connection, which goes on.
 func TestDeathOfEarlierPeer(t *testing.T) {
 	a, b, addr := unconnectedPair(t)

@@ -103,6 +103,9 @@ func (p *Provider) Close() error {
 	p.waiters.Close()
 	p.engine.stop()
 	p.housekeeper.stop()
+	p.inboxMu.Lock()
+	p.readInbox() // which refuses the requests in it: no listener is left
+	p.inboxMu.Unlock()
 	p.closeDone.Store(true)
 	err := memory.End(p.member)
 	p.events.Close()
