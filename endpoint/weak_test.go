@@ -27,7 +27,7 @@ func TestWeakOrderHasSmallLimits(t *testing.T) {
 	seed := uint64(1)
 	p := newPair(t, setup{Both: sideOptions{Options: Options{WeakOrder: &seed}, SGE: 1, QueueDepth: 3, InitiatorDepth: 8}})
 	info, err := p.a.adapter.Query()
-	if err != nil || info.AdapterFlags.Has(nd.InOrderDMASupported) || info.MaxInitiatorSGE != 4 || info.MaxInlineDataSize != 96 || info.MaxOutboundReadLimit != 16 {
+	if err != nil || info.AdapterFlags.Has(nd.InOrderDMASupported) || !info.AdapterFlags.Has(nd.ReadSinkNotRequired) || info.MaxInitiatorSGE != 4 || info.MaxInlineDataSize != 96 || info.MaxOutboundReadLimit != 16 {
 		t.Errorf("%v, %+v", err, info)
 	}
 	p.a.refuse(nd.DataOverrun, order{Do: doWrite, Far: p.b.memory, Parts: append(mine(0, 8), mine(8, 8)...)})

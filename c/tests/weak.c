@@ -64,7 +64,7 @@ static void test_limits(void)
 	open_weak(1, SND_PROGRESS_MANUAL);
 	OK(snd_adapter_query(a.adapter, &i));
 	CHECK(i.max_initiator_sge == 4 && i.max_receive_sge == 4 && i.max_inline == 96 && i.max_inbound_reads == 16 && i.max_initiator_depth == 256 && i.max_cq_depth == 4096 &&
-		i.max_caller_data == 56 && (i.flags & SND_ADAPTER_IN_ORDER_DMA) == 0 && i.inline_threshold == 96);
+		i.max_caller_data == 56 && (i.flags & SND_ADAPTER_IN_ORDER_DMA) == 0 && (i.flags & SND_ADAPTER_READ_SINK_NOT_REQUIRED) != 0 && i.inline_threshold == 96);
 	CHECK(snd_cq_create(a.adapter, 4097, &cq) == SND_INVALID_PARAMETER);
 	CHECK(snd_cq_resize(a.cq, 4097) == SND_INVALID_PARAMETER);
 	CHECK(snd_srq_create(a.adapter, &(snd_srq_config){.depth = 257}, &srq) == SND_INVALID_PARAMETER);
