@@ -203,7 +203,6 @@ func TestNotifyEndsWithContext(t *testing.T) {
 	a.returns(nd.Success)
 }
 
-// Close ends the calls in the order in which they began, and returns after them.
 // overContext ends when it is asked for its error. Just before, it calls last.
 type overContext struct {
 	context.Context
@@ -233,6 +232,7 @@ func TestNotifyKeepsResultOfCanceledCall(t *testing.T) {
 	}
 }
 
+// Close ends the calls in the order in which they began, and returns after them.
 func TestNotifyEndsOnClose(t *testing.T) {
 	s := newUnconnected(t)
 	for range 30 {

@@ -160,7 +160,7 @@ func beQuiet(t *testing.T, how string) {
 			t.Fatalf("no step %q", from)
 		}
 	}
-	const rounds = 100
+	const rounds = 1100 // a step may be the first one of its process, and a rare check comes every 1,024 polls
 	result, forEver := make(chan error), make(chan struct{})
 	go func() {
 		runtime.LockOSThread()
