@@ -10,12 +10,22 @@ import (
 
 const loadingProgram = `
 #include <stdlib.h>
+#include <unistd.h>
+int prepare(void);
 int rank(char *name, int number);
-int main(int count, char **arguments) { return count == 3 ? rank(arguments[1], atoi(arguments[2])) : 2; }
+int main(int count, char **arguments)
+{
+	if (count != 3 || prepare() != 0)
+		return 2;
+	close(0);
+	close(1);
+	close(2);
+	return rank(arguments[1], atoi(arguments[2]));
+}
 `
 
-// A program in C with closed standard descriptors loads a library in Go, whose runtime does not open them. No descriptor
-// of softnd is in their place: the output of the program would go into the arena.
+// A program in C loads a library in Go, and closes the standard descriptors, which the runtime of a library does not open again. No
+// descriptor of softnd is in their place: the output of the program would go into the arena.
 func TestLoadedStandardDescriptors(t *testing.T) {
 	dir := t.TempDir()
 	source, program, library := filepath.Join(dir, "main.c"), filepath.Join(dir, "main"), filepath.Join(dir, "loaded.a")
@@ -27,7 +37,7 @@ func TestLoadedStandardDescriptors(t *testing.T) {
 	name := fmt.Sprintf("loaded-%d", os.Getpid())
 	var ranks [2]*exec.Cmd
 	for i := range ranks {
-		ranks[i] = exec.Command("sh", "-c", `exec "$0" "$@" 9>&2 <&- >&- 2>&-`, program, name, fmt.Sprint(i))
+		ranks[i] = exec.Command("sh", "-c", `exec "$0" "$@" 9>&2`, program, name, fmt.Sprint(i))
 		ranks[i].Stderr = os.Stderr
 		if err := ranks[i].Start(); err != nil {
 			t.Fatal(err)

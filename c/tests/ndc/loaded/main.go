@@ -13,6 +13,19 @@ import (
 	"github.com/softnd/softnd"
 )
 
+// prepare has the runtime open the descriptors that it keeps.
+//
+//export prepare
+func prepare() C.int {
+	r, w, err := os.Pipe() // for which it needs those with which it waits
+	if err != nil {
+		return 1
+	}
+	r.Close()
+	w.Close()
+	return 0
+}
+
 // rank joins the job, makes descriptors, and stays until its peer has done so. It returns 0 if all has succeeded.
 //
 //export rank
