@@ -79,7 +79,7 @@ void await_acknowledged(pthread_mutex_t *mutex, pthread_cond_t *cond, const uint
 }
 
 /* take_event takes the oldest event. Without one it waits, or fails with EAGAIN if the program has set O_NONBLOCK, or with EINTR after a handler
- * without SA_RESTART. */
+ * without SA_RESTART, unless it is that of a fault. */
 static int take_event(struct event_queue *q, struct ibv_async_event *async)
 {
 	for (;;) {

@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <stddef.h>
 
-/* is_fault reports whether a fault of the thread itself causes a signal. Then the thread is not in a wait. Crash handlers, as those of the sanitizers,
+/* is_fault reports whether a fault of the thread itself causes a signal, unless a program sends it. Then the thread is not in a wait. Crash handlers, as those of the sanitizers,
  * have no SA_RESTART. */
 static bool is_fault(int number)
 {
