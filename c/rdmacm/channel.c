@@ -251,7 +251,8 @@ static bool is_open(const struct channel *c)
 	return open;
 }
 
-/* next_event waits for the next event of a channel, unless the channel does not block. A handler without SA_RESTART ends the wait, unless it is that of a fault. */
+/* next_event waits for the next event of a channel, unless the channel does not block. A handler without SA_RESTART ends the wait, unless it is
+ * that of a fault. */
 static int next_event(struct channel *c, struct rdma_cm_event **event)
 {
 	for (;;) {

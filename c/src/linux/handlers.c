@@ -4,8 +4,8 @@
 #include <signal.h>
 #include <stddef.h>
 
-/* is_fault reports whether a fault of the thread itself causes a signal, unless a program sends it. Then the thread is not in a wait. Crash handlers, as those of the sanitizers,
- * have no SA_RESTART. */
+/* is_fault reports whether a signal is that of a fault. Unless a program sends it, the thread that gets it has caused it, and is not in a wait.
+ * Crash handlers, as those of the sanitizers, have no SA_RESTART. */
 static bool is_fault(int number)
 {
 	return number == SIGILL || number == SIGTRAP || number == SIGABRT || number == SIGBUS || number == SIGFPE || number == SIGSEGV || number == SIGSYS;
