@@ -228,9 +228,11 @@ static void run_limit(void)
 			if (s != SND_SUCCESS)
 				dprintf(LOG, "%s: %s\n", makers[i].name, snd_last_error());
 			CHECK(s == SND_SUCCESS);
-			for (int wait = 0; wait < 10000 && descriptors() != before; wait++) /* a thread of the library may not have closed one yet */
+			/* An engine opens descriptors for a moment: it may have had one when they were counted before, and may have one now. */
+			int after = descriptors();
+			for (int wait = 0; wait < 10000 && after > before; wait++, after = descriptors())
 				nanosleep(&(struct timespec){0, 1000000}, NULL);
-			CHECK(descriptors() == before);
+			CHECK(after == before || (after < before && round == 1));
 		}
 		for (int closing = 0; closing < 2; closing++)
 			for (int i = 0; i < ROWS; i++)
@@ -367,6 +369,7 @@ int main(int count, char **arguments)
 {
 	if (count == 3) {
 		stderr = fdopen(LOG, "w");
+		CHECK(stderr != NULL && setvbuf(stderr, NULL, _IONBF, 0) == 0); /* LeakSanitizer ends the process without a flush */
 		shared_name = arguments[2];
 		unsigned closed = 0;
 		for (int i = 0; i < STANDARD; i++)
