@@ -196,7 +196,7 @@ func (j *Job) isMissing(local int) (id shm.MemberID, missing bool) {
 		return id, true
 	}
 	p, err := j.arena.Peer(id)
-	return id, err != nil || p.Gone() && (j.started || !p.ProcessRuns())
+	return id, err != nil || p.Gone() && (j.started || !j.arena.MayJoinAgain(local, p))
 }
 
 // Exchange passes blob to all ranks, and returns the blobs of all ranks, indexed by rank. It blocks

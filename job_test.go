@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"reflect"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/softnd/softnd"
 	"github.com/softnd/softnd/internal/testkit/proctest"
+	"github.com/softnd/softnd/internal/testkit/ranktest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 	"github.com/softnd/softnd/softndtest"
@@ -278,6 +280,105 @@ func TestJoinNamesRanksThatHaveLeft(t *testing.T) {
 		t.Error(err)
 	}
 	if err := end(); err == nil || !strings.Contains(err.Error(), "missing: rank 1 (has left), rank 2") {
+		t.Error(err)
+	}
+}
+
+// roleNextOwner takes the record of a member that was rank 1. Its arguments are the name of the fabric and the slot.
+var roleNextOwner = proctest.Role("next owner", func(s *proctest.Self) error {
+	arena, err := shm.OpenFabric(s.Ctx, s.Args[0], shm.Config{Ranks: 2})
+	if err != nil {
+		return err
+	}
+	if _, err := takeSlot(s.Ctx, arena, s.Args[1]); err != nil {
+		return err
+	}
+	s.Say("taken")
+	_, err = s.Hear()
+	return err
+})
+
+// takeSlot joins when the record of a slot is free.
+func takeSlot(ctx context.Context, arena *shm.Arena, slot string) (*shm.Member, error) {
+	for {
+		m, err := arena.Join(1)
+		if err != nil || strconv.Itoa(m.ID().Slot()) == slot {
+			return m, err
+		}
+		if err := m.Leave(); err != nil {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// Before the group is formed, a rank dies, or leaves and may come again. Its record has another owner then, whose process says nothing
+// about the rank's.
+func TestJoinDespiteTheNextOwnerOfARecord(t *testing.T) {
+	ctx := proctest.Context(t)
+	name := fmt.Sprintf("softnd-test-%d-owner", os.Getpid())
+	arena, err := shm.OpenFabric(ctx, name, shm.Config{Ranks: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer arena.Close()
+	observer, err := arena.Join(-1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			observer.CheckLiveness(func(shm.MemberID) {})
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Millisecond):
+			}
+		}
+	}()
+	defer func() {
+		close(stop)
+		<-stopped
+		if err := observer.Leave(); err != nil {
+			t.Error(err)
+		}
+	}()
+	slotOf := func() string { id, _ := arena.MemberOf(1); return strconv.Itoa(id.Slot()) }
+
+	victim := proctest.StartWith(t, nil, ranktest.RoleJoins, name, 2)
+	proctest.Eventually(t, "the rank is taken", func() bool { _, ok := arena.MemberOf(1); return ok })
+	victim.Kill()
+	next, err := takeSlot(ctx, arena, slotOf())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := softnd.Join(ctx, name, 0, 2); !errors.Is(err, nd.ConnectionAborted) || !strings.Contains(err.Error(), "rank 1 has died or left") {
+		t.Error(err)
+	}
+	if err := next.Leave(); err != nil {
+		t.Error(err)
+	}
+
+	died, _ := arena.MemberOf(1)
+	for now := died; now == died; now, _ = arena.MemberOf(1) { // on a loaded machine it may not get so far
+		short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+		if _, err := softnd.Join(short, name, 1, 2); err == nil {
+			t.Error("rank 1 has joined alone")
+		}
+		cancel()
+	}
+	owner := proctest.StartWith(t, nil, roleNextOwner, name, slotOf())
+	owner.Expect("taken")
+	owner.Kill()
+	short, cancel := context.WithTimeout(ctx, time.Second/2)
+	defer cancel()
+	if _, err := softnd.Join(short, name, 0, 2); err == nil || errors.Is(err, nd.ConnectionAborted) {
 		t.Error(err)
 	}
 }

@@ -320,6 +320,16 @@ func (a *Arena) HasDied(rank int) bool {
 	return died
 }
 
+// MayJoinAgain reports whether the process of a rank's member p, which is gone, may become the next member: it still runs. If
+// p's record has another owner, its process is not known, and may join again unless it has died as a member.
+func (a *Arena) MayJoinAgain(rank int, p *Peer) bool {
+	runs := p.processRuns()
+	if p.hasNextOwner() {
+		return !a.HasDied(rank)
+	}
+	return runs
+}
+
 // RankDeaths returns how many members of a rank have died since the group was formed, the present one included. Members that have
 // left do not count. The number after MaxRankDeaths is 0.
 func (a *Arena) RankDeaths(rank int) uint64 {

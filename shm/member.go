@@ -315,8 +315,13 @@ func (r *memberRecord) hasKnownPID() bool {
 	return ns != 0 && ns == pidNamespace()
 }
 
-// ProcessRuns reports whether the process that has the peer's record, or had it last, still runs, whether it is a member or not.
-func (p *Peer) ProcessRuns() bool {
+// hasNextOwner reports whether another member has taken the peer's record, which does not name the peer's process then.
+func (p *Peer) hasNextOwner() bool {
+	return memberID(p.id.Slot(), memberState(p.rec.state.Load()).incarnation()) != p.id
+}
+
+// processRuns reports whether the process that has the peer's record, or had it last, still runs, whether it is a member or not.
+func (p *Peer) processRuns() bool {
 	pid := p.rec.pid.Load()
 	if !p.rec.hasKnownPID() {
 		return false

@@ -14,19 +14,22 @@
 
 static char name[60];
 
-/* start starts a process that joins as rank 1 of 2 and stays. */
-static pid_t start(const char *executor)
+/* start_as starts this program with the name and another argument. */
+static pid_t start_as(const char *executor, const char *argument)
 {
 	char program[] = "/proc/self/exe";
 	pid_t pid = fork();
 	CHECK(pid >= 0);
 	if (pid == 0) {
 		CHECK(setenv("SOFTND_EXEC", executor, 1) == 0);
-		execl(program, program, name, NULL);
+		execl(program, program, name, argument, NULL);
 		_exit(127);
 	}
 	return pid;
 }
+
+/* start starts a process that joins as rank 1 of 2 and stays. */
+static pid_t start(const char *executor) { return start_as(executor, NULL); }
 
 static void end(pid_t pid)
 {
@@ -99,6 +102,56 @@ static void test_refused(void)
 	end(other);
 }
 
+static snd_fabric *open_arena(int32_t rank)
+{
+	snd_fabric *f;
+	OK(snd_fabric_open(name, 2, UINT64_C(1) << 28, rank, &(snd_fabric_options){.progress = SND_PROGRESS_AUTO}, &f));
+	return f;
+}
+
+/* await waits until the record of rank 1's first member has a status, and is that of its nth member. */
+static void await(const snd_fabric *fabric, uint64_t status, uint32_t n)
+{
+	const struct snd_fabric *f = (const struct snd_fabric *)fabric;
+	for (uint64_t state = 0; snd_state_status(state) != status || snd_state_incarnation(state) != n; state = snd_load(&snd_member(&f->arena, 1)->state))
+		nanosleep(&(struct timespec){0, 1000000}, NULL);
+}
+
+/* Before the group is formed, a rank dies, or leaves and may come again. Its record has another owner then, whose process says nothing
+ * about the rank's. */
+static void test_next_owner(void)
+{
+	snd_job *job;
+	snprintf(name, sizeof name, "softnd-test-owner-%d", (int)getpid());
+	snd_fabric *f = open_arena(-1);
+	const pid_t victim = start("auto");
+	await(f, SNDL_STATUS_LIVE, 1);
+	while ((snd_load(&snd_rank(&((struct snd_fabric *)f)->arena, 1)->member) & SND_RANK_WAITS) == 0)
+		nanosleep(&(struct timespec){0, 1000000}, NULL);
+	end(victim);
+	await(f, SNDL_STATUS_FREE, 1);
+	snd_fabric *next = open_arena(1);
+	await(f, SNDL_STATUS_LIVE, 2);
+	CHECK(snd_job_join(name, 0, 2, test_options(), 20 * SECOND, &job) == SND_CONNECTION_ABORTED);
+	CHECK(strcmp(snd_last_error(), "join: rank 1 has died or left") == 0);
+	OK(snd_fabric_close(next));
+	await(f, SNDL_STATUS_FREE, 2);
+
+	const snd_word *word = &snd_rank(&((struct snd_fabric *)f)->arena, 1)->member;
+	const uint64_t before = snd_load(word);
+	while (snd_load(word) == before) /* on a loaded machine it may not get so far */
+		CHECK(snd_job_join(name, 1, 2, test_options(), SECOND / 10, &job) == SND_IO_TIMEOUT);
+	const uint64_t id = snd_load(word) & SND_RANK_MEMBER;
+	const uint32_t n = (uint32_t)(id >> 16);
+	CHECK(snd_member_slot(id) == 1);
+	await(f, SNDL_STATUS_FREE, n);
+	const pid_t other = start_as("auto", "member");
+	await(f, SNDL_STATUS_LIVE, n + 1);
+	end(other);
+	CHECK(snd_job_join(name, 0, 2, test_options(), SECOND / 2, &job) == SND_IO_TIMEOUT);
+	OK(snd_fabric_close(f));
+}
+
 static void *close_soon(void *job)
 {
 	nanosleep(&(struct timespec){0, 50000000}, NULL);
@@ -129,13 +182,18 @@ int main(int argc, char **argv)
 	alarm(120);
 	if (argc > 1) {
 		snd_job *job;
-		(void)snd_job_join(argv[1], 1, 2, test_options(), 20 * SECOND, &job);
+		snprintf(name, sizeof name, "%s", argv[1]);
+		if (argc > 2)
+			(void)open_arena(1);
+		else
+			(void)snd_job_join(name, 1, 2, test_options(), 20 * SECOND, &job);
 		for (;;)
 			pause();
 	}
 	test_taken_again(false);
 	test_taken_again(true);
 	test_refused();
+	test_next_owner();
 	test_closed();
 	return 0;
 }

@@ -60,7 +60,7 @@ static bool is_missing(const struct snd_job *j, uint32_t local)
 	const uint64_t word = snd_load(&snd_rank(&j->fabric->arena, local)->member); /* a refusal is ordered by death-count */
 	if (word == 0 || (word & SND_RANK_REFUSED) != 0)
 		return word != 0;
-	return !snd_member_of_rank(j, local, &p) || (snd_peer_gone(&p) && !snd_process_runs(&p));
+	return !snd_member_of_rank(j, local, &p) || (snd_peer_gone(&p) && !snd_may_join_again(j, local, &p));
 }
 
 struct barrier_wait {

@@ -34,17 +34,32 @@ void snd_refuse_rank(struct snd_job *j)
 	snd_wake_ranks(j);
 }
 
-uint64_t snd_rank_deaths(const struct snd_job *j, uint32_t local)
+/* holder_died reports whether the member of a rank has died, and leaves the word with that member at *word. */
+static bool holder_died(const struct snd_job *j, uint32_t local, uint64_t *word)
 {
 	const struct snd_rank_record *r = snd_rank(&j->fabric->arena, local);
 	for (;;) {
-		const uint64_t word = snd_load(&r->member); /* ORDER rank-taken: pairs with the exchange in snd_join_group */
 		struct snd_peer p;
-		const bool gone = snd_peer_of(j->fabric, word & SND_RANK_MEMBER, &p) && snd_peer_gone(&p);
-		if (gone && snd_load(&r->member) != word) /* ORDER rank-left: after the state; pairs with the exchange in snd_mark_rank */
-			continue;
-		return ((word + (gone && (word & SND_RANK_LEFT) == 0 ? SND_RANK_DEATH : 0)) & SND_RANK_DEATHS) / SND_RANK_DEATH;
+		*word = snd_load(&r->member); /* ORDER rank-taken: pairs with the exchange in snd_join_group */
+		if (!snd_peer_of(j->fabric, *word & SND_RANK_MEMBER, &p) || !snd_peer_gone(&p))
+			return false;
+		if (snd_load(&r->member) == *word) /* ORDER rank-left: after the state; pairs with the exchange in snd_mark_rank */
+			return (*word & SND_RANK_LEFT) == 0;
 	}
+}
+
+uint64_t snd_rank_deaths(const struct snd_job *j, uint32_t local)
+{
+	uint64_t word;
+	const bool died = holder_died(j, local, &word);
+	return ((word + (died ? SND_RANK_DEATH : 0)) & SND_RANK_DEATHS) / SND_RANK_DEATH;
+}
+
+bool snd_may_join_again(const struct snd_job *j, uint32_t local, const struct snd_peer *p)
+{
+	uint64_t word;
+	const bool runs = snd_process_runs(p);
+	return snd_has_next_owner(p) ? !holder_died(j, local, &word) : runs;
 }
 
 snd_status snd_join_group(struct snd_job *j, const char *op)

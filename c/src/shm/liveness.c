@@ -77,6 +77,8 @@ bool snd_count_death(struct snd_fabric *f, uint32_t slot, bool first)
 	return true;
 }
 
+bool snd_has_next_owner(const struct snd_peer *p) { return snd_member_id(snd_member_slot(p->id), snd_state_incarnation(snd_load(&p->record->state))) != p->id; }
+
 bool snd_process_runs(const struct snd_peer *p)
 {
 	char path[40], line[512];

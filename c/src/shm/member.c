@@ -149,7 +149,7 @@ void snd_mark_rank(struct snd_fabric *f, uint64_t bit)
 	struct snd_rank_record *r = snd_rank(&f->arena, (uint32_t)f->rank);
 	uint64_t word = snd_load(&r->member);
 	while ((word & SND_RANK_MEMBER) == f->id)
-		if (atomic_compare_exchange_strong(&r->member, &word, word | bit)) /* ORDER rank-left: pairs with the second load in snd_rank_deaths */
+		if (atomic_compare_exchange_strong(&r->member, &word, word | bit)) /* ORDER rank-left: pairs with the second load in holder_died */
 			return;
 }
 
