@@ -320,8 +320,8 @@ func (a *Arena) HasDied(rank int) bool {
 	return died
 }
 
-// MayJoinAgain reports whether the process of a rank's member p, which is gone, may become the next member: it still runs. If
-// p's record has another owner, its process is not known, and may join again unless it has died as a member.
+// MayJoinAgain reports whether the process of a rank's member p, which is gone, may become the next member: it still runs. Once
+// p's record has another owner, nothing tells whether p's process runs: it may join again if p has left in good order.
 func (a *Arena) MayJoinAgain(rank int, p *Peer) bool {
 	runs := p.processRuns()
 	if p.hasNextOwner() {

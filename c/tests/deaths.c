@@ -109,7 +109,7 @@ static snd_fabric *open_arena(int32_t rank)
 	return f;
 }
 
-/* await waits until the record of rank 1's first member has a status, and is that of its nth member. */
+/* await waits until record 1 has a status, and its present or last owner is its nth. */
 static void await(const snd_fabric *fabric, uint64_t status, uint32_t n)
 {
 	const struct snd_fabric *f = (const struct snd_fabric *)fabric;
