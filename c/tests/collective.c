@@ -86,7 +86,7 @@ static pid_t start(void (*body)(uint32_t, bool), uint32_t rank, bool flag)
 	pid_t pid = fork();
 	CHECK(pid >= 0);
 	if (pid == 0) {
-		alarm(60);
+		alarm(500);
 		body(rank, flag);
 		exit(0);
 	}

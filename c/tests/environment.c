@@ -68,7 +68,7 @@ static void test_bad(void)
 			snd_job *job = NULL;
 			for (int k = 0; k < 6 && bad[i].variables[k][0] != NULL; k++)
 				CHECK(setenv(bad[i].variables[k][0], bad[i].variables[k][1], 1) == 0);
-			snd_status s = snd_job_init(MANUAL, INT64_C(5000000000), &job);
+			snd_status s = snd_job_init(MANUAL, INT64_C(60000000000), &job);
 			if (s == SND_SUCCESS || job != NULL || strncmp(snd_last_error(), "init: ", 6) != 0 || strstr(snd_last_error(), bad[i].want) == NULL) {
 				fprintf(stderr, "%s: want %s, got %s: %s\n", bad[i].variables[0][0], bad[i].want, snd_status_name(s), snd_last_error());
 				exit(1);
@@ -134,7 +134,7 @@ static void test_launchers(void)
 			close(ends[0]);
 			snprintf(text, sizeof text, "%d", ends[1]);
 			CHECK(setenv("PMI_FD", text, 1) == 0 && setenv("PMI_RANK", "0", 1) == 0 && setenv("PMI_SIZE", "2", 1) == 0);
-			snd_status s = snd_job_init(MANUAL, INT64_C(1000000000), &job);
+			snd_status s = snd_job_init(MANUAL, (answers == NULL ? 1 : 60) * INT64_C(1000000000), &job);
 			if (s == SND_SUCCESS || strncmp(snd_last_error(), "init: ", 6) != 0 || strstr(snd_last_error(), launchers[i].want) == NULL) {
 				fprintf(stderr, "launcher %zu: want %s, got %s: %s\n", i, launchers[i].want, snd_status_name(s), snd_last_error());
 				exit(1);
@@ -184,7 +184,7 @@ static void init_under_ndrun(const char *name)
 	snd_job *job;
 	snprintf(address, sizeof address, "%s:00112233445566778899aabbccddeeff:ffeeddccbbaa99887766554433221100", name);
 	CHECK(setenv("SOFTND_CONTROL", address, 1) == 0 && setenv("SOFTND_RANK", "1", 1) == 0);
-	const snd_status s = snd_job_init(MANUAL, INT64_C(5000000000), &job);
+	const snd_status s = snd_job_init(MANUAL, INT64_C(60000000000), &job);
 	CHECK(s != SND_SUCCESS && (s == SND_NOT_SUPPORTED) == (strstr(snd_last_error(), "arena of another version") != NULL));
 }
 

@@ -19,7 +19,7 @@ static void act_as_child(void)
 	OK(snd_cq_create(a.adapter, 64, &a.cq));
 	OK(snd_endpoint_create(a.adapter, &(snd_endpoint_config){.receive_cq = a.cq, .initiator_cq = a.cq}, &a.ep));
 	OK(snd_connector_create(a.adapter, &a.connector));
-	OK(snd_connector_connect(a.connector, a.ep, to, &p, 10 * SECOND));
+	OK(snd_connector_connect(a.connector, a.ep, to, &p, 60 * SECOND));
 	OK(snd_connector_complete(a.connector));
 	allocate(&a, false, &mine, &here);
 	memset(here, 7, MOST);

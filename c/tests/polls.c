@@ -49,7 +49,7 @@ static int polls_until_result(struct side *s, snd_status want, pid_t child, int 
 /* In the child: the passive side, which ends the connection as it is told. */
 static void run_child(const char *name, const char *how, int ready)
 {
-	alarm(60); /* if the other process ends */
+	alarm(500); /* if the other process ends */
 	struct side s;
 	snd_address at;
 	OK(snd_fabric_open(name, 0, 1 << 28, -1, MANUAL, &s.fabric));

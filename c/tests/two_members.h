@@ -61,8 +61,8 @@ static inline void *accept_one(void *unused)
 {
 	(void)unused;
 	const snd_connect_params p = {.inbound_reads = 4, .outbound_reads = 4};
-	OK(snd_listener_request(listener, 10 * SECOND, &b.connector));
-	OK(snd_connector_accept(b.connector, b.ep, &p, 10 * SECOND));
+	OK(snd_listener_request(listener, 60 * SECOND, &b.connector));
+	OK(snd_connector_accept(b.connector, b.ep, &p, 60 * SECOND));
 	return NULL;
 }
 
@@ -79,7 +79,7 @@ static inline void connect_members(snd_srq *srq)
 	OK(snd_listener_address(listener, &to));
 	OK(snd_connector_create(a.adapter, &a.connector));
 	CHECK(pthread_create(&thread, NULL, accept_one, NULL) == 0);
-	OK(snd_connector_connect(a.connector, a.ep, to, &p, 10 * SECOND));
+	OK(snd_connector_connect(a.connector, a.ep, to, &p, 60 * SECOND));
 	OK(snd_connector_complete(a.connector));
 	CHECK(pthread_join(thread, NULL) == 0);
 }
@@ -98,7 +98,7 @@ static inline snd_result next_result(snd_cq *cq)
 {
 	snd_result r;
 	uint32_t n;
-	OK(snd_cq_wait(cq, &r, 1, 10 * SECOND, &n));
+	OK(snd_cq_wait(cq, &r, 1, 60 * SECOND, &n));
 	CHECK(n == 1);
 	return r;
 }

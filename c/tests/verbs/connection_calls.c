@@ -5,7 +5,7 @@
 
 #include "sides.h"
 
-enum { WATCHDOG = 60 };
+enum { WATCHDOG = 500 };
 
 static void *accept_one(void *listener)
 {

@@ -15,7 +15,7 @@
 
 #include "../check.h"
 
-enum { WATCHDOG = 60 };
+enum { WATCHDOG = 500 };
 
 static struct sockaddr_in loopback(uint16_t port)
 {

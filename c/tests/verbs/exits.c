@@ -6,7 +6,7 @@
 
 #include "processes.h"
 
-enum { WATCHDOG = 60 };
+enum { WATCHDOG = 500 };
 
 /* A process that ends with objects in use has not freed them. */
 const char *__asan_default_options(void);
