@@ -48,7 +48,7 @@ func limitedTo(t *testing.T, cmd *exec.Cmd, controller, files, limit string) (di
 // If a limit allows too few processes and threads for a job, ndrun names the limit and prints
 // nothing else.
 func TestFewProcesses(t *testing.T) {
-	for _, limit := range []string{"20", "26", "37"} {
+	for _, limit := range []string{"26", "37"} {
 		t.Run(limit, func(t *testing.T) {
 			cmd := ndrun(t, "-n", "2", "-env", proctest.RoleEnv+"=job", testBinary(t), "close")
 			dir := limitedTo(t, cmd, "pids", "pids.max", limit)

@@ -52,7 +52,7 @@ func TestReadyTime(t *testing.T) {
 	}
 	// It counts as stopped before it has left its processor.
 	var before, after time.Duration
-	for range 5 {
+	for again := true; again; again = time.Now().Before(end) {
 		before = ReadyTime(pid)
 		time.Sleep(20 * time.Millisecond)
 		if after = ReadyTime(pid); after == before {

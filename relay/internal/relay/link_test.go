@@ -116,14 +116,14 @@ func TestLostFrame(t *testing.T) {
 
 // If the first connection of the provider breaks, the Hello is sent again, and the other relay ignores a second one.
 func TestHelloAgain(t *testing.T) {
-	a, b := newHosts(t, settings{})
+	a, b := newHosts(t, settings{keepalive: time.Minute}) // a Ping after the Hello would hide it
 	proctest.Eventually(t, "the Hello", func() bool {
 		var sent bool
 		must(t, a.onLink(func(l *link) error {
 			if sent = l.sent > 0; !sent {
 				return nil
 			}
-			l.frameFailed(errCredits) // before a Ping follows the Hello
+			l.frameFailed(errCredits)
 			if l.broken != nil || l.hasRoom() {
 				return errors.New("the link has ended, or other frames overtake the Hello")
 			}
@@ -177,16 +177,22 @@ func TestCauseOfFailedFrame(t *testing.T) {
 // failFrame returns why the link ends of which a frame has failed.
 func failFrame(t *testing.T, keepalive time.Duration, leaves bool) error {
 	a, b := newHosts(t, settings{keepalive: keepalive})
-	ended := make(chan error, 1)
+	ended := make(chan error, 2)
 	a.relay.do(func() {
 		a.relay.config.Linked = func(_ uint16, err error) {
 			if err != nil {
 				ended <- err
 			}
 		}
+		if len(a.relay.links) == 0 {
+			ended <- errors.New("the link has ended before")
+		}
 		for _, l := range a.relay.links {
-			l.sendFailed(errCredits)
-			if l.hasRoom() || l.failed != nil {
+			if l.failed != nil {
+				ended <- l.failed
+				continue
+			}
+			if l.sendFailed(errCredits); l.hasRoom() || l.failed != nil {
 				t.Error("frames are sent, or the link has ended")
 			}
 		}
