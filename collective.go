@@ -183,7 +183,7 @@ func (j *Job) missing() error {
 
 // isMissing reports whether the member of a rank of this host has died or left, also if another process has joined as that rank since
 // then. Until all ranks have joined, a process that has left and still runs is not missing: it has closed an earlier job of this
-// rank, and may join again. Nor is one that has left if its record has another owner: nothing tells then whether it runs. A process
+// rank, and may join again. Nor is one that has left if its record has another owner, which hides whether it runs. A process
 // that has refused to take part is missing. TWIN c/src/job/collective.c.
 func (j *Job) isMissing(local int) (id shm.MemberID, missing bool) {
 	var ok bool

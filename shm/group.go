@@ -321,7 +321,7 @@ func (a *Arena) HasDied(rank int) bool {
 }
 
 // MayJoinAgain reports whether the process of a rank's member p, which is gone, may become the next member: it still runs. Once
-// p's record has another owner, nothing tells whether p's process runs: it may join again if p has left in good order.
+// p's record has another owner, p's process is not known: it may join again if p has left in good order.
 func (a *Arena) MayJoinAgain(rank int, p *Peer) bool {
 	runs := p.processRuns()
 	if p.hasNextOwner() {

@@ -117,7 +117,7 @@ func Capture(arena *shm.Arena, processes []Process, timeout time.Duration) *Snap
 			r.cpu, r.ready = cpu, ready
 			r.state = stateOf(r.pid)
 			r.read()
-			r.left = r.left || r.observer.Peer.Gone() // what was read may be that of the record's next owner
+			r.left = r.left || r.observer.Peer.Gone() // the page may be that of the record's next owner
 		}
 	}
 	p.readOthers()

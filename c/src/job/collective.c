@@ -51,7 +51,7 @@ static bool passed(const struct snd_job *j, uint64_t ticket)
 
 /* is_missing reports whether the member of a rank has died or left, also if another process has joined as that rank since then. Until
  * all ranks have joined, a process that has left and still runs is not missing: it has closed an earlier job of this rank, and may join
- * again. Nor is one that has left if its record has another owner: nothing tells then whether it runs. A process that has refused to
+ * again. Nor is one that has left if its record has another owner, which hides whether it runs. A process that has refused to
  * take part is missing. TWIN collective.go. */
 static bool is_missing(const struct snd_job *j, uint32_t local)
 {
