@@ -38,6 +38,9 @@ type checker struct {
 	numbers [kinds]atomic.Uint32 // of objects, from 1
 	ids     atomic.Uint64        // numbers of requests
 
+	waiting sync.Mutex // guards waits; held until the journal has the change, since a later one must not come before it
+	waits   waits
+
 	mu           sync.Mutex // guards the rest, and the fields of all objects that say so
 	seen         map[findingKey]struct{}
 	expected     map[string][]*Expectation // by the name of their object, "" = all objects
@@ -51,10 +54,9 @@ type checker struct {
 	windows      map[*window]struct{}  // bound ones
 	churn        map[string]int        // registrations that served one request, by line
 	accepts      bool                  // the program has waited in GetConnectionRequest
-	waits        waits
-	learnedAt    int64 // when the program has last learned something about other processes
-	isEnding     bool  // End has been called
-	over         bool  // End has returned
+	learnedAt    int64                 // when the program has last learned something about other processes
+	isEnding     bool                  // End has been called
+	over         bool                  // End has returned
 }
 
 type findingKey struct {

@@ -195,7 +195,7 @@ func (p *Provider) WaitFor(peer netip.Addr) (done func()) { return p.waitFor(pee
 // waitFor watches a wait for a peer. If it is not mutual, it ends when the peer accepts.
 func (c *checker) waitFor(peer netip.Addr, site string, mutual bool) (done func()) {
 	w := wait{to: peer.Unmap(), mutual: mutual, since: now(), site: site}
-	c.mu.Lock()
+	c.waiting.Lock()
 	c.waits.n++
 	first := c.waits.n == 1 // the outermost of nested waits counts
 	if first {
@@ -203,22 +203,20 @@ func (c *checker) waitFor(peer netip.Addr, site string, mutual bool) (done func(
 	}
 	mixed := c.waits.peer != w.to
 	c.waits.mixed = c.waits.mixed || mixed
-	c.mu.Unlock()
 	switch {
 	case mixed:
 		c.journal.setWait(c.rank, wait{})
 	case first:
 		c.journal.setWait(c.rank, w)
 	}
+	c.waiting.Unlock()
 	ended := make(chan struct{})
 	go c.watchCycle(site, ended)
 	return func() {
 		close(ended)
-		c.mu.Lock()
-		c.waits.n--
-		last := c.waits.n == 0
-		c.mu.Unlock()
-		if last {
+		c.waiting.Lock()
+		defer c.waiting.Unlock()
+		if c.waits.n--; c.waits.n == 0 {
 			c.journal.setWait(c.rank, wait{})
 		}
 	}
