@@ -115,18 +115,19 @@ func (j *Journal) use(change int) (isUnused bool) {
 // maxLate limits the changes that wait for the lock. Further changes are forgotten.
 const maxLate = 1 << 16
 
-// update makes a change, now or when the lock is free again.
-func (j *Journal) update(f func()) {
+// update makes a change, now or when the lock is free again. It reports whether the change is made.
+func (j *Journal) update(f func()) (isDone bool) {
 	if j.begin() {
 		defer j.end()
 		f()
-		return
+		return true
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if len(j.late) < maxLate {
 		j.late = append(j.late, f)
 	}
+	return false
 }
 
 // now is the time in records: nanoseconds of the host's clock, which all processes share.

@@ -166,9 +166,9 @@ func (j *Journal) issue(r tokenRecord) {
 	})
 }
 
-// change applies f to the record of a token, if there is one.
-func (j *Journal) change(token nd.Token, f func(r *tokenRecord)) {
-	j.update(func() {
+// change applies f to the record of a token, if there is one. It returns what update returns.
+func (j *Journal) change(token nd.Token, f func(r *tokenRecord)) (isDone bool) {
+	return j.update(func() {
 		if slot, r, ok := j.lookUp(token); ok {
 			f(&r)
 			r.encode(slot)
@@ -179,14 +179,19 @@ func (j *Journal) change(token nd.Token, f func(r *tokenRecord)) {
 // withdraw notes that a process has made a token invalid, at site. An announcement has named the reason before. It
 // returns what the record was before, if it is known.
 func (j *Journal) withdraw(token nd.Token, rank int, site string, at int64) (before tokenRecord, ok bool) {
-	j.change(token, func(r *tokenRecord) {
-		before, ok = *r, true
+	var known tokenRecord
+	var isKnown bool
+	isDone := j.change(token, func(r *tokenRecord) {
+		known, isKnown = *r, true
 		if r.live && r.ended == 0 {
 			r.ended, r.endRank, r.endSite = at, rank, site
 		}
 		r.live, r.cut = false, false
 	})
-	return before, ok
+	if !isDone { // another goroutine may store the result at this moment
+		return before, false
+	}
+	return known, isKnown
 }
 
 // cutOff notes that a token has ended together with its connection.
