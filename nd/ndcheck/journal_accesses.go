@@ -56,7 +56,7 @@ const maxConflicts = 4
 func (j *Journal) openRemote(token nd.Token, a *access, peer int) (number uint32, conflicts []access, isKnown bool) {
 	if !j.begin() {
 		if a.write {
-			j.update(func() { j.missWrite(peer, a.posted) })
+			j.missWrite(peer, a.posted)
 		}
 		return 0, nil, false
 	}

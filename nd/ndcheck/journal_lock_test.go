@@ -38,3 +38,23 @@ func TestWithdrawWithoutTheLock(t *testing.T) {
 		}
 	}
 }
+
+// A Write of a process that cannot have the lock may change bytes, as its peer sees at once.
+func TestWriteWithoutTheLock(t *testing.T) {
+	lock := &busy{present: present{}}
+	writer := journalWith(t, lock)
+	owner := &Journal{lock: present{}, memory: writer.memory}
+	owner.enter(0, addressAt(0))
+	lock.isTaken = true
+	if _, _, isKnown := writer.openRemote(7, &access{write: true, rank: 1, address: 100, size: 8, posted: 50}, 0); isKnown {
+		t.Fatal("the access is in the journal")
+	}
+	if !owner.mayHaveChanged(0, 50, []span{{100, 8}}) || owner.mayHaveChanged(0, 51, []span{{100, 8}}) {
+		t.Error("the Write is not known since its post only")
+	}
+	begin := now()
+	writer.finish(1, batch{wrote: []wrote{{token: 7, posted: 50, owner: 0}}})
+	if !owner.mayHaveChanged(0, begin, []span{{100, 8}}) || owner.mayHaveChanged(0, now()+1, []span{{100, 8}}) {
+		t.Error("the Write is not known until its end only")
+	}
+}

@@ -232,12 +232,14 @@ func (j *Journal) finish(rank int, b batch) {
 	if len(b.closed)+len(b.wrote) == 0 {
 		return
 	}
+	for _, w := range b.wrote {
+		if !w.isKnown {
+			j.missWrite(w.owner, now())
+		}
+	}
 	j.update(func() {
 		j.closeAll(b.closed)
 		for _, w := range b.wrote {
-			if !w.isKnown {
-				j.missWrite(w.owner, now())
-			}
 			if slot, ok := j.tokenSlotOf(w.token); ok && !w.isAtomic { // the owner may look at a number that atomics change
 				le := binary.LittleEndian
 				if le.PutUint32(slot[56:], le.Uint32(slot[56:])+1); le.Uint32(slot[56:]) == 1 {

@@ -76,22 +76,6 @@ func (j *Journal) noteWrite(owner int, w write) {
 	w.encode(place)
 }
 
-// missWrite notes that a process may have written to any memory of a rank. The caller has the lock.
-func (j *Journal) missWrite(owner int, at int64) {
-	if b := j.rankSlot(owner); b != nil && at > j.missedWrite(owner) {
-		binary.LittleEndian.PutUint64(b[56:], uint64(at))
-	}
-}
-
-// missedWrite returns when a process may last have written to any memory of a rank, 0 = never. The caller has the lock.
-func (j *Journal) missedWrite(rank int) int64 {
-	b := j.rankSlot(rank)
-	if b == nil {
-		return math.MaxInt64
-	}
-	return int64(binary.LittleEndian.Uint64(b[56:]))
-}
-
 // anyWrite reports whether one of the Writes to a rank meets a condition. The caller has the lock.
 func (j *Journal) anyWrite(rank int, f func(w write) bool) bool {
 	table := j.writesTo(rank)
