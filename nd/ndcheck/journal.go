@@ -61,19 +61,23 @@ const (
 )
 
 // NewJournal returns the journal in memory, which has JournalSize bytes and is zero before its first use. lock
-// excludes the other processes that use the memory; nil means that there are none.
+// excludes the other processes that use the memory; nil means that there are none. If one of them keeps it, the journal must have been
+// used before.
 func NewJournal(memory []byte, lock Lock) (*Journal, error) {
 	if len(memory) < JournalSize {
 		return nil, fmt.Errorf("ndcheck: journal of %d bytes: want %d", len(memory), JournalSize)
 	}
 	j := &Journal{lock: lock, memory: memory}
-	if !j.begin() {
-		return nil, errors.New("ndcheck: another process keeps the lock of the journal: end the processes of the job that are stopped")
+	hasLock := j.begin()
+	if hasLock {
+		defer j.end()
 	}
-	defer j.end()
 	switch magic := string(memory[:len(journalMagic)]); magic {
 	case journalMagic:
 	case string(make([]byte, len(journalMagic))):
+		if !hasLock {
+			return nil, errors.New("ndcheck: another process keeps the lock of the journal: end the processes of the job that are stopped")
+		}
 		copy(memory, journalMagic)
 	default:
 		return nil, errors.New("ndcheck: the journal is of another version of the checker: use the ndrun of the same release")

@@ -58,3 +58,32 @@ func TestWriteWithoutTheLock(t *testing.T) {
 		t.Error("the Write is not known until its end only")
 	}
 }
+
+// A process that begins while a stopped one keeps the lock uses the journal when it can.
+func TestBeginWithoutTheLock(t *testing.T) {
+	lock := &busy{present: present{}, isTaken: true}
+	memory := make([]byte, JournalSize)
+	if _, err := NewJournal(memory, lock); err == nil {
+		t.Error("a journal without a version was accepted")
+	}
+	if _, err := NewJournal(memory, present{}); err != nil {
+		t.Fatal(err)
+	}
+	j, err := NewJournal(memory, lock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.enter(0, addressAt(0))
+	if j.HasWatched(0) {
+		t.Error("the journal was changed without the lock")
+	}
+	lock.isTaken = false
+	if j.rankOf(addressAt(0)) != 0 {
+		t.Error("the rank is not known")
+	}
+	copy(memory, "another version")
+	lock.isTaken = true
+	if _, err := NewJournal(memory, lock); err == nil {
+		t.Error("a journal of another version was accepted")
+	}
+}
