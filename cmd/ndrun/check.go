@@ -133,6 +133,10 @@ func (c *checker) end(complete bool) (out checkOutcome, err error) {
 			}
 		}
 	}
+	errorsLost := c.journal.LostErrors()
+	if errorsLost > 0 {
+		out.status = exitCheck
+	}
 	counts, expected := make(map[string]int), make(map[string]int)
 	for _, f := range found {
 		if f.Expected != nil {
@@ -155,8 +159,11 @@ func (c *checker) end(complete bool) (out checkOutcome, err error) {
 	if lost > 0 {
 		line += fmt.Sprintf("; %d did not fit into the report", lost)
 	}
+	if errorsLost > 0 {
+		line += fmt.Sprintf(", %d of them errors", errorsLost)
+	}
 	out.lines = append(out.lines, line)
-	return out, errors.Join(c.finishReport(found, unwatched), c.file.Close())
+	return out, errors.Join(c.finishReport(found, lost, unwatched), c.file.Close())
 }
 
 // abandon writes the report of a job that is not started.
@@ -164,7 +171,7 @@ func (c *checker) abandon() error {
 	if c == nil {
 		return nil
 	}
-	return c.finishReport(nil, upTo(c.ranks))
+	return c.finishReport(nil, 0, upTo(c.ranks))
 }
 
 // unwatched returns the ranks that have not used the journal.
@@ -223,23 +230,23 @@ func summary(counts map[string]int, one, several string) string {
 const reportVersion = 1
 
 // finishReport writes the report, if one is asked for, and closes it.
-func (c *checker) finishReport(found []ndcheck.Finding, unwatched []int) error {
+func (c *checker) finishReport(found []ndcheck.Finding, lost int, unwatched []int) error {
 	if c.report == nil {
 		return nil
 	}
-	if err := errors.Join(c.write(found, unwatched), c.report.Close()); err != nil {
+	if err := errors.Join(c.write(found, lost, unwatched), c.report.Close()); err != nil {
 		return fmt.Errorf("write the report of the checker: %w", err)
 	}
 	return nil
 }
 
-func (c *checker) write(found []ndcheck.Finding, unwatched []int) error {
+func (c *checker) write(found []ndcheck.Finding, lost int, unwatched []int) error {
 	e := json.NewEncoder(c.report)
 	if !c.lines {
 		e.SetIndent("", "  ")
 	}
 	if c.sarif {
-		return e.Encode(sarifOf(found, unwatched))
+		return e.Encode(sarifOf(found, lost, unwatched))
 	}
 	if found == nil {
 		found = []ndcheck.Finding{}
@@ -248,6 +255,7 @@ func (c *checker) write(found []ndcheck.Finding, unwatched []int) error {
 		Version   int               `json:"version"`
 		Ranks     int               `json:"ranks"`
 		Unwatched []int             `json:"unwatched"`
+		Lost      int               `json:"lost"`
 		Findings  []ndcheck.Finding `json:"findings"`
-	}{reportVersion, c.ranks, unwatched, found})
+	}{reportVersion, c.ranks, unwatched, lost, found})
 }

@@ -69,10 +69,13 @@ type (
 	}
 )
 
-func sarifOf(found []ndcheck.Finding, unwatched []int) sarifLog {
-	how := sarifInvocation{Successful: len(unwatched) == 0}
+func sarifOf(found []ndcheck.Finding, lost int, unwatched []int) sarifLog {
+	how := sarifInvocation{Successful: len(unwatched) == 0 && lost == 0}
 	for _, rank := range unwatched {
 		how.Notifications = append(how.Notifications, sarifNotification{"warning", sarifText{fmt.Sprintf("rank %d was not watched", rank)}})
+	}
+	if lost > 0 {
+		how.Notifications = append(how.Notifications, sarifNotification{"warning", sarifText{fmt.Sprintf("%d findings or calls of nd.Expect did not fit into the report", lost)}})
 	}
 	run := sarifRun{Invocations: []sarifInvocation{how}, Results: []sarifResult{}}
 	run.Tool.Driver.Name = "softnd"

@@ -59,6 +59,12 @@ func runCheck(args []string) error {
 		switch how {
 		case "expect", "expect in vain":
 			nd.Expect(ep, "the test wants it", "N101", "N107")
+		case "full":
+			for n := 1 << 16; n > 0; n /= 2 { // fill the report, down to a gap that no finding fits into
+				for i := range 17 {
+					nd.Expect(job.Adapter(), strings.Repeat(string(rune('a'+i)), n), "N802")
+				}
+			}
 		}
 		err = use(ctx, job, ep, mr, result)
 	}
@@ -85,7 +91,7 @@ func grant(ctx context.Context, job *softnd.Job, ep nd.Endpoint, mr nd.MemoryReg
 	if _, err := job.ExchangeWindows(ctx, w.Descriptor()); err != nil {
 		return err
 	}
-	if how == "invalidate" || how == "expect" {
+	if how == "invalidate" || how == "expect" || how == "full" {
 		if err := ep.Invalidate(2, w, 0); err != nil {
 			return err
 		}
@@ -255,6 +261,26 @@ func TestCheckCountsTheWatchedRanks(t *testing.T) {
 		"-n", "1", "bash", "-c", fmt.Sprintf("unset SOFTND_CHECK; exec %s check invalidate", testBinary(t))))
 	if status != exitCheck || !strings.Contains(errOut, "check: rank 2 was not watched") || !strings.Contains(errOut, "in the 2 of 3 ranks that were watched: 1 finding: N101 (1)\n") {
 		t.Errorf("exit status %d\n%s", status, errOut)
+	}
+}
+
+// An error that does not fit into the report sets the exit status, and the reports say that they are not complete.
+func TestCheckReportIsFull(t *testing.T) {
+	status, out, errOut := proctest.Run(t, ndrun(t, "-n", "2", "--check=json", testBinary(t), "check", "full"))
+	if status != exitCheck || !strings.Contains(errOut, "[1] softnd check: N101 error: ") || !strings.Contains(errOut, "did not fit into the report, 1 of them errors\n") {
+		t.Errorf("exit status %d\n%s", status, errOut)
+	}
+	if strings.Contains(errOut, "N901") {
+		t.Error("an expectation is said to be in vain, although the finding that meets it may be lost")
+	}
+	validate(t, []byte(out))
+	var report struct{ Lost int }
+	if err := json.Unmarshal([]byte(out), &report); err != nil || report.Lost == 0 {
+		t.Errorf("%v: %d lost", err, report.Lost)
+	}
+	status, out, _ = proctest.Run(t, ndrun(t, "-n", "2", "--check=sarif", testBinary(t), "check", "full"))
+	if status != exitCheck || !strings.Contains(out, `"executionSuccessful": false`) || !strings.Contains(out, "did not fit into the report") {
+		t.Errorf("exit status %d\n%s", status, out)
 	}
 }
 

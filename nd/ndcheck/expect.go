@@ -56,9 +56,12 @@ func (c *checker) expects(r *Rule, about []object) *Expectation {
 	return nil
 }
 
-// Unmet returns a finding for each expectation so far that no finding has met, in any process.
+// Unmet returns a finding for each expectation so far that no finding has met, in any process. If findings are lost, it returns none.
 func (j *Journal) Unmet() (unmet []Finding) {
-	records, _ := j.records()
+	records, lost := j.records()
+	if lost > 0 {
+		return nil
+	}
 	met := make(map[string]bool)
 	for _, r := range records {
 		if r.Finding != nil && r.Finding.Expected != nil {

@@ -37,13 +37,13 @@ const JournalSize = findingsAt + findingsSize
 
 // The memory: a header, then tables. Numbers are little-endian.
 const (
-	journalMagic = "ndcheck6"
+	journalMagic = "ndcheck7"
 	maxRanks     = 1024
 	maxTokens    = 1 << 15
 	maxAccesses  = 1 << 13
 	siteSize     = 96
 
-	headerSize    = 64      // 0 magic, 8 number of access records in use, 12 bytes of findings, 16 findings that did not fit, 20 accesses that found their table full
+	headerSize    = 64      // 0 magic, 8 number of access records in use, 12 bytes of findings, 16 findings that did not fit, 20 accesses that found their table full, 24 errors that did not fit
 	forgottenSize = 1 << 14 // 1<<17 bits: see forgottenBit
 	rankSize      = 192
 	tokenHeader   = 88
@@ -148,6 +148,7 @@ const (
 	findingsUsed = 12
 	findingsLost = 16
 	accessesFull = 20
+	errorsLost   = 24
 )
 
 func getString(b []byte) string {
@@ -167,6 +168,11 @@ type record struct {
 	Expect  *Expectation `json:"expect,omitempty"`
 }
 
+// isError reports whether the record is an error that the program does not expect.
+func (r record) isError() bool {
+	return r.Finding != nil && r.Finding.Expected == nil && r.Finding.Rule.Severity == Error
+}
+
 // add appends a record.
 func (j *Journal) add(r record) {
 	line, err := json.Marshal(r)
@@ -178,6 +184,9 @@ func (j *Journal) add(r record) {
 		used := j.field(findingsUsed)
 		if used > findingsSize || len(line) > int(findingsSize-used) {
 			j.setField(findingsLost, j.field(findingsLost)+1)
+			if r.isError() {
+				j.setField(errorsLost, j.field(errorsLost)+1)
+			}
 			return
 		}
 		copy(j.memory[findingsAt+int(used):], line)
@@ -195,6 +204,14 @@ func (j *Journal) Findings() (found []Finding, lost int) {
 		}
 	}
 	return found, lost
+}
+
+// LostErrors returns how many errors did not fit into the journal.
+func (j *Journal) LostErrors() int {
+	if j.begin() {
+		defer j.end()
+	}
+	return int(j.field(errorsLost))
 }
 
 func (j *Journal) records() (all []record, lost int) {
