@@ -216,36 +216,42 @@ func (j *Job) Exchange(ctx context.Context, blob []byte) ([][]byte, error) {
 	if err := j.usable("exchange"); err != nil {
 		return nil, err
 	}
+	all, tooLong, err := j.exchange(ctx, blob)
+	j.noteCollective(err)
+	if tooLong == nil {
+		return all, err
+	}
+	return all, errors.Join(tooLong, err)
+}
+
+// exchange is Exchange. tooLong is an error of all ranks, which are in step all the same. The caller holds j.collective.
+func (j *Job) exchange(ctx context.Context, blob []byte) (all [][]byte, tooLong, err error) {
 	if err := j.inStep("exchange"); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if j.hosts != nil {
 		all, err := j.acrossHosts(ctx, "exchange", exchangeCall, blob)
-		j.noteCollective(err)
-		return all, err
+		return all, nil, err
 	}
 	off, err := j.publish("exchange", blob)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer func() {
 		if j.broken == nil { // else a rank that is late may still copy from there; there is no further exchange
 			j.member.Free(off)
 		}
 	}()
-	err = j.barrier(ctx, "exchange")
-	j.noteCollective(err)
-	if err != nil {
-		return nil, err
+	if err := j.barrier(ctx, "exchange"); err != nil {
+		return nil, nil, err
 	}
-	all := make([][]byte, j.Size())
+	all = make([][]byte, j.Size())
 	left := j.exchangeLimit
-	var tooLong error
 	for rank := range all {
 		all[rank], err = j.group.Published(rank, left)
 		if errors.Is(err, shm.ErrNotPublished) {
 			j.broken = j.anotherCall("exchange", rank)
-			return nil, j.broken
+			return nil, nil, j.broken
 		}
 		if errors.Is(err, shm.ErrTooLong) { // in all ranks, so they stay in step
 			all, tooLong = nil, j.tooLong(err)
@@ -255,13 +261,13 @@ func (j *Job) Exchange(ctx context.Context, blob []byte) ([][]byte, error) {
 			j.broken = err
 			if gone := j.missing(); gone != nil { // the blob of a dead rank may be reclaimed already
 				j.broken = gone
-				return nil, &nd.OpError{Op: "exchange", Object: "job", Status: nd.ConnectionAborted, Err: gone}
+				return nil, nil, &nd.OpError{Op: "exchange", Object: "job", Status: nd.ConnectionAborted, Err: gone}
 			}
-			return nil, fmt.Errorf("softnd: exchange: %w", err)
+			return nil, nil, fmt.Errorf("softnd: exchange: %w", err)
 		}
 		left -= uint64(len(all[rank]))
 	}
-	return all, errors.Join(tooLong, j.barrier(ctx, "exchange"))
+	return all, tooLong, j.barrier(ctx, "exchange")
 }
 
 const sameCalls = "let all ranks make the same collective calls in the same order"

@@ -5,6 +5,7 @@ package ndcheck_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -107,6 +108,20 @@ var troubled = map[string]struct {
 			s.must(s.job.Adapter().Close(s.ctx))
 			s.barrier()
 			s.must(s.job.Close())
+		}}},
+	"an exchange fails, and a request is left": {"", [2]func(s *side){
+		func(s *side) {
+			if _, err := s.job.Exchange(s.ctx, nil); nd.StatusOf(err) != nd.InvalidDeviceState {
+				s.must(fmt.Errorf("the exchange of one rank: %v", err))
+			}
+			s.leaveRequest()
+			s.tell()
+		},
+		func(s *side) {
+			if err := s.job.Barrier(s.ctx); nd.StatusOf(err) != nd.InvalidDeviceState {
+				s.must(fmt.Errorf("the barrier of the other: %v", err))
+			}
+			s.hear()
 		}}},
 	// Requests from before the failure may succeed, which does not mean that it goes on.
 	"a failure, and older results": {"", [2]func(s *side){
