@@ -40,7 +40,8 @@ func Create() (*os.File, error) {
 	return file, nil
 }
 
-// Open maps the journal behind a descriptor of this process. It stays mapped until the process ends. The error is
+// Open maps the journal behind a descriptor of this process. It stays mapped until the process ends. So does the mark of the
+// process's rank: the mapping keeps it, even if the runtime closes the file of a journal that is not used. The error is
 // ErrNone if the descriptor has no journal.
 func Open(fd int) (*ndcheck.Journal, error) {
 	path := fmt.Sprintf("/proc/self/fd/%d", fd)

@@ -2,13 +2,16 @@ package checkjournal
 
 import (
 	"errors"
+	"net/netip"
 	"os"
+	"runtime"
 	"strconv"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/nd/ndcheck"
 )
 
@@ -70,6 +73,41 @@ func TestPresenceEndsWithTheFile(t *testing.T) {
 	a.file.Close() // as the kernel does when the process dies
 	if b.IsPresent(3) {
 		t.Error("rank 3 is still present")
+	}
+}
+
+// addressed is a provider with an address only.
+type addressed struct{ nd.Provider }
+
+func (addressed) QueryAddressList() ([]netip.Addr, error) {
+	return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}, nil
+}
+
+// A process that joins the job again opens the journal again. The mark of its rank is that of the first time, and stays.
+func TestPresenceOfAProcessThatJoinsAgain(t *testing.T) {
+	file, err := Create()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for range 2 {
+		j, err := Open(int(file.Fd()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ndcheck.Wrap(addressed{}, ndcheck.Options{Rank: 3, Journal: j}).End()
+	}
+	other, err := os.OpenFile("/proc/self/fd/"+strconv.Itoa(int(file.Fd())), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	for range 10 {
+		runtime.GC() // closes files that nothing refers to
+		time.Sleep(time.Millisecond)
+		if !(&lock{file: other}).IsPresent(3) {
+			t.Fatal("rank 3 is not present")
+		}
 	}
 }
 
