@@ -3,6 +3,7 @@ package ndcheck
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -99,6 +100,13 @@ func (ep *endpoint) SendAndInvalidate(reqCtx uint64, sge nd.SGL, remoteToken nd.
 func (ep *endpoint) Read(reqCtx uint64, sge nd.SGL, remoteAddress uint64, remoteToken nd.Token, flags nd.OpFlags) error {
 	r := ep.newRequest(nd.RequestRead, reqCtx, sge, flags)
 	r.address, r.token = remoteAddress, remoteToken
+	if flags.Has(nd.ReadLocalInvalidate) && ep.adapter.info.AdapterFlags.Has(nd.ReadLocalInvalidateSupported) {
+		if i := slices.IndexFunc(r.sge, func(e nd.SGE) bool { return len(e.Buffer) > 0 }); i >= 0 {
+			ep.mu.Lock()
+			r.ends(ep.regions[r.sge[i].Token])
+			ep.mu.Unlock()
+		}
+	}
 	return ep.post(r, func() error { return ep.Endpoint.Read(r.id, sge, remoteAddress, remoteToken, flags) })
 }
 
@@ -196,8 +204,18 @@ func (ep *endpoint) InvalidateRegion(reqCtx uint64, mr nd.MemoryRegion, flags nd
 		return ep.Endpoint.InvalidateRegion(reqCtx, mr, flags)
 	}
 	r := ep.newRequest(nd.RequestInvalidate, reqCtx, nd.SGL{}, flags)
-	r.region = m
+	m.mu.Lock()
+	r.ends(m)
+	m.mu.Unlock()
 	return ep.post(r, func() error { return ep.Endpoint.InvalidateRegion(r.id, m.MemoryRegion, flags) })
+}
+
+// ends notes the registration that the request ends, because a FastRegister behind it gives the region other tokens. The caller
+// holds checker.mu.
+func (r *request) ends(m *region) {
+	if m != nil {
+		r.region, r.local, r.remote = m, m.local, m.remote
+	}
 }
 
 func (ep *endpoint) FastRegister(reqCtx uint64, f nd.FastRegistration, flags nd.OpFlags) error {
@@ -210,9 +228,14 @@ func (ep *endpoint) FastRegister(reqCtx uint64, f nd.FastRegistration, flags nd.
 	return ep.post(r, func() error {
 		inner := m.MemoryRegion
 		f.Region = inner
+		before := inner.Bytes()
 		err := ep.Endpoint.FastRegister(r.id, f, flags)
 		if err == nil {
-			m.registeredAs(f.Rights, r.site, inner.LocalToken(), inner.RemoteToken(), inner.Bytes(), f.BaseAddress, uint64(f.Length))
+			bytes := inner.Bytes()
+			if addressOf(bytes) == addressOf(before) {
+				bytes = nil // perhaps of the registration that an earlier request ends
+			}
+			m.registeredAs(f.Rights, r.site, inner.LocalToken(), inner.RemoteToken(), bytes, f.BaseAddress, uint64(f.Length))
 		}
 		return err
 	})

@@ -58,20 +58,28 @@ func (r *region) registeredAs(flags nd.RegionFlags, site string, local, remote n
 // ended notes that the registration has ended, by a call at site.
 func (r *region) ended(site string) {
 	r.mu.Lock()
-	local, remote, once, at := r.local, r.remote, r.uses == 1, r.registeredAt
+	local, remote := r.local, r.remote
+	r.mu.Unlock()
+	if local != 0 {
+		r.invalidated(local, remote, site)
+	}
+}
+
+// invalidated notes that the registration with two tokens has ended, by a call at site. The region may have a later one.
+func (r *region) invalidated(local, remote nd.Token, site string) {
+	r.mu.Lock()
 	if r.regions[local] == r {
 		delete(r.regions, local)
 	}
-	r.local, r.remote, r.bytes = 0, 0, nil
-	churned := false
-	if once && local != 0 && !r.flags.RemoteRead() && !r.flags.RemoteWrite() && !r.flags.RemoteAtomic() { // else peers may have used it often
-		r.churn[at]++
-		churned = r.churn[at] == churnLimit
+	at, churned := r.registeredAt, false
+	if r.local == local {
+		r.local, r.remote, r.bytes = 0, 0, nil
+		if r.uses == 1 && !r.flags.RemoteRead() && !r.flags.RemoteWrite() && !r.flags.RemoteAtomic() { // else peers may have used it often
+			r.churn[at]++
+			churned = r.churn[at] == churnLimit
+		}
 	}
 	r.mu.Unlock()
-	if local == 0 {
-		return
-	}
 	if churned {
 		r.found(Finding{Rule: registrationChurn, Site: at, What: fmt.Sprintf("%d registrations served one request each", churnLimit), OtherRank: r.rank, Other: "ended", OtherSite: site}, r)
 	}

@@ -213,16 +213,10 @@ func (s *side) fillQueue(receives, sends int) {
 
 // registerFast returns a region that a request has registered.
 func (s *side) registerFast() nd.MemoryRegion {
-	a := s.job.Adapter()
-	mapping, err := a.BuildLogicalAddressMapping(s.ctx, s.mr.Bytes())
-	s.must(err)
-	mr, err := a.CreateMemoryRegion(s.ctx)
-	s.must(err)
-	s.must(mr.InitializeFastRegister(s.ctx, len(mapping.Pages()), true))
-	s.must(s.ep.FastRegister(1, nd.FastRegistration{Region: mr, Pages: mapping.Pages(), Offset: mapping.Offset(), Length: memory, BaseAddress: 1 << 20,
-		Rights: nd.AllowLocalWrite | nd.AllowRemoteWrite}, 0))
+	f := s.fastRegistration(memory)
+	s.must(s.ep.FastRegister(1, f, 0))
 	s.done()
-	return mr
+	return f.Region
 }
 
 // writeInVain writes to memory whose token is invalid.

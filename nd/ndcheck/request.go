@@ -37,8 +37,10 @@ type request struct {
 	image [][]byte // of a Receive: the last bytes of its buffers at the post
 
 	window   *window // of a Bind or Invalidate
-	region   *region // of a Bind, FastRegister or InvalidateRegion
+	region   *region // of a Bind, FastRegister or InvalidateRegion, or of the sink that a Read invalidates
 	isMisuse bool    // of a Bind or Invalidate: the window was not as it must be
+
+	local, remote nd.Token // of the registration that an InvalidateRegion or a Read ends
 }
 
 func (c *checker) newRequest(owner object, kind nd.RequestType, ctx uint64, sge nd.SGL, flags nd.OpFlags) *request {

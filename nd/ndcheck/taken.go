@@ -195,17 +195,8 @@ func (c *checker) succeeded(ep *endpoint, r *request, res nd.Result, b *batch) {
 		b.wrote = append(b.wrote, w)
 	case r.invalidate:
 		c.journal.withdraw(r.token, c.rank, r.site, r.posted)
-	case r.kind == nd.RequestInvalidate && r.region != nil:
-		r.region.ended(r.site)
-	case r.kind == nd.RequestRead && r.flags.Has(nd.ReadLocalInvalidate) && ep.adapter.info.AdapterFlags.Has(nd.ReadLocalInvalidateSupported):
-		if i := slices.IndexFunc(r.sge, func(e nd.SGE) bool { return len(e.Buffer) > 0 }); i >= 0 {
-			c.mu.Lock()
-			region := c.regions[r.sge[i].Token]
-			c.mu.Unlock()
-			if region != nil {
-				region.ended(r.site)
-			}
-		}
+	case r.local != 0:
+		r.region.invalidated(r.local, r.remote, r.site)
 	case r.kind == nd.RequestReceive && res.RequestType == nd.RequestReceiveAndInvalidate:
 		c.invalidatedByPeer(r, res.InvalidatedToken)
 	}

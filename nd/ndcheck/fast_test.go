@@ -1,0 +1,84 @@
+//go:build linux
+
+package ndcheck_test
+
+import (
+	"testing"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// fastRegistration returns a request to register the first n bytes of a mapping of s.mr, in a new region.
+func (s *side) fastRegistration(n int) nd.FastRegistration {
+	a := s.job.Adapter()
+	mapping, err := a.BuildLogicalAddressMapping(s.ctx, s.mr.Bytes())
+	s.must(err)
+	mr, err := a.CreateMemoryRegion(s.ctx)
+	s.must(err)
+	s.must(mr.InitializeFastRegister(s.ctx, len(mapping.Pages()), true))
+	return nd.FastRegistration{Region: mr, Pages: mapping.Pages(), Offset: mapping.Offset(), Length: n, BaseAddress: 1 << 20,
+		Rights: nd.AllowLocalWrite | nd.AllowRemoteWrite}
+}
+
+// registerAgain registers memory, ends that by end, and registers half of it, all without a result in between. It returns
+// descriptors with the token of each registration.
+func (s *side) registerAgain(end func(mr nd.MemoryRegion)) (before, after nd.WindowDescriptor) {
+	f := s.fastRegistration(memory)
+	s.must(s.ep.FastRegister(1, f, nd.SilentSuccess))
+	before = nd.WindowDescriptor{Address: f.BaseAddress, Length: memory, Token: f.Region.RemoteToken()}
+	end(f.Region)
+	f.Length = memory / 2
+	s.must(s.ep.FastRegister(3, f, nd.SilentSuccess))
+	after = nd.WindowDescriptor{Address: f.BaseAddress, Length: memory / 2, Token: f.Region.RemoteToken()}
+	s.must(s.ep.Send(4, nd.SGL{}, 0))
+	s.done()
+	return before, after
+}
+
+// writeTo writes 8 bytes to memory of the peer.
+func (s *side) writeTo(d nd.WindowDescriptor, offset uint64) {
+	s.must(s.ep.Write(1, s.sge(0, 8), d.Address+offset, d.Token, 0))
+	s.result(s.init)
+	s.barrier()
+}
+
+// A region gets new tokens when FastRegister is posted, although the request that ends its registration has no result yet.
+func TestRegisterAgain(t *testing.T) {
+	invalidate := func(s *side, mr nd.MemoryRegion, _ nd.WindowDescriptor) {
+		s.must(s.ep.InvalidateRegion(2, mr, nd.SilentSuccess))
+	}
+	read := func(s *side, mr nd.MemoryRegion, from nd.WindowDescriptor) {
+		sge := nd.SGE{Buffer: s.mr.Bytes()[:8], Token: mr.LocalToken()}
+		s.must(nd.ReadFrom(s.ep, 2, nd.One(sge), from, nd.ReadLocalInvalidate|nd.SilentSuccess))
+	}
+	for name, p := range map[string]struct {
+		end    func(s *side, mr nd.MemoryRegion, from nd.WindowDescriptor)
+		isOld  bool // the peer uses the token of the first registration
+		offset uint64
+		rule   string
+	}{
+		"invalidated, the old token":               {invalidate, true, 0, "N101"},
+		"invalidated, beyond the new registration": {invalidate, false, memory - 8, "N102"},
+		"invalidated, the new registration":        {invalidate, false, 0, ""},
+		"read into, the old token":                 {read, true, 0, "N101"},
+		"read into, beyond the new registration":   {read, false, memory - 8, "N102"},
+		"read into, the new registration":          {read, false, 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			expectRule(t, p.rule, watch(t, nd.EndpointConfig{}, 64, func(s *side) {
+				from := s.get()
+				before, after := s.registerAgain(func(mr nd.MemoryRegion) { p.end(s, mr, from) })
+				if p.isOld {
+					after = before
+				}
+				s.give(after)
+				s.barrier()
+			}, func(s *side) {
+				s.must(s.ep.Receive(1, nd.SGL{}))
+				s.give(s.bind(64, 8, nd.AllowRead).Descriptor())
+				s.received()
+				s.writeTo(s.get(), p.offset)
+			}))
+		})
+	}
+}
