@@ -35,15 +35,22 @@ func (ep *endpoint) end(call, site string) {
 	}
 }
 
-// ended notes that the connection has ended: its windows are invalid, and its accesses are over. The program may use
-// the buffers of its requests, although it has not taken their results.
+// ended notes that the connection has ended: its windows and fast registrations are invalid, and its accesses are over. The
+// program may use the buffers of its requests, although it has not taken their results.
 func (ep *endpoint) ended(site string) {
 	var ended []*window
+	registered := make(map[nd.Token]*region) // by the tokens that are invalid
 	var accesses []uint32
 	ep.mu.Lock()
 	for w := range ep.windows {
 		if w.boundOn == ep {
 			ended = append(ended, w)
+		}
+	}
+	for local, m := range ep.regions {
+		if m.registeredOn == ep && m.local == local {
+			registered[local], registered[m.remote] = m, m
+			m.forget(local)
 		}
 	}
 	for _, q := range ep.requests {
@@ -57,6 +64,10 @@ func (ep *endpoint) ended(site string) {
 	ep.journal.close(accesses...)
 	for _, w := range ended {
 		ep.journal.cutOff(w.unbound(site))
+	}
+	for token, m := range registered { // the program may still hear of Writes to it
+		m.endToken(token, site)
+		ep.journal.cutOff(token)
 	}
 }
 

@@ -235,7 +235,7 @@ func (ep *endpoint) FastRegister(reqCtx uint64, f nd.FastRegistration, flags nd.
 			if addressOf(bytes) == addressOf(before) {
 				bytes = nil // perhaps of the registration that an earlier request ends
 			}
-			m.registeredAs(f.Rights, r.site, inner.LocalToken(), inner.RemoteToken(), bytes, f.BaseAddress, uint64(f.Length))
+			m.registeredAs(ep, f.Rights, r.site, inner.LocalToken(), inner.RemoteToken(), bytes, f.BaseAddress, uint64(f.Length))
 		}
 		return err
 	})

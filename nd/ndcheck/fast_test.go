@@ -82,3 +82,58 @@ func TestRegisterAgain(t *testing.T) {
 		})
 	}
 }
+
+// A fast registration ends with the connection that has made it, also for peers on other connections.
+func TestRegistrationEnds(t *testing.T) {
+	for name, end := range map[string]func(s *side){
+		"closed":  func(s *side) { s.must(s.ep.Close()) },
+		"flushed": func(s *side) { s.must(s.ep.Flush(s.ctx)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			found := watch(t, nd.EndpointConfig{}, 64, func(s *side) {
+				s.second()
+				d := nd.WindowDescriptor{Address: 1 << 20, Length: memory, Token: s.registerFast().RemoteToken()}
+				end(s)
+				s.give(d)
+				s.barrier()
+			}, func(s *side) {
+				s.ep = s.second()
+				s.writeTo(s.get(), 0)
+			})
+			expectRule(t, "N101", found)
+			if len(found) == 1 && found[0].OtherRank != 0 {
+				t.Error(found)
+			}
+		})
+	}
+}
+
+// Writes of peers to a registration that has ended are heard of until the region is closed.
+func TestHeardAfterTheEnd(t *testing.T) {
+	for name, hears := range map[string]bool{"": true, "N303": false} {
+		t.Run(name, func(t *testing.T) {
+			expectRule(t, name, watch(t, nd.EndpointConfig{}, 64, func(s *side) {
+				s.second()
+				mr := s.registerFast()
+				s.give(nd.WindowDescriptor{Address: 1 << 20, Length: memory, Token: mr.RemoteToken()})
+				s.hear() // the writer has its result
+				s.must(s.ep.Close())
+				if hears {
+					s.barrier()
+				}
+				s.must(mr.Close(s.ctx))
+				if !hears {
+					s.barrier()
+				}
+			}, func(s *side) {
+				s.ep = s.second()
+				s.mr.Bytes()[7] = 1
+				d := s.get()
+				s.must(s.ep.Write(1, s.sge(0, 8), d.Address, d.Token, 0))
+				s.done()
+				s.tell()
+				s.barrier()
+			}))
+		})
+	}
+}

@@ -27,6 +27,7 @@ type region struct {
 	bytes        []byte
 	local        nd.Token
 	remote       nd.Token
+	registeredOn *endpoint // by FastRegister, with which the registration ends; nil = it does not
 	registeredAt string
 	uses         int          // requests since the registration
 	unheard      *tokenRecord // of the first token to which peers wrote, and which ended before the program has heard of it
@@ -38,12 +39,13 @@ func (r *region) home() *adapter { return r.adapter }
 // registered notes a registration that has just been made.
 func (r *region) registered(flags nd.RegionFlags, site string) {
 	local, remote, bytes, base := r.MemoryRegion.LocalToken(), r.MemoryRegion.RemoteToken(), r.MemoryRegion.Bytes(), r.MemoryRegion.Address()
-	r.registeredAs(flags, site, local, remote, bytes, base, uint64(len(bytes)))
+	r.registeredAs(nil, flags, site, local, remote, bytes, base, uint64(len(bytes)))
 }
 
-func (r *region) registeredAs(flags nd.RegionFlags, site string, local, remote nd.Token, bytes []byte, base, length uint64) {
+// registeredAs notes a registration by a call, or by a request of the endpoint on.
+func (r *region) registeredAs(on *endpoint, flags nd.RegionFlags, site string, local, remote nd.Token, bytes []byte, base, length uint64) {
 	r.mu.Lock()
-	r.flags, r.bytes, r.local, r.remote, r.registeredAt, r.uses = flags, bytes, local, remote, site, 0
+	r.flags, r.bytes, r.local, r.remote, r.registeredOn, r.registeredAt, r.uses = flags, bytes, local, remote, on, site, 0
 	r.regions[local] = r
 	r.mu.Unlock()
 	t := tokenRecord{token: local, kind: localToken, rank: r.rank, object: r.id, adapter: r.adapter.id, base: addressOf(bytes), length: uint64(len(bytes)), memory: addressOf(bytes),
@@ -63,22 +65,18 @@ func (r *region) ended(site string) {
 	if local != 0 {
 		r.invalidated(local, remote, site)
 	}
+	r.reportUnheard()
 }
 
 // invalidated notes that the registration with two tokens has ended, by a call at site. The region may have a later one.
 func (r *region) invalidated(local, remote nd.Token, site string) {
 	r.mu.Lock()
-	if r.regions[local] == r {
-		delete(r.regions, local)
-	}
 	at, churned := r.registeredAt, false
-	if r.local == local {
-		r.local, r.remote, r.bytes = 0, 0, nil
-		if r.uses == 1 && !r.flags.RemoteRead() && !r.flags.RemoteWrite() && !r.flags.RemoteAtomic() { // else peers may have used it often
-			r.churn[at]++
-			churned = r.churn[at] == churnLimit
-		}
+	if r.local == local && r.uses == 1 && !r.flags.RemoteRead() && !r.flags.RemoteWrite() && !r.flags.RemoteAtomic() { // else peers may have used it often
+		r.churn[at]++
+		churned = r.churn[at] == churnLimit
 	}
+	r.forget(local)
 	r.mu.Unlock()
 	if churned {
 		r.found(Finding{Rule: registrationChurn, Site: at, What: fmt.Sprintf("%d registrations served one request each", churnLimit), OtherRank: r.rank, Other: "ended", OtherSite: site}, r)
@@ -87,6 +85,16 @@ func (r *region) invalidated(local, remote nd.Token, site string) {
 		r.endToken(token, site)
 	}
 	r.reportUnheard()
+}
+
+// forget forgets the registration with a local token. The caller holds checker.mu.
+func (r *region) forget(local nd.Token) {
+	if r.regions[local] == r {
+		delete(r.regions, local)
+	}
+	if r.local == local {
+		r.local, r.remote, r.bytes, r.registeredOn = 0, 0, nil, nil
+	}
 }
 
 // churnLimit is how many registrations for one request make a finding.
