@@ -160,8 +160,13 @@ func (ep *endpoint) Bind(reqCtx uint64, mr nd.MemoryRegion, mw nd.MemoryWindow, 
 	r.window, r.region = w, m
 	return ep.post(r, func() error {
 		w.mu.Lock()
-		r.isMisuse = w.token != 0
+		on := w.boundOn
 		w.mu.Unlock()
+		hasEnded := on != nil && on.Err() != nil // its connection, and with it the window
+		if hasEnded {
+			w.journal.cutOff(w.unbound(r.site))
+		}
+		r.isMisuse = on != nil && !hasEnded
 		err := ep.Endpoint.Bind(r.id, m.MemoryRegion, w.MemoryWindow, buf, flags)
 		if err == nil && !r.isMisuse {
 			w.bound(ep, m, buf, flags, r.site)

@@ -4,6 +4,7 @@ package ndcheck_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/softnd/softnd/nd"
 )
@@ -143,6 +144,26 @@ var progressing = map[string]struct {
 			s.must(nd.ReadFrom(s.ep, 2, sge, d, 0))
 			s.result(s.init)
 			s.barrier()
+		}}},
+	// The peer has ended the connection of the window, which the program binds again without a failed result.
+	"a window of an ended connection": {"N102", [2]func(s *side){
+		func(s *side) {
+			w := s.bind(0, 64, nd.AllowWrite)
+			s.barrier()
+			for s.ep.Err() == nil && s.ctx.Err() == nil {
+				time.Sleep(time.Millisecond)
+			}
+			s.ep = s.second()
+			s.must(s.ep.Bind(1, s.mr, w, s.mr.Bytes()[:64], nd.AllowWrite))
+			s.done()
+			s.give(w.Descriptor())
+			s.barrier()
+		},
+		func(s *side) {
+			s.barrier()
+			s.must(s.ep.Close())
+			s.ep = s.second()
+			s.writeTo(s.get(), 60)
 		}}},
 	// A message of the peer has invalidated the window, so its memory is free for another peer.
 	"memory for the next peer": {"", [2]func(s *side){
