@@ -168,6 +168,16 @@ func (a *adapter) CreateMemoryWindow(ctx context.Context) (nd.MemoryWindow, erro
 	return w, nil
 }
 
+// PrivilegedToken notes the token as a local one without a region. Only the provider knows the open mappings that it covers.
+func (a *adapter) PrivilegedToken() (nd.Token, error) {
+	token, err := a.Adapter.PrivilegedToken()
+	if err != nil {
+		return 0, err
+	}
+	a.journal.issue(tokenRecord{token: token, kind: localToken, rank: a.rank, adapter: a.id, read: true, write: true, site: here()})
+	return token, nil
+}
+
 // Limits that cards of the last years have in common. The Intel E810 takes 13 entries per request. Broadcom's
 // NetXtreme-E takes 96 bytes inline.
 const (

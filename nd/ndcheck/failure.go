@@ -70,7 +70,7 @@ func (c *checker) explainLocal(f *Finding, r *request) bool {
 			f.setOther(t, fmt.Sprintf("registered region %d", t.object))
 		case t.adapter != r.owner.home().id:
 			f.Rule, f.What = foreignToken, entry+fmt.Sprintf(" of adapter %d", t.adapter)
-			f.setOther(t, fmt.Sprintf("registered region %d", t.object))
+			f.setOther(t, "issued it")
 		default:
 			continue
 		}

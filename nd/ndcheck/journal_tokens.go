@@ -26,7 +26,7 @@ type tokenRecord struct {
 	read, write   bool // the access that it grants
 	atomic        bool // peers may use atomics
 	rank          int
-	object        uint32 // number of the region or window in its process
+	object        uint32 // number of the region or window in its process; 0 = a privileged token
 	adapter       uint32
 	link          uint64 // the only connection that it is valid on; 0 = any
 	base, length  uint64 // as peers name the bytes
@@ -40,6 +40,9 @@ type tokenRecord struct {
 
 // String names the token for a report.
 func (r tokenRecord) String() string {
+	if r.object == 0 {
+		return fmt.Sprintf("privileged token of adapter %d of rank %d", r.adapter, r.rank)
+	}
 	object := [...]string{"unknown token of object", "local token of region", "remote token of region", "token of window"}[r.kind&3]
 	return fmt.Sprintf("%s %d of rank %d", object, r.object, r.rank)
 }
