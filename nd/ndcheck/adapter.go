@@ -17,9 +17,10 @@ type adapter struct {
 	info nd.AdapterInfo
 
 	// Guarded by checker.mu.
-	open     map[child]string // the objects that are not closed yet, with the lines that created them
-	closedAt string           // the line that closed the adapter
-	trouble  int64            // when the program has last seen a failure, 0 = never, or it has gone on since
+	open       map[child]string // the objects that are not closed yet, with the lines that created them
+	closedAt   string           // the line that closed the adapter
+	trouble    int64            // when the program has last seen a failure, 0 = never, or it has gone on since
+	privileged nd.Token         // 0 = the program has not asked for it
 }
 
 // object is an adapter, or anything that an adapter creates.
@@ -174,6 +175,9 @@ func (a *adapter) PrivilegedToken() (nd.Token, error) {
 	if err != nil {
 		return 0, err
 	}
+	a.mu.Lock()
+	a.privileged = token
+	a.mu.Unlock()
 	a.journal.issue(tokenRecord{token: token, kind: localToken, rank: a.rank, adapter: a.id, read: true, write: true, site: here()})
 	return token, nil
 }

@@ -114,16 +114,38 @@ const maxImage = 4 << 10
 
 // snapshot notes the bytes of the buffers at the post.
 func (r *request) snapshot() {
+	if !r.isSource() && r.kind != nd.RequestReceive {
+		return
+	}
+	a := r.owner.home()
+	a.mu.Lock()
+	r.isUnchecked = !a.covers(r.sge)
+	a.mu.Unlock()
+	if r.isUnchecked {
+		return
+	}
 	if r.isSource() {
 		r.hash = r.sum()
-	}
-	if r.kind != nd.RequestReceive {
 		return
 	}
 	for _, e := range r.sge {
 		tail := e.Buffer[max(0, len(e.Buffer)-maxImage):]
 		r.image = append(r.image, bytes.Clone(peek(tail)))
 	}
+}
+
+// covers reports whether the tokens of entries cover the buffers, as far as the checker knows. Else the request fails, and the
+// process may have no access to them. The caller holds checker.mu.
+func (a *adapter) covers(sge []nd.SGE) bool {
+	for _, e := range sge {
+		m := a.regions[e.Token]
+		switch at, n := addressOf(e.Buffer), uint64(len(e.Buffer)); {
+		case n == 0 || e.Token != 0 && e.Token == a.privileged:
+		case m == nil, m.bytes != nil && !isWithin(at, n, addressOf(m.bytes), uint64(len(m.bytes))): // nil: pages that are not contiguous
+			return false
+		}
+	}
+	return true
 }
 
 func (r *request) sum() uint64 {
