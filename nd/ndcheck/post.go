@@ -327,7 +327,7 @@ func (ep *endpoint) postFailed(r *request, err error) {
 	n := len(ep.initiator)
 	ep.mu.Unlock()
 	ep.journal.close(access)
-	if nd.StatusOf(err) == nd.NoMoreEntries && silent {
+	if nd.StatusOf(err) == nd.NoMoreEntries && silent && ep.Err() == nil { // those of a failed endpoint have results
 		ep.found(Finding{Rule: onlySilent, Site: r.site, What: fmt.Sprintf("%s was refused: the last %d requests are silent", r.name(), n)}, ep)
 	}
 }

@@ -1,0 +1,43 @@
+//go:build linux
+
+package ndcheck_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// The silent requests of an endpoint that has failed have results, which make room in its queue.
+func TestFullQueueAfterFailure(t *testing.T) {
+	const depth = 4
+	for name, end := range map[string]func(s *side){
+		"by the peer": func(s *side) {
+			s.barrier()
+			for s.ep.Err() == nil && s.ctx.Err() == nil {
+				time.Sleep(time.Millisecond)
+			}
+		},
+		"by a Flush": func(s *side) { s.must(s.ep.Flush(s.ctx)); s.barrier() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			expectRule(t, "", watch(t, nd.EndpointConfig{InitiatorDepth: depth}, 64, func(s *side) { s.barrier(); s.must(s.ep.Close()); s.barrier() }, func(s *side) {
+				end(s)
+				var posted int
+				var err error
+				for ; err == nil; posted++ {
+					err = s.ep.Send(1, nd.SGL{}, nd.SilentSuccess)
+				}
+				if !errors.Is(err, nd.NoMoreEntries) {
+					s.must(err)
+				}
+				for range posted - 1 {
+					s.mustBe(s.init, nd.Canceled)
+				}
+				s.barrier()
+			}))
+		})
+	}
+}
