@@ -41,3 +41,28 @@ func TestFullQueueAfterFailure(t *testing.T) {
 		})
 	}
 }
+
+// A message that has failed has invalidated nothing: the owner, which has closed the endpoint of the window, is named.
+func TestFailedInvalidation(t *testing.T) {
+	found := except("N503", watch(t, nd.EndpointConfig{}, 64, func(s *side) {
+		s.second()
+		s.give(s.bind(0, 64, nd.AllowWrite).Descriptor())
+		s.barrier()
+		s.must(s.ep.Close())
+		s.barrier()
+		s.barrier()
+	}, func(s *side) {
+		ep := s.second()
+		d := s.get()
+		s.must(s.ep.SendAndInvalidate(1, nd.SGL{}, d.Token, 0))
+		s.mustBe(s.init, nd.IOTimeout)
+		s.barrier()
+		s.barrier()
+		s.ep = ep
+		s.writeTo(d, 0)
+	}))
+	expectRule(t, "N101", found)
+	if len(found) == 1 && found[0].OtherRank != 0 {
+		t.Error(found)
+	}
+}

@@ -211,7 +211,7 @@ func (j *Journal) announce(token nd.Token, rank int, site string, at int64) {
 	})
 }
 
-// retract takes an announcement back: the provider has refused the message.
+// retract takes an announcement back: the provider has refused the message, or it has failed.
 func (j *Journal) retract(token nd.Token, rank int, at int64) {
 	j.change(token, func(r *tokenRecord) {
 		if r.live && r.ended == at && r.endRank == rank {

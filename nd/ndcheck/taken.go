@@ -81,6 +81,9 @@ func (q *queue) taken(res *nd.Result, b *batch) {
 	for _, d := range done {
 		c.succeeded(ep, d, *res, b)
 	}
+	if r != nil && r.invalidate && res.Status != nd.Success {
+		c.journal.retract(r.token, c.rank, r.posted)
+	}
 	if r != nil && res.Status != nd.Success && res.Status != nd.Canceled {
 		c.failed(ep, r, *res)
 	}
