@@ -54,6 +54,7 @@ type checker struct {
 	windows      map[*window]struct{}  // bound ones
 	churn        map[string]int        // registrations that served one request, by line
 	accepts      bool                  // the program has waited in GetConnectionRequest
+	hasUnwatched bool                  // an endpoint has, or had, a peer that is not watched
 	learnedAt    int64                 // when the program has last learned something about other processes
 	isEnding     bool                  // End has been called
 	over         bool                  // End has returned

@@ -46,12 +46,14 @@ func (c *sharedConnector) ConnectFrom(ctx context.Context, ep nd.Endpoint, from 
 // connects notes the endpoint that the connector is about to connect.
 func (c *connector) connects(ep nd.Endpoint, peer netip.AddrPort) {
 	if e, ok := ep.(checkedEndpoint); ok {
+		rank := c.journal.rankOf(peer.Addr().Unmap())
 		c.mu.Lock()
+		c.hasUnwatched = c.hasUnwatched || peer.IsValid() && rank < 0
 		c.ep = e.self()
 		c.ep.peer = peer.Addr().Unmap()
 		c.ep.connectors[c.Connector] = c.outer
 		c.mu.Unlock()
-		e.self().peerRank.Store(int32(c.journal.rankOf(peer.Addr().Unmap()) + 1))
+		e.self().peerRank.Store(int32(rank + 1))
 	}
 }
 

@@ -89,6 +89,7 @@ func (c *checker) explainRemote(f *Finding, ep *endpoint, r *request) bool {
 	peer := int(ep.peerRank.Load()) - 1
 	c.mu.Lock()
 	link := ep.link
+	certain = certain && !c.hasUnwatched
 	c.mu.Unlock()
 	f.Address, f.Length = r.address, r.size
 	with := fmt.Sprintf("%s: it used the %v", f.What, t)
