@@ -144,23 +144,26 @@ func TestStraysGetSIGTERMFirst(t *testing.T) {
 // Processes that are forked while the supervisor walks the process table are killed too.
 func TestNothingOutlivesAForkingJob(t *testing.T) {
 	mark := fmt.Sprintf("LAUNCHER_TEST_MARK=%d.forking", os.Getpid())
-	cfg := config("", 4, mark)
-	cfg.Apps[0].Path, cfg.Apps[0].Args = "/bin/sh", []string{"sh", "-c", `
+	for range 3 { // a busy machine may need longer to kill them all than the supervisor waits, and leaves them to the watchdog
+		cfg := config("", 4, mark)
+		cfg.Apps[0].Path, cfg.Apps[0].Args = "/bin/sh", []string{"sh", "-c", `
 		trap "" TERM
 		(while :; do sleep 600 & sleep 0.002; done) &
 		echo ready
 		[ $RANK = 3 ] && sleep 0.1 && exit 1
 		wait`}
-	cfg.Grace = 10 * time.Millisecond
-	j := start(t, cfg)
-	report := j.wait()
-	if status := report.ExitStatus(); status != 1 {
-		t.Errorf("exit status %d, want 1", status)
+		cfg.Grace = 10 * time.Millisecond
+		report := start(t, cfg).wait()
+		if status := report.ExitStatus(); status != 1 {
+			t.Errorf("exit status %d, want 1", status)
+		}
+		proctest.Eventually(t, "no process is left", func() bool { return len(marked(t, mark)) == 0 })
+		if len(report.stuck) == 0 {
+			return
+		}
+		t.Logf("the supervisor gave up on %v", report.stuck)
 	}
-	if len(report.stuck) > 0 { // a busy machine needs longer to kill them all
-		t.Logf("left to the watchdog: %v", report.stuck)
-	}
-	proctest.Eventually(t, "no process is left", func() bool { return len(marked(t, mark)) == 0 })
+	t.Error("the supervisor gave up three times")
 }
 
 // If one of the launcher's processes is killed, the whole job is killed, and no other process.
