@@ -59,11 +59,11 @@ func (s *settings) takeJournal(file *os.File) (err error) {
 
 // noteCollective tells the checker, if there is one, how a collective call of this rank has ended.
 func (j *Job) noteCollective(err error) {
-	switch {
-	case j.checker == nil:
-	case err == nil:
-		j.checker.Synchronised()
-	default:
+	if j.checker == nil {
+		return
+	}
+	j.checker.Synchronised() // a call that fails after its first barrier has waited for the others, too
+	if err != nil {
 		j.checker.InTrouble()
 	}
 }

@@ -123,6 +123,28 @@ var troubled = map[string]struct {
 			}
 			s.hear()
 		}}},
+	// The first of two barriers of the exchange has told the owner that the Writes are done.
+	"an exchange fails, and the owner ends the window": {"", [2]func(s *side){
+		func(s *side) {
+			w := s.bind(0, 64, nd.AllowWrite)
+			s.give(w.Descriptor())
+			s.tell() // so that it learns nothing by give after the Write
+			if _, err := s.job.Exchange(s.ctx, nil); nd.StatusOf(err) != nd.InvalidDeviceState {
+				s.must(fmt.Errorf("the exchange of one rank: %v", err))
+			}
+			s.must(w.Close(s.ctx))
+			s.hear()
+		},
+		func(s *side) {
+			d := s.get()
+			s.hear()
+			s.must(nd.WriteTo(s.ep, 1, s.sge(0, 64), d, 0))
+			s.done()
+			if err := s.job.Barrier(s.ctx); nd.StatusOf(err) != nd.InvalidDeviceState {
+				s.must(fmt.Errorf("the barrier of the other: %v", err))
+			}
+			s.tell()
+		}}},
 	// Requests from before the failure may succeed, which does not mean that it goes on.
 	"a failure, and older results": {"", [2]func(s *side){
 		func(s *side) { s.must(s.second().Close()); s.barrier() },
