@@ -112,7 +112,7 @@ func (c *connector) NotifyDisconnect(ctx context.Context) error {
 		ep.mu.Lock()
 		ep.ending = true
 		ep.mu.Unlock()
-		ep.ended(here())
+		ep.leftByPeer(here())
 	}
 	c.synchronised()
 	return err

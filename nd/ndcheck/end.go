@@ -35,12 +35,11 @@ func (ep *endpoint) end(call, site string) {
 	}
 }
 
-// ended notes that the connection has ended: its windows and fast registrations are invalid, and its accesses are over. The
-// program may use the buffers of its requests, although it has not taken their results.
+// ended notes that the connection has ended: its windows and fast registrations are invalid, and its accesses are over.
 func (ep *endpoint) ended(site string) {
+	ep.release()
 	var ended []*window
 	registered := make(map[nd.Token]*region) // by the tokens that are invalid
-	var accesses []uint32
 	ep.mu.Lock()
 	for w := range ep.windows {
 		if w.boundOn == ep {
@@ -53,6 +52,31 @@ func (ep *endpoint) ended(site string) {
 			m.forget(local)
 		}
 	}
+	ep.mu.Unlock()
+	for _, w := range ended {
+		ep.journal.cutOff(w.unbound(site))
+	}
+	for token, m := range registered { // the program may still hear of Writes to it
+		m.endToken(token, site)
+		ep.journal.cutOff(token)
+	}
+}
+
+// leftByPeer is ended for an end that the program has not asked for. After a Disconnect of the peer alone, the windows and fast
+// registrations stay valid for other connections until this side ends the connection, too, which calls ended.
+func (ep *endpoint) leftByPeer(site string) {
+	if nd.StatusOf(ep.Err()) == nd.ConnectionDisconnected {
+		ep.release()
+	} else {
+		ep.ended(site)
+	}
+}
+
+// release notes that the accesses of the connection are over. The program may use the buffers of its requests, although it has
+// not taken their results.
+func (ep *endpoint) release() {
+	var accesses []uint32
+	ep.mu.Lock()
 	for _, q := range ep.requests {
 		if q.owner == ep {
 			accesses = append(accesses, q.access)
@@ -62,13 +86,6 @@ func (ep *endpoint) ended(site string) {
 	}
 	ep.mu.Unlock()
 	ep.journal.close(accesses...)
-	for _, w := range ended {
-		ep.journal.cutOff(w.unbound(site))
-	}
-	for token, m := range registered { // the program may still hear of Writes to it
-		m.endToken(token, site)
-		ep.journal.cutOff(token)
-	}
 }
 
 // leave forgets the endpoint if it is closed and no result of it can follow. The caller holds checker.mu.

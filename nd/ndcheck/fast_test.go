@@ -3,7 +3,9 @@
 package ndcheck_test
 
 import (
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/softnd/softnd/nd"
 )
@@ -104,6 +106,61 @@ func TestRegistrationEnds(t *testing.T) {
 			if len(found) == 1 && found[0].OtherRank != 0 {
 				t.Error(found)
 			}
+		})
+	}
+}
+
+// Tokens of a connection that the peer has disconnected stay valid until this side ends the connection, too.
+func TestTokensAfterDisconnect(t *testing.T) {
+	registered := func(s *side) nd.WindowDescriptor {
+		return nd.WindowDescriptor{Address: 1 << 20, Length: memory, Token: s.registerFast().RemoteToken()}
+	}
+	bound := func(s *side) nd.WindowDescriptor { return s.bind(0, 64, nd.AllowWrite).Descriptor() }
+	hears := func(s *side) { s.must(s.ep.Connector().NotifyDisconnect(s.ctx)) }
+	posts := func(s *side) {
+		for s.ep.Err() == nil && s.ctx.Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		s.must(s.ep.Send(1, nd.SGL{}, 0))
+		s.mustBe(s.init, nd.Canceled)
+	}
+	both := func(first func(s *side)) func(s *side) {
+		return func(s *side) { first(s); s.must(s.ep.Connector().Disconnect(s.ctx)) }
+	}
+	for name, p := range map[string]struct {
+		grant  func(s *side) nd.WindowDescriptor
+		end    func(s *side)
+		offset uint64
+		rule   string
+	}{
+		"registered, within":                 {registered, hears, 0, ""},
+		"registered, beyond":                 {registered, hears, memory - 4, "N102"},
+		"registered, beyond, after a post":   {registered, posts, memory - 4, "N102"},
+		"registered, after a Disconnect":     {registered, both(hears), 0, "N101"},
+		"bound, beyond":                      {bound, hears, 60, "N102"},
+		"bound, beyond, after a post":        {bound, posts, 60, "N102"},
+		"bound, after a Disconnect":          {bound, both(hears), 0, "N101"},
+		"bound, after a post and Disconnect": {bound, both(posts), 0, "N101"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			expectRule(t, p.rule, watch(t, nd.EndpointConfig{}, 64, func(s *side) {
+				s.second()
+				d := p.grant(s)
+				s.tell()
+				p.end(s)
+				s.give(d)
+				s.barrier()
+				_ = s.ep.Connector().Disconnect(s.ctx) // it may have disconnected already
+			}, func(s *side) {
+				ep := s.second()
+				s.hear()
+				var disconnect sync.WaitGroup
+				defer disconnect.Wait()
+				first := s.ep.Connector()
+				disconnect.Go(func() { _ = first.Disconnect(s.ctx) })
+				s.ep = ep
+				s.writeTo(s.get(), p.offset)
+			}))
 		})
 	}
 }

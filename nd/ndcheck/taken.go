@@ -87,7 +87,10 @@ func (q *queue) taken(res *nd.Result, b *batch) {
 	if r != nil && res.Status != nd.Success && res.Status != nd.Canceled {
 		c.failed(ep, r, *res)
 	}
-	if isBroken {
+	switch {
+	case isBroken && res.Status == nd.Canceled:
+		ep.leftByPeer(here())
+	case isBroken:
 		ep.ended(here())
 	}
 }
