@@ -1,6 +1,7 @@
 package ndcheck
 
 import (
+	"math"
 	"sync"
 	"testing"
 )
@@ -85,5 +86,50 @@ func TestBeginWithoutTheLock(t *testing.T) {
 	lock.isTaken = true
 	if _, err := NewJournal(memory, lock); err == nil {
 		t.Error("a journal of another version was accepted")
+	}
+}
+
+// A rank that waits for the lock to enter keeps what is noted without the lock.
+func TestNotesBeforeLateEnter(t *testing.T) {
+	lock := &busy{present: present{}, isTaken: true}
+	memory := make([]byte, JournalSize)
+	if _, err := NewJournal(memory, present{}); err != nil {
+		t.Fatal(err)
+	}
+	j, err := NewJournal(memory, lock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.enter(0, addressAt(0))
+	j.learn(0, 50)
+	j.missWrite(0, 60)
+	lock.isTaken = false
+	if !j.HasWatched(0) || j.learnedAt(0) != 50 || j.missedWrite(0) != 60 {
+		t.Errorf("the rank has learned something at %d, and may have been written to at %d", j.learnedAt(0), j.missedWrite(0))
+	}
+}
+
+// A Write whose end an earlier process of the rank could not know has ended with that process.
+func TestEnterAfterEndlessWrite(t *testing.T) {
+	j := journalWith(t, nil)
+	j.missWrite(0, math.MaxInt64)
+	j.enter(0, addressAt(0))
+	if at := j.missedWrite(0); at > now() {
+		t.Errorf("the rank may be written to until %d", at)
+	}
+}
+
+// A process notes a Write to a rank while the rank enters.
+func TestMissedWriteBesideEnter(t *testing.T) {
+	j := journalWith(t, nil)
+	for rank := range 200 {
+		var calls sync.WaitGroup
+		calls.Go(func() { j.enter(rank, addressAt(rank)) })
+		calls.Go(func() { j.missWrite(rank, 60) })
+		calls.Go(func() { j.learn(rank, 50) })
+		calls.Wait()
+		if j.missedWrite(rank) != 60 || j.learnedAt(rank) != 50 {
+			t.Fatalf("rank %d has learned something at %d, and may have been written to at %d", rank, j.learnedAt(rank), j.missedWrite(rank))
+		}
 	}
 }

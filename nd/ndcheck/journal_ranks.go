@@ -40,7 +40,11 @@ func (j *Journal) enter(rank int, addr netip.Addr) {
 		if b[0] != 0 {
 			j.forget(rank)
 		}
-		clear(b)
+		// Words 56 and 64 are noted without the lock, perhaps before the rank has it for this change. The times of an earlier
+		// process are before all requests of this one.
+		clear(b[:56])
+		clear(b[72:])
+		j.endMissedWrites(rank, now())
 		clear(j.writesTo(rank))
 		a := addr.As16()
 		b[0] = 1

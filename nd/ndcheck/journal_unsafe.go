@@ -49,6 +49,13 @@ func (j *Journal) missWrite(owner int, at int64) {
 	}
 }
 
+// endMissedWrites notes that Writes to a rank whose end was not known have ended at a time.
+func (j *Journal) endMissedWrites(owner int, at int64) {
+	if w := j.missedWord(owner); w != nil {
+		w.CompareAndSwap(math.MaxInt64, at) // ORDER missed: another process may store a time at this moment
+	}
+}
+
 // missedWrite returns when a process may last have written to any memory of a rank, 0 = never.
 func (j *Journal) missedWrite(rank int) int64 {
 	w := j.missedWord(rank)
