@@ -162,13 +162,17 @@ func (ep *endpoint) Bind(reqCtx uint64, mr nd.MemoryRegion, mw nd.MemoryWindow, 
 		w.mu.Lock()
 		on := w.boundOn
 		w.mu.Unlock()
-		hasEnded := on != nil && on.Err() != nil // its connection, and with it the window
-		if hasEnded {
+		hasEnded := false // its connection, and with it the window
+		if on != nil {
+			cause := on.Err()
+			hasEnded = cause != nil
+			r.isMisuse = !hasEnded || nd.StatusOf(cause) == nd.ConnectionDisconnected // perhaps by the peer alone, so the window may still be bound
+		}
+		if hasEnded && !r.isMisuse {
 			w.journal.cutOff(w.unbound(r.site))
 		}
-		r.isMisuse = on != nil && !hasEnded
 		err := ep.Endpoint.Bind(r.id, m.MemoryRegion, w.MemoryWindow, buf, flags)
-		if err == nil && !r.isMisuse {
+		if err == nil && (on == nil || hasEnded) {
 			w.bound(ep, m, buf, flags, r.site)
 		}
 		return err

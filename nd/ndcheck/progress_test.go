@@ -3,6 +3,7 @@
 package ndcheck_test
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -164,6 +165,82 @@ var progressing = map[string]struct {
 			s.must(s.ep.Close())
 			s.ep = s.second()
 			s.writeTo(s.get(), 60)
+		}}},
+	// The peer has disconnected, but this side has not, so the window is still bound.
+	"a window of a disconnected peer": {"N404", [2]func(s *side){
+		func(s *side) {
+			w := s.bind(0, 64, nd.AllowWrite)
+			ep := s.second()
+			s.barrier()
+			for s.ep.Err() == nil && s.ctx.Err() == nil {
+				time.Sleep(time.Millisecond)
+			}
+			s.must(ep.Bind(1, s.mr, w, s.mr.Bytes()[:64], nd.AllowWrite))
+			s.mustBe(s.init, nd.InvalidDeviceRequest)
+			s.must(s.ep.Connector().Disconnect(s.ctx))
+			s.barrier()
+		},
+		func(s *side) {
+			s.second()
+			s.barrier()
+			s.must(s.ep.Connector().Disconnect(s.ctx))
+			s.barrier()
+		}}},
+	// The refused Bind ends nothing: the token of the window is valid.
+	"a token of a disconnected peer": {"N102", [2]func(s *side){
+		func(s *side) {
+			nd.Expect(s.job.Adapter(), "bound twice", "N404")
+			w := s.bind(0, 64, nd.AllowWrite)
+			d := w.Descriptor()
+			ep, last := s.second(), s.second()
+			s.barrier()
+			for s.ep.Err() == nil && s.ctx.Err() == nil {
+				time.Sleep(time.Millisecond)
+			}
+			s.must(ep.Bind(1, s.mr, w, s.mr.Bytes()[:64], nd.AllowWrite))
+			s.mustBe(s.init, nd.InvalidDeviceRequest)
+			s.give(d)
+			s.barrier()
+			s.must(s.ep.Connector().Disconnect(s.ctx))
+			s.must(last.Close())
+			s.barrier()
+		},
+		func(s *side) {
+			s.second()
+			last := s.second()
+			s.barrier()
+			first := s.ep.Connector()
+			var disconnect sync.WaitGroup
+			defer disconnect.Wait()
+			disconnect.Go(func() { _ = first.Disconnect(s.ctx) })
+			s.ep = last
+			s.writeTo(s.get(), 60)
+			s.barrier()
+		}}},
+	// This side has disconnected, too, in another goroutine, so the window may be bound again.
+	"a window of a disconnection of both": {"N102", [2]func(s *side){
+		func(s *side) {
+			w := s.bind(0, 64, nd.AllowWrite)
+			first := s.ep.Connector()
+			s.ep = s.second()
+			var disconnect sync.WaitGroup
+			defer disconnect.Wait()
+			disconnect.Go(func() { _ = first.Disconnect(s.ctx) })
+			s.hear()
+			s.must(s.ep.Bind(1, s.mr, w, s.mr.Bytes()[:64], nd.AllowWrite))
+			s.done()
+			s.give(w.Descriptor())
+			s.barrier()
+		},
+		func(s *side) {
+			first := s.ep
+			s.ep = s.second()
+			for first.Err() == nil && s.ctx.Err() == nil {
+				time.Sleep(time.Millisecond)
+			}
+			s.tell()
+			s.writeTo(s.get(), 60)
+			s.must(first.Connector().Disconnect(s.ctx))
 		}}},
 	// A message of the peer has invalidated the window, so its memory is free for another peer.
 	"memory for the next peer": {"", [2]func(s *side){

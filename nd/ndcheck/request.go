@@ -38,7 +38,7 @@ type request struct {
 
 	window   *window // of a Bind or Invalidate
 	region   *region // of a Bind, FastRegister or InvalidateRegion, or of the sink that a Read invalidates
-	isMisuse bool    // of a Bind or Invalidate: the window was not as it must be
+	isMisuse bool    // of a Bind or Invalidate: the window was perhaps not as it must be; the result decides
 
 	local, remote nd.Token // of the registration that an InvalidateRegion or a Read ends
 }
