@@ -47,8 +47,8 @@ func (ep *endpoint) ended(site string) {
 		}
 	}
 	for local, m := range ep.regions {
-		if m.registeredOn == ep && m.local == local {
-			registered[local], registered[m.remote] = m, m
+		if r := m.registration(local); r.on == ep {
+			registered[local], registered[r.remote] = m, m
 			m.forget(local)
 		}
 	}

@@ -165,6 +165,43 @@ func TestTokensAfterDisconnect(t *testing.T) {
 	}
 }
 
+// A registration whose end is in the queue ends with the connection, although a later FastRegister has given the region other tokens.
+func TestReplacedRegistrationEnds(t *testing.T) {
+	for name, end := range map[string]func(s *side){
+		"closed":      func(s *side) { s.must(s.ep.Close()) },
+		"flushed":     func(s *side) { s.must(s.ep.Flush(s.ctx)) },
+		"by the peer": func(s *side) { s.tell(); s.mustBe(s.init, nd.Canceled) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			found := except("N602", watch(t, nd.EndpointConfig{}, 64, func(s *side) {
+				s.second()
+				f := s.fastRegistration(memory)
+				s.must(s.ep.FastRegister(1, f, 0))
+				s.done()
+				d := nd.WindowDescriptor{Address: f.BaseAddress, Length: memory, Token: f.Region.RemoteToken()}
+				s.must(s.ep.Send(2, nd.SGL{}, 0)) // the peer has no Receive for it
+				s.must(s.ep.InvalidateRegion(3, f.Region, 0))
+				s.must(s.ep.FastRegister(4, f, 0))
+				end(s)
+				s.give(d)
+				s.barrier()
+			}, func(s *side) {
+				ep := s.second()
+				if name == "by the peer" {
+					s.hear()
+					s.must(s.ep.Close())
+				}
+				s.ep = ep
+				s.writeTo(s.get(), 0)
+			}))
+			expectRule(t, "N101", found)
+			if len(found) == 1 && found[0].OtherRank != 0 {
+				t.Error(found)
+			}
+		})
+	}
+}
+
 // Writes of peers to a registration that has ended are heard of until the region is closed.
 func TestHeardAfterTheEnd(t *testing.T) {
 	for name, hears := range map[string]bool{"": true, "N303": false} {

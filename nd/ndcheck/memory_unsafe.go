@@ -27,10 +27,17 @@ type region struct {
 	bytes        []byte
 	local        nd.Token
 	remote       nd.Token
-	registeredOn *endpoint // by FastRegister, with which the registration ends; nil = it does not
+	registeredOn *endpoint                 // by FastRegister, with which the registration ends; nil = it does not
+	replaced     map[nd.Token]registration // by local token: those that FastRegister has replaced before they have ended
 	registeredAt string
 	uses         int          // requests since the registration
 	unheard      *tokenRecord // of the first token to which peers wrote, and which ended before the program has heard of it
+}
+
+// registration is an earlier registration of a region.
+type registration struct {
+	remote nd.Token
+	on     *endpoint // as region.registeredOn
 }
 
 func (r *region) name() string   { return fmt.Sprintf("region %d", r.id) }
@@ -45,6 +52,12 @@ func (r *region) registered(flags nd.RegionFlags, site string) {
 // registeredAs notes a registration by a call, or by a request of the endpoint on.
 func (r *region) registeredAs(on *endpoint, flags nd.RegionFlags, site string, local, remote nd.Token, bytes []byte, base, length uint64) {
 	r.mu.Lock()
+	if r.local != 0 && r.local != local {
+		if r.replaced == nil {
+			r.replaced = make(map[nd.Token]registration)
+		}
+		r.replaced[r.local] = registration{r.remote, r.registeredOn}
+	}
 	r.flags, r.bytes, r.local, r.remote, r.registeredOn, r.registeredAt, r.uses = flags, bytes, local, remote, on, site, 0
 	r.regions[local] = r
 	r.mu.Unlock()
@@ -57,11 +70,28 @@ func (r *region) registeredAs(on *endpoint, flags nd.RegionFlags, site string, l
 	}
 }
 
-// ended notes that the registration has ended, by a call at site.
+// registration returns the registration with a local token. The caller holds checker.mu.
+func (r *region) registration(local nd.Token) registration {
+	if r.local == local {
+		return registration{r.remote, r.registeredOn}
+	}
+	return r.replaced[local]
+}
+
+// ended notes that all registrations have ended, by a call at site.
 func (r *region) ended(site string) {
 	r.mu.Lock()
 	local, remote := r.local, r.remote
+	replaced := r.replaced
+	r.replaced = nil
+	for local := range replaced {
+		r.forget(local)
+	}
 	r.mu.Unlock()
+	for local, before := range replaced {
+		r.endToken(local, site)
+		r.endToken(before.remote, site)
+	}
 	if local != 0 {
 		r.invalidated(local, remote, site)
 	}
@@ -92,6 +122,7 @@ func (r *region) forget(local nd.Token) {
 	if r.regions[local] == r {
 		delete(r.regions, local)
 	}
+	delete(r.replaced, local)
 	if r.local == local {
 		r.local, r.remote, r.bytes, r.registeredOn = 0, 0, nil, nil
 	}
