@@ -210,6 +210,7 @@ func TestHeardAfterTheEnd(t *testing.T) {
 				s.second()
 				mr := s.registerFast()
 				s.give(nd.WindowDescriptor{Address: 1 << 20, Length: memory, Token: mr.RemoteToken()})
+				s.tell() // so that it learns nothing by give after the Write
 				s.hear() // the writer has its result
 				s.must(s.ep.Close())
 				if hears {
@@ -223,6 +224,7 @@ func TestHeardAfterTheEnd(t *testing.T) {
 				s.ep = s.second()
 				s.mr.Bytes()[7] = 1
 				d := s.get()
+				s.hear()
 				s.must(s.ep.Write(1, s.sge(0, 8), d.Address, d.Token, 0))
 				s.done()
 				s.tell()

@@ -67,12 +67,14 @@ var requestPrograms = []program{
 			func(s *side) {
 				w := s.bind(0, 64, nd.AllowWrite)
 				s.give(w.Descriptor())
+				s.tell() // so that it learns nothing by give after the Write
 				s.hear() // the writer has its result
 				s.must(w.Close(s.ctx))
 				s.tell()
 			},
 			func(s *side) {
 				d := s.get()
+				s.hear()
 				s.mr.Bytes()[63] = 1
 				s.must(nd.WriteTo(s.ep, 1, s.sge(0, 64), d, 0))
 				s.done()
