@@ -93,7 +93,7 @@ func (c *checker) explainRemote(f *Finding, ep *endpoint, r *request) bool {
 	c.mu.Unlock()
 	f.Address, f.Length = r.address, r.size
 	with := fmt.Sprintf("%s: it used the %v", f.What, t)
-	if !r.invalidate {
+	if !r.invalidate && t.kind != localToken {
 		with += fmt.Sprintf(" at offset %d", int64(r.address-t.base))
 	}
 	switch {

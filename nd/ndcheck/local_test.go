@@ -3,6 +3,7 @@
 package ndcheck_test
 
 import (
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -42,6 +43,28 @@ func TestPrivilegedToken(t *testing.T) {
 				s.result(s.init)
 				s.barrier()
 			}))
+		})
+	}
+}
+
+// A local token grants no range to peers, so a report of its use as a remote one names no offset.
+func TestLocalTokenHasNoOffset(t *testing.T) {
+	for name, token := range map[string]func(s *side) nd.Token{
+		"privileged":  func(s *side) nd.Token { return mappedEntry(s).Token },
+		"of a region": func(s *side) nd.Token { return s.mr.LocalToken() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			found := watch(t, nd.EndpointConfig{}, 64, func(s *side) { s.give(s.bind(0, 64, nd.AllowWrite).Descriptor()); s.barrier() }, func(s *side) {
+				d := s.get()
+				d.Token = token(s)
+				s.writeTo(d, 0)
+			})
+			expectRule(t, "N104", found)
+			for _, f := range found {
+				if strings.Contains(f.What, "offset") {
+					t.Error(f)
+				}
+			}
 		})
 	}
 }
