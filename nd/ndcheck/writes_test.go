@@ -75,6 +75,7 @@ var writers = map[string]struct {
 		func(s *side) { s.writeTwice(true) },
 		func(s *side) {
 			_, ep, all := s.connectThree()
+			s.tell() // so that it learns nothing by connectThree after the Write
 			s.hear()
 			s.sendFlag(ep, all[1])
 		}}},
@@ -212,9 +213,13 @@ func (s *side) sendFlag(ep nd.Endpoint, d nd.WindowDescriptor) {
 	s.barrier()
 }
 
-// writeTwice writes to rank 0 over two connections. Between the Writes, it polls a flag.
+// writeTwice writes to rank 0 over two connections. Between the Writes, it polls a flag. If it tells the first one, it waits before
+// until another rank calls tell.
 func (s *side) writeTwice(tells bool) {
 	ep, _, all := s.connectThree()
+	if tells {
+		s.hear()
+	}
 	s.mr.Bytes()[64] = 1
 	s.must(nd.WriteTo(s.ep, 1, s.sge(64, 8), all[0], 0))
 	if tells {
