@@ -60,13 +60,10 @@ func TestWriteWithoutTheLock(t *testing.T) {
 	}
 }
 
-// A process that begins while a stopped one keeps the lock uses the journal when it can.
-func TestBeginWithoutTheLock(t *testing.T) {
-	lock := &busy{present: present{}, isTaken: true}
-	memory := make([]byte, JournalSize)
-	if _, err := NewJournal(memory, lock); err == nil {
-		t.Error("a journal without a version was accepted")
-	}
+// enterLate returns the journal of a process that begins and enters as rank 0 while a stopped one keeps the lock.
+func enterLate(t *testing.T) (j *Journal, lock *busy, memory []byte) {
+	t.Helper()
+	lock, memory = &busy{present: present{}, isTaken: true}, make([]byte, JournalSize)
 	if _, err := NewJournal(memory, present{}); err != nil {
 		t.Fatal(err)
 	}
@@ -75,6 +72,12 @@ func TestBeginWithoutTheLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	j.enter(0, addressAt(0))
+	return j, lock, memory
+}
+
+// A process that begins while a stopped one keeps the lock uses the journal when it can.
+func TestBeginWithoutTheLock(t *testing.T) {
+	j, lock, memory := enterLate(t)
 	if j.HasWatched(0) {
 		t.Error("the journal was changed without the lock")
 	}
@@ -82,25 +85,19 @@ func TestBeginWithoutTheLock(t *testing.T) {
 	if j.rankOf(addressAt(0)) != 0 {
 		t.Error("the rank is not known")
 	}
-	copy(memory, "another version")
 	lock.isTaken = true
+	copy(memory, "another version")
 	if _, err := NewJournal(memory, lock); err == nil {
 		t.Error("a journal of another version was accepted")
+	}
+	if _, err := NewJournal(make([]byte, JournalSize), lock); err == nil {
+		t.Error("a journal without a version was accepted")
 	}
 }
 
 // A rank that waits for the lock to enter keeps what is noted without the lock.
 func TestNotesBeforeLateEnter(t *testing.T) {
-	lock := &busy{present: present{}, isTaken: true}
-	memory := make([]byte, JournalSize)
-	if _, err := NewJournal(memory, present{}); err != nil {
-		t.Fatal(err)
-	}
-	j, err := NewJournal(memory, lock)
-	if err != nil {
-		t.Fatal(err)
-	}
-	j.enter(0, addressAt(0))
+	j, lock, _ := enterLate(t)
 	j.learn(0, 50)
 	j.missWrite(0, 60)
 	lock.isTaken = false
