@@ -38,10 +38,13 @@ func (l *loop) againstRawRoundTrip() {
 	l.limit = func(line float64) (float64, error) { return 2 * line, nil }
 }
 
-// againstExchange compares a time with that of an atomic exchange.
+// againstExchange compares a time of rank 0 alone with that of an atomic exchange, which a shared core does not slow down.
 func (l *loop) againstExchange(w *World) {
 	l.limitName, l.limitUnit = lockedExchangeLimit, "ns"
 	l.limit = func(float64) (float64, error) { return w.machine().exchange() }
+	if w.crew == nil {
+		l.width = w.limits.width
+	}
 }
 
 // againstMeeting sets the limit of an operation of all ranks. If each of two ranks has a core, the limit is a cache line.

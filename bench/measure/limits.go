@@ -1,12 +1,15 @@
 package measure
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/softnd/softnd/bench"
 	"github.com/softnd/softnd/bench/internal/median"
+	"github.com/softnd/softnd/nd"
 )
 
 // limits measures the best that the machine can do, in nanoseconds. Ranks 0 and 1 call its methods together, and other ranks
@@ -14,8 +17,23 @@ import (
 type limits struct {
 	side     int // 0 measures, 1 answers
 	line     *bench.Line
+	allocate func(size int) (nd.MemoryRegion, error)
+	places   []place // of memcpy, for one size
+	next     int
+}
+
+// place is memory of a copy.
+type place struct {
+	mr       nd.MemoryRegion
 	from, to []byte
 }
+
+// memcpy uses several places in turn, if they are not too large: whether pages compete for the lines of a cache depends on where they
+// lie, and changes the time of a copy by a tenth.
+const (
+	copyPlaces = 8
+	copyBytes  = 64 << 20 // of all places
+)
 
 // rawLine measures the half round trip of a cache line between the two ranks.
 func (l *limits) rawLine() (float64, error) {
@@ -93,20 +111,47 @@ func (l *limits) exchange() (float64, error) {
 	})
 }
 
-// memcpy measures a plain copy of size bytes by one rank while the other rank waits.
+// memcpy measures a plain copy of size bytes by one rank while the other rank waits. The memory is of the arena, as that of most
+// transfers. The figure is the mean of the windows, as a repeat is the mean of its transfers: what another program does to the caches
+// slows both down alike.
 func (l *limits) memcpy(size int) (float64, error) {
+	if err := l.makePlaces(size); err != nil {
+		return 0, fmt.Errorf("measure: limit: memory of copies: %w", err)
+	}
 	return l.alone(func() float64 {
-		if len(l.from) != size {
-			l.from, l.to = make([]byte, size), make([]byte, size)
-			pattern(l.from)
-			copy(l.to, l.from)
-		}
-		return repeatedly(func(n int) {
+		l.next = (l.next + 1) % len(l.places)
+		p := l.places[l.next]
+		copy(p.to, p.from)
+		figures := windowsOf(func(n int) {
 			for range n {
-				copy(l.to, l.from)
+				copy(p.to, p.from)
 			}
 		})
+		return sum(figures) / float64(len(figures))
 	})
+}
+
+// makePlaces makes the places of one size, and releases those of another.
+func (l *limits) makePlaces(size int) error {
+	if l.side != 0 || len(l.places) > 0 && len(l.places[0].from) == size {
+		return nil
+	}
+	for _, p := range l.places {
+		if err := errors.Join(p.mr.Deregister(context.Background()), p.mr.Close(context.Background())); err != nil {
+			return err
+		}
+	}
+	l.places = nil
+	for range max(1, min(copyPlaces, copyBytes/(2*size))) {
+		mr, err := l.allocate(2 * size)
+		if err != nil {
+			return err
+		}
+		mem := mr.Bytes()
+		pattern(mem)
+		l.places = append(l.places, place{mr, mem[:size], mem[size:]})
+	}
+	return nil
 }
 
 // alone runs f on rank 0 while rank 1 rests. Rank 1 returns 0.
@@ -131,7 +176,10 @@ const (
 
 // repeatedly returns the nanoseconds of one round of the loop: the median of
 // several windows, so that an interruption of one of them does not count.
-func repeatedly(loop func(n int)) float64 {
+func repeatedly(loop func(n int)) float64 { return median.Of(windowsOf(loop)) }
+
+// windowsOf returns the nanoseconds of one round of the loop in several windows.
+func windowsOf(loop func(n int)) (figures []float64) {
 	timed := func(n int) time.Duration {
 		start := time.Now()
 		loop(n)
@@ -141,11 +189,10 @@ func repeatedly(loop func(n int)) float64 {
 	for timed(n) < limitTime/windows {
 		n *= 2
 	}
-	var figures []float64
 	for start := time.Now(); len(figures) < fewWindows || len(figures) < windows && time.Since(start) < longestTime; {
 		figures = append(figures, nsPerOp(timed(n), n))
 	}
-	return median.Of(figures)
+	return figures
 }
 
 func (l *limits) usable() error {

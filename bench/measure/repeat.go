@@ -29,6 +29,8 @@ type loop struct {
 	limitName string
 	limitUnit string
 
+	width func() (float64, error) // of rank 0's core; nil if the figure does not depend on it
+
 	// sample makes n operations as run does, and records each of them on rank 0. It is nil if single operations have no
 	// figure.
 	sample func(ctx context.Context, n int, h *histogram) error
@@ -214,6 +216,9 @@ func (l *loop) fillResult(res *report.Result, made []repeat, h *histogram) {
 		}
 		if r.line > 0 {
 			res.Lines = append(res.Lines, r.line)
+		}
+		if r.width > 0 {
+			res.Widths = append(res.Widths, r.width)
 		}
 	}
 	res.Value = median.Of(res.Repeats)

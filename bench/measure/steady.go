@@ -16,12 +16,12 @@ const (
 	maxTries = 3
 )
 
-// moment is what the machine achieves next to a repeat, on rank 0.
-type moment struct{ limit, line float64 }
+// moment is what the machine achieves next to a repeat, on rank 0. width is 0 if it was not measured.
+type moment struct{ limit, line, width float64 }
 
 // repeat is one repeat of a loop, and the machine next to it, on rank 0.
 type repeat struct {
-	moment               // mean of before and after
+	moment               // mean of before and after; of the widths the less
 	value, drift float64 // of the moments before and after, the greater divided by the less
 }
 
@@ -74,13 +74,18 @@ func (l *loop) momentNow(w *World, skip bool) (now moment, err error) {
 			return now, err
 		}
 	}
+	if l.width != nil {
+		if now.width, err = l.width(); err != nil {
+			return now, err
+		}
+	}
 	now.limit, err = l.limit(now.line)
 	return now, err
 }
 
 func between(value float64, before, after moment) repeat {
 	return repeat{
-		moment: moment{math.Sqrt(before.limit * after.limit), math.Sqrt(before.line * after.line)},
+		moment: moment{math.Sqrt(before.limit * after.limit), math.Sqrt(before.line * after.line), min(before.width, after.width)},
 		value:  value,
 		drift:  max(drift(before.limit, after.limit), drift(before.line, after.line)),
 	}

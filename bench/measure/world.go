@@ -10,6 +10,7 @@ import (
 
 	"github.com/softnd/softnd"
 	"github.com/softnd/softnd/bench"
+	"github.com/softnd/softnd/nd"
 )
 
 // NewWorld returns the world of a test in job. If pin is set, it pins the calling goroutine. It gives ranks 0 and 1 a
@@ -50,7 +51,8 @@ func ownWorld(ctx context.Context, job *softnd.Job, pin bool, file *os.File) (_ 
 	if err != nil {
 		return nil, fmt.Errorf("measure: a cache line that ranks 0 and 1 share: %w", err)
 	}
-	return &World{Job: job, limits: &limits{side: job.Rank(), line: line}}, nil
+	allocate := func(size int) (nd.MemoryRegion, error) { return job.Adapter().Allocate(ctx, size, nd.AllowLocalWrite) }
+	return &World{Job: job, limits: &limits{side: job.Rank(), line: line, allocate: allocate}}, nil
 }
 
 // shareLine creates the line in rank 0, and maps it in rank 1, which finds it by rank 0's process number. The ranks may

@@ -96,5 +96,8 @@ func (r *Result) check() error {
 	if r.Lines != nil && len(r.Lines) != len(r.Repeats) {
 		return fmt.Errorf("%d lines for %d repeats", len(r.Lines), len(r.Repeats))
 	}
+	if r.Widths != nil && len(r.Widths) != len(r.Repeats) {
+		return fmt.Errorf("%d widths for %d repeats", len(r.Widths), len(r.Repeats))
+	}
 	return nil
 }

@@ -25,12 +25,12 @@ func Pool(all, more []Result) []Result {
 // them.
 func (r *Result) add(other Result) {
 	limits := append(r.limits(), other.limits()...)
-	drifts, lines := concat(r.Drifts, other.Drifts), concat(r.Lines, other.Lines)
+	drifts, lines, widths := concat(r.Drifts, other.Drifts), concat(r.Lines, other.Lines), concat(r.Widths, other.Widths)
 	r.Iterations = max(r.Iterations, other.Iterations)
 	r.Repeats = concat(r.Repeats, other.Repeats)
 	r.Value = median.Of(r.Repeats)
 	r.Low, r.High = median.Interval(r.Repeats)
-	r.Drifts, r.Lines = drifts, lines
+	r.Drifts, r.Lines, r.Widths = drifts, lines, widths
 	if r.Limit == nil || other.Limit == nil || len(limits) != len(r.Repeats) {
 		r.Limit = nil
 		return

@@ -43,6 +43,7 @@ type Result struct {
 
 	// One for each repeat, in the order of Repeats, if a limit was measured.
 	Drifts []float64 `json:"drifts,omitempty"` // of the limit and the line: the greater of before and after ÷ the less
+	Widths []float64 `json:"widths,omitempty"` // of the core, if the figure depends on it: independent instructions in the time of one after the other
 	Lines  []float64 `json:"lines,omitempty"`  // half round trip of a cache line in ns, if there are two ranks
 
 	Distribution *Distribution `json:"distribution,omitempty"` // of single operations

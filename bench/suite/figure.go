@@ -124,13 +124,14 @@ func (w selector) find(rep *report.Report) (*report.Result, error) {
 	return found, nil
 }
 
-// samples returns the steady repeats of a result in the view.
+// samples returns the steady repeats of a result in the view, without those whose cores were shared.
 func (v *view) samples(w selector) (r *report.Result, steady []sample, err error) {
 	if r, err = w.find(v.rep); err != nil {
 		return nil, nil, err
 	}
+	whole := wholeCores(v.rep)
 	for i, value := range r.Repeats {
-		if i < len(r.Drifts) && r.Drifts[i] > measure.Steady {
+		if i < len(r.Drifts) && r.Drifts[i] > measure.Steady || i < len(r.Widths) && r.Widths[i] < whole {
 			continue
 		}
 		if v.at != nil && (i >= len(r.Lines) || !v.at.has(r.Lines[i])) {
@@ -143,7 +144,7 @@ func (v *view) samples(w selector) (r *report.Result, steady []sample, err error
 		steady = append(steady, s)
 	}
 	if least := w.least(); len(steady) < least {
-		return nil, nil, fmt.Errorf("%v: too few steady repeats (%d of %d, want %d)", w, len(steady), len(r.Repeats), least)
+		return nil, nil, fmt.Errorf("%v: too few steady repeats on whole cores (%d of %d, want %d)", w, len(steady), len(r.Repeats), least)
 	}
 	return r, steady, nil
 }

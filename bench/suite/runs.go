@@ -64,7 +64,7 @@ func planOf(quick bool) plan {
 	if quick {
 		return plan{runs: runs(20), rounds: 3, extra: 3, time: 2 * time.Minute}
 	}
-	return plan{runs: runs(40), rounds: 6, extra: 6, time: 15 * time.Minute}
+	return plan{runs: runs(40), rounds: 6, extra: 18, time: 15 * time.Minute}
 }
 
 // repeatTime is short. Processes that share a core alternate every few milliseconds, so most repeats are not interrupted even
@@ -92,12 +92,10 @@ func runs(repeats int) []Run {
 
 func jobs() []Run {
 	small, large := []int{8}, []int{mib}
-	return []Run{
+	all := []Run{
 		pinned("write_lat", measure.Options{Sizes: small}),
 		manyPaired("write_lat", measure.Options{Sizes: small}),
 		pinned("posted", measure.Options{Sizes: small}),
-		pinned("write_bw", measure.Options{Sizes: large}),
-		pinned("read_bw", measure.Options{Sizes: large}),
 		pinned("send_lat", measure.Options{Sizes: []int{8, 64 << 10}}),
 		manyPaired("send_lat", measure.Options{Sizes: small}),
 		pinned("send_bw", measure.Options{Sizes: large}),
@@ -115,6 +113,10 @@ func jobs() []Run {
 		once(pinned("alloc_noise", measure.Options{Sizes: small, Duration: 500 * time.Millisecond, Repeats: minRepeats})),
 		once(crowd("arena_memory", 64)),
 	}
+	for range 3 {
+		all = append(all, copying("write_bw"), copying("read_bw"))
+	}
+	return all
 }
 
 // pinned is a run of two ranks, each on a core of its own.
@@ -128,6 +130,12 @@ func pinned(test string, o measure.Options) Run {
 func manyPaired(test string, o measure.Options) Run {
 	o.Pairs, o.Duration, o.Repeats = 64, 20*time.Millisecond, 10
 	return pinned(test, o)
+}
+
+// copying is a pinned run of transfers of 1 MiB. It has few repeats, because each process has other pages, and pages that compete for
+// the lines of a cache change the time of all its copies. They are longer, because a burst of requests begins with a wake-up.
+func copying(test string) Run {
+	return pinned(test, measure.Options{Sizes: []int{mib}, Duration: 5 * time.Millisecond, Repeats: 10})
 }
 
 // crowd is a run of more ranks than the two cores that it may use.

@@ -25,7 +25,15 @@ func (c *results) write(w io.Writer) error {
 	for _, row := range c.rows() {
 		fmt.Fprintln(table, strings.Join(row, "\t"))
 	}
-	return table.Flush()
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	n, of := shared(c.rep)
+	if n == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "\nIn %d of %d repeats, another program, perhaps of another machine on this host, used the other thread of a core. These repeats do not count.\n", n, of)
+	return err
 }
 
 func (c *results) rows() [][]string {

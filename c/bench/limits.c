@@ -72,14 +72,14 @@ static int ascending(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* repeatedly returns the ns of one round of a loop: the median of several windows, so that an interruption of
- * one of them does not count. */
-static double repeatedly(void (*loop)(uint64_t n))
+enum { WINDOWS = 9, FEW = 3 };
+
+/* measure_windows stores the ns of one round of a loop in several windows, and returns their number. */
+static size_t measure_windows(void (*loop)(uint64_t n), double figures[WINDOWS])
 {
-	enum { WINDOWS = 9, FEW = 3 };
 	const double time = 2e6;
 	uint64_t n = 1;
-	double figures[WINDOWS], start;
+	double start;
 	for (;; n *= 2) {
 		start = now();
 		loop(n);
@@ -92,6 +92,15 @@ static double repeatedly(void (*loop)(uint64_t n))
 		loop(n);
 		figures[count++] = (now() - start) / (double)n;
 	}
+	return count;
+}
+
+/* repeatedly returns the ns of one round of a loop: the median of several windows, so that an interruption of
+ * one of them does not count. */
+static double repeatedly(void (*loop)(uint64_t n))
+{
+	double figures[WINDOWS];
+	size_t count = measure_windows(loop, figures);
 	qsort(figures, count, sizeof *figures, ascending);
 	return (figures[(count - 1) / 2] + figures[count / 2]) / 2;
 }
@@ -108,13 +117,23 @@ double limit_line(void)
 	return trip / 2;
 }
 
-/* alone runs a loop on rank 0 while rank 1 rests. */
-static double alone(void (*loop)(uint64_t n))
+/* mean returns the ns of one round of a loop as the mean of the windows. */
+static double mean(void (*loop)(uint64_t n))
+{
+	double figures[WINDOWS], sum = 0;
+	size_t count = measure_windows(loop, figures);
+	for (size_t i = 0; i < count; i++)
+		sum += figures[i];
+	return sum / (double)count;
+}
+
+/* alone measures a loop on rank 0 while rank 1 rests. */
+static double alone(double (*measure)(void (*loop)(uint64_t n)), void (*loop)(uint64_t n))
 {
 	double ns = 0;
 	meet();
 	if (rank == 0)
-		ns = repeatedly(loop);
+		ns = measure(loop);
 	meet();
 	return ns;
 }
@@ -127,10 +146,14 @@ static void exchange(uint64_t n)
 		atomic_exchange(&exchanged, n);
 }
 
-double limit_exchange(void) { return alone(exchange); }
+double limit_exchange(void) { return alone(repeatedly, exchange); }
 
+/* Places of copies, as those of bench/measure/limits.go. */
+enum { PLACES = 8, PLACE_BYTES = 64 << 20 /* of all */ };
+
+static snd_mr *places[PLACES];
+static uint64_t copied, place_count, place;
 static unsigned char *from, *to;
-static uint64_t copied;
 
 static void copy(uint64_t n)
 {
@@ -140,18 +163,30 @@ static void copy(uint64_t n)
 	}
 }
 
+static void make_places(uint64_t size)
+{
+	for (uint64_t i = 0; i < place_count; i++)
+		must(snd_mr_close(places[i], SND_FOREVER));
+	place_count = PLACE_BYTES / (2 * size);
+	place_count = place_count < 1 ? 1 : place_count > PLACES ? PLACES : place_count;
+	for (uint64_t i = 0; i < place_count; i++) {
+		must(snd_mr_allocate(snd_job_adapter(job), 2 * size, SND_ALLOW_LOCAL_WRITE, &places[i]));
+		unsigned char *m = snd_mr_buffer(places[i]);
+		for (uint64_t at = 0; at < 2 * size; at++)
+			m[at] = (unsigned char)(at | 1);
+	}
+	copied = size;
+}
+
 double limit_memcpy(uint64_t size)
 {
-	if (size != copied) {
-		const uint64_t page = 4096, room = (size + page - 1) / page * page;
-		free(from);
-		free(to);
-		if ((from = aligned_alloc(page, room)) == NULL || (to = aligned_alloc(page, room)) == NULL)
-			fail("aligned_alloc");
-		for (uint64_t i = 0; i < size; i++)
-			from[i] = (unsigned char)(i | 1);
-		copied = size;
+	if (rank == 0 && size != copied)
+		make_places(size);
+	if (rank == 0) {
+		place = (place + 1) % place_count;
+		from = snd_mr_buffer(places[place]);
+		to = from + size;
 		copy(1);
 	}
-	return alone(copy);
+	return alone(mean, copy);
 }
