@@ -3,7 +3,6 @@ package endpoint
 import (
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
-	"github.com/softnd/softnd/window"
 )
 
 // Limits of the adapter; see adapter.Query.
@@ -49,7 +48,7 @@ var (
 
 // smallTransfer is the number of bytes up to which a request runs within the post. Polls and the
 // progress engine run longer requests, in chunks.
-const smallTransfer = window.ChunkSize
+const smallTransfer = 64 << 10
 
 const adapterFlags = nd.InOrderDMASupported | nd.ReadSinkNotRequired | nd.MultiEngineSupported | nd.LoopbackConnectionsSupported | nd.AtomicsSupported |
 	nd.ImmediateSupported | nd.PlacementSupported | nd.CQResizeSupported | nd.InterruptModerationSupported | nd.ReadLocalInvalidateSupported

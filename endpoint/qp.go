@@ -246,7 +246,7 @@ type waitObserver struct {
 
 const (
 	bounceCount = 2
-	bounceSize  = window.ChunkSize
+	bounceSize  = 64 << 10
 )
 
 // bounceBuffers are arena memory through which a peer copies to or from private memory of this

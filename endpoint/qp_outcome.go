@@ -19,7 +19,7 @@ const (
 
 // quantum is the number of bytes that one call of progress transfers at most in each direction, so that
 // a large transfer delays neither the program nor other endpoints.
-const quantum = 256 << 10
+const quantum = 1 << 20
 
 // progressResult is the result of a call of progress.
 type progressResult uint8

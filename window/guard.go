@@ -13,7 +13,7 @@ import (
 
 // ChunkSize is the number of bytes that are copied between two checks of the tokens. An
 // invalidation waits for one chunk of a running transfer at most.
-const ChunkSize = 64 << 10
+const ChunkSize = 256 << 10
 
 // Guard makes the guarded copies of one executor. Only one goroutine uses it at a time: the one
 // that holds the lock of the executor's endpoint.

@@ -165,6 +165,7 @@ struct snd_receive {
 	uint32_t count;
 };
 
+#define SND_BOUNCE_BYTES (UINT64_C(64) << 10)
 enum { SND_BOUNCE_COUNT = 2, SND_REASON = 376, SND_READ_HASHES = 8 };
 
 /* snd_fired is a rule of the fault plan that acts, see fault.h. */
@@ -340,6 +341,10 @@ static inline enum snd_outcome snd_stall(struct snd_endpoint *ep, struct snd_sen
 	return SND_BLOCKED;
 }
 
-#define SND_QUANTUM (UINT64_C(256) << 10)
+/* A request of up to so many bytes runs within the post. Polls and the progress engine run longer ones. */
+#define SND_SMALL_BYTES (UINT64_C(64) << 10)
+
+/* What one call of progress transfers at most in each direction, so that a large transfer delays neither the program nor other endpoints. */
+#define SND_QUANTUM (UINT64_C(1) << 20)
 
 #endif

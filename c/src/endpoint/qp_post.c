@@ -67,7 +67,7 @@ void snd_submit(struct snd_endpoint *ep)
 	ep->submitted = ep->posted;
 	if (waiting && ep->state == SND_QP_CONNECTED)
 		return; /* polls run them in turn */
-	if (snd_request_at(ep, ep->posted - 1)->total > SND_CHUNK_BYTES && ep->state == SND_QP_CONNECTED) {
+	if (snd_request_at(ep, ep->posted - 1)->total > SND_SMALL_BYTES && ep->state == SND_QP_CONNECTED) {
 		snd_wake_progress(ep->object.fabric);
 		return;
 	}
@@ -301,14 +301,14 @@ SND_FAST snd_status post_send(struct snd_endpoint *ep, uint64_t context, const s
 
 SND_FAST snd_status post_write(struct snd_endpoint *ep, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address, uint32_t token, uint32_t flags)
 {
-	if (is_small(sge, count, flags, SND_SILENT_SUCCESS | SND_READ_FENCE | SND_INLINE, SND_CHUNK_BYTES) && write_fast(ep, context, sge, address, token, flags))
+	if (is_small(sge, count, flags, SND_SILENT_SUCCESS | SND_READ_FENCE | SND_INLINE, SND_SMALL_BYTES) && write_fast(ep, context, sge, address, token, flags))
 		return SND_SUCCESS;
 	return snd_submit_on_error(ep, post_transfer(ep, (struct transfer){.op = "write", .kind = SND_REQUEST_WRITE, .address = address, .token = token}, context, sge, count, flags));
 }
 
 SND_FAST snd_status post_read(struct snd_endpoint *ep, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address, uint32_t token, uint32_t flags)
 {
-	if (is_small(sge, count, flags, SND_SILENT_SUCCESS | SND_READ_FENCE, SND_CHUNK_BYTES) && read_fast(ep, context, sge, address, token, flags))
+	if (is_small(sge, count, flags, SND_SILENT_SUCCESS | SND_READ_FENCE, SND_SMALL_BYTES) && read_fast(ep, context, sge, address, token, flags))
 		return SND_SUCCESS;
 	return snd_submit_on_error(ep, post_transfer(ep, (struct transfer){.op = "read", .kind = SND_REQUEST_READ, .address = address, .token = token}, context, sge, count, flags));
 }

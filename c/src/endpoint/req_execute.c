@@ -186,18 +186,18 @@ static bool allocate_bounce(struct snd_endpoint *ep)
 	if (ep->bounce_offset != 0)
 		return true;
 	uint64_t offset;
-	if (snd_alloc(&f->heap, SND_BOUNCE_COUNT * SND_CHUNK_BYTES, false, &offset, "bounce buffers") != SND_SUCCESS)
+	if (snd_alloc(&f->heap, SND_BOUNCE_COUNT * SND_BOUNCE_BYTES, false, &offset, "bounce buffers") != SND_SUCCESS)
 		return false;
 	if (snd_region_init(&ep->bounce, ep->adapter, "bounce buffers") != SND_SUCCESS) {
 		snd_free(&f->heap, offset);
 		return false;
 	}
-	snd_region_register(&ep->bounce, f->arena.base + offset, SND_BOUNCE_COUNT * SND_CHUNK_BYTES, SND_ALLOW_LOCAL_WRITE);
+	snd_region_register(&ep->bounce, f->arena.base + offset, SND_BOUNCE_COUNT * SND_BOUNCE_BYTES, SND_ALLOW_LOCAL_WRITE);
 	ep->bounce_offset = offset;
 	return true;
 }
 
-static unsigned char *bounce_at(struct snd_endpoint *ep, int index) { return ep->bounce.memory + (uint64_t)index * SND_CHUNK_BYTES; }
+static unsigned char *bounce_at(struct snd_endpoint *ep, int index) { return ep->bounce.memory + (uint64_t)index * SND_BOUNCE_BYTES; }
 
 /* bounce_out takes a free buffer for as much of the private entry e as fits, and changes e to name the buffer.
  * Unless r is a Read, it copies the data. */
@@ -212,7 +212,7 @@ static enum snd_outcome bounce_out(struct snd_endpoint *ep, struct snd_send_requ
 			*buffer = i;
 	if (*buffer < 0)
 		return snd_stall(ep, r, SND_STALL_QUEUE);
-	uint64_t n = e->length < SND_CHUNK_BYTES ? e->length : SND_CHUNK_BYTES;
+	uint64_t n = e->length < SND_BOUNCE_BYTES ? e->length : SND_BOUNCE_BYTES;
 	unsigned char *memory = bounce_at(ep, *buffer);
 	if (r->kind != SND_REQUEST_READ) {
 		struct snd_operand source, sink = {.memory = memory};

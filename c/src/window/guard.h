@@ -6,7 +6,7 @@
 
 #include "window/table.h"
 
-#define SND_CHUNK_BYTES (UINT64_C(64) << 10) /* copied between two checks of the tokens */
+#define SND_CHUNK_BYTES (UINT64_C(256) << 10) /* copied between two checks of the tokens */
 
 /* snd_fault says why a copy was refused. */
 enum snd_fault {

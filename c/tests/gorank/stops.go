@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	chunkSize   = 64 << 10 // window.ChunkSize
+	chunkSize   = 256 << 10 // window.ChunkSize
 	stopsSize   = 2 << 20
 	stopsTrials = 40
 )
