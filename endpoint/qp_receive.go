@@ -94,7 +94,8 @@ func (ep *queuePair) postReceiveFast(reqCtx uint64, sge *nd.SGE) {
 	if !r.isSingle {
 		r.isSingle = true
 	}
-	r.single[0] = wire.SGE{Address: address, Length: uint32(n), Token: token}
+	e := wire.SGE{Address: address, Length: uint32(n), Token: token}
+	r.single[0] = e
 	ep.rq.posted++
 	d := ep.descriptor()
 	if d[0] != n { // capacity in bytes
@@ -103,7 +104,7 @@ func (ep *queuePair) postReceiveFast(reqCtx uint64, sge *nd.SGE) {
 	if d[1] != 1 { // number of scatter/gather entries
 		d[1] = 1
 	}
-	d[2], d[3] = address, r.single[0].LengthAndToken()
+	d[2], d[3] = address, e.LengthAndToken() // not of r: a load of what two stores have just written waits for all stores before them
 	room := min(n, wire.MaxSendInEntry)
 	if !ep.guard.CanDeliverSend(address, token, n) {
 		room = 0
