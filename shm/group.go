@@ -18,6 +18,7 @@ type Group struct {
 	members []MemberID // of all ranks when the group was formed, 0 = has left since then; nil: it is not formed
 
 	mine, other *rankRecord // of two ranks
+	plainStores bool        // both ranks call asym.HeavyGlobal before their last check for work; a copy, because other's line moves in each barrier
 	round       uint64      // number of the barrier that this rank reached last, from 1; private copy of mine.round
 }
 
@@ -141,6 +142,7 @@ func (g *Group) Formed() bool {
 		}
 	}
 	if g.other != nil {
+		g.plainStores = asym.HasHeavyGlobal() && g.other.membarrier.Load() == 1 // it was stored before the other rank was ready
 		g.round = g.mine.round.Load()
 	} else {
 		g.round = g.member.arena.header().opened.Load() / uint64(g.size()) // no barrier opens before this rank has arrived
@@ -255,7 +257,7 @@ func (g *Group) Round() uint64 { return g.round }
 func (g *Group) arrivePair() (ticket uint64) {
 	raceRelease()
 	g.round++
-	if asym.HasHeavyGlobal() && g.other.membarrier.Load() == 1 {
+	if g.plainStores {
 		asym.StoreRelease(&g.mine.round, g.round) // ORDER barrier-round: pairs with the load in Passed
 	} else {
 		g.mine.round.Swap(g.round) // ORDER barrier-round: pairs with the load in Passed
@@ -270,8 +272,16 @@ func (g *Group) arrivePair() (ticket uint64) {
 }
 
 // wakeOthers rings the wait doorbells of the other ranks. Their progress engines do not wait at a
-// barrier.
+// barrier. When the group is formed, wakeOthers does not read their records, which move in a barrier.
 func (g *Group) wakeOthers() {
+	for rank, id := range g.members {
+		if rank != g.rank && id != 0 {
+			g.wake(id)
+		}
+	}
+	if g.members != nil {
+		return
+	}
 	a := g.member.arena
 	for rank := range a.ranks {
 		if id, ok := a.MemberOf(rank); ok && rank != g.rank {

@@ -19,7 +19,7 @@ static uint64_t arrive(struct snd_job *j)
 	if (j->group == 2) {
 		struct snd_rank_record *mine = snd_rank(a, j->local), *other = snd_rank(a, 1 - j->local);
 		j->round++;
-		if (snd_has_heavy_global() && snd_load32(&other->membarrier) == 1) {
+		if (j->plain_stores) {
 			snd_release(&mine->round, j->round); /* ORDER barrier-round: pairs with the load in passed */
 			atomic_signal_fence(memory_order_seq_cst);
 		} else {

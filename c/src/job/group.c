@@ -7,10 +7,14 @@
 #include "shm/doorbell.h"
 #include "shm/liveness.h"
 
+/* wake rings the wait doorbell of a rank. When the group is formed, it does not read the rank's record, which moves in a barrier. */
 static void wake(struct snd_job *j, uint32_t local)
 {
 	struct snd_peer p;
-	if (local != j->local && snd_peer_of(j->fabric, snd_load(&snd_rank(&j->fabric->arena, local)->member) & SND_RANK_MEMBER, &p))
+	if (local == j->local)
+		return;
+	const uint64_t id = j->started ? j->members[local] : snd_load(&snd_rank(&j->fabric->arena, local)->member) & SND_RANK_MEMBER;
+	if (snd_peer_of(j->fabric, id, &p))
 		snd_ring(j->fabric, &p.record->waiters);
 }
 
@@ -164,6 +168,7 @@ bool snd_formed(struct snd_job *j)
 		const uint64_t word = snd_load(&snd_rank(a, local)->member);
 		j->members[local] = (word & (SND_RANK_TAKEN | SND_RANK_WAITS)) == 0 ? word & SND_RANK_MEMBER : 0;
 	}
+	j->plain_stores = group == 2 && snd_has_heavy_global() && snd_load32(&snd_rank(a, 1 - j->local)->membarrier) == 1; /* it was stored before the other rank was ready */
 	j->round = group == 2 ? snd_load(&snd_rank(a, j->local)->round) : snd_load(&snd_header(a)->opened) / group; /* no barrier opens before this rank has arrived */
 	j->checked_at = 0; /* from now on, a rank that has left is missing */
 	j->started = true;

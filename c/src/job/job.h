@@ -27,6 +27,7 @@ struct snd_job {
 	snd_half ended; /* another rank has ended it */
 	uint64_t members[SNDL_RANKS]; /* of all ranks of this host when the group was formed */
 	uint64_t round;
+	bool plain_stores; /* both of two ranks call snd_heavy_global before their last check for work; a copy, because the other's line moves in each barrier */
 	struct snd_spin spin; /* of its barriers */
 	uint64_t deaths;
 	int64_t checked_at;
