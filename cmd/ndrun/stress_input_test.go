@@ -89,7 +89,8 @@ func openTerminal(t *testing.T) (master, terminal *os.File) {
 }
 
 // inTerminal runs a script of an interactive shell with job control in a terminal, with typed as
-// keyboard input. It returns the output of the terminal.
+// keyboard input. It returns the output of the terminal. The shell lives until all of it has been read: the end of a session
+// discards output that is still on its way.
 func inTerminal(t *testing.T, typed, script string, env ...string) string {
 	t.Helper()
 	ndrun, err := build1()
@@ -98,7 +99,8 @@ func inTerminal(t *testing.T, typed, script string, env ...string) string {
 	}
 	master, terminal := openTerminal(t)
 	cmd := built(t, env)
-	cmd.Path, cmd.Args = "/bin/bash", []string{"bash", "-c", "set -m; stty tostop -echo; " + script}
+	const end = "end of the script"
+	cmd.Path, cmd.Args = "/bin/bash", []string{"bash", "-c", "set -m; stty tostop -echo; " + script + "\necho " + end + "; read -r"}
 	cmd.Env = append(cmd.Env, "NDRUN="+ndrun, "SELF="+testBinary(t))
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal, terminal, terminal
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
@@ -113,7 +115,12 @@ func inTerminal(t *testing.T, typed, script string, env ...string) string {
 	go func() {
 		var all strings.Builder
 		for s := bufio.NewScanner(master); s.Scan(); { // until the last one closes the terminal
-			all.WriteString(strings.TrimSuffix(s.Text(), "\r") + "\n")
+			line := strings.TrimSuffix(s.Text(), "\r")
+			if line == end {
+				io.WriteString(master, "\n")
+				continue
+			}
+			all.WriteString(line + "\n")
 		}
 		output <- all.String()
 	}()
