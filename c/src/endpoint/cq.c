@@ -252,8 +252,9 @@ static __attribute__((noinline)) void look(struct snd_cq *q)
 	snd_set(&f->activity, snd_relaxed(&f->activity) + 1); /* the engine needs to know only that the program polls */
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC_COARSE, &t); /* its ticks are some milliseconds apart, and it costs a fraction of the other clock */
-	const bool ticked = t.tv_nsec != q->tick.tv_nsec || t.tv_sec != q->tick.tv_sec;
-	q->tick = t;
+	const int64_t tick = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec; /* a copy of t would be one load of two stores, which waits for all stores before them */
+	const bool ticked = tick != q->tick;
+	q->tick = tick;
 	q->next_look = q->overrun || q->has_beside ? 0 : q->polls + (ticked ? 1 : LOOK_INTERVAL);
 	if (q->has_beside)
 		drive_beside(q);

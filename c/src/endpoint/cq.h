@@ -47,7 +47,7 @@ struct snd_cq {
 	uint64_t number; /* among the queues of the process, from 1 */
 	uint64_t polls, last_message_poll;
 	uint64_t next_look, last_thorough; /* polls */
-	struct timespec tick;              /* of the coarse clock, at the last look */
+	int64_t tick;			   /* ns of the coarse clock, at the last look */
 	uint64_t reported_polls; /* at the last update of the status page */
 	int64_t polled_at;       /* time of an update that found polls; 0 = none did */
 	uint32_t references; /* of endpoints that are not freed */
