@@ -17,7 +17,6 @@ import (
 
 	"github.com/softnd/softnd"
 	"github.com/softnd/softnd/internal/testkit/proctest"
-	"github.com/softnd/softnd/internal/testkit/ranktest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 	"github.com/softnd/softnd/softndtest"
@@ -312,99 +311,6 @@ func takeSlot(ctx context.Context, arena *shm.Arena, slot string) (*shm.Member, 
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		case <-time.After(time.Millisecond):
-		}
-	}
-}
-
-// Before the group is formed, a rank dies, or leaves and may come again. Its record has another owner then, whose process says nothing
-// about the rank's.
-func TestJoinDespiteTheNextOwnerOfARecord(t *testing.T) {
-	ctx := proctest.Context(t)
-	name := fmt.Sprintf("softnd-test-%d-owner", os.Getpid())
-	arena, err := shm.OpenFabric(ctx, name, shm.Config{Ranks: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer arena.Close()
-	observer, err := arena.Join(-1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		for {
-			observer.CheckLiveness(func(shm.MemberID) {})
-			select {
-			case <-stop:
-				return
-			case <-time.After(time.Millisecond):
-			}
-		}
-	}()
-	defer func() {
-		close(stop)
-		<-stopped
-		if err := observer.Leave(); err != nil {
-			t.Error(err)
-		}
-	}()
-	slotOf := func() string { id, _ := arena.MemberOf(1); return strconv.Itoa(id.Slot()) }
-
-	victim := proctest.StartWith(t, nil, ranktest.RoleJoins, name, 2)
-	proctest.Eventually(t, "the rank is taken", func() bool { _, ok := arena.MemberOf(1); return ok })
-	victim.Kill()
-	next, err := takeSlot(ctx, arena, slotOf())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := softnd.Join(ctx, name, 0, 2); !errors.Is(err, nd.ConnectionAborted) || !strings.Contains(err.Error(), "rank 1 has died or left") {
-		t.Error(err)
-	}
-	if err := next.Leave(); err != nil {
-		t.Error(err)
-	}
-
-	died, _ := arena.MemberOf(1)
-	limit := 100 * time.Millisecond
-	for now := died; now == died; now, _ = arena.MemberOf(1) { // on a loaded machine it may not get so far
-		short, cancel := context.WithTimeout(ctx, limit)
-		if _, err := softnd.Join(short, name, 1, 2); err == nil || ctx.Err() != nil {
-			t.Fatalf("rank 1 joins alone: %v", err)
-		}
-		cancel()
-		limit *= 2
-	}
-	owner := proctest.StartWith(t, nil, roleNextOwner, name, slotOf())
-	owner.Expect("taken")
-	owner.Kill()
-	short, cancel := context.WithTimeout(ctx, time.Second/2)
-	defer cancel()
-	if _, err := softnd.Join(short, name, 0, 2); err == nil || errors.Is(err, nd.ConnectionAborted) {
-		t.Errorf("rank 0 does not wait for rank 1, which may join again: %v", err)
-	}
-}
-
-// Ranks do not wait for a rank that an option or a setting refuses, although its process goes on.
-func TestJoinDoesNotWaitForARefusedRank(t *testing.T) {
-	name := fmt.Sprintf("softnd-test-%d-refused", os.Getpid())
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	ended := make(chan error, 2)
-	for rank := range 2 {
-		go func() {
-			_, err := softnd.Join(ctx, name, rank, 3)
-			ended <- err
-		}()
-	}
-	job, err := softnd.Join(ctx, name, 2, 3, softnd.WithReceiveTimeout(-1))
-	if err == nil || !strings.Contains(err.Error(), "receive time-out of -1ns: want 0 or more") {
-		t.Errorf("%v, %v", job, err)
-	}
-	for range 2 {
-		err := proctest.Receive(t, "Join ends", ended)
-		if !errors.Is(err, nd.ConnectionAborted) || !strings.Contains(err.Error(), "nd: join on job: ") || !strings.Contains(err.Error(), "has died or left") {
-			t.Error(err)
 		}
 	}
 }

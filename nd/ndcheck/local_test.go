@@ -5,6 +5,7 @@ package ndcheck_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -109,5 +110,48 @@ func TestPostsOfUnmappedMemory(t *testing.T) {
 				s.barrier()
 			}))
 		})
+	}
+}
+
+// The checker does not read memory that the program has unmapped.
+func TestUnmappedMemory(t *testing.T) {
+	found := watch(t, nd.EndpointConfig{}, 64, func(s *side) {
+		s.must(s.ep.Receive(1, s.sge(0, 64)))
+		s.must(s.ep.Receive(2, nd.SGL{}))
+		s.barrier()
+		s.received()
+		s.received()
+		s.barrier()
+	}, func(s *side) {
+		s.barrier()
+		mem, err := unix.Mmap(-1, 0, memory, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+		s.must(err)
+		mr, err := s.job.Adapter().Register(s.ctx, mem, 0)
+		s.must(err)
+		s.must(s.ep.Send(1, nd.One(nd.SGEOf(mr, 0, 64)), nd.SilentSuccess))
+		s.must(s.ep.Send(2, nd.SGL{}, 0))
+		time.Sleep(50 * time.Millisecond) // until the messages have arrived
+		s.must(mr.Close(s.ctx))
+		s.must(unix.Munmap(mem))
+		s.done()
+		s.barrier()
+	})
+	if len(found) != 1 || found[0].Rule.ID != "N402" {
+		t.Error(found)
+	}
+}
+
+// A buffer without the right to store into it is named, too.
+func TestLocalRight(t *testing.T) {
+	found := watch(t, nd.EndpointConfig{}, 64, func(s *side) { s.give(s.bind(0, 64, nd.AllowRead).Descriptor()); s.barrier() }, func(s *side) {
+		d := s.get()
+		mr, err := s.job.Adapter().Allocate(s.ctx, 64, 0)
+		s.must(err)
+		s.must(s.ep.Read(1, nd.One(nd.SGEOf(mr, 0, 64)), d.Address, d.Token, 0))
+		s.result(s.init)
+		s.barrier()
+	})
+	if len(found) != 1 || found[0].Rule.ID != "N103" || found[0].OtherRank != 1 {
+		t.Error(found)
 	}
 }

@@ -139,3 +139,16 @@ func TestTokenOfUnwatchedProcess(t *testing.T) {
 		})
 	}
 }
+
+// Without a journal in common, a token that is not known may be another process's.
+func TestUnknownProcess(t *testing.T) {
+	found := watchWith(t, nil, nd.EndpointConfig{}, 64, []func(s *side){func(s *side) { s.give(s.bind(0, 64, nd.AllowRead).Descriptor()); s.barrier() }, func(s *side) {
+		d := s.get()
+		s.must(nd.WriteTo(s.ep, 1, s.sge(0, 8), d, 0))
+		s.result(s.init)
+		s.barrier()
+	}})
+	if len(found) != 0 {
+		t.Error(found)
+	}
+}

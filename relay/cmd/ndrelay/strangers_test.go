@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/relay/internal/handshake"
+	"github.com/softnd/softnd/shm"
 )
 
 // strangers are connections of processes that are no part of the job. They stay open until the test ends.
@@ -285,4 +287,50 @@ func TestHandshakeIsRepeated(t *testing.T) {
 			t.Errorf("a relay has printed %q", text)
 		}
 	}
+}
+
+// Relays of different jobs or secrets refuse each other, and a relay that has a stranger in place of another one ends.
+func TestStrangers(t *testing.T) {
+	for name, c := range map[string]struct {
+		change map[string]any
+		want   string
+	}{
+		"secret": {map[string]any{"secret": strings.Repeat("A", 42) + "E="}, "secret"},
+		"job":    {map[string]any{"job": "abd"}, "handshake with the relay of host 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newHost(t, 0)
+			arena, err := shm.Create(shm.Config{Host: 1, Size: arenaSize})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer arena.Close()
+			a.relay.Say("%s", peersLine(a.control, "127.0.0.1:1"))
+			fails(t, arena, c.want, configLine(1, "127.0.0.1", c.change), peersLine(a.control, "127.0.0.1:1"))
+			failed(t, a.relay, inputEnded) // it still waits for the right one
+			if text := a.relay.Err.String(); !strings.HasPrefix(text, "softnd: relay of host 0: handshake with ") || strings.Count(text, "\n") != 1 {
+				t.Errorf("it says %q, want one line about the stranger", text)
+			}
+		})
+	}
+	t.Run("no relay", func(t *testing.T) {
+		arena, err := shm.Create(shm.Config{Host: 1, Size: arenaSize})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer arena.Close()
+		fails(t, arena, "connect to the relay of host 0", configLine(1, "127.0.0.1", nil), peersLine("127.0.0.1:1", "127.0.0.1:1"))
+	})
+}
+
+// control returns the address in the first answer of a relay.
+func control(t *testing.T, p *proctest.Process) string {
+	t.Helper()
+	line := p.Hear()
+	address, ok := strings.CutPrefix(line, `{"control":"`)
+	address, _, _ = strings.Cut(address, `"`)
+	if _, err := netip.ParseAddrPort(address); !ok || err != nil {
+		t.Fatalf("%q, want an address\n%s", line, p.Err)
+	}
+	return address
 }
