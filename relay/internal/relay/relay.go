@@ -24,12 +24,11 @@ import (
 	"github.com/softnd/softnd/relay/internal/handshake"
 	"github.com/softnd/softnd/relay/internal/ofi"
 	"github.com/softnd/softnd/shm"
-	"github.com/softnd/softnd/window"
 )
 
 // Sizes of a relay.
 const (
-	maxPayload   = window.ChunkSize // of a frame: the guard copies as much at a time
+	maxPayload   = 64 << 10 // of a frame; a change needs another handshake.Version
 	bufferSize   = maxPayload + frame.HeaderSize + frame.MaxTrailer
 	linkWindow   = 32 // receive buffers for each link
 	maxLinks     = MaxHosts - 1
