@@ -115,10 +115,11 @@ func (l *limits) exchange() (float64, error) {
 // transfers. The figure is the mean of the windows, as a repeat is the mean of its transfers: what another program does to the caches
 // slows both down alike.
 func (l *limits) memcpy(size int) (float64, error) {
-	if err := l.makePlaces(size); err != nil {
-		return 0, fmt.Errorf("measure: limit: memory of copies: %w", err)
-	}
-	return l.alone(func() float64 {
+	err := l.makePlaces(size)
+	ns, failed := l.alone(func() float64 { // also after an error, because rank 1 takes part
+		if err != nil {
+			return 0
+		}
 		l.next = (l.next + 1) % len(l.places)
 		p := l.places[l.next]
 		copy(p.to, p.from)
@@ -129,6 +130,10 @@ func (l *limits) memcpy(size int) (float64, error) {
 		})
 		return sum(figures) / float64(len(figures))
 	})
+	if err != nil {
+		return 0, fmt.Errorf("measure: limit: memory of copies: %w", err)
+	}
+	return ns, failed
 }
 
 // makePlaces makes the places of one size, and releases those of another.
@@ -142,14 +147,15 @@ func (l *limits) makePlaces(size int) error {
 		}
 	}
 	l.places = nil
-	for range max(1, min(copyPlaces, copyBytes/(2*size))) {
-		mr, err := l.allocate(2 * size)
+	to := (size + 63) &^ 63 // at the beginning of a line, as the places of transfers
+	for range max(1, min(copyPlaces, copyBytes/(2*to))) {
+		mr, err := l.allocate(to + size)
 		if err != nil {
 			return err
 		}
 		mem := mr.Bytes()
 		pattern(mem)
-		l.places = append(l.places, place{mr, mem[:size], mem[size:]})
+		l.places = append(l.places, place{mr, mem[:size], mem[to:]})
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ func coreWidth() float64 {
 }
 
 const (
-	widthWindows = 9
+	widthWindows = 25   // most of them after rank 1, perhaps on the other thread of this core, has begun to sleep
 	widthRounds  = 8000 // of 8 instructions: 10 to 30 µs
 )
 

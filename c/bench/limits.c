@@ -152,7 +152,7 @@ double limit_exchange(void) { return alone(repeatedly, exchange); }
 enum { PLACES = 8, PLACE_BYTES = 64 << 20 /* of all */ };
 
 static snd_mr *places[PLACES];
-static uint64_t copied, place_count, place;
+static uint64_t copied, second, place_count, place; /* second: offset of the second half of a place */
 static unsigned char *from, *to;
 
 static void copy(uint64_t n)
@@ -167,12 +167,13 @@ static void make_places(uint64_t size)
 {
 	for (uint64_t i = 0; i < place_count; i++)
 		must(snd_mr_close(places[i], SND_FOREVER));
-	place_count = PLACE_BYTES / (2 * size);
+	second = (size + 63) / 64 * 64; /* at the beginning of a line, as the places of transfers */
+	place_count = PLACE_BYTES / (2 * second);
 	place_count = place_count < 1 ? 1 : place_count > PLACES ? PLACES : place_count;
 	for (uint64_t i = 0; i < place_count; i++) {
-		must(snd_mr_allocate(snd_job_adapter(job), 2 * size, SND_ALLOW_LOCAL_WRITE, &places[i]));
+		must(snd_mr_allocate(snd_job_adapter(job), second + size, SND_ALLOW_LOCAL_WRITE, &places[i]));
 		unsigned char *m = snd_mr_buffer(places[i]);
-		for (uint64_t at = 0; at < 2 * size; at++)
+		for (uint64_t at = 0; at < second + size; at++)
 			m[at] = (unsigned char)(at | 1);
 	}
 	copied = size;
@@ -185,7 +186,7 @@ double limit_memcpy(uint64_t size)
 	if (rank == 0) {
 		place = (place + 1) % place_count;
 		from = snd_mr_buffer(places[place]);
-		to = from + size;
+		to = from + second;
 		copy(1);
 	}
 	return alone(mean, copy);

@@ -63,7 +63,7 @@ func measure(to string, quick bool) error {
 
 // leaveOutRepeats keeps what pages show: medians and their intervals. The median replaces the repeats.
 func leaveOutRepeats(r *report.Result) {
-	r.Distribution, r.Repeats, r.Drifts, r.Lines = nil, []float64{r.Value}, nil, nil
+	r.Distribution, r.Repeats, r.Drifts, r.Lines, r.Widths = nil, []float64{r.Value}, nil, nil, nil
 	if r.Limit != nil {
 		r.Limit.Ratios = nil
 	}

@@ -104,3 +104,20 @@ PASS
 		}
 	}
 }
+
+// TestLeaveOutRepeats: what is left of a result is a result.
+func TestLeaveOutRepeats(t *testing.T) {
+	rep := sample()
+	rep.Machine.Softnd, rep.Results = "v0", rep.Results[:1]
+	r := &rep.Results[0]
+	five := []float64{23, 23, 23.46, 24, 24}
+	r.Repeats, r.Drifts, r.Lines, r.Widths, r.Limit.Ratios = five, five, five, five, five
+	leaveOutRepeats(r)
+	var text strings.Builder
+	if err := rep.WriteJSON(&text); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := report.ReadJSON(strings.NewReader(text.String())); err != nil {
+		t.Error(err)
+	}
+}
