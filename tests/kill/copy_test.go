@@ -15,6 +15,7 @@ import (
 	"github.com/softnd/softnd/internal/testkit/failpoint"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/window"
 )
 
 // A process stops in the middle of a copy into memory of its peer. The peer ends the permission meanwhile. That takes
@@ -23,7 +24,7 @@ import (
 const (
 	copyOwner, copier, copyRanks = 0, 1, 2
 
-	copyMemory = 256 << 10
+	copyMemory = 4 * window.ChunkSize
 	copyStop   = 100 * time.Millisecond // how long the copier stops, at least
 )
 
