@@ -105,7 +105,7 @@ PASS
 	}
 }
 
-// TestLeaveOutRepeats: what is left of a result is a result.
+// TestLeaveOutRepeats: a result without its repeats can be read.
 func TestLeaveOutRepeats(t *testing.T) {
 	rep := sample()
 	rep.Machine.Softnd, rep.Results = "v0", rep.Results[:1]
