@@ -24,29 +24,32 @@
 //
 // # Progress
 //
-// A call that polls or waits makes progress on the endpoints of its completion queue or connection.
-// In addition, each process has an engine goroutine, which makes progress on one-sided operations,
-// connections and time-outs. The engine sleeps on the doorbell while there is nothing to do, and
-// while the program polls. Another goroutine, the housekeeper, checks the liveness of peers and
-// updates the status page.
+// A poll drives endpoints of its completion queue, a wait drives all objects of the process. In
+// addition, each process has an engine goroutine, which drives the endpoints when the program does
+// not. The engine rests while the program waits, and polls rarely, with its doorbell disarmed, while
+// the program polls. Otherwise it arms its doorbell, and sleeps until a peer rings. Another goroutine,
+// the housekeeper, checks the liveness of peers and updates the status page.
 //
 // # Files
 //
 // The beginning of a file's name says which part of the package it is:
 //
-//	provider_  the provider of a member: its options, adapters and lists; how it opens and closes
-//	adapter_   the adapter: its limits, and the objects that it makes and closes
+//	provider_  the provider of a member: its options and adapters; how it opens and closes
+//	adapter_   the adapter: the objects that it makes and closes
+//	limits     the limits of an adapter
+//	address    the addresses of members
+//	parameter  errors that name a parameter
 //	cm_        connections: listeners, connectors, the end, the peer's death; package endpoint/internal/cm has the record, its states, and ports
-//	mr_, mw_   memory regions, mappings and fast registrations; memory windows, which are in mr.go
-//	qp_        queue pairs: how they begin and end, posts, receives, errors
+//	mr_        memory regions, mappings and fast registrations; memory windows
+//	qp_        queue pairs: how they begin and end, their states, posts, receives, errors
 //	req_       the requester: posted requests run and complete
 //	resp_      the responder: ring entries are served
 //	cq_        completion queues: polls, notifications; package endpoint/internal/cq has the results and the events
-//	srq_       shared receive queues
-//	progress_  what drives the endpoints: polls, waits, the engine, the housekeeper
+//	srq        shared receive queues
+//	progress_  what drives the endpoints: waits, the engine, the housekeeper; polls are in cq_poll.go
 //	hook_      where the engine and calls ask a mode
 //	modes      which modes an endpoint has; package endpoint/internal/mode has the modes
-//	forward_   the endpoints of a relay
+//	forward    the endpoints of a relay
 //	event      events for the program's log
 //	stats      counters
 //

@@ -3,11 +3,13 @@ package endpoint
 // TWIN c/src/endpoint/progress_engine.c.
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/softnd/softnd/internal/doorbell"
+	"github.com/softnd/softnd/internal/goruntime"
 )
 
 // The engine makes progress when the program does not. While the program is in a wait, which
@@ -55,6 +57,140 @@ type engine struct {
 	eventLoops atomic.Int32
 }
 
+func (e *engine) start(p *Provider) {
+	e.p, e.bell, e.resume = p, p.member.EngineDoorbell(), make(chan struct{}, 1)
+	e.done.Go(e.run)
+}
+
+func (e *engine) stop() {
+	e.quit.Store(true)
+	e.wakeFromSleep()
+	e.endRest()
+	e.done.Wait()
+}
+
+func (e *engine) run() {
+	goruntime.SetLabel("progress engine")
+	p := e.p
+	seen := e.sampleActivity()
+	gap, burst := minPollGap, 0
+	for !e.quit.Load() {
+		e.wakePending.Store(false)
+		waiting := p.waiters.Waiting() > 0
+		m := noProgress
+		if !waiting {
+			m = p.progressUnpolled()
+		}
+		if !p.deferred.IsEmpty() {
+			p.deferred.Run()
+		}
+		if m == madeProgress {
+			p.housekeeper.wakeIfQuiet()
+		}
+		p.housekeeper.checkDue()
+		if burst++; m == madeProgress && burst < maxBurst {
+			continue
+		}
+		burst = 0
+
+		now := e.sampleActivity()
+		was := seen
+		seen = now
+		switch {
+		case p.isStepwise:
+			time.Sleep(pollInterval) // steps are counted, so something always remains to do
+			continue
+		case m == contended:
+			// The holder may or may not drive the endpoint: poll it again later. Arming the
+			// doorbell would gain nothing, and each time costs every process a barrier.
+			time.Sleep(gap)
+			gap = min(2*gap, p.pollGapLimit())
+			continue
+		case e.eventLoops.Load() > 0: // the program may sleep where neither this process nor a peer sees it
+			e.sleep()
+		case waiting && now.waits == was.waits && !p.needsPolling():
+			e.rest()
+		case waiting || now != was:
+			// The program drives its own endpoints: poll them again later, with the doorbell
+			// disarmed.
+			if m == madeProgress {
+				gap = minPollGap
+			}
+			time.Sleep(gap)
+			gap = min(2*gap, p.pollGapLimit())
+			continue
+		default:
+			e.sleep()
+		}
+		gap = minPollGap
+	}
+}
+
+// programActivity counts what the program itself does to make progress.
+type programActivity struct{ polls, waits uint64 }
+
+func (e *engine) sampleActivity() programActivity {
+	return programActivity{e.polls.Load(), e.p.waiters.Started()}
+}
+
+// progressUnpolled is progressAll without the endpoints that the program has polled often since the
+// last call. The program moves the same bytes, and has them in its caches.
+func (p *Provider) progressUnpolled() progressResult {
+	m := progressIf(p.member.HasMail() && p.pollInbox())
+	for _, ep := range *p.endpoints.Load() {
+		scans := ep.rq.cq.scans.Load() + ep.sq.cq.scans.Load()
+		enough := enoughPolls * (1 + uint64(len(*ep.rq.cq.endpoints.Load())/otherEndpoints)) // with many endpoints a scan covers only some of them
+		if scans-ep.scansSeen < enough && (!p.isStepwise || ep.hook.EngineTurn(scans != ep.scansSeen)) || ep.hasOverrun() {
+			m = max(m, ep.progress())
+		}
+		ep.scansSeen = scans
+	}
+	return m
+}
+
+// pollGapLimit returns the longest interval between two polls. It grows with the number of
+// processes per core, so that the engines do not compete with the programs.
+func (p *Provider) pollGapLimit() time.Duration {
+	perCore := int(p.processes.Load()) / runtime.NumCPU()
+	if p.deferred.IsRecent() {
+		return maxPollGap
+	}
+	return maxPollGap * time.Duration(min(max(1, perCore), 10))
+}
+
+// rest blocks while the program is in a wait.
+func (e *engine) rest() {
+	e.resting.Store(true)
+	defer e.resting.Store(false)
+	// The goroutine that ends the last wait or calls wake changes its word first and then checks
+	// resting. This one sets resting first and then checks those words.
+	if e.p.waiters.Waiting() == 0 || e.wakePending.Load() || e.quit.Load() {
+		return
+	}
+	select {
+	case <-e.resume:
+	case <-time.After(maxRest):
+	}
+}
+
+// sleep sleeps until a peer rings the doorbell.
+func (e *engine) sleep() {
+	p := e.p
+	e.asleep.Store(true) // before the checks below: wakeFromSleep follows what they read
+	defer e.asleep.Store(false)
+	ticket := e.bell.Arm()
+	defer e.bell.Disarm()
+	p.housekeeper.checkDue()
+	if p.progressAll() != noProgress || e.quit.Load() {
+		return
+	}
+	limit := maxEngineSleep
+	if p.needsPolling() {
+		limit = pollInterval
+	}
+	e.bell.Sleep(ticket, limit)
+}
+
 // wake makes the engine drive the endpoints now if it sleeps or rests.
 func (e *engine) wake() {
 	if !e.p.waiters.IsClosed() { // otherwise the doorbell may be unmapped
@@ -80,50 +216,3 @@ func (e *engine) endRest() {
 		}
 	}
 }
-
-// housekeeper does the periodic work of a provider, in a goroutine of its own. It checks the
-// liveness of watched members, releases what dead members held, clears forged hazards and
-// updates the status page. It blocks on a timer and not in a system call, because a blocking
-// system call keeps the Go runtime's monitor thread awake for a while.
-type housekeeper struct {
-	p    *Provider
-	kick chan struct{}
-	quit chan struct{}
-	once sync.Once
-	done sync.WaitGroup
-
-	quiet atomic.Bool // no progress, and the status page says so: rounds are rare
-	reporter
-}
-
-// runNow makes a round due at once.
-func (h *housekeeper) runNow() {
-	select {
-	case h.kick <- struct{}{}:
-	default: // it is due already
-	}
-}
-
-// wakeIfQuiet makes a round due if rounds are rare. It is called when the process makes progress
-// again.
-func (h *housekeeper) wakeIfQuiet() {
-	if h.quiet.Load() {
-		h.runNow()
-	}
-}
-
-// checkDue makes a round due at once if a member has died since the last liveness check or another
-// process has asked this one for something.
-func (h *housekeeper) checkDue() {
-	if h.p.member.LivenessCheckDue() || h.p.status.StacksRequested() {
-		h.runNow()
-	}
-}
-
-// Interval between two rounds of the housekeeper: while the process makes progress, and after it
-// has made none for quietAfter.
-const (
-	quietAfter    = 3 * time.Second
-	busyInterval  = 100 * time.Millisecond
-	quietInterval = 2 * time.Second
-)

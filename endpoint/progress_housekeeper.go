@@ -5,11 +5,36 @@ package endpoint
 import (
 	"maps"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/softnd/softnd/internal/goruntime"
 	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/shm"
+)
+
+// housekeeper does the periodic work of a provider, in a goroutine of its own. It checks the
+// liveness of watched members, releases what dead members held, clears forged hazards and
+// updates the status page. It blocks on a timer and not in a system call, because a blocking
+// system call keeps the Go runtime's monitor thread awake for a while.
+type housekeeper struct {
+	p    *Provider
+	kick chan struct{}
+	quit chan struct{}
+	once sync.Once
+	done sync.WaitGroup
+
+	quiet atomic.Bool // no progress, and the status page says so: rounds are rare
+	reporter
+}
+
+// Interval between two rounds of the housekeeper: while the process makes progress, and after it
+// has made none for quietAfter.
+const (
+	quietAfter    = 3 * time.Second
+	busyInterval  = 100 * time.Millisecond
+	quietInterval = 2 * time.Second
 )
 
 func (h *housekeeper) start(p *Provider) {
@@ -52,6 +77,30 @@ func (h *housekeeper) run() {
 			next = quietInterval
 		}
 		timer.Reset(min(next, time.Until(nextCheck)))
+	}
+}
+
+// runNow makes a round due at once.
+func (h *housekeeper) runNow() {
+	select {
+	case h.kick <- struct{}{}:
+	default: // it is due already
+	}
+}
+
+// wakeIfQuiet makes a round due if rounds are rare. It is called when the process makes progress
+// again.
+func (h *housekeeper) wakeIfQuiet() {
+	if h.quiet.Load() {
+		h.runNow()
+	}
+}
+
+// checkDue makes a round due at once if a member has died since the last liveness check or another
+// process has asked this one for something.
+func (h *housekeeper) checkDue() {
+	if h.p.member.LivenessCheckDue() || h.p.status.StacksRequested() {
+		h.runNow()
 	}
 }
 

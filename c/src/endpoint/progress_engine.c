@@ -1,6 +1,6 @@
 /* The engine makes progress when the program does not. While the program polls or waits, the engine sleeps on a timer,
  * with its doorbell disarmed, so that requests of peers make no system call. When the program does neither, the engine
- * arms its doorbell and sleeps until a peer rings. TWIN endpoint/progress_engine.go, endpoint/progress_run.go. */
+ * arms its doorbell and sleeps until a peer rings. TWIN endpoint/progress_engine.go. */
 #include "endpoint/progress_engine.h"
 
 #include <sched.h>
