@@ -160,15 +160,6 @@ func (ep *queuePair) sendAtomic(r *request) outcome {
 	return executed
 }
 
-// finishReleased finishes a request whose last entry the peer has released.
-func (ep *queuePair) finishReleased(r *request) {
-	if r.IsAtomic() {
-		ep.takeResult(r)
-		return
-	}
-	r.Finish(nd.Success)
-}
-
 // takeResults takes the old values of all atomics that the peer has executed, although requests before them may not be
 // complete yet. It is called before a local token is revoked. Those that it takes are the oldest: it asks once what the peer has
 // released. Otherwise the place of an old value that is still there could be given to the next atomic.

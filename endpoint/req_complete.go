@@ -6,6 +6,15 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
+// finishReleased finishes a request whose last entry the peer has released.
+func (ep *queuePair) finishReleased(r *request) {
+	if r.IsAtomic() {
+		ep.takeResult(r)
+		return
+	}
+	r.Finish(nd.Success)
+}
+
 // completeRequest adds the result of a finished request to the completion queue.
 func (ep *queuePair) completeRequest(r *request) {
 	if ep.hook != nil {

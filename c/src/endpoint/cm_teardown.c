@@ -252,7 +252,7 @@ static bool settle(struct snd_endpoint *ep, struct snd_send_request *r)
 	if (r->state == SND_REQ_FINISHED || !begun)
 		return r->state == SND_REQ_FINISHED;
 	if (executed && (int64_t)(snd_load_released(&c->out) - r->end_entry) >= 0)
-		snd_finish_sent(ep, r);
+		snd_finish_released(ep, r);
 	else if (is_blamed(c, r)) {
 		snd_finish(r, c->fault.status);
 		ep->counters.accesses_refused++;

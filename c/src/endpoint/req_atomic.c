@@ -68,11 +68,9 @@ enum snd_outcome snd_execute_atomic(struct snd_endpoint *ep, struct snd_send_req
 	return SND_EXECUTED;
 }
 
-void snd_finish_sent(struct snd_endpoint *ep, struct snd_send_request *r)
+void snd_take_result(struct snd_endpoint *ep, struct snd_send_request *r)
 {
 	snd_finish(r, SND_SUCCESS);
-	if (snd_likely(!snd_is_atomic(r)))
-		return;
 	const uint64_t old = snd_load(&ep->conn->peer_qp->results[r->result_index]); /* ORDER result-stored: after the release of the entry; pairs with the store in serve_atomic */
 	ep->conn->atomics_taken++;
 	const enum snd_fault f = store_result(ep, r, old);
@@ -91,7 +89,7 @@ void snd_take_results(struct snd_endpoint *ep)
 	for (uint64_t i = ep->completed; i != ep->next && c->atomics_sent != c->atomics_taken; i++) {
 		struct snd_send_request *r = snd_request_at(ep, i);
 		if (snd_is_atomic(r) && r->state == SND_REQ_SENT && (int64_t)(released - r->end_entry) >= 0)
-			snd_finish_sent(ep, r);
+			snd_take_result(ep, r);
 	}
 }
 

@@ -9,8 +9,8 @@ snd_status snd_post_atomic(struct snd_endpoint *ep, uint32_t kind, uint64_t cont
 	uint64_t operand, uint64_t swap, uint32_t flags);
 /* snd_execute_atomic changes 8 bytes of the peer's memory, or lets the peer do so. */
 enum snd_outcome snd_execute_atomic(struct snd_endpoint *ep, struct snd_send_request *r);
-/* snd_finish_sent finishes a request that the peer has executed. */
-void snd_finish_sent(struct snd_endpoint *ep, struct snd_send_request *r);
+/* snd_take_result takes the old value of an atomic that the peer has executed, and finishes it. */
+void snd_take_result(struct snd_endpoint *ep, struct snd_send_request *r);
 /* snd_take_results finishes the atomics that the peer has executed. Their old values are then in local memory. */
 void snd_take_results(struct snd_endpoint *ep);
 /* snd_awaits_results reports whether the old values of some atomics are not in local memory. */

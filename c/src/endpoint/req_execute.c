@@ -495,6 +495,14 @@ void snd_complete_request(struct snd_endpoint *ep, struct snd_send_request *r)
 		snd_cq_push(ep->initiator_cq, &ep->initiator_slots, r->status, r->kind, r->context, bytes, 0, false);
 }
 
+void snd_finish_released(struct snd_endpoint *ep, struct snd_send_request *r)
+{
+	if (snd_unlikely(snd_is_atomic(r)))
+		snd_take_result(ep, r);
+	else
+		snd_finish(r, SND_SUCCESS);
+}
+
 /* complete_requests completes executed requests in the order of posting. */
 static bool complete_requests(struct snd_endpoint *ep)
 {
@@ -505,7 +513,7 @@ static bool complete_requests(struct snd_endpoint *ep)
 			if (ep->teardown != SND_NOT_RELEASED || r->state == SND_REQ_ASIDE)
 				return progressed;
 			if ((int64_t)(snd_load_released(&ep->conn->out) - r->end_entry) >= 0)
-				snd_finish_sent(ep, r);
+				snd_finish_released(ep, r);
 			else if (snd_likely(!ep->numbered) || !snd_receive_is_late(ep, r))
 				return progressed;
 		}

@@ -18,6 +18,8 @@ void snd_cancel_request(struct snd_send_request *r);
 /* snd_drop_request drops what a request refers to, without a result. */
 void snd_drop_request(struct snd_endpoint *ep, struct snd_send_request *r);
 void snd_finish(struct snd_send_request *r, snd_status s);
+/* snd_finish_released finishes a request whose last entry the peer has released. */
+void snd_finish_released(struct snd_endpoint *ep, struct snd_send_request *r);
 enum snd_outcome snd_reject(struct snd_endpoint *ep, struct snd_send_request *r, snd_status s, const char *format, ...) __attribute__((format(printf, 4, 5)));
 enum snd_outcome snd_reject_remote(struct snd_endpoint *ep, struct snd_send_request *r, enum snd_fault f);
 enum snd_outcome snd_reject_local(struct snd_endpoint *ep, struct snd_send_request *r, const struct snd_entry *e, enum snd_fault f);

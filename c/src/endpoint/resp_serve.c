@@ -438,7 +438,7 @@ static enum snd_outcome serve_atomic(struct snd_endpoint *ep)
 	if (f != SND_NO_FAULT)
 		snd_refuse_access(ep, &local, sizeof old, f);
 	else
-		snd_release(&ep->local_qp->results[e->result_index], old); /* ORDER result-stored: before the release of the entry; pairs with the load in snd_finish_sent */
+		snd_release(&ep->local_qp->results[e->result_index], old); /* ORDER result-stored: before the release of the entry; pairs with the load in snd_take_result */
 	return SND_EXECUTED;
 }
 
