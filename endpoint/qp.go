@@ -204,6 +204,29 @@ func (ep *queuePair) opError(op string, s nd.Status, detail, next string) error 
 	return &nd.OpError{Op: op, Object: ep.String(), Status: s, Detail: detail, Next: next}
 }
 
+// on changes the state by an event. The caller holds ep.mu.
+func (ep *queuePair) on(e cm.Event) {
+	s := ep.state().After(e)
+	ep.life.wasConnected = ep.life.wasConnected || s == cm.QPConnected
+	if s == cm.QPConnected && ep.state() != cm.QPConnected {
+		ep.logConnected()
+	}
+	if ep.state() == cm.QPPeerDisconnected {
+		ep.life.cause = nil // it advises this side to disconnect, too
+		detail, next := "the peer ("+ep.conn.peerName+") has disconnected, and the connection ended before this side did", "connect a new endpoint"
+		if s == cm.QPDisconnecting {
+			detail, next = "both sides have disconnected", ""
+		}
+		ep.setCause(ep.opError("serve", nd.ConnectionDisconnected, detail, next))
+	}
+	for was := ep.stateWord.Load(); !ep.stateWord.CompareAndSwap(was, uint32(s)|was&stateFlags); was = ep.stateWord.Load() {
+	}
+	if s >= cm.QPPeerDisconnected && !isClosed(ep.life.done) {
+		close(ep.life.done)
+	}
+	ep.provider.waiters.Wake()
+}
+
 // setCause records why the endpoint left the connected state. The first cause is kept.
 func (ep *queuePair) setCause(err error) {
 	if ep.life.cause == nil {
