@@ -33,7 +33,7 @@ func (p *Provider) watchPeer(peer *shm.Peer) {
 	p.member.Watch(peer, stop, p.housekeeper.runNow)
 }
 
-// peerDied notes that the other process is dead, and executes nothing from now on.
+// peerDied notes that the other process is dead, which executes nothing from now on, and ends the endpoint's connection.
 func (c *connection) peerDied() {
 	c.record.PeerDied()
 	if ep := c.endpoint.Load(); ep != nil {

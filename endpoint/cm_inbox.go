@@ -1,6 +1,6 @@
 package endpoint
 
-// TWIN c/src/endpoint/cm_listener.c.
+// TWIN c/src/endpoint/cm_connection.c, c/src/endpoint/cm_listener.c.
 
 import (
 	"fmt"

@@ -1,6 +1,6 @@
 package endpoint
 
-// TWIN c/src/endpoint/cq.c.
+// TWIN c/src/endpoint/cq.c, c/src/endpoint/cq.h.
 
 import (
 	"fmt"

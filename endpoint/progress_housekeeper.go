@@ -122,7 +122,8 @@ func (ep *queuePair) clearForgedHazard() {
 	}
 }
 
-// releaseDead ends all use of a dead member's memory permanently.
+// releaseDead ends all use of a dead member's memory permanently. This, failIfMarkedDead and clearForgedHazards:
+// TWIN c/src/endpoint/cm_connection.c.
 func (p *Provider) releaseDead(id shm.MemberID) {
 	p.inboxMu.Lock()
 	p.readInbox() // requests in the list behind those of the dead member would be lost with it

@@ -1,6 +1,6 @@
 package endpoint
 
-// TWIN c/src/endpoint/qp_post.c.
+// TWIN c/src/endpoint/qp_post.c, c/src/endpoint/cq.h.
 
 import (
 	"github.com/softnd/softnd/endpoint/internal/cm"

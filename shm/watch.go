@@ -1,6 +1,6 @@
 package shm
 
-// TWIN c/src/shm/watch.c.
+// TWIN c/src/shm/watch.c, c/src/shm/liveness.c.
 
 import (
 	"os"
@@ -48,7 +48,7 @@ type neighbour struct {
 // calls it, the memory of members that die after it joined is never reclaimed.
 //
 // Call it when [Member.LivenessCheckDue] reports true, and again after the returned time. Not safe
-// for concurrent use.
+// for concurrent use. TWIN c/src/endpoint/progress_housekeeper.c.
 func (m *Member) CheckLiveness(drop func(MemberID)) (again time.Duration) {
 	a := m.arena
 	m.livenessRequestsSeen.Store(m.rec.livenessRequests.Load())

@@ -1,6 +1,6 @@
 package window
 
-// TWIN c/src/window/guard.c.
+// TWIN c/src/window/guard.c, c/src/window/guard.h.
 
 import (
 	"sync/atomic"

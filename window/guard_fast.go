@@ -16,7 +16,7 @@ import (
 //	Put            requester's memory -> peer's memory       a Write
 //	Get            peer's memory -> requester's memory       a Read
 //	CopyToEntry    requester's memory -> ring entry          a small Send, or a small Write that the responder executes
-//	DeliverSend    ring entry -> responder's memory          that Send
+//	DeliverSend    ring entry -> responder's memory          that Send; at the requester the old value of an atomic
 //	DeliverWrite   ring entry -> responder's memory          that Write
 
 // Put copies the memory of sge, of 1 to ChunkSize bytes, to a peer's memory. It returns NoFault if
@@ -192,8 +192,8 @@ func (g *Guard) CopyToEntry(entry []byte, sge *nd.SGE) (ok bool) {
 	return ok
 }
 
-// DeliverSend copies data, the payload of a peer's Send, to an address of ours with a local token.
-// The hazard is that of [Guard.CopyToEntry].
+// DeliverSend copies data, the payload of a peer's Send or the old value of an atomic of ours, to an
+// address of ours with a local token. The hazard is that of [Guard.CopyToEntry].
 func (g *Guard) DeliverSend(address uint64, localToken nd.Token, data []byte) (ok bool) {
 	if !g.lastEntry.hasToken(localToken) {
 		return g.findEntry(localToken) && g.DeliverSend(address, localToken, data)

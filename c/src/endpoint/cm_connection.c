@@ -1,5 +1,5 @@
 /* One side's private, checked view of a connection record.
- * TWIN endpoint/cm_connection.go, endpoint/cm_attach.go, endpoint/cm_deaths.go, endpoint/internal/cm/record.go. */
+ * TWIN endpoint/cm_connection.go, endpoint/cm_attach.go, endpoint/cm_inbox.go, endpoint/cm_deaths.go, endpoint/internal/cm/record.go. */
 #include "endpoint/cm_connection.h"
 
 #include <inttypes.h>
@@ -285,7 +285,8 @@ void snd_handle_request(struct snd_fabric *f, uint64_t offset)
 	snd_wake(f);
 }
 
-/* snd_release_dead ends all use of a dead member's memory permanently. */
+/* snd_release_dead ends all use of a dead member's memory permanently. This and the other work of the housekeeper below:
+ * TWIN endpoint/progress_housekeeper.go. */
 void snd_release_dead(struct snd_fabric *f, uint64_t id)
 {
 	snd_read_inbox(f, snd_handle_request); /* requests in the list behind those of the dead member would be lost with it */

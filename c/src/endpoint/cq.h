@@ -1,4 +1,5 @@
-/* Completion queues. They are local to the process, and guarded by the fabric's lock. */
+/* Completion queues, and the completion of requests on the fast path. Queues are local to the process, and guarded by the fabric's lock.
+ * TWIN endpoint/cq.go, endpoint/req_fast.go. */
 #ifndef SND_CQ_H
 #define SND_CQ_H
 

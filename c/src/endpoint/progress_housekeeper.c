@@ -15,6 +15,7 @@
 #define QUIET_INTERVAL INT64_C(2000000000) /* while nothing is under way, and another thread waits for events */
 #define JOIN_INTERVAL INT64_C(20000000)
 
+/* snd_check_liveness is Member.CheckLiveness with releaseDead. TWIN shm/watch.go. */
 void snd_check_liveness(struct snd_fabric *f)
 {
 	f->liveness_seen = snd_load32(&f->record->liveness_requests);

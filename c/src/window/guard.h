@@ -1,4 +1,4 @@
-/* The fast path of the guarded access. The labels are those of docs/model. TWIN window/guard_fast.go. */
+/* The fast path of the guarded access. The labels are those of docs/model. TWIN window/guard_fast.go, window/guard.go. */
 #ifndef SND_GUARD_H
 #define SND_GUARD_H
 
