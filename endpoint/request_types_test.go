@@ -35,6 +35,17 @@ var typePlaces = map[string]func(t *testing.T, r nd.RequestType) string{
 		}
 		return ""
 	},
+	"addStats": func(_ *testing.T, r nd.RequestType) string {
+		one, sum := new(nd.OperationStats), nd.EndpointStats{}
+		if count := one.Of(r); count != nil {
+			count.Succeeded = 1
+		}
+		addStats(&sum, nd.EndpointStats{Operations: one})
+		if *sum.Operations != *one {
+			return "the sum of the closed endpoints lacks its results"
+		}
+		return ""
+	},
 	"nd/ndcheck": func(t *testing.T, r nd.RequestType) string {
 		if !strings.Contains(source(t, "../nd/ndcheck"), "nd."+r.String()) {
 			return "the checker never names it"

@@ -107,16 +107,26 @@ func TestNotifyTypeCombine(t *testing.T) {
 }
 
 func TestAllowedFlags(t *testing.T) {
-	for typ, want := range map[RequestType]OpFlags{
-		RequestReceive:              0,
-		RequestReceiveAndInvalidate: 0,
-		RequestSend:                 0x227,
-		RequestBind:                 0x3021B,
-		RequestInvalidate:           0x203,
-		RequestRead:                 0x303,
-		RequestWrite:                0x223,
-		RequestFastRegister:         0x203,
-	} {
+	rows := map[RequestType]OpFlags{
+		RequestReceive:               0,
+		RequestReceiveAndInvalidate:  0,
+		RequestReceiveImmediate:      0,
+		RequestReceiveWriteImmediate: 0,
+		RequestSend:                  0x227,
+		RequestBind:                  0x3021B,
+		RequestInvalidate:            0x203,
+		RequestRead:                  0x303,
+		RequestWrite:                 0x223,
+		RequestFastRegister:          0x203,
+		RequestFetchAndAdd:           0x203,
+		RequestCompareAndSwap:        0x203,
+		RequestSwap:                  0x203,
+	}
+	for typ := range requestTypeNames {
+		want, ok := rows[typ]
+		if !ok {
+			t.Errorf("%v has no row", typ)
+		}
 		if got := typ.AllowedFlags(); got != want {
 			t.Errorf("%v takes %v, want %v", typ, got, want)
 		}

@@ -7,7 +7,7 @@ import (
 )
 
 func TestRequestTypeNumbers(t *testing.T) {
-	for _, tc := range []struct {
+	rows := []struct {
 		typ       RequestType
 		want      uint32
 		initiator bool
@@ -20,7 +20,16 @@ func TestRequestTypeNumbers(t *testing.T) {
 		{RequestWrite, 5, true},
 		{RequestReceiveAndInvalidate, 0x8001, false},
 		{RequestFastRegister, 0x8002, true},
-	} {
+		{RequestFetchAndAdd, 0x8003, true},
+		{RequestCompareAndSwap, 0x8004, true},
+		{RequestSwap, 0x8005, true},
+		{RequestReceiveImmediate, 0x8006, false},
+		{RequestReceiveWriteImmediate, 0x8007, false},
+	}
+	if len(rows) != len(requestTypeNames) {
+		t.Errorf("%d types have a row, and %d a name", len(rows), len(requestTypeNames))
+	}
+	for _, tc := range rows {
 		if uint32(tc.typ) != tc.want {
 			t.Errorf("%v is %#x, want %#x", tc.typ, uint32(tc.typ), tc.want)
 		}
