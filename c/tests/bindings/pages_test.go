@@ -93,7 +93,7 @@ func TestTablesOfStepsNameFunctions(t *testing.T) {
 
 // Lines that begin the definition of a function: of a receiver, and with a name.
 const (
-	goFunction = `(?m)^func (\(\w+ \*?%s\) )?%s\(`
+	goFunction = `(?m)^func (\(\w+ \*?%s(?:\[\w+\])?\) )?%s\(`
 	cFunction  = `(?m)^[A-Za-z]\w* [^;=\n]*\b%[2]s\(.*[^;\n]$`
 )
 
