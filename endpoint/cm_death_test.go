@@ -12,6 +12,7 @@ import (
 	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
+	"github.com/softnd/softnd/window"
 )
 
 // survivors' resources: memory and objects that the arena and a provider hold.
@@ -41,7 +42,7 @@ func TestPeerDeathUnderLoad(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 1))
-	const n = 100_000
+	const n = 2*window.ChunkSize - 3000 // a death can come between two chunks
 	peers := map[string]func(p *pair){
 		"idle":    func(*pair) {},
 		"writing": func(p *pair) { p.b.start(repeat(doWrite, n, p.a.memory)) },
@@ -59,7 +60,7 @@ func TestPeerDeathUnderLoad(t *testing.T) {
 		for _, private := range []bool{false, true} {
 			for peer, busy := range peers {
 				for name, do := range survivors {
-					s := setup{Processes: true, Executors: [2]Executor{executor, executor}, Private: [2]bool{private, private}}
+					s := setup{Processes: true, Executors: [2]Executor{executor, executor}, Private: [2]bool{private, private}, Both: sideOptions{Size: n}}
 					t.Run(fmt.Sprintf("%s/peer is %s/survivor %s", s, peer, name), func(t *testing.T) {
 						p := newPair(t, s)
 						before := p.a.member.InUse()

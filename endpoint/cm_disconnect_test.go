@@ -9,6 +9,7 @@ import (
 
 	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/window"
 )
 
 var disconnect = order{Do: doDisconnect}
@@ -186,11 +187,11 @@ func TestDisconnectDeliversData(t *testing.T) {
 
 // TestDisconnectDuringTransfers: when Disconnect returns, no transfer uses this process's memory.
 func TestDisconnectDuringTransfers(t *testing.T) {
-	const n = 200_000
-	onEvery(t, setup{}, func(t *testing.T, p *pair) {
+	const n, rounds = 3*window.ChunkSize + 3000, 6 // a Disconnect can come between two chunks
+	onEvery(t, setup{Both: sideOptions{Size: n}}, func(t *testing.T, p *pair) {
 		p.b.fill(0, 0, n, 3)
 		var fates []<-chan reply
-		for range 20 {
+		for range rounds {
 			p.b.must(order{Do: doWrite, Parts: mine(0, n), Far: p.a.memory, Flags: nd.SilentSuccess})
 			p.b.must(order{Do: doRead, Parts: mine(0, n), Far: p.a.memory, Flags: nd.SilentSuccess})
 		}

@@ -15,8 +15,8 @@ type foreignQueue struct{ nd.CompletionQueue }
 // TestResultsEndWithThePeersDisconnect: nd.Results yields every message that the peer has sent before it
 // disconnects, and then ends, although a receive is still posted. This side can then disconnect, too.
 func TestResultsEndWithThePeersDisconnect(t *testing.T) {
-	const large = 200_000 // two are more than a call of progress transfers
-	for _, s := range everySetup(setup{Both: sideOptions{DisconnectTimeout: proctest.Timeout}}) {
+	const large = quantum/2 + smallTransfer // two are more than a call of progress transfers
+	for _, s := range everySetup(setup{Both: sideOptions{DisconnectTimeout: proctest.Timeout, Size: large}}) {
 		for _, foreign := range []bool{false, true} {
 			t.Run(s.String(), func(t *testing.T) {
 				p := newPair(t, s)

@@ -9,6 +9,7 @@ import (
 	"github.com/softnd/softnd/faults"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/window"
 )
 
 // traces are what an invalidation in the middle of a transfer leaves at both sides.
@@ -23,7 +24,7 @@ type traces struct {
 
 // TestFaultInvalidateLooksLikeInvalidate compares the action invalidate with an Invalidate of the target at the same byte.
 func TestFaultInvalidateLooksLikeInvalidate(t *testing.T) {
-	const n, k = 200_000, 100_003
+	const n, k = 3 * window.ChunkSize, window.ChunkSize + 34_467 // in the second chunk
 	for _, operation := range []string{"write", "read"} {
 		t.Run(operation, func(t *testing.T) {
 			runEach(t, faultSetups(), func(t *testing.T, s setup) {
@@ -49,7 +50,7 @@ func tracesOf(t *testing.T, s setup, operation string, n, k int, rule faults.Rul
 	}
 	t.Cleanup(func() { fault.Now = time.Now }) // when the pair is closed
 	rule.After = uint64(k)
-	s.Unwired = true
+	s.Unwired, s.Both.Size = true, n
 	p := newFaultyPair(t, s, []faults.Rule{on(operation, rule)}, nil)
 	at := p.b.listen(0)
 	p.connect(at)
@@ -61,8 +62,8 @@ func tracesOf(t *testing.T, s setup, operation string, n, k int, rule faults.Rul
 	from.fill(0, 0, n, 1)
 	to.fill(0, 0, n, 2)
 	tail := to.sum(0, k, n-k)
-	window := p.b.must(order{Do: doWindow}).N
-	far := p.b.must(order{Do: doBind, Window: window, Len: n, Flags: nd.AllowRead | nd.AllowWrite}).Far
+	mw := p.b.must(order{Do: doWindow}).N
+	far := p.b.must(order{Do: doBind, Window: mw, Len: n, Flags: nd.AllowRead | nd.AllowWrite}).Far
 	p.b.expect(initiatorQueue, success(nd.RequestBind, 0, 0))
 	p.b.must(order{Do: doReceive, Parts: mine(0, 8)})
 
@@ -74,7 +75,7 @@ func tracesOf(t *testing.T, s setup, operation string, n, k int, rule faults.Rul
 			p.b.nothing(initiatorQueue)
 			return to.sum(0, 0, k) == from.sum(0, 0, k)
 		})
-		p.b.must(order{Do: doInvalidate, Window: window})
+		p.b.must(order{Do: doInvalidate, Window: mw})
 		p.b.expect(initiatorQueue, success(nd.RequestInvalidate, 0, 0))
 		later.Store(true)
 	}
@@ -86,7 +87,7 @@ func tracesOf(t *testing.T, s setup, operation string, n, k int, rule faults.Rul
 	seen.InitiatorErr, seen.Err = p.a.do(order{Do: doWhy}).Status, p.b.do(order{Do: doWhy}).Status
 	seen.HeadCopied = to.sum(0, 0, k) == from.sum(0, 0, k)
 	seen.TailSame = to.sum(0, k, n-k) == tail
-	p.b.must(order{Do: doBind, Endpoint: other, Window: window, Len: 8, Flags: nd.AllowWrite})
+	p.b.must(order{Do: doBind, Endpoint: other, Window: mw, Len: 8, Flags: nd.AllowWrite})
 	seen.Rebind = p.b.results(initiatorQueue, 1)[0].Status
 	p.a.must(order{Do: doWrite, Endpoint: other, Parts: mine(0, 8), Far: far})
 	seen.OldToken = p.a.results(initiatorQueue, 1)[0].Status

@@ -12,6 +12,7 @@ import (
 	"github.com/softnd/softnd/internal/faultplan"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/window"
 )
 
 // rulesOf compiles rules.
@@ -150,7 +151,7 @@ func TestFaultInPost(t *testing.T) {
 }
 
 func TestFaultMidTransfer(t *testing.T) {
-	const n, k = 200_000, 100_003 // more than a chunk
+	const n, k = 3 * window.ChunkSize, window.ChunkSize + 34_467 // in the second chunk
 	for _, operation := range []string{"write", "read", "send"} {
 		for _, action := range []faults.Rule{{Action: "fail", Status: nd.IOTimeout}, {Action: "invalidate"}, {Action: "drop"}} {
 			if operation == "send" && action.Action == "invalidate" {
@@ -159,7 +160,9 @@ func TestFaultMidTransfer(t *testing.T) {
 			action.After = k
 			t.Run(operation+"/"+action.Action, func(t *testing.T) {
 				want := map[string]nd.Status{"fail": nd.IOTimeout, "invalidate": nd.AccessViolation, "drop": nd.Canceled}[action.Action]
-				onFaulty(t, []faults.Rule{on(operation, action)}, func(t *testing.T, p *pair) {
+				runEach(t, faultSetups(), func(t *testing.T, s setup) {
+					s.Both.Size = n
+					p := newFaultyPair(t, s, []faults.Rule{on(operation, action)}, nil)
 					from, to := p.a, p.b
 					if operation == "read" {
 						from, to = p.b, p.a
@@ -192,6 +195,7 @@ func TestFaultMidTransfer(t *testing.T) {
 					if to.sum(0, k, n-k) != tail {
 						t.Errorf("bytes after the first %d have changed", k)
 					}
+					p.a.allFired()
 				})
 			})
 		}
@@ -220,7 +224,7 @@ func TestFaultWithinSmallTransfers(t *testing.T) {
 }
 
 func TestFaultCorrupts(t *testing.T) {
-	for _, n := range []int{1, 40, 48, 1000, 150_000} {
+	for _, n := range []int{1, 40, 48, 1000, 5 * window.ChunkSize / 2} { // the last: in the second chunk
 		offset := uint64(n / 2)
 		for _, operation := range []string{"write", "read", "send", "receive"} {
 			t.Run(fmt.Sprintf("%s of %d", operation, n), func(t *testing.T) {
@@ -230,6 +234,7 @@ func TestFaultCorrupts(t *testing.T) {
 					if operation == "receive" {
 						rules = [2][]faults.Rule{nil, {rule}}
 					}
+					s.Both.Size = n
 					p := newFaultyPair(t, s, rules[0], rules[1])
 					defer func() {
 						for i, r := range p.a.endpointAt(0).(*queuePair).req.requests {

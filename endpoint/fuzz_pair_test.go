@@ -40,7 +40,7 @@ const (
 )
 
 const (
-	vastSize  = 300 << 10 // more than a quantum
+	vastSize  = quantum + 64<<10 // more than a call of progress transfers
 	rangeSize = 512
 	rangeStep = 1024
 	margin    = 4096

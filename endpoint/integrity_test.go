@@ -14,6 +14,7 @@ import (
 	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/nd/ndtest"
+	"github.com/softnd/softnd/window"
 )
 
 // checkedPayloads makes both sides of a pair check payloads.
@@ -23,15 +24,15 @@ var checkedPayloads = sideOptions{Options: Options{CheckPayloads: true}}
 // for each kind of transfer, at each of its ends. TestFaultCorrupts shows that nothing else finds it.
 func TestChecksFindCorruption(t *testing.T) {
 	t.Parallel()
-	// Around the limits of what a ring entry holds, of the staging buffer, of a bounce buffer, and of a budget.
-	for _, n := range []int{1, 8, 32, 33, 40, 41, 48, 49, 1000, integrity.StagingSize + 1, 65_537, 262_145} {
+	// Around the limits of what a ring entry holds, of the staging buffer, of a bounce buffer, of a chunk, and of a budget.
+	for _, n := range []int{1, 8, 32, 33, 40, 41, 48, 49, 1000, integrity.StagingSize + 1, bounceSize + 1, window.ChunkSize + 1, quantum + 1} {
 		for _, operation := range []string{"write", "read", "send", "receive"} {
 			for _, offset := range []int{0, n - 1} {
 				t.Run(fmt.Sprintf("%s of %d/byte %d", operation, n, offset), func(t *testing.T) {
 					rule := on(operation, faults.Rule{Nth: 2, Action: "corrupt", Offset: uint64(offset), XOR: 0x10})
 					runEach(t, faultSetups(), func(t *testing.T, s setup) {
 						s.Both = checkedPayloads
-						s.Both.Size = 512 << 10
+						s.Both.Size = n
 						testCorruption(t, s, operation, n, rule)
 					})
 				})

@@ -196,7 +196,7 @@ func (p *oracleSide) fail(s nd.Status, remote bool, spoil func(g *oracleAccess, 
 	if g.plain {
 		g.n = 2 * areaMiddle
 	}
-	n := 1 + o.IntN(min(g.n, []int{8, 48, 100, 5000, 300_000}[o.IntN(5)]))
+	n := 1 + o.IntN(min(g.n, []int{8, 48, 100, 5000, quantum + smallTransfer}[o.IntN(5)]))
 	to := oraclePart{span{g.off + o.IntN(g.n-n+1), n}, g.area, g.token}
 	if spoil != nil {
 		spoil(&g, &to)

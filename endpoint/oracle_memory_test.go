@@ -6,6 +6,7 @@ import (
 
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
+	"github.com/softnd/softnd/window"
 )
 
 // oracleArea is registered memory of a side, and its contents according to the model. Its first
@@ -126,11 +127,13 @@ func (o *oracle) size() int {
 	case n < 920:
 		return 1 + o.IntN(5000)
 	case n < 980:
-		return 1 + o.IntN(100<<10)
+		return 1 + o.IntN(2*smallTransfer)
+	case n < 990:
+		return 1 + o.IntN(2*window.ChunkSize)
 	case n < 997:
-		return 1 + o.IntN(600<<10)
+		return 1 + o.IntN(3*quantum/2)
 	}
-	return 1 + o.IntN(4<<20)
+	return 1 + o.IntN(4*quantum)
 }
 
 // place picks a range of n bytes in the first (0) or second (1) part of an area.

@@ -5,33 +5,35 @@ import (
 
 	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/window"
 )
 
 func TestResultsComeInPostOrder(t *testing.T) {
-	onEvery(t, setup{Both: sideOptions{Size: bigRegion}}, func(t *testing.T, p *pair) {
-		window := p.a.must(order{Do: doWindow}).N
+	const parts4, parts2, chunks2, small = 4 * quantum, quantum + smallTransfer, window.ChunkSize + smallTransfer, smallTransfer + 5000
+	onEvery(t, setup{Both: sideOptions{Size: parts4 + 64}}, func(t *testing.T, p *pair) {
+		mw := p.a.must(order{Do: doWindow}).N
 		kinds := []struct {
 			do     verb
 			n      int
 			result nd.RequestType
 		}{
-			{doWrite, 1 << 20, nd.RequestWrite},
+			{doWrite, parts4, nd.RequestWrite},
 			{doWrite, 8, nd.RequestWrite},
 			{doSend, 10, nd.RequestSend},
 			{doBind, 0, nd.RequestBind},
-			{doRead, 300_000, nd.RequestRead},
-			{doSend, 100_000, nd.RequestSend},
+			{doRead, parts2, nd.RequestRead},
+			{doSend, chunks2, nd.RequestSend},
 			{doInvalidate, 0, nd.RequestInvalidate},
 			{doRead, 0, nd.RequestRead},
 			{doSend, 0, nd.RequestSend},
 			{doBind, 0, nd.RequestBind},
-			{doWrite, 70_000, nd.RequestWrite},
+			{doWrite, small, nd.RequestWrite},
 			{doInvalidate, 0, nd.RequestInvalidate},
 		}
 		var results, receives []nd.Result
 		for i, k := range kinds {
 			context := 1000 + 7*uint64(i)
-			o := order{Do: k.do, Context: context, Window: window, Len: 4096, Flags: 0}
+			o := order{Do: k.do, Context: context, Window: mw, Len: 4096, Flags: 0}
 			switch k.do {
 			case doBind:
 				o.Flags = nd.AllowRead
@@ -42,7 +44,7 @@ func TestResultsComeInPostOrder(t *testing.T) {
 				o.Parts = mine(64, k.n)
 			}
 			if k.do == doSend {
-				p.b.must(order{Do: doReceive, Context: context, Parts: mine(0, 1<<20)})
+				p.b.must(order{Do: doReceive, Context: context, Parts: mine(0, chunks2)})
 				receives = append(receives, success(nd.RequestReceive, context, k.n))
 			}
 			p.a.must(o)

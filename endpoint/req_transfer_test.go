@@ -5,14 +5,16 @@ import (
 	"testing"
 
 	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/window"
 )
 
-// Sizes around the limits of a slot's payload, a chunk, and one call of progress on an
+// Sizes around the limits of a slot's payload, a post (and a bounce buffer), a chunk, and one call of progress on an
 // endpoint.
-var transferSizes = []int{0, 1, 8, 39, 40, 41, 47, 48, 49, 63, 64, 65, 4 << 10, 64<<10 - 1, 64 << 10, 64<<10 + 1, 256<<10 + 5, 1<<20 + 3}
+var transferSizes = []int{0, 1, 8, 39, 40, 41, 47, 48, 49, 63, 64, 65, 4 << 10, smallTransfer - 1, smallTransfer, smallTransfer + 1,
+	window.ChunkSize - 1, window.ChunkSize, window.ChunkSize + 1, quantum + 5, 2*quantum + 3}
 
-// bigRegion holds the largest of them twice.
-const bigRegion = 5 << 19
+// bigRegion holds the largest of them, at any of the places that tests use.
+const bigRegion = 5 * quantum / 2
 
 func TestTransfersOfAllSizes(t *testing.T) {
 	onEvery(t, setup{Both: sideOptions{Size: bigRegion}}, transferAllSizes)
@@ -81,14 +83,17 @@ func (s *side) gathered(parts []part) string {
 }
 
 func TestScatterGather(t *testing.T) {
+	const most = quantum*5/8 + 1 // of the bytes of a call of progress
 	// Lists of the same total, cut at different places.
 	lists := [][][]int{
 		{{3, 5}, {1, 0, 7}, {8}},
 		{{40, 9}, {48, 1}, {7, 7, 35}},
 		{{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, {66}, {33, 33}},
 		{{4097, 13, 0, 1}, {1, 4110}, {2055, 2055, 1}},
-		{{64 << 10, 1, 64<<10 + 1}, {1, 128<<10 + 1}, {64<<10 - 1, 3, 64 << 10}},
-		{{300_001, 1, 300_001, 77}, {77, 600_003}, {1, 600_079}},
+		{{smallTransfer, 1, smallTransfer + 1}, {1, 2*smallTransfer + 1}, {smallTransfer - 1, 3, smallTransfer}},
+		{{window.ChunkSize, 1, window.ChunkSize + 1}, {1, 2*window.ChunkSize + 1}, {window.ChunkSize - 1, 3, window.ChunkSize}},
+		// A call of progress ends in the middle of an entry.
+		{{most, 1, most, 77}, {77, 2*most + 1}, {1, 2*most + 77}},
 	}
 	test := func(t *testing.T, p *pair) {
 		for i, list := range lists {

@@ -148,7 +148,7 @@ func TestSharedReceiveWakesEngine(t *testing.T) {
 // TestSharedReceiveLargeMessages: large messages of several peers arrive at the same time, each in
 // the receive that it took.
 func TestSharedReceiveLargeMessages(t *testing.T) {
-	const n, rounds = 1 << 20, 8
+	const n, rounds = 3 * quantum / 2, 5 // more than a call of progress transfers
 	onEvery(t, shared(setup{Both: sideOptions{Size: 4 * n}}, 3), func(t *testing.T, p *pair) {
 		var sums [3]uint64
 		for i, peer := range p.peers {

@@ -13,7 +13,7 @@ import (
 // TestInvalidateUnderLoad invalidates a window while a peer in another process uses it as fast as it can. The memory must
 // not change afterwards.
 func TestInvalidateUnderLoad(t *testing.T) {
-	const n, rounds = 300_000, 6
+	const n, rounds = quantum + smallTransfer, 6 // two parts
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 2))
 	for _, s := range everySetup(setup{Unwired: true, Both: sideOptions{Size: n}}) {
@@ -72,17 +72,18 @@ func TestInvalidateUnderLoad(t *testing.T) {
 
 // TestRequestsCompleteWhileTargetSleeps runs one-sided requests while the program at the other end makes no call.
 func TestRequestsCompleteWhileTargetSleeps(t *testing.T) {
-	onEvery(t, setup{Both: sideOptions{Size: 1 << 20}}, func(t *testing.T, p *pair) {
-		p.a.fill(0, 0, 400_000, 1)
+	const large = quantum + smallTransfer // two parts
+	onEvery(t, setup{Both: sideOptions{Size: 2 * large}}, func(t *testing.T, p *pair) {
+		p.a.fill(0, 0, large, 1)
 		for i := range uint64(30) {
-			n := []int{1, 8, 5000, 400_000}[i%4]
+			n := []int{1, 8, 5000, large}[i%4]
 			if i%10 == 9 {
 				time.Sleep(5 * time.Millisecond) // both programs are idle
 			}
 			p.a.must(order{Do: doWrite, Context: i, Parts: mine(0, n), Far: p.b.memory})
-			p.a.must(order{Do: doRead, Context: i, Parts: mine(500_000, n), Far: p.b.memory})
+			p.a.must(order{Do: doRead, Context: i, Parts: mine(large, n), Far: p.b.memory})
 			p.a.expect(initiatorQueue, success(nd.RequestWrite, i, n), success(nd.RequestRead, i, n))
-			if p.a.sum(0, 500_000, n) != p.a.sum(0, 0, n) {
+			if p.a.sum(0, large, n) != p.a.sum(0, 0, n) {
 				t.Fatalf("%d bytes came back changed", n)
 			}
 		}
