@@ -166,20 +166,19 @@ var invalidateScenarios = []scenario{
 		c.wantBroken()
 	}},
 	{id: "C140", title: "an Invalidate posted after a Send that fails is canceled", active: func(s *side) {
-		c := s.pair(connOptions{RegionSize: 1 << 20})
+		c := s.pair(connOptions{RegionSize: large})
 		c.must(c.ep.Receive(1, c.sge(0, 100)))
 		s.barrier()
 		c.wantReceivesFlushed(1)
 		c.wantBroken()
 		s.wantZero(c.memory.mem[:100])
 	}, passive: func(s *side) {
-		const long = 1 << 20
-		c := s.pair(connOptions{RegionSize: long})
+		c := s.pair(connOptions{RegionSize: large})
 		w := s.newWindow()
 		c.bind(w, 0, 100, readWrite)
 		s.barrier()
 		remote := c.memory.mr.RemoteToken() // not valid as a local token
-		c.must(c.ep.Read(1, c.sge(0, long), c.peerRegion.Address, c.peerRegion.Token, 0))
+		c.must(c.ep.Read(1, c.sge(0, large), c.peerRegion.Address, c.peerRegion.Token, 0))
 		c.must(c.ep.Send(2, nd.One(nd.SGE{Buffer: c.memory.mem[:8], Token: remote}), 0))
 		c.must(c.ep.Invalidate(3, w, 0))
 		c.wantResult(nd.Success, 1)

@@ -171,7 +171,7 @@ var sendInvalidateFlagScenarios = []scenario{
 		c.wantAlive()
 	}},
 	{id: "C166", title: "Writes before a SendAndInvalidate are visible when its message is received", active: func(s *side) {
-		c := s.pair(connOptions{RegionSize: 1 << 20})
+		c := s.pair(connOptions{RegionSize: large})
 		for i, n := range writeSizes {
 			d := hear[nd.WindowDescriptor](s)
 			setAll(c.memory.mem[:n], byte(i+1))
@@ -182,7 +182,7 @@ var sendInvalidateFlagScenarios = []scenario{
 		}
 		c.wantAlive()
 	}, passive: func(s *side) {
-		c := s.pair(connOptions{RegionSize: 1 << 20})
+		c := s.pair(connOptions{RegionSize: large})
 		w := s.newWindow()
 		for i, n := range writeSizes {
 			c.must(c.ep.Receive(inbox, nd.SGL{}))
@@ -195,7 +195,7 @@ var sendInvalidateFlagScenarios = []scenario{
 	}},
 }
 
-var writeSizes = []int{1, 40, 41, 4096, 100_000, 1 << 20}
+var writeSizes = []int{1, 40, 41, 4096, 100_000, 1 << 20, large}
 
 // inlineSize returns a legal size of inline requests, at most 100. It skips the row if there is none.
 func (s *side) inlineSize() int {
