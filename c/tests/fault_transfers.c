@@ -2,10 +2,10 @@
 #include "linux/clock.h"
 #include "planted.h"
 
-/* After k bytes a transfer fails, or the connection ends. The other bytes are as they were. */
+/* After K bytes, in the second chunk, a transfer fails, or the connection ends. The other bytes are as they were. */
 static void test_mid_transfer(void)
 {
-	enum { N = 200000, K = 100003 };
+	enum { N = 3 * SND_CHUNK_BYTES, K = SND_CHUNK_BYTES + 34467 };
 	static const struct {
 		uint32_t action;
 		snd_status result, cause;
@@ -38,10 +38,10 @@ static void test_mid_transfer(void)
 			}
 }
 
-/* One byte of the second of three transfers is wrong at the receiver. The data of the sender does not change. */
+/* One byte of the second of three transfers is wrong at the receiver; in the longest, one of the second chunk. The data of the sender does not change. */
 static void test_corrupt(void)
 {
-	static const uint32_t sizes[] = {1, 40, 48, 1000, 150000};
+	static const uint32_t sizes[] = {1, 40, 48, 1000, 5 * SND_CHUNK_BYTES / 2};
 	for (int setup = 0; setup < SETUPS; setup++)
 		for (size_t t = 0; t < 4; t++)
 			for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {

@@ -5,11 +5,17 @@
 #include <string.h>
 
 #include "check.h"
+#include "window/guard.h"
 
 #define SECONDS(n) ((int64_t)(n) * 1000000000)
 
-enum { SLOT = 200000, SLOTS = 4, ATTEMPTS = 6, ALL = SND_ALLOW_LOCAL_WRITE | SND_ALLOW_REMOTE_READ | SND_ALLOW_REMOTE_WRITE | SND_ALLOW_REMOTE_ATOMIC };
-static const uint32_t transfers[SLOTS] = {8, 100, 5000, SLOT};
+/* The longest transfer has more than two chunks. A plan has a fault after so many bytes, in the second one. */
+enum { LONGEST = 600000, AFTER = 300003 };
+_Static_assert(AFTER > SND_CHUNK_BYTES && AFTER < 2 * SND_CHUNK_BYTES && 2 * SND_CHUNK_BYTES < LONGEST, "sizes; the same in gorank and faults.plans");
+
+/* Request i begins at i * SLOT. Only the last one of several is longer than that. */
+enum { SLOT = 8192, SLOTS = 4, MEMORY = (SLOTS - 1) * SLOT + LONGEST, ATTEMPTS = 6, ALL = SND_ALLOW_LOCAL_WRITE | SND_ALLOW_REMOTE_READ | SND_ALLOW_REMOTE_WRITE | SND_ALLOW_REMOTE_ATOMIC };
+static const uint32_t transfers[SLOTS] = {8, 100, 5000, LONGEST};
 enum kind { SEND, SEND_AND_INVALIDATE, RECEIVE, READ, WRITE, BIND, FAST_REGISTER, ATOMIC, KINDS };
 static const char *const kinds[] = {"send", "send-and-invalidate", "receive", "read", "write", "bind", "fast-register", "atomic"};
 
@@ -19,7 +25,7 @@ static bool subject;
 static int round_number;
 static const char *kind_name = "prepare";
 static snd_mr *memory, *private_memory, *fast;
-static unsigned char private_bytes[SLOTS * SLOT];
+static unsigned char private_bytes[MEMORY];
 static snd_mapping *mapping;
 static uint64_t pages[2];
 static snd_window *windows[SLOTS];
@@ -67,8 +73,8 @@ static snd_window_descriptor theirs(snd_window_descriptor mine)
 static void prepare(void)
 {
 	snd_mapping *m;
-	PERSIST("allocate", snd_mr_allocate(adapter, SLOTS * SLOT, ALL, &memory));
-	PERSIST("register", snd_mr_register(adapter, private_bytes, SLOTS * SLOT, ALL, &private_memory));
+	PERSIST("allocate", snd_mr_allocate(adapter, MEMORY, ALL, &memory));
+	PERSIST("register", snd_mr_register(adapter, private_bytes, MEMORY, ALL, &private_memory));
 	for (int i = 0; i < SLOTS; i++)
 		PERSIST("create-window", snd_window_create(adapter, &windows[i]));
 	OK(snd_mr_create_fast(adapter, 4, 1, &fast));
@@ -112,7 +118,7 @@ static bool take(struct link *l, int n, bool print)
 
 static uint64_t hash(uint64_t h, const unsigned char *b)
 {
-	for (int i = 0; i < SLOTS * SLOT; i++)
+	for (int i = 0; i < MEMORY; i++)
 		h = (h ^ b[i]) * UINT64_C(0x100000001b3);
 	return h;
 }
@@ -126,7 +132,7 @@ static void sees(void)
 
 static void fill(unsigned char *b, int k)
 {
-	for (int i = 0; i < SLOTS * SLOT; i++)
+	for (int i = 0; i < MEMORY; i++)
 		b[i] = (unsigned char)(i * 7 + k * 13 + 5);
 }
 
@@ -146,7 +152,7 @@ static snd_status post(struct link *l, enum kind kind, int i, const snd_window_d
 	switch (kind) {
 	case SEND: s = sge_of(mr, i, transfers[i]); return snd_endpoint_send(l->ep, number, &s, 1, 0);
 	case SEND_AND_INVALIDATE: s = sge_of(mr, i, transfers[3 * i]); return snd_endpoint_send_and_invalidate(l->ep, number, &s, 1, window->token, 0);
-	case RECEIVE: s = sge_of(mr, i, SLOT); return snd_endpoint_receive(l->ep, number, &s, 1);
+	case RECEIVE: s = sge_of(mr, i, LONGEST); return snd_endpoint_receive(l->ep, number, &s, 1);
 	case READ: s = sge_of(mr, i, transfers[i]); return snd_endpoint_read(l->ep, number, &s, 1, far, all->token, 0);
 	case WRITE: s = sge_of(mr, i, transfers[i]); return snd_endpoint_write(l->ep, number, &s, 1, far, all->token, 0);
 	case BIND: return i % 2 == 0 ? snd_endpoint_bind(l->ep, number, memory, windows[i / 2], snd_mr_buffer(memory), 100, SND_ALLOW_READ)
@@ -197,7 +203,7 @@ static void run_kind(enum kind kind, bool at_once)
 	fill(private_bytes, (int)strlen(kind_name) + rank + 2);
 	if (!subject) {
 		for (int i = 0; i < receives; i++) {
-			snd_sge s = sge_of(memory, i, SLOT);
+			snd_sge s = sge_of(memory, i, LONGEST);
 			OK(snd_endpoint_receive(l.ep, (uint64_t)i, &s, 1));
 		}
 		for (int i = 0; i < receives && kind == SEND_AND_INVALIDATE; i++) {

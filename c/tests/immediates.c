@@ -7,7 +7,7 @@
 #include "shm/doorbell.h"
 #include "two_members.h"
 
-enum { SIZE = 1 << 20, RECEIVE = 8, MARK = 0x5a };
+enum { SIZE = SND_QUANTUM + (64 << 10), RECEIVE = 8, MARK = 0x5a };
 
 static snd_mr *mine, *theirs, *sink; /* of a; of b: for Writes, and for messages */
 static snd_srq *srq;

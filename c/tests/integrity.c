@@ -5,7 +5,7 @@
 #include "endpoint/req_execute.h"
 #include "two_members.h"
 
-enum { SIZE = 1 << 18 };
+enum { SIZE = SND_QUANTUM + 1 };
 
 static snd_mr *mine, *theirs;
 

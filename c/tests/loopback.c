@@ -1,11 +1,12 @@
 /* Two endpoints of one process, one thread, and no engine: polls of one endpoint drive the other one, too. */
 #include <stdbool.h>
 
+#include "endpoint/endpoint.h"
 #include "endpoint/mr.h"
 #include "shm/member.h"
 #include "two_members.h"
 
-enum { SIZE = 1 << 17, SMALL = 8, MAX_POLLS = 64 };
+enum { SIZE = 2 * SND_QUANTUM, SMALL = 8, MAX_POLLS = 64 }; /* several chunks, and parts */
 
 static snd_mr *mine, *theirs;
 static bool is_private;

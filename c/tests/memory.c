@@ -7,9 +7,10 @@
 
 #include "check.h"
 #include "shm/layout.h"
+#include "window/guard.h"
 
 #define SECONDS(n) ((int64_t)(n) * 1000000000)
-enum { MOST = 400, REGIONS = 400, SIZE = 200000 };
+enum { MOST = 400, REGIONS = 400, SIZE = SND_CHUNK_BYTES + 100000 };
 
 /* The linker sends the library's calls of malloc, calloc, realloc and aligned_alloc here. */
 void *__real_malloc(size_t size);

@@ -8,12 +8,16 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "endpoint/endpoint.h"
+#include "window/guard.h"
 
 #define SECONDS(n) ((int64_t)(n) * 1000000000)
 
-enum { BUFFER = 1 << 20, BURST = 5000 };
-static const uint32_t sizes[] = {1, 7, 8, 40, 41, 48, 49, 4096, 65535, 65536, 65537, 300000, BUFFER};
-static const uint32_t messages[] = {0, 1, 48, 49, 1000, 65536, 300000};
+/* The same in gorank: more than a chunk, and more than a call of progress transfers. */
+enum { MIDDLE = 500000, BUFFER = 3 << 19, BURST = 5000 };
+_Static_assert(MIDDLE > SND_CHUNK_BYTES && MIDDLE < SND_QUANTUM && BUFFER > SND_QUANTUM, "sizes");
+static const uint32_t sizes[] = {1, 7, 8, 40, 41, 48, 49, 4096, 65535, 65536, 65537, MIDDLE, BUFFER};
+static const uint32_t messages[] = {0, 1, 48, 49, 1000, 65536, MIDDLE, BUFFER};
 
 static snd_job *job;
 static snd_adapter *adapter;

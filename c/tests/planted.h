@@ -9,9 +9,10 @@
 #include "endpoint/fault.h"
 #include "sha256.h"
 #include "two_members.h"
+#include "window/guard.h"
 #include "xxh64.h"
 
-enum { MOST = 300000, ALL = SND_ALLOW_LOCAL_WRITE | SND_ALLOW_REMOTE_READ | SND_ALLOW_REMOTE_WRITE, RECORDS = 4 };
+enum { MOST = 3 * SND_CHUNK_BYTES, ALL = SND_ALLOW_LOCAL_WRITE | SND_ALLOW_REMOTE_READ | SND_ALLOW_REMOTE_WRITE, RECORDS = 4 };
 
 static snd_fabric *base; /* of a member without a rank: it has made the arena */
 static struct snd_fault_record *records;

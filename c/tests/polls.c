@@ -11,7 +11,7 @@
 #include "linux/clock.h"
 #include "two_members.h"
 
-enum { MANY = 200, LENGTH = 1 << 20, LIMIT = 60 };
+enum { MANY = 200, LENGTH = 4 * SND_QUANTUM, LIMIT = 60 };
 
 static void open_side(struct side *s)
 {

@@ -14,13 +14,15 @@ import (
 // faulty is c/tests/faulty.c in Go: rank 1 makes every operation that a fault plan can be about, and prints how each ended.
 
 const (
-	slot     = 200_000 // bytes of the longest transfer
+	longest  = 600_000 // bytes of the longest transfer; see faulty.c
+	slot     = 8192    // distance of the places of requests
 	slots    = 4
+	room     = (slots-1)*slot + longest
 	attempts = 6
 )
 
 var (
-	transfers = [slots]int{8, 100, 5000, slot}
+	transfers = [slots]int{8, 100, 5000, longest}
 	kinds     = []string{"send", "send-and-invalidate", "receive", "read", "write", "bind", "fast-register", "atomic"}
 
 	round                 int
@@ -86,8 +88,8 @@ func create[T any](name string, call func() (T, error)) (made T) {
 func prepare() {
 	const rights = nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite | nd.AllowRemoteAtomic
 	a := job.Adapter()
-	memory = create("allocate", func() (nd.MemoryRegion, error) { return a.Allocate(ctx, slots*slot, rights) })
-	private = create("register", func() (nd.MemoryRegion, error) { return a.Register(ctx, make([]byte, slots*slot), rights) })
+	memory = create("allocate", func() (nd.MemoryRegion, error) { return a.Allocate(ctx, room, rights) })
+	private = create("register", func() (nd.MemoryRegion, error) { return a.Register(ctx, make([]byte, room), rights) })
 	for i := range mws {
 		mws[i] = create("create-window", func() (nd.MemoryWindow, error) { return a.CreateMemoryWindow(ctx) })
 	}
@@ -145,8 +147,8 @@ func part(i, n int) nd.SGL {
 func runKind(atOnce bool) {
 	l := newLink()
 	l.ep = create("connect", func() (nd.Endpoint, error) { return job.Connect(ctx, 1-job.Rank(), l.config()) })
-	copy(memory.Bytes(), pattern(slots*slot, len(kind)+job.Rank()))
-	copy(private.Bytes(), pattern(slots*slot, len(kind)+job.Rank()+2))
+	copy(memory.Bytes(), pattern(room, len(kind)+job.Rank()))
+	copy(private.Bytes(), pattern(room, len(kind)+job.Rank()+2))
 	receives, posts := 0, slots
 	switch kind {
 	case "send":
@@ -159,7 +161,7 @@ func runKind(atOnce bool) {
 	var far [slots]nd.WindowDescriptor
 	if !isSubject() {
 		for i := range receives {
-			ok(l.ep.Receive(uint64(i), nd.One(nd.SGEOf(memory, i*slot, slot))))
+			ok(l.ep.Receive(uint64(i), nd.One(nd.SGEOf(memory, i*slot, longest))))
 		}
 		if kind == "send-and-invalidate" {
 			for i := range receives {
@@ -223,7 +225,7 @@ func (l *link) post(i int, window, all nd.WindowDescriptor) error {
 	case "send-and-invalidate":
 		return l.ep.SendAndInvalidate(number, part(i, transfers[3*i]), window.Token, 0)
 	case "receive":
-		return l.ep.Receive(number, part(i, slot))
+		return l.ep.Receive(number, part(i, longest))
 	case "read":
 		return l.ep.Read(number, part(i, transfers[i]), all.Address+uint64(i*slot), all.Token, 0)
 	case "write":

@@ -20,13 +20,14 @@ import (
 )
 
 const (
-	buffer = 1 << 20
+	middle = 500_000 // see pair.c
+	buffer = 3 << 19
 	bursts = 5000
 )
 
 var (
-	sizes    = []int{1, 7, 8, 40, 41, 48, 49, 4096, 65535, 65536, 65537, 300000, buffer}
-	messages = []int{0, 1, 48, 49, 1000, 65536, 300000}
+	sizes    = []int{1, 7, 8, 40, 41, 48, 49, 4096, 65535, 65536, 65537, middle, buffer}
+	messages = []int{0, 1, 48, 49, 1000, 65536, middle, buffer}
 
 	ctx context.Context
 	job *softnd.Job
