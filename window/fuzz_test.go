@@ -149,13 +149,14 @@ func FuzzEntry(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	plain, saved := make([]byte, 1<<17), make([]byte, 1<<17)
+	plain, saved := make([]byte, ChunkSize+4096), make([]byte, ChunkSize+4096) // two chunks
 
 	f.Add(entryOf(0, base, 4096, offset), uint32(9), byte(Remote|Read), base, uint64(64), byte(makeValid|makeOurs))
 	f.Add(entryOf(0, base, 4096, offset, 0, 0, 8<<32), uint32(9), byte(Remote|Read), base, uint64(64), byte(makeValid|makeOurs))
 	f.Add(entryOf(0, base, 4096, 0, 0, 7), uint32(9), byte(Remote|Write), base+1, uint64(4096), byte(makeValid|makeOurs))
 	f.Add(entryOf(uint64(Remote|Read|Write)<<32, base, math.MaxUint64, a.Info().Size-1), uint32(1<<20|9), byte(Remote|Read), uint64(0), uint64(2), byte(makeValid|makeOurs|makeNear))
 	f.Add(entryOf(uint64(Remote|Read|Write)<<32, math.MaxUint64-5, 100, 1), uint32(200), byte(Remote|Write), uint64(0), uint64(5), byte(makeValid|makeOurs|makeNear|makeArena|scribbleOwn))
+	f.Add(entryOf(uint64(Remote|Read|Write)<<32, base, 4*ChunkSize, offset), uint32(9), byte(Remote|Read), base, uint64(2*ChunkSize), byte(makeValid|makeOurs))
 	f.Add(bytes.Repeat([]byte{0xff}, 64), uint32(math.MaxUint32), byte(255), uint64(math.MaxUint64), uint64(math.MaxUint64), byte(scribbleOwn))
 	f.Add([]byte{}, uint32(0), byte(0), uint64(0), uint64(0), byte(0))
 
