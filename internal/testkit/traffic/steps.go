@@ -140,9 +140,9 @@ var slotSizes = [...]int{8 << 10, 8 << 10, 8 << 10, 8 << 10, 24 << 10, big}
 const (
 	counterAt   = 4*8<<10 + 24<<10 + big
 	patternAt   = counterAt + 8
-	patternSize = 176 << 10
+	patternSize = big + 16<<10
 	sharedSize  = patternAt + patternSize
-	guardSize   = 128 << 10
+	guardSize   = chunk + 32<<10 // two chunks: the access can end between them
 )
 
 // slotAt is the offset of a slot.

@@ -13,9 +13,10 @@ import (
 // Memory of a session that its requests send from and read into.
 
 const (
+	chunk  = 256 << 10 // window.ChunkSize: the bytes between two checks of the tokens
 	small  = 4 << 10
 	medium = 24 << 10
-	big    = 160 << 10
+	big    = chunk + 64<<10
 )
 
 // blockSizes are the sizes of the blocks of each of the two regions.
@@ -146,7 +147,7 @@ func (c *transfer) copied() nd.SGL {
 
 // noise is random bytes, the same in all processes. Data is cut out of it. No byte of it is poison.
 var noise = func() []byte {
-	b := make([]byte, 1<<20)
+	b := make([]byte, 2<<20)
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := 0; i < len(b); i += 8 {
 		binary.LittleEndian.PutUint64(b[i:], r.Uint64()&0x7f7f_7f7f_7f7f_7f7f)
