@@ -18,16 +18,7 @@ const ChunkSize = 256 << 10
 // Guard makes the guarded copies of one executor. Only one goroutine uses it at a time: the one
 // that holds the lock of the executor's endpoint.
 //
-// Each copy takes the same steps; [Guard.Copy] is the general form. The labels are those of
-// docs/model:
-//
-//   - HAZARD-PUBLISH: store both tokens in the hazard words. An owner that invalidates one of them
-//     waits for this copy.
-//   - ENTRY-CHECK: check that each token is valid and grants the access. ENTRY-FIELDS: load the
-//     range that a peer's token covers.
-//   - COPY: copy one chunk.
-//   - ENTRY-RECHECK: check that neither token was invalidated meanwhile.
-//   - HAZARD-CLEAR: clear the hazard words. The owner need not wait for this copy.
+// Each copy takes the steps in docs/architecture.md, whose labels are at the code; [Guard.Copy] is the general form.
 type Guard struct {
 	domain        *Domain
 	arena         *shm.Arena
