@@ -114,7 +114,7 @@ enum snd_request_state {
 	SND_REQ_FINISHED, /* status is final; the result follows those of the requests before it */
 };
 
-/* snd_send_request is a request of the initiator queue. */
+/* snd_send_request is a request of the initiator queue, of any type: also a Read, an atomic or a Bind. */
 struct snd_send_request {
 	uint64_t number; /* in the order of posting */
 	uint32_t kind;
@@ -227,7 +227,9 @@ struct snd_endpoint {
 	uint32_t max_receive_sge;
 
 	/* Initiator queue. */
-	uint64_t posted, completed, adjustment, initiator_depth;
+	uint64_t posted, completed; /* without the requests that the fast path has completed */
+	uint64_t adjustment; /* those requests, minus the silent successes that have freed their slots: posted + adjustment - freed slots are in use */
+	uint64_t initiator_depth;
 	uint64_t bytes; /* of the requests that have succeeded */
 	struct snd_cq *initiator_cq;
 	struct snd_slots initiator_slots;

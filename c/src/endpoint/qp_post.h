@@ -15,8 +15,8 @@ snd_status snd_submit_on_error(struct snd_endpoint *ep, snd_status s);
 /* snd_post_about queues a request that refers to a window or region. */
 snd_status snd_post_about(struct snd_endpoint *ep, struct snd_send_request *r, struct snd_invalidatable *object);
 uint32_t snd_bind_rights(uint32_t flags);
-/* snd_post_key_bind and snd_post_key_invalidate post requests of numbered endpoints. In q, token is the wanted one, operand 1 asks for a window
- * that begins at address 0, and an invalidation names its window by token, if window is NULL. */
+/* snd_post_key_bind and snd_post_key_invalidate post requests of numbered endpoints. In q, an invalidation names its window by token, if window
+ * is NULL. snd_post_key_bind has the members of a bind. */
 snd_status snd_post_key_bind(struct snd_endpoint *ep, const snd_request *q);
 snd_status snd_post_key_invalidate(struct snd_endpoint *ep, const snd_request *q);
 /* snd_refuse_list makes the status of a post of a list whose request i was refused: the text also has its number, from 1. */

@@ -12,6 +12,8 @@ uint32_t snd_bind_rights(uint32_t flags)
 
 static const uint32_t request_flags = SND_SILENT_SUCCESS | SND_READ_FENCE | SND_DEFER;
 
+/* snd_post_key_bind takes these members of q otherwise than softnd.h says: token has the tag that the new token gets, or is 0 for the next tag; operand is
+ * not 0 for a window whose first address is 0; address is one by which peers name the region's memory, from region.address on. */
 snd_status snd_post_key_bind(struct snd_endpoint *ep, const snd_request *q)
 {
 	const char *op = "bind";
