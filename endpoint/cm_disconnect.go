@@ -41,7 +41,7 @@ func (c *connector) NotifyDisconnect(ctx context.Context) error {
 }
 
 // Disconnect ends the connection gracefully. It blocks until the other side has also called
-// Disconnect, and fails with nd.IOTimeout after Options.disconnectTimeout.
+// Disconnect, and fails with nd.IOTimeout after options.disconnectTimeout.
 func (c *connector) Disconnect(ctx context.Context) error {
 	const op = "disconnect"
 	if err := c.beforeCall(ctx, op, cm.PhaseConnected, nil, func() { c.ep.abortDisconnect(op) }); err != nil {

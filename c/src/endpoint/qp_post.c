@@ -224,7 +224,7 @@ SND_FAST bool send_fast(struct snd_endpoint *ep, uint64_t context, const snd_sge
 	snd_publish(&c->out);
 	snd_ring_peer(ep->object.fabric, &c->peer);
 	snd_cancel_wakeup(ep);
-	if (snd_likely(snd_is_open(&c->far))) /* ORDER conn-state: after the push; see complete_if_open */
+	if (snd_likely(snd_is_open(&c->far))) /* ORDER conn-state: after the push; see snd_complete_if_open */
 		snd_complete_fast(ep, SND_REQUEST_SEND, context, n, flags);
 	else /* the connection is ending: only the peer knows whether it has received the message */
 		snd_enqueue_pushed(ep, SND_REQUEST_SEND, context, flags)->total = n;

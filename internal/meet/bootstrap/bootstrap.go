@@ -113,7 +113,7 @@ func (p *Membership) HangUp(cause error) error {
 }
 
 // Abort asks the launcher to end the job with an exit code. The launcher prints the reason unless
-// p.Mute. Abort returns false if the launcher was not told: it does not listen, or cannot be
+// p.LauncherHidesReason. Abort returns false if the launcher was not told: it does not listen, or cannot be
 // reached. p may be nil. Any goroutine may call Abort at any time.
 func (p *Membership) Abort(code int, reason string) bool {
 	return p != nil && p.abort != nil && p.abort(code, reason) == nil
