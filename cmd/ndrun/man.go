@@ -7,8 +7,8 @@ import (
 
 //go:generate sh -c "go run . --man >../../docs/ndrun.1"
 
-// exitStatus is the text about the exit status in the manual page and, checked by a test,
-// elsewhere.
+// exitStatus is the text about the exit status in the manual page. docs/ndrun.md and the package comment repeat it;
+// TestExitStatusIsDocumented compares them.
 const exitStatus = `The exit status is 0 if every rank exited with 0. ` +
 	`Otherwise it is the code of the rank that failed first; a rank killed by signal n counts as 128 + n. ` +
 	`If signal n to ndrun ended the job before any rank failed, it is 128 + n. ` +
