@@ -1,7 +1,9 @@
 package endpoint
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,5 +75,37 @@ func TestOracleUnderDelays(t *testing.T) {
 				o.try(rand.Uint64())
 			}
 		})
+	}
+}
+
+// TestFaultSeedRepeats: with the same seed the same operations meet the same faults.
+func TestFaultSeedRepeats(t *testing.T) {
+	run := func(seed uint64) (wrong string) {
+		plan, err := faults.New(seed, on("write", faults.Rule{Probability: 0.3, Action: "corrupt"}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &pair{arena: newArena(t)}
+		p.a = newSide(t, p.arena, "a", sideOptions{FaultRules: (*faultplan.Plan)(plan).Rules()}, false)
+		p.b = newSide(t, p.arena, "b", sideOptions{}, false)
+		p.b.must(order{Do: doFillByte, Len: 100})
+		p.a.must(order{Do: doFillByte, Len: 1})
+		p.connect(p.b.must(order{Do: doListen}).Addr)
+		far := p.b.describe(0)
+		for i := range 100 {
+			p.a.must(order{Do: doWrite, Parts: mine(0, 1), Far: at(far, i)})
+			p.a.results(initiatorQueue, 1)
+		}
+		return fmt.Sprintf("%x", p.b.rangeOf(order{Len: 100}))
+	}
+	first := run(1)
+	if n := strings.Count(first, "ff"); n < 10 || n > 60 {
+		t.Errorf("%d of 100 bytes are wrong", n)
+	}
+	if second := run(1); second != first {
+		t.Errorf("with the same seed\n%s\n%s", first, second)
+	}
+	if run(2) == first {
+		t.Error("another seed makes no difference")
 	}
 }
