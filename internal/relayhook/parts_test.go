@@ -227,8 +227,7 @@ func TestInvalidateBetweenParts(t *testing.T) {
 			first := bytes.Repeat([]byte{1}, 70_000)
 			p.write(0, 300_000, first)
 			p.settle(len(first))
-			const chunk = 64 << 10 // the guard stores its last word at the end, and atomically
-			last := (*atomic.Uint64)(unsafe.Pointer(&p.mr.Bytes()[chunk-8]))
+			last := (*atomic.Uint64)(unsafe.Pointer(&p.mr.Bytes()[len(first)-8])) // which the guard stores at the end, and atomically
 			proctest.Eventually(t, "the first part", func() bool {
 				p.rank.queue.Poll(nil)
 				return byte(last.Load()) == 1

@@ -36,7 +36,7 @@ func TestImmediateData(t *testing.T) {
 
 func (d direction) immediateData(t *testing.T, receive func(uint64, nd.SGL) error) {
 	t.Helper()
-	for i, n := range []int{0, 8, 31, 33, maxPayload + 1, 4 * maxPayload} {
+	for i, n := range []int{0, 8, 31, 33, maxPayload + 1, (2*framesATurn + 1) * maxPayload} {
 		mine, theirs, data := d.from.memory.Bytes(), d.to.memory.Bytes(), uint32(1<<32-1-i)
 		pattern(mine[:n], i)
 		for _, kind := range []nd.RequestType{nd.RequestSend, nd.RequestWrite} {

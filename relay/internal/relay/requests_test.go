@@ -10,7 +10,7 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-var sizes = []int{0, 1, 8, 40, 48, 49, 4096, 16 << 10, 65535, 65536, 65537, maxPayload - 1, maxPayload, maxPayload + 1, 1 << 20, 1<<20 + 65537}
+var sizes = []int{0, 1, 8, 40, 48, 49, 4096, 16 << 10, maxPayload - 1, maxPayload, maxPayload + 1, 1 << 20, 1<<20 + 65537}
 
 func pattern(b []byte, seed int) {
 	for i := range b {
