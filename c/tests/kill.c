@@ -15,11 +15,14 @@
 #include "endpoint/progress_housekeeper.h"
 #include "linux/clock.h"
 #include "shm/fabric.h"
+#include "window/guard.h"
 
 #define SECONDS(n) ((int64_t)(n) * 1000000000)
 
-enum { RANKS = 3, KILLS = 12, SIZE = 100000, MESSAGE = 20000, SLOTS = 24, HELLO = 2 * SND_WINDOW_DESCRIPTOR_SIZE, IDLE_CHUNKS = 4,
+enum { RANKS = 3, KILLS = 12, SIZE = 300000, MESSAGE = 20000, SLOTS = 24, HELLO = 2 * SND_WINDOW_DESCRIPTOR_SIZE, IDLE_CHUNKS = 4,
 	WORDS = SIZE - 8 * RANKS /* in memory: a number for each rank, to which only that rank adds */ };
+
+_Static_assert(SIZE > SND_CHUNK_BYTES, "a transfer has two chunks; the same in gorank/kill.go");
 
 static uint32_t seed;
 

@@ -14,10 +14,13 @@
 #include "endpoint/cm_ports.h"
 #include "linux/clock.h"
 #include "shm/fabric.h"
+#include "window/guard.h"
 
 #define SECONDS(n) ((int64_t)(n) * 1000000000)
 
-enum { RANKS = 3, ROUNDS = 60, SIZE = 70000, PORT = 9 };
+enum { RANKS = 3, ROUNDS = 60, SIZE = 300000, PORT = 9 };
+
+_Static_assert(SIZE > SND_CHUNK_BYTES, "a transfer has two chunks");
 
 static uint64_t seed;
 

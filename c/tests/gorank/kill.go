@@ -20,7 +20,7 @@ import (
 
 const (
 	ranks       = 3
-	killSize    = 100_000
+	killSize    = 300_000
 	killMessage = 20_000
 	killSlots   = 24
 	killHello   = 2 * nd.WindowDescriptorSize
