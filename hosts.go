@@ -1,6 +1,6 @@
 package softnd
 
-// TWIN c/src/job/hosts.c.
+// TWIN c/src/job/hosts.c, c/src/meet/hosts.c, c/src/meet/hosts.h.
 
 import (
 	"context"

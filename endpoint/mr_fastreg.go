@@ -1,6 +1,6 @@
 package endpoint
 
-// TWIN c/src/endpoint/mr_fastreg.c.
+// TWIN c/src/endpoint/mr_fastreg.c, c/src/endpoint/req_bind.c.
 
 import (
 	"context"

@@ -1,6 +1,6 @@
 package endpoint
 
-// TWIN c/src/endpoint/progress_wait.c.
+// TWIN c/src/endpoint/progress_wait.c, c/src/endpoint/progress.c.
 
 import (
 	"context"

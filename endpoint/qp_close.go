@@ -1,6 +1,6 @@
 package endpoint
 
-// TWIN c/src/endpoint/cm_teardown.c.
+// TWIN c/src/endpoint/qp.c, c/src/endpoint/cm_teardown.c.
 
 import (
 	"context"

@@ -1,6 +1,6 @@
 package endpoint
 
-// TWIN c/src/endpoint/endpoint.h.
+// TWIN c/src/endpoint/endpoint.h, c/src/endpoint/req_execute.c.
 
 import (
 	"math/bits"

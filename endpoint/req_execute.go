@@ -1,6 +1,6 @@
 package endpoint
 
-// TWIN c/src/endpoint/req_execute.c.
+// TWIN c/src/endpoint/req_execute.c, c/src/endpoint/req_bind.c.
 
 import (
 	"github.com/softnd/softnd/endpoint/internal/mode"

@@ -1,6 +1,6 @@
 package shm
 
-// TWIN c/src/shm/member.c.
+// TWIN c/src/shm/member.c, c/src/shm/liveness.c.
 
 import (
 	"bytes"

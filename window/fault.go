@@ -1,5 +1,7 @@
 package window
 
+// TWIN c/src/window/guard.h, c/src/window/guard.c, c/src/endpoint/describe.c.
+
 // Fault says why a copy was refused.
 type Fault uint8
 

@@ -1,6 +1,6 @@
 package window
 
-// TWIN c/src/window/guard.c.
+// TWIN c/src/window/guard.h, c/src/window/guard.c.
 
 import (
 	"sync/atomic"

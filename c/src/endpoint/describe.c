@@ -1,4 +1,5 @@
-/* The access that a token allows, in words, for the message of a refused access. TWIN window/describe.go. */
+/* The access that a token allows, in words, for the message of a refused access.
+ * TWIN window/describe.go, window/fault.go. */
 #include "endpoint/describe.h"
 
 #include <inttypes.h>

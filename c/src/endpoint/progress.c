@@ -1,4 +1,4 @@
-/* Progress of endpoints. TWIN endpoint/progress_endpoint.go. */
+/* Progress of endpoints. TWIN endpoint/progress_endpoint.go, endpoint/progress_wait.go. */
 #include "endpoint/progress.h"
 
 #include "endpoint/cm_event.h"
@@ -14,7 +14,7 @@
 #include "shm/inbox.h"
 #include "shm/work.h"
 
-/* progress runs the requests and serves the ring entries that can proceed. */
+/* snd_progress runs the requests and serves the ring entries that can proceed. */
 bool snd_progress(struct snd_endpoint *ep)
 {
 	bool progressed = false;

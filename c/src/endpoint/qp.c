@@ -1,4 +1,4 @@
-/* TWIN endpoint/qp.go, endpoint/qp_create.go. */
+/* TWIN endpoint/qp.go, endpoint/qp_create.go, endpoint/qp_close.go. */
 #include "endpoint/qp.h"
 
 #include <inttypes.h>

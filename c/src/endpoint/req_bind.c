@@ -1,4 +1,4 @@
-/* Requests that bind or register memory, and those that end that. */
+/* Requests that bind or register memory, and those that end that. TWIN endpoint/req_execute.go, endpoint/mr_fastreg.go. */
 #include "endpoint/req_bind.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* The slow path of a request: it runs in the order of posting, and is the only place that reports errors.
- * TWIN endpoint/req_execute.go, endpoint/req_fragment.go, endpoint/req_entry.go, endpoint/req_queue.go, endpoint/req_complete.go. */
+ * TWIN endpoint/req_execute.go, endpoint/req_fragment.go, endpoint/req_entry.go, endpoint/req_queue.go, endpoint/req_complete.go, endpoint/qp_request.go. */
 #include "endpoint/req_execute.h"
 
 #include <inttypes.h>

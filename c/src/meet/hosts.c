@@ -1,4 +1,4 @@
-/* The hosts of a job. */
+/* The hosts of a job: the memory of their table, and the numbers of ranks. TWIN hosts.go. */
 #include "meet/hosts.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* A job over several hosts, see hosts.go and docs/hosts.md. The first rank of each host is its leader. It starts the host's
- * relay, and takes part in collective calls for the host. */
+/* A job over several hosts, see docs/hosts.md. The first rank of each host is its leader. It starts the host's relay, and takes part in
+ * collective calls for the host. TWIN hosts.go, internal/meet/bootstrap/hosts.go. */
 #ifndef SND_HOSTS_H
 #define SND_HOSTS_H
 

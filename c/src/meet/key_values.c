@@ -1,5 +1,4 @@
-
-
+/* A key-value space is a tree of pairs. TWIN internal/meet/rendezvous/root.go. */
 #include "meet/key_values.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* Deaths of members: mark, count, acknowledge, reap. See docs/shared-memory.md, "Life cycles".
- * TWIN shm/liveness.go, shm/watch.go, shm/lost_peer.go. */
+ * TWIN shm/liveness.go, shm/watch.go, shm/lost_peer.go, shm/member.go. */
 #include "shm/liveness.h"
 
 #include <errno.h>

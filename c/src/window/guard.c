@@ -1,4 +1,5 @@
-/* The guarded access in full: it reports why it refuses. TWIN window/guard.go, window/guard_atomic.go, window/copy_unsafe.go, window/operand.go. */
+/* The guarded access in full: it reports why it refuses.
+ * TWIN window/guard.go, window/guard_atomic.go, window/copy_unsafe.go, window/operand.go, window/fault.go. */
 #include "window/guard.h"
 
 #include <errno.h>

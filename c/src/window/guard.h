@@ -1,4 +1,5 @@
-/* The fast path of the guarded access. The labels are those of docs/model. TWIN window/guard_fast.go, window/guard.go. */
+/* The fast path of the guarded access. The labels are those of docs/model.
+ * TWIN window/guard_fast.go, window/guard.go, window/operand.go, window/fault.go. */
 #ifndef SND_GUARD_H
 #define SND_GUARD_H
 
@@ -126,7 +127,8 @@ static inline bool snd_is_cached(const struct snd_guard *g, uint32_t token)
 }
 
 /* snd_allowed is ENTRY-CHECK for memory of ours: it returns the entry of a token of this adapter that allows the
- * access, NULL if there is none. The fabric's lock keeps it valid. */
+ * access, NULL if there is none. The fabric's lock keeps it valid: only this process revokes the token, and with that lock. So a COPY between
+ * the memory and a ring entry needs neither a hazard nor ENTRY-RECHECK, if the caller gives the lock up only behind it. */
 SND_FAST struct snd_own_entry *snd_allowed(struct snd_guard *g, uint32_t token, uint32_t rights, uint64_t address, uint64_t n)
 {
 	if (snd_unlikely(!snd_is_cached(g, token)) && !snd_cache_entry(g, token))

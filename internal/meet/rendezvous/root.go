@@ -1,6 +1,6 @@
 package rendezvous
 
-// TWIN c/src/meet/root_service.c.
+// TWIN c/src/meet/root_service.c, c/src/meet/key_values.c.
 
 import (
 	"crypto/rand"
