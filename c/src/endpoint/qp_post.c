@@ -220,7 +220,7 @@ SND_FAST bool send_fast(struct snd_endpoint *ep, uint64_t context, const snd_sge
 		return false;
 	struct snd_slot *slot = snd_next_slot(&c->out);
 	snd_set(&slot->words[0], snd_entry_header(SNDL_KIND_SEND_IN_ENTRY, SND_PLAIN_SEND, n, 0));
-	memcpy((void *)&slot->words[1], sge->buffer, n);
+	memcpy((void *)&slot->words[1], sge->buffer, n); /* COPY: the lock keeps the token valid, see snd_allowed */
 	snd_publish(&c->out);
 	snd_ring_peer(ep->object.fabric, &c->peer);
 	snd_cancel_wakeup(ep);
@@ -241,7 +241,7 @@ static bool push_write_fast(struct snd_endpoint *ep, uint64_t context, const snd
 	struct snd_slot *slot = snd_next_slot(&c->out);
 	snd_set(&slot->words[0], snd_entry_header(SNDL_KIND_WRITE_IN_ENTRY, SND_PLAIN_WRITE, n, token));
 	snd_set(&slot->words[1], address);
-	memcpy((void *)&slot->words[2], sge->buffer, n);
+	memcpy((void *)&slot->words[2], sge->buffer, n); /* COPY, as in send_fast */
 	snd_publish(&c->out);
 	snd_credit_count_entry(&c->credit, c->out.next - 1, false);
 	snd_ring_peer(ep->object.fabric, &c->peer);

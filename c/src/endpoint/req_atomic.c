@@ -104,7 +104,7 @@ static bool change_fast(struct snd_endpoint *ep, uint32_t kind, uint64_t context
 		snd_allowed(&ep->guard, sge->token, SNDL_RIGHT_LOCAL | SNDL_RIGHT_WRITE, (uint64_t)(uintptr_t)sge->buffer, SIZE) == NULL ||
 		snd_change_word(&ep->guard, &remote, change, &old) != SND_NO_FAULT)
 		return false;
-	snd_move(sge->buffer, (const unsigned char *)&old, SIZE);
+	snd_move(sge->buffer, (const unsigned char *)&old, SIZE); /* COPY: the lock keeps the local token valid, see snd_allowed */
 	snd_complete_fast(ep, kind, context, SIZE, flags);
 	return true;
 }

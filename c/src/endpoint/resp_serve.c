@@ -38,7 +38,7 @@ uint32_t snd_serve_sends_fast(struct snd_endpoint *ep, snd_result *results, uint
 		if ((word & ~LENGTH_BITS) != snd_entry_header(SNDL_KIND_SEND_IN_ENTRY, SND_PLAIN_SEND, 0, 0) || size - 1 >= SNDL_MAX_SEND_IN_ENTRY || r->count != 1 || size > r->single.length ||
 			snd_allowed(&ep->guard, r->single.token, SNDL_RIGHT_LOCAL | SNDL_RIGHT_WRITE, r->single.address, size) == NULL)
 			break;
-		snd_move((unsigned char *)(uintptr_t)r->single.address, (const unsigned char *)&slot->words[1], size);
+		snd_move((unsigned char *)(uintptr_t)r->single.address, (const unsigned char *)&slot->words[1], size); /* COPY: the lock keeps the token valid, see snd_allowed */
 		ep->rcompleted++;
 		in->next++;
 		snd_set_result((snd_word *)(void *)&results[n++], SND_SUCCESS, size, ep->receive_slots.context, r->context, SND_REQUEST_RECEIVE, 0);
@@ -68,7 +68,7 @@ static bool serve_write_fast(struct snd_endpoint *ep, struct snd_slot *slot)
 	struct snd_own_entry *e = snd_allowed(&ep->guard, (uint32_t)(word >> SNDL_ENTRY_TOKEN_SHIFT), SNDL_RIGHT_REMOTE | SNDL_RIGHT_WRITE, address, n);
 	if (e == NULL || (e->scope != 0 && e->scope != ep->number))
 		return false;
-	snd_move(e->memory + (address - e->base), (const unsigned char *)&slot->words[2], n);
+	snd_move(e->memory + (address - e->base), (const unsigned char *)&slot->words[2], n); /* COPY, as in snd_serve_sends_fast */
 	c->in.next++;
 	snd_release_entries(ep, true);
 	return true;
