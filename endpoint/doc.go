@@ -25,8 +25,8 @@
 // # Progress
 //
 // A poll drives endpoints of its completion queue, a wait drives all objects of the process. In
-// addition, each process has an engine goroutine, which drives the endpoints when the program does
-// not. The engine rests while the program waits, and polls rarely, with its doorbell disarmed, while
+// addition, each process has a progress engine, a goroutine that drives the endpoints when the program does
+// not. It rests while the program waits, and polls rarely, with its doorbell disarmed, while
 // the program polls. Otherwise it arms its doorbell, and sleeps until a peer rings. Another goroutine,
 // the housekeeper, checks the liveness of peers and updates the status page.
 //
@@ -47,7 +47,7 @@
 //	cq_        completion queues: polls, notifications; package endpoint/internal/cq has the results and the events
 //	srq        shared receive queues
 //	progress_  what drives the endpoints: waits, the engine, the housekeeper; polls are in cq_poll.go
-//	hook_      where the engine and calls ask a mode
+//	hook_      where requests and calls ask a mode
 //	modes      which modes an endpoint has; package endpoint/internal/mode has the modes
 //	forward    the endpoints of a relay
 //	event      events for the program's log

@@ -14,8 +14,8 @@ import (
 )
 
 // The endpoints of a relay, see package relayhook. Requests of the peer stay in the ring until the program has taken
-// them, and their entries are released when it says so. Everything else is as for any endpoint: serveRing is the only
-// part of the engine that leaves such an endpoint alone.
+// them, and their entries are released when it says so. Everything else is as for any endpoint: only serveRing does not run
+// for such a one.
 
 var (
 	_ relayhook.Endpoint  = (*queuePair)(nil)

@@ -8,7 +8,7 @@ import (
 )
 
 // Requests in parts, see relayhook.Order. Such a request is executed like any other, but its local memory is what the program
-// passes. The engine uses that memory only during the calls of Begin, Give and Take. They copy bytes that they cannot
+// passes. The endpoint uses that memory only during the calls of Begin, Give and Take. They copy bytes that they cannot
 // use. Where bytes or room are missing, the request is blocked, and the next of these calls continues it.
 
 // parts is the local memory of an endpoint's requests in parts.

@@ -8,7 +8,7 @@ import (
 )
 
 // handle returns the outcome of a request or an entry about which the hook has decided. It reports false if the
-// engine goes on with it.
+// caller goes on with it.
 func handle(a mode.Answer) (out outcome, handled bool) {
 	switch a {
 	case mode.Hold:

@@ -50,7 +50,7 @@ type queuePair struct {
 	guard *window.Guard
 	sq    sendQueue
 
-	inbound atomic.Pointer[ring.Consumer] // the peer's ring, for hasWork; nil until the connection is joined
+	inbound atomic.Pointer[ring.Consumer] // the peer's ring, for hasWork; nil until the connection is attached
 	rq      recvQueue
 
 	localQP  *wire.SharedQP
@@ -245,7 +245,7 @@ func (ep *queuePair) mustPeerCopy() bool {
 	return ep.provider.options.Executor == Target || ep.conn.peerCopies
 }
 
-// forwards reports whether the program executes the peer's requests.
+// forwards reports whether the program is a relay, which takes the peer's requests out of the ring itself: progress does not serve them.
 func (ep *queuePair) forwards() bool { return ep.provider.options.Forward }
 
 // endpointCounters are what only the slow path counts. The endpoint's lock guards them.

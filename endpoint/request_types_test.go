@@ -89,13 +89,13 @@ var unknownTypes = map[string]map[string]string{
 	},
 }
 
-// TestRequestTypesAreKnown fails for a type of the engine that one of the places does not know, which a default would hide.
+// TestRequestTypesAreKnown fails for a type of the core that one of the places does not know, which a default would hide.
 func TestRequestTypesAreKnown(t *testing.T) {
-	engine := source(t, ".") + source(t, "internal/mode")
+	core := source(t, ".") + source(t, "internal/mode")
 	n := 0
 	for r := range nd.RequestType(0x10000) {
-		if strings.HasPrefix(r.String(), "RequestType(") || !strings.Contains(engine, "nd."+r.String()) {
-			continue // no type, or one that the engine does not serve
+		if strings.HasPrefix(r.String(), "RequestType(") || !strings.Contains(core, "nd."+r.String()) {
+			continue // no type, or one that the core does not serve
 		}
 		n++
 		for place, missing := range typePlaces {

@@ -3,7 +3,7 @@
 //
 // An endpoint of package endpoint implements Endpoint if endpoint.Options.Forward is set. Its peer then sends every
 // request through the ring, and a request completes there when the relay says so. In the other direction the
-// endpoint is an ordinary one: the relay posts requests, and the engine executes them on the peer's memory.
+// endpoint is an ordinary one: the relay posts requests, which execute on the peer's memory.
 package relayhook
 
 import (

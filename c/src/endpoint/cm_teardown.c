@@ -549,7 +549,7 @@ bool snd_begin_disconnect(struct snd_endpoint *ep)
 	const int64_t timeout = ep->object.fabric->disconnect_timeout;
 	ep->disconnect_deadline = timeout == SND_FOREVER ? INT64_MAX : snd_deadline(timeout);
 	if (!c->peer_dead && !c->released)
-		snd_store_full32(&c->record->disconnected[c->side], 1); /* ORDER disconnected: pairs with the load in progress; ORDER hazard: then the load in release_peer_state */
+		snd_store_full32(&c->record->disconnected[c->side], 1); /* ORDER disconnected: pairs with the load in snd_progress; ORDER hazard: then the load in release_peer_state */
 	snd_ring_peer(ep->object.fabric, &c->peer);
 	snd_wake_progress(ep->object.fabric); /* no ring announces that the time is over */
 	snd_tear_down(ep);

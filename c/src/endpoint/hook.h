@@ -6,7 +6,7 @@
 #include "endpoint/endpoint.h"
 
 /* snd_hook is the hook of an endpoint, which is NULL without a mode. The fabric's lock is held at every moment. A moment that has out
- * as an argument returns true if *out replaces the outcome of what the engine is about to do. */
+ * as an argument returns true if *out replaces the outcome of what its caller is about to do. */
 struct snd_hook {
 	/* The requester. */
 	snd_status (*post)(struct snd_endpoint *ep, struct snd_send_request *r); /* r is complete, and not queued */

@@ -8,7 +8,7 @@ const (
 )
 
 // room counts the bytes of Sends and Writes that one relay sends to the other in a direction of a tunnel. Both
-// relays begin with smallRoom bytes. The one that receives grants more when the engine has used some: it may have to
+// relays begin with smallRoom bytes. The one that receives grants more when the endpoint has used some: it may have to
 // hold all others.
 type room struct {
 	limit    uint64 // bytes that were granted so far
@@ -27,7 +27,7 @@ func (r *room) receive(n int) bool {
 // isRoomy reports whether the other relay needs no grant.
 func (r *room) isRoomy() bool { return r.limit-r.received > r.size/4*3 }
 
-// grant returns the new limit if the engine has used so many bytes. It reports false if it is not worth a frame.
+// grant returns the new limit if the endpoint has used so many bytes. It reports false if it is not worth a frame.
 func (r *room) grant(used uint64) (limit uint64, ok bool) {
 	if used+r.size-r.limit < r.size/4 {
 		return 0, false
