@@ -94,6 +94,19 @@ func TestWriteImmediateWithoutReceiveAndToken(t *testing.T) {
 	})
 }
 
+// It is checked at once also behind a message that the peer has not placed yet.
+func TestWriteImmediateWithoutTokenBehindMessage(t *testing.T) {
+	p := newPair(t, setup{Both: sideOptions{Options: Options{ReceiveTimeout: NoLimit}}})
+	p.b.must(order{Do: doReceive, Context: 1, Parts: mine(0, 8)})
+	far := p.b.endpointAt(0).(*queuePair)
+	far.mu.Lock() // nothing is placed
+	p.a.must(order{Do: doSend, Context: 2, Parts: mine(0, 8), Flags: nd.SilentSuccess})
+	p.a.must(order{Do: doWriteImmediate, Context: 3, Parts: mine(0, 64), Far: at(p.b.memory, 256<<10)})
+	p.a.expect(initiatorQueue, failure(nd.RequestWrite, 3, nd.AccessViolation))
+	far.mu.Unlock()
+	p.b.expect(receiveQueue, success(nd.RequestReceive, 1, 8))
+}
+
 // With a shared receive queue, the entry waits in the ring.
 func TestImmediateDataOfSharedReceives(t *testing.T) {
 	onEvery(t, setup{Both: sideOptions{Size: bigRegion}, Shared: &nd.SharedReceiveQueueConfig{}}, func(t *testing.T, p *pair) {

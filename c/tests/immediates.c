@@ -149,6 +149,25 @@ static void refused(void)
 	WANT(b.cq, SND_REQUEST_RECEIVE, 1, SND_CANCELED);
 }
 
+/* behind_message writes to a bad range behind a message that b has not placed yet. No receive is left, and none is needed to refuse it. */
+static void behind_message(void)
+{
+	connect_members(NULL);
+	set_timeouts(10 * SECOND, SND_DEFAULT_TIMEOUT); /* the Write must not end by it */
+	const snd_sge s = part(mine, 100), word = part(mine, 8);
+	const uint64_t to = snd_mr_address(theirs) + SIZE - 99;
+	const uint32_t token = snd_mr_remote_token(theirs);
+	post_receive(1, RECEIVE);
+	snd_lock(b.fabric); /* b serves nothing meanwhile */
+	OK(snd_endpoint_send(a.ep, 2, &word, 1, SND_SILENT_SUCCESS));
+	OK(snd_endpoint_write_immediate(a.ep, 3, &s, 1, to, token, 5, 0));
+	WANT(a.cq, SND_REQUEST_WRITE, 3, SND_ACCESS_VIOLATION);
+	snd_unlock(b.fabric);
+	want(SND_REQUEST_RECEIVE, 1, 8, 0);
+	set_timeouts(SND_FOREVER, SND_DEFAULT_TIMEOUT);
+	disconnect_members();
+}
+
 /* last closes a's endpoint at once. A Write that has succeeded arrives. */
 static void last(void)
 {
@@ -290,6 +309,8 @@ int main(void)
 			with_queue(q);
 			last();
 			timed_out();
+			if (executor == SND_EXECUTOR_AUTO && !is_private) /* else only b can check the range */
+				behind_message();
 			check_payloads = 1;
 			for (size_t i = 1; i < sizeof sizes / sizeof sizes[0]; i++)
 				changed(sizes[i]);

@@ -51,7 +51,7 @@ enum snd_outcome snd_execute_atomic(struct snd_endpoint *ep, struct snd_send_req
 	enum snd_fault f = snd_check_operand(&ep->guard, &sink, SIZE);
 	if (f != SND_NO_FAULT) /* before the peer's memory changes */
 		return snd_reject_local(ep, r, &r->entries[0], f);
-	r->responder_copies = r->responder_copies || snd_peer_must_copy(ep);
+	r->responder_copies = r->responder_copies || snd_peer_must_copy(ep) || snd_must_not_overtake(ep->conn);
 	if (r->responder_copies)
 		return send_atomic(ep, r);
 	const struct snd_operand remote = {.token = r->remote_token, .rights = SNDL_RIGHT_REMOTE | SNDL_RIGHT_ATOMIC, .peers = true, .bind = &r->remote_bind,

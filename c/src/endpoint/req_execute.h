@@ -71,10 +71,7 @@ static inline bool snd_must_not_overtake(struct snd_connection *c)
  * Sends that completed when they were pushed. */
 static inline bool snd_has_unexecuted_requests(struct snd_connection *c) { return (int64_t)(c->credit.ack_request_end - snd_load_released(&c->out)) > 0; }
 
-/* snd_peer_must_copy reports whether the data of a request that begins now goes through the ring. */
-static inline bool snd_peer_must_copy(struct snd_endpoint *ep)
-{
-	return ep->object.fabric->target || ep->conn->peer_copies || snd_must_not_overtake(ep->conn);
-}
+/* snd_peer_must_copy reports whether the peer copies the data of all requests, even where this process can. */
+static inline bool snd_peer_must_copy(const struct snd_endpoint *ep) { return ep->object.fabric->target || ep->conn->peer_copies; }
 
 #endif
