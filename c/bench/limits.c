@@ -181,9 +181,9 @@ static void make_places(uint64_t size)
 
 double limit_memcpy(uint64_t size)
 {
-	if (rank == 0 && size != copied)
-		make_places(size);
 	if (rank == 0) {
+		if (size != copied)
+			make_places(size);
 		place = (place + 1) % place_count;
 		from = snd_mr_buffer(places[place]);
 		to = from + second;
