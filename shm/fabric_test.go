@@ -156,6 +156,25 @@ func TestFabricIsSharedByTwoProcesses(t *testing.T) {
 	}
 }
 
+// An observer finds a fabric, and does not create one.
+func TestFindFabric(t *testing.T) {
+	name := fabricName(t)
+	if a, err := FindFabric(proctest.Context(t), name); !errors.Is(err, errNoFabric) {
+		t.Fatalf("before there is one: %v, %v", a, err)
+	}
+	f := openTest(t, name)
+	a, err := FindFabric(proctest.Context(t), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if idOf(a) != idOf(f) {
+		t.Errorf("found %s, want %s", idOf(a), idOf(f))
+	}
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestFabricsOfDifferentNamesAreSeparate(t *testing.T) {
 	f, g := openTest(t, fabricName(t)+"1"), openTest(t, fabricName(t)+"2")
 	if !f.fabric.created || !g.fabric.created || idOf(f) == idOf(g) {

@@ -102,6 +102,9 @@ func TestTableFull(t *testing.T) {
 	if _, err := hog.domain.NewRegion(); !errors.Is(err, shm.ErrFull) {
 		t.Errorf("a region without an index: %v", err)
 	}
+	if _, err := hog.domain.ReserveToken(); !errors.Is(err, shm.ErrFull) {
+		t.Errorf("reserved token: %v", err)
+	}
 	left := len(s.table.free)
 	for range left - 1 { // the reserve is used when there are no more blocks
 		if _, err := s.domain.NewWindow(); err != nil {
