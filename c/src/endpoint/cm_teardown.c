@@ -189,20 +189,23 @@ static void set_cause_from_peer(struct snd_endpoint *ep)
 }
 
 /* closed_in_order reports whether the peer says that it has ended the connection by closing the endpoint or its connector, with no request
- * outstanding, and no request of this side is outstanding that it has not confirmed. A relay passes the text on within its own. */
-static bool closed_in_order(struct snd_endpoint *ep)
+ * outstanding. A relay passes the text on within its own. */
+static bool closed_in_order(const struct snd_connection *c)
 {
-	struct snd_connection *c = ep->conn;
 	char why[SND_REASON + 1];
 	(void)read_reason(c, why);
-	if (strstr(why, "close: the endpoint was closed") == NULL && strstr(why, "close: the connector was closed") == NULL)
-		return false;
+	return strstr(why, "close: the endpoint was closed") != NULL || strstr(why, "close: the connector was closed") != NULL;
+}
+
+/* awaits_peer reports whether a request is outstanding whose completion the peer has not confirmed. */
+static bool awaits_peer(struct snd_endpoint *ep)
+{
 	for (uint64_t i = ep->completed; i != ep->posted; i++) {
 		const struct snd_send_request *r = snd_request_at(ep, i);
-		if (r->state != SND_REQ_FINISHED && ((int64_t)(i - ep->next) >= 0 || (int64_t)(snd_load_released(&c->out) - r->end_entry) < 0))
-			return false;
+		if (r->state != SND_REQ_FINISHED && ((int64_t)(i - ep->next) >= 0 || (int64_t)(snd_load_released(&ep->conn->out) - r->end_entry) < 0))
+			return true;
 	}
-	return true;
+	return false;
 }
 
 /* lose_peer decides what the end of the connection by the peer, or its death, means to an endpoint with a number: unless it is at fault, it seems
@@ -221,7 +224,7 @@ void snd_peer_aborted(struct snd_endpoint *ep)
 {
 	struct snd_connection *c = ep->conn;
 	const enum snd_qp_state was = ep->state;
-	const bool in_order = ep->object.fabric->events != NULL && closed_in_order(ep);
+	const bool in_order = ep->object.fabric->events != NULL && closed_in_order(c) && !awaits_peer(ep);
 	snd_change_state(ep, SND_EVENT_ABORTS);
 	read_fault(c);
 	if (snd_is_peer_gone(c) || c->fault.entry == 0) /* otherwise a request of this side was the cause */
