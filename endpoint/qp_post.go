@@ -88,8 +88,8 @@ func (ep *queuePair) Write(reqCtx uint64, sge nd.SGL, remoteAddress uint64, remo
 			hasWord, hasSource := bind.HasWord(remoteToken, remoteAddress), guard.HasSource(sge.First.Token, source)
 			if c.overtaken == published && tail-head != q.ring.Size() && hasWord && hasSource {
 				p, isSame := guard.Publish(remoteToken, sge.First.Token)
-				isPresent, state, disconnecting := bind.IsPresent(), peer.State.Load(), peer.Disconnecting.Load() // ORDER hazard: as in Connected
-				if isPresent && isSame && p != nil && state == peer.Established && disconnecting == 0 {
+				isPresent, state, disconnected := bind.IsPresent(), peer.State.Load(), peer.Disconnected.Load() // ORDER hazard: as in Connected
+				if isPresent && isSame && p != nil && state == peer.Established && disconnected == 0 {
 					bind.PutWord(remoteAddress, sge.First.Buffer)
 					done = bind.IsPresent()
 				}

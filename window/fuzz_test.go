@@ -63,7 +63,7 @@ func expected(words [8]uint64, owner uint64, a *shm.Arena, r *Operand, n uint64)
 	at = offset + r.Address - base
 	last, atOver := bits.Add64(at, n, 0)
 	switch {
-	case r.Peer.State.Load() != established || r.Peer.Disconnecting.Load() != 0:
+	case r.Peer.State.Load() != established || r.Peer.Disconnected.Load() != 0:
 		return FaultDisconnected, 0
 	case words[0]>>63 == 0 || nd.Token(words[0]) != r.Token || words[4] != owner:
 		return faultBadToken, 0
@@ -120,7 +120,7 @@ func helped(raw []byte, token nd.Token, number uint32, a *shm.Arena, far *Peer, 
 		far.State.Add(number | 1)
 	}
 	if help&disconnect != 0 {
-		far.Disconnecting.Store(number | 1)
+		far.Disconnected.Store(number | 1)
 	}
 	return words, entry
 }

@@ -225,7 +225,7 @@ func TestPutAndGetCheckAccess(t *testing.T) {
 	link := func(endpoint uint64, state, left uint32) *Peer {
 		to := owner.peer(endpoint)
 		to.State.Store(state)
-		to.Disconnecting.Store(left)
+		to.Disconnected.Store(left)
 		return to
 	}
 	open, stranger := owner.peer(7), owner.peer(7)

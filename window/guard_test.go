@@ -75,7 +75,7 @@ func TestCopyChecksAccess(t *testing.T) {
 	}
 	aborted, disconnected := owner.peer(7), owner.peer(7)
 	aborted.State.Store(established + 1)
-	disconnected.Disconnecting.Store(1)
+	disconnected.Disconnected.Store(1)
 	users := []user{
 		{"the owner", owner.guard, nil, 0, false, false},
 		{"the owner for the right peer", owner.guard, nil, 7, false, false},

@@ -37,11 +37,11 @@ func (o *Operand) refused(f Fault) Fault {
 // invalidation. A side ends the connection and then loads the executor's hazard. Once the hazard is
 // 0, no transfer over this connection accesses the memory of that side.
 type Peer struct {
-	Adapter       uint64         // the only adapter whose tokens are accepted
-	Endpoint      uint64         // the endpoint at the other end, for tokens that are limited to one connection
-	State         *atomic.Uint32 // of the connection; equal to Established while it is open
-	Established   uint32
-	Disconnecting *atomic.Uint32 // not 0: the other side has begun to disconnect
+	Adapter      uint64         // the only adapter whose tokens are accepted
+	Endpoint     uint64         // the endpoint at the other end, for tokens that are limited to one connection
+	State        *atomic.Uint32 // of the connection; equal to Established while it is open
+	Established  uint32
+	Disconnected *atomic.Uint32 // not 0: the other side has called Disconnect
 
 	known [knownBinds]knownBind // by the last bits of the token: programs use several windows of a peer in turn
 }
@@ -66,7 +66,7 @@ type knownBind struct {
 func (p *Peer) Connected() bool {
 	// ORDER hazard: after Guard.publishHazard; pairs with the change of either word
 	// before the load of the hazard, in queuePair.releasePeerState of package endpoint.
-	return p.State.Load() == p.Established && p.Disconnecting.Load() == 0
+	return p.State.Load() == p.Established && p.Disconnected.Load() == 0
 }
 
 // BindCheck makes sure that all parts of a request use a token under the same bind. It stores the

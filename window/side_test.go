@@ -103,7 +103,7 @@ func (s *side) admit(t testing.TB, executor *side) *Peer {
 // peer returns the Peer of an executor that is connected to one of our endpoints.
 func (s *side) peer(endpoint uint64) *Peer {
 	p := &Peer{Adapter: s.domain.Adapter, Endpoint: endpoint,
-		State: new(atomic.Uint32), Established: established, Disconnecting: new(atomic.Uint32)}
+		State: new(atomic.Uint32), Established: established, Disconnected: new(atomic.Uint32)}
 	p.State.Store(established)
 	return p
 }

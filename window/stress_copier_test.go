@@ -32,15 +32,15 @@ const maxCopiers = 8
 
 // board is in the arena: the owner's notice of the latest bind, and the copiers' counts.
 type board struct {
-	bind          atomic.Uint64 // number of the latest bind; 0 while the other fields change
-	token         atomic.Uint32
-	stop          atomic.Uint32
-	address       atomic.Uint64
-	length        atomic.Uint64
-	state         atomic.Uint32 // the state of all copiers' connections
-	disconnecting atomic.Uint32
-	_             [88]byte
-	copiers       [maxCopiers]tally
+	bind         atomic.Uint64 // number of the latest bind; 0 while the other fields change
+	token        atomic.Uint32
+	stop         atomic.Uint32
+	address      atomic.Uint64
+	length       atomic.Uint64
+	state        atomic.Uint32 // the state of all copiers' connections
+	disconnected atomic.Uint32
+	_            [88]byte
+	copiers      [maxCopiers]tally
 }
 
 // tally is one copier's count of how its copies ended.
@@ -97,7 +97,7 @@ type known struct {
 func newCopier(s *side, b *board, number int, owner uint64, whole bool) (*copier, error) {
 	c := &copier{
 		side: s, board: b, tally: &b.copiers[number], whole: whole,
-		to:     &Peer{Adapter: owner, State: &b.state, Established: established, Disconnecting: &b.disconnecting},
+		to:     &Peer{Adapter: owner, State: &b.state, Established: established, Disconnected: &b.disconnected},
 		random: rand.New(rand.NewPCG(uint64(number), uint64(s.member.ID()))), sink: make([]byte, maxRange),
 	}
 	sources := make([]byte, len(c.known)*maxRange)

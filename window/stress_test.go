@@ -110,7 +110,7 @@ func (o *bindingOwner) disconnect(mem []byte, checks int) {
 	o.t.Helper()
 	word, open, ended := &o.board.state, uint32(established), uint32(established+1)
 	if o.random.IntN(2) == 0 {
-		word, open, ended = &o.board.disconnecting, 0, 1
+		word, open, ended = &o.board.disconnected, 0, 1
 	}
 	word.Swap(ended)
 	for _, h := range o.peers {
