@@ -165,13 +165,13 @@ SND_FAST bool snd_is_about(const struct snd_known_bind *known, uint32_t token, u
  * ORDER entry-valid: as in snd_learn. After the copy it is ENTRY-RECHECK. */
 SND_FAST bool snd_is_present(const struct snd_known_bind *known) { return snd_load(&known->entry->word) == known->word; }
 
-/* snd_is_reachable reports whether the connection has not ended, and none of its rights was revoked. ORDER hazard, conn-state: as in snd_is_open. */
-SND_FAST bool snd_is_reachable(const struct snd_far *far) { return snd_load32(far->state) == SNDL_CONN_ESTABLISHED && snd_load32(far->bar) == 0; }
+/* snd_is_unbarred reports whether the fast paths may run: the connection is open, and none of its rights was revoked. ORDER hazard, conn-state: as in snd_is_open. */
+SND_FAST bool snd_is_unbarred(const struct snd_far *far) { return snd_load32(far->state) == SNDL_CONN_ESTABLISHED && snd_load32(far->bar) == 0; }
 
 /* snd_known_memory returns the memory of n bytes of a known bind, NULL if it does not cover them, or the connection has ended. */
 SND_FAST unsigned char *snd_known_memory(const struct snd_far *far, const struct snd_known_bind *known, uint64_t address, uint64_t n)
 {
-	return snd_likely(snd_is_reachable(far) && snd_covers(known->base, known->length, address, n)) ? known->memory + (address - known->base) : NULL;
+	return snd_likely(snd_is_unbarred(far) && snd_covers(known->base, known->length, address, n)) ? known->memory + (address - known->base) : NULL;
 }
 
 /* snd_copy_fast copies between memory of ours and a peer's. The caller has checked the local token; 0 = inline data. n is 1 to SND_CHUNK_BYTES. It
@@ -221,7 +221,7 @@ SND_FAST bool snd_copy_words(struct snd_guard *g, const struct snd_far *far, boo
 		return false;
 	bool ok = false;
 	snd_publish_hazard(g, write ? remote : token, write ? token : remote);
-	if (snd_likely(snd_is_present(known) && snd_is_reachable(far) && snd_covers(known->base, known->length, address, n))) {
+	if (snd_likely(snd_is_present(known) && snd_is_unbarred(far) && snd_covers(known->base, known->length, address, n))) {
 		unsigned char *memory = known->memory + (address - known->base), *to = write ? memory : local->buffer;
 		const unsigned char *from = write ? local->buffer : memory;
 		uint64_t v;
