@@ -134,7 +134,7 @@ func (ep *queuePair) pushResult(q *completionQueue, a *cq.Slots, solicited bool)
 // pushSuccess is push for a successful, unsolicited result of ep.
 func (q *completionQueue) pushSuccess(ep *queuePair, request uint64, k nd.RequestType, n int, a *cq.Slots) {
 	tail, head := q.ring.Tail.Load(), q.ring.Head.Load() // ORDER queue-head: pairs with the store in pop
-	if !q.canPublish(ep, tail, head) {
+	if !q.canAddResult(ep, tail, head) {
 		ep.result = nd.Result{BytesTransferred: uint32(n), RequestContext: request, RequestType: k}
 		ep.pushResult(q, a, false)
 		return
@@ -145,9 +145,9 @@ func (q *completionQueue) pushSuccess(ep *queuePair, request uint64, k nd.Reques
 	q.provider.waiters.Wake()
 }
 
-// canPublish reports whether ep, whose lock the caller holds, may add a result without the queue's lock.
+// canAddResult reports whether ep, whose lock the caller holds, may add a result without the queue's lock.
 // The ring holds Size results: where it holds fewer, mustLock is set.
-func (q *completionQueue) canPublish(ep *queuePair, tail, head uint64) bool {
+func (q *completionQueue) canAddResult(ep *queuePair, tail, head uint64) bool {
 	return q.soleEndpoint == ep && !q.mustLock.Load() && tail-head != q.ring.Size()
 }
 

@@ -74,7 +74,7 @@ func (ep *queuePair) WriteImmediate(reqCtx uint64, sge nd.SGL, remoteAddress uin
 }
 
 // Write posts a copy of the bytes in sge to the peer's memory at remoteAddress. It calls no function for a Write of one word, if the
-// endpoint knows both tokens already: the conditions of the short path are those of canRunFast, copyWouldOvertake, canPublish and Connected.
+// endpoint knows both tokens already: the conditions of the short path are those of canRunFast, copyWouldOvertake, canAddResult and Connected.
 // It loads what they compare before each of them, because the compiler makes much better code of a condition without inlined calls.
 func (ep *queuePair) Write(reqCtx uint64, sge nd.SGL, remoteAddress uint64, remoteToken nd.Token, flags nd.OpFlags) error {
 	if flags == 0 && len(sge.More) == 0 && len(sge.First.Buffer) == 8 && remoteAddress%8 == 0 && ep.mu.LockBiased() {
@@ -87,7 +87,7 @@ func (ep *queuePair) Write(reqCtx uint64, sge nd.SGL, remoteAddress uint64, remo
 			bind, source := peer.Known(remoteToken), shm.AddressOf(sge.First.Buffer)
 			hasWord, hasSource := bind.HasWord(remoteToken, remoteAddress), guard.HasSource(sge.First.Token, source)
 			if c.overtaken == published && tail-head != q.ring.Size() && hasWord && hasSource {
-				p, isSame := guard.Publish(remoteToken, sge.First.Token)
+				p, isSame := guard.PublishHazard(remoteToken, sge.First.Token)
 				isPresent, state, disconnected := bind.IsPresent(), peer.State.Load(), peer.Disconnected.Load() // ORDER hazard: as in Connected
 				if isPresent && isSame && p != nil && state == peer.Established && disconnected == 0 {
 					bind.PutWord(remoteAddress, sge.First.Buffer)

@@ -92,14 +92,15 @@ func (k *knownBind) HasWord(token nd.Token, address uint64) bool {
 	return k.word.token() == token && address-k.base < k.words
 }
 
-// HasSource reports whether a local token was used last, and local requests can read 8 bytes at an address with it, while Publish finds the bind.
+// HasSource reports whether a local token was used last, and local requests can read 8 bytes at an address with it, while
+// PublishHazard finds the bind.
 func (g *Guard) HasSource(token nd.Token, address uint64) bool {
 	return g.source.token() == token && address-g.sourceBase < g.sourceWords
 }
 
-// Publish is HAZARD-PUBLISH, and ENTRY-CHECK of the local token: it returns the permissions of HasSource, nil if the token is invalid, and
-// whether they are still those of that bind.
-func (g *Guard) Publish(remoteToken, localToken nd.Token) (p *permissions, isSame bool) {
+// PublishHazard is HAZARD-PUBLISH, and ENTRY-CHECK of the local token: it returns the permissions of HasSource, nil if the token is invalid,
+// and whether they are still those of that bind.
+func (g *Guard) PublishHazard(remoteToken, localToken nd.Token) (p *permissions, isSame bool) {
 	g.publishHazard(makeHazard(remoteToken, localToken))
 	p, word := g.lastEntry.load()
 	return p, word == g.source
@@ -122,8 +123,8 @@ func (k *knownBind) PutWord(address uint64, source []byte) {
 	}
 }
 
-// End is ENTRY-RECHECK of the local token, for the permissions of Publish, and HAZARD-CLEAR. It reports whether the request has succeeded;
-// isDone says whether it has so far.
+// End is ENTRY-RECHECK of the local token, for the permissions of PublishHazard, and HAZARD-CLEAR. It reports whether the request has
+// succeeded; isDone says whether it has so far.
 func (g *Guard) End(p *permissions, isDone bool) bool {
 	isSame := g.lastEntry.permissions.Load() == p // ORDER entry-recheck: as in IsPresent
 	if isDone && isSame {

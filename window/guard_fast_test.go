@@ -139,7 +139,7 @@ func (d *fastPath) putWord(to *Peer, remote nd.Token, address uint64, local nd.T
 	if address%8 != 0 || !bind.HasWord(remote, address) || !g.HasSource(local, shm.AddressOf(source)) {
 		return false
 	}
-	p, isSame := g.Publish(remote, local)
+	p, isSame := g.PublishHazard(remote, local)
 	done := false
 	if p != nil && isSame && bind.IsPresent() && to.Connected() {
 		bind.PutWord(address, source)
