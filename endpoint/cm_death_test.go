@@ -308,7 +308,7 @@ func TestPeerDeathWithoutProgress(t *testing.T) {
 			p.reclaimedAfterDeath(t)
 			ep.mu.Lock()
 			defer ep.mu.Unlock()
-			if s := ep.state(); s != cm.QPFailed || ep.life.teardown == notReleased {
+			if s := ep.state(); s != cm.QPFailed || ep.life.teardown == usesPeerState {
 				t.Errorf("the endpoint is %v and may use the memory", s)
 			}
 		})
@@ -330,11 +330,11 @@ func TestHazardsOfDeadPeerIgnored(t *testing.T) {
 	if err := region.Deregister(); err != nil {
 		t.Fatal(err)
 	}
-	if region.Release() {
+	if region.EndInvalidation() {
 		t.Error("a token is drained while a live peer uses it")
 	}
 	p.b.process.kill()
-	proctest.Eventually(t, "the token is drained", region.Release)
+	proctest.Eventually(t, "the token is drained", region.EndInvalidation)
 }
 
 // A peer can overwrite the record of a living member. The connections of that member then end on

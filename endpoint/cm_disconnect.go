@@ -105,7 +105,7 @@ func (ep *queuePair) beginDisconnect() bool {
 		ep.logDisconnected(bySelf)
 	}
 	ep.life.disconnectDeadline = time.Now().Add(ep.provider.options.disconnectTimeout)
-	c.record.Write(func() { c.record.Shared.Disconnected[c.record.Side].Swap(1) }) // ORDER disconnected: pairs with the load in queuePair.progressLocked; ORDER hazard: then the load in releasePeerState
+	c.record.Write(func() { c.record.Shared.Disconnected[c.record.Side].Swap(1) }) // ORDER disconnected: pairs with the load in queuePair.progressLocked; ORDER hazard: then the load in leavePeerState
 	failpoint.Reach(failpoint.Disconnected)
 	c.record.Peer.Wake()
 	ep.tearDown()

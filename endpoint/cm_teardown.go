@@ -163,7 +163,7 @@ func (ep *queuePair) finishTeardown() bool {
 		ep.detachIfDone()
 		return true
 	}
-	if !ep.releasePeerState() || !ep.flushRequests() {
+	if !ep.leavePeerState() || !ep.flushRequests() {
 		return false
 	}
 	ep.life.teardown = flushed
@@ -171,10 +171,10 @@ func (ep *queuePair) finishTeardown() bool {
 	return true
 }
 
-// releasePeerState reads the peer's shared state for the last time and acts on it. The state's
+// leavePeerState reads the peer's shared state for the last time and acts on it. The state's
 // memory may be freed afterwards. It returns false if the peer is in the middle of a copy.
-func (ep *queuePair) releasePeerState() bool {
-	if ep.life.teardown != notReleased {
+func (ep *queuePair) leavePeerState() bool {
+	if ep.life.teardown != usesPeerState {
 		return true
 	}
 	// Also before Accept has returned: the active side may be connected already. If it never was, its endpoint may be in use for another
@@ -190,10 +190,10 @@ func (ep *queuePair) releasePeerState() bool {
 		}
 	}
 	failpoint.Reach(failpoint.LastEntriesRead)
-	ep.life.teardown = released
+	ep.life.teardown = leftPeerState
 	ep.cancelReceives()
 	if ep.resp.invalidating != nil {
-		ep.releaseWhenDrained(ep.resp.invalidating)
+		ep.endInvalidationWhenDrained(ep.resp.invalidating)
 		ep.resp.invalidating = nil
 	}
 	return true
@@ -216,7 +216,7 @@ func (ep *queuePair) flushRequests() bool {
 		switch {
 		case r.State != mode.Draining:
 			r.cancel()
-		case !r.Object.Release():
+		case !r.Object.EndInvalidation():
 			return false
 		default:
 			ep.completeInvalidate(r)
@@ -244,15 +244,15 @@ func (ep *queuePair) cancelReceives() {
 func (ep *queuePair) revokeBound() {
 	ep.bound.Clear(func(object *window.Invalidatable) {
 		if _, done, ok := object.InvalidateAtEnd(ep.number); ok && !done {
-			ep.releaseWhenDrained(object)
+			ep.endInvalidationWhenDrained(object)
 		}
 	})
 }
 
-func (ep *queuePair) releaseWhenDrained(object *window.Invalidatable) {
+func (ep *queuePair) endInvalidationWhenDrained(object *window.Invalidatable) {
 	ep.pendingDrains.Add(1)
 	ep.provider.runOrDefer(func() bool {
-		if !object.Release() {
+		if !object.EndInvalidation() {
 			return false
 		}
 		ep.pendingDrains.Add(-1)

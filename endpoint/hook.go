@@ -59,7 +59,7 @@ func (ep *queuePair) countCopied(r *request, n uint64) {
 func (ep *queuePair) settleArrived() (match bool) {
 	match = true
 	ep.takeResults()
-	if ep.hook == nil || ep.life.teardown != notReleased {
+	if ep.hook == nil || ep.life.teardown != usesPeerState {
 		return match
 	}
 	for number := ep.sq.completed; number != ep.req.next; number++ {

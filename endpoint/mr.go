@@ -159,7 +159,7 @@ func (r *memoryRegion) Deregister(ctx context.Context) error {
 	}
 	defer p.waiters.EndCall()
 	p.settleDeliveries(r.adapter)
-	p.deferred.Run() // it may release a window
+	p.deferred.Run() // it may end the invalidation of a window
 	r.mu.Lock()
 	if r.closed.Load() {
 		r.mu.Unlock()
@@ -194,7 +194,7 @@ func (r *memoryRegion) revoke() (drained <-chan struct{}, err error) {
 	p, done := r.adapter.provider, make(chan struct{})
 	r.drained = done
 	p.runOrDefer(func() bool {
-		if !r.region.Release() {
+		if !r.region.EndInvalidation() {
 			return false
 		}
 		close(done)
@@ -240,7 +240,7 @@ func (r *memoryRegion) Bytes() []byte {
 func (r *memoryRegion) Address() uint64 { return r.region.Address() }
 
 // Close releases the region. It deregisters a registered region first. While a window is
-// bound to the region, that is delayed until the window is released. Memory from Allocate is
+// bound to the region, that is delayed until the window's invalidation has ended. Memory from Allocate is
 // kept while another registration or a mapping covers it. If ctx ends while a peer is still
 // copying, the tokens are invalid all the same, the drain continues, and the memory is freed at its end. In a goroutine that panics
 // it is postponed, see [nd.Endpoint.Close].
@@ -259,7 +259,7 @@ func (r *memoryRegion) Close(ctx context.Context) error {
 	defer p.waiters.EndCall()
 	r.region.Retire(func() { p.deferWork(r.finishClose) })
 	p.settleDeliveries(r.adapter)
-	p.deferred.Run() // it may release a window
+	p.deferred.Run() // it may end the invalidation of a window
 	if !again {
 		p.runOrDefer(r.finishClose)
 	}
@@ -287,12 +287,12 @@ func (r *memoryRegion) finishClose() bool {
 	}()
 	drained, err := r.revoke()
 	if r.closeBlocked = errors.Is(err, nd.DeviceBusy); r.closeBlocked {
-		return true // until the window is released
+		return true // until the window's invalidation has ended
 	}
 	if err == nil && !isClosed(drained) {
 		return false
 	}
-	if !r.region.Release() { // an Invalidate waits for the drain too
+	if !r.region.EndInvalidation() { // an Invalidate waits for the drain too
 		return false
 	}
 	r.region.Free()
@@ -356,7 +356,7 @@ func (w *memoryWindow) startClose() {
 	w.window.Retire()
 	p := w.adapter.provider
 	p.runOrDefer(func() bool {
-		if !w.window.Release() {
+		if !w.window.EndInvalidation() {
 			return false
 		}
 		w.window.Free()

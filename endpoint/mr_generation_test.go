@@ -73,7 +73,7 @@ func (s *side) roundOfRegion(t *testing.T) {
 		if err := r.Deregister(); err != nil {
 			t.Fatal(err)
 		}
-		if !r.Release() {
+		if !r.EndInvalidation() {
 			t.Fatal("the region is in use between two parts of a request")
 		}
 		if err := r.Register(mem, nd.AllowLocalWrite|nd.AllowRemoteRead|nd.AllowRemoteWrite, nil); err != nil {

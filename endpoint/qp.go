@@ -179,9 +179,9 @@ type lifecycle struct {
 type teardown uint8
 
 const (
-	notReleased teardown = iota
-	released             // no code uses the peer's shared queue-pair state from now on
-	flushed              // all requests and receives are completed, and no other is accepted
+	usesPeerState teardown = iota
+	leftPeerState          // no code uses the peer's shared queue-pair state from now on
+	flushed                // all requests and receives are completed, and no other is accepted
 )
 
 // requestAt returns the place of the request with a number.

@@ -117,7 +117,7 @@ func (ep *queuePair) free() bool {
 	heap := ep.provider.member
 	if s := &ep.req.bounce; s.region != nil {
 		_ = s.region.Deregister() // fails if an earlier call has done it
-		if !s.region.Release() {
+		if !s.region.EndInvalidation() {
 			return false
 		}
 		s.region.Free()

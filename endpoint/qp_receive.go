@@ -73,7 +73,7 @@ func (ep *queuePair) postReceive(reqCtx uint64, sge *nd.SGL) error {
 	ep.rq.posted++
 	switch ep.state() {
 	case cm.QPFailed, cm.QPDisconnecting, cm.QPClosed:
-		if ep.life.teardown != notReleased { // else releasePeerState cancels it after the receives before it
+		if ep.life.teardown != usesPeerState { // else leavePeerState cancels it after the receives before it
 			ep.cancelReceives()
 		}
 	default:

@@ -164,7 +164,7 @@ func (ep *queuePair) sendAtomic(r *request) outcome {
 // complete yet. It is called before a local token is revoked. Those that it takes are the oldest: it asks once what the peer has
 // released. Otherwise the place of an old value that is still there could be given to the next atomic.
 func (ep *queuePair) takeResults() {
-	if ep.life.teardown != notReleased || ep.conn == nil || !ep.conn.awaitsResults() {
+	if ep.life.teardown != usesPeerState || ep.conn == nil || !ep.conn.awaitsResults() {
 		return
 	}
 	released := ep.conn.out.LoadReleased()

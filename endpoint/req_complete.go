@@ -41,7 +41,7 @@ func (ep *queuePair) succeedSilently(kind nd.RequestType, n int) {
 	}
 }
 
-// completeInvalidate completes an Invalidate whose tokens are drained and released. For a Read with
+// completeInvalidate completes an Invalidate whose tokens are drained. For a Read with
 // ReadLocalInvalidate, invalidateSink then finds no region to invalidate.
 func (ep *queuePair) completeInvalidate(r *request) {
 	if r.Kind == nd.RequestRead {

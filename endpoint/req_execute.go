@@ -100,7 +100,7 @@ func (ep *queuePair) executeInvalidate(r *request) outcome {
 		ep.bound.Remove(r.Object)
 		r.State = mode.Draining
 	}
-	if !done && !r.Object.Release() {
+	if !done && !r.Object.EndInvalidation() {
 		return ep.stall(r, stallDrain)
 	}
 	ep.completeInvalidate(r)

@@ -91,7 +91,7 @@ func (ep *queuePair) completeRequests() (progressed bool) {
 		r := ep.requestAt(ep.sq.completed)
 		if r.State != mode.Finished {
 			// Executed but not finished: the request completes when the peer has released its last entry.
-			if ep.life.teardown != notReleased || r.State == mode.SetAside || !ep.conn.out.IsReleased(r.EndEntry) {
+			if ep.life.teardown != usesPeerState || r.State == mode.SetAside || !ep.conn.out.IsReleased(r.EndEntry) {
 				return progressed
 			}
 			ep.finishReleased(r)

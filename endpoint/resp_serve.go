@@ -321,7 +321,7 @@ func (ep *queuePair) finishSend(entry *wire.Entry, r *receive, total uint64) out
 			ep.provider.wakeProgress() // no ring announces the end of a drain
 		}
 	}
-	if object := ep.resp.invalidating; object != nil && !object.Release() {
+	if object := ep.resp.invalidating; object != nil && !object.EndInvalidation() {
 		return blocked
 	}
 	ep.resp.invalidating = nil

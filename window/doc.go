@@ -20,5 +20,5 @@
 // hazard word is one that only this process reads. [Guard.DeliverWrite] stores data of a ring entry
 // under a remote token of this process, and publishes that in the same word, by an exchange.
 //
-// No function of this package blocks: the caller polls [Invalidatable.Release].
+// No function of this package blocks: the caller polls [Invalidatable.EndInvalidation].
 package window

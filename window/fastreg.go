@@ -58,8 +58,8 @@ func (p *registration) Apply() bool {
 func (p *registration) Cancel() { p.ended() }
 
 // Retire keeps the region from being registered by a fast registration: prepared ones fail. From
-// now on windowsClosed is called whenever the last window that is bound to the region has been
-// released. It must not use the region or the window.
+// now on windowsClosed is called whenever the invalidation of the last window that is bound to the region
+// has ended. It must not use the region or the window.
 func (r *Region) Retire(windowsClosed func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -96,7 +96,7 @@ func TestFastRegisterLifeCycle(t *testing.T) {
 			ends.want(t, "invalid, not released", 2)
 			end()
 			ends.want(t, "drained, not released", 2)
-			if !r.Release() {
+			if !r.EndInvalidation() {
 				t.Error("not drained")
 			}
 			ends.want(t, "released", 3)
@@ -130,11 +130,11 @@ func TestFastRegisterDrainsBothTokens(t *testing.T) {
 			used = remote
 		}
 		executor.guard.publishHazard(makeHazard(used, 0))
-		if _, done, ok := r.Invalidate(7); !ok || done || r.Release() {
+		if _, done, ok := r.Invalidate(7); !ok || done || r.EndInvalidation() {
 			t.Errorf("drained, while an executor uses the %s token", kind)
 		}
 		executor.guard.clearHazard()
-		if !r.Release() {
+		if !r.EndInvalidation() {
 			t.Errorf("not drained, although no executor uses the %s token", kind)
 		}
 		ends.want(t, kind, 1)

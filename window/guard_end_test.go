@@ -36,7 +36,7 @@ func TestEndDuringCopyIsNoViolation(t *testing.T) {
 		if fault != FaultDisconnected || checked != FaultDisconnected {
 			t.Fatalf("round %d: %v, then %v", round, fault, checked)
 		}
-		if !w.Release() {
+		if !w.EndInvalidation() {
 			t.Fatal("not drained")
 		}
 		token = bind(t, w, r, mem, Read|Write, 1, false)

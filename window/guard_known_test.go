@@ -105,7 +105,7 @@ func TestPutWordChecksAgain(t *testing.T) {
 		t.Error("the invalid token is present")
 	}
 	d.guard.End(nil, false)
-	if !w.Release() {
+	if !w.EndInvalidation() {
 		t.Error("the token is not drained")
 	}
 }

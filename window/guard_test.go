@@ -338,7 +338,7 @@ func TestInvalidateFailsCopyInProgress(t *testing.T) {
 				if !ok || gone != token {
 					t.Fatal("invalidate")
 				}
-				proctest.Eventually(t, "the drain ends", w.Release)
+				proctest.Eventually(t, "the drain ends", w.EndInvalidation)
 				<-copying.done
 				got := copying.result
 				switch got.far {
@@ -371,7 +371,7 @@ func TestInvalidateFailsCopyInProgress(t *testing.T) {
 		if err := r.Deregister(); err != nil {
 			t.Fatal(err)
 		}
-		proctest.Eventually(t, "the drain ends", r.Release)
+		proctest.Eventually(t, "the drain ends", r.EndInvalidation)
 		<-copying.done
 		if err := r.Register(mem, allRights, nil); err != nil {
 			t.Fatal(err)

@@ -11,10 +11,10 @@ import (
 // Invalidatable is what an Invalidate request ends: a bound [Window], or a [Region] that a request
 // has registered. Both types embed it. Safe for concurrent use.
 type Invalidatable struct {
-	domain   *Domain
-	local    *ownEntry // of a region's local token; nil for a window
-	remote   *ownEntry // of the remote token
-	released func()    // called, with mu held, when an invalidation has ended
+	domain      *Domain
+	local       *ownEntry // of a region's local token; nil for a window
+	remote      *ownEntry // of the remote token
+	invalidated func()    // called, with mu held, when an invalidation has ended
 
 	mu      asym.BiasedMutex
 	state   bindState
@@ -35,7 +35,7 @@ const (
 )
 
 // Invalidate makes the tokens invalid and returns the remote one. If done is false, executors may
-// still access the memory, and the caller calls Release until that returns true.
+// still access the memory, and the caller calls EndInvalidation until that returns true.
 //
 // It returns ok false, and changes nothing, unless a request on this endpoint has bound the window
 // or registered the region. The same holds while windows are bound to the region.
@@ -44,8 +44,8 @@ func (i *Invalidatable) Invalidate(endpoint uint64) (token nd.Token, done, ok bo
 }
 
 // InvalidateAtEnd is [Invalidatable.Invalidate] for an endpoint that has ended. It also invalidates
-// a region to which windows are bound. The windows remain valid, and the registration ends when the
-// last of them is released.
+// a region to which windows are bound. The windows remain valid, and the registration ends with the
+// invalidation of the last of them.
 func (i *Invalidatable) InvalidateAtEnd(endpoint uint64) (token nd.Token, done, ok bool) {
 	return i.invalidate(endpoint, true)
 }
@@ -56,20 +56,20 @@ func (i *Invalidatable) invalidate(endpoint uint64, withWindows bool) (token nd.
 	}
 	if i.isBoundOn(endpoint) && (withWindows || i.windows == 0) {
 		token, ok = i.revoke(), true
-		done = i.release()
+		done = i.endInvalidation()
 	}
 	i.mu.Unlock()
 	return token, done, ok
 }
 
-// Release ends an invalidation whose tokens are drained, so that the window can be bound again, or
+// EndInvalidation ends an invalidation whose tokens are drained, so that the window can be bound again, or
 // the region registered again. It returns false if an executor still uses a token: that executor
-// may use the values that it has read from the access entry. Without an invalidation, Release
+// may use the values that it has read from the access entry. Without an invalidation, EndInvalidation
 // changes nothing and returns true.
-func (i *Invalidatable) Release() bool {
+func (i *Invalidatable) EndInvalidation() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.release()
+	return i.endInvalidation()
 }
 
 // Bound reports whether the window is bound, or the region is registered: its tokens are valid.
@@ -83,7 +83,7 @@ func (i *Invalidatable) Bound() bool {
 func (i *Invalidatable) IsRegion() bool { return i.local != nil }
 
 // Free gives the entries of the window table back. The window must be invalid, the region
-// deregistered; both must be released. They must not be used afterwards.
+// deregistered, and the invalidation must have ended. They must not be used afterwards.
 func (i *Invalidatable) Free() {
 	if i.IsRegion() {
 		i.domain.table.giveBack(i.local)
@@ -110,8 +110,8 @@ func (i *Invalidatable) revoke() nd.Token {
 	return i.revokedRemote
 }
 
-// release is Release.
-func (i *Invalidatable) release() bool {
+// endInvalidation is EndInvalidation.
+func (i *Invalidatable) endInvalidation() bool {
 	if i.state != draining {
 		return true
 	}
@@ -120,7 +120,7 @@ func (i *Invalidatable) release() bool {
 	}
 	failpoint.Reach(failpoint.EntryDrained)
 	i.state = unbound
-	i.released()
+	i.invalidated()
 	return true
 }
 

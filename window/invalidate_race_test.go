@@ -77,7 +77,7 @@ func (m *race) invalidate() (drained func() bool, again func()) {
 	if _, _, ok := o.window.Invalidate(0); !ok {
 		m.t.Fatal("invalidate")
 	}
-	return o.window.Release, m.bind
+	return o.window.EndInvalidation, m.bind
 }
 
 // deregister does the same with the local token.
@@ -85,7 +85,7 @@ func (m *race) deregister() (drained func() bool, again func()) {
 	if err := m.region.Deregister(); err != nil {
 		m.t.Fatal(err)
 	}
-	return m.region.Release, func() {
+	return m.region.EndInvalidation, func() {
 		if err := m.region.Register(m.here, nd.AllowLocalWrite, nil); err != nil {
 			m.t.Fatal(err)
 		}

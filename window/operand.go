@@ -65,7 +65,7 @@ type knownBind struct {
 // Connected reports whether neither side has ended the connection.
 func (p *Peer) Connected() bool {
 	// ORDER hazard: after Guard.publishHazard; pairs with the change of either word
-	// before the load of the hazard, in queuePair.releasePeerState of package endpoint.
+	// before the load of the hazard, in queuePair.leavePeerState of package endpoint.
 	return p.State.Load() == p.Established && p.Disconnected.Load() == 0
 }
 

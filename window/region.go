@@ -37,7 +37,7 @@ func (d *Domain) NewRegion() (*Region, error) {
 		return nil, err
 	}
 	r := &Region{Invalidatable: Invalidatable{domain: d, local: local, remote: remote}}
-	r.released = r.endRegistration
+	r.invalidated = r.endRegistration
 	return r, nil
 }
 
@@ -61,7 +61,7 @@ func (r *Region) Register(mem []byte, flags nd.RegionFlags, ended func()) error 
 	return nil
 }
 
-// Deregister makes both tokens invalid. The caller calls Release until that returns true: then no
+// Deregister makes both tokens invalid. The caller calls EndInvalidation until that returns true: then no
 // executor accesses the memory.
 //
 // Errors: [nd.InvalidDeviceState] if the region is not registered;
@@ -140,8 +140,8 @@ func (r *Region) apply(local, remote *permissions, flags nd.RegionFlags) {
 	r.remote.bind(remote)
 }
 
-// endRegistration is called when the tokens are released, and when the last window of an invalid
-// region is. It ends the registration if it is the later of the two. The caller holds r.mu.
+// endRegistration is called when the invalidation of the tokens has ended, and when that of the last window of an
+// invalid region has. It ends the registration if it is the later of the two. The caller holds r.mu.
 func (r *Region) endRegistration() {
 	if r.isInUse() || r.ended == nil {
 		return

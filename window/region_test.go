@@ -58,7 +58,7 @@ func TestRegionLifeCycle(t *testing.T) {
 				}
 				refused("while it drains")
 				unrevocable("while it drains")
-				if !r.Release() {
+				if !r.EndInvalidation() {
 					t.Error("not drained")
 				}
 				unrevocable("after the release")
@@ -215,7 +215,7 @@ func TestDeregisterFailsWhileWindowsAreBound(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", when, err)
 			}
-			r.Release()
+			r.EndInvalidation()
 			if err := r.Register(mem, allRights, nil); err != nil {
 				t.Fatal(err)
 			}
@@ -259,7 +259,7 @@ func TestDeregisterFailsWhileWindowsAreBound(t *testing.T) {
 	busy("it is invalid, not released", true)
 	end()
 	busy("it is drained, not released", true)
-	if !w.Release() {
+	if !w.EndInvalidation() {
 		t.Fatal("not drained")
 	}
 	busy("it is released", false)

@@ -194,7 +194,7 @@ func deregister(t testing.TB, r *Region) {
 	if err := r.Deregister(); err != nil {
 		t.Fatal(err)
 	}
-	if !r.Release() {
+	if !r.EndInvalidation() {
 		t.Fatal("not drained")
 	}
 }

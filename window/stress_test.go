@@ -101,7 +101,7 @@ func (o *bindingOwner) invalidate(mem []byte, checks int) {
 	if _, _, ok := o.window.Invalidate(0); !ok {
 		o.t.Fatal("invalidate")
 	}
-	o.await("the drain ends", o.window.Release)
+	o.await("the drain ends", o.window.EndInvalidation)
 	o.reuse(mem, checks)
 }
 
@@ -120,7 +120,7 @@ func (o *bindingOwner) disconnect(mem []byte, checks int) {
 	if _, _, ok := o.window.Invalidate(0); !ok {
 		o.t.Fatal("invalidate")
 	}
-	o.await("the drain ends", o.window.Release)
+	o.await("the drain ends", o.window.EndInvalidation)
 	word.Store(open)
 }
 
@@ -372,7 +372,7 @@ func TestStoppedExecutorDelaysDrain(t *testing.T) {
 			t.Fatal("the stopped copier has made a copy")
 		}
 		c.Resume()
-		proctest.Eventually(t, "the drain ends", o.window.Release)
+		proctest.Eventually(t, "the drain ends", o.window.EndInvalidation)
 		fill(mem, owned)
 		o.watch(10)
 		o.board.stop.Store(1)
@@ -412,7 +412,7 @@ func TestDrainEndsAfterStoppedExecutorIsKilled(t *testing.T) {
 				noticed = c.hazard.Load() != 0
 			}
 		})
-		if drained := o.window.Release(); !noticed || !drained {
+		if drained := o.window.EndInvalidation(); !noticed || !drained {
 			t.Fatalf("after the sweep: noticed %v, drained %v", noticed, drained)
 		}
 		fill(mem, owned)

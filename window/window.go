@@ -12,7 +12,7 @@ import "github.com/softnd/softnd/nd"
 type Window struct {
 	Invalidatable
 
-	binding *binding // the latest that was applied; nil after its release
+	binding *binding // the latest that was applied; nil after the invalidation
 	spare   *binding // one that has ended, so that the next bind does not allocate
 	latest  nd.WindowDescriptor
 }
@@ -34,14 +34,14 @@ func (d *Domain) NewWindow() (*Window, error) {
 		return nil, err
 	}
 	w := &Window{Invalidatable: Invalidatable{domain: d, remote: e}}
-	w.released = w.endBind
+	w.invalidated = w.endBind
 	return w, nil
 }
 
 // Prepare checks a bind of the window to mem, a part of r, and makes its token. [Window.Descriptor]
 // returns that token from now on. endpoint is the one on which the bind is posted. If only is true,
 // only that endpoint's peer may use the window. The region cannot be deregistered until the bind is
-// canceled, or invalidated and released.
+// canceled, or its invalidation has ended.
 //
 // Errors: [nd.AccessViolation] if mem is empty or not within the region, or the region does not
 // allow the rights.
@@ -92,7 +92,7 @@ func (b *binding) Apply() bool {
 func (b *binding) Cancel() { b.region.detach() }
 
 // Retire invalidates the window if it is bound, and keeps it from being bound again. The caller
-// calls Release until that returns true.
+// calls EndInvalidation until that returns true.
 func (w *Window) Retire() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

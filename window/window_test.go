@@ -80,12 +80,12 @@ func TestWindowLifeCycle(t *testing.T) {
 	if third.Apply() { // an executor may use what it has read of the old bind
 		t.Fatal("bound while it drains")
 	}
-	if w.Release() {
+	if w.EndInvalidation() {
 		t.Fatal("released while an executor uses the token")
 	}
 	end()
 	for range 2 { // the second call changes nothing
-		if !w.Release() {
+		if !w.EndInvalidation() {
 			t.Fatal("not drained, although there is no executor")
 		}
 	}
@@ -133,13 +133,13 @@ func TestRetiredWindowCannotBeBound(t *testing.T) {
 	}
 
 	fresh, prepared, bound, ending := owner.window(t), owner.window(t), owner.window(t), owner.window(t)
-	if fresh.Retire(); !fresh.Release() || fresh.Bound() {
+	if fresh.Retire(); !fresh.EndInvalidation() || fresh.Bound() {
 		t.Errorf("a fresh window: bound %v", fresh.Bound())
 	}
 	unbindable(fresh)
 
 	b := prepare(prepared)
-	if prepared.Retire(); !prepared.Release() {
+	if prepared.Retire(); !prepared.EndInvalidation() {
 		t.Error("a prepared window drains")
 	}
 	if b.Apply() {
@@ -152,7 +152,7 @@ func TestRetiredWindowCannotBeBound(t *testing.T) {
 		t.Error("a bound window is not bound")
 	}
 	end := owner.use(token)
-	if bound.Retire(); bound.Release() || bound.Bound() {
+	if bound.Retire(); bound.EndInvalidation() || bound.Bound() {
 		t.Errorf("a bound window that is in use: bound %v", bound.Bound())
 	}
 	check(bound, faultBadToken)
@@ -163,7 +163,7 @@ func TestRetiredWindowCannotBeBound(t *testing.T) {
 		t.Errorf("deregistration before the release: %v", err)
 	}
 	end()
-	if !bound.Release() {
+	if !bound.EndInvalidation() {
 		t.Error("a bound window: not drained")
 	}
 	unbindable(bound)
@@ -172,12 +172,12 @@ func TestRetiredWindowCannotBeBound(t *testing.T) {
 	if _, done, ok := ending.Invalidate(7); !ok || done {
 		t.Fatal("invalidate")
 	}
-	if ending.Retire(); ending.Release() {
+	if ending.Retire(); ending.EndInvalidation() {
 		t.Error("released while another caller waits for the drain")
 	}
 	end()
 	for range 2 { // both callers
-		if !ending.Release() {
+		if !ending.EndInvalidation() {
 			t.Error("not drained")
 		}
 	}
@@ -255,7 +255,7 @@ func TestConcurrentBindsApplyOnce(t *testing.T) {
 		if n, m := size(&bound), size(&invalidated); n != 1 || m != 1 {
 			t.Fatalf("%d are bound, %d have invalidated", n, m)
 		}
-		w.Release()
+		w.EndInvalidation()
 	}
 	deregister(t, r)
 }
@@ -338,7 +338,7 @@ func TestPrepareFailsWhileRegionDrains(t *testing.T) {
 	if _, err := s.window(t).Prepare(r, mem, Read, 0, false); !errors.Is(err, nd.AccessViolation) {
 		t.Errorf("%v", err)
 	}
-	r.Release()
+	r.EndInvalidation()
 }
 
 func TestWithin(t *testing.T) {
@@ -417,7 +417,7 @@ func TestFindFindsBoundWindow(t *testing.T) {
 	w.Invalidate(7)
 	find("invalidated", s.domain, token, 7, nil)
 	end()
-	w.Release()
+	w.EndInvalidation()
 	find("released", s.domain, token, 7, nil)
 	find("bound again", s.domain, bind(t, w, r, mem, Read, 9, true), 9, &w.Invalidatable)
 	find("the last bind's token", s.domain, token, 7, nil)

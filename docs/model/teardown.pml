@@ -42,12 +42,12 @@
  *	MORTAL  the process of side MORTAL (0 is the active one) may die; it is the one that sends or copies
  *
  * Mutations, with the step that each removes or moves. check.sh lists the claims that it must break.
- *	NO_HEAVY                  HeavyGlobal in releasePeerState
+ *	NO_HEAVY                  HeavyGlobal in leavePeerState
  *	CHECK_EARLY, HEAVY_EARLY  the order of the change of state, HeavyGlobal and the check
  *	STATE_FIRST               that the sender loads the state after the push
  *	NO_LAST_CHECK             deliverRemaining
  *	DISCONNECT_UNSEEN         the load of Disconnected in Peer.Connected
- *	NO_HAZARD                 the load of the peer's hazard in releasePeerState
+ *	NO_HAZARD                 the load of the peer's hazard in leavePeerState
  *	FREE_AT_ONCE              that release waits for the other side
  *	LEAVE_ONCE                DetachedRecord: the active side frees the record after DetachedQP
  *	BOTH_LAST                 that the passive side waits for DetachedQP only
@@ -181,7 +181,7 @@ inline check() {
 	d_step { FAR; found[me] = slot[1 - me] }
 }
 
-/* queuePair.releasePeerState, and the rest of finishTeardown. It may have to be tried again. */
+/* queuePair.leavePeerState, and the rest of finishTeardown. It may have to be tried again. */
 inline finishTeardown() {
 	if
 	:: !releasedpeer[me] ->

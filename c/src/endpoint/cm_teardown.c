@@ -67,7 +67,7 @@ void snd_terminate(struct snd_endpoint *ep, snd_status cause, const char *format
 	if (ep->lost) {
 		end_loss(ep);
 		snd_fail_lost(ep);
-		if (ep->teardown != SND_NOT_RELEASED) /* else release_peer_state cancels them */
+		if (ep->teardown != SND_USES_PEER_STATE) /* else leave_peer_state cancels them */
 			snd_cancel_receives(ep);
 	}
 	if (ep->state == SND_QP_FAILED || ep->state == SND_QP_CLOSED)
@@ -322,12 +322,12 @@ void snd_cancel_receives(struct snd_endpoint *ep)
 		snd_complete_receive(ep, snd_receive_at(ep, ep->rcompleted), SND_CANCELED, 0, 0);
 }
 
-/* release_peer_state reads the peer's shared state for the last time and acts on it. It returns false if the peer is
+/* leave_peer_state reads the peer's shared state for the last time and acts on it. It returns false if the peer is
  * in the middle of a copy. */
-static bool release_peer_state(struct snd_endpoint *ep)
+static bool leave_peer_state(struct snd_endpoint *ep)
 {
 	struct snd_connection *c = ep->conn;
-	if (ep->teardown != SND_NOT_RELEASED)
+	if (ep->teardown != SND_USES_PEER_STATE)
 		return true;
 	/* Also before an accept has returned: the active side may be connected already. If it never was, its endpoint may be in use for another
 	 * connection by now, with the same ring. */
@@ -341,11 +341,11 @@ static bool release_peer_state(struct snd_endpoint *ep)
 		if (ep->state == SND_QP_FAILED)
 			complete_blamed(ep);
 	}
-	ep->teardown = SND_RELEASED;
+	ep->teardown = SND_LEFT_PEER_STATE;
 	if (!ep->lost)
 		snd_cancel_receives(ep);
 	if (ep->invalidating != NULL) {
-		snd_release_later(ep->invalidating, &ep->pending_drains);
+		snd_end_invalidation_when_drained(ep->invalidating, &ep->pending_drains);
 		ep->invalidating = NULL;
 	}
 	return true;
@@ -425,7 +425,7 @@ static bool finish_teardown(struct snd_endpoint *ep)
 		detach_if_done(ep);
 		return true;
 	}
-	const bool done = release_peer_state(ep) && flush_requests(ep);
+	const bool done = leave_peer_state(ep) && flush_requests(ep);
 	if (ep->state == SND_QP_CLOSED)
 		snd_drop_results(ep); /* before the fabric's lock is given up: the program may use its number again */
 	if (!done)
@@ -457,7 +457,7 @@ void snd_tear_down(struct snd_endpoint *ep)
 		struct snd_invalidatable *i = SND_OF(ep->bound.next, struct snd_invalidatable, bound_link);
 		snd_invalidate(i, ep->number, true); /* leaves the list */
 		i->references++;
-		snd_release_later(i, &ep->pending_drains);
+		snd_end_invalidation_when_drained(i, &ep->pending_drains);
 	}
 	if (finish_teardown(ep) || ep->teardown_pending)
 		return;
@@ -552,7 +552,7 @@ bool snd_begin_disconnect(struct snd_endpoint *ep)
 	const int64_t timeout = ep->object.fabric->disconnect_timeout;
 	ep->disconnect_deadline = timeout == SND_FOREVER ? INT64_MAX : snd_deadline(timeout);
 	if (!c->peer_dead && !c->released)
-		snd_store_full32(&c->record->disconnected[c->side], 1); /* ORDER disconnected: pairs with the load in snd_progress; ORDER hazard: then the load in release_peer_state */
+		snd_store_full32(&c->record->disconnected[c->side], 1); /* ORDER disconnected: pairs with the load in snd_progress; ORDER hazard: then the load in leave_peer_state */
 	snd_ring_peer(ep->object.fabric, &c->peer);
 	snd_wake_progress(ep->object.fabric); /* no ring announces that the time is over */
 	snd_tear_down(ep);

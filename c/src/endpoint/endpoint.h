@@ -191,8 +191,8 @@ struct snd_request_fault {
 
 /* snd_teardown says how far the end of a connection has come. */
 enum snd_teardown {
-	SND_NOT_RELEASED,
-	SND_RELEASED, /* no code uses the peer's shared queue-pair state from now on */
+	SND_USES_PEER_STATE,
+	SND_LEFT_PEER_STATE, /* no code uses the peer's shared queue-pair state from now on */
 	SND_FLUSHED,  /* all requests and receives are completed, and no other is accepted */
 };
 

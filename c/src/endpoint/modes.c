@@ -46,7 +46,7 @@ static void arrived(struct snd_endpoint *ep, struct snd_send_request *r)
 static bool before_revoke(struct snd_endpoint *ep)
 {
 	bool match = true;
-	if (ep->sums == NULL || ep->teardown != SND_NOT_RELEASED)
+	if (ep->sums == NULL || ep->teardown != SND_USES_PEER_STATE)
 		return match;
 	for (uint64_t i = ep->completed; i != ep->next; i++) {
 		struct snd_send_request *r = snd_request_at(ep, i);

@@ -239,7 +239,7 @@ static snd_status close_mr(snd_mr *mr, snd_mr *next, int64_t timeout)
 	mr->region.i.retired = true;
 	snd_revoke_all(&mr->region.i);
 	snd_hold(&mr->object);
-	snd_status s = snd_wait_drained(f, timeout, snd_is_released, &mr->region.i, &(struct snd_call){.op = op, .object = "memory region"});
+	snd_status s = snd_wait_drained(f, timeout, snd_end_invalidation_of, &mr->region.i, &(struct snd_call){.op = op, .object = "memory region"});
 	if (snd_is_closed(&mr->object)) {
 		s = snd_closed_meanwhile(op);
 	} else if (s == SND_SUCCESS) {

@@ -138,7 +138,7 @@ snd_status snd_mapping_close(snd_mapping *mapping, int64_t timeout)
 	mapping->closing = true;
 	snd_revoke_all(&mapping->region.i);
 	snd_hold(&mapping->object);
-	snd_status s = snd_wait_drained(f, timeout, snd_is_released, &mapping->region.i, &(struct snd_call){.op = op, .object = "logical mapping"});
+	snd_status s = snd_wait_drained(f, timeout, snd_end_invalidation_of, &mapping->region.i, &(struct snd_call){.op = op, .object = "logical mapping"});
 	if (snd_is_closed(&mapping->object)) {
 		s = snd_closed_meanwhile(op);
 	} else if (s == SND_SUCCESS) {

@@ -48,7 +48,7 @@ snd_status snd_window_close(snd_window *window, int64_t timeout)
 	window->i.retired = true;
 	snd_revoke_all(&window->i);
 	snd_hold(&window->object);
-	snd_status s = snd_wait_drained(f, timeout, snd_is_released, &window->i, &(struct snd_call){.op = op, .object = "window"});
+	snd_status s = snd_wait_drained(f, timeout, snd_end_invalidation_of, &window->i, &(struct snd_call){.op = op, .object = "window"});
 	if (snd_is_closed(&window->object)) {
 		s = snd_closed_meanwhile(op);
 	} else if (s == SND_SUCCESS) {

@@ -139,7 +139,7 @@ snd_status snd_post_receive(struct snd_endpoint *ep, uint64_t context, const snd
 	case SND_QP_FAILED:
 	case SND_QP_DISCONNECTING:
 	case SND_QP_CLOSED:
-		if (ep->teardown != SND_NOT_RELEASED && !ep->lost) /* else release_peer_state cancels it after the receives before it */
+		if (ep->teardown != SND_USES_PEER_STATE && !ep->lost) /* else leave_peer_state cancels it after the receives before it */
 			snd_cancel_receives(ep);
 		break;
 	default:

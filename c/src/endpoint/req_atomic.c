@@ -83,7 +83,7 @@ void snd_take_result(struct snd_endpoint *ep, struct snd_send_request *r)
 void snd_take_results(struct snd_endpoint *ep)
 {
 	struct snd_connection *c = ep->conn;
-	if (c == NULL || !c->attached || ep->teardown != SND_NOT_RELEASED)
+	if (c == NULL || !c->attached || ep->teardown != SND_USES_PEER_STATE)
 		return;
 	const uint64_t released = snd_load_released(&c->out); /* once: those that are taken must be the oldest, since their places go to the next atomics */
 	for (uint64_t i = ep->completed; i != ep->next && c->atomics_sent != c->atomics_taken; i++) {

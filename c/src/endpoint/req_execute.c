@@ -510,7 +510,7 @@ static bool complete_requests(struct snd_endpoint *ep)
 	while (ep->completed != ep->next) {
 		struct snd_send_request *r = snd_request_at(ep, ep->completed);
 		if (r->state != SND_REQ_FINISHED) {
-			if (ep->teardown != SND_NOT_RELEASED || r->state == SND_REQ_ASIDE)
+			if (ep->teardown != SND_USES_PEER_STATE || r->state == SND_REQ_ASIDE)
 				return progressed;
 			if ((int64_t)(snd_load_released(&ep->conn->out) - r->end_entry) >= 0)
 				snd_finish_released(ep, r);

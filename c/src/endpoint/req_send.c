@@ -147,7 +147,7 @@ enum snd_outcome snd_take_receive(struct snd_endpoint *ep, struct snd_send_reque
 /* A side that ends a connection first changes its state, and then reads the ring once more. */
 void snd_complete_if_open(struct snd_endpoint *ep, struct snd_send_request *r)
 {
-	if (snd_is_open(&ep->conn->far)) { /* ORDER conn-state: after the push; pairs with the change of state before release_peer_state reads the ring */
+	if (snd_is_open(&ep->conn->far)) { /* ORDER conn-state: after the push; pairs with the change of state before leave_peer_state reads the ring */
 		snd_finish(r, SND_SUCCESS);
 		return;
 	}

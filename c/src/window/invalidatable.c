@@ -13,7 +13,7 @@ static bool is_drained(const struct snd_adapter *a, const struct snd_own_entry *
 {
 	if (e == NULL)
 		return true;
-	uint32_t token = snd_word_token(e->word); /* the entry is bound again only after its release */
+	uint32_t token = snd_word_token(e->word); /* the entry is bound again only after the end of the invalidation */
 	/* HAZARD-DRAIN. This process's own executors hold the lock while they copy, so only peers count. */
 	for (struct snd_link *l = a->hazards.next; l != &a->hazards; l = l->next) {
 		const struct snd_peer_hazard *p = SND_OF(l, struct snd_peer_hazard, link);
@@ -61,9 +61,9 @@ bool snd_end_invalidation(struct snd_invalidatable *i)
 	return true;
 }
 
-bool snd_is_released(void *invalidatable) { return snd_end_invalidation(invalidatable); }
+bool snd_end_invalidation_of(void *invalidatable) { return snd_end_invalidation(invalidatable); }
 
-static bool run_release(struct snd_work *work)
+static bool run_end_of_invalidation(struct snd_work *work)
 {
 	struct snd_invalidatable *i = SND_OF(work, struct snd_invalidatable, work);
 	if (!snd_end_invalidation(i))
@@ -74,10 +74,10 @@ static bool run_release(struct snd_work *work)
 	return true;
 }
 
-void snd_release_later(struct snd_invalidatable *i, uint32_t *pending)
+void snd_end_invalidation_when_drained(struct snd_invalidatable *i, uint32_t *pending)
 {
 	i->pending = pending;
-	i->work.run = run_release;
+	i->work.run = run_end_of_invalidation;
 	++*pending;
 	snd_run_or_defer(i->adapter->object.fabric, &i->work);
 }

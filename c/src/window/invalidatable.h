@@ -12,11 +12,11 @@ void snd_revoke_all(struct snd_invalidatable *i);
 /* snd_end_invalidation ends an invalidation, so that i can be bound or registered again. It returns false while a peer uses
  * one of the tokens. Without an invalidation it does nothing and returns true. */
 bool snd_end_invalidation(struct snd_invalidatable *i);
-/* snd_is_released is snd_end_invalidation for a wait. It is also true if another call has closed the object. */
-bool snd_is_released(void *invalidatable);
-/* snd_release_later releases what was invalidated at the end of an endpoint, when it is drained. It takes over one
- * reference. */
-void snd_release_later(struct snd_invalidatable *i, uint32_t *pending);
+/* snd_end_invalidation_of is snd_end_invalidation, as a wait calls it. It is also true if another call has closed the object. */
+bool snd_end_invalidation_of(void *invalidatable);
+/* snd_end_invalidation_when_drained ends an invalidation that began at the end of an endpoint, when the tokens are drained. It takes
+ * over one reference. */
+void snd_end_invalidation_when_drained(struct snd_invalidatable *i, uint32_t *pending);
 /* snd_find_bound returns what an Invalidate of a token on an endpoint ends, NULL if there is none. kind is
  * SNDL_RIGHT_REMOTE, or SNDL_RIGHT_LOCAL for the local token of a region. */
 struct snd_invalidatable *snd_find_bound(const struct snd_table *t, uint64_t adapter, uint64_t endpoint, uint32_t token, uint32_t kind);

@@ -15,7 +15,7 @@ struct snd_location snd_location_of_part(const struct snd_region *r, uint64_t at
 bool snd_region_apply(struct snd_region *r, struct snd_registration *g);
 /* snd_region_inherit gives r, whose tokens no peer knows yet, the tokens of a region that has ended. They name other binds. */
 void snd_region_inherit(struct snd_region *r, struct snd_region *from);
-/* snd_region_end gives the entries of a released region back. */
+/* snd_region_end gives the entries of a deregistered region back. */
 void snd_region_end(struct snd_region *r);
 /* snd_detach_window undoes the reference of a window, or a prepared bind, to its region. */
 void snd_detach_window(struct snd_region *r);

@@ -68,7 +68,7 @@ struct snd_invalidatable {
 	bool any_endpoint;         /* of a window: requests of every endpoint of the adapter bind and invalidate it, also while it is bound */
 	struct snd_link bound_link; /* in the list of that endpoint */
 	uint32_t *pending; /* of the work: counts what the endpoint at whose end it was invalidated waits for */
-	struct snd_work work;       /* releases it then */
+	struct snd_work work;       /* ends its invalidation then */
 };
 
 /* snd_region is registered memory. */
@@ -135,7 +135,7 @@ struct snd_window {
 	struct snd_object object;
 	struct snd_link link;
 	struct snd_invalidatable i;
-	struct snd_region *region; /* of the bind that is in effect, or waits for its release */
+	struct snd_region *region; /* of the bind that is in effect, or waits for the end of its invalidation */
 	snd_window_descriptor latest;
 };
 
