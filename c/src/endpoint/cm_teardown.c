@@ -455,7 +455,7 @@ void snd_tear_down(struct snd_endpoint *ep)
 	snd_before_revoke(ep); /* complete_blamed completes those that have arrived */
 	while (!snd_list_is_empty(&ep->bound)) { /* ORDER end-revoke: after the change of state; pairs with refused */
 		struct snd_invalidatable *i = SND_OF(ep->bound.next, struct snd_invalidatable, bound_link);
-		snd_invalidate(i, ep->number, true); /* leaves the list */
+		snd_begin_invalidation(i, ep->number, true); /* leaves the list */
 		i->references++;
 		snd_end_invalidation_when_drained(i, &ep->pending_drains);
 	}

@@ -52,7 +52,7 @@ enum snd_outcome snd_execute_invalidate(struct snd_endpoint *ep, struct snd_send
 			return snd_stall(ep, r, SND_STALL_ORDER); /* requests that may name the region's local token have not run, or are still in the ring */
 		if (snd_is_region(r->object) && !snd_before_revoke(ep))
 			return snd_stall(ep, r, SND_STALL_ORDER); /* the failed Read ends the connection when it completes */
-		if (!snd_invalidate(r->object, ep->number, false))
+		if (!snd_begin_invalidation(r->object, ep->number, false))
 			return snd_reject(ep, r, SND_INVALID_DEVICE_REQUEST, snd_is_region(r->object)
 				? "the region is not registered on this endpoint, or a window still uses it" : "the window is not bound on this endpoint");
 		r->state = SND_REQ_DRAINING;

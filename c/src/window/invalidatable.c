@@ -39,7 +39,7 @@ void snd_revoke_all(struct snd_invalidatable *i)
 	snd_list_remove(&i->bound_link);
 }
 
-bool snd_invalidate(struct snd_invalidatable *i, uint64_t endpoint, bool at_end)
+bool snd_begin_invalidation(struct snd_invalidatable *i, uint64_t endpoint, bool at_end)
 {
 	if (i->state != SND_BOUND || (i->bound_on != endpoint && !i->any_endpoint) || (i->windows > 0 && !at_end))
 		return false;

@@ -4,9 +4,10 @@
 
 #include "window/window.h"
 
-/* snd_invalidate makes the tokens of i invalid. It returns false, and does nothing, unless a request of the endpoint has
- * bound or registered i. The same holds while a window is bound to i, except at_end: the endpoint has ended. */
-bool snd_invalidate(struct snd_invalidatable *i, uint64_t endpoint, bool at_end);
+/* snd_begin_invalidation makes the tokens of i invalid. It returns false, and does nothing, unless a request of the endpoint has
+ * bound or registered i. The same holds while a window is bound to i, except at_end: the endpoint has ended. (Invalidate in Go also tries to
+ * end the invalidation.) */
+bool snd_begin_invalidation(struct snd_invalidatable *i, uint64_t endpoint, bool at_end);
 /* snd_revoke_all makes the tokens invalid if they are valid. */
 void snd_revoke_all(struct snd_invalidatable *i);
 /* snd_end_invalidation ends an invalidation, so that i can be bound or registered again. It returns false while a peer uses
