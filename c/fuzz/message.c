@@ -10,7 +10,7 @@
 
 #include "fuzz.h"
 #include "linux/unix_socket.h"
-#include "meet/launcher.h"
+#include "meet/control_channel.h"
 #include "meet/pmi.h"
 #include "shm/fabric.h"
 #include "xxh64.h"
@@ -262,12 +262,12 @@ static void launch(void)
 	int file = -1;
 	arena_file = STDOUT_FILENO;
 	listen_as(full);
-	int channel = snd_launcher_dial(address, how, how & 1 ? &file : NULL, "fuzz");
+	int channel = snd_control_dial(address, how, how & 1 ? &file : NULL, "fuzz");
 	EXPECT(channel >= 0 || file < 0);
 	if (channel >= 0) {
 		if (how & 2)
-			(void)snd_launcher_abort(channel, how, "\"quoted\" \\ \n\xff");
-		snd_launcher_leave(channel);
+			(void)snd_control_abort(channel, how, "\"quoted\" \\ \n\xff");
+		snd_control_leave(channel);
 	}
 	if (file >= 0)
 		close(file);

@@ -15,7 +15,7 @@
 #define dprintf(fd, ...) ((void)(fd), snprintf(NULL, 0, __VA_ARGS__))
 
 #include "meet/root_service.c"
-#include "meet/root.c"
+#include "meet/root_rank.c"
 #include "encoding.h"
 #include "fuzz.h"
 

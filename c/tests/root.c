@@ -15,8 +15,8 @@
 #include "few_descriptors.h"
 #include "linux/clock.h"
 #include "linux/fork.h"
-#include "meet/root.h"
 #include "meet/root_channel.h"
+#include "meet/root_rank.h"
 #include "shm/arena.h"
 
 #define MS INT64_C(1000000)

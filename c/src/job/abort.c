@@ -10,7 +10,7 @@
 
 #include "endpoint/progress_wait.h"
 #include "linux/fork.h"
-#include "meet/launcher.h"
+#include "meet/control_channel.h"
 #include "shm/doorbell.h"
 
 /* current is the job that this process joined last, NULL when that is closed. mutex guards it, and the launcher's

@@ -14,8 +14,8 @@
 #include "endpoint/provider.h"
 #include "linux/clock.h"
 #include "linux/fork.h"
-#include "meet/launcher.h"
-#include "meet/root.h"
+#include "meet/control_channel.h"
+#include "meet/root_rank.h"
 #include "settings.h"
 
 #define ATTACH_TIMEOUT INT64_C(10000000000) /* of an arena whose creator has not finished */
@@ -53,7 +53,7 @@ static snd_status attach_inherited(struct snd_arena *a, const char *home, const 
 		return snd_arena_attach(a, (int)fd, snd_clock() + ATTACH_TIMEOUT, op);
 	if (s != SND_SUCCESS)
 		return s;
-	if (home != NULL && !snd_launcher_names(home, a->id)) {
+	if (home != NULL && !snd_control_names(home, a->id)) {
 		snd_arena_close(a);
 		return snd_fail(SND_INVALID_PARAMETER, "%s: descriptor %" PRId64 " (SOFTND_ARENA_FD) is the arena of another job: start the program with ndrun, or unset the variables of ndrun", op, fd);
 	}
@@ -72,7 +72,7 @@ static snd_status attach(struct snd_place *p, struct snd_arena *a, const char *o
 		return s;
 	snprintf(lost, sizeof lost, "%s", snd_last_error());
 	int file = -1;
-	p->channel = snd_launcher_dial(home, p->rank, s == SND_SUCCESS ? NULL : &file, op);
+	p->channel = snd_control_dial(home, p->rank, s == SND_SUCCESS ? NULL : &file, op);
 	if (s == SND_SUCCESS) {
 		if (p->channel < 0)
 			snprintf(p->launcher, sizeof p->launcher, "started by ndrun (which does not listen: %.300s)", snd_last_error());
@@ -95,7 +95,7 @@ static snd_status place_under_ndrun(struct snd_place *p, const snd_fabric_option
 	const int64_t rank = snd_number_in("SOFTND_RANK");
 	if (rank < 0)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_RANK=\"%s\" is not a rank number: start the program with ndrun", op, snd_value_of("SOFTND_RANK"));
-	if (home != NULL && !snd_launcher_is_address(home))
+	if (home != NULL && !snd_control_is_address(home))
 		return snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_CONTROL=\"%.100s\": want name:secret:identity: start the program with ndrun, or unset it", op, home);
 	p->rank = (uint32_t)rank;
 	snprintf(p->launcher, sizeof p->launcher, "started by ndrun");
@@ -117,7 +117,7 @@ snd_status snd_place_visit(const snd_fabric_options *o, snd_fabric **fabric, con
 	snd_place_init(&p);
 	const snd_status s = place_under_ndrun(&p, o, fabric, op);
 	if (p.channel >= 0)
-		snd_launcher_leave(p.channel);
+		snd_control_leave(p.channel);
 	return s;
 }
 
@@ -170,7 +170,7 @@ snd_status snd_place_leave(struct snd_place *p, const char *op)
 		return snd_root_leave(p->root, op);
 	}
 	if (p->channel >= 0)
-		snd_launcher_leave(p->channel);
+		snd_control_leave(p->channel);
 	if (p->hosts != NULL && !snd_pmi_is_shared() && snd_relay_finalize(&p->hosts->relay))
 		snd_pmi_hang_up(&p->pmi); /* finalize would end the relay's duplicate of the connection */
 	else if (p->pmi.socket >= 0)
@@ -219,7 +219,7 @@ bool snd_place_abort(struct snd_place *p, int code, const char *reason)
 		return snd_root_abort(p->root, code, reason);
 	if (p->pmi.socket >= 0)
 		return snd_pmi_abort(&p->pmi, code);
-	return p->channel >= 0 && snd_launcher_abort(p->channel, code, reason);
+	return p->channel >= 0 && snd_control_abort(p->channel, code, reason);
 }
 
 snd_status snd_place_has_ended(const struct snd_place *p, const char *op) { return p->root != NULL ? snd_root_has_ended(p->root, op) : SND_SUCCESS; }

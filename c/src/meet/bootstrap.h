@@ -62,7 +62,7 @@ snd_status snd_place_in_variables(struct snd_place *p, const struct snd_launcher
 /* root_place.c: a job whose ranks meet at SOFTND_ROOT. */
 snd_status snd_place_at_root(struct snd_place *p, const snd_fabric_options *o, int64_t deadline, snd_fabric **fabric, const char *op);
 
-/* meet.c: a job of a launcher that speaks PMI. snd_place_meet is the rest for ranks that meet there or at SOFTND_ROOT. secret is that
+/* agree.c: a job of a launcher that speaks PMI. snd_place_meet is the rest for ranks that meet there or at SOFTND_ROOT. secret is that
  * of the user, or NULL. */
 snd_status snd_place_meet(struct snd_place *p, const struct snd_bytes *secret, const snd_fabric_options *o, int64_t deadline, snd_fabric **fabric, const char *op);
 snd_status snd_place_over_pmi(struct snd_place *p, const snd_fabric_options *o, int64_t deadline, snd_fabric **fabric, const char *op);

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "linux/descriptor.h"
-#include "meet/launcher.h"
+#include "meet/control_channel.h"
 #include "meet/pmi.h"
 #include "sha256.h"
 

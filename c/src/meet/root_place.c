@@ -13,7 +13,7 @@
 #include "linux/fork.h"
 #include "linux/socket.h"
 #include "meet/bootstrap.h"
-#include "meet/root.h"
+#include "meet/root_rank.h"
 #include "settings.h"
 
 enum { MIN_SECRET = 16, MAX_SECRET = 4096 /* bytes */ };

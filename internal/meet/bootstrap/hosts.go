@@ -1,6 +1,6 @@
 package bootstrap
 
-// TWIN c/src/meet/meet.c, c/src/meet/hosts.h.
+// TWIN c/src/meet/agree.c, c/src/meet/hosts.h.
 
 import (
 	"context"

@@ -1,6 +1,6 @@
 package controlchannel
 
-// TWIN c/src/meet/launcher.c.
+// TWIN c/src/meet/control_channel.c.
 
 import (
 	"context"

@@ -1,6 +1,6 @@
 package rendezvous
 
-// TWIN c/src/meet/root.c.
+// TWIN c/src/meet/root_rank.c.
 
 import (
 	"context"

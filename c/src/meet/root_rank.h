@@ -1,6 +1,6 @@
-/* A rank's membership in a meeting at SOFTND_ROOT, where ranks meet without a launcher. See internal/meet/rendezvous. */
-#ifndef SND_ROOT_H
-#define SND_ROOT_H
+/* A rank's side of a meeting at SOFTND_ROOT, where ranks meet without a launcher. See internal/meet/rendezvous. */
+#ifndef SND_ROOT_RANK_H
+#define SND_ROOT_RANK_H
 
 #include "meet/pmi.h"
 #include "meet/tcp.h"

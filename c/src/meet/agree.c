@@ -12,7 +12,7 @@
 #include "endpoint/provider.h"
 #include "linux/memory_limit.h"
 #include "meet/bootstrap.h"
-#include "meet/root.h"
+#include "meet/root_rank.h"
 
 #define HOST_KEY "softnd-host-%" PRIu32 /* of each rank: its host */
 #define FABRIC_KEY "softnd-fabric" /* of rank 0: the agreement */

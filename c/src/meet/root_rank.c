@@ -1,5 +1,5 @@
 /* TWIN internal/meet/rendezvous/rank.go. */
-#include "meet/root.h"
+#include "meet/root_rank.h"
 
 #include <errno.h>
 #include <inttypes.h>

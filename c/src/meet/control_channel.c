@@ -1,5 +1,5 @@
 /* TWIN internal/meet/controlchannel/client.go. */
-#include "meet/launcher.h"
+#include "meet/control_channel.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -38,14 +38,14 @@ static bool parse(const char *address, char name[NAME + 1], char secret[DIGITS +
 	return true;
 }
 
-bool snd_launcher_is_address(const char *text)
+bool snd_control_is_address(const char *text)
 {
 	char name[NAME + 1], secret[DIGITS + 1];
 	uint64_t id[2];
 	return parse(text, name, secret, id);
 }
 
-bool snd_launcher_names(const char *address, const uint64_t id[2])
+bool snd_control_names(const char *address, const uint64_t id[2])
 {
 	char name[NAME + 1], secret[DIGITS + 1];
 	uint64_t want[2];
@@ -66,7 +66,7 @@ static bool is_kind(const char *message, const char *kind)
 	return strncmp(message, want, strlen(want)) == 0;
 }
 
-int snd_launcher_dial(const char *address, uint32_t rank, int *file, const char *op)
+int snd_control_dial(const char *address, uint32_t rank, int *file, const char *op)
 {
 	char name[NAME + 1], secret[DIGITS + 1], message[4097], why[301];
 	uint64_t id[2];
@@ -103,13 +103,13 @@ int snd_launcher_dial(const char *address, uint32_t rank, int *file, const char 
 	return s;
 }
 
-void snd_launcher_leave(int channel)
+void snd_control_leave(int channel)
 {
 	(void)send_text(channel, "{\"kind\":\"leave\"}");
 	snd_fork_close(channel);
 }
 
-bool snd_launcher_abort(int channel, int code, const char *reason)
+bool snd_control_abort(int channel, int code, const char *reason)
 {
 	char text[2 * SND_MAX_REASON + 100], quoted[2 * SND_MAX_REASON + 3];
 	snd_json_quote(reason, quoted, sizeof quoted);
