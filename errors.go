@@ -61,7 +61,7 @@ func Abort(code int, reason string) {
 	if code < 1 || code > 255 {
 		code = 1
 	}
-	name, place := "this process", (*bootstrap.Membership)(nil)
+	name, place := "this process", (*bootstrap.Place)(nil)
 	if j := current.Load(); j != nil {
 		name, place = fmt.Sprintf("rank %d of %d", j.Rank(), j.Size()), j.place
 	}

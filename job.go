@@ -93,8 +93,8 @@ const (
 // calls in the same order.
 type Job struct {
 	arena *shm.Arena
-	place *bootstrap.Membership // nil after Join
-	hosts *hosts                // nil if all ranks run on one host
+	place *bootstrap.Place // nil after Join
+	hosts *hosts           // nil if all ranks run on one host
 
 	rank, size int
 	member     *shm.Member
@@ -184,7 +184,7 @@ func Init(ctx context.Context, options ...Option) (*Job, error) {
 }
 
 // startWatched is start that fails if another rank ends the job meanwhile, and no launcher ends this process.
-func (j *Job) startWatched(ctx context.Context, p *bootstrap.Membership, s settings) error {
+func (j *Job) startWatched(ctx context.Context, p *bootstrap.Place, s settings) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	p.OnEnd(func(_ int, why string) { cancel(errors.New(why)) })

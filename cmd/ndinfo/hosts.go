@@ -34,8 +34,8 @@ const (
 
 // hostSession is the part of one rank in ndinfo --hosts. The first rank of each host, its leader, makes the checks.
 type hostSession struct {
-	place  *bootstrap.Membership // nil if the ranks could not meet
-	hosts  *bootstrap.Hosts      // nil if all ranks run on one host
+	place  *bootstrap.Place // nil if the ranks could not meet
+	hosts  *bootstrap.Hosts // nil if all ranks run on one host
 	own    hostFacts
 	checks []check
 	probe  *probeServer // nil if there is none

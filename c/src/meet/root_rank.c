@@ -28,7 +28,7 @@
 
 enum { ANSWERS = 4, MIN_PAUSE_MS = 10, MAX_PAUSE_MS = 500 };
 
-static const char thread_of_member[] = "softnd-meeting";
+static const char thread_of_rank[] = "softnd-meeting";
 
 struct snd_root {
 	struct snd_root_service *service; /* of rank 0 */
@@ -88,7 +88,7 @@ static void *listen_to_root(void *arg)
 	struct snd_root *r = arg;
 	struct snd_root_message m;
 	char why[sizeof r->why];
-	snd_thread_name(thread_of_member);
+	snd_thread_name(thread_of_rank);
 	while (snd_load32(&r->quit) == 0) {
 		const int got = snd_root_receive(&r->channel, &m);
 		if (got == 0) { /* a limit: if the program closes the socket, nothing else ends the wait */
@@ -323,7 +323,7 @@ snd_status snd_root_join(struct snd_root **root, const struct snd_root_config *c
 	if (s == SND_SUCCESS)
 		s = connect_until(r, config, deadline, op);
 	if (s == SND_SUCCESS)
-		s = snd_thread_start(&r->thread, listen_to_root, r, thread_of_member, op);
+		s = snd_thread_start(&r->thread, listen_to_root, r, thread_of_rank, op);
 	if (s == SND_SUCCESS) {
 		*root = r;
 		return s;

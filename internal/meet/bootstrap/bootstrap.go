@@ -33,8 +33,8 @@ const (
 	EnvDebug   = "SOFTND_DEBUG"    // 1: Find prints a line about the launcher that it has found
 )
 
-// Membership is the place of a process in a job. It is for use by one goroutine at a time, except Abort.
-type Membership struct {
+// Place is a process's place in a job. It is for use by one goroutine at a time, except Abort.
+type Place struct {
 	Rank, Size int
 	Local      int // number of the rank among those of its host
 	Arena      *shm.Arena
@@ -58,7 +58,7 @@ type Membership struct {
 
 // Find finds the place of this process, and the journal of the checker if it is wanted. It asks the innermost launcher first: ndrun sets its own
 // variables over those of a launcher that has started ndrun. EnvRoot comes next, because a user sets it on purpose.
-func Find(ctx context.Context, wantJournal bool) (*Membership, error) {
+func Find(ctx context.Context, wantJournal bool) (*Place, error) {
 	set := func(name string) bool {
 		_, ok := os.LookupEnv(name)
 		return ok
@@ -67,7 +67,7 @@ func Find(ctx context.Context, wantJournal bool) (*Membership, error) {
 	if debug != "" && debug != "0" && debug != "1" {
 		return nil, fmt.Errorf("%s: invalid value %q: want 0 or 1", EnvDebug, debug)
 	}
-	var p *Membership
+	var p *Place
 	var err error
 	switch {
 	case set(EnvArenaFD) || set(EnvControl):
@@ -96,7 +96,7 @@ func Find(ctx context.Context, wantJournal bool) (*Membership, error) {
 }
 
 // Leave tells the launcher, if it listens, that this rank ends well. p may be nil.
-func (p *Membership) Leave() error {
+func (p *Place) Leave() error {
 	if p == nil || p.leave == nil {
 		return nil
 	}
@@ -105,7 +105,7 @@ func (p *Membership) Leave() error {
 
 // HangUp closes the connection with the launcher, which then takes this rank for failed. If the launcher may end this process
 // before it can print the cause, HangUp prints it; nil = there is none.
-func (p *Membership) HangUp(cause error) error {
+func (p *Place) HangUp(cause error) error {
 	if p.hangUp == nil {
 		return nil
 	}
@@ -115,27 +115,27 @@ func (p *Membership) HangUp(cause error) error {
 // Abort asks the launcher to end the job with an exit code. The launcher prints the reason unless
 // p.LauncherHidesReason. Abort returns false if the launcher was not told: it does not listen, or cannot be
 // reached. p may be nil. Any goroutine may call Abort at any time.
-func (p *Membership) Abort(code int, reason string) bool {
+func (p *Place) Abort(code int, reason string) bool {
 	return p != nil && p.abort != nil && p.abort(code, reason) == nil
 }
 
 // alone makes a job of this process alone.
-func alone() (*Membership, error) {
+func alone() (*Place, error) {
 	arena, err := shm.Create(shm.Config{Ranks: 1})
 	if err != nil {
 		return nil, err
 	}
-	return &Membership{launcher: "alone: no launcher's variables are set", Size: 1, Arena: arena}, nil
+	return &Place{launcher: "alone: no launcher's variables are set", Size: 1, Arena: arena}, nil
 }
 
 // fromNdrun takes the arena from the inherited descriptor, or, if that is not the arena of the job,
 // from ndrun over the control channel. So it does with the journal.
-func fromNdrun(ctx context.Context, wantJournal bool) (*Membership, error) {
+func fromNdrun(ctx context.Context, wantJournal bool) (*Place, error) {
 	rank, err := strconv.ParseUint(os.Getenv(EnvRank), 10, 31)
 	if err != nil {
 		return nil, fmt.Errorf("%s=%q is not a rank number: start the program with ndrun", EnvRank, os.Getenv(EnvRank))
 	}
-	p := &Membership{Rank: int(rank), Local: int(rank), launcher: "started by ndrun", RankTakenHint: takenUnderNdrun()}
+	p := &Place{Rank: int(rank), Local: int(rank), launcher: "started by ndrun", RankTakenHint: takenUnderNdrun()}
 	var home *controlchannel.Address
 	if text, ok := os.LookupEnv(EnvControl); ok {
 		a, err := controlchannel.Parse(text)

@@ -31,16 +31,16 @@ const hydraName = "kvs_"
 const takenNext = "start each rank once"
 
 // inFabric returns the place of a rank in the fabric of a name.
-func inFabric(ctx context.Context, launcher, name string, rank, size int) (*Membership, error) {
+func inFabric(ctx context.Context, launcher, name string, rank, size int) (*Place, error) {
 	arena, err := shm.OpenFabric(ctx, name, shm.Config{Ranks: size})
 	if err != nil {
 		return nil, err
 	}
-	return &Membership{launcher: launcher + ", meeting as " + name, Rank: rank, Size: size, Local: rank, RankTakenHint: takenNext, Arena: arena}, nil
+	return &Place{launcher: launcher + ", meeting as " + name, Rank: rank, Size: size, Local: rank, RankTakenHint: takenNext, Arena: arena}, nil
 }
 
 // fromPMI agrees with the other ranks on a fabric, over the launcher's PMI.
-func fromPMI(ctx context.Context) (*Membership, error) {
+func fromPMI(ctx context.Context) (*Place, error) {
 	client, err := pmi.Dial(ctx)
 	if err != nil {
 		return nil, err
@@ -127,7 +127,7 @@ var slurm = environment{
 }
 
 // place reads the variables and returns the place that they name.
-func (e environment) place(ctx context.Context) (*Membership, error) {
+func (e environment) place(ctx context.Context) (*Place, error) {
 	number := func(name string) (int, error) {
 		if name == "one" {
 			return 1, nil

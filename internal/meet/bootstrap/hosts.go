@@ -60,7 +60,7 @@ type Hosts struct {
 	Launcher func() (*os.File, error)
 
 	// RelayFinalizes is set if another process tells the launcher that this rank ends well, over the connection of Launcher.
-	// Then [Membership.Leave] only closes the connection of this rank: finalize ends all duplicates.
+	// Then [Place.Leave] only closes the connection of this rank: finalize ends all duplicates.
 	RelayFinalizes bool
 
 	meeting meeting
@@ -113,7 +113,7 @@ func (h *Hosts) Share(ctx context.Context, name, value string) ([]string, error)
 
 // meet agrees with the other ranks on the fabrics of their hosts, and opens that of this host. All ranks pass the user's
 // secret, or nil. Then rank 0 makes one.
-func meet(ctx context.Context, m meeting, launcher string, rank, size int, secret []byte) (*Membership, error) {
+func meet(ctx context.Context, m meeting, launcher string, rank, size int, secret []byte) (*Place, error) {
 	name, hosts, err := agree(ctx, m, rank, size, secret)
 	if err != nil {
 		return nil, err
@@ -131,7 +131,7 @@ func meet(ctx context.Context, m meeting, launcher string, rank, size int, secre
 		return nil, err
 	}
 	launcher = fmt.Sprintf("%s, meeting as %s on host %d of %d", launcher, name, hosts.Number, hosts.Count)
-	return &Membership{launcher: launcher, Rank: rank, Size: size, Local: local, Hosts: hosts, RankTakenHint: takenNext, Arena: arena}, nil
+	return &Place{launcher: launcher, Rank: rank, Size: size, Local: local, Hosts: hosts, RankTakenHint: takenNext, Arena: arena}, nil
 }
 
 // agreement is what rank 0 tells the others.

@@ -29,7 +29,7 @@ const (
 	EnvHostAddress = "SOFTND_HOST_ADDRESS" // address at which the other hosts reach this one
 )
 
-// Ended is the error of [Membership.Leave] if another rank has ended the job, and no launcher is there to end this process.
+// Ended is the error of [Place.Leave] if another rank has ended the job, and no launcher is there to end this process.
 type Ended = rendezvous.End
 
 // Lengths of secrets, in bytes.
@@ -39,7 +39,7 @@ const (
 )
 
 // fromRoot meets the other ranks at the address of EnvRoot.
-func fromRoot(ctx context.Context) (*Membership, error) {
+func fromRoot(ctx context.Context) (*Place, error) {
 	rank, size, err := ownNumbers()
 	if err != nil {
 		return nil, err
@@ -60,20 +60,20 @@ func fromRoot(ctx context.Context) (*Membership, error) {
 		return nil, err
 	}
 	watch := new(ending)
-	member, err := rendezvous.Join(ctx, rendezvous.Config{Root: at, Secret: secret, Rank: rank, Size: size, Keepalive: keepalive, Ended: watch.set,
+	client, err := rendezvous.Join(ctx, rendezvous.Config{Root: at, Secret: secret, Rank: rank, Size: size, Keepalive: keepalive, Ended: watch.set,
 		Logf: func(format string, args ...any) { fmt.Fprintf(os.Stderr, "softnd: "+format+"\n", args...) }})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", EnvRoot, err)
 	}
-	p, err := meet(ctx, member, fmt.Sprintf("of the job at %s", at), rank, size, secret)
+	p, err := meet(ctx, client, fmt.Sprintf("of the job at %s", at), rank, size, secret)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", EnvRoot, err), member.HangUp())
+		return nil, errors.Join(fmt.Errorf("%s: %w", EnvRoot, err), client.HangUp())
 	}
 	if p.Hosts != nil {
-		p.Hosts.known = member.LocalAddress()
+		p.Hosts.known = client.LocalAddress()
 	}
-	p.leave, p.abort, p.ending = member.Leave, member.Abort, watch
-	p.hangUp = func(error) error { return member.HangUp() }
+	p.leave, p.abort, p.ending = client.Leave, client.Abort, watch
+	p.hangUp = func(error) error { return client.HangUp() }
 	p.LauncherHidesReason = true
 	return p, nil
 }
@@ -169,7 +169,7 @@ func (e *ending) set(end rendezvous.End) {
 // OnEnd lets handle be called, in another goroutine, if the job ends because another rank has aborted it or died, and no
 // launcher is there to end this process. It replaces the function of an earlier call. If the job has ended already, handle
 // is called at once.
-func (p *Membership) OnEnd(handle func(code int, why string)) {
+func (p *Place) OnEnd(handle func(code int, why string)) {
 	if p.ending == nil {
 		return
 	}

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Member is a rank's membership in the meeting. Put, Get and Barrier are for one goroutine at a time.
-type Member struct {
+// Client is a rank's side of the meeting. Put, Get and Barrier are for one goroutine at a time.
+type Client struct {
 	config  Config
 	root    *root // of rank 0
 	name    string
@@ -43,28 +43,28 @@ const (
 // listens or ctx ends.
 //
 // Errors: [ErrSecret]. Join also fails if rank 0 cannot listen, or refuses this rank.
-func Join(ctx context.Context, c Config) (*Member, error) {
-	m := &Member{config: c, answers: make(chan message, 4), closed: make(chan struct{})}
-	if c.Rank == 0 {
+func Join(ctx context.Context, config Config) (*Client, error) {
+	c := &Client{config: config, answers: make(chan message, 4), closed: make(chan struct{})}
+	if config.Rank == 0 {
 		var err error
-		if m.root, err = newRoot(c); err != nil {
-			return nil, fmt.Errorf("listen at %v: %w", c.Root, err)
+		if c.root, err = newRoot(config); err != nil {
+			return nil, fmt.Errorf("listen at %v: %w", config.Root, err)
 		}
 	}
-	if err := m.connect(ctx); err != nil {
-		if m.root != nil {
-			err = errors.Join(err, m.root.close())
+	if err := c.connect(ctx); err != nil {
+		if c.root != nil {
+			err = errors.Join(err, c.root.close())
 		}
-		return nil, fmt.Errorf("connect to rank 0 at %v: %w", c.Root, err)
+		return nil, fmt.Errorf("connect to rank 0 at %v: %w", config.Root, err)
 	}
-	m.done.Go(m.listen)
-	return m, nil
+	c.done.Go(c.listen)
+	return c, nil
 }
 
 // connect connects to rank 0, and tries again if it does not listen yet.
-func (m *Member) connect(ctx context.Context) error {
+func (c *Client) connect(ctx context.Context) error {
 	for pause := minPause; ; pause = min(2*pause, maxPause) {
-		again, err := m.try(ctx)
+		again, err := c.try(ctx)
 		if err == nil || !again {
 			return err
 		}
@@ -77,21 +77,21 @@ func (m *Member) connect(ctx context.Context) error {
 }
 
 // try tries to connect once. After an error, again says whether another attempt makes sense.
-func (m *Member) try(ctx context.Context) (again bool, err error) {
+func (c *Client) try(ctx context.Context) (again bool, err error) {
 	limited, cancel := context.WithTimeout(ctx, handshakeLimit)
 	defer cancel()
-	conn, err := dial(limited, m.config.Root, m.config.Keepalive)
+	conn, err := dial(limited, c.config.Root, c.config.Keepalive)
 	if err != nil {
 		return !isOutOfFiles(err), err
 	}
 	stop := context.AfterFunc(limited, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	c, err := greet(conn, m.config.Secret)
+	ch, err := greet(conn, c.config.Secret)
 	var answer message
 	if err == nil {
-		err = c.send(message{Kind: hello, Rank: m.config.Rank, Size: m.config.Size})
+		err = ch.send(message{Kind: hello, Rank: c.config.Rank, Size: c.config.Size})
 	}
 	if err == nil {
-		answer, err = c.receive()
+		answer, err = ch.receive()
 	}
 	if !stop() && err == nil {
 		err = limited.Err()
@@ -105,9 +105,9 @@ func (m *Member) try(ctx context.Context) (again bool, err error) {
 		return false, errors.New(answer.Text)
 	case answer.Kind != welcome:
 		conn.Close()
-		return false, fmt.Errorf("it refuses rank %d: %s", m.config.Rank, answer.Text)
+		return false, fmt.Errorf("it refuses rank %d: %s", c.config.Rank, answer.Text)
 	}
-	m.channel, m.name, m.local = c, answer.Text, ownAddress(conn).Addr()
+	c.channel, c.name, c.local = ch, answer.Text, ownAddress(conn).Addr()
 	return false, nil
 }
 
@@ -122,28 +122,28 @@ func isTransient(err error) bool {
 }
 
 // JobName returns the name of the job, which rank 0 has made up. No other job has the same.
-func (m *Member) JobName() string { return m.name }
+func (c *Client) JobName() string { return c.name }
 
 // LocalAddress returns the address of this host by which it reaches rank 0.
-func (m *Member) LocalAddress() netip.Addr { return m.local }
+func (c *Client) LocalAddress() netip.Addr { return c.local }
 
 // listen takes the messages of rank 0 until the connection ends.
-func (m *Member) listen() {
-	defer close(m.closed)
+func (c *Client) listen() {
+	defer close(c.closed)
 	for {
-		got, err := m.channel.receive()
+		got, err := c.channel.receive()
 		switch {
 		case err != nil:
-			m.end(errors.New("the connection to rank 0 has ended"), &End{Rank: 0, Text: "rank 0 has died, or has ended without leaving the job"})
+			c.end(errors.New("the connection to rank 0 has ended"), &End{Rank: 0, Text: "rank 0 has died, or has ended without leaving the job"})
 		case got.Kind == end:
 			e := End{Rank: got.Rank, Code: got.Code, Text: got.Text}
-			m.end(e, &e)
+			c.end(e, &e)
 		default:
 			select {
-			case m.answers <- got:
+			case c.answers <- got:
 				continue
 			default: // more answers than requests
-				m.end(errStranger, nil)
+				c.end(errStranger, nil)
 			}
 		}
 		return
@@ -151,42 +151,42 @@ func (m *Member) listen() {
 }
 
 // end records why the connection ends. It calls Ended, unless e is nil or the end is expected.
-func (m *Member) end(why error, e *End) {
-	m.mu.Lock()
-	expected := m.left
-	m.ending = why
-	m.mu.Unlock()
-	m.channel.conn.Close()
-	if e != nil && !expected && m.config.Ended != nil {
-		go m.config.Ended(*e)
+func (c *Client) end(why error, e *End) {
+	c.mu.Lock()
+	expected := c.left
+	c.ending = why
+	c.mu.Unlock()
+	c.channel.conn.Close()
+	if e != nil && !expected && c.config.Ended != nil {
+		go c.config.Ended(*e)
 	}
 }
 
 // request sends a request.
-func (m *Member) request(q message) error {
-	m.out.Lock()
-	defer m.out.Unlock()
-	_ = m.channel.conn.SetWriteDeadline(time.Now().Add(writeLimit)) // fails only if the connection is closed
-	return m.channel.send(q)
+func (c *Client) request(q message) error {
+	c.out.Lock()
+	defer c.out.Unlock()
+	_ = c.channel.conn.SetWriteDeadline(time.Now().Add(writeLimit)) // fails only if the connection is closed
+	return c.channel.send(q)
 }
 
 // ask sends a request and returns the answer.
-func (m *Member) ask(ctx context.Context, q message) (message, error) {
-	if err := m.request(q); err != nil {
-		return message{}, m.failed(q.Kind, err)
+func (c *Client) ask(ctx context.Context, q message) (message, error) {
+	if err := c.request(q); err != nil {
+		return message{}, c.failed(q.Kind, err)
 	}
-	return m.answer(ctx, q.Kind)
+	return c.answer(ctx, q.Kind)
 }
 
-func (m *Member) answer(ctx context.Context, kind string) (message, error) {
+func (c *Client) answer(ctx context.Context, kind string) (message, error) {
 	var a message
 	select {
-	case a = <-m.answers:
-	case <-m.closed:
+	case a = <-c.answers:
+	case <-c.closed:
 		select {
-		case a = <-m.answers: // has come before the end
+		case a = <-c.answers: // has come before the end
 		default:
-			return a, m.failed(kind, io.EOF)
+			return a, c.failed(kind, io.EOF)
 		}
 	case <-ctx.Done():
 		return a, fmt.Errorf("%s: %w", kind, ctx.Err())
@@ -198,37 +198,37 @@ func (m *Member) answer(ctx context.Context, kind string) (message, error) {
 }
 
 // failed returns the error of a request on a connection that has ended.
-func (m *Member) failed(kind string, err error) error {
+func (c *Client) failed(kind string, err error) error {
 	select {
-	case <-m.closed:
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		return fmt.Errorf("%s: %w", kind, m.ending)
+	case <-c.closed:
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return fmt.Errorf("%s: %w", kind, c.ending)
 	case <-time.After(writeLimit): // listen notices at once, or the connection has not ended
 		return fmt.Errorf("%s: %w", kind, err)
 	}
 }
 
 // Put sets the value of a key, once. All ranks can get it after the next Barrier.
-func (m *Member) Put(ctx context.Context, key, value string) error {
-	_, err := m.ask(ctx, message{Kind: put, Key: key, Value: value})
+func (c *Client) Put(ctx context.Context, key, value string) error {
+	_, err := c.ask(ctx, message{Kind: put, Key: key, Value: value})
 	return err
 }
 
 // Get returns the value of a key.
-func (m *Member) Get(ctx context.Context, key string) (string, error) {
-	a, err := m.ask(ctx, message{Kind: get, Key: key})
+func (c *Client) Get(ctx context.Context, key string) (string, error) {
+	a, err := c.ask(ctx, message{Kind: get, Key: key})
 	return a.Value, err
 }
 
 // Barrier blocks until all ranks have called it. If ctx ends before, the error names the ranks that are missing, and no
 // other request may follow.
-func (m *Member) Barrier(ctx context.Context) error {
-	_, err := m.ask(ctx, message{Kind: barrier})
+func (c *Client) Barrier(ctx context.Context) error {
+	_, err := c.ask(ctx, message{Kind: barrier})
 	if ctx.Err() != nil && err != nil {
 		now, cancel := context.WithTimeout(context.Background(), writeLimit)
 		defer cancel()
-		if a, askErr := m.ask(now, message{Kind: absent}); askErr == nil && a.Kind == absent && a.Text != "" {
+		if a, askErr := c.ask(now, message{Kind: absent}); askErr == nil && a.Kind == absent && a.Text != "" {
 			err = fmt.Errorf("%w; missing: %s", err, strings.TrimSpace(a.Text))
 		}
 	}
@@ -236,11 +236,11 @@ func (m *Member) Barrier(ctx context.Context) error {
 }
 
 // leaving records that the end of the connection is expected. It returns false if the connection has ended already.
-func (m *Member) leaving() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.left = true
-	return m.ending == nil
+func (c *Client) leaving() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.left = true
+	return c.ending == nil
 }
 
 // Leave tells rank 0 that this rank ends in good order, and closes the connection. In rank 0 it first waits until all
@@ -248,55 +248,55 @@ func (m *Member) leaving() bool {
 //
 // Errors: an [End] in rank 0 if another rank has ended the job. In other ranks, an error if the connection ends before rank 0 has
 // answered, or rank 0 does not answer in two seconds; none if the job had ended before.
-func (m *Member) Leave() error {
+func (c *Client) Leave() error {
 	ctx, cancel := context.Background(), func() {}
-	if m.root == nil {
+	if c.root == nil {
 		ctx, cancel = context.WithTimeout(ctx, writeLimit)
 	}
 	defer cancel()
 	var err error
-	if m.leaving() {
-		_, err = m.ask(ctx, message{Kind: leave})
+	if c.leaving() {
+		_, err = c.ask(ctx, message{Kind: leave})
 	}
-	if m.root != nil {
-		err = m.root.wait()
-		if end := (End{}); errors.As(err, &end) && end.Rank == m.config.Rank {
+	if c.root != nil {
+		err = c.root.wait()
+		if end := (End{}); errors.As(err, &end) && end.Rank == c.config.Rank {
 			select {} // the goroutine in Abort ends this process
 		}
 	}
-	return errors.Join(err, m.close())
+	return errors.Join(err, c.close())
 }
 
 // HangUp closes the connection without a message. Rank 0 takes this rank for dead. In rank 0, HangUp ends the service.
-func (m *Member) HangUp() error {
-	m.leaving()
-	if m.root != nil {
-		m.root.end(nil, End{Rank: 0, Text: "rank 0 has ended without leaving the job"})
+func (c *Client) HangUp() error {
+	c.leaving()
+	if c.root != nil {
+		c.root.end(nil, End{Rank: 0, Text: "rank 0 has ended without leaving the job"})
 	}
-	return m.close()
+	return c.close()
 }
 
 // close closes the connection, and in rank 0 ends the service.
-func (m *Member) close() error {
-	m.channel.conn.Close() // which ends listen
-	m.done.Wait()
-	if m.root != nil {
-		return m.root.close()
+func (c *Client) close() error {
+	c.channel.conn.Close() // which ends listen
+	c.done.Wait()
+	if c.root != nil {
+		return c.root.close()
 	}
 	return nil
 }
 
 // Abort tells all ranks that this rank aborts the job. It returns when rank 0 has received the request. Any goroutine may
 // call it at any time. The caller exits then.
-func (m *Member) Abort(code int, reason string) error {
-	if !m.leaving() {
+func (c *Client) Abort(code int, reason string) error {
+	if !c.leaving() {
 		return errors.New("abort: the connection to rank 0 has ended")
 	}
-	if err := m.request(message{Kind: abort, Code: code, Text: strings.ToValidUTF8(reason[:min(len(reason), maxReason)], "")}); err != nil {
+	if err := c.request(message{Kind: abort, Code: code, Text: strings.ToValidUTF8(reason[:min(len(reason), maxReason)], "")}); err != nil {
 		return err
 	}
 	select {
-	case <-m.closed: // rank 0 closes the connection when it has told the others
+	case <-c.closed: // rank 0 closes the connection when it has told the others
 		return nil
 	case <-time.After(writeLimit):
 		return errors.New("abort: no answer of rank 0")

@@ -50,14 +50,14 @@ func (l *lines) String() string {
 // job is a job whose ranks are in this process.
 type job struct {
 	config  Config
-	members []*Member
+	clients []*Client
 	ended   []chan End
 	log     *lines
 }
 
 func newJob(t testing.TB, size int) *job {
 	t.Helper()
-	j := &job{log: new(lines), members: make([]*Member, size)}
+	j := &job{log: new(lines), clients: make([]*Client, size)}
 	j.config = Config{Root: freeAddress(t), Secret: testSecret, Size: size, Logf: j.log.logf}
 	for range size {
 		j.ended = append(j.ended, make(chan End, 1))
@@ -79,13 +79,13 @@ func (j *job) join(t testing.TB, ranks ...int) {
 	var wg sync.WaitGroup
 	for _, rank := range ranks {
 		wg.Go(func() {
-			m, err := Join(ctx, j.of(rank))
+			c, err := Join(ctx, j.of(rank))
 			if err != nil {
 				t.Errorf("rank %d: %v", rank, err)
 				return
 			}
-			j.members[rank] = m
-			t.Cleanup(func() { _ = m.HangUp() })
+			j.clients[rank] = c
+			t.Cleanup(func() { _ = c.HangUp() })
 		})
 	}
 	wg.Wait()
@@ -95,12 +95,12 @@ func (j *job) join(t testing.TB, ranks ...int) {
 }
 
 // each calls f for all ranks at once.
-func (j *job) each(t testing.TB, f func(rank int, m *Member) error) {
+func (j *job) each(t testing.TB, f func(rank int, c *Client) error) {
 	t.Helper()
 	var wg sync.WaitGroup
-	for rank, m := range j.members {
+	for rank, c := range j.clients {
 		wg.Go(func() {
-			if err := f(rank, m); err != nil {
+			if err := f(rank, c); err != nil {
 				t.Errorf("rank %d: %v", rank, err)
 			}
 		})
@@ -115,27 +115,27 @@ func TestRanksMeet(t *testing.T) {
 	ctx := proctest.Context(t)
 	j := newJob(t, 5)
 	j.join(t, 4, 3, 2, 1, 0)
-	j.each(t, func(rank int, m *Member) error {
+	j.each(t, func(rank int, c *Client) error {
 		for round := range 20 {
 			key := func(rank int) string { return fmt.Sprintf("key-%d-%d", round, rank) }
-			if err := m.Put(ctx, key(rank), fmt.Sprint(rank*round)); err != nil {
+			if err := c.Put(ctx, key(rank), fmt.Sprint(rank*round)); err != nil {
 				return err
 			}
-			if err := m.Barrier(ctx); err != nil {
+			if err := c.Barrier(ctx); err != nil {
 				return err
 			}
-			for other := range j.members {
-				if v, err := m.Get(ctx, key(other)); err != nil || v != fmt.Sprint(other*round) {
+			for other := range j.clients {
+				if v, err := c.Get(ctx, key(other)); err != nil || v != fmt.Sprint(other*round) {
 					return fmt.Errorf("value of rank %d: %q, %v", other, v, err)
 				}
 			}
 		}
-		if m.JobName() != j.members[0].JobName() || m.LocalAddress().String() != "127.0.0.1" {
-			return fmt.Errorf("job %s, address %v", m.JobName(), m.LocalAddress())
+		if c.JobName() != j.clients[0].JobName() || c.LocalAddress().String() != "127.0.0.1" {
+			return fmt.Errorf("job %s, address %v", c.JobName(), c.LocalAddress())
 		}
 		return nil
 	})
-	j.each(t, func(_ int, m *Member) error { return m.Leave() })
+	j.each(t, func(_ int, c *Client) error { return c.Leave() })
 	for rank, ended := range j.ended {
 		select {
 		case e := <-ended:
@@ -152,24 +152,24 @@ func TestRequestsThatAreRefused(t *testing.T) {
 	ctx := proctest.Context(t)
 	j := newJob(t, 1)
 	j.join(t, 0)
-	m := j.members[0]
-	if err := m.Put(ctx, "key", "value"); err != nil {
+	c := j.clients[0]
+	if err := c.Put(ctx, "key", "value"); err != nil {
 		t.Fatal(err)
 	}
 	long := strings.Repeat("x", maxValue+1)
 	for what, err := range map[string]error{
-		"again":     m.Put(ctx, "key", "value"),
-		"no key":    m.Put(ctx, "", "value"),
-		"long key":  m.Put(ctx, long[:maxKey+1], "value"),
-		"long":      m.Put(ctx, "long", long),
-		"no value":  func() error { _, err := m.Get(ctx, "other"); return err }(),
-		"no number": func() error { _, err := m.ask(ctx, message{Kind: "number"}); return err }(),
+		"again":     c.Put(ctx, "key", "value"),
+		"no key":    c.Put(ctx, "", "value"),
+		"long key":  c.Put(ctx, long[:maxKey+1], "value"),
+		"long":      c.Put(ctx, "long", long),
+		"no value":  func() error { _, err := c.Get(ctx, "other"); return err }(),
+		"no number": func() error { _, err := c.ask(ctx, message{Kind: "number"}); return err }(),
 	} {
 		if err == nil || !strings.Contains(err.Error(), "refused by rank 0: ") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if v, err := m.Get(ctx, "key"); v != "value" || err != nil {
+	if v, err := c.Get(ctx, "key"); v != "value" || err != nil {
 		t.Errorf("value %q, %v", v, err)
 	}
 }
@@ -200,7 +200,7 @@ func TestJoinRefused(t *testing.T) {
 	refused("another host", c, "it has to be an address of the host on which rank 0 runs")
 
 	j.join(t, 2) // none of it has harmed the job
-	j.each(t, func(_ int, m *Member) error { return m.Barrier(ctx) })
+	j.each(t, func(_ int, c *Client) error { return c.Barrier(ctx) })
 	proctest.Eventually(t, "rank 0 prints the stranger", func() bool { return strings.Contains(j.log.String(), "a connection to SOFTND_ROOT") })
 	if text := j.log.String(); !strings.Contains(text, "refused rank 2 from 127.0.0.1:") || strings.Count(text, errOtherSecret.Error()) != 1 {
 		t.Errorf("rank 0 has printed: %s", text)
@@ -213,7 +213,7 @@ func TestRankThatNeverArrives(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	for _, rank := range []int{0, 2} {
-		err := j.members[rank].Barrier(ctx)
+		err := j.clients[rank].Barrier(ctx)
 		want := "missing: rank 1, rank 3"
 		if rank == 0 { // before rank 2 has arrived
 			want = "missing: rank 1, rank 2, rank 3"
@@ -269,19 +269,19 @@ func TestDeathEndsTheJob(t *testing.T) {
 		t.Run(fmt.Sprintf("rank %d", victim), func(t *testing.T) {
 			j := newJob(t, 3)
 			j.join(t, 0, 1, 2)
-			if err := j.members[1].Put(t.Context(), "first", "request"); err != nil {
+			if err := j.clients[1].Put(t.Context(), "first", "request"); err != nil {
 				t.Fatal(err)
 			}
 			blocked := make(chan error, 1)
-			go func() { blocked <- j.members[2].Barrier(t.Context()) }()
+			go func() { blocked <- j.clients[2].Barrier(t.Context()) }()
 			proctest.Eventually(t, "rank 2 is in the barrier", func() bool {
-				r := j.members[0].root
+				r := j.clients[0].root
 				r.mu.Lock()
 				defer r.mu.Unlock()
 				return len(r.arrived) == 1
 			})
 			want := End{Rank: victim, Text: "rank 1 (at 127.0.0.1) has died, or has ended without leaving the job"}
-			if err := j.members[victim].HangUp(); err != nil {
+			if err := j.clients[victim].HangUp(); err != nil {
 				t.Error(err)
 			}
 			if victim == 0 {
@@ -301,7 +301,7 @@ func TestDeathEndsTheJob(t *testing.T) {
 func TestDeathOfRoot(t *testing.T) {
 	j := newJob(t, 2)
 	j.join(t, 0, 1)
-	r := j.members[0].root
+	r := j.clients[0].root
 	r.mu.Lock()
 	r.ranks[1].conn.Close()
 	r.mu.Unlock()
@@ -313,10 +313,10 @@ func TestAbortEndsTheJob(t *testing.T) {
 		t.Run(fmt.Sprintf("rank %d", culprit), func(t *testing.T) {
 			j := newJob(t, 3)
 			j.join(t, 0, 1, 2)
-			if err := j.members[culprit].Abort(7, "the disk is full"); err != nil {
+			if err := j.clients[culprit].Abort(7, "the disk is full"); err != nil {
 				t.Error(err)
 			}
-			for rank := range j.members {
+			for rank := range j.clients {
 				if rank != culprit {
 					j.mustEnd(t, rank, End{Rank: culprit, Code: 7, Text: "the disk is full"})
 				}
@@ -332,8 +332,8 @@ func TestRootLeavesLast(t *testing.T) {
 		j = newJob(t, 3)
 		j.join(t, 0, 1, 2)
 		left = make(chan error, 1)
-		go func() { left <- j.members[0].Leave() }()
-		r := j.members[0].root
+		go func() { left <- j.clients[0].Leave() }()
+		r := j.clients[0].root
 		proctest.Eventually(t, "rank 0 leaves", func() bool {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -343,16 +343,16 @@ func TestRootLeavesLast(t *testing.T) {
 	}
 	t.Run("all leave", func(t *testing.T) {
 		j, left := leave(t)
-		if err := j.members[1].Put(ctx, "late", "value"); err != nil {
+		if err := j.clients[1].Put(ctx, "late", "value"); err != nil {
 			t.Error(err)
 		}
-		if err := j.members[1].Leave(); err != nil {
+		if err := j.clients[1].Leave(); err != nil {
 			t.Error(err)
 		}
-		if v, err := j.members[2].Get(ctx, "late"); err != nil || v != "value" || len(left) != 0 {
+		if v, err := j.clients[2].Get(ctx, "late"); err != nil || v != "value" || len(left) != 0 {
 			t.Errorf("%q, %v; rank 0 has left: %d", v, err, len(left))
 		}
-		if err := j.members[2].Leave(); err != nil {
+		if err := j.clients[2].Leave(); err != nil {
 			t.Error(err)
 		}
 		if err := proctest.Receive(t, "Leave returns", left); err != nil {
@@ -366,7 +366,7 @@ func TestRootLeavesLast(t *testing.T) {
 	})
 	t.Run("abort", func(t *testing.T) {
 		j, left := leave(t)
-		if err := j.members[1].Abort(7, "the disk is full"); err != nil {
+		if err := j.clients[1].Abort(7, "the disk is full"); err != nil {
 			t.Error(err)
 		}
 		j.mustEnd(t, 2, End{Rank: 1, Code: 7, Text: "the disk is full"})
@@ -376,10 +376,10 @@ func TestRootLeavesLast(t *testing.T) {
 	})
 	t.Run("death", func(t *testing.T) {
 		j, left := leave(t)
-		if err := j.members[1].Put(ctx, "first", "request"); err != nil {
+		if err := j.clients[1].Put(ctx, "first", "request"); err != nil {
 			t.Error(err)
 		}
-		if err := j.members[1].HangUp(); err != nil {
+		if err := j.clients[1].HangUp(); err != nil {
 			t.Error(err)
 		}
 		const text = "rank 1 (at 127.0.0.1) has died, or has ended without leaving the job"
@@ -399,7 +399,7 @@ func TestRanksLeaveAtOnce(t *testing.T) {
 	for range times {
 		j := newJob(t, 3)
 		j.join(t, 0, 1, 2)
-		j.each(t, func(_ int, m *Member) error { return m.Leave() })
+		j.each(t, func(_ int, c *Client) error { return c.Leave() })
 	}
 }
 
@@ -409,29 +409,29 @@ func TestRankJoinsAgain(t *testing.T) {
 	j := newJob(t, 2)
 	for range 3 {
 		j.join(t, 0, 1)
-		j.each(t, func(rank int, m *Member) error {
+		j.each(t, func(rank int, c *Client) error {
 			if rank != 1 {
-				return m.Barrier(ctx)
+				return c.Barrier(ctx)
 			}
-			if err := m.Barrier(ctx); err != nil {
+			if err := c.Barrier(ctx); err != nil {
 				return err
 			}
-			return m.Leave()
+			return c.Leave()
 		})
 		again := make(chan error, 1)
 		go func() {
-			m, err := Join(ctx, j.of(1))
-			j.members[1] = m
+			c, err := Join(ctx, j.of(1))
+			j.clients[1] = c
 			again <- err
 		}()
-		if err := j.members[0].Leave(); err != nil {
+		if err := j.clients[0].Leave(); err != nil {
 			t.Error(err)
 		}
 		j.join(t, 0)
 		if err := proctest.Receive(t, "rank 1 joins again", again); err != nil {
 			t.Fatal(err)
 		}
-		j.each(t, func(_ int, m *Member) error { return m.Leave() })
+		j.each(t, func(_ int, c *Client) error { return c.Leave() })
 	}
 	if text := j.log.String(); text != "" {
 		t.Error(text)

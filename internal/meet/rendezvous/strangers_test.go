@@ -40,8 +40,8 @@ func TestStrangers(t *testing.T) {
 		}
 	}
 	j.join(t, 2)
-	j.each(t, func(_ int, m *Member) error { return m.Barrier(ctx) })
-	r := j.members[0].root
+	j.each(t, func(_ int, c *Client) error { return c.Barrier(ctx) })
+	r := j.clients[0].root
 	r.mu.Lock()
 	pending := len(r.strangers)
 	r.mu.Unlock()
@@ -82,7 +82,7 @@ func TestJoinDuringFlood(t *testing.T) {
 		})
 	}
 	proctest.Eventually(t, "strangers have all places", func() bool {
-		r := j.members[0].root
+		r := j.clients[0].root
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		return len(r.strangers) == maxStrangers
@@ -90,7 +90,7 @@ func TestJoinDuringFlood(t *testing.T) {
 	j.join(t, 1, 2)
 	close(stop)
 	flood.Wait()
-	j.each(t, func(_ int, m *Member) error { return m.Barrier(ctx) })
+	j.each(t, func(_ int, c *Client) error { return c.Barrier(ctx) })
 }
 
 // A rank whose first connection ends before its welcome, as after a time limit, tries again.
@@ -109,7 +109,7 @@ func TestRankTriesAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := j.members[0].root
+	r := j.clients[0].root
 	has := func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -119,7 +119,7 @@ func TestRankTriesAgain(t *testing.T) {
 	conn.Close()
 	proctest.Eventually(t, "the number of rank 1 is free", func() bool { return !has() })
 	j.join(t, 1)
-	j.each(t, func(_ int, m *Member) error { return m.Barrier(ctx) })
+	j.each(t, func(_ int, c *Client) error { return c.Barrier(ctx) })
 	if len(j.ended[0]) != 0 {
 		t.Error("rank 0 got", <-j.ended[0])
 	}

@@ -160,9 +160,9 @@ func FuzzRoot(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		ours, theirs := newPair(t)
-		m := &Member{channel: newChannel(ours, testSecret, nil, false), answers: make(chan message, 4), closed: make(chan struct{})}
+		c := &Client{channel: newChannel(ours, testSecret, nil, false), answers: make(chan message, 4), closed: make(chan struct{})}
 		from := newChannel(theirs, testSecret, nil, true)
-		m.done.Go(m.listen)
+		c.done.Go(c.listen)
 		for line := range bytes.Lines(b) {
 			var x message
 			if json.Unmarshal(line, &x) != nil || from.send(x) != nil {
@@ -170,7 +170,7 @@ func FuzzRoot(f *testing.F) {
 			}
 		}
 		theirs.Close()
-		m.done.Wait()
+		c.done.Wait()
 		if err := ours.Close(); !errors.Is(err, os.ErrClosed) {
 			t.Errorf("the connection was open: %v", err)
 		}
