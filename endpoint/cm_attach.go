@@ -49,7 +49,7 @@ func (c *connection) attach(ep *queuePair) error {
 	}
 	c.out = *out
 	c.peerQP = peerQP
-	c.guardPeer = window.Peer{Adapter: owner, Endpoint: peerQP.Endpoint,
+	c.far = window.FarEnd{Adapter: owner, Endpoint: peerQP.Endpoint,
 		State: &c.record.Shared.State, Established: uint32(cm.ConnEstablished), Disconnected: &c.record.Shared.Disconnected[other]}
 	c.peerName = fmt.Sprintf("endpoint %d of %v", peerQP.Endpoint, c.record.Peer)
 	if c.remote.IsValid() {

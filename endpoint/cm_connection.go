@@ -32,7 +32,7 @@ type connection struct {
 	// The first fields are those that small requests and messages need; see queuePair.
 
 	out          ring.Producer  // the ring of this side's requests
-	guardPeer    window.Peer    // the connection, as the guard sees it: open or not, and whose tokens are valid
+	far          window.FarEnd  // the connection, as the guard sees it: open or not, and whose tokens are valid
 	credit       credit.Credit  // of this side's messages
 	overtaken    uint64         // a direct copy may overtake the ring entries before this number
 	record       cm.Record      // its first field, the peer, is one of them

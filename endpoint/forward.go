@@ -162,7 +162,7 @@ func (ep *queuePair) copyForwarded(r *relayhook.Request, at uint64, own []byte, 
 	if ep.state() != cm.QPConnected {
 		return nd.ConnectionAborted
 	}
-	*peer = window.Operand{Token: r.LocalToken, Rights: window.Local | right, Address: r.LocalAddress + at, Peer: &ep.conn.guardPeer, BindCheck: &r.BindCheck}
+	*peer = window.Operand{Token: r.LocalToken, Rights: window.Local | right, Address: r.LocalAddress + at, Far: &ep.conn.far, BindCheck: &r.BindCheck}
 	*local = window.Operand{Mem: own}
 	_, sinkFault, sourceFault := ep.guard.Copy(&ep.sink, &ep.source, uint64(len(own)))
 	local.Mem = nil // it is the caller's

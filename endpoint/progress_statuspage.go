@@ -159,7 +159,7 @@ func (ep *queuePair) statusEntry() (e statuspage.Endpoint, busy bool) {
 	if c := ep.conn; c != nil {
 		e.Peer = c.record.Peer.ID()
 		if c.attached {
-			e.PeerNumber = c.guardPeer.Endpoint
+			e.PeerNumber = c.far.Endpoint
 		}
 	}
 	if e.Requests = ep.sq.posted - ep.sq.completed; e.Requests > 0 {

@@ -43,7 +43,7 @@ func (ep *queuePair) describeRequest(r *request) string {
 	case r.Kind == nd.RequestSend:
 		return fmt.Sprintf("a message of %d bytes", r.Total)
 	}
-	ref := window.Operand{Token: r.RemoteToken, Rights: window.Remote, Address: r.RemoteAddress, Peer: &ep.conn.guardPeer}
+	ref := window.Operand{Token: r.RemoteToken, Rights: window.Remote, Address: r.RemoteAddress, Far: &ep.conn.far}
 	return ep.describeAccess(&ref, r.Total)
 }
 

@@ -33,8 +33,8 @@ func (ep *queuePair) Send(reqCtx uint64, sge nd.SGL, flags nd.OpFlags) error {
 			if c.record.Peer.HasWaiter() {
 				c.record.Peer.Wake()
 			}
-			ep.cancelWakeup()            // an earlier request may have waited for the peer, and asked it for a wake-up
-			if c.guardPeer.Connected() { // ORDER conn-state: after the push; see completeIfOpen
+			ep.cancelWakeup()      // an earlier request may have waited for the peer, and asked it for a wake-up
+			if c.far.Connected() { // ORDER conn-state: after the push; see completeIfOpen
 				if flags&nd.SilentSuccess != 0 {
 					ep.succeedSilently(nd.RequestSend, int(n))
 				} else {
@@ -82,14 +82,14 @@ func (ep *queuePair) Write(reqCtx uint64, sge nd.SGL, remoteAddress uint64, remo
 		state, freed, mustLock := ep.stateWord.Load(), ep.sq.slots.Freed.Load(), q.mustLock.Load()
 		if state == uint32(cm.QPConnected) && ep.sq.completed == ep.sq.posted && ep.sq.slotsTaken-freed < ep.sq.depth && ep.requesterCopies &&
 			q.soleEndpoint == ep && !mustLock {
-			c, peer := ep.conn, &ep.conn.guardPeer
+			c, far := ep.conn, &ep.conn.far
 			published, tail, head := c.out.Published(), q.ring.Tail.Load(), q.ring.Head.Load() // ORDER queue-head: pairs with the store in pop
-			bind, source := peer.Known(remoteToken), shm.AddressOf(sge.First.Buffer)
+			bind, source := far.Known(remoteToken), shm.AddressOf(sge.First.Buffer)
 			hasWord, hasSource := bind.HasWord(remoteToken, remoteAddress), guard.HasSource(sge.First.Token, source)
 			if c.overtaken == published && tail-head != q.ring.Size() && hasWord && hasSource {
 				p, isSame := guard.PublishHazard(remoteToken, sge.First.Token)
-				isPresent, state, disconnected := bind.IsPresent(), peer.State.Load(), peer.Disconnected.Load() // ORDER hazard: as in Connected
-				if isPresent && isSame && p != nil && state == peer.Established && disconnected == 0 {
+				isPresent, state, disconnected := bind.IsPresent(), far.State.Load(), far.Disconnected.Load() // ORDER hazard: as in Connected
+				if isPresent && isSame && p != nil && state == far.Established && disconnected == 0 {
 					bind.PutWord(remoteAddress, sge.First.Buffer)
 					done = bind.IsPresent()
 				}
@@ -123,7 +123,7 @@ func (ep *queuePair) writeAny(reqCtx uint64, sge *nd.SGL, remoteAddress uint64, 
 			if !ep.requesterCopies || ep.unreachable == remoteToken && remoteToken != 0 {
 				done = ep.pushWriteFast(reqCtx, &sge.First, remoteAddress, remoteToken, flags)
 			} else {
-				switch ep.guard.Put(&ep.conn.guardPeer, &sge.First, remoteAddress, remoteToken) {
+				switch ep.guard.Put(&ep.conn.far, &sge.First, remoteAddress, remoteToken) {
 				case window.NoFault:
 					if flags&nd.SilentSuccess != 0 {
 						ep.succeedSilently(nd.RequestWrite, len(sge.First.Buffer))
@@ -151,7 +151,7 @@ func (ep *queuePair) Read(reqCtx uint64, sge nd.SGL, remoteAddress uint64, remot
 			ep.mu.Lock()
 		}
 		if ep.requesterCopies && ep.canRunFast() && !ep.conn.copyWouldOvertake() && ep.req.readLimit > 0 &&
-			ep.guard.Get(&ep.conn.guardPeer, &sge.First, remoteAddress, remoteToken) == window.NoFault {
+			ep.guard.Get(&ep.conn.far, &sge.First, remoteAddress, remoteToken) == window.NoFault {
 			if flags&nd.SilentSuccess != 0 {
 				ep.succeedSilently(nd.RequestRead, len(sge.First.Buffer))
 			} else {

@@ -81,7 +81,7 @@ func (ep *queuePair) changeFast(kind nd.RequestType, reqCtx uint64, to nd.SGE, r
 	if !ep.guard.CanDeliverSend(at, to.Token, 8) {
 		return false
 	}
-	ep.sink = window.Operand{Token: remoteToken, Rights: window.Remote | window.Atomic, Address: remoteAddress, Peer: &ep.conn.guardPeer}
+	ep.sink = window.Operand{Token: remoteToken, Rights: window.Remote | window.Atomic, Address: remoteAddress, Far: &ep.conn.far}
 	old, f := ep.guard.Change(&ep.sink, kind, operand, swap)
 	if f != window.NoFault {
 		return false // nothing has changed, unless the token was revoked: then the slow path finds that, too
@@ -124,7 +124,7 @@ func (ep *queuePair) executeAtomic(r *request) outcome {
 		r.ResponderCopies = ep.mustPeerCopy() || ep.conn.copyWouldOvertake()
 	}
 	if !r.ResponderCopies {
-		ep.sink = window.Operand{Token: r.RemoteToken, Rights: window.Remote | window.Atomic, Address: r.RemoteAddress, Peer: &ep.conn.guardPeer}
+		ep.sink = window.Operand{Token: r.RemoteToken, Rights: window.Remote | window.Atomic, Address: r.RemoteAddress, Far: &ep.conn.far}
 		switch old, f := ep.guard.Change(&ep.sink, r.Kind, r.operand, r.swap); f {
 		case window.NoFault:
 			ep.storeResult(r, old)

@@ -129,7 +129,7 @@ func (ep *queuePair) checkRange(r *request) outcome {
 	if r.Kind == nd.RequestRead {
 		right = window.Read
 	}
-	ep.sink = window.Operand{Token: r.RemoteToken, Rights: window.Remote | right, Peer: &ep.conn.guardPeer, BindCheck: &r.remoteBindCheck, Address: r.RemoteAddress}
+	ep.sink = window.Operand{Token: r.RemoteToken, Rights: window.Remote | right, Far: &ep.conn.far, BindCheck: &r.remoteBindCheck, Address: r.RemoteAddress}
 	switch f := ep.guard.Check(&ep.sink, r.Total); f {
 	case window.NoFault, window.FaultUnreachable:
 		return executed
@@ -153,7 +153,7 @@ func (ep *queuePair) copyOneSided(r *request, budget *uint64) outcome {
 			return out
 		}
 	}
-	*remote = window.Operand{Token: r.RemoteToken, Rights: window.Remote | right, Peer: &ep.conn.guardPeer, BindCheck: &r.remoteBindCheck}
+	*remote = window.Operand{Token: r.RemoteToken, Rights: window.Remote | right, Far: &ep.conn.far, BindCheck: &r.remoteBindCheck}
 	for r.Transferred < r.Total {
 		if *budget == 0 {
 			return partial

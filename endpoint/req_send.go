@@ -88,7 +88,7 @@ func (ep *queuePair) needsPeerCopy(entries []wire.SGE) bool {
 	}
 	for i := first; i < len(entries); i++ {
 		e := entries[i]
-		ep.sink = window.Operand{Token: e.Token, Rights: window.Local | window.Write, Address: e.Address, Peer: &ep.conn.guardPeer}
+		ep.sink = window.Operand{Token: e.Token, Rights: window.Local | window.Write, Address: e.Address, Far: &ep.conn.far}
 		if ep.guard.Check(&ep.sink, uint64(e.Length)) == window.FaultUnreachable {
 			return true
 		}
@@ -163,7 +163,7 @@ func (ep *queuePair) copyToReceive(r *request, budget *uint64) outcome {
 			return blocked
 		}
 		r.setOperand(&ep.source, from, window.Read)
-		ep.sink = window.Operand{Token: to.Token, Rights: window.Local | window.Write, Address: to.Address, Peer: &c.guardPeer, BindCheck: &r.remoteBindCheck}
+		ep.sink = window.Operand{Token: to.Token, Rights: window.Local | window.Write, Address: to.Address, Far: &c.far, BindCheck: &r.remoteBindCheck}
 		_, remoteFault, localFault := ep.guard.Copy(&ep.sink, &ep.source, n)
 		switch {
 		case remoteFault == window.FaultDisconnected:
@@ -192,7 +192,7 @@ func (ep *queuePair) copyToReceive(r *request, budget *uint64) outcome {
 // side that ends a connection first changes its state and then reads the ring once more. So if the
 // state is unchanged after the push, the peer finds the entry. Otherwise only the peer knows.
 func (ep *queuePair) completeIfOpen(r *request) {
-	if ep.conn.guardPeer.Connected() { // ORDER conn-state: after the push; pairs with the change of state before leavePeerState reads the ring
+	if ep.conn.far.Connected() { // ORDER conn-state: after the push; pairs with the change of state before leavePeerState reads the ring
 		r.Finish(nd.Success)
 		return
 	}

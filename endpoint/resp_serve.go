@@ -361,7 +361,7 @@ func (ep *queuePair) serveSendFragment(entry *wire.Entry, r *receive, budget *ui
 			return partial
 		}
 		n := min(entry.FragmentLength-ep.resp.fragmentCopied, *budget)
-		ep.source = window.Operand{Token: entry.SenderToken, Rights: window.Local | window.Read, Address: entry.SenderAddress + ep.resp.fragmentCopied, Peer: &ep.conn.guardPeer, BindCheck: &ep.resp.remoteBindCheck}
+		ep.source = window.Operand{Token: entry.SenderToken, Rights: window.Local | window.Read, Address: entry.SenderAddress + ep.resp.fragmentCopied, Far: &ep.conn.far, BindCheck: &ep.resp.remoteBindCheck}
 		if !ep.fillReceive(r, ep.resp.messageReceived, n) {
 			return ep.stoppedOutcome()
 		}
@@ -410,7 +410,7 @@ func (ep *queuePair) serveFragment(entry *wire.Entry, budget *uint64) outcome {
 		if entry.Kind == wire.WriteInEntry {
 			*remote = window.Operand{Mem: entry.Payload[at:][:n]}
 		} else {
-			*remote = window.Operand{Token: entry.SenderToken, Rights: window.Local | remoteRight, Address: entry.SenderAddress + at, Peer: &ep.conn.guardPeer, BindCheck: &ep.resp.remoteBindCheck}
+			*remote = window.Operand{Token: entry.SenderToken, Rights: window.Local | remoteRight, Address: entry.SenderAddress + at, Far: &ep.conn.far, BindCheck: &ep.resp.remoteBindCheck}
 		}
 		matches, sinkFault, sourceFault := ep.copyServed(entry, n)
 		switch f := sinkFault | sourceFault; f {

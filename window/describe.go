@@ -9,7 +9,7 @@ import (
 // DescribeAccess returns in words what the token of o allows at this moment, for the message of a
 // refused copy. If it allows nothing, the text has the reason.
 func (g *Guard) DescribeAccess(o *Operand) string {
-	if o.Peer != nil {
+	if o.Far != nil {
 		return g.describePeerAccess(o)
 	}
 	g.publishHazard(makeHazard(o.Token, 0))
@@ -33,10 +33,10 @@ func (g *Guard) describePeerAccess(o *Operand) string {
 	case !word.valid() || word.token() != o.Token:
 	case word.rights()&kindOf(o.Rights) == 0: // of any adapter
 		return describeWrongKind(word)
-	case adapter == o.Peer.Adapter && entryWord(e.word.Load()) == word: // while the word stays valid, the fields are its own
+	case adapter == o.Far.Adapter && entryWord(e.word.Load()) == word: // while the word stays valid, the fields are its own
 		return describeRange(word.rights(), base, length)
 	}
-	return "nothing (" + t.describeInvalid(o.Token, o.Peer.Adapter, g.domain.Adapter) + ")"
+	return "nothing (" + t.describeInvalid(o.Token, o.Far.Adapter, g.domain.Adapter) + ")"
 }
 
 // describeInvalid returns why a token gives no access to the memory of the adapter wanted. The shared table has recorded the

@@ -63,11 +63,11 @@ func expected(words [8]uint64, owner uint64, a *shm.Arena, r *Operand, n uint64)
 	at = offset + r.Address - base
 	last, atOver := bits.Add64(at, n, 0)
 	switch {
-	case r.Peer.State.Load() != established || r.Peer.Disconnected.Load() != 0:
+	case r.Far.State.Load() != established || r.Far.Disconnected.Load() != 0:
 		return FaultDisconnected, 0
 	case words[0]>>63 == 0 || nd.Token(words[0]) != r.Token || words[4] != owner:
 		return faultBadToken, 0
-	case scope != 0 && scope != r.Peer.Endpoint:
+	case scope != 0 && scope != r.Far.Endpoint:
 		return faultOtherScope, 0
 	case rights&(Local|Remote)&r.Rights != r.Rights&(Local|Remote):
 		return faultBadToken, 0
@@ -96,7 +96,7 @@ const (
 )
 
 // helped returns the words of the entry that an input describes, and its bytes. far is the connection of the executor.
-func helped(raw []byte, token nd.Token, number uint32, a *shm.Arena, far *Peer, help byte) (words [8]uint64, entry [64]byte) {
+func helped(raw []byte, token nd.Token, number uint32, a *shm.Arena, far *FarEnd, help byte) (words [8]uint64, entry [64]byte) {
 	copy(entry[:], raw)
 	for i := range words {
 		words[i] = binary.NativeEndian.Uint64(entry[8*i:])
@@ -162,8 +162,8 @@ func FuzzEntry(f *testing.F) {
 
 	f.Fuzz(func(t *testing.T, raw []byte, number uint32, rights byte, address, n uint64, help byte) {
 		token := makeToken(block+number%shm.WindowBlockEntries, number>>8)
-		ref := &Operand{Token: token, Rights: Rights(rights), Address: address, Peer: owner.peer(7)}
-		words, entry := helped(raw, token, number, a, ref.Peer, help)
+		ref := &Operand{Token: token, Rights: Rights(rights), Address: address, Far: owner.farEnd(7)}
+		words, entry := helped(raw, token, number, a, ref.Far, help)
 		if help&makeNear != 0 {
 			ref.Address = words[1] + address%8192
 		}
@@ -180,7 +180,7 @@ func FuzzEntry(f *testing.F) {
 		unchanged, lies := watchTables(t, a), bytes.Clone(entries)
 
 		// The peer of the owner.
-		want, at := expected(words, ref.Peer.Adapter, a, ref, n)
+		want, at := expected(words, ref.Far.Adapter, a, ref, n)
 		if got := executor.guard.Check(ref, n); got != want {
 			t.Errorf("%v, want %v", got, want)
 		}
@@ -232,8 +232,8 @@ func FuzzEntry(f *testing.F) {
 			mine[4] = owner.domain.Adapter
 			ref := &Operand{Token: own, Rights: Rights(rights), Address: shm.AddressOf(mem) + address%8192 - 2048, Endpoint: number64(number)}
 			same := *ref
-			if same.Peer = owner.peer(ref.Endpoint); ref.Endpoint == 0 {
-				same.Peer = owner.peer(allowed.scope)
+			if same.Far = owner.farEnd(ref.Endpoint); ref.Endpoint == 0 {
+				same.Far = owner.farEnd(allowed.scope)
 			}
 			want, _ := expected(mine, owner.domain.Adapter, a, &same, n)
 			if got := owner.guard.Check(ref, n); got != want {

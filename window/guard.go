@@ -127,7 +127,7 @@ func (g *Guard) check(r *checkedRange, o *Operand, n uint64) Fault {
 	case o.Mem != nil:
 		r.mem = o.Mem
 		return NoFault
-	case o.Peer != nil:
+	case o.Far != nil:
 		return g.checkPeer(r, o, n)
 	}
 	return g.checkOwn(r, o, n)
@@ -177,16 +177,16 @@ func (g *Guard) findEntry(token nd.Token) bool {
 // word once. The fields belong to the word that was loaded, because they do not change while a
 // hazard names its token.
 func (g *Guard) checkPeer(r *checkedRange, o *Operand, n uint64) Fault {
-	peer := o.Peer
-	if !peer.Connected() {
+	far := o.Far
+	if !far.Connected() {
 		return FaultDisconnected
 	}
 	e := &g.entries[indexOf(o.Token)]
 	word := entryWord(e.word.Load()) // ORDER entry-valid: pairs with the store in ownEntry.bind
-	if !word.valid() || word.token() != o.Token || e.owner.Load() != peer.Adapter {
+	if !word.valid() || word.token() != o.Token || e.owner.Load() != far.Adapter {
 		return faultBadToken
 	}
-	if scope := e.scope.Load(); scope != 0 && scope != peer.Endpoint {
+	if scope := e.scope.Load(); scope != 0 && scope != far.Endpoint {
 		return faultOtherScope
 	}
 	if word.rights()&o.Rights != o.Rights {

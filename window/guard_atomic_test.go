@@ -17,12 +17,12 @@ func TestChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	words[1] = 5
-	at := func(offset uint64, peer *Peer) *Operand {
-		return &Operand{Token: token, Rights: Remote | Atomic, Address: r.Address() + offset, Peer: peer}
+	at := func(offset uint64, peer *FarEnd) *Operand {
+		return &Operand{Token: token, Rights: Remote | Atomic, Address: r.Address() + offset, Far: peer}
 	}
 	for _, tc := range []struct {
 		guard         *Guard
-		peer          *Peer
+		peer          *FarEnd
 		kind          nd.RequestType
 		operand, swap uint64
 		old, now      uint64
@@ -42,10 +42,10 @@ func TestChange(t *testing.T) {
 		o    *Operand
 		want Fault
 	}{{at(4, nil), faultUnaligned}, {at(4, to), faultUnaligned}, {at(64, to), faultOutOfRange}, {at(60, nil), faultOutOfRange},
-		{&Operand{Token: token, Rights: Remote | Write, Address: r.Address(), Peer: to}, faultNoRight}}
+		{&Operand{Token: token, Rights: Remote | Write, Address: r.Address(), Far: to}, faultNoRight}}
 	for _, tc := range refused {
 		guard := executor.guard
-		if tc.o.Peer == nil {
+		if tc.o.Far == nil {
 			guard = owner.guard
 		}
 		if _, f := guard.Change(tc.o, nd.RequestSwap, 1, 0); f != tc.want {

@@ -22,18 +22,18 @@ import (
 // Put copies the memory of sge, of 1 to ChunkSize bytes, to a peer's memory. It returns NoFault if
 // it has, and FaultUnreachable if only the peer can access the memory of token remoteToken. After
 // another fault, the caller calls Copy.
-func (g *Guard) Put(peer *Peer, sge *nd.SGE, remoteAddress uint64, remoteToken nd.Token) Fault {
-	return g.putOrGet(peer, sge, remoteAddress, remoteToken, Remote|Write)
+func (g *Guard) Put(far *FarEnd, sge *nd.SGE, remoteAddress uint64, remoteToken nd.Token) Fault {
+	return g.putOrGet(far, sge, remoteAddress, remoteToken, Remote|Write)
 }
 
 // Get copies a peer's memory to the memory of sge. Otherwise it is like [Guard.Put].
-func (g *Guard) Get(peer *Peer, sge *nd.SGE, remoteAddress uint64, remoteToken nd.Token) Fault {
-	return g.putOrGet(peer, sge, remoteAddress, remoteToken, Remote|Read)
+func (g *Guard) Get(far *FarEnd, sge *nd.SGE, remoteAddress uint64, remoteToken nd.Token) Fault {
+	return g.putOrGet(far, sge, remoteAddress, remoteToken, Remote|Read)
 }
 
 // putOrGet is Put and Get. rights are those that the remote token must have; the local token must
 // have the opposite ones.
-func (g *Guard) putOrGet(peer *Peer, sge *nd.SGE, remoteAddress uint64, remoteToken nd.Token, rights Rights) (f Fault) {
+func (g *Guard) putOrGet(far *FarEnd, sge *nd.SGE, remoteAddress uint64, remoteToken nd.Token, rights Rights) (f Fault) {
 	localToken, buf, n := sge.Token, sge.Buffer, uint64(len(sge.Buffer))
 	f = faultUnspecified
 	g.publishHazard(makeHazard(remoteToken, localToken)) // the order of the two does not matter here
@@ -43,17 +43,17 @@ func (g *Guard) putOrGet(peer *Peer, sge *nd.SGE, remoteAddress uint64, remoteTo
 		p, localWord = g.lastEntry.load()
 	}
 	// ENTRY-CHECK and ENTRY-FIELDS. The known fields are the bind's while its word is in the entry.
-	known := &peer.known[remoteToken%knownBinds]
+	known := &far.known[remoteToken%knownBinds]
 	e, word, base, mem := known.entry, known.word, known.base, known.mem
 	if !word.validAndAllows(remoteToken, rights) || !known.IsPresent() {
-		if e, word, base, mem, f = g.learn(known, peer, remoteToken, rights); f != NoFault {
+		if e, word, base, mem, f = g.learn(known, far, remoteToken, rights); f != NoFault {
 			g.clearHazard()
 			return f
 		}
 		f = faultUnspecified
 	}
 	if p.allows(localWord, localToken, rights^(Remote|Local|Read|Write), shm.AddressOf(buf), n) &&
-		peer.Connected() && within(remoteAddress, n, base, uint64(len(mem))) {
+		far.Connected() && within(remoteAddress, n, base, uint64(len(mem))) {
 		to, from := mem[remoteAddress-base:][:n], buf
 		if rights&Write == 0 {
 			to, from = from, to
@@ -84,7 +84,7 @@ func (g *Guard) putOrGet(peer *Peer, sge *nd.SGE, remoteAddress uint64, remoteTo
 // that the word is written.
 
 // Known returns the place of the bind of a peer's token, if it is known.
-func (p *Peer) Known(token nd.Token) *knownBind { return &p.known[token%knownBinds] }
+func (f *FarEnd) Known(token nd.Token) *knownBind { return &f.known[token%knownBinds] }
 
 // HasWord reports whether a Write with a token can store 8 bytes at an address, a multiple of 8, while IsPresent. A bind without the right,
 // or whose memory is aligned otherwise, has no words.
@@ -141,15 +141,15 @@ func wordsIn(n uint64) uint64 { return max(n, 7) - 7 }
 
 // learn returns the bind of a peer's token that has these rights, if all of its memory can be reached. It puts the bind in the place
 // of known if that has ended, or if many requests have used others. The hazard is published.
-func (g *Guard) learn(known *knownBind, peer *Peer, token nd.Token, rights Rights) (e *accessEntry, word entryWord, base uint64, mem []byte, f Fault) {
+func (g *Guard) learn(known *knownBind, far *FarEnd, token nd.Token, rights Rights) (e *accessEntry, word entryWord, base uint64, mem []byte, f Fault) {
 	e = &g.entries[indexOf(token)]
 	word = entryWord(e.word.Load()) // ORDER entry-valid: pairs with the store in ownEntry.bind
-	if !word.validAndAllows(token, rights) || e.owner.Load() != peer.Adapter {
+	if !word.validAndAllows(token, rights) || e.owner.Load() != far.Adapter {
 		return nil, 0, 0, nil, faultUnspecified
 	}
 	scope, length, offset := e.scope.Load(), e.length.Load(), shm.Offset(e.offset.Load())
 	base = e.base.Load()
-	if scope != 0 && scope != peer.Endpoint {
+	if scope != 0 && scope != far.Endpoint {
 		return nil, 0, 0, nil, faultUnspecified
 	}
 	if offset == 0 || e.ends.Load() != 0 {

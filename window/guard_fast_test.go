@@ -77,7 +77,7 @@ func (d *fastPath) idle(t testing.TB, after string) {
 
 // across checks that Put and Get succeed exactly when Copy does, and copy the same bytes. there is the peer's memory if one
 // of them should succeed; buf is the executor's.
-func (d *fastPath) across(t testing.TB, to *Peer, remote nd.Token, address uint64, local nd.Token, buf, there []byte) (put, get bool) {
+func (d *fastPath) across(t testing.TB, to *FarEnd, remote nd.Token, address uint64, local nd.Token, buf, there []byte) (put, get bool) {
 	t.Helper()
 	n, at := uint64(len(buf)), shm.AddressOf(buf)
 	saved := bytes.Clone(there)
@@ -115,7 +115,7 @@ func (d *fastPath) across(t testing.TB, to *Peer, remote nd.Token, address uint6
 }
 
 // word checks that the steps for one word succeed only if Put has, and write then what it has.
-func (d *fastPath) word(t testing.TB, allowed bool, to *Peer, remote nd.Token, address uint64, local nd.Token, buf, into []byte) {
+func (d *fastPath) word(t testing.TB, allowed bool, to *FarEnd, remote nd.Token, address uint64, local nd.Token, buf, into []byte) {
 	t.Helper()
 	before := bytes.Clone(into)
 	copy(buf, pattern(8, 6))
@@ -134,7 +134,7 @@ func (d *fastPath) word(t testing.TB, allowed bool, to *Peer, remote nd.Token, a
 }
 
 // putWord takes the steps of queuePair.Write of package endpoint.
-func (d *fastPath) putWord(to *Peer, remote nd.Token, address uint64, local nd.Token, source []byte) bool {
+func (d *fastPath) putWord(to *FarEnd, remote nd.Token, address uint64, local nd.Token, source []byte) bool {
 	g, bind := d.guard, to.Known(remote)
 	if address%8 != 0 || !bind.HasWord(remote, address) || !g.HasSource(local, shm.AddressOf(source)) {
 		return false
@@ -222,17 +222,17 @@ func TestPutAndGetCheckAccess(t *testing.T) {
 	gone := owner.window(t)
 	revoked := bind(t, gone, region, mem, Read|Write, 7, false)
 	invalidate(t, &gone.Invalidatable)
-	link := func(endpoint uint64, state, left uint32) *Peer {
-		to := owner.peer(endpoint)
+	link := func(endpoint uint64, state, left uint32) *FarEnd {
+		to := owner.farEnd(endpoint)
 		to.State.Store(state)
 		to.Disconnected.Store(left)
 		return to
 	}
-	open, stranger := owner.peer(7), owner.peer(7)
+	open, stranger := owner.farEnd(7), owner.farEnd(7)
 	stranger.Adapter++
 	at := shm.AddressOf(mem)
 	for name, c := range map[string]struct {
-		to        *Peer
+		to        *FarEnd
 		remote    nd.Token
 		address   uint64
 		local     int
@@ -260,7 +260,7 @@ func TestPutAndGetCheckAccess(t *testing.T) {
 		"no token":                       {open, 0, base, fullToken, 0, 8, false, false},
 		"our own token":                  {open, d.tokens[remoteToken], shm.AddressOf(d.registered), fullToken, 0, 8, false, false},
 		"its connection":                 {open, scoped, at, fullToken, 0, 8, true, true},
-		"another connection":             {owner.peer(8), scoped, at, fullToken, 0, 8, false, false},
+		"another connection":             {owner.farEnd(8), scoped, at, fullToken, 0, 8, false, false},
 		"another adapter":                {stranger, both, base, fullToken, 0, 8, false, false},
 		"aborted":                        {link(7, established+1, 0), both, base, fullToken, 0, 8, false, false},
 		"disconnected":                   {link(7, established, 1), both, base, fullToken, 0, 8, false, false},
@@ -366,7 +366,7 @@ func FuzzFastPath(f *testing.F) {
 
 	f.Fuzz(func(t *testing.T, raw []byte, number uint32, address uint64, at, length uint32, which, help byte) {
 		token := makeToken(block+number%shm.WindowBlockEntries, number>>8)
-		to := owner.peer(7)
+		to := owner.farEnd(7)
 		words, entry := helped(raw, token, number, a, to, help)
 		local := nd.Token(address)
 		if int(which) < len(d.tokens) {
@@ -397,7 +397,7 @@ func FuzzFastPath(f *testing.F) {
 }
 
 // memoryOf returns the memory that a peer's token names, nil if there is none.
-func (d *fastPath) memoryOf(t testing.TB, to *Peer, token nd.Token, address, n uint64) []byte {
+func (d *fastPath) memoryOf(t testing.TB, to *FarEnd, token nd.Token, address, n uint64) []byte {
 	t.Helper()
 	if d.guard.Check(remoteOperand(to, token, 0, address), n) != NoFault {
 		return nil

@@ -68,21 +68,21 @@ func TestCopyChecksAccess(t *testing.T) {
 	type user struct {
 		name     string
 		guard    *Guard
-		of       *Peer
+		of       *FarEnd
 		endpoint uint64 // Operand.Endpoint, or the peer's
 		stranger bool
 		ended    bool
 	}
-	aborted, disconnected := owner.peer(7), owner.peer(7)
+	aborted, disconnected := owner.farEnd(7), owner.farEnd(7)
 	aborted.State.Store(established + 1)
 	disconnected.Disconnected.Store(1)
 	users := []user{
 		{"the owner", owner.guard, nil, 0, false, false},
 		{"the owner for the right peer", owner.guard, nil, 7, false, false},
 		{"the owner for another peer", owner.guard, nil, 8, false, false},
-		{"the right peer", executor.guard, owner.peer(7), 7, false, false},
-		{"another peer", executor.guard, owner.peer(8), 8, false, false},
-		{"another adapter's peer", executor.guard, executor.peer(7), 7, true, false},
+		{"the right peer", executor.guard, owner.farEnd(7), 7, false, false},
+		{"another peer", executor.guard, owner.farEnd(8), 8, false, false},
+		{"another adapter's peer", executor.guard, executor.farEnd(7), 7, true, false},
 		{"another adapter", executor.guard, nil, 0, true, false},
 		{"the peer after an abort", executor.guard, aborted, 7, false, true},
 		{"the peer after our disconnect", executor.guard, disconnected, 7, false, true},
@@ -121,7 +121,7 @@ func TestCopyChecksAccess(t *testing.T) {
 						case u.of != nil && g.private:
 							want = FaultUnreachable
 						}
-						ref := &Operand{Token: g.token, Rights: kind | right, Address: r.at, Peer: u.of}
+						ref := &Operand{Token: g.token, Rights: kind | right, Address: r.at, Far: u.of}
 						if u.of == nil {
 							ref.Endpoint = u.endpoint
 						}
@@ -303,8 +303,8 @@ func TestInvalidateFailsCopyInProgress(t *testing.T) {
 	mem := owner.alloc(t, size)
 	r, w := owner.region(t, mem, allRights), owner.window(t)
 	plain := &Operand{Mem: make([]byte, size)}
-	ref := func(token nd.Token, right Rights, of *Peer) *Operand {
-		return &Operand{Token: token, Rights: Remote | right, Address: shm.AddressOf(mem), Peer: of, Endpoint: 7}
+	ref := func(token nd.Token, right Rights, of *FarEnd) *Operand {
+		return &Operand{Token: token, Rights: Remote | right, Address: shm.AddressOf(mem), Far: of, Endpoint: 7}
 	}
 	for _, tc := range []struct {
 		name string

@@ -249,7 +249,7 @@ func TestEntriesChangeDuringAccess(t *testing.T) {
 			if _, f := owner.guard.Change(change, nd.RequestFetchAndAdd, 1, 0); f != NoFault {
 				t.Fatalf("own change: %v", f)
 			}
-			ref.Peer, change.Peer = to, to
+			ref.Far, change.Far = to, to
 			_, f := executor.read(plain[:n], ref)
 			outcomes[f]++
 			_, f = executor.guard.Change(change, nd.RequestCompareAndSwap, n, 0)

@@ -17,7 +17,7 @@ type race struct {
 	t         *testing.T
 	owner     *bindingOwner
 	executor  *side
-	to        *Peer
+	to        *FarEnd
 	far, here []byte // a chunk of the owner's, in its window; a registered one of the executor's
 	region    *Region
 

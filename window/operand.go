@@ -13,7 +13,7 @@ type Operand struct {
 	Token     nd.Token
 	Rights    Rights     // all that the token must allow
 	Address   uint64     // of the first byte, as the token's owner counts
-	Peer      *Peer      // the peer whose token it is; nil = a token of this domain
+	Far       *FarEnd    // the end whose token it is; nil = a token of this domain
 	Endpoint  uint64     // if a peer's request uses a token of this domain: the endpoint connected to that peer; else 0
 	Mem       []byte     // not nil: plain memory that needs no token; all other fields are ignored
 	BindCheck *BindCheck // nil for a request of a single part
@@ -24,19 +24,19 @@ type Operand struct {
 func (o *Operand) refused(f Fault) Fault {
 	// ORDER end-revoke: after the load of the token's word in the access entry; pairs with the revocation after the end in
 	// queuePair.revokeBound of package endpoint
-	if f != NoFault && o.Peer != nil && !o.Peer.Connected() {
+	if f != NoFault && o.Far != nil && !o.Far.Connected() {
 		return FaultDisconnected
 	}
 	return f
 }
 
-// Peer is the other end of a connection: whose tokens an executor may use, and whether the
+// FarEnd is the other end of a connection: whose tokens an executor may use, and whether the
 // connection is open.
 //
 // The state is loaded after HAZARD-PUBLISH. This makes the end of a connection as safe as an
 // invalidation. A side ends the connection and then loads the executor's hazard. Once the hazard is
 // 0, no transfer over this connection accesses the memory of that side.
-type Peer struct {
+type FarEnd struct {
 	Adapter      uint64         // the only adapter whose tokens are accepted
 	Endpoint     uint64         // the endpoint at the other end, for tokens that are limited to one connection
 	State        *atomic.Uint32 // of the connection; equal to Established while it is open
@@ -63,10 +63,10 @@ type knownBind struct {
 }
 
 // Connected reports whether neither side has ended the connection.
-func (p *Peer) Connected() bool {
+func (f *FarEnd) Connected() bool {
 	// ORDER hazard: after Guard.publishHazard; pairs with the change of either word
 	// before the load of the hazard, in queuePair.leavePeerState of package endpoint.
-	return p.State.Load() == p.Established && p.Disconnected.Load() == 0
+	return f.State.Load() == f.Established && f.Disconnected.Load() == 0
 }
 
 // BindCheck makes sure that all parts of a request use a token under the same bind. It stores the

@@ -96,7 +96,7 @@ func TestRegionFlagsSetRights(t *testing.T) {
 				if f := owner.guard.Check(&ref, 64); f != wanted {
 					t.Errorf("flags %v, kind %d, right %d, own: %v, want %v", flags, tc.kind, right, f, wanted)
 				}
-				ref.Peer = to
+				ref.Far = to
 				if f := executor.guard.Check(&ref, 64); f != wanted {
 					t.Errorf("flags %v, kind %d, right %d, peer: %v, want %v", flags, tc.kind, right, f, wanted)
 				}

@@ -93,16 +93,16 @@ func peer(t testing.TB, a *shm.Arena, id shm.MemberID) *shm.Peer {
 	return p
 }
 
-// admit adds another side's hazard to our domain, as a connection does, and returns the Peer for that side's executor.
-func (s *side) admit(t testing.TB, executor *side) *Peer {
+// admit adds another side's hazard to our domain, as a connection does, and returns the FarEnd for that side's executor.
+func (s *side) admit(t testing.TB, executor *side) *FarEnd {
 	t.Helper()
 	s.domain.AddHazard(executor.hazard, peer(t, s.arena, executor.member.ID()))
-	return s.peer(0)
+	return s.farEnd(0)
 }
 
-// peer returns the Peer of an executor that is connected to one of our endpoints.
-func (s *side) peer(endpoint uint64) *Peer {
-	p := &Peer{Adapter: s.domain.Adapter, Endpoint: endpoint,
+// farEnd returns the FarEnd of an executor that is connected to one of our endpoints.
+func (s *side) farEnd(endpoint uint64) *FarEnd {
+	p := &FarEnd{Adapter: s.domain.Adapter, Endpoint: endpoint,
 		State: new(atomic.Uint32), Established: established, Disconnected: new(atomic.Uint32)}
 	p.State.Store(established)
 	return p
@@ -111,8 +111,8 @@ func (s *side) peer(endpoint uint64) *Peer {
 // established is the state of an open connection in these tests.
 const established = 3
 
-// pair returns an owner, an executor, and the Peer with which the executor uses the owner's tokens.
-func pair(t testing.TB) (owner, executor *side, to *Peer) {
+// pair returns an owner, an executor, and the FarEnd with which the executor uses the owner's tokens.
+func pair(t testing.TB) (owner, executor *side, to *FarEnd) {
 	t.Helper()
 	a := newArena(t)
 	owner, executor = join(t, a), join(t, a)
@@ -210,8 +210,8 @@ func remoteTokenOf(r *Region) nd.Token {
 }
 
 // remoteOperand returns the operand for a peer's remote token.
-func remoteOperand(of *Peer, token nd.Token, rights Rights, address uint64) *Operand {
-	return &Operand{Token: token, Rights: Remote | rights, Address: address, Peer: of}
+func remoteOperand(of *FarEnd, token nd.Token, rights Rights, address uint64) *Operand {
+	return &Operand{Token: token, Rights: Remote | rights, Address: address, Far: of}
 }
 
 // write copies plain bytes to an operand, read copies from one.

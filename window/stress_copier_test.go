@@ -78,7 +78,7 @@ type copier struct {
 	side   *side
 	board  *board
 	tally  *tally
-	to     *Peer
+	to     *FarEnd
 	random *rand.Rand
 	whole  bool // each copy is of the whole range
 
@@ -97,7 +97,7 @@ type known struct {
 func newCopier(s *side, b *board, number int, owner uint64, whole bool) (*copier, error) {
 	c := &copier{
 		side: s, board: b, tally: &b.copiers[number], whole: whole,
-		to:     &Peer{Adapter: owner, State: &b.state, Established: established, Disconnected: &b.disconnected},
+		to:     &FarEnd{Adapter: owner, State: &b.state, Established: established, Disconnected: &b.disconnected},
 		random: rand.New(rand.NewPCG(uint64(number), uint64(s.member.ID()))), sink: make([]byte, maxRange),
 	}
 	sources := make([]byte, len(c.known)*maxRange)
@@ -174,7 +174,7 @@ func (c *copier) copyOnce(k *known) (Fault, error) {
 		}
 		n = 1 + c.random.Uint64N(n)
 	}
-	far := &Operand{Token: k.token, Rights: Remote | Read, Address: k.address + c.random.Uint64N(k.length-n+1), Peer: c.to}
+	far := &Operand{Token: k.token, Rights: Remote | Read, Address: k.address + c.random.Uint64N(k.length-n+1), Far: c.to}
 	if c.region != nil && n <= ChunkSize && c.random.IntN(4) != 0 {
 		if copied, err := c.copyFast(k, far.Address, n); copied || err != nil {
 			return NoFault, err

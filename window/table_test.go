@@ -164,7 +164,7 @@ func TestNewBlockOwnerInvalidatesEntries(t *testing.T) {
 		if word.valid() && word.token() == token {
 			t.Errorf("token %#x is still valid", uint32(token))
 		}
-		for _, of := range []*Peer{far, near} {
+		for _, of := range []*FarEnd{far, near} {
 			ref := remoteOperand(of, token, 0, shm.AddressOf(mem))
 			if f := executor.guard.Check(ref, 1); f != faultBadToken {
 				t.Errorf("token %#x of the member that left, owner %#x: %v", uint32(token), of.Adapter, f)

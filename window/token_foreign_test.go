@@ -8,7 +8,7 @@ import (
 )
 
 // accepted reports whether a token gives an executor in another process, or the owner itself, access to the memory of r.
-func accepted(owner, executor *side, to *Peer, r *Region, token nd.Token, address uint64) bool {
+func accepted(owner, executor *side, to *FarEnd, r *Region, token nd.Token, address uint64) bool {
 	for _, right := range []Rights{Read, Write} {
 		if executor.guard.Check(remoteOperand(to, token, right, address), 1) == NoFault {
 			return true
@@ -25,7 +25,7 @@ func TestTokensOfOtherArenasAreRefused(t *testing.T) {
 	const arenas = 24
 	type job struct {
 		owner, executor *side
-		to              *Peer
+		to              *FarEnd
 		region          *Region
 		address         uint64
 		tokens          []nd.Token

@@ -243,7 +243,7 @@ func TestLocalTokenIsNoRemoteToken(t *testing.T) {
 			if f := owner.guard.Check(&ref, 64); f != tc.want {
 				t.Errorf("%s, right %d, by the owner: %v, want %v", tc.name, right, f, tc.want)
 			}
-			if ref.Peer = to; executor.guard.Check(&ref, 64) != tc.want {
+			if ref.Far = to; executor.guard.Check(&ref, 64) != tc.want {
 				t.Errorf("%s, right %d, by the peer: %v, want %v", tc.name, right, executor.guard.Check(&ref, 64), tc.want)
 			}
 		}

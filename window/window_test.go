@@ -435,7 +435,7 @@ func TestWindowScopeLimitsPeers(t *testing.T) {
 			if !inScope {
 				want = faultOtherScope
 			}
-			if f := executor.guard.Check(remoteOperand(owner.peer(endpoint), token, Read, shm.AddressOf(mem)), 64); f != want {
+			if f := executor.guard.Check(remoteOperand(owner.farEnd(endpoint), token, Read, shm.AddressOf(mem)), 64); f != want {
 				t.Errorf("only %v: the peer of endpoint %d: %v, want %v", only, endpoint, f, want)
 			}
 			// The owner, when it executes that peer's request; 0 is its own request.

@@ -49,7 +49,7 @@ struct snd_connection {
 	uint64_t overtaken; /* a direct copy may overtake the entries before this number */
 	struct snd_connection_record *record;
 	struct snd_shared_qp *peer_qp;
-	struct snd_far far;
+	struct snd_far_end far;
 	struct snd_peer peer;
 	uint32_t remote; /* address of the process of another host for which the peer, a relay, acts; 0 = none */
 	bool peer_has_srq;

@@ -105,7 +105,7 @@ static enum snd_fault check_own(struct snd_guard *g, struct checked *r, const st
 }
 
 /* denied_by returns the rights that the peer's endpoint denies to requests of this side. */
-static uint32_t denied_by(const struct snd_far *far)
+static uint32_t denied_by(const struct snd_far_end *far)
 {
 	/* Plain: it is as old as the connection, or takes effect at any later time. */
 	return far->access == NULL ? 0 : ~(uint32_t)snd_relaxed(far->access) & (SNDL_RIGHT_READ | SNDL_RIGHT_WRITE | SNDL_RIGHT_ATOMIC);
@@ -129,7 +129,7 @@ static struct snd_location place_of(const struct snd_access_entry *e)
 
 static enum snd_fault check_peer(struct snd_guard *g, struct checked *r, const struct snd_operand *o, uint64_t n)
 {
-	const struct snd_far *far = g->far;
+	const struct snd_far_end *far = g->far;
 	if (!snd_is_open(far))
 		return SND_FAULT_DISCONNECTED;
 	const struct snd_access_entry *e = &g->arena->entries[snd_index_of(o->token)];
@@ -226,7 +226,7 @@ bool snd_copy(struct snd_guard *g, const struct snd_operand *sink, const struct 
 
 bool snd_learn(struct snd_guard *g, struct snd_known_bind *known, struct snd_known_bind *found, uint32_t token, uint32_t rights)
 {
-	const struct snd_far *far = g->far;
+	const struct snd_far_end *far = g->far;
 	const struct snd_access_entry *e = &g->arena->entries[snd_index_of(token)];
 	const uint64_t word = snd_load(&e->word), asked = SND_WORD_VALID | snd_word_of(token, rights); /* ORDER entry-valid: pairs with the store in snd_bind_entry */
 	if ((word & (asked | SNDL_WORD_TOKEN_MASK)) != asked || snd_relaxed(&e->owner) != far->adapter)

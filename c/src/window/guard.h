@@ -51,8 +51,8 @@ enum {
 	SND_KNOWN_FOR = 64   /* requests with another token of the same last bits, until one of them takes the place */
 };
 
-/* snd_far is the other side of a connection: window.Peer in Go. */
-struct snd_far {
+/* snd_far_end is the other side of a connection. */
+struct snd_far_end {
 	const snd_half *state; /* of the connection record */
 	const snd_half *disconnected;
 	uint64_t adapter, endpoint;
@@ -68,7 +68,7 @@ struct snd_guard {
 	uint64_t cached_word;  /* its word then. As long as it has that word, its rights are those; a peer can make the word come again, for an entry of another adapter */
 	uint64_t source, sink; /* keys of that token, see snd_key_of; 0 = it may not be read or written */
 	snd_word *hazard;
-	struct snd_far *far; /* of the connection; NULL = none yet */
+	struct snd_far_end *far; /* of the connection; NULL = none yet */
 	struct snd_arena *arena;
 	struct snd_table *table;
 	uint64_t adapter;     /* whose local tokens it accepts */
@@ -78,7 +78,7 @@ struct snd_guard {
 
 /* snd_is_open reports whether neither side has ended the connection. ORDER hazard: after snd_publish_hazard;
  * pairs with the change of either word before the load of the hazard. ORDER conn-state: after a push. */
-static inline bool snd_is_open(const struct snd_far *f)
+static inline bool snd_is_open(const struct snd_far_end *f)
 {
 	return snd_load32(f->state) == SNDL_CONN_ESTABLISHED && snd_load32(f->disconnected) == 0;
 }
@@ -166,10 +166,10 @@ SND_FAST bool snd_is_about(const struct snd_known_bind *known, uint32_t token, u
 SND_FAST bool snd_is_present(const struct snd_known_bind *known) { return snd_load(&known->entry->word) == known->word; }
 
 /* snd_is_unbarred reports whether the fast paths may run: the connection is open, and none of its rights was revoked. ORDER hazard, conn-state: as in snd_is_open. */
-SND_FAST bool snd_is_unbarred(const struct snd_far *far) { return snd_load32(far->state) == SNDL_CONN_ESTABLISHED && snd_load32(far->bar) == 0; }
+SND_FAST bool snd_is_unbarred(const struct snd_far_end *far) { return snd_load32(far->state) == SNDL_CONN_ESTABLISHED && snd_load32(far->bar) == 0; }
 
 /* snd_known_memory returns the memory of n bytes of a known bind, NULL if it does not cover them, or the connection has ended. */
-SND_FAST unsigned char *snd_known_memory(const struct snd_far *far, const struct snd_known_bind *known, uint64_t address, uint64_t n)
+SND_FAST unsigned char *snd_known_memory(const struct snd_far_end *far, const struct snd_known_bind *known, uint64_t address, uint64_t n)
 {
 	return snd_likely(snd_is_unbarred(far) && snd_covers(known->base, known->length, address, n)) ? known->memory + (address - known->base) : NULL;
 }
@@ -207,7 +207,7 @@ SND_FAST bool snd_copy_fast(struct snd_guard *g, uint32_t remote, uint32_t right
 
 /* snd_copy_words is snd_copy_fast for up to SND_WORDS_BYTES in aligned words, with a local token that was used last and a bind of the peer that
  * is known. The keys say which rights the tokens have. far is that of the guard. It calls no function. */
-SND_FAST bool snd_copy_words(struct snd_guard *g, const struct snd_far *far, bool write, uint64_t address, uint32_t remote, const snd_sge *local)
+SND_FAST bool snd_copy_words(struct snd_guard *g, const struct snd_far_end *far, bool write, uint64_t address, uint32_t remote, const snd_sge *local)
 {
 	const uint32_t n = local->length, token = local->token;
 	const struct snd_own_entry *own = g->cached;
