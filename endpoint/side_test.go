@@ -401,7 +401,7 @@ func (s *side) showRaceDetector() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, ep := range s.endpoints {
-		_ = ep.Err() // takes the lock under which the engine copies
+		_ = ep.Err() // takes the lock under which the endpoint copies
 	}
 }
 

@@ -15,7 +15,7 @@ type Answer uint8
 
 const (
 	Run   Answer = iota // as without a hook
-	Hold                // not now: the engine asks again when it drives the endpoint next
+	Hold                // not now: the endpoint asks again when it is driven next
 	Split               // the request pauses here, and BeforeRun decides how it continues
 	Aside               // later requests may run before this one
 	Done                // the hook has ended it
@@ -107,7 +107,7 @@ func (None) End()                                          {}
 
 // Endpoint is an endpoint as its hook sees it.
 type Endpoint struct {
-	Engine
+	View
 	Number   uint64
 	Requests int // a power of 2: so many consecutive requests have different remainders of Request.Number
 	Guard    *window.Guard
@@ -115,8 +115,8 @@ type Endpoint struct {
 	Source   *window.Operand
 }
 
-// Engine is what a hook can ask of the engine of its endpoint.
-type Engine interface {
+// View is what a hook can ask of its endpoint.
+type View interface {
 	// PeerRank returns the rank of the peer, or shm.NoRank.
 	PeerRank() int
 	// PeerName names the peer in errors.

@@ -163,7 +163,7 @@ func (w *Hook) BeforeServing(e *wire.Entry) mode.Answer {
 	if s.isPlaced && !w.isDue(&s.delivery, w.steps(ofDelivery, number)) {
 		return mode.Hold
 	}
-	return w.Hook.BeforeServing(e) // the engine stores the data once more
+	return w.Hook.BeforeServing(e) // the endpoint stores the data once more
 }
 
 // Step counts a step of the delays.
