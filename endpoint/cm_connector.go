@@ -178,6 +178,48 @@ func (c *connector) PeerAddress() (netip.AddrPort, error) {
 	return netip.AddrPort{}, c.opError("get peer address", nd.ConnectionInvalid, "not connected", "")
 }
 
+// Close releases the connector. It cancels what the connector is doing, and aborts an
+// established connection. In a goroutine that panics it is postponed, see [nd.Endpoint.Close].
+func (c *connector) Close() error {
+	p := c.adapter.provider
+	if err := p.postponed("connector", c.Close); err != nil {
+		return err
+	}
+	if !p.waiters.BeginCall() {
+		return nil // the member's departure frees all that it owned
+	}
+	defer p.waiters.EndCall()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil
+	}
+	c.closed = true
+	c.adapter.disown(kindConnector, c)
+	switch c.phase {
+	case cm.PhaseConnecting:
+		c.conn.record.Move(cm.Withdraws) // Connect returns and cleans up
+		p.waiters.Wake()
+		return nil
+	case cm.PhaseAccepted:
+		c.withdraw(nil)
+	case cm.PhaseRequested:
+		c.conn.refuse()
+	case cm.PhaseAccepting:
+		c.conn.record.Move(cm.Abandons)
+		p.waiters.Wake()
+	case cm.PhaseConnected:
+		c.ep.mu.Lock()
+		c.ep.terminate(c.ep.closeCause(nd.ConnectionAborted, "the connector was closed"))
+		c.ep.mu.Unlock()
+	}
+	c.releaseAddress()
+	if c.phase != cm.PhaseAccepting {
+		c.on(cm.Ends)
+	}
+	return nil
+}
+
 // endpointClosed releases the port of a connection whose endpoint is closed.
 func (c *connector) endpointClosed() {
 	c.mu.Lock()

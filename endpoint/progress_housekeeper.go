@@ -122,8 +122,7 @@ func (ep *queuePair) clearForgedHazard() {
 	}
 }
 
-// releaseDead ends all use of a dead member's memory permanently. This, failIfMarkedDead and clearForgedHazards:
-// TWIN c/src/endpoint/cm_connection.c.
+// releaseDead ends all use of a dead member's memory permanently.
 func (p *Provider) releaseDead(id shm.MemberID) {
 	p.inboxMu.Lock()
 	p.readInbox() // requests in the list behind those of the dead member would be lost with it

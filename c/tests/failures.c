@@ -2,6 +2,7 @@
 #include "endpoint/cm_connection.h"
 #include "endpoint/cq.h"
 #include "endpoint/mr.h"
+#include "endpoint/progress_housekeeper.h"
 #include "endpoint/qp.h"
 #include "endpoint/req_execute.h"
 #include "endpoint/srq.h"

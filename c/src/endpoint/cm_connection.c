@@ -14,8 +14,6 @@
 #include "endpoint/cq.h"
 #include "endpoint/qp.h"
 #include "shm/doorbell.h"
-#include "shm/inbox.h"
-#include "shm/liveness.h"
 #include "shm/watch.h"
 #include "shm/work.h"
 
@@ -283,64 +281,4 @@ void snd_handle_request(struct snd_fabric *f, uint64_t offset)
 	else if (!is_here || !snd_listener_enqueue(f, c, (uint16_t)snd_relaxed32(&r->port[SND_PASSIVE])))
 		snd_refuse(c);
 	snd_wake(f);
-}
-
-/* snd_release_dead ends all use of a dead member's memory permanently. This and the other work of the housekeeper below:
- * TWIN endpoint/progress_housekeeper.go. */
-void snd_release_dead(struct snd_fabric *f, uint64_t id)
-{
-	snd_read_inbox(f, snd_handle_request); /* requests in the list behind those of the dead member would be lost with it */
-	for (struct snd_link *l = f->connections.next, *next; l != &f->connections; l = next) {
-		struct snd_connection *c = SND_OF(l, struct snd_connection, link);
-		next = l->next;
-		if (c->peer.id == id && !c->peer_dead)
-			snd_peer_died(c);
-	}
-	snd_wake(f);
-}
-
-void snd_fail_all(struct snd_fabric *f)
-{
-	for (struct snd_link *l = f->connections.next, *next; l != &f->connections; l = next) {
-		struct snd_connection *c = SND_OF(l, struct snd_connection, link);
-		next = l->next;
-		if (!c->peer_dead)
-			snd_peer_died(c);
-	}
-	snd_wake(f);
-}
-
-/* snd_check_peers tests the locks of connected peers. It adds them to the members that are to be watched. */
-void snd_check_peers(struct snd_fabric *f, uint64_t *watched, uint32_t *count, bool *died)
-{
-	uint64_t checked = 0;
-	for (struct snd_link *l = f->connections.next; l != &f->connections; l = l->next) {
-		struct snd_connection *c = SND_OF(l, struct snd_connection, link);
-		if (c->peer.id == checked || c->peer_dead)
-			continue;
-		checked = c->peer.id;
-		if (!snd_is_alive(f, &c->peer, died))
-			continue;
-		uint32_t i = 0;
-		while (i < *count && watched[i] != checked)
-			i++;
-		if (i == *count && i < SNDL_MEMBERS)
-			watched[(*count)++] = checked;
-	}
-}
-
-/* snd_clear_forged_hazards clears hazards that other processes have set in the name of this one: no copy is in progress
- * while the lock is free. */
-void snd_clear_forged_hazards(struct snd_fabric *f)
-{
-	for (struct snd_link *l = f->endpoints.next; l != &f->endpoints; l = l->next) {
-		struct snd_endpoint *ep = SND_OF(l, struct snd_endpoint, link);
-		if (snd_relaxed(&ep->local_qp->hazard) != 0)
-			snd_release(&ep->local_qp->hazard, 0);
-	}
-	for (struct snd_link *l = f->closing.next; l != &f->closing; l = l->next) {
-		struct snd_endpoint *ep = SND_OF(l, struct snd_endpoint, link);
-		if (snd_relaxed(&ep->local_qp->hazard) != 0)
-			snd_release(&ep->local_qp->hazard, 0);
-	}
 }

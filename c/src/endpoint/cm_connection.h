@@ -20,10 +20,6 @@ void snd_detach(struct snd_connection *c);
 void snd_unuse(struct snd_connection *c);
 void snd_refuse(struct snd_connection *c);
 void snd_handle_request(struct snd_fabric *f, uint64_t offset);
-void snd_release_dead(struct snd_fabric *f, uint64_t id);
-void snd_fail_all(struct snd_fabric *f);
-void snd_check_peers(struct snd_fabric *f, uint64_t *watched, uint32_t *count, bool *died);
-void snd_clear_forged_hazards(struct snd_fabric *f);
 void snd_forget_connection(struct snd_connection *c);
 
 #endif

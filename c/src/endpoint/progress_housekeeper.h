@@ -4,6 +4,8 @@
 
 #include "shm/fabric.h"
 
+/* snd_release_dead ends all use of a dead member's memory permanently. */
+void snd_release_dead(struct snd_fabric *f, uint64_t id);
 void snd_check_liveness(struct snd_fabric *f);
 /* snd_housekeep does the periodic work if it is due. */
 void snd_housekeep(struct snd_fabric *f, int64_t now);
