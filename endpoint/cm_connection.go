@@ -294,7 +294,7 @@ func (c *connection) fault() *peerFault {
 	return f
 }
 
-// concerns reports whether r is the request that failed at the peer.
-func (f *peerFault) concerns(r *request) bool {
+// blames reports whether r is the request that failed at the peer.
+func (f *peerFault) blames(r *request) bool {
 	return f.entry != 0 && r.EndEntry != 0 && f.entry-1-r.firstEntry < r.EndEntry-r.firstEntry
 }

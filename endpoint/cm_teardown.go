@@ -81,7 +81,7 @@ func (ep *queuePair) completeBlamed() {
 			return
 		case isExecuted && c.out.IsReleased(r.EndEntry):
 			ep.finishReleased(r)
-		case c.fault().concerns(r):
+		case c.fault().blames(r):
 			r.Finish(c.fault().status)
 			ep.counters.accessRefused++
 		default:
@@ -180,7 +180,7 @@ func (ep *queuePair) leavePeerState() bool {
 	// Also before Accept has returned: the active side may be connected already. If it never was, its endpoint may be in use for another
 	// connection by now, with the same ring.
 	if c := ep.conn; c != nil && c.attached && (c.record.Side == cm.Active || c.wasEstablished()) {
-		if !c.record.IsPeerGone() && c.peerQP.Hazard.Load() != 0 { // ORDER hazard, hazard-clear: after the change of state; pairs with Guard.publishHazard and then FarEnd.Connected, and with Guard.clearHazard
+		if !c.record.IsPeerGone() && c.peerQP.Hazard.Load() != 0 { // ORDER hazard, hazard-clear: after the change of state; pairs with Guard.publishHazard and then FarEnd.IsOpen, and with Guard.clearHazard
 			return false
 		}
 		asym.HeavyGlobal() // ORDER conn-state: after the change of state; a Send that counted as delivered is in the ring by now

@@ -31,7 +31,7 @@ func (ep *queuePair) progressInto(q *completionQueue, room []nd.Result) (n int, 
 		ep.hook.Step()
 	}
 	// Results of messages bypass the queue if nothing else is to be done before them and q has no earlier result.
-	if q == ep.rq.cq && ep.stateWord.Load() == uint32(cm.QPConnected) && ep.sq.completed == ep.sq.posted && !ep.serving && q.canBypass() && ep.conn.far.Connected() {
+	if q == ep.rq.cq && ep.stateWord.Load() == uint32(cm.QPConnected) && ep.sq.completed == ep.sq.posted && !ep.serving && q.canBypass() && ep.conn.far.IsOpen() {
 		in, polls := ep.conn.in, q.polls.Load()
 		most := in.Size() / 4
 		if polls-q.lastMessagePoll.Load() > 1 {

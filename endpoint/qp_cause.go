@@ -33,7 +33,7 @@ func (e peerError) Error() string { return string(e) }
 func (ep *queuePair) requestAtFault() *request {
 	for i := ep.sq.completed; i != ep.sq.posted; i++ {
 		r := ep.requestAt(i)
-		if r.State != mode.Finished && ep.conn.fault().concerns(r) {
+		if r.State != mode.Finished && ep.conn.fault().blames(r) {
 			return r
 		}
 	}

@@ -33,8 +33,8 @@ func (ep *queuePair) Send(reqCtx uint64, sge nd.SGL, flags nd.OpFlags) error {
 			if c.record.Peer.HasWaiter() {
 				c.record.Peer.Wake()
 			}
-			ep.cancelWakeup()      // an earlier request may have waited for the peer, and asked it for a wake-up
-			if c.far.Connected() { // ORDER conn-state: after the push; see completeIfOpen
+			ep.cancelWakeup()   // an earlier request may have waited for the peer, and asked it for a wake-up
+			if c.far.IsOpen() { // ORDER conn-state: after the push; see completeIfOpen
 				if flags&nd.SilentSuccess != 0 {
 					ep.succeedSilently(nd.RequestSend, int(n))
 				} else {
@@ -74,7 +74,7 @@ func (ep *queuePair) WriteImmediate(reqCtx uint64, sge nd.SGL, remoteAddress uin
 }
 
 // Write posts a copy of the bytes in sge to the peer's memory at remoteAddress. It calls no function for a Write of one word, if the
-// endpoint knows both tokens already: the conditions of the short path are those of canRunFast, copyWouldOvertake, canAddResult and Connected.
+// endpoint knows both tokens already: the conditions of the short path are those of canRunFast, copyWouldOvertake, canAddResult and IsOpen.
 // It loads what they compare before each of them, because the compiler makes much better code of a condition without inlined calls.
 func (ep *queuePair) Write(reqCtx uint64, sge nd.SGL, remoteAddress uint64, remoteToken nd.Token, flags nd.OpFlags) error {
 	if flags == 0 && len(sge.More) == 0 && len(sge.First.Buffer) == 8 && remoteAddress%8 == 0 && ep.mu.LockBiased() {
@@ -88,7 +88,7 @@ func (ep *queuePair) Write(reqCtx uint64, sge nd.SGL, remoteAddress uint64, remo
 			hasWord, hasSource := bind.HasWord(remoteToken, remoteAddress), guard.HasSource(sge.First.Token, source)
 			if c.overtaken == published && tail-head != q.ring.Size() && hasWord && hasSource {
 				p, isSame := guard.PublishHazard(remoteToken, sge.First.Token)
-				isPresent, state, disconnected := bind.IsPresent(), far.State.Load(), far.Disconnected.Load() // ORDER hazard: as in Connected
+				isPresent, state, disconnected := bind.IsPresent(), far.State.Load(), far.Disconnected.Load() // ORDER hazard: as in IsOpen
 				if isPresent && isSame && p != nil && state == far.Established && disconnected == 0 {
 					bind.PutWord(remoteAddress, sge.First.Buffer)
 					done = bind.IsPresent()

@@ -87,7 +87,7 @@ func (ep *queuePair) enqueuePushed(kind nd.RequestType, reqCtx uint64, flags nd.
 func (ep *queuePair) pushWriteFast(reqCtx uint64, sge *nd.SGE, remoteAddress uint64, remoteToken nd.Token, flags nd.OpFlags) (done bool) {
 	c := ep.conn
 	n := len(sge.Buffer)
-	if n > wire.MaxWriteInEntry || c.out.FreeSlots() == 0 || !c.far.Connected() {
+	if n > wire.MaxWriteInEntry || c.out.FreeSlots() == 0 || !c.far.IsOpen() {
 		return false
 	}
 	entry := c.out.NextEntry()

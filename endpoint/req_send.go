@@ -192,7 +192,7 @@ func (ep *queuePair) copyToReceive(r *request, budget *uint64) outcome {
 // side that ends a connection first changes its state and then reads the ring once more. So if the
 // state is unchanged after the push, the peer finds the entry. Otherwise only the peer knows.
 func (ep *queuePair) completeIfOpen(r *request) {
-	if ep.conn.far.Connected() { // ORDER conn-state: after the push; pairs with the change of state before leavePeerState reads the ring
+	if ep.conn.far.IsOpen() { // ORDER conn-state: after the push; pairs with the change of state before leavePeerState reads the ring
 		r.Finish(nd.Success)
 		return
 	}

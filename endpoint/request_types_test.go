@@ -113,14 +113,14 @@ func TestRequestTypesAreKnown(t *testing.T) {
 	}
 }
 
-// TestPostsAreChecked fails for a post of the engine that package ndcheck does not declare: the checker's endpoint embeds
+// TestPostsAreChecked fails for a post of the core that package ndcheck does not declare: the checker's endpoint embeds
 // [nd.Endpoint], so that the post compiles, and is not checked.
 func TestPostsAreChecked(t *testing.T) {
-	engine, checker := source(t, "."), source(t, "../nd/ndcheck")
+	core, checker := source(t, "."), source(t, "../nd/ndcheck")
 	posts := 0
 	for m := range reflect.TypeFor[nd.Endpoint]().Methods() {
 		isPost := m.Type.NumIn() > 0 && m.Type.In(0).Kind() == reflect.Uint64 // the first parameter of each is reqCtx
-		if !isPost || !strings.Contains(engine, "func (ep *queuePair) "+m.Name+"(") {
+		if !isPost || !strings.Contains(core, "func (ep *queuePair) "+m.Name+"(") {
 			continue
 		}
 		posts++

@@ -68,7 +68,7 @@ func (ep *queuePair) serveWriteFast(entry *ring.Words) bool {
 	c := ep.conn
 	header, address := atomic.LoadUint64(&entry[0]), atomic.LoadUint64(&entry[1]) // loaded once: the peer can overwrite them
 	n := wire.PayloadLength(header)
-	if !wire.IsPlainWrite(header) || n-1 >= wire.MaxWriteInEntry || !c.far.Connected() ||
+	if !wire.IsPlainWrite(header) || n-1 >= wire.MaxWriteInEntry || !c.far.IsOpen() ||
 		!ep.guard.DeliverWrite(address, wire.Token(header), entry.Bytes(2)[:n], ep.number) {
 		return false
 	}

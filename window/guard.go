@@ -178,7 +178,7 @@ func (g *Guard) findEntry(token nd.Token) bool {
 // hazard names its token.
 func (g *Guard) checkPeer(r *checkedRange, o *Operand, n uint64) Fault {
 	far := o.Far
-	if !far.Connected() {
+	if !far.IsOpen() {
 		return FaultDisconnected
 	}
 	e := &g.entries[indexOf(o.Token)]

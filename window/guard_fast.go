@@ -53,7 +53,7 @@ func (g *Guard) putOrGet(far *FarEnd, sge *nd.SGE, remoteAddress uint64, remoteT
 		f = faultUnspecified
 	}
 	if p.allows(localWord, localToken, rights^(Remote|Local|Read|Write), shm.AddressOf(buf), n) &&
-		far.Connected() && within(remoteAddress, n, base, uint64(len(mem))) {
+		far.IsOpen() && within(remoteAddress, n, base, uint64(len(mem))) {
 		to, from := mem[remoteAddress-base:][:n], buf
 		if rights&Write == 0 {
 			to, from = from, to

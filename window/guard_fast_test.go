@@ -141,7 +141,7 @@ func (d *fastPath) putWord(to *FarEnd, remote nd.Token, address uint64, local nd
 	}
 	p, isSame := g.PublishHazard(remote, local)
 	done := false
-	if p != nil && isSame && bind.IsPresent() && to.Connected() {
+	if p != nil && isSame && bind.IsPresent() && to.IsOpen() {
 		bind.PutWord(address, source)
 		done = bind.IsPresent()
 	}

@@ -24,7 +24,7 @@ type Operand struct {
 func (o *Operand) refused(f Fault) Fault {
 	// ORDER end-revoke: after the load of the token's word in the access entry; pairs with the revocation after the end in
 	// queuePair.revokeBound of package endpoint
-	if f != NoFault && o.Far != nil && !o.Far.Connected() {
+	if f != NoFault && o.Far != nil && !o.Far.IsOpen() {
 		return FaultDisconnected
 	}
 	return f
@@ -62,8 +62,8 @@ type knownBind struct {
 	others uint64 // requests with another token
 }
 
-// Connected reports whether neither side has ended the connection.
-func (f *FarEnd) Connected() bool {
+// IsOpen reports whether neither side has ended the connection.
+func (f *FarEnd) IsOpen() bool {
 	// ORDER hazard: after Guard.publishHazard; pairs with the change of either word
 	// before the load of the hazard, in queuePair.leavePeerState of package endpoint.
 	return f.State.Load() == f.Established && f.Disconnected.Load() == 0

@@ -119,7 +119,7 @@ static void overlaps(void)
 	unsigned char want[SIZE];
 	unsigned char *same = a.fabric->arena.base + (to - b.fabric->arena.base); /* the memory of the peer, as this member sees it */
 	CHECK(post(from, 8, snd_mr_local_token(mine), snd_mr_address(theirs), snd_mr_remote_token(theirs)) == SND_SUCCESS);
-	struct snd_own_entry *e = a.ep->guard.cached;
+	struct snd_own_entry *e = a.ep->guard.last_entry;
 	e->memory = same; /* no call registers memory of a peer */
 	e->base = (uint64_t)(uintptr_t)same;
 	for (uint32_t n = 1; n <= 80; n++)

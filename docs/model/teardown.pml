@@ -46,7 +46,7 @@
  *	CHECK_EARLY, HEAVY_EARLY  the order of the change of state, HeavyGlobal and the check
  *	STATE_FIRST               that the sender loads the state after the push
  *	NO_LAST_CHECK             deliverRemaining
- *	DISCONNECT_UNSEEN         the load of Disconnected in FarEnd.Connected
+ *	DISCONNECT_UNSEEN         the load of Disconnected in FarEnd.IsOpen
  *	NO_HAZARD                 the load of the peer's hazard in leavePeerState
  *	FREE_AT_ONCE              that release waits for the other side
  *	LEAVE_ONCE                DetachedRecord: the active side frees the record after DetachedQP
@@ -167,7 +167,7 @@ inline heavyglobal() {
 
 #define GONE	(lost[me] || gone[1 - me])
 
-/* window.FarEnd.Connected. */
+/* window.FarEnd.IsOpen. */
 inline isopen() {
 	d_step { RECORD; open = !aborted };
 #if !defined(DISCONNECT_UNSEEN) && !defined(FORCED)

@@ -130,7 +130,7 @@ bool snd_attach(struct snd_connection *c, struct snd_endpoint *ep)
 		return false;
 	c->peer_copies = snd_relaxed(&q->responder_copies) != 0;
 	c->peer_extended = snd_relaxed(&q->extended) == 1;
-	ep->responder_copies = c->fabric->target || c->peer_copies;
+	ep->requester_copies = !c->fabric->target && !c->peer_copies;
 	c->in = (struct snd_consumer){inbound, slots - 1, &ep->local_qp->released, 0, 0};
 	uint64_t own = ep->local_qp_offset + SNDL_SIZEOF_SHARED_QP, size = ep->initiator_depth < 64 ? 64 : ep->initiator_depth > 256 ? 256 : ep->initiator_depth;
 	uint64_t mask = 63;

@@ -137,7 +137,7 @@ static void read_fault(struct snd_connection *c)
 		c->fault.status = SND_INTERNAL_ERROR;
 }
 
-static bool is_blamed(const struct snd_connection *c, const struct snd_send_request *r)
+static bool blames(const struct snd_connection *c, const struct snd_send_request *r)
 {
 	return c->fault.entry != 0 && r->end_entry != 0 && c->fault.entry - 1 - r->first_entry < r->end_entry - r->first_entry;
 }
@@ -167,7 +167,7 @@ static void set_cause_from_peer(struct snd_endpoint *ep)
 	snd_status failed = snd_acquire32(&c->peer_qp->receive_status); /* ORDER reason: as reason_length */
 	for (uint64_t i = ep->completed; i != ep->posted; i++) {
 		struct snd_send_request *r = snd_request_at(ep, i);
-		if (r->state != SND_REQ_FINISHED && is_blamed(c, r)) {
+		if (r->state != SND_REQ_FINISHED && blames(c, r)) {
 			ep->cause = SND_SUCCESS; /* it would be of a later request, which failed at this side */
 			char asked[SND_REASON];
 			snd_describe_request(ep, r, asked, sizeof asked);
@@ -256,7 +256,7 @@ static bool settle(struct snd_endpoint *ep, struct snd_send_request *r)
 		return r->state == SND_REQ_FINISHED;
 	if (executed && (int64_t)(snd_load_released(&c->out) - r->end_entry) >= 0)
 		snd_finish_released(ep, r);
-	else if (is_blamed(c, r)) {
+	else if (blames(c, r)) {
 		snd_finish(r, c->fault.status);
 		ep->counters.accesses_refused++;
 	}
@@ -452,7 +452,7 @@ void snd_tear_down(struct snd_endpoint *ep)
 {
 	snd_remove_waiter(ep);
 	snd_take_results(ep);
-	snd_before_revoke(ep); /* complete_blamed completes those that have arrived */
+	snd_settle_arrived(ep); /* complete_blamed completes those that have arrived */
 	while (!snd_list_is_empty(&ep->bound)) { /* ORDER end-revoke: after the change of state; pairs with refused */
 		struct snd_invalidatable *i = SND_OF(ep->bound.next, struct snd_invalidatable, bound_link);
 		snd_begin_invalidation(i, ep->number, true); /* leaves the list */

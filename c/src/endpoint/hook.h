@@ -19,7 +19,7 @@ struct snd_hook {
 	void (*copied)(struct snd_endpoint *ep, const struct snd_send_request *r, uint64_t n);
 	bool (*before_read)(struct snd_endpoint *ep, struct snd_send_request *r); /* a hashed Read is about to go to the peer; false: not now */
 	void (*arrived)(struct snd_endpoint *ep, struct snd_send_request *r); /* all bytes of r are there; may be called again */
-	bool (*before_revoke)(struct snd_endpoint *ep); /* a local token is about to be revoked; false: a Read has wrong data */
+	bool (*settle_arrived)(struct snd_endpoint *ep); /* a local token is about to be revoked; false: a Read has wrong data */
 	bool (*before_completion)(struct snd_endpoint *ep, struct snd_send_request *r); /* false: not now */
 	void (*forget)(struct snd_endpoint *ep, struct snd_send_request *r); /* r has ended */
 
@@ -121,6 +121,6 @@ static inline void snd_data_arrived(struct snd_endpoint *ep, struct snd_send_req
 	if (snd_unlikely(ep->hook != NULL))
 		ep->hook->arrived(ep, r);
 }
-static inline bool snd_before_revoke(struct snd_endpoint *ep) { return snd_likely(ep->hook == NULL) || ep->hook->before_revoke(ep); }
+static inline bool snd_settle_arrived(struct snd_endpoint *ep) { return snd_likely(ep->hook == NULL) || ep->hook->settle_arrived(ep); }
 
 #endif

@@ -43,7 +43,7 @@ static void arrived(struct snd_endpoint *ep, struct snd_send_request *r)
 	snd_check_read(ep, r);
 }
 
-static bool before_revoke(struct snd_endpoint *ep)
+static bool settle_arrived(struct snd_endpoint *ep)
 {
 	bool match = true;
 	if (ep->sums == NULL || ep->teardown != SND_USES_PEER_STATE)
@@ -122,7 +122,7 @@ static bool waits(struct snd_endpoint *ep) { return snd_weak_is_busy(ep) || (ep-
 
 static const struct snd_hook modes = {
 	.post = post, .before_run = before_run, .until = until, .splits = splits, .bytes = bytes, .copy = snd_copy_hashed,
-	.copied = copied, .before_read = snd_take_read_place, .arrived = arrived, .before_revoke = before_revoke, .before_completion = before_completion,
+	.copied = copied, .before_read = snd_take_read_place, .arrived = arrived, .settle_arrived = settle_arrived, .before_completion = before_completion,
 	.forget = forget,
 	.post_receive = post_receive, .before_serving = before_serving, .before_receive = before_receive, .before_write = before_write,
 	.served_bytes = served_bytes, .copy_served = snd_copy_served, .copied_served = copied_served, .received = received, .served = served,

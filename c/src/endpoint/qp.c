@@ -200,7 +200,7 @@ snd_status snd_endpoint_create(size_t config_size, snd_adapter *adapter, const s
 	ep->adapter = adapter;
 	ep->adapter_number = adapter->number;
 	ep->number = number;
-	ep->responder_copies = f->target;
+	ep->requester_copies = !f->target;
 	ep->slow = f->counts_operations ? SND_SLOW_COUNTS : 0;
 	ep->initiator_cq = c.initiator_cq;
 	ep->receive_cq = c.receive_cq;
@@ -210,7 +210,7 @@ snd_status snd_endpoint_create(size_t config_size, snd_adapter *adapter, const s
 	ep->max_receive_sge = c.max_receive_sge < f->limits->least_sge ? f->limits->least_sge : c.max_receive_sge;
 	ep->max_initiator_sge = c.max_initiator_sge < f->limits->least_sge ? f->limits->least_sge : c.max_initiator_sge;
 	ep->inline_size = c.inline_size;
-	ep->guard = (struct snd_guard){.cached = &no_entry, .arena = &f->arena, .table = f->table, .adapter = adapter->number};
+	ep->guard = (struct snd_guard){.last_entry = &no_entry, .arena = &f->arena, .table = f->table, .adapter = adapter->number};
 	ep->cause = SND_SUCCESS;
 	ep->end_cause = SNDL_END_LOCAL;
 	ep->write_header = WRITE_HEADER;

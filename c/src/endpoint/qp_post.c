@@ -255,9 +255,9 @@ static bool push_write_fast(struct snd_endpoint *ep, uint64_t context, const snd
 
 SND_FAST bool write_fast(struct snd_endpoint *ep, uint64_t context, const snd_sge *sge, uint64_t address, uint32_t token, uint32_t flags)
 {
-	if (!snd_can_run_fast(ep) || snd_must_not_overtake(ep->conn))
+	if (!snd_can_run_fast(ep) || snd_copy_would_overtake(ep->conn))
 		return false;
-	if (snd_unlikely(ep->responder_copies || (token != 0 && ep->guard.unreachable == token)))
+	if (snd_unlikely(!ep->requester_copies || (token != 0 && ep->guard.unreachable == token)))
 		return push_write_fast(ep, context, sge, address, token, flags);
 	const uint32_t local = (flags & SND_INLINE) != 0 ? 0 : sge->token;
 	if (!is_readable(ep, sge, flags) || !snd_copy_fast(&ep->guard, token, SNDL_RIGHT_REMOTE | SNDL_RIGHT_WRITE, address, local, sge->buffer, sge->length))
@@ -271,7 +271,7 @@ SND_FAST bool transfer_words(struct snd_endpoint *ep, uint32_t kind, uint64_t co
 {
 	const uint32_t n = sge->length;
 	/* The first three conditions are neighbours in memory, and one comparison. */
-	if (snd_unlikely(ep->state != SND_QP_CONNECTED || ep->slow != 0 || ep->responder_copies || !snd_is_free(ep) || ep->conn->overtaken != ep->conn->out.next ||
+	if (snd_unlikely(ep->state != SND_QP_CONNECTED || ep->slow != 0 || !ep->requester_copies || !snd_is_free(ep) || ep->conn->overtaken != ep->conn->out.next ||
 		!snd_cq_is_quiet(ep->initiator_cq, ep->object.fabric)) ||
 		(kind == SND_REQUEST_READ && snd_unlikely(ep->read_limit == 0)) ||
 		!snd_copy_words(&ep->guard, &ep->conn->far, kind == SND_REQUEST_WRITE, address, token, sge))
@@ -284,7 +284,7 @@ SND_FAST bool transfer_words(struct snd_endpoint *ep, uint32_t kind, uint64_t co
 
 SND_FAST bool read_fast(struct snd_endpoint *ep, uint64_t context, const snd_sge *sge, uint64_t address, uint32_t token, uint32_t flags)
 {
-	if (ep->responder_copies || !snd_can_run_fast(ep) || snd_must_not_overtake(ep->conn) || ep->read_limit == 0 ||
+	if (!ep->requester_copies || !snd_can_run_fast(ep) || snd_copy_would_overtake(ep->conn) || ep->read_limit == 0 ||
 		snd_allowed(&ep->guard, sge->token, SNDL_RIGHT_LOCAL | SNDL_RIGHT_WRITE, (uint64_t)(uintptr_t)sge->buffer, sge->length) == NULL ||
 		!snd_copy_fast(&ep->guard, token, SNDL_RIGHT_REMOTE | SNDL_RIGHT_READ, address, sge->token, sge->buffer, sge->length))
 		return false;

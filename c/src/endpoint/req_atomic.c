@@ -51,7 +51,7 @@ enum snd_outcome snd_execute_atomic(struct snd_endpoint *ep, struct snd_send_req
 	enum snd_fault f = snd_check_operand(&ep->guard, &sink, SIZE);
 	if (f != SND_NO_FAULT) /* before the peer's memory changes */
 		return snd_reject_local(ep, r, &r->entries[0], f);
-	r->responder_copies = r->responder_copies || snd_peer_must_copy(ep) || snd_must_not_overtake(ep->conn);
+	r->responder_copies = r->responder_copies || snd_peer_must_copy(ep) || snd_copy_would_overtake(ep->conn);
 	if (r->responder_copies)
 		return send_atomic(ep, r);
 	const struct snd_operand remote = {.token = r->remote_token, .rights = SNDL_RIGHT_REMOTE | SNDL_RIGHT_ATOMIC, .peers = true, .bind = &r->remote_bind,
@@ -100,7 +100,7 @@ static bool change_fast(struct snd_endpoint *ep, uint32_t kind, uint64_t context
 {
 	const struct snd_operand remote = {.token = token, .rights = SNDL_RIGHT_REMOTE | SNDL_RIGHT_ATOMIC, .peers = true, .bind = bind, .address = address};
 	uint64_t old;
-	if (ep->responder_copies || !snd_can_run_fast(ep) || !ep->conn->peer_extended || snd_must_not_overtake(ep->conn) || ep->read_limit == 0 ||
+	if (!ep->requester_copies || !snd_can_run_fast(ep) || !ep->conn->peer_extended || snd_copy_would_overtake(ep->conn) || ep->read_limit == 0 ||
 		snd_allowed(&ep->guard, sge->token, SNDL_RIGHT_LOCAL | SNDL_RIGHT_WRITE, (uint64_t)(uintptr_t)sge->buffer, SIZE) == NULL ||
 		snd_change_word(&ep->guard, &remote, change, &old) != SND_NO_FAULT)
 		return false;

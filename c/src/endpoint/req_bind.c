@@ -50,7 +50,7 @@ enum snd_outcome snd_execute_invalidate(struct snd_endpoint *ep, struct snd_send
 		struct snd_connection *c = ep->conn;
 		if (snd_is_region(r->object) && (snd_has_unexecuted_requests(c) || snd_has_reads_aside(ep) || snd_awaits_results(ep)))
 			return snd_stall(ep, r, SND_STALL_ORDER); /* requests that may name the region's local token have not run, or are still in the ring */
-		if (snd_is_region(r->object) && !snd_before_revoke(ep))
+		if (snd_is_region(r->object) && !snd_settle_arrived(ep))
 			return snd_stall(ep, r, SND_STALL_ORDER); /* the failed Read ends the connection when it completes */
 		if (!snd_begin_invalidation(r->object, ep->number, false))
 			return snd_reject(ep, r, SND_INVALID_DEVICE_REQUEST, snd_is_region(r->object)

@@ -427,7 +427,7 @@ static enum snd_outcome execute_one_sided(struct snd_endpoint *ep, struct snd_se
 	if ((r->flags & SND_READ_LOCAL_INVALIDATE) != 0 && r->object == NULL && !snd_find_sink(ep, r))
 		return SND_EXECUTED;
 	if (!r->responder_copies && r->transferred == 0)
-		r->responder_copies = snd_peer_must_copy(ep) || snd_must_not_overtake(ep->conn);
+		r->responder_copies = snd_peer_must_copy(ep) || snd_copy_would_overtake(ep->conn);
 	return r->responder_copies ? snd_send_fragments(ep, r, budget) : copy_one_sided(ep, r, budget);
 }
 

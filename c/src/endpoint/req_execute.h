@@ -55,8 +55,8 @@ static inline uint64_t snd_room(const struct snd_send_request *r)
 	return snd_entry_room(r->kind == SND_REQUEST_WRITE ? SNDL_KIND_WRITE_IN_ENTRY : SNDL_KIND_SEND_IN_ENTRY, snd_data_flags(r));
 }
 
-/* snd_must_not_overtake reports whether the ring holds an entry that a direct copy must not overtake. */
-static inline bool snd_must_not_overtake(struct snd_connection *c)
+/* snd_copy_would_overtake reports whether the ring holds an entry that a direct copy must not overtake. */
+static inline bool snd_copy_would_overtake(struct snd_connection *c)
 {
 	if (snd_likely(c->overtaken == c->out.next))
 		return false;
@@ -67,7 +67,7 @@ static inline bool snd_must_not_overtake(struct snd_connection *c)
 	return false;
 }
 
-/* snd_has_unexecuted_requests reports whether a request waits for the peer to execute its ring entries. Unlike snd_must_not_overtake, it ignores
+/* snd_has_unexecuted_requests reports whether a request waits for the peer to execute its ring entries. Unlike snd_copy_would_overtake, it ignores
  * Sends that completed when they were pushed. */
 static inline bool snd_has_unexecuted_requests(struct snd_connection *c) { return (int64_t)(c->credit.ack_request_end - snd_load_released(&c->out)) > 0; }
 

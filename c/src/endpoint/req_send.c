@@ -240,7 +240,7 @@ enum snd_outcome snd_execute_send(struct snd_endpoint *ep, struct snd_send_reque
 			return out;
 		/* The message must not overtake entries that the peer has yet to copy. A later message could change the
 		 * bytes of a hashed one before the peer has checked them. */
-		r->responder_copies = c->peer_has_srq || r->invalidate || r->hashed || snd_peer_must_copy(ep) || snd_must_not_overtake(c);
+		r->responder_copies = c->peer_has_srq || r->invalidate || r->hashed || snd_peer_must_copy(ep) || snd_copy_would_overtake(c);
 		if (r->total > SNDL_MAX_SEND_IN_ENTRY && !r->responder_copies) {
 			next_receive(ep);
 			if (r->total > ep->remote_capacity) {

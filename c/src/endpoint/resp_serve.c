@@ -198,7 +198,7 @@ static enum snd_outcome finish_send(struct snd_endpoint *ep, struct snd_receive 
 		if (i == NULL)
 			return fail_invalidate(ep, r); /* a local Invalidate came first */
 		snd_take_results(ep);
-		snd_before_revoke(ep); /* a wrong one fails the connection when it completes */
+		snd_settle_arrived(ep); /* a wrong one fails the connection when it completes */
 		snd_begin_invalidation(i, ep->number, false);
 		i->references++;
 		ep->invalidating = i;

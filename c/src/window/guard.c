@@ -33,13 +33,13 @@ void snd_copy_ordered(unsigned char *sink, const unsigned char *source, uint64_t
 	}
 }
 
-bool snd_cache_entry(struct snd_guard *g, uint32_t token)
+bool snd_find_entry(struct snd_guard *g, uint32_t token)
 {
 	struct snd_own_entry *e = snd_lookup(g->table, token);
 	if (e == NULL || e->adapter != g->adapter)
 		return false;
-	g->cached = e;
-	g->cached_word = e->word;
+	g->last_entry = e;
+	g->last_word = e->word;
 	g->source = snd_key_with(e->word, SNDL_RIGHT_LOCAL | SNDL_RIGHT_READ);
 	g->sink = snd_key_with(e->word, SNDL_RIGHT_LOCAL | SNDL_RIGHT_WRITE);
 	return true;
@@ -81,11 +81,11 @@ static bool are_mapped(const unsigned char *at, uint64_t n)
 
 static enum snd_fault check_own(struct snd_guard *g, struct checked *r, const struct snd_operand *o, uint64_t n)
 {
-	struct snd_own_entry *e = g->cached;
-	if (!snd_is_cached(g, o->token)) {
-		if (!snd_cache_entry(g, o->token))
+	struct snd_own_entry *e = g->last_entry;
+	if (!snd_has_token(g, o->token)) {
+		if (!snd_find_entry(g, o->token))
 			return SND_FAULT_BAD_TOKEN;
-		e = g->cached;
+		e = g->last_entry;
 	}
 	if (e->scope != 0 && o->endpoint != 0 && e->scope != o->endpoint)
 		return SND_FAULT_OTHER_SCOPE;
@@ -304,6 +304,6 @@ bool snd_is_private(struct snd_guard *g, const struct snd_operand *o, uint64_t n
 		return true;
 	if ((*fault = check_own(g, &r, o, n)) != SND_NO_FAULT)
 		return false;
-	const struct snd_own_entry *e = g->cached;
+	const struct snd_own_entry *e = g->last_entry;
 	return !snd_is_shared(o->address - e->base, n, snd_length_of(e), e->place);
 }

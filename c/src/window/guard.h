@@ -64,8 +64,8 @@ struct snd_far_end {
 
 /* snd_guard makes the guarded copies of an endpoint. */
 struct snd_guard {
-	struct snd_own_entry *cached; /* of the local token that was used last */
-	uint64_t cached_word;  /* its word then. As long as it has that word, its rights are those; a peer can make the word come again, for an entry of another adapter */
+	struct snd_own_entry *last_entry; /* of the local token that was used last */
+	uint64_t last_word;  /* its word then. As long as it has that word, its rights are those; a peer can make the word come again, for an entry of another adapter */
 	uint64_t source, sink; /* keys of that token, see snd_key_of; 0 = it may not be read or written */
 	snd_word *hazard;
 	struct snd_far_end *far; /* of the connection; NULL = none yet */
@@ -97,7 +97,7 @@ struct snd_change {
 enum snd_fault snd_change_word(struct snd_guard *g, const struct snd_operand *o, struct snd_change change, uint64_t *old);
 /* snd_is_private reports whether an own operand is memory that no peer can reach. */
 bool snd_is_private(struct snd_guard *g, const struct snd_operand *o, uint64_t n, enum snd_fault *fault);
-bool snd_cache_entry(struct snd_guard *g, uint32_t token);
+bool snd_find_entry(struct snd_guard *g, uint32_t token);
 
 /* HAZARD-PUBLISH. ORDER hazard: this store, then the loads of the check; pairs with the store of snd_revoke and
  * the loads of is_drained. Either the owner sees the hazard, or we see that the token is invalid. */
@@ -120,10 +120,10 @@ static inline uint64_t snd_key_with(uint64_t word, uint32_t rights)
 	return (snd_word_rights(word) & rights) == rights ? snd_key_of(snd_word_token(word)) : 0;
 }
 
-/* snd_is_cached reports whether a local token is that of the cached entry, and valid. */
-static inline bool snd_is_cached(const struct snd_guard *g, uint32_t token)
+/* snd_has_token reports whether a local token is that of last_entry, and valid. */
+static inline bool snd_has_token(const struct snd_guard *g, uint32_t token)
 {
-	return g->cached->word == g->cached_word && g->cached->adapter == g->adapter && snd_word_token(g->cached_word) == token && g->cached_word != 0;
+	return g->last_entry->word == g->last_word && g->last_entry->adapter == g->adapter && snd_word_token(g->last_word) == token && g->last_word != 0;
 }
 
 /* snd_allowed is ENTRY-CHECK for memory of ours: it returns the entry of a token of this adapter that allows the
@@ -131,9 +131,9 @@ static inline bool snd_is_cached(const struct snd_guard *g, uint32_t token)
  * the memory and a ring entry needs neither a hazard nor ENTRY-RECHECK, if the caller gives the lock up only behind it. */
 SND_FAST struct snd_own_entry *snd_allowed(struct snd_guard *g, uint32_t token, uint32_t rights, uint64_t address, uint64_t n)
 {
-	if (snd_unlikely(!snd_is_cached(g, token)) && !snd_cache_entry(g, token))
+	if (snd_unlikely(!snd_has_token(g, token)) && !snd_find_entry(g, token))
 		return NULL;
-	struct snd_own_entry *e = g->cached;
+	struct snd_own_entry *e = g->last_entry;
 	uint64_t asked = snd_word_of(token, rights);
 	return (e->word & asked) == asked && snd_covers(e->base, e->length, address, n) ? e : NULL;
 }
@@ -210,8 +210,8 @@ SND_FAST bool snd_copy_fast(struct snd_guard *g, uint32_t remote, uint32_t right
 SND_FAST bool snd_copy_words(struct snd_guard *g, const struct snd_far_end *far, bool write, uint64_t address, uint32_t remote, const snd_sge *local)
 {
 	const uint32_t n = local->length, token = local->token;
-	const struct snd_own_entry *own = g->cached;
-	if (snd_unlikely(own->word != g->cached_word || own->adapter != g->adapter || (write ? g->source : g->sink) != snd_key_of(token) ||
+	const struct snd_own_entry *own = g->last_entry;
+	if (snd_unlikely(own->word != g->last_word || own->adapter != g->adapter || (write ? g->source : g->sink) != snd_key_of(token) ||
 		((write ? address : (uintptr_t)local->buffer) | n) % 8 != 0 ||
 		!snd_covers(own->base, own->length, (uint64_t)(uintptr_t)local->buffer, n)))
 		return false;

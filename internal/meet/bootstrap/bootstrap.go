@@ -71,11 +71,11 @@ func Find(ctx context.Context, wantJournal bool) (*Place, error) {
 	var err error
 	switch {
 	case set(EnvArenaFD) || set(EnvControl):
-		p, err = fromNdrun(ctx, wantJournal)
+		p, err = placeUnderNdrun(ctx, wantJournal)
 	case set(EnvRoot):
-		p, err = fromRoot(ctx)
+		p, err = placeAtRoot(ctx)
 	case set(pmi.EnvFD):
-		p, err = fromPMI(ctx)
+		p, err = placeOverPMI(ctx)
 	case set(pmi.EnvPort):
 		return nil, fmt.Errorf("the launcher offers PMI over the network only (%s), which softnd does not support; "+
 			"start the program with a launcher that sets %s, such as mpiexec.hydra without -pmi-port", pmi.EnvPort, pmi.EnvFD)
@@ -87,7 +87,7 @@ func Find(ctx context.Context, wantJournal bool) (*Place, error) {
 		return nil, fmt.Errorf("%s or %s is set, but none of %s, %s and %s, through which the ranks meet: start the program with ndrun, or unset both to run it alone",
 			EnvRank, EnvSize, EnvArenaFD, EnvControl, EnvRoot)
 	default:
-		p, err = alone()
+		p, err = placeAlone()
 	}
 	if err == nil && debug == "1" {
 		fmt.Fprintf(os.Stderr, "softnd: rank %d of %d, %s\n", p.Rank, p.Size, p.launcher)
@@ -119,8 +119,8 @@ func (p *Place) Abort(code int, reason string) bool {
 	return p != nil && p.abort != nil && p.abort(code, reason) == nil
 }
 
-// alone makes a job of this process alone.
-func alone() (*Place, error) {
+// placeAlone makes a job of this process alone.
+func placeAlone() (*Place, error) {
 	arena, err := shm.Create(shm.Config{Ranks: 1})
 	if err != nil {
 		return nil, err
@@ -128,9 +128,9 @@ func alone() (*Place, error) {
 	return &Place{launcher: "alone: no launcher's variables are set", Size: 1, Arena: arena}, nil
 }
 
-// fromNdrun takes the arena from the inherited descriptor, or, if that is not the arena of the job,
+// placeUnderNdrun takes the arena from the inherited descriptor, or, if that is not the arena of the job,
 // from ndrun over the control channel. So it does with the journal.
-func fromNdrun(ctx context.Context, wantJournal bool) (*Place, error) {
+func placeUnderNdrun(ctx context.Context, wantJournal bool) (*Place, error) {
 	rank, err := strconv.ParseUint(os.Getenv(EnvRank), 10, 31)
 	if err != nil {
 		return nil, fmt.Errorf("%s=%q is not a rank number: start the program with ndrun", EnvRank, os.Getenv(EnvRank))

@@ -39,8 +39,8 @@ func inFabric(ctx context.Context, launcher, name string, rank, size int) (*Plac
 	return &Place{launcher: launcher + ", meeting as " + name, Rank: rank, Size: size, Local: rank, RankTakenHint: takenNext, Arena: arena}, nil
 }
 
-// fromPMI agrees with the other ranks on a fabric, over the launcher's PMI.
-func fromPMI(ctx context.Context) (*Place, error) {
+// placeOverPMI agrees with the other ranks on a fabric, over the launcher's PMI.
+func placeOverPMI(ctx context.Context) (*Place, error) {
 	client, err := pmi.Dial(ctx)
 	if err != nil {
 		return nil, err

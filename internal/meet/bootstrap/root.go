@@ -38,8 +38,8 @@ const (
 	maxSecret = 4096
 )
 
-// fromRoot meets the other ranks at the address of EnvRoot.
-func fromRoot(ctx context.Context) (*Place, error) {
+// placeAtRoot meets the other ranks at the address of EnvRoot.
+func placeAtRoot(ctx context.Context) (*Place, error) {
 	rank, size, err := ownNumbers()
 	if err != nil {
 		return nil, err
