@@ -87,7 +87,7 @@ func (ep *queuePair) Write(reqCtx uint64, sge nd.SGL, remoteAddress uint64, remo
 			bind, source := far.Known(remoteToken), shm.AddressOf(sge.First.Buffer)
 			hasWord, hasSource := bind.HasWord(remoteToken, remoteAddress), guard.HasSource(sge.First.Token, source)
 			if c.overtaken == published && tail-head != q.ring.Size() && hasWord && hasSource {
-				p, isSame := guard.PublishHazard(remoteToken, sge.First.Token)
+				p, isSame := guard.Begin(remoteToken, sge.First.Token)
 				isPresent, state, disconnected := bind.IsPresent(), far.State.Load(), far.Disconnected.Load() // ORDER hazard: as in IsOpen
 				if isPresent && isSame && p != nil && state == far.Established && disconnected == 0 {
 					bind.PutWord(remoteAddress, sge.First.Buffer)

@@ -93,14 +93,14 @@ func (k *knownBind) HasWord(token nd.Token, address uint64) bool {
 }
 
 // HasSource reports whether a local token was used last, and local requests can read 8 bytes at an address with it, while
-// PublishHazard finds the bind.
+// Begin finds the bind.
 func (g *Guard) HasSource(token nd.Token, address uint64) bool {
 	return g.source.token() == token && address-g.sourceBase < g.sourceWords
 }
 
-// PublishHazard is HAZARD-PUBLISH, and ENTRY-CHECK of the local token: it returns the permissions of HasSource, nil if the token is invalid,
+// Begin is HAZARD-PUBLISH, and ENTRY-CHECK of the local token: it returns the permissions of HasSource, nil if the token is invalid,
 // and whether they are still those of that bind.
-func (g *Guard) PublishHazard(remoteToken, localToken nd.Token) (p *permissions, isSame bool) {
+func (g *Guard) Begin(remoteToken, localToken nd.Token) (p *permissions, isSame bool) {
 	g.publishHazard(makeHazard(remoteToken, localToken))
 	p, word := g.lastEntry.load()
 	return p, word == g.source
@@ -123,7 +123,7 @@ func (k *knownBind) PutWord(address uint64, source []byte) {
 	}
 }
 
-// End is ENTRY-RECHECK of the local token, for the permissions of PublishHazard, and HAZARD-CLEAR. It reports whether the request has
+// End is ENTRY-RECHECK of the local token, for the permissions of Begin, and HAZARD-CLEAR. It reports whether the request has
 // succeeded; isDone says whether it has so far.
 func (g *Guard) End(p *permissions, isDone bool) bool {
 	isSame := g.lastEntry.permissions.Load() == p // ORDER entry-recheck: as in IsPresent

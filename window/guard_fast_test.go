@@ -139,7 +139,7 @@ func (d *fastPath) putWord(to *FarEnd, remote nd.Token, address uint64, local nd
 	if address%8 != 0 || !bind.HasWord(remote, address) || !g.HasSource(local, shm.AddressOf(source)) {
 		return false
 	}
-	p, isSame := g.PublishHazard(remote, local)
+	p, isSame := g.Begin(remote, local)
 	done := false
 	if p != nil && isSame && bind.IsPresent() && to.IsOpen() {
 		bind.PutWord(address, source)

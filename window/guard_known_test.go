@@ -81,9 +81,9 @@ func TestPutWordChecksAgain(t *testing.T) {
 	}
 	write := func(end *permissions) (present, ok bool) {
 		present = known.IsPresent()
-		p, isSame := d.guard.PublishHazard(token, local)
+		p, isSame := d.guard.Begin(token, local)
 		if p == nil || !isSame {
-			t.Error("PublishHazard does not find the local token")
+			t.Error("Begin does not find the local token")
 		}
 		known.PutWord(shm.AddressOf(mem), source)
 		if end == nil {
@@ -97,7 +97,7 @@ func TestPutWordChecksAgain(t *testing.T) {
 	if _, ok := write(new(permissions)); ok {
 		t.Error("a Write succeeds whose local token was revoked meanwhile")
 	}
-	d.guard.PublishHazard(token, local)
+	d.guard.Begin(token, local)
 	if _, done, ok := w.Invalidate(7); !ok || done {
 		t.Errorf("Invalidate: %v, drained %v", ok, done)
 	}
