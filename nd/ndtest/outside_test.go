@@ -39,6 +39,7 @@ func TestOutsideImports(t *testing.T) {
 // TestOutside runs the suite with the provider of module outside. At most 10 scenarios of the model may be skipped. The
 // provider has none of the requests of X001 and later.
 func TestOutside(t *testing.T) {
+	t.Parallel()
 	before := files(t)
 	ended := outcomes(t, output(t, goIn("test", "-json", "-count=1", "-timeout=5m", "./...")))
 	passed, all := 0, 0
@@ -66,6 +67,7 @@ func TestOutside(t *testing.T) {
 // TestOutsideBroken runs two rows with a provider whose windows stay usable after Invalidate. C081, which
 // checks that, must fail. C176, which invalidates nothing, must pass.
 func TestOutsideBroken(t *testing.T) {
+	t.Parallel()
 	cmd := goIn("test", "-json", "-count=1", "-timeout=5m", "-run", "^TestConformance$/^(C081|C176)$", "./...")
 	cmd.Env = append(cmd.Env, "TINY_BREAK=1")
 	out, err := cmd.Output()

@@ -2,6 +2,7 @@ package ndtest_test
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -15,6 +16,12 @@ import (
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/nd/ndtest"
 )
+
+// TestMain lets all parallel tests run at once: nearly all of their time, they wait for a watchdog.
+func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "16") // the command line comes later, and wins
+	os.Exit(m.Run())
+}
 
 // hanging is a provider with calls that never return.
 type hanging struct{ nd.Provider }
@@ -67,6 +74,8 @@ const hangingVariable = "NDTEST_HANGS"
 // TestHangingProvider runs rows whose call does not return although its context has ended. Each run
 // is in a process of its own and must fail with the stack of that call.
 func TestHangingProvider(t *testing.T) {
+	t.Parallel() // with the tests that build a module
+
 	timed := []string{"C100", "C101"} // rows that providers of OpenTimed serve
 	for _, c := range []struct {
 		name   string
@@ -112,7 +121,7 @@ func TestHangingProvider(t *testing.T) {
 				return
 			}
 			t.Parallel()
-			for _, watchdog := range []time.Duration{8 * time.Second, 24 * time.Second} { // a busy machine may be late by a quarter of the first
+			for _, watchdog := range []time.Duration{4 * time.Second, 24 * time.Second} { // a busy machine may be late by a quarter of the first
 				text := failedRun(t, "^TestHangingProvider$/^"+c.name+"$", watchdog)
 				var lacking []string
 				for _, want := range []string{c.want, "--- FAIL: " + t.Name() + "/C", "run: stopped before C", fmt.Sprintf("%d failed", c.failed)} {
