@@ -44,6 +44,7 @@ func TestFullQueueAfterFailure(t *testing.T) {
 
 // A message that has failed has invalidated nothing: the owner, which has closed the endpoint of the window, is named.
 func TestFailedInvalidation(t *testing.T) {
+	t.Parallel() // it waits for the ReceiveTimeout
 	found := except("N503", watch(t, nd.EndpointConfig{}, 64, func(s *side) {
 		s.second()
 		s.give(s.bind(0, 64, nd.AllowWrite).Descriptor())

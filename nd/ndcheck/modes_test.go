@@ -17,6 +17,7 @@ func TestWeakOrder(t *testing.T) {
 	for seed := range uint64(3) {
 		for name, p := range correct {
 			t.Run(fmt.Sprint(name, seed), func(t *testing.T) {
+				t.Parallel()
 				for _, f := range watch(t, p.cfg, 64, p.roles[0], p.roles[1], softnd.WithWeakOrder(seed)) {
 					t.Error(f)
 				}

@@ -41,6 +41,7 @@ func TestRules(t *testing.T) {
 			third = append(third, p.third)
 		}
 		t.Run(p.rule, func(t *testing.T) {
+			t.Parallel() // one waits for the ReceiveTimeout
 			t.Run("broken", func(t *testing.T) {
 				found := except(p.also, watchAll(t, p.cfg, p.depth, append(p.broken[:2:2], third...)))
 				if len(found) != 1 || found[0].Rule.ID != p.rule {

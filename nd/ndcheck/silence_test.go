@@ -59,6 +59,7 @@ func (end endAtReport) Write(report []byte) (int, error) {
 
 // A wait is hopeless only if there is no other goroutine that may post.
 func TestWaitForSilence(t *testing.T) {
+	t.Parallel()
 	for goroutines, want := range map[string]bool{"one": true, "two": false} {
 		cmd := proctest.Command(roleSilence, goroutines)
 		cmd.Env = append(cmd.Env, softnd.EnvCheck+"=1")

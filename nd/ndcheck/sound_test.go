@@ -301,6 +301,7 @@ func TestCorrectPrograms(t *testing.T) {
 	t.Parallel()
 	for name, p := range correct {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			for _, f := range watch(t, p.cfg, 64, p.roles[0], p.roles[1]) {
 				t.Error(f)
 			}
