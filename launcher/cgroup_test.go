@@ -84,6 +84,7 @@ func TestGrandchildrenDieWithBothHelpers(t *testing.T) {
 
 // The cgroup is removed at the end of the job, also if one of its processes is killed.
 func TestCgroupIsRemoved(t *testing.T) {
+	t.Parallel()
 	needCgroups(t)
 	for _, victim := range []string{"none", "rank", "front", "watchdog", "supervisor", "front and watchdog", "front and supervisor"} {
 		t.Run(victim, func(t *testing.T) {

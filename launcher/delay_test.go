@@ -63,6 +63,7 @@ func freePort(t *testing.T, network, host string) string {
 
 // A client that connects once finds its server if it starts after the server listens.
 func TestStartAfterListeners(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct{ name, network, host string }{
 		{"IPv4", "tcp4", ownAddress()}, {"IPv6", "tcp6", "::1"}, {"Unix stream", "unix", ""}, {"Unix packets", "unixpacket", ""},
 	} {

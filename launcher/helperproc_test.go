@@ -14,6 +14,7 @@ import (
 
 // A stopped watchdog or supervisor is reported and does not prevent the end of the job.
 func TestStoppedHelper(t *testing.T) {
+	t.Parallel()
 	for _, victims := range []string{watchdogName, supervisorName, watchdogName + " and " + supervisorName} {
 		for _, tc := range []struct {
 			name    string

@@ -67,6 +67,7 @@ func bystander(t *testing.T) {
 }
 
 func TestNothingOutlivesTheJob(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name   string
 		family string // of the ranks: "deaf" ignores SIGTERM
@@ -112,6 +113,7 @@ func TestNothingOutlivesTheJob(t *testing.T) {
 // A process that has left the rank's session gets SIGTERM like the ranks, and can still write
 // output.
 func TestStraysGetSIGTERMFirst(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name, end string
 		leftover  bool

@@ -15,7 +15,7 @@ import (
 func TestMain(m *testing.M) {
 	Serve()
 	proctest.Main()
-	proctest.SideBySide(4) // they mostly wait
+	proctest.SideBySide(8) // they mostly wait
 	code := m.Run()
 	left, err := descendants(os.Getpid())
 	if err != nil || len(left) > 0 {

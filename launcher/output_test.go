@@ -104,6 +104,7 @@ func (w *slowWriter) Write(p []byte) (int, error) {
 
 // The ranks write far more than the pipes hold and exit before all of it is read.
 func TestSlowOutputLosesNothing(t *testing.T) {
+	t.Parallel()
 	w := &slowWriter{newLineLog(t)}
 	cfg := config("writer", 2)
 	cfg.Stdout = w
