@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -80,13 +81,16 @@ func TestRefusedSystemCalls(t *testing.T) {
 			s := constraint(fmt.Sprint("refuse ", call))
 			var r report
 			var out []byte
+			var job sync.WaitGroup // of ndrun, which runs beside ndinfo, because each may wait for a time limit
+			defer job.Wait()
 			for limit := range proctest.Limits(t, "both jobs end, or none does", 20*time.Second) {
-				var exit int
-				r, exit = ndinfo(t, s, nil, envTrialTimeout+"="+limit.String())
 				cmd := proctest.Command(roleNdinfo, ndrun, "--timeout", limit.String(), "-n", "2", rankName)
 				cmd.Env = append(cmd.Env, envConstraint+"="+string(s), envTrialTimeout+"="+limit.String(), "PATH="+dir+":"+os.Getenv("PATH"))
 				var err error
-				out, err = cmd.CombinedOutput()
+				job.Go(func() { out, err = cmd.CombinedOutput() })
+				var exit int
+				r, exit = ndinfo(t, s, nil, envTrialTimeout+"="+limit.String())
+				job.Wait()
 				hangs := strings.Contains(r.check(jobCheck).Found, "not ended in") || strings.Contains(r.check(jobCheck).Found, "deadline exceeded")
 				if hangs != (cmd.ProcessState.ExitCode() == 124) {
 					continue

@@ -162,6 +162,7 @@ func TestInvalidPrograms(t *testing.T) {
 }
 
 func TestLocalHostIsAccepted(t *testing.T) {
+	t.Parallel()
 	own, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)

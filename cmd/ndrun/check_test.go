@@ -169,6 +169,7 @@ func TestCheckWithoutFindings(t *testing.T) {
 
 // Expected findings are counted apart, in each format. An expectation that was not met is reported.
 func TestCheckExpectations(t *testing.T) {
+	t.Parallel()
 	status, out, errOut := proctest.Run(t, ndrun(t, "-n", "2", "--check=json", testBinary(t), "check", "expect"))
 	if status != 0 || errOut != "ndrun: check: no findings; 1 expected: N101 (1)\n" {
 		t.Errorf("exit status %d\n%s", status, errOut)
@@ -193,6 +194,7 @@ func TestCheckExpectations(t *testing.T) {
 }
 
 func TestCheckIgnore(t *testing.T) {
+	t.Parallel()
 	status, _, errOut := proctest.Run(t, ndrun(t, "-n", "2", "--check", "--check-ignore", "N303,N101", testBinary(t), "check", "invalidate"))
 	if status != 0 || errOut != "ndrun: check: no findings\n" {
 		t.Errorf("exit status %d\n%s", status, errOut)

@@ -33,6 +33,7 @@ func reporterOf(t *testing.T, c command) (*hangReporter, *bytes.Buffer, *shm.Are
 // If a rank makes progress after a diagnosis was requested and before it begins, that is not reported as a hang. If it then
 // hangs, that is reported once.
 func TestProgressBeforeDiagnosis(t *testing.T) {
+	t.Parallel()
 	const hangAfter = shortestHang
 	e, said, arena := reporterOf(t, command{hangAfter: hangAfter})
 	e.standstill.ask(e.progress())
@@ -77,6 +78,7 @@ func TestProgressBeforeDiagnosis(t *testing.T) {
 
 // A process whose number is that of another PID namespace is not taken for the process that has this number here.
 func TestJoinedRankOfAnotherPIDNamespace(t *testing.T) {
+	t.Parallel()
 	e, said, arena := reporterOf(t, command{timeout: time.Minute})
 	member, err := arena.Join(0)
 	if err != nil {
@@ -113,6 +115,7 @@ func moveToAnotherPIDNamespace(t *testing.T, arena *shm.Arena) {
 
 // A rank that has joined is not reported as one that has not been started, although the launcher does not know its process yet.
 func TestJoinedRankHasBeenStarted(t *testing.T) {
+	t.Parallel()
 	e, said, arena := reporterOf(t, command{timeout: time.Minute})
 	member, err := arena.Join(0)
 	if err != nil {

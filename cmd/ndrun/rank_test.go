@@ -155,6 +155,7 @@ func TestWrongSecret(t *testing.T) {
 }
 
 func TestRankEnds(t *testing.T) {
+	t.Parallel()
 	shell := []string{"sh", "-c", `"$@"; true`, "sh"} // hides the code
 	python := []string{"python3", "-c", closing + "; sys.exit(0)"}
 	const why = "aborted the job with code 7: the disk is full; the other rank was stopped\n"

@@ -241,6 +241,7 @@ func useMoreEntries(l *mistaken) error {
 // A program that relies on more than the model promises is successful, and fails with a weak order. ndrun names the
 // seed and the page, and the seed fails again.
 func TestWeakOrderFindsLeaningPrograms(t *testing.T) {
+	t.Parallel()
 	const tries = 5 // the mistakes show in nearly each run
 	for _, p := range mistakenPrograms {
 		t.Run(p.name, func(t *testing.T) {
