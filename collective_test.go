@@ -22,6 +22,7 @@ import (
 
 // A barrier ends for a rank when all ranks have entered it, and not before.
 func TestBarrierWaitsForAllRanks(t *testing.T) {
+	t.Parallel()
 	for _, ranks := range []int{1, 2, 3, 8} {
 		t.Run(strconv.Itoa(ranks), func(t *testing.T) {
 			rounds := 200

@@ -75,6 +75,7 @@ func TestNextDeath(t *testing.T) {
 // TestNextDeathOfRanksThatAreTakenAgain: a process takes the place of a rank that has died, before and after NextDeath has returned
 // the death. Neither the death is lost, nor is the process dead while it lives.
 func TestNextDeathOfRanksThatAreTakenAgain(t *testing.T) {
+	t.Parallel()
 	for _, early := range []bool{false, true} {
 		t.Run(fmt.Sprintf("early %v", early), func(t *testing.T) { testTakenAgain(t, early) })
 	}
@@ -186,6 +187,7 @@ func runHidden(ctx context.Context, j *softnd.Job, word int) error {
 
 // No word that a peer writes hides its death from a collective call.
 func TestBarrierFindsDeathDespiteOverwrittenWord(t *testing.T) {
+	t.Parallel()
 	for word := range wordsBeforeDeath {
 		for _, ranks := range []int{2, 4} {
 			t.Run(fmt.Sprintf("word %d, %d ranks", word, ranks), func(t *testing.T) {
