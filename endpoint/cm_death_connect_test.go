@@ -17,6 +17,7 @@ import (
 // TestPeerDeathWhileConnecting kills the peer of a Connect, an Accept or a CompleteConnect in
 // progress.
 func TestPeerDeathWhileConnecting(t *testing.T) {
+	t.Parallel()
 	tests := map[string]func(t *testing.T, p *pair){
 		"before Connect": func(t *testing.T, p *pair) {
 			addr := p.b.must(order{Do: doListen}).Addr
@@ -84,6 +85,7 @@ func TestPeerDeathWhileConnecting(t *testing.T) {
 // TestConnectRequestOfDeadPeer: a dead peer's request is in the listener's queue or in a connector, and
 // its memory already belongs to another member. No call writes to it.
 func TestConnectRequestOfDeadPeer(t *testing.T) {
+	t.Parallel()
 	for name, use := range map[string]func(t *testing.T, s *side, c nd.Connector){
 		"queued": func(t *testing.T, s *side, _ nd.Connector) {
 			if err := s.listener.Close(); err != nil {
@@ -168,6 +170,7 @@ func claim(t *testing.T, arena *shm.Arena, m *shm.Member, at shm.Offset) []byte 
 
 // TestConnectRequestBehindDeadPeer: a request in the inbox behind that of a dead member is not lost.
 func TestConnectRequestBehindDeadPeer(t *testing.T) {
+	t.Parallel()
 	arena := newArena(t)
 	a := newSide(t, arena, "a", sideOptions{}, false)
 	first := newSide(t, arena, "first", sideOptions{}, false)

@@ -134,6 +134,7 @@ func TestPeerDeathFlushesOutstanding(t *testing.T) {
 // TestPeerDeathAfterDelivery: messages that the peer sent before its death arrive, even if the
 // receiver polls only later.
 func TestPeerDeathAfterDelivery(t *testing.T) {
+	t.Parallel()
 	for range 10 {
 		p := newPair(t, setup{Processes: true})
 		var want []nd.Result
@@ -155,6 +156,7 @@ func TestPeerDeathAfterDelivery(t *testing.T) {
 // TestPeerStoppedDuringCopy: an Invalidate, a Deregister and a window's Close wait for a requester
 // that is in the middle of a copy, until it dies.
 func TestPeerStoppedDuringCopy(t *testing.T) {
+	t.Parallel()
 	for name, o := range map[string]order{
 		"invalidate":   {Do: doInvalidate},
 		"close window": {Do: doCloseWindow},
@@ -229,6 +231,7 @@ func (p *pair) stopInMidCopy(t *testing.T, token nd.Token) {
 // TestDeregisterWaitsForCopy: Deregister waits until its context ends, on each call, and Close
 // until the copy ends.
 func TestDeregisterWaitsForCopy(t *testing.T) {
+	t.Parallel()
 	for _, do := range []verb{doDeregister, doCloseRegion} {
 		for _, kill := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/kill=%v", do, kill), func(t *testing.T) {
@@ -340,6 +343,7 @@ func TestHazardsOfDeadPeerIgnored(t *testing.T) {
 // A peer can overwrite the record of a living member. The connections of that member then end on
 // both sides, and new ones are refused, although no member has died.
 func TestDamagedMemberRecordEndsConnections(t *testing.T) {
+	t.Parallel()
 	const records, stride = 4096, 512
 	for _, nonsense := range []uint64{0, 1, 77, 1<<32 | 2, ^uint64(0)} {
 		for _, damaged := range []int{cm.Active, cm.Passive} {

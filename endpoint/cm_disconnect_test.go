@@ -122,6 +122,7 @@ func TestLateDisconnect(t *testing.T) {
 
 // TestDisconnectTimeoutInOtherProcess: the limit reaches the other process of a pair.
 func TestDisconnectTimeoutInOtherProcess(t *testing.T) {
+	t.Parallel()
 	const timeout = 50 * time.Millisecond
 	p := newPair(t, setup{Processes: true, Both: sideOptions{DisconnectTimeout: timeout}})
 	if r := p.b.refuse(nd.IOTimeout, disconnect); !strings.Contains(r.Text, "within "+timeout.String()) {
@@ -132,6 +133,7 @@ func TestDisconnectTimeoutInOtherProcess(t *testing.T) {
 // TestDisconnectDeliversData: data whose send has succeeded arrives, however the connection ends, even
 // if the receiver has not run in between.
 func TestDisconnectDeliversData(t *testing.T) {
+	t.Parallel()
 	ends := map[string]order{
 		"disconnect":      disconnect,
 		"flush":           {Do: doFlush},
@@ -187,6 +189,7 @@ func TestDisconnectDeliversData(t *testing.T) {
 
 // TestDisconnectDuringTransfers: when Disconnect returns, no transfer uses this process's memory.
 func TestDisconnectDuringTransfers(t *testing.T) {
+	t.Parallel()
 	const n, rounds = 3*window.ChunkSize + 3000, 6 // a Disconnect can come between two chunks
 	onEvery(t, setup{Both: sideOptions{Size: n}}, func(t *testing.T, p *pair) {
 		p.b.fill(0, 0, n, 3)

@@ -15,6 +15,7 @@ type foreignQueue struct{ nd.CompletionQueue }
 // TestResultsEndWithThePeersDisconnect: nd.Results yields every message that the peer has sent before it
 // disconnects, and then ends, although a receive is still posted. This side can then disconnect, too.
 func TestResultsEndWithThePeersDisconnect(t *testing.T) {
+	t.Parallel()
 	const large = quantum/2 + smallTransfer // two are more than a call of progress transfers
 	for _, s := range everySetup(setup{Both: sideOptions{DisconnectTimeout: proctest.Timeout, Size: large}}) {
 		for _, foreign := range []bool{false, true} {
@@ -66,6 +67,7 @@ func TestResultsEndWithThePeersDisconnect(t *testing.T) {
 
 // TestWaitOneEndsWithEachEnd: WaitOne returns the canceled receive first, then the cause of the end.
 func TestWaitOneEndsWithEachEnd(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		end  func(p *pair)
 		want nd.Status

@@ -306,6 +306,7 @@ func TestEventHandlerBlocks(t *testing.T) {
 
 // A handler may call softnd, also the calls that end what the event is about.
 func TestEventHandlerCallsBack(t *testing.T) {
+	t.Parallel()
 	var p *pair
 	ready, ended := make(chan struct{}), make(chan struct{})
 	var once sync.Once

@@ -91,6 +91,7 @@ var postOf = map[string]func(p *pair){
 // TestFaultProducesEveryResultStatus: each failure that the comments of nd.Endpoint list for the result of a
 // request, of each request, and no other.
 func TestFaultProducesEveryResultStatus(t *testing.T) {
+	t.Parallel()
 	documented := documentedStatuses(t, "endpoint.go", "Endpoint", "Results:")
 	every := []nd.Status{nd.Canceled, nd.InvalidDeviceRequest, nd.InternalError}
 	produced, plansOfC := 0, string(must(os.ReadFile("../c/tests/faults.plans")))

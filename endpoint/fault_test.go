@@ -150,6 +150,7 @@ func TestFaultInPost(t *testing.T) {
 }
 
 func TestFaultMidTransfer(t *testing.T) {
+	t.Parallel()
 	const n, k = 3 * window.ChunkSize, window.ChunkSize + 34_467 // in the second chunk
 	for _, operation := range []string{"write", "read", "send"} {
 		for _, action := range []faults.Rule{{Action: "fail", Status: nd.IOTimeout}, {Action: "invalidate"}, {Action: "drop"}} {
@@ -223,6 +224,7 @@ func TestFaultWithinSmallTransfers(t *testing.T) {
 }
 
 func TestFaultCorrupts(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{1, 40, 48, 1000, 5 * window.ChunkSize / 2} { // the last: in the second chunk
 		offset := uint64(n / 2)
 		for _, operation := range []string{"write", "read", "send", "receive"} {
@@ -281,6 +283,7 @@ func TestFaultCorrupts(t *testing.T) {
 }
 
 func TestFaultDelays(t *testing.T) {
+	t.Parallel()
 	const delay = 30 * time.Millisecond
 	for _, phase := range []string{"execute", "complete"} {
 		t.Run(phase, func(t *testing.T) {

@@ -177,6 +177,7 @@ func TestChecksConform(t *testing.T) {
 
 // TestChecksStress: 20 plans of random requests, half of them with a peer process that does not check.
 func TestChecksStress(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(20) {
 		here, there := []string{"auto", "target"}[seed/2%2]+checked, []string{"auto", "target"}[seed/4%2]
 		if seed%8 < 4 {
@@ -216,6 +217,7 @@ func TestChecksManyReads(t *testing.T) {
 
 // TestChecksUnderWeakOrder: a weak order keeps the bytes of a hashed transfer in order, and nothing else.
 func TestChecksUnderWeakOrder(t *testing.T) {
+	t.Parallel()
 	onWeakSeeds(t, 2, func(t *testing.T, seed uint64, processes bool) {
 		ndtest.Stress(t, weakConfig(t, seed, processes, checked), seed, 3)
 	})

@@ -15,6 +15,7 @@ import (
 // TestDeregisterDuringMessages deregisters a region while other goroutines send from its
 // memory and receive into it. When Deregister has returned, no transfer uses the memory.
 func TestDeregisterDuringMessages(t *testing.T) {
+	t.Parallel()
 	const rounds, depth, size = 25, 16, 8
 	for _, name := range []string{"of the sender", "of the receiver"} {
 		t.Run(name, func(t *testing.T) {

@@ -36,6 +36,7 @@ func TestFastRegionInvalidatedByPeer(t *testing.T) {
 
 // TestFastRegionInvalidationRefused: the message is not placed.
 func TestFastRegionInvalidationRefused(t *testing.T) {
+	t.Parallel()
 	for name, token := range map[string]func(p *pair, r int) nd.WindowDescriptor{
 		"local token": func(p *pair, r int) nd.WindowDescriptor {
 			p.b.register(r, 0, 100)
@@ -145,6 +146,7 @@ func TestFastRegionOfOtherEndpoint(t *testing.T) {
 // TestFastRegionInvalidatedDuringTransfers of several peers, each with its own connection. However the
 // registration ends, no transfer uses the memory from the moment its owner knows.
 func TestFastRegionInvalidatedDuringTransfers(t *testing.T) {
+	t.Parallel()
 	const size, page = 512 << 10, 4096
 	ways := map[string]func(p *pair, r int, d nd.WindowDescriptor){
 		"Invalidate": func(p *pair, r int, _ nd.WindowDescriptor) { p.b.unregister(r) },

@@ -116,6 +116,7 @@ func TestFastRegisterPipelined(t *testing.T) {
 }
 
 func TestFastRegionRights(t *testing.T) {
+	t.Parallel()
 	for _, rights := range []nd.RegionFlags{0, nd.AllowLocalWrite, nd.AllowRemoteRead, nd.AllowRemoteWrite} {
 		for _, do := range []verb{doRead, doWrite} {
 			allowed := rights.RemoteRead()

@@ -14,6 +14,7 @@ import (
 // binds its index until the same token is valid again. The request must not continue under the
 // later bind.
 func TestTokenReusedDuringRequest(t *testing.T) {
+	t.Parallel()
 	const size = 4 * quantum
 	for _, executor := range []Executor{Auto, Target} {
 		for _, private := range []bool{false, true} {

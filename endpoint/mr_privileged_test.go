@@ -55,6 +55,7 @@ func TestPrivilegedToken(t *testing.T) {
 }
 
 func TestPrivilegedTokenRefused(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]func(p *pair, r int, token nd.Token) order{
 		"before the mapping": func(_ *pair, r int, token nd.Token) order {
 			return order{Do: doWrite, Parts: []part{{Region: r, Off: -1, Len: 2, Token: token}}}
@@ -164,6 +165,7 @@ func TestReadLocalInvalidatePipelined(t *testing.T) {
 }
 
 func TestReadLocalInvalidateRefused(t *testing.T) {
+	t.Parallel()
 	const flags = nd.ReadLocalInvalidate
 	t.Run("a plain region stays as it is", func(t *testing.T) {
 		onFast(t, setup{}, func(t *testing.T, p *pair) {

@@ -100,6 +100,7 @@ func TestBindReturnsToken(t *testing.T) {
 }
 
 func TestWindowEdges(t *testing.T) {
+	t.Parallel()
 	const start, size, room = 4096, quantum + 5000, quantum + 16<<10 // several chunks, and parts: a bad range is refused before the first
 	cases := []struct {
 		name    string
@@ -180,6 +181,7 @@ func (p *pair) badInitiator(o order, kind nd.RequestType) {
 
 // TestTokensOfWrongKind: peers cannot use local tokens, and entries cannot use remote tokens.
 func TestTokensOfWrongKind(t *testing.T) {
+	t.Parallel()
 	for _, s := range someSetups(setup{}) {
 		for _, n := range []int{8, 1000, 100_000} {
 			t.Run(fmt.Sprintf("%v/%d", s, n), func(t *testing.T) {

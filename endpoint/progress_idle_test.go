@@ -13,6 +13,9 @@ import (
 // process that is killed. Its death is noticed. The log shows the processor time of the idle
 // members, and how long the detection takes.
 func TestManyIdleMembers(t *testing.T) {
+	if !scale.IsFull() { // then only the idle members take processor time
+		t.Parallel()
+	}
 	members, idle := scale.Of(128, shm.MaxRanks), time.Duration(scale.Of(1, 2))*time.Second
 	arena := newArena(t)
 	for range members - 1 {

@@ -58,6 +58,7 @@ func TestSpinsAdapt(t *testing.T) {
 // A wait whose rounds take long ends each of its phases before all rounds are over. That does not hold with a weak order, for more
 // spins than usual that the program asks for, and for yields on a host without a relay.
 func TestSlowWaitSleepsSooner(t *testing.T) {
+	t.Parallel()
 	const (
 		fewSpins = 2 * spinsPerClock
 		others   = 2 // before the spins, and when the doorbell is armed
@@ -74,6 +75,7 @@ func TestSlowWaitSleepsSooner(t *testing.T) {
 		"with weak order": {Options{WeakOrder: new(uint64)}, true, waiter.SpinRounds + yields.Rounds + others},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			p := newSide(t, newArena(t), "alone", sideOptions{Options: test.Options}, false).provider
 			p.processes.Store(1)
 			if test.withRelay {

@@ -46,6 +46,7 @@ func TestReasonReachesPeer(t *testing.T) {
 
 // TestFailedResultHasCause takes the first failed result at either side: Endpoint.Err returns the cause at once.
 func TestFailedResultHasCause(t *testing.T) {
+	t.Parallel()
 	for _, executors := range [][2]Executor{{Auto, Auto}, {Target, Target}} {
 		for i := range 50 {
 			p := newPair(t, setup{Executors: executors})

@@ -13,6 +13,7 @@ import (
 // TestAccessErrorNamesRangeAndToken checks the error of a refused transfer at both sides. It names the endpoint, the operation, the
 // token, the requested range, the permitted range, and the check that failed.
 func TestAccessErrorNamesRangeAndToken(t *testing.T) {
+	t.Parallel()
 	const n = 1234
 	const size = 256 << 10                  // of the first regions
 	type texts struct{ a, b, fault string } // fault is said at both sides

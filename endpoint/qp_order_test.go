@@ -141,6 +141,7 @@ func TestSlotIsFreeWhenResultIsTaken(t *testing.T) {
 // TestReadFenceWaitsForReads sends the bytes that a Read fetches. Without the fence the Send could copy them before they
 // have arrived.
 func TestReadFenceWaitsForReads(t *testing.T) {
+	t.Parallel()
 	for _, s := range everySetup(setup{Processes: true}) {
 		if !s.Processes {
 			continue

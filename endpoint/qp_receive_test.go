@@ -67,6 +67,7 @@ func TestSmallReceivesAmongLarge(t *testing.T) {
 
 // TestMessageTooLargeFailsBothSides checks the status of each side, and that everything else is canceled.
 func TestMessageTooLargeFailsBothSides(t *testing.T) {
+	t.Parallel()
 	for _, room := range []int{0, 4, 47, 48, 100, 69_999} {
 		for _, n := range []int{1, 5, 48, 49, 70_000} {
 			if n <= room {
@@ -114,6 +115,7 @@ func someSetups(s setup) (all []setup) {
 
 // TestInvalidReceiveFailsAtMessage posts receives whose token does not cover the entry. They fail when a message arrives.
 func TestInvalidReceiveFailsAtMessage(t *testing.T) {
+	t.Parallel()
 	const size = 256 << 10
 	cases := map[string]func(p *pair, n int) []part{
 		"unknown token": func(_ *pair, n int) []part { return []part{{Len: n + 50, Token: 1<<31 + 12345}} },
@@ -159,6 +161,7 @@ func TestInvalidReceiveFailsAtMessage(t *testing.T) {
 
 // TestSendWithoutReceiveTimesOut: a message waits for a receive, but not for ever.
 func TestSendWithoutReceiveTimesOut(t *testing.T) {
+	t.Parallel()
 	const receiveTimeout = 60 * time.Millisecond
 	for _, n := range []int{0, 8, 100_000} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -199,6 +202,7 @@ func TestSendWithoutReceiveFailsAtOnce(t *testing.T) {
 // TestSendWithoutTimeoutSleeps lets a Send without a time-out wait longer than the default one while both processes sleep. The
 // receive wakes the sender.
 func TestSendWithoutTimeoutSleeps(t *testing.T) {
+	t.Parallel()
 	for _, s := range []setup{{}, {Executors: [2]Executor{Target, Target}}, {Processes: true}} {
 		t.Run(s.String(), func(t *testing.T) {
 			t.Parallel()

@@ -125,6 +125,7 @@ func (p *pair) ownViolation(bad order) {
 
 // TestViolationSplitsQueue fails one of ten requests: those before it complete, those after it are canceled.
 func TestViolationSplitsQueue(t *testing.T) {
+	t.Parallel()
 	const room = 20_000 // of each
 	sizes := []int{8, 1000, room, 40, 41, 5000, 1, room, 700, 16}
 	for _, kth := range []int{0, 4, 9} {

@@ -87,6 +87,7 @@ func TestUnalignedAtomics(t *testing.T) {
 
 // The old value is in memory before a fenced request runs, before the region is invalidated, and when the connection ends.
 func TestOldValueArrivesFirst(t *testing.T) {
+	t.Parallel()
 	const count = 300
 	onEvery(t, setup{Executors: [2]Executor{Target, Target}}, func(t *testing.T, p *pair) {
 		_, far := p.atomicRegion(p.b, p.Private[1])
@@ -111,6 +112,7 @@ func TestOldValueArrivesFirst(t *testing.T) {
 
 // While the peer executes atomics, the old values that are taken are those of the oldest: they make room for later atomics.
 func TestOldValuesAreTakenInOrder(t *testing.T) {
+	t.Parallel()
 	p := newPair(t, setup{Executors: [2]Executor{Target, Target}})
 	_, far := p.atomicRegion(p.b, false)
 	near, peer := p.a.endpointAt(0).(*queuePair), p.b.endpointAt(0).(*queuePair)

@@ -18,6 +18,7 @@ func received(t nd.RequestType, context uint64, bytes int, data uint32) nd.Resul
 
 // Numbers arrive with messages and Writes of all sizes, in order, and each takes one receive.
 func TestImmediateData(t *testing.T) {
+	t.Parallel()
 	onEvery(t, setup{Both: sideOptions{Size: bigRegion, InlineSize: 64}}, func(t *testing.T, p *pair) {
 		context := uint64(0)
 		for _, n := range append([]int{31, 32, 33}, transferSizes...) {
@@ -65,6 +66,7 @@ func TestImmediateData(t *testing.T) {
 
 // A Write with immediate data waits for a receive, and fails without one.
 func TestWriteImmediateWaitsForReceive(t *testing.T) {
+	t.Parallel()
 	onEvery(t, setup{Both: sideOptions{Options: Options{ReceiveTimeout: NoLimit}}}, func(t *testing.T, p *pair) {
 		p.a.must(order{Do: doWriteImmediate, Context: 1, Parts: mine(0, 64), Far: p.b.memory, Operand: 7})
 		p.a.must(order{Do: doWriteImmediate, Context: 2, Far: p.b.memory, Operand: 8})
@@ -109,6 +111,7 @@ func TestWriteImmediateWithoutTokenBehindMessage(t *testing.T) {
 
 // With a shared receive queue, the entry waits in the ring.
 func TestImmediateDataOfSharedReceives(t *testing.T) {
+	t.Parallel()
 	onEvery(t, setup{Both: sideOptions{Size: bigRegion}, Shared: &nd.SharedReceiveQueueConfig{}}, func(t *testing.T, p *pair) {
 		for i, n := range transferSizes {
 			p.b.fill(0, 0, n, uint64(i))

@@ -27,6 +27,7 @@ func scraps(b []byte, n int) nd.SGL {
 // TestInlineDataIsCopiedByPost changes the memory right after the post. The data may lie in any memory, needs no token, and may
 // have more entries than the endpoint grants.
 func TestInlineDataIsCopiedByPost(t *testing.T) {
+	t.Parallel()
 	onEvery(t, setup{Both: sideOptions{InlineSize: maxInline}}, func(t *testing.T, p *pair) {
 		s := p.a
 		ep, taken := s.endpointAt(0), s.regionAt(0).bytes()
@@ -150,6 +151,7 @@ func TestInlineLimitsMatchAdapter(t *testing.T) {
 
 // TestInlineToInvalidTokenFails checks that an inline request fails like any other.
 func TestInlineToInvalidTokenFails(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{8, 48, 100, maxInline} {
 		onEvery(t, setup{Both: sideOptions{InlineSize: maxInline}}, func(t *testing.T, p *pair) {
 			ep, far := p.a.endpointAt(0), at(p.b.memory, 256<<10-n+1)

@@ -76,6 +76,7 @@ func TestMessageDoesNotOvertakeRequests(t *testing.T) {
 
 // TestMessageBehindFailedWriteIsNotCopied checks that its receive is canceled and its memory unchanged.
 func TestMessageBehindFailedWriteIsNotCopied(t *testing.T) {
+	t.Parallel()
 	const at, n = 1024, 100
 	for _, s := range someSetups(setup{}) {
 		t.Run(s.String(), func(t *testing.T) {

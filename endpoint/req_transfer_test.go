@@ -17,6 +17,7 @@ var transferSizes = []int{0, 1, 8, 39, 40, 41, 47, 48, 49, 63, 64, 65, 4 << 10, 
 const bigRegion = 5 * quantum / 2
 
 func TestTransfersOfAllSizes(t *testing.T) {
+	t.Parallel()
 	onEvery(t, setup{Both: sideOptions{Size: bigRegion}}, transferAllSizes)
 	mixed := mixedSetups()
 	for i := range mixed {
@@ -83,6 +84,7 @@ func (s *side) gathered(parts []part) string {
 }
 
 func TestScatterGather(t *testing.T) {
+	t.Parallel()
 	const most = quantum*5/8 + 1 // of the bytes of a call of progress
 	// Lists of the same total, cut at different places.
 	lists := [][][]int{
@@ -176,6 +178,7 @@ func TestArenaAndPrivateMemoryInOneList(t *testing.T) {
 
 // TestFullQueuesComplete posts a full queue of each kind before it takes a result.
 func TestFullQueuesComplete(t *testing.T) {
+	t.Parallel()
 	const depth, n = 300, 200 // more than a ring has slots
 	onEvery(t, setup{Both: sideOptions{InitiatorDepth: depth, ReceiveDepth: depth}}, func(t *testing.T, p *pair) {
 		p.a.fill(0, 0, depth*n, 1)
@@ -223,6 +226,7 @@ func atFar(p *side, off int) nd.WindowDescriptor { return at(p.memory, off) }
 
 // TestFullRingResumes posts more than the ring holds while the peer is stopped, and then continues the peer.
 func TestFullRingResumes(t *testing.T) {
+	t.Parallel()
 	const depth, n = 700, 64
 	s := setup{Executors: [2]Executor{Target, Target}, Processes: true, Both: sideOptions{InitiatorDepth: depth, ReceiveDepth: depth}}
 	for _, request := range []nd.RequestType{nd.RequestWrite, nd.RequestRead, nd.RequestSend} {

@@ -160,6 +160,7 @@ func (p *pair) startMessage(t *testing.T, n int) {
 // TestSharedReceiveConnectionEndsDuringMessage: each kind of end of the connection of a message that has a
 // receive cancels that receive, and leaves the others to other endpoints.
 func TestSharedReceiveConnectionEndsDuringMessage(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(p *pair){
 		"peer dies": func(p *pair) { p.b.process.kill() },
 		"flush":     func(p *pair) { p.a.must(order{Do: doFlush}) },
@@ -197,6 +198,7 @@ func (p *pair) bothWait(t *testing.T) {
 // TestSharedReceiveWaitingConnectionEnds: a connection that ends while its message waits takes no receive
 // from those behind it.
 func TestSharedReceiveWaitingConnectionEnds(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(p *pair){
 		"peer dies": func(p *pair) { p.b.process.kill(); p.a.must(order{Do: doNotify}) },
 		"flush":     func(p *pair) { p.a.must(order{Do: doFlush}) },

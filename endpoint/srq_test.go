@@ -31,6 +31,7 @@ var impatient = sideOptions{Options: Options{ReceiveTimeout: time.Millisecond}}
 // TestSharedReceive: each message takes the oldest receive, at any endpoint, and its result
 // shows that endpoint.
 func TestSharedReceive(t *testing.T) {
+	t.Parallel()
 	onEvery(t, shared(setup{Both: impatient}, 2), func(t *testing.T, p *pair) {
 		for _, n := range []int{0, 1, 8, 47, 48, 49, 1000, 60_000} {
 			for i := range uint64(4) {
@@ -60,6 +61,7 @@ func TestSharedReceive(t *testing.T) {
 // TestSharedReceivePostedLate: a message waits for a receive without limit, and later requests
 // wait with it.
 func TestSharedReceivePostedLate(t *testing.T) {
+	t.Parallel()
 	onEvery(t, shared(setup{Both: impatient}, 1), func(t *testing.T, p *pair) {
 		peer := p.b
 		for i, n := range []int{0, 8, 48, 49, 1000, 200_000} {
@@ -148,6 +150,7 @@ func TestSharedReceiveWakesEngine(t *testing.T) {
 // TestSharedReceiveLargeMessages: large messages of several peers arrive at the same time, each in
 // the receive that it took.
 func TestSharedReceiveLargeMessages(t *testing.T) {
+	t.Parallel()
 	const n, rounds = 3 * quantum / 2, 5 // more than a call of progress transfers
 	onEvery(t, shared(setup{Both: sideOptions{Size: 4 * n}}, 3), func(t *testing.T, p *pair) {
 		var sums [3]uint64

@@ -13,6 +13,7 @@ import (
 // TestInvalidateUnderLoad invalidates a window while a peer in another process uses it as fast as it can. The memory must
 // not change afterwards.
 func TestInvalidateUnderLoad(t *testing.T) {
+	t.Parallel()
 	const n, rounds = quantum + smallTransfer, 6 // two parts
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 2))
@@ -72,6 +73,7 @@ func TestInvalidateUnderLoad(t *testing.T) {
 
 // TestRequestsCompleteWhileTargetSleeps runs one-sided requests while the program at the other end makes no call.
 func TestRequestsCompleteWhileTargetSleeps(t *testing.T) {
+	t.Parallel()
 	const large = quantum + smallTransfer // two parts
 	onEvery(t, setup{Both: sideOptions{Size: 2 * large}}, func(t *testing.T, p *pair) {
 		p.a.fill(0, 0, large, 1)

@@ -99,6 +99,7 @@ func newLitmusSetup(t testing.TB, arena *shm.Arena, seed uint64, processes bool)
 
 // TestLitmus runs 300 seeds in one process and 20 between processes, and 10,000 of each with SOFTND_STRESS=1.
 func TestLitmus(t *testing.T) {
+	t.Parallel()
 	t.Run("one process", func(t *testing.T) { testLitmus(t, scale.Of(fewer(300), 10_000), false) })
 	t.Run("processes", func(t *testing.T) { testLitmus(t, scale.Of(fewer(20), 10_000), true) })
 }

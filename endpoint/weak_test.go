@@ -94,6 +94,7 @@ func TestWeakOrderDelaysEffects(t *testing.T) {
 
 // A Send to a shared receive queue waits for a Receive without limit. An earlier Read does not wait for it.
 func TestWeakOrderReadBeforeSharedReceive(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(16) {
 		both := sideOptions{Options: Options{WeakOrder: &seed}}
 		p := newPair(t, shared(setup{Executors: [2]Executor{Executor(seed % 2), Executor(seed % 2)}, Both: both}, 1))
@@ -110,6 +111,7 @@ func TestWeakOrderReadBeforeSharedReceive(t *testing.T) {
 
 // A Read stores its data before its sink is invalid: by ReadLocalInvalidate, or by a later InvalidateRegion.
 func TestWeakOrderInvalidatesSink(t *testing.T) {
+	t.Parallel()
 	for i, flags := range []nd.OpFlags{nd.ReadLocalInvalidate, 0, nd.ReadLocalInvalidate, 0} {
 		s := setup{}
 		if i >= 2 {
@@ -138,6 +140,7 @@ func TestWeakOrderInvalidatesSink(t *testing.T) {
 
 // A Read with ReadLocalInvalidate waits for an earlier Read that is set aside, and does not keep it from running.
 func TestWeakOrderInvalidatesSinkAfterRead(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{8, 5000} {
 		onWeakPairs(t, 16, setup{}, func(t *testing.T, p *pair) {
 			r := p.b.fastRegion(n)
@@ -165,6 +168,7 @@ func TestWeakOrderCancelsAfterFailedRead(t *testing.T) {
 
 // A Receive may have an entry that only the peer can fill, before one that this side fills.
 func TestWeakOrderFillsPrivateEntry(t *testing.T) {
+	t.Parallel()
 	const n = 4000
 	for seed := range uint64(32) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -184,6 +188,7 @@ func TestWeakOrderFillsPrivateEntry(t *testing.T) {
 
 // A message changes no memory before it has a Receive, and none if it fails.
 func TestWeakOrderPlacesMessagesInTheirReceives(t *testing.T) {
+	t.Parallel()
 	t.Run("shared", func(t *testing.T) {
 		for seed := range uint64(16) {
 			p := newPair(t, shared(setup{Both: sideOptions{Options: Options{WeakOrder: &seed}}}, 1))
@@ -244,6 +249,7 @@ func TestWeakOrderDoesNotDelayFlush(t *testing.T) {
 
 // A fault rule about a Read acts, also if it acts between two bytes.
 func TestWeakOrderWithFaults(t *testing.T) {
+	t.Parallel()
 	for _, after := range []uint64{0, 1000} {
 		rule := on("read", faults.Rule{Nth: 2, After: after, Action: "fail", Status: nd.IOTimeout})
 		onWeakPairs(t, 16, setup{Both: sideOptions{FaultRules: rulesOf(t, rule)}}, func(t *testing.T, p *pair) {
@@ -369,6 +375,7 @@ func TestWeakOrderParts(t *testing.T) {
 
 // A Write of which a part is allowed writes nothing.
 func TestWeakOrderRefusesWholeWrites(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{32, 1000} {
 		onWeakPairs(t, 16, setup{}, func(t *testing.T, p *pair) {
 			p.a.fill(0, 0, n, 1)
