@@ -193,11 +193,12 @@ func (j *Job) isMissing(local int) (id shm.MemberID, missing bool) {
 		}
 	} else if id, ok = j.arena.MemberOf(local); !ok {
 		return id, false
-	} else if j.arena.HasRefused(local) {
-		return id, true
 	}
 	p, err := j.arena.Peer(id)
-	return id, err != nil || p.Gone() && (j.started || !j.arena.MayJoinAgain(local, p))
+	if j.started || err != nil {
+		return id, err != nil || p.Gone()
+	}
+	return id, j.arena.TakesNoPart(local, p)
 }
 
 // Exchange passes blob to all ranks, and returns the blobs of all ranks, indexed by rank. It blocks

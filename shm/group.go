@@ -204,8 +204,8 @@ func (g *Group) Refuse() {
 	g.wakeOthers()
 }
 
-// HasRefused reports whether the member that has a rank does not take part in the group.
-func (a *Arena) HasRefused(rank int) bool {
+// hasRefused reports whether the member that has a rank does not take part in the group.
+func (a *Arena) hasRefused(rank int) bool {
 	return rankWord(a.rankRecord(rank).member.Load())&rankRefused != 0 // ordered by death-count
 }
 
@@ -330,11 +330,17 @@ func (a *Arena) HasDied(rank int) bool {
 	return died
 }
 
-// MayJoinAgain reports whether the process of a rank's member p, which is gone, may become the next member: it still runs. Once
+// TakesNoPart reports whether the process of a rank's member p does not take part in a group that is not formed yet: it has refused,
+// or p is gone and its process cannot join again.
+func (a *Arena) TakesNoPart(rank int, p *Peer) bool {
+	return a.hasRefused(rank) || p.Gone() && !a.mayJoinAgain(rank, p)
+}
+
+// mayJoinAgain reports whether the process of a rank's member p, which is gone, may become the next member: it still runs. Once
 // p's record has another owner, p's process is not known: it may join again if p has left in good order.
-func (a *Arena) MayJoinAgain(rank int, p *Peer) bool {
+func (a *Arena) mayJoinAgain(rank int, p *Peer) bool {
 	runs := p.processRuns()
-	if p.hasNextOwner() {
+	if p.HasNextOwner() {
 		return !a.HasDied(rank)
 	}
 	return runs

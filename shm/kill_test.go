@@ -59,6 +59,36 @@ func TestKillPublisher(t *testing.T) {
 	})
 }
 
+// A process dies while it takes the record of a rank's last member, which has left in good order and still runs. The others must not
+// take the dead process for that member's.
+func TestKillWhileARecordIsTaken(t *testing.T) {
+	for _, point := range []failpoint.Point{failpoint.MemberTaken, failpoint.MemberCovered, failpoint.MemberFilled} {
+		t.Run(point.Name(), func(t *testing.T) {
+			a := newArena(t, 1)
+			watcher, left := join(t, a, 0), join(t, a, 0)
+			joinGroup(t, left)
+			if err := left.Leave(); err != nil {
+				t.Fatal(err)
+			}
+			watcher.CheckLiveness(noDrop)
+			if s := stateIn(a, left.slot); s.status() != statusFree {
+				t.Fatalf("state %#x of the record that the next process takes", uint64(s))
+			}
+			cmd := proctest.Command(roleMember)
+			cmd.ExtraFiles = []*os.File{a.File()}
+			cmd.Env = append(cmd.Env, failpoint.Env+"="+point.Name()+":1")
+			victim := proctest.Start(t, cmd)
+			victim.WaitKilled()
+			if pid := left.rec.pid.Load(); pid != uint32(victim.PID()) && point != failpoint.MemberTaken {
+				t.Fatalf("process %d has the record, want %d", pid, victim.PID())
+			}
+			if a.TakesNoPart(0, peerOf(t, watcher, left.ID())) {
+				t.Error("the rank that has left counts as dead")
+			}
+		})
+	}
+}
+
 // killMember lets a member die at each point of a scenario, which it reaches when it is told line. Then goOn gets another member.
 func killMember(t *testing.T, scenario failpoint.Scenario, line string, goOn func(t *testing.T, m *Member)) {
 	for _, step := range failpoint.Steps {

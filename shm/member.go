@@ -152,15 +152,17 @@ func (m *Member) take(fd int) (bool, error) {
 	}
 	m.lock = page
 	rec := m.rec
-	m.rankWord, m.pid = uint32(m.rank+1), uint32(os.Getpid())
+	m.rankWord, m.pid, m.pidNS = uint32(m.rank+1), uint32(os.Getpid()), pidNamespace()
+	// First: if this process dies before the record is live, the record shows that the other words are not the last owner's.
+	rec.deathEpoch.Store(notCounted(s.incarnation() + 1)) // ORDER next-owner: before the rest; pairs with the load in HasNextOwner
+	failpoint.Reach(failpoint.MemberTaken)
 	rec.pid.Store(m.pid)
-	rec.pidNS.Store(pidNamespace())
+	rec.pidNS.Store(m.pidNS)
 	rec.rank.Store(m.rankWord)
 	rec.inbox.Store(0)
 	rec.names.Store(0)
 	rec.waiters.Disarm()
 	rec.engine.Disarm()
-	rec.deathEpoch.Store(notCounted(s.incarnation() + 1))
 	a.useSlot(m.slot)
 	failpoint.Reach(failpoint.MemberCovered)
 	rec.deathsSeen.Store(a.header().deaths.Load()) // before the record is live: this member must acknowledge later deaths
@@ -256,14 +258,15 @@ type Peer struct {
 	arena    *Arena
 	id       MemberID
 	rec      *memberRecord
-	rankWord uint32 // these two as in the record, which may have another owner later; 0 if it has one already
+	rankWord uint32 // these three as in the record, which may have another owner later; 0 if it has one already
 	pid      uint32
+	pidNS    uint64
 }
 
 func newPeer(a *Arena, id MemberID, rec *memberRecord) *Peer {
-	p := &Peer{arena: a, id: id, rec: rec, rankWord: rec.rank.Load(), pid: rec.pid.Load()}
+	p := &Peer{arena: a, id: id, rec: rec, rankWord: rec.rank.Load(), pid: rec.pid.Load(), pidNS: rec.pidNS.Load()}
 	if s := memberState(rec.state.Load()); s.status() == statusFree || memberID(id.Slot(), s.incarnation()) != id {
-		p.rankWord, p.pid = 0, 0
+		p.rankWord, p.pid, p.pidNS = 0, 0, 0
 	}
 	return p
 }
@@ -307,23 +310,25 @@ func (p *Peer) ID() MemberID { return p.id }
 
 // PID returns the peer's process number; ok is false if it is unknown, or the peer is in another PID namespace, where
 // the number means another process.
-func (p *Peer) PID() (pid int, ok bool) { return int(p.pid), p.pid != 0 && p.rec.hasKnownPID() }
-
-// hasKnownPID reports whether the record's process number is of this PID namespace.
-func (r *memberRecord) hasKnownPID() bool {
-	ns := r.pidNS.Load()
-	return ns != 0 && ns == pidNamespace()
+func (p *Peer) PID() (pid int, ok bool) {
+	return int(p.pid), p.pid != 0 && isOwnPIDNamespace(p.pidNS)
 }
 
-// hasNextOwner reports whether another member has taken the peer's record, which does not name the peer's process then.
-func (p *Peer) hasNextOwner() bool {
-	return memberID(p.id.Slot(), memberState(p.rec.state.Load()).incarnation()) != p.id
+// isOwnPIDNamespace reports whether numbers of processes in a PID namespace mean the same processes here.
+func isOwnPIDNamespace(ns uint64) bool { return ns != 0 && ns == pidNamespace() }
+
+// HasNextOwner reports whether another member has taken the peer's record, or has begun to. The words of the record and of its
+// status page may be those of that member then, so a caller loads them before it asks.
+func (p *Peer) HasNextOwner() bool {
+	epoch := p.rec.deathEpoch.Load()     // ORDER next-owner: after the rest; pairs with the store in take
+	s := memberState(p.rec.state.Load()) // after the epoch, which changes again when the next owner has been live
+	return epoch == notCounted(uint32(p.id>>16)+1) || memberID(p.id.Slot(), s.incarnation()) != p.id
 }
 
 // processRuns reports whether the process that has the peer's record, or had it last, still runs, whether it is a member or not.
 func (p *Peer) processRuns() bool {
 	pid := p.rec.pid.Load()
-	if !p.rec.hasKnownPID() {
+	if !isOwnPIDNamespace(p.rec.pidNS.Load()) {
 		return false
 	}
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

@@ -309,3 +309,45 @@ func TestPeerKeepsName(t *testing.T) {
 		t.Error("the dead member has the name of the next owner of its record")
 	}
 }
+
+// TestPeerKeepsPIDNamespace: the number of a process in another PID namespace stays unknown when the record has an owner in this one.
+func TestPeerKeepsPIDNamespace(t *testing.T) {
+	a := fakeArena(8)
+	foreign := fakeMember(a, 3, 5)
+	foreign.rec.pid.Store(1)
+	foreign.rec.pidNS.Store(pidNamespace() + 1)
+	p := peerOf(t, foreign, foreign.ID())
+	foreign.rec.pidNS.Store(pidNamespace())
+	if pid, ok := p.PID(); ok {
+		t.Errorf("process %d of another namespace is known here", pid)
+	}
+	fakeMember(a, 3, 6).rec.pid.Store(2)
+	if pid, ok := p.PID(); ok {
+		t.Errorf("process %d of another namespace is known here", pid)
+	}
+}
+
+// TestRecordThatIsBeingTaken: before it is live, a record already has words of its next owner.
+func TestRecordThatIsBeingTaken(t *testing.T) {
+	a := fakeArena(8)
+	p := peerOf(t, fakeMember(a, 3, 5), memberID(3, 1))
+	if p.HasNextOwner() {
+		t.Error("a live member's record has another owner")
+	}
+	for _, s := range []status{statusDead, statusFree} {
+		p.rec.deathEpoch.Store(7)
+		p.rec.state.Store(uint64(stateOf(s, 1)))
+		if p.HasNextOwner() {
+			t.Errorf("status %d: the record has another owner", s)
+		}
+	}
+	p.rec.deathEpoch.Store(notCounted(2))
+	if !p.HasNextOwner() {
+		t.Error("the record that is being taken has no other owner")
+	}
+	p.rec.deathEpoch.Store(8)
+	p.rec.state.Store(uint64(stateOf(statusDead, 2)))
+	if !p.HasNextOwner() {
+		t.Error("the record has had another owner, which is not known")
+	}
+}

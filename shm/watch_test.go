@@ -312,13 +312,12 @@ func TestWatchDoesNotTrustTheRecord(t *testing.T) {
 	stop := make(chan struct{})
 	defer close(stop)
 	var fired atomic.Bool
-	p := peerOf(t, m, attacker.ID())
 	for _, pid := range []int{other.PID(), 0, 1 << 30} {
 		attacker.rec.pid.Store(uint32(pid))
-		m.Watch(p, stop, func() { fired.Store(true) })
+		m.Watch(peerOf(t, m, attacker.ID()), stop, func() { fired.Store(true) })
 	}
 	attacker.rec.pidNS.Store(1)
-	if m.Watch(p, stop, func() { fired.Store(true) }) {
+	if m.Watch(peerOf(t, m, attacker.ID()), stop, func() { fired.Store(true) }) {
 		t.Error("a process of another namespace is watched")
 	}
 	other.Kill()

@@ -9,6 +9,7 @@
 #include "check.h"
 #include "job/job.h"
 #include "shm/fabric.h"
+#include "shm/liveness.h"
 
 #define SECOND INT64_C(1000000000)
 
@@ -145,6 +146,10 @@ static void test_next_owner(void)
 	const uint32_t n = (uint32_t)(id >> 16);
 	CHECK(snd_member_slot(id) == 1);
 	await(f, SNDL_STATUS_FREE, n);
+	struct snd_member_record *r = snd_member(&((struct snd_fabric *)f)->arena, 1);
+	snd_set(&r->death_epoch, snd_not_counted(n + 1)); /* as a process leaves it that dies while it takes the record */
+	snd_set32(&r->pid, (uint32_t)victim);
+	CHECK(snd_job_join(name, 0, 2, test_options(), SECOND / 2, &job) == SND_IO_TIMEOUT);
 	const pid_t other = start_as("auto", "member");
 	await(f, SNDL_STATUS_LIVE, n + 1);
 	end(other);

@@ -54,7 +54,7 @@ func runBarriers(s *proctest.Self) error {
 func TestKillAtStart(t *testing.T) {
 	const ranks = 3
 	repeats, _ := kills(t)
-	points := append(pointsOf(failpoint.Start), failpoint.MemberLocked, failpoint.MemberCovered, failpoint.MemberFilled, failpoint.MemberLive, failpoint.LivenessRequested)
+	points := append(pointsOf(failpoint.Start), failpoint.MemberLocked, failpoint.MemberTaken, failpoint.MemberCovered, failpoint.MemberFilled, failpoint.MemberLive, failpoint.LivenessRequested)
 	for _, point := range points {
 		t.Run(point.Name(), func(t *testing.T) {
 			t.Parallel()

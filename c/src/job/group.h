@@ -18,7 +18,7 @@ void snd_refuse_rank(struct snd_job *j);
 /* snd_rank_deaths is Arena.RankDeaths: how many members of a rank have died since the group was formed, the present one included, modulo
  * SND_RANK_DEATHS / SND_RANK_DEATH + 1. */
 uint64_t snd_rank_deaths(const struct snd_job *j, uint32_t local);
-/* snd_may_join_again is Arena.MayJoinAgain: it reports whether the process of a rank's member p, which is gone, may become the next member. */
+/* snd_may_join_again is mayJoinAgain of shm/group.go: it reports whether the process of a rank's member p, which is gone, may become the next member. */
 bool snd_may_join_again(const struct snd_job *j, uint32_t local, const struct snd_peer *p);
 /* snd_wake_ranks rings the wait doorbells of the other ranks of this host. Their engines do not wait for a rank. */
 void snd_wake_ranks(struct snd_job *j);

@@ -17,7 +17,8 @@
 struct snd_peer {
 	uint64_t id;
 	struct snd_member_record *record;
-	uint32_t rank_word, pid; /* as in the record, which may have another owner later; 0 if it has one already */
+	uint32_t rank_word, pid; /* these three as in the record, which may have another owner later; 0 if it has one already */
+	uint64_t pid_ns;
 };
 
 /* snd_work is cleanup that waits for an event elsewhere. run is called until it returns true. */

@@ -77,14 +77,19 @@ bool snd_count_death(struct snd_fabric *f, uint32_t slot, bool first)
 	return true;
 }
 
-bool snd_has_next_owner(const struct snd_peer *p) { return snd_member_id(snd_member_slot(p->id), snd_state_incarnation(snd_load(&p->record->state))) != p->id; }
+bool snd_has_next_owner(const struct snd_peer *p)
+{
+	const uint64_t epoch = snd_load(&p->record->death_epoch); /* ORDER next-owner: after the rest; pairs with the store in take */
+	const uint64_t state = snd_load(&p->record->state); /* after the epoch, which changes again when the next owner has been live */
+	return epoch == snd_not_counted(snd_member_incarnation(p->id) + 1) || snd_member_id(snd_member_slot(p->id), snd_state_incarnation(state)) != p->id;
+}
 
 bool snd_process_runs(const struct snd_peer *p)
 {
 	char path[40], line[512];
-	if (snd_relaxed(&p->record->pid_ns) != snd_pid_namespace())
+	if (snd_load(&p->record->pid_ns) != snd_pid_namespace())
 		return false;
-	snprintf(path, sizeof path, "/proc/%" PRIu32 "/stat", snd_relaxed32(&p->record->pid));
+	snprintf(path, sizeof path, "/proc/%" PRIu32 "/stat", snd_load32(&p->record->pid));
 	FILE *f = snd_open_text(path);
 	if (f == NULL)
 		return false;

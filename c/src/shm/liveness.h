@@ -14,7 +14,8 @@ bool snd_is_alive(struct snd_fabric *f, const struct snd_peer *p, bool *died);
 bool snd_mark_dead(struct snd_fabric *f, uint32_t slot, uint64_t id);
 /* snd_process_runs reports whether the process that has or had a member's record still runs, whether it is a member or not. */
 bool snd_process_runs(const struct snd_peer *p);
-/* snd_has_next_owner reports whether another member has taken the peer's record, which does not name the peer's process then. */
+/* snd_has_next_owner reports whether another member has taken the peer's record, or has begun to. The words of the record and of its
+ * status page may be those of that member then, so a caller loads them before it asks. */
 bool snd_has_next_owner(const struct snd_peer *p);
 bool snd_count_death(struct snd_fabric *f, uint32_t slot, bool first);
 void snd_request_liveness_checks(struct snd_fabric *f);

@@ -91,6 +91,8 @@ static snd_status take(struct snd_fabric *f, int fd, uint32_t slot, void (*prepa
 	f->page = snd_page(a, slot);
 	f->last_checked = slot;
 	f->traffic = (struct snd_traffic){snd_relaxed(&r->bytes), snd_relaxed(&r->requests)};
+	/* First: if this process dies before the record is live, the record shows that the other words are not the last owner's. */
+	snd_store_full(&r->death_epoch, snd_not_counted(incarnation)); /* ORDER next-owner: before the rest; pairs with the load in snd_has_next_owner */
 	prepare(f);
 	snd_set32(&r->pid, (uint32_t)getpid());
 	snd_set(&r->pid_ns, snd_pid_namespace());
@@ -99,7 +101,6 @@ static snd_status take(struct snd_fabric *f, int fd, uint32_t slot, void (*prepa
 	snd_set(&r->names, 0);
 	snd_set32(&r->waiters.armed, 0);
 	snd_set32(&r->engine.armed, 0);
-	snd_set(&r->death_epoch, snd_not_counted(incarnation));
 	snd_use_slot(a, slot);
 	snd_set(&r->deaths_seen, snd_load(&snd_header(a)->deaths)); /* before the record is live: this member must acknowledge later deaths */
 	snd_store_full(&r->state, snd_state_of(SNDL_STATUS_LIVE, incarnation)); /* ORDER member-live: pairs with the load in snd_peer_gone */
@@ -174,10 +175,10 @@ void snd_leave(struct snd_fabric *f)
 
 static struct snd_peer new_peer(uint64_t id, struct snd_member_record *r)
 {
-	struct snd_peer p = {id, r, snd_load32(&r->rank), snd_load32(&r->pid)};
+	struct snd_peer p = {id, r, snd_load32(&r->rank), snd_load32(&r->pid), snd_load(&r->pid_ns)};
 	const uint64_t state = snd_load(&r->state); /* after what the next owner changes */
 	if (snd_state_status(state) == SNDL_STATUS_FREE || snd_state_incarnation(state) != snd_member_incarnation(id))
-		p.rank_word = p.pid = 0;
+		p = (struct snd_peer){.id = id, .record = r};
 	return p;
 }
 

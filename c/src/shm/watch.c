@@ -75,13 +75,13 @@ static void close_pidfd(struct snd_watch *w, struct target *t)
 /* open_pidfd begins to watch a process. The lock is tested afterwards, so the process number was still the peer's. */
 static void open_pidfd(struct snd_watch *w, struct target *t, const struct snd_peer *p)
 {
-	uint32_t pid = snd_relaxed32(&p->record->pid);
-	if (pid == (uint32_t)getpid() && snd_relaxed(&p->record->pid_ns) == w->pid_namespace) {
+	const uint32_t pid = p->pid;
+	if (pid == (uint32_t)getpid() && p->pid_ns == w->pid_namespace) {
 		t->tested = false; /* a member of this process does not die alone */
 		return;
 	}
 	t->tested = true;
-	if (w->pidfds == MAX_PIDFDS || w->pid_namespace == 0 || snd_relaxed(&p->record->pid_ns) != w->pid_namespace || pid == 0 || pid > INT32_MAX)
+	if (w->pidfds == MAX_PIDFDS || w->pid_namespace == 0 || p->pid_ns != w->pid_namespace || pid == 0 || pid > INT32_MAX)
 		return;
 	t->pidfd = snd_above_standard((int)syscall(SYS_pidfd_open, (pid_t)pid, 0));
 	if (t->pidfd < 0 || !snd_identify(t->pidfd, &t->identity))

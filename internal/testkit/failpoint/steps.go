@@ -6,6 +6,7 @@ type Point uint8
 // Points, in the order of Steps.
 const (
 	MemberLocked Point = iota
+	MemberTaken
 	MemberCovered
 	MemberFilled
 	MemberLive
@@ -107,6 +108,7 @@ const (
 var Steps = [...]Step{
 	// A member joins, leaves or dies, and its memory is reclaimed.
 	MemberLocked:      {Name: "member-locked"},
+	MemberTaken:       {Name: "member-taken", Orders: "next-owner"},
 	MemberCovered:     {Name: "member-covered", Orders: "member-slots"},
 	MemberFilled:      {Name: "member-filled"},
 	MemberLive:        {Name: "member-live", Orders: "member-live"},
