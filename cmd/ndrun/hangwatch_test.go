@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/launcher"
 	"github.com/softnd/softnd/shm"
@@ -125,5 +126,52 @@ func TestJoinedRankHasBeenStarted(t *testing.T) {
 	e.diagnose(launcher.TriggerTimeout, &launcher.Report{Ranks: []launcher.Result{{Program: "prog"}}})
 	if !strings.Contains(said.String(), "timeout of 1m0s expired: all ranks still run") || strings.Contains(said.String(), "started") {
 		t.Error(said)
+	}
+}
+
+// A member that has the record of a rank which is gone, and is no rank itself, makes no progress of the job.
+func TestNextOwnerOfARecordIsNoRank(t *testing.T) {
+	e, _, arena := reporterOf(t, command{})
+	rank, err := arena.Join(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rank.JoinGroup(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := statuspage.NewReporter(rank); err != nil {
+		t.Fatal(err)
+	}
+	if idle, ok := e.idle(); !ok {
+		t.Errorf("idle for %v, %v", idle, ok)
+	}
+	other, err := arena.Join(shm.NoRank)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Leave()
+	if err := rank.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	other.CheckLiveness(func(shm.MemberID) {})
+	next, err := arena.Join(0) // takes the slot, but not the rank
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.Leave()
+	if next.ID().Slot() != rank.ID().Slot() {
+		t.Fatalf("%v has not the slot of %v", next.ID(), rank.ID())
+	}
+	before := e.progress()
+	reporter, err := statuspage.NewReporter(next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reporter.NoteProgress()
+	if after := e.progress(); after != before {
+		t.Errorf("progress %v, then %v", before, after)
+	}
+	if idle, ok := e.idle(); ok {
+		t.Errorf("a rank was idle for %v only", idle)
 	}
 }

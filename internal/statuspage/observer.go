@@ -32,18 +32,28 @@ func Observe(a *shm.Arena, id shm.MemberID) (*Observer, error) {
 	return &Observer{peer, a, page}, nil
 }
 
-// LastProgress returns when the member last noted progress, as linux.HostClock counts. It costs one
-// load.
-func (o *Observer) LastProgress() int64 { return int64(o.page.lastProgress.Load()) }
+// LastProgress returns when the member last noted progress, as linux.HostClock counts. It is 0 if
+// another member has taken the record, and the page with it. It costs three loads.
+func (o *Observer) LastProgress() int64 {
+	at := int64(o.page.lastProgress.Load())
+	if o.Peer.HasNextOwner() {
+		return 0
+	}
+	return at
+}
 
 // Read returns the content of the page. ok is false if the member has not written any, or has made
-// progress since it did. Of p then only Manual is valid.
+// progress since it did, or if another member has the page. Of p then only Manual is valid.
 //
 // Errors: [shm.ErrDamaged] if the length is out of range, or if the page changes during every
 // attempt to read it. A member that dies while it writes the page leaves it in that state. Read
 // fails with another error if it cannot decode the text.
 func (o *Observer) Read() (p Page, ok bool, err error) {
 	text, writtenAt, err := o.page.read()
+	last := o.LastProgress()
+	if o.Peer.HasNextOwner() {
+		return Page{}, false, nil
+	}
 	if err != nil {
 		return Page{}, false, fmt.Errorf("status page of %v: %w", o.Peer, err)
 	}
@@ -53,7 +63,7 @@ func (o *Observer) Read() (p Page, ok bool, err error) {
 	if p, err = decode(text); err != nil {
 		return Page{}, false, err
 	}
-	if writtenAt < o.LastProgress() {
+	if writtenAt < last {
 		return Page{Manual: p.Manual}, false, nil
 	}
 	return p, true, nil
@@ -97,10 +107,20 @@ func (o *Observer) RequestStacks() (request uint32) {
 
 // Stacks returns a copy of the stacks that the member has published for a request, or for a later
 // one. If the member has not answered the request yet, ok is false. If the member had no memory for
-// its stacks, they are empty. While it answers another request, ok is false.
+// its stacks, or another member has the page, they are
+// empty. While it answers another request, ok is false.
 //
 // Errors: [shm.ErrDamaged] if the stacks are longer than [MaxStacks], or not in the member's heap.
 func (o *Observer) Stacks(request uint32) (stacks []byte, ok bool, err error) {
+	stacks, ok, err = o.readStacks(request)
+	if o.Peer.HasNextOwner() { // which answers requests that its record still has
+		return nil, true, nil
+	}
+	return stacks, ok, err
+}
+
+// readStacks is Stacks without regard to another member that may have the page.
+func (o *Observer) readStacks(request uint32) (stacks []byte, ok bool, err error) {
 	s := o.page
 	if int32(s.answered.Load()-request) < 0 { // ORDER stacks-answered: pairs with the store in PublishStacks
 		return nil, false, nil

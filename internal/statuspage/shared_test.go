@@ -202,6 +202,65 @@ func TestOnlyStacksAnswer(t *testing.T) {
 	}
 }
 
+// The work of the next member with the record is not taken for that of the one that has left.
+func TestNextMemberIsNotObserved(t *testing.T) {
+	a, err := shm.Create(shm.Config{Ranks: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	join := func(rank int) *shm.Member {
+		m, err := a.Join(rank)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	left := join(0)
+	other := join(shm.NoRank)
+	defer other.Leave()
+	r, err := NewReporter(left)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := Observe(a, left.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Write(Page{Omitted: 3})
+	if err := left.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	other.CheckLiveness(func(shm.MemberID) {})
+	if p, ok, err := o.Read(); !ok || err != nil || p.Omitted != 3 || o.LastProgress() == 0 {
+		t.Errorf("before the record is taken: %+v, %v, %v; last progress %d", p, ok, err, o.LastProgress())
+	}
+	request := o.RequestStacks()
+	next := join(0)
+	defer next.Leave()
+	if next.ID().Slot() != left.ID().Slot() {
+		t.Fatalf("%v has not the slot of %v", next.ID(), left.ID())
+	}
+	r, err = NewReporter(next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Write(Page{Omitted: 5})
+	if err := r.PublishStacks([]byte("stacks")); err != nil {
+		t.Fatal(err)
+	}
+	defer r.FreeStacks()
+	if p, ok, err := o.Read(); ok || err != nil {
+		t.Errorf("the page of the next member: %+v, %v", p, err)
+	}
+	if at := o.LastProgress(); at != 0 {
+		t.Errorf("the last progress of the next member, %d", at)
+	}
+	if b, ok, err := o.Stacks(request); !ok || err != nil || len(b) != 0 {
+		t.Errorf("the stacks of the next member: %q, %v, %v", b, ok, err)
+	}
+}
+
 // If there is no memory for the stacks, the answer is empty.
 func TestStacksWithoutMemoryAreEmpty(t *testing.T) {
 	r, o := pair(t)
