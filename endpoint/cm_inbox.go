@@ -12,14 +12,16 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// pollInbox handles the connection requests that peers have sent. It reports whether there were
-// any.
-func (p *Provider) pollInbox() bool {
+// pollInbox handles the connection requests that peers have sent.
+func (p *Provider) pollInbox() progressResult {
+	if !p.member.HasMail() {
+		return noProgress
+	}
 	if !p.inboxMu.TryLock() {
-		return false
+		return contended // the holder may have taken the list before the last request was in it, and does not check again
 	}
 	defer p.inboxMu.Unlock()
-	return p.readInbox()
+	return progressIf(p.readInbox())
 }
 
 // readInbox handles all connection requests. The caller holds p.inboxMu.

@@ -136,7 +136,7 @@ func (e *engine) sampleActivity() programActivity {
 // progressUnpolled is progressAll without the endpoints that the program has polled often since the
 // last call. The program moves the same bytes, and has them in its caches.
 func (p *Provider) progressUnpolled() progressResult {
-	m := progressIf(p.member.HasMail() && p.pollInbox())
+	m := p.pollInbox()
 	for _, ep := range *p.endpoints.Load() {
 		scans := ep.rq.cq.scans.Load() + ep.sq.cq.scans.Load()
 		enough := enoughPolls * (1 + uint64(len(*ep.rq.cq.endpoints.Load())/otherEndpoints)) // with many endpoints a scan covers only some of them

@@ -238,9 +238,7 @@ func (p *Provider) countProcesses() {
 // progressBusy is progressAll without endpoints that have no work. It finds those without their locks, so that a wait in a process with
 // thousands of endpoints does not spend its time on them. Before a wait sleeps, progressAll checks all.
 func (p *Provider) progressBusy() {
-	if p.member.HasMail() {
-		p.pollInbox()
-	}
+	p.pollInbox()
 	for _, ep := range *p.endpoints.Load() {
 		if ep.hasWork() {
 			ep.progress()
@@ -250,7 +248,7 @@ func (p *Provider) progressBusy() {
 
 // progressAll makes progress on all objects of this process.
 func (p *Provider) progressAll() progressResult {
-	m := progressIf(p.member.HasMail() && p.pollInbox())
+	m := p.pollInbox()
 	for _, ep := range *p.endpoints.Load() {
 		m = max(m, ep.progress())
 	}

@@ -26,7 +26,7 @@ type progressResult uint8
 
 const (
 	noProgress   progressResult = iota // there was nothing to do
-	contended                          // another goroutine holds an endpoint's lock, and may or may not make progress
+	contended                          // another goroutine holds the lock of an endpoint or of the inbox, and may or may not make progress
 	madeProgress                       // something has changed, or may have
 )
 

@@ -1,0 +1,26 @@
+package endpoint
+
+import (
+	"testing"
+
+	"github.com/softnd/softnd/internal/testkit/proctest"
+	"github.com/softnd/softnd/nd"
+)
+
+// A request that comes while another goroutine reads the inbox, and that is not read when the program closes the listener, is refused,
+// although the program makes no call.
+func TestListenerCloseRefusesUnreadRequest(t *testing.T) {
+	p := newPair(t, setup{Unwired: true})
+	a, b := p.a, p.b
+	addr := b.listen(2)
+	provider := b.provider
+	provider.inboxMu.Lock()
+	end := soon(func() error {
+		return a.newConnector().Connect(a.ctx, a.newEndpoint(), addr, nd.ConnectParams{})
+	})
+	proctest.Eventually(t, "the request is in the inbox", provider.member.HasMail)
+	err := b.listener.Close()
+	provider.inboxMu.Unlock()
+	b.good(err)
+	wantStatus(t, proctest.Receive(t, "Connect ends", end), nd.ConnectionRefused)
+}
