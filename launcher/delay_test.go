@@ -3,12 +3,14 @@ package launcher
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
@@ -50,15 +52,15 @@ func ownAddress() string {
 	return fmt.Sprintf("127.%d.%d.%d", 1+pid>>16%254, pid>>8%256, pid%256)
 }
 
-// freePort returns an address at which no process listens.
-func freePort(t *testing.T, network, host string) string {
+// freePort returns an address at which no process listens, and no other process than the server does until the test ends.
+func freePort(t *testing.T, host string) string {
 	t.Helper()
-	l, err := net.Listen(network, net.JoinHostPort(host, "0"))
+	reservation, free, err := linux.ReservePort(netip.MustParseAddr(host))
 	if err != nil {
 		t.Skip("this machine has no such addresses: ", err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Cleanup(func() { reservation.Close() })
+	return free.String()
 }
 
 // A client that connects once finds its server if it starts after the server listens.
@@ -71,7 +73,7 @@ func TestStartAfterListeners(t *testing.T) {
 			t.Run(tc.name+" behind "+behind, func(t *testing.T) {
 				address := fmt.Sprintf("@softnd-test-%d-%s", os.Getpid(), t.Name())
 				if tc.host != "" {
-					address = freePort(t, tc.network, tc.host)
+					address = freePort(t, tc.host)
 				}
 				env := []string{"NETWORK=" + tc.network, "ADDRESS=" + address}
 				cfg := config("server", 1, env...)

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
+	"net/netip"
 	"os"
 	"strconv"
 	"time"
+
+	"github.com/softnd/softnd/internal/linux"
 )
 
 // pair is a measurement by two processes of one program, a server and a client, which meet at a port. It makes one
@@ -55,9 +57,12 @@ func (s *session) once(ctx context.Context, p pair, iterations int) (float64, er
 
 // serve starts the server of a pair, and returns when it listens at the port. The caller ends it.
 func (s *session) serve(ctx context.Context, p pair, iterations int) (server *process, port string, err error) {
-	if port, err = freePort(); err != nil {
-		return nil, "", err
+	reservation, free, err := linux.ReservePort(netip.IPv4Unspecified())
+	if err != nil {
+		return nil, "", fmt.Errorf("no free port: %w", err)
 	}
+	defer reservation.Close() // when the server has the port
+	port = strconv.Itoa(int(free.Port()))
 	if server, err = s.start(ctx, s.pin(p.server(port, iterations), 0)); err != nil {
 		return nil, "", err
 	}
@@ -86,16 +91,6 @@ func (s *session) ask(ctx context.Context, p pair, port string, iterations int) 
 func (s *session) pin(p program, r int) program {
 	p.pinned, p.core = s.o.Pinned, s.cores[r%len(s.cores)]
 	return p
-}
-
-// freePort returns a port that is free at this moment.
-func freePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("no free port: %w", err)
-	}
-	defer l.Close()
-	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port), nil
 }
 
 // listening waits until the process listens at the port. It does not connect, because the servers accept the first

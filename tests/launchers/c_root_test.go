@@ -3,7 +3,6 @@ package launchers
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"os/exec"
 	"strconv"
@@ -15,14 +14,13 @@ import (
 	"github.com/softnd/softnd/internal/meet/bootstrap"
 	"github.com/softnd/softnd/internal/meet/rendezvous"
 	"github.com/softnd/softnd/internal/testkit/proctest"
-	"github.com/softnd/softnd/internal/testkit/slurmtest"
 	"github.com/softnd/softnd/shm"
 )
 
 // startInC starts a job without a launcher, whose ranks run programs, and meet at SOFTND_ROOT.
 func startInC(t *testing.T, programs [][]string, change func(rank int, cmd *exec.Cmd)) []*proctest.Process {
 	t.Helper()
-	at := net.JoinHostPort("127.0.0.1", strconv.Itoa(slurmtest.FreePort(t)))
+	at := proctest.FreeAddress(t).String()
 	all := make([]*proctest.Process, len(programs))
 	for rank, program := range programs {
 		cmd := exec.Command(program[0], program[1:]...)

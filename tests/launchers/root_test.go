@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"strconv"
@@ -17,7 +16,6 @@ import (
 	"github.com/softnd/softnd/internal/testkit/jobaccess"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 	"github.com/softnd/softnd/internal/testkit/ranktest"
-	"github.com/softnd/softnd/internal/testkit/slurmtest"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -26,7 +24,7 @@ const rootSecret = "a secret of the tests"
 // startAtRoot starts a job without a launcher, whose ranks meet at SOFTND_ROOT.
 func startAtRoot(t *testing.T, role string, size, n int, change func(rank int, cmd *exec.Cmd)) []*proctest.Process {
 	t.Helper()
-	at := net.JoinHostPort("127.0.0.1", strconv.Itoa(slurmtest.FreePort(t)))
+	at := proctest.FreeAddress(t).String()
 	all := make([]*proctest.Process, size)
 	for rank := range all {
 		cmd := proctest.Command(role, strconv.Itoa(n))
@@ -330,7 +328,7 @@ func initWithin(t *testing.T, met string) (err error) {
 
 // Ranks that never come are named.
 func TestInitAtRootNamesMissingRanks(t *testing.T) {
-	t.Setenv(bootstrap.EnvRoot, net.JoinHostPort("127.0.0.1", strconv.Itoa(slurmtest.FreePort(t))))
+	t.Setenv(bootstrap.EnvRoot, proctest.FreeAddress(t).String())
 	t.Setenv(bootstrap.EnvSecret, rootSecret)
 	t.Setenv(softnd.EnvRank, "0")
 	t.Setenv(softnd.EnvSize, "3")

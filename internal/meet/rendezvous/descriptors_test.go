@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softnd/softnd/internal/linux"
 	"github.com/softnd/softnd/internal/testkit/proctest"
 )
 
@@ -26,7 +28,12 @@ func limitTo(n int) error {
 
 // roleFewDescriptors joins as one of two ranks, with room for no descriptor and for one more each time.
 var roleFewDescriptors = proctest.Role("few descriptors", func(self *proctest.Self) error {
-	c := Config{Root: freeAddress(new(testing.T)), Secret: testSecret, Size: 2, Logf: func(string, ...any) {}}
+	reservation, root, err := linux.ReservePort(netip.MustParseAddr("127.0.0.1"))
+	if err != nil {
+		return err
+	}
+	defer reservation.Close()
+	c := Config{Root: root, Secret: testSecret, Size: 2, Logf: func(string, ...any) {}}
 	if _, err := fmt.Sscan(self.Args[0], &c.Rank); err != nil {
 		return err
 	}
@@ -73,7 +80,12 @@ func TestStarvedRoot(t *testing.T) {
 
 var roleStarved = proctest.Role("starved", func(self *proctest.Self) error {
 	said := make(chan string, 10)
-	c := Config{Root: freeAddress(new(testing.T)), Secret: testSecret, Size: 2, Logf: func(format string, args ...any) { said <- fmt.Sprintf(format, args...) }}
+	reservation, root, err := linux.ReservePort(netip.MustParseAddr("127.0.0.1"))
+	if err != nil {
+		return err
+	}
+	defer reservation.Close()
+	c := Config{Root: root, Secret: testSecret, Size: 2, Logf: func(format string, args ...any) { said <- fmt.Sprintf(format, args...) }}
 	m, err := Join(self.Ctx, c)
 	if err != nil {
 		return err

@@ -18,17 +18,6 @@ import (
 
 var testSecret = []byte("a secret of the tests")
 
-// freeAddress returns an address at which no process listens.
-func freeAddress(t testing.TB) netip.AddrPort {
-	t.Helper()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return netip.MustParseAddrPort(l.Addr().String())
-}
-
 // lines collects what Logf prints.
 type lines struct {
 	mu  sync.Mutex
@@ -58,7 +47,7 @@ type job struct {
 func newJob(t testing.TB, size int) *job {
 	t.Helper()
 	j := &job{log: new(lines), clients: make([]*Client, size)}
-	j.config = Config{Root: freeAddress(t), Secret: testSecret, Size: size, Logf: j.log.logf}
+	j.config = Config{Root: proctest.FreeAddress(t), Secret: testSecret, Size: size, Logf: j.log.logf}
 	for range size {
 		j.ended = append(j.ended, make(chan End, 1))
 	}

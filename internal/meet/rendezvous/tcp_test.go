@@ -13,12 +13,13 @@ import (
 
 // A socket that has connected to itself is closed: rank 0 would otherwise find its port in use.
 func TestSocketDoesNotConnectToItself(t *testing.T) {
-	at := freeAddress(t)
+	at := proctest.FreeAddress(t)
 	fd, sa, err := newSocket(at)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Bind(fd, sa); err != nil { // as the kernel may do
+	reuse := func(on int) error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, on) }
+	if err := errors.Join(reuse(1), unix.Bind(fd, sa), reuse(0)); err != nil { // as the kernel may do; the port is reserved for the test
 		t.Fatal(err)
 	}
 	conn, err := connect(proctest.Context(t), fd, sa, 0)

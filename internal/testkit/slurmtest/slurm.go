@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"crypto/rand"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -96,8 +95,8 @@ func Start(t testing.TB, nodes ...Node) (env string) {
 		}
 	}
 	first := nodes[0]
-	ports := FreePorts(t, 2)
-	conf := fmt.Appendf(nil, slurmConf, first.Name, first.Addr, dir, me.Username, ports[0], ports[1])
+	controller, node := proctest.FreeAddress(t), proctest.FreeAddress(t)
+	conf := fmt.Appendf(nil, slurmConf, first.Name, first.Addr, dir, me.Username, controller.Port(), node.Port())
 	directories := []string{"state"}
 	for _, n := range nodes {
 		conf = fmt.Appendf(conf, "NodeName=%s NodeAddr=%s CPUs=4 State=UNKNOWN\n", n.Name, n.Addr)
@@ -162,26 +161,6 @@ var queueLine = regexp.MustCompile(`(?m)^srun: job \d+ (queued and waiting for r
 
 // WithoutQueue returns the standard error of srun without its lines about waiting for nodes.
 func WithoutQueue(stderr string) string { return queueLine.ReplaceAllString(stderr, "") }
-
-// FreePort returns a TCP port that no process of this host uses.
-func FreePort(t testing.TB) int {
-	t.Helper()
-	return FreePorts(t, 1)[0]
-}
-
-// FreePorts returns n different TCP ports that no process of this host uses.
-func FreePorts(t testing.TB, n int) (ports []int) {
-	t.Helper()
-	for range n {
-		l, err := net.Listen("tcp4", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close() // when all are known
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports
-}
 
 // wait calls ready until it returns true: daemons do not report that they are ready.
 func wait(t testing.TB, what string, ready func() bool) {

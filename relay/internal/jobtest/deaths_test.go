@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"net/url"
 	"os"
 	"os/exec"
@@ -16,7 +15,6 @@ import (
 	"github.com/softnd/softnd"
 	"github.com/softnd/softnd/internal/meet/rendezvous"
 	"github.com/softnd/softnd/internal/testkit/proctest"
-	"github.com/softnd/softnd/internal/testkit/slurmtest"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -266,7 +264,7 @@ func TestDeathWhileInitConnectsHosts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const secret = "a secret of the tests"
 			ctx := proctest.Context(t)
-			at := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(slurmtest.FreePort(t)))
+			at := proctest.FreeAddress(t)
 			args := program(t)
 			cmd := exec.Command(args[0], args[1:]...)
 			cmd.Env = append(c.env[:len(c.env):len(c.env)], "SOFTND_ROOT="+at.String(), "SOFTND_SECRET="+secret, "SOFTND_RANK=0", "SOFTND_SIZE=2", "SOFTND_HOST_ADDRESS=127.0.0.1")
