@@ -43,7 +43,7 @@ func (s *session) start(ctx context.Context, p program) (*process, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &process{ctx: ctx, cancel: cancel, done: make(chan struct{})}
 	r.cmd = exec.CommandContext(ctx, p.argv[0], p.argv[1:]...)
-	r.cmd.Env = append(os.Environ(), "LC_ALL=C", "TMPDIR="+s.dir, mark+"="+s.tag)
+	r.cmd.Env = append(os.Environ(), "LC_ALL=C", "TMPDIR="+s.dir, s.variable())
 	r.cmd.Env = append(r.cmd.Env, p.env...)
 	r.cmd.Stdout, r.cmd.Stderr = &r.output, &r.output
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGTERM}

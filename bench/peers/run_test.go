@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd/bench/report"
 	"github.com/softnd/softnd/internal/testkit/proctest"
@@ -23,6 +26,7 @@ var portOption = map[string]string{"ucx_perftest": "-p", "fi_rma_bw": "-B"}
 // TestMain plays a program if it is started under that name: a server that never exits by itself, or a client that writes
 // the text in the environment.
 func TestMain(m *testing.M) {
+	proctest.Main()
 	port := portOption[filepath.Base(os.Args[0])]
 	if port == "" {
 		os.Exit(m.Run())
@@ -31,11 +35,26 @@ func TestMain(m *testing.M) {
 		fmt.Println(os.Getenv("PEERS_TEST_SAYS"))
 		os.Exit(0)
 	}
-	if _, err := net.Listen("tcp", "127.0.0.1:"+os.Args[slices.Index(os.Args, port)+1]); err != nil {
+	address := "127.0.0.1:" + os.Args[slices.Index(os.Args, port)+1]
+	if err := bindWithout(netip.MustParseAddrPort(address)); err == nil {
+		fmt.Println("another process could have taken the port before the server")
+		os.Exit(1)
+	}
+	if _, err := net.Listen("tcp", address); err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
 	time.Sleep(time.Hour)
+}
+
+// bindWithout binds a socket as a program does that does not set SO_REUSEADDR.
+func bindWithout(at netip.AddrPort) error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Bind(fd, &unix.SockaddrInet4{Port: int(at.Port()), Addr: at.Addr().As4()})
 }
 
 // only sets a PATH that contains nothing but these scripts.

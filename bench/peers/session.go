@@ -23,6 +23,7 @@ type session struct {
 	dir    string // for files; removed by close
 	shared string // the same in memory; "" if there is none
 	tag    string // value of mark
+	guard  *guard // removes the directories, also if this process is killed
 }
 
 func open(o Options) (*session, error) {
@@ -31,16 +32,28 @@ func open(o Options) (*session, error) {
 	if s.cores, err = linux.CPUs(); err != nil {
 		return nil, fmt.Errorf("peers: which cores may be used: %w", err)
 	}
-	if s.dir, err = os.MkdirTemp("", "ndbench-peers-"); err != nil {
+	s.dir = filepath.Join(os.TempDir(), "ndbench-peers-"+s.tag)
+	s.shared = fmt.Sprintf("/dev/shm/ndbench-peers-%d-%s", os.Getpid(), s.tag)
+	if s.guard, err = startGuard(s.variable(), s.dir, s.shared); err != nil {
+		return nil, err
+	}
+	if err = os.Mkdir(s.dir, 0o700); err != nil {
+		s.close()
 		return nil, fmt.Errorf("peers: %w", err)
 	}
 	// Without this directory, Open MPI creates its files in /dev/shm itself, and leaves them there if it is killed.
-	s.shared, _ = os.MkdirTemp("/dev/shm", fmt.Sprintf("ndbench-peers-%d-", os.Getpid()))
+	if os.Mkdir(s.shared, 0o700) != nil {
+		s.shared = ""
+	}
 	return s, nil
 }
 
+// variable is how the environment of each process of the session has mark.
+func (s *session) variable() string { return mark + "=" + s.tag }
+
 func (s *session) close() {
 	s.sweep()
+	s.guard.end()
 	os.RemoveAll(s.dir)
 	if s.shared != "" {
 		os.RemoveAll(s.shared)
@@ -56,7 +69,7 @@ func (s *session) limit(ctx context.Context) (context.Context, context.CancelFun
 // sweep kills the remaining processes of this session, wherever they are, and waits a little until they have exited.
 func (s *session) sweep() {
 	for range 100 {
-		if !killMarked(mark + "=" + s.tag) {
+		if !killMarked(s.variable()) {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
