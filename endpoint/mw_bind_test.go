@@ -93,7 +93,7 @@ func wantStatus(t *testing.T, err error, want nd.Status) {
 	}
 }
 
-// TestRegionWithBoundWindowStaysRegistered stays registered until the window is released, in each way.
+// TestRegionWithBoundWindowStaysRegistered stays registered until the window's invalidation has ended, in each way.
 func TestRegionWithBoundWindowStaysRegistered(t *testing.T) {
 	ways := map[string]func(p *pair, w int){
 		"invalidated": func(p *pair, w int) { p.b.invalidate(w) },

@@ -55,11 +55,7 @@ func (o *oracle) withinBudget() func() bool {
 	if n := scale.Number(o.t, oracleOps, 0); n != 0 {
 		return func() bool { return o.ops < n }
 	}
-	limit := time.Duration(scale.Of(2, 4)) * time.Second
-	if testing.Short() {
-		limit = time.Second
-	}
-	end := time.Now().Add(limit)
+	end := time.Now().Add(time.Duration(scale.Of(1, 4)) * time.Second)
 	return func() bool { return time.Now().Before(end) }
 }
 

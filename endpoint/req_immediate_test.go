@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -102,10 +103,12 @@ func TestWriteImmediateWithoutTokenBehindMessage(t *testing.T) {
 	p.b.must(order{Do: doReceive, Context: 1, Parts: mine(0, 8)})
 	far := p.b.endpointAt(0).(*queuePair)
 	far.mu.Lock() // nothing is placed
+	unlock := sync.OnceFunc(far.mu.Unlock)
+	defer unlock() // before the cleanups, if the test fails
 	p.a.must(order{Do: doSend, Context: 2, Parts: mine(0, 8), Flags: nd.SilentSuccess})
 	p.a.must(order{Do: doWriteImmediate, Context: 3, Parts: mine(0, 64), Far: at(p.b.memory, 256<<10)})
 	p.a.expect(initiatorQueue, failure(nd.RequestWrite, 3, nd.AccessViolation))
-	far.mu.Unlock()
+	unlock()
 	p.b.expect(receiveQueue, success(nd.RequestReceive, 1, 8))
 }
 

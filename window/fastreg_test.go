@@ -91,15 +91,15 @@ func TestFastRegisterLifeCycle(t *testing.T) {
 				t.Error("it is invalidated twice")
 			}
 			if r.PrepareFastRegister(mem, base, allRights, 7, ends.ended).Apply() {
-				t.Error("registered before the release")
+				t.Error("registered before the invalidation has ended")
 			}
-			ends.want(t, "invalid, not released", 2)
+			ends.want(t, "invalid, not ended", 2)
 			end()
-			ends.want(t, "drained, not released", 2)
+			ends.want(t, "drained, not ended", 2)
 			if !r.EndInvalidation() {
 				t.Error("not drained")
 			}
-			ends.want(t, "released", 3)
+			ends.want(t, "ended", 3)
 			if f, g := owner.guard.Check(&ref, 1), executor.guard.Check(remoteOperand(to, remote, Read, base), 1); f != faultBadToken || g != faultBadToken {
 				t.Errorf("afterwards: %v, %v", f, g)
 			}

@@ -91,7 +91,7 @@ func (g *Guard) Copy(sink, source *Operand, n uint64) (moved uint64, sinkFault, 
 
 // publishHazard is HAZARD-PUBLISH.
 func (g *Guard) publishHazard(hazard uint64) {
-	// ORDER hazard: the exchange of the shared word, then the loads of check, of putOrGet, or of IsPresent and Publish; pairs with the
+	// ORDER hazard: the exchange of the shared word, then the loads of check, of putOrGet, or of IsPresent and Begin; pairs with the
 	// exchange of ownEntry.revoke and the loads of Domain.drained. Either the owner sees
 	// the hazard, or we see that the token is invalid.
 	asym.StoreRelease(&g.privateHazard, hazard)

@@ -61,7 +61,7 @@ func TestRegionLifeCycle(t *testing.T) {
 				if !r.EndInvalidation() {
 					t.Error("not drained")
 				}
-				unrevocable("after the release")
+				unrevocable("after the invalidation has ended")
 				if l, f := r.Tokens(); l != local || f != remote {
 					t.Error("the stale tokens have gone")
 				}
@@ -256,13 +256,13 @@ func TestDeregisterFailsWhileWindowsAreBound(t *testing.T) {
 	if _, done, ok := w.Invalidate(0); !ok || done {
 		t.Fatal("invalidate")
 	}
-	busy("it is invalid, not released", true)
+	busy("it is invalid, not ended", true)
 	end()
-	busy("it is drained, not released", true)
+	busy("it is drained, not ended", true)
 	if !w.EndInvalidation() {
 		t.Fatal("not drained")
 	}
-	busy("it is released", false)
+	busy("it is ended", false)
 
 	bind(t, w, r, mem, Read, 0, false)
 	bind(t, v, r, mem, Read, 0, false) // over the same bytes

@@ -81,7 +81,7 @@ func TestWindowLifeCycle(t *testing.T) {
 		t.Fatal("bound while it drains")
 	}
 	if w.EndInvalidation() {
-		t.Fatal("released while an executor uses the token")
+		t.Fatal("ended while an executor uses the token")
 	}
 	end()
 	for range 2 { // the second call changes nothing
@@ -89,8 +89,8 @@ func TestWindowLifeCycle(t *testing.T) {
 			t.Fatal("not drained, although there is no executor")
 		}
 	}
-	refused("released", 7)
-	expect("released", d1.Token, faultBadToken)
+	refused("ended", 7)
+	expect("ended", d1.Token, faultBadToken)
 
 	d3 := bind(t, w, r, mem[:64], Read, 9, false)
 	expect("bound again", d3, NoFault)
@@ -160,7 +160,7 @@ func TestRetiredWindowCannotBeBound(t *testing.T) {
 		t.Errorf("invalidated twice: %#x", uint32(got))
 	}
 	if err := r.Deregister(); !errors.Is(err, nd.DeviceBusy) {
-		t.Errorf("deregistration before the release: %v", err)
+		t.Errorf("deregistration before the invalidation has ended: %v", err)
 	}
 	end()
 	if !bound.EndInvalidation() {
@@ -173,7 +173,7 @@ func TestRetiredWindowCannotBeBound(t *testing.T) {
 		t.Fatal("invalidate")
 	}
 	if ending.Retire(); ending.EndInvalidation() {
-		t.Error("released while another caller waits for the drain")
+		t.Error("ended while another caller waits for the drain")
 	}
 	end()
 	for range 2 { // both callers
@@ -418,7 +418,7 @@ func TestFindFindsBoundWindow(t *testing.T) {
 	find("invalidated", s.domain, token, 7, nil)
 	end()
 	w.EndInvalidation()
-	find("released", s.domain, token, 7, nil)
+	find("ended", s.domain, token, 7, nil)
 	find("bound again", s.domain, bind(t, w, r, mem, Read, 9, true), 9, &w.Invalidatable)
 	find("the last bind's token", s.domain, token, 7, nil)
 }

@@ -217,7 +217,7 @@ struct snd_endpoint {
 
 	enum snd_qp_state state;
 	uint8_t slow; /* bits: why the fast path does not run */
-	bool requester_copies; /* else every request goes through the ring */
+	uint8_t requester_copies; /* 1; 0: every request goes through the ring */
 	bool wakeup_requested;
 	bool serving; /* in_entry is decoded and not finished */
 	struct snd_connection *conn;

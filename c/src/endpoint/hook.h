@@ -121,6 +121,7 @@ static inline void snd_data_arrived(struct snd_endpoint *ep, struct snd_send_req
 	if (snd_unlikely(ep->hook != NULL))
 		ep->hook->arrived(ep, r);
 }
+/* Go's settleArrived takes the results of atomics, too. */
 static inline bool snd_settle_arrived(struct snd_endpoint *ep) { return snd_likely(ep->hook == NULL) || ep->hook->settle_arrived(ep); }
 
 #endif

@@ -270,8 +270,8 @@ SND_FAST bool write_fast(struct snd_endpoint *ep, uint64_t context, const snd_sg
 SND_FAST bool transfer_words(struct snd_endpoint *ep, uint32_t kind, uint64_t context, const snd_sge *sge, uint64_t address, uint32_t token)
 {
 	const uint32_t n = sge->length;
-	/* The first three conditions are neighbours in memory, and one comparison. */
-	if (snd_unlikely(ep->state != SND_QP_CONNECTED || ep->slow != 0 || !ep->requester_copies || !snd_is_free(ep) || ep->conn->overtaken != ep->conn->out.next ||
+	/* The first three conditions are neighbours in memory, and one comparison, because each is with a constant. */
+	if (snd_unlikely(ep->state != SND_QP_CONNECTED || ep->slow != 0 || ep->requester_copies != 1 || !snd_is_free(ep) || ep->conn->overtaken != ep->conn->out.next ||
 		!snd_cq_is_quiet(ep->initiator_cq, ep->object.fabric)) ||
 		(kind == SND_REQUEST_READ && snd_unlikely(ep->read_limit == 0)) ||
 		!snd_copy_words(&ep->guard, &ep->conn->far, kind == SND_REQUEST_WRITE, address, token, sge))

@@ -120,7 +120,7 @@ static inline uint64_t snd_key_with(uint64_t word, uint32_t rights)
 	return (snd_word_rights(word) & rights) == rights ? snd_key_of(snd_word_token(word)) : 0;
 }
 
-/* snd_has_token reports whether a local token is that of last_entry, and valid. */
+/* snd_has_token reports whether a local token is that of last_entry, and valid. (hasToken of Go does not say whether it is valid.) */
 static inline bool snd_has_token(const struct snd_guard *g, uint32_t token)
 {
 	return g->last_entry->word == g->last_word && g->last_entry->adapter == g->adapter && snd_word_token(g->last_word) == token && g->last_word != 0;
