@@ -2,6 +2,7 @@ package endpoint
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -32,6 +33,8 @@ func TestInboxFlooded(t *testing.T) {
 		t.Fatal(err)
 	}
 	victim.provider.inboxMu.Lock() // so that all requests are read at once
+	unlock := sync.OnceFunc(victim.provider.inboxMu.Unlock)
+	defer unlock() // before the cleanups, if the test fails
 	for i := range shm.Offset(requests) {
 		r, err := shm.At[wire.ConnectionRecord](arena, base+i*stride)
 		if err != nil {
@@ -45,7 +48,7 @@ func TestInboxFlooded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	victim.provider.inboxMu.Unlock()
+	unlock()
 	bounded, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	began := processorTime(t)

@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"sync"
 	"testing"
 
 	"github.com/softnd/softnd/internal/testkit/proctest"
@@ -14,13 +15,14 @@ func TestListenerCloseRefusesUnreadRequest(t *testing.T) {
 	a, b := p.a, p.b
 	addr := b.listen(2)
 	provider := b.provider
+	connector, ep := a.newConnector(), a.newEndpoint()
 	provider.inboxMu.Lock()
-	end := soon(func() error {
-		return a.newConnector().Connect(a.ctx, a.newEndpoint(), addr, nd.ConnectParams{})
-	})
+	unlock := sync.OnceFunc(provider.inboxMu.Unlock)
+	defer unlock() // before the cleanups, if the test fails
+	end := soon(func() error { return connector.Connect(a.ctx, ep, addr, nd.ConnectParams{}) })
 	proctest.Eventually(t, "the request is in the inbox", provider.member.HasMail)
 	err := b.listener.Close()
-	provider.inboxMu.Unlock()
+	unlock()
 	b.good(err)
 	wantStatus(t, proctest.Receive(t, "Connect ends", end), nd.ConnectionRefused)
 }

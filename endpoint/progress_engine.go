@@ -181,11 +181,12 @@ func (e *engine) sleep() {
 	ticket := e.bell.Arm()
 	defer e.bell.Disarm()
 	p.housekeeper.checkDue()
-	if p.progressAll() != noProgress || e.quit.Load() {
+	m := p.progressAll()
+	if m == madeProgress || e.quit.Load() {
 		return
 	}
 	limit := maxEngineSleep
-	if p.needsPolling() {
+	if m == contended || p.needsPolling() {
 		limit = pollInterval
 	}
 	e.bell.Sleep(ticket, limit)

@@ -15,17 +15,23 @@ type guard struct {
 
 // guardScript waits for the end of its input. Then it gives the processes that have the variable $0 in their environment the time
 // to end, as they do after the SIGTERM that each gets when this process dies, kills those that remain, and removes the directories in "$@".
-const guardScript = `read -r _
-n=0
+//
+// It ignores signals, because a launcher sends SIGTERM to all processes of a job that ends. It is killed, too, if that takes longer than
+// the launcher's grace.
+const guardScript = `trap '' TERM INT HUP
+read -r _
+began=$(date +%s)
 while left=$(grep -lzxF -- "$0" /proc/[0-9]*/environ 2>/dev/null) || [ -n "$left" ]; do
-	n=$((n + 1))
-	if [ $n -gt 30 ]; then
+	took=$(($(date +%s) - began))
+	if [ $took -gt 3 ]; then
 		for file in $left; do
 			pid=${file#/proc/}
-			kill -KILL "${pid%/environ}" 2>/dev/null
+			pid=${pid%/environ}
+			grep -qzxF -- "$0" "$file" 2>/dev/null && kill -KILL "$pid" 2>/dev/null
+			rm -f -- /dev/shm/"$pid":* # of libfabric
 		done
 	fi
-	[ $n -lt 60 ] || break
+	[ $took -lt 10 ] || break
 	sleep 0.1
 done
 rm -rf -- "$@"`

@@ -2,6 +2,7 @@ package peers
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,6 +21,9 @@ var roleSession = proctest.Role("session", func(self *proctest.Self) error {
 		return err
 	}
 	defer s.close()
+	if s.shared == "" {
+		return errors.New("no directory in /dev/shm")
+	}
 	p, err := s.start(self.Ctx, program{argv: []string{"/bin/sh", "-c", "trap '' TERM; : >" + s.dir + "/file; : >" + s.shared + "/file; while :; do sleep 1; done"}})
 	if err != nil {
 		return err
@@ -54,6 +58,7 @@ func TestKilledSessionLeavesNothing(t *testing.T) {
 				p.Say("end")
 				p.Wait()
 			} else {
+				_ = syscall.Kill(guard, syscall.SIGTERM) // as a launcher sends it
 				p.Kill()
 			}
 			var left []string

@@ -32,7 +32,9 @@ func open(o Options) (*session, error) {
 	if s.cores, err = linux.CPUs(); err != nil {
 		return nil, fmt.Errorf("peers: which cores may be used: %w", err)
 	}
-	s.dir = filepath.Join(os.TempDir(), "ndbench-peers-"+s.tag)
+	if s.dir, err = filepath.Abs(filepath.Join(os.TempDir(), "ndbench-peers-"+s.tag)); err != nil {
+		return nil, fmt.Errorf("peers: directory for files: %w", err)
+	}
 	s.shared = fmt.Sprintf("/dev/shm/ndbench-peers-%d-%s", os.Getpid(), s.tag)
 	if s.guard, err = startGuard(s.variable(), s.dir, s.shared); err != nil {
 		return nil, err

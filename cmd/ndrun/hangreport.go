@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/softnd/softnd/internal/hang"
@@ -37,6 +38,7 @@ type hangReporter struct {
 	arena *shm.Arena // nil after close; guarded by mu
 	early []int      // ranks that ended before they joined and are not reported yet; guarded by mu
 
+	latest     atomic.Int64 // progress of any rank, also of one whose record has another owner since
 	standstill standstill
 }
 
@@ -231,11 +233,19 @@ func (e *hangReporter) progress() (mark [3]uint64) {
 		if !ok {
 			continue
 		}
-		if o, err := statuspage.Observe(e.arena, id); err == nil {
-			mark[2] += uint64(o.LastProgress())
-		}
+		mark[2] += uint64(e.progressOf(id))
 	}
 	return mark
+}
+
+// progressOf returns when a member last noted progress, 0 if that is not known.
+func (e *hangReporter) progressOf(id shm.MemberID) (at int64) {
+	if o, err := statuspage.Observe(e.arena, id); err == nil {
+		at = o.LastProgress()
+	}
+	for seen := e.latest.Load(); at > seen && !e.latest.CompareAndSwap(seen, at); seen = e.latest.Load() {
+	}
+	return at
 }
 
 // idle returns the time since a rank last made progress. ok is false if no rank has joined or the
@@ -246,13 +256,11 @@ func (e *hangReporter) idle() (idle time.Duration, ok bool) {
 	if e.arena == nil {
 		return 0, false
 	}
-	now, last := linux.HostClock(), int64(0)
+	now := linux.HostClock()
 	for rank := range e.arena.Ranks() {
-		if id, joined := hang.MemberOf(e.arena, rank); joined {
-			if o, err := statuspage.Observe(e.arena, id); err == nil && o.LastProgress() != 0 {
-				last, ok = max(last, o.LastProgress()), true
-			}
+		if id, joined := hang.MemberOf(e.arena, rank); joined && e.progressOf(id) != 0 {
+			ok = true
 		}
 	}
-	return time.Duration(now - last), ok
+	return time.Duration(now - e.latest.Load()), ok
 }

@@ -9,7 +9,7 @@
  *	count         epoch := ++deaths, unless it is the number of a death already; first by the process that marked
  *	acknowledge   noted := deaths; walked := slots; if that covers the record and the state is dead, release it; seen := noted
  *	reap          epoch <= seen of all live members: take the lock; still dead? give the memory back; state := free
- *	join          take the lock; free? slots := at least this one; next incarnation, epoch := not counted; state := live
+ *	join          take the lock; free? epoch := not counted, of the next incarnation; slots := at least this one; state := live
  *	connect       note that the memory is in use, so that the release ends it; then check that the member lives
  *
  * The member dies, or leaves, at any step. One more thread of the first survivor connects with it and uses its memory.
@@ -127,14 +127,17 @@ active proctype Member() {
 #ifndef STALE_EPOCH
 		epoch = UNCOUNTED(inc + 1);
 #endif
-		covered = true;
-		d_step { inc++; state = LIVE };
-		d_step { chunk == 0 -> chunk = inc };
 		if
-		:: mark(inc)				/* it leaves */
-		:: skip					/* it dies */
-		fi;
-		d_step { CLAIM(R2_own, chunk == inc); lock = 0 }
+		:: covered = true;
+			d_step { inc++; state = LIVE };
+			d_step { chunk == 0 -> chunk = inc };
+			if
+			:: mark(inc)			/* it leaves */
+			:: skip				/* it dies */
+			fi;
+			d_step { CLAIM(R2_own, chunk == inc); lock = 0 }
+		:: lock = 0				/* it dies while it takes the record */
+		fi
 	:: else -> break
 	od;
 	over = true

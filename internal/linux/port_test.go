@@ -25,8 +25,7 @@ func TestReservePort(t *testing.T) {
 			t.Errorf("another socket gets %v: %v", free, err)
 		}
 		if c, err := net.Dial("tcp", free.String()); !errors.Is(err, unix.ECONNREFUSED) {
-			t.Errorf("a connection to %v: %v", free, err)
-			c.Close()
+			t.Fatalf("a connection to %v: %v, %v", free, c, err)
 		}
 		l, err := net.Listen("tcp", free.String())
 		if err != nil {

@@ -43,14 +43,14 @@ func (o *Observer) LastProgress() int64 {
 }
 
 // Read returns the content of the page. ok is false if the member has not written any, or has made
-// progress since it did, or if another member has the page. Of p then only Manual is valid.
+// progress since it did. Of p then only Manual is valid. If another member has the page, nothing of p is.
 //
 // Errors: [shm.ErrDamaged] if the length is out of range, or if the page changes during every
 // attempt to read it. A member that dies while it writes the page leaves it in that state. Read
 // fails with another error if it cannot decode the text.
 func (o *Observer) Read() (p Page, ok bool, err error) {
 	text, writtenAt, err := o.page.read()
-	last := o.LastProgress()
+	last := int64(o.page.lastProgress.Load())
 	if o.Peer.HasNextOwner() {
 		return Page{}, false, nil
 	}
@@ -107,8 +107,8 @@ func (o *Observer) RequestStacks() (request uint32) {
 
 // Stacks returns a copy of the stacks that the member has published for a request, or for a later
 // one. If the member has not answered the request yet, ok is false. If the member had no memory for
-// its stacks, or another member has the page, they are
-// empty. While it answers another request, ok is false.
+// its stacks, or another member has the page, they are empty. While it answers another request, ok
+// is false.
 //
 // Errors: [shm.ErrDamaged] if the stacks are longer than [MaxStacks], or not in the member's heap.
 func (o *Observer) Stacks(request uint32) (stacks []byte, ok bool, err error) {

@@ -74,7 +74,7 @@ snd_status snd_join_group(struct snd_job *j, const char *op)
 		uint64_t word = snd_load(&r->member);
 		struct snd_peer holder;
 		if (snd_peer_of(f, word & SND_RANK_MEMBER, &holder) && snd_check_alive(f, &holder))
-			return holder.pid == (uint32_t)getpid() && holder.pid_ns == snd_pid_namespace()
+			return holder.pid == (uint32_t)getpid() && snd_is_own_pid_namespace(holder.pid_ns)
 				? snd_fail(SND_SHARING_VIOLATION, "%s: this process is rank %" PRIu32 " already: use its open job, or close that first", op, j->rank)
 				: snd_fail(SND_SHARING_VIOLATION, "%s: rank %" PRIu32 " belongs to another process; %s", op, j->rank, j->place.taken);
 		if (atomic_compare_exchange_strong(&r->member, &word, next_word(word, f->id))) /* ORDER rank-taken: pairs with the load in snd_member_of_rank */

@@ -87,7 +87,7 @@ bool snd_has_next_owner(const struct snd_peer *p)
 bool snd_process_runs(const struct snd_peer *p)
 {
 	char path[40], line[512];
-	if (snd_load(&p->record->pid_ns) != snd_pid_namespace())
+	if (!snd_is_own_pid_namespace(snd_load(&p->record->pid_ns)))
 		return false;
 	snprintf(path, sizeof path, "/proc/%" PRIu32 "/stat", snd_load32(&p->record->pid));
 	FILE *f = snd_open_text(path);

@@ -23,6 +23,8 @@ uint64_t snd_pid_namespace(void)
 	return stat("/proc/self/ns/pid", &st) == 0 ? (uint64_t)st.st_ino : 0;
 }
 
+bool snd_is_own_pid_namespace(uint64_t ns) { return ns != 0 && ns == snd_pid_namespace(); }
+
 /* map_lock_page maps one page through the description that has the lock. The lock lasts as long as the
  * mapping, which neither a close by mistake nor a forked child can touch. */
 static void *map_lock_page(int fd)

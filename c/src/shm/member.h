@@ -16,6 +16,8 @@ uint32_t snd_used_slots(struct snd_arena *a);
 void snd_mark_rank(struct snd_fabric *f, uint64_t bit);
 /* snd_pid_namespace returns the inode of this process's PID namespace, 0 if /proc does not show it. */
 uint64_t snd_pid_namespace(void);
+/* snd_is_own_pid_namespace reports whether a namespace is known, and this process's. */
+bool snd_is_own_pid_namespace(uint64_t ns);
 /* snd_peer_of returns the peer of an identity that a peer may have written; false if no member can have it. */
 bool snd_peer_of(const struct snd_fabric *f, uint64_t id, struct snd_peer *p);
 /* snd_rank_of returns the rank of a member; -1 = it is no rank, or not known. */

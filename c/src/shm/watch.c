@@ -76,7 +76,7 @@ static void close_pidfd(struct snd_watch *w, struct target *t)
 static void open_pidfd(struct snd_watch *w, struct target *t, const struct snd_peer *p)
 {
 	const uint32_t pid = p->pid;
-	if (pid == (uint32_t)getpid() && p->pid_ns == w->pid_namespace) {
+	if (w->pid_namespace != 0 && p->pid_ns == w->pid_namespace && pid == (uint32_t)getpid()) {
 		t->tested = false; /* a member of this process does not die alone */
 		return;
 	}

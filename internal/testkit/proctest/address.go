@@ -11,10 +11,16 @@ import (
 // socket, unless that names the port, as the server of the test does. The server has to set SO_REUSEADDR.
 func FreeAddress(t testing.TB) netip.AddrPort {
 	t.Helper()
-	reservation, free, err := linux.ReservePort(netip.MustParseAddr("127.0.0.1"))
+	return netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), FreePort(t))
+}
+
+// FreePort is FreeAddress for a server that listens at all addresses of this host.
+func FreePort(t testing.TB) uint16 {
+	t.Helper()
+	reservation, free, err := linux.ReservePort(netip.IPv4Unspecified())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { reservation.Close() })
-	return free
+	return free.Port()
 }

@@ -95,8 +95,8 @@ func Start(t testing.TB, nodes ...Node) (env string) {
 		}
 	}
 	first := nodes[0]
-	controller, node := proctest.FreeAddress(t), proctest.FreeAddress(t)
-	conf := fmt.Appendf(nil, slurmConf, first.Name, first.Addr, dir, me.Username, controller.Port(), node.Port())
+	controller, node := proctest.FreePort(t), proctest.FreePort(t)
+	conf := fmt.Appendf(nil, slurmConf, first.Name, first.Addr, dir, me.Username, controller, node)
 	directories := []string{"state"}
 	for _, n := range nodes {
 		conf = fmt.Appendf(conf, "NodeName=%s NodeAddr=%s CPUs=4 State=UNKNOWN\n", n.Name, n.Addr)
