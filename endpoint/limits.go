@@ -17,7 +17,14 @@ const (
 	maxCQDepth        = 65536
 	maxReads          = 128
 	maxInterHost      = 2048 // connections that the relay of a host carries
+	maxInline         = 1024
+	// inlineThreshold is reported to programs: up to four cache lines, the second copy costs no
+	// more than the check of the source's token that it saves.
+	inlineThreshold = 256
 )
+
+// noReads says why a Read or an atomic is refused.
+const noReads = "the connection was made with an outbound read limit of 0: pass OutboundReadLimit, and the peer InboundReadLimit, in ConnectParams"
 
 // adapterLimits are the limits in which a small card differs from a large one.
 type adapterLimits struct {

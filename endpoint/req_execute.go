@@ -10,9 +10,6 @@ import (
 	"github.com/softnd/softnd/window"
 )
 
-// noReads says why a Read or an atomic is refused.
-const noReads = "the connection was made with an outbound read limit of 0: pass OutboundReadLimit, and the peer InboundReadLimit, in ConnectParams"
-
 // execute runs or continues request r, the oldest that is not executed. It transfers at most *budget
 // bytes and subtracts them.
 func (ep *queuePair) execute(r *request, budget *uint64) outcome {

@@ -10,12 +10,6 @@ import (
 // The post of a request with nd.Inline copies the data into the request. Execution needs no token
 // for the copy. It moves the data into the ring entry if it fits, else directly to the peer's memory
 // or, if the peer executes the request, to a bounce buffer.
-const (
-	maxInline = 1024
-	// inlineThreshold is reported to programs: up to four cache lines, the second copy costs no
-	// more than the check of the source's token that it saves.
-	inlineThreshold = 256
-)
 
 // checkInline checks the total length of an inline request. The number of entries is not limited.
 func (ep *queuePair) checkInline(op string, sge *nd.SGL) error {
