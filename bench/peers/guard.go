@@ -27,8 +27,8 @@ while left=$(grep -lzxF -- "$0" /proc/[0-9]*/environ 2>/dev/null) || [ -n "$left
 		for file in $left; do
 			pid=${file#/proc/}
 			pid=${pid%/environ}
-			grep -qzxF -- "$0" "$file" 2>/dev/null && kill -KILL "$pid" 2>/dev/null
-			rm -f -- /dev/shm/"$pid":* # of libfabric
+			grep -qzxF -- "$0" "$file" 2>/dev/null && kill -KILL "$pid" 2>/dev/null &&
+				rm -f -- /dev/shm/"$pid":* # of libfabric
 		done
 	fi
 	[ $took -lt 10 ] || break
